@@ -1,0 +1,83 @@
+/* list.h: an intrusive doubly linked list; the node lives in its element, so that linking never allocates. */
+#ifndef PP_BASE_LIST_H
+#define PP_BASE_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct pp_node {
+    struct pp_node *next, *prev;
+};
+
+struct pp_list {
+    struct pp_node head;
+    size_t n;
+};
+
+#define pp_container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+
+static inline void pp_list_init(struct pp_list *l)
+{
+    l->head.next = l->head.prev = &l->head;
+    l->n = 0;
+}
+
+static inline bool pp_list_empty(const struct pp_list *l)
+{
+    return l->n == 0;
+}
+
+static inline void pp_list_push(struct pp_list *l, struct pp_node *x) /* at the end */
+{
+    x->prev = l->head.prev;
+    x->next = &l->head;
+    l->head.prev->next = x;
+    l->head.prev = x;
+    l->n++;
+}
+
+static inline void pp_list_push_front(struct pp_list *l, struct pp_node *x)
+{
+    x->next = l->head.next;
+    x->prev = &l->head;
+    l->head.next->prev = x;
+    l->head.next = x;
+    l->n++;
+}
+
+static inline void pp_list_remove(struct pp_list *l, struct pp_node *x)
+{
+    x->prev->next = x->next;
+    x->next->prev = x->prev;
+    x->next = x->prev = NULL;
+    l->n--;
+}
+
+static inline struct pp_node *pp_list_pop(struct pp_list *l) /* the first, or NULL */
+{
+    struct pp_node *x = l->head.next;
+    if (x == &l->head)
+        return NULL;
+    pp_list_remove(l, x);
+    return x;
+}
+
+/* Moves everything from `src` to the end of `dst`: detach a list before running callbacks over it. */
+static inline void pp_list_splice(struct pp_list *dst, struct pp_list *src)
+{
+    if (src->n == 0)
+        return;
+    src->head.next->prev = dst->head.prev;
+    dst->head.prev->next = src->head.next;
+    src->head.prev->next = &dst->head;
+    dst->head.prev = src->head.prev;
+    dst->n += src->n;
+    pp_list_init(src);
+}
+
+/* Safe against removal of `it` in the body. */
+#define pp_list_each(it, l)                                                                                  \
+    for (struct pp_node *it = (l)->head.next, *it##_next = it->next; it != &(l)->head;                       \
+         it = it##_next, it##_next = it->next)
+
+#endif
