@@ -1,0 +1,109 @@
+/* code.c: look-ups in the table of code.h. Rows come from PP_CODE_TABLE; only what HTTP statuses share is
+ * written here.
+ *
+ * Invariant: every number has a row, so that a code read from an old store can always be shown. To give a
+ * status a treatment of its own, add a row to http_rows and name it in http_row(). */
+#include "photopool/code.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct pp_code_info rows[PP_CODE_COUNT] = {
+#define X(id, text, retry, fault, sentence) [PP_CODE_##id] = {text, PP_##retry, PP_FAULT_##fault, sentence},
+    PP_CODE_TABLE(X)
+#undef X
+};
+
+enum http_row {
+    HTTP_AUTH,
+    HTTP_GONE,
+    HTTP_OTHER_4XX,
+    HTTP_SLOW_CLIENT,
+    HTTP_TOO_MANY,
+    HTTP_UNAVAILABLE,
+    HTTP_OTHER_5XX
+};
+
+static const struct pp_code_info http_rows[] = {
+    [HTTP_AUTH] = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT,
+                   "The host does not let us read the photo. Make it public."},
+    [HTTP_GONE] = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT,
+                   "The host has no photo at this address. Check the URL."},
+    [HTTP_OTHER_4XX] = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT, "The host refused the request for the photo."},
+    [HTTP_SLOW_CLIENT] = {"http_4xx", PP_RETRY, PP_FAULT_HOST,
+                          "The host asked us to send the request again."},
+    [HTTP_TOO_MANY] = {"http_4xx", PP_WAIT, PP_FAULT_HOST,
+                       "The host says that we ask too often. Raise its limit."},
+    [HTTP_UNAVAILABLE] = {"http_5xx", PP_WAIT, PP_FAULT_HOST,
+                          "The host says that it is overloaded or in maintenance."},
+    [HTTP_OTHER_5XX] = {"http_5xx", PP_RETRY, PP_FAULT_HOST,
+                        "The host failed while it answered. We tried again."},
+};
+
+static enum http_row http_row(uint16_t status)
+{
+    switch (status) {
+    case 401:
+    case 403:
+    case 407:
+    case 451: return HTTP_AUTH;
+    case 404:
+    case 410: return HTTP_GONE;
+    case 408:
+    case 425: return HTTP_SLOW_CLIENT;
+    case 429: return HTTP_TOO_MANY;
+    case 503: return HTTP_UNAVAILABLE;
+    default: return status < 500 ? HTTP_OTHER_4XX : HTTP_OTHER_5XX;
+    }
+}
+
+static int is_http(uint16_t code)
+{
+    return code >= 400 && code <= 599;
+}
+
+const struct pp_code_info *pp_code_info(uint16_t code)
+{
+    if (code < PP_CODE_COUNT) return &rows[code];
+    if (is_http(code)) return &http_rows[http_row(code)];
+    return &rows[PP_CODE_INTERNAL];
+}
+
+const char *pp_code_name(uint16_t code, char buf[PP_CODE_NAME_MAX])
+{
+    if (is_http(code))
+        snprintf(buf, PP_CODE_NAME_MAX, "http_%u", (unsigned)code);
+    else
+        snprintf(buf, PP_CODE_NAME_MAX, "%s", pp_code_info(code)->name);
+    return buf;
+}
+
+static uint16_t parse_http(const char *name)
+{
+    unsigned status = 0;
+    for (size_t i = 5; i < 8; i++) {
+        if (name[i] < '0' || name[i] > '9') return 0;
+        status = status * 10 + (unsigned)(name[i] - '0');
+    }
+    return is_http((uint16_t)status) ? (uint16_t)status : 0;
+}
+
+uint16_t pp_code_parse(const char *name, size_t n)
+{
+    if (n == 8 && memcmp(name, "http_", 5) == 0) return parse_http(name);
+    for (uint16_t i = 1; i < PP_CODE_COUNT; i++) {
+        if (strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0) return i;
+    }
+    return 0;
+}
+
+const char *pp_fault_name(enum pp_fault fault)
+{
+    switch (fault) {
+    case PP_FAULT_CLIENT: return "client";
+    case PP_FAULT_HOST: return "host";
+    case PP_FAULT_NETWORK: return "network";
+    case PP_FAULT_US: return "us";
+    }
+    return "us";
+}
