@@ -1,0 +1,114 @@
+/* http_server.h: HTTP as the API's handlers see it: whole requests in, whole answers out.
+ *
+ * The server (adapter/http) speaks the protocol: parsing, strictness, timeouts, limits by address, gzip of
+ * request bodies, keep-alive. It calls `handle` on the loop thread once a request is complete. The handler
+ * answers by pp_http_server.ops->reply exactly once, now or later; the request lives until then. If the
+ * caller hangs up meanwhile, reply() is still due and its answer is dropped. */
+#ifndef PHOTOPOOL_PORT_HTTP_SERVER_H
+#define PHOTOPOOL_PORT_HTTP_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "photopool/err.h"
+
+/* Request codes of API.md section 1: identifier, name, status, what to do about it. */
+#define PP_API_CODE_TABLE(X)                                                                          \
+    X(BAD_JSON, "bad_json", 400,                                                                      \
+      "Send valid JSON (RFC 8259) without duplicate keys, at most 32 levels deep.")                   \
+    X(BAD_REQUEST, "bad_request", 400, "Send a correct HTTP/1.1 message (RFC 9112).")                 \
+    X(BAD_ENCODING, "bad_encoding", 400, "Send a body that is what its Content-Encoding says.")       \
+    X(BAD_CLIENT, "bad_client", 400, "Use 1 to 64 of A-Z a-z 0-9 _ - for the client.")                \
+    X(BAD_PARAMETER, "bad_parameter", 400, "Correct the named parameter.")                            \
+    X(BAD_CURSOR, "bad_cursor", 400,                                                                  \
+      "Start again without `after`, or use `next` of an earlier answer as it is.")                    \
+    X(BAD_IDEMPOTENCY_KEY, "bad_idempotency_key", 400, "Use 1 to 255 visible ASCII characters.")      \
+    X(UNKNOWN_FIELD, "unknown_field", 400, "Remove the named field or correct its spelling.")         \
+    X(BAD_TYPE, "bad_type", 400, "Send the named field with the right type.")                         \
+    X(MISSING_FIELD, "missing_field", 400, "Add the named field.")                                    \
+    X(BAD_VALUE, "bad_value", 422, "Correct the named field.")                                        \
+    X(UNAUTHORIZED, "unauthorized", 401, "Send Authorization: Bearer with a key of this server.")     \
+    X(FORBIDDEN, "forbidden", 403, "Use a key that has the named scope.")                             \
+    X(NOT_FOUND, "not_found", 404, "Check the id and the path; /openapi.json lists what there is.")   \
+    X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, "Use one of the methods in Allow.")              \
+    X(IDEMPOTENCY_IN_PROGRESS, "idempotency_in_progress", 409,                                        \
+      "Wait for the first request with this key to end.")                                             \
+    X(BODY_TOO_LARGE, "body_too_large", 413, "Send smaller batches; the limit is http.max_body.")     \
+    X(UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", 415,                                          \
+      "Send application/json or application/x-ndjson, plain or with Content-Encoding: gzip.")         \
+    X(RANGE_NOT_SATISFIABLE, "range_not_satisfiable", 416, "Ask for a range within the object.")      \
+    X(TOO_MANY_ITEMS, "too_many_items", 422, "Split the batch; the limit is http.max_items.")         \
+    X(ALL_REJECTED, "all_rejected", 422, "Correct the items as `rejected` says.")                     \
+    X(IDEMPOTENCY_MISMATCH, "idempotency_mismatch", 422, "Use a new Idempotency-Key for a new body.") \
+    X(RATE_LIMITED, "rate_limited", 429, "Send again after Retry-After.")                             \
+    X(HEADER_TOO_LARGE, "header_too_large", 431, "Send fewer or shorter headers.")                    \
+    X(INTERNAL, "internal", 500, "Report the incident id to the operator, who finds it in the log.")  \
+    X(OVERLOADED, "overloaded", 503, "Send again after Retry-After.")
+
+enum pp_api_code {
+#define X(id, name, status, remedy) PP_API_##id,
+    PP_API_CODE_TABLE(X)
+#undef X
+        PP_API_CODE_COUNT
+};
+
+enum pp_method { PP_GET, PP_HEAD, PP_POST, PP_PUT, PP_DELETE, PP_OPTIONS, PP_PATCH, PP_METHOD_OTHER };
+
+struct pp_http_request {
+    enum pp_method method;
+    const char *path;  /* not decoded; begins with '/' */
+    const char *query; /* after '?', not decoded; "" where none */
+    /* Headers that handlers look at; NULL where absent. */
+    const char *authorization, *content_type, *idempotency_key, *if_none_match, *range, *accept,
+        *last_event_id;
+    const char *body; /* decoded, NUL after it; "" where none */
+    size_t body_n;
+    char peer[64]; /* address of the caller, text */
+    bool peer_loopback;
+    int64_t received_ms; /* monotonic, when the head was complete */
+    void *handler;       /* the handler's */
+    void *impl;          /* the server's */
+};
+
+struct pp_http_response {
+    int status;
+    const char *content_type; /* a constant; NULL with no body */
+    const char *body;         /* copied, or with `release` borrowed until release(release_data) */
+    size_t body_n;
+    void (*release)(void *data);
+    void *release_data;
+    /* Extra header lines as "Name: value", at most 12, copied. */
+    const char *const *headers;
+    size_t n_headers;
+    bool close; /* close the connection afterwards */
+};
+
+struct pp_http_handler {
+    void (*handle)(void *data, struct pp_http_request *req);
+    /* A request that the server refuses by itself (bad_request, body_too_large, ...): writes the problem
+     * document into buf and answers its length, so that all errors look alike. */
+    size_t (*problem)(void *data, enum pp_api_code code, const char *detail, char *buf, size_t cap);
+    void *data;
+};
+
+struct pp_http_stats {
+    uint64_t connections, accepted_total, refused_total, requests_total, evicted_total;
+};
+
+struct pp_http_server;
+
+struct pp_http_server_ops {
+    void (*reply)(struct pp_http_server *s, struct pp_http_request *req, const struct pp_http_response *res);
+    uint16_t (*port)(struct pp_http_server *s); /* the one bound, where 0 was asked for */
+    void (*stats)(struct pp_http_server *s, struct pp_http_stats *out);
+    /* No new connections and requests; those under way are answered. Then close. */
+    void (*drain)(struct pp_http_server *s);
+    void (*close)(struct pp_http_server *s);
+};
+
+struct pp_http_server {
+    const struct pp_http_server_ops *ops;
+};
+
+#endif
