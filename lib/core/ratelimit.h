@@ -1,0 +1,89 @@
+/* ratelimit.h: one client's sliding log: in ANY window of 60 s at the origin, no more than `rpm` requests
+ * (rule I5).
+ *
+ * A permit lives through   free -> pending (admit) -> logged (sent) -> free   or   pending -> free (refund).
+ * A pending permit counts for as long as it is pending, whatever that takes; a logged one until
+ * PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS after the request went out on the wire. The margin covers what the
+ * network adds to a request on its way: two requests R apart in the log are a whole window apart at the
+ * origin too, as long as delays differ by less.
+ *
+ * The log is exact to the millisecond until it has PP_RATE_MARKS_MAX entries; then neighbours within
+ * PP_RATE_BUCKET_MS are joined, and the newest time of a bucket counts for all in it. So an error can only
+ * delay a permit (by one bucket, 0.1 % of the rate), never give one early. Memory: at most min(rpm,
+ * PP_RATE_MARKS_MAX) entries of 16 bytes, grown as needed. If memory runs out the newest entries are joined
+ * instead: nothing fails. Source of the idea: "sliding window log" (Figma, "An alternative approach to rate
+ * limiting", 2017).
+ *
+ * `now_ms` is monotonic time; if it goes back it is taken as standing still. One thread at a time. */
+#ifndef PHOTOPOOL_CORE_RATELIMIT_H
+#define PHOTOPOOL_CORE_RATELIMIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PP_RATE_WINDOW_MS 60000
+#define PP_RATE_MARGIN_MS 200
+#define PP_RATE_BUCKET_MS 59
+#define PP_RATE_MARKS_MAX 1200
+#define PP_RATE_INLINE    2
+/* How far ahead of `now` an imported mark may lie; later ones are taken as this. */
+#define PP_RATE_AHEAD_MS 600000
+
+/* `n` requests that went out at `at_ms` or before. */
+struct pp_rate_mark {
+    int64_t at_ms;
+    uint32_t n;
+};
+
+struct pp_ratelimit {
+    uint32_t rpm;     /* 0: no limit */
+    uint32_t pending; /* admitted, neither sent nor refunded */
+    uint64_t logged;  /* sum of n over the log */
+    int64_t now_ms;   /* latest time seen */
+    /* Ring of `len` marks from `first`, oldest first, in `ring` or, before the first allocation, in `few`. */
+    struct pp_rate_mark *ring;
+    uint32_t cap, first, len;
+    struct pp_rate_mark few[PP_RATE_INLINE];
+};
+
+/* An empty log. rpm 0: no limit (the log is kept all the same, so that a limit set later knows the last
+ * minute). */
+void pp_ratelimit_init(struct pp_ratelimit *rl, uint32_t rpm);
+
+/* Frees the log's memory. */
+void pp_ratelimit_fini(struct pp_ratelimit *rl);
+
+/* A new limit, in force for the next admission. What went out already is not forgotten. */
+void pp_ratelimit_set_rpm(struct pp_ratelimit *rl, uint32_t rpm);
+
+/* How many permits are free at now_ms (UINT32_MAX less what is pending where there is no limit). */
+uint32_t pp_ratelimit_permits(struct pp_ratelimit *rl, int64_t now_ms);
+
+/* How many will be free at at_ms >= now_ms if nothing is admitted, sent or refunded until then. */
+uint32_t pp_ratelimit_permits_at(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms);
+
+/* Makes n permits pending, all or none: false where fewer are free. Each must end in one sent() or refund().
+ */
+bool pp_ratelimit_admit(struct pp_ratelimit *rl, int64_t now_ms, uint32_t n);
+
+/* One pending request went out on the wire at now_ms. */
+void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms);
+
+/* n pending permits were not used: no byte of their requests left this machine. */
+void pp_ratelimit_refund(struct pp_ratelimit *rl, uint32_t n);
+
+/* When the next permit is free if nothing else happens: now_ms if there is one, INT64_MAX if only a sent() or
+ * refund() can free one. */
+int64_t pp_ratelimit_next_ms(struct pp_ratelimit *rl, int64_t now_ms);
+
+/* Writes the log, oldest first, as at most cap >= 1 marks (joined conservatively where it has more) and
+ * returns how many. Pending permits are not in it: whoever hands over waits for them, or adds a mark at the
+ * latest time they can go out. */
+size_t pp_ratelimit_export(struct pp_ratelimit *rl, int64_t now_ms, struct pp_rate_mark *out, size_t cap);
+
+/* Adds another holder's marks, in any order, to the log. Times are on this holder's clock (the caller
+ * translates). Marks that have run out by now_ms are dropped. */
+void pp_ratelimit_import(struct pp_ratelimit *rl, int64_t now_ms, const struct pp_rate_mark *marks, size_t n);
+
+#endif

@@ -1,0 +1,22 @@
+/* prng.h: numbers for seeded properties. The same seed gives the same case on every machine, so a failure that
+ * prints its seed can be run again. splitmix64 (Steele, Lea, Flood 2014); not for anything secret. */
+#ifndef PHOTOPOOL_TEST_PRNG_H
+#define PHOTOPOOL_TEST_PRNG_H
+
+#include <stdint.h>
+
+static inline uint64_t pp_test_rnd(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* A number in [lo, hi]. */
+static inline int64_t pp_test_between(uint64_t *state, int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(pp_test_rnd(state) % (uint64_t)(hi - lo + 1));
+}
+
+#endif
