@@ -1,0 +1,61 @@
+/* entry.c: see entry.h. */
+#include "core/entry.h"
+
+void pp_entry_begin(struct pp_buf *b)
+{
+    pp_buf_u8(b, PP_ENTRY_VERSION);
+}
+
+void pp_entry_item(struct pp_buf *b, uint32_t index, const char *id, size_t id_n, const char *meta,
+                   size_t meta_n, uint32_t n_photos)
+{
+    pp_buf_u32(b, index);
+    pp_buf_str(b, id, id_n);
+    pp_buf_u8(b, meta != NULL);
+    if (meta) pp_buf_str(b, meta, meta_n);
+    pp_buf_u32(b, n_photos);
+}
+
+void pp_entry_photo(struct pp_buf *b, const char *url, size_t url_n)
+{
+    pp_buf_str(b, url, url_n);
+}
+
+bool pp_entry_open(struct pp_entry_reader *r, const void *p, size_t n)
+{
+    *r = (struct pp_entry_reader){.r = {.p = p, .n = n}};
+    r->bad = pp_read_u8(&r->r) != PP_ENTRY_VERSION || r->r.failed;
+    return !r->bad;
+}
+
+bool pp_entry_next(struct pp_entry_reader *r, struct pp_entry_item *item)
+{
+    const char *url;
+    size_t n;
+
+    while (r->photos_left > 0 && pp_entry_next_photo(r, &url, &n))
+        ;
+    if (r->bad || r->r.n == 0) return false;
+    *item = (struct pp_entry_item){.index = pp_read_u32(&r->r)};
+    item->id = pp_read_str(&r->r, &item->id_n);
+    if (pp_read_u8(&r->r)) item->meta = pp_read_str(&r->r, &item->meta_n);
+    item->n_photos = pp_read_u32(&r->r);
+    if (r->r.failed || item->id_n == 0 || item->n_photos > PP_ENTRY_PHOTOS_MAX) {
+        r->bad = true;
+        return false;
+    }
+    r->photos_left = item->n_photos;
+    return true;
+}
+
+bool pp_entry_next_photo(struct pp_entry_reader *r, const char **url, size_t *url_n)
+{
+    if (r->bad || r->photos_left == 0) return false;
+    *url = pp_read_str(&r->r, url_n);
+    if (r->r.failed) {
+        r->bad = true;
+        return false;
+    }
+    r->photos_left--;
+    return true;
+}

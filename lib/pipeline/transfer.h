@@ -1,0 +1,66 @@
+/* transfer.h: one claimed task on its way through s4 fetch and s5 keep: made by s3 claim, filled in on a
+ * fetch loop, judged by s6 settle.
+ *
+ *   main loop: s3 claim --submit--> fetch loop: s4 fetch -> s5 keep --finished--> main loop: s6 settle
+ *                   <--PP_TRANSFER_SENT, PP_TRANSFER_HOP (a redirect asks for a permit)--
+ *
+ * Belongs to s3 (an arena per claim) until settled. `state` fields are touched only by the loop that has it
+ * at the moment. */
+#ifndef PHOTOPOOL_PIPELINE_TRANSFER_H
+#define PHOTOPOOL_PIPELINE_TRANSFER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "photopool/port/fetcher.h"
+#include "photopool/task.h"
+#include "runtime/mailbox.h"
+
+struct pp_claim;
+struct s3_client;
+
+/* Mail from a fetch loop to the main loop. */
+enum pp_transfer_event {
+    PP_TRANSFER_SENT,    /* a request went out on the wire at sent_ms */
+    PP_TRANSFER_HOP,     /* a redirect wants to send one more request: parked until the answer */
+    PP_TRANSFER_FINISHED /* the outcome is filled in */
+};
+
+struct pp_transfer {
+    struct pp_mail to_fetch;  /* submit, go on after a hop, hand back */
+    struct pp_mail to_main;   /* HOP, FINISHED */
+    struct pp_mail sent_mail; /* SENT; used only while `sent_busy` is false */
+    enum pp_transfer_event event;
+    atomic_bool sent_busy;
+    int64_t sent_ms;        /* monotonic, of the latest request */
+    atomic_uint sent_count; /* requests that went out */
+    unsigned sent_seen;     /* of these, counted in the client's log (main loop) */
+
+    /* in */
+    struct pp_task *task;
+    const char *const *headers; /* the client's, NULL-terminated; lives as long as the claim */
+    bool limited;               /* the client has a rate: report `sent` */
+    bool hop_granted;           /* answer to HOP: go on; false: hand back */
+
+    /* out */
+    uint16_t code; /* 0: `object` was stored, or `not_modified` */
+    bool not_modified;
+    bool handed_back; /* not finished for reasons of ours (drain): does not count */
+    struct pp_object object;
+    char etag[PP_HEADER_VALUE_MAX], last_modified[PP_HEADER_VALUE_MAX];
+    int64_t retry_after_ms; /* -1: none */
+    int64_t ms;             /* duration of the transfer, parked time not included */
+    uint64_t bytes_received;
+    char slow_host[256]; /* 429, 503: the host that asked for patience */
+    char detail[256];
+
+    /* s3's */
+    struct pp_claim *claim;
+    struct s3_client *client;
+    struct pp_node hop_node;
+    uint32_t permits_pending; /* admitted for this transfer, neither sent nor refunded */
+    bool parked;
+};
+
+#endif
