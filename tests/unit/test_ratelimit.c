@@ -138,17 +138,18 @@ struct model {
 static void model_check_admission(const struct model *m, int64_t now, uint64_t pending, uint32_t rpm)
 {
     uint64_t in_window = pending;
-    for (size_t i = m->n; i > 0 && m->all[i - 1].sent_ms > now - PP_RATE_WINDOW_MS; i--)
+    for (size_t i = m->n; i > 0 && m->all[i - 1].sent_ms > now - KEPT; i--)
         in_window++;
     assert_true(in_window <= rpm);
 }
 
-/* Any window: at most the limit in force when the last one admitted of its requests was. */
+/* Any window of 60 s and the margin: at most the limit in force when the last one admitted of its requests
+ * was. */
 static void model_check_windows(const struct model *m)
 {
     size_t from = 0;
     for (size_t i = 0; i < m->n; i++) {
-        while (m->all[from].sent_ms <= m->all[i].sent_ms - PP_RATE_WINDOW_MS)
+        while (m->all[from].sent_ms <= m->all[i].sent_ms - KEPT)
             from++;
         const struct request *last = &m->all[from];
         for (size_t k = from; k <= i; k++)
@@ -232,6 +233,17 @@ static void test_never_over(void **state)
     }
 }
 
+/* counts[t] requests at t: at most `most` in any `window_ms`. */
+static void check_counts(const uint32_t *counts, size_t n, size_t window_ms, uint64_t most)
+{
+    uint64_t sum = 0;
+    for (size_t t = 0; t < n; t++) {
+        sum += counts[t];
+        if (t >= window_ms) sum -= counts[t - window_ms];
+        assert_true(sum <= most);
+    }
+}
+
 /* Driven greedily: whatever is permitted is taken, as fast as `pace` times the rate, for MINUTES full limits.
  * Returns the steady rate as a share of the limit, and checks each window of 60 s at the origin, where
  * requests arrive 0 to PP_RATE_MARGIN_MS late. */
@@ -239,7 +251,7 @@ static double greedy(uint32_t rpm, double pace)
 {
     enum { MINUTES = 5 };
     const size_t end = (MINUTES + 1) * (size_t)PP_RATE_WINDOW_MS;
-    uint32_t *arrived = calloc(end, sizeof *arrived);
+    uint32_t *arrived = calloc(end, sizeof *arrived), *sent = calloc(end, sizeof *sent);
     struct pp_ratelimit rl;
     pp_ratelimit_init(&rl, rpm);
     uint64_t seed = rpm, total = 0;
@@ -254,20 +266,18 @@ static double greedy(uint32_t rpm, double pace)
         assert_true(pp_ratelimit_admit(&rl, now, n));
         for (uint32_t i = 0; i < n; i++) {
             pp_ratelimit_sent(&rl, now);
+            sent[now]++;
             arrived[now + pp_test_between(&seed, 0, PP_RATE_MARGIN_MS)]++;
         }
         total += n;
         if (n > 0 && total <= rpm) full_at = now; /* the first minute is free at once */
     }
-    uint64_t window = 0;
-    for (size_t t = 0; t < end; t++) {
-        window += arrived[t];
-        if (t >= PP_RATE_WINDOW_MS) window -= arrived[t - PP_RATE_WINDOW_MS];
-        assert_true(window <= rpm);
-    }
+    check_counts(arrived, end, PP_RATE_WINDOW_MS, rpm);
+    check_counts(sent, end, KEPT, rpm);
     assert_true(rl.len <= rpm);
     pp_ratelimit_fini(&rl);
     free(arrived);
+    free(sent);
     return (double)(total - rpm) / rpm * PP_RATE_WINDOW_MS / (double)(now - 1 - full_at);
 }
 
