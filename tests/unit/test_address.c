@@ -1,0 +1,394 @@
+/* The address policy against an oracle that was written the other way round: a sorted list of the first and
+ * last address of each special range, copied out of the registries' texts. Every one of the 2^32 IPv4
+ * addresses is put to the policy. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "core/address.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static const struct {
+    const char *first, *last;
+} special[] = {
+    {"0.0.0.0", "0.255.255.255"},       {"10.0.0.0", "10.255.255.255"},
+    {"100.64.0.0", "100.127.255.255"},  {"127.0.0.0", "127.255.255.255"},
+    {"168.63.129.16", "168.63.129.16"}, {"169.254.0.0", "169.254.255.255"},
+    {"172.16.0.0", "172.31.255.255"},   {"192.0.0.0", "192.0.0.255"},
+    {"192.0.2.0", "192.0.2.255"},       {"192.31.196.0", "192.31.196.255"},
+    {"192.52.193.0", "192.52.193.255"}, {"192.88.99.0", "192.88.99.255"},
+    {"192.168.0.0", "192.168.255.255"}, {"192.175.48.0", "192.175.48.255"},
+    {"198.18.0.0", "198.19.255.255"},   {"198.51.100.0", "198.51.100.255"},
+    {"203.0.113.0", "203.0.113.255"},   {"224.0.0.0", "239.255.255.255"},
+    {"240.0.0.0", "255.255.255.254"},   {"255.255.255.255", "255.255.255.255"},
+};
+
+static const struct pp_address_policy production = {0};
+
+static uint32_t number(const char *dotted)
+{
+    struct in_addr a;
+    assert_int_equal(inet_pton(AF_INET, dotted, &a), 1);
+    return ntohl(a.s_addr);
+}
+
+static struct pp_addr addr(const char *text)
+{
+    struct pp_addr a;
+    assert_true(pp_addr_from_text(&a, text, strlen(text)));
+    return a;
+}
+
+static bool allowed(const struct pp_address_policy *policy, const char *text)
+{
+    struct pp_addr a = addr(text);
+    return pp_address_allowed(policy, &a);
+}
+
+static bool oracle_allows(uint32_t a)
+{
+    for (size_t i = 0; i < COUNT(special); i++) {
+        if (a >= number(special[i].first) && a <= number(special[i].last)) return false;
+    }
+    return true;
+}
+
+/* One thread's part of the walk: `wrong` counts the addresses first..last whose verdict is not `want`. */
+struct walk {
+    uint64_t first, last;
+    uint64_t seen, wrong;
+    uint64_t edges[2 * COUNT(special) + 2]; /* range i is edges[i]..edges[i+1]-1, allowed where i is even */
+};
+
+__attribute__((no_sanitize("address", "undefined"))) static void judge(struct walk *w, uint64_t from,
+                                                                       uint64_t to, bool want)
+{
+    struct pp_addr a = {.family = 4};
+    uint64_t wrong = 0;
+    for (uint64_t v = from; v < to; v++) {
+        uint32_t be = __builtin_bswap32((uint32_t)v);
+        memcpy(a.b, &be, sizeof(be));
+        wrong += pp_address_allowed(&production, &a) != want;
+    }
+    w->wrong += wrong;
+    w->seen += to - from;
+}
+
+static void *walk_part(void *arg)
+{
+    struct walk *w = arg;
+    for (size_t i = 0; i + 1 < COUNT(w->edges); i++) {
+        uint64_t from = w->edges[i] > w->first ? w->edges[i] : w->first;
+        uint64_t to = w->edges[i + 1] <= w->last ? w->edges[i + 1] : w->last + 1;
+        if (from < to) judge(w, from, to, i % 2 == 0);
+    }
+    return NULL;
+}
+
+static void all_ipv4_addresses(void **state)
+{
+    struct walk parts[2] = {{.first = 0, .last = 0x7fffffff}, {.first = 0x80000000, .last = 0xffffffff}};
+    pthread_t threads[2];
+    (void)state;
+    for (size_t t = 0; t < 2; t++) {
+        uint64_t *edge = parts[t].edges;
+        *edge++ = 0;
+        for (size_t i = 0; i < COUNT(special); i++) {
+            *edge++ = number(special[i].first);
+            *edge++ = (uint64_t)number(special[i].last) + 1;
+            assert_true(edge[-2] >= edge[-3] && edge[-1] > edge[-2]);
+        }
+        *edge = (uint64_t)1 << 32;
+    }
+    for (size_t t = 0; t < 2; t++)
+        assert_int_equal(pthread_create(&threads[t], NULL, walk_part, &parts[t]), 0);
+    for (size_t t = 0; t < 2; t++)
+        assert_int_equal(pthread_join(threads[t], NULL), 0);
+    assert_int_equal(parts[0].seen + parts[1].seen, (uint64_t)1 << 32);
+    assert_int_equal(parts[0].wrong + parts[1].wrong, 0);
+}
+
+static void ipv6_table(void **state)
+{
+    static const char *const good[] = {
+        "2606:4700:4700::1111",
+        "2a00:1450:4001:81b::200e",
+        "2001:200::1",
+        "2001:4860:4860::8888",
+        "2001:db7:ffff::1",
+        "2001:db9::1",
+        "2003::1",
+        "2620:4f:7fff::1",
+        "2620:4f:8001::1",
+        "3ffe:ffff::1",
+        "2000::1",
+        "3fff:1000::1",
+        "2a01::5efe:8.8.8.8",
+        "2a01::5eff:127.0.0.1",
+        "240e::1",
+    };
+    static const char *const bad[] = {
+        "::",
+        "::1",
+        "::2",
+        "1fff:ffff::1",
+        "4000::1",
+        "64:ff9b::8.8.8.8",
+        "64:ff9b::127.0.0.1",
+        "64:ff9b:1::1",
+        "64:ff9b:1:ffff::127.0.0.1",
+        "100::1",
+        "100:0:0:1::1",
+        "2001::1",
+        "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+        "2001:1::1",
+        "2001:2::1",
+        "2001:3::1",
+        "2001:4:112::1",
+        "2001:10::1",
+        "2001:20::1",
+        "2001:30::1",
+        "2001:1ff:ffff::1",
+        "2001:db8::1",
+        "2001:db8:ffff:ffff::1",
+        "2002:7f00:1::",
+        "2002:808:808::1",
+        "2620:4f:8000::1",
+        "3fff::1",
+        "3fff:fff:ffff::1",
+        "5f00::1",
+        "fc00::1",
+        "fd00:ec2::254",
+        "fdff::1",
+        "fe80::1",
+        "fe80::5efe:8.8.8.8",
+        "febf::1",
+        "fec0::1",
+        "feff::1",
+        "ff02::1",
+        "ff0e::1",
+        "::ffff:8.8.8.8",
+        "::ffff:127.0.0.1",
+        "::127.0.0.1",
+        "::8.8.8.8",
+        "::ffff:0:127.0.0.1",
+        "::ffff:0:8.8.8.8",
+        "::5efe:10.0.0.1",
+        "2a01::5efe:10.0.0.1",
+        "2a01::200:5efe:169.254.169.254",
+        "2a01:1:2:3:0:5efe:127.0.0.1",
+        "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(good); i++) {
+        if (!allowed(&production, good[i])) fail_msg("denied: %s", good[i]);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        if (allowed(&production, bad[i])) fail_msg("allowed: %s", bad[i]);
+    }
+}
+
+/* Each way to carry an IPv4 address; `at` is where it stands. Carried where `any_denied`, even a public one
+ * is refused. */
+static const struct embedding {
+    const char *prefix;
+    unsigned at;
+    bool inverted, any_denied;
+} embeddings[] = {
+    {"::", 12, false, true},
+    {"::ffff:0:0", 12, false, true},
+    {"::ffff:0:0:0", 12, false, true},
+    {"64:ff9b::", 12, false, true},
+    {"64:ff9b:1::", 12, false, true},
+    {"2002::", 2, false, true},
+    {"2001:0::", 12, true, true},
+    {"2001:0::", 4, false, true},
+    {"2a01:77::5efe:0:0", 12, false, false},
+    {"2a01:77::200:5efe:0:0", 12, false, false},
+    {"fe80::5efe:0:0", 12, false, true},
+};
+
+static void embedded_one(const struct embedding *e, uint32_t v4)
+{
+    struct pp_addr a = addr(e->prefix);
+    struct pp_addr inner = pp_addr_v4(e->inverted ? ~v4 : v4);
+    char text[PP_ADDR_TEXT_MAX];
+    memcpy(a.b + e->at, inner.b, 4);
+    bool want = !e->any_denied && oracle_allows(v4);
+    if (pp_address_allowed(&production, &a) != want)
+        fail_msg("%s must be %s", pp_addr_text(&a, text), want ? "allowed" : "denied");
+}
+
+static void ipv6_embeddings(void **state)
+{
+    struct pp_rng rng;
+    (void)state;
+    pp_rng_seed(&rng, 6052);
+    for (size_t e = 0; e < COUNT(embeddings); e++) {
+        for (size_t i = 0; i < COUNT(special); i++) {
+            uint32_t first = number(special[i].first), last = number(special[i].last);
+            embedded_one(&embeddings[e], first);
+            embedded_one(&embeddings[e], first - 1);
+            embedded_one(&embeddings[e], last);
+            embedded_one(&embeddings[e], last + 1);
+            embedded_one(&embeddings[e], first + (uint32_t)pp_rng_below(&rng, (uint64_t)last - first + 1));
+        }
+        for (int i = 0; i < 2000; i++)
+            embedded_one(&embeddings[e], (uint32_t)pp_rng_next(&rng));
+    }
+}
+
+static struct pp_cidr cidr(const char *text)
+{
+    struct pp_cidr c;
+    assert_true(pp_cidr_parse(&c, text, strlen(text)));
+    return c;
+}
+
+static void allow_networks_win(void **state)
+{
+    struct pp_cidr nets[] = {cidr("127.0.0.0/8"), cidr("fd12::/17"), cidr("10.1.2.3"), cidr("::1")};
+    struct pp_address_policy policy = {.allow = nets, .n_allow = COUNT(nets)};
+    static const char *const good[] = {"127.0.0.1",    "127.255.255.255", "::ffff:127.0.0.1",
+                                       "fd12:7fff::1", "10.1.2.3",        "::1",
+                                       "8.8.8.8",      "::ffff:10.1.2.3"};
+    static const char *const bad[] = {
+        "10.1.2.2",    "10.1.2.4",           "fd12:8000::1",   "fd13::1",        "::2",
+        "::127.0.0.1", "64:ff9b::127.0.0.1", "::ffff:8.8.8.8", "::ffff:10.1.2.4"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(good); i++) {
+        if (!allowed(&policy, good[i])) fail_msg("denied: %s", good[i]);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        if (allowed(&policy, bad[i])) fail_msg("allowed: %s", bad[i]);
+    }
+    struct pp_cidr everything6 = cidr("::/0"), everything4 = cidr("0.0.0.0/0");
+    policy = (struct pp_address_policy){.allow = &everything6, .n_allow = 1};
+    assert_true(allowed(&policy, "::1"));
+    assert_false(allowed(&policy, "::ffff:127.0.0.1"));
+    assert_false(allowed(&policy, "127.0.0.1"));
+    policy.allow = &everything4;
+    assert_true(allowed(&policy, "::ffff:127.0.0.1"));
+    assert_true(allowed(&policy, "255.255.255.255"));
+    assert_false(allowed(&policy, "::1"));
+    struct pp_addr unknown = {.family = 0};
+    assert_false(pp_address_allowed(&policy, &unknown));
+}
+
+static void cidr_texts(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "/8",
+                                      "10.0.0.0/",
+                                      "10.0.0.0/33",
+                                      "10.0.0.0/-1",
+                                      "10.0.0.0/8x",
+                                      "10.0.0.1/8",
+                                      "fd00::/129",
+                                      "fd00::1/64",
+                                      "10.0.0/8",
+                                      "10.0.0.0/08000",
+                                      "host/8",
+                                      "[::1]/128",
+                                      "::1%eth0",
+                                      "0x7f.0.0.1",
+                                      "010.0.0.0/8",
+                                      "1.2.3.4 ",
+                                      "10.0.0.0//8",
+                                      "256.0.0.0/8",
+                                      "127.1"};
+    struct pp_cidr c;
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        if (pp_cidr_parse(&c, bad[i], strlen(bad[i]))) fail_msg("taken: %s", bad[i]);
+    }
+    assert_false(pp_cidr_parse(&c, "10.0.0.0\0", 9));
+    c = cidr("::ffff:10.0.0.0/104");
+    assert_int_equal(c.addr.family, 4);
+    assert_int_equal(c.bits, 8);
+    c = cidr("::/95");
+    assert_int_equal(c.addr.family, 6);
+}
+
+/* Containment bit by bit, for random prefixes of every length. */
+static void cidr_containment(void **state)
+{
+    struct pp_rng rng;
+    (void)state;
+    pp_rng_seed(&rng, 4632);
+    for (int round = 0; round < 20000; round++) {
+        bool v6 = round & 1;
+        unsigned width = v6 ? 128 : 32;
+        struct pp_cidr net = {.addr.family = v6 ? 6 : 4, .bits = (uint8_t)pp_rng_below(&rng, width + 1)};
+        struct pp_addr a = {.family = net.addr.family};
+        unsigned same = (unsigned)pp_rng_below(&rng, width + 1);
+        for (unsigned i = 0; i < width; i++) {
+            uint8_t bit = (uint8_t)(0x80u >> (i % 8));
+            bool one = pp_rng_next(&rng) & 1;
+            if (one && i < net.bits) net.addr.b[i / 8] |= bit;
+            bool in_net = i < net.bits ? one : false;
+            if (i == same ? !in_net : i < same ? in_net : (pp_rng_next(&rng) & 1) != 0) a.b[i / 8] |= bit;
+        }
+        assert_int_equal(pp_cidr_contains(&net, &a), same >= net.bits);
+    }
+}
+
+static void texts_round_trip(void **state)
+{
+    static const char *const same[] = {
+        "1.2.3.4", "255.255.255.255", "::", "::1", "2001:db8::1:0:0:1", "::ffff:1.2.3.4"};
+    char buf[PP_ADDR_TEXT_MAX];
+    struct pp_rng rng;
+    (void)state;
+    for (size_t i = 0; i < COUNT(same); i++) {
+        struct pp_addr a = addr(same[i]);
+        assert_string_equal(pp_addr_text(&a, buf), same[i]);
+    }
+    pp_rng_seed(&rng, 5952);
+    for (int i = 0; i < 5000; i++) {
+        struct pp_addr a = {.family = i & 1 ? 6 : 4}, back;
+        for (int k = 0; k < (i & 1 ? 16 : 4); k++)
+            a.b[k] = (uint8_t)(pp_rng_next(&rng) % 3 ? pp_rng_next(&rng) : 0);
+        pp_addr_text(&a, buf);
+        assert_true(pp_addr_from_text(&back, buf, strlen(buf)));
+        assert_memory_equal(&a, &back, sizeof(a));
+    }
+}
+
+static void ports(void **state)
+{
+    static const char *const bad[] = {"",    "0",   "65536", "80a",   "-80", "80-",    "90-80",  "0-80",
+                                      "+80", " 80", "80 ",   "1-2-3", "-",   "100000", "1-65536"};
+    struct pp_port_range r[2];
+    struct pp_address_policy policy = {.ports = r, .n_ports = 2};
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        if (pp_port_range_parse(&r[0], bad[i], strlen(bad[i]))) fail_msg("taken: %s", bad[i]);
+    }
+    assert_true(pp_port_range_parse(&r[0], "443", 3));
+    assert_true(pp_port_range_parse(&r[1], "8000-8002", 9));
+    for (unsigned p = 0; p <= 65535; p++)
+        assert_int_equal(pp_port_allowed(&policy, (uint16_t)p), p == 443 || (p >= 8000 && p <= 8002));
+    policy.n_ports = 0;
+    assert_false(pp_port_allowed(&policy, 443));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_ipv4_addresses), cmocka_unit_test(ipv6_table),
+        cmocka_unit_test(ipv6_embeddings),    cmocka_unit_test(allow_networks_win),
+        cmocka_unit_test(cidr_texts),         cmocka_unit_test(cidr_containment),
+        cmocka_unit_test(texts_round_trip),   cmocka_unit_test(ports),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
