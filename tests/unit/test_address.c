@@ -197,6 +197,59 @@ static void ipv6_table(void **state)
     }
 }
 
+/* The IPv6 oracle, again as first and last addresses. */
+static const struct {
+    const char *first, *last;
+} special6[] = {
+    {"::", "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"},
+    {"2001::", "2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff"},
+    {"2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"},
+    {"2002::", "2002:ffff:ffff:ffff:ffff:ffff:ffff:ffff"},
+    {"2620:4f:8000::", "2620:4f:8000:ffff:ffff:ffff:ffff:ffff"},
+    {"3fff::", "3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff"},
+    {"4000::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"},
+};
+
+static void oracle6_one(const struct pp_addr *a)
+{
+    char text[PP_ADDR_TEXT_MAX];
+    bool want = true;
+    for (size_t i = 0; i < COUNT(special6); i++) {
+        struct pp_addr first = addr(special6[i].first), last = addr(special6[i].last);
+        if (memcmp(a->b, first.b, 16) >= 0 && memcmp(a->b, last.b, 16) <= 0) want = false;
+    }
+    if (pp_address_allowed(&production, a) != want)
+        fail_msg("%s must be %s", pp_addr_text(a, text), want ? "allowed" : "denied");
+}
+
+/* Adds +1 or -1 to the 128-bit number, wrapping. */
+static void step6(struct pp_addr *a, int by)
+{
+    for (int i = 15; i >= 0; i--) {
+        a->b[i] = (uint8_t)(a->b[i] + by);
+        if (a->b[i] != (by > 0 ? 0 : 0xff)) return;
+    }
+}
+
+static void ipv6_edges(void **state)
+{
+    struct pp_rng rng;
+    (void)state;
+    pp_rng_seed(&rng, 2928);
+    for (size_t i = 0; i < 2 * COUNT(special6); i++) {
+        struct pp_addr a = addr(i % 2 ? special6[i / 2].last : special6[i / 2].first);
+        oracle6_one(&a);
+        step6(&a, i % 2 ? 1 : -1);
+        oracle6_one(&a);
+        for (int round = 0; round < 2000; round++) { /* near a range: its first bits, the rest at random */
+            struct pp_addr b = addr(special6[i / 2].first);
+            for (size_t k = pp_rng_below(&rng, 16); k < 16; k++)
+                b.b[k] = (uint8_t)pp_rng_next(&rng);
+            oracle6_one(&b);
+        }
+    }
+}
+
 /* Each way to carry an IPv4 address; `at` is where it stands. Carried where `any_denied`, even a public one
  * is refused. */
 static const struct embedding {
@@ -385,10 +438,15 @@ static void ports(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ipv4_addresses), cmocka_unit_test(ipv6_table),
-        cmocka_unit_test(ipv6_embeddings),    cmocka_unit_test(allow_networks_win),
-        cmocka_unit_test(cidr_texts),         cmocka_unit_test(cidr_containment),
-        cmocka_unit_test(texts_round_trip),   cmocka_unit_test(ports),
+        cmocka_unit_test(all_ipv4_addresses),
+        cmocka_unit_test(ipv6_table),
+        cmocka_unit_test(ipv6_edges),
+        cmocka_unit_test(ipv6_embeddings),
+        cmocka_unit_test(allow_networks_win),
+        cmocka_unit_test(cidr_texts),
+        cmocka_unit_test(cidr_containment),
+        cmocka_unit_test(texts_round_trip),
+        cmocka_unit_test(ports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
