@@ -21,7 +21,8 @@ static uint32_t part(uint32_t total, uint32_t count, uint32_t k)
     return (uint32_t)((uint64_t)total * (k + 1) / count - (uint64_t)total * k / count);
 }
 
-/* The first hash of share k: the least h with h * count >= k * 2^32, which is what pp_share_of_hash inverts.
+/* The first hash of share k, 2^32 for k == count: the least h with h * count >= k * 2^32, which is what
+ * pp_share_of_hash inverts.
  */
 static uint64_t first_hash(uint32_t count, uint32_t k)
 {
@@ -35,8 +36,8 @@ struct pp_share pp_share_get(uint32_t rpm, uint32_t concurrency, uint32_t count,
     return (struct pp_share){
         .rpm = part(rpm, count, k),
         .concurrency = part(concurrency, count, k),
-        .lo = first_hash(count, k),
-        .hi = k + 1 == count ? (uint64_t)1 << 32 : first_hash(count, k + 1),
+        .hash_lo = (uint32_t)first_hash(count, k),
+        .hash_hi = (uint32_t)(first_hash(count, k + 1) - 1),
     };
 }
 

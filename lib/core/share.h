@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 struct pp_share {
-    uint32_t rpm;         /* 0: the client has no limit */
-    uint32_t concurrency; /* at least 1 */
-    uint64_t lo, hi;      /* hashes lo <= h < hi; hi is at most 2^32 */
+    uint32_t rpm;              /* 0: the client has no limit */
+    uint32_t concurrency;      /* at least 1 */
+    uint32_t hash_lo, hash_hi; /* both inclusive, as in port/coordinator.h */
 };
 
 /* How many shares: ceil(rpm / worker_rpm), at least 1, at most the concurrency. Without a rate (rpm 0) by

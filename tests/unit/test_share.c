@@ -37,10 +37,10 @@ static void check_cut(uint32_t rpm, uint32_t concurrency, uint32_t count)
         assert_true(s.rpm <= rpm / count + 1 && s.concurrency <= concurrency / count + 1);
         sum_rpm += s.rpm;
         sum_concurrency += s.concurrency;
-        assert_true(s.lo == at && s.hi > s.lo);
-        at = s.hi;
-        assert_int_equal(pp_share_of_hash((uint32_t)s.lo, count), k);
-        assert_int_equal(pp_share_of_hash((uint32_t)(s.hi - 1), count), k);
+        assert_true(s.hash_lo == at && s.hash_hi >= s.hash_lo);
+        at = (uint64_t)s.hash_hi + 1;
+        assert_int_equal(pp_share_of_hash(s.hash_lo, count), k);
+        assert_int_equal(pp_share_of_hash(s.hash_hi, count), k);
     }
     assert_true(sum_rpm == rpm && sum_concurrency == concurrency && at == (uint64_t)1 << 32);
 }

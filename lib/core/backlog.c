@@ -1,0 +1,276 @@
+/* backlog.c: see backlog.h. `later` is a binary heap of clients by their earliest due time, each knowing its
+ * place in it (as beanstalkd's heap does), so that any can be moved or taken out. The heap has room for every
+ * client, so only the arrival of a new client can want memory. */
+#include "core/backlog.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HASH_NONFATAL_OOM        1
+#define uthash_nonfatal_oom(elt) ((elt)->homeless = true)
+#include <uthash.h>
+
+#define PP_BACKLOG_READY SIZE_MAX
+
+struct entry {
+    UT_hash_handle hh;
+    int64_t due_ms[PP_QUEUES];
+    int64_t first_ms; /* least of due_ms */
+    size_t place;     /* in the heap, or PP_BACKLOG_READY */
+    struct entry *prev, *next;
+    bool homeless; /* the hash had no memory for it */
+    char client[];
+};
+
+struct pp_backlog {
+    struct entry *clients;
+    size_t max_clients;
+    struct entry *head, *tail; /* ready, next to be handed out first */
+    struct entry **heap;
+    size_t n_heap, cap_heap;
+};
+
+/* --- later: the heap --- */
+
+static void heap_set(struct pp_backlog *b, size_t i, struct entry *e)
+{
+    b->heap[i] = e;
+    e->place = i;
+}
+
+static void heap_up(struct pp_backlog *b, size_t i)
+{
+    struct entry *e = b->heap[i];
+    for (; i > 0 && b->heap[(i - 1) / 2]->first_ms > e->first_ms; i = (i - 1) / 2)
+        heap_set(b, i, b->heap[(i - 1) / 2]);
+    heap_set(b, i, e);
+}
+
+static void heap_down(struct pp_backlog *b, size_t i)
+{
+    struct entry *e = b->heap[i];
+    for (size_t child; (child = 2 * i + 1) < b->n_heap; i = child) {
+        if (child + 1 < b->n_heap && b->heap[child + 1]->first_ms < b->heap[child]->first_ms) child++;
+        if (b->heap[child]->first_ms >= e->first_ms) break;
+        heap_set(b, i, b->heap[child]);
+    }
+    heap_set(b, i, e);
+}
+
+static void heap_add(struct pp_backlog *b, struct entry *e)
+{
+    assert(b->n_heap < b->cap_heap);
+    heap_set(b, b->n_heap++, e);
+    heap_up(b, e->place);
+}
+
+static void heap_remove(struct pp_backlog *b, struct entry *e)
+{
+    size_t i = e->place;
+    struct entry *last = b->heap[--b->n_heap];
+    if (last == e) return;
+    heap_set(b, i, last);
+    heap_up(b, i);
+    heap_down(b, last->place);
+}
+
+static bool heap_reserve(struct pp_backlog *b, size_t n)
+{
+    if (n <= b->cap_heap) return true;
+    size_t cap = b->cap_heap ? b->cap_heap * 2 : 16;
+    struct entry **heap = realloc(b->heap, cap * sizeof(struct entry *));
+    if (!heap) return false;
+    b->heap = heap;
+    b->cap_heap = cap;
+    return true;
+}
+
+/* --- ready: the ring --- */
+
+static void ready_add(struct pp_backlog *b, struct entry *e)
+{
+    e->place = PP_BACKLOG_READY;
+    e->prev = b->tail;
+    e->next = NULL;
+    if (b->tail)
+        b->tail->next = e;
+    else
+        b->head = e;
+    b->tail = e;
+}
+
+static void ready_remove(struct pp_backlog *b, struct entry *e)
+{
+    if (e->prev)
+        e->prev->next = e->next;
+    else
+        b->head = e->next;
+    if (e->next)
+        e->next->prev = e->prev;
+    else
+        b->tail = e->prev;
+}
+
+/* --- clients --- */
+
+static struct entry *find(const struct pp_backlog *b, const char *client)
+{
+    struct entry *e;
+    HASH_FIND_STR(b->clients, client, e);
+    return e;
+}
+
+static void take_out(struct pp_backlog *b, struct entry *e)
+{
+    if (e->place == PP_BACKLOG_READY)
+        ready_remove(b, e);
+    else
+        heap_remove(b, e);
+}
+
+static void forget(struct pp_backlog *b, struct entry *e)
+{
+    take_out(b, e);
+    HASH_DEL(b->clients, e);
+    free(e);
+}
+
+static enum pp_err add(struct pp_backlog *b, const char *client, struct entry **out)
+{
+    size_t n = strlen(client) + 1;
+    if (HASH_COUNT(b->clients) >= b->max_clients) return PP_EFULL;
+    if (!heap_reserve(b, HASH_COUNT(b->clients) + 1)) return PP_ENOMEM;
+    struct entry *e = calloc(1, sizeof *e + n);
+    if (!e) return PP_ENOMEM;
+    memcpy(e->client, client, n);
+    HASH_ADD_STR(b->clients, client, e);
+    if (e->homeless) {
+        free(e);
+        return PP_ENOMEM;
+    }
+    for (size_t q = 0; q < PP_QUEUES; q++)
+        e->due_ms[q] = PP_BACKLOG_NEVER;
+    e->first_ms = PP_BACKLOG_NEVER;
+    heap_add(b, e);
+    *out = e;
+    return PP_OK;
+}
+
+/* A ready client keeps its turn while it is due as early as before or earlier; it waits in the heap
+ * otherwise, until pp_backlog_due() finds it due again. */
+static void change(struct pp_backlog *b, struct entry *e, uint8_t queue, int64_t due_ms)
+{
+    int64_t was = e->first_ms, first = PP_BACKLOG_NEVER;
+    e->due_ms[queue] = due_ms;
+    for (size_t q = 0; q < PP_QUEUES; q++)
+        if (e->due_ms[q] < first) first = e->due_ms[q];
+    if (first == PP_BACKLOG_NEVER) {
+        forget(b, e);
+        return;
+    }
+    e->first_ms = first;
+    if (e->place != PP_BACKLOG_READY) {
+        heap_up(b, e->place);
+        heap_down(b, e->place);
+    } else if (first > was) {
+        ready_remove(b, e);
+        heap_add(b, e);
+    }
+}
+
+struct pp_backlog *pp_backlog_new(size_t max_clients)
+{
+    struct pp_backlog *b = calloc(1, sizeof *b);
+    if (b) b->max_clients = max_clients ? max_clients : 1;
+    return b;
+}
+
+void pp_backlog_free(struct pp_backlog *b)
+{
+    if (!b) return;
+    struct entry *e, *tmp;
+    HASH_ITER (hh, b->clients, e, tmp) {
+        HASH_DEL(b->clients, e);
+        free(e);
+    }
+    free(b->heap);
+    free(b);
+}
+
+enum pp_err pp_backlog_put(struct pp_backlog *b, const char *client, uint8_t queue, int64_t due_ms)
+{
+    if (due_ms >= pp_backlog_get(b, client, queue)) return PP_OK;
+    return pp_backlog_set(b, client, queue, due_ms);
+}
+
+enum pp_err pp_backlog_set(struct pp_backlog *b, const char *client, uint8_t queue, int64_t due_ms)
+{
+    assert(queue < PP_QUEUES);
+    struct entry *e = find(b, client);
+    if (!e) {
+        if (due_ms == PP_BACKLOG_NEVER) return PP_OK;
+        enum pp_err err = add(b, client, &e);
+        if (err) return err;
+    }
+    change(b, e, queue, due_ms);
+    return PP_OK;
+}
+
+void pp_backlog_remove(struct pp_backlog *b, const char *client, uint8_t queue)
+{
+    struct entry *e = find(b, client);
+    if (e) change(b, e, queue, PP_BACKLOG_NEVER);
+}
+
+void pp_backlog_drop(struct pp_backlog *b, const char *client)
+{
+    struct entry *e = find(b, client);
+    if (e) forget(b, e);
+}
+
+int64_t pp_backlog_get(const struct pp_backlog *b, const char *client, uint8_t queue)
+{
+    assert(queue < PP_QUEUES);
+    const struct entry *e = find(b, client);
+    return e ? e->due_ms[queue] : PP_BACKLOG_NEVER;
+}
+
+size_t pp_backlog_due(struct pp_backlog *b, int64_t now_ms, uint32_t mask, struct pp_backlog_due *out,
+                      size_t cap)
+{
+    while (b->n_heap > 0 && b->heap[0]->first_ms <= now_ms) {
+        struct entry *e = b->heap[0];
+        heap_remove(b, e);
+        ready_add(b, e);
+    }
+    size_t n = 0;
+    struct entry *last = b->tail, *e = b->head;
+    for (bool more = e != NULL; more && n < cap;) {
+        struct entry *next = e->next;
+        uint32_t queues = 0;
+        for (size_t q = 0; q < PP_QUEUES; q++)
+            if (e->due_ms[q] <= now_ms && (mask & (1u << q))) queues |= 1u << q;
+        more = e != last;
+        if (queues) {
+            out[n++] = (struct pp_backlog_due){e->client, queues};
+            ready_remove(b, e);
+            ready_add(b, e);
+        }
+        e = next;
+    }
+    return n;
+}
+
+int64_t pp_backlog_next_ms(const struct pp_backlog *b, int64_t now_ms)
+{
+    if (b->head) return now_ms;
+    if (b->n_heap == 0) return PP_BACKLOG_NEVER;
+    return b->heap[0]->first_ms > now_ms ? b->heap[0]->first_ms : now_ms;
+}
+
+size_t pp_backlog_count(const struct pp_backlog *b)
+{
+    return HASH_COUNT(b->clients);
+}

@@ -1,0 +1,83 @@
+/* Tiers: order, cover, limits, codes of timeouts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/tier.h"
+#include "photopool/code.h"
+
+static const struct pp_tier three[] = {{1000, 256}, {5000, 256}, {30000, 256}};
+
+static void test_valid(void **state)
+{
+    (void)state;
+    assert_true(pp_tiers_valid(three, 3));
+    assert_true(pp_tiers_valid(three, 1));
+    assert_false(pp_tiers_valid(three, 0));
+    const struct pp_tier equal[] = {{1000, 1}, {1000, 1}}, falling[] = {{2000, 1}, {1000, 1}};
+    const struct pp_tier idle[] = {{1000, 0}}, no_time[] = {{0, 1}};
+    assert_false(pp_tiers_valid(equal, 2));
+    assert_false(pp_tiers_valid(falling, 2));
+    assert_false(pp_tiers_valid(idle, 1));
+    assert_false(pp_tiers_valid(no_time, 1));
+    struct pp_tier many[PP_TIERS_MAX + 1];
+    for (int i = 0; i <= PP_TIERS_MAX; i++)
+        many[i] = (struct pp_tier){i + 1, 1};
+    assert_true(pp_tiers_valid(many, PP_TIERS_MAX));
+    assert_false(pp_tiers_valid(many, PP_TIERS_MAX + 1));
+}
+
+static void test_next_and_cover(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_tier_next(0, 3), 1);
+    assert_int_equal(pp_tier_next(1, 3), 2);
+    assert_int_equal(pp_tier_next(2, 3), PP_TIER_NONE);
+    assert_int_equal(pp_tier_next(PP_TIER_NONE, 3), PP_TIER_NONE);
+    static const struct {
+        double ms;
+        uint8_t tier;
+    } cases[] = {{0, 0}, {1000, 0}, {1000.1, 1}, {5000, 1}, {5001, 2}, {30000, 2}, {1e12, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(pp_tier_cover(three, 3, cases[i].ms), cases[i].tier);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t total, connect, first_byte, slow;
+    } cases[] = {{1000, 1000, 1000, 1000},
+                 {5000, 5000, 5000, 5000},
+                 {12000, 12000, 12000, 5000},
+                 {30000, 15000, 30000, 10000}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_tier_limits l = pp_tier_limits(cases[i].total);
+        assert_int_equal(l.connect_ms, cases[i].connect);
+        assert_int_equal(l.first_byte_ms, cases[i].first_byte);
+        assert_int_equal(l.slow_ms, cases[i].slow);
+    }
+}
+
+static void test_timeout_codes(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_tier_timeout_code(true, PP_PHASE_CONNECT), PP_CODE_DNS_TEMPORARY);
+    assert_int_equal(pp_tier_timeout_code(false, PP_PHASE_CONNECT), PP_CODE_CONNECT_TIMEOUT);
+    assert_int_equal(pp_tier_timeout_code(false, PP_PHASE_FIRST_BYTE), PP_CODE_FIRST_BYTE_TIMEOUT);
+    assert_int_equal(pp_tier_timeout_code(false, PP_PHASE_BODY), PP_CODE_BODY_TIMEOUT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_valid),
+        cmocka_unit_test(test_next_and_cover),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_timeout_codes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
