@@ -1,0 +1,117 @@
+/* cmd_config.c: `photopool config`: the configuration in force, its check, and the reference.
+ *
+ * On a terminal the answer is a YAML file with where each value came from; piped, a JSON object per
+ * parameter. */
+#include "cmd.h"
+
+#include "config/args.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+enum action { ACTION_PRINT, ACTION_CHECK, ACTION_HELP, ACTION_MARKDOWN };
+
+struct options {
+    enum action action;
+    bool json;
+};
+
+static void print_help(FILE *f)
+{
+    fputs("Usage: photopool config [--check] [--json | --yaml] [--config FILE] [--set NAME=VALUE]... [--data "
+          "DIR]\n"
+          "       photopool config --help | --markdown\n\n"
+          "Prints the configuration in force and where each value came from.\n\n"
+          "  --check        only say whether a server could start with it\n"
+          "  --json         a JSON object per parameter (the default when piped)\n"
+          "  --yaml         a configuration file (the default on a terminal)\n"
+          "  --config FILE  read FILE; default ./photopool.yaml, then /etc/photopool/photopool.yaml\n"
+          "  --set NAME=VALUE  as if it were in the file; wins over file and environment\n"
+          "  --data DIR     the data directory of the embedded stores\n"
+          "  --markdown     print the reference page (configs/README.md)\n"
+          "  --help         print this and every parameter\n\n"
+          "Exit codes: 0 valid, 2 not valid or wrong usage.\n\n",
+          f);
+    pp_config_help(f);
+}
+
+/* False after a message of getopt's or ours. */
+static bool parse_options(int argc, char **argv, struct options *o)
+{
+    static const struct option longs[] = {
+        {"check", no_argument, NULL, 'c'},    {"json", no_argument, NULL, 'j'},
+        {"yaml", no_argument, NULL, 'y'},     {"help", no_argument, NULL, 'h'},
+        {"markdown", no_argument, NULL, 'm'}, {0}};
+    *o = (struct options){.json = !isatty(STDOUT_FILENO)};
+    optind = 0; /* start anew: main may have used getopt for its own options */
+    for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
+        switch (c) {
+        case 'c': o->action = ACTION_CHECK; break;
+        case 'j': o->json = true; break;
+        case 'y': o->json = false; break;
+        case 'h': o->action = ACTION_HELP; break;
+        case 'm': o->action = ACTION_MARKDOWN; break;
+        default: return false;
+        }
+    }
+    if (optind == argc) return true;
+    fprintf(stderr, "photopool config: \"%s\" is not an option; see photopool config --help\n", argv[optind]);
+    return false;
+}
+
+static int complain(const struct pp_config_error *err)
+{
+    fprintf(stderr, "photopool: %s\n", err->text);
+    return EXIT_USAGE;
+}
+
+static int check(const struct pp_config *cfg)
+{
+    struct pp_config_error err;
+    if (pp_config_check(cfg, &err) != PP_OK) return complain(&err);
+    printf("%s is valid\n", *cfg->file ? cfg->file : "the configuration (no file)");
+    return EXIT_DONE;
+}
+
+static int print(const struct pp_config *cfg, bool json)
+{
+    struct pp_config_error err;
+    if (!json && *cfg->file) printf("# file: %s\n", cfg->file);
+    pp_config_print(stdout, cfg, json ? PP_PRINT_JSON : PP_PRINT_YAML);
+    if (pp_config_check(cfg, &err) != PP_OK)
+        fprintf(stderr, "photopool: a server would not start: %s\n", err.text);
+    return EXIT_DONE;
+}
+
+static int run(const struct options *o, const struct pp_config_args *args)
+{
+    struct pp_config *cfg;
+    struct pp_config_error err;
+    if (pp_config_args_load(&cfg, args, environ, &err) != PP_OK) return complain(&err);
+    int code = o->action == ACTION_CHECK ? check(cfg) : print(cfg, o->json);
+    pp_config_free(cfg);
+    return code;
+}
+
+int pp_cmd_config(int argc, char **argv)
+{
+    struct pp_config_args args;
+    struct pp_config_error err;
+    struct options o;
+    if (pp_config_args_take(&args, &argc, argv, &err) != PP_OK) return complain(&err);
+    int code = EXIT_USAGE;
+    if (parse_options(argc, argv, &o)) {
+        code = EXIT_DONE;
+        if (o.action == ACTION_HELP)
+            print_help(stdout);
+        else if (o.action == ACTION_MARKDOWN)
+            pp_config_markdown(stdout);
+        else
+            code = run(&o, &args);
+    }
+    pp_config_args_fini(&args);
+    return fflush(stdout) == 0 && !ferror(stdout) ? code : EXIT_FAILED;
+}

@@ -1,0 +1,93 @@
+/* check.c: what values must fulfil together, and what a server needs. */
+#include "config/load.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+/* Blames the parameter at the place that set it. */
+static enum pp_err fail_at(const struct pp_config *cfg, struct pp_config_error *err, const char *name,
+                           const char *text)
+{
+    size_t n;
+    const struct pp_config_origin *o = &cfg->origin[pp_param_find(name) - pp_params(&n)];
+    pp_config_fail(err, o->name, o->line, name, "%s", text);
+    return PP_EINVAL;
+}
+
+static enum pp_err check_tiers(const struct pp_config *cfg, struct pp_config_error *err)
+{
+    const struct pp_config_tiers *t = &cfg->fetch.tiers;
+    if (!t->n) return fail_at(cfg, err, "fetch.tiers", "an empty list; allowed: 1 to 8 tiers");
+    for (size_t i = 1; i < t->n; i++)
+        if (t->item[i].timeout_ms <= t->item[i - 1].timeout_ms)
+            return fail_at(cfg, err, "fetch.tiers",
+                           "timeouts have to grow from tier to tier, as 1s, 5s, 30s; one does not");
+    return PP_OK;
+}
+
+static bool is_tier(const struct pp_config *cfg, int64_t timeout_ms)
+{
+    for (size_t i = 0; i < cfg->fetch.tiers.n; i++)
+        if (cfg->fetch.tiers.item[i].timeout_ms == timeout_ms) return true;
+    return false;
+}
+
+static enum pp_err check_worker(const struct pp_config *cfg, struct pp_config_error *err)
+{
+    static const char id_chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    if (cfg->worker.id[strspn(cfg->worker.id, id_chars)])
+        return fail_at(cfg, err, "worker.id", "has other characters; allowed: A-Z a-z 0-9 . _ -");
+    const struct pp_config_durations *w = &cfg->worker.tiers;
+    for (size_t i = 0; i < w->n; i++)
+        if (!is_tier(cfg, w->item[i]))
+            return fail_at(cfg, err, "worker.tiers",
+                           "names a timeout that no tier has; allowed: those of fetch.tiers");
+    return PP_OK;
+}
+
+static enum pp_err check_keys(const struct pp_config *cfg, struct pp_config_error *err)
+{
+    const struct pp_config_keys *keys = &cfg->auth.keys;
+    for (size_t i = 0; i < keys->n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(keys->item[i].name, keys->item[j].name) == 0)
+                return fail_at(cfg, err, "auth.keys", "two keys have one name; allowed: a name for each");
+            if (memcmp(keys->item[i].sha256, keys->item[j].sha256, sizeof keys->item[i].sha256) == 0)
+                return fail_at(cfg, err, "auth.keys",
+                               "two keys have one sha256; allowed: one entry for a key");
+        }
+    }
+    return PP_OK;
+}
+
+enum pp_err pp_config_cross_check(const struct pp_config *cfg, struct pp_config_error *err)
+{
+    enum pp_err e = check_tiers(cfg, err);
+    if (e == PP_OK) e = check_worker(cfg, err);
+    if (e == PP_OK) e = check_keys(cfg, err);
+    if (e == PP_OK && !cfg->fetch.allow_ports.n)
+        e = fail_at(cfg, err, "fetch.allow_ports",
+                    "an empty list allows no photo; allowed: at least one port");
+    if (e == PP_OK && !cfg->retry.delays.n)
+        e = fail_at(cfg, err, "retry.delays", "an empty list; allowed: 1 to 16 durations");
+    return e;
+}
+
+/* 127.0.0.0/8 and ::1; the mapped form ::ffff:127.0.0.1 is not worth an exception. */
+static bool is_loopback(const char *host)
+{
+    uint8_t bytes[16] = {0};
+    static const uint8_t one[16] = {[15] = 1};
+    if (inet_pton(AF_INET, host, bytes) == 1) return bytes[0] == 127;
+    return inet_pton(AF_INET6, host, bytes) == 1 && memcmp(bytes, one, sizeof one) == 0;
+}
+
+enum pp_err pp_config_check(const struct pp_config *cfg, struct pp_config_error *err)
+{
+    *err = (struct pp_config_error){0};
+    if (cfg->auth.keys.n || is_loopback(cfg->http.listen.host)) return PP_OK;
+    return fail_at(
+        cfg, err, "http.listen",
+        "is open to other machines, and there are no keys. Set auth.keys: [{name: shop, sha256: HEX, scopes: "
+        "[submit, read]}] with HEX from: printf %s KEY | sha256sum; or listen on 127.0.0.1");
+}

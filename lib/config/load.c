@@ -1,0 +1,225 @@
+/* load.c: from the sources to one struct pp_config.
+ *
+ *   defaults -> file -> environment -> flags -> checks across parameters
+ *
+ * Each source is applied over the one before, so the last writer of a field is the one that counts; a wrong
+ * value is an error even where a stronger source would replace it. Variables of the environment are ours when
+ * they name a parameter; others that start with PHOTOPOOL_ are refused only where they are in a section of
+ * ours or near to a parameter (an orchestrator sets PHOTOPOOL_PORT_8080_TCP and the like by itself). */
+#include "config/load.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define FILE_MAX_BYTES (1 << 20)
+#define ENV_PREFIX     "PHOTOPOOL_"
+
+void pp_config_origin_set(struct pp_config *cfg, const struct pp_param *p, enum pp_config_source source,
+                          const char *name, int line)
+{
+    size_t n;
+    cfg->origin[p - pp_params(&n)] = (struct pp_config_origin){source, name, line};
+}
+
+/* A default with DIR and VERSION filled in. The table is ours: where it is wrong, the program is. */
+static enum pp_err apply_default(struct pp_config *cfg, const struct pp_param *p, struct pp_config_error *err)
+{
+    struct pp_value v = {.cfg = cfg, .param = p, .file = "default", .err = err};
+    const char *mark, *text = p->def;
+    if ((mark = strstr(text, "DIR")))
+        text = pp_arena_printf(&cfg->arena, "%.*s%s%s", (int)(mark - text), text, cfg->data_dir, mark + 3);
+    else if ((mark = strstr(text, "VERSION")))
+        text = pp_arena_printf(&cfg->arena, "%.*s%s%s", (int)(mark - text), text, PP_VERSION, mark + 7);
+    if (!text) return PP_ENOMEM;
+    pp_config_origin_set(cfg, p, PP_SOURCE_DEFAULT, "", 0);
+    return pp_value_set_text(&v, text);
+}
+
+static enum pp_err apply_defaults(struct pp_config *cfg, struct pp_config_error *err)
+{
+    size_t n;
+    const struct pp_param *p = pp_params(&n);
+    enum pp_err e = PP_OK;
+    cfg->origin = pp_arena_array(&cfg->arena, n, sizeof *cfg->origin);
+    if (!cfg->origin) return PP_ENOMEM;
+    for (size_t i = 0; i < n && e == PP_OK; i++)
+        e = apply_default(cfg, &p[i], err);
+    return e;
+}
+
+/* Reads the whole stream; *text is the caller's to free. */
+static enum pp_err read_stream(FILE *f, char **text, size_t *len)
+{
+    *text = malloc(FILE_MAX_BYTES + 1);
+    if (!*text) return PP_ENOMEM;
+    *len = fread(*text, 1, FILE_MAX_BYTES + 1, f);
+    if (*len > FILE_MAX_BYTES) return PP_EFULL;
+    return ferror(f) ? PP_EIO : PP_OK;
+}
+
+static enum pp_err apply_file(struct pp_config *cfg, const char *name, FILE *f, struct pp_config_error *err)
+{
+    char *text = NULL;
+    size_t len = 0;
+    enum pp_err e = read_stream(f, &text, &len);
+    if (e == PP_EFULL) {
+        pp_config_fail(err, name, 0, "", "the file is over 1 MiB");
+        e = PP_EINVAL;
+    } else if (e == PP_EIO) {
+        pp_config_fail(err, name, 0, "", "can't be read: %s", strerror(errno));
+    } else if (e == PP_OK) {
+        cfg->file = name;
+        e = pp_config_apply_yaml(cfg, name, text, len, err);
+    }
+    free(text);
+    return e;
+}
+
+/* Opens the file given, or the first of the default places that exists; PP_OK without a file if there is
+ * none. */
+static enum pp_err find_file(const struct pp_config_sources *src, const char **name, FILE **f,
+                             struct pp_config_error *err)
+{
+    static const char *const places[] = {"./photopool.yaml", "/etc/photopool/photopool.yaml"};
+    size_t n = src->file ? 1 : sizeof places / sizeof places[0];
+    for (size_t i = 0; i < n; i++) {
+        *name = src->file ? src->file : places[i];
+        *f = fopen(*name, "re");
+        if (*f) return PP_OK;
+        if (!src->file && (errno == ENOENT || errno == ENOTDIR)) continue;
+        pp_config_fail(err, *name, 0, "", "can't be opened: %s", strerror(errno));
+        return PP_EIO;
+    }
+    return PP_OK;
+}
+
+static enum pp_err load_file(struct pp_config *cfg, const struct pp_config_sources *src,
+                             struct pp_config_error *err)
+{
+    const char *name = src->file;
+    FILE *f = NULL;
+    if (src->text || (name && !*name)) {
+        name = pp_arena_strdup(&cfg->arena, name ? name : "");
+        if (!name) return PP_ENOMEM;
+        cfg->file = name;
+        return src->text ? pp_config_apply_yaml(cfg, name, src->text, src->text_len, err) : PP_OK;
+    }
+    enum pp_err e = find_file(src, &name, &f, err);
+    if (e != PP_OK || !f) return e;
+    name = pp_arena_strdup(&cfg->arena, name);
+    e = name ? apply_file(cfg, name, f, err) : PP_ENOMEM;
+    fclose(f);
+    return e;
+}
+
+static const struct pp_param *find_env(const char *name, size_t n)
+{
+    char var[96];
+    size_t count;
+    const struct pp_param *p = pp_params(&count);
+    for (size_t i = 0; i < count; i++) {
+        pp_param_env(&p[i], var, sizeof var);
+        if (strlen(var) == n && memcmp(var, name, n) == 0) return &p[i];
+    }
+    return NULL;
+}
+
+/* True for PHOTOPOOL_HTTP_..., whatever follows. */
+static bool in_our_section(const char *name)
+{
+    size_t n;
+    const struct pp_section *s = pp_sections(&n);
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(s[i].name), prefix = strlen(ENV_PREFIX);
+        if (strncasecmp(name + prefix, s[i].name, len) == 0 && name[prefix + len] == '_') return true;
+    }
+    return false;
+}
+
+static enum pp_err unknown_env(const char *name, struct pp_config_error *err)
+{
+    char var[96];
+    const struct pp_param *near = pp_param_near(name);
+    if (near) {
+        pp_param_env(near, var, sizeof var);
+        pp_config_fail(err, "environment", 0, name, "no such variable (did you mean %s?)", var);
+    } else if (in_our_section(name)) {
+        pp_config_fail(err, "environment", 0, name, "no such variable; allowed: see photopool config --help");
+    } else {
+        return PP_OK;
+    }
+    return PP_EINVAL;
+}
+
+static enum pp_err apply_env(struct pp_config *cfg, const char *entry, struct pp_config_error *err)
+{
+    size_t n = strcspn(entry, "=");
+    if (strncmp(entry, ENV_PREFIX, strlen(ENV_PREFIX)) || !entry[n]) return PP_OK;
+    const char *name = pp_arena_copy(&cfg->arena, entry, n);
+    if (!name) return PP_ENOMEM;
+    const struct pp_param *p = find_env(name, n);
+    if (!p) return unknown_env(name, err);
+    if (!entry[n + 1]) return PP_OK; /* set to nothing: as good as not set */
+    struct pp_value v = {.cfg = cfg, .param = p, .file = name, .err = err};
+    pp_config_origin_set(cfg, p, PP_SOURCE_ENV, name, 0);
+    return pp_value_set_text(&v, entry + n + 1);
+}
+
+static enum pp_err apply_set(struct pp_config *cfg, const char *set, struct pp_config_error *err)
+{
+    size_t n = strcspn(set, "=");
+    const char *name = pp_arena_copy(&cfg->arena, set, n);
+    if (!name) return PP_ENOMEM;
+    const struct pp_param *p = pp_param_find(name);
+    if (!p) return pp_config_unknown("--set", 0, name, err);
+    if (!set[n]) {
+        pp_config_fail(err, "--set", 0, name, "there is no value; write --set %s=VALUE", name);
+        return PP_EINVAL;
+    }
+    struct pp_value v = {.cfg = cfg, .param = p, .file = "--set", .err = err};
+    pp_config_origin_set(cfg, p, PP_SOURCE_FLAG, "--set", 0);
+    return pp_value_set_text(&v, set + n + 1);
+}
+
+static enum pp_err apply_all(struct pp_config *cfg, const struct pp_config_sources *src,
+                             struct pp_config_error *err)
+{
+    enum pp_err e = apply_defaults(cfg, err);
+    if (e == PP_OK) e = load_file(cfg, src, err);
+    for (const char *const *env = src->env; e == PP_OK && env && *env; env++)
+        e = apply_env(cfg, *env, err);
+    for (size_t i = 0; e == PP_OK && i < src->n_sets; i++)
+        e = apply_set(cfg, src->sets[i], err);
+    return e == PP_OK ? pp_config_cross_check(cfg, err) : e;
+}
+
+enum pp_err pp_config_load(struct pp_config **out, const struct pp_config_sources *src,
+                           struct pp_config_error *err)
+{
+    *out = NULL;
+    *err = (struct pp_config_error){0};
+    struct pp_config *cfg = calloc(1, sizeof *cfg);
+    enum pp_err e = PP_ENOMEM;
+    if (cfg) {
+        pp_arena_init(&cfg->arena, 0);
+        cfg->file = "";
+        cfg->data_dir = pp_arena_strdup(&cfg->arena, src->data_dir ? src->data_dir : "photopool-data");
+        if (cfg->data_dir) e = apply_all(cfg, src, err);
+    }
+    if (e == PP_OK) {
+        *out = cfg;
+        return PP_OK;
+    }
+    if (e == PP_ENOMEM) pp_config_fail(err, "", 0, "", "%s", pp_err_text(e));
+    pp_config_free(cfg);
+    return e;
+}
+
+void pp_config_free(struct pp_config *cfg)
+{
+    if (!cfg) return;
+    pp_arena_fini(&cfg->arena);
+    free(cfg);
+}

@@ -1,0 +1,145 @@
+/* load_yaml.c: the configuration file. libyaml's documents, because their nodes know their lines.
+ *
+ * Maps are walked by name: "http" then "listen", or "http.listen" at once. A name has to be a parameter or
+ * the start of one, so that the depth is bounded by the table, also where an alias makes the document a ring.
+ * Nothing here recurses into values: their types do. */
+#include "config/load.h"
+
+#include <string.h>
+#include <yaml.h>
+
+#define NAME_MAX_BYTES 128
+
+struct walk {
+    struct pp_value value; /* cfg, doc, file, err; param of the moment */
+};
+
+static int line_of(const yaml_node_t *node)
+{
+    return (int)node->start_mark.line + 1;
+}
+
+enum pp_err pp_config_unknown(const char *file, int line, const char *name, struct pp_config_error *err)
+{
+    const struct pp_param *near = pp_param_near(name);
+    if (pp_param_is_section(name))
+        pp_config_fail(err, file, line, name, "is a section, not a parameter; allowed: its keys, as %s.KEY",
+                       name);
+    else if (near)
+        pp_config_fail(err, file, line, name, "no such parameter (did you mean %s?)", near->name);
+    else
+        pp_config_fail(err, file, line, name, "no such parameter; allowed: see photopool config --help");
+    return PP_EINVAL;
+}
+
+static enum pp_err set_param(struct walk *w, const struct pp_param *p, yaml_node_t *key, yaml_node_t *node)
+{
+    size_t n;
+    struct pp_config *cfg = w->value.cfg;
+    const struct pp_config_origin *before = &cfg->origin[p - pp_params(&n)];
+    if (before->source == PP_SOURCE_FILE) {
+        pp_config_fail(w->value.err, w->value.file, line_of(key), p->name, "is given twice, first in line %d",
+                       before->line);
+        return PP_EINVAL;
+    }
+    pp_config_origin_set(cfg, p, PP_SOURCE_FILE, w->value.file, line_of(key));
+    w->value.param = p;
+    return pp_value_set(&w->value, node);
+}
+
+static enum pp_err walk_map(struct walk *w, const char *prefix, yaml_node_t *map);
+
+static enum pp_err walk_pair(struct walk *w, const char *prefix, yaml_node_t *key, yaml_node_t *node)
+{
+    char name[NAME_MAX_BYTES];
+    const char *text = key->type == YAML_SCALAR_NODE ? (const char *)key->data.scalar.value : NULL;
+    struct pp_config_error *err = w->value.err;
+    if (!text || strlen(text) != key->data.scalar.length) {
+        pp_config_fail(err, w->value.file, line_of(key), prefix, "a key has to be a plain name");
+        return PP_EINVAL;
+    }
+    int n = snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", text);
+    if (n >= (int)sizeof name) return pp_config_unknown(w->value.file, line_of(key), name, err);
+    const struct pp_param *p = pp_param_find(name);
+    if (p) return set_param(w, p, key, node);
+    if (*text && pp_param_is_section(name)) {
+        if (pp_value_is_null(node)) return PP_OK; /* a section with everything commented out */
+        if (node->type == YAML_MAPPING_NODE) return walk_map(w, name, node);
+    }
+    return pp_config_unknown(w->value.file, line_of(key), name, err);
+}
+
+static enum pp_err walk_map(struct walk *w, const char *prefix, yaml_node_t *map)
+{
+    enum pp_err e = PP_OK;
+    yaml_node_pair_t *p = map->data.mapping.pairs.start;
+    for (; p < map->data.mapping.pairs.top && e == PP_OK; p++)
+        e = walk_pair(w, prefix, yaml_document_get_node(w->value.doc, p->key),
+                      yaml_document_get_node(w->value.doc, p->value));
+    return e;
+}
+
+/* Bytes that are no text have an offset only; everything else has a mark. */
+static int problem_line(const yaml_parser_t *parser, const char *text, size_t len)
+{
+    if (parser->error != YAML_READER_ERROR) return (int)parser->problem_mark.line + 1;
+    int line = 1;
+    for (size_t i = 0; i < len && i < parser->problem_offset; i++)
+        line += text[i] == '\n';
+    return line;
+}
+
+static enum pp_err fail_yaml(const yaml_parser_t *parser, const char *name, const char *text, size_t len,
+                             struct pp_config_error *err)
+{
+    if (parser->error == YAML_MEMORY_ERROR) return PP_ENOMEM;
+    const char *problem = parser->problem ? parser->problem : "the reason is unknown";
+    bool tab = strstr(problem, "cannot start any token") != NULL;
+    pp_config_fail(err, name, problem_line(parser, text, len), "", "not YAML: %s%s", problem,
+                   tab ? " (a tab? indent with spaces, and quote what starts with @ or `)" : "");
+    return PP_EINVAL;
+}
+
+static enum pp_err apply_document(struct pp_config *cfg, const char *name, yaml_document_t *doc,
+                                  struct pp_config_error *err)
+{
+    struct walk w = {{.cfg = cfg, .doc = doc, .file = name, .lines = true, .err = err}};
+    yaml_node_t *root = yaml_document_get_root_node(doc);
+    if (!root || pp_value_is_null(root)) return PP_OK; /* an empty file */
+    if (root->type == YAML_MAPPING_NODE) return walk_map(&w, "", root);
+    pp_config_fail(err, name, line_of(root), "",
+                   "not a map; allowed: keys and values, as http: {listen: ...}");
+    return PP_EINVAL;
+}
+
+/* The file's only document, then the proof that it was the only one. */
+static enum pp_err parse(yaml_parser_t *parser, struct pp_config *cfg, const char *name, const char *text,
+                         size_t len, struct pp_config_error *err)
+{
+    yaml_document_t doc;
+    if (!yaml_parser_load(parser, &doc)) return fail_yaml(parser, name, text, len, err);
+    bool empty = !yaml_document_get_root_node(&doc);
+    enum pp_err e = apply_document(cfg, name, &doc, err);
+    yaml_document_delete(&doc);
+    if (e != PP_OK || empty) return e;
+
+    if (!yaml_parser_load(parser, &doc)) return fail_yaml(parser, name, text, len, err);
+    yaml_node_t *second = yaml_document_get_root_node(&doc);
+    if (second) {
+        pp_config_fail(err, name, line_of(second), "", "a second document; allowed: one");
+        e = PP_EINVAL;
+    }
+    yaml_document_delete(&doc);
+    return e;
+}
+
+enum pp_err pp_config_apply_yaml(struct pp_config *cfg, const char *name, const char *text, size_t len,
+                                 struct pp_config_error *err)
+{
+    yaml_parser_t parser;
+    if (!yaml_parser_initialize(&parser)) return PP_ENOMEM;
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
+    enum pp_err e = parse(&parser, cfg, name, text, len, err);
+    yaml_parser_delete(&parser);
+    return e;
+}

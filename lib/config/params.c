@@ -1,0 +1,221 @@
+/* params.c: the table of parameters.
+ *
+ * To add one: a field in config.h, a row here (with its section's others), then `photopool config --markdown
+ * > configs/README.md`. A row whose type and field do not fit is a compile error. Mark as reloadable only
+ * what every reader looks up at each use. */
+#include "config/params.h"
+
+#include "config/config.h"
+
+/* The C type of a field by the parameter's type; choices are enums of the size of int. */
+#define C_BOOL             bool
+#define C_STRING           const char *
+#define C_URL              const char *
+#define C_LISTEN           struct pp_config_listen
+#define C_COUNT            int64_t
+#define C_COUNT_OR_NULL    int64_t
+#define C_SIZE             int64_t
+#define C_DURATION         int64_t
+#define C_NUMBER           double
+#define C_PORTS            struct pp_config_ports
+#define C_NETWORKS         struct pp_config_strings
+#define C_RESOLVES         struct pp_config_resolves
+#define C_DURATIONS        struct pp_config_durations
+#define C_DURATIONS_OR_ALL struct pp_config_durations
+#define C_TIERS            struct pp_config_tiers
+#define C_KEYS             struct pp_config_keys
+
+#define FIELD(path)   __typeof__(((struct pp_config *)0)->path)
+#define FITS(path, t) __builtin_types_compatible_p(FIELD(path), C_##t)
+#define CHECKED(c)                                           \
+    (0 * sizeof(struct {                                     \
+         _Static_assert(c, "the field's type does not fit"); \
+         char x;                                             \
+     }))
+#define AT(path, c) (offsetof(struct pp_config, path) + CHECKED(c))
+
+/* P: type, name, field, default, range. C: with choices in place of a range; E: into an enum. */
+#define P(t, name, path, def, min, max, flags, help) \
+    {name, PP_TYPE_##t, def, min, max, NULL, flags, AT(path, FITS(path, t)), help},
+#define C(t, name, path, def, choices, flags, help) \
+    {name, PP_TYPE_##t, def, 0, 0, choices, flags, AT(path, FITS(path, t)), help},
+#define E(name, path, def, choices, flags, help) \
+    {name, PP_TYPE_ENUM, def, 0, 0, choices, flags, AT(path, sizeof(FIELD(path)) == sizeof(int)), help},
+
+#define LIVE   PP_PARAM_RELOADABLE
+#define SECRET PP_PARAM_SECRET
+
+#define MS(n)  (n)
+#define SEC(n) (1000.0 * (n))
+#define MIN(n) (60 * SEC(n))
+#define HR(n)  (60 * MIN(n))
+#define DAY(n) (24 * HR(n))
+#define KIB(n) (1024.0 * (n))
+#define MIB(n) (1024 * KIB(n))
+#define GIB(n) (1024 * MIB(n))
+
+static const struct pp_section sections[] = {
+    {"http", "The API, metrics and the dashboard."},
+    {"batches", "What a batch may hold."},
+    {"auth", "API keys."},
+    {"store", "Where items, tasks and photo records are kept: the truth."},
+    {"coordinator", "Where limits and slots are agreed."},
+    {"blobs", "Where the photos' bytes are kept."},
+    {"ingest", "Between the 202 and the plan."},
+    {"clients", "Limits of clients that have none of their own (PUT /v1/clients/{id})."},
+    {"worker", "Claiming and running tasks."},
+    {"fetch", "Transfers from untrusted hosts."},
+    {"retry", "Failures that may pass."},
+    {"router", "Learning the tier of a client's host."},
+    {"keep", "Hashing and writing what was fetched."},
+    {"events", "The numbered stream of results and progress."},
+    {"idempotency", "Answers kept for repeated POSTs."},
+    {"results", "Results kept for reading."},
+    {"log", "Lines on standard error."},
+};
+
+/* clang-format off */
+static const struct pp_param params[] = {
+P(LISTEN, "http.listen", http.listen, "127.0.0.1:8080", 0, 0, 0,
+  "Where the server listens. Other than loopback needs auth.keys. Port 0 takes a free one.")
+P(COUNT, "http.max_connections", http.max_connections, "12000", 16, 1e6, 0,
+  "Open connections in all; beyond it new ones are closed.")
+P(COUNT, "http.max_connections_per_address", http.max_connections_per_address, "256", 1, 1e6, 0,
+  "Connections of one peer address that are not open subscriptions.")
+P(DURATION, "http.header_timeout", http.header_timeout_ms, "10s", MS(100), MIN(10), 0,
+  "For a request's headers to arrive.")
+P(DURATION, "http.body_timeout", http.body_timeout_ms, "30s", MS(100), HR(1), 0,
+  "For a request's body to arrive.")
+P(SIZE, "http.max_body", http.max_body_bytes, "32MiB", KIB(1), GIB(1), 0,
+  "Largest request body, after decompression too.")
+P(COUNT, "http.max_items", http.max_items, "10k", 1, 1e6, 0,
+  "Items in one batch.")
+P(BOOL, "http.metrics_public", http.metrics_public, "on", 0, 0, LIVE,
+  "Whether /metrics is served without a key.")
+
+P(COUNT, "batches.max_photos_per_item", batches.max_photos_per_item, "100", 1, 1000, 0,
+  "Photos that one item may name.")
+
+P(KEYS, "auth.keys", auth.keys, "[]", 0, 0, LIVE,
+  "API keys, by the SHA-256 of their text. With `client` a key acts for that client only.")
+
+C(URL, "store.url", store.url, "sqlite:DIR/photopool.db", "sqlite:PATH|mongodb://HOSTS|mongodb+srv://HOST", SECRET,
+  "The task store.")
+
+C(URL, "coordinator.url", coordinator.url, "local:", "local:|redis://HOST|rediss://HOST", SECRET,
+  "Limits, slots and wake-ups: in this process, or shared.")
+
+C(URL, "blobs.url", blobs.url, "file:DIR/photos", "file:PATH|s3://BUCKET", SECRET,
+  "Where photos are stored, under sha256/ab/cd/.")
+E("blobs.fsync", blobs.fsync, "file", "file|off", 0,
+  "file: a photo's bytes are on disk before its record; off: left to the system.")
+
+P(COUNT, "ingest.high_water", ingest.high_water, "5M", 1, 1e9, LIVE,
+  "Photos accepted and not yet planned; beyond it POST answers 503.")
+P(COUNT, "ingest.plan_chunk", ingest.plan_chunk, "500", 1, 1e4, 0,
+  "Photos planned in one transaction.")
+P(BOOL, "ingest.journal", ingest.journal, "on", 0, 0, 0,
+  "Keep accepted entries on the accepting node as well until they are planned.")
+
+P(COUNT_OR_NULL, "clients.rpm", clients.rpm, "600", 1, 1e6, LIVE,
+  "Requests to a client's hosts in any 60 s, redirects and retries counted; null: no limit.")
+P(COUNT, "clients.concurrency", clients.concurrency, "16", 1, 1e4, LIVE,
+  "Requests in flight to a client's hosts.")
+
+P(STRING, "worker.id", worker.id, "", 0, 64, 0,
+  "Name of this worker, A-Z a-z 0-9 . _ -; empty: host name, process and a nonce.")
+P(DURATIONS_OR_ALL, "worker.tiers", worker.tiers, "all", 1, DAY(1), 0,
+  "Tiers that this worker serves, by their timeouts in fetch.tiers.")
+P(COUNT, "worker.threads", worker.threads, "1", 1, 64, 0,
+  "Fetch loops, each a thread with its own connections.")
+P(DURATION, "worker.lease", worker.lease_ms, "30s", SEC(2), MIN(10), 0,
+  "Lease of claims and slots: how soon the work of a lost worker is taken over.")
+P(DURATION, "worker.drain", worker.drain_ms, "30s", 0, HR(1), LIVE,
+  "At shutdown: time for transfers in flight to finish before they are handed back.")
+
+P(TIERS, "fetch.tiers", fetch.tiers,
+  "[{timeout: 1s, concurrency: 256}, {timeout: 5s, concurrency: 256}, {timeout: 30s, concurrency: 256}]", MS(10), HR(1), 0,
+  "Pools of transfers: each with one deadline for a whole transfer, and its own transfers in flight (256 where not given).")
+P(DURATION, "fetch.connect_timeout", fetch.connect_timeout_ms, "10s", MS(10), MIN(5), 0,
+  "For name, TCP and TLS together, within the tier's deadline.")
+P(DURATION, "fetch.first_byte_timeout", fetch.first_byte_timeout_ms, "30s", MS(10), HR(1), 0,
+  "From the request to the first byte of the answer, within the tier's deadline.")
+P(SIZE, "fetch.low_speed_limit", fetch.low_speed_bytes_per_s, "256", 0, MIB(100), 0,
+  "Bytes a second below which a transfer is too slow; 0: never.")
+P(DURATION, "fetch.low_speed_time", fetch.low_speed_time_ms, "10s", SEC(1), HR(1), 0,
+  "How long a transfer may stay below fetch.low_speed_limit.")
+P(SIZE, "fetch.max_bytes", fetch.max_bytes, "32MiB", KIB(1), GIB(1), 0,
+  "Largest photo.")
+P(COUNT, "fetch.max_pixels", fetch.max_pixels, "100M", 1, 1e10, 0,
+  "Largest width times height, by the image's header.")
+P(COUNT, "fetch.max_redirects", fetch.max_redirects, "5", 0, 20, 0,
+  "Redirects followed, each checked and charged as a request.")
+P(SIZE, "fetch.buffer", fetch.buffer_bytes, "64MiB", MIB(1), GIB(64), 0,
+  "Memory for bodies under way, all transfers together; transfers pause when it is used up.")
+P(COUNT, "fetch.connections_per_host", fetch.connections_per_host, "16", 1, 1000, 0,
+  "Connections to one host of one client.")
+P(NETWORKS, "fetch.allow_networks", fetch.allow_networks, "[]", 0, 0, 0,
+  "Networks that the address policy would deny (private, loopback, ...) and that are allowed here.")
+P(PORTS, "fetch.allow_ports", fetch.allow_ports, "[80, 443]", 0, 0, 0,
+  "Ports that may be connected to: numbers and ranges.")
+P(RESOLVES, "fetch.resolve", fetch.resolve, "[]", 0, 0, 0,
+  "Addresses of names given by hand, as curl --resolve; the address policy holds for them too.")
+P(DURATION, "fetch.dns_ttl_max", fetch.dns_ttl_max_ms, "5m", 0, DAY(1), 0,
+  "Longest that an answer of the name service is kept, whatever its TTL.")
+P(DURATION, "fetch.dns_timeout", fetch.dns_timeout_ms, "5s", MS(100), MIN(1), 0,
+  "For one look-up with all its tries.")
+P(COUNT, "fetch.dns_cache", fetch.dns_cache, "10k", 1, 1e7, 0,
+  "Names kept in the cache.")
+P(STRING, "fetch.ca_file", fetch.ca_file, "", 0, 4095, 0,
+  "Certificates to trust (PEM); empty: the system's.")
+P(STRING, "fetch.user_agent", fetch.user_agent, "photopool/VERSION", 1, 256, LIVE,
+  "User-Agent of requests. Add a page that says who you are: photopool/VERSION (+https://...).")
+
+P(COUNT, "retry.attempts", retry.attempts, "4", 1, 20, LIVE,
+  "Transfers of a photo in all. A promotion to the next tier is one, and does not wait.")
+P(DURATIONS, "retry.delays", retry.delays, "[1s, 10s, 60s]", 0, DAY(1), LIVE,
+  "Before the second, third, ... try, with jitter; the last one repeats. 429 and 503 wait for Retry-After.")
+
+P(DURATION, "router.interval", router.interval_ms, "10s", SEC(1), HR(1), LIVE,
+  "How often routes are computed.")
+P(COUNT, "router.min_samples", router.min_samples, "5", 1, 1000, LIVE,
+  "Transfers of a client and domain before it gets a route.")
+P(DURATION, "router.half_life", router.half_life_ms, "10m", SEC(10), DAY(30), LIVE,
+  "Age at which a transfer counts half.")
+P(NUMBER, "router.margin", router.margin, "1.2", 1, 10, LIVE,
+  "A route is the smallest tier that covers the mean times this.")
+
+P(COUNT, "keep.threads", keep.threads, "2", 1, 16, 0,
+  "Threads that hash and write photos.")
+
+P(DURATION, "events.retention", events.retention_ms, "24h", MIN(1), DAY(365), LIVE,
+  "How long events can be resumed from.")
+P(SIZE, "events.max_bytes", events.max_bytes, "1GiB", MIB(1), GIB(1024), LIVE,
+  "Space for events; the oldest go first.")
+P(COUNT, "events.max_subscribers", events.max_subscribers, "50k", 1, 1e6, 0,
+  "Open subscriptions.")
+
+P(DURATION, "idempotency.retention", idempotency.retention_ms, "24h", HR(24), DAY(30), LIVE,
+  "How long the answer to an Idempotency-Key is kept.")
+
+P(DURATION, "results.retention", results.retention_ms, "30d", HR(1), DAY(3650), LIVE,
+  "How long results and finished batches can be read.")
+
+E("log.level", log.level, "info", "error|warn|info|debug", LIVE,
+  "The least severe lines that are written.")
+E("log.format", log.format, "text", "text|json", 0,
+  "For people, or a JSON object a line.")
+};
+/* clang-format on */
+
+const struct pp_param *pp_params(size_t *n)
+{
+    *n = sizeof params / sizeof params[0];
+    return params;
+}
+
+const struct pp_section *pp_sections(size_t *n)
+{
+    *n = sizeof sections / sizeof sections[0];
+    return sections;
+}

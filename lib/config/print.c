@@ -1,0 +1,88 @@
+/* print.c: the effective configuration with where each value came from, and what differs between two. */
+#include "config/value.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const source_names[] = {"default", "file", "env", "flag"};
+
+static void put_origin(FILE *f, const struct pp_config_origin *o)
+{
+    fputs(o->source == PP_SOURCE_DEFAULT ? "default" : o->name, f);
+    if (o->line) fprintf(f, ":%d", o->line);
+}
+
+static void print_json(FILE *f, const struct pp_config *cfg, const struct pp_param *p,
+                       const struct pp_config_origin *o)
+{
+    struct pp_put put = {.f = f, .json = true};
+    fprintf(f, "{\"name\": \"%s\", \"value\": ", p->name);
+    pp_value_put(&put, cfg, p);
+    fprintf(f, ", \"source\": \"%s\", \"origin\": ", source_names[o->source]);
+    pp_put_text(&put, o->name);
+    if (o->line)
+        fprintf(f, ", \"line\": %d", o->line);
+    else
+        fputs(", \"line\": null", f);
+    fprintf(f, ", \"reloadable\": %s}\n", p->flags & PP_PARAM_RELOADABLE ? "true" : "false");
+}
+
+/* A section's head where a new one begins, then the key. */
+static void print_yaml(FILE *f, const struct pp_config *cfg, const struct pp_param *p,
+                       const struct pp_config_origin *o, bool first_of_section)
+{
+    struct pp_put put = {.f = f};
+    const char *key = strchr(p->name, '.') + 1;
+    if (first_of_section) fprintf(f, "%.*s:\n", (int)(key - 1 - p->name), p->name);
+    char *text = NULL;
+    size_t n = 0;
+    FILE *mem = open_memstream(&text, &n);
+    if (!mem) return;
+    put.f = mem;
+    fprintf(mem, "  %s: ", key);
+    pp_value_put(&put, cfg, p);
+    fclose(mem);
+    fprintf(f, "%-44s  # ", text ? text : "");
+    put_origin(f, o);
+    fputc('\n', f);
+    free(text);
+}
+
+void pp_config_print(FILE *f, const struct pp_config *cfg, enum pp_config_format format)
+{
+    size_t n;
+    const struct pp_param *p = pp_params(&n);
+    for (size_t i = 0; i < n; i++) {
+        if (format == PP_PRINT_JSON) {
+            print_json(f, cfg, &p[i], &cfg->origin[i]);
+            continue;
+        }
+        size_t section = strcspn(p[i].name, ".") + 1;
+        print_yaml(f, cfg, &p[i], &cfg->origin[i], i == 0 || strncmp(p[i].name, p[i - 1].name, section) != 0);
+    }
+}
+
+/* The value with its secrets, for comparing; NULL when out of memory. The caller frees it. */
+static char *value_text(const struct pp_config *cfg, const struct pp_param *p)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    if (!f) return NULL;
+    pp_value_put(&(struct pp_put){.f = f, .json = true, .secrets = true}, cfg, p);
+    fclose(f);
+    return text;
+}
+
+void pp_config_diff(const struct pp_config *a, const struct pp_config *b,
+                    void (*cb)(void *arg, const struct pp_param *param), void *arg)
+{
+    size_t n;
+    const struct pp_param *p = pp_params(&n);
+    for (size_t i = 0; i < n; i++) {
+        char *old = value_text(a, &p[i]), *new = value_text(b, &p[i]);
+        if (!old || !new || strcmp(old, new)) cb(arg, &p[i]);
+        free(old);
+        free(new);
+    }
+}

@@ -1,0 +1,104 @@
+/* put.c: writing values, in YAML flow style or JSON, so that the reader of value.c takes them back. */
+#include "config/value.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Plain YAML scalars that stay texts and need no quotes, in flow lists too. */
+static bool is_plain(const char *s)
+{
+    static const char *const words[] = {"null", "true", "false", "yes", "no"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcasecmp(s, words[i]) == 0) return false;
+    size_t n = strlen(s);
+    return n && strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+:-") == n &&
+           s[0] != '-' && s[0] != ':' && s[n - 1] != ':';
+}
+
+void pp_put_text(const struct pp_put *put, const char *text)
+{
+    if (!put->json && is_plain(text)) {
+        fputs(text, put->f);
+        return;
+    }
+    fputc('"', put->f);
+    for (const unsigned char *s = (const unsigned char *)text; *s; s++) {
+        if (*s == '"' || *s == '\\') fputc('\\', put->f);
+        if (*s < ' ' || *s == 0x7f)
+            fprintf(put->f, "\\u%04x", *s);
+        else
+            fputc(*s, put->f);
+    }
+    fputc('"', put->f);
+}
+
+static bool is_secret_key(const char *key, size_t n)
+{
+    static const char *const words[] = {"secret", "password", "token", "key", "signature"};
+    for (size_t w = 0; w < sizeof words / sizeof words[0]; w++)
+        for (size_t i = 0, len = strlen(words[w]); i + len <= n; i++)
+            if (strncasecmp(key + i, words[w], len) == 0) return true;
+    return false;
+}
+
+/* Copies s to f, the values of secret query parameters replaced. */
+static void mask_query(FILE *f, const char *s)
+{
+    size_t path = strcspn(s, "?");
+    fwrite(s, 1, path, f);
+    for (s += path; *s;) {
+        fputc(*s++, f); /* the '?' or '&' */
+        size_t n = strcspn(s, "&"), key = strcspn(s, "=&");
+        bool secret = key < n && is_secret_key(s, key);
+        fwrite(s, 1, secret ? key + 1 : n, f);
+        if (secret) fputs("***", f);
+        s += n;
+    }
+}
+
+void pp_put_url(const struct pp_put *put, const char *url)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *f = put->secrets ? NULL : open_memstream(&text, &n);
+    if (!f) {
+        pp_put_text(put, put->secrets ? url : "***");
+        return;
+    }
+    /* The last '@' ends the user part even where the password holds '/', '?' or '@' itself: rather too much
+     * hidden. */
+    const char *authority = strstr(url, "://"), *at = authority ? strrchr(authority, '@') : NULL;
+    if (at) {
+        authority += 3;
+        size_t user = strcspn(authority, ":@");
+        fprintf(f, "%.*s", (int)(authority - url + (ptrdiff_t)user), url);
+        if (authority + user < at) fputs(":***", f);
+        url = at;
+    }
+    mask_query(f, url);
+    fclose(f);
+    pp_put_text(put, text ? text : "***");
+    free(text);
+}
+
+void pp_value_put(const struct pp_put *put, const struct pp_config *cfg, const struct pp_param *p)
+{
+    const struct pp_type *t = pp_type(p->type);
+    const void *field = (const char *)cfg + p->offset;
+    if (!t->item_size) {
+        t->put(put, p, field);
+        return;
+    }
+    const struct pp_list_field *list = field;
+    if (!list->n && p->type == PP_TYPE_DURATIONS_OR_ALL) {
+        pp_put_text(put, "all");
+        return;
+    }
+    fputc('[', put->f);
+    for (size_t i = 0; i < list->n; i++) {
+        if (i) fputs(", ", put->f);
+        t->put(put, p, (const char *)list->item + i * t->item_size);
+    }
+    fputc(']', put->f);
+}

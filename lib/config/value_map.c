@@ -1,0 +1,194 @@
+/* value_map.c: entries of lists that are maps: tiers and keys. Each has a table of its fields, so that an
+ * unknown or a missing one is told by name. */
+#include "config/value.h"
+
+#include "base/text.h"
+#include "config/units.h"
+
+#include <string.h>
+
+#define PP_TIER_CONCURRENCY_DEFAULT 256
+#define PP_TIER_CONCURRENCY_MAX     100000
+
+struct map_field {
+    const char *name;
+    bool required;
+    enum pp_err (*set)(const struct pp_value *v, yaml_node_t *node, void *item);
+};
+
+static enum pp_err unknown_field(const struct pp_value *v, const yaml_node_t *node,
+                                 const struct map_field *fields, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (pp_edit_distance(name, fields[i].name) <= 2)
+            return pp_value_fail(v, node, "no field is called \"%.60s\" (did you mean %s?)", name,
+                                 fields[i].name);
+    return pp_value_fail(v, node, "no field is called \"%.60s\"", name);
+}
+
+/* Reads one pair; `seen` has a bit per field. */
+static enum pp_err set_pair(const struct pp_value *v, yaml_node_t *key, yaml_node_t *value,
+                            const struct map_field *fields, size_t n, unsigned *seen, void *item)
+{
+    const char *name = pp_value_scalar(v, key);
+    if (!name) return PP_EINVAL;
+    size_t i = 0;
+    while (i < n && strcmp(name, fields[i].name))
+        i++;
+    if (i == n) return unknown_field(v, key, fields, n, name);
+    if (*seen & (1u << i)) return pp_value_fail(v, key, "\"%s\" is given twice", name);
+    *seen |= 1u << i;
+    return fields[i].set(v, value, item);
+}
+
+static enum pp_err set_map(const struct pp_value *v, yaml_node_t *node, const struct map_field *fields,
+                           size_t n, void *item)
+{
+    if (node->type != YAML_MAPPING_NODE) return pp_value_fail(v, node, "an entry that is not a map");
+    unsigned seen = 0;
+    for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++) {
+        enum pp_err e = set_pair(v, yaml_document_get_node(v->doc, p->key),
+                                 yaml_document_get_node(v->doc, p->value), fields, n, &seen, item);
+        if (e != PP_OK) return e;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (fields[i].required && !(seen & (1u << i)))
+            return pp_value_fail(v, node, "an entry without \"%s\"", fields[i].name);
+    return PP_OK;
+}
+
+static enum pp_err tier_timeout(const struct pp_value *v, yaml_node_t *node, void *item)
+{
+    struct pp_config_tier *tier = item;
+    const char *s = pp_value_scalar(v, node);
+    if (!s) return PP_EINVAL;
+    if (pp_unit_parse(s, pp_units_duration, &tier->timeout_ms) != PP_OK)
+        return pp_value_fail(v, node, "timeout: \"%.60s\" is not a duration, as 250ms or 5s", s);
+    return pp_value_in_range(v, node, (double)tier->timeout_ms);
+}
+
+static enum pp_err tier_concurrency(const struct pp_value *v, yaml_node_t *node, void *item)
+{
+    struct pp_config_tier *tier = item;
+    const char *s = pp_value_scalar(v, node);
+    if (!s) return PP_EINVAL;
+    if (pp_unit_parse(s, pp_units_count, &tier->concurrency) != PP_OK || tier->concurrency < 1 ||
+        tier->concurrency > PP_TIER_CONCURRENCY_MAX)
+        return pp_value_fail(v, node, "concurrency: \"%.60s\" is not a count from 1 to %dk", s,
+                             PP_TIER_CONCURRENCY_MAX / 1000);
+    return PP_OK;
+}
+
+enum pp_err pp_set_tier(const struct pp_value *v, yaml_node_t *node, void *field)
+{
+    static const struct map_field fields[] = {{"timeout", true, tier_timeout},
+                                              {"concurrency", false, tier_concurrency}};
+    struct pp_config_tier *tier = field;
+    tier->concurrency = PP_TIER_CONCURRENCY_DEFAULT;
+    return set_map(v, node, fields, sizeof fields / sizeof fields[0], tier);
+}
+
+void pp_put_tier(const struct pp_put *put, const struct pp_param *p, const void *field)
+{
+    const struct pp_config_tier *tier = field;
+    char timeout[40];
+    (void)p;
+    pp_unit_format(tier->timeout_ms, pp_units_duration, timeout, sizeof timeout);
+    fprintf(put->f,
+            put->json ? "{\"timeout\": \"%s\", \"concurrency\": %lld}" : "{timeout: %s, concurrency: %lld}",
+            timeout, (long long)tier->concurrency);
+}
+
+/* Names and clients have the characters of a client id. */
+static enum pp_err key_word(const struct pp_value *v, yaml_node_t *node, const char *what, const char **out)
+{
+    const char *s = pp_value_scalar(v, node);
+    if (!s) return PP_EINVAL;
+    if (!pp_client_valid(s, strlen(s)))
+        return pp_value_fail(v, node, "%s: \"%.60s\" is not 1 to 64 of A-Z a-z 0-9 _ -", what, s);
+    *out = pp_arena_strdup(&v->cfg->arena, s);
+    return *out ? PP_OK : PP_ENOMEM;
+}
+
+static enum pp_err key_name(const struct pp_value *v, yaml_node_t *node, void *item)
+{
+    return key_word(v, node, "name", &((struct pp_config_key *)item)->name);
+}
+
+static enum pp_err key_client(const struct pp_value *v, yaml_node_t *node, void *item)
+{
+    return key_word(v, node, "client", &((struct pp_config_key *)item)->client);
+}
+
+/* Not quoted in the message: it may be the key itself, put there by mistake. */
+static enum pp_err key_sha256(const struct pp_value *v, yaml_node_t *node, void *item)
+{
+    struct pp_config_key *key = item;
+    const char *s = pp_value_scalar(v, node);
+    if (!s) return PP_EINVAL;
+    if (pp_unhex(key->sha256, sizeof key->sha256, s, strlen(s))) return PP_OK;
+    return pp_value_fail(v, node, "sha256: not 64 hex digits (make them with: printf %%s KEY | sha256sum)");
+}
+
+static const char *const scope_names[] = {"submit", "read", "admin"};
+#define PP_SCOPES (sizeof scope_names / sizeof scope_names[0])
+
+static enum pp_err key_scope(const struct pp_value *v, yaml_node_t *node, struct pp_config_key *key)
+{
+    const char *s = pp_value_scalar(v, node);
+    if (!s) return PP_EINVAL;
+    for (size_t i = 0; i < PP_SCOPES; i++) {
+        if (strcmp(s, scope_names[i])) continue;
+        key->scopes |= 1u << i;
+        return PP_OK;
+    }
+    return pp_value_fail(v, node, "scopes: \"%.60s\" is none of submit, read, admin", s);
+}
+
+static enum pp_err key_scopes(const struct pp_value *v, yaml_node_t *node, void *item)
+{
+    struct pp_config_key *key = item;
+    if (node->type != YAML_SEQUENCE_NODE)
+        return pp_value_fail(v, node, "scopes: not a list, as [submit, read]");
+    for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++) {
+        enum pp_err e = key_scope(v, yaml_document_get_node(v->doc, *i), key);
+        if (e != PP_OK) return e;
+    }
+    return key->scopes ? PP_OK : pp_value_fail(v, node, "scopes: an empty list allows nothing");
+}
+
+enum pp_err pp_set_key(const struct pp_value *v, yaml_node_t *node, void *field)
+{
+    static const struct map_field fields[] = {{"name", true, key_name},
+                                              {"sha256", true, key_sha256},
+                                              {"scopes", true, key_scopes},
+                                              {"client", false, key_client}};
+    struct pp_config_key *key = field;
+    key->client = "";
+    return set_map(v, node, fields, sizeof fields / sizeof fields[0], key);
+}
+
+void pp_put_key(const struct pp_put *put, const struct pp_param *p, const void *field)
+{
+    const struct pp_config_key *key = field;
+    const char *q = put->json ? "\"" : "", *sep = "";
+    struct pp_put quoted = *put;
+    char hex[2 * sizeof key->sha256 + 1];
+    (void)p;
+    quoted.json = true; /* a client "42" stays a text, and hex of digits only too */
+    pp_hex(hex, key->sha256, sizeof key->sha256);
+    fprintf(put->f, "{%sname%s: ", q, q);
+    pp_put_text(&quoted, key->name);
+    fprintf(put->f, ", %ssha256%s: \"%s\", %sscopes%s: [", q, q, hex, q, q);
+    for (size_t i = 0; i < PP_SCOPES; i++) {
+        if (!(key->scopes & (1u << i))) continue;
+        fprintf(put->f, "%s%s%s%s", sep, q, scope_names[i], q);
+        sep = ", ";
+    }
+    fputc(']', put->f);
+    if (*key->client) {
+        fprintf(put->f, ", %sclient%s: ", q, q);
+        pp_put_text(&quoted, key->client);
+    }
+    fputc('}', put->f);
+}
