@@ -1,7 +1,7 @@
 /* log.h: the lines that operators read, on standard error, as text or as JSON.
  *
  * Whatever came from outside is escaped (line breaks, terminal escapes, invalid UTF-8). At most `lines_per_second` lines are written;
- * what was dropped is said in one line a second later. Any thread may log: one write(2) a line.
+ * what was dropped is said in one line more, before the first line of a later second. Any thread may log: one write(2) a line.
  *
  *   pp_log(log, PP_LOG_WARN, "host slowed", "host", host, "seconds", PP_LOG_INT(30), NULL);
  *
@@ -16,9 +16,9 @@ enum pp_log_level { PP_LOG_ERROR, PP_LOG_WARN, PP_LOG_INFO, PP_LOG_DEBUG };
 
 struct pp_log;
 
-/* Writes to file descriptor `fd` (not owned). NULL when out of memory. */
+/* Writes to file descriptor `fd` (not owned). lines_per_second 0: no bound. NULL when out of memory. */
 struct pp_log *pp_log_open(int fd, enum pp_log_level level, bool json, uint32_t lines_per_second);
-void pp_log_close(struct pp_log *log);
+void pp_log_close(struct pp_log *log); /* says what was dropped; NULL is fine */
 /* Safe from any thread. */
 void pp_log_set_level(struct pp_log *log, enum pp_log_level level);
 

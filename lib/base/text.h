@@ -12,10 +12,12 @@ void pp_hex(char *out, const uint8_t *p, size_t n);
 bool pp_unhex(uint8_t *out, size_t n, const char *hex, size_t hex_n);
 
 #define PP_TIME_MAX 32
-/* "2026-11-20T10:00:00.000Z" of milliseconds since 1970. Returns buf. */
+/* "2026-11-20T10:00:00.000Z" of milliseconds since 1970, kept within the years 0000 to 9999. Returns buf. */
 char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms);
 
 bool pp_utf8_valid(const char *p, size_t n);
+/* Bytes of the first character of `n` bytes, 1..4, and its code point; 0 where it is not valid UTF-8 (RFC 3629) or n is 0. */
+size_t pp_utf8_decode(const char *p, size_t n, uint32_t *cp);
 /* 1..64 of [A-Za-z0-9_-] */
 bool pp_client_valid(const char *p, size_t n);
 /* 1..256 bytes of valid UTF-8 without control characters (also not U+0080..U+009F) */

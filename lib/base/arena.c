@@ -1,0 +1,107 @@
+/* arena.c: blocks from calloc, the newest first; each is twice the one before, up to a bound.
+ *
+ * Invariants: `head` is the block that small requests are cut from; what is too big for a usual block gets
+ * one of its own behind it. Memory taken from the system is at most about twice `used`, plus one first block.
+ */
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_BLOCK = 2 * 1024, LAST_BLOCK = 64 * 1024, DEFAULT_MAX = 256 * 1024 * 1024 };
+
+struct pp_arena_block {
+    struct pp_arena_block *next;
+    size_t n, cap;
+    max_align_t data[];
+};
+
+void pp_arena_init(struct pp_arena *a, size_t max)
+{
+    *a = (struct pp_arena){.max = max ? max : DEFAULT_MAX};
+}
+
+void pp_arena_fini(struct pp_arena *a)
+{
+    while (a->head) {
+        struct pp_arena_block *b = a->head;
+        a->head = b->next;
+        free(b);
+    }
+    a->used = 0;
+}
+
+static struct pp_arena_block *block_new(size_t cap)
+{
+    struct pp_arena_block *b = calloc(1, sizeof *b + cap);
+    if (b) b->cap = cap;
+    return b;
+}
+
+/* A block with room for `n`, linked in. */
+static struct pp_arena_block *grow(struct pp_arena *a, size_t n)
+{
+    size_t usual = a->head ? a->head->cap * 2 : FIRST_BLOCK;
+    if (usual > LAST_BLOCK) usual = LAST_BLOCK;
+    struct pp_arena_block *b = block_new(n > usual ? n : usual);
+    if (!b) return NULL;
+    if (n > usual && a->head) {
+        b->next = a->head->next;
+        a->head->next = b;
+    } else {
+        b->next = a->head;
+        a->head = b;
+    }
+    return b;
+}
+
+void *pp_arena_alloc(struct pp_arena *a, size_t n)
+{
+    const size_t align = _Alignof(max_align_t);
+    size_t max = a->max ? a->max : DEFAULT_MAX;
+    if (n > SIZE_MAX / 4) return NULL;
+    n = n ? (n + align - 1) & ~(align - 1) : align;
+    if (a->used > max || n > max - a->used) return NULL;
+    struct pp_arena_block *b = a->head;
+    if (!b || n > b->cap - b->n) b = grow(a, n);
+    if (!b) return NULL;
+    void *p = (char *)b->data + b->n;
+    b->n += n;
+    a->used += n;
+    return p;
+}
+
+void *pp_arena_array(struct pp_arena *a, size_t n, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(n, size, &bytes)) return NULL;
+    return pp_arena_alloc(a, bytes);
+}
+
+char *pp_arena_copy(struct pp_arena *a, const void *p, size_t n)
+{
+    char *copy = n < SIZE_MAX ? pp_arena_alloc(a, n + 1) : NULL;
+    if (copy && n) memcpy(copy, p, n);
+    return copy; /* zeroed memory: the NUL is there */
+}
+
+char *pp_arena_strdup(struct pp_arena *a, const char *s)
+{
+    return pp_arena_copy(a, s, strlen(s));
+}
+
+char *pp_arena_printf(struct pp_arena *a, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    char *p = n < 0 ? NULL : pp_arena_alloc(a, (size_t)n + 1);
+    if (p) (void)vsnprintf(p, (size_t)n + 1, fmt, again);
+    va_end(again);
+    va_end(ap);
+    return p;
+}

@@ -1,0 +1,192 @@
+/* text.c: see text.h. Everything here is a function of its arguments, except pp_random_bytes(). */
+#include "base/text.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+void pp_hex(char *out, const uint8_t *p, size_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < n; i++) {
+        out[2 * i] = digits[p[i] >> 4];
+        out[2 * i + 1] = digits[p[i] & 15];
+    }
+    out[2 * n] = '\0';
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+bool pp_unhex(uint8_t *out, size_t n, const char *hex, size_t hex_n)
+{
+    if (hex_n / 2 != n || hex_n % 2) return false;
+    for (size_t i = 0; i < n; i++) {
+        int hi = hex_digit(hex[2 * i]), lo = hex_digit(hex[2 * i + 1]);
+        if (hi < 0 || lo < 0) return false;
+        out[i] = (uint8_t)(hi << 4 | lo);
+    }
+    return true;
+}
+
+/* --- time --- */
+
+static char *put_digits(char *p, unsigned v, int n)
+{
+    for (int i = n; i-- > 0; v /= 10)
+        p[i] = (char)('0' + v % 10);
+    return p + n;
+}
+
+/* Year, month 1..12 and day 1..31 of days since 1970-01-01 (days_from_civil's inverse, Howard Hinnant,
+ * "chrono-compatible low-level date algorithms"): years begin in March, so that the leap day comes last. */
+static void civil(int64_t days, unsigned *year, unsigned *month, unsigned *day)
+{
+    int64_t z = days + 719468; /* since 0000-03-01 */
+    int64_t era = (z >= 0 ? z : z - 146096) / 146097;
+    unsigned doe = (unsigned)(z - era * 146097); /* day of the era of 400 years */
+    unsigned yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+    unsigned doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    unsigned mp = (5 * doy + 2) / 153; /* 0 is March */
+    *day = doy - (153 * mp + 2) / 5 + 1;
+    *month = mp < 10 ? mp + 3 : mp - 9;
+    *year = (unsigned)(era * 400 + yoe + (*month <= 2));
+}
+
+char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms)
+{
+    /* RFC 3339 has years of four digits */
+    const int64_t day_ms = 86400000, first = -62167219200000, last = 253402300799999;
+    int64_t t = wall_ms < first ? first : wall_ms > last ? last : wall_ms;
+    int64_t days = t / day_ms - (t % day_ms < 0);
+    unsigned ms = (unsigned)(t - days * day_ms), year, month, day;
+    civil(days, &year, &month, &day);
+    char *p = put_digits(buf, year, 4);
+    *p++ = '-';
+    p = put_digits(p, month, 2);
+    *p++ = '-';
+    p = put_digits(p, day, 2);
+    *p++ = 'T';
+    p = put_digits(p, ms / 3600000, 2);
+    *p++ = ':';
+    p = put_digits(p, ms / 60000 % 60, 2);
+    *p++ = ':';
+    p = put_digits(p, ms / 1000 % 60, 2);
+    *p++ = '.';
+    p = put_digits(p, ms % 1000, 3);
+    *p++ = 'Z';
+    *p = '\0';
+    return buf;
+}
+
+/* --- UTF-8 --- */
+
+size_t pp_utf8_decode(const char *s, size_t n, uint32_t *cp)
+{
+    const uint8_t *p = (const uint8_t *)s;
+    if (n == 0) return 0;
+    if (p[0] < 0x80) {
+        *cp = p[0];
+        return 1;
+    }
+    size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || len > n) return 0;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    uint32_t v = p[0] & (0x7fu >> len);
+    for (size_t i = 1; i < len; i++) {
+        if ((p[i] & 0xc0) != 0x80) return 0;
+        v = v << 6 | (p[i] & 0x3f);
+    }
+    if (v < least[len] || v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff)) return 0;
+    *cp = v;
+    return len;
+}
+
+bool pp_utf8_valid(const char *p, size_t n)
+{
+    uint32_t cp;
+    for (size_t i = 0, len; i < n; i += len) {
+        len = pp_utf8_decode(p + i, n - i, &cp);
+        if (len == 0) return false;
+    }
+    return true;
+}
+
+bool pp_client_valid(const char *p, size_t n)
+{
+    if (n < 1 || n > 64) return false;
+    for (size_t i = 0; i < n; i++) {
+        char c = p[i], lower = (char)(c | 0x20);
+        if (!((c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z') || c == '_' || c == '-')) return false;
+    }
+    return true;
+}
+
+bool pp_item_id_valid(const char *p, size_t n)
+{
+    if (n < 1 || n > 256) return false;
+    uint32_t cp;
+    for (size_t i = 0, len; i < n; i += len) {
+        len = pp_utf8_decode(p + i, n - i, &cp);
+        if (len == 0 || cp < 0x20 || (cp >= 0x7f && cp <= 0x9f)) return false;
+    }
+    return true;
+}
+
+/* --- numbers --- */
+
+void pp_rng_seed(struct pp_rng *r, uint64_t seed)
+{
+    for (int i = 0; i < 4; i++) { /* splitmix64 */
+        seed += 0x9e3779b97f4a7c15;
+        uint64_t z = seed;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+        z = (z ^ z >> 27) * 0x94d049bb133111eb;
+        r->s[i] = z ^ z >> 31;
+    }
+}
+
+static uint64_t rotl(uint64_t x, int k)
+{
+    return x << k | x >> (64 - k);
+}
+
+uint64_t pp_rng_next(struct pp_rng *r)
+{
+    uint64_t *s = r->s, result = rotl(s[1] * 5, 7) * 9, t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = rotl(s[3], 45);
+    return result;
+}
+
+uint64_t pp_rng_below(struct pp_rng *r, uint64_t bound)
+{
+    assert(bound > 0);
+    uint64_t least = -bound % bound; /* 2^64 mod bound: values below it would favour the low remainders */
+    for (;;) {
+        uint64_t v = pp_rng_next(r);
+        if (v >= least) return v % bound;
+    }
+}
+
+void pp_random_bytes(void *p, size_t n)
+{
+    char *at = p;
+    while (n > 0) {
+        ssize_t got = getrandom(at, n, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) abort();
+        at += got;
+        n -= (size_t)got;
+    }
+}
