@@ -231,6 +231,7 @@ void pp_s4_start(struct pp_s4 *s4, struct pp_transfer *t)
     }
     r->s4 = s4;
     r->t = t;
+    t->run = r;
     r->started_ms = now(r);
     r->deadline_ms = r->started_ms + s4->o.params->tiers[t->task->tier].timeout_ms;
     pp_list_push(&s4->runs, &r->node);
@@ -342,7 +343,7 @@ static void on_sent(struct pp_exchange *x)
     struct run *r = run_of(x);
     struct pp_transfer *t = r->t;
 
-    t->sent_ms = now(r);
+    atomic_store(&t->sent_ms, now(r));
     atomic_fetch_add(&t->sent_count, 1);
     if (t->limited && !atomic_exchange(&t->sent_busy, true))
         r->s4->o.event(r->s4->o.data, t, PP_TRANSFER_SENT);
@@ -463,22 +464,19 @@ static void enter_parked(struct run *r)
     r->s4->o.event(r->s4->o.data, r->t, PP_TRANSFER_HOP);
 }
 
-void pp_s4_hop(struct pp_s4 *s4, struct pp_transfer *t, bool granted)
+void pp_s4_hop(struct pp_transfer *t, bool granted)
 {
-    pp_list_each (node, &s4->runs) {
-        struct run *r = pp_container_of(node, struct run, node);
-        if (r->t != t) continue;
-        assert(r->stage == STAGE_PARKED);
-        if (!granted) {
-            hand_back(r, "handed back while it waited for a permit");
-            return;
-        }
-        int64_t waited = now(r) - r->parked_ms;
-        r->deadline_ms += waited;
-        r->started_ms += waited;
-        enter_resolve(r);
+    struct run *r = t->run;
+
+    assert(r->t == t && r->stage == STAGE_PARKED);
+    if (!granted) {
+        hand_back(r, "handed back while it waited for a permit");
         return;
     }
+    int64_t waited = now(r) - r->parked_ms;
+    r->deadline_ms += waited;
+    r->started_ms += waited;
+    enter_resolve(r);
 }
 
 /* --- the end of an exchange, keep --- */
@@ -636,7 +634,7 @@ void pp_s4_hand_back(struct pp_s4 *s4)
 {
     pp_list_each (node, &s4->runs) {
         struct run *r = pp_container_of(node, struct run, node);
-        if (r->stage == STAGE_KEEP) continue;
+        if (r->stage == STAGE_KEEP || r->stage == STAGE_PARKED) continue;
         end_exchange(r);
         hand_back(r, "the worker is stopping");
     }

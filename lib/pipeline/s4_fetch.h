@@ -44,8 +44,9 @@ void pp_s4_close(struct pp_s4 *s4);
  * fetched). */
 void pp_s4_start(struct pp_s4 *s4, struct pp_transfer *t);
 /* The answer to HOP. */
-void pp_s4_hop(struct pp_s4 *s4, struct pp_transfer *t, bool granted);
-/* Ends every transfer now: each finishes with handed_back, but for those whose bytes are being kept. */
+void pp_s4_hop(struct pp_transfer *t, bool granted);
+/* Ends every transfer now: each finishes with handed_back, but for those parked (their answer is due) or
+ * whose bytes are being kept. */
 void pp_s4_hand_back(struct pp_s4 *s4);
 /* Transfers that have not finished. */
 size_t pp_s4_in_flight(const struct pp_s4 *s4);

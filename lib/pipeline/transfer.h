@@ -27,21 +27,33 @@ enum pp_transfer_event {
     PP_TRANSFER_FINISHED /* the outcome is filled in */
 };
 
+/* Mail from the main loop to a fetch loop. */
+enum pp_transfer_order {
+    PP_ORDER_START,
+    PP_ORDER_GO_ON /* the answer to HOP */,
+    PP_ORDER_GIVE_UP /* likewise */
+};
+
+struct pp_transfer;
+
+struct pp_transfer_mail {
+    struct pp_mail mail;
+    struct pp_transfer *t;
+    int what; /* event or order */
+};
+
 struct pp_transfer {
-    struct pp_mail to_fetch;  /* submit, go on after a hop, hand back */
-    struct pp_mail to_main;   /* HOP, FINISHED */
-    struct pp_mail sent_mail; /* SENT; used only while `sent_busy` is false */
-    enum pp_transfer_event event;
+    struct pp_transfer_mail order; /* to the fetch loop */
+    struct pp_transfer_mail event; /* to the main loop: HOP, FINISHED */
+    struct pp_transfer_mail sent;  /* to the main loop: SENT; not posted again while `sent_busy` */
     atomic_bool sent_busy;
-    int64_t sent_ms;        /* monotonic, of the latest request */
-    atomic_uint sent_count; /* requests that went out */
-    unsigned sent_seen;     /* of these, counted in the client's log (main loop) */
+    atomic_uint sent_count;  /* requests that went out */
+    _Atomic int64_t sent_ms; /* monotonic, of the latest request */
 
     /* in */
     struct pp_task *task;
     const char *const *headers; /* the client's, NULL-terminated; lives as long as the claim */
     bool limited;               /* the client has a rate: report `sent` */
-    bool hop_granted;           /* answer to HOP: go on; false: hand back */
 
     /* out */
     uint16_t code; /* 0: `object` was stored, or `not_modified` */
@@ -55,12 +67,15 @@ struct pp_transfer {
     char slow_host[256]; /* 429, 503: the host that asked for patience */
     char detail[256];
 
-    /* s3's */
+    void *run; /* s4's */
+
+    /* s3's, main loop */
     struct pp_claim *claim;
     struct s3_client *client;
-    struct pp_node hop_node;
-    uint32_t permits_pending; /* admitted for this transfer, neither sent nor refunded */
+    unsigned loop;      /* which fetch loop has it */
+    unsigned sent_seen; /* of sent_count, counted in the client's log */
+    unsigned admitted;  /* permits taken for it, ever */
     bool parked;
+    struct pp_node hop_node;
 };
-
 #endif
