@@ -46,7 +46,7 @@ struct pp_lane_options {
 struct pp_lane *pp_lane_open(const struct pp_lane_options *options);
 /* The return address for jobs that `loop` submits; one per loop and lane. On the loop's thread. */
 struct pp_lane_home *pp_lane_home_open(struct pp_lane *lane, struct pp_loop *loop);
-/* After the last of its jobs has come back. */
+/* After the last of its jobs has come back; also within that job's done(), and after pp_lane_close(). NULL is fine. */
 void pp_lane_home_close(struct pp_lane_home *home);
 
 /* PP_OK: job->done fires exactly once, later, on the loop. PP_EFULL, PP_ECLOSED: it never fires. On the home's loop thread. */

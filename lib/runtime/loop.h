@@ -19,7 +19,7 @@ struct uv_loop_s;
 struct pp_loop *pp_loop_open(void);
 /* Runs until pp_loop_stop(). On the thread that owns the loop. */
 void pp_loop_run(struct pp_loop *loop);
-/* Runs what is ready, waits at most for the next event when `wait`; false when nothing is left alive. For tests. */
+/* Runs what is ready, waits at most for the next event (or some 100 ms) when `wait`; false when nothing is left alive. For tests. */
 bool pp_loop_turn(struct pp_loop *loop, bool wait);
 /* From the loop's thread. */
 void pp_loop_stop(struct pp_loop *loop);
@@ -44,7 +44,7 @@ typedef void (*pp_timer_cb)(void *data);
 struct pp_timer *pp_timer_open(struct pp_loop *loop, pp_timer_cb cb, void *data);
 /* Fires once after `ms`, then each `repeat_ms` if that is not 0. Starting again replaces. */
 void pp_timer_start(struct pp_timer *t, int64_t ms, int64_t repeat_ms);
-/* Starts only if that is sooner than what is set. */
+/* Starts only if that is sooner than what is set; a repeating timer goes on repeating from there. */
 void pp_timer_sooner(struct pp_timer *t, int64_t ms);
 void pp_timer_stop(struct pp_timer *t);
 /* The callback never fires again; memory is freed by the loop. NULL is fine. */

@@ -1,0 +1,162 @@
+/* loop.c: the loop and its clock.
+ *
+ * The clocks are read when first asked for after libuv has moved its own time, which it does at the start of
+ * a turn and after it has waited: so a turn costs at most one reading per clock and phase, and one that needs
+ * no time costs none. Invariant: the cached values are those of `read_at`, the uv time they were read at.
+ *
+ * The lag timer is unreferenced: it keeps a loop alive only inside pp_loop_run(), which waits for
+ * pp_loop_stop(). */
+#include "runtime/loop.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <time.h>
+#include <uv.h>
+
+enum {
+    LAG_PERIOD_MS = 100,
+    CLOSE_LIMIT_MS = 10000, /* a handle that is still open then was forgotten */
+};
+
+struct pp_loop {
+    uv_loop_t uv;
+    uv_timer_t lag;
+    uv_timer_t guard; /* of pp_loop_close() */
+    uint64_t read_at;
+    int64_t now, wall;
+    int64_t lag_due, lag_worst;
+    bool stopped;
+    bool close_expired;
+};
+
+static int64_t clock_ms(clockid_t id)
+{
+    struct timespec ts;
+    int err = clock_gettime(id, &ts);
+    assert(err == 0);
+    (void)err;
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void read_clocks(struct pp_loop *loop)
+{
+    loop->read_at = uv_now(&loop->uv);
+    loop->now = clock_ms(CLOCK_BOOTTIME);
+    loop->wall = clock_ms(CLOCK_REALTIME);
+}
+
+/* A cache: the caller sees the loop unchanged. */
+static void refresh(const struct pp_loop *loop)
+{
+    if (uv_now(&loop->uv) != loop->read_at) read_clocks((struct pp_loop *)loop);
+}
+
+int64_t pp_loop_now(const struct pp_loop *loop)
+{
+    refresh(loop);
+    return loop->now;
+}
+
+int64_t pp_loop_wall(const struct pp_loop *loop)
+{
+    refresh(loop);
+    return loop->wall;
+}
+
+void pp_loop_update(struct pp_loop *loop)
+{
+    uv_update_time(&loop->uv);
+    read_clocks(loop);
+}
+
+struct uv_loop_s *pp_loop_uv(struct pp_loop *loop)
+{
+    return &loop->uv;
+}
+
+/* --- lag --- */
+
+static void note_lag(struct pp_loop *loop)
+{
+    int64_t late = pp_loop_now(loop) - loop->lag_due;
+    if (late > loop->lag_worst) loop->lag_worst = late;
+}
+
+static void on_lag(uv_timer_t *t)
+{
+    struct pp_loop *loop = t->data;
+    note_lag(loop);
+    loop->lag_due = pp_loop_now(loop) + LAG_PERIOD_MS;
+    uv_timer_start(t, on_lag, LAG_PERIOD_MS, 0);
+}
+
+int64_t pp_loop_lag(struct pp_loop *loop)
+{
+    note_lag(loop); /* also what is overdue right now */
+    int64_t worst = loop->lag_worst;
+    loop->lag_worst = 0;
+    return worst;
+}
+
+/* --- life --- */
+
+struct pp_loop *pp_loop_open(void)
+{
+    struct pp_loop *loop = calloc(1, sizeof *loop);
+    if (!loop) return NULL;
+    if (uv_loop_init(&loop->uv) != 0) {
+        free(loop);
+        return NULL;
+    }
+    read_clocks(loop);
+    uv_timer_init(&loop->uv, &loop->lag); /* can't fail, nor can starting with a callback */
+    uv_timer_init(&loop->uv, &loop->guard);
+    loop->lag.data = loop->guard.data = loop;
+    loop->lag_due = loop->now + LAG_PERIOD_MS;
+    uv_timer_start(&loop->lag, on_lag, LAG_PERIOD_MS, 0);
+    uv_unref((uv_handle_t *)&loop->lag);
+    uv_unref((uv_handle_t *)&loop->guard);
+    return loop;
+}
+
+void pp_loop_run(struct pp_loop *loop)
+{
+    uv_ref((uv_handle_t *)&loop->lag);
+    while (!loop->stopped)
+        uv_run(&loop->uv, UV_RUN_DEFAULT);
+    loop->stopped = false;
+    uv_unref((uv_handle_t *)&loop->lag);
+}
+
+bool pp_loop_turn(struct pp_loop *loop, bool wait)
+{
+    return uv_run(&loop->uv, wait ? UV_RUN_ONCE : UV_RUN_NOWAIT) != 0;
+}
+
+void pp_loop_stop(struct pp_loop *loop)
+{
+    loop->stopped = true;
+    uv_stop(&loop->uv);
+}
+
+static void on_guard(uv_timer_t *t)
+{
+    ((struct pp_loop *)t->data)->close_expired = true;
+}
+
+void pp_loop_close(struct pp_loop *loop)
+{
+    uv_update_time(&loop->uv);
+    uv_timer_start(&loop->guard, on_guard, CLOSE_LIMIT_MS, 0);
+    while (uv_loop_alive(&loop->uv) && !loop->close_expired)
+        uv_run(&loop->uv, UV_RUN_ONCE);
+    assert(!loop->close_expired); /* an open handle: see uv_print_all_handles() */
+    uv_close((uv_handle_t *)&loop->guard, NULL);
+    uv_close((uv_handle_t *)&loop->lag, NULL);
+    while (uv_loop_alive(&loop->uv))
+        uv_run(&loop->uv, UV_RUN_ONCE);
+    int err = uv_loop_close(&loop->uv);
+    assert(err == 0); /* a handle that is idle but was never closed */
+    (void)err;
+    free(loop);
+}
