@@ -68,27 +68,33 @@ static void on_orders(void *data, struct pp_list *mail)
         else if (control == CONTROL_STOP)
             f->stopping = true;
     }
-    if (f->stopping && pp_s4_in_flight(f->s4) == 0 && pp_keep_idle(f->keep)) pp_loop_stop(f->loop);
+    if (f->stopping && pp_s4_in_flight(f->s4) == 0 && pp_keep_idle(f->keep))
+        pp_loop_stop(f->loop);
 }
 
 static void on_tick(void *data)
 {
     struct pp_fetch_loop *f = data;
     int64_t lag = pp_loop_lag(f->loop);
-    if (lag > atomic_load(&f->lag_ms)) atomic_store(&f->lag_ms, lag);
-    if (f->stopping && pp_s4_in_flight(f->s4) == 0 && pp_keep_idle(f->keep)) pp_loop_stop(f->loop);
+    if (lag > atomic_load(&f->lag_ms))
+        atomic_store(&f->lag_ms, lag);
+    if (f->stopping && pp_s4_in_flight(f->s4) == 0 && pp_keep_idle(f->keep))
+        pp_loop_stop(f->loop);
 }
 
 static enum pp_err open_parts(struct pp_fetch_loop *f)
 {
     f->loop = pp_loop_open();
-    if (!f->loop) return PP_ENOMEM;
+    if (!f->loop)
+        return PP_ENOMEM;
     enum pp_err err = f->o.factory.open(f->o.factory.data, f->loop, &f->fetcher, &f->resolver);
-    if (err != PP_OK) return err;
+    if (err != PP_OK)
+        return err;
     f->keep = pp_keep_open(f->loop, f->o.keep_lane, f->o.blobs, f->o.params->buffer_bytes);
     f->orders = pp_mailbox_open(f->loop, 65536, on_orders, f);
     f->tick = pp_timer_open(f->loop, on_tick, f);
-    if (!f->keep || !f->orders || !f->tick) return PP_ENOMEM;
+    if (!f->keep || !f->orders || !f->tick)
+        return PP_ENOMEM;
     const struct pp_s4_options s4 = {.loop = f->loop,
                                      .params = f->o.params,
                                      .fetcher = f->fetcher,
@@ -97,7 +103,8 @@ static enum pp_err open_parts(struct pp_fetch_loop *f)
                                      .event = post,
                                      .data = f};
     f->s4 = pp_s4_open(&s4);
-    if (!f->s4) return PP_ENOMEM;
+    if (!f->s4)
+        return PP_ENOMEM;
     pp_timer_start(f->tick, 100, 100);
     return PP_OK;
 }
@@ -106,11 +113,15 @@ static void close_parts(struct pp_fetch_loop *f)
 {
     pp_s4_close(f->s4);
     pp_timer_close(f->tick);
-    if (f->orders) pp_mailbox_close(f->orders);
-    if (f->fetcher) f->fetcher->ops->close(f->fetcher);
-    if (f->resolver) f->resolver->ops->close(f->resolver);
+    if (f->orders)
+        pp_mailbox_close(f->orders);
+    if (f->fetcher)
+        f->fetcher->ops->close(f->fetcher);
+    if (f->resolver)
+        f->resolver->ops->close(f->resolver);
     pp_keep_close(f->keep);
-    if (f->loop) pp_loop_close(f->loop);
+    if (f->loop)
+        pp_loop_close(f->loop);
 }
 
 static void *run(void *data)
@@ -119,7 +130,8 @@ static void *run(void *data)
     f->err = open_parts(f);
     bool ok = f->err == PP_OK;
     sem_post(&f->opened);
-    if (ok) pp_loop_run(f->loop);
+    if (ok)
+        pp_loop_run(f->loop);
     close_parts(f);
     return NULL;
 }
@@ -130,7 +142,8 @@ enum pp_err pp_fetch_loop_open(const struct pp_fetch_loop_options *options, stru
     sigset_t all, old;
 
     *out = NULL;
-    if (!f) return PP_ENOMEM;
+    if (!f)
+        return PP_ENOMEM;
     f->o = *options;
     sem_init(&f->opened, 0, 0);
     sigfillset(&all); /* signals are the main thread's */
@@ -165,7 +178,8 @@ void pp_fetch_loop_post(struct pp_fetch_loop *f, struct pp_transfer *t, enum pp_
 static void control(struct pp_fetch_loop *f, enum control what)
 {
     atomic_store(&f->control, what);
-    if (!atomic_exchange(&f->control_busy, true)) pp_mailbox_post(f->orders, &f->control_mail);
+    if (!atomic_exchange(&f->control_busy, true))
+        pp_mailbox_post(f->orders, &f->control_mail);
 }
 
 void pp_fetch_loop_hand_back(struct pp_fetch_loop *f)
@@ -175,7 +189,8 @@ void pp_fetch_loop_hand_back(struct pp_fetch_loop *f)
 
 void pp_fetch_loop_close(struct pp_fetch_loop *f)
 {
-    if (!f) return;
+    if (!f)
+        return;
     control(f, CONTROL_STOP);
     pthread_join(f->thread, NULL);
     sem_destroy(&f->opened);

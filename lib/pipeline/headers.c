@@ -35,7 +35,8 @@ static const char *const harmless[] = {"User-Agent", "Accept", "Accept-Language"
 static bool listed(const char *const *list, const char *name, size_t n)
 {
     for (; *list; list++)
-        if (strlen(*list) == n && strncasecmp(*list, name, n) == 0) return true;
+        if (strlen(*list) == n && strncasecmp(*list, name, n) == 0)
+            return true;
     return false;
 }
 
@@ -43,7 +44,8 @@ static bool listed(const char *const *list, const char *name, size_t n)
 static bool is_token(const char *s)
 {
     static const char others[] = "!#$%&'*+-.^_`|~";
-    if (!*s) return false;
+    if (!*s)
+        return false;
     for (; *s; s++)
         if (!((*s >= '0' && *s <= '9') || (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') ||
               strchr(others, *s)))
@@ -54,7 +56,8 @@ static bool is_token(const char *s)
 static bool is_value(const char *s)
 {
     for (; *s; s++)
-        if ((unsigned char)*s < 0x20 || *s == 0x7f) return false;
+        if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            return false;
     return true;
 }
 
@@ -77,7 +80,8 @@ static enum pp_err fill(struct pp_headers *h, json_t *object, char bad[65])
             return PP_EINVAL;
         }
         char *line;
-        if (asprintf(&line, "%s: %s", name, json_string_value(value)) < 0) return PP_ENOMEM;
+        if (asprintf(&line, "%s: %s", name, json_string_value(value)) < 0)
+            return PP_ENOMEM;
         h->lines[n++] = line;
     }
     return PP_OK;
@@ -87,7 +91,8 @@ enum pp_err pp_headers_parse(const char *json, struct pp_headers **out, char bad
 {
     *out = NULL;
     bad[0] = '\0';
-    if (!json) return PP_OK;
+    if (!json)
+        return PP_OK;
     json_t *object = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(object)) {
         json_decref(object);
@@ -96,7 +101,8 @@ enum pp_err pp_headers_parse(const char *json, struct pp_headers **out, char bad
     struct pp_headers *h = calloc(1, sizeof(*h));
     enum pp_err err = h ? fill(h, object, bad) : PP_ENOMEM;
     json_decref(object);
-    if (h) h->refs = 1;
+    if (h)
+        h->refs = 1;
     if (err != PP_OK) {
         pp_headers_unref(h);
         return err;
@@ -107,13 +113,15 @@ enum pp_err pp_headers_parse(const char *json, struct pp_headers **out, char bad
 
 struct pp_headers *pp_headers_ref(struct pp_headers *h)
 {
-    if (h) h->refs++;
+    if (h)
+        h->refs++;
     return h;
 }
 
 void pp_headers_unref(struct pp_headers *h)
 {
-    if (!h || --h->refs > 0) return;
+    if (!h || --h->refs > 0)
+        return;
     for (unsigned i = 0; h->lines[i]; i++)
         free((char *)h->lines[i]);
     free(h);
@@ -123,7 +131,8 @@ void pp_headers_for_host(const char *const *lines, bool other_host, const char *
 {
     unsigned n = 0;
     for (; lines && *lines; lines++)
-        if (!other_host || listed(harmless, *lines, strcspn(*lines, ":"))) out[n++] = *lines;
+        if (!other_host || listed(harmless, *lines, strcspn(*lines, ":")))
+            out[n++] = *lines;
     assert(n <= PP_CLIENT_HEADERS_MAX);
     out[n] = NULL;
 }

@@ -69,7 +69,8 @@ static const struct pp_body_events body_events;
 struct pp_s4 *pp_s4_open(const struct pp_s4_options *options)
 {
     struct pp_s4 *s4 = calloc(1, sizeof(*s4));
-    if (!s4) return NULL;
+    if (!s4)
+        return NULL;
     s4->o = *options;
     pp_list_init(&s4->runs);
     s4->sweep = pp_timer_open(options->loop, sweep, s4);
@@ -82,7 +83,8 @@ struct pp_s4 *pp_s4_open(const struct pp_s4_options *options)
 
 void pp_s4_close(struct pp_s4 *s4)
 {
-    if (!s4) return;
+    if (!s4)
+        return;
     assert(pp_list_empty(&s4->runs));
     pp_timer_close(s4->sweep);
     while (s4->spare) {
@@ -128,7 +130,8 @@ static void run_end(struct run *r)
 static void fail(struct run *r, uint16_t code, const char *detail)
 {
     r->t->code = code;
-    if (detail != r->t->detail) snprintf(r->t->detail, sizeof(r->t->detail), "%s", detail);
+    if (detail != r->t->detail)
+        snprintf(r->t->detail, sizeof(r->t->detail), "%s", detail);
     run_end(r);
 }
 
@@ -169,8 +172,10 @@ static uint16_t denied_code(const struct run *r, uint16_t code)
 /* 0, or why r->url may not be requested; the address of a named host is judged when it is known. */
 static uint16_t check_target(struct run *r)
 {
-    if (!pp_port_allowed(&r->s4->o.params->policy, r->url.port)) return denied_code(r, PP_CODE_DENIED_PORT);
-    if (r->url.host_is_ip && !address_allowed(r, &r->url.addr)) return denied_code(r, PP_CODE_DENIED_ADDRESS);
+    if (!pp_port_allowed(&r->s4->o.params->policy, r->url.port))
+        return denied_code(r, PP_CODE_DENIED_PORT);
+    if (r->url.host_is_ip && !address_allowed(r, &r->url.addr))
+        return denied_code(r, PP_CODE_DENIED_ADDRESS);
     return 0;
 }
 
@@ -200,7 +205,8 @@ static struct run *run_new(struct pp_s4 *s4)
         s4->n_spare--;
     } else {
         r = malloc(sizeof(*r));
-        if (!r) return NULL;
+        if (!r)
+            return NULL;
     }
     /* Everything but the large arrays, which are written before they are read. */
     memset(&r->x, 0, offsetof(struct pp_exchange, etag_out));
@@ -240,7 +246,8 @@ void pp_s4_start(struct pp_s4 *s4, struct pp_transfer *t)
         pp_timer_start(s4->sweep, PP_SWEEP_MS, PP_SWEEP_MS);
     }
     uint16_t code = pp_url_parse(&r->url, t->task->url, strlen(t->task->url));
-    if (code == 0) code = check_target(r);
+    if (code == 0)
+        code = check_target(r);
     if (code != 0)
         fail(r, code, pp_code_info(code)->sentence);
     else if (!take_url_text(r))
@@ -294,7 +301,8 @@ static void enter_resolve(struct run *r)
     r->q.port = r->url.port;
     r->q.done = resolved;
     r->q.data = r;
-    if (r->s4->o.resolver->ops->resolve(r->s4->o.resolver, &r->q)) resolved(&r->q);
+    if (r->s4->o.resolver->ops->resolve(r->s4->o.resolver, &r->q))
+        resolved(&r->q);
 }
 
 /* --- exchange --- */
@@ -319,7 +327,8 @@ static void enter_exchange(struct run *r)
     pp_headers_for_host(r->t->headers, r->other_host, r->headers);
     x->headers = r->headers;
     x->connect_ms = left < limits.connect_ms ? left : limits.connect_ms;
-    if (x->connect_ms < 1) x->connect_ms = 1;
+    if (x->connect_ms < 1)
+        x->connect_ms = 1;
     x->phase = PP_PHASE_CONNECT;
     if (r->s4->o.fetcher->ops->start(r->s4->o.fetcher, x) != PP_OK)
         hand_back(r, "no room for another transfer");
@@ -384,7 +393,8 @@ static enum pp_flow on_head(struct pp_exchange *x)
         return PP_FLOW_GO;
     }
     r->draining = true;
-    if (is_redirect(x->status)) return x->content_length > DRAIN_BYTES ? PP_FLOW_STOP : PP_FLOW_GO;
+    if (is_redirect(x->status))
+        return x->content_length > DRAIN_BYTES ? PP_FLOW_STOP : PP_FLOW_GO;
     return refuse(r, x->status >= 400 && x->status <= 599 ? (uint16_t)x->status : PP_CODE_BAD_RESPONSE);
 }
 
@@ -401,8 +411,10 @@ static enum pp_flow on_body(struct pp_exchange *x, const void *p, size_t n)
         return PP_FLOW_STOP;
     }
     enum pp_flow flow = pp_body_append(r->body, p, n);
-    if (flow == PP_FLOW_STOP) r->code = PP_CODE_INTERNAL;
-    if (flow != PP_FLOW_GO) return flow;
+    if (flow == PP_FLOW_STOP)
+        r->code = PP_CODE_INTERNAL;
+    if (flow != PP_FLOW_GO)
+        return flow;
     r->bytes += n;
     if (r->sniffed == PP_SNIFF_MORE) {
         r->sniffed = pp_sniff_feed(&r->sniff, p, n);
@@ -417,7 +429,8 @@ static enum pp_flow on_body(struct pp_exchange *x, const void *p, size_t n)
 static void on_resume(void *data)
 {
     struct run *r = data;
-    if (r->stage == STAGE_EXCHANGE) r->s4->o.fetcher->ops->resume(r->s4->o.fetcher, &r->x);
+    if (r->stage == STAGE_EXCHANGE)
+        r->s4->o.fetcher->ops->resume(r->s4->o.fetcher, &r->x);
 }
 
 /* --- redirects --- */
@@ -439,10 +452,13 @@ static uint16_t follow(struct run *r)
     r->hops++;
     if (code == PP_CODE_DENIED_SCHEME || (code == 0 && r->url.https && !next.https))
         return PP_CODE_REDIRECT_DENIED;
-    if (code != 0) return PP_CODE_BAD_RESPONSE;
-    if (r->hops > r->s4->o.params->max_redirects) return PP_CODE_REDIRECT_LIMIT;
+    if (code != 0)
+        return PP_CODE_BAD_RESPONSE;
+    if (r->hops > r->s4->o.params->max_redirects)
+        return PP_CODE_REDIRECT_LIMIT;
     r->other_host |= !same_origin(&next, &r->url);
-    if (!take_url(r, &next)) return PP_CODE_BAD_RESPONSE;
+    if (!take_url(r, &next))
+        return PP_CODE_BAD_RESPONSE;
     return check_target(r);
 }
 
@@ -500,7 +516,8 @@ static const char *reason_phrase(int status)
                  {504, "Gateway Timeout"},
                  {520, "Web Server Error"}};
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-        if (table[i].status == status) return table[i].phrase;
+        if (table[i].status == status)
+            return table[i].phrase;
     return "";
 }
 
@@ -584,7 +601,8 @@ static const struct pp_body_events body_events = {on_resume, on_kept};
 
 static bool too_slow(struct run *r, const struct pp_tier_limits *limits)
 {
-    if (r->stage != STAGE_EXCHANGE || r->x.phase != PP_PHASE_BODY) return false;
+    if (r->stage != STAGE_EXCHANGE || r->x.phase != PP_PHASE_BODY)
+        return false;
     if (r->slow_since_ms == 0 ||
         (int64_t)(r->bytes - r->slow_bytes) * 1000 >= PP_TIER_SLOW_BYTES_PER_S * limits->slow_ms) {
         r->slow_since_ms = now(r);
@@ -617,7 +635,8 @@ static void sweep(void *data)
 
     pp_list_each (node, &s4->runs) {
         struct run *r = pp_container_of(node, struct run, node);
-        if (r->stage != STAGE_RESOLVE && r->stage != STAGE_EXCHANGE) continue;
+        if (r->stage != STAGE_RESOLVE && r->stage != STAGE_EXCHANGE)
+            continue;
         struct pp_tier_limits limits = pp_tier_limits(s4->o.params->tiers[r->t->task->tier].timeout_ms);
         if (now(r) >= r->deadline_ms)
             timed_out(r, pp_tier_timeout_code(r->stage == STAGE_RESOLVE, r->x.phase));
@@ -634,7 +653,8 @@ void pp_s4_hand_back(struct pp_s4 *s4)
 {
     pp_list_each (node, &s4->runs) {
         struct run *r = pp_container_of(node, struct run, node);
-        if (r->stage == STAGE_KEEP || r->stage == STAGE_PARKED) continue;
+        if (r->stage == STAGE_KEEP || r->stage == STAGE_PARKED)
+            continue;
         end_exchange(r);
         hand_back(r, "the worker is stopping");
     }

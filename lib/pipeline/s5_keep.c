@@ -68,7 +68,8 @@ static void thread_close(void *state)
 static void *thread_open(void *data)
 {
     struct keep_thread *t = calloc(1, sizeof(*t));
-    if (!t) return NULL;
+    if (!t)
+        return NULL;
     t->blobs = data;
     t->hash = EVP_MD_CTX_new();
     t->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
@@ -97,7 +98,8 @@ struct pp_lane *pp_keep_lane_open(unsigned threads, struct pp_blob_store *blobs)
 static enum pp_err hash_chunks(EVP_MD_CTX *hash, const struct pp_chunk *c)
 {
     for (; c; c = c->next)
-        if (EVP_DigestUpdate(hash, c->p, c->n) != 1) return PP_ENOMEM;
+        if (EVP_DigestUpdate(hash, c->p, c->n) != 1)
+            return PP_ENOMEM;
     return PP_OK;
 }
 
@@ -113,9 +115,11 @@ static enum pp_err write_part(struct keep_thread *t, struct pp_body *body)
 {
     if (!body->part) {
         body->hash = EVP_MD_CTX_new();
-        if (!body->hash || EVP_DigestInit_ex(body->hash, t->sha256, NULL) != 1) return PP_ENOMEM;
+        if (!body->hash || EVP_DigestInit_ex(body->hash, t->sha256, NULL) != 1)
+            return PP_ENOMEM;
         enum pp_err err = t->blobs->ops->open(t->blobs, &body->part);
-        if (err != PP_OK) return err;
+        if (err != PP_OK)
+            return err;
     }
     enum pp_err err = hash_chunks(body->hash, body->out.first);
     for (const struct pp_chunk *c = body->out.first; c && err == PP_OK;) {
@@ -142,8 +146,10 @@ static enum pp_err put_whole(struct keep_thread *t, struct pp_body *body)
 static enum pp_err commit_part(struct keep_thread *t, struct pp_body *body)
 {
     enum pp_err err = write_part(t, body);
-    if (err == PP_OK && EVP_DigestFinal_ex(body->hash, body->sha256, NULL) != 1) err = PP_ENOMEM;
-    if (err != PP_OK) return err;
+    if (err == PP_OK && EVP_DigestFinal_ex(body->hash, body->sha256, NULL) != 1)
+        err = PP_ENOMEM;
+    if (err != PP_OK)
+        return err;
     struct pp_blob_part *part = body->part;
     body->part = NULL;
     return t->blobs->ops->commit(part, body->sha256, body->ext, NULL);
@@ -151,7 +157,8 @@ static enum pp_err commit_part(struct keep_thread *t, struct pp_body *body)
 
 static void drop_part(struct pp_blob_store *blobs, struct pp_body *body)
 {
-    if (body->part) blobs->ops->abort(body->part);
+    if (body->part)
+        blobs->ops->abort(body->part);
     body->part = NULL;
 }
 
@@ -160,7 +167,8 @@ static void spill(void *state, struct pp_job *job)
     struct pp_body *body = pp_container_of(job, struct pp_body, job);
     struct keep_thread *t = state;
     body->err = write_part(t, body);
-    if (body->err != PP_OK) drop_part(t->blobs, body);
+    if (body->err != PP_OK)
+        drop_part(t->blobs, body);
 }
 
 static void finish(void *state, struct pp_job *job)
@@ -168,7 +176,8 @@ static void finish(void *state, struct pp_job *job)
     struct pp_body *body = pp_container_of(job, struct pp_body, job);
     struct keep_thread *t = state;
     body->err = body->part ? commit_part(t, body) : put_whole(t, body);
-    if (body->err != PP_OK) drop_part(t->blobs, body);
+    if (body->err != PP_OK)
+        drop_part(t->blobs, body);
 }
 
 static void remove_part(void *state, struct pp_job *job)
@@ -183,7 +192,8 @@ struct pp_keep *pp_keep_open(struct pp_loop *loop, struct pp_lane *lane, struct 
                              uint64_t buffer_bytes)
 {
     struct pp_keep *keep = calloc(1, sizeof(*keep));
-    if (!keep) return NULL;
+    if (!keep)
+        return NULL;
     keep->blobs = blobs;
     keep->chunks_max = buffer_bytes / PP_CHUNK_BYTES;
     keep->home = pp_lane_home_open(lane, loop);
@@ -201,7 +211,8 @@ bool pp_keep_idle(const struct pp_keep *keep)
 
 void pp_keep_close(struct pp_keep *keep)
 {
-    if (!keep) return;
+    if (!keep)
+        return;
     assert(keep->jobs == 0);
     assert(keep->chunks_used == 0);
     pp_lane_home_close(keep->home);
@@ -242,7 +253,8 @@ static struct pp_chunk *add_chunk(struct pp_body *body)
         keep->pooled--;
     } else {
         c = malloc(sizeof(*c));
-        if (!c) return NULL;
+        if (!c)
+            return NULL;
     }
     c->next = NULL;
     c->n = 0;
@@ -259,7 +271,8 @@ static struct pp_chunk *add_chunk(struct pp_body *body)
 struct pp_body *pp_body_open(struct pp_keep *keep, const struct pp_body_events *events, void *data)
 {
     struct pp_body *body = calloc(1, sizeof(*body));
-    if (!body) return NULL;
+    if (!body)
+        return NULL;
     body->keep = keep;
     body->events = events;
     body->data = data;
@@ -286,7 +299,8 @@ static enum pp_err send_job(struct pp_body *body, enum body_job kind)
     body->in = (struct chunks){0};
     body->job = (struct pp_job){.work = works[kind], .done = job_done};
     enum pp_err err = pp_lane_submit(body->keep->home, &body->job);
-    if (err != PP_OK) return err;
+    if (err != PP_OK)
+        return err;
     body->busy = kind;
     body->keep->jobs++;
     return PP_OK;
@@ -295,7 +309,8 @@ static enum pp_err send_job(struct pp_body *body, enum body_job kind)
 /* The end of a body that nobody waits for any more. */
 static void dispose(struct pp_body *body)
 {
-    if (body->part && send_job(body, JOB_REMOVE) == PP_OK) return;
+    if (body->part && send_job(body, JOB_REMOVE) == PP_OK)
+        return;
     drop_part(body->keep->blobs, body); /* the lane takes no more: at the end of the process */
     body_free(body);
 }
@@ -326,7 +341,8 @@ static void job_done(struct pp_job *job)
         end(body, body->err);
     } else if (body->finish_wanted) {
         enum pp_err err = send_job(body, JOB_FINISH);
-        if (err != PP_OK) end(body, err);
+        if (err != PP_OK)
+            end(body, err);
     } else if (body->paused) {
         body->paused = false;
         body->events->resume(body->data);
@@ -339,8 +355,10 @@ static enum pp_flow more_room(struct pp_body *body)
     struct pp_keep *keep = body->keep;
     bool scarce = keep->chunks_used >= keep->chunks_max;
 
-    if (body->in.n == 0 || (body->in.n < PP_BODY_SPILL && !scarce)) return PP_FLOW_GO;
-    if (body->busy == JOB_NONE) return send_job(body, JOB_SPILL) == PP_OK ? PP_FLOW_GO : PP_FLOW_STOP;
+    if (body->in.n == 0 || (body->in.n < PP_BODY_SPILL && !scarce))
+        return PP_FLOW_GO;
+    if (body->busy == JOB_NONE)
+        return send_job(body, JOB_SPILL) == PP_OK ? PP_FLOW_GO : PP_FLOW_STOP;
     body->paused = true;
     return PP_FLOW_PAUSE;
 }
@@ -351,22 +369,28 @@ enum pp_flow pp_body_append(struct pp_body *body, const void *p, size_t n)
     struct pp_chunk *c = body->in.last;
 
     assert(n <= PP_CHUNK_BYTES); /* so that all or none fits with one new chunk */
-    if (body->failed) return PP_FLOW_STOP;
+    if (body->failed)
+        return PP_FLOW_STOP;
     size_t here = c ? PP_CHUNK_BYTES - c->n : 0;
-    if (here > n) here = n;
+    if (here > n)
+        here = n;
     if (here < n) {
         enum pp_flow flow = more_room(body);
-        if (flow != PP_FLOW_GO) return flow;
+        if (flow != PP_FLOW_GO)
+            return flow;
         c = body->in.last; /* spilling has taken the chunks */
-        if (!c) here = 0;
+        if (!c)
+            here = 0;
     }
     if (here > 0) {
         memcpy(c->p + c->n, from, here);
         c->n += (uint32_t)here;
     }
-    if (here == n) return PP_FLOW_GO;
+    if (here == n)
+        return PP_FLOW_GO;
     c = add_chunk(body);
-    if (!c) return PP_FLOW_STOP;
+    if (!c)
+        return PP_FLOW_STOP;
     memcpy(c->p, from + here, n - here);
     c->n = (uint32_t)(n - here);
     return PP_FLOW_GO;
@@ -377,15 +401,18 @@ enum pp_err pp_body_finish(struct pp_body *body, const char *ext)
     assert(strlen(ext) < sizeof(body->ext));
     strcpy(body->ext, ext);
     body->finish_wanted = true;
-    if (body->busy != JOB_NONE) return PP_OK;
+    if (body->busy != JOB_NONE)
+        return PP_OK;
     enum pp_err err = body->failed ? body->err : send_job(body, JOB_FINISH);
-    if (err != PP_OK) dispose(body);
+    if (err != PP_OK)
+        dispose(body);
     return err;
 }
 
 void pp_body_abort(struct pp_body *body)
 {
-    if (!body) return;
+    if (!body)
+        return;
     if (body->busy == JOB_NONE)
         dispose(body);
     else

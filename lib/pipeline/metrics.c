@@ -1,0 +1,140 @@
+/* metrics.c: see metrics.h. */
+#include "pipeline/metrics.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const int64_t fetch_bounds[PP_FETCH_BUCKET_COUNT] = PP_FETCH_BUCKETS;
+static const char *const outcome_names[PP_OUTCOME_COUNT] = {"open",    "stored", "unchanged",
+                                                            "skipped", "failed", "cancelled"};
+
+static size_t code_cell(uint16_t code)
+{
+    if (code >= 400 && code <= 599)
+        return PP_CODE_COUNT + (code - 400u);
+    return code < PP_CODE_COUNT ? code : PP_CODE_INTERNAL;
+}
+
+static uint16_t cell_code(size_t cell)
+{
+    return (uint16_t)(cell < PP_CODE_COUNT ? cell : cell - PP_CODE_COUNT + 400);
+}
+
+void pp_metrics_photo(struct pp_metrics *m, enum pp_outcome_kind outcome, uint16_t code, uint8_t tier)
+{
+    assert(tier < PP_TIERS_MAX);
+    if (outcome == PP_OUTCOME_FAILED)
+        m->failed[code_cell(code)][tier]++;
+    else
+        m->photos[outcome][tier]++;
+}
+
+void pp_metrics_transfer(struct pp_metrics *m, uint8_t tier, int64_t ms, uint64_t bytes)
+{
+    size_t i = 0;
+    while (i < PP_FETCH_BUCKET_COUNT && ms > fetch_bounds[i])
+        i++;
+    m->fetch_buckets[tier][i]++;
+    m->fetch_ms_sum[tier] += (uint64_t)ms;
+    m->fetch_bytes += bytes;
+}
+
+static void family(struct pp_buf *out, const char *name, const char *type, const char *help)
+{
+    pp_buf_printf(out, "# HELP photopool_%s %s\n# TYPE photopool_%s %s\n", name, help, name, type);
+}
+
+static double tier_seconds(const struct pp_tier *tiers, uint32_t i)
+{
+    return (double)tiers[i].timeout_ms / 1000.0;
+}
+
+static void write_plain(const struct pp_metrics *m, struct pp_buf *out)
+{
+#define X(field, name, type, help)                                                  \
+    family(out, name, strcmp(type, "counter") == 0 ? "counter" : "gauge", help);    \
+    if (strcmp(type, "gauge_ms") == 0)                                              \
+        pp_buf_printf(out, "photopool_%s %.3f\n", name, (double)m->field / 1000.0); \
+    else                                                                            \
+        pp_buf_printf(out, "photopool_%s %llu\n", name, (unsigned long long)m->field);
+    PP_METRIC_TABLE(X)
+#undef X
+}
+
+static void write_photos(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n,
+                         struct pp_buf *out)
+{
+    char code[PP_CODE_NAME_MAX];
+
+    family(out, "photos_total", "counter", "Photos that reached a final outcome.");
+    for (uint32_t t = 0; t < n; t++) {
+        for (int o = PP_OUTCOME_STORED; o < PP_OUTCOME_COUNT; o++)
+            if (m->photos[o][t] > 0)
+                pp_buf_printf(out, "photopool_photos_total{outcome=\"%s\",code=\"\",tier=\"%g\"} %llu\n",
+                              outcome_names[o], tier_seconds(tiers, t), (unsigned long long)m->photos[o][t]);
+        for (size_t c = 0; c < PP_METRIC_CODES; c++)
+            if (m->failed[c][t] > 0)
+                pp_buf_printf(out,
+                              "photopool_photos_total{outcome=\"failed\",code=\"%s\",tier=\"%g\"} %llu\n",
+                              pp_code_name(cell_code(c), code), tier_seconds(tiers, t),
+                              (unsigned long long)m->failed[c][t]);
+    }
+}
+
+static void write_fetch_seconds(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n,
+                                struct pp_buf *out)
+{
+    family(out, "fetch_seconds", "histogram", "Duration of transfers.");
+    for (uint32_t t = 0; t < n; t++) {
+        uint64_t sum = 0;
+        double tier = tier_seconds(tiers, t);
+        for (size_t i = 0; i < PP_FETCH_BUCKET_COUNT; i++) {
+            sum += m->fetch_buckets[t][i];
+            pp_buf_printf(out, "photopool_fetch_seconds_bucket{tier=\"%g\",le=\"%g\"} %llu\n", tier,
+                          (double)fetch_bounds[i] / 1000.0, (unsigned long long)sum);
+        }
+        sum += m->fetch_buckets[t][PP_FETCH_BUCKET_COUNT];
+        pp_buf_printf(out, "photopool_fetch_seconds_bucket{tier=\"%g\",le=\"+Inf\"} %llu\n", tier,
+                      (unsigned long long)sum);
+        pp_buf_printf(out, "photopool_fetch_seconds_sum{tier=\"%g\"} %.3f\n", tier,
+                      (double)m->fetch_ms_sum[t] / 1000.0);
+        pp_buf_printf(out, "photopool_fetch_seconds_count{tier=\"%g\"} %llu\n", tier,
+                      (unsigned long long)sum);
+    }
+}
+
+static void write_by_tier(struct pp_buf *out, const char *name, const char *help, const uint64_t *values,
+                          const struct pp_tier *tiers, uint32_t n)
+{
+    family(out, name, "gauge", help);
+    for (uint32_t t = 0; t < n; t++)
+        pp_buf_printf(out, "photopool_%s{tier=\"%g\"} %llu\n", name, tier_seconds(tiers, t),
+                      (unsigned long long)values[t]);
+}
+
+void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n_tiers,
+                      struct pp_buf *out)
+{
+    family(out, "batches_total", "counter", "Batches posted.");
+    pp_buf_printf(out,
+                  "photopool_batches_total{outcome=\"accepted\"} "
+                  "%llu\nphotopool_batches_total{outcome=\"rejected\"} %llu\n"
+                  "photopool_batches_total{outcome=\"replayed\"} %llu\n",
+                  (unsigned long long)m->batches_accepted, (unsigned long long)m->batches_rejected,
+                  (unsigned long long)m->batches_replayed);
+    write_photos(m, tiers, n_tiers, out);
+    write_fetch_seconds(m, tiers, n_tiers, out);
+    write_by_tier(out, "in_flight", "Transfers under way.", m->in_flight, tiers, n_tiers);
+    write_by_tier(out, "open_tasks", "Tasks that wait for a worker.", m->open_tasks, tiers, n_tiers);
+    write_plain(m, out);
+}
+
+void pp_metrics_write_ops(struct pp_buf *out, const char *name, const char *help,
+                          bool (*next)(void *port, size_t i, const char **op, uint64_t *n), void *port)
+{
+    const char *op;
+    uint64_t n;
+    family(out, name, "counter", help);
+    for (size_t i = 0; next(port, i, &op, &n); i++)
+        pp_buf_printf(out, "photopool_%s{op=\"%s\"} %llu\n", name, op, (unsigned long long)n);
+}
