@@ -1,0 +1,96 @@
+/* test_loop.c: see test_loop.h. */
+#include "test_loop.h"
+
+#include <arpa/inet.h>
+#include <ftw.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { LOOK_EVERY_MS = 5, MAX_DIRS = 256 };
+
+static int64_t monotonic_ms(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void look_again(void *data)
+{
+    (void)data; /* waking the loop is enough */
+}
+
+void pp_test_until_at(struct pp_loop *loop, bool (*cond)(void *arg), void *arg, int64_t max_ms,
+                      const char *what, const char *file, int line)
+{
+    struct pp_timer *tick = pp_timer_open(loop, look_again, NULL);
+    assert_non_null(tick);
+    pp_timer_start(tick, LOOK_EVERY_MS, LOOK_EVERY_MS);
+    int64_t deadline = monotonic_ms() + max_ms;
+    bool ok;
+    while (!(ok = cond(arg)) && monotonic_ms() < deadline)
+        pp_loop_turn(loop, true);
+    pp_timer_close(tick);
+    if (ok) return;
+    print_error("%s is still false after %lld ms\n", what, (long long)max_ms);
+    _fail(file, line);
+}
+
+/* --- directories: a list for atexit(), of the process that made them --- */
+
+static char dirs[MAX_DIRS][256];
+static int dirs_n;
+static pid_t dirs_owner;
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    (void)remove(path);
+    return 0;
+}
+
+static void remove_dirs(void)
+{
+    if (getpid() != dirs_owner) return;
+    for (int i = 0; i < dirs_n; i++)
+        nftw(dirs[i], remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+const char *pp_test_tmpdir(void)
+{
+    if (dirs_n == 0) {
+        dirs_owner = getpid();
+        atexit(remove_dirs);
+    }
+    assert_true(dirs_n < MAX_DIRS);
+    const char *base = getenv("TMPDIR");
+    if (!base || base[0] != '/') base = "/tmp";
+    char *dir = dirs[dirs_n];
+    int n = snprintf(dir, sizeof dirs[0], "%s/photopool-test-XXXXXX", base);
+    assert_in_range(n, 1, sizeof dirs[0] - 1);
+    assert_non_null(mkdtemp(dir));
+    dirs_n++;
+    return dir;
+}
+
+uint16_t pp_test_port(void)
+{
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof sa;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof sa), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&sa, &len), 0);
+    close(fd);
+    return ntohs(sa.sin_port);
+}
