@@ -14,7 +14,8 @@ static size_t match(const char *arg, const char **value)
 {
     for (size_t i = 0; i < OPTIONS; i++) {
         size_t n = strlen(option_names[i]);
-        if (strncmp(arg, option_names[i], n) || (arg[n] && arg[n] != '=')) continue;
+        if (strncmp(arg, option_names[i], n) || (arg[n] && arg[n] != '='))
+            continue;
         *value = arg[n] ? arg + n + 1 : NULL;
         return i;
     }
@@ -23,9 +24,12 @@ static size_t match(const char *arg, const char **value)
 
 static void take(struct pp_config_args *args, size_t option, const char *value)
 {
-    if (option == 0) args->file = value;
-    if (option == 1) args->sets[args->n_sets++] = value;
-    if (option == 2) args->data_dir = value;
+    if (option == 0)
+        args->file = value;
+    if (option == 1)
+        args->sets[args->n_sets++] = value;
+    if (option == 2)
+        args->data_dir = value;
 }
 
 enum pp_err pp_config_args_take(struct pp_config_args *args, int *argc, char **argv,
@@ -45,7 +49,8 @@ enum pp_err pp_config_args_take(struct pp_config_args *args, int *argc, char **a
             argv[kept++] = argv[i];
             continue;
         }
-        if (!value && i + 1 < *argc) value = argv[++i];
+        if (!value && i + 1 < *argc)
+            value = argv[++i];
         if (!value) {
             pp_config_fail(err, "", 0, argv[i], "needs a value");
             pp_config_args_fini(args);

@@ -17,18 +17,21 @@ static enum pp_err fail_at(const struct pp_config *cfg, struct pp_config_error *
 static enum pp_err check_tiers(const struct pp_config *cfg, struct pp_config_error *err)
 {
     const struct pp_config_tiers *t = &cfg->fetch.tiers;
-    if (!t->n) return fail_at(cfg, err, "fetch.tiers", "an empty list; allowed: 1 to 8 tiers");
+    if (!t->n)
+        return fail_at(cfg, err, "fetch.tiers", "an empty list; allowed: 1 to 8 tiers");
     for (size_t i = 1; i < t->n; i++)
         if (t->item[i].timeout_ms <= t->item[i - 1].timeout_ms)
-            return fail_at(cfg, err, "fetch.tiers",
-                           "timeouts have to grow from tier to tier, as 1s, 5s, 30s; one does not");
+            return fail_at(
+                cfg, err, "fetch.tiers",
+                "a timeout is not above the one before; allowed: timeouts that grow, as 1s, 5s, 30s");
     return PP_OK;
 }
 
 static bool is_tier(const struct pp_config *cfg, int64_t timeout_ms)
 {
     for (size_t i = 0; i < cfg->fetch.tiers.n; i++)
-        if (cfg->fetch.tiers.item[i].timeout_ms == timeout_ms) return true;
+        if (cfg->fetch.tiers.item[i].timeout_ms == timeout_ms)
+            return true;
     return false;
 }
 
@@ -63,8 +66,10 @@ static enum pp_err check_keys(const struct pp_config *cfg, struct pp_config_erro
 enum pp_err pp_config_cross_check(const struct pp_config *cfg, struct pp_config_error *err)
 {
     enum pp_err e = check_tiers(cfg, err);
-    if (e == PP_OK) e = check_worker(cfg, err);
-    if (e == PP_OK) e = check_keys(cfg, err);
+    if (e == PP_OK)
+        e = check_worker(cfg, err);
+    if (e == PP_OK)
+        e = check_keys(cfg, err);
     if (e == PP_OK && !cfg->fetch.allow_ports.n)
         e = fail_at(cfg, err, "fetch.allow_ports",
                     "an empty list allows no photo; allowed: at least one port");
@@ -78,14 +83,16 @@ static bool is_loopback(const char *host)
 {
     uint8_t bytes[16] = {0};
     static const uint8_t one[16] = {[15] = 1};
-    if (inet_pton(AF_INET, host, bytes) == 1) return bytes[0] == 127;
+    if (inet_pton(AF_INET, host, bytes) == 1)
+        return bytes[0] == 127;
     return inet_pton(AF_INET6, host, bytes) == 1 && memcmp(bytes, one, sizeof one) == 0;
 }
 
 enum pp_err pp_config_check(const struct pp_config *cfg, struct pp_config_error *err)
 {
     *err = (struct pp_config_error){0};
-    if (cfg->auth.keys.n || is_loopback(cfg->http.listen.host)) return PP_OK;
+    if (cfg->auth.keys.n || is_loopback(cfg->http.listen.host))
+        return PP_OK;
     return fail_at(
         cfg, err, "http.listen",
         "is open to other machines, and there are no keys. Set auth.keys: [{name: shop, sha256: HEX, scopes: "

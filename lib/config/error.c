@@ -11,7 +11,8 @@
 static void clean(char *s)
 {
     for (; *s; s++)
-        if ((unsigned char)*s < ' ' || *s == 0x7f) *s = '?';
+        if ((unsigned char)*s < ' ' || *s == 0x7f)
+            *s = '?';
 }
 
 static void copy(char *to, size_t n, const char *from)
@@ -32,7 +33,8 @@ void pp_config_fail(struct pp_config_error *err, const char *file, int line, con
     copy(err->file, sizeof err->file, file);
     copy(err->key, sizeof err->key, key);
     err->line = line;
-    if (line > 0) snprintf(place, sizeof place, ":%d", line);
+    if (line > 0)
+        snprintf(place, sizeof place, ":%d", line);
     int n = snprintf(err->text, sizeof err->text, "%.100s%s%s%.100s%s", err->file, place, *file ? ": " : "",
                      err->key, *key ? ": " : "");
     copy(err->text + n, sizeof err->text - (size_t)n, what);

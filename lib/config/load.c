@@ -32,7 +32,8 @@ static enum pp_err apply_default(struct pp_config *cfg, const struct pp_param *p
         text = pp_arena_printf(&cfg->arena, "%.*s%s%s", (int)(mark - text), text, cfg->data_dir, mark + 3);
     else if ((mark = strstr(text, "VERSION")))
         text = pp_arena_printf(&cfg->arena, "%.*s%s%s", (int)(mark - text), text, PP_VERSION, mark + 7);
-    if (!text) return PP_ENOMEM;
+    if (!text)
+        return PP_ENOMEM;
     pp_config_origin_set(cfg, p, PP_SOURCE_DEFAULT, "", 0);
     return pp_value_set_text(&v, text);
 }
@@ -43,7 +44,8 @@ static enum pp_err apply_defaults(struct pp_config *cfg, struct pp_config_error 
     const struct pp_param *p = pp_params(&n);
     enum pp_err e = PP_OK;
     cfg->origin = pp_arena_array(&cfg->arena, n, sizeof *cfg->origin);
-    if (!cfg->origin) return PP_ENOMEM;
+    if (!cfg->origin)
+        return PP_ENOMEM;
     for (size_t i = 0; i < n && e == PP_OK; i++)
         e = apply_default(cfg, &p[i], err);
     return e;
@@ -53,9 +55,11 @@ static enum pp_err apply_defaults(struct pp_config *cfg, struct pp_config_error 
 static enum pp_err read_stream(FILE *f, char **text, size_t *len)
 {
     *text = malloc(FILE_MAX_BYTES + 1);
-    if (!*text) return PP_ENOMEM;
+    if (!*text)
+        return PP_ENOMEM;
     *len = fread(*text, 1, FILE_MAX_BYTES + 1, f);
-    if (*len > FILE_MAX_BYTES) return PP_EFULL;
+    if (*len > FILE_MAX_BYTES)
+        return PP_EFULL;
     return ferror(f) ? PP_EIO : PP_OK;
 }
 
@@ -87,8 +91,10 @@ static enum pp_err find_file(const struct pp_config_sources *src, const char **n
     for (size_t i = 0; i < n; i++) {
         *name = src->file ? src->file : places[i];
         *f = fopen(*name, "re");
-        if (*f) return PP_OK;
-        if (!src->file && (errno == ENOENT || errno == ENOTDIR)) continue;
+        if (*f)
+            return PP_OK;
+        if (!src->file && (errno == ENOENT || errno == ENOTDIR))
+            continue;
         pp_config_fail(err, *name, 0, "", "can't be opened: %s", strerror(errno));
         return PP_EIO;
     }
@@ -102,12 +108,14 @@ static enum pp_err load_file(struct pp_config *cfg, const struct pp_config_sourc
     FILE *f = NULL;
     if (src->text || (name && !*name)) {
         name = pp_arena_strdup(&cfg->arena, name ? name : "");
-        if (!name) return PP_ENOMEM;
+        if (!name)
+            return PP_ENOMEM;
         cfg->file = name;
         return src->text ? pp_config_apply_yaml(cfg, name, src->text, src->text_len, err) : PP_OK;
     }
     enum pp_err e = find_file(src, &name, &f, err);
-    if (e != PP_OK || !f) return e;
+    if (e != PP_OK || !f)
+        return e;
     name = pp_arena_strdup(&cfg->arena, name);
     e = name ? apply_file(cfg, name, f, err) : PP_ENOMEM;
     fclose(f);
@@ -121,7 +129,8 @@ static const struct pp_param *find_env(const char *name, size_t n)
     const struct pp_param *p = pp_params(&count);
     for (size_t i = 0; i < count; i++) {
         pp_param_env(&p[i], var, sizeof var);
-        if (strlen(var) == n && memcmp(var, name, n) == 0) return &p[i];
+        if (strlen(var) == n && memcmp(var, name, n) == 0)
+            return &p[i];
     }
     return NULL;
 }
@@ -133,7 +142,8 @@ static bool in_our_section(const char *name)
     const struct pp_section *s = pp_sections(&n);
     for (size_t i = 0; i < n; i++) {
         size_t len = strlen(s[i].name), prefix = strlen(ENV_PREFIX);
-        if (strncasecmp(name + prefix, s[i].name, len) == 0 && name[prefix + len] == '_') return true;
+        if (strncasecmp(name + prefix, s[i].name, len) == 0 && name[prefix + len] == '_')
+            return true;
     }
     return false;
 }
@@ -156,12 +166,16 @@ static enum pp_err unknown_env(const char *name, struct pp_config_error *err)
 static enum pp_err apply_env(struct pp_config *cfg, const char *entry, struct pp_config_error *err)
 {
     size_t n = strcspn(entry, "=");
-    if (strncmp(entry, ENV_PREFIX, strlen(ENV_PREFIX)) || !entry[n]) return PP_OK;
+    if (strncmp(entry, ENV_PREFIX, strlen(ENV_PREFIX)) || !entry[n])
+        return PP_OK;
     const char *name = pp_arena_copy(&cfg->arena, entry, n);
-    if (!name) return PP_ENOMEM;
+    if (!name)
+        return PP_ENOMEM;
     const struct pp_param *p = find_env(name, n);
-    if (!p) return unknown_env(name, err);
-    if (!entry[n + 1]) return PP_OK; /* set to nothing: as good as not set */
+    if (!p)
+        return unknown_env(name, err);
+    if (!entry[n + 1])
+        return PP_OK; /* set to nothing: as good as not set */
     struct pp_value v = {.cfg = cfg, .param = p, .file = name, .err = err};
     pp_config_origin_set(cfg, p, PP_SOURCE_ENV, name, 0);
     return pp_value_set_text(&v, entry + n + 1);
@@ -171,9 +185,11 @@ static enum pp_err apply_set(struct pp_config *cfg, const char *set, struct pp_c
 {
     size_t n = strcspn(set, "=");
     const char *name = pp_arena_copy(&cfg->arena, set, n);
-    if (!name) return PP_ENOMEM;
+    if (!name)
+        return PP_ENOMEM;
     const struct pp_param *p = pp_param_find(name);
-    if (!p) return pp_config_unknown("--set", 0, name, err);
+    if (!p)
+        return pp_config_unknown("--set", 0, name, err);
     if (!set[n]) {
         pp_config_fail(err, "--set", 0, name, "there is no value; write --set %s=VALUE", name);
         return PP_EINVAL;
@@ -187,7 +203,8 @@ static enum pp_err apply_all(struct pp_config *cfg, const struct pp_config_sourc
                              struct pp_config_error *err)
 {
     enum pp_err e = apply_defaults(cfg, err);
-    if (e == PP_OK) e = load_file(cfg, src, err);
+    if (e == PP_OK)
+        e = load_file(cfg, src, err);
     for (const char *const *env = src->env; e == PP_OK && env && *env; env++)
         e = apply_env(cfg, *env, err);
     for (size_t i = 0; e == PP_OK && i < src->n_sets; i++)
@@ -206,20 +223,23 @@ enum pp_err pp_config_load(struct pp_config **out, const struct pp_config_source
         pp_arena_init(&cfg->arena, 0);
         cfg->file = "";
         cfg->data_dir = pp_arena_strdup(&cfg->arena, src->data_dir ? src->data_dir : "photopool-data");
-        if (cfg->data_dir) e = apply_all(cfg, src, err);
+        if (cfg->data_dir)
+            e = apply_all(cfg, src, err);
     }
     if (e == PP_OK) {
         *out = cfg;
         return PP_OK;
     }
-    if (e == PP_ENOMEM) pp_config_fail(err, "", 0, "", "%s", pp_err_text(e));
+    if (e == PP_ENOMEM)
+        pp_config_fail(err, "", 0, "", "%s", pp_err_text(e));
     pp_config_free(cfg);
     return e;
 }
 
 void pp_config_free(struct pp_config *cfg)
 {
-    if (!cfg) return;
+    if (!cfg)
+        return;
     pp_arena_fini(&cfg->arena);
     free(cfg);
 }

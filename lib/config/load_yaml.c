@@ -59,12 +59,16 @@ static enum pp_err walk_pair(struct walk *w, const char *prefix, yaml_node_t *ke
         return PP_EINVAL;
     }
     int n = snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", text);
-    if (n >= (int)sizeof name) return pp_config_unknown(w->value.file, line_of(key), name, err);
+    if (n >= (int)sizeof name)
+        return pp_config_unknown(w->value.file, line_of(key), name, err);
     const struct pp_param *p = pp_param_find(name);
-    if (p) return set_param(w, p, key, node);
+    if (p)
+        return set_param(w, p, key, node);
     if (*text && pp_param_is_section(name)) {
-        if (pp_value_is_null(node)) return PP_OK; /* a section with everything commented out */
-        if (node->type == YAML_MAPPING_NODE) return walk_map(w, name, node);
+        if (pp_value_is_null(node))
+            return PP_OK; /* a section with everything commented out */
+        if (node->type == YAML_MAPPING_NODE)
+            return walk_map(w, name, node);
     }
     return pp_config_unknown(w->value.file, line_of(key), name, err);
 }
@@ -82,21 +86,32 @@ static enum pp_err walk_map(struct walk *w, const char *prefix, yaml_node_t *map
 /* Bytes that are no text have an offset only; everything else has a mark. */
 static int problem_line(const yaml_parser_t *parser, const char *text, size_t len)
 {
-    if (parser->error != YAML_READER_ERROR) return (int)parser->problem_mark.line + 1;
+    if (parser->error != YAML_READER_ERROR)
+        return (int)parser->problem_mark.line + 1;
     int line = 1;
     for (size_t i = 0; i < len && i < parser->problem_offset; i++)
         line += text[i] == '\n';
     return line;
 }
 
+/* What is mostly behind two of libyaml's sentences. */
+static const char *yaml_hint(const char *problem)
+{
+    if (strstr(problem, "cannot start any token"))
+        return " (a tab? indent with spaces, and quote what starts with @ or `)";
+    if (strstr(problem, "mapping values are not allowed"))
+        return " (quote a value that ends in ':', as \"local:\", or has \": \" in it)";
+    return "";
+}
+
 static enum pp_err fail_yaml(const yaml_parser_t *parser, const char *name, const char *text, size_t len,
                              struct pp_config_error *err)
 {
-    if (parser->error == YAML_MEMORY_ERROR) return PP_ENOMEM;
+    if (parser->error == YAML_MEMORY_ERROR)
+        return PP_ENOMEM;
     const char *problem = parser->problem ? parser->problem : "the reason is unknown";
-    bool tab = strstr(problem, "cannot start any token") != NULL;
     pp_config_fail(err, name, problem_line(parser, text, len), "", "not YAML: %s%s", problem,
-                   tab ? " (a tab? indent with spaces, and quote what starts with @ or `)" : "");
+                   yaml_hint(problem));
     return PP_EINVAL;
 }
 
@@ -105,8 +120,10 @@ static enum pp_err apply_document(struct pp_config *cfg, const char *name, yaml_
 {
     struct walk w = {{.cfg = cfg, .doc = doc, .file = name, .lines = true, .err = err}};
     yaml_node_t *root = yaml_document_get_root_node(doc);
-    if (!root || pp_value_is_null(root)) return PP_OK; /* an empty file */
-    if (root->type == YAML_MAPPING_NODE) return walk_map(&w, "", root);
+    if (!root || pp_value_is_null(root))
+        return PP_OK; /* an empty file */
+    if (root->type == YAML_MAPPING_NODE)
+        return walk_map(&w, "", root);
     pp_config_fail(err, name, line_of(root), "",
                    "not a map; allowed: keys and values, as http: {listen: ...}");
     return PP_EINVAL;
@@ -117,13 +134,16 @@ static enum pp_err parse(yaml_parser_t *parser, struct pp_config *cfg, const cha
                          size_t len, struct pp_config_error *err)
 {
     yaml_document_t doc;
-    if (!yaml_parser_load(parser, &doc)) return fail_yaml(parser, name, text, len, err);
+    if (!yaml_parser_load(parser, &doc))
+        return fail_yaml(parser, name, text, len, err);
     bool empty = !yaml_document_get_root_node(&doc);
     enum pp_err e = apply_document(cfg, name, &doc, err);
     yaml_document_delete(&doc);
-    if (e != PP_OK || empty) return e;
+    if (e != PP_OK || empty)
+        return e;
 
-    if (!yaml_parser_load(parser, &doc)) return fail_yaml(parser, name, text, len, err);
+    if (!yaml_parser_load(parser, &doc))
+        return fail_yaml(parser, name, text, len, err);
     yaml_node_t *second = yaml_document_get_root_node(&doc);
     if (second) {
         pp_config_fail(err, name, line_of(second), "", "a second document; allowed: one");
@@ -137,7 +157,8 @@ enum pp_err pp_config_apply_yaml(struct pp_config *cfg, const char *name, const 
                                  struct pp_config_error *err)
 {
     yaml_parser_t parser;
-    if (!yaml_parser_initialize(&parser)) return PP_ENOMEM;
+    if (!yaml_parser_initialize(&parser))
+        return PP_ENOMEM;
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
     enum pp_err e = parse(&parser, cfg, name, text, len, err);
     yaml_parser_delete(&parser);

@@ -14,7 +14,8 @@ const struct pp_param *pp_param_find(const char *name)
     size_t n;
     const struct pp_param *p = pp_params(&n);
     for (size_t i = 0; i < n; i++)
-        if (strcmp(p[i].name, name) == 0) return &p[i];
+        if (strcmp(p[i].name, name) == 0)
+            return &p[i];
     return NULL;
 }
 
@@ -23,7 +24,8 @@ bool pp_param_is_section(const char *name)
     size_t n, len = strlen(name);
     const struct pp_param *p = pp_params(&n);
     for (size_t i = 0; i < n; i++)
-        if (strncmp(p[i].name, name, len) == 0 && p[i].name[len] == '.') return true;
+        if (strncmp(p[i].name, name, len) == 0 && p[i].name[len] == '.')
+            return true;
     return false;
 }
 
@@ -37,7 +39,8 @@ static size_t min3(size_t a, size_t b, size_t c)
 size_t pp_edit_distance(const char *a, const char *b)
 {
     size_t na = strlen(a), nb = strlen(b), rows[3][EDIT_MAX + 1];
-    if (na > EDIT_MAX || nb > EDIT_MAX) return SIZE_MAX;
+    if (na > EDIT_MAX || nb > EDIT_MAX)
+        return SIZE_MAX;
     for (size_t j = 0; j <= nb; j++)
         rows[0][j] = j;
     for (size_t i = 1; i <= na; i++) {
@@ -56,7 +59,8 @@ size_t pp_edit_distance(const char *a, const char *b)
  * variables. */
 static void plain_name(const char *name, char *buf, size_t n)
 {
-    if (strncmp(name, "PHOTOPOOL_", 10) == 0) name += 10;
+    if (strncmp(name, "PHOTOPOOL_", 10) == 0)
+        name += 10;
     size_t i = 0;
     for (; name[i] && i + 1 < n; i++)
         buf[i] = name[i] == '.' || name[i] == '-' ? '_' : (char)tolower((unsigned char)name[i]);
@@ -81,7 +85,8 @@ const struct pp_param *pp_param_near(const char *name)
     size_t least = strlen(given) / 3 < 2 ? strlen(given) / 3 + 1 : 3; /* exclusive */
     for (size_t i = 0; i < n; i++) {
         size_t d = name_distance(given, p[i].name);
-        if (d >= least) continue;
+        if (d >= least)
+            continue;
         least = d;
         best = &p[i];
     }
@@ -112,7 +117,8 @@ static void put_range(FILE *f, const struct pp_param *p, const struct pp_type *t
     put_bound(f, t->units, p->min);
     fputs(" to ", f);
     put_bound(f, t->units, p->max);
-    if (p->type == PP_TYPE_STRING) fputs(" bytes", f);
+    if (p->type == PP_TYPE_STRING)
+        fputs(" bytes", f);
 }
 
 void pp_param_allowed(const struct pp_param *p, FILE *f)
@@ -128,6 +134,8 @@ void pp_param_allowed(const struct pp_param *p, FILE *f)
         return;
     }
     fputs(t->noun, f);
-    if (p->min != 0 || p->max != 0) put_range(f, p, t);
-    if (t->example) fprintf(f, ", as %s", t->example);
+    if (p->min != 0 || p->max != 0)
+        put_range(f, p, t);
+    if (t->example)
+        fprintf(f, ", as %s", t->example);
 }

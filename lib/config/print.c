@@ -9,7 +9,8 @@ static const char *const source_names[] = {"default", "file", "env", "flag"};
 static void put_origin(FILE *f, const struct pp_config_origin *o)
 {
     fputs(o->source == PP_SOURCE_DEFAULT ? "default" : o->name, f);
-    if (o->line) fprintf(f, ":%d", o->line);
+    if (o->line)
+        fprintf(f, ":%d", o->line);
 }
 
 static void print_json(FILE *f, const struct pp_config *cfg, const struct pp_param *p,
@@ -33,11 +34,13 @@ static void print_yaml(FILE *f, const struct pp_config *cfg, const struct pp_par
 {
     struct pp_put put = {.f = f};
     const char *key = strchr(p->name, '.') + 1;
-    if (first_of_section) fprintf(f, "%.*s:\n", (int)(key - 1 - p->name), p->name);
+    if (first_of_section)
+        fprintf(f, "%.*s:\n", (int)(key - 1 - p->name), p->name);
     char *text = NULL;
     size_t n = 0;
     FILE *mem = open_memstream(&text, &n);
-    if (!mem) return;
+    if (!mem)
+        return;
     put.f = mem;
     fprintf(mem, "  %s: ", key);
     pp_value_put(&put, cfg, p);
@@ -68,7 +71,8 @@ static char *value_text(const struct pp_config *cfg, const struct pp_param *p)
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
-    if (!f) return NULL;
+    if (!f)
+        return NULL;
     pp_value_put(&(struct pp_put){.f = f, .json = true, .secrets = true}, cfg, p);
     fclose(f);
     return text;
@@ -81,7 +85,8 @@ void pp_config_diff(const struct pp_config *a, const struct pp_config *b,
     const struct pp_param *p = pp_params(&n);
     for (size_t i = 0; i < n; i++) {
         char *old = value_text(a, &p[i]), *new = value_text(b, &p[i]);
-        if (!old || !new || strcmp(old, new)) cb(arg, &p[i]);
+        if (!old || !new || strcmp(old, new))
+            cb(arg, &p[i]);
         free(old);
         free(new);
     }

@@ -10,7 +10,8 @@ static bool is_plain(const char *s)
 {
     static const char *const words[] = {"null", "true", "false", "yes", "no"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcasecmp(s, words[i]) == 0) return false;
+        if (strcasecmp(s, words[i]) == 0)
+            return false;
     size_t n = strlen(s);
     return n && strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+:-") == n &&
            s[0] != '-' && s[0] != ':' && s[n - 1] != ':';
@@ -24,7 +25,8 @@ void pp_put_text(const struct pp_put *put, const char *text)
     }
     fputc('"', put->f);
     for (const unsigned char *s = (const unsigned char *)text; *s; s++) {
-        if (*s == '"' || *s == '\\') fputc('\\', put->f);
+        if (*s == '"' || *s == '\\')
+            fputc('\\', put->f);
         if (*s < ' ' || *s == 0x7f)
             fprintf(put->f, "\\u%04x", *s);
         else
@@ -38,7 +40,8 @@ static bool is_secret_key(const char *key, size_t n)
     static const char *const words[] = {"secret", "password", "token", "key", "signature"};
     for (size_t w = 0; w < sizeof words / sizeof words[0]; w++)
         for (size_t i = 0, len = strlen(words[w]); i + len <= n; i++)
-            if (strncasecmp(key + i, words[w], len) == 0) return true;
+            if (strncasecmp(key + i, words[w], len) == 0)
+                return true;
     return false;
 }
 
@@ -52,7 +55,8 @@ static void mask_query(FILE *f, const char *s)
         size_t n = strcspn(s, "&"), key = strcspn(s, "=&");
         bool secret = key < n && is_secret_key(s, key);
         fwrite(s, 1, secret ? key + 1 : n, f);
-        if (secret) fputs("***", f);
+        if (secret)
+            fputs("***", f);
         s += n;
     }
 }
@@ -73,7 +77,8 @@ void pp_put_url(const struct pp_put *put, const char *url)
         authority += 3;
         size_t user = strcspn(authority, ":@");
         fprintf(f, "%.*s", (int)(authority - url + (ptrdiff_t)user), url);
-        if (authority + user < at) fputs(":***", f);
+        if (authority + user < at)
+            fputs(":***", f);
         url = at;
     }
     mask_query(f, url);
@@ -97,7 +102,8 @@ void pp_value_put(const struct pp_put *put, const struct pp_config *cfg, const s
     }
     fputc('[', put->f);
     for (size_t i = 0; i < list->n; i++) {
-        if (i) fputs(", ", put->f);
+        if (i)
+            fputs(", ", put->f);
         t->put(put, p, (const char *)list->item + i * t->item_size);
     }
     fputc(']', put->f);

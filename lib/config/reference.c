@@ -11,19 +11,24 @@ static void each_param(FILE *f, const struct pp_section *s, void (*row)(FILE *f,
     size_t n, len = strlen(s->name);
     const struct pp_param *p = pp_params(&n);
     for (size_t i = 0; i < n; i++)
-        if (strncmp(p[i].name, s->name, len) == 0 && p[i].name[len] == '.') row(f, &p[i]);
+        if (strncmp(p[i].name, s->name, len) == 0 && p[i].name[len] == '.')
+            row(f, &p[i]);
 }
 
-static const char *shown_default(const struct pp_param *p)
+/* As it would stand in a file: quoted where it is empty or ends in ':'. */
+static const char *shown_default(const struct pp_param *p, char *buf, size_t n)
 {
-    return *p->def ? p->def : "\"\"";
+    size_t len = strlen(p->def);
+    bool quote = !len || p->def[len - 1] == ':';
+    snprintf(buf, n, quote ? "\"%s\"" : "%s", p->def);
+    return buf;
 }
 
 static void help_row(FILE *f, const struct pp_param *p)
 {
-    char env[96];
+    char env[96], def[256];
     pp_param_env(p, env, sizeof env);
-    fprintf(f, "  %s: %s%s\n      %s\n      Allowed: ", p->name, shown_default(p),
+    fprintf(f, "  %s: %s%s\n      %s\n      Allowed: ", p->name, shown_default(p, def, sizeof def),
             p->flags & PP_PARAM_RELOADABLE ? "   (reloadable)" : "", p->help);
     pp_param_allowed(p, f);
     fprintf(f, "\n      %s\n", env);
@@ -47,22 +52,24 @@ void pp_config_help(FILE *f)
 static void put_cell(FILE *f, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '|') fputc('\\', f);
+        if (*text == '|')
+            fputc('\\', f);
         fputc(*text, f);
     }
 }
 
 static void markdown_row(FILE *f, const struct pp_param *p)
 {
-    char env[96], *allowed = NULL;
+    char env[96], def[256], *allowed = NULL;
     size_t n = 0;
     FILE *mem = open_memstream(&allowed, &n);
-    if (!mem) return;
+    if (!mem)
+        return;
     pp_param_allowed(p, mem);
     fclose(mem);
     pp_param_env(p, env, sizeof env);
     fprintf(f, "| `%s` | `", p->name);
-    put_cell(f, shown_default(p));
+    put_cell(f, shown_default(p, def, sizeof def));
     fputs("` | ", f);
     put_cell(f, allowed ? allowed : "");
     fprintf(f, " | %s | ", p->flags & PP_PARAM_RELOADABLE ? "yes" : "");

@@ -12,9 +12,11 @@ static enum pp_err set_bool(const struct pp_value *v, yaml_node_t *node, void *f
 {
     static const char *const words[] = {"off", "on", "false", "true", "no", "yes"};
     const char *s = pp_value_scalar(v, node);
-    if (!s) return PP_EINVAL;
+    if (!s)
+        return PP_EINVAL;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (strcmp(s, words[i])) continue;
+        if (strcmp(s, words[i]))
+            continue;
         *(bool *)field = i % 2;
         return PP_OK;
     }
@@ -31,7 +33,8 @@ static void put_bool(const struct pp_put *put, const struct pp_param *p, const v
 static enum pp_err keep_text(const struct pp_value *v, const char *s, void *field)
 {
     const char *copy = pp_arena_strdup(&v->cfg->arena, s);
-    if (!copy) return PP_ENOMEM;
+    if (!copy)
+        return PP_ENOMEM;
     *(const char **)field = copy;
     return PP_OK;
 }
@@ -39,8 +42,10 @@ static enum pp_err keep_text(const struct pp_value *v, const char *s, void *fiel
 static enum pp_err set_string(const struct pp_value *v, yaml_node_t *node, void *field)
 {
     const char *s = pp_value_scalar(v, node);
-    if (!s) return PP_EINVAL;
-    if (pp_value_is_null(node)) s = "";
+    if (!s)
+        return PP_EINVAL;
+    if (pp_value_is_null(node))
+        s = "";
     enum pp_err e = pp_value_in_range(v, node, (double)strlen(s));
     return e == PP_OK ? keep_text(v, s, field) : e;
 }
@@ -57,17 +62,20 @@ static bool url_matches(const char *s, const char *choice, size_t n)
     size_t fixed = 0;
     while (fixed < n && !(choice[fixed] >= 'A' && choice[fixed] <= 'Z'))
         fixed++;
-    if (strncmp(s, choice, fixed)) return false;
+    if (strncmp(s, choice, fixed))
+        return false;
     return fixed < n ? s[fixed] != '\0' : s[fixed] == '\0';
 }
 
 static enum pp_err set_url(const struct pp_value *v, yaml_node_t *node, void *field)
 {
     const char *s = pp_value_scalar(v, node);
-    if (!s) return PP_EINVAL;
+    if (!s)
+        return PP_EINVAL;
     for (const char *c = v->param->choices; *c;) {
         size_t n = strcspn(c, "|");
-        if (url_matches(s, c, n)) return keep_text(v, s, field);
+        if (url_matches(s, c, n))
+            return keep_text(v, s, field);
         c += n + (c[n] == '|');
     }
     return pp_value_not(v, node);
@@ -84,14 +92,17 @@ static enum pp_err set_integer(const struct pp_value *v, yaml_node_t *node, void
 {
     int64_t n;
     enum pp_err e = pp_value_unit(v, node, pp_type(v->param->type)->units, &n);
-    if (e == PP_OK) e = pp_value_in_range(v, node, (double)n);
-    if (e == PP_OK) *(int64_t *)field = n;
+    if (e == PP_OK)
+        e = pp_value_in_range(v, node, (double)n);
+    if (e == PP_OK)
+        *(int64_t *)field = n;
     return e;
 }
 
 static enum pp_err set_integer_or_null(const struct pp_value *v, yaml_node_t *node, void *field)
 {
-    if (!pp_value_is_null(node)) return set_integer(v, node, field);
+    if (!pp_value_is_null(node))
+        return set_integer(v, node, field);
     *(int64_t *)field = PP_CONFIG_NONE;
     return PP_OK;
 }
@@ -114,14 +125,17 @@ static void put_integer(const struct pp_put *put, const struct pp_param *p, cons
 static enum pp_err set_number(const struct pp_value *v, yaml_node_t *node, void *field)
 {
     const char *s = pp_value_scalar(v, node);
-    if (!s) return PP_EINVAL;
+    if (!s)
+        return PP_EINVAL;
     size_t digits = strspn(s, "0123456789"),
            decimals = s[digits] == '.' ? strspn(s + digits + 1, "0123456789") : 0;
     size_t end = digits + (decimals ? decimals + 1 : 0);
-    if (!digits || s[end] || end > 20) return pp_value_not(v, node);
+    if (!digits || s[end] || end > 20)
+        return pp_value_not(v, node);
     double x = strtod(s, NULL);
     enum pp_err e = pp_value_in_range(v, node, x);
-    if (e == PP_OK) *(double *)field = x;
+    if (e == PP_OK)
+        *(double *)field = x;
     return e;
 }
 
@@ -134,7 +148,8 @@ static void put_number(const struct pp_put *put, const struct pp_param *p, const
 static enum pp_err set_enum(const struct pp_value *v, yaml_node_t *node, void *field)
 {
     const char *s = pp_value_scalar(v, node);
-    if (!s) return PP_EINVAL;
+    if (!s)
+        return PP_EINVAL;
     int i = 0;
     for (const char *c = v->param->choices; *c; i++) {
         size_t n = strcspn(c, "|");

@@ -45,7 +45,8 @@ static const char *parse_decimal(const char *s, int64_t *mantissa, int64_t *scal
         if (__builtin_mul_overflow(*mantissa, 10, mantissa) ||
             __builtin_add_overflow(*mantissa, *s - '0', mantissa))
             return NULL;
-        if (point && __builtin_mul_overflow(*scale, 10, scale)) return NULL;
+        if (point && __builtin_mul_overflow(*scale, 10, scale))
+            return NULL;
     }
     return digit ? s : NULL; /* no digits at all, or a point at the end */
 }
@@ -53,7 +54,8 @@ static const char *parse_decimal(const char *s, int64_t *mantissa, int64_t *scal
 static const struct pp_unit *find_unit(const struct pp_unit *units, const char *name)
 {
     for (; units->name; units++)
-        if (strcmp(units->name, name) == 0) return units;
+        if (strcmp(units->name, name) == 0)
+            return units;
     return NULL;
 }
 
@@ -61,15 +63,19 @@ enum pp_err pp_unit_parse(const char *text, const struct pp_unit *units, int64_t
 {
     int64_t mantissa, scale, value;
     const char *rest = parse_decimal(text, &mantissa, &scale);
-    if (!rest) return PP_EINVAL;
-    if (*rest == ' ') rest++;
+    if (!rest)
+        return PP_EINVAL;
+    if (*rest == ' ')
+        rest++;
     const struct pp_unit *unit = find_unit(units, rest);
     if (!unit) {
-        if (*rest || mantissa) return PP_EINVAL;
+        if (*rest || mantissa)
+            return PP_EINVAL;
         *out = 0; /* 0 needs no unit */
         return PP_OK;
     }
-    if (__builtin_mul_overflow(mantissa, unit->factor, &value) || value % scale) return PP_EINVAL;
+    if (__builtin_mul_overflow(mantissa, unit->factor, &value) || value % scale)
+        return PP_EINVAL;
     *out = value / scale;
     return PP_OK;
 }
@@ -79,7 +85,8 @@ void pp_unit_format(int64_t value, const struct pp_unit *units, char *buf, size_
     const struct pp_unit *best = units;
     size_t shortest = SIZE_MAX;
     for (const struct pp_unit *u = units; u->name; u++) {
-        if (value % u->factor) continue;
+        if (value % u->factor)
+            continue;
         char tmp[40];
         size_t len = (size_t)snprintf(tmp, sizeof tmp, "%lld%s", (long long)(value / u->factor), u->name);
         if (len < shortest) {

@@ -31,12 +31,15 @@ static enum pp_err set_pair(const struct pp_value *v, yaml_node_t *key, yaml_nod
                             const struct map_field *fields, size_t n, unsigned *seen, void *item)
 {
     const char *name = pp_value_scalar(v, key);
-    if (!name) return PP_EINVAL;
+    if (!name)
+        return PP_EINVAL;
     size_t i = 0;
     while (i < n && strcmp(name, fields[i].name))
         i++;
-    if (i == n) return unknown_field(v, key, fields, n, name);
-    if (*seen & (1u << i)) return pp_value_fail(v, key, "\"%s\" is given twice", name);
+    if (i == n)
+        return unknown_field(v, key, fields, n, name);
+    if (*seen & (1u << i))
+        return pp_value_fail(v, key, "\"%s\" is given twice", name);
     *seen |= 1u << i;
     return fields[i].set(v, value, item);
 }
@@ -44,12 +47,14 @@ static enum pp_err set_pair(const struct pp_value *v, yaml_node_t *key, yaml_nod
 static enum pp_err set_map(const struct pp_value *v, yaml_node_t *node, const struct map_field *fields,
                            size_t n, void *item)
 {
-    if (node->type != YAML_MAPPING_NODE) return pp_value_fail(v, node, "an entry that is not a map");
+    if (node->type != YAML_MAPPING_NODE)
+        return pp_value_fail(v, node, "an entry that is not a map");
     unsigned seen = 0;
     for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++) {
         enum pp_err e = set_pair(v, yaml_document_get_node(v->doc, p->key),
                                  yaml_document_get_node(v->doc, p->value), fields, n, &seen, item);
-        if (e != PP_OK) return e;
+        if (e != PP_OK)
+            return e;
     }
     for (size_t i = 0; i < n; i++)
         if (fields[i].required && !(seen & (1u << i)))
@@ -61,7 +66,8 @@ static enum pp_err tier_timeout(const struct pp_value *v, yaml_node_t *node, voi
 {
     struct pp_config_tier *tier = item;
     const char *s = pp_value_scalar(v, node);
-    if (!s) return PP_EINVAL;
+    if (!s)
+        return PP_EINVAL;
     if (pp_unit_parse(s, pp_units_duration, &tier->timeout_ms) != PP_OK)
         return pp_value_fail(v, node, "timeout: \"%.60s\" is not a duration, as 250ms or 5s", s);
     return pp_value_in_range(v, node, (double)tier->timeout_ms);
@@ -71,7 +77,8 @@ static enum pp_err tier_concurrency(const struct pp_value *v, yaml_node_t *node,
 {
     struct pp_config_tier *tier = item;
     const char *s = pp_value_scalar(v, node);
-    if (!s) return PP_EINVAL;
+    if (!s)
+        return PP_EINVAL;
     if (pp_unit_parse(s, pp_units_count, &tier->concurrency) != PP_OK || tier->concurrency < 1 ||
         tier->concurrency > PP_TIER_CONCURRENCY_MAX)
         return pp_value_fail(v, node, "concurrency: \"%.60s\" is not a count from 1 to %dk", s,
@@ -103,7 +110,8 @@ void pp_put_tier(const struct pp_put *put, const struct pp_param *p, const void 
 static enum pp_err key_word(const struct pp_value *v, yaml_node_t *node, const char *what, const char **out)
 {
     const char *s = pp_value_scalar(v, node);
-    if (!s) return PP_EINVAL;
+    if (!s)
+        return PP_EINVAL;
     if (!pp_client_valid(s, strlen(s)))
         return pp_value_fail(v, node, "%s: \"%.60s\" is not 1 to 64 of A-Z a-z 0-9 _ -", what, s);
     *out = pp_arena_strdup(&v->cfg->arena, s);
@@ -125,8 +133,10 @@ static enum pp_err key_sha256(const struct pp_value *v, yaml_node_t *node, void 
 {
     struct pp_config_key *key = item;
     const char *s = pp_value_scalar(v, node);
-    if (!s) return PP_EINVAL;
-    if (pp_unhex(key->sha256, sizeof key->sha256, s, strlen(s))) return PP_OK;
+    if (!s)
+        return PP_EINVAL;
+    if (pp_unhex(key->sha256, sizeof key->sha256, s, strlen(s)))
+        return PP_OK;
     return pp_value_fail(v, node, "sha256: not 64 hex digits (make them with: printf %%s KEY | sha256sum)");
 }
 
@@ -136,9 +146,11 @@ static const char *const scope_names[] = {"submit", "read", "admin"};
 static enum pp_err key_scope(const struct pp_value *v, yaml_node_t *node, struct pp_config_key *key)
 {
     const char *s = pp_value_scalar(v, node);
-    if (!s) return PP_EINVAL;
+    if (!s)
+        return PP_EINVAL;
     for (size_t i = 0; i < PP_SCOPES; i++) {
-        if (strcmp(s, scope_names[i])) continue;
+        if (strcmp(s, scope_names[i]))
+            continue;
         key->scopes |= 1u << i;
         return PP_OK;
     }
@@ -152,7 +164,8 @@ static enum pp_err key_scopes(const struct pp_value *v, yaml_node_t *node, void 
         return pp_value_fail(v, node, "scopes: not a list, as [submit, read]");
     for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++) {
         enum pp_err e = key_scope(v, yaml_document_get_node(v->doc, *i), key);
-        if (e != PP_OK) return e;
+        if (e != PP_OK)
+            return e;
     }
     return key->scopes ? PP_OK : pp_value_fail(v, node, "scopes: an empty list allows nothing");
 }
@@ -181,7 +194,8 @@ void pp_put_key(const struct pp_put *put, const struct pp_param *p, const void *
     pp_put_text(&quoted, key->name);
     fprintf(put->f, ", %ssha256%s: \"%s\", %sscopes%s: [", q, q, hex, q, q);
     for (size_t i = 0; i < PP_SCOPES; i++) {
-        if (!(key->scopes & (1u << i))) continue;
+        if (!(key->scopes & (1u << i)))
+            continue;
         fprintf(put->f, "%s%s%s%s", sep, q, scope_names[i], q);
         sep = ", ";
     }

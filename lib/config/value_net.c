@@ -12,7 +12,8 @@
 static bool parse_port(const char *s, size_t n, uint16_t *out)
 {
     unsigned long port = 0;
-    if (!n || n > 5 || strspn(s, "0123456789") < n) return false;
+    if (!n || n > 5 || strspn(s, "0123456789") < n)
+        return false;
     for (size_t i = 0; i < n; i++)
         port = port * 10 + (unsigned long)(s[i] - '0');
     *out = (uint16_t)port;
@@ -31,11 +32,13 @@ static enum pp_err keep_address(const struct pp_value *v, const char *s, size_t 
         s++;
         n -= 2;
     }
-    if (n >= sizeof text) return PP_EINVAL;
+    if (n >= sizeof text)
+        return PP_EINVAL;
     memcpy(text, s, n);
     text[n] = '\0';
     *family = strchr(text, ':') ? AF_INET6 : AF_INET;
-    if ((brackets && *family == AF_INET) || inet_pton(*family, text, bytes) != 1) return PP_EINVAL;
+    if ((brackets && *family == AF_INET) || inet_pton(*family, text, bytes) != 1)
+        return PP_EINVAL;
     inet_ntop(*family, bytes, canonical, sizeof canonical);
     *out = pp_arena_strdup(&v->cfg->arena, canonical);
     return *out ? PP_OK : PP_ENOMEM;
@@ -46,15 +49,18 @@ enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, void *fie
     struct pp_config_listen *listen = field;
     const char *s = pp_value_scalar(v, node), *colon = s ? strrchr(s, ':') : NULL;
     int family;
-    if (!s) return PP_EINVAL;
-    if (!colon || !parse_port(colon + 1, strlen(colon + 1), &listen->port)) return pp_value_not(v, node);
+    if (!s)
+        return PP_EINVAL;
+    if (!colon || !parse_port(colon + 1, strlen(colon + 1), &listen->port))
+        return pp_value_not(v, node);
     size_t n = (size_t)(colon - s);
     if (n == 9 && strncasecmp(s, "localhost", n) == 0) {
         listen->host = "127.0.0.1";
         return PP_OK;
     }
     enum pp_err e = keep_address(v, s, n, &family, &listen->host);
-    if (e == PP_OK && family == AF_INET6 && s[0] != '[') e = PP_EINVAL;
+    if (e == PP_OK && family == AF_INET6 && s[0] != '[')
+        e = PP_EINVAL;
     return e == PP_EINVAL ? pp_value_not(v, node) : e;
 }
 
@@ -71,7 +77,8 @@ enum pp_err pp_set_port_range(const struct pp_value *v, yaml_node_t *node, void 
 {
     struct pp_config_port_range *range = field;
     const char *s = pp_value_scalar(v, node);
-    if (!s) return PP_EINVAL;
+    if (!s)
+        return PP_EINVAL;
     size_t n = strcspn(s, "-");
     const char *last = s[n] ? s + n + 1 : s;
     if (!parse_port(s, n, &range->first) || !parse_port(last, strlen(last), &range->last))
@@ -101,7 +108,8 @@ static bool mask_address(uint8_t *bytes, int n, int prefix)
     for (int i = 0; i < n; i++) {
         int keep = prefix - 8 * i;
         uint8_t mask = keep >= 8 ? 0xff : keep <= 0 ? 0 : (uint8_t)(0xff << (8 - keep));
-        if (bytes[i] & ~mask) was_clear = false;
+        if (bytes[i] & ~mask)
+            was_clear = false;
         bytes[i] &= mask;
     }
     return was_clear;
@@ -114,10 +122,12 @@ enum pp_err pp_set_network(const struct pp_value *v, yaml_node_t *node, void *fi
     char canonical[INET6_ADDRSTRLEN];
     int family;
     uint16_t prefix;
-    if (!s) return PP_EINVAL;
+    if (!s)
+        return PP_EINVAL;
     size_t n = strcspn(s, "/");
     enum pp_err e = s[0] == '[' ? PP_EINVAL : keep_address(v, s, n, &family, &address);
-    if (e == PP_ENOMEM) return e;
+    if (e == PP_ENOMEM)
+        return e;
     int bits = e == PP_OK && family == AF_INET6 ? 128 : 32;
     prefix = (uint16_t)bits;
     if (e != PP_OK || (s[n] && (!parse_port(s + n + 1, strlen(s + n + 1), &prefix) || prefix > bits)))
@@ -137,17 +147,21 @@ enum pp_err pp_set_resolve(const struct pp_value *v, yaml_node_t *node, void *fi
     struct pp_config_resolve *r = field;
     const char *s = pp_value_scalar(v, node);
     int family;
-    if (!s) return PP_EINVAL;
+    if (!s)
+        return PP_EINVAL;
     size_t host = strcspn(s, ":");
     const char *port = s[host] ? s + host + 1 : s + host;
     size_t port_n = strcspn(port, ":");
     enum pp_err e = PP_EINVAL;
     if (host && host <= 253 && parse_port(port, port_n, &r->port) && r->port && port[port_n])
         e = keep_address(v, port + port_n + 1, strlen(port + port_n + 1), &family, &r->address);
-    if (e == PP_EINVAL) return pp_value_fail(v, node, "\"%.100s\" is not host:port:address", s);
-    if (e != PP_OK) return e;
+    if (e == PP_EINVAL)
+        return pp_value_fail(v, node, "\"%.100s\" is not host:port:address", s);
+    if (e != PP_OK)
+        return e;
     char *name = pp_arena_copy(&v->cfg->arena, s, host);
-    if (!name) return PP_ENOMEM;
+    if (!name)
+        return PP_ENOMEM;
     for (char *c = name; *c; c++)
         *c = (char)tolower((unsigned char)*c);
     r->host = name;
