@@ -1,0 +1,85 @@
+/* The ladder: which failures climb it, and how many imports each step skips. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/ladder.h"
+#include "photopool/code.h"
+
+#define HOUR 3600000
+
+static void test_what_counts(void **state)
+{
+    (void)state;
+    int counted = 0;
+    for (int code = 0; code <= UINT16_MAX; code++)
+        counted += pp_ladder_counts((uint16_t)code);
+    assert_int_equal(counted, 3);
+    assert_true(pp_ladder_counts(403) && pp_ladder_counts(404) && pp_ladder_counts(410));
+    /* Nothing that is retried within an import may climb. */
+    for (int code = 0; code < 600; code++)
+        if (pp_ladder_counts((uint16_t)code))
+            assert_int_equal(pp_code_info((uint16_t)code)->retry, PP_FINAL);
+}
+
+/* A photo that stays away, imported every minute: 0, 1, 2, ... imports are skipped between two requests. */
+static void test_steps(void **state)
+{
+    (void)state;
+    struct pp_ladder l = {0};
+    int64_t now = 1000 * (int64_t)HOUR, retry_at = 0;
+    uint32_t skipped = 0;
+    for (int import = 0; import < 500; import++, now += 60000) {
+        if (pp_ladder_skip(l, now, &retry_at)) {
+            assert_int_equal(retry_at, l.failed_at_ms + PP_LADDER_MAX_MS);
+            l.skips++;
+            skipped++;
+            continue;
+        }
+        assert_int_equal(skipped, l.streak > 0 ? l.streak - 1 : 0);
+        l = (struct pp_ladder){l.streak + 1, 0, now};
+        skipped = 0;
+    }
+    assert_int_equal(l.streak, 32);
+}
+
+static void test_a_day_at_most(void **state)
+{
+    (void)state;
+    static const struct {
+        struct pp_ladder l;
+        int64_t now_ms;
+        bool skip;
+    } cases[] = {
+        {{100, 0, HOUR}, HOUR, true},
+        {{100, 0, HOUR}, 25 * (int64_t)HOUR - 1, true},
+        {{100, 0, HOUR}, 25 * (int64_t)HOUR, false},
+        {{100, 98, HOUR}, HOUR, true},
+        {{100, 99, HOUR}, HOUR, false},
+        {{100, UINT32_MAX, HOUR}, HOUR, false},
+        {{UINT32_MAX, 0, HOUR}, HOUR, true},
+        {{1, 0, HOUR}, HOUR, false},
+        {{2, 0, HOUR}, HOUR, true},
+        {{2, 1, HOUR}, HOUR, false},
+        {{0, 0, HOUR}, HOUR, false},
+        {{100, 0, HOUR}, HOUR - 1, false}, /* failed in the future */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t retry_at = -7;
+        assert_int_equal(pp_ladder_skip(cases[i].l, cases[i].now_ms, &retry_at), cases[i].skip);
+        assert_int_equal(retry_at, cases[i].skip ? 25 * (int64_t)HOUR : -7);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_counts),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_a_day_at_most),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

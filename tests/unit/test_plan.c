@@ -1,0 +1,72 @@
+/* What a photo needs: every combination that matters. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/ladder.h"
+#include "core/plan.h"
+
+#define NOW 1795000000000
+
+/* Records: nothing; a row that says nothing; stored with either validator, none, or empty ones. */
+static const struct pp_photo nothing = {0};
+static const struct pp_photo empty = {.found = true};
+static const struct pp_photo etag = {.found = true, .object = {.type = 1}, .etag = "\"x\""};
+static const struct pp_photo date = {
+    .found = true, .object = {.type = 1}, .last_modified = "Sun, 06 Nov 1994 08:49:37 GMT"};
+static const struct pp_photo bare = {.found = true, .object = {.type = 1}};
+static const struct pp_photo blank = {.found = true, .object = {.type = 1}, .etag = "", .last_modified = ""};
+/* Failed: once; twice (one import is skipped); twice and skipped; twice, a day ago; stored, then failed
+ * twice; with a code that the ladder does not count. */
+static const struct pp_photo once = {
+    .found = true, .fail_code = 404, .fail_streak = 1, .failed_at = NOW - 1000};
+static const struct pp_photo twice = {
+    .found = true, .fail_code = 404, .fail_streak = 2, .failed_at = NOW - 1000};
+static const struct pp_photo due = {
+    .found = true, .fail_code = 404, .fail_streak = 2, .skips = 1, .failed_at = NOW - 1000};
+static const struct pp_photo old = {
+    .found = true, .fail_code = 410, .fail_streak = 9, .failed_at = NOW - PP_LADDER_MAX_MS};
+static const struct pp_photo gone = {.found = true,
+                                     .object = {.type = 1},
+                                     .etag = "\"x\"",
+                                     .fail_code = 403,
+                                     .fail_streak = 2,
+                                     .failed_at = NOW - 1000};
+static const struct pp_photo other = {
+    .found = true, .fail_code = 503, .fail_streak = 2, .failed_at = NOW - 1000};
+
+enum { K = PP_PLAN_KNOWN, S = PP_PLAN_SKIP, F = PP_PLAN_FETCH, C = PP_PLAN_FETCH_CONDITIONAL };
+
+static void test_table(void **state)
+{
+    (void)state;
+    static const struct {
+        const struct pp_photo *photo;
+        int plain[3], replay[3]; /* by refresh: known, changed, always */
+    } cases[] = {
+        {&nothing, {F, F, F}, {F, F, F}}, {&empty, {F, F, F}, {F, F, F}}, {&etag, {K, C, F}, {K, C, F}},
+        {&date, {K, C, F}, {K, C, F}},    {&bare, {K, F, F}, {K, F, F}},  {&blank, {K, F, F}, {K, F, F}},
+        {&once, {F, F, F}, {F, F, F}},    {&twice, {S, S, F}, {F, F, F}}, {&due, {F, F, F}, {F, F, F}},
+        {&old, {F, F, F}, {F, F, F}},     {&gone, {K, S, F}, {K, C, F}},  {&other, {F, F, F}, {F, F, F}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int refresh = PP_REFRESH_KNOWN; refresh <= PP_REFRESH_ALWAYS; refresh++)
+            for (int replay = 0; replay < 2; replay++) {
+                struct pp_plan_decision d =
+                    pp_plan_decide((enum pp_refresh)refresh, replay, cases[i].photo, NOW);
+                int expected = replay ? cases[i].replay[refresh] : cases[i].plain[refresh];
+                if ((int)d.what != expected)
+                    print_message("case %zu, %d, %d\n", i, refresh, replay);
+                assert_int_equal(d.what, expected);
+                assert_int_equal(d.retry_at_ms, expected == S ? NOW - 1000 + PP_LADDER_MAX_MS : 0);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
