@@ -1,0 +1,51 @@
+/* s3_claim.h: the self-scheduler: limit before claim.
+ *
+ * A cycle, however many clients: who has something due (core/backlog.h) and a slot; how many may start now
+ * (sliding log, concurrency, room in the tiers), dealt out fairly (core/fair.h); reserve their permits in one
+ * coordinator call; claim in one store call; hand each task to a fetch loop. A cycle runs when something
+ * became due, a permit came free, or a transfer ended; one at a time. All on the main loop.
+ *
+ * A permit's life: admitted (counts from here) -> sent (mail from the fetch loop, with the moment) | refunded
+ * (no request went out). */
+#ifndef PHOTOPOOL_PIPELINE_S3_CLAIM_H
+#define PHOTOPOOL_PIPELINE_S3_CLAIM_H
+
+#include "pipeline/pipeline.h"
+
+/* Outcomes that may wait for s6 before claiming pauses. */
+#define PP_UNSETTLED_MAX 8192
+#define PP_CLIENTS_MAX   200000
+
+struct pp_s3;
+
+/* Opens the fetch loops and watches the backlog. */
+pp_must_check enum pp_err pp_s3_open(struct pp_pipeline *p, struct pp_s3 **out);
+void pp_s3_close(struct pp_s3 *s3);
+
+/* A client's settings have changed: forgets them, so that the next cycle reads them. */
+void pp_s3_client_changed(struct pp_s3 *s3, const struct pp_client *client);
+/* Stops claiming. */
+void pp_s3_drain(struct pp_s3 *s3);
+/* Hands back everything that is in flight. */
+void pp_s3_hand_back(struct pp_s3 *s3);
+/* Releases all slots, then calls done(data). With nothing in flight. */
+void pp_s3_release_slots(struct pp_s3 *s3, void (*done)(void *data), void *data);
+/* Transfers that have been claimed and are not settled. */
+size_t pp_s3_in_flight(const struct pp_s3 *s3);
+/* s6 is done with a finished transfer: frees it. */
+void pp_s3_settled(struct pp_s3 *s3, struct pp_transfer *t);
+/* Renews slots with their logs' tails, lets go of slots that have long had nothing to do. Each second, by
+ * cron. */
+void pp_s3_tend_slots(struct pp_s3 *s3);
+
+/* What explain and workers show; false: no slot of this client is held here. */
+struct pp_s3_view {
+    uint32_t rpm, concurrency, in_flight, permits, share, shares;
+    int64_t next_permit_ms; /* monotonic; INT64_MAX: after a transfer has ended */
+    bool paused, held;
+};
+bool pp_s3_view(struct pp_s3 *s3, const char *client, struct pp_s3_view *view);
+size_t pp_s3_slots(const struct pp_s3 *s3);
+size_t pp_s3_transfers(const struct pp_s3 *s3);
+
+#endif

@@ -1,0 +1,482 @@
+/* s3_clients.c: the clients that have something to do here: their settings, their slots, their logs. See
+ * s3_claim.h. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/s3_internal.h"
+
+/* A slot is let go after so long without anything to do. */
+#define IDLE_MS 10000
+/* Marks a renewal, at most. */
+#define MARKS_MAX 1024
+/* After a request to a port has failed. */
+#define TRY_AGAIN_MS 1000
+/* Slots a request, at most. */
+#define BATCH 256
+
+struct settings_load {
+    struct pp_store_clients r;
+    struct pp_arena arena;
+    struct pp_s3 *s3;
+    char id[PP_CLIENT_MAX + 1];
+};
+
+struct acquire {
+    struct pp_coord_acquire r;
+    struct pp_arena arena;
+    struct pp_s3 *s3;
+};
+
+struct renew {
+    struct pp_coord_renew r;
+    struct pp_arena arena;
+    struct pp_s3 *s3;
+};
+
+struct release {
+    struct pp_coord_release r;
+    struct pp_arena arena;
+    struct pp_s3 *s3;
+};
+
+struct s3_client *s3_client_find(struct pp_s3 *s3, const char *id)
+{
+    struct s3_client *c;
+    HASH_FIND_STR(s3->clients, id, c);
+    return c;
+}
+
+struct s3_client *s3_client_get(struct pp_s3 *s3, const char *id)
+{
+    struct s3_client *c = s3_client_find(s3, id);
+    if (c || strlen(id) > PP_CLIENT_MAX)
+        return c;
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->s3 = s3;
+    c->stale = true;
+    strcpy(c->id, id);
+    pp_list_init(&c->hops);
+    pp_ratelimit_init(&c->rate, 0);
+    c->active_ms = s3_now(s3);
+    HASH_ADD_STR(s3->clients, id, c);
+    return c;
+}
+
+static void client_free(struct s3_client *c)
+{
+    assert(c->unsettled == 0 && pp_list_empty(&c->hops));
+    HASH_DEL(c->s3->clients, c);
+    pp_headers_unref(c->headers);
+    pp_ratelimit_fini(&c->rate);
+    free(c);
+}
+
+void s3_clients_free(struct pp_s3 *s3)
+{
+    struct s3_client *c, *next;
+    HASH_ITER (hh, s3->clients, c, next)
+        client_free(c);
+}
+
+void s3_unblock_in(struct s3_client *c, int64_t ms)
+{
+    int64_t due = s3_wall(c->s3) + ms;
+    for (uint8_t q = 0; c->blocked != 0 && q < PP_QUEUES; q++)
+        if ((c->blocked & (1u << q)) && pp_backlog_put(c->s3->backlog, c->id, q, due) == PP_OK)
+            c->blocked &= ~(1u << q);
+    s3_wake(c->s3);
+}
+
+/* --- settings --- */
+
+static void apply(struct s3_client *c, const struct pp_client *settings)
+{
+    const struct pp_params *params = c->s3->p->params;
+    char bad[65];
+
+    c->rpm = params->client_rpm;
+    c->concurrency = params->client_concurrency;
+    c->weight = 1;
+    c->paused = false;
+    pp_headers_unref(c->headers);
+    c->headers = NULL;
+    c->stale = false;
+    if (!settings)
+        return;
+    if (settings->rpm_set)
+        c->rpm = settings->rpm_unlimited ? 0 : settings->rpm;
+    if (settings->concurrency > 0)
+        c->concurrency = settings->concurrency;
+    if (settings->weight > 0)
+        c->weight = settings->weight;
+    c->paused = settings->paused;
+    if (pp_headers_parse(settings->headers, &c->headers, bad) != PP_OK)
+        pp_log(c->s3->p->log, PP_LOG_WARN, "client headers left out", "client", c->id, "header", bad, NULL);
+}
+
+/* New settings for a client that may hold a slot: with one worker its share is the whole. */
+static void settings_in_force(struct s3_client *c)
+{
+    if (c->state == S3_LOADING) {
+        c->state = S3_WANTED;
+    } else if (c->state == S3_HELD && c->shares == 1) {
+        c->share_concurrency = c->concurrency;
+        pp_ratelimit_set_rpm(&c->rate, c->rpm);
+    }
+    s3_unblock_in(c, 0);
+}
+
+static void settings_loaded(struct pp_req *req)
+{
+    struct settings_load *load = req->data;
+    struct pp_s3 *s3 = load->s3;
+    struct s3_client *c = s3_client_find(s3, load->id);
+
+    s3->requests--;
+    if (c && req->err == PP_OK) {
+        apply(c, load->r.n > 0 ? &load->r.clients[0] : NULL);
+        settings_in_force(c);
+    } else if (c) {
+        c->stale = true;
+        s3_unblock_in(c, TRY_AGAIN_MS);
+    }
+    pp_arena_fini(&load->arena);
+    free(load);
+}
+
+static void load_settings(struct s3_client *c)
+{
+    struct settings_load *load = calloc(1, sizeof(*load));
+    if (!load)
+        return;
+    load->s3 = c->s3;
+    strcpy(load->id, c->id);
+    pp_arena_init(&load->arena, 1 << 20);
+    load->r = (struct pp_store_clients){
+        .req = {.done = settings_loaded, .data = load, .arena = &load->arena}, .id = load->id, .limit = 1};
+    struct pp_task_store *store = c->s3->p->store;
+    if (store->ops->clients(store, &load->r) != PP_OK) {
+        pp_arena_fini(&load->arena);
+        free(load);
+        return;
+    }
+    c->stale = false;
+    c->s3->requests++;
+}
+
+void pp_s3_client_changed(struct pp_s3 *s3, const struct pp_client *client)
+{
+    struct s3_client *c = s3_client_find(s3, client->id);
+    if (!c)
+        return;
+    if (c->state == S3_LOADING) {
+        c->stale = true;
+        return;
+    }
+    apply(c, client);
+    settings_in_force(c);
+}
+
+/* --- slots --- */
+
+static void slot_granted(struct s3_client *c, const struct pp_slot_want *w)
+{
+    struct pp_s3 *s3 = c->s3;
+    int64_t now = s3_now(s3), skew = now - s3_wall(s3);
+
+    c->state = S3_HELD;
+    s3->held++;
+    c->share = w->share;
+    c->shares = w->shares;
+    c->share_concurrency = w->share_concurrency;
+    c->hash_lo = w->hash_lo;
+    c->hash_hi = w->hash_hi;
+    c->not_before_ms = w->not_before_ms > 0 ? w->not_before_ms + skew : 0;
+    c->active_ms = now;
+    c->marked_ms = 0;
+    pp_ratelimit_fini(&c->rate);
+    pp_ratelimit_init(&c->rate, w->share_rpm);
+    for (size_t i = 0; i < w->n_marks; i++) {
+        struct pp_rate_mark mark = {.at_ms = w->marks[i].at_ms + skew, .n = w->marks[i].n};
+        pp_ratelimit_import(&c->rate, now, &mark, 1);
+    }
+    if (w->spent > 0) {
+        struct pp_rate_mark mark = {.at_ms = now, .n = w->spent};
+        pp_ratelimit_import(&c->rate, now, &mark, 1);
+    }
+}
+
+static void acquired(struct pp_req *req)
+{
+    struct acquire *a = req->data;
+    struct pp_s3 *s3 = a->s3;
+
+    s3->requests--;
+    for (size_t i = 0; i < a->r.n; i++) {
+        struct s3_client *c = s3_client_find(s3, a->r.wants[i].client);
+        assert(c && c->state == S3_ACQUIRING);
+        bool granted = req->err == PP_OK && a->r.wants[i].granted;
+        c->state = S3_WANTED;
+        if (granted)
+            slot_granted(c, &a->r.wants[i]);
+        s3_unblock_in(c, granted ? 0 : TRY_AGAIN_MS);
+    }
+    pp_arena_fini(&a->arena);
+    free(a);
+}
+
+static void acquire(struct pp_s3 *s3, struct s3_client **clients, size_t n)
+{
+    struct acquire *a = calloc(1, sizeof(*a));
+    if (!a)
+        return;
+    pp_arena_init(&a->arena, 64 << 20);
+    struct pp_slot_want *wants = pp_arena_array(&a->arena, n, sizeof(*wants));
+    size_t k = 0;
+    for (size_t i = 0; wants && i < n; i++)
+        if (clients[i]->state == S3_WANTED)
+            wants[k++] = (struct pp_slot_want){
+                .client = clients[i]->id, .rpm = clients[i]->rpm, .concurrency = clients[i]->concurrency};
+    a->s3 = s3;
+    a->r = (struct pp_coord_acquire){.req = {.done = acquired, .data = a, .arena = &a->arena},
+                                     .worker = s3->p->params->worker,
+                                     .lease_ms = s3->p->params->lease_ms,
+                                     .now_ms = s3_wall(s3),
+                                     .wants = wants,
+                                     .n = k};
+    if (k == 0 || s3->p->coordinator->ops->acquire(s3->p->coordinator, &a->r) != PP_OK) {
+        pp_arena_fini(&a->arena);
+        free(a);
+        return;
+    }
+    s3->requests++;
+    for (size_t i = 0; i < k; i++)
+        s3_client_find(s3, wants[i].client)->state = S3_ACQUIRING;
+}
+
+void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n)
+{
+    bool wanted = false;
+    for (size_t i = 0; i < n; i++) {
+        if (clients[i]->stale)
+            load_settings(clients[i]);
+        wanted |= clients[i]->state == S3_WANTED && !clients[i]->paused;
+    }
+    if (wanted)
+        acquire(s3, clients, n);
+}
+
+void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out)
+{
+    int64_t now = s3_now(c->s3), skew = s3_wall(c->s3) - now;
+
+    *out = (struct pp_slot_renewal){.client = c->id, .share = c->share};
+    if (now - c->marked_ms >= 1000) {
+        struct pp_rate_mark *from = pp_arena_array(arena, MARKS_MAX, sizeof(*from));
+        struct pp_slot_mark *marks = pp_arena_array(arena, MARKS_MAX, sizeof(*marks));
+        if (from && marks) {
+            out->n_marks = pp_ratelimit_export(&c->rate, now, from, MARKS_MAX);
+            for (size_t i = 0; i < out->n_marks; i++)
+                marks[i] = (struct pp_slot_mark){.at_ms = from[i].at_ms + skew, .n = from[i].n};
+            out->marks = marks;
+            c->marked_ms = now;
+            c->unmarked = 0;
+        }
+    }
+    out->reserved = c->unmarked + c->rate.pending;
+}
+
+/* --- tending: each second --- */
+
+static void renewed(struct pp_req *req)
+{
+    struct renew *a = req->data;
+    struct pp_s3 *s3 = a->s3;
+
+    s3->requests--;
+    for (size_t i = 0; req->err == PP_OK && i < a->r.n; i++) {
+        struct s3_client *c = s3_client_find(s3, a->r.renewals[i].client);
+        if (c && a->r.renewals[i].lost && c->state == S3_HELD) {
+            c->state = S3_WANTED;
+            s3->held--;
+        }
+    }
+    pp_arena_fini(&a->arena);
+    free(a);
+}
+
+static void renew(struct pp_s3 *s3, struct s3_client **clients, size_t n)
+{
+    struct renew *a = calloc(1, sizeof(*a));
+    if (!a)
+        return;
+    pp_arena_init(&a->arena, 64 << 20);
+    a->s3 = s3;
+    a->r = (struct pp_coord_renew){.req = {.done = renewed, .data = a, .arena = &a->arena},
+                                   .worker = s3->p->params->worker,
+                                   .lease_ms = s3->p->params->lease_ms,
+                                   .now_ms = s3_wall(s3),
+                                   .renewals = pp_arena_array(&a->arena, n, sizeof(struct pp_slot_renewal)),
+                                   .n = n};
+    for (size_t i = 0; a->r.renewals && i < n; i++)
+        s3_client_renewal(clients[i], &a->arena, &a->r.renewals[i]);
+    if (!a->r.renewals || s3->p->coordinator->ops->renew(s3->p->coordinator, &a->r) != PP_OK) {
+        pp_arena_fini(&a->arena);
+        free(a);
+        return;
+    }
+    s3->requests++;
+}
+
+static void released(struct pp_req *req)
+{
+    struct release *a = req->data;
+    struct pp_s3 *s3 = a->s3;
+
+    s3->requests--;
+    for (size_t i = 0; i < a->r.n; i++) {
+        struct s3_client *c = s3_client_find(s3, a->r.renewals[i].client);
+        assert(c && c->state == S3_RELEASING);
+        if (c->blocked != 0) { /* something came due meanwhile */
+            c->state = S3_WANTED;
+            s3_unblock_in(c, 0);
+        } else {
+            client_free(c);
+        }
+    }
+    pp_arena_fini(&a->arena);
+    free(a);
+    if (s3->released && s3->held == 0 && s3->requests == 0) {
+        void (*done)(void *) = s3->released;
+        s3->released = NULL;
+        done(s3->released_data);
+    }
+}
+
+static void release(struct pp_s3 *s3, struct s3_client **clients, size_t n)
+{
+    struct release *a = calloc(1, sizeof(*a));
+    if (!a)
+        return;
+    pp_arena_init(&a->arena, 64 << 20);
+    a->s3 = s3;
+    a->r = (struct pp_coord_release){.req = {.done = released, .data = a, .arena = &a->arena},
+                                     .worker = s3->p->params->worker,
+                                     .now_ms = s3_wall(s3),
+                                     .renewals = pp_arena_array(&a->arena, n, sizeof(struct pp_slot_renewal)),
+                                     .n = n};
+    for (size_t i = 0; a->r.renewals && i < n; i++) {
+        clients[i]->marked_ms = 0;
+        s3_client_renewal(clients[i], &a->arena, &a->r.renewals[i]);
+    }
+    if (!a->r.renewals || s3->p->coordinator->ops->release(s3->p->coordinator, &a->r) != PP_OK) {
+        pp_arena_fini(&a->arena);
+        free(a);
+        return;
+    }
+    s3->requests++;
+    for (size_t i = 0; i < n; i++) {
+        clients[i]->state = S3_RELEASING;
+        s3->held--;
+    }
+}
+
+static bool idle(const struct s3_client *c, int64_t now)
+{
+    return c->unsettled == 0 && c->blocked == 0 && now - c->active_ms >= IDLE_MS;
+}
+
+static bool backlog_empty(struct s3_client *c)
+{
+    for (uint8_t q = 0; q < PP_QUEUES; q++)
+        if (pp_backlog_get(c->s3->backlog, c->id, q) != PP_BACKLOG_NEVER)
+            return false;
+    return true;
+}
+
+/* Collects the clients for which `pick` holds and passes them on in batches. */
+static void for_batches(struct pp_s3 *s3, bool (*pick)(struct s3_client *c, int64_t now),
+                        void (*act)(struct pp_s3 *s3, struct s3_client **clients, size_t n))
+{
+    struct s3_client *batch[BATCH], *c, *next;
+    size_t n = 0;
+    int64_t now = s3_now(s3);
+
+    HASH_ITER (hh, s3->clients, c, next) {
+        if (!pick(c, now))
+            continue;
+        batch[n++] = c;
+        if (n == BATCH) {
+            act(s3, batch, n);
+            n = 0;
+        }
+    }
+    if (n > 0)
+        act(s3, batch, n);
+}
+
+static bool pick_idle(struct s3_client *c, int64_t now)
+{
+    return c->state == S3_HELD && idle(c, now) && backlog_empty(c);
+}
+
+static bool pick_renewal(struct s3_client *c, int64_t now)
+{
+    int64_t every =
+        c->rpm > 0 && (c->unmarked > 0 || c->rate.pending > 0) ? 1000 : c->s3->p->params->lease_ms / 3;
+    return c->state == S3_HELD && now - c->marked_ms >= every;
+}
+
+static bool pick_held(struct s3_client *c, int64_t now)
+{
+    (void)now;
+    return c->state == S3_HELD;
+}
+
+void pp_s3_tend_slots(struct pp_s3 *s3)
+{
+    struct s3_client *c, *next;
+    int64_t now = s3_now(s3);
+
+    if (s3->released)
+        return;
+    for_batches(s3, pick_idle, release);
+    for_batches(s3, pick_renewal, renew);
+    HASH_ITER (hh, s3->clients, c, next)
+        if (c->state == S3_WANTED && idle(c, now) && backlog_empty(c))
+            client_free(c);
+    s3->p->metrics.slots_held = s3->held;
+}
+
+void pp_s3_release_slots(struct pp_s3 *s3, void (*done)(void *data), void *data)
+{
+    s3->released = done;
+    s3->released_data = data;
+    if (s3->held == 0) {
+        s3->released = NULL;
+        done(data);
+        return;
+    }
+    for_batches(s3, pick_held, release);
+}
+
+bool pp_s3_view(struct pp_s3 *s3, const char *client, struct pp_s3_view *view)
+{
+    struct s3_client *c = s3_client_find(s3, client);
+    if (!c)
+        return false;
+    int64_t now = s3_now(s3);
+    *view = (struct pp_s3_view){.rpm = c->rpm,
+                                .concurrency = c->concurrency,
+                                .in_flight = c->in_flight,
+                                .permits = pp_ratelimit_permits(&c->rate, now),
+                                .share = c->share,
+                                .shares = c->shares,
+                                .next_permit_ms = pp_ratelimit_next_ms(&c->rate, now),
+                                .paused = c->paused,
+                                .held = c->state == S3_HELD};
+    return true;
+}

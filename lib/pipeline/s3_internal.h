@@ -1,0 +1,100 @@
+/* s3_internal.h: what the files of s3 share: s3_claim.c (the cycle), s3_clients.c (slots and settings),
+ * s3_transfers.c (tasks on their way). */
+#ifndef PHOTOPOOL_PIPELINE_S3_INTERNAL_H
+#define PHOTOPOOL_PIPELINE_S3_INTERNAL_H
+
+#include <uthash.h>
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "core/backlog.h"
+#include "core/ratelimit.h"
+#include "pipeline/headers.h"
+#include "pipeline/s3_claim.h"
+
+enum s3_client_state {
+    S3_LOADING,   /* its settings are being read */
+    S3_WANTED,    /* it needs a slot */
+    S3_ACQUIRING, /* asked for */
+    S3_HELD,
+    S3_RELEASING
+};
+
+/* A client with something to do here. */
+struct s3_client {
+    UT_hash_handle hh;
+    struct pp_s3 *s3;
+    enum s3_client_state state;
+    /* settings */
+    uint32_t rpm, concurrency, weight; /* rpm 0: unlimited */
+    bool paused, stale;                /* stale: read the settings again */
+    struct pp_headers *headers;
+    /* the slot */
+    uint32_t share, shares, share_concurrency, hash_lo, hash_hi;
+    struct pp_ratelimit rate;
+    uint32_t unmarked; /* requests that went out since the last renewal with marks */
+    int64_t marked_ms, active_ms, not_before_ms; /* monotonic */
+    /* now */
+    uint32_t in_flight; /* transfers under way: never above share_concurrency (I4) */
+    uint32_t unsettled; /* transfers that exist, settled or not */
+    uint32_t blocked;   /* queues taken out of the backlog until something of ours ends */
+    int32_t deficit[PP_QUEUES];
+    struct pp_list hops; /* transfers parked at a redirect */
+    char id[PP_CLIENT_MAX + 1];
+};
+
+/* One claim's memory: its tasks and transfers, freed when the last is settled. */
+struct pp_claim {
+    struct pp_arena arena;
+    size_t refs;
+    struct pp_headers **headers; /* one per want, referenced */
+    size_t n_headers;
+};
+
+struct s3_cycle;
+
+struct pp_s3 {
+    struct pp_pipeline *p;
+    struct s3_client *clients;  /* uthash */
+    struct pp_backlog *backlog; /* due times are wall-clock */
+    struct pp_mailbox *events;
+    struct pp_fetch_loop **loops;
+    uint32_t n_loops;
+    struct pp_timer *timer;
+    bool running, again, draining;
+    struct s3_cycle *cycle; /* the one under way */
+    uint32_t requests;      /* of ours that have not come back, the cycle's not counted */
+    uint32_t tier_in_flight[PP_TIERS_MAX];
+    uint32_t suspects_in_flight;
+    size_t unsettled, held, hops_waiting;
+    void (*released)(void *data);
+    void *released_data;
+};
+
+/* s3_claim.c */
+void s3_wake(struct pp_s3 *s3);
+int64_t s3_now(const struct pp_s3 *s3); /* monotonic */
+int64_t s3_wall(const struct pp_s3 *s3);
+
+/* s3_clients.c */
+struct s3_client *s3_client_get(struct pp_s3 *s3,
+                                const char *id); /* made where unknown; NULL: out of memory */
+struct s3_client *s3_client_find(struct pp_s3 *s3, const char *id);
+/* Starts whatever is missing for these clients to be served: settings, slots. */
+void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n);
+/* The reservation that lets `c` start what it has admitted: everything that may be on the wire without being
+ * in the marks. */
+void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out);
+/* Puts the queues that were blocked back into the backlog, due in `ms`. */
+void s3_unblock_in(struct s3_client *c, int64_t ms);
+void s3_clients_free(struct pp_s3 *s3);
+
+/* s3_transfers.c */
+void s3_on_events(void *data, struct pp_list *mail);
+/* Hands the tasks of a claim to the fetch loops. */
+void s3_dispatch(struct pp_s3 *s3, struct pp_claim *claim, struct pp_task *tasks, size_t n);
+void s3_claim_unref(struct pp_claim *claim);
+/* Answers the first n parked transfers of `c`, whose permits are admitted and reserved. */
+void s3_grant_hops(struct s3_client *c, uint32_t n);
+
+#endif

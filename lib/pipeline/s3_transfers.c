@@ -1,0 +1,202 @@
+/* s3_transfers.c: claimed tasks on their way to the fetch loops and back. See s3_claim.h, transfer.h. */
+#include <assert.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "pipeline/s3_internal.h"
+#include "pipeline/s6_settle.h"
+
+void s3_claim_unref(struct pp_claim *claim)
+{
+    if (!claim || --claim->refs > 0)
+        return;
+    for (size_t i = 0; i < claim->n_headers; i++)
+        pp_headers_unref(claim->headers[i]);
+    pp_arena_fini(&claim->arena);
+    free(claim);
+}
+
+/* A host's transfers stay on one loop, where its connections are warm. */
+static unsigned loop_of(const struct pp_s3 *s3, const struct pp_task *task)
+{
+    return s3->n_loops == 1 ? 0 : (unsigned)(XXH3_64bits(task->domain, strlen(task->domain)) % s3->n_loops);
+}
+
+static void count_flight(struct pp_transfer *t, int by)
+{
+    struct pp_s3 *s3 = t->client->s3;
+    s3->tier_in_flight[t->task->tier] += (uint32_t)by;
+    if (t->task->losses >= 2)
+        s3->suspects_in_flight += (uint32_t)by;
+    s3->p->metrics.in_flight[t->task->tier] = s3->tier_in_flight[t->task->tier];
+}
+
+/* Not to be started now: straight on to s6, uncounted. */
+static bool turned_back(struct pp_s3 *s3, struct pp_transfer *t)
+{
+    struct pp_coordinator *coord = s3->p->coordinator;
+    int64_t wall = s3_wall(s3), until = coord->ops->host_slow_until(coord, t->task->domain, wall);
+
+    if (until <= wall && !s3->draining)
+        return false;
+    t->handed_back = true;
+    t->retry_after_ms = until > wall ? until - wall : 0;
+    return true;
+}
+
+static void finished(struct pp_s3 *s3, struct pp_transfer *t);
+
+void s3_dispatch(struct pp_s3 *s3, struct pp_claim *claim, struct pp_task *tasks, size_t n)
+{
+    struct pp_transfer *transfers = pp_arena_array(&claim->arena, n, sizeof(*transfers));
+
+    for (size_t i = 0; i < n; i++) {
+        struct s3_client *c = s3_client_find(s3, tasks[i].client);
+        struct pp_transfer *t = &transfers[i];
+        assert(transfers &&
+               c); /* an arena that held the tasks has room for these; clients with transfers stay */
+        t->task = &tasks[i];
+        t->claim = claim;
+        t->client = c;
+        t->headers = c->headers ? c->headers->lines : NULL;
+        t->limited = c->rate.rpm > 0;
+        t->admitted = 1;
+        t->loop = loop_of(s3, &tasks[i]);
+        claim->refs++;
+        c->unsettled++;
+        s3->unsettled++;
+        count_flight(t, 1);
+        if (turned_back(s3, t))
+            finished(s3, t);
+        else
+            pp_fetch_loop_post(s3->loops[t->loop], t, PP_ORDER_START);
+    }
+}
+
+/* Enters what has gone out on the wire into the client's log. */
+static void count_sent(struct pp_transfer *t)
+{
+    struct s3_client *c = t->client;
+    unsigned sent = atomic_load(&t->sent_count);
+    int64_t at = atomic_load(&t->sent_ms);
+
+    for (; t->sent_seen < sent; t->sent_seen++) {
+        if (t->sent_seen ==
+            t->admitted) { /* a kept connection had died: the library sent the request once more */
+            if (!pp_ratelimit_admit(&c->rate, s3_now(c->s3), 1)) {
+                struct pp_rate_mark mark = {.at_ms = at, .n = 1};
+                pp_ratelimit_import(&c->rate, s3_now(c->s3), &mark, 1);
+                t->admitted++;
+                continue;
+            }
+            t->admitted++;
+        }
+        pp_ratelimit_sent(&c->rate, at);
+        c->unmarked++;
+    }
+}
+
+static void hop(struct pp_s3 *s3, struct pp_transfer *t)
+{
+    struct s3_client *c = t->client;
+
+    count_sent(t);
+    if (s3->draining) {
+        pp_fetch_loop_post(s3->loops[t->loop], t, PP_ORDER_GIVE_UP);
+        return;
+    }
+    t->parked = true;
+    count_flight(t, -1); /* a parked transfer takes no room in its tier */
+    pp_list_push(&c->hops, &t->hop_node);
+    s3->hops_waiting++;
+    s3_wake(s3);
+}
+
+static struct pp_transfer *unpark(struct s3_client *c)
+{
+    struct pp_node *node = pp_list_pop(&c->hops);
+    if (!node)
+        return NULL;
+    struct pp_transfer *t = pp_container_of(node, struct pp_transfer, hop_node);
+    t->parked = false;
+    c->s3->hops_waiting--;
+    count_flight(t, 1);
+    return t;
+}
+
+void s3_grant_hops(struct s3_client *c, uint32_t n)
+{
+    for (; n > 0; n--) {
+        struct pp_transfer *t = unpark(c);
+        if (!t) { /* handed back meanwhile */
+            pp_ratelimit_refund(&c->rate, n);
+            return;
+        }
+        t->admitted++;
+        pp_fetch_loop_post(c->s3->loops[t->loop], t, PP_ORDER_GO_ON);
+    }
+}
+
+static void finished(struct pp_s3 *s3, struct pp_transfer *t)
+{
+    struct s3_client *c = t->client;
+
+    count_sent(t);
+    if (t->admitted > t->sent_seen)
+        pp_ratelimit_refund(&c->rate, t->admitted - t->sent_seen);
+    assert(c->in_flight > 0);
+    c->in_flight--;
+    count_flight(t, -1);
+    if (c->blocked != 0)
+        s3_unblock_in(c, 0);
+    pp_s6_finished(s3->p->s6, t);
+    s3_wake(s3);
+}
+
+void s3_on_events(void *data, struct pp_list *mail)
+{
+    struct pp_s3 *s3 = data;
+    struct pp_node *node;
+
+    while ((node = pp_list_pop(mail))) {
+        struct pp_transfer_mail *m = pp_container_of(node, struct pp_transfer_mail, mail.node);
+        switch ((enum pp_transfer_event)m->what) {
+        case PP_TRANSFER_SENT:
+            atomic_store(&m->t->sent_busy, false);
+            count_sent(m->t);
+            break;
+        case PP_TRANSFER_HOP: hop(s3, m->t); break;
+        case PP_TRANSFER_FINISHED: finished(s3, m->t); break;
+        }
+    }
+}
+
+void pp_s3_settled(struct pp_s3 *s3, struct pp_transfer *t)
+{
+    struct s3_client *c = t->client;
+    assert(s3->unsettled > 0 && c->unsettled > 0);
+    s3->unsettled--;
+    c->unsettled--;
+    s3_claim_unref(t->claim);
+    s3_wake(s3);
+}
+
+void pp_s3_hand_back(struct pp_s3 *s3)
+{
+    struct s3_client *c, *next;
+    struct pp_transfer *t;
+
+    HASH_ITER (hh, s3->clients, c, next)
+        while ((t = unpark(c)))
+            pp_fetch_loop_post(s3->loops[t->loop], t, PP_ORDER_GIVE_UP);
+    for (uint32_t i = 0; i < s3->n_loops; i++)
+        pp_fetch_loop_hand_back(s3->loops[i]);
+}
+
+size_t pp_s3_transfers(const struct pp_s3 *s3)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < PP_TIERS_MAX; i++)
+        n += s3->tier_in_flight[i];
+    return n + s3->hops_waiting;
+}
