@@ -57,7 +57,8 @@ static bool parse_options(int argc, char **argv, struct options *o)
         default: return false;
         }
     }
-    if (optind == argc) return true;
+    if (optind == argc)
+        return true;
     fprintf(stderr, "photopool config: \"%s\" is not an option; see photopool config --help\n", argv[optind]);
     return false;
 }
@@ -71,7 +72,8 @@ static int complain(const struct pp_config_error *err)
 static int check(const struct pp_config *cfg)
 {
     struct pp_config_error err;
-    if (pp_config_check(cfg, &err) != PP_OK) return complain(&err);
+    if (pp_config_check(cfg, &err) != PP_OK)
+        return complain(&err);
     printf("%s is valid\n", *cfg->file ? cfg->file : "the configuration (no file)");
     return EXIT_DONE;
 }
@@ -79,7 +81,8 @@ static int check(const struct pp_config *cfg)
 static int print(const struct pp_config *cfg, bool json)
 {
     struct pp_config_error err;
-    if (!json && *cfg->file) printf("# file: %s\n", cfg->file);
+    if (!json && *cfg->file)
+        printf("# file: %s\n", cfg->file);
     pp_config_print(stdout, cfg, json ? PP_PRINT_JSON : PP_PRINT_YAML);
     if (pp_config_check(cfg, &err) != PP_OK)
         fprintf(stderr, "photopool: a server would not start: %s\n", err.text);
@@ -90,7 +93,8 @@ static int run(const struct options *o, const struct pp_config_args *args)
 {
     struct pp_config *cfg;
     struct pp_config_error err;
-    if (pp_config_args_load(&cfg, args, environ, &err) != PP_OK) return complain(&err);
+    if (pp_config_args_load(&cfg, args, environ, &err) != PP_OK)
+        return complain(&err);
     int code = o->action == ACTION_CHECK ? check(cfg) : print(cfg, o->json);
     pp_config_free(cfg);
     return code;
@@ -101,7 +105,8 @@ int pp_cmd_config(int argc, char **argv)
     struct pp_config_args args;
     struct pp_config_error err;
     struct options o;
-    if (pp_config_args_take(&args, &argc, argv, &err) != PP_OK) return complain(&err);
+    if (pp_config_args_take(&args, &argc, argv, &err) != PP_OK)
+        return complain(&err);
     int code = EXIT_USAGE;
     if (parse_options(argc, argv, &o)) {
         code = EXIT_DONE;

@@ -99,7 +99,8 @@ P(COUNT, "batches.max_photos_per_item", batches.max_photos_per_item, "100", 1, 1
 P(KEYS, "auth.keys", auth.keys, "[]", 0, 0, LIVE,
   "API keys, by the SHA-256 of their text. With `client` a key acts for that client only.")
 
-C(URL, "store.url", store.url, "sqlite:DIR/photopool.db", "sqlite:PATH|mongodb://HOSTS|mongodb+srv://HOST", SECRET,
+C(URL, "store.url", store.url, "sqlite:DIR/photopool.db",
+  "sqlite:PATH|mongodb://HOSTS|mongodb+srv://HOST", SECRET,
   "The task store.")
 
 C(URL, "coordinator.url", coordinator.url, "local:", "local:|redis://HOST|rediss://HOST", SECRET,
@@ -134,8 +135,9 @@ P(DURATION, "worker.drain", worker.drain_ms, "30s", 0, HR(1), LIVE,
   "At shutdown: time for transfers in flight to finish before they are handed back.")
 
 P(TIERS, "fetch.tiers", fetch.tiers,
-  "[{timeout: 1s, concurrency: 256}, {timeout: 5s, concurrency: 256}, {timeout: 30s, concurrency: 256}]", MS(10), HR(1), 0,
-  "Pools of transfers: each with one deadline for a whole transfer, and its own transfers in flight (256 where not given).")
+  "[{timeout: 1s, concurrency: 256}, {timeout: 5s, concurrency: 256}, {timeout: 30s, concurrency: 256}]",
+  MS(10), HR(1), 0,
+  "Pools of transfers: each has a deadline for a whole transfer, and a number in flight (default 256).")
 P(DURATION, "fetch.connect_timeout", fetch.connect_timeout_ms, "10s", MS(10), MIN(5), 0,
   "For name, TCP and TLS together, within the tier's deadline.")
 P(DURATION, "fetch.first_byte_timeout", fetch.first_byte_timeout_ms, "30s", MS(10), HR(1), 0,

@@ -15,9 +15,10 @@
 
 #include <cmocka.h>
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define HEX_A    "00000000000000000000000000000000000000000000000000000000000000aa"
-#define HEX_B    "00000000000000000000000000000000000000000000000000000000000000bb"
+#define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
+#define PRINT_MAX 65536
+#define HEX_A     "00000000000000000000000000000000000000000000000000000000000000aa"
+#define HEX_B     "00000000000000000000000000000000000000000000000000000000000000bb"
 
 static enum pp_err load(struct pp_config **cfg, const char *yaml, const char *env, const char *set,
                         struct pp_config_error *err)
@@ -43,11 +44,11 @@ static struct pp_config *must_load(const char *yaml, const char *env, const char
 
 static char *printed(const struct pp_config *cfg, enum pp_config_format format)
 {
-    char *text = NULL;
-    size_t n;
-    FILE *f = open_memstream(&text, &n);
+    char *text = calloc(1, PRINT_MAX);
+    FILE *f = fmemopen(text, PRINT_MAX, "w");
     assert_non_null(f);
     pp_config_print(f, cfg, format);
+    assert_true(ftell(f) < PRINT_MAX - 1);
     fclose(f);
     return text;
 }
