@@ -1,0 +1,327 @@
+/* Loops: the clock of a turn, timers that are never early, signals, closing, lag. */
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "prng.h"
+#include "runtime/loop.h"
+#include "test_loop.h"
+
+static int64_t clock_ms(clockid_t id)
+{
+    struct timespec ts;
+    clock_gettime(id, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* Keeps the processor, as long work within a turn does. */
+static void work_for(int64_t ms)
+{
+    int64_t end = clock_ms(CLOCK_BOOTTIME) + ms;
+    while (clock_ms(CLOCK_BOOTTIME) < end)
+        ;
+}
+
+static bool is_true(void *arg)
+{
+    return *(bool *)arg;
+}
+
+/* --- the clock --- */
+
+struct clock_case {
+    struct pp_loop *loop;
+    bool done;
+};
+
+static void check_clock(void *data)
+{
+    struct clock_case *c = data;
+    int64_t now = pp_loop_now(c->loop), wall = pp_loop_wall(c->loop);
+    assert_in_range(clock_ms(CLOCK_BOOTTIME) - now, 0, 1000);
+    assert_in_range(clock_ms(CLOCK_REALTIME) - wall + 1000, 0, 2000);
+    work_for(20);
+    assert_int_equal(pp_loop_now(c->loop), now);
+    assert_int_equal(pp_loop_wall(c->loop), wall);
+    pp_loop_update(c->loop);
+    assert_true(pp_loop_now(c->loop) >= now + 20);
+    c->done = true;
+}
+
+static void test_clock(void **state)
+{
+    (void)state;
+    struct clock_case c = {.loop = pp_loop_open()};
+    assert_non_null(c.loop);
+    struct pp_timer *t = pp_timer_open(c.loop, check_clock, &c);
+    assert_non_null(t);
+    pp_timer_start(t, 0, 0);
+    pp_test_until(c.loop, is_true, &c.done, 5000);
+    /* time spent outside the loop is seen by the next turn */
+    int64_t before = pp_loop_now(c.loop);
+    work_for(20);
+    pp_loop_turn(c.loop, false);
+    assert_true(pp_loop_now(c.loop) >= before + 20);
+    pp_timer_close(t);
+    pp_loop_close(c.loop);
+}
+
+/* --- timers --- */
+
+struct timer_case {
+    struct pp_loop *loop;
+    struct pp_timer *timer;
+    int64_t due;
+    int fired, *left;
+    bool early;
+};
+
+static void on_fire(void *data)
+{
+    struct timer_case *c = data;
+    c->early |= pp_loop_now(c->loop) < c->due;
+    c->fired++;
+    if (c->left)
+        --*c->left;
+}
+
+static bool none_left(void *arg)
+{
+    return *(int *)arg <= 0;
+}
+
+static bool fired_once(void *arg)
+{
+    return ((struct timer_case *)arg)->fired >= 1;
+}
+
+static bool fired_three(void *arg)
+{
+    return ((struct timer_case *)arg)->fired >= 3;
+}
+
+/* Started at odd moments of a turn, timers fire once, and never before pp_loop_now() has reached their time.
+ */
+static void test_never_early(void **state)
+{
+    (void)state;
+    enum { N = 200 };
+    struct pp_loop *loop = pp_loop_open();
+    assert_non_null(loop);
+    struct timer_case c[N];
+    uint64_t rnd = 7;
+    int left = N;
+    for (int i = 0; i < N; i++) {
+        int64_t ms = pp_test_between(&rnd, 0, 60);
+        c[i] = (struct timer_case){.loop = loop, .left = &left};
+        c[i].timer = pp_timer_open(loop, on_fire, &c[i]);
+        assert_non_null(c[i].timer);
+        if (i % 20 == 0)
+            work_for(2);
+        if (i % 50 == 0)
+            pp_loop_update(loop);
+        if (i % 30 == 0)
+            pp_loop_turn(loop, false);
+        c[i].due = pp_loop_now(loop) + ms;
+        pp_timer_start(c[i].timer, ms, 0);
+    }
+    pp_test_until(loop, none_left, &left, 5000);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(c[i].fired, 1);
+        assert_false(c[i].early);
+        pp_timer_close(c[i].timer);
+    }
+    pp_loop_close(loop);
+}
+
+static void test_start_stop_sooner(void **state)
+{
+    (void)state;
+    struct pp_loop *loop = pp_loop_open();
+    assert_non_null(loop);
+    struct timer_case stopped = {.loop = loop}, replaced = {.loop = loop}, sooner = {.loop = loop},
+                      mark = {.loop = loop};
+    struct timer_case *all[] = {&stopped, &replaced, &sooner, &mark};
+    for (size_t i = 0; i < 4; i++) {
+        all[i]->timer = pp_timer_open(loop, on_fire, all[i]);
+        assert_non_null(all[i]->timer);
+    }
+    pp_timer_start(stopped.timer, 1, 1);
+    pp_timer_stop(stopped.timer);
+    pp_timer_stop(stopped.timer);
+    pp_timer_start(replaced.timer, 1, 1);
+    pp_timer_start(replaced.timer, INT64_MAX, 0); /* never */
+    pp_timer_sooner(sooner.timer, 100000);        /* sets one that was stopped */
+    pp_timer_sooner(sooner.timer, 5);
+    pp_timer_sooner(sooner.timer, 200000); /* not sooner */
+    pp_timer_start(mark.timer, 40, 0);
+    pp_test_until(loop, fired_once, &mark, 5000);
+    assert_int_equal(stopped.fired, 0);
+    assert_int_equal(replaced.fired, 0);
+    assert_int_equal(sooner.fired, 1);
+    for (size_t i = 0; i < 4; i++)
+        pp_timer_close(all[i]->timer);
+    pp_timer_close(NULL);
+    pp_loop_close(loop);
+    assert_int_equal(stopped.fired, 0);
+}
+
+static void test_repeat(void **state)
+{
+    (void)state;
+    struct pp_loop *loop = pp_loop_open();
+    assert_non_null(loop);
+    struct timer_case c = {.loop = loop}, far = {.loop = loop};
+    c.timer = pp_timer_open(loop, on_fire, &c);
+    far.timer = pp_timer_open(loop, on_fire, &far);
+    assert_true(c.timer && far.timer);
+    c.due = pp_loop_now(loop) + 5;
+    pp_timer_start(c.timer, 5, 5);
+    pp_test_until(loop, fired_three, &c, 5000);
+    pp_timer_start(far.timer, 100000, 5); /* sooner keeps the repetition */
+    pp_timer_sooner(far.timer, 0);
+    pp_test_until(loop, fired_three, &far, 5000);
+    /* late by many periods: one call, not one for each that was missed */
+    pp_timer_stop(far.timer);
+    int before = c.fired;
+    work_for(60);
+    pp_loop_turn(loop, false);
+    assert_in_range(c.fired - before, 1, 2);
+    pp_timer_close(c.timer);
+    pp_timer_close(far.timer);
+    pp_loop_close(loop);
+}
+
+static void close_self(void *data)
+{
+    struct timer_case *c = data;
+    c->fired++;
+    pp_timer_close(c->timer);
+}
+
+static void test_close_within_callback(void **state)
+{
+    (void)state;
+    struct pp_loop *loop = pp_loop_open();
+    assert_non_null(loop);
+    struct timer_case c = {.loop = loop};
+    c.timer = pp_timer_open(loop, close_self, &c);
+    assert_non_null(c.timer);
+    pp_timer_start(c.timer, 0, 1);
+    pp_test_until(loop, fired_once, &c, 5000);
+    while (pp_loop_turn(loop, true))
+        ; /* ends: nothing is alive any more */
+    assert_int_equal(c.fired, 1);
+    pp_loop_close(loop);
+}
+
+/* --- run and stop --- */
+
+static void stop_loop(void *data)
+{
+    pp_loop_stop(data);
+}
+
+static void test_run_and_stop(void **state)
+{
+    (void)state;
+    struct pp_loop *loop = pp_loop_open();
+    assert_non_null(loop);
+    pp_loop_stop(loop);
+    pp_loop_run(loop); /* returns: it was stopped before */
+    struct pp_timer *t = pp_timer_open(loop, stop_loop, loop);
+    assert_non_null(t);
+    int64_t due = pp_loop_now(loop) + 10;
+    pp_timer_start(t, 10, 0);
+    pp_loop_run(loop);
+    assert_true(pp_loop_now(loop) >= due);
+    pp_timer_close(t);
+    pp_loop_close(loop);
+}
+
+struct signal_case {
+    int usr1, usr2;
+};
+
+static void on_signal(void *data, int signo)
+{
+    struct signal_case *c = data;
+    c->usr1 += signo == SIGUSR1;
+    c->usr2 += signo == SIGUSR2;
+}
+
+static bool got_both(void *arg)
+{
+    struct signal_case *c = arg;
+    return c->usr1 == 1 && c->usr2 == 1;
+}
+
+static void test_signals(void **state)
+{
+    (void)state;
+    struct pp_loop *loop = pp_loop_open();
+    assert_non_null(loop);
+    struct signal_case c = {0};
+    struct pp_signals *s = pp_signals_open(loop, (const int[]){SIGUSR1, SIGUSR2}, 2, on_signal, &c);
+    assert_non_null(s);
+    kill(getpid(), SIGUSR1);
+    kill(getpid(), SIGUSR2);
+    pp_test_until(loop, got_both, &c, 5000);
+    pp_signals_close(s);
+    pp_signals_close(NULL);
+    assert_null(pp_signals_open(loop, (const int[]){SIGUSR1, 9999}, 2, on_signal, &c));
+    pp_loop_close(loop);
+}
+
+static bool true_at_once(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+static void test_lag(void **state)
+{
+    (void)state;
+    struct pp_loop *loop = pp_loop_open();
+    assert_non_null(loop);
+    pp_test_until(loop, true_at_once, NULL, 1000);
+    (void)pp_loop_lag(loop);
+    work_for(300); /* the lag timer was due within 100 ms */
+    pp_loop_turn(loop, false);
+    int64_t lag = pp_loop_lag(loop);
+    assert_in_range(lag, 190, 10000);
+    assert_true(pp_loop_lag(loop) < lag); /* since the last call */
+    pp_loop_close(loop);
+}
+
+static void test_support(void **state)
+{
+    (void)state;
+    const char *a = pp_test_tmpdir(), *b = pp_test_tmpdir();
+    assert_string_not_equal(a, b);
+    assert_int_equal(access(a, W_OK | X_OK), 0);
+    assert_int_not_equal(pp_test_port(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_never_early),
+        cmocka_unit_test(test_start_stop_sooner),
+        cmocka_unit_test(test_repeat),
+        cmocka_unit_test(test_close_within_callback),
+        cmocka_unit_test(test_run_and_stop),
+        cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_lag),
+        cmocka_unit_test(test_support),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
