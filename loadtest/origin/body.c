@@ -12,7 +12,8 @@ void og_body_init(struct og_body *b)
 
 void og_body_repeat(struct og_body *b, const void *p, uint64_t period, uint64_t n)
 {
-    if (n == 0) return;
+    if (n == 0)
+        return;
     assert(b->count < OG_PIECES && period > 0);
     b->piece[b->count++] = (struct og_piece){p, period, n};
     b->n += n;
@@ -38,7 +39,8 @@ void og_body_truncate(struct og_body *b, uint64_t n)
     }
 }
 
-unsigned og_body_slice(const struct og_body *b, uint64_t from, uint64_t max, uv_buf_t *out, unsigned cap, uint64_t *total)
+unsigned og_body_slice(const struct og_body *b, uint64_t from, uint64_t max, uv_buf_t *out, unsigned cap,
+                       uint64_t *total)
 {
     unsigned k = 0;
     uint64_t sum = 0;
@@ -51,13 +53,16 @@ unsigned og_body_slice(const struct og_body *b, uint64_t from, uint64_t max, uv_
         while (from < x->n && sum < max && k < cap) {
             uint64_t at = from % x->period;
             uint64_t n = x->period - at;
-            if (n > x->n - from) n = x->n - from;
-            if (n > max - sum) n = max - sum;
+            if (n > x->n - from)
+                n = x->n - from;
+            if (n > max - sum)
+                n = max - sum;
             out[k++] = uv_buf_init((char *)(uintptr_t)(x->p + at), (unsigned)n);
             sum += n;
             from += n;
         }
-        if (sum >= max || k >= cap) break;
+        if (sum >= max || k >= cap)
+            break;
         from = 0;
     }
     *total = sum;

@@ -56,7 +56,8 @@ struct og_run og_deflate_flushed(const void *p, size_t n)
 {
     struct og_run r = {NULL, 0};
     z_stream z = {0};
-    if (deflateInit2(&z, 9, Z_DEFLATED, -15, 9, Z_DEFAULT_STRATEGY) != Z_OK) return r;
+    if (deflateInit2(&z, 9, Z_DEFLATED, -15, 9, Z_DEFAULT_STRATEGY) != Z_OK)
+        return r;
     size_t cap = deflateBound(&z, n) + 64;
     uint8_t *out = malloc(cap);
     if (out != NULL) {
@@ -102,7 +103,8 @@ struct og_bulk *og_bulk_new(void)
 
 void og_bulk_free(struct og_bulk *k)
 {
-    if (k == NULL) return;
+    if (k == NULL)
+        return;
     for (int i = 0; i < OG_DEFLATED; i++)
         free(k->deflated[i].p);
     free(k);

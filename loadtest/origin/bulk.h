@@ -1,4 +1,5 @@
-/* bulk.h: the constant memory that all answers point into: filling, padding units of each image format, deflated zeros.
+/* bulk.h: the constant memory that all answers point into: filling, padding units of each image format,
+ * deflated zeros.
  *
  * Built once before the first connection, read by every thread, never written again. About 1.9 MiB. */
 #ifndef OG_BULK_H
@@ -27,7 +28,8 @@ struct og_run {
 };
 
 struct og_bulk {
-    /* Filling directly followed by full COM segments: the end of a short segment and the full ones after it are one slice. */
+    /* Filling directly followed by full COM segments: the end of a short segment and the full ones after it
+     * are one slice. */
     uint8_t jpeg[OG_FILL + OG_JPEG_SEG * OG_JPEG_SEGS];
     uint8_t png[OG_PNG_CHUNK * OG_PNG_CHUNKS]; /* private chunks with their CRC */
     uint8_t gif[OG_GIF_BLOCK * OG_GIF_BLOCKS]; /* data sub-blocks of 255 bytes */
@@ -35,7 +37,8 @@ struct og_bulk {
     char letters[OG_ZEROS]; /* 'a' */
     char lines[OG_LINES * OG_LINE];
     uint8_t chunk[OG_WIRE_CHUNK]; /* one chunk of the chunked transfer coding */
-    /* Raw deflate, ended by a full flush: byte aligned and independent, so any of them may follow any other. */
+    /* Raw deflate, ended by a full flush: byte aligned and independent, so any of them may follow any other.
+     */
     struct og_run deflated[OG_DEFLATED];
 };
 

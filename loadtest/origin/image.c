@@ -13,7 +13,8 @@ static const struct {
     [OG_AVIF] = {"avif", "image/avif", og_build_heif}, [OG_HEIC] = {"heic", "image/heic", og_build_heif},
 };
 
-void og_image_build(const struct og_image *img, const struct og_bulk *bulk, uint8_t *scratch, struct og_body *body)
+void og_image_build(const struct og_image *img, const struct og_bulk *bulk, uint8_t *scratch,
+                    struct og_body *body)
 {
     struct og_pen w = {scratch, scratch + OG_IMAGE_SCRATCH, scratch, body};
     formats[img->format].build(img, bulk, &w);

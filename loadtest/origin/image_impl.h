@@ -70,7 +70,8 @@ static inline void og_pen_id(struct og_pen *w, uint64_t id)
     og_pen_raw(w, text, OG_ID_TEXT);
 }
 
-/* The bytes of padding that the picture still needs, given how much the rest takes; 0 when it is too large already. */
+/* The bytes of padding that the picture still needs, given how much the rest takes; 0 when it is too large
+ * already. */
 static inline uint64_t og_padding(const struct og_image *img, uint64_t rest)
 {
     return img->bytes > rest ? img->bytes - rest : 0;

@@ -1,7 +1,8 @@
 /* image_jpeg.c: a baseline JPEG (ITU-T T.81) of one colour, 4:2:0, whose scan is almost only zero bytes.
  *
- * The Huffman tables are chosen for it: "no difference" and "end of block" are one 0 bit each, so a macro block of the same colour as
- * the one before is twelve 0 bits. Only the first carries the colour. The frame header stands before the padding. */
+ * The Huffman tables are chosen for it: "no difference" and "end of block" are one 0 bit each, so a macro
+ * block of the same colour as the one before is twelve 0 bits. Only the first carries the colour. The frame
+ * header stands before the padding. */
 #include "image_impl.h"
 
 struct bits {
@@ -13,7 +14,8 @@ struct bits {
 static void bits_byte(struct bits *b, uint8_t v)
 {
     og_pen_u8(b->w, v);
-    if (v == 0xff) og_pen_u8(b->w, 0);
+    if (v == 0xff)
+        og_pen_u8(b->w, 0);
 }
 
 static void bits_put(struct bits *b, uint32_t v, unsigned n)
@@ -27,7 +29,8 @@ static void bits_put(struct bits *b, uint32_t v, unsigned n)
     }
 }
 
-/* One block of which only DC differs from the block before: T.81 F.1.2.1 with our table, then end of block. */
+/* One block of which only DC differs from the block before: T.81 F.1.2.1 with our table, then end of block.
+ */
 static void bits_block(struct bits *b, int diff)
 {
     unsigned category = 0;
@@ -48,8 +51,8 @@ static void tables(struct og_pen *w)
     for (int i = 0; i < 64; i++)
         og_pen_u8(w, 8);
     /* DC: category 0 is "0", categories 1 to 11 are "10000" to "11010" */
-    static const uint8_t dc[] = {0xff, 0xc4, 0, 31, 0x00, 1, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0, 0,
-                                 0,    0,    0, 0,  1,    2, 3, 4, 5, 6,  7, 8, 9, 10, 11};
+    static const uint8_t dc[] = {0xff, 0xc4, 0, 31, 0x00, 1, 0, 0, 0, 11, 0, 0, 0, 0, 0,  0, 0,
+                                 0,    0,    0, 0,  0,    1, 2, 3, 4, 5,  6, 7, 8, 9, 10, 11};
     static const uint8_t ac[] = {0xff, 0xc4, 0, 20, 0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     og_pen_raw(w, dc, sizeof dc);
     og_pen_raw(w, ac, sizeof ac);
@@ -63,12 +66,14 @@ static void frame(const struct og_image *img, struct og_pen *w)
     og_pen_raw(w, "\x03\x01\x22\x00\x02\x11\x00\x03\x11\x00", 10);
 }
 
-/* Scan header and first macro block to the scratch; returns how many zero bytes follow, and the last byte by `last`. */
+/* Scan header and first macro block to the scratch; returns how many zero bytes follow, and the last byte by
+ * `last`. */
 static uint64_t scan(const struct og_image *img, struct og_pen *w, uint8_t *last)
 {
     og_pen_raw(w, "\xff\xda\x00\x0c\x03\x01\x00\x02\x00\x03\x00\x00\x3f\x00", 14);
     uint64_t blocks = (uint64_t)((img->w + 15) / 16) * ((img->h + 15) / 16);
-    if (blocks == 0) return 0;
+    if (blocks == 0)
+        return 0;
     struct bits b = {w, 0, 0};
     bits_block(&b, (int)(img->id & 127) - 64);
     for (int i = 0; i < 3; i++)
@@ -97,7 +102,8 @@ void og_build_jpeg(const struct og_image *img, const struct og_bulk *k, struct o
     uint64_t zeros = scan(img, &s, &last);
     size_t scan_n = (size_t)(s.p - scan_at);
     size_t fixed = 2 + 18 + (4 + OG_ID_TEXT) + 69 + 33 + 22 + 19 + scan_n + 2;
-    if (fixed + zeros > img->bytes && img->bytes >= fixed) zeros = img->bytes - fixed; /* the size wins: a scan cut short */
+    if (fixed + zeros > img->bytes && img->bytes >= fixed)
+        zeros = img->bytes - fixed; /* the size wins: a scan cut short */
 
     uint64_t pad = og_padding(img, fixed + zeros);
     uint64_t full = pad / OG_JPEG_SEG;
@@ -119,7 +125,8 @@ void og_build_jpeg(const struct og_image *img, const struct og_bulk *k, struct o
     }
     og_pen_flush(w);
     og_body_add(w->body, k->jpeg + OG_FILL - payload, payload + first * OG_JPEG_SEG);
-    og_body_repeat(w->body, k->jpeg + OG_FILL, (uint64_t)OG_JPEG_SEGS * OG_JPEG_SEG, (full - first) * OG_JPEG_SEG);
+    og_body_repeat(w->body, k->jpeg + OG_FILL, (uint64_t)OG_JPEG_SEGS * OG_JPEG_SEG,
+                   (full - first) * OG_JPEG_SEG);
     og_body_add(w->body, scan_at, scan_n);
     if (zeros > 0) {
         og_body_repeat(w->body, k->zeros, OG_ZEROS, zeros - 1);

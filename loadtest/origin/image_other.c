@@ -1,5 +1,5 @@
-/* image_other.c: GIF, WebP, BMP and TIFF of one colour. Each format's shortest way to say "all the same" is used, so that dimensions
- * cost next to nothing. */
+/* image_other.c: GIF, WebP, BMP and TIFF of one colour. Each format's shortest way to say "all the same" is
+ * used, so that dimensions cost next to nothing. */
 #include "image_impl.h"
 
 static void rgb(struct og_pen *w, uint64_t id)
@@ -7,12 +7,14 @@ static void rgb(struct og_pen *w, uint64_t id)
     og_pen_raw(w, &id, 3);
 }
 
-/* GIF89a: the logical screen has the dimensions, the only image in it is one pixel. Comments are runs of sub-blocks of 255 bytes. */
+/* GIF89a: the logical screen has the dimensions, the only image in it is one pixel. Comments are runs of
+ * sub-blocks of 255 bytes. */
 void og_build_gif(const struct og_image *img, const struct og_bulk *k, struct og_pen *w)
 {
     uint64_t fixed = 13 + 6 + (2 + 1 + OG_ID_TEXT + 1) + 10 + 5 + 1;
     uint64_t pad = og_padding(img, fixed);
-    /* a comment of its own takes 3 bytes and then sub-blocks of 2 to 256; what can't be one goes into the id's comment */
+    /* a comment of its own takes 3 bytes and then sub-blocks of 2 to 256; what can't be one goes into the
+     * id's comment */
     uint64_t blocks = pad >= 3 ? (pad - 3) / OG_GIF_BLOCK : 0;
     uint32_t part = pad >= 3 ? (uint32_t)((pad - 3) % OG_GIF_BLOCK) : 0;
     uint32_t slack = pad < 3 ? (uint32_t)pad : part == 1 ? 1 : 0;
@@ -41,7 +43,8 @@ void og_build_gif(const struct og_image *img, const struct og_bulk *k, struct og
     og_pen_raw(w, "\x02\x02\x44\x01\x00\x3b", 6);
 }
 
-/* VP8L with one symbol for each of its five codes: every pixel takes zero bits (WebP lossless bitstream specification, 6.2.1). */
+/* VP8L with one symbol for each of its five codes: every pixel takes zero bits (WebP lossless bitstream
+ * specification, 6.2.1). */
 static void vp8l(const struct og_image *img, struct og_pen *w)
 {
     uint64_t acc = 0x2f;
@@ -49,10 +52,15 @@ static void vp8l(const struct og_image *img, struct og_pen *w)
     uint8_t out[24];
     size_t at = 0;
     const uint32_t part[][2] = {
-        {(img->w - 1) & 0x3fff, 14}, {(img->h - 1) & 0x3fff, 14}, {0, 4}, /* no alpha, version 0 */
-        {0, 3},                                                          /* no transform, cache, meta codes */
-        {5 | (img->id & 255) << 3, 11}, {5 | (img->id >> 8 & 255) << 3, 11}, {5 | (img->id >> 16 & 255) << 3, 11},
-        {5 | 255 << 3, 11}, {1, 4}, /* alpha 255; distance: simple code of the 1-bit symbol 0 */
+        {(img->w - 1) & 0x3fff, 14},
+        {(img->h - 1) & 0x3fff, 14},
+        {0, 4}, /* no alpha, version 0 */
+        {0, 3}, /* no transform, cache, meta codes */
+        {5 | (img->id & 255) << 3, 11},
+        {5 | (img->id >> 8 & 255) << 3, 11},
+        {5 | (img->id >> 16 & 255) << 3, 11},
+        {5 | 255 << 3, 11},
+        {1, 4}, /* alpha 255; distance: simple code of the 1-bit symbol 0 */
     };
     for (size_t i = 0; i < sizeof part / sizeof part[0]; i++) {
         acc |= (uint64_t)part[i][0] << n;
@@ -63,7 +71,8 @@ static void vp8l(const struct og_image *img, struct og_pen *w)
     og_pen_raw(w, "VP8L", 4);
     og_pen_le32(w, (uint32_t)at);
     og_pen_raw(w, out, at);
-    if (at % 2 != 0) og_pen_u8(w, 0);
+    if (at % 2 != 0)
+        og_pen_u8(w, 0);
 }
 
 void og_build_webp(const struct og_image *img, const struct og_bulk *k, struct og_pen *w)
@@ -75,7 +84,8 @@ void og_build_webp(const struct og_image *img, const struct og_bulk *k, struct o
     og_pen_raw(w, &y, 3);
     vp8l(img, w);
     uint64_t pad = og_padding(img, (uint64_t)(w->p - start) + 8 + OG_ID_TEXT);
-    uint64_t even = pad & ~(uint64_t)1; /* an odd size has one byte after the RIFF chunk, which readers skip */
+    uint64_t even =
+        pad & ~(uint64_t)1; /* an odd size has one byte after the RIFF chunk, which readers skip */
     og_pen_raw(w, "ppAd", 4);
     og_pen_le32(w, (uint32_t)(OG_ID_TEXT + even));
     og_pen_id(w, img->id);
@@ -85,8 +95,8 @@ void og_build_webp(const struct og_image *img, const struct og_bulk *k, struct o
     og_body_repeat(w->body, k->jpeg, OG_FILL, pad);
 }
 
-/* One row of colour 0 in RLE8 (runs of at most 255, end of line), repeated so that a slice is not shorter than it need be. Returns the
- * bytes of one row. */
+/* One row of colour 0 in RLE8 (runs of at most 255, end of line), repeated so that a slice is not shorter
+ * than it need be. Returns the bytes of one row. */
 static uint32_t bmp_rows(struct og_pen *w, uint32_t width, uint32_t *period)
 {
     uint8_t *from = w->p;
@@ -111,7 +121,8 @@ void og_build_bmp(const struct og_image *img, const struct og_bulk *k, struct og
     uint64_t data = (uint64_t)bmp_rows(&rows, img->w & 0xffff, &period) * img->h;
     uint64_t fixed = 14 + 40 + 4 + OG_ID_TEXT + 2;
     uint64_t pad = og_padding(img, fixed + data);
-    if (fixed + data > img->bytes && img->bytes > fixed) data = img->bytes - fixed;
+    if (fixed + data > img->bytes && img->bytes > fixed)
+        data = img->bytes - fixed;
     og_pen_raw(w, "BM", 2);
     og_pen_le32(w, (uint32_t)(fixed + pad + data));
     og_pen_le32(w, 0);
@@ -139,13 +150,16 @@ static void tiff_entry(struct og_pen *w, uint32_t tag, uint32_t type, uint32_t c
     og_pen_le32(w, value);
 }
 
-/* One row of 1-bit pixels in PackBits, repeated so that a slice is not shorter than it need be. Returns the bytes of one row. */
+/* One row of 1-bit pixels in PackBits, repeated so that a slice is not shorter than it need be. Returns the
+ * bytes of one row. */
 static uint32_t tiff_rows(struct og_pen *w, uint32_t width, uint32_t *period)
 {
     uint8_t *from = w->p;
     uint32_t row = (width + 7) / 8;
     for (; row > 0; row -= row > 128 ? 128 : row) {
-        og_pen_u8(w, 257 - (row > 128 ? 128 : row)); /* as a signed byte: repeat 1 - n times; one byte: 0, literal */
+        og_pen_u8(
+            w,
+            257 - (row > 128 ? 128 : row)); /* as a signed byte: repeat 1 - n times; one byte: 0, literal */
         og_pen_u8(w, 0);
     }
     uint32_t n = (uint32_t)(w->p - from);
@@ -164,7 +178,8 @@ void og_build_tiff(const struct og_image *img, const struct og_bulk *k, struct o
     uint64_t strip = (uint64_t)tiff_rows(&rows, img->w & 0xffff, &period) * img->h;
     uint64_t fixed = AFTER + 12 + OG_ID_TEXT;
     uint64_t pad = og_padding(img, fixed + strip);
-    if (fixed + strip > img->bytes && img->bytes > fixed) strip = img->bytes - fixed;
+    if (fixed + strip > img->bytes && img->bytes > fixed)
+        strip = img->bytes - fixed;
     og_pen_raw(w, "II*\0\x08\0\0\0", 8);
     og_pen_le16(w, ENTRIES);
     tiff_entry(w, 256, 4, 1, img->w);
@@ -186,5 +201,6 @@ void og_build_tiff(const struct og_image *img, const struct og_bulk *k, struct o
     og_pen_id(w, img->id);
     og_pen_flush(w);
     og_body_repeat(w->body, k->jpeg, OG_FILL, pad);
-    if (period > 0) og_body_repeat(w->body, rows_at, period, strip);
+    if (period > 0)
+        og_body_repeat(w->body, rows_at, period, strip);
 }

@@ -1,4 +1,5 @@
-/* image_png.c: a PNG of one colour (1 bit, palette of one entry), IDAT put together from deflated runs of zeros. */
+/* image_png.c: a PNG of one colour (1 bit, palette of one entry), IDAT put together from deflated runs of
+ * zeros. */
 #include <zlib.h>
 
 #include "image_impl.h"
@@ -31,16 +32,17 @@ static void head(const struct og_image *img, struct og_pen *w)
 }
 
 struct idat {
-    uint64_t raw;      /* zero bytes of the picture, with the filter byte of each row */
-    uint64_t repeats;  /* of the run of 1 MiB */
-    size_t n;          /* chunk data in all */
+    uint64_t raw;     /* zero bytes of the picture, with the filter byte of each row */
+    uint64_t repeats; /* of the run of 1 MiB */
+    size_t n;         /* chunk data in all */
 };
 
 static struct idat idat_plan(const struct og_image *img, const struct og_bulk *k)
 {
     struct idat d = {(uint64_t)img->h * (1 + ((uint64_t)img->w + 7) / 8), 0, 2 + 2 + 4};
     d.repeats = d.raw >> (OG_DEFLATED - 1);
-    if (d.repeats > 4096) d.repeats = 4096; /* 4 GiB of it: whoever decodes that far has lost */
+    if (d.repeats > 4096)
+        d.repeats = 4096; /* 4 GiB of it: whoever decodes that far has lost */
     for (int i = 0; i < OG_DEFLATED - 1; i++)
         d.n += (d.raw >> i & 1) != 0 ? k->deflated[i].n : 0;
     d.n += d.repeats * k->deflated[OG_DEFLATED - 1].n;
@@ -60,7 +62,8 @@ static void idat_put(struct idat d, const struct og_bulk *k, struct og_pen *w)
         crc = (uint32_t)crc32(crc, top->p, (uInt)top->n);
     uint8_t *at = w->p;
     for (int i = OG_DEFLATED - 2; i >= 0; i--) {
-        if ((d.raw >> i & 1) != 0) og_pen_raw(w, k->deflated[i].p, k->deflated[i].n);
+        if ((d.raw >> i & 1) != 0)
+            og_pen_raw(w, k->deflated[i].p, k->deflated[i].n);
     }
     og_pen_raw(w, "\x03\x00", 2);
     og_pen_be16(w, (uint32_t)(d.raw % 65521));
@@ -96,5 +99,6 @@ void og_build_png(const struct og_image *img, const struct og_bulk *k, struct og
     chunk_begin(w, 0, "IEND");
     chunk_end(w, w->p - 4);
     og_pen_flush(w);
-    if (w->body->n > img->bytes && img->bytes > 1024) og_body_truncate(w->body, img->bytes); /* the size wins */
+    if (w->body->n > img->bytes && img->bytes > 1024)
+        og_body_truncate(w->body, img->bytes); /* the size wins */
 }

@@ -1,0 +1,572 @@
+/* answer.c: see answer.h. The order of work: lots -> status -> content -> coding -> head -> wire -> where it
+ * stops. */
+#include "answer.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "head.h"
+
+#define OG_LAST_MODIFIED "Sat, 01 Nov 2025 10:00:00 GMT"
+#define OG_ENDLESS       (UINT64_C(1) << 34) /* bytes: "without end" ends at 16 GiB */
+#define OG_HEAD_ENDLESS  (UINT64_C(1) << 26)
+#define OG_GZIP_MAX      (UINT64_C(64) << 20)
+#define OG_BOMB_MIB      4096u
+
+/* One answer in the making. */
+struct making {
+    struct og_answer *a;
+    const struct og_world *w;
+    const struct og_request *r;
+    struct og_behaviour *b;
+    uint64_t hash, id;
+    unsigned status;
+    struct og_body body; /* the content, before any transfer coding */
+    const char *mime;
+    const char *encoding; /* NULL: none */
+};
+
+const char *og_reason(unsigned status)
+{
+    static const struct {
+        unsigned status;
+        const char *reason;
+    } table[] = {{200, "OK"},
+                 {204, "No Content"},
+                 {206, "Partial Content"},
+                 {301, "Moved Permanently"},
+                 {302, "Found"},
+                 {304, "Not Modified"},
+                 {307, "Temporary Redirect"},
+                 {308, "Permanent Redirect"},
+                 {400, "Bad Request"},
+                 {401, "Unauthorized"},
+                 {403, "Forbidden"},
+                 {404, "Not Found"},
+                 {410, "Gone"},
+                 {429, "Too Many Requests"},
+                 {431, "Headers Too Large"},
+                 {500, "Internal Server Error"},
+                 {502, "Bad Gateway"},
+                 {503, "Service Unavailable"},
+                 {504, "Gateway Timeout"}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if (table[i].status == status)
+            return table[i].reason;
+    }
+    return "Other";
+}
+
+void *og_answer_mem(struct og_answer *a, size_t n)
+{
+    if (n <= OG_SCRATCH - a->used) {
+        void *p = a->scratch + a->used;
+        a->used += n;
+        return p;
+    }
+    assert(a->heaps < OG_HEAPS);
+    void *p = malloc(n);
+    if (p != NULL)
+        a->heap[a->heaps++] = p;
+    return p;
+}
+
+static void init(struct og_answer *a)
+{
+    og_body_init(&a->wire);
+    a->head_n = a->stop_at = a->delay_ms = a->drip = 0;
+    a->end = OG_END_KEEP;
+    a->heaps = 0;
+    a->map = NULL;
+    a->used = 0;
+}
+
+void og_answer_fini(struct og_answer *a)
+{
+    for (unsigned i = 0; i < a->heaps; i++)
+        free(a->heap[i]);
+    if (a->map != NULL)
+        munmap(a->map, a->map_n);
+    a->heaps = 0;
+    a->map = NULL;
+}
+
+/* ---- lots and status ---- */
+
+static void draw(struct making *m, uint64_t lot)
+{
+    struct og_behaviour *b = m->b;
+    if (b->fail.count > 0)
+        og_behaviour_apply(b, og_mix_draw(&b->fail, og_mix64(m->hash + 1)));
+    if (b->chance.count > 0)
+        og_behaviour_apply(b, og_mix_draw(&b->chance, lot));
+    if (b->flaky > 0 && og_tally_url(m->w->tally, m->hash) < b->flaky)
+        og_behaviour_apply(b, b->flaky_what);
+}
+
+static bool not_modified(const struct making *m)
+{
+    if (m->b->etag && m->r->if_none_match.n == 18) {
+        char tag[20];
+        struct og_out o = {tag, tag + sizeof tag};
+        out_str(&o, "\"");
+        for (int i = 60; i >= 0; i -= 4)
+            out_hex(&o, m->id >> i & 15);
+        out_str(&o, "\"");
+        return memcmp(tag, m->r->if_none_match.p, 18) == 0;
+    }
+    return m->b->last_modified && m->r->if_none_match.n == 0 &&
+           og_slice_is(m->r->if_modified_since, OG_LAST_MODIFIED);
+}
+
+static void decide_status(struct making *m)
+{
+    struct og_behaviour *b = m->b;
+    bool redirect = b->location.p != NULL || b->longlocation > 0 || b->hops > 0;
+    if (b->status != OG_NOT_GIVEN && b->status >= 100 && b->status <= 999)
+        m->status = (unsigned)b->status;
+    else
+        m->status = redirect ? 302 : b->ntlm ? 401 : not_modified(m) ? 304 : 200;
+}
+
+/* ---- content ---- */
+
+static void content_fixed(struct making *m, const struct og_fixed_body *f)
+{
+    m->mime = f->mime;
+    og_body_add(&m->body, f->p, f->n);
+}
+
+static void content_picture(struct making *m)
+{
+    struct og_behaviour *b = m->b;
+    uint64_t format = b->format < OG_FORMATS ? b->format : m->id >> 40 & 7;
+    struct og_image img = {
+        .format = (enum og_format)format, .bytes = og_range_draw(b->bytes, m->id >> 8), .id = m->id};
+    og_image_dimensions(m->id, img.bytes, &img.w, &img.h);
+    if (b->w != OG_NOT_GIVEN)
+        img.w = (uint32_t)b->w;
+    if (b->h != OG_NOT_GIVEN)
+        img.h = (uint32_t)b->h;
+    m->mime = og_format_mime(img.format);
+    uint8_t *scratch = og_answer_mem(m->a, OG_IMAGE_SCRATCH);
+    if (scratch != NULL)
+        og_image_build(&img, m->w->bulk, scratch, &m->body);
+}
+
+static const char *mime_of_name(const char *name)
+{
+    static const char *const table[][2] = {
+        {".jpg", "image/jpeg"},  {".jpeg", "image/jpeg"}, {".png", "image/png"},     {".gif", "image/gif"},
+        {".webp", "image/webp"}, {".bmp", "image/bmp"},   {".tif", "image/tiff"},    {".tiff", "image/tiff"},
+        {".avif", "image/avif"}, {".heic", "image/heic"}, {".svg", "image/svg+xml"}, {".html", "text/html"}};
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot != NULL && i < sizeof table / sizeof table[0]; i++) {
+        if (strcasecmp(dot, table[i][0]) == 0)
+            return table[i][1];
+    }
+    return "application/octet-stream";
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Percent-decodes `n` bytes to `out`, which has room for n. Returns how many it made. */
+static size_t unescape(char *out, const char *p, size_t n)
+{
+    char *from = out;
+    for (size_t i = 0; i < n; i++) {
+        int hi = i + 2 < n && p[i] == '%' ? hex_digit(p[i + 1]) : -1;
+        int lo = hi >= 0 ? hex_digit(p[i + 2]) : -1;
+        if (lo >= 0) {
+            *out++ = (char)(hi << 4 | lo);
+            i += 2;
+        } else {
+            *out++ = p[i];
+        }
+    }
+    return (size_t)(out - from);
+}
+
+/* The file of /files/NAME, mapped for as long as the answer lives. False: there is none. */
+static bool content_file(struct making *m)
+{
+    char name[1024];
+    struct og_slice s = {m->r->path.p + 7, m->r->path.n - 7};
+    if (m->w->files_fd < 0 || s.n == 0 || s.n >= sizeof name)
+        return false;
+    size_t n = unescape(name, s.p, s.n);
+    name[n] = '\0';
+    if (strlen(name) != n || name[0] == '/' || strstr(name, "..") != NULL)
+        return false;
+    int fd = openat(m->w->files_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    struct stat st;
+    bool good = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    if (good && st.st_size > 0) {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+        good = p != MAP_FAILED;
+        if (good) {
+            m->a->map = p;
+            m->a->map_n = (size_t)st.st_size;
+            og_body_add(&m->body, p, m->a->map_n);
+        }
+    }
+    close(fd);
+    m->mime = mime_of_name(name);
+    return good;
+}
+
+static void content(struct making *m)
+{
+    bool file = m->r->path.n > 7 && memcmp(m->r->path.p, "/files/", 7) == 0;
+    if (m->status == 204 || m->status == 304 || m->status < 200)
+        return;
+    if (m->b->body > 0) {
+        content_fixed(m, &og_fixed_bodies[m->b->body - 1]);
+    } else if (m->status >= 300) {
+        content_fixed(m, &og_fixed_bodies[m->status >= 400 ? 0 : 3]); /* html, empty */
+    } else if (!file) {
+        content_picture(m);
+    } else if (!content_file(m)) {
+        m->status = 404;
+        content_fixed(m, &og_fixed_bodies[0]);
+    }
+}
+
+/* ---- content coding ---- */
+
+struct og_run og_bomb_prefix(const struct og_bulk *bulk)
+{
+    uint8_t scratch[OG_IMAGE_SCRATCH], copy[2048];
+    struct og_image img = {.format = OG_JPEG, .w = 1000, .h = 1000, .bytes = 1, .id = 4711};
+    struct og_body body;
+    og_body_init(&body);
+    og_image_build(&img, bulk, scratch, &body);
+    og_body_truncate(&body, 240); /* all but the scan, which the zeros are */
+    og_body_copy(&body, copy);
+    return og_deflate_flushed(copy, body.n);
+}
+
+/* A gzip member whose content is a JPEG with a scan of 4 GiB. Readers that check the trailer never come to
+ * it. */
+static void code_bomb(struct making *m)
+{
+    const struct og_run *mib = &m->w->bulk->deflated[OG_DEFLATED - 1];
+    og_body_init(&m->body);
+    og_body_add(&m->body, "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", 10);
+    og_body_add(&m->body, m->w->bomb.p, m->w->bomb.n);
+    og_body_repeat(&m->body, mib->p, mib->n, mib->n * OG_BOMB_MIB);
+    og_body_add(&m->body, "\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00", 10);
+    m->encoding = "gzip";
+}
+
+static void code_gzip(struct making *m)
+{
+    if (m->body.n == 0 || m->body.n > OG_GZIP_MAX)
+        return;
+    z_stream z = {0};
+    uint8_t *plain = malloc(m->body.n);
+    if (plain == NULL || deflateInit2(&z, 1, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+        free(plain);
+        return;
+    }
+    og_body_copy(&m->body, plain);
+    size_t cap = deflateBound(&z, m->body.n);
+    uint8_t *out = og_answer_mem(m->a, cap);
+    z.next_in = plain;
+    z.avail_in = (uInt)m->body.n;
+    z.next_out = out;
+    z.avail_out = (uInt)cap;
+    if (out != NULL && deflate(&z, Z_FINISH) == Z_STREAM_END) {
+        og_body_init(&m->body);
+        og_body_add(&m->body, out, cap - z.avail_out);
+        m->encoding = "gzip";
+    }
+    deflateEnd(&z);
+    free(plain);
+}
+
+/* ---- head ---- */
+
+static void head_text(struct og_out *o, const char *name, struct og_text t)
+{
+    if (t.p == NULL || (size_t)(o->end - o->p) < t.n + 600)
+        return;
+    out_str(o, name);
+    o->p += unescape(o->p, t.p, t.n);
+    out_str(o, "\r\n");
+}
+
+/* The target again, with one hop less. */
+static void head_hops(const struct making *m, struct og_out *o)
+{
+    struct og_slice q = m->r->query;
+    const char *at = memmem(q.p, q.n, "hops=", 5);
+    if (at == NULL || (size_t)(o->end - o->p) < m->r->target.n + 600)
+        return;
+    const char *after = at + 5;
+    while (after < q.p + q.n && *after >= '0' && *after <= '9')
+        after++;
+    out_str(o, "Location: ");
+    out_put(o, m->r->target.p, (size_t)(at + 5 - m->r->target.p));
+    out_number(o, m->b->hops - 1);
+    out_put(o, after, (size_t)(q.p + q.n - after));
+    out_str(o, "\r\n");
+}
+
+static void head_validators(const struct making *m, struct og_out *o)
+{
+    if (m->b->etag) {
+        out_str(o, "ETag: \"");
+        for (int i = 60; i >= 0; i -= 4)
+            out_hex(o, m->id >> i & 15);
+        out_str(o, "\"\r\n");
+    }
+    if (m->b->last_modified)
+        out_str(o, "Last-Modified: " OG_LAST_MODIFIED "\r\n");
+}
+
+static void head_extras(const struct making *m, struct og_out *o)
+{
+    const struct og_behaviour *b = m->b;
+    if (b->etag | b->last_modified)
+        head_validators(m, o);
+    if (b->set_cookie)
+        out_str(o, "Set-Cookie: origin=tracked; Path=/; Max-Age=86400\r\n");
+    if (b->alt_svc)
+        out_str(o, "Alt-Svc: h2=\"alt.example:443\"; ma=86400\r\n");
+    if (b->hsts)
+        out_str(o, "Strict-Transport-Security: max-age=31536000; includeSubDomains\r\n");
+    if (b->ntlm)
+        out_str(o, "WWW-Authenticate: NTLM\r\n");
+    if (b->hops > 0)
+        head_hops(m, o);
+    head_text(o, "Retry-After: ", b->retry_after);
+    if (m->encoding != NULL)
+        out_str(o, "Content-Encoding: gzip\r\n");
+    if (m->status == 206) {
+        out_str(o, "Content-Range: bytes 0-");
+        out_number(o, m->body.n > 0 ? m->body.n - 1 : 0);
+        out_str(o, "/");
+        out_number(o, m->body.n * 2);
+        out_str(o, "\r\n");
+    }
+}
+
+static bool has_body(const struct making *m)
+{
+    return m->status >= 200 && m->status != 204 && m->status != 304;
+}
+
+static bool is_chunked(const struct making *m)
+{
+    return m->b->chunked | m->b->endless | m->b->badchunk;
+}
+
+static void head_length(const struct making *m, struct og_out *o)
+{
+    if (!has_body(m) || m->b->nolength)
+        return;
+    if (is_chunked(m)) {
+        out_str(o, "Transfer-Encoding: chunked\r\n");
+        return;
+    }
+    out_str(o, "Content-Length: ");
+    out_number(o, m->body.n);
+    out_str(o, "\r\n");
+    if (m->b->twolengths) {
+        out_str(o, "Content-Length: ");
+        out_number(o, m->body.n + 17);
+        out_str(o, "\r\n");
+    }
+}
+
+/* What is too long for the scratch: pieces of their own. */
+static void head_long(struct making *m)
+{
+    struct og_body *wire = &m->a->wire;
+    const struct og_behaviour *b = m->b;
+    if (b->location.p != NULL) {
+        char *text = og_answer_mem(m->a, b->location.n + 1);
+        size_t n = text != NULL ? unescape(text, b->location.p, b->location.n) : 0;
+        og_body_add(wire, "Location: ", 10);
+        og_body_add(wire, text, n);
+        og_body_add(wire, "\r\n", 2);
+    }
+    if (b->longlocation > 0) {
+        og_body_add(wire, "Location: /", 11);
+        og_body_repeat(wire, m->w->bulk->letters, OG_ZEROS, b->longlocation - 1);
+        og_body_add(wire, "\r\n", 2);
+    }
+    if (b->longheader > 0) {
+        og_body_add(wire, "X-Long: ", 8);
+        og_body_repeat(wire, m->w->bulk->letters, OG_ZEROS, b->longheader);
+        og_body_add(wire, "\r\n", 2);
+    }
+    uint64_t lines = b->nohead_end ? OG_HEAD_ENDLESS : b->manyheaders;
+    og_body_repeat(wire, m->w->bulk->lines, sizeof m->w->bulk->lines, lines * OG_LINE);
+}
+
+static void head(struct making *m, bool keep)
+{
+    struct og_answer *a = m->a;
+    char *from = og_answer_mem(a, OG_HEAD_MAX);
+    if (from == NULL)
+        return;
+    struct og_out o = {from, from + OG_HEAD_MAX};
+    if (m->status == 200) {
+        out_str(&o, "HTTP/1.1 200 OK\r\nServer: origin\r\n");
+    } else {
+        out_str(&o, "HTTP/1.1 ");
+        out_number(&o, m->status);
+        out_str(&o, " ");
+        out_str(&o, og_reason(m->status));
+        out_str(&o, "\r\nServer: origin\r\n");
+    }
+    out_str(&o, m->w->date);
+    if (has_body(m)) {
+        if (m->b->type.p != NULL) {
+            head_text(&o, "Content-Type: ", m->b->type);
+        } else {
+            out_str(&o, "Content-Type: ");
+            out_str(&o, m->mime);
+            out_str(&o, "\r\n");
+        }
+    }
+    head_length(m, &o);
+    head_extras(m, &o);
+    if (!keep)
+        out_str(&o, "Connection: close\r\n");
+    og_body_add(&a->wire, from, (uint64_t)(o.p - from));
+    head_long(m);
+    if (!m->b->nohead_end)
+        og_body_add(&a->wire, "\r\n", 2);
+    a->head_n = a->wire.n;
+}
+
+/* ---- wire ---- */
+
+/* Every piece of the body is a chunk. */
+static void wire_chunks(struct making *m)
+{
+    struct og_answer *a = m->a;
+    for (unsigned i = 0; i < m->body.count; i++) {
+        const struct og_piece *x = &m->body.piece[i];
+        char *from = og_answer_mem(a, 20);
+        if (from == NULL)
+            return;
+        struct og_out o = {from, from + 20};
+        out_hex(&o, x->n);
+        out_str(&o, "\r\n");
+        og_body_add(&a->wire, from, (uint64_t)(o.p - from));
+        og_body_repeat(&a->wire, x->p, x->period, x->n);
+        og_body_add(&a->wire, "\r\n", 2);
+        if (m->b->badchunk) {
+            og_body_add(&a->wire, "zz\r\nno number\r\n", 15);
+            return;
+        }
+    }
+    if (m->b->endless)
+        og_body_repeat(&a->wire, m->w->bulk->chunk, OG_WIRE_CHUNK, OG_ENDLESS);
+    else
+        og_body_add(&a->wire, "0\r\n\r\n", 5);
+}
+
+static void wire_body(struct making *m)
+{
+    if (m->r->is_head || !has_body(m))
+        return;
+    if (is_chunked(m)) {
+        wire_chunks(m);
+        return;
+    }
+    for (unsigned i = 0; i < m->body.count; i++)
+        og_body_repeat(&m->a->wire, m->body.piece[i].p, m->body.piece[i].period, m->body.piece[i].n);
+}
+
+static void stop_after(struct making *m, uint64_t body_bytes, enum og_end end)
+{
+    struct og_answer *a = m->a;
+    uint64_t at = body_bytes < a->wire.n - a->head_n ? a->head_n + body_bytes : a->wire.n;
+    if (at == a->wire.n && end == OG_END_CUT)
+        return;
+    a->stop_at = at;
+    a->end = end;
+}
+
+static void ending(struct making *m, bool keep)
+{
+    struct og_answer *a = m->a;
+    const struct og_behaviour *b = m->b;
+    a->stop_at = a->wire.n;
+    a->end = keep ? OG_END_KEEP : OG_END_CLOSE;
+    if (b->cut != OG_NOT_GIVEN)
+        stop_after(m, b->cut, b->reset ? OG_END_RESET : OG_END_CUT);
+    if (b->stall != OG_NOT_GIVEN && b->stall != OG_STALL_HEAD)
+        stop_after(m, b->stall, OG_END_STALL);
+    bool silent = b->stall == OG_STALL_HEAD, dead = b->reset && b->cut == OG_NOT_GIVEN;
+    if (silent || dead) {
+        a->stop_at = 0;
+        a->status = 0;
+        a->end = dead ? OG_END_RESET : OG_END_STALL;
+    }
+}
+
+void og_answer_make(struct og_answer *a, const struct og_world *w, const struct og_request *r,
+                    struct og_behaviour *b, uint64_t hash, uint64_t lot)
+{
+    struct making m = {.a = a, .w = w, .r = r, .b = b, .hash = hash, .mime = "image/jpeg"};
+    init(a);
+    og_body_init(&m.body);
+    m.id = b->seed != OG_NOT_GIVEN ? og_mix64(b->seed + 1) : hash;
+    draw(&m, lot);
+    decide_status(&m);
+    content(&m);
+    if (b->gzip == OG_GZIP_BOMB)
+        code_bomb(&m);
+    if (b->gzip == OG_GZIP_OK)
+        code_gzip(&m);
+    bool keep =
+        r->keep_alive && !b->close && !b->nolength && !b->badchunk && !b->twolengths && !b->nohead_end;
+    a->status = (uint16_t)m.status;
+    a->delay_ms = og_range_draw(b->delay, og_mix64(hash + 2));
+    a->drip = b->drip;
+    head(&m, keep);
+    if (!b->nohead_end)
+        wire_body(&m);
+    ending(&m, keep);
+}
+
+void og_answer_text(struct og_answer *a, const struct og_request *r, uint16_t status, const char *type,
+                    const char *text, size_t n)
+{
+    init(a);
+    char *from = og_answer_mem(a, 256);
+    char *copy = og_answer_mem(a, n + 1);
+    if (copy == NULL)
+        n = 0;
+    if (n > 0)
+        memcpy(copy, text, n);
+    int k = snprintf(from, 256,
+                     "HTTP/1.1 %u %s\r\nServer: origin\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s\r\n",
+                     status, og_reason(status), type, n, r->keep_alive ? "" : "Connection: close\r\n");
+    og_body_add(&a->wire, from, (uint64_t)k);
+    a->head_n = a->wire.n;
+    if (!r->is_head)
+        og_body_add(&a->wire, copy, n);
+    a->stop_at = a->wire.n;
+    a->end = r->keep_alive ? OG_END_KEEP : OG_END_CLOSE;
+    a->status = status;
+}

@@ -1,0 +1,30 @@
+/* request.h: the head of one HTTP/1.x request, as slices of the connection's buffer. */
+#ifndef OG_REQUEST_H
+#define OG_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct og_slice {
+    const char *p;
+    size_t n;
+};
+
+struct og_request {
+    struct og_slice method, target, path, query; /* target: path and query as they came */
+    struct og_slice host;                        /* without port; empty when there is none */
+    struct og_slice if_none_match, if_modified_since;
+    size_t head_n;   /* bytes up to and with the empty line */
+    uint64_t body_n; /* bytes of the request's own body, to be skipped */
+    bool keep_alive, is_head;
+};
+
+enum og_parsed { OG_PARSE_MORE, OG_PARSE_OK, OG_PARSE_BAD };
+
+/* Looks for a whole head at the start of `p`. Host is lowered in place. */
+enum og_parsed og_request_parse(struct og_request *r, char *p, size_t n);
+
+bool og_slice_is(struct og_slice s, const char *text);
+
+#endif
