@@ -52,8 +52,10 @@ static void heap_down(struct pp_backlog *b, size_t i)
 {
     struct entry *e = b->heap[i];
     for (size_t child; (child = 2 * i + 1) < b->n_heap; i = child) {
-        if (child + 1 < b->n_heap && b->heap[child + 1]->first_ms < b->heap[child]->first_ms) child++;
-        if (b->heap[child]->first_ms >= e->first_ms) break;
+        if (child + 1 < b->n_heap && b->heap[child + 1]->first_ms < b->heap[child]->first_ms)
+            child++;
+        if (b->heap[child]->first_ms >= e->first_ms)
+            break;
         heap_set(b, i, b->heap[child]);
     }
     heap_set(b, i, e);
@@ -70,7 +72,8 @@ static void heap_remove(struct pp_backlog *b, struct entry *e)
 {
     size_t i = e->place;
     struct entry *last = b->heap[--b->n_heap];
-    if (last == e) return;
+    if (last == e)
+        return;
     heap_set(b, i, last);
     heap_up(b, i);
     heap_down(b, last->place);
@@ -78,10 +81,12 @@ static void heap_remove(struct pp_backlog *b, struct entry *e)
 
 static bool heap_reserve(struct pp_backlog *b, size_t n)
 {
-    if (n <= b->cap_heap) return true;
+    if (n <= b->cap_heap)
+        return true;
     size_t cap = b->cap_heap ? b->cap_heap * 2 : 16;
     struct entry **heap = realloc(b->heap, cap * sizeof(struct entry *));
-    if (!heap) return false;
+    if (!heap)
+        return false;
     b->heap = heap;
     b->cap_heap = cap;
     return true;
@@ -140,10 +145,13 @@ static void forget(struct pp_backlog *b, struct entry *e)
 static enum pp_err add(struct pp_backlog *b, const char *client, struct entry **out)
 {
     size_t n = strlen(client) + 1;
-    if (HASH_COUNT(b->clients) >= b->max_clients) return PP_EFULL;
-    if (!heap_reserve(b, HASH_COUNT(b->clients) + 1)) return PP_ENOMEM;
+    if (HASH_COUNT(b->clients) >= b->max_clients)
+        return PP_EFULL;
+    if (!heap_reserve(b, HASH_COUNT(b->clients) + 1))
+        return PP_ENOMEM;
     struct entry *e = calloc(1, sizeof *e + n);
-    if (!e) return PP_ENOMEM;
+    if (!e)
+        return PP_ENOMEM;
     memcpy(e->client, client, n);
     HASH_ADD_STR(b->clients, client, e);
     if (e->homeless) {
@@ -165,7 +173,8 @@ static void change(struct pp_backlog *b, struct entry *e, uint8_t queue, int64_t
     int64_t was = e->first_ms, first = PP_BACKLOG_NEVER;
     e->due_ms[queue] = due_ms;
     for (size_t q = 0; q < PP_QUEUES; q++)
-        if (e->due_ms[q] < first) first = e->due_ms[q];
+        if (e->due_ms[q] < first)
+            first = e->due_ms[q];
     if (first == PP_BACKLOG_NEVER) {
         forget(b, e);
         return;
@@ -183,13 +192,15 @@ static void change(struct pp_backlog *b, struct entry *e, uint8_t queue, int64_t
 struct pp_backlog *pp_backlog_new(size_t max_clients)
 {
     struct pp_backlog *b = calloc(1, sizeof *b);
-    if (b) b->max_clients = max_clients ? max_clients : 1;
+    if (b)
+        b->max_clients = max_clients ? max_clients : 1;
     return b;
 }
 
 void pp_backlog_free(struct pp_backlog *b)
 {
-    if (!b) return;
+    if (!b)
+        return;
     struct entry *e, *tmp;
     HASH_ITER (hh, b->clients, e, tmp) {
         HASH_DEL(b->clients, e);
@@ -201,7 +212,8 @@ void pp_backlog_free(struct pp_backlog *b)
 
 enum pp_err pp_backlog_put(struct pp_backlog *b, const char *client, uint8_t queue, int64_t due_ms)
 {
-    if (due_ms >= pp_backlog_get(b, client, queue)) return PP_OK;
+    if (due_ms >= pp_backlog_get(b, client, queue))
+        return PP_OK;
     return pp_backlog_set(b, client, queue, due_ms);
 }
 
@@ -210,9 +222,11 @@ enum pp_err pp_backlog_set(struct pp_backlog *b, const char *client, uint8_t que
     assert(queue < PP_QUEUES);
     struct entry *e = find(b, client);
     if (!e) {
-        if (due_ms == PP_BACKLOG_NEVER) return PP_OK;
+        if (due_ms == PP_BACKLOG_NEVER)
+            return PP_OK;
         enum pp_err err = add(b, client, &e);
-        if (err) return err;
+        if (err)
+            return err;
     }
     change(b, e, queue, due_ms);
     return PP_OK;
@@ -221,13 +235,15 @@ enum pp_err pp_backlog_set(struct pp_backlog *b, const char *client, uint8_t que
 void pp_backlog_remove(struct pp_backlog *b, const char *client, uint8_t queue)
 {
     struct entry *e = find(b, client);
-    if (e) change(b, e, queue, PP_BACKLOG_NEVER);
+    if (e)
+        change(b, e, queue, PP_BACKLOG_NEVER);
 }
 
 void pp_backlog_drop(struct pp_backlog *b, const char *client)
 {
     struct entry *e = find(b, client);
-    if (e) forget(b, e);
+    if (e)
+        forget(b, e);
 }
 
 int64_t pp_backlog_get(const struct pp_backlog *b, const char *client, uint8_t queue)
@@ -251,7 +267,8 @@ size_t pp_backlog_due(struct pp_backlog *b, int64_t now_ms, uint32_t mask, struc
         struct entry *next = e->next;
         uint32_t queues = 0;
         for (size_t q = 0; q < PP_QUEUES; q++)
-            if (e->due_ms[q] <= now_ms && (mask & (1u << q))) queues |= 1u << q;
+            if (e->due_ms[q] <= now_ms && (mask & (1u << q)))
+                queues |= 1u << q;
         more = e != last;
         if (queues) {
             out[n++] = (struct pp_backlog_due){e->client, queues};
@@ -265,8 +282,10 @@ size_t pp_backlog_due(struct pp_backlog *b, int64_t now_ms, uint32_t mask, struc
 
 int64_t pp_backlog_next_ms(const struct pp_backlog *b, int64_t now_ms)
 {
-    if (b->head) return now_ms;
-    if (b->n_heap == 0) return PP_BACKLOG_NEVER;
+    if (b->head)
+        return now_ms;
+    if (b->n_heap == 0)
+        return PP_BACKLOG_NEVER;
     return b->heap[0]->first_ms > now_ms ? b->heap[0]->first_ms : now_ms;
 }
 

@@ -17,7 +17,8 @@ static struct pp_rate_mark *mark_at(struct pp_ratelimit *rl, uint32_t i)
 /* Time never goes back; what has run out leaves the log. */
 static int64_t advance(struct pp_ratelimit *rl, int64_t now_ms)
 {
-    if (now_ms > rl->now_ms) rl->now_ms = now_ms;
+    if (now_ms > rl->now_ms)
+        rl->now_ms = now_ms;
     while (rl->len > 0 && mark_at(rl, 0)->at_ms + PP_RATE_KEPT_MS <= rl->now_ms) {
         rl->logged -= mark_at(rl, 0)->n;
         rl->first = (rl->first + 1) % rl->cap;
@@ -35,7 +36,8 @@ static bool joinable(const struct pp_rate_mark *a, const struct pp_rate_mark *b,
 static void add_to(struct pp_ratelimit *rl, struct pp_rate_mark *m, uint32_t n)
 {
     uint32_t fits = UINT32_MAX - m->n;
-    if (n > fits) rl->logged -= n - fits;
+    if (n > fits)
+        rl->logged -= n - fits;
     m->n += n > fits ? fits : n;
 }
 
@@ -58,10 +60,12 @@ static void compact(struct pp_ratelimit *rl, int64_t width_ms)
 
 static bool grow(struct pp_ratelimit *rl)
 {
-    if (rl->cap == PP_RATE_MARKS_MAX) return false;
+    if (rl->cap == PP_RATE_MARKS_MAX)
+        return false;
     uint32_t cap = rl->cap * 4 < PP_RATE_MARKS_MAX ? rl->cap * 4 : PP_RATE_MARKS_MAX;
     struct pp_rate_mark *ring = malloc(cap * sizeof *ring);
-    if (!ring) return false;
+    if (!ring)
+        return false;
     for (uint32_t i = 0; i < rl->len; i++)
         ring[i] = *mark_at(rl, i);
     free(rl->ring);
@@ -75,7 +79,8 @@ static bool grow(struct pp_ratelimit *rl)
  * step is enough for a minute's marks; the third is for a log without memory or with marks far ahead. */
 static void make_room(struct pp_ratelimit *rl)
 {
-    if (rl->len < rl->cap || grow(rl)) return;
+    if (rl->len < rl->cap || grow(rl))
+        return;
     for (int64_t width = PP_RATE_BUCKET_MS; rl->len == rl->cap; width *= 2)
         compact(rl, width);
 }
@@ -105,7 +110,8 @@ static void insert(struct pp_ratelimit *rl, int64_t at_ms, uint32_t n)
 /* Free permits when `logged` of the log still count. */
 static uint32_t free_with(const struct pp_ratelimit *rl, uint64_t logged)
 {
-    if (rl->rpm == 0) return UINT32_MAX - rl->pending;
+    if (rl->rpm == 0)
+        return UINT32_MAX - rl->pending;
     uint64_t used = logged + rl->pending;
     return used >= rl->rpm ? 0 : (uint32_t)(rl->rpm - used);
 }
@@ -146,7 +152,8 @@ uint32_t pp_ratelimit_permits_at(struct pp_ratelimit *rl, int64_t now_ms, int64_
 
 bool pp_ratelimit_admit(struct pp_ratelimit *rl, int64_t now_ms, uint32_t n)
 {
-    if (pp_ratelimit_permits(rl, now_ms) < n) return false;
+    if (pp_ratelimit_permits(rl, now_ms) < n)
+        return false;
     rl->pending += n;
     return true;
 }
@@ -169,10 +176,12 @@ int64_t pp_ratelimit_next_ms(struct pp_ratelimit *rl, int64_t now_ms)
 {
     int64_t now = advance(rl, now_ms);
     uint64_t logged = rl->logged;
-    if (free_with(rl, logged) > 0) return now;
+    if (free_with(rl, logged) > 0)
+        return now;
     for (uint32_t i = 0; i < rl->len; i++) {
         logged -= mark_at(rl, i)->n;
-        if (free_with(rl, logged) > 0) return mark_at(rl, i)->at_ms + PP_RATE_KEPT_MS;
+        if (free_with(rl, logged) > 0)
+            return mark_at(rl, i)->at_ms + PP_RATE_KEPT_MS;
     }
     return INT64_MAX;
 }
@@ -200,8 +209,10 @@ void pp_ratelimit_import(struct pp_ratelimit *rl, int64_t now_ms, const struct p
     int64_t now = advance(rl, now_ms);
     for (size_t i = 0; i < n; i++) {
         int64_t at_ms = marks[i].at_ms;
-        if (at_ms > now + PP_RATE_AHEAD_MS) at_ms = now + PP_RATE_AHEAD_MS;
-        if (marks[i].n == 0 || at_ms <= now - PP_RATE_KEPT_MS) continue;
+        if (at_ms > now + PP_RATE_AHEAD_MS)
+            at_ms = now + PP_RATE_AHEAD_MS;
+        if (marks[i].n == 0 || at_ms <= now - PP_RATE_KEPT_MS)
+            continue;
         insert(rl, at_ms, marks[i].n);
     }
 }

@@ -24,21 +24,24 @@ static const char *const long_days[] = {"Monday", "Tuesday",  "Wednesday", "Thur
 static bool take(struct cursor *c, const char *text)
 {
     size_t n = strlen(text);
-    if (c->bad || (size_t)(c->end - c->p) < n || memcmp(c->p, text, n) != 0) return false;
+    if (c->bad || (size_t)(c->end - c->p) < n || memcmp(c->p, text, n) != 0)
+        return false;
     c->p += n;
     return true;
 }
 
 static void expect(struct cursor *c, const char *text)
 {
-    if (!take(c, text)) c->bad = true;
+    if (!take(c, text))
+        c->bad = true;
 }
 
 /* One of `names`, its index; fails if there is none. */
 static int one_of(struct cursor *c, const char *const *names, int n)
 {
     for (int i = 0; i < n; i++)
-        if (take(c, names[i])) return i;
+        if (take(c, names[i]))
+            return i;
     c->bad = true;
     return 0;
 }
@@ -77,7 +80,8 @@ static bool to_ms(const struct date *d, int64_t *out_ms)
     static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
     bool leap = is_leap(d->year);
     int last = before[d->month] - before[d->month - 1] + (leap && d->month == 2);
-    if (d->day < 1 || d->day > last || d->hour > 23 || d->minute > 59 || d->second > 60) return false;
+    if (d->day < 1 || d->day > last || d->hour > 23 || d->minute > 59 || d->second > 60)
+        return false;
     int64_t y = d->year - 1; /* whole years before; leap days since year 1 */
     int64_t day =
         d->year * 365 + y / 4 - y / 100 + y / 400 - (1970 * 365 + 1969 / 4 - 1969 / 100 + 1969 / 400);
@@ -116,7 +120,8 @@ static bool rfc850_date(struct cursor c, struct date *d, int64_t now_ms)
     expect(&c, " ");
     time_of_day(&c, d);
     expect(&c, " GMT");
-    if (c.bad || c.p != c.end) return false;
+    if (c.bad || c.p != c.end)
+        return false;
     int64_t this_year = 1970 + now_ms / (int64_t)31556952000; /* mean Gregorian year */
     while (d->year + 100 <= this_year + 50 && d->year < 9900)
         d->year += 100;
@@ -142,7 +147,8 @@ bool pp_http_date_parse(const char *s, size_t n, int64_t now_ms, int64_t *out_ms
 {
     struct cursor c = {s, s + n, false};
     struct date d;
-    if (!imf_fixdate(c, &d) && !rfc850_date(c, &d, now_ms) && !asctime_date(c, &d)) return false;
+    if (!imf_fixdate(c, &d) && !rfc850_date(c, &d, now_ms) && !asctime_date(c, &d))
+        return false;
     return to_ms(&d, out_ms);
 }
 
@@ -151,8 +157,10 @@ static bool seconds(const char *s, size_t n, int64_t *out_ms)
 {
     int64_t value = 0;
     for (size_t i = 0; i < n; i++) {
-        if (s[i] < '0' || s[i] > '9') return false;
-        if (value <= PP_RETRY_AFTER_MAX_MS / 1000) value = value * 10 + (s[i] - '0');
+        if (s[i] < '0' || s[i] > '9')
+            return false;
+        if (value <= PP_RETRY_AFTER_MAX_MS / 1000)
+            value = value * 10 + (s[i] - '0');
     }
     *out_ms = value * 1000;
     return n > 0;
@@ -163,17 +171,20 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-int64_t pp_retry_after_parse(const char *s, size_t n, int64_t now_ms)
+int64_t pp_retry_after_ms(const char *s, size_t n, int64_t now_ms)
 {
     int64_t ms, at_ms;
     for (; n > 0 && is_blank(s[0]); s++, n--) {
     }
     while (n > 0 && is_blank(s[n - 1]))
         n--;
-    if (n == 0) return -1;
-    if (s[0] == '-') return seconds(s + 1, n - 1, &ms) ? 0 : -1;
+    if (n == 0)
+        return -1;
+    if (s[0] == '-')
+        return seconds(s + 1, n - 1, &ms) ? 0 : -1;
     if (!seconds(s, n, &ms)) {
-        if (!pp_http_date_parse(s, n, now_ms, &at_ms)) return -1;
+        if (!pp_http_date_parse(s, n, now_ms, &at_ms))
+            return -1;
         ms = at_ms <= now_ms ? 0 : at_ms - now_ms;
     }
     return ms < PP_RETRY_AFTER_MAX_MS ? ms : PP_RETRY_AFTER_MAX_MS;

@@ -12,12 +12,14 @@ void pp_route_batch_add(struct pp_route_batch *batch, const struct pp_tier *tier
     double value = s.ms > 0 ? (double)s.ms : 0;
     if (s.timed_out) {
         batch->over |= (uint8_t)(1u << tier);
-        if (!s.first) return;
+        if (!s.first)
+            return;
         value = fmax(value, (double)tiers[tier].timeout_ms) * margin;
     } else {
         batch->done |= (uint8_t)(1u << pp_tier_cover(tiers, n, value));
     }
-    if (batch->count < UINT32_MAX) batch->count++;
+    if (batch->count < UINT32_MAX)
+        batch->count++;
     batch->sum_ms += value;
 }
 
@@ -30,13 +32,15 @@ static uint32_t add_capped(uint32_t a, uint32_t b)
 static void decay(struct pp_route *r, const struct pp_route_params *p, int64_t now_ms)
 {
     if (now_ms <= r->updated_ms || r->weight_sum <= 0) {
-        if (now_ms > r->updated_ms) r->updated_ms = now_ms;
+        if (now_ms > r->updated_ms)
+            r->updated_ms = now_ms;
         return;
     }
     double factor =
         exp2(-(double)(now_ms - r->updated_ms) / (double)(p->half_life_ms > 0 ? p->half_life_ms : 1));
     double least = r->weight_sum < 1 ? 1 : 1 / r->weight_sum;
-    if (factor < least) factor = least;
+    if (factor < least)
+        factor = least;
     r->weight_sum *= factor;
     r->value_sum *= factor;
     r->updated_ms = now_ms;
@@ -45,7 +49,8 @@ static void decay(struct pp_route *r, const struct pp_route_params *p, int64_t n
 void pp_route_merge(struct pp_route *r, const struct pp_route_params *p, const struct pp_route_batch *batch,
                     int64_t now_ms)
 {
-    if (batch->count > 0) decay(r, p, now_ms);
+    if (batch->count > 0)
+        decay(r, p, now_ms);
     r->weight_sum += batch->count;
     r->value_sum += batch->sum_ms;
     r->samples = add_capped(r->samples, batch->count);
@@ -75,7 +80,8 @@ static double floor_ms(const struct pp_route_batch *lately, const struct pp_tier
 {
     for (size_t t = n; t-- > 0;) {
         uint32_t up_to_t = (2u << t) - 1;
-        if ((lately->over >> t & 1) && !(lately->done & up_to_t)) return (double)tiers[t].timeout_ms * margin;
+        if ((lately->over >> t & 1) && !(lately->done & up_to_t))
+            return (double)tiers[t].timeout_ms * margin;
     }
     return 0;
 }
@@ -83,8 +89,10 @@ static double floor_ms(const struct pp_route_batch *lately, const struct pp_tier
 uint8_t pp_route_decide(struct pp_route *r, const struct pp_tier *tiers, size_t n,
                         const struct pp_route_params *p)
 {
-    if (r->tier >= n) r->tier = (uint8_t)(n - 1);
-    if (r->samples < p->min_samples || r->weight_sum <= 0) return r->tier;
+    if (r->tier >= n)
+        r->tier = (uint8_t)(n - 1);
+    if (r->samples < p->min_samples || r->weight_sum <= 0)
+        return r->tier;
     if (r->lately.count >= p->min_samples) {
         double least = floor_ms(&r->lately, tiers, n, p->margin);
         if (pp_route_mean_ms(r) < least) {
@@ -105,7 +113,8 @@ uint8_t pp_route_decide(struct pp_route *r, const struct pp_tier *tiers, size_t 
 uint8_t pp_route_early(const struct pp_route *r, const struct pp_tier *tiers, size_t n,
                        const struct pp_route_params *p)
 {
-    if (r->samples == 0 || r->weight_sum <= 0) return r->tier < n ? r->tier : (uint8_t)(n - 1);
+    if (r->samples == 0 || r->weight_sum <= 0)
+        return r->tier < n ? r->tier : (uint8_t)(n - 1);
     double mean = pp_route_mean_ms(r), least = floor_ms(&r->lately, tiers, n, p->margin);
     return pp_tier_cover(tiers, n, (mean > least ? mean : least) * p->margin);
 }

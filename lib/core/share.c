@@ -5,13 +5,15 @@
 
 static uint32_t ceil_div(uint32_t a, uint32_t b)
 {
-    if (b == 0) b = 1;
+    if (b == 0)
+        b = 1;
     return a / b + (a % b != 0);
 }
 
 uint32_t pp_share_count(uint32_t rpm, uint32_t concurrency, uint32_t worker_rpm, uint32_t worker_concurrency)
 {
-    if (concurrency == 0) concurrency = 1;
+    if (concurrency == 0)
+        concurrency = 1;
     uint32_t count = rpm > 0 ? ceil_div(rpm, worker_rpm) : ceil_div(concurrency, worker_concurrency);
     return count > concurrency ? concurrency : count;
 }
@@ -31,7 +33,8 @@ static uint64_t first_hash(uint32_t count, uint32_t k)
 
 struct pp_share pp_share_get(uint32_t rpm, uint32_t concurrency, uint32_t count, uint32_t k)
 {
-    if (concurrency == 0) concurrency = 1;
+    if (concurrency == 0)
+        concurrency = 1;
     assert(k < count && count <= concurrency && (rpm == 0 || count <= rpm));
     return (struct pp_share){
         .rpm = part(rpm, count, k),

@@ -7,10 +7,13 @@
 
 bool pp_tiers_valid(const struct pp_tier *tiers, size_t n)
 {
-    if (n < 1 || n > PP_TIERS_MAX) return false;
+    if (n < 1 || n > PP_TIERS_MAX)
+        return false;
     for (size_t i = 0; i < n; i++) {
-        if (tiers[i].concurrency == 0) return false;
-        if (tiers[i].timeout_ms <= (i > 0 ? tiers[i - 1].timeout_ms : 0)) return false;
+        if (tiers[i].concurrency == 0)
+            return false;
+        if (tiers[i].timeout_ms <= (i > 0 ? tiers[i - 1].timeout_ms : 0))
+            return false;
     }
     return true;
 }
@@ -32,7 +35,8 @@ uint8_t pp_tier_cover(const struct pp_tier *tiers, size_t n, double ms)
 struct pp_tier_limits pp_tier_limits(int64_t timeout_ms)
 {
     int64_t slow = timeout_ms / 3;
-    if (slow < PP_TIER_SLOW_MIN_MS) slow = PP_TIER_SLOW_MIN_MS;
+    if (slow < PP_TIER_SLOW_MIN_MS)
+        slow = PP_TIER_SLOW_MIN_MS;
     return (struct pp_tier_limits){
         .connect_ms = timeout_ms < PP_TIER_CONNECT_MAX_MS ? timeout_ms : PP_TIER_CONNECT_MAX_MS,
         .first_byte_ms = timeout_ms,
@@ -42,7 +46,8 @@ struct pp_tier_limits pp_tier_limits(int64_t timeout_ms)
 
 uint16_t pp_tier_timeout_code(bool resolving, enum pp_phase phase)
 {
-    if (resolving) return PP_CODE_DNS_TEMPORARY;
+    if (resolving)
+        return PP_CODE_DNS_TEMPORARY;
     switch (phase) {
     case PP_PHASE_CONNECT: return PP_CODE_CONNECT_TIMEOUT;
     case PP_PHASE_FIRST_BYTE: return PP_CODE_FIRST_BYTE_TIMEOUT;

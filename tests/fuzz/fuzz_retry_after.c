@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int64_t now_ms = (int64_t)(seed % 253402300800000); /* 1970 to 9999 */
     const char *s = (const char *)data + sizeof seed;
     size_t n = size - sizeof seed;
-    int64_t wait = pp_retry_after_parse(s, n, now_ms), at_ms = 0;
+    int64_t wait = pp_retry_after_ms(s, n, now_ms), at_ms = 0;
     if (wait < -1 || wait > PP_RETRY_AFTER_MAX_MS)
         abort();
     if (!pp_http_date_parse(s, n, now_ms, &at_ms))

@@ -1,5 +1,5 @@
-/* prng.h: numbers for seeded properties. The same seed gives the same case on every machine, so a failure that
- * prints its seed can be run again. splitmix64 (Steele, Lea, Flood 2014); not for anything secret. */
+/* prng.h: numbers for seeded properties. The same seed gives the same case on every machine. splitmix64
+ * (Steele, Lea, Flood 2014); not for anything secret. */
 #ifndef PHOTOPOOL_TEST_PRNG_H
 #define PHOTOPOOL_TEST_PRNG_H
 

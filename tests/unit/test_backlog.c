@@ -110,7 +110,8 @@ static void check_due(struct pp_backlog *b, int64_t model[CLIENTS][PP_QUEUES], i
     for (int i = 0; i < CLIENTS; i++) {
         bool is_due = false;
         for (int q = 0; q < PP_QUEUES; q++) {
-            if (model[i][q] < next) next = model[i][q];
+            if (model[i][q] < next)
+                next = model[i][q];
             is_due |= model[i][q] <= now && (mask >> q & 1);
         }
         expected += is_due;
@@ -123,7 +124,8 @@ static void check_due(struct pp_backlog *b, int64_t model[CLIENTS][PP_QUEUES], i
         seen |= (uint64_t)1 << i;
         uint32_t queues = 0;
         for (int q = 0; q < PP_QUEUES; q++)
-            if (model[i][q] <= now) queues |= 1u << q;
+            if (model[i][q] <= now)
+                queues |= 1u << q;
         assert_int_equal(due[k].queues, queues & mask);
     }
     assert_int_equal(pp_backlog_next_ms(b, now), next == NEVER ? NEVER : next > now ? next : now);
@@ -148,7 +150,8 @@ static void test_against_model(void **state)
             case 0:
             case 1:
                 assert_int_equal(pp_backlog_put(b, name, q, due), PP_OK);
-                if (due < model[i][q]) model[i][q] = due;
+                if (due < model[i][q])
+                    model[i][q] = due;
                 break;
             case 2:
                 assert_int_equal(pp_backlog_set(b, name, q, due), PP_OK);
@@ -159,7 +162,8 @@ static void test_against_model(void **state)
                 model[i][q] = NEVER;
                 break;
             case 4:
-                if (pp_test_between(&s, 0, 9) > 0) break;
+                if (pp_test_between(&s, 0, 9) > 0)
+                    break;
                 pp_backlog_drop(b, name);
                 for (q = 0; q < PP_QUEUES; q++)
                     model[i][q] = NEVER;

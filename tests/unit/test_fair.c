@@ -107,7 +107,8 @@ static void test_nobody_starves(void **state)
     for (uint32_t t = 1; t <= CYCLES; t++) {
         assert_int_equal(pp_fair_allot(c, N, 1, scratch), 1);
         for (uint32_t i = 0; i < N; i++) {
-            if (c[i].allot == 0) continue;
+            if (c[i].allot == 0)
+                continue;
             assert_true(t - last[i] <= 2 * weights / c[i].weight + N);
             last[i] = t;
             got[i]++;

@@ -153,7 +153,8 @@ static void model_check_windows(const struct model *m)
             from++;
         const struct request *last = &m->all[from];
         for (size_t k = from; k <= i; k++)
-            if (m->all[k].admitted_no > last->admitted_no) last = &m->all[k];
+            if (m->all[k].admitted_no > last->admitted_no)
+                last = &m->all[k];
         assert_true(i - from + 1 <= last->rpm);
     }
 }
@@ -203,7 +204,8 @@ static void run_model(uint64_t seed, uint32_t rpm)
             } else if (queued + want <= 512) {
                 int64_t next = pp_ratelimit_next_ms(&rl, now);
                 assert_true(next >= now);
-                if (next < INT64_MAX) assert_true(pp_ratelimit_permits_at(&rl, now, next) > 0);
+                if (next < INT64_MAX)
+                    assert_true(pp_ratelimit_permits_at(&rl, now, next) > 0);
             }
             int64_t go = pp_test_between(&seed, 0, (int64_t)queued);
             for (int64_t i = 0; i < go && m.n < m.max; i++) {
@@ -239,7 +241,8 @@ static void check_counts(const uint32_t *counts, size_t n, size_t window_ms, uin
     uint64_t sum = 0;
     for (size_t t = 0; t < n; t++) {
         sum += counts[t];
-        if (t >= window_ms) sum -= counts[t - window_ms];
+        if (t >= window_ms)
+            sum -= counts[t - window_ms];
         assert_true(sum <= most);
     }
 }
@@ -260,9 +263,11 @@ static double greedy(uint32_t rpm, double pace)
     for (; total < (uint64_t)MINUTES * rpm; now++) {
         allowance += pace * rpm / PP_RATE_WINDOW_MS;
         uint32_t n = pp_ratelimit_permits(&rl, now);
-        if (n > allowance) n = (uint32_t)allowance;
+        if (n > allowance)
+            n = (uint32_t)allowance;
         allowance -= n;
-        if (allowance > 1) allowance = 1;
+        if (allowance > 1)
+            allowance = 1;
         assert_true(pp_ratelimit_admit(&rl, now, n));
         for (uint32_t i = 0; i < n; i++) {
             pp_ratelimit_sent(&rl, now);
@@ -270,7 +275,8 @@ static double greedy(uint32_t rpm, double pace)
             arrived[now + pp_test_between(&seed, 0, PP_RATE_MARGIN_MS)]++;
         }
         total += n;
-        if (n > 0 && total <= rpm) full_at = now; /* the first minute is free at once */
+        if (n > 0 && total <= rpm)
+            full_at = now; /* the first minute is free at once */
     }
     check_counts(arrived, end, PP_RATE_WINDOW_MS, rpm);
     check_counts(sent, end, KEPT, rpm);

@@ -58,12 +58,13 @@ static void test_retry_after(void **state)
         {"Sun, 31 Nov 1994 08:49:37 GMT", 0, -1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int64_t ms = pp_retry_after_parse(cases[i].value, strlen(cases[i].value), cases[i].now_ms);
-        if (ms != cases[i].ms) print_message("case %zu: %s\n", i, cases[i].value);
+        int64_t ms = pp_retry_after_ms(cases[i].value, strlen(cases[i].value), cases[i].now_ms);
+        if (ms != cases[i].ms)
+            print_message("case %zu: %s\n", i, cases[i].value);
         assert_int_equal(ms, cases[i].ms);
     }
-    assert_int_equal(pp_retry_after_parse(NULL, 0, 0), -1);
-    assert_int_equal(pp_retry_after_parse("5\0", 2, 0), -1); /* NUL is a byte as any other */
+    assert_int_equal(pp_retry_after_ms(NULL, 0, 0), -1);
+    assert_int_equal(pp_retry_after_ms("5\0", 2, 0), -1); /* NUL is a byte as any other */
 }
 
 static void test_bad_dates(void **state)
@@ -128,7 +129,8 @@ static void test_good_dates(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t ms = 0;
         assert_true(pp_http_date_parse(cases[i].text, strlen(cases[i].text), cases[i].now_ms, &ms));
-        if (ms != cases[i].ms) print_message("case %zu: %s\n", i, cases[i].text);
+        if (ms != cases[i].ms)
+            print_message("case %zu: %s\n", i, cases[i].text);
         assert_int_equal(ms, cases[i].ms);
     }
 }
@@ -146,7 +148,8 @@ static void test_every_day(void **state)
         assert_true(pp_http_date_parse(text, strlen(text), 0, &ms) && ms == (int64_t)t * 1000);
         assert_true(strftime(text, sizeof text, "%a %b %e %H:%M:%S %Y", &tm) > 0);
         assert_true(pp_http_date_parse(text, strlen(text), 0, &ms) && ms == (int64_t)t * 1000);
-        if (t < 0 || t > 4102444799) continue; /* 1970 to 2099, as seen from the same day */
+        if (t < 0 || t > 4102444799)
+            continue; /* 1970 to 2099, as seen from the same day */
         size_t n = strftime(text, sizeof text, "%A, %d-%b-", &tm);
         snprintf(text + n, sizeof text - n, "%02d %02d:%02d:%02d GMT", tm.tm_year % 100, tm.tm_hour,
                  tm.tm_min, tm.tm_sec);
@@ -167,7 +170,7 @@ static void test_mutations(void **state)
         size_t n = (size_t)snprintf(text, sizeof text, "%s", good[i % 4]);
         for (int64_t k = pp_test_between(&s, 0, 3); k > 0; k--)
             text[pp_test_rnd(&s) % n] = (char)pp_test_rnd(&s);
-        int64_t ms = pp_retry_after_parse(text, pp_test_rnd(&s) % (n + 1), NOV94 - 1000);
+        int64_t ms = pp_retry_after_ms(text, pp_test_rnd(&s) % (n + 1), NOV94 - 1000);
         assert_true(ms >= -1 && ms <= PP_RETRY_AFTER_MAX_MS);
     }
 }

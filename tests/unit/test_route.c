@@ -21,7 +21,8 @@ static void fetch(struct pp_route *r, uint8_t tier, int64_t ms, int64_t now)
         bool over = ms > tiers[tier].timeout_ms;
         struct pp_route_sample s = {tier, first, over, over ? tiers[tier].timeout_ms : ms};
         pp_route_add(r, tiers, 3, &params, s, now);
-        if (!over) return;
+        if (!over)
+            return;
     }
 }
 
@@ -69,9 +70,11 @@ static void test_noisy_hosts(void **state)
         uint8_t due = (uint8_t)(seed % 3);
         for (int k = 0; k < 200; k++) {
             int64_t ms = speeds[due] * pp_test_between(&s, 70, 130) / 100;
-            if (pp_test_between(&s, 1, 50) == 1) ms = 40000; /* one in fifty hangs */
+            if (pp_test_between(&s, 1, 50) == 1)
+                ms = 40000; /* one in fifty hangs */
             fetch(&r, r.tier, ms, k * 1000);
-            if (k % 10 == 9) decide(&r);
+            if (k % 10 == 9)
+                decide(&r);
             if (k >= 50) {
                 right += r.tier == due;
                 total++;
@@ -139,7 +142,8 @@ static void test_gets_faster(void **state)
         fetch(&r, r.tier, 200, now);
         uint8_t before = r.tier;
         assert_true(decide(&r) <= before);
-        if (r.tier == 1 && before == 2) at_5s = now;
+        if (r.tier == 1 && before == 2)
+            at_5s = now;
         now += 1000;
     }
     print_message("to 5 s after %.1f half-lives, to 1 s after %.1f\n",
