@@ -2,6 +2,7 @@
 #include "pipeline/metrics.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 static const int64_t fetch_bounds[PP_FETCH_BUCKET_COUNT] = PP_FETCH_BUCKETS;
@@ -22,7 +23,7 @@ static uint16_t cell_code(size_t cell)
 
 void pp_metrics_photo(struct pp_metrics *m, enum pp_outcome_kind outcome, uint16_t code, uint8_t tier)
 {
-    assert(tier < PP_TIERS_MAX);
+    assert(tier <= PP_METRIC_NO_TIER);
     if (outcome == PP_OUTCOME_FAILED)
         m->failed[code_cell(code)][tier]++;
     else
@@ -61,24 +62,32 @@ static void write_plain(const struct pp_metrics *m, struct pp_buf *out)
 #undef X
 }
 
-static void write_photos(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n,
-                         struct pp_buf *out)
+static void write_photos_of_tier(const struct pp_metrics *m, size_t t, const char *tier, struct pp_buf *out)
 {
     char code[PP_CODE_NAME_MAX];
 
-    family(out, "photos_total", "counter", "Photos that reached a final outcome.");
+    for (int o = PP_OUTCOME_STORED; o < PP_OUTCOME_COUNT; o++)
+        if (m->photos[o][t] > 0)
+            pp_buf_printf(out, "photopool_photos_total{outcome=\"%s\",code=\"\",tier=\"%s\"} %llu\n",
+                          outcome_names[o], tier, (unsigned long long)m->photos[o][t]);
+    for (size_t c = 0; c < PP_METRIC_CODES; c++)
+        if (m->failed[c][t] > 0)
+            pp_buf_printf(out, "photopool_photos_total{outcome=\"failed\",code=\"%s\",tier=\"%s\"} %llu\n",
+                          pp_code_name(cell_code(c), code), tier, (unsigned long long)m->failed[c][t]);
+}
+
+static void write_photos(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n,
+                         struct pp_buf *out)
+{
+    char tier[32];
+
+    family(out, "photos_total", "counter",
+           "Photos that reached a final outcome, by the tier of the last transfer.");
     for (uint32_t t = 0; t < n; t++) {
-        for (int o = PP_OUTCOME_STORED; o < PP_OUTCOME_COUNT; o++)
-            if (m->photos[o][t] > 0)
-                pp_buf_printf(out, "photopool_photos_total{outcome=\"%s\",code=\"\",tier=\"%g\"} %llu\n",
-                              outcome_names[o], tier_seconds(tiers, t), (unsigned long long)m->photos[o][t]);
-        for (size_t c = 0; c < PP_METRIC_CODES; c++)
-            if (m->failed[c][t] > 0)
-                pp_buf_printf(out,
-                              "photopool_photos_total{outcome=\"failed\",code=\"%s\",tier=\"%g\"} %llu\n",
-                              pp_code_name(cell_code(c), code), tier_seconds(tiers, t),
-                              (unsigned long long)m->failed[c][t]);
+        snprintf(tier, sizeof(tier), "%g", tier_seconds(tiers, t));
+        write_photos_of_tier(m, t, tier, out);
     }
+    write_photos_of_tier(m, PP_METRIC_NO_TIER, "none", out);
 }
 
 static void write_fetch_seconds(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n,

@@ -44,15 +44,18 @@ struct pp_metrics {
     PP_METRIC_TABLE(X)
 #undef X
     uint64_t batches_accepted, batches_rejected, batches_replayed;
-    uint64_t photos[PP_OUTCOME_COUNT][PP_TIERS_MAX]; /* but failed ones */
-    uint64_t failed[PP_METRIC_CODES][PP_TIERS_MAX];
+    uint64_t photos[PP_OUTCOME_COUNT][PP_TIERS_MAX + 1]; /* but failed ones */
+    uint64_t failed[PP_METRIC_CODES][PP_TIERS_MAX + 1];
     uint64_t fetch_buckets[PP_TIERS_MAX][PP_FETCH_BUCKET_COUNT + 1];
     uint64_t fetch_ms_sum[PP_TIERS_MAX];
     uint64_t in_flight[PP_TIERS_MAX];
     uint64_t open_tasks[PP_TIERS_MAX + 1];
 };
 
-/* One final outcome of a photo that was fetched (or failed to be) in `tier`. */
+/* As a tier: answered without a transfer. */
+#define PP_METRIC_NO_TIER PP_TIERS_MAX
+
+/* One final outcome of a photo that was fetched (or failed to be) in `tier`, or PP_METRIC_NO_TIER. */
 void pp_metrics_photo(struct pp_metrics *m, enum pp_outcome_kind outcome, uint16_t code, uint8_t tier);
 /* One transfer, whatever came of it. */
 void pp_metrics_transfer(struct pp_metrics *m, uint8_t tier, int64_t ms, uint64_t bytes);

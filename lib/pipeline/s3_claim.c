@@ -68,7 +68,7 @@ static uint32_t tier_room(const struct pp_s3 *s3, uint8_t tier)
     const struct pp_params *p = s3->p->params;
     if (tier >= p->n_tiers || !(p->tiers_served & (1u << tier)))
         return 0;
-    uint32_t capacity = p->tiers[tier].concurrency * s3->n_loops;
+    uint32_t capacity = p->tiers[tier].concurrency;
     return capacity > s3->tier_in_flight[tier] ? capacity - s3->tier_in_flight[tier] : 0;
 }
 
@@ -330,9 +330,12 @@ static bool reserve(struct s3_cycle *cy)
     return true;
 }
 
-static void learn_due(struct s3_cycle *cy, const struct share *sh, const struct pp_backlog_row *next)
+/* The queue is out of the index while it is claimed from; what was announced meanwhile stays if it is sooner.
+ */
+static void learn_due(const struct share *sh, const struct pp_backlog_row *next)
 {
-    if (pp_backlog_set(cy->s3->backlog, sh->c->id, sh->queue, next->due_ms) != PP_OK)
+    if (next->due_ms != PP_BACKLOG_NEVER &&
+        pp_backlog_put(sh->c->s3->backlog, sh->c->id, sh->queue, next->due_ms) != PP_OK)
         block(sh->c, 1u << sh->queue);
 }
 
@@ -359,7 +362,7 @@ static void claimed(struct pp_req *req)
             got++;
         at += got;
         give_back(sh, sh->n - got);
-        learn_due(cy, sh, &r->next[i]);
+        learn_due(sh, &r->next[i]);
     }
     assert(at == r->n); /* tasks come in the order of the wants */
     s3_dispatch(s3, cy->memory, r->tasks, r->n);
@@ -407,10 +410,7 @@ static void claim(struct s3_cycle *cy)
                                           .n = sh->n,
                                           .hash_lo = sh->c->hash_lo,
                                           .hash_hi = sh->c->hash_hi};
-        /* What is announced while the claim is under way lowers the due time again; the answer must not raise
-         * it over that. */
-        block(sh->c, 1u << sh->queue);
-        sh->c->blocked &= ~(1u << sh->queue);
+        pp_backlog_remove(s3->backlog, sh->c->id, sh->queue);
     }
     cy->claim = (struct pp_store_claim){.req = {.done = claimed, .data = cy, .arena = &cy->memory->arena},
                                         .worker = s3->p->params->worker,

@@ -161,6 +161,7 @@ static void load_settings(struct s3_client *c)
     if (store->ops->clients(store, &load->r) != PP_OK) {
         pp_arena_fini(&load->arena);
         free(load);
+        s3_unblock_in(c, TRY_AGAIN_MS);
         return;
     }
     c->stale = false;
@@ -237,7 +238,7 @@ static void acquire(struct pp_s3 *s3, struct s3_client **clients, size_t n)
     struct pp_slot_want *wants = pp_arena_array(&a->arena, n, sizeof(*wants));
     size_t k = 0;
     for (size_t i = 0; wants && i < n; i++)
-        if (clients[i]->state == S3_WANTED)
+        if (clients[i]->state == S3_WANTED && !clients[i]->paused)
             wants[k++] = (struct pp_slot_want){
                 .client = clients[i]->id, .rpm = clients[i]->rpm, .concurrency = clients[i]->concurrency};
     a->s3 = s3;
@@ -250,6 +251,9 @@ static void acquire(struct pp_s3 *s3, struct s3_client **clients, size_t n)
     if (k == 0 || s3->p->coordinator->ops->acquire(s3->p->coordinator, &a->r) != PP_OK) {
         pp_arena_fini(&a->arena);
         free(a);
+        for (size_t i = 0; i < n; i++)
+            if (clients[i]->state == S3_WANTED && !clients[i]->paused)
+                s3_unblock_in(clients[i], TRY_AGAIN_MS);
         return;
     }
     s3->requests++;

@@ -1,0 +1,90 @@
+/* progress.c: see progress.h. */
+#include "pipeline/progress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+#include "photopool/task.h"
+
+struct batch {
+    UT_hash_handle hh;
+    int64_t first_ms, second; /* second: number of the newest cell's */
+    uint32_t cells[PP_PROGRESS_SECONDS];
+    char id[PP_BATCH_ID_MAX];
+};
+
+struct pp_progress {
+    struct batch *batches; /* uthash, in order of the last change */
+};
+
+struct pp_progress *pp_progress_new(void)
+{
+    return calloc(1, sizeof(struct pp_progress));
+}
+
+static void forget(struct pp_progress *p, struct batch *b)
+{
+    HASH_DEL(p->batches, b);
+    free(b);
+}
+
+void pp_progress_free(struct pp_progress *p)
+{
+    if (!p)
+        return;
+    while (p->batches)
+        forget(p, p->batches);
+    free(p);
+}
+
+/* Empties the cells of the seconds that have passed. */
+static void advance(struct batch *b, int64_t second)
+{
+    if (second - b->second >= PP_PROGRESS_SECONDS) {
+        memset(b->cells, 0, sizeof(b->cells));
+        b->second = second;
+    }
+    while (b->second < second)
+        b->cells[++b->second % PP_PROGRESS_SECONDS] = 0;
+}
+
+void pp_progress_add(struct pp_progress *p, const char *batch_id, uint32_t photos, int64_t now_ms)
+{
+    struct batch *b;
+    HASH_FIND_STR(p->batches, batch_id, b);
+    if (b) {
+        HASH_DEL(p->batches, b); /* to the end of the order */
+    } else {
+        b = calloc(1, sizeof(*b));
+        if (!b)
+            return;
+        snprintf(b->id, sizeof(b->id), "%s", batch_id);
+        b->first_ms = now_ms;
+        b->second = now_ms / 1000;
+    }
+    HASH_ADD_STR(p->batches, id, b);
+    advance(b, now_ms / 1000);
+    b->cells[b->second % PP_PROGRESS_SECONDS] += photos;
+    if (HASH_COUNT(p->batches) > PP_PROGRESS_BATCHES)
+        forget(p, p->batches);
+}
+
+double pp_progress_rate(const struct pp_progress *p, const char *batch_id, int64_t now_ms)
+{
+    struct batch *b;
+    uint64_t sum = 0;
+
+    HASH_FIND_STR(p->batches, batch_id, b);
+    if (!b)
+        return 0;
+    struct batch copy = *b;
+    advance(&copy, now_ms / 1000);
+    for (int i = 0; i < PP_PROGRESS_SECONDS; i++)
+        sum += copy.cells[i];
+    int64_t span = now_ms - copy.first_ms;
+    if (span > PP_PROGRESS_SECONDS * 1000)
+        span = (PP_PROGRESS_SECONDS - 1) * 1000 + now_ms % 1000;
+    return span < 1 ? 0 : (double)sum * 1000.0 / (double)span;
+}

@@ -1,0 +1,391 @@
+/* routes.c: see routes.h. */
+#include "pipeline/routes.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+#include "base/arena.h"
+
+/* Held tasks wait a little longer than the probes may take. */
+#define HOLD_MARGIN_MS 500
+/* Timeouts of probes, without any success, that are taken for an answer. */
+#define PROBE_TIMEOUTS 2
+#define SAVE_ROWS      500
+#define LOAD_ROWS      1000
+
+struct route {
+    UT_hash_handle hh;
+    struct pp_route r;
+    struct pp_route_batch batch; /* samples since the last tick, once learned */
+    bool learned, held, dirty;
+    uint32_t probes;             /* tasks let through unlearned, in the tier that is tried now */
+    uint32_t timeouts;           /* of these */
+    const char *client, *domain; /* in key */
+    char key[];                  /* client NUL domain NUL */
+};
+
+struct pp_routes {
+    struct pp_pipeline *p;
+    struct route *table; /* uthash */
+    size_t busy;
+};
+
+struct save {
+    struct pp_store_save_routes r;
+    struct pp_arena arena;
+    struct pp_routes *routes;
+};
+
+struct load {
+    struct pp_store_routes r;
+    struct pp_arena arena;
+    struct pp_routes *routes;
+};
+
+struct retier {
+    struct pp_store_retier r;
+    struct pp_arena arena;
+    struct pp_routes *routes;
+};
+
+static struct pp_route_params params_of(const struct pp_routes *routes)
+{
+    const struct pp_params *p = routes->p->params;
+    return (struct pp_route_params){.min_samples = p->router_min_samples,
+                                    .margin = p->router_margin,
+                                    .half_life_ms = p->router_half_life_ms};
+}
+
+#define KEY_MAX (PP_CLIENT_MAX + 256)
+
+static size_t make_key(char key[KEY_MAX], const char *client, const char *domain)
+{
+    size_t c = strlen(client), d = strlen(domain);
+    if (c + d + 2 > KEY_MAX)
+        return 0;
+    memcpy(key, client, c + 1);
+    memcpy(key + c + 1, domain, d + 1);
+    return c + d + 2;
+}
+
+static struct route *find(const struct pp_routes *routes, const char *client, const char *domain)
+{
+    char key[KEY_MAX];
+    size_t n = make_key(key, client, domain);
+    struct route *route = NULL;
+    if (n > 0)
+        HASH_FIND(hh, routes->table, key, n, route);
+    return route;
+}
+
+static struct route *find_or_add(struct pp_routes *routes, const char *client, const char *domain)
+{
+    char key[KEY_MAX];
+    size_t n = make_key(key, client, domain);
+    struct route *route = NULL;
+
+    if (n == 0)
+        return NULL;
+    HASH_FIND(hh, routes->table, key, n, route);
+    if (route)
+        return route;
+    if (HASH_COUNT(routes->table) >=
+        PP_ROUTES_MAX) { /* the one known longest makes room: it is in the store still */
+        struct route *oldest = routes->table;
+        HASH_DEL(routes->table, oldest);
+        free(oldest);
+    }
+    route = calloc(1, sizeof(*route) + n);
+    if (!route)
+        return NULL;
+    memcpy(route->key, key, n);
+    route->client = route->key;
+    route->domain = route->key + strlen(client) + 1;
+    HASH_ADD_KEYPTR(hh, routes->table, route->key, n, route);
+    return route;
+}
+
+/* --- loading --- */
+
+static void load_more(struct pp_routes *routes, const char *client, const char *domain);
+
+static void take_row(struct pp_routes *routes, const struct pp_route_row *row)
+{
+    const struct pp_params *p = routes->p->params;
+    struct route *route = find_or_add(routes, row->client, row->domain);
+    if (!route)
+        return;
+    route->r = (struct pp_route){.weight_sum = row->weight_sum,
+                                 .value_sum = row->value_sum,
+                                 .updated_ms = row->updated_at,
+                                 .samples = row->samples,
+                                 .tier = pp_tier_cover(p->tiers, p->n_tiers, (double)row->tier_ms)};
+    route->learned = true;
+}
+
+static void loaded(struct pp_req *req)
+{
+    struct load *load = req->data;
+    struct pp_routes *routes = load->routes;
+
+    routes->busy--;
+    if (req->err != PP_OK)
+        pp_log(routes->p->log, PP_LOG_WARN, "routes could not be read", "error", pp_err_text(req->err), NULL);
+    for (size_t i = 0; req->err == PP_OK && i < load->r.n; i++)
+        take_row(routes, &load->r.rows[i]);
+    if (req->err == PP_OK && load->r.more && load->r.n > 0)
+        load_more(routes, load->r.rows[load->r.n - 1].client, load->r.rows[load->r.n - 1].domain);
+    pp_arena_fini(&load->arena);
+    free(load);
+}
+
+static void load_more(struct pp_routes *routes, const char *client, const char *domain)
+{
+    struct load *load = calloc(1, sizeof(*load));
+    if (!load)
+        return;
+    pp_arena_init(&load->arena, 16 << 20);
+    load->routes = routes;
+    load->r = (struct pp_store_routes){.req = {.done = loaded, .data = load, .arena = &load->arena},
+                                       .after_client = client ? pp_arena_strdup(&load->arena, client) : NULL,
+                                       .after_domain = domain ? pp_arena_strdup(&load->arena, domain) : NULL,
+                                       .limit = LOAD_ROWS};
+    if (routes->p->store->ops->routes(routes->p->store, &load->r) == PP_OK) {
+        routes->busy++;
+        return;
+    }
+    pp_arena_fini(&load->arena);
+    free(load);
+}
+
+struct pp_routes *pp_routes_open(struct pp_pipeline *p)
+{
+    struct pp_routes *routes = calloc(1, sizeof(*routes));
+    if (!routes)
+        return NULL;
+    routes->p = p;
+    load_more(routes, NULL, NULL);
+    return routes;
+}
+
+void pp_routes_close(struct pp_routes *routes)
+{
+    struct route *route, *next;
+    if (!routes)
+        return;
+    HASH_ITER (hh, routes->table, route, next) {
+        HASH_DEL(routes->table, route);
+        free(route);
+    }
+    free(routes);
+}
+
+size_t pp_routes_busy(const struct pp_routes *routes)
+{
+    return routes->busy;
+}
+
+/* --- moving waiting tasks --- */
+
+static void retiered(struct pp_req *req)
+{
+    struct retier *t = req->data;
+    struct pp_routes *routes = t->routes;
+
+    routes->busy--;
+    if (req->err == PP_OK && t->r.n > 0) {
+        struct pp_backlog_row row = {.client = t->r.client, .queue = t->r.tier, .due_ms = t->r.due_ms};
+        routes->p->coordinator->ops->announce(routes->p->coordinator, &row, 1);
+    }
+    pp_arena_fini(&t->arena);
+    free(t);
+}
+
+static void move_waiting(struct pp_routes *routes, const struct route *route, uint8_t tier, int64_t due_ms)
+{
+    struct retier *t = calloc(1, sizeof(*t));
+    if (!t)
+        return;
+    pp_arena_init(&t->arena, 1 << 20);
+    t->routes = routes;
+    t->r = (struct pp_store_retier){.req = {.done = retiered, .data = t, .arena = &t->arena},
+                                    .client = pp_arena_strdup(&t->arena, route->client),
+                                    .domain = pp_arena_strdup(&t->arena, route->domain),
+                                    .tier = tier,
+                                    .due_ms = due_ms,
+                                    .now_ms = pp_loop_wall(routes->p->loop)};
+    if (t->r.client && t->r.domain && routes->p->store->ops->retier(routes->p->store, &t->r) == PP_OK) {
+        routes->busy++;
+        return;
+    }
+    pp_arena_fini(&t->arena);
+    free(t);
+}
+
+/* --- probing a new domain --- */
+
+static int64_t hold_ms(const struct pp_routes *routes, uint8_t tier)
+{
+    return routes->p->params->tiers[tier].timeout_ms + HOLD_MARGIN_MS;
+}
+
+void pp_routes_place(struct pp_routes *routes, const char *client, const char *domain, int64_t wall_ms,
+                     uint8_t *tier, int64_t *due_ms)
+{
+    struct route *route = find_or_add(routes, client, domain);
+
+    *tier = route ? route->r.tier : 0;
+    *due_ms = wall_ms;
+    if (!route || route->learned)
+        return;
+    if (route->probes < routes->p->params->router_min_samples) {
+        route->probes++;
+        return;
+    }
+    route->held = true;
+    *due_ms = wall_ms + hold_ms(routes, *tier);
+}
+
+static void learn(struct pp_routes *routes, struct route *route, uint8_t tier)
+{
+    route->learned = true;
+    route->r.tier = tier;
+    if (route->held)
+        move_waiting(routes, route, tier, pp_loop_wall(routes->p->loop));
+    route->held = false;
+}
+
+/* The tier that was tried is too short: its probes go on in the next one, and the tasks held back wait for
+ * these. */
+static void probe_next(struct pp_routes *routes, struct route *route, uint8_t tier)
+{
+    route->r.tier = tier;
+    route->probes = route->timeouts;
+    route->timeouts = 0;
+    if (route->held)
+        move_waiting(routes, route, tier, pp_loop_wall(routes->p->loop) + hold_ms(routes, tier));
+}
+
+static void judge_probe(struct pp_routes *routes, struct route *route, uint8_t tier, bool timed_out)
+{
+    const struct pp_params *p = routes->p->params;
+    struct pp_route_params params = params_of(routes);
+    uint8_t early = pp_route_early(&route->r, p->tiers, p->n_tiers, &params);
+
+    if (!timed_out) {
+        learn(routes, route, early);
+        return;
+    }
+    if (tier < route->r.tier || ++route->timeouts < PROBE_TIMEOUTS)
+        return;
+    uint8_t next = pp_tier_next(tier, p->n_tiers);
+    if (next == PP_TIER_NONE || pp_tier_next(next, p->n_tiers) == PP_TIER_NONE)
+        learn(routes, route, next == PP_TIER_NONE ? tier : next);
+    else
+        probe_next(routes, route, next);
+}
+
+void pp_routes_sample(struct pp_routes *routes, const char *client, const char *domain, uint8_t tier,
+                      int64_t ms, bool timed_out)
+{
+    const struct pp_params *p = routes->p->params;
+    struct pp_route_params params = params_of(routes);
+    struct route *route = find_or_add(routes, client, domain);
+
+    if (!route)
+        return;
+    route->dirty = true;
+    if (route->learned) {
+        pp_route_batch_add(&route->batch, p->tiers, p->n_tiers, params.margin, tier, ms, timed_out);
+        return;
+    }
+    uint8_t before = route->r.tier;
+    pp_route_add(&route->r, p->tiers, p->n_tiers, &params, tier, ms, timed_out,
+                 pp_loop_wall(routes->p->loop));
+    route->r.tier = before;
+    judge_probe(routes, route, tier, timed_out);
+}
+
+/* --- the cron --- */
+
+static void saved(struct pp_req *req)
+{
+    struct save *save = req->data;
+    save->routes->busy--;
+    if (req->err != PP_OK)
+        pp_log(save->routes->p->log, PP_LOG_WARN, "routes could not be saved", "error", pp_err_text(req->err),
+               NULL);
+    pp_arena_fini(&save->arena);
+    free(save);
+}
+
+static void save_rows(struct pp_routes *routes, struct route **dirty, size_t n)
+{
+    struct save *save = calloc(1, sizeof(*save));
+    if (!save)
+        return;
+    pp_arena_init(&save->arena, 16 << 20);
+    save->routes = routes;
+    struct pp_route_row *rows = pp_arena_array(&save->arena, n, sizeof(*rows));
+    for (size_t i = 0; rows && i < n; i++) {
+        const struct pp_route *r = &dirty[i]->r;
+        rows[i] = (struct pp_route_row){.client = pp_arena_strdup(&save->arena, dirty[i]->client),
+                                        .domain = pp_arena_strdup(&save->arena, dirty[i]->domain),
+                                        .tier = r->tier,
+                                        .tier_ms = routes->p->params->tiers[r->tier].timeout_ms,
+                                        .weight_sum = r->weight_sum,
+                                        .value_sum = r->value_sum,
+                                        .samples = r->samples,
+                                        .updated_at = r->updated_ms};
+    }
+    save->r = (struct pp_store_save_routes){
+        .req = {.done = saved, .data = save, .arena = &save->arena}, .rows = rows, .n = n};
+    if (rows && routes->p->store->ops->save_routes(routes->p->store, &save->r) == PP_OK) {
+        routes->busy++;
+        return;
+    }
+    pp_arena_fini(&save->arena);
+    free(save);
+}
+
+static void decide(struct pp_routes *routes, struct route *route)
+{
+    const struct pp_params *p = routes->p->params;
+    struct pp_route_params params = params_of(routes);
+    uint8_t before = route->r.tier;
+
+    pp_route_merge(&route->r, &params, &route->batch, pp_loop_wall(routes->p->loop));
+    route->batch = (struct pp_route_batch){0};
+    if (pp_route_decide(&route->r, p->tiers, p->n_tiers, &params) != before)
+        move_waiting(routes, route, route->r.tier, pp_loop_wall(routes->p->loop));
+    route->dirty = false;
+}
+
+void pp_routes_tick(struct pp_routes *routes)
+{
+    struct route *dirty[SAVE_ROWS], *route, *next;
+    size_t n = 0;
+
+    HASH_ITER (hh, routes->table, route, next) {
+        if (!route->dirty || !route->learned)
+            continue;
+        decide(routes, route);
+        dirty[n++] = route;
+        if (n == SAVE_ROWS) {
+            save_rows(routes, dirty, n);
+            n = 0;
+        }
+    }
+    if (n > 0)
+        save_rows(routes, dirty, n);
+}
+
+bool pp_routes_get(const struct pp_routes *routes, const char *client, const char *domain,
+                   struct pp_route *out)
+{
+    const struct route *route = find(routes, client, domain);
+    if (route)
+        *out = route->r;
+    return route != NULL;
+}
