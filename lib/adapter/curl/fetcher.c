@@ -359,7 +359,7 @@ static enum pp_err copy_options(struct pp_curl *f, const struct pp_curl_options 
 {
     const char *ca = o->ca_file ? o->ca_file : curl_version_info(CURLVERSION_NOW)->cainfo;
 
-    f->buffer_bytes = o->buffer_bytes ? o->buffer_bytes : 16384;
+    f->buffer_bytes = o->buffer_bytes ? o->buffer_bytes : 32768;
     f->max_header_bytes = o->max_header_bytes ? o->max_header_bytes : 65536;
     f->max_header_lines = o->max_header_lines ? o->max_header_lines : 100;
     if (f->buffer_bytes < 1024 || f->buffer_bytes > CURL_MAX_READ_SIZE)

@@ -11,7 +11,7 @@ struct pp_curl_options {
     const char *ca_file;     /* PEM; NULL: the system's */
     const char *user_agent;  /* NULL: none is sent */
     size_t max_connections;  /* kept open, idle ones included; 0: 256 */
-    size_t buffer_bytes;     /* receive buffer of one transfer, 1 KiB..512 KiB; 0: 16 KiB */
+    size_t buffer_bytes;     /* receive buffer of one transfer, 1 KiB..512 KiB; 0: 32 KiB, see README.md */
     size_t max_header_bytes; /* of one answer, 1xx and trailers included; 0: 64 KiB */
     size_t max_header_lines; /* likewise; 0: 100 */
 };
