@@ -286,8 +286,8 @@ static void judge_probe(struct pp_routes *routes, struct route *route, uint8_t t
         probe_next(routes, route, next);
 }
 
-void pp_routes_sample(struct pp_routes *routes, const char *client, const char *domain, uint8_t tier,
-                      int64_t ms, bool timed_out)
+void pp_routes_sample(struct pp_routes *routes, const char *client, const char *domain,
+                      struct pp_route_sample sample)
 {
     const struct pp_params *p = routes->p->params;
     struct pp_route_params params = params_of(routes);
@@ -297,14 +297,13 @@ void pp_routes_sample(struct pp_routes *routes, const char *client, const char *
         return;
     route->dirty = true;
     if (route->learned) {
-        pp_route_batch_add(&route->batch, p->tiers, p->n_tiers, params.margin, tier, ms, timed_out);
+        pp_route_batch_add(&route->batch, p->tiers, p->n_tiers, params.margin, sample);
         return;
     }
     uint8_t before = route->r.tier;
-    pp_route_add(&route->r, p->tiers, p->n_tiers, &params, tier, ms, timed_out,
-                 pp_loop_wall(routes->p->loop));
+    pp_route_add(&route->r, p->tiers, p->n_tiers, &params, sample, pp_loop_wall(routes->p->loop));
     route->r.tier = before;
-    judge_probe(routes, route, tier, timed_out);
+    judge_probe(routes, route, sample.tier, sample.timed_out);
 }
 
 /* --- the cron --- */

@@ -22,9 +22,9 @@ size_t pp_routes_busy(const struct pp_routes *r);
 /* Tier and due time (wall) of a new task. */
 void pp_routes_place(struct pp_routes *r, const char *client, const char *domain, int64_t wall_ms,
                      uint8_t *tier, int64_t *due_ms);
-/* One transfer has ended: it took ms in `tier`, or was given up for time. */
-void pp_routes_sample(struct pp_routes *r, const char *client, const char *domain, uint8_t tier, int64_t ms,
-                      bool timed_out);
+/* One transfer has ended with an answer, or was given up for time. */
+void pp_routes_sample(struct pp_routes *r, const char *client, const char *domain,
+                      struct pp_route_sample sample);
 /* Decides all routes that have new samples, moves waiting tasks of those that changed, saves. By the cron. */
 void pp_routes_tick(struct pp_routes *r);
 /* The route as it is now; false: none. */
