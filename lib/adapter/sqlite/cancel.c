@@ -1,0 +1,184 @@
+/* cancel.c: long changes that run in slices, so that the writer's other requests are not held up: cancelling
+ * a batch, moving waiting tasks to another tier, forgetting old batches.
+ *
+ * A slice that has more to do sets w->again and leaves its position in w->carry_on; the request then queues
+ * up once more. What a crash leaves half done is whole in each item and task; the caller, who got no answer,
+ * repeats. */
+#include <string.h>
+
+#include "store.h"
+
+enum { CANCEL_PHOTOS = 2000, RETIER_SCAN = 20000, RETIER_CHANGES = 4000, LIST = 512 };
+
+/* The batch, made known if it is not planned yet and the caller says that it exists. */
+static struct pp_sw_batch *batch_to_cancel(struct pp_sw *w, const struct pp_store_cancel *r)
+{
+    struct pp_sw_batch *b = pp_sw_batch_id(w, r->batch_id);
+    if (!b && w->db.err == PP_OK && r->created_at && r->owner &&
+        (!r->client || !strcmp(r->client, r->owner))) {
+        int64_t owner = pp_name_add(&w->names, &w->db, PP_NAME_CLIENT, r->owner);
+        b = owner ? pp_sw_batch_add(w, r->batch_id, owner) : NULL;
+        if (!b)
+            return NULL;
+        b->refresh = r->refresh;
+        b->created = r->created_at;
+        b->items_total = (int64_t)r->items;
+        b->photos_total = (int64_t)r->photos;
+    }
+    if (b && r->client && b->client != pp_name_num(&w->names, &w->db, PP_NAME_CLIENT, r->client))
+        return NULL;
+    return b;
+}
+
+/* Open items of a batch with more numbers than `after`. */
+static size_t open_items(struct pp_sw *w, const struct pp_sw_batch *b, int64_t after, int64_t *items)
+{
+    size_t n = 0;
+    int64_t from = after >= b->first_item ? after + 1 : b->first_item;
+    sqlite3_stmt *st =
+        pp_sq_bind(&w->db, PP_Q_ITEM_OPEN_OF_BATCH, "iiii", from, b->last_item, b->num, (int64_t)LIST);
+    while (n < LIST && pp_sq_row(&w->db, st))
+        items[n++] = pp_sq_col(st, 0);
+    pp_sq_done(st);
+    return n;
+}
+
+enum pp_err pp_sw_cancel(struct pp_sw *w, struct pp_store_cancel *r)
+{
+    int64_t items[LIST];
+    struct pp_sw_batch *b = batch_to_cancel(w, r);
+    if (!b)
+        return w->db.err != PP_OK ? w->db.err : PP_ENOTFOUND;
+    uint64_t closed = 0, photos = 0;
+    int64_t after = 0;
+    if (!b->finished)
+        b->cancelled = true;
+    pp_sw_batch_touch(w, b);
+    while (b->items[PP_ITEM_OPEN] && photos < CANCEL_PHOTOS && w->db.err == PP_OK) {
+        size_t n = open_items(w, b, after, items), i = 0;
+        for (; i < n && photos < CANCEL_PHOTOS && w->db.err == PP_OK; i++)
+            photos += pp_sw_item_close(w, items[i], PP_ITEM_CANCELLED, r->now_ms);
+        closed += i;
+        if (i == 0)
+            break;
+        after = items[i - 1];
+    }
+    r->items_cancelled = w->carry[0] + closed;
+    r->photos_cancelled = w->carry[1] + photos;
+    w->carry_on[0] = r->items_cancelled;
+    w->carry_on[1] = r->photos_cancelled;
+    w->again = b->items[PP_ITEM_OPEN] > 0;
+    pp_sw_batch_check(w, b, r->now_ms);
+    return w->db.err;
+}
+
+/* --- retier --- */
+
+struct move {
+    int64_t num, due;
+    uint8_t queue;
+};
+
+static void move(struct pp_sw *w, const struct pp_store_retier *r, const struct move *m)
+{
+    uint8_t queue = m->queue == PP_QUEUE_SUSPECT ? PP_QUEUE_SUSPECT : r->tier;
+    pp_sq_run(&w->db, PP_Q_TASK_RETIER, "iddi", m->num, queue, r->tier, m->due);
+    pp_sw_waiting(w, m->queue, -1);
+    pp_sw_waiting(w, queue, 1);
+}
+
+/* Collects the tasks to change among the next ones in order of number; `*last` is the last one looked at. */
+static size_t collect(struct pp_sw *w, const struct pp_store_retier *r, int64_t client, int64_t domain,
+                      struct move *moves, int64_t *last, bool *more)
+{
+    size_t n = 0, seen = 0;
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_TASK_SCAN, "ii", *last, (int64_t)RETIER_SCAN);
+    while (n < RETIER_CHANGES && pp_sq_row(&w->db, st)) {
+        seen++;
+        *last = pp_sq_col(st, 0);
+        bool match = pp_sq_col(st, 1) == client && pp_sq_col(st, 2) == domain;
+        if (!match || sqlite3_column_type(st, 3) != SQLITE_NULL)
+            continue;
+        int64_t due = pp_sq_col(st, 5);
+        struct move m = {*last, due < r->due_ms ? due : r->due_ms, (uint8_t)pp_sq_col(st, 6)};
+        if (pp_sq_col(st, 4) != r->tier || m.due != due)
+            moves[n++] = m;
+    }
+    pp_sq_done(st);
+    *more = n == RETIER_CHANGES || seen == RETIER_SCAN;
+    return n;
+}
+
+enum pp_err pp_sw_retier(struct pp_sw *w, struct pp_store_retier *r)
+{
+    if (r->tier >= PP_QUEUE_SUSPECT)
+        return PP_EINVAL;
+    int64_t client = pp_name_num(&w->names, &w->db, PP_NAME_CLIENT, r->client);
+    int64_t domain = pp_name_num(&w->names, &w->db, PP_NAME_DOMAIN, r->domain);
+    struct move *moves = pp_sq_array(&w->db, &w->tmp, RETIER_CHANGES, sizeof *moves);
+    r->n = 0;
+    if (!client || !domain || !moves)
+        return w->db.err;
+    int64_t last = (int64_t)w->carry[0];
+    size_t n = collect(w, r, client, domain, moves, &last, &w->again);
+    for (size_t i = 0; i < n && w->db.err == PP_OK; i++)
+        move(w, r, &moves[i]);
+    r->n = w->carry[1] + n;
+    w->carry_on[0] = (uint64_t)last;
+    w->carry_on[1] = r->n;
+    return w->db.err;
+}
+
+/* --- retention --- */
+
+/* Forgets an item. Of the newest revision a stub stays, so that the next one has a number, and a result id,
+ * that was never given. */
+static void forget_item(struct pp_sw *w, int64_t num, int64_t newest)
+{
+    pp_sq_run(&w->db, PP_Q_SLOT_DELETE, "i", num);
+    pp_sq_run(&w->db, num == newest ? PP_Q_ITEM_FORGET : PP_Q_ITEM_DELETE, "i", num);
+}
+
+struct old_item {
+    int64_t num, newest;
+};
+
+static size_t old_items(struct pp_sw *w, const struct pp_sw_batch *b, size_t limit, struct old_item *items)
+{
+    size_t n = 0;
+    sqlite3_stmt *st =
+        pp_sq_bind(&w->db, PP_Q_ITEM_OF_BATCH, "iiii", b->first_item, b->last_item, b->num, (int64_t)limit);
+    while (n < limit && pp_sq_row(&w->db, st)) {
+        const char *item = (const char *)sqlite3_column_text(st, 2);
+        items[n].num = pp_sq_col(st, 0);
+        items[n].newest = pp_sq_int(&w->db, 0, PP_Q_ITEM_NEWEST, "it", pp_sq_col(st, 1), item);
+        n++;
+    }
+    pp_sq_done(st);
+    return n;
+}
+
+enum pp_err pp_sw_clean(struct pp_sw *w, struct pp_store_clean *r)
+{
+    struct old_item items[LIST];
+    r->items = 0;
+    while (r->items < r->limit && w->db.err == PP_OK) {
+        int64_t num = pp_sq_int(&w->db, 0, PP_Q_BATCH_OLD, "i", r->finished_before_ms);
+        struct pp_sw_batch *b = num ? pp_sw_batch(w, num) : NULL;
+        if (!b)
+            break;
+        size_t room = r->limit - r->items < LIST ? r->limit - r->items : LIST;
+        size_t n = old_items(w, b, room, items);
+        for (size_t i = 0; i < n; i++)
+            forget_item(w, items[i].num, items[i].newest);
+        r->items += n;
+        if (n == room) {
+            b->first_item = items[n - 1].num + 1;
+            pp_sw_batch_touch(w, b);
+            continue;
+        }
+        pp_sq_run(&w->db, PP_Q_BATCH_DELETE, "i", num);
+        pp_sw_batch_forget(w, b);
+    }
+    return w->db.err;
+}

@@ -1,0 +1,274 @@
+/* db.c: see db.h. To add a failure that callers must tell apart, map it in pp_sq_err(). */
+#include "db.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+/* Commits that find so many pages in the log move them to the file: 16 MiB. Large enough that pages written
+ * again and again are moved once, small enough that the move does not stall for long. */
+#define CHECKPOINT_PAGES 4096
+#define BUSY_MS          5000
+
+enum pp_err pp_sq_err(int rc)
+{
+    switch (rc & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_ROW:
+    case SQLITE_DONE: return PP_OK;
+    case SQLITE_FULL: return PP_ENOSPC;
+    case SQLITE_NOMEM: return PP_ENOMEM;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB: return PP_ECORRUPT;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: return PP_EBUSY;
+    default: return PP_EIO;
+    }
+}
+
+static void fail(struct pp_sq_db *db, int rc)
+{
+    if (db->err == PP_OK)
+        db->err = pp_sq_err(rc);
+}
+
+int pp_sq_lock(const char *path, enum pp_err *err)
+{
+    char *name = NULL;
+    if (asprintf(&name, "%s.lock", path) < 0) {
+        *err = PP_ENOMEM;
+        return -1;
+    }
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    free(name);
+    *err = PP_OK;
+    if (fd < 0) {
+        *err = errno == ENOSPC ? PP_ENOSPC : PP_EIO;
+    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        *err = errno == EWOULDBLOCK ? PP_EBUSY : PP_EIO;
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static void set_pragmas(struct pp_sq_db *db, const struct pp_sq_open *o)
+{
+    char sql[512];
+    /* secure_delete: Debian's default would write zeros over all that is deleted. */
+    snprintf(sql, sizeof sql,
+             "PRAGMA journal_mode=WAL; PRAGMA synchronous=%s; PRAGMA cache_size=-%zu;"
+             "PRAGMA wal_autocheckpoint=%d; PRAGMA journal_size_limit=67108864; PRAGMA foreign_keys=OFF;"
+             "PRAGMA secure_delete=OFF; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0;",
+             o->full_sync ? "FULL" : "NORMAL", o->cache_bytes / 1024, CHECKPOINT_PAGES);
+    if (!o->read_only)
+        pp_sq_exec(db, sql);
+    else
+        pp_sq_exec(db, strstr(sql, "PRAGMA cache_size"));
+}
+
+enum pp_err pp_sq_open(struct pp_sq_db *db, const struct pp_sq_open *o)
+{
+    *db = (struct pp_sq_db){.sql = o->sql, .n = o->n_sql};
+    db->stmts = calloc(o->n_sql, sizeof *db->stmts);
+    if (!db->stmts)
+        return PP_ENOMEM;
+    int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
+    flags |= o->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    int rc = sqlite3_open_v2(o->path, &db->h, flags, NULL);
+    fail(db, rc);
+    if (db->err == PP_OK) {
+        sqlite3_busy_timeout(db->h, BUSY_MS);
+        set_pragmas(db, o);
+    }
+    enum pp_err err = db->err;
+    if (err != PP_OK)
+        pp_sq_close(db);
+    return err;
+}
+
+void pp_sq_close(struct pp_sq_db *db)
+{
+    for (size_t i = 0; i < db->n; i++)
+        sqlite3_finalize(db->stmts[i]);
+    free(db->stmts);
+    sqlite3_close(db->h);
+    *db = (struct pp_sq_db){0};
+}
+
+void pp_sq_exec(struct pp_sq_db *db, const char *sql)
+{
+    if (db->err == PP_OK)
+        fail(db, sqlite3_exec(db->h, sql, NULL, NULL, NULL));
+}
+
+static int user_version(struct pp_sq_db *db)
+{
+    sqlite3_stmt *st = NULL;
+    int v = -1;
+    int rc = sqlite3_prepare_v2(db->h, "PRAGMA user_version", -1, &st, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW)
+        v = sqlite3_column_int(st, 0);
+    fail(db, rc);
+    sqlite3_finalize(st);
+    return v;
+}
+
+enum pp_err pp_sq_migrate(struct pp_sq_db *db, const char *const *steps, int n)
+{
+    int v = user_version(db);
+    if (db->err == PP_OK && v > n)
+        return PP_EMISMATCH;
+    for (; db->err == PP_OK && v < n; v++) {
+        char sql[64];
+        snprintf(sql, sizeof sql, "PRAGMA user_version=%d", v + 1);
+        pp_sq_begin(db, true);
+        pp_sq_exec(db, steps[v]);
+        pp_sq_exec(db, sql);
+        pp_sq_commit(db);
+    }
+    return db->err;
+}
+
+void pp_sq_begin(struct pp_sq_db *db, bool immediate)
+{
+    pp_sq_exec(db, immediate ? "BEGIN IMMEDIATE" : "BEGIN");
+}
+
+void pp_sq_commit(struct pp_sq_db *db)
+{
+    pp_sq_exec(db, "COMMIT");
+}
+
+void pp_sq_rollback(struct pp_sq_db *db)
+{
+    for (size_t i = 0; i < db->n; i++)
+        pp_sq_done(db->stmts[i]);
+    if (!sqlite3_get_autocommit(db->h))
+        sqlite3_exec(db->h, "ROLLBACK", NULL, NULL, NULL);
+    db->err = PP_OK;
+}
+
+static sqlite3_stmt *get(struct pp_sq_db *db, int q)
+{
+    if (!db->stmts[q]) {
+        int rc = sqlite3_prepare_v3(db->h, db->sql[q], -1, SQLITE_PREPARE_PERSISTENT, &db->stmts[q], NULL);
+        if (rc != SQLITE_OK)
+            fail(db, rc);
+    }
+    return db->stmts[q];
+}
+
+static sqlite3_stmt *bind_list(struct pp_sq_db *db, int q, const char *format, va_list ap)
+{
+    sqlite3_stmt *st = db->err == PP_OK ? get(db, q) : NULL;
+    if (!st)
+        return NULL;
+    int rc = SQLITE_OK;
+    for (int i = 1; format[i - 1] && rc == SQLITE_OK; i++) {
+        const void *p;
+        switch (format[i - 1]) {
+        case 'i': rc = sqlite3_bind_int64(st, i, va_arg(ap, int64_t)); break;
+        case 'd': rc = sqlite3_bind_int(st, i, va_arg(ap, int)); break;
+        case 'f': rc = sqlite3_bind_double(st, i, va_arg(ap, double)); break;
+        case 't': rc = sqlite3_bind_text(st, i, va_arg(ap, const char *), -1, SQLITE_STATIC); break;
+        case 'b':
+            p = va_arg(ap, const void *);
+            rc = sqlite3_bind_blob64(st, i, p, va_arg(ap, size_t), SQLITE_STATIC);
+            break;
+        default: rc = sqlite3_bind_null(st, i); break;
+        }
+    }
+    fail(db, rc);
+    return rc == SQLITE_OK ? st : NULL;
+}
+
+sqlite3_stmt *pp_sq_bind(struct pp_sq_db *db, int q, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    sqlite3_stmt *st = bind_list(db, q, format, ap);
+    va_end(ap);
+    return st;
+}
+
+bool pp_sq_row(struct pp_sq_db *db, sqlite3_stmt *st)
+{
+    if (!st)
+        return false;
+    if (db->err == PP_OK) {
+        int rc = sqlite3_step(st);
+        if (rc == SQLITE_ROW)
+            return true;
+        fail(db, rc);
+    }
+    sqlite3_reset(st);
+    return false;
+}
+
+void pp_sq_done(sqlite3_stmt *st)
+{
+    if (st)
+        sqlite3_reset(st);
+}
+
+int pp_sq_run(struct pp_sq_db *db, int q, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    sqlite3_stmt *st = bind_list(db, q, format, ap);
+    va_end(ap);
+    if (!st)
+        return 0;
+    int rc = sqlite3_step(st);
+    fail(db, rc);
+    int n = rc == SQLITE_DONE ? sqlite3_changes(db->h) : 0;
+    sqlite3_reset(st);
+    return n;
+}
+
+int64_t pp_sq_int(struct pp_sq_db *db, int64_t none, int q, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    sqlite3_stmt *st = bind_list(db, q, format, ap);
+    va_end(ap);
+    int64_t v = none;
+    if (pp_sq_row(db, st)) {
+        v = sqlite3_column_int64(st, 0);
+        pp_sq_done(st);
+    }
+    return v;
+}
+
+int64_t pp_sq_col(sqlite3_stmt *st, int i)
+{
+    return sqlite3_column_int64(st, i);
+}
+
+char *pp_sq_text(struct pp_sq_db *db, struct pp_arena *a, sqlite3_stmt *st, int i)
+{
+    if (sqlite3_column_type(st, i) == SQLITE_NULL)
+        return NULL;
+    const void *p = sqlite3_column_blob(st, i);
+    size_t n = (size_t)sqlite3_column_bytes(st, i);
+    char *s = pp_arena_copy(a, p ? p : "", n);
+    if (!s && db->err == PP_OK)
+        db->err = PP_ENOMEM;
+    return s;
+}
+
+void *pp_sq_array(struct pp_sq_db *db, struct pp_arena *a, size_t n, size_t size)
+{
+    void *p = pp_arena_array(a, n, size);
+    if (!p && db->err == PP_OK)
+        db->err = PP_ENOMEM;
+    return p;
+}

@@ -1,0 +1,183 @@
+/* plan.c: items become rows, their open photos tasks.
+ *
+ *   newest revision? -> same batch: repeated, nothing changes
+ *   new revision: slots; answered photos are final, open ones open a task or join the one that is there
+ *   nothing open: finished at once;   older revision still open: superseded, after the new one has joined */
+#include <string.h>
+
+#include "store.h"
+
+struct planning {
+    struct pp_store_plan *r;
+    struct pp_sw_batch *batch;
+    int64_t client;
+    struct pp_sw_rows backlog;
+};
+
+struct item_row {
+    int64_t num;
+    struct pp_plan_item *item;
+    uint32_t left, with_bytes;
+};
+
+static void fail(struct pp_sw *w, enum pp_err err)
+{
+    if (w->db.err == PP_OK)
+        w->db.err = err;
+}
+
+/* Finds the newest revision; true when this batch has planned the item before. */
+static bool find_revisions(struct pp_sw *w, struct planning *p, struct pp_plan_item *item, int64_t *newest)
+{
+    bool repeated = false;
+    *newest = 0;
+    item->revision = 1;
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_ITEM_REVISIONS, "it", p->client, item->id);
+    for (bool first = true; !repeated && pp_sq_row(&w->db, st); first = false) {
+        uint32_t revision = (uint32_t)pp_sq_col(st, 1);
+        if (first) {
+            *newest = pp_sq_col(st, 0);
+            item->revision = revision + 1;
+        }
+        if (pp_sq_col(st, 2) == p->batch->num) {
+            repeated = true;
+            item->revision = revision;
+        }
+    }
+    pp_sq_done(st);
+    return repeated;
+}
+
+/* A task of its own, or a place among those who wait for one that exists. */
+static void open_photo(struct pp_sw *w, struct planning *p, const struct item_row *row, uint32_t idx,
+                       int64_t domain)
+{
+    const struct pp_plan_photo *f = &row->item->photos[idx];
+    int64_t task = pp_sw_next(w);
+    size_t key_n = sizeof f->key;
+    if (pp_sq_run(&w->db, PP_Q_PHOTO_JOIN, "ibi", p->client, &f->key, key_n, task) == 0) {
+        task = pp_sq_int(&w->db, 0, PP_Q_PHOTO_TASK, "ib", p->client, &f->key, key_n);
+        pp_sw_task_join(w, task, row->num, idx, f->always);
+        return;
+    }
+    const struct pp_known known = {f->known, f->known_fetched_at, f->etag, f->last_modified};
+    pp_buf_reset(&w->buf);
+    pp_pack_known(&w->buf, &known);
+    pp_sq_run(&w->db, PP_Q_TASK_ADD, "iibdidiidb", task, p->client, &f->key, key_n, f->tier, f->due_ms,
+              f->always, domain, row->num, (int)idx, w->buf.n ? w->buf.p : NULL, w->buf.n);
+    pp_sw_waiting(w, f->tier, 1);
+    p->r->tasks_opened++;
+    pp_sw_rows_add(w, &p->backlog, p->r->req.arena, p->r->client, f->tier, f->due_ms);
+}
+
+/* One more import answered from the record. A URL that the item repeats counts once. */
+static void count_skip(struct pp_sw *w, struct planning *p, const struct pp_plan_item *item, uint32_t idx)
+{
+    const struct pp_plan_photo *f = &item->photos[idx];
+    for (uint32_t i = 0; i < idx; i++) {
+        if (item->photos[i].outcome.kind == PP_OUTCOME_SKIPPED &&
+            !memcmp(&item->photos[i].key, &f->key, sizeof f->key))
+            return;
+    }
+    struct pp_photo photo = {0};
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_PHOTO_REC, "ib", p->client, &f->key, sizeof f->key);
+    if (pp_sq_row(&w->db, st)) {
+        enum pp_err err =
+            pp_unpack_photo(sqlite3_column_blob(st, 0), (size_t)sqlite3_column_bytes(st, 0), &w->tmp, &photo);
+        pp_sq_done(st);
+        if (err != PP_OK)
+            fail(w, err);
+    }
+    if (!photo.fail_code || photo.skips == UINT16_MAX)
+        return;
+    photo.skips++;
+    pp_buf_reset(&w->buf);
+    pp_pack_photo(&w->buf, &photo);
+    pp_sq_run(&w->db, PP_Q_PHOTO_SKIP, "ibb", p->client, &f->key, sizeof f->key, w->buf.p, w->buf.n);
+}
+
+static void add_slot(struct pp_sw *w, struct planning *p, struct item_row *row, uint32_t idx)
+{
+    const struct pp_plan_photo *f = &row->item->photos[idx];
+    struct pp_outcome o = f->outcome;
+    if (o.kind == PP_OUTCOME_OPEN && p->batch->cancelled)
+        o = (struct pp_outcome){.kind = PP_OUTCOME_CANCELLED};
+    int64_t domain = f->domain && *f->domain ? pp_name_add(&w->names, &w->db, PP_NAME_DOMAIN, f->domain) : 0;
+    pp_buf_reset(&w->buf);
+    if (o.kind != PP_OUTCOME_OPEN)
+        pp_pack_outcome(&w->buf, &o);
+    pp_sq_run(&w->db, PP_Q_SLOT_ADD, "idbibb", row->num, (int)idx, &f->key, sizeof f->key, domain,
+              f->url ? f->url : "", (size_t)f->url_n, w->buf.n ? w->buf.p : NULL, w->buf.n);
+    pp_sw_count_photo(w, p->batch, o.kind, o.code, true);
+    row->with_bytes += o.kind == PP_OUTCOME_STORED || o.kind == PP_OUTCOME_UNCHANGED;
+    if (o.kind == PP_OUTCOME_OPEN) {
+        row->left++;
+        open_photo(w, p, row, idx, domain);
+    } else if (o.kind == PP_OUTCOME_SKIPPED && !p->batch->cancelled) {
+        count_skip(w, p, row->item, idx);
+    }
+}
+
+static void add_item(struct pp_sw *w, struct planning *p, struct pp_plan_item *item)
+{
+    struct item_row row = {.num = pp_sw_next(w), .item = item};
+    struct pp_sw_batch *b = p->batch;
+    for (uint32_t i = 0; i < item->n_photos && w->db.err == PP_OK; i++)
+        add_slot(w, p, &row, i);
+    enum pp_item_status status = pp_item_end(item->n_photos, row.with_bytes);
+    if (b->cancelled)
+        status = PP_ITEM_CANCELLED;
+    else if (row.left)
+        status = PP_ITEM_OPEN;
+    int64_t now = p->r->now_ms, finished = row.left ? 0 : now, seq = row.left ? 0 : pp_sw_next(w);
+    pp_sq_run(&w->db, PP_Q_ITEM_ADD, "iitiiidiiiit", row.num, p->client, item->id, (int64_t)item->revision,
+              b->num, (int64_t)item->index, (int)status, (int64_t)item->n_photos, now, finished, seq,
+              item->meta);
+    if (row.left)
+        pp_sw_item_opened(w, row.num, b->num, item->n_photos, row.left, row.with_bytes);
+    if (!b->first_item)
+        b->first_item = row.num;
+    b->last_item = row.num;
+    pp_sw_count_item(w, b, status, true);
+}
+
+static bool find_batch(struct pp_sw *w, struct planning *p)
+{
+    const struct pp_store_plan *r = p->r;
+    p->client = pp_name_add(&w->names, &w->db, PP_NAME_CLIENT, r->client);
+    p->batch = pp_sw_batch_id(w, r->batch_id);
+    if (!p->batch && w->db.err == PP_OK)
+        p->batch = pp_sw_batch_add(w, r->batch_id, p->client);
+    if (!p->batch)
+        return false;
+    p->batch->refresh = r->refresh;
+    p->batch->created = r->batch_created_at;
+    p->batch->items_total = (int64_t)r->batch_items;
+    p->batch->photos_total = (int64_t)r->batch_photos;
+    pp_sw_batch_touch(w, p->batch);
+    return true;
+}
+
+enum pp_err pp_sw_plan(struct pp_sw *w, struct pp_store_plan *r)
+{
+    struct planning p = {.r = r};
+    r->tasks_opened = 0;
+    if (!find_batch(w, &p))
+        return w->db.err;
+    for (size_t i = 0; i < r->n && w->db.err == PP_OK; i++) {
+        int64_t newest;
+        struct pp_plan_item *item = &r->items[i];
+        item->repeated = find_revisions(w, &p, item, &newest);
+        if (item->repeated || w->db.err != PP_OK)
+            continue;
+        add_item(w, &p, item);
+        if (newest)
+            pp_sw_item_close(w, newest, PP_ITEM_SUPERSEDED, r->now_ms);
+    }
+    p.batch->planned |= r->last;
+    pp_sw_batch_check(w, p.batch, r->now_ms);
+    r->backlog = p.backlog.rows;
+    r->n_backlog = p.backlog.n;
+    r->items_finished = w->items_finished;
+    return w->db.err;
+}

@@ -1,0 +1,71 @@
+/* read_photo.c: what is known of photos. On the reader lane. */
+#include <string.h>
+
+#include "store.h"
+
+static void unpack(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_photo *photo)
+{
+    enum pp_err err =
+        pp_unpack_photo(sqlite3_column_blob(st, 0), (size_t)sqlite3_column_bytes(st, 0), a, photo);
+    if (db->err == PP_OK)
+        db->err = err;
+}
+
+enum pp_err pp_sr_lookup(struct pp_sq_db *db, struct pp_store_lookup *r)
+{
+    int64_t client = pp_name_find(db, PP_NAME_CLIENT, r->client);
+    r->photos = pp_sq_array(db, r->req.arena, r->n, sizeof *r->photos);
+    if (!client || !r->photos)
+        return db->err;
+    for (size_t i = 0; i < r->n; i++) {
+        sqlite3_stmt *st = pp_sq_bind(db, PP_Q_PHOTO_REC, "ib", client, &r->keys[i], sizeof r->keys[i]);
+        if (!pp_sq_row(db, st))
+            continue;
+        unpack(db, st, r->req.arena, &r->photos[i]);
+        pp_sq_done(st);
+    }
+    return db->err;
+}
+
+enum pp_err pp_sr_photo(struct pp_sq_db *db, struct pp_store_photo *r)
+{
+    r->photo = (struct pp_photo){0};
+    r->open = r->claimed = false;
+    r->tier = r->losses = 0;
+    r->attempts = 0;
+    r->due_ms = 0;
+    int64_t client = pp_name_find(db, PP_NAME_CLIENT, r->client);
+    sqlite3_stmt *st = client ? pp_sq_bind(db, PP_Q_PHOTO_STATE, "ib", client, &r->key, sizeof r->key) : NULL;
+    if (!pp_sq_row(db, st))
+        return db->err;
+    unpack(db, st, r->req.arena, &r->photo);
+    r->open = sqlite3_column_type(st, 1) != SQLITE_NULL;
+    r->claimed = sqlite3_column_type(st, 2) != SQLITE_NULL;
+    r->tier = (uint8_t)pp_sq_col(st, 3);
+    r->losses = (uint8_t)pp_sq_col(st, 4);
+    r->attempts = (uint32_t)pp_sq_col(st, 5);
+    r->due_ms = pp_sq_col(st, 6);
+    pp_sq_done(st);
+    return db->err;
+}
+
+enum pp_err pp_sr_object(struct pp_sq_db *db, struct pp_store_object *r)
+{
+    int64_t client = r->client ? pp_name_find(db, PP_NAME_CLIENT, r->client) : 0, sha = pp_sq_sha(r->sha256);
+    if (r->client && !client)
+        return db->err != PP_OK ? db->err : PP_ENOTFOUND;
+    sqlite3_stmt *st = r->client ? pp_sq_bind(db, PP_Q_PHOTO_BY_SHA_CLIENT, "ii", sha, client)
+                                 : pp_sq_bind(db, PP_Q_PHOTO_BY_SHA, "i", sha);
+    bool found = false;
+    while (!found && pp_sq_row(db, st)) {
+        struct pp_photo photo;
+        unpack(db, st, r->req.arena, &photo);
+        found = photo.object.type && !memcmp(photo.object.sha256, r->sha256, sizeof r->sha256);
+        if (found)
+            r->object = photo.object;
+    }
+    pp_sq_done(st);
+    if (db->err != PP_OK)
+        return db->err;
+    return found ? PP_OK : PP_ENOTFOUND;
+}

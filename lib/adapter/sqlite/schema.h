@@ -1,0 +1,164 @@
+/* schema.h: the tables of the task store and every query on them, by name.
+ *
+ * Invariants:
+ *  - A name (client, domain, worker) is a row of `names`; everything else holds its number.
+ *  - Numbers of batches, items and tasks, and `seq`, come from one counter that never goes back (`state.mark`
+ *    is above all that were ever used), so that none means two things, whatever was deleted.
+ *  - A task exists as long as photos.task points at it, and only then.
+ *  - A task's first waiter is in its row (item, idx), further ones in `waiters`. item NULL: nobody waits any
+ *    more; that is so only of claimed tasks.
+ *  - slots.outcome NULL is an open photo; items.seq 0 an open item.
+ *
+ * To change the schema, append a step to pp_store_schema (never edit one that was released). README.md says
+ * what each index serves. */
+#ifndef PP_ADAPTER_SQLITE_SCHEMA_H
+#define PP_ADAPTER_SQLITE_SCHEMA_H
+
+#define PP_STORE_VERSION 1
+extern const char *const pp_store_schema[PP_STORE_VERSION];
+
+#define PP_SQ_TASK_COLUMNS \
+    "t.num, t.key, t.epoch, t.attempts, t.tier, t.losses, t.always, t.domain, t.known, s.url"
+#define PP_SQ_WAITING                                             \
+    " FROM tasks t JOIN slots s ON s.item=t.item AND s.idx=t.idx" \
+    " WHERE t.worker IS NULL AND t.client=?1 AND t.queue=?2 AND t.due<=?3 "
+#define PP_SQ_BATCH_COLUMNS                                                                               \
+    "b.num, b.id, b.client, b.refresh, b.planned, b.cancelled, b.created, b.finished, b.items, b.photos," \
+    " b.first_item, b.last_item, b.counts"
+
+#define PP_SQ_ITEM_COLUMNS                                                                                \
+    "i.num, n.name, i.item, i.revision, b.id, i.meta, i.status, i.created, i.finished, i.seq, i.client, " \
+    "i.photos"                                                                                            \
+    " FROM items i JOIN names n ON n.num=i.client JOIN batches b ON b.num=i.batch"
+
+#define PP_STORE_QUERIES(X)                                                                                  \
+    /* state and names */                                                                                    \
+    X(STATE_GET, "SELECT mark, counts FROM state")                                                           \
+    X(STATE_SET, "UPDATE state SET mark=?1, counts=?2")                                                      \
+    X(NAME_FIND, "SELECT num FROM names WHERE kind=?1 AND name=?2")                                          \
+    X(NAME_TEXT, "SELECT kind, name FROM names WHERE num=?1")                                                \
+    X(NAME_ADD, "INSERT INTO names(num, kind, name) VALUES(?1, ?2, ?3)")                                     \
+    X(NAME_LAST, "SELECT max(num) FROM names")                                                               \
+    /* batches */                                                                                            \
+    X(BATCH_BY_ID, "SELECT " PP_SQ_BATCH_COLUMNS " FROM batches b WHERE b.id=?1")                            \
+    X(BATCH_BY_NUM, "SELECT " PP_SQ_BATCH_COLUMNS " FROM batches b WHERE b.num=?1")                          \
+    X(BATCH_ADD,                                                                                             \
+      "INSERT INTO batches(num, id, client, refresh, planned, cancelled, state, created, finished,"          \
+      " items, photos, first_item, last_item) VALUES(?1, ?2, ?3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)")             \
+    X(BATCH_SET,                                                                                             \
+      "UPDATE batches SET refresh=?2, planned=?3, cancelled=?4, state=?5, created=?6, finished=?7,"          \
+      " items=?8, photos=?9, first_item=?10, last_item=?11, counts=?12 WHERE num=?1")                        \
+    X(BATCH_LIST, "SELECT " PP_SQ_BATCH_COLUMNS " FROM batches b"                                            \
+                  " WHERE b.id<?1 AND (?2=-1 OR b.state=?2) ORDER BY b.id DESC LIMIT ?3")                    \
+    X(BATCH_LIST_CLIENT, "SELECT " PP_SQ_BATCH_COLUMNS " FROM batches b"                                     \
+                         " WHERE b.id<?1 AND (?2=-1 OR b.state=?2) AND b.client=?4"                          \
+                         " ORDER BY b.id DESC LIMIT ?3")                                                     \
+    X(BATCH_OLD, "SELECT num FROM batches WHERE finished>0 AND finished<?1 ORDER BY finished LIMIT 1")       \
+    X(BATCH_DELETE, "DELETE FROM batches WHERE num=?1")                                                      \
+    /* items and their slots */                                                                              \
+    X(ITEM_REVISIONS, "SELECT num, revision, batch FROM items WHERE client=?1 AND item=?2"                   \
+                      " ORDER BY revision DESC")                                                             \
+    X(ITEM_ADD,                                                                                              \
+      "INSERT INTO items(num, client, item, revision, batch, idx, status, photos, created, finished,"        \
+      " seq, meta) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")                               \
+    X(ITEM_STATUS, "SELECT status, batch, client FROM items WHERE num=?1")                                   \
+    X(ITEM_BATCH, "SELECT batch FROM items WHERE num=?1")                                                    \
+    X(ITEM_FINISH, "UPDATE items SET status=?2, finished=?3, seq=?4 WHERE num=?1")                           \
+    X(ITEM_OPEN_OF_BATCH, "SELECT num FROM items WHERE num>=?1 AND num<=?2 AND batch=?3 AND seq=0 LIMIT ?4") \
+    X(ITEM_OF_BATCH, "SELECT num, client, item, revision FROM items WHERE num>=?1 AND num<=?2 AND batch=?3"  \
+                     " LIMIT ?4")                                                                            \
+    X(ITEM_NEWEST, "SELECT num FROM items WHERE client=?1 AND item=?2 ORDER BY revision DESC LIMIT 1")       \
+    X(ITEM_FORGET, "UPDATE items SET batch=0, seq=0, meta=NULL, photos=0 WHERE num=?1")                      \
+    X(ITEM_DELETE, "DELETE FROM items WHERE num=?1")                                                         \
+    X(SLOT_ADD, "INSERT INTO slots(item, idx, key, domain, url, outcome) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")    \
+    X(SLOT_SET, "UPDATE slots SET outcome=?3 WHERE item=?1 AND idx=?2 AND outcome IS NULL")                  \
+    X(SLOT_COUNT, "SELECT count(*), sum(outcome IS NULL), sum(substr(outcome,1,1) IN (x'01',x'02'))"         \
+                  " FROM slots WHERE item=?1")                                                               \
+    X(SLOT_OPEN, "SELECT idx, key FROM slots WHERE item=?1 AND outcome IS NULL")                             \
+    X(SLOT_DELETE, "DELETE FROM slots WHERE item=?1")                                                        \
+    /* photos */                                                                                             \
+    X(PHOTO_JOIN, "INSERT INTO photos(client, key, task) VALUES(?1, ?2, ?3)"                                 \
+                  " ON CONFLICT DO UPDATE SET task=excluded.task WHERE task IS NULL")                        \
+    X(PHOTO_TASK, "SELECT task FROM photos WHERE client=?1 AND key=?2")                                      \
+    X(PHOTO_REC, "SELECT rec FROM photos WHERE client=?1 AND key=?2")                                        \
+    X(PHOTO_SET, "UPDATE photos SET task=NULL, sha=?3, rec=?4 WHERE client=?1 AND key=?2")                   \
+    X(PHOTO_SKIP, "UPDATE photos SET rec=?3 WHERE client=?1 AND key=?2")                                     \
+    X(PHOTO_FORGET, "DELETE FROM photos WHERE client=?1 AND key=?2 AND rec IS NULL")                         \
+    X(PHOTO_FREE, "UPDATE photos SET task=NULL WHERE client=?1 AND key=?2")                                  \
+    X(PHOTO_BY_SHA, "SELECT rec FROM photos WHERE sha=?1")                                                   \
+    X(PHOTO_BY_SHA_CLIENT, "SELECT rec FROM photos WHERE sha=?1 AND client=?2")                              \
+    X(PHOTO_STATE, "SELECT p.rec, t.num, t.worker, t.tier, t.losses, t.attempts, t.due"                      \
+                   " FROM photos p LEFT JOIN tasks t ON t.num=p.task WHERE p.client=?1 AND p.key=?2")        \
+    /* tasks and who waits for them */                                                                       \
+    X(TASK_ADD,                                                                                              \
+      "INSERT INTO tasks(num, client, key, queue, tier, due, epoch, attempts, losses, always, domain,"       \
+      " item, idx, more, known) VALUES(?1, ?2, ?3, ?4, ?4, ?5, 0, 0, 0, ?6, ?7, ?8, ?9, 0, ?10)")            \
+    X(TASK_WAITER, "SELECT item, idx, more, worker, queue FROM tasks WHERE num=?1")                          \
+    X(TASK_FIRST, "UPDATE tasks SET item=?2, idx=?3, always=always OR ?4 WHERE num=?1")                      \
+    X(TASK_MORE, "UPDATE tasks SET more=1, always=always OR ?2 WHERE num=?1")                                \
+    X(TASK_NOBODY, "UPDATE tasks SET item=NULL, idx=NULL, more=0 WHERE num=?1")                              \
+    X(TASK_DELETE, "DELETE FROM tasks WHERE num=?1")                                                         \
+    X(TASK_DUE, "SELECT " PP_SQ_TASK_COLUMNS PP_SQ_WAITING "ORDER BY t.due LIMIT ?4")                        \
+    X(TASK_DUE_IN, "SELECT " PP_SQ_TASK_COLUMNS PP_SQ_WAITING "AND t.key>=?5 AND t.key<=?6"                  \
+                   " ORDER BY t.due LIMIT ?4")                                                               \
+    X(TASK_DUE_OUT, "SELECT " PP_SQ_TASK_COLUMNS PP_SQ_WAITING "AND (t.key<?5 OR t.key>?6)"                  \
+                    " ORDER BY t.due LIMIT ?4")                                                              \
+    X(TASK_CLAIM, "UPDATE tasks SET worker=?2, lease=?3, epoch=epoch+1, attempts=attempts+1 WHERE num=?1")   \
+    X(TASK_NEXT,                                                                                             \
+      "SELECT due FROM tasks WHERE worker IS NULL AND client=?1 AND queue=?2 ORDER BY due LIMIT 1")          \
+    X(TASK_HELD, "SELECT worker, epoch, client, key, item, idx, more, losses FROM tasks WHERE num=?1")       \
+    X(TASK_BACK, "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, tier=?3, due=?4, attempts=attempts-?5" \
+                 " WHERE num=?1")                                                                            \
+    X(TASK_RENEW, "UPDATE tasks SET lease=?2 WHERE worker=?1")                                               \
+    X(TASK_LAPSED, "SELECT num, client, key, item, idx, more, losses, tier, attempts FROM tasks"             \
+                   " WHERE worker IS NOT NULL AND lease<=?1 LIMIT ?2")                                       \
+    X(TASK_ORPHANED, "SELECT num, client, key, item, idx, more, losses, tier, attempts FROM tasks"           \
+                     " WHERE worker IS NOT NULL AND worker<>?1 LIMIT ?2")                                    \
+    X(TASK_LOST, "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, due=?3, losses=?4 WHERE num=?1")       \
+    X(TASK_SCAN, "SELECT num, client, domain, worker, tier, due, queue FROM tasks WHERE num>?1"              \
+                 " ORDER BY num LIMIT ?2")                                                                   \
+    X(TASK_RETIER, "UPDATE tasks SET queue=?2, tier=?3, due=?4 WHERE num=?1")                                \
+    X(TASK_QUEUE_AFTER,                                                                                      \
+      "SELECT t.client, t.queue, t.due, n.name FROM tasks t JOIN names n ON n.num=t.client"                  \
+      " WHERE t.worker IS NULL AND (t.client, t.queue)>(?1, ?2)"                                             \
+      " ORDER BY t.client, t.queue, t.due LIMIT 1")                                                          \
+    X(WAITER_ADD, "INSERT OR IGNORE INTO waiters(task, item, idx) VALUES(?1, ?2, ?3)")                       \
+    X(WAITER_LIST, "SELECT item, idx FROM waiters WHERE task=?1 LIMIT ?2")                                   \
+    X(WAITER_DROP, "DELETE FROM waiters WHERE task=?1 AND item=?2 AND idx=?3")                               \
+    X(WAITER_DROP_ALL, "DELETE FROM waiters WHERE task=?1")                                                  \
+    /* what the API reads */                                                                                 \
+    X(RESULTS, "SELECT " PP_SQ_ITEM_COLUMNS " WHERE i.batch=?1 AND i.seq>?2 AND i.seq>0"                     \
+               " AND (?3=-1 OR i.status=?3) ORDER BY i.seq")                                                 \
+    X(ITEM_READ, "SELECT " PP_SQ_ITEM_COLUMNS " WHERE i.num=?1")                                             \
+    X(SLOT_CODES, "SELECT outcome, domain FROM slots WHERE item=?1")                                         \
+    X(SLOTS_READ, "SELECT s.idx, s.key, s.url, s.outcome, t.worker, t.tier, t.due, s.domain FROM slots s"    \
+                  " LEFT JOIN photos p ON s.outcome IS NULL AND p.client=?2 AND p.key=s.key"                 \
+                  " LEFT JOIN tasks t ON t.num=p.task WHERE s.item=?1 ORDER BY s.idx")                       \
+    /* settings and routes */                                                                                \
+    X(CLIENT_GET, "SELECT id, rpm_set, rpm_unlimited, rpm, concurrency, weight, paused, headers, updated"    \
+                  " FROM clients WHERE id=?1")                                                               \
+    X(CLIENT_LIST, "SELECT id, rpm_set, rpm_unlimited, rpm, concurrency, weight, paused, headers, updated"   \
+                   " FROM clients WHERE id>?1 ORDER BY id LIMIT ?2")                                         \
+    X(CLIENT_PUT,                                                                                            \
+      "INSERT OR REPLACE INTO clients(id, rpm_set, rpm_unlimited, rpm, concurrency, weight, paused,"         \
+      " headers, updated) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")                                       \
+    X(ROUTE_LIST,                                                                                            \
+      "SELECT client, domain, tier, tier_ms, weight_sum, value_sum, samples, updated FROM routes"            \
+      " WHERE (client, domain)>(?1, ?2) AND (?3 IS NULL OR domain=?3)"                                       \
+      " ORDER BY client, domain LIMIT ?4")                                                                   \
+    X(ROUTE_LIST_CLIENT, "SELECT client, domain, tier, tier_ms, weight_sum, value_sum, samples, updated"     \
+                         " FROM routes WHERE client=?5 AND (client, domain)>(?1, ?2)"                        \
+                         " AND (?3 IS NULL OR domain=?3) ORDER BY domain LIMIT ?4")                          \
+    X(ROUTE_PUT,                                                                                             \
+      "INSERT OR REPLACE INTO routes(client, domain, tier, tier_ms, weight_sum, value_sum, samples,"         \
+      " updated) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")
+
+enum {
+#define X(name, sql) PP_Q_##name,
+    PP_STORE_QUERIES(X)
+#undef X
+        PP_STORE_QUERY_COUNT
+};
+extern const char *const pp_store_sql[PP_STORE_QUERY_COUNT];
+
+#endif

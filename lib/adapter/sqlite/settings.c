@@ -1,0 +1,92 @@
+/* settings.c: clients' settings and learned routes. */
+#include "store.h"
+
+static void read_client(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_client *c)
+{
+    *c = (struct pp_client){.id = pp_sq_text(db, a, st, 0),
+                            .stored = true,
+                            .rpm_set = pp_sq_col(st, 1),
+                            .rpm_unlimited = pp_sq_col(st, 2),
+                            .rpm = (uint32_t)pp_sq_col(st, 3),
+                            .concurrency = (uint32_t)pp_sq_col(st, 4),
+                            .weight = (uint32_t)pp_sq_col(st, 5),
+                            .paused = pp_sq_col(st, 6),
+                            .headers = pp_sq_text(db, a, st, 7),
+                            .updated_at = pp_sq_col(st, 8)};
+}
+
+enum pp_err pp_sr_clients(struct pp_sq_db *db, struct pp_store_clients *r)
+{
+    size_t limit = r->id ? 1 : r->limit;
+    r->n = 0;
+    r->more = false;
+    r->clients = pp_sq_array(db, r->req.arena, limit, sizeof *r->clients);
+    if (!r->clients)
+        return db->err;
+    sqlite3_stmt *st =
+        r->id ? pp_sq_bind(db, PP_Q_CLIENT_GET, "t", r->id)
+              : pp_sq_bind(db, PP_Q_CLIENT_LIST, "ti", r->after ? r->after : "", (int64_t)limit + 1);
+    while (pp_sq_row(db, st)) {
+        if (r->n == limit) {
+            r->more = true;
+            break;
+        }
+        read_client(db, st, r->req.arena, &r->clients[r->n++]);
+    }
+    pp_sq_done(st);
+    return db->err;
+}
+
+enum pp_err pp_sw_put_client(struct pp_sw *w, struct pp_store_put_client *r)
+{
+    const struct pp_client *c = &r->client;
+    pp_sq_run(&w->db, PP_Q_CLIENT_PUT, "tddiiidti", c->id, c->rpm_set, c->rpm_unlimited, (int64_t)c->rpm,
+              (int64_t)c->concurrency, (int64_t)c->weight, c->paused, c->headers, c->updated_at);
+    return w->db.err;
+}
+
+static void read_route(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_route_row *row)
+{
+    *row = (struct pp_route_row){.client = pp_sq_text(db, a, st, 0),
+                                 .domain = pp_sq_text(db, a, st, 1),
+                                 .tier = (uint8_t)pp_sq_col(st, 2),
+                                 .tier_ms = pp_sq_col(st, 3),
+                                 .weight_sum = sqlite3_column_double(st, 4),
+                                 .value_sum = sqlite3_column_double(st, 5),
+                                 .samples = (uint32_t)pp_sq_col(st, 6),
+                                 .updated_at = pp_sq_col(st, 7)};
+}
+
+enum pp_err pp_sr_routes(struct pp_sq_db *db, struct pp_store_routes *r)
+{
+    const char *client = r->after_client ? r->after_client : "",
+               *domain = r->after_domain ? r->after_domain : "";
+    int64_t want = (int64_t)r->limit + 1;
+    r->n = 0;
+    r->more = false;
+    r->rows = pp_sq_array(db, r->req.arena, r->limit, sizeof *r->rows);
+    if (!r->rows)
+        return db->err;
+    sqlite3_stmt *st = r->client ? pp_sq_bind(db, PP_Q_ROUTE_LIST_CLIENT, "tttit", client, domain, r->domain,
+                                              want, r->client)
+                                 : pp_sq_bind(db, PP_Q_ROUTE_LIST, "ttti", client, domain, r->domain, want);
+    while (pp_sq_row(db, st)) {
+        if (r->n == r->limit) {
+            r->more = true;
+            break;
+        }
+        read_route(db, st, r->req.arena, &r->rows[r->n++]);
+    }
+    pp_sq_done(st);
+    return db->err;
+}
+
+enum pp_err pp_sw_save_routes(struct pp_sw *w, struct pp_store_save_routes *r)
+{
+    for (size_t i = 0; i < r->n && w->db.err == PP_OK; i++) {
+        const struct pp_route_row *row = &r->rows[i];
+        pp_sq_run(&w->db, PP_Q_ROUTE_PUT, "ttdiffii", row->client, row->domain, row->tier, row->tier_ms,
+                  row->weight_sum, row->value_sum, (int64_t)row->samples, row->updated_at);
+    }
+    return w->db.err;
+}

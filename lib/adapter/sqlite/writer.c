@@ -1,0 +1,130 @@
+/* writer.c: the writing connection and its transaction: numbers, counts of tasks, what is dropped on
+ * rollback.
+ *
+ * Numbers are recorded in blocks, ahead of their use, and a start skips what may have been given since the
+ * last record that is on disk: a power cut can lose the newest commits, but never makes two things share a
+ * number. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store.h"
+
+enum { NUMBER_BLOCK = 1 << 20, COUNTS = PP_QUEUES + 1 };
+
+static void load_state(struct pp_sw *w)
+{
+    memset(w->waiting, 0, sizeof w->waiting);
+    w->claimed = w->mark = 0;
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_STATE_GET, "");
+    if (!pp_sq_row(&w->db, st))
+        return;
+    w->mark = pp_sq_col(st, 0);
+    struct pp_reader r = {.p = sqlite3_column_blob(st, 1), .n = (size_t)sqlite3_column_bytes(st, 1)};
+    if (r.n) {
+        w->claimed = (int64_t)pp_read_u64(&r);
+        for (size_t i = 0; i < PP_QUEUES; i++)
+            w->waiting[i] = (int64_t)pp_read_u64(&r);
+    }
+    pp_sq_done(st);
+}
+
+static void save_state(struct pp_sw *w)
+{
+    pp_buf_reset(&w->buf);
+    pp_buf_u64(&w->buf, (uint64_t)w->claimed);
+    for (size_t i = 0; i < PP_QUEUES; i++)
+        pp_buf_u64(&w->buf, (uint64_t)w->waiting[i]);
+    pp_sq_run(&w->db, PP_Q_STATE_SET, "ib", w->mark, w->buf.p, w->buf.n);
+    w->state_dirty = false;
+}
+
+enum pp_err pp_sw_open(struct pp_sw *w, const char *path, size_t cache_bytes)
+{
+    *w = (struct pp_sw){0};
+    pp_buf_init(&w->buf, 1 << 20);
+    pp_arena_init(&w->tmp, 0);
+    w->items = calloc(PP_SW_ITEMS, sizeof *w->items);
+    if (!w->items)
+        return PP_ENOMEM;
+    struct pp_sq_open o = {
+        .path = path, .sql = pp_store_sql, .n_sql = PP_STORE_QUERY_COUNT, .cache_bytes = cache_bytes};
+    enum pp_err err = pp_sq_open(&w->db, &o);
+    if (err == PP_OK) {
+        err = pp_sq_migrate(&w->db, pp_store_schema, PP_STORE_VERSION);
+        if (err == PP_OK) {
+            load_state(w);
+            err = w->db.err;
+        }
+        w->next = w->mark ? w->mark + NUMBER_BLOCK : 1;
+        if (err != PP_OK)
+            pp_sq_close(&w->db);
+    }
+    if (err != PP_OK)
+        free(w->items);
+    return err;
+}
+
+void pp_sw_close(struct pp_sw *w)
+{
+    pp_sw_batches_clear(w);
+    pp_names_clear(&w->names);
+    pp_sq_close(&w->db);
+    pp_buf_fini(&w->buf);
+    pp_arena_fini(&w->tmp);
+    free(w->items);
+}
+
+void pp_sw_begin(struct pp_sw *w)
+{
+    pp_sq_begin(&w->db, true);
+}
+
+void pp_sw_commit(struct pp_sw *w)
+{
+    pp_sw_batches_flush(w);
+    if (w->state_dirty)
+        save_state(w);
+    pp_sq_commit(&w->db);
+}
+
+void pp_sw_rollback(struct pp_sw *w)
+{
+    pp_sq_rollback(&w->db);
+    pp_sw_batches_clear(w);
+    pp_names_clear(&w->names);
+    memset(w->items, 0, PP_SW_ITEMS * sizeof *w->items);
+    load_state(w);
+    w->db.err = PP_OK;
+    w->state_dirty = false;
+}
+
+void pp_sw_start(struct pp_sw *w, const uint64_t *carry, uint64_t *carry_on)
+{
+    w->job++;
+    w->items_finished = 0;
+    w->again = false;
+    w->carry = carry;
+    w->carry_on = carry_on;
+    pp_arena_fini(&w->tmp);
+}
+
+int64_t pp_sw_next(struct pp_sw *w)
+{
+    if (w->next >= w->mark) {
+        w->mark = w->next + NUMBER_BLOCK;
+        w->state_dirty = true;
+    }
+    return w->next++;
+}
+
+void pp_sw_waiting(struct pp_sw *w, uint8_t queue, int by)
+{
+    w->waiting[queue < PP_QUEUES ? queue : PP_QUEUE_SUSPECT] += by;
+    w->state_dirty = true;
+}
+
+void pp_sw_claimed(struct pp_sw *w, int by)
+{
+    w->claimed += by;
+    w->state_dirty = true;
+}
