@@ -1,0 +1,220 @@
+/* http_answer.c: answers on the wire: head, body, back-pressure.
+ *
+ * What the kernel takes at once is written from where it lies. Only the rest is queued: borrowed where the
+ * handler gave `release`, else copied, once. libuv sends it as the caller reads. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "adapter/http/http_impl.h"
+
+/* A queued rest of an answer. */
+struct out {
+    uv_write_t write;
+    struct pp_conn *conn; /* NULL: interim, no answer */
+    void (*release)(void *data);
+    void *release_data;
+    char bytes[];
+};
+
+static const char *reason_of(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } table[] = {{200, "OK"},
+                 {201, "Created"},
+                 {202, "Accepted"},
+                 {204, "No Content"},
+                 {206, "Partial Content"},
+                 {304, "Not Modified"},
+                 {400, "Bad Request"},
+                 {401, "Unauthorized"},
+                 {403, "Forbidden"},
+                 {404, "Not Found"},
+                 {405, "Method Not Allowed"},
+                 {406, "Not Acceptable"},
+                 {409, "Conflict"},
+                 {410, "Gone"},
+                 {412, "Precondition Failed"},
+                 {413, "Content Too Large"},
+                 {415, "Unsupported Media Type"},
+                 {416, "Range Not Satisfiable"},
+                 {422, "Unprocessable Content"},
+                 {426, "Upgrade Required"},
+                 {429, "Too Many Requests"},
+                 {431, "Request Header Fields Too Large"},
+                 {500, "Internal Server Error"},
+                 {503, "Service Unavailable"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (table[i].status == status)
+            return table[i].reason;
+    }
+    return "Status"; /* any text will do, RFC 9112 4 */
+}
+
+/* --- the head --- */
+
+struct head_out {
+    char *p;
+    size_t n, cap;
+    bool full;
+};
+
+static void add(struct head_out *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Whole lines only: one that does not fit is left out. */
+static void add(struct head_out *h, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(h->p + h->n, h->cap - h->n, fmt, ap);
+    va_end(ap);
+    if (n < 0 || (size_t)n >= h->cap - h->n)
+        h->full = true;
+    else
+        h->n += (size_t)n;
+}
+
+static const char *date_of(struct pp_http *s)
+{
+    int64_t second = pp_loop_wall(s->loop) / 1000;
+    if (second != s->date_second) {
+        time_t t = (time_t)second;
+        struct tm tm;
+        gmtime_r(&t, &tm);
+        strftime(s->date, sizeof s->date, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+        s->date_second = second;
+    }
+    return s->date;
+}
+
+/* A line that could end the header section or begin another answer is our own mistake: left out, logged. */
+static bool line_is_safe(const char *line)
+{
+    for (; *line; line++) {
+        if (((unsigned char)*line < 0x20 && *line != '\t') || *line == 0x7f)
+            return false;
+    }
+    return true;
+}
+
+static size_t write_head(struct pp_conn *c, const struct pp_http_response *res)
+{
+    struct pp_http *s = c->server;
+    struct head_out h = {.p = s->out_scratch, .cap = sizeof s->out_scratch - 2};
+    bool bodyless = res->status < 200 || res->status == 204 || res->status == 304;
+    add(&h, "HTTP/1.1 %d %s\r\nDate: %s\r\nServer: photopool\r\nX-Content-Type-Options: nosniff\r\n",
+        res->status, reason_of(res->status), date_of(s));
+    if (res->content_type)
+        add(&h, "Content-Type: %s\r\n", res->content_type);
+    if (!bodyless)
+        add(&h, "Content-Length: %zu\r\n", res->body_n);
+    add(&h, "Connection: %s\r\n", c->keep ? "keep-alive" : "close");
+    for (size_t i = 0; i < res->n_headers; i++) {
+        if (line_is_safe(res->headers[i]))
+            add(&h, "%s\r\n", res->headers[i]);
+        else
+            h.full = true;
+    }
+    if (h.full)
+        pp_log(s->options.log, PP_LOG_ERROR, "a header line of an answer was left out", "status",
+               PP_LOG_INT(res->status), NULL);
+    memcpy(h.p + h.n, "\r\n", 2);
+    return h.n + 2;
+}
+
+/* --- sending --- */
+
+static void on_written(uv_write_t *req, int status)
+{
+    struct out *out = pp_container_of(req, struct out, write);
+    struct pp_conn *c = out->conn;
+    if (out->release)
+        out->release(out->release_data);
+    free(out);
+    if (!c || c->state == PP_CONN_CLOSING)
+        return;
+    if (status < 0)
+        pp_conn_close(c);
+    else
+        pp_conn_answered(c);
+}
+
+static void skip(uv_buf_t *buf, size_t *n)
+{
+    size_t step = *n < buf->len ? *n : buf->len;
+    buf->base += step;
+    buf->len -= step;
+    *n -= step;
+}
+
+/* Queues what try_write left of head and body. */
+static bool queue_rest(struct pp_conn *c, uv_buf_t bufs[2], const struct pp_http_response *res)
+{
+    bool borrow = res && res->release;
+    struct out *out = malloc(sizeof *out + bufs[0].len + (borrow ? 0 : bufs[1].len));
+    if (!out)
+        return false;
+    out->conn = res ? c : NULL;
+    out->release = NULL;
+    memcpy(out->bytes, bufs[0].base, bufs[0].len);
+    bufs[0].base = out->bytes;
+    if (!borrow && bufs[1].len > 0) {
+        memcpy(out->bytes + bufs[0].len, bufs[1].base, bufs[1].len);
+        bufs[1].base = out->bytes + bufs[0].len;
+    }
+    if (uv_write(&out->write, (uv_stream_t *)&c->tcp, bufs, 2, on_written) != 0) {
+        free(out);
+        return false;
+    }
+    if (borrow) {
+        out->release = res->release;
+        out->release_data = res->release_data;
+    }
+    c->unsent = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
+    return true;
+}
+
+static void release(const struct pp_http_response *res)
+{
+    if (res->release)
+        res->release(res->release_data);
+}
+
+void pp_conn_answer(struct pp_conn *c, const struct pp_http_response *res, bool head_only)
+{
+    bool bodyless = head_only || res->status < 200 || res->status == 204 || res->status == 304;
+    uv_buf_t bufs[2] = {uv_buf_init(c->server->out_scratch, (unsigned)write_head(c, res)),
+                        uv_buf_init((char *)(uintptr_t)res->body, 0)};
+    bufs[1].len = bodyless ? 0 : res->body_n;
+    int sent = uv_try_write((uv_stream_t *)&c->tcp, bufs, bufs[1].len > 0 ? 2 : 1);
+    if (sent < 0 && sent != UV_EAGAIN) {
+        release(res);
+        pp_conn_close(c);
+        return;
+    }
+    size_t done = sent > 0 ? (size_t)sent : 0;
+    skip(&bufs[0], &done);
+    skip(&bufs[1], &done);
+    if (bufs[0].len + bufs[1].len == 0) {
+        release(res);
+        pp_conn_answered(c);
+        return;
+    }
+    pp_conn_set_state(c, PP_CONN_WRITE);
+    if (!queue_rest(c, bufs, res)) {
+        release(res);
+        pp_conn_close(c);
+    }
+}
+
+void pp_conn_continue(struct pp_conn *c)
+{
+    static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    uv_buf_t bufs[2] = {uv_buf_init((char *)(uintptr_t)line, sizeof line - 1), uv_buf_init(NULL, 0)};
+    if (!queue_rest(c, bufs, NULL))
+        pp_conn_close(c);
+}

@@ -1,0 +1,347 @@
+/* http_conn.c: a connection's life: accepted, read, timed out, given up, closed. See http_impl.h for its
+ * states. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "adapter/http/http_impl.h"
+
+enum {
+    EVICT_LOOK = 32,            /* connections looked at, to find one to give up */
+    WRITE_PROGRESS = 16 * 1024, /* bytes that a caller must take within idle_timeout_ms */
+};
+
+/* --- states and lists --- */
+
+static enum pp_http_rank rank_of(const struct pp_conn *c)
+{
+    switch (c->state) {
+    case PP_CONN_HEAD: return c->scan.at > 0 ? PP_RANK_HEAD : PP_RANK_IDLE;
+    case PP_CONN_BODY: return PP_RANK_BODY;
+    case PP_CONN_IDLE:
+    case PP_CONN_LINGER: return PP_RANK_IDLE;
+    default: return PP_RANK_BUSY;
+    }
+}
+
+/* To the end of its rank's list: the most recently active. */
+static void touch(struct pp_conn *c)
+{
+    pp_list_remove(&c->peer->ranks[c->rank], &c->in_peer);
+    c->rank = rank_of(c);
+    pp_list_push(&c->peer->ranks[c->rank], &c->in_peer);
+}
+
+static void enter(struct pp_conn *c, enum pp_conn_state state)
+{
+    struct pp_http *s = c->server;
+    c->state = state;
+    c->since = pp_loop_now(s->loop);
+    pp_list_push(&s->states[state], &c->in_state);
+    int64_t timeout = pp_http_timeout(s, state);
+    if (timeout > 0)
+        pp_timer_sooner(s->sweep, timeout);
+}
+
+void pp_conn_set_state(struct pp_conn *c, enum pp_conn_state state)
+{
+    assert(c->state != PP_CONN_CLOSING && state != PP_CONN_CLOSING);
+    if (state != c->state) {
+        pp_list_remove(&c->server->states[c->state], &c->in_state);
+        enter(c, state);
+    }
+    if (rank_of(c) != c->rank)
+        touch(c);
+}
+
+/* --- giving up --- */
+
+static int fd_of(const struct pp_conn *c)
+{
+    uv_os_fd_t fd = -1;
+    uv_fileno((const uv_handle_t *)&c->tcp, &fd);
+    return fd;
+}
+
+bool pp_conn_quiet(struct pp_conn *c)
+{
+    char byte;
+    return recv(fd_of(c), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+}
+
+static bool evict_from(struct pp_http *s, struct pp_list *list, size_t node_offset)
+{
+    int looked = 0;
+    pp_list_each (it, list) {
+        struct pp_conn *c = (struct pp_conn *)((char *)it - node_offset);
+        if (pp_conn_quiet(c)) { /* else its request has come, and was not read yet */
+            s->stats.evicted_total++;
+            pp_conn_close(c);
+            return true;
+        }
+        if (++looked == EVICT_LOOK)
+            break;
+    }
+    return false;
+}
+
+static bool evict_of_peer(struct pp_http *s, struct pp_http_peer *peer)
+{
+    for (int rank = PP_RANK_IDLE; rank < PP_RANK_BUSY; rank++) {
+        if (evict_from(s, &peer->ranks[rank], offsetof(struct pp_conn, in_peer)))
+            return true;
+    }
+    return false;
+}
+
+static bool evict_of_all(struct pp_http *s)
+{
+    static const enum pp_conn_state order[] = {PP_CONN_LINGER, PP_CONN_IDLE, PP_CONN_HEAD, PP_CONN_BODY};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        if (evict_from(s, &s->states[order[i]], offsetof(struct pp_conn, in_state)))
+            return true;
+    }
+    return false;
+}
+
+/* --- reading --- */
+
+static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    struct pp_conn *c = pp_container_of(h, struct pp_conn, tcp);
+    size_t n = c->state == PP_CONN_LINGER ? PP_HTTP_READ_MAX : PP_HTTP_READ_MIN;
+    if (c->state == PP_CONN_BODY && !c->exchange->body.chunked) {
+        /* never beyond the body: what follows stays in the kernel */
+        uint64_t left = c->exchange->body.left;
+        n = left < PP_HTTP_READ_MAX ? (size_t)left : PP_HTTP_READ_MAX;
+    }
+    *buf = uv_buf_init(c->server->in_scratch, (unsigned)n);
+}
+
+static bool keep_input(struct pp_conn *c, const char *p, size_t n)
+{
+    if (n > c->in_cap - c->in_n) {
+        size_t cap = c->in_cap ? c->in_cap : 512;
+        while (cap - c->in_n < n)
+            cap *= 2;
+        char *in = realloc(c->in, cap);
+        if (!in)
+            return false;
+        c->in = in;
+        c->in_cap = cap;
+    }
+    memcpy(c->in + c->in_n, p, n);
+    c->in_n += n;
+    return true;
+}
+
+static void drop_input(struct pp_conn *c, size_t n)
+{
+    c->in_n -= n;
+    if (c->in_n > 0) {
+        memmove(c->in, c->in + n, c->in_n);
+        return;
+    }
+    free(c->in);
+    c->in = NULL;
+    c->in_cap = 0;
+}
+
+static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
+
+/* Reads on, unless there is input that can't be consumed yet. */
+static void set_reading(struct pp_conn *c)
+{
+    bool busy = c->state == PP_CONN_HANDLE || c->state == PP_CONN_WRITE || c->ready;
+    bool want = !c->read_end && !(busy && c->in_n > 0);
+    if (want == c->reading)
+        return;
+    c->reading = want;
+    if (!want)
+        uv_read_stop((uv_stream_t *)&c->tcp);
+    else if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
+        pp_conn_close(c);
+}
+
+/* The caller has ended its side, and what came before has been consumed as far as it goes. */
+static void input_ended(struct pp_conn *c)
+{
+    static const struct pp_http_refusal cut = {PP_API_BAD_REQUEST, "the request ends too early"};
+    if (c->ready)
+        return;
+    if (c->state == PP_CONN_BODY || (c->state == PP_CONN_HEAD && c->in_n > 0))
+        pp_conn_refuse(c, &cut);
+    else if (c->state == PP_CONN_IDLE || c->state == PP_CONN_HEAD || c->state == PP_CONN_LINGER)
+        pp_conn_close(c);
+}
+
+static void after_run(struct pp_conn *c)
+{
+    if (c->state != PP_CONN_CLOSING && c->read_end)
+        input_ended(c);
+    if (c->state != PP_CONN_CLOSING)
+        set_reading(c);
+}
+
+void pp_conn_run(struct pp_conn *c)
+{
+    if (c->running || c->state == PP_CONN_CLOSING)
+        return;
+    c->running = true;
+    size_t used = pp_conn_eat(c, c->in, c->in_n);
+    c->running = false;
+    if (c->state != PP_CONN_CLOSING && used > 0)
+        drop_input(c, used);
+    after_run(c);
+}
+
+static void run_fresh(struct pp_conn *c, const char *p, size_t n)
+{
+    c->running = true;
+    size_t used = pp_conn_eat(c, p, n);
+    c->running = false;
+    if (c->state != PP_CONN_CLOSING && used < n && !keep_input(c, p + used, n - used))
+        pp_conn_close(c);
+    after_run(c);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
+{
+    struct pp_conn *c = pp_container_of(stream, struct pp_conn, tcp);
+    if (nread == 0)
+        return;
+    if (nread < 0 && nread != UV_EOF) {
+        pp_conn_close(c);
+        return;
+    }
+    if (nread == UV_EOF) {
+        c->read_end = true;
+        after_run(c);
+        return;
+    }
+    touch(c);
+    if (c->in_n == 0)
+        run_fresh(c, buf->base, (size_t)nread);
+    else if (keep_input(c, buf->base, (size_t)nread))
+        pp_conn_run(c);
+    else
+        pp_conn_close(c);
+}
+
+/* --- after an answer --- */
+
+void pp_conn_answered(struct pp_conn *c)
+{
+    c->scan = (struct pp_http_scan){0};
+    if (c->keep && !c->server->draining) {
+        pp_conn_set_state(c, PP_CONN_IDLE);
+    } else {
+        shutdown(fd_of(c), SHUT_WR);
+        pp_conn_set_state(c, PP_CONN_LINGER);
+    }
+    pp_conn_run(c);
+}
+
+void pp_conn_expire(struct pp_conn *c)
+{
+    size_t unsent = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
+    if (c->state != PP_CONN_WRITE || unsent + WRITE_PROGRESS > c->unsent) {
+        pp_conn_close(c);
+        return;
+    }
+    c->unsent = unsent;
+    pp_list_remove(&c->server->states[c->state], &c->in_state);
+    enter(c, PP_CONN_WRITE);
+}
+
+/* --- open and close --- */
+
+static void on_closed(uv_handle_t *h)
+{
+    struct pp_conn *c = pp_container_of(h, struct pp_conn, tcp);
+    struct pp_http *s = c->server;
+    free(c->in);
+    free(c);
+    pp_http_unref(s);
+}
+
+static void leave_peer(struct pp_conn *c)
+{
+    pp_list_remove(&c->peer->ranks[c->rank], &c->in_peer);
+    c->peer->n--;
+    pp_http_peer_drop(&c->server->peers, c->peer);
+    c->peer = NULL;
+}
+
+void pp_conn_close(struct pp_conn *c)
+{
+    struct pp_http *s = c->server;
+    if (c->state == PP_CONN_CLOSING)
+        return;
+    pp_list_remove(&s->states[c->state], &c->in_state);
+    leave_peer(c);
+    if (c->ready)
+        pp_list_remove(&s->ready, &c->in_ready);
+    c->ready = false;
+    if (c->exchange && c->state == PP_CONN_HANDLE)
+        c->exchange->conn = NULL; /* the handler has it */
+    else if (c->exchange)
+        pp_exchange_free(c->exchange);
+    c->exchange = NULL;
+    c->state = PP_CONN_CLOSING;
+    s->stats.connections--;
+    uv_close((uv_handle_t *)&c->tcp, on_closed);
+}
+
+/* A place for the connection among its peer's and all; false: there is none. */
+static bool admit(struct pp_conn *c)
+{
+    struct pp_http *s = c->server;
+    struct pp_http_peer *peer = pp_http_peer_get(&s->peers, &c->name.key);
+    if (!peer)
+        return false;
+    peer->n++; /* also keeps the peer while connections of it go */
+    bool room = peer->n <= s->options.max_per_address || evict_of_peer(s, peer);
+    room = room && (s->stats.connections < s->options.max_connections || evict_of_all(s));
+    if (!room) {
+        peer->n--;
+        pp_http_peer_drop(&s->peers, peer);
+        return false;
+    }
+    c->peer = peer;
+    c->rank = PP_RANK_IDLE;
+    pp_list_push(&peer->ranks[c->rank], &c->in_peer);
+    s->stats.connections++;
+    enter(c, PP_CONN_HEAD);
+    return true;
+}
+
+void pp_conn_open(struct pp_http *s)
+{
+    struct pp_conn *c = calloc(1, sizeof *c);
+    if (!c) { /* the socket waits: again in the next turn */
+        s->accept_pending = true;
+        pp_http_next_turn(s);
+        return;
+    }
+    c->server = s;
+    c->state = PP_CONN_CLOSING;
+    s->live++;
+    s->stats.accepted_total++;
+    uv_tcp_init(pp_loop_uv(s->loop), &c->tcp); /* can't fail */
+    struct sockaddr_storage sa = {0};
+    int n = sizeof sa;
+    bool ok = uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)&c->tcp) == 0 &&
+              uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&sa, &n) == 0;
+    if (ok)
+        pp_http_peer_name(&c->name, &sa);
+    if (!ok || !admit(c)) {
+        s->stats.refused_total++;
+        uv_close((uv_handle_t *)&c->tcp, on_closed);
+        return;
+    }
+    uv_tcp_nodelay(&c->tcp, 1);
+    set_reading(c);
+}

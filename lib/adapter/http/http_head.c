@@ -1,0 +1,278 @@
+/* http_head.c: see http_head.h. */
+#include "adapter/http/http_head.h"
+
+#include <assert.h>
+#include <string.h>
+#include <strings.h>
+
+/* What a character may be part of. */
+enum char_class {
+    C_TOKEN = 1,  /* tchar, RFC 9110 5.6.2 */
+    C_TARGET = 2, /* request target: visible ASCII without '#' */
+    C_VALUE = 4,  /* field value: visible, SP, HTAB, obs-text */
+    C_HOST = 8,   /* uri-host with port, RFC 3986 */
+};
+
+/* clang-format off */
+static const uint8_t classes[256] = {
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, /* 00 */
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* 10 */
+    4, 15, 6, 5, 15, 15, 15, 15, 14, 14, 15, 15, 14, 15, 15, 6, /* 20 */
+    15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 14, 14, 6, 14, 6, 6, /* 30 */
+    6, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, /* 40 */
+    15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 14, 6, 14, 7, 15, /* 50 */
+    7, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, /* 60 */
+    15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 6, 7, 6, 15, 0, /* 70 */
+    [0x80 ... 0xff] = C_VALUE,
+};
+/* clang-format on */
+
+static bool all_of(const char *p, size_t n, unsigned cls)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!(classes[(unsigned char)p[i]] & cls))
+            return false;
+    }
+    return true;
+}
+
+static bool refuse(struct pp_http_refusal *why, enum pp_api_code code, const char *detail)
+{
+    *why = (struct pp_http_refusal){.code = code, .detail = detail};
+    return false;
+}
+
+static bool bad(struct pp_http_refusal *why, const char *detail)
+{
+    return refuse(why, PP_API_BAD_REQUEST, detail);
+}
+
+enum pp_http_scan_result pp_http_scan(struct pp_http_scan *scan, const char *p, size_t n,
+                                      struct pp_http_refusal *why)
+{
+    for (; scan->at < n; scan->at++) {
+        unsigned char c = (unsigned char)p[scan->at];
+        bool after_cr = scan->at > 0 && p[scan->at - 1] == '\r';
+        if (after_cr && c != '\n')
+            return bad(why, "a CR without LF in the head"), PP_SCAN_BAD;
+        if (c >= 0x20 && c != 0x7f)
+            continue;
+        if (c == '\n') {
+            if (!after_cr)
+                return bad(why, "a line of the head ends with LF alone, not with CR LF"), PP_SCAN_BAD;
+            bool empty = scan->at - 1 == scan->line;
+            if (empty && scan->line > 0) {
+                scan->at++;
+                return PP_SCAN_DONE;
+            }
+            scan->line = scan->at + 1;
+        } else if (c != '\r' && c != '\t') {
+            return bad(why, "a control character in the head"), PP_SCAN_BAD;
+        }
+    }
+    return PP_SCAN_MORE;
+}
+
+/* --- the request line --- */
+
+static enum pp_method method_of(const char *p, size_t n)
+{
+    static const struct {
+        const char *name;
+        enum pp_method method;
+    } table[] = {{"GET", PP_GET},       {"HEAD", PP_HEAD},       {"POST", PP_POST},  {"PUT", PP_PUT},
+                 {"DELETE", PP_DELETE}, {"OPTIONS", PP_OPTIONS}, {"PATCH", PP_PATCH}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (strlen(table[i].name) == n && memcmp(table[i].name, p, n) == 0)
+            return table[i].method;
+    }
+    return PP_METHOD_OTHER;
+}
+
+/* `line` ends with NUL in place of its CR LF. */
+static bool request_line(struct pp_http_head *head, char *line, size_t n, struct pp_http_refusal *why)
+{
+    char *sp1 = memchr(line, ' ', n);
+    if (!sp1 || sp1 == line || !all_of(line, (size_t)(sp1 - line), C_TOKEN))
+        return bad(why, "the request line does not begin with a method and a space");
+    head->method = method_of(line, (size_t)(sp1 - line));
+    char *target = sp1 + 1;
+    char *sp2 = memchr(target, ' ', n - (size_t)(target - line));
+    if (!sp2)
+        return bad(why, "the request line has no HTTP version");
+    const char *version = sp2 + 1;
+    if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
+        return bad(why, "the HTTP version is neither HTTP/1.1 nor HTTP/1.0");
+    head->http10 = version[7] == '0';
+    if (*target != '/')
+        return bad(why, "the request target does not begin with '/'");
+    if (!all_of(target, (size_t)(sp2 - target), C_TARGET))
+        return bad(why, "a character in the request target that must be percent-encoded");
+    *sp2 = '\0';
+    char *mark = memchr(target, '?', (size_t)(sp2 - target));
+    if (mark)
+        *mark = '\0';
+    head->path = target;
+    head->query = mark ? mark + 1 : "";
+    return true;
+}
+
+/* --- header lines --- */
+
+/* Fields that are kept. `once`: a second line is refused; else the first counts. */
+static const struct {
+    const char *name;
+    size_t offset;
+    bool once;
+} fields[] = {
+    {"host", offsetof(struct pp_http_head, host), true},
+    {"content-length", offsetof(struct pp_http_head, content_length), true},
+    {"transfer-encoding", offsetof(struct pp_http_head, transfer_encoding), true},
+    {"content-encoding", offsetof(struct pp_http_head, content_encoding), true},
+    {"content-type", offsetof(struct pp_http_head, content_type), true},
+    {"authorization", offsetof(struct pp_http_head, authorization), true},
+    {"idempotency-key", offsetof(struct pp_http_head, idempotency_key), true},
+    {"if-none-match", offsetof(struct pp_http_head, if_none_match), false},
+    {"range", offsetof(struct pp_http_head, range), true},
+    {"accept", offsetof(struct pp_http_head, accept), false},
+    {"last-event-id", offsetof(struct pp_http_head, last_event_id), true},
+    {"expect", offsetof(struct pp_http_head, expect), false},
+};
+
+struct connection_options {
+    bool close, keep_alive;
+};
+
+/* Connection: a comma-separated list of tokens, on any number of lines. */
+static void connection_field(struct connection_options *o, const char *value)
+{
+    while (*value) {
+        value += strspn(value, ", \t");
+        size_t n = strcspn(value, ", \t");
+        if (n == 5 && strncasecmp(value, "close", n) == 0)
+            o->close = true;
+        if (n == 10 && strncasecmp(value, "keep-alive", n) == 0)
+            o->keep_alive = true;
+        value += n;
+    }
+}
+
+static bool keep_field(struct pp_http_head *head, const char *name, const char *value,
+                       struct pp_http_refusal *why)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (strcasecmp(fields[i].name, name) != 0)
+            continue;
+        const char **slot = (const char **)((char *)head + fields[i].offset);
+        if (!*slot)
+            *slot = value;
+        else if (fields[i].once)
+            return bad(why, "a header that may stand only once is repeated");
+        break;
+    }
+    return true;
+}
+
+/* One line, NUL at its end. */
+static bool field_line(struct pp_http_head *head, struct connection_options *o, char *line, size_t n,
+                       struct pp_http_refusal *why)
+{
+    if (*line == ' ' || *line == '\t')
+        return bad(why, "a folded header line");
+    char *colon = memchr(line, ':', n);
+    if (!colon || colon == line)
+        return bad(why, "a header line without a name and a colon");
+    if (!all_of(line, (size_t)(colon - line), C_TOKEN))
+        return bad(why, "a header name with a character that names can't have");
+    *colon = '\0';
+    char *value = colon + 1, *end = line + n;
+    value += strspn(value, " \t");
+    while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
+        end--;
+    *end = '\0';
+    if (strcasecmp(line, "connection") == 0) {
+        connection_field(o, value);
+        return true;
+    }
+    return keep_field(head, line, value, why);
+}
+
+/* --- what the fields say together --- */
+
+static bool parse_length(const char *s, uint64_t *out)
+{
+    uint64_t v = 0;
+    size_t n = strlen(s);
+    if (n == 0 || n > 18)
+        return false;
+    for (; *s; s++) {
+        if (*s < '0' || *s > '9')
+            return false;
+        v = v * 10 + (uint64_t)(*s - '0');
+    }
+    *out = v;
+    return true;
+}
+
+static bool framing(struct pp_http_head *head, struct pp_http_refusal *why)
+{
+    if (head->transfer_encoding) {
+        if (head->content_length)
+            return bad(why, "Content-Length together with Transfer-Encoding");
+        if (head->http10)
+            return bad(why, "Transfer-Encoding in an HTTP/1.0 request");
+        if (strcasecmp(head->transfer_encoding, "chunked") != 0)
+            return bad(why, "a transfer coding other than chunked");
+        head->chunked = true;
+    } else if (head->content_length && !parse_length(head->content_length, &head->length)) {
+        return bad(why, "Content-Length is not one decimal number");
+    }
+    return true;
+}
+
+static bool finish(struct pp_http_head *head, const struct connection_options *o, struct pp_http_refusal *why)
+{
+    if (!head->host && !head->http10)
+        return bad(why, "no Host header");
+    if (head->host && !all_of(head->host, strlen(head->host), C_HOST))
+        return bad(why, "Host is not a host name");
+    if (!framing(head, why))
+        return false;
+    const char *coding = head->content_encoding;
+    if (!coding || !*coding || strcasecmp(coding, "identity") == 0)
+        head->coding = PP_CODING_IDENTITY;
+    else if (strcasecmp(coding, "gzip") == 0 || strcasecmp(coding, "x-gzip") == 0)
+        head->coding = PP_CODING_GZIP;
+    else
+        head->coding = PP_CODING_OTHER;
+    head->keep_alive = !o->close && (!head->http10 || o->keep_alive);
+    head->expect_continue = !head->http10 && head->expect && strcasecmp(head->expect, "100-continue") == 0 &&
+                            (head->chunked || head->length > 0);
+    return true;
+}
+
+bool pp_http_head_parse(struct pp_http_head *head, char *p, size_t n, struct pp_http_refusal *why)
+{
+    *head = (struct pp_http_head){.method = PP_METHOD_OTHER, .path = "/", .query = ""};
+    struct connection_options options = {0};
+    assert(n >= 2 && p[n - 2] == '\r' && p[n - 1] == '\n');
+    char *line = p, *end = p + n;
+    if (*line == '\r')
+        line += 2;
+    for (int i = 0; line < end; i++) {
+        char *eol = memchr(line, '\r', (size_t)(end - line));
+        assert(eol && eol + 1 < end);
+        size_t len = (size_t)(eol - line);
+        *eol = '\0';
+        if (len == 0 && i > 0)
+            break;
+        if (!all_of(line, len, C_VALUE))
+            return bad(why, "a control character in the head");
+        if (i > PP_HTTP_MAX_FIELDS)
+            return refuse(why, PP_API_HEADER_TOO_LARGE, "more than 100 header lines");
+        if (!(i == 0 ? request_line(head, line, len, why) : field_line(head, &options, line, len, why)))
+            return false;
+        line = eol + 2;
+    }
+    return finish(head, &options, why);
+}

@@ -1,0 +1,211 @@
+/* http_request.c: from received bytes to a request in its handler's hands, and the refusals on the way. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/http/http_impl.h"
+
+enum {
+    EXCHANGE_MAGIC = 0x48545450,
+    PROBLEM_MAX = 4096,
+    REQUESTS_A_TURN = 32, /* of one connection that sends many at once, before others have their turn */
+};
+
+static int status_of(enum pp_api_code code)
+{
+    static const int table[] = {
+#define X(id, name, status, remedy) [PP_API_##id] = status,
+        PP_API_CODE_TABLE(X)
+#undef X
+    };
+    return table[code];
+}
+
+/* --- exchanges --- */
+
+struct pp_exchange *pp_exchange_of(struct pp_http_request *req)
+{
+    struct pp_exchange *x = req->impl;
+    assert(x && x->magic == EXCHANGE_MAGIC);
+    return x;
+}
+
+static struct pp_exchange *exchange_new(struct pp_conn *c, const char *p, size_t n)
+{
+    struct pp_exchange *x = malloc(sizeof *x + n + 1);
+    if (!x)
+        return NULL;
+    memset(x, 0, sizeof *x);
+    memcpy(x->text, p, n);
+    x->text[n] = '\0';
+    x->magic = EXCHANGE_MAGIC;
+    x->server = c->server;
+    x->conn = c;
+    x->server->live++;
+    return x;
+}
+
+void pp_exchange_free(struct pp_exchange *x)
+{
+    struct pp_http *s = x->server;
+    pp_http_body_fini(&x->body);
+    x->magic = 0;
+    free(x);
+    pp_http_unref(s);
+}
+
+/* --- refusals --- */
+
+void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why)
+{
+    struct pp_http *s = c->server;
+    char doc[PROBLEM_MAX];
+    static const char *const retry[] = {"Retry-After: 1"};
+    bool head_only = c->exchange && c->exchange->head.method == PP_HEAD;
+    size_t n =
+        s->handler.problem ? s->handler.problem(s->handler.data, why->code, why->detail, doc, sizeof doc) : 0;
+    struct pp_http_response res = {
+        .status = status_of(why->code),
+        .content_type = n > 0 ? "application/problem+json" : NULL,
+        .body = doc,
+        .body_n = n < sizeof doc ? n : sizeof doc,
+        .headers = retry,
+        .n_headers = why->code == PP_API_OVERLOADED ? 1 : 0,
+    };
+    if (c->exchange)
+        pp_exchange_free(c->exchange);
+    c->exchange = NULL;
+    c->keep = false;
+    pp_conn_answer(c, &res, head_only);
+}
+
+/* --- requests --- */
+
+static void dispatch(struct pp_conn *c)
+{
+    struct pp_exchange *x = c->exchange;
+    struct pp_http *s = c->server;
+    const struct pp_http_head *h = &x->head;
+    x->req = (struct pp_http_request){
+        .method = h->method,
+        .path = h->path,
+        .query = h->query,
+        .authorization = h->authorization,
+        .content_type = h->content_type,
+        .idempotency_key = h->idempotency_key,
+        .if_none_match = h->if_none_match,
+        .range = h->range,
+        .accept = h->accept,
+        .last_event_id = h->last_event_id,
+        .body = x->body.p ? x->body.p : "",
+        .body_n = x->body.n,
+        .peer_loopback = c->name.loopback,
+        .received_ms = x->req.received_ms,
+        .impl = x,
+    };
+    memcpy(x->req.peer, c->name.text, sizeof x->req.peer);
+    pp_conn_set_state(c, PP_CONN_HANDLE);
+    s->stats.requests_total++;
+    s->handler.handle(s->handler.data, &x->req);
+}
+
+/* What the body came to: `r` of the exchange's body. */
+static void body_step(struct pp_conn *c, enum pp_http_body_result r)
+{
+    if (r == PP_BODY_DONE) {
+        dispatch(c);
+    } else if (r == PP_BODY_REFUSED) {
+        struct pp_http_refusal why = c->exchange->body.why;
+        pp_conn_refuse(c, &why);
+    } else {
+        pp_conn_set_state(c, PP_CONN_BODY);
+    }
+}
+
+/* The head is p[0..n); `more` bytes follow it already. */
+static void begin(struct pp_conn *c, const char *p, size_t n, size_t more)
+{
+    struct pp_http *s = c->server;
+    struct pp_http_refusal why = {PP_API_OVERLOADED, "out of memory"};
+    struct pp_exchange *x = c->exchange = exchange_new(c, p, n);
+    if (!x || !pp_http_head_parse(&x->head, x->text, n, &why)) {
+        pp_conn_refuse(c, &why);
+        return;
+    }
+    x->req.received_ms = pp_loop_now(s->loop);
+    enum pp_http_body_result r = pp_http_body_init(&x->body, &x->head, s->options.max_body, &s->budget);
+    bool expects = r == PP_BODY_MORE && x->head.expect_continue && more == 0;
+    body_step(c, r);
+    if (expects)
+        pp_conn_continue(c);
+}
+
+static size_t eat_head(struct pp_conn *c, const char *p, size_t n)
+{
+    struct pp_http_refusal why;
+    size_t max = c->server->options.max_header_bytes;
+    size_t look = n < max ? n : max;
+    switch (pp_http_scan(&c->scan, p, look, &why)) {
+    case PP_SCAN_DONE:
+        look = c->scan.at;
+        c->scan = (struct pp_http_scan){0};
+        begin(c, p, look, n - look);
+        return look;
+    case PP_SCAN_MORE:
+        if (look < max) {
+            pp_conn_set_state(c, PP_CONN_HEAD);
+            return 0;
+        }
+        why = c->scan.line > 2
+                  ? (struct pp_http_refusal){PP_API_HEADER_TOO_LARGE, "the request's head is too large"}
+                  : (struct pp_http_refusal){PP_API_BAD_REQUEST, "the request line is too long"};
+        break;
+    case PP_SCAN_BAD: break;
+    }
+    pp_conn_refuse(c, &why);
+    return look;
+}
+
+static size_t eat_body(struct pp_conn *c, const char *p, size_t n)
+{
+    size_t used = 0;
+    enum pp_http_body_result r = pp_http_body_feed(&c->exchange->body, p, n, &used);
+    if (r != PP_BODY_MORE)
+        body_step(c, r);
+    return used;
+}
+
+static void defer(struct pp_conn *c)
+{
+    if (!c->ready)
+        pp_list_push(&c->server->ready, &c->in_ready);
+    c->ready = true;
+    pp_http_next_turn(c->server);
+}
+
+size_t pp_conn_eat(struct pp_conn *c, const char *p, size_t n)
+{
+    size_t at = 0;
+    for (int requests = 0; at < n;) {
+        size_t used = 0;
+        switch (c->state) {
+        case PP_CONN_IDLE:
+        case PP_CONN_HEAD:
+            if (requests++ == REQUESTS_A_TURN) {
+                defer(c);
+                return at;
+            }
+            used = eat_head(c, p + at, n - at);
+            if (used == 0)
+                return at;
+            break;
+        case PP_CONN_BODY: used = eat_body(c, p + at, n - at); break;
+        case PP_CONN_LINGER: return n;
+        case PP_CONN_HANDLE:
+        case PP_CONN_WRITE:
+        case PP_CONN_CLOSING: return at;
+        }
+        at += used;
+    }
+    return at;
+}

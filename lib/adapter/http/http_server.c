@@ -1,0 +1,280 @@
+/* http_server.c: listening, timeouts, draining, and the table of operations. See http_server.h. */
+#include "adapter/http/http_server.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "adapter/http/http_impl.h"
+
+enum {
+    BACKLOG = 4096,
+    ACCEPTS_A_TURN = 64, /* then requests that have come are read first */
+};
+
+static struct pp_http *impl(struct pp_http_server *port)
+{
+    return pp_container_of(port, struct pp_http, port);
+}
+
+void pp_http_unref(struct pp_http *s)
+{
+    assert(s->live > 0);
+    if (--s->live == 0)
+        free(s);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    pp_http_unref(h->data);
+}
+
+static void close_handle(uv_handle_t *h)
+{
+    if (!uv_is_closing(h))
+        uv_close(h, on_closed);
+}
+
+/* --- timeouts --- */
+
+int64_t pp_http_timeout(const struct pp_http *s, enum pp_conn_state state)
+{
+    switch (state) {
+    case PP_CONN_HEAD:
+    case PP_CONN_LINGER: return s->options.header_timeout_ms;
+    case PP_CONN_BODY: return s->options.body_timeout_ms;
+    case PP_CONN_IDLE:
+    case PP_CONN_WRITE: return s->options.idle_timeout_ms;
+    default: return 0;
+    }
+}
+
+static struct pp_conn *first_of(struct pp_list *list)
+{
+    return pp_list_empty(list) ? NULL : pp_container_of(list->head.next, struct pp_conn, in_state);
+}
+
+static void on_sweep(void *data)
+{
+    struct pp_http *s = data;
+    int64_t now = pp_loop_now(s->loop);
+    for (int state = 0; state < PP_CONN_STATES; state++) {
+        int64_t timeout = pp_http_timeout(s, (enum pp_conn_state)state);
+        struct pp_conn *c;
+        while (timeout > 0 && (c = first_of(&s->states[state])) && c->since + timeout <= now)
+            pp_conn_expire(c);
+        if (timeout > 0 && c)
+            pp_timer_sooner(s->sweep, c->since + timeout - now);
+    }
+}
+
+/* --- work for the next turn --- */
+
+static void on_next_turn(uv_idle_t *idle)
+{
+    struct pp_http *s = idle->data;
+    uv_idle_stop(idle);
+    for (size_t n = s->ready.n; n > 0 && !pp_list_empty(&s->ready); n--) {
+        struct pp_conn *c = pp_container_of(pp_list_pop(&s->ready), struct pp_conn, in_ready);
+        c->ready = false;
+        pp_conn_run(c);
+    }
+    if (s->accept_pending && !s->draining) {
+        s->accept_pending = false;
+        pp_conn_open(s); /* libuv goes on accepting */
+    }
+}
+
+void pp_http_next_turn(struct pp_http *s)
+{
+    if (!s->closing)
+        uv_idle_start(&s->next_turn, on_next_turn);
+}
+
+static void on_connection(uv_stream_t *listener, int status)
+{
+    struct pp_http *s = listener->data;
+    if (status < 0) {
+        pp_log(s->options.log, PP_LOG_WARN, "accept failed", "reason", uv_strerror(status), NULL);
+        return;
+    }
+    uint64_t turn = uv_now(pp_loop_uv(s->loop));
+    if (turn != s->accept_turn)
+        s->accept_n = 0;
+    s->accept_turn = turn;
+    if (++s->accept_n <= ACCEPTS_A_TURN) {
+        pp_conn_open(s);
+        return;
+    }
+    s->accept_n = 0;
+    s->accept_pending = true; /* until uv_accept() is called, libuv takes no more */
+    pp_http_next_turn(s);
+}
+
+/* --- operations --- */
+
+static void reply(struct pp_http_server *port, struct pp_http_request *req,
+                  const struct pp_http_response *res)
+{
+    struct pp_http *s = impl(port);
+    struct pp_exchange *x = pp_exchange_of(req);
+    struct pp_conn *c = x->conn;
+    assert(x->server == s);
+    if (c) {
+        assert(c->state == PP_CONN_HANDLE && c->exchange == x);
+        c->keep = x->head.keep_alive && !res->close && !s->draining;
+        c->exchange = NULL;
+        pp_conn_answer(c, res, req->method == PP_HEAD);
+    } else if (res->release) {
+        res->release(res->release_data);
+    }
+    pp_exchange_free(x); /* last: the answer may have been made of the request */
+}
+
+static uint16_t port_of(struct pp_http_server *port)
+{
+    struct sockaddr_storage sa = {0};
+    int n = sizeof sa;
+    if (uv_tcp_getsockname(&impl(port)->listener, (struct sockaddr *)&sa, &n) != 0)
+        return 0;
+    return ntohs(sa.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&sa)->sin6_port
+                                          : ((struct sockaddr_in *)&sa)->sin_port);
+}
+
+static void stats(struct pp_http_server *port, struct pp_http_stats *out)
+{
+    *out = impl(port)->stats;
+}
+
+static void close_unused(struct pp_list *list)
+{
+    pp_list_each (it, list) {
+        struct pp_conn *c = pp_container_of(it, struct pp_conn, in_state);
+        if (c->in_n == 0 && pp_conn_quiet(c))
+            pp_conn_close(c);
+    }
+}
+
+static void drain(struct pp_http_server *port)
+{
+    struct pp_http *s = impl(port);
+    s->draining = true;
+    close_handle((uv_handle_t *)&s->listener);
+    close_unused(&s->states[PP_CONN_IDLE]);
+    close_unused(&s->states[PP_CONN_HEAD]);
+}
+
+static void close_server(struct pp_http_server *port)
+{
+    struct pp_http *s = impl(port);
+    if (s->closing)
+        return;
+    s->draining = s->closing = true;
+    for (int state = 0; state < PP_CONN_STATES; state++) {
+        struct pp_conn *c;
+        while ((c = first_of(&s->states[state])))
+            pp_conn_close(c);
+    }
+    pp_timer_close(s->sweep);
+    close_handle((uv_handle_t *)&s->listener);
+    close_handle((uv_handle_t *)&s->next_turn);
+}
+
+static const struct pp_http_server_ops ops = {reply, port_of, stats, drain, close_server};
+
+/* --- opening --- */
+
+static void set_defaults(struct pp_http_options *o)
+{
+    struct rlimit fds = {0};
+    if (!o->host || strcmp(o->host, "localhost") == 0)
+        o->host = "127.0.0.1";
+    if (o->max_connections == 0)
+        o->max_connections = 10000;
+    if (o->max_per_address == 0)
+        o->max_per_address = 256;
+    if (o->header_timeout_ms == 0)
+        o->header_timeout_ms = 10000;
+    if (o->body_timeout_ms == 0)
+        o->body_timeout_ms = 30000;
+    if (o->idle_timeout_ms == 0)
+        o->idle_timeout_ms = 60000;
+    if (o->max_body == 0)
+        o->max_body = 32u << 20;
+    if (o->max_header_bytes == 0)
+        o->max_header_bytes = 16u << 10;
+    if (o->max_body_memory == 0)
+        o->max_body_memory = 256u << 20;
+    if (getrlimit(RLIMIT_NOFILE, &fds) == 0 && fds.rlim_cur != RLIM_INFINITY &&
+        o->max_connections > fds.rlim_cur / 4 * 3)
+        o->max_connections = (uint32_t)(fds.rlim_cur / 4 * 3);
+}
+
+static enum pp_err parse_address(const struct pp_http_options *o, struct sockaddr_storage *sa)
+{
+    if (uv_ip4_addr(o->host, o->port, (struct sockaddr_in *)sa) == 0)
+        return PP_OK;
+    return uv_ip6_addr(o->host, o->port, (struct sockaddr_in6 *)sa) == 0 ? PP_OK : PP_EINVAL;
+}
+
+static enum pp_err listen_on(struct pp_http *s, const struct sockaddr_storage *sa)
+{
+    int err = uv_tcp_bind(&s->listener, (const struct sockaddr *)sa, 0);
+    if (err == 0)
+        err = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
+    if (err == 0)
+        return PP_OK;
+    pp_log(s->options.log, PP_LOG_ERROR, "can't listen", "host", s->options.host, "port",
+           PP_LOG_INT(s->options.port), "reason", uv_strerror(err), NULL);
+    return err == UV_EADDRINUSE ? PP_EBUSY : PP_EIO;
+}
+
+static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_options *o,
+                                  const struct pp_http_handler *handler)
+{
+    struct pp_http *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->port.ops = &ops;
+    s->loop = loop;
+    s->options = *o;
+    s->handler = *handler;
+    s->budget.max = o->max_body_memory;
+    s->date_second = -1;
+    pp_list_init(&s->ready);
+    for (int i = 0; i < PP_CONN_STATES; i++)
+        pp_list_init(&s->states[i]);
+    s->sweep = pp_timer_open(loop, on_sweep, s);
+    if (!s->sweep) {
+        free(s);
+        return NULL;
+    }
+    uv_tcp_init(pp_loop_uv(loop), &s->listener); /* neither can fail */
+    uv_idle_init(pp_loop_uv(loop), &s->next_turn);
+    s->listener.data = s->next_turn.data = s;
+    s->live = 2;
+    return s;
+}
+
+enum pp_err pp_http_server_open(struct pp_loop *loop, const struct pp_http_options *options,
+                                const struct pp_http_handler *handler, struct pp_http_server **out)
+{
+    struct pp_http_options o = *options;
+    struct sockaddr_storage sa = {0};
+    set_defaults(&o);
+    enum pp_err err = parse_address(&o, &sa);
+    if (err != PP_OK)
+        return err;
+    struct pp_http *s = server_new(loop, &o, handler);
+    if (!s)
+        return PP_ENOMEM;
+    err = listen_on(s, &sa);
+    s->options.host = NULL; /* the caller's */
+    if (err != PP_OK) {
+        close_server(&s->port);
+        return err;
+    }
+    *out = &s->port;
+    return PP_OK;
+}
