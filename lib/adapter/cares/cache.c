@@ -1,0 +1,59 @@
+/* cache.c: names and their answers.
+ *
+ * At most `max` names: a new one drops the least recently used of those that are idle. Names under way are
+ * bounded by the queries under way. A hash table finds them, a list orders the idle ones by use. */
+#define HASH_NONFATAL_OOM 1
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/cares/internal.h"
+
+struct pp_name *pp_names_find(struct pp_names *names, const char *host)
+{
+    struct pp_name *name;
+
+    HASH_FIND_STR(names->by_host, host, name);
+    return name;
+}
+
+struct pp_name *pp_names_add(struct pp_names *names, const char *host)
+{
+    size_t n = strlen(host);
+    struct pp_name *name = calloc(1, sizeof(*name) + n + 1);
+
+    if (!name)
+        return NULL;
+    while (HASH_COUNT(names->by_host) >= names->max && !pp_list_empty(&names->by_age))
+        pp_names_drop(names, pp_container_of(names->by_age.head.next, struct pp_name, age));
+    memcpy(name->host, host, n + 1);
+    pp_list_init(&name->wanted);
+    HASH_ADD_KEYPTR(hh, names->by_host, name->host, n, name);
+    if (name->hh.tbl)
+        return name;
+    free(name);
+    return NULL;
+}
+
+void pp_names_drop(struct pp_names *names, struct pp_name *name)
+{
+    if (name->age.next)
+        pp_list_remove(&names->by_age, &name->age);
+    HASH_DEL(names->by_host, name);
+    free(name->addrs);
+    free(name);
+}
+
+void pp_names_used(struct pp_names *names, struct pp_name *name)
+{
+    if (name->age.next)
+        pp_list_remove(&names->by_age, &name->age);
+    pp_list_push(&names->by_age, &name->age);
+}
+
+void pp_names_fini(struct pp_names *names)
+{
+    struct pp_name *name, *next;
+
+    HASH_ITER (hh, names->by_host, name, next)
+        pp_names_drop(names, name);
+}

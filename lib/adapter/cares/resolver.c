@@ -1,0 +1,460 @@
+/* resolver.c: the resolver port on c-ares.
+ *
+ *   query -> pin? -> answer in the cache? -> name (queries for one name share one look-up) -> c-ares
+ *         <- ready <-------------------------- answer, or the query's own deadline
+ *
+ * Invariants:
+ * - A query under way has one struct pp_wait (q->impl): in its name's `wanted` and in `deadlines`, or in
+ * `ready`.
+ * - done() is called by settle() only, never from within c-ares or resolve(); it may call resolve() and
+ * abort().
+ * - A look-up of c-ares' can't be cancelled by itself: when its queries have all left, it runs on and fills
+ * the cache.
+ *
+ * Deadlines are ours, because c-ares' time is per try and per server. */
+#include <arpa/inet.h>
+#include <assert.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/cares/internal.h"
+#include "photopool/code.h"
+
+static struct pp_resolver_cares *self(struct pp_resolver *base)
+{
+    struct pp_resolver_cares *r = (struct pp_resolver_cares *)base;
+
+    assert(r && r->magic == PP_CARES_MAGIC);
+    return r;
+}
+
+/* --- answers --- */
+
+static void set_port(struct sockaddr_storage *sa, uint16_t port)
+{
+    if (sa->ss_family == AF_INET)
+        ((struct sockaddr_in *)sa)->sin_port = htons(port);
+    else
+        ((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
+}
+
+static void answer(struct pp_query *q, uint16_t code, const struct sockaddr_storage *addrs, size_t n)
+{
+    q->code = code;
+    q->n = n < PP_RESOLVE_MAX ? n : PP_RESOLVE_MAX;
+    for (size_t i = 0; i < q->n; i++) {
+        q->addrs[i] = addrs[i];
+        set_port(&q->addrs[i], q->port);
+    }
+}
+
+static bool answer_pinned(const struct pp_resolver_cares *r, struct pp_query *q)
+{
+    for (size_t i = 0; i < r->n_pins; i++) {
+        const struct pp_cares_pin *pin = &r->pins[i];
+        if (pin->port != q->port || (strcmp(pin->host, "*") != 0 && strcmp(pin->host, q->host) != 0))
+            continue;
+        q->pinned = true;
+        answer(q, PP_CODE_NONE, pin->addrs, pin->n);
+        return true;
+    }
+    return false;
+}
+
+static bool answer_cached(struct pp_resolver_cares *r, struct pp_query *q, struct pp_name *name)
+{
+    if (name->state != PP_NAME_IDLE || name->until <= pp_loop_now(r->loop))
+        return false;
+    pp_names_used(&r->names, name);
+    answer(q, name->code, name->addrs, name->n);
+    return true;
+}
+
+static void arm_deadline(struct pp_resolver_cares *r)
+{
+    struct pp_wait *first;
+    int64_t left;
+
+    if (pp_list_empty(&r->deadlines)) {
+        pp_timer_stop(r->overdue);
+        return;
+    }
+    first = pp_container_of(r->deadlines.head.next, struct pp_wait, by_time);
+    left = first->deadline - pp_loop_now(r->loop);
+    pp_timer_start(r->overdue, left > 0 ? left : 0, 0);
+}
+
+/* The query has its answer: done() in the next settle. */
+static void make_ready(struct pp_resolver_cares *r, struct pp_wait *w)
+{
+    pp_list_remove(&w->name->wanted, &w->of_name);
+    pp_list_remove(&r->deadlines, &w->by_time);
+    w->name = NULL;
+    pp_list_push(&r->ready, &w->of_name);
+}
+
+/* --- look-ups --- */
+
+/* Frees what an earlier answer left; the name is idle with the new one and its queries are ready. */
+static void name_answered(struct pp_name *name, uint16_t code, struct sockaddr_storage *addrs, size_t n,
+                          int64_t ttl_ms)
+{
+    struct pp_resolver_cares *r = name->r;
+
+    free(name->addrs);
+    name->addrs = addrs;
+    name->n = (uint8_t)n;
+    name->code = code;
+    name->until = pp_loop_now(r->loop) + ttl_ms;
+    name->state = PP_NAME_IDLE;
+    pp_names_used(&r->names, name);
+    pp_list_each (it, &name->wanted) {
+        struct pp_wait *w = pp_container_of(it, struct pp_wait, of_name);
+        answer(w->q, code, addrs, n);
+        make_ready(r, w);
+    }
+}
+
+/* Addresses of one family after those already there; *ttl becomes the smallest. */
+static size_t collect(const struct ares_addrinfo *res, int family, struct sockaddr_storage *out, size_t n,
+                      int *ttl)
+{
+    for (const struct ares_addrinfo_node *it = res->nodes; it && n < PP_RESOLVE_MAX; it = it->ai_next) {
+        if (it->ai_family != family || it->ai_addrlen > sizeof(*out))
+            continue;
+        memset(&out[n], 0, sizeof(*out));
+        memcpy(&out[n++], it->ai_addr, it->ai_addrlen);
+        if (it->ai_ttl < *ttl)
+            *ttl = it->ai_ttl;
+    }
+    return n;
+}
+
+static int64_t clamp_ttl(const struct pp_resolver_cares *r, int64_t ms)
+{
+    return ms < r->o.ttl_min_ms ? r->o.ttl_min_ms : ms > r->o.ttl_max_ms ? r->o.ttl_max_ms : ms;
+}
+
+static bool take_addresses(struct pp_name *name, const struct ares_addrinfo *res)
+{
+    struct sockaddr_storage all[PP_RESOLVE_MAX], *kept;
+    int ttl = INT32_MAX;
+    size_t n = collect(res, AF_INET, all, 0, &ttl);
+
+    n = collect(res, AF_INET6, all, n, &ttl);
+    for (const struct ares_addrinfo_cname *c = res->cnames; c; c = c->next)
+        if (c->ttl < ttl)
+            ttl = c->ttl;
+    if (n == 0)
+        return false;
+    kept = malloc(n * sizeof(*kept));
+    if (!kept)
+        return false;
+    memcpy(kept, all, n * sizeof(*kept));
+    name_answered(name, PP_CODE_NONE, kept, n, clamp_ttl(name->r, (int64_t)(ttl > 0 ? ttl : 0) * 1000));
+    return true;
+}
+
+static void on_lookup(void *data, int status, int timeouts, struct ares_addrinfo *res)
+{
+    struct pp_name *name = data;
+    struct pp_resolver_cares *r = name->r;
+    bool taken = false;
+
+    (void)timeouts;
+    assert(name->state == PP_NAME_ASKED);
+    r->asked--;
+    if (status == ARES_SUCCESS && res)
+        taken = take_addresses(name, res);
+    if (res)
+        ares_freeaddrinfo(res);
+    if (taken)
+        return;
+    switch (status) {
+    case ARES_ENOTFOUND: /* no such name */
+    case ARES_ENODATA:   /* a name without addresses */
+    case ARES_EBADNAME: name_answered(name, PP_CODE_DNS_NOT_FOUND, NULL, 0, r->o.negative_ttl_ms); break;
+    default: name_answered(name, PP_CODE_DNS_TEMPORARY, NULL, 0, r->o.temporary_ttl_ms);
+    }
+}
+
+/* May answer at once (files, refused names): on_lookup() copes. */
+static void ask(struct pp_name *name)
+{
+    static const struct ares_addrinfo_hints hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = ARES_AI_NOSORT};
+
+    name->state = PP_NAME_ASKED;
+    name->r->asked++;
+    ares_getaddrinfo(name->r->channel, name->host, NULL, &hints, on_lookup, name);
+}
+
+static void ask_waiting(struct pp_resolver_cares *r)
+{
+    struct pp_node *node;
+
+    while (r->asked < r->o.max_lookups && (node = pp_list_pop(&r->waiting)))
+        ask(pp_container_of(node, struct pp_name, age));
+}
+
+static void want_answer(struct pp_resolver_cares *r, struct pp_name *name)
+{
+    if (name->state != PP_NAME_IDLE)
+        return; /* on its way */
+    if (name->age.next)
+        pp_list_remove(&r->names.by_age, &name->age);
+    name->state = PP_NAME_WAITING;
+    pp_list_push(&r->waiting, &name->age);
+}
+
+/* --- settle --- */
+
+void pp_cares_settle(struct pp_resolver_cares *r)
+{
+    struct pp_node *node;
+
+    ask_waiting(r);
+    pp_cares_rearm(r);
+    arm_deadline(r);
+    r->settling = true;
+    for (size_t n = r->ready.n; n > 0 && !r->closed && (node = pp_list_pop(&r->ready)); n--) {
+        struct pp_wait *w = pp_container_of(node, struct pp_wait, of_name);
+        struct pp_query *q = w->q;
+        q->impl = NULL;
+        free(w);
+        q->done(q); /* may free q, ask for more, abort others, close */
+    }
+    r->settling = false;
+    if (r->closed)
+        free(r);
+    else if (!pp_list_empty(&r->ready))
+        pp_timer_start(r->soon, 0, 0);
+}
+
+static void on_soon(void *data)
+{
+    pp_cares_settle(data);
+}
+
+static void on_overdue(void *data)
+{
+    struct pp_resolver_cares *r = data;
+    int64_t now = pp_loop_now(r->loop);
+
+    while (!pp_list_empty(&r->deadlines)) {
+        struct pp_wait *w = pp_container_of(r->deadlines.head.next, struct pp_wait, by_time);
+        if (w->deadline > now)
+            break;
+        answer(w->q, PP_CODE_DNS_TEMPORARY, NULL, 0);
+        make_ready(r, w);
+    }
+    pp_cares_settle(r);
+}
+
+/* --- the port --- */
+
+static bool begin(struct pp_resolver_cares *r, struct pp_query *q, struct pp_name *name)
+{
+    struct pp_wait *w = calloc(1, sizeof(*w));
+
+    if (!w)
+        return false;
+    w->q = q;
+    w->name = name;
+    w->deadline = pp_loop_now(r->loop) + r->o.timeout_ms;
+    q->impl = w;
+    pp_list_push(&name->wanted, &w->of_name);
+    pp_list_push(&r->deadlines, &w->by_time);
+    return true;
+}
+
+static bool resolver_resolve(struct pp_resolver *base, struct pp_query *q)
+{
+    struct pp_resolver_cares *r = self(base);
+    struct pp_name *name;
+    struct pp_wait *w;
+
+    q->impl = NULL;
+    q->pinned = false;
+    if (answer_pinned(r, q))
+        return true;
+    name = pp_names_find(&r->names, q->host);
+    if (name && answer_cached(r, q, name))
+        return true;
+    if (!name)
+        name = pp_names_add(&r->names, q->host);
+    if (!name || !begin(r, q, name)) {
+        if (name && name->state == PP_NAME_IDLE)
+            pp_names_drop(&r->names, name);
+        answer(q, PP_CODE_DNS_TEMPORARY, NULL, 0); /* out of memory */
+        return true;
+    }
+    want_answer(r, name);
+    ask_waiting(r);
+    pp_cares_rearm(r);
+    if (r->deadlines.n == 1)
+        arm_deadline(r);
+    w = q->impl;
+    if (!w->name) { /* answered from a file, or refused at once */
+        pp_list_remove(&r->ready, &w->of_name);
+        q->impl = NULL;
+        free(w);
+        w = NULL;
+    }
+    if (!pp_list_empty(&r->ready))
+        pp_timer_start(r->soon, 0, 0);
+    return !w;
+}
+
+static void resolver_abort(struct pp_resolver *base, struct pp_query *q)
+{
+    struct pp_resolver_cares *r = self(base);
+    struct pp_wait *w = q->impl;
+
+    assert(w && w->q == q);
+    if (w->name) {
+        pp_list_remove(&w->name->wanted, &w->of_name);
+        pp_list_remove(&r->deadlines, &w->by_time);
+    } else {
+        pp_list_remove(&r->ready, &w->of_name);
+    }
+    q->impl = NULL;
+    free(w);
+}
+
+static void resolver_close(struct pp_resolver *base)
+{
+    struct pp_resolver_cares *r = self(base);
+    struct pp_node *node;
+
+    assert(pp_list_empty(&r->deadlines) && pp_list_empty(&r->ready));
+    while ((node = pp_list_pop(&r->waiting))) {
+        struct pp_name *name = pp_container_of(node, struct pp_name, age);
+        name->state = PP_NAME_IDLE;
+        pp_names_used(&r->names, name);
+    }
+    if (r->channel)
+        ares_destroy(r->channel); /* ends its look-ups: on_lookup() */
+    pp_names_fini(&r->names);
+    pp_timer_close(r->retry);
+    pp_timer_close(r->overdue);
+    pp_timer_close(r->soon);
+    free(r->pins);
+    r->magic = 0;
+    r->closed = true;
+    if (!r->settling)
+        free(r);
+}
+
+static const struct pp_resolver_ops ops = {resolver_resolve, resolver_abort, resolver_close};
+
+/* --- opening --- */
+
+static void init_library(void)
+{
+    (void)ares_library_init(ARES_LIB_INIT_ALL); /* counts without a lock: once for the process */
+}
+
+static void take_options(struct pp_cares_options *to, const struct pp_cares_options *o)
+{
+    *to = *o;
+    to->pins = NULL;
+    to->servers = NULL;
+    if (!to->timeout_ms)
+        to->timeout_ms = 5000;
+    if (!to->ttl_min_ms)
+        to->ttl_min_ms = 1000;
+    if (!to->ttl_max_ms)
+        to->ttl_max_ms = 600 * 1000;
+    if (!to->negative_ttl_ms)
+        to->negative_ttl_ms = 30 * 1000;
+    if (!to->temporary_ttl_ms)
+        to->temporary_ttl_ms = 1000;
+    if (!to->max_entries)
+        to->max_entries = 10000;
+    if (!to->max_lookups)
+        to->max_lookups = 256;
+}
+
+static enum pp_err open_pins(struct pp_resolver_cares *r, const char *const *pins)
+{
+    size_t n = 0;
+
+    while (pins && pins[n])
+        n++;
+    if (n == 0)
+        return PP_OK;
+    r->pins = calloc(n, sizeof(*r->pins));
+    if (!r->pins)
+        return PP_ENOMEM;
+    for (; r->n_pins < n; r->n_pins++)
+        if (!pp_cares_pin_parse(pins[r->n_pins], &r->pins[r->n_pins]))
+            return PP_EINVAL;
+    return PP_OK;
+}
+
+static enum pp_err open_channel(struct pp_resolver_cares *r, const char *servers)
+{
+    char lookups[] = "fb"; /* files, then name servers */
+    struct ares_options options = {.flags = ARES_FLAG_NOSEARCH,
+                                   .timeout = (int)(r->o.timeout_ms / 3), /* doubled for the second try */
+                                   .tries = 2,
+                                   .lookups = lookups,
+                                   .sock_state_cb = pp_cares_on_socket,
+                                   .sock_state_cb_data = r};
+    int rc = ares_init_options(&r->channel, &options,
+                               ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
+                                   ARES_OPT_SOCK_STATE_CB);
+
+    if (rc != ARES_SUCCESS) {
+        r->channel = NULL;
+        return rc == ARES_ENOMEM ? PP_ENOMEM : PP_EIO;
+    }
+    if (servers && ares_set_servers_ports_csv(r->channel, servers) != ARES_SUCCESS)
+        return PP_EINVAL;
+    return PP_OK;
+}
+
+static enum pp_err open_timers(struct pp_resolver_cares *r)
+{
+    r->retry = pp_timer_open(r->loop, pp_cares_on_retry, r);
+    r->overdue = pp_timer_open(r->loop, on_overdue, r);
+    r->soon = pp_timer_open(r->loop, on_soon, r);
+    return r->retry && r->overdue && r->soon ? PP_OK : PP_ENOMEM;
+}
+
+enum pp_err pp_cares_resolver_open(struct pp_loop *loop, const struct pp_cares_options *o,
+                                   struct pp_resolver **out)
+{
+    static const struct pp_cares_options defaults;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct pp_resolver_cares *r = calloc(1, sizeof(*r));
+    enum pp_err err;
+
+    if (!r)
+        return PP_ENOMEM;
+    (void)pthread_once(&once, init_library);
+    r->base.ops = &ops;
+    r->magic = PP_CARES_MAGIC;
+    r->loop = loop;
+    pp_list_init(&r->sockets);
+    pp_list_init(&r->names.by_age);
+    pp_list_init(&r->waiting);
+    pp_list_init(&r->deadlines);
+    pp_list_init(&r->ready);
+    take_options(&r->o, o ? o : &defaults);
+    r->names.max = r->o.max_entries;
+    err = open_pins(r, o ? o->pins : NULL);
+    if (!err)
+        err = open_timers(r);
+    if (!err)
+        err = open_channel(r, o ? o->servers : NULL);
+    if (err) {
+        resolver_close(&r->base);
+        return err;
+    }
+    *out = &r->base;
+    return PP_OK;
+}
