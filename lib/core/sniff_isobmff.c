@@ -1,0 +1,218 @@
+/* sniff_isobmff.c: AVIF and HEIC: boxes of ISO/IEC 14496-12, images as ISO/IEC 23008-12 (HEIF).
+ *
+ *   ftyp                     the brands say whether it is AVIF or HEIC, or no image (MP4, CR3, ...)
+ *   meta / iprp / ipco / ispe   one for each size that an item of the file has: the largest is the image, the
+ * others are tiles and thumbnails moov / trak / tkhd       a sequence without items: the size of its largest
+ * track
+ *
+ * Everything else is skipped by its length, in whatever order it comes. A box must lie within the one that
+ * holds it. The answer is given where ipco or moov ends. */
+#include "core/sniff_step.h"
+
+#include <string.h>
+
+#define FOURCC(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
+#define CORRUPT(s)         pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT)
+
+enum kind { FILE_LEVEL, META, IPRP, IPCO, MOOV, TRAK };
+
+static const struct container {
+    uint32_t type;
+    enum kind parent, kind;
+    uint8_t version_and_flags; /* bytes before the first box inside */
+} containers[] = {
+    {FOURCC('m', 'e', 't', 'a'), FILE_LEVEL, META, 4}, {FOURCC('i', 'p', 'r', 'p'), META, IPRP, 0},
+    {FOURCC('i', 'p', 'c', 'o'), IPRP, IPCO, 0},       {FOURCC('m', 'o', 'o', 'v'), FILE_LEVEL, MOOV, 0},
+    {FOURCC('t', 'r', 'a', 'k'), MOOV, TRAK, 0},
+};
+
+static pp_sniff_step on_box;
+
+static enum kind level(const struct pp_sniff *s)
+{
+    return s->depth == 0 ? FILE_LEVEL : (enum kind)s->in[s->depth - 1].kind;
+}
+
+/* Leaves the containers that end here and asks for the header of the next box. */
+static void next_box(struct pp_sniff *s)
+{
+    uint64_t at = pp_sniff_at(s);
+    while (s->depth > 0 && s->in[s->depth - 1].end == at) {
+        enum kind left = level(s);
+        s->depth--;
+        if ((left == IPCO || left == MOOV) && s->width > 0) {
+            pp_sniff_accept(s, s->type, s->width, s->height);
+            return;
+        }
+    }
+    if (s->depth > 0 && s->in[s->depth - 1].end - at < 8)
+        CORRUPT(s);
+    else
+        pp_sniff_want(s, 8, on_box);
+}
+
+/* Keeps the larger size; false if it is refused. */
+static bool take_size(struct pp_sniff *s, uint32_t width, uint32_t height)
+{
+    if (!pp_sniff_check(s, width, height))
+        return false;
+    if ((uint64_t)width * height > (uint64_t)s->width * s->height) {
+        s->width = width;
+        s->height = height;
+    }
+    return true;
+}
+
+static void leave_leaf(struct pp_sniff *s)
+{
+    pp_sniff_skip(s, s->leaf_end - s->pos);
+    next_box(s);
+}
+
+/* Version and flags 4, width 4, height 4 */
+static void on_ispe(struct pp_sniff *s, const uint8_t *b)
+{
+    if (take_size(s, pp_be32(b + 4), pp_be32(b + 8)))
+        leave_leaf(s);
+}
+
+/* Width and height in 16.16 at the end of a track header; 0 x 0 is a track without a picture. */
+static void on_track_size(struct pp_sniff *s, const uint8_t *b)
+{
+    uint32_t width = pp_be32(b) >> 16, height = pp_be32(b + 4) >> 16;
+    if ((width == 0 && height == 0) || take_size(s, width, height))
+        leave_leaf(s);
+}
+
+static void on_tkhd(struct pp_sniff *s, const uint8_t *b)
+{
+    uint64_t fixed =
+        b[0] == 1 ? 84 : 72; /* what lies between the version and the size: times are 64 bits in version 1 */
+    if (s->leaf_end - s->pos < fixed + 8) {
+        CORRUPT(s);
+        return;
+    }
+    pp_sniff_skip(s, fixed);
+    pp_sniff_want(s, 8, on_track_size);
+}
+
+static void enter_leaf(struct pp_sniff *s, uint64_t payload, uint8_t need, pp_sniff_step *step)
+{
+    if (payload < need) {
+        CORRUPT(s);
+        return;
+    }
+    s->leaf_end = s->pos + payload;
+    pp_sniff_want(s, need, step);
+}
+
+static const struct container *find_container(const struct pp_sniff *s, uint32_t type)
+{
+    for (size_t i = 0; i < sizeof(containers) / sizeof(containers[0]); i++) {
+        if (containers[i].type == type && containers[i].parent == level(s))
+            return &containers[i];
+    }
+    return NULL;
+}
+
+static void enter_container(struct pp_sniff *s, const struct container *c, uint64_t payload)
+{
+    if (payload < c->version_and_flags || s->depth == PP_SNIFF_DEPTH) {
+        CORRUPT(s);
+        return;
+    }
+    s->in[s->depth].end = s->pos + payload;
+    s->in[s->depth].kind = (uint8_t)c->kind;
+    s->depth++;
+    pp_sniff_skip(s, c->version_and_flags);
+    next_box(s);
+}
+
+/* A box whose header has been read: `payload` bytes of it are to come. */
+static void enter(struct pp_sniff *s, uint32_t type, uint64_t payload)
+{
+    uint64_t room = (s->depth > 0 ? s->in[s->depth - 1].end : UINT64_MAX) - s->pos;
+    const struct container *c = find_container(s, type);
+    if (payload > room) {
+        CORRUPT(s);
+    } else if (c) {
+        enter_container(s, c, payload);
+    } else if (type == FOURCC('i', 's', 'p', 'e') && level(s) == IPCO) {
+        enter_leaf(s, payload, 12, on_ispe);
+    } else if (type == FOURCC('t', 'k', 'h', 'd') && level(s) == TRAK) {
+        enter_leaf(s, payload, 4, on_tkhd);
+    } else {
+        pp_sniff_skip(s, payload);
+        next_box(s);
+    }
+}
+
+static void on_long_size(struct pp_sniff *s, const uint8_t *b)
+{
+    uint64_t size = (uint64_t)pp_be32(b) << 32 | pp_be32(b + 4);
+    if (size < 16)
+        CORRUPT(s);
+    else
+        enter(s, s->box, size - 16);
+}
+
+/* Size 4, type 4. Size 1: 64 bits follow; size 0: to the end of the file. */
+static void on_box(struct pp_sniff *s, const uint8_t *b)
+{
+    uint32_t size = pp_be32(b);
+    s->box = pp_be32(b + 4);
+    if (size == 1)
+        pp_sniff_want(s, 8, on_long_size);
+    else if (size == 0 && s->depth == 0)
+        enter(s, s->box, UINT64_MAX - s->pos);
+    else if (size < 8)
+        CORRUPT(s);
+    else
+        enter(s, s->box, size - 8);
+}
+
+static enum pp_image_type brand_type(const uint8_t *b)
+{
+    static const struct {
+        char brand[5];
+        enum pp_image_type type;
+    } brands[] = {
+        {"avif", PP_IMAGE_AVIF}, {"avis", PP_IMAGE_AVIF}, {"heic", PP_IMAGE_HEIC}, {"heix", PP_IMAGE_HEIC},
+        {"heim", PP_IMAGE_HEIC}, {"heis", PP_IMAGE_HEIC}, {"hevc", PP_IMAGE_HEIC}, {"hevx", PP_IMAGE_HEIC},
+        {"hevm", PP_IMAGE_HEIC}, {"hevs", PP_IMAGE_HEIC},
+    };
+    for (size_t i = 0; i < sizeof(brands) / sizeof(brands[0]); i++) {
+        if (memcmp(b, brands[i].brand, 4) == 0)
+            return brands[i].type;
+    }
+    return PP_IMAGE_NONE;
+}
+
+/* The first brand that names a coding decides; the major brand may be a general one (mif1, msf1). s->count:
+ * brands to come. */
+static void on_brand(struct pp_sniff *s, const uint8_t *b)
+{
+    if (s->type == PP_IMAGE_NONE)
+        s->type = brand_type(b);
+    if (s->count > 0) {
+        s->count--;
+        pp_sniff_want(s, 4, on_brand);
+    } else if (s->type == PP_IMAGE_NONE) {
+        pp_sniff_refuse(s, PP_CODE_NOT_IMAGE);
+    } else {
+        next_box(s);
+    }
+}
+
+/* The box's own size 4, "ftyp"; then major brand, minor version (which is no brand's name) and the compatible
+ * brands, 4 each. */
+void pp_sniff_isobmff(struct pp_sniff *s, const uint8_t *b)
+{
+    uint32_t size = pp_be32(b);
+    if (size < 16 || size % 4 != 0) {
+        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+        return;
+    }
+    s->count = size / 4 - 3;
+    pp_sniff_want(s, 4, on_brand);
+}

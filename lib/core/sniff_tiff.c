@@ -1,0 +1,82 @@
+/* sniff_tiff.c: TIFF 6.0, both byte orders: width and length in the first directory, wherever in the file it
+ * lies.
+ *
+ * Only the first directory is read, and only forwards, so there is nothing to loop in. BigTIFF has another
+ * signature and is no image here. */
+#include "core/sniff_step.h"
+
+#define TAG_WIDTH  256
+#define TAG_LENGTH 257
+
+/* in[0].kind holds the byte order while a TIFF is read. */
+static bool big_endian(const struct pp_sniff *s)
+{
+    return s->in[0].kind != 0;
+}
+
+static uint16_t get16(const struct pp_sniff *s, const uint8_t *p)
+{
+    return big_endian(s) ? pp_be16(p) : pp_le16(p);
+}
+
+static uint32_t get32(const struct pp_sniff *s, const uint8_t *p)
+{
+    return big_endian(s) ? pp_be32(p) : pp_le32(p);
+}
+
+/* One number of type SHORT (3) or LONG (4); anything else is 0, which is no width. */
+static uint32_t value(const struct pp_sniff *s, const uint8_t *entry)
+{
+    uint16_t type = get16(s, entry + 2);
+    if (get32(s, entry + 4) != 1)
+        return 0;
+    if (type == 3)
+        return get16(s, entry + 8);
+    return type == 4 ? get32(s, entry + 8) : 0;
+}
+
+/* Tag 2, type 2, count 4, value 4. 0 means "not seen" for width and height. */
+static void on_entry(struct pp_sniff *s, const uint8_t *b)
+{
+    uint16_t tag = get16(s, b);
+    uint32_t *field = tag == TAG_WIDTH ? &s->width : tag == TAG_LENGTH ? &s->height : NULL;
+    if (field) {
+        *field = value(s, b);
+        if (*field == 0) {
+            pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+            return;
+        }
+    }
+    if (s->width && s->height)
+        pp_sniff_accept(s, PP_IMAGE_TIFF, s->width, s->height);
+    else if (--s->count == 0)
+        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+    else
+        pp_sniff_want(s, 12, on_entry);
+}
+
+static void on_count(struct pp_sniff *s, const uint8_t *b)
+{
+    s->count = get16(s, b);
+    if (s->count == 0)
+        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+    else
+        pp_sniff_want(s, 12, on_entry);
+}
+
+static void on_offset(struct pp_sniff *s, const uint8_t *b)
+{
+    uint32_t offset = get32(s, b);
+    if (offset < s->pos) {
+        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+        return;
+    }
+    pp_sniff_skip(s, offset - s->pos);
+    pp_sniff_want(s, 2, on_count);
+}
+
+void pp_sniff_tiff(struct pp_sniff *s, const uint8_t *b)
+{
+    s->in[0].kind = b[0] == 'M';
+    pp_sniff_want(s, 4, on_offset);
+}

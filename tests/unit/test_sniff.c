@@ -1,0 +1,709 @@
+/* Image headers: every type in every cut, real files, damaged ones, bombs, and what is no image. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/text.h"
+#include "core/sniff.h"
+#include "image_make.h"
+#include "photopool/code.h"
+
+#define COUNT(a)   (sizeof(a) / sizeof((a)[0]))
+#define MAX_PIXELS 100000000u
+#define CORPUS     "tests/fuzz/corpus/sniff"
+
+/* The whole body in pieces of at most `piece` bytes, each in memory of its own so that ASan sees every step
+ * too far. */
+static uint16_t sniff(struct pp_sniff *s, const void *p, size_t n, size_t piece)
+{
+    const uint8_t *b = p;
+    pp_sniff_init(s, MAX_PIXELS);
+    for (size_t at = 0; at < n && s->state == PP_SNIFF_MORE;) {
+        size_t k = n - at < piece ? n - at : piece;
+        uint8_t *own = malloc(k);
+        memcpy(own, b + at, k);
+        pp_sniff_feed(s, own, k);
+        free(own);
+        at += k;
+    }
+    return pp_sniff_finish(s);
+}
+
+static void make(struct pp_buf *b, enum image_kind kind, uint32_t w, uint32_t h)
+{
+    pp_buf_init(b, 1 << 20);
+    image_make(b, kind, w, h);
+    assert_false(b->failed);
+}
+
+static void assert_image(const struct pp_sniff *s, const char *mime, uint32_t w, uint32_t h)
+{
+    assert_int_equal(s->state, PP_SNIFF_DONE);
+    assert_string_equal(pp_image_mime(s->type), mime);
+    assert_int_equal(s->width, w);
+    assert_int_equal(s->height, h);
+}
+
+static void every_type_in_every_cut(void **state)
+{
+    struct pp_sniff s;
+    struct pp_buf b;
+    (void)state;
+    for (int kind = 0; kind < IMAGE_KINDS; kind++) {
+        make(&b, kind, 37, 21);
+        const uint8_t *p = (const uint8_t *)b.p;
+        for (size_t piece = 1; piece <= b.n; piece++) {
+            assert_int_equal(sniff(&s, p, b.n, piece), 0);
+            assert_image(&s, image_mime(kind), 37, 21);
+        }
+        sniff(&s, p, b.n, 1);
+        size_t header = s.pos; /* where the answer was known */
+        assert_true(header <= b.n);
+        for (size_t cut = 0; cut <= b.n; cut++) {
+            uint16_t want = cut == 0 ? PP_CODE_NOT_IMAGE : cut < header ? PP_CODE_IMAGE_CORRUPT : 0;
+            assert_int_equal(sniff(&s, p, cut, cut + 1), want);
+            pp_sniff_init(&s, MAX_PIXELS); /* in two parts, the first `cut` long */
+            assert_int_equal(pp_sniff_feed(&s, p, cut), cut < header ? PP_SNIFF_MORE : PP_SNIFF_DONE);
+            assert_int_equal(pp_sniff_feed(&s, p + cut, 0), s.state);
+            assert_int_equal(pp_sniff_feed(&s, p + cut, b.n - cut), PP_SNIFF_DONE);
+            assert_int_equal(pp_sniff_finish(&s), 0);
+            assert_image(&s, image_mime(kind), 37, 21);
+        }
+        pp_buf_fini(&b);
+    }
+}
+
+static void every_type_in_every_size(void **state)
+{
+    static const uint32_t sizes[][2] = {{1, 1}, {1, 255}, {256, 1}, {255, 257}, {8, 8}, {640, 2}};
+    struct pp_sniff s;
+    struct pp_buf b;
+    (void)state;
+    for (int kind = 0; kind < IMAGE_KINDS; kind++) {
+        for (size_t i = 0; i < COUNT(sizes); i++) {
+            uint32_t w = sizes[i][0], h = sizes[i][1];
+            make(&b, kind, w, h);
+            assert_int_equal(sniff(&s, b.p, b.n, b.n), 0);
+            assert_image(&s, image_mime(kind), w, h);
+            for (int less = 0; less < 2; less++) { /* exactly as many pixels as are allowed, and one more */
+                pp_sniff_init(&s, (uint64_t)w * h - (unsigned)less);
+                pp_sniff_feed(&s, (const uint8_t *)b.p, b.n);
+                assert_int_equal(pp_sniff_finish(&s), less ? PP_CODE_TOO_MANY_PIXELS : 0);
+            }
+            pp_buf_fini(&b);
+        }
+    }
+}
+
+/* Made by encoders in use; names end in their size: "x-40x30.png". What is named "not-" is no image. */
+static void real_files(void **state)
+{
+    static uint8_t data[1 << 16];
+    DIR *dir = opendir(CORPUS);
+    const struct dirent *e;
+    int images = 0, others = 0;
+    (void)state;
+    assert_non_null(dir);
+    while ((e = readdir(dir)) != NULL) {
+        char path[512], *dash = strrchr(e->d_name, '-'), *dot = strrchr(e->d_name, '.');
+        unsigned w, h;
+        struct pp_sniff s;
+        if (e->d_name[0] == '.' || !dash || !dot)
+            continue;
+        snprintf(path, sizeof(path), CORPUS "/%s", e->d_name);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        size_t n = fread(data, 1, sizeof(data), f);
+        fclose(f);
+        for (size_t piece = 1; piece < 70; piece += 17) {
+            uint16_t code = sniff(&s, data, n, piece);
+            if (sscanf(dash, "-%ux%u.", &w, &h) != 2) {
+                assert_int_equal(code, PP_CODE_NOT_IMAGE);
+                others++;
+                continue;
+            }
+            if (code != 0 || s.width != w || s.height != h ||
+                strcmp(pp_image_extension(s.type), dot + 1) != 0)
+                fail_msg("%s: code %u, %ux%u %s", e->d_name, code, s.width, s.height,
+                         pp_image_extension(s.type));
+            images++;
+        }
+    }
+    closedir(dir);
+    assert_true(images > 20 && others > 5);
+}
+
+static void no_images(void **state)
+{
+    static const struct {
+        const char *p;
+        size_t n;
+        size_t by; /* refused by this byte at the latest */
+    } t[] = {
+#define TEXT(s, by) {s, sizeof(s) - 1, by}
+        TEXT("<svg xmlns=\"http://www.w3.org/2000/svg\"/>", 1),
+        TEXT("<?xml version=\"1.0\"?><!DOCTYPE x [<!ENTITY a \"&a;\">]>", 1),
+        TEXT("\xef\xbb\xbf<svg>", 1),
+        TEXT(" \n<svg>", 1),
+        TEXT("%PDF-1.7", 1),
+        TEXT("%!PS-Adobe-3.0 EPSF-3.0", 1),
+        TEXT("\xc5\xd0\xd3\xc6\x1e\0\0\0", 1),
+        TEXT("8BPS\0\1", 1),
+        TEXT("<!doctype html>", 1),
+        TEXT("#!/bin/sh\n", 1),
+        TEXT("<script>", 1),
+        TEXT("\x1f\x8b\x08", 1),
+        TEXT("PK\3\4", 1),
+        TEXT("{\"error\": \"not found\"}", 1),
+        TEXT("\0\0\1\0\1\0\x10\x10", 8), /* ICO */
+        TEXT("\0\0\0\x0cJXL \r\n\x87\n", 8),
+        TEXT("\xff\x0a\xfa\x7f", 2),         /* JPEG XL */
+        TEXT("\0\0\0\x0cjP  \r\n\x87\n", 8), /* JPEG 2000 */
+        TEXT("\xff\x4f\xff\x51", 2),
+        TEXT("II+\0\x08\0\0\0", 3), /* BigTIFF */
+        TEXT("MM\0+\0\x08\0\0", 4),
+        TEXT("IIRO\x08\0\0\0", 3), /* raw */
+        TEXT("RIFF\x24\0\0\0WAVEfmt ", 10),
+        TEXT("RIFF\x24\0\0\0AVI LIST", 9),
+        TEXT("GIF88a\1\0\1\0", 5),
+        TEXT("GIFT", 4),
+        TEXT("BMW is a maker of cars, says this text", 18),
+        TEXT("\x89PNG\n\x1a\n\0", 5), /* line ends translated */
+        TEXT("\0\0\0\x14"
+             "ftypqt  \0\0\0\0qt  ",
+             20),
+        TEXT("\0\0\0\x1c"
+             "ftypisom\0\0\2\0isomiso2mp41",
+             28),
+        TEXT("\0\0\0\x18"
+             "ftypcrx \0\0\0\1crx isom",
+             24),
+        TEXT("\0\0\0\x18"
+             "ftypmif1\0\0\0\0mif1miaf",
+             24),
+        TEXT("\xff\xfb\x90", 2),
+        TEXT("x", 1),
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(t); i++) {
+        struct pp_sniff s;
+        for (size_t piece = 1; piece <= t[i].n; piece++) {
+            uint16_t code = sniff(&s, t[i].p, t[i].n, piece);
+            if (code != PP_CODE_NOT_IMAGE)
+                fail_msg("row %zu: %u", i, code);
+        }
+        sniff(&s, t[i].p, t[i].n, 1);
+        if (s.pos > t[i].by)
+            fail_msg("row %zu: refused at byte %u only", i, (unsigned)s.pos);
+    }
+}
+
+static void bombs_and_nothing(void **state)
+{
+    struct pp_sniff s;
+    struct pp_buf b;
+    (void)state;
+    pp_buf_init(&b, 1000);
+    image_png_header(&b, 50000, 50000);
+    assert_int_equal(sniff(&s, b.p, b.n, 3), PP_CODE_TOO_MANY_PIXELS);
+    assert_int_equal(s.pos, 33); /* at the header */
+    static const struct {
+        uint32_t w, h;
+        uint16_t code;
+    } t[] = {
+        {0, 0, PP_CODE_IMAGE_CORRUPT},
+        {0, 5, PP_CODE_IMAGE_CORRUPT},
+        {5, 0, PP_CODE_IMAGE_CORRUPT},
+        {10000, 10000, 0},
+        {10000, 10001, PP_CODE_TOO_MANY_PIXELS},
+        {0x7fffffff, 0x7fffffff, PP_CODE_TOO_MANY_PIXELS},
+        {0x80000000, 1, PP_CODE_IMAGE_CORRUPT},
+        {65536, 65536, PP_CODE_TOO_MANY_PIXELS},
+        {100000000, 1, 0},
+        {1, 100000001, PP_CODE_TOO_MANY_PIXELS},
+    };
+    for (size_t i = 0; i < COUNT(t); i++) {
+        pp_buf_reset(&b);
+        image_png_header(&b, t[i].w, t[i].h);
+        assert_int_equal(sniff(&s, b.p, b.n, b.n), t[i].code);
+    }
+    pp_buf_fini(&b);
+}
+
+/* The made image with some of its bytes replaced. */
+static uint16_t patched(enum image_kind kind, size_t at, const void *bytes, size_t n, struct pp_sniff *s)
+{
+    struct pp_buf b;
+    make(&b, kind, 37, 21);
+    assert_true(at + n <= b.n);
+    memcpy(b.p + at, bytes, n);
+    uint16_t code = sniff(s, b.p, b.n, 5);
+    pp_buf_fini(&b);
+    return code;
+}
+
+static void damaged_headers(void **state)
+{
+    enum { CORRUPT = PP_CODE_IMAGE_CORRUPT, MANY = PP_CODE_TOO_MANY_PIXELS, NOT = PP_CODE_NOT_IMAGE };
+    static const struct {
+        enum image_kind kind;
+        size_t at;
+        const char *bytes;
+        size_t n;
+        uint16_t code;
+        uint32_t w, h;
+    } t[] = {
+#define B(s) s, sizeof(s) - 1
+        {IMAGE_PNG, 29, B("\0"), CORRUPT, 0, 0},   /* CRC */
+        {IMAGE_PNG, 12, B("CgBI"), CORRUPT, 0, 0}, /* not IHDR */
+        {IMAGE_PNG, 11, B("\x0e"), CORRUPT, 0, 0}, /* its length */
+        {IMAGE_PNG, 24, B("\3"), CORRUPT, 0, 0},   /* depth, and the CRC with it */
+        {IMAGE_GIF, 6, B("\0\0"), CORRUPT, 0, 0},
+        {IMAGE_GIF, 8, B("\0\0"), CORRUPT, 0, 0},
+        {IMAGE_GIF, 6, B("\xff\xff\xff\xff"), MANY, 0, 0},
+        {IMAGE_GIF, 4, B("7"), 0, 37, 21},
+        {IMAGE_BMP, 14, B("\x29"), NOT, 0, 0},
+        {IMAGE_BMP, 14, B("\0"), NOT, 0, 0},
+        {IMAGE_BMP, 14, B("\x7c"), 0, 37, 21},
+        {IMAGE_BMP, 14, B("\x6c"), 0, 37, 21},
+        {IMAGE_BMP, 14, B("\x10"), 0, 37, 21},
+        {IMAGE_BMP, 14, B("\x40"), 0, 37, 21},
+        {IMAGE_BMP, 18, B("\0"), CORRUPT, 0, 0},
+        {IMAGE_BMP, 18, B("\xff\xff\xff\xff"), CORRUPT, 0, 0},
+        {IMAGE_BMP, 22, B("\0"), CORRUPT, 0, 0},
+        {IMAGE_BMP, 22, B("\0\0\0\x80"), CORRUPT, 0, 0},
+        {IMAGE_BMP, 22, B("\xff\xff\xff\x7f"), MANY, 0, 0},
+        {IMAGE_BMP, 22, B("\1\0\0\x80"), MANY, 0, 0},
+        {IMAGE_BMP, 26, B("\0"), CORRUPT, 0, 0},
+        {IMAGE_BMP, 22, B("\xff\xff\xff\xff"), 0, 37, 1},
+        {IMAGE_BMP_OS2, 18, B("\xff\xff\xff\xff"), MANY, 0, 0},
+        {IMAGE_BMP_OS2, 20, B("\0\0"), CORRUPT, 0, 0},
+        {IMAGE_WEBP_LOSSY, 12, B("VP9 "), CORRUPT, 0, 0},
+        {IMAGE_WEBP_LOSSY, 16, B("\x09"), CORRUPT, 0, 0},
+        {IMAGE_WEBP_LOSSY, 20, B("\x11"), CORRUPT, 0, 0},
+        {IMAGE_WEBP_LOSSY, 23, B("\x9e"), CORRUPT, 0, 0},
+        {IMAGE_WEBP_LOSSY, 26, B("\0\0"), CORRUPT, 0, 0},
+        {IMAGE_WEBP_LOSSY, 26, B("\x25\xc0\x15\x80"), 0, 37, 21}, /* scale bits are no size */
+        {IMAGE_WEBP_LOSSY, 26, B("\xff\xff\xff\xff"), MANY, 0, 0},
+        {IMAGE_WEBP_LOSSLESS, 20, B("\x2e"), CORRUPT, 0, 0},
+        {IMAGE_WEBP_LOSSLESS, 24, B("\x20"), CORRUPT, 0, 0},
+        {IMAGE_WEBP_LOSSLESS, 24, B("\x10"), 0, 37, 21},
+        {IMAGE_WEBP_LOSSLESS, 21, B("\xff\xff\xff\x0f"), MANY, 0, 0},
+        {IMAGE_WEBP_EXTENDED, 16, B("\x09"), CORRUPT, 0, 0},
+        {IMAGE_WEBP_EXTENDED, 24, B("\xff\xff\xff\xff\xff\xff"), MANY, 0, 0},
+        {IMAGE_WEBP_EXTENDED, 24, B("\xff\xff\xff\0\0\0"), 0, 16777216, 1},
+        {IMAGE_TIFF_BIG, 4, B("\0\0\0\7"), CORRUPT, 0, 0},
+        {IMAGE_TIFF_BIG, 4, B("\0\0\0\0"), CORRUPT, 0, 0},
+        {IMAGE_TIFF_BIG, 4, B("\xff\xff\xff\xff"), CORRUPT, 0, 0},
+        {IMAGE_TIFF_BIG, 8, B("\0\0"), CORRUPT, 0, 0},
+        {IMAGE_TIFF_BIG, 8, B("\0\1"), CORRUPT, 0, 0},
+        {IMAGE_TIFF_BIG, 8, B("\0\2"), 0, 37, 21},
+        {IMAGE_TIFF_BIG, 10, B("\1\2"), CORRUPT, 0, 0},
+        {IMAGE_TIFF_BIG, 12, B("\0\2"), CORRUPT, 0, 0},
+        {IMAGE_TIFF_BIG, 17, B("\2"), CORRUPT, 0, 0},
+        {IMAGE_TIFF_BIG, 18, B("\0\0"), CORRUPT, 0, 0},
+        {IMAGE_TIFF_BIG, 12, B("\0\4"), 0, 37 << 16, 21},
+        {IMAGE_TIFF_BIG, 24, B("\0\4\0\0\0\1\xff\xff\xff\xff"), MANY, 0, 0},
+    };
+    struct pp_sniff s;
+    (void)state;
+    for (size_t i = 0; i < COUNT(t); i++) {
+        uint16_t code = patched(t[i].kind, t[i].at, t[i].bytes, t[i].n, &s);
+        if (code != t[i].code)
+            fail_msg("row %zu: %u", i, code);
+        if (code == 0)
+            assert_image(&s, image_mime(t[i].kind), t[i].w, t[i].h);
+    }
+}
+
+#define SOF "\xff\xc0\0\x0b\x08\0\x15\0\x25\1\1\x11\0"
+
+static uint16_t jpeg(struct pp_sniff *s, const char *p, size_t n)
+{
+    uint16_t code = sniff(s, p, n, 1);
+    struct pp_sniff whole;
+    assert_int_equal(sniff(&whole, p, n, n), code);
+    return code;
+}
+
+static void jpeg_segments(void **state)
+{
+    static const struct {
+        const char *p;
+        size_t n;
+        bool good;
+    } t[] = {
+        {B("\xff\xd8" SOF), true},
+        {B("\xff\xd8\xff\xff\xff" SOF), true}, /* fill */
+        {B("\xff\xd8\xff\xe1\0\x06"
+           "\xff\xd8\xff\xc0" SOF),
+         true},                                /* a thumbnail in a segment */
+        {B("\xff\xd8\xff\xfe\0\2" SOF), true}, /* an empty comment */
+        {B("\xff\xd8\xff\xfe\0\3x"
+           "junk" SOF),
+         true},
+        {B("\xff\xd8\xff\0\0" SOF), true},
+        {B("\xff\xd8\xff\1\xff\xd0\xff\xd7" SOF), true},
+        {B("\xff\xd8\xff\xc4\0\3\0\xff\xcc\0\3\0\xff\xdb\0\3\0\xff\xdd\0\4\0\0" SOF), true},
+        {B("\xff\xd8\xff\xc2\0\x11\x08\0\x15\0\x25\3"), true},
+        {B("\xff\xd8\xff\xcf\0\x14\x0c\0\x15\0\x25\4"), true},
+        {B("\xff\xd8\xff\xfe\0\1" SOF), false},
+        {B("\xff\xd8\xff\xfe\0\0" SOF), false},
+        {B("\xff\xd8\xff\xd8" SOF), false},
+        {B("\xff\xd8\xff\xd9" SOF), false},
+        {B("\xff\xd8\xff\xda\0\x08\1\1\0\0\x3f\0" SOF), false},
+        {B("\xff\xd8\xff\xc8\0\x0b\x08\0\x15\0\x25\1\1\x11\0"), false},
+        {B("\xff\xd8\xff\xc0\0\x0b\x08\0\0\0\x25\1\1\x11\0\xff\xdc\0\4\0\x15"), false}, /* DNL */
+        {B("\xff\xd8\xff\xc0\0\x0b\x08\0\x15\0\0\1\1\x11\0"), false},
+        {B("\xff\xd8\xff\xc0\0\x0c\x08\0\x15\0\x25\1\1\x11\0"), false},
+        {B("\xff\xd8\xff\xc0\0\x08\x08\0\x15\0\x25\0"), false},
+        {B("\xff\xd8\xff\xc0\0\x17\x08\0\x15\0\x25\5"), false},
+        {B("\xff\xd8\xff\xc0\0\x0b\x11\0\x15\0\x25\1"), false},
+        {B("\xff\xd8\xff\xfe\xff\xff" SOF), false}, /* ends within */
+    };
+    struct pp_sniff s;
+    (void)state;
+    for (size_t i = 0; i < COUNT(t); i++) {
+        uint16_t code = jpeg(&s, t[i].p, t[i].n);
+        if (code != (t[i].good ? 0 : PP_CODE_IMAGE_CORRUPT))
+            fail_msg("row %zu: %u", i, code);
+        if (t[i].good)
+            assert_image(&s, "image/jpeg", 37, 21);
+    }
+    assert_int_equal(jpeg(&s, B("\xff\xd8\xff\xc0\0\x0b\x08\xff\xff\xff\xff\1")), PP_CODE_TOO_MANY_PIXELS);
+}
+
+/* A hundred segments of 64 KiB pass without being kept; 5,000 strange bytes do not. */
+static void jpeg_large_segments(void **state)
+{
+    struct pp_sniff s;
+    struct pp_buf b;
+    (void)state;
+    pp_buf_init(&b, 8 << 20);
+    pp_buf_put(&b, "\xff\xd8", 2);
+    for (int i = 0; i < 100; i++) {
+        pp_buf_put(&b, "\xff\xe1\xff\xff", 4);
+        for (int k = 0; k < 65533; k++)
+            pp_buf_u8(&b, (uint8_t)(k % 251));
+    }
+    pp_buf_put(&b, SOF, sizeof(SOF) - 1);
+    assert_false(b.failed);
+    assert_int_equal(sniff(&s, b.p, b.n, 16384), 0);
+    assert_image(&s, "image/jpeg", 37, 21);
+    pp_buf_reset(&b);
+    pp_buf_put(&b, "\xff\xd8\xff\xfe\0\2", 6);
+    for (int i = 0; i < 5000; i++)
+        pp_buf_u8(&b, 'x');
+    assert_int_equal(sniff(&s, b.p, b.n, 1000), PP_CODE_IMAGE_CORRUPT);
+    assert_true(s.pos < 4200); /* early, not at the end */
+    pp_buf_fini(&b);
+}
+
+static void be32(struct pp_buf *b, uint32_t v)
+{
+    pp_buf_u32(b, __builtin_bswap32(v));
+}
+
+/* A box, whose size is `n` whatever follows. */
+static void box(struct pp_buf *b, uint32_t n, const char *type)
+{
+    be32(b, n);
+    pp_buf_puts(b, type);
+}
+
+static void ftyp(struct pp_buf *b, const char *brands)
+{
+    pp_buf_reset(b);
+    box(b, (uint32_t)strlen(brands) + 12, "ftyp");
+    pp_buf_put(b, brands, 4);
+    be32(b, 0);
+    pp_buf_puts(b, brands + 4);
+}
+
+/* meta of 48 bytes with one size */
+static void meta(struct pp_buf *b, uint32_t w, uint32_t h)
+{
+    box(b, 48, "meta");
+    be32(b, 0);
+    box(b, 36, "iprp");
+    box(b, 28, "ipco");
+    box(b, 20, "ispe");
+    be32(b, 0);
+    be32(b, w);
+    be32(b, h);
+}
+
+static void heif_brands(void **state)
+{
+    static const struct {
+        const char *brands, *mime;
+    } t[] = {{"avif", "image/avif"},     {"avis", "image/avif"},     {"avifmif1miaf", "image/avif"},
+             {"mif1avif", "image/avif"}, {"msf1avis", "image/avif"}, {"heic", "image/heic"},
+             {"heix", "image/heic"},     {"hevc", "image/heic"},     {"hevx", "image/heic"},
+             {"mif1heic", "image/heic"}, {"msf1hevc", "image/heic"}, {"mif1miafMiHBheicavif", "image/heic"},
+             {"heicavif", "image/heic"}, {"mif1miafMiHB", NULL},     {"isom", NULL},
+             {"mp42isommp41", NULL},     {"crx isom", NULL},         {"AVIF", NULL}};
+    struct pp_sniff s;
+    struct pp_buf b;
+    (void)state;
+    pp_buf_init(&b, 1000);
+    for (size_t i = 0; i < COUNT(t); i++) {
+        ftyp(&b, t[i].brands);
+        meta(&b, 37, 21);
+        for (size_t piece = 1; piece < 20; piece++)
+            assert_int_equal(sniff(&s, b.p, b.n, piece), t[i].mime ? 0 : PP_CODE_NOT_IMAGE);
+        if (t[i].mime)
+            assert_image(&s, t[i].mime, 37, 21);
+    }
+    static const uint32_t bad_sizes[] = {0, 1, 8, 12, 15, 17, 18};
+    for (size_t i = 0; i < COUNT(bad_sizes); i++) {
+        pp_buf_reset(&b);
+        box(&b, bad_sizes[i], "ftyp");
+        pp_buf_puts(&b, "avifavifavif");
+        assert_int_equal(sniff(&s, b.p, b.n, 4), PP_CODE_IMAGE_CORRUPT);
+    }
+    pp_buf_fini(&b);
+}
+
+enum { WRONG = PP_CODE_IMAGE_CORRUPT };
+
+static void assert_heif(struct pp_buf *b, uint16_t code)
+{
+    struct pp_sniff s;
+    for (size_t piece = 1; piece <= b->n; piece += 1 + piece / 4) {
+        assert_int_equal(sniff(&s, b->p, b->n, piece), code);
+        if (code == 0)
+            assert_image(&s, "image/avif", 37, 21);
+    }
+}
+
+static void heif_boxes(void **state)
+{
+    struct pp_buf b;
+    (void)state;
+    pp_buf_init(&b, 100000);
+
+    ftyp(&b, "avif"); /* the picture before its description, with a long size */
+    box(&b, 1, "mdat");
+    be32(&b, 0);
+    be32(&b, 20);
+    be32(&b, 7);
+    meta(&b, 37, 21);
+    assert_heif(&b, 0);
+
+    ftyp(&b, "avif"); /* a size that is not where sizes belong counts for nothing */
+    box(&b, 20, "ispe");
+    be32(&b, 0);
+    be32(&b, 1000);
+    be32(&b, 1000);
+    meta(&b, 37, 21);
+    assert_heif(&b, 0);
+
+    ftyp(&b, "avif"); /* to the end of the file */
+    size_t at = b.n;
+    meta(&b, 37, 21);
+    memset(b.p + at, 0, 4);
+    assert_heif(&b, 0);
+
+    ftyp(&b, "avif"); /* nothing but a picture without end */
+    box(&b, 0, "mdat");
+    pp_buf_puts(&b, "picture");
+    assert_heif(&b, WRONG);
+
+    static const struct {
+        size_t at; /* of a size, from the start of meta */
+        uint32_t size;
+    } sizes[] = {{0, 8},   {0, 11}, {0, 47}, {0, 3},   {12, 37}, {12, 0}, {12, 7},         {12, 0xffffffff},
+                 {20, 29}, {20, 2}, {20, 0}, {28, 21}, {28, 19}, {28, 0}, {28, 0x80000000}};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        ftyp(&b, "avif");
+        at = b.n + sizes[i].at;
+        meta(&b, 37, 21);
+        uint32_t size = __builtin_bswap32(sizes[i].size);
+        memcpy(b.p + at, &size, 4);
+        assert_heif(&b, WRONG);
+    }
+
+    ftyp(&b, "avif"); /* long sizes that lie */
+    at = b.n;
+    for (int i = 0; i < 3; i++) {
+        b.n = at;
+        box(&b, 1, "free");
+        be32(&b, i == 0 ? 0 : 0xffffffff);
+        be32(&b, i == 0 ? 15 : i == 1 ? 0xffffffff : 0xffffff00);
+        meta(&b, 37, 21);
+        assert_heif(&b, WRONG);
+    }
+    pp_buf_fini(&b);
+}
+
+static void heif_sizes(void **state)
+{
+    struct pp_sniff s;
+    struct pp_buf b;
+    (void)state;
+    pp_buf_init(&b, 100000);
+    static const struct {
+        uint32_t w, h;
+        uint16_t code;
+    } t[] = {{0, 1, WRONG},
+             {1, 0, WRONG},
+             {0xffffffff, 0xffffffff, PP_CODE_TOO_MANY_PIXELS},
+             {0x10000, 0x10000, PP_CODE_TOO_MANY_PIXELS},
+             {10000, 10000, 0}};
+    for (size_t i = 0; i < COUNT(t); i++) {
+        ftyp(&b, "avif");
+        meta(&b, t[i].w, t[i].h);
+        assert_int_equal(sniff(&s, b.p, b.n, b.n), t[i].code);
+    }
+    pp_buf_fini(&b);
+}
+
+/* A sequence without items: two tracks, sound and picture, headers of both versions. */
+static void heif_sequences(void **state)
+{
+    struct pp_buf b;
+    (void)state;
+    pp_buf_init(&b, 1000);
+    for (uint32_t version = 0; version < 2; version++) {
+        uint32_t header = version ? 104 : 92;
+        ftyp(&b, "avis");
+        box(&b, 8 + 2 * (8 + header), "moov");
+        for (uint32_t track = 0; track < 2; track++) {
+            box(&b, 8 + header, "trak");
+            box(&b, header, "tkhd");
+            be32(&b, version << 24 | 3);
+            for (uint32_t i = 20; i < header; i += 4)
+                be32(&b, 0x11111111);
+            be32(&b, track ? 37u << 16 : 0);
+            be32(&b, track ? 21u << 16 | 0x8000 : 0);
+        }
+        assert_heif(&b, 0);
+    }
+    ftyp(&b, "avis");
+    box(&b, 8 + 8 + 40, "moov");
+    box(&b, 8 + 40, "trak");
+    box(&b, 40, "tkhd");
+    for (int i = 0; i < 30; i++)
+        be32(&b, 0);
+    assert_heif(&b, WRONG);
+    pp_buf_fini(&b);
+}
+
+/* A directory behind a megabyte of pixels, and one whose tags come last. */
+static void tiff_directories(void **state)
+{
+    struct pp_sniff s;
+    struct pp_buf b;
+    (void)state;
+    pp_buf_init(&b, 4 << 20);
+    image_make(&b, IMAGE_TIFF_LITTLE, 1200, 1000);
+    assert_int_equal(sniff(&s, b.p, b.n, 16384), 0);
+    assert_image(&s, "image/tiff", 1200, 1000);
+    pp_buf_reset(&b);
+    pp_buf_put(&b, "MM\0*\0\0\0\x08\xff\xff", 10);
+    for (int i = 0; i < 65533; i++)
+        pp_buf_put(&b, "\0\xfe\0\4\0\0\0\1\0\0\0\0", 12);
+    size_t at = b.n;
+    pp_buf_put(&b,
+               "\1\0\0\3\0\0\0\1\0\x25\0\0"
+               "\1\1\0\4\0\0\0\1\0\0\0\x15",
+               24);
+    assert_false(b.failed);
+    assert_int_equal(sniff(&s, b.p, b.n, 1000), 0);
+    assert_image(&s, "image/tiff", 37, 21);
+    assert_int_equal(sniff(&s, b.p, at, 1000), PP_CODE_IMAGE_CORRUPT);
+    b.p[at + 13] = 2; /* no length */
+    assert_int_equal(sniff(&s, b.p, b.n, 1000), PP_CODE_IMAGE_CORRUPT);
+    pp_buf_fini(&b);
+}
+
+/* Whatever is done to a file: no crash, a code of the three or a size within the limit, and the same for
+ * every cut. */
+static void mutations(void **state)
+{
+    struct pp_rng rng;
+    (void)state;
+    pp_rng_seed(&rng, 2026);
+    for (int round = 0; round < 20000; round++) {
+        struct pp_buf b;
+        struct pp_sniff one, two;
+        make(&b, (enum image_kind)(round % IMAGE_KINDS), 1 + (uint32_t)pp_rng_below(&rng, 9), 5);
+        for (uint64_t k = 1 + pp_rng_below(&rng, 4); k > 0; k--) {
+            size_t near = b.n < 200 ? b.n : 200;
+            b.p[pp_rng_below(&rng, near)] = (char)(pp_rng_next(&rng) >> (8 * pp_rng_below(&rng, 8)));
+        }
+        size_t n = pp_rng_below(&rng, 4) ? b.n : (size_t)pp_rng_below(&rng, b.n + 1);
+        uint16_t code = sniff(&one, b.p, n, n + 1);
+        assert_int_equal(sniff(&two, b.p, n, 1 + (size_t)pp_rng_below(&rng, 40)), code);
+        if (code == 0) {
+            assert_true(one.width > 0 && one.height > 0 && (uint64_t)one.width * one.height <= MAX_PIXELS);
+            assert_true(one.width == two.width && one.height == two.height && one.type == two.type);
+        } else {
+            assert_true(code == PP_CODE_NOT_IMAGE || code == PP_CODE_IMAGE_CORRUPT ||
+                        code == PP_CODE_TOO_MANY_PIXELS);
+        }
+        pp_buf_fini(&b);
+    }
+}
+
+static void settled_stays_settled(void **state)
+{
+    struct pp_sniff s;
+    struct pp_buf b;
+    (void)state;
+    make(&b, IMAGE_GIF, 3, 4);
+    assert_int_equal(sniff(&s, b.p, b.n, b.n), 0);
+    assert_int_equal(pp_sniff_feed(&s, (const uint8_t *)"<svg>", 5), PP_SNIFF_DONE);
+    assert_image(&s, "image/gif", 3, 4);
+    assert_int_equal(sniff(&s, "<svg>", 5, 5), PP_CODE_NOT_IMAGE);
+    assert_int_equal(pp_sniff_feed(&s, (const uint8_t *)b.p, b.n), PP_SNIFF_REFUSED);
+    assert_int_equal(pp_sniff_finish(&s), PP_CODE_NOT_IMAGE);
+    assert_true(sizeof(s) <= 256);
+    pp_buf_fini(&b);
+}
+
+static void names(void **state)
+{
+    static const char *const extensions[] = {"bin",  "jpg",  "png", "gif", "webp",
+                                             "avif", "heic", "bmp", "tif"};
+    (void)state;
+    assert_int_equal(COUNT(extensions), PP_IMAGE_TYPES);
+    for (int i = 0; i < PP_IMAGE_TYPES; i++) {
+        const char *mime = pp_image_mime((enum pp_image_type)i);
+        assert_string_equal(pp_image_extension((enum pp_image_type)i), extensions[i]);
+        assert_int_equal(pp_image_from_mime(mime, strlen(mime)), i);
+        assert_int_equal(pp_image_from_mime(mime, strlen(mime) - 1), PP_IMAGE_NONE);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_in_every_cut),
+        cmocka_unit_test(every_type_in_every_size),
+        cmocka_unit_test(real_files),
+        cmocka_unit_test(no_images),
+        cmocka_unit_test(bombs_and_nothing),
+        cmocka_unit_test(damaged_headers),
+        cmocka_unit_test(jpeg_segments),
+        cmocka_unit_test(jpeg_large_segments),
+        cmocka_unit_test(heif_brands),
+        cmocka_unit_test(heif_boxes),
+        cmocka_unit_test(heif_sizes),
+        cmocka_unit_test(heif_sequences),
+        cmocka_unit_test(tiff_directories),
+        cmocka_unit_test(mutations),
+        cmocka_unit_test(settled_stays_settled),
+        cmocka_unit_test(names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
