@@ -82,6 +82,9 @@ static void test_text(void **state)
         {"bad\xff", "bad\\xff"},
         {"cut\xe2\x82", "cut\\xe2\\x82"},
         {"\xe2\x80\xae", "\\u202e"},
+        {"\xef\xbb\xbf", "\\ufeff"},
+        {"\xe2\x80\x8b", "\\u200b"},
+        {"\xe2\x81\xa6", "\\u2066"},
         {"\xe2\x80\xa8", "\\u2028"},
         {"\xf3\xa0\x81\x81", "\\udb40\\udc41"},
         {"Gr\xc3\xbc\xc3\x9f"

@@ -12,6 +12,7 @@
 
 #include "prng.h"
 #include "runtime/loop.h"
+#include "runtime/mailbox.h"
 #include "test_loop.h"
 
 static int64_t clock_ms(clockid_t id)
@@ -139,6 +140,33 @@ static void test_never_early(void **state)
         pp_timer_close(c[i].timer);
     }
     pp_loop_close(loop);
+}
+
+static void start_after_work(void *data, struct pp_list *mail)
+{
+    struct timer_case *c = data;
+    (void)pp_list_pop(mail);
+    work_for(20); /* libuv's time is that of before, pp_loop_now() is read only now */
+    c->due = pp_loop_now(c->loop) + 30;
+    pp_timer_start(c->timer, 30, 0);
+}
+
+static void test_not_early_after_work(void **state)
+{
+    (void)state;
+    struct timer_case c = {.loop = pp_loop_open()};
+    assert_non_null(c.loop);
+    c.timer = pp_timer_open(c.loop, on_fire, &c);
+    struct pp_mailbox *box = pp_mailbox_open(c.loop, 0, start_after_work, &c);
+    assert_true(c.timer && box);
+    struct pp_mail mail;
+    pp_mailbox_post(box, &mail);
+    work_for(2); /* so that this turn's time is a new one */
+    pp_test_until(c.loop, fired_once, &c, 5000);
+    assert_false(c.early);
+    pp_mailbox_close(box);
+    pp_timer_close(c.timer);
+    pp_loop_close(c.loop);
 }
 
 static void test_start_stop_sooner(void **state)
@@ -315,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_never_early),
+        cmocka_unit_test(test_not_early_after_work),
         cmocka_unit_test(test_start_stop_sooner),
         cmocka_unit_test(test_repeat),
         cmocka_unit_test(test_close_within_callback),
