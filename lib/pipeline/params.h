@@ -42,6 +42,8 @@ struct pp_params {
     char host[64];
     uint32_t threads;
     int64_t lease_ms, drain_ms;
+    char tiers_text[64]; /* tiers served: "all" or seconds, "1,5" */
+    bool sole_worker;    /* nobody else works on this store: claims of others are left-overs */
     int64_t started_wall_ms;
     /* ingest, API */
     uint64_t high_water;

@@ -59,7 +59,8 @@ struct pp_pipeline {
     struct pp_s3 *s3;
     struct pp_s6 *s6;
     struct pp_cron *cron;
-    bool draining;
+    struct pp_startup *startup; /* until the backlog has been read */
+    bool draining, cron_stopped;
     void (*drained)(void *data); /* set by pp_pipeline_drain() */
     void *drained_data;
     struct pp_timer *drain_timer, *drain_deadline;

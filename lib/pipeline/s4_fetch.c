@@ -245,13 +245,14 @@ void pp_s4_start(struct pp_s4 *s4, struct pp_transfer *t)
         s4->sweeping = true;
         pp_timer_start(s4->sweep, PP_SWEEP_MS, PP_SWEEP_MS);
     }
-    uint16_t code = pp_url_parse(&r->url, t->task->url, strlen(t->task->url));
+    struct pp_url url;
+    uint16_t code = pp_url_parse(&url, t->task->url, strlen(t->task->url));
+    if (code == 0 && !take_url(r, &url))
+        code = PP_CODE_BAD_URL;
     if (code == 0)
         code = check_target(r);
     if (code != 0)
         fail(r, code, pp_code_info(code)->sentence);
-    else if (!take_url_text(r))
-        fail(r, PP_CODE_BAD_URL, "The URL is too long once it is encoded.");
     else
         enter_resolve(r);
 }

@@ -1,0 +1,334 @@
+/* cron.c: see cron.h. To add a job: a function and a row in jobs[]. */
+#include "pipeline/cron.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "pipeline/routes.h"
+#include "pipeline/s3_claim.h"
+
+#define TICK_MS    250
+#define REAP_TASKS 1000
+#define CLEAN_ROWS 1000
+
+/* One job, with the request that it may have under way. */
+struct job {
+    struct pp_cron *cron;
+    int64_t next_ms;
+    bool busy;
+    struct pp_arena arena;
+    union {
+        struct pp_store_renew renew;
+        struct pp_store_reap reap;
+        struct pp_store_clean clean;
+        struct pp_store_queue queue;
+        struct pp_ingest_clean ingest_clean;
+        struct pp_ingest_stats ingest_stats;
+    } r;
+};
+
+enum {
+    JOB_RENEW,
+    JOB_REAP,
+    JOB_SLOTS,
+    JOB_ROUTES,
+    JOB_HEARTBEAT,
+    JOB_GAUGES,
+    JOB_INGEST,
+    JOB_CLEAN,
+    JOB_FORGET_KEYS,
+    JOB_COUNT
+};
+
+struct pp_cron {
+    struct pp_pipeline *p;
+    struct pp_timer *timer;
+    struct job jobs[JOB_COUNT];
+    bool stopped;
+};
+
+static struct pp_req request(struct job *job, void (*done)(struct pp_req *req))
+{
+    pp_arena_init(&job->arena, 16 << 20);
+    return (struct pp_req){.done = done, .data = job, .arena = &job->arena};
+}
+
+static void submitted(struct job *job, enum pp_err err)
+{
+    job->busy = err == PP_OK;
+    if (err != PP_OK)
+        pp_arena_fini(&job->arena);
+}
+
+/* The usual end of a request. `again`: there is more to do at once. */
+static void end(struct job *job, const char *what, enum pp_err err, bool again)
+{
+    job->busy = false;
+    if (err != PP_OK)
+        pp_log(job->cron->p->log, PP_LOG_WARN, what, "error", pp_err_text(err), NULL);
+    if (again)
+        job->next_ms = 0;
+    pp_arena_fini(&job->arena);
+}
+
+/* --- leases of what we have claimed --- */
+
+static void renewed(struct pp_req *req)
+{
+    end(req->data, "leases could not be renewed", req->err, false);
+}
+
+static void renew(struct job *job)
+{
+    struct pp_pipeline *p = job->cron->p;
+    if (!p->s3 || pp_s3_in_flight(p->s3) == 0)
+        return;
+    job->r.renew = (struct pp_store_renew){.req = request(job, renewed),
+                                           .worker = p->params->worker,
+                                           .lease_ms = p->params->lease_ms,
+                                           .now_ms = pp_loop_wall(p->loop)};
+    submitted(job, p->store->ops->renew(p->store, &job->r.renew));
+}
+
+/* --- claims whose worker has gone --- */
+
+static void reaped(struct pp_req *req)
+{
+    struct job *job = req->data;
+    struct pp_pipeline *p = job->cron->p;
+    const struct pp_store_reap *r = &job->r.reap;
+
+    if (req->err == PP_OK) {
+        p->metrics.lapsed += r->lapsed;
+        p->metrics.quarantined += r->quarantined;
+        p->metrics.items_finished += r->items_finished;
+        if (r->lapsed + r->quarantined > 0)
+            pp_log(p->log, PP_LOG_WARN, "claims lapsed", "photos", PP_LOG_INT(r->lapsed), "quarantined",
+                   PP_LOG_INT(r->quarantined), NULL);
+        if (r->n_backlog > 0)
+            p->coordinator->ops->announce(p->coordinator, r->backlog, r->n_backlog);
+    }
+    end(job, "lapsed claims could not be looked for", req->err,
+        req->err == PP_OK && r->lapsed + r->quarantined >= REAP_TASKS);
+}
+
+static void reap(struct job *job)
+{
+    struct pp_pipeline *p = job->cron->p;
+    job->r.reap = (struct pp_store_reap){
+        .req = request(job, reaped), .now_ms = pp_loop_wall(p->loop), .limit = REAP_TASKS};
+    submitted(job, p->store->ops->reap(p->store, &job->r.reap));
+}
+
+/* --- without requests of our own --- */
+
+static void slots(struct job *job)
+{
+    if (job->cron->p->s3)
+        pp_s3_tend_slots(job->cron->p->s3);
+}
+
+static void routes(struct job *job)
+{
+    pp_routes_tick(job->cron->p->routes);
+}
+
+static void heartbeat(struct job *job)
+{
+    struct pp_pipeline *p = job->cron->p;
+    uint32_t capacity = 0;
+
+    if (!p->s3)
+        return;
+    for (uint32_t t = 0; t < p->params->n_tiers; t++)
+        if (p->params->tiers_served & (1u << t))
+            capacity += p->params->tiers[t].concurrency;
+    const struct pp_worker_info info = {.id = p->params->worker,
+                                        .host = p->params->host,
+                                        .pid = getpid(),
+                                        .tiers = p->params->tiers_text,
+                                        .capacity = capacity,
+                                        .in_flight = (uint32_t)pp_s3_transfers(p->s3),
+                                        .clients = (uint32_t)pp_s3_slots(p->s3),
+                                        .draining = p->draining,
+                                        .started_at = p->params->started_wall_ms,
+                                        .seen_at = pp_loop_wall(p->loop)};
+    p->coordinator->ops->heartbeat(p->coordinator, &info);
+}
+
+/* --- gauges --- */
+
+static void counted(struct pp_req *req)
+{
+    struct job *job = req->data;
+    struct pp_metrics *m = &job->cron->p->metrics;
+    for (size_t q = 0; req->err == PP_OK && q <= PP_TIERS_MAX; q++)
+        m->open_tasks[q] = job->r.queue.counts[q].photos;
+    end(job, "tasks could not be counted", req->err, false);
+}
+
+static void gauges(struct job *job)
+{
+    struct pp_pipeline *p = job->cron->p;
+    p->metrics.loop_lag_ms = (uint64_t)pp_loop_lag(p->loop);
+    job->r.queue = (struct pp_store_queue){.req = request(job, counted)};
+    submitted(job, p->store->ops->queue(p->store, &job->r.queue));
+}
+
+static void ingest_counted(struct pp_req *req)
+{
+    struct job *job = req->data;
+    struct pp_pipeline *p = job->cron->p;
+    const struct pp_ingest_stats *r = &job->r.ingest_stats;
+    int64_t wall = pp_loop_wall(p->loop);
+
+    if (req->err == PP_OK) {
+        p->metrics.ingest_length = r->photos;
+        p->metrics.ingest_age_ms =
+            r->oldest_ms > 0 && wall > r->oldest_ms ? (uint64_t)(wall - r->oldest_ms) : 0;
+    }
+    end(job, "the ingest queue could not be counted", req->err, false);
+}
+
+static void ingest(struct job *job)
+{
+    struct pp_pipeline *p = job->cron->p;
+    job->r.ingest_stats = (struct pp_ingest_stats){.req = request(job, ingest_counted)};
+    submitted(job, p->ingest->ops->stats(p->ingest, &job->r.ingest_stats));
+}
+
+/* --- retention --- */
+
+static void cleaned(struct pp_req *req)
+{
+    struct job *job = req->data;
+    end(job, "old batches could not be removed", req->err,
+        req->err == PP_OK && job->r.clean.items >= CLEAN_ROWS);
+}
+
+static void clean(struct job *job)
+{
+    struct pp_pipeline *p = job->cron->p;
+    job->r.clean =
+        (struct pp_store_clean){.req = request(job, cleaned),
+                                .finished_before_ms = pp_loop_wall(p->loop) - p->params->results_ms,
+                                .limit = CLEAN_ROWS};
+    submitted(job, p->store->ops->clean(p->store, &job->r.clean));
+}
+
+static void keys_forgotten(struct pp_req *req)
+{
+    end(req->data, "old idempotency keys could not be removed", req->err, false);
+}
+
+static void forget_keys(struct job *job)
+{
+    struct pp_pipeline *p = job->cron->p;
+    job->r.ingest_clean = (struct pp_ingest_clean){
+        .req = request(job, keys_forgotten), .before_ms = pp_loop_wall(p->loop) - p->params->idempotency_ms};
+    submitted(job, p->ingest->ops->clean(p->ingest, &job->r.ingest_clean));
+}
+
+/* --- the table --- */
+
+static int64_t lease_third(const struct pp_params *params)
+{
+    return params->lease_ms / 3;
+}
+
+static int64_t router_interval(const struct pp_params *params)
+{
+    return params->router_interval_ms;
+}
+
+static int64_t second(const struct pp_params *params)
+{
+    (void)params;
+    return 1000;
+}
+
+static int64_t ten_seconds(const struct pp_params *params)
+{
+    (void)params;
+    return 10000;
+}
+
+static int64_t ten_minutes(const struct pp_params *params)
+{
+    (void)params;
+    return 600000;
+}
+
+static const struct {
+    void (*run)(struct job *job);
+    int64_t (*every_ms)(const struct pp_params *params);
+    unsigned roles;
+} table[JOB_COUNT] = {
+    [JOB_RENEW] = {renew, lease_third, PP_ROLE_WORKER},
+    [JOB_REAP] = {reap, second, PP_ROLE_CRON},
+    [JOB_SLOTS] = {slots, second, PP_ROLE_WORKER},
+    [JOB_ROUTES] = {routes, router_interval, PP_ROLE_CRON},
+    [JOB_HEARTBEAT] = {heartbeat, second, PP_ROLE_WORKER},
+    [JOB_GAUGES] = {gauges, ten_seconds, PP_ROLE_CRON},
+    [JOB_INGEST] = {ingest, ten_seconds, PP_ROLE_CRON | PP_ROLE_API},
+    [JOB_CLEAN] = {clean, ten_minutes, PP_ROLE_CRON},
+    [JOB_FORGET_KEYS] = {forget_keys, ten_minutes, PP_ROLE_CRON},
+};
+
+static void tick(void *data)
+{
+    struct pp_cron *cron = data;
+    struct pp_pipeline *p = cron->p;
+    int64_t now = pp_loop_now(p->loop);
+
+    for (int i = 0; i < JOB_COUNT && !cron->stopped; i++) {
+        struct job *job = &cron->jobs[i];
+        if (job->busy || now < job->next_ms || !(table[i].roles & p->roles))
+            continue;
+        job->next_ms = now + table[i].every_ms(p->params);
+        table[i].run(job);
+    }
+}
+
+struct pp_cron *pp_cron_open(struct pp_pipeline *p)
+{
+    struct pp_cron *cron = calloc(1, sizeof(*cron));
+    if (!cron)
+        return NULL;
+    cron->p = p;
+    cron->timer = pp_timer_open(p->loop, tick, cron);
+    if (!cron->timer) {
+        free(cron);
+        return NULL;
+    }
+    for (int i = 0; i < JOB_COUNT; i++)
+        cron->jobs[i].cron = cron;
+    pp_timer_start(cron->timer, 0, TICK_MS);
+    return cron;
+}
+
+void pp_cron_stop(struct pp_cron *cron)
+{
+    cron->stopped = true;
+    pp_timer_stop(cron->timer);
+}
+
+size_t pp_cron_busy(const struct pp_cron *cron)
+{
+    size_t n = 0;
+    for (int i = 0; i < JOB_COUNT; i++)
+        n += cron->jobs[i].busy;
+    return n;
+}
+
+void pp_cron_close(struct pp_cron *cron)
+{
+    if (!cron)
+        return;
+    assert(pp_cron_busy(cron) == 0);
+    pp_timer_close(cron->timer);
+    free(cron);
+}

@@ -1,0 +1,253 @@
+/* pipeline.c: opening, draining and closing the stages of one process. See pipeline.h.
+ *
+ * Start: claims of dead workers return (reap), then the backlog is read and announced; accepting and planning
+ * go on meanwhile. Drain: s2 and s3 take nothing new -> transfers end, or are handed back at the deadline ->
+ * s6 has written all -> slots are released -> cron and routes are still -> drained(). */
+#include "pipeline/pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "pipeline/cron.h"
+#include "pipeline/progress.h"
+#include "pipeline/routes.h"
+#include "pipeline/s2_plan.h"
+#include "pipeline/s3_claim.h"
+#include "pipeline/s6_settle.h"
+
+#define DRAIN_CHECK_MS 10
+#define TRY_AGAIN_MS   1000
+#define REAP_TASKS     5000
+
+/* --- start --- */
+
+struct pp_startup {
+    struct pp_pipeline *p;
+    struct pp_arena arena;
+    struct pp_timer *retry;
+    bool busy;
+    union {
+        struct pp_store_reap reap;
+        struct pp_store_backlog backlog;
+    } r;
+};
+
+static void reap_dead(void *data);
+
+static void startup_done(struct pp_startup *s)
+{
+    s->p->startup = NULL;
+    pp_arena_fini(&s->arena);
+    pp_timer_close(s->retry);
+    free(s);
+}
+
+static void startup_failed(struct pp_startup *s, enum pp_err err)
+{
+    pp_log(s->p->log, PP_LOG_WARN, "waiting tasks could not be read, trying again", "error", pp_err_text(err),
+           NULL);
+    pp_timer_start(s->retry, TRY_AGAIN_MS, 0);
+}
+
+static void backlog_read(struct pp_req *req)
+{
+    struct pp_startup *s = req->data;
+    struct pp_coordinator *coord = s->p->coordinator;
+
+    s->busy = false;
+    if (s->p->draining) {
+        startup_done(s);
+    } else if (req->err != PP_OK) {
+        startup_failed(s, req->err);
+    } else {
+        if (s->r.backlog.n > 0)
+            coord->ops->announce(coord, s->r.backlog.rows, s->r.backlog.n);
+        startup_done(s);
+    }
+}
+
+static void reaped(struct pp_req *req)
+{
+    struct pp_startup *s = req->data;
+    struct pp_pipeline *p = s->p;
+    const struct pp_store_reap *r = &s->r.reap;
+
+    s->busy = false;
+    if (p->draining) {
+        startup_done(s);
+        return;
+    }
+    if (req->err != PP_OK) {
+        startup_failed(s, req->err);
+        return;
+    }
+    p->metrics.lapsed += r->lapsed;
+    p->metrics.quarantined += r->quarantined;
+    p->metrics.items_finished += r->items_finished;
+    if (r->lapsed + r->quarantined > 0)
+        pp_log(p->log, PP_LOG_WARN, "claims of an earlier process returned", "photos", PP_LOG_INT(r->lapsed),
+               "quarantined", PP_LOG_INT(r->quarantined), NULL);
+    if (r->lapsed + r->quarantined >= REAP_TASKS) {
+        reap_dead(s);
+        return;
+    }
+    pp_arena_fini(&s->arena);
+    s->r.backlog = (struct pp_store_backlog){.req = {.done = backlog_read, .data = s, .arena = &s->arena}};
+    enum pp_err err = p->store->ops->backlog(p->store, &s->r.backlog);
+    s->busy = err == PP_OK;
+    if (err != PP_OK)
+        startup_failed(s, err);
+}
+
+static void reap_dead(void *data)
+{
+    struct pp_startup *s = data;
+    struct pp_pipeline *p = s->p;
+
+    pp_arena_fini(&s->arena);
+    s->r.reap = (struct pp_store_reap){.req = {.done = reaped, .data = s, .arena = &s->arena},
+                                       .alive = p->params->sole_worker ? p->params->worker : NULL,
+                                       .now_ms = pp_loop_wall(p->loop),
+                                       .limit = REAP_TASKS};
+    enum pp_err err = p->store->ops->reap(p->store, &s->r.reap);
+    s->busy = err == PP_OK;
+    if (err != PP_OK)
+        startup_failed(s, err);
+}
+
+static enum pp_err start_up(struct pp_pipeline *p)
+{
+    struct pp_startup *s = calloc(1, sizeof(*s));
+    if (!s)
+        return PP_ENOMEM;
+    s->p = p;
+    pp_arena_init(&s->arena, SIZE_MAX);
+    s->retry = pp_timer_open(p->loop, reap_dead, s);
+    if (!s->retry) {
+        free(s);
+        return PP_ENOMEM;
+    }
+    p->startup = s;
+    reap_dead(s);
+    return PP_OK;
+}
+
+static void check_drained(void *data);
+static void deadline(void *data);
+
+static enum pp_err open_stages(struct pp_pipeline *p)
+{
+    uint64_t seed;
+
+    pp_random_bytes(&seed, sizeof(seed));
+    pp_rng_seed(&p->rng, seed);
+    p->drain_timer = pp_timer_open(p->loop, check_drained, p);
+    p->drain_deadline = pp_timer_open(p->loop, deadline, p);
+    p->progress = pp_progress_new();
+    p->routes = pp_routes_open(p);
+    p->cron = pp_cron_open(p);
+    if (!p->drain_timer || !p->drain_deadline || !p->progress || !p->routes || !p->cron)
+        return PP_ENOMEM;
+    if (p->roles & PP_ROLE_WORKER) {
+        p->s6 = pp_s6_open(p);
+        enum pp_err err = p->s6 ? pp_s3_open(p, &p->s3) : PP_ENOMEM;
+        if (err == PP_OK)
+            err = start_up(p);
+        if (err != PP_OK)
+            return err;
+    }
+    if (p->roles & PP_ROLE_INGEST) {
+        p->s2 = pp_s2_open(p);
+        if (!p->s2)
+            return PP_ENOMEM;
+    }
+    return PP_OK;
+}
+
+enum pp_err pp_pipeline_open(struct pp_pipeline *p)
+{
+    enum pp_err err = open_stages(p);
+    if (err != PP_OK)
+        pp_pipeline_close(p);
+    return err;
+}
+
+void pp_pipeline_close(struct pp_pipeline *p)
+{
+    pp_s2_close(p->s2);
+    pp_s3_close(p->s3);
+    pp_s6_close(p->s6);
+    pp_cron_close(p->cron);
+    pp_routes_close(p->routes);
+    pp_progress_free(p->progress);
+    pp_timer_close(p->drain_timer);
+    pp_timer_close(p->drain_deadline);
+    p->s2 = NULL;
+    p->s3 = NULL;
+    p->s6 = NULL;
+    p->cron = NULL;
+    p->routes = NULL;
+    p->progress = NULL;
+    p->drain_timer = p->drain_deadline = NULL;
+}
+
+/* --- drain --- */
+
+static void drained(void *data)
+{
+    struct pp_pipeline *p = data;
+    void (*done)(void *) = p->drained;
+    pp_timer_stop(p->drain_timer);
+    pp_timer_stop(p->drain_deadline);
+    p->drained = NULL;
+    done(p->drained_data);
+}
+
+/* Each time round until every stage is still: what has to come first is asked first. */
+static void check_drained(void *data)
+{
+    struct pp_pipeline *p = data;
+
+    if (p->startup && !p->startup->busy)
+        startup_done(p->startup);
+    if (p->startup || (p->s2 && pp_s2_busy(p->s2) > 0) || (p->s3 && pp_s3_in_flight(p->s3) > 0))
+        return;
+    if (!p->cron_stopped) {
+        p->cron_stopped = true;
+        pp_cron_stop(p->cron);
+        pp_routes_tick(p->routes);
+    }
+    if (pp_cron_busy(p->cron) > 0 || pp_routes_busy(p->routes) > 0)
+        return;
+    pp_timer_stop(p->drain_timer);
+    if (p->s3)
+        pp_s3_release_slots(p->s3, drained, p);
+    else
+        drained(p);
+}
+
+static void deadline(void *data)
+{
+    struct pp_pipeline *p = data;
+    if (p->s3)
+        pp_s3_hand_back(p->s3);
+}
+
+void pp_pipeline_drain(struct pp_pipeline *p, void (*done)(void *data), void *data)
+{
+    if (p->draining) {
+        if (p->drained)
+            deadline(p);
+        return;
+    }
+    p->draining = true;
+    p->drained = done;
+    p->drained_data = data;
+    if (p->s2)
+        pp_s2_drain(p->s2);
+    if (p->s3)
+        pp_s3_drain(p->s3);
+    pp_timer_start(p->drain_timer, 0, DRAIN_CHECK_MS);
+    pp_timer_start(p->drain_deadline, p->params->drain_ms, 0);
+}
