@@ -2,34 +2,15 @@
  * stops. */
 #include "answer.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
-#include "head.h"
+#include "making.h"
 
 #define OG_LAST_MODIFIED "Sat, 01 Nov 2025 10:00:00 GMT"
 #define OG_ENDLESS       (UINT64_C(1) << 34) /* bytes: "without end" ends at 16 GiB */
 #define OG_HEAD_ENDLESS  (UINT64_C(1) << 26)
-#define OG_GZIP_MAX      (UINT64_C(64) << 20)
-#define OG_BOMB_MIB      4096u
-
-/* One answer in the making. */
-struct making {
-    struct og_answer *a;
-    const struct og_world *w;
-    const struct og_request *r;
-    struct og_behaviour *b;
-    uint64_t hash, id;
-    unsigned status;
-    struct og_body body; /* the content, before any transfer coding */
-    const char *mime;
-    const char *encoding; /* NULL: none */
-};
 
 const char *og_reason(unsigned status)
 {
@@ -134,170 +115,6 @@ static void decide_status(struct making *m)
         m->status = redirect ? 302 : b->ntlm ? 401 : not_modified(m) ? 304 : 200;
 }
 
-/* ---- content ---- */
-
-static void content_fixed(struct making *m, const struct og_fixed_body *f)
-{
-    m->mime = f->mime;
-    og_body_add(&m->body, f->p, f->n);
-}
-
-static void content_picture(struct making *m)
-{
-    struct og_behaviour *b = m->b;
-    uint64_t format = b->format < OG_FORMATS ? b->format : m->id >> 40 & 7;
-    struct og_image img = {
-        .format = (enum og_format)format, .bytes = og_range_draw(b->bytes, m->id >> 8), .id = m->id};
-    og_image_dimensions(m->id, img.bytes, &img.w, &img.h);
-    if (b->w != OG_NOT_GIVEN)
-        img.w = (uint32_t)b->w;
-    if (b->h != OG_NOT_GIVEN)
-        img.h = (uint32_t)b->h;
-    m->mime = og_format_mime(img.format);
-    uint8_t *scratch = og_answer_mem(m->a, OG_IMAGE_SCRATCH);
-    if (scratch != NULL)
-        og_image_build(&img, m->w->bulk, scratch, &m->body);
-}
-
-static const char *mime_of_name(const char *name)
-{
-    static const char *const table[][2] = {
-        {".jpg", "image/jpeg"},  {".jpeg", "image/jpeg"}, {".png", "image/png"},     {".gif", "image/gif"},
-        {".webp", "image/webp"}, {".bmp", "image/bmp"},   {".tif", "image/tiff"},    {".tiff", "image/tiff"},
-        {".avif", "image/avif"}, {".heic", "image/heic"}, {".svg", "image/svg+xml"}, {".html", "text/html"}};
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot != NULL && i < sizeof table / sizeof table[0]; i++) {
-        if (strcasecmp(dot, table[i][0]) == 0)
-            return table[i][1];
-    }
-    return "application/octet-stream";
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Percent-decodes `n` bytes to `out`, which has room for n. Returns how many it made. */
-static size_t unescape(char *out, const char *p, size_t n)
-{
-    char *from = out;
-    for (size_t i = 0; i < n; i++) {
-        int hi = i + 2 < n && p[i] == '%' ? hex_digit(p[i + 1]) : -1;
-        int lo = hi >= 0 ? hex_digit(p[i + 2]) : -1;
-        if (lo >= 0) {
-            *out++ = (char)(hi << 4 | lo);
-            i += 2;
-        } else {
-            *out++ = p[i];
-        }
-    }
-    return (size_t)(out - from);
-}
-
-/* The file of /files/NAME, mapped for as long as the answer lives. False: there is none. */
-static bool content_file(struct making *m)
-{
-    char name[1024];
-    struct og_slice s = {m->r->path.p + 7, m->r->path.n - 7};
-    if (m->w->files_fd < 0 || s.n == 0 || s.n >= sizeof name)
-        return false;
-    size_t n = unescape(name, s.p, s.n);
-    name[n] = '\0';
-    if (strlen(name) != n || name[0] == '/' || strstr(name, "..") != NULL)
-        return false;
-    int fd = openat(m->w->files_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return false;
-    struct stat st;
-    bool good = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
-    if (good && st.st_size > 0) {
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-        good = p != MAP_FAILED;
-        if (good) {
-            m->a->map = p;
-            m->a->map_n = (size_t)st.st_size;
-            og_body_add(&m->body, p, m->a->map_n);
-        }
-    }
-    close(fd);
-    m->mime = mime_of_name(name);
-    return good;
-}
-
-static void content(struct making *m)
-{
-    bool file = m->r->path.n > 7 && memcmp(m->r->path.p, "/files/", 7) == 0;
-    if (m->status == 204 || m->status == 304 || m->status < 200)
-        return;
-    if (m->b->body > 0) {
-        content_fixed(m, &og_fixed_bodies[m->b->body - 1]);
-    } else if (m->status >= 300) {
-        content_fixed(m, &og_fixed_bodies[m->status >= 400 ? 0 : 3]); /* html, empty */
-    } else if (!file) {
-        content_picture(m);
-    } else if (!content_file(m)) {
-        m->status = 404;
-        content_fixed(m, &og_fixed_bodies[0]);
-    }
-}
-
-/* ---- content coding ---- */
-
-struct og_run og_bomb_prefix(const struct og_bulk *bulk)
-{
-    uint8_t scratch[OG_IMAGE_SCRATCH], copy[2048];
-    struct og_image img = {.format = OG_JPEG, .w = 1000, .h = 1000, .bytes = 1, .id = 4711};
-    struct og_body body;
-    og_body_init(&body);
-    og_image_build(&img, bulk, scratch, &body);
-    og_body_truncate(&body, 240); /* all but the scan, which the zeros are */
-    og_body_copy(&body, copy);
-    return og_deflate_flushed(copy, body.n);
-}
-
-/* A gzip member whose content is a JPEG with a scan of 4 GiB. Readers that check the trailer never come to
- * it. */
-static void code_bomb(struct making *m)
-{
-    const struct og_run *mib = &m->w->bulk->deflated[OG_DEFLATED - 1];
-    og_body_init(&m->body);
-    og_body_add(&m->body, "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", 10);
-    og_body_add(&m->body, m->w->bomb.p, m->w->bomb.n);
-    og_body_repeat(&m->body, mib->p, mib->n, mib->n * OG_BOMB_MIB);
-    og_body_add(&m->body, "\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00", 10);
-    m->encoding = "gzip";
-}
-
-static void code_gzip(struct making *m)
-{
-    if (m->body.n == 0 || m->body.n > OG_GZIP_MAX)
-        return;
-    z_stream z = {0};
-    uint8_t *plain = malloc(m->body.n);
-    if (plain == NULL || deflateInit2(&z, 1, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
-        free(plain);
-        return;
-    }
-    og_body_copy(&m->body, plain);
-    size_t cap = deflateBound(&z, m->body.n);
-    uint8_t *out = og_answer_mem(m->a, cap);
-    z.next_in = plain;
-    z.avail_in = (uInt)m->body.n;
-    z.next_out = out;
-    z.avail_out = (uInt)cap;
-    if (out != NULL && deflate(&z, Z_FINISH) == Z_STREAM_END) {
-        og_body_init(&m->body);
-        og_body_add(&m->body, out, cap - z.avail_out);
-        m->encoding = "gzip";
-    }
-    deflateEnd(&z);
-    free(plain);
-}
-
 /* ---- head ---- */
 
 static void head_text(struct og_out *o, const char *name, struct og_text t)
@@ -305,7 +122,7 @@ static void head_text(struct og_out *o, const char *name, struct og_text t)
     if (t.p == NULL || (size_t)(o->end - o->p) < t.n + 600)
         return;
     out_str(o, name);
-    o->p += unescape(o->p, t.p, t.n);
+    o->p += og_unescape(o->p, t.p, t.n);
     out_str(o, "\r\n");
 }
 
@@ -400,7 +217,7 @@ static void head_long(struct making *m)
     const struct og_behaviour *b = m->b;
     if (b->location.p != NULL) {
         char *text = og_answer_mem(m->a, b->location.n + 1);
-        size_t n = text != NULL ? unescape(text, b->location.p, b->location.n) : 0;
+        size_t n = text != NULL ? og_unescape(text, b->location.p, b->location.n) : 0;
         og_body_add(wire, "Location: ", 10);
         og_body_add(wire, text, n);
         og_body_add(wire, "\r\n", 2);
@@ -461,13 +278,15 @@ static void head(struct making *m, bool keep)
 /* Every piece of the body is a chunk. */
 static void wire_chunks(struct making *m)
 {
+    enum { ROOM = 20 }; /* hex digits and a line break */
     struct og_answer *a = m->a;
+    char *sizes = og_answer_mem(a, (size_t)m->body.count * ROOM);
+    if (sizes == NULL)
+        return;
     for (unsigned i = 0; i < m->body.count; i++) {
         const struct og_piece *x = &m->body.piece[i];
-        char *from = og_answer_mem(a, 20);
-        if (from == NULL)
-            return;
-        struct og_out o = {from, from + 20};
+        char *from = sizes + (size_t)i * ROOM;
+        struct og_out o = {from, from + ROOM};
         out_hex(&o, x->n);
         out_str(&o, "\r\n");
         og_body_add(&a->wire, from, (uint64_t)(o.p - from));
@@ -533,11 +352,11 @@ void og_answer_make(struct og_answer *a, const struct og_world *w, const struct 
     m.id = b->seed != OG_NOT_GIVEN ? og_mix64(b->seed + 1) : hash;
     draw(&m, lot);
     decide_status(&m);
-    content(&m);
+    og_content(&m);
     if (b->gzip == OG_GZIP_BOMB)
-        code_bomb(&m);
+        og_code_bomb(&m);
     if (b->gzip == OG_GZIP_OK)
-        code_gzip(&m);
+        og_code_gzip(&m);
     bool keep =
         r->keep_alive && !b->close && !b->nolength && !b->badchunk && !b->twolengths && !b->nohead_end;
     a->status = (uint16_t)m.status;

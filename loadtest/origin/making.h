@@ -1,6 +1,6 @@
-/* head.h: builds the head of an answer in a fixed piece of memory. Private to answer*.c. */
-#ifndef OG_HEAD_H
-#define OG_HEAD_H
+/* making.h: what answer.c and content.c share: an answer in the making, and a pen for its head. */
+#ifndef OG_MAKING_H
+#define OG_MAKING_H
 
 #include <assert.h>
 #include <string.h>
@@ -49,5 +49,29 @@ static inline void out_hex(struct og_out *o, uint64_t v)
 void *og_answer_mem(struct og_answer *a, size_t n);
 
 const char *og_reason(unsigned status);
+
+/* One answer in the making. */
+struct making {
+    struct og_answer *a;
+    const struct og_world *w;
+    const struct og_request *r;
+    struct og_behaviour *b;
+    uint64_t hash, id;
+    unsigned status;
+    struct og_body body; /* the content, before any transfer coding */
+    const char *mime;
+    const char *encoding; /* NULL: none */
+};
+
+/* Percent-decodes `n` bytes to `out`, which has room for n. Returns how many it made. */
+size_t og_unescape(char *out, const char *p, size_t n);
+
+/* ---- content.c ---- */
+
+/* Fills body and mime by status and behaviour; a file that is not there makes it a 404. */
+void og_content(struct making *m);
+/* Puts the body into gzip; leaves it as it is when it is empty, too large, or memory is out. */
+void og_code_gzip(struct making *m);
+void og_code_bomb(struct making *m);
 
 #endif
