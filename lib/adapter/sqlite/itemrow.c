@@ -86,6 +86,19 @@ void pp_sw_slot_settle(struct pp_sw *w, int64_t item, int64_t idx, const struct 
 
 /* --- who waits for a task --- */
 
+int64_t pp_sw_photo_task(struct pp_sw *w, int64_t client, const struct pp_key *key, int64_t *photo)
+{
+    int64_t task = 0;
+    *photo = 0;
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_PHOTO_FIND, "ib", client, key, sizeof *key);
+    if (pp_sq_row(&w->db, st)) {
+        *photo = pp_sq_col(st, 0);
+        task = pp_sq_col(st, 1);
+        pp_sq_done(st);
+    }
+    return task;
+}
+
 void pp_sw_task_join(struct pp_sw *w, int64_t task, int64_t item, int64_t idx, bool always)
 {
     sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_TASK_WAITER, "i", task);
@@ -104,17 +117,9 @@ void pp_sw_task_join(struct pp_sw *w, int64_t task, int64_t item, int64_t idx, b
     pp_sq_run(&w->db, PP_Q_TASK_MORE, "id", task, always);
 }
 
-void pp_sw_photo_free(struct pp_sw *w, int64_t client, const void *key)
-{
-    size_t n = sizeof(struct pp_key);
-    if (pp_sq_run(&w->db, PP_Q_PHOTO_FORGET, "ib", client, key, n) == 0)
-        pp_sq_run(&w->db, PP_Q_PHOTO_FREE, "ib", client, key, n);
-}
-
 /* The first waiter goes: the next one takes its place, or the task has nobody and, unless claimed, goes, too.
  */
-static void first_leaves(struct pp_sw *w, int64_t task, int64_t client, const struct pp_key *key, bool more,
-                         bool claimed, uint8_t queue)
+static void first_leaves(struct pp_sw *w, int64_t task, int64_t photo, bool more, bool claimed, uint8_t queue)
 {
     sqlite3_stmt *st = more ? pp_sq_bind(&w->db, PP_Q_WAITER_LIST, "ii", task, (int64_t)1) : NULL;
     if (pp_sq_row(&w->db, st)) {
@@ -126,14 +131,14 @@ static void first_leaves(struct pp_sw *w, int64_t task, int64_t client, const st
         pp_sq_run(&w->db, PP_Q_TASK_NOBODY, "i", task);
     } else {
         pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", task);
-        pp_sw_photo_free(w, client, key);
+        pp_sq_run(&w->db, PP_Q_PHOTO_FREE, "i", photo);
         pp_sw_waiting(w, queue, -1);
     }
 }
 
 static void task_leave(struct pp_sw *w, int64_t client, const struct pp_key *key, int64_t item, int64_t idx)
 {
-    int64_t task = pp_sq_int(&w->db, 0, PP_Q_PHOTO_TASK, "ib", client, key, sizeof *key);
+    int64_t photo, task = pp_sw_photo_task(w, client, key, &photo);
     sqlite3_stmt *st = task ? pp_sq_bind(&w->db, PP_Q_TASK_WAITER, "i", task) : NULL;
     if (!pp_sq_row(&w->db, st))
         return;
@@ -142,7 +147,7 @@ static void task_leave(struct pp_sw *w, int64_t client, const struct pp_key *key
     uint8_t queue = (uint8_t)pp_sq_col(st, 4);
     pp_sq_done(st);
     if (first)
-        first_leaves(w, task, client, key, more, claimed, queue);
+        first_leaves(w, task, photo, more, claimed, queue);
     else
         pp_sq_run(&w->db, PP_Q_WAITER_DROP, "iii", task, item, idx);
 }

@@ -49,8 +49,7 @@ enum pp_err pp_sw_renew(struct pp_sw *w, struct pp_store_renew *r)
 
 /* A claimed task whose worker is gone. */
 struct lost {
-    int64_t num, client, item, idx; /* item 0: nobody waits */
-    struct pp_key key;
+    int64_t num, client, photo, item, idx; /* item 0: nobody waits */
     bool more;
     uint8_t losses, tier;
     uint32_t attempts;
@@ -70,14 +69,13 @@ static size_t find_lost(struct pp_sw *w, const struct pp_store_reap *r, struct l
         struct lost *l = &lost[n++];
         *l = (struct lost){.num = pp_sq_col(st, 0),
                            .client = pp_sq_col(st, 1),
+                           .photo = pp_sq_col(st, 2),
                            .item = pp_sq_col(st, 3),
                            .idx = pp_sq_col(st, 4),
                            .more = pp_sq_col(st, 5),
                            .losses = (uint8_t)pp_sq_col(st, 6),
                            .tier = (uint8_t)pp_sq_col(st, 7),
                            .attempts = (uint32_t)pp_sq_col(st, 8)};
-        if (sqlite3_column_bytes(st, 2) == (int)sizeof l->key)
-            memcpy(&l->key, sqlite3_column_blob(st, 2), sizeof l->key);
     }
     pp_sq_done(st);
     return n;
@@ -87,7 +85,7 @@ static void quarantine(struct pp_sw *w, const struct lost *l, int64_t now_ms)
 {
     const struct pp_outcome o = {
         .kind = PP_OUTCOME_FAILED, .code = PP_CODE_QUARANTINED, .attempts = l->attempts};
-    pp_sw_photo_free(w, l->client, &l->key);
+    pp_sq_run(&w->db, PP_Q_PHOTO_FREE, "i", l->photo);
     pp_sw_task_settle(w, l->num, l->item, l->idx, l->more, &o, now_ms);
     pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", l->num);
 }
@@ -104,7 +102,7 @@ static void lose(struct pp_sw *w, struct pp_store_reap *r, struct pp_sw_rows *ro
     r->lapsed++;
     if (!l->item) {
         pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", l->num);
-        pp_sw_photo_free(w, l->client, &l->key);
+        pp_sq_run(&w->db, PP_Q_PHOTO_FREE, "i", l->photo);
         return;
     }
     uint8_t queue = losses >= SUSPECT ? PP_QUEUE_SUSPECT : l->tier;

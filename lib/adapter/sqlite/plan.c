@@ -48,26 +48,38 @@ static bool find_revisions(struct pp_sw *w, struct planning *p, struct pp_plan_i
     return repeated;
 }
 
-/* A task of its own, or a place among those who wait for one that exists. */
+static void add_task(struct pp_sw *w, struct planning *p, const struct item_row *row, uint32_t idx,
+                     int64_t task, int64_t photo, int64_t domain)
+{
+    const struct pp_plan_photo *f = &row->item->photos[idx];
+    const struct pp_known known = {f->known, f->known_fetched_at, f->etag, f->last_modified};
+    pp_buf_reset(&w->buf);
+    pp_pack_known(&w->buf, &known);
+    pp_sq_run(&w->db, PP_Q_TASK_ADD, "iiibdidiidb", task, photo, p->client, &f->key, sizeof f->key, f->tier,
+              f->due_ms, f->always, domain, row->num, (int)idx, w->buf.n ? w->buf.p : NULL, w->buf.n);
+    pp_sw_waiting(w, f->tier, 1);
+    p->r->tasks_opened++;
+    pp_sw_rows_add(w, &p->backlog, p->r->req.arena, p->r->client, f->tier, f->due_ms);
+}
+
+/* A task of its own, or a place among those who wait for one that exists. A photo never seen before gets the
+ * number of its first task. */
 static void open_photo(struct pp_sw *w, struct planning *p, const struct item_row *row, uint32_t idx,
                        int64_t domain)
 {
     const struct pp_plan_photo *f = &row->item->photos[idx];
-    int64_t task = pp_sw_next(w);
-    size_t key_n = sizeof f->key;
-    if (pp_sq_run(&w->db, PP_Q_PHOTO_JOIN, "ibi", p->client, &f->key, key_n, task) == 0) {
-        task = pp_sq_int(&w->db, 0, PP_Q_PHOTO_TASK, "ib", p->client, &f->key, key_n);
-        pp_sw_task_join(w, task, row->num, idx, f->always);
+    int64_t number = pp_sw_next(w), photo;
+    if (pp_sq_run(&w->db, PP_Q_PHOTO_ADD, "iib", number, p->client, &f->key, sizeof f->key) == 1) {
+        add_task(w, p, row, idx, number, number, domain);
         return;
     }
-    const struct pp_known known = {f->known, f->known_fetched_at, f->etag, f->last_modified};
-    pp_buf_reset(&w->buf);
-    pp_pack_known(&w->buf, &known);
-    pp_sq_run(&w->db, PP_Q_TASK_ADD, "iibdidiidb", task, p->client, &f->key, key_n, f->tier, f->due_ms,
-              f->always, domain, row->num, (int)idx, w->buf.n ? w->buf.p : NULL, w->buf.n);
-    pp_sw_waiting(w, f->tier, 1);
-    p->r->tasks_opened++;
-    pp_sw_rows_add(w, &p->backlog, p->r->req.arena, p->r->client, f->tier, f->due_ms);
+    int64_t task = pp_sw_photo_task(w, p->client, &f->key, &photo);
+    if (task) {
+        pp_sw_task_join(w, task, row->num, idx, f->always);
+    } else {
+        pp_sq_run(&w->db, PP_Q_PHOTO_OPEN, "ii", photo, number);
+        add_task(w, p, row, idx, number, photo, domain);
+    }
 }
 
 /* One more import answered from the record. A URL that the item repeats counts once. */
@@ -80,10 +92,12 @@ static void count_skip(struct pp_sw *w, struct planning *p, const struct pp_plan
             return;
     }
     struct pp_photo photo = {0};
-    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_PHOTO_REC, "ib", p->client, &f->key, sizeof f->key);
+    int64_t num = 0;
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_PHOTO_FIND, "ib", p->client, &f->key, sizeof f->key);
     if (pp_sq_row(&w->db, st)) {
+        num = pp_sq_col(st, 0);
         enum pp_err err =
-            pp_unpack_photo(sqlite3_column_blob(st, 0), (size_t)sqlite3_column_bytes(st, 0), &w->tmp, &photo);
+            pp_unpack_photo(sqlite3_column_blob(st, 2), (size_t)sqlite3_column_bytes(st, 2), &w->tmp, &photo);
         pp_sq_done(st);
         if (err != PP_OK)
             fail(w, err);
@@ -93,7 +107,7 @@ static void count_skip(struct pp_sw *w, struct planning *p, const struct pp_plan
     photo.skips++;
     pp_buf_reset(&w->buf);
     pp_pack_photo(&w->buf, &photo);
-    pp_sq_run(&w->db, PP_Q_PHOTO_SKIP, "ibb", p->client, &f->key, sizeof f->key, w->buf.p, w->buf.n);
+    pp_sq_run(&w->db, PP_Q_PHOTO_SKIP, "ib", num, w->buf.p, w->buf.n);
 }
 
 static void add_slot(struct pp_sw *w, struct planning *p, struct item_row *row, uint32_t idx)

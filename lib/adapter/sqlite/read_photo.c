@@ -3,10 +3,10 @@
 
 #include "store.h"
 
-static void unpack(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_photo *photo)
+static void unpack(struct pp_sq_db *db, sqlite3_stmt *st, int i, struct pp_arena *a, struct pp_photo *photo)
 {
     enum pp_err err =
-        pp_unpack_photo(sqlite3_column_blob(st, 0), (size_t)sqlite3_column_bytes(st, 0), a, photo);
+        pp_unpack_photo(sqlite3_column_blob(st, i), (size_t)sqlite3_column_bytes(st, i), a, photo);
     if (db->err == PP_OK)
         db->err = err;
 }
@@ -18,10 +18,10 @@ enum pp_err pp_sr_lookup(struct pp_sq_db *db, struct pp_store_lookup *r)
     if (!client || !r->photos)
         return db->err;
     for (size_t i = 0; i < r->n; i++) {
-        sqlite3_stmt *st = pp_sq_bind(db, PP_Q_PHOTO_REC, "ib", client, &r->keys[i], sizeof r->keys[i]);
+        sqlite3_stmt *st = pp_sq_bind(db, PP_Q_PHOTO_FIND, "ib", client, &r->keys[i], sizeof r->keys[i]);
         if (!pp_sq_row(db, st))
             continue;
-        unpack(db, st, r->req.arena, &r->photos[i]);
+        unpack(db, st, 2, r->req.arena, &r->photos[i]);
         pp_sq_done(st);
     }
     return db->err;
@@ -38,7 +38,7 @@ enum pp_err pp_sr_photo(struct pp_sq_db *db, struct pp_store_photo *r)
     sqlite3_stmt *st = client ? pp_sq_bind(db, PP_Q_PHOTO_STATE, "ib", client, &r->key, sizeof r->key) : NULL;
     if (!pp_sq_row(db, st))
         return db->err;
-    unpack(db, st, r->req.arena, &r->photo);
+    unpack(db, st, 0, r->req.arena, &r->photo);
     r->open = sqlite3_column_type(st, 1) != SQLITE_NULL;
     r->claimed = sqlite3_column_type(st, 2) != SQLITE_NULL;
     r->tier = (uint8_t)pp_sq_col(st, 3);
@@ -59,7 +59,7 @@ enum pp_err pp_sr_object(struct pp_sq_db *db, struct pp_store_object *r)
     bool found = false;
     while (!found && pp_sq_row(db, st)) {
         struct pp_photo photo;
-        unpack(db, st, r->req.arena, &photo);
+        unpack(db, st, 0, r->req.arena, &photo);
         found = photo.object.type && !memcmp(photo.object.sha256, r->sha256, sizeof r->sha256);
         if (found)
             r->object = photo.object;

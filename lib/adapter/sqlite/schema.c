@@ -24,11 +24,13 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
     "CREATE TABLE slots(item INTEGER, idx INTEGER, key BLOB NOT NULL, domain INTEGER, url BLOB NOT NULL,"
     " outcome BLOB, PRIMARY KEY(item, idx)) WITHOUT ROWID;"
 
-    "CREATE TABLE photos(client INTEGER, key BLOB, task INTEGER, sha INTEGER, rec BLOB,"
-    " PRIMARY KEY(client, key)) WITHOUT ROWID;"
-    "CREATE INDEX photos_sha ON photos(sha) WHERE sha IS NOT NULL;"
+    "CREATE TABLE photos(num INTEGER PRIMARY KEY, client INTEGER NOT NULL, key BLOB NOT NULL, task INTEGER,"
+    " sha INTEGER, rec BLOB);"
+    "CREATE UNIQUE INDEX photos_key ON photos(client, key);"
+    "CREATE INDEX photos_sha ON photos(sha, client) WHERE sha IS NOT NULL;"
 
-    "CREATE TABLE tasks(num INTEGER PRIMARY KEY, client INTEGER NOT NULL, key BLOB NOT NULL,"
+    "CREATE TABLE tasks(num INTEGER PRIMARY KEY, photo INTEGER NOT NULL, client INTEGER NOT NULL, key BLOB "
+    "NOT NULL,"
     " queue INTEGER NOT NULL, tier INTEGER NOT NULL, due INTEGER NOT NULL, worker INTEGER, lease INTEGER,"
     " epoch INTEGER NOT NULL, attempts INTEGER NOT NULL, losses INTEGER NOT NULL, always INTEGER,"
     " domain INTEGER, item INTEGER, idx INTEGER, more INTEGER, known BLOB);"

@@ -4,7 +4,8 @@
  *  - A name (client, domain, worker) is a row of `names`; everything else holds its number.
  *  - Numbers of batches, items and tasks, and `seq`, come from one counter that never goes back (`state.mark`
  *    is above all that were ever used), so that none means two things, whatever was deleted.
- *  - A task exists as long as photos.task points at it, and only then.
+ *  - A task exists as long as photos.task points at it, and only then. A photo's row stays for ever: it is in
+ *    the order of planning, so that what is settled together lies together.
  *  - A task's first waiter is in its row (item, idx), further ones in `waiters`. item NULL: nobody waits any
  *    more; that is so only of claimed tasks.
  *  - slots.outcome NULL is an open photo; items.seq 0 an open item.
@@ -77,22 +78,22 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(SLOT_OPEN, "SELECT idx, key FROM slots WHERE item=?1 AND outcome IS NULL")                             \
     X(SLOT_DELETE, "DELETE FROM slots WHERE item=?1")                                                        \
     /* photos */                                                                                             \
-    X(PHOTO_JOIN, "INSERT INTO photos(client, key, task) VALUES(?1, ?2, ?3)"                                 \
-                  " ON CONFLICT DO UPDATE SET task=excluded.task WHERE task IS NULL")                        \
-    X(PHOTO_TASK, "SELECT task FROM photos WHERE client=?1 AND key=?2")                                      \
-    X(PHOTO_REC, "SELECT rec FROM photos WHERE client=?1 AND key=?2")                                        \
-    X(PHOTO_SET, "UPDATE photos SET task=NULL, sha=?3, rec=?4 WHERE client=?1 AND key=?2")                   \
-    X(PHOTO_SKIP, "UPDATE photos SET rec=?3 WHERE client=?1 AND key=?2")                                     \
-    X(PHOTO_FORGET, "DELETE FROM photos WHERE client=?1 AND key=?2 AND rec IS NULL")                         \
-    X(PHOTO_FREE, "UPDATE photos SET task=NULL WHERE client=?1 AND key=?2")                                  \
+    X(PHOTO_ADD, "INSERT OR IGNORE INTO photos(num, client, key, task) VALUES(?1, ?2, ?3, ?1)")              \
+    X(PHOTO_FIND, "SELECT num, task, rec FROM photos WHERE client=?1 AND key=?2")                            \
+    X(PHOTO_REC, "SELECT rec FROM photos WHERE num=?1")                                                      \
+    X(PHOTO_OPEN, "UPDATE photos SET task=?2 WHERE num=?1")                                                  \
+    X(PHOTO_FREE, "UPDATE photos SET task=NULL WHERE num=?1")                                                \
+    X(PHOTO_SET, "UPDATE photos SET task=NULL, sha=?2, rec=?3 WHERE num=?1")                                 \
+    X(PHOTO_SKIP, "UPDATE photos SET rec=?2 WHERE num=?1")                                                   \
     X(PHOTO_BY_SHA, "SELECT rec FROM photos WHERE sha=?1")                                                   \
     X(PHOTO_BY_SHA_CLIENT, "SELECT rec FROM photos WHERE sha=?1 AND client=?2")                              \
     X(PHOTO_STATE, "SELECT p.rec, t.num, t.worker, t.tier, t.losses, t.attempts, t.due"                      \
                    " FROM photos p LEFT JOIN tasks t ON t.num=p.task WHERE p.client=?1 AND p.key=?2")        \
     /* tasks and who waits for them */                                                                       \
     X(TASK_ADD,                                                                                              \
-      "INSERT INTO tasks(num, client, key, queue, tier, due, epoch, attempts, losses, always, domain,"       \
-      " item, idx, more, known) VALUES(?1, ?2, ?3, ?4, ?4, ?5, 0, 0, 0, ?6, ?7, ?8, ?9, 0, ?10)")            \
+      "INSERT INTO tasks(num, photo, client, key, queue, tier, due, epoch, attempts, losses, always,"        \
+      " domain, item, idx, more, known)"                                                                     \
+      " VALUES(?1, ?2, ?3, ?4, ?5, ?5, ?6, 0, 0, 0, ?7, ?8, ?9, ?10, 0, ?11)")                               \
     X(TASK_WAITER, "SELECT item, idx, more, worker, queue FROM tasks WHERE num=?1")                          \
     X(TASK_FIRST, "UPDATE tasks SET item=?2, idx=?3, always=always OR ?4 WHERE num=?1")                      \
     X(TASK_MORE, "UPDATE tasks SET more=1, always=always OR ?2 WHERE num=?1")                                \
@@ -106,13 +107,13 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(TASK_CLAIM, "UPDATE tasks SET worker=?2, lease=?3, epoch=epoch+1, attempts=attempts+1 WHERE num=?1")   \
     X(TASK_NEXT,                                                                                             \
       "SELECT due FROM tasks WHERE worker IS NULL AND client=?1 AND queue=?2 ORDER BY due LIMIT 1")          \
-    X(TASK_HELD, "SELECT worker, epoch, client, key, item, idx, more, losses FROM tasks WHERE num=?1")       \
+    X(TASK_HELD, "SELECT worker, epoch, photo, item, idx, more, losses FROM tasks WHERE num=?1")             \
     X(TASK_BACK, "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, tier=?3, due=?4, attempts=attempts-?5" \
                  " WHERE num=?1")                                                                            \
     X(TASK_RENEW, "UPDATE tasks SET lease=?2 WHERE worker=?1")                                               \
-    X(TASK_LAPSED, "SELECT num, client, key, item, idx, more, losses, tier, attempts FROM tasks"             \
+    X(TASK_LAPSED, "SELECT num, client, photo, item, idx, more, losses, tier, attempts FROM tasks"           \
                    " WHERE worker IS NOT NULL AND lease<=?1 LIMIT ?2")                                       \
-    X(TASK_ORPHANED, "SELECT num, client, key, item, idx, more, losses, tier, attempts FROM tasks"           \
+    X(TASK_ORPHANED, "SELECT num, client, photo, item, idx, more, losses, tier, attempts FROM tasks"         \
                      " WHERE worker IS NOT NULL AND worker<>?1 LIMIT ?2")                                    \
     X(TASK_LOST, "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, due=?3, losses=?4 WHERE num=?1")       \
     X(TASK_SCAN, "SELECT num, client, domain, worker, tier, due, queue FROM tasks WHERE num>?1"              \

@@ -8,8 +8,7 @@
 
 /* A claimed task as settling needs it. */
 struct held {
-    int64_t num, client, item, idx; /* item 0: nobody waits */
-    struct pp_key key;
+    int64_t num, photo, item, idx; /* item 0: nobody waits */
     bool more;
     uint8_t losses;
 };
@@ -21,13 +20,11 @@ static bool read_held(struct pp_sw *w, const struct pp_settlement *s, int64_t wo
     if (!pp_sq_row(&w->db, st))
         return false;
     bool ours = pp_sq_col(st, 0) == worker && pp_sq_col(st, 1) == (int64_t)s->task->epoch;
-    h->client = pp_sq_col(st, 2);
-    if (sqlite3_column_bytes(st, 3) == (int)sizeof h->key)
-        memcpy(&h->key, sqlite3_column_blob(st, 3), sizeof h->key);
-    h->item = pp_sq_col(st, 4);
-    h->idx = pp_sq_col(st, 5);
-    h->more = pp_sq_col(st, 6);
-    h->losses = (uint8_t)pp_sq_col(st, 7);
+    h->photo = pp_sq_col(st, 2);
+    h->item = pp_sq_col(st, 3);
+    h->idx = pp_sq_col(st, 4);
+    h->more = pp_sq_col(st, 5);
+    h->losses = (uint8_t)pp_sq_col(st, 6);
     pp_sq_done(st);
     return ours;
 }
@@ -50,17 +47,17 @@ static void write_photo(struct pp_sw *w, const struct held *h, const struct pp_p
     pp_buf_reset(&w->buf);
     pp_pack_photo(&w->buf, photo);
     if (photo->object.type)
-        pp_sq_run(&w->db, PP_Q_PHOTO_SET, "ibib", h->client, &h->key, sizeof h->key,
-                  pp_sq_sha(photo->object.sha256), w->buf.p, w->buf.n);
+        pp_sq_run(&w->db, PP_Q_PHOTO_SET, "iib", h->photo, pp_sq_sha(photo->object.sha256), w->buf.p,
+                  w->buf.n);
     else
-        pp_sq_run(&w->db, PP_Q_PHOTO_SET, "ibnb", h->client, &h->key, sizeof h->key, w->buf.p, w->buf.n);
+        pp_sq_run(&w->db, PP_Q_PHOTO_SET, "inb", h->photo, w->buf.p, w->buf.n);
 }
 
 /* One more import that ended in a failure that the ladder counts; what was stored before stays. */
 static void climb(struct pp_sw *w, const struct held *h, const struct pp_outcome *o, int64_t now_ms)
 {
     struct pp_photo photo = {0};
-    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_PHOTO_REC, "ib", h->client, &h->key, sizeof h->key);
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_PHOTO_REC, "i", h->photo);
     if (pp_sq_row(&w->db, st)) {
         enum pp_err err =
             pp_unpack_photo(sqlite3_column_blob(st, 0), (size_t)sqlite3_column_bytes(st, 0), &w->tmp, &photo);
@@ -88,7 +85,7 @@ static void settle_final(struct pp_sw *w, const struct held *h, const struct pp_
     } else if (s->ladder) {
         climb(w, h, o, now_ms);
     } else {
-        pp_sw_photo_free(w, h->client, &h->key);
+        pp_sq_run(&w->db, PP_Q_PHOTO_FREE, "i", h->photo);
     }
     pp_sw_task_settle(w, h->num, h->item, h->idx, h->more, o, now_ms);
     pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", h->num);
@@ -101,7 +98,7 @@ static void give_back(struct pp_sw *w, const struct held *h, const struct pp_set
     pp_sw_claimed(w, -1);
     if (!h->item) {
         pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", h->num);
-        pp_sw_photo_free(w, h->client, &h->key);
+        pp_sq_run(&w->db, PP_Q_PHOTO_FREE, "i", h->photo);
         return;
     }
     uint8_t queue = h->losses >= 2 ? PP_QUEUE_SUSPECT : s->tier;

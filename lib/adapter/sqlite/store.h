@@ -127,8 +127,8 @@ void pp_sw_task_settle(struct pp_sw *w, int64_t task, int64_t item, int64_t idx,
                        const struct pp_outcome *o, int64_t now_ms);
 /* Puts (item, idx) among those who wait. */
 void pp_sw_task_join(struct pp_sw *w, int64_t task, int64_t item, int64_t idx, bool always);
-/* photos.task becomes NULL; the row goes if nothing else is in it. */
-void pp_sw_photo_free(struct pp_sw *w, int64_t client, const void *key);
+/* The task of a photo, and the photo's number; 0: none. */
+int64_t pp_sw_photo_task(struct pp_sw *w, int64_t client, const struct pp_key *key, int64_t *photo);
 
 /* --- backlog rows gathered by an operation (lapse.c) --- */
 
