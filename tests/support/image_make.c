@@ -90,14 +90,19 @@ static void png_end(struct pp_buf *b, size_t start)
     be32(b, crc32_of(b->p + start - 4, b->n - start + 4));
 }
 
-void image_png_header(struct pp_buf *b, uint32_t w, uint32_t h)
+void image_png_ihdr(struct pp_buf *b, uint32_t w, uint32_t h, const char tail[5])
 {
     pp_buf_put(b, "\x89PNG\r\n\x1a\n", 8);
     size_t chunk = png_begin(b, "IHDR");
     be32(b, w);
     be32(b, h);
-    pp_buf_put(b, "\x08\0\0\0\0", 5);
+    pp_buf_put(b, tail, 5);
     png_end(b, chunk);
+}
+
+void image_png_header(struct pp_buf *b, uint32_t w, uint32_t h)
+{
+    image_png_ihdr(b, w, h, "\x08\0\0\0\0");
 }
 
 /* Eight bits of grey, in deflate's stored blocks: a row is its filter and its pixels, all 0. */

@@ -37,4 +37,7 @@ void image_make(struct pp_buf *out, enum image_kind kind, uint32_t width, uint32
 /* A PNG signature and IHDR chunk with a right CRC: what a bomb begins with. */
 void image_png_header(struct pp_buf *out, uint32_t width, uint32_t height);
 
+/* The same with the IHDR chunk's last five bytes: depth, colour type, compression, filter, interlace. */
+void image_png_ihdr(struct pp_buf *out, uint32_t width, uint32_t height, const char tail[5]);
+
 #endif

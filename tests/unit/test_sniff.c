@@ -37,6 +37,14 @@ static uint16_t sniff(struct pp_sniff *s, const void *p, size_t n, size_t piece)
     return pp_sniff_finish(s);
 }
 
+/* Is the answer known before the body ends? */
+static bool decided(const void *p, size_t n)
+{
+    struct pp_sniff s;
+    pp_sniff_init(&s, MAX_PIXELS);
+    return pp_sniff_feed(&s, p, n) != PP_SNIFF_MORE;
+}
+
 static void make(struct pp_buf *b, enum image_kind kind, uint32_t w, uint32_t h)
 {
     pp_buf_init(b, 1 << 20);
@@ -83,7 +91,8 @@ static void every_type_in_every_cut(void **state)
 
 static void every_type_in_every_size(void **state)
 {
-    static const uint32_t sizes[][2] = {{1, 1}, {1, 255}, {256, 1}, {255, 257}, {8, 8}, {640, 2}};
+    static const uint32_t sizes[][2] = {{1, 1},   {16383, 1}, {1, 16383}, {1, 255},
+                                        {256, 1}, {255, 257}, {8, 8},     {640, 2}};
     struct pp_sniff s;
     struct pp_buf b;
     (void)state;
@@ -238,6 +247,37 @@ static void bombs_and_nothing(void **state)
     pp_buf_fini(&b);
 }
 
+/* Depth, colour type and methods under a right CRC: exactly the standard's pairs. */
+static void png_fields(void **state)
+{
+    static const char pairs[] =
+        "\1\0\2\0\4\0\x08\0\x10\0\1\3\2\3\4\3\x08\3\x08\2\x10\2\x08\4\x10\4\x08\6\x10\6";
+    struct pp_sniff s;
+    struct pp_buf b;
+    unsigned good = 0;
+    (void)state;
+    pp_buf_init(&b, 100);
+    for (unsigned v = 0; v < 256 * 256; v++) {
+        char tail[5] = {(char)(v >> 8), (char)v, 0, 0, (char)(v & 1)};
+        bool want = false;
+        for (size_t i = 0; i + 1 < sizeof(pairs); i += 2)
+            want = want || memcmp(pairs + i, tail, 2) == 0;
+        pp_buf_reset(&b);
+        image_png_ihdr(&b, 37, 21, tail);
+        assert_int_equal(sniff(&s, b.p, b.n, b.n), want ? 0 : PP_CODE_IMAGE_CORRUPT);
+        good += want;
+    }
+    assert_int_equal(good, 15);
+    for (int i = 2; i < 5; i++) {
+        char tail[5] = {8, 2, 0, 0, 0};
+        tail[i] = 2;
+        pp_buf_reset(&b);
+        image_png_ihdr(&b, 37, 21, tail);
+        assert_int_equal(sniff(&s, b.p, b.n, b.n), PP_CODE_IMAGE_CORRUPT);
+    }
+    pp_buf_fini(&b);
+}
+
 /* The made image with some of its bytes replaced. */
 static uint16_t patched(enum image_kind kind, size_t at, const void *bytes, size_t n, struct pp_sniff *s)
 {
@@ -246,6 +286,8 @@ static uint16_t patched(enum image_kind kind, size_t at, const void *bytes, size
     assert_true(at + n <= b.n);
     memcpy(b.p + at, bytes, n);
     uint16_t code = sniff(s, b.p, b.n, 5);
+    if (strcmp(bytes, "\xff\xff\xff\xf0") != 0)
+        assert_true(decided(b.p, b.n)); /* else: a directory that never comes */
     pp_buf_fini(&b);
     return code;
 }
@@ -285,6 +327,11 @@ static void damaged_headers(void **state)
         {IMAGE_BMP, 26, B("\0"), CORRUPT, 0, 0},
         {IMAGE_BMP, 22, B("\xff\xff\xff\xff"), 0, 37, 1},
         {IMAGE_BMP_OS2, 18, B("\xff\xff\xff\xff"), MANY, 0, 0},
+        {IMAGE_BMP, 14, B("\x34"), 0, 37, 21},
+        {IMAGE_BMP, 14, B("\x38"), 0, 37, 21},
+        {IMAGE_BMP, 28, B("\x41"), CORRUPT, 0, 0},
+        {IMAGE_BMP, 14, B("\x35"), NOT, 0, 0},
+        {IMAGE_TIFF_BIG, 14, B("\0\0\0\2"), CORRUPT, 0, 0},
         {IMAGE_BMP_OS2, 20, B("\0\0"), CORRUPT, 0, 0},
         {IMAGE_WEBP_LOSSY, 12, B("VP9 "), CORRUPT, 0, 0},
         {IMAGE_WEBP_LOSSY, 16, B("\x09"), CORRUPT, 0, 0},
@@ -302,7 +349,7 @@ static void damaged_headers(void **state)
         {IMAGE_WEBP_EXTENDED, 24, B("\xff\xff\xff\0\0\0"), 0, 16777216, 1},
         {IMAGE_TIFF_BIG, 4, B("\0\0\0\7"), CORRUPT, 0, 0},
         {IMAGE_TIFF_BIG, 4, B("\0\0\0\0"), CORRUPT, 0, 0},
-        {IMAGE_TIFF_BIG, 4, B("\xff\xff\xff\xff"), CORRUPT, 0, 0},
+        {IMAGE_TIFF_BIG, 4, B("\xff\xff\xff\xf0"), CORRUPT, 0, 0},
         {IMAGE_TIFF_BIG, 8, B("\0\0"), CORRUPT, 0, 0},
         {IMAGE_TIFF_BIG, 8, B("\0\1"), CORRUPT, 0, 0},
         {IMAGE_TIFF_BIG, 8, B("\0\2"), 0, 37, 21},
@@ -367,6 +414,7 @@ static void jpeg_segments(void **state)
         {B("\xff\xd8\xff\xc0\0\x08\x08\0\x15\0\x25\0"), false},
         {B("\xff\xd8\xff\xc0\0\x17\x08\0\x15\0\x25\5"), false},
         {B("\xff\xd8\xff\xc0\0\x0b\x11\0\x15\0\x25\1"), false},
+        {B("\xff\xd8\xff\xc0\0\x0b\1\0\x15\0\x25\1"), false},
         {B("\xff\xd8\xff\xfe\xff\xff" SOF), false}, /* ends within */
     };
     struct pp_sniff s;
@@ -504,6 +552,9 @@ static void heif_boxes(void **state)
     be32(&b, 0);
     be32(&b, 1000);
     be32(&b, 1000);
+    box(&b, 92, "tkhd");
+    for (int i = 0; i < 21; i++)
+        be32(&b, i < 19 ? 0 : 1000u << 16);
     meta(&b, 37, 21);
     assert_heif(&b, 0);
 
@@ -521,8 +572,8 @@ static void heif_boxes(void **state)
     static const struct {
         size_t at; /* of a size, from the start of meta */
         uint32_t size;
-    } sizes[] = {{0, 8},   {0, 11}, {0, 47}, {0, 3},   {12, 37}, {12, 0}, {12, 7},         {12, 0xffffffff},
-                 {20, 29}, {20, 2}, {20, 0}, {28, 21}, {28, 19}, {28, 0}, {28, 0x80000000}};
+    } sizes[] = {{0, 8},   {0, 11}, {0, 47}, {0, 3},   {12, 37}, {12, 0},  {12, 7}, {12, 0xffffffff},
+                 {20, 29}, {20, 2}, {20, 0}, {20, 15}, {28, 21}, {28, 19}, {28, 0}, {28, 0x80000000}};
     for (size_t i = 0; i < COUNT(sizes); i++) {
         ftyp(&b, "avif");
         at = b.n + sizes[i].at;
@@ -530,6 +581,7 @@ static void heif_boxes(void **state)
         uint32_t size = __builtin_bswap32(sizes[i].size);
         memcpy(b.p + at, &size, 4);
         assert_heif(&b, WRONG);
+        assert_true(decided(b.p, b.n));
     }
 
     ftyp(&b, "avif"); /* long sizes that lie */
@@ -595,6 +647,7 @@ static void heif_sequences(void **state)
     for (int i = 0; i < 30; i++)
         be32(&b, 0);
     assert_heif(&b, WRONG);
+    assert_true(decided(b.p, b.n));
     pp_buf_fini(&b);
 }
 
@@ -694,6 +747,7 @@ int main(void)
         cmocka_unit_test(no_images),
         cmocka_unit_test(bombs_and_nothing),
         cmocka_unit_test(damaged_headers),
+        cmocka_unit_test(png_fields),
         cmocka_unit_test(jpeg_segments),
         cmocka_unit_test(jpeg_large_segments),
         cmocka_unit_test(heif_brands),

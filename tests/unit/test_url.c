@@ -63,7 +63,8 @@ static void good_urls(void **state)
     char buf[PP_URL_TEXT_MAX];
     (void)state;
     for (size_t i = 0; i < COUNT(good); i++) {
-        if (parse(&u, good[i].in) != 0) fail_msg("refused: %s", good[i].in);
+        if (parse(&u, good[i].in) != 0)
+            fail_msg("refused: %s", good[i].in);
         assert_string_equal(u.host, good[i].host);
         assert_string_equal(pp_url_domain(&u), good[i].host);
         assert_int_equal(u.port, good[i].port);
@@ -116,7 +117,8 @@ static void ip_hosts(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(t); i++) {
         struct pp_addr want;
-        if (parse(&u, t[i].in) != 0) fail_msg("refused: %s", t[i].in);
+        if (parse(&u, t[i].in) != 0)
+            fail_msg("refused: %s", t[i].in);
         assert_true(u.host_is_ip);
         assert_string_equal(u.host, t[i].host);
         assert_int_equal(u.addr.family, t[i].family);
@@ -231,6 +233,8 @@ static void bad_urls(void **state)
         "http://4294967296/",
         "http://1.16777216/",
         "http://0x100000000/",
+        "http://0x1000000007f000001/",
+        "http://18446744075840258049/",
         "http://08.1/",
         "http://1.2.3.09/",
         "http://a.1/",
@@ -277,11 +281,13 @@ static void bad_urls(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
         uint16_t code = parse(&u, bad[i]);
-        if (code != PP_CODE_BAD_URL) fail_msg("%s: %u", bad[i], code);
+        if (code != PP_CODE_BAD_URL)
+            fail_msg("%s: %u", bad[i], code);
     }
     for (size_t i = 0; i < COUNT(schemes); i++) {
         uint16_t code = parse(&u, schemes[i]);
-        if (code != PP_CODE_DENIED_SCHEME) fail_msg("%s: %u", schemes[i], code);
+        if (code != PP_CODE_DENIED_SCHEME)
+            fail_msg("%s: %u", schemes[i], code);
     }
     assert_int_equal(pp_url_parse(&u, "http://h/\0x", 11), PP_CODE_BAD_URL);
     assert_int_equal(pp_url_parse(&u, "http://h\0/", 10), PP_CODE_BAD_URL);
@@ -300,7 +306,8 @@ static void host_bytes(void **state)
                     c == '_' || c == '.';
         bool ends = c == '/' || c == '?' || c == '#';
         assert_int_equal(pp_url_parse(&u, s, sizeof(s) - 1), name || ends ? 0 : PP_CODE_BAD_URL);
-        if (ends) assert_string_equal(u.host, "ab");
+        if (ends)
+            assert_string_equal(u.host, "ab");
     }
 }
 
@@ -343,10 +350,13 @@ static void format_needs_room(void **state)
     for (size_t cap = 0; cap < sizeof(buf); cap++) {
         memset(buf, 'Z', sizeof(buf));
         size_t n = pp_url_format(&u, buf, cap);
-        if (n > 0) assert_string_equal(buf, want);
+        if (n > 0)
+            assert_string_equal(buf, want);
         /* the dot segment needs its two bytes for a moment */
-        if (cap < sizeof(want)) assert_int_equal(n, 0);
-        if (cap >= sizeof(want) + 2) assert_int_equal(n, sizeof(want) - 1);
+        if (cap < sizeof(want))
+            assert_int_equal(n, 0);
+        if (cap >= sizeof(want) + 2)
+            assert_int_equal(n, sizeof(want) - 1);
         for (size_t i = cap; i < sizeof(buf); i++)
             assert_int_equal(buf[i], 'Z');
     }
@@ -435,7 +445,8 @@ static void redirects(void **state)
             assert_int_equal(code, PP_CODE_DENIED_SCHEME);
             continue;
         }
-        if (code != 0) fail_msg("%s + %s: %u", t[i].base, t[i].location, code);
+        if (code != 0)
+            fail_msg("%s + %s: %u", t[i].base, t[i].location, code);
         assert_string_equal(scratch, t[i].want);
         assert_ptr_equal(u.path + u.path_n, scratch + strlen(scratch));
     }
@@ -479,7 +490,8 @@ static void bad_redirects(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
         uint16_t code = resolve("http://h/a", bad[i], strlen(bad[i]), scratch, &u);
-        if (code != PP_CODE_BAD_RESPONSE) fail_msg("%s: %u", bad[i], code);
+        if (code != PP_CODE_BAD_RESPONSE)
+            fail_msg("%s: %u", bad[i], code);
     }
     for (size_t i = 0; i < COUNT(schemes); i++)
         assert_int_equal(resolve("http://h/a", schemes[i], strlen(schemes[i]), scratch, &u),
@@ -537,7 +549,8 @@ static void canonical_text_is_stable(void **state)
         for (size_t i = 0; i < count; i++)
             n += (size_t)snprintf(s + n, sizeof(s) - n, "%s", pieces[pp_rng_below(&rng, COUNT(pieces))]);
         struct pp_url u, again, moved;
-        if (pp_url_parse(&u, s, n) != 0) continue;
+        if (pp_url_parse(&u, s, n) != 0)
+            continue;
         accepted++;
         size_t n1 = pp_url_format(&u, one, sizeof(one));
         assert_true(n1 > 0);
