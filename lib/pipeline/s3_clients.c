@@ -198,8 +198,7 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w)
     c->not_before_ms = w->not_before_ms > 0 ? w->not_before_ms + skew : 0;
     c->active_ms = now;
     c->marked_ms = 0;
-    pp_ratelimit_fini(&c->rate);
-    pp_ratelimit_init(&c->rate, w->share_rpm);
+    pp_ratelimit_set_rpm(&c->rate, w->share_rpm); /* a log from an earlier hold stays: its requests may still be pending */
     for (size_t i = 0; i < w->n_marks; i++) {
         struct pp_rate_mark mark = {.at_ms = w->marks[i].at_ms + skew, .n = w->marks[i].n};
         pp_ratelimit_import(&c->rate, now, &mark, 1);

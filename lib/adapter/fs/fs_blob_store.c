@@ -1,0 +1,312 @@
+/* fs_blob_store.c: see fs_blob_store.h. All paths are relative to the root's descriptor. Thread-safe: the
+ * only shared state is the counter. */
+#include "adapter/fs/fs_blob_store.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+#define TEMP_MAX_AGE_S 3600
+
+struct fs_store {
+    struct pp_blob_store base;
+    int root;
+    bool fsync;
+    uint64_t nonce;
+    atomic_ullong counter;
+};
+
+struct pp_blob_part {
+    struct fs_store *store;
+    int fd;
+    char temp[64];
+};
+
+static struct fs_store *fs_of(struct pp_blob_store *b)
+{
+    return (struct fs_store *)b;
+}
+
+static enum pp_err from_errno(void)
+{
+    switch (errno) {
+    case ENOSPC:
+    case EDQUOT: return PP_ENOSPC;
+    case ENOENT: return PP_ENOTFOUND;
+    case ENOMEM: return PP_ENOMEM;
+    default: return PP_EIO;
+    }
+}
+
+/* "sha256/ab/cd/" + hex + "." + ext */
+static void object_path(char path[PP_OBJECT_NAME_MAX], const uint8_t sha256[32], const char *ext)
+{
+    char hex[65];
+    pp_hex(hex, sha256, 32);
+    snprintf(path, PP_OBJECT_NAME_MAX, "sha256/%.2s/%.2s/%s.%s", hex, hex + 2, hex, ext);
+}
+
+static int write_all(int fd, const struct iovec *iov, int n)
+{
+    struct iovec rest[IOV_MAX];
+
+    assert(n <= IOV_MAX);
+    memcpy(rest, iov, (size_t)n * sizeof(*iov));
+    for (int i = 0; i < n;) {
+        ssize_t done = writev(fd, rest + i, n - i);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return -1;
+        for (size_t left = (size_t)done; i < n; i++) {
+            if (left < rest[i].iov_len) {
+                rest[i].iov_base = (char *)rest[i].iov_base + left;
+                rest[i].iov_len -= left;
+                break;
+            }
+            left -= rest[i].iov_len;
+        }
+    }
+    return 0;
+}
+
+static int open_temp(struct fs_store *s, char temp[64])
+{
+    snprintf(temp, 64, "tmp/%ld-%016llx-%llu", (long)getpid(), (unsigned long long)s->nonce,
+             (unsigned long long)atomic_fetch_add(&s->counter, 1));
+    return openat(s->root, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+}
+
+static int sync_dir(struct fs_store *s, const char *path, size_t n)
+{
+    char dir[PP_OBJECT_NAME_MAX];
+
+    snprintf(dir, sizeof(dir), "%.*s", (int)n, path);
+    int fd = openat(s->root, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    int rc = fsync(fd);
+    close(fd);
+    return rc;
+}
+
+/* "sha256/ab" and "sha256/ab/cd"; those above are made at open. */
+static int make_dirs(struct fs_store *s, const char *path)
+{
+    for (size_t n = 9; n <= 12; n += 3) {
+        char dir[PP_OBJECT_NAME_MAX];
+        snprintf(dir, sizeof(dir), "%.*s", (int)n, path);
+        if (mkdirat(s->root, dir, 0755) != 0 && errno != EEXIST)
+            return -1;
+        if (s->fsync && sync_dir(s, path, n == 9 ? 6 : 9) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Ends a temporary file: it becomes the object, or goes. Closes fd. */
+static enum pp_err publish(struct fs_store *s, int fd, const char *temp, const char *path, bool written)
+{
+    bool ok = written && (!s->fsync || fsync(fd) == 0);
+
+    ok = close(fd) == 0 && ok;
+    if (ok && renameat(s->root, temp, s->root, path) != 0) {
+        ok = errno == ENOENT && make_dirs(s, path) == 0 && renameat(s->root, temp, s->root, path) == 0;
+    }
+    if (ok && s->fsync)
+        ok = sync_dir(s, path, 12) == 0;
+    if (ok)
+        return PP_OK;
+    enum pp_err err = from_errno();
+    unlinkat(s->root, temp, 0);
+    return err == PP_ENOTFOUND ? PP_EIO : err;
+}
+
+static bool exists(struct fs_store *s, const char *path)
+{
+    return faccessat(s->root, path, F_OK, 0) == 0;
+}
+
+static enum pp_err fs_put(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext,
+                          const struct iovec *iov, int n, bool *existed)
+{
+    struct fs_store *s = fs_of(b);
+    char path[PP_OBJECT_NAME_MAX], temp[64];
+
+    object_path(path, sha256, ext);
+    bool there = exists(s, path);
+    if (existed)
+        *existed = there;
+    if (there)
+        return PP_OK;
+    int fd = open_temp(s, temp);
+    if (fd < 0)
+        return from_errno() == PP_ENOTFOUND ? PP_EIO : from_errno();
+    return publish(s, fd, temp, path, write_all(fd, iov, n) == 0);
+}
+
+static enum pp_err fs_open(struct pp_blob_store *b, struct pp_blob_part **out)
+{
+    struct pp_blob_part *part = calloc(1, sizeof(*part));
+    if (!part)
+        return PP_ENOMEM;
+    part->store = fs_of(b);
+    part->fd = open_temp(part->store, part->temp);
+    if (part->fd < 0) {
+        enum pp_err err = from_errno();
+        free(part);
+        return err == PP_ENOTFOUND ? PP_EIO : err;
+    }
+    *out = part;
+    return PP_OK;
+}
+
+static enum pp_err fs_write(struct pp_blob_part *part, const struct iovec *iov, int n)
+{
+    return write_all(part->fd, iov, n) == 0 ? PP_OK : from_errno();
+}
+
+static void fs_abort(struct pp_blob_part *part)
+{
+    close(part->fd);
+    unlinkat(part->store->root, part->temp, 0);
+    free(part);
+}
+
+static enum pp_err fs_commit(struct pp_blob_part *part, const uint8_t sha256[32], const char *ext,
+                             bool *existed)
+{
+    char path[PP_OBJECT_NAME_MAX];
+
+    object_path(path, sha256, ext);
+    bool there = exists(part->store, path);
+    if (existed)
+        *existed = there;
+    if (there) {
+        fs_abort(part);
+        return PP_OK;
+    }
+    enum pp_err err = publish(part->store, part->fd, part->temp, path, true);
+    free(part);
+    return err;
+}
+
+static enum pp_err fs_get(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext, uint64_t offset,
+                          void *buf, size_t max, size_t *n, uint64_t *size)
+{
+    char path[PP_OBJECT_NAME_MAX];
+    struct stat st;
+
+    object_path(path, sha256, ext);
+    int fd = openat(fs_of(b)->root, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return from_errno();
+    enum pp_err err = fstat(fd, &st) == 0 ? PP_OK : PP_EIO;
+    size_t have = 0;
+    while (err == PP_OK && have < max) {
+        ssize_t got = pread(fd, (char *)buf + have, max - have, (off_t)(offset + have));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            err = PP_EIO;
+        if (got <= 0)
+            break;
+        have += (size_t)got;
+    }
+    close(fd);
+    *n = have;
+    *size = err == PP_OK ? (uint64_t)st.st_size : 0;
+    return err;
+}
+
+static enum pp_err fs_remove(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext)
+{
+    char path[PP_OBJECT_NAME_MAX];
+    object_path(path, sha256, ext);
+    return unlinkat(fs_of(b)->root, path, 0) == 0 || errno == ENOENT ? PP_OK : from_errno();
+}
+
+static enum pp_err fs_check(struct pp_blob_store *b)
+{
+    struct pp_blob_part *part;
+    enum pp_err err = fs_open(b, &part);
+    if (err != PP_OK)
+        return err;
+    char probe[] = "ready";
+    err = fs_write(part, &(struct iovec){.iov_base = probe, .iov_len = sizeof(probe)}, 1);
+    fs_abort(part);
+    return err;
+}
+
+static void fs_close(struct pp_blob_store *b)
+{
+    close(fs_of(b)->root);
+    free(b);
+}
+
+static const struct pp_blob_store_ops ops = {.put = fs_put,
+                                             .open = fs_open,
+                                             .write = fs_write,
+                                             .commit = fs_commit,
+                                             .abort = fs_abort,
+                                             .get = fs_get,
+                                             .remove = fs_remove,
+                                             .check = fs_check,
+                                             .close = fs_close};
+
+/* Removes what killed processes left in tmp/. */
+static void sweep_temp(struct fs_store *s, bool all)
+{
+    int fd = openat(s->root, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        struct stat st;
+        if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (all || time(NULL) - st.st_mtime > TEMP_MAX_AGE_S)
+            unlinkat(fd, entry->d_name, 0);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static bool make_root(const char *root)
+{
+    return mkdir(root, 0755) == 0 || errno == EEXIST;
+}
+
+enum pp_err pp_fs_blob_store_open(const struct pp_fs_options *options, struct pp_blob_store **out)
+{
+    struct fs_store *s = calloc(1, sizeof(*s));
+    if (!s)
+        return PP_ENOMEM;
+    s->base.ops = &ops;
+    s->fsync = options->fsync;
+    pp_random_bytes(&s->nonce, sizeof(s->nonce));
+    s->root = make_root(options->root) ? open(options->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (s->root < 0 || (mkdirat(s->root, "tmp", 0755) != 0 && errno != EEXIST) ||
+        (mkdirat(s->root, "sha256", 0755) != 0 && errno != EEXIST)) {
+        int saved = errno;
+        if (s->root >= 0)
+            close(s->root);
+        free(s);
+        errno = saved;
+        return PP_EIO;
+    }
+    sweep_temp(s, options->sole);
+    *out = &s->base;
+    return PP_OK;
+}

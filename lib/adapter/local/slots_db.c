@@ -1,0 +1,232 @@
+/* slots_db.c: see slots_db.h. */
+#include "adapter/local/slots_db.h"
+
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+
+/* What is older than this counts in no window any more. */
+#define WINDOW_MS  61000
+#define BOOT_MAX   64
+#define MARK_BYTES 12
+
+struct pp_slots_db {
+    sqlite3 *db;
+    sqlite3_stmt *begin, *commit, *get, *take, *reserve, *mark;
+    char boot[BOOT_MAX];
+};
+
+static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-2048;"
+                             "CREATE TABLE IF NOT EXISTS slots(client TEXT PRIMARY KEY, worker TEXT NOT "
+                             "NULL, reserved INTEGER NOT NULL,"
+                             " updated_ms INTEGER NOT NULL, boot TEXT NOT NULL, marks BLOB) WITHOUT ROWID;";
+
+static void read_boot_id(char boot[BOOT_MAX])
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (!f || !fgets(boot, BOOT_MAX, f))
+        strcpy(boot, "unknown");
+    if (f)
+        fclose(f);
+    boot[strcspn(boot, "\n")] = '\0';
+}
+
+static bool prepare(struct pp_slots_db *db, sqlite3_stmt **stmt, const char *sql)
+{
+    return sqlite3_prepare_v3(db->db, sql, -1, SQLITE_PREPARE_PERSISTENT, stmt, NULL) == SQLITE_OK;
+}
+
+struct pp_slots_db *pp_slots_db_open(const char *path)
+{
+    struct pp_slots_db *db = calloc(1, sizeof(*db));
+    if (!db)
+        return NULL;
+    read_boot_id(db->boot);
+    if (sqlite3_open_v2(path, &db->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                        NULL) != SQLITE_OK ||
+        sqlite3_busy_timeout(db->db, 5000) != SQLITE_OK ||
+        sqlite3_exec(db->db, schema, NULL, NULL, NULL) != SQLITE_OK ||
+        !prepare(db, &db->begin, "BEGIN IMMEDIATE") || !prepare(db, &db->commit, "COMMIT") ||
+        !prepare(db, &db->get,
+                 "SELECT worker, reserved, updated_ms, boot, marks FROM slots WHERE client = ?1") ||
+        !prepare(db, &db->take,
+                 "INSERT INTO slots(client, worker, reserved, updated_ms, boot, marks) VALUES(?1, ?2, ?3, "
+                 "?4, ?5, ?6)"
+                 " ON CONFLICT(client) DO UPDATE SET worker = ?2, reserved = ?3, updated_ms = ?4, boot = ?5, "
+                 "marks = ?6") ||
+        !prepare(db, &db->reserve,
+                 "UPDATE slots SET worker = ?2, reserved = ?3, updated_ms = ?4 WHERE client = ?1") ||
+        !prepare(
+            db, &db->mark,
+            "UPDATE slots SET worker = ?2, reserved = ?3, updated_ms = ?4, marks = ?5 WHERE client = ?1")) {
+        pp_slots_db_close(db);
+        return NULL;
+    }
+    return db;
+}
+
+void pp_slots_db_close(struct pp_slots_db *db)
+{
+    if (!db)
+        return;
+    sqlite3_stmt *all[] = {db->begin, db->commit, db->get, db->take, db->reserve, db->mark};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        sqlite3_finalize(all[i]);
+    sqlite3_close(db->db);
+    free(db);
+}
+
+static enum pp_err step(sqlite3_stmt *stmt)
+{
+    int rc = sqlite3_step(stmt);
+    sqlite3_reset(stmt);
+    if (rc == SQLITE_DONE || rc == SQLITE_ROW)
+        return PP_OK;
+    return rc == SQLITE_FULL ? PP_ENOSPC : rc == SQLITE_CORRUPT ? PP_ECORRUPT : PP_EIO;
+}
+
+enum pp_err pp_slots_db_begin(struct pp_slots_db *db)
+{
+    return step(db->begin);
+}
+
+enum pp_err pp_slots_db_commit(struct pp_slots_db *db)
+{
+    enum pp_err err = step(db->commit);
+    if (err != PP_OK)
+        sqlite3_exec(db->db, "ROLLBACK", NULL, NULL, NULL);
+    return err;
+}
+
+/* --- marks --- */
+
+static bool unpack_marks(struct pp_arena *arena, const void *p, size_t n, int64_t now_ms,
+                         struct pp_slot_want *w)
+{
+    struct pp_reader r = {.p = p, .n = n};
+    struct pp_slot_mark *marks = pp_arena_array(arena, n / MARK_BYTES + 1, sizeof(*marks));
+
+    if (!marks)
+        return false;
+    w->marks = marks;
+    while (r.n >= MARK_BYTES) {
+        struct pp_slot_mark mark = {.at_ms = (int64_t)pp_read_u64(&r)};
+        mark.n = pp_read_u32(&r);
+        if (mark.at_ms > now_ms - WINDOW_MS)
+            marks[w->n_marks++] = mark;
+    }
+    return true;
+}
+
+static void pack_marks(struct pp_buf *b, const struct pp_slot_mark *marks, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        pp_buf_u64(b, (uint64_t)marks[i].at_ms);
+        pp_buf_u32(b, marks[i].n);
+    }
+}
+
+/* --- acquire --- */
+
+/* What the row says of earlier holders; a new client has none. */
+static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, struct pp_slot_want *w)
+{
+    enum pp_err err = PP_OK;
+
+    sqlite3_bind_text(db->get, 1, w->client, -1, SQLITE_STATIC);
+    int rc = sqlite3_step(db->get);
+    if (rc == SQLITE_ROW) {
+        bool released = sqlite3_column_bytes(db->get, 0) == 0;
+        int64_t updated = sqlite3_column_int64(db->get, 2);
+        const char *boot = (const char *)sqlite3_column_text(db->get, 3);
+        if (!released && updated > r->now_ms - WINDOW_MS)
+            w->spent = (uint32_t)sqlite3_column_int64(db->get, 1);
+        if (boot && strcmp(boot, db->boot) != 0 && updated > r->now_ms - WINDOW_MS)
+            w->spent = w->rpm;
+        if (!unpack_marks(r->req.arena, sqlite3_column_blob(db->get, 4),
+                          (size_t)sqlite3_column_bytes(db->get, 4), r->now_ms, w))
+            err = PP_ENOMEM;
+    } else if (rc != SQLITE_DONE) {
+        err = PP_EIO;
+    }
+    sqlite3_reset(db->get);
+    return err;
+}
+
+/* The new holder's row starts from what it was told: its marks, and the spent ones as one mark of now. */
+static enum pp_err take_row(struct pp_slots_db *db, const struct pp_coord_acquire *r,
+                            const struct pp_slot_want *w)
+{
+    struct pp_buf b;
+
+    pp_buf_init(&b, 1 << 20);
+    pack_marks(&b, w->marks, w->n_marks);
+    if (w->spent > 0)
+        pack_marks(&b, &(struct pp_slot_mark){.at_ms = r->now_ms, .n = w->spent}, 1);
+    sqlite3_bind_text(db->take, 1, w->client, -1, SQLITE_STATIC);
+    sqlite3_bind_text(db->take, 2, r->worker, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(db->take, 3, 0);
+    sqlite3_bind_int64(db->take, 4, r->now_ms);
+    sqlite3_bind_text(db->take, 5, db->boot, -1, SQLITE_STATIC);
+    sqlite3_bind_blob(db->take, 6, b.p, (int)b.n, SQLITE_STATIC);
+    enum pp_err err = b.failed ? PP_ENOMEM : step(db->take);
+    sqlite3_clear_bindings(db->take);
+    pp_buf_fini(&b);
+    return err;
+}
+
+enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire *r)
+{
+    enum pp_err err = PP_OK;
+
+    for (size_t i = 0; i < r->n && err == PP_OK; i++) {
+        struct pp_slot_want *w = &r->wants[i];
+        w->granted = true;
+        w->share = 0;
+        w->shares = 1;
+        w->share_rpm = w->rpm;
+        w->share_concurrency = w->concurrency;
+        w->hash_lo = 0;
+        w->hash_hi = UINT32_MAX;
+        w->marks = NULL;
+        w->n_marks = 0;
+        w->spent = 0;
+        w->not_before_ms = 0;
+        err = read_row(db, r, w);
+        if (err == PP_OK)
+            err = take_row(db, r, w);
+    }
+    return err;
+}
+
+/* --- renew, release --- */
+
+enum pp_err pp_slots_db_write(struct pp_slots_db *db, const char *worker,
+                              const struct pp_slot_renewal *renewals, size_t n, int64_t now_ms)
+{
+    struct pp_buf b;
+    enum pp_err err = PP_OK;
+
+    pp_buf_init(&b, 1 << 20);
+    for (size_t i = 0; i < n && err == PP_OK; i++) {
+        const struct pp_slot_renewal *r = &renewals[i];
+        sqlite3_stmt *stmt = r->marks ? db->mark : db->reserve;
+        sqlite3_bind_text(stmt, 1, r->client, -1, SQLITE_STATIC);
+        sqlite3_bind_text(stmt, 2, worker, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(stmt, 3, r->reserved);
+        sqlite3_bind_int64(stmt, 4, now_ms);
+        if (r->marks) {
+            pp_buf_reset(&b);
+            pack_marks(&b, r->marks, r->n_marks);
+            sqlite3_bind_blob(stmt, 5, b.p, (int)b.n, SQLITE_STATIC);
+        }
+        err = b.failed ? PP_ENOMEM : step(stmt);
+        sqlite3_clear_bindings(stmt);
+    }
+    pp_buf_fini(&b);
+    return err;
+}

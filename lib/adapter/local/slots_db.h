@@ -1,0 +1,29 @@
+/* slots_db.h: the rows of slots: what the holder of a client's slot has sent and reserved. On one thread;
+ * blocking.
+ *
+ *   slots(client PRIMARY KEY, worker, reserved, updated_ms, boot, marks)
+ *
+ * worker "": released. marks: pairs of (i64 at_ms, u32 n), little-endian. boot: the kernel's boot id at the
+ * last write. */
+#ifndef PP_ADAPTER_LOCAL_SLOTS_DB_H
+#define PP_ADAPTER_LOCAL_SLOTS_DB_H
+
+#include "photopool/port/coordinator.h"
+
+struct pp_slots_db;
+
+/* NULL: can't be opened. */
+struct pp_slots_db *pp_slots_db_open(const char *path);
+void pp_slots_db_close(struct pp_slots_db *db);
+
+pp_must_check enum pp_err pp_slots_db_begin(struct pp_slots_db *db);
+/* On failure everything since begin is undone. */
+pp_must_check enum pp_err pp_slots_db_commit(struct pp_slots_db *db);
+
+/* Grants every wanted slot as share 0 of 1, with what earlier holders left. */
+pp_must_check enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire *r);
+/* Records renewals, or with worker "" releases. */
+pp_must_check enum pp_err pp_slots_db_write(struct pp_slots_db *db, const char *worker,
+                                            const struct pp_slot_renewal *renewals, size_t n, int64_t now_ms);
+
+#endif
