@@ -26,9 +26,11 @@ static uint64_t first_half(const uint8_t b[16])
 static bool ipv6_denied(const uint8_t b[16])
 {
     uint64_t high = first_half(b);
-    if (high >> 61 != 1) return true; /* not 2000::/3 */
-#define X(w0, w1, bits) \
-    if (((high ^ ((uint64_t)(w0) << 32 | (w1))) >> (64 - (bits))) == 0) return true;
+    if (high >> 61 != 1)
+        return true; /* not 2000::/3 */
+#define X(w0, w1, bits)                                                 \
+    if (((high ^ ((uint64_t)(w0) << 32 | (w1))) >> (64 - (bits))) == 0) \
+        return true;
     PP_DENIED_IPV6(X)
 #undef X
     uint32_t isatap = be32(b + 8);
@@ -43,28 +45,33 @@ static bool is_mapped(const uint8_t b[16])
 static bool listed(const struct pp_address_policy *policy, const struct pp_addr *addr)
 {
     struct pp_addr v4;
-    if (policy->n_allow == 0) return false;
+    if (policy->n_allow == 0)
+        return false;
     if (addr->family == 6 && is_mapped(addr->b)) {
         v4 = pp_addr_v4(be32(addr->b + 12));
         addr = &v4;
     }
     for (size_t i = 0; i < policy->n_allow; i++) {
-        if (pp_cidr_contains(&policy->allow[i], addr)) return true;
+        if (pp_cidr_contains(&policy->allow[i], addr))
+            return true;
     }
     return false;
 }
 
 bool pp_address_allowed(const struct pp_address_policy *policy, const struct pp_addr *addr)
 {
-    if (addr->family == 4) return !ipv4_denied(be32(addr->b)) || listed(policy, addr);
-    if (addr->family == 6) return !ipv6_denied(addr->b) || listed(policy, addr);
+    if (addr->family == 4)
+        return !ipv4_denied(be32(addr->b)) || listed(policy, addr);
+    if (addr->family == 6)
+        return !ipv6_denied(addr->b) || listed(policy, addr);
     return false;
 }
 
 bool pp_port_allowed(const struct pp_address_policy *policy, uint16_t port)
 {
     for (size_t i = 0; i < policy->n_ports; i++) {
-        if (port >= policy->ports[i].lo && port <= policy->ports[i].hi) return true;
+        if (port >= policy->ports[i].lo && port <= policy->ports[i].hi)
+            return true;
     }
     return false;
 }
@@ -73,7 +80,8 @@ bool pp_addr_from_text(struct pp_addr *out, const char *s, size_t n)
 {
     char text[PP_ADDR_TEXT_MAX];
     memset(out, 0, sizeof(*out));
-    if (n == 0 || n >= sizeof(text) || memchr(s, '\0', n) != NULL) return false;
+    if (n == 0 || n >= sizeof(text) || memchr(s, '\0', n) != NULL)
+        return false;
     memcpy(text, s, n);
     text[n] = '\0';
     bool v6 = memchr(text, ':', n) != NULL;
@@ -99,9 +107,11 @@ struct pp_addr pp_addr_v4(uint32_t host_order)
 static bool parse_number(const char *s, size_t n, size_t digits, unsigned max, unsigned *out)
 {
     unsigned v = 0;
-    if (n == 0 || n > digits) return false;
+    if (n == 0 || n > digits)
+        return false;
     for (size_t i = 0; i < n; i++) {
-        if (s[i] < '0' || s[i] > '9') return false;
+        if (s[i] < '0' || s[i] > '9')
+            return false;
         v = v * 10 + (unsigned)(s[i] - '0');
     }
     *out = v;
@@ -112,7 +122,8 @@ static bool parse_number(const char *s, size_t n, size_t digits, unsigned max, u
 static bool tail_is_zero(const struct pp_addr *addr, unsigned bits)
 {
     for (unsigned i = bits; i < 128; i++) {
-        if (addr->b[i / 8] & (0x80u >> (i % 8))) return false;
+        if (addr->b[i / 8] & (0x80u >> (i % 8)))
+            return false;
     }
     return true;
 }
@@ -122,11 +133,14 @@ bool pp_cidr_parse(struct pp_cidr *out, const char *s, size_t n)
     const char *slash = memchr(s, '/', n);
     size_t addr_n = slash ? (size_t)(slash - s) : n;
     memset(out, 0, sizeof(*out));
-    if (!pp_addr_from_text(&out->addr, s, addr_n)) return false;
+    if (!pp_addr_from_text(&out->addr, s, addr_n))
+        return false;
     unsigned width = out->addr.family == 4 ? 32 : 128;
     unsigned bits = width;
-    if (slash && !parse_number(slash + 1, n - addr_n - 1, 3, width, &bits)) return false;
-    if (!tail_is_zero(&out->addr, bits)) return false;
+    if (slash && !parse_number(slash + 1, n - addr_n - 1, 3, width, &bits))
+        return false;
+    if (!tail_is_zero(&out->addr, bits))
+        return false;
     if (width == 128 && bits >= 96 && is_mapped(out->addr.b)) {
         out->addr = pp_addr_v4(be32(out->addr.b + 12));
         bits -= 96;
@@ -137,9 +151,11 @@ bool pp_cidr_parse(struct pp_cidr *out, const char *s, size_t n)
 
 bool pp_cidr_contains(const struct pp_cidr *net, const struct pp_addr *addr)
 {
-    if (net->addr.family != addr->family) return false;
+    if (net->addr.family != addr->family)
+        return false;
     size_t whole = net->bits / 8, rest = net->bits % 8;
-    if (memcmp(net->addr.b, addr->b, whole) != 0) return false;
+    if (memcmp(net->addr.b, addr->b, whole) != 0)
+        return false;
     return rest == 0 || ((net->addr.b[whole] ^ addr->b[whole]) >> (8 - rest)) == 0;
 }
 
@@ -148,9 +164,11 @@ bool pp_port_range_parse(struct pp_port_range *out, const char *s, size_t n)
     const char *dash = memchr(s, '-', n);
     size_t lo_n = dash ? (size_t)(dash - s) : n;
     unsigned lo, hi;
-    if (!parse_number(s, lo_n, 5, 65535, &lo)) return false;
+    if (!parse_number(s, lo_n, 5, 65535, &lo))
+        return false;
     hi = lo;
-    if (dash && !parse_number(dash + 1, n - lo_n - 1, 5, 65535, &hi)) return false;
+    if (dash && !parse_number(dash + 1, n - lo_n - 1, 5, 65535, &hi))
+        return false;
     *out = (struct pp_port_range){.lo = (uint16_t)lo, .hi = (uint16_t)hi};
     return lo > 0 && lo <= hi;
 }

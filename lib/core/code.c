@@ -64,8 +64,10 @@ static int is_http(uint16_t code)
 
 const struct pp_code_info *pp_code_info(uint16_t code)
 {
-    if (code < PP_CODE_COUNT) return &rows[code];
-    if (is_http(code)) return &http_rows[http_row(code)];
+    if (code < PP_CODE_COUNT)
+        return &rows[code];
+    if (is_http(code))
+        return &http_rows[http_row(code)];
     return &rows[PP_CODE_INTERNAL];
 }
 
@@ -82,7 +84,8 @@ static uint16_t parse_http(const char *name)
 {
     unsigned status = 0;
     for (size_t i = 5; i < 8; i++) {
-        if (name[i] < '0' || name[i] > '9') return 0;
+        if (name[i] < '0' || name[i] > '9')
+            return 0;
         status = status * 10 + (unsigned)(name[i] - '0');
     }
     return is_http((uint16_t)status) ? (uint16_t)status : 0;
@@ -90,9 +93,11 @@ static uint16_t parse_http(const char *name)
 
 uint16_t pp_code_parse(const char *name, size_t n)
 {
-    if (n == 8 && memcmp(name, "http_", 5) == 0) return parse_http(name);
+    if (n == 8 && memcmp(name, "http_", 5) == 0)
+        return parse_http(name);
     for (uint16_t i = 1; i < PP_CODE_COUNT; i++) {
-        if (strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0) return i;
+        if (strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0)
+            return i;
     }
     return 0;
 }

@@ -33,10 +33,12 @@ static bool is_scheme_char(char c)
 static void take_scheme(struct parts *p, const char **s, const char *end)
 {
     const char *q = *s;
-    if (q == end || !is_alpha(*q)) return;
+    if (q == end || !is_alpha(*q))
+        return;
     while (q < end && is_scheme_char(*q))
         q++;
-    if (q == end || *q != ':') return;
+    if (q == end || *q != ':')
+        return;
     p->scheme = *s;
     p->scheme_n = (size_t)(q - *s);
     *s = q + 1;
@@ -82,21 +84,27 @@ static bool text_is_clean(const char *s, size_t n)
     bool ascii = true;
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)s[i];
-        if (c <= ' ' || c == 0x7f || c == '\\') return false;
-        if (c >= 0x80) ascii = false;
-        if (c == 0xc2 && i + 1 < n && (unsigned char)s[i + 1] < 0xa0) return false; /* U+0080..U+009F */
+        if (c <= ' ' || c == 0x7f || c == '\\')
+            return false;
+        if (c >= 0x80)
+            ascii = false;
+        if (c == 0xc2 && i + 1 < n && (unsigned char)s[i + 1] < 0xa0)
+            return false; /* U+0080..U+009F */
     }
     return ascii || pp_utf8_valid(s, n);
 }
 
 uint16_t pp_url_parse(struct pp_url *u, const char *s, size_t n)
 {
-    if (n == 0 || n > PP_URL_MAX || !text_is_clean(s, n)) return PP_CODE_BAD_URL;
+    if (n == 0 || n > PP_URL_MAX || !text_is_clean(s, n))
+        return PP_CODE_BAD_URL;
     struct parts p = cut(s, n);
-    if (p.scheme == NULL) return PP_CODE_BAD_URL;
+    if (p.scheme == NULL)
+        return PP_CODE_BAD_URL;
     if (!is_http_scheme(&p, &u->https))
         return memchr(p.scheme, '.', p.scheme_n) ? PP_CODE_BAD_URL : PP_CODE_DENIED_SCHEME;
-    if (p.authority == NULL || !pp_url_parse_authority(u, p.authority, p.authority_n)) return PP_CODE_BAD_URL;
+    if (p.authority == NULL || !pp_url_parse_authority(u, p.authority, p.authority_n))
+        return PP_CODE_BAD_URL;
     u->path = p.path;
     u->path_n = p.path_n + (p.query ? p.query_n + 1 : 0);
     if (u->path_n == 0) {
@@ -169,9 +177,11 @@ static void put_origin(struct out *o, const struct pp_url *u)
 {
     bool v6 = u->host_is_ip && u->addr.family == 6;
     put(o, u->https ? "https://" : "http://", u->https ? 8 : 7);
-    if (v6) put(o, "[", 1);
+    if (v6)
+        put(o, "[", 1);
     put(o, u->host, strlen(u->host));
-    if (v6) put(o, "]", 1);
+    if (v6)
+        put(o, "]", 1);
     if (u->port != (u->https ? 443 : 80)) {
         char port[8];
         int n = snprintf(port, sizeof(port), ":%u", (unsigned)u->port);
@@ -184,19 +194,23 @@ static void put_target(struct out *o, const char *dir, size_t dir_n, const char 
                        const char *query, size_t query_n)
 {
     size_t start = o->n;
-    if (dir_n + path_n == 0 || (dir_n ? dir[0] : path[0]) != '/') put(o, "/", 1);
+    if (dir_n + path_n == 0 || (dir_n ? dir[0] : path[0]) != '/')
+        put(o, "/", 1);
     put_escaped(o, dir, dir_n);
     put_escaped(o, path, path_n);
-    if (o->full) return;
+    if (o->full)
+        return;
     o->n = start + remove_dot_segments(o->p + start, o->n - start);
-    if (query == NULL) return;
+    if (query == NULL)
+        return;
     put(o, "?", 1);
     put_escaped(o, query, query_n);
 }
 
 static size_t finish(struct out *o)
 {
-    if (o->full) return 0;
+    if (o->full)
+        return 0;
     o->p[o->n] = '\0';
     return o->n;
 }
@@ -228,7 +242,8 @@ static bool location_is_clean(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)s[i];
-        if ((c < ' ' && c != '\t') || c == 0x7f || c == '\\') return false;
+        if ((c < ' ' && c != '\t') || c == 0x7f || c == '\\')
+            return false;
     }
     return true;
 }
@@ -261,9 +276,12 @@ static uint16_t resolve_parts(struct pp_url *u, const struct pp_url *base, const
                               struct out *o, size_t *target)
 {
     *u = *base;
-    if (p->scheme && !is_http_scheme(p, &u->https)) return PP_CODE_DENIED_SCHEME;
-    if (p->scheme && p->authority == NULL) return PP_CODE_BAD_RESPONSE;
-    if (p->authority && !pp_url_parse_authority(u, p->authority, p->authority_n)) return PP_CODE_BAD_RESPONSE;
+    if (p->scheme && !is_http_scheme(p, &u->https))
+        return PP_CODE_DENIED_SCHEME;
+    if (p->scheme && p->authority == NULL)
+        return PP_CODE_BAD_RESPONSE;
+    if (p->authority && !pp_url_parse_authority(u, p->authority, p->authority_n))
+        return PP_CODE_BAD_RESPONSE;
     put_origin(o, u);
     *target = o->n;
     if (p->authority)
@@ -279,16 +297,20 @@ uint16_t pp_url_resolve(struct pp_url *out, const struct pp_url *base, const cha
     struct out o = {.p = scratch, .cap = cap, .full = cap == 0};
     struct pp_url u;
     size_t target = 0;
-    if (n > PP_URL_MAX || !location_is_clean(location, n)) return PP_CODE_BAD_RESPONSE;
+    if (n > PP_URL_MAX || !location_is_clean(location, n))
+        return PP_CODE_BAD_RESPONSE;
     for (; n > 0 && (location[0] == ' ' || location[0] == '\t'); n--)
         location++;
     while (n > 0 && (location[n - 1] == ' ' || location[n - 1] == '\t'))
         n--;
-    if (n == 0) return PP_CODE_BAD_RESPONSE;
+    if (n == 0)
+        return PP_CODE_BAD_RESPONSE;
     struct parts p = cut(location, n);
     uint16_t code = resolve_parts(&u, base, &p, &o, &target);
-    if (code != 0) return code;
-    if (finish(&o) == 0) return PP_CODE_BAD_RESPONSE;
+    if (code != 0)
+        return code;
+    if (finish(&o) == 0)
+        return PP_CODE_BAD_RESPONSE;
     u.path = scratch + target;
     u.path_n = o.n - target;
     assert(u.path_n > 0 && u.path[0] == '/');

@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void must(bool ok)
 {
-    if (!ok) abort();
+    if (!ok)
+        abort();
 }
 
 static void check_address(const char *s, size_t n)
@@ -19,7 +20,8 @@ static void check_address(const char *s, size_t n)
     struct pp_addr a, back;
     char text[PP_ADDR_TEXT_MAX];
     struct pp_address_policy policy = {0};
-    if (!pp_addr_from_text(&a, s, n)) return;
+    if (!pp_addr_from_text(&a, s, n))
+        return;
     pp_addr_text(&a, text);
     must(pp_addr_from_text(&back, text, strlen(text)));
     must(memcmp(&a, &back, sizeof(a)) == 0);
@@ -40,14 +42,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(net.bits <= (net.addr.family == 4 ? 32 : 128));
         must(pp_cidr_contains(&net, &net.addr));
         struct pp_address_policy policy = {.allow = &net, .n_allow = 1};
-        if (net.addr.family == 4) must(pp_address_allowed(&policy, &net.addr));
+        if (net.addr.family == 4)
+            must(pp_address_allowed(&policy, &net.addr));
     }
-    if (pp_port_range_parse(&r, s, size)) must(r.lo > 0 && r.lo <= r.hi);
+    if (pp_port_range_parse(&r, s, size))
+        must(r.lo > 0 && r.lo <= r.hi);
     if (size >= 16) { /* raw bytes of an IPv6 address */
         struct pp_addr a = {.family = 6};
         struct pp_address_policy none = {0};
         memcpy(a.b, data, 16);
-        if (pp_address_allowed(&none, &a)) must(a.b[0] >> 5 == 1);
+        if (pp_address_allowed(&none, &a))
+            must(a.b[0] >> 5 == 1);
     }
     return 0;
 }

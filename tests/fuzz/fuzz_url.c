@@ -13,14 +13,16 @@ static char texts[3][PP_URL_TEXT_MAX];
 
 static void must(bool ok)
 {
-    if (!ok) abort();
+    if (!ok)
+        abort();
 }
 
 static void check_canonical(const struct pp_url *u, char *text, char *other)
 {
     struct pp_url again;
     size_t n = pp_url_format(u, text, PP_URL_TEXT_MAX);
-    if (n == 0 || n > PP_URL_MAX) return; /* a redirect may have grown beyond what is read */
+    if (n == 0 || n > PP_URL_MAX)
+        return; /* a redirect may have grown beyond what is read */
     must(strlen(text) == n);
     must(pp_url_parse(&again, text, n) == 0);
     must(strcmp(u->host, again.host) == 0 && u->port == again.port && u->https == again.https);
@@ -39,10 +41,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         check_canonical(&u, texts[0], texts[1]);
     }
-    if (feed == NULL) return 0;
+    if (feed == NULL)
+        return 0;
     if (pp_url_resolve(&next, &u, feed + 1, size - n - 1, texts[2], PP_URL_TEXT_MAX) == 0) {
         check_canonical(&next, texts[0], texts[1]);
-        if (strlen(texts[2]) <= PP_URL_MAX) must(strcmp(texts[0], texts[2]) == 0);
+        if (strlen(texts[2]) <= PP_URL_MAX)
+            must(strcmp(texts[0], texts[2]) == 0);
     }
     return 0;
 }

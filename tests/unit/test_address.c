@@ -57,7 +57,8 @@ static bool allowed(const struct pp_address_policy *policy, const char *text)
 static bool oracle_allows(uint32_t a)
 {
     for (size_t i = 0; i < COUNT(special); i++) {
-        if (a >= number(special[i].first) && a <= number(special[i].last)) return false;
+        if (a >= number(special[i].first) && a <= number(special[i].last))
+            return false;
     }
     return true;
 }
@@ -89,7 +90,8 @@ static void *walk_part(void *arg)
     for (size_t i = 0; i + 1 < COUNT(w->edges); i++) {
         uint64_t from = w->edges[i] > w->first ? w->edges[i] : w->first;
         uint64_t to = w->edges[i + 1] <= w->last ? w->edges[i + 1] : w->last + 1;
-        if (from < to) judge(w, from, to, i % 2 == 0);
+        if (from < to)
+            judge(w, from, to, i % 2 == 0);
     }
     return NULL;
 }
@@ -190,10 +192,12 @@ static void ipv6_table(void **state)
     };
     (void)state;
     for (size_t i = 0; i < COUNT(good); i++) {
-        if (!allowed(&production, good[i])) fail_msg("denied: %s", good[i]);
+        if (!allowed(&production, good[i]))
+            fail_msg("denied: %s", good[i]);
     }
     for (size_t i = 0; i < COUNT(bad); i++) {
-        if (allowed(&production, bad[i])) fail_msg("allowed: %s", bad[i]);
+        if (allowed(&production, bad[i]))
+            fail_msg("allowed: %s", bad[i]);
     }
 }
 
@@ -216,7 +220,8 @@ static void oracle6_one(const struct pp_addr *a)
     bool want = true;
     for (size_t i = 0; i < COUNT(special6); i++) {
         struct pp_addr first = addr(special6[i].first), last = addr(special6[i].last);
-        if (memcmp(a->b, first.b, 16) >= 0 && memcmp(a->b, last.b, 16) <= 0) want = false;
+        if (memcmp(a->b, first.b, 16) >= 0 && memcmp(a->b, last.b, 16) <= 0)
+            want = false;
     }
     if (pp_address_allowed(&production, a) != want)
         fail_msg("%s must be %s", pp_addr_text(a, text), want ? "allowed" : "denied");
@@ -227,7 +232,8 @@ static void step6(struct pp_addr *a, int by)
 {
     for (int i = 15; i >= 0; i--) {
         a->b[i] = (uint8_t)(a->b[i] + by);
-        if (a->b[i] != (by > 0 ? 0 : 0xff)) return;
+        if (a->b[i] != (by > 0 ? 0 : 0xff))
+            return;
     }
 }
 
@@ -319,10 +325,12 @@ static void allow_networks_win(void **state)
         "::127.0.0.1", "64:ff9b::127.0.0.1", "::ffff:8.8.8.8", "::ffff:10.1.2.4"};
     (void)state;
     for (size_t i = 0; i < COUNT(good); i++) {
-        if (!allowed(&policy, good[i])) fail_msg("denied: %s", good[i]);
+        if (!allowed(&policy, good[i]))
+            fail_msg("denied: %s", good[i]);
     }
     for (size_t i = 0; i < COUNT(bad); i++) {
-        if (allowed(&policy, bad[i])) fail_msg("allowed: %s", bad[i]);
+        if (allowed(&policy, bad[i]))
+            fail_msg("allowed: %s", bad[i]);
     }
     struct pp_cidr everything6 = cidr("::/0"), everything4 = cidr("0.0.0.0/0");
     policy = (struct pp_address_policy){.allow = &everything6, .n_allow = 1};
@@ -362,7 +370,8 @@ static void cidr_texts(void **state)
     struct pp_cidr c;
     (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
-        if (pp_cidr_parse(&c, bad[i], strlen(bad[i]))) fail_msg("taken: %s", bad[i]);
+        if (pp_cidr_parse(&c, bad[i], strlen(bad[i])))
+            fail_msg("taken: %s", bad[i]);
     }
     assert_false(pp_cidr_parse(&c, "10.0.0.0\0", 9));
     c = cidr("::ffff:10.0.0.0/104");
@@ -387,9 +396,11 @@ static void cidr_containment(void **state)
         for (unsigned i = 0; i < width; i++) {
             uint8_t bit = (uint8_t)(0x80u >> (i % 8));
             bool one = pp_rng_next(&rng) & 1;
-            if (one && i < net.bits) net.addr.b[i / 8] |= bit;
+            if (one && i < net.bits)
+                net.addr.b[i / 8] |= bit;
             bool in_net = i < net.bits ? one : false;
-            if (i == same ? !in_net : i < same ? in_net : (pp_rng_next(&rng) & 1) != 0) a.b[i / 8] |= bit;
+            if (i == same ? !in_net : i < same ? in_net : (pp_rng_next(&rng) & 1) != 0)
+                a.b[i / 8] |= bit;
         }
         assert_int_equal(pp_cidr_contains(&net, &a), same >= net.bits);
     }
@@ -425,7 +436,8 @@ static void ports(void **state)
     struct pp_address_policy policy = {.ports = r, .n_ports = 2};
     (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
-        if (pp_port_range_parse(&r[0], bad[i], strlen(bad[i]))) fail_msg("taken: %s", bad[i]);
+        if (pp_port_range_parse(&r[0], bad[i], strlen(bad[i])))
+            fail_msg("taken: %s", bad[i]);
     }
     assert_true(pp_port_range_parse(&r[0], "443", 3));
     assert_true(pp_port_range_parse(&r[1], "8000-8002", 9));

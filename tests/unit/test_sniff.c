@@ -425,6 +425,7 @@ static void jpeg_segments(void **state)
             fail_msg("row %zu: %u", i, code);
         if (t[i].good)
             assert_image(&s, "image/jpeg", 37, 21);
+        assert_int_equal(decided(t[i].p, t[i].n), i + 1 < COUNT(t));
     }
     assert_int_equal(jpeg(&s, B("\xff\xd8\xff\xc0\0\x0b\x08\xff\xff\xff\xff\1")), PP_CODE_TOO_MANY_PIXELS);
 }
@@ -572,8 +573,8 @@ static void heif_boxes(void **state)
     static const struct {
         size_t at; /* of a size, from the start of meta */
         uint32_t size;
-    } sizes[] = {{0, 8},   {0, 11}, {0, 47}, {0, 3},   {12, 37}, {12, 0},  {12, 7}, {12, 0xffffffff},
-                 {20, 29}, {20, 2}, {20, 0}, {20, 15}, {28, 21}, {28, 19}, {28, 0}, {28, 0x80000000}};
+    } sizes[] = {{0, 8},  {0, 11}, {0, 47},  {0, 3},  {12, 37}, {12, 0},  {12, 7}, {12, 0xffffffff}, {20, 29},
+                 {20, 2}, {20, 0}, {20, 15}, {28, 8}, {28, 21}, {28, 19}, {28, 0}, {28, 0x80000000}};
     for (size_t i = 0; i < COUNT(sizes); i++) {
         ftyp(&b, "avif");
         at = b.n + sizes[i].at;
@@ -619,24 +620,25 @@ static void heif_sizes(void **state)
     pp_buf_fini(&b);
 }
 
-/* A sequence without items: two tracks, sound and picture, headers of both versions. */
+/* A sequence without items: three tracks, sound and two pictures, headers of both versions. */
 static void heif_sequences(void **state)
 {
+    static const uint32_t widths[] = {0, 10, 37};
     struct pp_buf b;
     (void)state;
     pp_buf_init(&b, 1000);
     for (uint32_t version = 0; version < 2; version++) {
         uint32_t header = version ? 104 : 92;
         ftyp(&b, "avis");
-        box(&b, 8 + 2 * (8 + header), "moov");
-        for (uint32_t track = 0; track < 2; track++) {
+        box(&b, 8 + 3 * (8 + header), "moov");
+        for (uint32_t track = 0; track < 3; track++) {
             box(&b, 8 + header, "trak");
             box(&b, header, "tkhd");
             be32(&b, version << 24 | 3);
             for (uint32_t i = 20; i < header; i += 4)
                 be32(&b, 0x11111111);
-            be32(&b, track ? 37u << 16 : 0);
-            be32(&b, track ? 21u << 16 | 0x8000 : 0);
+            be32(&b, widths[track] << 16);
+            be32(&b, track == 2 ? 21u << 16 | 0x8000 : widths[track] << 16);
         }
         assert_heif(&b, 0);
     }
