@@ -1,8 +1,21 @@
 /* cmd.h: the subcommands. Each takes its own argv (argv[0] is its name) and answers the exit code: 0 done, 1
- * failed, 2 usage, 3 partly, 4 cannot reach the server. */
+ * failed, 2 usage, 3 partly, 4 cannot reach the server. A new one: a file cmd_<name>.c, a line here and a row
+ * in the table of main.c. */
 #ifndef PHOTOPOOL_CMD_H
 #define PHOTOPOOL_CMD_H
 
+enum pp_exit {
+    PP_EXIT_DONE = 0,
+    PP_EXIT_FAILED = 1,
+    PP_EXIT_USAGE = 2,
+    PP_EXIT_PARTLY = 3,
+    PP_EXIT_UNREACHABLE = 4,
+};
+
+int pp_cmd_up(int argc, char **argv);
+int pp_cmd_serve(int argc, char **argv);
+
 int pp_cmd_config(int argc, char **argv);
+int pp_cmd_version(int argc, char **argv);
 
 #endif

@@ -1,0 +1,145 @@
+/* main.c: the table of subcommands, `photopool --help`, and what to say to a name that is not in it.
+ *
+ * To add a subcommand: cmd_<name>.c, its line in cmd.h, a row here. Rows of one group stand together. */
+#include "cmd.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct command {
+    const char *name, *arguments, *summary;
+    int (*run)(int argc, char **argv);
+};
+
+/* A row without a function opens a group of the help. */
+static const struct command commands[] = {
+    {"Run a server", NULL, NULL, NULL},
+    {"up", "[--data DIR]", "everything in one process, no servers needed", pp_cmd_up},
+    {"serve", "--roles ROLE,...", "some of the roles, as one replica of many", pp_cmd_serve},
+    {"config", "", "the configuration in force, and every parameter", pp_cmd_config},
+
+    {"This program", NULL, NULL, NULL},
+    {"version", "", "its version", pp_cmd_version},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *f)
+{
+    fputs("photopool fetches the photos of catalogue imports, within each client's limits.\n\n"
+          "Usage: photopool COMMAND [OPTIONS]\n"
+          "       photopool COMMAND --help\n",
+          f);
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        const struct command *c = &commands[i];
+        if (!c->run) {
+            fprintf(f, "\n%s:\n", c->name);
+            continue;
+        }
+        int n = (int)(strlen(c->name) + strlen(c->arguments));
+        fprintf(f, "  %s %s%*s  %s\n", c->name, c->arguments, n < 34 ? 34 - n : 0, "", c->summary);
+    }
+    fputs("\nCommands that talk to a server take --server URL (or PHOTOPOOL_SERVER; default\n"
+          "http://127.0.0.1:8080), a key from PHOTOPOOL_KEY or --key-file FILE, and --json.\n"
+          "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 partly, 4 the server can't be reached.\n\n"
+          "Examples:\n"
+          "  photopool up --data ./data\n"
+          "  photopool submit items.csv --client 42 --follow\n",
+          f);
+}
+
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (commands[i].run && strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+enum { NAME_MAX_LEN = 31 };
+
+/* Edits (insert, delete, replace, swap of neighbours) that lead from a to b: the optimal string alignment
+ * distance. Both at most NAME_MAX_LEN bytes. */
+static int distance(const char *a, const char *b)
+{
+    int d[NAME_MAX_LEN + 1][NAME_MAX_LEN + 1];
+    int n = (int)strlen(a), m = (int)strlen(b);
+    for (int i = 0; i <= n; i++) {
+        for (int j = 0; j <= m; j++) {
+            if (i == 0 || j == 0) {
+                d[i][j] = i + j;
+                continue;
+            }
+            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best)
+                best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best)
+                best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    }
+    return d[n][m];
+}
+
+/* The name that was probably meant: it starts so, or it is at most a third of its letters away. NULL if none.
+ */
+static const char *guess(const char *name)
+{
+    size_t n = strlen(name);
+    if (n == 0 || n > NAME_MAX_LEN)
+        return NULL;
+    const char *best = NULL;
+    int best_distance = NAME_MAX_LEN;
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        const struct command *c = &commands[i];
+        if (!c->run)
+            continue;
+        int d = strncmp(c->name, name, n) == 0 ? 0 : distance(name, c->name);
+        if (d < best_distance && d <= 1 + (int)strlen(c->name) / 3 && d < (int)strlen(c->name)) {
+            best = c->name;
+            best_distance = d;
+        }
+    }
+    return best;
+}
+
+static int unknown(const char *name)
+{
+    const char *meant = guess(name);
+    if (meant)
+        fprintf(stderr, "photopool: there is no command \"%s\"; did you mean \"%s\"?\n", name, meant);
+    else
+        fprintf(stderr, "photopool: there is no command \"%s\"; see photopool --help\n", name);
+    return PP_EXIT_USAGE;
+}
+
+/* `photopool help [COMMAND]` is `photopool [COMMAND] --help`. */
+static int help(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stdout);
+        return PP_EXIT_DONE;
+    }
+    const struct command *c = find(argv[1]);
+    char flag[] = "--help";
+    return c ? c->run(2, (char *[]){argv[1], flag, NULL}) : unknown(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return PP_EXIT_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+        return help(argc - 1, argv + 1);
+    if (strcmp(name, "--version") == 0)
+        return pp_cmd_version(1, argv + 1);
+    const struct command *c = find(name);
+    return c ? c->run(argc - 1, argv + 1) : unknown(name);
+}
