@@ -1,7 +1,7 @@
 /* cancel.c: long changes that run in slices, so that the writer's other requests are not held up: cancelling
  * a batch, moving waiting tasks to another tier, forgetting old batches.
  *
- * A slice that has more to do sets w->again and leaves its position in w->carry_on; the request then queues
+ * A slice that has more to do sets call->again and leaves its position in call->next; the request then queues
  * up once more. What a crash leaves half done is whole in each item and task; the caller, who got no answer,
  * repeats. */
 #include <string.h>
@@ -63,11 +63,11 @@ enum pp_err pp_sw_cancel(struct pp_sw *w, struct pp_store_cancel *r)
             break;
         after = items[i - 1];
     }
-    r->items_cancelled = w->carry[0] + closed;
-    r->photos_cancelled = w->carry[1] + photos;
-    w->carry_on[0] = r->items_cancelled;
-    w->carry_on[1] = r->photos_cancelled;
-    w->again = b->items[PP_ITEM_OPEN] > 0;
+    r->items_cancelled = w->group.call->carry[0] + closed;
+    r->photos_cancelled = w->group.call->carry[1] + photos;
+    w->group.call->next[0] = r->items_cancelled;
+    w->group.call->next[1] = r->photos_cancelled;
+    w->group.call->again = b->items[PP_ITEM_OPEN] > 0;
     pp_sw_batch_check(w, b, r->now_ms);
     return w->db.err;
 }
@@ -119,13 +119,13 @@ enum pp_err pp_sw_retier(struct pp_sw *w, struct pp_store_retier *r)
     r->n = 0;
     if (!client || !domain || !moves)
         return w->db.err;
-    int64_t last = (int64_t)w->carry[0];
-    size_t n = collect(w, r, client, domain, moves, &last, &w->again);
+    int64_t last = (int64_t)w->group.call->carry[0];
+    size_t n = collect(w, r, client, domain, moves, &last, &w->group.call->again);
     for (size_t i = 0; i < n && w->db.err == PP_OK; i++)
         move(w, r, &moves[i]);
-    r->n = w->carry[1] + n;
-    w->carry_on[0] = (uint64_t)last;
-    w->carry_on[1] = r->n;
+    r->n = w->group.call->carry[1] + n;
+    w->group.call->next[0] = (uint64_t)last;
+    w->group.call->next[1] = r->n;
     return w->db.err;
 }
 

@@ -18,123 +18,55 @@ enum { PP_SQ_OPS(NAME, NAME) OP_COUNT };
 static const char *const op_names[OP_COUNT] = {PP_SQ_OPS(NAME, NAME)};
 #undef NAME
 
+struct reader {
+    struct pp_sq_group group;
+    struct pp_sq_db db;
+};
+
 struct store {
     struct pp_task_store base;
     struct pp_loop *loop;
     struct pp_lane *writer, *reader;
     struct pp_lane_home *writer_home, *reader_home;
     struct pp_sw w;
-    struct pp_sq_db readers[READERS];
+    struct reader readers[READERS];
     atomic_uint readers_taken;
     atomic_uint_fast64_t counts[OP_COUNT];
     int lock;
 };
 
-/* A request's place in req.scratch. */
-struct call {
-    struct pp_job job;
-    struct store *store;
-    uint32_t op;
-    bool again;                 /* a slice of it is done: goes to the lane once more */
-    uint64_t carry[2], next[2]; /* what its slices hand on: to the one that runs, and from it */
-};
-_Static_assert(sizeof(struct call) <= sizeof(((struct pp_req *)0)->scratch), "a call fits into the scratch");
-
-static struct pp_req *req_of(struct call *c)
-{
-    return (struct pp_req *)((char *)c - offsetof(struct pp_req, scratch));
-}
-
-static struct call *call_of(struct pp_job *job)
-{
-    return pp_container_of(job, struct call, job);
-}
-
-/* --- on the lanes --- */
-
 #define WRITE(name, type)                                          \
     static enum pp_err run_##name(void *state, struct pp_req *req) \
     {                                                              \
+        pp_sw_start(state);                                        \
         return pp_sw_##name(state, (struct type *)req);            \
     }
-#define READ(name, type)                                           \
-    static enum pp_err run_##name(void *state, struct pp_req *req) \
-    {                                                              \
-        return pp_sr_##name(state, (struct type *)req);            \
+#define READ(name, type)                                                        \
+    static enum pp_err run_##name(void *state, struct pp_req *req)              \
+    {                                                                           \
+        return pp_sr_##name(&((struct reader *)state)->db, (struct type *)req); \
     }
 PP_SQ_OPS(WRITE, READ)
 #undef WRITE
 #undef READ
 
-/* Each operation's function; `state` is the lane's: a struct pp_sw or a reader's struct pp_sq_db. */
-#define RUN(name, type) run_##name,
-static enum pp_err (*const runs[OP_COUNT])(void *state, struct pp_req *req) = {PP_SQ_OPS(RUN, RUN)};
-#undef RUN
-
-static bool wrote_nothing(enum pp_err err)
+/* One state of the store for all requests of a group. */
+static void begin_read(void *state)
 {
-    return err == PP_ENOTFOUND || err == PP_EINVAL;
+    pp_sq_begin(&((struct reader *)state)->db, false);
 }
 
-/* Runs the jobs in one transaction. PP_OK: all of them have their answers and are committed. */
-static enum pp_err write_group(struct pp_sw *w, struct pp_job **jobs, size_t n)
+static enum pp_err commit_read(void *state)
 {
-    pp_sw_begin(w);
-    enum pp_err err = w->db.err;
-    for (size_t i = 0; i < n && err == PP_OK; i++) {
-        struct call *c = call_of(jobs[i]);
-        struct pp_req *req = req_of(c);
-        pp_sw_start(w, c->carry, c->next);
-        req->err = runs[c->op](w, req);
-        c->again = w->again;
-        err = wrote_nothing(req->err) ? PP_OK : req->err;
-    }
-    if (err == PP_OK) {
-        pp_sw_commit(w);
-        err = w->db.err;
-    }
-    if (err != PP_OK)
-        pp_sw_rollback(w);
-    return err;
+    struct reader *r = state;
+    if (r->db.err == PP_OK)
+        pp_sq_commit(&r->db);
+    return r->db.err;
 }
 
-static void count(struct pp_job **jobs, size_t n)
+static void rollback_read(void *state)
 {
-    for (size_t i = 0; i < n; i++) {
-        struct call *c = call_of(jobs[i]);
-        atomic_fetch_add_explicit(&c->store->counts[c->op], 1, memory_order_relaxed);
-    }
-}
-
-static void write_batch(void *state, struct pp_job **jobs, size_t n)
-{
-    struct pp_sw *w = state;
-    count(jobs, n);
-    if (write_group(w, jobs, n) == PP_OK)
-        return;
-    for (size_t i = 0; i < n; i++) {
-        struct call *c = call_of(jobs[i]);
-        enum pp_err err = write_group(w, &jobs[i], 1);
-        if (err == PP_OK)
-            continue;
-        req_of(c)->err = err == PP_EBUSY ? PP_EIO : err;
-        c->again = false;
-    }
-}
-
-static void read_batch(void *state, struct pp_job **jobs, size_t n)
-{
-    struct pp_sq_db *db = state;
-    count(jobs, n);
-    for (size_t i = 0; i < n; i++) {
-        struct call *c = call_of(jobs[i]);
-        struct pp_req *req = req_of(c);
-        c->again = false;
-        pp_sq_begin(db, false); /* one state of the store for the whole request */
-        enum pp_err err = db->err == PP_OK ? runs[c->op](db, req) : db->err;
-        req->err = err == PP_EBUSY ? PP_EIO : err;
-        pp_sq_rollback(db);
-    }
+    pp_sq_rollback(&((struct reader *)state)->db);
 }
 
 static void *take_reader(void *data)
@@ -145,37 +77,17 @@ static void *take_reader(void *data)
 
 /* --- on the loop --- */
 
-static void on_done(struct pp_job *job)
-{
-    struct call *c = call_of(job);
-    struct pp_req *req = req_of(c);
-    if (c->again) {
-        memcpy(c->carry, c->next, sizeof c->carry);
-        enum pp_err err = pp_lane_submit(c->store->writer_home, job);
-        if (err == PP_OK)
-            return;
-        req->err = err;
+#define WRITE(name, type)                                                                \
+    static enum pp_err submit_##name(struct pp_task_store *s, struct type *r)            \
+    {                                                                                    \
+        struct store *x = (struct store *)s;                                             \
+        return pp_sq_submit(x->writer_home, &r->req, run_##name, &x->counts[OP_##name]); \
     }
-    req->done(req);
-}
-
-static enum pp_err submit(struct pp_task_store *base, struct pp_req *req, struct pp_lane_home *home,
-                          uint32_t op)
-{
-    struct call *c = (struct call *)req->scratch;
-    *c = (struct call){.job = {.done = on_done}, .store = (struct store *)base, .op = op};
-    return pp_lane_submit(home, &c->job);
-}
-
-#define WRITE(name, type)                                                       \
-    static enum pp_err submit_##name(struct pp_task_store *s, struct type *r)   \
-    {                                                                           \
-        return submit(s, &r->req, ((struct store *)s)->writer_home, OP_##name); \
-    }
-#define READ(name, type)                                                        \
-    static enum pp_err submit_##name(struct pp_task_store *s, struct type *r)   \
-    {                                                                           \
-        return submit(s, &r->req, ((struct store *)s)->reader_home, OP_##name); \
+#define READ(name, type)                                                                 \
+    static enum pp_err submit_##name(struct pp_task_store *s, struct type *r)            \
+    {                                                                                    \
+        struct store *x = (struct store *)s;                                             \
+        return pp_sq_submit(x->reader_home, &r->req, run_##name, &x->counts[OP_##name]); \
     }
 PP_SQ_OPS(WRITE, READ)
 #undef WRITE
@@ -202,8 +114,8 @@ static void store_free(struct store *s)
     if (s->reader)
         pp_lane_close(s->reader);
     for (int i = 0; i < READERS; i++)
-        if (s->readers[i].h)
-            pp_sq_close(&s->readers[i]);
+        if (s->readers[i].db.h)
+            pp_sq_close(&s->readers[i].db);
     if (s->w.db.h)
         pp_sw_close(&s->w);
     if (s->lock >= 0)
@@ -236,7 +148,8 @@ static enum pp_err open_files(struct store *s, const char *path, size_t cache_by
                                .n_sql = PP_STORE_QUERY_COUNT,
                                .cache_bytes = cache_bytes / 8,
                                .read_only = true};
-        err = pp_sq_open(&s->readers[i], &o);
+        s->readers[i].group = (struct pp_sq_group){begin_read, commit_read, rollback_read, NULL};
+        err = pp_sq_open(&s->readers[i].db, &o);
     }
     return err;
 }
@@ -247,13 +160,13 @@ static bool open_lanes(struct store *s, size_t capacity)
                                 .threads = 1,
                                 .capacity = capacity,
                                 .max_batch = WRITE_GROUP,
-                                .batch = write_batch,
+                                .batch = pp_sq_group_batch,
                                 .data = &s->w};
     struct pp_lane_options r = {.name = "store-read",
                                 .threads = READERS,
                                 .capacity = capacity,
                                 .max_batch = READ_GROUP,
-                                .batch = read_batch,
+                                .batch = pp_sq_group_batch,
                                 .open = take_reader,
                                 .data = s};
     s->writer = pp_lane_open(&w);

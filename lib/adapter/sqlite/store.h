@@ -3,9 +3,7 @@
  *   loop --submit--> writer lane: 1 thread, 1 connection: all waiting requests in one transaction
  *                --> reader lane: 2 threads, a read-only connection each: API reads beside the writer
  *
- * A group of requests shares a transaction; where one of them fails, it is rolled back and each runs again
- * alone, so that one does not spoil the others. Operations therefore set their outputs from the start each
- * time, and every cache of the writer is dropped with a rollback (pp_sw_forget).
+ * How a group of requests shares a transaction: group.h.
  *
  * To add an operation: its struct and PP_STORE_OP line in the port, a line in PP_SQ_OPS, and a function in
  * the file of its kind. */
@@ -14,6 +12,7 @@
 
 #include "base/buf.h"
 #include "db.h"
+#include "group.h"
 #include "names.h"
 #include "pack.h"
 #include "photopool/port/task_store.h"
@@ -37,6 +36,7 @@ struct pp_sw_item {
 enum { PP_SW_ITEMS = 16384 };
 
 struct pp_sw {
+    struct pp_sq_group group;
     struct pp_sq_db db;
     struct pp_names names;
     int64_t next, mark; /* numbers: the next one, and the bound of those given, recorded ahead */
@@ -48,19 +48,12 @@ struct pp_sw {
     struct pp_arena tmp;                                        /* of one operation */
     /* of the operation that runs now */
     uint64_t job, items_finished;
-    bool again;            /* out: a slice is done, there is more */
-    const uint64_t *carry; /* 2 numbers from the slice before, zero in the first */
-    uint64_t *carry_on;    /* out, with `again`: for the next one */
 };
 
 pp_must_check enum pp_err pp_sw_open(struct pp_sw *w, const char *path, size_t cache_bytes);
 void pp_sw_close(struct pp_sw *w);
-/* Around a transaction. */
-void pp_sw_begin(struct pp_sw *w);
-void pp_sw_commit(struct pp_sw *w);
-void pp_sw_rollback(struct pp_sw *w);
 /* Before each operation. */
-void pp_sw_start(struct pp_sw *w, const uint64_t *carry, uint64_t *carry_on);
+void pp_sw_start(struct pp_sw *w);
 
 /* The next number: never given before. */
 int64_t pp_sw_next(struct pp_sw *w);
@@ -166,7 +159,6 @@ void pp_sw_rows_add(struct pp_sw *w, struct pp_sw_rows *rows, struct pp_arena *a
     READ(queue, pp_store_queue)              \
     WRITE(clean, pp_store_clean)
 
-/* A write answers PP_OK, or PP_ENOTFOUND or PP_EINVAL having written nothing; anything else rolls back. */
 #define WRITE(name, type) enum pp_err pp_sw_##name(struct pp_sw *w, struct type *r);
 #define READ(name, type)  enum pp_err pp_sr_##name(struct pp_sq_db *db, struct type *r);
 PP_SQ_OPS(WRITE, READ)

@@ -38,9 +38,36 @@ static void save_state(struct pp_sw *w)
     w->state_dirty = false;
 }
 
+static void begin(void *state)
+{
+    pp_sq_begin(&((struct pp_sw *)state)->db, true);
+}
+
+static enum pp_err commit(void *state)
+{
+    struct pp_sw *w = state;
+    pp_sw_batches_flush(w);
+    if (w->state_dirty)
+        save_state(w);
+    pp_sq_commit(&w->db);
+    return w->db.err;
+}
+
+static void rollback(void *state)
+{
+    struct pp_sw *w = state;
+    pp_sq_rollback(&w->db);
+    pp_sw_batches_clear(w);
+    pp_names_clear(&w->names);
+    memset(w->items, 0, PP_SW_ITEMS * sizeof *w->items);
+    load_state(w);
+    w->db.err = PP_OK;
+    w->state_dirty = false;
+}
+
 enum pp_err pp_sw_open(struct pp_sw *w, const char *path, size_t cache_bytes)
 {
-    *w = (struct pp_sw){0};
+    *w = (struct pp_sw){.group = {begin, commit, rollback, NULL}};
     pp_buf_init(&w->buf, 1 << 20);
     pp_arena_init(&w->tmp, 0);
     w->items = calloc(PP_SW_ITEMS, sizeof *w->items);
@@ -74,37 +101,10 @@ void pp_sw_close(struct pp_sw *w)
     free(w->items);
 }
 
-void pp_sw_begin(struct pp_sw *w)
-{
-    pp_sq_begin(&w->db, true);
-}
-
-void pp_sw_commit(struct pp_sw *w)
-{
-    pp_sw_batches_flush(w);
-    if (w->state_dirty)
-        save_state(w);
-    pp_sq_commit(&w->db);
-}
-
-void pp_sw_rollback(struct pp_sw *w)
-{
-    pp_sq_rollback(&w->db);
-    pp_sw_batches_clear(w);
-    pp_names_clear(&w->names);
-    memset(w->items, 0, PP_SW_ITEMS * sizeof *w->items);
-    load_state(w);
-    w->db.err = PP_OK;
-    w->state_dirty = false;
-}
-
-void pp_sw_start(struct pp_sw *w, const uint64_t *carry, uint64_t *carry_on)
+void pp_sw_start(struct pp_sw *w)
 {
     w->job++;
     w->items_finished = 0;
-    w->again = false;
-    w->carry = carry;
-    w->carry_on = carry_on;
     pp_arena_fini(&w->tmp);
 }
 

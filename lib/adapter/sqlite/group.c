@@ -1,0 +1,85 @@
+/* group.c: see group.h. */
+#include "group.h"
+
+#include <string.h>
+
+static struct pp_sq_call *call_of(struct pp_job *job)
+{
+    return pp_container_of(job, struct pp_sq_call, job);
+}
+
+struct pp_req *pp_sq_req(struct pp_job *job)
+{
+    return (struct pp_req *)((char *)call_of(job) - offsetof(struct pp_req, scratch));
+}
+
+bool pp_sq_refusal(enum pp_err err)
+{
+    switch (err) {
+    case PP_ENOTFOUND:
+    case PP_EINVAL:
+    case PP_EEXISTS:
+    case PP_EMISMATCH:
+    case PP_EFULL: return true;
+    default: return false;
+    }
+}
+
+static enum pp_err run_group(struct pp_sq_group *g, struct pp_job **jobs, size_t n)
+{
+    enum pp_err err = PP_OK;
+    g->begin(g);
+    for (size_t i = 0; i < n && err == PP_OK; i++) {
+        struct pp_req *req = pp_sq_req(jobs[i]);
+        g->call = call_of(jobs[i]);
+        g->call->again = false;
+        req->err = g->call->run(g, req);
+        err = pp_sq_refusal(req->err) ? PP_OK : req->err;
+    }
+    if (err == PP_OK)
+        err = g->commit(g);
+    if (err != PP_OK)
+        g->rollback(g);
+    return err;
+}
+
+void pp_sq_group_batch(void *state, struct pp_job **jobs, size_t n)
+{
+    struct pp_sq_group *g = state;
+    for (size_t i = 0; i < n; i++) {
+        atomic_uint_fast64_t *count = call_of(jobs[i])->count;
+        if (count)
+            atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+    }
+    if (run_group(g, jobs, n) == PP_OK)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        enum pp_err err = run_group(g, &jobs[i], 1);
+        if (err == PP_OK)
+            continue;
+        pp_sq_req(jobs[i])->err = err == PP_EBUSY ? PP_EIO : err;
+        call_of(jobs[i])->again = false;
+    }
+}
+
+static void on_done(struct pp_job *job)
+{
+    struct pp_sq_call *c = call_of(job);
+    struct pp_req *req = pp_sq_req(job);
+    if (c->again) {
+        memcpy(c->carry, c->next, sizeof c->carry);
+        enum pp_err err = pp_lane_submit(job->home, job);
+        if (err == PP_OK)
+            return;
+        req->err = err;
+    }
+    req->done(req);
+}
+
+enum pp_err pp_sq_submit(struct pp_lane_home *home, struct pp_req *req,
+                         enum pp_err (*run)(void *state, struct pp_req *req), atomic_uint_fast64_t *count)
+{
+    struct pp_sq_call *c = (struct pp_sq_call *)req->scratch;
+    *c = (struct pp_sq_call){.job = {.done = on_done}, .run = run, .count = count};
+    return pp_lane_submit(home, &c->job);
+}

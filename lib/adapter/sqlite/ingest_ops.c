@@ -1,0 +1,252 @@
+/* ingest_ops.c: what each request to the ingest queue does. See ingest.h. */
+#include <string.h>
+
+#include "ingest.h"
+
+const char *const pp_ingest_schema[PP_INGEST_VERSION] = {
+    "CREATE TABLE entries(num INTEGER PRIMARY KEY AUTOINCREMENT, batch TEXT NOT NULL UNIQUE,"
+    " client TEXT NOT NULL, refresh INTEGER, replay INTEGER, created INTEGER, items INTEGER, photos INTEGER,"
+    " cancelled INTEGER, state INTEGER NOT NULL, deliveries INTEGER, taken_by TEXT, reason TEXT);"
+    "CREATE INDEX entries_state ON entries(state);"
+    "CREATE TABLE payloads(num INTEGER PRIMARY KEY, payload BLOB NOT NULL);"
+    "CREATE TABLE keys(client TEXT, key TEXT, body_hash BLOB NOT NULL, answer BLOB NOT NULL, created INTEGER,"
+    " PRIMARY KEY(client, key)) WITHOUT ROWID;"
+    "CREATE INDEX keys_created ON keys(created);",
+};
+
+const char *const pp_ingest_sql[PP_INGEST_QUERY_COUNT] = {
+#define X(name, sql) sql,
+    PP_INGEST_QUERIES(X)
+#undef X
+};
+
+void pp_iq_load(struct pp_iq *q, bool untake)
+{
+    if (untake)
+        pp_sq_run(&q->db, PP_IQ_START, "");
+    sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_TOTALS, "");
+    if (!pp_sq_row(&q->db, st))
+        return;
+    q->entries = (uint64_t)pp_sq_col(st, 0);
+    q->photos = (uint64_t)pp_sq_col(st, 1);
+    pp_sq_done(st);
+}
+
+static enum pp_err refused(const struct pp_iq *q, enum pp_err err)
+{
+    return q->db.err != PP_OK ? q->db.err : err;
+}
+
+static char *copy_blob(struct pp_iq *q, struct pp_arena *a, sqlite3_stmt *st, int i, size_t *n)
+{
+    *n = (size_t)sqlite3_column_bytes(st, i);
+    const void *p = sqlite3_column_blob(st, i);
+    char *s = pp_arena_copy(a, p ? p : "", *n);
+    if (!s && q->db.err == PP_OK)
+        q->db.err = PP_ENOMEM;
+    return s;
+}
+
+/* A row of PP_INGEST_COLUMNS. */
+static void read_entry(struct pp_iq *q, struct pp_arena *a, sqlite3_stmt *st, struct pp_ingest_entry *e)
+{
+    *e = (struct pp_ingest_entry){.batch_id = pp_sq_text(&q->db, a, st, 1),
+                                  .client = pp_sq_text(&q->db, a, st, 2),
+                                  .refresh = (enum pp_refresh)pp_sq_col(st, 3),
+                                  .replay = pp_sq_col(st, 4),
+                                  .created_at = pp_sq_col(st, 5),
+                                  .n_items = (uint32_t)pp_sq_col(st, 6),
+                                  .n_photos = (uint64_t)pp_sq_col(st, 7),
+                                  .cancelled = pp_sq_col(st, 8),
+                                  .deliveries = (uint32_t)pp_sq_col(st, 9)};
+}
+
+/* --- append --- */
+
+/* PP_OK: the key is new. */
+static enum pp_err check_key(struct pp_iq *q, struct pp_ingest_append *r)
+{
+    sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_KEY_GET, "tt", r->entry.client, r->key);
+    if (!pp_sq_row(&q->db, st))
+        return q->db.err;
+    bool same = (size_t)sqlite3_column_bytes(st, 0) == sizeof r->body_hash &&
+                !memcmp(sqlite3_column_blob(st, 0), r->body_hash, sizeof r->body_hash);
+    if (same)
+        r->old_answer = copy_blob(q, r->req.arena, st, 1, &r->old_answer_n);
+    pp_sq_done(st);
+    return refused(q, same ? PP_EEXISTS : PP_EMISMATCH);
+}
+
+enum pp_err pp_iq_append(struct pp_iq *q, struct pp_ingest_append *r)
+{
+    const struct pp_ingest_entry *e = &r->entry;
+    r->old_answer = NULL;
+    r->old_answer_n = 0;
+    enum pp_err err = r->key ? check_key(q, r) : PP_OK;
+    if (err != PP_OK)
+        return err;
+    if (r->high_water && q->photos >= r->high_water)
+        return PP_EFULL;
+    if (pp_sq_int(&q->db, 0, PP_IQ_FIND, "t", e->batch_id))
+        return PP_EEXISTS;
+    if (r->key)
+        pp_sq_run(&q->db, PP_IQ_KEY_ADD, "ttbbi", e->client, r->key, r->body_hash, sizeof r->body_hash,
+                  r->answer ? r->answer : "", r->answer_n, r->now_ms);
+    pp_sq_run(&q->db, PP_IQ_ADD, "ttddiiid", e->batch_id, e->client, (int)e->refresh, e->replay,
+              e->created_at, (int64_t)e->n_items, (int64_t)e->n_photos, e->cancelled);
+    pp_sq_run(&q->db, PP_IQ_ADD_PAYLOAD, "ib", (int64_t)sqlite3_last_insert_rowid(q->db.h),
+              e->payload ? e->payload : "", e->payload_n);
+    if (q->db.err != PP_OK)
+        return q->db.err;
+    q->entries++;
+    q->photos += e->n_photos;
+    return PP_OK;
+}
+
+/* --- take, ack, poison --- */
+
+/* The next waiting entries, without payload, as far as max_bytes goes; their numbers go to `nums`. */
+static void choose(struct pp_iq *q, struct pp_ingest_take *r, int64_t *nums)
+{
+    size_t bytes = 0;
+    sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_TAKE, "i", (int64_t)r->limit);
+    while (r->n < r->limit && pp_sq_row(&q->db, st)) {
+        size_t size = (size_t)pp_sq_col(st, 10);
+        if (r->n > 0 && (bytes >= r->max_bytes || size > r->max_bytes - bytes))
+            break;
+        bytes += size;
+        nums[r->n] = pp_sq_col(st, 0);
+        struct pp_ingest_entry *e = &r->entries[r->n++];
+        read_entry(q, r->req.arena, st, e);
+        e->deliveries++;
+    }
+    pp_sq_done(st);
+}
+
+static void read_payload(struct pp_iq *q, struct pp_arena *a, int64_t num, struct pp_ingest_entry *e)
+{
+    sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_PAYLOAD, "i", num);
+    if (!pp_sq_row(&q->db, st))
+        return;
+    e->payload = copy_blob(q, a, st, 0, &e->payload_n);
+    pp_sq_done(st);
+}
+
+enum pp_err pp_iq_take(struct pp_iq *q, struct pp_ingest_take *r)
+{
+    struct pp_arena *a = r->req.arena;
+    size_t limit = r->limit < q->entries ? r->limit : (size_t)q->entries;
+    r->n = 0;
+    r->entries = pp_sq_array(&q->db, a, limit, sizeof *r->entries);
+    int64_t *nums = pp_sq_array(&q->db, a, limit, sizeof *nums);
+    if (!r->entries || !nums)
+        return q->db.err;
+    choose(q, r, nums);
+    for (size_t i = 0; i < r->n && q->db.err == PP_OK; i++) {
+        read_payload(q, a, nums[i], &r->entries[i]);
+        pp_sq_run(&q->db, PP_IQ_TAKEN, "it", nums[i], r->consumer);
+    }
+    return q->db.err;
+}
+
+struct found {
+    int64_t num, photos;
+    int state;
+};
+
+static bool find(struct pp_iq *q, const char *batch_id, struct found *f)
+{
+    sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_FIND, "t", batch_id);
+    if (!pp_sq_row(&q->db, st))
+        return false;
+    *f = (struct found){pp_sq_col(st, 0), pp_sq_col(st, 2), (int)pp_sq_col(st, 1)};
+    pp_sq_done(st);
+    return true;
+}
+
+static void leave(struct pp_iq *q, const struct found *f)
+{
+    if (f->state == PP_ENTRY_POISONED || q->db.err != PP_OK)
+        return;
+    q->entries--;
+    q->photos -= (uint64_t)f->photos;
+}
+
+enum pp_err pp_iq_ack(struct pp_iq *q, struct pp_ingest_ack *r)
+{
+    for (size_t i = 0; i < r->n && q->db.err == PP_OK; i++) {
+        struct found f;
+        if (!find(q, r->batch_ids[i], &f))
+            continue;
+        pp_sq_run(&q->db, PP_IQ_DELETE, "i", f.num);
+        pp_sq_run(&q->db, PP_IQ_DELETE_PAYLOAD, "i", f.num);
+        leave(q, &f);
+    }
+    return q->db.err;
+}
+
+enum pp_err pp_iq_poison(struct pp_iq *q, struct pp_ingest_poison *r)
+{
+    struct found f;
+    if (!find(q, r->batch_id, &f))
+        return refused(q, PP_ENOTFOUND);
+    pp_sq_run(&q->db, PP_IQ_POISON, "it", f.num, r->reason);
+    leave(q, &f);
+    return q->db.err;
+}
+
+enum pp_err pp_iq_cancel(struct pp_iq *q, struct pp_ingest_cancel *r)
+{
+    struct found f;
+    if (!find(q, r->batch_id, &f))
+        return refused(q, PP_ENOTFOUND);
+    pp_sq_run(&q->db, PP_IQ_CANCEL, "i", f.num);
+    return q->db.err;
+}
+
+/* --- reading --- */
+
+enum pp_err pp_iq_get(struct pp_iq *q, struct pp_ingest_get *r)
+{
+    sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_GET, "tt", r->batch_id, r->client);
+    if (!pp_sq_row(&q->db, st))
+        return refused(q, PP_ENOTFOUND);
+    read_entry(q, r->req.arena, st, &r->entry);
+    pp_sq_done(st);
+    return q->db.err;
+}
+
+enum pp_err pp_iq_list(struct pp_iq *q, struct pp_ingest_list *r)
+{
+    r->n = 0;
+    r->more = false;
+    r->entries = pp_sq_array(&q->db, r->req.arena, r->limit, sizeof *r->entries);
+    if (!r->entries)
+        return q->db.err;
+    const char *after = r->after ? r->after : "\x7f"; /* above every id */
+    sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_LIST, "tti", after, r->client, (int64_t)r->limit + 1);
+    while (pp_sq_row(&q->db, st)) {
+        if (r->n == r->limit) {
+            r->more = true;
+            break;
+        }
+        read_entry(q, r->req.arena, st, &r->entries[r->n++]);
+    }
+    pp_sq_done(st);
+    return q->db.err;
+}
+
+enum pp_err pp_iq_stats(struct pp_iq *q, struct pp_ingest_stats *r)
+{
+    r->entries = q->entries;
+    r->photos = q->photos;
+    r->poisoned = (uint64_t)pp_sq_int(&q->db, 0, PP_IQ_POISONED, "");
+    r->oldest_ms = pp_sq_int(&q->db, 0, PP_IQ_OLDEST, "");
+    return q->db.err;
+}
+
+enum pp_err pp_iq_clean(struct pp_iq *q, struct pp_ingest_clean *r)
+{
+    pp_sq_run(&q->db, PP_IQ_KEY_CLEAN, "i", r->before_ms);
+    return q->db.err;
+}
