@@ -131,15 +131,10 @@ struct pp_config {
     } batches;
     struct {
         struct pp_config_tiers tiers;
-        int64_t connect_timeout_ms;              /* name, TCP and TLS; the tier's deadline holds as well */
-        int64_t first_byte_timeout_ms;           /* from the request sent to the answer's first byte */
-        int64_t low_speed_bytes_per_s;           /* too_slow when below this ... */
-        int64_t low_speed_time_ms;               /* ... for this long; a limit of 0 switches it off */
         int64_t max_bytes;                       /* of one body, after decompression */
         int64_t max_pixels;                      /* width x height, from the image's header */
         int64_t max_redirects;                   /* 0: none is followed */
         int64_t buffer_bytes;                    /* bodies under way, all transfers together */
-        int64_t connections_per_host;            /* kept open or in use, per client and host */
         struct pp_config_strings allow_networks; /* CIDR with prefix, canonical: "10.0.0.0/8", "fd00::/8" */
         struct pp_config_ports allow_ports;
         struct pp_config_resolves resolve;

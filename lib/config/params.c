@@ -138,14 +138,6 @@ P(TIERS, "fetch.tiers", fetch.tiers,
   "[{timeout: 1s, concurrency: 256}, {timeout: 5s, concurrency: 256}, {timeout: 30s, concurrency: 256}]",
   MS(10), HR(1), 0,
   "Pools of transfers: each has a deadline for a whole transfer, and a number in flight (default 256).")
-P(DURATION, "fetch.connect_timeout", fetch.connect_timeout_ms, "10s", MS(10), MIN(5), 0,
-  "For name, TCP and TLS together, within the tier's deadline.")
-P(DURATION, "fetch.first_byte_timeout", fetch.first_byte_timeout_ms, "30s", MS(10), HR(1), 0,
-  "From the request to the first byte of the answer, within the tier's deadline.")
-P(SIZE, "fetch.low_speed_limit", fetch.low_speed_bytes_per_s, "256", 0, MIB(100), 0,
-  "Bytes a second below which a transfer is too slow; 0: never.")
-P(DURATION, "fetch.low_speed_time", fetch.low_speed_time_ms, "10s", SEC(1), HR(1), 0,
-  "How long a transfer may stay below fetch.low_speed_limit.")
 P(SIZE, "fetch.max_bytes", fetch.max_bytes, "32MiB", KIB(1), GIB(1), 0,
   "Largest photo.")
 P(COUNT, "fetch.max_pixels", fetch.max_pixels, "100M", 1, 1e10, 0,
@@ -154,8 +146,6 @@ P(COUNT, "fetch.max_redirects", fetch.max_redirects, "5", 0, 20, 0,
   "Redirects followed, each checked and charged as a request.")
 P(SIZE, "fetch.buffer", fetch.buffer_bytes, "64MiB", MIB(1), GIB(64), 0,
   "Memory for bodies under way, all transfers together; transfers pause when it is used up.")
-P(COUNT, "fetch.connections_per_host", fetch.connections_per_host, "16", 1, 1000, 0,
-  "Connections to one host of one client.")
 P(NETWORKS, "fetch.allow_networks", fetch.allow_networks, "[]", 0, 0, 0,
   "Networks that the address policy would deny (private, loopback, ...) and that are allowed here.")
 P(PORTS, "fetch.allow_ports", fetch.allow_ports, "[80, 443]", 0, 0, 0,
