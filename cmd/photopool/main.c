@@ -18,7 +18,6 @@ struct command {
 static const struct command commands[] = {
     {"Run a server", NULL, NULL, NULL},
     {"up", "[--data DIR]", "everything in one process, no servers needed", pp_cmd_up},
-    {"serve", "--roles ROLE,...", "some of the roles, as one replica of many", pp_cmd_serve},
     {"config", "", "the configuration in force, and every parameter", pp_cmd_config},
 
     {"This program", NULL, NULL, NULL},

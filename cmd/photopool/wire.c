@@ -1,0 +1,337 @@
+/* wire.c: see wire.h. Opened in the order of struct pp_wire, closed in the reverse. */
+#include "wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "adapter/cares/resolver.h"
+#include "adapter/curl/fetcher.h"
+#include "adapter/fs/fs_blob_store.h"
+#include "adapter/http/http_server.h"
+#include "adapter/local/local_coordinator.h"
+#include "adapter/sqlite/sqlite_store.h"
+#include "pipeline/api.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/s5_keep.h"
+#include "wire_params.h"
+
+struct pp_wire {
+    struct pp_loop *loop;
+    struct pp_log *log;
+    const struct pp_config *config;
+    struct pp_wire_params params;
+    int data_lock; /* the data directory is ours while this is open */
+    char **pins;   /* fetch.resolve as lines */
+    struct pp_pipeline p;
+    struct pp_api *api;
+    struct pp_http_server *http;
+    struct pp_timer *api_timer; /* while draining: until the API is idle */
+    void (*drained)(void *data);
+    void *drained_data;
+    bool draining, pipeline_open;
+};
+
+static enum pp_err __attribute__((format(printf, 3, 4)))
+refuse(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(error->text, sizeof(error->text), fmt, ap);
+    va_end(ap);
+    return err;
+}
+
+/* --- adapters --- */
+
+/* The part after "scheme:", or NULL. */
+static const char *after(const char *url, const char *scheme)
+{
+    size_t n = strlen(scheme);
+    return strncmp(url, scheme, n) == 0 ? url + n : NULL;
+}
+
+static enum pp_err lock_data(struct pp_wire *w, struct pp_wire_error *error)
+{
+    const char *dir = w->config->data_dir;
+    char path[4096];
+
+    if (mkdir(dir, 0755) != 0 && errno != EEXIST)
+        return refuse(error, PP_EIO, "data directory %s can't be made: %s; choose another with --data DIR",
+                      dir, strerror(errno));
+    snprintf(path, sizeof(path), "%s/lock", dir);
+    w->data_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (w->data_lock < 0)
+        return refuse(error, PP_EIO, "%s can't be opened: %s; choose another directory with --data DIR", path,
+                      strerror(errno));
+    if (flock(w->data_lock, LOCK_EX | LOCK_NB) != 0)
+        return refuse(
+            error, PP_EBUSY,
+            "data directory %s is in use by another photopool; stop it, or choose another with --data DIR",
+            dir);
+    return PP_OK;
+}
+
+static enum pp_err open_store(struct pp_wire *w, struct pp_wire_error *error)
+{
+    const char *url = w->config->store.url, *path = after(url, "sqlite:");
+    char ingest[4096];
+
+    if (!path)
+        return refuse(error, PP_EINVAL, "store.url: this build keeps tasks in sqlite:PATH only");
+    enum pp_err err = pp_sqlite_task_store_open(w->loop, path, &(struct pp_sqlite_options){0}, &w->p.store);
+    if (err != PP_OK)
+        return refuse(error, err, "store %s: %s", path, pp_err_text(err));
+    snprintf(ingest, sizeof(ingest), "%s/ingest.db", w->config->data_dir);
+    err = pp_sqlite_ingest_queue_open(w->loop, ingest, &(struct pp_sqlite_options){0}, &w->p.ingest);
+    if (err != PP_OK)
+        return refuse(error, err, "ingest queue %s: %s", ingest, pp_err_text(err));
+    return PP_OK;
+}
+
+static enum pp_err open_coordinator(struct pp_wire *w, struct pp_wire_error *error)
+{
+    char path[4096];
+
+    if (!after(w->config->coordinator.url, "local:"))
+        return refuse(error, PP_EINVAL, "coordinator.url: this build coordinates in process only, local:");
+    snprintf(path, sizeof(path), "%s/coordinator.db", w->config->data_dir);
+    enum pp_err err = pp_local_coordinator_open(w->loop, path, &w->p.coordinator);
+    return err == PP_OK ? PP_OK : refuse(error, err, "coordinator %s: %s", path, pp_err_text(err));
+}
+
+static enum pp_err open_blobs(struct pp_wire *w, struct pp_wire_error *error)
+{
+    const char *root = after(w->config->blobs.url, "file:");
+    if (!root)
+        return refuse(error, PP_EINVAL, "blobs.url: this build keeps photos in file:DIR only");
+    const struct pp_fs_options options = {
+        .root = root, .fsync = w->config->blobs.fsync == PP_FSYNC_FILE, .sole = true};
+    if (pp_fs_blob_store_open(&options, &w->p.blobs) != PP_OK)
+        return refuse(error, PP_EIO, "photo directory %s can't be used: %s", root, strerror(errno));
+    w->p.keep_lane = pp_keep_lane_open((unsigned)w->config->keep.threads, w->p.blobs);
+    return w->p.keep_lane ? PP_OK
+                          : refuse(error, PP_ENOMEM, "threads for hashing and writing could not be started");
+}
+
+/* On a fetch loop's thread. */
+static enum pp_err open_fetch_adapters(void *data, struct pp_loop *loop, struct pp_fetcher **fetcher,
+                                       struct pp_resolver **resolver)
+{
+    struct pp_wire *w = data;
+    const struct pp_config *c = w->config;
+    size_t transfers = 0;
+
+    for (size_t i = 0; i < c->fetch.tiers.n; i++)
+        transfers += (size_t)c->fetch.tiers.item[i].concurrency;
+    const struct pp_curl_options curl = {.ca_file = c->fetch.ca_file[0] ? c->fetch.ca_file : NULL,
+                                         .user_agent = c->fetch.user_agent,
+                                         .max_connections = transfers};
+    const struct pp_cares_options cares = {.pins = (const char *const *)w->pins,
+                                           .timeout_ms = c->fetch.dns_timeout_ms,
+                                           .ttl_max_ms = c->fetch.dns_ttl_max_ms,
+                                           .max_entries = (size_t)c->fetch.dns_cache};
+    enum pp_err err = pp_curl_fetcher_open(loop, &curl, fetcher);
+    return err == PP_OK ? pp_cares_resolver_open(loop, &cares, resolver) : err;
+}
+
+/* fetch.resolve, as the resolver reads it: addresses of one host and port on one line. */
+static enum pp_err make_pins(struct pp_wire *w)
+{
+    const struct pp_config_resolves *r = &w->config->fetch.resolve;
+    w->pins = calloc(r->n + 1, sizeof(*w->pins));
+    if (!w->pins)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < r->n; i++) {
+        const struct pp_config_resolve *pin = &r->item[i];
+        bool v6 = strchr(pin->address, ':') != NULL;
+        if (asprintf(&w->pins[i], "%s:%u:%s%s%s", pin->host, pin->port, v6 ? "[" : "", pin->address,
+                     v6 ? "]" : "") < 0) {
+            w->pins[i] = NULL;
+            return PP_ENOMEM;
+        }
+    }
+    return PP_OK;
+}
+
+static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
+{
+    const struct pp_config *c = w->config;
+    const struct pp_http_options options = {.host = c->http.listen.host,
+                                            .port = c->http.listen.port,
+                                            .max_connections = (uint32_t)c->http.max_connections,
+                                            .max_per_address = (uint32_t)c->http.max_connections_per_address,
+                                            .header_timeout_ms = c->http.header_timeout_ms,
+                                            .body_timeout_ms = c->http.body_timeout_ms,
+                                            .max_body = (size_t)c->http.max_body_bytes,
+                                            .log = w->log};
+    w->api = pp_api_open(&w->p);
+    if (!w->api)
+        return refuse(error, PP_ENOMEM, "out of memory");
+    errno = 0;
+    enum pp_err err = pp_http_server_open(w->loop, &options, pp_api_handler(w->api), &w->http);
+    if (err != PP_OK)
+        return refuse(error, err, "http.listen %s:%u: %s", c->http.listen.host, c->http.listen.port,
+                      errno ? strerror(errno) : pp_err_text(err));
+    pp_api_set_server(w->api, w->http);
+    return PP_OK;
+}
+
+static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_error *error)
+{
+    enum pp_err err = pp_wire_params_init(&w->params, w->config);
+    if (err == PP_OK)
+        err = make_pins(w);
+    if (err != PP_OK)
+        return refuse(error, err, "the configuration can't be used: %s", pp_err_text(err));
+    w->params.params.sole_worker = true;
+    err = lock_data(w, error);
+    if (err == PP_OK)
+        err = open_store(w, error);
+    if (err == PP_OK)
+        err = open_coordinator(w, error);
+    if (err == PP_OK)
+        err = open_blobs(w, error);
+    if (err != PP_OK)
+        return err;
+    w->p.roles = roles;
+    w->p.loop = w->loop;
+    w->p.log = w->log;
+    w->p.params = &w->params.params;
+    w->p.factory = (struct pp_fetch_factory){.open = open_fetch_adapters, .data = w};
+    err = pp_pipeline_open(&w->p);
+    if (err != PP_OK)
+        return refuse(error, err, "the pipeline could not be started: %s", pp_err_text(err));
+    w->pipeline_open = true;
+    return open_http(w, error);
+}
+
+static void close_adapters(struct pp_wire *w)
+{
+    if (w->http)
+        w->http->ops->close(w->http);
+    pp_api_close(w->api);
+    if (w->p.keep_lane)
+        pp_lane_close(w->p.keep_lane);
+    if (w->p.blobs)
+        w->p.blobs->ops->close(w->p.blobs);
+    if (w->p.coordinator)
+        w->p.coordinator->ops->close(w->p.coordinator);
+    if (w->p.ingest)
+        w->p.ingest->ops->close(w->p.ingest);
+    if (w->p.store)
+        w->p.store->ops->close(w->p.store);
+    if (w->data_lock >= 0)
+        close(w->data_lock);
+}
+
+static void free_wire(struct pp_wire *w)
+{
+    pp_timer_close(w->api_timer);
+    for (char **pin = w->pins; pin && *pin; pin++)
+        free(*pin);
+    free(w->pins);
+    pp_wire_params_fini(&w->params);
+    free(w);
+}
+
+static void mark(void *data)
+{
+    *(bool *)data = true;
+}
+
+enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log, const struct pp_config *config,
+                         unsigned roles, struct pp_wire **out, struct pp_wire_error *error)
+{
+    struct pp_wire *w = calloc(1, sizeof(*w));
+    if (!w)
+        return refuse(error, PP_ENOMEM, "out of memory");
+    w->loop = loop;
+    w->log = log;
+    w->config = config;
+    w->data_lock = -1;
+    error->text[0] = '\0';
+    enum pp_err err = open_all(w, roles, error);
+    if (err == PP_OK) {
+        *out = w;
+        return PP_OK;
+    }
+    if (w->pipeline_open) { /* it has begun to work: let it end in order */
+        bool done = false;
+        pp_pipeline_drain(&w->p, mark, &done);
+        while (!done && pp_loop_turn(loop, true))
+            ;
+        pp_pipeline_close(&w->p);
+    }
+    close_adapters(w);
+    free_wire(w);
+    return err;
+}
+
+uint16_t pp_wire_port(struct pp_wire *w)
+{
+    return w->http->ops->port(w->http);
+}
+
+void pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
+{
+    pp_wire_params_reload(&w->params, config);
+    pp_log_set_level(w->log, config->log.level);
+    w->config = config;
+}
+
+/* --- draining: the API first, so that nothing accepted is left without its 202 --- */
+
+static void pipeline_drained(void *data)
+{
+    struct pp_wire *w = data;
+    w->http->ops->drain(w->http);
+    w->drained(w->drained_data);
+}
+
+static void check_api(void *data)
+{
+    struct pp_wire *w = data;
+    if (!pp_api_idle(w->api))
+        return;
+    pp_timer_stop(w->api_timer);
+    pp_pipeline_drain(&w->p, pipeline_drained, w);
+}
+
+void pp_wire_drain(struct pp_wire *w, void (*done)(void *data), void *data)
+{
+    if (w->draining) {
+        if (w->p.draining)
+            pp_pipeline_drain(&w->p, NULL, NULL);
+        return;
+    }
+    w->draining = true;
+    w->drained = done;
+    w->drained_data = data;
+    pp_api_drain(w->api);
+    w->api_timer = pp_timer_open(w->loop, check_api, w);
+    if (w->api_timer)
+        pp_timer_start(w->api_timer, 0, 10);
+    else
+        pp_pipeline_drain(&w->p, pipeline_drained, w);
+}
+
+void pp_wire_on_drain(struct pp_wire *w, void (*cb)(void *data, const char *worker), void *data)
+{
+    w->p.coordinator->ops->watch_drain(w->p.coordinator, cb, data);
+}
+
+void pp_wire_close(struct pp_wire *w)
+{
+    if (!w)
+        return;
+    pp_pipeline_close(&w->p);
+    close_adapters(w);
+    free_wire(w);
+}

@@ -1,0 +1,166 @@
+/* wire_params.c: see wire_params.h. */
+#include "wire_params.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+static uint32_t bounded(int64_t v)
+{
+    return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
+}
+
+static void set_tiers(struct pp_params *p, const struct pp_config *c)
+{
+    size_t used = 0;
+
+    p->n_tiers = (uint32_t)c->fetch.tiers.n;
+    for (size_t i = 0; i < c->fetch.tiers.n; i++) {
+        const struct pp_config_tier *t = &c->fetch.tiers.item[i];
+        bool served = c->worker.tiers.n == 0;
+        p->tiers[i] = (struct pp_tier){.timeout_ms = t->timeout_ms, .concurrency = bounded(t->concurrency)};
+        for (size_t k = 0; k < c->worker.tiers.n; k++)
+            served |= c->worker.tiers.item[k] == t->timeout_ms;
+        if (!served)
+            continue;
+        p->tiers_served |= 1u << i;
+        if (c->worker.tiers.n > 0)
+            used += (size_t)snprintf(p->tiers_text + used, sizeof(p->tiers_text) - used, "%s%g",
+                                     used > 0 ? "," : "", (double)t->timeout_ms / 1000.0);
+    }
+    if (c->worker.tiers.n == 0)
+        snprintf(p->tiers_text, sizeof(p->tiers_text), "all");
+}
+
+static enum pp_err set_policy(struct pp_wire_params *w, const struct pp_config *c)
+{
+    size_t n = c->fetch.allow_networks.n, m = c->fetch.allow_ports.n;
+
+    w->networks = calloc(n + 1, sizeof(*w->networks));
+    w->ports = calloc(m + 1, sizeof(*w->ports));
+    if (!w->networks || !w->ports)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        const char *text = c->fetch.allow_networks.item[i];
+        if (!pp_cidr_parse(&w->networks[i], text, strlen(text)))
+            return PP_EINVAL;
+    }
+    for (size_t i = 0; i < m; i++)
+        w->ports[i] = (struct pp_port_range){.lo = c->fetch.allow_ports.item[i].first,
+                                             .hi = c->fetch.allow_ports.item[i].last};
+    w->params.policy =
+        (struct pp_address_policy){.allow = w->networks, .n_allow = n, .ports = w->ports, .n_ports = m};
+    return PP_OK;
+}
+
+static struct pp_api_key api_key(const struct pp_config_key *from)
+{
+    struct pp_api_key key = {.submit = from->scopes & PP_SCOPE_SUBMIT,
+                             .read = from->scopes & PP_SCOPE_READ,
+                             .admin = from->scopes & PP_SCOPE_ADMIN};
+    snprintf(key.name, sizeof(key.name), "%s", from->name);
+    snprintf(key.client, sizeof(key.client), "%s", from->client);
+    memcpy(key.sha256, from->sha256, sizeof(key.sha256));
+    return key;
+}
+
+static bool set_keys(struct pp_wire_params *w, const struct pp_config *c)
+{
+    struct pp_api_key *keys = calloc(c->auth.keys.n + 1, sizeof(*keys));
+    if (!keys)
+        return false;
+    for (size_t i = 0; i < c->auth.keys.n; i++)
+        keys[i] = api_key(&c->auth.keys.item[i]);
+    free(w->keys);
+    w->keys = keys;
+    w->params.keys = keys;
+    w->params.n_keys = c->auth.keys.n;
+    return true;
+}
+
+static bool set_delays(struct pp_wire_params *w, const struct pp_config *c)
+{
+    size_t n = c->retry.delays.n;
+    int64_t *delays = calloc(n + 1, sizeof(*delays));
+    if (!delays)
+        return false;
+    if (n > 0)
+        memcpy(delays, c->retry.delays.item, n * sizeof(*delays));
+    free(w->delays);
+    w->delays = delays;
+    w->params.retry = (struct pp_retry_params){
+        .max_attempts = bounded(c->retry.attempts), .delays_ms = delays, .n_delays = n};
+    return true;
+}
+
+/* HOST-PID-NONCE, or worker.id with a nonce: no two starts have the same. */
+static void set_worker(struct pp_params *p, const struct pp_config *c)
+{
+    uint32_t nonce;
+
+    if (gethostname(p->host, sizeof(p->host) - 1) != 0)
+        strcpy(p->host, "localhost");
+    pp_random_bytes(&nonce, sizeof(nonce));
+    if (c->worker.id[0])
+        snprintf(p->worker, sizeof(p->worker), "%.80s-%08x", c->worker.id, nonce);
+    else
+        snprintf(p->worker, sizeof(p->worker), "%.60s-%ld-%08x", p->host, (long)getpid(), nonce);
+}
+
+void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
+{
+    struct pp_params *p = &w->params;
+
+    p->client_rpm = c->clients.rpm == PP_CONFIG_NONE ? 0 : bounded(c->clients.rpm);
+    p->client_concurrency = bounded(c->clients.concurrency);
+    p->router_interval_ms = c->router.interval_ms;
+    p->router_half_life_ms = c->router.half_life_ms;
+    p->router_min_samples = bounded(c->router.min_samples);
+    p->router_margin = c->router.margin;
+    p->drain_ms = c->worker.drain_ms;
+    p->high_water = (uint64_t)c->ingest.high_water;
+    p->idempotency_ms = c->idempotency.retention_ms;
+    p->results_ms = c->results.retention_ms;
+    p->metrics_public = c->http.metrics_public;
+    /* Out of memory: the old ones stay in force. */
+    (void)set_delays(w, c);
+    (void)set_keys(w, c);
+}
+
+enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config *c)
+{
+    struct pp_params *p = &w->params;
+    struct timeval tv;
+
+    memset(w, 0, sizeof(*w));
+    gettimeofday(&tv, NULL);
+    p->started_wall_ms = (int64_t)tv.tv_sec * 1000 + tv.tv_usec / 1000;
+    set_tiers(p, c);
+    set_worker(p, c);
+    p->max_bytes = (uint64_t)c->fetch.max_bytes;
+    p->max_pixels = (uint64_t)c->fetch.max_pixels;
+    p->max_redirects = bounded(c->fetch.max_redirects);
+    p->threads = bounded(c->worker.threads);
+    p->buffer_bytes = (uint64_t)c->fetch.buffer_bytes / p->threads;
+    p->lease_ms = c->worker.lease_ms;
+    p->plan_chunk = bounded(c->ingest.plan_chunk);
+    p->max_body = (uint64_t)c->http.max_body_bytes;
+    p->max_items = bounded(c->http.max_items);
+    p->max_photos_per_item = bounded(c->batches.max_photos_per_item);
+    pp_wire_params_reload(w, c);
+    if (!w->delays || !w->keys)
+        return PP_ENOMEM;
+    return set_policy(w, c);
+}
+
+void pp_wire_params_fini(struct pp_wire_params *w)
+{
+    free(w->networks);
+    free(w->ports);
+    free(w->delays);
+    free(w->keys);
+}
