@@ -6,7 +6,7 @@
 const char *pp_err_text(enum pp_err err)
 {
     static const char *const texts[] = {
-#define X(name, text) [name] = text,
+#define X(name, text) [name] = (text),
         PP_ERR_TABLE(X)
 #undef X
     };

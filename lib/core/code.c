@@ -95,9 +95,9 @@ uint16_t pp_code_parse(const char *name, size_t n)
 {
     if (n == 8 && memcmp(name, "http_", 5) == 0)
         return parse_http(name);
-    for (uint16_t i = 1; i < PP_CODE_COUNT; i++) {
+    for (unsigned i = 1; i < PP_CODE_COUNT; i++) {
         if (strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0)
-            return i;
+            return (uint16_t)i;
     }
     return 0;
 }

@@ -1,0 +1,56 @@
+/* sniff_run.h: what the tests of lib/core/sniff*.c share: feeding a body in pieces, and what must come out.
+ */
+#ifndef TEST_SNIFF_RUN_H
+#define TEST_SNIFF_RUN_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "core/sniff.h"
+#include "photopool/code.h"
+
+#define COUNT(a)   (sizeof(a) / sizeof((a)[0]))
+#define MAX_PIXELS 100000000u
+
+/* The whole body in pieces of at most `piece` bytes, each in memory of its own so that ASan sees every step
+ * too far. */
+static inline uint16_t sniff(struct pp_sniff *s, const void *p, size_t n, size_t piece)
+{
+    const uint8_t *b = p;
+    pp_sniff_init(s, MAX_PIXELS);
+    for (size_t at = 0; at < n && s->state == PP_SNIFF_MORE;) {
+        size_t k = n - at < piece ? n - at : piece;
+        uint8_t *own = malloc(k);
+        memcpy(own, b + at, k);
+        pp_sniff_feed(s, own, k);
+        free(own);
+        at += k;
+    }
+    return pp_sniff_finish(s);
+}
+
+/* Is the answer known before the body ends? */
+static inline bool decided(const void *p, size_t n)
+{
+    struct pp_sniff s;
+    pp_sniff_init(&s, MAX_PIXELS);
+    return pp_sniff_feed(&s, p, n) != PP_SNIFF_MORE;
+}
+
+static inline void assert_image(const struct pp_sniff *s, const char *mime, uint32_t w, uint32_t h)
+{
+    assert_int_equal(s->state, PP_SNIFF_DONE);
+    assert_string_equal(pp_image_mime(s->type), mime);
+    assert_int_equal(s->width, w);
+    assert_int_equal(s->height, h);
+}
+
+#endif
