@@ -75,14 +75,14 @@ enum pp_err pp_sw_cancel(struct pp_sw *w, struct pp_store_cancel *r)
 /* --- retier --- */
 
 struct move {
-    int64_t num, due;
+    int64_t num;
     uint8_t queue;
 };
 
 static void move(struct pp_sw *w, const struct pp_store_retier *r, const struct move *m)
 {
     uint8_t queue = m->queue == PP_QUEUE_SUSPECT ? PP_QUEUE_SUSPECT : r->tier;
-    pp_sq_run(&w->db, PP_Q_TASK_RETIER, "iddi", m->num, queue, r->tier, m->due);
+    pp_sq_run(&w->db, PP_Q_TASK_RETIER, "iddi", m->num, queue, r->tier, r->due_ms);
     pp_sw_waiting(w, m->queue, -1);
     pp_sw_waiting(w, queue, 1);
 }
@@ -96,13 +96,11 @@ static size_t collect(struct pp_sw *w, const struct pp_store_retier *r, int64_t 
     while (n < RETIER_CHANGES && pp_sq_row(&w->db, st)) {
         seen++;
         *last = pp_sq_col(st, 0);
-        bool match = pp_sq_col(st, 1) == client && pp_sq_col(st, 2) == domain;
-        if (!match || sqlite3_column_type(st, 3) != SQLITE_NULL)
-            continue;
-        int64_t due = pp_sq_col(st, 5);
-        struct move m = {*last, due < r->due_ms ? due : r->due_ms, (uint8_t)pp_sq_col(st, 6)};
-        if (pp_sq_col(st, 4) != r->tier || m.due != due)
-            moves[n++] = m;
+        bool ours = pp_sq_col(st, 1) == client && pp_sq_col(st, 2) == domain;
+        bool untried = sqlite3_column_type(st, 3) == SQLITE_NULL && pp_sq_col(st, 7) == 0;
+        bool same = pp_sq_col(st, 4) == r->tier && pp_sq_col(st, 5) == r->due_ms;
+        if (ours && untried && !same)
+            moves[n++] = (struct move){*last, (uint8_t)pp_sq_col(st, 6)};
     }
     pp_sq_done(st);
     *more = n == RETIER_CHANGES || seen == RETIER_SCAN;

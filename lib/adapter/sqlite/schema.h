@@ -116,7 +116,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(TASK_ORPHANED, "SELECT num, client, photo, item, idx, more, losses, tier, attempts FROM tasks"         \
                      " WHERE worker IS NOT NULL AND worker<>?1 LIMIT ?2")                                    \
     X(TASK_LOST, "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, due=?3, losses=?4 WHERE num=?1")       \
-    X(TASK_SCAN, "SELECT num, client, domain, worker, tier, due, queue FROM tasks WHERE num>?1"              \
+    X(TASK_SCAN, "SELECT num, client, domain, worker, tier, due, queue, attempts FROM tasks WHERE num>?1"    \
                  " ORDER BY num LIMIT ?2")                                                                   \
     X(TASK_RETIER, "UPDATE tasks SET queue=?2, tier=?3, due=?4 WHERE num=?1")                                \
     X(TASK_QUEUE_AFTER,                                                                                      \
