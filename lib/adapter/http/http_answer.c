@@ -188,7 +188,7 @@ void pp_conn_answer(struct pp_conn *c, const struct pp_http_response *res, bool 
 {
     bool bodyless = head_only || res->status < 200 || res->status == 204 || res->status == 304;
     uv_buf_t bufs[2] = {uv_buf_init(c->server->out_scratch, (unsigned)write_head(c, res)),
-                        uv_buf_init((char *)(uintptr_t)res->body, 0)};
+                        uv_buf_init((char *)(uintptr_t)(res->body ? res->body : ""), 0)};
     bufs[1].len = bodyless ? 0 : res->body_n;
     int sent = uv_try_write((uv_stream_t *)&c->tcp, bufs, bufs[1].len > 0 ? 2 : 1);
     if (sent < 0 && sent != UV_EAGAIN) {
@@ -214,7 +214,8 @@ void pp_conn_answer(struct pp_conn *c, const struct pp_http_response *res, bool 
 void pp_conn_continue(struct pp_conn *c)
 {
     static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    uv_buf_t bufs[2] = {uv_buf_init((char *)(uintptr_t)line, sizeof line - 1), uv_buf_init(NULL, 0)};
+    uv_buf_t bufs[2] = {uv_buf_init((char *)(uintptr_t)line, sizeof line - 1),
+                        uv_buf_init((char *)(uintptr_t)line, 0)};
     if (!queue_rest(c, bufs, NULL))
         pp_conn_close(c);
 }

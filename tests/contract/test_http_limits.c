@@ -1,0 +1,483 @@
+/* The HTTP server's limits: timeouts, connections by address and in all, memory, callers that do not read,
+ * draining; and thousands of idle and slow connections that stop nobody's request. Timeouts are short here,
+ * and waited for. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "http_client.h"
+#include "http_echo.h"
+#include "test_loop.h"
+
+enum { SHORT_MS = 50, LONG_MS = 3600 * 1000 };
+
+static const char get[] = "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n";
+static const char hold[] = "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n";
+
+static struct pp_http_options patient(void)
+{
+    return (struct pp_http_options){
+        .header_timeout_ms = LONG_MS, .body_timeout_ms = LONG_MS, .idle_timeout_ms = LONG_MS};
+}
+
+static void expect_status(struct pp_hc *c, int status)
+{
+    struct pp_hc_answer a;
+    assert_true(pp_hc_read(c, &a, false));
+    assert_int_equal(a.status, status);
+}
+
+/* Opens a connection and lets the server see it. */
+static void join(struct pp_hc *c, struct pp_echo *e, const char *source, const char *first)
+{
+    uint64_t before = pp_echo_stats(e).accepted_total;
+    pp_hc_open(c, e->loop, source, e->port);
+    while (pp_echo_stats(e).accepted_total == before)
+        pp_loop_turn(e->loop, true);
+    if (first)
+        pp_hc_puts(c, first);
+    for (int i = 0; i < 3; i++)
+        pp_loop_turn(e->loop, false);
+}
+
+/* --- timeouts --- */
+
+struct drip {
+    struct pp_hc *c;
+    char byte;
+};
+
+/* Sends one byte more; true once the connection has ended. */
+static bool dripped_to_the_end(void *arg)
+{
+    struct drip *d = arg;
+    if (pp_hc_ended(d->c))
+        return true;
+    (void)!send(d->c->fd, &d->byte, 1, MSG_NOSIGNAL);
+    return false;
+}
+
+static void slow_callers_are_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *first;
+        char drip;
+        int which; /* of the timeouts is short: 0 header, 1 body, 2 idle */
+    } cases[] = {
+        {"", '\0', 0},
+        {"", 'G', 0},
+        {"GET / HT", 'x', 0},
+        {"GET / HTTP/1.1\r\nHost: a\r\nX: ", 'x', 0},
+        {"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n", '\0', 1},
+        {"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n", 'x', 1},
+        {"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nFFFFF\r\n", 'x', 1},
+        {"GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", '\0', 2},
+        {"GET /echo HTTP/1.1\r\nHost: a\r\n\r\nG", 'x', 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_http_options o = patient();
+        *(cases[i].which == 0   ? &o.header_timeout_ms
+          : cases[i].which == 1 ? &o.body_timeout_ms
+                                : &o.idle_timeout_ms) = SHORT_MS;
+        struct pp_echo e;
+        struct pp_hc c;
+        pp_echo_open(&e, &o);
+        int64_t began = pp_loop_now(e.loop);
+        pp_hc_open(&c, e.loop, NULL, e.port);
+        pp_hc_puts(&c, cases[i].first);
+        struct drip d = {&c, cases[i].drip};
+        if (cases[i].drip)
+            pp_test_until(e.loop, dripped_to_the_end, &d, 10000);
+        else
+            pp_hc_wait_end(&c);
+        assert_true(pp_loop_now(e.loop) - began >= SHORT_MS);
+        assert_int_equal(pp_echo_stats(&e).connections, 0);
+        pp_hc_close(&c);
+        pp_echo_close(&e);
+    }
+}
+
+/* Time that the handler takes is not the caller's: no timeout. */
+static void handlers_have_time(void **state)
+{
+    (void)state;
+    struct pp_http_options o = {
+        .header_timeout_ms = SHORT_MS, .body_timeout_ms = SHORT_MS, .idle_timeout_ms = SHORT_MS};
+    struct pp_echo e;
+    struct pp_hc busy, idle;
+    pp_echo_open(&e, &o);
+    join(&busy, &e, NULL, hold);
+    join(&idle, &e, NULL, NULL);
+    pp_hc_wait_end(&idle); /* later than the other */
+    assert_false(pp_hc_ended(&busy));
+    pp_echo_release(&e);
+    expect_status(&busy, 200);
+    pp_hc_close(&busy);
+    pp_hc_close(&idle);
+    pp_echo_close(&e);
+}
+
+static bool gave_back(void *arg)
+{
+    return ((struct pp_echo *)arg)->borrowed == 0;
+}
+
+static void callers_that_do_not_read(void **state)
+{
+    (void)state;
+    struct pp_http_options o = patient();
+    o.idle_timeout_ms = SHORT_MS;
+    struct pp_echo e;
+    struct pp_hc c;
+    pp_echo_open(&e, &o);
+    pp_echo_pattern(&e);
+    pp_hc_open(&c, e.loop, NULL, e.port);
+    pp_hc_puts(&c, "GET /big?33554432 HTTP/1.1\r\nHost: a\r\n\r\n");
+    while (e.lent == 0)
+        pp_loop_turn(e.loop, true);
+    pp_test_until(e.loop, gave_back, &e, 10000);
+    assert_int_equal(pp_echo_stats(&e).connections, 0);
+    pp_hc_close(&c);
+    pp_echo_close(&e);
+}
+
+/* --- connections --- */
+
+/* At the limit, the newcomer takes the place of the least recently active: idle ones first, then heads, then
+ * bodies. */
+static void an_address_gives_up_its_own(void **state)
+{
+    (void)state;
+    enum { LIMIT = 7 };
+    struct pp_http_options o = patient();
+    o.max_per_address = LIMIT;
+    struct pp_echo e;
+    struct pp_hc c[LIMIT], other, more[LIMIT];
+    pp_echo_open(&e, &o);
+    join(&other, &e, "127.0.0.2", NULL);
+    join(&c[0], &e, NULL, hold);
+    join(&c[1], &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+    join(&c[2], &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+    join(&c[3], &e, NULL, "GET /echo HTTP/1.1\r\n");
+    join(&c[4], &e, NULL, "GET /echo HTTP/1.1\r\n");
+    join(&c[5], &e, NULL, get);
+    join(&c[6], &e, NULL, NULL);
+    expect_status(&c[5], 200);
+    pp_hc_puts(&c[3], "X"); /* active later than c[4] */
+    pp_hc_puts(&c[1], "x"); /* later than c[2] */
+    for (int i = 0; i < 3; i++)
+        pp_loop_turn(e.loop, false);
+    static const int order[] = {5, 6, 4, 3, 2, 1};
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(pp_echo_stats(&e).evicted_total, i);
+        join(&more[i], &e, NULL, hold);
+        pp_hc_wait_end(&c[order[i]]);
+        for (int k = i + 1; k < 6; k++)
+            assert_false(pp_hc_ended(&c[order[k]]));
+    }
+    /* all are being answered now: the newcomer goes */
+    join(&more[6], &e, NULL, NULL);
+    pp_hc_wait_end(&more[6]);
+    struct pp_http_stats s = pp_echo_stats(&e);
+    assert_int_equal(s.evicted_total, 6);
+    assert_int_equal(s.refused_total, 1);
+    assert_int_equal(s.connections, LIMIT + 1);
+    assert_int_equal(e.n_held, LIMIT);
+    assert_false(pp_hc_ended(&other));
+    while (e.n_held > 0)
+        pp_echo_release(&e);
+    expect_status(&c[0], 200);
+    for (int i = 0; i < 6; i++)
+        expect_status(&more[i], 200);
+    for (int i = 0; i < LIMIT; i++) {
+        pp_hc_close(&c[i]);
+        pp_hc_close(&more[i]);
+    }
+    pp_hc_close(&other);
+    pp_echo_close(&e);
+}
+
+/* A connection whose request has arrived, but was not read yet, is not idle. */
+static void requests_under_way_are_spared(void **state)
+{
+    (void)state;
+    enum { LIMIT = 4, MANY = 40 };
+    struct pp_http_options o = patient();
+    o.max_per_address = LIMIT;
+    struct pp_echo e;
+    struct pp_hc c, flood[MANY];
+    pp_echo_open(&e, &o);
+    pp_hc_open(&c, e.loop, NULL, e.port);
+    pp_hc_puts(&c, get);
+    for (int i = 0; i < MANY; i++) /* all accepted in one turn */
+        pp_hc_open(&flood[i], e.loop, NULL, e.port);
+    expect_status(&c, 200);
+    assert_int_equal(pp_echo_stats(&e).accepted_total, MANY + 1);
+    assert_int_equal(pp_echo_stats(&e).evicted_total, MANY + 1 - LIMIT);
+    for (int i = 0; i < MANY; i++)
+        pp_hc_close(&flood[i]);
+    pp_hc_close(&c);
+    pp_echo_close(&e);
+}
+
+static void connections_in_all(void **state)
+{
+    (void)state;
+    enum { LIMIT = 6 };
+    struct pp_http_options o = patient();
+    o.max_connections = LIMIT;
+    struct pp_echo e;
+    struct pp_hc c[2 * LIMIT];
+    char source[32];
+    pp_echo_open(&e, &o);
+    for (int i = 0; i < 2 * LIMIT; i++) {
+        snprintf(source, sizeof source, "127.0.1.%d", i + 1);
+        join(&c[i], &e, source, i == 0 ? "POST /echo HTTP/1.1\r\n" : NULL);
+    }
+    for (int i = 0; i < LIMIT; i++) /* of those that are younger than the one with a part of a head, none */
+        pp_hc_wait_end(&c[i]);
+    struct pp_http_stats s = pp_echo_stats(&e);
+    assert_int_equal(s.connections, LIMIT);
+    assert_int_equal(s.evicted_total, LIMIT);
+    for (int i = LIMIT; i < 2 * LIMIT; i++) {
+        pp_hc_puts(&c[i], get);
+        expect_status(&c[i], 200);
+    }
+    for (int i = 0; i < 2 * LIMIT; i++)
+        pp_hc_close(&c[i]);
+    pp_echo_close(&e);
+}
+
+/* --- memory --- */
+
+static void bodies_share_a_budget(void **state)
+{
+    (void)state;
+    enum { BODY = 200 * 1000 };
+    static char body[BODY];
+    static const char head[] = "POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n";
+    struct pp_http_options o = patient();
+    struct pp_http_stats before;
+    struct pp_echo e;
+    struct pp_hc c[4];
+    struct pp_hc_answer a;
+    char v[16];
+    o.max_body_memory = 2 * BODY + 1000;
+    pp_echo_open(&e, &o);
+    for (int i = 0; i < 2; i++) {
+        join(&c[i], &e, NULL, head);
+        pp_hc_send(&c[i], body, BODY);
+    }
+    while (e.n_held < 2)
+        pp_loop_turn(e.loop, true);
+    before = pp_echo_stats(&e);
+    join(&c[2], &e, NULL, head); /* announcing costs nothing, sending does */
+    assert_int_equal(pp_echo_stats(&e).requests_total, before.requests_total);
+    pp_hc_send(&c[2], body, BODY);
+    assert_true(pp_hc_read(&c[2], &a, false));
+    assert_int_equal(a.status, 503);
+    assert_int_equal(strncmp(a.body, "overloaded", 10), 0);
+    assert_string_equal(pp_hc_header(&a, "Retry-After", v, sizeof v), "1");
+    pp_hc_wait_end(&c[2]);
+    pp_echo_release(&e); /* gives its memory back */
+    join(&c[3], &e, NULL, head);
+    pp_hc_send(&c[3], body, BODY);
+    while (e.n_held < 2)
+        pp_loop_turn(e.loop, true);
+    pp_echo_release(&e);
+    pp_echo_release(&e);
+    expect_status(&c[3], 200);
+    for (int i = 0; i < 4; i++)
+        pp_hc_close(&c[i]);
+    pp_echo_close(&e);
+}
+
+/* --- draining --- */
+
+static bool listens(uint16_t port)
+{
+    struct sockaddr_in sa = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool yes = connect(fd, (struct sockaddr *)&sa, sizeof sa) == 0;
+    close(fd);
+    return yes;
+}
+
+static void drained(void **state)
+{
+    (void)state;
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc idle, fresh, busy, body, sent;
+    struct pp_hc_answer a;
+    char v[16];
+    pp_echo_open(&e, &o);
+    join(&idle, &e, NULL, get);
+    expect_status(&idle, 200);
+    join(&fresh, &e, NULL, NULL);
+    join(&busy, &e, NULL, hold);
+    join(&body, &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx");
+    join(&sent, &e, NULL, NULL);
+    pp_hc_puts(&sent, get); /* in the kernel still */
+    e.server->ops->drain(e.server);
+    e.server->ops->drain(e.server);
+    pp_hc_wait_end(&idle);
+    pp_hc_wait_end(&fresh);
+    assert_int_equal(pp_echo_stats(&e).connections, 3);
+    pp_hc_puts(&body, "y");
+    assert_true(pp_hc_read(&body, &a, false));
+    assert_int_equal(a.status, 200);
+    assert_string_equal(pp_hc_header(&a, "Connection", v, sizeof v), "close");
+    pp_hc_wait_end(&body);
+    assert_true(pp_hc_read(&sent, &a, false));
+    assert_int_equal(a.status, 200);
+    pp_hc_wait_end(&sent);
+    pp_echo_release(&e);
+    assert_true(pp_hc_read(&busy, &a, false));
+    assert_string_equal(pp_hc_header(&a, "Connection", v, sizeof v), "close");
+    pp_hc_wait_end(&busy);
+    struct pp_hc *all[] = {&idle, &fresh, &busy, &body, &sent};
+    for (size_t i = 0; i < 5; i++)
+        pp_hc_close(all[i]);
+    while (pp_echo_stats(&e).connections > 0)
+        pp_loop_turn(e.loop, true);
+    assert_false(listens(e.port));
+    pp_echo_close(&e);
+}
+
+/* Closing at once, with requests in every state; what handlers hold may be answered afterwards. */
+static void closed_at_once(void **state)
+{
+    (void)state;
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc c[5];
+    static const char *const first[] = {NULL, "GET",
+                                        "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx", hold,
+                                        "GET /big?33554432 HTTP/1.1\r\nHost: a\r\n\r\n"};
+    pp_echo_open(&e, &o);
+    for (int i = 0; i < 5; i++)
+        join(&c[i], &e, NULL, first[i]);
+    assert_int_equal(e.n_held, 1);
+    assert_int_equal(e.borrowed, 1);
+    pp_echo_close(&e); /* answers what is held after ops->close() */
+    for (int i = 0; i < 5; i++) {
+        while (!pp_hc_ended(&c[i]))
+            continue;
+        pp_hc_close(&c[i]);
+    }
+}
+
+/* --- many --- */
+
+enum { IDLE_ONE = 6000, IDLE_OTHERS = 4000, OTHERS = 20, SLOW = 1000, POSTS = 50 };
+
+struct crowd {
+    struct pp_echo e;
+    struct pp_hc idle[IDLE_ONE + IDLE_OTHERS], slow[SLOW];
+    int n_idle, n_slow;
+    int posts;
+};
+
+static const char *source_of(int i)
+{
+    static char text[32];
+    if (i % 2 == 0)
+        return NULL;
+    snprintf(text, sizeof text, "127.0.2.%d", i / 2 % OTHERS + 1);
+    return text;
+}
+
+/* A POST, from the address of the crowd or from another. It must be answered. */
+static void post_in_between(struct crowd *w, const char *source)
+{
+    struct pp_hc c;
+    pp_hc_open(&c, w->e.loop, source, w->e.port);
+    pp_hc_puts(&c, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe");
+    pp_loop_turn(w->e.loop, false);
+    pp_hc_puts(&c, "llo");
+    expect_status(&c, 200);
+    pp_hc_close(&c);
+    w->posts++;
+}
+
+static void add_some(struct crowd *w)
+{
+    static const char *const starts[] = {"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nx",
+                                         "GET /echo HTTP/1.1\r\nHo"};
+    int idle_max = IDLE_ONE + IDLE_OTHERS;
+    for (int i = 0; i < 100 && w->n_idle < idle_max; i++, w->n_idle++)
+        pp_hc_open(&w->idle[w->n_idle], w->e.loop, w->n_idle < IDLE_ONE ? NULL : source_of(w->n_idle * 2 + 1),
+                   w->e.port);
+    for (int i = 0; i < 10 && w->n_slow < SLOW; i++, w->n_slow++) {
+        pp_hc_open(&w->slow[w->n_slow], w->e.loop, source_of(w->n_slow), w->e.port);
+        pp_hc_puts(&w->slow[w->n_slow], starts[w->n_slow / 2 % 2]);
+    }
+    for (int i = 0; i < w->n_slow; i += 7) /* a byte now and then */
+        (void)!send(w->slow[i].fd, "x", 1, MSG_NOSIGNAL);
+}
+
+static void thousands_stop_nobody(void **state)
+{
+    (void)state;
+    struct rlimit fds;
+    struct pp_http_options o = patient();
+    struct crowd *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &fds), 0);
+    fds.rlim_cur = fds.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &fds), 0);
+    if (fds.rlim_cur < 18000) {
+        free(w);
+        skip(); /* both ends of all connections are in this process */
+    }
+    o.max_connections = 4000; /* fewer than come from all addresses */
+    pp_echo_open(&w->e, &o);
+    while (w->n_idle < IDLE_ONE + IDLE_OTHERS || w->n_slow < SLOW) {
+        add_some(w);
+        post_in_between(w, NULL);
+        post_in_between(w, "127.0.2.1");
+        post_in_between(w, "127.0.3.1");
+    }
+    for (int i = 0; i < POSTS; i++)
+        post_in_between(w, i % 2 ? "127.0.2.7" : NULL);
+    struct pp_http_stats s = pp_echo_stats(&w->e);
+    assert_int_equal(s.requests_total, w->posts);
+    assert_int_equal(s.refused_total, 0);
+    assert_true(s.connections <= 4000);
+    for (int i = 0; i < w->n_idle; i++)
+        pp_hc_close(&w->idle[i]);
+    for (int i = 0; i < w->n_slow; i++)
+        pp_hc_close(&w->slow[i]);
+    pp_echo_close(&w->e);
+    free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slow_callers_are_cut),
+        cmocka_unit_test(handlers_have_time),
+        cmocka_unit_test(callers_that_do_not_read),
+        cmocka_unit_test(an_address_gives_up_its_own),
+        cmocka_unit_test(requests_under_way_are_spared),
+        cmocka_unit_test(connections_in_all),
+        cmocka_unit_test(bodies_share_a_budget),
+        cmocka_unit_test(drained),
+        cmocka_unit_test(closed_at_once),
+        cmocka_unit_test(thousands_stop_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

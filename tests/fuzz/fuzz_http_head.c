@@ -1,0 +1,99 @@
+/* Requests as the HTTP server reads them: head, then body. The input arrives whole and byte by byte; both
+ * ways must end alike. Checks that strings stay inside the head, that content and memory keep their ceilings,
+ * and that a head with two framings or a bare LF is never taken. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/http/http_body.h"
+#include "adapter/http/http_head.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MAX_HEAD = 16384, MAX_BODY = 4096, MAX_MEMORY = 1 << 20 };
+
+static char copy[MAX_HEAD + 1];
+
+static void must(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+static void check_strings(const struct pp_http_head *h, size_t n)
+{
+    const char *const strings[] = {h->host,          h->authorization, h->content_type,  h->idempotency_key,
+                                   h->range,         h->accept,        h->if_none_match, h->last_event_id,
+                                   h->content_length};
+    must(h->path[0] == '/' && strlen(h->path) < n && strlen(h->query) < n);
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
+        if (!strings[i])
+            continue;
+        must(strings[i] >= copy && strings[i] + strlen(strings[i]) < copy + n);
+        for (const char *p = strings[i]; *p; p++)
+            must((unsigned char)*p >= 0x20 || *p == '\t');
+    }
+    must(!(h->chunked && h->content_length));
+    must(!h->chunked || h->length == 0);
+    must(h->host || h->http10);
+}
+
+/* Feeds `step` bytes at a time; answers how the body ended, its content in b. */
+static enum pp_http_body_result feed(struct pp_http_body *b, const struct pp_http_head *h,
+                                     struct pp_http_budget *budget, const char *p, size_t n, size_t step)
+{
+    enum pp_http_body_result r = pp_http_body_init(b, h, MAX_BODY, budget);
+    for (size_t at = 0, used = 0; r == PP_BODY_MORE && at < n; at += used) {
+        size_t some = step < n - at ? step : n - at;
+        r = pp_http_body_feed(b, p + at, some, &used);
+        must(used <= some && (used == some || r != PP_BODY_MORE));
+        must(b->n <= MAX_BODY + 1 && budget->used <= budget->max);
+    }
+    must(r != PP_BODY_DONE || b->n <= MAX_BODY);
+    return r;
+}
+
+static void check_body(const struct pp_http_head *h, const char *p, size_t n)
+{
+    struct pp_http_budget budget = {0, MAX_MEMORY};
+    struct pp_http_body whole, bytes;
+    enum pp_http_body_result r = feed(&whole, h, &budget, p, n, n ? n : 1);
+    enum pp_http_body_result again = feed(&bytes, h, &budget, p, n, 1);
+    must(r == again);
+    if (r == PP_BODY_DONE)
+        must(whole.n == bytes.n && (whole.n == 0 || memcmp(whole.p, bytes.p, whole.n + 1) == 0));
+    if (r == PP_BODY_REFUSED)
+        must(whole.why.code == bytes.why.code && whole.why.detail);
+    pp_http_body_fini(&whole);
+    pp_http_body_fini(&bytes);
+    must(budget.used == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *p = (const char *)data;
+    size_t n = size < MAX_HEAD ? size : MAX_HEAD;
+    struct pp_http_scan scan = {0}, slow = {0};
+    struct pp_http_refusal why = {0}, other = {0};
+    enum pp_http_scan_result r = pp_http_scan(&scan, p, n, &why), again = PP_SCAN_MORE;
+    for (size_t i = 1; i <= n && again == PP_SCAN_MORE; i++)
+        again = pp_http_scan(&slow, p, i, &other);
+    must(r == again && scan.at == slow.at);
+    if (r != PP_SCAN_DONE) {
+        must(r == PP_SCAN_MORE || (why.detail && why.detail == other.detail));
+        return 0;
+    }
+    for (size_t i = 0; i < scan.at; i++)
+        must(p[i] != '\n' || (i > 0 && p[i - 1] == '\r'));
+    memcpy(copy, p, scan.at);
+    copy[scan.at] = '\0';
+    struct pp_http_head head;
+    if (!pp_http_head_parse(&head, copy, scan.at, &why)) {
+        must(why.detail != NULL);
+        return 0;
+    }
+    check_strings(&head, scan.at);
+    check_body(&head, p + scan.at, size - scan.at);
+    return 0;
+}

@@ -1,0 +1,148 @@
+/* http_echo.c: see http_echo.h. */
+#include "http_echo.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PATTERN_MAX = 32 << 20 };
+
+static const char *const code_names[] = {
+#define X(id, name, status, remedy) name,
+    PP_API_CODE_TABLE(X)
+#undef X
+};
+
+static size_t problem(void *data, enum pp_api_code code, const char *detail, char *buf, size_t cap)
+{
+    (void)data;
+    int n = snprintf(buf, cap, "%s: %s", code_names[code], detail);
+    assert_in_range(n, 1, cap - 1);
+    return (size_t)n;
+}
+
+static void answer(struct pp_echo *e, struct pp_http_request *req, const char *body, size_t n)
+{
+    e->server->ops->reply(
+        e->server, req,
+        &(struct pp_http_response){.status = 200, .content_type = "text/plain", .body = body, .body_n = n});
+}
+
+static const char *or_dash(const char *s)
+{
+    return s && *s ? s : "-";
+}
+
+static void seen(struct pp_echo *e, struct pp_http_request *r)
+{
+    static const char *const methods[] = {"GET",    "HEAD",    "POST",  "PUT",
+                                          "DELETE", "OPTIONS", "PATCH", "OTHER"};
+    char text[1024];
+    int n = snprintf(text, sizeof text, "%s %s %s %s%s %s %s %s", methods[r->method], r->path,
+                     or_dash(r->query), r->peer, r->peer_loopback ? "" : "?", or_dash(r->authorization),
+                     or_dash(r->content_type), or_dash(r->idempotency_key));
+    assert_in_range(n, 1, sizeof text - 1);
+    answer(e, r, text, (size_t)n);
+}
+
+static void give_back(void *data)
+{
+    ((struct pp_echo *)data)->borrowed--;
+}
+
+const char *pp_echo_pattern(struct pp_echo *e)
+{
+    if (e->pattern)
+        return e->pattern;
+    e->pattern = malloc(PATTERN_MAX);
+    assert_non_null(e->pattern);
+    for (size_t i = 0; i < PATTERN_MAX; i++)
+        e->pattern[i] = (char)('a' + i / 7 % 23);
+    return e->pattern;
+}
+
+static void big(struct pp_echo *e, struct pp_http_request *r, bool borrow)
+{
+    struct pp_http_response res = {.status = 200,
+                                   .content_type = "text/plain",
+                                   .body = pp_echo_pattern(e),
+                                   .body_n = strtoul(r->query, NULL, 10)};
+    assert_true(res.body_n <= PATTERN_MAX);
+    if (borrow) {
+        res.release = give_back;
+        res.release_data = e;
+        e->lent++;
+        e->borrowed++;
+    }
+    e->server->ops->reply(e->server, r, &res);
+}
+
+static void headers(struct pp_echo *e, struct pp_http_request *r)
+{
+    static const char *const lines[] = {"Location: /a", "X-Bad: a\r\nX-Evil: b", "X-Last: \tz"};
+    e->server->ops->reply(e->server, r,
+                          &(struct pp_http_response){.status = 201, .headers = lines, .n_headers = 3});
+}
+
+static void handle(void *data, struct pp_http_request *r)
+{
+    struct pp_echo *e = data;
+    struct pp_http_response empty = {.status = 200};
+    assert_int_equal(r->body[r->body_n], '\0');
+    if (strcmp(r->path, "/echo") == 0) {
+        answer(e, r, r->body_n ? r->body : "-", r->body_n ? r->body_n : 1);
+    } else if (strcmp(r->path, "/hold") == 0) {
+        assert_true(e->n_held < PP_ECHO_MAX_HELD);
+        e->held[e->n_held++] = r;
+    } else if (strcmp(r->path, "/big") == 0 || strcmp(r->path, "/big-copy") == 0) {
+        big(e, r, r->path[4] == '\0');
+    } else if (strcmp(r->path, "/headers") == 0) {
+        headers(e, r);
+    } else if (strcmp(r->path, "/status") == 0 || strcmp(r->path, "/close") == 0) {
+        empty.close = r->path[1] == 'c';
+        empty.status = empty.close ? 200 : atoi(r->query);
+        e->server->ops->reply(e->server, r, &empty);
+    } else {
+        seen(e, r);
+    }
+}
+
+void pp_echo_open(struct pp_echo *e, const struct pp_http_options *options)
+{
+    memset(e, 0, sizeof *e);
+    e->loop = pp_loop_open();
+    assert_non_null(e->loop);
+    struct pp_http_handler handler = {handle, problem, e};
+    assert_int_equal(pp_http_server_open(e->loop, options, &handler, &e->server), PP_OK);
+    e->port = e->server->ops->port(e->server);
+}
+
+void pp_echo_release(struct pp_echo *e)
+{
+    assert_true(e->n_held > 0);
+    struct pp_http_request *r = e->held[0];
+    memmove(e->held, e->held + 1, --e->n_held * sizeof *e->held);
+    answer(e, r, "held", 4);
+}
+
+struct pp_http_stats pp_echo_stats(struct pp_echo *e)
+{
+    struct pp_http_stats stats;
+    e->server->ops->stats(e->server, &stats);
+    return stats;
+}
+
+void pp_echo_close(struct pp_echo *e)
+{
+    e->server->ops->close(e->server);
+    while (e->n_held > 0)
+        pp_echo_release(e);
+    pp_loop_close(e->loop);
+    assert_int_equal(e->borrowed, 0);
+    free(e->pattern);
+}
