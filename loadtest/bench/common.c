@@ -1,0 +1,182 @@
+/* common.c: see common.h. */
+#include "bench/common.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static void __attribute__((noreturn)) die(const char *what)
+{
+    fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+double bench_now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+void bench_pin(int cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (cpu < 0 || cpu == i)
+            CPU_SET(i, &set);
+    if (sched_setaffinity(0, sizeof(set), &set) != 0 && cpu >= 0)
+        fprintf(stderr, "bench: processor %d can't be pinned to: %s\n", cpu, strerror(errno));
+}
+
+char *bench_dir(void)
+{
+    const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    char *dir;
+    if (asprintf(&dir, "%s/photopool-bench-XXXXXX", base) < 0 || !mkdtemp(dir))
+        die("temporary directory");
+    return dir;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+void bench_remove(const char *dir)
+{
+    nftw(dir, remove_one, 64, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The origin's path: $PP_ORIGIN, or beside the folder of this program. */
+static const char *origin_path(char path[4096])
+{
+    const char *env = getenv("PP_ORIGIN");
+    if (env)
+        return env;
+    ssize_t n = readlink("/proc/self/exe", path, 4000);
+    if (n < 0)
+        die("/proc/self/exe");
+    path[n] = '\0';
+    strcpy(strrchr(path, '/') + 1, "origin");
+    return path;
+}
+
+static uint16_t read_port(const char *file, pid_t pid)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+    for (int i = 0; i < 2000; i++) {
+        unsigned port;
+        FILE *f = fopen(file, "re");
+        int got = f ? fscanf(f, "%u", &port) : 0;
+        if (f)
+            fclose(f);
+        if (got == 1)
+            return (uint16_t)port;
+        if (waitpid(pid, NULL, WNOHANG) == pid)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    errno = ETIMEDOUT;
+    die("origin");
+}
+
+struct bench_origin bench_origin_start(int cpu, const char *const *options)
+{
+    char path[4096], port_file[64] = "/tmp/photopool-port-XXXXXX";
+    const char *argv[64] = {origin_path(path), "--listen", "127.0.0.1:0", "--port-file", port_file};
+    size_t n = 5;
+
+    for (; options && *options && n < 63; options++)
+        argv[n++] = *options;
+    int fd = mkstemp(port_file);
+    if (fd < 0)
+        die("port file");
+    close(fd);
+    unlink(port_file);
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        bench_pin(cpu);
+        execv(argv[0], (char *const *)argv);
+        die(argv[0]);
+    }
+    struct bench_origin o = {.pid = pid, .port = read_port(port_file, pid)};
+    unlink(port_file);
+    return o;
+}
+
+void bench_origin_stop(struct bench_origin *o)
+{
+    kill(o->pid, SIGTERM);
+    waitpid(o->pid, NULL, 0);
+}
+
+double bench_child(double (*fn)(void *arg), void *arg)
+{
+    int fds[2];
+    double value = NAN;
+
+    if (pipe(fds) != 0)
+        die("pipe");
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(fds[0]);
+        value = fn(arg);
+        ssize_t n = write(fds[1], &value, sizeof(value));
+        _exit(n == sizeof(value) ? 0 : 1);
+    }
+    close(fds[1]);
+    if (read(fds[0], &value, sizeof(value)) != sizeof(value))
+        value = NAN;
+    close(fds[0]);
+    waitpid(pid, NULL, 0);
+    return value;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_median(double *values, size_t n)
+{
+    qsort(values, n, sizeof(*values), by_value);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+void bench_print(const struct bench_row *r)
+{
+    double ratio = r->other > 0 ? r->ours / r->other : 0;
+    if (isatty(STDOUT_FILENO)) {
+        printf("%-10s %-44s %12.1f", r->bench, r->name, r->ours);
+        if (r->other > 0)
+            printf(" %12.1f  x%.3f", r->other, ratio);
+        printf("  %s%s%s", r->unit, r->other > 0 ? "  against " : "", r->other > 0 ? r->other_is : "");
+        printf("%s%s\n", r->note ? "; " : "", r->note ? r->note : "");
+    } else {
+        printf("{\"bench\": \"%s\", \"case\": \"%s\", \"ours\": %.3f", r->bench, r->name, r->ours);
+        if (r->other > 0)
+            printf(", \"other\": %.3f, \"other_is\": \"%s\", \"ratio\": %.4f", r->other, r->other_is, ratio);
+        printf(", \"unit\": \"%s\"", r->unit);
+        if (r->note)
+            printf(", \"note\": \"%s\"", r->note);
+        printf("}\n");
+    }
+    fflush(stdout);
+}
