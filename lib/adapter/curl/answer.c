@@ -67,6 +67,8 @@ curl_socket_t pp_curl_on_open(void *data, curlsocktype purpose, struct curl_sock
         return CURL_SOCKET_BAD;
     }
     t->opened++;
+    if (t->n_tried < PP_CURL_TRIED)
+        t->tried[t->n_tried++] = fd;
     return fd;
 }
 
@@ -86,6 +88,28 @@ static bool parse_peer(const char *text, int port, struct sockaddr_storage *sa)
     return inet_pton(AF_INET6, text, &v6->sin6_addr) == 1;
 }
 
+static uint16_t port_of(const struct sockaddr_storage *sa)
+{
+    return ntohs(sa->ss_family == AF_INET ? ((const struct sockaddr_in *)sa)->sin_port
+                                          : ((const struct sockaddr_in6 *)sa)->sin6_port);
+}
+
+/* Of the sockets tried for this request, the one that it goes out on is kept. The others may be closed by
+ * now, and their numbers anybody's: the local port tells. */
+static void keep_winner(struct pp_transfer *t, int local_port)
+{
+    for (unsigned i = 0; i < t->n_tried; i++) {
+        struct sockaddr_storage sa;
+        socklen_t n = sizeof(sa);
+        if (t->n_tried > 1 &&
+            (getsockname(t->tried[i], (struct sockaddr *)&sa, &n) != 0 ||
+             (sa.ss_family != AF_INET && sa.ss_family != AF_INET6) || port_of(&sa) != local_port))
+            continue;
+        pp_curl_poll_keep(t->f, t->tried[i]);
+    }
+    t->n_tried = 0;
+}
+
 /* Before every request, on a new connection, a kept one, or again after a kept one died unused. */
 int pp_curl_on_request(void *data, char *peer, char *local, int peer_port, int local_port)
 {
@@ -93,7 +117,7 @@ int pp_curl_on_request(void *data, char *peer, char *local, int peer_port, int l
     struct sockaddr_storage sa;
 
     (void)local;
-    (void)local_port;
+    keep_winner(t, local_port);
     if (!t->x)
         return CURL_PREREQFUNC_ABORT;
     name_told(t);

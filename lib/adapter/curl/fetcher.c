@@ -83,7 +83,7 @@ static void transfer_clear(struct pp_transfer *t)
     t->verdict = 0;
     t->stopped = t->paused = t->held = t->resuming = t->listed = false;
     t->name_missed = t->told = t->flushes = false;
-    t->opened = t->denied = 0;
+    t->opened = t->denied = t->n_tried = 0;
     t->socket_errno = 0;
     t->result = CURLE_OK;
     t->error[0] = '\0';

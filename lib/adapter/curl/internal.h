@@ -22,6 +22,7 @@
 
 #define PP_CURL_MAGIC        0x43555246u
 #define PP_CURL_EXTRA_LINES  32    /* header lines of one exchange */
+#define PP_CURL_TRIED        16    /* connections tried for one request */
 #define PP_CURL_LOCATION_MAX 16384 /* bytes */
 #define PP_CURL_PINS_MAX     4096  /* names that libcurl remembers for us */
 /* "+" host ":" port ":" then addresses in brackets with commas */
@@ -29,13 +30,14 @@
 
 /* --- poll.c --- */
 
-/* One socket of libcurl's. The poll handle stays armed between the transfers of a kept connection, because
- * libcurl takes a socket back after each transfer and hands it out again for the next: epoll_ctl twice a
- * photo for nothing. */
+/* One socket of libcurl's. Once it carries requests (`kept`) the poll handle stays armed between transfers,
+ * because libcurl takes a socket back after each transfer and hands it out again for the next: epoll_ctl
+ * twice a photo for nothing. */
 struct pp_curl_socket {
     uv_poll_t poll;
     struct pp_curl *f;
     curl_socket_t fd;
+    bool kept; /* a request went out on it: libcurl says so when it closes it, before that it does not */
     int want;  /* UV_READABLE | UV_WRITABLE that libcurl asked for; 0 between transfers */
     int armed; /* what the kernel was told: want, or more where that costs less than telling */
 };
@@ -94,17 +96,19 @@ struct pp_transfer {
     struct pp_curl_head head;
     uint16_t verdict; /* a code of our own, that explains why libcurl was told to give up; 0: none */
     bool stopped;
-    bool paused;             /* the caller asked, and has not resumed */
-    bool held;               /* libcurl is paused */
-    bool resuming;           /* in f->resuming */
-    bool listed;             /* ended and in f->ended: done() is due */
-    bool literal;            /* the host is an address */
-    bool name_missed;        /* libcurl had forgotten the name's addresses */
-    bool told;               /* this request carries the name's addresses */
-    bool flushes;            /* this request empties libcurl's memory of names */
-    unsigned opened, denied; /* sockets, addresses */
-    int socket_errno;        /* of a socket() that failed; 0: none */
-    CURLcode result;         /* of PP_T_ENDED */
+    bool paused;                        /* the caller asked, and has not resumed */
+    bool held;                          /* libcurl is paused */
+    bool resuming;                      /* in f->resuming */
+    bool listed;                        /* ended and in f->ended: done() is due */
+    bool literal;                       /* the host is an address */
+    bool name_missed;                   /* libcurl had forgotten the name's addresses */
+    bool told;                          /* this request carries the name's addresses */
+    bool flushes;                       /* this request empties libcurl's memory of names */
+    unsigned opened, denied;            /* sockets, addresses */
+    curl_socket_t tried[PP_CURL_TRIED]; /* opened since the last request went out */
+    unsigned n_tried;
+    int socket_errno; /* of a socket() that failed; 0: none */
+    CURLcode result;  /* of PP_T_ENDED */
     /* memory that libcurl refers to during the transfer */
     struct curl_slist lines[PP_CURL_EXTRA_LINES + 2];
     struct curl_slist pin;
@@ -139,6 +143,8 @@ void pp_curl_poll_close(struct pp_curl *f);
 /* libcurl's CURLOPT_CLOSESOCKETFUNCTION, and what remembers a socket just opened. */
 int pp_curl_poll_forget(void *f, curl_socket_t fd);
 pp_must_check bool pp_curl_poll_watch(struct pp_curl *f, curl_socket_t fd);
+/* A request goes out on it. */
+void pp_curl_poll_keep(struct pp_curl *f, curl_socket_t fd);
 /* settle() will run in the next turn. */
 void pp_curl_poll_kick(struct pp_curl *f);
 

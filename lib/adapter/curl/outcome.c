@@ -90,6 +90,7 @@ static const struct {
     {CURLE_HTTP2_STREAM, LOST}, /* reset by the host: as a connection that is */
     {CURLE_BAD_CONTENT_ENCODING, BAD_CODING},
     {CURLE_FILESIZE_EXCEEDED, BAD_HTTP}, /* a length beyond 2^63 */
+    {CURLE_OK, LOST},                    /* 7.88 is content with half a head */
     {CURLE_PARTIAL_FILE, TRUNCATED},
     {CURLE_GOT_NOTHING, LOST_EARLY},
     {CURLE_SEND_ERROR, LOST},
@@ -118,7 +119,6 @@ static const struct {
     {20, "%s: the certificate's issuer is unknown, or an intermediate certificate is missing"},
     {21, "%s: an intermediate certificate is missing"},
     {23, "%s: the certificate was revoked"},
-    {0, "%s: the certificate is for another name"},
 };
 
 static bool says(const struct pp_transfer *t, const char *words)
@@ -161,11 +161,11 @@ static struct outcome tls_failed(const struct pp_transfer *t, CURLcode rc)
                                           says(t, "unexpected eof") || says(t, "Broken pipe")))
         return (struct outcome)LOST_TLS;
     (void)curl_easy_getinfo(t->easy, CURLINFO_SSL_VERIFYRESULT, &verify);
-    if (verify == 0 && rc != CURLE_PEER_FAILED_VERIFICATION)
-        return o;
     for (size_t i = 0; i < sizeof(certificate) / sizeof(*certificate); i++)
         if (certificate[i].verify == verify)
             o.text = certificate[i].text;
+    if (rc == CURLE_PEER_FAILED_VERIFICATION && says(t, "subject name"))
+        o.text = "%s: the certificate is for another name";
     return o;
 }
 
@@ -223,7 +223,7 @@ void pp_curl_outcome(struct pp_transfer *t, CURLcode rc)
     x->detail[0] = '\0';
     if (t->stopped)
         return;
-    if (!t->verdict && rc == CURLE_OK)
+    if (!t->verdict && rc == CURLE_OK && t->head.complete)
         return;
     o = t->verdict ? ours(t->verdict) : split(t, rc);
     x->code = o.code;

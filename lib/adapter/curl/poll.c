@@ -4,12 +4,15 @@
  * go back by curl_multi_socket_action(). What ended is read once a turn, in the check phase, after all events
  * of the turn.
  *
+ * A socket that carries requests is closed through pp_curl_poll_forget(). One that never came so far
+ * (refused, too slow, lost the race, failed its handshake) libcurl 7.88 closes by itself and takes back
+ * afterwards, or not at all where it opens another that gets the same number: so these lose their handle as
+ * soon as they are taken back, and a number that is opened again inherits what libcurl wanted of it.
+ *
  * Invariants:
- * - A socket has its poll handle from the moment it is opened until just before it is closed. In between the
- * handle may stay armed for more than libcurl wants; an event that nobody wants disarms it, so that a
- * level-triggered descriptor can't spin.
- * - by_fd[fd] is NULL or the open socket with that number. */
-#include <assert.h>
+ * - by_fd[fd] is NULL or the socket with that number, open or closed by libcurl a moment ago.
+ * - A kept socket may stay armed for more than libcurl wants; an event that nobody wants disarms it, so that
+ * a level-triggered descriptor can't spin. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,6 +82,18 @@ static void on_event(uv_poll_t *h, int status, int events)
     act(s->f, s->fd, bits_of(events));
 }
 
+static void on_closed_socket(uv_handle_t *h)
+{
+    free(h->data);
+}
+
+/* libuv must let go of a number before the kernel may give it away again. */
+static void drop(struct pp_curl_socket *s)
+{
+    s->f->poll.by_fd[s->fd] = NULL;
+    uv_close((uv_handle_t *)&s->poll, on_closed_socket);
+}
+
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *fetcher, void *unused)
 {
     struct pp_curl_socket *s = find(fetcher, fd);
@@ -91,7 +106,11 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *fetcher, void
     case CURL_POLL_IN: s->want = UV_READABLE; break;
     case CURL_POLL_OUT: s->want = UV_WRITABLE; break;
     case CURL_POLL_INOUT: s->want = UV_READABLE | UV_WRITABLE; break;
-    default: s->want = 0; return 0; /* stays armed */
+    default:
+        s->want = 0; /* stays armed */
+        if (what == CURL_POLL_REMOVE && !s->kept)
+            drop(s);
+        return 0;
     }
     arm(s, s->want);
     return 0;
@@ -136,16 +155,14 @@ void pp_curl_poll_kick(struct pp_curl *f)
     (void)uv_idle_start(&f->poll.kick, on_kick);
 }
 
-static void on_socket_closed(uv_handle_t *h)
-{
-    free(h->data);
-}
-
 bool pp_curl_poll_watch(struct pp_curl *f, curl_socket_t fd)
 {
     struct pp_curl_poll *p = &f->poll;
-    struct pp_curl_socket *s;
+    struct pp_curl_socket *s = find(f, fd);
+    int want = s ? s->want : 0;
 
+    if (s)
+        drop(s);
     if ((size_t)fd >= p->n_fds) {
         size_t n = (size_t)fd * 2 + 64;
         struct pp_curl_socket **grown = realloc(p->by_fd, n * sizeof(*grown));
@@ -155,7 +172,6 @@ bool pp_curl_poll_watch(struct pp_curl *f, curl_socket_t fd)
         p->by_fd = grown;
         p->n_fds = n;
     }
-    assert(!p->by_fd[fd]);
     s = calloc(1, sizeof(*s));
     if (!s)
         return false;
@@ -166,8 +182,18 @@ bool pp_curl_poll_watch(struct pp_curl *f, curl_socket_t fd)
     s->poll.data = s;
     s->f = f;
     s->fd = fd;
+    s->want = want;
     p->by_fd[fd] = s;
+    arm(s, want);
     return true;
+}
+
+void pp_curl_poll_keep(struct pp_curl *f, curl_socket_t fd)
+{
+    struct pp_curl_socket *s = find(f, fd);
+
+    if (s)
+        s->kept = true;
 }
 
 int pp_curl_poll_forget(void *fetcher, curl_socket_t fd)
@@ -175,10 +201,8 @@ int pp_curl_poll_forget(void *fetcher, curl_socket_t fd)
     struct pp_curl *f = fetcher;
     struct pp_curl_socket *s = find(f, fd);
 
-    if (s) { /* libuv must let go of the number before the kernel may give it away again */
-        f->poll.by_fd[fd] = NULL;
-        uv_close((uv_handle_t *)&s->poll, on_socket_closed);
-    }
+    if (s)
+        drop(s);
     return close(fd);
 }
 
