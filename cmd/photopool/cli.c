@@ -1,0 +1,122 @@
+/* cli.c: see cli.h. getopt_long does the work; its messages are replaced by ours. */
+#include "cli.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_SERVER "http://127.0.0.1:8080"
+
+enum { OPT_SERVER = 1000, OPT_KEY_FILE, OPT_JSON, OPT_HELP, OPT_FIRST };
+
+static const char shared_help[] =
+    "\nEvery command that talks to a server also takes:\n"
+    "  --server URL          default PHOTOPOOL_SERVER, then " DEFAULT_SERVER "\n"
+    "  --key-file FILE       the API key is in FILE; default: PHOTOPOOL_KEY\n"
+    "  --json                JSON lines, also on a terminal\n";
+
+int pp_cli_usage(const struct pp_cli *cli, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    pp_complain("%s: %s; see photopool %s --help", cli->command, text, cli->command);
+    return PP_EXIT_USAGE;
+}
+
+static int set_count(const struct pp_cli *cli, const struct pp_opt *o, const char *text)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (errno || end == text || *end || v < o->min || v > o->max)
+        return pp_cli_usage(cli, "--%s takes a number from %lld to %lld, not \"%s\"", o->name,
+                            (long long)o->min, (long long)o->max, text);
+    *(int64_t *)o->to = v;
+    return PP_CLI_GO;
+}
+
+static int set(const struct pp_cli *cli, const struct pp_opt *o, const char *text)
+{
+    struct pp_cli_list *list = o->to;
+    switch (o->kind) {
+    case PP_OPT_FLAG: *(bool *)o->to = true; return PP_CLI_GO;
+    case PP_OPT_TEXT: *(const char **)o->to = text; return PP_CLI_GO;
+    case PP_OPT_COUNT: return set_count(cli, o, text);
+    case PP_OPT_LIST:
+        if (list->n == PP_CLI_LIST)
+            return pp_cli_usage(cli, "--%s can be given %d times", o->name, PP_CLI_LIST);
+        list->item[list->n++] = text;
+        return PP_CLI_GO;
+    }
+    return PP_CLI_GO;
+}
+
+static void fill(struct option *longs, const struct pp_cli_spec *spec)
+{
+    size_t n = 0;
+    longs[n++] = (struct option){"server", required_argument, NULL, OPT_SERVER};
+    longs[n++] = (struct option){"key-file", required_argument, NULL, OPT_KEY_FILE};
+    longs[n++] = (struct option){"json", no_argument, NULL, OPT_JSON};
+    longs[n++] = (struct option){"help", no_argument, NULL, OPT_HELP};
+    for (size_t i = 0; i < spec->n_opts; i++)
+        longs[n++] = (struct option){spec->opts[i].name,
+                                     spec->opts[i].kind == PP_OPT_FLAG ? no_argument : required_argument,
+                                     NULL, OPT_FIRST + (int)i};
+    longs[n] = (struct option){0};
+}
+
+static int one_option(struct pp_cli *cli, const struct pp_cli_spec *spec, int c, char **argv)
+{
+    switch (c) {
+    case OPT_SERVER: cli->server = optarg; return PP_CLI_GO;
+    case OPT_KEY_FILE: cli->key_file = optarg; return PP_CLI_GO;
+    case OPT_JSON: cli->json = true; return PP_CLI_GO;
+    case 'h':
+    case OPT_HELP:
+        fputs(spec->help, stdout);
+        fputs(shared_help, stdout);
+        return pp_cli_end(PP_EXIT_DONE);
+    case ':': return pp_cli_usage(cli, "%s needs a value", argv[optind - 1]);
+    case '?': return pp_cli_usage(cli, "there is no option %s", argv[optind - 1]);
+    default: return set(cli, &spec->opts[c - OPT_FIRST], optarg);
+    }
+}
+
+int pp_cli_parse(struct pp_cli *cli, int argc, char **argv, const struct pp_cli_spec *spec)
+{
+    assert(spec->n_opts <= PP_CLI_OPTS);
+    const char *server = getenv("PHOTOPOOL_SERVER");
+    *cli = (struct pp_cli){.command = argv[0], .server = server && *server ? server : DEFAULT_SERVER};
+    pp_term_init(&cli->out, stdout);
+    struct option longs[PP_CLI_OPTS + 5];
+    fill(longs, spec);
+    optind = 0; /* start anew */
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, ":h", longs, NULL)) != -1;) {
+        int code = one_option(cli, spec, c, argv);
+        if (code != PP_CLI_GO)
+            return code;
+    }
+    cli->json = cli->json || !cli->out.tty;
+    cli->args = argv + optind;
+    cli->n_args = (size_t)(argc - optind);
+    if (argc - optind < spec->min_args)
+        return pp_cli_usage(cli, "%s is missing", spec->args_text);
+    if (argc - optind > spec->max_args)
+        return pp_cli_usage(cli, "\"%s\" is one argument too many", argv[optind + spec->max_args]);
+    return PP_CLI_GO;
+}
+
+int pp_cli_end(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    pp_complain("standard output can't be written: %s", strerror(errno));
+    return PP_EXIT_FAILED;
+}
