@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "adapter/http/http_peer.h"
 #include "http_client.h"
 #include "http_echo.h"
 #include "test_loop.h"
@@ -231,6 +232,68 @@ static void requests_under_way_are_spared(void **state)
     pp_echo_close(&e);
 }
 
+static bool evicted_one(void *arg)
+{
+    struct pp_echo *e = arg;
+    struct pp_hc c;
+    pp_hc_open(&c, e->loop, NULL, e->port); /* refused, until the writer has had its time */
+    while (!pp_hc_ended(&c) && pp_echo_stats(e).evicted_total == 0)
+        pp_loop_turn(e->loop, true);
+    pp_hc_close(&c);
+    return pp_echo_stats(e).evicted_total == 1;
+}
+
+static void those_who_do_not_read_give_way(void **state)
+{
+    (void)state;
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc c;
+    o.max_per_address = 1;
+    o.body_timeout_ms = 3000; /* a thirtieth of it is the time to read */
+    pp_echo_open(&e, &o);
+    pp_echo_pattern(&e);
+    join(&c, &e, NULL, "GET /big?33554432 HTTP/1.1\r\nHost: a\r\n\r\n");
+    int64_t began = pp_loop_now(e.loop);
+    pp_test_until(e.loop, evicted_one, &e, 10000);
+    assert_true(pp_loop_now(e.loop) - began >= 90);
+    assert_true(pp_echo_stats(&e).refused_total > 0);
+    pp_hc_wait_end(&c);
+    pp_hc_close(&c);
+    pp_echo_close(&e);
+}
+
+static void names_of_peers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *address, *text;
+        bool loopback;
+        int like; /* the case that counts as the same address */
+    } cases[] = {
+        {"::1", "::1", true, 0},
+        {"::ffff:127.0.0.1", "127.0.0.1", true, 1},
+        {"::ffff:192.0.2.7", "192.0.2.7", false, 2},
+        {"2001:db8:0:1::1", "2001:db8:0:1::1", false, 3},
+        {"2001:db8:0:1:ffff::2", "2001:db8:0:1:ffff::2", false, 3},
+        {"2001:db8:0:2::1", "2001:db8:0:2::1", false, 5},
+    };
+    enum { N = sizeof cases / sizeof *cases };
+    struct pp_http_peer_name names[N];
+    for (int i = 0; i < N; i++) {
+        struct sockaddr_in6 sa = {.sin6_family = AF_INET6};
+        struct sockaddr_storage any = {0};
+        assert_int_equal(inet_pton(AF_INET6, cases[i].address, &sa.sin6_addr), 1);
+        memcpy(&any, &sa, sizeof sa);
+        pp_http_peer_name(&names[i], &any);
+        assert_string_equal(names[i].text, cases[i].text);
+        assert_int_equal(names[i].loopback, cases[i].loopback);
+        for (int k = 0; k < i; k++)
+            assert_int_equal(memcmp(&names[i].key, &names[k].key, sizeof names[i].key) == 0,
+                             cases[i].like == k);
+    }
+}
+
 static void connections_in_all(void **state)
 {
     (void)state;
@@ -300,6 +363,47 @@ static void bodies_share_a_budget(void **state)
     expect_status(&c[3], 200);
     for (int i = 0; i < 4; i++)
         pp_hc_close(&c[i]);
+    pp_echo_close(&e);
+}
+
+static bool overtaken(void *arg)
+{
+    struct pp_hc *c = arg; /* two: the slow one, and the one that wants its memory */
+    struct pp_hc_answer a;
+    if (pp_hc_ended(&c[0]))
+        return true;
+    pp_hc_close(&c[1]);
+    pp_hc_open(&c[1], c[0].loop, NULL, (uint16_t)c[0].at);
+    pp_hc_puts(&c[1], "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n");
+    static const char body[10000];
+    pp_hc_send(&c[1], body, sizeof body);
+    return pp_hc_read(&c[1], &a, false) && a.status == 200;
+}
+
+/* Memory that slow bodies hold goes to one that comes at once, but not before a while has shown that they are
+ * slow. */
+static void slow_bodies_give_way(void **state)
+{
+    (void)state;
+    struct pp_http_options o = patient();
+    static const char some[30000];
+    struct pp_echo e;
+    struct pp_hc c[2];
+    o.max_body_memory = 34000; /* what 30,000 bytes take, and not another 10,000 */
+    o.body_timeout_ms = 3000;  /* slow: after 100 ms */
+    pp_echo_open(&e, &o);
+    join(&c[0], &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 31000\r\n\r\n");
+    pp_hc_send(&c[0], some, sizeof some);
+    int64_t began = pp_loop_now(e.loop);
+    c[0].at = e.port;
+    pp_hc_open(&c[1], e.loop, NULL, e.port);
+    pp_test_until(e.loop, overtaken, c, 10000);
+    assert_true(pp_loop_now(e.loop) - began >= 100);
+    assert_true(pp_loop_now(e.loop) - began < 3000);
+    pp_hc_wait_end(&c[0]);
+    assert_int_equal(pp_echo_stats(&e).evicted_total, 1);
+    pp_hc_close(&c[0]);
+    pp_hc_close(&c[1]);
     pp_echo_close(&e);
 }
 
@@ -475,6 +579,9 @@ int main(void)
         cmocka_unit_test(requests_under_way_are_spared),
         cmocka_unit_test(connections_in_all),
         cmocka_unit_test(bodies_share_a_budget),
+        cmocka_unit_test(slow_bodies_give_way),
+        cmocka_unit_test(those_who_do_not_read_give_way),
+        cmocka_unit_test(names_of_peers),
         cmocka_unit_test(drained),
         cmocka_unit_test(closed_at_once),
         cmocka_unit_test(thousands_stop_nobody),

@@ -38,9 +38,12 @@ static enum pp_http_body_result overloaded(struct pp_http_body *b)
 
 static bool charge(struct pp_http_body *b, size_t n)
 {
-    if (n > b->budget->max - b->budget->used)
-        return false;
-    b->budget->used += n;
+    struct pp_http_budget *budget = b->budget;
+    while (n > budget->max - budget->used) {
+        if (!budget->reclaim || !budget->reclaim(budget->data))
+            return false;
+    }
+    budget->used += n;
     b->charged += n;
     return true;
 }

@@ -19,6 +19,9 @@ struct z_stream_s;
 /* Bytes that bodies may take together. */
 struct pp_http_budget {
     size_t used, max;
+    /* Called where it does not suffice; true: something was given back, try again. May be NULL. */
+    bool (*reclaim)(void *data);
+    void *data;
 };
 
 enum pp_http_chunk_state {

@@ -8,7 +8,6 @@
 #include "adapter/http/http_impl.h"
 
 enum {
-    EVICT_LOOK = 32,            /* connections looked at, to find one to give up */
     WRITE_PROGRESS = 16 * 1024, /* bytes that a caller must take within idle_timeout_ms */
 };
 
@@ -21,6 +20,7 @@ static enum pp_http_rank rank_of(const struct pp_conn *c)
     case PP_CONN_BODY: return PP_RANK_BODY;
     case PP_CONN_IDLE:
     case PP_CONN_LINGER: return PP_RANK_IDLE;
+    case PP_CONN_WRITE: return PP_RANK_WRITE;
     default: return PP_RANK_BUSY;
     }
 }
@@ -37,7 +37,9 @@ static void enter(struct pp_conn *c, enum pp_conn_state state)
 {
     struct pp_http *s = c->server;
     c->state = state;
-    c->since = pp_loop_now(s->loop);
+    c->since = c->pace_since = pp_loop_now(s->loop);
+    c->pace_bytes = 0;
+    c->slow = false;
     pp_list_push(&s->states[state], &c->in_state);
     int64_t timeout = pp_http_timeout(s, state);
     if (timeout > 0)
@@ -53,56 +55,6 @@ void pp_conn_set_state(struct pp_conn *c, enum pp_conn_state state)
     }
     if (rank_of(c) != c->rank)
         touch(c);
-}
-
-/* --- giving up --- */
-
-static int fd_of(const struct pp_conn *c)
-{
-    uv_os_fd_t fd = -1;
-    uv_fileno((const uv_handle_t *)&c->tcp, &fd);
-    return fd;
-}
-
-bool pp_conn_quiet(struct pp_conn *c)
-{
-    char byte;
-    return recv(fd_of(c), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
-}
-
-static bool evict_from(struct pp_http *s, struct pp_list *list, size_t node_offset)
-{
-    int looked = 0;
-    pp_list_each (it, list) {
-        struct pp_conn *c = (struct pp_conn *)((char *)it - node_offset);
-        if (pp_conn_quiet(c)) { /* else its request has come, and was not read yet */
-            s->stats.evicted_total++;
-            pp_conn_close(c);
-            return true;
-        }
-        if (++looked == EVICT_LOOK)
-            break;
-    }
-    return false;
-}
-
-static bool evict_of_peer(struct pp_http *s, struct pp_http_peer *peer)
-{
-    for (int rank = PP_RANK_IDLE; rank < PP_RANK_BUSY; rank++) {
-        if (evict_from(s, &peer->ranks[rank], offsetof(struct pp_conn, in_peer)))
-            return true;
-    }
-    return false;
-}
-
-static bool evict_of_all(struct pp_http *s)
-{
-    static const enum pp_conn_state order[] = {PP_CONN_LINGER, PP_CONN_IDLE, PP_CONN_HEAD, PP_CONN_BODY};
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        if (evict_from(s, &s->states[order[i]], offsetof(struct pp_conn, in_state)))
-            return true;
-    }
-    return false;
 }
 
 /* --- reading --- */
@@ -222,6 +174,8 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
         return;
     }
     touch(c);
+    if (c->state == PP_CONN_BODY)
+        pp_conn_pace(c, (size_t)nread);
     if (c->in_n == 0)
         run_fresh(c, buf->base, (size_t)nread);
     else if (keep_input(c, buf->base, (size_t)nread))
@@ -238,7 +192,7 @@ void pp_conn_answered(struct pp_conn *c)
     if (c->keep && !c->server->draining) {
         pp_conn_set_state(c, PP_CONN_IDLE);
     } else {
-        shutdown(fd_of(c), SHUT_WR);
+        shutdown(pp_conn_fd(c), SHUT_WR);
         pp_conn_set_state(c, PP_CONN_LINGER);
     }
     pp_conn_run(c);
@@ -303,9 +257,7 @@ static bool admit(struct pp_conn *c)
     if (!peer)
         return false;
     peer->n++; /* also keeps the peer while connections of it go */
-    bool room = peer->n <= s->options.max_per_address || evict_of_peer(s, peer);
-    room = room && (s->stats.connections < s->options.max_connections || evict_of_all(s));
-    if (!room) {
+    if (!pp_http_make_room(s, peer)) {
         peer->n--;
         pp_http_peer_drop(&s->peers, peer);
         return false;

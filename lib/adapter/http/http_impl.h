@@ -70,7 +70,10 @@ struct pp_conn {
     char *in;                     /* received, not yet consumed; NULL where nothing is */
     size_t in_n, in_cap;
     struct pp_http_scan scan;
-    size_t unsent; /* at the last look: an answer that does not move is given up */
+    size_t unsent;       /* at the last look: an answer that does not move is given up */
+    int64_t pace_since;  /* of a body: the present window's beginning, what came in it, */
+    uint64_t pace_bytes; /* and whether the one before was too slow */
+    bool slow;
     bool running;  /* pp_conn_run() is on the stack */
     bool reading;  /* uv_read_start() is on */
     bool ready;    /* in server->ready: has input left for the next turn */
@@ -122,8 +125,17 @@ void pp_conn_answered(struct pp_conn *c);
 void pp_conn_set_state(struct pp_conn *c, enum pp_conn_state state);
 /* The timeout of the state has passed. */
 void pp_conn_expire(struct pp_conn *c);
-/* Nothing of a request has come, as far as the kernel knows. */
-bool pp_conn_quiet(struct pp_conn *c);
+
+/* --- http_evict.c --- */
+int pp_conn_fd(const struct pp_conn *c);
+/* Nothing has come that was not read, as far as the kernel knows. */
+bool pp_conn_quiet(const struct pp_conn *c);
+/* A place for one more connection of `peer`, which it counts already; false: none can go. */
+bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer);
+/* `n` bytes of a body have come. */
+void pp_conn_pace(struct pp_conn *c, size_t n);
+/* Gives up a body that holds memory and comes too slowly; false: there is none. */
+bool pp_http_reclaim(void *server);
 
 /* --- http_request.c --- */
 /* Eats from p[0..n) in the states HEAD, IDLE and BODY; answers how much. May change the state, down to

@@ -3,7 +3,8 @@
  * An IPv4 address is a peer; so is an IPv6 /64, which one caller has whole. A peer lists its connections by
  * what they do, least recently active first, so that the one to give up for a newcomer is at hand:
  *
- *   idle -> still sending a head -> still sending a body -> never those being answered
+ *   idle -> still sending a head -> still sending a body -> slow to read its answer -> never those being
+ * handled
  *
  * Not thread safe: the server's loop only. */
 #ifndef PP_ADAPTER_HTTP_PEER_H
@@ -19,7 +20,7 @@
 #include "base/list.h"
 #include "photopool/err.h"
 
-enum pp_http_rank { PP_RANK_IDLE, PP_RANK_HEAD, PP_RANK_BODY, PP_RANK_BUSY, PP_RANK_COUNT };
+enum pp_http_rank { PP_RANK_IDLE, PP_RANK_HEAD, PP_RANK_BODY, PP_RANK_WRITE, PP_RANK_BUSY, PP_RANK_COUNT };
 
 struct pp_http_peer_key {
     uint8_t family; /* 4 or 6 */

@@ -240,7 +240,7 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
     s->loop = loop;
     s->options = *o;
     s->handler = *handler;
-    s->budget.max = o->max_body_memory;
+    s->budget = (struct pp_http_budget){.max = o->max_body_memory, .reclaim = pp_http_reclaim, .data = s};
     s->date_second = -1;
     pp_list_init(&s->ready);
     for (int i = 0; i < PP_CONN_STATES; i++)
