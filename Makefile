@@ -1,0 +1,45 @@
+# A thin front for CMake and the scripts. `make help` lists the targets.
+MAKEFLAGS += --no-print-directory
+J ?= $(shell nproc 2>/dev/null || echo 2)
+T ?= 15
+
+all: build
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+build: ## build/photopool, release and hardened (also the default)
+	@scripts/setup build
+	@scripts/build build photopool
+	@echo "build/photopool is ready: build/photopool up"
+
+demo: ## fetch real photographs from 40 hosts of all kinds, and look at the result
+	@scripts/setup build demo
+	@scripts/build build photopool origin
+	@scripts/demo
+
+test: ## all tests, lint included
+	@scripts/setup build test
+	@J=$(J) tests/run
+
+bench: ## the headline figures
+	@scripts/setup build
+	@scripts/build build all -DPP_TESTS=OFF
+	@loadtest/bench/run
+
+lint: ## layers, format, clang-tidy, lengths and the rest of tests/lint
+	@scripts/setup build test
+	@J=$(J) tests/lint/run
+
+format: ## clang-format all sources
+	@scripts/setup test
+	@git ls-files -z '*.c' '*.h' | xargs -0 clang-format-14 -i
+
+fuzz: ## every fuzz target for T seconds (make fuzz T=600)
+	@scripts/setup build test
+	@J=$(J) tests/fuzz/run $(T)
+
+clean: ## remove what was built
+	rm -rf build build-*
+
+.PHONY: all help build demo test bench lint format fuzz clean
