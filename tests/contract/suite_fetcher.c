@@ -362,12 +362,33 @@ static void only_good_addresses_are_used(void **state)
     get_init(&g, &k, "/");
     g.addrs[1] = g.addrs[0];
     g.x.n_addrs = 2;
-    g.deny_at = 2; /* the first is allowed at the socket, then denied before the request */
+    g.denied_ip = INADDR_LOOPBACK + 1;
+    ((struct sockaddr_in *)&g.addrs[0])->sin_addr.s_addr = htonl(g.denied_ip);
+    get_start(&g);
+    get_wait(&g);
+    assert_int_equal(g.x.code, 0);
+    assert_int_equal(pp_origin_connections(k.o), 1);
+    get_fini(&g);
+    kit_close(&k);
+}
+
+/* Allowed at the socket, refused before the request: the connection is closed unused. */
+static void a_new_connection_is_judged_again(void **state)
+{
+    struct kit k;
+    struct get g;
+
+    (void)state;
+    kit_open(&k, serve, NULL, NULL);
+    get_init(&g, &k, "/");
+    g.deny_at = 2;
     get_start(&g);
     get_wait(&g);
     assert_int_equal(g.x.code, PP_CODE_DENIED_ADDRESS);
-    assert_int_equal(pp_origin_requests(k.o), 0);
+    assert_int_equal(g.sents, 0);
     get_fini(&g);
+    kit_until(&k, none_open, k.o);
+    assert_int_equal(pp_origin_requests(k.o), 0);
     kit_close(&k);
 }
 
@@ -965,6 +986,7 @@ int pp_suite_fetcher(const struct pp_fetcher_subject *subject)
         cmocka_unit_test(a_denied_address_gets_no_connection),
         cmocka_unit_test(a_kept_connection_is_judged_again),
         cmocka_unit_test(only_good_addresses_are_used),
+        cmocka_unit_test(a_new_connection_is_judged_again),
         cmocka_unit_test(the_request_carries_what_it_should),
         cmocka_unit_test(lines_that_are_none_are_refused),
         cmocka_unit_test(answers_leave_no_trace),

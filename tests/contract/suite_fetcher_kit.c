@@ -16,6 +16,8 @@ static bool on_allow(struct pp_exchange *x, const struct sockaddr *sa)
     assert_int_equal(g->heads, 0);
     assert_int_equal(g->dones, 0);
     g->allows++;
+    if (g->denied_ip && ntohl(((const struct sockaddr_in *)sa)->sin_addr.s_addr) == g->denied_ip)
+        return false;
     return g->deny_at == 0 || g->allows < g->deny_at;
 }
 

@@ -37,6 +37,7 @@ struct get {
     size_t location_n;
     /* script */
     int deny_at;              /* the n-th question to allow() is refused, and those after it; 0: none */
+    uint32_t denied_ip;       /* IPv4, host order: always refused; 0: none */
     enum pp_flow head_flow;   /* the answer of head() */
     size_t pause_at, stop_at; /* body() answers so, once, when `n` has come so far; 0: never */
     bool paused;

@@ -16,8 +16,9 @@ struct pp_name *pp_names_find(struct pp_names *names, const char *host)
     return name;
 }
 
-struct pp_name *pp_names_add(struct pp_names *names, const char *host)
+struct pp_name *pp_names_add(struct pp_resolver_cares *r, const char *host)
 {
+    struct pp_names *names = &r->names;
     size_t n = strlen(host);
     struct pp_name *name = calloc(1, sizeof(*name) + n + 1);
 
@@ -26,6 +27,7 @@ struct pp_name *pp_names_add(struct pp_names *names, const char *host)
     while (HASH_COUNT(names->by_host) >= names->max && !pp_list_empty(&names->by_age))
         pp_names_drop(names, pp_container_of(names->by_age.head.next, struct pp_name, age));
     memcpy(name->host, host, n + 1);
+    name->r = r;
     pp_list_init(&name->wanted);
     HASH_ADD_KEYPTR(hh, names->by_host, name->host, n, name);
     if (name->hh.tbl)

@@ -82,7 +82,7 @@ struct pp_resolver_cares {
 struct pp_name *pp_names_find(struct pp_names *names, const char *host);
 /* A new name without an answer, in no list; makes room by dropping the least recently used. NULL: out of
  * memory. */
-struct pp_name *pp_names_add(struct pp_names *names, const char *host);
+struct pp_name *pp_names_add(struct pp_resolver_cares *r, const char *host);
 /* An idle name. */
 void pp_names_drop(struct pp_names *names, struct pp_name *name);
 /* Into and out of the order of use. */

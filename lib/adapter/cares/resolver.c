@@ -284,7 +284,7 @@ static bool resolver_resolve(struct pp_resolver *base, struct pp_query *q)
     if (name && answer_cached(r, q, name))
         return true;
     if (!name)
-        name = pp_names_add(&r->names, q->host);
+        name = pp_names_add(r, q->host);
     if (!name || !begin(r, q, name)) {
         if (name && name->state == PP_NAME_IDLE)
             pp_names_drop(&r->names, name);
