@@ -1,0 +1,415 @@
+/* client.c: see client.h. */
+#include "client.h"
+
+#include "interrupt.h"
+
+#include <ctype.h>
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    CONNECT_MS = 10 * 1000,
+    STALL_S = 60,
+    KEY_MAX = 4096,
+    URL_MAX = 64 * 1024,
+    ANSWER_MAX = 256 * 1024 * 1024,
+};
+
+struct pp_client {
+    CURL *curl;
+    char *base;          /* "http://host:port/prefix", without a slash at the end */
+    char *authorization; /* header line, NULL: no key */
+};
+
+/* --- opening --- */
+
+/* The first line of the file, without blanks around it. */
+static int read_key(const char *path, char key[KEY_MAX])
+{
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        pp_complain("--key-file %s can't be read: %s", path, strerror(errno));
+        return PP_EXIT_USAGE;
+    }
+    bool ok = fgets(key, KEY_MAX, f) != NULL;
+    fclose(f);
+    if (ok)
+        return PP_EXIT_DONE;
+    pp_complain("--key-file %s is empty; it should hold the key, in one line", path);
+    return PP_EXIT_USAGE;
+}
+
+static int set_key(struct pp_client *c, const struct pp_cli *cli)
+{
+    char key[KEY_MAX] = "";
+    const char *env = getenv("PHOTOPOOL_KEY"), *from = cli->key_file ? cli->key_file : "PHOTOPOOL_KEY";
+    if (cli->key_file) {
+        int code = read_key(cli->key_file, key);
+        if (code != PP_EXIT_DONE)
+            return code;
+    } else if (env) {
+        snprintf(key, sizeof key, "%s", env);
+    }
+    size_t n = strlen(key);
+    while (n && isspace((unsigned char)key[n - 1]))
+        key[--n] = 0;
+    if (n == 0)
+        return PP_EXIT_DONE;
+    for (size_t i = 0; i < n; i++) {
+        if (key[i] <= ' ' || key[i] > '~') {
+            pp_complain("the key of %s has blanks or other characters that a key can't have", from);
+            return PP_EXIT_USAGE;
+        }
+    }
+    if (asprintf(&c->authorization, "Authorization: Bearer %s", key) >= 0)
+        return PP_EXIT_DONE;
+    c->authorization = NULL;
+    pp_complain("out of memory");
+    return PP_EXIT_FAILED;
+}
+
+/* Proxies of the environment are for hosts elsewhere. */
+static bool is_loopback(const char *host)
+{
+    return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "[::1]") == 0;
+}
+
+static int set_base(struct pp_client *c, const char *server)
+{
+    CURLU *u = curl_url();
+    char *scheme = NULL, *host = NULL, *query = NULL;
+    int code = PP_EXIT_USAGE;
+    if (u && !curl_url_set(u, CURLUPART_URL, server, 0) && !curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) &&
+        !curl_url_get(u, CURLUPART_HOST, &host, 0) && curl_url_get(u, CURLUPART_QUERY, &query, 0) &&
+        (strcmp(scheme, "http") == 0 || strcmp(scheme, "https") == 0)) {
+        c->base = strdup(server);
+        if (is_loopback(host))
+            curl_easy_setopt(c->curl, CURLOPT_PROXY, "");
+        code = c->base ? PP_EXIT_DONE : PP_EXIT_FAILED;
+    }
+    if (code != PP_EXIT_DONE)
+        pp_complain("the server \"%s\" is no http:// or https:// URL; give --server http://host:8080",
+                    server);
+    for (size_t n = c->base ? strlen(c->base) : 0; n && c->base[n - 1] == '/'; n--)
+        c->base[n - 1] = 0;
+    curl_free(scheme);
+    curl_free(host);
+    curl_free(query);
+    curl_url_cleanup(u);
+    return code;
+}
+
+static int seen_interrupt(void *arg, curl_off_t a, curl_off_t b, curl_off_t d, curl_off_t e)
+{
+    (void)arg, (void)a, (void)b, (void)d, (void)e;
+    return pp_interrupt_pending();
+}
+
+int pp_client_open(struct pp_client **out, const struct pp_cli *cli)
+{
+    *out = NULL;
+    struct pp_client *c = calloc(1, sizeof *c);
+    if (!c || curl_global_init(CURL_GLOBAL_DEFAULT) || !(c->curl = curl_easy_init())) {
+        free(c);
+        pp_complain("out of memory");
+        return PP_EXIT_FAILED;
+    }
+    curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(c->curl, CURLOPT_USERAGENT, "photopool/" PP_VERSION);
+    curl_easy_setopt(c->curl, CURLOPT_ACCEPT_ENCODING, "");
+    curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_TIME, (long)STALL_S);
+    curl_easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(c->curl, CURLOPT_XFERINFOFUNCTION, seen_interrupt);
+    int code = set_base(c, cli->server);
+    if (code == PP_EXIT_DONE)
+        code = set_key(c, cli);
+    if (code == PP_EXIT_DONE)
+        *out = c;
+    else
+        pp_client_close(c);
+    return code;
+}
+
+void pp_client_close(struct pp_client *c)
+{
+    if (!c)
+        return;
+    curl_easy_cleanup(c->curl);
+    free(c->base);
+    free(c->authorization);
+    free(c);
+    curl_global_cleanup();
+}
+
+/* --- one request --- */
+
+static size_t take_body(char *p, size_t size, size_t n, void *arg)
+{
+    struct pp_answer *ans = arg;
+    pp_buf_put(&ans->body, p, size * n);
+    return ans->body.failed ? 0 : size * n;
+}
+
+/* The value, if the line is header `name`, in value[cap]. */
+static bool header_is(const char *line, size_t n, const char *name, char *value, size_t cap)
+{
+    size_t len = strlen(name);
+    if (n <= len || strncasecmp(line, name, len) != 0 || line[len] != ':')
+        return false;
+    const char *p = line + len + 1, *end = line + n;
+    while (p < end && (*p == ' ' || *p == '\t'))
+        p++;
+    while (end > p && isspace((unsigned char)end[-1]))
+        end--;
+    snprintf(value, cap, "%.*s", (int)(end - p), p);
+    return true;
+}
+
+static size_t take_header(char *p, size_t size, size_t n, void *arg)
+{
+    struct pp_answer *ans = arg;
+    char value[64], *end;
+    if (header_is(p, size * n, "Retry-After", value, sizeof value)) {
+        long s = strtol(value, &end, 10); /* our server says seconds; a date of a proxy's is not understood */
+        ans->retry_after_s = end != value && *end == 0 && s >= 0 ? s : -1;
+    } else if (header_is(p, size * n, "Idempotency-Replayed", value, sizeof value)) {
+        ans->replayed = strcmp(value, "true") == 0;
+    }
+    return size * n;
+}
+
+static bool append(struct curl_slist **list, const char *line)
+{
+    struct curl_slist *more = curl_slist_append(*list, line);
+    if (more)
+        *list = more;
+    return more != NULL;
+}
+
+static bool make_headers(const struct pp_client *c, const struct pp_request *req, struct curl_slist **out)
+{
+    char line[600];
+    bool ok = append(out, "Accept: application/json") && append(out, "Expect:");
+    if (c->authorization)
+        ok = ok && append(out, c->authorization);
+    if (req->has_body) {
+        snprintf(line, sizeof line, "Content-Type: %s",
+                 req->content_type ? req->content_type : "application/json");
+        ok = ok && append(out, line) && (!req->gzip || append(out, "Content-Encoding: gzip"));
+    }
+    if (req->idempotency_key) {
+        snprintf(line, sizeof line, "Idempotency-Key: %s", req->idempotency_key);
+        ok = ok && append(out, line);
+    }
+    return ok;
+}
+
+static enum pp_err classify(struct pp_client *c, CURLcode rc, const char *text, struct pp_answer *ans)
+{
+    if (rc == CURLE_OK) {
+        curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &ans->status);
+        return PP_OK;
+    }
+    snprintf(ans->why, sizeof ans->why, "%s", *text ? text : curl_easy_strerror(rc));
+    switch (rc) {
+    case CURLE_ABORTED_BY_CALLBACK: return PP_ECANCELED;
+    case CURLE_OUT_OF_MEMORY: return PP_ENOMEM;
+    case CURLE_OPERATION_TIMEDOUT: return PP_ETIMEOUT;
+    case CURLE_WRITE_ERROR: return PP_EFULL;
+    default: return PP_EIO;
+    }
+}
+
+enum pp_err pp_client_send(struct pp_client *c, const struct pp_request *req, struct pp_answer *ans)
+{
+    *ans = (struct pp_answer){.retry_after_s = -1};
+    pp_buf_init(&ans->body, ANSWER_MAX);
+    struct curl_slist *headers = NULL;
+    struct pp_buf url;
+    char text[CURL_ERROR_SIZE] = "";
+    pp_buf_init(&url, URL_MAX);
+    pp_buf_puts(&url, c->base);
+    pp_buf_puts(&url, req->path);
+    enum pp_err err = PP_ENOMEM;
+    if (!url.failed && make_headers(c, req, &headers)) {
+        curl_easy_setopt(c->curl, CURLOPT_HTTPGET, 1L); /* forgets the body of the request before */
+        if (req->has_body) {
+            curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)req->n);
+            curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, req->n ? req->body : "");
+        }
+        curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, req->method);
+        curl_easy_setopt(c->curl, CURLOPT_URL, url.p);
+        curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, headers);
+        curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, take_body);
+        curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, ans);
+        curl_easy_setopt(c->curl, CURLOPT_HEADERFUNCTION, take_header);
+        curl_easy_setopt(c->curl, CURLOPT_HEADERDATA, ans);
+        curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, text);
+        err = classify(c, curl_easy_perform(c->curl), text, ans);
+        curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, NULL);
+        curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, NULL);
+    }
+    curl_slist_free_all(headers);
+    pp_buf_fini(&url);
+    return err;
+}
+
+void pp_answer_fini(struct pp_answer *ans)
+{
+    pp_buf_fini(&ans->body);
+}
+
+/* --- what went wrong --- */
+
+/* What helps here; where the table has nothing, the server's own remedy is shown. */
+static const struct {
+    const char *code, *remedy;
+} remedies[] = {
+    {"unauthorized", "set PHOTOPOOL_KEY, or give --key-file FILE, with a key of this server"},
+    {"forbidden", "use a key with the scope that this needs"},
+    {"body_too_large", "submit with a smaller --batch-size"},
+    {"too_many_items", "submit with a smaller --batch-size"},
+    {"overloaded", "try again a little later"},
+    {"rate_limited", "try again a little later"},
+    {"idempotency_mismatch",
+     "the --idempotency-key belongs to another file or other options; choose a new one"},
+};
+
+static const char *remedy_of(const char *code, const char *given)
+{
+    for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
+        if (strcmp(remedies[i].code, code) == 0)
+            return remedies[i].remedy;
+    return given && *given ? given : NULL;
+}
+
+static const char *member(const json_t *o, const char *name)
+{
+    return json_string_value(json_object_get(o, name));
+}
+
+static int unreachable(const struct pp_client *c, const struct pp_answer *ans)
+{
+    pp_complain("can't reach %s: %s; start a server with \"photopool up\", or name another with --server or "
+                "PHOTOPOOL_SERVER",
+                c->base, ans->why);
+    return PP_EXIT_UNREACHABLE;
+}
+
+static void refused(const struct pp_client *c, const struct pp_answer *ans)
+{
+    json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, 0, NULL);
+    const char *code = member(doc, "code"), *detail = member(doc, "detail"), *field = member(doc, "field");
+    if (!detail)
+        detail = member(doc, "title");
+    if (!code || !detail) {
+        pp_complain("%s answered HTTP %ld and no explanation; is a photopool server there?", c->base,
+                    ans->status);
+    } else {
+        const char *remedy = remedy_of(code, member(doc, "remedy")), *incident = member(doc, "incident");
+        pp_complain("%s%s%s (%s, HTTP %ld%s%s)%s%s", field && !strstr(detail, field) ? field : "",
+                    field && !strstr(detail, field) ? ": " : "", detail, code, ans->status,
+                    incident ? ", incident " : "", incident ? incident : "", remedy ? "; " : "",
+                    remedy ? remedy : "");
+    }
+    json_decref(doc);
+}
+
+int pp_client_failed(const struct pp_client *c, enum pp_err err, const struct pp_answer *ans)
+{
+    switch (err) {
+    case PP_OK: refused(c, ans); return PP_EXIT_FAILED;
+    case PP_EIO:
+    case PP_ETIMEOUT: return unreachable(c, ans);
+    case PP_ECANCELED: pp_complain("interrupted"); return PP_EXIT_FAILED;
+    case PP_EFULL: pp_complain("the answer of %s is too large", c->base); return PP_EXIT_FAILED;
+    default: pp_complain("%s", pp_err_text(err)); return PP_EXIT_FAILED;
+    }
+}
+
+/* --- with JSON --- */
+
+int pp_client_call(struct pp_client *c, const struct pp_request *req, json_t **out)
+{
+    struct pp_answer ans;
+    enum pp_err err = pp_client_send(c, req, &ans);
+    int code = PP_EXIT_FAILED;
+    *out = NULL;
+    if (err != PP_OK || ans.status / 100 != 2) {
+        code = pp_client_failed(c, err, &ans);
+    } else {
+        *out = json_loadb(ans.body.p ? ans.body.p : "", ans.body.n, JSON_ALLOW_NUL, NULL);
+        if (json_is_object(*out)) {
+            code = PP_EXIT_DONE;
+        } else {
+            pp_complain("%s answered HTTP %ld, but not with a JSON object; is a photopool server there?",
+                        c->base, ans.status);
+            json_decref(*out);
+            *out = NULL;
+        }
+    }
+    pp_answer_fini(&ans);
+    return code;
+}
+
+int pp_client_get(struct pp_client *c, const char *path, json_t **out)
+{
+    return pp_client_call(c, &(struct pp_request){.method = "GET", .path = path}, out);
+}
+
+int pp_client_post(struct pp_client *c, const char *method, const char *path, const json_t *body,
+                   json_t **out)
+{
+    char *text = json_dumps(body, JSON_COMPACT);
+    *out = NULL;
+    if (!text) {
+        pp_complain("what was given is not valid UTF-8");
+        return PP_EXIT_USAGE;
+    }
+    struct pp_request req = {
+        .method = method, .path = path, .body = text, .n = strlen(text), .has_body = true};
+    int code = pp_client_call(c, &req, out);
+    free(text);
+    return code;
+}
+
+/* --- paths --- */
+
+void pp_path(struct pp_buf *b, const char *start)
+{
+    pp_buf_init(b, URL_MAX - 4096);
+    pp_buf_puts(b, start);
+}
+
+/* Everything but the unreserved characters of RFC 3986. */
+static void put_escaped(struct pp_buf *b, const char *s)
+{
+    for (; *s; s++) {
+        if (isalnum((unsigned char)*s) || strchr("-._~", *s))
+            pp_buf_putc(b, *s);
+        else
+            pp_buf_printf(b, "%%%02X", (unsigned char)*s);
+    }
+}
+
+void pp_path_part(struct pp_buf *b, const char *part)
+{
+    pp_buf_putc(b, '/');
+    put_escaped(b, part);
+}
+
+void pp_path_query(struct pp_buf *b, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    pp_buf_putc(b, b->p && strchr(b->p, '?') ? '&' : '?');
+    pp_buf_puts(b, name);
+    pp_buf_putc(b, '=');
+    put_escaped(b, value);
+}
