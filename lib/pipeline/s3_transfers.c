@@ -1,6 +1,7 @@
 /* s3_transfers.c: claimed tasks on their way to the fetch loops and back. See s3_claim.h, transfer.h. */
 #include <assert.h>
 #include <string.h>
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "pipeline/s3_internal.h"

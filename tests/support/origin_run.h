@@ -1,0 +1,18 @@
+/* origin_run.h: the photo host of loadtest/origin as a child of a test. */
+#ifndef PP_TEST_ORIGIN_RUN_H
+#define PP_TEST_ORIGIN_RUN_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct pp_test_origin {
+    pid_t pid;
+    uint16_t port;
+};
+
+/* Starts it on a free port of 127.0.0.1 with `options` (NULL-terminated, may be NULL); fails the test where
+ * it does not come up. The program is $PP_ORIGIN, or loadtest/origin beside the folder of this test. */
+struct pp_test_origin pp_test_origin_start(const char *const *options);
+void pp_test_origin_stop(struct pp_test_origin *o);
+
+#endif
