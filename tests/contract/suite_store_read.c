@@ -1,0 +1,545 @@
+/* suite_store_read.c: what the API reads: pages, filters, replay, isolation of clients; settings, routes,
+ * retention; what a restart keeps. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "photopool/code.h"
+#include "suite_store_tests.h"
+#include "test_loop.h"
+
+static void looking_up_photos(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p q r");
+    struct pp_store_claim *c = sk_claim(k, "c", 0, 3);
+    sk_final(k, KIT_WORKER, &c->tasks[0], PP_OUTCOME_STORED);
+    sk_fail(k, &c->tasks[1], 410, true);
+    struct pp_key keys[] = {sk_key("c", "nothing"), sk_key("c", "q"), sk_key("c", "r"), sk_key("c", "p")};
+    struct pp_store_lookup r = {.client = "c", .keys = keys, .n = 4};
+    KIT_OK(k, lookup, &r);
+    struct pp_object object = sk_object("https://d/p.jpg");
+    assert_false(r.photos[0].found);
+    assert_true(r.photos[1].found);
+    assert_int_equal(r.photos[1].fail_code, 410);
+    assert_int_equal(r.photos[1].object.type, 0);
+    assert_false(r.photos[2].found); /* open: nothing is known yet */
+    assert_memory_equal(&r.photos[3].object, &object, sizeof object);
+    r.client = "other";
+    KIT_OK(k, lookup, &r);
+    assert_false(r.photos[3].found);
+    r.n = 0;
+    KIT_OK(k, lookup, &r);
+}
+
+static void objects_by_hash(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p");
+    sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "p"), PP_OUTCOME_STORED);
+    struct pp_object object = sk_object("https://d/p.jpg");
+    struct pp_store_object r = {.client = NULL};
+    memcpy(r.sha256, object.sha256, sizeof r.sha256);
+    KIT_OK(k, object, &r);
+    assert_memory_equal(&r.object, &object, sizeof object);
+    r.client = "c";
+    KIT_OK(k, object, &r);
+    r.client = "other";
+    KIT_RUN(k, object, &r);
+    assert_int_equal(r.req.err, PP_ENOTFOUND);
+    sk_plan(k, "other", "b_2", "a: x");
+    KIT_RUN(k, object, &r);
+    assert_int_equal(r.req.err, PP_ENOTFOUND);
+    r.client = NULL;
+    r.sha256[31] ^= 1; /* same beginning, another hash */
+    KIT_RUN(k, object, &r);
+    assert_int_equal(r.req.err, PP_ENOTFOUND);
+}
+
+static void results_page_by_page(void **state)
+{
+    struct store_kit *k = *state;
+    enum { ITEMS = 23 };
+    char text[1024] = "";
+    for (int i = 0; i < ITEMS; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%si%d: p%d", i ? "; " : "", i, i);
+    sk_plan(k, "c", "b_1", text);
+    sk_plan(k, "c", "b_2", "other: x=stored");
+    /* items finish while they are read; each is seen once */
+    struct pp_store_results r = {.batch_id = "b_1", .status = -1, .limit = 3};
+    size_t seen = 0, finished = 0;
+    bool had[ITEMS] = {false};
+    while (seen < ITEMS) {
+        struct pp_store_claim *c = finished < ITEMS ? sk_claim(k, "c", 0, 2) : NULL;
+        for (size_t i = 0; c && i < c->n; i++, finished++)
+            sk_final(k, KIT_WORKER, &c->tasks[c->n - 1 - i], PP_OUTCOME_STORED);
+        KIT_OK(k, results, &r);
+        assert_true(r.n <= 3);
+        assert_int_equal(r.more, seen + r.n < finished);
+        for (size_t i = 0; i < r.n; i++) {
+            int number = atoi(r.items[i].id + 1);
+            assert_false(had[number]);
+            had[number] = true;
+            assert_true(r.items[i].seq > r.after_seq);
+            r.after_seq = r.items[i].seq;
+            assert_int_equal(r.items[i].n_photos, 1);
+            seen++;
+        }
+    }
+    KIT_OK(k, results, &r);
+    assert_true(r.n == 0 && !r.more);
+    r.batch_id = "b_9";
+    KIT_RUN(k, results, &r);
+    assert_int_equal(r.req.err, PP_ENOTFOUND);
+}
+
+static void results_filtered(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1",
+            "a: p=stored; b: p=failed; c: p=stored q=failed; d: p=stored r=skipped; e: s; f: p=stored; g: "
+            "p=failed");
+    static const struct {
+        int status;
+        uint16_t code;
+        const char *ids;
+    } cases[] = {{-1, 0, "abcdfg"},
+                 {PP_ITEM_COMPLETE, 0, "af"},
+                 {PP_ITEM_PARTIAL, 0, "cd"},
+                 {PP_ITEM_FAILED, 0, "bg"},
+                 {PP_ITEM_OPEN, 0, ""},
+                 {-1, PP_CODE_BAD_URL, "bcg"},
+                 {-1, 404, "d"},
+                 {PP_ITEM_FAILED, PP_CODE_BAD_URL, "bg"},
+                 {-1, 500, ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (size_t limit = 1; limit < 4; limit++) {
+            struct pp_store_results r = {
+                .batch_id = "b_1", .status = cases[i].status, .code = cases[i].code, .limit = limit};
+            char ids[16] = "";
+            do {
+                KIT_OK(k, results, &r);
+                for (size_t n = 0; n < r.n; n++) {
+                    strcat(ids, r.items[n].id);
+                    r.after_seq = r.items[n].seq;
+                }
+            } while (r.more);
+            assert_string_equal(ids, cases[i].ids);
+        }
+    }
+}
+
+static void batches_listed(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c1", "b_1", "a: p=stored");
+    sk_plan(k, "c2", "b_2", "a: p");
+    sk_plan(k, "c1", "b_3", "a: p");
+    sk_plan(k, "c1", "b_4", "b: q");
+    sk_cancel(k, NULL, "b_3");
+    static const struct {
+        const char *client;
+        int state;
+        const char *ids;
+    } cases[] = {{NULL, -1, "4321"},
+                 {"c1", -1, "431"},
+                 {"c2", -1, "2"},
+                 {"c3", -1, ""},
+                 {NULL, PP_BATCH_RUNNING, "42"},
+                 {NULL, PP_BATCH_FINISHED, "1"},
+                 {"c1", PP_BATCH_CANCELLED, "3"},
+                 {"c2", PP_BATCH_CANCELLED, ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (size_t limit = 1; limit < 5; limit++) {
+            struct pp_store_batches r = {.client = cases[i].client, .state = cases[i].state, .limit = limit};
+            char ids[16] = "";
+            do {
+                KIT_OK(k, batches, &r);
+                for (size_t n = 0; n < r.n; n++) {
+                    strcat(ids, r.batches[n].id + 2);
+                    assert_string_equal(r.batches[n].client, r.batches[n].id[2] == '2' ? "c2" : "c1");
+                    r.after = r.batches[n].id;
+                }
+            } while (r.more);
+            assert_string_equal(ids, cases[i].ids);
+        }
+    }
+    struct pp_store_batch one = {.batch_id = "b_2", .client = "c1"};
+    KIT_RUN(k, batch, &one);
+    assert_int_equal(one.req.err, PP_ENOTFOUND);
+    one.client = "c2";
+    KIT_OK(k, batch, &one);
+    assert_string_equal(one.batch.client, "c2");
+    one.batch_id = "b_5";
+    KIT_RUN(k, batch, &one);
+    assert_int_equal(one.req.err, PP_ENOTFOUND);
+}
+
+static void replaying(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p/h1=failed; b: q/h2=failed x=stored; c: r/h2; d: s/h1=skipped; e: t=stored");
+    sk_fail(k, sk_claim(k, "c", 0, 1)->tasks, 404, true);
+    sk_plan(k, "c", "b_2", "d: s2"); /* d has a newer revision */
+    static const uint16_t bad_url = PP_CODE_BAD_URL, both[] = {PP_CODE_BAD_URL, 404};
+    static const char *const h1[] = {"h1"}, *const h2[] = {"h2"}, *const h12[] = {"h2", "h1"},
+                             *const no[] = {"zz"};
+    static const struct {
+        const uint16_t *codes;
+        size_t n_codes;
+        const char *const *domains;
+        size_t n_domains;
+        const char *ids;
+    } cases[] = {{NULL, 0, NULL, 0, "abc"}, {&bad_url, 1, NULL, 0, "ab"}, {both, 2, NULL, 0, "abc"},
+                 {NULL, 0, h1, 1, "a"},     {NULL, 0, h2, 1, "bc"},       {&bad_url, 1, h2, 1, "b"},
+                 {NULL, 0, h12, 2, "abc"},  {NULL, 0, no, 1, ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (size_t limit = 1; limit < 4; limit++) {
+            struct pp_store_replay r = {.batch_id = "b_1",
+                                        .codes = cases[i].codes,
+                                        .n_codes = cases[i].n_codes,
+                                        .domains = cases[i].domains,
+                                        .n_domains = cases[i].n_domains,
+                                        .limit = limit};
+            char ids[16] = "";
+            uint64_t photos = 0;
+            do {
+                KIT_OK(k, replay, &r);
+                photos += r.photos;
+                for (size_t n = 0; n < r.n; n++) {
+                    strcat(ids, r.items[n].id);
+                    r.after_seq = r.items[n].seq;
+                    assert_int_equal(r.items[n].n_photos, 1 + (r.items[n].id[0] == 'b'));
+                }
+            } while (r.more);
+            assert_string_equal(ids, cases[i].ids);
+            assert_int_equal(photos, strlen(cases[i].ids));
+        }
+    }
+}
+
+static void clients_do_not_meet(void **state)
+{
+    struct store_kit *k = *state;
+    assert_int_equal(sk_plan(k, "c1", "b_1", "a: p")->tasks_opened, 1);
+    assert_int_equal(sk_plan(k, "c2", "b_2", "a: p")->tasks_opened, 1);
+    assert_int_equal(sk_item(k, "c2", "a").revision, 1);
+    sk_final(k, KIT_WORKER, sk_claim_photo(k, "c1", "p"), PP_OUTCOME_STORED);
+    assert_int_equal(sk_item(k, "c1", "a").status, PP_ITEM_COMPLETE);
+    assert_int_equal(sk_item(k, "c2", "a").status, PP_ITEM_OPEN);
+    assert_false(sk_photo(k, "c2", "p")->photo.found);
+    struct pp_store_item r = {.client = "c3", .id = "a"};
+    KIT_RUN(k, item, &r);
+    assert_int_equal(r.req.err, PP_ENOTFOUND);
+    r.client = "c1";
+    r.id = "b";
+    KIT_RUN(k, item, &r);
+    assert_int_equal(r.req.err, PP_ENOTFOUND);
+}
+
+static void queues_and_backlog(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_store_plan *r = sk_plan_of(k, "c1", "b_1", "a: p q r");
+    r->items[0].photos[1].tier = 1;
+    r->items[0].photos[1].due_ms = k->now + 50;
+    r->items[0].photos[2].due_ms = k->now - 50;
+    KIT_OK(k, plan, r);
+    sk_plan(k, "c2", "b_2", "a: p q");
+    sk_claim(k, "c2", 0, 1);
+    for (int open = 0; open < 2; open++) {
+        struct pp_store_backlog b = {.rows = NULL};
+        KIT_OK(k, backlog, &b);
+        assert_int_equal(b.n, 3);
+        int found = 0;
+        for (size_t i = 0; i < b.n; i++) {
+            const struct pp_backlog_row *row = &b.rows[i];
+            if (!strcmp(row->client, "c1") && row->queue == 0)
+                found |= (row->due_ms == k->now - 50) << 0;
+            if (!strcmp(row->client, "c1") && row->queue == 1)
+                found |= (row->due_ms == k->now + 50) << 1;
+            if (!strcmp(row->client, "c2") && row->queue == 0)
+                found |= (row->due_ms == k->now) << 2;
+        }
+        assert_int_equal(found, 7);
+        struct pp_store_queue q = {0};
+        KIT_OK(k, queue, &q);
+        assert_int_equal(q.claimed, 1);
+        for (int i = 0; i < PP_QUEUES; i++) {
+            assert_int_equal(q.counts[i].queue, i);
+            assert_int_equal(q.counts[i].photos, i == 0 ? 3 : i == 1);
+        }
+        assert_int_equal(q.counts[0].oldest_ms, k->now - 50);
+        assert_int_equal(q.counts[2].oldest_ms, 0);
+        sk_reopen(k); /* and the same after a restart */
+    }
+}
+
+static void moving_to_another_tier(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p/h q/h r/other s/h t/h");
+    sk_plan(k, "c2", "b_2", "a: p/h");
+    struct pp_store_claim *c = sk_claim(k, "c", 0, 2);                     /* p, q */
+    sk_back(k, KIT_WORKER, &c->tasks[0], PP_SETTLE_RETRY, 0, k->now + 99); /* tried once: stays */
+    struct pp_store_retier r = {
+        .client = "c", .domain = "h", .tier = 2, .due_ms = k->now + 5, .now_ms = k->now};
+    KIT_OK(k, retier, &r);
+    assert_int_equal(r.n, 2); /* s, t */
+    assert_int_equal(sk_photo(k, "c", "p")->due_ms, k->now + 99);
+    assert_int_equal(sk_photo(k, "c", "q")->tier, 0);
+    assert_int_equal(sk_photo(k, "c", "r")->tier, 0);
+    assert_int_equal(sk_photo(k, "c", "s")->tier, 2);
+    assert_int_equal(sk_photo(k, "c", "t")->due_ms, k->now + 5);
+    assert_int_equal(sk_photo(k, "c2", "p")->tier, 0);
+    KIT_OK(k, retier, &r);
+    assert_int_equal(r.n, 0);
+    r.domain = "nowhere";
+    KIT_OK(k, retier, &r);
+    assert_int_equal(r.n, 0);
+    struct pp_store_queue q = {0};
+    KIT_OK(k, queue, &q);
+    assert_int_equal(q.counts[0].photos, 3);
+    assert_int_equal(q.counts[2].photos, 2);
+    k->now += 5;
+    assert_int_equal(sk_claim(k, "c", 2, 9)->n, 2);
+}
+
+static void client_settings(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_client all = {.id = "b",
+                            .rpm_set = true,
+                            .rpm = 4000000000u,
+                            .concurrency = 7,
+                            .weight = 3,
+                            .paused = true,
+                            .headers = "{\"User-Agent\":\"x\"}",
+                            .updated_at = 42};
+    struct pp_client plain = {.id = "a"},
+                     free_of_limits = {.id = "c", .rpm_set = true, .rpm_unlimited = true};
+    const struct pp_client *puts[] = {&plain, &all, &free_of_limits, &plain, &all};
+    for (size_t i = 0; i < 5; i++) {
+        struct pp_store_put_client put = {.client = *puts[i]};
+        struct pp_client given = put.client;
+        KIT_OK(k, put_client, &put);
+        assert_string_equal(given.id, puts[i]->id);
+    }
+    sk_reopen(k);
+    struct pp_store_clients r = {.id = "b"};
+    KIT_OK(k, clients, &r);
+    assert_int_equal(r.n, 1);
+    const struct pp_client *c = &r.clients[0];
+    assert_true(c->stored && c->rpm_set && !c->rpm_unlimited && c->paused);
+    assert_int_equal(c->rpm, 4000000000u);
+    assert_int_equal(c->concurrency, 7);
+    assert_int_equal(c->weight, 3);
+    assert_string_equal(c->headers, all.headers);
+    assert_int_equal(c->updated_at, 42);
+    r.id = "zz";
+    KIT_OK(k, clients, &r);
+    assert_int_equal(r.n, 0);
+    r = (struct pp_store_clients){.limit = 2};
+    KIT_OK(k, clients, &r);
+    assert_true(r.n == 2 && r.more);
+    assert_string_equal(r.clients[1].id, "b");
+    assert_null(r.clients[0].headers);
+    r.after = "b";
+    KIT_OK(k, clients, &r);
+    assert_true(r.n == 1 && !r.more);
+    assert_true(r.clients[0].rpm_unlimited);
+    struct pp_store_put_client put = {.client = {.id = "b"}}; /* replaces all of it */
+    KIT_OK(k, put_client, &put);
+    r = (struct pp_store_clients){.id = "b"};
+    KIT_OK(k, clients, &r);
+    assert_false(r.clients[0].rpm_set || r.clients[0].paused);
+    assert_null(r.clients[0].headers);
+}
+
+static void routes(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_route_row rows[] = {{"c2", "a.x", 1, 5000, 1.5, 300.25, 9, 77},
+                                  {"c1", "b.x", 0, 1000, 1, 2, 3, 4},
+                                  {"c1", "a.x", 2, 30000, 1e-9, 1e12, 1, 5}};
+    struct pp_store_save_routes save = {.rows = rows, .n = 3};
+    KIT_OK(k, save_routes, &save);
+    rows[1].tier = 2;
+    save = (struct pp_store_save_routes){.rows = &rows[1], .n = 1};
+    KIT_OK(k, save_routes, &save);
+    sk_reopen(k);
+    static const struct {
+        const char *client, *domain, *order;
+    } cases[] = {
+        {NULL, NULL, "210"}, {"c1", NULL, "21"}, {NULL, "a.x", "20"}, {"c2", "a.x", "0"}, {"c3", NULL, ""}};
+    for (size_t i = 0; i < 5; i++) {
+        for (size_t limit = 1; limit < 4; limit++) {
+            struct pp_store_routes r = {.client = cases[i].client, .domain = cases[i].domain, .limit = limit};
+            size_t at = 0;
+            do {
+                KIT_OK(k, routes, &r);
+                for (size_t n = 0; n < r.n; n++) {
+                    assert_true(at < strlen(cases[i].order));
+                    const struct pp_route_row *want = &rows[cases[i].order[at++] - '0'], *got = &r.rows[n];
+                    assert_string_equal(got->client, want->client);
+                    assert_string_equal(got->domain, want->domain);
+                    assert_int_equal(got->tier, want->tier);
+                    assert_int_equal(got->tier_ms, want->tier_ms);
+                    assert_true(got->weight_sum == want->weight_sum && got->value_sum == want->value_sum);
+                    assert_int_equal(got->samples, want->samples);
+                    assert_int_equal(got->updated_at, want->updated_at);
+                    r.after_client = got->client;
+                    r.after_domain = got->domain;
+                }
+            } while (r.more);
+            assert_int_equal(at, strlen(cases[i].order));
+        }
+    }
+}
+
+static void old_batches_are_forgotten(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p=stored; b: p=stored; c: q=failed");
+    sk_plan(k, "c", "b_2", "open: w; d: p=stored");
+    k->now += 1000;
+    sk_plan(k, "c", "b_3", "a: p=stored");
+    uint64_t last_seq = sk_item(k, "c", "a").seq;
+    struct pp_store_clean r = {.finished_before_ms = k->now, .limit = 2};
+    uint64_t items = 0;
+    do {
+        KIT_OK(k, clean, &r);
+        assert_true(r.items <= 2);
+        items += r.items;
+    } while (r.items == r.limit);
+    assert_int_equal(items, 3);
+    struct pp_store_batch b = {.batch_id = "b_1"};
+    KIT_RUN(k, batch, &b);
+    assert_int_equal(b.req.err, PP_ENOTFOUND);
+    struct pp_store_item gone = {.client = "c", .id = "b"};
+    KIT_RUN(k, item, &gone);
+    assert_int_equal(gone.req.err, PP_ENOTFOUND);
+    assert_int_equal(sk_item(k, "c", "a").revision, 2); /* what is younger, or open, stays */
+    sk_check_counts(k, "c", "b_2", "open d");
+    sk_check_counts(k, "c", "b_3", "a");
+    /* neither a revision nor a seq is given twice */
+    r.finished_before_ms = INT64_MAX;
+    KIT_OK(k, clean, &r);
+    sk_reopen(k);
+    struct pp_store_plan *plan = sk_plan(k, "c", "b_4", "a: p=stored; b: p=stored; new: x");
+    assert_int_equal(plan->items[0].revision, 3);
+    assert_int_equal(plan->items[1].revision, 2);
+    assert_int_equal(plan->items[2].revision, 1);
+    assert_true(sk_item(k, "c", "a").seq > last_seq);
+    assert_int_equal(sk_item(k, "c", "b").status, PP_ITEM_COMPLETE);
+}
+
+static void a_restart_keeps_everything(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p q r; b: s=stored");
+    struct pp_store_claim *c = sk_claim(k, "c", 0, 2);
+    sk_final(k, KIT_WORKER, &c->tasks[0], PP_OUTCOME_STORED);
+    uint64_t seq = sk_item(k, "c", "b").seq;
+    sk_reopen(k);
+    sk_check_counts(k, "c", "b_1", "a b");
+    assert_false(sk_final(k, KIT_WORKER, &c->tasks[1], PP_OUTCOME_FAILED)); /* the claim is still ours */
+    struct pp_store_claim *rest = sk_claim(k, "c", 0, 9);
+    assert_int_equal(rest->n, 1);
+    sk_reopen(k);
+    assert_int_equal(sk_reap(k, "host-1-next")->lapsed, 1);
+    rest = sk_claim_as(k, "host-1-next", "c", 0, 9);
+    assert_int_equal(rest->tasks[0].losses, 1);
+    assert_false(sk_final(k, "host-1-next", &rest->tasks[0], PP_OUTCOME_STORED));
+    struct pp_item a = sk_item(k, "c", "a");
+    assert_int_equal(a.status, PP_ITEM_PARTIAL);
+    assert_true(a.seq > seq);
+    assert_int_equal(sk_batch(k, "b_1").state, PP_BATCH_FINISHED);
+}
+
+/* --- several requests at once: one that fails does not touch the others --- */
+
+struct flight {
+    int left;
+};
+
+static void landed(struct pp_req *req)
+{
+    ((struct flight *)req->data)->left--;
+}
+
+static bool all_landed(void *arg)
+{
+    return ((struct flight *)arg)->left == 0;
+}
+
+static void failures_stay_alone(void **state)
+{
+    struct store_kit *k = *state;
+    enum { N = 9 };
+    struct flight f = {N};
+    struct pp_arena tiny;
+    struct pp_store_claim claims[N];
+    sk_plan(k, "c", "b_1", "a: p1 p2 p3 p4 p5 p6 p7 p8 p9");
+    pp_arena_init(&tiny, 8); /* no room for an answer */
+    struct pp_claim_want want = {.client = "c", .n = 1, .hash_hi = UINT32_MAX};
+    for (int i = 0; i < N; i++) {
+        claims[i] =
+            (struct pp_store_claim){.req = {.done = landed, .data = &f, .arena = i == 4 ? &tiny : &k->arena},
+                                    .worker = KIT_WORKER,
+                                    .lease_ms = KIT_LEASE_MS,
+                                    .wants = &want,
+                                    .n_wants = 1,
+                                    .now_ms = k->now};
+        assert_int_equal(k->store->ops->claim(k->store, &claims[i]), PP_OK);
+    }
+    pp_test_until(k->loop, all_landed, &f, 20000);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(claims[i].req.err, i == 4 ? PP_ENOMEM : PP_OK);
+        for (int j = 0; j < i && i != 4; j++)
+            assert_true(j == 4 || claims[i].tasks[0].handle != claims[j].tasks[0].handle);
+    }
+    pp_arena_fini(&tiny);
+    struct pp_store_queue q = {0};
+    KIT_OK(k, queue, &q);
+    assert_int_equal(q.claimed, N - 1);
+    assert_int_equal(q.counts[0].photos, 1);
+    assert_int_equal(sk_claim(k, "c", 0, 9)->n, 1);
+}
+
+static void roundtrips_are_counted(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p");
+    sk_plan(k, "c", "b_2", "b: p");
+    const char *name;
+    uint64_t n, plans = 0, claims = 99;
+    for (size_t i = 0; k->store->ops->roundtrips(k->store, i, &name, &n); i++) {
+        if (!strcmp(name, "plan"))
+            plans = n;
+        if (!strcmp(name, "claim"))
+            claims = n;
+    }
+    assert_int_equal(plans, 2);
+    assert_int_equal(claims, 0);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
+static const struct CMUnitTest tests[] = {
+    T(looking_up_photos),
+    T(objects_by_hash),
+    T(results_page_by_page),
+    T(results_filtered),
+    T(batches_listed),
+    T(replaying),
+    T(clients_do_not_meet),
+    T(queues_and_backlog),
+    T(moving_to_another_tier),
+    T(client_settings),
+    T(routes),
+    T(old_batches_are_forgotten),
+    T(a_restart_keeps_everything),
+    T(failures_stay_alone),
+    T(roundtrips_are_counted),
+};
+const struct store_tests store_read_tests = {tests, sizeof tests / sizeof *tests};

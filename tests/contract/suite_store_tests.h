@@ -1,0 +1,14 @@
+/* suite_store_tests.h: the parts that suite_task_store.c puts together. */
+#ifndef PP_SUITE_STORE_TESTS_H
+#define PP_SUITE_STORE_TESTS_H
+
+#include "suite_store_kit.h"
+
+struct store_tests {
+    const struct CMUnitTest *tests;
+    size_t n;
+};
+
+extern const struct store_tests store_plan_tests, store_claim_tests, store_read_tests, store_random_tests;
+
+#endif

@@ -1,0 +1,16 @@
+/* suite_task_store.c: the parts of the suite, one after the other. To add a rule, add a test to the part it
+ * belongs to. */
+#include "suite_task_store.h"
+
+#include "suite_store_tests.h"
+
+int pp_suite_task_store(const struct pp_store_subject *subject)
+{
+    static const struct store_tests *const parts[] = {&store_plan_tests, &store_claim_tests,
+                                                      &store_read_tests, &store_random_tests};
+    int failed = 0;
+    sk_use(subject);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        failed += _cmocka_run_group_tests(subject->name, parts[i]->tests, parts[i]->n, NULL, NULL);
+    return failed;
+}

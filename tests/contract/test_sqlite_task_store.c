@@ -1,0 +1,111 @@
+/* The SQLite task store: the contract, and what is its own: files that are not ours, locked, or too new. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "adapter/sqlite/sqlite_store.h"
+#include "suite_store_kit.h"
+#include "test_loop.h"
+
+#include <sqlite3.h>
+
+static const char *place(void)
+{
+    static char paths[128][256];
+    static int n;
+    static const char *dir;
+    if (!dir)
+        dir = pp_test_tmpdir();
+    assert_true(n < 128);
+    snprintf(paths[n], sizeof paths[n], "%s/store-%d.db", dir, n);
+    return paths[n++];
+}
+
+static enum pp_err open_store(struct pp_loop *loop, const char *path, struct pp_task_store **out)
+{
+    return pp_sqlite_task_store_open(loop, path, NULL, out);
+}
+
+static const struct pp_store_subject subject = {"sqlite", place, open_store};
+
+static void one_process_at_a_time(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_task_store *second;
+    assert_int_equal(open_store(k->loop, k->place, &second), PP_EBUSY);
+    sk_reopen(k);
+}
+
+static void run_sql(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static void newer_schema_is_refused(void **state)
+{
+    struct store_kit *k = *state;
+    k->store->ops->close(k->store);
+    run_sql(k->place, "PRAGMA user_version=999");
+    assert_int_equal(open_store(k->loop, k->place, &k->store), PP_EMISMATCH);
+    run_sql(k->place, "PRAGMA user_version=1");
+    assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
+}
+
+static void not_a_database(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_task_store *store;
+    const char *path = place();
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 1000; i++)
+        fputs("this is no database ", f);
+    fclose(f);
+    assert_int_equal(open_store(k->loop, path, &store), PP_ECORRUPT);
+    assert_int_equal(open_store(k->loop, "/nonexistent/store.db", &store), PP_EIO);
+}
+
+/* Writing fails for a while: requests say so, nothing is half done, and it goes on after. */
+static void a_disk_that_fails(void **state)
+{
+    struct store_kit *k = *state;
+    struct rlimit was, none;
+    sk_plan(k, "c", "b_1", "a: p");
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    none = was;
+    none.rlim_cur = 4096;
+    struct pp_store_plan *r = sk_plan_of(k, "c", "b_2", "a: p q; b: r");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    KIT_RUN(k, plan, r);
+    enum pp_err err = r->req.err;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    assert_true(err == PP_EIO || err == PP_ENOSPC);
+    assert_int_equal(sk_item(k, "c", "a").revision, 1);
+    struct pp_store_queue q = {0};
+    KIT_OK(k, queue, &q);
+    assert_int_equal(q.counts[0].photos, 1);
+    KIT_OK(k, plan, r);
+    assert_int_equal(r->tasks_opened, 2);
+    assert_int_equal(sk_item(k, "c", "a").revision, 2);
+    sk_check_counts(k, "c", "b_1", "a b");
+    sk_check_counts(k, "c", "b_2", "a b");
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
+
+int main(void)
+{
+    const struct CMUnitTest own[] = {
+        T(one_process_at_a_time),
+        T(newer_schema_is_refused),
+        T(not_a_database),
+        T(a_disk_that_fails),
+    };
+    int failed = pp_suite_task_store(&subject);
+    return failed + cmocka_run_group_tests_name("sqlite's own", own, NULL, NULL);
+}
