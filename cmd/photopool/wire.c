@@ -171,7 +171,7 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
                                             .body_timeout_ms = c->http.body_timeout_ms,
                                             .max_body = (size_t)c->http.max_body_bytes,
                                             .log = w->log};
-    w->api = pp_api_open(&w->p);
+    w->api = pp_api_open(&w->p, &w->http);
     if (!w->api)
         return refuse(error, PP_ENOMEM, "out of memory");
     errno = 0;
