@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""A header has an include guard PP_..._H or PHOTOPOOL_..._H, or a name of its own ending in _H; no two headers share one."""
+import re
+import sys
+
+from lint import main
+
+seen = {}
+
+
+def find(path, text):
+    m = re.search(r"^#ifndef (\w+)\n#define (\w+)\b", text, re.M)
+    if "#pragma once" in text:
+        yield 1, "no #pragma once: use an include guard"
+    elif not m or m.group(1) != m.group(2) or not m.group(1).endswith("_H"):
+        yield 1, "no include guard: #ifndef PP_..._H, #define PP_..._H at the top, #endif at the end"
+    elif not re.search(r"^#endif\b[^\n]*\s*\Z", text, re.M):
+        yield len(text.split("\n")), "the include guard's #endif is the last line of a header"
+    elif seen.setdefault(m.group(1), path) != path:
+        yield 1, f"{m.group(1)} is the guard of {seen[m.group(1)]}, too: a name for each"
+
+
+EXAMPLES = [
+    ("lib/core/a.h", "int f(void);\n"),
+    ("lib/core/a.h", "#pragma once\n"),
+    ("lib/core/a.h", "#ifndef PP_A_H\n#define PP_B_H\n#endif\n"),
+    ("lib/core/a.h", "#ifndef PP_A_H\n#define PP_A_H\n#endif\nint f(void);\n"),
+]
+
+if __name__ == "__main__":
+    sys.exit(main(find, EXAMPLES, endings=(".h",)))
