@@ -188,6 +188,12 @@ static void photos_remember(void **state)
         assert_memory_equal(&p.object, &object, sizeof object);
         assert_string_equal(p.last_modified, "Sat, 21 Nov 2026 10:00:00 GMT");
     }
+    /* an import answered from the record counts until the next failure */
+    sk_plan(k, "c", "b_s", "a: p=skipped");
+    assert_int_equal(sk_photo(k, "c", "p")->photo.skips, 1);
+    sk_plan(k, "c", "b_s2", "a: p");
+    sk_fail(k, sk_claim_photo(k, "c", "p"), 404, true);
+    assert_int_equal(sk_photo(k, "c", "p")->photo.skips, 0);
     /* success wipes the slate */
     sk_plan(k, "c", "b_4", "a: p");
     sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "p"), PP_OUTCOME_UNCHANGED);

@@ -133,6 +133,23 @@ static void repeated_url_is_fetched_once(void **state)
     assert_int_equal(sk_batch(k, "b_1").photos[PP_OUTCOME_STORED], 5);
 }
 
+static void many_wait_for_one_task(void **state)
+{
+    struct store_kit *k = *state;
+    char text[512] = "a:";
+    for (int i = 0; i < 100; i++)
+        strcat(text, " p");
+    sk_plan(k, "c", "b_1", text);
+    text[0] = 'b';
+    sk_plan(k, "c", "b_2", text);
+    struct pp_settlement s = sk_settlement(sk_claim_photo(k, "c", "p"), PP_OUTCOME_STORED);
+    struct pp_store_settle *r = sk_settle(k, KIT_WORKER, &s, 1);
+    assert_int_equal(r->items_finished, 2);
+    assert_int_equal(r->batches[0].photos, 100);
+    assert_int_equal(r->batches[1].photos, 100);
+    assert_int_equal(sk_batch(k, "b_2").photos[PP_OUTCOME_STORED], 100);
+}
+
 static void two_revisions_wait_for_one_task(void **state)
 {
     struct store_kit *k = *state;
@@ -385,6 +402,7 @@ static const struct CMUnitTest tests[] = {
     T(planning_again_changes_nothing),
     T(chunks_make_one_batch),
     T(repeated_url_is_fetched_once),
+    T(many_wait_for_one_task),
     T(two_revisions_wait_for_one_task),
     T(newer_list_supersedes),
     T(superseded_in_flight),

@@ -507,6 +507,40 @@ static void failures_stay_alone(void **state)
     assert_int_equal(sk_claim(k, "c", 0, 9)->n, 1);
 }
 
+static void failed_settlements_are_undone(void **state)
+{
+    struct store_kit *k = *state;
+    enum { N = 9 };
+    struct flight f = {N};
+    struct pp_arena tiny;
+    struct pp_store_settle r[N];
+    struct pp_settlement s[N];
+    sk_plan(k, "c", "b_1", "a: p1 p2 p3 p4 p5 p6 p7 p8 p9");
+    struct pp_store_claim *c = sk_claim(k, "c", 0, N);
+    pp_arena_init(&tiny, 8);
+    for (int i = 0; i < N; i++) {
+        s[i] = sk_settlement(&c->tasks[i], PP_OUTCOME_STORED);
+        r[i] =
+            (struct pp_store_settle){.req = {.done = landed, .data = &f, .arena = i == 4 ? &tiny : &k->arena},
+                                     .worker = KIT_WORKER,
+                                     .settlements = &s[i],
+                                     .n = 1,
+                                     .now_ms = k->now};
+        assert_int_equal(k->store->ops->settle(k->store, &r[i]), PP_OK);
+    }
+    pp_test_until(k->loop, all_landed, &f, 20000);
+    pp_arena_fini(&tiny);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(r[i].req.err, i == 4 ? PP_ENOMEM : PP_OK);
+        assert_false(s[i].stale);
+    }
+    assert_int_equal(sk_item(k, "c", "a").status, PP_ITEM_OPEN);
+    sk_check_counts(k, "c", "b_1", "a");
+    assert_false(sk_final(k, KIT_WORKER, &c->tasks[4], PP_OUTCOME_FAILED));
+    assert_int_equal(sk_item(k, "c", "a").status, PP_ITEM_PARTIAL);
+    sk_check_counts(k, "c", "b_1", "");
+}
+
 static void roundtrips_are_counted(void **state)
 {
     struct store_kit *k = *state;
@@ -540,6 +574,7 @@ static const struct CMUnitTest tests[] = {
     T(old_batches_are_forgotten),
     T(a_restart_keeps_everything),
     T(failures_stay_alone),
+    T(failed_settlements_are_undone),
     T(roundtrips_are_counted),
 };
 const struct store_tests store_read_tests = {tests, sizeof tests / sizeof *tests};

@@ -1,0 +1,491 @@
+/* suite_ingest_queue.c: what was appended comes out, whole, in order, once; keys find their answers; a
+ * restart gives back what was taken. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../unit/prng.h"
+#include "base/arena.h"
+#include "suite_ingest_queue.h"
+#include "test_loop.h"
+
+struct kit {
+    const char *place;
+    struct pp_loop *loop;
+    struct pp_ingest_queue *queue;
+    struct pp_arena arena;
+    bool done;
+};
+
+static const struct pp_ingest_subject *subject;
+
+static void open_queue(struct kit *k)
+{
+    assert_string_equal(pp_err_text(subject->open(k->loop, k->place, &k->queue)), pp_err_text(PP_OK));
+}
+
+static int open_kit(void **state)
+{
+    struct kit *k = calloc(1, sizeof *k);
+    assert_non_null(k);
+    k->place = subject->place();
+    k->loop = pp_loop_open();
+    pp_arena_init(&k->arena, 0);
+    open_queue(k);
+    *state = k;
+    return 0;
+}
+
+static int close_kit(void **state)
+{
+    struct kit *k = *state;
+    k->queue->ops->close(k->queue);
+    pp_loop_close(k->loop);
+    pp_arena_fini(&k->arena);
+    free(k);
+    return 0;
+}
+
+static void reopen(struct kit *k)
+{
+    k->queue->ops->close(k->queue);
+    open_queue(k);
+}
+
+static void on_done(struct pp_req *req)
+{
+    struct kit *k = req->data;
+    assert_false(k->done);
+    k->done = true;
+}
+
+static bool is_done(void *arg)
+{
+    return ((struct kit *)arg)->done;
+}
+
+static void wait_done(struct kit *k, enum pp_err submitted)
+{
+    assert_int_equal(submitted, PP_OK);
+    assert_false(k->done);
+    pp_test_until(k->loop, is_done, k, 20000);
+}
+
+#define RUN(k, op, r)                                                                   \
+    do {                                                                                \
+        (r)->req = (struct pp_req){.done = on_done, .data = (k), .arena = &(k)->arena}; \
+        (k)->done = false;                                                              \
+        wait_done((k), (k)->queue->ops->op((k)->queue, (r)));                           \
+    } while (0)
+#define OK(k, op, r)                                                        \
+    do {                                                                    \
+        RUN(k, op, r);                                                      \
+        assert_string_equal(pp_err_text((r)->req.err), pp_err_text(PP_OK)); \
+    } while (0)
+
+static struct pp_ingest_append entry(const char *client, const char *batch, const char *payload)
+{
+    return (struct pp_ingest_append){.entry = {.batch_id = batch,
+                                               .client = client,
+                                               .refresh = PP_REFRESH_CHANGED,
+                                               .created_at = 1000 + atoi(batch + 2),
+                                               .n_items = 2,
+                                               .n_photos = 10,
+                                               .payload = payload,
+                                               .payload_n = strlen(payload)},
+                                     .now_ms = 5000};
+}
+
+static void append(struct kit *k, const char *client, const char *batch, const char *payload)
+{
+    struct pp_ingest_append r = entry(client, batch, payload);
+    OK(k, append, &r);
+}
+
+static struct pp_ingest_take take(struct kit *k, size_t limit, size_t max_bytes)
+{
+    struct pp_ingest_take r = {.consumer = "p1", .limit = limit, .max_bytes = max_bytes};
+    OK(k, take, &r);
+    assert_true(r.n <= limit);
+    return r;
+}
+
+static void ack(struct kit *k, const char *batch)
+{
+    const char *ids[] = {"b_none", batch};
+    struct pp_ingest_ack r = {.batch_ids = ids, .n = 2};
+    OK(k, ack, &r);
+}
+
+static struct pp_ingest_stats stats(struct kit *k)
+{
+    struct pp_ingest_stats r = {.entries = 99};
+    OK(k, stats, &r);
+    return r;
+}
+
+/* --- the tests --- */
+
+static void comes_out_as_it_went_in(void **state)
+{
+    struct kit *k = *state;
+    static const char bytes[] = "a\0b\xff";
+    struct pp_ingest_append r = entry("c", "b_1", "");
+    r.entry.payload = bytes;
+    r.entry.payload_n = sizeof bytes;
+    r.entry.replay = true;
+    r.entry.n_photos = UINT64_C(5000000000);
+    OK(k, append, &r);
+    struct pp_ingest_take t = take(k, 5, 1000);
+    assert_int_equal(t.n, 1);
+    const struct pp_ingest_entry *e = &t.entries[0];
+    assert_string_equal(e->batch_id, "b_1");
+    assert_string_equal(e->client, "c");
+    assert_int_equal(e->refresh, PP_REFRESH_CHANGED);
+    assert_true(e->replay && !e->cancelled);
+    assert_int_equal(e->created_at, 1001);
+    assert_int_equal(e->n_items, 2);
+    assert_int_equal(e->n_photos, UINT64_C(5000000000));
+    assert_int_equal(e->payload_n, sizeof bytes);
+    assert_memory_equal(e->payload, bytes, sizeof bytes);
+    assert_int_equal(e->deliveries, 1);
+    assert_int_equal(take(k, 5, 1000).n, 0);
+    append(k, "c", "b_2", "");
+    t = take(k, 5, 1000);
+    assert_int_equal(t.entries[0].payload_n, 0);
+    assert_true(k->queue->ops->durability(k->queue)[0]);
+}
+
+static void oldest_first_and_bounded(void **state)
+{
+    struct kit *k = *state;
+    append(k, "c", "b_3", "12345");
+    append(k, "c", "b_1", "12345");
+    append(k, "d", "b_2", "12345");
+    append(k, "c", "b_4", "12345678901234567890");
+    append(k, "c", "b_5", "1");
+    static const struct {
+        size_t limit, bytes, n;
+        const char *first;
+    } cases[] = {
+        {1, 100, 1, "b_3"}, {9, 10, 2, "b_1"}, {9, 10, 1, "b_4"}, {0, 10, 0, NULL}, {9, 0, 1, "b_5"}};
+    for (size_t i = 0; i < 5; i++) {
+        struct pp_ingest_take t = take(k, cases[i].limit, cases[i].bytes);
+        assert_int_equal(t.n, cases[i].n);
+        if (t.n)
+            assert_string_equal(t.entries[0].batch_id, cases[i].first);
+    }
+}
+
+static void acked_is_gone(void **state)
+{
+    struct kit *k = *state;
+    append(k, "c", "b_1", "x");
+    append(k, "c", "b_2", "x");
+    take(k, 1, 100);
+    struct pp_ingest_stats s = stats(k);
+    assert_int_equal(s.entries, 2); /* taken ones count until they are planned */
+    assert_int_equal(s.photos, 20);
+    assert_int_equal(s.oldest_ms, 1001);
+    ack(k, "b_1");
+    ack(k, "b_1");
+    s = stats(k);
+    assert_int_equal(s.entries, 1);
+    assert_int_equal(s.photos, 10);
+    assert_int_equal(s.oldest_ms, 1002);
+    struct pp_ingest_get g = {.batch_id = "b_1"};
+    RUN(k, get, &g);
+    assert_int_equal(g.req.err, PP_ENOTFOUND);
+    ack(k, "b_2");
+    s = stats(k);
+    assert_int_equal(s.entries, 0);
+    assert_int_equal(s.photos, 0);
+    assert_int_equal(s.oldest_ms, 0);
+    reopen(k);
+    assert_int_equal(take(k, 9, 100).n, 0);
+}
+
+static void a_restart_gives_back_what_was_taken(void **state)
+{
+    struct kit *k = *state;
+    append(k, "c", "b_1", "one");
+    append(k, "c", "b_2", "two");
+    for (uint32_t i = 1; i <= 3; i++) {
+        struct pp_ingest_take t = take(k, 1, 100);
+        assert_int_equal(t.n, 1);
+        assert_string_equal(t.entries[0].batch_id, "b_1");
+        assert_int_equal(t.entries[0].deliveries, i);
+        reopen(k);
+        assert_int_equal(stats(k).photos, 20);
+    }
+    assert_int_equal(take(k, 9, 100).n, 2);
+}
+
+static void keys_find_their_answer(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_1", "x");
+    r.key = "key-1";
+    r.body_hash[0] = 7;
+    r.answer = "{\"batch_id\":\"b_1\"}";
+    r.answer_n = strlen(r.answer);
+    OK(k, append, &r);
+    for (int open = 0; open < 2; open++) {
+        struct pp_ingest_append again = r;
+        again.entry.batch_id = "b_2";
+        again.answer = "other";
+        again.high_water = 1; /* also when nothing new is taken in */
+        RUN(k, append, &again);
+        assert_int_equal(again.req.err, PP_EEXISTS);
+        assert_int_equal(again.old_answer_n, r.answer_n);
+        assert_memory_equal(again.old_answer, r.answer, r.answer_n);
+        again.body_hash[31] = 1;
+        RUN(k, append, &again);
+        assert_int_equal(again.req.err, PP_EMISMATCH);
+        assert_null(again.old_answer);
+        assert_int_equal(stats(k).entries, 1);
+        reopen(k);
+    }
+    ack(k, "b_1"); /* the key outlives the entry */
+    struct pp_ingest_append again = r;
+    again.entry.batch_id = "b_3";
+    RUN(k, append, &again);
+    assert_int_equal(again.req.err, PP_EEXISTS);
+    struct pp_ingest_append other = r; /* another client's key is another key */
+    other.entry.client = "d";
+    other.entry.batch_id = "b_4";
+    OK(k, append, &other);
+    struct pp_ingest_clean clean = {.before_ms = 5000};
+    OK(k, clean, &clean);
+    RUN(k, append, &again);
+    assert_int_equal(again.req.err, PP_EEXISTS);
+    clean.before_ms = 5001;
+    OK(k, clean, &clean);
+    OK(k, append, &again);
+}
+
+static void refused_append_keeps_no_key(void **state)
+{
+    struct kit *k = *state;
+    append(k, "c", "b_1", "x");
+    struct pp_ingest_append r = entry("c", "b_2", "x");
+    r.key = "key-1";
+    r.answer = "a";
+    r.answer_n = 1;
+    r.high_water = 10;
+    RUN(k, append, &r);
+    assert_int_equal(r.req.err, PP_EFULL);
+    r.high_water = 11;
+    OK(k, append, &r);
+}
+
+static void high_water_by_photos(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_1", "x");
+    r.high_water = 15;
+    OK(k, append, &r);
+    r.entry.batch_id = "b_2";
+    OK(k, append, &r); /* 10 waiting: below */
+    r.entry.batch_id = "b_3";
+    RUN(k, append, &r);
+    assert_int_equal(r.req.err, PP_EFULL);
+    reopen(k);
+    take(k, 9, 1000);
+    RUN(k, append, &r);
+    assert_int_equal(r.req.err, PP_EFULL); /* taken, but not planned */
+    ack(k, "b_1");
+    OK(k, append, &r);
+    struct pp_ingest_append twice = entry("c", "b_3", "x"); /* one id, one entry */
+    RUN(k, append, &twice);
+    assert_int_equal(twice.req.err, PP_EEXISTS);
+    assert_int_equal(stats(k).photos, 20);
+}
+
+static void poison_is_set_aside(void **state)
+{
+    struct kit *k = *state;
+    append(k, "c", "b_1", "x");
+    append(k, "c", "b_2", "x");
+    take(k, 1, 100);
+    struct pp_ingest_poison r = {.batch_id = "b_1", .reason = "it can't be read"};
+    OK(k, poison, &r);
+    OK(k, poison, &r);
+    reopen(k);
+    struct pp_ingest_stats s = stats(k);
+    assert_int_equal(s.entries, 1);
+    assert_int_equal(s.photos, 10);
+    assert_int_equal(s.poisoned, 1);
+    assert_int_equal(s.oldest_ms, 1002);
+    struct pp_ingest_take t = take(k, 9, 100);
+    assert_int_equal(t.n, 1);
+    assert_string_equal(t.entries[0].batch_id, "b_2");
+    r.batch_id = "b_9";
+    RUN(k, poison, &r);
+    assert_int_equal(r.req.err, PP_ENOTFOUND);
+    ack(k, "b_1");
+    assert_int_equal(stats(k).poisoned, 0);
+    assert_int_equal(stats(k).entries, 1);
+}
+
+static void cancelled_before_planning(void **state)
+{
+    struct kit *k = *state;
+    append(k, "c", "b_1", "x");
+    struct pp_ingest_cancel r = {.batch_id = "b_1"};
+    OK(k, cancel, &r);
+    OK(k, cancel, &r);
+    reopen(k);
+    struct pp_ingest_get g = {.batch_id = "b_1"};
+    OK(k, get, &g);
+    assert_true(g.entry.cancelled);
+    assert_true(take(k, 1, 100).entries[0].cancelled);
+    ack(k, "b_1");
+    RUN(k, cancel, &r);
+    assert_int_equal(r.req.err, PP_ENOTFOUND);
+}
+
+static void read_and_listed(void **state)
+{
+    struct kit *k = *state;
+    append(k, "c", "b_1", "x");
+    append(k, "d", "b_2", "x");
+    append(k, "c", "b_3", "x");
+    append(k, "c", "b_4", "x");
+    ack(k, "b_3");
+    take(k, 1, 100);
+    static const struct {
+        const char *client, *ids;
+    } cases[] = {{NULL, "421"}, {"c", "41"}, {"d", "2"}, {"e", ""}};
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t limit = 1; limit < 5; limit++) {
+            struct pp_ingest_list r = {.client = cases[i].client, .limit = limit};
+            char ids[16] = "";
+            do {
+                OK(k, list, &r);
+                for (size_t n = 0; n < r.n; n++) {
+                    strcat(ids, r.entries[n].batch_id + 2);
+                    assert_null(r.entries[n].payload);
+                    r.after = r.entries[n].batch_id;
+                }
+            } while (r.more);
+            assert_string_equal(ids, cases[i].ids);
+        }
+    }
+    struct pp_ingest_get g = {.batch_id = "b_2", .client = "c"};
+    RUN(k, get, &g);
+    assert_int_equal(g.req.err, PP_ENOTFOUND);
+    g.client = "d";
+    OK(k, get, &g);
+    assert_int_equal(g.entry.n_items, 2);
+    assert_string_equal(g.entry.client, "d");
+}
+
+static void a_large_entry(void **state)
+{
+    struct kit *k = *state;
+    size_t n = 32u << 20;
+    char *payload = malloc(n + 1);
+    assert_non_null(payload);
+    uint64_t rng = 7;
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t v = pp_test_rnd(&rng);
+        memcpy(payload + i, &v, 8);
+    }
+    struct pp_ingest_append r = entry("c", "b_1", "");
+    r.entry.payload = payload;
+    r.entry.payload_n = n;
+    OK(k, append, &r);
+    append(k, "c", "b_2", "small");
+    struct pp_ingest_take t = take(k, 9, 1000);
+    assert_int_equal(t.n, 1); /* at least one, however large */
+    assert_int_equal(t.entries[0].payload_n, n);
+    assert_memory_equal(t.entries[0].payload, payload, n);
+    free(payload);
+}
+
+/* --- many at once --- */
+
+enum { MANY = 300 };
+
+struct flight {
+    int left, ok, exists;
+};
+
+static void landed(struct pp_req *req)
+{
+    struct flight *f = req->data;
+    f->left--;
+    f->ok += req->err == PP_OK;
+    f->exists += req->err == PP_EEXISTS;
+}
+
+static bool all_landed(void *arg)
+{
+    return ((struct flight *)arg)->left == 0;
+}
+
+/* Appends in flight together; each tenth has a key that the one before it had, and finds its answer, or has
+ * no room for that and fails alone. */
+static void many_at_once(void **state)
+{
+    struct kit *k = *state;
+    static struct pp_ingest_append r[MANY];
+    char ids[MANY][16], keys[MANY][16];
+    struct flight f = {.left = MANY};
+    struct pp_arena tiny;
+    pp_arena_init(&tiny, 8);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(ids[i], sizeof ids[i], "b_%d", i);
+        snprintf(keys[i], sizeof keys[i], "k%d", i % 10 == 9 ? i - 1 : i);
+        r[i] = entry("c", ids[i], "payload");
+        r[i].key = keys[i];
+        r[i].answer = "a longer answer";
+        r[i].answer_n = 15;
+        r[i].req = (struct pp_req){.done = landed, .data = &f, .arena = i == 9 ? &tiny : &k->arena};
+        assert_int_equal(k->queue->ops->append(k->queue, &r[i]), PP_OK);
+    }
+    pp_test_until(k->loop, all_landed, &f, 20000);
+    pp_arena_fini(&tiny);
+    assert_int_equal(r[9].req.err, PP_ENOMEM);
+    assert_int_equal(f.ok, MANY - MANY / 10);
+    assert_int_equal(f.exists, MANY / 10 - 1);
+    for (int open = 0; open < 2; open++) {
+        struct pp_ingest_stats s = stats(k);
+        assert_int_equal(s.entries, f.ok);
+        assert_int_equal(s.photos, 10 * f.ok);
+        reopen(k);
+    }
+    struct pp_ingest_take t = take(k, MANY, 1 << 20);
+    assert_int_equal(t.n, f.ok);
+    for (size_t i = 0; i < t.n; i++)
+        assert_int_equal(atoi(t.entries[i].batch_id + 2), i + i / 9);
+}
+
+int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, open_kit, close_kit)
+    const struct CMUnitTest tests[] = {
+        T(comes_out_as_it_went_in),
+        T(oldest_first_and_bounded),
+        T(acked_is_gone),
+        T(a_restart_gives_back_what_was_taken),
+        T(keys_find_their_answer),
+        T(refused_append_keeps_no_key),
+        T(high_water_by_photos),
+        T(poison_is_set_aside),
+        T(cancelled_before_planning),
+        T(read_and_listed),
+        T(a_large_entry),
+        T(many_at_once),
+    };
+#undef T
+    subject = s;
+    return cmocka_run_group_tests_name(s->name, tests, NULL, NULL);
+}

@@ -1,0 +1,19 @@
+/* suite_ingest_queue.h: the contract of port/ingest_queue.h, run on each adapter. */
+#ifndef PP_SUITE_INGEST_QUEUE_H
+#define PP_SUITE_INGEST_QUEUE_H
+
+#include "photopool/port/ingest_queue.h"
+#include "runtime/loop.h"
+
+struct pp_ingest_subject {
+    const char *name;
+    /* A new, empty place for a queue; valid until the process ends. */
+    const char *(*place)(void);
+    /* Opens the queue in that place; again after ops->close(), with what it had. */
+    enum pp_err (*open)(struct pp_loop *loop, const char *place, struct pp_ingest_queue **out);
+};
+
+/* Runs the suite; the number of failed tests. */
+int pp_suite_ingest_queue(const struct pp_ingest_subject *subject);
+
+#endif
