@@ -1,7 +1,8 @@
-/* code.h: what can go wrong with one photo: the one table that results, /v1/errors, retries and statistics are made from.
+/* code.h: what can go wrong with one photo: the one table that results, /v1/errors, retries and statistics
+ * are made from.
  *
- * A code is a uint16_t: 0 is none, 1..PP_CODE_COUNT-1 a row of PP_CODE_TABLE, 400..599 the HTTP status that the host
- * answered (http_404, http_503). To add a failure, add a row; nothing else has to know.
+ * A code is a uint16_t: 0 is none, 1..PP_CODE_COUNT-1 a row of PP_CODE_TABLE, 400..599 the HTTP status that
+ * the host answered (http_404, http_503). To add a failure, add a row; nothing else has to know.
  *
  * Columns: identifier, name in the API, retry class, whose fault, sentence for the merchant.
  * Retry classes:
@@ -18,32 +19,42 @@
 enum pp_retry_class { PP_FINAL, PP_RETRY, PP_PROMOTE, PP_WAIT };
 enum pp_fault { PP_FAULT_CLIENT, PP_FAULT_HOST, PP_FAULT_NETWORK, PP_FAULT_US };
 
-#define PP_CODE_TABLE(X)                                                                                               \
-    X(NONE, "", FINAL, US, "")                                                                                         \
-    X(DNS_NOT_FOUND, "dns_not_found", FINAL, CLIENT, "The host name does not exist. Check its spelling.")              \
-    X(DNS_TEMPORARY, "dns_temporary", RETRY, NETWORK, "The host name could not be looked up. We tried again.")         \
-    X(CONNECT_REFUSED, "connect_refused", RETRY, HOST, "The host refused the connection. Is its web server running?")  \
-    X(CONNECT_TIMEOUT, "connect_timeout", PROMOTE, HOST, "The host did not accept a connection in time.")              \
-    X(TLS_FAILED, "tls_failed", FINAL, HOST, "The host's certificate is not valid. Renew or correct it.")              \
-    X(FIRST_BYTE_TIMEOUT, "first_byte_timeout", PROMOTE, HOST, "The host accepted the request and then sent nothing.") \
-    X(BODY_TIMEOUT, "body_timeout", PROMOTE, HOST, "The host did not send the whole photo in time.")                   \
-    X(TOO_SLOW, "too_slow", PROMOTE, HOST, "The host sent the photo too slowly.")                                      \
-    X(CONNECTION_LOST, "connection_lost", RETRY, NETWORK, "The connection broke before the photo was complete.")       \
-    X(TRUNCATED, "truncated", RETRY, HOST, "The photo ended before the length that the host had announced.")           \
-    X(BAD_RESPONSE, "bad_response", FINAL, HOST, "The host's answer is not a correct HTTP answer with a photo.")       \
-    X(HEADER_TOO_LARGE, "header_too_large", FINAL, HOST, "The host's answer has more header than we accept.")          \
-    X(TOO_LARGE, "too_large", FINAL, CLIENT, "The photo is larger than the limit. Make it smaller.")                   \
-    X(NOT_IMAGE, "not_image", FINAL, CLIENT, "What the host sent is not a photo of an accepted type.")                 \
-    X(IMAGE_CORRUPT, "image_corrupt", FINAL, CLIENT, "The photo's file is damaged. Save it again.")                    \
-    X(TOO_MANY_PIXELS, "too_many_pixels", FINAL, CLIENT, "The photo has more pixels than the limit. Scale it down.")   \
-    X(DENIED_ADDRESS, "denied_address", FINAL, CLIENT, "The host's address is not a public one.")                      \
-    X(DENIED_SCHEME, "denied_scheme", FINAL, CLIENT, "Only http and https addresses are fetched.")                     \
-    X(DENIED_PORT, "denied_port", FINAL, CLIENT, "The URL names a port that we do not connect to.")                    \
-    X(BAD_URL, "bad_url", FINAL, CLIENT, "The URL is not written correctly.")                                          \
-    X(REDIRECT_LIMIT, "redirect_limit", FINAL, HOST, "The URL leads from one redirect to the next without an end.")    \
-    X(REDIRECT_DENIED, "redirect_denied", FINAL, HOST, "The URL redirects to a place that we do not fetch from.")      \
-    X(HOST_DOWN, "host_down", RETRY, HOST, "The host has failed so often that we pause requests to it.")               \
-    X(QUARANTINED, "quarantined", FINAL, US, "This photo was set aside because fetching it failed in our software.")   \
+#define PP_CODE_TABLE(X)                                                                                     \
+    X(NONE, "", FINAL, US, "")                                                                               \
+    X(DNS_NOT_FOUND, "dns_not_found", FINAL, CLIENT, "The host name does not exist. Check its spelling.")    \
+    X(DNS_TEMPORARY, "dns_temporary", RETRY, NETWORK,                                                        \
+      "The host name could not be looked up. We tried again.")                                               \
+    X(CONNECT_REFUSED, "connect_refused", RETRY, HOST,                                                       \
+      "The host refused the connection. Is its web server running?")                                         \
+    X(CONNECT_TIMEOUT, "connect_timeout", PROMOTE, HOST, "The host did not accept a connection in time.")    \
+    X(TLS_FAILED, "tls_failed", FINAL, HOST, "The host's certificate is not valid. Renew or correct it.")    \
+    X(FIRST_BYTE_TIMEOUT, "first_byte_timeout", PROMOTE, HOST,                                               \
+      "The host accepted the request and then sent nothing.")                                                \
+    X(BODY_TIMEOUT, "body_timeout", PROMOTE, HOST, "The host did not send the whole photo in time.")         \
+    X(TOO_SLOW, "too_slow", PROMOTE, HOST, "The host sent the photo too slowly.")                            \
+    X(CONNECTION_LOST, "connection_lost", RETRY, NETWORK,                                                    \
+      "The connection broke before the photo was complete.")                                                 \
+    X(TRUNCATED, "truncated", RETRY, HOST, "The photo ended before the length that the host had announced.") \
+    X(BAD_RESPONSE, "bad_response", FINAL, HOST,                                                             \
+      "The host's answer is not a correct HTTP answer with a photo.")                                        \
+    X(HEADER_TOO_LARGE, "header_too_large", FINAL, HOST,                                                     \
+      "The host's answer has more header than we accept.")                                                   \
+    X(TOO_LARGE, "too_large", FINAL, CLIENT, "The photo is larger than the limit. Make it smaller.")         \
+    X(NOT_IMAGE, "not_image", FINAL, CLIENT, "What the host sent is not a photo of an accepted type.")       \
+    X(IMAGE_CORRUPT, "image_corrupt", FINAL, CLIENT, "The photo's file is damaged. Save it again.")          \
+    X(TOO_MANY_PIXELS, "too_many_pixels", FINAL, CLIENT,                                                     \
+      "The photo has more pixels than the limit. Scale it down.")                                            \
+    X(DENIED_ADDRESS, "denied_address", FINAL, CLIENT, "The host's address is not a public one.")            \
+    X(DENIED_SCHEME, "denied_scheme", FINAL, CLIENT, "Only http and https addresses are fetched.")           \
+    X(DENIED_PORT, "denied_port", FINAL, CLIENT, "The URL names a port that we do not connect to.")          \
+    X(BAD_URL, "bad_url", FINAL, CLIENT, "The URL is not written correctly.")                                \
+    X(REDIRECT_LIMIT, "redirect_limit", FINAL, HOST,                                                         \
+      "The URL leads from one redirect to the next without an end.")                                         \
+    X(REDIRECT_DENIED, "redirect_denied", FINAL, HOST,                                                       \
+      "The URL redirects to a place that we do not fetch from.")                                             \
+    X(HOST_DOWN, "host_down", RETRY, HOST, "The host has failed so often that we pause requests to it.")     \
+    X(QUARANTINED, "quarantined", FINAL, US,                                                                 \
+      "This photo was set aside because fetching it failed in our software.")                                \
     X(INTERNAL, "internal", RETRY, US, "Something went wrong on our side.")
 
 enum {
@@ -60,8 +71,9 @@ struct pp_code_info {
     const char *sentence;
 };
 
-/* The row of a code. http codes share rows: 403, 404, 410 and other 4xx are FINAL, 408 and 425 RETRY, 429 and 503 WAIT, other 5xx
- * RETRY; `name` is then "http_4xx" or "http_5xx". Never NULL; an unknown number has the row of `internal`. */
+/* The row of a code. http codes share rows: 403, 404, 410 and other 4xx are FINAL, 408 and 425 RETRY, 429 and
+ * 503 WAIT, other 5xx RETRY; `name` is then "http_4xx" or "http_5xx". Never NULL; an unknown number has the
+ * row of `internal`. */
 const struct pp_code_info *pp_code_info(uint16_t code);
 
 /* Room for the longest name and its NUL. */

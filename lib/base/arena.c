@@ -37,7 +37,8 @@ void pp_arena_fini(struct pp_arena *a)
 static struct pp_arena_block *block_new(size_t cap)
 {
     struct pp_arena_block *b = calloc(1, sizeof *b + cap);
-    if (b) b->cap = cap;
+    if (b)
+        b->cap = cap;
     return b;
 }
 
@@ -45,9 +46,11 @@ static struct pp_arena_block *block_new(size_t cap)
 static struct pp_arena_block *grow(struct pp_arena *a, size_t n)
 {
     size_t usual = a->head ? a->head->cap * 2 : FIRST_BLOCK;
-    if (usual > LAST_BLOCK) usual = LAST_BLOCK;
+    if (usual > LAST_BLOCK)
+        usual = LAST_BLOCK;
     struct pp_arena_block *b = block_new(n > usual ? n : usual);
-    if (!b) return NULL;
+    if (!b)
+        return NULL;
     if (n > usual && a->head) {
         b->next = a->head->next;
         a->head->next = b;
@@ -62,12 +65,16 @@ void *pp_arena_alloc(struct pp_arena *a, size_t n)
 {
     const size_t align = _Alignof(max_align_t);
     size_t max = a->max ? a->max : DEFAULT_MAX;
-    if (n > SIZE_MAX / 4) return NULL;
+    if (n > SIZE_MAX / 4)
+        return NULL;
     n = n ? (n + align - 1) & ~(align - 1) : align;
-    if (a->used > max || n > max - a->used) return NULL;
+    if (a->used > max || n > max - a->used)
+        return NULL;
     struct pp_arena_block *b = a->head;
-    if (!b || n > b->cap - b->n) b = grow(a, n);
-    if (!b) return NULL;
+    if (!b || n > b->cap - b->n)
+        b = grow(a, n);
+    if (!b)
+        return NULL;
     void *p = (char *)b->data + b->n;
     b->n += n;
     a->used += n;
@@ -77,14 +84,16 @@ void *pp_arena_alloc(struct pp_arena *a, size_t n)
 void *pp_arena_array(struct pp_arena *a, size_t n, size_t size)
 {
     size_t bytes;
-    if (__builtin_mul_overflow(n, size, &bytes)) return NULL;
+    if (__builtin_mul_overflow(n, size, &bytes))
+        return NULL;
     return pp_arena_alloc(a, bytes);
 }
 
 char *pp_arena_copy(struct pp_arena *a, const void *p, size_t n)
 {
     char *copy = n < SIZE_MAX ? pp_arena_alloc(a, n + 1) : NULL;
-    if (copy && n) memcpy(copy, p, n);
+    if (copy && n)
+        memcpy(copy, p, n);
     return copy; /* zeroed memory: the NUL is there */
 }
 
@@ -100,7 +109,8 @@ char *pp_arena_printf(struct pp_arena *a, const char *fmt, ...)
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
     char *p = n < 0 ? NULL : pp_arena_alloc(a, (size_t)n + 1);
-    if (p) (void)vsnprintf(p, (size_t)n + 1, fmt, again);
+    if (p)
+        (void)vsnprintf(p, (size_t)n + 1, fmt, again);
     va_end(again);
     va_end(ap);
     return p;

@@ -10,15 +10,16 @@ struct pp_arena_block;
 
 struct pp_arena {
     struct pp_arena_block *head;
-    size_t used;  /* bytes handed out */
-    size_t max;   /* ceiling of used; 0 means 256 MiB */
+    size_t used; /* bytes handed out */
+    size_t max;  /* ceiling of used; 0 means 256 MiB */
 };
 
 void pp_arena_init(struct pp_arena *a, size_t max);
 /* Frees every block. The arena may be used again. */
 void pp_arena_fini(struct pp_arena *a);
 
-/* `n` bytes aligned for any type, zeroed; NULL when the ceiling is reached or memory is out. n == 0 gives a valid pointer. */
+/* `n` bytes aligned for any type, zeroed; NULL when the ceiling is reached or memory is out. n == 0 gives a
+ * valid pointer. */
 void *pp_arena_alloc(struct pp_arena *a, size_t n);
 /* n * size with overflow check. */
 void *pp_arena_array(struct pp_arena *a, size_t n, size_t size);

@@ -25,23 +25,27 @@ void pp_buf_reset(struct pp_buf *b)
 {
     b->n = 0;
     b->failed = false;
-    if (b->p) b->p[0] = '\0';
+    if (b->p)
+        b->p[0] = '\0';
 }
 
 /* Room for `n` more bytes and the NUL. */
 static bool reserve(struct pp_buf *b, size_t n)
 {
-    if (b->failed) return false;
+    if (b->failed)
+        return false;
     if (n > b->max - b->n) {
         b->failed = true;
         return false;
     }
     size_t need = b->n + n + 1;
-    if (need <= b->cap) return true;
+    if (need <= b->cap)
+        return true;
     size_t cap = b->cap ? b->cap : FIRST_CAP;
     while (cap < need)
         cap = cap > SIZE_MAX / 2 ? need : cap * 2;
-    if (cap > b->max + 1) cap = b->max + 1;
+    if (cap > b->max + 1)
+        cap = b->max + 1;
     char *p = realloc(b->p, cap);
     if (!p) {
         b->failed = true;
@@ -54,7 +58,8 @@ static bool reserve(struct pp_buf *b, size_t n)
 
 void pp_buf_put(struct pp_buf *b, const void *p, size_t n)
 {
-    if (n == 0 || !reserve(b, n)) return;
+    if (n == 0 || !reserve(b, n))
+        return;
     memcpy(b->p + b->n, p, n);
     b->n += n;
     b->p[b->n] = '\0';
@@ -79,9 +84,11 @@ __attribute__((format(printf, 2, 0))) static void put_format(struct pp_buf *b, c
     if (n < 0) {
         b->failed = true;
     } else if (!reserve(b, (size_t)n)) {
-        if (b->p) b->p[b->n] = '\0'; /* undo what was written into the room */
+        if (b->p)
+            b->p[b->n] = '\0'; /* undo what was written into the room */
     } else {
-        if ((size_t)n >= room) (void)vsnprintf(b->p + b->n, (size_t)n + 1, fmt, again);
+        if ((size_t)n >= room)
+            (void)vsnprintf(b->p + b->n, (size_t)n + 1, fmt, again);
         b->n += (size_t)n;
     }
     va_end(again);
@@ -89,7 +96,8 @@ __attribute__((format(printf, 2, 0))) static void put_format(struct pp_buf *b, c
 
 void pp_buf_printf(struct pp_buf *b, const char *fmt, ...)
 {
-    if (b->failed) return;
+    if (b->failed)
+        return;
     va_list ap;
     va_start(ap, fmt);
     put_format(b, fmt, ap);

@@ -1,7 +1,8 @@
 /* buf.h: a byte buffer that grows up to a ceiling, with sticky failure.
  *
- * Builders call put after put and look at `failed` once at the end; after a failure further puts do nothing. The content is always
- * followed by a NUL that is not counted, so that `p` can be printed. Not thread safe. */
+ * Builders call put after put and look at `failed` once at the end; after a failure further puts do nothing.
+ * The content is always followed by a NUL that is not counted, so that `p` can be printed. Not thread safe.
+ */
 #ifndef PP_BASE_BUF_H
 #define PP_BASE_BUF_H
 
@@ -38,7 +39,8 @@ void pp_buf_u32(struct pp_buf *b, uint32_t v);
 void pp_buf_u64(struct pp_buf *b, uint64_t v);
 void pp_buf_str(struct pp_buf *b, const void *p, size_t n); /* u32 length, then the bytes */
 
-/* Reads what the functions above wrote. Reading past the end sets `failed` and answers 0 or an empty string. */
+/* Reads what the functions above wrote. Reading past the end sets `failed` and answers 0 or an empty string.
+ */
 struct pp_reader {
     const char *p;
     size_t n;

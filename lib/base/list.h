@@ -14,7 +14,7 @@ struct pp_list {
     size_t n;
 };
 
-#define pp_container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define pp_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 static inline void pp_list_init(struct pp_list *l)
 {
@@ -76,8 +76,8 @@ static inline void pp_list_splice(struct pp_list *dst, struct pp_list *src)
 }
 
 /* Safe against removal of `it` in the body. */
-#define pp_list_each(it, l)                                                                                  \
-    for (struct pp_node *it = (l)->head.next, *it##_next = it->next; it != &(l)->head;                       \
+#define pp_list_each(it, l)                                                            \
+    for (struct pp_node *it = (l)->head.next, *it##_next = it->next; it != &(l)->head; \
          it = it##_next, it##_next = it->next)
 
 #endif

@@ -47,7 +47,8 @@ static const char *const level_names[] = {"error", "warn", "info", "debug"};
 struct pp_log *pp_log_open(int fd, enum pp_log_level level, bool json, uint32_t lines_per_second)
 {
     struct pp_log *log = calloc(1, sizeof *log);
-    if (!log) return NULL;
+    if (!log)
+        return NULL;
     log->fd = fd;
     log->json = json;
     log->lines_per_second = lines_per_second;
@@ -57,7 +58,8 @@ struct pp_log *pp_log_open(int fd, enum pp_log_level level, bool json, uint32_t 
 
 void pp_log_set_level(struct pp_log *log, enum pp_log_level level)
 {
-    if (log) atomic_store_explicit(&log->level, (int)level, memory_order_relaxed);
+    if (log)
+        atomic_store_explicit(&log->level, (int)level, memory_order_relaxed);
 }
 
 const char *pp_log_int(char buf[24], int64_t v)
@@ -71,7 +73,8 @@ const char *pp_log_int(char buf[24], int64_t v)
 /* Appends all of it or, with less than `reserve` left after it, nothing. */
 static bool put(struct line *l, const char *p, size_t n, size_t reserve)
 {
-    if (l->n + n + reserve > sizeof l->p) return false;
+    if (l->n + n + reserve > sizeof l->p)
+        return false;
     memcpy(l->p + l->n, p, n);
     l->n += n;
     return true;
@@ -126,16 +129,19 @@ static void put_escaped(struct line *l, const char *s)
             l->cut = true;
             put_end(l, "...");
         }
-        if (len == 0) len = 1;
+        if (len == 0)
+            len = 1;
     }
 }
 
 /* Text values are quoted where a reader, or a program that splits at spaces, could mistake them. */
 static bool needs_quotes(const char *s)
 {
-    if (*s == '\0' || strcmp(s, "-") == 0) return true;
+    if (*s == '\0' || strcmp(s, "-") == 0)
+        return true;
     for (; *s; s++)
-        if ((uint8_t)*s <= ' ' || strchr("\"=\\\x7f", *s)) return true;
+        if ((uint8_t)*s <= ' ' || strchr("\"=\\\x7f", *s))
+            return true;
     return false;
 }
 
@@ -149,12 +155,14 @@ static void put_pair(struct line *l, const char *key, const char *value)
     put_escaped(l, key);
     put_end(l, l->json ? "\":" : "=");
     bool quotes = l->json ? value != NULL : value && needs_quotes(value);
-    if (quotes) put_end(l, "\"");
+    if (quotes)
+        put_end(l, "\"");
     if (value)
         put_escaped(l, value);
     else
         put_end(l, l->json ? "null" : "-");
-    if (quotes) put_end(l, "\"");
+    if (quotes)
+        put_end(l, "\"");
 }
 
 static void line_begin(struct line *l, bool json, int64_t wall_ms, enum pp_log_level level,
@@ -178,8 +186,10 @@ static void line_write(struct line *l, int fd)
     put_end(l, l->json ? "}\n" : "\n");
     for (size_t done = 0; done < l->n;) { /* the second turn is for a file system that is nearly full */
         ssize_t n = write(fd, l->p + done, l->n - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return; /* nobody to tell */
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return; /* nobody to tell */
         done += (size_t)n;
     }
 }
@@ -202,7 +212,8 @@ static bool admit(struct pp_log *log, uint32_t second, uint64_t *dropped)
         next = fresh ? (uint_fast64_t)second << 32 | 1 : w + 1;
     } while (!atomic_compare_exchange_weak_explicit(&log->window, &w, next, memory_order_relaxed,
                                                     memory_order_relaxed));
-    if (fresh) *dropped = atomic_exchange_explicit(&log->dropped, 0, memory_order_relaxed);
+    if (fresh)
+        *dropped = atomic_exchange_explicit(&log->dropped, 0, memory_order_relaxed);
     return true;
 }
 
@@ -223,11 +234,14 @@ static void write_dropped(struct pp_log *log, int64_t now, uint64_t dropped)
 
 void pp_log(struct pp_log *log, enum pp_log_level level, const char *message, ...)
 {
-    if (!log || (int)level > atomic_load_explicit(&log->level, memory_order_relaxed)) return;
+    if (!log || (int)level > atomic_load_explicit(&log->level, memory_order_relaxed))
+        return;
     int64_t now = wall_now();
     uint64_t dropped;
-    if (!admit(log, (uint32_t)(now / 1000), &dropped)) return;
-    if (dropped) write_dropped(log, now, dropped);
+    if (!admit(log, (uint32_t)(now / 1000), &dropped))
+        return;
+    if (dropped)
+        write_dropped(log, now, dropped);
     struct line l;
     line_begin(&l, log->json, now, level, message);
     va_list ap;
@@ -240,8 +254,10 @@ void pp_log(struct pp_log *log, enum pp_log_level level, const char *message, ..
 
 void pp_log_close(struct pp_log *log)
 {
-    if (!log) return;
+    if (!log)
+        return;
     uint64_t dropped = atomic_load(&log->dropped);
-    if (dropped) write_dropped(log, wall_now(), dropped);
+    if (dropped)
+        write_dropped(log, wall_now(), dropped);
     free(log);
 }

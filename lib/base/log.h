@@ -1,7 +1,8 @@
 /* log.h: the lines that operators read, on standard error, as text or as JSON.
  *
- * Whatever came from outside is escaped (line breaks, terminal escapes, invalid UTF-8). At most `lines_per_second` lines are written;
- * what was dropped is said in one line more, before the first line of a later second. Any thread may log: one write(2) a line.
+ * Whatever came from outside is escaped (line breaks, terminal escapes, invalid UTF-8). At most
+ * `lines_per_second` lines are written; what was dropped is said in one line more, before the first line of a
+ * later second. Any thread may log: one write(2) a line.
  *
  *   pp_log(log, PP_LOG_WARN, "host slowed", "host", host, "seconds", PP_LOG_INT(30), NULL);
  *

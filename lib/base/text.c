@@ -18,18 +18,23 @@ void pp_hex(char *out, const uint8_t *p, size_t n)
 
 static int hex_digit(char c)
 {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
     return -1;
 }
 
 bool pp_unhex(uint8_t *out, size_t n, const char *hex, size_t hex_n)
 {
-    if (hex_n / 2 != n || hex_n % 2) return false;
+    if (hex_n / 2 != n || hex_n % 2)
+        return false;
     for (size_t i = 0; i < n; i++) {
         int hi = hex_digit(hex[2 * i]), lo = hex_digit(hex[2 * i + 1]);
-        if (hi < 0 || lo < 0) return false;
+        if (hi < 0 || lo < 0)
+            return false;
         out[i] = (uint8_t)(hi << 4 | lo);
     }
     return true;
@@ -90,20 +95,24 @@ char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms)
 size_t pp_utf8_decode(const char *s, size_t n, uint32_t *cp)
 {
     const uint8_t *p = (const uint8_t *)s;
-    if (n == 0) return 0;
+    if (n == 0)
+        return 0;
     if (p[0] < 0x80) {
         *cp = p[0];
         return 1;
     }
     size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || len > n) return 0;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || len > n)
+        return 0;
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     uint32_t v = p[0] & (0x7fu >> len);
     for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xc0) != 0x80) return 0;
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
         v = v << 6 | (p[i] & 0x3f);
     }
-    if (v < least[len] || v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff)) return 0;
+    if (v < least[len] || v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff))
+        return 0;
     *cp = v;
     return len;
 }
@@ -113,28 +122,33 @@ bool pp_utf8_valid(const char *p, size_t n)
     uint32_t cp;
     for (size_t i = 0, len; i < n; i += len) {
         len = pp_utf8_decode(p + i, n - i, &cp);
-        if (len == 0) return false;
+        if (len == 0)
+            return false;
     }
     return true;
 }
 
 bool pp_client_valid(const char *p, size_t n)
 {
-    if (n < 1 || n > 64) return false;
+    if (n < 1 || n > 64)
+        return false;
     for (size_t i = 0; i < n; i++) {
         char c = p[i], lower = (char)(c | 0x20);
-        if (!((c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z') || c == '_' || c == '-')) return false;
+        if (!((c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z') || c == '_' || c == '-'))
+            return false;
     }
     return true;
 }
 
 bool pp_item_id_valid(const char *p, size_t n)
 {
-    if (n < 1 || n > 256) return false;
+    if (n < 1 || n > 256)
+        return false;
     uint32_t cp;
     for (size_t i = 0, len; i < n; i += len) {
         len = pp_utf8_decode(p + i, n - i, &cp);
-        if (len == 0 || cp < 0x20 || (cp >= 0x7f && cp <= 0x9f)) return false;
+        if (len == 0 || cp < 0x20 || (cp >= 0x7f && cp <= 0x9f))
+            return false;
     }
     return true;
 }
@@ -175,7 +189,8 @@ uint64_t pp_rng_below(struct pp_rng *r, uint64_t bound)
     uint64_t least = -bound % bound; /* 2^64 mod bound: values below it would favour the low remainders */
     for (;;) {
         uint64_t v = pp_rng_next(r);
-        if (v >= least) return v % bound;
+        if (v >= least)
+            return v % bound;
     }
 }
 
@@ -184,8 +199,10 @@ void pp_random_bytes(void *p, size_t n)
     char *at = p;
     while (n > 0) {
         ssize_t got = getrandom(at, n, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) abort();
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            abort();
         at += got;
         n -= (size_t)got;
     }

@@ -1,4 +1,5 @@
-/* text.h: small conversions that libc lacks: hex, RFC 3339 times, UTF-8 checks, client ids, a seeded generator. */
+/* text.h: small conversions that libc lacks: hex, RFC 3339 times, UTF-8 checks, client ids, a seeded
+ * generator. */
 #ifndef PP_BASE_TEXT_H
 #define PP_BASE_TEXT_H
 
@@ -16,7 +17,8 @@ bool pp_unhex(uint8_t *out, size_t n, const char *hex, size_t hex_n);
 char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms);
 
 bool pp_utf8_valid(const char *p, size_t n);
-/* Bytes of the first character of `n` bytes, 1..4, and its code point; 0 where it is not valid UTF-8 (RFC 3629) or n is 0. */
+/* Bytes of the first character of `n` bytes, 1..4, and its code point; 0 where it is not valid UTF-8 (RFC
+ * 3629) or n is 0. */
 size_t pp_utf8_decode(const char *p, size_t n, uint32_t *cp);
 /* 1..64 of [A-Za-z0-9_-] */
 bool pp_client_valid(const char *p, size_t n);

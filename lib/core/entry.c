@@ -12,7 +12,8 @@ void pp_entry_item(struct pp_buf *b, uint32_t index, const char *id, size_t id_n
     pp_buf_u32(b, index);
     pp_buf_str(b, id, id_n);
     pp_buf_u8(b, meta != NULL);
-    if (meta) pp_buf_str(b, meta, meta_n);
+    if (meta)
+        pp_buf_str(b, meta, meta_n);
     pp_buf_u32(b, n_photos);
 }
 
@@ -35,10 +36,12 @@ bool pp_entry_next(struct pp_entry_reader *r, struct pp_entry_item *item)
 
     while (r->photos_left > 0 && pp_entry_next_photo(r, &url, &n))
         ;
-    if (r->bad || r->r.n == 0) return false;
+    if (r->bad || r->r.n == 0)
+        return false;
     *item = (struct pp_entry_item){.index = pp_read_u32(&r->r)};
     item->id = pp_read_str(&r->r, &item->id_n);
-    if (pp_read_u8(&r->r)) item->meta = pp_read_str(&r->r, &item->meta_n);
+    if (pp_read_u8(&r->r))
+        item->meta = pp_read_str(&r->r, &item->meta_n);
     item->n_photos = pp_read_u32(&r->r);
     if (r->r.failed || item->id_n == 0 || item->n_photos > PP_ENTRY_PHOTOS_MAX) {
         r->bad = true;
@@ -50,7 +53,8 @@ bool pp_entry_next(struct pp_entry_reader *r, struct pp_entry_item *item)
 
 bool pp_entry_next_photo(struct pp_entry_reader *r, const char **url, size_t *url_n)
 {
-    if (r->bad || r->photos_left == 0) return false;
+    if (r->bad || r->photos_left == 0)
+        return false;
     *url = pp_read_str(&r->r, url_n);
     if (r->r.failed) {
         r->bad = true;

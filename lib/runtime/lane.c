@@ -54,7 +54,8 @@ static size_t take(struct pp_lane *lane, struct pp_job **jobs)
     size_t want = lane->options.max_batch;
     if (!lane->options.batch) { /* nothing is gained by one thread taking what others could do meanwhile */
         size_t share = (lane->queue.n + lane->threads_n - 1) / lane->threads_n;
-        if (want > share) want = share;
+        if (want > share)
+            want = share;
     }
     size_t n = 0;
     while (n < want && !pp_list_empty(&lane->queue))
@@ -67,12 +68,14 @@ static size_t take(struct pp_lane *lane, struct pp_job **jobs)
 static void give_back(struct pp_job **jobs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!jobs[i]) continue;
+        if (!jobs[i])
+            continue;
         struct pp_lane_home *home = jobs[i]->home;
         struct pp_list done;
         pp_list_init(&done);
         for (size_t j = i; j < n; j++) {
-            if (!jobs[j] || jobs[j]->home != home) continue;
+            if (!jobs[j] || jobs[j]->home != home)
+                continue;
             pp_list_push(&done, &jobs[j]->mail.node);
             jobs[j] = NULL;
         }
@@ -112,7 +115,8 @@ static void thread_main(void *arg)
     uv_mutex_unlock(&lane->mutex);
     if (ok) {
         run_batches(lane, jobs, state);
-        if (o->close) o->close(state);
+        if (o->close)
+            o->close(state);
     }
     free(jobs);
 }
@@ -124,7 +128,8 @@ static void unref(struct pp_lane *lane)
     uv_mutex_lock(&lane->mutex);
     size_t left = --lane->refs;
     uv_mutex_unlock(&lane->mutex);
-    if (left > 0) return;
+    if (left > 0)
+        return;
     uv_cond_destroy(&lane->opened_cond);
     uv_cond_destroy(&lane->wake);
     uv_mutex_destroy(&lane->mutex);
@@ -134,16 +139,20 @@ static void unref(struct pp_lane *lane)
 static struct pp_lane *lane_new(const struct pp_lane_options *options)
 {
     struct pp_lane *lane = calloc(1, sizeof *lane);
-    if (!lane) return NULL;
+    if (!lane)
+        return NULL;
     lane->options = *options;
     snprintf(lane->name, sizeof lane->name, "%.15s", options->name ? options->name : "lane");
     lane->options.name = lane->name;
     lane->refs = 1;
     pp_list_init(&lane->queue);
     atomic_init(&lane->load, 0);
-    if (uv_mutex_init(&lane->mutex) != 0) goto err_free;
-    if (uv_cond_init(&lane->wake) != 0) goto err_mutex;
-    if (uv_cond_init(&lane->opened_cond) != 0) goto err_wake;
+    if (uv_mutex_init(&lane->mutex) != 0)
+        goto err_free;
+    if (uv_cond_init(&lane->wake) != 0)
+        goto err_mutex;
+    if (uv_cond_init(&lane->opened_cond) != 0)
+        goto err_wake;
     return lane;
 err_wake:
     uv_cond_destroy(&lane->wake);
@@ -176,21 +185,24 @@ struct pp_lane *pp_lane_open(const struct pp_lane_options *options)
     assert(options->threads >= 1 && options->threads <= MAX_THREADS);
     assert(options->max_batch >= 1 && options->max_batch <= MAX_BATCH);
     struct pp_lane *lane = lane_new(options);
-    if (!lane) return NULL;
+    if (!lane)
+        return NULL;
     start_threads(lane);
     uv_mutex_lock(&lane->mutex);
     while (lane->opened + lane->failed < lane->threads_n)
         uv_cond_wait(&lane->opened_cond, &lane->mutex);
     bool ok = lane->opened == options->threads;
     uv_mutex_unlock(&lane->mutex);
-    if (ok) return lane;
+    if (ok)
+        return lane;
     pp_lane_close(lane);
     return NULL;
 }
 
 void pp_lane_close(struct pp_lane *lane)
 {
-    if (!lane) return;
+    if (!lane)
+        return;
     uv_mutex_lock(&lane->mutex);
     assert(!lane->closing);
     lane->closing = true;
@@ -218,7 +230,8 @@ static void on_done(void *data, struct pp_list *mail)
 struct pp_lane_home *pp_lane_home_open(struct pp_lane *lane, struct pp_loop *loop)
 {
     struct pp_lane_home *home = calloc(1, sizeof *home);
-    if (!home) return NULL;
+    if (!home)
+        return NULL;
     home->mailbox = pp_mailbox_open(loop, 0, on_done, home);
     if (!home->mailbox) {
         free(home);
@@ -233,7 +246,8 @@ struct pp_lane_home *pp_lane_home_open(struct pp_lane *lane, struct pp_loop *loo
 
 void pp_lane_home_close(struct pp_lane_home *home)
 {
-    if (!home) return;
+    if (!home)
+        return;
     assert(home->under_way == 0);
     pp_mailbox_close(home->mailbox);
     unref(home->lane);

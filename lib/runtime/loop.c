@@ -48,7 +48,8 @@ static void read_clocks(struct pp_loop *loop)
 /* A cache: the caller sees the loop unchanged. */
 static void refresh(const struct pp_loop *loop)
 {
-    if (uv_now(&loop->uv) != loop->read_at) read_clocks((struct pp_loop *)loop);
+    if (uv_now(&loop->uv) != loop->read_at)
+        read_clocks((struct pp_loop *)loop);
 }
 
 int64_t pp_loop_now(const struct pp_loop *loop)
@@ -79,7 +80,8 @@ struct uv_loop_s *pp_loop_uv(struct pp_loop *loop)
 static void note_lag(struct pp_loop *loop)
 {
     int64_t late = pp_loop_now(loop) - loop->lag_due;
-    if (late > loop->lag_worst) loop->lag_worst = late;
+    if (late > loop->lag_worst)
+        loop->lag_worst = late;
 }
 
 static void on_lag(uv_timer_t *t)
@@ -103,7 +105,8 @@ int64_t pp_loop_lag(struct pp_loop *loop)
 struct pp_loop *pp_loop_open(void)
 {
     struct pp_loop *loop = calloc(1, sizeof *loop);
-    if (!loop) return NULL;
+    if (!loop)
+        return NULL;
     if (uv_loop_init(&loop->uv) != 0) {
         free(loop);
         return NULL;

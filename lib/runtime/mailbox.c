@@ -28,7 +28,8 @@ static void deliver(struct pp_mailbox *m)
     pp_list_splice(&mail, &m->unread);
     atomic_store_explicit(&m->unread_n, 0, memory_order_relaxed);
     uv_mutex_unlock(&m->mutex);
-    if (pp_list_empty(&mail)) return;
+    if (pp_list_empty(&mail))
+        return;
     m->cb(m->data, &mail); /* may close the mailbox */
     assert(pp_list_empty(&mail));
 }
@@ -41,7 +42,8 @@ static void on_async(uv_async_t *async)
 struct pp_mailbox *pp_mailbox_open(struct pp_loop *loop, size_t high_water, pp_mailbox_cb cb, void *data)
 {
     struct pp_mailbox *m = calloc(1, sizeof *m);
-    if (!m) return NULL;
+    if (!m)
+        return NULL;
     m->high_water = high_water;
     m->cb = cb;
     m->data = data;
@@ -62,7 +64,8 @@ struct pp_mailbox *pp_mailbox_open(struct pp_loop *loop, size_t high_water, pp_m
 
 void pp_mailbox_post_all(struct pp_mailbox *m, struct pp_list *mail)
 {
-    if (pp_list_empty(mail)) return;
+    if (pp_list_empty(mail))
+        return;
     uv_mutex_lock(&m->mutex);
     bool first = pp_list_empty(&m->unread);
     pp_list_splice(&m->unread, mail);
@@ -97,7 +100,8 @@ static void on_closed(uv_handle_t *h)
 
 void pp_mailbox_close(struct pp_mailbox *m)
 {
-    if (!m) return;
+    if (!m)
+        return;
     deliver(m);
     uv_close((uv_handle_t *)&m->async, on_closed);
 }

@@ -1,8 +1,9 @@
 /* mailbox.h: messages from any thread to a loop, in batches.
  *
- * Messages are intrusive (struct pp_mail in the sender's struct), so posting never allocates. The reader's callback gets all that came
- * since its last call, in order of posting per sender, as one list that it owns. One wake-up of the loop (an eventfd write) serves any
- * number of messages. `high_water` bounds politely: pp_mailbox_full() tells senders to hold back; posting itself never fails. */
+ * Messages are intrusive (struct pp_mail in the sender's struct), so posting never allocates. The reader's
+ * callback gets all that came since its last call, in order of posting per sender, as one list that it owns.
+ * One wake-up of the loop (an eventfd write) serves any number of messages. `high_water` bounds politely:
+ * pp_mailbox_full() tells senders to hold back; posting itself never fails. */
 #ifndef PP_RUNTIME_MAILBOX_H
 #define PP_RUNTIME_MAILBOX_H
 
@@ -29,8 +30,8 @@ void pp_mailbox_post(struct pp_mailbox *m, struct pp_mail *mail);
 void pp_mailbox_post_all(struct pp_mailbox *m, struct pp_list *mail);
 /* True from high_water unread messages on until they are read. Any thread. */
 bool pp_mailbox_full(const struct pp_mailbox *m);
-/* On the loop thread, after the last sender has stopped. Unread messages are delivered first. May be called by the
- * callback once it has popped everything. NULL is fine. */
+/* On the loop thread, after the last sender has stopped. Unread messages are delivered first. May be called
+ * by the callback once it has popped everything. NULL is fine. */
 void pp_mailbox_close(struct pp_mailbox *m);
 
 #endif

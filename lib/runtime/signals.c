@@ -22,7 +22,8 @@ static void on_signal(uv_signal_t *uv, int signo)
 static void on_closed(uv_handle_t *h)
 {
     struct pp_signals *s = h->data;
-    if (--s->open == 0) free(s);
+    if (--s->open == 0)
+        free(s);
 }
 
 struct pp_signals *pp_signals_open(struct pp_loop *loop, const int *signals, int n,
@@ -30,16 +31,20 @@ struct pp_signals *pp_signals_open(struct pp_loop *loop, const int *signals, int
 {
     assert(n > 0);
     struct pp_signals *s = calloc(1, sizeof *s + (size_t)n * sizeof s->uv[0]);
-    if (!s) return NULL;
+    if (!s)
+        return NULL;
     s->cb = cb;
     s->data = data;
     while (s->n < n) {
         uv_signal_t *uv = &s->uv[s->n];
-        if (uv_signal_init(pp_loop_uv(loop), uv) != 0) break;
+        if (uv_signal_init(pp_loop_uv(loop), uv) != 0)
+            break;
         uv->data = s;
         s->open = ++s->n;
-        if (uv_signal_start(uv, on_signal, signals[s->n - 1]) != 0) break;
-        if (s->n == n) return s;
+        if (uv_signal_start(uv, on_signal, signals[s->n - 1]) != 0)
+            break;
+        if (s->n == n)
+            return s;
     }
     if (s->n)
         pp_signals_close(s);
@@ -50,7 +55,8 @@ struct pp_signals *pp_signals_open(struct pp_loop *loop, const int *signals, int
 
 void pp_signals_close(struct pp_signals *s)
 {
-    if (!s) return;
+    if (!s)
+        return;
     for (int i = 0; i < s->n; i++)
         uv_close((uv_handle_t *)&s->uv[i], on_closed);
 }

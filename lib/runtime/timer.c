@@ -38,7 +38,8 @@ static void on_timer(uv_timer_t *uv)
     }
     if (t->repeat_ms > 0) {
         t->due += t->repeat_ms;
-        if (t->due <= now) t->due = now + t->repeat_ms;
+        if (t->due <= now)
+            t->due = now + t->repeat_ms;
         arm(t);
     }
     t->cb(t->data); /* may close the timer */
@@ -47,7 +48,8 @@ static void on_timer(uv_timer_t *uv)
 struct pp_timer *pp_timer_open(struct pp_loop *loop, pp_timer_cb cb, void *data)
 {
     struct pp_timer *t = calloc(1, sizeof *t);
-    if (!t) return NULL;
+    if (!t)
+        return NULL;
     t->loop = loop;
     t->cb = cb;
     t->data = data;
@@ -67,7 +69,8 @@ void pp_timer_start(struct pp_timer *t, int64_t ms, int64_t repeat_ms)
 void pp_timer_sooner(struct pp_timer *t, int64_t ms)
 {
     bool active = uv_is_active((uv_handle_t *)&t->uv);
-    if (!active || ms < t->due - pp_loop_now(t->loop)) pp_timer_start(t, ms, active ? t->repeat_ms : 0);
+    if (!active || ms < t->due - pp_loop_now(t->loop))
+        pp_timer_start(t, ms, active ? t->repeat_ms : 0);
 }
 
 void pp_timer_stop(struct pp_timer *t)
@@ -82,5 +85,6 @@ static void on_closed(uv_handle_t *h)
 
 void pp_timer_close(struct pp_timer *t)
 {
-    if (t) uv_close((uv_handle_t *)&t->uv, on_closed);
+    if (t)
+        uv_close((uv_handle_t *)&t->uv, on_closed);
 }

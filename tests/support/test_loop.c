@@ -41,7 +41,8 @@ void pp_test_until_at(struct pp_loop *loop, bool (*cond)(void *arg), void *arg, 
     while (!(ok = cond(arg)) && monotonic_ms() < deadline)
         pp_loop_turn(loop, true);
     pp_timer_close(tick);
-    if (ok) return;
+    if (ok)
+        return;
     print_error("%s is still false after %lld ms\n", what, (long long)max_ms);
     _fail(file, line);
 }
@@ -61,7 +62,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 static void remove_dirs(void)
 {
-    if (getpid() != dirs_owner) return;
+    if (getpid() != dirs_owner)
+        return;
     for (int i = 0; i < dirs_n; i++)
         nftw(dirs[i], remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -74,7 +76,8 @@ const char *pp_test_tmpdir(void)
     }
     assert_true(dirs_n < MAX_DIRS);
     const char *base = getenv("TMPDIR");
-    if (!base || base[0] != '/') base = "/tmp";
+    if (!base || base[0] != '/')
+        base = "/tmp";
     char *dir = dirs[dirs_n];
     int n = snprintf(dir, sizeof dirs[0], "%s/photopool-test-XXXXXX", base);
     assert_in_range(n, 1, sizeof dirs[0] - 1);

@@ -140,7 +140,8 @@ struct pp_store_backlog { /* every queue that has a waiting task, to rebuild the
     size_t n;
 };
 
-struct pp_store_retier { /* waiting tasks of (client, domain) that were never tried (attempts 0) move to `tier`, due at `due_ms` */
+struct pp_store_retier { /* waiting tasks of (client, domain) that were never tried (attempts 0) move to
+                            `tier`, due at `due_ms` */
     struct pp_req req;
     const char *client, *domain;
     uint8_t tier;
