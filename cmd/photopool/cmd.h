@@ -15,6 +15,21 @@ enum pp_exit {
 int pp_cmd_up(int argc, char **argv);
 
 int pp_cmd_config(int argc, char **argv);
+
+int pp_cmd_submit(int argc, char **argv);
+int pp_cmd_status(int argc, char **argv);
+int pp_cmd_results(int argc, char **argv);
+int pp_cmd_replay(int argc, char **argv);
+
+int pp_cmd_explain(int argc, char **argv);
+int pp_cmd_limits(int argc, char **argv);
+int pp_cmd_pause(int argc, char **argv);
+int pp_cmd_resume(int argc, char **argv);
+int pp_cmd_drain(int argc, char **argv);
+int pp_cmd_queue(int argc, char **argv);
+int pp_cmd_workers(int argc, char **argv);
+int pp_cmd_routes(int argc, char **argv);
+
 int pp_cmd_version(int argc, char **argv);
 
 #endif

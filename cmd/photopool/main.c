@@ -20,6 +20,22 @@ static const struct command commands[] = {
     {"up", "[--data DIR]", "everything in one process, no servers needed", pp_cmd_up},
     {"config", "", "the configuration in force, and every parameter", pp_cmd_config},
 
+    {"Batches", NULL, NULL, NULL},
+    {"submit", "FILE|- --client ID [--follow]", "send a file of items: NDJSON, JSON or CSV", pp_cmd_submit},
+    {"status", "[BATCH] [--follow]", "how far a batch is, or the latest batches", pp_cmd_status},
+    {"results", "BATCH", "what became of its items", pp_cmd_results},
+    {"replay", "BATCH [--code C] [--domain D]", "fetch again what failed", pp_cmd_replay},
+
+    {"Operation", NULL, NULL, NULL},
+    {"explain", "--client ID URL", "what would happen to a photo now, and why", pp_cmd_explain},
+    {"limits", "CLIENT [--rpm N]", "show or change a client's limits", pp_cmd_limits},
+    {"pause", "CLIENT", "start no requests for a client", pp_cmd_pause},
+    {"resume", "CLIENT", "start them again", pp_cmd_resume},
+    {"queue", "", "what waits, and for how long", pp_cmd_queue},
+    {"workers", "", "who fetches, and how busy they are", pp_cmd_workers},
+    {"routes", "[--client ID] [--domain D]", "what was learned about hosts", pp_cmd_routes},
+    {"drain", "[WORKER]", "let workers finish and claim no more", pp_cmd_drain},
+
     {"This program", NULL, NULL, NULL},
     {"version", "", "its version", pp_cmd_version},
 };

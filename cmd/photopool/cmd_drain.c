@@ -1,0 +1,31 @@
+/* cmd_drain.c: `photopool drain`: workers finish what is in flight and claim no more. */
+#include "client.h"
+#include "show.h"
+
+static const char help[] = "Usage: photopool drain [WORKER]\n\n"
+                           "Lets a worker, or all of them, finish what is in flight and claim no more. "
+                           "Processes stay: stop them when\n"
+                           "photopool workers shows nothing in flight.\n\n"
+                           "Examples:\n"
+                           "  photopool drain\n"
+                           "  photopool drain host-4711-a1b2c3\n";
+
+int pp_cmd_drain(int argc, char **argv)
+{
+    struct pp_cli cli;
+    struct pp_client *c;
+    json_t *answer;
+    const struct pp_cli_spec spec = {help, NULL, 0, 0, 1, ""};
+    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    if (code != PP_CLI_GO)
+        return code;
+    if ((code = pp_client_open(&c, &cli)) != PP_EXIT_DONE)
+        return code;
+    json_t *body = json_pack("{s:s?}", "worker", cli.n_args ? cli.args[0] : NULL);
+    code = pp_client_post(c, "POST", "/v1/workers/drain", body, &answer);
+    if (code == PP_EXIT_DONE)
+        pp_show_answer(&cli, answer);
+    json_decref(body);
+    pp_client_close(c);
+    return pp_cli_end(code);
+}

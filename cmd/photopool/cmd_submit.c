@@ -1,0 +1,419 @@
+/* cmd_submit.c: `photopool submit`: a file of items to the server, and, with --follow, what became of it.
+ *
+ *   input_*.c (items, one line of JSON each) -> sender.c (batches, sent until answered) -> verdicts ->
+ * follow.c */
+#include "base/text.h"
+#include "client.h"
+#include "follow.h"
+#include "input.h"
+#include "sender.h"
+#include "table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char help[] =
+    "Usage: photopool submit FILE|- --client ID [OPTIONS]\n\n"
+    "Sends the items of FILE (- is standard input) and lists those that were rejected.\n\n"
+    "  --client ID           whose items these are; a JSON batch may name it itself\n"
+    "  --refresh known|changed|always\n"
+    "                        what to do about photos that are stored already: answer with what is known "
+    "(the\n"
+    "                        default), ask the host whether they changed, fetch them again\n"
+    "  --format auto|ndjson|json|csv\n"
+    "                        auto, the default, looks at the beginning of the file\n"
+    "  --batch-size N        items in one request, 1 to 10000 (default 10000)\n"
+    "  --idempotency-key K   the same key with the same file makes no second batch; also to go on with a\n"
+    "                        sending that broke off\n"
+    "  --retry-for SECONDS   how long a batch is tried that the server can't take or does not answer\n"
+    "                        (default 120)\n"
+    "  --follow              wait until every photo is done\n\n"
+    "Formats:\n"
+    "  NDJSON   {\"id\": \"ad-1\", \"photos\": [\"https://shop.example/1.jpg\"], \"meta\": {}}, an item per "
+    "line\n"
+    "  JSON     a list of such items, or a batch {\"client\": ..., \"refresh\": ..., \"items\": [...]}\n"
+    "  CSV      a header with the columns item and url, a row for each photo (RFC 4180). Other columns are\n"
+    "           ignored. The rows of an item are gathered in order, wherever they stand, so the whole file "
+    "is\n"
+    "           held in memory, up to 512 MiB.\n\n"
+    "Exit codes: 0 all accepted (with --follow: all complete), 3 some rejected (not all complete), 1 none\n"
+    "accepted or failed, 2 wrong usage or file, 4 the server can't be reached.\n\n"
+    "Examples:\n"
+    "  photopool submit items.csv --client 42 --follow\n"
+    "  gunzip -c items.ndjson.gz | photopool submit - --client 42 --refresh changed\n"
+    "  photopool submit batch.json --batch-size 1000 --json\n";
+
+enum { LISTED = 20, KEY_MAX = 240, RUN_BYTES = 12 };
+
+struct options {
+    const char *client, *refresh, *format, *key;
+    int64_t batch_size, retry_for_s;
+    bool follow;
+};
+
+struct submit {
+    const struct pp_cli *cli;
+    struct options o;
+    char client[65], refresh[16], key[KEY_MAX + 1]; /* as sent */
+    struct pp_sender sender;
+    struct pp_sender_ops ops;
+    char **ids; /* batches */
+    size_t n_ids, cap_ids;
+    struct pp_table rejected; /* the first LISTED */
+    size_t listed;
+    bool misused; /* a usage message was given */
+};
+
+/* --- what the sender tells --- */
+
+static void remember(struct submit *s, const char *id)
+{
+    if (s->n_ids == s->cap_ids) {
+        size_t cap = s->cap_ids ? 2 * s->cap_ids : 16;
+        char **p = realloc(s->ids, cap * sizeof *p);
+        if (!p)
+            return;
+        s->ids = p;
+        s->cap_ids = cap;
+    }
+    char *copy = strdup(id);
+    if (copy)
+        s->ids[s->n_ids++] = copy;
+}
+
+static void on_batch(void *arg, const char *id, int64_t accepted, int64_t rejected, bool replayed)
+{
+    struct submit *s = arg;
+    if (id)
+        remember(s, id);
+    if (s->cli->json) {
+        pp_print_json(json_pack("{s:s, s:s?, s:s, s:I, s:I, s:b}", "type", "batch", "batch_id", id, "client",
+                                s->client, "accepted", (json_int_t)accepted, "rejected", (json_int_t)rejected,
+                                "replayed", replayed));
+        return;
+    }
+    struct pp_buf line;
+    pp_buf_init(&line, 256);
+    pp_buf_puts(&line, "submitted ");
+    pp_put_count(&line, s->sender.accepted + s->sender.rejected);
+    pp_buf_printf(&line, " items, %s", s->sender.rejected ? "" : "none rejected");
+    if (s->sender.rejected) {
+        pp_put_count(&line, s->sender.rejected);
+        pp_buf_puts(&line, " rejected");
+    }
+    pp_status_line(&s->cli->out, &line);
+    pp_buf_fini(&line);
+}
+
+static void on_rejected(void *arg, uint64_t line, const json_t *verdict)
+{
+    static const char *const fields[] = {"id", "code", "field", "detail"};
+    struct submit *s = arg;
+    if (s->cli->json) {
+        json_t *o = json_copy((json_t *)(uintptr_t)verdict);
+        json_object_set_new(o, "type", json_string("rejected"));
+        json_object_set_new(o, "line", line ? json_integer((json_int_t)line) : json_null());
+        pp_print_json(o);
+    } else if (s->listed < LISTED) {
+        s->listed++;
+        pp_table_printf(&s->rejected, "%" PRIu64, line);
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+            pp_table_cell(&s->rejected, i == 1 ? PP_RED : PP_PLAIN,
+                          json_string_value(json_object_get(verdict, fields[i])));
+    }
+}
+
+static void on_waiting(void *arg, const char *text)
+{
+    struct submit *s = arg;
+    pp_status_clear(&s->cli->out);
+    pp_complain("%s", text);
+}
+
+/* --- what the file tells --- */
+
+static enum pp_err misuse(struct submit *s)
+{
+    s->misused = true;
+    return PP_ECANCELED;
+}
+
+static enum pp_err on_item(void *arg, const char *text, size_t n, uint64_t line)
+{
+    struct submit *s = arg;
+    if (!*s->client) {
+        pp_cli_usage(s->cli, "--client is missing: whose items are these?");
+        return misuse(s);
+    }
+    return pp_sender_item(&s->sender, text, n, line);
+}
+
+/* `given` is what the option says, "" if it was not given. An option and a file that differ are an error: one
+ * of them is a mistake. */
+static enum pp_err settle(struct submit *s, const char *name, char *given, size_t cap, const char *value)
+{
+    if (!value || strlen(value) >= cap) {
+        pp_complain("%s: \"%s\" is no text that is allowed there", s->cli->args[0], name);
+        return misuse(s);
+    }
+    if (*given && strcmp(given, value) != 0) {
+        pp_complain("%s names %s \"%s\", the command line \"%s\"; take one of them away", s->cli->args[0],
+                    name, value, given);
+        return misuse(s);
+    }
+    if (!*given && s->sender.n + (size_t)s->sender.accepted + (size_t)s->sender.rejected > 0) {
+        pp_complain("%s names \"%s\" after \"items\"; give --%s, or put it before", s->cli->args[0], name,
+                    name);
+        return misuse(s);
+    }
+    snprintf(given, cap, "%s", value);
+    return PP_OK;
+}
+
+static enum pp_err on_member(void *arg, const char *name, const char *value, size_t n)
+{
+    struct submit *s = arg;
+    json_t *v = json_loadb(value, n, JSON_DECODE_ANY, NULL);
+    enum pp_err err;
+    if (strcmp(name, "client") == 0) {
+        err = settle(s, name, s->client, sizeof s->client, json_string_value(v));
+    } else if (strcmp(name, "refresh") == 0) {
+        err = settle(s, name, s->refresh, sizeof s->refresh, json_string_value(v));
+    } else {
+        pp_complain("%s: a batch has client, refresh and items, not \"%s\"", s->cli->args[0], name);
+        err = misuse(s);
+    }
+    json_decref(v);
+    return err;
+}
+
+static void on_note(void *arg, const char *columns)
+{
+    struct submit *s = arg;
+    pp_complain("%s: columns that are not used: %s", s->cli->args[0], columns);
+}
+
+/* --- the end --- */
+
+static void put_human(struct submit *s)
+{
+    struct pp_buf b;
+    int64_t accepted = s->sender.accepted, rejected = s->sender.rejected;
+    pp_buf_init(&b, 1024 * 1024);
+    pp_status_clear(&s->cli->out);
+    pp_put_count(&b, accepted);
+    pp_buf_puts(&b, accepted == 1 ? " item accepted" : " items accepted");
+    for (size_t i = 0; i < s->n_ids && i < LISTED; i++)
+        pp_buf_printf(&b, "%s%s", i ? ", " : s->n_ids == 1 ? " in batch " : " in batches ", s->ids[i]);
+    if (s->n_ids > LISTED)
+        pp_buf_printf(&b, " and %zu more", s->n_ids - LISTED);
+    pp_buf_putc(&b, '\n');
+    if (rejected) {
+        pp_put_count(&b, rejected);
+        pp_buf_puts(&b, rejected == 1 ? " item rejected:\n" : " items rejected:\n");
+        pp_table_render(&s->rejected, &b, pp_term_width(&s->cli->out), s->cli->out.colour);
+    }
+    if ((size_t)rejected > s->listed) {
+        pp_buf_puts(&b, "and ");
+        pp_put_count(&b, rejected - (int64_t)s->listed);
+        pp_buf_puts(&b, " more\n");
+    }
+    pp_term_put(&s->cli->out, &b);
+    pp_buf_fini(&b);
+}
+
+/* NULL: the sending ended, or nothing was followed. */
+static void put_summary(struct submit *s, const struct pp_tally *p)
+{
+    if (s->cli->json) {
+        json_t *o = p ? pp_tally_json(p, "summary") : json_pack("{s:s}", "type", "summary");
+        json_t *ids = json_array();
+        for (size_t i = 0; i < s->n_ids; i++)
+            json_array_append_new(ids, json_string(s->ids[i]));
+        json_object_set_new(o, "batch_ids", ids);
+        json_object_set_new(o, "accepted", json_integer((json_int_t)s->sender.accepted));
+        json_object_set_new(o, "rejected", json_integer((json_int_t)s->sender.rejected));
+        pp_print_json(o);
+    } else if (p) {
+        struct pp_buf b;
+        pp_buf_init(&b, 64 * 1024);
+        pp_tally_summary(&b, p, s->cli->out.colour);
+        pp_term_put(&s->cli->out, &b);
+        pp_buf_fini(&b);
+    }
+}
+
+/* After a sending that broke off. */
+static int broke_off(struct submit *s)
+{
+    if (s->misused && s->n_ids == 0)
+        return PP_EXIT_USAGE;
+    bool some = s->sender.accepted > 0;
+    if (!s->misused && s->sender.answered)
+        pp_complain("the file was sent in part: %" PRId64
+                    " items are accepted; to go on, send the same file again "
+                    "with --idempotency-key %s: what is there already is not taken twice",
+                    s->sender.accepted, s->key);
+    return some ? PP_EXIT_PARTLY : s->sender.code ? s->sender.code : PP_EXIT_FAILED;
+}
+
+static int accepted_all(struct submit *s)
+{
+    if (s->sender.accepted + s->sender.rejected == 0) {
+        pp_complain("%s has no items", s->cli->args[0]);
+        return PP_EXIT_FAILED;
+    }
+    if (s->sender.accepted == 0)
+        return PP_EXIT_FAILED;
+    return s->sender.rejected ? PP_EXIT_PARTLY : PP_EXIT_DONE;
+}
+
+static int conclude(struct submit *s, enum pp_err err)
+{
+    if (!s->cli->json && s->sender.answered)
+        put_human(s);
+    int code = err == PP_OK ? accepted_all(s) : broke_off(s);
+    if (err != PP_OK || s->n_ids == 0 || !s->o.follow) {
+        if (s->sender.answered)
+            put_summary(s, NULL);
+        return code;
+    }
+    struct pp_tally p;
+    int followed = pp_follow(s->sender.client, s->cli, s->ids, s->n_ids, &p);
+    if (followed != PP_EXIT_DONE)
+        code = followed;
+    else if (!pp_tally_complete(&p))
+        code = PP_EXIT_PARTLY;
+    if (followed == PP_EXIT_DONE)
+        put_summary(s, &p);
+    pp_tally_fini(&p);
+    return code;
+}
+
+/* --- the beginning --- */
+
+static int run(struct submit *s, int fd, const struct pp_input_format *format)
+{
+    char error[PP_INPUT_ERROR];
+    struct pp_input_sink sink = {.item = on_item, .member = on_member, .note = on_note, .arg = s};
+    enum pp_err err = pp_input_read(fd, format, &sink, error);
+    if (err == PP_OK)
+        err = pp_sender_flush(&s->sender);
+    if (err != PP_OK && err != PP_ECANCELED) {
+        pp_status_clear(&s->cli->out);
+        pp_complain("%s: %s", s->cli->args[0], *error ? error : pp_err_text(err));
+        if (err == PP_EINVAL)
+            s->misused = true;
+    }
+    return conclude(s, err);
+}
+
+static int with_client(struct submit *s, int fd, const struct pp_input_format *format)
+{
+    static const struct pp_column columns[] = {{"LINE", .right = true},
+                                               {"ITEM", .flexible = true},
+                                               {"CODE"},
+                                               {"FIELD"},
+                                               {"DETAIL", .flexible = true}};
+    int code = pp_client_open(&s->sender.client, s->cli);
+    if (code != PP_EXIT_DONE)
+        return code;
+    s->ops = (struct pp_sender_ops){on_batch, on_rejected, on_waiting, s};
+    s->sender.ops = &s->ops;
+    s->sender.client_id = s->client;
+    s->sender.refresh = s->refresh;
+    s->sender.key = s->key;
+    s->sender.batch_size = (size_t)s->o.batch_size;
+    s->sender.retry_for_ms = s->o.retry_for_s * 1000;
+    pp_table_init(&s->rejected, columns, sizeof columns / sizeof *columns);
+    if (pp_sender_init(&s->sender) == PP_OK) {
+        code = run(s, fd, format);
+    } else {
+        pp_complain("out of memory");
+        code = PP_EXIT_FAILED;
+    }
+    pp_sender_fini(&s->sender);
+    pp_table_fini(&s->rejected);
+    for (size_t i = 0; i < s->n_ids; i++)
+        free(s->ids[i]);
+    free(s->ids);
+    pp_client_close(s->sender.client);
+    return code;
+}
+
+static int check_options(struct submit *s)
+{
+    const struct options *o = &s->o;
+    if (o->client && !pp_client_valid(o->client, strlen(o->client)))
+        return pp_cli_usage(s->cli, "--client takes 1 to 64 of A-Z a-z 0-9 _ -, not \"%s\"", o->client);
+    if (o->refresh && strcmp(o->refresh, "known") && strcmp(o->refresh, "changed") &&
+        strcmp(o->refresh, "always"))
+        return pp_cli_usage(s->cli, "--refresh takes known, changed or always, not \"%s\"", o->refresh);
+    size_t n = o->key ? strlen(o->key) : 0;
+    bool visible = !o->key || n > 0;
+    for (size_t i = 0; i < n; i++)
+        visible = visible && o->key[i] > ' ' && o->key[i] <= '~';
+    if (!visible || n > KEY_MAX)
+        return pp_cli_usage(s->cli, "--idempotency-key takes 1 to %d visible ASCII characters", KEY_MAX);
+    if (o->client)
+        snprintf(s->client, sizeof s->client, "%s", o->client);
+    if (o->refresh)
+        snprintf(s->refresh, sizeof s->refresh, "%s", o->refresh);
+    snprintf(s->key, sizeof s->key, "%s", o->key ? o->key : "");
+    return PP_EXIT_DONE;
+}
+
+static void choose_key(struct submit *s)
+{
+    uint8_t random[RUN_BYTES];
+    if (*s->key)
+        return;
+    pp_random_bytes(random, sizeof random);
+    memcpy(s->key, "run-", 4);
+    pp_hex(s->key + 4, random, sizeof random);
+}
+
+static int submit(struct submit *s)
+{
+    const char *path = s->cli->args[0];
+    const struct pp_input_format *format = NULL;
+    int code = check_options(s);
+    if (code != PP_EXIT_DONE)
+        return code;
+    if (s->o.format && strcmp(s->o.format, "auto") != 0 && !(format = pp_input_by_name(s->o.format)))
+        return pp_cli_usage(s->cli, "--format takes auto, ndjson, json or csv, not \"%s\"", s->o.format);
+    choose_key(s);
+    bool from_stdin = strcmp(path, "-") == 0;
+    int fd = from_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        pp_complain("%s can't be opened: %s", path, strerror(errno));
+        return PP_EXIT_USAGE;
+    }
+    code = with_client(s, fd, format);
+    if (!from_stdin)
+        close(fd);
+    return pp_cli_end(code);
+}
+
+int pp_cmd_submit(int argc, char **argv)
+{
+    struct pp_cli cli;
+    struct submit s = {.cli = &cli, .o = {.batch_size = PP_SENDER_ITEMS, .retry_for_s = 120}};
+    const struct pp_opt opts[] = {
+        {"client", PP_OPT_TEXT, &s.o.client},
+        {"refresh", PP_OPT_TEXT, &s.o.refresh},
+        {"format", PP_OPT_TEXT, &s.o.format},
+        {"idempotency-key", PP_OPT_TEXT, &s.o.key},
+        {"batch-size", PP_OPT_COUNT, &s.o.batch_size, 1, PP_SENDER_ITEMS},
+        {"retry-for", PP_OPT_COUNT, &s.o.retry_for_s, 0, 86400},
+        {"follow", PP_OPT_FLAG, &s.o.follow},
+    };
+    const struct pp_cli_spec spec = {help, opts, sizeof opts / sizeof *opts,
+                                     1,    1,    "FILE (or - for standard input)"};
+    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    return code == PP_CLI_GO ? submit(&s) : code;
+}

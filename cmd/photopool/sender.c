@@ -1,0 +1,221 @@
+/* sender.c: see sender.h. */
+#include "sender.h"
+
+#include "base/text.h"
+#include "gzip.h"
+#include "interrupt.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    PAUSE_FIRST_MS = 500,
+    PAUSE_MAX_MS = 10 * 1000,
+    RETRY_AFTER_MAX_S = 60,
+    TRIES_UNHEARD = 3, /* while the server has never answered, it is probably not there */
+};
+
+enum pp_err pp_sender_init(struct pp_sender *s)
+{
+    pp_buf_init(&s->lines, PP_SENDER_BYTES + 1);
+    pp_buf_init(&s->zipped, 2 * PP_SENDER_BYTES);
+    s->number = 1;
+    s->line_of = calloc(s->batch_size, sizeof *s->line_of);
+    return s->line_of ? PP_OK : PP_ENOMEM;
+}
+
+void pp_sender_fini(struct pp_sender *s)
+{
+    pp_buf_fini(&s->lines);
+    pp_buf_fini(&s->zipped);
+    free(s->line_of);
+}
+
+static int64_t monotonic_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* --- answers --- */
+
+static void report_rejected(struct pp_sender *s, const json_t *list)
+{
+    size_t i;
+    json_t *verdict;
+    json_array_foreach(list, i, verdict)
+    {
+        json_int_t index = json_integer_value(json_object_get(verdict, "index"));
+        bool known = index >= 0 && (size_t)index < s->n;
+        s->ops->rejected(s->ops->arg, known ? s->line_of[index] : 0, verdict);
+    }
+    s->rejected += (int64_t)json_array_size(list);
+}
+
+/* A 202, or a 422 that lists why nothing was accepted. False: neither. */
+static bool take_verdicts(struct pp_sender *s, const struct pp_answer *ans)
+{
+    json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, JSON_ALLOW_NUL, NULL);
+    const char *id = json_string_value(json_object_get(doc, "batch_id"));
+    const char *code = json_string_value(json_object_get(doc, "code"));
+    const json_t *rejected = json_object_get(doc, "rejected");
+    bool accepted = ans->status == 202 && id;
+    bool none = ans->status == 422 && code && strcmp(code, "all_rejected") == 0;
+    if (accepted || none) {
+        int64_t n = json_integer_value(json_object_get(doc, "accepted"));
+        report_rejected(s, rejected);
+        s->accepted += n;
+        s->ops->batch(s->ops->arg, accepted ? id : NULL, n, (int64_t)json_array_size(rejected),
+                      ans->replayed);
+    }
+    json_decref(doc);
+    return accepted || none;
+}
+
+static bool is_in_progress(const struct pp_answer *ans)
+{
+    json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, 0, NULL);
+    const char *code = json_string_value(json_object_get(doc, "code"));
+    bool yes = code && strcmp(code, "idempotency_in_progress") == 0;
+    json_decref(doc);
+    return yes;
+}
+
+/* --- trying again --- */
+
+struct attempt {
+    int n; /* from 1 */
+    int64_t began_ms;
+};
+
+static const char *why_again(const struct pp_sender *s, const struct attempt *a, enum pp_err err,
+                             const struct pp_answer *ans)
+{
+    if (err == PP_EIO || err == PP_ETIMEOUT)
+        return s->answered || a->n < TRIES_UNHEARD ? ans->why : NULL;
+    if (err != PP_OK)
+        return NULL;
+    switch (ans->status) {
+    case 409: return is_in_progress(ans) ? "the server is still at work on it" : NULL;
+    case 429: return "the server takes fewer requests";
+    case 502:
+    case 503:
+    case 504: return "the server can't take it now";
+    default: return NULL;
+    }
+}
+
+static int64_t pause_of(const struct attempt *a, const struct pp_answer *ans)
+{
+    int64_t ms = PAUSE_FIRST_MS;
+    for (int i = 1; i < a->n && ms < PAUSE_MAX_MS; i++)
+        ms *= 2;
+    if (ms > PAUSE_MAX_MS)
+        ms = PAUSE_MAX_MS;
+    if (ans->retry_after_s >= 0)
+        ms = 1000 * (ans->retry_after_s < RETRY_AFTER_MAX_S ? ans->retry_after_s : RETRY_AFTER_MAX_S);
+    uint32_t random; /* so that many clients do not come back together */
+    pp_random_bytes(&random, sizeof random);
+    return ms + ms * (random % 100) / 500;
+}
+
+/* True: after a pause, send it again. */
+static bool again(struct pp_sender *s, struct attempt *a, enum pp_err err, const struct pp_answer *ans)
+{
+    const char *why = why_again(s, a, err, ans);
+    int64_t ms = pause_of(a, ans);
+    if (!why || monotonic_ms() + ms - a->began_ms > s->retry_for_ms)
+        return false;
+    char text[400];
+    snprintf(text, sizeof text, "batch %llu: %s; it is sent again in %.1f s", (unsigned long long)s->number,
+             why, (double)ms / 1000);
+    s->ops->waiting(s->ops->arg, text);
+    a->n++;
+    return !pp_interrupt_wait(ms);
+}
+
+/* --- sending --- */
+
+static void make_key(const struct pp_sender *s, char key[PP_SENDER_KEY + 1])
+{
+    if (s->number == 1)
+        snprintf(key, PP_SENDER_KEY + 1, "%s", s->key);
+    else
+        snprintf(key, PP_SENDER_KEY + 1, "%s-%llu", s->key, (unsigned long long)s->number);
+}
+
+static int send_until_answered(struct pp_sender *s, const struct pp_request *req)
+{
+    struct attempt a = {.n = 1, .began_ms = monotonic_ms()};
+    for (;;) {
+        struct pp_answer ans;
+        enum pp_err err = pp_client_send(s->client, req, &ans);
+        s->answered = s->answered || err == PP_OK;
+        bool taken = err == PP_OK && take_verdicts(s, &ans), more = !taken && again(s, &a, err, &ans);
+        int code = PP_EXIT_DONE;
+        if (!taken && !more)
+            code = pp_client_failed(s->client, err, &ans);
+        pp_answer_fini(&ans);
+        if (!more)
+            return code;
+    }
+}
+
+static int post(struct pp_sender *s)
+{
+    char key[PP_SENDER_KEY + 1];
+    struct pp_buf path;
+    pp_buf_reset(&s->zipped);
+    if (pp_gzip(&s->zipped, s->lines.p, s->lines.n) != PP_OK) {
+        pp_complain("out of memory");
+        return PP_EXIT_FAILED;
+    }
+    make_key(s, key);
+    pp_path(&path, "/v1/batches");
+    pp_path_query(&path, "client", s->client_id);
+    pp_path_query(&path, "refresh", *s->refresh ? s->refresh : NULL);
+    struct pp_request req = {.method = "POST",
+                             .path = path.p ? path.p : "/",
+                             .content_type = "application/x-ndjson",
+                             .gzip = true,
+                             .idempotency_key = key,
+                             .body = s->zipped.p,
+                             .n = s->zipped.n,
+                             .has_body = true};
+    int code = send_until_answered(s, &req);
+    pp_buf_fini(&path);
+    return code;
+}
+
+enum pp_err pp_sender_flush(struct pp_sender *s)
+{
+    struct pp_interrupt interrupt;
+    if (s->n == 0)
+        return PP_OK;
+    pp_interrupt_on(&interrupt);
+    s->code = post(s);
+    if (pp_interrupt_wait(0) && s->code == PP_EXIT_DONE) {
+        pp_complain("interrupted");
+        s->code = PP_EXIT_FAILED;
+    }
+    pp_interrupt_off(&interrupt);
+    pp_buf_reset(&s->lines);
+    s->n = 0;
+    s->number++;
+    return s->code == PP_EXIT_DONE ? PP_OK : PP_ECANCELED;
+}
+
+enum pp_err pp_sender_item(struct pp_sender *s, const char *text, size_t n, uint64_t line)
+{
+    if (s->n == s->batch_size || s->lines.n + n + 1 > PP_SENDER_BYTES) {
+        enum pp_err err = pp_sender_flush(s);
+        if (err != PP_OK)
+            return err;
+    }
+    pp_buf_put(&s->lines, text, n);
+    pp_buf_putc(&s->lines, '\n');
+    s->line_of[s->n++] = line;
+    return s->lines.failed ? PP_ENOMEM : PP_OK;
+}

@@ -1,0 +1,275 @@
+/* show.c: see show.h. */
+#include "show.h"
+
+#include "json_split.h"
+#include "table.h"
+
+#include <string.h>
+
+enum {
+    SHOW_MAX = 16 * 1024 * 1024,
+    CELL_BYTES = 4096,
+    ELEMENT_MAX = 64 * 1024 * 1024,
+    PAGE = 200,
+    DEPTH_MAX = 8
+};
+
+/* A scalar as a word; objects and lists as compact JSON. */
+static void put_value(struct pp_buf *b, const json_t *v)
+{
+    char *text;
+    switch (json_typeof(v)) {
+    case JSON_NULL: pp_buf_putc(b, '-'); return;
+    case JSON_TRUE: pp_buf_puts(b, "yes"); return;
+    case JSON_FALSE: pp_buf_puts(b, "no"); return;
+    case JSON_INTEGER: pp_buf_printf(b, "%lld", (long long)json_integer_value(v)); return;
+    case JSON_REAL: pp_buf_printf(b, "%.6g", json_real_value(v)); return;
+    case JSON_STRING: pp_put_clean(b, json_string_value(v)); return;
+    case JSON_ARRAY:
+        for (size_t i = 0; i < json_array_size(v); i++) {
+            pp_buf_puts(b, i ? ", " : "");
+            put_value(b, json_array_get(v, i));
+        }
+        return;
+    case JSON_OBJECT:
+        text = json_dumps(v, JSON_COMPACT);
+        pp_put_clean(b, text ? text : "{}");
+        free(text);
+        return;
+    }
+}
+
+/* "oldest_seconds": "oldest seconds" */
+static void put_name(struct pp_buf *b, const char *name)
+{
+    struct pp_buf clean;
+    pp_buf_init(&clean, CELL_BYTES);
+    pp_put_clean(&clean, name);
+    for (size_t i = 0; i < clean.n; i++)
+        pp_buf_putc(b, clean.p[i] == '_' ? ' ' : clean.p[i]);
+    pp_buf_fini(&clean);
+}
+
+static bool is_table(const json_t *v)
+{
+    return json_is_array(v) && json_is_object(json_array_get(v, 0));
+}
+
+static void put_indent(struct pp_buf *b, size_t columns)
+{
+    pp_buf_printf(b, "%*s", (int)columns, "");
+}
+
+static size_t widest_name(const json_t *o)
+{
+    size_t widest = 0;
+    const char *name;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)o, name, v)
+    {
+        if (!json_is_object(v) && !is_table(v) && pp_columns(name) > widest)
+            widest = pp_columns(name);
+    }
+    return widest;
+}
+
+static void show_list(struct pp_buf *b, const json_t *list, size_t indent, size_t width, bool colour)
+{
+    struct pp_buf table;
+    pp_buf_init(&table, SHOW_MAX);
+    pp_show_table(&table, list, width > indent ? width - indent : 1, colour);
+    for (const char *p = table.p, *eol; p && (eol = strchr(p, '\n')); p = eol + 1) {
+        put_indent(b, indent);
+        pp_buf_put(b, p, (size_t)(eol - p) + 1);
+    }
+    pp_buf_fini(&table);
+}
+
+static void show_member(struct pp_buf *b, const char *name, const json_t *v, size_t indent, size_t names,
+                        bool colour)
+{
+    struct pp_buf text;
+    pp_buf_init(&text, CELL_BYTES);
+    put_indent(b, indent);
+    put_name(b, name);
+    put_indent(b, names + 2 - (pp_columns(name) < names + 2 ? pp_columns(name) : names + 2));
+    put_value(&text, v);
+    pp_put_styled(b, colour, json_is_string(v) ? pp_style_of(json_string_value(v)) : PP_PLAIN,
+                  text.p ? text.p : "");
+    pp_buf_putc(b, '\n');
+    pp_buf_fini(&text);
+}
+
+static void show_object(struct pp_buf *b, const json_t *o, size_t indent, size_t width, bool colour)
+{
+    const char *name;
+    json_t *v;
+    size_t names = widest_name(o);
+    json_object_foreach((json_t *)(uintptr_t)o, name, v)
+    {
+        bool nested = json_is_object(v) && json_object_size(v) && indent < 2 * DEPTH_MAX;
+        if (!nested && !is_table(v)) {
+            show_member(b, name, json_is_object(v) && !json_object_size(v) ? json_null() : v, indent, names,
+                        colour);
+            continue;
+        }
+        struct pp_buf title;
+        pp_buf_init(&title, CELL_BYTES);
+        put_name(&title, name);
+        put_indent(b, indent);
+        pp_put_styled(b, colour, PP_BOLD, title.p ? title.p : "");
+        pp_buf_putc(b, '\n');
+        pp_buf_fini(&title);
+        if (nested)
+            show_object(b, v, indent + 2, width, colour);
+        else
+            show_list(b, v, indent + 2, width, colour);
+    }
+}
+
+void pp_show_object(struct pp_buf *b, const json_t *o, size_t width, bool colour)
+{
+    show_object(b, o, 0, width, colour);
+}
+
+void pp_show_table(struct pp_buf *b, const json_t *list, size_t width, bool colour)
+{
+    struct pp_column columns[PP_TABLE_COLUMNS];
+    struct pp_table t;
+    size_t n = 0, i;
+    const char *name;
+    json_t *v, *row;
+    json_object_foreach(json_array_get(list, 0), name, v)
+    {
+        if (n < PP_TABLE_COLUMNS)
+            columns[n++] = (struct pp_column){name, json_is_number(v), !json_is_number(v)};
+    }
+    if (n == 0)
+        return;
+    pp_table_init(&t, columns, n);
+    json_array_foreach(list, i, row)
+    {
+        for (size_t k = 0; k < n; k++) {
+            struct pp_buf text;
+            pp_buf_init(&text, CELL_BYTES);
+            v = json_object_get(row, columns[k].title);
+            put_value(&text, v ? v : json_null());
+            pp_table_cell(&t, json_is_string(v) ? pp_style_of(json_string_value(v)) : PP_PLAIN,
+                          text.p ? text.p : "");
+            pp_buf_fini(&text);
+        }
+    }
+    pp_table_render(&t, b, width, colour);
+    pp_table_fini(&t);
+}
+
+void pp_show_answer(const struct pp_cli *cli, json_t *o)
+{
+    if (cli->json) {
+        json_dumpf(o, stdout, JSON_COMPACT);
+        putchar('\n');
+    } else {
+        struct pp_buf b;
+        pp_buf_init(&b, SHOW_MAX);
+        pp_show_object(&b, o, pp_term_width(&cli->out), cli->out.colour);
+        pp_term_put(&cli->out, &b);
+        pp_buf_fini(&b);
+    }
+    json_decref(o);
+}
+
+/* --- pages --- */
+
+struct page {
+    struct pp_pages *pages;
+    int64_t seen; /* over all pages */
+    char *next;   /* cursor; NULL: the last page */
+    bool stopped; /* element() or max ended it */
+};
+
+static enum pp_err on_element(void *arg, const char *text, size_t n, uint64_t line)
+{
+    struct page *p = arg;
+    if (p->pages->max >= 0 && p->seen == p->pages->max) {
+        p->pages->more = true;
+        return PP_ECANCELED;
+    }
+    p->seen++;
+    return p->pages->element(p->pages->arg, text, n, line);
+}
+
+static enum pp_err on_member(void *arg, const char *name, const char *value, size_t n)
+{
+    struct page *p = arg;
+    if (strcmp(name, "next") != 0)
+        return PP_OK;
+    json_t *v = json_loadb(value, n, JSON_DECODE_ANY, NULL);
+    free(p->next);
+    p->next = json_is_string(v) ? strdup(json_string_value(v)) : NULL;
+    json_decref(v);
+    return PP_OK;
+}
+
+static int take_page(struct page *p, const struct pp_answer *ans)
+{
+    static const struct pp_json_split_ops ops = {on_element, on_member};
+    struct pp_json_split split;
+    pp_json_split_init(&split, p->pages->plural, ELEMENT_MAX, &ops, p);
+    enum pp_err err = pp_json_split_feed(&split, ans->body.p ? ans->body.p : "", ans->body.n);
+    if (err == PP_OK)
+        err = pp_json_split_end(&split);
+    bool found = split.found;
+    pp_json_split_fini(&split);
+    p->stopped = err == PP_ECANCELED;
+    if (p->stopped || (err == PP_OK && found)) {
+        if (p->pages->page)
+            p->pages->page(p->pages->arg);
+        return PP_EXIT_DONE;
+    }
+    pp_complain("the server's answer has no list \"%s\" that can be read; is a photopool server there?",
+                p->pages->plural);
+    return PP_EXIT_FAILED;
+}
+
+static int one_page(struct pp_client *c, struct page *p)
+{
+    struct pp_buf path;
+    struct pp_answer ans;
+    char limit[24];
+    int64_t left = p->pages->max < 0 ? PAGE : p->pages->max - p->seen;
+    snprintf(limit, sizeof limit, "%lld", (long long)(left < 1 ? 1 : left > PAGE ? PAGE : left));
+    pp_path(&path, p->pages->path);
+    pp_path_query(&path, "limit", limit);
+    pp_path_query(&path, "after", p->next);
+    free(p->next);
+    p->next = NULL;
+    struct pp_request req = {.method = "GET", .path = path.p ? path.p : "/"};
+    enum pp_err err = pp_client_send(c, &req, &ans);
+    int code = err == PP_OK && ans.status == 200 ? take_page(p, &ans) : pp_client_failed(c, err, &ans);
+    pp_answer_fini(&ans);
+    pp_buf_fini(&path);
+    return code;
+}
+
+int pp_pages_read(struct pp_client *c, struct pp_pages *pages)
+{
+    struct page p = {.pages = pages};
+    pages->more = false;
+    int code;
+    do {
+        code = one_page(c, &p);
+        if (p.next && pages->max >= 0 && p.seen >= pages->max)
+            pages->more = p.stopped = true;
+    } while (code == PP_EXIT_DONE && p.next && !p.stopped);
+    free(p.next);
+    return code;
+}
+
+enum pp_err pp_pages_print(void *arg, const char *text, size_t n, uint64_t line)
+{
+    (void)arg;
+    (void)line;
+    fwrite(text, 1, n, stdout);
+    putchar('\n');
+    return ferror(stdout) ? PP_ECANCELED : PP_OK;
+}
