@@ -155,31 +155,51 @@ static void callers_that_do_not_read(void **state)
 
 /* --- connections --- */
 
-/* At the limit, the newcomer takes the place of the least recently active: idle ones first, then heads, then
- * bodies. */
-static void an_address_gives_up_its_own(void **state)
+struct moment {
+    struct pp_loop *loop;
+    int64_t at;
+};
+
+static bool has_come(void *arg)
 {
-    (void)state;
-    enum { LIMIT = 7 };
+    const struct moment *m = arg;
+    return pp_loop_now(m->loop) >= m->at;
+}
+
+/* The loop turns until its clock is `ms` further. */
+static void pass(struct pp_echo *e, int64_t ms)
+{
+    struct moment m = {e->loop, pp_loop_now(e->loop) + ms};
+    pp_test_until(e->loop, has_come, &m, 10000);
+}
+
+enum { LIMIT = 7 };
+
+/* At the limit, each newcomer takes the place of the next of `order`. */
+static void gives_up(bool after_a_while, const int order[6])
+{
+    static const char *const first[LIMIT] = {hold,
+                                             "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n",
+                                             "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n",
+                                             "GET /echo HTTP/1.1\r\n",
+                                             "GET /echo HTTP/1.1\r\n",
+                                             get,
+                                             NULL};
     struct pp_http_options o = patient();
-    o.max_per_address = LIMIT;
     struct pp_echo e;
     struct pp_hc c[LIMIT], other, more[LIMIT];
+    o.max_per_address = LIMIT;
+    o.body_timeout_ms = after_a_while ? 3000 : LONG_MS;
     pp_echo_open(&e, &o);
     join(&other, &e, "127.0.0.2", NULL);
-    join(&c[0], &e, NULL, hold);
-    join(&c[1], &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
-    join(&c[2], &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
-    join(&c[3], &e, NULL, "GET /echo HTTP/1.1\r\n");
-    join(&c[4], &e, NULL, "GET /echo HTTP/1.1\r\n");
-    join(&c[5], &e, NULL, get);
-    join(&c[6], &e, NULL, NULL);
-    expect_status(&c[5], 200);
-    pp_hc_puts(&c[3], "X"); /* active later than c[4] */
-    pp_hc_puts(&c[1], "x"); /* later than c[2] */
-    for (int i = 0; i < 3; i++)
-        pp_loop_turn(e.loop, false);
-    static const int order[] = {5, 6, 4, 3, 2, 1};
+    for (int i = 0; i < LIMIT; i++) {
+        join(&c[i], &e, NULL, first[i]);
+        pass(&e, 2);
+    }
+    pp_hc_puts(&c[3], "X"); /* active later than 4 */
+    pass(&e, 2);
+    pp_hc_puts(&c[1], "x"); /* later than 2 */
+    pass(&e, after_a_while ? 110 : 2);
     for (int i = 0; i < 6; i++) {
         assert_int_equal(pp_echo_stats(&e).evicted_total, i);
         join(&more[i], &e, NULL, hold);
@@ -187,7 +207,7 @@ static void an_address_gives_up_its_own(void **state)
         for (int k = i + 1; k < 6; k++)
             assert_false(pp_hc_ended(&c[order[k]]));
     }
-    /* all are being answered now: the newcomer goes */
+    /* all are being handled now: the newcomer goes */
     join(&more[6], &e, NULL, NULL);
     pp_hc_wait_end(&more[6]);
     struct pp_http_stats s = pp_echo_stats(&e);
@@ -209,13 +229,53 @@ static void an_address_gives_up_its_own(void **state)
     pp_echo_close(&e);
 }
 
+static void the_inactive_go_first(void **state)
+{
+    (void)state; /* idle ones, then heads, then bodies */
+    gives_up(true, (const int[]){5, 6, 4, 3, 2, 1});
+}
+
+static void the_least_active_goes(void **state)
+{
+    (void)state; /* whatever it does: none has been inactive for long */
+    gives_up(false, (const int[]){2, 4, 5, 6, 3, 1});
+}
+
+/* Slow bodies do not fill all places, so that newcomers would push each other out before they can send. */
+static void slow_bodies_do_not_gather(void **state)
+{
+    (void)state;
+    enum { PLACES = 8, SLOW = 30 };
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc slow[SLOW], c, d;
+    for (int in_all = 0; in_all < 2; in_all++) {
+        *(in_all ? &o.max_connections : &o.max_per_address) = PLACES;
+        pp_echo_open(&e, &o);
+        for (int i = 0; i < SLOW; i++)
+            join(&slow[i], &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nx");
+        pass(&e, 2);
+        join(&c, &e, NULL, NULL);
+        pass(&e, 2);
+        join(&d, &e, NULL, NULL); /* not in the place of c */
+        pp_hc_puts(&c, get);
+        expect_status(&c, 200);
+        pp_hc_close(&c);
+        pp_hc_close(&d);
+        for (int i = 0; i < SLOW; i++)
+            pp_hc_close(&slow[i]);
+        pp_echo_close(&e);
+        o.max_per_address = 0;
+    }
+}
+
 /* A connection whose request has arrived, but was not read yet, is not idle. */
 static void requests_under_way_are_spared(void **state)
 {
     (void)state;
-    enum { LIMIT = 4, MANY = 40 };
+    enum { PLACES = 4, MANY = 40 };
     struct pp_http_options o = patient();
-    o.max_per_address = LIMIT;
+    o.max_per_address = PLACES;
     struct pp_echo e;
     struct pp_hc c, flood[MANY];
     pp_echo_open(&e, &o);
@@ -225,7 +285,7 @@ static void requests_under_way_are_spared(void **state)
         pp_hc_open(&flood[i], e.loop, NULL, e.port);
     expect_status(&c, 200);
     assert_int_equal(pp_echo_stats(&e).accepted_total, MANY + 1);
-    assert_int_equal(pp_echo_stats(&e).evicted_total, MANY + 1 - LIMIT);
+    assert_int_equal(pp_echo_stats(&e).evicted_total, MANY + 1 - PLACES);
     for (int i = 0; i < MANY; i++)
         pp_hc_close(&flood[i]);
     pp_hc_close(&c);
@@ -297,27 +357,27 @@ static void names_of_peers(void **state)
 static void connections_in_all(void **state)
 {
     (void)state;
-    enum { LIMIT = 6 };
+    enum { PLACES = 6 };
     struct pp_http_options o = patient();
-    o.max_connections = LIMIT;
+    o.max_connections = PLACES;
     struct pp_echo e;
-    struct pp_hc c[2 * LIMIT];
+    struct pp_hc c[2 * PLACES];
     char source[32];
     pp_echo_open(&e, &o);
-    for (int i = 0; i < 2 * LIMIT; i++) {
+    for (int i = 0; i < 2 * PLACES; i++) {
         snprintf(source, sizeof source, "127.0.1.%d", i + 1);
         join(&c[i], &e, source, i == 0 ? "POST /echo HTTP/1.1\r\n" : NULL);
     }
-    for (int i = 0; i < LIMIT; i++) /* of those that are younger than the one with a part of a head, none */
+    for (int i = 0; i < PLACES; i++) /* of those that are younger than the one with a part of a head, none */
         pp_hc_wait_end(&c[i]);
     struct pp_http_stats s = pp_echo_stats(&e);
-    assert_int_equal(s.connections, LIMIT);
-    assert_int_equal(s.evicted_total, LIMIT);
-    for (int i = LIMIT; i < 2 * LIMIT; i++) {
+    assert_int_equal(s.connections, PLACES);
+    assert_int_equal(s.evicted_total, PLACES);
+    for (int i = PLACES; i < 2 * PLACES; i++) {
         pp_hc_puts(&c[i], get);
         expect_status(&c[i], 200);
     }
-    for (int i = 0; i < 2 * LIMIT; i++)
+    for (int i = 0; i < 2 * PLACES; i++)
         pp_hc_close(&c[i]);
     pp_echo_close(&e);
 }
@@ -404,6 +464,34 @@ static void slow_bodies_give_way(void **state)
     assert_int_equal(pp_echo_stats(&e).evicted_total, 1);
     pp_hc_close(&c[0]);
     pp_hc_close(&c[1]);
+    pp_echo_close(&e);
+}
+
+/* What follows a request that is being handled stays outside: the caller can't send it. */
+static void requests_wait_outside(void **state)
+{
+    (void)state;
+    enum { BLOCK = 64 * 1024, FAR_TOO_MUCH = 64 * 1024 * 1024 };
+    static const char block[BLOCK];
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc c;
+    size_t sent = 0;
+    pp_echo_open(&e, &o);
+    join(&c, &e, NULL, hold);
+    for (int idle = 0; idle < 100 && sent < FAR_TOO_MUCH; idle++) {
+        ssize_t n = send(c.fd, block, BLOCK, MSG_NOSIGNAL);
+        if (n > 0) {
+            sent += (size_t)n;
+            idle = 0;
+        }
+        pp_loop_turn(e.loop, false);
+    }
+    assert_true(sent < FAR_TOO_MUCH);
+    pp_echo_release(&e);
+    expect_status(&c, 200);
+    expect_status(&c, 400); /* those were zeros */
+    pp_hc_close(&c);
     pp_echo_close(&e);
 }
 
@@ -575,11 +663,14 @@ int main(void)
         cmocka_unit_test(slow_callers_are_cut),
         cmocka_unit_test(handlers_have_time),
         cmocka_unit_test(callers_that_do_not_read),
-        cmocka_unit_test(an_address_gives_up_its_own),
+        cmocka_unit_test(the_inactive_go_first),
+        cmocka_unit_test(the_least_active_goes),
+        cmocka_unit_test(slow_bodies_do_not_gather),
         cmocka_unit_test(requests_under_way_are_spared),
         cmocka_unit_test(connections_in_all),
         cmocka_unit_test(bodies_share_a_budget),
         cmocka_unit_test(slow_bodies_give_way),
+        cmocka_unit_test(requests_wait_outside),
         cmocka_unit_test(those_who_do_not_read_give_way),
         cmocka_unit_test(names_of_peers),
         cmocka_unit_test(drained),

@@ -30,6 +30,7 @@ static void touch(struct pp_conn *c)
 {
     pp_list_remove(&c->peer->ranks[c->rank], &c->in_peer);
     c->rank = rank_of(c);
+    c->active = pp_loop_now(c->server->loop);
     pp_list_push(&c->peer->ranks[c->rank], &c->in_peer);
 }
 
@@ -188,7 +189,6 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 
 void pp_conn_answered(struct pp_conn *c)
 {
-    c->scan = (struct pp_http_scan){0};
     if (c->keep && !c->server->draining) {
         pp_conn_set_state(c, PP_CONN_IDLE);
     } else {
@@ -264,6 +264,7 @@ static bool admit(struct pp_conn *c)
     }
     c->peer = peer;
     c->rank = PP_RANK_IDLE;
+    c->active = pp_loop_now(s->loop);
     pp_list_push(&peer->ranks[c->rank], &c->in_peer);
     s->stats.connections++;
     enter(c, PP_CONN_HEAD);

@@ -30,51 +30,93 @@ static int64_t window_of(const struct pp_http *s)
     return ms > 0 ? ms : 1;
 }
 
-/* --- connections --- */
+/* --- connections ---
+ *
+ * First, in the order of the lists, those that have done nothing for a window. Where all have been active, as
+ * in a flood, the least recently active of all, whatever it does: else slow bodies would gather until every
+ * newcomer, which is idle before it sends, made room for the next. Where all that are looked at have just
+ * sent something, the oldest that is still sending. */
 
-/* An answer has its time; afterwards it is the caller who does not read. */
-static bool can_go(const struct pp_conn *c)
+struct lists {
+    struct pp_list *list[5]; /* idle first; the last of them holds answers being written */
+    size_t n;
+    size_t node; /* offset of their nodes in a connection */
+};
+
+static struct pp_conn *conn_at(const struct lists *l, struct pp_node *node)
 {
-    struct pp_http *s = c->server;
-    if (c->state == PP_CONN_WRITE)
-        return pp_loop_now(s->loop) - c->since >= window_of(s);
-    return pp_conn_quiet(c); /* else its request has come, and was not read yet */
+    return (struct pp_conn *)((char *)node - l->node);
 }
 
-static bool evict_from(struct pp_http *s, struct pp_list *list, size_t node_offset)
+/* The first of `list` that has been inactive for a window. An answer has that time; afterwards it is the
+ * caller who does not read. */
+static struct pp_conn *inactive_in(const struct lists *l, struct pp_list *list, int64_t now)
 {
     int looked = 0;
     pp_list_each (it, list) {
-        struct pp_conn *c = (struct pp_conn *)((char *)it - node_offset);
-        if (can_go(c)) {
-            s->stats.evicted_total++;
-            pp_conn_close(c);
-            return true;
-        }
+        struct pp_conn *c = conn_at(l, it);
+        bool writing = c->state == PP_CONN_WRITE;
+        if (now - (writing ? c->since : c->active) >= window_of(c->server) && (writing || pp_conn_quiet(c)))
+            return c;
         if (++looked == LOOK)
             break;
     }
-    return false;
+    return NULL;
+}
+
+static struct pp_conn *least_active(const struct lists *l)
+{
+    struct pp_conn *best = NULL;
+    for (size_t i = 0; i + 1 < l->n; i++) {
+        int looked = 0;
+        pp_list_each (it, l->list[i]) {
+            struct pp_conn *c = conn_at(l, it);
+            if ((!best || c->active < best->active) && pp_conn_quiet(c)) /* else its request has come */
+                best = c;
+            if (++looked == LOOK)
+                break;
+        }
+    }
+    return best;
+}
+
+static struct pp_conn *first_in(const struct lists *l, struct pp_list *list)
+{
+    return pp_list_empty(list) ? NULL : conn_at(l, list->head.next);
+}
+
+static bool evict(struct pp_http *s, const struct lists *l)
+{
+    int64_t now = pp_loop_now(s->loop);
+    struct pp_conn *c = NULL;
+    for (size_t i = 0; i < l->n && !c; i++)
+        c = inactive_in(l, l->list[i], now);
+    if (!c)
+        c = least_active(l);
+    for (size_t i = l->n - 1; i-- > 0 && !c;)
+        c = first_in(l, l->list[i]);
+    if (!c)
+        return false;
+    s->stats.evicted_total++;
+    pp_conn_close(c);
+    return true;
 }
 
 static bool evict_of_peer(struct pp_http *s, struct pp_http_peer *peer)
 {
-    for (int rank = PP_RANK_IDLE; rank < PP_RANK_BUSY; rank++) {
-        if (evict_from(s, &peer->ranks[rank], offsetof(struct pp_conn, in_peer)))
-            return true;
-    }
-    return false;
+    struct pp_list *r = peer->ranks;
+    return evict(s, &(struct lists){{&r[PP_RANK_IDLE], &r[PP_RANK_HEAD], &r[PP_RANK_BODY], &r[PP_RANK_WRITE]},
+                                    4,
+                                    offsetof(struct pp_conn, in_peer)});
 }
 
 static bool evict_of_all(struct pp_http *s)
 {
-    static const enum pp_conn_state order[] = {PP_CONN_LINGER, PP_CONN_IDLE, PP_CONN_HEAD, PP_CONN_BODY,
-                                               PP_CONN_WRITE};
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        if (evict_from(s, &s->states[order[i]], offsetof(struct pp_conn, in_state)))
-            return true;
-    }
-    return false;
+    struct pp_list *t = s->states;
+    return evict(s, &(struct lists){{&t[PP_CONN_LINGER], &t[PP_CONN_IDLE], &t[PP_CONN_HEAD], &t[PP_CONN_BODY],
+                                     &t[PP_CONN_WRITE]},
+                                    5,
+                                    offsetof(struct pp_conn, in_state)});
 }
 
 bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer)

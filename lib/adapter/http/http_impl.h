@@ -63,6 +63,7 @@ struct pp_conn {
     enum pp_conn_state state;
     int64_t since; /* monotonic: when the state was entered */
     struct pp_node in_state;
+    int64_t active;         /* monotonic: when bytes last came, or it changed what it does */
     enum pp_http_rank rank; /* the list of `peer` that in_peer is in */
     struct pp_node in_peer;
     struct pp_http_peer *peer;

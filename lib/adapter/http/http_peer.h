@@ -3,9 +3,9 @@
  * An IPv4 address is a peer; so is an IPv6 /64, which one caller has whole. A peer lists its connections by
  * what they do, least recently active first, so that the one to give up for a newcomer is at hand:
  *
- *   idle -> still sending a head -> still sending a body -> slow to read its answer -> never those being
- * handled
+ *   idle -> still sending a head -> still sending a body -> not reading its answer; never those being handled
  *
+ * http_evict.c chooses.
  * Not thread safe: the server's loop only. */
 #ifndef PP_ADAPTER_HTTP_PEER_H
 #define PP_ADAPTER_HTTP_PEER_H

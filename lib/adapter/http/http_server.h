@@ -13,9 +13,10 @@
  * - A request is read whole before its handler sees it, within header_timeout_ms and body_timeout_ms; a
  * connection has one request at a time, and at most some 32 KiB of what comes after it.
  * - A message that is not clearly framed is answered (bad_request and the like) and its connection closed.
- * - An address at its limit, or a server at max_connections, gives up its least recently active connection
- * that is idle, sending a head, sending a body or not reading its answer, in this order; only where all are
- * being handled is the newcomer closed. What has arrived, but was not read yet, counts as activity.
+ * - An address at its limit, or a server at max_connections, gives up a connection for the newcomer: the
+ * least recently active that is idle, sending a head, sending a body or not reading its answer, in this order
+ * among those inactive for a second, else of all. Only where all are being handled is the newcomer closed.
+ * What has arrived, but was not read yet, counts as activity.
  * - Memory: bodies together at most max_body_memory, and those that come too slowly give way to others; a
  * connection without a request holds a few hundred bytes.
  * - All functions and callbacks run on the loop's thread. */
