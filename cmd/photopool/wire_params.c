@@ -103,7 +103,7 @@ static void set_worker(struct pp_params *p, const struct pp_config *c)
     uint32_t nonce;
 
     if (gethostname(p->host, sizeof(p->host) - 1) != 0)
-        strcpy(p->host, "localhost");
+        snprintf(p->host, sizeof(p->host), "localhost");
     pp_random_bytes(&nonce, sizeof(nonce));
     if (c->worker.id[0])
         snprintf(p->worker, sizeof(p->worker), "%.80s-%08x", c->worker.id, nonce);

@@ -155,9 +155,8 @@ static bool route(struct pp_call *call, size_t lengths[], size_t *n)
             call->route = r;
             return true;
         }
-        if (allow[0])
-            strcat(allow, ", ");
-        strcat(allow, method_names[r->method]);
+        size_t used = strlen(allow);
+        snprintf(allow + used, sizeof(allow) - used, "%s%s", used ? ", " : "", method_names[r->method]);
     }
     if (!allow[0]) {
         pp_call_problem(call, PP_API_NOT_FOUND, NULL, "there is nothing at this path");

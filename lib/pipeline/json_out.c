@@ -147,7 +147,7 @@ static void real(struct pp_buf *b, const char *key, double v)
             break;
     }
     if (!strpbrk(digits, ".e"))
-        strcat(digits, ".0");
+        memcpy(digits + strlen(digits), ".0", sizeof(".0"));
     pp_json_raw(b, key, digits, strlen(digits));
 }
 

@@ -1,9 +1,9 @@
 /* pipeline.h: the whole flow of one process: what its stages share, and how they are opened, drained and
  * closed.
  *
- *   s1 accept -> [ingest queue] -> s2 plan -> [task store] -> s3 claim -> s4 fetch -> s5 keep -> s6 settle ->
- * (s7 deliver) api_*.c                                                fetch loops' threads cron.c, routes.c
- * beside
+ *   s1 accept -> [ingest queue] -> s2 plan -> [task store] -> s3 claim -> s4 fetch -> s5 keep -> s6 settle
+ *   (s7 deliver)                                                        fetch loops' threads
+ *   beside the flow: api_*.c, cron.c, routes.c
  *
  * All but s4 and s5 runs on one main loop, which blocks nowhere: ports are asynchronous, fetch loops are
  * threads. A process opens only the stages of its roles. cmd/photopool/wire.c makes the adapters and owns

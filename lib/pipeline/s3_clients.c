@@ -57,7 +57,7 @@ struct s3_client *s3_client_get(struct pp_s3 *s3, const char *id)
         return NULL;
     c->s3 = s3;
     c->stale = true;
-    strcpy(c->id, id);
+    memcpy(c->id, id, strlen(id) + 1);
     pp_list_init(&c->hops);
     pp_ratelimit_init(&c->rate, 0);
     c->active_ms = s3_now(s3);
@@ -153,7 +153,7 @@ static void load_settings(struct s3_client *c)
     if (!load)
         return;
     load->s3 = c->s3;
-    strcpy(load->id, c->id);
+    memcpy(load->id, c->id, sizeof(load->id));
     pp_arena_init(&load->arena, 1 << 20);
     load->r = (struct pp_store_clients){
         .req = {.done = settings_loaded, .data = load, .arena = &load->arena}, .id = load->id, .limit = 1};
@@ -198,7 +198,8 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w)
     c->not_before_ms = w->not_before_ms > 0 ? w->not_before_ms + skew : 0;
     c->active_ms = now;
     c->marked_ms = 0;
-    pp_ratelimit_set_rpm(&c->rate, w->share_rpm); /* a log from an earlier hold stays: its requests may still be pending */
+    pp_ratelimit_set_rpm(
+        &c->rate, w->share_rpm); /* a log from an earlier hold stays: its requests may still be pending */
     for (size_t i = 0; i < w->n_marks; i++) {
         struct pp_rate_mark mark = {.at_ms = w->marks[i].at_ms + skew, .n = w->marks[i].n};
         pp_ratelimit_import(&c->rate, now, &mark, 1);

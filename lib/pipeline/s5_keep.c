@@ -399,7 +399,7 @@ enum pp_flow pp_body_append(struct pp_body *body, const void *p, size_t n)
 enum pp_err pp_body_finish(struct pp_body *body, const char *ext)
 {
     assert(strlen(ext) < sizeof(body->ext));
-    strcpy(body->ext, ext);
+    memcpy(body->ext, ext, strlen(ext) + 1);
     body->finish_wanted = true;
     if (body->busy != JOB_NONE)
         return PP_OK;

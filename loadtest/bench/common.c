@@ -70,7 +70,7 @@ static const char *origin_path(char path[4096])
     if (n < 0)
         die("/proc/self/exe");
     path[n] = '\0';
-    strcpy(strrchr(path, '/') + 1, "origin");
+    memcpy(strrchr(path, '/') + 1, "origin", sizeof "origin");
     return path;
 }
 

@@ -337,6 +337,14 @@ static void usage(FILE *out)
           out);
 }
 
+/* NAN where the text is no number. */
+static double number(const char *text)
+{
+    char *end;
+    double v = strtod(text, &end);
+    return end == text || *end != '\0' ? (double)NAN : v;
+}
+
 static int parse(struct check *k, int argc, char **argv, const char **limits, const char **times)
 {
     static const struct option options[] = {
@@ -350,16 +358,16 @@ static int parse(struct check *k, int argc, char **argv, const char **limits, co
     };
     for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
         switch (c) {
-        case 'w': k->window_s = atof(optarg); break;
+        case 'w': k->window_s = number(optarg); break;
         case 'l': *limits = optarg; break;
         case 'b': *times = optarg; break;
-        case 'g': k->grace_ms = atof(optarg); break;
+        case 'g': k->grace_ms = number(optarg); break;
         case 'j': k->json = true; break;
         case 'h': usage(stdout); return -1;
         default: usage(stderr); return 2;
         }
     }
-    if (optind != argc - 1 || !(k->window_s > 0)) {
+    if (optind != argc - 1 || !(k->window_s > 0) || !(k->grace_ms >= 0)) {
         usage(stderr);
         return 2;
     }

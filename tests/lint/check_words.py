@@ -6,22 +6,22 @@ import sys
 from lint import code_only, main
 
 ALL = re.compile(r"")
+SHIPPED = re.compile(r"(lib|include|cmd|loadtest)/")
 LIB = re.compile(r"(lib|include|cmd)/")
 PURE = re.compile(r"lib/core/")
-LOOP = re.compile(r"lib/(core|pipeline|adapter|config)/")
 TESTS = re.compile(r"tests/")
 # where, functions, what to do
 BANNED = [
-    (ALL, "strcpy strcat stpcpy strncpy strncat", "use snprintf, memcpy with a known length, or base/buf.h"),
-    (ALL, "sprintf vsprintf", "use snprintf, or base/buf.h"),
+    (SHIPPED, "strcpy strcat stpcpy strncpy strncat", "use snprintf, memcpy with a known length, or base/buf.h"),
+    (SHIPPED, "sprintf vsprintf", "use snprintf, or base/buf.h"),
     (ALL, "gets", "use fgets"),
-    (ALL, "atoi atol atoll atof", "they can't say that the text is no number: use base/text.h, or strtol and check the end"),
-    (ALL, "scanf fscanf", "use fgets and parse the line"),
+    (SHIPPED, "atoi atol atoll atof", "they can't say that the text is no number: use base/text.h, or strtol and check the end"),
+    (LIB, "scanf fscanf", "use fgets and parse the line"),
     (LIB, "sscanf vsscanf", "overflows silently: use base/text.h, or strtol and check the end"),
-    (ALL, "rand srand random srandom drand48 rand_r", "give a seed to a generator of your own (tests/unit/prng.h), or use getrandom"),
+    (ALL, "rand srand drand48 rand_r", "use struct pp_rng of base/text.h with a seed, or getrandom"),
     (ALL, "strtok", "use strtok_r or strchr: strtok has one state for all threads"),
     (ALL, "tmpnam tempnam mktemp", "use mkstemp or mkdtemp"),
-    (ALL, "system popen", "no shell: fork and exec, or posix_spawn"),
+    (SHIPPED, "system popen", "no shell: fork and exec, or posix_spawn"),
     (ALL, "alloca", "the stack has no ceiling to check: use a buffer with one"),
     (ALL, "asctime ctime gmtime localtime", "one buffer for all threads: use gmtime_r, or base/text.h"),
     (ALL, "inet_addr inet_aton inet_ntoa gethostbyname gethostbyaddr", "use core/address.h, inet_pton, inet_ntop"),
@@ -29,7 +29,7 @@ BANNED = [
     (LIB, "setenv putenv unsetenv", "races with getenv in other threads"),
     (LIB, "bzero bcopy index rindex", "use memset, memmove, strchr, strrchr"),
     (LIB, "siglongjmp longjmp setjmp", "return an error"),
-    (re.compile(r"lib/(?!runtime/|base/)"), "clock_gettime gettimeofday time uv_hrtime",
+    (re.compile(r"lib/(core|pipeline|config)/"), "clock_gettime gettimeofday time uv_hrtime",
      "time is passed in: one owner, runtime/loop.h, reads the clock"),
     (re.compile(r"lib/(core|base|pipeline)/"), "getenv secure_getenv", "the environment is read by config only"),
     (re.compile(r"lib/"), "printf puts putchar vprintf perror", "libraries say things through base/log.h or a returned error"),
@@ -61,7 +61,7 @@ def find(path, text):
 EXAMPLES = [
     ("lib/core/a.c", "    strcpy(a, b);"),
     ("tests/unit/test_a.c", "    usleep(5);"),
-    ("tests/unit/test_a.c", "    int n = atoi(s);"),
+    ("loadtest/origin/a.c", "    int n = atoi(s);"),
     ("lib/core/a.c", "    t = time(NULL);"),
     ("lib/pipeline/a.c", '    printf("x");'),
     ("lib/adapter/curl/a.c", "    exit(1);"),

@@ -28,7 +28,7 @@ static const char *program(char path[4096])
     assert_true(n > 0);
     path[n] = '\0';
     *strrchr(path, '/') = '\0';
-    strcpy(strrchr(path, '/') + 1, "loadtest/origin");
+    memcpy(strrchr(path, '/') + 1, "loadtest/origin", sizeof "loadtest/origin");
     return path;
 }
 

@@ -245,10 +245,10 @@ static void bad_urls(void **state)
         "http://0xffffffffffffffffffffffff/",
         "http://1.2.3.4.0x/",
         "http://\xe2\x91\xa0\xe2\x91\xa1\xe2\x91\xa6.\xe2\x93\xaa.\xe2\x93\xaa.\xe2\x91\xa0/",
-        "http://127\xe3\x80\x82"
-        "0\xe3\x80\x82"
-        "0\xe3\x80\x82"
-        "1/",
+        ("http://127\xe3\x80\x82"
+         "0\xe3\x80\x82"
+         "0\xe3\x80\x82"
+         "1/"),
         "http://\xef\xbc\x91.1/",
         "http://m\xc3\xbcller.example/",
         "http://h\xc2\xad.example/",

@@ -29,7 +29,7 @@ static void read_boot_id(char boot[BOOT_MAX])
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (!f || !fgets(boot, BOOT_MAX, f))
-        strcpy(boot, "unknown");
+        snprintf(boot, BOOT_MAX, "unknown");
     if (f)
         fclose(f);
     boot[strcspn(boot, "\n")] = '\0';
