@@ -168,13 +168,12 @@ static void oldest_first_and_bounded(void **state)
     append(k, "c", "b_3", "12345");
     append(k, "c", "b_1", "12345");
     append(k, "d", "b_2", "12345");
-    append(k, "c", "b_4", "12345678901234567890");
+    append(k, "c", "b_4", "12345");
     append(k, "c", "b_5", "1");
     static const struct {
         size_t limit, bytes, n;
         const char *first;
-    } cases[] = {
-        {1, 100, 1, "b_3"}, {9, 10, 2, "b_1"}, {9, 10, 1, "b_4"}, {0, 10, 0, NULL}, {9, 0, 1, "b_5"}};
+    } cases[] = {{1, 100, 1, "b_3"}, {9, 14, 2, "b_1"}, {9, 5, 1, "b_4"}, {0, 10, 0, NULL}, {9, 0, 1, "b_5"}};
     for (size_t i = 0; i < 5; i++) {
         struct pp_ingest_take t = take(k, cases[i].limit, cases[i].bytes);
         assert_int_equal(t.n, cases[i].n);

@@ -4,7 +4,7 @@
 #include "ingest.h"
 
 const char *const pp_ingest_schema[PP_INGEST_VERSION] = {
-    "CREATE TABLE entries(num INTEGER PRIMARY KEY AUTOINCREMENT, batch TEXT NOT NULL UNIQUE,"
+    "CREATE TABLE entries(num INTEGER PRIMARY KEY, batch TEXT NOT NULL UNIQUE,"
     " client TEXT NOT NULL, refresh INTEGER, replay INTEGER, created INTEGER, items INTEGER, photos INTEGER,"
     " cancelled INTEGER, state INTEGER NOT NULL, deliveries INTEGER, taken_by TEXT, reason TEXT);"
     "CREATE INDEX entries_state ON entries(state);"
