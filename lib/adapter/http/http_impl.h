@@ -14,7 +14,7 @@
  * answer. CLOSING is no list: uv_close() is under way.
  *
  * To add answers that stream (events), or an upgrade: a state beside WRITE that holds the connection, with
- * PP_RANK_BUSY, and leave its peer's count with pp_conn_leave_peer(). */
+ * PP_RANK_BUSY, and leave its peer's count as pp_conn_close() does. */
 #ifndef PP_ADAPTER_HTTP_IMPL_H
 #define PP_ADAPTER_HTTP_IMPL_H
 
