@@ -67,7 +67,7 @@ enum pp_err pp_sw_cancel(struct pp_sw *w, struct pp_store_cancel *r)
     r->photos_cancelled = w->group.call->carry[1] + photos;
     w->group.call->next[0] = r->items_cancelled;
     w->group.call->next[1] = r->photos_cancelled;
-    w->group.call->again = b->items[PP_ITEM_OPEN] > 0;
+    w->group.call->again = closed > 0 && b->items[PP_ITEM_OPEN] > 0;
     pp_sw_batch_check(w, b, r->now_ms);
     return w->db.err;
 }

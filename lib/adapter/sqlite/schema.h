@@ -126,7 +126,6 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(WAITER_ADD, "INSERT OR IGNORE INTO waiters(task, item, idx) VALUES(?1, ?2, ?3)")                       \
     X(WAITER_LIST, "SELECT item, idx FROM waiters WHERE task=?1 LIMIT ?2")                                   \
     X(WAITER_DROP, "DELETE FROM waiters WHERE task=?1 AND item=?2 AND idx=?3")                               \
-    X(WAITER_DROP_ALL, "DELETE FROM waiters WHERE task=?1")                                                  \
     /* what the API reads */                                                                                 \
     X(RESULTS, "SELECT " PP_SQ_ITEM_COLUMNS " WHERE i.batch=?1 AND i.seq>?2 AND i.seq>0"                     \
                " AND (?3=-1 OR i.status=?3) ORDER BY i.seq")                                                 \
