@@ -56,7 +56,7 @@ static enum pp_http_body_result feed(struct pp_http_body *b, const struct pp_htt
 
 static void check_body(const struct pp_http_head *h, const char *p, size_t n)
 {
-    struct pp_http_budget budget = {0, MAX_MEMORY};
+    struct pp_http_budget budget = {.max = MAX_MEMORY};
     struct pp_http_body whole, bytes;
     enum pp_http_body_result r = feed(&whole, h, &budget, p, n, n ? n : 1);
     enum pp_http_body_result again = feed(&bytes, h, &budget, p, n, 1);
