@@ -2,7 +2,7 @@
 """lib/README.md, the source tour, names every file and folder of lib/, include/ and cmd/, and names none that is gone.
 
 In the section of a folder (its heading ends with the folder's path in backticks) a file is named in backticks: `url.c`, `url.h`,
-`url.[ch]`, or several at once: `sniff_{png,gif}.c`, `url{,_host}.[ch]`.
+`url.[ch]`, or several at once: `sniff_{png,gif}.c`, `url{,_host}.[ch]`. A path, `core/url.h`, may stand anywhere and must exist.
 """
 import itertools
 import os
@@ -13,6 +13,7 @@ from lint import files, read
 
 README = "lib/README.md"
 FILE = re.compile(r"^[\w{},-]+\.(?:c|h|\[ch\])$")
+PATH = re.compile(r"`([\w./-]+/[\w.-]+\.(?:c|h|py|md))`")
 
 
 def expand(name):
@@ -40,7 +41,7 @@ def named(text):
     return folders
 
 
-def compare(text, paths):
+def compare(text, paths, known=()):
     tour = named(text)
     there = {}
     for path in paths:
@@ -55,6 +56,10 @@ def compare(text, paths):
         for name, number in names.items():
             if name and name not in there.get(folder, ()):
                 yield number, f"{folder}/{name} does not exist: drop or correct it"
+    for number, line in enumerate(text.split("\n"), 1):
+        for path in PATH.findall(line):
+            if not any(prefix + path in known for prefix in ("", "lib/", "include/", "lib/pipeline/")):
+                yield number, f"{path} does not exist: drop or correct it"
 
 
 def main():
@@ -62,9 +67,9 @@ def main():
     full = ["lib/core/a.c", "lib/core/a.h", "lib/core/b.c", "lib/core/b_x.c"]
     assert not list(compare(example, full))
     assert list(compare(example, full + ["lib/core/d.c"])) and list(compare(example, full[1:]))
-    assert list(compare(example, full + ["lib/x/a.c"]))
+    assert list(compare(example, full + ["lib/x/a.c"])) and list(compare(example + "`core/gone.h`\n", full, full))
     paths = [p for p in files(".c", ".h") if p.startswith(("lib/", "include/", "cmd/"))]
-    found = list(compare(read(README), paths)) if os.path.exists(os.path.join(os.path.dirname(__file__), "../..", README)) \
+    found = list(compare(read(README), paths, set(files("")))) if os.path.exists(os.path.join(os.path.dirname(__file__), "../..", README)) \
         else [(1, "is missing")]
     for number, what in found:
         print(f"{README}:{number}: {what}")
