@@ -476,10 +476,10 @@ static bool list_state_param(struct pp_call *call, int *state)
     for (int i = 0; i < 4; i++)
         if (strcmp(text, states[i]) == 0)
             *state = i;
-    if (*state < 0)
-        pp_call_problem(call, PP_API_BAD_PARAMETER, "state",
-                        "state is accepted, running, finished or cancelled");
-    return *state >= 0;
+    if (*state >= 0)
+        return true;
+    pp_call_problem(call, PP_API_BAD_PARAMETER, "state", "state is accepted, running, finished or cancelled");
+    return false;
 }
 
 void pp_api_list_batches(struct pp_call *call)

@@ -195,9 +195,9 @@ json_t *pp_scan_parse(struct pp_scan *s, struct pp_slice value)
         return NULL;
     json_t *json = json_loadb(value.p, value.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!json) {
-        size_t position = error.position < 0 ? 0 : (size_t)error.position;
-        /* jansson stands behind the token that it can't read */
-        position = position > 0 ? position - 1 : 0;
+        size_t position = 0; /* a scalar is wrong as a whole */
+        if (value.values > 1 && error.position > 0)
+            position = (size_t)error.position - 1; /* jansson stands behind the token that it can't read */
         fail(s, value.p + (position < value.n ? position : value.n), explain(&error));
     }
     return json;

@@ -1,0 +1,485 @@
+/* fake_ports.c: see fake_ports.h. */
+#include "fake_ports.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+/* --- coming back --- */
+
+static void come_back(void *data)
+{
+    struct fake_return *back = data;
+    struct pp_req *reqs[FAKE_MAX];
+    size_t n = back->n;
+
+    memcpy(reqs, back->pending, n * sizeof(*reqs));
+    back->n = 0;
+    for (size_t i = 0; i < n; i++)
+        reqs[i]->done(reqs[i]);
+}
+
+static enum pp_err later(struct fake_return *back, struct pp_req *req, enum pp_err err)
+{
+    assert(back->n < FAKE_MAX);
+    req->err = err;
+    back->pending[back->n++] = req;
+    if (!back->hold)
+        pp_timer_start(back->timer, 0, 0);
+    return PP_OK;
+}
+
+void fake_release(struct fake_return *back)
+{
+    back->hold = false;
+    if (back->n > 0)
+        pp_timer_start(back->timer, 0, 0);
+}
+
+static void back_open(struct fake_return *back, struct pp_loop *loop)
+{
+    back->timer = pp_timer_open(loop, come_back, back);
+    assert(back->timer);
+}
+
+/* --- ingest queue --- */
+
+static struct fake_entry *find_entry(struct fake_ingest *f, const char *id, const char *client)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (strcmp(f->entries[i].entry.batch_id, id) == 0 &&
+            (!client || strcmp(f->entries[i].entry.client, client) == 0))
+            return &f->entries[i];
+    return NULL;
+}
+
+static struct fake_entry *find_key(struct fake_ingest *f, const char *key)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (strcmp(f->entries[i].key, key) == 0)
+            return &f->entries[i];
+    return NULL;
+}
+
+static enum pp_err repeated(struct pp_ingest_append *r, const struct fake_entry *old)
+{
+    if (memcmp(old->body_hash, r->body_hash, 32) != 0)
+        return PP_EMISMATCH;
+    r->old_answer = pp_arena_copy(r->req.arena, old->answer, old->answer_n);
+    r->old_answer_n = old->answer_n;
+    return PP_EEXISTS;
+}
+
+static void keep_entry(struct fake_ingest *f, const struct pp_ingest_append *r, const char *key)
+{
+    struct fake_entry *e = &f->entries[f->n++];
+
+    *e = (struct fake_entry){.entry = r->entry, .answer_n = r->answer_n};
+    e->entry.batch_id = strdup(r->entry.batch_id);
+    e->entry.client = strdup(r->entry.client);
+    void *payload = malloc(r->entry.payload_n + 1);
+    memcpy(payload, r->entry.payload, r->entry.payload_n);
+    e->entry.payload = payload;
+    snprintf(e->key, sizeof(e->key), "%s", key);
+    assert(r->answer_n <= sizeof(e->answer));
+    memcpy(e->answer, r->answer, r->answer_n);
+    memcpy(e->body_hash, r->body_hash, 32);
+}
+
+static enum pp_err ingest_append(struct pp_ingest_queue *q, struct pp_ingest_append *r)
+{
+    struct fake_ingest *f = (struct fake_ingest *)q;
+    char key[300] = "";
+
+    if (r->key)
+        snprintf(key, sizeof(key), "%s %s", r->entry.client, r->key);
+    if (f->append_err != PP_OK)
+        return later(&f->back, &r->req, f->append_err);
+    const struct fake_entry *old = r->key ? find_key(f, key) : NULL;
+    if (old)
+        return later(&f->back, &r->req, repeated(r, old));
+    keep_entry(f, r, key);
+    return later(&f->back, &r->req, PP_OK);
+}
+
+static enum pp_err ingest_get(struct pp_ingest_queue *q, struct pp_ingest_get *r)
+{
+    struct fake_ingest *f = (struct fake_ingest *)q;
+    const struct fake_entry *e = find_entry(f, r->batch_id, r->client);
+    if (e)
+        r->entry = e->entry;
+    return later(&f->back, &r->req, f->err ? f->err : e ? PP_OK : PP_ENOTFOUND);
+}
+
+static enum pp_err ingest_list(struct pp_ingest_queue *q, struct pp_ingest_list *r)
+{
+    struct fake_ingest *f = (struct fake_ingest *)q;
+
+    r->entries = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->entries));
+    for (size_t i = f->n; i-- > 0;) {
+        const struct pp_ingest_entry *e = &f->entries[i].entry;
+        if ((r->client && strcmp(r->client, e->client) != 0) ||
+            (r->after && strcmp(e->batch_id, r->after) >= 0))
+            continue;
+        r->more = r->n == r->limit;
+        if (r->more)
+            break;
+        r->entries[r->n++] = *e;
+    }
+    return later(&f->back, &r->req, f->err);
+}
+
+static enum pp_err ingest_cancel(struct pp_ingest_queue *q, struct pp_ingest_cancel *r)
+{
+    struct fake_ingest *f = (struct fake_ingest *)q;
+    struct fake_entry *e = find_entry(f, r->batch_id, NULL);
+    if (e)
+        e->entry.cancelled = true;
+    return later(&f->back, &r->req, e ? PP_OK : PP_ENOTFOUND);
+}
+
+static enum pp_err ingest_stats(struct pp_ingest_queue *q, struct pp_ingest_stats *r)
+{
+    struct fake_ingest *f = (struct fake_ingest *)q;
+    struct pp_req req = r->req;
+    *r = f->stats;
+    r->req = req;
+    return later(&f->back, &r->req, f->err);
+}
+
+static const char *ingest_durability(struct pp_ingest_queue *q)
+{
+    (void)q;
+    return "none, this is a fake";
+}
+
+void fake_ingest_open(struct fake_ingest *f, struct pp_loop *loop)
+{
+    static const struct pp_ingest_queue_ops ops = {.append = ingest_append,
+                                                   .get = ingest_get,
+                                                   .list = ingest_list,
+                                                   .cancel = ingest_cancel,
+                                                   .stats = ingest_stats,
+                                                   .durability = ingest_durability};
+    *f = (struct fake_ingest){.base.ops = &ops};
+    back_open(&f->back, loop);
+}
+
+void fake_ingest_close(struct fake_ingest *f)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        free((char *)f->entries[i].entry.batch_id);
+        free((char *)f->entries[i].entry.client);
+        free((char *)f->entries[i].entry.payload);
+    }
+    pp_timer_close(f->back.timer);
+}
+
+/* --- task store --- */
+
+#define STORE(name, type) static enum pp_err name(struct pp_task_store *s, struct type *r)
+#define F                 ((struct fake_store *)s)
+
+static const struct pp_batch *find_batch(struct fake_store *f, const char *id, const char *client)
+{
+    for (size_t i = 0; i < f->n_batches; i++)
+        if (strcmp(f->batches[i].id, id) == 0 && (!client || strcmp(f->batches[i].client, client) == 0))
+            return &f->batches[i];
+    return NULL;
+}
+
+STORE(store_batch, pp_store_batch)
+{
+    const struct pp_batch *b = find_batch(F, r->batch_id, r->client);
+    if (b)
+        r->batch = *b;
+    return later(&F->back, &r->req, F->err ? F->err : b ? PP_OK : PP_ENOTFOUND);
+}
+
+STORE(store_batches, pp_store_batches)
+{
+    r->batches = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->batches));
+    for (size_t i = F->n_batches; i-- > 0;) {
+        const struct pp_batch *b = &F->batches[i];
+        if ((r->client && strcmp(r->client, b->client) != 0) ||
+            (r->state >= 0 && (int)b->state != r->state) || (r->after && strcmp(b->id, r->after) >= 0))
+            continue;
+        r->more = r->n == r->limit;
+        if (r->more)
+            break;
+        r->batches[r->n++] = *b;
+    }
+    return later(&F->back, &r->req, F->err);
+}
+
+STORE(store_cancel, pp_store_cancel)
+{
+    const struct pp_batch *b = find_batch(F, r->batch_id, r->client);
+
+    F->cancelled = *r;
+    if (!b && r->created_at) {
+        F->batches[F->n_batches++] = (struct pp_batch){.id = strdup(r->batch_id),
+                                                       .client = strdup(r->owner),
+                                                       .state = PP_BATCH_CANCELLED,
+                                                       .created_at = r->created_at,
+                                                       .items_total = r->items,
+                                                       .photos_total = r->photos};
+        b = &F->batches[F->n_batches - 1];
+    } else if (b) {
+        ((struct pp_batch *)b)->state = PP_BATCH_CANCELLED;
+    }
+    return later(&F->back, &r->req, F->err ? F->err : b ? PP_OK : PP_ENOTFOUND);
+}
+
+STORE(store_results, pp_store_results)
+{
+    F->results_asked = *r;
+    if (F->results_enomem_above && r->limit > F->results_enomem_above)
+        return later(&F->back, &r->req, PP_ENOMEM);
+    r->items = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->items));
+    for (size_t i = 0; i < F->n_items; i++) {
+        const struct pp_item *item = &F->items[i];
+        if (item->seq <= r->after_seq || (r->status >= 0 && (int)item->status != r->status))
+            continue;
+        r->more = r->n == r->limit;
+        if (r->more)
+            break;
+        r->items[r->n++] = *item;
+    }
+    return later(&F->back, &r->req, F->err);
+}
+
+STORE(store_item, pp_store_item)
+{
+    for (size_t i = 0; i < F->n_items && !F->err; i++) {
+        if (strcmp(F->items[i].client, r->client) == 0 && strcmp(F->items[i].id, r->id) == 0) {
+            r->item = F->items[i];
+            return later(&F->back, &r->req, PP_OK);
+        }
+    }
+    return later(&F->back, &r->req, F->err ? F->err : PP_ENOTFOUND);
+}
+
+STORE(store_photo, pp_store_photo)
+{
+    struct pp_req req = r->req;
+    *r = F->photo;
+    r->req = req;
+    F->lookups++;
+    return later(&F->back, &r->req, F->err);
+}
+
+STORE(store_object, pp_store_object)
+{
+    bool found = F->object.type && memcmp(F->object.sha256, r->sha256, 32) == 0 &&
+                 (!r->client || strcmp(r->client, F->object_client) == 0);
+    if (found)
+        r->object = F->object;
+    return later(&F->back, &r->req, F->err ? F->err : found ? PP_OK : PP_ENOTFOUND);
+}
+
+STORE(store_replay, pp_store_replay)
+{
+    F->replay_asked = *r;
+    r->items = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->items));
+    r->photos = 0;
+    r->n = 0;
+    r->more = false;
+    for (size_t i = 0; i < F->n_items; i++) {
+        if (F->items[i].seq <= r->after_seq)
+            continue;
+        r->more = r->n == 1; /* one at a time, to see the loop */
+        if (r->more)
+            break;
+        r->items[r->n++] = F->items[i];
+        r->photos++;
+    }
+    return later(&F->back, &r->req, F->err);
+}
+
+STORE(store_clients, pp_store_clients)
+{
+    r->clients = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->clients));
+    for (size_t i = 0; i < F->n_clients; i++) {
+        const char *id = F->clients[i].id;
+        if ((r->id && strcmp(r->id, id) != 0) || (r->after && strcmp(id, r->after) <= 0))
+            continue;
+        r->more = r->n == r->limit;
+        if (r->more)
+            break;
+        r->clients[r->n++] = F->clients[i];
+    }
+    return later(&F->back, &r->req, F->err);
+}
+
+STORE(store_put_client, pp_store_put_client)
+{
+    F->puts++;
+    snprintf(F->put_client, sizeof(F->put_client), "%s", r->client.id);
+    return later(&F->back, &r->req, F->err);
+}
+
+STORE(store_routes, pp_store_routes)
+{
+    r->rows = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->rows));
+    for (size_t i = 0; i < F->n_routes; i++) {
+        const struct pp_route_row *row = &F->routes[i];
+        if ((r->client && strcmp(r->client, row->client) != 0) ||
+            (r->domain && strcmp(r->domain, row->domain) != 0))
+            continue;
+        if (r->after_client) {
+            int order = strcmp(row->client, r->after_client);
+            if (order < 0 || (order == 0 && strcmp(row->domain, r->after_domain) <= 0))
+                continue;
+        }
+        r->more = r->n == r->limit;
+        if (r->more)
+            break;
+        r->rows[r->n++] = *row;
+    }
+    return later(&F->back, &r->req, F->err);
+}
+
+STORE(store_queue, pp_store_queue)
+{
+    memcpy(r->counts, F->queue.counts, sizeof(r->counts));
+    r->claimed = F->queue.claimed;
+    return later(&F->back, &r->req, F->err);
+}
+
+static bool store_roundtrips(struct pp_task_store *s, size_t i, const char **name, uint64_t *n)
+{
+    (void)s;
+    *name = "claim";
+    *n = 7;
+    return i < 1;
+}
+
+void fake_store_open(struct fake_store *f, struct pp_loop *loop)
+{
+    static const struct pp_task_store_ops ops = {.batch = store_batch,
+                                                 .batches = store_batches,
+                                                 .cancel = store_cancel,
+                                                 .results = store_results,
+                                                 .item = store_item,
+                                                 .photo = store_photo,
+                                                 .object = store_object,
+                                                 .replay = store_replay,
+                                                 .clients = store_clients,
+                                                 .put_client = store_put_client,
+                                                 .routes = store_routes,
+                                                 .queue = store_queue,
+                                                 .roundtrips = store_roundtrips};
+    *f = (struct fake_store){.base.ops = &ops};
+    back_open(&f->back, loop);
+}
+
+void fake_store_close(struct fake_store *f)
+{
+    pp_timer_close(f->back.timer);
+}
+
+/* --- coordinator --- */
+
+static bool coord_worker(struct pp_coordinator *c, size_t i, struct pp_worker_info *info, int64_t now_ms)
+{
+    struct fake_coordinator *f = (struct fake_coordinator *)c;
+    (void)now_ms;
+    if (i >= f->n)
+        return false;
+    *info = f->workers[i];
+    return true;
+}
+
+static enum pp_err coord_drain(struct pp_coordinator *c, const char *worker)
+{
+    struct fake_coordinator *f = (struct fake_coordinator *)c;
+    if (worker && strcmp(worker, "nobody") == 0)
+        return PP_ENOTFOUND;
+    snprintf(f->drained, sizeof(f->drained), "%s", worker ? worker : "*");
+    return PP_OK;
+}
+
+static int64_t coord_slow(struct pp_coordinator *c, const char *host, int64_t now_ms)
+{
+    (void)host;
+    (void)now_ms;
+    return ((struct fake_coordinator *)c)->slow_until;
+}
+
+void fake_coordinator_open(struct fake_coordinator *f)
+{
+    static const struct pp_coordinator_ops ops = {
+        .worker = coord_worker, .drain = coord_drain, .host_slow_until = coord_slow};
+    *f = (struct fake_coordinator){.base.ops = &ops};
+}
+
+/* --- blobs --- */
+
+static enum pp_err blobs_get(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext,
+                             uint64_t offset, void *buf, size_t max, size_t *n, uint64_t *size)
+{
+    struct fake_blobs *f = (struct fake_blobs *)b;
+    (void)sha256;
+    (void)ext;
+    if (f->err != PP_OK)
+        return f->err;
+    *size = f->n;
+    *n = offset < f->n ? f->n - offset : 0;
+    if (*n > max)
+        *n = max;
+    if (f->chunk && *n > f->chunk)
+        *n = f->chunk;
+    memcpy(buf, (const char *)f->bytes + offset, *n);
+    return PP_OK;
+}
+
+void fake_blobs_open(struct fake_blobs *f)
+{
+    static const struct pp_blob_store_ops ops = {.get = blobs_get};
+    *f = (struct fake_blobs){.base.ops = &ops};
+}
+
+/* --- server --- */
+
+static void server_reply(struct pp_http_server *s, struct pp_http_request *req,
+                         const struct pp_http_response *res)
+{
+    struct fake_server *f = (struct fake_server *)s;
+
+    (void)req;
+    f->replies++;
+    f->status = res->status;
+    snprintf(f->type, sizeof(f->type), "%s", res->content_type ? res->content_type : "");
+    f->headers[0] = '\0';
+    for (size_t i = 0; i < res->n_headers; i++) {
+        size_t used = strlen(f->headers);
+        snprintf(f->headers + used, sizeof(f->headers) - used, "%s\n", res->headers[i]);
+    }
+    free(f->body);
+    f->body_n = res->body_n;
+    f->body = calloc(1, res->body_n + 1);
+    if (res->body)
+        memcpy(f->body, res->body, res->body_n);
+    if (res->release)
+        res->release(res->release_data);
+}
+
+static void server_stats(struct pp_http_server *s, struct pp_http_stats *out)
+{
+    *out = (struct pp_http_stats){.requests_total = ((struct fake_server *)s)->replies};
+}
+
+void fake_server_open(struct fake_server *f)
+{
+    static const struct pp_http_server_ops ops = {.reply = server_reply, .stats = server_stats};
+    *f = (struct fake_server){.base.ops = &ops};
+}
+
+void fake_server_close(struct fake_server *f)
+{
+    free(f->body);
+}

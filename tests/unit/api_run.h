@@ -1,0 +1,196 @@
+/* api_run.h: the API over fake ports, asked one request at a time. */
+#ifndef PP_TEST_API_RUN_H
+#define PP_TEST_API_RUN_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_ports.h"
+#include "pipeline/api.h"
+#include "test_loop.h"
+
+struct api_run {
+    struct pp_loop *loop;
+    struct pp_params params;
+    struct pp_pipeline p;
+    struct fake_ingest ingest;
+    struct fake_store store;
+    struct fake_coordinator coordinator;
+    struct fake_blobs blobs;
+    struct fake_server server;
+    struct pp_http_server *server_ptr;
+    struct pp_api *api;
+    /* Of the next request; forgotten after it. */
+    const char *authorization, *content_type, *key, *range, *if_none_match;
+    struct pp_http_request request;
+    json_t *json; /* of the last answer, where it is JSON */
+};
+
+static inline int api_open(void **state)
+{
+    static const struct pp_port_range ports[] = {{80, 80}, {443, 443}};
+    struct api_run *t = calloc(1, sizeof(*t));
+
+    t->loop = pp_loop_open();
+    t->params = (struct pp_params){
+        .tiers = {{1000, 4}, {5000, 4}, {30000, 4}},
+        .n_tiers = 3,
+        .policy = {.ports = ports, .n_ports = 2},
+        .client_rpm = 600,
+        .client_concurrency = 16,
+        .high_water = 1000,
+        .max_body = 32 << 20,
+        .max_items = 10000,
+        .max_photos_per_item = 100,
+    };
+    fake_ingest_open(&t->ingest, t->loop);
+    fake_store_open(&t->store, t->loop);
+    fake_coordinator_open(&t->coordinator);
+    fake_blobs_open(&t->blobs);
+    fake_server_open(&t->server);
+    t->server_ptr = &t->server.base;
+    t->p = (struct pp_pipeline){.roles = PP_ROLE_API,
+                                .loop = t->loop,
+                                .params = &t->params,
+                                .store = &t->store.base,
+                                .ingest = &t->ingest.base,
+                                .coordinator = &t->coordinator.base,
+                                .blobs = &t->blobs.base};
+    t->api = pp_api_open(&t->p, &t->server_ptr);
+    assert_non_null(t->api);
+    *state = t;
+    return 0;
+}
+
+static inline bool api_is_idle(void *arg)
+{
+    return pp_api_idle(((struct api_run *)arg)->api);
+}
+
+static inline int api_close(void **state)
+{
+    struct api_run *t = *state;
+
+    pp_api_drain(t->api);
+    pp_test_until(t->loop, api_is_idle, t, 5000);
+    pp_api_close(t->api);
+    json_decref(t->json);
+    fake_ingest_close(&t->ingest);
+    fake_store_close(&t->store);
+    fake_server_close(&t->server);
+    pp_loop_close(t->loop);
+    free(t);
+    return 0;
+}
+
+/* Begins a request; `request` may be another than the usual one, where several are under way. */
+static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum pp_method method,
+                             const char *path, const char *body, size_t n)
+{
+    static char copies[4][4096];
+    static unsigned turn;
+    char *copy = copies[turn++ % 4], *query;
+
+    snprintf(copy, sizeof(copies[0]), "%s", path);
+    query = strchr(copy, '?');
+    if (query)
+        *query++ = '\0';
+    *r = (struct pp_http_request){.method = method,
+                                  .path = copy,
+                                  .query = query ? query : "",
+                                  .authorization = t->authorization,
+                                  .content_type = t->content_type ? t->content_type
+                                                  : n             ? "application/json"
+                                                                  : NULL,
+                                  .idempotency_key = t->key,
+                                  .range = t->range,
+                                  .if_none_match = t->if_none_match,
+                                  .body = body ? body : "",
+                                  .body_n = n};
+    t->content_type = t->key = t->range = t->if_none_match = NULL;
+    const struct pp_http_handler *h = pp_api_handler(t->api);
+    h->handle(h->data, r);
+}
+
+static inline bool api_replied(void *arg)
+{
+    return ((struct api_run *)arg)->server.replies > 0;
+}
+
+/* One request to its end; the status. */
+static inline int api_ask_n(struct api_run *t, enum pp_method method, const char *path, const char *body,
+                            size_t n)
+{
+    t->server.replies = 0;
+    api_begin(t, &t->request, method, path, body, n);
+    pp_test_until(t->loop, api_replied, t, 20000);
+    json_decref(t->json);
+    t->json = json_loadb(t->server.body, t->server.body_n, JSON_REJECT_DUPLICATES, NULL);
+    return t->server.status;
+}
+
+static inline int api_ask(struct api_run *t, enum pp_method method, const char *path, const char *body)
+{
+    return api_ask_n(t, method, path, body, body ? strlen(body) : 0);
+}
+
+static inline int api_get(struct api_run *t, const char *path)
+{
+    return api_ask(t, PP_GET, path, NULL);
+}
+
+/* A member of the last answer, "" where it is no string. */
+static inline const char *api_str(const struct api_run *t, const char *name)
+{
+    const char *s = json_string_value(json_object_get(t->json, name));
+    return s ? s : "";
+}
+
+/* The problem's code, having checked that it is a problem document in full. */
+static inline const char *api_code(const struct api_run *t)
+{
+    char type[100];
+    assert_string_equal(t->server.type, "application/problem+json");
+    snprintf(type, sizeof(type), "urn:photopool:problem:%s", api_str(t, "code"));
+    assert_string_equal(api_str(t, "type"), type);
+    assert_true(api_str(t, "title")[0] && api_str(t, "detail")[0] && api_str(t, "remedy")[0]);
+    assert_int_equal(json_integer_value(json_object_get(t->json, "status")), t->server.status);
+    return api_str(t, "code");
+}
+
+static inline bool api_has_header(const struct api_run *t, const char *line)
+{
+    return strstr(t->server.headers, line) != NULL;
+}
+
+/* Follows "a.b.0.c" from the last answer. */
+static inline const json_t *api_at(const struct api_run *t, const char *path)
+{
+    const json_t *v = t->json;
+    char part[64];
+
+    while (v && *path) {
+        size_t n = strcspn(path, ".");
+        snprintf(part, sizeof(part), "%.*s", (int)n, path);
+        v = json_is_array(v) ? json_array_get(v, (size_t)atoi(part)) : json_object_get(v, part);
+        path += n + (path[n] == '.');
+    }
+    return v;
+}
+
+static inline long long api_int(const struct api_run *t, const char *path)
+{
+    const json_t *v = api_at(t, path);
+    assert_true(json_is_number(v));
+    return (long long)json_number_value(v);
+}
+
+#endif

@@ -1,0 +1,648 @@
+/* /v1/batches over fake ports: accepting, idempotency, reading, cancelling, listing, results, replay. */
+#include "api_run.h"
+#include "core/entry.h"
+#include "core/sniff.h"
+
+#define ONE "{\"client\":\"42\",\"items\":[{\"id\":\"a\",\"photos\":[\"http://x.example/1\"]}]}"
+#define TWO "{\"client\":\"42\",\"items\":[{\"id\":\"b\",\"photos\":[\"http://x.example/1\"]}]}"
+
+static char path[200];
+
+static const char *batch_path(const char *id, const char *rest)
+{
+    snprintf(path, sizeof(path), "/v1/batches/%s%s", id, rest);
+    return path;
+}
+
+/* --- POST --- */
+
+static void accepted(void **state)
+{
+    struct api_run *t = *state;
+    char location[100];
+
+    assert_int_equal(
+        api_ask(t, PP_POST, "/v1/batches",
+                "{\"client\":\"42\",\"refresh\":\"always\",\"items\":[{\"id\":\"a\",\"photos\":["
+                "\"http://x.example/1\",\"http://x.example/2\"]},{\"id\":\"b\",\"photos\":[17]}]}"),
+        202);
+    assert_string_equal(t->server.type, "application/json");
+    assert_true(pp_batch_id_valid(api_str(t, "batch_id")));
+    assert_string_equal(api_str(t, "client"), "42");
+    assert_int_equal(api_int(t, "accepted"), 1);
+    assert_int_equal(api_int(t, "rejected.0.index"), 1);
+    assert_string_equal(json_string_value(api_at(t, "rejected.0.detail")), "expected a string, got 17");
+    snprintf(location, sizeof(location), "Location: /v1/batches/%s\n", api_str(t, "batch_id"));
+    assert_true(api_has_header(t, location));
+
+    const struct pp_ingest_entry *e = &t->ingest.entries[0].entry;
+    assert_int_equal(t->ingest.n, 1);
+    assert_string_equal(e->batch_id, api_str(t, "batch_id"));
+    assert_string_equal(e->client, "42");
+    assert_int_equal(e->refresh, PP_REFRESH_ALWAYS);
+    assert_int_equal(e->n_items, 1);
+    assert_int_equal(e->n_photos, 2);
+    assert_false(e->replay);
+    assert_int_equal(t->p.metrics.batches_accepted, 1);
+}
+
+static void accepted_as_lines(void **state)
+{
+    struct api_run *t = *state;
+
+    t->content_type = "application/x-ndjson; charset=utf-8";
+    assert_int_equal(
+        api_ask(t, PP_POST, "/v1/batches?client=7&refresh=changed", "{\"id\":\"a\",\"photos\":[]}\nnope\n"),
+        202);
+    assert_int_equal(api_int(t, "accepted"), 1);
+    assert_int_equal(api_int(t, "rejected.0.index"), 1);
+    assert_string_equal(t->ingest.entries[0].entry.client, "7");
+    assert_int_equal(t->ingest.entries[0].entry.refresh, PP_REFRESH_CHANGED);
+}
+
+static void nothing_is_there_before_the_queue_has_it(void **state)
+{
+    struct api_run *t = *state;
+
+    t->ingest.back.hold = true;
+    t->server.replies = 0;
+    api_begin(t, &t->request, PP_POST, "/v1/batches", ONE, strlen(ONE));
+    while (t->ingest.n == 0)
+        pp_loop_turn(t->loop, true);
+    for (int i = 0; i < 5; i++)
+        pp_loop_turn(t->loop, false);
+    assert_int_equal(t->server.replies, 0);
+    assert_false(pp_api_idle(t->api));
+    fake_release(&t->ingest.back);
+    pp_test_until(t->loop, api_replied, t, 5000);
+    assert_int_equal(t->server.status, 202);
+}
+
+static void refusals(void **state)
+{
+    static const struct {
+        const char *path, *type, *key, *body;
+        int status;
+        const char *code, *field;
+    } cases[] = {
+        {"/v1/batches", "application/json", NULL, "{", 400, "bad_json", ""},
+        {"/v1/batches", "application/json", NULL, "{\"client\":\"a b\",\"items\":[]}", 400, "bad_client",
+         "client"},
+        {"/v1/batches", "application/json", NULL, "{\"x\":1}", 400, "unknown_field", "x"},
+        {"/v1/batches", "application/json", NULL, "{\"client\":\"1\",\"items\":[]}", 422, "all_rejected", ""},
+        {"/v1/batches", "text/plain", NULL, ONE, 415, "unsupported_media_type", ""},
+        {"/v1/batches", "application/jsonx", NULL, ONE, 415, "unsupported_media_type", ""},
+        {"/v1/batches", "application/json; charset=latin1", NULL, ONE, 415, "unsupported_media_type", ""},
+        {"/v1/batches", "application/json", "with blank", ONE, 400, "bad_idempotency_key", ""},
+        {"/v1/batches", "application/json", "", ONE, 400, "bad_idempotency_key", ""},
+        {"/v1/batches", "application/json", "k\x7f", ONE, 400, "bad_idempotency_key", ""},
+        {"/v1/batches?client=1", "application/json", NULL, ONE, 400, "bad_parameter", "client"},
+        {"/v1/batches?nope=1", "application/json", NULL, ONE, 400, "bad_parameter", "nope"},
+        {"/v1/batches", "application/x-ndjson", NULL, "{}", 400, "bad_parameter", "client"},
+        {"/v1/batches?client=a:b", "application/x-ndjson", NULL, "{}", 400, "bad_client", "client"},
+        {"/v1/batches?client=1&refresh=x", "application/x-ndjson", NULL, "{}", 400, "bad_parameter",
+         "refresh"},
+        {"/v1/batches?client=1&client=1", "application/x-ndjson", NULL, "{}", 400, "bad_parameter", "client"},
+        {"/v1/batches?client=%zz", "application/x-ndjson", NULL, "{}", 400, "bad_parameter", "client"},
+        {"/v1/batches?client=1", "application/x-ndjson", NULL, "nope", 422, "all_rejected", ""},
+    };
+    struct api_run *t = *state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        t->content_type = cases[i].type;
+        t->key = cases[i].key;
+        int status = api_ask(t, PP_POST, cases[i].path, cases[i].body);
+        if (status != cases[i].status || strcmp(api_code(t), cases[i].code) != 0 ||
+            strcmp(api_str(t, "field"), cases[i].field) != 0)
+            fail_msg("case %zu: %d %s", i, status, t->server.body);
+    }
+    assert_int_equal(t->ingest.n, 0);
+    char key[300];
+    memset(key, 'k', sizeof(key));
+    key[256] = '\0';
+    t->key = key;
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 400);
+    assert_string_equal(api_code(t), "bad_idempotency_key");
+    key[255] = '\0';
+    t->key = key;
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 202);
+}
+
+static void all_rejected_says_why(void **state)
+{
+    struct api_run *t = *state;
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", "{\"client\":\"1\",\"items\":[{\"id\":1}]}"), 422);
+    assert_string_equal(api_code(t), "all_rejected");
+    assert_string_equal(json_string_value(api_at(t, "rejected.0.code")), "bad_type");
+    assert_int_equal(t->p.metrics.batches_rejected, 1);
+}
+
+static void a_key_makes_one_batch(void **state)
+{
+    struct api_run *t = *state;
+    char first[PP_BATCH_ID_MAX], location[100];
+
+    t->key = "k-1";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 202);
+    assert_false(api_has_header(t, "Idempotency-Replayed"));
+    snprintf(first, sizeof(first), "%s", api_str(t, "batch_id"));
+    t->key = "k-1";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 202);
+    assert_true(api_has_header(t, "Idempotency-Replayed: true\n"));
+    assert_string_equal(api_str(t, "batch_id"), first);
+    snprintf(location, sizeof(location), "Location: /v1/batches/%s\n", first);
+    assert_true(api_has_header(t, location));
+    assert_int_equal(t->ingest.n, 1);
+    assert_int_equal(t->p.metrics.batches_replayed, 1);
+
+    t->key = "k-1";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", TWO), 422);
+    assert_string_equal(api_code(t), "idempotency_mismatch");
+    t->key = "k-1"; /* another client's key is another key */
+    assert_int_equal(
+        api_ask(t, PP_POST, "/v1/batches", "{\"client\":\"43\",\"items\":[{\"id\":\"a\",\"photos\":[]}]}"),
+        202);
+    assert_false(api_has_header(t, "Idempotency-Replayed"));
+}
+
+/* The same lines for other parameters are another request. */
+static void a_key_covers_the_query(void **state)
+{
+    static const char line[] = "{\"id\":\"a\",\"photos\":[]}";
+    struct api_run *t = *state;
+
+    for (int i = 0; i < 3; i++) {
+        t->content_type = "application/x-ndjson";
+        t->key = "k";
+        int status =
+            api_ask(t, PP_POST, i < 2 ? "/v1/batches?client=1" : "/v1/batches?client=1&refresh=always", line);
+        assert_int_equal(status, i < 2 ? 202 : 422);
+    }
+}
+
+static void a_key_under_way(void **state)
+{
+    struct api_run *t = *state;
+    struct pp_http_request second;
+
+    t->ingest.back.hold = true;
+    t->server.replies = 0;
+    t->key = "k";
+    api_begin(t, &t->request, PP_POST, "/v1/batches", ONE, strlen(ONE));
+    while (t->ingest.n == 0)
+        pp_loop_turn(t->loop, true);
+    t->key = "k";
+    api_begin(t, &second, PP_POST, "/v1/batches", ONE, strlen(ONE));
+    pp_test_until(t->loop, api_replied, t, 5000);
+    assert_int_equal(t->server.status, 409);
+    assert_non_null(strstr(t->server.body, "idempotency_in_progress"));
+    t->server.replies = 0;
+    fake_release(&t->ingest.back);
+    pp_test_until(t->loop, api_replied, t, 5000);
+    assert_int_equal(t->server.status, 202);
+    t->key = "k";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 202);
+    assert_true(api_has_header(t, "Idempotency-Replayed: true\n"));
+}
+
+static void the_queue_fails(void **state)
+{
+    static const struct {
+        enum pp_err err;
+        int status;
+        const char *code;
+    } cases[] = {{PP_EFULL, 503, "overloaded"},
+                 {PP_ENOSPC, 503, "overloaded"},
+                 {PP_ETIMEOUT, 503, "overloaded"},
+                 {PP_EIO, 500, "internal"},
+                 {PP_EUNKNOWN, 500, "internal"}};
+    struct api_run *t = *state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        t->ingest.append_err = cases[i].err;
+        t->key = "k";
+        assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), cases[i].status);
+        assert_string_equal(api_code(t), cases[i].code);
+        assert_int_equal(api_has_header(t, "Retry-After: "), cases[i].status == 503);
+        assert_int_equal(strncmp(api_str(t, "instance"), "urn:photopool:incident:", 23) == 0,
+                         cases[i].status == 500);
+    }
+    t->ingest.append_err = PP_OK; /* the key is free again */
+    t->key = "k";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 202);
+}
+
+static void bodies_are_bounded(void **state)
+{
+    struct api_run *t = *state;
+    struct pp_http_request more[6];
+    static char big[100];
+
+    t->params.max_body = 20;
+    memset(big, ' ', sizeof(big));
+    t->server.replies = 0;
+    for (int i = 0; i < 6; i++) /* the first is let in whatever its size */
+        api_begin(t, &more[i], PP_POST, "/v1/batches", big, sizeof(big));
+    assert_int_equal(t->server.replies, 5);
+    assert_int_equal(t->server.status, 503);
+    assert_true(api_has_header(t, "Retry-After: "));
+    t->server.replies = 0;
+    pp_test_until(t->loop, api_replied, t, 5000);
+    assert_int_equal(t->server.status, 400);
+}
+
+static void draining_refuses(void **state)
+{
+    struct api_run *t = *state;
+    t->p.draining = true;
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 503);
+    t->p.draining = false;
+}
+
+/* --- GET, DELETE --- */
+
+static void an_accepted_batch_is_readable_at_once(void **state)
+{
+    struct api_run *t = *state;
+    char id[PP_BATCH_ID_MAX];
+
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 202);
+    snprintf(id, sizeof(id), "%s", api_str(t, "batch_id"));
+    assert_int_equal(api_get(t, batch_path(id, "")), 200);
+    assert_string_equal(api_str(t, "batch_id"), id);
+    assert_string_equal(api_str(t, "state"), "accepted");
+    assert_int_equal(api_int(t, "items.total"), 1);
+    assert_int_equal(api_int(t, "items.open"), 1);
+    assert_int_equal(api_int(t, "photos.open"), 1);
+    assert_true(json_is_null(api_at(t, "finished_at")));
+    assert_true(json_is_null(api_at(t, "eta_seconds")));
+    assert_int_equal(api_get(t, batch_path(id, "/results")), 200);
+    assert_int_equal(json_array_size(api_at(t, "results")), 0);
+    t->store.err = PP_ETIMEOUT; /* accept works without the store, and so does asking */
+    assert_int_equal(api_get(t, batch_path(id, "")), 200);
+}
+
+static struct pp_batch planned(const char *id, const char *client, enum pp_batch_state state)
+{
+    static struct pp_code_count errors[] = {{404, 12}, {PP_CODE_BODY_TIMEOUT, 3}};
+    return (struct pp_batch){
+        .id = id,
+        .client = client,
+        .state = state,
+        .created_at = 1000,
+        .items_total = 10,
+        .items =
+            {[PP_ITEM_COMPLETE] = 1, [PP_ITEM_PARTIAL] = 2, [PP_ITEM_FAILED] = 3, [PP_ITEM_CANCELLED] = 1},
+        .photos_total = 20,
+        .photos = {[PP_OUTCOME_STORED] = 5, [PP_OUTCOME_SKIPPED] = 2, [PP_OUTCOME_FAILED] = 10},
+        .errors = errors,
+        .n_errors = 2};
+}
+
+#define ID_A "b_0000000010000000000aa"
+#define ID_B "b_0000000020000000000bb"
+#define ID_C "b_0000000030000000000cc"
+
+static void a_planned_batch(void **state)
+{
+    struct api_run *t = *state;
+
+    t->store.batches[t->store.n_batches++] = planned(ID_A, "42", PP_BATCH_RUNNING);
+    assert_int_equal(api_get(t, batch_path(ID_A, "")), 200);
+    json_t *expected = json_loads(
+        "{\"batch_id\":\"" ID_A "\",\"client\":\"42\",\"state\":\"running\","
+        "\"created_at\":\"1970-01-01T00:00:01.000Z\",\"finished_at\":null,"
+        "\"items\":{\"total\":10,\"open\":3,\"complete\":1,\"partial\":2,\"failed\":3,\"superseded\":0,"
+        "\"cancelled\":1},\"photos\":{\"total\":20,\"open\":3,\"stored\":5,\"unchanged\":0,\"skipped\":2,"
+        "\"failed\":10,\"cancelled\":0},\"errors\":{\"http_404\":12,\"body_timeout\":3},"
+        "\"photos_per_second\":0,\"eta_seconds\":null}",
+        0, NULL);
+    assert_true(json_equal(t->json, expected));
+    json_decref(expected);
+    assert_int_equal(api_get(t, batch_path(ID_B, "")), 404);
+    assert_int_equal(api_get(t, "/v1/batches/nope"), 404);
+    t->store.err = PP_EIO;
+    t->ingest.err = PP_OK;
+    assert_int_equal(api_get(t, batch_path(ID_A, "")), 500);
+}
+
+static void cancel_before_planning(void **state)
+{
+    struct api_run *t = *state;
+    char id[PP_BATCH_ID_MAX];
+
+    api_ask(t, PP_POST, "/v1/batches", ONE);
+    snprintf(id, sizeof(id), "%s", api_str(t, "batch_id"));
+    for (int i = 0; i < 2; i++) { /* idempotent */
+        assert_int_equal(api_ask(t, PP_DELETE, batch_path(id, ""), NULL), 200);
+        assert_string_equal(api_str(t, "state"), "cancelled");
+    }
+    assert_true(t->ingest.entries[0].entry.cancelled);
+    assert_string_equal(t->store.cancelled.owner, "42");
+    assert_int_equal(t->store.cancelled.photos, 1);
+    assert_true(t->store.cancelled.created_at > 0);
+    free((char *)t->store.batches[0].id);
+    free((char *)t->store.batches[0].client);
+}
+
+static void cancel_after_planning(void **state)
+{
+    struct api_run *t = *state;
+
+    t->store.batches[t->store.n_batches++] = planned(ID_A, "42", PP_BATCH_RUNNING);
+    assert_int_equal(api_ask(t, PP_DELETE, batch_path(ID_A, ""), NULL), 200);
+    assert_string_equal(api_str(t, "state"), "cancelled");
+    assert_int_equal(t->store.cancelled.created_at, 0);
+    assert_int_equal(api_ask(t, PP_DELETE, batch_path(ID_B, ""), NULL), 404);
+}
+
+/* --- list --- */
+
+static void entry(struct api_run *t, const char *id, const char *client)
+{
+    t->ingest.entries[t->ingest.n++] = (struct fake_entry){
+        .entry = {
+            .batch_id = strdup(id), .client = strdup(client), .created_at = 1, .n_items = 1, .n_photos = 2}};
+}
+
+static void assert_ids(struct api_run *t, const char *const *ids)
+{
+    size_t i = 0;
+    for (; ids[i]; i++) {
+        char at[40];
+        snprintf(at, sizeof(at), "batches.%zu.batch_id", i);
+        const char *got = json_string_value(api_at(t, at));
+        assert_string_equal(got ? got : "none", ids[i]);
+    }
+    assert_int_equal(json_array_size(api_at(t, "batches")), i);
+}
+
+static void list_merges_queue_and_store(void **state)
+{
+    struct api_run *t = *state;
+
+    t->store.batches[t->store.n_batches++] = planned(ID_A, "42", PP_BATCH_FINISHED);
+    t->store.batches[t->store.n_batches++] = planned(ID_B, "43", PP_BATCH_RUNNING);
+    entry(t, ID_B, "43"); /* planned, not yet acked */
+    entry(t, ID_C, "42");
+    assert_int_equal(api_get(t, "/v1/batches"), 200);
+    assert_ids(t, (const char *const[]){ID_C, ID_B, ID_A, NULL});
+    assert_string_equal(json_string_value(api_at(t, "batches.1.state")), "running");
+    assert_true(json_is_null(api_at(t, "next")));
+    assert_int_equal(api_get(t, "/v1/batches?client=42"), 200);
+    assert_ids(t, (const char *const[]){ID_C, ID_A, NULL});
+    assert_int_equal(api_get(t, "/v1/batches?state=accepted&client=42"), 200);
+    assert_ids(t, (const char *const[]){ID_C, NULL});
+    assert_int_equal(api_get(t, "/v1/batches?state=running"), 200);
+    assert_ids(t, (const char *const[]){ID_B, NULL});
+
+    const char *const all[] = {ID_C, ID_B, ID_A};
+    snprintf(path, sizeof(path), "/v1/batches?limit=1");
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(api_get(t, path), 200);
+        assert_ids(t, (const char *const[]){all[i], NULL});
+        if (i < 2)
+            snprintf(path, sizeof(path), "/v1/batches?limit=1&after=%s", api_str(t, "next"));
+    }
+    assert_true(json_is_null(api_at(t, "next")));
+}
+
+static void list_parameters(void **state)
+{
+    static const struct {
+        const char *path, *code, *field;
+    } cases[] = {{"/v1/batches?limit=0", "bad_parameter", "limit"},
+                 {"/v1/batches?limit=1001", "bad_parameter", "limit"},
+                 {"/v1/batches?limit=+5", "bad_parameter", "limit"},
+                 {"/v1/batches?limit=", "bad_parameter", "limit"},
+                 {"/v1/batches?state=done", "bad_parameter", "state"},
+                 {"/v1/batches?client=", "bad_client", "client"},
+                 {"/v1/batches?after=", "bad_cursor", "after"},
+                 {"/v1/batches?after=AAAA", "bad_cursor", "after"},
+                 {"/v1/batches?after=b_0000000010000000000aa", "bad_cursor", "after"},
+                 {"/v1/batches?x", "bad_parameter", "x"}};
+    struct api_run *t = *state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        assert_int_equal(api_get(t, cases[i].path), 400);
+        assert_string_equal(api_code(t), cases[i].code);
+        assert_string_equal(api_str(t, "field"), cases[i].field);
+    }
+    /* a cursor is for one list with one filter, and not to be changed */
+    entry(t, ID_A, "42");
+    entry(t, ID_B, "42");
+    assert_int_equal(api_get(t, "/v1/batches?limit=1"), 200);
+    char next[100];
+    snprintf(next, sizeof(next), "%s", api_str(t, "next"));
+    snprintf(path, sizeof(path), "/v1/batches?client=42&after=%s", next);
+    assert_int_equal(api_get(t, path), 400);
+    snprintf(path, sizeof(path), "/v1/clients?after=%s", next);
+    assert_int_equal(api_get(t, path), 400);
+    for (size_t i = 0; i < strlen(next); i++) {
+        char other[100];
+        snprintf(other, sizeof(other), "%s", next);
+        other[i] = other[i] == 'A' ? 'B' : 'A';
+        snprintf(path, sizeof(path), "/v1/batches?after=%s", other);
+        assert_int_equal(api_get(t, path), 400);
+        other[i] = '\0';
+        snprintf(path, sizeof(path), "/v1/batches?after=%s", other);
+        assert_int_equal(api_get(t, path), 400);
+    }
+}
+
+/* --- results --- */
+
+static struct pp_item_photo photo = {.url = "http://x.example/1",
+                                     .url_n = 18,
+                                     .outcome = {.kind = PP_OUTCOME_FAILED, .code = 404, .attempts = 1}};
+
+static void results_of(struct api_run *t, size_t n)
+{
+    static char ids[FAKE_MAX][32];
+    t->store.batches[t->store.n_batches++] = planned(ID_A, "42", PP_BATCH_RUNNING);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(ids[i], sizeof(ids[i]), "ad-%zu", i);
+        t->store.items[t->store.n_items++] =
+            (struct pp_item){.client = "42",
+                             .id = ids[i],
+                             .revision = 1,
+                             .batch_id = ID_A,
+                             .status = i % 2 ? PP_ITEM_FAILED : PP_ITEM_COMPLETE,
+                             .finished_at = 1000,
+                             .seq = 10 + i,
+                             .photos = &photo,
+                             .n_photos = 1};
+    }
+}
+
+static void results_in_pages(void **state)
+{
+    struct api_run *t = *state;
+    size_t seen = 0, pages = 0;
+
+    results_of(t, 10);
+    snprintf(path, sizeof(path), "/v1/batches/" ID_A "/results?limit=3");
+    for (;; pages++) {
+        assert_int_equal(api_get(t, path), 200);
+        for (size_t i = 0; i < json_array_size(api_at(t, "results")); i++, seen++) {
+            char at[40], id[32];
+            snprintf(at, sizeof(at), "results.%zu.data.item", i);
+            snprintf(id, sizeof(id), "ad-%zu", seen);
+            assert_string_equal(json_string_value(api_at(t, at)), id);
+        }
+        if (json_is_null(api_at(t, "next")))
+            break;
+        snprintf(path, sizeof(path), "/v1/batches/" ID_A "/results?limit=3&after=%s", api_str(t, "next"));
+    }
+    assert_int_equal(seen, 10);
+    assert_int_equal(pages, 3);
+}
+
+static void results_filters(void **state)
+{
+    struct api_run *t = *state;
+
+    results_of(t, 4);
+    assert_int_equal(api_get(t, "/v1/batches/" ID_A "/results?status=failed&code=http_404&limit=1"), 200);
+    assert_int_equal(t->store.results_asked.status, PP_ITEM_FAILED);
+    assert_int_equal(t->store.results_asked.code, 404);
+    assert_string_equal(json_string_value(api_at(t, "results.0.data.item")), "ad-1");
+    snprintf(path, sizeof(path), "/v1/batches/" ID_A "/results?after=%s", api_str(t, "next"));
+    assert_int_equal(api_get(t, path), 400); /* of another filter */
+    assert_int_equal(api_get(t, "/v1/batches/" ID_A "/results?status=open"), 400);
+    assert_string_equal(api_str(t, "field"), "status");
+    assert_int_equal(api_get(t, "/v1/batches/" ID_A "/results?code=http_999"), 400);
+    assert_string_equal(api_str(t, "field"), "code");
+    assert_int_equal(api_get(t, "/v1/batches/" ID_B "/results"), 404);
+}
+
+/* Pages too large for memory come in smaller pieces, all the same complete. */
+static void results_that_do_not_fit(void **state)
+{
+    struct api_run *t = *state;
+
+    results_of(t, 30);
+    t->store.results_enomem_above = 15;
+    assert_int_equal(api_get(t, "/v1/batches/" ID_A "/results?limit=100"), 200);
+    assert_int_equal(json_array_size(api_at(t, "results")), 12);
+    assert_true(json_is_string(api_at(t, "next")));
+}
+
+static void an_item(void **state)
+{
+    struct api_run *t = *state;
+
+    results_of(t, 2);
+    t->store.items[1].id = "a/b \xc3\xbc";
+    t->store.items[1].status = PP_ITEM_OPEN;
+    t->store.items[1].photos = &(struct pp_item_photo){.url = "u", .url_n = 1, .tier = 1};
+    assert_int_equal(api_get(t, "/v1/items/42/ad-0"), 200);
+    assert_string_equal(api_str(t, "subject"), "42/ad-0");
+    assert_int_equal(api_get(t, "/v1/items/42/a%2Fb%20%C3%BC"), 200);
+    assert_string_equal(api_str(t, "status"), "open");
+    assert_int_equal(api_int(t, "photos.0.tier"), 5);
+    assert_int_equal(api_get(t, "/v1/items/42/nope"), 404);
+    assert_int_equal(api_get(t, "/v1/items/42/a/b"), 404);
+    assert_int_equal(api_get(t, "/v1/items/42/%00"), 404);
+    assert_int_equal(api_get(t, "/v1/items/42/%ff"), 404);
+    assert_int_equal(api_get(t, "/v1/items/4%3A2/ad-0"), 404);
+}
+
+/* --- replay --- */
+
+static void replay(void **state)
+{
+    struct api_run *t = *state;
+    struct pp_entry_reader r;
+    struct pp_entry_item it;
+    char id[PP_BATCH_ID_MAX];
+
+    results_of(t, 3);
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay",
+                             "{\"codes\":[\"http_404\",\"body_timeout\"],\"domains\":[\"x.example\"],"
+                             "\"dry_run\":true}"),
+                     200);
+    assert_int_equal(api_int(t, "photos"), 3);
+    assert_true(json_is_null(api_at(t, "batch_id")));
+    assert_int_equal(t->ingest.n, 0);
+    assert_int_equal(t->store.replay_asked.n_codes, 2);
+    assert_int_equal(t->store.replay_asked.n_domains, 1);
+
+    t->key = "again";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 202);
+    assert_int_equal(api_int(t, "photos"), 3);
+    snprintf(id, sizeof(id), "%s", api_str(t, "batch_id"));
+    assert_true(pp_batch_id_valid(id));
+    assert_int_equal(t->ingest.n, 1);
+    const struct pp_ingest_entry *e = &t->ingest.entries[0].entry;
+    assert_true(e->replay);
+    assert_string_equal(e->client, "42");
+    assert_int_equal(e->n_items, 3);
+    assert_true(pp_entry_open(&r, e->payload, e->payload_n));
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(pp_entry_next(&r, &it));
+        assert_int_equal(it.index, i);
+        assert_int_equal(it.n_photos, 1);
+    }
+    t->key = "again";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 202);
+    assert_string_equal(api_str(t, "batch_id"), id);
+    assert_int_equal(t->ingest.n, 1);
+}
+
+static void replay_bodies(void **state)
+{
+    static const struct {
+        const char *body;
+        int status;
+        const char *code;
+    } cases[] = {{"{\"codes\":\"http_404\"}", 400, "bad_type"},
+                 {"{\"codes\":[17]}", 400, "bad_type"},
+                 {"{\"codes\":[\"nope\"]}", 422, "bad_value"},
+                 {"{\"domains\":[17]}", 400, "bad_type"},
+                 {"{\"dry_run\":1}", 400, "bad_type"},
+                 {"{\"dryrun\":true}", 400, "unknown_field"},
+                 {"[]", 400, "bad_type"},
+                 {"{\"codes\":[],\"codes\":[]}", 400, "bad_json"}};
+    struct api_run *t = *state;
+
+    results_of(t, 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", cases[i].body), cases[i].status);
+        assert_string_equal(api_code(t), cases[i].code);
+    }
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_B "/replay", NULL), 404);
+    assert_int_equal(t->ingest.n, 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, api_open, api_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(accepted),
+        TEST(accepted_as_lines),
+        TEST(nothing_is_there_before_the_queue_has_it),
+        TEST(refusals),
+        TEST(all_rejected_says_why),
+        TEST(a_key_makes_one_batch),
+        TEST(a_key_covers_the_query),
+        TEST(a_key_under_way),
+        TEST(the_queue_fails),
+        TEST(bodies_are_bounded),
+        TEST(draining_refuses),
+        TEST(an_accepted_batch_is_readable_at_once),
+        TEST(a_planned_batch),
+        TEST(cancel_before_planning),
+        TEST(cancel_after_planning),
+        TEST(list_merges_queue_and_store),
+        TEST(list_parameters),
+        TEST(results_in_pages),
+        TEST(results_filters),
+        TEST(results_that_do_not_fit),
+        TEST(an_item),
+        TEST(replay),
+        TEST(replay_bodies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,195 @@
+/* The RESULT object (result.h): API.md section 2, byte for byte. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/sniff.h"
+#include "photopool/code.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/result.h"
+
+static struct pp_buf out;
+
+static int buf_open(void **state)
+{
+    (void)state;
+    pp_buf_init(&out, 1 << 20);
+    return 0;
+}
+
+static int buf_close(void **state)
+{
+    (void)state;
+    pp_buf_fini(&out);
+    return 0;
+}
+
+#define URL(text) .url = text, .url_n = sizeof(text) - 1
+
+static struct pp_item example(void)
+{
+    static struct pp_item_photo photos[6];
+    const struct pp_item_photo all[6] = {
+        {URL("https://shop.example/1.jpg"), .outcome = {.kind = PP_OUTCOME_STORED,
+                                                        .object = {.sha256 = {0xab, 0xcd, [31] = 1},
+                                                                   .bytes = 75123,
+                                                                   .width = 1200,
+                                                                   .height = 900,
+                                                                   .type = PP_IMAGE_JPEG},
+                                                        .fetched_at = 1795168800000,
+                                                        .attempts = 1,
+                                                        .ms = 412}},
+        {URL("https://shop.example/\"2\".jpg"), .outcome = {.kind = PP_OUTCOME_FAILED,
+                                                            .attempts = 2,
+                                                            .code = 404,
+                                                            .detail = "shop.example answered 404 Not Found"}},
+        {URL("u"), .outcome = {.kind = PP_OUTCOME_FAILED, .code = PP_CODE_BAD_URL}},
+        {URL("s"),
+         .outcome = {.kind = PP_OUTCOME_SKIPPED, .code = 410, .detail = "gone", .retry_at = 1795168800001}},
+        {URL("c"), .outcome = {.kind = PP_OUTCOME_CANCELLED}},
+        {URL("k"),
+         .outcome = {.kind = PP_OUTCOME_UNCHANGED,
+                     .object = {.sha256 = {1}, .bytes = 5, .width = 1, .height = 2, .type = PP_IMAGE_PNG},
+                     .fetched_at = 1000}},
+    };
+    memcpy(photos, all, sizeof(all));
+    return (struct pp_item){.client = "42",
+                            .id = "ad-1",
+                            .revision = 3,
+                            .batch_id = "b_x",
+                            .meta = "{\"k\":[1,0.1]}",
+                            .status = PP_ITEM_PARTIAL,
+                            .finished_at = 1795168800000,
+                            .seq = 9,
+                            .photos = photos,
+                            .n_photos = 6};
+}
+
+static void bytes_are_these(void **state)
+{
+    struct pp_item item = example();
+    char id[PP_RESULT_ID_MAX], expected[4096];
+    (void)state;
+    pp_result_id(id, "42", "ad-1", 3);
+    snprintf(
+        expected, sizeof(expected),
+        "{\"specversion\":\"1.0\",\"id\":\"%s\",\"source\":\"photopool\",\"type\":\"photopool.item."
+        "finished\","
+        "\"subject\":\"42/ad-1\",\"time\":\"2026-11-20T10:00:00.000Z\","
+        "\"datacontenttype\":\"application/"
+        "json\",\"data\":{\"client\":\"42\",\"item\":\"ad-1\",\"revision\":3,"
+        "\"batch_id\":\"b_x\",\"status\":\"partial\",\"meta\":{\"k\":[1,0.1]},\"photos\":["
+        "{\"url\":\"https://shop.example/1.jpg\",\"outcome\":\"stored\",\"sha256\":"
+        "\"abcd000000000000000000000000000000000000000000000000000000000001\",\"bytes\":75123,"
+        "\"type\":\"image/jpeg\",\"width\":1200,\"height\":900,\"object\":"
+        "\"sha256/ab/cd/abcd000000000000000000000000000000000000000000000000000000000001.jpg\","
+        "\"fetched_at\":\"2026-11-20T10:00:00.000Z\",\"attempts\":1,\"ms\":412},"
+        "{\"url\":\"https://shop.example/\\\"2\\\".jpg\",\"outcome\":\"failed\",\"attempts\":2,\"error\":"
+        "{\"code\":\"http_404\",\"detail\":\"shop.example answered 404 Not Found\",\"http_status\":404,"
+        "\"retry_at\":null}},"
+        "{\"url\":\"u\",\"outcome\":\"failed\",\"attempts\":0,\"error\":{\"code\":\"bad_url\","
+        "\"detail\":\"The URL is not written correctly.\",\"http_status\":null,\"retry_at\":null}},"
+        "{\"url\":\"s\",\"outcome\":\"skipped\",\"attempts\":0,\"error\":{\"code\":\"http_410\","
+        "\"detail\":\"gone\",\"http_status\":410,\"retry_at\":\"2026-11-20T10:00:00.001Z\"}},"
+        "{\"url\":\"c\",\"outcome\":\"cancelled\",\"attempts\":0},"
+        "{\"url\":\"k\",\"outcome\":\"unchanged\",\"sha256\":"
+        "\"0100000000000000000000000000000000000000000000000000000000000000\",\"bytes\":5,"
+        "\"type\":\"image/png\",\"width\":1,\"height\":2,\"object\":"
+        "\"sha256/01/00/0100000000000000000000000000000000000000000000000000000000000000.png\","
+        "\"fetched_at\":\"1970-01-01T00:00:01.000Z\",\"attempts\":0,\"ms\":0}]}}",
+        id);
+    pp_result_write(&out, NULL, &item);
+    assert_false(out.failed);
+    assert_string_equal(out.p, expected);
+    pp_buf_reset(&out);
+    pp_result_write(&out, NULL, &item); /* I2: one id, one payload */
+    assert_string_equal(out.p, expected);
+}
+
+static void without_meta_or_photos(void **state)
+{
+    struct pp_item item = {.client = "1",
+                           .id = "x",
+                           .revision = 1,
+                           .batch_id = "b",
+                           .status = PP_ITEM_COMPLETE,
+                           .finished_at = 1};
+    (void)state;
+    pp_result_write(&out, NULL, &item);
+    assert_non_null(strstr(out.p, "\"status\":\"complete\",\"photos\":[]}}"));
+    assert_null(strstr(out.p, "meta"));
+}
+
+static void ids_depend_on_client_item_and_revision_only(void **state)
+{
+    struct pp_item item = example(), other = item;
+    json_t *a, *b;
+    (void)state;
+    other.batch_id = "b_other";
+    other.status = PP_ITEM_FAILED;
+    pp_result_write(&out, NULL, &item);
+    a = json_loads(out.p, 0, NULL);
+    pp_buf_reset(&out);
+    pp_result_write(&out, NULL, &other);
+    b = json_loads(out.p, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(a, "id")),
+                        json_string_value(json_object_get(b, "id")));
+    json_decref(b);
+    other.revision++;
+    pp_buf_reset(&out);
+    pp_result_write(&out, NULL, &other);
+    b = json_loads(out.p, 0, NULL);
+    assert_string_not_equal(json_string_value(json_object_get(a, "id")),
+                            json_string_value(json_object_get(b, "id")));
+    json_decref(a);
+    json_decref(b);
+}
+
+static void an_open_item_says_what_it_waits_for(void **state)
+{
+    static const int64_t tiers[] = {1000, 5000};
+    struct pp_item item = example();
+    (void)state;
+    item.status = PP_ITEM_OPEN;
+    item.created_at = 1000;
+    item.photos[4] = (struct pp_item_photo){URL("w"), .tier = 1, .due_ms = 2000};
+    item.photos[5] = (struct pp_item_photo){URL("x"), .claimed = true, .tier = 7, .outcome.attempts = 1};
+    pp_result_write_open(&out, NULL, &item, tiers, 2);
+    json_t *json = json_loads(out.p, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(json);
+    assert_string_equal(json_string_value(json_object_get(json, "status")), "open");
+    json_decref(json);
+    assert_non_null(strstr(out.p, "\"meta\":{\"k\":[1,0.1]},\"created_at\":\"1970-01-01T00:00:01.000Z\""));
+    assert_non_null(strstr(out.p, "{\"url\":\"w\",\"outcome\":\"open\",\"attempts\":0,\"state\":\"waiting\","
+                                  "\"tier\":5,\"due_at\":\"1970-01-01T00:00:02.000Z\"}"));
+    assert_non_null(strstr(out.p, "{\"url\":\"x\",\"outcome\":\"open\",\"attempts\":1,\"state\":\"claimed\","
+                                  "\"tier\":null,\"due_at\":null}"));
+}
+
+static void names(void **state)
+{
+    (void)state;
+    for (int i = PP_ITEM_OPEN + 1; i < PP_ITEM_STATUS_COUNT; i++)
+        assert_int_equal(pp_item_status_parse(pp_item_status_name(i)), i);
+    assert_int_equal(pp_item_status_parse("open"), -1);
+    assert_int_equal(pp_item_status_parse(""), -1);
+    assert_string_equal(pp_outcome_name(PP_OUTCOME_UNCHANGED), "unchanged");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(bytes_are_these, buf_open, buf_close),
+        cmocka_unit_test_setup_teardown(without_meta_or_photos, buf_open, buf_close),
+        cmocka_unit_test_setup_teardown(ids_depend_on_client_item_and_revision_only, buf_open, buf_close),
+        cmocka_unit_test_setup_teardown(an_open_item_says_what_it_waits_for, buf_open, buf_close),
+        cmocka_unit_test(names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
