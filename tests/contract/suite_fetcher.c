@@ -16,8 +16,8 @@ static bool is_path(const char *request, const char *path)
 
 #define BIG_BYTES (8u << 20)
 
-/* "/hang": silence. "/begin": a head and a few bytes, then silence. "/big": 8 MiB. "/head": a head, then
- * silence. Else "ok". */
+/* "/hang": silence. "/endless": a body without end. "/begin": a head and a few bytes, then silence. "/big": 8
+ * MiB. "/head": a head, then silence. Else "ok". */
 static enum pp_origin_next serve(struct pp_origin_conn *c, const char *request, void *data)
 {
     static char block[65536];
@@ -32,6 +32,12 @@ static enum pp_origin_next serve(struct pp_origin_conn *c, const char *request, 
     if (is_path(request, "/begin")) {
         (void)pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
         return PP_ORIGIN_HANG;
+    }
+    if (is_path(request, "/endless")) {
+        bool alive = pp_origin_puts(c, "HTTP/1.1 200 OK\r\n\r\n");
+        while (alive)
+            alive = pp_origin_write(c, block, sizeof(block));
+        return PP_ORIGIN_CLOSE;
     }
     if (is_path(request, "/big")) {
         bool alive = pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 8388608\r\n\r\n");
@@ -169,16 +175,20 @@ static void the_addresses_given_are_connected_to(void **state)
 
     (void)state;
     kit_open(&k, serve, NULL, NULL);
-    /* one where nobody listens first, then the origin's */
+    /* three where nobody listens first, then the origin's */
     get_init(&g, &k, "/");
-    g.addrs[1] = g.addrs[0];
-    v4 = (struct sockaddr_in *)&g.addrs[0];
-    v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
-    g.x.n_addrs = 2;
+    for (int i = 3; i >= 0; i--) {
+        g.addrs[i] = g.addrs[0];
+        v4 = (struct sockaddr_in *)&g.addrs[i];
+        if (i < 3)
+            v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)i);
+    }
+    g.x.n_addrs = 4;
+    g.x.connect_ms = 60000; /* no failing address may wait for the end of it */
     get_start(&g);
     get_wait(&g);
     assert_int_equal(g.x.code, 0);
-    assert_int_equal(g.allows, 3); /* two sockets, and before the request */
+    assert_int_equal(g.allows, 5); /* four sockets, and before the request */
     get_fini(&g);
     kit_close(&k);
 }
@@ -275,23 +285,42 @@ static void nobody_listens(void **state)
     kit_close(&k);
 }
 
-/* A listener whose queue is full answers no SYN. */
+/* A listener whose queue is full: it answers no SYN. Port 0: any; the number is in *sa. */
+struct deaf {
+    int listener, fill[8];
+};
+
+static void deaf_open(struct deaf *d, struct sockaddr_in *sa)
+{
+    socklen_t len = sizeof(*sa);
+
+    sa->sin_family = AF_INET;
+    d->listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(d->listener, (struct sockaddr *)sa, len), 0);
+    assert_int_equal(listen(d->listener, 0), 0);
+    assert_int_equal(getsockname(d->listener, (struct sockaddr *)sa, &len), 0);
+    for (int i = 0; i < 8; i++) {
+        d->fill[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)connect(d->fill[i], (struct sockaddr *)sa, len);
+    }
+}
+
+static void deaf_close(struct deaf *d)
+{
+    for (int i = 0; i < 8; i++)
+        (void)close(d->fill[i]);
+    (void)close(d->listener);
+}
+
 static void connecting_takes_too_long(void **state)
 {
-    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(sa);
-    int listener = socket(AF_INET, SOCK_STREAM, 0), fill[8];
+    struct sockaddr_in sa = {.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct deaf d;
     struct kit k;
     struct get g;
 
     (void)state;
-    assert_int_equal(bind(listener, (struct sockaddr *)&sa, sizeof(sa)), 0);
-    assert_int_equal(listen(listener, 0), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&sa, &len), 0);
-    for (int i = 0; i < 8; i++) {
-        fill[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-        (void)connect(fill[i], (struct sockaddr *)&sa, sizeof(sa));
-    }
+    deaf_open(&d, &sa);
     kit_open(&k, serve, NULL, NULL);
     get_init(&g, &k, "/");
     g.x.port = ntohs(sa.sin_port);
@@ -304,9 +333,61 @@ static void connecting_takes_too_long(void **state)
     assert_int_equal(g.sents, 0);
     get_fini(&g);
     kit_close(&k);
-    for (int i = 0; i < 8; i++)
-        (void)close(fill[i]);
-    (void)close(listener);
+    deaf_close(&d);
+}
+
+/* The first address does not answer: the second gets its share of the time. */
+static void the_second_address_is_tried_in_time(void **state)
+{
+    struct sockaddr_in sa = {.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+    struct deaf d;
+    struct kit k;
+    struct get g;
+
+    (void)state;
+    kit_open(&k, serve, NULL, NULL);
+    sa.sin_port = htons(pp_origin_port(k.o));
+    deaf_open(&d, &sa);
+    get_init(&g, &k, "/");
+    g.addrs[1] = g.addrs[0];
+    memcpy(&g.addrs[0], &sa, sizeof(sa));
+    g.x.n_addrs = 2;
+    g.x.connect_ms = 800;
+    get_start(&g);
+    get_wait(&g);
+    assert_int_equal(g.x.code, 0);
+    assert_string_equal(g.body, "ok");
+    get_fini(&g);
+    kit_close(&k);
+    deaf_close(&d);
+}
+
+static void set_flag(void *flag)
+{
+    *(bool *)flag = true;
+}
+
+/* An idle connection that the host closed must not keep the loop busy. */
+static void an_idle_connection_costs_nothing(void **state)
+{
+    bool over = false;
+    int turns = 0;
+    struct pp_timer *timer;
+    struct kit k;
+    struct get g;
+
+    (void)state;
+    kit_open(&k, answer_and_close, NULL, NULL);
+    get_run(&g, &k, "/");
+    kit_until(&k, none_open, k.o);
+    timer = pp_timer_open(k.loop, set_flag, &over);
+    pp_timer_start(timer, 100, 0);
+    for (; !over; turns++)
+        (void)pp_loop_turn(k.loop, true);
+    assert_in_range(turns, 1, 30);
+    pp_timer_close(timer);
+    get_fini(&g);
+    kit_close(&k);
 }
 
 /* --- the address policy --- */
@@ -360,10 +441,13 @@ static void only_good_addresses_are_used(void **state)
     (void)state;
     kit_open(&k, serve, NULL, NULL);
     get_init(&g, &k, "/");
-    g.addrs[1] = g.addrs[0];
-    g.x.n_addrs = 2;
     g.denied_ip = INADDR_LOOPBACK + 1;
-    ((struct sockaddr_in *)&g.addrs[0])->sin_addr.s_addr = htonl(g.denied_ip);
+    for (int i = 3; i >= 0; i--)
+        g.addrs[i] = g.addrs[0];
+    for (int i = 0; i < 3; i++)
+        ((struct sockaddr_in *)&g.addrs[i])->sin_addr.s_addr = htonl(g.denied_ip);
+    g.x.n_addrs = 4;
+    g.x.connect_ms = 60000; /* no failing address may wait for the end of it */
     get_start(&g);
     get_wait(&g);
     assert_int_equal(g.x.code, 0);
@@ -664,7 +748,7 @@ static void abort_in_every_phase(void **state)
     abort_when("/hang", has_request);
     abort_when("/head", has_head);
     abort_when("/begin", has_body);
-    abort_when("/big", has_body);
+    abort_when("/endless", has_body);
     abort_when("/big", is_paused);
     abort_when("/begin", is_paused);
 }
@@ -983,6 +1067,8 @@ int pp_suite_fetcher(const struct pp_fetcher_subject *subject)
         cmocka_unit_test(hosts_may_be_addresses),
         cmocka_unit_test(nobody_listens),
         cmocka_unit_test(connecting_takes_too_long),
+        cmocka_unit_test(the_second_address_is_tried_in_time),
+        cmocka_unit_test(an_idle_connection_costs_nothing),
         cmocka_unit_test(a_denied_address_gets_no_connection),
         cmocka_unit_test(a_kept_connection_is_judged_again),
         cmocka_unit_test(only_good_addresses_are_used),

@@ -28,7 +28,7 @@ struct kit {
 struct get {
     struct pp_exchange x;
     struct kit *kit;
-    struct sockaddr_storage addrs[2];
+    struct sockaddr_storage addrs[4];
     char url[256];
     int allows, sents, heads, bodies, dones;
     char *body; /* at most BODY_KEPT bytes of `n` */

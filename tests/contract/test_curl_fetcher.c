@@ -1,6 +1,9 @@
-/* test_curl_fetcher.c: adapter/curl keeps the fetcher's contract. */
+/* test_curl_fetcher.c: adapter/curl keeps the fetcher's contract, and gets over libcurl's forgetting a name.
+ */
+#include <stdio.h>
+
 #include "adapter/curl/fetcher.h"
-#include "suite_fetcher.h"
+#include "suite_fetcher_kit.h"
 
 static enum pp_err open_curl(struct pp_loop *loop, const char *ca_file, struct pp_fetcher **out)
 {
@@ -9,7 +12,106 @@ static enum pp_err open_curl(struct pp_loop *loop, const char *ca_file, struct p
     return pp_curl_fetcher_open(loop, &o, out);
 }
 
+/* "/begin": a head and silence; else an answer and the end of the connection. */
+static enum pp_origin_next serve(struct pp_origin_conn *c, const char *request, void *data)
+{
+    (void)data;
+    if (strncmp(request, "GET /begin ", 11) == 0) {
+        (void)pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
+        return PP_ORIGIN_HANG;
+    }
+    (void)pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    return PP_ORIGIN_CLOSE;
+}
+
+static void start_named(struct get *g, struct kit *k, const char *host, const char *path)
+{
+    get_init(g, k, path);
+    (void)snprintf(g->url, sizeof(g->url), "http://%s:%u%s", host, pp_origin_port(k->o), path);
+    g->x.host = host;
+    get_start(g);
+}
+
+static void run_named(struct kit *k, const char *host, uint16_t code)
+{
+    struct get g;
+
+    start_named(&g, k, host, "/");
+    if (code)
+        g.deny_at = 1;
+    get_wait(&g);
+    assert_int_equal(g.x.code, code);
+    assert_int_equal(g.sents > 0, code == 0);
+    get_fini(&g);
+}
+
+static bool has_body(void *g)
+{
+    return ((struct get *)g)->bodies > 0;
+}
+
+struct moment {
+    struct pp_loop *loop;
+    int64_t at;
+};
+
+static bool has_come(void *data)
+{
+    const struct moment *m = data;
+
+    return pp_loop_now(m->loop) >= m->at;
+}
+
+/* The table of names is full and emptied; the request that makes libcurl forget as well takes so long that it
+ * takes a newer name with it (pins.c). The next request for that name must find out and go out all the same.
+ */
+static void a_forgotten_name_is_told_again(void **state)
+{
+    struct kit k;
+    struct get slow;
+    struct moment later;
+    char host[64];
+
+    (void)state;
+    kit_open(&k, serve, NULL, NULL);
+    for (int i = 0; i < 4096; i++) {
+        (void)snprintf(host, sizeof(host), "h%d.test", i);
+        run_named(&k, host, PP_CODE_DENIED_ADDRESS);
+    }
+    start_named(&slow, &k, "slow.test", "/begin");
+    kit_until(&k, has_body, &slow);
+    run_named(&k, "x.test", 0);
+    run_named(&k, "x.test", 0);
+    later = (struct moment){k.loop, pp_loop_now(k.loop) + 3100}; /* libcurl counts whole seconds */
+    kit_until(&k, has_come, &later);
+    get_abort(&slow);
+    get_fini(&slow);
+    run_named(&k, "x.test", 0);
+    run_named(&k, "x.test", 0);
+    kit_close(&k);
+}
+
+static void options_are_checked(void **state)
+{
+    const struct pp_curl_options small = {.buffer_bytes = 100}, large = {.buffer_bytes = 1 << 30},
+                                 no_file = {.ca_file = "/nonexistent/ca.pem"};
+    struct pp_loop *loop = pp_loop_open();
+    struct pp_fetcher *f;
+
+    (void)state;
+    assert_int_equal(pp_curl_fetcher_open(loop, &small, &f), PP_EINVAL);
+    assert_int_equal(pp_curl_fetcher_open(loop, &large, &f), PP_EINVAL);
+    assert_int_equal(pp_curl_fetcher_open(loop, &no_file, &f), PP_EIO);
+    assert_int_equal(pp_curl_fetcher_open(loop, NULL, &f), PP_OK);
+    f->ops->close(f);
+    pp_loop_close(loop);
+}
+
 int main(void)
 {
-    return pp_suite_fetcher(&(struct pp_fetcher_subject){"fetcher: curl", open_curl});
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_forgotten_name_is_told_again),
+                                       cmocka_unit_test(options_are_checked)};
+    int failed = pp_suite_fetcher(&(struct pp_fetcher_subject){"fetcher: curl", open_curl});
+
+    return failed + cmocka_run_group_tests_name("curl", tests, NULL, NULL);
 }

@@ -52,6 +52,7 @@ curl_socket_t pp_curl_on_open(void *data, curlsocktype purpose, struct curl_sock
         return CURL_SOCKET_BAD;
     name_told(t);
     t->x->phase = PP_PHASE_CONNECT; /* also when libcurl starts over after a kept connection died */
+    pp_curl_nudge(t);
     if (!t->x->events->allow(t->x, &sa->addr)) {
         t->denied++;
         return CURL_SOCKET_BAD;

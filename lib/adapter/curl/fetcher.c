@@ -11,7 +11,8 @@
  *
  * Invariants:
  * - t->x->impl == t while an exchange is under way, and only then; n_live counts these.
- * - A transfer is in the list of its state, if that has one: idle, waiting, doomed, ended.
+ * - A transfer is in one list at most: that of its state, if it has one (idle, waiting, doomed, ended), or,
+ * running, of what settle() has to do for it (resuming, nudged).
  * - done() is called by settle() only, so outside of libcurl, and with the transfer already back in the pool:
  * the callback may start the same exchange again, or abort others.
  *
@@ -40,6 +41,31 @@ static struct pp_transfer *transfer_of(struct pp_exchange *x)
     return t;
 }
 
+static void unlist(struct pp_transfer *t)
+{
+    if (t->list)
+        pp_list_remove(t->list, &t->node);
+    t->list = NULL;
+}
+
+static void enlist(struct pp_transfer *t, struct pp_list *list)
+{
+    unlist(t);
+    t->list = list;
+    pp_list_push(list, &t->node);
+}
+
+static struct pp_transfer *first_of(struct pp_list *list)
+{
+    struct pp_transfer *t;
+
+    if (pp_list_empty(list))
+        return NULL;
+    t = pp_container_of(list->head.next, struct pp_transfer, node);
+    unlist(t);
+    return t;
+}
+
 /* --- the pool --- */
 
 static struct pp_transfer *transfer_new(struct pp_curl *f)
@@ -58,19 +84,21 @@ static struct pp_transfer *transfer_new(struct pp_curl *f)
     return NULL;
 }
 
+/* Last in, first out: the warmest handle is the next. */
 static struct pp_transfer *transfer_take(struct pp_curl *f)
 {
-    struct pp_node *node = pp_list_pop(&f->idle);
+    struct pp_transfer *t = first_of(&f->idle);
 
-    return node ? pp_container_of(node, struct pp_transfer, node) : transfer_new(f);
+    return t ? t : transfer_new(f);
 }
 
-/* Last in, first out: the warmest handle is the next. */
 static void transfer_put(struct pp_transfer *t)
 {
     assert(!t->x);
+    unlist(t);
     t->state = PP_T_IDLE;
-    pp_list_push_front(&t->f->idle, &t->node);
+    t->list = &t->f->idle;
+    pp_list_push_front(t->list, &t->node);
 }
 
 /* Forgets the last exchange, keeps the handle and its options. */
@@ -81,7 +109,7 @@ static void transfer_clear(struct pp_transfer *t)
         (void)curl_easy_setopt(t->easy, CURLOPT_RESOLVE, NULL);
     memset(&t->head, 0, sizeof(t->head));
     t->verdict = 0;
-    t->stopped = t->paused = t->held = t->resuming = t->listed = false;
+    t->stopped = t->paused = t->held = false;
     t->name_missed = t->told = t->flushes = false;
     t->opened = t->denied = t->n_tried = 0;
     t->socket_errno = 0;
@@ -122,25 +150,12 @@ static bool add(struct pp_transfer *t)
     return true;
 }
 
-static void leave_resuming(struct pp_transfer *t)
-{
-    if (t->resuming)
-        pp_list_remove(&t->f->resuming, &t->node);
-    t->resuming = false;
-}
-
-static void list_ended(struct pp_transfer *t)
-{
-    t->listed = true;
-    pp_list_push(&t->f->ended, &t->node);
-}
-
 /* Libcurl is through with it. */
 static void end(struct pp_transfer *t, CURLcode rc)
 {
     long connects = 0;
 
-    leave_resuming(t);
+    unlist(t);
     if (curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK &&
         t->x->phase > PP_PHASE_CONNECT)
         t->x->reused = connects == 0;
@@ -151,7 +166,7 @@ static void end(struct pp_transfer *t, CURLcode rc)
     t->state = PP_T_ENDED;
     t->result = rc;
     if (!t->paused)
-        list_ended(t);
+        enlist(t, &t->f->ended);
 }
 
 /* libcurl had forgotten the name's addresses: once more, with them. True if the request is on its way again.
@@ -169,10 +184,9 @@ static bool again(struct pp_transfer *t)
 
 static void remove_doomed(struct pp_curl *f)
 {
-    struct pp_node *node;
+    struct pp_transfer *t;
 
-    while ((node = pp_list_pop(&f->doomed))) {
-        struct pp_transfer *t = pp_container_of(node, struct pp_transfer, node);
+    while ((t = first_of(&f->doomed))) {
         (void)curl_multi_remove_handle(f->multi, t->easy);
         transfer_put(t);
     }
@@ -180,10 +194,9 @@ static void remove_doomed(struct pp_curl *f)
 
 static void add_waiting(struct pp_curl *f)
 {
-    struct pp_node *node;
+    struct pp_transfer *t;
 
-    while ((node = pp_list_pop(&f->waiting))) {
-        struct pp_transfer *t = pp_container_of(node, struct pp_transfer, node);
+    while ((t = first_of(&f->waiting))) {
         if (add(t))
             continue;
         t->verdict = PP_CODE_INTERNAL;
@@ -194,16 +207,42 @@ static void add_waiting(struct pp_curl *f)
 /* curl_easy_pause() delivers held bytes at once; a refusal of theirs does not end the transfer in libcurl. */
 static void resume_held(struct pp_curl *f)
 {
-    for (size_t n = f->resuming.n; n > 0 && !pp_list_empty(&f->resuming); n--) {
-        struct pp_transfer *t = pp_container_of(pp_list_pop(&f->resuming), struct pp_transfer, node);
+    struct pp_transfer *t;
+
+    for (size_t n = f->resuming.n; n > 0 && (t = first_of(&f->resuming)); n--) {
         CURLcode rc;
-        t->resuming = t->held = false;
+        t->held = false;
         f->in_curl++;
         rc = curl_easy_pause(t->easy, CURLPAUSE_CONT);
         f->in_curl--;
         if (rc != CURLE_OK && t->state == PP_T_RUNNING)
             end(t, rc);
     }
+}
+
+/* When an attempt to connect fails, libcurl 7.88 prepares the next address and then waits for an event or a
+ * time that does not come before the whole time for connecting is over. Unpausing makes it run, whether it
+ * was paused or not. */
+static void run_nudged(struct pp_curl *f)
+{
+    struct pp_transfer *t;
+
+    while ((t = first_of(&f->nudged))) {
+        if (t->x->phase != PP_PHASE_CONNECT)
+            continue;
+        f->in_curl++;
+        (void)curl_easy_pause(t->easy, CURLPAUSE_RECV);
+        (void)curl_easy_pause(t->easy, CURLPAUSE_CONT);
+        f->in_curl--;
+    }
+}
+
+void pp_curl_nudge(struct pp_transfer *t)
+{
+    if (t->state != PP_T_RUNNING || t->x->n_addrs < 2 || t->x->phase != PP_PHASE_CONNECT)
+        return;
+    enlist(t, &t->f->nudged);
+    t->f->poll.dirty = true;
 }
 
 static void read_messages(struct pp_curl *f)
@@ -225,15 +264,12 @@ static void read_messages(struct pp_curl *f)
 
 static void call_done(struct pp_curl *f)
 {
-    struct pp_node *node;
+    struct pp_transfer *t;
 
-    while (!f->closed && (node = pp_list_pop(&f->ended))) {
-        struct pp_transfer *t = pp_container_of(node, struct pp_transfer, node);
+    while (!f->closed && (t = first_of(&f->ended))) {
         struct pp_exchange *x = t->x;
-        char *location = x->location; /* readable in done() */
-        t->listed = false;
-        (void)part(t);
-        x->location = location;
+        char *location = part(t);
+        x->location = location; /* readable in done() */
         transfer_put(t);
         x->events->done(x); /* may free x, or start it again */
         free(location);
@@ -248,6 +284,7 @@ void pp_curl_settle(struct pp_curl *f)
     f->poll.dirty = false;
     resume_held(f);
     read_messages(f);
+    run_nudged(f);
     remove_doomed(f);
     add_waiting(f);
     call_done(f);
@@ -270,7 +307,7 @@ static enum pp_err fetcher_start(struct pp_fetcher *base, struct pp_exchange *x)
     err = pp_curl_prepare(t);
     if (!err && f->in_curl) {
         t->state = PP_T_WAITING;
-        pp_list_push(&f->waiting, &t->node);
+        enlist(t, &f->waiting);
         f->poll.dirty = true;
     } else if (!err && !add(t)) {
         err = PP_ENOMEM;
@@ -291,18 +328,13 @@ static void fetcher_abort(struct pp_fetcher *base, struct pp_exchange *x)
     struct pp_transfer *t = transfer_of(x);
 
     free(part(t));
-    leave_resuming(t);
-    if (t->state == PP_T_WAITING)
-        pp_list_remove(&f->waiting, &t->node);
-    if (t->listed)
-        pp_list_remove(&f->ended, &t->node);
-    t->listed = false;
+    unlist(t);
     if (t->state == PP_T_RUNNING && f->in_curl) {
         /* the lines are the caller's: libcurl must not look at them again */
         (void)curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, NULL);
         t->has_lines = false;
         t->state = PP_T_DOOMED;
-        pp_list_push(&f->doomed, &t->node);
+        enlist(t, &f->doomed);
         f->poll.dirty = true;
         return;
     }
@@ -320,10 +352,9 @@ static void fetcher_resume(struct pp_fetcher *base, struct pp_exchange *x)
         return;
     t->paused = false;
     if (t->state == PP_T_ENDED) {
-        list_ended(t);
+        enlist(t, &f->ended);
     } else if (t->held) {
-        t->resuming = true;
-        pp_list_push(&f->resuming, &t->node);
+        enlist(t, &f->resuming);
     }
     pp_curl_poll_kick(f);
 }
@@ -331,13 +362,12 @@ static void fetcher_resume(struct pp_fetcher *base, struct pp_exchange *x)
 static void fetcher_close(struct pp_fetcher *base)
 {
     struct pp_curl *f = self(base);
-    struct pp_node *node;
+    struct pp_transfer *t;
 
     assert(f->n_live == 0 && !f->in_curl);
     f->closed = true;
     remove_doomed(f);
-    while ((node = pp_list_pop(&f->idle))) {
-        struct pp_transfer *t = pp_container_of(node, struct pp_transfer, node);
+    while ((t = first_of(&f->idle))) {
         curl_easy_cleanup(t->easy);
         free(t);
     }
@@ -408,6 +438,7 @@ enum pp_err pp_curl_fetcher_open(struct pp_loop *loop, const struct pp_curl_opti
     pp_list_init(&f->doomed);
     pp_list_init(&f->ended);
     pp_list_init(&f->resuming);
+    pp_list_init(&f->nudged);
     err = copy_options(f, o ? o : &defaults);
     if (!err)
         err = open_handles(f, o ? o : &defaults);

@@ -88,7 +88,8 @@ struct pp_curl_head {
 
 struct pp_transfer {
     uint32_t magic;
-    struct pp_node node; /* in f->idle, waiting, doomed, ended or resuming, by state and `resuming` */
+    struct pp_node node;  /* in *list */
+    struct pp_list *list; /* one of f's, NULL: none */
     struct pp_curl *f;
     CURL *easy;
     struct pp_exchange *x; /* NULL: idle or aborted */
@@ -96,10 +97,9 @@ struct pp_transfer {
     struct pp_curl_head head;
     uint16_t verdict; /* a code of our own, that explains why libcurl was told to give up; 0: none */
     bool stopped;
-    bool paused;                        /* the caller asked, and has not resumed */
-    bool held;                          /* libcurl is paused */
-    bool resuming;                      /* in f->resuming */
-    bool listed;                        /* ended and in f->ended: done() is due */
+    bool paused; /* the caller asked, and has not resumed */
+    bool held;   /* libcurl is paused */
+
     bool literal;                       /* the host is an address */
     bool name_missed;                   /* libcurl had forgotten the name's addresses */
     bool told;                          /* this request carries the name's addresses */
@@ -128,7 +128,8 @@ struct pp_curl {
     CURLSH *share;
     struct pp_curl_poll poll;
     struct pp_curl_pins pins;
-    struct pp_list idle, waiting, doomed, ended, resuming;
+    /* transfers: by state, and what settle has to do for those that run. ENDED but paused are in none */
+    struct pp_list idle, waiting, doomed, ended, resuming, nudged;
     size_t n_live;    /* exchanges not yet ended */
     unsigned in_curl; /* depth of calls into libcurl that may call back */
     bool settling, closed;
@@ -148,7 +149,10 @@ void pp_curl_poll_keep(struct pp_curl *f, curl_socket_t fd);
 /* settle() will run in the next turn. */
 void pp_curl_poll_kick(struct pp_curl *f);
 
-/* fetcher.c: carries out what was queued and ends what is over, with done(). Not from within libcurl. */
+/* fetcher.c: libcurl may have gone on to the next address without saying when it wants to run again: settle
+ * will make it. */
+void pp_curl_nudge(struct pp_transfer *t);
+/* Carries out what was queued and ends what is over, with done(). Not from within libcurl. */
 void pp_curl_settle(struct pp_curl *f);
 
 /* setup.c */

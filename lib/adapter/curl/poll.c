@@ -94,11 +94,19 @@ static void drop(struct pp_curl_socket *s)
     uv_close((uv_handle_t *)&s->poll, on_closed_socket);
 }
 
+/* An attempt to connect may have failed. */
+static void nudge(CURL *easy)
+{
+    struct pp_transfer *t = NULL;
+
+    if (curl_easy_getinfo(easy, CURLINFO_PRIVATE, &t) == CURLE_OK && t && t->x)
+        pp_curl_nudge(t);
+}
+
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *fetcher, void *unused)
 {
     struct pp_curl_socket *s = find(fetcher, fd);
 
-    (void)easy;
     (void)unused;
     if (!s)
         return what == CURL_POLL_REMOVE ? 0 : -1; /* every socket of ours came through on_open */
@@ -108,8 +116,10 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *fetcher, void
     case CURL_POLL_INOUT: s->want = UV_READABLE | UV_WRITABLE; break;
     default:
         s->want = 0; /* stays armed */
-        if (what == CURL_POLL_REMOVE && !s->kept)
+        if (what == CURL_POLL_REMOVE && !s->kept) {
             drop(s);
+            nudge(easy);
+        }
         return 0;
     }
     arm(s, s->want);
