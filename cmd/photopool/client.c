@@ -216,7 +216,12 @@ static enum pp_err classify(struct pp_client *c, CURLcode rc, const char *text, 
         curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &ans->status);
         return PP_OK;
     }
-    snprintf(ans->why, sizeof ans->why, "%s", *text ? text : curl_easy_strerror(rc));
+    long os_errno = 0;
+    curl_easy_getinfo(c->curl, CURLINFO_OS_ERRNO, &os_errno);
+    if (rc == CURLE_COULDNT_CONNECT && os_errno)
+        snprintf(ans->why, sizeof ans->why, "%s", strerror((int)os_errno));
+    else
+        snprintf(ans->why, sizeof ans->why, "%s", *text ? text : curl_easy_strerror(rc));
     switch (rc) {
     case CURLE_ABORTED_BY_CALLBACK: return PP_ECANCELED;
     case CURLE_OUT_OF_MEMORY: return PP_ENOMEM;
@@ -267,7 +272,8 @@ void pp_answer_fini(struct pp_answer *ans)
 
 /* --- what went wrong --- */
 
-/* What helps here; where the table has nothing, the server's own remedy is shown. */
+/* What helps at a command line; "": the detail says it all. For other codes the server's own remedy is shown.
+ */
 static const struct {
     const char *code, *remedy;
 } remedies[] = {
@@ -277,16 +283,30 @@ static const struct {
     {"too_many_items", "submit with a smaller --batch-size"},
     {"overloaded", "try again a little later"},
     {"rate_limited", "try again a little later"},
+    {"not_found", "check the id, and whose key this is: others' things are not shown"},
+    {"bad_client", ""},
+    {"bad_parameter", ""},
+    {"bad_value", ""},
     {"idempotency_mismatch",
      "the --idempotency-key belongs to another file or other options; choose a new one"},
 };
 
-static const char *remedy_of(const char *code, const char *given)
+/* "; try again", from "Try again." */
+static void put_remedy(struct pp_buf *b, const char *code, const char *given)
 {
+    const char *remedy = given ? given : "";
     for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
         if (strcmp(remedies[i].code, code) == 0)
-            return remedies[i].remedy;
-    return given && *given ? given : NULL;
+            remedy = remedies[i].remedy;
+    size_t n = strlen(remedy);
+    if (n && remedy[n - 1] == '.')
+        n--;
+    if (n == 0)
+        return;
+    bool word = isupper((unsigned char)remedy[0]) && islower((unsigned char)remedy[1]);
+    pp_buf_puts(b, "; ");
+    pp_buf_putc(b, word ? (char)tolower((unsigned char)remedy[0]) : remedy[0]);
+    pp_buf_put(b, remedy + 1, n - 1);
 }
 
 static const char *member(const json_t *o, const char *name)
@@ -312,11 +332,18 @@ static void refused(const struct pp_client *c, const struct pp_answer *ans)
         pp_complain("%s answered HTTP %ld and no explanation; is a photopool server there?", c->base,
                     ans->status);
     } else {
-        const char *remedy = remedy_of(code, member(doc, "remedy")), *incident = member(doc, "incident");
-        pp_complain("%s%s%s (%s, HTTP %ld%s%s)%s%s", field && !strstr(detail, field) ? field : "",
-                    field && !strstr(detail, field) ? ": " : "", detail, code, ans->status,
-                    incident ? ", incident " : "", incident ? incident : "", remedy ? "; " : "",
-                    remedy ? remedy : "");
+        const char *incident = member(doc, "incident");
+        struct pp_buf text;
+        pp_buf_init(&text, 8192);
+        if (field && !strstr(detail, field))
+            pp_buf_printf(&text, "%s: ", field);
+        pp_buf_printf(&text, "%s (%s, HTTP %ld", detail, code, ans->status);
+        if (incident)
+            pp_buf_printf(&text, ", incident %s", incident);
+        pp_buf_putc(&text, ')');
+        put_remedy(&text, code, member(doc, "remedy"));
+        pp_complain("%s", text.p ? text.p : code);
+        pp_buf_fini(&text);
     }
     json_decref(doc);
 }

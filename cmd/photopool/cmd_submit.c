@@ -57,6 +57,7 @@ struct options {
 
 struct submit {
     const struct pp_cli *cli;
+    const char *name; /* of the file, for messages */
     struct options o;
     char client[65], refresh[16], key[KEY_MAX + 1]; /* as sent */
     struct pp_sender sender;
@@ -157,17 +158,16 @@ static enum pp_err on_item(void *arg, const char *text, size_t n, uint64_t line)
 static enum pp_err settle(struct submit *s, const char *name, char *given, size_t cap, const char *value)
 {
     if (!value || strlen(value) >= cap) {
-        pp_complain("%s: \"%s\" is no text that is allowed there", s->cli->args[0], name);
+        pp_complain("%s: \"%s\" is no text that is allowed there", s->name, name);
         return misuse(s);
     }
     if (*given && strcmp(given, value) != 0) {
-        pp_complain("%s names %s \"%s\", the command line \"%s\"; take one of them away", s->cli->args[0],
-                    name, value, given);
+        pp_complain("%s names %s \"%s\", the command line \"%s\"; take one of them away", s->name, name,
+                    value, given);
         return misuse(s);
     }
     if (!*given && s->sender.n + (size_t)s->sender.accepted + (size_t)s->sender.rejected > 0) {
-        pp_complain("%s names \"%s\" after \"items\"; give --%s, or put it before", s->cli->args[0], name,
-                    name);
+        pp_complain("%s names \"%s\" after \"items\"; give --%s, or put it before", s->name, name, name);
         return misuse(s);
     }
     snprintf(given, cap, "%s", value);
@@ -184,7 +184,7 @@ static enum pp_err on_member(void *arg, const char *name, const char *value, siz
     } else if (strcmp(name, "refresh") == 0) {
         err = settle(s, name, s->refresh, sizeof s->refresh, json_string_value(v));
     } else {
-        pp_complain("%s: a batch has client, refresh and items, not \"%s\"", s->cli->args[0], name);
+        pp_complain("%s: a batch has client, refresh and items, not \"%s\"", s->name, name);
         err = misuse(s);
     }
     json_decref(v);
@@ -194,7 +194,7 @@ static enum pp_err on_member(void *arg, const char *name, const char *value, siz
 static void on_note(void *arg, const char *columns)
 {
     struct submit *s = arg;
-    pp_complain("%s: columns that are not used: %s", s->cli->args[0], columns);
+    pp_complain("%s: columns that are not used: %s", s->name, columns);
 }
 
 /* --- the end --- */
@@ -264,7 +264,7 @@ static int broke_off(struct submit *s)
 static int accepted_all(struct submit *s)
 {
     if (s->sender.accepted + s->sender.rejected == 0) {
-        pp_complain("%s has no items", s->cli->args[0]);
+        pp_complain("%s has no items", s->name);
         return PP_EXIT_FAILED;
     }
     if (s->sender.accepted == 0)
@@ -305,7 +305,7 @@ static int run(struct submit *s, int fd, const struct pp_input_format *format)
         err = pp_sender_flush(&s->sender);
     if (err != PP_OK && err != PP_ECANCELED) {
         pp_status_clear(&s->cli->out);
-        pp_complain("%s: %s", s->cli->args[0], *error ? error : pp_err_text(err));
+        pp_complain("%s: %s", s->name, *error ? error : pp_err_text(err));
         if (err == PP_EINVAL)
             s->misused = true;
     }
@@ -388,6 +388,7 @@ static int submit(struct submit *s)
         return pp_cli_usage(s->cli, "--format takes auto, ndjson, json or csv, not \"%s\"", s->o.format);
     choose_key(s);
     bool from_stdin = strcmp(path, "-") == 0;
+    s->name = from_stdin ? "standard input" : path;
     int fd = from_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         pp_complain("%s can't be opened: %s", path, strerror(errno));

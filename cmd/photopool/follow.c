@@ -16,7 +16,8 @@ struct follow {
     size_t n, next; /* next: the one to be asked for first */
     json_t **known; /* the last answer for each; NULL: none yet */
     int64_t began_ms, heard_ms, said_ms;
-    char why[256]; /* the last failure to reach the server */
+    char why[256]; /* the last failure to reach the server; "": it answers */
+    char *said;    /* the last line of JSON */
 };
 
 static int64_t monotonic_ms(void)
@@ -44,7 +45,7 @@ void pp_status_clear(const struct pp_term *t)
 void pp_print_json(json_t *o)
 {
     if (o)
-        json_dumpf(o, stdout, JSON_COMPACT);
+        json_dumpf(o, stdout, PP_JSON_LINE);
     putchar('\n');
     fflush(stdout);
     json_decref(o);
@@ -112,31 +113,43 @@ static void sum(const struct follow *f, struct pp_tally *p)
         pp_tally_add(p, f->known[i]);
 }
 
-static void show(struct follow *f, const struct pp_tally *p)
+/* A line where something has changed, at most one a second. */
+static void show_json(struct follow *f, const struct pp_tally *p)
+{
+    int64_t now = monotonic_ms();
+    if (*f->why || (now - f->said_ms < SLOW_MS && !pp_tally_done(p)))
+        return;
+    json_t *o = pp_tally_json(p, "progress");
+    char *line = o ? json_dumps(o, PP_JSON_LINE) : NULL;
+    json_decref(o);
+    if (line && f->said && strcmp(line, f->said) == 0) {
+        free(line);
+        return;
+    }
+    if (line)
+        puts(line);
+    fflush(stdout);
+    free(f->said);
+    f->said = line;
+    f->said_ms = now;
+}
+
+static void show_bar(struct follow *f, const struct pp_tally *p)
 {
     const struct pp_term *t = &f->cli->out;
-    int64_t now = monotonic_ms();
-    if (f->cli->json) {
-        if (now - f->said_ms < SLOW_MS && !pp_tally_done(p))
-            return;
-        pp_print_json(pp_tally_json(p, "progress"));
+    struct pp_buf line, text;
+    pp_buf_init(&line, LINE_BYTES);
+    pp_buf_init(&text, LINE_BYTES);
+    if (*f->why) {
+        pp_buf_puts(&text, "no answer, trying again: ");
+        pp_put_clean(&text, f->why);
+        pp_put_fit(&line, text.p ? text.p : "", pp_term_width(t) - 1);
     } else {
-        struct pp_buf line;
-        pp_buf_init(&line, LINE_BYTES);
-        if (*f->why) {
-            struct pp_buf text;
-            pp_buf_init(&text, LINE_BYTES);
-            pp_buf_puts(&text, "no answer, trying again: ");
-            pp_put_clean(&text, f->why);
-            pp_put_fit(&line, text.p ? text.p : "", pp_term_width(t) - 1);
-            pp_buf_fini(&text);
-        } else {
-            pp_tally_bar(&line, p, pp_term_width(t) - 1, t->colour);
-        }
-        pp_status_line(t, &line);
-        pp_buf_fini(&line);
+        pp_tally_bar(&line, p, pp_term_width(t) - 1, t->colour);
     }
-    f->said_ms = now;
+    pp_status_line(t, &line);
+    pp_buf_fini(&text);
+    pp_buf_fini(&line);
 }
 
 static int64_t pause_ms(const struct follow *f, const struct pp_tally *p)
@@ -160,7 +173,7 @@ static int loop(struct follow *f, struct pp_tally *p)
         int code = ask(f);
         sum(f, p);
         if (code == PP_EXIT_DONE)
-            show(f, p);
+            (f->cli->json ? show_json : show_bar)(f, p);
         if (code != PP_EXIT_DONE) {
             say_how_to_go_on(f, "stopped following");
             return code;
@@ -195,5 +208,6 @@ int pp_follow(struct pp_client *c, const struct pp_cli *cli, char *const *ids, s
     for (size_t i = 0; i < n; i++)
         json_decref(f.known[i]);
     free(f.known);
+    free(f.said);
     return code;
 }

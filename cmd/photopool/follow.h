@@ -18,6 +18,9 @@ void pp_status_line(const struct pp_term *t, struct pp_buf *line);
 /* Takes it away; before anything else is written. */
 void pp_status_clear(const struct pp_term *t);
 
+/* How jansson writes our lines: numbers with as many digits as they were given with. */
+#define PP_JSON_LINE (JSON_COMPACT | JSON_REAL_PRECISION(15))
+
 /* One object as a line of standard output; takes it. */
 void pp_print_json(json_t *o);
 

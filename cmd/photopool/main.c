@@ -54,7 +54,7 @@ static void print_help(FILE *f)
             continue;
         }
         int n = (int)(strlen(c->name) + strlen(c->arguments));
-        fprintf(f, "  %s %s%*s  %s\n", c->name, c->arguments, n < 34 ? 34 - n : 0, "", c->summary);
+        fprintf(f, "  %s %s%*s  %s\n", c->name, c->arguments, n < 36 ? 36 - n : 0, "", c->summary);
     }
     fputs("\nCommands that talk to a server take --server URL (or PHOTOPOOL_SERVER; default\n"
           "http://127.0.0.1:8080), a key from PHOTOPOOL_KEY or --key-file FILE, and --json.\n"

@@ -1,6 +1,7 @@
 /* show.c: see show.h. */
 #include "show.h"
 
+#include "follow.h"
 #include "json_split.h"
 #include "table.h"
 
@@ -14,6 +15,16 @@ enum {
     DEPTH_MAX = 8
 };
 
+/* "2026-11-20T10:00:00.000Z": to the second, with a blank. */
+static bool put_time(struct pp_buf *b, const char *s)
+{
+    size_t n = strlen(s);
+    if (n < 20 || n > 24 || s[4] != '-' || s[7] != '-' || s[10] != 'T' || s[13] != ':' || s[n - 1] != 'Z')
+        return false;
+    pp_buf_printf(b, "%.10s %.8s", s, s + 11);
+    return true;
+}
+
 /* A scalar as a word; objects and lists as compact JSON. */
 static void put_value(struct pp_buf *b, const json_t *v)
 {
@@ -24,7 +35,10 @@ static void put_value(struct pp_buf *b, const json_t *v)
     case JSON_FALSE: pp_buf_puts(b, "no"); return;
     case JSON_INTEGER: pp_buf_printf(b, "%lld", (long long)json_integer_value(v)); return;
     case JSON_REAL: pp_buf_printf(b, "%.6g", json_real_value(v)); return;
-    case JSON_STRING: pp_put_clean(b, json_string_value(v)); return;
+    case JSON_STRING:
+        if (!put_time(b, json_string_value(v)))
+            pp_put_clean(b, json_string_value(v));
+        return;
     case JSON_ARRAY:
         for (size_t i = 0; i < json_array_size(v); i++) {
             pp_buf_puts(b, i ? ", " : "");
@@ -93,7 +107,10 @@ static void show_member(struct pp_buf *b, const char *name, const json_t *v, siz
     put_indent(b, indent);
     put_name(b, name);
     put_indent(b, names + 2 - (pp_columns(name) < names + 2 ? pp_columns(name) : names + 2));
-    put_value(&text, v);
+    if (json_is_null(v) && strcmp(name, "rpm") == 0)
+        pp_buf_puts(&text, "no limit");
+    else
+        put_value(&text, v);
     pp_put_styled(b, colour, json_is_string(v) ? pp_style_of(json_string_value(v)) : PP_PLAIN,
                   text.p ? text.p : "");
     pp_buf_putc(b, '\n');
@@ -132,42 +149,67 @@ void pp_show_object(struct pp_buf *b, const json_t *o, size_t width, bool colour
     show_object(b, o, 0, width, colour);
 }
 
+/* "in_flight": "IN FLIGHT", in an array of the arena's. */
+static const char *title_of(struct pp_arena *a, const char *name)
+{
+    struct pp_buf clean;
+    pp_buf_init(&clean, CELL_BYTES);
+    put_name(&clean, name);
+    char *title = pp_arena_copy(a, clean.p ? clean.p : "", clean.n);
+    for (char *p = title; p && *p; p++)
+        *p = *p >= 'a' && *p <= 'z' ? (char)(*p - 'a' + 'A') : *p;
+    pp_buf_fini(&clean);
+    return title ? title : "";
+}
+
+static void put_cell(struct pp_table *t, const json_t *v)
+{
+    struct pp_buf text;
+    pp_buf_init(&text, CELL_BYTES);
+    if (v)
+        put_value(&text, v);
+    pp_table_cell(t, json_is_string(v) ? pp_style_of(json_string_value(v)) : PP_PLAIN, v ? text.p : "");
+    pp_buf_fini(&text);
+}
+
+/* Columns are those of the first object. Numbers, times and the first column, by which a row is known, are
+ * never cut. */
 void pp_show_table(struct pp_buf *b, const json_t *list, size_t width, bool colour)
 {
     struct pp_column columns[PP_TABLE_COLUMNS];
+    const char *names[PP_TABLE_COLUMNS], *name;
+    struct pp_arena titles;
     struct pp_table t;
     size_t n = 0, i;
-    const char *name;
     json_t *v, *row;
+    pp_arena_init(&titles, SHOW_MAX);
     json_object_foreach(json_array_get(list, 0), name, v)
     {
-        if (n < PP_TABLE_COLUMNS)
-            columns[n++] = (struct pp_column){name, json_is_number(v), !json_is_number(v)};
+        bool time = strlen(name) > 3 && strcmp(name + strlen(name) - 3, "_at") == 0;
+        if (n == PP_TABLE_COLUMNS)
+            break;
+        names[n] = name;
+        columns[n] = (struct pp_column){title_of(&titles, name), json_is_number(v),
+                                        !json_is_number(v) && !time && n > 0};
+        n++;
     }
-    if (n == 0)
-        return;
-    pp_table_init(&t, columns, n);
-    json_array_foreach(list, i, row)
-    {
-        for (size_t k = 0; k < n; k++) {
-            struct pp_buf text;
-            pp_buf_init(&text, CELL_BYTES);
-            v = json_object_get(row, columns[k].title);
-            put_value(&text, v ? v : json_null());
-            pp_table_cell(&t, json_is_string(v) ? pp_style_of(json_string_value(v)) : PP_PLAIN,
-                          text.p ? text.p : "");
-            pp_buf_fini(&text);
+    if (n > 0) {
+        pp_table_init(&t, columns, n);
+        json_array_foreach(list, i, row)
+        {
+            for (size_t k = 0; k < n; k++)
+                put_cell(&t, json_object_get(row, names[k]));
         }
+        pp_table_render(&t, b, width, colour);
+        pp_table_fini(&t);
     }
-    pp_table_render(&t, b, width, colour);
-    pp_table_fini(&t);
+    pp_arena_fini(&titles);
 }
 
 void pp_show_answer(const struct pp_cli *cli, json_t *o)
 {
     if (cli->json) {
-        json_dumpf(o, stdout, JSON_COMPACT);
-        putchar('\n');
+        pp_print_json(json_incref(o));
     } else {
         struct pp_buf b;
         pp_buf_init(&b, SHOW_MAX);

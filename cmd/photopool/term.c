@@ -40,7 +40,7 @@ void pp_put_styled(struct pp_buf *b, bool colour, enum pp_style style, const cha
 {
     static const char *const codes[] = {[PP_PLAIN] = "", [PP_BOLD] = "1",   [PP_DIM] = "2",
                                         [PP_RED] = "31", [PP_GREEN] = "32", [PP_YELLOW] = "33"};
-    bool on = colour && style != PP_PLAIN;
+    bool on = colour && style != PP_PLAIN && *text;
     if (on)
         pp_buf_printf(b, "\033[%sm", codes[style]);
     pp_buf_puts(b, text);
