@@ -1,0 +1,744 @@
+/* Everything of the API but /v1/batches, over fake ports: routing, keys, clients, photos, operators. */
+#include <openssl/sha.h>
+
+#include "api_run.h"
+#include "base/text.h"
+#include "core/sniff.h"
+#include "photopool/code.h"
+
+static char path[4000];
+
+/* --- routing --- */
+
+static void paths_and_methods(void **state)
+{
+    static const struct {
+        enum pp_method method;
+        const char *path;
+        int status;
+        const char *allow;
+    } cases[] = {{PP_GET, "/nope", 404, ""},
+                 {PP_GET, "/v1", 404, ""},
+                 {PP_GET, "/v1/batches/", 404, ""},
+                 {PP_GET, "/v1/batches//results", 404, ""},
+                 {PP_GET, "/v1/breakers", 404, ""},
+                 {PP_GET, "/v1/events", 404, ""},
+                 {PP_GET, "/v1/webhooks", 404, ""},
+                 {PP_POST, "/v1/tickets", 404, ""},
+                 {PP_GET, "/v1/clients/42/stats", 404, ""},
+                 {PP_OPTIONS, "/v1/batches", 405, "Allow: POST, GET, HEAD\n"},
+                 {PP_PUT, "/v1/batches", 405, "Allow: POST, GET, HEAD\n"},
+                 {PP_PATCH, "/v1/clients/42", 405, "Allow: GET, HEAD, PUT\n"},
+                 {PP_POST, "/healthz", 405, "Allow: GET, HEAD\n"},
+                 {PP_GET, "/v1/workers/drain", 405, "Allow: POST\n"},
+                 {PP_METHOD_OTHER, "/v1/queue", 405, "Allow: GET, HEAD\n"}};
+    struct api_run *t = *state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        int status = api_ask(t, cases[i].method, cases[i].path, NULL);
+        if (status != cases[i].status)
+            fail_msg("%s: %d", cases[i].path, status);
+        assert_string_equal(api_code(t), status == 404 ? "not_found" : "method_not_allowed");
+        assert_string_equal(t->server.headers, cases[i].allow);
+    }
+    assert_int_equal(api_ask(t, PP_HEAD, "/healthz", NULL), 200);
+}
+
+static void without_the_api_role(void **state)
+{
+    struct api_run *t = *state;
+    t->p.roles = PP_ROLE_WORKER;
+    assert_int_equal(api_get(t, "/v1/batches"), 404);
+    assert_int_equal(api_get(t, "/healthz"), 200);
+    assert_int_equal(api_get(t, "/metrics"), 200);
+    assert_int_equal(api_get(t, "/openapi.json"), 200);
+    t->p.roles = PP_ROLE_API;
+}
+
+static void unknown_parameters(void **state)
+{
+    static const char *const cases[] = {"/healthz?x=1", "/v1/queue?limit=1", "/v1/errors?Limit=1",
+                                        "/v1/batches?limit%20=1", "/v1/routes?limit=%00"};
+    struct api_run *t = *state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        assert_int_equal(api_get(t, cases[i]), 400);
+        assert_string_equal(api_code(t), "bad_parameter");
+    }
+}
+
+/* --- keys --- */
+
+static struct pp_api_key key(const char *name, const char *text, bool submit, bool read, bool admin,
+                             const char *client)
+{
+    struct pp_api_key k = {.submit = submit, .read = read, .admin = admin};
+    snprintf(k.name, sizeof(k.name), "%s", name);
+    snprintf(k.client, sizeof(k.client), "%s", client);
+    SHA256((const unsigned char *)text, strlen(text), k.sha256);
+    return k;
+}
+
+#define ONE "{\"client\":\"42\",\"items\":[{\"id\":\"a\",\"photos\":[]}]}"
+#define ID  "b_0000000010000000000aa"
+
+static void use_keys(struct api_run *t, struct pp_api_key keys[6])
+{
+    keys[0] = key("s", "submitter", true, false, false, "");
+    keys[1] = key("r", "reader", false, true, false, "");
+    keys[2] = key("a", "administrator", false, false, true, "");
+    keys[3] = key("42", "bound", true, true, false, "42");
+    keys[4] = key("42a", "boundadmin", false, false, true, "42");
+    keys[5] = key("43", "other", true, true, false, "43");
+    t->params.keys = keys;
+    t->params.n_keys = 6;
+}
+
+static void scopes(void **state)
+{
+    static const char *const names[] = {
+        NULL,           "Bearer submitter",  "Bearer reader", "Bearer administrator",
+        "Bearer bound", "Bearer boundadmin", "Bearer other"};
+    static const struct {
+        enum pp_method method;
+        const char *path, *body;
+        int status[7]; /* in the order of names */
+    } cases[] = {
+        {PP_POST, "/v1/batches", ONE, {401, 202, 403, 403, 202, 403, 404}},
+        {PP_GET, "/v1/batches", NULL, {401, 403, 200, 403, 200, 403, 200}},
+        {PP_GET, "/v1/batches?client=42", NULL, {401, 403, 200, 403, 200, 403, 404}},
+        {PP_GET, "/v1/batches/" ID, NULL, {401, 403, 200, 403, 200, 403, 404}},
+        {PP_GET, "/v1/batches/" ID "/results", NULL, {401, 403, 200, 403, 200, 403, 404}},
+        {PP_DELETE, "/v1/batches/" ID, NULL, {401, 200, 403, 403, 200, 403, 404}},
+        {PP_POST, "/v1/batches/" ID "/replay", NULL, {401, 200, 403, 403, 200, 403, 404}},
+        {PP_GET, "/v1/clients", NULL, {401, 403, 200, 403, 200, 403, 200}},
+        {PP_GET, "/v1/clients/42", NULL, {401, 403, 200, 403, 200, 403, 404}},
+        {PP_PUT, "/v1/clients/42", "{}", {401, 403, 403, 200, 403, 200, 403}},
+        {PP_PUT, "/v1/clients/43", "{}", {401, 403, 403, 200, 403, 404, 403}},
+        {PP_GET, "/v1/routes", NULL, {401, 403, 200, 403, 200, 403, 200}},
+        {PP_GET, "/v1/explain?client=42&url=u", NULL, {401, 403, 200, 403, 200, 403, 404}},
+        {PP_GET, "/v1/workers", NULL, {401, 403, 200, 403, 403, 403, 403}},
+        {PP_POST, "/v1/workers/drain", "{\"worker\":null}", {401, 403, 403, 202, 403, 403, 403}},
+        {PP_GET, "/v1/queue", NULL, {401, 403, 200, 403, 403, 403, 403}},
+        {PP_GET, "/v1/errors", NULL, {401, 200, 200, 200, 200, 200, 200}},
+        {PP_GET, "/metrics", NULL, {401, 403, 200, 403, 403, 403, 403}},
+        {PP_GET, "/healthz", NULL, {200, 200, 200, 200, 200, 200, 200}},
+        {PP_GET, "/openapi.json", NULL, {200, 200, 200, 200, 200, 200, 200}},
+        {PP_GET, "/nope", NULL, {404, 404, 404, 404, 404, 404, 404}},
+    };
+    struct api_run *t = *state;
+    struct pp_api_key keys[6];
+
+    use_keys(t, keys);
+    t->store.batches[t->store.n_batches++] = (struct pp_batch){.id = ID, .client = "42"};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        for (size_t k = 0; k < 7; k++) {
+            t->authorization = names[k];
+            int status = api_ask(t, cases[i].method, cases[i].path, cases[i].body);
+            if (status != cases[i].status[k])
+                fail_msg("%s with %s: %d %s", cases[i].path, names[k] ? names[k] : "none", status,
+                         t->server.body);
+            if (status == 401)
+                assert_true(api_has_header(t, "WWW-Authenticate: Bearer"));
+        }
+    }
+    t->authorization = NULL;
+    t->params.metrics_public = true;
+    assert_int_equal(api_get(t, "/metrics"), 200);
+}
+
+static void keys_that_are_none(void **state)
+{
+    static const char *const bad[] = {
+        "",         "Bearer", "Bearer ", "bearer nope", "Basic eDp5", "Bearer submitterx", "Bearer submitte",
+        "submitter"};
+    struct api_run *t = *state;
+    struct pp_api_key keys[6];
+
+    use_keys(t, keys);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        t->authorization = bad[i];
+        assert_int_equal(api_get(t, "/v1/errors"), 401);
+        assert_string_equal(api_code(t), "unauthorized");
+    }
+    t->authorization = "bEARER  submitter"; /* the scheme has no case */
+    assert_int_equal(api_get(t, "/v1/errors"), 200);
+    t->authorization = NULL;
+}
+
+/* A key of one client narrows lists to it. */
+static void bound_keys_see_their_own(void **state)
+{
+    struct api_run *t = *state;
+    struct pp_api_key keys[6];
+
+    use_keys(t, keys);
+    t->store.batches[t->store.n_batches++] = (struct pp_batch){.id = ID, .client = "42"};
+    t->store.clients[t->store.n_clients++] = (struct pp_client){.id = "42"};
+    t->store.clients[t->store.n_clients++] = (struct pp_client){.id = "43"};
+    t->store.routes[t->store.n_routes++] = (struct pp_route_row){.client = "42", .domain = "x.example"};
+    t->authorization = "Bearer other";
+    assert_int_equal(api_get(t, "/v1/batches"), 200);
+    assert_int_equal(json_array_size(api_at(t, "batches")), 0);
+    assert_int_equal(api_get(t, "/v1/clients"), 200);
+    assert_int_equal(json_array_size(api_at(t, "clients")), 1);
+    assert_string_equal(json_string_value(api_at(t, "clients.0.client")), "43");
+    assert_int_equal(api_get(t, "/v1/routes"), 200);
+    assert_int_equal(json_array_size(api_at(t, "routes")), 0);
+    t->authorization = "Bearer bound";
+    assert_int_equal(api_get(t, "/v1/batches"), 200);
+    assert_int_equal(json_array_size(api_at(t, "batches")), 1);
+    t->authorization = NULL;
+}
+
+/* --- clients --- */
+
+static void client_settings(void **state)
+{
+    struct api_run *t = *state;
+
+    assert_int_equal(api_get(t, "/v1/clients/42"), 200);
+    assert_string_equal(t->server.body, "{\"client\":\"42\",\"rpm\":600,\"concurrency\":16,\"weight\":1,"
+                                        "\"paused\":false,\"headers\":{}}");
+    assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42",
+                             "{\"rpm\":null,\"concurrency\":3,\"weight\":2,\"paused\":true,\"client\":\"42\","
+                             "\"headers\":{ \"User-Agent\" : \"x/1\" }}"),
+                     200);
+    assert_string_equal(t->server.body, "{\"client\":\"42\",\"rpm\":null,\"concurrency\":3,\"weight\":2,"
+                                        "\"paused\":true,\"headers\":{\"User-Agent\":\"x/1\"}}");
+    assert_string_equal(t->store.put_client, "42");
+    assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42", "{}"), 200); /* replaces: all defaults */
+    assert_int_equal(api_int(t, "rpm"), 600);
+    assert_int_equal(api_get(t, "/v1/clients/a%3Ab"), 400);
+    assert_string_equal(api_code(t), "bad_client");
+    t->params.client_rpm = 0;
+    assert_int_equal(api_get(t, "/v1/clients/43"), 200);
+    assert_true(json_is_null(api_at(t, "rpm")));
+}
+
+static void client_settings_refused(void **state)
+{
+    static const struct {
+        const char *body;
+        int status;
+        const char *code, *field;
+    } cases[] = {
+        {"{\"rpm\":0}", 422, "bad_value", "rpm"},
+        {"{\"rpm\":1000001}", 422, "bad_value", "rpm"},
+        {"{\"rpm\":\"600\"}", 422, "bad_value", "rpm"},
+        {"{\"rpm\":1.5}", 422, "bad_value", "rpm"},
+        {"{\"concurrency\":0}", 422, "bad_value", "concurrency"},
+        {"{\"concurrency\":null}", 422, "bad_value", "concurrency"},
+        {"{\"weight\":-1}", 422, "bad_value", "weight"},
+        {"{\"paused\":1}", 422, "bad_value", "paused"},
+        {"{\"client\":\"43\"}", 422, "bad_value", "client"},
+        {"{\"headers\":[]}", 422, "bad_value", "headers"},
+        {"{\"headers\":{\"Host\":\"x\"}}", 422, "bad_value", "headers.Host"},
+        {"{\"headers\":{\"X\":\"a\\r\\nb\"}}", 422, "bad_value", "headers.X"},
+        {"{\"headers\":{\"X\":1}}", 422, "bad_value", "headers.X"},
+        {"{\"rmp\":1}", 400, "unknown_field", "rmp"},
+        {"{\"rpm\":1,\"rpm\":2}", 400, "bad_json", ""},
+        {"{\"rpm\":", 400, "bad_json", ""},
+        {"", 415, "unsupported_media_type", ""},
+        {"[]", 400, "bad_type", ""},
+    };
+    struct api_run *t = *state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        int status = api_ask(t, PP_PUT, "/v1/clients/42", cases[i].body);
+        if (status != cases[i].status)
+            fail_msg("%s: %d %s", cases[i].body, status, t->server.body);
+        assert_string_equal(api_code(t), cases[i].code);
+        assert_string_equal(api_str(t, "field"), cases[i].field);
+    }
+    char *big = malloc(70000);
+    memset(big, ' ', 70000);
+    assert_int_equal(api_ask_n(t, PP_PUT, "/v1/clients/42", big, 70000), 413);
+    free(big);
+    assert_int_equal(t->store.puts, 0);
+}
+
+static void lists_in_pages(void **state)
+{
+    static char ids[7][16];
+    struct api_run *t = *state;
+
+    for (int i = 0; i < 7; i++) {
+        snprintf(ids[i], sizeof(ids[i]), "c%d", i);
+        t->store.clients[t->store.n_clients++] = (struct pp_client){.id = ids[i]};
+        t->store.routes[t->store.n_routes++] = (struct pp_route_row){.client = i < 4 ? "1" : "2",
+                                                                     .domain = ids[i],
+                                                                     .tier_ms = 5000,
+                                                                     .weight_sum = 2,
+                                                                     .value_sum = 900,
+                                                                     .samples = 12,
+                                                                     .updated_at = 1000};
+        t->coordinator.workers[t->coordinator.n++] = (struct pp_worker_info){.id = ids[i],
+                                                                             .host = "h",
+                                                                             .pid = 7,
+                                                                             .tiers = "all",
+                                                                             .capacity = 768,
+                                                                             .seen_at = 1,
+                                                                             .started_at = 1};
+    }
+    static const struct {
+        const char *name, *member;
+    } lists[] = {{"clients", "client"}, {"routes", "domain"}, {"workers", "id"}};
+    for (size_t l = 0; l < 3; l++) {
+        size_t seen = 0;
+        snprintf(path, sizeof(path), "/v1/%s?limit=3", lists[l].name);
+        for (int pages = 0; pages < 3; pages++) {
+            char at[64];
+            assert_int_equal(api_get(t, path), 200);
+            const json_t *list = json_object_get(t->json, lists[l].name);
+            for (size_t i = 0; i < json_array_size(list); i++) {
+                snprintf(at, sizeof(at), "%s.%zu.%s", lists[l].name, i, lists[l].member);
+                assert_string_equal(json_string_value(api_at(t, at)), ids[seen++]);
+            }
+            assert_int_equal(json_is_null(api_at(t, "next")), pages == 2);
+            snprintf(path, sizeof(path), "/v1/%s?limit=3&after=%s", lists[l].name, api_str(t, "next"));
+        }
+        assert_int_equal(seen, 7);
+    }
+    assert_int_equal(api_get(t, "/v1/routes?client=2&domain=c5"), 200);
+    assert_int_equal(json_array_size(api_at(t, "routes")), 1);
+    assert_int_equal(api_int(t, "routes.0.tier"), 5);
+    assert_int_equal(api_int(t, "routes.0.mean_ms"), 450);
+}
+
+/* --- photos --- */
+
+static const char bytes[] = "0123456789abcdef";
+static char photo_path[100], etag[100];
+
+static void give_photo(struct api_run *t)
+{
+    char hex[65];
+
+    t->store.object = (struct pp_object){.bytes = 16, .type = PP_IMAGE_PNG};
+    t->store.object_client = "42";
+    SHA256((const unsigned char *)bytes, 16, t->store.object.sha256);
+    t->blobs.bytes = bytes;
+    t->blobs.n = 16;
+    pp_hex(hex, t->store.object.sha256, 32);
+    snprintf(photo_path, sizeof(photo_path), "/v1/photos/%s", hex);
+    snprintf(etag, sizeof(etag), "\"%s\"", hex);
+}
+
+static void photo_bytes(void **state)
+{
+    struct api_run *t = *state;
+
+    give_photo(t);
+    for (t->blobs.chunk = 0; t->blobs.chunk < 8; t->blobs.chunk += 7) {
+        assert_int_equal(api_get(t, photo_path), 200);
+        assert_string_equal(t->server.type, "image/png");
+        assert_int_equal(t->server.body_n, 16);
+        assert_memory_equal(t->server.body, bytes, 16);
+        assert_true(api_has_header(t, "Cache-Control: public, max-age=31536000, immutable\n"));
+        assert_true(api_has_header(t, "Accept-Ranges: bytes\n"));
+        assert_true(api_has_header(t, etag));
+    }
+    assert_int_equal(api_get(t, "/v1/photos/00"), 404);
+    assert_int_equal(api_get(t, "/v1/photos/xyz"), 404);
+    photo_path[11] = photo_path[11] == '0' ? '1' : '0';
+    assert_int_equal(api_get(t, photo_path), 404);
+}
+
+static void photo_not_modified(void **state)
+{
+    struct api_run *t = *state;
+    char list[200];
+
+    give_photo(t);
+    snprintf(list, sizeof(list), "\"abc\", W/%s", etag);
+    const char *const same[] = {etag, "*", list}, *const other[] = {"\"abc\"", "W/\"0\"", ""};
+    for (size_t i = 0; i < 3; i++) {
+        t->if_none_match = same[i];
+        assert_int_equal(api_get(t, photo_path), 304);
+        assert_int_equal(t->server.body_n, 0);
+        assert_true(api_has_header(t, etag));
+        t->if_none_match = other[i];
+        assert_int_equal(api_get(t, photo_path), 200);
+    }
+}
+
+static void photo_ranges(void **state)
+{
+    static const struct {
+        const char *range;
+        int status;
+        const char *body, *content_range;
+    } cases[] = {
+        {"bytes=0-3", 206, "0123", "Content-Range: bytes 0-3/16\n"},
+        {"bytes=4-", 206, "456789abcdef", "Content-Range: bytes 4-15/16\n"},
+        {"bytes=-2", 206, "ef", "Content-Range: bytes 14-15/16\n"},
+        {"bytes=-100", 206, bytes, "Content-Range: bytes 0-15/16\n"},
+        {"bytes=15-99", 206, "f", "Content-Range: bytes 15-15/16\n"},
+        {"bytes=0-0", 206, "0", "Content-Range: bytes 0-0/16\n"},
+        {"bytes=16-", 416, NULL, "Content-Range: bytes */16\n"},
+        {"bytes=99-100", 416, NULL, "Content-Range: bytes */16\n"},
+        {"bytes=-0", 416, NULL, "Content-Range: bytes */16\n"},
+        {"bytes=3-2", 200, bytes, ""},
+        {"bytes=0-1,3-4", 200, bytes, ""},
+        {"bytes=", 200, bytes, ""},
+        {"bytes=-", 200, bytes, ""},
+        {"bytes=a-b", 200, bytes, ""},
+        {"items=0-1", 200, bytes, ""},
+        {"bytes=99999999999999999999-", 200, bytes, ""},
+    };
+    struct api_run *t = *state;
+
+    give_photo(t);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        t->range = cases[i].range;
+        int status = api_get(t, photo_path);
+        if (status != cases[i].status)
+            fail_msg("%s: %d", cases[i].range, status);
+        if (status == 416)
+            assert_string_equal(api_code(t), "range_not_satisfiable");
+        else
+            assert_string_equal(t->server.body, cases[i].body);
+        if (cases[i].content_range[0])
+            assert_true(api_has_header(t, cases[i].content_range));
+        else
+            assert_false(api_has_header(t, "Content-Range"));
+    }
+}
+
+static void photo_head_and_failures(void **state)
+{
+    struct api_run *t = *state;
+
+    give_photo(t);
+    t->blobs.err = PP_EIO; /* HEAD reads nothing */
+    assert_int_equal(api_ask(t, PP_HEAD, photo_path, NULL), 200);
+    assert_int_equal(t->server.body_n, 16);
+    assert_int_equal(api_get(t, photo_path), 500);
+    assert_string_equal(api_code(t), "internal");
+    t->blobs.err = PP_ENOTFOUND; /* recorded, and not there: not the caller's mistake */
+    assert_int_equal(api_get(t, photo_path), 500);
+    assert_true(pp_api_idle(t->api) || t->ingest.back.n + t->store.back.n > 0);
+}
+
+static void photos_of_others(void **state)
+{
+    struct api_run *t = *state;
+    struct pp_api_key keys[6];
+
+    give_photo(t);
+    use_keys(t, keys);
+    t->authorization = "Bearer other";
+    assert_int_equal(api_get(t, photo_path), 404);
+    t->authorization = "Bearer bound";
+    assert_int_equal(api_get(t, photo_path), 200);
+    t->authorization = NULL;
+}
+
+/* --- operators --- */
+
+static void queue(void **state)
+{
+    struct api_run *t = *state;
+    int64_t now = pp_loop_wall(t->loop);
+
+    t->ingest.stats = (struct pp_ingest_stats){.entries = 2, .photos = 30, .oldest_ms = now - 4000};
+    t->store.queue.counts[1] = (struct pp_queue_count){.photos = 7, .oldest_ms = now - 60000};
+    t->store.queue.counts[PP_QUEUE_SUSPECT] = (struct pp_queue_count){.photos = 1};
+    t->store.queue.claimed = 5;
+    assert_int_equal(api_get(t, "/v1/queue"), 200);
+    assert_int_equal(api_int(t, "ingest.photos"), 30);
+    assert_true(api_int(t, "ingest.oldest_seconds") >= 4 && api_int(t, "ingest.oldest_seconds") < 10);
+    assert_int_equal(json_array_size(api_at(t, "open")), 4);
+    assert_int_equal(api_int(t, "open.1.tier"), 5);
+    assert_int_equal(api_int(t, "open.1.photos"), 7);
+    assert_true(api_int(t, "open.1.oldest_seconds") >= 60);
+    assert_true(json_is_true(api_at(t, "open.3.suspect")));
+    assert_int_equal(api_int(t, "claimed"), 5);
+    assert_int_equal(json_array_size(api_at(t, "outbox")), 0);
+    t->store.err = PP_ETIMEOUT;
+    assert_int_equal(api_get(t, "/v1/queue"), 503);
+}
+
+static void drain(void **state)
+{
+    struct api_run *t = *state;
+
+    assert_int_equal(api_ask(t, PP_POST, "/v1/workers/drain", "{\"worker\":\"w-1\"}"), 202);
+    assert_string_equal(t->coordinator.drained, "w-1");
+    assert_int_equal(api_ask(t, PP_POST, "/v1/workers/drain", "{\"worker\":null}"), 202);
+    assert_string_equal(t->coordinator.drained, "*");
+    assert_int_equal(api_ask(t, PP_POST, "/v1/workers/drain", "{\"worker\":\"nobody\"}"), 404);
+    assert_int_equal(api_ask(t, PP_POST, "/v1/workers/drain", "{}"), 400);
+    assert_int_equal(api_ask(t, PP_POST, "/v1/workers/drain", "{\"worker\":1}"), 400);
+    assert_int_equal(api_ask(t, PP_POST, "/v1/workers/drain", "{\"who\":null}"), 400);
+}
+
+static void table_of_codes(void **state)
+{
+    struct api_run *t = *state;
+    size_t i, found = 0;
+    json_t *row;
+
+    assert_int_equal(api_get(t, "/v1/errors"), 200);
+    json_array_foreach(json_object_get(t->json, "errors"), i, row)
+    {
+        const char *code = json_string_value(json_object_get(row, "code"));
+        assert_true(strlen(json_string_value(json_object_get(row, "sentence"))) > 10);
+        found += strcmp(code, "http_404") == 0 || strcmp(code, "body_timeout") == 0 ||
+                 strcmp(code, "http_5xx") == 0;
+        if (!strstr(code, "xx"))
+            assert_true(pp_code_parse(code, strlen(code)) != 0);
+    }
+    assert_int_equal(found, 3);
+    assert_true(i >= PP_CODE_COUNT - 1);
+    assert_true(json_array_size(api_at(t, "requests")) == PP_API_CODE_COUNT);
+}
+
+/* --- explain --- */
+
+#define EXPLAIN "/v1/explain?client=42&url=http%3A%2F%2Fx.example%2F1.jpg"
+
+static void explain(void **state)
+{
+    struct api_run *t = *state;
+    int64_t now = pp_loop_wall(t->loop);
+
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "url"), "http://x.example/1.jpg");
+    assert_string_equal(api_str(t, "would"), "fetch");
+    assert_int_equal(api_int(t, "limit.rpm"), 600);
+    assert_string_equal(json_string_value(api_at(t, "breaker.state")), "closed");
+    assert_string_equal(json_string_value(api_at(t, "breaker.domain")), "x.example");
+    assert_true(json_is_null(api_at(t, "slot")) && json_is_null(api_at(t, "known")));
+
+    t->store.photo.photo = (struct pp_photo){
+        .found = true, .fail_code = 404, .fail_streak = 3, .skips = 0, .failed_at = now - 1000};
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "would"), "skip");
+    assert_true(json_is_string(api_at(t, "when")));
+    assert_string_equal(json_string_value(api_at(t, "ladder.code")), "http_404");
+
+    t->store.photo.photo = (struct pp_photo){.found = true, .object = {.bytes = 5, .type = PP_IMAGE_PNG}};
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "would"), "known");
+    assert_string_equal(json_string_value(api_at(t, "known.type")), "image/png");
+
+    t->store.photo = (struct pp_store_photo){.open = true, .tier = 1, .attempts = 1, .due_ms = now + 60000};
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "would"), "wait");
+    assert_int_equal(api_int(t, "task.tier"), 5);
+    t->store.photo.due_ms = now;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "would"), "fetch");
+    t->coordinator.slow_until = now + 100000;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "would"), "wait");
+    t->store.photo.claimed = true;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "would"), "fetch");
+    t->store.photo.claimed = false;
+    t->store.clients[t->store.n_clients++] = (struct pp_client){.id = "42", .paused = true};
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "would"), "wait");
+    assert_true(json_is_null(api_at(t, "when")));
+}
+
+static void explain_bad_urls(void **state)
+{
+    static const struct {
+        const char *url, *code;
+    } cases[] = {{"ftp%3A%2F%2Fx.example%2F", "denied_scheme"},
+                 {"http%3A%2F%2F127.1%2F", "denied_address"},
+                 {"http%3A%2F%2Fx.example%3A22%2F", "denied_port"},
+                 {"nope", "bad_url"},
+                 {"", "bad_url"}};
+    struct api_run *t = *state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        snprintf(path, sizeof(path), "/v1/explain?client=42&url=%s", cases[i].url);
+        assert_int_equal(api_get(t, path), 200);
+        assert_string_equal(api_str(t, "would"), "fail");
+        assert_string_equal(api_str(t, "code"), cases[i].code);
+    }
+    assert_int_equal(t->store.lookups, 0);
+    assert_int_equal(api_get(t, "/v1/explain?client=42"), 400);
+    assert_string_equal(api_str(t, "field"), "url");
+    assert_int_equal(api_get(t, "/v1/explain?url=x"), 400);
+    assert_string_equal(api_str(t, "field"), "client");
+}
+
+/* --- health --- */
+
+static bool is_ready(void *arg)
+{
+    return api_get(arg, "/readyz") == 200;
+}
+
+static bool is_not_ready(void *arg)
+{
+    return api_get(arg, "/readyz") == 503;
+}
+
+static void readiness(void **state)
+{
+    struct api_run *t = *state;
+
+    assert_int_equal(api_get(t, "/healthz"), 200);
+    assert_string_equal(api_str(t, "status"), "ok");
+    pp_test_until(t->loop, is_ready, t, 5000);
+    assert_true(json_is_true(api_at(t, "ready")) && json_is_true(api_at(t, "roles.api.ready")));
+    assert_string_equal(api_str(t, "durability"), "none, this is a fake");
+    assert_null(api_at(t, "roles.worker"));
+
+    t->store.err = PP_ETIMEOUT; /* accepting needs no store, working does */
+    t->p.roles = PP_ROLE_API | PP_ROLE_WORKER;
+    pp_test_until(t->loop, is_not_ready, t, 5000);
+    assert_true(json_is_true(api_at(t, "roles.api.ready")));
+    assert_true(json_is_false(api_at(t, "roles.worker.ready")));
+    assert_true(json_is_string(api_at(t, "roles.worker.reason")));
+    t->store.err = PP_OK;
+    pp_test_until(t->loop, is_ready, t, 5000);
+    t->ingest.err = PP_EIO;
+    pp_test_until(t->loop, is_not_ready, t, 5000);
+    assert_true(json_is_false(api_at(t, "roles.api.ready")));
+    t->ingest.err = PP_OK;
+    pp_test_until(t->loop, is_ready, t, 5000);
+    pp_api_drain(t->api);
+    assert_int_equal(api_get(t, "/readyz"), 503);
+    t->p.roles = PP_ROLE_API;
+}
+
+static void metrics(void **state)
+{
+    struct api_run *t = *state;
+
+    t->p.metrics.batches_accepted = 3;
+    assert_int_equal(api_get(t, "/metrics"), 200);
+    assert_string_equal(t->server.type, "text/plain; version=0.0.4; charset=utf-8");
+    assert_non_null(strstr(t->server.body, "\nphotopool_batches_total{outcome=\"accepted\"} 3\n"));
+    assert_non_null(strstr(t->server.body, "\nphotopool_store_roundtrips_total{op=\"claim\"} 7\n"));
+    assert_non_null(strstr(t->server.body, "\n# TYPE photopool_http_requests_total counter\n"));
+}
+
+/* openapi.json describes each route there is, with an example, and none that there is not. */
+static void openapi(void **state)
+{
+    static const struct {
+        const char *path, *methods;
+    } routes[] = {
+        {"/v1/batches", "get post"},
+        {"/v1/batches/{id}", "get delete"},
+        {"/v1/batches/{id}/results", "get"},
+        {"/v1/batches/{id}/replay", "post"},
+        {"/v1/items/{client}/{item}", "get"},
+        {"/v1/photos/{sha256}", "get"},
+        {"/v1/clients", "get"},
+        {"/v1/clients/{id}", "get put"},
+        {"/v1/routes", "get"},
+        {"/v1/workers", "get"},
+        {"/v1/workers/drain", "post"},
+        {"/v1/explain", "get"},
+        {"/v1/queue", "get"},
+        {"/v1/errors", "get"},
+        {"/healthz", "get"},
+        {"/readyz", "get"},
+        {"/metrics", "get"},
+        {"/openapi.json", "get"},
+        {"/", "get"},
+    };
+    struct api_run *t = *state;
+    const char *method, *status;
+    json_t *op, *answer;
+
+    assert_int_equal(api_get(t, "/openapi.json"), 200);
+    assert_string_equal(t->server.type, "application/json");
+    assert_non_null(t->json);
+    json_t *paths = json_object_get(t->json, "paths");
+    assert_int_equal(json_object_size(paths), sizeof(routes) / sizeof(*routes));
+    for (size_t i = 0; i < sizeof(routes) / sizeof(*routes); i++) {
+        json_t *at = json_object_get(paths, routes[i].path);
+        assert_non_null(at);
+        char methods[40] = "";
+        json_object_foreach(at, method, op)
+        {
+            if (strcmp(method, "parameters") == 0)
+                continue;
+            strcat(methods, methods[0] ? " " : "");
+            strcat(methods, method);
+            size_t examples = 0;
+            json_object_foreach(json_object_get(op, "responses"), status, answer)
+            {
+                char *text = json_dumps(answer, 0);
+                examples += strstr(text, "\"example") != NULL;
+                free(text);
+            }
+            if (examples == 0)
+                fail_msg("%s %s has no example", method, routes[i].path);
+            assert_true(json_is_string(json_object_get(op, "operationId")));
+            assert_true(json_is_string(json_object_get(op, "summary")));
+        }
+        assert_string_equal(methods, routes[i].methods);
+    }
+}
+
+static void dashboard(void **state)
+{
+    struct api_run *t = *state;
+    assert_int_equal(api_get(t, "/"), 200);
+    assert_string_equal(t->server.type, "text/html; charset=utf-8");
+    assert_true(api_has_header(t, "Content-Security-Policy: default-src 'none'"));
+    assert_non_null(strstr(t->server.body, "<title>photopool</title>"));
+}
+
+/* What the HTTP server refuses by itself looks the same. */
+static void problems_of_the_server(void **state)
+{
+    struct api_run *t = *state;
+    const struct pp_http_handler *h = pp_api_handler(t->api);
+    char buf[1000];
+
+    for (int code = 0; code < PP_API_CODE_COUNT; code++) {
+        size_t n = h->problem(h->data, (enum pp_api_code)code, "because", buf, sizeof(buf));
+        json_t *json = json_loadb(buf, n, JSON_REJECT_DUPLICATES, NULL);
+        assert_non_null(json);
+        assert_string_equal(json_string_value(json_object_get(json, "detail")), "because");
+        assert_true(json_integer_value(json_object_get(json, "status")) >= 400);
+        assert_true(json_string_length(json_object_get(json, "title")) > 5);
+        assert_int_equal(json_is_string(json_object_get(json, "instance")), code == PP_API_INTERNAL);
+        json_decref(json);
+    }
+    assert_int_equal(h->problem(h->data, PP_API_BAD_REQUEST, NULL, buf, 20), 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, api_open, api_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(paths_and_methods),
+        TEST(without_the_api_role),
+        TEST(unknown_parameters),
+        TEST(scopes),
+        TEST(keys_that_are_none),
+        TEST(bound_keys_see_their_own),
+        TEST(client_settings),
+        TEST(client_settings_refused),
+        TEST(lists_in_pages),
+        TEST(photo_bytes),
+        TEST(photo_not_modified),
+        TEST(photo_ranges),
+        TEST(photo_head_and_failures),
+        TEST(photos_of_others),
+        TEST(queue),
+        TEST(drain),
+        TEST(table_of_codes),
+        TEST(explain),
+        TEST(explain_bad_urls),
+        TEST(readiness),
+        TEST(metrics),
+        TEST(openapi),
+        TEST(dashboard),
+        TEST(problems_of_the_server),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
