@@ -139,7 +139,7 @@ static enum pp_err put_whole(struct keep_thread *t, struct pp_body *body)
         EVP_DigestFinal_ex(t->hash, body->sha256, NULL) != 1)
         return PP_ENOMEM;
     int n = gather(iov, &c);
-    assert(!c); /* a body of more chunks has been spilled */
+    assert(!c);
     return t->blobs->ops->put(t->blobs, body->sha256, body->ext, iov, n, NULL);
 }
 
@@ -175,7 +175,7 @@ static void finish(void *state, struct pp_job *job)
 {
     struct pp_body *body = pp_container_of(job, struct pp_body, job);
     struct keep_thread *t = state;
-    body->err = body->part ? commit_part(t, body) : put_whole(t, body);
+    body->err = body->part || body->out.n > IOV_MAX_CHUNKS ? commit_part(t, body) : put_whole(t, body);
     if (body->err != PP_OK)
         drop_part(t->blobs, body);
 }
@@ -299,8 +299,11 @@ static enum pp_err send_job(struct pp_body *body, enum body_job kind)
     body->in = (struct chunks){0};
     body->job = (struct pp_job){.work = works[kind], .done = job_done};
     enum pp_err err = pp_lane_submit(body->keep->home, &body->job);
-    if (err != PP_OK)
+    if (err != PP_OK) {
+        body->in = body->out;
+        body->out = (struct chunks){0};
         return err;
+    }
     body->busy = kind;
     body->keep->jobs++;
     return PP_OK;
@@ -309,6 +312,7 @@ static enum pp_err send_job(struct pp_body *body, enum body_job kind)
 /* The end of a body that nobody waits for any more. */
 static void dispose(struct pp_body *body)
 {
+    free_chunks(body->keep, &body->in);
     if (body->part && send_job(body, JOB_REMOVE) == PP_OK)
         return;
     drop_part(body->keep->blobs, body); /* the lane takes no more: at the end of the process */
@@ -355,12 +359,31 @@ static enum pp_flow more_room(struct pp_body *body)
     struct pp_keep *keep = body->keep;
     bool scarce = keep->chunks_used >= keep->chunks_max;
 
-    if (body->in.n == 0 || (body->in.n < PP_BODY_SPILL && !scarce))
+    if (body->in.n + body->out.n == 0 || (body->in.n < PP_BODY_SPILL && !scarce))
         return PP_FLOW_GO;
-    if (body->busy == JOB_NONE)
-        return send_job(body, JOB_SPILL) == PP_OK ? PP_FLOW_GO : PP_FLOW_STOP;
+    if (body->busy == JOB_NONE) {
+        if (send_job(body, JOB_SPILL) != PP_OK)
+            return PP_FLOW_STOP;
+        if (!scarce)
+            return PP_FLOW_GO;
+    }
     body->paused = true;
     return PP_FLOW_PAUSE;
+}
+
+/* The room has been granted: whatever the fetcher hands over at once is taken. */
+static enum pp_flow add_chunks(struct pp_body *body, const uint8_t *p, size_t n)
+{
+    while (n > 0) {
+        struct pp_chunk *c = add_chunk(body);
+        if (!c)
+            return PP_FLOW_STOP;
+        c->n = n < PP_CHUNK_BYTES ? (uint32_t)n : PP_CHUNK_BYTES;
+        memcpy(c->p, p, c->n);
+        p += c->n;
+        n -= c->n;
+    }
+    return PP_FLOW_GO;
 }
 
 enum pp_flow pp_body_append(struct pp_body *body, const void *p, size_t n)
@@ -368,7 +391,6 @@ enum pp_flow pp_body_append(struct pp_body *body, const void *p, size_t n)
     const uint8_t *from = p;
     struct pp_chunk *c = body->in.last;
 
-    assert(n <= PP_CHUNK_BYTES); /* so that all or none fits with one new chunk */
     if (body->failed)
         return PP_FLOW_STOP;
     size_t here = c ? PP_CHUNK_BYTES - c->n : 0;
@@ -386,14 +408,7 @@ enum pp_flow pp_body_append(struct pp_body *body, const void *p, size_t n)
         memcpy(c->p + c->n, from, here);
         c->n += (uint32_t)here;
     }
-    if (here == n)
-        return PP_FLOW_GO;
-    c = add_chunk(body);
-    if (!c)
-        return PP_FLOW_STOP;
-    memcpy(c->p, from + here, n - here);
-    c->n = (uint32_t)(n - here);
-    return PP_FLOW_GO;
+    return add_chunks(body, from + here, n - here);
 }
 
 enum pp_err pp_body_finish(struct pp_body *body, const char *ext)

@@ -1,8 +1,8 @@
 /* s5_keep.h: a photo's bytes from the socket to the blob store.
  *
- *   s4 --append--> [chunks in memory, bounded] --finish--> lane: SHA-256, put          (a usual photo: one
- * job, one write) | more than PP_BODY_SPILL, or memory is short
- *                        '--spill--> lane: hash on, write to a part --finish--> commit  (a large one)
+ *   s4 --append--> [chunks in memory, bounded] --finish--> lane: SHA-256, put        (a usual photo: one
+ * write) | more than PP_BODY_SPILL, or memory is short
+ *                    '--spill--> lane: hash on, write to a part --finish--> commit    (a large one)
  *
  * Hashing and disk stay off the loop: they run on the keep lane, whose threads all fetch loops share. Memory:
  * every body may hold one chunk; beyond that all bodies of a loop share `buffer_bytes`, and a body whose next
@@ -45,7 +45,8 @@ struct pp_body_events {
 
 /* A new, empty body; NULL when out of memory. */
 struct pp_body *pp_body_open(struct pp_keep *keep, const struct pp_body_events *events, void *data);
-/* Copies n bytes, all or (PP_FLOW_PAUSE) none; PP_FLOW_STOP: memory or disk failed. */
+/* Copies n bytes, all or (PP_FLOW_PAUSE) none; PP_FLOW_STOP: memory or disk failed. Pieces of at most
+ * PP_CHUNK_BYTES keep the bound on memory. */
 enum pp_flow pp_body_append(struct pp_body *body, const void *p, size_t n);
 /* All bytes are there: hash what is left and store under `ext`. PP_OK: kept() fires exactly once, later. Else
  * it never fires, and the body is gone. */
