@@ -80,21 +80,19 @@ static void take_unref(struct take *t)
 
 /* --- a chunk: reading and deciding --- */
 
-/* Fills in a photo that may not be fetched; false: it may. */
-static bool refused(struct pp_s2 *s2, struct pp_plan_photo *photo, struct pp_url *url)
+/* Why a URL may not be fetched: 0: it may. */
+static uint16_t refusal(const struct pp_s2 *s2, const struct pp_plan_photo *photo, struct pp_url *url)
 {
     const struct pp_address_policy *policy = &s2->p->params->policy;
     uint16_t code = pp_url_parse(url, photo->url, photo->url_n);
 
-    if (code == 0 && !pp_port_allowed(policy, url->port))
-        code = PP_CODE_DENIED_PORT;
-    if (code == 0 && url->host_is_ip && !pp_address_allowed(policy, &url->addr))
-        code = PP_CODE_DENIED_ADDRESS;
-    if (code == 0)
-        return false;
-    photo->outcome =
-        (struct pp_outcome){.kind = PP_OUTCOME_FAILED, .code = code, .detail = pp_code_info(code)->sentence};
-    return true;
+    if (code != 0) {
+        url->host[0] = '\0';
+        return code;
+    }
+    if (!pp_port_allowed(policy, url->port))
+        return PP_CODE_DENIED_PORT;
+    return url->host_is_ip && !pp_address_allowed(policy, &url->addr) ? PP_CODE_DENIED_ADDRESS : 0;
 }
 
 static bool read_photos(struct job *job, struct pp_plan_item *item, size_t *n_fetchable)
@@ -108,16 +106,19 @@ static bool read_photos(struct job *job, struct pp_plan_item *item, size_t *n_fe
         if (!pp_entry_next_photo(&job->reader, &text, &n))
             return false;
         photo->url = pp_arena_copy(&job->arena, text, n);
-        photo->url_n = (uint32_t)n;
-        photo->key = pp_photo_key(job->entry->client, text, n < PP_URL_MAX ? n : PP_URL_MAX);
         if (!photo->url)
             return false;
-        if (refused(job->s2, photo, &url))
-            continue;
+        photo->url_n = (uint32_t)n;
+        photo->key = pp_photo_key(job->entry->client, text, n < PP_URL_MAX ? n : PP_URL_MAX);
+        uint16_t code = refusal(job->s2, photo, &url);
         photo->domain = pp_arena_strdup(&job->arena, pp_url_domain(&url));
         if (!photo->domain)
             return false;
-        job->fetchable[(*n_fetchable)++] = photo;
+        if (code == 0)
+            job->fetchable[(*n_fetchable)++] = photo;
+        else
+            photo->outcome = (struct pp_outcome){
+                .kind = PP_OUTCOME_FAILED, .code = code, .detail = pp_code_info(code)->sentence};
     }
     return true;
 }
