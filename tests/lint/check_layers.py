@@ -32,7 +32,7 @@ LAYERS = {
 }
 ADAPTERS = {
     "cares": HASH | {"ares.h", "uv.h", "pthread.h"},
-    "curl": HASH | {"curl/curl.h", "uv.h"},
+    "curl": HASH | {"curl/curl.h", "uv.h", "zlib.h"},
     "fs": set(),
     "http": HASH | {"uv.h", "zlib.h"},
     "local": HASH | {"sqlite3.h"},

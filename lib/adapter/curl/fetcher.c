@@ -95,6 +95,8 @@ static struct pp_transfer *transfer_take(struct pp_curl *f)
 static void transfer_put(struct pp_transfer *t)
 {
     assert(!t->x);
+    pp_curl_decoder_close(t->decoder);
+    t->decoder = NULL;
     unlist(t);
     t->state = PP_T_IDLE;
     t->list = &t->f->idle;
@@ -110,7 +112,7 @@ static void transfer_clear(struct pp_transfer *t)
     memset(&t->head, 0, sizeof(t->head));
     t->verdict = 0;
     t->stopped = t->paused = t->held = false;
-    t->name_missed = t->told = t->flushes = false;
+    t->name_missed = t->told = t->flushes = t->bad_coding = false;
     t->opened = t->denied = t->n_tried = 0;
     t->socket_errno = 0;
     t->result = CURLE_OK;

@@ -4,6 +4,7 @@
  *   poll.c     libcurl's sockets and timer on libuv
  *   setup.c    options of an easy handle: constant ones, and those of one request
  *   answer.c   libcurl's callbacks of one transfer: addresses, request, head, body
+ *   decode.c   Content-Encoding
  *   pins.c     which addresses libcurl has been told for which name
  *   outcome.c  CURLcode -> code.h and the sentence for the merchant
  *
@@ -16,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
+#include <zlib.h>
 
 #include "adapter/curl/fetcher.h"
 #include "base/list.h"
@@ -86,6 +88,16 @@ struct pp_curl_head {
     char *last_value;   /* of PP_FIELD_VALUE */
 };
 
+/* --- decode.c --- */
+
+struct pp_curl_decoder {
+    z_stream z;
+    size_t used;  /* of the piece that libcurl holds while paused */
+    size_t out_n; /* in `out`, not yet taken by the caller */
+    bool ended;
+    unsigned char out[16384];
+};
+
 struct pp_transfer {
     uint32_t magic;
     struct pp_node node;  /* in *list */
@@ -103,12 +115,14 @@ struct pp_transfer {
     bool literal;                       /* the host is an address */
     bool name_missed;                   /* libcurl had forgotten the name's addresses */
     bool told;                          /* this request carries the name's addresses */
+    bool bad_coding;                    /* the body is not what Content-Encoding says */
     bool flushes;                       /* this request empties libcurl's memory of names */
     unsigned opened, denied;            /* sockets, addresses */
     curl_socket_t tried[PP_CURL_TRIED]; /* opened since the last request went out */
     unsigned n_tried;
-    int socket_errno; /* of a socket() that failed; 0: none */
-    CURLcode result;  /* of PP_T_ENDED */
+    struct pp_curl_decoder *decoder; /* of an encoded body, once it has begun */
+    int socket_errno;                /* of a socket() that failed; 0: none */
+    CURLcode result;                 /* of PP_T_ENDED */
     /* memory that libcurl refers to during the transfer */
     struct curl_slist lines[PP_CURL_EXTRA_LINES + 2];
     struct curl_slist pin;
@@ -136,6 +150,13 @@ struct pp_curl {
     size_t buffer_bytes, max_header_bytes, max_header_lines;
     char *ca_file, *user_agent;
 };
+
+/* decode.c: hands on what the next n bytes of an encoded body say. On PAUSE the same bytes, or more from
+ * there on, must come again. STOP: the caller's wish, or t->verdict or t->bad_coding says why. */
+enum pp_flow pp_curl_decode(struct pp_transfer *t, const void *p, size_t n);
+/* Has the encoded body come to its end (or never begun)? */
+bool pp_curl_decoded_whole(const struct pp_transfer *t);
+void pp_curl_decoder_close(struct pp_curl_decoder *d); /* NULL is fine */
 
 /* poll.c */
 pp_must_check enum pp_err pp_curl_poll_open(struct pp_curl *f);

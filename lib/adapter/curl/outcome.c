@@ -223,8 +223,12 @@ void pp_curl_outcome(struct pp_transfer *t, CURLcode rc)
     x->detail[0] = '\0';
     if (t->stopped)
         return;
+    if (!t->verdict && rc == CURLE_OK && t->head.complete && !pp_curl_decoded_whole(t))
+        rc = CURLE_PARTIAL_FILE;
     if (!t->verdict && rc == CURLE_OK && t->head.complete)
         return;
+    if (t->bad_coding)
+        rc = CURLE_BAD_CONTENT_ENCODING;
     o = t->verdict ? ours(t->verdict) : split(t, rc);
     x->code = o.code;
 #pragma GCC diagnostic push

@@ -5,14 +5,14 @@
  * of the turn.
  *
  * A socket that carries requests is closed through pp_curl_poll_forget(). One that never came so far
- * (refused, too slow, lost the race, failed its handshake) libcurl 7.88 closes by itself and takes back
- * afterwards, or not at all where it opens another that gets the same number: so these lose their handle as
- * soon as they are taken back, and a number that is opened again inherits what libcurl wanted of it.
+ * (refused, too slow, lost the race, failed its handshake) libcurl 7.88 closes by itself, and takes back
+ * afterwards, or not at all where it failed at once: so these lose their handle when they are taken back,
+ * when their number is opened again, or in the end.
  *
  * Invariants:
  * - by_fd[fd] is NULL or the socket with that number, open or closed by libcurl a moment ago.
  * - A kept socket may stay armed for more than libcurl wants; an event that nobody wants disarms it, so that
- * a level-triggered descriptor can't spin. */
+ *   a level-triggered descriptor can't spin. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -169,9 +169,8 @@ bool pp_curl_poll_watch(struct pp_curl *f, curl_socket_t fd)
 {
     struct pp_curl_poll *p = &f->poll;
     struct pp_curl_socket *s = find(f, fd);
-    int want = s ? s->want : 0;
 
-    if (s)
+    if (s) /* libcurl has closed it without a word */
         drop(s);
     if ((size_t)fd >= p->n_fds) {
         size_t n = (size_t)fd * 2 + 64;
@@ -192,9 +191,7 @@ bool pp_curl_poll_watch(struct pp_curl *f, curl_socket_t fd)
     s->poll.data = s;
     s->f = f;
     s->fd = fd;
-    s->want = want;
     p->by_fd[fd] = s;
-    arm(s, want);
     return true;
 }
 
@@ -245,6 +242,9 @@ static void on_closed(uv_handle_t *h)
 
 void pp_curl_poll_close(struct pp_curl *f)
 {
+    for (size_t fd = 0; fd < f->poll.n_fds; fd++)
+        if (f->poll.by_fd[fd])
+            drop(f->poll.by_fd[fd]);
     free(f->poll.by_fd);
     f->poll.by_fd = NULL;
     f->poll.n_fds = 0;

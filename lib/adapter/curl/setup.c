@@ -37,7 +37,8 @@ static CURLcode set_policy(CURL *e)
     SET(HSTS_CTRL, 0L);
     SET(PIPEWAIT, 0L);
     SET(IGNORE_CONTENT_LENGTH, 0L);
-    SET(ACCEPT_ENCODING, "identity"); /* asks for none, and decodes what comes all the same */
+    SET(ACCEPT_ENCODING, "identity"); /* asks for none; what comes all the same is for decode.c */
+    SET(HTTP_CONTENT_DECODING, 0L);
     SET(SSL_VERIFYPEER, 1L);
     SET(SSL_VERIFYHOST, 2L);
     SET(SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);

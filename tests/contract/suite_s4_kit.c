@@ -1,0 +1,216 @@
+/* suite_s4_kit.c: see suite_s4_kit.h. */
+#include "suite_s4_kit.h"
+
+#include <dirent.h>
+
+#include "adapter/cares/resolver.h"
+#include "adapter/curl/fetcher.h"
+#include "adapter/fs/fs_blob_store.h"
+
+static void on_event(void *data, struct pp_transfer *t, enum pp_transfer_event event)
+{
+    struct s4_get *g = (struct s4_get *)t;
+
+    assert_ptr_equal(g->kit, data);
+    assert_int_equal(g->finished, 0);
+    assert_false(g->asked);
+    switch (event) {
+    case PP_TRANSFER_SENT:
+        g->sents++;
+        atomic_store(&t->sent_busy, false); /* the reader's part */
+        break;
+    case PP_TRANSFER_HOP:
+        g->hops++;
+        g->asked = true;
+        break;
+    case PP_TRANSFER_FINISHED: g->finished++; break;
+    }
+}
+
+static void fill_params(struct s4_kit *k)
+{
+    k->loopback = (struct pp_cidr){.addr = {.family = 4, .b = {127}}, .bits = 8};
+    k->ports[0] = (struct pp_port_range){.lo = 80, .hi = 80};
+    k->ports[1] = (struct pp_port_range){.lo = 1024, .hi = 65535};
+    k->params = (struct pp_params){
+        .tiers = {{.timeout_ms = 400, .concurrency = 64},
+                  {.timeout_ms = 10000, .concurrency = 64},
+                  {.timeout_ms = 30000, .concurrency = 64}},
+        .n_tiers = 3,
+        .policy = {.allow = &k->loopback, .n_allow = 1, .ports = k->ports, .n_ports = 2},
+        .max_bytes = 1 << 20,
+        .max_pixels = 100000000,
+        .max_redirects = 5,
+        .buffer_bytes = 4 << 20,
+    };
+}
+
+static void open_ports(struct s4_kit *k)
+{
+    char pins[3][64];
+    const char *lines[] = {pins[0], pins[1], pins[2], NULL};
+    const struct pp_curl_options curl = {
+        .ca_file = pp_test_ca_file(), .user_agent = "photopool/test", .max_connections = 64};
+
+    (void)snprintf(pins[0], sizeof(pins[0]), "private.test:%u:10.0.0.1", k->port);
+    (void)snprintf(pins[1], sizeof(pins[1]), "mixed.test:%u:10.0.0.1,127.0.0.1", k->port);
+    (void)snprintf(pins[2], sizeof(pins[2]), "*:%u:127.0.0.1", k->port);
+    assert_int_equal(pp_curl_fetcher_open(k->loop, &curl, &k->fetcher), PP_OK);
+    assert_int_equal(pp_cares_resolver_open(k->loop, &(struct pp_cares_options){.pins = lines}, &k->resolver),
+                     PP_OK);
+    (void)snprintf(k->dir, sizeof(k->dir), "%s/photos", pp_test_tmpdir());
+    assert_int_equal(pp_fs_blob_store_open(&(struct pp_fs_options){.root = k->dir}, &k->blobs), PP_OK);
+}
+
+void s4_kit_open_at(struct s4_kit *k, uint16_t port)
+{
+    memset(k, 0, sizeof(*k));
+    k->port = port;
+    k->loop = pp_loop_open();
+    assert_non_null(k->loop);
+    fill_params(k);
+    open_ports(k);
+    k->lane = pp_keep_lane_open(2, k->blobs);
+    k->keep = pp_keep_open(k->loop, k->lane, k->blobs, k->params.buffer_bytes);
+    assert_non_null(k->keep);
+    k->s4 = pp_s4_open(&(struct pp_s4_options){.loop = k->loop,
+                                               .params = &k->params,
+                                               .fetcher = k->fetcher,
+                                               .resolver = k->resolver,
+                                               .keep = k->keep,
+                                               .event = on_event,
+                                               .data = k});
+    assert_non_null(k->s4);
+}
+
+void s4_kit_open(struct s4_kit *k, pp_origin_handler handler, void *data, SSL_CTX *tls)
+{
+    struct pp_origin *o = pp_origin_open(handler, data, tls);
+
+    s4_kit_open_at(k, pp_origin_port(o));
+    k->o = o;
+    k->https = tls != NULL;
+}
+
+static bool keep_idle(void *keep)
+{
+    return pp_keep_idle(keep);
+}
+
+static int count_files(const char *dir)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    int n = 0;
+
+    assert_non_null(d);
+    while ((e = readdir(d))) {
+        char path[1024];
+        if (e->d_name[0] == '.')
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+        n += e->d_type == DT_DIR ? count_files(path) : 1;
+    }
+    (void)closedir(d);
+    return n;
+}
+
+int s4_kit_temps(struct s4_kit *k)
+{
+    char path[600];
+
+    pp_test_until(k->loop, keep_idle, k->keep, 10000);
+    (void)snprintf(path, sizeof(path), "%s/tmp", k->dir);
+    return count_files(path);
+}
+
+int s4_kit_objects(struct s4_kit *k)
+{
+    char path[600];
+
+    (void)snprintf(path, sizeof(path), "%s/sha256", k->dir);
+    return count_files(path);
+}
+
+void s4_kit_close(struct s4_kit *k)
+{
+    assert_int_equal(pp_s4_in_flight(k->s4), 0);
+    assert_int_equal(s4_kit_temps(k), 0);
+    pp_s4_close(k->s4);
+    k->fetcher->ops->close(k->fetcher);
+    k->resolver->ops->close(k->resolver);
+    pp_keep_close(k->keep);
+    pp_lane_close(k->lane);
+    k->blobs->ops->close(k->blobs);
+    pp_loop_close(k->loop);
+    if (k->o)
+        pp_origin_close(k->o);
+}
+
+void s4_get_init(struct s4_get *g, struct s4_kit *k, const char *host, const char *path)
+{
+    memset(g, 0, sizeof(*g));
+    g->kit = k;
+    (void)snprintf(g->url, sizeof(g->url), "%s://%s:%u%s", k->https ? "https" : "http",
+                   host ? host : "shop.test", k->port, path);
+    g->task.client = "42";
+    g->task.url = g->url;
+    g->task.tier = S4_USUAL;
+    g->t.task = &g->task;
+    g->t.limited = true;
+    g->answer = S4_GRANT;
+}
+
+void s4_get_start(struct s4_get *g)
+{
+    g->t.headers = g->headers;
+    pp_s4_start(g->kit->s4, &g->t);
+}
+
+static bool over(void *data)
+{
+    struct s4_get *g = data;
+
+    if (g->asked && g->answer != S4_LEAVE) {
+        g->asked = false;
+        pp_s4_hop(&g->t, g->answer == S4_GRANT);
+    }
+    return g->finished > 0;
+}
+
+static void check(const struct s4_get *g)
+{
+    const struct pp_transfer *t = &g->t;
+
+    assert_int_equal(g->finished, 1);
+    assert_int_equal(atomic_load(&t->sent_count), (unsigned)g->sents);
+    assert_true(t->code != 0 ? t->detail[0] != '\0' : true);
+    assert_true(strlen(t->detail) < sizeof(t->detail));
+    for (const char *p = t->detail; *p; p++)
+        assert_in_range(*p, ' ', '~');
+    if (t->code == 0)
+        assert_true(t->not_modified != (t->object.type != PP_IMAGE_NONE));
+    else
+        assert_true(t->object.type == PP_IMAGE_NONE && !t->not_modified);
+}
+
+void s4_get_wait(struct s4_get *g, int64_t max_ms)
+{
+    pp_test_until(g->kit->loop, over, g, max_ms);
+    check(g);
+}
+
+uint16_t s4_get_run(struct s4_get *g, struct s4_kit *k, const char *path)
+{
+    s4_get_init(g, k, NULL, path);
+    s4_get_start(g);
+    s4_get_wait(g, 9000);
+    return g->t.code;
+}
+
+void s4_expect(const struct s4_get *g, const char *name, uint16_t code)
+{
+    if (g->t.code != code || g->t.handed_back)
+        fail_msg("%s: code %u (%s) instead of %u%s", name, g->t.code, g->t.detail, code,
+                 g->t.handed_back ? ", handed back" : "");
+}

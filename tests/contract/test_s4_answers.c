@@ -1,0 +1,454 @@
+/* test_s4_answers.c: HOSTILE.md, "Answers", through s4 fetch, s5 keep, libcurl and files: what a host may
+ * answer, the code that becomes of it, and that nothing is left behind. */
+#include "suite_s4_kit.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "image_make.h"
+#include "origin_run.h"
+
+#define OK       "HTTP/1.1 200 OK\r\n"
+#define ESC      "\x1b[31m"
+#define NO_BODY  "Content-Length: 0\r\n\r\n"
+#define TYPE_JPG "Content-Type: image/jpeg\r\n"
+
+/* --- raw answers --- */
+
+struct answer {
+    const char *name;
+    const char *raw;
+    enum pp_origin_next next;
+    uint16_t code;
+    int64_t retry_after_ms; /* 0: not looked at */
+    uint8_t tier;           /* S4_QUICK where the test waits for a deadline */
+    bool drains;            /* the status stands though its body never comes */
+};
+
+#define BODY(n, text) "Content-Length: " #n "\r\n\r\n" text
+
+static const struct answer answers[] = {
+    {"201", "HTTP/1.1 201 Created\r\n" NO_BODY, PP_ORIGIN_KEEP, PP_CODE_BAD_RESPONSE},
+    {"204", "HTTP/1.1 204 No Content\r\n\r\n", PP_ORIGIN_KEEP, PP_CODE_BAD_RESPONSE},
+    {"206", "HTTP/1.1 206 Partial\r\nContent-Range: bytes 0-1/9\r\n" BODY(2, "\xff\xd8"), PP_ORIGIN_KEEP,
+     PP_CODE_BAD_RESPONSE},
+    {"304 to a plain GET", "HTTP/1.1 304 Not Modified\r\n\r\n", PP_ORIGIN_KEEP, PP_CODE_BAD_RESPONSE},
+    {"300", "HTTP/1.1 300 Choices\r\nLocation: /x\r\n" NO_BODY, PP_ORIGIN_KEEP, PP_CODE_BAD_RESPONSE},
+    {"305", "HTTP/1.1 305 Use Proxy\r\nLocation: http://evil.test/\r\n" NO_BODY, PP_ORIGIN_KEEP,
+     PP_CODE_BAD_RESPONSE},
+    {"400", "HTTP/1.1 400 Bad\r\n" NO_BODY, PP_ORIGIN_KEEP, 400},
+    {"401 NTLM", "HTTP/1.1 401 No\r\nWWW-Authenticate: NTLM\r\n" NO_BODY, PP_ORIGIN_KEEP, 401},
+    {"404 with a page", "HTTP/1.1 404 No\r\n" BODY(4, "gone"), PP_ORIGIN_KEEP, 404},
+    {"404 cut", "HTTP/1.1 404 No\r\n" BODY(400, "gone"), PP_ORIGIN_CLOSE, 404},
+    {"404 with a length beyond what is read", "HTTP/1.1 404 No\r\n" BODY(99999999, "gone"), PP_ORIGIN_HANG,
+     404},
+    {"404 in words of its own", "HTTP/1.1 404 " ESC "\x07\x80\xff\xc3\x28\r\n" NO_BODY, PP_ORIGIN_KEEP, 404},
+    {"410", "HTTP/1.1 410 Gone\r\n" NO_BODY, PP_ORIGIN_KEEP, 410},
+    {"451", "HTTP/1.1 451 No\r\n" NO_BODY, PP_ORIGIN_KEEP, 451},
+    {"500", "HTTP/1.1 500 No\r\n" NO_BODY, PP_ORIGIN_KEEP, 500},
+    {"599", "HTTP/1.1 599 No\r\n" NO_BODY, PP_ORIGIN_KEEP, 599},
+    {"600", "HTTP/1.1 600 No\r\n" NO_BODY, PP_ORIGIN_KEEP, PP_CODE_BAD_RESPONSE},
+    {"no HTTP", "220 mail.test ESMTP " ESC "\r\n", PP_ORIGIN_HANG, PP_CODE_BAD_RESPONSE},
+    {"two lengths", OK "Content-Length: 2\r\nContent-Length: 3\r\n\r\nok", PP_ORIGIN_CLOSE,
+     PP_CODE_BAD_RESPONSE},
+    {"bad chunk", OK "Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n", PP_ORIGIN_CLOSE,
+     PP_CODE_BAD_RESPONSE},
+    {"brotli that was not asked for", OK "Content-Encoding: br\r\n" BODY(2, "ok"), PP_ORIGIN_KEEP,
+     PP_CODE_BAD_RESPONSE},
+    {"no answer", "", PP_ORIGIN_CLOSE, PP_CODE_CONNECTION_LOST},
+    {"reset", "", PP_ORIGIN_RESET, PP_CODE_CONNECTION_LOST},
+    {"half a head", "HTTP/1.1 200 OK\r\nContent-", PP_ORIGIN_CLOSE, PP_CODE_CONNECTION_LOST},
+    /* not a photo */
+    {"empty", OK TYPE_JPG NO_BODY, PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE},
+    {"HTML not found", OK "Content-Type: text/html\r\n" BODY(20, "<html>not found</htm"), PP_ORIGIN_KEEP,
+     PP_CODE_NOT_IMAGE},
+    {"HTML as JPEG", OK TYPE_JPG BODY(20, "<html>not found</htm"), PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE},
+    {"HTML in capitals and a BOM", OK TYPE_JPG BODY(20, "\xef\xbb\xbf <!DOCTYPE HTML>"), PP_ORIGIN_KEEP,
+     PP_CODE_NOT_IMAGE},
+    {"SVG as JPEG", OK TYPE_JPG BODY(20, "<svg xmlns='x'/>    "), PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE},
+    {"XML with entities", OK TYPE_JPG BODY(20, "<!DOCTYPE x [<!ENTIT"), PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE},
+    {"PDF", OK TYPE_JPG BODY(20, "%PDF-1.4 0123456789 "), PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE},
+    {"EPS", OK TYPE_JPG BODY(20, "%!PS-Adobe-3.0 EPSF-"), PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE},
+    {"PSD", OK TYPE_JPG BODY(20, "8BPS.0123456789abcde"), PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE},
+    {"script", OK TYPE_JPG BODY(20, "#!/bin/sh\necho 12345"), PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE},
+    {"a page that never ends", OK TYPE_JPG BODY(99999, "<html>"), PP_ORIGIN_HANG, PP_CODE_NOT_IMAGE},
+    /* Retry-After: 0..1 h */
+    {"Retry-After huge", "HTTP/1.1 503 No\r\nRetry-After: 99999999\r\n" NO_BODY, PP_ORIGIN_KEEP, 503,
+     3600000},
+    {"Retry-After beyond 2^64", "HTTP/1.1 429 No\r\nRetry-After: 99999999999999999999999\r\n" NO_BODY,
+     PP_ORIGIN_KEEP, 429, 3600000},
+    {"Retry-After in seconds", "HTTP/1.1 429 No\r\nRetry-After: 7\r\n" NO_BODY, PP_ORIGIN_KEEP, 429, 7000},
+    {"Retry-After in nonsense", "HTTP/1.1 503 No\r\nRetry-After: soon" ESC "\r\n" NO_BODY, PP_ORIGIN_KEEP,
+     503, -1},
+    {"no Retry-After", "HTTP/1.1 503 No\r\n" NO_BODY, PP_ORIGIN_KEEP, 503, -1},
+    {"Retry-After of a 500", "HTTP/1.1 500 No\r\nRetry-After: 7\r\n" NO_BODY, PP_ORIGIN_KEEP, 500, -1},
+    /* silence */
+    {"nothing at all", "", PP_ORIGIN_HANG, PP_CODE_FIRST_BYTE_TIMEOUT, 0, S4_QUICK},
+    {"half a head, then silence", OK "X: ", PP_ORIGIN_HANG, PP_CODE_FIRST_BYTE_TIMEOUT, 0, S4_QUICK},
+    {"headers, then silence", OK BODY(9999, ""), PP_ORIGIN_HANG, PP_CODE_BODY_TIMEOUT, 0, S4_QUICK},
+    {"some bytes, then silence", OK BODY(9999, "\xff\xd8\xff\xe0"), PP_ORIGIN_HANG, PP_CODE_BODY_TIMEOUT, 0,
+     S4_QUICK},
+    {"404, then silence", "HTTP/1.1 404 No\r\n" BODY(100, "go"), PP_ORIGIN_HANG, 404, 0, S4_QUICK, true},
+    {"404, then long silence", "HTTP/1.1 404 No\r\n" BODY(100, "go"), PP_ORIGIN_HANG, 404, 0, S4_USUAL, true},
+    {"503, then silence", "HTTP/1.1 503 No\r\nRetry-After: 9\r\n" BODY(100, "go"), PP_ORIGIN_HANG, 503, 9000,
+     S4_USUAL, true},
+};
+
+static enum pp_origin_next send_raw(struct pp_origin_conn *c, const char *request, void *data)
+{
+    size_t i = strtoul(request + strlen("GET /"), NULL, 10);
+    const struct answer *a = &((const struct answer *)data)[i];
+
+    (void)pp_origin_puts(c, a->raw);
+    return a->next;
+}
+
+static void check_answer(struct s4_kit *k, size_t i)
+{
+    const struct answer *a = &answers[i];
+    struct s4_get g;
+    char path[40];
+    int64_t start = pp_loop_now(k->loop);
+
+    (void)snprintf(path, sizeof(path), "/%zu", i);
+    s4_get_init(&g, k, NULL, path);
+    g.task.tier =
+        a->code == PP_CODE_FIRST_BYTE_TIMEOUT || a->code == PP_CODE_BODY_TIMEOUT ? S4_QUICK : S4_USUAL;
+    if (a->drains)
+        g.task.tier = a->tier;
+    s4_get_start(&g);
+    s4_get_wait(&g, 9000);
+    s4_expect(&g, a->name, a->code);
+    assert_int_equal(g.sents, 1);
+    assert_int_equal(g.hops, 0);
+    if (a->retry_after_ms != 0)
+        assert_int_equal(g.t.retry_after_ms, a->retry_after_ms);
+    assert_string_equal(g.t.slow_host, a->code == 429 || a->code == 503 ? "shop.test" : "");
+    assert_true(pp_loop_now(k->loop) - start < (a->drains ? 2500 : 1500)); /* nobody waits in vain */
+}
+
+static void every_answer_has_its_code(void **state)
+{
+    struct s4_kit k;
+
+    (void)state;
+    s4_kit_open(&k, send_raw, (void *)answers, NULL);
+    for (size_t i = 0; i < sizeof(answers) / sizeof(*answers); i++)
+        check_answer(&k, i);
+    assert_int_equal(s4_kit_temps(&k), 0);
+    assert_int_equal(s4_kit_objects(&k), 0);
+    s4_kit_close(&k);
+}
+
+/* --- what loadtest/origin can do --- */
+
+struct behaviour {
+    const char *query;
+    uint16_t code;
+    uint8_t tier;
+    const char *body; /* 0, or the refused part came without any */
+};
+
+static const struct behaviour behaviours[] = {
+    {"bytes=20000", 0, S4_USUAL},
+    {"bytes=20000&chunked=1", 0, S4_USUAL},
+    {"bytes=20000&nolength=1", 0, S4_USUAL},
+    {"bytes=900000&fmt=png", 0, S4_USUAL},
+    {"bytes=20000&gzip=ok", 0, S4_USUAL},
+    {"bytes=20000&type=text/html", 0, S4_USUAL}, /* the bytes decide */
+    {"nohead_end=1", PP_CODE_HEADER_TOO_LARGE, S4_USUAL},
+    {"longheader=1048576", PP_CODE_HEADER_TOO_LARGE, S4_USUAL},
+    {"longheader=60000", 0, S4_USUAL},
+    {"manyheaders=101", PP_CODE_HEADER_TOO_LARGE, S4_USUAL},
+    {"manyheaders=50", 0, S4_USUAL},
+    {"gzip=bomb", PP_CODE_TOO_LARGE, S4_USUAL},
+    {"endless=1", PP_CODE_TOO_LARGE, S4_USUAL},
+    {"bytes=1048577", PP_CODE_TOO_LARGE, S4_USUAL},
+    {"bytes=1048577&chunked=1", PP_CODE_TOO_LARGE, S4_USUAL},
+    {"bytes=1048576", 0, S4_USUAL},
+    {"bytes=1048576&nolength=1", 0, S4_USUAL},
+    {"bytes=50000&cut=30000", PP_CODE_TRUNCATED, S4_USUAL},
+    {"bytes=50000&cut=30000&reset=1", PP_CODE_CONNECTION_LOST, S4_USUAL},
+    {"bytes=900000&cut=800000", PP_CODE_TRUNCATED, S4_USUAL},
+    {"badchunk=1", PP_CODE_BAD_RESPONSE, S4_USUAL},
+    {"twolengths=1", PP_CODE_BAD_RESPONSE, S4_USUAL},
+    {"reset=1", PP_CODE_CONNECTION_LOST, S4_USUAL},
+    {"status=204", PP_CODE_BAD_RESPONSE, S4_USUAL},
+    {"status=206", PP_CODE_BAD_RESPONSE, S4_USUAL},
+    {"status=304", PP_CODE_BAD_RESPONSE, S4_USUAL},
+    {"status=404&body=html", 404, S4_USUAL},
+    {"auth=ntlm", 401, S4_USUAL},
+    {"body=html&type=image/jpeg", PP_CODE_NOT_IMAGE, S4_USUAL},
+    {"body=svg&type=image/jpeg", PP_CODE_NOT_IMAGE, S4_USUAL},
+    {"body=garbage&type=image/jpeg", PP_CODE_NOT_IMAGE, S4_USUAL},
+    {"stall=head", PP_CODE_FIRST_BYTE_TIMEOUT, S4_QUICK},
+    {"stall=body", PP_CODE_BODY_TIMEOUT, S4_QUICK},
+    {"bytes=50000&stall=20000", PP_CODE_BODY_TIMEOUT, S4_QUICK},
+    {"bytes=5000&drip=1", PP_CODE_BODY_TIMEOUT, S4_QUICK},
+};
+
+static void every_behaviour_has_its_code(void **state)
+{
+    struct pp_test_origin origin = pp_test_origin_start(NULL);
+    struct s4_kit k;
+    int stored = 0;
+
+    (void)state;
+    s4_kit_open_at(&k, origin.port);
+    for (size_t i = 0; i < sizeof(behaviours) / sizeof(*behaviours); i++) {
+        const struct behaviour *b = &behaviours[i];
+        struct s4_get g;
+        char path[200];
+        (void)snprintf(path, sizeof(path), "/c/42/%zu.jpg?%s", i, b->query);
+        s4_get_init(&g, &k, NULL, path);
+        g.task.tier = b->tier;
+        s4_get_start(&g);
+        s4_get_wait(&g, 9000);
+        s4_expect(&g, b->query, b->code);
+        stored += b->code == 0;
+        assert_int_equal(s4_kit_temps(&k), 0);
+        assert_int_equal(s4_kit_objects(&k), stored); /* other URLs, other bytes */
+    }
+    s4_kit_close(&k);
+    pp_test_origin_stop(&origin);
+}
+
+static void a_byte_a_second_is_too_slow(void **state)
+{
+    struct pp_test_origin origin = pp_test_origin_start(NULL);
+    struct s4_kit k;
+    struct s4_get g;
+
+    (void)state;
+    s4_kit_open_at(&k, origin.port);
+    s4_get_run(&g, &k, "/c/42/a.jpg?bytes=5000&drip=1");
+    s4_expect(&g, "drip", PP_CODE_TOO_SLOW);
+    assert_in_range(g.t.ms, 4900, 6500); /* a third of the tier, at least 5 s */
+    s4_kit_close(&k);
+    pp_test_origin_stop(&origin);
+}
+
+/* --- memory --- */
+
+enum { N_BOMBS = 8 };
+
+/* The most resident memory since the last call, in bytes. */
+static long peak_rss(void)
+{
+    char text[8192], *line;
+    int fd = open("/proc/self/status", O_RDONLY);
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+    long kib = 0;
+
+    (void)close(fd);
+    assert_true(n > 0);
+    text[n] = '\0';
+    line = strstr(text, "VmHWM:");
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "VmHWM: %ld", &kib), 1);
+    return kib * 1024;
+}
+
+static void forget_peak(void)
+{
+    int fd = open("/proc/self/clear_refs", O_WRONLY);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "5", 1), 1);
+    (void)close(fd);
+}
+
+static void a_bomb_costs_little_memory(void **state)
+{
+    struct pp_test_origin origin = pp_test_origin_start(NULL);
+    struct s4_kit k;
+    struct s4_get g[N_BOMBS];
+
+    (void)state;
+    s4_kit_open_at(&k, origin.port);
+    k.params.max_bytes = 32 << 20; /* eight such bodies are far more than the buffer: they go through it */
+    forget_peak();
+    long before = peak_rss();
+    for (size_t i = 0; i < N_BOMBS; i++) {
+        char path[64];
+        (void)snprintf(path, sizeof(path), "/c/42/%zu.jpg?gzip=bomb", i);
+        s4_get_init(&g[i], &k, NULL, path);
+        g[i].task.tier = S4_LONG;
+        s4_get_start(&g[i]);
+    }
+    for (size_t i = 0; i < N_BOMBS; i++) {
+        s4_get_wait(&g[i], 29000);
+        s4_expect(&g[i], "bomb", PP_CODE_TOO_LARGE);
+    }
+    assert_true(peak_rss() - before < 64l << 20);
+    s4_kit_close(&k);
+    pp_test_origin_stop(&origin);
+}
+
+/* --- no trace --- */
+
+struct heads {
+    const char *raw;
+    char first[4096], second[4096];
+    int n;
+};
+
+static enum pp_origin_next note_head(struct pp_origin_conn *c, const char *request, void *data)
+{
+    struct heads *h = data;
+
+    (void)snprintf(h->n == 0 ? h->first : h->second, sizeof(h->first), "%s", request);
+    h->n++;
+    (void)pp_origin_puts(c, h->raw);
+    return PP_ORIGIN_KEEP;
+}
+
+#define TRACES                                                                                 \
+    "Set-Cookie: a=b; Path=/\r\nSet-Cookie: c=d; Domain=test\r\nAlt-Svc: h2=\":9\"; ma=99\r\n" \
+    "Strict-Transport-Security: max-age=999; includeSubDomains\r\nETag: \"x\"\r\nLink: </x>; " \
+    "rel=preload\r\n"                                                                          \
+    "Clear-Site-Data: \"*\"\r\nRefresh: 0; url=/x\r\n"
+
+static void an_answer_leaves_no_trace(void **state)
+{
+    static const char *const raws[] = {
+        "HTTP/1.1 404 No\r\n" TRACES NO_BODY,
+        "HTTP/1.1 401 No\r\nWWW-Authenticate: NTLM\r\nWWW-Authenticate: Basic realm=x\r\n" TRACES NO_BODY,
+        "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\n" TRACES NO_BODY,
+        OK TRACES NO_BODY,
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(raws) / sizeof(*raws); i++) {
+        for (int https = 0; https <= 1; https++) {
+            struct heads heads = {.raw = raws[i]};
+            SSL_CTX *tls = https ? pp_test_tls("shop.test", PP_CERT_GOOD) : NULL;
+            struct s4_kit k;
+            struct s4_get g;
+            s4_kit_open(&k, note_head, &heads, tls);
+            s4_get_run(&g, &k, "/x.jpg");
+            s4_get_run(&g, &k, "/x.jpg");
+            assert_int_equal(heads.n, 2);
+            assert_string_equal(heads.first, heads.second);
+            assert_null(strcasestr(heads.second, "cookie"));
+            assert_null(strcasestr(heads.second, "authorization"));
+            s4_kit_close(&k);
+            SSL_CTX_free(tls);
+        }
+    }
+}
+
+static void hsts_does_not_outlive_its_answer(void **state)
+{
+    struct heads heads = {.raw = OK TRACES NO_BODY}, plain = {.raw = OK NO_BODY};
+    SSL_CTX *tls = pp_test_tls("shop.test", PP_CERT_GOOD);
+    struct pp_origin *o = pp_origin_open(note_head, &plain, NULL);
+    struct s4_kit k;
+    struct s4_get g;
+
+    (void)state;
+    s4_kit_open(&k, note_head, &heads, tls);
+    s4_get_run(&g, &k, "/x.jpg");
+    s4_get_init(&g, &k, NULL, "/");
+    (void)snprintf(g.url, sizeof(g.url), "http://127.0.0.1:%u/x.jpg", pp_origin_port(o));
+    s4_get_start(&g);
+    s4_get_wait(&g, 9000);
+    s4_expect(&g, "plain after HSTS", PP_CODE_NOT_IMAGE);
+    assert_int_equal(plain.n, 1);
+    s4_kit_close(&k);
+    pp_origin_close(o);
+    SSL_CTX_free(tls);
+}
+
+/* --- TLS --- */
+
+static void bad_certificates_are_final(void **state)
+{
+    static const enum pp_test_cert kinds[] = {PP_CERT_OTHER_NAME, PP_CERT_EXPIRED, PP_CERT_SELF_SIGNED};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        struct heads heads = {.raw = OK NO_BODY};
+        SSL_CTX *tls = pp_test_tls("shop.test", kinds[i]);
+        struct s4_kit k;
+        struct s4_get g;
+        s4_kit_open(&k, note_head, &heads, tls);
+        s4_get_run(&g, &k, "/x.jpg");
+        s4_expect(&g, "certificate", PP_CODE_TLS_FAILED);
+        assert_int_equal(pp_code_info(g.t.code)->retry, PP_FINAL);
+        assert_int_equal(heads.n, 0);
+        assert_int_equal(pp_origin_connections(k.o), 1); /* not again without checking */
+        s4_kit_close(&k);
+        SSL_CTX_free(tls);
+    }
+}
+
+/* --- validators --- */
+
+static enum pp_origin_next conditional(struct pp_origin_conn *c, const char *request, void *data)
+{
+    (void)data;
+    if (strstr(request, "If-None-Match: \"v1\"\r\n") && strstr(request, "If-Modified-Since: then\r\n"))
+        (void)pp_origin_puts(c, "HTTP/1.1 304 Not Modified\r\nETag: \"v1\"\r\n\r\n");
+    else
+        (void)pp_origin_puts(c, "HTTP/1.1 404 No\r\n" NO_BODY);
+    return PP_ORIGIN_KEEP;
+}
+
+static void not_modified_needs_a_question(void **state)
+{
+    struct s4_kit k;
+    struct s4_get g;
+
+    (void)state;
+    s4_kit_open(&k, conditional, NULL, NULL);
+    s4_get_init(&g, &k, NULL, "/");
+    g.task.etag = "\"v1\"";
+    g.task.last_modified = "then";
+    s4_get_start(&g);
+    s4_get_wait(&g, 9000);
+    s4_expect(&g, "304", 0);
+    assert_true(g.t.not_modified);
+    s4_kit_close(&k);
+}
+
+/* --- the end of a process --- */
+
+static void hand_back_ends_every_transfer(void **state)
+{
+    static const struct answer silence[] = {{"", "", PP_ORIGIN_HANG},
+                                            {"", OK BODY(99, "\xff\xd8"), PP_ORIGIN_HANG}};
+    struct s4_kit k;
+    struct s4_get g[40];
+
+    (void)state;
+    s4_kit_open(&k, send_raw, (void *)silence, NULL);
+    for (size_t i = 0; i < 40; i++) {
+        s4_get_init(&g[i], &k, NULL, i % 2 ? "/1" : "/0");
+        s4_get_start(&g[i]);
+    }
+    assert_int_equal(pp_s4_in_flight(k.s4), 40);
+    for (int i = 0; i < 20; i++)
+        pp_loop_turn(k.loop, false); /* wherever each of them has got to */
+    pp_s4_hand_back(k.s4);
+    for (size_t i = 0; i < 40; i++) {
+        s4_get_wait(&g[i], 1);
+        assert_true(g[i].t.handed_back);
+    }
+    s4_kit_close(&k);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_answer_has_its_code),     cmocka_unit_test(every_behaviour_has_its_code),
+        cmocka_unit_test(a_byte_a_second_is_too_slow),   cmocka_unit_test(a_bomb_costs_little_memory),
+        cmocka_unit_test(an_answer_leaves_no_trace),     cmocka_unit_test(hsts_does_not_outlive_its_answer),
+        cmocka_unit_test(bad_certificates_are_final),    cmocka_unit_test(not_modified_needs_a_question),
+        cmocka_unit_test(hand_back_ends_every_transfer),
+    };
+
+    return cmocka_run_group_tests_name("s4: answers", tests, NULL, NULL);
+}
