@@ -346,9 +346,9 @@ void pp_api_errors(struct pp_call *call)
 
     if (!page_begin(call, "errors", &page))
         return;
-    for (uint16_t code = 1; code < PP_CODE_COUNT; code++)
+    for (unsigned code = 1; code < PP_CODE_COUNT; code++)
         if (page_has(&page))
-            write_code(&call->out, pp_code_name(code, name), pp_code_info(code));
+            write_code(&call->out, pp_code_name((uint16_t)code, name), pp_code_info((uint16_t)code));
     for (size_t i = 0; i < sizeof(statuses) / sizeof(*statuses); i++)
         if (page_has(&page))
             write_code(&call->out, pp_code_name(statuses[i], name), pp_code_info(statuses[i]));

@@ -28,7 +28,7 @@ LAYERS = {
     "tests/unit": (None, None),
     "tests/contract": (None, None),
     "tests/sim": (None, None),
-    "tests/fuzz": ({"photopool", "base", "core", "config", "pipeline", "adapter"}, set()),
+    "tests/fuzz": ({"photopool", "base", "core", "config", "pipeline", "adapter"}, {"jansson.h"}),
 }
 ADAPTERS = {
     "cares": HASH | {"ares.h", "uv.h", "pthread.h"},
