@@ -16,8 +16,6 @@
 #include "pipeline/pipeline.h"
 #include "wire.h"
 
-extern char **environ;
-
 static const char usage[] =
     "Usage: photopool up [--data DIR] [--config FILE] [--set NAME=VALUE]...\n"
     "\n"

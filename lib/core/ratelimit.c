@@ -11,6 +11,7 @@
 static struct pp_rate_mark *mark_at(struct pp_ratelimit *rl, uint32_t i)
 {
     struct pp_rate_mark *base = rl->ring ? rl->ring : rl->few;
+    assert(rl->cap > 0);
     return &base[(rl->first + i) % rl->cap];
 }
 

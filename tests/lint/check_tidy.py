@@ -14,7 +14,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from lint import ROOT, files
+from lint import ROOT, files, read
 
 BUILD = os.path.join(ROOT, "build-lint")
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "photopool-tidy")
@@ -80,8 +80,8 @@ def main():
         print("tests/lint: no clang-tidy-14: run scripts/setup test")
         return 2
     os.makedirs(CACHE, exist_ok=True)
-    with open(os.path.join(ROOT, ".clang-tidy"), "rb") as f:
-        salt = f.read() + subprocess.run([tool("clang-tidy"), "--version"], stdout=subprocess.PIPE, check=True).stdout
+    salt = "".join(read(p) for p in files(".clang-tidy")).encode()
+    salt += subprocess.run([tool("clang-tidy"), "--version"], stdout=subprocess.PIPE, check=True).stdout
     known = commands()
     wanted = sys.argv[1:] or [p for p in files(".c") if p in known]
     jobs = int(os.environ.get("J") or os.cpu_count() or 2)

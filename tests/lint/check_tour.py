@@ -58,7 +58,7 @@ def compare(text, paths, known=()):
                 yield number, f"{folder}/{name} does not exist: drop or correct it"
     for number, line in enumerate(text.split("\n"), 1):
         for path in PATH.findall(line):
-            if not any(prefix + path in known for prefix in ("", "lib/", "include/", "lib/pipeline/")):
+            if not any(prefix + path in known for prefix in ("", "lib/", "include/")):
                 yield number, f"{path} does not exist: drop or correct it"
 
 
