@@ -10,7 +10,7 @@
 /* Held tasks wait a little longer than the probes may take. */
 #define HOLD_MARGIN_MS 500
 /* Timeouts of probes, without any success, that are taken for an answer. */
-#define PROBE_TIMEOUTS 2
+#define PROBE_TIMEOUTS PP_ROUTE_PROBES
 #define SAVE_ROWS      500
 #define LOAD_ROWS      1000
 
@@ -239,7 +239,7 @@ void pp_routes_place(struct pp_routes *routes, const char *client, const char *d
     *due_ms = wall_ms;
     if (!route || route->learned)
         return;
-    if (route->probes < routes->p->params->router_min_samples) {
+    if (route->probes < PP_ROUTE_PROBES) {
         route->probes++;
         return;
     }

@@ -1,6 +1,6 @@
 /* routes.h: the tier learned for each (client, domain): kept in memory, saved by the cron, read at start.
  *
- * A new domain is probed: its first `router.min_samples` tasks start at once, the rest are held back until
+ * A new domain is probed: its first PP_ROUTE_PROBES tasks start at once, the rest are held back until
  * these have said how fast the host is, or for the tier's timeout at most. So a slow host that nobody knows
  * yet fills a few places of the fast tier, not all. What the probes say moves the tasks held back into the
  * right tier. After that the cron alone decides (core/route.h). */
@@ -10,7 +10,8 @@
 #include "core/route.h"
 #include "pipeline/pipeline.h"
 
-#define PP_ROUTES_MAX 500000
+#define PP_ROUTES_MAX   500000
+#define PP_ROUTE_PROBES 2
 
 struct pp_routes;
 
