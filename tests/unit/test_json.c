@@ -290,7 +290,7 @@ static void scan_bounds_depth(void **state)
     for (int depth = 30; depth <= 34; depth++) {
         memset(text, '[', (size_t)depth);
         memset(text + depth, ']', (size_t)depth);
-        bool ok = scans(text, (size_t)(2 * depth), error);
+        bool ok = scans(text, 2 * (size_t)depth, error);
         assert_int_equal(ok, depth <= PP_JSON_DEPTH);
     }
     /* brackets in strings are no depth */
