@@ -130,14 +130,14 @@ static void bench_memory(struct bench_origin *origin)
     bench_server_stop(&s);
 
     s = bench_server_start(-1, NULL);
-    import(&s, origin->port, "flat-a", FLAT_PHOTOS / 10, "bytes=2000");
+    import(&s, origin->port, "flat-a", FLAT_PHOTOS / 2, "bytes=2000"); /* fills SQLite's page cache, which has a ceiling */
     double early = bench_rss(&s);
-    import(&s, origin->port, "flat-b", FLAT_PHOTOS - FLAT_PHOTOS / 10, "bytes=2000");
+    import(&s, origin->port, "flat-b", FLAT_PHOTOS / 2, "bytes=2000");
     bench_print(&(struct bench_row){.bench = "embedded",
                                     .name = "resident after 200,000 photos",
                                     .ours = bench_rss(&s),
                                     .other = early,
-                                    .other_is = "after 20,000",
+                                    .other_is = "after 100,000",
                                     .unit = "MiB"});
     bench_server_stop(&s);
 }
