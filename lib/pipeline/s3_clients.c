@@ -301,9 +301,11 @@ static void renewed(struct pp_req *req)
     struct pp_s3 *s3 = a->s3;
 
     s3->requests--;
-    for (size_t i = 0; req->err == PP_OK && i < a->r.n; i++) {
+    for (size_t i = 0; i < a->r.n; i++) {
         struct s3_client *c = s3_client_find(s3, a->r.renewals[i].client);
-        if (c && a->r.renewals[i].lost && c->state == S3_HELD) {
+        if (c && req->err != PP_OK) {
+            c->marked_ms = 0; /* the marks were not written: all of them go with the next renewal */
+        } else if (c && a->r.renewals[i].lost && c->state == S3_HELD) {
             c->state = S3_WANTED;
             s3->held--;
         }
