@@ -1,57 +1,12 @@
-/* suite_fetcher.c: the contract of port/fetcher.h: connections, order of events, pausing, aborting, TLS, and
- * what must leave no trace. What hosts may answer is in suite_fetcher_answers.c. */
+/* suite_fetcher.c: the contract of port/fetcher.h: connections, the address policy, requests, TLS, and what
+ * must leave no trace. Pausing and aborting are in suite_fetcher_flow.c, what hosts may answer in
+ * suite_fetcher_answers.c. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "suite_fetcher_kit.h"
-
-static bool is_path(const char *request, const char *path)
-{
-    size_t n = strlen(path);
-
-    return strncmp(request, "GET ", 4) == 0 && strncmp(request + 4, path, n) == 0 && request[4 + n] == ' ';
-}
-
-#define BIG_BYTES (8u << 20)
-
-/* "/hang": silence. "/endless": a body without end. "/begin": a head and a few bytes, then silence. "/big": 8
- * MiB. "/head": a head, then silence. Else "ok". */
-static enum pp_origin_next serve(struct pp_origin_conn *c, const char *request, void *data)
-{
-    static char block[65536];
-
-    (void)data;
-    if (is_path(request, "/hang"))
-        return PP_ORIGIN_HANG;
-    if (is_path(request, "/head")) {
-        (void)pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
-        return PP_ORIGIN_HANG;
-    }
-    if (is_path(request, "/begin")) {
-        (void)pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
-        return PP_ORIGIN_HANG;
-    }
-    if (is_path(request, "/endless")) {
-        bool alive = pp_origin_puts(c, "HTTP/1.1 200 OK\r\n\r\n");
-        while (alive)
-            alive = pp_origin_write(c, block, sizeof(block));
-        return PP_ORIGIN_CLOSE;
-    }
-    if (is_path(request, "/big")) {
-        bool alive = pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 8388608\r\n\r\n");
-        for (size_t sent = 0; alive && sent < BIG_BYTES; sent += sizeof(block))
-            alive = pp_origin_write(c, block, sizeof(block));
-        return alive ? PP_ORIGIN_KEEP : PP_ORIGIN_CLOSE;
-    }
-    if (is_path(request, "/empty")) {
-        (void)pp_origin_puts(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
-        return PP_ORIGIN_KEEP;
-    }
-    (void)pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-    return PP_ORIGIN_KEEP;
-}
 
 /* --- connections --- */
 
@@ -60,7 +15,7 @@ static void a_connection_is_used_again(void **state)
     struct kit k;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     for (int i = 0; i < 20; i++) {
         struct get g;
         get_run(&g, &k, "/");
@@ -75,14 +30,6 @@ static void a_connection_is_used_again(void **state)
     kit_close(&k);
 }
 
-static bool all_done(void *data)
-{
-    for (struct get *g = data; g->kit; g++)
-        if (!g->dones)
-            return false;
-    return true;
-}
-
 static void many_at_once(void **state)
 {
     enum { N = 200, ROUNDS = 3 };
@@ -90,13 +37,13 @@ static void many_at_once(void **state)
     struct kit k;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < N; i++) {
             get_init(&gs[i], &k, "/");
             get_start(&gs[i]);
         }
-        kit_until(&k, all_done, gs);
+        kit_until(&k, gets_done, gs);
         for (int i = 0; i < N; i++) {
             assert_int_equal(gs[i].x.code, 0);
             assert_string_equal(gs[i].body, "ok");
@@ -145,11 +92,6 @@ static enum pp_origin_next answer_and_close(struct pp_origin_conn *c, const char
     return PP_ORIGIN_CLOSE;
 }
 
-static bool none_open(void *o)
-{
-    return pp_origin_open_connections(o) == 0;
-}
-
 static void an_idle_connection_that_the_host_closed_is_replaced(void **state)
 {
     struct kit k;
@@ -161,7 +103,7 @@ static void an_idle_connection_that_the_host_closed_is_replaced(void **state)
         get_run(&g, &k, "/");
         assert_int_equal(g.x.code, 0);
         get_fini(&g);
-        kit_until(&k, none_open, k.o);
+        kit_until(&k, origin_idle, k.o);
         assert_int_equal(pp_origin_connections(k.o), i);
     }
     kit_close(&k);
@@ -174,7 +116,7 @@ static void the_addresses_given_are_connected_to(void **state)
     struct sockaddr_in *v4;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     /* three where nobody listens first, then the origin's */
     get_init(&g, &k, "/");
     for (int i = 3; i >= 0; i--) {
@@ -209,7 +151,7 @@ static void changed_addresses_are_told(void **state)
         get_wait(&g);
         assert_int_equal(g.x.code, i % 2 ? PP_CODE_CONNECT_REFUSED : 0);
         get_fini(&g);
-        kit_until(&k, none_open, k.o);
+        kit_until(&k, origin_idle, k.o);
     }
     kit_close(&k);
 }
@@ -235,7 +177,7 @@ static void many_names(void **state)
                 gs[i].deny_at = 1;
             get_start(&gs[i]);
         }
-        kit_until(&k, all_done, gs);
+        kit_until(&k, gets_done, gs);
         for (int i = 0; i < AT_ONCE; i++) {
             assert_int_equal(gs[i].x.code, i == 0 ? 0 : PP_CODE_DENIED_ADDRESS);
             get_fini(&gs[i]);
@@ -252,7 +194,7 @@ static void hosts_may_be_addresses(void **state)
     struct get g;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     for (int i = 0; i < 2; i++) {
         get_init(&g, &k, "/");
         (void)snprintf(g.url, sizeof(g.url), "http://127.0.0.1:%u/", pp_origin_port(k.o));
@@ -273,7 +215,7 @@ static void nobody_listens(void **state)
     struct get g;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     get_init(&g, &k, "/");
     ((struct sockaddr_in *)&g.addrs[0])->sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
     get_start(&g);
@@ -321,7 +263,7 @@ static void connecting_takes_too_long(void **state)
 
     (void)state;
     deaf_open(&d, &sa);
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     get_init(&g, &k, "/");
     g.x.port = ntohs(sa.sin_port);
     (void)snprintf(g.url, sizeof(g.url), "http://" KIT_HOST ":%u/", g.x.port);
@@ -345,7 +287,7 @@ static void the_second_address_is_tried_in_time(void **state)
     struct get g;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     sa.sin_port = htons(pp_origin_port(k.o));
     deaf_open(&d, &sa);
     get_init(&g, &k, "/");
@@ -360,6 +302,11 @@ static void the_second_address_is_tried_in_time(void **state)
     get_fini(&g);
     kit_close(&k);
     deaf_close(&d);
+}
+
+static bool is_set(const bool *flag)
+{
+    return *flag;
 }
 
 static void set_flag(void *flag)
@@ -379,10 +326,10 @@ static void an_idle_connection_costs_nothing(void **state)
     (void)state;
     kit_open(&k, answer_and_close, NULL, NULL);
     get_run(&g, &k, "/");
-    kit_until(&k, none_open, k.o);
+    kit_until(&k, origin_idle, k.o);
     timer = pp_timer_open(k.loop, set_flag, &over);
     pp_timer_start(timer, 100, 0);
-    while (!over) {
+    while (!is_set(&over)) {
         (void)pp_loop_turn(k.loop, true);
         turns++;
     }
@@ -400,7 +347,7 @@ static void a_denied_address_gets_no_connection(void **state)
     struct get g;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     get_init(&g, &k, "/");
     g.deny_at = 1;
     get_start(&g);
@@ -418,7 +365,7 @@ static void a_kept_connection_is_judged_again(void **state)
     struct get g;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     get_run(&g, &k, "/");
     assert_int_equal(g.x.code, 0);
     get_fini(&g);
@@ -441,7 +388,7 @@ static void only_good_addresses_are_used(void **state)
     struct get g;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     get_init(&g, &k, "/");
     g.denied_ip = INADDR_LOOPBACK + 1;
     for (int i = 3; i >= 0; i--)
@@ -465,7 +412,7 @@ static void a_new_connection_is_judged_again(void **state)
     struct get g;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     get_init(&g, &k, "/");
     g.deny_at = 2;
     get_start(&g);
@@ -473,7 +420,7 @@ static void a_new_connection_is_judged_again(void **state)
     assert_int_equal(g.x.code, PP_CODE_DENIED_ADDRESS);
     assert_int_equal(g.sents, 0);
     get_fini(&g);
-    kit_until(&k, none_open, k.o);
+    kit_until(&k, origin_idle, k.o);
     assert_int_equal(pp_origin_requests(k.o), 0);
     kit_close(&k);
 }
@@ -488,7 +435,7 @@ static void the_request_carries_what_it_should(void **state)
     struct get g;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     get_init(&g, &k, "/a/../b?q=%20");
     g.x.headers = lines;
     g.x.etag = "\"v1\"";
@@ -519,7 +466,7 @@ static void lines_that_are_none_are_refused(void **state)
     struct kit k;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         const char *const lines[] = {bad[i], NULL};
         struct get g;
@@ -569,357 +516,6 @@ static void answers_leave_no_trace(void **state)
     }
 }
 
-/* --- flow --- */
-
-static void stop_at_the_head(void **state)
-{
-    struct kit k;
-    struct get g;
-
-    (void)state;
-    kit_open(&k, serve, NULL, NULL);
-    get_init(&g, &k, "/begin");
-    g.head_flow = PP_FLOW_STOP;
-    get_start(&g);
-    get_wait(&g);
-    assert_int_equal(g.x.code, 0);
-    assert_true(g.x.stopped);
-    assert_int_equal(g.bodies, 0);
-    get_fini(&g);
-    kit_until(&k, none_open, k.o); /* bytes remained: closed */
-    /* nothing remained: kept */
-    for (int i = 0; i < 3; i++) {
-        get_init(&g, &k, "/empty");
-        g.head_flow = PP_FLOW_STOP;
-        get_start(&g);
-        get_wait(&g);
-        assert_true(g.x.stopped);
-        assert_int_equal(g.x.status, 404);
-        get_fini(&g);
-    }
-    assert_int_equal(pp_origin_connections(k.o), 2);
-    kit_close(&k);
-}
-
-static void stop_in_the_body(void **state)
-{
-    struct kit k;
-    struct get g;
-
-    (void)state;
-    kit_open(&k, serve, NULL, NULL);
-    get_init(&g, &k, "/big");
-    g.stop_at = 100000;
-    get_start(&g);
-    get_wait(&g);
-    assert_int_equal(g.x.code, 0);
-    assert_true(g.x.stopped);
-    assert_true(g.n >= 100000 && g.n < BIG_BYTES);
-    get_fini(&g);
-    kit_until(&k, none_open, k.o);
-    kit_close(&k);
-}
-
-static bool is_paused(void *g)
-{
-    return ((struct get *)g)->paused;
-}
-
-static void unpause(struct get *g)
-{
-    int before = g->bodies;
-
-    g->paused = false;
-    g->kit->f->ops->resume(g->kit->f, &g->x);
-    assert_int_equal(g->bodies, before); /* not from within resume() */
-}
-
-static void turn_some(struct kit *k)
-{
-    struct get g; /* another get comes and goes meanwhile */
-
-    get_run(&g, k, "/");
-    assert_int_equal(g.x.code, 0);
-    get_fini(&g);
-}
-
-static void pause_at(size_t where, const char *path, size_t total)
-{
-    struct kit k;
-    struct get g;
-
-    kit_open(&k, serve, NULL, NULL);
-    get_init(&g, &k, path);
-    if (where)
-        g.pause_at = where;
-    else
-        g.head_flow = PP_FLOW_PAUSE;
-    get_start(&g);
-    kit_until(&k, is_paused, &g);
-    turn_some(&k);
-    assert_int_equal(g.dones, 0);
-    unpause(&g);
-    get_wait(&g);
-    assert_int_equal(g.x.code, 0);
-    assert_int_equal(g.n, total);
-    get_fini(&g);
-    kit_close(&k);
-}
-
-static void pause_and_resume(void **state)
-{
-    (void)state;
-    pause_at(0, "/big", BIG_BYTES);
-    pause_at(1, "/big", BIG_BYTES);
-    pause_at(1000000, "/big", BIG_BYTES);
-    pause_at(BIG_BYTES, "/big", BIG_BYTES);
-    pause_at(0, "/", 2);
-    pause_at(1, "/", 2);
-    pause_at(0, "/empty", 0); /* over for the host, not for the caller */
-}
-
-static void stop_after_a_pause(void **state)
-{
-    struct kit k;
-    struct get g;
-
-    (void)state;
-    kit_open(&k, serve, NULL, NULL);
-    get_init(&g, &k, "/begin");
-    g.pause_at = 1;
-    g.stop_at = 1;
-    get_start(&g);
-    kit_until(&k, is_paused, &g);
-    unpause(&g);
-    get_wait(&g);
-    assert_true(g.x.stopped);
-    get_fini(&g);
-    kit_until(&k, none_open, k.o);
-    kit_close(&k);
-}
-
-/* --- abort --- */
-
-static bool has_sent(void *g)
-{
-    return ((struct get *)g)->sents > 0;
-}
-
-static bool has_head(void *g)
-{
-    return ((struct get *)g)->heads > 0;
-}
-
-static bool has_body(void *g)
-{
-    return ((struct get *)g)->bodies > 0;
-}
-
-static bool has_request(void *o)
-{
-    return pp_origin_requests(o) > 0;
-}
-
-static void abort_when(const char *path, bool (*when)(void *))
-{
-    struct kit k;
-    struct get g;
-
-    kit_open(&k, serve, NULL, NULL);
-    get_init(&g, &k, path);
-    if (when == is_paused)
-        g.pause_at = 1;
-    get_start(&g);
-    if (when == has_request)
-        kit_until(&k, when, k.o);
-    else if (when)
-        kit_until(&k, when, &g);
-    get_abort(&g);
-    memset(&g.x, 0xee, sizeof(g.x)); /* nobody looks at it again */
-    turn_some(&k);
-    assert_int_equal(g.dones, 0);
-    get_fini(&g);
-    kit_close(&k);
-}
-
-static void abort_in_every_phase(void **state)
-{
-    (void)state;
-    abort_when("/hang", NULL);
-    abort_when("/hang", has_sent);
-    abort_when("/hang", has_request);
-    abort_when("/head", has_head);
-    abort_when("/begin", has_body);
-    abort_when("/endless", has_body);
-    abort_when("/big", is_paused);
-    abort_when("/begin", is_paused);
-}
-
-static void abort_closes_the_connection(void **state)
-{
-    struct kit k;
-    struct get g;
-
-    (void)state;
-    kit_open(&k, serve, NULL, NULL);
-    get_init(&g, &k, "/hang");
-    get_start(&g);
-    kit_until(&k, has_request, k.o);
-    get_abort(&g);
-    kit_until(&k, none_open, k.o);
-    get_fini(&g);
-    kit_close(&k);
-}
-
-static void abort_other(struct get *g)
-{
-    struct get *other = g->data;
-
-    if (!other)
-        return;
-    g->data = NULL;
-    get_abort(other);
-    memset(&other->x, 0xee, sizeof(other->x));
-}
-
-/* From within each callback of one, another that is at some phase of its own. */
-static void abort_from_a_callback(void **state)
-{
-    static const struct {
-        const char *path;
-        bool (*when)(void *);
-    } others[] = {{"/hang", NULL},
-                  {"/hang", has_sent},
-                  {"/begin", has_body},
-                  {"/begin", is_paused},
-                  {"/big", is_paused}};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
-        for (int from = 0; from < 4; from++) {
-            struct kit k;
-            struct get a, b;
-            kit_open(&k, serve, NULL, NULL);
-            get_init(&b, &k, others[i].path);
-            if (others[i].when == is_paused)
-                b.pause_at = 1;
-            get_start(&b);
-            if (others[i].when)
-                kit_until(&k, others[i].when, &b);
-            get_init(&a, &k, "/");
-            a.data = &b;
-            *(from == 0   ? &a.on_sent
-              : from == 1 ? &a.on_head
-              : from == 2 ? &a.on_body
-                          : &a.on_done) = abort_other;
-            get_start(&a);
-            get_wait(&a);
-            assert_int_equal(a.x.code, 0);
-            turn_some(&k);
-            assert_int_equal(b.dones, 0);
-            get_fini(&a);
-            get_fini(&b);
-            kit_close(&k);
-        }
-    }
-}
-
-/* Two end in the same turn, whichever is first aborts the other: exactly one done(). */
-static void abort_of_one_that_is_over(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 20; i++) {
-        struct kit k;
-        struct get a, b;
-        kit_open(&k, serve, NULL, NULL);
-        get_init(&a, &k, "/");
-        get_init(&b, &k, "/");
-        a.data = &b;
-        b.data = &a;
-        a.head_flow = b.head_flow = PP_FLOW_PAUSE;
-        get_start(&a);
-        get_start(&b);
-        kit_until(&k, is_paused, &a);
-        kit_until(&k, is_paused, &b);
-        a.on_done = b.on_done = abort_other;
-        unpause(&a);
-        unpause(&b);
-        while (a.dones + b.dones == 0)
-            (void)pp_loop_turn(k.loop, true);
-        turn_some(&k);
-        assert_int_equal(a.dones + b.dones, 1);
-        get_fini(&a);
-        get_fini(&b);
-        kit_close(&k);
-    }
-}
-
-static void start_again(struct get *g)
-{
-    struct get fresh;
-
-    if (g->data == NULL)
-        return;
-    g->data = NULL;
-    get_init(&fresh, g->kit, "/");
-    g->allows = g->sents = g->heads = g->bodies = g->dones = 0;
-    g->n = 0;
-    memcpy(g->url, fresh.url, sizeof(g->url));
-    get_fini(&fresh);
-    get_start(g);
-}
-
-/* As a redirect does: the same exchange, with another URL, from within its done(). */
-static void an_exchange_may_start_again_in_done(void **state)
-{
-    struct kit k;
-    struct get g;
-
-    (void)state;
-    kit_open(&k, serve, NULL, NULL);
-    get_init(&g, &k, "/empty");
-    g.data = &g;
-    g.on_done = start_again;
-    get_start(&g);
-    get_wait(&g);
-    kit_until(&k, all_done, ((struct get[2]){g, {.kit = NULL}}));
-    assert_int_equal(g.x.status, 200);
-    assert_int_equal(g.dones, 1);
-    assert_int_equal(pp_origin_connections(k.o), 1);
-    get_fini(&g);
-    kit_close(&k);
-}
-
-static void start_other(struct get *g)
-{
-    struct get *other = g->data;
-
-    if (other)
-        get_start(other);
-    g->data = NULL;
-}
-
-static void an_exchange_may_start_in_a_callback(void **state)
-{
-    (void)state;
-    for (int from = 0; from < 3; from++) {
-        struct kit k;
-        struct get a, b;
-        kit_open(&k, serve, NULL, NULL);
-        get_init(&a, &k, "/");
-        get_init(&b, &k, "/");
-        a.data = &b;
-        *(from == 0 ? &a.on_head : from == 1 ? &a.on_body : &a.on_done) = start_other;
-        get_start(&a);
-        get_wait(&a);
-        get_wait(&b);
-        assert_int_equal(a.x.code + b.x.code, 0);
-        get_fini(&a);
-        get_fini(&b);
-        kit_close(&k);
-    }
-}
-
 /* --- TLS --- */
 
 static void certificates_are_verified(void **state)
@@ -937,7 +533,7 @@ static void certificates_are_verified(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         SSL_CTX *ctx = pp_test_tls(KIT_HOST, cases[i].kind);
         struct kit k;
-        kit_open(&k, serve, NULL, ctx);
+        kit_open(&k, kit_serve, NULL, ctx);
         for (int again = 0; again < 2; again++) {
             struct get g;
             get_run(&g, &k, "/");
@@ -960,16 +556,16 @@ static void a_large_body_over_tls(void **state)
     struct get g;
 
     (void)state;
-    kit_open(&k, serve, NULL, ctx);
+    kit_open(&k, kit_serve, NULL, ctx);
     get_init(&g, &k, "/big");
     g.pause_at = 300000;
     get_start(&g);
-    kit_until(&k, is_paused, &g);
-    turn_some(&k);
-    unpause(&g);
+    kit_until(&k, get_paused, &g);
+    kit_turn(&k);
+    get_unpause(&g);
     get_wait(&g);
     assert_int_equal(g.x.code, 0);
-    assert_int_equal(g.n, BIG_BYTES);
+    assert_int_equal(g.n, KIT_BIG);
     get_fini(&g);
     kit_close(&k);
     SSL_CTX_free(ctx);
@@ -982,7 +578,7 @@ static void hosts_without_tls(void **state)
     struct kit k;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     for (size_t i = 0; i < 2; i++) {
         struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         socklen_t len = sizeof(sa);
@@ -1022,7 +618,7 @@ static void plain_http_on_the_tls_port(void **state)
     struct get g;
 
     (void)state;
-    kit_open(&k, serve, NULL, NULL);
+    kit_open(&k, kit_serve, NULL, NULL);
     get_init(&g, &k, "/");
     (void)snprintf(g.url, sizeof(g.url), "https://" KIT_HOST ":%u/", pp_origin_port(k.o));
     g.x.https = true;
@@ -1078,16 +674,6 @@ int pp_suite_fetcher(const struct pp_fetcher_subject *subject)
         cmocka_unit_test(the_request_carries_what_it_should),
         cmocka_unit_test(lines_that_are_none_are_refused),
         cmocka_unit_test(answers_leave_no_trace),
-        cmocka_unit_test(stop_at_the_head),
-        cmocka_unit_test(stop_in_the_body),
-        cmocka_unit_test(pause_and_resume),
-        cmocka_unit_test(stop_after_a_pause),
-        cmocka_unit_test(abort_in_every_phase),
-        cmocka_unit_test(abort_closes_the_connection),
-        cmocka_unit_test(abort_from_a_callback),
-        cmocka_unit_test(abort_of_one_that_is_over),
-        cmocka_unit_test(an_exchange_may_start_again_in_done),
-        cmocka_unit_test(an_exchange_may_start_in_a_callback),
         cmocka_unit_test(certificates_are_verified),
         cmocka_unit_test(a_large_body_over_tls),
         cmocka_unit_test(hosts_without_tls),
@@ -1097,5 +683,5 @@ int pp_suite_fetcher(const struct pp_fetcher_subject *subject)
 
     pp_fetcher_subject = subject;
     failed = cmocka_run_group_tests_name(subject->name, tests, bait, NULL);
-    return failed + pp_suite_fetcher_answers();
+    return failed + pp_suite_fetcher_flow() + pp_suite_fetcher_answers();
 }

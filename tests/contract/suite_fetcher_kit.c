@@ -162,3 +162,83 @@ void get_abort(struct get *g)
 {
     g->kit->f->ops->abort(g->kit->f, &g->x);
 }
+
+/* --- the origin --- */
+
+static bool is_path(const char *request, const char *path)
+{
+    size_t n = strlen(path);
+
+    return strncmp(request, "GET ", 4) == 0 && strncmp(request + 4, path, n) == 0 && request[4 + n] == ' ';
+}
+
+enum pp_origin_next kit_serve(struct pp_origin_conn *c, const char *request, void *data)
+{
+    static char block[65536];
+
+    (void)data;
+    if (is_path(request, "/hang"))
+        return PP_ORIGIN_HANG;
+    if (is_path(request, "/head")) {
+        (void)pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
+        return PP_ORIGIN_HANG;
+    }
+    if (is_path(request, "/begin")) {
+        (void)pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
+        return PP_ORIGIN_HANG;
+    }
+    if (is_path(request, "/endless")) {
+        bool alive = pp_origin_puts(c, "HTTP/1.1 200 OK\r\n\r\n");
+        while (alive)
+            alive = pp_origin_write(c, block, sizeof(block));
+        return PP_ORIGIN_CLOSE;
+    }
+    if (is_path(request, "/big")) {
+        bool alive = pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 8388608\r\n\r\n");
+        for (size_t sent = 0; alive && sent < KIT_BIG; sent += sizeof(block))
+            alive = pp_origin_write(c, block, sizeof(block));
+        return alive ? PP_ORIGIN_KEEP : PP_ORIGIN_CLOSE;
+    }
+    if (is_path(request, "/empty")) {
+        (void)pp_origin_puts(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+        return PP_ORIGIN_KEEP;
+    }
+    (void)pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    return PP_ORIGIN_KEEP;
+}
+
+bool gets_done(void *data)
+{
+    for (struct get *g = data; g->kit; g++)
+        if (!g->dones)
+            return false;
+    return true;
+}
+
+bool origin_idle(void *o)
+{
+    return pp_origin_open_connections(o) == 0;
+}
+
+bool get_paused(void *g)
+{
+    return ((struct get *)g)->paused;
+}
+
+void get_unpause(struct get *g)
+{
+    int before = g->bodies;
+
+    g->paused = false;
+    g->kit->f->ops->resume(g->kit->f, &g->x);
+    assert_int_equal(g->bodies, before); /* not from within resume() */
+}
+
+void kit_turn(struct kit *k)
+{
+    struct get g; /* another get comes and goes meanwhile */
+
+    get_run(&g, k, "/");
+    assert_int_equal(g.x.code, 0);
+    get_fini(&g);
+}

@@ -67,6 +67,23 @@ void get_abort(struct get *g);
 /* Turns the loop until cond(arg). */
 #define kit_until(k, cond, arg) pp_test_until((k)->loop, cond, arg, 10000)
 
+/* Another get comes and goes: the loop has turned. */
+void kit_turn(struct kit *k);
+
+/* Conditions: an array of gets, ended by one without a kit, are done; a get is paused; the origin has no
+ * connection. */
+bool gets_done(void *gets);
+bool get_paused(void *get);
+bool origin_idle(void *origin);
+/* resume(), which must not call body(). */
+void get_unpause(struct get *g);
+
+#define KIT_BIG (8u << 20)
+/* "/hang": silence. "/endless": a body without end. "/begin": a head and a few bytes, then silence. "/big": 8
+ * MiB. "/head": a head, then silence. Else "ok". */
+enum pp_origin_next kit_serve(struct pp_origin_conn *c, const char *request, void *data);
+
 int pp_suite_fetcher_answers(void);
+int pp_suite_fetcher_flow(void);
 
 #endif

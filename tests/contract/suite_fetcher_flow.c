@@ -1,0 +1,349 @@
+/* suite_fetcher_flow.c: the fetcher's contract: stopping, pausing, aborting, starting again, from wherever a
+ * caller may. */
+#include "suite_fetcher_kit.h"
+
+/* --- flow --- */
+
+static void stop_at_the_head(void **state)
+{
+    struct kit k;
+    struct get g;
+
+    (void)state;
+    kit_open(&k, kit_serve, NULL, NULL);
+    get_init(&g, &k, "/begin");
+    g.head_flow = PP_FLOW_STOP;
+    get_start(&g);
+    get_wait(&g);
+    assert_int_equal(g.x.code, 0);
+    assert_true(g.x.stopped);
+    assert_int_equal(g.bodies, 0);
+    get_fini(&g);
+    kit_until(&k, origin_idle, k.o); /* bytes remained: closed */
+    /* nothing remained: kept */
+    for (int i = 0; i < 3; i++) {
+        get_init(&g, &k, "/empty");
+        g.head_flow = PP_FLOW_STOP;
+        get_start(&g);
+        get_wait(&g);
+        assert_true(g.x.stopped);
+        assert_int_equal(g.x.status, 404);
+        get_fini(&g);
+    }
+    assert_int_equal(pp_origin_connections(k.o), 2);
+    kit_close(&k);
+}
+
+static void stop_in_the_body(void **state)
+{
+    struct kit k;
+    struct get g;
+
+    (void)state;
+    kit_open(&k, kit_serve, NULL, NULL);
+    get_init(&g, &k, "/big");
+    g.stop_at = 100000;
+    get_start(&g);
+    get_wait(&g);
+    assert_int_equal(g.x.code, 0);
+    assert_true(g.x.stopped);
+    assert_true(g.n >= 100000 && g.n < KIT_BIG);
+    get_fini(&g);
+    kit_until(&k, origin_idle, k.o);
+    kit_close(&k);
+}
+
+static void pause_at(size_t where, const char *path, size_t total)
+{
+    struct kit k;
+    struct get g;
+
+    kit_open(&k, kit_serve, NULL, NULL);
+    get_init(&g, &k, path);
+    if (where)
+        g.pause_at = where;
+    else
+        g.head_flow = PP_FLOW_PAUSE;
+    get_start(&g);
+    kit_until(&k, get_paused, &g);
+    kit_turn(&k);
+    assert_int_equal(g.dones, 0);
+    get_unpause(&g);
+    get_wait(&g);
+    assert_int_equal(g.x.code, 0);
+    assert_int_equal(g.n, total);
+    get_fini(&g);
+    kit_close(&k);
+}
+
+static void pause_and_resume(void **state)
+{
+    (void)state;
+    pause_at(0, "/big", KIT_BIG);
+    pause_at(1, "/big", KIT_BIG);
+    pause_at(1000000, "/big", KIT_BIG);
+    pause_at(KIT_BIG, "/big", KIT_BIG);
+    pause_at(0, "/", 2);
+    pause_at(1, "/", 2);
+    pause_at(0, "/empty", 0); /* over for the host, not for the caller */
+}
+
+static void stop_after_a_pause(void **state)
+{
+    struct kit k;
+    struct get g;
+
+    (void)state;
+    kit_open(&k, kit_serve, NULL, NULL);
+    get_init(&g, &k, "/begin");
+    g.pause_at = 1;
+    g.stop_at = 1;
+    get_start(&g);
+    kit_until(&k, get_paused, &g);
+    get_unpause(&g);
+    get_wait(&g);
+    assert_true(g.x.stopped);
+    get_fini(&g);
+    kit_until(&k, origin_idle, k.o);
+    kit_close(&k);
+}
+
+/* --- abort --- */
+
+static bool has_sent(void *g)
+{
+    return ((struct get *)g)->sents > 0;
+}
+
+static bool has_head(void *g)
+{
+    return ((struct get *)g)->heads > 0;
+}
+
+static bool has_body(void *g)
+{
+    return ((struct get *)g)->bodies > 0;
+}
+
+static bool has_request(void *o)
+{
+    return pp_origin_requests(o) > 0;
+}
+
+static void abort_when(const char *path, bool (*when)(void *))
+{
+    struct kit k;
+    struct get g;
+
+    kit_open(&k, kit_serve, NULL, NULL);
+    get_init(&g, &k, path);
+    if (when == get_paused)
+        g.pause_at = 1;
+    get_start(&g);
+    if (when == has_request)
+        kit_until(&k, when, k.o);
+    else if (when)
+        kit_until(&k, when, &g);
+    get_abort(&g);
+    memset(&g.x, 0xee, sizeof(g.x)); /* nobody looks at it again */
+    kit_turn(&k);
+    assert_int_equal(g.dones, 0);
+    get_fini(&g);
+    kit_close(&k);
+}
+
+static void abort_in_every_phase(void **state)
+{
+    (void)state;
+    abort_when("/hang", NULL);
+    abort_when("/hang", has_sent);
+    abort_when("/hang", has_request);
+    abort_when("/head", has_head);
+    abort_when("/begin", has_body);
+    abort_when("/endless", has_body);
+    abort_when("/big", get_paused);
+    abort_when("/begin", get_paused);
+}
+
+static void abort_closes_the_connection(void **state)
+{
+    struct kit k;
+    struct get g;
+
+    (void)state;
+    kit_open(&k, kit_serve, NULL, NULL);
+    get_init(&g, &k, "/hang");
+    get_start(&g);
+    kit_until(&k, has_request, k.o);
+    get_abort(&g);
+    kit_until(&k, origin_idle, k.o);
+    get_fini(&g);
+    kit_close(&k);
+}
+
+static void abort_other(struct get *g)
+{
+    struct get *other = g->data;
+
+    if (!other)
+        return;
+    g->data = NULL;
+    get_abort(other);
+    memset(&other->x, 0xee, sizeof(other->x));
+}
+
+/* From within each callback of one, another that is at some phase of its own. */
+static void abort_from_a_callback(void **state)
+{
+    static const struct {
+        const char *path;
+        bool (*when)(void *);
+    } others[] = {{"/hang", NULL},
+                  {"/hang", has_sent},
+                  {"/begin", has_body},
+                  {"/begin", get_paused},
+                  {"/big", get_paused}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        for (int from = 0; from < 4; from++) {
+            struct kit k;
+            struct get a, b;
+            kit_open(&k, kit_serve, NULL, NULL);
+            get_init(&b, &k, others[i].path);
+            if (others[i].when == get_paused)
+                b.pause_at = 1;
+            get_start(&b);
+            if (others[i].when)
+                kit_until(&k, others[i].when, &b);
+            get_init(&a, &k, "/");
+            a.data = &b;
+            *(from == 0   ? &a.on_sent
+              : from == 1 ? &a.on_head
+              : from == 2 ? &a.on_body
+                          : &a.on_done) = abort_other;
+            get_start(&a);
+            get_wait(&a);
+            assert_int_equal(a.x.code, 0);
+            kit_turn(&k);
+            assert_int_equal(b.dones, 0);
+            get_fini(&a);
+            get_fini(&b);
+            kit_close(&k);
+        }
+    }
+}
+
+/* Two end in the same turn, whichever is first aborts the other: exactly one done(). */
+static void abort_of_one_that_is_over(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct kit k;
+        struct get a, b;
+        kit_open(&k, kit_serve, NULL, NULL);
+        get_init(&a, &k, "/");
+        get_init(&b, &k, "/");
+        a.data = &b;
+        b.data = &a;
+        a.head_flow = b.head_flow = PP_FLOW_PAUSE;
+        get_start(&a);
+        get_start(&b);
+        kit_until(&k, get_paused, &a);
+        kit_until(&k, get_paused, &b);
+        a.on_done = b.on_done = abort_other;
+        get_unpause(&a);
+        get_unpause(&b);
+        while (a.dones + b.dones == 0)
+            (void)pp_loop_turn(k.loop, true);
+        kit_turn(&k);
+        assert_int_equal(a.dones + b.dones, 1);
+        get_fini(&a);
+        get_fini(&b);
+        kit_close(&k);
+    }
+}
+
+static void start_again(struct get *g)
+{
+    struct get fresh;
+
+    if (g->data == NULL)
+        return;
+    g->data = NULL;
+    get_init(&fresh, g->kit, "/");
+    g->allows = g->sents = g->heads = g->bodies = g->dones = 0;
+    g->n = 0;
+    memcpy(g->url, fresh.url, sizeof(g->url));
+    get_fini(&fresh);
+    get_start(g);
+}
+
+/* As a redirect does: the same exchange, with another URL, from within its done(). */
+static void an_exchange_may_start_again_in_done(void **state)
+{
+    struct kit k;
+    struct get g;
+
+    (void)state;
+    kit_open(&k, kit_serve, NULL, NULL);
+    get_init(&g, &k, "/empty");
+    g.data = &g;
+    g.on_done = start_again;
+    get_start(&g);
+    get_wait(&g);
+    kit_until(&k, gets_done, ((struct get[2]){g, {.kit = NULL}}));
+    assert_int_equal(g.x.status, 200);
+    assert_int_equal(g.dones, 1);
+    assert_int_equal(pp_origin_connections(k.o), 1);
+    get_fini(&g);
+    kit_close(&k);
+}
+
+static void start_other(struct get *g)
+{
+    struct get *other = g->data;
+
+    if (other)
+        get_start(other);
+    g->data = NULL;
+}
+
+static void an_exchange_may_start_in_a_callback(void **state)
+{
+    (void)state;
+    for (int from = 0; from < 3; from++) {
+        struct kit k;
+        struct get a, b;
+        kit_open(&k, kit_serve, NULL, NULL);
+        get_init(&a, &k, "/");
+        get_init(&b, &k, "/");
+        a.data = &b;
+        *(from == 0 ? &a.on_head : from == 1 ? &a.on_body : &a.on_done) = start_other;
+        get_start(&a);
+        get_wait(&a);
+        get_wait(&b);
+        assert_int_equal(a.x.code + b.x.code, 0);
+        get_fini(&a);
+        get_fini(&b);
+        kit_close(&k);
+    }
+}
+
+int pp_suite_fetcher_flow(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stop_at_the_head),
+        cmocka_unit_test(stop_in_the_body),
+        cmocka_unit_test(pause_and_resume),
+        cmocka_unit_test(stop_after_a_pause),
+        cmocka_unit_test(abort_in_every_phase),
+        cmocka_unit_test(abort_closes_the_connection),
+        cmocka_unit_test(abort_from_a_callback),
+        cmocka_unit_test(abort_of_one_that_is_over),
+        cmocka_unit_test(an_exchange_may_start_again_in_done),
+        cmocka_unit_test(an_exchange_may_start_in_a_callback),
+    };
+
+    return cmocka_run_group_tests_name("fetcher: flow", tests, NULL, NULL);
+}
