@@ -257,9 +257,10 @@ static bool too_many_items(struct parse *p)
 static bool oversized(struct parse *p, struct pp_slice text)
 {
     struct verdict v;
-    if (text.values <= PP_ITEM_VALUES_MAX)
+    uint32_t max = p->body->max_photos + PP_ITEM_VALUES_SPARE;
+    if (text.values <= max)
         return false;
-    wrong(&v, "too_many_photos", "", "more than %d values in one item", PP_ITEM_VALUES_MAX);
+    wrong(&v, "too_many_photos", "", "more than %u values in one item", max);
     reject(p, NULL, &v);
     return true;
 }

@@ -19,8 +19,9 @@
 
 #define PP_META_MAX 1024 /* bytes of compact JSON */
 #define PP_URL_FIT  8192 /* a longer URL is kept as a photo that will fail with bad_url */
-/* Values in one item; more can't be a correct one. 100 photos and a meta object have some 700 at most. */
-#define PP_ITEM_VALUES_MAX 4096
+/* Values in one item beyond its photos: its own fields and a meta object have some 600 at most. An item with
+ * more is rejected without being parsed. */
+#define PP_ITEM_VALUES_SPARE 4096
 
 struct pp_batch_body {
     const char *p;

@@ -2,6 +2,7 @@
 #include "api_run.h"
 #include "core/entry.h"
 #include "core/sniff.h"
+#include "pipeline/api.h"
 
 #define ONE "{\"client\":\"42\",\"items\":[{\"id\":\"a\",\"photos\":[\"http://x.example/1\"]}]}"
 #define TWO "{\"client\":\"42\",\"items\":[{\"id\":\"b\",\"photos\":[\"http://x.example/1\"]}]}"

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "core/sniff.h"
 #include "photopool/code.h"
+#include "pipeline/api.h"
 
 static char path[4000];
 
