@@ -20,8 +20,12 @@
 #define TAKE_BYTES   (64u << 20)
 #define POLL_MS      1000 /* a wake-up that was lost costs no more */
 #define TRY_AGAIN_MS 1000
+/* Entries that were taken so often without an end are planned one at a time. A process that dies counts a
+ * delivery for all that it had taken; so only the entry that is planned alone goes on counting, and those
+ * that merely stood behind it are not blamed. */
+#define DELIVERIES_ALONE 2
 /* An entry that was begun so often without an end is set aside. */
-#define DELIVERIES_MAX 5
+#define DELIVERIES_MAX 20
 
 enum job_step { JOB_IDLE, JOB_LOOKUP, JOB_PLAN, JOB_ACK, JOB_POISON, JOB_PAUSED };
 
@@ -64,6 +68,7 @@ struct pp_s2 {
     struct pp_list waiting; /* entries taken, whose client has a job running, or with no job free */
     struct take *taking;
     bool again, draining;
+    bool alone; /* one entry at a time: so after each start, until one comes that was not taken often */
     struct pp_timer *timer;
 };
 
@@ -413,10 +418,20 @@ static struct waiting *next_entry(struct pp_s2 *s2)
     return NULL;
 }
 
+static size_t jobs_running(const struct pp_s2 *s2)
+{
+    size_t n = 0;
+    for (int i = 0; i < JOBS; i++)
+        n += s2->jobs[i].step != JOB_IDLE;
+    return n;
+}
+
 static void assign(struct pp_s2 *s2)
 {
     for (int i = 0; i < JOBS && !s2->draining; i++) {
         struct job *job = &s2->jobs[i];
+        if (s2->alone && jobs_running(s2) > 0)
+            return;
         struct waiting *w = job->step == JOB_IDLE ? next_entry(s2) : NULL;
         if (!w)
             continue;
@@ -439,6 +454,8 @@ static void taken(struct pp_req *req)
     s2->taking = NULL;
     if (req->err != PP_OK)
         pp_log(s2->p->log, PP_LOG_WARN, "ingest queue can't be read", "error", pp_err_text(req->err), NULL);
+    if (some && t->r.entries[0].deliveries <= DELIVERIES_ALONE)
+        s2->alone = false; /* they come in order: those behind were not taken more often */
     for (size_t i = 0; some && i < t->r.n; i++) {
         struct waiting *w = pp_arena_alloc(&t->arena, sizeof(*w));
         if (!w)
@@ -470,7 +487,7 @@ static void take(struct pp_s2 *s2)
     t->refs = 1;
     t->r = (struct pp_ingest_take){.req = {.done = taken, .data = s2, .arena = &t->arena},
                                    .consumer = s2->p->params->worker,
-                                   .limit = JOBS,
+                                   .limit = s2->alone ? 1 : JOBS,
                                    .max_bytes = TAKE_BYTES};
     s2->taking = t;
     if (q->ops->take(q, &t->r) != PP_OK) {
@@ -496,6 +513,7 @@ struct pp_s2 *pp_s2_open(struct pp_pipeline *p)
     if (!s2)
         return NULL;
     s2->p = p;
+    s2->alone = true;
     pp_list_init(&s2->waiting);
     s2->timer = pp_timer_open(p->loop, poll, s2);
     bool ok = s2->timer != NULL;
@@ -538,8 +556,5 @@ void pp_s2_drain(struct pp_s2 *s2)
 
 size_t pp_s2_busy(const struct pp_s2 *s2)
 {
-    size_t n = s2->taking != NULL;
-    for (int i = 0; i < JOBS; i++)
-        n += s2->jobs[i].step != JOB_IDLE;
-    return n;
+    return (s2->taking != NULL) + jobs_running(s2);
 }

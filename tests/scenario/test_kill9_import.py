@@ -183,5 +183,24 @@ def test_kill9_import(case):
     check(peak <= 200, f"peak memory {peak} MiB")
 
 
+def test_kill9_while_planning(case):
+    """A process that dies again and again soon after its start: entries that were only in line are not set aside."""
+    origin = Origin(case, hosts="*.example delay=2000")
+    pool = Pool(case, origin=origin).start()
+    batches = [pool.submit("42", [{"id": f"{b}-{i}", "photos": [origin.url("a.example", f"/{b}/{i}/{p}.jpg") for p in range(3)]}
+                                  for i in range(3000)]) for b in range(8)]
+    pool.kill()
+    for _ in range(10):
+        pool.spawn_up()
+        pool.wait_port()
+        wait_until(pool.ready, 20, "/readyz")
+        pool.kill()
+    pool.start()
+    wait_until(lambda: pool.get_json("/v1/queue")["ingest"]["entries"] == 0, 60, "the queue is empty")
+    same(pool.get_json("/v1/queue")["ingest"]["poisoned"], 0, "entries set aside")
+    for batch in batches:
+        same(pool.batch(batch)["state"], "running", f"state of {batch}")
+
+
 if __name__ == "__main__":
-    scenario(test_kill9_import)
+    scenario(test_kill9_import, test_kill9_while_planning)
