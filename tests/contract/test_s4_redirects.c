@@ -1,0 +1,500 @@
+/* test_s4_redirects.c: HOSTILE.md, "Redirects", through s4 fetch and libcurl: where a redirect may lead, what
+ * it costs, what is sent there. */
+#include "suite_s4_kit.h"
+
+#include "base/buf.h"
+#include "image_make.h"
+
+#define REDIRECT "HTTP/1.1 302 Found\r\n"
+#define EMPTY    "Content-Length: 0\r\n\r\n"
+
+struct site {
+    struct pp_buf photo;
+    const char *raw; /* of /raw */
+    uint16_t port;
+    char heads[8][2048]; /* as they came */
+    int n;
+    enum pp_origin_next after_raw;
+    char target[512]; /* Location of /to */
+};
+
+static void send_photo(struct pp_origin_conn *c, const struct site *s)
+{
+    char head[200];
+
+    (void)snprintf(head, sizeof(head),
+                   "HTTP/1.1 200 OK\r\nETag: \"photo\"\r\nLast-Modified: now\r\nContent-Length: %zu\r\n\r\n",
+                   s->photo.n);
+    (void)pp_origin_puts(c, head);
+    (void)pp_origin_write(c, s->photo.p, s->photo.n);
+}
+
+/* /photo, /raw, /to (see struct site), /loop, /hops/N: N redirects to the photo; by status: /303/... */
+static enum pp_origin_next serve(struct pp_origin_conn *c, const char *request, void *data)
+{
+    struct site *s = data;
+    const char *path = request + strlen("GET ");
+    char head[1024] = "";
+    int n;
+
+    (void)snprintf(s->heads[s->n++ % 8], sizeof(s->heads[0]), "%s", request);
+    if (strncmp(path, "/raw", 4) == 0) {
+        (void)pp_origin_puts(c, s->raw);
+        return s->after_raw;
+    }
+    if (strncmp(path, "/to", 3) == 0)
+        (void)snprintf(head, sizeof(head), REDIRECT "Location: %s\r\n" EMPTY, s->target);
+    else if (strncmp(path, "/loop", 5) == 0)
+        (void)snprintf(head, sizeof(head), REDIRECT "Location: loop\r\n" EMPTY);
+    else if (sscanf(path, "/hops/%d", &n) == 1 && n > 0)
+        (void)snprintf(head, sizeof(head), REDIRECT "Location: /hops/%d\r\n" EMPTY, n - 1);
+    else if (sscanf(path, "/%d/", &n) == 1 && n >= 300)
+        (void)snprintf(head, sizeof(head), "HTTP/1.1 %d X\r\nLocation: ../photo\r\n" EMPTY, n);
+    if (head[0])
+        (void)pp_origin_puts(c, head);
+    else
+        send_photo(c, s);
+    return PP_ORIGIN_KEEP;
+}
+
+static void open_site(struct s4_kit *k, struct site *s, SSL_CTX *tls)
+{
+    memset(s, 0, sizeof(*s));
+    pp_buf_init(&s->photo, 1 << 20);
+    image_make(&s->photo, IMAGE_JPEG, 30, 20);
+    s4_kit_open(k, serve, s, tls);
+    s->port = k->port;
+    k->ports[1] = (struct pp_port_range){.lo = k->port, .hi = k->port};
+}
+
+static void close_site(struct s4_kit *k, struct site *s)
+{
+    s4_kit_close(k);
+    pp_buf_fini(&s->photo);
+}
+
+/* Makes /to lead to `target`; %u in it is the origin's port. */
+static void lead_to(struct site *s, const char *target)
+{
+    const char *u = strstr(target, "%u");
+
+    if (u)
+        (void)snprintf(s->target, sizeof(s->target), "%.*s%u%s", (int)(u - target), target, s->port, u + 2);
+    else
+        (void)snprintf(s->target, sizeof(s->target), "%s", target);
+    s->n = 0;
+}
+
+static void go(struct s4_kit *k, struct site *s, struct s4_get *g, const char *target)
+{
+    lead_to(s, target);
+    s4_get_run(g, k, "/to");
+}
+
+/* --- where to --- */
+
+static const char *const denied[] = {
+    "file:///etc/passwd",         "FILE:///etc/passwd",
+    "file:/etc/passwd",           "ftp://shop.test/x.jpg",
+    "gopher://shop.test:6379/_x", "dict://shop.test/x",
+    "data:image/png;base64,aaaa", "javascript:alert(1)",
+    "http://10.0.0.1/",           "//10.0.0.1/",
+    "http://10.0.0.1:%u/",        "http://10.1/",
+    "http://167772161/",          "http://0xa000001/",
+    "http://012.0.0.1/",          "http://169.254.169.254/latest/meta-data/",
+    "http://192.168.1.1/",        "http://172.16.0.1/",
+    "http://100.64.0.1/",         "http://0.0.0.0/",
+    "http://224.0.0.1/",          "http://[::1]/",
+    "http://[::ffff:10.0.0.1]/",  "http://[64:ff9b::10.0.0.1]/",
+    "http://[fd00::1]/",          "http://[fe80::1]/",
+    "http://private.test:%u/",    "http://shop.test:22/",
+    "http://shop.test:25/",       "http://shop.test:6379/",
+    "https://shop.test:27017/",
+};
+
+static void denied_targets_are_not_connected_to(void **state)
+{
+    struct s4_kit k;
+    struct site s;
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    for (size_t i = 0; i < sizeof(denied) / sizeof(*denied); i++) {
+        struct s4_get g;
+        go(&k, &s, &g, denied[i]);
+        s4_expect(&g, denied[i], PP_CODE_REDIRECT_DENIED);
+        assert_int_equal(g.sents, 1);
+        assert_int_equal(s.n, 1);
+    }
+    assert_int_equal(pp_origin_connections(k.o), 1);
+    close_site(&k, &s);
+}
+
+static const char *const followed[] = {
+    "/photo",
+    "photo",
+    "../photo?x=1",
+    "?x=1/photo",
+    "/photo#part",
+    "//other.test:%u/photo",
+    "http://other.test:%u/photo",
+    "HTTP://OTHER.test:%u",
+    "http://127.0.0.1:%u/photo",
+    "http://mixed.test:%u/photo", /* of its addresses the good one */
+    "/photo/%0d%0aX-Evil:%201",
+};
+
+static void allowed_targets_are_followed(void **state)
+{
+    struct s4_kit k;
+    struct site s;
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    for (size_t i = 0; i < sizeof(followed) / sizeof(*followed); i++) {
+        struct s4_get g;
+        go(&k, &s, &g, followed[i]);
+        if (strncmp(followed[i], "?", 1) == 0) { /* /to again, for ever */
+            s4_expect(&g, followed[i], PP_CODE_REDIRECT_LIMIT);
+            continue;
+        }
+        s4_expect(&g, followed[i], 0);
+        assert_int_equal(g.hops, 1);
+        assert_int_equal(g.sents, 2);
+        assert_int_equal(g.t.object.width, 30);
+        assert_null(strstr(s.heads[1], "\r\nX-Evil"));
+    }
+    assert_int_equal(s4_kit_objects(&k), 1);
+    close_site(&k, &s);
+}
+
+static const char *const broken[] = {
+    "",
+    "http://user:pw@shop.test:%u/photo",
+    "http://good.test@10.0.0.1/",
+    "http://",
+    "http:///photo",
+    "http://shop.test:0/",
+    "http://shop.test:65536/",
+    "http://shop.test:80a/",
+    "http://sh op.test/",
+    "http://sh%00op.test/",
+    "http://[::1/",
+    "/\x1b[31mred",
+    "/\x7f",
+};
+
+static void broken_targets_are_bad_responses(void **state)
+{
+    struct s4_kit k;
+    struct site s;
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    for (size_t i = 0; i < sizeof(broken) / sizeof(*broken); i++) {
+        struct s4_get g;
+        go(&k, &s, &g, broken[i]);
+        s4_expect(&g, broken[i], PP_CODE_BAD_RESPONSE);
+        assert_int_equal(g.sents, 1);
+    }
+    close_site(&k, &s);
+}
+
+/* --- how the answer is written --- */
+
+static const struct {
+    const char *name, *raw;
+} bad_heads[] = {
+    {"no Location", REDIRECT EMPTY},
+    {"CR in it", REDIRECT "Location: /photo\rX: y\r\n" EMPTY},
+    {"LF in it", REDIRECT "Location: /photo\n x\r\n" EMPTY},
+    {"two of them", REDIRECT "Location: /photo\r\nLocation: /loop\r\n" EMPTY},
+};
+
+static void bad_heads_are_bad_responses(void **state)
+{
+    struct s4_kit k;
+    struct site s;
+    struct s4_get g;
+    char *long_heads[2];
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    for (size_t i = 0; i < sizeof(bad_heads) / sizeof(*bad_heads); i++) {
+        s.raw = bad_heads[i].raw;
+        s4_get_run(&g, &k, "/raw");
+        s4_expect(&g, bad_heads[i].name, PP_CODE_BAD_RESPONSE);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = i == 0 ? 9000 : 102400; /* beyond what a URL may have; beyond what a head may */
+        long_heads[i] = calloc(1, n + 200);
+        size_t at = (size_t)sprintf(long_heads[i], REDIRECT "Location: /");
+        memset(long_heads[i] + at, 'x', n);
+        memcpy(long_heads[i] + at + n, "\r\n" EMPTY, strlen("\r\n" EMPTY));
+        s.raw = long_heads[i];
+        s4_get_run(&g, &k, "/raw");
+        s4_expect(&g, "long", i == 0 ? PP_CODE_BAD_RESPONSE : PP_CODE_HEADER_TOO_LARGE);
+    }
+    close_site(&k, &s); /* whose threads may still be sending */
+    free(long_heads[0]);
+    free(long_heads[1]);
+}
+
+static void every_status_of_redirects_is_followed(void **state)
+{
+    static const char *const paths[] = {"/301/", "/302/", "/303/", "/307/", "/308/"};
+    struct s4_kit k;
+    struct site s;
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+        struct s4_get g;
+        s4_get_run(&g, &k, paths[i]);
+        s4_expect(&g, paths[i], 0);
+    }
+    close_site(&k, &s);
+}
+
+/* --- how many --- */
+
+static void there_is_a_limit(void **state)
+{
+    struct s4_kit k;
+    struct site s;
+    struct s4_get g;
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    s4_get_run(&g, &k, "/hops/5");
+    s4_expect(&g, "5 hops", 0);
+    assert_int_equal(g.hops, 5);
+    assert_int_equal(g.sents, 6); /* each of them on the client's account */
+    s4_get_run(&g, &k, "/hops/6");
+    s4_expect(&g, "6 hops", PP_CODE_REDIRECT_LIMIT);
+    assert_int_equal(g.hops, 5);
+    s4_get_run(&g, &k, "/loop");
+    s4_expect(&g, "loop", PP_CODE_REDIRECT_LIMIT);
+    assert_int_equal(g.sents, 6);
+    k.params.max_redirects = 0;
+    s4_get_run(&g, &k, "/hops/1");
+    s4_expect(&g, "none allowed", PP_CODE_REDIRECT_LIMIT);
+    close_site(&k, &s);
+}
+
+/* --- permits --- */
+
+static void without_a_permit_nothing_is_sent(void **state)
+{
+    struct s4_kit k;
+    struct site s;
+    struct s4_get g;
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    s4_get_init(&g, &k, NULL, "/hops/1");
+    g.answer = S4_GIVE_UP;
+    s4_get_start(&g);
+    s4_get_wait(&g, 9000);
+    assert_true(g.t.handed_back);
+    assert_int_equal(s.n, 1);
+    close_site(&k, &s);
+}
+
+static bool asked(void *g)
+{
+    return ((struct s4_get *)g)->asked;
+}
+
+struct moment {
+    struct pp_loop *loop;
+    int64_t at_ms;
+};
+
+static bool has_come(void *data)
+{
+    struct moment *m = data;
+
+    return pp_loop_now(m->loop) >= m->at_ms;
+}
+
+static void waiting_for_a_permit_costs_no_time(void **state)
+{
+    struct s4_kit k;
+    struct site s;
+    struct s4_get g;
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    s4_get_init(&g, &k, NULL, "/hops/1");
+    g.task.tier = S4_QUICK;
+    g.answer = S4_LEAVE;
+    s4_get_start(&g);
+    pp_test_until(k.loop, asked, &g, 9000);
+    struct moment later = {k.loop, pp_loop_now(k.loop) + 600};
+    pp_test_until(k.loop, has_come, &later, 9000); /* beyond the tier's 400 ms */
+    pp_s4_hand_back(k.s4);                         /* its answer is due: it stays */
+    assert_int_equal(g.finished, 0);
+    assert_int_equal(s.n, 1);
+    g.answer = S4_GRANT;
+    s4_get_wait(&g, 9000);
+    s4_expect(&g, "parked", 0);
+    assert_in_range(g.t.ms, 0, 399);
+    close_site(&k, &s);
+}
+
+static void a_redirect_does_not_wait_for_its_body(void **state)
+{
+    struct s4_kit k;
+    struct site s;
+    struct s4_get g;
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    s.raw = REDIRECT "Location: /photo\r\nContent-Length: 100\r\n\r\nxyz";
+    s.after_raw = PP_ORIGIN_HANG;
+    s4_get_run(&g, &k, "/raw");
+    s4_expect(&g, "silent body", 0);
+    assert_in_range(g.t.ms, 900, 2500);
+    s.raw = REDIRECT "Location: /photo\r\nContent-Length: 99999999\r\n\r\nxyz";
+    s4_get_run(&g, &k, "/raw");
+    s4_expect(&g, "large body", 0);
+    assert_in_range(g.t.ms, 0, 900);
+    s.after_raw = PP_ORIGIN_RESET;
+    s4_get_run(&g, &k, "/raw");
+    s4_expect(&g, "broken body", 0);
+    close_site(&k, &s);
+}
+
+/* --- what is sent --- */
+
+static const char *const secrets[] = {"Authorization: Basic eDp5", "Cookie: session=1", "X-Api-Key: k", NULL};
+
+static bool has_secrets(const char *head)
+{
+    int n = 0;
+
+    for (int i = 0; secrets[i]; i++)
+        n += strstr(head, secrets[i]) != NULL;
+    assert_true(n == 0 || n == 3);
+    return n == 3;
+}
+
+static void go_with_secrets(struct s4_kit *k, struct site *s, struct s4_get *g, const char *target)
+{
+    s4_get_init(g, k, NULL, "/to");
+    lead_to(s, target);
+    memcpy(g->headers, secrets, sizeof(secrets));
+    s4_get_start(g);
+    s4_get_wait(g, 9000);
+    s4_expect(g, target, 0);
+    assert_true(has_secrets(s->heads[0]));
+}
+
+static void credentials_stay_with_their_host(void **state)
+{
+    struct s4_kit k;
+    struct site s;
+    struct s4_get g;
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    go_with_secrets(&k, &s, &g, "/photo");
+    assert_true(has_secrets(s.heads[1]));
+    go_with_secrets(&k, &s, &g, "http://shop.test:%u/photo");
+    assert_true(has_secrets(s.heads[1]));
+    go_with_secrets(&k, &s, &g, "http://other.test:%u/photo");
+    assert_false(has_secrets(s.heads[1]));
+    go_with_secrets(&k, &s, &g, "http://sub.shop.test:%u/photo");
+    assert_false(has_secrets(s.heads[1]));
+    go_with_secrets(&k, &s, &g, "http://other.test:%u/301/x"); /* and never come back */
+    assert_int_equal(s.n, 3);
+    assert_false(has_secrets(s.heads[1]));
+    assert_false(has_secrets(s.heads[2]));
+    close_site(&k, &s);
+}
+
+static void harmless_headers_go_everywhere(void **state)
+{
+    struct s4_kit k;
+    struct site s;
+    struct s4_get g;
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    s4_get_init(&g, &k, NULL, "/to");
+    (void)snprintf(s.target, sizeof(s.target), "http://other.test:%u/photo", s.port);
+    g.headers[0] = "User-Agent: importer/1";
+    g.headers[1] = "Referer: http://shop.test/";
+    s4_get_start(&g);
+    s4_get_wait(&g, 9000);
+    assert_non_null(strstr(s.heads[1], "\r\nUser-Agent: importer/1\r\n"));
+    assert_non_null(strstr(s.heads[1], "\r\nReferer: http://shop.test/\r\n"));
+    close_site(&k, &s);
+}
+
+static void validators_belong_to_the_first_url(void **state)
+{
+    struct s4_kit k;
+    struct site s;
+    struct s4_get g;
+
+    (void)state;
+    open_site(&k, &s, NULL);
+    s4_get_init(&g, &k, NULL, "/hops/1");
+    g.task.etag = "\"v1\"";
+    g.task.last_modified = "then";
+    s4_get_start(&g);
+    s4_get_wait(&g, 9000);
+    s4_expect(&g, "redirected", 0);
+    assert_non_null(strstr(s.heads[0], "If-None-Match: \"v1\""));
+    assert_null(strstr(s.heads[1], "If-"));
+    assert_string_equal(g.t.etag, ""); /* nor is the other URL's kept for it */
+    assert_string_equal(g.t.last_modified, "");
+    s4_get_run(&g, &k, "/photo");
+    assert_string_equal(g.t.etag, "\"photo\"");
+    assert_string_equal(g.t.last_modified, "now");
+    close_site(&k, &s);
+}
+
+/* --- from and to TLS --- */
+
+static void https_is_not_left(void **state)
+{
+    SSL_CTX *tls = pp_test_tls("shop.test", PP_CERT_GOOD);
+    struct s4_kit k;
+    struct site s;
+    struct s4_get g;
+
+    (void)state;
+    open_site(&k, &s, tls);
+    go(&k, &s, &g, "http://shop.test:%u/photo");
+    s4_expect(&g, "https to http", PP_CODE_REDIRECT_DENIED);
+    go(&k, &s, &g, "/photo");
+    s4_expect(&g, "https to https", 0);
+    go(&k, &s, &g, "https://other.test:%u/photo"); /* whose certificate is for another name */
+    s4_expect(&g, "certificate of the target", PP_CODE_TLS_FAILED);
+    close_site(&k, &s);
+    SSL_CTX_free(tls);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(denied_targets_are_not_connected_to),
+        cmocka_unit_test(allowed_targets_are_followed),
+        cmocka_unit_test(broken_targets_are_bad_responses),
+        cmocka_unit_test(bad_heads_are_bad_responses),
+        cmocka_unit_test(every_status_of_redirects_is_followed),
+        cmocka_unit_test(there_is_a_limit),
+        cmocka_unit_test(without_a_permit_nothing_is_sent),
+        cmocka_unit_test(waiting_for_a_permit_costs_no_time),
+        cmocka_unit_test(a_redirect_does_not_wait_for_its_body),
+        cmocka_unit_test(credentials_stay_with_their_host),
+        cmocka_unit_test(harmless_headers_go_everywhere),
+        cmocka_unit_test(validators_belong_to_the_first_url),
+        cmocka_unit_test(https_is_not_left),
+    };
+
+    return cmocka_run_group_tests_name("s4: redirects", tests, NULL, NULL);
+}
