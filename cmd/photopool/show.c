@@ -168,7 +168,8 @@ static void put_cell(struct pp_table *t, const json_t *v)
     pp_buf_init(&text, CELL_BYTES);
     if (v)
         put_value(&text, v);
-    pp_table_cell(t, json_is_string(v) ? pp_style_of(json_string_value(v)) : PP_PLAIN, v ? text.p : "");
+    pp_table_cell(t, json_is_string(v) ? pp_style_of(json_string_value(v)) : PP_PLAIN,
+                  v ? (text.p ? text.p : "") : NULL);
     pp_buf_fini(&text);
 }
 

@@ -1,0 +1,453 @@
+/* test_cli_commands.c: the subcommands against a server with scripted answers: requests, output, messages,
+ * exit codes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli_run.h"
+#include "cmd.h"
+#include "fake_http.h"
+
+enum { ARGS = 16, TERMINAL = 100 };
+
+/* A command with one to five arguments, its scripted server, and what must come of it. */
+struct sample {
+    const char *name;
+    int (*command)(int, char **);
+    const char *args[ARGS]; /* without --server */
+    struct fake_reply script[4];
+    unsigned width; /* > 0: on a terminal */
+    int code;
+    const char *out, *err;  /* parts of the output; NULL: it is empty */
+    const char *request[4]; /* starts of the requests */
+    const char *body;       /* of the last request */
+};
+
+#define PROBLEM "{\"type\":\"urn:x\",\"title\":\"T\",\"status\":404,"
+#define BATCH                                                                                               \
+    "{\"batch_id\":\"b_1\",\"client\":\"42\",\"state\":\"finished\",\"created_at\":\"2026-11-20T10:00:00."  \
+    "000Z\",\"items\":{"                                                                                    \
+    "\"total\":2,\"open\":0,\"complete\":1,\"partial\":1},\"photos\":{\"total\":4,\"open\":0,\"stored\":3," \
+    "\"failed\":1},"                                                                                        \
+    "\"errors\":{\"http_404\":1},\"photos_per_second\":1.5,\"eta_seconds\":0}"
+#define RESULT                                                                                            \
+    "{\"id\":\"r_1\",\"data\":{\"item\":\"ad-1\",\"revision\":3,\"status\":\"partial\",\"n\":"            \
+    "123456789012345678901234567890,"                                                                     \
+    "\"photos\":[{\"outcome\":\"stored\",\"sha256\":\"ab\"},{\"outcome\":\"failed\",\"error\":{\"code\":" \
+    "\"http_404\","                                                                                       \
+    "\"detail\":\"gone\"}}]}}"
+#define CLIENT                                                                                            \
+    "{\"client\":\"42\",\"rpm\":600,\"concurrency\":16,\"weight\":1,\"paused\":false,\"headers\":{\"A\":" \
+    "\"b\"}}"
+
+static const struct sample samples[] = {
+    {"status of a batch, piped",
+     pp_cmd_status,
+     {"status", "b 1/ü"},
+     {{200, NULL, BATCH}},
+     .out = "{\"batch_id\":\"b_1\",\"client\":\"42\"",
+     .request = {"GET /v1/batches/b%201%2F%C3%BC"}},
+    {"status of a batch, on a terminal",
+     pp_cmd_status,
+     {"status", "b_1"},
+     {{200, NULL, BATCH}},
+     .width = TERMINAL,
+     .out = "items   2: \033[32m1 complete\033[0m, \033[33m1 partial\033[0m\r\n"},
+    {"JSON on a terminal",
+     pp_cmd_status,
+     {"status", "b_1", "--json"},
+     {{200, NULL, BATCH}},
+     .width = TERMINAL,
+     .out = "{\"batch_id\":\"b_1\""},
+    {"latest batches",
+     pp_cmd_status,
+     {"status", "--client", "42", "--state", "running"},
+     {{200, NULL, "{\"batches\":[" BATCH "],\"next\":null}"}},
+     .width = TERMINAL,
+     .out = "b_1    42      \033[32mfinished\033[0m  2026-11-20 10:00:00    2/2     4/4    -  "
+            "\033[31mhttp_404 1\033[0m\r\n",
+     .request = {"GET /v1/batches?client=42&state=running&limit=20"}},
+    {"no batches",
+     pp_cmd_status,
+     {"status"},
+     {{200, NULL, "{\"batches\":[]}"}},
+     .width = TERMINAL,
+     .out = "no batches\r\n"},
+    {"more batches than wanted",
+     pp_cmd_status,
+     {"status", "--limit", "1"},
+     {{200, NULL, "{\"batches\":[" BATCH "," BATCH "],\"next\":\"c\"}"}},
+     .width = TERMINAL,
+     .out = "there are more: --limit N\r\n",
+     .request = {"GET /v1/batches?limit=1"}},
+    {"followed until it is done",
+     pp_cmd_status,
+     {"status", "b_1", "--follow"},
+     {{200, NULL, "{\"state\":\"running\",\"photos\":{\"total\":4,\"open\":4}}"},
+      {503, NULL, ""},
+      {200, NULL, BATCH},
+      {200, NULL, BATCH}},
+     .code = 3,
+     .out = "{\"type\":\"progress\",\"batches\":1,\"finished\":1,",
+     .request = {"GET /v1/batches/b_1", "GET /v1/batches/b_1", "GET /v1/batches/b_1", "GET /v1/batches/b_1"}},
+    {"followed, but not there",
+     pp_cmd_status,
+     {"status", "b_1", "--follow"},
+     {{404, NULL, PROBLEM "\"code\":\"not_found\",\"detail\":\"there is no batch b_1\"}"}},
+     .code = 1,
+     .err = "there is no batch b_1 (not_found, HTTP 404); check the id"},
+
+    {"results, all pages, exactly",
+     pp_cmd_results,
+     {"results", "b_1", "--status", "partial", "--code", "http_404"},
+     {{200, NULL, "{\"results\":[" RESULT "],\"next\":\"a&b\"}"}, {200, NULL, "{\"results\":[" RESULT "]}"}},
+     .out = RESULT "\n" RESULT "\n",
+     .request = {"GET /v1/batches/b_1/results?status=partial&code=http_404&limit=200",
+                 "GET /v1/batches/b_1/results?status=partial&code=http_404&limit=200&after=a%26b"}},
+    {"results on a terminal",
+     pp_cmd_results,
+     {"results", "b_1"},
+     {{200, NULL,
+       "{\"results\":[{\"data\":{\"item\":\"ad-1\",\"revision\":3,\"status\":\"partial\",\"photos\":[{"
+       "\"sha256\":\"ab\"},"
+       "{\"error\":{\"code\":\"http_404\",\"detail\":\"gone\"}}]}}],\"next\":null}"}},
+     .width = TERMINAL,
+     .out = "ad-1         3  \033[33mpartial\033[0m  1 of 2  \033[31mhttp_404: gone\033[0m\r\n"},
+    {"second page fails",
+     pp_cmd_results,
+     {"results", "b_1"},
+     {{200, NULL, "{\"results\":[1],\"next\":\"c\"}"},
+      {500, NULL,
+       PROBLEM "\"code\":\"internal\",\"detail\":\"oops\",\"incident\":\"i-7\",\"remedy\":\"Look there.\"}"}},
+     .code = 1,
+     .out = "1\n",
+     .err = "photopool: oops (internal, HTTP 500, incident i-7); look there\n"},
+
+    {"limits shown",
+     pp_cmd_limits,
+     {"limits", "42"},
+     {{200, NULL, CLIENT}},
+     .out = CLIENT,
+     .request = {"GET /v1/clients/42"}},
+    {"limits changed",
+     pp_cmd_limits,
+     {"limits", "42", "--rpm", "none", "--weight", "3"},
+     {{200, NULL, CLIENT}, {200, NULL, CLIENT}},
+     .out = CLIENT,
+     .request = {"GET /v1/clients/42", "PUT /v1/clients/42"},
+     .body = "{\"rpm\":null,\"concurrency\":16,\"weight\":3,\"paused\":false,\"headers\":{\"A\":\"b\"}}"},
+    {"wrong rpm",
+     pp_cmd_limits,
+     {"limits", "42", "--rpm", "6x"},
+     .code = 2,
+     .err = "--rpm takes a number from 1, or none, not \"6x\""},
+    {"pause",
+     pp_cmd_pause,
+     {"pause", "42"},
+     {{200, NULL, CLIENT}, {200, NULL, CLIENT}},
+     .out = "{",
+     .request = {"GET /v1/clients/42", "PUT /v1/clients/42"},
+     .body = "{\"rpm\":600,\"concurrency\":16,\"weight\":1,\"paused\":true,\"headers\":{\"A\":\"b\"}}"},
+    {"resume",
+     pp_cmd_resume,
+     {"resume", "42"},
+     {{200, NULL, "{\"paused\":true}"},
+      {422, NULL, PROBLEM "\"code\":\"bad_value\",\"detail\":\"no\",\"field\":\"rpm\"}"}},
+     .code = 1,
+     .err = "photopool: rpm: no (bad_value, HTTP 422)\n",
+     .body = "{\"paused\":false}"},
+
+    {"explain",
+     pp_cmd_explain,
+     {"explain", "--client", "42", "http://h/a b&c"},
+     {{200, NULL, "{\"would\":\"fetch\",\"why\":\"new\"}"}},
+     .width = TERMINAL,
+     .out = "would  fetch\r\nwhy    new\r\n",
+     .request = {"GET /v1/explain?client=42&url=http%3A%2F%2Fh%2Fa%20b%26c"}},
+    {"explain whose", pp_cmd_explain, {"explain", "http://h/"}, .code = 2, .err = "--client is missing"},
+    {"drain one",
+     pp_cmd_drain,
+     {"drain", "w-1"},
+     {{200, NULL, "{\"worker\":\"w-1\",\"draining\":true}"}},
+     .out = "{\"worker\":\"w-1\",\"draining\":true}\n",
+     .request = {"POST /v1/workers/drain"},
+     .body = "{\"worker\":\"w-1\"}"},
+    {"drain all", pp_cmd_drain, {"drain"}, {{202, NULL, "{}"}}, .out = "{}", .body = "{\"worker\":null}"},
+    {"replay",
+     pp_cmd_replay,
+     {"replay", "b_1", "--code", "x", "--domain", "d", "--code", "y"},
+     {{202, NULL, "{\"photos\":1200,\"batch_id\":\"b_2\"}"}},
+     .width = TERMINAL,
+     .out = "1,200 photos in batch b_2\r\n",
+     .request = {"POST /v1/batches/b_1/replay"},
+     .body = "{\"codes\":[\"x\",\"y\"],\"domains\":[\"d\"],\"dry_run\":false}"},
+    {"replay, dry",
+     pp_cmd_replay,
+     {"replay", "b_1", "--dry-run"},
+     {{200, NULL, "{\"photos\":1,\"batch_id\":null}"}},
+     .width = TERMINAL,
+     .out = "1 photo would be fetched again\r\n",
+     .body = "{\"dry_run\":true}"},
+    {"queue",
+     pp_cmd_queue,
+     {"queue"},
+     {{200, NULL, "{\"ingest\":{\"photos\":7}}"}},
+     .width = TERMINAL,
+     .out = "  photos  7\r\n",
+     .request = {"GET /v1/queue"}},
+    {"workers",
+     pp_cmd_workers,
+     {"workers"},
+     {{200, NULL, "{\"workers\":[{\"id\":\"w\"}],\"next\":null}"}},
+     .out = "{\"id\":\"w\"}\n"},
+    {"routes",
+     pp_cmd_routes,
+     {"routes", "--domain", "d"},
+     {{200, NULL, "{\"routes\":[{\"client\":\"42\",\"tier\":5.0}],\"next\":null}"}},
+     .width = TERMINAL,
+     .out = "42         5\r\n",
+     .request = {"GET /v1/routes?domain=d&limit=100"}},
+    {"version", pp_cmd_version, {"version", "--json"}, .out = "{\"version\":\""},
+
+    /* What can go wrong with any of them. */
+    {"unauthorized",
+     pp_cmd_queue,
+     {"queue"},
+     {{401, NULL,
+       PROBLEM "\"code\":\"unauthorized\",\"detail\":\"a key is needed\",\"remedy\":\"Send one.\"}"}},
+     .code = 1,
+     .err = "a key is needed (unauthorized, HTTP 401); set PHOTOPOOL_KEY, or give --key-file FILE"},
+    {"another server",
+     pp_cmd_queue,
+     {"queue"},
+     {{200, NULL, "<html>"}},
+     .code = 1,
+     .err = "answered HTTP 200, but not with a JSON object; is a photopool server there?"},
+    {"another server's list",
+     pp_cmd_workers,
+     {"workers"},
+     {{200, NULL, "{\"workers\":{}}"}},
+     .code = 1,
+     .err = "no list \"workers\""},
+    {"a proxy's error",
+     pp_cmd_queue,
+     {"queue"},
+     {{502, NULL, "<html>"}},
+     .code = 1,
+     .err = "answered HTTP 502 and no explanation"},
+    {"a redirect",
+     pp_cmd_queue,
+     {"queue"},
+     {{301, "Location: http://127.0.0.1:1/\r\n", ""}},
+     .code = 1,
+     .err = "answered HTTP 301"},
+    {"an escape in a message",
+     pp_cmd_queue,
+     {"queue"},
+     {{400, NULL, PROBLEM "\"code\":\"bad_json\",\"detail\":\"\\u001b[2J\"}"}},
+     .code = 1,
+     .err = "\\x1b[2J (bad_json"},
+    {"no answer", pp_cmd_queue, {"queue"}, {{0}}, .code = 4, .err = "can't reach http://127.0.0.1:"},
+
+    {"unknown option",
+     pp_cmd_status,
+     {"status", "--folow"},
+     .code = 2,
+     .err = "photopool: status: there is no option --folow; see photopool status --help\n"},
+    {"option without a value",
+     pp_cmd_status,
+     {"status", "--client"},
+     .code = 2,
+     .err = "--client needs a value"},
+    {"number out of range",
+     pp_cmd_status,
+     {"status", "--limit", "0"},
+     .code = 2,
+     .err = "--limit takes a number from 1 to 1000000, not \"0\""},
+    {"follow what", pp_cmd_status, {"status", "--follow"}, .code = 2, .err = "--follow needs a batch"},
+    {"no batch", pp_cmd_results, {"results"}, .code = 2, .err = "results: BATCH is missing"},
+    {"one too many", pp_cmd_pause, {"pause", "1", "2"}, .code = 2, .err = "\"2\" is one argument too many"},
+};
+
+static bool matches(const char *got, const char *want)
+{
+    return want ? strstr(got, want) != NULL : *got == 0;
+}
+
+static void check(const struct sample *c)
+{
+    const char *args[ARGS + 3];
+    struct cli_run r;
+    size_t n = 0, script = 0, requests = 0;
+    while (script < 4 && (c->script[script].status || c->script[script].body))
+        script++;
+    while (requests < 4 && c->request[requests])
+        requests++;
+    struct fake_http *s = fake_http_open(c->script, script ? script : 1);
+    args[n++] = c->args[0];
+    if (c->command != pp_cmd_version) {
+        args[n++] = "--server";
+        args[n++] = fake_http_url(s);
+    }
+    for (size_t i = 1; c->args[i]; i++)
+        args[n++] = c->args[i];
+    args[n] = NULL;
+    cli_run(&r, c->command, NULL, c->width, args);
+    if (r.code != c->code || !matches(r.out, c->out) || !matches(r.err, c->err))
+        fail_msg("%s: exit %d\n--- out:\n%s\n--- err:\n%s", c->name, r.code, r.out, r.err);
+    if (requests && fake_http_count(s) != requests)
+        fail_msg("%s: %zu requests", c->name, fake_http_count(s));
+    for (size_t i = 0; i < requests; i++)
+        if (!fake_http_was(s, i, c->request[i]))
+            fail_msg("%s: %s", c->name, fake_http_request(s, i)->head);
+    if (c->body)
+        assert_string_equal(fake_http_request(s, fake_http_count(s) - 1)->body, c->body);
+    cli_run_fini(&r);
+    fake_http_close(s);
+}
+
+static void test_samples(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
+        check(&samples[i]);
+}
+
+static void test_help(void **state)
+{
+    static const struct {
+        const char *name;
+        int (*command)(int, char **);
+    } all[] = {{"submit", pp_cmd_submit},  {"status", pp_cmd_status},   {"results", pp_cmd_results},
+               {"replay", pp_cmd_replay},  {"explain", pp_cmd_explain}, {"limits", pp_cmd_limits},
+               {"pause", pp_cmd_pause},    {"resume", pp_cmd_resume},   {"drain", pp_cmd_drain},
+               {"queue", pp_cmd_queue},    {"workers", pp_cmd_workers}, {"routes", pp_cmd_routes},
+               {"version", pp_cmd_version}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct cli_run r;
+        char usage[64];
+        snprintf(usage, sizeof usage, "Usage: photopool %s", all[i].name);
+        cli_run(&r, all[i].command, NULL, 0, (const char *[]){all[i].name, "--help", NULL});
+        assert_int_equal(r.code, 0);
+        assert_int_equal(strncmp(r.out, usage, strlen(usage)), 0);
+        assert_non_null(strstr(r.out, "\nExamples:\n  photopool "));
+        for (const char *line = r.out, *eol; (eol = strchr(line, '\n')); line = eol + 1)
+            assert_true(eol - line <= 120);
+        cli_run_fini(&r);
+    }
+}
+
+static void test_unreachable(void **state)
+{
+    struct cli_run r;
+    struct fake_http *s = fake_http_open(NULL, 0);
+    char url[100];
+    (void)state;
+    snprintf(url, sizeof url, "%s", fake_http_url(s));
+    fake_http_close(s);
+    cli_run(&r, pp_cmd_queue, NULL, 0, (const char *[]){"queue", "--server", url, NULL});
+    assert_int_equal(r.code, 4);
+    assert_non_null(strstr(r.err, "Connection refused; start a server with \"photopool up\""));
+    cli_run_fini(&r);
+}
+
+static void test_server(void **state)
+{
+    static const char *const wrong[] = {"ftp://h", "h:x", "", "http://", "http://h/?x=1"};
+    static const struct fake_reply script[] = {{200, NULL, "{}"}, {200, NULL, "{}"}};
+    struct fake_http *s = fake_http_open(script, 2);
+    char url[100];
+    struct cli_run r;
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        cli_run(&r, pp_cmd_queue, NULL, 0, (const char *[]){"queue", "--server", wrong[i], NULL});
+        if (r.code != 2 || !strstr(r.err, "is no http:// or https:// URL"))
+            fail_msg("%s: %d %s", wrong[i], r.code, r.err);
+        cli_run_fini(&r);
+    }
+    snprintf(url, sizeof url, "%s/prefix/", fake_http_url(s));
+    setenv("PHOTOPOOL_SERVER", url, 1);
+    cli_run(&r, pp_cmd_queue, NULL, 0, (const char *[]){"queue", NULL});
+    assert_int_equal(r.code, 0);
+    assert_true(fake_http_was(s, 0, "GET /prefix/v1/queue"));
+    assert_null(strcasestr(fake_http_request(s, 0)->head, "authorization:"));
+    cli_run_fini(&r);
+    unsetenv("PHOTOPOOL_SERVER");
+    fake_http_close(s);
+}
+
+static void run_with_key(struct fake_http *s, struct cli_run *r, const char *file)
+{
+    cli_run(r, pp_cmd_queue, NULL, 0,
+            (const char *[]){"queue", "--server", fake_http_url(s), file ? "--key-file" : NULL, file, NULL});
+}
+
+static void test_key(void **state)
+{
+    static const struct fake_reply script[] = {{200, NULL, "{}"}, {200, NULL, "{}"}};
+    struct fake_http *s = fake_http_open(script, 2);
+    char name[] = "/tmp/photopool-key-XXXXXX";
+    struct cli_run r;
+    (void)state;
+    int fd = mkstemp(name);
+    assert_true(fd >= 0);
+    assert_true(dprintf(fd, "  \n") == 3);
+    setenv("PHOTOPOOL_KEY", "from-environment\n", 1);
+    run_with_key(s, &r, NULL);
+    assert_int_equal(r.code, 0);
+    assert_non_null(strstr(fake_http_request(s, 0)->head, "\r\nAuthorization: Bearer from-environment\r\n"));
+    cli_run_fini(&r);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(pwrite(fd, "from-file\nsecond line\n", 22, 0), 22);
+    run_with_key(s, &r, name);
+    assert_non_null(strstr(fake_http_request(s, 1)->head, "\r\nAuthorization: Bearer from-file\r\n"));
+    cli_run_fini(&r);
+    setenv("PHOTOPOOL_KEY", "two words", 1);
+    run_with_key(s, &r, NULL);
+    assert_int_equal(r.code, 2);
+    assert_null(strstr(r.err, "two words")); /* a key is never shown */
+    cli_run_fini(&r);
+    unlink(name);
+    run_with_key(s, &r, name);
+    assert_int_equal(r.code, 2);
+    assert_non_null(strstr(r.err, "can't be read: No such file or directory"));
+    cli_run_fini(&r);
+    unsetenv("PHOTOPOOL_KEY");
+    close(fd);
+    fake_http_close(s);
+}
+
+static void test_no_color(void **state)
+{
+    static const struct fake_reply script[] = {{200, NULL, BATCH}};
+    struct fake_http *s = fake_http_open(script, 1);
+    struct cli_run r;
+    (void)state;
+    setenv("NO_COLOR", "1", 1);
+    cli_run(&r, pp_cmd_status, NULL, TERMINAL,
+            (const char *[]){"status", "b_1", "--server", fake_http_url(s), NULL});
+    assert_non_null(strstr(r.out, "state       finished\r\n"));
+    assert_null(strchr(r.out, '\033'));
+    unsetenv("NO_COLOR");
+    cli_run_fini(&r);
+    fake_http_close(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_samples), cmocka_unit_test(test_help), cmocka_unit_test(test_unreachable),
+        cmocka_unit_test(test_server),  cmocka_unit_test(test_key),  cmocka_unit_test(test_no_color),
+    };
+    unsetenv("NO_COLOR");
+    unsetenv("PHOTOPOOL_KEY");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
