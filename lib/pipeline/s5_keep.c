@@ -10,12 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pp_chunk {
-    struct pp_chunk *next;
-    uint32_t n;
-    uint8_t p[PP_CHUNK_BYTES];
-};
-
 struct chunks {
     struct pp_chunk *first, *last;
     uint32_t n;
@@ -24,9 +18,8 @@ struct chunks {
 struct pp_keep {
     struct pp_lane_home *home;
     struct pp_blob_store *blobs;
-    struct pp_chunk *pool; /* chunks at rest, most recently used first: warm in the cache */
-    uint32_t pooled;
-    uint64_t chunks_max, chunks_used;
+    struct pp_chunk_pool chunks;
+    uint64_t chunks_max;
     uint32_t jobs;
 };
 
@@ -214,51 +207,26 @@ void pp_keep_close(struct pp_keep *keep)
     if (!keep)
         return;
     assert(keep->jobs == 0);
-    assert(keep->chunks_used == 0);
     pp_lane_home_close(keep->home);
-    while (keep->pool) {
-        struct pp_chunk *c = keep->pool;
-        keep->pool = c->next;
-        free(c);
-    }
+    pp_chunk_pool_fini(&keep->chunks);
     free(keep);
 }
-
-/* Idle chunks beyond this go back to the system. */
-#define POOL_MAX 256
 
 static void free_chunks(struct pp_keep *keep, struct chunks *list)
 {
     while (list->first) {
         struct pp_chunk *c = list->first;
         list->first = c->next;
-        keep->chunks_used--;
-        if (keep->pooled >= POOL_MAX) {
-            free(c);
-            continue;
-        }
-        c->next = keep->pool;
-        keep->pool = c;
-        keep->pooled++;
+        pp_chunk_put(&keep->chunks, c);
     }
     *list = (struct chunks){0};
 }
 
 static struct pp_chunk *add_chunk(struct pp_body *body)
 {
-    struct pp_keep *keep = body->keep;
-    struct pp_chunk *c = keep->pool;
-    if (c) {
-        keep->pool = c->next;
-        keep->pooled--;
-    } else {
-        c = malloc(sizeof(*c));
-        if (!c)
-            return NULL;
-    }
-    c->next = NULL;
-    c->n = 0;
-    keep->chunks_used++;
+    struct pp_chunk *c = pp_chunk_get(&body->keep->chunks);
+    if (!c)
+        return NULL;
     if (body->in.last)
         body->in.last->next = c;
     else
@@ -357,7 +325,7 @@ static void job_done(struct pp_job *job)
 static enum pp_flow more_room(struct pp_body *body)
 {
     struct pp_keep *keep = body->keep;
-    bool scarce = keep->chunks_used >= keep->chunks_max;
+    bool scarce = keep->chunks.used >= keep->chunks_max;
 
     if (body->in.n + body->out.n == 0 || (body->in.n < PP_BODY_SPILL && !scarce))
         return PP_FLOW_GO;
