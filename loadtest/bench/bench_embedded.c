@@ -130,7 +130,8 @@ static void bench_memory(struct bench_origin *origin)
     bench_server_stop(&s);
 
     s = bench_server_start(-1, NULL);
-    import(&s, origin->port, "flat-a", FLAT_PHOTOS / 2, "bytes=2000"); /* fills SQLite's page cache, which has a ceiling */
+    import(&s, origin->port, "flat-a", FLAT_PHOTOS / 2,
+           "bytes=2000"); /* fills SQLite's page cache, which has a ceiling */
     double early = bench_rss(&s);
     import(&s, origin->port, "flat-b", FLAT_PHOTOS / 2, "bytes=2000");
     bench_print(&(struct bench_row){.bench = "embedded",

@@ -65,7 +65,8 @@ int main(int argc, char **argv)
         getrusage(RUSAGE_CHILDREN, &u);
         double user = (double)u.ru_utime.tv_sec + (double)u.ru_utime.tv_usec / 1e6;
         double sys = (double)u.ru_stime.tv_sec + (double)u.ru_stime.tv_usec / 1e6;
-        printf("%s %.0f photos/s; user %.1f us, sys %.1f us a photo\n", argv[2], rate, user / n * 1e6, sys / n * 1e6);
+        printf("%s %.0f photos/s; user %.1f us, sys %.1f us a photo\n", argv[2], rate, user / n * 1e6,
+               sys / n * 1e6);
         bench_origin_stop(&origin);
         return 0;
     }

@@ -141,11 +141,12 @@ double bench_rss(const struct bench_server *s)
 double bench_metric(const struct bench_server *s, const char *prefix)
 {
     char *text = bench_get_text(s, "/metrics");
+    char *rest = NULL;
     double value = 0;
 
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         if (strncmp(line, prefix, strlen(prefix)) == 0)
-            value += atof(strrchr(line, ' '));
+            value += strtod(strrchr(line, ' '), NULL);
     free(text);
     return value;
 }
@@ -160,7 +161,7 @@ static const char *program(char path[4096])
         give_up("/proc/self/exe: %s", strerror(errno));
     path[n] = '\0';
     *strrchr(path, '/') = '\0';
-    strcpy(strrchr(path, '/') + 1, "photopool");
+    memcpy(strrchr(path, '/') + 1, "photopool", sizeof("photopool"));
     return path;
 }
 
