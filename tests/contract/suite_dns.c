@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +27,9 @@ struct pp_dns {
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t change;
     int asked[ROWS_MAX], unknown;
-    const char *v4; /* instead of each row's; NULL: no */
-    bool held, closing;
+    const char *v4;      /* instead of each row's; NULL: no */
+    bool held;           /* under the lock */
+    atomic_bool closing; /* set under the lock; its two threads look at it between packets */
 };
 
 struct message {
