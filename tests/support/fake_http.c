@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,8 @@ static bool answer(struct fake_http *s, int fd, size_t i)
     static const struct fake_reply over = {.status = 500, .body = "the script is over"};
     const struct fake_reply *r = i < s->n ? &s->script[i] : &over;
     char head[4096];
+    if (r->signal)
+        kill(getpid(), r->signal);
     if (r->status == 0)
         return false;
     size_t n = r->body ? strlen(r->body) : 0;

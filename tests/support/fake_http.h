@@ -12,6 +12,7 @@ struct fake_reply {
     int status;          /* 0: the connection is closed instead, after the request was read */
     const char *headers; /* lines, each with its \r\n; NULL: none */
     const char *body;    /* NULL: empty */
+    int signal; /* > 0: sent to the process before the answer; blocked by the caller before fake_http_open */
 };
 
 struct fake_request {

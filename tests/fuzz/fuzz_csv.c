@@ -1,0 +1,62 @@
+/* fuzz_csv.c: CSV files for `photopool submit`, whole and in two pieces: both must give the same. The first
+ * byte says where the pieces part. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "input.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static enum pp_err on_item(void *arg, const char *text, size_t n, uint64_t line)
+{
+    struct pp_buf *b = arg;
+    if (memchr(text, '\n', n))
+        abort(); /* an item is one line */
+    pp_buf_printf(b, "%llu ", (unsigned long long)line);
+    pp_buf_put(b, text, n);
+    pp_buf_putc(b, '\n');
+    return PP_OK;
+}
+
+static void on_note(void *arg, const char *text)
+{
+    pp_buf_printf(arg, "note %s\n", text);
+}
+
+static enum pp_err read_in(const char *p, size_t n, size_t cut, struct pp_buf *b, char *error)
+{
+    const struct pp_input_sink sink = {.item = on_item, .note = on_note, .arg = b};
+    pp_buf_init(b, 64u << 20);
+    *error = 0;
+    void *state = pp_input_csv.open(&sink, error);
+    if (!state)
+        abort();
+    enum pp_err err = pp_input_csv.feed(state, p, cut);
+    if (err == PP_OK)
+        err = pp_input_csv.feed(state, p + cut, n - cut);
+    if (err == PP_OK)
+        err = pp_input_csv.end(state);
+    pp_input_csv.close(state);
+    if (err == PP_EINVAL && !*error)
+        abort();
+    return err;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char one[PP_INPUT_ERROR], two[PP_INPUT_ERROR];
+    struct pp_buf a, b;
+    if (size == 0)
+        return 0;
+    const char *p = (const char *)data + 1;
+    size_t n = size - 1, cut = data[0] < n ? data[0] : n;
+    enum pp_err whole = read_in(p, n, n, &a, one), pieces = read_in(p, n, cut, &b, two);
+    if (whole != pieces || strcmp(one, two) != 0 || a.n != b.n || (a.n && memcmp(a.p, b.p, a.n) != 0))
+        abort();
+    pp_buf_fini(&a);
+    pp_buf_fini(&b);
+    return 0;
+}
