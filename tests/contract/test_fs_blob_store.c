@@ -1,0 +1,218 @@
+/* test_fs_blob_store.c: adapter/fs keeps the blob store's contract; and what only files can do. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "adapter/fs/fs_blob_store.h"
+#include "suite_blob_store.h"
+#include "test_loop.h"
+
+static const char *place(void)
+{
+    return pp_test_tmpdir();
+}
+
+static enum pp_err open_plain(const char *root, struct pp_blob_store **out)
+{
+    return pp_fs_blob_store_open(&(struct pp_fs_options){.root = root}, out);
+}
+
+static enum pp_err open_synced(const char *root, struct pp_blob_store **out)
+{
+    return pp_fs_blob_store_open(&(struct pp_fs_options){.root = root, .fsync = true}, out);
+}
+
+static int temps(const char *root)
+{
+    char path[600];
+    struct dirent *e;
+    int n = 0;
+
+    (void)snprintf(path, sizeof(path), "%s/tmp", root);
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    while ((e = readdir(d)))
+        n += e->d_name[0] != '.';
+    (void)closedir(d);
+    return n;
+}
+
+/* --- files --- */
+
+static const uint8_t abc_sha256[32] = {0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40,
+                                       0xde, 0x5d, 0xae, 0x22, 0x23, 0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17,
+                                       0x7a, 0x9c, 0xb4, 0x10, 0xff, 0x61, 0xf2, 0x00, 0x15, 0xad};
+#define ABC_PATH "sha256/ba/78/ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad.jpg"
+
+static struct iovec abc = {(void *)"abc", 3};
+
+static void names_are_as_documented(void **state)
+{
+    const char *root = pp_test_tmpdir();
+    struct pp_blob_store *b;
+    char path[700];
+    struct stat st;
+
+    (void)state;
+    assert_int_equal(open_plain(root, &b), PP_OK);
+    assert_int_equal(b->ops->put(b, abc_sha256, "jpg", &abc, 1, NULL), PP_OK);
+    (void)snprintf(path, sizeof(path), "%s/%s", root, ABC_PATH);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, 3);
+    assert_true(S_ISREG(st.st_mode));
+    b->ops->close(b);
+}
+
+/* What a power failure leaves of a file that was not synced: its name, and less than its bytes. */
+static void objects_cut_short_are_replaced(void **state)
+{
+    (void)state;
+    for (int in_parts = 0; in_parts <= 1; in_parts++) {
+        const char *root = pp_test_tmpdir();
+        struct pp_blob_store *b;
+        struct pp_blob_part *part;
+        char path[700], buf[10];
+        bool existed = true;
+        uint64_t size;
+        size_t n;
+        assert_int_equal(open_plain(root, &b), PP_OK);
+        assert_int_equal(b->ops->put(b, abc_sha256, "jpg", &abc, 1, NULL), PP_OK);
+        (void)snprintf(path, sizeof(path), "%s/%s", root, ABC_PATH);
+        assert_int_equal(truncate(path, in_parts), 0);
+        if (in_parts) {
+            assert_int_equal(b->ops->open(b, &part), PP_OK);
+            assert_int_equal(b->ops->write(part, &abc, 1), PP_OK);
+            assert_int_equal(b->ops->commit(part, abc_sha256, "jpg", &existed), PP_OK);
+        } else {
+            assert_int_equal(b->ops->put(b, abc_sha256, "jpg", &abc, 1, &existed), PP_OK);
+        }
+        assert_false(existed);
+        assert_int_equal(b->ops->get(b, abc_sha256, "jpg", 0, buf, sizeof(buf), &n, &size), PP_OK);
+        assert_int_equal(n, 3);
+        assert_memory_equal(buf, "abc", 3);
+        b->ops->close(b);
+    }
+}
+
+static void leave(const char *root, const char *name, time_t age)
+{
+    char path[600];
+    struct timespec times[2] = {{.tv_sec = time(NULL) - age}, {.tv_sec = time(NULL) - age}};
+
+    (void)snprintf(path, sizeof(path), "%s/tmp/%s", root, name);
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(futimens(fd, times), 0);
+    (void)close(fd);
+}
+
+static void leftovers_of_killed_processes_go(void **state)
+{
+    const char *root = pp_test_tmpdir();
+    struct pp_blob_store *b;
+
+    (void)state;
+    assert_int_equal(open_plain(root, &b), PP_OK);
+    b->ops->close(b);
+    leave(root, "1-2-3", 7200);
+    leave(root, "1-2-4", 60);
+    assert_int_equal(open_plain(root, &b), PP_OK); /* others may be at work */
+    assert_int_equal(temps(root), 1);
+    b->ops->close(b);
+    assert_int_equal(pp_fs_blob_store_open(&(struct pp_fs_options){.root = root, .sole = true}, &b), PP_OK);
+    assert_int_equal(temps(root), 0);
+    b->ops->close(b);
+}
+
+static void a_root_that_cannot_be_is_told_of(void **state)
+{
+    const char *dir = pp_test_tmpdir();
+    struct pp_blob_store *b;
+    char path[600];
+
+    (void)state;
+    (void)snprintf(path, sizeof(path), "%s/none/photos", dir);
+    assert_int_equal(open_plain(path, &b), PP_EIO);
+    assert_int_equal(errno, ENOENT);
+    (void)snprintf(path, sizeof(path), "%s/file", dir);
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    assert_int_equal(open_plain(path, &b), PP_EIO);
+    assert_int_equal(errno, ENOTDIR);
+    (void)close(fd);
+}
+
+static void a_store_that_vanishes_is_told_of(void **state)
+{
+    const char *root = pp_test_tmpdir();
+    struct pp_blob_store *b;
+    struct pp_blob_part *part;
+    char path[600];
+
+    (void)state;
+    assert_int_equal(open_plain(root, &b), PP_OK);
+    (void)snprintf(path, sizeof(path), "%s/tmp", root);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(b->ops->check(b), PP_EIO);
+    assert_int_equal(b->ops->put(b, abc_sha256, "jpg", &abc, 1, NULL), PP_EIO);
+    assert_int_equal(b->ops->open(b, &part), PP_EIO);
+    b->ops->close(b);
+}
+
+/* A write that fails half-way, here by a limit on the size of files. */
+static void failed_writes_leave_nothing(void **state)
+{
+    const char *root = pp_test_tmpdir();
+    struct rlimit before, small;
+    struct pp_blob_store *b;
+    struct pp_blob_part *part;
+    static char bytes[10000];
+    struct iovec iov = {bytes, sizeof(bytes)};
+
+    (void)state;
+    assert_int_equal(open_plain(root, &b), PP_OK);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){.rlim_cur = 4096, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    enum pp_err put = b->ops->put(b, abc_sha256, "jpg", &iov, 1, NULL);
+    enum pp_err opened = b->ops->open(b, &part);
+    enum pp_err written = opened == PP_OK ? b->ops->write(part, &iov, 1) : PP_OK;
+    if (opened == PP_OK)
+        b->ops->abort(part);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(put, PP_EIO);
+    assert_int_equal(opened, PP_OK);
+    assert_int_equal(written, PP_EIO);
+    assert_int_equal(temps(root), 0);
+    b->ops->close(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_as_documented),
+        cmocka_unit_test(objects_cut_short_are_replaced),
+        cmocka_unit_test(leftovers_of_killed_processes_go),
+        cmocka_unit_test(a_root_that_cannot_be_is_told_of),
+        cmocka_unit_test(a_store_that_vanishes_is_told_of),
+        cmocka_unit_test(failed_writes_leave_nothing),
+    };
+
+    return pp_suite_blob_store(&(struct pp_blob_subject){"blob store: files", place, open_plain, temps}) +
+           pp_suite_blob_store(
+               &(struct pp_blob_subject){"blob store: synced files", place, open_synced, temps}) +
+           cmocka_run_group_tests_name("files", tests, NULL, NULL);
+}
