@@ -61,8 +61,9 @@ static void on_orders(void *data, struct pp_list *mail)
             obey(f, pp_container_of(node, struct pp_transfer_mail, mail.node));
             continue;
         }
-        int control = atomic_exchange(&f->control, CONTROL_NONE);
+        /* in this order: what is ordered in between posts the mail again, at worst for nothing */
         atomic_store(&f->control_busy, false);
+        int control = atomic_exchange(&f->control, CONTROL_NONE);
         if (control == CONTROL_HAND_BACK)
             pp_s4_hand_back(f->s4);
         else if (control == CONTROL_STOP)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/sniff.h"
+#include "core/url.h"
 #include "pipeline/pipeline.h"
 
 /* Crockford's alphabet: no i, l, o, u; sorts as its values do. */
@@ -12,7 +13,7 @@ static const char base32[] = "0123456789abcdefghjkmnpqrstvwxyz";
 
 static void sha256(uint8_t out[32], const void *a, size_t a_n, const void *b, size_t b_n)
 {
-    unsigned char text[512 + 8192];
+    unsigned char text[512 + PP_URL_MAX];
     size_t n = a_n + 1 + b_n;
     unsigned int out_n = 32;
 
@@ -29,7 +30,7 @@ struct pp_key pp_photo_key(const char *client, const char *url, size_t url_n)
 {
     uint8_t hash[32];
     struct pp_key key;
-    sha256(hash, client, strlen(client), url, url_n);
+    sha256(hash, client, strlen(client), url, url_n < PP_URL_MAX ? url_n : PP_URL_MAX);
     memcpy(key.b, hash, sizeof(key.b));
     return key;
 }

@@ -80,7 +80,7 @@ void pp_pipeline_close(struct pp_pipeline *p);
 
 /* --- ids, by which everything is found again --- */
 
-/* The key of (client, URL). */
+/* The key of (client, URL); of a URL beyond PP_URL_MAX, which is never fetched, the first so many bytes. */
 struct pp_key pp_photo_key(const char *client, const char *url, size_t url_n);
 /* A new batch id: "b_", 9 digits of time, 12 of chance, base 32; ids sort by time. */
 void pp_batch_id_new(char out[PP_BATCH_ID_MAX], int64_t wall_ms);

@@ -83,8 +83,7 @@ double pp_progress_rate(const struct pp_progress *p, const char *batch_id, int64
     advance(&copy, now_ms / 1000);
     for (int i = 0; i < PP_PROGRESS_SECONDS; i++)
         sum += copy.cells[i];
-    int64_t span = now_ms - copy.first_ms;
-    if (span > PP_PROGRESS_SECONDS * 1000)
-        span = (PP_PROGRESS_SECONDS - 1) * 1000 + now_ms % 1000;
+    int64_t from_ms = (copy.second - (PP_PROGRESS_SECONDS - 1)) * 1000; /* what the cells hold */
+    int64_t span = now_ms - (copy.first_ms > from_ms ? copy.first_ms : from_ms);
     return span < 1 ? 0 : (double)sum * 1000.0 / (double)span;
 }

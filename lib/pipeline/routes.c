@@ -109,19 +109,20 @@ static struct route *find_or_add(struct pp_routes *routes, const char *client, c
 /* --- loading --- */
 
 static void load_more(struct pp_routes *routes, const char *client, const char *domain);
+static void learn(struct pp_routes *routes, struct route *route, uint8_t tier);
 
 static void take_row(struct pp_routes *routes, const struct pp_route_row *row)
 {
     const struct pp_params *p = routes->p->params;
     struct route *route = find_or_add(routes, row->client, row->domain);
-    if (!route)
+    if (!route || route->learned) /* learned while the rows were on their way: newer */
         return;
     route->r = (struct pp_route){.weight_sum = row->weight_sum,
                                  .value_sum = row->value_sum,
                                  .updated_ms = row->updated_at,
                                  .samples = row->samples,
                                  .tier = pp_tier_cover(p->tiers, p->n_tiers, (double)row->tier_ms)};
-    route->learned = true;
+    learn(routes, route, route->r.tier);
 }
 
 static void loaded(struct pp_req *req)
