@@ -1,6 +1,8 @@
 /* cli.c: see cli.h. getopt_long does the work; its messages are replaced by ours. */
 #include "cli.h"
 
+#include "suggest.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
@@ -71,6 +73,21 @@ static void fill(struct option *longs, const struct pp_cli_spec *spec)
     longs[n] = (struct option){0};
 }
 
+static int unknown_option(const struct pp_cli *cli, const struct pp_cli_spec *spec, const char *given)
+{
+    const char *names[PP_CLI_OPTS + 5] = {"server", "key-file", "json", "help"}, *meant = NULL;
+    char name[64];
+    for (size_t i = 0; i < spec->n_opts; i++)
+        names[4 + i] = spec->opts[i].name;
+    if (strncmp(given, "--", 2) == 0) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(given + 2, "="), given + 2);
+        meant = pp_suggest(name, names);
+    }
+    if (meant)
+        return pp_cli_usage(cli, "there is no option %s; did you mean --%s", given, meant);
+    return pp_cli_usage(cli, "there is no option %s", given);
+}
+
 static int one_option(struct pp_cli *cli, const struct pp_cli_spec *spec, int c, char **argv)
 {
     switch (c) {
@@ -83,7 +100,7 @@ static int one_option(struct pp_cli *cli, const struct pp_cli_spec *spec, int c,
         fputs(shared_help, stdout);
         return pp_cli_end(PP_EXIT_DONE);
     case ':': return pp_cli_usage(cli, "%s needs a value", argv[optind - 1]);
-    case '?': return pp_cli_usage(cli, "there is no option %s", argv[optind - 1]);
+    case '?': return unknown_option(cli, spec, argv[optind - 1]);
     default: return set(cli, &spec->opts[c - OPT_FIRST], optarg);
     }
 }

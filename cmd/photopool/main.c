@@ -2,6 +2,7 @@
  *
  * To add a subcommand: cmd_<name>.c, its line in cmd.h, a row here. Rows of one group stand together. */
 #include "cmd.h"
+#include "suggest.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,58 +74,15 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-enum { NAME_MAX_LEN = 31 };
-
-/* Edits (insert, delete, replace, swap of neighbours) that lead from a to b: the optimal string alignment
- * distance. Both at most NAME_MAX_LEN bytes. */
-static int distance(const char *a, const char *b)
-{
-    int d[NAME_MAX_LEN + 1][NAME_MAX_LEN + 1];
-    int n = (int)strlen(a), m = (int)strlen(b);
-    for (int i = 0; i <= n; i++) {
-        for (int j = 0; j <= m; j++) {
-            if (i == 0 || j == 0) {
-                d[i][j] = i + j;
-                continue;
-            }
-            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best)
-                best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best)
-                best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    }
-    return d[n][m];
-}
-
-/* The name that was probably meant: it starts so, or it is at most a third of its letters away. NULL if none.
- */
-static const char *guess(const char *name)
-{
-    size_t n = strlen(name);
-    if (n == 0 || n > NAME_MAX_LEN)
-        return NULL;
-    const char *best = NULL;
-    int best_distance = NAME_MAX_LEN;
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        const struct command *c = &commands[i];
-        if (!c->run)
-            continue;
-        int d = strncmp(c->name, name, n) == 0 ? 0 : distance(name, c->name);
-        if (d < best_distance && d <= 1 + (int)strlen(c->name) / 3 && d < (int)strlen(c->name)) {
-            best = c->name;
-            best_distance = d;
-        }
-    }
-    return best;
-}
-
 static int unknown(const char *name)
 {
-    const char *meant = guess(name);
+    const char *names[N_COMMANDS + 1], *meant;
+    size_t n = 0;
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (commands[i].run)
+            names[n++] = commands[i].name;
+    names[n] = NULL;
+    meant = pp_suggest(name, names);
     if (meant)
         fprintf(stderr, "photopool: there is no command \"%s\"; did you mean \"%s\"?\n", name, meant);
     else

@@ -260,7 +260,8 @@ static const struct sample samples[] = {
      pp_cmd_status,
      {"status", "--folow"},
      .code = 2,
-     .err = "photopool: status: there is no option --folow; see photopool status --help\n"},
+     .err = "photopool: status: there is no option --folow; did you mean --follow; see photopool status "
+            "--help\n"},
     {"option without a value",
      pp_cmd_status,
      {"status", "--client"},

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "show.h"
+#include "suggest.h"
 #include "table.h"
 #include "tally.h"
 #include "term.h"
@@ -258,6 +259,24 @@ static void test_show(void **state)
     json_decref(o);
 }
 
+static void test_suggest(void **state)
+{
+    static const char *const names[] = {
+        "submit", "status", "results", "up", "a-name-that-is-longer-than-any-other", NULL};
+    static const char *const cases[][2] = {
+        {"statsu", "status"},   {"stauts", "status"},
+        {"sub", "submit"},      {"result", "results"},
+        {"resluts", "results"}, {"pu", "up"},
+        {"fetch", NULL},        {"", NULL},
+        {"xy", NULL},           {"a-name-of-more-than-thirty-one-letters", NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *got = pp_suggest(cases[i][0], names);
+        if (got != cases[i][1] && (!got || !cases[i][1] || strcmp(got, cases[i][1]) != 0))
+            fail_msg("%s: %s", cases[i][0], got ? got : "none");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,7 +284,7 @@ int main(void)
         cmocka_unit_test(test_numbers),      cmocka_unit_test(test_table),
         cmocka_unit_test(test_table_widths), cmocka_unit_test(test_tally),
         cmocka_unit_test(test_bar_widths),   cmocka_unit_test(test_odd_counts),
-        cmocka_unit_test(test_show),
+        cmocka_unit_test(test_show),         cmocka_unit_test(test_suggest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
