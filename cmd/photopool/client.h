@@ -44,6 +44,8 @@ struct pp_answer {
  * after a message. */
 int pp_client_open(struct pp_client **out, const struct pp_cli *cli);
 void pp_client_close(struct pp_client *c); /* NULL is fine */
+/* The server's URL, for messages. */
+const char *pp_client_base(const struct pp_client *c);
 
 /* PP_OK: there is an answer, whatever its status. PP_EIO, PP_ETIMEOUT: none came (it may have been acted upon
  * all the same); PP_EFULL: it is larger than we take; PP_ECANCELED: Ctrl-C; PP_ENOMEM. Always end with
