@@ -85,10 +85,10 @@ def learned(screen, pool, out):
     tiers_found = Counter(f"{r['tier']:g} s" for r in routes)
     screen.heading(f"What was learned about {len(routes)} hosts: "
                    + ", ".join(f"{n} in the {tier} tier" for tier, n in sorted(tiers_found.items(), key=lambda i: float(i[0][:-2]))))
-    rows = [("photos from hosts that answer within", "first import", "second import", "")]
+    rows = [("transfers for each photo stored", "first import", "second import")]
     for kind in (FAST, MEDIUM, SLOW):
         means = [sum(a) / len(a) if (a := attempts[kind, n]) else 0 for n in (1, 2)]
-        rows.append((kind.removeprefix("up to "), f"{means[0]:.2f}", f"{means[1]:.2f}", "transfers for each photo stored" if kind == FAST else ""))
+        rows.append((f"from hosts that need {kind}", f"{means[0]:.2f}", f"{means[1]:.2f}"))
     screen.table(rows, right=(1, 2))
     picked = [next((r for r in routes if kind_of.get(r["domain"]) == kind), None) for kind in (FAST, MEDIUM, SLOW)]
     screen.say()

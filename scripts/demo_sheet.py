@@ -38,7 +38,7 @@ img { max-width: 100%; max-height: 126px; object-fit: contain; padding: 8px; } i
 .skipped .why b, .cancelled .why b { color: var(--hold); }
 figcaption { padding: 7px 9px 8px; font-size: 12px; }
 figcaption b { display: block; font-weight: 600; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
-figcaption i { display: block; font-style: normal; color: var(--soft); white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
+figcaption i { display: block; font-size: 11.5px; letter-spacing: -0.1px; font-style: normal; color: var(--soft); white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 figcaption em { font-style: normal; color: var(--good); } .failed em { color: var(--bad); } .unchanged em, .skipped em { color: var(--hold); }
 body:has(#hide:checked) .failed { display: none; }
 """
