@@ -1,0 +1,181 @@
+/* test_local_coordinator.c: adapter/local keeps the coordinator's contract; and what a single machine adds.
+ */
+#include <setjmp.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "adapter/local/local_coordinator.h"
+#include "base/arena.h"
+#include "suite_coordinator.h"
+#include "test_loop.h"
+
+#define T0 INT64_C(1700000000000)
+
+static char *file_in(const char *dir, char path[600])
+{
+    (void)snprintf(path, 600, "%s/coordinator.db", dir);
+    return path;
+}
+
+static const char *place(void)
+{
+    return pp_test_tmpdir();
+}
+
+static enum pp_err open_local(struct pp_loop *loop, const char *dir, struct pp_coordinator **out)
+{
+    char path[600];
+
+    return pp_local_coordinator_open(loop, file_in(dir, path), out);
+}
+
+/* --- one machine --- */
+
+struct kit {
+    struct pp_loop *loop;
+    struct pp_coordinator *c;
+    struct pp_arena arena;
+    char path[600];
+    bool done;
+};
+
+static void kit_open(struct kit *k)
+{
+    k->loop = pp_loop_open();
+    file_in(pp_test_tmpdir(), k->path);
+    pp_arena_init(&k->arena, 0);
+    assert_int_equal(pp_local_coordinator_open(k->loop, k->path, &k->c), PP_OK);
+}
+
+static void kit_close(struct kit *k)
+{
+    k->c->ops->close(k->c);
+    pp_loop_close(k->loop);
+    pp_arena_fini(&k->arena);
+}
+
+static void on_done(struct pp_req *req)
+{
+    *(bool *)req->data = true;
+}
+
+static bool is_done(void *done)
+{
+    return *(bool *)done;
+}
+
+static struct pp_slot_want acquire(struct kit *k, uint32_t rpm, int64_t now)
+{
+    struct pp_slot_want w = {.client = "42", .rpm = rpm, .concurrency = 8};
+    struct pp_coord_acquire r = {.req = {.done = on_done, .data = &k->done, .arena = &k->arena},
+                                 .worker = "w",
+                                 .lease_ms = 1000,
+                                 .now_ms = now,
+                                 .wants = &w,
+                                 .n = 1};
+    k->done = false;
+    assert_int_equal(k->c->ops->acquire(k->c, &r), PP_OK);
+    pp_test_until(k->loop, is_done, &k->done, 5000);
+    assert_int_equal(r.req.err, PP_OK);
+    return w;
+}
+
+static void one_share_is_everything(void **state)
+{
+    struct kit k;
+
+    (void)state;
+    kit_open(&k);
+    struct pp_slot_want w = acquire(&k, 100, T0);
+    assert_int_equal(w.shares, 1);
+    assert_int_equal(w.share_rpm, 100);
+    assert_int_equal(w.share_concurrency, 8);
+    assert_int_equal(w.hash_lo, 0);
+    assert_int_equal(w.hash_hi, UINT32_MAX);
+    assert_int_equal(k.c->ops->reserve_ahead_ms(k.c), 0);
+    kit_close(&k);
+}
+
+static void change(const char *path, const char *sql)
+{
+    sqlite3 *db;
+
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_changes(db), 1);
+    sqlite3_close(db);
+}
+
+/* The last second may be lost with the power: a whole rate counts as spent, once. */
+static void a_reboot_spends_the_rate(void **state)
+{
+    struct kit k;
+
+    (void)state;
+    kit_open(&k);
+    (void)acquire(&k, 100, T0);
+    k.c->ops->close(k.c);
+    change(k.path, "UPDATE slots SET boot = 'another'");
+    assert_int_equal(pp_local_coordinator_open(k.loop, k.path, &k.c), PP_OK);
+    assert_int_equal(acquire(&k, 100, T0 + 1000).spent, 100);
+    k.c->ops->close(k.c);
+    assert_int_equal(pp_local_coordinator_open(k.loop, k.path, &k.c), PP_OK);
+    assert_int_equal(acquire(&k, 100, T0 + 62500).spent, 0);
+    k.c->ops->close(k.c);
+    change(k.path, "UPDATE slots SET boot = 'another'");
+    assert_int_equal(pp_local_coordinator_open(k.loop, k.path, &k.c), PP_OK);
+    assert_int_equal(acquire(&k, 100, T0 + 200000).spent, 0); /* long ago */
+    kit_close(&k);
+}
+
+static void damaged_marks_are_left_out(void **state)
+{
+    struct kit k;
+
+    (void)state;
+    kit_open(&k);
+    (void)acquire(&k, 100, T0);
+    k.c->ops->close(k.c);
+    change(k.path, "UPDATE slots SET marks = x'0102030405'");
+    assert_int_equal(pp_local_coordinator_open(k.loop, k.path, &k.c), PP_OK);
+    assert_int_equal(acquire(&k, 100, T0).n_marks, 0);
+    kit_close(&k);
+}
+
+static void a_file_that_is_none_is_told_of(void **state)
+{
+    struct pp_loop *loop = pp_loop_open();
+    struct pp_coordinator *c = NULL;
+    char path[600];
+    const char *dir = pp_test_tmpdir();
+
+    (void)state;
+    FILE *f = fopen(file_in(dir, path), "w");
+    for (int i = 0; i < 1000; i++)
+        (void)fputs("this is no database. ", f);
+    (void)fclose(f);
+    assert_int_equal(pp_local_coordinator_open(loop, path, &c), PP_EIO);
+    assert_int_equal(pp_local_coordinator_open(loop, dir, &c), PP_EIO);
+    (void)snprintf(path, sizeof(path), "%s/none/x.db", dir);
+    assert_int_equal(pp_local_coordinator_open(loop, path, &c), PP_EIO);
+    pp_loop_close(loop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_share_is_everything),
+        cmocka_unit_test(a_reboot_spends_the_rate),
+        cmocka_unit_test(damaged_marks_are_left_out),
+        cmocka_unit_test(a_file_that_is_none_is_told_of),
+    };
+
+    return pp_suite_coordinator(&(struct pp_coord_subject){"coordinator: local", place, open_local}) +
+           cmocka_run_group_tests_name("local coordinator", tests, NULL, NULL);
+}
