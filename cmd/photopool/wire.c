@@ -35,7 +35,8 @@ struct pp_wire {
     struct pp_timer *api_timer; /* while draining: until the API is idle */
     void (*drained)(void *data);
     void *drained_data;
-    bool draining, pipeline_open;
+    struct pp_timer *alive; /* touches the lock file */
+    bool draining, pipeline_open, ended;
 };
 
 static enum pp_err __attribute__((format(printf, 3, 4)))
@@ -57,6 +58,30 @@ static const char *after(const char *url, const char *scheme)
     return strncmp(url, scheme, n) == 0 ? url + n : NULL;
 }
 
+/* The lock file is empty while a process runs and says "clean" after one has ended in order; its time is the
+ * last sign of life. Bytes may have been stored some time before their record: hence the margin. */
+#define ALIVE_MS         10000
+#define ORPHAN_MARGIN_MS 600000
+
+static const char clean[] = "clean\n";
+
+static void still_alive(void *data)
+{
+    struct pp_wire *w = data;
+    (void)futimens(w->data_lock, NULL);
+}
+
+/* When an earlier process crashed, as far as the lock file tells; 0: it did not. */
+static int64_t crashed_at(int fd)
+{
+    char text[sizeof(clean)] = "";
+    struct stat st;
+
+    if (fstat(fd, &st) != 0 || pread(fd, text, sizeof(text) - 1, 0) < 0 || strcmp(text, clean) == 0)
+        return 0;
+    return (int64_t)st.st_mtim.tv_sec * 1000;
+}
+
 static enum pp_err lock_data(struct pp_wire *w, struct pp_wire_error *error)
 {
     const char *dir = w->config->data_dir;
@@ -66,16 +91,38 @@ static enum pp_err lock_data(struct pp_wire *w, struct pp_wire_error *error)
         return refuse(error, PP_EIO, "data directory %s can't be made: %s; choose another with --data DIR",
                       dir, strerror(errno));
     snprintf(path, sizeof(path), "%s/lock", dir);
+    bool old = access(path, F_OK) == 0;
     w->data_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (w->data_lock < 0)
         return refuse(error, PP_EIO, "%s can't be opened: %s; choose another directory with --data DIR", path,
                       strerror(errno));
-    if (flock(w->data_lock, LOCK_EX | LOCK_NB) != 0)
+    if (flock(w->data_lock, LOCK_EX | LOCK_NB) != 0) {
+        close(w->data_lock);
+        w->data_lock = -1;
         return refuse(
             error, PP_EBUSY,
             "data directory %s is in use by another photopool; stop it, or choose another with --data DIR",
             dir);
+    }
+    int64_t crashed = old ? crashed_at(w->data_lock) : 0;
+    w->params.params.orphans_since_ms = crashed > 0 ? crashed - ORPHAN_MARGIN_MS : 0;
+    if (ftruncate(w->data_lock, 0) != 0)
+        return refuse(error, PP_EIO, "%s can't be written: %s", path, strerror(errno));
+    w->alive = pp_timer_open(w->loop, still_alive, w);
+    if (!w->alive)
+        return refuse(error, PP_ENOMEM, "out of memory");
+    pp_timer_start(w->alive, ALIVE_MS, ALIVE_MS);
     return PP_OK;
+}
+
+static void unlock_data(struct pp_wire *w)
+{
+    pp_timer_close(w->alive);
+    if (w->data_lock < 0)
+        return;
+    if (w->ended && pwrite(w->data_lock, clean, sizeof(clean) - 1, 0) < 0)
+        pp_log(w->log, PP_LOG_WARN, "lock file can't be written", "error", strerror(errno), NULL);
+    close(w->data_lock);
 }
 
 static enum pp_err open_store(struct pp_wire *w, struct pp_wire_error *error)
@@ -227,8 +274,7 @@ static void close_adapters(struct pp_wire *w)
         w->p.ingest->ops->close(w->p.ingest);
     if (w->p.store)
         w->p.store->ops->close(w->p.store);
-    if (w->data_lock >= 0)
-        close(w->data_lock);
+    unlock_data(w);
 }
 
 static void free_wire(struct pp_wire *w)
@@ -331,6 +377,7 @@ void pp_wire_close(struct pp_wire *w)
 {
     if (!w)
         return;
+    w->ended = true;
     pp_pipeline_close(&w->p);
     close_adapters(w);
     free_wire(w);

@@ -1,8 +1,9 @@
 /* pipeline.c: opening, draining and closing the stages of one process. See pipeline.h.
  *
- * Start: claims of dead workers return (reap), then the backlog is read and announced; accepting and planning
- * go on meanwhile. Drain: s2 and s3 take nothing new -> transfers end, or are handed back at the deadline ->
- * s6 has written all -> slots are released -> cron and routes are still -> drained(). */
+ * Start: objects that a crash has left without a record go (orphans), claims of dead workers return (reap),
+ * then the backlog is read and announced; accepting and planning go on meanwhile. Drain: s2 and s3 take
+ * nothing new -> transfers end, or are handed back at the deadline -> s6 has written all -> slots are
+ * released -> cron and routes are still -> drained(). */
 #include "pipeline/pipeline.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 #include "base/arena.h"
 #include "pipeline/cron.h"
+#include "pipeline/orphans.h"
 #include "pipeline/progress.h"
 #include "pipeline/routes.h"
 #include "pipeline/s2_plan.h"
@@ -116,6 +118,16 @@ static void reap_dead(void *data)
         startup_failed(s, err);
 }
 
+static void orphans_removed(void *data)
+{
+    struct pp_startup *s = data;
+    s->busy = false;
+    if (s->p->draining)
+        startup_done(s);
+    else
+        reap_dead(s);
+}
+
 static enum pp_err start_up(struct pp_pipeline *p)
 {
     struct pp_startup *s = calloc(1, sizeof(*s));
@@ -129,7 +141,9 @@ static enum pp_err start_up(struct pp_pipeline *p)
         return PP_ENOMEM;
     }
     p->startup = s;
-    reap_dead(s);
+    s->busy = p->params->orphans_since_ms > 0 && pp_orphans_start(p, orphans_removed, s);
+    if (!s->busy)
+        reap_dead(s);
     return PP_OK;
 }
 

@@ -20,6 +20,11 @@
 struct pp_blob_store;
 struct pp_blob_part; /* an object being written */
 
+struct pp_blob_name {
+    uint8_t sha256[32];
+    char ext[8];
+};
+
 struct pp_blob_store_ops {
     /* A whole object at once. `existed` (may be NULL): it was there. */
     pp_must_check enum pp_err (*put)(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext,
@@ -36,6 +41,10 @@ struct pp_blob_store_ops {
                                      uint64_t offset, void *buf, size_t max, size_t *n, uint64_t *size);
     /* PP_OK also where there was none. */
     pp_must_check enum pp_err (*remove)(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext);
+    /* Objects written at or after since_ms (wall), in any order: *n of them, at most cap; *more: there were
+     * others. */
+    pp_must_check enum pp_err (*recent)(struct pp_blob_store *b, int64_t since_ms, struct pp_blob_name *out,
+                                        size_t cap, size_t *n, bool *more);
     /* PP_OK: writing works now (probes). For /readyz. */
     pp_must_check enum pp_err (*check)(struct pp_blob_store *b);
     void (*close)(struct pp_blob_store *b);

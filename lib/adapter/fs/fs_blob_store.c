@@ -251,6 +251,73 @@ static enum pp_err fs_remove(struct pp_blob_store *b, const uint8_t sha256[32], 
     return unlinkat(fs_of(b)->root, path, 0) == 0 || errno == ENOENT ? PP_OK : from_errno();
 }
 
+/* --- objects written since --- */
+
+struct recent {
+    struct fs_store *s;
+    int64_t since_ms;
+    struct pp_blob_name *out;
+    size_t cap, n;
+    bool more;
+};
+
+static bool is_recent(int dir, const char *name, int64_t since_ms)
+{
+    struct stat st;
+    return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000 >= since_ms;
+}
+
+/* "hex.ext" */
+static bool name_from_file(const char *file, struct pp_blob_name *name)
+{
+    const char *dot = strchr(file, '.');
+    if (!dot || dot - file != 64 || strlen(dot + 1) >= sizeof(name->ext) ||
+        !pp_unhex(name->sha256, 32, file, 64))
+        return false;
+    snprintf(name->ext, sizeof(name->ext), "%s", dot + 1);
+    return true;
+}
+
+static void recent_in(struct recent *r, const char *path)
+{
+    int fd = openat(r->s->root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    struct pp_blob_name name;
+
+    if (fd >= 0 && !dir)
+        close(fd);
+    while (dir && (entry = readdir(dir))) {
+        if (!name_from_file(entry->d_name, &name) || !is_recent(fd, entry->d_name, r->since_ms))
+            continue;
+        if (r->n < r->cap)
+            r->out[r->n++] = name;
+        else
+            r->more = true;
+    }
+    if (dir)
+        closedir(dir);
+}
+
+/* A directory's own time says when something in it was last renamed into place: the others need not be read.
+ */
+static enum pp_err fs_recent(struct pp_blob_store *b, int64_t since_ms, struct pp_blob_name *out, size_t cap,
+                             size_t *n, bool *more)
+{
+    struct recent r = {.s = fs_of(b), .since_ms = since_ms, .out = out, .cap = cap};
+    char path[32];
+
+    for (unsigned i = 0; i < 65536; i++) {
+        snprintf(path, sizeof(path), "sha256/%02x/%02x", i >> 8, i & 255);
+        if (is_recent(r.s->root, path, since_ms))
+            recent_in(&r, path);
+    }
+    *n = r.n;
+    *more = r.more;
+    return PP_OK;
+}
+
 static enum pp_err fs_check(struct pp_blob_store *b)
 {
     struct pp_blob_part *part;
@@ -276,6 +343,7 @@ static const struct pp_blob_store_ops ops = {.put = fs_put,
                                              .abort = fs_abort,
                                              .get = fs_get,
                                              .remove = fs_remove,
+                                             .recent = fs_recent,
                                              .check = fs_check,
                                              .close = fs_close};
 
