@@ -1,0 +1,209 @@
+/* Entries of the ingest queue: what is written comes back; what is damaged is refused, and never read beyond.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/entry.h"
+#include "prng.h"
+
+/* Two items: one with meta and two photos, one bare. */
+static void write_two(struct pp_buf *b)
+{
+    pp_buf_init(b, 1 << 20);
+    pp_entry_begin(b);
+    pp_entry_item(b, 7, "ad-1", 4, "{\"a\":1}", 7, 2);
+    pp_entry_photo(b, "http://a.test/1.jpg", 19);
+    pp_entry_photo(b, "http://a.test/2.jpg", 19);
+    pp_entry_item(b, 9, "ad-2", 4, NULL, 0, 0);
+    assert_false(b->failed);
+}
+
+static void what_is_written_comes_back(void **state)
+{
+    struct pp_buf b;
+    struct pp_entry_reader r;
+    struct pp_entry_item item;
+    const char *url;
+    size_t n;
+
+    (void)state;
+    write_two(&b);
+    assert_true(pp_entry_open(&r, b.p, b.n));
+    assert_true(pp_entry_next(&r, &item));
+    assert_int_equal(item.index, 7);
+    assert_int_equal(item.id_n, 4);
+    assert_memory_equal(item.id, "ad-1", 4);
+    assert_int_equal(item.meta_n, 7);
+    assert_memory_equal(item.meta, "{\"a\":1}", 7);
+    assert_int_equal(item.n_photos, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_true(pp_entry_next_photo(&r, &url, &n));
+        assert_int_equal(n, 19);
+        assert_memory_equal(url, i == 0 ? "http://a.test/1.jpg" : "http://a.test/2.jpg", 19);
+    }
+    assert_false(pp_entry_next_photo(&r, &url, &n));
+    assert_true(pp_entry_next(&r, &item));
+    assert_int_equal(item.index, 9);
+    assert_null(item.meta);
+    assert_int_equal(item.n_photos, 0);
+    assert_false(pp_entry_next_photo(&r, &url, &n));
+    assert_false(pp_entry_next(&r, &item));
+    assert_false(r.bad);
+    pp_buf_fini(&b);
+}
+
+static void photos_may_be_skipped(void **state)
+{
+    struct pp_buf b;
+    struct pp_entry_reader r;
+    struct pp_entry_item item;
+    const char *url;
+    size_t n;
+
+    (void)state;
+    write_two(&b);
+    for (int read = 0; read <= 2; read++) {
+        assert_true(pp_entry_open(&r, b.p, b.n));
+        assert_true(pp_entry_next(&r, &item));
+        for (int i = 0; i < read; i++)
+            assert_true(pp_entry_next_photo(&r, &url, &n));
+        assert_true(pp_entry_next(&r, &item));
+        assert_int_equal(item.index, 9);
+        assert_false(pp_entry_next(&r, &item));
+        assert_false(r.bad);
+    }
+    pp_buf_fini(&b);
+}
+
+static void an_entry_may_be_empty(void **state)
+{
+    struct pp_buf b;
+    struct pp_entry_reader r;
+    struct pp_entry_item item;
+
+    (void)state;
+    pp_buf_init(&b, 100);
+    pp_entry_begin(&b);
+    assert_true(pp_entry_open(&r, b.p, b.n));
+    assert_false(pp_entry_next(&r, &item));
+    assert_false(r.bad);
+    pp_buf_fini(&b);
+}
+
+static void other_versions_are_refused(void **state)
+{
+    struct pp_entry_reader r;
+    struct pp_entry_item item;
+
+    (void)state;
+    for (int v = 0; v < 256; v++) {
+        char byte = (char)v;
+        assert_int_equal(pp_entry_open(&r, &byte, 1), v == PP_ENTRY_VERSION);
+        assert_int_equal(r.bad, v != PP_ENTRY_VERSION);
+    }
+    assert_false(pp_entry_open(&r, "", 0));
+    assert_false(pp_entry_next(&r, &item));
+}
+
+/* Reads to the end; the number of items, -1 where it is damaged. */
+static int count(const void *p, size_t n)
+{
+    struct pp_entry_reader r;
+    struct pp_entry_item item;
+    const char *url;
+    size_t url_n;
+    int items = 0;
+
+    if (!pp_entry_open(&r, p, n))
+        return -1;
+    while (pp_entry_next(&r, &item)) {
+        uint32_t photos = 0;
+        assert_true(item.id_n > 0 && item.n_photos <= PP_ENTRY_PHOTOS_MAX);
+        while (pp_entry_next_photo(&r, &url, &url_n)) {
+            assert_true(url >= (const char *)p && url + url_n <= (const char *)p + n);
+            photos++;
+        }
+        assert_true(r.bad || photos == item.n_photos);
+        items++;
+    }
+    assert_false(pp_entry_next(&r, &item)); /* it stays at its end */
+    return r.bad ? -1 : items;
+}
+
+static void cut_entries_are_damaged(void **state)
+{
+    struct pp_buf b;
+    int whole = 0;
+
+    (void)state;
+    write_two(&b);
+    for (size_t n = 0; n <= b.n; n++) {
+        char *copy = malloc(n ? n : 1); /* so that reading beyond shows */
+        memcpy(copy, b.p, n);
+        whole += count(copy, n) >= 0;
+        free(copy);
+    }
+    assert_int_equal(whole, 3); /* none, one and both items */
+    pp_buf_fini(&b);
+}
+
+static void bytes_may_be_anything(void **state)
+{
+    struct pp_buf b;
+    uint64_t seed = 1;
+
+    (void)state;
+    write_two(&b);
+    for (int i = 0; i < 20000; i++) {
+        char *copy = malloc(b.n);
+        memcpy(copy, b.p, b.n);
+        for (int64_t k = pp_test_between(&seed, 1, 4); k > 0; k--)
+            copy[pp_test_between(&seed, 0, (int64_t)b.n - 1)] = (char)pp_test_rnd(&seed);
+        (void)count(copy, b.n);
+        free(copy);
+    }
+    pp_buf_fini(&b);
+}
+
+static void bounds_hold(void **state)
+{
+    static const struct {
+        size_t id_n;
+        uint32_t n_photos;
+        bool good;
+    } cases[] = {
+        {1, 0, true}, {0, 0, false}, {1, PP_ENTRY_PHOTOS_MAX, true}, {1, PP_ENTRY_PHOTOS_MAX + 1, false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct pp_buf b;
+        pp_buf_init(&b, 1 << 20);
+        pp_entry_begin(&b);
+        pp_entry_item(&b, 0, "x", cases[i].id_n, NULL, 0, cases[i].n_photos);
+        for (uint32_t k = 0; k < cases[i].n_photos; k++)
+            pp_entry_photo(&b, "", 0);
+        assert_int_equal(count(b.p, b.n), cases[i].good ? 1 : -1);
+        pp_buf_fini(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_comes_back),
+        cmocka_unit_test(photos_may_be_skipped),
+        cmocka_unit_test(an_entry_may_be_empty),
+        cmocka_unit_test(other_versions_are_refused),
+        cmocka_unit_test(cut_entries_are_damaged),
+        cmocka_unit_test(bytes_may_be_anything),
+        cmocka_unit_test(bounds_hold),
+    };
+
+    return cmocka_run_group_tests_name("entry", tests, NULL, NULL);
+}

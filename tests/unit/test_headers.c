@@ -1,0 +1,199 @@
+/* A client's request headers: which are taken, and which go to another host. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pipeline/headers.h"
+
+static void check_lines(const char *json, const char *const *lines)
+{
+    struct pp_headers *h;
+    char bad[65];
+    size_t i;
+
+    assert_int_equal(pp_headers_parse(json, &h, bad), PP_OK);
+    assert_non_null(h);
+    for (i = 0; lines[i]; i++)
+        assert_string_equal(h->lines[i], lines[i]);
+    assert_null(h->lines[i]);
+    pp_headers_unref(h);
+}
+
+static void lines_are_made(void **state)
+{
+    (void)state;
+    check_lines("{}", (const char *[]){NULL});
+    check_lines("{\"Authorization\": \"Basic eDp5\"}", (const char *[]){"Authorization: Basic eDp5", NULL});
+    check_lines("{\"X-A\": \"\", \"x.b!#$%&'*+^_`|~1\": \"a, b; c=\\\"d\\\"\"}",
+                (const char *[]){"X-A: ", "x.b!#$%&'*+^_`|~1: a, b; c=\"d\"", NULL});
+    check_lines("{\"Cookie\": \"a=\\u00e9\"}", (const char *[]){"Cookie: a=\xc3\xa9", NULL});
+}
+
+static void none_is_none(void **state)
+{
+    struct pp_headers *h = (struct pp_headers *)1;
+    char bad[65] = "x";
+
+    (void)state;
+    assert_int_equal(pp_headers_parse(NULL, &h, bad), PP_OK);
+    assert_null(h);
+    assert_string_equal(bad, "");
+    assert_null(pp_headers_ref(NULL));
+    pp_headers_unref(NULL);
+}
+
+static const struct {
+    const char *json, *bad;
+} refused[] = {
+    {"", ""},
+    {"[]", ""},
+    {"\"x\"", ""},
+    {"{", ""},
+    {"{\"a\": \"1\", \"a\": \"2\"}", ""},
+    {"{\"A\": 1}", "A"},
+    {"{\"A\": null}", "A"},
+    {"{\"A\": [\"x\"]}", "A"},
+    {"{\"\": \"x\"}", ""},
+    {"{\"A B\": \"x\"}", "A B"},
+    {"{\"A:\": \"x\"}", "A:"},
+    {"{\"A\\r\\nB\": \"x\"}", "A\r\nB"},
+    {"{\"\\u00e9\": \"x\"}", "\xc3\xa9"},
+    {"{\"A\": \"x\\r\\nHost: evil\"}", "A"},
+    {"{\"A\": \"x\\nB: y\"}", "A"},
+    {"{\"A\": \"x\\u0000y\"}", ""},
+    {"{\"A\": \"x\\ty\"}", "A"},
+    {"{\"A\": \"\\u007f\"}", "A"},
+    {"{\"Ok\": \"1\", \"Host\": \"evil\"}", "Host"},
+    {"{\"hOsT\": \"x\"}", "hOsT"},
+    {"{\"Content-Length\": \"5\"}", "Content-Length"},
+    {"{\"transfer-encoding\": \"chunked\"}", "transfer-encoding"},
+    {"{\"Connection\": \"close\"}", "Connection"},
+    {"{\"Keep-Alive\": \"x\"}", "Keep-Alive"},
+    {"{\"Upgrade\": \"h2c\"}", "Upgrade"},
+    {"{\"TE\": \"trailers\"}", "TE"},
+    {"{\"Trailer\": \"x\"}", "Trailer"},
+    {"{\"Expect\": \"100-continue\"}", "Expect"},
+    {"{\"Range\": \"bytes=0-\"}", "Range"},
+    {"{\"If-Range\": \"x\"}", "If-Range"},
+    {"{\"If-Match\": \"x\"}", "If-Match"},
+    {"{\"If-None-Match\": \"x\"}", "If-None-Match"},
+    {"{\"If-Modified-Since\": \"x\"}", "If-Modified-Since"},
+    {"{\"If-Unmodified-Since\": \"x\"}", "If-Unmodified-Since"},
+    {"{\"Proxy-Authorization\": \"x\"}", "Proxy-Authorization"},
+    {"{\"Proxy-Connection\": \"x\"}", "Proxy-Connection"},
+    {"{\"Accept-Encoding\": \"br\"}", "Accept-Encoding"},
+    {"{\"Content-Encoding\": \"x\"}", "Content-Encoding"},
+};
+
+static void others_are_refused_by_name(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
+        struct pp_headers *h = (struct pp_headers *)1;
+        char bad[65];
+        if (pp_headers_parse(refused[i].json, &h, bad) != PP_EINVAL)
+            fail_msg("taken: %s", refused[i].json);
+        assert_null(h);
+        assert_string_equal(bad, refused[i].bad);
+    }
+}
+
+/* {"H-0": "v", ...}, names of name_n bytes, values of value_n. */
+static char *object_of(unsigned n, size_t name_n, size_t value_n)
+{
+    char *json = malloc(n * (name_n + value_n + 16) + 16), *p = json;
+
+    *p++ = '{';
+    for (unsigned i = 0; i < n; i++) {
+        int at = sprintf(p, "%s\"H%02u", i ? "," : "", i);
+        memset(p + at, 'n', name_n - 3);
+        p += at + name_n - 3;
+        p += sprintf(p, "\":\"");
+        memset(p, 'v', value_n);
+        p += value_n;
+        *p++ = '"';
+    }
+    strcpy(p, "}");
+    return json;
+}
+
+static void there_are_bounds(void **state)
+{
+    static const struct {
+        unsigned n;
+        size_t name_n, value_n;
+        enum pp_err err;
+    } cases[] = {{PP_CLIENT_HEADERS_MAX, 10, 10, PP_OK},
+                 {PP_CLIENT_HEADERS_MAX + 1, 10, 10, PP_EINVAL},
+                 {1, 64, 10, PP_OK},
+                 {1, 65, 10, PP_EINVAL},
+                 {1, 10, 1024, PP_OK},
+                 {1, 10, 1025, PP_EINVAL},
+                 {1, 5000, 1, PP_EINVAL}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *json = object_of(cases[i].n, cases[i].name_n, cases[i].value_n), bad[65];
+        struct pp_headers *h;
+        assert_int_equal(pp_headers_parse(json, &h, bad), cases[i].err);
+        assert_true(strlen(bad) <= 64);
+        pp_headers_unref(h);
+        free(json);
+    }
+}
+
+static void sets_are_shared(void **state)
+{
+    struct pp_headers *h;
+    char bad[65];
+
+    (void)state;
+    assert_int_equal(pp_headers_parse("{\"A\": \"b\"}", &h, bad), PP_OK);
+    assert_ptr_equal(pp_headers_ref(h), h);
+    pp_headers_unref(h);
+    assert_string_equal(h->lines[0], "A: b"); /* the other's still */
+    pp_headers_unref(h);
+}
+
+static void only_harmless_ones_go_to_another_host(void **state)
+{
+    const char *const lines[] = {
+        "Authorization: x",    "User-Agent: me", "Cookie: c",         "accept: */*", "X-Key: k",
+        "ACCEPT-LANGUAGE: de", "Accept-X: y",    "Referer: http://x", "User: x",     NULL};
+    const char *out[PP_CLIENT_HEADERS_MAX + 1];
+
+    (void)state;
+    pp_headers_for_host(lines, false, out);
+    for (int i = 0; i < 10; i++)
+        assert_ptr_equal(out[i], lines[i]);
+    pp_headers_for_host(lines, true, out);
+    assert_string_equal(out[0], "User-Agent: me");
+    assert_string_equal(out[1], "accept: */*");
+    assert_string_equal(out[2], "ACCEPT-LANGUAGE: de");
+    assert_string_equal(out[3], "Referer: http://x");
+    assert_null(out[4]);
+    pp_headers_for_host(NULL, true, out);
+    assert_null(out[0]);
+    pp_headers_for_host(NULL, false, out);
+    assert_null(out[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_are_made),
+        cmocka_unit_test(none_is_none),
+        cmocka_unit_test(others_are_refused_by_name),
+        cmocka_unit_test(there_are_bounds),
+        cmocka_unit_test(sets_are_shared),
+        cmocka_unit_test(only_harmless_ones_go_to_another_host),
+    };
+
+    return cmocka_run_group_tests_name("headers", tests, NULL, NULL);
+}
