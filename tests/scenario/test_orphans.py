@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""After a crash: objects whose record was never written are removed at the next start, all others stay; after a stop in order nothing
+is looked for. A host that sends other bytes each time leaves such objects behind a kill -9."""
+import os
+
+from harness import Origin, Pool, check, same, scenario, wait_until
+
+ORPHAN = "sha256/00/01/0001" + "a" * 60 + ".jpg"
+
+
+def plant(pool):
+    path = os.path.join(pool.photos, ORPHAN)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(b"bytes that no record names")
+    return path
+
+
+def test_orphans(case):
+    origin = Origin(case, hosts="*.example bytes=2000-9000")
+    pool = Pool(case, origin=origin, config={"clients.rpm": None})
+    pool.start()
+    items = [{"id": f"ad-{i}", "photos": [origin.url("a.example", f"/{i}.jpg")]} for i in range(50)]
+    results = pool.wait_finished(pool.submit("42", items))
+    objects = {p["object"] for r in results for p in r["data"]["photos"]}
+    same(len(objects), 50, "objects stored")
+
+    pool.kill()
+    orphan = plant(pool)
+    pool.start()
+    wait_until(lambda: not os.path.exists(orphan), 10, "the object without a record is removed")
+    for name in objects:
+        check(os.path.exists(os.path.join(pool.photos, name)), f"{name} has a record and is kept")
+    more = pool.wait_finished(pool.submit("42", [{"id": "more", "photos": [origin.url("a.example", "/more.jpg")]}]))
+    same(more[0]["data"]["status"], "complete", "an item after the crash")
+
+    pool.stop()
+    orphan = plant(pool)
+    pool.start()
+    more = pool.wait_finished(pool.submit("42", [{"id": "last", "photos": [origin.url("a.example", "/last.jpg")]}]))
+    same(more[0]["data"]["status"], "complete", "an item after a stop in order")
+    check(os.path.exists(orphan), "after a stop in order nothing is looked for")
+    pool.stop()
+
+
+if __name__ == "__main__":
+    scenario(test_orphans)
