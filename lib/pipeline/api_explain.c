@@ -114,7 +114,10 @@ static void write_limit(struct pp_call *call, const struct explain_state *s)
     pp_json_uint(b, "share", s->slot.share);
     pp_json_uint(b, "shares", s->slot.shares);
     pp_json_uint(b, "in_flight", s->slot.in_flight);
-    pp_json_uint(b, "permits", s->slot.permits);
+    if (s->slot.rpm > 0)
+        pp_json_uint(b, "permits", s->slot.permits);
+    else
+        pp_json_null(b, "permits"); /* no limit */
     pp_json_time(b, "next_permit_at",
                  s->slot.next_permit_ms == INT64_MAX
                      ? 0
