@@ -68,12 +68,12 @@ struct pp_s2 {
     struct pp_list waiting; /* entries taken, whose client has a job running, or with no job free */
     struct take *taking;
     bool again, draining;
-    bool alone; /* one entry at a time: so after each start, until one comes that was not taken often */
+    bool alone; /* one entry at a time: so after each start, and with entries that were taken often */
     struct pp_timer *timer;
 };
 
 static void next_chunk(struct job *job);
-static void take(struct pp_s2 *s2);
+static void take(struct pp_s2 *s2, bool others);
 
 static void take_unref(struct take *t)
 {
@@ -441,8 +441,12 @@ static void assign(struct pp_s2 *s2)
         job->step = JOB_LOOKUP;
         start_entry(job);
     }
-    if (s2->waiting.n < JOBS && !s2->draining)
-        take(s2);
+    if (s2->draining)
+        return;
+    if (s2->waiting.n < JOBS)
+        take(s2, false);
+    else if (jobs_running(s2) < JOBS) /* what waits is of clients that have a job: is there anybody else? */
+        take(s2, true);
 }
 
 static void taken(struct pp_req *req)
@@ -454,9 +458,10 @@ static void taken(struct pp_req *req)
     s2->taking = NULL;
     if (req->err != PP_OK)
         pp_log(s2->p->log, PP_LOG_WARN, "ingest queue can't be read", "error", pp_err_text(req->err), NULL);
-    if (some && t->r.entries[0].deliveries <= DELIVERIES_ALONE)
-        s2->alone = false; /* they come in order: those behind were not taken more often */
+    if (some)
+        s2->alone = false;
     for (size_t i = 0; some && i < t->r.n; i++) {
+        s2->alone |= t->r.entries[i].deliveries > DELIVERIES_ALONE;
         struct waiting *w = pp_arena_alloc(&t->arena, sizeof(*w));
         if (!w)
             break; /* comes again after a restart; the arena has no ceiling that this could meet */
@@ -472,7 +477,31 @@ static void taken(struct pp_req *req)
         assign(s2);
 }
 
-static void take(struct pp_s2 *s2)
+/* Clients that have a job or wait for one, copied: they may be gone before the take is done. False: out of
+ * memory. */
+static bool list_clients(const struct pp_s2 *s2, struct take *t)
+{
+    size_t n = 0;
+    bool ok = true;
+    const char **skip = pp_arena_array(&t->arena, JOBS + s2->waiting.n, sizeof(*skip));
+
+    if (!skip)
+        return false;
+    for (int i = 0; i < JOBS; i++)
+        if (s2->jobs[i].step != JOB_IDLE)
+            ok = (skip[n++] = pp_arena_strdup(&t->arena, s2->jobs[i].entry->client)) && ok;
+    pp_list_each (node, &s2->waiting) {
+        const struct waiting *w = pp_container_of(node, struct waiting, node);
+        ok = (skip[n++] = pp_arena_strdup(&t->arena, w->entry->client)) && ok;
+    }
+    t->r.skip = skip;
+    t->r.n_skip = n;
+    t->r.limit = JOBS - jobs_running(s2);
+    return ok;
+}
+
+/* others: entries of clients that have none here yet. */
+static void take(struct pp_s2 *s2, bool others)
 {
     struct pp_ingest_queue *q = s2->p->ingest;
 
@@ -490,7 +519,7 @@ static void take(struct pp_s2 *s2)
                                    .limit = s2->alone ? 1 : JOBS,
                                    .max_bytes = TAKE_BYTES};
     s2->taking = t;
-    if (q->ops->take(q, &t->r) != PP_OK) {
+    if ((others && !list_clients(s2, t)) || q->ops->take(q, &t->r) != PP_OK) {
         s2->taking = NULL;
         take_unref(t);
     }

@@ -182,6 +182,37 @@ static void oldest_first_and_bounded(void **state)
     }
 }
 
+/* With clients to skip: the oldest of each other client, in turn. */
+static void others_come_in_turn(void **state)
+{
+    struct kit *k = *state;
+    static const char *const lines[][2] = {{"big", "b_1"}, {"big", "b_2"}, {"a", "b_3"}, {"z", "b_4"},
+                                           {"a", "b_5"},   {"big", "b_6"}, {"z", "b_7"}};
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        append(k, lines[i][0], lines[i][1], "12345");
+    static const char *const skip[] = {"big", "none"};
+    static const struct {
+        size_t limit, bytes, n;
+        const char *due[3];
+    } cases[] = {{1, 100, 1, {"b_3"}},
+                 {1, 100, 1, {"b_4"}},
+                 {9, 5, 1, {"b_5"}},
+                 {9, 100, 1, {"b_7"}},
+                 {9, 100, 0, {NULL}}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct pp_ingest_take r = {.consumer = "p1",
+                                   .limit = cases[i].limit,
+                                   .max_bytes = cases[i].bytes,
+                                   .skip = skip,
+                                   .n_skip = 2};
+        OK(k, take, &r);
+        assert_int_equal(r.n, cases[i].n);
+        for (size_t j = 0; j < r.n; j++)
+            assert_string_equal(r.entries[j].batch_id, cases[i].due[j]);
+    }
+    assert_int_equal(take(k, 9, 100).n, 3); /* those that were skipped have stayed */
+}
+
 static void acked_is_gone(void **state)
 {
     struct kit *k = *state;
@@ -473,6 +504,7 @@ int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
     const struct CMUnitTest tests[] = {
         T(comes_out_as_it_went_in),
         T(oldest_first_and_bounded),
+        T(others_come_in_turn),
         T(acked_is_gone),
         T(a_restart_gives_back_what_was_taken),
         T(keys_find_their_answer),

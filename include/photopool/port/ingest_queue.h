@@ -43,6 +43,11 @@ struct pp_ingest_append {
 
 struct pp_ingest_take { /* the oldest entries that nobody has taken; n == 0: none */
     struct pp_req req;
+    /* With n_skip > 0: entries of other clients than these only, the oldest of each, round and round over the
+     * clients; so that one with a long line does not hold up the others. A queue that can't tell them apart
+     * gives none. */
+    const char *const *skip;
+    size_t n_skip;
     const char *consumer;
     size_t limit;                    /* entries, at most */
     size_t max_bytes;                /* of payloads together; at least one entry is given */

@@ -28,6 +28,10 @@ enum { PP_ENTRY_WAITING, PP_ENTRY_TAKEN, PP_ENTRY_POISONED };
     X(ADD_PAYLOAD, "INSERT INTO payloads(num, payload) VALUES(?1, ?2)")                                     \
     X(TAKE, "SELECT " PP_INGEST_COLUMNS ", length(p.payload) FROM entries e JOIN payloads p ON p.num=e.num" \
             " WHERE e.state=0 ORDER BY e.num LIMIT ?1")                                                     \
+    X(NEXT_CLIENT, "SELECT client FROM entries WHERE state=0 AND client>?1 ORDER BY client LIMIT 1")        \
+    X(TAKE_OF,                                                                                              \
+      "SELECT " PP_INGEST_COLUMNS ", length(p.payload) FROM entries e JOIN payloads p ON p.num=e.num"       \
+      " WHERE e.state=0 AND e.client=?1 ORDER BY e.num LIMIT 1")                                            \
     X(PAYLOAD, "SELECT payload FROM payloads WHERE num=?1")                                                 \
     X(TAKEN, "UPDATE entries SET state=1, deliveries=deliveries+1, taken_by=?2 WHERE num=?1")               \
     X(FIND, "SELECT num, state, photos FROM entries WHERE batch=?1")                                        \
@@ -54,7 +58,8 @@ extern const char *const pp_ingest_sql[PP_INGEST_QUERY_COUNT];
 struct pp_iq {
     struct pp_sq_group group;
     struct pp_sq_db db;
-    uint64_t entries, photos; /* waiting or taken */
+    uint64_t entries, photos;     /* waiting or taken */
+    char turn[PP_CLIENT_MAX + 1]; /* the last client that was taken from in turn */
 };
 
 /* Reads the totals; `untake` at open. */

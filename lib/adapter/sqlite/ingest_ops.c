@@ -1,4 +1,5 @@
 /* ingest_ops.c: what each request to the ingest queue does. See ingest.h. */
+#include <stdio.h>
 #include <string.h>
 
 #include "ingest.h"
@@ -8,6 +9,7 @@ const char *const pp_ingest_schema[PP_INGEST_VERSION] = {
     " client TEXT NOT NULL, refresh INTEGER, replay INTEGER, created INTEGER, items INTEGER, photos INTEGER,"
     " cancelled INTEGER, state INTEGER NOT NULL, deliveries INTEGER, taken_by TEXT, reason TEXT);"
     "CREATE INDEX entries_state ON entries(state);"
+    "CREATE INDEX entries_client ON entries(state, client);"
     "CREATE TABLE payloads(num INTEGER PRIMARY KEY, payload BLOB NOT NULL);"
     "CREATE TABLE keys(client TEXT, key TEXT, body_hash BLOB NOT NULL, answer BLOB NOT NULL, created INTEGER,"
     " PRIMARY KEY(client, key)) WITHOUT ROWID;"
@@ -105,22 +107,76 @@ enum pp_err pp_iq_append(struct pp_iq *q, struct pp_ingest_append *r)
 
 /* --- take, ack, poison --- */
 
-/* The next waiting entries, without payload, as far as max_bytes goes; their numbers go to `nums`. */
+/* The row at `st`, without payload, into r->entries; false: it is too large to come along. */
+static bool add(struct pp_iq *q, struct pp_ingest_take *r, sqlite3_stmt *st, int64_t *nums, size_t *bytes)
+{
+    size_t size = (size_t)pp_sq_col(st, 10);
+    if (r->n > 0 && (*bytes >= r->max_bytes || size > r->max_bytes - *bytes))
+        return false;
+    *bytes += size;
+    nums[r->n] = pp_sq_col(st, 0);
+    struct pp_ingest_entry *e = &r->entries[r->n++];
+    read_entry(q, r->req.arena, st, e);
+    e->deliveries++;
+    return true;
+}
+
+/* The next waiting entries as far as max_bytes goes; their numbers go to `nums`. */
 static void choose(struct pp_iq *q, struct pp_ingest_take *r, int64_t *nums)
 {
     size_t bytes = 0;
     sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_TAKE, "i", (int64_t)r->limit);
-    while (r->n < r->limit && pp_sq_row(&q->db, st)) {
-        size_t size = (size_t)pp_sq_col(st, 10);
-        if (r->n > 0 && (bytes >= r->max_bytes || size > r->max_bytes - bytes))
-            break;
-        bytes += size;
-        nums[r->n] = pp_sq_col(st, 0);
-        struct pp_ingest_entry *e = &r->entries[r->n++];
-        read_entry(q, r->req.arena, st, e);
-        e->deliveries++;
-    }
+    while (r->n < r->limit && pp_sq_row(&q->db, st) && add(q, r, st, nums, &bytes))
+        ;
     pp_sq_done(st);
+}
+
+/* The first client after `from` with a waiting entry, into `client`. */
+static bool next_client(struct pp_iq *q, const char *from, char client[PP_CLIENT_MAX + 1])
+{
+    sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_NEXT_CLIENT, "t", from);
+    if (!pp_sq_row(&q->db, st))
+        return false;
+    snprintf(client, PP_CLIENT_MAX + 1, "%s", (const char *)sqlite3_column_text(st, 0));
+    pp_sq_done(st);
+    return true;
+}
+
+static bool skipped(const struct pp_ingest_take *r, const char *client)
+{
+    for (size_t i = 0; i < r->n_skip; i++)
+        if (strcmp(r->skip[i], client) == 0)
+            return true;
+    return false;
+}
+
+/* Once round over the clients, from the one after the last: the oldest entry of each that is not skipped. */
+static void choose_in_turn(struct pp_iq *q, struct pp_ingest_take *r, int64_t *nums)
+{
+    char client[PP_CLIENT_MAX + 1], start[PP_CLIENT_MAX + 1];
+    bool wrapped = false, room = true;
+    size_t bytes = 0;
+
+    memcpy(start, q->turn, sizeof(start));
+    memcpy(client, start, sizeof(client));
+    while (r->n < r->limit && room) {
+        if (!next_client(q, client, client)) {
+            if (wrapped || start[0] == '\0')
+                break;
+            wrapped = true;
+            client[0] = '\0';
+            continue;
+        }
+        if (wrapped && strcmp(client, start) > 0)
+            break;
+        if (skipped(r, client))
+            continue;
+        sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_TAKE_OF, "t", client);
+        room = pp_sq_row(&q->db, st) && add(q, r, st, nums, &bytes);
+        pp_sq_done(st);
+        if (room)
+            memcpy(q->turn, client, sizeof(q->turn));
+    }
 }
 
 static void read_payload(struct pp_iq *q, struct pp_arena *a, int64_t num, struct pp_ingest_entry *e)
@@ -141,7 +197,10 @@ enum pp_err pp_iq_take(struct pp_iq *q, struct pp_ingest_take *r)
     int64_t *nums = pp_sq_array(&q->db, a, limit, sizeof *nums);
     if (!r->entries || !nums)
         return q->db.err;
-    choose(q, r, nums);
+    if (r->n_skip > 0)
+        choose_in_turn(q, r, nums);
+    else
+        choose(q, r, nums);
     for (size_t i = 0; i < r->n && q->db.err == PP_OK; i++) {
         read_payload(q, a, nums[i], &r->entries[i]);
         pp_sq_run(&q->db, PP_IQ_TAKEN, "it", nums[i], r->consumer);
