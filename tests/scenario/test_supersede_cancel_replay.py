@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# scenario: timeout=120
+"""What callers do to batches: a newer list of an item, DELETE, replay, the same Idempotency-Key after a kill -9, the modes of refresh,
+items without photos, URLs that occur twice, failures that are skipped."""
+from harness import Origin, Pool, check, json, outcomes, same, scenario, wait_until
+
+HOSTS = """
+stall*.example  stall=head
+etag*.example   delay=5 etag=1 last_modified=1
+gone*.example   delay=5 status=404
+down*.example   delay=5 status=500
+*.example       delay=5 bytes=600-2000
+"""
+
+
+class Run:
+    def __init__(self, case):
+        self.origin = Origin(case, hosts=HOSTS)
+        self.pool = Pool(case, origin=self.origin, config={"clients.rpm": None, "retry.attempts": 2, "retry.delays": ["50ms"],
+                                                           "fetch.tiers": [{"timeout": "1m", "concurrency": 64}]})
+        self.pool.start()
+
+    def url(self, host, target="/1.jpg"):
+        return self.origin.url(host + ".example", target)
+
+    def item(self, name, *urls):
+        return {"id": name, "photos": list(urls)}
+
+    def run(self, *items, client="42", **more):
+        return self.pool.wait_finished(self.pool.submit(client, list(items), **more))
+
+    def requests(self, host):
+        return [r for r in self.origin.records() if r["host"] == host + ".example"]
+
+
+def statuses(results):
+    return {r["data"]["item"]: r["data"]["status"] for r in results}
+
+
+def supersede(r):
+    old = r.pool.submit("42", [r.item("ad", r.url("stall1"), r.url("s1")), r.item("other", r.url("s2"))])
+    wait_until(lambda: r.pool.batch(old)["photos"]["stored"] == 2, 20, "what does not stall is stored")
+    same(r.pool.item("42", "ad")["data"]["status"] if "data" in r.pool.item("42", "ad") else "open", "open", "the item")
+    new = r.run(r.item("ad", r.url("s3")))
+    same((new[0]["data"]["status"], new[0]["data"]["revision"]), ("complete", 2), "the newer list")
+    was = r.pool.wait_finished(old)
+    same(statuses(was), {"ad": "superseded", "other": "complete"}, "items of the older batch")
+    ad = next(x for x in was if x["data"]["item"] == "ad")
+    same(ad["data"]["revision"], 1, "revision of the older list")
+    check(ad["id"] != new[0]["id"], "each revision has a result of its own")
+    same(len(ad["data"]["photos"]), 2, "photos of the superseded item")
+    same(r.pool.batch(old)["items"]["superseded"], 1, "superseded items in the batch's counters")
+    same(r.pool.item("42", "ad")["id"], new[0]["id"], "the newest revision by GET /v1/items")
+
+
+def cancel(r):
+    batch = r.pool.submit("42", [r.item("c1", r.url("c1")), r.item("c2", r.url("stall2"), r.url("c2")), r.item("c3", r.url("stall3"))])
+    wait_until(lambda: r.pool.batch(batch)["photos"]["stored"] == 2, 20, "what does not stall is stored")
+    for _ in range(2):
+        answer = r.pool.request("DELETE", f"/v1/batches/{batch}")
+        same(answer.status // 100, 2, f"DELETE: {answer}")
+    results = r.pool.wait_finished(batch)
+    same(statuses(results), {"c1": "complete", "c2": "cancelled", "c3": "cancelled"}, "items of the cancelled batch")
+    same({k: o for k, (o, _) in outcomes(results).items()},
+         {("c1", 0): "stored", ("c2", 0): "cancelled", ("c2", 1): "stored", ("c3", 0): "cancelled"}, "its photos")
+    view = r.pool.batch(batch)
+    same((view["state"], view["items"]["open"], view["items"]["cancelled"]), ("cancelled", 0, 2), "state of the cancelled batch")
+    same(len(r.pool.results(batch, "?status=cancelled")), 2, "results?status=cancelled")
+    same(r.pool.request("DELETE", "/v1/batches/b_none").status, 404, "DELETE of a batch that is none")
+
+
+def replay(r):
+    first = r.pool.submit("42", [r.item("r1", r.url("gone1"), r.url("ok1")), r.item("r2", r.url("down1")),
+                                 r.item("r3", r.url("gone2")), r.item("r4", r.url("ok2"))])
+    results = r.pool.wait_finished(first)
+    same(statuses(results), {"r1": "partial", "r2": "failed", "r3": "failed", "r4": "complete"}, "items")
+    same(r.pool.batch(first)["errors"], {"http_404": 2, "http_500": 1}, "errors of the batch")
+    path = f"/v1/batches/{first}/replay"
+
+    def ask(**how):
+        answer = r.pool.post(path, how)
+        same(answer.status // 100, 2, f"replay {how}: {answer}")
+        return answer.json
+
+    same(ask(codes=["http_404"], dry_run=True), {"photos": 2, "batch_id": None}, "dry run by code")
+    same(ask(domains=["gone1.example"], dry_run=True), {"photos": 1, "batch_id": None}, "dry run by domain")
+    same(ask(codes=["http_500"], domains=["gone1.example"], dry_run=True), {"photos": 0, "batch_id": None}, "dry run by both")
+    same(ask(dry_run=True)["photos"], 3, "dry run of all that failed")
+    before = len(r.origin.records())
+    r.origin.set_hosts("*.example delay=5 bytes=600-2000")
+    again = ask(codes=["http_404"])
+    same(again["photos"], 2, "photos replayed")
+    results = r.pool.wait_finished(again["batch_id"])
+    same(statuses(results), {"r1": "complete", "r3": "complete"}, "items of the replay")
+    same({k: o for k, (o, _) in outcomes(results).items()}, {("r1", 0): "stored", ("r1", 1): "unchanged", ("r3", 0): "stored"},
+         "photos of the replay")
+    same(len(r.origin.records()) - before, 2, "requests of the replay")
+    same({x["data"]["revision"] for x in results}, {2}, "revisions of the replay")
+    r.origin.set_hosts(HOSTS)
+    same(r.pool.post(path, {"codes": ["no_such_code"]}).status // 100, 4, "replay of a code that is none")
+    same(r.pool.post("/v1/batches/b_none/replay", {}).status, 404, "replay of a batch that is none")
+
+
+def idempotency(r):
+    body = {"client": "42", "items": [r.item("k1", r.url("k1")), {"id": "", "photos": []}]}
+    key = {"Idempotency-Key": "import-2026-11-21"}
+    first = r.pool.post("/v1/batches", body, key)
+    same(first.status, 202, f"POST: {first}")
+    same(len(first.json["rejected"]), 1, "rejected items")
+    r.pool.wait_finished(first.json["batch_id"])
+    for n in range(2):
+        again = r.pool.post("/v1/batches", body, key)
+        same((again.status, again.json, again.headers["Idempotency-Replayed"]), (202, first.json, "true"), f"the same POST again ({n})")
+        other = r.pool.post("/v1/batches", {**body, "refresh": "always"}, key)
+        same((other.status, other.json["code"]), (422, "idempotency_mismatch"), f"the same key, another body ({n})")
+        r.pool.kill()
+        r.pool.start()
+    same(r.pool.item("42", "k1")["data"]["revision"], 1, "revisions made")
+    fresh = r.pool.post("/v1/batches", {**body, "client": "43"}, key)
+    same((fresh.status, fresh.headers["Idempotency-Replayed"]), (202, None), "the same key of another client")
+
+
+def refresh(r):
+    urls = [r.url("etag1"), r.url("plain1")]
+    first = outcomes(r.run(r.item("f1", *urls)))
+    same(first, {("f1", 0): ("stored", None), ("f1", 1): ("stored", None)}, "first import")
+    known = r.run(r.item("f2", *urls))
+    same(outcomes(known), {("f2", 0): ("unchanged", None), ("f2", 1): ("unchanged", None)}, "refresh: known")
+    same((len(r.requests("etag1")), len(r.requests("plain1"))), (1, 1), "requests after refresh: known")
+    changed = r.run(r.item("f3", *urls), refresh="changed")
+    same(outcomes(changed), {("f3", 0): ("unchanged", None), ("f3", 1): ("unchanged", None)}, "refresh: changed")
+    same([x["status"] for x in r.requests("etag1")], [200, 304], "answers to the conditional request")
+    same([x["status"] for x in r.requests("plain1")], [200, 200], "answers where there is no validator")
+    always = r.run(r.item("f4", *urls), refresh="always")
+    same([x["status"] for x in r.requests("etag1")], [200, 304, 200], "answers with refresh: always")
+    same(outcomes(always), {("f4", 0): ("unchanged", None), ("f4", 1): ("unchanged", None)}, "the bytes they had before")
+    photos = {x["data"]["item"]: x["data"]["photos"][0]["sha256"] for x in known + changed + always}
+    same(len(set(photos.values())), 1, "one object")
+    same(r.pool.post("/v1/batches", {"client": "42", "refresh": "sometimes", "items": []}).status // 100, 4, "a refresh that is none")
+
+
+def twice(r):
+    results = r.run(r.item("none"), r.item("t1", r.url("twice"), r.url("twice"), r.url("twice")), r.item("t2", r.url("twice")))
+    same(statuses(results), {"none": "complete", "t1": "complete", "t2": "complete"}, "items")
+    same(len(r.requests("twice")), 1, "requests for a URL that occurs four times")
+    same(len(results[[x["data"]["item"] for x in results].index("t1")]["data"]["photos"]), 3, "photos of the item")
+    batch = r.pool.submit("42", [r.item("empty")])
+    same(r.pool.wait_finished(batch)[0]["data"]["photos"], [], "photos of an item without any")
+    # Two batches at once, and two clients: once for each client.
+    pairs = [r.pool.submit(c, [r.item(f"w{n}-{c}", r.url("shared", "/s.jpg?delay=500"))]) for n in range(3) for c in ("42", "43")]
+    for batch in pairs:
+        same({o for o, _ in outcomes(r.pool.wait_finished(batch)).values()} - {"stored", "unchanged"}, set(), "outcomes")
+    same(len(r.requests("shared")), 2, "requests for a URL of three batches of two clients")
+
+
+def skipped(r):
+    outcome = [outcomes(r.run(r.item(f"g{n}", r.url("gone9"))))[(f"g{n}", 0)] for n in range(4)]
+    same(outcome[0], ("failed", "http_404"), "the first import")
+    same(outcome[1], ("failed", "http_404"), "the second import")
+    same(outcome[2], ("skipped", "http_404"), "the third import")
+    same(len(r.requests("gone9")), 3, "requests of four imports")
+    down = [outcomes(r.run(r.item(f"d{n}", r.url("down9"))))[(f"d{n}", 0)] for n in range(4)]
+    same(set(down), {("failed", "http_500")}, "a 500 is never skipped")
+    same(len(r.requests("down9")), 8, "requests with one retry each")
+
+
+def test_supersede_cancel_replay(case):
+    r = Run(case)
+    for part in (supersede, cancel, replay, idempotency, refresh, twice, skipped):
+        part(r)
+        print(part.__name__, flush=True)
+    r.pool.stop()
+
+
+if __name__ == "__main__":
+    scenario(test_supersede_cancel_replay)
