@@ -20,7 +20,7 @@ from demo_catalogue import INTERNAL, REFUSED, hosts
 
 PHOTOPOOL = os.environ.get("PHOTOPOOL", "build/photopool")
 ORIGIN = os.environ.get("PP_ORIGIN", "build/loadtest/origin")
-START_S, STOP_S = 10, 5
+START_S, STOP_S = 10, 2
 
 
 class Broken(Exception):
@@ -28,9 +28,8 @@ class Broken(Exception):
 
 
 def start(argv, **more):
-    """Without the PHOTOPOOL_... of our own environment, which would change the configuration."""
+    """Starts a process, without the PHOTOPOOL_... of our own environment, which would change the configuration."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("PHOTOPOOL")}
-    env.update(more.pop("env", {}))
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, env=env, **more)
 
 
@@ -64,9 +63,9 @@ def wait_for(process, read, log, what):
 
 
 class Origin:
-    """All 40 hosts: one process that answers for any name."""
+    """All 40 hosts: one process that answers for any name. It ends with the stack, as all processes here."""
 
-    def __init__(self, out, work, files):
+    def __init__(self, out, work, files, stack):
         self.record, self.limits = f"{work}/record.txt", f"{work}/limits.txt"
         log, port_file, names = f"{out}/origin.log", f"{work}/port", f"{work}/hosts.txt"
         with open(names, "w", encoding="utf-8") as f:
@@ -74,6 +73,7 @@ class Origin:
         with open(log, "wb") as err:
             self.process = start([ORIGIN, "--listen", "127.0.0.1:0", "--port-file", port_file, "--files", files, "--hosts", names,
                                   "--record", self.record], stdout=err, stderr=err)
+        stack.callback(stop, self.process)
         self.port = int(wait_for(self.process, lambda: os.path.exists(port_file) and open(port_file, encoding="ascii").read().strip(),
                                  log, "the fake photo host"))
 
@@ -91,7 +91,7 @@ class Origin:
 class Pool:
     """`photopool up`, and its API."""
 
-    def __init__(self, out, port, listen):
+    def __init__(self, out, port, listen, stack):
         self.config = f"{out}/photopool.yaml"
         pins = [f"{host.name}:{port}:127.0.0.1" for host, _ in hosts()]
         pins += [f"{name}:{port}:{address}" for name, address in (REFUSED, INTERNAL)]
@@ -108,6 +108,7 @@ class Pool:
         with open(log, "wb") as err:
             self.process = start([PHOTOPOOL, "up", "--config", self.config, "--data", f"{out}/data"],
                                  stdout=subprocess.PIPE, stderr=err)
+        stack.callback(stop, self.process)
         os.set_blocking(self.process.stdout.fileno(), False)
         self.said = b""
         self.url = wait_for(self.process, self.listens, log, "photopool up")
@@ -165,7 +166,7 @@ class Submit:
 
     BAR, IDS, ESCAPES = re.compile(r"\r\x1b\[K([^\r\n]*)"), re.compile(r"\bb_\w+"), re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
-    def __init__(self, pool, path, client, width):
+    def __init__(self, pool, path, client, width, stack):
         argv = [PHOTOPOOL, "submit", path, "--client", client, "--follow", "--server", pool.url]
         self.text, self.bar, self.ids, self.progress = "", "", [], {}
         self.tty = bool(width)
@@ -177,6 +178,7 @@ class Submit:
         else:
             self.process = start(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self.fd = self.process.stdout.fileno()
+        stack.callback(stop, self.process)
         os.set_blocking(self.fd, False)
 
     def poll(self):
@@ -219,9 +221,6 @@ class Submit:
                 self.ids.append(said["batch_id"])
             elif said["type"] in ("progress", "summary"):
                 self.progress = said
-
-    def close(self):
-        stop(self.process)
 
 
 def free_port(wanted):

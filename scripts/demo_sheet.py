@@ -21,7 +21,7 @@ h1 { font-size: 24px; margin: 0 0 4px; } h1 + p { margin: 0 0 18px; color: var(-
 .totals { display: flex; flex-wrap: wrap; gap: 10px; margin: 0 0 12px; }
 .totals div { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 8px 16px; }
 .totals b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; } .totals span { color: var(--soft); }
-.codes { color: var(--soft); margin: 0 0 6px; } .codes b { color: var(--bad); font-weight: 600; }
+.codes { color: var(--soft); margin: 0 0 6px; } .codes a { color: inherit; } .codes b { color: var(--bad); font-weight: 600; }
 label { color: var(--soft); cursor: pointer; user-select: none; }
 section { margin-top: 30px; }
 h2 { font-size: 17px; margin: 0 0 10px; padding-bottom: 6px; border-bottom: 1px solid var(--line); position: sticky; top: 0;
@@ -85,7 +85,7 @@ def section(client, entries, photos, sentence):
     count = Counter(e["photo"]["outcome"] for e in entries)
     head = ", ".join(f"{count[o]} {o}" for o in OUTCOMES if count[o])
     cards = "\n".join(card(e, photos, sentence) for e in entries)
-    return f'<section><h2>{esc(client)}<small>{head}</small></h2><div class="grid">\n{cards}\n</div></section>'
+    return f'<section id="{esc(client)}"><h2>{esc(client)}<small>{head}</small></h2><div class="grid">\n{cards}\n</div></section>'
 
 
 def write(path, out, took_s, data):
@@ -97,16 +97,17 @@ def write(path, out, took_s, data):
     boxes = [(len(out.entries), "photos asked for")] + [(count[o], o) for o in OUTCOMES if count[o]] + [(size(bytes_kept), "kept")]
     totals = "".join(f"<div><b>{n}</b><span>{esc(what)}</span></div>" for n, what in boxes)
     failures = ", ".join(f"<b>{esc(code)}</b>&nbsp;{n}" for code, n in codes.most_common())
-    shown = {}
+    shown = {}  # by client
     for e in out.entries:
         if e["photo"]["outcome"] != "unchanged":
             shown.setdefault(e["client"], []).append(e)
+    links = " · ".join(f'<a href="#{esc(client)}">{esc(client)}</a>' for client in shown)
     with open(path, "w", encoding="utf-8") as f:
         f.write(f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
                 f"<title>photopool: contact sheet</title><style>{STYLE}</style></head><body><main>\n"
                 f"<h1>photopool: contact sheet</h1><p>Fetched from 40 hosts in {took_s:.0f} s: 40 % of the photos answer within 1 s, 40 % "
                 f"within 5 s, 20 % take up to 30 s, and a good share fail.</p>\n"
                 f'<div class="totals">{totals}</div><p class="codes">Failed: {failures}</p>\n'
-                f'<label><input type="checkbox" id="hide"> hide failures</label>\n')
+                f'<p class="codes">{links}</p><label><input type="checkbox" id="hide"> hide failures</label>\n')
         f.write("\n".join(section(client, entries, photos, out.sentence) for client, entries in shown.items()))
         f.write("\n</main></body></html>\n")
