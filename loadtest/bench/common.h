@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 struct bench_origin {
@@ -33,6 +34,8 @@ char *bench_dir(void);
 void bench_remove(const char *dir);
 /* Runs fn(arg) in a child process and takes its answer; NAN when the child failed. */
 double bench_child(double (*fn)(void *arg), void *arg);
+/* User and system time together. */
+double bench_cpu_seconds(const struct rusage *u);
 double bench_median(double *values, size_t n);
 
 struct bench_row {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -109,4 +110,15 @@ double fetch_bare(void *arg)
             curl_multi_poll(multi, NULL, 0, 1000, NULL);
     }
     return job->n / (bench_now() - begin);
+}
+
+double fetch_bare_busiest(void *arg)
+{
+    const struct fetch_job *job = arg;
+    struct rusage all;
+
+    if (fetch_bare(arg) == 0)
+        return 0;
+    getrusage(RUSAGE_SELF, &all);
+    return job->n / bench_cpu_seconds(&all);
 }

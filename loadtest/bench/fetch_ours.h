@@ -18,5 +18,9 @@ struct fetch_job {
 void fetch_url(const struct fetch_job *job, unsigned i, char url[128]);
 double fetch_ours(void *job);
 double fetch_bare(void *job);
+/* The same, but photos for each second of processor time of the busiest thread: what a core of its own would
+ * give it. */
+double fetch_ours_busiest(void *job);
+double fetch_bare_busiest(void *job);
 
 #endif
