@@ -112,7 +112,7 @@ double fetch_bare(void *arg)
     return job->n / (bench_now() - begin);
 }
 
-double fetch_bare_busiest(void *arg)
+double fetch_bare_one_free(void *arg)
 {
     const struct fetch_job *job = arg;
     struct rusage all;

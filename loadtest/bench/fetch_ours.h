@@ -18,9 +18,9 @@ struct fetch_job {
 void fetch_url(const struct fetch_job *job, unsigned i, char url[128]);
 double fetch_ours(void *job);
 double fetch_bare(void *job);
-/* The same, but photos for each second of processor time of the busiest thread: what a core of its own would
- * give it. */
-double fetch_ours_busiest(void *job);
-double fetch_bare_busiest(void *job);
+/* The same, but by processor time: photos a second that two cores (one for the bare loop, which can't use
+ * more) give that have nothing else to do. */
+double fetch_ours_two_free(void *job);
+double fetch_bare_one_free(void *job);
 
 #endif
