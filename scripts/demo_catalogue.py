@@ -23,6 +23,10 @@ Item = namedtuple("Item", "id captions photos")  # as many captions as photos, o
 
 # Client, its pictures, limits, hosts of each kind (what else they do), and whether it imports a second time.
 MERCHANTS = (
+    Merchant("horizon", ("backgrounds", "stamps/space", "stamps/sports", "stamps/naturalforces", "stamps/people"), 600, 16, {
+        FAST: ("www fail=0.15:404", "img fail=0.15:404"),
+        MEDIUM: ("gallery fail=0.15:404", "prints fail=0.12:500"),
+        SLOW: ("vault fail=0.10:stall", "tape fail=0.15:404")}, True),
     Merchant("menagerie", ("stamps/animals",), 900, 24, {
         FAST: ("www fail=0.20:404,0.06:410", "img fail=0.24:404,0.06:reset", "cdn fail=0.16:404,0.10:html"),
         MEDIUM: ("photos fail=0.22:404,0.08:500", "media fail=0.20:403,0.08:cut"),
@@ -48,10 +52,6 @@ MERCHANTS = (
         FAST: ("www fail=0.22:404", "a fail=0.18:404,0.05:html", "b fail=0.20:410,0.04:empty"),
         MEDIUM: ("c fail=0.24:404", "d fail=0.20:403,0.05:twolengths"),
         SLOW: ("library fail=0.20:404,0.06:stall",)}, True),
-    Merchant("horizon", ("backgrounds", "stamps/space", "stamps/sports", "stamps/naturalforces", "stamps/people"), 600, 16, {
-        FAST: ("www fail=0.15:404", "img fail=0.15:404"),
-        MEDIUM: ("gallery fail=0.15:404", "prints fail=0.12:500"),
-        SLOW: ("vault fail=0.10:stall", "tape fail=0.15:404")}, True),
 )
 DELAYS = {FAST: "30-750", MEDIUM: "1200-3800", SLOW: "6000-20000"}
 

@@ -13,7 +13,7 @@ def share(part, whole):
 
 
 class Outcome:
-    """All results of both imports: entries are dicts of client, import number, item, caption, photo."""
+    """All results of both imports: entries are dicts of client, import number, batch, item, caption, photo."""
 
     def __init__(self, pool, imports):
         self.sentences = {e["code"]: e for e in pool.list("/v1/errors", "errors")}
@@ -24,7 +24,7 @@ class Outcome:
                     self.results.append(result)
                     data = result["data"]
                     captions = (data.get("meta") or {}).get("captions") or [data["item"]]
-                    self.entries += [{"client": client, "import": number, "item": data["item"],
+                    self.entries += [{"client": client, "import": number, "batch": batch, "item": data["item"],
                                       "caption": captions[min(i, len(captions) - 1)], "photo": photo}
                                      for i, photo in enumerate(data["photos"])]
 
