@@ -201,13 +201,23 @@ static void a_release_hands_on_what_was_under_way(void **state)
 {
     struct kit *k = *state;
     struct pp_slot_want w = acquire(k, "42", 100, T0);
+    struct pp_slot_renewal r = {
+        .client = "42", .share = w.share, .marks = marks, .n_marks = 4, .reserved = 6};
 
-    release(k,
-            (struct pp_slot_renewal){
-                .client = "42", .share = w.share, .marks = marks, .n_marks = 4, .reserved = 0},
-            T0);
+    release(k, r, T0);
+    w = acquire(k, "42", 100, T0 + 500);
+    assert_int_equal(told(&w, T0 + 500), 16);
+}
+
+static void marks_grow_old(void **state)
+{
+    struct kit *k = *state;
+    struct pp_slot_want w = acquire(k, "42", 100, T0);
+    struct pp_slot_renewal r = {.client = "42", .share = w.share, .marks = marks, .n_marks = 4};
+
+    release(k, r, T0);
     crash(k);
-    w = acquire(k, "42", 100, T0 + 58900); /* of the marks two have grown old */
+    w = acquire(k, "42", 100, T0 + 58900); /* of the marks two are left */
     assert_int_equal(told(&w, T0 + 58900), 3);
     w = acquire(k, "42", 100, T0 + 130000);
     assert_int_equal(told(&w, T0 + 130000), 0);
@@ -549,6 +559,7 @@ int pp_suite_coordinator(const struct pp_coord_subject *s)
         TEST(many_are_granted_at_once),
         TEST(a_release_hands_on_its_marks),
         TEST(a_release_hands_on_what_was_under_way),
+        TEST(marks_grow_old),
         TEST(a_crash_counts_what_was_reserved),
         TEST(a_renewal_may_leave_the_marks),
         TEST(marks_may_be_cleared),

@@ -57,7 +57,9 @@ static void check_format(struct page *p)
     char family[100] = "", seen[8192] = "";
 
     assert_int_equal(p->text.p[p->text.n - 1], '\n');
-    for (char *line = strtok(p->text.p, "\n"); line; line = strtok(NULL, "\n")) {
+    char *rest_of_page;
+    for (char *line = strtok_r(p->text.p, "\n", &rest_of_page); line;
+         line = strtok_r(NULL, "\n", &rest_of_page)) {
         char name[100], rest[200], *end;
         if (sscanf(line, "# HELP %99s %199[^\n]", name, rest) == 2) {
             char mark[110];

@@ -140,10 +140,9 @@ static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, 
     sqlite3_bind_text(db->get, 1, w->client, -1, SQLITE_STATIC);
     int rc = sqlite3_step(db->get);
     if (rc == SQLITE_ROW) {
-        bool released = sqlite3_column_bytes(db->get, 0) == 0;
         int64_t updated = sqlite3_column_int64(db->get, 2);
         const char *boot = (const char *)sqlite3_column_text(db->get, 3);
-        if (!released && updated > r->now_ms - WINDOW_MS)
+        if (updated > r->now_ms - WINDOW_MS) /* after a release, too: what was under way then */
             w->spent = (uint32_t)sqlite3_column_int64(db->get, 1);
         if (boot && strcmp(boot, db->boot) != 0 && updated > r->now_ms - WINDOW_MS)
             w->spent = w->rpm;
