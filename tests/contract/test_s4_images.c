@@ -312,6 +312,78 @@ static void many_frames_and_loops_end(void **state)
     s4_kit_close(&k);
 }
 
+/* --- a disk that fails is not the host's fault --- */
+
+static pthread_mutex_t disk = PTHREAD_MUTEX_INITIALIZER;
+static struct pp_blob_store_ops slow_ops; /* the store's, but that opening a part waits for `disk` */
+static enum pp_err (*open_at_once)(struct pp_blob_store *b, struct pp_blob_part **part);
+
+static enum pp_err open_slowly(struct pp_blob_store *b, struct pp_blob_part **part)
+{
+    pthread_mutex_lock(&disk);
+    pthread_mutex_unlock(&disk);
+    return open_at_once(b, part);
+}
+
+static void a_disk_that_hangs_is_no_timeout(void **state)
+{
+    struct site s = SITE;
+    struct s4_kit k;
+    struct s4_get g;
+    struct pp_buf b;
+
+    (void)state;
+    make(&b, IMAGE_BMP, 1500, 1000); /* far beyond what is held in memory */
+    set_body(&s, b.p, b.n);
+    s4_kit_open(&k, serve, &s, NULL);
+    k.params.max_bytes = 8 << 20;
+    slow_ops = *k.blobs->ops;
+    open_at_once = slow_ops.open;
+    slow_ops.open = open_slowly;
+    k.blobs->ops = &slow_ops;
+    pthread_mutex_lock(&disk);
+    s4_get_init(&g, &k, NULL, "/");
+    g.task.tier = S4_QUICK;
+    s4_get_start(&g);
+    s4_get_wait(&g, 9000);
+    pthread_mutex_unlock(&disk);
+    assert_true(g.t.handed_back);
+    s4_get_run(&g, &k, "/"); /* and is used again */
+    s4_expect(&g, "once more", 0);
+    s4_kit_close(&k);
+    pp_buf_fini(&b);
+}
+
+static enum pp_err put_no_space(struct pp_blob_store *b, const uint8_t sha256_of[32], const char *ext,
+                                const struct iovec *iov, int n, bool *existed)
+{
+    (void)b, (void)sha256_of, (void)ext, (void)iov, (void)n, (void)existed;
+    return PP_ENOSPC;
+}
+
+static void a_full_disk_hands_back(void **state)
+{
+    struct pp_blob_store_ops full;
+    struct site s = SITE;
+    struct s4_kit k;
+    struct s4_get g;
+    struct pp_buf b;
+
+    (void)state;
+    make(&b, IMAGE_JPEG, 10, 10);
+    set_body(&s, b.p, b.n);
+    s4_kit_open(&k, serve, &s, NULL);
+    full = *k.blobs->ops;
+    full.put = put_no_space;
+    k.blobs->ops = &full;
+    s4_get_run(&g, &k, "/");
+    assert_true(g.t.handed_back);
+    assert_string_equal(g.t.detail, pp_err_text(PP_ENOSPC));
+    assert_int_equal(s4_kit_objects(&k), 0);
+    s4_kit_close(&k);
+    pp_buf_fini(&b);
+}
+
 /* --- cut ones --- */
 
 enum { AT_ONCE = 32 };
@@ -376,6 +448,8 @@ int main(void)
         cmocka_unit_test(what_is_no_image_is_refused),
         cmocka_unit_test(sizes_are_judged_by_the_header),
         cmocka_unit_test(many_frames_and_loops_end),
+        cmocka_unit_test(a_disk_that_hangs_is_no_timeout),
+        cmocka_unit_test(a_full_disk_hands_back),
         cmocka_unit_test(cut_at_every_byte),
     };
 
