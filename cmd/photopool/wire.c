@@ -328,6 +328,7 @@ uint16_t pp_wire_port(struct pp_wire *w)
 void pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
 {
     pp_wire_params_reload(&w->params, config);
+    pp_pipeline_reloaded(&w->p);
     pp_log_set_level(w->log, config->log.level);
     w->config = config;
 }

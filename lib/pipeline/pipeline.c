@@ -206,6 +206,12 @@ void pp_pipeline_close(struct pp_pipeline *p)
     p->drain_timer = p->drain_deadline = NULL;
 }
 
+void pp_pipeline_reloaded(struct pp_pipeline *p)
+{
+    if (p->s3)
+        pp_s3_reloaded(p->s3);
+}
+
 /* --- drain --- */
 
 static void drained(void *data)

@@ -61,6 +61,7 @@ struct pp_pipeline {
     struct pp_cron *cron;
     struct pp_startup *startup; /* until the backlog has been read */
     bool draining, cron_stopped;
+    bool backlog_doubtful; /* the backlog may lack something that the store has: cron reads it again */
     void (*drained)(void *data); /* set by pp_pipeline_drain() */
     void *drained_data;
     struct pp_timer *drain_timer, *drain_deadline;
@@ -74,6 +75,9 @@ pp_must_check enum pp_err pp_pipeline_open(struct pp_pipeline *p);
  * settles, releases the slots, then calls drained(data) once, on the loop. Calling it again hands back at
  * once. */
 void pp_pipeline_drain(struct pp_pipeline *p, void (*drained)(void *data), void *data);
+
+/* Values of *params have changed: takes over those that are not looked up at each use. */
+void pp_pipeline_reloaded(struct pp_pipeline *p);
 
 /* Frees the stages; after drained(). */
 void pp_pipeline_close(struct pp_pipeline *p);

@@ -22,13 +22,17 @@ struct pp_s3;
 pp_must_check enum pp_err pp_s3_open(struct pp_pipeline *p, struct pp_s3 **out);
 void pp_s3_close(struct pp_s3 *s3);
 
-/* A client's settings have changed: forgets them, so that the next cycle reads them. */
+/* A client's settings have changed: in force at once. */
 void pp_s3_client_changed(struct pp_s3 *s3, const struct pp_client *client);
+/* The defaults have changed: settings are read anew. */
+void pp_s3_reload(struct pp_s3 *s3);
+/* The defaults of the parameters have changed: clients without limits of their own follow. */
+void pp_s3_reloaded(struct pp_s3 *s3);
 /* Stops claiming. */
 void pp_s3_drain(struct pp_s3 *s3);
 /* Hands back everything that is in flight. */
 void pp_s3_hand_back(struct pp_s3 *s3);
-/* Releases all slots, then calls done(data). With nothing in flight. */
+/* Releases all slots, then calls done(data), perhaps at once. With nothing in flight. */
 void pp_s3_release_slots(struct pp_s3 *s3, void (*done)(void *data), void *data);
 /* Transfers that have been claimed and are not settled. */
 size_t pp_s3_in_flight(const struct pp_s3 *s3);

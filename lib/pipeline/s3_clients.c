@@ -40,7 +40,7 @@ struct release {
     struct pp_s3 *s3;
 };
 
-struct s3_client *s3_client_find(struct pp_s3 *s3, const char *id)
+struct s3_client *s3_client_find(const struct pp_s3 *s3, const char *id)
 {
     struct s3_client *c;
     HASH_FIND_STR(s3->clients, id, c);
@@ -97,6 +97,8 @@ static void apply(struct s3_client *c, const struct pp_client *settings)
     const struct pp_params *params = c->s3->p->params;
     char bad[65];
 
+    c->own_rpm = settings && settings->rpm_set;
+    c->own_concurrency = settings && settings->concurrency > 0;
     c->rpm = params->client_rpm;
     c->concurrency = params->client_concurrency;
     c->weight = 1;
@@ -106,9 +108,9 @@ static void apply(struct s3_client *c, const struct pp_client *settings)
     c->stale = false;
     if (!settings)
         return;
-    if (settings->rpm_set)
+    if (c->own_rpm)
         c->rpm = settings->rpm_unlimited ? 0 : settings->rpm;
-    if (settings->concurrency > 0)
+    if (c->own_concurrency)
         c->concurrency = settings->concurrency;
     if (settings->weight > 0)
         c->weight = settings->weight;
@@ -117,7 +119,31 @@ static void apply(struct s3_client *c, const struct pp_client *settings)
         pp_log(c->s3->p->log, PP_LOG_WARN, "client headers left out", "client", c->id, "header", bad, NULL);
 }
 
-/* New settings for a client that may hold a slot: with one worker its share is the whole. */
+/* What waited for a permit may have one now. A queue that waits for something else is looked at in vain,
+ * once.
+ */
+static void look_again(struct s3_client *c)
+{
+    int64_t wall = s3_wall(c->s3);
+
+    for (uint8_t q = 0; q < PP_QUEUES; q++) {
+        int64_t due = pp_backlog_get(c->s3->backlog, c->id, q);
+        if (due != PP_BACKLOG_NEVER && due > wall && pp_backlog_put(c->s3->backlog, c->id, q, wall) != PP_OK)
+            return; /* never, for a client that is in the index */
+    }
+}
+
+/* With one worker a share is the whole: what is in force now, also if it has changed since the slot was asked
+ * for. */
+static void take_whole(struct s3_client *c)
+{
+    if (c->shares != 1)
+        return;
+    c->share_concurrency = c->concurrency;
+    pp_ratelimit_set_rpm(&c->rate, c->rpm);
+}
+
+/* New settings for a client that may hold a slot. */
 static void settings_in_force(struct s3_client *c)
 {
     if (c->state == S3_LOADING) {
@@ -125,6 +151,7 @@ static void settings_in_force(struct s3_client *c)
     } else if (c->state == S3_HELD && c->shares == 1) {
         c->share_concurrency = c->concurrency;
         pp_ratelimit_set_rpm(&c->rate, c->rpm);
+        look_again(c);
     }
     s3_unblock_in(c, 0);
 }
@@ -136,8 +163,12 @@ static void settings_loaded(struct pp_req *req)
     struct s3_client *c = s3_client_find(s3, load->id);
 
     s3->requests--;
-    if (c && req->err == PP_OK) {
-        apply(c, load->r.n > 0 ? &load->r.clients[0] : NULL);
+    if (c)
+        c->loading = false;
+    if (c && (req->err == PP_OK || c->superseded)) {
+        if (!c->superseded)
+            apply(c, load->r.n > 0 ? &load->r.clients[0] : NULL);
+        c->superseded = false;
         settings_in_force(c);
     } else if (c) {
         c->stale = true;
@@ -165,6 +196,7 @@ static void load_settings(struct s3_client *c)
         return;
     }
     c->stale = false;
+    c->loading = true;
     c->s3->requests++;
 }
 
@@ -173,12 +205,35 @@ void pp_s3_client_changed(struct pp_s3 *s3, const struct pp_client *client)
     struct s3_client *c = s3_client_find(s3, client->id);
     if (!c)
         return;
-    if (c->state == S3_LOADING) {
-        c->stale = true;
-        return;
-    }
     apply(c, client);
+    c->superseded = c->loading;
     settings_in_force(c);
+}
+
+void pp_s3_reload(struct pp_s3 *s3)
+{
+    struct s3_client *c, *next;
+    HASH_ITER (hh, s3->clients, c, next) {
+        c->stale = true; /* the defaults may have changed */
+        s3_permits_freed(c);
+        s3_unblock_in(c, 0);
+    }
+}
+
+void pp_s3_reloaded(struct pp_s3 *s3)
+{
+    const struct pp_params *params = s3->p->params;
+    struct s3_client *c, *next;
+
+    HASH_ITER (hh, s3->clients, c, next) {
+        if (c->state == S3_LOADING || (c->own_rpm && c->own_concurrency))
+            continue;
+        if (!c->own_rpm)
+            c->rpm = params->client_rpm;
+        if (!c->own_concurrency)
+            c->concurrency = params->client_concurrency;
+        settings_in_force(c);
+    }
 }
 
 /* --- slots --- */
@@ -198,8 +253,9 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w)
     c->not_before_ms = w->not_before_ms > 0 ? w->not_before_ms + skew : 0;
     c->active_ms = now;
     c->marked_ms = 0;
-    pp_ratelimit_set_rpm(
-        &c->rate, w->share_rpm); /* a log from an earlier hold stays: its requests may still be pending */
+    /* a log from an earlier hold stays: its requests may still be pending */
+    pp_ratelimit_set_rpm(&c->rate, w->share_rpm);
+    take_whole(c);
     for (size_t i = 0; i < w->n_marks; i++) {
         struct pp_rate_mark mark = {.at_ms = w->marks[i].at_ms + skew, .n = w->marks[i].n};
         pp_ratelimit_import(&c->rate, now, &mark, 1);
@@ -265,7 +321,7 @@ void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n)
 {
     bool wanted = false;
     for (size_t i = 0; i < n; i++) {
-        if (clients[i]->stale)
+        if (clients[i]->stale && !clients[i]->loading)
             load_settings(clients[i]);
         wanted |= clients[i]->state == S3_WANTED && !clients[i]->paused;
     }
@@ -273,24 +329,59 @@ void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n)
         acquire(s3, clients, n);
 }
 
-void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out)
+/* The log, or NULL: out of memory. */
+static const struct pp_slot_mark *export_marks(struct s3_client *c, struct pp_arena *arena, size_t *n)
 {
     int64_t now = s3_now(c->s3), skew = s3_wall(c->s3) - now;
+    struct pp_rate_mark *from = pp_arena_array(arena, MARKS_MAX, sizeof(*from));
+    struct pp_slot_mark *marks = from ? pp_arena_array(arena, MARKS_MAX, sizeof(*marks)) : NULL;
 
-    *out = (struct pp_slot_renewal){.client = c->id, .share = c->share};
-    if (now - c->marked_ms >= 1000) {
-        struct pp_rate_mark *from = pp_arena_array(arena, MARKS_MAX, sizeof(*from));
-        struct pp_slot_mark *marks = pp_arena_array(arena, MARKS_MAX, sizeof(*marks));
-        if (from && marks) {
-            out->n_marks = pp_ratelimit_export(&c->rate, now, from, MARKS_MAX);
-            for (size_t i = 0; i < out->n_marks; i++)
-                marks[i] = (struct pp_slot_mark){.at_ms = from[i].at_ms + skew, .n = from[i].n};
-            out->marks = marks;
-            c->marked_ms = now;
-            c->unmarked = 0;
-        }
+    if (!marks)
+        return NULL;
+    *n = pp_ratelimit_export(&c->rate, now, from, MARKS_MAX);
+    for (size_t i = 0; i < *n; i++)
+        marks[i] = (struct pp_slot_mark){.at_ms = from[i].at_ms + skew, .n = from[i].n};
+    return marks;
+}
+
+/* What a renewal without marks reserves holds until marks are known to be written: if those under way fail,
+ * nothing that went out is forgotten. */
+void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out)
+{
+    int64_t now = s3_now(c->s3);
+
+    *out = (struct pp_slot_renewal){
+        .client = c->id, .share = c->share, .reserved = c->unmarked + c->rate.pending};
+    if (c->marks_out || now - c->marked_ms < 1000)
+        return;
+    out->marks = export_marks(c, arena, &out->n_marks);
+    if (!out->marks)
+        return;
+    out->reserved = c->rate.pending;
+    c->marked_ms = now;
+    c->marking = c->unmarked;
+    c->marks_out = true;
+}
+
+void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum pp_err err)
+{
+    struct s3_client *c = s3_client_find(s3, r->client);
+    bool written = err == PP_OK && !r->lost;
+
+    if (!c)
+        return;
+    if (r->marks && written)
+        c->unmarked -= c->marking;
+    else if (r->marks)
+        c->marked_ms = 0; /* all of them go with the next renewal */
+    if (r->marks) {
+        c->marks_out = false;
+        c->marking = 0;
     }
-    out->reserved = c->unmarked + c->rate.pending;
+    if (err == PP_OK && r->lost && c->state == S3_HELD) {
+        c->state = S3_WANTED;
+        s3->held--;
+    }
 }
 
 /* --- tending: each second --- */
@@ -301,15 +392,8 @@ static void renewed(struct pp_req *req)
     struct pp_s3 *s3 = a->s3;
 
     s3->requests--;
-    for (size_t i = 0; i < a->r.n; i++) {
-        struct s3_client *c = s3_client_find(s3, a->r.renewals[i].client);
-        if (c && req->err != PP_OK) {
-            c->marked_ms = 0; /* the marks were not written: all of them go with the next renewal */
-        } else if (c && a->r.renewals[i].lost && c->state == S3_HELD) {
-            c->state = S3_WANTED;
-            s3->held--;
-        }
-    }
+    for (size_t i = 0; i < a->r.n; i++)
+        s3_client_renewed(s3, &a->r.renewals[i], req->err);
     pp_arena_fini(&a->arena);
     free(a);
 }
@@ -329,12 +413,39 @@ static void renew(struct pp_s3 *s3, struct s3_client **clients, size_t n)
                                    .n = n};
     for (size_t i = 0; a->r.renewals && i < n; i++)
         s3_client_renewal(clients[i], &a->arena, &a->r.renewals[i]);
-    if (!a->r.renewals || s3->p->coordinator->ops->renew(s3->p->coordinator, &a->r) != PP_OK) {
+    enum pp_err err = a->r.renewals ? s3->p->coordinator->ops->renew(s3->p->coordinator, &a->r) : PP_ENOMEM;
+    if (err != PP_OK) {
+        for (size_t i = 0; a->r.renewals && i < n; i++)
+            s3_client_renewed(s3, &a->r.renewals[i], err);
         pp_arena_fini(&a->arena);
         free(a);
         return;
     }
     s3->requests++;
+}
+
+/* All slots are let go of: at the end of a drain. */
+static void check_released(struct pp_s3 *s3)
+{
+    if (!s3->released || s3->held > 0 || s3->requests > 0)
+        return;
+    void (*done)(void *) = s3->released;
+    s3->released = NULL;
+    done(s3->released_data);
+}
+
+/* What was written last holds for the next holder, whether the release was written or not. */
+static void let_go(struct s3_client *c)
+{
+    c->marks_out = false;
+    c->unmarked = c->marking = 0;
+    if (c->blocked == 0) {
+        client_free(c);
+        return;
+    }
+    c->state = S3_WANTED; /* something came due meanwhile; the log comes back with the slot */
+    pp_ratelimit_fini(&c->rate);
+    s3_unblock_in(c, 0);
 }
 
 static void released(struct pp_req *req)
@@ -346,27 +457,37 @@ static void released(struct pp_req *req)
     for (size_t i = 0; i < a->r.n; i++) {
         struct s3_client *c = s3_client_find(s3, a->r.renewals[i].client);
         assert(c && c->state == S3_RELEASING);
-        if (c->blocked != 0) { /* something came due meanwhile */
-            c->state = S3_WANTED;
-            s3_unblock_in(c, 0);
-        } else {
-            client_free(c);
-        }
+        let_go(c);
     }
     pp_arena_fini(&a->arena);
     free(a);
-    if (s3->released && s3->held == 0 && s3->requests == 0) {
-        void (*done)(void *) = s3->released;
-        s3->released = NULL;
-        done(s3->released_data);
+    check_released(s3);
+}
+
+/* Not now. At the end of a drain there is no other time: the next holder counts what was reserved as spent.
+ */
+static void release_failed(struct pp_s3 *s3, struct release *a, struct s3_client **clients, size_t n)
+{
+    if (a)
+        pp_arena_fini(&a->arena);
+    free(a);
+    for (size_t i = 0; i < n; i++) {
+        clients[i]->marks_out = false;
+        clients[i]->marking = 0;
+        if (!s3->released)
+            continue;
+        clients[i]->state = S3_WANTED;
+        s3->held--;
     }
 }
 
 static void release(struct pp_s3 *s3, struct s3_client **clients, size_t n)
 {
     struct release *a = calloc(1, sizeof(*a));
-    if (!a)
+    if (!a) {
+        release_failed(s3, NULL, clients, n);
         return;
+    }
     pp_arena_init(&a->arena, 64 << 20);
     a->s3 = s3;
     a->r = (struct pp_coord_release){.req = {.done = released, .data = a, .arena = &a->arena},
@@ -376,11 +497,11 @@ static void release(struct pp_s3 *s3, struct s3_client **clients, size_t n)
                                      .n = n};
     for (size_t i = 0; a->r.renewals && i < n; i++) {
         clients[i]->marked_ms = 0;
+        clients[i]->marks_out = false;
         s3_client_renewal(clients[i], &a->arena, &a->r.renewals[i]);
     }
     if (!a->r.renewals || s3->p->coordinator->ops->release(s3->p->coordinator, &a->r) != PP_OK) {
-        pp_arena_fini(&a->arena);
-        free(a);
+        release_failed(s3, a, clients, n);
         return;
     }
     s3->requests++;
@@ -392,7 +513,9 @@ static void release(struct pp_s3 *s3, struct s3_client **clients, size_t n)
 
 static bool idle(const struct s3_client *c, int64_t now)
 {
-    return c->unsettled == 0 && c->blocked == 0 && now - c->active_ms >= IDLE_MS;
+    /* in_flight: a claim of its may be under way for long */
+    return c->unsettled == 0 && c->in_flight == 0 && c->blocked == 0 && !c->loading &&
+           now - c->active_ms >= IDLE_MS;
 }
 
 static bool backlog_empty(struct s3_client *c)
@@ -442,6 +565,13 @@ static bool pick_held(struct s3_client *c, int64_t now)
     return c->state == S3_HELD;
 }
 
+/* Blocked, and nothing is under way that would end it: an index that was full or want of memory. */
+static bool forgotten(const struct s3_client *c)
+{
+    bool still = c->state == S3_HELD || c->state == S3_WANTED || (c->state == S3_LOADING && !c->loading);
+    return c->blocked != 0 && c->in_flight == 0 && !c->paused && still;
+}
+
 void pp_s3_tend_slots(struct pp_s3 *s3)
 {
     struct s3_client *c, *next;
@@ -451,9 +581,12 @@ void pp_s3_tend_slots(struct pp_s3 *s3)
         return;
     for_batches(s3, pick_idle, release);
     for_batches(s3, pick_renewal, renew);
-    HASH_ITER (hh, s3->clients, c, next)
+    HASH_ITER (hh, s3->clients, c, next) {
         if (c->state == S3_WANTED && idle(c, now) && backlog_empty(c))
             client_free(c);
+        else if (forgotten(c))
+            s3_unblock_in(c, 0);
+    }
     s3->p->metrics.slots_held = s3->held;
 }
 
@@ -461,12 +594,8 @@ void pp_s3_release_slots(struct pp_s3 *s3, void (*done)(void *data), void *data)
 {
     s3->released = done;
     s3->released_data = data;
-    if (s3->held == 0) {
-        s3->released = NULL;
-        done(data);
-        return;
-    }
     for_batches(s3, pick_held, release);
+    check_released(s3);
 }
 
 bool pp_s3_view(struct pp_s3 *s3, const char *client, struct pp_s3_view *view)

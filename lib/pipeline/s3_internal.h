@@ -1,5 +1,5 @@
-/* s3_internal.h: what the files of s3 share: s3_claim.c (the cycle), s3_clients.c (slots and settings),
- * s3_transfers.c (tasks on their way). */
+/* s3_internal.h: what the files of s3 share: s3_claim.c (the cycle), s3_deal.c (who may start how much),
+ * s3_clients.c (slots and settings), s3_transfers.c (tasks on their way). */
 #ifndef PHOTOPOOL_PIPELINE_S3_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_S3_INTERNAL_H
 
@@ -11,6 +11,7 @@
 #include "core/ratelimit.h"
 #include "pipeline/headers.h"
 #include "pipeline/s3_claim.h"
+#include "pipeline/transfer.h"
 
 enum s3_client_state {
     S3_LOADING,   /* its settings are being read */
@@ -27,19 +28,25 @@ struct s3_client {
     enum s3_client_state state;
     /* settings */
     uint32_t rpm, concurrency, weight; /* rpm 0: unlimited */
+    bool own_rpm, own_concurrency;     /* set for this client; else the defaults of the configuration */
     bool paused, stale;                /* stale: read the settings again */
+    bool loading, superseded;          /* being read; changed since that was asked for */
     struct pp_headers *headers;
     /* the slot */
     uint32_t share, shares, share_concurrency, hash_lo, hash_hi;
     struct pp_ratelimit rate;
-    uint32_t unmarked; /* requests that went out since the last renewal with marks */
+    uint32_t unmarked; /* requests that went out and are in no marks that are known to be written */
+    uint32_t marking;  /* of these, in the marks that are being written */
+    bool marks_out;    /* marks are being written: one renewal with marks at a time */
     int64_t marked_ms, active_ms, not_before_ms; /* monotonic */
     /* now */
-    uint32_t in_flight; /* transfers under way: never above share_concurrency (I4) */
-    uint32_t unsettled; /* transfers that exist, settled or not */
-    uint32_t blocked;   /* queues taken out of the backlog until something of ours ends */
+    uint32_t in_flight;  /* transfers under way: never above share_concurrency (I4) */
+    uint32_t unsettled;  /* transfers that exist, settled or not */
+    uint32_t blocked;    /* queues taken out of the backlog until something of ours ends */
+    uint32_t for_permit; /* queues whose due time is that of the next permit */
     int32_t deficit[PP_QUEUES];
-    struct pp_list hops; /* transfers parked at a redirect */
+    struct pp_list hops;        /* transfers parked at a redirect */
+    struct pp_node parked_node; /* in s3->parked while there are any */
     char id[PP_CLIENT_MAX + 1];
 };
 
@@ -51,7 +58,32 @@ struct pp_claim {
     size_t n_headers;
 };
 
-struct s3_cycle;
+#define S3_CYCLE_CLIENTS 256
+#define S3_CYCLE_TASKS   1024
+
+/* What one (client, queue) may claim in a cycle: permits and concurrency are taken already. */
+struct s3_share {
+    struct s3_client *c;
+    uint8_t queue;
+    uint32_t n;
+};
+
+/* One cycle: s3_gather() and s3_deal() fill in the first part, s3_claim.c does the rest. */
+struct s3_cycle {
+    struct pp_s3 *s3;
+    struct pp_arena arena;
+    struct s3_client *clients[S3_CYCLE_CLIENTS];
+    uint32_t due[S3_CYCLE_CLIENTS];     /* queues, as a mask */
+    uint32_t granted[S3_CYCLE_CLIENTS]; /* permits admitted for parked transfers */
+    size_t n_clients;
+    uint32_t dealt[PP_TIERS_MAX]; /* of each tier's room */
+    struct s3_share *shares;
+    size_t n_shares;
+    uint32_t tasks;
+    struct pp_coord_renew renew;
+    struct pp_store_claim claim;
+    struct pp_claim *memory;
+};
 
 struct pp_s3 {
     struct pp_pipeline *p;
@@ -67,6 +99,7 @@ struct pp_s3 {
     uint32_t tier_in_flight[PP_TIERS_MAX];
     uint32_t suspects_in_flight;
     size_t unsettled, held, hops_waiting;
+    struct pp_list parked; /* clients with parked transfers, by parked_node, in turn */
     void (*released)(void *data);
     void *released_data;
 };
@@ -76,15 +109,31 @@ void s3_wake(struct pp_s3 *s3);
 int64_t s3_now(const struct pp_s3 *s3); /* monotonic */
 int64_t s3_wall(const struct pp_s3 *s3);
 
+/* s3_deal.c */
+/* Who is in this cycle: parked transfers with their permits, clients with something due. */
+void s3_gather(struct s3_cycle *cy);
+/* Shares for them; false: out of memory. */
+pp_must_check bool s3_deal(struct s3_cycle *cy);
+/* Takes queues out of the backlog until s3_unblock_in() puts them back. */
+void s3_block(struct s3_client *c, uint32_t queues);
+/* The client has permits that it did not have: queues that waited for one are due now. */
+void s3_permits_freed(struct s3_client *c);
+/* When something can be started next if nothing ends before, by the wall clock; PP_BACKLOG_NEVER. */
+int64_t s3_next_ms(const struct pp_s3 *s3);
+/* The tier in which a task of `tier` runs: the last for those of a list that was longer. */
+uint8_t s3_tier(const struct pp_s3 *s3, uint8_t tier);
+
 /* s3_clients.c */
 struct s3_client *s3_client_get(struct pp_s3 *s3,
                                 const char *id); /* made where unknown; NULL: out of memory */
-struct s3_client *s3_client_find(struct pp_s3 *s3, const char *id);
+struct s3_client *s3_client_find(const struct pp_s3 *s3, const char *id);
 /* Starts whatever is missing for these clients to be served: settings, slots. */
 void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n);
 /* The reservation that lets `c` start what it has admitted: everything that may be on the wire without being
  * in the marks. */
 void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out);
+/* It has come back. */
+void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum pp_err err);
 /* Puts the queues that were blocked back into the backlog, due in `ms`. */
 void s3_unblock_in(struct s3_client *c, int64_t ms);
 void s3_clients_free(struct pp_s3 *s3);
@@ -96,5 +145,7 @@ void s3_dispatch(struct pp_s3 *s3, struct pp_claim *claim, struct pp_task *tasks
 void s3_claim_unref(struct pp_claim *claim);
 /* Answers the first n parked transfers of `c`, whose permits are admitted and reserved. */
 void s3_grant_hops(struct s3_client *c, uint32_t n);
+/* Tells all parked transfers to give up. */
+void s3_give_up_hops(struct pp_s3 *s3);
 
 #endif

@@ -4,22 +4,26 @@
 any window of 60 s nor over its concurrency, and what the limits permit is used.
 
 Some photos are redirected (a hop is a request), some fail and are tried again. `origin check` does the sums: it looks at every window,
-across the kills. The use is measured from a while after each start, when the clients' slots are taken and their windows are full or
-filling, to the next kill, against what a sender with endless work could have placed, given what went before."""
+across the kills. The use is measured from a while after each start to the next kill, against what a sender with endless work could have
+placed, given what went before. Clients start one by one: if all had their bursts at the same moments, what falls on this or that side of
+a kill would decide the figure. Such a sender is never late: a request that it places again after 60.000 s goes out after 60.2 s here
+(the margin for the network) or when a transfer ends, which costs a short segment more than its share."""
 import json
+import math
 import subprocess
 
 from harness import ORIGIN, Origin, Pool, check, pause_until, same, scenario, time, wait_until
 
 CLIENTS = 50
-SECONDS = 150  # in all
-ALL_BUSY = 40  # from then on every client has work; before, they come one by one, so that their windows differ
+SECONDS = 170  # in all
+ALL_BUSY = 58  # from then on every client has work
+DELAY = 0.4  # of the origin, seconds, on average
 SETTLE = 3  # after a start, until the segment begins
 HOSTS = """
-ok*.example     delay=10-250 bytes=600-2000
-hop*.example    delay=10-100 bytes=600-2000 hops=2
-flaky*.example  delay=10-100 bytes=600-2000 flaky=1
-bad*.example    delay=10-100 chance=0.3:reset,0.2:503 retry_after=1 bytes=600-2000
+ok*.example     delay=200-600 bytes=600-2000
+hop*.example    delay=200-600 bytes=600-2000 hops=2
+flaky*.example  delay=200-600 bytes=600-2000 flaky=1
+bad*.example    delay=200-600 chance=0.3:reset,0.2:503 retry_after=1 bytes=600-2000
 """
 
 
@@ -41,16 +45,16 @@ def test_limits_kill9(case):
     limits = {}
     for n in range(CLIENTS):
         client = f"c{n}"
-        limits[client] = (60 + n * (600 - 60) // (CLIENTS - 1), case.random.choice([4, 8, 16]))
+        rpm = 60 + n * (600 - 60) // (CLIENTS - 1)
+        limits[client] = (rpm, math.ceil(3 * DELAY * rpm / 60))
         pool.set_client(client, rpm=limits[client][0], concurrency=limits[client][1])
     with open(case.path("limits.txt"), "w", encoding="ascii") as f:
         f.writelines(f"{client} {rpm} {concurrency}\n" for client, (rpm, concurrency) in limits.items())
     start = time.monotonic()
-    # In the middle of a burst, all clients at once; then where windows see what went out before and after; segments once all are busy.
-    kills = [case.random.uniform(2, 8), case.random.uniform(65, 85), case.random.uniform(95, 140)]
+    kills = [case.random.uniform(15, 45), case.random.uniform(80, 95), case.random.uniform(115, 130)]
     print("kills at (s):", *[round(k, 1) for k in kills], flush=True)
     steps = [(t, "kill", None) for t in kills] + [(SECONDS, "end", None), (ALL_BUSY, "segment", None)]
-    steps += [(0 if n % 2 else case.random.uniform(0, ALL_BUSY - 5), "submit", client) for n, client in enumerate(limits)]
+    steps += [(case.random.uniform(0, ALL_BUSY - 3), "submit", client) for client in limits]
     segments, begin = [], None
     for at, what, client in sorted(steps, key=lambda step: step[0]):
         pause_until(start + at)
@@ -86,8 +90,9 @@ def test_limits_kill9(case):
     same(run.returncode, 0, "exit status of origin check")
     total = sum(s["requests"] for s in verdict["segments"]), sum(s["reachable"] for s in verdict["segments"])
     print(f"{total[0] / total[1]:.4f} of what was reachable between kills", flush=True)
+    check(total[0] >= 0.98 * total[1], f"use of the permitted rate: {total[0] / total[1]:.4f}")
     for s in verdict["segments"]:
-        check(s["requests"] >= 0.98 * s["reachable"], f"use of the permitted rate: {s}")
+        check(s["requests"] >= 0.965 * s["reachable"], f"use of the permitted rate in one segment: {s}")
 
 
 if __name__ == "__main__":

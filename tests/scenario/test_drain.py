@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+# scenario: timeout=120
+"""Signals and configuration. SIGTERM finishes what is in flight, hands the rest back uncounted after worker.drain and exits with 0; a
+second signal stops at once; SIGHUP takes over clients.rpm; a bad configuration is exit 2 with file, line, key and what is allowed."""
+import re
+import signal
+import subprocess
+
+from harness import PHOTOPOOL, SLOW, Origin, Pool, check, outcomes, same, scenario, time, wait_until
+
+
+def in_flight(origin, n):
+    return lambda: origin.stats()["in_flight"] == n
+
+
+def items(origin, host, n):
+    return [{"id": f"{host}{i}", "photos": [origin.url(f"{host}.example", f"/{i}.jpg")]} for i in range(n)]
+
+
+def hosts(origin, host, n):
+    """As items(), each of a host of its own: a new host gets no more than two requests until it has answered."""
+    return [{"id": f"{host}{i}", "photos": [origin.url(f"{host}{i}.example", f"/{i}.jpg")]} for i in range(n)]
+
+
+def finishes(case):
+    """What is in flight ends within worker.drain and counts; nothing new is started."""
+    origin = Origin(case, hosts="*.example delay=1500 bytes=1000")
+    pool = Pool(case, origin=origin, config={"clients.rpm": None, "clients.concurrency": 10, "worker.drain": "20s",
+                                             "fetch.tiers": [{"timeout": "30s", "concurrency": 64}]})
+    pool.start()
+    batch = pool.submit("42", items(origin, "a", 30))
+    wait_until(in_flight(origin, 10), 10, "10 are in flight")
+    before = len(origin.records())  # a new host is asked for few at first
+    start = time.monotonic()
+    pool.stop()
+    took = time.monotonic() - start
+    check(took < 10 * SLOW, f"drained in {took:.1f} s")
+    records = origin.records()
+    same(len(records) - before, 10, "requests that ended in the drain")
+    same({r["outcome"] for r in records}, {"done"}, "how they ended")
+    origin.set_hosts("*.example delay=10 bytes=1000")
+    pool.start()
+    check(pool.batch(batch)["photos"]["stored"] >= before + 10, "what ended in the drain is stored")
+    results = pool.wait_finished(batch)
+    same({p["attempts"] for r in results for p in r["data"]["photos"]}, {1}, "attempts")
+    same(len(origin.records()), 30, "requests in all: none is fetched twice")
+    pool.stop()
+
+
+def hands_back(case):
+    """After worker.drain the rest goes back, and the try does not count."""
+    origin = Origin(case, hosts="quick.example delay=300 bytes=1000\nstall*.example stall=head")
+    pool = Pool(case, origin=origin, config={"clients.rpm": None, "worker.drain": "1s", "retry.attempts": 1,
+                                             "fetch.tiers": [{"timeout": "60s", "concurrency": 64}]})
+    pool.start()
+    batch = pool.submit("42", hosts(origin, "stall", 5) + items(origin, "quick", 1))
+    wait_until(in_flight(origin, 6), 10, "all are in flight")
+    start = time.monotonic()
+    pool.stop()
+    took = time.monotonic() - start
+    check(0.9 <= took < 1 + 5 * SLOW, f"drained in {took:.1f} s, worker.drain is 1s")
+    origin.set_hosts("*.example delay=10 bytes=1000")
+    pool.start()
+    results = pool.wait_finished(batch)
+    same({o for o, _ in outcomes(results).values()}, {"stored"}, "outcomes after the restart, with one attempt allowed")
+    same({p["attempts"] for r in results for p in r["data"]["photos"]}, {1}, "attempts")
+    check("claims of an earlier process" not in pool.text(), "a handed back claim is a loss")
+    same(pool.temp_files(), [], "temporary files")
+    pool.stop()
+
+
+def second_signal(case):
+    origin = Origin(case, hosts="*.example stall=head")
+    pool = Pool(case, origin=origin, config={"clients.rpm": None, "worker.drain": "60s", "fetch.tiers": [{"timeout": "60s"}]})
+    pool.start()
+    batch = pool.submit("42", hosts(origin, "stall", 3))
+    wait_until(in_flight(origin, 3), 10, "all are in flight")
+    pool.signal(signal.SIGTERM)
+    wait_until(lambda: "draining" in pool.text(), 10, "it drains")
+    start = time.monotonic()
+    pool.signal(signal.SIGINT)
+    pool.wait_exit(10)
+    check(time.monotonic() - start < 2 * SLOW, "the second signal stops at once")
+    origin.set_hosts("*.example delay=10 bytes=1000")
+    pool.start()
+    same({o for o, _ in outcomes(pool.wait_finished(batch)).values()}, {"stored"}, "outcomes after the restart")
+    pool.stop()
+
+
+def reload(case):
+    """SIGHUP: clients.rpm goes up, and the client that waited for a permit goes on."""
+    origin = Origin(case, hosts="*.example delay=5 bytes=1000")
+    pool = Pool(case, origin=origin, config={"clients.rpm": 20})
+    pool.start()
+    batch = pool.submit("42", items(origin, "a", 60))
+    wait_until(lambda: pool.batch(batch)["photos"]["stored"] == 20, 20, "a minute's worth is stored")
+    pool.config["clients.rpm"] = 50
+    pool.write_config()
+    pool.signal(signal.SIGHUP)
+    wait_until(lambda: pool.batch(batch)["photos"]["stored"] == 50, 20, lambda: f"the new limit is used: {pool.batch(batch)['photos']}")
+    same(len(origin.records()), 50, "requests")
+    pool.set_client("43", rpm=10)
+    other = pool.submit("43", items(origin, "b", 25))
+    wait_until(lambda: pool.batch(other)["photos"]["stored"] == 10, 20, "its own limit is used")
+    pool.set_client("43", rpm=15)
+    wait_until(lambda: pool.batch(other)["photos"]["stored"] == 15, 20, "PUT /v1/clients/43 raises the limit")
+    with open(pool.config_file, "w", encoding="utf-8") as f:
+        f.write("clients:\n  rpm: many\n")
+    pool.signal(signal.SIGHUP)
+    wait_until(lambda: "not reloaded" in pool.text(), 10, "a bad file is refused")
+    check(pool.ready(), "it goes on with what it had")
+    pool.config["clients.rpm"] = None
+    pool.write_config()
+    pool.signal(signal.SIGHUP)
+    pool.wait_finished(batch, 20)
+    same(pool.batch(other)["photos"]["stored"], 15, "photos of the client with a limit of its own")
+    pool.stop()
+
+
+BAD = [  # (file, line, key, what the message has to say)
+    ("clients:\n  rpm: many\n", 2, "clients.rpm", "1M"),
+    ("clients:\n  rmp: 3\n", 2, "clients.rmp", "clients.rpm"),
+    ("http:\n  listen: 127.0.0.1:0\nworker:\n  lease: 1s\n", 4, "worker.lease", "10m"),
+    ("worker:\n  drain: 30 parsecs\n", 2, "worker.drain", "250ms"),
+    ("fetch:\n  tiers: [{timeout: 5s}, {timeout: 1s}]\n", 2, "fetch.tiers", "grow"),
+    ("nothing:\n  here: 1\n", 1, "nothing", ""),
+    ("clients: [\n", None, "", ""),
+    ("http:\n  listen: 0.0.0.0:0\n", None, "auth.keys", ""),
+]
+
+
+def bad_configuration(case):
+    for n, (text, line, key, allowed) in enumerate(BAD):
+        name = case.path(f"bad{n}.yaml")
+        with open(name, "w", encoding="utf-8") as f:
+            f.write(text)
+        run = subprocess.run([PHOTOPOOL, "up", "--data", case.path("unused"), "--config", name], stderr=subprocess.PIPE,
+                             stdout=subprocess.PIPE, check=False, timeout=20 * SLOW)
+        said = run.stderr.decode()
+        same(run.returncode, 2, f"exit status for {text!r}, which said {said!r}")
+        check(name in said or line is None, f"{said!r} does not name the file")
+        check(line is None or re.search(rf"\b{line}\b", said.replace(name, "")), f"{said!r} does not name line {line}")
+        check(key in said and allowed in said, f"{said!r} does not name {key!r} and {allowed!r}")
+    run = subprocess.run([PHOTOPOOL, "up", "--config", case.path("none.yaml")], stderr=subprocess.PIPE, check=False, timeout=20 * SLOW)
+    same(run.returncode, 2, "exit status for a file that is not there")
+    run = subprocess.run([PHOTOPOOL, "up", "--set", "clients.rpm=0"], stderr=subprocess.PIPE, check=False, timeout=20 * SLOW)
+    check(run.returncode == 2 and b"clients.rpm" in run.stderr, f"--set clients.rpm=0: {run.stderr}")
+
+
+if __name__ == "__main__":
+    scenario(finishes, hands_back, second_signal, reload, bad_configuration)
