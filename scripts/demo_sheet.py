@@ -71,7 +71,7 @@ def card(entry, photos, sentence):
         path = quote(f"{photos}/{photo['object']}")
         wide = ' class="wide"' if photo["width"] >= WIDE else ""
         what = f"<i>{photo['width']}×{photo['height']}, {size(photo['bytes'])}</i>"
-        top = f'<a href="{path}"><img{wide} loading="lazy" decoding="async" alt="" src="{path}"></a>'
+        top = f'<a href="{path}"><img{wide} loading="lazy" alt="" src="{path}"></a>'
     else:
         error = photo.get("error") or {}
         code = error.get("code", photo["outcome"])
