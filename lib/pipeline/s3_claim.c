@@ -3,45 +3,18 @@
  *   gather: clients with something due, a slot and a permit -> deal: whole transfers to each, tier by tier
  *     -> reserve: one coordinator call for all that have a rate -> claim: one store call -> dispatch
  *
- * What can't be served now must not be found again by the next gather, or cycles would spin: a queue that
- * waits for a permit gets the time of that permit as its due time; one that waits for the client's own
- * transfers or for the coordinator is `blocked`: out of the backlog until s3_unblock_in(). Only a full tier
- * leaves its clients in place: the tier's queues are masked until something in it ends. */
+ * The first two are in s3_deal.c. What they have admitted is either claimed and dispatched here, or given
+ * back, whatever fails; and each cycle ends with the timer set for the next (end_cycle). */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/fair.h"
 #include "pipeline/s3_internal.h"
 
-#define CYCLE_CLIENTS 256
-#define CYCLE_TASKS   1024
 /* A cycle waits so long for company: with more to do, fewer and larger claims. */
 #define GATHER_MS 2
-/* Where something is due but no tier has room; the end of a transfer comes first as a rule. */
-#define RECHECK_MS 250
-
-/* One (client, queue) of a cycle. */
-struct share {
-    struct s3_client *c;
-    uint8_t queue;
-    uint32_t n;
-};
-
-struct s3_cycle {
-    struct pp_s3 *s3;
-    struct pp_arena arena;
-    struct s3_client *clients[CYCLE_CLIENTS];
-    uint32_t due[CYCLE_CLIENTS];     /* queues, as a mask */
-    uint32_t granted[CYCLE_CLIENTS]; /* hops */
-    size_t n_clients;
-    struct share *shares;
-    size_t n_shares;
-    uint32_t tasks;
-    struct pp_coord_renew renew;
-    struct pp_store_claim claim;
-    struct pp_claim *memory;
-};
+/* After a port or the memory has failed. */
+#define TRY_AGAIN_MS 1000
 
 int64_t s3_now(const struct pp_s3 *s3)
 {
@@ -57,188 +30,8 @@ void s3_wake(struct pp_s3 *s3)
 {
     if (s3->running)
         s3->again = true;
-    else if (!s3->draining || s3->hops_waiting > 0)
+    else if (!s3->draining)
         pp_timer_sooner(s3->timer, s3->unsettled > 0 ? GATHER_MS : 0);
-}
-
-/* --- gather --- */
-
-static uint32_t tier_room(const struct pp_s3 *s3, uint8_t tier)
-{
-    const struct pp_params *p = s3->p->params;
-    if (tier >= p->n_tiers || !(p->tiers_served & (1u << tier)))
-        return 0;
-    uint32_t capacity = p->tiers[tier].concurrency;
-    return capacity > s3->tier_in_flight[tier] ? capacity - s3->tier_in_flight[tier] : 0;
-}
-
-/* Queues from which something could start now. */
-static uint32_t open_queues(const struct pp_s3 *s3)
-{
-    uint32_t mask = 0;
-    if (s3->draining || s3->unsettled >= PP_UNSETTLED_MAX)
-        return 0;
-    for (uint8_t t = 0; t < PP_TIERS_MAX; t++)
-        if (tier_room(s3, t) > 0)
-            mask |= 1u << t;
-    if (s3->suspects_in_flight == 0)
-        mask |= 1u << PP_QUEUE_SUSPECT;
-    return mask;
-}
-
-/* Takes queues out of the backlog until one of the client's own events puts them back. */
-static void block(struct s3_client *c, uint32_t queues)
-{
-    for (uint8_t q = 0; q < PP_QUEUES; q++)
-        if (queues & (1u << q))
-            pp_backlog_remove(c->s3->backlog, c->id, q);
-    c->blocked |= queues;
-}
-
-/* Queues come due again when the client has its next permit. */
-static void wait_for_permit(struct s3_client *c, uint32_t queues)
-{
-    struct pp_s3 *s3 = c->s3;
-    int64_t now = s3_now(s3), next = pp_ratelimit_next_ms(&c->rate, now);
-
-    s3->p->metrics.limit_waits++;
-    if (next < c->not_before_ms)
-        next = c->not_before_ms;
-    if (next == INT64_MAX) {
-        block(c, queues);
-        return;
-    }
-    for (uint8_t q = 0; q < PP_QUEUES; q++)
-        if ((queues & (1u << q)) &&
-            pp_backlog_set(s3->backlog, c->id, q, s3_wall(s3) + (next - now)) != PP_OK)
-            block(c, 1u << q);
-}
-
-static uint32_t permits_of(struct s3_client *c)
-{
-    int64_t now = s3_now(c->s3);
-    return now < c->not_before_ms ? 0 : pp_ratelimit_permits(&c->rate, now);
-}
-
-/* Puts a client into the cycle if it can start anything. */
-static void consider(struct s3_cycle *cy, struct s3_client *c, uint32_t queues)
-{
-    if (c->paused || c->state != S3_HELD) {
-        block(c, queues);
-        return;
-    }
-    c->active_ms = s3_now(c->s3);
-    if (c->in_flight >= c->share_concurrency) {
-        block(c, queues);
-        return;
-    }
-    if (permits_of(c) == 0) {
-        wait_for_permit(c, queues);
-        return;
-    }
-    cy->clients[cy->n_clients] = c;
-    cy->due[cy->n_clients] = queues;
-    cy->n_clients++;
-}
-
-/* Transfers that wait for a permit at a redirect come before new ones: their first request would otherwise
- * have been in vain. */
-static void gather_hops(struct s3_cycle *cy)
-{
-    struct s3_client *c, *next;
-    if (cy->s3->hops_waiting == 0)
-        return;
-    HASH_ITER (hh, cy->s3->clients, c, next) {
-        if (pp_list_empty(&c->hops) || cy->n_clients == CYCLE_CLIENTS)
-            continue;
-        uint32_t n = permits_of(c);
-        if (n > c->hops.n)
-            n = (uint32_t)c->hops.n;
-        if (n == 0 || !pp_ratelimit_admit(&c->rate, s3_now(c->s3), n))
-            continue;
-        cy->granted[cy->n_clients] = n;
-        cy->clients[cy->n_clients++] = c;
-    }
-}
-
-static void gather(struct s3_cycle *cy)
-{
-    struct pp_s3 *s3 = cy->s3;
-    struct pp_backlog_due due[CYCLE_CLIENTS];
-    struct s3_client *clients[CYCLE_CLIENTS];
-    size_t n = pp_backlog_due(s3->backlog, s3_wall(s3), open_queues(s3), due, CYCLE_CLIENTS - cy->n_clients),
-           k = 0;
-    uint32_t queues[CYCLE_CLIENTS];
-
-    for (size_t i = 0; i < n; i++) { /* first the names: they are valid only until the index changes */
-        clients[k] = s3_client_get(s3, due[i].client);
-        queues[k] = due[i].queues & open_queues(s3);
-        k += clients[k] != NULL;
-    }
-    for (size_t i = 0; i < k; i++) {
-        bool twice = false;
-        for (size_t j = 0; j < cy->n_clients && !twice; j++)
-            twice = cy->clients[j] == clients[i] && cy->granted[j] > 0;
-        if (!twice)
-            consider(cy, clients[i], queues[i]);
-    }
-    s3_clients_prepare(s3, clients, k);
-}
-
-/* --- deal --- */
-
-static void add_share(struct s3_cycle *cy, struct s3_client *c, uint8_t queue, uint32_t n)
-{
-    if (n == 0 || !pp_ratelimit_admit(&c->rate, s3_now(c->s3), n))
-        return;
-    c->in_flight += n; /* given back where the claim brings less */
-    cy->tasks += n;
-    cy->shares[cy->n_shares++] = (struct share){.c = c, .queue = queue, .n = n};
-}
-
-static void deal_queue(struct s3_cycle *cy, uint8_t queue, uint32_t room)
-{
-    struct pp_fair_client fair[CYCLE_CLIENTS];
-    size_t who[CYCLE_CLIENTS], n = 0;
-    uint32_t scratch[CYCLE_CLIENTS];
-
-    if (room > CYCLE_TASKS - cy->tasks)
-        room = CYCLE_TASKS - cy->tasks;
-    for (size_t i = 0; i < cy->n_clients && room > 0; i++) {
-        struct s3_client *c = cy->clients[i];
-        if (!(cy->due[i] & (1u << queue)) || c->in_flight >= c->share_concurrency)
-            continue;
-        who[n] = i;
-        fair[n++] = (struct pp_fair_client){.weight = c->weight,
-                                            .want = PP_FAIR_MANY,
-                                            .permits = permits_of(c),
-                                            .concurrency_left = c->share_concurrency - c->in_flight,
-                                            .deficit = c->deficit[queue]};
-    }
-    if (n == 0)
-        return;
-    pp_fair_allot(fair, n, room, scratch);
-    for (size_t i = 0; i < n; i++) {
-        struct s3_client *c = cy->clients[who[i]];
-        c->deficit[queue] = fair[i].deficit;
-        add_share(cy, c, queue, fair[i].allot);
-    }
-}
-
-static bool deal(struct s3_cycle *cy)
-{
-    struct pp_s3 *s3 = cy->s3;
-
-    cy->shares = pp_arena_array(&cy->arena, cy->n_clients * PP_QUEUES + 1, sizeof(struct share));
-    if (!cy->shares)
-        return false;
-    uint32_t open = open_queues(s3);
-    for (uint8_t t = 0; t < PP_TIERS_MAX; t++)
-        if (open & (1u << t))
-            deal_queue(cy, t, tier_room(s3, t));
-    if (open & (1u << PP_QUEUE_SUSPECT))
-        deal_queue(cy, PP_QUEUE_SUSPECT, 1);
-    return true;
 }
 
 /* --- reserve, claim, dispatch --- */
@@ -248,7 +41,7 @@ static void claim(struct s3_cycle *cy);
 static void end_cycle(struct s3_cycle *cy)
 {
     struct pp_s3 *s3 = cy->s3;
-    int64_t wall = s3_wall(s3), next;
+    int64_t wall = s3_wall(s3);
 
     pp_arena_fini(&cy->arena);
     free(cy);
@@ -259,49 +52,83 @@ static void end_cycle(struct s3_cycle *cy)
         s3_wake(s3);
         return;
     }
-    next = pp_backlog_next_ms(s3->backlog, wall);
-    if (s3->draining || next == PP_BACKLOG_NEVER)
-        return;
-    pp_timer_sooner(s3->timer, next > wall ? next - wall : RECHECK_MS);
+    int64_t next = s3_next_ms(s3);
+    if (next != PP_BACKLOG_NEVER)
+        pp_timer_sooner(s3->timer, next - wall);
 }
 
 /* Gives back what this share admitted and did not use. */
-static void give_back(struct share *sh, uint32_t n)
+static void give_back(struct s3_share *sh, uint32_t n)
 {
+    if (n == 0)
+        return;
     pp_ratelimit_refund(&sh->c->rate, n);
     sh->c->in_flight -= n;
     sh->n -= n;
+    s3_permits_freed(sh->c);
+}
+
+static void refund_hops(struct s3_cycle *cy, size_t i)
+{
+    pp_ratelimit_refund(&cy->clients[i]->rate, cy->granted[i]);
+    cy->granted[i] = 0;
 }
 
 /* Nothing is started: everything admitted goes back, and the queues are tried again in a moment. */
 static void abandon(struct s3_cycle *cy)
 {
     for (size_t i = 0; i < cy->n_clients; i++)
-        if (cy->granted[i] > 0)
-            pp_ratelimit_refund(&cy->clients[i]->rate, cy->granted[i]);
+        refund_hops(cy, i);
     for (size_t i = 0; i < cy->n_shares; i++) {
-        struct share *sh = &cy->shares[i];
+        struct s3_share *sh = &cy->shares[i];
         give_back(sh, sh->n);
-        block(sh->c, 1u << sh->queue);
-        s3_unblock_in(sh->c, 1000);
+        s3_block(sh->c, 1u << sh->queue);
+        s3_unblock_in(sh->c, TRY_AGAIN_MS);
     }
     cy->s3->again = false;
     end_cycle(cy);
+}
+
+/* A slot that is no longer ours starts nothing more: its share goes back, and a later cycle asks for the slot
+ * again. */
+static void drop_lost(struct s3_cycle *cy)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < cy->n_shares; i++) {
+        struct s3_share *sh = &cy->shares[i];
+        if (sh->c->state == S3_HELD) {
+            cy->shares[kept++] = *sh;
+            continue;
+        }
+        give_back(sh, sh->n);
+        s3_block(sh->c, 1u << sh->queue);
+        s3_unblock_in(sh->c, 0);
+    }
+    cy->n_shares = kept;
+    for (size_t i = 0; i < cy->n_clients; i++)
+        if (cy->clients[i]->state != S3_HELD)
+            refund_hops(cy, i);
 }
 
 static void reserved(struct pp_req *req)
 {
     struct s3_cycle *cy = req->data;
 
+    for (size_t i = 0; i < cy->renew.n; i++)
+        s3_client_renewed(cy->s3, &cy->renew.renewals[i], req->err);
     if (req->err != PP_OK) {
         pp_log(cy->s3->p->log, PP_LOG_WARN, "permits could not be reserved", "error", pp_err_text(req->err),
                NULL);
         abandon(cy);
         return;
     }
-    for (size_t i = 0; i < cy->n_clients; i++)
-        if (cy->granted[i] > 0)
-            s3_grant_hops(cy->clients[i], cy->granted[i]);
+    drop_lost(cy);
+    for (size_t i = 0; i < cy->n_clients; i++) {
+        uint32_t n = cy->granted[i];
+        cy->granted[i] = 0;
+        s3_grant_hops(cy->clients[i], n);
+    }
     claim(cy);
 }
 
@@ -324,19 +151,36 @@ static bool reserve(struct s3_cycle *cy)
                                         .now_ms = s3_wall(s3),
                                         .renewals = renewals,
                                         .n = n};
-    if (n > 0)
-        return s3->p->coordinator->ops->renew(s3->p->coordinator, &cy->renew) == PP_OK;
-    reserved(&cy->renew.req);
-    return true;
+    if (n == 0) {
+        reserved(&cy->renew.req);
+        return true;
+    }
+    enum pp_err err = s3->p->coordinator->ops->renew(s3->p->coordinator, &cy->renew);
+    for (size_t i = 0; i < n && err != PP_OK; i++)
+        s3_client_renewed(s3, &renewals[i], err);
+    return err == PP_OK;
 }
 
 /* The queue is out of the index while it is claimed from; what was announced meanwhile stays if it is sooner.
  */
-static void learn_due(const struct share *sh, const struct pp_backlog_row *next)
+static void learn_due(const struct s3_share *sh, const struct pp_backlog_row *next)
 {
     if (next->due_ms != PP_BACKLOG_NEVER &&
         pp_backlog_put(sh->c->s3->backlog, sh->c->id, sh->queue, next->due_ms) != PP_OK)
-        block(sh->c, 1u << sh->queue);
+        sh->c->blocked |= 1u << sh->queue; /* pp_s3_tend_slots() tries again */
+}
+
+/* How many of the tasks from `at` on are this share's: they come in the order of the wants. */
+static uint32_t tasks_of(const struct s3_share *sh, const struct pp_store_claim *r, size_t at)
+{
+    uint32_t got = 0;
+    for (; at + got < r->n && got < sh->n; got++) {
+        const struct pp_task *t = &r->tasks[at + got];
+        uint8_t queue = t->losses >= 2 ? PP_QUEUE_SUSPECT : t->tier;
+        if (queue != sh->queue || strcmp(t->client, sh->c->id) != 0)
+            break;
+    }
+    return got;
 }
 
 static void claimed(struct pp_req *req)
@@ -348,23 +192,21 @@ static void claimed(struct pp_req *req)
 
     if (req->err != PP_OK) {
         pp_log(s3->p->log, PP_LOG_WARN, "claim failed", "error", pp_err_text(req->err), NULL);
-        memset(cy->granted, 0, sizeof(cy->granted)); /* these have gone on */
         s3_claim_unref(cy->memory);
         abandon(cy);
         return;
     }
     s3->p->metrics.claims += r->n;
     for (size_t i = 0; i < cy->n_shares; i++) {
-        struct share *sh = &cy->shares[i];
-        uint32_t got = 0;
-        while (at + got < r->n && got < sh->n && strcmp(r->tasks[at + got].client, sh->c->id) == 0 &&
-               (r->tasks[at + got].losses >= 2 ? PP_QUEUE_SUSPECT : r->tasks[at + got].tier) == sh->queue)
-            got++;
+        struct s3_share *sh = &cy->shares[i];
+        uint32_t got = tasks_of(sh, r, at);
         at += got;
         give_back(sh, sh->n - got);
         learn_due(sh, &r->next[i]);
+        /* only now: the settings may have changed while the claim was under way */
+        cy->memory->headers[i] = pp_headers_ref(sh->c->headers);
     }
-    assert(at == r->n); /* tasks come in the order of the wants */
+    assert(at == r->n);
     s3_dispatch(s3, cy->memory, r->tasks, r->n);
     s3_claim_unref(cy->memory);
     end_cycle(cy);
@@ -382,8 +224,6 @@ static struct pp_claim *claim_memory(struct s3_cycle *cy)
         s3_claim_unref(m);
         return NULL;
     }
-    for (size_t i = 0; i < cy->n_shares; i++)
-        m->headers[i] = pp_headers_ref(cy->shares[i].c->headers);
     m->n_headers = cy->n_shares;
     return m;
 }
@@ -397,14 +237,14 @@ static void claim(struct s3_cycle *cy)
         end_cycle(cy);
         return;
     }
-    memset(cy->granted, 0, sizeof(cy->granted));
     cy->memory = claim_memory(cy);
     if (!wants || !cy->memory) {
+        s3_claim_unref(cy->memory);
         abandon(cy);
         return;
     }
     for (size_t i = 0; i < cy->n_shares; i++) {
-        const struct share *sh = &cy->shares[i];
+        const struct s3_share *sh = &cy->shares[i];
         wants[i] = (struct pp_claim_want){.client = sh->c->id,
                                           .queue = sh->queue,
                                           .n = sh->n,
@@ -435,16 +275,15 @@ static void cycle(void *data)
     }
     cy = calloc(1, sizeof(*cy));
     if (!cy) {
-        pp_timer_start(s3->timer, RECHECK_MS, 0);
+        pp_timer_start(s3->timer, TRY_AGAIN_MS, 0);
         return;
     }
     s3->running = true;
     s3->cycle = cy;
     cy->s3 = s3;
     pp_arena_init(&cy->arena, 64 << 20);
-    gather_hops(cy);
-    gather(cy);
-    if (!deal(cy) || !reserve(cy))
+    s3_gather(cy);
+    if (!s3_deal(cy) || !reserve(cy))
         abandon(cy);
 }
 
@@ -455,7 +294,7 @@ static void on_backlog(void *data, const struct pp_backlog_row *rows, size_t n)
     struct pp_s3 *s3 = data;
     for (size_t i = 0; i < n; i++)
         if (pp_backlog_put(s3->backlog, rows[i].client, rows[i].queue, rows[i].due_ms) != PP_OK)
-            pp_log(s3->p->log, PP_LOG_WARN, "backlog index full", "client", rows[i].client, NULL);
+            s3->p->backlog_doubtful = true;
     s3_wake(s3);
 }
 
@@ -485,6 +324,7 @@ enum pp_err pp_s3_open(struct pp_pipeline *p, struct pp_s3 **out)
     if (!s3)
         return PP_ENOMEM;
     s3->p = p;
+    pp_list_init(&s3->parked);
     s3->backlog = pp_backlog_new(PP_CLIENTS_MAX);
     s3->events = pp_mailbox_open(p->loop, 65536, s3_on_events, s3);
     s3->timer = pp_timer_open(p->loop, cycle, s3);
@@ -517,6 +357,7 @@ void pp_s3_close(struct pp_s3 *s3)
 void pp_s3_drain(struct pp_s3 *s3)
 {
     s3->draining = true;
+    s3_give_up_hops(s3);
 }
 
 size_t pp_s3_in_flight(const struct pp_s3 *s3)

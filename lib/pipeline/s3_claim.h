@@ -24,8 +24,6 @@ void pp_s3_close(struct pp_s3 *s3);
 
 /* A client's settings have changed: in force at once. */
 void pp_s3_client_changed(struct pp_s3 *s3, const struct pp_client *client);
-/* The defaults have changed: settings are read anew. */
-void pp_s3_reload(struct pp_s3 *s3);
 /* The defaults of the parameters have changed: clients without limits of their own follow. */
 void pp_s3_reloaded(struct pp_s3 *s3);
 /* Stops claiming. */

@@ -119,20 +119,6 @@ static void apply(struct s3_client *c, const struct pp_client *settings)
         pp_log(c->s3->p->log, PP_LOG_WARN, "client headers left out", "client", c->id, "header", bad, NULL);
 }
 
-/* What waited for a permit may have one now. A queue that waits for something else is looked at in vain,
- * once.
- */
-static void look_again(struct s3_client *c)
-{
-    int64_t wall = s3_wall(c->s3);
-
-    for (uint8_t q = 0; q < PP_QUEUES; q++) {
-        int64_t due = pp_backlog_get(c->s3->backlog, c->id, q);
-        if (due != PP_BACKLOG_NEVER && due > wall && pp_backlog_put(c->s3->backlog, c->id, q, wall) != PP_OK)
-            return; /* never, for a client that is in the index */
-    }
-}
-
 /* With one worker a share is the whole: what is in force now, also if it has changed since the slot was asked
  * for. */
 static void take_whole(struct s3_client *c)
@@ -146,13 +132,11 @@ static void take_whole(struct s3_client *c)
 /* New settings for a client that may hold a slot. */
 static void settings_in_force(struct s3_client *c)
 {
-    if (c->state == S3_LOADING) {
+    if (c->state == S3_LOADING)
         c->state = S3_WANTED;
-    } else if (c->state == S3_HELD && c->shares == 1) {
-        c->share_concurrency = c->concurrency;
-        pp_ratelimit_set_rpm(&c->rate, c->rpm);
-        look_again(c);
-    }
+    else if (c->state == S3_HELD)
+        take_whole(c);
+    s3_permits_freed(c);
     s3_unblock_in(c, 0);
 }
 
@@ -208,16 +192,6 @@ void pp_s3_client_changed(struct pp_s3 *s3, const struct pp_client *client)
     apply(c, client);
     c->superseded = c->loading;
     settings_in_force(c);
-}
-
-void pp_s3_reload(struct pp_s3 *s3)
-{
-    struct s3_client *c, *next;
-    HASH_ITER (hh, s3->clients, c, next) {
-        c->stale = true; /* the defaults may have changed */
-        s3_permits_freed(c);
-        s3_unblock_in(c, 0);
-    }
 }
 
 void pp_s3_reloaded(struct pp_s3 *s3)

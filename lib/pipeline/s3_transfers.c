@@ -27,9 +27,14 @@ static void count_flight(struct pp_transfer *t, int by)
 {
     struct pp_s3 *s3 = t->client->s3;
     s3->tier_in_flight[t->task->tier] += (uint32_t)by;
-    if (t->task->losses >= 2)
-        s3->suspects_in_flight += (uint32_t)by;
     s3->p->metrics.in_flight[t->task->tier] = s3->tier_in_flight[t->task->tier];
+}
+
+/* Suspects run one at a time, from start to end: a parked one counts. */
+static void count_suspect(struct pp_transfer *t, int by)
+{
+    if (t->task->losses >= 2)
+        t->client->s3->suspects_in_flight += (uint32_t)by;
 }
 
 /* Not to be started now: straight on to s6, uncounted. */
@@ -56,6 +61,7 @@ void s3_dispatch(struct pp_s3 *s3, struct pp_claim *claim, struct pp_task *tasks
         struct pp_transfer *t = &transfers[i];
         assert(transfers &&
                c); /* an arena that held the tasks has room for these; clients with transfers stay */
+        tasks[i].tier = s3_tier(s3, tasks[i].tier);
         t->task = &tasks[i];
         t->claim = claim;
         t->client = c;
@@ -67,6 +73,7 @@ void s3_dispatch(struct pp_s3 *s3, struct pp_claim *claim, struct pp_task *tasks
         c->unsettled++;
         s3->unsettled++;
         count_flight(t, 1);
+        count_suspect(t, 1);
         if (turned_back(s3, t))
             finished(s3, t);
         else
@@ -108,6 +115,8 @@ static void hop(struct pp_s3 *s3, struct pp_transfer *t)
     }
     t->parked = true;
     count_flight(t, -1); /* a parked transfer takes no room in its tier */
+    if (pp_list_empty(&c->hops))
+        pp_list_push(&s3->parked, &c->parked_node);
     pp_list_push(&c->hops, &t->hop_node);
     s3->hops_waiting++;
     s3_wake(s3);
@@ -121,6 +130,8 @@ static struct pp_transfer *unpark(struct s3_client *c)
     struct pp_transfer *t = pp_container_of(node, struct pp_transfer, hop_node);
     t->parked = false;
     c->s3->hops_waiting--;
+    if (pp_list_empty(&c->hops))
+        pp_list_remove(&c->s3->parked, &c->parked_node);
     count_flight(t, 1);
     return t;
 }
@@ -143,11 +154,14 @@ static void finished(struct pp_s3 *s3, struct pp_transfer *t)
     struct s3_client *c = t->client;
 
     count_sent(t);
-    if (t->admitted > t->sent_seen)
+    if (t->admitted > t->sent_seen) {
         pp_ratelimit_refund(&c->rate, t->admitted - t->sent_seen);
+        s3_permits_freed(c);
+    }
     assert(c->in_flight > 0);
     c->in_flight--;
     count_flight(t, -1);
+    count_suspect(t, -1);
     if (c->blocked != 0)
         s3_unblock_in(c, 0);
     pp_s6_finished(s3->p->s6, t);
@@ -182,14 +196,18 @@ void pp_s3_settled(struct pp_s3 *s3, struct pp_transfer *t)
     s3_wake(s3);
 }
 
+void s3_give_up_hops(struct pp_s3 *s3)
+{
+    while (!pp_list_empty(&s3->parked)) {
+        struct s3_client *c = pp_container_of(s3->parked.head.next, struct s3_client, parked_node);
+        struct pp_transfer *t = unpark(c);
+        pp_fetch_loop_post(s3->loops[t->loop], t, PP_ORDER_GIVE_UP);
+    }
+}
+
 void pp_s3_hand_back(struct pp_s3 *s3)
 {
-    struct s3_client *c, *next;
-    struct pp_transfer *t;
-
-    HASH_ITER (hh, s3->clients, c, next)
-        while ((t = unpark(c)))
-            pp_fetch_loop_post(s3->loops[t->loop], t, PP_ORDER_GIVE_UP);
+    s3_give_up_hops(s3);
     for (uint32_t i = 0; i < s3->n_loops; i++)
         pp_fetch_loop_hand_back(s3->loops[i]);
 }
