@@ -1,22 +1,16 @@
-/* s2_plan.c: see s2_plan.h. */
-#include "pipeline/s2_plan.h"
-
+/* s2_plan.c: dealing entries to jobs, and the steps of a job. See s2_plan.h.
+ *
+ *   take -> [waiting] -> job: open -> (look up -> plan) for each chunk -> ack
+ *                              a failure: paused, then from the beginning; damaged: set aside
+ *
+ * To add a step: a value of enum s2_step, a function that enters it and one for its answer. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
-#include "core/address.h"
-#include "core/entry.h"
-#include "core/ladder.h"
-#include "core/plan.h"
-#include "core/url.h"
-#include "photopool/code.h"
 #include "pipeline/progress.h"
-#include "pipeline/routes.h"
+#include "pipeline/s2_internal.h"
 
-#define JOBS         4
-#define CHUNK_PHOTOS 512
 #define TAKE_BYTES   (64u << 20)
 #define POLL_MS      1000 /* a wake-up that was lost costs no more */
 #define TRY_AGAIN_MS 1000
@@ -26,56 +20,12 @@
 #define DELIVERIES_ALONE 2
 /* An entry that was begun so often without an end is set aside. */
 #define DELIVERIES_MAX 20
+#define FAILURES_MAX   20
 
-enum job_step { JOB_IDLE, JOB_LOOKUP, JOB_PLAN, JOB_ACK, JOB_POISON, JOB_PAUSED };
-
-/* The answer to one take, shared by its entries. */
-struct take {
-    struct pp_arena arena;
-    struct pp_ingest_take r;
-    size_t refs;
-};
-
-struct waiting {
-    struct pp_node node;
-    struct take *take;
-    struct pp_ingest_entry *entry;
-};
-
-struct job {
-    struct pp_s2 *s2;
-    enum job_step step;
-    struct take *take;
-    const struct pp_ingest_entry *entry;
-    struct pp_entry_reader reader;
-    struct pp_entry_item ahead; /* read, but for the next chunk */
-    bool has_ahead;
-    struct pp_arena arena; /* the chunk's */
-    struct pp_plan_item *items;
-    struct pp_plan_photo **fetchable; /* photos of the chunk that are looked up, in order of keys */
-    struct pp_store_lookup lookup;
-    struct pp_store_plan plan;
-    union {
-        struct pp_ingest_ack ack;
-        struct pp_ingest_poison poison;
-    } end;
-    struct pp_timer *pause;
-};
-
-struct pp_s2 {
-    struct pp_pipeline *p;
-    struct job jobs[JOBS];
-    struct pp_list waiting; /* entries taken, whose client has a job running, or with no job free */
-    struct take *taking;
-    bool again, draining;
-    bool alone; /* one entry at a time: so after each start, and with entries that were taken often */
-    struct pp_timer *timer;
-};
-
-static void next_chunk(struct job *job);
+static void next_chunk(struct s2_job *job);
 static void take(struct pp_s2 *s2, bool others);
 
-static void take_unref(struct take *t)
+static void take_unref(struct s2_take *t)
 {
     if (--t->refs > 0)
         return;
@@ -83,149 +33,34 @@ static void take_unref(struct take *t)
     free(t);
 }
 
-/* --- a chunk: reading and deciding --- */
-
-/* Why a URL may not be fetched: 0: it may. */
-static uint16_t refusal(const struct pp_s2 *s2, const struct pp_plan_photo *photo, struct pp_url *url)
-{
-    const struct pp_address_policy *policy = &s2->p->params->policy;
-    uint16_t code = pp_url_parse(url, photo->url, photo->url_n);
-
-    if (code != 0) {
-        url->host[0] = '\0';
-        return code;
-    }
-    if (!pp_port_allowed(policy, url->port))
-        return PP_CODE_DENIED_PORT;
-    return url->host_is_ip && !pp_address_allowed(policy, &url->addr) ? PP_CODE_DENIED_ADDRESS : 0;
-}
-
-static bool read_photos(struct job *job, struct pp_plan_item *item, size_t *n_fetchable)
-{
-    struct pp_url url;
-    const char *text;
-    size_t n;
-
-    for (uint32_t i = 0; i < item->n_photos; i++) {
-        struct pp_plan_photo *photo = &item->photos[i];
-        if (!pp_entry_next_photo(&job->reader, &text, &n))
-            return false;
-        photo->url = pp_arena_copy(&job->arena, text, n);
-        if (!photo->url)
-            return false;
-        photo->url_n = (uint32_t)n;
-        photo->key = pp_photo_key(job->entry->client, text, n < PP_URL_MAX ? n : PP_URL_MAX);
-        uint16_t code = refusal(job->s2, photo, &url);
-        photo->domain = pp_arena_strdup(&job->arena, pp_url_domain(&url));
-        if (!photo->domain)
-            return false;
-        if (code == 0)
-            job->fetchable[(*n_fetchable)++] = photo;
-        else
-            photo->outcome = (struct pp_outcome){
-                .kind = PP_OUTCOME_FAILED, .code = code, .detail = pp_code_info(code)->sentence};
-    }
-    return true;
-}
-
-static bool read_item(struct job *job, const struct pp_entry_item *from, struct pp_plan_item *item,
-                      size_t *n_fetchable)
-{
-    *item = (struct pp_plan_item){
-        .id = pp_arena_copy(&job->arena, from->id, from->id_n),
-        .meta = from->meta ? pp_arena_copy(&job->arena, from->meta, from->meta_n) : NULL,
-        .photos = pp_arena_array(&job->arena, from->n_photos, sizeof(struct pp_plan_photo)),
-        .n_photos = from->n_photos,
-        .index = from->index};
-    return item->id && item->photos && (!from->meta || item->meta) && read_photos(job, item, n_fetchable);
-}
-
-/* Reads the next items into job->items; false: damaged or out of memory. */
-static bool read_chunk(struct job *job, size_t *n_items, size_t *n_fetchable)
-{
-    size_t max_items = job->s2->p->params->plan_chunk, photos = 0;
-
-    *n_items = *n_fetchable = 0;
-    job->items = pp_arena_array(&job->arena, max_items, sizeof(*job->items));
-    job->fetchable =
-        pp_arena_array(&job->arena, CHUNK_PHOTOS + PP_ENTRY_PHOTOS_MAX, sizeof(struct pp_plan_photo *));
-    if (!job->items || !job->fetchable)
-        return false;
-    while (*n_items < max_items) {
-        if (!job->has_ahead && !pp_entry_next(&job->reader, &job->ahead))
-            break;
-        job->has_ahead = true;
-        photos += job->ahead.n_photos;
-        if (*n_items > 0 && photos > CHUNK_PHOTOS)
-            break;
-        if (!read_item(job, &job->ahead, &job->items[*n_items], n_fetchable))
-            return false;
-        job->has_ahead = false;
-        (*n_items)++;
-    }
-    return !job->reader.bad;
-}
-
-static void answer_known(struct pp_plan_photo *photo, const struct pp_photo *record)
-{
-    photo->outcome = (struct pp_outcome){
-        .kind = PP_OUTCOME_UNCHANGED, .object = record->object, .fetched_at = record->fetched_at};
-}
-
-static void decide(struct job *job, struct pp_plan_photo *photo, const struct pp_photo *record)
-{
-    struct pp_pipeline *p = job->s2->p;
-    int64_t wall = pp_loop_wall(p->loop);
-    struct pp_plan_decision d = pp_plan_decide(job->entry->refresh, job->entry->replay, record, wall);
-
-    if (d.what == PP_PLAN_KNOWN) {
-        answer_known(photo, record);
-        return;
-    }
-    if (d.what == PP_PLAN_SKIP) {
-        photo->outcome = (struct pp_outcome){.kind = PP_OUTCOME_SKIPPED,
-                                             .code = record->fail_code,
-                                             .detail = record->fail_detail,
-                                             .retry_at = d.retry_at_ms};
-        return;
-    }
-    photo->outcome.kind = PP_OUTCOME_OPEN;
-    photo->always = job->entry->refresh == PP_REFRESH_ALWAYS;
-    photo->known = record->object;
-    photo->known_fetched_at = record->fetched_at;
-    if (d.what == PP_PLAN_FETCH_CONDITIONAL) {
-        photo->etag = record->etag;
-        photo->last_modified = record->last_modified;
-    }
-    pp_routes_place(p->routes, job->entry->client, photo->domain, wall, &photo->tier, &photo->due_ms);
-}
-
 /* --- the steps of a job --- */
 
-static void job_end(struct job *job)
+static void job_end(struct s2_job *job)
 {
     struct pp_s2 *s2 = job->s2;
     take_unref(job->take);
     job->take = NULL;
-    job->step = JOB_IDLE;
+    job->step = S2_IDLE;
     pp_s2_wake(s2);
 }
 
-/* The store or the queue has failed: the same step again in a moment. The chunk is read anew. */
-static void job_pause(struct job *job, const char *what, enum pp_err err)
+/* The store or the queue has failed: again in a moment, from the beginning. What lies in the entry or in the
+ * records of its photos does not pass: counted, so that such entries don't hold all jobs for ever. */
+static void job_pause(struct s2_job *job, const char *what, enum pp_err err)
 {
+    job->failures += err == PP_ECORRUPT || err == PP_EINVAL;
     pp_log(job->s2->p->log, PP_LOG_WARN, what, "batch", job->entry->batch_id, "error", pp_err_text(err),
            NULL);
     pp_arena_fini(&job->arena);
-    job->step = JOB_PAUSED;
+    job->step = S2_PAUSED;
     pp_timer_start(job->pause, TRY_AGAIN_MS, 0);
 }
 
-static void start_entry(struct job *job);
+static void start_entry(struct s2_job *job);
 
 static void resume_job(void *data)
 {
-    struct job *job = data;
+    struct s2_job *job = data;
     if (job->s2->draining)
         job_end(job);
     else
@@ -234,18 +69,18 @@ static void resume_job(void *data)
 
 static void ended(struct pp_req *req)
 {
-    struct job *job = req->data;
+    struct s2_job *job = req->data;
     pp_arena_fini(&job->arena);
-    if (req->err != PP_OK && !job->s2->draining)
+    if (req->err != PP_OK && req->err != PP_ENOTFOUND && !job->s2->draining)
         job_pause(job, "queue entry could not be removed", req->err);
     else
         job_end(job);
 }
 
-static void ack(struct job *job)
+static void ack(struct s2_job *job)
 {
     struct pp_ingest_queue *q = job->s2->p->ingest;
-    job->step = JOB_ACK;
+    job->step = S2_ACK;
     pp_arena_init(&job->arena, 1 << 20);
     job->end.ack = (struct pp_ingest_ack){.req = {.done = ended, .data = job, .arena = &job->arena},
                                           .batch_ids = &job->entry->batch_id,
@@ -255,12 +90,12 @@ static void ack(struct job *job)
         job_pause(job, "queue entry could not be removed", err);
 }
 
-static void poison(struct job *job, const char *reason)
+static void poison(struct s2_job *job, const char *reason)
 {
     struct pp_ingest_queue *q = job->s2->p->ingest;
     pp_log(job->s2->p->log, PP_LOG_ERROR, "queue entry set aside", "batch", job->entry->batch_id, "reason",
            reason, NULL);
-    job->step = JOB_POISON;
+    job->step = S2_POISON;
     pp_arena_fini(&job->arena);
     pp_arena_init(&job->arena, 1 << 20);
     job->end.poison = (struct pp_ingest_poison){.req = {.done = ended, .data = job, .arena = &job->arena},
@@ -271,7 +106,7 @@ static void poison(struct job *job, const char *reason)
         job_pause(job, "queue entry could not be set aside", err);
 }
 
-static void count_answered(struct job *job)
+static void count_answered(struct s2_job *job)
 {
     struct pp_pipeline *p = job->s2->p;
     uint32_t photos = 0;
@@ -294,10 +129,11 @@ static void count_answered(struct job *job)
 
 static void planned(struct pp_req *req)
 {
-    struct job *job = req->data;
+    struct s2_job *job = req->data;
     struct pp_pipeline *p = job->s2->p;
 
     if (req->err != PP_OK) {
+        p->backlog_doubtful = true; /* it may have been written all the same */
         job_pause(job, "items could not be planned", req->err);
         return;
     }
@@ -312,7 +148,7 @@ static void planned(struct pp_req *req)
         next_chunk(job);
 }
 
-static void write_chunk(struct job *job, size_t n_items)
+static void write_chunk(struct s2_job *job, size_t n_items)
 {
     struct pp_pipeline *p = job->s2->p;
     const struct pp_ingest_entry *e = job->entry;
@@ -323,7 +159,7 @@ static void write_chunk(struct job *job, size_t n_items)
         poison(job, "the entry is damaged");
         return;
     }
-    job->step = JOB_PLAN;
+    job->step = S2_PLAN;
     job->plan = (struct pp_store_plan){.req = {.done = planned, .data = job, .arena = &job->arena},
                                        .client = e->client,
                                        .batch_id = e->batch_id,
@@ -342,54 +178,57 @@ static void write_chunk(struct job *job, size_t n_items)
 
 static void looked_up(struct pp_req *req)
 {
-    struct job *job = req->data;
+    struct s2_job *job = req->data;
 
     if (req->err != PP_OK) {
         job_pause(job, "photos could not be looked up", req->err);
         return;
     }
-    for (size_t i = 0; i < job->lookup.n; i++)
-        decide(job, job->fetchable[i], &job->lookup.photos[i]);
+    s2_chunk_decide(job);
     write_chunk(job, job->plan.n);
 }
 
-static void next_chunk(struct job *job)
+static void next_chunk(struct s2_job *job)
 {
     struct pp_pipeline *p = job->s2->p;
-    size_t n_items, n_fetchable;
+    struct s2_chunk_size size;
 
-    pp_arena_init(&job->arena, 256u << 20);
     if (job->s2->draining) { /* not acked: planned again at the next start */
-        pp_arena_fini(&job->arena);
         job_end(job);
         return;
     }
-    if (!read_chunk(job, &n_items, &n_fetchable)) {
-        poison(job, job->reader.bad ? "the entry is damaged" : "out of memory");
+    pp_arena_init(&job->arena, 256u << 20);
+    enum pp_err err = s2_chunk_read(job, &size);
+    if (err == PP_ECORRUPT) {
+        poison(job, "the entry is damaged");
         return;
     }
-    job->plan.n = n_items;
-    struct pp_key *keys = pp_arena_array(&job->arena, n_fetchable, sizeof(*keys));
-    for (size_t i = 0; keys && i < n_fetchable; i++)
+    if (err != PP_OK) {
+        job_pause(job, "items could not be read", err);
+        return;
+    }
+    job->plan.n = size.items;
+    if (size.fetchable == 0) {
+        write_chunk(job, size.items);
+        return;
+    }
+    struct pp_key *keys = pp_arena_array(&job->arena, size.fetchable, sizeof(*keys));
+    for (size_t i = 0; keys && i < size.fetchable; i++)
         keys[i] = job->fetchable[i]->key;
-    if (n_fetchable == 0) {
-        write_chunk(job, n_items);
-        return;
-    }
-    job->step = JOB_LOOKUP;
+    job->step = S2_LOOKUP;
     job->lookup = (struct pp_store_lookup){.req = {.done = looked_up, .data = job, .arena = &job->arena},
                                            .client = job->entry->client,
                                            .keys = keys,
-                                           .n = n_fetchable};
-    enum pp_err err = keys ? p->store->ops->lookup(p->store, &job->lookup) : PP_ENOMEM;
+                                           .n = size.fetchable};
+    err = keys ? p->store->ops->lookup(p->store, &job->lookup) : PP_ENOMEM;
     if (err != PP_OK)
         job_pause(job, "photos could not be looked up", err);
 }
 
-static void start_entry(struct job *job)
+static void start_entry(struct s2_job *job)
 {
     job->has_ahead = false;
-    if (job->entry->deliveries > DELIVERIES_MAX)
+    if (job->entry->deliveries > DELIVERIES_MAX || job->failures > FAILURES_MAX)
         poison(job, "planning it has failed too often");
     else if (!pp_entry_open(&job->reader, job->entry->payload, job->entry->payload_n))
         poison(job, "the entry is damaged");
@@ -401,17 +240,17 @@ static void start_entry(struct job *job)
 
 static bool client_busy(const struct pp_s2 *s2, const char *client)
 {
-    for (int i = 0; i < JOBS; i++)
-        if (s2->jobs[i].step != JOB_IDLE && strcmp(s2->jobs[i].entry->client, client) == 0)
+    for (int i = 0; i < S2_JOBS; i++)
+        if (s2->jobs[i].step != S2_IDLE && strcmp(s2->jobs[i].entry->client, client) == 0)
             return true;
     return false;
 }
 
 /* The first waiting entry whose client has no job: entries of one client stay in order. */
-static struct waiting *next_entry(struct pp_s2 *s2)
+static struct s2_waiting *next_entry(struct pp_s2 *s2)
 {
     pp_list_each (node, &s2->waiting) {
-        struct waiting *w = pp_container_of(node, struct waiting, node);
+        struct s2_waiting *w = pp_container_of(node, struct s2_waiting, node);
         if (!client_busy(s2, w->entry->client))
             return w;
     }
@@ -421,38 +260,40 @@ static struct waiting *next_entry(struct pp_s2 *s2)
 static size_t jobs_running(const struct pp_s2 *s2)
 {
     size_t n = 0;
-    for (int i = 0; i < JOBS; i++)
-        n += s2->jobs[i].step != JOB_IDLE;
+    for (int i = 0; i < S2_JOBS; i++)
+        n += s2->jobs[i].step != S2_IDLE;
     return n;
 }
 
 static void assign(struct pp_s2 *s2)
 {
-    for (int i = 0; i < JOBS && !s2->draining; i++) {
-        struct job *job = &s2->jobs[i];
+    for (int i = 0; i < S2_JOBS && !s2->draining; i++) {
+        struct s2_job *job = &s2->jobs[i];
         if (s2->alone && jobs_running(s2) > 0)
             return;
-        struct waiting *w = job->step == JOB_IDLE ? next_entry(s2) : NULL;
+        struct s2_waiting *w = job->step == S2_IDLE ? next_entry(s2) : NULL;
         if (!w)
             continue;
         pp_list_remove(&s2->waiting, &w->node);
         job->take = w->take;
         job->entry = w->entry;
-        job->step = JOB_LOOKUP;
+        job->step = S2_LOOKUP;
+        job->failures = 0;
         start_entry(job);
     }
     if (s2->draining)
         return;
-    if (s2->waiting.n < JOBS)
+    if (s2->waiting.n < S2_JOBS)
         take(s2, false);
-    else if (jobs_running(s2) < JOBS) /* what waits is of clients that have a job: is there anybody else? */
+    else if (jobs_running(s2) <
+             S2_JOBS) /* what waits is of clients that have a job: is there anybody else? */
         take(s2, true);
 }
 
 static void taken(struct pp_req *req)
 {
     struct pp_s2 *s2 = req->data;
-    struct take *t = s2->taking;
+    struct s2_take *t = s2->taking;
     bool some = req->err == PP_OK && t->r.n > 0;
 
     s2->taking = NULL;
@@ -462,7 +303,7 @@ static void taken(struct pp_req *req)
         s2->alone = false;
     for (size_t i = 0; some && i < t->r.n; i++) {
         s2->alone |= t->r.entries[i].deliveries > DELIVERIES_ALONE;
-        struct waiting *w = pp_arena_alloc(&t->arena, sizeof(*w));
+        struct s2_waiting *w = pp_arena_alloc(&t->arena, sizeof(*w));
         if (!w)
             break; /* comes again after a restart; the arena has no ceiling that this could meet */
         w->take = t;
@@ -479,24 +320,24 @@ static void taken(struct pp_req *req)
 
 /* Clients that have a job or wait for one, copied: they may be gone before the take is done. False: out of
  * memory. */
-static bool list_clients(const struct pp_s2 *s2, struct take *t)
+static bool list_clients(const struct pp_s2 *s2, struct s2_take *t)
 {
     size_t n = 0;
     bool ok = true;
-    const char **skip = pp_arena_array(&t->arena, JOBS + s2->waiting.n, sizeof(*skip));
+    const char **skip = pp_arena_array(&t->arena, S2_JOBS + s2->waiting.n, sizeof(*skip));
 
     if (!skip)
         return false;
-    for (int i = 0; i < JOBS; i++)
-        if (s2->jobs[i].step != JOB_IDLE)
+    for (int i = 0; i < S2_JOBS; i++)
+        if (s2->jobs[i].step != S2_IDLE)
             ok = (skip[n++] = pp_arena_strdup(&t->arena, s2->jobs[i].entry->client)) && ok;
     pp_list_each (node, &s2->waiting) {
-        const struct waiting *w = pp_container_of(node, struct waiting, node);
+        const struct s2_waiting *w = pp_container_of(node, struct s2_waiting, node);
         ok = (skip[n++] = pp_arena_strdup(&t->arena, w->entry->client)) && ok;
     }
     t->r.skip = skip;
     t->r.n_skip = n;
-    t->r.limit = JOBS - jobs_running(s2);
+    t->r.limit = S2_JOBS - jobs_running(s2);
     return ok;
 }
 
@@ -509,14 +350,14 @@ static void take(struct pp_s2 *s2, bool others)
         s2->again = true;
         return;
     }
-    struct take *t = calloc(1, sizeof(*t));
+    struct s2_take *t = calloc(1, sizeof(*t));
     if (!t)
         return;
     pp_arena_init(&t->arena, SIZE_MAX);
     t->refs = 1;
     t->r = (struct pp_ingest_take){.req = {.done = taken, .data = s2, .arena = &t->arena},
                                    .consumer = s2->p->params->worker,
-                                   .limit = s2->alone ? 1 : JOBS,
+                                   .limit = s2->alone ? 1 : S2_JOBS,
                                    .max_bytes = TAKE_BYTES};
     s2->taking = t;
     if ((others && !list_clients(s2, t)) || q->ops->take(q, &t->r) != PP_OK) {
@@ -546,7 +387,7 @@ struct pp_s2 *pp_s2_open(struct pp_pipeline *p)
     pp_list_init(&s2->waiting);
     s2->timer = pp_timer_open(p->loop, poll, s2);
     bool ok = s2->timer != NULL;
-    for (int i = 0; i < JOBS; i++) {
+    for (int i = 0; i < S2_JOBS; i++) {
         s2->jobs[i].s2 = s2;
         s2->jobs[i].pause = pp_timer_open(p->loop, resume_job, &s2->jobs[i]);
         ok = ok && s2->jobs[i].pause;
@@ -567,8 +408,8 @@ void pp_s2_close(struct pp_s2 *s2)
         return;
     assert(pp_s2_busy(s2) == 0);
     while ((node = pp_list_pop(&s2->waiting)))
-        take_unref(pp_container_of(node, struct waiting, node)->take);
-    for (int i = 0; i < JOBS; i++)
+        take_unref(pp_container_of(node, struct s2_waiting, node)->take);
+    for (int i = 0; i < S2_JOBS; i++)
         pp_timer_close(s2->jobs[i].pause);
     pp_timer_close(s2->timer);
     free(s2);
@@ -578,9 +419,12 @@ void pp_s2_drain(struct pp_s2 *s2)
 {
     s2->draining = true;
     pp_timer_stop(s2->timer);
-    for (int i = 0; i < JOBS; i++)
-        if (s2->jobs[i].step == JOB_PAUSED)
-            job_end(&s2->jobs[i]);
+    for (int i = 0; i < S2_JOBS; i++) {
+        if (s2->jobs[i].step != S2_PAUSED)
+            continue;
+        pp_timer_stop(s2->jobs[i].pause);
+        job_end(&s2->jobs[i]);
+    }
 }
 
 size_t pp_s2_busy(const struct pp_s2 *s2)
