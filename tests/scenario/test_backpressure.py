@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# scenario: timeout=180
+"""Past a bound we refuse, we do not fall over: with ingest.high_water photos waiting POST answers 503 with Retry-After; with a full disk
+nothing that was accepted is lost, and work goes on when there is space again.
+
+The full disk is a small tmpfs, mounted in a mount namespace of the test's own. That needs root; elsewhere this part is left out."""
+import ctypes
+import os
+import shutil
+
+from harness import Origin, Pool, check, outcomes, same, scenario, sha256_of, time, wait_until
+
+
+def items(origin, name, n, photos):
+    return [{"id": f"{name}-{i}", "photos": [origin.url(f"h{p}.example", f"/{name}/{i}/{p}.jpg") for p in range(photos)]} for i in range(n)]
+
+
+def high_water(case):
+    """Planning is fast, so batches are posted until one comes while others wait; those refused are accepted later."""
+    origin = Origin(case, hosts="*.example delay=5 bytes=600")
+    pool = Pool(case, origin=origin, config={"clients.rpm": None, "ingest.high_water": 2000, "blobs.fsync": "off"})
+    pool.start()
+    batches, refused = [], []
+    for n in range(40):
+        body = {"client": "42", "items": items(origin, f"b{n}", 400, 5)}
+        answer = pool.post("/v1/batches", body, {"Idempotency-Key": f"k{n}"}, compress=True)
+        if answer.status == 202:
+            batches.append(answer.json["batch_id"])
+            continue
+        same((answer.status, answer.json["code"]), (503, "overloaded"), f"POST above the mark: {answer}")
+        same(answer.headers["Content-Type"].split(";")[0], "application/problem+json", "its type")
+        check(1 <= int(answer.headers["Retry-After"]) <= 3600, f"Retry-After {answer.headers['Retry-After']}")
+        check(pool.get_json("/v1/queue")["ingest"]["photos"] <= 4000, "what waits is bounded")
+        refused.append((n, body))
+        if len(refused) >= 5:
+            break
+    check(refused, "nothing was refused")
+    check(pool.ready(), "ready all the same")
+    for n, body in refused:
+        def accepted(n=n, body=body):
+            answer = pool.post("/v1/batches", body, {"Idempotency-Key": f"k{n}"}, compress=True)
+            check(answer.status in (202, 503), f"POST again: {answer}")
+            return answer.json["batch_id"] if answer.status == 202 else None
+        batches.append(wait_until(accepted, 60, "the batch is accepted"))
+    for batch in batches:
+        wait_until(lambda b=batch: pool.finished(b), 90, f"{batch} finished")
+        same(pool.batch(batch)["photos"]["stored"], 2000, f"stored photos of {batch}")
+    print(f"{len(refused)} batches were refused and accepted later", flush=True)
+    pool.stop()
+
+
+def mount_small(path, size):
+    """A tmpfs (a SQLite WAL alone may take 16 MiB) in a mount namespace that this process and its children have for themselves. False: not permitted."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    newns, rec_private = 0x20000, 0x4000 | 0x40000
+    if libc.unshare(newns) != 0 or libc.mount(b"none", b"/", None, rec_private, None) != 0:
+        return False
+    return libc.mount(b"tmpfs", path.encode(), b"tmpfs", 0, f"size={size}".encode()) == 0
+
+
+def fill(path):
+    """Leaves not a byte on the disk of `path`; the file that takes it."""
+    with open(path, "ab", buffering=0) as f:
+        for block in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    f.write(b"x" * block)
+            except OSError:
+                pass
+
+
+def disk_full(case):
+    disk = case.path("disk")
+    os.mkdir(disk)
+    if os.geteuid() != 0 or not mount_small(disk, "56m"):
+        print("left out: a full disk (no permission to mount)", flush=True)
+        return
+    origin = Origin(case, hosts="*.example delay=20-60 bytes=20000")
+    pool = Pool(case, origin=origin, data=os.path.join(disk, "data"), config={"clients.rpm": None, "clients.concurrency": 8,
+                                                                              "retry.attempts": 2})
+    pool.start()
+    first = pool.submit("42", items(origin, "first", 10, 5))
+    pool.wait_finished(first)
+    second = pool.submit("42", items(origin, "second", 100, 5))
+    wait_until(lambda: pool.batch(second)["photos"]["stored"] >= 50, 20, "the second batch is under way")
+    ballast = os.path.join(disk, "ballast")
+    fill(ballast)
+    wait_until(lambda: shutil.disk_usage(disk).free == 0 and origin.stats()["in_flight"] == 0, 20, "the disk is full")
+    refused = pool.post("/v1/batches", {"client": "42", "items": items(origin, "third", 400, 5)})
+    check(refused.status >= 500 or refused.status == 202, f"POST on a full disk: {refused}")
+    print(f"POST on a full disk: {refused.status}; {pool.batch(second)['photos']}", flush=True)
+    # Nothing may fail for it: the fault is ours. Some tries, as far as they come.
+    seen = len(origin.records())
+    end = time.monotonic() + 6
+    wait_until(lambda: time.monotonic() > end, 10, "some seconds with a full disk")
+    tries = len(origin.records()) - seen
+    photos = pool.batch(second)["photos"]
+    same(photos["failed"], 0, "photos that failed for want of space")
+    check(photos["open"] > 0, f"photos still open: {photos}")
+    check(tries < 2000, f"{tries} requests to the origin in 6 s for photos that can't be kept")
+    pool.kill()  # the worst moment
+    os.remove(ballast)
+    pool.start()
+    results = pool.wait_finished(second, 90)
+    same({o for o, _ in outcomes(results).values()}, {"stored"}, "outcomes when there was space again")
+    same(len(results), 100, "results")
+    if refused.status == 202:
+        pool.wait_finished(refused.json["batch_id"], 60)
+    third = pool.wait_finished(pool.submit("42", items(origin, "fourth", 10, 5)))
+    same({o for o, _ in outcomes(third).values()}, {"stored"}, "the next batch")
+    for sha, path in pool.blobs().items():
+        same(sha256_of(path), sha, f"SHA-256 of {path}")
+    for r in results:
+        for p in r["data"]["photos"]:
+            check(os.path.exists(os.path.join(pool.photos, p["object"])), f"{p['object']} is stored")
+    same(len(pool.results(first)), 10, "results of the first batch")
+    pool.stop()
+    same(pool.temp_files(), [], "temporary files")
+
+
+def disk_full_goes_on(case):
+    """The same without a kill: the running process picks up by itself."""
+    disk = case.path("disk2")
+    os.mkdir(disk)
+    if os.geteuid() != 0 or not mount_small(disk, "40m"):
+        return
+    origin = Origin(case, hosts="*.example delay=20-60 bytes=20000")
+    pool = Pool(case, origin=origin, data=os.path.join(disk, "data"), config={"clients.rpm": None, "clients.concurrency": 8})
+    pool.start()
+    batch = pool.submit("42", items(origin, "a", 60, 5))
+    wait_until(lambda: pool.batch(batch)["photos"]["stored"] >= 30, 20, "the batch is under way")
+    ballast = os.path.join(disk, "ballast")
+    fill(ballast)
+    wait_until(lambda: origin.stats()["in_flight"] == 0, 20, "work has come to rest")
+    check(pool.running(), "it is still there")
+    os.remove(ballast)
+    results = pool.wait_finished(batch, 60)
+    same({o for o, _ in outcomes(results).values()}, {"stored"}, "outcomes when there was space again")
+    pool.stop()
+
+
+if __name__ == "__main__":
+    scenario(high_water, disk_full, disk_full_goes_on)
