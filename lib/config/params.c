@@ -144,7 +144,7 @@ P(COUNT, "fetch.max_pixels", fetch.max_pixels, "100M", 1, 1e10, 0,
   "Largest width times height, by the image's header.")
 P(COUNT, "fetch.max_redirects", fetch.max_redirects, "5", 0, 20, 0,
   "Redirects followed, each checked and charged as a request.")
-P(SIZE, "fetch.buffer", fetch.buffer_bytes, "64MiB", MIB(1), GIB(64), 0,
+P(SIZE, "fetch.buffer", fetch.buffer_bytes, "48MiB", MIB(1), GIB(64), 0,
   "Memory for bodies under way, all transfers together; transfers pause when it is used up.")
 P(NETWORKS, "fetch.allow_networks", fetch.allow_networks, "[]", 0, 0, 0,
   "Networks that the address policy would deny (private, loopback, ...) and that are allowed here.")
