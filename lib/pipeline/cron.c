@@ -17,7 +17,7 @@
 /* One job, with the request that it may have under way. */
 struct job {
     struct pp_cron *cron;
-    int64_t next_ms;
+    int64_t next_ms, asked_ms;
     bool busy;
     struct pp_arena arena;
     union {
@@ -25,6 +25,7 @@ struct job {
         struct pp_store_reap reap;
         struct pp_store_clean clean;
         struct pp_store_queue queue;
+        struct pp_store_backlog backlog;
         struct pp_ingest_clean ingest_clean;
         struct pp_ingest_stats ingest_stats;
     } r;
@@ -33,6 +34,7 @@ struct job {
 enum {
     JOB_RENEW,
     JOB_REAP,
+    JOB_BACKLOG,
     JOB_SLOTS,
     JOB_ROUTES,
     JOB_HEARTBEAT,
@@ -47,6 +49,8 @@ struct pp_cron {
     struct pp_pipeline *p;
     struct pp_timer *timer;
     struct job jobs[JOB_COUNT];
+    /* The last renewal of leases that went through, when it was asked for. */
+    int64_t renewed_ms, renewed_wall_ms;
     bool stopped;
 };
 
@@ -78,14 +82,27 @@ static void end(struct job *job, const char *what, enum pp_err err, bool again)
 
 static void renewed(struct pp_req *req)
 {
-    end(req->data, "leases could not be renewed", req->err, false);
+    struct job *job = req->data;
+    struct pp_cron *cron = job->cron;
+
+    if (req->err == PP_OK) {
+        cron->renewed_ms = job->asked_ms;
+        cron->renewed_wall_ms = job->r.renew.now_ms;
+    }
+    end(job, "leases could not be renewed", req->err, false);
 }
 
 static void renew(struct job *job)
 {
     struct pp_pipeline *p = job->cron->p;
-    if (!p->s3 || pp_s3_in_flight(p->s3) == 0)
+    if (!p->s3)
         return;
+    job->asked_ms = pp_loop_now(p->loop);
+    if (pp_s3_in_flight(p->s3) == 0) { /* nothing to renew; what is claimed from here on has a whole lease */
+        job->cron->renewed_ms = job->asked_ms;
+        job->cron->renewed_wall_ms = pp_loop_wall(p->loop);
+        return;
+    }
     job->r.renew = (struct pp_store_renew){.req = request(job, renewed),
                                            .worker = p->params->worker,
                                            .lease_ms = p->params->lease_ms,
@@ -110,17 +127,65 @@ static void reaped(struct pp_req *req)
                    PP_LOG_INT(r->quarantined), NULL);
         if (r->n_backlog > 0)
             p->coordinator->ops->announce(p->coordinator, r->backlog, r->n_backlog);
+    } else {
+        p->backlog_doubtful = true;
     }
     end(job, "lapsed claims could not be looked for", req->err,
         req->err == PP_OK && r->lapsed + r->quarantined >= REAP_TASKS);
 }
 
+/* Our own claims have not been renewed in time: the store did not answer, the machine slept, or its clock was
+ * set. They come first, or everything in flight here would be taken for lost. */
+static bool renew_first(struct pp_cron *cron)
+{
+    struct pp_pipeline *p = cron->p;
+    int64_t now = pp_loop_now(p->loop), offset = pp_loop_wall(p->loop) - now;
+    int64_t moved = offset - (cron->renewed_wall_ms - cron->renewed_ms);
+
+    if (!p->s3 || pp_s3_in_flight(p->s3) == 0)
+        return false;
+    if (now - cron->renewed_ms < p->params->lease_ms * 2 / 3 && moved < 1000 && moved > -1000)
+        return false;
+    if (now - cron->jobs[JOB_RENEW].asked_ms >= 1000)
+        cron->jobs[JOB_RENEW].next_ms = 0;
+    return true;
+}
+
 static void reap(struct job *job)
 {
     struct pp_pipeline *p = job->cron->p;
+    if (renew_first(job->cron))
+        return;
     job->r.reap = (struct pp_store_reap){
         .req = request(job, reaped), .now_ms = pp_loop_wall(p->loop), .limit = REAP_TASKS};
     submitted(job, p->store->ops->reap(p->store, &job->r.reap));
+}
+
+/* --- the backlog, where it may lack something --- */
+
+static void backlog_read(struct pp_req *req)
+{
+    struct job *job = req->data;
+    struct pp_pipeline *p = job->cron->p;
+
+    if (req->err != PP_OK)
+        p->backlog_doubtful = true;
+    else if (job->r.backlog.n > 0)
+        p->coordinator->ops->announce(p->coordinator, job->r.backlog.rows, job->r.backlog.n);
+    end(job, "waiting tasks could not be read", req->err, false);
+}
+
+static void backlog(struct job *job)
+{
+    struct pp_pipeline *p = job->cron->p;
+    if (!p->backlog_doubtful)
+        return;
+    p->backlog_doubtful = false;
+    job->r.backlog = (struct pp_store_backlog){.req = request(job, backlog_read)};
+    job->arena.max = SIZE_MAX; /* a row for each client with something to do */
+    enum pp_err err = p->store->ops->backlog(p->store, &job->r.backlog);
+    p->backlog_doubtful = err != PP_OK;
+    submitted(job, err);
 }
 
 /* --- without requests of our own --- */
@@ -269,6 +334,7 @@ static const struct {
 } table[JOB_COUNT] = {
     [JOB_RENEW] = {renew, lease_third, PP_ROLE_WORKER},
     [JOB_REAP] = {reap, second, PP_ROLE_CRON},
+    [JOB_BACKLOG] = {backlog, ten_seconds, PP_ROLE_WORKER},
     [JOB_SLOTS] = {slots, second, PP_ROLE_WORKER},
     [JOB_ROUTES] = {routes, router_interval, PP_ROLE_CRON},
     [JOB_HEARTBEAT] = {heartbeat, second, PP_ROLE_WORKER},

@@ -252,6 +252,8 @@ static void deadline(void *data)
     struct pp_pipeline *p = data;
     if (p->s3)
         pp_s3_hand_back(p->s3);
+    if (p->s6)
+        pp_s6_give_up(p->s6);
 }
 
 void pp_pipeline_drain(struct pp_pipeline *p, void (*done)(void *data), void *data)

@@ -61,7 +61,7 @@ struct pp_pipeline {
     struct pp_cron *cron;
     struct pp_startup *startup; /* until the backlog has been read */
     bool draining, cron_stopped;
-    bool backlog_doubtful; /* the backlog may lack something that the store has: cron reads it again */
+    bool backlog_doubtful;       /* the backlog may lack something that the store has: cron reads it again */
     void (*drained)(void *data); /* set by pp_pipeline_drain() */
     void *drained_data;
     struct pp_timer *drain_timer, *drain_deadline;

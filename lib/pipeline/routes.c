@@ -195,7 +195,7 @@ static void retiered(struct pp_req *req)
     struct pp_routes *routes = t->routes;
 
     routes->busy--;
-    if (req->err == PP_OK && t->r.n > 0) {
+    if (req->err != PP_OK || t->r.n > 0) { /* after an error it may have been done all the same */
         struct pp_backlog_row row = {.client = t->r.client, .queue = t->r.tier, .due_ms = t->r.due_ms};
         routes->p->coordinator->ops->announce(routes->p->coordinator, &row, 1);
     }

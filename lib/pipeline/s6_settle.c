@@ -31,6 +31,9 @@ struct pp_s6 {
     struct pp_timer *timer;
     struct pp_list waiting; /* transfers, by hop_node: they are parked nowhere any more */
     struct batch batch;     /* the one under way; r.n == 0: none */
+    size_t most;            /* in a batch: fewer after a failure */
+    bool failing;           /* the last call failed: the timer, and nothing else, starts the next */
+    bool giving_up;
 };
 
 static void flush(void *data);
@@ -41,6 +44,7 @@ struct pp_s6 *pp_s6_open(struct pp_pipeline *p)
     if (!s6)
         return NULL;
     s6->p = p;
+    s6->most = BATCH_MAX;
     pp_list_init(&s6->waiting);
     s6->timer = pp_timer_open(p->loop, flush, s6);
     if (!s6->timer) {
@@ -165,7 +169,7 @@ static void announce(struct pp_s6 *s6, const struct batch *b)
 
     for (size_t i = 0; i < b->r.n; i++) {
         const struct pp_settlement *s = &b->r.settlements[i];
-        if (s->kind == PP_SETTLE_FINAL || s->stale)
+        if (s->kind == PP_SETTLE_FINAL) /* a stale one may have been written by a call that seemed to fail */
             continue;
         rows[n++] = (struct pp_backlog_row){.client = s->task->client,
                                             .queue = s->task->losses >= 2 ? PP_QUEUE_SUSPECT : s->tier,
@@ -175,6 +179,30 @@ static void announce(struct pp_s6 *s6, const struct batch *b)
         s6->p->coordinator->ops->announce(s6->p->coordinator, rows, n);
 }
 
+/* Nothing was written, or it is not known. One alone goes to the end of the line, several are halved. */
+static void not_settled(struct pp_s6 *s6, struct batch *b, enum pp_err err)
+{
+    size_t n = b->r.n;
+
+    pp_log(s6->p->log, PP_LOG_ERROR,
+           s6->giving_up ? "outcomes dropped" : "outcomes not written, trying again", "error",
+           pp_err_text(err), "photos", PP_LOG_INT(n), NULL);
+    s6->batch.r.n = 0;
+    s6->failing = true;
+    s6->most = n > 1 ? n / 2 : 1;
+    for (size_t i = n; i > 0; i--) {
+        struct pp_transfer *t = b->transfers[i - 1];
+        if (s6->giving_up)
+            pp_s3_settled(s6->p->s3, t);
+        else if (n == 1)
+            pp_list_push(&s6->waiting, &t->hop_node);
+        else
+            pp_list_push_front(&s6->waiting, &t->hop_node);
+    }
+    pp_arena_fini(&b->arena);
+    pp_timer_start(s6->timer, s6->giving_up ? 0 : TRY_AGAIN_MS, 0);
+}
+
 static void settled(struct pp_req *req)
 {
     struct pp_s6 *s6 = req->data;
@@ -182,15 +210,12 @@ static void settled(struct pp_req *req)
     int64_t now = pp_loop_now(s6->p->loop);
 
     if (req->err != PP_OK) {
-        pp_log(s6->p->log, PP_LOG_ERROR, "outcomes could not be written, trying again", "error",
-               pp_err_text(req->err), "photos", PP_LOG_INT(b.r.n), NULL);
-        for (size_t i = b.r.n; i > 0; i--)
-            pp_list_push_front(&s6->waiting, &b.transfers[i - 1]->hop_node);
-        s6->batch.r.n = 0;
-        pp_arena_fini(&b.arena);
-        pp_timer_start(s6->timer, TRY_AGAIN_MS, 0);
+        not_settled(s6, &b, req->err);
         return;
     }
+    s6->failing = false;
+    if (s6->most < BATCH_MAX)
+        s6->most = s6->most * 2 < BATCH_MAX ? s6->most * 2 : BATCH_MAX;
     for (size_t i = 0; i < b.r.n; i++)
         count(s6, &b.r.settlements[i]);
     announce(s6, &b);
@@ -209,7 +234,7 @@ static void flush(void *data)
 {
     struct pp_s6 *s6 = data;
     struct batch *b = &s6->batch;
-    size_t n = s6->waiting.n < BATCH_MAX ? s6->waiting.n : BATCH_MAX;
+    size_t n = s6->waiting.n < s6->most ? s6->waiting.n : s6->most;
 
     if (b->r.n > 0 || n == 0)
         return;
@@ -218,6 +243,7 @@ static void flush(void *data)
     struct pp_settlement *settlements = pp_arena_array(&b->arena, n, sizeof(*settlements));
     if (!b->transfers || !settlements) {
         pp_arena_fini(&b->arena);
+        s6->failing = true;
         pp_timer_start(s6->timer, TRY_AGAIN_MS, 0);
         return;
     }
@@ -241,6 +267,13 @@ void pp_s6_finished(struct pp_s6 *s6, struct pp_transfer *t)
 {
     learn(s6, t);
     pp_list_push(&s6->waiting, &t->hop_node);
-    if (s6->batch.r.n == 0)
+    if (s6->batch.r.n == 0 && !s6->failing)
         pp_timer_sooner(s6->timer, s6->waiting.n >= BATCH_MAX ? 0 : GATHER_MS);
+}
+
+void pp_s6_give_up(struct pp_s6 *s6)
+{
+    s6->giving_up = true;
+    if (s6->failing && s6->batch.r.n == 0)
+        pp_timer_start(s6->timer, 0, 0);
 }
