@@ -1,8 +1,7 @@
 /* cmd_up.c: photopool up: everything in one process, no servers.
  *
  * Signals: the first SIGTERM or SIGINT drains, the second stops at once (what was in flight returns at the
- * next start); SIGHUP reads the configuration again. `photopool drain` drains the worker and leaves the rest
- * to answer until the process is stopped. */
+ * next start); SIGHUP reads the configuration again. `photopool drain` is as the first SIGTERM. */
 #include <curl/curl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -59,6 +58,14 @@ static void stop(struct up *up)
     pp_wire_drain(up->wire, drained, up);
 }
 
+/* Keys are reloaded, the address that listens is not: would the newer keys leave it open to everybody? */
+static bool opens_up(const struct up *up, const struct pp_config *newer, struct pp_config_error *error)
+{
+    struct pp_config both = *up->config;
+    both.auth.keys = newer->auth.keys;
+    return pp_config_check(&both, error) != PP_OK;
+}
+
 static void reload(struct up *up)
 {
     struct pp_config_error error;
@@ -66,6 +73,11 @@ static void reload(struct up *up)
 
     if (pp_config_args_load(&newer, &up->args, environ, &error) != PP_OK) {
         pp_log(up->log, PP_LOG_ERROR, "configuration not reloaded", "error", error.text, NULL);
+        return;
+    }
+    if (opens_up(up, newer, &error)) {
+        pp_log(up->log, PP_LOG_ERROR, "configuration not reloaded", "error", error.text, NULL);
+        pp_config_free(newer);
         return;
     }
     pp_wire_reload(up->wire, newer);
@@ -84,8 +96,10 @@ static void on_signal(void *data, int signo)
 
 static void on_drain(void *data, const char *worker)
 {
+    struct up *up = data;
     (void)worker;
-    stop(data);
+    if (!up->stopping) /* asked for twice is no second signal */
+        stop(up);
 }
 
 static int load(struct up *up, int argc, char **argv)

@@ -159,15 +159,12 @@ static enum pp_err open_stages(struct pp_pipeline *p)
     p->drain_timer = pp_timer_open(p->loop, check_drained, p);
     p->drain_deadline = pp_timer_open(p->loop, deadline, p);
     p->progress = pp_progress_new();
-    p->routes = pp_routes_open(p);
     p->cron = pp_cron_open(p);
-    if (!p->drain_timer || !p->drain_deadline || !p->progress || !p->routes || !p->cron)
+    if (!p->drain_timer || !p->drain_deadline || !p->progress || !p->cron)
         return PP_ENOMEM;
     if (p->roles & PP_ROLE_WORKER) {
         p->s6 = pp_s6_open(p);
         enum pp_err err = p->s6 ? pp_s3_open(p, &p->s3) : PP_ENOMEM;
-        if (err == PP_OK)
-            err = start_up(p);
         if (err != PP_OK)
             return err;
     }
@@ -176,7 +173,11 @@ static enum pp_err open_stages(struct pp_pipeline *p)
         if (!p->s2)
             return PP_ENOMEM;
     }
-    return PP_OK;
+    /* Last what sends requests: until then closing has nothing to wait for. */
+    p->routes = pp_routes_open(p);
+    if (!p->routes)
+        return PP_ENOMEM;
+    return p->roles & PP_ROLE_WORKER ? start_up(p) : PP_OK;
 }
 
 enum pp_err pp_pipeline_open(struct pp_pipeline *p)
