@@ -230,6 +230,23 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
     return PP_OK;
 }
 
+/* A file without certificates would fail every photo over https, and blame the merchant. */
+static enum pp_err check_ca_file(const char *path, struct pp_wire_error *error)
+{
+    char line[256];
+    bool found = false;
+    FILE *f = path[0] ? fopen(path, "re") : NULL;
+
+    if (!path[0])
+        return PP_OK;
+    if (!f)
+        return refuse(error, PP_EIO, "fetch.ca_file %s can't be read: %s", path, strerror(errno));
+    while (!found && fgets(line, sizeof(line), f))
+        found = strstr(line, "-----BEGIN ") && strstr(line, "CERTIFICATE-----");
+    fclose(f);
+    return found ? PP_OK : refuse(error, PP_EINVAL, "fetch.ca_file %s has no certificate in PEM form", path);
+}
+
 static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_error *error)
 {
     enum pp_err err = pp_wire_params_init(&w->params, w->config);
@@ -238,7 +255,9 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     if (err != PP_OK)
         return refuse(error, err, "the configuration can't be used: %s", pp_err_text(err));
     w->params.params.sole_worker = true;
-    err = lock_data(w, error);
+    err = check_ca_file(w->config->fetch.ca_file, error);
+    if (err == PP_OK)
+        err = lock_data(w, error);
     if (err == PP_OK)
         err = open_store(w, error);
     if (err == PP_OK)

@@ -65,14 +65,8 @@ static enum pp_err run(struct pp_slots_db *db, struct pp_job *job)
 
     switch (call->op) {
     case OP_ACQUIRE: return pp_slots_db_acquire(db, pp_container_of(req, struct pp_coord_acquire, req));
-    case OP_RENEW: {
-        struct pp_coord_renew *r = pp_container_of(req, struct pp_coord_renew, req);
-        return pp_slots_db_write(db, r->worker, r->renewals, r->n, r->now_ms);
-    }
-    case OP_RELEASE: {
-        struct pp_coord_release *r = pp_container_of(req, struct pp_coord_release, req);
-        return pp_slots_db_write(db, "", r->renewals, r->n, r->now_ms);
-    }
+    case OP_RENEW: return pp_slots_db_renew(db, pp_container_of(req, struct pp_coord_renew, req));
+    case OP_RELEASE: return pp_slots_db_release(db, pp_container_of(req, struct pp_coord_release, req));
     }
     return PP_EINVAL;
 }
@@ -112,8 +106,6 @@ static enum pp_err local_acquire(struct pp_coordinator *c, struct pp_coord_acqui
 
 static enum pp_err local_renew(struct pp_coordinator *c, struct pp_coord_renew *r)
 {
-    for (size_t i = 0; i < r->n; i++)
-        r->renewals[i].lost = false;
     return submit(local_of(c), &r->req, OP_RENEW);
 }
 

@@ -5,19 +5,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
 
 /* What is older than this counts in no window any more. */
-#define WINDOW_MS  61000
+#define WINDOW_MS 61000
+/* Permits that a crashed holder had reserved were used this long after its last word at most: a look-up, a
+ * connection and a failing disk may lie between. */
+#define RESERVED_MS 600000
+/* Rows of clients that have not been seen for so long are forgotten at the start. */
+#define FORGET_MS  86400000
 #define BOOT_MAX   64
 #define MARK_BYTES 12
 
 struct pp_slots_db {
     sqlite3 *db;
-    sqlite3_stmt *begin, *commit, *get, *take, *reserve, *mark;
+    sqlite3_stmt *begin, *commit, *get, *take, *reserve, *mark, *release;
     char boot[BOOT_MAX];
+    bool rebooted; /* the file was in use before the machine started: its last seconds may be lost */
 };
 
 static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-2048;"
@@ -40,6 +47,27 @@ static bool prepare(struct pp_slots_db *db, sqlite3_stmt **stmt, const char *sql
     return sqlite3_prepare_v3(db->db, sql, -1, SQLITE_PREPARE_PERSISTENT, stmt, NULL) == SQLITE_OK;
 }
 
+/* Forgets what is old, and finds out whether the file is from before this boot. */
+static bool look_back(struct pp_slots_db *db)
+{
+    struct timespec wall;
+    sqlite3_stmt *old = NULL, *boots = NULL;
+
+    clock_gettime(CLOCK_REALTIME, &wall);
+    bool ok = prepare(db, &boots, "SELECT 1 FROM slots WHERE boot <> ?1 LIMIT 1") &&
+              prepare(db, &old, "DELETE FROM slots WHERE updated_ms < ?1");
+    if (ok) {
+        sqlite3_bind_text(boots, 1, db->boot, -1, SQLITE_STATIC);
+        db->rebooted = sqlite3_step(boots) == SQLITE_ROW;
+        sqlite3_reset(boots);
+        sqlite3_bind_int64(old, 1, (int64_t)wall.tv_sec * 1000 - FORGET_MS);
+        ok = sqlite3_step(old) == SQLITE_DONE;
+    }
+    sqlite3_finalize(boots);
+    sqlite3_finalize(old);
+    return ok;
+}
+
 struct pp_slots_db *pp_slots_db_open(const char *path)
 {
     struct pp_slots_db *db = calloc(1, sizeof(*db));
@@ -59,10 +87,12 @@ struct pp_slots_db *pp_slots_db_open(const char *path)
                  " ON CONFLICT(client) DO UPDATE SET worker = ?2, reserved = ?3, updated_ms = ?4, boot = ?5, "
                  "marks = ?6") ||
         !prepare(db, &db->reserve,
-                 "UPDATE slots SET worker = ?2, reserved = ?3, updated_ms = ?4 WHERE client = ?1") ||
-        !prepare(
-            db, &db->mark,
-            "UPDATE slots SET worker = ?2, reserved = ?3, updated_ms = ?4, marks = ?5 WHERE client = ?1")) {
+                 "UPDATE slots SET reserved = ?3, updated_ms = ?4 WHERE client = ?1 AND worker = ?2") ||
+        !prepare(db, &db->mark,
+                 "UPDATE slots SET reserved = ?3, updated_ms = ?4, marks = ?5 WHERE client = ?1 AND worker = "
+                 "?2") ||
+        !prepare(db, &db->release, "UPDATE slots SET worker = '' WHERE client = ?1 AND worker = ?2") ||
+        !look_back(db)) {
         pp_slots_db_close(db);
         return NULL;
     }
@@ -73,7 +103,7 @@ void pp_slots_db_close(struct pp_slots_db *db)
 {
     if (!db)
         return;
-    sqlite3_stmt *all[] = {db->begin, db->commit, db->get, db->take, db->reserve, db->mark};
+    sqlite3_stmt *all[] = {db->begin, db->commit, db->get, db->take, db->reserve, db->mark, db->release};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         sqlite3_finalize(all[i]);
     sqlite3_close(db->db);
@@ -132,6 +162,20 @@ static void pack_marks(struct pp_buf *b, const struct pp_slot_mark *marks, size_
 
 /* --- acquire --- */
 
+static int64_t uptime_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Requests that went out before this boot and are in no row that survived it: they may count while the
+ * machine has been up for less than a window. */
+static bool forgotten_in_boot(const struct pp_slots_db *db, const char *boot)
+{
+    return (boot ? strcmp(boot, db->boot) != 0 : db->rebooted) && uptime_ms() < WINDOW_MS;
+}
+
 /* What the row says of earlier holders; a new client has none. */
 static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, struct pp_slot_want *w)
 {
@@ -151,6 +195,8 @@ static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, 
             err = PP_ENOMEM;
     } else if (rc != SQLITE_DONE) {
         err = PP_EIO;
+    } else if (forgotten_in_boot(db, NULL)) {
+        w->spent = w->rpm;
     }
     sqlite3_reset(db->get);
     return err;
@@ -204,27 +250,51 @@ enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire 
 
 /* --- renew, release --- */
 
-enum pp_err pp_slots_db_write(struct pp_slots_db *db, const char *worker,
-                              const struct pp_slot_renewal *renewals, size_t n, int64_t now_ms)
+static enum pp_err write_one(struct pp_slots_db *db, const char *worker, struct pp_slot_renewal *r,
+                             struct pp_buf *b, int64_t now_ms)
+{
+    sqlite3_stmt *stmt = r->marks ? db->mark : db->reserve;
+
+    sqlite3_bind_text(stmt, 1, r->client, -1, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, 2, worker, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(stmt, 3, r->reserved);
+    sqlite3_bind_int64(stmt, 4, now_ms);
+    if (r->marks) {
+        pp_buf_reset(b);
+        pack_marks(b, r->marks, r->n_marks);
+        sqlite3_bind_blob(stmt, 5, b->p, (int)b->n, SQLITE_STATIC);
+    }
+    enum pp_err err = b->failed ? PP_ENOMEM : step(stmt);
+    sqlite3_clear_bindings(stmt);
+    r->lost = err == PP_OK && sqlite3_changes(db->db) == 0;
+    return err;
+}
+
+enum pp_err pp_slots_db_renew(struct pp_slots_db *db, struct pp_coord_renew *r)
 {
     struct pp_buf b;
     enum pp_err err = PP_OK;
 
     pp_buf_init(&b, 1 << 20);
-    for (size_t i = 0; i < n && err == PP_OK; i++) {
-        const struct pp_slot_renewal *r = &renewals[i];
-        sqlite3_stmt *stmt = r->marks ? db->mark : db->reserve;
-        sqlite3_bind_text(stmt, 1, r->client, -1, SQLITE_STATIC);
-        sqlite3_bind_text(stmt, 2, worker, -1, SQLITE_STATIC);
-        sqlite3_bind_int64(stmt, 3, r->reserved);
-        sqlite3_bind_int64(stmt, 4, now_ms);
-        if (r->marks) {
-            pp_buf_reset(&b);
-            pack_marks(&b, r->marks, r->n_marks);
-            sqlite3_bind_blob(stmt, 5, b.p, (int)b.n, SQLITE_STATIC);
-        }
-        err = b.failed ? PP_ENOMEM : step(stmt);
-        sqlite3_clear_bindings(stmt);
+    for (size_t i = 0; i < r->n && err == PP_OK; i++)
+        err = write_one(db, r->worker, &r->renewals[i], &b, r->now_ms);
+    pp_buf_fini(&b);
+    return err;
+}
+
+enum pp_err pp_slots_db_release(struct pp_slots_db *db, struct pp_coord_release *r)
+{
+    struct pp_buf b;
+    enum pp_err err = PP_OK;
+
+    pp_buf_init(&b, 1 << 20);
+    for (size_t i = 0; i < r->n && err == PP_OK; i++) {
+        err = write_one(db, r->worker, &r->renewals[i], &b, r->now_ms);
+        sqlite3_bind_text(db->release, 1, r->renewals[i].client, -1, SQLITE_STATIC);
+        sqlite3_bind_text(db->release, 2, r->worker, -1, SQLITE_STATIC);
+        if (err == PP_OK)
+            err = step(db->release);
+        sqlite3_clear_bindings(db->release);
     }
     pp_buf_fini(&b);
     return err;

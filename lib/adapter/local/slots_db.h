@@ -22,8 +22,9 @@ pp_must_check enum pp_err pp_slots_db_commit(struct pp_slots_db *db);
 
 /* Grants every wanted slot as share 0 of 1, with what earlier holders left. */
 pp_must_check enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire *r);
-/* Records renewals, or with worker "" releases. */
-pp_must_check enum pp_err pp_slots_db_write(struct pp_slots_db *db, const char *worker,
-                                            const struct pp_slot_renewal *renewals, size_t n, int64_t now_ms);
+/* Records renewals; `lost` where the row is another worker's or gone. */
+pp_must_check enum pp_err pp_slots_db_renew(struct pp_slots_db *db, struct pp_coord_renew *r);
+/* A renewal, the last: nobody holds the slot. */
+pp_must_check enum pp_err pp_slots_db_release(struct pp_slots_db *db, struct pp_coord_release *r);
 
 #endif
