@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# scenario: timeout=180
+"""10,000 idle and 1,000 slow connections do not stop a POST: neither from many addresses, where all have room, nor from a single one, which
+has more than it may hold and is also the address that the POSTs come from. Those that send nothing are cut after 10 s."""
+import resource
+import select
+import socket
+import threading
+
+from harness import POLL, SLOW, Origin, Pool, Skipped, check, http, json, same, scenario, time, wait_until
+
+IDLE = 10000
+SLOW_ONES = 1000
+HEAD = b"POST /v1/batches HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n"
+
+
+def connect(port, address):
+    s = socket.socket()
+    s.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT: ports are counted per peer, too
+    s.settimeout(5 * SLOW)
+    s.bind((address, 0))
+    s.connect(("127.0.0.1", port))
+    s.setblocking(False)
+    return s
+
+
+class Crowd:
+    """Connections that do little: a thread sends a byte a second on the slow ones."""
+
+    def __init__(self, port, addresses):
+        self.idle, self.slow, self.failed, self.stop = [], [], 0, False
+        for n in range(IDLE + SLOW_ONES):
+            try:
+                s = connect(port, addresses[n % len(addresses)])
+            except OSError:
+                self.failed += 1
+                continue
+            (self.slow if n % (IDLE // SLOW_ONES + 1) == 0 else self.idle).append(s)
+        for n, s in enumerate(self.slow):
+            self.send(s, HEAD if n % 2 else HEAD + b'\r\n{"client": "')
+        self.thread = threading.Thread(target=self.drip, daemon=True)
+        self.thread.start()
+
+    @staticmethod
+    def send(s, data):
+        try:
+            s.send(data)
+        except OSError:
+            pass  # cut, which is the server's right
+
+    def drip(self):
+        due = time.monotonic()
+        while not self.stop:
+            if time.monotonic() >= due:
+                due += 1
+                for s in self.slow:
+                    self.send(s, b"x")
+            time.sleep(POLL)
+
+    def open(self):
+        """(idle, slow) connections that the server has not closed."""
+        def alive(sockets):
+            poll = select.poll()
+            for s in sockets:
+                poll.register(s, select.POLLIN | select.POLLHUP)
+            return len(sockets) - len(poll.poll(0))
+        return alive(self.idle), alive(self.slow)
+
+    def close(self):
+        self.stop = True
+        self.thread.join()
+        for s in self.idle + self.slow:
+            s.close()
+
+
+def post(pool, origin, name, address):
+    """A POST over a connection of its own; seconds until the 202."""
+    start = time.monotonic()
+    c = http.client.HTTPConnection("127.0.0.1", pool.port, timeout=20 * SLOW, source_address=(address, 0))
+    body = {"client": "42", "items": [{"id": name, "photos": [origin.url("a.example", f"/{name}.jpg")]}]}
+    c.request("POST", "/v1/batches", json.dumps(body), {"Content-Type": "application/json"})
+    answer = c.getresponse()
+    text = answer.read()
+    same(answer.status, 202, f"POST beside the crowd: {text}")
+    c.close()
+    return time.monotonic() - start
+
+
+def crowd_and_posts(case, name, addresses, poster):
+    origin = Origin(case, hosts="*.example delay=5 bytes=600")
+    pool = Pool(case, origin=origin, config={"clients.rpm": None}).start()
+    start = time.monotonic()
+    crowd = Crowd(pool.port, addresses)
+    took = time.monotonic() - start
+    opened = crowd.open()
+    times = [post(pool, origin, f"{name}{n}", poster) for n in range(20)]
+    memory = pool.memory_kb("VmRSS") // 1024
+    print(f"{name}: {opened[0]} idle and {opened[1]} slow connections open after {took:.1f} s ({crowd.failed} refused), "
+          f"slowest of 20 POSTs {max(times) * 1000:.0f} ms, {memory} MiB", flush=True)
+    check(max(times) < 2 * SLOW, f"the slowest POST took {max(times):.1f} s")
+    check(memory < 200 * (4 if SLOW > 1 else 1), f"{memory} MiB with all these connections")
+    wait_until(lambda: pool.metric("photopool_photos_total") == 20, 20, "the photos are stored")
+    return pool, crowd, opened
+
+
+def many_addresses(case):
+    pool, crowd, opened = crowd_and_posts(case, "many", [f"127.0.1.{n}" for n in range(1, 61)], "127.0.0.1")
+    if SLOW == 1:
+        check(opened[0] >= IDLE * 0.95, f"{opened[0]} of {IDLE} idle connections were left open")
+    wait_until(lambda: crowd.open()[0] == 0, 15, lambda: f"idle connections are cut: {crowd.open()}")
+    wait_until(lambda: crowd.open()[1] == 0, 40, lambda: f"slow connections are cut: {crowd.open()}")
+    crowd.close()
+    pool.stop()
+
+
+def one_address(case):
+    pool, crowd, _ = crowd_and_posts(case, "one", ["127.0.0.1"], "127.0.0.1")
+    wait_until(lambda: sum(crowd.open()) <= 256, 5, lambda: f"connections of one address are bounded: {crowd.open()}")
+    crowd.close()
+    pool.stop()
+
+
+def test_idle_connections(case):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard < IDLE + SLOW_ONES + 1500:
+        raise Skipped(f"at most {hard} open files are permitted, {IDLE + SLOW_ONES + 1500} are needed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    many_addresses(case)
+    one_address(case)
+
+
+if __name__ == "__main__":
+    scenario(test_idle_connections)
