@@ -4,11 +4,11 @@
 nothing that was accepted is lost, and work goes on when there is space again.
 
 The full disk is a small tmpfs, mounted in a mount namespace of the test's own. That needs root; elsewhere this part is left out."""
-import ctypes
 import os
 import shutil
 
-from harness import Origin, Pool, check, outcomes, same, scenario, sha256_of, time, wait_until
+from harness import Origin, Pool, Skipped, check, outcomes, same, scenario, sha256_of, time, wait_until
+from namespace import mount_tmpfs, own_mounts
 
 
 def items(origin, name, n, photos):
@@ -49,13 +49,17 @@ def high_water(case):
     pool.stop()
 
 
-def mount_small(path, size):
-    """A tmpfs (a SQLite WAL alone may take 16 MiB) in a mount namespace that this process and its children have for themselves. False: not permitted."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    newns, rec_private = 0x20000, 0x4000 | 0x40000
-    if libc.unshare(newns) != 0 or libc.mount(b"none", b"/", None, rec_private, None) != 0:
-        return False
-    return libc.mount(b"tmpfs", path.encode(), b"tmpfs", 0, f"size={size}".encode()) == 0
+def small_disk(case, name, size):
+    """A tmpfs; None where that is not permitted. A SQLite WAL alone may take 16 MiB."""
+    path = case.path(name)
+    os.mkdir(path)
+    try:
+        own_mounts()
+        mount_tmpfs(path, size)
+    except Skipped as e:
+        print(f"left out, a full disk: {e}", flush=True)
+        return None
+    return path
 
 
 def fill(path):
@@ -70,10 +74,8 @@ def fill(path):
 
 
 def disk_full(case):
-    disk = case.path("disk")
-    os.mkdir(disk)
-    if os.geteuid() != 0 or not mount_small(disk, "56m"):
-        print("left out: a full disk (no permission to mount)", flush=True)
+    disk = small_disk(case, "disk", "56m")
+    if not disk:
         return
     origin = Origin(case, hosts="*.example delay=20-60 bytes=20000")
     pool = Pool(case, origin=origin, data=os.path.join(disk, "data"), config={"clients.rpm": None, "clients.concurrency": 8,
@@ -120,9 +122,8 @@ def disk_full(case):
 
 def disk_full_goes_on(case):
     """The same without a kill: the running process picks up by itself."""
-    disk = case.path("disk2")
-    os.mkdir(disk)
-    if os.geteuid() != 0 or not mount_small(disk, "40m"):
+    disk = small_disk(case, "disk2", "40m")
+    if not disk:
         return
     origin = Origin(case, hosts="*.example delay=20-60 bytes=20000")
     pool = Pool(case, origin=origin, data=os.path.join(disk, "data"), config={"clients.rpm": None, "clients.concurrency": 8})
