@@ -126,20 +126,39 @@ static void head_text(struct og_out *o, const char *name, struct og_text t)
     out_str(o, "\r\n");
 }
 
-/* The target again, with one hop less. */
+/* The value of the query's last `hops`, which is the one that counts; p is NULL when it has none. */
+static struct og_slice query_hops(struct og_slice q)
+{
+    static const char name[] = "hops=";
+    struct og_slice value = {NULL, 0};
+    const char *p = q.p, *end = q.p + q.n;
+    while (p < end) {
+        const char *amp = memchr(p, '&', (size_t)(end - p)), *stop = amp != NULL ? amp : end;
+        if ((size_t)(stop - p) >= sizeof name - 1 && memcmp(p, name, sizeof name - 1) == 0)
+            value = (struct og_slice){p + sizeof name - 1, (size_t)(stop - p) - (sizeof name - 1)};
+        p = stop + (amp != NULL);
+    }
+    return value;
+}
+
+/* The target again, with one hop less: its query says how many are left, also where the first number came
+ * from the line of the host or the defaults, since the query overrides them. */
 static void head_hops(const struct making *m, struct og_out *o)
 {
-    struct og_slice q = m->r->query;
-    const char *at = memmem(q.p, q.n, "hops=", 5);
-    if (at == NULL || (size_t)(o->end - o->p) < m->r->target.n + 600)
+    struct og_slice t = m->r->target, q = m->r->query, value = query_hops(q);
+    const char *end = t.p + t.n;
+    if ((size_t)(o->end - o->p) < t.n + 600)
         return;
-    const char *after = at + 5;
-    while (after < q.p + q.n && *after >= '0' && *after <= '9')
-        after++;
     out_str(o, "Location: ");
-    out_put(o, m->r->target.p, (size_t)(at + 5 - m->r->target.p));
+    if (value.p != NULL) {
+        out_put(o, t.p, (size_t)(value.p - t.p));
+    } else {
+        out_put(o, t.p, t.n);
+        out_str(o, memchr(t.p, '?', t.n) == NULL ? "?hops=" : "&hops=");
+    }
     out_number(o, m->b->hops - 1);
-    out_put(o, after, (size_t)(q.p + q.n - after));
+    if (value.p != NULL)
+        out_put(o, value.p + value.n, (size_t)(end - value.p) - value.n);
     out_str(o, "\r\n");
 }
 

@@ -90,7 +90,8 @@ static void wait_for_port(struct fixture *f)
     fail_msg("the origin does not listen");
 }
 
-static int set_up(void **state)
+/* Starts the origin; `behaviour` is that of hosts of which no line speaks. */
+static int set_up_with(void **state, const char *behaviour)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
@@ -102,7 +103,8 @@ static int set_up(void **state)
                "# a host that fails, one that is slow, the rest of a shop\n"
                "gone.example status=410\n"
                "half.example fail=0.5:404\n"
-               "*.shop.example bytes=1234 client=shop\n");
+               "*.shop.example bytes=1234 client=shop\n"
+               "hops.example hops=2 bytes=5000\n");
     write_file(f, "real.png", "not really");
     f->reply.p = malloc(REPLY_MAX + 1);
     assert_non_null(f->reply.p);
@@ -111,11 +113,22 @@ static int set_up(void **state)
     if (f->pid == 0) {
         if (chdir(f->dir) == 0 && freopen("log", "w", stderr) != NULL)
             execl(f->bin, "origin", "--listen", "127.0.0.1:0", "--port-file", "port", "--record", "record",
-                  "--hosts", "hosts", "--files", ".", "--keep-heads", "8", (char *)NULL);
+                  "--hosts", "hosts", "--files", ".", "--keep-heads", "8", "--behaviour", behaviour,
+                  (char *)NULL);
         _exit(127);
     }
     wait_for_port(f);
     return 0;
+}
+
+static int set_up(void **state)
+{
+    return set_up_with(state, "");
+}
+
+static int set_up_hops(void **state)
+{
+    return set_up_with(state, "hops=1 bytes=6000");
 }
 
 static void stop(struct fixture *f)
@@ -410,6 +423,42 @@ static void test_hosts_and_lots(void **state)
         assert_int_equal(get(f, "/a?flaky=3:429")->status, i < 3 ? 429 : 200);
 }
 
+/* The line of a host, the query over it, and the defaults: each is followed to its picture. */
+static void test_hops_from_three_places(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        const char *host, *target;
+        int hops, body;
+        const char *last; /* target that answers the picture */
+    } cases[] = {
+        {"hops.example", "/a", 2, 5000, "/a?hops=0"},
+        {"hops.example", "/a?x=hops%3D7&xhops=8&q", 2, 5000, "/a?x=hops%3D7&xhops=8&q&hops=0"},
+        {"hops.example", "/a?hops=3&z=1", 3, 5000, "/a?hops=0&z=1"},
+        {"hops.example", "/a?hops=no", 2, 5000, "/a?hops=0"},
+        {"hops.example", "/a?hops=0", 0, 5000, "/a?hops=0"},
+        {"x.example", "/a", 1, 6000, "/a?hops=0"},
+        {"x.example", "/a?hops=9&hops=2", 2, 6000, "/a?hops=9&hops=0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char target[128];
+        int hops = 0;
+        snprintf(target, sizeof target, "%s", cases[i].target);
+        struct reply *r = ask(f, "GET", cases[i].host, target, "", 10000);
+        for (; r->status == 302 && hops < 10; hops++) {
+            const char *to = memmem(r->p, r->head_n, "Location: ", 10);
+            if (to == NULL)
+                fail_msg("%s: 302 without Location", target);
+            assert_int_equal(sscanf(to, "Location: %127s", target), 1);
+            r = ask(f, "GET", cases[i].host, target, "", 10000);
+        }
+        assert_int_equal(r->status, 200);
+        assert_int_equal(hops, cases[i].hops);
+        assert_int_equal(body_n(r), (size_t)cases[i].body);
+        assert_string_equal(target, cases[i].last);
+    }
+}
+
 static void test_hosts_are_reloaded(void **state)
 {
     struct fixture *f = *state;
@@ -612,6 +661,7 @@ int main(void)
         ORIGIN_TEST(test_delay_and_drip_take_their_time),
         ORIGIN_TEST(test_conditional),
         ORIGIN_TEST(test_hosts_and_lots),
+        cmocka_unit_test_setup_teardown(test_hops_from_three_places, set_up_hops, tear_down),
         ORIGIN_TEST(test_hosts_are_reloaded),
         ORIGIN_TEST(test_keep_alive_and_pipelining),
         ORIGIN_TEST(test_record_sees_what_is_in_flight),
