@@ -87,8 +87,7 @@ static int compare(const struct pp_route_row *row, const char *client, const cha
 {
     int by_client = strcmp(row->client, client);
 
-    assert_non_null(domain);
-    return by_client ? by_client : strcmp(row->domain, domain);
+    return by_client || !domain ? by_client : strcmp(row->domain, domain);
 }
 
 static enum pp_err store_routes(struct pp_task_store *base, struct pp_store_routes *r)
