@@ -218,14 +218,17 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
                                             .body_timeout_ms = c->http.body_timeout_ms,
                                             .max_body = (size_t)c->http.max_body_bytes,
                                             .log = w->log};
+    bool v6 = strchr(c->http.listen.host, ':') != NULL;
     w->api = pp_api_open(&w->p, &w->http);
     if (!w->api)
         return refuse(error, PP_ENOMEM, "out of memory");
-    errno = 0;
     enum pp_err err = pp_http_server_open(w->loop, &options, pp_api_handler(w->api), &w->http);
     if (err != PP_OK)
-        return refuse(error, err, "http.listen %s:%u: %s", c->http.listen.host, c->http.listen.port,
-                      errno ? strerror(errno) : pp_err_text(err));
+        return refuse(error, err, "http.listen %s%s%s:%u: %s", v6 ? "[" : "", c->http.listen.host,
+                      v6 ? "]" : "", c->http.listen.port,
+                      err == PP_EBUSY ? "address already in use; stop the other process or choose another "
+                                        "with --set http.listen=HOST:PORT"
+                                      : pp_err_text(err));
     pp_api_set_server(w->api, w->http);
     return PP_OK;
 }
