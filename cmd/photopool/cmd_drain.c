@@ -1,14 +1,17 @@
-/* cmd_drain.c: `photopool drain`: workers finish what is in flight and claim no more. */
+/* cmd_drain.c: `photopool drain`: workers finish what is in flight, claim no more and end, as on SIGTERM. */
 #include "client.h"
 #include "show.h"
 
-static const char help[] = "Usage: photopool drain [WORKER]\n\n"
-                           "Lets a worker, or all of them, finish what is in flight and claim no more. "
-                           "Processes stay: stop them when\n"
-                           "photopool workers shows nothing in flight.\n\n"
-                           "Examples:\n"
-                           "  photopool drain\n"
-                           "  photopool drain host-4711-a1b2c3\n";
+static const char help[] =
+    "Usage: photopool drain [WORKER]\n\n"
+    "Lets a worker, or all of them, finish what is in flight, claim no more and then end its process, as "
+    "SIGTERM does.\n"
+    "What has not finished within worker.drain is handed back and not counted as an attempt. photopool up is "
+    "one process\n"
+    "with one worker: it ends with its API.\n\n"
+    "Examples:\n"
+    "  photopool drain\n"
+    "  photopool drain host-4711-a1b2c3\n";
 
 int pp_cmd_drain(int argc, char **argv)
 {

@@ -1,7 +1,8 @@
 /* cmd_up.c: photopool up: everything in one process, no servers.
  *
  * Signals: the first SIGTERM or SIGINT drains, the second stops at once (what was in flight returns at the
- * next start); SIGHUP reads the configuration again. `photopool drain` is as the first SIGTERM. */
+ * next start); SIGHUP reads the configuration again. `photopool drain` is as the first SIGTERM: the process
+ * drains, then ends. */
 #include <curl/curl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -35,7 +35,7 @@ static const struct command commands[] = {
     {"queue", "", "what waits, and for how long", pp_cmd_queue},
     {"workers", "", "who fetches, and how busy they are", pp_cmd_workers},
     {"routes", "[--client ID] [--domain D]", "what was learned about hosts", pp_cmd_routes},
-    {"drain", "[WORKER]", "let workers finish and claim no more", pp_cmd_drain},
+    {"drain", "[WORKER]", "let workers finish, claim no more and end", pp_cmd_drain},
 
     {"This program", NULL, NULL, NULL},
     {"version", "", "its version", pp_cmd_version},

@@ -87,6 +87,24 @@ def second_signal(case):
     pool.stop()
 
 
+def by_command(case):
+    """`photopool drain` is as SIGTERM: what is in flight ends, then the process does."""
+    origin = Origin(case, hosts="*.example delay=1000 bytes=1000")
+    pool = Pool(case, origin=origin, config={"clients.rpm": None, "fetch.tiers": [{"timeout": "30s"}]})
+    pool.start()
+    batch = pool.submit("42", hosts(origin, "a", 3))
+    wait_until(in_flight(origin, 3), 10, "all are in flight")
+    run = subprocess.run([PHOTOPOOL, "drain", "--server", f"http://127.0.0.1:{pool.port}"], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, check=False, timeout=20 * SLOW)
+    same((run.returncode, run.stderr), (0, b""), "photopool drain")
+    same(pool.wait_exit(20), 0, "exit status of what was drained")
+    same([r["outcome"] for r in origin.records()], ["done"] * 3, "how the requests ended")
+    pool.start()
+    same({o for o, _ in outcomes(pool.wait_finished(batch)).values()}, {"stored"}, "outcomes")
+    same(len(origin.records()), 3, "requests in all")
+    pool.stop()
+
+
 def reload(case):
     """SIGHUP: clients.rpm goes up, and the client that waited for a permit goes on."""
     origin = Origin(case, hosts="*.example delay=5 bytes=1000")
@@ -148,4 +166,4 @@ def bad_configuration(case):
 
 
 if __name__ == "__main__":
-    scenario(finishes, hands_back, second_signal, reload, bad_configuration)
+    scenario(finishes, hands_back, second_signal, by_command, reload, bad_configuration)
