@@ -267,7 +267,7 @@ void pp_s6_finished(struct pp_s6 *s6, struct pp_transfer *t)
 {
     learn(s6, t);
     pp_list_push(&s6->waiting, &t->hop_node);
-    if (s6->batch.r.n == 0 && !s6->failing)
+    if (s6->batch.r.n == 0 && (!s6->failing || s6->giving_up))
         pp_timer_sooner(s6->timer, s6->waiting.n >= BATCH_MAX ? 0 : GATHER_MS);
 }
 

@@ -1,0 +1,313 @@
+/* suite_pipeline_kit.c: see suite_pipeline_kit.h. */
+#include "suite_pipeline_kit.h"
+
+#include "adapter/cares/resolver.h"
+#include "adapter/curl/fetcher.h"
+#include "adapter/fs/fs_blob_store.h"
+#include "adapter/local/local_coordinator.h"
+#include "adapter/sqlite/sqlite_store.h"
+#include "core/entry.h"
+#include "pipeline/s2_plan.h"
+#include "pipeline/s5_keep.h"
+
+static enum pp_err open_fetch(void *data, struct pp_loop *loop, struct pp_fetcher **f, struct pp_resolver **r)
+{
+    static const char *const pins[] = {"*:80:127.0.0.1", NULL};
+    (void)data;
+    enum pp_err err = pp_curl_fetcher_open(loop, &(struct pp_curl_options){.max_connections = 64}, f);
+    return err == PP_OK ? pp_cares_resolver_open(loop, &(struct pp_cares_options){.pins = pins}, r) : err;
+}
+
+static void default_params(struct world *w)
+{
+    w->delays[0] = 10;
+    w->delays[1] = 20;
+    w->loopback = (struct pp_cidr){.addr = {.family = 4, .b = {127}}, .bits = 8};
+    w->ports = (struct pp_port_range){.lo = 1, .hi = 65535};
+    w->params = (struct pp_params){
+        .tiers = {{.timeout_ms = 1000, .concurrency = 32}, {.timeout_ms = 3000, .concurrency = 32}},
+        .n_tiers = 2,
+        .tiers_served = 3,
+        .tiers_text = "all",
+        .policy = {.allow = &w->loopback, .n_allow = 1, .ports = &w->ports, .n_ports = 1},
+        .max_bytes = 1 << 20,
+        .max_pixels = 100000000,
+        .max_redirects = 5,
+        .buffer_bytes = 8 << 20,
+        .client_rpm = 0,
+        .client_concurrency = 16,
+        .retry = {.max_attempts = 3, .delays_ms = w->delays, .n_delays = 2},
+        .router_interval_ms = 1000,
+        .router_half_life_ms = 600000,
+        .router_min_samples = 5,
+        .router_margin = 1.2,
+        .worker = "test-worker",
+        .host = "test",
+        .threads = 2,
+        .lease_ms = 30000,
+        .drain_ms = 2000,
+        .plan_chunk = 50,
+        .sole_worker = true,
+        .results_ms = 86400000,
+        .idempotency_ms = 86400000,
+    };
+}
+
+static void open_ports(struct world *w)
+{
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s/store.db", w->dir);
+    assert_int_equal(pp_sqlite_task_store_open(w->loop, path, NULL, &w->store), PP_OK);
+    snprintf(path, sizeof(path), "%s/ingest.db", w->dir);
+    assert_int_equal(pp_sqlite_ingest_queue_open(w->loop, path, NULL, &w->ingest), PP_OK);
+    snprintf(path, sizeof(path), "%s/coordinator.db", w->dir);
+    assert_int_equal(pp_local_coordinator_open(w->loop, path, &w->coordinator), PP_OK);
+    snprintf(path, sizeof(path), "%s/photos", w->dir);
+    assert_int_equal(pp_fs_blob_store_open(&(struct pp_fs_options){.root = path, .sole = true}, &w->p.blobs),
+                     PP_OK);
+    w->p.keep_lane = pp_keep_lane_open(2, w->p.blobs);
+    assert_non_null(w->p.keep_lane);
+    faulty_open(&w->faulty, w->loop, w->store, w->ingest, w->coordinator);
+    w->p.store = &w->faulty.store;
+    w->p.ingest = &w->faulty.ingest;
+    w->p.coordinator = &w->faulty.coordinator;
+}
+
+void world_open(struct world *w)
+{
+    memset(&w->p, 0, sizeof(w->p));
+    snprintf(w->params.worker, sizeof(w->params.worker), "test-worker-%u", ++w->starts);
+    w->loop = pp_loop_open();
+    open_ports(w);
+    w->p.roles = PP_ROLE_INGEST | PP_ROLE_WORKER | PP_ROLE_CRON;
+    w->p.loop = w->loop;
+    w->p.params = &w->params;
+    w->p.factory.open = open_fetch;
+    assert_int_equal(pp_pipeline_open(&w->p), PP_OK);
+}
+
+static void mark(void *data)
+{
+    *(bool *)data = true;
+}
+
+static bool is_true(void *data)
+{
+    return *(bool *)data;
+}
+
+void world_close(struct world *w, int64_t max_ms)
+{
+    bool drained = false;
+    pp_pipeline_drain(&w->p, mark, &drained);
+    pp_test_until(w->loop, is_true, &drained, max_ms);
+    pp_pipeline_close(&w->p);
+    pp_lane_close(w->p.keep_lane);
+    w->p.blobs->ops->close(w->p.blobs);
+    assert_int_equal(w->faulty.under_way, 0);
+    w->coordinator->ops->close(w->coordinator);
+    w->ingest->ops->close(w->ingest);
+    w->store->ops->close(w->store);
+    pp_loop_close(w->loop);
+    w->loop = NULL;
+}
+
+struct moment {
+    struct pp_loop *loop;
+    int64_t at;
+};
+
+static bool has_come(void *data)
+{
+    const struct moment *m = data;
+    return pp_loop_now(m->loop) >= m->at;
+}
+
+void world_run(struct world *w, int64_t ms)
+{
+    struct moment m = {w->loop, pp_loop_now(w->loop) + ms};
+    pp_test_until(w->loop, has_come, &m, ms + 10000);
+}
+
+int world_setup(void **state)
+{
+    struct world *w = calloc(1, sizeof(*w));
+    w->dir = pp_test_tmpdir();
+    snprintf(w->record, sizeof(w->record), "%s/record", w->dir);
+    const char *const options[] = {"--record", w->record, NULL};
+    w->origin = pp_test_origin_start(options);
+    default_params(w);
+    *state = w;
+    return 0;
+}
+
+int world_teardown(void **state)
+{
+    struct world *w = *state;
+    if (w->loop)
+        world_close(w, 10000);
+    if (w->origin.pid > 0)
+        pp_test_origin_stop(&w->origin);
+    free(w);
+    return 0;
+}
+
+int world_setup_open(void **state)
+{
+    int rc = world_setup(state);
+    world_open(*state);
+    return rc;
+}
+
+int world_teardown_open(void **state)
+{
+    return world_teardown(state);
+}
+
+/* --- requests --- */
+
+static void request_done(struct pp_req *req)
+{
+    *(bool *)req->data = true;
+}
+
+static struct pp_req request(struct world *w)
+{
+    w->done = false;
+    pp_arena_init(&w->arena, 0);
+    return (struct pp_req){.done = request_done, .data = &w->done, .arena = &w->arena};
+}
+
+static void append(struct world *w, const char *client, const char *id, unsigned items, unsigned photos,
+                   enum pp_refresh refresh, struct pp_buf *b)
+{
+    struct pp_ingest_append r = {.req = request(w),
+                                 .entry = {.batch_id = id,
+                                           .client = client,
+                                           .refresh = refresh,
+                                           .created_at = pp_loop_wall(w->loop),
+                                           .n_items = items,
+                                           .n_photos = (uint64_t)items * photos,
+                                           .payload = b->p,
+                                           .payload_n = b->n},
+                                 .now_ms = pp_loop_wall(w->loop)};
+    assert_int_equal(w->ingest->ops->append(w->ingest, &r), PP_OK);
+    pp_test_until(w->loop, is_true, &w->done, 5000);
+    assert_int_equal(r.req.err, PP_OK);
+    pp_arena_fini(&w->arena);
+    pp_buf_fini(b);
+    pp_s2_wake(w->p.s2);
+}
+
+void world_post_to(struct world *w, uint16_t port, const char *client, const char *id, unsigned items,
+                   unsigned photos, enum pp_refresh refresh, const char *query)
+{
+    struct pp_buf b;
+    char text[300];
+
+    pp_buf_init(&b, 64 << 20);
+    pp_entry_begin(&b);
+    for (unsigned i = 0; i < items; i++) {
+        int n = snprintf(text, sizeof(text), "ad-%s-%u", port == w->origin.port ? "" : id, i);
+        pp_entry_item(&b, i, text, (size_t)n, NULL, 0, photos);
+        for (unsigned k = 0; k < photos; k++) {
+            n = snprintf(text, sizeof(text), "http://127.0.0.1:%u/c/%s/%u-%u.jpg?%s", port, client, i, k,
+                         query);
+            pp_entry_photo(&b, text, (size_t)n);
+        }
+    }
+    append(w, client, id, items, photos, refresh, &b);
+}
+
+void world_post(struct world *w, const char *client, const char *id, unsigned items, unsigned photos,
+                enum pp_refresh refresh, const char *query)
+{
+    world_post_to(w, w->origin.port, client, id, items, photos, refresh, query);
+}
+
+struct pp_batch world_batch(struct world *w, const char *id)
+{
+    struct pp_store_batch r = {.req = request(w), .batch_id = id};
+    assert_int_equal(w->store->ops->batch(w->store, &r), PP_OK);
+    pp_test_until(w->loop, is_true, &w->done, 5000);
+    struct pp_batch batch = r.req.err == PP_OK ? r.batch : (struct pp_batch){0};
+    batch.errors = NULL;
+    pp_arena_fini(&w->arena);
+    return batch;
+}
+
+struct pp_batch world_finished(struct world *w, const char *id, int64_t max_ms)
+{
+    int64_t until = pp_loop_now(w->loop) + max_ms;
+    struct pp_batch b;
+    do {
+        b = world_batch(w, id);
+        pp_loop_turn(w->loop, true);
+    } while (b.state != PP_BATCH_FINISHED && pp_loop_now(w->loop) < until);
+    if (b.state != PP_BATCH_FINISHED)
+        fail_msg("%s has %lu photos open after %ld ms", id, (unsigned long)b.photos[PP_OUTCOME_OPEN],
+                 (long)max_ms);
+    return b;
+}
+
+void world_put_client(struct world *w, const struct pp_client *client)
+{
+    struct pp_store_put_client r = {.req = request(w), .client = *client};
+    assert_int_equal(w->store->ops->put_client(w->store, &r), PP_OK);
+    pp_test_until(w->loop, is_true, &w->done, 5000);
+    assert_int_equal(r.req.err, PP_OK);
+    pp_arena_fini(&w->arena);
+    pp_s3_client_changed(w->p.s3, client);
+}
+
+/* --- the origin's record --- */
+
+struct event {
+    int64_t us;
+    int by;
+};
+
+static int by_time(const void *pa, const void *pb)
+{
+    const struct event *a = pa, *b = pb;
+    if (a->us != b->us)
+        return a->us < b->us ? -1 : 1;
+    return a->by - b->by; /* an end before a start */
+}
+
+struct world_seen world_seen(struct world *w, const char *client)
+{
+    struct world_seen seen = {0};
+    struct event *events = calloc(20000, sizeof(*events));
+    long long start, end;
+    char who[200];
+    size_t n = 0;
+    int now = 0;
+
+    if (w->origin.pid > 0)
+        pp_test_origin_stop(&w->origin);
+    w->origin.pid = 0;
+    FILE *f = fopen(w->record, "re");
+    assert_non_null(f);
+    while (n + 2 < 20000 && fscanf(f, "%lld %lld %199s%*[^\n]", &start, &end, who) == 3) {
+        if (client && strcmp(who, client) != 0)
+            continue;
+        events[n++] = (struct event){start, 1};
+        events[n++] = (struct event){end, -1};
+        seen.requests++;
+    }
+    fclose(f);
+    qsort(events, n, sizeof(*events), by_time);
+    for (size_t i = 0; i < n; i++) {
+        now += events[i].by;
+        if (now > (int)seen.at_once)
+            seen.at_once = (unsigned)now;
+    }
+    if (n > 0) {
+        seen.first_s = (double)events[0].us / 1e6;
+        seen.last_s = (double)events[n - 1].us / 1e6;
+    }
+    free(events);
+    return seen;
+}

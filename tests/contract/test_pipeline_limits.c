@@ -1,0 +1,279 @@
+/* test_pipeline_limits.c: a client's rate and concurrency as its origin sees them, through redirects, tries
+ * again, restarts and failing writes (I4, I5), and settings that change at awkward moments. Windows are made
+ * short by marks: slots come with the requests that an earlier holder is said to have sent. */
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/loop.h"
+#include "suite_pipeline_kit.h"
+
+/* As if n requests had gone out `ago_ms` before. */
+static void sent_before(struct world *w, struct pp_slot_mark *mark, uint32_t n, int64_t ago_ms)
+{
+    *mark = (struct pp_slot_mark){.at_ms = pp_loop_wall(w->loop) - ago_ms, .n = n};
+    w->faulty.marks = mark;
+    w->faulty.n_marks = 1;
+}
+
+static bool was_called(void *data)
+{
+    const unsigned *n = data;
+    return *n > 0;
+}
+
+static void set_rpm(struct world *w, const char *id, uint32_t rpm)
+{
+    const struct pp_client c = {.id = id, .rpm_set = true, .rpm = rpm};
+    world_put_client(w, &c);
+}
+
+/* --- waiting for permits --- */
+
+/* The only photo there is has used its permits, and waits at a redirect for the next: it is woken for it. */
+static void test_a_parked_transfer_is_woken(void **state)
+{
+    struct world *w = *state;
+    struct pp_slot_mark mark;
+
+    w->params.client_rpm = 6;
+    world_open(w);
+    sent_before(w, &mark, 4, 58000);
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&hops=3");
+    assert_int_equal(world_finished(w, "b_1", 8000).photos[PP_OUTCOME_STORED], 1);
+}
+
+/* A port that takes connections and answers to none: SYNs beyond the backlog are dropped. */
+static uint16_t deaf_port(int fds[4])
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof(a);
+
+    fds[0] = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fds[0], (struct sockaddr *)&a, n), 0);
+    assert_int_equal(listen(fds[0], 0), 0);
+    assert_int_equal(getsockname(fds[0], (struct sockaddr *)&a, &n), 0);
+    for (int i = 1; i < 4; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)!connect(fds[i], (struct sockaddr *)&a, n);
+    }
+    return ntohs(a.sin_port);
+}
+
+/* Permits of requests that never went out are used at once, not when the next one would have been free. */
+static void test_permits_come_back(void **state)
+{
+    struct world *w = *state;
+    struct pp_slot_mark mark;
+    int fds[4];
+    uint16_t deaf = deaf_port(fds);
+
+    w->params.client_rpm = 6;
+    w->params.retry.max_attempts = 1;
+    world_open(w);
+    sent_before(w, &mark, 4, 1000);
+    world_post_to(w, deaf, "42", "b_1", 2, 1, PP_REFRESH_KNOWN, "");
+    pp_test_until(w->loop, was_called, &w->faulty.calls[FAULTY_CLAIM], 5000);
+    world_post(w, "42", "b_2", 2, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    assert_int_equal(world_finished(w, "b_2", 15000).photos[PP_OUTCOME_STORED], 2);
+    assert_int_equal(world_finished(w, "b_1", 15000).photos[PP_OUTCOME_FAILED], 2);
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+}
+
+static bool waits(void *data)
+{
+    struct world *w = data;
+    return w->p.metrics.limit_waits > 0;
+}
+
+static void test_a_raised_rate_is_used_at_once(void **state)
+{
+    struct world *w = *state;
+    struct pp_slot_mark mark;
+
+    w->params.client_rpm = 4;
+    world_open(w);
+    sent_before(w, &mark, 4, 1000);
+    world_post(w, "42", "b_1", 5, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    pp_test_until(w->loop, waits, w, 5000);
+    set_rpm(w, "42", 1000);
+    assert_int_equal(world_finished(w, "b_1", 10000).photos[PP_OUTCOME_STORED], 5);
+}
+
+/* --- what the origin sees --- */
+
+/* Redirects, tries again and promotions are all requests. The run is shorter than a window. */
+static void test_every_request_is_charged(void **state)
+{
+    struct world *w = *state;
+
+    w->params.client_rpm = 25;
+    w->params.client_concurrency = 3;
+    world_open(w);
+    world_post(w, "42", "b_1", 10, 1, PP_REFRESH_KNOWN, "bytes=2000&hops=2&delay=30");
+    world_post(w, "43", "b_2", 20, 1, PP_REFRESH_KNOWN, "bytes=2000&flaky=1:500&delay=30");
+    world_post(w, "44", "b_3", 20, 1, PP_REFRESH_KNOWN, "delay=1200");
+    world_run(w, 6000);
+    world_close(w, 10000);
+    assert_in_range(world_seen(w, "42").requests, 23, 25);
+    assert_in_range(world_seen(w, "43").requests, 23, 25);
+    assert_in_range(world_seen(w, "44").requests, 5, 25);
+    assert_true(world_seen(w, "42").at_once <= 3);
+    assert_true(world_seen(w, "43").at_once <= 3);
+    assert_true(world_seen(w, "44").at_once <= 3);
+}
+
+/* The end of a process that does not get to write anything: releases are refused, and of the renewals before
+ * it those with marks failed. What it had reserved counts. */
+static void test_rate_over_a_crash(void **state)
+{
+    struct world *w = *state;
+
+    w->params.client_rpm = 24;
+    world_open(w);
+    world_post(w, "42", "b_1", 60, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=200-400&hops=1");
+    for (int i = 0; i < 12; i++) {
+        world_run(w, 200);
+        faulty_fail(&w->faulty, FAULTY_RENEW, i % 3 ? FAULTY_BEFORE : FAULTY_AFTER, PP_EIO, 0, 1);
+    }
+    faulty_fail(&w->faulty, FAULTY_RENEW, FAULTY_BEFORE, PP_EIO, 0, 1000000);
+    faulty_fail(&w->faulty, FAULTY_RELEASE, FAULTY_AT_SUBMIT, PP_EFULL, 0, 1000000);
+    world_close(w, 10000);
+    world_open(w);
+    world_run(w, 3000);
+    world_close(w, 10000);
+    world_open(w); /* and over a restart in order */
+    world_run(w, 1500);
+    world_close(w, 10000);
+    assert_in_range(world_seen(w, "42").requests, 12, 24);
+}
+
+static void test_a_lowered_concurrency_holds(void **state)
+{
+    struct world *w = *state;
+    const struct pp_client one = {.id = "42", .concurrency = 1};
+
+    w->params.client_concurrency = 8;
+    world_open(w);
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    world_finished(w, "b_1", 10000);
+    world_put_client(w, &one);
+    world_post(w, "42", "b_2", 15, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=50&second=1");
+    assert_int_equal(world_finished(w, "b_2", 20000).photos[PP_OUTCOME_STORED], 15);
+    world_close(w, 10000);
+    assert_int_equal(world_seen(w, "42").at_once, 1);
+}
+
+/* --- settings that change --- */
+
+static void expect_limits(struct world *w, uint32_t rpm, uint32_t concurrency)
+{
+    struct pp_s3_view view;
+    assert_true(pp_s3_view(w->p.s3, "42", &view));
+    assert_int_equal(view.rpm, rpm);
+    assert_int_equal(view.concurrency, concurrency);
+}
+
+/* Written after they were read, told before the reading was: the newer ones are in force. */
+static void test_changed_while_they_are_read(void **state)
+{
+    struct world *w = *state;
+    world_open(w);
+    w->faulty.rules[FAULTY_CLIENTS].delay_ms = 200;
+    world_post(w, "42", "b_1", 3, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    pp_test_until(w->loop, was_called, &w->faulty.calls[FAULTY_CLIENTS], 5000);
+    const struct pp_client c = {.id = "42", .rpm_set = true, .rpm = 77, .concurrency = 7};
+    pp_s3_client_changed(w->p.s3, &c); /* as if it had been written just after */
+    world_finished(w, "b_1", 10000);
+    expect_limits(w, 77, 7);
+}
+
+/* Told while the slot is asked for with the older ones. */
+static void test_changed_while_the_slot_is_asked_for(void **state)
+{
+    struct world *w = *state;
+
+    world_open(w);
+    w->faulty.rules[FAULTY_ACQUIRE].delay_ms = 300;
+    world_post(w, "42", "b_1", 10, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=50");
+    pp_test_until(w->loop, was_called, &w->faulty.calls[FAULTY_ACQUIRE], 5000);
+    const struct pp_client c = {.id = "42", .concurrency = 1};
+    world_put_client(w, &c);
+    world_finished(w, "b_1", 10000);
+    world_close(w, 10000);
+    assert_int_equal(world_seen(w, "42").at_once, 1);
+}
+
+/* Transfers keep the headers that they were started with, whatever becomes of the client's. */
+static void test_headers_change_under_way(void **state)
+{
+    struct world *w = *state;
+    struct pp_client c = {.id = "42", .headers = "{\"X-One\": \"1\"}"};
+
+    world_open(w);
+    world_put_client(w, &c);
+    w->faulty.rules[FAULTY_CLAIM].delay_ms = 300;
+    world_post(w, "42", "b_1", 4, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=300&hops=1");
+    pp_test_until(w->loop, was_called, &w->faulty.calls[FAULTY_CLAIM], 5000);
+    c.headers = "{\"X-Two\": \"2\"}";
+    world_put_client(w, &c); /* the claim is under way */
+    world_run(w, 450);
+    c.headers = "{\"X-Three\": \"3\"}";
+    world_put_client(w, &c); /* the transfers are */
+    assert_int_equal(world_finished(w, "b_1", 10000).photos[PP_OUTCOME_STORED], 4);
+}
+
+static void test_pause_and_resume(void **state)
+{
+    struct world *w = *state;
+    struct pp_client c = {.id = "42", .paused = true};
+
+    w->params.client_concurrency = 4;
+    world_open(w);
+    world_post(w, "42", "b_1", 60, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=100");
+    world_run(w, 300);
+    world_put_client(w, &c);
+    world_run(w, 1500); /* what was in flight ends */
+    uint64_t claims = w->p.metrics.claims;
+    assert_true(claims < 60);
+    world_post(w, "42", "b_2", 3, 1, PP_REFRESH_ALWAYS, "bytes=2000&second=1");
+    world_run(w, 1000);
+    assert_int_equal(w->p.metrics.claims, claims);
+    c.paused = false;
+    world_put_client(w, &c);
+    world_finished(w, "b_2", 10000);
+    world_finished(w, "b_1", 10000);
+}
+
+static void test_paused_drains(void **state)
+{
+    struct world *w = *state;
+    struct pp_client c = {.id = "42", .paused = true};
+
+    world_open(w);
+    world_put_client(w, &c);
+    world_post(w, "42", "b_1", 3, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    world_run(w, 500);
+    world_close(w, 3000);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_a_parked_transfer_is_woken),
+        T(test_permits_come_back),
+        T(test_a_raised_rate_is_used_at_once),
+        T(test_every_request_is_charged),
+        T(test_rate_over_a_crash),
+        T(test_a_lowered_concurrency_holds),
+        T(test_changed_while_they_are_read),
+        T(test_changed_while_the_slot_is_asked_for),
+        T(test_headers_change_under_way),
+        T(test_pause_and_resume),
+        T(test_paused_drains),
+    };
+#undef T
+    return cmocka_run_group_tests_name("pipeline: limits", tests, NULL, NULL);
+}

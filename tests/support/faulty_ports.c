@@ -1,0 +1,288 @@
+/* faulty_ports.c: see faulty_ports.h. A request is passed on as it is, with its done and data replaced until
+ * it comes back. */
+#include "faulty_ports.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+
+struct call {
+    struct faulty_ports *f;
+    enum faulty_op op;
+    bool strikes;
+    struct pp_req *req;
+    void (*done)(struct pp_req *req);
+    void *data;
+    enum pp_err (*submit)(struct faulty_ports *f, struct pp_req *req);
+    struct pp_timer *timer;
+};
+
+static struct faulty_ports *of_store(struct pp_task_store *s)
+{
+    return pp_container_of(s, struct faulty_ports, store);
+}
+
+static struct faulty_ports *of_ingest(struct pp_ingest_queue *q)
+{
+    return pp_container_of(q, struct faulty_ports, ingest);
+}
+
+static struct faulty_ports *of_coordinator(struct pp_coordinator *c)
+{
+    return pp_container_of(c, struct faulty_ports, coordinator);
+}
+
+static bool strikes(struct faulty_ports *f, enum faulty_op op)
+{
+    struct faulty_rule *r = &f->rules[op];
+    f->calls[op]++;
+    if (r->where == FAULTY_NOWHERE || r->times == 0)
+        return false;
+    if (r->skip > 0) {
+        r->skip--;
+        return false;
+    }
+    r->times--;
+    f->struck[op]++;
+    return true;
+}
+
+static void finish(struct call *call)
+{
+    struct pp_req *req = call->req;
+    call->f->under_way--;
+    req->done = call->done;
+    req->data = call->data;
+    pp_timer_close(call->timer);
+    free(call);
+    req->done(req);
+}
+
+static void change_slots(struct faulty_ports *f, const struct call *call)
+{
+    if (call->op == FAULTY_ACQUIRE && f->marks) {
+        struct pp_coord_acquire *r = pp_container_of(call->req, struct pp_coord_acquire, req);
+        for (size_t i = 0; i < r->n; i++) {
+            r->wants[i].marks = f->marks;
+            r->wants[i].n_marks = f->n_marks;
+        }
+    }
+    if (call->op == FAULTY_RENEW && f->lose_slots) {
+        struct pp_coord_renew *r = pp_container_of(call->req, struct pp_coord_renew, req);
+        for (size_t i = 0; i < r->n; i++)
+            r->renewals[i].lost = true;
+        f->lose_slots = false;
+    }
+}
+
+static void came_back(struct pp_req *req)
+{
+    struct call *call = req->data;
+    if (req->err == PP_OK)
+        change_slots(call->f, call);
+    if (call->strikes)
+        req->err = call->f->rules[call->op].err;
+    finish(call);
+}
+
+/* After the delay. */
+static void go(void *data)
+{
+    struct call *call = data;
+    struct faulty_ports *f = call->f;
+
+    if (call->strikes && f->rules[call->op].where == FAULTY_BEFORE) {
+        call->req->err = f->rules[call->op].err;
+        finish(call);
+        return;
+    }
+    call->req->done = came_back;
+    call->req->data = call;
+    enum pp_err err = call->submit(f, call->req);
+    if (err != PP_OK) {
+        call->req->err = err;
+        finish(call);
+    }
+}
+
+static enum pp_err pass(struct faulty_ports *f, enum faulty_op op, struct pp_req *req,
+                        enum pp_err (*submit)(struct faulty_ports *f, struct pp_req *req))
+{
+    bool struck = strikes(f, op);
+    if (struck && f->rules[op].where == FAULTY_AT_SUBMIT)
+        return f->rules[op].err;
+    struct call *call = calloc(1, sizeof(*call));
+    *call = (struct call){.f = f,
+                          .op = op,
+                          .strikes = struck,
+                          .req = req,
+                          .done = req->done,
+                          .data = req->data,
+                          .submit = submit,
+                          .timer = pp_timer_open(f->loop, go, call)};
+    f->under_way++;
+    pp_timer_start(call->timer, f->rules[op].delay_ms, 0);
+    return PP_OK;
+}
+
+#define STORE(name, type, op)                                                    \
+    static enum pp_err submit_##name(struct faulty_ports *f, struct pp_req *req) \
+    {                                                                            \
+        return f->real_store->ops->name(f->real_store, (struct type *)req);      \
+    }                                                                            \
+    static enum pp_err store_##name(struct pp_task_store *s, struct type *r)     \
+    {                                                                            \
+        return pass(of_store(s), op, &r->req, submit_##name);                    \
+    }
+#define INGEST(name, type, op)                                                   \
+    static enum pp_err submit_##name(struct faulty_ports *f, struct pp_req *req) \
+    {                                                                            \
+        return f->real_ingest->ops->name(f->real_ingest, (struct type *)req);    \
+    }                                                                            \
+    static enum pp_err ingest_##name(struct pp_ingest_queue *q, struct type *r)  \
+    {                                                                            \
+        return pass(of_ingest(q), op, &r->req, submit_##name);                   \
+    }
+#define COORD(name, type, op)                                                           \
+    static enum pp_err submit_coord_##name(struct faulty_ports *f, struct pp_req *req)  \
+    {                                                                                   \
+        return f->real_coordinator->ops->name(f->real_coordinator, (struct type *)req); \
+    }                                                                                   \
+    static enum pp_err coord_##name(struct pp_coordinator *c, struct type *r)           \
+    {                                                                                   \
+        return pass(of_coordinator(c), op, &r->req, submit_coord_##name);               \
+    }
+#define STORE_OPS(X)                             \
+    X(lookup, pp_store_lookup, FAULTY_LOOKUP)    \
+    X(plan, pp_store_plan, FAULTY_PLAN)          \
+    X(claim, pp_store_claim, FAULTY_CLAIM)       \
+    X(settle, pp_store_settle, FAULTY_SETTLE)    \
+    X(renew, pp_store_renew, FAULTY_STORE_RENEW) \
+    X(reap, pp_store_reap, FAULTY_REAP)          \
+    X(backlog, pp_store_backlog, FAULTY_BACKLOG) \
+    X(retier, pp_store_retier, FAULTY_RETIER)    \
+    X(clients, pp_store_clients, FAULTY_CLIENTS) \
+    X(routes, pp_store_routes, FAULTY_ROUTES)    \
+    X(save_routes, pp_store_save_routes, FAULTY_SAVE_ROUTES)
+#define INGEST_OPS(X)                    \
+    X(take, pp_ingest_take, FAULTY_TAKE) \
+    X(ack, pp_ingest_ack, FAULTY_ACK)    \
+    X(poison, pp_ingest_poison, FAULTY_POISON)
+#define COORD_OPS(X)                             \
+    X(acquire, pp_coord_acquire, FAULTY_ACQUIRE) \
+    X(renew, pp_coord_renew, FAULTY_RENEW)       \
+    X(release, pp_coord_release, FAULTY_RELEASE)
+STORE_OPS(STORE)
+INGEST_OPS(INGEST)
+COORD_OPS(COORD)
+
+static enum pp_err store_batch(struct pp_task_store *s, struct pp_store_batch *r)
+{
+    return of_store(s)->real_store->ops->batch(of_store(s)->real_store, r);
+}
+
+static enum pp_err store_queue(struct pp_task_store *s, struct pp_store_queue *r)
+{
+    return of_store(s)->real_store->ops->queue(of_store(s)->real_store, r);
+}
+
+static enum pp_err store_clean(struct pp_task_store *s, struct pp_store_clean *r)
+{
+    return of_store(s)->real_store->ops->clean(of_store(s)->real_store, r);
+}
+
+static enum pp_err ingest_append(struct pp_ingest_queue *q, struct pp_ingest_append *r)
+{
+    return of_ingest(q)->real_ingest->ops->append(of_ingest(q)->real_ingest, r);
+}
+
+static enum pp_err ingest_stats(struct pp_ingest_queue *q, struct pp_ingest_stats *r)
+{
+    return of_ingest(q)->real_ingest->ops->stats(of_ingest(q)->real_ingest, r);
+}
+
+static enum pp_err ingest_clean(struct pp_ingest_queue *q, struct pp_ingest_clean *r)
+{
+    return of_ingest(q)->real_ingest->ops->clean(of_ingest(q)->real_ingest, r);
+}
+
+#define REAL(c) (of_coordinator(c)->real_coordinator)
+
+static int64_t coord_ahead(struct pp_coordinator *c)
+{
+    return REAL(c)->ops->reserve_ahead_ms(REAL(c));
+}
+
+static void coord_announce(struct pp_coordinator *c, const struct pp_backlog_row *rows, size_t n)
+{
+    if (!of_coordinator(c)->drop_announcements)
+        REAL(c)->ops->announce(REAL(c), rows, n);
+}
+
+static void coord_watch(struct pp_coordinator *c, pp_backlog_cb cb, void *data)
+{
+    REAL(c)->ops->watch(REAL(c), cb, data);
+}
+
+static void coord_slow(struct pp_coordinator *c, const char *host, int64_t until_ms, int64_t now_ms)
+{
+    REAL(c)->ops->slow_host(REAL(c), host, until_ms, now_ms);
+}
+
+static int64_t coord_slow_until(struct pp_coordinator *c, const char *host, int64_t now_ms)
+{
+    return REAL(c)->ops->host_slow_until(REAL(c), host, now_ms);
+}
+
+static void coord_heartbeat(struct pp_coordinator *c, const struct pp_worker_info *info)
+{
+    REAL(c)->ops->heartbeat(REAL(c), info);
+}
+
+void faulty_open(struct faulty_ports *f, struct pp_loop *loop, struct pp_task_store *store,
+                 struct pp_ingest_queue *ingest, struct pp_coordinator *coordinator)
+{
+    memset(f, 0, sizeof(*f));
+    f->loop = loop;
+    f->real_store = store;
+    f->real_ingest = ingest;
+    f->real_coordinator = coordinator;
+#define SET(name, type, op) .name = store_##name,
+    f->store_ops = (struct pp_task_store_ops){STORE_OPS(SET).batch = store_batch, .queue = store_queue,
+                                              .clean = store_clean};
+#undef SET
+#define SET(name, type, op) .name = ingest_##name,
+    f->ingest_ops = (struct pp_ingest_queue_ops){INGEST_OPS(SET).append = ingest_append,
+                                                 .stats = ingest_stats, .clean = ingest_clean};
+#undef SET
+#define SET(name, type, op) .name = coord_##name,
+    f->coordinator_ops = (struct pp_coordinator_ops){COORD_OPS(SET).reserve_ahead_ms = coord_ahead,
+                                                     .announce = coord_announce,
+                                                     .watch = coord_watch,
+                                                     .slow_host = coord_slow,
+                                                     .host_slow_until = coord_slow_until,
+                                                     .heartbeat = coord_heartbeat};
+#undef SET
+    f->store.ops = &f->store_ops;
+    f->ingest.ops = &f->ingest_ops;
+    f->coordinator.ops = &f->coordinator_ops;
+}
+
+void faulty_fail(struct faulty_ports *f, enum faulty_op op, enum faulty_where where, enum pp_err err,
+                 unsigned skip, unsigned times)
+{
+    f->rules[op] = (struct faulty_rule){
+        .where = where, .err = err, .skip = skip, .times = times, .delay_ms = f->rules[op].delay_ms};
+}
+
+const char *faulty_name(enum faulty_op op)
+{
+    static const char *const names[FAULTY_OPS] = {
+#define NAME(name, type, op) [op] = #name,
+        STORE_OPS(NAME) INGEST_OPS(NAME) COORD_OPS(NAME)
+#undef NAME
+    };
+    return names[op];
+}
