@@ -139,7 +139,7 @@ static enum pp_err add_row(void *arg, const char *text, size_t n, uint64_t line)
         pp_put_seconds(&b, (int64_t)(p.eta_seconds + 0.5));
     pp_table_cell(&l->table, PP_PLAIN, b.p);
     pp_buf_reset(&b);
-    pp_put_errors(&b, p.errors, 3);
+    pp_put_failed(&b, &p);
     pp_table_cell(&l->table, PP_RED, b.p ? b.p : "");
     pp_buf_fini(&b);
     pp_tally_fini(&p);
@@ -163,13 +163,13 @@ static void show_rows(void *arg)
 static int latest(const struct pp_cli *cli, struct pp_client *c, const struct options *o)
 {
     static const struct pp_column columns[] = {{"BATCH"},
-                                               {"CLIENT", .flexible = true},
+                                               {"CLIENT", .flexible = true, .keep = 16},
                                                {"STATE"},
-                                               {"CREATED"},
-                                               {"ITEMS", .right = true},
+                                               {"CREATED", .drop = 1},
+                                               {"ITEMS", .right = true, .drop = 2},
                                                {"PHOTOS", .right = true},
-                                               {"ETA", .right = true},
-                                               {"FAILED", .flexible = true}};
+                                               {"ETA", .right = true, .drop = 3},
+                                               {"FAILED", .flexible = true, .list = true, .keep = 28}};
     struct list l = {.cli = cli};
     struct pp_buf path;
     pp_path(&path, "/v1/batches");

@@ -72,46 +72,94 @@ void pp_table_printf(struct pp_table *t, const char *fmt, ...)
     pp_table_cell(t, PP_PLAIN, text);
 }
 
+/* Width of a row with flexible columns at their least that is worth having. */
+static size_t worth(const struct pp_table *t)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < t->n_columns; i++) {
+        size_t keep = t->columns[i].keep ? t->columns[i].keep : FLEXIBLE_MIN, w = t->widths[i];
+        if (!t->dropped[i])
+            sum += (sum ? GAP : 0) + (t->columns[i].flexible && w > keep ? keep : w);
+    }
+    return sum;
+}
+
+static void drop(struct pp_table *t, size_t width)
+{
+    while (worth(t) > width) {
+        size_t first = t->n_columns;
+        for (size_t i = 0; i < t->n_columns; i++)
+            if (t->columns[i].drop && !t->dropped[i] &&
+                (first == t->n_columns || t->columns[i].drop < t->columns[first].drop))
+                first = i;
+        if (first == t->n_columns)
+            return;
+        t->dropped[first] = true;
+    }
+}
+
+/* What a flexible column can give: first what is above its `keep`, then down to FLEXIBLE_MIN. */
+static size_t widest_above(const struct pp_table *t, const size_t *w, bool keep)
+{
+    size_t widest = t->n_columns;
+    for (size_t i = 0; i < t->n_columns; i++) {
+        size_t least = keep && t->columns[i].keep ? t->columns[i].keep : FLEXIBLE_MIN;
+        if (t->columns[i].flexible && !t->dropped[i] && w[i] > least &&
+            (widest == t->n_columns || w[i] > w[widest]))
+            widest = i;
+    }
+    return widest;
+}
+
 /* Takes columns from the widest flexible one until the row fits or none can give more. */
 static void narrow(const struct pp_table *t, size_t width, size_t *w)
 {
-    size_t sum = GAP * (t->n_columns - 1);
-    for (size_t i = 0; i < t->n_columns; i++)
-        sum += w[i] = t->widths[i];
-    while (sum > width) {
-        size_t widest = t->n_columns;
-        for (size_t i = 0; i < t->n_columns; i++)
-            if (t->columns[i].flexible && w[i] > FLEXIBLE_MIN && (widest == t->n_columns || w[i] > w[widest]))
-                widest = i;
+    size_t sum = 0;
+    for (size_t i = 0; i < t->n_columns; i++) {
+        w[i] = t->widths[i];
+        if (!t->dropped[i])
+            sum += (sum ? GAP : 0) + w[i];
+    }
+    for (; sum > width; sum--) {
+        size_t widest = widest_above(t, w, true);
+        if (widest == t->n_columns)
+            widest = widest_above(t, w, false);
         if (widest == t->n_columns)
             return;
         w[widest]--;
-        sum--;
     }
 }
 
 static void put_row(const struct pp_table *t, struct pp_buf *b, const size_t *w, const struct pp_cell *row,
                     bool colour)
 {
+    bool first = true;
     for (size_t i = 0; i < t->n_columns; i++) {
         struct pp_buf cut;
+        if (t->dropped[i])
+            continue;
         pp_buf_init(&cut, CELL_MAX);
-        size_t used = pp_put_fit(&cut, row[i].text, w[i]);
+        size_t used = (t->columns[i].list ? pp_put_fit_list : pp_put_fit)(&cut, row[i].text, w[i]);
         int pad = (int)(w[i] - used);
         bool right = t->columns[i].right, last = i + 1 == t->n_columns;
+        if (!first)
+            pp_buf_puts(b, "  ");
+        first = false;
         if (right)
             pp_buf_printf(b, "%*s", pad, "");
         pp_put_styled(b, colour, row[i].style, cut.p ? cut.p : "");
         if (!right && !last)
             pp_buf_printf(b, "%*s", pad, "");
-        pp_buf_puts(b, last ? "\n" : "  ");
         pp_buf_fini(&cut);
     }
+    pp_buf_putc(b, '\n');
 }
 
 bool pp_table_render(struct pp_table *t, struct pp_buf *b, size_t width, bool colour)
 {
     size_t w[PP_TABLE_COLUMNS];
+    if (!t->titled)
+        drop(t, width);
     narrow(t, width, w);
     if (!t->titled) {
         struct pp_cell titles[PP_TABLE_COLUMNS];

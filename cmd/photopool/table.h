@@ -1,5 +1,6 @@
 /* table.h: a table for a terminal: columns as wide as their content, the flexible ones cut with "…" where the
- * window is too narrow.
+ * window is too narrow. Before a flexible column gets less than its `keep`, columns with a `drop` go, the
+ * lowest first; which ones is decided with the titles.
  *
  * Cells are copied. A long list is shown in parts: render, then fill again; columns keep at least the width
  * they had, and the titles are shown once. Memory has a ceiling: cells beyond it are lost and pp_table_render
@@ -16,6 +17,9 @@ struct pp_column {
     const char *title;
     bool right; /* numbers */
     bool flexible;
+    bool list;     /* cut between its parts: pp_put_fit_list */
+    size_t keep;   /* of a flexible one: not less, while others can be dropped */
+    unsigned drop; /* 0: never */
 };
 
 struct pp_cell {
@@ -27,6 +31,7 @@ struct pp_table {
     const struct pp_column *columns; /* not owned */
     size_t n_columns;
     size_t widths[PP_TABLE_COLUMNS];
+    bool dropped[PP_TABLE_COLUMNS];
     struct pp_cell *cells;
     size_t n, cap;
     struct pp_arena arena;

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOTAL, OPEN, BAR_MIN = 10, BAR_MAX = 40, ERRORS_MAX = 256, LINE_MAX_BYTES = 4096 };
+enum { TOTAL, OPEN, SKIPPED = 4, FAILED = 5 }; /* places in pp_photo_counts; the first two in both */
+enum { BAR_MIN = 10, BAR_MAX = 40, ERRORS_MAX = 256, LINE_MAX_BYTES = 4096 };
 
 const char *const pp_item_counts[PP_TALLY_COUNTS] = {"total",  "open",       "complete", "partial",
                                                      "failed", "superseded", "cancelled"};
@@ -100,19 +101,29 @@ static size_t sorted(struct failure out[ERRORS_MAX], const json_t *errors)
     return n;
 }
 
-void pp_put_errors(struct pp_buf *b, const json_t *errors, size_t max)
+/* "90 body_timeout, 60 http_404", the most frequent first. */
+static void put_codes(struct pp_buf *b, const json_t *errors)
 {
     struct failure list[ERRORS_MAX];
     size_t n = sorted(list, errors);
-    for (size_t i = 0; i < n && i < max; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (i)
             pp_buf_puts(b, ", ");
-        pp_put_clean(b, list[i].code);
-        pp_buf_putc(b, ' ');
         pp_put_count(b, list[i].n);
+        pp_buf_putc(b, ' ');
+        pp_put_clean(b, list[i].code);
     }
-    if (n > max)
-        pp_buf_puts(b, " …");
+}
+
+void pp_put_failed(struct pp_buf *b, const struct pp_tally *p)
+{
+    size_t n = json_object_size(p->errors);
+    int64_t total = p->photos[FAILED] + p->photos[SKIPPED];
+    if (n != 1 && total > 0)
+        pp_put_count(b, total);
+    if (n > 1 && total > 0)
+        pp_buf_puts(b, ": ");
+    put_codes(b, p->errors);
 }
 
 /* --- the bar --- */
@@ -127,25 +138,51 @@ static double share(const struct pp_tally *p)
     return (double)done / (double)total;
 }
 
-/* Texts of the line in the order in which they are kept; each begins with two blanks. */
-static void put_parts(struct pp_buf parts[4], const struct pp_tally *p)
+/* Follows from the width of the line alone, so that the bars of one terminal can be compared. */
+static size_t bar_length(size_t width)
+{
+    size_t n = width / 8 > BAR_MAX ? BAR_MAX : width / 8;
+    return width < 4 * BAR_MIN ? 0 : n < BAR_MIN ? BAR_MIN : n;
+}
+
+/* The texts behind the bar, in their order in the line; each begins with two blanks or is empty. */
+enum part { PERCENT, COUNT, RATE, ETA, FAILURES, PARTS };
+
+static void put_parts(struct pp_buf parts[PARTS], const struct pp_tally *p)
 {
     const char *unit = p->photos[TOTAL] == 1 ? " photo" : " photos";
-    pp_buf_puts(&parts[0], "  ");
-    pp_put_count(&parts[0], p->photos[TOTAL] - p->photos[OPEN]);
-    pp_buf_putc(&parts[0], '/');
-    pp_put_count(&parts[0], p->photos[TOTAL]);
-    pp_buf_puts(&parts[0], unit);
+    pp_buf_printf(&parts[PERCENT], " %3d%%", (int)(share(p) * 100));
+    pp_buf_puts(&parts[COUNT], "  ");
+    pp_put_count(&parts[COUNT], p->photos[TOTAL] - p->photos[OPEN]);
+    pp_buf_putc(&parts[COUNT], '/');
+    pp_put_count(&parts[COUNT], p->photos[TOTAL]);
+    pp_buf_puts(&parts[COUNT], unit);
     if (!pp_tally_done(p)) {
-        pp_buf_printf(&parts[1], p->per_second < 10 ? "  %.1f/s" : "  %.0f/s", p->per_second);
+        pp_buf_printf(&parts[RATE], p->per_second < 10 ? "  %.1f/s" : "  %.0f/s", p->per_second);
         if (p->eta_seconds >= 0) {
-            pp_buf_puts(&parts[2], "  ETA ");
-            pp_put_seconds(&parts[2], (int64_t)(p->eta_seconds + 0.5));
+            pp_buf_puts(&parts[ETA], "  ETA ");
+            pp_put_seconds(&parts[ETA], (int64_t)(p->eta_seconds + 0.5));
         }
     }
-    if (p->errors && json_object_size(p->errors)) {
-        pp_buf_puts(&parts[3], "  failed: ");
-        pp_put_errors(&parts[3], p->errors, 3);
+}
+
+/* "  100 failed, 50 skipped: 90 body_timeout, 60 http_404"; *least: bytes, and columns, of what is never
+ * cut off, "  100 failed". */
+static void put_failures(struct pp_buf *b, const struct pp_tally *p, size_t *least)
+{
+    static const int kinds[] = {FAILED, SKIPPED};
+    *least = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (p->photos[kinds[i]] <= 0)
+            continue;
+        pp_buf_puts(b, b->n ? ", " : "  ");
+        pp_put_count(b, p->photos[kinds[i]]);
+        pp_buf_printf(b, " %s", pp_photo_counts[kinds[i]]);
+        *least = *least ? *least : b->n;
+    }
+    if (b->n && json_object_size(p->errors)) {
+        pp_buf_puts(b, ": ");
+        put_codes(b, p->errors);
     }
 }
 
@@ -164,28 +201,42 @@ static void put_bar(struct pp_buf *b, double part, size_t width, bool colour)
     pp_buf_fini(&full);
 }
 
+/* Leaves the parts that fit beside the failures and empties the rest. Answers the columns left for the
+ * failures: `least` and what is over. */
+static size_t choose(struct pp_buf parts[PARTS], size_t width, size_t least)
+{
+    size_t left = width > least ? width - least : 0;
+    bool full = false;
+    for (size_t i = 0; i < FAILURES; i++) {
+        size_t n = parts[i].n; /* ASCII: columns */
+        full |= n > left;
+        if (full)
+            pp_buf_reset(&parts[i]);
+        else
+            left -= n;
+    }
+    return width > least ? least + left : width;
+}
+
 void pp_tally_bar(struct pp_buf *b, const struct pp_tally *p, size_t width, bool colour)
 {
-    enum { PERCENT = 5 }; /* " 100%" */
-    struct pp_buf parts[4];
-    for (size_t i = 0; i < 4; i++)
+    struct pp_buf parts[PARTS], failures;
+    size_t least, bar = bar_length(width);
+    pp_buf_init(&failures, LINE_MAX_BYTES);
+    for (size_t i = 0; i < PARTS; i++)
         pp_buf_init(&parts[i], LINE_MAX_BYTES);
     put_parts(parts, p);
-    size_t left = width > BAR_MIN + PERCENT ? width - BAR_MIN - PERCENT : 0, kept = 0;
-    while (kept < 4 && pp_columns(parts[kept].p ? parts[kept].p : "") <= left) {
-        left -= pp_columns(parts[kept].p ? parts[kept].p : "");
-        kept++;
-    }
-    size_t bar = BAR_MIN + left > BAR_MAX ? BAR_MAX : BAR_MIN + left;
-    if (bar + PERCENT > width)
-        bar = width > PERCENT ? width - PERCENT : 0;
+    put_failures(&failures, p, &least);
+    size_t left = choose(parts, width - bar, least);
+    if (failures.n > left && left < least + 2) /* no room to show that something is cut */
+        failures.p[failures.n = least] = 0;
+    pp_put_fit_list(&parts[FAILURES], failures.p ? failures.p : "", left);
     put_bar(b, share(p), bar, colour);
-    pp_buf_printf(b, " %3d%%", (int)(share(p) * 100));
-    for (size_t i = 0; i < 4; i++) {
-        if (i < kept && parts[i].n)
-            pp_put_styled(b, colour, i == 3 ? PP_RED : PP_PLAIN, parts[i].p);
+    for (size_t i = 0; i < PARTS; i++) {
+        pp_put_styled(b, colour, i == FAILURES ? PP_RED : PP_PLAIN, parts[i].p ? parts[i].p : "");
         pp_buf_fini(&parts[i]);
     }
+    pp_buf_fini(&failures);
 }
 
 /* --- the summary --- */

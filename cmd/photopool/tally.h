@@ -32,8 +32,10 @@ bool pp_tally_done(const struct pp_tally *p);
 /* Every item is complete. */
 bool pp_tally_complete(const struct pp_tally *p);
 
-/* One line of at most `width` columns, without its line break. What does not fit is left out, the least
- * important first: failures, ETA, rate. */
+/* One line of at most `width` columns, without its line break: the bar, which has one length for a given
+ * `width`, then percent, count, rate, ETA, "100 failed, 50 skipped: 90 body_timeout, 60 http_404". What does
+ * not fit is left out, the least important first: the rarer codes, ETA, rate, count, percent; never how many
+ * have failed, from 20 columns up. */
 void pp_tally_bar(struct pp_buf *b, const struct pp_tally *p, size_t width, bool colour);
 /* Lines: items and photos by outcome, failures by code. */
 void pp_tally_summary(struct pp_buf *b, const struct pp_tally *p, bool colour);
@@ -41,7 +43,8 @@ void pp_tally_summary(struct pp_buf *b, const struct pp_tally *p, bool colour);
  * "photos_per_second", "eta_seconds"}. */
 json_t *pp_tally_json(const struct pp_tally *p, const char *type);
 
-/* "http_404 12, body_timeout 3": the most frequent first, at most `max` of them, then "...". */
-void pp_put_errors(struct pp_buf *b, const json_t *errors, size_t max);
+/* What failed or was skipped, as a list for pp_put_fit_list: "150: 90 body_timeout, 60 http_404", or "12
+ * http_404" where there is one code; nothing where there is none. */
+void pp_put_failed(struct pp_buf *b, const struct pp_tally *p);
 
 #endif

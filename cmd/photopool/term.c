@@ -79,10 +79,10 @@ static size_t columns_of(uint32_t cp)
     return w < 0 ? 1 : (size_t)w;
 }
 
-/* Length in bytes of the longest start of `text` within `width` columns; *used = its columns. */
-static size_t prefix(const char *text, size_t width, size_t *used)
+/* Length in bytes of the longest start of text[0..n) within `width` columns; *used = its columns. */
+static size_t prefix(const char *text, size_t n, size_t width, size_t *used)
 {
-    size_t at = 0, n = strlen(text);
+    size_t at = 0;
     *used = 0;
     while (at < n) {
         uint32_t cp = 0;
@@ -99,22 +99,39 @@ static size_t prefix(const char *text, size_t width, size_t *used)
 size_t pp_columns(const char *text)
 {
     size_t used;
-    prefix(text, SIZE_MAX, &used);
+    prefix(text, strlen(text), SIZE_MAX, &used);
     return used;
 }
 
 size_t pp_put_fit(struct pp_buf *b, const char *text, size_t width)
 {
-    size_t used, all = prefix(text, width, &used);
+    size_t used, all = prefix(text, strlen(text), width, &used);
     if (text[all] == 0) {
         pp_buf_put(b, text, all);
         return used;
     }
     if (width == 0)
         return 0;
-    pp_buf_put(b, text, prefix(text, width - 1, &used));
+    pp_buf_put(b, text, prefix(text, all, width - 1, &used));
     pp_buf_puts(b, "…");
     return used + 1;
+}
+
+size_t pp_put_fit_list(struct pp_buf *b, const char *text, size_t width)
+{
+    size_t used, fits = prefix(text, strlen(text), width, &used), part = 0;
+    if (text[fits] == 0 || width < 2)
+        return pp_put_fit(b, text, width);
+    fits = prefix(text, fits, width - 2, &used);
+    for (size_t i = 1; i <= fits; i++)
+        if ((text[i] == ',' || text[i] == ':') && text[i + 1] == ' ')
+            part = i;
+    if (part == 0)
+        return pp_put_fit(b, text, width);
+    prefix(text, part, SIZE_MAX, &used);
+    pp_buf_put(b, text, part);
+    pp_buf_puts(b, " …");
+    return used + 2;
 }
 
 void pp_put_count(struct pp_buf *b, int64_t n)

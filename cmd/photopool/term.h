@@ -32,6 +32,9 @@ void pp_put_clean(struct pp_buf *b, const char *text);
 /* The first characters of `text` that fit into `width` columns; where some are left out, the last one is "…".
  * Returns the columns used. */
 size_t pp_put_fit(struct pp_buf *b, const char *text, size_t width);
+/* The same for a list, "150: 90 this, 60 that": cut between its parts, so that no number is cut in two:
+ * "150: 90 this …". Where not even the first part fits it is cut as any text. */
+size_t pp_put_fit_list(struct pp_buf *b, const char *text, size_t width);
 /* Columns that valid UTF-8 takes. */
 size_t pp_columns(const char *text);
 

@@ -37,6 +37,12 @@ struct sample {
     "\"total\":2,\"open\":0,\"complete\":1,\"partial\":1},\"photos\":{\"total\":4,\"open\":0,\"stored\":3," \
     "\"failed\":1},"                                                                                        \
     "\"errors\":{\"http_404\":1},\"photos_per_second\":1.5,\"eta_seconds\":0}"
+#define WIDE_BATCH                                                                                           \
+    "{\"batch_id\":\"b_1m7yvgzx84ds1s5ey5cgr\",\"client\":\"greengrocer\",\"state\":\"finished\",\"created_" \
+    "at\":"                                                                                                  \
+    "\"2026-11-20T10:00:00.000Z\",\"items\":{\"total\":4000,\"open\":0},\"photos\":{\"total\":12000,"        \
+    "\"open\":0,"                                                                                            \
+    "\"failed\":1590},\"errors\":{\"body_timeout\":356,\"http_404\":1234}}"
 #define RESULT                                                                                            \
     "{\"id\":\"r_1\",\"data\":{\"item\":\"ad-1\",\"revision\":3,\"status\":\"partial\",\"n\":"            \
     "123456789012345678901234567890,"                                                                     \
@@ -72,8 +78,15 @@ static const struct sample samples[] = {
      {{200, NULL, "{\"batches\":[" BATCH "],\"next\":null}"}},
      .width = TERMINAL,
      .out = "b_1    42      \033[32mfinished\033[0m  2026-11-20 10:00:00    2/2     4/4    -  "
-            "\033[31mhttp_404 1\033[0m\r\n",
+            "\033[31m1 http_404\033[0m\r\n",
      .request = {"GET /v1/batches?client=42&state=running&limit=20"}},
+    {"a batch that needs more than a terminal has: names and failures are whole",
+     pp_cmd_status,
+     {"status"},
+     {{200, NULL, "{\"batches\":[" WIDE_BATCH "],\"next\":null}"}},
+     .width = TERMINAL,
+     .out = "b_1m7yvgzx84ds1s5ey5cgr  greengrocer  \033[32mfinished\033[0m  12,000/12,000    -  "
+            "\033[31m1,590: 1,234 http_404 …\033[0m\r\n"},
     {"no batches",
      pp_cmd_status,
      {"status"},

@@ -61,6 +61,35 @@ static void test_fit(void **state)
     }
 }
 
+static void test_fit_list(void **state)
+{
+    static const struct {
+        const char *in;
+        size_t width;
+        const char *out;
+    } cases[] = {{"90 a, 60 b", 10, "90 a, 60 b"},
+                 {"90 a, 60 b", 9, "90 a …"},
+                 {"90 a, 60 b", 6, "90 a …"},
+                 {"90 a, 60 b", 5, "90 a…"},
+                 {"1,500: 900 ab, 600 c", 19, "1,500: 900 ab …"},
+                 {"1,500: 900 ab, 600 c", 14, "1,500 …"},
+                 {"1,500: 900 ab, 600 c", 6, "1,500…"},
+                 {"1,200 http_404", 10, "1,200 htt…"},
+                 {"12 é, 3 ü, 4 ö", 13, "12 é, 3 ü …"},
+                 {"12 é, 3", 1, "…"},
+                 {"12 é, 3", 0, ""},
+                 {"", 3, ""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_buf b;
+        pp_buf_init(&b, 1000);
+        size_t used = pp_put_fit_list(&b, cases[i].in, cases[i].width);
+        assert_string_equal(text(&b), cases[i].out);
+        assert_int_equal(used, pp_columns(cases[i].out));
+        pp_buf_fini(&b);
+    }
+}
+
 static void test_numbers(void **state)
 {
     static const struct {
@@ -141,6 +170,45 @@ static void test_table_widths(void **state)
     }
 }
 
+/* Columns are dropped, in their order, before one that should be kept is cut; a list is cut between parts. */
+static void test_table_drops(void **state)
+{
+    static const struct pp_column columns[] = {{"ID"},
+                                               {"NAME", .flexible = true, .keep = 10},
+                                               {"LATE", .drop = 2},
+                                               {"EARLY", .drop = 1},
+                                               {"WHY", .flexible = true, .list = true, .keep = 14}};
+    static const struct {
+        size_t width;
+        const char *out;
+    } cases[] = {{46, "ID   NAME         LATE  EARLY  WHY\n"
+                      "b_1  eleven-or-s  late  early  9: 5 one, 4 two\n"},
+                 {44, "ID   NAME        LATE  EARLY  WHY\n"
+                      "b_1  eleven-or…  late  early  9: 5 one …\n"},
+                 {43, "ID   NAME         LATE  WHY\n"
+                      "b_1  eleven-or-s  late  9: 5 one, 4 two\n"},
+                 {33, "ID   NAME         WHY\n"
+                      "b_1  eleven-or-s  9: 5 one, 4 two\n"},
+                 {20, "ID   NAME      WHY\n"
+                      "b_1  eleven-…  9 …\n"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_table t;
+        struct pp_buf b;
+        pp_buf_init(&b, 10000);
+        pp_table_init(&t, columns, sizeof columns / sizeof *columns);
+        pp_table_cell(&t, PP_PLAIN, "b_1");
+        pp_table_cell(&t, PP_PLAIN, "eleven-or-s");
+        pp_table_cell(&t, PP_PLAIN, "late");
+        pp_table_cell(&t, PP_PLAIN, "early");
+        pp_table_cell(&t, PP_RED, "9: 5 one, 4 two");
+        assert_true(pp_table_render(&t, &b, cases[i].width, false));
+        assert_string_equal(text(&b), cases[i].out);
+        pp_table_fini(&t);
+        pp_buf_fini(&b);
+    }
+}
+
 static json_t *batch(const char *json)
 {
     json_t *o = json_loads(json, 0, NULL);
@@ -157,7 +225,8 @@ static void add(struct pp_tally *p, const char *json)
 
 #define RUNNING                                                                                             \
     "{\"state\":\"running\",\"items\":{\"total\":10,\"open\":4,\"complete\":6},\"photos\":{\"total\":2000," \
-    "\"open\":500,\"stored\":1400,\"failed\":100},\"errors\":{\"http_404\":60,\"body_timeout\":40},"        \
+    "\"open\":500,\"stored\":1350,\"skipped\":50,\"failed\":100},\"errors\":{\"http_404\":60,\"body_"       \
+    "timeout\":40},"                                                                                        \
     "\"photos_per_second\":250,\"eta_seconds\":2.0}"
 #define FINISHED                                                                                         \
     "{\"state\":\"finished\",\"items\":{\"total\":2,\"open\":0,\"complete\":2},\"photos\":{\"total\":3," \
@@ -175,16 +244,16 @@ static void test_tally(void **state)
     add(&p, RUNNING);
     assert_false(pp_tally_done(&p));
     assert_int_equal(p.photos[0], 2003);
-    pp_put_errors(&b, p.errors, 1);
-    assert_string_equal(text(&b), "body_timeout 90 …");
+    pp_put_failed(&b, &p);
+    assert_string_equal(text(&b), "150: 90 body_timeout, 60 http_404");
     pp_buf_reset(&b);
-    pp_tally_bar(&b, &p, 110, false);
-    assert_string_equal(text(&b), "████████████████████████░░░░░░░░  75%  1,503/2,003 photos  250/s  ETA 2s"
-                                  "  failed: body_timeout 90, http_404 60");
+    pp_tally_bar(&b, &p, 120, false);
+    assert_string_equal(text(&b), "███████████░░░░  75%  1,503/2,003 photos  250/s  ETA 2s"
+                                  "  100 failed, 50 skipped: 90 body_timeout, 60 http_404");
     pp_buf_reset(&b);
     pp_tally_summary(&b, &p, false);
     assert_string_equal(text(&b), "items   12: 4 open, 8 complete\n"
-                                  "photos  2,003: 500 open, 1,403 stored, 100 failed\n"
+                                  "photos  2,003: 500 open, 1,353 stored, 50 skipped, 100 failed\n"
                                   "failures by code:\n"
                                   "          90  body_timeout\n"
                                   "          60  http_404\n");
@@ -213,6 +282,75 @@ static void test_bar_widths(void **state)
         if (pp_columns(text(&b)) > width)
             fail_msg("%zu: %zu", width, pp_columns(text(&b)));
         pp_buf_reset(&b);
+    }
+    pp_tally_fini(&p);
+    pp_buf_fini(&b);
+}
+
+/* Bars of one terminal are of one length, whatever the batch; how many failed is in every line, in whole. */
+static void test_bars_are_alike(void **state)
+{
+    static const char *const batches[] = {
+        "{\"state\":\"running\",\"photos\":{\"total\":9,\"open\":9}}",
+        "{\"state\":\"running\",\"photos\":{\"total\":123456,\"open\":6,\"stored\":123450},"
+        "\"photos_per_second\":1234,\"eta_seconds\":86000}",
+        "{\"state\":\"running\",\"photos\":{\"total\":9000,\"open\":1000,\"failed\":7654},\"errors\":"
+        "{\"http_404\":4000,\"http_410\":3000,\"body_timeout\":600,\"too_slow\":50,\"truncated\":4}}",
+        "{\"state\":\"finished\",\"photos\":{\"total\":9000,\"open\":0,\"skipped\":7654},\"errors\":"
+        "{\"http_404\":7654}}",
+    };
+    static const char *const failures[] = {NULL, NULL, "7,654 failed", "7,654 skipped"};
+    struct pp_buf b;
+    (void)state;
+    pp_buf_init(&b, 10000);
+    for (size_t width = 20; width < 200; width++) {
+        size_t length = 0;
+        for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+            struct pp_tally p = {0};
+            size_t n = 0;
+            add(&p, batches[i]);
+            pp_buf_reset(&b);
+            pp_tally_bar(&b, &p, width, false);
+            const char *line = text(&b);
+            while (strncmp(line + 3 * n, "█", 3) == 0 || strncmp(line + 3 * n, "░", 3) == 0)
+                n++;
+            if (i && n != length)
+                fail_msg("%zu: a bar of %zu after one of %zu: %s", width, n, length, line);
+            length = n;
+            if (failures[i] ? !strstr(line, failures[i]) : strstr(line, "failed") != NULL)
+                fail_msg("%zu: failures are not told: %s", width, line);
+            if (width < 40 ? n > 0 : n < 10)
+                fail_msg("%zu: a bar of %zu", width, n);
+            pp_tally_fini(&p);
+        }
+    }
+    pp_buf_fini(&b);
+}
+
+/* The codes of a line are the most frequent ones, and as many as fit. */
+static void test_bar_codes(void **state)
+{
+    static const struct {
+        size_t width;
+        const char *end;
+    } cases[] = {{20, "  75%  7,500 failed"},
+                 {58, "10,000 photos  0.0/s  7,500 failed"},
+                 {59, "10,000 photos  0.0/s  7,500 failed …"},
+                 {80, "photos  0.0/s  7,500 failed: 4,000 http_404 …"},
+                 {100, "  0.0/s  7,500 failed: 4,000 http_404, 3,000 http_410 …"},
+                 {120, "  7,500 failed: 4,000 http_404, 3,000 http_410, 500 too_slow"}};
+    struct pp_tally p = {0};
+    struct pp_buf b;
+    (void)state;
+    pp_buf_init(&b, 10000);
+    add(&p, "{\"state\":\"running\",\"photos\":{\"total\":10000,\"open\":2500,\"failed\":7500},\"errors\":"
+            "{\"too_slow\":500,\"http_410\":3000,\"http_404\":4000},\"eta_seconds\":null}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pp_buf_reset(&b);
+        pp_tally_bar(&b, &p, cases[i].width, false);
+        size_t n = strlen(cases[i].end);
+        if (b.n < n || strcmp(b.p + b.n - n, cases[i].end) != 0)
+            fail_msg("%zu: %s", cases[i].width, b.p);
     }
     pp_tally_fini(&p);
     pp_buf_fini(&b);
@@ -280,11 +418,13 @@ static void test_suggest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clean),        cmocka_unit_test(test_fit),
-        cmocka_unit_test(test_numbers),      cmocka_unit_test(test_table),
-        cmocka_unit_test(test_table_widths), cmocka_unit_test(test_tally),
-        cmocka_unit_test(test_bar_widths),   cmocka_unit_test(test_odd_counts),
-        cmocka_unit_test(test_show),         cmocka_unit_test(test_suggest),
+        cmocka_unit_test(test_clean),          cmocka_unit_test(test_fit),
+        cmocka_unit_test(test_fit_list),       cmocka_unit_test(test_table_drops),
+        cmocka_unit_test(test_bars_are_alike), cmocka_unit_test(test_bar_codes),
+        cmocka_unit_test(test_numbers),        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_table_widths),   cmocka_unit_test(test_tally),
+        cmocka_unit_test(test_bar_widths),     cmocka_unit_test(test_odd_counts),
+        cmocka_unit_test(test_show),           cmocka_unit_test(test_suggest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
