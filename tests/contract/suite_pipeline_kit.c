@@ -200,8 +200,8 @@ static void append(struct world *w, const char *client, const char *id, unsigned
     pp_s2_wake(w->p.s2);
 }
 
-void world_post_to(struct world *w, uint16_t port, const char *client, const char *id, unsigned items,
-                   unsigned photos, enum pp_refresh refresh, const char *query)
+void world_post_to(struct world *w, const char *host, uint16_t port, const char *client, const char *id,
+                   unsigned items, unsigned photos, enum pp_refresh refresh, const char *query)
 {
     struct pp_buf b;
     char text[300];
@@ -212,7 +212,7 @@ void world_post_to(struct world *w, uint16_t port, const char *client, const cha
         int n = snprintf(text, sizeof(text), "ad-%s-%u", port == w->origin.port ? "" : id, i);
         pp_entry_item(&b, i, text, (size_t)n, NULL, 0, photos);
         for (unsigned k = 0; k < photos; k++) {
-            n = snprintf(text, sizeof(text), "http://127.0.0.1:%u/c/%s/%u-%u.jpg?%s", port, client, i, k,
+            n = snprintf(text, sizeof(text), "http://%s:%u/c/%s/%u-%u.jpg?%s", host, port, client, i, k,
                          query);
             pp_entry_photo(&b, text, (size_t)n);
         }
@@ -223,7 +223,7 @@ void world_post_to(struct world *w, uint16_t port, const char *client, const cha
 void world_post(struct world *w, const char *client, const char *id, unsigned items, unsigned photos,
                 enum pp_refresh refresh, const char *query)
 {
-    world_post_to(w, w->origin.port, client, id, items, photos, refresh, query);
+    world_post_to(w, "127.0.0.1", w->origin.port, client, id, items, photos, refresh, query);
 }
 
 struct pp_batch world_batch(struct world *w, const char *id)

@@ -53,8 +53,8 @@ void world_run(struct world *w, int64_t ms);
 
 /* A batch of `items` items with `photos` photos each; URLs are
  * http://127.0.0.1:PORT/c/CLIENT/BATCH-I-K.jpg?query. */
-void world_post_to(struct world *w, uint16_t port, const char *client, const char *id, unsigned items,
-                   unsigned photos, enum pp_refresh refresh, const char *query);
+void world_post_to(struct world *w, const char *host, uint16_t port, const char *client, const char *id,
+                   unsigned items, unsigned photos, enum pp_refresh refresh, const char *query);
 /* To the origin; the names do not depend on the batch. */
 void world_post(struct world *w, const char *client, const char *id, unsigned items, unsigned photos,
                 enum pp_refresh refresh, const char *query);

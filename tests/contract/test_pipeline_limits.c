@@ -46,7 +46,7 @@ static void test_a_parked_transfer_is_woken(void **state)
 /* A port that takes connections and answers to none: SYNs beyond the backlog are dropped. */
 static uint16_t deaf_port(int fds[4])
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr("127.0.0.2")};
     socklen_t n = sizeof(a);
 
     fds[0] = socket(AF_INET, SOCK_STREAM, 0);
@@ -72,7 +72,7 @@ static void test_permits_come_back(void **state)
     w->params.retry.max_attempts = 1;
     world_open(w);
     sent_before(w, &mark, 4, 1000);
-    world_post_to(w, deaf, "42", "b_1", 2, 1, PP_REFRESH_KNOWN, "");
+    world_post_to(w, "127.0.0.2", deaf, "42", "b_1", 2, 1, PP_REFRESH_KNOWN, "");
     pp_test_until(w->loop, was_called, &w->faulty.calls[FAULTY_CLAIM], 5000);
     world_post(w, "42", "b_2", 2, 1, PP_REFRESH_KNOWN, "bytes=2000");
     assert_int_equal(world_finished(w, "b_2", 15000).photos[PP_OUTCOME_STORED], 2);
