@@ -100,6 +100,31 @@ static void test_one_bad_outcome(void **state)
     assert_int_equal(world_finished(w, "b_1", 15000).photos[PP_OUTCOME_STORED], 30);
 }
 
+/* Outcomes that say "later" were written and not told: written again they are stale, and their tasks are
+ * found all the same. */
+static void test_an_outcome_is_written_twice(void **state)
+{
+    struct world *w = *state;
+
+    world_open(w);
+    faulty_fail(&w->faulty, FAULTY_SETTLE, FAULTY_AFTER, PP_EUNKNOWN, 0, 1);
+    world_post(w, "42", "b_1", 2, 1, PP_REFRESH_KNOWN, "bytes=2000&flaky=1:500");
+    assert_int_equal(world_finished(w, "b_1", 8000).photos[PP_OUTCOME_STORED], 2);
+    assert_true(w->p.metrics.stale_settles > 0);
+}
+
+/* Items were planned and not told: planned again nothing is new, so that nobody says that there is something.
+ */
+static void test_a_plan_is_written_twice(void **state)
+{
+    struct world *w = *state;
+
+    world_open(w);
+    faulty_fail(&w->faulty, FAULTY_PLAN, FAULTY_AFTER, PP_EUNKNOWN, 0, 1);
+    world_post(w, "42", "b_1", 2, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    assert_int_equal(world_finished(w, "b_1", 20000).photos[PP_OUTCOME_STORED], 2);
+}
+
 /* --- draining --- */
 
 static bool has_transfers(void *data)
@@ -249,6 +274,8 @@ int main(void)
         T(test_lost_claim_comes_back),
         T(test_slow_ports),
         T(test_one_bad_outcome),
+        T(test_an_outcome_is_written_twice),
+        T(test_a_plan_is_written_twice),
         T(test_drain_without_a_store),
         T(test_drain_with_all_refused),
         T(test_drain_with_all_failing),
