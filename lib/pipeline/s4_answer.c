@@ -29,6 +29,8 @@ static void on_sent(struct pp_exchange *x)
     struct s4_run *r = run_of(x);
     struct pp_transfer *t = r->t;
 
+    if (t->limited) /* a turn of a busy loop may be longer than the log's margin */
+        pp_loop_update(r->s4->o.loop);
     atomic_store(&t->sent_ms, s4_now(r));
     atomic_fetch_add(&t->sent_count, 1);
     if (t->limited && !atomic_exchange(&t->sent_busy, true))
