@@ -8,6 +8,7 @@ and its answer, too.
 
 blobs.fsync is off: a killed process loses nothing that it handed to the kernel, only a power cut would, so it would cost time here and
 test nothing."""
+import hashlib
 import os
 import threading
 
@@ -141,7 +142,6 @@ def check_files(pool, origin, named, quarantined):
 
 
 def sha256(data):
-    import hashlib
     return hashlib.sha256(data).hexdigest()
 
 

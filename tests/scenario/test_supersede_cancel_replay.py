@@ -2,7 +2,7 @@
 # scenario: timeout=120
 """What callers do to batches: a newer list of an item, DELETE, replay, the same Idempotency-Key after a kill -9, the modes of refresh,
 items without photos, URLs that occur twice, failures that are skipped."""
-from harness import Origin, Pool, check, json, outcomes, same, scenario, wait_until
+from harness import Origin, Pool, check, outcomes, same, scenario, wait_until
 
 HOSTS = """
 stall*.example  stall=head
