@@ -246,6 +246,36 @@ static void a_crash_counts_what_was_reserved(void **state)
     assert_int_equal(told(&w, T0 + 122000), 0);
 }
 
+/* Permits that were reserved may have been used long after the holder's last word: a slow connection, a disk
+ * that takes no writes. */
+static void a_reservation_outlives_silence(void **state)
+{
+    struct kit *k = *state;
+    struct pp_slot_want w = acquire(k, "42", 100, T0);
+    struct pp_slot_renewal r = {.client = "42", .share = w.share, .reserved = 5};
+
+    renew(k, &r, 1, T0);
+    crash(k);
+    w = acquire(k, "42", 100, T0 + 90000);
+    assert_int_equal(w.spent, 5);
+}
+
+static void a_slot_that_is_not_held_is_lost(void **state)
+{
+    struct kit *k = *state;
+    struct pp_slot_renewal r = {.client = "nobody", .reserved = 1};
+
+    renew(k, &r, 1, T0);
+    assert_true(r.lost);
+    struct pp_slot_want w = acquire(k, "42", 100, T0);
+    r = (struct pp_slot_renewal){.client = "42", .share = w.share, .reserved = 1};
+    renew(k, &r, 1, T0);
+    assert_false(r.lost);
+    release(k, r, T0);
+    renew(k, &r, 1, T0);
+    assert_true(r.lost);
+}
+
 static void a_renewal_may_leave_the_marks(void **state)
 {
     struct kit *k = *state;
@@ -561,6 +591,8 @@ int pp_suite_coordinator(const struct pp_coord_subject *s)
         TEST(a_release_hands_on_what_was_under_way),
         TEST(marks_grow_old),
         TEST(a_crash_counts_what_was_reserved),
+        TEST(a_reservation_outlives_silence),
+        TEST(a_slot_that_is_not_held_is_lost),
         TEST(a_renewal_may_leave_the_marks),
         TEST(marks_may_be_cleared),
         TEST(many_are_renewed_at_once),

@@ -50,17 +50,15 @@ static bool prepare(struct pp_slots_db *db, sqlite3_stmt **stmt, const char *sql
 /* Forgets what is old, and finds out whether the file is from before this boot. */
 static bool look_back(struct pp_slots_db *db)
 {
-    struct timespec wall;
     sqlite3_stmt *old = NULL, *boots = NULL;
-
-    clock_gettime(CLOCK_REALTIME, &wall);
-    bool ok = prepare(db, &boots, "SELECT 1 FROM slots WHERE boot <> ?1 LIMIT 1") &&
-              prepare(db, &old, "DELETE FROM slots WHERE updated_ms < ?1");
+    bool ok =
+        prepare(db, &boots, "SELECT 1 FROM slots WHERE boot <> ?1 LIMIT 1") &&
+        prepare(db, &old, "DELETE FROM slots WHERE updated_ms < (SELECT max(updated_ms) FROM slots) - ?1");
     if (ok) {
         sqlite3_bind_text(boots, 1, db->boot, -1, SQLITE_STATIC);
         db->rebooted = sqlite3_step(boots) == SQLITE_ROW;
         sqlite3_reset(boots);
-        sqlite3_bind_int64(old, 1, (int64_t)wall.tv_sec * 1000 - FORGET_MS);
+        sqlite3_bind_int64(old, 1, FORGET_MS);
         ok = sqlite3_step(old) == SQLITE_DONE;
     }
     sqlite3_finalize(boots);
@@ -169,14 +167,9 @@ static int64_t uptime_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Requests that went out before this boot and are in no row that survived it: they may count while the
- * machine has been up for less than a window. */
-static bool forgotten_in_boot(const struct pp_slots_db *db, const char *boot)
-{
-    return (boot ? strcmp(boot, db->boot) != 0 : db->rebooted) && uptime_ms() < WINDOW_MS;
-}
-
-/* What the row says of earlier holders; a new client has none. */
+/* What the row says of earlier holders; a new client has none. What went out before this boot may be in no
+ * row that survived it: while the machine has been up for less than a window, the whole rate counts as spent.
+ */
 static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, struct pp_slot_want *w)
 {
     enum pp_err err = PP_OK;
@@ -186,16 +179,17 @@ static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, 
     if (rc == SQLITE_ROW) {
         int64_t updated = sqlite3_column_int64(db->get, 2);
         const char *boot = (const char *)sqlite3_column_text(db->get, 3);
-        if (updated > r->now_ms - WINDOW_MS) /* after a release, too: what was under way then */
+        if (updated > r->now_ms - RESERVED_MS) /* after a release, too: what was under way then */
             w->spent = (uint32_t)sqlite3_column_int64(db->get, 1);
-        if (boot && strcmp(boot, db->boot) != 0 && updated > r->now_ms - WINDOW_MS)
+        bool other_boot = boot && strcmp(boot, db->boot) != 0;
+        if (other_boot && (updated > r->now_ms - WINDOW_MS || uptime_ms() < WINDOW_MS))
             w->spent = w->rpm;
         if (!unpack_marks(r->req.arena, sqlite3_column_blob(db->get, 4),
                           (size_t)sqlite3_column_bytes(db->get, 4), r->now_ms, w))
             err = PP_ENOMEM;
     } else if (rc != SQLITE_DONE) {
         err = PP_EIO;
-    } else if (forgotten_in_boot(db, NULL)) {
+    } else if (db->rebooted && uptime_ms() < WINDOW_MS) {
         w->spent = w->rpm;
     }
     sqlite3_reset(db->get);
