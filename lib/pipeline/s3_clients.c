@@ -1,43 +1,19 @@
-/* s3_clients.c: the clients that have something to do here: their settings, their slots, their logs. See
- * s3_claim.h. */
+/* s3_clients.c: the clients that have something to do here, and their settings. Their slots are in
+ * s3_slots.c. See s3_claim.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/s3_internal.h"
 
-/* A slot is let go after so long without anything to do. */
-#define IDLE_MS 10000
-/* Marks a renewal, at most. */
-#define MARKS_MAX 1024
-/* After a request to a port has failed. */
+/* After the store has failed. */
 #define TRY_AGAIN_MS 1000
-/* Slots a request, at most. */
-#define BATCH 256
 
 struct settings_load {
     struct pp_store_clients r;
     struct pp_arena arena;
     struct pp_s3 *s3;
     char id[PP_CLIENT_MAX + 1];
-};
-
-struct acquire {
-    struct pp_coord_acquire r;
-    struct pp_arena arena;
-    struct pp_s3 *s3;
-};
-
-struct renew {
-    struct pp_coord_renew r;
-    struct pp_arena arena;
-    struct pp_s3 *s3;
-};
-
-struct release {
-    struct pp_coord_release r;
-    struct pp_arena arena;
-    struct pp_s3 *s3;
 };
 
 struct s3_client *s3_client_find(const struct pp_s3 *s3, const char *id)
@@ -65,7 +41,7 @@ struct s3_client *s3_client_get(struct pp_s3 *s3, const char *id)
     return c;
 }
 
-static void client_free(struct s3_client *c)
+void s3_client_free(struct s3_client *c)
 {
     assert(c->unsettled == 0 && pp_list_empty(&c->hops));
     HASH_DEL(c->s3->clients, c);
@@ -78,7 +54,7 @@ void s3_clients_free(struct pp_s3 *s3)
 {
     struct s3_client *c, *next;
     HASH_ITER (hh, s3->clients, c, next)
-        client_free(c);
+        s3_client_free(c);
 }
 
 void s3_unblock_in(struct s3_client *c, int64_t ms)
@@ -119,9 +95,7 @@ static void apply(struct s3_client *c, const struct pp_client *settings)
         pp_log(c->s3->p->log, PP_LOG_WARN, "client headers left out", "client", c->id, "header", bad, NULL);
 }
 
-/* With one worker a share is the whole: what is in force now, also if it has changed since the slot was asked
- * for. */
-static void take_whole(struct s3_client *c)
+void s3_client_take_whole(struct s3_client *c)
 {
     if (c->shares != 1)
         return;
@@ -135,7 +109,7 @@ static void settings_in_force(struct s3_client *c)
     if (c->state == S3_LOADING)
         c->state = S3_WANTED;
     else if (c->state == S3_HELD)
-        take_whole(c);
+        s3_client_take_whole(c);
     s3_permits_freed(c);
     s3_unblock_in(c, 0);
 }
@@ -162,7 +136,7 @@ static void settings_loaded(struct pp_req *req)
     free(load);
 }
 
-static void load_settings(struct s3_client *c)
+void s3_client_load(struct s3_client *c)
 {
     struct settings_load *load = calloc(1, sizeof(*load));
     if (!load)
@@ -208,368 +182,6 @@ void pp_s3_reloaded(struct pp_s3 *s3)
             c->concurrency = params->client_concurrency;
         settings_in_force(c);
     }
-}
-
-/* --- slots --- */
-
-static void slot_granted(struct s3_client *c, const struct pp_slot_want *w)
-{
-    struct pp_s3 *s3 = c->s3;
-    int64_t now = s3_now(s3), skew = now - s3_wall(s3);
-
-    c->state = S3_HELD;
-    s3->held++;
-    c->share = w->share;
-    c->shares = w->shares;
-    c->share_concurrency = w->share_concurrency;
-    c->hash_lo = w->hash_lo;
-    c->hash_hi = w->hash_hi;
-    c->not_before_ms = w->not_before_ms > 0 ? w->not_before_ms + skew : 0;
-    c->active_ms = now;
-    c->marked_ms = 0;
-    /* a log from an earlier hold stays: its requests may still be pending */
-    pp_ratelimit_set_rpm(&c->rate, w->share_rpm);
-    take_whole(c);
-    for (size_t i = 0; i < w->n_marks; i++) {
-        struct pp_rate_mark mark = {.at_ms = w->marks[i].at_ms + skew, .n = w->marks[i].n};
-        pp_ratelimit_import(&c->rate, now, &mark, 1);
-    }
-    if (w->spent > 0) {
-        struct pp_rate_mark mark = {.at_ms = now, .n = w->spent};
-        pp_ratelimit_import(&c->rate, now, &mark, 1);
-    }
-}
-
-static void acquired(struct pp_req *req)
-{
-    struct acquire *a = req->data;
-    struct pp_s3 *s3 = a->s3;
-
-    s3->requests--;
-    for (size_t i = 0; i < a->r.n; i++) {
-        struct s3_client *c = s3_client_find(s3, a->r.wants[i].client);
-        assert(c && c->state == S3_ACQUIRING);
-        bool granted = req->err == PP_OK && a->r.wants[i].granted;
-        c->state = S3_WANTED;
-        if (granted)
-            slot_granted(c, &a->r.wants[i]);
-        s3_unblock_in(c, granted ? 0 : TRY_AGAIN_MS);
-    }
-    pp_arena_fini(&a->arena);
-    free(a);
-}
-
-static void acquire(struct pp_s3 *s3, struct s3_client **clients, size_t n)
-{
-    struct acquire *a = calloc(1, sizeof(*a));
-    if (!a)
-        return;
-    pp_arena_init(&a->arena, 64 << 20);
-    struct pp_slot_want *wants = pp_arena_array(&a->arena, n, sizeof(*wants));
-    size_t k = 0;
-    for (size_t i = 0; wants && i < n; i++)
-        if (clients[i]->state == S3_WANTED && !clients[i]->paused)
-            wants[k++] = (struct pp_slot_want){
-                .client = clients[i]->id, .rpm = clients[i]->rpm, .concurrency = clients[i]->concurrency};
-    a->s3 = s3;
-    a->r = (struct pp_coord_acquire){.req = {.done = acquired, .data = a, .arena = &a->arena},
-                                     .worker = s3->p->params->worker,
-                                     .lease_ms = s3->p->params->lease_ms,
-                                     .now_ms = s3_wall(s3),
-                                     .wants = wants,
-                                     .n = k};
-    if (k == 0 || s3->p->coordinator->ops->acquire(s3->p->coordinator, &a->r) != PP_OK) {
-        pp_arena_fini(&a->arena);
-        free(a);
-        for (size_t i = 0; i < n; i++)
-            if (clients[i]->state == S3_WANTED && !clients[i]->paused)
-                s3_unblock_in(clients[i], TRY_AGAIN_MS);
-        return;
-    }
-    s3->requests++;
-    for (size_t i = 0; i < k; i++)
-        s3_client_find(s3, wants[i].client)->state = S3_ACQUIRING;
-}
-
-void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n)
-{
-    bool wanted = false;
-    for (size_t i = 0; i < n; i++) {
-        if (clients[i]->stale && !clients[i]->loading)
-            load_settings(clients[i]);
-        wanted |= clients[i]->state == S3_WANTED && !clients[i]->paused;
-    }
-    if (wanted)
-        acquire(s3, clients, n);
-}
-
-/* The log, or NULL: out of memory. */
-static const struct pp_slot_mark *export_marks(struct s3_client *c, struct pp_arena *arena, size_t *n)
-{
-    int64_t now = s3_now(c->s3), skew = s3_wall(c->s3) - now;
-    struct pp_rate_mark *from = pp_arena_array(arena, MARKS_MAX, sizeof(*from));
-    struct pp_slot_mark *marks = from ? pp_arena_array(arena, MARKS_MAX, sizeof(*marks)) : NULL;
-
-    if (!marks)
-        return NULL;
-    *n = pp_ratelimit_export(&c->rate, now, from, MARKS_MAX);
-    for (size_t i = 0; i < *n; i++)
-        marks[i] = (struct pp_slot_mark){.at_ms = from[i].at_ms + skew, .n = from[i].n};
-    return marks;
-}
-
-/* What a renewal without marks reserves holds until marks are known to be written: if those under way fail,
- * nothing that went out is forgotten. */
-void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out)
-{
-    int64_t now = s3_now(c->s3);
-
-    *out = (struct pp_slot_renewal){
-        .client = c->id, .share = c->share, .reserved = c->unmarked + c->rate.pending};
-    if (c->marks_out || now - c->marked_ms < 1000)
-        return;
-    out->marks = export_marks(c, arena, &out->n_marks);
-    if (!out->marks)
-        return;
-    out->reserved = c->rate.pending;
-    c->marked_ms = now;
-    c->marking = c->unmarked;
-    c->marks_out = true;
-}
-
-void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum pp_err err)
-{
-    struct s3_client *c = s3_client_find(s3, r->client);
-    bool written = err == PP_OK && !r->lost;
-
-    if (!c)
-        return;
-    if (r->marks && written)
-        c->unmarked -= c->marking;
-    else if (r->marks)
-        c->marked_ms = 0; /* all of them go with the next renewal */
-    if (r->marks) {
-        c->marks_out = false;
-        c->marking = 0;
-    }
-    if (err == PP_OK && r->lost && c->state == S3_HELD) {
-        c->state = S3_WANTED;
-        s3->held--;
-    }
-}
-
-/* --- tending: each second --- */
-
-static void renewed(struct pp_req *req)
-{
-    struct renew *a = req->data;
-    struct pp_s3 *s3 = a->s3;
-
-    s3->requests--;
-    for (size_t i = 0; i < a->r.n; i++)
-        s3_client_renewed(s3, &a->r.renewals[i], req->err);
-    pp_arena_fini(&a->arena);
-    free(a);
-}
-
-static void renew(struct pp_s3 *s3, struct s3_client **clients, size_t n)
-{
-    struct renew *a = calloc(1, sizeof(*a));
-    if (!a)
-        return;
-    pp_arena_init(&a->arena, 64 << 20);
-    a->s3 = s3;
-    a->r = (struct pp_coord_renew){.req = {.done = renewed, .data = a, .arena = &a->arena},
-                                   .worker = s3->p->params->worker,
-                                   .lease_ms = s3->p->params->lease_ms,
-                                   .now_ms = s3_wall(s3),
-                                   .renewals = pp_arena_array(&a->arena, n, sizeof(struct pp_slot_renewal)),
-                                   .n = n};
-    for (size_t i = 0; a->r.renewals && i < n; i++)
-        s3_client_renewal(clients[i], &a->arena, &a->r.renewals[i]);
-    enum pp_err err = a->r.renewals ? s3->p->coordinator->ops->renew(s3->p->coordinator, &a->r) : PP_ENOMEM;
-    if (err != PP_OK) {
-        for (size_t i = 0; a->r.renewals && i < n; i++)
-            s3_client_renewed(s3, &a->r.renewals[i], err);
-        pp_arena_fini(&a->arena);
-        free(a);
-        return;
-    }
-    s3->requests++;
-}
-
-/* All slots are let go of: at the end of a drain. */
-static void check_released(struct pp_s3 *s3)
-{
-    if (!s3->released || s3->held > 0 || s3->requests > 0)
-        return;
-    void (*done)(void *) = s3->released;
-    s3->released = NULL;
-    done(s3->released_data);
-}
-
-/* What was written last holds for the next holder, whether the release was written or not. */
-static void let_go(struct s3_client *c)
-{
-    c->marks_out = false;
-    c->unmarked = c->marking = 0;
-    if (c->blocked == 0) {
-        client_free(c);
-        return;
-    }
-    c->state = S3_WANTED; /* something came due meanwhile; the log comes back with the slot */
-    pp_ratelimit_fini(&c->rate);
-    s3_unblock_in(c, 0);
-}
-
-static void released(struct pp_req *req)
-{
-    struct release *a = req->data;
-    struct pp_s3 *s3 = a->s3;
-
-    s3->requests--;
-    for (size_t i = 0; i < a->r.n; i++) {
-        struct s3_client *c = s3_client_find(s3, a->r.renewals[i].client);
-        assert(c && c->state == S3_RELEASING);
-        let_go(c);
-    }
-    pp_arena_fini(&a->arena);
-    free(a);
-    check_released(s3);
-}
-
-/* Not now. At the end of a drain there is no other time: the next holder counts what was reserved as spent.
- */
-static void release_failed(struct pp_s3 *s3, struct release *a, struct s3_client **clients, size_t n)
-{
-    if (a)
-        pp_arena_fini(&a->arena);
-    free(a);
-    for (size_t i = 0; i < n; i++) {
-        clients[i]->marks_out = false;
-        clients[i]->marking = 0;
-        if (!s3->released)
-            continue;
-        clients[i]->state = S3_WANTED;
-        s3->held--;
-    }
-}
-
-static void release(struct pp_s3 *s3, struct s3_client **clients, size_t n)
-{
-    struct release *a = calloc(1, sizeof(*a));
-    if (!a) {
-        release_failed(s3, NULL, clients, n);
-        return;
-    }
-    pp_arena_init(&a->arena, 64 << 20);
-    a->s3 = s3;
-    a->r = (struct pp_coord_release){.req = {.done = released, .data = a, .arena = &a->arena},
-                                     .worker = s3->p->params->worker,
-                                     .now_ms = s3_wall(s3),
-                                     .renewals = pp_arena_array(&a->arena, n, sizeof(struct pp_slot_renewal)),
-                                     .n = n};
-    for (size_t i = 0; a->r.renewals && i < n; i++) {
-        clients[i]->marked_ms = 0;
-        clients[i]->marks_out = false;
-        s3_client_renewal(clients[i], &a->arena, &a->r.renewals[i]);
-    }
-    if (!a->r.renewals || s3->p->coordinator->ops->release(s3->p->coordinator, &a->r) != PP_OK) {
-        release_failed(s3, a, clients, n);
-        return;
-    }
-    s3->requests++;
-    for (size_t i = 0; i < n; i++) {
-        clients[i]->state = S3_RELEASING;
-        s3->held--;
-    }
-}
-
-static bool idle(const struct s3_client *c, int64_t now)
-{
-    /* in_flight: a claim of its may be under way for long */
-    return c->unsettled == 0 && c->in_flight == 0 && c->blocked == 0 && !c->loading &&
-           now - c->active_ms >= IDLE_MS;
-}
-
-static bool backlog_empty(struct s3_client *c)
-{
-    for (uint8_t q = 0; q < PP_QUEUES; q++)
-        if (pp_backlog_get(c->s3->backlog, c->id, q) != PP_BACKLOG_NEVER)
-            return false;
-    return true;
-}
-
-/* Collects the clients for which `pick` holds and passes them on in batches. */
-static void for_batches(struct pp_s3 *s3, bool (*pick)(struct s3_client *c, int64_t now),
-                        void (*act)(struct pp_s3 *s3, struct s3_client **clients, size_t n))
-{
-    struct s3_client *batch[BATCH], *c, *next;
-    size_t n = 0;
-    int64_t now = s3_now(s3);
-
-    HASH_ITER (hh, s3->clients, c, next) {
-        if (!pick(c, now))
-            continue;
-        batch[n++] = c;
-        if (n == BATCH) {
-            act(s3, batch, n);
-            n = 0;
-        }
-    }
-    if (n > 0)
-        act(s3, batch, n);
-}
-
-static bool pick_idle(struct s3_client *c, int64_t now)
-{
-    return c->state == S3_HELD && idle(c, now) && backlog_empty(c);
-}
-
-static bool pick_renewal(struct s3_client *c, int64_t now)
-{
-    int64_t every =
-        c->rpm > 0 && (c->unmarked > 0 || c->rate.pending > 0) ? 1000 : c->s3->p->params->lease_ms / 3;
-    return c->state == S3_HELD && now - c->marked_ms >= every;
-}
-
-static bool pick_held(struct s3_client *c, int64_t now)
-{
-    (void)now;
-    return c->state == S3_HELD;
-}
-
-/* Blocked, and nothing is under way that would end it: an index that was full or want of memory. */
-static bool forgotten(const struct s3_client *c)
-{
-    bool still = c->state == S3_HELD || c->state == S3_WANTED || (c->state == S3_LOADING && !c->loading);
-    return c->blocked != 0 && c->in_flight == 0 && !c->paused && still;
-}
-
-void pp_s3_tend_slots(struct pp_s3 *s3)
-{
-    struct s3_client *c, *next;
-    int64_t now = s3_now(s3);
-
-    if (s3->released)
-        return;
-    for_batches(s3, pick_idle, release);
-    for_batches(s3, pick_renewal, renew);
-    HASH_ITER (hh, s3->clients, c, next) {
-        if (c->state == S3_WANTED && idle(c, now) && backlog_empty(c))
-            client_free(c);
-        else if (forgotten(c))
-            s3_unblock_in(c, 0);
-    }
-    s3->p->metrics.slots_held = s3->held;
-}
-
-void pp_s3_release_slots(struct pp_s3 *s3, void (*done)(void *data), void *data)
-{
-    s3->released = done;
-    s3->released_data = data;
-    for_batches(s3, pick_held, release);
-    check_released(s3);
 }
 
 bool pp_s3_view(struct pp_s3 *s3, const char *client, struct pp_s3_view *view)

@@ -1,5 +1,5 @@
 /* s3_internal.h: what the files of s3 share: s3_claim.c (the cycle), s3_deal.c (who may start how much),
- * s3_clients.c (slots and settings), s3_transfers.c (tasks on their way). */
+ * s3_clients.c (settings), s3_slots.c (slots), s3_transfers.c (tasks on their way). */
 #ifndef PHOTOPOOL_PIPELINE_S3_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_S3_INTERNAL_H
 
@@ -127,16 +127,25 @@ uint8_t s3_tier(const struct pp_s3 *s3, uint8_t tier);
 struct s3_client *s3_client_get(struct pp_s3 *s3,
                                 const char *id); /* made where unknown; NULL: out of memory */
 struct s3_client *s3_client_find(const struct pp_s3 *s3, const char *id);
+/* With nothing in flight, its slot not held. */
+void s3_client_free(struct s3_client *c);
+void s3_clients_free(struct pp_s3 *s3);
+/* Asks the store for its settings. */
+void s3_client_load(struct s3_client *c);
+/* With one worker a share is the whole: what is in force now, also if it has changed since the slot was asked
+ * for. */
+void s3_client_take_whole(struct s3_client *c);
+/* Puts the queues that were blocked back into the backlog, due in `ms`. */
+void s3_unblock_in(struct s3_client *c, int64_t ms);
+
+/* s3_slots.c */
 /* Starts whatever is missing for these clients to be served: settings, slots. */
 void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n);
 /* The reservation that lets `c` start what it has admitted: everything that may be on the wire without being
- * in the marks. */
+ * in marks that are known to be written. */
 void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out);
 /* It has come back. */
 void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum pp_err err);
-/* Puts the queues that were blocked back into the backlog, due in `ms`. */
-void s3_unblock_in(struct s3_client *c, int64_t ms);
-void s3_clients_free(struct pp_s3 *s3);
 
 /* s3_transfers.c */
 void s3_on_events(void *data, struct pp_list *mail);

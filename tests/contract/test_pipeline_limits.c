@@ -46,7 +46,7 @@ static void test_a_parked_transfer_is_woken(void **state)
 /* A port that takes connections and answers to none: SYNs beyond the backlog are dropped. */
 static uint16_t deaf_port(int fds[4])
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr("127.0.0.2")};
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
     socklen_t n = sizeof(a);
 
     fds[0] = socket(AF_INET, SOCK_STREAM, 0);
