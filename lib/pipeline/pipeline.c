@@ -118,6 +118,15 @@ static void reap_dead(void *data)
         startup_failed(s, err);
 }
 
+/* Only now may anything be fetched: an object that is written while orphans are looked for would pass for
+ * one.
+ */
+static void begin(struct pp_startup *s)
+{
+    pp_s3_begin(s->p->s3);
+    reap_dead(s);
+}
+
 static void orphans_removed(void *data)
 {
     struct pp_startup *s = data;
@@ -125,7 +134,7 @@ static void orphans_removed(void *data)
     if (s->p->draining)
         startup_done(s);
     else
-        reap_dead(s);
+        begin(s);
 }
 
 static enum pp_err start_up(struct pp_pipeline *p)
@@ -143,7 +152,7 @@ static enum pp_err start_up(struct pp_pipeline *p)
     p->startup = s;
     s->busy = p->params->orphans_since_ms > 0 && pp_orphans_start(p, orphans_removed, s);
     if (!s->busy)
-        reap_dead(s);
+        begin(s);
     return PP_OK;
 }
 

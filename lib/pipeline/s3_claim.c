@@ -269,6 +269,8 @@ static void cycle(void *data)
     struct pp_s3 *s3 = data;
     struct s3_cycle *cy;
 
+    if (!s3->begun)
+        return;
     if (s3->running) {
         s3->again = true;
         return;
@@ -336,6 +338,12 @@ enum pp_err pp_s3_open(struct pp_pipeline *p, struct pp_s3 **out)
     p->coordinator->ops->watch(p->coordinator, on_backlog, s3);
     *out = s3;
     return PP_OK;
+}
+
+void pp_s3_begin(struct pp_s3 *s3)
+{
+    s3->begun = true;
+    s3_wake(s3);
 }
 
 void pp_s3_close(struct pp_s3 *s3)

@@ -18,8 +18,9 @@
 
 struct pp_s3;
 
-/* Opens the fetch loops and watches the backlog. */
+/* Opens the fetch loops and watches the backlog. Nothing is claimed before pp_s3_begin(). */
 pp_must_check enum pp_err pp_s3_open(struct pp_pipeline *p, struct pp_s3 **out);
+void pp_s3_begin(struct pp_s3 *s3);
 void pp_s3_close(struct pp_s3 *s3);
 
 /* A client's settings have changed: in force at once. */

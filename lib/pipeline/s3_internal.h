@@ -93,7 +93,7 @@ struct pp_s3 {
     struct pp_fetch_loop **loops;
     uint32_t n_loops;
     struct pp_timer *timer;
-    bool running, again, draining;
+    bool begun, running, again, draining;
     struct s3_cycle *cycle; /* the one under way */
     uint32_t requests;      /* of ours that have not come back, the cycle's not counted */
     uint32_t tier_in_flight[PP_TIERS_MAX];
