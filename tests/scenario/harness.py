@@ -78,6 +78,7 @@ class Case:
         self.seed = int(os.environ.get("PP_SEED") or random.SystemRandom().randrange(1 << 31))
         self.random = random.Random(self.seed)
         self.dir = tempfile.mkdtemp(prefix="photopool-scenario-")
+        self.shared = None
         self.children = []
         self.n = 0
 
@@ -88,9 +89,18 @@ class Case:
         self.n += 1
         return self.path(f"{self.n:02}-{stem}")
 
+    def in_memory(self, name):
+        """A file name outside of any disk, where there is such a place."""
+        if not self.shared and os.access("/dev/shm", os.W_OK):
+            self.shared = tempfile.mkdtemp(prefix="photopool-scenario-", dir="/dev/shm")
+        return os.path.join(self.shared or self.dir, name)
+
     def close(self):
         for child in self.children:
             child.kill()
+        if self.shared:
+            shutil.copytree(self.shared, self.path("in-memory"))  # kept with the others where the scenario failed
+            shutil.rmtree(self.shared)
 
 
 def scenario(*tests):
@@ -178,9 +188,9 @@ class Process:
 class Origin(Process):
     """The photo host. It never looks at the port, so every host name leads to it (see Pool)."""
 
-    def __init__(self, case, hosts="", behaviour="", listen=("127.0.0.1:0",), extra=()):
+    def __init__(self, case, hosts="", behaviour="", listen=("127.0.0.1:0",), extra=(), record=None):
         super().__init__(case, "origin", ORIGIN)
-        self.record_file = case.name("record.txt")
+        self.record_file = record or case.name("record.txt")
         self.hosts_file = case.name("hosts.txt")
         port_file = case.name("port")
         self.set_hosts_file(hosts)
@@ -195,6 +205,13 @@ class Origin(Process):
         with open(port_file, encoding="ascii") as f:
             self.port = int(f.readline())
         self.address = listen[0].rsplit(":", 1)[0].strip("[]")
+
+    def keep_time(self):
+        """For those that measure: nothing on this machine is to hold the origin up, if that is permitted."""
+        try:
+            os.sched_setscheduler(self.pid, os.SCHED_FIFO, os.sched_param(1))
+        except OSError:
+            print("the origin runs at an ordinary priority", flush=True)
 
     def set_hosts_file(self, hosts):
         with open(self.hosts_file, "w", encoding="utf-8") as f:
