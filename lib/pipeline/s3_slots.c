@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/share.h"
 #include "pipeline/s3_internal.h"
 
 /* A slot is let go after so long without anything to do. */
@@ -47,14 +48,15 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w)
     s3->held++;
     c->share = w->share;
     c->shares = w->shares;
-    c->share_concurrency = w->share_concurrency;
-    c->hash_lo = w->hash_lo;
-    c->hash_hi = w->hash_hi;
+    struct pp_share share = pp_share_get(w->rpm, w->concurrency, w->shares, w->share);
+    c->share_concurrency = share.concurrency;
+    c->hash_lo = share.hash_lo;
+    c->hash_hi = share.hash_hi;
     c->not_before_ms = w->not_before_ms > 0 ? w->not_before_ms + skew : 0;
     c->active_ms = now;
     c->marked_ms = 0;
     /* a log from an earlier hold stays: its requests may still be pending */
-    pp_ratelimit_set_rpm(&c->rate, w->share_rpm);
+    pp_ratelimit_set_rpm(&c->rate, share.rpm);
     s3_client_take_whole(c);
     for (size_t i = 0; i < w->n_marks; i++) {
         struct pp_rate_mark mark = {.at_ms = w->marks[i].at_ms + skew, .n = w->marks[i].n};

@@ -135,9 +135,6 @@ static void a_new_client_has_no_past(void **state)
     assert_int_equal(w.spent, 0);
     assert_true(w.not_before_ms <= T0);
     assert_true(w.shares >= 1 && w.share < w.shares);
-    assert_in_range(w.share_rpm, 1, 100);
-    assert_in_range(w.share_concurrency, 1, 8);
-    assert_true(w.hash_lo <= w.hash_hi);
 }
 
 static void no_rate_is_no_rate(void **state)
@@ -145,7 +142,7 @@ static void no_rate_is_no_rate(void **state)
     struct kit *k = *state;
     struct pp_slot_want w = acquire(k, "42", 0, T0);
 
-    assert_int_equal(w.share_rpm, 0);
+    assert_true(w.granted);
     assert_int_equal(w.spent, 0);
 }
 
@@ -163,8 +160,7 @@ static void many_are_granted_at_once(void **state)
     acquire_all(k, "w1", w, N, T0);
     for (int i = 0; i < N; i++) {
         assert_true(w[i].granted);
-        assert_true(w[i].share_rpm <= (uint32_t)i);
-        assert_in_range(w[i].share_concurrency, 1, i + 1);
+        assert_true(w[i].share < w[i].shares);
     }
 }
 

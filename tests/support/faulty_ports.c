@@ -236,6 +236,42 @@ static int64_t coord_slow_until(struct pp_coordinator *c, const char *host, int6
     return REAL(c)->ops->host_slow_until(REAL(c), host, now_ms);
 }
 
+static enum pp_err coord_backlog(struct pp_coordinator *c, struct pp_coord_backlog *r)
+{
+    return REAL(c)->ops->backlog(REAL(c), r);
+}
+
+static enum pp_err coord_elect(struct pp_coordinator *c, struct pp_coord_elect *r)
+{
+    return REAL(c)->ops->elect(REAL(c), r);
+}
+
+static void coord_notify(struct pp_coordinator *c, const struct pp_notice *notices, size_t n)
+{
+    REAL(c)->ops->notify(REAL(c), notices, n);
+}
+
+static void coord_watch_notices(struct pp_coordinator *c,
+                                void (*cb)(void *data, const struct pp_notice *notice), void *data)
+{
+    REAL(c)->ops->watch_notices(REAL(c), cb, data);
+}
+
+static bool coord_worker(struct pp_coordinator *c, size_t i, struct pp_worker_info *info, int64_t now_ms)
+{
+    return REAL(c)->ops->worker(REAL(c), i, info, now_ms);
+}
+
+static const char *coord_dataset(struct pp_coordinator *c)
+{
+    return REAL(c)->ops->dataset(REAL(c));
+}
+
+static void coord_first(struct pp_coordinator *c, const char *dataset)
+{
+    REAL(c)->ops->first(REAL(c), dataset);
+}
+
 static void coord_heartbeat(struct pp_coordinator *c, const struct pp_worker_info *info)
 {
     REAL(c)->ops->heartbeat(REAL(c), info);
@@ -263,7 +299,14 @@ void faulty_open(struct faulty_ports *f, struct pp_loop *loop, struct pp_task_st
                                                      .watch = coord_watch,
                                                      .slow_host = coord_slow,
                                                      .host_slow_until = coord_slow_until,
-                                                     .heartbeat = coord_heartbeat};
+                                                     .heartbeat = coord_heartbeat,
+                                                     .backlog = coord_backlog,
+                                                     .elect = coord_elect,
+                                                     .notify = coord_notify,
+                                                     .watch_notices = coord_watch_notices,
+                                                     .worker = coord_worker,
+                                                     .dataset = coord_dataset,
+                                                     .first = coord_first};
 #undef SET
     f->store.ops = &f->store_ops;
     f->ingest.ops = &f->ingest_ops;

@@ -15,7 +15,7 @@
 #define SLOW_HOSTS_MAX 100000
 #define ALIVE_MS       60000
 
-enum op { OP_ACQUIRE, OP_RENEW, OP_RELEASE };
+enum op { OP_ACQUIRE, OP_RENEW, OP_RELEASE, OP_BACKLOG, OP_ELECT, OP_COUNT };
 
 /* In a request's scratch. */
 struct call {
@@ -42,7 +42,7 @@ struct local {
     void *drain_data;
     struct pp_worker_info info;
     char id[128], host[128], tiers[128];
-    uint64_t calls[3];
+    uint64_t calls[OP_COUNT];
 };
 
 static struct local *local_of(struct pp_coordinator *c)
@@ -67,6 +67,11 @@ static enum pp_err run(struct pp_slots_db *db, struct pp_job *job)
     case OP_ACQUIRE: return pp_slots_db_acquire(db, pp_container_of(req, struct pp_coord_acquire, req));
     case OP_RENEW: return pp_slots_db_renew(db, pp_container_of(req, struct pp_coord_renew, req));
     case OP_RELEASE: return pp_slots_db_release(db, pp_container_of(req, struct pp_coord_release, req));
+    case OP_BACKLOG: /* it is in memory only: who starts has none */
+        pp_container_of(req, struct pp_coord_backlog, req)->complete = false;
+        return PP_OK;
+    case OP_ELECT: pp_container_of(req, struct pp_coord_elect, req)->leader = true; return PP_OK;
+    case OP_COUNT: break;
     }
     return PP_EINVAL;
 }
@@ -114,6 +119,17 @@ static enum pp_err local_release(struct pp_coordinator *c, struct pp_coord_relea
     return submit(local_of(c), &r->req, OP_RELEASE);
 }
 
+static enum pp_err local_backlog(struct pp_coordinator *c, struct pp_coord_backlog *r)
+{
+    r->n = 0;
+    return submit(local_of(c), &r->req, OP_BACKLOG);
+}
+
+static enum pp_err local_elect(struct pp_coordinator *c, struct pp_coord_elect *r)
+{
+    return submit(local_of(c), &r->req, OP_ELECT);
+}
+
 static int64_t local_reserve_ahead(struct pp_coordinator *c)
 {
     (void)c;
@@ -133,6 +149,21 @@ static void local_watch(struct pp_coordinator *c, pp_backlog_cb cb, void *data)
 {
     local_of(c)->backlog = cb;
     local_of(c)->backlog_data = data;
+}
+
+static void local_notify(struct pp_coordinator *c, const struct pp_notice *notices, size_t n)
+{
+    (void)c; /* there are no others */
+    (void)notices;
+    (void)n;
+}
+
+static void local_watch_notices(struct pp_coordinator *c,
+                                void (*cb)(void *data, const struct pp_notice *notice), void *data)
+{
+    (void)c;
+    (void)cb;
+    (void)data;
 }
 
 /* --- slow hosts --- */
@@ -222,10 +253,22 @@ static void local_watch_drain(struct pp_coordinator *c, void (*cb)(void *data, c
     local_of(c)->drain_data = data;
 }
 
+static const char *local_dataset(struct pp_coordinator *c)
+{
+    (void)c;
+    return "local";
+}
+
+static void local_first(struct pp_coordinator *c, const char *dataset)
+{
+    (void)c;
+    (void)dataset;
+}
+
 static bool local_roundtrips(struct pp_coordinator *c, size_t i, const char **name, uint64_t *n)
 {
-    static const char *const names[] = {"acquire", "renew", "release"};
-    if (i >= 3)
+    static const char *const names[OP_COUNT] = {"acquire", "renew", "release", "backlog", "elect"};
+    if (i >= OP_COUNT)
         return false;
     *name = names[i];
     *n = local_of(c)->calls[i];
@@ -251,14 +294,20 @@ static const struct pp_coordinator_ops ops = {.acquire = local_acquire,
                                               .renew = local_renew,
                                               .release = local_release,
                                               .reserve_ahead_ms = local_reserve_ahead,
+                                              .backlog = local_backlog,
+                                              .elect = local_elect,
                                               .announce = local_announce,
                                               .watch = local_watch,
+                                              .notify = local_notify,
+                                              .watch_notices = local_watch_notices,
                                               .slow_host = local_slow_host,
                                               .host_slow_until = local_host_slow_until,
                                               .heartbeat = local_heartbeat,
                                               .worker = local_worker,
                                               .drain = local_drain,
                                               .watch_drain = local_watch_drain,
+                                              .dataset = local_dataset,
+                                              .first = local_first,
                                               .roundtrips = local_roundtrips,
                                               .close = local_close};
 

@@ -227,13 +227,9 @@ enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire 
         w->granted = true;
         w->share = 0;
         w->shares = 1;
-        w->share_rpm = w->rpm;
-        w->share_concurrency = w->concurrency;
-        w->hash_lo = 0;
-        w->hash_hi = UINT32_MAX;
         w->marks = NULL;
         w->n_marks = 0;
-        w->spent = 0;
+        w->spent = w->taken = 0; /* nobody else is left: its sockets went with it */
         w->not_before_ms = 0;
         err = read_row(db, r, w);
         if (err == PP_OK)
