@@ -36,6 +36,7 @@ ADAPTERS = {
     "fs": set(),
     "http": HASH | {"uv.h", "zlib.h"},
     "local": HASH | {"sqlite3.h"},
+    "redis": HASH | SSL | {"hiredis/", "uv.h", "zlib.h"},
     "sqlite": HASH | {"sqlite3.h"},
 }
 # Files of cmd/ that may include adapters: the wiring.
