@@ -1,0 +1,397 @@
+/* mongo_proxy.c: see mongo_proxy.h. A thread accepts, and one per connection carries messages both ways; each
+ * message has its length in its first four bytes, and a command is the first key of the document that begins
+ * at byte 21 of an OP_MSG. */
+#include "mongo_proxy.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { HEAD = 16, OP_MSG = 2013, BODY = HEAD + 4 + 1, MAX_MESSAGE = 64 << 20, NAME = 32, SEEN = 64 };
+
+struct name_count {
+    char command[NAME], collection[NAME];
+    unsigned n;
+};
+
+struct mongo_proxy {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* links, held */
+    pthread_t acceptor;
+    int listener, wake; /* wake: readable from close or cut on */
+    uint16_t port, server_port;
+    unsigned links;
+    bool closing, cut, let_go;
+    char command[NAME], collection[NAME];
+    bool any_collection;
+    enum mongo_proxy_fault fault;
+    unsigned skip, times, struck;
+    struct name_count seen[SEEN];
+};
+
+struct message {
+    uint8_t *p;
+    size_t n, cap;
+};
+
+struct link {
+    struct mongo_proxy *proxy;
+    int client, server;
+    struct message up, down;
+    bool lose_reply, hold_reply;
+};
+
+/* --- messages --- */
+
+static uint32_t le32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* Reads what is there; false: the peer has gone. */
+static bool read_some(int fd, struct message *m)
+{
+    if (m->cap - m->n < 65536) {
+        size_t cap = m->cap ? m->cap * 2 : 1 << 18;
+        uint8_t *p = cap <= MAX_MESSAGE * 2 ? realloc(m->p, cap) : NULL;
+        if (!p)
+            return false;
+        m->p = p;
+        m->cap = cap;
+    }
+    ssize_t n = recv(fd, m->p + m->n, m->cap - m->n, 0);
+    if (n > 0)
+        m->n += (size_t)n;
+    return n > 0;
+}
+
+/* The length of the first message, 0 while it is not whole. */
+static size_t whole(const struct message *m)
+{
+    size_t n = m->n >= 4 ? le32(m->p) : 0;
+    return n >= HEAD && n <= m->n ? n : 0;
+}
+
+static bool send_all(int fd, const uint8_t *p, size_t n)
+{
+    while (n > 0) {
+        ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
+        if (k <= 0 && errno != EINTR)
+            return false;
+        if (k > 0) {
+            p += k;
+            n -= (size_t)k;
+        }
+    }
+    return true;
+}
+
+static void drop_first(struct message *m, size_t n)
+{
+    m->n -= n;
+    memmove(m->p, m->p + n, m->n);
+}
+
+/* The command's name and its collection, "" where there is none. */
+static bool names_of(const uint8_t *p, size_t n, char command[NAME], char collection[NAME])
+{
+    command[0] = collection[0] = '\0';
+    if (n < BODY + 6 || le32(p + 12) != OP_MSG || p[HEAD + 4] != 0)
+        return false;
+    uint8_t type = p[BODY + 4];
+    const char *key = (const char *)p + BODY + 5;
+    size_t len = strnlen(key, n - BODY - 5);
+    if (len >= NAME || BODY + 5 + len + 1 + 4 >= n)
+        return false;
+    memcpy(command, key, len + 1);
+    const uint8_t *value = p + BODY + 5 + len + 1;
+    size_t value_n = type == 2 ? le32(value) : 0;
+    if (value_n && value_n <= NAME && (size_t)(value - p) + 4 + value_n <= n)
+        memcpy(collection, value + 4, value_n);
+    return true;
+}
+
+/* --- rules --- */
+
+static void count_seen(struct mongo_proxy *p, const char *command, const char *collection)
+{
+    for (size_t i = 0; i < SEEN; i++) {
+        struct name_count *c = &p->seen[i];
+        if (!c->n) {
+            strcpy(c->command, command);
+            strcpy(c->collection, collection);
+        }
+        if (!strcmp(c->command, command) && !strcmp(c->collection, collection)) {
+            c->n++;
+            return;
+        }
+    }
+}
+
+/* Does the rule strike this request? */
+static bool strikes(struct mongo_proxy *p, const uint8_t *m, size_t n, enum mongo_proxy_fault *fault)
+{
+    char command[NAME], collection[NAME];
+    if (!names_of(m, n, command, collection))
+        return false;
+    pthread_mutex_lock(&p->lock);
+    count_seen(p, command, collection);
+    bool hit =
+        p->times && !strcmp(command, p->command) && (p->any_collection || !strcmp(collection, p->collection));
+    if (hit && p->skip) {
+        p->skip--;
+        hit = false;
+    }
+    if (hit) {
+        p->times--;
+        p->struck++;
+        *fault = p->fault;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return hit;
+}
+
+/* --- one connection --- */
+
+static bool upwards(struct link *l)
+{
+    enum mongo_proxy_fault fault = MONGO_LOSE_REQUEST;
+    if (!read_some(l->client, &l->up))
+        return false;
+    for (size_t n; (n = whole(&l->up)) > 0; drop_first(&l->up, n)) {
+        if (strikes(l->proxy, l->up.p, n, &fault)) {
+            if (fault == MONGO_LOSE_REQUEST)
+                return false;
+            l->lose_reply = fault == MONGO_LOSE_REPLY;
+            l->hold_reply = fault == MONGO_HOLD_REPLY;
+        }
+        if (!send_all(l->server, l->up.p, n))
+            return false;
+    }
+    return true;
+}
+
+static void hold(struct mongo_proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    while (!p->let_go && !p->closing && !p->cut)
+        pthread_cond_wait(&p->changed, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static bool downwards(struct link *l)
+{
+    if (!read_some(l->server, &l->down))
+        return false;
+    for (size_t n; (n = whole(&l->down)) > 0; drop_first(&l->down, n)) {
+        if (l->hold_reply)
+            hold(l->proxy);
+        if (l->lose_reply || l->hold_reply || !send_all(l->client, l->down.p, n))
+            return false;
+    }
+    return true;
+}
+
+static int connect_to(uint16_t port)
+{
+    struct sockaddr_in sa = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&sa, sizeof sa) != 0) {
+        close(fd);
+        return -1;
+    }
+    if (fd >= 0)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    return fd;
+}
+
+static void carry(struct link *l)
+{
+    struct pollfd fds[] = {{l->client, POLLIN, 0}, {l->server, POLLIN, 0}, {l->proxy->wake, POLLIN, 0}};
+    bool alive = l->server >= 0;
+    while (alive) {
+        if (poll(fds, 3, -1) < 0)
+            continue;
+        if (fds[2].revents)
+            break;
+        if (fds[0].revents)
+            alive = upwards(l);
+        if (alive && fds[1].revents)
+            alive = downwards(l);
+    }
+}
+
+static void *run_link(void *arg)
+{
+    struct link *l = arg;
+    struct mongo_proxy *p = l->proxy;
+    l->server = connect_to(p->server_port);
+    carry(l);
+    if (l->server >= 0)
+        close(l->server);
+    close(l->client);
+    free(l->up.p);
+    free(l->down.p);
+    free(l);
+    pthread_mutex_lock(&p->lock);
+    p->links--;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+static void start_link(struct mongo_proxy *p, int fd)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    int one = 1;
+    struct link *l = calloc(1, sizeof *l);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_mutex_lock(&p->lock);
+    bool take = l && !p->closing && !p->cut;
+    if (take) {
+        *l = (struct link){.proxy = p, .client = fd};
+        take = pthread_create(&thread, &attr, run_link, l) == 0;
+        p->links += take;
+    }
+    pthread_mutex_unlock(&p->lock);
+    pthread_attr_destroy(&attr);
+    if (!take) {
+        close(fd);
+        free(l);
+    }
+}
+
+static void *run_acceptor(void *arg)
+{
+    struct mongo_proxy *p = arg;
+    int fd;
+    while ((fd = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0 || errno == EINTR ||
+           errno == ECONNABORTED)
+        if (fd >= 0)
+            start_link(p, fd);
+    return NULL;
+}
+
+/* --- */
+
+struct mongo_proxy *mongo_proxy_open(uint16_t server_port)
+{
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof sa;
+    struct mongo_proxy *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    p->server_port = server_port;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->changed, NULL);
+    p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(p->wake >= 0 && p->listener >= 0);
+    assert_int_equal(bind(p->listener, (struct sockaddr *)&sa, sizeof sa), 0);
+    assert_int_equal(listen(p->listener, 128), 0);
+    assert_int_equal(getsockname(p->listener, (struct sockaddr *)&sa, &len), 0);
+    p->port = ntohs(sa.sin_port);
+    assert_int_equal(pthread_create(&p->acceptor, NULL, run_acceptor, p), 0);
+    return p;
+}
+
+static void wait_for_links(struct mongo_proxy *p)
+{
+    uint64_t one = 1;
+    assert_int_equal(write(p->wake, &one, sizeof one), sizeof one);
+    while (p->links)
+        pthread_cond_wait(&p->changed, &p->lock);
+    assert_int_equal(read(p->wake, &one, sizeof one), sizeof one);
+}
+
+void mongo_proxy_close(struct mongo_proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->closing = true;
+    pthread_cond_broadcast(&p->changed);
+    wait_for_links(p);
+    pthread_mutex_unlock(&p->lock);
+    shutdown(p->listener, SHUT_RDWR);
+    pthread_join(p->acceptor, NULL);
+    close(p->listener);
+    close(p->wake);
+    pthread_cond_destroy(&p->changed);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+uint16_t mongo_proxy_port(const struct mongo_proxy *p)
+{
+    return p->port;
+}
+
+void mongo_proxy_fault(struct mongo_proxy *p, const char *command, const char *collection,
+                       enum mongo_proxy_fault fault, unsigned skip, unsigned times)
+{
+    assert_true(strlen(command) < NAME && (!collection || strlen(collection) < NAME));
+    pthread_mutex_lock(&p->lock);
+    strcpy(p->command, command);
+    strcpy(p->collection, collection ? collection : "");
+    p->any_collection = !collection;
+    p->fault = fault;
+    p->skip = skip;
+    p->times = times;
+    p->struck = 0;
+    p->let_go = false;
+    pthread_mutex_unlock(&p->lock);
+}
+
+unsigned mongo_proxy_struck(struct mongo_proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    unsigned n = p->struck;
+    pthread_mutex_unlock(&p->lock);
+    return n;
+}
+
+unsigned mongo_proxy_seen(struct mongo_proxy *p, const char *command, const char *collection)
+{
+    unsigned n = 0;
+    pthread_mutex_lock(&p->lock);
+    for (size_t i = 0; i < SEEN && p->seen[i].n; i++) {
+        const struct name_count *c = &p->seen[i];
+        if (!strcmp(c->command, command) && (!collection || !strcmp(c->collection, collection)))
+            n += c->n;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return n;
+}
+
+void mongo_proxy_cut(struct mongo_proxy *p, bool cut)
+{
+    pthread_mutex_lock(&p->lock);
+    p->cut = cut;
+    pthread_cond_broadcast(&p->changed);
+    if (cut)
+        wait_for_links(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void mongo_proxy_let_go(struct mongo_proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->let_go = true;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+}

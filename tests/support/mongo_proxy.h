@@ -1,0 +1,38 @@
+/* mongo_proxy.h: a TCP proxy between a MongoDB client and a mongod that knows where messages begin and end,
+ * and loses chosen ones: the request before the server saw it, or the reply after the server has done the
+ * work.
+ *
+ * Threads of its own; every function may be called from any thread. What is impossible here fails the cmocka
+ * test. */
+#ifndef PP_TEST_MONGO_PROXY_H
+#define PP_TEST_MONGO_PROXY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mongo_proxy;
+
+enum mongo_proxy_fault {
+    MONGO_LOSE_REQUEST, /* the connection closes, the server has seen nothing */
+    MONGO_LOSE_REPLY,   /* the server has answered; the connection closes, the answer is gone */
+    MONGO_HOLD_REPLY    /* the same, but the connection stays and says nothing until mongo_proxy_let_go() */
+};
+
+/* To the mongod on this port of 127.0.0.1. */
+struct mongo_proxy *mongo_proxy_open(uint16_t server_port);
+void mongo_proxy_close(struct mongo_proxy *p);
+uint16_t mongo_proxy_port(const struct mongo_proxy *p);
+
+/* The fault strikes `times` commands of this name ("update", "find") on this collection (NULL: any; "":
+ * commands without one), after the first `skip`. One rule at a time: the last one counts. */
+void mongo_proxy_fault(struct mongo_proxy *p, const char *command, const char *collection,
+                       enum mongo_proxy_fault fault, unsigned skip, unsigned times);
+/* How often the rule has struck so far. */
+unsigned mongo_proxy_struck(struct mongo_proxy *p);
+/* Commands of this name on this collection (as above) that came by since the proxy was opened. */
+unsigned mongo_proxy_seen(struct mongo_proxy *p, const char *command, const char *collection);
+/* Cut: every connection closes now, and new ones at once, until it is false. */
+void mongo_proxy_cut(struct mongo_proxy *p, bool cut);
+void mongo_proxy_let_go(struct mongo_proxy *p);
+
+#endif

@@ -1,0 +1,88 @@
+/* mongo_server.c: see mongo_server.h. */
+#include "mongo_server.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SCRIPT "tests/support/mongod"
+enum { MAX_URLS = 512, MAX_ARGS = 32 };
+
+void mongo_server_start(char **argv)
+{
+    char *args[MAX_ARGS] = {(char *)(uintptr_t) "mongod", (char *)(uintptr_t) "--"};
+    if (getenv("MONGO_URL"))
+        return;
+    for (int i = 0; argv[i] && i + 3 < MAX_ARGS; i++)
+        args[i + 2] = argv[i];
+    execv(SCRIPT, args);
+    perror(SCRIPT " (start the program at the top of the sources)");
+    exit(1);
+}
+
+static const char *keep(char *url)
+{
+    static char *urls[MAX_URLS];
+    static int n;
+    assert_true(url && n < MAX_URLS);
+    urls[n++] = url; /* reachable until the end */
+    return url;
+}
+
+const char *mongo_server_database(void)
+{
+    static int n;
+    char *url = NULL;
+    const char *base = getenv("MONGO_URL"), *options = strchr(base, '?');
+    size_t hosts = options ? (size_t)(options - base) : strlen(base);
+    while (hosts && base[hosts - 1] == '/')
+        hosts--;
+    assert_true(asprintf(&url, "%.*s/test_%ld_%d%s", (int)hosts, base, (long)getpid(), n++,
+                         options ? options : "") > 0);
+    return keep(url);
+}
+
+const char *mongo_server_by_way_of(const char *url, uint16_t port)
+{
+    char *made = NULL;
+    const char *database = strrchr(url, '/');
+    assert_non_null(database);
+    assert_true(asprintf(&made, "mongodb://127.0.0.1:%u/%.*s?directConnection=true", port,
+                         (int)strcspn(database + 1, "?"), database + 1) > 0);
+    return keep(made);
+}
+
+uint16_t mongo_server_port(void)
+{
+    const char *host = strstr(getenv("MONGO_URL"), "//"), *colon = host ? strchr(host, ':') : NULL;
+    assert_non_null(colon);
+    return (uint16_t)strtoul(colon + 1, NULL, 10);
+}
+
+int mongo_server_is_ours(void)
+{
+    return getenv("MONGO_DIR") != NULL;
+}
+
+void mongo_server_do(const char *what, const char *argument)
+{
+    const char *dir = getenv("MONGO_DIR");
+    int status = -1;
+    assert_non_null(dir);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        execl(SCRIPT, "mongod", "--dir", dir, what, argument, (char *)NULL);
+        _exit(127);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (status)
+        fail_msg("mongod %s %s: status %d", what, argument ? argument : "", status);
+}
