@@ -13,6 +13,7 @@ enum pp_exit {
 };
 
 int pp_cmd_up(int argc, char **argv);
+int pp_cmd_serve(int argc, char **argv);
 
 int pp_cmd_config(int argc, char **argv);
 

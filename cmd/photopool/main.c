@@ -19,6 +19,7 @@ struct command {
 static const struct command commands[] = {
     {"Run a server", NULL, NULL, NULL},
     {"up", "[--data DIR]", "everything in one process, no servers needed", pp_cmd_up},
+    {"serve", "--roles LIST", "some roles of a fleet, over MongoDB and Redis", pp_cmd_serve},
     {"config", "", "the configuration in force, and every parameter", pp_cmd_config},
 
     {"Batches", NULL, NULL, NULL},

@@ -108,9 +108,8 @@ static const struct {
     bool store; /* needs it; the others need the ingest queue */
     bool ingest;
 } roles[] = {
-    {PP_ROLE_API, "api", false, true},
-    {PP_ROLE_INGEST, "ingest", true, true},
-    {PP_ROLE_WORKER, "worker", true, false},
+    {PP_ROLE_API, "api", false, true},       {PP_ROLE_INGEST, "ingest", true, true},
+    {PP_ROLE_WORKER, "worker", true, false}, {PP_ROLE_DELIVER, "deliver", true, false},
     {PP_ROLE_CRON, "cron", true, false},
 };
 

@@ -25,10 +25,11 @@
 #include "pipeline/params.h"
 #include "runtime/loop.h"
 
-#define PP_ROLE_API    1u
-#define PP_ROLE_INGEST 2u
-#define PP_ROLE_WORKER 4u
-#define PP_ROLE_CRON   8u
+#define PP_ROLE_API     1u
+#define PP_ROLE_INGEST  2u
+#define PP_ROLE_WORKER  4u
+#define PP_ROLE_CRON    8u
+#define PP_ROLE_DELIVER 16u
 
 struct pp_s2;
 struct pp_s3;
