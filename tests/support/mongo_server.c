@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #define SCRIPT "tests/support/mongod"
-enum { MAX_URLS = 512, MAX_ARGS = 32 };
+enum { MAX_URLS = 512, URL_MAX = 512, MAX_ARGS = 32 };
 
 void mongo_server_start(char **argv)
 {
@@ -27,36 +27,38 @@ void mongo_server_start(char **argv)
     exit(1);
 }
 
-static const char *keep(char *url)
+/* Room for a URL that stays. */
+static char *url_room(void)
 {
-    static char *urls[MAX_URLS];
+    static char urls[MAX_URLS][URL_MAX];
     static int n;
-    assert_true(url && n < MAX_URLS);
-    urls[n++] = url; /* reachable until the end */
-    return url;
+    assert_true(n < MAX_URLS);
+    return urls[n++];
 }
 
 const char *mongo_server_database(void)
 {
     static int n;
-    char *url = NULL;
+    char *url = url_room();
     const char *base = getenv("MONGO_URL"), *options = strchr(base, '?');
     size_t hosts = options ? (size_t)(options - base) : strlen(base);
     while (hosts && base[hosts - 1] == '/')
         hosts--;
-    assert_true(asprintf(&url, "%.*s/test_%ld_%d%s", (int)hosts, base, (long)getpid(), n++,
-                         options ? options : "") > 0);
-    return keep(url);
+    int len = snprintf(url, URL_MAX, "%.*s/test_%ld_%d%s", (int)hosts, base, (long)getpid(), n++,
+                       options ? options : "");
+    assert_in_range(len, 1, URL_MAX - 1);
+    return url;
 }
 
 const char *mongo_server_by_way_of(const char *url, uint16_t port)
 {
-    char *made = NULL;
+    char *made = url_room();
     const char *database = strrchr(url, '/');
     assert_non_null(database);
-    assert_true(asprintf(&made, "mongodb://127.0.0.1:%u/%.*s?directConnection=true", port,
-                         (int)strcspn(database + 1, "?"), database + 1) > 0);
-    return keep(made);
+    int len = snprintf(made, URL_MAX, "mongodb://127.0.0.1:%u/%.*s?directConnection=true", port,
+                       (int)strcspn(database + 1, "?"), database + 1);
+    assert_in_range(len, 1, URL_MAX - 1);
+    return made;
 }
 
 uint16_t mongo_server_port(void)
