@@ -1,0 +1,172 @@
+/* store.h: inside of the MongoDB task store: how a request finds its operation, what a thread has, and the
+ * steps that operations share.
+ *
+ *   loop --submit--> lane: N threads, each with a client of libmongoc --> run of the operation --> loop
+ *
+ * Requests of several threads run at once, also those of one client or batch, also in other processes. So each
+ * step is a compare-and-set on one document or can be repeated, and README.md says which.
+ *
+ * To add an operation: its struct and PP_STORE_OP line in the port, a line in PP_MG_OPS, a function in the file
+ * of its kind. Its outputs are set from the start. t->tmp is empty when it begins. */
+#ifndef PP_ADAPTER_MONGO_STORE_INTERNAL_H
+#define PP_ADAPTER_MONGO_STORE_INTERNAL_H
+
+#include <mongoc/mongoc.h>
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "docs.h"
+#include "mongo_store.h"
+#include "photopool/port/task_store.h"
+
+/* Names of collections; the enum indexes struct pp_mg_thread.coll. */
+#define PP_MG_COLLECTIONS(X) X(PHOTOS, "photos") X(ITEMS, "items") X(BATCHES, "batches") X(CLIENTS, "clients") \
+    X(ROUTES, "routes") X(META, "meta")
+enum pp_mg_coll {
+#define X(id, name) PP_MG_##id,
+    PP_MG_COLLECTIONS(X)
+#undef X
+        PP_MG_COLL_COUNT
+};
+
+#define PP_MG_OPS(X)                     \
+    X(lookup, pp_store_lookup)           \
+    X(plan, pp_store_plan)               \
+    X(claim, pp_store_claim)             \
+    X(settle, pp_store_settle)           \
+    X(renew, pp_store_renew)             \
+    X(reap, pp_store_reap)               \
+    X(backlog, pp_store_backlog)         \
+    X(retier, pp_store_retier)           \
+    X(batch, pp_store_batch)             \
+    X(batches, pp_store_batches)         \
+    X(cancel, pp_store_cancel)           \
+    X(results, pp_store_results)         \
+    X(item, pp_store_item)               \
+    X(photo, pp_store_photo)             \
+    X(object, pp_store_object)           \
+    X(replay, pp_store_replay)           \
+    X(clients, pp_store_clients)         \
+    X(put_client, pp_store_put_client)   \
+    X(routes, pp_store_routes)           \
+    X(save_routes, pp_store_save_routes) \
+    X(queue, pp_store_queue)             \
+    X(clean, pp_store_clean)
+
+enum pp_mg_op {
+#define X(name, type) PP_MG_OP_##name,
+    PP_MG_OPS(X)
+#undef X
+        PP_MG_OP_COUNT
+};
+
+/* --- the store, and what each thread has --- */
+
+/* A claim whose answer never came (claim.c): its tasks may be ours. */
+struct pp_mg_lost;
+
+struct pp_mg {
+    struct pp_task_store base;
+    struct pp_loop *loop;
+    struct pp_log *log;
+    struct pp_lane *lane;
+    struct pp_lane_home *home;
+    mongoc_uri_t *uri;
+    mongoc_client_pool_t *pool;
+    char database[64];
+    int64_t timeout_ms;
+    atomic_int_fast64_t offset_ms;   /* the server's wall clock minus ours */
+    atomic_int_fast64_t offset_read; /* when, monotonic ms; 0: never */
+    atomic_uint_fast64_t roundtrips[PP_MG_OP_COUNT];
+    pthread_mutex_t lost_lock;
+    struct pp_mg_lost *lost; /* under lost_lock; freed by pp_mg_lost_free() */
+};
+
+struct pp_mg_thread {
+    struct pp_mg *m;
+    mongoc_client_t *client;
+    mongoc_database_t *db;
+    mongoc_collection_t *coll[PP_MG_COLL_COUNT];
+    enum pp_mg_op op;       /* that runs now */
+    struct pp_arena tmp;    /* of the operation */
+    bson_error_t error;     /* of the last command that failed */
+};
+
+/* `now_ms` of a request by the server's clock: for leases. */
+int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t now_ms);
+
+/* One per operation, in the file of its kind, on a thread of the lane. */
+#define X(name, type) enum pp_err pp_mg_##name(struct pp_mg_thread *t, struct type *r);
+PP_MG_OPS(X)
+#undef X
+
+void pp_mg_lost_free(struct pp_mg *m); /* claim.c */
+
+/* --- schema.c --- */
+
+/* Brings the database to PP_MG_SCHEMA. PP_EMISMATCH: it is newer. */
+pp_must_check enum pp_err pp_mg_migrate(struct pp_mg_thread *t);
+/* hello: what the server is, and its clock. PP_EMISMATCH: no replica set, or too old. */
+pp_must_check enum pp_err pp_mg_hello(struct pp_mg_thread *t);
+
+/* --- seq.c: numbers of finished items --- */
+
+/* Numbers first..first+n-1, ours until deadline_ms by the server's clock: a write that uses them carries
+ * pp_mg_seq_guard() in its filter. Closed by the one who took it, after its writes are done. */
+struct pp_mg_seq {
+    int64_t first, n, deadline_ms;
+};
+pp_must_check enum pp_err pp_mg_seq_take(struct pp_mg_thread *t, size_t n, struct pp_mg_seq *out);
+void pp_mg_seq_guard(const struct pp_mg_seq *s, bson_t *filter);
+/* Failure is not told: readers stop at this block for a few seconds. n == 0: nothing to do. */
+void pp_mg_seq_close(struct pp_mg_thread *t, const struct pp_mg_seq *s);
+/* Results with numbers below *end may be shown: nobody will write one of these any more. Before reading items. */
+pp_must_check enum pp_err pp_mg_seq_end(struct pp_mg_thread *t, int64_t *end);
+
+/* --- finish.c: items get outcomes --- */
+
+struct pp_mg_answer {
+    const char *client;
+    struct pp_key key;
+    struct pp_outcome outcome; /* not OPEN */
+};
+
+/* What changed: batches by id, items finished. Strings and arrays in `arena`. */
+struct pp_mg_moved {
+    struct pp_arena *arena;
+    struct pp_batch_delta *batches;
+    const char **clients; /* of these batches */
+    size_t n, cap;
+    uint64_t items_finished;
+};
+
+/* Gives every open item that waits for one of the photos (items.ok) its outcome; the write that leaves none open
+ * makes the item terminal; batches with nothing open are finished. Repeating it changes nothing: the photos'
+ * tasks (t.s 3) may be forgotten after PP_OK, and not before. PP_EUNKNOWN: repeat. `moved` is added to. */
+pp_must_check enum pp_err pp_mg_finish(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n,
+                                       int64_t now_ms, struct pp_mg_moved *moved);
+/* The delta of a batch in `moved`, added if it is not there. NULL: out of memory. */
+struct pp_batch_delta *pp_mg_moved_batch(struct pp_mg_moved *moved, const char *batch, const char *client);
+
+/* --- close.c: items end otherwise, and tasks that nobody waits for --- */
+
+/* Makes these open items (documents' _ids, all of one client) superseded or cancelled, their open photos
+ * cancelled, and lets go of their tasks. Those that are not open any more are left alone. */
+struct pp_mg_closed {
+    uint64_t items, photos;
+};
+pp_must_check enum pp_err pp_mg_items_close(struct pp_mg_thread *t, const char *client, const char *const *ids,
+                                            size_t n, enum pp_item_status status, int64_t now_ms,
+                                            struct pp_mg_moved *moved, struct pp_mg_closed *closed);
+/* Deletes waiting tasks of these photos if no item waits for them; claimed ones are marked (t.lv) so that they
+ * are looked at here when they come back to waiting. */
+pp_must_check enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct pp_key *keys,
+                                      size_t n);
+
+/* --- read_batch.c --- */
+
+/* Finishes those of the batches in `moved` that are planned to the end and have no open item (f, sum), and sets
+ * `finished` where this call did it. */
+pp_must_check enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *moved, int64_t now_ms);
+
+#endif
