@@ -1,0 +1,298 @@
+/* redis_line.c: one connection that keeps itself up. See redis_internal.h.
+ *
+ *   RESTING --timer--> RESOLVING --address--> CONNECTING --socket--> GREETING --answers--> UP
+ *      ^-------------------- any failure, or no end of it within timeout_ms ---------------'
+ *
+ * The greeting is AUTH and SELECT as the URL wants them, PING (a server that loads its data refuses it),
+ * TIME. Attempts are FIRST_MS apart, doubling up to LAST_MS, each between half and all of that, so that a
+ * fleet does not come back in step. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "adapter/redis/redis_internal.h"
+
+enum { FIRST_MS = 50, LAST_MS = 2000, STEADY_MS = 5000 };
+
+/* A look-up that outlives its line: libuv can't always cancel it. */
+struct pp_redis_lookup {
+    uv_getaddrinfo_t uv;
+    struct pp_redis_line *line; /* NULL: nobody waits any more */
+};
+
+static void attempt(void *data);
+
+/* --- letting go --- */
+
+static int64_t pause_ms(struct pp_redis_line *l)
+{
+    int64_t ms = FIRST_MS;
+    for (unsigned i = 1; i < l->tries && ms < LAST_MS; i++)
+        ms *= 2;
+    ms = ms < LAST_MS ? ms : LAST_MS;
+    l->rng ^= l->rng << 13; /* xorshift64 (Marsaglia 2003) */
+    l->rng ^= l->rng >> 7;
+    l->rng ^= l->rng << 17;
+    return ms / 2 + (int64_t)(l->rng % (uint64_t)(ms / 2));
+}
+
+static void forget_lookup(struct pp_redis_line *l)
+{
+    if (!l->lookup)
+        return;
+    l->lookup->line = NULL;
+    uv_cancel((uv_req_t *)&l->lookup->uv); /* where that fails it ends by itself */
+    l->lookup = NULL;
+}
+
+static void say(struct pp_redis_line *l, bool was_up, const char *why)
+{
+    if (was_up || (l->tries & (l->tries - 1)) == 0) /* the 1st, 2nd, 4th, 8th, ... failure in a row */
+        pp_log(l->log, PP_LOG_WARN, was_up ? "connection to Redis lost" : "no connection to Redis", "for",
+               l->what, "host", l->host, "port", PP_LOG_INT(l->port), "reason", why, NULL);
+}
+
+/* The line has no context any more: rests, tells. */
+static void rest(struct pp_redis_line *l, const char *why)
+{
+    bool was_up = l->state == PP_LINE_UP;
+    if (was_up && pp_loop_now(l->loop) - l->up_at >= STEADY_MS)
+        l->tries = 0;
+    l->tries++;
+    l->hope = was_up;
+    l->state = PP_LINE_RESTING;
+    forget_lookup(l);
+    say(l, was_up, why);
+    if (!was_up) { /* what MOVED named may be gone: the URL knows who is there */
+        memcpy(l->host, l->home->host, sizeof l->host);
+        l->port = l->home->port;
+    }
+    pp_timer_start(l->timer, pause_ms(l), 0);
+    l->on_down(l->data, was_up);
+}
+
+static struct redisAsyncContext *detach(struct pp_redis_line *l)
+{
+    struct redisAsyncContext *ac = l->ac;
+    l->ac = NULL;
+    if (ac)
+        ac->data = NULL;
+    return ac;
+}
+
+void pp_redis_line_drop(struct pp_redis_line *l, const char *why)
+{
+    struct redisAsyncContext *ac = detach(l);
+    rest(l, why);
+    if (ac)
+        pp_redis_poll_finish(ac, false);
+}
+
+void pp_redis_line_gone(struct redisAsyncContext *ac)
+{
+    struct pp_redis_line *l = ac->data;
+    char why[160];
+    if (!l)
+        return;
+    snprintf(why, sizeof why, "%s", ac->err && ac->errstr ? ac->errstr : "closed");
+    detach(l);
+    rest(l, why);
+}
+
+void pp_redis_line_move(struct pp_redis_line *l, const char *host, uint16_t port)
+{
+    struct redisAsyncContext *ac = detach(l);
+    if (host)
+        snprintf(l->host, sizeof l->host, "%s", host);
+    else
+        memcpy(l->host, l->home->host, sizeof l->host);
+    l->port = host ? port : l->home->port;
+    l->tries += host == NULL;
+    l->state = PP_LINE_RESTING;
+    l->hope = true;
+    pp_timer_start(l->timer, host ? 0 : pause_ms(l), 0);
+    l->on_down(l->data, true);
+    if (ac)
+        pp_redis_poll_finish(ac, false);
+}
+
+/* --- greeting --- */
+
+static void greeted(struct redisAsyncContext *ac, void *reply, void *what)
+{
+    struct pp_redis_line *l = ac->data;
+    const struct redisReply *answer = reply;
+    char why[160];
+
+    if (!answer)
+        pp_redis_line_gone(ac);
+    if (!answer || !l)
+        return;
+    if (answer->type == REDIS_REPLY_ERROR) {
+        snprintf(why, sizeof why, "%s", answer->str);
+        pp_redis_line_drop(l, why);
+        return;
+    }
+    if (what)
+        l->on_time(l->data, l->asked_wall, answer);
+    if (--l->greetings > 0)
+        return;
+    l->state = PP_LINE_UP;
+    l->hope = true;
+    l->up_at = pp_loop_now(l->loop);
+    pp_timer_stop(l->timer);
+    pp_log(l->log, PP_LOG_INFO, "connected to Redis", "for", l->what, "host", l->host, "port",
+           PP_LOG_INT(l->port), NULL);
+    l->on_up(l->data);
+}
+
+static bool greet_with(struct pp_redis_line *l, void *what, int argc, const char *a, const char *b,
+                       const char *c)
+{
+    const char *argv[] = {a, b, c};
+    l->greetings++;
+    return redisAsyncCommandArgv(l->ac, greeted, what, argc, argv, NULL) == REDIS_OK;
+}
+
+static void greet(struct pp_redis_line *l)
+{
+    const struct pp_redis_address *home = l->home;
+    char db[16];
+    bool ok = true;
+
+    l->state = PP_LINE_GREETING;
+    l->greetings = 0;
+    l->asked_wall = pp_loop_wall(l->loop);
+    if (home->password[0])
+        ok = home->user[0] ? greet_with(l, NULL, 3, "AUTH", home->user, home->password)
+                           : greet_with(l, NULL, 2, "AUTH", home->password, NULL);
+    snprintf(db, sizeof db, "%u", home->db);
+    if (l->commands && home->db)
+        ok = ok && greet_with(l, NULL, 2, "SELECT", db, NULL);
+    ok = ok && greet_with(l, NULL, 1, "PING", NULL, NULL);
+    if (l->commands)
+        ok = ok && greet_with(l, l, 1, "TIME", NULL, NULL);
+    if (!ok)
+        pp_redis_line_drop(l, "out of memory");
+}
+
+/* --- connecting --- */
+
+static void connected(const struct redisAsyncContext *ac, int status)
+{
+    struct pp_redis_line *l = ac->data;
+    if (l && status == REDIS_OK)
+        greet(l);
+    /* else: cleanup() of redis_poll.c follows */
+}
+
+static void connect_to(struct pp_redis_line *l, const char *ip)
+{
+    l->state = PP_LINE_CONNECTING;
+    struct redisAsyncContext *ac = redisAsyncConnect(ip, l->port);
+    if (!ac || ac->err || !pp_redis_poll_attach(ac, l->loop)) {
+        char why[160];
+        snprintf(why, sizeof why, "%s", ac && ac->err && ac->errstr ? ac->errstr : "out of memory");
+        if (ac)
+            redisAsyncFree(ac);
+        rest(l, why);
+        return;
+    }
+    l->ac = ac;
+    ac->data = l;
+    l->heard_at = pp_loop_now(l->loop);
+    if (redisAsyncSetConnectCallback(ac, connected) != REDIS_OK)
+        pp_redis_line_drop(l, "connecting failed");
+}
+
+/* The k-th of n addresses, by the attempt: those that don't answer are not tried again and again. */
+static const struct addrinfo *choose(const struct addrinfo *list, unsigned k)
+{
+    unsigned n = 0;
+    for (const struct addrinfo *a = list; a; a = a->ai_next)
+        n++;
+    k = n ? k % n : 0;
+    for (; list && k > 0; k--)
+        list = list->ai_next;
+    return list;
+}
+
+static void resolved(uv_getaddrinfo_t *uv, int status, struct addrinfo *list)
+{
+    struct pp_redis_lookup *lookup = uv->data;
+    struct pp_redis_line *l = lookup->line;
+    char ip[INET6_ADDRSTRLEN] = "";
+
+    free(lookup);
+    const struct addrinfo *a = l && status == 0 ? choose(list, l->tries) : NULL;
+    if (a && a->ai_family == AF_INET)
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)a->ai_addr)->sin_addr, ip, sizeof ip);
+    else if (a && a->ai_family == AF_INET6)
+        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)a->ai_addr)->sin6_addr, ip,
+                  sizeof ip);
+    uv_freeaddrinfo(list);
+    if (!l)
+        return;
+    l->lookup = NULL;
+    if (ip[0])
+        connect_to(l, ip);
+    else
+        rest(l, status < 0 ? uv_strerror(status) : "the name has no address");
+}
+
+static void resolve(struct pp_redis_line *l)
+{
+    static const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct pp_redis_lookup *lookup = calloc(1, sizeof *lookup);
+
+    l->state = PP_LINE_RESOLVING;
+    if (lookup && uv_getaddrinfo(pp_loop_uv(l->loop), &lookup->uv, resolved, l->host, NULL, &hints) == 0) {
+        lookup->uv.data = lookup;
+        lookup->line = l;
+        l->lookup = lookup;
+        return;
+    }
+    free(lookup);
+    rest(l, "out of memory");
+}
+
+static void attempt(void *data)
+{
+    struct pp_redis_line *l = data;
+    struct in6_addr any;
+
+    if (l->state != PP_LINE_RESTING) {
+        pp_redis_line_drop(l, "no answer in time");
+        return;
+    }
+    pp_timer_start(l->timer, l->timeout_ms, 0);
+    if (inet_pton(AF_INET, l->host, &any) == 1 || inet_pton(AF_INET6, l->host, &any) == 1)
+        connect_to(l, l->host);
+    else
+        resolve(l);
+}
+
+bool pp_redis_line_start(struct pp_redis_line *l)
+{
+    memcpy(l->host, l->home->host, sizeof l->host);
+    l->port = l->home->port;
+    l->hope = true;
+    l->rng = ((uint64_t)pp_loop_wall(l->loop) << 20 ^ (uint64_t)getpid() ^ (uint64_t)(uintptr_t)l) | 1;
+    l->timer = pp_timer_open(l->loop, attempt, l);
+    if (l->timer)
+        pp_timer_start(l->timer, 0, 0);
+    return l->timer;
+}
+
+void pp_redis_line_fini(struct pp_redis_line *l)
+{
+    struct redisAsyncContext *ac = detach(l);
+    forget_lookup(l);
+    pp_timer_close(l->timer);
+    l->timer = NULL;
+    if (ac)
+        pp_redis_poll_finish(ac, true);
+}
