@@ -37,6 +37,7 @@ ADAPTERS = {
     "http": HASH | {"uv.h", "zlib.h"},
     "local": HASH | {"sqlite3.h"},
     "redis": HASH | SSL | {"hiredis/", "uv.h", "zlib.h"},
+    "s3": {"curl/curl.h", "expat.h", "pthread.h"},
     "sqlite": HASH | {"sqlite3.h"},
 }
 # Files of cmd/ that may include adapters: the wiring.
@@ -45,7 +46,7 @@ WIRE = re.compile(r"cmd/photopool/wire[^/]*\.c$")
 PURE = ("lib/core/",)
 IMPURE = {"sys/socket.h", "sys/stat.h", "fcntl.h", "unistd.h", "pthread.h", "signal.h", "poll.h", "netdb.h", "dirent.h",
           "sys/time.h", "semaphore.h", "sys/epoll.h", "sys/mman.h"}
-LIBRARIES = re.compile(r"(uv|uv/.*|uthash|utlist|utarray|jansson|openssl/.*|zlib|xxhash|sqlite3|curl/.*|ares|ares_.*|yaml|"
+LIBRARIES = re.compile(r"(uv|uv/.*|uthash|utlist|utarray|jansson|openssl/.*|zlib|xxhash|sqlite3|expat|curl/.*|ares|ares_.*|yaml|"
                        r"csv|libwebsockets|hiredis/.*|mongoc/.*|bson/.*|cmocka|pthread)\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/object_name.h"
 #include "base/text.h"
 
 #define TEMP_MAX_AGE_S 3600
@@ -48,14 +49,6 @@ static enum pp_err from_errno(void)
     case ENOMEM: return PP_ENOMEM;
     default: return PP_EIO;
     }
-}
-
-/* "sha256/ab/cd/" + hex + "." + ext */
-static void object_path(char path[PP_OBJECT_NAME_MAX], const uint8_t sha256[32], const char *ext)
-{
-    char hex[65];
-    pp_hex(hex, sha256, 32);
-    snprintf(path, PP_OBJECT_NAME_MAX, "sha256/%.2s/%.2s/%s.%s", hex, hex + 2, hex, ext);
 }
 
 static int write_all(int fd, const struct iovec *iov, int n)
@@ -157,7 +150,7 @@ static enum pp_err fs_put(struct pp_blob_store *b, const uint8_t sha256[32], con
     struct fs_store *s = fs_of(b);
     char path[PP_OBJECT_NAME_MAX], temp[64];
 
-    object_path(path, sha256, ext);
+    pp_object_path(path, sha256, ext);
     bool there = exists(s, path, total(iov, n));
     if (existed)
         *existed = there;
@@ -203,7 +196,7 @@ static enum pp_err fs_commit(struct pp_blob_part *part, const uint8_t sha256[32]
 {
     char path[PP_OBJECT_NAME_MAX];
 
-    object_path(path, sha256, ext);
+    pp_object_path(path, sha256, ext);
     bool there = exists(part->store, path, part->bytes);
     if (existed)
         *existed = there;
@@ -222,7 +215,7 @@ static enum pp_err fs_get(struct pp_blob_store *b, const uint8_t sha256[32], con
     char path[PP_OBJECT_NAME_MAX];
     struct stat st;
 
-    object_path(path, sha256, ext);
+    pp_object_path(path, sha256, ext);
     int fd = openat(fs_of(b)->root, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return from_errno();
@@ -247,7 +240,7 @@ static enum pp_err fs_get(struct pp_blob_store *b, const uint8_t sha256[32], con
 static enum pp_err fs_remove(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext)
 {
     char path[PP_OBJECT_NAME_MAX];
-    object_path(path, sha256, ext);
+    pp_object_path(path, sha256, ext);
     return unlinkat(fs_of(b)->root, path, 0) == 0 || errno == ENOENT ? PP_OK : from_errno();
 }
 
@@ -268,28 +261,19 @@ static bool is_recent(int dir, const char *name, int64_t since_ms)
            (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000 >= since_ms;
 }
 
-/* "hex.ext" */
-static bool name_from_file(const char *file, struct pp_blob_name *name)
-{
-    const char *dot = strchr(file, '.');
-    if (!dot || dot - file != 64 || strlen(dot + 1) >= sizeof(name->ext) ||
-        !pp_unhex(name->sha256, 32, file, 64))
-        return false;
-    snprintf(name->ext, sizeof(name->ext), "%s", dot + 1);
-    return true;
-}
-
 static void recent_in(struct recent *r, const char *path)
 {
     int fd = openat(r->s->root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
-    struct pp_blob_name name;
 
     if (fd >= 0 && !dir)
         close(fd);
     while (dir && (entry = readdir(dir))) {
-        if (!name_from_file(entry->d_name, &name) || !is_recent(fd, entry->d_name, r->since_ms))
+        struct pp_blob_name name;
+        char full[sizeof(entry->d_name) + 32];
+        int n = snprintf(full, sizeof(full), "%s/%s", path, entry->d_name);
+        if (!pp_object_parse(&name, full, (size_t)n) || !is_recent(fd, entry->d_name, r->since_ms))
             continue;
         if (r->n < r->cap)
             r->out[r->n++] = name;

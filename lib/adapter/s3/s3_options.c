@@ -1,0 +1,304 @@
+/* s3_options.c: from a URL and the environment to options. Strict: what is accepted needs no escaping in the
+ * paths that are signed, and no value is repeated in an error that could be a secret. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/s3/s3_blob_store.h"
+
+static enum pp_err __attribute__((format(printf, 2, 3))) refuse(char *reason, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(reason, PP_S3_REASON_MAX, fmt, ap);
+    va_end(ap);
+    return PP_EINVAL;
+}
+
+static bool is_alnum(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+static bool only(const char *s, size_t n, const char *others)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!is_alnum(s[i]) && (!s[i] || !strchr(others, s[i])))
+            return false;
+    return true;
+}
+
+/* 3 to 63 of [a-z0-9.-], letters or digits at its ends, no two dots together. */
+static bool bucket_valid(const char *s, size_t n)
+{
+    if (n < 3 || n > 63 || !is_alnum(s[0]) || !is_alnum(s[n - 1]) || !only(s, n, ".-"))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if ((s[i] >= 'A' && s[i] <= 'Z') || (s[i] == '.' && s[i + 1] == '.'))
+            return false;
+    return true;
+}
+
+/* Segments of what needs no escaping, none empty, "." or "..". */
+static bool path_valid(const char *s, size_t n)
+{
+    if (!only(s, n, "-._~/"))
+        return false;
+    for (size_t at = 0; at <= n;) {
+        size_t len = 0;
+        while (at + len < n && s[at + len] != '/')
+            len++;
+        if (len == 0 || (len == 1 && s[at] == '.') || (len == 2 && s[at] == '.' && s[at + 1] == '.'))
+            return false;
+        at += len + 1;
+    }
+    return true;
+}
+
+/* "HOST", "HOST:PORT", "[::1]:PORT" */
+static bool authority_valid(const char *s, size_t n)
+{
+    size_t host = 0;
+
+    if (n > 0 && s[0] == '[') {
+        const char *end = memchr(s, ']', n);
+        if (!end)
+            return false;
+        host = (size_t)(end - s) + 1;
+        if (host < 4 || !only(s + 1, host - 2, ":."))
+            return false;
+    } else {
+        while (host < n && s[host] != ':')
+            host++;
+        if (host == 0 || host > 253 || !only(s, host, ".-"))
+            return false;
+    }
+    if (host == n)
+        return true;
+    if (s[host] != ':' || n - host - 1 < 1 || n - host - 1 > 5)
+        return false;
+    unsigned port = 0;
+    for (size_t i = host + 1; i < n; i++) {
+        if (s[i] < '0' || s[i] > '9')
+            return false;
+        port = port * 10 + (unsigned)(s[i] - '0');
+    }
+    return port >= 1 && port <= 65535;
+}
+
+static bool set(char *to, size_t cap, const char *from, size_t n)
+{
+    if (n >= cap)
+        return false;
+    memcpy(to, from, n);
+    to[n] = '\0';
+    return true;
+}
+
+static bool endpoint_set(struct pp_s3_options *o, const char *value)
+{
+    size_t scheme = strncmp(value, "https://", 8) == 0 ? 8 : strncmp(value, "http://", 7) == 0 ? 7 : 0;
+    size_t n = strlen(value);
+
+    if (n > scheme && value[n - 1] == '/')
+        n--;
+    size_t host = strcspn(value + scheme, "/");
+    if (host > n - scheme)
+        host = n - scheme;
+    if (scheme == 0 || !authority_valid(value + scheme, host))
+        return false;
+    size_t path = scheme + host;
+    if (path < n && !path_valid(value + path + 1, n - path - 1))
+        return false;
+    return set(o->endpoint, sizeof(o->endpoint), value, n);
+}
+
+static bool region_set(struct pp_s3_options *o, const char *value)
+{
+    size_t n = strlen(value);
+    return n > 0 && only(value, n, "-_") && set(o->region, sizeof(o->region), value, n);
+}
+
+/* --- the URL's parameters --- */
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+/* %XX only: a plus sign is one. False: malformed, a NUL, or too long. */
+static bool unescape(char *out, size_t cap, const char *s, size_t n)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        char c = s[i];
+        if (c == '%') {
+            int high = i + 2 < n ? hex_digit(s[i + 1]) : -1;
+            int low = high >= 0 ? hex_digit(s[i + 2]) : -1;
+            if (low < 0)
+                return false;
+            c = (char)(high << 4 | low);
+            i += 2;
+        }
+        if (c == '\0' || used + 1 >= cap)
+            return false;
+        out[used++] = c;
+    }
+    out[used] = '\0';
+    return true;
+}
+
+static enum pp_err read_parameter(struct pp_s3_options *o, const char *p, size_t n, int *path_style,
+                                  char *reason)
+{
+    const char *equals = memchr(p, '=', n);
+    size_t name_n = equals ? (size_t)(equals - p) : n;
+    char name[16], value[512];
+
+    if (!equals || !set(name, sizeof(name), p, name_n) || !only(name, name_n, "_"))
+        return refuse(reason,
+                      "after '?' come NAME=VALUE with & between: endpoint, region, path_style, ca_file");
+    if (!unescape(value, sizeof(value), equals + 1, n - name_n - 1))
+        return refuse(reason, "the value of '%s' is too long or has a broken %%XX", name);
+    if (strcmp(name, "endpoint") == 0)
+        return endpoint_set(o, value)
+                   ? PP_OK
+                   : refuse(reason, "endpoint is not http://HOST[:PORT] or https://HOST[:PORT]");
+    if (strcmp(name, "region") == 0)
+        return region_set(o, value) ? PP_OK : refuse(reason, "region is not one, like eu-central-1");
+    if (strcmp(name, "ca_file") == 0)
+        return set(o->ca_file, sizeof(o->ca_file), value, strlen(value))
+                   ? PP_OK
+                   : refuse(reason, "ca_file is too long");
+    if (strcmp(name, "path_style") == 0) {
+        if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+            return refuse(reason, "path_style is 0 or 1");
+        *path_style = value[0] - '0';
+        return PP_OK;
+    }
+    return refuse(reason, "there is no parameter '%s': endpoint, region, path_style, ca_file", name);
+}
+
+static enum pp_err read_parameters(struct pp_s3_options *o, const char *query, int *path_style, char *reason)
+{
+    while (*query) {
+        size_t n = strcspn(query, "&");
+        enum pp_err err = read_parameter(o, query, n, path_style, reason);
+        if (err != PP_OK)
+            return err;
+        query += n + (query[n] == '&');
+    }
+    return PP_OK;
+}
+
+static enum pp_err read_place(struct pp_s3_options *o, const char *p, size_t n, char *reason)
+{
+    const char *slash = memchr(p, '/', n);
+    size_t bucket = slash ? (size_t)(slash - p) : n;
+
+    if (memchr(p, '@', n))
+        return refuse(reason,
+                      "keys do not belong into the URL: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+    if (!bucket_valid(p, bucket))
+        return refuse(
+            reason, "the bucket's name, between s3:// and '/' or '?', has 3 to 63 of a-z, 0-9, '.' and '-'");
+    if (!set(o->bucket, sizeof(o->bucket), p, bucket))
+        return PP_EINVAL;
+    const char *prefix = p + bucket + (bucket < n);
+    n -= bucket + (bucket < n);
+    if (n > 0 && prefix[n - 1] == '/')
+        n--;
+    if (n > 0 && (!path_valid(prefix, n) || !set(o->prefix, sizeof(o->prefix), prefix, n)))
+        return refuse(reason, "the prefix behind the bucket has at most 255 of a-z, A-Z, 0-9, '-', '.', '_', "
+                              "'~' and single slashes");
+    return PP_OK;
+}
+
+/* --- the environment --- */
+
+static const char *ask(char *(*env)(const char *), const char *name, const char *or_else)
+{
+    const char *value = env(name);
+    if ((!value || !*value) && or_else)
+        value = env(or_else);
+    return value && *value ? value : NULL;
+}
+
+/* Whether `value` can stand in a header line, and has room. */
+static bool key_set(char *to, size_t cap, const char *value)
+{
+    for (const char *c = value; *c; c++)
+        if (*c <= ' ' || *c > '~')
+            return false;
+    return set(to, cap, value, strlen(value));
+}
+
+static enum pp_err read_keys(struct pp_s3_options *o, char *(*env)(const char *), char *reason)
+{
+    const char *access = ask(env, "AWS_ACCESS_KEY_ID", NULL);
+    const char *secret = ask(env, "AWS_SECRET_ACCESS_KEY", NULL);
+    const char *token = ask(env, "AWS_SESSION_TOKEN", NULL);
+
+    if (!access || !secret)
+        return refuse(reason, "set %s in the environment",
+                      !access && !secret ? "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                      : !access          ? "AWS_ACCESS_KEY_ID"
+                                         : "AWS_SECRET_ACCESS_KEY");
+    if (!key_set(o->access_key, sizeof(o->access_key), access) || strpbrk(access, "/,"))
+        return refuse(reason, "AWS_ACCESS_KEY_ID is not a key: too long, or blanks, '/' or ',' in it");
+    if (!key_set(o->secret_key, sizeof(o->secret_key), secret))
+        return refuse(reason, "AWS_SECRET_ACCESS_KEY is not a key: too long, or blanks in it");
+    if (token && !key_set(o->session_token, sizeof(o->session_token), token))
+        return refuse(reason, "AWS_SESSION_TOKEN is not a token: too long, or blanks in it");
+    return PP_OK;
+}
+
+static bool host_is_address(const char *endpoint)
+{
+    const char *host = strstr(endpoint, "://") + 3;
+    size_t n = strcspn(host, ":/");
+    return host[0] == '[' || strspn(host, "0123456789.") == n;
+}
+
+static enum pp_err fill_in(struct pp_s3_options *o, char *(*env)(const char *), int path_style, char *reason)
+{
+    const char *endpoint = o->endpoint[0] ? NULL : ask(env, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
+    const char *region = o->region[0] ? NULL : ask(env, "AWS_REGION", "AWS_DEFAULT_REGION");
+
+    if (endpoint && !endpoint_set(o, endpoint))
+        return refuse(reason, "AWS_ENDPOINT_URL is not http://HOST[:PORT] or https://HOST[:PORT]");
+    if (region && !region_set(o, region))
+        return refuse(reason, "AWS_REGION is not a region, like eu-central-1");
+    if (!o->region[0])
+        snprintf(o->region, sizeof(o->region), "us-east-1");
+    /* Certificates of *.s3.REGION.amazonaws.com cover one label: a bucket with dots goes into the path. */
+    o->path_style = path_style >= 0 ? path_style : o->endpoint[0] || strchr(o->bucket, '.');
+    if (!o->endpoint[0])
+        snprintf(o->endpoint, sizeof(o->endpoint), "https://s3.%s.amazonaws.com", o->region);
+    if (!o->path_style && host_is_address(o->endpoint))
+        return refuse(reason, "path_style=0 needs an endpoint with a name, not an address");
+    return PP_OK;
+}
+
+enum pp_err pp_s3_options_parse(const char *url, char *(*env)(const char *name), struct pp_s3_options *o,
+                                char reason[PP_S3_REASON_MAX])
+{
+    int path_style = -1;
+
+    memset(o, 0, sizeof(*o));
+    reason[0] = '\0';
+    if (strncmp(url, "s3://", 5) != 0)
+        return refuse(reason, "not s3://BUCKET");
+    const char *place = url + 5;
+    size_t place_n = strcspn(place, "?");
+    enum pp_err err = read_place(o, place, place_n, reason);
+    if (err == PP_OK && place[place_n])
+        err = read_parameters(o, place + place_n + 1, &path_style, reason);
+    if (err == PP_OK)
+        err = fill_in(o, env, path_style, reason);
+    if (err == PP_OK)
+        err = read_keys(o, env, reason);
+    return err;
+}

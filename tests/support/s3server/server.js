@@ -1,0 +1,123 @@
+// server.js: s3rver, and in front of it what a real object store does and s3rver 3.7.1 does not: it checks the signatures of version 4
+// (by npm's aws4, which knows nothing of libcurl) and the bytes' hash, and no request sees another one half done.
+//
+// Every request is read whole, judged, handed to s3rver when the one before is answered, and answered. See tests/support/s3rver.
+'use strict';
+
+const aws4 = require('aws4');
+const crypto = require('crypto');
+const fs = require('fs');
+const http = require('http');
+const os = require('os');
+const path = require('path');
+const S3rver = require('s3rver');
+
+const KEY = 'S3RVER'; // the only one that s3rver knows
+const SECRET = 'S3RVER/+secret';
+const TOKEN = 'session/+token='; // what a request may bring along as x-amz-security-token
+const BUCKETS = ['photos', 'other'];
+const BODY_MAX = 64 << 20;
+const SKEW_MS = 15 * 60 * 1000;
+const AUTHORIZATION =
+  /^AWS4-HMAC-SHA256 Credential=([^/,]+)\/(\d{8})\/([^/,]+)\/s3\/aws4_request, ?SignedHeaders=([a-z0-9;-]+), ?Signature=([0-9a-f]{64})$/;
+
+const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'photopool-s3-'));
+process.on('exit', () => fs.rmSync(dir, { recursive: true, force: true }));
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(0));
+process.stdin.on('end', () => process.exit(0)).on('error', () => process.exit(0)).resume();
+
+// [status, code, message] of what is wrong with a request; null: nothing.
+function refusal(req, body) {
+  const auth = AUTHORIZATION.exec(req.headers.authorization || '');
+  if (!auth) return [403, 'AccessDenied', 'Access Denied'];
+  const [, key, date, region, names, signature] = auth;
+  if (key !== KEY) return [403, 'InvalidAccessKeyId', 'The AWS Access Key Id you provided does not exist in our records.'];
+  const when = req.headers['x-amz-date'] || '';
+  const at = Date.parse(when.replace(/^(....)(..)(..)T(..)(..)(..)Z$/, '$1-$2-$3T$4:$5:$6Z'));
+  if (!(Math.abs(Date.now() - at) < SKEW_MS) || !when.startsWith(date))
+    return [403, 'RequestTimeTooSkewed', 'The difference between the request time and the current time is too large.'];
+
+  const signed = names.split(';');
+  const must = Object.keys(req.headers).filter(h => h === 'host' || h === 'content-type' || h.startsWith('x-amz-'));
+  const missing = must.find(h => !signed.includes(h));
+  if (missing || signed.some(h => !(h in req.headers)))
+    return [403, 'AccessDenied', `There were headers present in the request which were not signed: ${missing}`];
+  const token = req.headers['x-amz-security-token'];
+  if (token !== undefined && token !== TOKEN) return [400, 'InvalidToken', 'The provided token is malformed or otherwise invalid.'];
+
+  const headers = Object.fromEntries(signed.map(h => [h, req.headers[h]]));
+  const again = aws4.sign({ method: req.method, path: req.url, headers, service: 's3', region },
+                          { accessKeyId: KEY, secretAccessKey: SECRET });
+  if (!again.headers.Authorization.endsWith(`SignedHeaders=${names}, Signature=${signature}`))
+    return [403, 'SignatureDoesNotMatch',
+            'The request signature we calculated does not match the signature you provided. Check your key and signing method.'];
+  if (req.headers['x-amz-content-sha256'] !== crypto.createHash('sha256').update(body).digest('hex'))
+    return [400, 'XAmzContentSHA256Mismatch', "The provided 'x-amz-content-sha256' header does not match what was computed."];
+  return null;
+}
+
+function readWhole(stream) {
+  return new Promise((resolve, reject) => {
+    const pieces = [];
+    let n = 0;
+    stream.on('data', piece => {
+      n += piece.length;
+      if (n > BODY_MAX) reject(new Error('too large'));
+      else pieces.push(piece);
+    });
+    stream.on('end', () => resolve(Buffer.concat(pieces)));
+    stream.on('error', reject);
+    stream.on('aborted', () => reject(new Error('aborted')));
+  });
+}
+
+// BUCKET.localhost/KEY is localhost/BUCKET/KEY.
+function pathStyle(req) {
+  const m = /^(.+)\.localhost(?::\d+)?$/.exec(req.headers.host || '');
+  return m ? `/${m[1]}${req.url}` : req.url;
+}
+
+function ask(port, req, body) {
+  return new Promise((resolve, reject) => {
+    const headers = { ...req.headers, host: '127.0.0.1', 'content-length': body.length };
+    delete headers.expect;
+    const out = http.request({ port, method: req.method, path: pathStyle(req), headers }, res =>
+      readWhole(res).then(answer => resolve([res, answer]), reject));
+    out.on('error', reject).end(body);
+  });
+}
+
+let last = Promise.resolve();
+
+async function serve(port, req, res) {
+  const body = await readWhole(req);
+  const wrong = refusal(req, body);
+  if (wrong) {
+    const [status, code, message] = wrong;
+    const xml = `<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>${code}</Code><Message>${message}</Message>` +
+                '<RequestId>1</RequestId></Error>';
+    res.writeHead(status, { 'content-type': 'application/xml', 'content-length': Buffer.byteLength(xml) });
+    res.end(req.method === 'HEAD' ? undefined : xml);
+    return;
+  }
+  const turn = last.then(() => ask(port, req, body));
+  last = turn.catch(() => {});
+  const [from, answer] = await turn;
+  for (const name of ['connection', 'keep-alive', 'transfer-encoding']) delete from.headers[name];
+  if (req.method !== 'HEAD' && from.statusCode !== 204) from.headers['content-length'] = answer.length;
+  res.writeHead(from.statusCode, from.headers);
+  res.end(answer);
+}
+
+async function main() {
+  const behind = await new S3rver({ directory: dir, address: '127.0.0.1', port: 0, silent: true, vhostBuckets: false,
+                                    configureBuckets: BUCKETS.map(name => ({ name })) }).run();
+  const front = http.createServer((req, res) => serve(behind.port, req, res).catch(() => res.destroy()));
+  front.keepAliveTimeout = 60000;
+  front.listen(0, '127.0.0.1', () => console.log(`listening on http://127.0.0.1:${front.address().port}`));
+}
+
+main().catch(err => {
+  console.error(err);
+  process.exit(1);
+});
