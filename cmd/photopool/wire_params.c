@@ -9,6 +9,10 @@
 
 #include "base/text.h"
 
+/* Cycles of claiming and settling: a file answers at once; a server is asked less often the more there is. */
+#define GATHER_MS     2
+#define GATHER_FAR_MS 500
+
 static uint32_t bounded(int64_t v)
 {
     return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
@@ -147,6 +151,8 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->threads = bounded(c->worker.threads);
     p->buffer_bytes = (uint64_t)c->fetch.buffer_bytes / p->threads;
     p->lease_ms = c->worker.lease_ms;
+    p->gather_ms = GATHER_MS;
+    p->gather_max_ms = strncmp(c->store.url, "sqlite:", 7) == 0 ? GATHER_MS : GATHER_FAR_MS;
     p->plan_chunk = bounded(c->ingest.plan_chunk);
     p->max_body = (uint64_t)c->http.max_body_bytes;
     p->max_items = bounded(c->http.max_items);

@@ -6,15 +6,20 @@
  * The first two are in s3_deal.c. What they have admitted is either claimed and dispatched here, or given
  * back, whatever fails; and each cycle ends with the timer set for the next (end_cycle). */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/s3_internal.h"
 
-/* A cycle waits so long for company: with more to do, fewer and larger claims. */
-#define GATHER_MS 2
+/* With so many transfers ended since the last cycle, the next does not wait for company. */
+#define ENOUGH 192
+/* Half of the memory of how many are claimed a second is gone after this. */
+#define RATE_HALF_MS 1000.0
 /* After a port or the memory has failed. */
 #define TRY_AGAIN_MS 1000
+/* For each worker that comes before this one for a client. */
+#define AFTER_YOU_MS 150
 
 int64_t s3_now(const struct pp_s3 *s3)
 {
@@ -26,12 +31,33 @@ int64_t s3_wall(const struct pp_s3 *s3)
     return pp_loop_wall(s3->p->loop);
 }
 
+static void count_claims(struct pp_s3 *s3, uint32_t n)
+{
+    int64_t now = s3_now(s3);
+    double kept = exp2(-(double)(now - s3->rate_ms) / RATE_HALF_MS);
+
+    s3->rate = s3->rate * kept + (double)n * M_LN2 * 1000 / RATE_HALF_MS;
+    s3->rate_ms = now;
+}
+
+int64_t pp_s3_gather_ms(const struct pp_s3 *s3)
+{
+    double kept = exp2(-(double)(s3_now(s3) - s3->rate_ms) / RATE_HALF_MS);
+    double ms = s3->rate * kept * 1.5;
+    const struct pp_params *p = s3->p->params;
+    return ms < (double)p->gather_ms       ? p->gather_ms
+           : ms > (double)p->gather_max_ms ? p->gather_max_ms
+                                           : (int64_t)ms;
+}
+
 void s3_wake(struct pp_s3 *s3)
 {
     if (s3->running)
         s3->again = true;
     else if (!s3->draining)
-        pp_timer_sooner(s3->timer, s3->unsettled > 0 ? GATHER_MS : 0);
+        pp_timer_sooner(s3->timer, s3->unsettled == 0    ? 0
+                                   : s3->ended >= ENOUGH ? s3->p->params->gather_ms
+                                                         : pp_s3_gather_ms(s3));
 }
 
 /* --- reserve, claim, dispatch --- */
@@ -116,7 +142,7 @@ static void reserved(struct pp_req *req)
     struct s3_cycle *cy = req->data;
 
     for (size_t i = 0; i < cy->renew.n; i++)
-        s3_client_renewed(cy->s3, &cy->renew.renewals[i], req->err);
+        s3_client_renewed(cy->s3, &cy->renew.renewals[i], req->err, cy->asked_ms);
     if (req->err != PP_OK) {
         pp_log(cy->s3->p->log, PP_LOG_WARN, "permits could not be reserved", "error", pp_err_text(req->err),
                NULL);
@@ -132,8 +158,8 @@ static void reserved(struct pp_req *req)
     claim(cy);
 }
 
-/* One renewal for each client with a rate that starts something. Without a rate there is nothing to reserve.
- */
+/* One renewal for each client that starts more than it has reserved. Without a rate there is nothing to
+ * reserve. */
 static bool reserve(struct s3_cycle *cy)
 {
     struct pp_s3 *s3 = cy->s3;
@@ -143,7 +169,7 @@ static bool reserve(struct s3_cycle *cy)
     if (!renewals)
         return false;
     for (size_t i = 0; i < cy->n_clients; i++)
-        if (cy->clients[i]->rate.rpm > 0 && cy->clients[i]->rate.pending > 0)
+        if (cy->clients[i]->rate.rpm > 0 && !s3_client_covered(cy->clients[i]))
             s3_client_renewal(cy->clients[i], &cy->arena, &renewals[n++]);
     cy->renew = (struct pp_coord_renew){.req = {.done = reserved, .data = cy, .arena = &cy->arena},
                                         .worker = s3->p->params->worker,
@@ -151,13 +177,14 @@ static bool reserve(struct s3_cycle *cy)
                                         .now_ms = s3_wall(s3),
                                         .renewals = renewals,
                                         .n = n};
+    cy->asked_ms = s3_now(s3);
     if (n == 0) {
         reserved(&cy->renew.req);
         return true;
     }
     enum pp_err err = s3->p->coordinator->ops->renew(s3->p->coordinator, &cy->renew);
     for (size_t i = 0; i < n && err != PP_OK; i++)
-        s3_client_renewed(s3, &renewals[i], err);
+        s3_client_renewed(s3, &renewals[i], err, cy->asked_ms);
     return err == PP_OK;
 }
 
@@ -197,6 +224,7 @@ static void claimed(struct pp_req *req)
         return;
     }
     s3->p->metrics.claims += r->n;
+    count_claims(s3, (uint32_t)r->n);
     for (size_t i = 0; i < cy->n_shares; i++) {
         struct s3_share *sh = &cy->shares[i];
         uint32_t got = tasks_of(sh, r, at);
@@ -281,6 +309,7 @@ static void cycle(void *data)
         return;
     }
     s3->running = true;
+    s3->ended = 0;
     s3->cycle = cy;
     cy->s3 = s3;
     pp_arena_init(&cy->arena, 64 << 20);
@@ -291,13 +320,47 @@ static void cycle(void *data)
 
 /* --- opening, draining, closing --- */
 
-static void on_backlog(void *data, const struct pp_backlog_row *rows, size_t n)
+/* Who does not have the slot leaves it for a moment to those who come first for the client; and asks again
+ * for one that was refused: it may have been let go. */
+static int64_t polite_due(struct pp_s3 *s3, const struct pp_backlog_row *row)
 {
-    struct pp_s3 *s3 = data;
+    struct s3_client *c = s3_client_find(s3, row->client);
+    int64_t wait, wall = s3_wall(s3);
+
+    if (c && c->state != S3_WANTED)
+        return row->due_ms;
+    wait = wall + AFTER_YOU_MS * s3_rank(s3, row->client);
+    if (c && c->refused_until_ms > wait + AFTER_YOU_MS) {
+        c->refused_until_ms = wait + AFTER_YOU_MS;
+        s3_unblock_in(c, c->refused_until_ms - wall);
+    }
+    return row->due_ms > wait ? row->due_ms : wait;
+}
+
+void pp_s3_backlog(struct pp_s3 *s3, const struct pp_backlog_row *rows, size_t n)
+{
     for (size_t i = 0; i < n; i++)
-        if (pp_backlog_put(s3->backlog, rows[i].client, rows[i].queue, rows[i].due_ms) != PP_OK)
+        if (pp_backlog_put(s3->backlog, rows[i].client, rows[i].queue, polite_due(s3, &rows[i])) != PP_OK)
             s3->p->backlog_doubtful = true;
     s3_wake(s3);
+}
+
+static void on_backlog(void *data, const struct pp_backlog_row *rows, size_t n)
+{
+    pp_s3_backlog(data, rows, n);
+}
+
+void pp_s3_requeue(struct pp_s3 *s3, const struct pp_backlog_row *rows, size_t n)
+{
+    struct pp_coordinator *coord = s3->p->coordinator;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct s3_client *c = s3_client_find(s3, rows[i].client);
+        if (c && c->state == S3_HELD) /* it is ours: nobody else needs to know */
+            pp_s3_backlog(s3, &rows[i], 1);
+        else
+            coord->ops->announce(coord, &rows[i], 1);
+    }
 }
 
 static enum pp_err open_loops(struct pp_s3 *s3)

@@ -33,6 +33,15 @@ void pp_s3_drain(struct pp_s3 *s3);
 void pp_s3_hand_back(struct pp_s3 *s3);
 /* Releases all slots, then calls done(data), perhaps at once. With nothing in flight. */
 void pp_s3_release_slots(struct pp_s3 *s3, void (*done)(void *data), void *data);
+/* Something is due: for this process alone. */
+void pp_s3_backlog(struct pp_s3 *s3, const struct pp_backlog_row *rows, size_t n);
+/* Tasks that were claimed here wait again: announced to all only where the slot is not ours. */
+void pp_s3_requeue(struct pp_s3 *s3, const struct pp_backlog_row *rows, size_t n);
+/* Settings of a client ("": of any) may have changed: they are read again. */
+void pp_s3_client_stale(struct pp_s3 *s3, const char *client);
+/* How long it pays to wait for company before the store is asked: longer when many are claimed, so that round
+ * trips a photo stay few. */
+int64_t pp_s3_gather_ms(const struct pp_s3 *s3);
 /* Transfers that have been claimed and are not settled. */
 size_t pp_s3_in_flight(const struct pp_s3 *s3);
 /* s6 is done with a finished transfer: frees it. */

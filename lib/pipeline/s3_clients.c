@@ -97,8 +97,10 @@ static void apply(struct s3_client *c, const struct pp_client *settings)
 
 void s3_client_take_whole(struct s3_client *c)
 {
-    if (c->shares != 1)
+    if (c->shares != 1 || s3_shares(c->s3, c) != 1) {
+        c->leaving = c->shares > 0 && c->state == S3_HELD;
         return;
+    }
     c->share_concurrency = c->concurrency;
     pp_ratelimit_set_rpm(&c->rate, c->rpm);
 }
@@ -166,6 +168,19 @@ void pp_s3_client_changed(struct pp_s3 *s3, const struct pp_client *client)
     apply(c, client);
     c->superseded = c->loading;
     settings_in_force(c);
+}
+
+void pp_s3_client_stale(struct pp_s3 *s3, const char *client)
+{
+    struct s3_client *c, *next;
+
+    HASH_ITER (hh, s3->clients, c, next) {
+        if (client[0] && strcmp(client, c->id) != 0)
+            continue;
+        c->stale = true;
+        if (!c->loading && c->state != S3_LOADING)
+            s3_client_load(c);
+    }
 }
 
 void pp_s3_reloaded(struct pp_s3 *s3)

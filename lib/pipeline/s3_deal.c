@@ -8,6 +8,8 @@
  *
  * Transfers that are parked at a redirect come before new ones: their first request would otherwise have been
  * in vain. They are in no backlog: s3_next_ms() looks at them, too. */
+#include <stdatomic.h>
+
 #include "core/fair.h"
 #include "pipeline/s3_internal.h"
 
@@ -54,6 +56,13 @@ static uint32_t permits_of(struct s3_client *c)
     return now < c->not_before_ms ? 0 : pp_ratelimit_permits(&c->rate, now);
 }
 
+uint32_t s3_concurrency(const struct s3_client *c)
+{
+    if (s3_now(c->s3) >= c->taken_until_ms)
+        return c->share_concurrency;
+    return c->share_concurrency > c->taken ? c->share_concurrency - c->taken : 0;
+}
+
 /* Monotonic; INT64_MAX: only a transfer's end can free one. */
 static int64_t next_permit_ms(struct s3_client *c)
 {
@@ -90,11 +99,11 @@ void s3_block(struct s3_client *c, uint32_t queues)
     c->blocked |= queues;
 }
 
-/* Queues come due again when the client has its next permit. */
-static void wait_for_permit(struct s3_client *c, uint32_t queues)
+/* Queues come due again at `next` (monotonic), when the client has its next permit. */
+static void wait_until(struct s3_client *c, uint32_t queues, int64_t next)
 {
     struct pp_s3 *s3 = c->s3;
-    int64_t now = s3_now(s3), next = next_permit_ms(c);
+    int64_t now = s3_now(s3);
 
     s3->p->metrics.limit_waits++;
     if (next == INT64_MAX) {
@@ -125,18 +134,24 @@ void s3_permits_freed(struct s3_client *c)
 /* May it start anything? Else its queues wait for what they lack. */
 static bool may_start(struct s3_client *c, uint32_t queues)
 {
+    int64_t now = s3_now(c->s3);
+
     c->for_permit &= ~queues;
-    if (c->paused || c->state != S3_HELD) {
+    /* a slot that could not be renewed: its next renewal puts the queues back */
+    if (c->paused || c->state != S3_HELD || c->leaving || now >= atomic_load(&c->valid_until_ms)) {
         s3_block(c, queues);
         return false;
     }
-    c->active_ms = s3_now(c->s3);
-    if (c->in_flight >= c->share_concurrency) {
-        s3_block(c, queues);
+    c->active_ms = now;
+    if (c->in_flight >= s3_concurrency(c)) {
+        if (c->in_flight < c->share_concurrency)
+            wait_until(c, queues, c->taken_until_ms);
+        else
+            s3_block(c, queues);
         return false;
     }
     if (permits_of(c) == 0) {
-        wait_for_permit(c, queues);
+        wait_until(c, queues, next_permit_ms(c));
         return false;
     }
     return true;
@@ -234,13 +249,14 @@ static void deal_queue(struct s3_cycle *cy, uint8_t queue, uint32_t room)
         room = S3_CYCLE_TASKS - cy->tasks;
     for (size_t i = 0; i < cy->n_clients && room > 0; i++) {
         struct s3_client *c = cy->clients[i];
-        if (!(cy->due[i] & (1u << queue)) || c->in_flight >= c->share_concurrency)
+        uint32_t most = s3_concurrency(c);
+        if (!(cy->due[i] & (1u << queue)) || c->in_flight >= most)
             continue;
         who[n] = i;
         fair[n++] = (struct pp_fair_client){.weight = c->weight,
                                             .want = PP_FAIR_MANY,
                                             .permits = permits_of(c),
-                                            .concurrency_left = c->share_concurrency - c->in_flight,
+                                            .concurrency_left = most - c->in_flight,
                                             .deficit = c->deficit[queue]};
     }
     if (n == 0)

@@ -33,11 +33,21 @@ struct s3_client {
     bool loading, superseded;          /* being read; changed since that was asked for */
     struct pp_headers *headers;
     /* the slot */
-    uint32_t share, shares, share_concurrency, hash_lo, hash_hi;
+    uint32_t share, shares, hash_lo, hash_hi;
+    uint32_t share_concurrency;     /* of this share */
+    uint32_t taken;                 /* of it, by a lost holder's requests, until: */
+    int64_t taken_until_ms;         /* monotonic */
+    _Atomic int64_t valid_until_ms; /* monotonic: no request goes out later; read by fetch loops */
+    int64_t longest_ms;             /* deadline of the longest transfer since the slot is held */
+    bool leaving;                   /* to be let go when nothing is in flight: another cut, another worker */
+    int64_t refused_until_ms;       /* wall: somebody else has the slot; not asked for again before */
     struct pp_ratelimit rate;
-    uint32_t unmarked; /* requests that went out and are in no marks that are known to be written */
-    uint32_t marking;  /* of these, in the marks that are being written */
-    bool marks_out;    /* marks are being written: one renewal with marks at a time */
+    uint32_t reserved;      /* what is known to be written as reserved */
+    uint32_t next_reserved; /* ... is being written; UINT32_MAX: nothing is */
+    uint32_t renewals;      /* under way */
+    uint32_t unmarked;      /* requests that went out and are in no marks that are known to be written */
+    uint32_t marking;       /* of these, in the marks that are being written */
+    bool marks_out;         /* marks are being written: one renewal with marks at a time */
     int64_t marked_ms, active_ms, not_before_ms; /* monotonic */
     /* now */
     uint32_t in_flight;  /* transfers under way: never above share_concurrency (I4) */
@@ -80,6 +90,7 @@ struct s3_cycle {
     struct s3_share *shares;
     size_t n_shares;
     uint32_t tasks;
+    int64_t asked_ms; /* when `renew` was sent */
     struct pp_coord_renew renew;
     struct pp_store_claim claim;
     struct pp_claim *memory;
@@ -99,6 +110,10 @@ struct pp_s3 {
     uint32_t tier_in_flight[PP_TIERS_MAX];
     uint32_t suspects_in_flight;
     size_t unsettled, held, hops_waiting;
+    int64_t placed_ms;     /* when s3_let_go() last looked */
+    uint32_t ended;        /* transfers since the last cycle */
+    double rate;           /* claims a second, lately */
+    int64_t rate_ms;       /* as of, monotonic */
     struct pp_list parked; /* clients with parked transfers, by parked_node, in turn */
     void (*released)(void *data);
     void *released_data;
@@ -123,6 +138,17 @@ int64_t s3_next_ms(const struct pp_s3 *s3);
 /* The tier in which a task of `tier` runs: the last for those of a list that was longer. */
 uint8_t s3_tier(const struct pp_s3 *s3, uint8_t tier);
 
+/* Transfers at once of the client's share, now. */
+uint32_t s3_concurrency(const struct s3_client *c);
+
+/* s3_place.c: which worker should have which client. */
+/* The number of shares into which this client is cut, as far as workers and settings are known here. */
+uint32_t s3_shares(const struct pp_s3 *s3, const struct s3_client *c);
+/* How many live workers come before this one for the client; 0: it is ours to take. */
+uint32_t s3_rank(const struct pp_s3 *s3, const char *client);
+/* Marks held slots that belong elsewhere, a few at a time. */
+void s3_let_go(struct pp_s3 *s3);
+
 /* s3_clients.c */
 struct s3_client *s3_client_get(struct pp_s3 *s3,
                                 const char *id); /* made where unknown; NULL: out of memory */
@@ -141,11 +167,13 @@ void s3_unblock_in(struct s3_client *c, int64_t ms);
 /* s3_slots.c */
 /* Starts whatever is missing for these clients to be served: settings, slots. */
 void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n);
+/* Does what is reserved cover everything that is admitted? */
+bool s3_client_covered(const struct s3_client *c);
 /* The reservation that lets `c` start what it has admitted: everything that may be on the wire without being
- * in marks that are known to be written. */
+ * in marks that are known to be written, and what it may admit in the next moments. */
 void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out);
-/* It has come back. */
-void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum pp_err err);
+/* It has come back; it was asked for at asked_ms (monotonic). */
+void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum pp_err err, int64_t asked_ms);
 
 /* s3_transfers.c */
 void s3_on_events(void *data, struct pp_list *mail);

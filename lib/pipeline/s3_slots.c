@@ -12,20 +12,23 @@
 
 /* A slot is let go after so long without anything to do. */
 #define IDLE_MS 10000
-/* Marks a renewal, at most. */
-#define MARKS_MAX 1024
+/* Marks a renewal, at most; fewer where they travel to a server. */
+#define MARKS_MAX     1024
+#define MARKS_MAX_FAR 128
 /* After the coordinator has failed. */
 #define TRY_AGAIN_MS 1000
 /* Slots a request, at most. */
 #define BATCH 256
 
 struct acquire {
+    int64_t asked_ms;
     struct pp_coord_acquire r;
     struct pp_arena arena;
     struct pp_s3 *s3;
 };
 
 struct renew {
+    int64_t asked_ms;
     struct pp_coord_renew r;
     struct pp_arena arena;
     struct pp_s3 *s3;
@@ -39,7 +42,16 @@ struct release {
 
 /* --- acquiring --- */
 
-static void slot_granted(struct s3_client *c, const struct pp_slot_want *w)
+/* A holder sends nothing in the second half of a lease that it could not renew: what it sent has mostly ended
+ * by the time that another may take over. */
+static void valid_from(struct s3_client *c, int64_t asked_ms)
+{
+    int64_t until = asked_ms + c->s3->p->params->lease_ms / 2;
+    if (until > atomic_load(&c->valid_until_ms))
+        atomic_store(&c->valid_until_ms, until);
+}
+
+static void slot_granted(struct s3_client *c, const struct pp_slot_want *w, int64_t asked_ms)
 {
     struct pp_s3 *s3 = c->s3;
     int64_t now = s3_now(s3), skew = now - s3_wall(s3);
@@ -52,7 +64,15 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w)
     c->share_concurrency = share.concurrency;
     c->hash_lo = share.hash_lo;
     c->hash_hi = share.hash_hi;
+    c->taken = w->taken;
+    c->taken_until_ms = w->taken > 0 ? w->taken_until_ms + skew : 0;
     c->not_before_ms = w->not_before_ms > 0 ? w->not_before_ms + skew : 0;
+    c->reserved = 0;
+    c->next_reserved = UINT32_MAX;
+    c->leaving = false;
+    c->refused_until_ms = 0;
+    c->longest_ms = 0;
+    valid_from(c, asked_ms);
     c->active_ms = now;
     c->marked_ms = 0;
     /* a log from an earlier hold stays: its requests may still be pending */
@@ -68,6 +88,23 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w)
     }
 }
 
+/* Somebody else has it, until retry_at_ms at least if nothing is announced before. */
+static void slot_refused(struct s3_client *c, const struct pp_slot_want *w)
+{
+    struct pp_s3 *s3 = c->s3;
+    int64_t wall = s3_wall(s3), most = wall + s3->p->params->lease_ms;
+
+    if (w->empty) {
+        pp_backlog_drop(s3->backlog, c->id);
+        c->blocked = c->for_permit = 0;
+        return;
+    }
+    c->refused_until_ms = w->retry_at_ms < wall + TRY_AGAIN_MS ? wall + TRY_AGAIN_MS
+                          : w->retry_at_ms > most              ? most
+                                                               : w->retry_at_ms;
+    s3_unblock_in(c, c->refused_until_ms - wall);
+}
+
 static void acquired(struct pp_req *req)
 {
     struct acquire *a = req->data;
@@ -77,14 +114,22 @@ static void acquired(struct pp_req *req)
     for (size_t i = 0; i < a->r.n; i++) {
         struct s3_client *c = s3_client_find(s3, a->r.wants[i].client);
         assert(c && c->state == S3_ACQUIRING);
-        bool granted = req->err == PP_OK && a->r.wants[i].granted;
         c->state = S3_WANTED;
-        if (granted)
-            slot_granted(c, &a->r.wants[i]);
-        s3_unblock_in(c, granted ? 0 : TRY_AGAIN_MS);
+        if (req->err == PP_OK && !a->r.wants[i].granted) {
+            slot_refused(c, &a->r.wants[i]);
+            continue;
+        }
+        if (req->err == PP_OK)
+            slot_granted(c, &a->r.wants[i], a->asked_ms);
+        s3_unblock_in(c, req->err == PP_OK ? 0 : TRY_AGAIN_MS);
     }
     pp_arena_fini(&a->arena);
     free(a);
+}
+
+static bool wants_slot(const struct s3_client *c)
+{
+    return c->state == S3_WANTED && !c->paused && s3_wall(c->s3) >= c->refused_until_ms;
 }
 
 static void acquire(struct pp_s3 *s3, struct s3_client **clients, size_t n)
@@ -96,10 +141,13 @@ static void acquire(struct pp_s3 *s3, struct s3_client **clients, size_t n)
     struct pp_slot_want *wants = pp_arena_array(&a->arena, n, sizeof(*wants));
     size_t k = 0;
     for (size_t i = 0; wants && i < n; i++)
-        if (clients[i]->state == S3_WANTED && !clients[i]->paused)
-            wants[k++] = (struct pp_slot_want){
-                .client = clients[i]->id, .rpm = clients[i]->rpm, .concurrency = clients[i]->concurrency};
+        if (wants_slot(clients[i]))
+            wants[k++] = (struct pp_slot_want){.client = clients[i]->id,
+                                               .rpm = clients[i]->rpm,
+                                               .concurrency = clients[i]->concurrency,
+                                               .shares = s3_shares(s3, clients[i])};
     a->s3 = s3;
+    a->asked_ms = s3_now(s3);
     a->r = (struct pp_coord_acquire){.req = {.done = acquired, .data = a, .arena = &a->arena},
                                      .worker = s3->p->params->worker,
                                      .lease_ms = s3->p->params->lease_ms,
@@ -110,7 +158,7 @@ static void acquire(struct pp_s3 *s3, struct s3_client **clients, size_t n)
         pp_arena_fini(&a->arena);
         free(a);
         for (size_t i = 0; i < n; i++)
-            if (clients[i]->state == S3_WANTED && !clients[i]->paused)
+            if (wants_slot(clients[i]))
                 s3_unblock_in(clients[i], TRY_AGAIN_MS);
         return;
     }
@@ -125,25 +173,90 @@ void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (clients[i]->stale && !clients[i]->loading)
             s3_client_load(clients[i]);
-        wanted |= clients[i]->state == S3_WANTED && !clients[i]->paused;
+        wanted |= wants_slot(clients[i]);
+        if (clients[i]->state == S3_WANTED && clients[i]->refused_until_ms > s3_wall(s3))
+            s3_unblock_in(clients[i], clients[i]->refused_until_ms - s3_wall(s3));
     }
     if (wanted)
         acquire(s3, clients, n);
+}
+
+/* --- renewing --- */
+
+static int64_t ahead_ms(const struct pp_s3 *s3)
+{
+    return s3->p->coordinator->ops->reserve_ahead_ms(s3->p->coordinator);
 }
 
 /* The log, or NULL: out of memory. */
 static const struct pp_slot_mark *export_marks(struct s3_client *c, struct pp_arena *arena, size_t *n)
 {
     int64_t now = s3_now(c->s3), skew = s3_wall(c->s3) - now;
-    struct pp_rate_mark *from = pp_arena_array(arena, MARKS_MAX, sizeof(*from));
-    struct pp_slot_mark *marks = from ? pp_arena_array(arena, MARKS_MAX, sizeof(*marks)) : NULL;
+    size_t most = ahead_ms(c->s3) > 0 ? MARKS_MAX_FAR : MARKS_MAX;
+    struct pp_rate_mark *from = pp_arena_array(arena, most, sizeof(*from));
+    struct pp_slot_mark *marks = from ? pp_arena_array(arena, most, sizeof(*marks)) : NULL;
 
     if (!marks)
         return NULL;
-    *n = pp_ratelimit_export(&c->rate, now, from, MARKS_MAX);
+    *n = pp_ratelimit_export(&c->rate, now, from, most);
     for (size_t i = 0; i < *n; i++)
         marks[i] = (struct pp_slot_mark){.at_ms = from[i].at_ms + skew, .n = from[i].n};
     return marks;
+}
+
+bool s3_client_covered(const struct s3_client *c)
+{
+    uint32_t need = c->unmarked + c->rate.pending;
+    return need <= c->reserved && (c->next_reserved == UINT32_MAX || need - c->marking <= c->next_reserved);
+}
+
+/* What may be admitted in the next moments without asking again: some seconds of the rate. A crash costs the
+ * client as much. */
+static uint32_t reserve_more(struct s3_client *c)
+{
+    int64_t now = s3_now(c->s3), ahead = ahead_ms(c->s3);
+
+    if (ahead == 0 || c->rate.rpm == 0 || c->leaving || c->s3->draining)
+        return 0;
+    uint32_t free = pp_ratelimit_permits_at(&c->rate, now, now + ahead);
+    uint32_t some = (uint32_t)((int64_t)c->rate.rpm * ahead / PP_RATE_WINDOW_MS) + c->share_concurrency;
+    return free < some ? free : some;
+}
+
+/* The longest deadline of a transfer that may be started or is under way. */
+static int64_t longest_ms(struct s3_client *c)
+{
+    const struct pp_params *p = c->s3->p->params;
+
+    for (uint8_t q = 0; q < PP_QUEUES; q++) {
+        if (!(c->blocked & (1u << q)) && pp_backlog_get(c->s3->backlog, c->id, q) == PP_BACKLOG_NEVER)
+            continue;
+        int64_t ms = p->tiers[s3_tier(c->s3, q)].timeout_ms;
+        if (ms > c->longest_ms)
+            c->longest_ms = ms;
+    }
+    return c->longest_ms;
+}
+
+/* For whoever takes over after a crash: how many may be under way, and until when. */
+static void say_in_flight(struct s3_client *c, uint32_t more, struct pp_slot_renewal *out)
+{
+    int64_t longest = longest_ms(c);
+    uint32_t n = c->rate.rpm > 0 ? c->in_flight + more : longest > 0 ? c->share_concurrency : c->in_flight;
+
+    out->in_flight = n < c->share_concurrency ? n : c->share_concurrency;
+    out->busy_until_ms = s3_wall(c->s3) + c->s3->p->params->lease_ms / 2 + longest;
+}
+
+static const int64_t *say_due(struct s3_client *c, struct pp_arena *arena)
+{
+    int64_t *due = pp_arena_array(arena, PP_QUEUES, sizeof(*due));
+    for (uint8_t q = 0; due && q < PP_QUEUES; q++) {
+        due[q] = pp_backlog_get(c->s3->backlog, c->id, q);
+        if ((c->blocked & (1u << q)) && due[q] == PP_BACKLOG_NEVER)
+            due[q] = s3_wall(c->s3);
+    }
+    return due;
 }
 
 /* What a renewal without marks reserves holds until marks are known to be written: if those under way fail,
@@ -151,27 +264,45 @@ static const struct pp_slot_mark *export_marks(struct s3_client *c, struct pp_ar
 void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out)
 {
     int64_t now = s3_now(c->s3);
+    uint32_t more = reserve_more(c);
 
-    *out = (struct pp_slot_renewal){
-        .client = c->id, .share = c->share, .reserved = c->unmarked + c->rate.pending};
-    if (c->marks_out || now - c->marked_ms < 1000)
-        return;
-    out->marks = export_marks(c, arena, &out->n_marks);
-    if (!out->marks)
-        return;
-    out->reserved = c->rate.pending;
-    c->marked_ms = now;
-    c->marking = c->unmarked;
-    c->marks_out = true;
+    *out = (struct pp_slot_renewal){.client = c->id,
+                                    .share = c->share,
+                                    .reserved = c->unmarked + c->rate.pending + more,
+                                    .rpm = c->rpm,
+                                    .concurrency = c->concurrency,
+                                    .shares = c->shares};
+    say_in_flight(c, more, out);
+    if (!c->marks_out && now - c->marked_ms >= 1000) {
+        out->marks = export_marks(c, arena, &out->n_marks);
+        out->due_ms = say_due(c, arena);
+    }
+    if (out->marks) {
+        out->reserved = c->rate.pending + more;
+        c->marked_ms = now;
+        c->marking = c->unmarked;
+        c->marks_out = true;
+    }
+    if (out->reserved < c->next_reserved)
+        c->next_reserved = out->reserved;
+    c->renewals++;
 }
 
-void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum pp_err err)
+void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum pp_err err, int64_t asked_ms)
 {
     struct s3_client *c = s3_client_find(s3, r->client);
     bool written = err == PP_OK && !r->lost;
 
     if (!c)
         return;
+    if (written)
+        c->reserved = r->reserved;
+    else if (r->reserved < c->reserved)
+        c->reserved = r->reserved; /* it may have been written all the same */
+    if (c->renewals > 0 && --c->renewals == 0)
+        c->next_reserved = UINT32_MAX;
+    if (written)
+        valid_from(c, asked_ms);
     if (r->marks && written)
         c->unmarked -= c->marking;
     else if (r->marks)
@@ -181,9 +312,12 @@ void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum p
         c->marking = 0;
     }
     if (err == PP_OK && r->lost && c->state == S3_HELD) {
+        atomic_store(&c->valid_until_ms, 0);
         c->state = S3_WANTED;
         s3->held--;
     }
+    if (c->blocked != 0)
+        s3_unblock_in(c, 0);
 }
 
 /* --- tending: each second --- */
@@ -195,7 +329,7 @@ static void renewed(struct pp_req *req)
 
     s3->requests--;
     for (size_t i = 0; i < a->r.n; i++)
-        s3_client_renewed(s3, &a->r.renewals[i], req->err);
+        s3_client_renewed(s3, &a->r.renewals[i], req->err, a->asked_ms);
     pp_arena_fini(&a->arena);
     free(a);
 }
@@ -207,6 +341,7 @@ static void renew(struct pp_s3 *s3, struct s3_client **clients, size_t n)
         return;
     pp_arena_init(&a->arena, 64 << 20);
     a->s3 = s3;
+    a->asked_ms = s3_now(s3);
     a->r = (struct pp_coord_renew){.req = {.done = renewed, .data = a, .arena = &a->arena},
                                    .worker = s3->p->params->worker,
                                    .lease_ms = s3->p->params->lease_ms,
@@ -218,7 +353,7 @@ static void renew(struct pp_s3 *s3, struct s3_client **clients, size_t n)
     enum pp_err err = a->r.renewals ? s3->p->coordinator->ops->renew(s3->p->coordinator, &a->r) : PP_ENOMEM;
     if (err != PP_OK) {
         for (size_t i = 0; a->r.renewals && i < n; i++)
-            s3_client_renewed(s3, &a->r.renewals[i], err);
+            s3_client_renewed(s3, &a->r.renewals[i], err, a->asked_ms);
         pp_arena_fini(&a->arena);
         free(a);
         return;
@@ -236,18 +371,32 @@ static void check_released(struct pp_s3 *s3)
     done(s3->released_data);
 }
 
+static bool backlog_empty(struct s3_client *c)
+{
+    for (uint8_t q = 0; q < PP_QUEUES; q++)
+        if (pp_backlog_get(c->s3->backlog, c->id, q) != PP_BACKLOG_NEVER)
+            return false;
+    return true;
+}
+
 /* What was written last holds for the next holder, whether the release was written or not. */
 static void let_go(struct s3_client *c)
 {
-    c->marks_out = false;
-    c->unmarked = c->marking = 0;
-    if (c->blocked == 0) {
+    int64_t wait = c->leaving ? TRY_AGAIN_MS : 0; /* those who come first for it take it meanwhile */
+
+    c->marks_out = c->leaving = false;
+    c->unmarked = c->marking = c->reserved = c->renewals = 0;
+    c->next_reserved = UINT32_MAX;
+    atomic_store(&c->valid_until_ms, 0);
+    if (c->blocked == 0 && backlog_empty(c)) {
         s3_client_free(c);
         return;
     }
     c->state = S3_WANTED; /* something came due meanwhile; the log comes back with the slot */
     pp_ratelimit_fini(&c->rate);
-    s3_unblock_in(c, 0);
+    if (wait > 0)
+        c->refused_until_ms = s3_wall(c->s3) + wait;
+    s3_unblock_in(c, wait);
 }
 
 static void released(struct pp_req *req)
@@ -276,6 +425,8 @@ static void release_failed(struct pp_s3 *s3, struct release *a, struct s3_client
     for (size_t i = 0; i < n; i++) {
         clients[i]->marks_out = false;
         clients[i]->marking = 0;
+        clients[i]->renewals = 0;
+        clients[i]->next_reserved = UINT32_MAX;
         if (!s3->released)
             continue;
         clients[i]->state = S3_WANTED;
@@ -320,14 +471,6 @@ static bool idle(const struct s3_client *c, int64_t now)
            now - c->active_ms >= IDLE_MS;
 }
 
-static bool backlog_empty(struct s3_client *c)
-{
-    for (uint8_t q = 0; q < PP_QUEUES; q++)
-        if (pp_backlog_get(c->s3->backlog, c->id, q) != PP_BACKLOG_NEVER)
-            return false;
-    return true;
-}
-
 /* Collects the clients for which `pick` holds and passes them on in batches. */
 static void for_batches(struct pp_s3 *s3, bool (*pick)(struct s3_client *c, int64_t now),
                         void (*act)(struct pp_s3 *s3, struct s3_client **clients, size_t n))
@@ -349,15 +492,20 @@ static void for_batches(struct pp_s3 *s3, bool (*pick)(struct s3_client *c, int6
         act(s3, batch, n);
 }
 
-static bool pick_idle(struct s3_client *c, int64_t now)
+static bool pick_done(struct s3_client *c, int64_t now)
 {
-    return c->state == S3_HELD && idle(c, now) && backlog_empty(c);
+    if (c->state != S3_HELD || c->unsettled > 0 || c->in_flight > 0 || c->loading || c->renewals > 0)
+        return false;
+    return c->leaving || (idle(c, now) && backlog_empty(c));
 }
 
 static bool pick_renewal(struct s3_client *c, int64_t now)
 {
-    int64_t every =
-        c->rpm > 0 && (c->unmarked > 0 || c->rate.pending > 0) ? 1000 : c->s3->p->params->lease_ms / 3;
+    int64_t ahead = ahead_ms(c->s3), lease = c->s3->p->params->lease_ms;
+    int64_t active = ahead > 0 ? ahead / 2 : 1000, every = lease / 4;
+
+    if (c->rpm > 0 && (c->unmarked > 0 || c->rate.pending > 0) && active < every)
+        every = active;
     return c->state == S3_HELD && now - c->marked_ms >= every;
 }
 
@@ -381,7 +529,8 @@ void pp_s3_tend_slots(struct pp_s3 *s3)
 
     if (s3->released)
         return;
-    for_batches(s3, pick_idle, release);
+    s3_let_go(s3);
+    for_batches(s3, pick_done, release);
     for_batches(s3, pick_renewal, renew);
     HASH_ITER (hh, s3->clients, c, next) {
         if (c->state == S3_WANTED && idle(c, now) && backlog_empty(c))

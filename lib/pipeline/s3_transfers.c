@@ -67,11 +67,14 @@ void s3_dispatch(struct pp_s3 *s3, struct pp_claim *claim, struct pp_task *tasks
         t->client = c;
         t->headers = c->headers ? c->headers->lines : NULL;
         t->limited = c->rate.rpm > 0;
+        t->send_until = &c->valid_until_ms;
         t->admitted = 1;
         t->loop = loop_of(s3, &tasks[i]);
         claim->refs++;
         c->unsettled++;
         s3->unsettled++;
+        if (s3->p->params->tiers[tasks[i].tier].timeout_ms > c->longest_ms)
+            c->longest_ms = s3->p->params->tiers[tasks[i].tier].timeout_ms;
         count_flight(t, 1);
         count_suspect(t, 1);
         if (turned_back(s3, t))
@@ -160,6 +163,7 @@ static void finished(struct pp_s3 *s3, struct pp_transfer *t)
     }
     assert(c->in_flight > 0);
     c->in_flight--;
+    s3->ended++;
     count_flight(t, -1);
     count_suspect(t, -1);
     if (c->blocked != 0)

@@ -19,6 +19,12 @@ static struct s4_run *run_of(struct pp_exchange *x)
 static bool on_allow(struct pp_exchange *x, const struct sockaddr *sa)
 {
     struct s4_run *r = run_of(x);
+
+    pp_loop_update(r->s4->o.loop); /* the process may have been stopped for a while since the turn began */
+    if (s4_now(r) >= atomic_load(r->t->send_until)) {
+        r->late = true;
+        return false;
+    }
     bool ok = s4_address_allowed(r, sa);
     r->denied |= !ok;
     return ok;
@@ -194,7 +200,9 @@ void s4_judge(struct s4_run *r)
 {
     const struct pp_exchange *x = &r->x;
 
-    if (r->denied && x->code == PP_CODE_DENIED_ADDRESS)
+    if (r->late)
+        s4_hand_back(r, "the slot was not renewed in time");
+    else if (r->denied && x->code == PP_CODE_DENIED_ADDRESS)
         s4_fail(r, s4_denied_code(r, PP_CODE_DENIED_ADDRESS), "The host's address is not a public one.");
     else if (r->code != 0)
         judge_refused(r);

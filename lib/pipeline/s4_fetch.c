@@ -128,7 +128,7 @@ static struct s4_run *run_new(struct pp_s4 *s4, struct pp_transfer *t)
     r->stage = S4_RESOLVE;
     r->text = NULL;
     r->hops = 0;
-    r->other_host = r->conditional = r->denied = r->draining = false;
+    r->other_host = r->conditional = r->denied = r->late = r->draining = false;
     r->code = 0;
     r->body = NULL;
     r->bytes = r->slow_bytes = 0;

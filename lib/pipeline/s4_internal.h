@@ -40,6 +40,7 @@ struct s4_run {
     bool conditional; /* this request carries validators: they belong to the task's URL, not to where it leads
                        */
     bool denied;      /* an address was refused where the socket opens */
+    bool late;        /* the slot's lease ran out before the request was on the wire */
     bool draining;
     uint16_t code; /* why we stopped the exchange ourselves; 0: we did not */
     struct pp_sniff sniff;

@@ -12,7 +12,6 @@
 #include "pipeline/routes.h"
 #include "pipeline/s3_claim.h"
 
-#define GATHER_MS    3
 #define BATCH_MAX    512
 #define TRY_AGAIN_MS 1000
 /* A transfer that failed for reasons of ours (disk full, out of memory) is tried again after this. */
@@ -37,6 +36,15 @@ struct pp_s6 {
 };
 
 static void flush(void *data);
+
+/* Until the next write: at once when there is a batch of them, or nothing else is under way. */
+static int64_t gather_ms(const struct pp_s6 *s6)
+{
+    const struct pp_s3 *s3 = s6->p->s3;
+    if (s6->waiting.n >= BATCH_MAX / 2)
+        return 0;
+    return pp_s3_transfers(s3) == 0 ? s6->p->params->gather_ms : pp_s3_gather_ms(s3);
+}
 
 struct pp_s6 *pp_s6_open(struct pp_pipeline *p)
 {
@@ -176,7 +184,7 @@ static void announce(struct pp_s6 *s6, const struct batch *b)
                                             .due_ms = s->due_ms};
     }
     if (n > 0)
-        s6->p->coordinator->ops->announce(s6->p->coordinator, rows, n);
+        pp_s3_requeue(s6->p->s3, rows, n);
 }
 
 /* Nothing was written, or it is not known. One alone goes to the end of the line, several are halved. */
@@ -227,7 +235,7 @@ static void settled(struct pp_req *req)
         pp_s3_settled(s6->p->s3, b.transfers[i]);
     pp_arena_fini(&b.arena);
     if (!pp_list_empty(&s6->waiting))
-        pp_timer_sooner(s6->timer, s6->waiting.n >= BATCH_MAX / 4 ? 0 : GATHER_MS);
+        pp_timer_sooner(s6->timer, gather_ms(s6));
 }
 
 static void flush(void *data)
@@ -268,7 +276,7 @@ void pp_s6_finished(struct pp_s6 *s6, struct pp_transfer *t)
     learn(s6, t);
     pp_list_push(&s6->waiting, &t->hop_node);
     if (s6->batch.r.n == 0 && (!s6->failing || s6->giving_up))
-        pp_timer_sooner(s6->timer, s6->waiting.n >= BATCH_MAX ? 0 : GATHER_MS);
+        pp_timer_sooner(s6->timer, gather_ms(s6));
 }
 
 void pp_s6_give_up(struct pp_s6 *s6)

@@ -54,6 +54,8 @@ struct pp_transfer {
     struct pp_task *task;
     const char *const *headers; /* the client's, NULL-terminated; lives as long as the claim */
     bool limited;               /* the client has a rate: report `sent` */
+    /* Monotonic: the slot allows requests to go out until then; the client's, who lives as long. */
+    const _Atomic int64_t *send_until;
 
     /* out */
     uint16_t code; /* 0: `object` was stored, or `not_modified` */

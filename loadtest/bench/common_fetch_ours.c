@@ -28,12 +28,15 @@ struct run {
     unsigned next, done, failed;
 };
 
+static const _Atomic int64_t always = INT64_MAX; /* no slot, no end of its lease */
+
 static void start(struct run *r, struct one *one)
 {
     fetch_url(r->job, r->next++, one->url);
     memset(&one->t, 0, sizeof(one->t));
     one->task = (struct pp_task){.client = "bench", .url = one->url, .domain = "127.0.0.1", .attempts = 1};
     one->t.task = &one->task;
+    one->t.send_until = &always;
     pp_s4_start(r->s4, &one->t);
 }
 

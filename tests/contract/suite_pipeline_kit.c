@@ -45,6 +45,8 @@ static void default_params(struct world *w)
         .host = "test",
         .threads = 2,
         .lease_ms = 30000,
+        .gather_ms = 2,
+        .gather_max_ms = 2,
         .drain_ms = 2000,
         .plan_chunk = 50,
         .sole_worker = true,

@@ -1,0 +1,99 @@
+/* s3_place.c: which worker should have which client: as every worker sees it, from the signs of life that all
+ * get.
+ *
+ * By weighted rendezvous hashing (core/rendezvous.h): a client's slot belongs with the worker of the highest
+ * score, so connections stay warm, and what a lost worker had spreads evenly over the others. It is a
+ * preference, never a rule: the coordinator gives the slot to whoever asks. */
+#include <string.h>
+
+#include "core/rendezvous.h"
+#include "core/share.h"
+#include "pipeline/s3_internal.h"
+
+/* What one worker can do: more needs several slots. */
+#define WORKER_RPM 60000
+/* A worker counts when it has been there so long, and gone after so long without a sign. */
+#define SETTLED_MS 3000
+#define GONE_MS    5000
+/* Of the slots held, one in so many may be let go at a time. */
+#define LET_GO_ONE_IN 16
+#define WORKERS_MAX   256
+
+static bool counts(const struct pp_worker_info *w, int64_t wall)
+{
+    return !w->draining && wall - w->seen_at < GONE_MS;
+}
+
+static uint32_t capacity_of(const struct pp_params *p)
+{
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < p->n_tiers; t++)
+        if (p->tiers_served & (1u << t))
+            n += p->tiers[t].concurrency;
+    return n;
+}
+
+uint32_t s3_shares(const struct pp_s3 *s3, const struct s3_client *c)
+{
+    struct pp_coordinator *coord = s3->p->coordinator;
+    const char *tiers[8];
+    struct pp_worker_info w;
+    uint32_t workers = 0, groups = 0, g;
+    int64_t wall = s3_wall(s3);
+
+    for (size_t i = 0; i < WORKERS_MAX && coord->ops->worker(coord, i, &w, wall); i++) {
+        if (!counts(&w, wall))
+            continue;
+        workers++;
+        for (g = 0; g < groups && strcmp(tiers[g], w.tiers) != 0; g++)
+            ;
+        if (g == groups && groups < 8)
+            tiers[groups++] = w.tiers;
+    }
+    uint32_t n = pp_share_count(c->rpm, c->concurrency, WORKER_RPM, capacity_of(s3->p->params));
+    if (n < groups) /* each kind of worker needs one, or some tiers would be served by nobody */
+        n = groups;
+    if (n > workers)
+        n = workers;
+    if (n > c->concurrency)
+        n = c->concurrency;
+    if (c->rpm > 0 && n > c->rpm)
+        n = c->rpm;
+    return n > 0 ? n : 1;
+}
+
+uint32_t s3_rank(const struct pp_s3 *s3, const char *client)
+{
+    struct pp_coordinator *coord = s3->p->coordinator;
+    const char *own = s3->p->params->worker;
+    struct pp_worker_info w;
+    int64_t wall = s3_wall(s3);
+    double score = pp_rendezvous_score(client, own, capacity_of(s3->p->params));
+    uint32_t rank = 0;
+
+    for (size_t i = 0; i < WORKERS_MAX && coord->ops->worker(coord, i, &w, wall); i++)
+        if (counts(&w, wall) && wall - w.started_at >= SETTLED_MS && strcmp(w.id, own) != 0 &&
+            pp_rendezvous_score(client, w.id, w.capacity) > score)
+            rank++;
+    return rank;
+}
+
+void s3_let_go(struct pp_s3 *s3)
+{
+    struct s3_client *c, *next;
+    size_t most = s3->held / LET_GO_ONE_IN + 1, n = 0;
+    int64_t now = s3_now(s3);
+
+    if (now - s3->placed_ms < SETTLED_MS || s3->draining)
+        return;
+    s3->placed_ms = now;
+    HASH_ITER (hh, s3->clients, c, next) {
+        if (n == most)
+            return;
+        if (c->state != S3_HELD || c->leaving)
+            continue;
+        uint32_t shares = s3_shares(s3, c);
+        c->leaving = shares != c->shares || (shares == 1 && s3_rank(s3, c->id) > 0);
+        n += c->leaving;
+    }
+}
