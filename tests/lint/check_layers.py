@@ -36,6 +36,7 @@ ADAPTERS = {
     "fs": set(),
     "http": HASH | {"uv.h", "zlib.h"},
     "local": HASH | {"sqlite3.h"},
+    "mongo": HASH | {"mongoc/", "bson/", "pthread.h"},
     "redis": HASH | SSL | {"hiredis/", "uv.h", "zlib.h"},
     "s3": {"curl/curl.h", "expat.h", "pthread.h"},
     "sqlite": HASH | {"sqlite3.h"},

@@ -8,6 +8,7 @@
 #include <bson/bson.h>
 
 #include "base/arena.h"
+#include "photopool/err.h"
 #include "photopool/task.h"
 
 /* --- of all --- */
@@ -65,6 +66,7 @@ enum { PP_MG_WAITING = 1, PP_MG_CLAIMED = 2, PP_MG_SETTLED = 3 }; /* t.s */
 /* of each photo */
 #define F_P_URL     "u"
 #define F_P_KEY     "k"
+#define F_P_DOMAIN  "d"
 #define F_P_OUTCOME "o" /* {k ob fa at ms c ra d} */
 
 /* --- batches: also F_CREATED, F_FINISHED --- */
@@ -76,7 +78,8 @@ enum { PP_MG_WAITING = 1, PP_MG_CLAIMED = 2, PP_MG_SETTLED = 3 }; /* t.s */
 #define F_CANCELLED "ca"
 #define F_SUM       "sum"
 
-/* Appends; `name` "" appends the object's fields themselves. A NULL text, or an object of type 0, appends nothing. */
+/* Appends; `name` "" appends the object's fields themselves. A NULL text, or an object of type 0, appends
+ * nothing. */
 void pp_mg_put_key(bson_t *b, const char *name, const struct pp_key *key);
 void pp_mg_put_bytes(bson_t *b, const char *name, const void *p, size_t n);
 /* A string; bytes that are not UTF-8 are kept as binary. */
@@ -99,7 +102,8 @@ char *pp_mg_item_id(struct pp_arena *a, const char *client, const char *item, ui
 int64_t pp_mg_int(const bson_iter_t *it); /* of any number or bool; else 0 */
 pp_must_check enum pp_err pp_mg_read_key(const bson_iter_t *it, struct pp_key *key);
 /* String or binary, with a NUL after it; `n` may be NULL. */
-pp_must_check enum pp_err pp_mg_read_text(const bson_iter_t *it, struct pp_arena *a, const char **text, uint32_t *n);
+pp_must_check enum pp_err pp_mg_read_text(const bson_iter_t *it, struct pp_arena *a, const char **text,
+                                          uint32_t *n);
 pp_must_check enum pp_err pp_mg_read_object(const bson_iter_t *it, struct pp_object *o);
 pp_must_check enum pp_err pp_mg_read_outcome(const bson_iter_t *it, struct pp_arena *a, struct pp_outcome *o);
 /* Whole documents. A photo's record: not its task. `found`: there is an object or a failure. */

@@ -22,12 +22,13 @@ struct pp_mongo_options {
     struct pp_log *log; /* may be NULL; outlives the store */
 };
 
-/* Opens the store, and creates or migrates its collections. `loop` is where requests are submitted and come back;
- * it outlives the store. Blocks for some round trips, or until timeout_ms. `error` then says in one sentence what
- * failed, without the URI's password. PP_EINVAL: the URI; PP_EMISMATCH: written by a newer version, or a server
- * that is too old or no replica set; PP_EIO, PP_ETIMEOUT: no server; PP_ENOMEM. */
+/* Opens the store, and creates or migrates its collections. `loop` is where requests are submitted and come
+ * back; it outlives the store. Blocks for some round trips, or until timeout_ms. `error` then says in one
+ * sentence what failed, without the URI's password. PP_EINVAL: the URI; PP_EMISMATCH: written by a newer
+ * version, or a server that is too old or no replica set; PP_EIO, PP_ETIMEOUT: no server; PP_ENOMEM. */
 pp_must_check enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
-                                                   struct pp_task_store **out, char error[PP_MONGO_ERROR_MAX]);
+                                                   struct pp_task_store **out,
+                                                   char error[PP_MONGO_ERROR_MAX]);
 
 /* Frees what libmongoc keeps for the whole process: once, at its end, after the last store is closed. */
 void pp_mongo_cleanup(void);

@@ -1,18 +1,20 @@
 /* run.h: commands, queries and bulk writes, each counted as a round trip of the operation that runs.
  *
- * Errors: PP_EUNKNOWN is a write that may have happened (the answer is lost, or it is not on a majority yet); the
- * driver has then repeated a single-document write once already. PP_EIO: nothing was written. PP_ETIMEOUT: a
- * read without an answer. The text is in t->error, and has been logged. */
+ * Errors: PP_EUNKNOWN is a write that may have happened (the answer is lost, or it is not on a majority yet);
+ * the driver has then repeated a single-document write once already. PP_EIO: nothing was written.
+ * PP_ETIMEOUT: a read without an answer. The text is in t->error, and has been logged. */
 #ifndef PP_ADAPTER_MONGO_RUN_H
 #define PP_ADAPTER_MONGO_RUN_H
 
 #include "store.h"
 
-enum { PP_MG_COMMAND_DOCS = 1000, PP_MG_COMMAND_BYTES = 12 << 20 };
+enum { PP_MG_COMMAND_DOCS = 1000, PP_MG_COMMAND_BYTES = 12 << 20, PP_MG_ANSWER_DOCS = 5000 };
 
-/* Runs a command on the database; w:majority is added to one that writes. `reply` is always to be destroyed. */
+/* Runs a command on the database; w:majority is added to one that writes. `reply` is always to be destroyed.
+ */
 pp_must_check enum pp_err pp_mg_command(struct pp_mg_thread *t, const bson_t *cmd, bool write, bson_t *reply);
-/* findAndModify: as pp_mg_command with the document found in *doc (valid as long as `reply`), or false in *found. */
+/* findAndModify: as pp_mg_command with the document found in *doc (valid as long as `reply`), or false in
+ * *found. */
 pp_must_check enum pp_err pp_mg_find_and_modify(struct pp_mg_thread *t, enum pp_mg_coll coll,
                                                 const bson_t *query, const bson_t *update, bool upsert,
                                                 bool after, bson_t *reply, bson_t *doc, bool *found);
@@ -20,10 +22,12 @@ pp_must_check enum pp_err pp_mg_find_and_modify(struct pp_mg_thread *t, enum pp_
 /* A query's documents, one by one. Each is valid until the next.
  *   struct pp_mg_rows rows = pp_mg_find(t, PP_MG_ITEMS, &filter, &opts);
  *   while ((doc = pp_mg_next(&rows))) ...
- *   err = pp_mg_rows_end(&rows); */
+ *   err = pp_mg_rows_end(&rows);
+ * Answers come in parts of PP_MG_ANSWER_DOCS, unless `opts` has a batchSize. */
 struct pp_mg_rows {
     struct pp_mg_thread *t;
     mongoc_cursor_t *cursor;
+    int64_t id; /* of the cursor on the server; 0: all has been sent */
 };
 struct pp_mg_rows pp_mg_find(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *filter,
                              const bson_t *opts);
@@ -37,7 +41,8 @@ pp_must_check enum pp_err pp_mg_rows_end(struct pp_mg_rows *rows);
 void pp_mg_majority(bson_t *opts);
 
 /* Unordered single-document writes (and inserts), sent in commands of PP_MG_COMMAND_DOCS.
- * Filters and documents are copied. pp_mg_bulk_run() sends the rest and frees; without a write it does nothing. */
+ * Filters and documents are copied. pp_mg_bulk_run() sends the rest and frees; without a write it does
+ * nothing. */
 struct pp_mg_bulk {
     struct pp_mg_thread *t;
     enum pp_mg_coll coll;
@@ -62,9 +67,10 @@ pp_must_check enum pp_err pp_mg_bulk_run(struct pp_mg_bulk *b);
 struct pp_mg_many {
     uint64_t matched, modified;
 };
-pp_must_check enum pp_err pp_mg_update_many(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *filter,
-                                            const bson_t *update, struct pp_mg_many *out);
-pp_must_check enum pp_err pp_mg_delete_many(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *filter,
-                                            uint64_t *deleted);
+pp_must_check enum pp_err pp_mg_update_many(struct pp_mg_thread *t, enum pp_mg_coll coll,
+                                            const bson_t *filter, const bson_t *update,
+                                            struct pp_mg_many *out);
+pp_must_check enum pp_err pp_mg_delete_many(struct pp_mg_thread *t, enum pp_mg_coll coll,
+                                            const bson_t *filter, uint64_t *deleted);
 
 #endif

@@ -3,15 +3,16 @@
  *
  *   loop --submit--> lane: N threads, each with a client of libmongoc --> run of the operation --> loop
  *
- * Requests of several threads run at once, also those of one client or batch, also in other processes. So each
- * step is a compare-and-set on one document or can be repeated, and README.md says which.
+ * Requests of several threads run at once, also those of one client or batch, also in other processes. So
+ * each step is a compare-and-set on one document or can be repeated, and README.md says which.
  *
- * To add an operation: its struct and PP_STORE_OP line in the port, a line in PP_MG_OPS, a function in the file
- * of its kind. Its outputs are set from the start. t->tmp is empty when it begins. */
+ * To add an operation: its struct and PP_STORE_OP line in the port, a line in PP_MG_OPS, a function in the
+ * file of its kind. Its outputs are set from the start. t->tmp is empty when it begins. */
 #ifndef PP_ADAPTER_MONGO_STORE_INTERNAL_H
 #define PP_ADAPTER_MONGO_STORE_INTERNAL_H
 
 #include <mongoc/mongoc.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/arena.h"
@@ -20,8 +21,9 @@
 #include "photopool/port/task_store.h"
 
 /* Names of collections; the enum indexes struct pp_mg_thread.coll. */
-#define PP_MG_COLLECTIONS(X) X(PHOTOS, "photos") X(ITEMS, "items") X(BATCHES, "batches") X(CLIENTS, "clients") \
-    X(ROUTES, "routes") X(META, "meta")
+#define PP_MG_COLLECTIONS(X) \
+    X(PHOTOS, "photos")      \
+    X(ITEMS, "items") X(BATCHES, "batches") X(CLIENTS, "clients") X(ROUTES, "routes") X(META, "meta")
 enum pp_mg_coll {
 #define X(id, name) PP_MG_##id,
     PP_MG_COLLECTIONS(X)
@@ -87,9 +89,9 @@ struct pp_mg_thread {
     mongoc_client_t *client;
     mongoc_database_t *db;
     mongoc_collection_t *coll[PP_MG_COLL_COUNT];
-    enum pp_mg_op op;       /* that runs now */
-    struct pp_arena tmp;    /* of the operation */
-    bson_error_t error;     /* of the last command that failed */
+    enum pp_mg_op op;    /* that runs now */
+    struct pp_arena tmp; /* of the operation */
+    bson_error_t error;  /* of the last command that failed */
 };
 
 /* `now_ms` of a request by the server's clock: for leases. */
@@ -120,7 +122,8 @@ pp_must_check enum pp_err pp_mg_seq_take(struct pp_mg_thread *t, size_t n, struc
 void pp_mg_seq_guard(const struct pp_mg_seq *s, bson_t *filter);
 /* Failure is not told: readers stop at this block for a few seconds. n == 0: nothing to do. */
 void pp_mg_seq_close(struct pp_mg_thread *t, const struct pp_mg_seq *s);
-/* Results with numbers below *end may be shown: nobody will write one of these any more. Before reading items. */
+/* Results with numbers below *end may be shown: nobody will write one of these any more. Before reading
+ * items. */
 pp_must_check enum pp_err pp_mg_seq_end(struct pp_mg_thread *t, int64_t *end);
 
 /* --- finish.c: items get outcomes --- */
@@ -140,9 +143,10 @@ struct pp_mg_moved {
     uint64_t items_finished;
 };
 
-/* Gives every open item that waits for one of the photos (items.ok) its outcome; the write that leaves none open
- * makes the item terminal; batches with nothing open are finished. Repeating it changes nothing: the photos'
- * tasks (t.s 3) may be forgotten after PP_OK, and not before. PP_EUNKNOWN: repeat. `moved` is added to. */
+/* Gives every open item that waits for one of the photos (items.ok) its outcome; the write that leaves none
+ * open makes the item terminal; batches with nothing open are finished. Repeating it changes nothing: the
+ * photos' tasks (t.s 3) may be forgotten after PP_OK, and not before. PP_EUNKNOWN: repeat. `moved` is added
+ * to. */
 pp_must_check enum pp_err pp_mg_finish(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n,
                                        int64_t now_ms, struct pp_mg_moved *moved);
 /* The delta of a batch in `moved`, added if it is not there. NULL: out of memory. */
@@ -155,18 +159,20 @@ struct pp_batch_delta *pp_mg_moved_batch(struct pp_mg_moved *moved, const char *
 struct pp_mg_closed {
     uint64_t items, photos;
 };
-pp_must_check enum pp_err pp_mg_items_close(struct pp_mg_thread *t, const char *client, const char *const *ids,
-                                            size_t n, enum pp_item_status status, int64_t now_ms,
-                                            struct pp_mg_moved *moved, struct pp_mg_closed *closed);
-/* Deletes waiting tasks of these photos if no item waits for them; claimed ones are marked (t.lv) so that they
- * are looked at here when they come back to waiting. */
+pp_must_check enum pp_err pp_mg_items_close(struct pp_mg_thread *t, const char *client,
+                                            const char *const *ids, size_t n, enum pp_item_status status,
+                                            int64_t now_ms, struct pp_mg_moved *moved,
+                                            struct pp_mg_closed *closed);
+/* Deletes waiting tasks of these photos if no item waits for them; claimed ones are marked (t.lv) so that
+ * they are looked at here when they come back to waiting. */
 pp_must_check enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct pp_key *keys,
                                       size_t n);
 
 /* --- read_batch.c --- */
 
-/* Finishes those of the batches in `moved` that are planned to the end and have no open item (f, sum), and sets
- * `finished` where this call did it. */
-pp_must_check enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *moved, int64_t now_ms);
+/* Finishes those of the batches in `moved` that are planned to the end and have no open item (f, sum), and
+ * sets `finished` where this call did it. */
+pp_must_check enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *moved,
+                                              int64_t now_ms);
 
 #endif

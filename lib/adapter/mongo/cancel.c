@@ -1,0 +1,9 @@
+/* cancel.c: not written yet. */
+#include "run.h"
+
+enum pp_err pp_mg_cancel(struct pp_mg_thread *t, struct pp_store_cancel *r)
+{
+    (void)t;
+    (void)r;
+    return PP_EINVAL;
+}

@@ -1,0 +1,181 @@
+/* schema.c: what the database has to look like, and how it comes to be: indexes, schema versions, and which
+ * servers will do.
+ *
+ * meta/schema holds the version. Opening runs the steps that are missing, in order. Several processes may do
+ * so at once, and older ones may be at work on the same data, so a step can be repeated, tolerates others
+ * that run it, and leaves documents that the version before can read. To change the schema: append a step,
+ * never change one. */
+#include <string.h>
+#include <time.h>
+
+#include "run.h"
+
+enum { WIRE_5_0 = 13, SKEW_IGNORED_MS = 250 };
+
+/* --- the server --- */
+
+static int64_t clock_ms(clockid_t id)
+{
+    struct timespec ts;
+    clock_gettime(id, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* A difference that is not more than the noise of measuring it is none. */
+static void set_offset(struct pp_mg *m, int64_t server, int64_t before, int64_t after)
+{
+    int64_t offset = server - (before + after) / 2, was = atomic_load(&m->offset_ms);
+    if (offset - was > SKEW_IGNORED_MS || was - offset > SKEW_IGNORED_MS)
+        atomic_store(&m->offset_ms, offset);
+    atomic_store(&m->offset_read, clock_ms(CLOCK_MONOTONIC));
+}
+
+enum pp_err pp_mg_hello(struct pp_mg_thread *t)
+{
+    bson_t reply, cmd = BSON_INITIALIZER;
+    bson_iter_t it;
+    BSON_APPEND_INT32(&cmd, "hello", 1);
+    int64_t before = clock_ms(CLOCK_REALTIME);
+    enum pp_err err = pp_mg_command(t, &cmd, false, &reply);
+    int64_t after = clock_ms(CLOCK_REALTIME);
+    bson_destroy(&cmd);
+    bool router = pp_mg_doc_text(&reply, "msg") && !strcmp(pp_mg_doc_text(&reply, "msg"), "isdbgrid");
+    if (err == PP_OK && !router && !pp_mg_doc_text(&reply, "setName")) {
+        bson_set_error(&t->error, 0, 0, "the server is no member of a replica set");
+        err = PP_EMISMATCH;
+    } else if (err == PP_OK && pp_mg_doc_int(&reply, "maxWireVersion") < WIRE_5_0) {
+        bson_set_error(&t->error, 0, 0, "the server is older than MongoDB 5.0");
+        err = PP_EMISMATCH;
+    } else if (err == PP_OK && bson_iter_init_find(&it, &reply, "localTime") &&
+               BSON_ITER_HOLDS_DATE_TIME(&it)) {
+        set_offset(t->m, bson_iter_date_time(&it), before, after);
+    }
+    bson_destroy(&reply);
+    return err;
+}
+
+/* --- indexes --- */
+
+struct index {
+    enum pp_mg_coll coll;
+    const char *spec;
+};
+
+/* README.md says what each serves. The collections without one are here so that they exist. */
+static const struct index indexes[] = {
+    {PP_MG_PHOTOS, "{'key': {'c': 1, '_id': 1}, 'name': 'shard'}"},
+    {PP_MG_PHOTOS, "{'key': {'c': 1, 't.q': 1, 't.p': 1, 't.due': 1, 't.h': 1}, 'name': 'claim',"
+                   " 'partialFilterExpression': {'t.s': 1}}"},
+    {PP_MG_PHOTOS,
+     "{'key': {'t.s': 1, 't.lu': 1}, 'name': 'reap', 'partialFilterExpression': {'t.s': {'$gte': 2}}}"},
+    {PP_MG_PHOTOS, "{'key': {'t.w': 1}, 'name': 'renew', 'partialFilterExpression': {'t.s': 2}}"},
+    {PP_MG_PHOTOS,
+     "{'key': {'o.h': 1, 'c': 1}, 'name': 'object', 'partialFilterExpression': {'o.h': {'$exists': true}}}"},
+    {PP_MG_ITEMS, "{'key': {'c': 1, '_id': 1}, 'name': 'shard'}"},
+    {PP_MG_ITEMS, "{'key': {'c': 1, 'i': 1, 'r': -1}, 'name': 'newest'}"},
+    {PP_MG_ITEMS,
+     "{'key': {'c': 1, 'ok': 1}, 'name': 'waiting', 'partialFilterExpression': {'ok': {'$exists': true}}}"},
+    {PP_MG_ITEMS, "{'key': {'c': 1, 'b': 1, 'q': 1}, 'name': 'batch'}"},
+    {PP_MG_BATCHES, "{'key': {'c': 1, '_id': -1}, 'name': 'client'}"},
+    {PP_MG_BATCHES,
+     "{'key': {'f': 1}, 'name': 'finished', 'partialFilterExpression': {'f': {'$exists': true}}}"},
+    {PP_MG_ROUTES, "{'key': {'c': 1, 'd': 1}, 'name': 'place'}"},
+    {PP_MG_CLIENTS, NULL},
+    {PP_MG_META, NULL},
+};
+
+static const char *const coll_names[] = {
+#define X(id, name) name,
+    PP_MG_COLLECTIONS(X)
+#undef X
+};
+
+/* JSON with single quotes. */
+static void append_spec(bson_t *array, uint32_t number, const char *spec)
+{
+    char json[512], buf[16];
+    const char *at;
+    size_t n = strlen(spec);
+    for (size_t i = 0; i <= n && i < sizeof json; i++)
+        json[i] = spec[i] == '\'' ? '"' : spec[i];
+    json[sizeof json - 1] = '\0';
+    bson_t doc;
+    bson_error_t e;
+    if (!bson_init_from_json(&doc, json, -1, &e))
+        return;
+    size_t at_n = bson_uint32_to_string(number, &at, buf, sizeof buf);
+    bson_append_document(array, at, (int)at_n, &doc);
+    bson_destroy(&doc);
+}
+
+static enum pp_err create_indexes(struct pp_mg_thread *t)
+{
+    enum pp_err err = PP_OK;
+    for (int c = 0; c < PP_MG_COLL_COUNT && err == PP_OK; c++) {
+        bson_t reply, array, cmd = BSON_INITIALIZER;
+        uint32_t n = 0;
+        BSON_APPEND_UTF8(&cmd, "createIndexes", coll_names[c]);
+        BSON_APPEND_ARRAY_BEGIN(&cmd, "indexes", &array);
+        for (size_t i = 0; i < sizeof indexes / sizeof *indexes; i++)
+            if ((int)indexes[i].coll == c && indexes[i].spec)
+                append_spec(&array, n++, indexes[i].spec);
+        bson_append_array_end(&cmd, &array);
+        if (n > 0) {
+            err = pp_mg_command(t, &cmd, true, &reply);
+            bson_destroy(&reply);
+        }
+        bson_destroy(&cmd);
+    }
+    return err;
+}
+
+/* --- versions --- */
+
+static enum pp_err (*const steps[])(struct pp_mg_thread *t) = {create_indexes};
+enum { SCHEMA = sizeof steps / sizeof *steps };
+
+static enum pp_err read_version(struct pp_mg_thread *t, int64_t *version)
+{
+    bson_t filter = BSON_INITIALIZER;
+    const bson_t *doc;
+    *version = 0;
+    BSON_APPEND_UTF8(&filter, F_ID, "schema");
+    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_META, &filter, NULL);
+    while ((doc = pp_mg_next(&rows)))
+        *version = pp_mg_doc_int(doc, "v");
+    bson_destroy(&filter);
+    return pp_mg_rows_end(&rows);
+}
+
+/* Two that write the first version at once collide; the other one's is as good. */
+static enum pp_err write_version(struct pp_mg_thread *t, int64_t version)
+{
+    struct pp_mg_bulk bulk;
+    bson_t max, filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
+    BSON_APPEND_UTF8(&filter, F_ID, "schema");
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "$max", &max);
+    BSON_APPEND_INT64(&max, "v", version);
+    bson_append_document_end(&update, &max);
+    pp_mg_bulk_init(&bulk, t, PP_MG_META);
+    pp_mg_bulk_update(&bulk, &filter, &update, true);
+    bson_destroy(&filter);
+    bson_destroy(&update);
+    return pp_mg_bulk_run(&bulk);
+}
+
+enum pp_err pp_mg_migrate(struct pp_mg_thread *t)
+{
+    int64_t version;
+    enum pp_err err = read_version(t, &version);
+    if (err == PP_OK && version > SCHEMA) {
+        bson_set_error(&t->error, 0, 0, "its schema is version %d, and this program knows %d", (int)version,
+                       (int)SCHEMA);
+        return PP_EMISMATCH;
+    }
+    while (err == PP_OK && version < SCHEMA) {
+        err = steps[version](t);
+        if (err == PP_OK)
+            err = write_version(t, ++version);
+    }
+    return err;
+}

@@ -1,0 +1,278 @@
+/* store.c: opening the store, carrying requests to its lane and back. See store.h for the picture. */
+#include "store.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "run.h"
+#include "runtime/lane.h"
+
+enum { OFFSET_READ_MS = 60000, APPNAME_MAX = 16 };
+
+/* A request's place in req.scratch. */
+struct call {
+    struct pp_job job;
+    enum pp_mg_op op;
+};
+_Static_assert(sizeof(struct call) <= sizeof(((struct pp_req *)0)->scratch), "a call fits into scratch");
+
+static struct pp_req *req_of(struct pp_job *job)
+{
+    return (struct pp_req *)((char *)job - offsetof(struct pp_req, scratch));
+}
+
+/* --- on the lane --- */
+
+static int64_t monotonic_ms(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t now_ms)
+{
+    return now_ms + atomic_load(&t->m->offset_ms);
+}
+
+/* The server's clock is looked at once a minute, by whichever thread comes first. A failure is the
+ * operation's to meet. */
+static void refresh_offset(struct pp_mg_thread *t)
+{
+    int64_t now = monotonic_ms(), read = atomic_load(&t->m->offset_read);
+    if (now - read < OFFSET_READ_MS || !atomic_compare_exchange_strong(&t->m->offset_read, &read, now))
+        return;
+    if (pp_mg_hello(t) != PP_OK)
+        pp_log(t->m->log, PP_LOG_WARN, "mongodb: the server's clock could not be read", "error",
+               t->error.message, NULL);
+}
+
+static enum pp_err run_op(struct pp_mg_thread *t, struct pp_req *req)
+{
+    switch (t->op) {
+#define X(name, type) \
+    case PP_MG_OP_##name: return pp_mg_##name(t, (struct type *)req);
+        PP_MG_OPS(X)
+#undef X
+    case PP_MG_OP_COUNT: break;
+    }
+    return PP_EINVAL;
+}
+
+static void run(void *state, struct pp_job *job)
+{
+    struct pp_mg_thread *t = state;
+    struct pp_req *req = req_of(job);
+    t->op = ((struct call *)job)->op;
+    refresh_offset(t);
+    req->err = run_op(t, req);
+    pp_arena_fini(&t->tmp);
+}
+
+/* --- threads --- */
+
+static const char *const coll_names[] = {
+#define X(id, name) name,
+    PP_MG_COLLECTIONS(X)
+#undef X
+};
+
+static void close_thread(void *state)
+{
+    struct pp_mg_thread *t = state;
+    for (int i = 0; i < PP_MG_COLL_COUNT; i++)
+        mongoc_collection_destroy(t->coll[i]);
+    mongoc_database_destroy(t->db);
+    mongoc_client_pool_push(t->m->pool, t->client);
+    pp_arena_fini(&t->tmp);
+    free(t);
+}
+
+static void *open_thread(void *data)
+{
+    struct pp_mg *m = data;
+    struct pp_mg_thread *t = calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->m = m;
+    t->client = mongoc_client_pool_pop(m->pool);
+    t->db = mongoc_client_get_database(t->client, m->database);
+    for (int i = 0; i < PP_MG_COLL_COUNT; i++)
+        t->coll[i] = mongoc_client_get_collection(t->client, m->database, coll_names[i]);
+    pp_arena_init(&t->tmp, 0);
+    return t;
+}
+
+/* --- on the loop --- */
+
+static void on_done(struct pp_job *job)
+{
+    struct pp_req *req = req_of(job);
+    req->done(req);
+}
+
+static enum pp_err submit(struct pp_task_store *s, struct pp_req *req, enum pp_mg_op op)
+{
+    struct call *c = (struct call *)req->scratch;
+    *c = (struct call){.job = {.work = run, .done = on_done}, .op = op};
+    return pp_lane_submit(((struct pp_mg *)s)->home, &c->job);
+}
+
+#define X(name, type)                                                         \
+    static enum pp_err submit_##name(struct pp_task_store *s, struct type *r) \
+    {                                                                         \
+        return submit(s, &r->req, PP_MG_OP_##name);                           \
+    }
+PP_MG_OPS(X)
+#undef X
+
+static bool roundtrips(struct pp_task_store *base, size_t i, const char **name, uint64_t *n)
+{
+    static const char *const names[] = {
+#define X(op, type) #op,
+        PP_MG_OPS(X)
+#undef X
+    };
+    if (i >= PP_MG_OP_COUNT)
+        return false;
+    *name = names[i];
+    *n = atomic_load_explicit(&((struct pp_mg *)base)->roundtrips[i], memory_order_relaxed);
+    return true;
+}
+
+static void store_free(struct pp_mg *m)
+{
+    if (m->home)
+        pp_lane_home_close(m->home);
+    if (m->lane)
+        pp_lane_close(m->lane);
+    if (m->pool)
+        mongoc_client_pool_destroy(m->pool);
+    if (m->uri)
+        mongoc_uri_destroy(m->uri);
+    pp_mg_lost_free(m);
+    pthread_mutex_destroy(&m->lost_lock);
+    free(m);
+}
+
+static void close_store(struct pp_task_store *base)
+{
+    store_free((struct pp_mg *)base);
+}
+
+static const struct pp_task_store_ops ops = {
+#define X(name, type) .name = submit_##name,
+    PP_MG_OPS(X)
+#undef X
+        .roundtrips = roundtrips,
+    .close = close_store,
+};
+
+/* --- opening --- */
+
+static void default_ms(mongoc_uri_t *uri, const char *option, int64_t ms)
+{
+    if (!mongoc_uri_has_option(uri, option))
+        mongoc_uri_set_option_as_int32(uri, option, (int32_t)ms);
+}
+
+static enum pp_err read_uri(struct pp_mg *m, const struct pp_mongo_options *o, char error[PP_MONGO_ERROR_MAX])
+{
+    bson_error_t e;
+    m->uri = o->uri ? mongoc_uri_new_with_error(o->uri, &e) : NULL;
+    const char *db = m->uri ? mongoc_uri_get_database(m->uri) : NULL;
+    if (!m->uri || (db && strlen(db) >= sizeof m->database)) {
+        bson_snprintf(error, PP_MONGO_ERROR_MAX, "not the URI of a MongoDB: %s",
+                      m->uri ? "the database's name" : e.message);
+        return PP_EINVAL;
+    }
+    bson_snprintf(m->database, sizeof m->database, "%s", db && *db ? db : "photopool");
+    m->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : 10000;
+    default_ms(m->uri, MONGOC_URI_SERVERSELECTIONTIMEOUTMS, m->timeout_ms);
+    default_ms(m->uri, MONGOC_URI_CONNECTTIMEOUTMS, m->timeout_ms);
+    default_ms(m->uri, MONGOC_URI_SOCKETTIMEOUTMS, m->timeout_ms);
+    mongoc_uri_set_option_as_bool(m->uri, MONGOC_URI_RETRYWRITES, true);
+    mongoc_uri_set_option_as_bool(m->uri, MONGOC_URI_RETRYREADS, true);
+    mongoc_write_concern_t *wc = mongoc_write_concern_new();
+    mongoc_write_concern_set_wmajority(wc, (int32_t)m->timeout_ms);
+    mongoc_write_concern_set_journal(wc, true);
+    mongoc_uri_set_write_concern(m->uri, wc);
+    mongoc_write_concern_destroy(wc);
+    return PP_OK;
+}
+
+static enum pp_err open_pool(struct pp_mg *m, unsigned threads, char error[PP_MONGO_ERROR_MAX])
+{
+    bson_error_t e = {0};
+    m->pool = mongoc_client_pool_new_with_error(m->uri, &e);
+    if (!m->pool) {
+        bson_snprintf(error, PP_MONGO_ERROR_MAX, "%s", e.message);
+        return PP_EINVAL;
+    }
+    mongoc_client_pool_set_error_api(m->pool, MONGOC_ERROR_API_VERSION_2);
+    mongoc_client_pool_set_appname(m->pool, "photopool");
+    mongoc_client_pool_max_size(m->pool, threads + 1);
+    return PP_OK;
+}
+
+static enum pp_err prepare(struct pp_mg *m, char error[PP_MONGO_ERROR_MAX])
+{
+    struct pp_mg_thread *t = open_thread(m);
+    if (!t)
+        return PP_ENOMEM;
+    enum pp_err err = pp_mg_hello(t);
+    if (err == PP_OK)
+        err = pp_mg_migrate(t);
+    if (err != PP_OK)
+        bson_snprintf(error, PP_MONGO_ERROR_MAX, "%s", t->error.message);
+    close_thread(t);
+    return err;
+}
+
+static enum pp_err open_lane(struct pp_mg *m, unsigned threads, size_t capacity)
+{
+    struct pp_lane_options o = {.name = "mongo",
+                                .threads = threads,
+                                .capacity = capacity ? capacity : 4096,
+                                .max_batch = 1,
+                                .open = open_thread,
+                                .close = close_thread,
+                                .data = m};
+    m->lane = pp_lane_open(&o);
+    m->home = m->lane ? pp_lane_home_open(m->lane, m->loop) : NULL;
+    return m->home ? PP_OK : PP_ENOMEM;
+}
+
+enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
+                                     struct pp_task_store **out, char error[PP_MONGO_ERROR_MAX])
+{
+    unsigned threads = o->threads ? o->threads : 4;
+    struct pp_mg *m = calloc(1, sizeof *m);
+    bson_snprintf(error, PP_MONGO_ERROR_MAX, "%s", pp_err_text(PP_ENOMEM));
+    if (!m)
+        return PP_ENOMEM;
+    mongoc_init();
+    m->base.ops = &ops;
+    m->loop = loop;
+    m->log = o->log;
+    pthread_mutex_init(&m->lost_lock, NULL);
+    enum pp_err err = read_uri(m, o, error);
+    if (err == PP_OK)
+        err = open_pool(m, threads, error);
+    if (err == PP_OK)
+        err = prepare(m, error);
+    if (err == PP_OK)
+        err = open_lane(m, threads, o->capacity);
+    if (err != PP_OK) {
+        store_free(m);
+        return err;
+    }
+    *out = &m->base;
+    return PP_OK;
+}
+
+void pp_mongo_cleanup(void)
+{
+    mongoc_cleanup();
+}
