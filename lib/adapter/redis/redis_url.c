@@ -83,9 +83,12 @@ static bool parse_place(const char *s, size_t n, struct pp_redis_address *out)
     text[n] = '\0';
     out->port = DEFAULT_PORT;
     const char *bracket = strchr(text, ']'), *colon = strrchr(text, ':');
+    if ((text[0] == '[') != (bracket != NULL) || (!bracket && strchr(text, ':') != colon))
+        return false;
     if (colon && (!bracket || colon > bracket))
-        return pp_redis_parse_host_port(text, out->host, &out->port) && out->host[0];
-    if (bracket ? text[0] != '[' || bracket[1] || n < 4 : n >= PP_REDIS_HOST_MAX)
+        return pp_redis_parse_host_port(text, out->host, &out->port) && out->host[0] &&
+               !strchr(out->host, '[');
+    if (bracket ? bracket[1] || n < 4 : n >= PP_REDIS_HOST_MAX)
         return false;
     memcpy(out->host, text + (bracket != NULL), bracket ? n - 2 : n);
     return true;

@@ -1,0 +1,634 @@
+/* The connection to Redis: what callers are told when answers are lost, servers go, come back or are other
+ * ones; scripts; subscriptions; the clock. */
+#include <hiredis/hiredis.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "adapter/redis/redis_conn.h"
+#include "adapter/redis/redis_internal.h"
+#include "redis_server.h"
+#include "test_loop.h"
+
+enum { LONG_MS = 30000 };
+
+struct answer {
+    bool done;
+    enum pp_err err;
+    int type;
+    long long number;
+    char text[200];
+};
+
+struct kit {
+    struct pp_loop *loop;
+    struct pp_redis *r;
+    int ups, downs;
+};
+
+static void on_state(void *data, bool up)
+{
+    struct kit *k = data;
+    k->ups += up;
+    k->downs += !up;
+}
+
+static void open_kit(struct kit *k, struct pp_redis_options o)
+{
+    *k = (struct kit){.loop = pp_loop_open()};
+    o.state = on_state;
+    o.data = k;
+    assert_int_equal(pp_redis_open(k->loop, &o, &k->r), PP_OK);
+}
+
+static void close_kit(struct kit *k)
+{
+    pp_redis_close(k->r);
+    pp_loop_close(k->loop);
+}
+
+static void on_answer(void *data, enum pp_err err, const struct redisReply *reply)
+{
+    struct answer *a = data;
+    assert_false(a->done);
+    a->done = true;
+    a->err = err;
+    a->type = reply ? reply->type : 0;
+    a->number = reply ? reply->integer : 0;
+    snprintf(a->text, sizeof a->text, "%s", reply && reply->str ? reply->str : "");
+}
+
+static bool is_done(void *arg)
+{
+    return ((struct answer *)arg)->done;
+}
+
+static bool is_up(void *arg)
+{
+    return pp_redis_up(((struct kit *)arg)->r);
+}
+
+static bool is_down(void *arg)
+{
+    return !is_up(arg);
+}
+
+static enum pp_err command(struct kit *k, struct answer *a, const char *w1, const char *w2, const char *w3)
+{
+    const char *argv[] = {w1, w2, w3};
+    *a = (struct answer){0};
+    return pp_redis_command(k->r, w3 ? 3 : w2 ? 2 : 1, argv, NULL, on_answer, a);
+}
+
+static struct answer ask(struct kit *k, const char *w1, const char *w2, const char *w3)
+{
+    struct answer a;
+    assert_int_equal(command(k, &a, w1, w2, w3), PP_OK);
+    assert_false(a.done); /* later, always */
+    pp_test_until(k->loop, is_done, &a, LONG_MS);
+    return a;
+}
+
+static void urls(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *host, *user, *password;
+        int port, db; /* port 0: none */
+    } cases[] = {
+        {"redis://h", "h", "", "", 6379, 0},
+        {"redis://h:1", "h", "", "", 1, 0},
+        {"redis://h:65535/15", "h", "", "", 65535, 15},
+        {"redis://h/", "h", "", "", 6379, 0},
+        {"redis://:p@h", "h", "", "p", 6379, 0},
+        {"redis://u:p%40%2f@h:7/2", "h", "u", "p@/", 7, 2},
+        {"redis://u:a@b:c@h", "h", "u", "a@b:c", 6379, 0},
+        {"redis://[::1]", "::1", "", "", 6379, 0},
+        {"redis://[::1]:7", "::1", "", "", 7, 0},
+        {"redis://u:p@[fe80::1]:7/1", "fe80::1", "u", "p", 7, 1},
+        {"", 0},
+        {"redis://", 0},
+        {"redis:///1", 0},
+        {"rediss://h", 0},
+        {"http://h", 0},
+        {"redis://h:0", 0},
+        {"redis://h:65536", 0},
+        {"redis://h:", 0},
+        {"redis://h:x", 0},
+        {"redis://:7", 0},
+        {"redis://h/x", 0},
+        {"redis://h/1/2", 0},
+        {"redis://h/-1", 0},
+        {"redis://u@h", 0},
+        {"redis://u:@h", 0},
+        {"redis://:%4@h", 0},
+        {"redis://:%zz@h", 0},
+        {"redis://:%00@h", 0},
+        {"redis://[::1", 0},
+        {"redis://::1]", 0},
+        {"redis://::1", 0},
+        {"redis://[::1]x", 0},
+        {"redis://[::1]x:7", 0},
+        {"redis://[]", 0},
+        {"redis://h h", 0},
+        {"redis://h\n", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct pp_redis_address a;
+        enum pp_err err = pp_redis_parse_url(cases[i].url, &a);
+        if (err != (cases[i].port ? PP_OK : PP_EINVAL))
+            fail_msg("%s", cases[i].url);
+        if (err != PP_OK)
+            continue;
+        assert_string_equal(a.host, cases[i].host);
+        assert_string_equal(a.user, cases[i].user);
+        assert_string_equal(a.password, cases[i].password);
+        assert_int_equal(a.port, cases[i].port);
+        assert_int_equal(a.db, cases[i].db);
+    }
+    char host[600] = "redis://";
+    memset(host + 8, 'h', 500);
+    struct pp_redis_address a;
+    assert_int_equal(pp_redis_parse_url(host, &a), PP_EINVAL);
+}
+
+/* --- a server that is well --- */
+
+static void answers_come_in_order(void **state)
+{
+    (void)state;
+    struct kit k;
+    struct answer a[200];
+    char n[8];
+    open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url});
+    for (int i = 0; i < 200; i++) { /* the first before there is a connection */
+        if (i == 100)
+            pp_test_until(k.loop, is_up, &k, LONG_MS);
+        snprintf(n, sizeof n, "%d", i);
+        assert_int_equal(command(&k, &a[i], "ECHO", n, NULL), PP_OK);
+    }
+    pp_test_until(k.loop, is_done, &a[199], LONG_MS);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(a[i].err, PP_OK);
+        assert_int_equal(atoi(a[i].text), i);
+    }
+    assert_int_equal(k.ups, 1);
+    close_kit(&k);
+}
+
+static void refusals_and_bytes(void **state)
+{
+    (void)state;
+    struct kit k;
+    open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url});
+    struct answer a = ask(&k, "GET", NULL, NULL);
+    assert_int_equal(a.err, PP_EIO);
+    assert_non_null(strstr(a.text, "wrong number"));
+    const char *argv[] = {"SET", "t:bytes", "a\0b\r\n"};
+    const size_t lens[] = {3, 7, 5};
+    a = (struct answer){0};
+    assert_int_equal(pp_redis_command(k.r, 3, argv, lens, on_answer, &a), PP_OK);
+    pp_test_until(k.loop, is_done, &a, LONG_MS);
+    assert_int_equal(a.err, PP_OK);
+    assert_int_equal(redis_server_number(redis_server_shared(), "STRLEN t:bytes"), 5);
+    close_kit(&k);
+}
+
+static void bounded(void **state)
+{
+    (void)state;
+    struct kit k;
+    struct answer a[4];
+    open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url, .max_in_flight = 3});
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(command(&k, &a[i], "PING", NULL, NULL), PP_OK);
+        assert_int_equal(command(&k, &a[3], "PING", NULL, NULL), PP_EFULL);
+        pp_test_until(k.loop, is_done, &a[2], LONG_MS);
+        assert_false(a[3].done);
+    }
+    close_kit(&k);
+}
+
+static void scripts_are_sent_once_and_again(void **state)
+{
+    (void)state;
+    static const char text[] = "return {KEYS[1], ARGV[1], ARGV[2]}", sum[] = "return #KEYS * 10 + #ARGV[1]";
+    struct pp_redis_script s, t;
+    struct redis_server *server = redis_server_shared();
+    struct kit k;
+    pp_redis_script_init(&s, "three", text, strlen(text));
+    assert_string_equal(s.sha1, "4cfb4166ae4c0001fb4259c299bc0d8595c56cc2");
+    pp_redis_script_init(&t, "sum", sum, strlen(sum));
+    open_kit(&k, (struct pp_redis_options){.url = server->url});
+    for (int round = 0; round < 3; round++) {
+        struct answer a[50];
+        char arg[50];
+        memset(arg, 'x', sizeof arg);
+        redis_server_do(server, "SCRIPT FLUSH SYNC");
+        for (size_t i = 0; i < 50; i++) { /* all but the first may find no script, too */
+            const char *argv[] = {"k1", "k2", arg};
+            const size_t lens[] = {2, 2, i};
+            a[i] = (struct answer){0};
+            assert_int_equal(pp_redis_eval(k.r, &t, 2, 3, argv, lens, on_answer, &a[i]), PP_OK);
+        }
+        for (size_t i = 0; i < 50; i++) {
+            pp_test_until(k.loop, is_done, &a[i], LONG_MS);
+            assert_int_equal(a[i].err, PP_OK);
+            assert_int_equal(a[i].number, 20 + i);
+        }
+    }
+    const char *name;
+    uint64_t n, sums = 0;
+    for (size_t i = 0; pp_redis_roundtrips(k.r, i, &name, &n); i++)
+        sums += strcmp(name, "sum") == 0 ? n : 0;
+    assert_in_range(sums, 150 + 3, 300);
+    struct answer a = {0};
+    const char *argv[] = {"k"};
+    static const char bad[] = "return redis.call('SET', KEYS[1])";
+    pp_redis_script_init(&s, "bad", bad, strlen(bad));
+    assert_int_equal(pp_redis_eval(k.r, &s, 1, 1, argv, NULL, on_answer, &a), PP_OK);
+    pp_test_until(k.loop, is_done, &a, LONG_MS);
+    assert_int_equal(a.err, PP_EIO);
+    close_kit(&k);
+}
+
+static void login_and_database(void **state)
+{
+    (void)state;
+    struct redis_server s = {.options = {"--requirepass", "se cret"}};
+    struct kit k;
+    char url[100];
+    /* answers() of the fixture needs no password: set it afterwards */
+    s.options[0] = NULL;
+    redis_server_start(&s);
+    redis_server_do(&s, "ACL SETUSER joe on >pw%d ~* +@all");
+    redis_server_do(&s, "CONFIG SET requirepass secret");
+    static const struct {
+        const char *login;
+        bool ok;
+    } cases[] = {{":secret@", true},
+                 {"joe:pw%25d@", true},
+                 {"default:secret@", true},
+                 {":wrong@", false},
+                 {"", false}};
+    for (size_t i = 0; i < 5; i++) {
+        snprintf(url, sizeof url, "redis://%s127.0.0.1:%u/3", cases[i].login, s.port);
+        open_kit(&k, (struct pp_redis_options){.url = url});
+        struct answer a = ask(&k, "SET", "k", "v");
+        assert_int_equal(a.err, cases[i].ok ? PP_OK : PP_EIO);
+        assert_int_equal(k.ups, cases[i].ok);
+        if (cases[i].ok)
+            assert_string_equal(ask(&k, "DBSIZE", NULL, NULL).err == PP_OK ? "1" : "", "1");
+        close_kit(&k);
+    }
+    snprintf(url, sizeof url, "redis://:secret@127.0.0.1:%u/4", s.port);
+    open_kit(&k, (struct pp_redis_options){.url = url});
+    assert_int_equal(ask(&k, "DBSIZE", NULL, NULL).number, 0);
+    close_kit(&k);
+    redis_server_kill(&s);
+}
+
+static void the_clock(void **state)
+{
+    (void)state;
+    struct kit k;
+    open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url});
+    pp_test_until(k.loop, is_up, &k, LONG_MS);
+    /* the same machine: the offset is what the answer took, at most */
+    assert_in_range(llabs(pp_redis_offset_ms(k.r)), 0, LONG_MS);
+    assert_int_equal(pp_redis_now(k.r), pp_loop_wall(k.loop) + pp_redis_offset_ms(k.r));
+    close_kit(&k);
+}
+
+/* Readings narrow the offset, and a clock that was set is believed. */
+static void readings_of_the_clock(void **state)
+{
+    (void)state;
+    struct kit k;
+    open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url});
+    static const struct {
+        int64_t took, ahead, due; /* the answer took so long; Redis was so far ahead in its middle */
+    } cases[] = {{100, 5030, 5030}, {10, 5001, 5001},  {100, 5040, 5001}, {4, 4999, 4999},
+                 {4, 9000, 9000},   {500, 9100, 9000}, {500, 9400, 9400}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char s[32], us[32];
+        int64_t wall = pp_loop_wall(k.loop), at = wall - cases[i].took / 2 + cases[i].ahead;
+        snprintf(s, sizeof s, "%lld", (long long)(at / 1000));
+        snprintf(us, sizeof us, "%lld", (long long)(at % 1000 * 1000));
+        redisReply parts[2] = {{.type = REDIS_REPLY_STRING, .str = s},
+                               {.type = REDIS_REPLY_STRING, .str = us}};
+        redisReply *elements[] = {&parts[0], &parts[1]},
+                   reply = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = elements};
+        pp_redis_clock_set(k.r, wall - cases[i].took, &reply);
+        assert_int_equal(pp_redis_offset_ms(k.r), cases[i].due);
+    }
+    close_kit(&k);
+}
+
+/* --- what can happen to a server --- */
+
+static void nobody_there(void **state)
+{
+    (void)state;
+    char url[64];
+    struct kit k;
+    snprintf(url, sizeof url, "redis://127.0.0.1:%u", pp_test_port());
+    open_kit(&k, (struct pp_redis_options){.url = url});
+    for (int i = 0; i < 3; i++) /* the first waits for the attempt, others are told at once */
+        assert_int_equal(ask(&k, "PING", NULL, NULL).err, PP_EIO);
+    assert_int_equal(k.ups + k.downs, 0);
+    close_kit(&k);
+    open_kit(&k, (struct pp_redis_options){.url = "redis://no.such.host.invalid"});
+    assert_int_equal(ask(&k, "PING", NULL, NULL).err, PP_EIO);
+    close_kit(&k);
+    open_kit(&k, (struct pp_redis_options){.url = "redis://no.such.host.invalid"});
+    pp_loop_turn(k.loop, false);
+    close_kit(&k); /* while the name is being looked up */
+}
+
+static void killed_and_back(void **state)
+{
+    (void)state;
+    struct redis_server s = {0};
+    struct kit k;
+    struct answer a;
+    redis_server_start(&s);
+    open_kit(&k, (struct pp_redis_options){.url = s.url});
+    assert_int_equal(ask(&k, "SET", "k", "v").err, PP_OK);
+    redis_server_freeze(&s); /* sent, not answered */
+    assert_int_equal(command(&k, &a, "GET", "k", NULL), PP_OK);
+    for (int i = 0; i < 3; i++)
+        pp_loop_turn(k.loop, false);
+    redis_server_kill(&s);
+    pp_test_until(k.loop, is_done, &a, LONG_MS);
+    assert_int_equal(a.err, PP_EUNKNOWN);
+    assert_int_equal(k.downs, 1);
+    do
+        a = ask(&k, "GET", "k", NULL);
+    while (a.err == PP_EUNKNOWN);
+    assert_int_equal(a.err, PP_EIO);
+    redis_server_restart(&s);
+    pp_test_until(k.loop, is_up, &k, LONG_MS);
+    a = ask(&k, "GET", "k", NULL);
+    assert_string_equal(a.text, "v");
+    assert_int_equal(k.ups, 2);
+    close_kit(&k);
+    redis_server_kill(&s);
+}
+
+static void a_connection_cut_in_passing(void **state)
+{
+    (void)state;
+    struct redis_server *s = redis_server_shared();
+    struct kit k;
+    open_kit(&k, (struct pp_redis_options){.url = s->url});
+    for (int i = 0; i < 5; i++) {
+        pp_test_until(k.loop, is_up, &k, LONG_MS);
+        redis_server_do(s, "CLIENT KILL TYPE normal SKIPME yes");
+        pp_test_until(k.loop, is_down, &k, LONG_MS);
+        assert_int_equal(ask(&k, "PING", NULL, NULL).err, PP_OK); /* waits for the next connection */
+    }
+    assert_int_equal(k.ups, 6);
+    assert_int_equal(k.downs, 5);
+    close_kit(&k);
+}
+
+static void frozen(void **state)
+{
+    (void)state;
+    struct redis_server s = {0};
+    struct kit k;
+    struct answer a, b;
+    redis_server_start(&s);
+    open_kit(&k, (struct pp_redis_options){.url = s.url, .timeout_ms = 300});
+    assert_int_equal(ask(&k, "PING", NULL, NULL).err, PP_OK);
+    redis_server_freeze(&s);
+    assert_int_equal(command(&k, &a, "INCR", "n", NULL), PP_OK);
+    pp_test_until(k.loop, is_done, &a, LONG_MS);
+    assert_int_equal(a.err, PP_ETIMEOUT);
+    assert_int_equal(command(&k, &b, "INCR", "n", NULL), PP_OK);
+    pp_test_until(k.loop, is_done, &b, LONG_MS);
+    assert_int_equal(b.err, PP_EIO); /* never sent: the connection was given up */
+    redis_server_thaw(&s);
+    pp_test_until(k.loop, is_up, &k, LONG_MS);
+    assert_int_equal(ask(&k, "INCR", "n", NULL).number, 2); /* the one in doubt was executed */
+    close_kit(&k);
+    redis_server_kill(&s);
+}
+
+/* One that is slow with one command, but answers others, keeps its connection. */
+static void late_answers_are_dropped(void **state)
+{
+    (void)state;
+    struct redis_server *s = redis_server_shared();
+    struct kit k, other;
+    struct answer late;
+    redis_server_do(s, "DEL t:list");
+    open_kit(&k, (struct pp_redis_options){.url = s->url, .timeout_ms = 500});
+    open_kit(&other, (struct pp_redis_options){.url = s->url});
+    pp_test_until(k.loop, is_up, &k, LONG_MS);
+    assert_int_equal(command(&k, &late, "BLPOP", "t:list", "0"), PP_OK);
+    pp_test_until(k.loop, is_done, &late, LONG_MS);
+    assert_int_equal(late.err, PP_ETIMEOUT);
+    close_kit(&other);
+    redis_server_do(s, "LPUSH t:list x"); /* its answer, if one comes, goes nowhere */
+    assert_int_equal(ask(&k, "PING", NULL, NULL).err, PP_OK);
+    close_kit(&k);
+    redis_server_do(s, "DEL t:list");
+}
+
+static void loading_is_not_up(void **state)
+{
+    (void)state;
+    struct redis_server s = {0};
+    struct kit k;
+    redis_server_start(&s);
+    open_kit(&k, (struct pp_redis_options){.url = s.url});
+    assert_int_equal(ask(&k, "SET", "k", "v").err, PP_OK);
+    redis_server_do(&s, "REPLICAOF 127.0.0.1 1"); /* read only from now on */
+    assert_int_equal(ask(&k, "SET", "k", "w").err, PP_EIO);
+    pp_test_until(k.loop, is_up, &k, LONG_MS); /* by name, again: the same one here */
+    assert_true(k.ups >= 2);
+    redis_server_do(&s, "REPLICAOF NO ONE");
+    assert_int_equal(ask(&k, "SET", "k", "w").err, PP_OK);
+    close_kit(&k);
+    redis_server_kill(&s);
+}
+
+/* --- closing in the middle --- */
+
+struct closer {
+    struct kit *k;
+    int called;
+    enum pp_err errs[8];
+};
+
+static void close_now(void *data, enum pp_err err, const struct redisReply *reply)
+{
+    struct closer *c = data;
+    (void)reply;
+    c->errs[c->called++] = err;
+    if (c->k->r) {
+        struct pp_redis *r = c->k->r;
+        c->k->r = NULL;
+        pp_redis_close(r);
+        assert_int_equal(c->called, 4); /* all of them, before it returns */
+    }
+}
+
+static void closed_by_a_callback(void **state)
+{
+    (void)state;
+    static const char *const ping[] = {"PING"};
+    for (int how = 0; how < 3; how++) {
+        struct redis_server s = {0};
+        struct kit k;
+        struct closer c = {.k = &k};
+        redis_server_start(&s);
+        open_kit(&k, (struct pp_redis_options){.url = s.url, .timeout_ms = how == 2 ? 300 : 0});
+        pp_test_until(k.loop, is_up, &k, LONG_MS);
+        if (how > 0)
+            redis_server_freeze(&s);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(pp_redis_command(k.r, 1, ping, NULL, close_now, &c), PP_OK);
+        if (how == 1) { /* the connection is lost */
+            for (int i = 0; i < 3; i++)
+                pp_loop_turn(k.loop, false);
+            redis_server_kill(&s);
+        }
+        while (c.called < 4)
+            pp_loop_turn(k.loop, true);
+        static const enum pp_err first[] = {PP_OK, PP_EUNKNOWN, PP_ETIMEOUT};
+        assert_int_equal(c.errs[0], first[how]);
+        assert_int_equal(c.errs[3], how == 2 ? PP_ETIMEOUT : PP_EUNKNOWN);
+        pp_loop_close(k.loop);
+        redis_server_kill(&s);
+    }
+}
+
+static void closed_with_calls_left(void **state)
+{
+    (void)state;
+    struct kit k;
+    struct answer sent, waiting;
+    open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url});
+    pp_test_until(k.loop, is_up, &k, LONG_MS);
+    assert_int_equal(command(&k, &sent, "INCR", "t:closed", NULL), PP_OK);
+    close_kit(&k);
+    assert_true(sent.done);
+    assert_int_equal(sent.err, PP_EUNKNOWN);
+    open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url});
+    assert_int_equal(command(&k, &waiting, "PING", NULL, NULL), PP_OK);
+    close_kit(&k);
+    assert_int_equal(waiting.err, PP_ECLOSED);
+    for (int i = 0; i < 4000; i++) { /* what was submitted is sent all the same */
+        struct redisReply *r = redis_server_ask(redis_server_shared(), "GET t:closed");
+        bool there = r->type == REDIS_REPLY_STRING && strcmp(r->str, "1") == 0;
+        freeReplyObject(r);
+        if (there)
+            return;
+    }
+    fail();
+}
+
+/* --- subscriptions --- */
+
+struct heard {
+    int begun, n;
+    char last[64];
+};
+
+static void on_push(void *data, const char *message, size_t n)
+{
+    struct heard *h = data;
+    if (!message) {
+        h->begun++;
+        return;
+    }
+    h->n++;
+    snprintf(h->last, sizeof h->last, "%.*s", (int)n, message);
+}
+
+static bool begun_once(void *arg)
+{
+    return ((struct heard *)arg)->begun == 1;
+}
+
+static bool begun_twice(void *arg)
+{
+    return ((struct heard *)arg)->begun == 2;
+}
+
+static bool heard_one(void *arg)
+{
+    return ((struct heard *)arg)->n == 1;
+}
+
+static bool heard_two(void *arg)
+{
+    return ((struct heard *)arg)->n == 2;
+}
+
+static void messages(void **state)
+{
+    (void)state;
+    struct redis_server s = {0};
+    struct kit k;
+    struct heard a = {0}, b = {0};
+    redis_server_start(&s);
+    open_kit(&k, (struct pp_redis_options){.url = s.url});
+    assert_int_equal(pp_redis_subscribe(k.r, "a", on_push, &a), PP_OK);
+    pp_test_until(k.loop, begun_once, &a, LONG_MS);
+    assert_int_equal(pp_redis_subscribe(k.r, "b", on_push, &b), PP_OK);
+    pp_test_until(k.loop, begun_once, &b, LONG_MS);
+    redis_server_do(&s, "PUBLISH a one");
+    pp_test_until(k.loop, heard_one, &a, LONG_MS);
+    assert_string_equal(a.last, "one");
+    redis_server_do(&s, "CLIENT KILL TYPE pubsub");
+    pp_test_until(k.loop, begun_twice, &a, LONG_MS);
+    pp_test_until(k.loop, begun_twice, &b, LONG_MS);
+    redis_server_do(&s, "PUBLISH a two");
+    redis_server_do(&s, "PUBLISH b three");
+    pp_test_until(k.loop, heard_two, &a, LONG_MS);
+    pp_test_until(k.loop, heard_one, &b, LONG_MS);
+    assert_string_equal(b.last, "three");
+    assert_int_equal(ask(&k, "PING", NULL, NULL).err, PP_OK);
+    for (int i = 2; i < 8; i++)
+        assert_int_equal(pp_redis_subscribe(k.r, "c", on_push, &b), PP_OK);
+    assert_int_equal(pp_redis_subscribe(k.r, "d", on_push, &b), PP_EFULL);
+    close_kit(&k);
+    redis_server_kill(&s);
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(urls),
+        cmocka_unit_test(answers_come_in_order),
+        cmocka_unit_test(refusals_and_bytes),
+        cmocka_unit_test(bounded),
+        cmocka_unit_test(scripts_are_sent_once_and_again),
+        cmocka_unit_test(login_and_database),
+        cmocka_unit_test(the_clock),
+        cmocka_unit_test(readings_of_the_clock),
+        cmocka_unit_test(nobody_there),
+        cmocka_unit_test(killed_and_back),
+        cmocka_unit_test(a_connection_cut_in_passing),
+        cmocka_unit_test(frozen),
+        cmocka_unit_test(late_answers_are_dropped),
+        cmocka_unit_test(loading_is_not_up),
+        cmocka_unit_test(closed_by_a_callback),
+        cmocka_unit_test(closed_with_calls_left),
+        cmocka_unit_test(messages),
+    };
+    return cmocka_run_group_tests_name("redis connection", tests, NULL, NULL);
+}
