@@ -168,11 +168,29 @@ pp_must_check enum pp_err pp_mg_items_close(struct pp_mg_thread *t, const char *
 pp_must_check enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct pp_key *keys,
                                       size_t n);
 
-/* --- read_batch.c --- */
+/* --- batch_sum.c --- */
 
+/* Adds what the items of these batches (id, client) say to their counts, and the latest end of an item to
+ * finished_at. */
+pp_must_check enum pp_err pp_mg_batches_count(struct pp_mg_thread *t, struct pp_arena *a,
+                                              struct pp_batch *batches, size_t n);
+/* Writes down counts and finished_at of batches that have ended, unless somebody has; with settled_ms only
+ * where finished_at is that long ago. `ours` (or NULL): which of them this call has written. */
+pp_must_check enum pp_err pp_mg_batches_record(struct pp_mg_thread *t, struct pp_batch *batches, size_t n,
+                                               int64_t settled_ms, bool *ours);
+pp_must_check enum pp_err pp_mg_batch_read_sum(const bson_t *doc, struct pp_arena *a, struct pp_batch *out);
 /* Finishes those of the batches in `moved` that are planned to the end and have no open item (f, sum), and
- * sets `finished` where this call did it. */
+ * sets `finished` where this call did it. now_ms 0: they ended when their last item did. */
 pp_must_check enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *moved,
                                               int64_t now_ms);
+
+/* --- read_batch.c, read_item.c --- */
+
+/* Whose batch it is, in t->tmp. PP_ENOTFOUND. */
+pp_must_check enum pp_err pp_mg_batch_client(struct pp_mg_thread *t, const char *batch_id,
+                                             const char **client);
+/* The highest revision of each item; of one that has none nothing is set. */
+pp_must_check enum pp_err pp_mg_newest(struct pp_mg_thread *t, const char *client, const char *const *ids,
+                                       size_t n, uint32_t *revisions);
 
 #endif
