@@ -1,7 +1,8 @@
 /* The HTTP server's limits: timeouts, connections by address and in all, memory, callers that do not read,
- * draining; and thousands of idle and slow connections that stop nobody's request. Timeouts are short here,
- * and waited for. */
+ * draining; and thousands of idle and slow connections that stop nobody's request. Where time matters the
+ * clock is held, and passes when all that was sent has been read. */
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -39,6 +41,28 @@ static void expect_status(struct pp_hc *c, int status)
     assert_int_equal(a.status, status);
 }
 
+static bool has_arrived(void *c)
+{
+    int left = -1;
+    assert_int_equal(ioctl(((struct pp_hc *)c)->fd, SIOCOUTQ, &left), 0);
+    return left == 0;
+}
+
+/* What was sent is in the server's kernel. The loop does not turn where it is there already. */
+static void arrive(struct pp_hc *c)
+{
+    if (!has_arrived(c))
+        pp_test_until(c->loop, has_arrived, c, 10000);
+}
+
+/* The server has read what was sent. */
+static void be_read(struct pp_hc *c)
+{
+    arrive(c);
+    for (int i = 0; i < 3; i++)
+        pp_loop_turn(c->loop, false);
+}
+
 /* Opens a connection and lets the server see it. */
 static void join(struct pp_hc *c, struct pp_echo *e, const char *source, const char *first)
 {
@@ -48,24 +72,26 @@ static void join(struct pp_hc *c, struct pp_echo *e, const char *source, const c
         pp_loop_turn(e->loop, true);
     if (first)
         pp_hc_puts(c, first);
-    for (int i = 0; i < 3; i++)
-        pp_loop_turn(e->loop, false);
+    be_read(c);
 }
 
 /* --- timeouts --- */
 
+/* A byte more and a millisecond more; true once the connection has ended. */
 struct drip {
     struct pp_hc *c;
-    char byte;
+    char byte; /* '\0': none */
 };
 
-/* Sends one byte more; true once the connection has ended. */
 static bool dripped_to_the_end(void *arg)
 {
     struct drip *d = arg;
     if (pp_hc_ended(d->c))
         return true;
-    (void)!send(d->c->fd, &d->byte, 1, MSG_NOSIGNAL);
+    if (d->byte)
+        (void)!send(d->c->fd, &d->byte, 1, MSG_NOSIGNAL);
+    pp_loop_turn(d->c->loop, false);
+    pp_test_clock_pass(d->c->loop, 1);
     return false;
 }
 
@@ -95,16 +121,14 @@ static void slow_callers_are_cut(void **state)
         struct pp_echo e;
         struct pp_hc c;
         pp_echo_open(&e, &o);
-        int64_t began = pp_loop_now(e.loop);
-        pp_hc_open(&c, e.loop, NULL, e.port);
-        pp_hc_puts(&c, cases[i].first);
+        pp_test_clock_hold(e.loop);
+        join(&c, &e, NULL, cases[i].first);
         struct drip d = {&c, cases[i].drip};
-        if (cases[i].drip)
-            pp_test_until(e.loop, dripped_to_the_end, &d, 10000);
-        else
-            pp_hc_wait_end(&c);
-        assert_true(pp_loop_now(e.loop) - began >= SHORT_MS);
+        for (int ms = 0; ms < SHORT_MS; ms++)
+            assert_false(dripped_to_the_end(&d));
+        pp_test_until(e.loop, dripped_to_the_end, &d, 10000);
         assert_int_equal(pp_echo_stats(&e).connections, 0);
+        pp_test_clock_release(e.loop);
         pp_hc_close(&c);
         pp_echo_close(&e);
     }
@@ -119,10 +143,17 @@ static void handlers_have_time(void **state)
     struct pp_echo e;
     struct pp_hc busy, idle;
     pp_echo_open(&e, &o);
+    pp_test_clock_hold(e.loop);
     join(&busy, &e, NULL, hold);
+    assert_int_equal(e.n_held, 1);
     join(&idle, &e, NULL, NULL);
-    pp_hc_wait_end(&idle); /* later than the other */
+    pp_test_clock_pass(e.loop, SHORT_MS);
+    pp_hc_wait_end(&idle);
+    pp_test_clock_pass(e.loop, 100 * SHORT_MS);
+    for (int i = 0; i < 3; i++)
+        pp_loop_turn(e.loop, false);
     assert_false(pp_hc_ended(&busy));
+    pp_test_clock_release(e.loop);
     pp_echo_release(&e);
     expect_status(&busy, 200);
     pp_hc_close(&busy);
@@ -156,24 +187,6 @@ static void callers_that_do_not_read(void **state)
 
 /* --- connections --- */
 
-struct moment {
-    struct pp_loop *loop;
-    int64_t at;
-};
-
-static bool has_come(void *arg)
-{
-    const struct moment *m = arg;
-    return pp_loop_now(m->loop) >= m->at;
-}
-
-/* The loop turns until its clock is `ms` further. */
-static void pass(struct pp_echo *e, int64_t ms)
-{
-    struct moment m = {e->loop, pp_loop_now(e->loop) + ms};
-    pp_test_until(e->loop, has_come, &m, 10000);
-}
-
 enum { LIMIT = 7 };
 
 /* At the limit, each newcomer takes the place of the next of `order`. */
@@ -192,15 +205,18 @@ static void gives_up(bool after_a_while, const int order[6])
     o.max_per_address = LIMIT;
     o.body_timeout_ms = after_a_while ? 3000 : LONG_MS;
     pp_echo_open(&e, &o);
+    pp_test_clock_hold(e.loop);
     join(&other, &e, "127.0.0.2", NULL);
     for (int i = 0; i < LIMIT; i++) {
         join(&c[i], &e, NULL, first[i]);
-        pass(&e, 2);
+        pp_test_clock_pass(e.loop, 1);
     }
     pp_hc_puts(&c[3], "X"); /* active later than 4 */
-    pass(&e, 2);
+    be_read(&c[3]);
+    pp_test_clock_pass(e.loop, 1);
     pp_hc_puts(&c[1], "x"); /* later than 2 */
-    pass(&e, after_a_while ? 110 : 2);
+    be_read(&c[1]);
+    pp_test_clock_pass(e.loop, after_a_while ? 100 : 1);
     for (int i = 0; i < 6; i++) {
         assert_int_equal(pp_echo_stats(&e).evicted_total, i);
         join(&more[i], &e, NULL, hold);
@@ -226,6 +242,7 @@ static void gives_up(bool after_a_while, const int order[6])
         pp_hc_close(&c[i]);
         pp_hc_close(&more[i]);
     }
+    pp_test_clock_release(e.loop);
     pp_hc_close(&other);
     pp_echo_close(&e);
 }
@@ -253,11 +270,12 @@ static void slow_bodies_do_not_gather(void **state)
     for (int in_all = 0; in_all < 2; in_all++) {
         *(in_all ? &o.max_connections : &o.max_per_address) = PLACES;
         pp_echo_open(&e, &o);
+        pp_test_clock_hold(e.loop);
         for (int i = 0; i < SLOW; i++)
             join(&slow[i], &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nx");
-        pass(&e, 2);
+        pp_test_clock_pass(e.loop, 1);
         join(&c, &e, NULL, NULL);
-        pass(&e, 2);
+        pp_test_clock_pass(e.loop, 1);
         join(&d, &e, NULL, NULL); /* not in the place of c */
         pp_hc_puts(&c, get);
         expect_status(&c, 200);
@@ -265,6 +283,7 @@ static void slow_bodies_do_not_gather(void **state)
         pp_hc_close(&d);
         for (int i = 0; i < SLOW; i++)
             pp_hc_close(&slow[i]);
+        pp_test_clock_release(e.loop);
         pp_echo_close(&e);
         o.max_per_address = 0;
     }
@@ -282,10 +301,12 @@ static void requests_under_way_are_spared(void **state)
     pp_echo_open(&e, &o);
     pp_hc_open(&c, e.loop, NULL, e.port);
     pp_hc_puts(&c, get);
+    arrive(&c);
     for (int i = 0; i < MANY; i++) /* all accepted in one turn */
         pp_hc_open(&flood[i], e.loop, NULL, e.port);
     expect_status(&c, 200);
-    assert_int_equal(pp_echo_stats(&e).accepted_total, MANY + 1);
+    while (pp_echo_stats(&e).accepted_total < MANY + 1)
+        pp_loop_turn(e.loop, true);
     assert_int_equal(pp_echo_stats(&e).evicted_total, MANY + 1 - PLACES);
     for (int i = 0; i < MANY; i++)
         pp_hc_close(&flood[i]);
@@ -437,18 +458,18 @@ static void bodies_share_a_budget(void **state)
     pp_echo_close(&e);
 }
 
-static bool overtaken(void *arg)
+/* The status of a POST that needs more memory than is left beside the slow one's. */
+static int post_beside(struct pp_echo *e)
 {
-    struct pp_hc *c = arg; /* two: the slow one, and the one that wants its memory */
-    struct pp_hc_answer a;
-    if (pp_hc_ended(&c[0]))
-        return true;
-    pp_hc_close(&c[1]);
-    pp_hc_open(&c[1], c[0].loop, NULL, (uint16_t)c[0].at);
-    pp_hc_puts(&c[1], "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n");
     static const char body[10000];
-    pp_hc_send(&c[1], body, sizeof body);
-    return pp_hc_read(&c[1], &a, false) && a.status == 200;
+    struct pp_hc c;
+    struct pp_hc_answer a;
+    pp_hc_open(&c, e->loop, NULL, e->port);
+    pp_hc_puts(&c, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n");
+    pp_hc_send(&c, body, sizeof body);
+    assert_true(pp_hc_read(&c, &a, false));
+    pp_hc_close(&c);
+    return a.status;
 }
 
 /* Memory that slow bodies hold goes to one that comes at once, but not before a while has shown that they are
@@ -456,25 +477,28 @@ static bool overtaken(void *arg)
 static void slow_bodies_give_way(void **state)
 {
     (void)state;
+    enum { WINDOW = 1000 };
     struct pp_http_options o = patient();
     static const char some[30000];
     struct pp_echo e;
-    struct pp_hc c[2];
+    struct pp_hc c;
     o.max_body_memory = 34000; /* what 30,000 bytes take, and not another 10,000 */
-    o.body_timeout_ms = 3000;  /* slow: after 100 ms */
+    o.body_timeout_ms = 30 * WINDOW;
     pp_echo_open(&e, &o);
-    join(&c[0], &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 31000\r\n\r\n");
-    pp_hc_send(&c[0], some, sizeof some);
-    int64_t began = pp_loop_now(e.loop);
-    c[0].at = e.port;
-    pp_hc_open(&c[1], e.loop, NULL, e.port);
-    pp_test_until(e.loop, overtaken, c, 10000);
-    assert_true(pp_loop_now(e.loop) - began >= 100);
-    assert_true(pp_loop_now(e.loop) - began < 3000);
-    pp_hc_wait_end(&c[0]);
+    pp_test_clock_hold(e.loop);
+    join(&c, &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 31000\r\n\r\n");
+    pp_hc_send(&c, some, sizeof some);
+    be_read(&c);
+    assert_int_equal(post_beside(&e), 503);
+    pp_test_clock_pass(e.loop, 2 * WINDOW - 1); /* 30,000 bytes are enough for one */
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(post_beside(&e), 503);
+    pp_test_clock_pass(e.loop, 1);
+    assert_int_equal(post_beside(&e), 200);
+    pp_hc_wait_end(&c);
     assert_int_equal(pp_echo_stats(&e).evicted_total, 1);
-    pp_hc_close(&c[0]);
-    pp_hc_close(&c[1]);
+    pp_test_clock_release(e.loop);
+    pp_hc_close(&c);
     pp_echo_close(&e);
 }
 
@@ -508,14 +532,18 @@ static void requests_wait_outside(void **state)
 
 /* --- draining --- */
 
-static bool listens(uint16_t port)
+/* Connects to what was the server's port; another process may have it by now. */
+static bool accepts(struct pp_echo *e)
 {
     struct sockaddr_in sa = {
-        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(e->port)};
+    uint64_t before = pp_echo_stats(e).accepted_total;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    bool yes = connect(fd, (struct sockaddr *)&sa, sizeof sa) == 0;
+    (void)!connect(fd, (struct sockaddr *)&sa, sizeof sa);
+    for (int i = 0; i < 3; i++)
+        pp_loop_turn(e->loop, false);
     close(fd);
-    return yes;
+    return pp_echo_stats(e).accepted_total > before;
 }
 
 static void drained(void **state)
@@ -534,6 +562,7 @@ static void drained(void **state)
     join(&body, &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx");
     join(&sent, &e, NULL, NULL);
     pp_hc_puts(&sent, get); /* in the kernel still */
+    arrive(&sent);
     e.server->ops->drain(e.server);
     e.server->ops->drain(e.server);
     pp_hc_wait_end(&idle);
@@ -556,7 +585,7 @@ static void drained(void **state)
         pp_hc_close(all[i]);
     while (pp_echo_stats(&e).connections > 0)
         pp_loop_turn(e.loop, true);
-    assert_false(listens(e.port));
+    assert_false(accepts(&e));
     pp_echo_close(&e);
 }
 

@@ -37,7 +37,7 @@ static uint16_t wait_for_port(const char *dir, const char *file, pid_t pid)
 {
     int fd = inotify_init1(IN_CLOEXEC);
     assert_true(fd >= 0 && inotify_add_watch(fd, dir, IN_MOVED_TO | IN_CLOSE_WRITE) >= 0);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 600; i++) { /* a minute */
         unsigned port = 0;
         FILE *f = fopen(file, "re");
         int got = f ? fscanf(f, "%u", &port) : 0;

@@ -1,59 +1,78 @@
-/* test_clock.c: see test_clock.h. The linker sends calls of clock_gettime() here (--wrap, in
- * tests/CMakeLists.txt).
+/* test_clock.c: see test_clock.h. A program's own clock_gettime() comes before the C library's, for the
+ * shared libraries, too; tests/CMakeLists.txt sees to it that it is linked.
  *
- * Invariant: the clock is the real one and `ahead`, or `held` where that is not 0. All in ns. */
+ * Invariant: a clock is the real one and `ahead`; of those that are held, CLOCK_BOOTTIME is `held`, and
+ * CLOCK_REALTIME as far from it as it was at the latest hold. All in ns. */
 #include "test_clock.h"
 
-#include <assert.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "runtime/loop.h"
 
-int __real_clock_gettime(clockid_t id, struct timespec *ts);
-int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+#define NS_PER_MS INT64_C(1000000)
 
-static _Atomic int64_t ahead, held;
+static _Atomic int64_t ahead, held /* 0: no */, wall_at_0;
 
-static int64_t real_ns(void)
+static int64_t real_ns(clockid_t id)
 {
-    struct timespec ts;
-    __real_clock_gettime(CLOCK_BOOTTIME, &ts);
+    struct timespec ts = {0};
+    (void)syscall(SYS_clock_gettime, id, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
+int clock_gettime(clockid_t id, struct timespec *ts)
 {
-    if (id != CLOCK_BOOTTIME)
-        return __real_clock_gettime(id, ts);
     int64_t now = atomic_load(&held);
-    if (now == 0)
-        now = real_ns() + atomic_load(&ahead);
+
+    switch (id) {
+    case CLOCK_MONOTONIC:
+    case CLOCK_MONOTONIC_COARSE:
+    case CLOCK_MONOTONIC_RAW: now = real_ns(id) + atomic_load(&ahead); break;
+    case CLOCK_BOOTTIME: now = now ? now : real_ns(id) + atomic_load(&ahead); break;
+    case CLOCK_REALTIME:
+    case CLOCK_REALTIME_COARSE:
+        now = now ? now + atomic_load(&wall_at_0) : real_ns(id) + atomic_load(&ahead);
+        break;
+    default: return (int)syscall(SYS_clock_gettime, id, ts);
+    }
     *ts = (struct timespec){.tv_sec = now / 1000000000, .tv_nsec = now % 1000000000};
     return 0;
 }
 
+static void tell(struct pp_loop *loop)
+{
+    if (loop)
+        pp_loop_update(loop);
+}
+
 void pp_test_clock_hold(struct pp_loop *loop)
 {
-    if (atomic_load(&held) == 0)
-        atomic_store(&held, real_ns() + atomic_load(&ahead));
-    pp_loop_update(loop);
+    if (atomic_load(&held) == 0) {
+        int64_t now = real_ns(CLOCK_BOOTTIME);
+        atomic_store(&wall_at_0, real_ns(CLOCK_REALTIME) - now);
+        atomic_store(&held, now + atomic_load(&ahead));
+    }
+    tell(loop);
 }
 
 void pp_test_clock_pass(struct pp_loop *loop, int64_t ms)
 {
-    assert(atomic_load(&held) != 0);
-    atomic_fetch_add(&held, ms * 1000000);
-    pp_loop_update(loop);
+    atomic_fetch_add(&ahead, ms * NS_PER_MS);
+    if (atomic_load(&held) != 0)
+        atomic_fetch_add(&held, ms * NS_PER_MS);
+    tell(loop);
 }
 
 void pp_test_clock_release(struct pp_loop *loop)
 {
-    int64_t now = atomic_load(&held);
-    if (now == 0)
-        return;
-    if (now - real_ns() > atomic_load(&ahead)) /* else time has passed meanwhile, and the clock jumps */
-        atomic_store(&ahead, now - real_ns());
     atomic_store(&held, 0);
-    pp_loop_update(loop);
+    tell(loop);
+}
+
+int64_t pp_test_clock_real_ms(void)
+{
+    return real_ns(CLOCK_MONOTONIC) / NS_PER_MS;
 }

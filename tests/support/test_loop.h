@@ -8,9 +8,9 @@
 
 #include "runtime/loop.h"
 
-/* Turns `loop` until cond(arg) is true; fails the test, naming the condition, after `max_ms`. The condition
- * is looked at after each turn and at least every few milliseconds, so that it may depend on other threads or
- * processes. */
+/* Turns `loop` until cond(arg) is true; fails the test, naming the condition, after `max_ms`, which counts as
+ * a minute where it is less: no figure of a test says how fast a machine is. The condition is looked at after
+ * each turn and at least every few milliseconds, so that it may depend on other threads or processes. */
 #define pp_test_until(loop, cond, arg, max_ms) \
     pp_test_until_at(loop, cond, arg, max_ms, #cond, __FILE__, __LINE__)
 void pp_test_until_at(struct pp_loop *loop, bool (*cond)(void *arg), void *arg, int64_t max_ms,
