@@ -15,6 +15,7 @@
 
 #include "fake_ports.h"
 #include "pipeline/api.h"
+#include "test_clock.h"
 #include "test_loop.h"
 
 struct api_run {
@@ -40,6 +41,7 @@ static inline int api_open(void **state)
     struct api_run *t = calloc(1, sizeof(*t));
 
     t->loop = pp_loop_open();
+    pp_test_clock_hold(t->loop); /* ages are exact */
     t->params = (struct pp_params){
         .tiers = {{1000, 4}, {5000, 4}, {30000, 4}},
         .n_tiers = 3,
@@ -86,6 +88,7 @@ static inline int api_close(void **state)
     fake_ingest_close(&t->ingest);
     fake_store_close(&t->store);
     fake_server_close(&t->server);
+    pp_test_clock_release(t->loop);
     pp_loop_close(t->loop);
     free(t);
     return 0;

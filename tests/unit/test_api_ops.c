@@ -448,11 +448,11 @@ static void queue(void **state)
     t->store.queue.claimed = 5;
     assert_int_equal(api_get(t, "/v1/queue"), 200);
     assert_int_equal(api_int(t, "ingest.photos"), 30);
-    assert_true(api_int(t, "ingest.oldest_seconds") >= 4 && api_int(t, "ingest.oldest_seconds") < 10);
+    assert_int_equal(api_int(t, "ingest.oldest_seconds"), 4);
     assert_int_equal(json_array_size(api_at(t, "open")), 4);
     assert_int_equal(api_int(t, "open.1.tier"), 5);
     assert_int_equal(api_int(t, "open.1.photos"), 7);
-    assert_true(api_int(t, "open.1.oldest_seconds") >= 60);
+    assert_int_equal(api_int(t, "open.1.oldest_seconds"), 60);
     assert_true(json_is_true(api_at(t, "open.3.suspect")));
     assert_int_equal(api_int(t, "claimed"), 5);
     assert_int_equal(json_array_size(api_at(t, "outbox")), 0);
@@ -570,14 +570,21 @@ static void explain_bad_urls(void **state)
 
 /* --- health --- */
 
+/* The ports are asked now and then. */
+static int ready_in_a_while(struct api_run *t)
+{
+    pp_test_clock_pass(t->loop, 250);
+    return api_get(t, "/readyz");
+}
+
 static bool is_ready(void *arg)
 {
-    return api_get(arg, "/readyz") == 200;
+    return ready_in_a_while(arg) == 200;
 }
 
 static bool is_not_ready(void *arg)
 {
-    return api_get(arg, "/readyz") == 503;
+    return ready_in_a_while(arg) == 503;
 }
 
 static void readiness(void **state)

@@ -13,6 +13,7 @@
 #include "prng.h"
 #include "runtime/loop.h"
 #include "runtime/mailbox.h"
+#include "test_clock.h"
 #include "test_loop.h"
 
 static int64_t clock_ms(clockid_t id)
@@ -46,13 +47,14 @@ static void check_clock(void *data)
 {
     struct clock_case *c = data;
     int64_t now = pp_loop_now(c->loop), wall = pp_loop_wall(c->loop);
-    assert_in_range(clock_ms(CLOCK_BOOTTIME) - now, 0, 1000);
-    assert_in_range(clock_ms(CLOCK_REALTIME) - wall + 1000, 0, 2000);
-    work_for(20);
+    assert_int_equal(now, clock_ms(CLOCK_BOOTTIME));
+    assert_int_equal(wall, clock_ms(CLOCK_REALTIME));
+    pp_test_clock_pass(NULL, 20);
     assert_int_equal(pp_loop_now(c->loop), now);
     assert_int_equal(pp_loop_wall(c->loop), wall);
     pp_loop_update(c->loop);
-    assert_true(pp_loop_now(c->loop) >= now + 20);
+    assert_int_equal(pp_loop_now(c->loop), now + 20);
+    assert_int_equal(pp_loop_wall(c->loop), wall + 20);
     c->done = true;
 }
 
@@ -63,8 +65,10 @@ static void test_clock(void **state)
     assert_non_null(c.loop);
     struct pp_timer *t = pp_timer_open(c.loop, check_clock, &c);
     assert_non_null(t);
+    pp_test_clock_hold(c.loop);
     pp_timer_start(t, 0, 0);
     pp_test_until(c.loop, is_true, &c.done, 5000);
+    pp_test_clock_release(c.loop);
     /* time spent outside the loop is seen by the next turn */
     int64_t before = pp_loop_now(c.loop);
     work_for(20);
@@ -308,10 +312,9 @@ static void test_signals(void **state)
     pp_loop_close(loop);
 }
 
-static bool true_at_once(void *arg)
+static bool has_no_lag(void *loop)
 {
-    (void)arg;
-    return true;
+    return pp_loop_lag(loop) == 0;
 }
 
 static void test_lag(void **state)
@@ -319,13 +322,48 @@ static void test_lag(void **state)
     (void)state;
     struct pp_loop *loop = pp_loop_open();
     assert_non_null(loop);
-    pp_test_until(loop, true_at_once, NULL, 1000);
-    (void)pp_loop_lag(loop);
-    work_for(300); /* the lag timer was due within 100 ms */
-    pp_loop_turn(loop, false);
+    pp_test_until(loop, has_no_lag, loop, 5000);
+    pp_test_clock_hold(loop);
+    pp_test_until(loop, has_no_lag, loop, 5000);
+    pp_test_clock_pass(loop, 300); /* the lag timer was due within 100 ms */
     int64_t lag = pp_loop_lag(loop);
-    assert_in_range(lag, 190, 10000);
-    assert_true(pp_loop_lag(loop) < lag); /* since the last call */
+    assert_in_range(lag, 200, 300);
+    pp_test_clock_pass(loop, 100);
+    assert_int_equal(pp_loop_lag(loop), lag + 100); /* what is overdue counts */
+    pp_loop_turn(loop, false);
+    assert_int_equal(pp_loop_lag(loop), lag + 100); /* as it was when the timer came */
+    assert_int_equal(pp_loop_lag(loop), 0);         /* since the last call */
+    pp_test_clock_release(loop);
+    pp_loop_close(loop);
+}
+
+/* What tests/support says of the clocks. */
+static void test_clock_in_hand(void **state)
+{
+    (void)state;
+    struct pp_loop *loop = pp_loop_open();
+    assert_non_null(loop);
+    struct timer_case c = {.loop = loop};
+    c.timer = pp_timer_open(loop, on_fire, &c);
+    assert_non_null(c.timer);
+    pp_test_clock_hold(loop);
+    int64_t now = pp_loop_now(loop), wall = pp_loop_wall(loop), real = pp_test_clock_real_ms();
+    pp_timer_start(c.timer, 5, 0);
+    while (pp_test_clock_real_ms() < real + 20)
+        pp_loop_turn(loop, false);
+    assert_int_equal(c.fired, 0);
+    pp_test_clock_pass(loop, 1000);
+    assert_int_equal(pp_loop_now(loop), now + 1000);
+    assert_int_equal(pp_loop_wall(loop), wall + 1000);
+    pp_loop_turn(loop, false);
+    assert_int_equal(c.fired, 1);
+    pp_test_clock_release(loop);
+    assert_true(pp_loop_now(loop) >= now + 1000);
+    pp_timer_start(c.timer, 3600 * 1000, 0);
+    pp_test_clock_pass(loop, 3600 * 1000);
+    pp_loop_turn(loop, false);
+    assert_int_equal(c.fired, 2);
+    pp_timer_close(c.timer);
     pp_loop_close(loop);
 }
 
@@ -350,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_run_and_stop),
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_lag),
+        cmocka_unit_test(test_clock_in_hand),
         cmocka_unit_test(test_support),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
