@@ -191,6 +191,8 @@ void pp_api_write_batch(struct pp_call *call, const struct pp_batch *batch)
     uint64_t open = open_of(batch->photos_total, batch->photos, PP_OUTCOME_COUNT);
     double rate = 0;
 
+    if (progress && batch->state == PP_BATCH_RUNNING && !call->p->params->sole_worker)
+        pp_progress_observe(progress, batch->id, batch->photos_total - open, pp_loop_now(call->p->loop));
     if (progress && batch->state == PP_BATCH_RUNNING)
         rate = pp_progress_rate(progress, batch->id, pp_loop_now(call->p->loop));
     pp_json_begin(b, NULL, '{');

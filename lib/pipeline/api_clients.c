@@ -192,6 +192,10 @@ static void put_done(struct pp_req *req)
     }
     if (call->p->s3)
         pp_s3_client_changed(call->p->s3, &s->client);
+    if (!call->p->params->sole_worker) {
+        const struct pp_notice notice = {.kind = PP_NOTICE_CLIENT, .a = s->client.id, .b = ""};
+        call->p->coordinator->ops->notify(call->p->coordinator, &notice, 1);
+    }
     write_client(call, &s->client);
     pp_call_json(call, 200);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "pipeline/fleet.h"
 #include "pipeline/routes.h"
 #include "pipeline/s3_claim.h"
 
@@ -178,7 +179,7 @@ static void backlog_read(struct pp_req *req)
 static void backlog(struct job *job)
 {
     struct pp_pipeline *p = job->cron->p;
-    if (!p->backlog_doubtful)
+    if (!p->backlog_doubtful || !p->params->sole_worker) /* else the fleet's leader sees to it */
         return;
     p->backlog_doubtful = false;
     job->r.backlog = (struct pp_store_backlog){.req = request(job, backlog_read)};
@@ -304,6 +305,12 @@ static int64_t lease_third(const struct pp_params *params)
     return params->lease_ms / 3;
 }
 
+/* Slots are renewed several times within the half of a lease for which they hold. */
+static int64_t lease_eighth(const struct pp_params *params)
+{
+    return params->lease_ms < 8000 ? params->lease_ms / 8 : 1000;
+}
+
 static int64_t router_interval(const struct pp_params *params)
 {
     return params->router_interval_ms;
@@ -331,17 +338,18 @@ static const struct {
     void (*run)(struct job *job);
     int64_t (*every_ms)(const struct pp_params *params);
     unsigned roles;
+    bool one; /* only by the process that leads */
 } table[JOB_COUNT] = {
     [JOB_RENEW] = {renew, lease_third, PP_ROLE_WORKER},
     [JOB_REAP] = {reap, second, PP_ROLE_CRON},
     [JOB_BACKLOG] = {backlog, ten_seconds, PP_ROLE_WORKER},
-    [JOB_SLOTS] = {slots, second, PP_ROLE_WORKER},
-    [JOB_ROUTES] = {routes, router_interval, PP_ROLE_CRON},
+    [JOB_SLOTS] = {slots, lease_eighth, PP_ROLE_WORKER},
+    [JOB_ROUTES] = {routes, router_interval, PP_ROLE_CRON | PP_ROLE_WORKER},
     [JOB_HEARTBEAT] = {heartbeat, second, PP_ROLE_WORKER},
-    [JOB_GAUGES] = {gauges, ten_seconds, PP_ROLE_CRON},
+    [JOB_GAUGES] = {gauges, ten_seconds, PP_ROLE_CRON, true},
     [JOB_INGEST] = {ingest, ten_seconds, PP_ROLE_CRON | PP_ROLE_API},
-    [JOB_CLEAN] = {clean, ten_minutes, PP_ROLE_CRON},
-    [JOB_FORGET_KEYS] = {forget_keys, ten_minutes, PP_ROLE_CRON},
+    [JOB_CLEAN] = {clean, ten_minutes, PP_ROLE_CRON, true},
+    [JOB_FORGET_KEYS] = {forget_keys, ten_minutes, PP_ROLE_CRON, true},
 };
 
 static void tick(void *data)
@@ -352,7 +360,8 @@ static void tick(void *data)
 
     for (int i = 0; i < JOB_COUNT && !cron->stopped; i++) {
         struct job *job = &cron->jobs[i];
-        if (job->busy || now < job->next_ms || !(table[i].roles & p->roles))
+        if (job->busy || now < job->next_ms || !(table[i].roles & p->roles) ||
+            (table[i].one && !pp_fleet_leads(p)))
             continue;
         job->next_ms = now + table[i].every_ms(p->params);
         table[i].run(job);

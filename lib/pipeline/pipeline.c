@@ -1,7 +1,8 @@
 /* pipeline.c: opening, draining and closing the stages of one process. See pipeline.h.
  *
- * Start: objects that a crash has left without a record go (orphans), claims of dead workers return (reap),
- * then the backlog is read and announced; accepting and planning go on meanwhile. Drain: s2 and s3 take
+ * Start of a process that is alone: objects that a crash has left without a record go (orphans), claims of
+ * dead workers return (reap), then the backlog is read and announced; accepting and planning go on meanwhile.
+ * One of many has none of this: see fleet.c. Drain: s2 and s3 take
  * nothing new -> transfers end, or are handed back at the deadline -> s6 has written all -> slots are
  * released -> cron and routes are still -> drained(). */
 #include "pipeline/pipeline.h"
@@ -11,6 +12,7 @@
 
 #include "base/arena.h"
 #include "pipeline/cron.h"
+#include "pipeline/fleet.h"
 #include "pipeline/orphans.h"
 #include "pipeline/progress.h"
 #include "pipeline/routes.h"
@@ -186,7 +188,12 @@ static enum pp_err open_stages(struct pp_pipeline *p)
     p->routes = pp_routes_open(p);
     if (!p->routes)
         return PP_ENOMEM;
-    return p->roles & PP_ROLE_WORKER ? start_up(p) : PP_OK;
+    if (p->params->sole_worker)
+        return p->roles & PP_ROLE_WORKER ? start_up(p) : PP_OK;
+    if (p->s3)
+        pp_s3_begin(p->s3);
+    p->fleet = pp_fleet_open(p);
+    return p->fleet ? PP_OK : PP_ENOMEM;
 }
 
 enum pp_err pp_pipeline_open(struct pp_pipeline *p)
@@ -203,6 +210,7 @@ void pp_pipeline_close(struct pp_pipeline *p)
     pp_s3_close(p->s3);
     pp_s6_close(p->s6);
     pp_cron_close(p->cron);
+    pp_fleet_close(p->fleet);
     pp_routes_close(p->routes);
     pp_progress_free(p->progress);
     pp_timer_close(p->drain_timer);
@@ -211,6 +219,7 @@ void pp_pipeline_close(struct pp_pipeline *p)
     p->s3 = NULL;
     p->s6 = NULL;
     p->cron = NULL;
+    p->fleet = NULL;
     p->routes = NULL;
     p->progress = NULL;
     p->drain_timer = p->drain_deadline = NULL;
@@ -247,8 +256,9 @@ static void check_drained(void *data)
         p->cron_stopped = true;
         pp_cron_stop(p->cron);
         pp_routes_tick(p->routes);
+        pp_fleet_stop(p->fleet);
     }
-    if (pp_cron_busy(p->cron) > 0 || pp_routes_busy(p->routes) > 0)
+    if (pp_cron_busy(p->cron) > 0 || pp_routes_busy(p->routes) > 0 || pp_fleet_busy(p->fleet) > 0)
         return;
     pp_timer_stop(p->drain_timer);
     if (p->s3)

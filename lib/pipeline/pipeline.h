@@ -37,6 +37,7 @@ struct pp_s6;
 struct pp_routes;
 struct pp_progress;
 struct pp_cron;
+struct pp_fleet;
 
 struct pp_pipeline {
     /* Given by wire.c, in place before pp_pipeline_open(). */
@@ -60,6 +61,7 @@ struct pp_pipeline {
     struct pp_s3 *s3;
     struct pp_s6 *s6;
     struct pp_cron *cron;
+    struct pp_fleet *fleet;     /* NULL: this process is alone */
     struct pp_startup *startup; /* until the backlog has been read */
     bool draining, cron_stopped;
     bool backlog_doubtful;       /* the backlog may lack something that the store has: cron reads it again */

@@ -10,6 +10,7 @@
 
 struct batch {
     UT_hash_handle hh;
+    uint64_t total;           /* observed last */
     int64_t first_ms, second; /* second: number of the newest cell's */
     uint32_t cells[PP_PROGRESS_SECONDS];
     char id[PP_BATCH_ID_MAX];
@@ -69,6 +70,18 @@ void pp_progress_add(struct pp_progress *p, const char *batch_id, uint32_t photo
     b->cells[b->second % PP_PROGRESS_SECONDS] += photos;
     if (HASH_COUNT(p->batches) > PP_PROGRESS_BATCHES)
         forget(p, p->batches);
+}
+
+void pp_progress_observe(struct pp_progress *p, const char *batch_id, uint64_t photos, int64_t now_ms)
+{
+    struct batch *b;
+
+    HASH_FIND_STR(p->batches, batch_id, b);
+    uint64_t more = b && photos > b->total ? photos - b->total : 0;
+    pp_progress_add(p, batch_id, more < UINT32_MAX ? (uint32_t)more : UINT32_MAX, now_ms);
+    HASH_FIND_STR(p->batches, batch_id, b);
+    if (b)
+        b->total = photos;
 }
 
 double pp_progress_rate(const struct pp_progress *p, const char *batch_id, int64_t now_ms)

@@ -6,6 +6,7 @@
 #include <uthash.h>
 
 #include "base/arena.h"
+#include "pipeline/fleet.h"
 
 /* Held tasks wait a little longer than the probes may take. */
 #define HOLD_MARGIN_MS 500
@@ -248,6 +249,74 @@ void pp_routes_place(struct pp_routes *routes, const char *client, const char *d
     *due_ms = wall_ms + hold_ms(routes, *tier);
 }
 
+/* --- telling others --- */
+
+static void tell(const struct pp_routes *routes, const struct route *route)
+{
+    const struct pp_params *params = routes->p->params;
+    struct pp_coordinator *coord = routes->p->coordinator;
+    const struct pp_route *r = &route->r;
+    const struct pp_notice notice = {.kind = PP_NOTICE_ROUTE,
+                                     .a = route->client,
+                                     .b = route->domain,
+                                     .v = {(double)params->tiers[r->tier].timeout_ms, r->weight_sum,
+                                           r->value_sum, r->samples, (double)r->updated_ms}};
+    if (!params->sole_worker)
+        coord->ops->notify(coord, &notice, 1);
+}
+
+static void tell_samples(const struct pp_routes *routes, struct route *route)
+{
+    struct pp_coordinator *coord = routes->p->coordinator;
+    const struct pp_route_batch *b = &route->batch;
+    const struct pp_notice notice = {.kind = PP_NOTICE_SAMPLES,
+                                     .a = route->client,
+                                     .b = route->domain,
+                                     .v = {b->count, b->sum_ms, b->over, b->done}};
+    if (b->count > 0)
+        coord->ops->notify(coord, &notice, 1);
+    route->batch = (struct pp_route_batch){0};
+    route->dirty = false;
+}
+
+static void take_route(struct pp_routes *routes, struct route *route, const struct pp_notice *n)
+{
+    const struct pp_params *p = routes->p->params;
+    uint8_t tier = pp_tier_cover(p->tiers, p->n_tiers, n->v[0]);
+
+    if (route->learned && (int64_t)n->v[4] < route->r.updated_ms)
+        return;
+    route->r.weight_sum = n->v[1];
+    route->r.value_sum = n->v[2];
+    route->r.samples = (uint32_t)n->v[3];
+    route->r.updated_ms = (int64_t)n->v[4];
+    learn(routes, route, tier);
+    route->dirty |= pp_fleet_leads(routes->p); /* who learned it does not save it */
+}
+
+static void take_samples(struct route *route, const struct pp_notice *n)
+{
+    struct pp_route_batch *b = &route->batch;
+
+    b->count += (uint32_t)n->v[0];
+    b->sum_ms += n->v[1];
+    b->over |= (uint8_t)n->v[2];
+    b->done |= (uint8_t)n->v[3];
+    route->learned = route->dirty = true; /* samples are sent of what was learned */
+}
+
+void pp_routes_noticed(struct pp_routes *routes, const struct pp_notice *n)
+{
+    struct route *route = find_or_add(routes, n->a, n->b);
+
+    if (!route)
+        return;
+    if (n->kind == PP_NOTICE_ROUTE)
+        take_route(routes, route, n);
+    else if (n->kind == PP_NOTICE_SAMPLES && pp_fleet_leads(routes->p))
+        take_samples(route, n);
+}
+
 static void learn(struct pp_routes *routes, struct route *route, uint8_t tier)
 {
     route->learned = true;
@@ -268,6 +337,12 @@ static void probe_next(struct pp_routes *routes, struct route *route, uint8_t ti
         move_waiting(routes, route, tier, pp_loop_wall(routes->p->loop) + hold_ms(routes, tier));
 }
 
+static void learned_so(struct pp_routes *routes, struct route *route, uint8_t tier)
+{
+    learn(routes, route, tier);
+    tell(routes, route);
+}
+
 static void judge_probe(struct pp_routes *routes, struct route *route, uint8_t tier, bool timed_out)
 {
     const struct pp_params *p = routes->p->params;
@@ -275,14 +350,14 @@ static void judge_probe(struct pp_routes *routes, struct route *route, uint8_t t
     uint8_t early = pp_route_early(&route->r, p->tiers, p->n_tiers, &params);
 
     if (!timed_out) {
-        learn(routes, route, early);
+        learned_so(routes, route, early);
         return;
     }
     if (tier < route->r.tier || ++route->timeouts < PROBE_TIMEOUTS)
         return;
     uint8_t next = pp_tier_next(tier, p->n_tiers);
     if (next == PP_TIER_NONE || pp_tier_next(next, p->n_tiers) == PP_TIER_NONE)
-        learn(routes, route, next == PP_TIER_NONE ? tier : next);
+        learned_so(routes, route, next == PP_TIER_NONE ? tier : next);
     else
         probe_next(routes, route, next);
 }
@@ -360,16 +435,22 @@ static void decide(struct pp_routes *routes, struct route *route)
     if (pp_route_decide(&route->r, p->tiers, p->n_tiers, &params) != before)
         move_waiting(routes, route, route->r.tier, pp_loop_wall(routes->p->loop));
     route->dirty = false;
+    tell(routes, route);
 }
 
 void pp_routes_tick(struct pp_routes *routes)
 {
     struct route *dirty[SAVE_ROWS], *route, *next;
+    bool leads = pp_fleet_leads(routes->p);
     size_t n = 0;
 
     HASH_ITER (hh, routes->table, route, next) {
         if (!route->dirty || !route->learned)
             continue;
+        if (!leads) {
+            tell_samples(routes, route);
+            continue;
+        }
         decide(routes, route);
         dirty[n++] = route;
         if (n == SAVE_ROWS) {

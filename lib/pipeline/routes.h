@@ -3,7 +3,10 @@
  * A new domain is probed: its first PP_ROUTE_PROBES tasks start at once, the rest are held back until
  * these have said how fast the host is, or for the tier's timeout at most. So a slow host that nobody knows
  * yet fills a few places of the fast tier, not all. What the probes say moves the tasks held back into the
- * right tier. After that the cron alone decides (core/route.h). */
+ * right tier. After that the cron alone decides (core/route.h).
+ *
+ * In a fleet the worker that probed tells all others what it learned, at once; workers send their samples to
+ * the process that leads the cron each interval; that one decides, saves, and tells all others. */
 #ifndef PHOTOPOOL_PIPELINE_ROUTES_H
 #define PHOTOPOOL_PIPELINE_ROUTES_H
 
@@ -28,6 +31,8 @@ void pp_routes_sample(struct pp_routes *r, const char *client, const char *domai
                       struct pp_route_sample sample);
 /* Decides all routes that have new samples, moves waiting tasks of those that changed, saves. By the cron. */
 void pp_routes_tick(struct pp_routes *r);
+/* A route or samples from another process (PP_NOTICE_ROUTE, PP_NOTICE_SAMPLES). */
+void pp_routes_noticed(struct pp_routes *r, const struct pp_notice *notice);
 /* The route as it is now; false: none. */
 bool pp_routes_get(const struct pp_routes *r, const char *client, const char *domain, struct pp_route *out);
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "pipeline/json_out.h"
-#include "pipeline/s2_plan.h"
 
 #define LANE_THREADS 2
 #define LANE_JOBS    4096
@@ -144,8 +143,6 @@ static void appended(struct pp_req *req)
     case PP_OK:
         post->answer = post->answer_buf.p;
         post->answer_n = post->answer_buf.n;
-        if (post->s1->p->s2)
-            pp_s2_wake(post->s1->p->s2);
         finish(post, PP_S1_ACCEPTED);
         return;
     case PP_EEXISTS:

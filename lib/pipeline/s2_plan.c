@@ -12,7 +12,7 @@
 #include "pipeline/s2_internal.h"
 
 #define TAKE_BYTES   (64u << 20)
-#define POLL_MS      1000 /* a wake-up that was lost costs no more */
+#define POLL_MS      30000 /* the queue wakes us; this is for what nobody has thought of */
 #define TRY_AGAIN_MS 1000
 /* Entries that were taken so often without an end are planned one at a time. A process that dies counts a
  * delivery for all that it had taken; so only the entry that is planned alone goes on counting, and those
@@ -290,6 +290,13 @@ static void assign(struct pp_s2 *s2)
         take(s2, true);
 }
 
+static void take_failed(struct pp_s2 *s2, enum pp_err err)
+{
+    pp_log(s2->p->log, PP_LOG_WARN, "ingest queue can't be read", "error", pp_err_text(err), NULL);
+    if (!s2->draining)
+        pp_timer_sooner(s2->timer, TRY_AGAIN_MS);
+}
+
 static void taken(struct pp_req *req)
 {
     struct pp_s2 *s2 = req->data;
@@ -298,7 +305,7 @@ static void taken(struct pp_req *req)
 
     s2->taking = NULL;
     if (req->err != PP_OK)
-        pp_log(s2->p->log, PP_LOG_WARN, "ingest queue can't be read", "error", pp_err_text(req->err), NULL);
+        take_failed(s2, req->err);
     if (some)
         s2->alone = false;
     for (size_t i = 0; some && i < t->r.n; i++) {
@@ -351,8 +358,10 @@ static void take(struct pp_s2 *s2, bool others)
         return;
     }
     struct s2_take *t = calloc(1, sizeof(*t));
-    if (!t)
+    if (!t) {
+        take_failed(s2, PP_ENOMEM);
         return;
+    }
     pp_arena_init(&t->arena, SIZE_MAX);
     t->refs = 1;
     t->r = (struct pp_ingest_take){.req = {.done = taken, .data = s2, .arena = &t->arena},
@@ -360,9 +369,11 @@ static void take(struct pp_s2 *s2, bool others)
                                    .limit = s2->alone ? 1 : S2_JOBS,
                                    .max_bytes = TAKE_BYTES};
     s2->taking = t;
-    if ((others && !list_clients(s2, t)) || q->ops->take(q, &t->r) != PP_OK) {
+    enum pp_err err = others && !list_clients(s2, t) ? PP_ENOMEM : q->ops->take(q, &t->r);
+    if (err != PP_OK) {
         s2->taking = NULL;
         take_unref(t);
+        take_failed(s2, err);
     }
 }
 
@@ -372,7 +383,7 @@ void pp_s2_wake(struct pp_s2 *s2)
         assign(s2);
 }
 
-static void poll(void *data)
+static void look(void *data)
 {
     pp_s2_wake(data);
 }
@@ -385,7 +396,7 @@ struct pp_s2 *pp_s2_open(struct pp_pipeline *p)
     s2->p = p;
     s2->alone = true;
     pp_list_init(&s2->waiting);
-    s2->timer = pp_timer_open(p->loop, poll, s2);
+    s2->timer = pp_timer_open(p->loop, look, s2);
     bool ok = s2->timer != NULL;
     for (int i = 0; i < S2_JOBS; i++) {
         s2->jobs[i].s2 = s2;
@@ -397,6 +408,7 @@ struct pp_s2 *pp_s2_open(struct pp_pipeline *p)
         return NULL;
     }
     pp_timer_start(s2->timer, 0, POLL_MS);
+    p->ingest->ops->watch(p->ingest, look, s2);
     return s2;
 }
 
@@ -407,6 +419,7 @@ void pp_s2_close(struct pp_s2 *s2)
     if (!s2)
         return;
     assert(pp_s2_busy(s2) == 0);
+    s2->p->ingest->ops->watch(s2->p->ingest, NULL, NULL);
     while ((node = pp_list_pop(&s2->waiting)))
         take_unref(pp_container_of(node, struct s2_waiting, node)->take);
     for (int i = 0; i < S2_JOBS; i++)

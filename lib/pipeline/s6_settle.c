@@ -228,7 +228,7 @@ static void settled(struct pp_req *req)
         count(s6, &b.r.settlements[i]);
     announce(s6, &b);
     s6->p->metrics.items_finished += b.r.items_finished;
-    for (size_t i = 0; i < b.r.n_batches; i++)
+    for (size_t i = 0; s6->p->params->sole_worker && i < b.r.n_batches; i++)
         pp_progress_add(s6->p->progress, b.r.batches[i].batch_id, b.r.batches[i].photos, now);
     s6->batch.r.n = 0;
     for (size_t i = 0; i < b.r.n; i++)

@@ -285,6 +285,12 @@ struct pp_store_clean { /* retention: forgets finished batches with their items,
     uint64_t items; /* out: == limit: call again */
 };
 
+struct pp_store_generation { /* names the coordinator's data set, for good */
+    struct pp_req req;
+    const char *dataset; /* at most 63 bytes */
+    bool first;          /* out: it is the first one that was ever named here; again: the same answer */
+};
+
 struct pp_task_store;
 
 struct pp_task_store_ops {
@@ -311,6 +317,8 @@ struct pp_task_store_ops {
     PP_STORE_OP(save_routes, pp_store_save_routes);
     PP_STORE_OP(queue, pp_store_queue);
     PP_STORE_OP(clean, pp_store_clean);
+    /* NULL where the coordinator's data can't be lost apart from the store's. */
+    PP_STORE_OP(generation, pp_store_generation);
 #undef PP_STORE_OP
     /* Round trips so far by kind, for metrics: any thread. `name` points to a constant; false past the last.
      */
