@@ -498,6 +498,102 @@ static void many_at_once(void **state)
         assert_int_equal(atoi(t.entries[i].batch_id + 2), i + i / 9);
 }
 
+/* --- watch and check --- */
+
+static void on_watch(void *data)
+{
+    (*(int *)data)++;
+}
+
+static bool called(void *arg)
+{
+    return *(int *)arg > 0;
+}
+
+/* After a take that gave nothing the next append is told; also to a watcher of a queue opened again. */
+static void an_append_is_told(void **state)
+{
+    struct kit *k = *state;
+    for (int round = 0; round < 3; round++) {
+        int calls = 0;
+        char id[8];
+        k->queue->ops->watch(k->queue, on_watch, &calls);
+        while (take(k, 9, 1000).n > 0)
+            ;
+        for (int i = 0; i < 3; i++) {
+            while (take(k, 9, 1000).n > 0)
+                ;
+            calls = 0;
+            snprintf(id, sizeof id, "b_%d", 10 * round + i + 1);
+            append(k, "c", id, "x");
+            pp_test_until(k->loop, called, &calls, 20000);
+            assert_string_equal(take(k, 1, 100).entries[0].batch_id, id);
+            ack(k, id);
+        }
+        k->queue->ops->watch(k->queue, NULL, NULL);
+        calls = 0;
+        append(k, "c", "b_99", "x");
+        assert_int_equal(take(k, 9, 100).n, 1);
+        ack(k, "b_99");
+        assert_int_equal(calls, 0);
+        if (round == 1)
+            reopen(k);
+    }
+}
+
+static void asked_what_became_of_it(void **state)
+{
+    struct kit *k = *state;
+    const char *ids[300];
+    char unknown[300][16];
+    for (int i = 0; i < 300; i++) {
+        snprintf(unknown[i], sizeof unknown[i], "b_%d", 1000 + i);
+        ids[i] = unknown[i];
+    }
+    append(k, "c", "b_1", "x");
+    append(k, "c", "b_2", "x");
+    append(k, "d", "b_3", "x");
+    append(k, "d", "b_4", "x");
+    take(k, 2, 100);
+    ack(k, "b_3");
+    struct pp_ingest_poison bad = {.batch_id = "b_4", .reason = "it can't be read"};
+    OK(k, poison, &bad);
+    ids[0] = "b_1", ids[7] = "b_2", ids[150] = "b_3", ids[299] = "b_4";
+    struct pp_ingest_check r = {.batch_ids = ids, .n = 300};
+    OK(k, check, &r);
+    for (int i = 0; i < 300; i++) {
+        if (i == 0 || i == 7)
+            assert_int_equal(r.states[i], PP_INGEST_WAITING);
+        else if (i == 299)
+            assert_int_equal(r.states[i], PP_INGEST_PLANNED);
+        else if (i == 150) /* known for a while, or forgotten */
+            assert_int_not_equal(r.states[i], PP_INGEST_WAITING);
+        else
+            assert_int_equal(r.states[i], PP_INGEST_UNKNOWN);
+    }
+    r.n = 0;
+    OK(k, check, &r);
+}
+
+/* An append whose answer was lost is sent again: one entry, also where the queue is full. */
+static void appended_twice(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_1", "x");
+    OK(k, append, &r);
+    r.high_water = 1;
+    for (int i = 0; i < 2; i++) {
+        RUN(k, append, &r);
+        assert_int_equal(r.req.err, PP_EEXISTS);
+        assert_null(r.old_answer);
+        assert_int_equal(stats(k).entries, 1);
+        reopen(k);
+    }
+    assert_int_equal(take(k, 9, 100).n, 1);
+    RUN(k, append, &r);
+    assert_int_equal(r.req.err, PP_EEXISTS);
+}
+
 int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_kit, close_kit)
@@ -515,6 +611,9 @@ int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
         T(read_and_listed),
         T(a_large_entry),
         T(many_at_once),
+        T(an_append_is_told),
+        T(asked_what_became_of_it),
+        T(appended_twice),
     };
 #undef T
     subject = s;

@@ -150,6 +150,11 @@ static enum pp_err ingest_stats(struct pp_ingest_queue *q, struct pp_ingest_stat
     return later(&f->back, &r->req, f->err);
 }
 
+static void ingest_watch(struct pp_ingest_queue *q, void (*cb)(void *data), void *data)
+{
+    (void)q, (void)cb, (void)data;
+}
+
 static const char *ingest_durability(struct pp_ingest_queue *q)
 {
     (void)q;
@@ -163,6 +168,7 @@ void fake_ingest_open(struct fake_ingest *f, struct pp_loop *loop)
                                                    .list = ingest_list,
                                                    .cancel = ingest_cancel,
                                                    .stats = ingest_stats,
+                                                   .watch = ingest_watch,
                                                    .durability = ingest_durability};
     *f = (struct fake_ingest){.base.ops = &ops};
     back_open(&f->back, loop);

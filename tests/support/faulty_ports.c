@@ -203,6 +203,11 @@ static enum pp_err ingest_stats(struct pp_ingest_queue *q, struct pp_ingest_stat
     return of_ingest(q)->real_ingest->ops->stats(of_ingest(q)->real_ingest, r);
 }
 
+static void ingest_watch(struct pp_ingest_queue *q, void (*cb)(void *data), void *data)
+{
+    of_ingest(q)->real_ingest->ops->watch(of_ingest(q)->real_ingest, cb, data);
+}
+
 static enum pp_err ingest_clean(struct pp_ingest_queue *q, struct pp_ingest_clean *r)
 {
     return of_ingest(q)->real_ingest->ops->clean(of_ingest(q)->real_ingest, r);
@@ -290,8 +295,9 @@ void faulty_open(struct faulty_ports *f, struct pp_loop *loop, struct pp_task_st
                                               .clean = store_clean};
 #undef SET
 #define SET(name, type, op) .name = ingest_##name,
-    f->ingest_ops = (struct pp_ingest_queue_ops){INGEST_OPS(SET).append = ingest_append,
-                                                 .stats = ingest_stats, .clean = ingest_clean};
+    f->ingest_ops =
+        (struct pp_ingest_queue_ops){INGEST_OPS(SET).append = ingest_append, .stats = ingest_stats,
+                                     .clean = ingest_clean, .watch = ingest_watch};
 #undef SET
 #define SET(name, type, op) .name = coord_##name,
     f->coordinator_ops = (struct pp_coordinator_ops){COORD_OPS(SET).reserve_ahead_ms = coord_ahead,

@@ -2,8 +2,11 @@
  * as req.h says.
  *
  * An entry is one batch. It is taken by one planner at a time; one that was taken and not acked returns when
- * its taker is gone (at open, for an embedded queue). Appending and the record of the Idempotency-Key are one
- * write: a POST whose answer was lost, sent again with its key, finds its answer and makes no second entry.
+ * its taker is gone or silent (at open, for an embedded queue). Entries of one client go to one planner at a
+ * time, oldest first, so that a later list supersedes an earlier one. Appending and the record of the
+ * Idempotency-Key are one write: a POST whose answer was lost, sent again with its key, finds its answer and
+ * makes no second entry. An append may be repeated with the same batch id: PP_EEXISTS says that it is there
+ * (or was, and is planned). A take whose answer was lost comes back by itself.
  * Errors: PP_EFULL and PP_ECLOSED at submit; PP_EIO, PP_ENOSPC, PP_ETIMEOUT, PP_EUNKNOWN at done. */
 #ifndef PHOTOPOOL_PORT_INGEST_QUEUE_H
 #define PHOTOPOOL_PORT_INGEST_QUEUE_H
@@ -22,7 +25,7 @@ struct pp_ingest_entry {
     const void *payload; /* items as core/entry.h encodes them */
     size_t payload_n;
     bool cancelled;      /* DELETE came before it was planned */
-    uint32_t deliveries; /* taken so often, this time included */
+    uint32_t deliveries; /* taken so often, this time included; of take only */
 };
 
 struct pp_ingest_append {
@@ -36,7 +39,7 @@ struct pp_ingest_append {
     uint64_t high_water; /* photos: with so many waiting or more, done with PP_EFULL; 0: no bound */
     int64_t now_ms;
     /* out: PP_EEXISTS (same key and body: the first answer is in old_answer), PP_EMISMATCH (same key, other
-     * body) */
+     * body). PP_EEXISTS without an answer: this batch id is there, or was. */
     const char *old_answer;
     size_t old_answer_n;
 };
@@ -101,6 +104,20 @@ struct pp_ingest_clean { /* forgets idempotency records older than this */
     int64_t before_ms;
 };
 
+enum pp_ingest_state {
+    PP_INGEST_UNKNOWN, /* never heard of, or too long ago */
+    PP_INGEST_WAITING, /* appended, and not acked yet */
+    PP_INGEST_PLANNED  /* acked, or set aside: nothing is left to do. May be forgotten after a day, or at once
+                        */
+};
+
+struct pp_ingest_check { /* what became of entries */
+    struct pp_req req;
+    const char *const *batch_ids;
+    size_t n;
+    uint8_t *states; /* out: enum pp_ingest_state, n of them */
+};
+
 struct pp_ingest_queue;
 
 struct pp_ingest_queue_ops {
@@ -115,9 +132,17 @@ struct pp_ingest_queue_ops {
     PP_INGEST_OP(cancel, pp_ingest_cancel);
     PP_INGEST_OP(stats, pp_ingest_stats);
     PP_INGEST_OP(clean, pp_ingest_clean);
+    PP_INGEST_OP(check, pp_ingest_check);
 #undef PP_INGEST_OP
-    /* What a 202 is worth, for /readyz; a constant. */
+    /* cb on the loop thread, later, when there may be something to take: appended by anyone, given back, or
+     * unknown (the connection is new). Surely called after what came since the last take that gave nothing; a
+     * queue shared by processes calls that of one of them, and after a loss within a minute. One watcher a
+     * queue; cb NULL: no more. */
+    void (*watch)(struct pp_ingest_queue *q, void (*cb)(void *data), void *data);
+    /* What a 202 is worth, for /readyz: a sentence, valid until the loop turns. */
     const char *(*durability)(struct pp_ingest_queue *q);
+    /* As coordinator.h; NULL: nothing to count. */
+    bool (*roundtrips)(struct pp_ingest_queue *q, size_t i, const char **name, uint64_t *n);
     void (*close)(struct pp_ingest_queue *q);
 };
 

@@ -2,6 +2,7 @@
  * transaction and so one fsync. */
 #include "ingest.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,18 +16,46 @@ struct queue {
     struct pp_lane_home *home;
     struct pp_iq q;
     int lock;
+    /* From the lane to the watcher: one letter, under way or not. */
+    struct pp_mailbox *mailbox;
+    struct pp_mail mail;
+    atomic_bool mailed;
+    void (*watch)(void *data);
+    void *watch_data;
 };
 
 static void begin(void *state)
 {
-    pp_sq_begin(&((struct pp_iq *)state)->db, true);
+    struct pp_iq *q = state;
+    q->appended = false;
+    pp_sq_begin(&q->db, true);
 }
 
 static enum pp_err commit(void *state)
 {
     struct pp_iq *q = state;
+    struct queue *s = pp_container_of(q, struct queue, q);
     pp_sq_commit(&q->db);
+    if (q->db.err == PP_OK && q->appended && !atomic_exchange(&s->mailed, true))
+        pp_mailbox_post(s->mailbox, &s->mail);
     return q->db.err;
+}
+
+static void on_mail(void *data, struct pp_list *mail)
+{
+    struct queue *s = data;
+    while (pp_list_pop(mail))
+        ;
+    atomic_store(&s->mailed, false); /* before the watcher looks */
+    if (s->watch)
+        s->watch(s->watch_data);
+}
+
+static void watch(struct pp_ingest_queue *q, void (*cb)(void *data), void *data)
+{
+    struct queue *s = (struct queue *)q;
+    s->watch = cb;
+    s->watch_data = data;
 }
 
 static void rollback(void *state)
@@ -61,6 +90,8 @@ static void queue_free(struct queue *s)
         pp_lane_home_close(s->home);
     if (s->lane)
         pp_lane_close(s->lane);
+    s->watch = NULL;
+    pp_mailbox_close(s->mailbox);
     if (s->q.db.h)
         pp_sq_close(&s->q.db);
     if (s->lock >= 0)
@@ -77,7 +108,8 @@ static const struct pp_ingest_queue_ops ops = {
 #define X(name, type) .name = submit_##name,
     PP_IQ_OPS(X)
 #undef X
-        .durability = durability,
+        .watch = watch,
+    .durability = durability,
     .close = close_queue,
 };
 
@@ -109,7 +141,8 @@ static bool open_lane(struct queue *s, struct pp_loop *loop, size_t capacity)
                                 .max_batch = GROUP,
                                 .batch = pp_sq_group_batch,
                                 .data = &s->q};
-    s->lane = pp_lane_open(&o);
+    s->mailbox = pp_mailbox_open(loop, 0, on_mail, s);
+    s->lane = s->mailbox ? pp_lane_open(&o) : NULL;
     s->home = s->lane ? pp_lane_home_open(s->lane, loop) : NULL;
     return s->home;
 }

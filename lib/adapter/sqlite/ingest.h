@@ -60,6 +60,7 @@ struct pp_iq {
     struct pp_sq_db db;
     uint64_t entries, photos;     /* waiting or taken */
     char turn[PP_CLIENT_MAX + 1]; /* the last client that was taken from in turn */
+    bool appended;                /* in the transaction that runs */
 };
 
 /* Reads the totals; `untake` at open. */
@@ -74,7 +75,8 @@ void pp_iq_load(struct pp_iq *q, bool untake);
     X(list, pp_ingest_list)     \
     X(cancel, pp_ingest_cancel) \
     X(stats, pp_ingest_stats)   \
-    X(clean, pp_ingest_clean)
+    X(clean, pp_ingest_clean)   \
+    X(check, pp_ingest_check)
 
 #define X(name, type) enum pp_err pp_iq_##name(struct pp_iq *q, struct type *r);
 PP_IQ_OPS(X)

@@ -87,10 +87,10 @@ enum pp_err pp_iq_append(struct pp_iq *q, struct pp_ingest_append *r)
     enum pp_err err = r->key ? check_key(q, r) : PP_OK;
     if (err != PP_OK)
         return err;
-    if (r->high_water && q->photos >= r->high_water)
-        return PP_EFULL;
     if (pp_sq_int(&q->db, 0, PP_IQ_FIND, "t", e->batch_id))
         return PP_EEXISTS;
+    if (r->high_water && q->photos >= r->high_water)
+        return PP_EFULL;
     if (r->key)
         pp_sq_run(&q->db, PP_IQ_KEY_ADD, "ttbbi", e->client, r->key, r->body_hash, sizeof r->body_hash,
                   r->answer ? r->answer : "", r->answer_n, r->now_ms);
@@ -102,6 +102,7 @@ enum pp_err pp_iq_append(struct pp_iq *q, struct pp_ingest_append *r)
         return q->db.err;
     q->entries++;
     q->photos += e->n_photos;
+    q->appended = true;
     return PP_OK;
 }
 
@@ -307,5 +308,18 @@ enum pp_err pp_iq_stats(struct pp_iq *q, struct pp_ingest_stats *r)
 enum pp_err pp_iq_clean(struct pp_iq *q, struct pp_ingest_clean *r)
 {
     pp_sq_run(&q->db, PP_IQ_KEY_CLEAN, "i", r->before_ms);
+    return q->db.err;
+}
+
+enum pp_err pp_iq_check(struct pp_iq *q, struct pp_ingest_check *r)
+{
+    r->states = pp_sq_array(&q->db, r->req.arena, r->n, sizeof *r->states);
+    for (size_t i = 0; r->states && i < r->n; i++) {
+        struct found f;
+        bool there = find(q, r->batch_ids[i], &f);
+        r->states[i] = !there                         ? PP_INGEST_UNKNOWN
+                       : f.state == PP_ENTRY_POISONED ? PP_INGEST_PLANNED
+                                                      : PP_INGEST_WAITING;
+    }
     return q->db.err;
 }
