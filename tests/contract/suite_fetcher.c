@@ -278,28 +278,32 @@ static void connecting_takes_too_long(void **state)
     deaf_close(&d);
 }
 
-/* The first address does not answer: the second gets its share of the time. */
+/* The first address does not answer: the second gets its share of the time. How long a machine needs for that
+ * share is not known; it is found. */
 static void the_second_address_is_tried_in_time(void **state)
 {
     struct sockaddr_in sa = {.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
     struct deaf d;
     struct kit k;
-    struct get g;
+    struct get g = {.x.code = PP_CODE_CONNECT_TIMEOUT};
 
     (void)state;
     kit_open(&k, kit_serve, NULL, NULL);
     sa.sin_port = htons(pp_origin_port(k.o));
     deaf_open(&d, &sa);
-    get_init(&g, &k, "/");
-    g.addrs[1] = g.addrs[0];
-    memcpy(&g.addrs[0], &sa, sizeof(sa));
-    g.x.n_addrs = 2;
-    g.x.connect_ms = 800;
-    get_start(&g);
-    get_wait(&g);
+    for (uint32_t ms = 200; g.x.code == PP_CODE_CONNECT_TIMEOUT; ms *= 2) {
+        assert_true(ms < 60000);
+        get_init(&g, &k, "/");
+        g.addrs[1] = g.addrs[0];
+        memcpy(&g.addrs[0], &sa, sizeof(sa));
+        g.x.n_addrs = 2;
+        g.x.connect_ms = ms;
+        get_start(&g);
+        get_wait(&g);
+        assert_string_equal(g.body, g.x.code == 0 ? "ok" : "");
+        get_fini(&g);
+    }
     assert_int_equal(g.x.code, 0);
-    assert_string_equal(g.body, "ok");
-    get_fini(&g);
     kit_close(&k);
     deaf_close(&d);
 }

@@ -126,7 +126,7 @@ void get_init(struct get *g, struct kit *k, const char *path)
     g->x.https = k->https;
     g->x.addrs = g->addrs;
     g->x.n_addrs = 1;
-    g->x.connect_ms = 5000;
+    g->x.connect_ms = 60000; /* a slow machine is no slow host */
     g->head_flow = PP_FLOW_GO;
 }
 

@@ -4,6 +4,7 @@
 
 #include "adapter/curl/fetcher.h"
 #include "suite_fetcher_kit.h"
+#include "test_clock.h"
 
 static enum pp_err open_curl(struct pp_loop *loop, const char *ca_file, struct pp_fetcher **out)
 {
@@ -50,18 +51,6 @@ static bool has_body(void *g)
     return ((struct get *)g)->bodies > 0;
 }
 
-struct moment {
-    struct pp_loop *loop;
-    int64_t at;
-};
-
-static bool has_come(void *data)
-{
-    const struct moment *m = data;
-
-    return pp_loop_now(m->loop) >= m->at;
-}
-
 /* The table of names is full and emptied; the request that makes libcurl forget as well takes so long that it
  * takes a newer name with it (pins.c). The next request for that name must find out and go out all the same.
  */
@@ -69,7 +58,6 @@ static void a_forgotten_name_is_told_again(void **state)
 {
     struct kit k;
     struct get slow;
-    struct moment later;
     char host[64];
 
     (void)state;
@@ -82,8 +70,7 @@ static void a_forgotten_name_is_told_again(void **state)
     kit_until(&k, has_body, &slow);
     run_named(&k, "x.test", 0);
     run_named(&k, "x.test", 0);
-    later = (struct moment){k.loop, pp_loop_now(k.loop) + 3100}; /* libcurl counts whole seconds */
-    kit_until(&k, has_come, &later);
+    pp_test_clock_pass(k.loop, 3100); /* libcurl counts whole seconds */
     get_abort(&slow);
     get_fini(&slow);
     run_named(&k, "x.test", 0);

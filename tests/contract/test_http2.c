@@ -59,6 +59,7 @@ static void write_pair(const char *dir, char cert[400], char key[400])
 static bool listens(void *data)
 {
     const struct nghttpd *n = data;
+    assert_int_equal(waitpid(n->pid, NULL, WNOHANG), 0); /* else it could not listen */
     struct sockaddr_in a = {
         .sin_family = AF_INET, .sin_port = htons(n->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

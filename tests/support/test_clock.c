@@ -1,4 +1,4 @@
-/* test_clock.c: see test_clock.h. A program's own clock_gettime() comes before the C library's, for the
+/* test_clock.c: see test_clock.h. A program's own functions come before the C library's, for the
  * shared libraries, too; tests/CMakeLists.txt sees to it that it is linked.
  *
  * Invariant: a clock is the real one and `ahead`; of those that are held, CLOCK_BOOTTIME is `held`, and
@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,6 +40,24 @@ int clock_gettime(clockid_t id, struct timespec *ts)
     default: return (int)syscall(SYS_clock_gettime, id, ts);
     }
     *ts = (struct timespec){.tv_sec = now / 1000000000, .tv_nsec = now % 1000000000};
+    return 0;
+}
+
+time_t time(time_t *out)
+{
+    struct timespec ts;
+    (void)clock_gettime(CLOCK_REALTIME, &ts);
+    if (out)
+        *out = ts.tv_sec;
+    return ts.tv_sec;
+}
+
+int gettimeofday(struct timeval *restrict tv, void *restrict zone)
+{
+    struct timespec ts;
+    (void)zone;
+    (void)clock_gettime(CLOCK_REALTIME, &ts);
+    *tv = (struct timeval){.tv_sec = ts.tv_sec, .tv_usec = ts.tv_nsec / 1000};
     return 0;
 }
 

@@ -20,7 +20,8 @@ void pp_test_until_at(struct pp_loop *loop, bool (*cond)(void *arg), void *arg, 
  * its content. */
 const char *pp_test_tmpdir(void);
 
-/* A TCP port of 127.0.0.1 that was free a moment ago. */
+/* A TCP port of 127.0.0.1 that was free a moment ago, and is none that the kernel gives to whoever asks for
+ * any: where there are such ports. */
 uint16_t pp_test_port(void);
 
 #endif
