@@ -193,10 +193,11 @@ class Server:
             n -= len(part)
         return b"".join(parts)
 
-    def _exchange(self, document):
+    def _exchange(self, document, timeout):
         if not self.socket:
-            self.socket = socket.create_connection((self.host, self.port), timeout=self.timeout)
+            self.socket = socket.create_connection((self.host, self.port), timeout=timeout)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.settimeout(timeout)
         body = struct.pack("<IB", 0, 0) + encode(document)
         self.socket.sendall(struct.pack("<iiii", len(body) + 16, next(self.numbers), 0, OP_MSG) + body)
         size, _, _, opcode = struct.unpack("<iiii", self._read(16))
@@ -204,10 +205,10 @@ class Server:
             raise ConnectionError(f"no OP_MSG: opcode {opcode}, {size} bytes")
         return decode(self._read(size - 16)[5:])  # flags, and the section's kind
 
-    def run(self, db, document, check=True):
+    def run(self, db, document, check=True, timeout=None):
         """Sends a command once. A reply that says no is a MongoError, unless check is off."""
         try:
-            reply = self._exchange({**document, "$db": db})
+            reply = self._exchange({**document, "$db": db}, timeout or self.timeout)
         except Exception:
             self.close()
             raise
@@ -218,8 +219,8 @@ class Server:
     def admin(self, name, value=1, **more):
         return self.run("admin", {name: value, **more})
 
-    def hello(self):
-        return self.admin("hello")
+    def hello(self, timeout=None):
+        return self.run("admin", {"hello": 1}, timeout=timeout)
 
     def shutdown(self, force=True):
         """Asks it to end; that the connection breaks is the answer."""
@@ -248,11 +249,11 @@ class Mongo:
         for server in self.servers:
             server.close()
 
-    def primary_now(self):
-        """The member that is primary, or None."""
+    def primary_now(self, timeout=2):
+        """The member that is primary, or None. One that is frozen has so long (s) to answer."""
         for server in self.servers:
             try:
-                if server.hello().get("isWritablePrimary"):
+                if server.hello(timeout).get("isWritablePrimary"):
                     return server
             except (OSError, MongoError):
                 continue

@@ -57,6 +57,10 @@ class Wine:
             clone(prefix_folder(), self.prefix)
         self.env = environment(self.prefix)
 
+    def close(self):
+        """After its last process has ended."""
+        forget_sockets(self.prefix)
+
     @staticmethod
     def path(name):
         return "Z:" + os.path.abspath(name).replace("/", "\\")
@@ -66,10 +70,11 @@ class Wine:
         return [wine(), path, *args]
 
 
-def environment(prefix):
-    """HOME too: wine links its users' folders there."""
+def environment(prefix, services=False):
+    """HOME too: wine links its users' folders there. mongod needs none of the services, which would take 100 MB and a second."""
     env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
-    return {**env, "WINEPREFIX": prefix, "WINEDEBUG": "-all", "WINEDLLOVERRIDES": "mscoree=;mshtml=;winemenubuilder.exe=", "HOME": prefix}
+    return {**env, "WINEPREFIX": prefix, "WINEDEBUG": "-all", "HOME": prefix,
+            "WINEDLLOVERRIDES": "mscoree=;mshtml=;winemenubuilder.exe=" + ("" if services else ";explorer.exe=;services.exe=")}
 
 
 def clone(source, target):
@@ -87,6 +92,19 @@ def clone(source, target):
     shutil.rmtree(new, ignore_errors=True)
     shutil.copytree(source, new, symlinks=True, copy_function=link)
     os.rename(new, target)
+
+
+def forget_sockets(prefix):
+    """A wineserver's socket is in a folder of /tmp whose name is kept in the prefix; it doesn't remove it."""
+    file = os.path.join(prefix, "wineserver")
+    try:
+        with open(file, encoding="ascii") as f:
+            name = f.read().strip()
+        os.unlink(file)
+    except OSError:
+        return
+    if name.startswith("wine-") and "/" not in name:
+        shutil.rmtree(os.path.join("/tmp", name), ignore_errors=True)
 
 
 def fetch():
@@ -117,7 +135,7 @@ def make_prefix():
     new = prefix_folder() + ".new"
     shutil.rmtree(new, ignore_errors=True)
     os.makedirs(new)
-    env = environment(new)
+    env = environment(new, services=True)
     run = subprocess.run([wine(), "wineboot", "-i"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                          timeout=300, check=False)
     # The registry is written when its server ends.
@@ -126,6 +144,7 @@ def make_prefix():
         subprocess.run([server, "-w"], env=env, timeout=300, check=False)
     if run.returncode or not os.path.exists(os.path.join(new, "system.reg")):
         raise OSError(f"wineboot failed: {run.stdout.decode(errors='replace').strip()}")
+    forget_sockets(new)
     os.rename(new, prefix_folder())
 
 

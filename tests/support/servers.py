@@ -142,6 +142,9 @@ class Supervisor:
         """Deletes the data of one that does not run."""
         raise NotImplementedError
 
+    def after_end(self):
+        """When all have ended."""
+
     # --- requests ---
 
     def handle(self, line):
@@ -253,6 +256,7 @@ class Supervisor:
         if self.throw_away:
             for server in self.servers:
                 server.kill()
+            self.after_end()
             shutil.rmtree(self.dir, ignore_errors=True)
             return
         running = [s for s in self.servers if s.running()]
@@ -262,6 +266,7 @@ class Supervisor:
                 self.end_one(server)
         for server in running:
             server.wait_end(20)
+        self.after_end()
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.dir, "servers.json"))
 
