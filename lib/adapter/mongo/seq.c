@@ -110,7 +110,7 @@ enum pp_err pp_mg_seq_take(struct pp_mg_thread *t, size_t n, struct pp_mg_seq *o
 {
     bson_t filter, pipeline, reply, doc;
     bool found;
-    *out = (struct pp_mg_seq){0};
+    *out = (struct pp_mg_seq){.asked_ms = pp_mg_monotonic_ms()};
     seq_id(&filter);
     build_take(&pipeline, (int64_t)n);
     enum pp_err err =
@@ -123,6 +123,11 @@ enum pp_err pp_mg_seq_take(struct pp_mg_thread *t, size_t n, struct pp_mg_seq *o
     bson_destroy(&filter);
     bson_destroy(&pipeline);
     return err;
+}
+
+bool pp_mg_seq_late(const struct pp_mg_seq *s)
+{
+    return pp_mg_monotonic_ms() - s->asked_ms > WRITE_MS;
 }
 
 void pp_mg_seq_guard(const struct pp_mg_seq *s, bson_t *filter)

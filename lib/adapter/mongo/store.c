@@ -24,7 +24,7 @@ static struct pp_req *req_of(struct pp_job *job)
 
 /* --- on the lane --- */
 
-static int64_t monotonic_ms(void)
+int64_t pp_mg_monotonic_ms(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -40,7 +40,7 @@ int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t now_ms)
  * operation's to meet. */
 static void refresh_offset(struct pp_mg_thread *t)
 {
-    int64_t now = monotonic_ms(), read = atomic_load(&t->m->offset_read);
+    int64_t now = pp_mg_monotonic_ms(), read = atomic_load(&t->m->offset_read);
     if (now - read < OFFSET_READ_MS || !atomic_compare_exchange_strong(&t->m->offset_read, &read, now))
         return;
     if (pp_mg_hello(t) != PP_OK)

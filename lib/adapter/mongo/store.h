@@ -94,6 +94,8 @@ struct pp_mg_thread {
     bson_error_t error;  /* of the last command that failed */
 };
 
+/* Our clock that only goes forward. */
+int64_t pp_mg_monotonic_ms(void);
 /* `now_ms` of a request by the server's clock: for leases. */
 int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t now_ms);
 
@@ -102,7 +104,7 @@ int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t now_ms);
 PP_MG_OPS(X)
 #undef X
 
-void pp_mg_lost_free(struct pp_mg *m); /* claim.c */
+void pp_mg_lost_free(struct pp_mg *m); /* lost.c */
 
 /* --- schema.c --- */
 
@@ -117,9 +119,13 @@ pp_must_check enum pp_err pp_mg_hello(struct pp_mg_thread *t);
  * pp_mg_seq_guard() in its filter. Closed by the one who took it, after its writes are done. */
 struct pp_mg_seq {
     int64_t first, n, deadline_ms;
+    int64_t asked_ms; /* our monotonic clock, before it was taken */
 };
 pp_must_check enum pp_err pp_mg_seq_take(struct pp_mg_thread *t, size_t n, struct pp_mg_seq *out);
 void pp_mg_seq_guard(const struct pp_mg_seq *s, bson_t *filter);
+/* For writes that can't carry it (inserts), after they are done: true if a reader may have passed their
+ * numbers. */
+bool pp_mg_seq_late(const struct pp_mg_seq *s);
 /* Failure is not told: readers stop at this block for a few seconds. n == 0: nothing to do. */
 void pp_mg_seq_close(struct pp_mg_thread *t, const struct pp_mg_seq *s);
 /* Results with numbers below *end may be shown: nobody will write one of these any more. Before reading
@@ -167,6 +173,17 @@ pp_must_check enum pp_err pp_mg_items_close(struct pp_mg_thread *t, const char *
  * they are looked at here when they come back to waiting. */
 pp_must_check enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct pp_key *keys,
                                       size_t n);
+
+/* Of these photos, those that no open item waits for: at the front of `keys`, sorted, each once. */
+pp_must_check enum pp_err pp_mg_unwanted(struct pp_mg_thread *t, const char *client, struct pp_key *keys,
+                                         size_t *n);
+
+/* --- cancel.c --- */
+
+/* Cancels the batch's open items. */
+pp_must_check enum pp_err pp_mg_cancel_open(struct pp_mg_thread *t, const char *batch, const char *client,
+                                            int64_t now_ms, struct pp_mg_moved *moved,
+                                            struct pp_mg_closed *closed);
 
 /* --- batch_sum.c --- */
 
