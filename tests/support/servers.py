@@ -288,6 +288,21 @@ def ask(folder, request, timeout=180):
         raise StartError(text or "it ended")
 
 
+def kept_number(folder, name, value=None):
+    """A number that a server has in a file of its folder, as its port; None where it has none. A value is written, and returned."""
+    path = os.path.join(folder, name)
+    if value is not None:
+        os.makedirs(folder, exist_ok=True)
+        with open(path, "w", encoding="ascii") as f:
+            f.write(str(value))
+        return value
+    try:
+        with open(path, encoding="ascii") as f:
+            return int(f.read())
+    except (OSError, ValueError):
+        return None
+
+
 def split_command(argv):
     """Arguments before and after --."""
     at = argv.index("--") if "--" in argv else len(argv)
