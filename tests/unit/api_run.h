@@ -43,6 +43,7 @@ static inline int api_open(void **state)
     t->loop = pp_loop_open();
     pp_test_clock_hold(t->loop); /* ages are exact */
     t->params = (struct pp_params){
+        .sole_worker = true,
         .tiers = {{1000, 4}, {5000, 4}, {30000, 4}},
         .n_tiers = 3,
         .policy = {.ports = ports, .n_ports = 2},

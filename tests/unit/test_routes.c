@@ -167,7 +167,8 @@ static struct kit *kit_new(void)
 
     k->loop = pp_loop_open();
     pp_test_clock_hold(k->loop); /* due moments are exact */
-    k->params = (struct pp_params){.tiers = {{1000, 8}, {5000, 8}, {30000, 8}},
+    k->params = (struct pp_params){.sole_worker = true,
+                                   .tiers = {{1000, 8}, {5000, 8}, {30000, 8}},
                                    .n_tiers = 3,
                                    .router_min_samples = 5,
                                    .router_half_life_ms = 600000,
