@@ -11,12 +11,15 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <openssl/evp.h>
 
 #include "adapter/fs/fs_blob_store.h"
+#include "base/text.h"
 #include "suite_blob_store.h"
 #include "test_loop.h"
 
@@ -200,6 +203,127 @@ static void failed_writes_leave_nothing(void **state)
     b->ops->close(b);
 }
 
+/* --- a folder that several processes share, as replicas do over a network --- */
+
+enum { SHARERS = 4, SHARED_ROUNDS = 40, SHARED_BYTES = 20000 };
+
+struct shared {
+    char bytes[SHARED_BYTES];
+    uint8_t sha256[32];
+};
+
+/* The same for every process, all different by round. */
+static void make_shared(struct shared *s, unsigned round)
+{
+    struct pp_rng rng;
+    unsigned int n = 32;
+
+    pp_rng_seed(&rng, round);
+    for (size_t i = 0; i < SHARED_BYTES; i++)
+        s->bytes[i] = (char)pp_rng_next(&rng);
+    if (EVP_Digest(s->bytes, SHARED_BYTES, s->sha256, &n, EVP_sha256(), NULL) != 1)
+        abort();
+}
+
+/* PP_ENOTFOUND, or whole. */
+static bool is_whole(struct pp_blob_store *b, const struct shared *s, bool must_be_there)
+{
+    char got[SHARED_BYTES + 1];
+    uint64_t size;
+    size_t n;
+    enum pp_err err = b->ops->get(b, s->sha256, "jpg", 0, got, sizeof(got), &n, &size);
+    if (err == PP_ENOTFOUND)
+        return !must_be_there;
+    return err == PP_OK && size == SHARED_BYTES && n == SHARED_BYTES && memcmp(got, s->bytes, n) == 0;
+}
+
+/* Every sharer writes every object, in parts and whole, reads it before and after, and comes back under a new
+ * name now and then, as a replica that is replaced. */
+static int share(const char *root, int id)
+{
+    struct pp_blob_store *b;
+    struct pp_blob_part *part;
+    struct shared s;
+    int failed = open_plain(root, &b) != PP_OK;
+
+    for (int i = 0; i < SHARED_ROUNDS && !failed; i++) {
+        make_shared(&s, (unsigned)i);
+        struct iovec half[2] = {{s.bytes, SHARED_BYTES / 2}, {s.bytes + SHARED_BYTES / 2, SHARED_BYTES / 2}};
+        failed += !is_whole(b, &s, false);
+        if ((i + id) % 2)
+            failed += b->ops->put(b, s.sha256, "jpg", half, 2, NULL) != PP_OK;
+        else if (b->ops->open(b, &part) != PP_OK || b->ops->write(part, half, 1) != PP_OK ||
+                 b->ops->write(part, half + 1, 1) != PP_OK ||
+                 b->ops->commit(part, s.sha256, "jpg", NULL) != PP_OK)
+            failed++;
+        failed += !is_whole(b, &s, true);
+        if (i % 8 == id) {
+            b->ops->close(b);
+            failed += open_plain(root, &b) != PP_OK;
+        }
+    }
+    return failed;
+}
+
+static void processes_share_a_folder(void **state)
+{
+    const char *root = pp_test_tmpdir();
+    struct pp_blob_store *b;
+    pid_t pids[SHARERS];
+    int status = 0;
+
+    (void)state;
+    for (int i = 0; i < SHARERS; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0)
+            _exit(share(root, i) != 0);
+        assert_true(pids[i] > 0);
+    }
+    for (int i = 0; i < SHARERS; i++) {
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    assert_int_equal(temps(root), 0);
+    assert_int_equal(open_plain(root, &b), PP_OK);
+    struct pp_blob_name *names = calloc(SHARED_ROUNDS + 1, sizeof(*names));
+    bool more = true;
+    size_t n = 0;
+    assert_int_equal(b->ops->recent(b, 0, names, SHARED_ROUNDS + 1, &n, &more), PP_OK);
+    assert_int_equal(n, SHARED_ROUNDS);
+    assert_false(more);
+    free(names);
+    b->ops->close(b);
+}
+
+/* What replicas write when another one starts is left alone, whatever their process ids: in containers all
+ * have the same. */
+static void a_new_replica_disturbs_nobody(void **state)
+{
+    const char *root = pp_test_tmpdir();
+    struct pp_blob_store *stores[3];
+    struct pp_blob_part *parts[3];
+    char buf[4];
+    uint64_t size;
+    size_t n;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(open_plain(root, &stores[i]), PP_OK);
+        assert_int_equal(stores[i]->ops->open(stores[i], &parts[i]), PP_OK);
+        assert_int_equal(stores[i]->ops->write(parts[i], &abc, 1), PP_OK);
+        assert_int_equal(temps(root), i + 1);
+    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(stores[i]->ops->commit(parts[i], abc_sha256, "jpg", NULL), PP_OK);
+    assert_int_equal(temps(root), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(stores[i]->ops->get(stores[i], abc_sha256, "jpg", 0, buf, 4, &n, &size), PP_OK);
+        assert_int_equal(n, 3);
+        stores[i]->ops->close(stores[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +333,8 @@ int main(void)
         cmocka_unit_test(a_root_that_cannot_be_is_told_of),
         cmocka_unit_test(a_store_that_vanishes_is_told_of),
         cmocka_unit_test(failed_writes_leave_nothing),
+        cmocka_unit_test(processes_share_a_folder),
+        cmocka_unit_test(a_new_replica_disturbs_nobody),
     };
 
     return pp_suite_blob_store(&(struct pp_blob_subject){"blob store: files", place, open_plain, temps}) +

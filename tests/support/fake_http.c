@@ -114,14 +114,23 @@ static bool answer(struct fake_http *s, int fd, size_t i)
     char head[4096];
     if (r->signal)
         kill(getpid(), r->signal);
-    if (r->status == 0)
+    if (r->end == FAKE_RESET) {
+        struct linger at_once = {.l_onoff = 1};
+        must(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0, "SO_LINGER");
+    }
+    if (r->end == FAKE_HANG) {
+        char c;
+        while (wait_for(s, fd) && recv(fd, &c, 1, 0) > 0)
+            ;
+    }
+    if (r->status == 0 || r->end == FAKE_RESET || r->end == FAKE_HANG)
         return false;
     size_t n = r->body ? strlen(r->body) : 0;
     int len = snprintf(head, sizeof head, "HTTP/1.1 %d Scripted\r\nContent-Length: %zu\r\n%s\r\n", r->status,
                        n, r->headers ? r->headers : "");
     send_all(fd, head, (size_t)len);
-    send_all(fd, r->body, n);
-    return true;
+    send_all(fd, r->body, r->end == FAKE_CUT ? n / 2 : n);
+    return r->end == FAKE_KEEP;
 }
 
 static void *serve(void *arg)

@@ -2,7 +2,12 @@
  * port/blob_store.h.
  *
  *   ROOT/sha256/ab/cd/abcd....jpg    objects, never changed once they are there
- *   ROOT/tmp/PID-NONCE-N             being written; what a killed process left is removed at open */
+ *   ROOT/tmp/PID-NONCE-N             being written; what a killed process left is removed at open
+ *
+ * Machines that share the folder (NFS) need nothing but `sole` false: names in tmp/ have 64 random bits of
+ * their process, an object is renamed into place whole, and the same object renamed twice is the same bytes.
+ * The folder's file system must have tmp/ and sha256/ on one volume, and its clock may differ from the
+ * machines' by less than an hour. */
 #ifndef PP_ADAPTER_FS_BLOB_STORE_H
 #define PP_ADAPTER_FS_BLOB_STORE_H
 

@@ -70,8 +70,8 @@ struct pp_s3_call {
     int64_t timeout_ms;
     /* PUT */
     struct pp_s3_source source;
-    const char *sha256_hex; /* of the body; NULL: there is none */
-    const char *content_type;
+    const char *sha256_hex;   /* of the body; NULL: there is none */
+    const char *content_type; /* NULL: bytes */
     /* GET of a key: up to `max` bytes from `from`, max > 0; else the body goes into *answer */
     uint64_t from;
     void *buf;

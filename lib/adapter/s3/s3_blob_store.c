@@ -10,7 +10,6 @@
 #include "base/object_name.h"
 #include "base/text.h"
 
-#define PROBE_MS       5000
 #define PROBE_ATTEMPTS 2
 
 struct pp_blob_part {
@@ -260,7 +259,7 @@ static enum pp_err probe(struct pp_s3_store *s, struct pp_s3_failure *failure)
                               .method = PP_S3_PUT,
                               .key = "probe",
                               .attempts = PROBE_ATTEMPTS,
-                              .timeout_ms = PROBE_MS < s->o.timeout_ms ? PROBE_MS : s->o.timeout_ms,
+                              .timeout_ms = s->o.probe_ms,
                               .source = {.iov = &iov, .n = 1, .fd = -1, .size = 5},
                               .sha256_hex =
                                   "b24d6d33736ecd5604a4b17bc9c6481039fac362bb7df044ef1c10a2bfd21db6",
@@ -321,6 +320,7 @@ static void fill_defaults(struct pp_s3_options *o)
 {
     o->connect_ms = o->connect_ms > 0 ? o->connect_ms : 5000;
     o->stall_ms = o->stall_ms > 0 ? o->stall_ms : 10000;
+    o->probe_ms = o->probe_ms > 0 ? o->probe_ms : 5000;
     o->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : 60000;
     o->backoff_ms = o->backoff_ms > 0 ? o->backoff_ms : 100;
     o->attempts = o->attempts ? o->attempts : 5;

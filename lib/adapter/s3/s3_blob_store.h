@@ -34,7 +34,8 @@ struct pp_s3_options {
     const char *spool_dir; /* for objects written in parts: unlinked files. NULL: $TMPDIR or /tmp */
     struct pp_log *log;    /* borrowed, NULL: silent */
     int64_t connect_ms;    /* 5 s */
-    int64_t stall_ms;      /* no byte either way for that long: the attempt failed; whole seconds. 10 s */
+    int64_t stall_ms;      /* no byte either way for that long: the attempt failed. 10 s */
+    int64_t probe_ms;      /* of check() and pp_s3_blob_store_probe(). 5 s */
     int64_t timeout_ms;    /* of an operation with all its attempts. 60 s */
     int64_t backoff_ms; /* the wait after the first failure is at most this, then doubles up to 2 s. 100 ms */
     unsigned attempts;  /* 5 */
@@ -55,7 +56,7 @@ pp_must_check enum pp_err pp_s3_options_parse(const char *url, char *(*env)(cons
  * that pp_s3_options_parse() sees to; PP_EIO: spool_dir can't be written to (errno is set). */
 pp_must_check enum pp_err pp_s3_blob_store_open(const struct pp_s3_options *o, struct pp_blob_store **out);
 
-/* Writes the probe as check() does, but gives up after some 5 s, and says in `reason` why not. PP_OK: writing
+/* Writes the probe as check() does, but says in `reason` why not. PP_OK: writing
  * works. PP_EINVAL: the store refuses us (keys, bucket, region, clock) and will until somebody changes that.
  * Others: not now. `b` is one of pp_s3_blob_store_open(). Blocks. */
 pp_must_check enum pp_err pp_s3_blob_store_probe(struct pp_blob_store *b, char reason[PP_S3_REASON_MAX]);

@@ -208,7 +208,7 @@ static enum pp_err read_place(struct pp_s3_options *o, const char *p, size_t n, 
         return PP_EINVAL;
     const char *prefix = p + bucket + (bucket < n);
     n -= bucket + (bucket < n);
-    if (n > 0 && prefix[n - 1] == '/')
+    if (n > 1 && prefix[n - 1] == '/')
         n--;
     if (n > 0 && (!path_valid(prefix, n) || !set(o->prefix, sizeof(o->prefix), prefix, n)))
         return refuse(reason, "the prefix behind the bucket has at most 255 of a-z, A-Z, 0-9, '-', '.', '_', "

@@ -235,8 +235,10 @@ static CURLcode set_method(struct pp_s3_conn *c)
 
     switch (call->method) {
     case PP_S3_PUT:
-        SET(UPLOAD, 1L);
-        SET(INFILESIZE_LARGE, (curl_off_t)call->source.size);
+        SET(POST,
+            1L); /* as an upload it would ask "Expect: 100-continue" for every photo: a round trip more */
+        SET(CUSTOMREQUEST, "PUT");
+        SET(POSTFIELDSIZE_LARGE, (curl_off_t)call->source.size);
         SET(READFUNCTION, on_read);
         SET(READDATA, c);
         SET(SEEKFUNCTION, on_seek);
@@ -282,8 +284,9 @@ static CURLcode perform(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t lef
 
     snprintf(hash, sizeof(hash), "x-amz-content-sha256: %s",
              call->sha256_hex ? call->sha256_hex : empty_sha256);
-    if (call->content_type) {
-        snprintf(type, sizeof(type), "Content-Type: %s", call->content_type);
+    if (call->method == PP_S3_PUT) { /* always, or libcurl sends one of its own, not signed */
+        snprintf(type, sizeof(type), "Content-Type: %s",
+                 call->content_type ? call->content_type : "application/octet-stream");
         lines[n++].data = type;
     }
     if (s->token_line)

@@ -77,32 +77,50 @@ function pathStyle(req) {
   return m ? `/${m[1]}${req.url}` : req.url;
 }
 
+// s3rver promises a byte of an empty object; others find that no range of it can be had.
+function isRangeOfNothing(res) {
+  return res.statusCode === 206 && /\/0$/.test(res.headers['content-range'] || '');
+}
+
 function ask(port, req, body) {
   return new Promise((resolve, reject) => {
     const headers = { ...req.headers, host: '127.0.0.1', 'content-length': body.length };
     delete headers.expect;
-    const out = http.request({ port, method: req.method, path: pathStyle(req), headers }, res =>
-      readWhole(res).then(answer => resolve([res, answer]), reject));
+    const out = http.request({ port, method: req.method, path: pathStyle(req), headers }, res => {
+      if (isRangeOfNothing(res)) {
+        res.destroy();
+        resolve({ wrong: [416, 'InvalidRange', 'The requested range is not satisfiable'] });
+        return;
+      }
+      readWhole(res).then(answer => resolve({ from: res, answer }), reject);
+    });
     out.on('error', reject).end(body);
   });
+}
+
+function refuse(req, res, [status, code, message]) {
+  const xml = `<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>${code}</Code><Message>${message}</Message>` +
+              '<RequestId>1</RequestId></Error>';
+  res.writeHead(status, { 'content-type': 'application/xml', 'content-length': Buffer.byteLength(xml) });
+  res.end(req.method === 'HEAD' ? undefined : xml);
 }
 
 let last = Promise.resolve();
 
 async function serve(port, req, res) {
   const body = await readWhole(req);
-  const wrong = refusal(req, body);
-  if (wrong) {
-    const [status, code, message] = wrong;
-    const xml = `<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>${code}</Code><Message>${message}</Message>` +
-                '<RequestId>1</RequestId></Error>';
-    res.writeHead(status, { 'content-type': 'application/xml', 'content-length': Buffer.byteLength(xml) });
-    res.end(req.method === 'HEAD' ? undefined : xml);
+  const refused = refusal(req, body);
+  if (refused) {
+    refuse(req, res, refused);
     return;
   }
   const turn = last.then(() => ask(port, req, body));
   last = turn.catch(() => {});
-  const [from, answer] = await turn;
+  const { wrong, from, answer } = await turn;
+  if (wrong) {
+    refuse(req, res, wrong);
+    return;
+  }
   for (const name of ['connection', 'keep-alive', 'transfer-encoding']) delete from.headers[name];
   if (req.method !== 'HEAD' && from.statusCode !== 204) from.headers['content-length'] = answer.length;
   res.writeHead(from.statusCode, from.headers);
