@@ -6,6 +6,7 @@
 #include "adapter/cares/resolver.h"
 #include "adapter/curl/fetcher.h"
 #include "adapter/fs/fs_blob_store.h"
+#include "pipeline/s4_internal.h"
 
 static void on_event(void *data, struct pp_transfer *t, enum pp_transfer_event event)
 {
@@ -33,9 +34,9 @@ static void fill_params(struct s4_kit *k)
     k->ports[0] = (struct pp_port_range){.lo = 80, .hi = 80};
     k->ports[1] = (struct pp_port_range){.lo = 1024, .hi = 65535};
     k->params = (struct pp_params){
-        .tiers = {{.timeout_ms = 400, .concurrency = 64},
-                  {.timeout_ms = 10000, .concurrency = 64},
-                  {.timeout_ms = 30000, .concurrency = 64}},
+        .tiers = {{.timeout_ms = S4_QUICK_MS, .concurrency = 64},
+                  {.timeout_ms = S4_USUAL_MS, .concurrency = 64},
+                  {.timeout_ms = S4_LONG_MS, .concurrency = 64}},
         .n_tiers = 3,
         .policy = {.allow = &k->loopback, .n_allow = 1, .ports = k->ports, .n_ports = 2},
         .max_bytes = 1 << 20,
@@ -68,6 +69,7 @@ void s4_kit_open_at(struct s4_kit *k, uint16_t port)
     k->port = port;
     k->loop = pp_loop_open();
     assert_non_null(k->loop);
+    pp_test_clock_hold(k->loop);
     fill_params(k);
     open_ports(k);
     k->lane = pp_keep_lane_open(2, k->blobs);
@@ -142,6 +144,7 @@ void s4_kit_close(struct s4_kit *k)
     pp_keep_close(k->keep);
     pp_lane_close(k->lane);
     k->blobs->ops->close(k->blobs);
+    pp_test_clock_release(k->loop);
     pp_loop_close(k->loop);
     if (k->o)
         pp_origin_close(k->o);
@@ -200,6 +203,67 @@ void s4_get_wait(struct s4_get *g, int64_t max_ms)
 {
     pp_test_until(g->kit->loop, over, g, max_ms);
     check(g);
+}
+
+void s4_pass(struct s4_kit *k, int64_t ms)
+{
+    pp_test_clock_pass(k->loop, ms);
+    for (int i = 0; i < 3; i++)
+        pp_loop_turn(k->loop, false);
+}
+
+static const struct s4_run *run_of(const struct s4_get *g)
+{
+    assert_int_equal(g->finished, 0);
+    return g->t.run;
+}
+
+static bool is_sent(void *g)
+{
+    return run_of(g)->x.phase >= PP_PHASE_FIRST_BYTE && ((struct s4_get *)g)->sents > 0;
+}
+
+static bool is_in_body(void *g)
+{
+    return run_of(g)->stage == S4_EXCHANGE && run_of(g)->x.phase == PP_PHASE_BODY;
+}
+
+static bool is_draining(void *g)
+{
+    return run_of(g)->draining;
+}
+
+static bool is_paused(void *g)
+{
+    return run_of(g)->paused_ms != 0;
+}
+
+void s4_get_until_sent(struct s4_get *g)
+{
+    pp_test_until(g->kit->loop, is_sent, g, 10000);
+}
+
+void s4_get_until_body(struct s4_get *g)
+{
+    pp_test_until(g->kit->loop, is_in_body, g, 10000);
+}
+
+void s4_get_until_draining(struct s4_get *g)
+{
+    pp_test_until(g->kit->loop, is_draining, g, 10000);
+}
+
+void s4_get_until_paused(struct s4_get *g)
+{
+    pp_test_until(g->kit->loop, is_paused, g, 10000);
+}
+
+void s4_get_ends_after(struct s4_get *g, int64_t ms)
+{
+    s4_pass(g->kit, ms - 1);
+    assert_int_equal(g->finished, 0);
+    s4_pass(g->kit, 1 + PP_SWEEP_MS);
+    s4_get_wait(g, 10000);
 }
 
 uint16_t s4_get_run(struct s4_get *g, struct s4_kit *k, const char *path)

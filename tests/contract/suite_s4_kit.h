@@ -19,9 +19,13 @@
 #include "photopool/code.h"
 #include "pipeline/s4_fetch.h"
 #include "suite_origin.h"
+#include "test_clock.h"
 #include "test_loop.h"
 
-enum { S4_QUICK, S4_USUAL, S4_LONG }; /* tiers: 400 ms, 10 s, 30 s */
+/* Tiers. The clock is held: deadlines pass where the test says so, and no transfer is late because the
+ * machine is slow. (Only connecting is limited in real time, by as much.) */
+enum { S4_QUICK, S4_USUAL, S4_LONG };
+enum { S4_QUICK_MS = 5000, S4_USUAL_MS = 10000, S4_LONG_MS = 30000 };
 
 struct s4_kit {
     struct pp_loop *loop;
@@ -69,6 +73,16 @@ void s4_get_start(struct s4_get *g);
 /* Until FINISHED; answers HOP as the get says. Checks what holds for every transfer: one FINISHED, a detail
  * in printable ASCII where there is a code, an object only where there is none. */
 void s4_get_wait(struct s4_get *g, int64_t max_ms);
+/* The clock goes on, and the deadlines are looked at, up to PP_SWEEP_MS late. */
+void s4_pass(struct s4_kit *k, int64_t ms);
+/* Until the host has the request; until it has begun an answer that is read; until the answer is dropped as
+ * it comes; until it waits for the disk. */
+void s4_get_until_sent(struct s4_get *g);
+void s4_get_until_body(struct s4_get *g);
+void s4_get_until_draining(struct s4_get *g);
+void s4_get_until_paused(struct s4_get *g);
+/* It waits for `ms` from now on and no longer. */
+void s4_get_ends_after(struct s4_get *g, int64_t ms);
 /* init, start, wait: the code. */
 uint16_t s4_get_run(struct s4_get *g, struct s4_kit *k, const char *path);
 /* Fails the test where the get has not ended with `code`. */

@@ -295,7 +295,6 @@ static void many_frames_and_loops_end(void **state)
     set_body(&s, b.p, b.n);
     s4_get_run(&g, &k, "/");
     s4_expect(&g, "frames", 0);
-    assert_in_range(g.t.ms, 0, 2000);
     set_body(&s, NULL, 0);
     pp_buf_fini(&b);
     pp_buf_init(&b, 1 << 20); /* an IFD that leads to itself, in EXIF in a JPEG without a frame */
@@ -306,7 +305,6 @@ static void many_frames_and_loops_end(void **state)
     set_body(&s, b.p, b.n);
     s4_get_run(&g, &k, "/");
     s4_expect(&g, "loops", PP_CODE_IMAGE_CORRUPT);
-    assert_in_range(g.t.ms, 0, 2000);
     set_body(&s, NULL, 0);
     pp_buf_fini(&b);
     s4_kit_close(&k);
@@ -345,7 +343,8 @@ static void a_disk_that_hangs_is_no_timeout(void **state)
     s4_get_init(&g, &k, NULL, "/");
     g.task.tier = S4_QUICK;
     s4_get_start(&g);
-    s4_get_wait(&g, 9000);
+    s4_get_until_paused(&g);
+    s4_get_ends_after(&g, S4_QUICK_MS);
     pthread_mutex_unlock(&disk);
     assert_true(g.t.handed_back);
     s4_get_run(&g, &k, "/"); /* and is used again */
