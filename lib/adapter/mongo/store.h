@@ -53,7 +53,8 @@ enum pp_mg_coll {
     X(routes, pp_store_routes)           \
     X(save_routes, pp_store_save_routes) \
     X(queue, pp_store_queue)             \
-    X(clean, pp_store_clean)
+    X(clean, pp_store_clean)             \
+    X(generation, pp_store_generation)
 
 enum pp_mg_op {
 #define X(name, type) PP_MG_OP_##name,
