@@ -185,6 +185,11 @@ void pp_mg_majority(bson_t *opts)
     bson_append_document_end(opts, &sub);
 }
 
+void pp_mg_hint(bson_t *opts, const char *index)
+{
+    BSON_APPEND_UTF8(opts, "hint", index);
+}
+
 /* --- bulk writes --- */
 
 void pp_mg_bulk_init(struct pp_mg_bulk *b, struct pp_mg_thread *t, enum pp_mg_coll coll)
@@ -308,6 +313,7 @@ void pp_mg_bulk_update(struct pp_mg_bulk *b, const bson_t *filter, const bson_t 
     bson_t opts = BSON_INITIALIZER;
     BSON_APPEND_BOOL(&opts, "validate", false);
     BSON_APPEND_BOOL(&opts, "upsert", upsert);
+    pp_mg_hint(&opts, "_id_");
     pp_mg_bulk_update_opts(b, filter, update, &opts);
     bson_destroy(&opts);
 }
@@ -330,12 +336,21 @@ enum pp_err pp_mg_bulk_run(struct pp_mg_bulk *b)
 enum pp_err pp_mg_update_many(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *filter,
                               const bson_t *update, struct pp_mg_many *out)
 {
+    return pp_mg_update_many_hint(t, coll, filter, update, NULL, out);
+}
+
+enum pp_err pp_mg_update_many_hint(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *filter,
+                                   const bson_t *update, const char *index, struct pp_mg_many *out)
+{
     bson_error_t e;
-    bson_t reply;
+    bson_t reply, opts = BSON_INITIALIZER;
     enum pp_err err = PP_OK;
     count(t);
-    if (!mongoc_collection_update_many(t->coll[coll], filter, update, NULL, &reply, &e))
+    if (index)
+        BSON_APPEND_UTF8(&opts, "hint", index);
+    if (!mongoc_collection_update_many(t->coll[coll], filter, update, &opts, &reply, &e))
         err = fail(t, &e, &reply, true);
+    bson_destroy(&opts);
     if (out)
         *out = (struct pp_mg_many){(uint64_t)pp_mg_doc_int(&reply, "matchedCount"),
                                    (uint64_t)pp_mg_doc_int(&reply, "modifiedCount")};

@@ -40,6 +40,9 @@ pp_must_check enum pp_err pp_mg_rows_end(struct pp_mg_rows *rows);
 /* Adds {readConcern: {level: "majority"}}: for what is shown outside and must not be taken back. */
 void pp_mg_majority(bson_t *opts);
 
+/* By this index and no other: what the planner would choose depends on what it happened to see first. */
+void pp_mg_hint(bson_t *opts, const char *index);
+
 /* Unordered single-document writes (and inserts), sent in commands of PP_MG_COMMAND_DOCS.
  * Filters and documents are copied. pp_mg_bulk_run() sends the rest and frees; without a write it does
  * nothing. */
@@ -55,9 +58,9 @@ struct pp_mg_bulk {
 };
 void pp_mg_bulk_init(struct pp_mg_bulk *b, struct pp_mg_thread *t, enum pp_mg_coll coll);
 void pp_mg_bulk_insert(struct pp_mg_bulk *b, const bson_t *doc);
-/* `update` is a document of operators, or a pipeline (an array). */
+/* `filter` names _id. `update` is a document of operators, or a pipeline (an array). */
 void pp_mg_bulk_update(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *update, bool upsert);
-/* With `arrayFilters`. */
+/* With options of its own: arrayFilters, another hint. */
 void pp_mg_bulk_update_opts(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *update,
                             const bson_t *opts);
 void pp_mg_bulk_remove(struct pp_mg_bulk *b, const bson_t *filter);
@@ -70,6 +73,10 @@ struct pp_mg_many {
 pp_must_check enum pp_err pp_mg_update_many(struct pp_mg_thread *t, enum pp_mg_coll coll,
                                             const bson_t *filter, const bson_t *update,
                                             struct pp_mg_many *out);
+/* By this index and no other: what the planner would choose depends on what it saw first. */
+pp_must_check enum pp_err pp_mg_update_many_hint(struct pp_mg_thread *t, enum pp_mg_coll coll,
+                                                 const bson_t *filter, const bson_t *update,
+                                                 const char *index, struct pp_mg_many *out);
 pp_must_check enum pp_err pp_mg_delete_many(struct pp_mg_thread *t, enum pp_mg_coll coll,
                                             const bson_t *filter, uint64_t *deleted);
 

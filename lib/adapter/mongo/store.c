@@ -7,6 +7,7 @@
 
 #include "run.h"
 #include "runtime/lane.h"
+#include "tasks.h"
 
 enum { OFFSET_READ_MS = 60000, APPNAME_MAX = 16 };
 
@@ -85,6 +86,7 @@ static void close_thread(void *state)
         mongoc_collection_destroy(t->coll[i]);
     mongoc_database_destroy(t->db);
     mongoc_client_pool_push(t->m->pool, t->client);
+    pp_mg_forget_free(t);
     pp_arena_fini(&t->tmp);
     free(t);
 }
@@ -152,7 +154,7 @@ static void store_free(struct pp_mg *m)
     if (m->uri)
         mongoc_uri_destroy(m->uri);
     pp_mg_lost_free(m);
-    pthread_mutex_destroy(&m->lost_lock);
+    pthread_mutex_destroy(&m->lock);
     free(m);
 }
 
@@ -256,7 +258,7 @@ enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo
     m->base.ops = &ops;
     m->loop = loop;
     m->log = o->log;
-    pthread_mutex_init(&m->lost_lock, NULL);
+    pthread_mutex_init(&m->lock, NULL);
     enum pp_err err = read_uri(m, o, error);
     if (err == PP_OK)
         err = open_pool(m, threads, error);

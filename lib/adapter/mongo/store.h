@@ -65,8 +65,16 @@ enum pp_mg_op {
 
 /* --- the store, and what each thread has --- */
 
-/* A claim whose answer never came (claim.c): its tasks may be ours. */
+/* A claim whose answer never came (lost.c): its tasks may be ours. */
 struct pp_mg_lost;
+struct pp_mg_forget;
+
+/* What waits, as it was counted last (queues.c). */
+struct pp_mg_counts {
+    struct pp_queue_count counts[PP_QUEUES];
+    uint64_t claimed;
+    int64_t until_ms; /* monotonic: is good until then */
+};
 
 struct pp_mg {
     struct pp_task_store base;
@@ -81,8 +89,9 @@ struct pp_mg {
     atomic_int_fast64_t offset_ms;   /* the server's wall clock minus ours */
     atomic_int_fast64_t offset_read; /* when, monotonic ms; 0: never */
     atomic_uint_fast64_t roundtrips[PP_MG_OP_COUNT];
-    pthread_mutex_t lost_lock;
-    struct pp_mg_lost *lost; /* under lost_lock; freed by pp_mg_lost_free() */
+    pthread_mutex_t lock;
+    struct pp_mg_lost *lost;    /* under lock; freed by pp_mg_lost_free() */
+    struct pp_mg_counts counts; /* under lock */
 };
 
 struct pp_mg_thread {
@@ -90,9 +99,10 @@ struct pp_mg_thread {
     mongoc_client_t *client;
     mongoc_database_t *db;
     mongoc_collection_t *coll[PP_MG_COLL_COUNT];
-    enum pp_mg_op op;    /* that runs now */
-    struct pp_arena tmp; /* of the operation */
-    bson_error_t error;  /* of the last command that failed */
+    enum pp_mg_op op;            /* that runs now */
+    struct pp_arena tmp;         /* of the operation */
+    bson_error_t error;          /* of the last command that failed */
+    struct pp_mg_forget *forget; /* settled tasks to be forgotten (forget.c); NULL: none yet */
 };
 
 /* Our clock that only goes forward. */

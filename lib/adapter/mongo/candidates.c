@@ -1,0 +1,337 @@
+/* candidates.c: which waiting tasks a claim may take. README.md, "claim".
+ *
+ *   own ranges: one aggregate, a branch per want, each limited     -> enough: done
+ *   others':    one more, only for wants with too little of their own
+ *
+ * Nothing is limited to what is due: the first task that is not says when the queue has something next.
+ * Whoever takes from others' ranges begins behind its own, so that several of them do not all reach for the
+ * same tasks, nor for those that are their owners' next. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tasks.h"
+
+/* From others, so many times what is wanted is looked at. */
+enum { SPREAD = 4, PARTS = 8, PART_SHIFT = 29 };
+
+/* --- reading --- */
+
+static enum pp_err read_task_field(const bson_iter_t *it, struct pp_arena *a, struct pp_mg_candidate *c,
+                                   bool *conditional)
+{
+    const char *key = bson_iter_key(it);
+    struct pp_task *task = &c->task;
+    if (!strcmp(key, IN_TASK(F_T_URL)))
+        return pp_mg_read_text(it, a, &task->url, NULL);
+    if (!strcmp(key, IN_TASK(F_T_DOMAIN)))
+        return pp_mg_read_text(it, a, &task->domain, NULL);
+    if (!strcmp(key, IN_TASK(F_T_DUE)))
+        c->due_ms = pp_mg_int(it);
+    else if (!strcmp(key, IN_TASK(F_T_QUEUE)))
+        c->queue = (uint8_t)pp_mg_int(it);
+    else if (!strcmp(key, IN_TASK(F_T_HASH)))
+        c->hash = (uint32_t)pp_mg_int(it);
+    else if (!strcmp(key, IN_TASK(F_T_ATTEMPTS)))
+        task->attempts = (uint32_t)pp_mg_int(it) + 1;
+    else if (!strcmp(key, IN_TASK(F_T_TIER)))
+        task->tier = (uint8_t)pp_mg_int(it);
+    else if (!strcmp(key, IN_TASK(F_T_LOSSES)))
+        task->losses = (uint8_t)pp_mg_int(it);
+    else if (!strcmp(key, IN_TASK(F_T_ALWAYS)))
+        task->always = pp_mg_int(it) != 0;
+    else if (!strcmp(key, IN_TASK(F_T_COND)))
+        *conditional = pp_mg_int(it) != 0;
+    return PP_OK;
+}
+
+static enum pp_err read_task(const bson_iter_t *it, struct pp_arena *a, struct pp_mg_candidate *c,
+                             bool *conditional)
+{
+    bson_iter_t in;
+    enum pp_err err = PP_OK;
+    if (!BSON_ITER_HOLDS_DOCUMENT(it) || !bson_iter_recurse(it, &in))
+        return PP_ECORRUPT;
+    while (err == PP_OK && bson_iter_next(&in))
+        err = read_task_field(&in, a, c, conditional);
+    return err;
+}
+
+static enum pp_err read_field(const bson_iter_t *it, struct pp_arena *a, struct pp_mg_candidate *c,
+                              bool *conditional)
+{
+    const char *key = bson_iter_key(it);
+    struct pp_task *task = &c->task;
+    if (!strcmp(key, F_ID))
+        return pp_mg_read_key(it, &task->key);
+    if (!strcmp(key, F_TASK))
+        return read_task(it, a, c, conditional);
+    if (!strcmp(key, F_OBJECT))
+        return pp_mg_read_object(it, &task->known);
+    if (!strcmp(key, F_ETAG))
+        return pp_mg_read_text(it, a, &task->etag, NULL);
+    if (!strcmp(key, F_LAST_MODIFIED))
+        return pp_mg_read_text(it, a, &task->last_modified, NULL);
+    if (!strcmp(key, F_FETCHED_AT))
+        task->known_fetched_at = pp_mg_int(it);
+    else if (!strcmp(key, F_EPOCH))
+        task->epoch = (uint32_t)pp_mg_int(it) + 1;
+    return PP_OK;
+}
+
+static enum pp_err read_candidate(const bson_t *doc, struct pp_arena *a, struct pp_mg_candidate *c)
+{
+    bson_iter_t it;
+    bool conditional = false;
+    enum pp_err err = PP_OK;
+    *c = (struct pp_mg_candidate){.task = {.epoch = 1, .attempts = 1, .domain = ""}};
+    if (!bson_iter_init(&it, doc))
+        return PP_ECORRUPT;
+    while (err == PP_OK && bson_iter_next(&it))
+        err = read_field(&it, a, c, &conditional);
+    if (!conditional)
+        c->task.etag = c->task.last_modified = NULL;
+    return err == PP_OK && !c->task.url ? PP_ECORRUPT : err;
+}
+
+/* --- asking --- */
+
+/* What a branch has found. */
+struct rows {
+    struct pp_mg_candidate *row;
+    size_t n, limit;
+};
+
+/* One want of a query. */
+struct branch {
+    struct pp_mg_wanted *w;
+    bool whole; /* all ranges, not only its own */
+    struct rows rows;
+};
+
+static bool whole_range(const struct pp_claim_want *want)
+{
+    return want->hash_lo == 0 && want->hash_hi == UINT32_MAX;
+}
+
+static bool within(const struct pp_claim_want *want, uint32_t hash)
+{
+    return hash >= want->hash_lo && hash <= want->hash_hi;
+}
+
+static const char *number(uint32_t n, char buf[16])
+{
+    const char *at;
+    bson_uint32_to_string(n, &at, buf, 16);
+    return at;
+}
+
+/* {t.p: {$in: [...]}, t.h: {...}}: the parts are what the index has before the due time. */
+static void put_range(bson_t *match, uint32_t lo, uint32_t hi)
+{
+    bson_t in, values;
+    char buf[16];
+    uint32_t first = lo >> PART_SHIFT, last = hi >> PART_SHIFT;
+    if (first == last) {
+        BSON_APPEND_INT32(match, F_T_PART, (int32_t)first);
+    } else {
+        BSON_APPEND_DOCUMENT_BEGIN(match, F_T_PART, &in);
+        BSON_APPEND_ARRAY_BEGIN(&in, "$in", &values);
+        for (uint32_t p = first; p <= last; p++)
+            BSON_APPEND_INT32(&values, number(p - first, buf), (int32_t)p);
+        bson_append_array_end(&in, &values);
+        bson_append_document_end(match, &in);
+    }
+    if (lo == 0 && hi == UINT32_MAX)
+        return;
+    BSON_APPEND_DOCUMENT_BEGIN(match, F_T_HASH, &in);
+    BSON_APPEND_INT64(&in, "$gte", lo);
+    BSON_APPEND_INT64(&in, "$lte", hi);
+    bson_append_document_end(match, &in);
+}
+
+/* {$match}, {$sort}, {$limit}, as stages 0 to 2. */
+static void put_stages(bson_t *pipeline, const struct branch *b)
+{
+    const struct pp_claim_want *want = b->w->want;
+    bson_t stage, body;
+    BSON_APPEND_DOCUMENT_BEGIN(pipeline, "0", &stage);
+    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$match", &body);
+    BSON_APPEND_UTF8(&body, F_CLIENT, want->client);
+    BSON_APPEND_INT32(&body, F_T_STATE, PP_MG_WAITING);
+    BSON_APPEND_INT32(&body, F_T_QUEUE, want->queue);
+    put_range(&body, b->whole ? 0 : want->hash_lo, b->whole ? UINT32_MAX : want->hash_hi);
+    bson_append_document_end(&stage, &body);
+    bson_append_document_end(pipeline, &stage);
+    BSON_APPEND_DOCUMENT_BEGIN(pipeline, "1", &stage);
+    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$sort", &body);
+    BSON_APPEND_INT32(&body, F_T_DUE, 1);
+    bson_append_document_end(&stage, &body);
+    bson_append_document_end(pipeline, &stage);
+    BSON_APPEND_DOCUMENT_BEGIN(pipeline, "2", &stage);
+    BSON_APPEND_INT64(&stage, "$limit", (int64_t)b->rows.limit);
+    bson_append_document_end(pipeline, &stage);
+}
+
+/* The first want's stages, and a $unionWith for each of the others. */
+static void put_pipeline(bson_t *pipeline, const struct branch *b, size_t n)
+{
+    bson_t stage, body, sub;
+    char buf[16];
+    bson_init(pipeline);
+    put_stages(pipeline, &b[0]);
+    for (size_t i = 1; i < n; i++) {
+        BSON_APPEND_DOCUMENT_BEGIN(pipeline, number((uint32_t)i + 2, buf), &stage);
+        BSON_APPEND_DOCUMENT_BEGIN(&stage, "$unionWith", &body);
+        BSON_APPEND_UTF8(&body, "coll", "photos");
+        BSON_APPEND_ARRAY_BEGIN(&body, "pipeline", &sub);
+        put_stages(&sub, &b[i]);
+        bson_append_array_end(&body, &sub);
+        bson_append_document_end(&stage, &body);
+        bson_append_document_end(pipeline, &stage);
+    }
+}
+
+static bool answers(const struct branch *b, const bson_t *doc, const struct pp_mg_candidate *c)
+{
+    const char *client = pp_mg_doc_text(doc, F_CLIENT);
+    return b->w->want->queue == c->queue && client && !strcmp(client, b->w->want->client) &&
+           b->rows.n < b->rows.limit;
+}
+
+/* The branches' answers come one after the other. */
+static enum pp_err ask(struct pp_mg_thread *t, struct pp_arena *arena, struct branch *b, size_t n)
+{
+    bson_t pipeline;
+    const bson_t *doc;
+    enum pp_err err = PP_OK, end;
+    size_t i = 0;
+    put_pipeline(&pipeline, b, n);
+    struct pp_mg_rows rows = pp_mg_aggregate(t, PP_MG_PHOTOS, &pipeline, NULL);
+    while (err == PP_OK && (doc = pp_mg_next(&rows))) {
+        struct pp_mg_candidate c;
+        err = read_candidate(doc, arena, &c);
+        while (err == PP_OK && i < n && !answers(&b[i], doc, &c))
+            i++;
+        if (err == PP_OK && i == n)
+            err = PP_ECORRUPT;
+        if (err == PP_OK)
+            b[i].rows.row[b[i].rows.n++] = c;
+    }
+    end = pp_mg_rows_end(&rows);
+    bson_destroy(&pipeline);
+    return err != PP_OK ? err : end;
+}
+
+static enum pp_err add_branch(struct pp_mg_thread *t, struct branch *b, struct pp_mg_wanted *w, bool whole,
+                              size_t limit)
+{
+    *b = (struct branch){.w = w, .whole = whole, .rows = {.limit = limit}};
+    b->rows.row = pp_arena_array(&t->tmp, limit, sizeof *b->rows.row);
+    return b->rows.row ? PP_OK : PP_ENOMEM;
+}
+
+/* --- choosing --- */
+
+static size_t due_of(const struct rows *rows, int64_t now_ms)
+{
+    size_t n = 0;
+    while (n < rows->n && rows->row[n].due_ms <= now_ms)
+        n++;
+    return n;
+}
+
+/* From its own range; true if that is all there is to it: either the range is everything, or more of it is
+ * due. */
+static bool take_own(struct pp_mg_wanted *w, const struct rows *rows, int64_t now_ms)
+{
+    size_t due = due_of(rows, now_ms), n = due < w->left ? due : w->left;
+    w->found = rows->row;
+    w->n_found = n;
+    w->next_ms = n < rows->n ? rows->row[n].due_ms : INT64_MAX;
+    return whole_range(w->want) || n < due;
+}
+
+struct distant {
+    uint32_t distance;
+    struct pp_mg_candidate c;
+};
+
+static int by_distance(const void *a, const void *b)
+{
+    uint32_t x = ((const struct distant *)a)->distance, y = ((const struct distant *)b)->distance;
+    return (x > y) - (x < y);
+}
+
+static int by_due(const void *a, const void *b)
+{
+    int64_t x = ((const struct pp_mg_candidate *)a)->due_ms, y = ((const struct pp_mg_candidate *)b)->due_ms;
+    return (x > y) - (x < y);
+}
+
+/* Brings those nearest behind the want's own range to the front. */
+static enum pp_err spread(struct pp_mg_thread *t, const struct pp_mg_wanted *w, struct pp_mg_candidate *row,
+                          size_t n)
+{
+    struct distant *d = pp_arena_array(&t->tmp, n, sizeof *d);
+    if (!d)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        d[i] = (struct distant){row[i].hash - w->want->hash_hi - 1, row[i]};
+    qsort(d, n, sizeof *d, by_distance);
+    for (size_t i = 0; i < n; i++)
+        row[i] = d[i].c;
+    return PP_OK;
+}
+
+/* Adds what is still wanted from the rows of all ranges, and sees what is next in them. */
+static enum pp_err take_others(struct pp_mg_thread *t, struct pp_mg_wanted *w, struct rows *rows,
+                               int64_t now_ms)
+{
+    size_t n = 0, missing = w->left - w->n_found;
+    for (size_t i = 0; i < rows->n; i++)
+        if (!within(w->want, rows->row[i].hash))
+            rows->row[n++] = rows->row[i];
+    rows->n = n;
+    size_t due = due_of(rows, now_ms), take = due < missing ? due : missing;
+    if (take < due && spread(t, w, rows->row, due) != PP_OK)
+        return PP_ENOMEM;
+    for (size_t i = take; i < n; i++)
+        if (rows->row[i].due_ms < w->next_ms)
+            w->next_ms = rows->row[i].due_ms;
+    if (take == 0)
+        return PP_OK;
+    qsort(rows->row, take, sizeof *rows->row, by_due);
+    struct pp_mg_candidate *all = pp_arena_array(&t->tmp, w->n_found + take, sizeof *all);
+    if (!all)
+        return PP_ENOMEM;
+    if (w->n_found)
+        memcpy(all, w->found, w->n_found * sizeof *all);
+    memcpy(all + w->n_found, rows->row, take * sizeof *all);
+    w->found = all;
+    w->n_found += take;
+    return PP_OK;
+}
+
+enum pp_err pp_mg_candidates(struct pp_mg_thread *t, struct pp_arena *arena, int64_t now_ms,
+                             struct pp_mg_wanted *const *wanted, size_t n)
+{
+    struct branch own[PP_MG_WANTS], others[PP_MG_WANTS];
+    size_t short_of = 0;
+    enum pp_err err = PP_OK;
+    for (size_t i = 0; i < n && err == PP_OK; i++)
+        err = add_branch(t, &own[i], wanted[i], false, (size_t)wanted[i]->left + 1);
+    if (err == PP_OK && n > 0)
+        err = ask(t, arena, own, n);
+    for (size_t i = 0; i < n && err == PP_OK; i++) {
+        struct pp_mg_wanted *w = wanted[i];
+        if (take_own(w, &own[i].rows, now_ms))
+            continue;
+        size_t limit = own[i].rows.n + (w->left - w->n_found) * SPREAD + 1;
+        err = add_branch(t, &others[short_of++], w, true, limit);
+    }
+    if (err == PP_OK && short_of > 0)
+        err = ask(t, arena, others, short_of);
+    for (size_t i = 0; i < short_of && err == PP_OK; i++)
+        err = take_others(t, others[i].w, &others[i].rows, now_ms);
+    return err;
+}
