@@ -12,6 +12,7 @@ struct fake_reply {
     int status;          /* 0: the connection is closed instead, after the request was read */
     const char *headers; /* lines, each with its \r\n; NULL: none */
     const char *body;    /* NULL: empty */
+    int signal; /* > 0: sent to the process before the answer; blocked by the caller before fake_http_open */
     enum fake_end {
         FAKE_KEEP,  /* the connection is kept */
         FAKE_CLOSE, /* closed after the answer */
@@ -19,7 +20,6 @@ struct fake_reply {
         FAKE_RESET, /* torn down instead of an answer */
         FAKE_HANG   /* no answer: until the peer gives up */
     } end;
-    int signal; /* > 0: sent to the process before the answer; blocked by the caller before fake_http_open */
 };
 
 struct fake_request {
