@@ -29,8 +29,8 @@ bool pp_object_parse(struct pp_blob_name *name, const char *path, size_t n)
     for (size_t i = dot + 1; i < n; i++)
         if (!((path[i] >= 'a' && path[i] <= 'z') || (path[i] >= '0' && path[i] <= '9')))
             return false;
+    memset(name->ext, 0, sizeof(name->ext));
     memcpy(name->ext, path + dot + 1, n - dot - 1);
-    name->ext[n - dot - 1] = '\0';
     pp_object_path(again, name->sha256, name->ext);
     return memcmp(again, path, n) == 0;
 }

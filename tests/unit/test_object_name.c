@@ -31,8 +31,8 @@ static void names_come_back(void **state)
 
     (void)state;
     pp_rng_seed(&rng, 5);
-    for (int i = 0; i < 1000; i++) {
-        struct pp_blob_name name;
+    for (int i = 0; i < 1000; i++) { /* the stack has what was there before */
+        struct pp_blob_name name, same = {0};
         uint8_t sha256[32];
         char path[PP_OBJECT_NAME_MAX];
         const char *ext = exts[pp_rng_below(&rng, sizeof(exts) / sizeof(*exts))];
@@ -42,6 +42,9 @@ static void names_come_back(void **state)
         assert_true(pp_object_parse(&name, path, strlen(path)));
         assert_memory_equal(name.sha256, sha256, 32);
         assert_string_equal(name.ext, ext);
+        memcpy(same.sha256, sha256, 32);
+        memcpy(same.ext, ext, strlen(ext));
+        assert_memory_equal(&name, &same, sizeof(name));
     }
 }
 

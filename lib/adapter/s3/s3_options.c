@@ -155,7 +155,7 @@ static enum pp_err read_parameter(struct pp_s3_options *o, const char *p, size_t
 {
     const char *equals = memchr(p, '=', n);
     size_t name_n = equals ? (size_t)(equals - p) : n;
-    char name[16] = "", value[512];
+    char name[16] = "", value[512] = "";
 
     if (!equals || !set(name, sizeof(name), p, name_n) || !only(name, name_n, "_"))
         return refuse(reason,
