@@ -12,6 +12,12 @@ struct pp_coord_subject {
     /* Opens a coordinator there; again after ops->close(), with what was recorded. Closing without a release
      * is what a crash leaves. */
     enum pp_err (*open)(struct pp_loop *loop, const char *place, struct pp_coordinator **out);
+    /* Several processes, each with a coordinator of its own in the same place, share what there is. Else one
+     * worker is granted everything. */
+    bool many;
+    /* From here on it is now_ms, for all coordinators: time passes in the test's hand. NULL: the only time is
+     * that of the requests. */
+    void (*at)(int64_t now_ms);
 };
 
 /* Runs the suite; the number of failed tests. */

@@ -1,0 +1,12 @@
+-- Reads a page of the index, or says that it is complete. After coord_common.lua. KEYS[2] the backlog index.
+--   ARGV[3..4] cursor, page size; or 'complete', the id of the data set that it is true of
+-- Answers: id of the data set, complete or not, seq, now, next cursor, client, row, ...
+if ARGV[3] == 'complete' then
+  if ARGV[4] == set.id then
+    redis.call('HSET', KEYS[1], 'complete', '1')
+    set.complete = true
+  end
+  return {set.id, set.complete and 1 or 0}
+end
+local page = redis.call('HSCAN', KEYS[2], ARGV[3], 'COUNT', ARGV[4])
+return {set.id, set.complete and 1 or 0, set.seq, now, page[1], page[2]}

@@ -1,0 +1,131 @@
+-- Renews slots, or lets them go. After coord_common.lua, coord_rows.lua. KEYS[2] the backlog index.
+--   ARGV[3..11] worker, lease, number of the call, the caller's time, reserve ahead, 1: lets go, the latest
+--   announcement that the caller knows (0: it may have missed some) and of which data set, channel; then two for each
+--   client of KEYS:
+--   share, reserved, in flight, busy until (caller's time), rpm, concurrency, shares, and when each queue has something
+--   due (caller's time) where that is told; marks ('n' before them; '': unchanged)
+-- Answers: id of the data set, now, a string with '1' for each that is lost, else '0'.
+local worker, lease, call, wall = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local ahead, lets_go, channel = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[11]
+local seen = ARGV[10] == set.id and tonumber(ARGV[9]) or 0
+local skew = now - wall
+local is_young = young(lease)
+local ARG0 = 11
+local told, seq = {}, nil -- what is announced at the end
+
+local function unpack_renewal(s)
+  local a, at = {}
+  a.share, a.reserved, a.flying, a.busy, a.rpm, a.concurrency, a.n, at = struct.unpack('<I4I4I4i8I4I4I4', s)
+  if at < #s then
+    a.due = {}
+    for q = 0, QUEUES - 1 do
+      local due
+      due, at = struct.unpack('<i8', s, at)
+      if due < NEVER then
+        a.due[q] = due + skew
+      end
+    end
+  end
+  return a
+end
+
+-- This data set has lost the slot, or never had it: it is its holder's to say what it was, for the first lease.
+local function recreate(key, a, cut, rows)
+  local new = {rpm = a.rpm, concurrency = a.concurrency, n = math.max(a.n, 1)}
+  if not is_young or rows[a.share] or a.share >= new.n or (cut and not same_cut(cut, new)) then
+    return nil
+  end
+  redis.call('HSET', key, 'c', cut_pack(new), 'm' .. a.share, unseen_marks(new, a.share, lease, ahead))
+  return {hold = call, renewed = 0, marked = 0, till = now, reserved = 0, flying = 0, busy = 0, taken = 0,
+          taken_till = 0, skew = 0, held = true, worker = worker}, new
+end
+
+local function write(key, a, marks, r)
+  if marks ~= '' and call > r.marked then
+    r.marked, r.skew = call, skew
+    redis.call('HSET', key, 'm' .. a.share, string.sub(marks, 2))
+  end
+  if call > r.renewed then
+    r.renewed, r.reserved, r.flying, r.busy = call, a.reserved, a.flying, a.busy + skew
+    r.till = lets_go and now or now + lease
+    r.held = not lets_go
+    r.told = r.told or a.due ~= nil
+  end
+  save(key, a.share, r)
+end
+
+-- Whether this worker alone knows what the client has due.
+local function alone(key, rows, share)
+  for k, r in pairs(rows) do
+    if k ~= share and r.held then
+      return false
+    end
+  end
+  return true
+end
+
+local function tell(client, d)
+  seq = seq or next_seq()
+  for q, due in pairs(d) do
+    told[#told + 1] = struct.pack('<Bi8Bc0', q, due - now, #client, client)
+  end
+  due_write(client, d, seq)
+end
+
+-- Puts what the holder knows into the index. What others have announced and it can't know of stays.
+local function index(key, a, is_alone)
+  local client = client_of(key)
+  local d, known = due_read(client)
+  local may_raise = is_alone and seen >= (known or 0)
+  local changed, lowered = false, false
+  for q = 0, QUEUES - 1 do
+    local was, due = d[q] or NEVER, a.due[q] or NEVER
+    if (due < was or may_raise) and due ~= was and not (due <= now and was <= now) then
+      d[q] = due < NEVER and due or nil
+      changed, lowered = true, lowered or due < was
+    end
+  end
+  if lowered and not is_alone then
+    tell(client, d)
+  elseif changed then
+    due_write(client, d, known or 0)
+  end
+end
+
+local function announce(key)
+  local client = client_of(key)
+  local d = due_read(client)
+  if next(d) then
+    tell(client, d)
+  end
+end
+
+local function renew(key, a, marks)
+  local cut, rows = load(key)
+  local r = rows[a.share]
+  if not r then
+    r, cut = recreate(key, a, cut, rows)
+  end
+  local mine = r and r.held and r.worker == worker and call >= r.hold
+  if mine then
+    write(key, a, marks, r)
+    keep(key, r, cut.n)
+  end
+  if a.due then
+    index(key, a, mine and alone(key, rows, a.share))
+  end
+  if lets_go then
+    announce(key)
+  end
+  return mine and '0' or '1'
+end
+
+local lost = {}
+for i = 3, #KEYS do
+  local j = ARG0 + 2 * (i - 3) + 1
+  lost[i - 2] = renew(KEYS[i], unpack_renewal(ARGV[j]), ARGV[j + 1])
+end
+if #told > 0 then
+  publish(channel, 'A', NOBODY, table.concat(told))
+end
+return {set.id, now, table.concat(lost)}

@@ -1,0 +1,790 @@
+/* suite_coordinator_fleet.c: many workers, each a process of its own: a share is one worker's until its lease
+ * ends, and what it left is known to the next; everybody hears what anybody says; a data set that is new
+ * grants nothing to those who may not know. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../unit/prng.h"
+#include "core/ratelimit.h"
+#include "core/share.h"
+#include "suite_coordinator_kit.h"
+
+#define T0    CK_T0
+#define LEASE CK_LEASE_MS
+
+static const int64_t nothing_due[PP_QUEUES] = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX,
+                                               INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
+
+static struct pp_slot_want want(uint32_t rpm, uint32_t concurrency, uint32_t shares)
+{
+    return (struct pp_slot_want){.client = "42", .rpm = rpm, .concurrency = concurrency, .shares = shares};
+}
+
+static struct pp_slot_renewal renewal(const struct pp_slot_want *w)
+{
+    return (struct pp_slot_renewal){.client = w->client,
+                                    .share = w->share,
+                                    .rpm = w->rpm,
+                                    .concurrency = w->concurrency,
+                                    .shares = w->shares};
+}
+
+/* --- one holder a share --- */
+
+static void a_slot_is_its_holders_until_the_lease_ends(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0), other;
+
+    assert_true(w.granted);
+    other = ck_acquire(k, "w2", want(100, 8, 1), T0 + 1000);
+    assert_false(other.granted);
+    assert_false(other.empty); /* its holder has not said so */
+    assert_int_equal(other.retry_at_ms, T0 + LEASE);
+    assert_false(ck_renew(k, "w1", renewal(&w), T0 + 20000));
+    other = ck_acquire(k, "w2", want(100, 8, 1), T0 + LEASE);
+    assert_false(other.granted);
+    assert_int_equal(other.retry_at_ms, T0 + 20000 + LEASE);
+    other = ck_acquire(k, "w2", want(100, 8, 1), T0 + 20000 + LEASE);
+    assert_true(other.granted);
+    assert_true(ck_renew(k, "w1", renewal(&w), T0 + 20001 + LEASE));
+    assert_false(ck_renew(k, "w2", renewal(&other), T0 + 20001 + LEASE));
+}
+
+static void a_lease_that_has_ended_is_lost(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
+
+    assert_false(ck_renew(k, "w1", renewal(&w), T0 + LEASE - 1));
+    assert_true(ck_renew(k, "w1", renewal(&w), T0 + 2 * LEASE - 1)); /* also if nobody has come */
+}
+
+static void a_release_frees_at_once(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
+
+    ck_release(k, "w2", renewal(&w), T0); /* not its own */
+    assert_false(ck_acquire(k, "w3", want(100, 8, 1), T0).granted);
+    ck_release(k, "w1", renewal(&w), T0);
+    assert_true(ck_acquire(k, "w3", want(100, 8, 1), T0).granted);
+    assert_true(ck_renew(k, "w1", renewal(&w), T0));
+}
+
+static void a_worker_has_one_share_of_a_client(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want a = ck_acquire(k, "w1", want(100, 8, 3), T0);
+    struct pp_slot_want b = ck_acquire(k, "w2", want(100, 8, 3), T0);
+    struct pp_slot_want again = ck_acquire(k, "w1", want(100, 8, 3), T0 + 10); /* the answer was lost */
+    struct pp_slot_want c = ck_acquire(k, "w3", want(100, 8, 3), T0);
+    struct pp_slot_want d = ck_acquire(k, "w4", want(100, 8, 3), T0 + 10);
+
+    assert_true(a.granted && b.granted && c.granted && !d.granted);
+    assert_true(a.share != b.share && b.share != c.share && a.share != c.share);
+    assert_true(again.granted && again.share == a.share);
+    assert_int_equal(d.retry_at_ms, T0 + LEASE);
+    assert_int_equal(d.shares, 3);
+}
+
+/* A slot is refused and granted by the coordinator's clock, whatever the workers' own say. */
+static void clocks_may_differ(void **state)
+{
+    struct coord_kit *k = *state;
+    static const struct pp_slot_mark marks[] = {{T0 - 32000, 4}, {T0 - 1000, 5}};
+    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0), other = want(100, 8, 1);
+    struct pp_slot_renewal r = renewal(&w);
+    const int64_t off = 7200000;
+
+    r.marks = marks;
+    r.n_marks = 2;
+    r.in_flight = 3;
+    r.busy_until_ms = T0 + 50000;
+    assert_false(ck_renew(k, "w1", r, T0));
+    struct pp_coord_acquire a = {.req = ck_request(k),
+                                 .worker = "w2",
+                                 .lease_ms = LEASE,
+                                 .now_ms = T0 + 10000 + off,
+                                 .wants = &other,
+                                 .n = 1};
+    ck_at(k, T0 + 10000);
+    ck_wait(k, k->c->ops->acquire(k->c, &a), &a.req, PP_OK);
+    assert_false(other.granted);
+    assert_int_equal(other.retry_at_ms, T0 + LEASE + off);
+    a.req = ck_request(k);
+    a.now_ms = T0 + LEASE - off;
+    other = want(100, 8, 1);
+    ck_at(k, T0 + LEASE);
+    ck_wait(k, k->c->ops->acquire(k->c, &a), &a.req, PP_OK);
+    assert_true(other.granted);
+    assert_int_equal(other.n_marks, 1); /* the older one has run out */
+    assert_int_equal(other.marks[0].at_ms, T0 - 1000 - off);
+    assert_int_equal(other.taken, 3);
+    assert_int_equal(other.taken_until_ms, T0 + 50000 - off);
+}
+
+/* --- what a crash leaves --- */
+
+static void what_may_be_under_way_stays_taken(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
+    struct pp_slot_renewal r = renewal(&w);
+
+    r.in_flight = 3;
+    r.busy_until_ms = T0 + 2 * LEASE + 5000;
+    assert_false(ck_renew(k, "w1", r, T0));
+    w = ck_acquire(k, "w2", want(100, 8, 1), T0 + LEASE);
+    assert_true(w.granted);
+    assert_int_equal(w.taken, 3);
+    assert_int_equal(w.taken_until_ms, T0 + 2 * LEASE + 5000);
+    r = renewal(&w); /* says nothing of those before it */
+    r.in_flight = 2;
+    r.busy_until_ms = T0 + 2 * LEASE + 2000;
+    assert_false(ck_renew(k, "w2", r, T0 + LEASE));
+    w = ck_acquire(k, "w3", want(100, 8, 1), T0 + 2 * LEASE);
+    assert_int_equal(w.taken, 5);
+    assert_int_equal(w.taken_until_ms, T0 + 2 * LEASE + 5000);
+    w = ck_acquire(k, "w4", want(100, 8, 1), T0 + 3 * LEASE);
+    assert_true(w.granted);
+    assert_int_equal(w.taken, 0);
+}
+
+static void no_more_is_taken_than_there_is(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
+    struct pp_slot_renewal r = renewal(&w);
+
+    for (int i = 0; i < 4; i++) { /* each crashes */
+        char worker[] = "w2";
+        worker[1] = (char)('2' + i);
+        r.in_flight = 8;
+        r.busy_until_ms = T0 + 1000000;
+        assert_false(ck_renew(k, i == 0 ? "w1" : worker, r, T0 + i * LEASE));
+        worker[1]++;
+        w = ck_acquire(k, worker, want(100, 8, 1), T0 + (i + 1) * LEASE);
+        assert_true(w.granted);
+        assert_int_equal(w.taken, 8);
+    }
+}
+
+static void a_crash_before_the_first_renewal_forgets_nothing(void **state)
+{
+    struct coord_kit *k = *state;
+    static const struct pp_slot_mark marks[] = {{T0 - 1000, 5}};
+    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
+    struct pp_slot_renewal r = renewal(&w);
+
+    r.marks = marks;
+    r.n_marks = 1;
+    r.reserved = 7;
+    r.in_flight = 2;
+    r.busy_until_ms = T0 + 80000;
+    assert_false(ck_renew(k, "w1", r, T0));
+    w = ck_acquire(k, "w2", want(100, 8, 1), T0 + LEASE);
+    assert_int_equal(w.spent, 7);
+    assert_int_equal(ck_told(&w, T0 + LEASE), 12);
+    w = ck_acquire(k, "w3", want(100, 8, 1), T0 + 2 * LEASE - 2000); /* still w2's */
+    assert_false(w.granted);
+    w = ck_acquire(k, "w3", want(100, 8, 1), T0 + 2 * LEASE);
+    assert_int_equal(w.spent, 0);
+    assert_int_equal(ck_told(&w, T0 + 2 * LEASE), 7); /* as of when w2 took them over */
+    assert_int_equal(w.taken, 2);
+}
+
+/* --- the cut --- */
+
+static void another_cut_waits_for_all_of_the_old(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want a = ck_acquire(k, "w1", want(100, 8, 2), T0);
+    struct pp_slot_want b = ck_acquire(k, "w2", want(100, 8, 2), T0 + 5000), other;
+
+    assert_true(a.granted && b.granted);
+    static const struct pp_slot_want cuts[] = {
+        {.client = "42", .rpm = 101, .concurrency = 8, .shares = 2},
+        {.client = "42", .rpm = 100, .concurrency = 9, .shares = 2},
+        {.client = "42", .rpm = 100, .concurrency = 8, .shares = 3},
+        {.client = "42", .rpm = 0, .concurrency = 8, .shares = 2},
+    };
+    for (int i = 0; i < 4; i++) {
+        other = ck_acquire(k, "w3", cuts[i], T0 + 6000);
+        assert_false(other.granted);
+        assert_int_equal(other.shares, 2);
+        assert_int_equal(other.retry_at_ms, T0 + 5000 + LEASE);
+    }
+    ck_release(k, "w1", renewal(&a), T0 + 7000);
+    assert_false(ck_acquire(k, "w3", cuts[2], T0 + 7000).granted);
+    ck_release(k, "w2", renewal(&b), T0 + 8000);
+    other = ck_acquire(k, "w3", cuts[2], T0 + 8000);
+    assert_true(other.granted);
+    assert_int_equal(other.shares, 3);
+    assert_false(ck_acquire(k, "w1", want(100, 8, 2), T0 + 8000).granted); /* the old one */
+    assert_true(ck_acquire(k, "w1", cuts[2], T0 + 8000).granted);
+}
+
+/* What all shares of a cut may send at a time, by what their holders were told. */
+static uint64_t may_send(const struct pp_slot_want *w, uint32_t n, int64_t now, int64_t at)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct pp_share share = pp_share_get(w[i].rpm, w[i].concurrency, n, w[i].share);
+        struct pp_ratelimit rl;
+        pp_ratelimit_init(&rl, share.rpm);
+        for (size_t m = 0; m < w[i].n_marks; m++)
+            pp_ratelimit_import(&rl, now, &(struct pp_rate_mark){w[i].marks[m].at_ms, w[i].marks[m].n}, 1);
+        if (w[i].spent > 0)
+            pp_ratelimit_import(&rl, now, &(struct pp_rate_mark){now, w[i].spent}, 1);
+        sum += pp_ratelimit_permits_at(&rl, now, at);
+        pp_ratelimit_fini(&rl);
+    }
+    return sum;
+}
+
+enum { CUT_MARKS = 40, CUT_SHARES = 7 };
+
+/* Every share of a cut, each by a worker of its own. */
+static void acquire_cut(struct coord_kit *k, struct pp_slot_want *w, struct pp_slot_want cut, char who)
+{
+    for (uint32_t s = 0; s < cut.shares; s++) {
+        const char worker[] = {who, (char)('0' + s), '\0'};
+        w[s] = ck_acquire(k, worker, cut, T0);
+        assert_true(w[s].granted);
+        assert_int_equal(w[s].share, s);
+    }
+}
+
+/* What its holder has sent, at random, at most its rate; added to `whole`. */
+static uint32_t release_with_marks(struct coord_kit *k, const struct pp_slot_want *w, const char *worker,
+                                   uint64_t *seed, struct pp_ratelimit *whole)
+{
+    struct pp_slot_mark marks[CUT_MARKS];
+    struct pp_slot_renewal r = renewal(w);
+    uint32_t left = pp_share_get(w->rpm, w->concurrency, w->shares, w->share).rpm, sum = 0;
+    int64_t at = T0 - 59000;
+
+    for (r.n_marks = 0; r.n_marks < CUT_MARKS && left > 0; r.n_marks++) {
+        uint32_t n = (uint32_t)pp_test_between(seed, 1, 4);
+        at += pp_test_between(seed, 1, 1400);
+        n = n < left ? n : left;
+        marks[r.n_marks] = (struct pp_slot_mark){at, n};
+        pp_ratelimit_import(whole, T0, &(struct pp_rate_mark){at, n}, 1);
+        left -= n;
+        sum += n;
+    }
+    r.marks = marks;
+    ck_release(k, worker, r, T0);
+    return sum;
+}
+
+/* Random logs under one cut, handed to another: at no time may the new shares send more together than the
+ * whole may by what was sent, and, being cut evenly, not less. */
+static void a_new_cut_divides_what_was_sent(void **state)
+{
+    struct coord_kit *k = *state;
+    uint64_t seed = 20261121;
+
+    for (int i = 0; i < 60; i++) {
+        struct pp_slot_want old[CUT_SHARES], new[CUT_SHARES], cut = {.concurrency = CUT_SHARES + 3};
+        struct pp_ratelimit whole;
+        uint32_t sent = 0, told = 0;
+        char id[24];
+
+        (void)snprintf(id, sizeof id, "c%d", i);
+        cut.client = id;
+        cut.rpm = (uint32_t)pp_test_between(&seed, CUT_SHARES, 200);
+        cut.shares = (uint32_t)pp_test_between(&seed, 1, CUT_SHARES);
+        pp_ratelimit_init(&whole, cut.rpm);
+        acquire_cut(k, old, cut, 'w');
+        for (uint32_t s = 0; s < cut.shares; s++) {
+            const char worker[] = {'w', (char)('0' + s), '\0'};
+            sent += release_with_marks(k, &old[s], worker, &seed, &whole);
+        }
+        cut.shares = (uint32_t)pp_test_between(&seed, 1, CUT_SHARES);
+        acquire_cut(k, new, cut, 'v');
+        for (uint32_t s = 0; s < cut.shares; s++)
+            told += ck_told(&new[s], T0);
+        assert_int_equal(told, sent);
+        for (int64_t at = T0; at < T0 + 62000; at += 250)
+            assert_int_equal(may_send(new, cut.shares, T0, at), pp_ratelimit_permits_at(&whole, T0, at));
+        pp_ratelimit_fini(&whole);
+    }
+}
+
+/* A lowered limit, and what a crash left under the old cut. */
+static void a_new_cut_takes_over_from_the_lost(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want w[3];
+    uint32_t taken = 0;
+
+    for (int i = 0; i < 2; i++) {
+        const char *worker = i ? "w1" : "w0";
+        w[i] = ck_acquire(k, worker, want(100, 10, 2), T0);
+        struct pp_slot_renewal r = renewal(&w[i]);
+        r.reserved = 10;
+        r.in_flight = 2;
+        r.busy_until_ms = T0 + 50000 + i;
+        assert_false(ck_renew(k, worker, r, T0));
+    }
+    for (int i = 0; i < 3; i++) {
+        char worker[] = "v0";
+        worker[1] = (char)('0' + i);
+        w[i] = ck_acquire(k, worker, want(30, 10, 3), T0 + LEASE);
+        assert_true(w[i].granted);
+        taken += w[i].taken;
+        assert_int_equal(w[i].taken_until_ms, T0 + 50001);
+    }
+    assert_int_equal(taken, 4);
+    assert_int_equal(may_send(w, 3, T0 + LEASE, T0 + LEASE), 10);
+    assert_int_equal(may_send(w, 3, T0 + LEASE, T0 + LEASE + 61000), 30);
+}
+
+/* --- empty; the backlog index --- */
+
+static bool is_empty(struct coord_kit *k)
+{
+    return ck_acquire(k, "w2", want(100, 8, 1), T0 + 1000).empty;
+}
+
+static void a_holder_says_what_is_due(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
+    struct pp_slot_renewal r = renewal(&w);
+    int64_t due[PP_QUEUES];
+    const struct pp_backlog_row row = {.client = "42", .queue = 1, .due_ms = T0};
+
+    ck_watch(k);
+    assert_false(is_empty(k));
+    k->c->ops->announce(k->c, &row, 1);
+    (void)ck_heard(k, "42", 1); /* at once */
+    struct pp_coord_backlog b = ck_backlog(k, k->c, true);
+    b = ck_backlog(k, k->c, false);
+    assert_int_equal(ck_due(&b, "42", 1), T0);
+    r.due_ms = nothing_due;
+    /* It may take a moment until the index believes that the holder knows of the announcement. */
+    for (int i = 0; i < 1000 && !is_empty(k); i++)
+        assert_false(ck_renew(k, "w1", r, T0 + 1000));
+    assert_true(is_empty(k));
+    b = ck_backlog(k, k->c, false);
+    assert_int_equal(ck_due(&b, "42", 1), INT64_MAX);
+    memcpy(due, nothing_due, sizeof due);
+    due[1] = T0 + 5000;
+    due[PP_QUEUE_SUSPECT] = T0 + 9000;
+    r.due_ms = due;
+    assert_false(ck_renew(k, "w1", r, T0 + 1000));
+    assert_false(is_empty(k));
+    b = ck_backlog(k, k->c, false);
+    assert_int_equal(ck_due(&b, "42", 1), T0 + 5000);
+    assert_int_equal(ck_due(&b, "42", PP_QUEUE_SUSPECT), T0 + 9000);
+    assert_int_equal(b.n, 2);
+    r.due_ms = NULL; /* unchanged */
+    assert_false(ck_renew(k, "w1", r, T0 + 1000));
+    b = ck_backlog(k, k->c, false);
+    assert_int_equal(b.n, 2);
+}
+
+/* What another has announced and the holder can't know of is not taken back by it. */
+static void a_holder_takes_back_only_what_it_knows(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 2), T0), x;
+    struct pp_slot_renewal r = renewal(&w);
+    int64_t due[PP_QUEUES];
+
+    x = ck_acquire(k, "w2", want(100, 8, 2), T0);
+    assert_true(x.granted);
+    ck_watch(k);
+    memcpy(due, nothing_due, sizeof due);
+    due[3] = T0 + 100;
+    r.due_ms = due;
+    assert_false(ck_renew(k, "w1", r, T0));
+    assert_int_equal(ck_heard(k, "42", 3), T0 + 100); /* w2 would not know else */
+    struct pp_slot_renewal s = renewal(&x);
+    s.due_ms = nothing_due;
+    assert_false(ck_renew(k, "w2", s, T0)); /* it is not the only one who would know */
+    struct pp_coord_backlog b = ck_backlog(k, k->c, false);
+    assert_int_equal(ck_due(&b, "42", 3), T0 + 100);
+}
+
+static void the_index_is_complete_when_it_was_rebuilt(void **state)
+{
+    enum { N = 3000 };
+    struct coord_kit *k = *state;
+    static struct pp_backlog_row rows[N];
+    static char ids[N][16];
+
+    struct pp_coord_backlog b = ck_backlog(k, k->c, false);
+    assert_false(b.complete);
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(ids[i], sizeof ids[i], "c%d", i / 2);
+        rows[i] = (struct pp_backlog_row){.client = ids[i], .queue = (uint8_t)(i % 2), .due_ms = T0 + i};
+    }
+    k->c->ops->announce(k->c, rows, N);
+    b = ck_backlog(k, k->c, true);
+    b = ck_backlog(k, k->c, false);
+    assert_true(b.complete);
+    assert_int_equal(b.n, N);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(ck_due(&b, ids[i], (uint8_t)(i % 2)), T0 + i);
+    ck_open_other(k); /* a process that comes later */
+    b = ck_backlog(k, k->d, false);
+    assert_true(b.complete);
+    assert_int_equal(b.n, N);
+    rows[0].due_ms = T0 - 5;
+    rows[1].due_ms = T0 + 100;
+    k->d->ops->announce(k->d, rows, 2);
+    b = ck_backlog(k, k->d, true); /* waits for it */
+    b = ck_backlog(k, k->d, false);
+    assert_int_equal(ck_due(&b, "c0", 0), T0 - 5);
+    assert_int_equal(ck_due(&b, "c0", 1), T0 + 1);
+    assert_int_equal(b.n, N);
+}
+
+/* --- hearing of it --- */
+
+static void announcements_reach_everybody(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_backlog_row row = {.client = "7", .queue = 2, .due_ms = T0 + 50};
+
+    ck_watch(k);
+    ck_open_other(k);
+    k->d->ops->announce(k->d, &row, 1);
+    assert_int_equal(ck_heard(k, "7", 2), T0 + 50);
+    row.client = "8";
+    k->d->ops->announce(k->d, &row, 1);
+    assert_int_equal(ck_heard(k, "8", 2), T0 + 50);
+}
+
+static void who_watches_late_hears_what_was_announced(void **state)
+{
+    struct coord_kit *k = *state;
+    const struct pp_backlog_row row = {.client = "7", .queue = 2, .due_ms = T0 + 50};
+
+    ck_open_other(k);
+    k->d->ops->announce(k->d, &row, 1);
+    struct pp_coord_backlog b = ck_backlog(k, k->d, true); /* it is written */
+    (void)b;
+    ck_watch(k);
+    assert_int_equal(ck_heard(k, "7", 2), T0 + 50);
+}
+
+static void a_release_with_something_due_is_announced(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
+    struct pp_slot_renewal r = renewal(&w);
+    int64_t due[PP_QUEUES];
+
+    ck_watch(k);
+    memcpy(due, nothing_due, sizeof due);
+    due[4] = T0 + 77;
+    r.due_ms = due;
+    ck_release(k, "w1", r, T0);
+    assert_int_equal(ck_heard(k, "42", 4), T0 + 77);
+    w = ck_acquire(k, "w2", want(100, 8, 1), T0);
+    r = renewal(&w);
+    ck_release(k, "w2", r, T0); /* unchanged: what is known is due */
+    assert_int_equal(ck_heard(k, "42", 4), T0 + 77);
+}
+
+static bool has_notice(void *arg)
+{
+    return ((struct coord_kit *)arg)->notices > 0;
+}
+
+static void notices_reach_the_others(void **state)
+{
+    struct coord_kit *k = *state;
+    static const struct pp_notice notices[] = {
+        {.kind = PP_NOTICE_CLIENT, .a = "42"},
+        {.kind = PP_NOTICE_ROUTE, .a = "42", .b = "h.test", .v = {1000, 2.5, -3, 7, 1e12}},
+    };
+
+    ck_watch(k);
+    ck_open_other(k);
+    k->d->ops->notify(k->d, notices, 1);
+    ck_until(k, has_notice);
+    assert_int_equal(k->notice.kind, PP_NOTICE_CLIENT);
+    assert_string_equal(k->notice_a, "42");
+    k->notices = 0;
+    k->c->ops->notify(k->c, notices, 2); /* not to itself */
+    k->d->ops->notify(k->d, &notices[1], 1);
+    ck_until(k, has_notice);
+    assert_int_equal(k->notices, 1);
+    assert_int_equal(k->notice.kind, PP_NOTICE_ROUTE);
+    assert_string_equal(k->notice_b, "h.test");
+    assert_memory_equal(k->notice.v, notices[1].v, sizeof k->notice.v);
+}
+
+static bool is_slow(void *arg)
+{
+    struct coord_kit *k = arg;
+    return k->c->ops->host_slow_until(k->c, "slow.test", T0) > 0;
+}
+
+static bool is_slow_there(void *arg)
+{
+    struct coord_kit *k = arg;
+    return k->d->ops->host_slow_until(k->d, "slow.test", T0) > 0;
+}
+
+static void slow_hosts_are_slow_for_all(void **state)
+{
+    struct coord_kit *k = *state;
+
+    ck_open_other(k);
+    k->d->ops->slow_host(k->d, "slow.test", T0 + 60000, T0);
+    ck_until(k, is_slow);
+    assert_int_equal(k->c->ops->host_slow_until(k->c, "slow.test", T0), T0 + 60000);
+    k->d->ops->close(k->d);
+    ck_open_other(k); /* for those who come later, too */
+    ck_until(k, is_slow_there);
+    assert_int_equal(k->d->ops->host_slow_until(k->d, "slow.test", T0), T0 + 60000);
+}
+
+static struct pp_worker_info worker(const char *id)
+{
+    return (struct pp_worker_info){.id = id,
+                                   .host = "host",
+                                   .tiers = "1,5",
+                                   .pid = 77,
+                                   .capacity = 100,
+                                   .in_flight = 7,
+                                   .clients = 3,
+                                   .started_at = T0 - 5000,
+                                   .seen_at = T0};
+}
+
+static bool sees_two(void *arg)
+{
+    struct coord_kit *k = arg;
+    struct pp_worker_info info;
+    return k->c->ops->worker(k->c, 1, &info, T0) && k->d->ops->worker(k->d, 1, &info, T0);
+}
+
+static bool sees_drain(void *arg)
+{
+    struct coord_kit *k = arg;
+    struct pp_worker_info info;
+    bool seen = false;
+
+    for (size_t i = 0; k->c->ops->worker(k->c, i, &info, T0); i++)
+        seen |= info.draining;
+    return seen;
+}
+
+static void workers_know_each_other(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_worker_info a = worker("a"), b = worker("b"), info;
+
+    k->c->ops->heartbeat(k->c, &a);
+    ck_open_other(k);
+    k->d->ops->heartbeat(k->d, &b);
+    ck_until(k, sees_two);
+    for (int i = 0; i < 2; i++) {
+        struct pp_coordinator *c = i ? k->d : k->c;
+        for (size_t n = 0; c->ops->worker(c, n, &info, T0); n++) {
+            assert_true(n < 2);
+            assert_true(info.id[0] == 'a' || info.id[0] == 'b');
+            assert_string_equal(info.host, "host");
+            assert_string_equal(info.tiers, "1,5");
+            assert_int_equal(info.pid, 77);
+            assert_int_equal(info.capacity, 100);
+            assert_int_equal(info.in_flight, 7);
+            assert_int_equal(info.clients, 3);
+            assert_int_equal(info.started_at, T0 - 5000);
+            assert_int_equal(info.seen_at, T0);
+            assert_false(info.draining);
+        }
+        assert_false(c->ops->worker(c, 0, &info, T0 + 60001));
+    }
+    k->c->ops->heartbeat(k->c, &a);
+    k->d->ops->heartbeat(k->d, &b);
+    b.draining = true;
+    k->d->ops->heartbeat(k->d, &b); /* is told at once */
+    ck_until(k, sees_drain);
+}
+
+static bool has_drained(void *arg)
+{
+    return ((struct coord_kit *)arg)->drains > 0;
+}
+
+static void anybody_can_ask_a_worker_to_drain(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_worker_info a = worker("a"), b = worker("b");
+
+    ck_watch(k);
+    ck_open_other(k);
+    k->c->ops->heartbeat(k->c, &a);
+    k->d->ops->heartbeat(k->d, &b);
+    ck_until(k, sees_two);
+    assert_int_equal(k->d->ops->drain(k->d, "nobody"), PP_ENOTFOUND);
+    assert_int_equal(k->d->ops->drain(k->d, "b"), PP_OK);
+    assert_int_equal(k->d->ops->drain(k->d, "a"), PP_OK);
+    ck_until(k, has_drained);
+    assert_string_equal(k->drained, "a");
+    assert_int_equal(k->drains, 1);
+    assert_int_equal(k->d->ops->drain(k->d, NULL), PP_OK);
+    k->drains = 0;
+    ck_until(k, has_drained);
+    assert_string_equal(k->drained, "*");
+}
+
+/* --- who leads --- */
+
+static void one_leads(void **state)
+{
+    struct coord_kit *k = *state;
+
+    ck_open_other(k);
+    assert_true(ck_elect(k, k->c, "w1", 10000, T0));
+    assert_false(ck_elect(k, k->d, "w2", 10000, T0 + 9999));
+    assert_true(ck_elect(k, k->c, "w1", 10000, T0 + 9999));
+    assert_false(ck_elect(k, k->d, "w2", 10000, T0 + 19998));
+    assert_true(ck_elect(k, k->d, "w2", 10000, T0 + 19999));
+    assert_false(ck_elect(k, k->c, "w1", 10000, T0 + 20000));
+    assert_false(ck_elect(k, k->c, "w1", 0, T0 + 20000)); /* not its to let go */
+    assert_false(ck_elect(k, k->c, "w1", 10000, T0 + 20000));
+    assert_false(ck_elect(k, k->d, "w2", 0, T0 + 20000));
+    assert_true(ck_elect(k, k->c, "w1", 10000, T0 + 20000));
+}
+
+/* --- a data set that is new --- */
+
+static void the_data_set_has_a_name(void **state)
+{
+    struct coord_kit *k = *state;
+    char name[100];
+
+    (void)snprintf(name, sizeof name, "%s", k->c->ops->dataset(k->c));
+    assert_true(name[0]);
+    ck_open_other(k);
+    assert_string_equal(k->d->ops->dataset(k->d), name);
+    ck_crash(k);
+    assert_string_equal(k->c->ops->dataset(k->c), name);
+    k->place = k->subject->place();
+    ck_crash(k);
+    assert_string_not_equal(k->c->ops->dataset(k->c), name);
+}
+
+static void nobody_is_granted_what_somebody_may_hold(void **state)
+{
+    struct coord_kit *k = *state; /* not the first data set */
+    struct pp_slot_want w = ck_acquire(k, "w1", want(120, 8, 2), T0);
+
+    assert_false(w.granted);
+    assert_false(w.empty);
+    assert_int_equal(w.retry_at_ms, T0 + LEASE);
+    w = ck_acquire(k, "w1", want(120, 8, 2), T0 + LEASE);
+    assert_true(w.granted);
+    /* Its share of the rate counts as sent when the data set began; and some of it, what may have been
+     * reserved before, when the last lease of before can have ended. */
+    int64_t now = T0 + LEASE;
+    struct pp_slot_want both[2] = {w, ck_acquire(k, "w2", want(120, 8, 2), T0 + LEASE)};
+    assert_true(both[1].granted);
+    assert_int_equal(may_send(both, 2, now, now), 0);
+    assert_int_equal(may_send(both, 2, now, T0 + 60100), 0);
+    uint64_t later = may_send(both, 2, now, T0 + 61000);
+    assert_true(later > 0 && later < 120);
+    assert_int_equal(may_send(both, 2, now, T0 + LEASE + 61000), 120);
+    w = ck_acquire(k, "w3", (struct pp_slot_want){.client = "new", .rpm = 60, .concurrency = 1},
+                   T0 + 2 * LEASE + 62000);
+    assert_true(w.granted); /* all of that is over */
+    assert_int_equal(w.n_marks, 0);
+}
+
+static void a_renewal_brings_back_what_was_lost(void **state)
+{
+    struct coord_kit *k = *state;
+    static const struct pp_slot_mark marks[] = {{T0 - 2000, 9}};
+    struct pp_slot_renewal r = {.client = "42",
+                                .share = 1,
+                                .marks = marks,
+                                .n_marks = 1,
+                                .reserved = 4,
+                                .rpm = 120,
+                                .concurrency = 8,
+                                .shares = 2};
+
+    assert_false(ck_renew(k, "w1", r, T0 + 1000));
+    assert_true(ck_renew(k, "w2", r, T0 + 1000)); /* it is w1's */
+    r.share = 0;
+    assert_false(ck_renew(k, "w2", r, T0 + 1000));
+    r.shares = 3;
+    r.share = 2;
+    assert_true(ck_renew(k, "w3", r, T0 + 1000)); /* another cut */
+    assert_false(ck_acquire(k, "w3", want(120, 8, 2), T0 + 1000).granted);
+    struct pp_slot_want w = ck_acquire(k, "w3", want(120, 8, 2), T0 + 1000 + LEASE);
+    assert_true(w.granted);
+    assert_int_equal(w.spent, 4);
+    assert_int_equal(ck_told(&w, T0 + 1000 + LEASE), 13);
+    r = (struct pp_slot_renewal){.client = "43", .reserved = 4, .rpm = 120, .concurrency = 8, .shares = 1};
+    assert_true(ck_renew(k, "w1", r, T0 + 1000 + LEASE)); /* too late */
+}
+
+static void a_renewal_without_marks_counts_as_all(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_renewal r = {.client = "42", .reserved = 4, .rpm = 120, .concurrency = 8, .shares = 1};
+
+    assert_false(ck_renew(k, "w1", r, T0 + 1000));
+    ck_release(k, "w1", r, T0 + 2000);
+    struct pp_slot_want w = ck_acquire(k, "w3", want(120, 8, 1), T0 + LEASE);
+    assert_true(w.granted);
+    assert_true(ck_told(&w, T0 + LEASE) >= 124);
+}
+
+static void who_led_goes_on(void **state)
+{
+    struct coord_kit *k = *state;
+
+    assert_false(ck_elect(k, k->c, "w1", 10000, T0)); /* somebody else may lead */
+    assert_true(ck_elect(k, k->c, "w1", 10000, T0 + 10000));
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, ck_open, ck_close)
+#define LOST(f) cmocka_unit_test_setup_teardown(f, ck_open_lost, ck_close)
+
+int pp_suite_coordinator_fleet(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_slot_is_its_holders_until_the_lease_ends),
+        TEST(a_lease_that_has_ended_is_lost),
+        TEST(a_release_frees_at_once),
+        TEST(a_worker_has_one_share_of_a_client),
+        TEST(clocks_may_differ),
+        TEST(what_may_be_under_way_stays_taken),
+        TEST(no_more_is_taken_than_there_is),
+        TEST(a_crash_before_the_first_renewal_forgets_nothing),
+        TEST(another_cut_waits_for_all_of_the_old),
+        TEST(a_new_cut_divides_what_was_sent),
+        TEST(a_new_cut_takes_over_from_the_lost),
+        TEST(a_holder_says_what_is_due),
+        TEST(a_holder_takes_back_only_what_it_knows),
+        TEST(the_index_is_complete_when_it_was_rebuilt),
+        TEST(announcements_reach_everybody),
+        TEST(who_watches_late_hears_what_was_announced),
+        TEST(a_release_with_something_due_is_announced),
+        TEST(notices_reach_the_others),
+        TEST(slow_hosts_are_slow_for_all),
+        TEST(workers_know_each_other),
+        TEST(anybody_can_ask_a_worker_to_drain),
+        TEST(one_leads),
+        TEST(the_data_set_has_a_name),
+        LOST(nobody_is_granted_what_somebody_may_hold),
+        LOST(a_renewal_brings_back_what_was_lost),
+        LOST(a_renewal_without_marks_counts_as_all),
+        LOST(who_led_goes_on),
+    };
+    return cmocka_run_group_tests_name("coordinator: many workers", tests, NULL, NULL);
+}
