@@ -270,6 +270,7 @@ static void keys_find_their_answer(void **state)
         struct pp_ingest_append again = r;
         again.entry.batch_id = "b_2";
         again.answer = "other";
+        again.answer_n = 5;
         again.high_water = 1; /* also when nothing new is taken in */
         RUN(k, append, &again);
         assert_int_equal(again.req.err, PP_EEXISTS);
@@ -532,9 +533,10 @@ static void an_append_is_told(void **state)
         }
         k->queue->ops->watch(k->queue, NULL, NULL);
         calls = 0;
-        append(k, "c", "b_99", "x");
+        snprintf(id, sizeof id, "b_%d", 10 * round + 9);
+        append(k, "c", id, "x");
         assert_int_equal(take(k, 9, 100).n, 1);
-        ack(k, "b_99");
+        ack(k, id);
         assert_int_equal(calls, 0);
         if (round == 1)
             reopen(k);

@@ -1,0 +1,58 @@
+-- Appends an entry with its idempotency record, or says why not.
+--   KEYS 11 parts of the payload   12 record of the Idempotency-Key   13.. where acked ids are remembered
+--   ARGV 1 batch  2 client  3 photos  4 rest of the line of META (after the client)  5 high water  6 digest
+--        7 '1': only ask, write nothing  8 '1': there is a key  9 now, 16 digits  10 body hash  11 answer
+--        12 ttl of the record, ms  13 number of parts, 0: inside  14 the payload, or its last part
+-- {'ok'}, {'mismatch'}, {'exists' [, answer]}, {'full'}, {'parts': earlier parts are gone}
+local batch, client = ARGV[1], ARGV[2]
+
+if ARGV[8] == '1' then
+  local old = call('GET', KEYS[12])
+  if old and string.sub(old, 1, 16) >= (call('HGET', STATE, 'forget') or '') then
+    if string.sub(old, 17, 48) ~= ARGV[10] then
+      return {'mismatch'}
+    end
+    return {'exists', string.sub(old, 49)}
+  end
+end
+if call('HEXISTS', META, batch) == 1 then
+  return {'exists'}
+end
+for i = 13, #KEYS do
+  if call('HEXISTS', KEYS[i], ARGV[6]) == 1 then
+    return {'exists'}
+  end
+end
+local high = tonumber(ARGV[5])
+if high > 0 and tonumber(call('HGET', STATE, 'photos') or '0') >= high then
+  return {'full'}
+end
+if ARGV[7] == '1' then
+  return {'ok'}
+end
+
+local parts, sid = tonumber(ARGV[13]), nil
+if parts > 0 then
+  if call('HLEN', KEYS[11]) ~= parts - 1 then
+    return {'parts'}
+  end
+  call('HSET', KEYS[11], parts - 1, ARGV[14])
+  call('PERSIST', KEYS[11])
+  sid = call('XADD', STREAM, '*', 'batch', batch)
+else
+  sid = call('XADD', STREAM, '*', 'batch', batch, 'payload', ARGV[14])
+end
+local meta = '00 ' .. sid .. ' ' .. client .. ' ' .. ARGV[4]
+local line = place(parse(meta), batch)
+call('HSET', META, batch, meta)
+call('ZADD', LINES, 0, line)
+call('ZADD', HEADS, 'NX', score(line), client)
+call('ZADD', IDS, 0, batch)
+call('ZADD', CLIENTS, 0, client .. ':' .. batch)
+call('HINCRBY', STATE, 'entries', 1)
+call('HINCRBY', STATE, 'photos', ARGV[3])
+if ARGV[8] == '1' then
+  call('SET', KEYS[12], ARGV[9] .. ARGV[10] .. ARGV[11], 'PX', ARGV[12])
+end
+wake()
+return {'ok'}

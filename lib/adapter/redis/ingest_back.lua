@@ -1,0 +1,10 @@
+-- A planner leaves: what it has in hand is for anybody, at once.
+--   ARGV 1 planner  2 the silence that lets others take it, ms; then sids
+for i = 3, #ARGV do
+  local p = redis.pcall('XPENDING', STREAM, GROUP, ARGV[i], ARGV[i], 1, ARGV[1])
+  if not p.err and p[1] then
+    call('XCLAIM', STREAM, GROUP, ARGV[1], 0, ARGV[i], 'IDLE', ARGV[2], 'JUSTID')
+    wake()
+  end
+end
+return 1
