@@ -225,6 +225,7 @@ static void close_server(struct server *s)
     pp_config_free(s->newer);
     pp_config_free(s->config);
     pp_config_args_fini(&s->args);
+    pp_wire_end();
     curl_global_cleanup();
 }
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +12,11 @@
 
 #include "adapter/cares/resolver.h"
 #include "adapter/curl/fetcher.h"
-#include "adapter/fs/fs_blob_store.h"
 #include "adapter/http/http_server.h"
-#include "adapter/local/local_coordinator.h"
-#include "adapter/sqlite/sqlite_store.h"
 #include "pipeline/api.h"
 #include "pipeline/pipeline.h"
-#include "pipeline/s5_keep.h"
 #include "wire_params.h"
+#include "wire_ports.h"
 
 struct pp_wire {
     struct pp_loop *loop;
@@ -39,24 +35,7 @@ struct pp_wire {
     bool draining, pipeline_open, ended;
 };
 
-static enum pp_err __attribute__((format(printf, 3, 4)))
-refuse(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(error->text, sizeof(error->text), fmt, ap);
-    va_end(ap);
-    return err;
-}
-
-/* --- adapters --- */
-
-/* The part after "scheme:", or NULL. */
-static const char *after(const char *url, const char *scheme)
-{
-    size_t n = strlen(scheme);
-    return strncmp(url, scheme, n) == 0 ? url + n : NULL;
-}
+/* --- the data directory --- */
 
 /* The lock file is empty while a process runs and says "clean" after one has ended in order; its time is the
  * last sign of life. Bytes may have been stored some time before their record: hence the margin. */
@@ -88,18 +67,20 @@ static enum pp_err lock_data(struct pp_wire *w, struct pp_wire_error *error)
     char path[4096];
 
     if (mkdir(dir, 0755) != 0 && errno != EEXIST)
-        return refuse(error, PP_EIO, "data directory %s can't be made: %s; choose another with --data DIR",
-                      dir, strerror(errno));
+        return pp_wire_refuse(error, PP_EIO,
+                              "data directory %s can't be made: %s; choose another with --data DIR", dir,
+                              strerror(errno));
     snprintf(path, sizeof(path), "%s/lock", dir);
     bool old = access(path, F_OK) == 0;
     w->data_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (w->data_lock < 0)
-        return refuse(error, PP_EIO, "%s can't be opened: %s; choose another directory with --data DIR", path,
-                      strerror(errno));
+        return pp_wire_refuse(error, PP_EIO,
+                              "%s can't be opened: %s; choose another directory with --data DIR", path,
+                              strerror(errno));
     if (flock(w->data_lock, LOCK_EX | LOCK_NB) != 0) {
         close(w->data_lock);
         w->data_lock = -1;
-        return refuse(
+        return pp_wire_refuse(
             error, PP_EBUSY,
             "data directory %s is in use by another photopool; stop it, or choose another with --data DIR",
             dir);
@@ -107,10 +88,10 @@ static enum pp_err lock_data(struct pp_wire *w, struct pp_wire_error *error)
     int64_t crashed = old ? crashed_at(w->data_lock) : 0;
     w->params.params.orphans_since_ms = crashed > 0 ? crashed - ORPHAN_MARGIN_MS : 0;
     if (ftruncate(w->data_lock, 0) != 0)
-        return refuse(error, PP_EIO, "%s can't be written: %s", path, strerror(errno));
+        return pp_wire_refuse(error, PP_EIO, "%s can't be written: %s", path, strerror(errno));
     w->alive = pp_timer_open(w->loop, still_alive, w);
     if (!w->alive)
-        return refuse(error, PP_ENOMEM, "out of memory");
+        return pp_wire_refuse(error, PP_ENOMEM, "out of memory");
     pp_timer_start(w->alive, ALIVE_MS, ALIVE_MS);
     return PP_OK;
 }
@@ -125,47 +106,7 @@ static void unlock_data(struct pp_wire *w)
     close(w->data_lock);
 }
 
-static enum pp_err open_store(struct pp_wire *w, struct pp_wire_error *error)
-{
-    const char *url = w->config->store.url, *path = after(url, "sqlite:");
-    char ingest[4096];
-
-    if (!path)
-        return refuse(error, PP_EINVAL, "store.url: this build keeps tasks in sqlite:PATH only");
-    enum pp_err err = pp_sqlite_task_store_open(w->loop, path, &(struct pp_sqlite_options){0}, &w->p.store);
-    if (err != PP_OK)
-        return refuse(error, err, "store %s: %s", path, pp_err_text(err));
-    snprintf(ingest, sizeof(ingest), "%s/ingest.db", w->config->data_dir);
-    err = pp_sqlite_ingest_queue_open(w->loop, ingest, &(struct pp_sqlite_options){0}, &w->p.ingest);
-    if (err != PP_OK)
-        return refuse(error, err, "ingest queue %s: %s", ingest, pp_err_text(err));
-    return PP_OK;
-}
-
-static enum pp_err open_coordinator(struct pp_wire *w, struct pp_wire_error *error)
-{
-    char path[4096];
-
-    if (!after(w->config->coordinator.url, "local:"))
-        return refuse(error, PP_EINVAL, "coordinator.url: this build coordinates in process only, local:");
-    snprintf(path, sizeof(path), "%s/coordinator.db", w->config->data_dir);
-    enum pp_err err = pp_local_coordinator_open(w->loop, path, &w->p.coordinator);
-    return err == PP_OK ? PP_OK : refuse(error, err, "coordinator %s: %s", path, pp_err_text(err));
-}
-
-static enum pp_err open_blobs(struct pp_wire *w, struct pp_wire_error *error)
-{
-    const char *root = after(w->config->blobs.url, "file:");
-    if (!root)
-        return refuse(error, PP_EINVAL, "blobs.url: this build keeps photos in file:DIR only");
-    const struct pp_fs_options options = {
-        .root = root, .fsync = w->config->blobs.fsync == PP_FSYNC_FILE, .sole = true};
-    if (pp_fs_blob_store_open(&options, &w->p.blobs) != PP_OK)
-        return refuse(error, PP_EIO, "photo directory %s can't be used: %s", root, strerror(errno));
-    w->p.keep_lane = pp_keep_lane_open((unsigned)w->config->keep.threads, w->p.blobs);
-    return w->p.keep_lane ? PP_OK
-                          : refuse(error, PP_ENOMEM, "threads for hashing and writing could not be started");
-}
+/* --- adapters --- */
 
 /* On a fetch loop's thread. */
 static enum pp_err open_fetch_adapters(void *data, struct pp_loop *loop, struct pp_fetcher **fetcher,
@@ -221,14 +162,15 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
     bool v6 = strchr(c->http.listen.host, ':') != NULL;
     w->api = pp_api_open(&w->p, &w->http);
     if (!w->api)
-        return refuse(error, PP_ENOMEM, "out of memory");
+        return pp_wire_refuse(error, PP_ENOMEM, "out of memory");
     enum pp_err err = pp_http_server_open(w->loop, &options, pp_api_handler(w->api), &w->http);
     if (err != PP_OK)
-        return refuse(error, err, "http.listen %s%s%s:%u: %s", v6 ? "[" : "", c->http.listen.host,
-                      v6 ? "]" : "", c->http.listen.port,
-                      err == PP_EBUSY ? "address already in use; stop the other process or choose another "
-                                        "with --set http.listen=HOST:PORT"
-                                      : pp_err_text(err));
+        return pp_wire_refuse(error, err, "http.listen %s%s%s:%u: %s", v6 ? "[" : "", c->http.listen.host,
+                              v6 ? "]" : "", c->http.listen.port,
+                              err == PP_EBUSY
+                                  ? "address already in use; stop the other process or choose another "
+                                    "with --set http.listen=HOST:PORT"
+                                  : pp_err_text(err));
     pp_api_set_server(w->api, w->http);
     return PP_OK;
 }
@@ -243,11 +185,18 @@ static enum pp_err check_ca_file(const char *path, struct pp_wire_error *error)
     if (!path[0])
         return PP_OK;
     if (!f)
-        return refuse(error, PP_EIO, "fetch.ca_file %s can't be read: %s", path, strerror(errno));
+        return pp_wire_refuse(error, PP_EIO, "fetch.ca_file %s can't be read: %s", path, strerror(errno));
     while (!found && fgets(line, sizeof(line), f))
         found = strstr(line, "-----BEGIN ") && strstr(line, "CERTIFICATE-----");
     fclose(f);
-    return found ? PP_OK : refuse(error, PP_EINVAL, "fetch.ca_file %s has no certificate in PEM form", path);
+    return found ? PP_OK
+                 : pp_wire_refuse(error, PP_EINVAL, "fetch.ca_file %s has no certificate in PEM form", path);
+}
+
+/* Is anything kept in the data directory? In a fleet only the journal of what an api accepted. */
+static bool needs_data(const struct pp_config *c, unsigned roles)
+{
+    return !pp_wire_is_fleet(c) || ((roles & PP_ROLE_API) && c->ingest.journal);
 }
 
 static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_error *error)
@@ -256,27 +205,23 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     if (err == PP_OK)
         err = make_pins(w);
     if (err != PP_OK)
-        return refuse(error, err, "the configuration can't be used: %s", pp_err_text(err));
-    w->params.params.sole_worker = true;
-    err = check_ca_file(w->config->fetch.ca_file, error);
-    if (err == PP_OK)
-        err = lock_data(w, error);
-    if (err == PP_OK)
-        err = open_store(w, error);
-    if (err == PP_OK)
-        err = open_coordinator(w, error);
-    if (err == PP_OK)
-        err = open_blobs(w, error);
-    if (err != PP_OK)
-        return err;
+        return pp_wire_refuse(error, err, "the configuration can't be used: %s", pp_err_text(err));
+    w->params.params.sole_worker = !pp_wire_is_fleet(w->config);
     w->p.roles = roles;
     w->p.loop = w->loop;
     w->p.log = w->log;
     w->p.params = &w->params.params;
+    err = check_ca_file(w->config->fetch.ca_file, error);
+    if (err == PP_OK && needs_data(w->config, roles))
+        err = lock_data(w, error);
+    if (err == PP_OK)
+        err = pp_wire_open_ports(&w->p, w->config, error);
+    if (err != PP_OK)
+        return err;
     w->p.factory = (struct pp_fetch_factory){.open = open_fetch_adapters, .data = w};
     err = pp_pipeline_open(&w->p);
     if (err != PP_OK)
-        return refuse(error, err, "the pipeline could not be started: %s", pp_err_text(err));
+        return pp_wire_refuse(error, err, "the pipeline could not be started: %s", pp_err_text(err));
     w->pipeline_open = true;
     return open_http(w, error);
 }
@@ -286,16 +231,7 @@ static void close_adapters(struct pp_wire *w)
     if (w->http)
         w->http->ops->close(w->http);
     pp_api_close(w->api);
-    if (w->p.keep_lane)
-        pp_lane_close(w->p.keep_lane);
-    if (w->p.blobs)
-        w->p.blobs->ops->close(w->p.blobs);
-    if (w->p.coordinator)
-        w->p.coordinator->ops->close(w->p.coordinator);
-    if (w->p.ingest)
-        w->p.ingest->ops->close(w->p.ingest);
-    if (w->p.store)
-        w->p.store->ops->close(w->p.store);
+    pp_wire_close_ports(&w->p);
     unlock_data(w);
 }
 
@@ -319,7 +255,7 @@ enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log, const struct 
 {
     struct pp_wire *w = calloc(1, sizeof(*w));
     if (!w)
-        return refuse(error, PP_ENOMEM, "out of memory");
+        return pp_wire_refuse(error, PP_ENOMEM, "out of memory");
     w->loop = loop;
     w->log = log;
     w->config = config;

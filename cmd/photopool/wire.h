@@ -2,7 +2,7 @@
  *
  *   configuration -> params, adapters (store, ingest queue, coordinator, blobs, HTTP) -> pipeline, API
  *
- * To add an adapter: a scheme in open_store() or its like. */
+ * To add an adapter: see wire_ports.c. */
 #ifndef PHOTOPOOL_CMD_WIRE_H
 #define PHOTOPOOL_CMD_WIRE_H
 
@@ -33,5 +33,7 @@ void pp_wire_drain(struct pp_wire *wire, void (*done)(void *data), void *data);
 void pp_wire_on_drain(struct pp_wire *wire, void (*cb)(void *data, const char *worker), void *data);
 /* Frees everything; after done(). */
 void pp_wire_close(struct pp_wire *wire);
+/* What libraries keep for the whole process: once, at its end. */
+void pp_wire_end(void);
 
 #endif
