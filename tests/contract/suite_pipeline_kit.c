@@ -9,6 +9,12 @@
 #include "core/entry.h"
 #include "pipeline/s2_plan.h"
 #include "pipeline/s5_keep.h"
+#include "test_clock.h"
+
+enum {
+    STEP_EVERY_MS = 5,
+    FINISH_MAX_MS = 120000, /* real: a batch */
+};
 
 static enum pp_err open_fetch(void *data, struct pp_loop *loop, struct pp_fetcher **f, struct pp_resolver **r)
 {
@@ -25,7 +31,7 @@ static void default_params(struct world *w)
     w->loopback = (struct pp_cidr){.addr = {.family = 4, .b = {127}}, .bits = 8};
     w->ports = (struct pp_port_range){.lo = 1, .hi = 65535};
     w->params = (struct pp_params){
-        .tiers = {{.timeout_ms = 1000, .concurrency = 32}, {.timeout_ms = 3000, .concurrency = 32}},
+        .tiers = {{.timeout_ms = 1000, .concurrency = 32}, {.timeout_ms = 60000, .concurrency = 32}},
         .n_tiers = 2,
         .tiers_served = 3,
         .tiers_text = "all",
@@ -81,6 +87,7 @@ void world_open(struct world *w)
     memset(&w->p, 0, sizeof(w->p));
     snprintf(w->params.worker, sizeof(w->params.worker), "test-worker-%u", ++w->starts);
     w->loop = pp_loop_open();
+    pp_test_clock_hold(w->loop);
     open_ports(w);
     w->p.roles = PP_ROLE_INGEST | PP_ROLE_WORKER | PP_ROLE_CRON;
     w->p.loop = w->loop;
@@ -99,11 +106,11 @@ static bool is_true(void *data)
     return *(bool *)data;
 }
 
-void world_close(struct world *w, int64_t max_ms)
+void world_close(struct world *w)
 {
     bool drained = false;
     pp_pipeline_drain(&w->p, mark, &drained);
-    pp_test_until(w->loop, is_true, &drained, max_ms);
+    world_until(w, is_true, &drained);
     pp_pipeline_close(&w->p);
     pp_lane_close(w->p.keep_lane);
     w->p.blobs->ops->close(w->p.blobs);
@@ -111,8 +118,41 @@ void world_close(struct world *w, int64_t max_ms)
     w->coordinator->ops->close(w->coordinator);
     w->ingest->ops->close(w->ingest);
     w->store->ops->close(w->store);
+    pp_test_clock_release(w->loop);
     pp_loop_close(w->loop);
     w->loop = NULL;
+}
+
+/* --- waiting --- */
+
+static void step(struct world *w)
+{
+    int64_t real = pp_test_clock_real_ms();
+    if (real < w->stepped_at + STEP_EVERY_MS)
+        return;
+    w->stepped_at = real;
+    pp_test_clock_pass(w->loop, w->step_ms);
+}
+
+struct waiting {
+    struct world *w;
+    bool (*cond)(void *arg);
+    void *arg;
+};
+
+static bool is_over(void *data)
+{
+    const struct waiting *x = data;
+    if (x->cond(x->arg))
+        return true;
+    step(x->w);
+    return false;
+}
+
+void world_until(struct world *w, bool (*cond)(void *arg), void *arg)
+{
+    struct waiting x = {w, cond, arg};
+    pp_test_until(w->loop, is_over, &x, 60000);
 }
 
 struct moment {
@@ -129,12 +169,13 @@ static bool has_come(void *data)
 void world_run(struct world *w, int64_t ms)
 {
     struct moment m = {w->loop, pp_loop_now(w->loop) + ms};
-    pp_test_until(w->loop, has_come, &m, ms + 10000);
+    world_until(w, has_come, &m);
 }
 
 int world_setup(void **state)
 {
     struct world *w = calloc(1, sizeof(*w));
+    w->step_ms = 4 * STEP_EVERY_MS;
     w->dir = pp_test_tmpdir();
     snprintf(w->record, sizeof(w->record), "%s/record", w->dir);
     const char *const options[] = {"--record", w->record, NULL};
@@ -148,7 +189,7 @@ int world_teardown(void **state)
 {
     struct world *w = *state;
     if (w->loop)
-        world_close(w, 10000);
+        world_close(w);
     if (w->origin.pid > 0)
         pp_test_origin_stop(&w->origin);
     free(w);
@@ -239,18 +280,39 @@ struct pp_batch world_batch(struct world *w, const char *id)
     return batch;
 }
 
-struct pp_batch world_finished(struct world *w, const char *id, int64_t max_ms)
+struct finish {
+    struct world *w;
+    const char *id;
+    struct pp_batch batch;
+};
+
+static bool is_finished(void *data)
 {
-    int64_t until = pp_loop_now(w->loop) + max_ms;
-    struct pp_batch b;
-    do {
-        b = world_batch(w, id);
-        pp_loop_turn(w->loop, true);
-    } while (b.state != PP_BATCH_FINISHED && pp_loop_now(w->loop) < until);
-    if (b.state != PP_BATCH_FINISHED)
-        fail_msg("%s has %lu photos open after %ld ms", id, (unsigned long)b.photos[PP_OUTCOME_OPEN],
-                 (long)max_ms);
-    return b;
+    struct finish *f = data;
+    f->batch = world_batch(f->w, f->id);
+    return f->batch.state == PP_BATCH_FINISHED;
+}
+
+struct pp_batch world_finished(struct world *w, const char *id)
+{
+    struct finish f = {.w = w, .id = id};
+    int64_t until = pp_test_clock_real_ms() + FINISH_MAX_MS;
+    while (!is_finished(&f)) {
+        if (pp_test_clock_real_ms() >= until)
+            fail_msg("%s still has %lu photos open", id, (unsigned long)f.batch.photos[PP_OUTCOME_OPEN]);
+        world_run(w, w->step_ms);
+    }
+    return f.batch;
+}
+
+uint64_t world_open_photos(struct world *w, uint8_t queue)
+{
+    struct pp_store_queue r = {.req = request(w)};
+    assert_int_equal(w->store->ops->queue(w->store, &r), PP_OK);
+    pp_test_until(w->loop, is_true, &w->done, 5000);
+    assert_int_equal(r.req.err, PP_OK);
+    pp_arena_fini(&w->arena);
+    return r.counts[queue].photos;
 }
 
 void world_put_client(struct world *w, const struct pp_client *client)
@@ -276,6 +338,31 @@ static int by_time(const void *pa, const void *pb)
     if (a->us != b->us)
         return a->us < b->us ? -1 : 1;
     return a->by - b->by; /* an end before a start */
+}
+
+struct seeing {
+    struct world *w;
+    const char *client;
+    unsigned n;
+};
+
+static bool are_seen(void *data)
+{
+    const struct seeing *s = data;
+    char who[200];
+    unsigned n = 0;
+    FILE *f = fopen(s->w->record, "re");
+    while (f && fscanf(f, "%*d %*d %199s%*[^\n]", who) == 1)
+        n += strcmp(who, s->client) == 0;
+    if (f)
+        fclose(f);
+    return n >= s->n;
+}
+
+void world_until_seen(struct world *w, const char *client, unsigned n)
+{
+    struct seeing s = {w, client, n};
+    world_until(w, are_seen, &s);
 }
 
 struct world_seen world_seen(struct world *w, const char *client)

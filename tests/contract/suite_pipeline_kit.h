@@ -1,5 +1,11 @@
 /* suite_pipeline_kit.h: the stages s2 to s6 with the embedded adapters in one process, against a real origin:
- * what the tests of the pipeline share. The ports can be made to fail (faulty_ports.h). */
+ * what the tests of the pipeline share. The ports can be made to fail (faulty_ports.h).
+ *
+ * The clock is held while the pipeline is open. It passes while the test waits in a world_...() function: by
+ * `step_ms` each 5 ms of real time at most, whatever the machine. A test that shows that something does not
+ * wait takes a step so small that the minute which waiting may take at most is too short for it; one with
+ * long pauses in it a large one. The origin and the network have real time: the default step makes hosts look
+ * four times slower than they are. */
 #ifndef PP_SUITE_PIPELINE_KIT_H
 #define PP_SUITE_PIPELINE_KIT_H
 
@@ -36,6 +42,7 @@ struct world {
     int64_t delays[2];
     struct pp_arena arena;
     bool done; /* of the request under way */
+    int64_t step_ms, stepped_at;
 };
 
 /* cmocka's setup: an origin, a directory, default params; nothing is opened. And its end, with all closed. */
@@ -46,9 +53,11 @@ int world_setup_open(void **state);
 int world_teardown_open(void **state);
 
 void world_open(struct world *w);
-/* Drains, at most for max_ms, and closes. */
-void world_close(struct world *w, int64_t max_ms);
-/* Turns the loop for so long. */
+/* Drains and closes. */
+void world_close(struct world *w);
+/* Until cond(arg). */
+void world_until(struct world *w, bool (*cond)(void *arg), void *arg);
+/* So much time passes. */
 void world_run(struct world *w, int64_t ms);
 
 /* A batch of `items` items with `photos` photos each; URLs are
@@ -59,9 +68,14 @@ void world_post_to(struct world *w, const char *host, uint16_t port, const char 
 void world_post(struct world *w, const char *client, const char *id, unsigned items, unsigned photos,
                 enum pp_refresh refresh, const char *query);
 struct pp_batch world_batch(struct world *w, const char *id);
-struct pp_batch world_finished(struct world *w, const char *id, int64_t max_ms);
+struct pp_batch world_finished(struct world *w, const char *id);
+/* Tasks in a queue that nobody has claimed. */
+uint64_t world_open_photos(struct world *w, uint8_t queue);
 /* Settings, stored and told. */
 void world_put_client(struct world *w, const struct pp_client *client);
+
+/* Until at least n requests of a client have ended at the origin. */
+void world_until_seen(struct world *w, const char *client, unsigned n);
 
 /* What the origin saw of a client (NULL: all), once it is stopped. */
 struct world_seen {

@@ -13,6 +13,7 @@
 #include "adapter/local/local_coordinator.h"
 #include "base/arena.h"
 #include "suite_coordinator.h"
+#include "test_clock.h"
 #include "test_loop.h"
 
 #define T0 INT64_C(1700000000000)
@@ -48,6 +49,7 @@ struct kit {
 static void kit_open(struct kit *k)
 {
     k->loop = pp_loop_open();
+    pp_test_clock_pass(k->loop, 60000); /* the machine was not started just now */
     file_in(pp_test_tmpdir(), k->path);
     pp_arena_init(&k->arena, 0);
     assert_int_equal(pp_local_coordinator_open(k->loop, k->path, &k->c), PP_OK);

@@ -9,7 +9,7 @@ static void test_all_stored(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 100, 3, PP_REFRESH_KNOWN, "bytes=5000");
-    struct pp_batch b = world_finished(w, "b_1", 20000);
+    struct pp_batch b = world_finished(w, "b_1");
     assert_int_equal(b.items[PP_ITEM_COMPLETE], 100);
     assert_int_equal(b.photos[PP_OUTCOME_STORED], 300);
     assert_int_equal(b.photos_total, 300);
@@ -19,10 +19,10 @@ static void test_known_are_not_fetched_again(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 10, 2, PP_REFRESH_KNOWN, "bytes=3000");
-    world_finished(w, "b_1", 20000);
+    world_finished(w, "b_1");
     uint64_t claims = w->p.metrics.claims;
     world_post(w, "42", "b_2", 10, 2, PP_REFRESH_KNOWN, "bytes=3000");
-    struct pp_batch b = world_finished(w, "b_2", 20000);
+    struct pp_batch b = world_finished(w, "b_2");
     assert_int_equal(b.photos[PP_OUTCOME_UNCHANGED], 20);
     assert_int_equal(w->p.metrics.claims, claims);
 }
@@ -31,9 +31,9 @@ static void test_changed_is_conditional(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 5, 1, PP_REFRESH_KNOWN, "bytes=3000&etag=1");
-    world_finished(w, "b_1", 20000);
+    world_finished(w, "b_1");
     world_post(w, "42", "b_2", 5, 1, PP_REFRESH_CHANGED, "bytes=3000&etag=1");
-    struct pp_batch b = world_finished(w, "b_2", 20000);
+    struct pp_batch b = world_finished(w, "b_2");
     assert_int_equal(b.photos[PP_OUTCOME_UNCHANGED], 5);
     assert_true(w->p.metrics.claims >= 10);
 }
@@ -44,16 +44,16 @@ static void test_failures_are_final_or_retried(void **state)
     world_post(w, "42", "b_1", 4, 1, PP_REFRESH_KNOWN, "status=404");
     world_post(w, "43", "b_2", 4, 1, PP_REFRESH_KNOWN, "flaky=1:500&bytes=2000");
     world_post(w, "44", "b_3", 4, 1, PP_REFRESH_KNOWN, "body=html");
-    assert_int_equal(world_finished(w, "b_1", 20000).photos[PP_OUTCOME_FAILED], 4);
-    assert_int_equal(world_finished(w, "b_2", 20000).photos[PP_OUTCOME_STORED], 4);
-    assert_int_equal(world_finished(w, "b_3", 20000).photos[PP_OUTCOME_FAILED], 4);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_FAILED], 4);
+    assert_int_equal(world_finished(w, "b_2").photos[PP_OUTCOME_STORED], 4);
+    assert_int_equal(world_finished(w, "b_3").photos[PP_OUTCOME_FAILED], 4);
 }
 
 static void test_slow_hosts_are_promoted(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 12, 1, PP_REFRESH_KNOWN, "delay=1500&bytes=2000");
-    struct pp_batch b = world_finished(w, "b_1", 30000);
+    struct pp_batch b = world_finished(w, "b_1");
     assert_int_equal(b.photos[PP_OUTCOME_STORED], 12);
 }
 
@@ -61,7 +61,7 @@ static void test_redirects_are_followed(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 10, 1, PP_REFRESH_KNOWN, "hops=3&bytes=2000");
-    assert_int_equal(world_finished(w, "b_1", 20000).photos[PP_OUTCOME_STORED], 10);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 10);
 }
 
 static void test_restart_goes_on(void **state)
@@ -69,9 +69,9 @@ static void test_restart_goes_on(void **state)
     struct world *w = *state;
     world_post(w, "42", "b_1", 60, 1, PP_REFRESH_KNOWN, "delay=200&bytes=2000");
     pp_loop_turn(w->loop, true);
-    world_close(w, 10000);
+    world_close(w);
     world_open(w);
-    struct pp_batch b = world_finished(w, "b_1", 30000);
+    struct pp_batch b = world_finished(w, "b_1");
     assert_int_equal(b.photos[PP_OUTCOME_STORED], 60);
 }
 

@@ -15,11 +15,11 @@ static void post_work(struct world *w)
     world_post(w, "free", "b_3", 12, 2, PP_REFRESH_KNOWN, "bytes=2000&delay=1200");
 }
 
-static void expect_all(struct world *w, int64_t max_ms)
+static void expect_all(struct world *w)
 {
-    assert_int_equal(world_finished(w, "b_1", max_ms).photos[PP_OUTCOME_STORED], 40);
-    assert_int_equal(world_finished(w, "b_2", max_ms).photos[PP_OUTCOME_STORED], 4);
-    assert_int_equal(world_finished(w, "b_3", max_ms).photos[PP_OUTCOME_STORED], 24);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 40);
+    assert_int_equal(world_finished(w, "b_2").photos[PP_OUTCOME_STORED], 4);
+    assert_int_equal(world_finished(w, "b_3").photos[PP_OUTCOME_STORED], 24);
 }
 
 /* What was claimed or taken without our being told comes back by its lease, or when we are gone: slowly. */
@@ -33,7 +33,7 @@ static void every_request_fails_once_in_a_while(void **state, enum faulty_where 
     struct world *w = *state;
     unsigned seed = 17 * (unsigned)where;
 
-    w->params.lease_ms = 3000;
+    w->params.lease_ms = 10000;
     world_open(w);
     for (int op = 0; op < FAULTY_OPS; op++) {
         seed = seed * 1103515245 + 12345;
@@ -41,14 +41,14 @@ static void every_request_fails_once_in_a_while(void **state, enum faulty_where 
             faulty_fail(&w->faulty, (enum faulty_op)op, where, err, seed >> 16 & 1, 2);
     }
     post_work(w);
-    expect_all(w, 40000);
+    expect_all(w);
     /* Else nothing was tested. */
     for (int op = FAULTY_LOOKUP; op <= FAULTY_SETTLE; op++)
         assert_true(leaves_something((enum faulty_op)op, where) || w->faulty.struck[op] > 0);
     assert_true(w->faulty.struck[FAULTY_RENEW] > 0 && w->faulty.struck[FAULTY_ACQUIRE] > 0);
     assert_true(w->faulty.struck[FAULTY_ACK] > 0);
     memset(w->faulty.rules, 0, sizeof(w->faulty.rules));
-    world_close(w, 10000);
+    world_close(w);
 }
 
 static void test_refused_at_submit(void **state)
@@ -74,7 +74,7 @@ static void test_lost_claim_comes_back(void **state)
     world_open(w);
     faulty_fail(&w->faulty, FAULTY_CLAIM, FAULTY_AFTER, PP_EUNKNOWN, 0, 1);
     world_post(w, "42", "b_1", 4, 1, PP_REFRESH_KNOWN, "bytes=2000");
-    assert_int_equal(world_finished(w, "b_1", 15000).photos[PP_OUTCOME_STORED], 4);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 4);
     assert_true(w->p.metrics.lapsed > 0);
 }
 
@@ -86,7 +86,7 @@ static void test_slow_ports(void **state)
     for (int op = 0; op < FAULTY_OPS; op++)
         w->faulty.rules[op].delay_ms = 30 + 7 * op;
     post_work(w);
-    expect_all(w, 40000);
+    expect_all(w);
 }
 
 /* One outcome that the store never takes does not hold up the others. */
@@ -97,7 +97,7 @@ static void test_one_bad_outcome(void **state)
     world_open(w);
     faulty_fail(&w->faulty, FAULTY_SETTLE, FAULTY_BEFORE, PP_ECORRUPT, 0, 4);
     world_post(w, "42", "b_1", 30, 1, PP_REFRESH_KNOWN, "bytes=2000");
-    assert_int_equal(world_finished(w, "b_1", 15000).photos[PP_OUTCOME_STORED], 30);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 30);
 }
 
 /* Outcomes that say "later" were written and not told: written again they are stale, and their tasks are
@@ -109,7 +109,7 @@ static void test_an_outcome_is_written_twice(void **state)
     world_open(w);
     faulty_fail(&w->faulty, FAULTY_SETTLE, FAULTY_AFTER, PP_EUNKNOWN, 0, 1);
     world_post(w, "42", "b_1", 2, 1, PP_REFRESH_KNOWN, "bytes=2000&flaky=1:500");
-    assert_int_equal(world_finished(w, "b_1", 8000).photos[PP_OUTCOME_STORED], 2);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 2);
     assert_true(w->p.metrics.stale_settles > 0);
 }
 
@@ -122,7 +122,7 @@ static void test_a_plan_is_written_twice(void **state)
     world_open(w);
     faulty_fail(&w->faulty, FAULTY_PLAN, FAULTY_AFTER, PP_EUNKNOWN, 0, 1);
     world_post(w, "42", "b_1", 2, 1, PP_REFRESH_KNOWN, "bytes=2000");
-    assert_int_equal(world_finished(w, "b_1", 20000).photos[PP_OUTCOME_STORED], 2);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 2);
 }
 
 /* --- draining --- */
@@ -149,10 +149,10 @@ static void test_drain_without_a_store(void **state)
     world_open(w);
     faulty_fail(&w->faulty, FAULTY_SETTLE, FAULTY_BEFORE, PP_ENOSPC, 0, 1000000);
     world_post(w, "42", "b_1", 4, 1, PP_REFRESH_KNOWN, "bytes=2000");
-    pp_test_until(w->loop, has_struck, &w->faulty.struck[FAULTY_SETTLE], 10000);
-    world_close(w, 5000);
+    world_until(w, has_struck, &w->faulty.struck[FAULTY_SETTLE]);
+    world_close(w);
     world_open(w);
-    assert_int_equal(world_finished(w, "b_1", 15000).photos[PP_OUTCOME_STORED], 4);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 4);
 }
 
 /* Every request fails for ever from the moment of the drain on. */
@@ -161,10 +161,10 @@ static void drain_with(struct world *w, enum faulty_where where)
     w->params.drain_ms = 500;
     world_open(w);
     post_work(w);
-    pp_test_until(w->loop, has_transfers, w, 10000);
+    world_until(w, has_transfers, w);
     for (int op = 0; op < FAULTY_OPS; op++)
         faulty_fail(&w->faulty, (enum faulty_op)op, where, PP_EIO, 0, 1000000);
-    world_close(w, 8000);
+    world_close(w);
 }
 
 static void test_drain_with_all_refused(void **state)
@@ -184,25 +184,26 @@ static void test_drain_with_a_paused_batch(void **state)
 
     w->params.drain_ms = 5000;
     world_open(w);
+    w->params.tiers[0].timeout_ms = 50000; /* nobody takes the transfer for lost */
     world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=800");
-    pp_test_until(w->loop, has_transfers, w, 10000);
+    world_until(w, has_transfers, w);
     faulty_fail(&w->faulty, FAULTY_LOOKUP, FAULTY_BEFORE, PP_EIO, 0, 1000000);
     world_post(w, "43", "b_2", 1, 1, PP_REFRESH_KNOWN, "bytes=2000");
-    pp_test_until(w->loop, has_struck, &w->faulty.struck[FAULTY_LOOKUP], 10000);
+    world_until(w, has_struck, &w->faulty.struck[FAULTY_LOOKUP]);
     faulty_fail(&w->faulty, FAULTY_SETTLE, FAULTY_BEFORE, PP_EIO, 0, 2);
-    world_close(w, 8000);
+    world_close(w);
 }
 
 static void test_drain_at_once(void **state)
 {
     struct world *w = *state;
     world_open(w);
-    world_close(w, 5000);
+    world_close(w);
     world_open(w);
     world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000");
-    world_close(w, 5000);
+    world_close(w);
     world_open(w);
-    assert_int_equal(world_finished(w, "b_1", 10000).photos[PP_OUTCOME_STORED], 1);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 1);
 }
 
 /* Transfers parked at a redirect, without a permit for a minute: handed back, and uncounted. */
@@ -213,10 +214,12 @@ static void test_drain_with_parked_transfers(void **state)
     w->params.client_rpm = 3;
     w->params.drain_ms = 30000;
     world_open(w);
+    w->step_ms = 1; /* neither worker.drain passes, nor a minute for the next permit */
     world_post(w, "42", "b_1", 2, 1, PP_REFRESH_KNOWN, "bytes=2000&hops=3");
-    world_run(w, 1500);
+    world_until_seen(w, "42", 3);
     assert_true(pp_s3_in_flight(w->p.s3) > 0);
-    world_close(w, 3000);
+    world_close(w);
+    assert_int_equal(world_seen(w, "42").requests, 3);
 }
 
 /* --- slots, tiers --- */
@@ -228,12 +231,12 @@ static void test_slots_are_lost(void **state)
     w->params.client_rpm = 5000;
     world_open(w);
     world_post(w, "42", "b_1", 60, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=100&hops=1");
-    for (int i = 0; i < 8; i++) {
-        pp_test_until(w->loop, has_transfers, w, 10000);
+    world_until(w, has_transfers, w);
+    for (int i = 0; i < 8 && world_batch(w, "b_1").state != PP_BATCH_FINISHED; i++) {
         w->faulty.lose_slots = true;
-        world_run(w, 100);
+        world_run(w, 400);
     }
-    assert_int_equal(world_finished(w, "b_1", 20000).photos[PP_OUTCOME_STORED], 60);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 60);
     assert_true(w->faulty.calls[FAULTY_ACQUIRE] > 1);
 }
 
@@ -242,10 +245,12 @@ static void test_a_claim_takes_long(void **state)
 {
     struct world *w = *state;
 
+    w->params.tiers[0].timeout_ms = 50000;
+    w->step_ms = 100;
     world_open(w);
     w->faulty.rules[FAULTY_CLAIM].delay_ms = 12500;
     world_post(w, "42", "b_1", 3, 1, PP_REFRESH_KNOWN, "bytes=2000");
-    assert_int_equal(world_finished(w, "b_1", 30000).photos[PP_OUTCOME_STORED], 3);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 3);
 }
 
 /* Tasks that wait in a tier that the list no longer has. */
@@ -256,12 +261,13 @@ static void test_the_list_of_tiers_gets_shorter(void **state)
     w->params.tiers_served = 1;
     world_open(w);
     world_post(w, "42", "b_1", 3, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=1300");
-    world_run(w, 2500);
-    world_close(w, 5000);
+    while (world_open_photos(w, 1) < 3)
+        world_run(w, w->step_ms);
+    world_close(w);
     w->params.n_tiers = 1;
-    w->params.tiers[0].timeout_ms = 5000;
+    w->params.tiers[0].timeout_ms = 50000;
     world_open(w);
-    assert_int_equal(world_finished(w, "b_1", 15000).photos[PP_OUTCOME_STORED], 3);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 3);
 }
 
 int main(void)
