@@ -1,22 +1,17 @@
 /* test_redis_coordinator.c: adapter/redis keeps the coordinator's contract; and what a server can do to it:
- * end, come back, be wiped, lose its scripts, be one of a cluster. */
+ * end, come back, be wiped, freeze, lose its scripts, be one of a cluster. */
 #include <hiredis/hiredis.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "adapter/redis/redis_coordinator.h"
 #include "redis_server.h"
 #include "suite_coordinator_kit.h"
 #include "test_loop.h"
 
-#define T0 CK_T0
+#define T0    CK_T0
+#define LEASE CK_LEASE_MS
 
 /* --- the contract --- */
 
@@ -36,31 +31,515 @@ static void at(int64_t now_ms)
 /* A place is a prefix on a server that all share. */
 static const char *place(void)
 {
-    static char names[4096][16];
+    static char names[1024][16];
     static int n;
 
-    assert_true(n < 4096);
+    assert_true(n < 1024);
     (void)snprintf(names[n], sizeof(names[n]), "t%d", n);
     return names[n++];
 }
 
-static enum pp_err open_at(struct pp_loop *loop, const char *url, const char *prefix, bool held,
-                           struct pp_coordinator **out)
+static enum pp_err open_shared(struct pp_loop *loop, const char *prefix, struct pp_coordinator **out)
 {
     const struct pp_redis_coordinator_options o = {
-        .url = url, .prefix = prefix, .test_now = held ? test_now : NULL};
+        .url = redis_server_shared()->url, .prefix = prefix, .test_now = test_now};
     return pp_redis_coordinator_open(loop, &o, out);
 }
 
-static enum pp_err open_shared(struct pp_loop *loop, const char *prefix, struct pp_coordinator **out)
+static const struct pp_coord_subject contract = {
+    .name = "coordinator: Redis", .place = place, .open = open_shared, .many = true, .at = at};
+
+/* --- a server of these tests' own --- */
+
+static struct redis_server server;
+
+static enum pp_err open_own(struct pp_loop *loop, const char *prefix, struct pp_coordinator **out)
 {
-    return open_at(loop, redis_server_shared()->url, prefix, true, out);
+    const struct pp_redis_coordinator_options o = {
+        .url = server.url, .prefix = prefix, .test_now = test_now, .timeout_ms = 400, .longest_ms = 20000};
+    return pp_redis_coordinator_open(loop, &o, out);
 }
 
-static const struct pp_coord_subject subject = {
-    .name = "coordinator: Redis", .place = place, .open = open_shared, .many = true, .at = at};
+static const struct pp_coord_subject own = {
+    .name = "coordinator: what Redis can do", .place = place, .open = open_own, .many = true, .at = at};
+
+static int start(void **state)
+{
+    (void)state;
+    redis_server_start(&server);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    redis_server_kill(&server);
+    return 0;
+}
+
+static bool is_up(void *arg)
+{
+    struct coord_kit *k = arg;
+    return k->c->ops->dataset(k->c)[0] && (!k->d || k->d->ops->dataset(k->d)[0]);
+}
+
+static bool is_down(void *arg)
+{
+    struct coord_kit *k = arg;
+    return !k->c->ops->dataset(k->c)[0] && (!k->d || !k->d->ops->dataset(k->d)[0]);
+}
+
+static bool is_done(void *done)
+{
+    return *(bool *)done;
+}
+
+/* c knows of worker d and the slow host; d of worker c and that. */
+static bool c_has_caught_up(void *arg)
+{
+    struct coord_kit *k = arg;
+    struct pp_worker_info info;
+    return k->c->ops->host_slow_until(k->c, "slow.test", time_now) > 0 &&
+           k->c->ops->worker(k->c, 0, &info, time_now) && strcmp(info.id, "d") == 0;
+}
+
+static bool d_has_caught_up(void *arg)
+{
+    struct coord_kit *k = arg;
+    struct pp_worker_info info;
+    return k->d->ops->host_slow_until(k->d, "slow.test", time_now) > 0 &&
+           k->d->ops->worker(k->d, 0, &info, time_now) && strcmp(info.id, "c") == 0;
+}
+
+static struct pp_slot_want want(const char *client)
+{
+    return (struct pp_slot_want){.client = client, .rpm = 60, .concurrency = 8, .shares = 1};
+}
+
+static struct pp_slot_renewal renewal(const char *client)
+{
+    return (struct pp_slot_renewal){.client = client, .rpm = 60, .concurrency = 8, .shares = 1};
+}
+
+/* The error that an acquire ends in. */
+static enum pp_err try_acquire(struct coord_kit *k, const char *worker, const char *client)
+{
+    struct pp_slot_want w = want(client);
+    struct pp_coord_acquire r = {
+        .req = ck_request(k), .worker = worker, .lease_ms = LEASE, .now_ms = time_now, .wants = &w, .n = 1};
+    enum pp_err err = k->c->ops->acquire(k->c, &r);
+
+    if (err != PP_OK)
+        return err;
+    pp_test_until(k->loop, is_done, &k->done, 30000);
+    return r.req.err;
+}
+
+static void a_restart_forgets_nothing(void **state)
+{
+    struct coord_kit *k = *state;
+    char name[64];
+    struct pp_backlog_row row = {.client = "42", .queue = 1, .due_ms = T0};
+
+    (void)snprintf(name, sizeof name, "%s", k->c->ops->dataset(k->c));
+    assert_true(ck_acquire(k, "w1", want("42"), T0).granted);
+    ck_watch(k);
+    ck_open_other(k);
+    redis_server_kill(&server);
+    ck_until(k, is_down);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(try_acquire(k, "w1", "43"), PP_EIO); /* not executed */
+    k->d->ops->announce(k->d, &row, 1);                       /* these wait */
+    k->d->ops->slow_host(k->d, "slow.test", T0 + 60000, T0);
+    k->d->ops->notify(k->d, &(struct pp_notice){.kind = PP_NOTICE_CLIENT, .a = "44"}, 1);
+    k->d->ops->heartbeat(k->d, &(struct pp_worker_info){
+                                   .id = "d", .host = "h", .tiers = "all", .started_at = T0, .seen_at = T0});
+    redis_server_restart(&server);
+    ck_until(k, is_up);
+    assert_string_equal(k->c->ops->dataset(k->c), name);
+    assert_int_equal(ck_heard(k, "42", 1), T0);
+    ck_until(k, c_has_caught_up);
+    assert_true(k->losses > 0 || k->notices > 0); /* its subscription may have come up after the notice */
+    assert_false(ck_acquire(k, "w2", want("42"), T0 + 1).granted);
+    assert_false(ck_renew(k, "w1", renewal("42"), T0 + 1));
+    assert_true(ck_acquire(k, "w1", want("43"), T0 + 1).granted);
+}
+
+/* What was announced while this process was not connected, or its subscription was lost. */
+static void missed_messages_are_made_up_for(void **state)
+{
+    struct coord_kit *k = *state;
+    char ids[3][16];
+
+    ck_watch(k);
+    ck_open_other(k);
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(ids[i], sizeof ids[i], "c%d", i);
+        struct pp_backlog_row row = {.client = ids[i], .queue = 1, .due_ms = T0 + i};
+        redis_server_do(&server, "CLIENT KILL TYPE pubsub");
+        k->d->ops->announce(k->d, &row, 1);
+        assert_int_equal(ck_heard(k, ids[i], 1), T0 + i);
+    }
+    assert_true(k->losses > 0); /* and notices may have been lost */
+}
+
+static bool is_another(void *arg)
+{
+    struct coord_kit *k = arg;
+    const char *name = k->c->ops->dataset(k->c);
+    return name[0] && strcmp(name, k->drained) != 0;
+}
+
+static void a_wiped_server_is_a_new_data_set(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_worker_info info = {.id = "c", .host = "h", .tiers = "all", .started_at = T0, .seen_at = T0};
+    static const struct pp_slot_mark marks[] = {{T0 - 1000, 2}};
+    struct pp_slot_renewal r = renewal("42");
+
+    ck_watch(k);
+    assert_true(ck_acquire(k, "w1", want("42"), T0).granted);
+    k->c->ops->slow_host(k->c, "slow.test", T0 + 60000, T0);
+    k->c->ops->heartbeat(k->c, &info);
+    struct pp_coord_backlog b = ck_backlog(k, k->c, false);
+    b = ck_backlog(k, k->c, true);
+    assert_true(b.complete);
+    (void)snprintf(k->drained, sizeof k->drained, "%s", k->c->ops->dataset(k->c));
+    redis_server_do(&server, "FLUSHALL");
+    ck_at(k, T0 + 5000);
+    info.seen_at = T0 + 5000;
+    k->c->ops->heartbeat(k->c, &info); /* an idle worker finds out, too */
+    ck_until(k, is_another);
+    assert_false(ck_acquire(k, "w2", want("42"), T0 + 5001).granted);
+    assert_false(ck_acquire(k, "w2", want("43"), T0 + 5001).granted);
+    r.marks = marks;
+    r.n_marks = 1;
+    r.reserved = 3;
+    assert_false(ck_renew(k, "w1", r, T0 + 5002)); /* its holder goes on */
+    b = ck_backlog(k, k->c, true);
+    assert_false(b.complete); /* it was of another data set that it said so */
+    b = ck_backlog(k, k->c, true);
+    assert_true(b.complete);
+    ck_open_other(k);
+    ck_until(k, d_has_caught_up);
+    /* One lease later: with the rate spent, and nothing beside what somebody unknown may have under way. */
+    struct pp_slot_want w = ck_acquire(k, "w2", want("43"), T0 + 5000 + LEASE);
+    assert_true(w.granted);
+    assert_true(ck_told(&w, T0 + 5000 + LEASE) >= 60);
+    assert_int_equal(w.taken, 8);
+    assert_int_equal(w.taken_until_ms, T0 + 5000 + LEASE + 20000);
+    w = ck_acquire(k, "w2", want("42"), T0 + 5002 + LEASE); /* what its holder said */
+    assert_true(w.granted);
+    assert_int_equal(ck_told(&w, T0 + 5002 + LEASE), 5);
+    assert_int_equal(w.taken, 0);
+}
+
+/* The server takes a request and answers too late: it is not known what became of it. */
+static void a_lost_grant_can_be_asked_for_again(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want w = want("42");
+    struct pp_coord_acquire r = {
+        .req = ck_request(k), .worker = "w1", .lease_ms = LEASE, .now_ms = T0, .wants = &w, .n = 1};
+
+    redis_server_freeze(&server);
+    assert_int_equal(k->c->ops->acquire(k->c, &r), PP_OK);
+    pp_test_until(k->loop, is_done, &k->done, 30000);
+    assert_true(r.req.err == PP_ETIMEOUT || r.req.err == PP_EUNKNOWN);
+    redis_server_thaw(&server);
+    ck_until(k, is_up);
+    struct pp_slot_want other = ck_acquire(k, "w2", want("42"), T0);
+    if (!other.granted) { /* it was done */
+        w = ck_acquire(k, "w1", want("42"), T0);
+        assert_true(w.granted);
+    }
+}
+
+/* A call that comes over an old connection, after others that were made later, undoes nothing of theirs. */
+static void late_calls_change_nothing(void **state)
+{
+    struct coord_kit *k = *state;
+    static const struct pp_slot_mark marks[] = {{T0 - 1000, 2}};
+    struct pp_slot_renewal r = renewal("42");
+
+    for (int i = 0; i < 20; i++)
+        (void)ck_elect(k, k->c, "w1", 1000, T0);
+    assert_true(ck_acquire(k, "w1", want("42"), T0).granted);
+    r.marks = marks;
+    r.n_marks = 1;
+    r.reserved = 5;
+    assert_false(ck_renew(k, "w1", r, T0));
+    struct pp_coordinator *c = k->c; /* the same worker, fewer calls */
+    ck_open_other(k);
+    k->c = k->d;
+    r.reserved = 0;
+    assert_true(ck_renew(k, "w1", r, T0));
+    ck_release(k, "w1", r, T0);
+    assert_false(ck_acquire(k, "w2", want("42"), T0).granted);
+    k->c = c;
+    assert_false(ck_renew(k, "w1", renewal("42"), T0)); /* it is still its own */
+}
+
+static void scripts_may_be_forgotten(void **state)
+{
+    struct coord_kit *k = *state;
+    char id[24];
+
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(id, sizeof id, "c%d", i);
+        redis_server_do(&server, "SCRIPT FLUSH");
+        assert_true(ck_acquire(k, "w1", want(id), T0).granted);
+        redis_server_do(&server, "SCRIPT FLUSH");
+        assert_false(ck_renew(k, "w1", renewal(id), T0));
+        redis_server_do(&server, "SCRIPT FLUSH");
+        ck_release(k, "w1", renewal(id), T0);
+        assert_true(ck_elect(k, k->c, "w1", 1000, T0));
+    }
+}
+
+/* Rows of clients that nobody holds go by themselves, and not before all that they say is over. */
+static void rows_expire(void **state)
+{
+    struct coord_kit *k = *state;
+    char command[64];
+    struct pp_slot_renewal r = renewal("42");
+
+    assert_true(ck_acquire(k, "w1", want("42"), T0).granted);
+    (void)snprintf(command, sizeof command, "PTTL {%s:coord}:s:42", k->place);
+    assert_in_range(redis_server_number(&server, command), LEASE + 61000, LEASE + 130000);
+    r.in_flight = 1;
+    r.busy_until_ms = T0 + 200000;
+    ck_release(k, "w1", r, T0);
+    assert_in_range(redis_server_number(&server, command), 200000, 330000);
+    assert_true(ck_acquire(k, "w1", want("42"), T0 + 1).granted);
+    r.busy_until_ms = 0;
+    ck_release(k, "w1", r, T0 + 1);
+    assert_in_range(redis_server_number(&server, command), 61000, 330000);
+}
+
+/* More is announced during an outage than is kept: who asks is told that the index lacks something. */
+static void too_many_announcements_are_not_hushed_up(void **state)
+{
+    enum { N = 300000 };
+    struct coord_kit *k = *state;
+    char id[24];
+
+    struct pp_coord_backlog b = ck_backlog(k, k->c, false);
+    b = ck_backlog(k, k->c, true);
+    assert_true(b.complete);
+    redis_server_kill(&server);
+    ck_until(k, is_down);
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(id, sizeof id, "c%d", i);
+        k->c->ops->announce(k->c, &(struct pp_backlog_row){.client = id, .queue = 1, .due_ms = T0}, 1);
+    }
+    redis_server_restart(&server);
+    ck_until(k, is_up);
+    /* What was forgotten is said with the first announcement that goes out; `rebuilt` waits for all of them.
+     */
+    struct pp_coord_backlog last = {.req = ck_request(k), .rebuilt = true};
+    ck_wait(k, k->c->ops->backlog(k->c, &last), &last.req, PP_EIO);
+    b = ck_backlog(k, k->c, false);
+    assert_false(b.complete);
+    assert_true(b.n > 100000);
+}
+
+/* A fleet with nothing to do: a round trip for every other second and worker. */
+static void idle_workers_say_little(void **state)
+{
+    struct coord_kit *k = *state;
+    const char *name;
+    uint64_t n, beats = 0;
+
+    for (int i = 0; i < 60; i++) {
+        ck_at(k, T0 + i * 1000);
+        k->c->ops->heartbeat(
+            k->c, &(struct pp_worker_info){.id = "c", .host = "h", .tiers = "all", .seen_at = T0 + i * 1000});
+        (void)ck_elect(k, k->c, "c", 1000, T0 + i * 1000); /* the answer has come */
+    }
+    for (size_t i = 0; k->c->ops->roundtrips(k->c, i, &name, &n); i++)
+        if (strcmp(name, "heartbeat") == 0)
+            beats = n;
+        else if (strcmp(name, "elect") != 0)
+            assert_true(n < 8); /* once, at the start */
+    assert_in_range(beats, 29, 31);
+}
+
+static void on_many(void *data, const struct pp_backlog_row *rows, size_t n)
+{
+    (void)data;
+    (void)rows;
+    (void)n;
+}
+
+/* Redis' own clock: marks and what is under way count for as long as they should, or longer; never shorter.
+ */
+static void by_the_clock(void **state)
+{
+    struct pp_loop *loop = pp_loop_open();
+    struct coord_kit k = {.subject = &contract, .loop = loop};
+    const struct pp_redis_coordinator_options o = {.url = server.url, .prefix = place()};
+
+    (void)state;
+    pp_arena_init(&k.arena, 0);
+    assert_int_equal(pp_redis_coordinator_open(loop, &o, &k.c), PP_OK);
+    k.c->ops->watch(k.c, on_many, NULL);
+    ck_until(&k, is_up);
+    k.c->ops->first(k.c, k.c->ops->dataset(k.c));
+    assert_true(ck_acquire(&k, "w1", want("42"), pp_loop_wall(loop)).granted);
+    int64_t then = pp_loop_wall(loop);
+    const struct pp_slot_mark marks[] = {{then - 30000, 1}, {then - 1000, 2}};
+    struct pp_slot_renewal r = renewal("42");
+    r.marks = marks;
+    r.n_marks = 2;
+    r.in_flight = 1;
+    r.busy_until_ms = then + 600000;
+    ck_release(&k, "w1", r, then);
+    struct pp_slot_want w = ck_acquire(&k, "w2", want("42"), pp_loop_wall(loop));
+    pp_loop_update(loop);
+    int64_t now = pp_loop_wall(loop);
+    assert_true(w.granted);
+    assert_int_equal(w.n_marks, 2);
+    for (int i = 0; i < 2; i++)
+        assert_in_range(w.marks[i].at_ms, marks[i].at_ms, marks[i].at_ms + (now - then) + 1);
+    assert_in_range(w.taken_until_ms, then + 600000, now + 600001);
+    int64_t asked = pp_loop_wall(loop);
+    w = ck_acquire(&k, "w3", want("42"), asked);
+    assert_false(w.granted);
+    pp_loop_update(loop);
+    assert_in_range(w.retry_at_ms, then + LEASE, pp_loop_wall(loop) + LEASE);
+    k.c->ops->close(k.c);
+    pp_arena_fini(&k.arena);
+    pp_loop_close(loop);
+}
+
+static void options_are_checked(void **state)
+{
+    struct pp_loop *loop = pp_loop_open();
+    struct pp_coordinator *c;
+    static const struct pp_redis_coordinator_options bad[] = {
+        {.url = "http://x"}, {.url = "redis://x", .prefix = "a:b"}, {.url = "redis://x", .prefix = ""}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(pp_redis_coordinator_open(loop, &bad[i], &c), PP_EINVAL);
+    pp_loop_close(loop);
+}
+
+/* --- a cluster --- */
+
+static struct redis_server nodes[3];
+
+static enum pp_err open_node(struct pp_loop *loop, const char *prefix, struct pp_coordinator **out)
+{
+    static int n;
+    const struct pp_redis_coordinator_options o = {
+        .url = nodes[n++ % 3].url, .prefix = prefix, .test_now = test_now};
+    return pp_redis_coordinator_open(loop, &o, out);
+}
+
+static const struct pp_coord_subject cluster = {
+    .name = "coordinator: a cluster", .place = place, .open = open_node, .many = true, .at = at};
+
+static bool is_formed(void)
+{
+    for (int i = 0; i < 3; i++) {
+        struct redisReply *r = redis_server_ask(&nodes[i], "CLUSTER INFO");
+        bool ok = strstr(r->str, "cluster_state:ok") && strstr(r->str, "cluster_known_nodes:3");
+        freeReplyObject(r);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool formed(void *arg)
+{
+    (void)arg;
+    return is_formed();
+}
+
+static int start_cluster(void **state)
+{
+    static const char *const ranges[] = {"0 5460", "5461 10922", "10923 16383"};
+    static char bus[3][8];
+    struct pp_loop *loop = pp_loop_open();
+    char command[80];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        uint16_t port = pp_test_port();
+        (void)snprintf(bus[i], sizeof bus[i], "%u", port);
+        const char *const options[] = {"--cluster-enabled", "yes", "--cluster-port", bus[i]};
+        memcpy(nodes[i].options, options, sizeof options);
+        redis_server_start(&nodes[i]);
+        (void)snprintf(command, sizeof command, "CLUSTER ADDSLOTSRANGE %s", ranges[i]);
+        redis_server_do(&nodes[i], command);
+    }
+    for (int i = 1; i < 3; i++) {
+        (void)snprintf(command, sizeof command, "CLUSTER MEET 127.0.0.1 %u %s", nodes[i].port, bus[i]);
+        redis_server_do(&nodes[0], command);
+    }
+    pp_test_until(loop, formed, NULL, 30000);
+    pp_loop_close(loop);
+    ck_use(&cluster);
+    return 0;
+}
+
+static int stop_cluster(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        redis_server_kill(&nodes[i]);
+    return 0;
+}
+
+/* Whatever node a process was pointed to, all work on the one that has the keys, and messages reach all. */
+static void any_node_will_do(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_coordinator *c = k->c;
+
+    ck_watch(k);
+    for (int i = 0; i < 3; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "c%d", i);
+        ck_open_other(k);
+        k->c = k->d;
+        assert_true(ck_acquire(k, "w1", want(id), T0).granted);
+        k->c = c;
+        assert_false(ck_acquire(k, "w2", want(id), T0).granted);
+        k->d->ops->announce(k->d, &(struct pp_backlog_row){.client = id, .queue = 1, .due_ms = T0}, 1);
+        assert_int_equal(ck_heard(k, id, 1), T0);
+        k->d->ops->close(k->d);
+        k->d = NULL;
+    }
+    struct pp_coord_backlog b = ck_backlog(k, k->c, false);
+    assert_int_equal(b.n, 3);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, ck_open, ck_close)
 
 int main(void)
 {
-    return pp_suite_coordinator(&subject);
+    const struct CMUnitTest faults[] = {
+        TEST(a_restart_forgets_nothing),
+        TEST(missed_messages_are_made_up_for),
+        TEST(a_wiped_server_is_a_new_data_set),
+        TEST(a_lost_grant_can_be_asked_for_again),
+        TEST(late_calls_change_nothing),
+        TEST(scripts_may_be_forgotten),
+        TEST(rows_expire),
+        TEST(too_many_announcements_are_not_hushed_up),
+        TEST(idle_workers_say_little),
+        cmocka_unit_test(by_the_clock),
+        cmocka_unit_test(options_are_checked),
+    };
+    const struct CMUnitTest clusters[] = {TEST(any_node_will_do), TEST(any_node_will_do),
+                                          TEST(any_node_will_do)}; /* other keys each time */
+    int failed = pp_suite_coordinator(&contract);
+
+    ck_use(&own);
+    failed += cmocka_run_group_tests_name(own.name, faults, start, stop);
+    return failed + cmocka_run_group_tests_name(cluster.name, clusters, start_cluster, stop_cluster);
 }

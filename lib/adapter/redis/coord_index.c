@@ -25,6 +25,13 @@ static void end(struct call *call, enum pp_err err)
     req->done(req);
 }
 
+/* Who is answered now and rebuilds the index does so for this data set, and with nothing forgotten so far. */
+static void note(struct coord *c)
+{
+    memcpy(c->asked, c->dataset, sizeof(c->asked));
+    c->asked_forgotten = c->forgotten;
+}
+
 /* --- reading --- */
 
 static enum pp_err add_row(struct call *call, struct pp_reader *rows)
@@ -81,10 +88,7 @@ static void page_answered(void *data, enum pp_err err, const struct redisReply *
             end(call, err);
         return;
     }
-    if (!r->complete) {
-        memcpy(c->doubted, c->dataset, sizeof(c->doubted));
-        c->doubted_forgotten = c->forgotten;
-    }
+    note(c);
     end(call, PP_OK);
 }
 
@@ -97,6 +101,7 @@ static void completed(void *data, enum pp_err err, const struct redisReply *repl
     if (err == PP_OK && !(coord_answer(call->c, reply, 2) && reply->element[1]->type == REDIS_REPLY_INTEGER))
         err = PP_ECORRUPT;
     call->r->complete = err == PP_OK && reply->element[1]->integer == 1;
+    note(call->c);
     end(call, err);
 }
 
@@ -108,7 +113,7 @@ static void say_complete(struct call *call)
     coord_args_begin(c, keys, 2);
     coord_args_from(c);
     coord_arg_text(c, "complete");
-    coord_arg_text(c, c->doubted);
+    coord_arg_text(c, c->asked);
     enum pp_err err = coord_send(c, COORD_BACKLOG, completed, call);
     if (err != PP_OK)
         end(call, err);
@@ -120,8 +125,10 @@ void coord_index_announced(struct coord *c, enum pp_err err)
 
     if (err == PP_OK && (c->rows || c->announcing || c->forgot))
         return; /* not all yet */
-    if (err == PP_OK && c->forgotten != c->doubted_forgotten)
+    if (err == PP_OK && c->forgotten != c->asked_forgotten) {
         err = PP_EIO; /* some were forgotten: it is to be read again */
+        note(c);
+    }
     while ((node = pp_list_pop(&c->rebuilt))) {
         struct call *call = pp_container_of(node, struct call, node);
         if (err == PP_OK)

@@ -105,11 +105,11 @@ struct coord {
     struct coord_row *rows; /* uthash: to be announced */
     struct pp_list sending; /* rows of the announcement under way */
     bool announcing;
-    bool forgot, forgot_sent;   /* rows, beyond the bound; told to Redis in the announcement under way */
-    uint64_t forgotten;         /* how often, for those who rebuild */
-    struct pp_list rebuilt;     /* requests that wait until all is announced */
-    char doubted[COORD_ID_MAX]; /* the data set of the latest answer "not complete" */
-    uint64_t doubted_forgotten; /* how much was forgotten by then */
+    bool forgot, forgot_sent; /* rows, beyond the bound; told to Redis in the announcement under way */
+    uint64_t forgotten;       /* how often, for those who rebuild */
+    struct pp_list rebuilt;   /* requests that wait until all is announced */
+    char asked[COORD_ID_MAX]; /* the data set of the latest answer about the index */
+    uint64_t asked_forgotten; /* `forgotten` as of then */
     bool subscribed, reading, read_again, synced;
     char cursor[32];
     uint64_t seen; /* the latest announcement that was passed on; what came before was, too, if `synced` */
