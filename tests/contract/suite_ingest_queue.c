@@ -596,6 +596,47 @@ static void appended_twice(void **state)
     assert_int_equal(r.req.err, PP_EEXISTS);
 }
 
+/* Of a queue that can be a journal: an entry as it was appended, and an append that never was. */
+static void read_and_undone(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_1", "payload"), plain = entry("c", "b_2", "x");
+    r.key = "key-1";
+    r.body_hash[3] = 7;
+    r.answer = "the answer";
+    r.answer_n = 10;
+    r.entry.replay = true;
+    r.entry.cancelled = true;
+    OK(k, append, &r);
+    OK(k, append, &plain);
+    take(k, 1, 100);
+    reopen(k);
+    struct pp_ingest_read got = {.batch_id = "b_1"};
+    OK(k, read, &got);
+    assert_string_equal(got.append.entry.client, "c");
+    assert_int_equal(got.append.entry.created_at, 1001);
+    assert_true(got.append.entry.replay && got.append.entry.cancelled);
+    assert_int_equal(got.append.entry.payload_n, 7);
+    assert_memory_equal(got.append.entry.payload, "payload", 7);
+    assert_string_equal(got.append.key, "key-1");
+    assert_int_equal(got.append.body_hash[3], 7);
+    assert_int_equal(got.append.answer_n, 10);
+    assert_memory_equal(got.append.answer, "the answer", 10);
+    assert_int_equal(got.append.now_ms, 5000);
+    got.batch_id = "b_2";
+    OK(k, read, &got);
+    assert_null(got.append.key);
+    struct pp_ingest_undo undo = {.batch_id = "b_1", .client = "c", .key = "key-1"};
+    OK(k, undo, &undo);
+    OK(k, undo, &undo);
+    assert_int_equal(stats(k).photos, 10);
+    got.batch_id = "b_1";
+    RUN(k, read, &got);
+    assert_int_equal(got.req.err, PP_ENOTFOUND);
+    r.entry.batch_id = "b_3";
+    OK(k, append, &r); /* its key is free again */
+}
+
 int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_kit, close_kit)
@@ -617,7 +658,9 @@ int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
         T(asked_what_became_of_it),
         T(appended_twice),
     };
+    const struct CMUnitTest of_journals[] = {T(read_and_undone)};
 #undef T
     subject = s;
-    return cmocka_run_group_tests_name(s->name, tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name(s->name, tests, NULL, NULL);
+    return s->can_be_journal ? failed + cmocka_run_group_tests_name(s->name, of_journals, NULL, NULL) : failed;
 }

@@ -178,7 +178,7 @@ static void survives_a_kill(void **state)
 
 int main(void)
 {
-    static const struct pp_ingest_subject subject = {"sqlite", place, open_queue};
+    static const struct pp_ingest_subject subject = {"sqlite", place, open_queue, true};
     const struct CMUnitTest own[] = {cmocka_unit_test(one_process_at_a_time),
                                      cmocka_unit_test(acked_leaves_nothing),
                                      cmocka_unit_test(survives_a_kill)};

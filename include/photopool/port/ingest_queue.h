@@ -118,6 +118,20 @@ struct pp_ingest_check { /* what became of entries */
     uint8_t *states; /* out: enum pp_ingest_state, n of them */
 };
 
+struct pp_ingest_undo { /* as if it had never been appended: the entry, and the record of its key. Unknown is
+                         * fine.
+                         */
+    struct pp_req req;
+    const char *batch_id, *client;
+    const char *key; /* NULL: none */
+};
+
+struct pp_ingest_read { /* an entry as it was appended, not acked yet; PP_ENOTFOUND */
+    struct pp_req req;
+    const char *batch_id;
+    struct pp_ingest_append append; /* out: entry, key and its record; now_ms of then */
+};
+
 struct pp_ingest_queue;
 
 struct pp_ingest_queue_ops {
@@ -133,6 +147,9 @@ struct pp_ingest_queue_ops {
     PP_INGEST_OP(stats, pp_ingest_stats);
     PP_INGEST_OP(clean, pp_ingest_clean);
     PP_INGEST_OP(check, pp_ingest_check);
+    /* Of a queue that can be a journal (adapter/journal); NULL: it can't. */
+    PP_INGEST_OP(undo, pp_ingest_undo);
+    PP_INGEST_OP(read, pp_ingest_read);
 #undef PP_INGEST_OP
     /* cb on the loop thread, later, when there may be something to take: appended by anyone, given back, or
      * unknown (the connection is new). Surely called after what came since the last take that gave nothing; a

@@ -170,6 +170,7 @@ static void write_call(struct append *a, bool only_ask)
     pp_riq_number(op, op->q->key_ttl_ms);
     pp_riq_number(op, a->parts);
     pp_riq_arg(op, (const char *)a->packed + last, only_ask ? 0 : a->packed_n - last);
+    pp_riq_text(op, e->cancelled ? "10" : "00");
 }
 
 static void appended(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)

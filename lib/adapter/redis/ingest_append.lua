@@ -2,7 +2,7 @@
 --   KEYS 11 parts of the payload   12 record of the Idempotency-Key   13.. where acked ids are remembered
 --   ARGV 1 batch  2 client  3 photos  4 rest of the line of META (after the client)  5 high water  6 digest
 --        7 '1': only ask, write nothing  8 '1': there is a key  9 now, 16 digits  10 body hash  11 answer
---        12 ttl of the record, ms  13 number of parts, 0: inside  14 the payload, or its last part
+--        12 ttl of the record, ms  13 number of parts, 0: inside  14 the payload, or its last part  15 flags
 -- {'ok'}, {'mismatch'}, {'exists' [, answer]}, {'full'}, {'parts': earlier parts are gone}
 local batch, client = ARGV[1], ARGV[2]
 
@@ -42,7 +42,7 @@ if parts > 0 then
 else
   sid = call('XADD', STREAM, '*', 'batch', batch, 'payload', ARGV[14])
 end
-local meta = '00 ' .. sid .. ' ' .. client .. ' ' .. ARGV[4]
+local meta = ARGV[15] .. ' ' .. sid .. ' ' .. client .. ' ' .. ARGV[4]
 local line = place(parse(meta), batch)
 call('HSET', META, batch, meta)
 call('ZADD', LINES, 0, line)

@@ -10,7 +10,7 @@
 #include "group.h"
 #include "photopool/port/ingest_queue.h"
 
-#define PP_INGEST_VERSION 1
+#define PP_INGEST_VERSION 2
 extern const char *const pp_ingest_schema[PP_INGEST_VERSION];
 
 enum { PP_ENTRY_WAITING, PP_ENTRY_TAKEN, PP_ENTRY_POISONED };
@@ -23,8 +23,9 @@ enum { PP_ENTRY_WAITING, PP_ENTRY_TAKEN, PP_ENTRY_POISONED };
     X(TOTALS, "SELECT count(*), total(photos) FROM entries WHERE state<2")                                  \
     X(OLDEST, "SELECT min(created) FROM entries WHERE state<2")                                             \
     X(POISONED, "SELECT count(*) FROM entries WHERE state=2")                                               \
-    X(ADD, "INSERT INTO entries(batch, client, refresh, replay, created, items, photos, cancelled, state,"  \
-           " deliveries) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, 0)")                                     \
+    X(ADD,                                                                                                  \
+      "INSERT INTO entries(batch, client, refresh, replay, created, items, photos, cancelled, key, state,"  \
+      " deliveries) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0)")                                      \
     X(ADD_PAYLOAD, "INSERT INTO payloads(num, payload) VALUES(?1, ?2)")                                     \
     X(TAKE, "SELECT " PP_INGEST_COLUMNS ", length(p.payload) FROM entries e JOIN payloads p ON p.num=e.num" \
             " WHERE e.state=0 ORDER BY e.num LIMIT ?1")                                                     \
@@ -44,6 +45,11 @@ enum { PP_ENTRY_WAITING, PP_ENTRY_TAKEN, PP_ENTRY_POISONED };
             " ORDER BY e.batch DESC LIMIT ?3")                                                              \
     X(KEY_GET, "SELECT body_hash, answer FROM keys WHERE client=?1 AND key=?2")                             \
     X(KEY_ADD, "INSERT INTO keys(client, key, body_hash, answer, created) VALUES(?1, ?2, ?3, ?4, ?5)")      \
+    X(KEY_DELETE, "DELETE FROM keys WHERE client=?1 AND key=?2")                                            \
+    X(READ,                                                                                                 \
+      "SELECT " PP_INGEST_COLUMNS ", p.payload, e.key, k.body_hash, k.answer, k.created FROM entries e"     \
+      " JOIN payloads p ON p.num=e.num LEFT JOIN keys k ON k.client=e.client AND k.key=e.key"               \
+      " WHERE e.batch=?1")                                                                                  \
     X(KEY_CLEAN, "DELETE FROM keys WHERE created<?1")
 
 enum {
@@ -76,7 +82,9 @@ void pp_iq_load(struct pp_iq *q, bool untake);
     X(cancel, pp_ingest_cancel) \
     X(stats, pp_ingest_stats)   \
     X(clean, pp_ingest_clean)   \
-    X(check, pp_ingest_check)
+    X(check, pp_ingest_check)   \
+    X(undo, pp_ingest_undo)     \
+    X(read, pp_ingest_read)
 
 #define X(name, type) enum pp_err pp_iq_##name(struct pp_iq *q, struct type *r);
 PP_IQ_OPS(X)

@@ -14,6 +14,7 @@ const char *const pp_ingest_schema[PP_INGEST_VERSION] = {
     "CREATE TABLE keys(client TEXT, key TEXT, body_hash BLOB NOT NULL, answer BLOB NOT NULL, created INTEGER,"
     " PRIMARY KEY(client, key)) WITHOUT ROWID;"
     "CREATE INDEX keys_created ON keys(created);",
+    "ALTER TABLE entries ADD COLUMN key TEXT;",
 };
 
 const char *const pp_ingest_sql[PP_INGEST_QUERY_COUNT] = {
@@ -94,8 +95,8 @@ enum pp_err pp_iq_append(struct pp_iq *q, struct pp_ingest_append *r)
     if (r->key)
         pp_sq_run(&q->db, PP_IQ_KEY_ADD, "ttbbi", e->client, r->key, r->body_hash, sizeof r->body_hash,
                   r->answer ? r->answer : "", r->answer_n, r->now_ms);
-    pp_sq_run(&q->db, PP_IQ_ADD, "ttddiiid", e->batch_id, e->client, (int)e->refresh, e->replay,
-              e->created_at, (int64_t)e->n_items, (int64_t)e->n_photos, e->cancelled);
+    pp_sq_run(&q->db, PP_IQ_ADD, "ttddiiidt", e->batch_id, e->client, (int)e->refresh, e->replay,
+              e->created_at, (int64_t)e->n_items, (int64_t)e->n_photos, e->cancelled, r->key);
     pp_sq_run(&q->db, PP_IQ_ADD_PAYLOAD, "ib", (int64_t)sqlite3_last_insert_rowid(q->db.h),
               e->payload ? e->payload : "", e->payload_n);
     if (q->db.err != PP_OK)
@@ -232,16 +233,28 @@ static void leave(struct pp_iq *q, const struct found *f)
     q->photos -= (uint64_t)f->photos;
 }
 
+static void forget(struct pp_iq *q, const char *batch_id)
+{
+    struct found f;
+    if (!find(q, batch_id, &f))
+        return;
+    pp_sq_run(&q->db, PP_IQ_DELETE, "i", f.num);
+    pp_sq_run(&q->db, PP_IQ_DELETE_PAYLOAD, "i", f.num);
+    leave(q, &f);
+}
+
 enum pp_err pp_iq_ack(struct pp_iq *q, struct pp_ingest_ack *r)
 {
-    for (size_t i = 0; i < r->n && q->db.err == PP_OK; i++) {
-        struct found f;
-        if (!find(q, r->batch_ids[i], &f))
-            continue;
-        pp_sq_run(&q->db, PP_IQ_DELETE, "i", f.num);
-        pp_sq_run(&q->db, PP_IQ_DELETE_PAYLOAD, "i", f.num);
-        leave(q, &f);
-    }
+    for (size_t i = 0; i < r->n && q->db.err == PP_OK; i++)
+        forget(q, r->batch_ids[i]);
+    return q->db.err;
+}
+
+enum pp_err pp_iq_undo(struct pp_iq *q, struct pp_ingest_undo *r)
+{
+    forget(q, r->batch_id);
+    if (r->key)
+        pp_sq_run(&q->db, PP_IQ_KEY_DELETE, "tt", r->client, r->key);
     return q->db.err;
 }
 
@@ -321,5 +334,25 @@ enum pp_err pp_iq_check(struct pp_iq *q, struct pp_ingest_check *r)
                        : f.state == PP_ENTRY_POISONED ? PP_INGEST_PLANNED
                                                       : PP_INGEST_WAITING;
     }
+    return q->db.err;
+}
+
+enum pp_err pp_iq_read(struct pp_iq *q, struct pp_ingest_read *r)
+{
+    struct pp_arena *a = r->req.arena;
+    struct pp_ingest_append *out = &r->append;
+    *out = (struct pp_ingest_append){.key = NULL};
+    sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_READ, "t", r->batch_id);
+    if (!pp_sq_row(&q->db, st))
+        return refused(q, PP_ENOTFOUND);
+    read_entry(q, a, st, &out->entry);
+    out->entry.payload = copy_blob(q, a, st, 10, &out->entry.payload_n);
+    if (sqlite3_column_bytes(st, 12) == sizeof out->body_hash) { /* else: no key, or its record is old */
+        out->key = pp_sq_text(&q->db, a, st, 11);
+        memcpy(out->body_hash, sqlite3_column_blob(st, 12), sizeof out->body_hash);
+        out->answer = copy_blob(q, a, st, 13, &out->answer_n);
+        out->now_ms = pp_sq_col(st, 14);
+    }
+    pp_sq_done(st);
     return q->db.err;
 }
