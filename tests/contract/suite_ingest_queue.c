@@ -517,7 +517,7 @@ static void an_append_is_told(void **state)
     struct kit *k = *state;
     for (int round = 0; round < 3; round++) {
         int calls = 0;
-        char id[8];
+        char id[16];
         k->queue->ops->watch(k->queue, on_watch, &calls);
         while (take(k, 9, 1000).n > 0)
             ;
