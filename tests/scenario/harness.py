@@ -148,7 +148,7 @@ class Process:
 
     def spawn(self, args, **more):
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([self.program, *args], stdin=subprocess.DEVNULL, stderr=log, **more)
+            self.process = subprocess.Popen([self.program, *args], stderr=log, **{"stdin": subprocess.DEVNULL, **more})
 
     @property
     def pid(self):

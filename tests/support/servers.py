@@ -120,6 +120,7 @@ class Supervisor:
 
     def __init__(self, folder):
         self.throw_away = folder is None
+        self.quick = self.throw_away  # kill -9 at the end instead of a clean one
         self.dir = os.path.abspath(folder) if folder else tempfile.mkdtemp(prefix=f"photopool-{self.what}-")
         os.makedirs(self.dir, exist_ok=True)
         self.servers = []
@@ -189,8 +190,9 @@ class Supervisor:
 
     # --- the loop ---
 
-    def run(self, command=(), until_eof=False):
+    def run(self, command=(), until_eof=False, quick=False):
         """Until the end; the exit status."""
+        self.quick = self.quick or quick
         parent = os.getppid()
         wake, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
@@ -253,22 +255,29 @@ class Supervisor:
     def close(self):
         if self.command and self.command.poll() is None:
             self.command.kill()
-        if self.throw_away:
-            for server in self.servers:
-                server.kill()
-            self.after_end()
-            shutil.rmtree(self.dir, ignore_errors=True)
-            return
         running = [s for s in self.servers if s.running()]
         for server in running:
+            if self.quick:
+                server.kill()
+                continue
             with contextlib.suppress(OSError):
                 server.process.send_signal(signal.SIGCONT)
                 self.end_one(server)
         for server in running:
             server.wait_end(20)
         self.after_end()
+        if self.throw_away:
+            shutil.rmtree(self.dir, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.dir, "servers.json"))
+
+
+def add_options(parser):
+    """What all scripts have."""
+    parser.add_argument("--dir", help="for data and logs; default: a temporary folder, deleted at the end")
+    parser.add_argument("--until-eof", action="store_true", help="ends with its standard input, too")
+    parser.add_argument("--quick", action="store_true", help="kills the servers at its end instead of shutting them down")
+    parser.add_argument("request", nargs="*")
 
 
 def state_of(folder):

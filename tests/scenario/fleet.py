@@ -1,0 +1,247 @@
+"""fleet.py: a MongoDB, a Redis and replicas of `photopool serve` as processes, for scenarios of several instances.
+
+    from fleet import Fleet
+    from harness import Origin, scenario, ...
+
+    def test(case):
+        origin = Origin(case, hosts="*.example delay=20")
+        fleet = Fleet(case, origin=origin, config={"clients.rpm": None}, workers=3)
+        fleet.start()
+        batch = fleet.api.submit("42", [{"id": "a", "photos": [origin.url("a.example", "/1.jpg")]}])
+        fleet.workers[0].kill()                  # kill -9; freeze(), thaw(), stop() (SIGTERM, exit 0 is due), start() (again)
+        fleet.mongo.restart()                    # kill -9 and start on the same data; also kill, start, end, stop, cont, wipe
+        with fleet.mongo.wire.fail_command(["update"], times=3, errorCode=91): ...
+        fleet.add("worker", {"worker.tiers": "[1s]"})
+        fleet.api.wait_finished(batch)
+        fleet.stop()
+
+A Replica is a harness.Pool: submit(), batch(), metric()... of its own port; each has a data folder of its own and keeps it. All share the folder
+of photos. Where there is no mongod, a fleet skips the scenario (`scripts/setup mongo` installs one); `make test` has seen to it before.
+"""
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+from harness import Failed, Pool, Process, SKIP, SLOW, Skipped, check, same, wait_until
+
+SUPPORT = os.path.join(os.environ.get("PP_SOURCE") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."), "tests", "support")
+sys.path.insert(0, SUPPORT)
+from mongo_wire import Mongo  # noqa: E402
+from redis_wire import Redis  # noqa: E402
+from servers import ask, state_of  # noqa: E402
+
+
+class Servers(Process):
+    """One of the scripts of tests/support that run servers. Servers are told apart by number, from 0."""
+
+    def __init__(self, case, script, *args):
+        super().__init__(case, script, os.path.join(SUPPORT, script))
+        self.dir, self.args, self.url = case.name(script), args, None
+
+    def begin(self):
+        """Starts and doesn't wait."""
+        self.spawn(["--dir", self.dir, "--until-eof", "--quick", *self.args], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self
+
+    def wait_up(self):
+        self.url = self.process.stdout.readline().decode().strip()
+        check(self.url, f"{self.program} did not start: {self.text()}")
+        return self
+
+    def kill(self):
+        """With all its servers."""
+        if self.running():
+            self.signal(signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                super().kill()
+
+    def do(self, what, number=0):
+        ask(self.dir, f"{what} {number}")
+
+    def kill_one(self, number=0):
+        """kill -9 of one server."""
+        self.do("kill", number)
+
+    def begin_start(self, number=0):
+        """Starts one again on its port and data, and doesn't wait."""
+        self.do("spawn", number)
+
+    def start(self, number=0):
+        self.do("start", number)
+
+    def restart(self, number=0):
+        """kill -9, and start again."""
+        self.do("restart", number)
+
+    def freeze(self, number=0):
+        self.do("stop", number)
+
+    def thaw(self, number=0):
+        self.do("cont", number)
+
+    def end(self, number=0):
+        """A clean shutdown."""
+        self.do("end", number)
+
+    def wipe(self, number=0):
+        """kill -9, and its data deleted."""
+        self.do("wipe", number)
+
+    def pids(self):
+        return [s["pid"] for s in state_of(self.dir)["servers"]]
+
+
+class MongoServers(Servers):
+    def __init__(self, case, members=1, *args):
+        super().__init__(case, "mongod", "--members", str(members), *args)
+
+    def database(self, name="photopool"):
+        """A store.url."""
+        return self.url.replace("/?", f"/{name}?")
+
+    @property
+    def wire(self):
+        """A client, see mongo_wire.py. Made anew: what it was connected to may be gone."""
+        return Mongo(self.url)
+
+
+class RedisServers(Servers):
+    def __init__(self, case, cluster=False, *args):
+        super().__init__(case, "redis", *(["--cluster"] if cluster else []), *args)
+
+    @property
+    def wire(self):
+        return Redis(self.url)
+
+
+class Replica(Pool):
+    """`photopool serve` in some roles, on a port of its own: another one after each start."""
+
+    def __init__(self, case, name, roles, config, prefix=()):
+        super().__init__(case, config=config, prefix=prefix)
+        self.name, self.roles = name, roles
+        self.photos = config.get("blobs.url", "").removeprefix("file:")
+
+    def spawn_up(self):
+        self.write_config()
+        self.port = None
+        self.spawn([*self.prefix, "serve", "--roles", self.roles, "--data", self.data, "--config", self.config_file], stdout=subprocess.PIPE)
+
+    def wait_port(self, timeout=20):
+        line = self.process.stdout.readline().decode()
+        self.process.stdout.close()
+        m = re.search(r"://[^ ]*:(\d+), roles ", line)
+        check(m, f"{self.name} did not start: {line!r}")
+        self.port = int(m.group(1))
+
+    def freeze(self):
+        self.signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.signal(signal.SIGCONT)
+
+    def leave(self):
+        """SIGTERM, not waited for; then wait_left()."""
+        self.signal(signal.SIGTERM)
+
+    def wait_left(self, timeout=40):
+        same(self.wait_exit(timeout), 0, f"exit status of {self.name} after SIGTERM")
+
+
+class Fleet:
+    """replicas: {role or "role,role": how many}. config is everybody's; add() takes more for one. mongo, redis: servers that run already (to
+    share them, or with options); else it has its own."""
+
+    def __init__(self, case, origin=None, config=None, replicas=None, mongo=None, redis=None, **counts):
+        self.case, self.origin, self.config = case, origin, dict(config or {})
+        self.counts = replicas or {"api": counts.get("apis", 1), "ingest": counts.get("ingests", 1), "worker": counts.get("workers", 3),
+                                   "cron": counts.get("crons", 1)}
+        unknown = set(counts) - {"apis", "ingests", "workers", "crons"}
+        check(not unknown, f"Fleet() has no {unknown}")
+        self.own = [] if mongo else ["mongo"]
+        self.own += [] if redis else ["redis"]
+        need_mongod()
+        self.mongo, self.redis = mongo or MongoServers(case), redis or RedisServers(case)
+        self.photos = case.name("photos")
+        self.replicas = []
+
+    def start_servers(self):
+        """MongoDB and Redis, side by side."""
+        begun = [getattr(self, name).begin() for name in self.own]
+        for servers in begun:
+            servers.wait_up()
+        return self
+
+    def start(self, timeout=30):
+        """All of it, until every replica is ready."""
+        self.start_servers()
+        made = [self.make(roles) for roles, n in self.counts.items() for _ in range(n)]
+        for replica in made:
+            replica.spawn_up()
+        for replica in made:
+            replica.wait_port(timeout)
+        for replica in made:
+            wait_until(replica.ready, timeout, lambda r=replica: f"{r.name} is ready: {r.get('/readyz')}")
+        return self
+
+    def make(self, roles, config=None, prefix=()):
+        """A replica that does not run yet."""
+        name = f"{roles}{sum(r.roles == roles for r in self.replicas)}"
+        base = {"store.url": self.mongo.database(), "coordinator.url": self.redis.url, "blobs.url": f"file:{self.photos}"}
+        if self.origin:
+            base.update({"fetch.allow_networks": ["127.0.0.0/8"], "fetch.allow_ports": [self.origin.port],
+                         "fetch.resolve": [f"*:{self.origin.port}:127.0.0.1"]})
+        replica = Replica(self.case, name, roles, {**base, **self.config, **(config or {})}, prefix)
+        self.replicas.append(replica)
+        return replica
+
+    def add(self, roles, config=None, prefix=()):
+        """One more, ready."""
+        return self.make(roles, config, prefix).start()
+
+    def of(self, role):
+        """Replicas with this role, in the order in which they were made."""
+        return [r for r in self.replicas if role in r.roles.split(",")]
+
+    @property
+    def api(self):
+        """The first one that runs."""
+        for replica in self.of("api"):
+            if replica.running():
+                return replica
+        raise Failed("no api runs")
+
+    @property
+    def workers(self):
+        return self.of("worker")
+
+    def metric(self, name):
+        """Sum over those that run."""
+        return sum(r.metric(name) for r in self.replicas if r.running() and r.port)
+
+    def stop(self, timeout=40):
+        """SIGTERM to all replicas; each ends with 0. The servers stay, until the case ends."""
+        running = [r for r in self.replicas if r.running()]
+        for replica in running:
+            replica.leave()
+        for replica in running:
+            replica.wait_left(timeout)
+
+    def all_do(self, function):
+        """function(replica) for all that run, side by side."""
+        threads = [threading.Thread(target=function, args=(r,)) for r in self.replicas if r.running()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def need_mongod():
+    run = subprocess.run([os.path.join(SUPPORT, "mongod"), "--which"], stdout=subprocess.DEVNULL, check=False)
+    if run.returncode:
+        raise Skipped("there is no mongod: scripts/setup mongo installs one")
