@@ -9,7 +9,7 @@
 #include "photopool/code.h"
 #include "tasks.h"
 
-enum { TRIES = 3, FINISH_MS = 10000, SETTLED_MAX = 1000 };
+enum { FINISH_MS = 10000, SETTLED_MAX = 1000 };
 
 /* A claimed task whose lease is over. */
 struct lapsed {
@@ -237,25 +237,31 @@ static enum pp_err leave(struct reaping *c)
     return err;
 }
 
+/* Gives items these outcomes, then forgets the tasks. */
+static enum pp_err finish(struct reaping *c, const struct pp_mg_answer *answers,
+                          const struct pp_mg_settled *settled, size_t n)
+{
+    enum pp_err err = pp_mg_finish(c->t, answers, n, c->r->now_ms, &c->moved);
+    if (err == PP_OK)
+        pp_mg_forget(c->t, settled, n);
+    return err;
+}
+
 static enum pp_err quarantine(struct reaping *c)
 {
     struct pp_mg_answer *answers = pp_arena_array(&c->t->tmp, c->n, sizeof *answers);
+    struct pp_mg_settled *settled = pp_arena_array(&c->t->tmp, c->n, sizeof *settled);
     size_t n = 0;
-    if (!answers)
+    if (!answers || !settled)
         return PP_ENOMEM;
     for (size_t i = 0; i < c->n; i++) {
         const struct lapsed *l = &c->lapsed[i];
         if (!l->ours || l->losses < PP_MG_QUARANTINE)
             continue;
-        answers[n++] = (struct pp_mg_answer){l->client, l->key, quarantined(l)};
+        answers[n] = (struct pp_mg_answer){l->client, l->key, quarantined(l)};
+        settled[n++] = (struct pp_mg_settled){l->client, l->key, c->nonce + (int64_t)i};
     }
-    enum pp_err err = pp_mg_finish(c->t, answers, n, c->r->now_ms, &c->moved);
-    for (size_t i = 0; i < c->n && err == PP_OK; i++) {
-        const struct lapsed *l = &c->lapsed[i];
-        if (l->ours && l->losses >= PP_MG_QUARANTINE)
-            pp_mg_forget_later(c->t, l->client, &l->key, c->nonce + (int64_t)i);
-    }
-    return err;
+    return finish(c, answers, settled, n);
 }
 
 /* --- settled tasks that linger --- */
@@ -274,7 +280,8 @@ static enum pp_err read_settled(struct reaping *c, const bson_t *doc, struct pp_
     return pp_mg_read_outcome(&at, &c->t->tmp, &a->outcome);
 }
 
-static enum pp_err find_settled(struct reaping *c, struct pp_mg_answer *answers, int64_t *nonces, size_t *n)
+static enum pp_err find_settled(struct reaping *c, struct pp_mg_answer *answers,
+                                struct pp_mg_settled *settled, size_t *n)
 {
     static const char *const fields[] = {F_CLIENT, F_T_NONCE, F_T_OUTCOME};
     bson_t sub, filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
@@ -290,8 +297,9 @@ static enum pp_err find_settled(struct reaping *c, struct pp_mg_answer *answers,
     BSON_APPEND_UTF8(&opts, "hint", "claimed");
     struct pp_mg_rows rows = pp_mg_find(c->t, PP_MG_PHOTOS, &filter, &opts);
     while (err == PP_OK && *n < SETTLED_MAX && (doc = pp_mg_next(&rows))) {
-        nonces[*n] = pp_mg_doc_int(doc, F_T_NONCE);
-        err = read_settled(c, doc, &answers[(*n)++]);
+        struct pp_mg_answer *a = &answers[*n];
+        err = read_settled(c, doc, a);
+        settled[(*n)++] = (struct pp_mg_settled){a->client, a->key, pp_mg_doc_int(doc, F_T_NONCE)};
     }
     end = pp_mg_rows_end(&rows);
     bson_destroy(&filter);
@@ -302,16 +310,12 @@ static enum pp_err find_settled(struct reaping *c, struct pp_mg_answer *answers,
 static enum pp_err finish_settled(struct reaping *c)
 {
     struct pp_mg_answer *answers = pp_arena_array(&c->t->tmp, SETTLED_MAX, sizeof *answers);
-    int64_t *nonces = pp_arena_array(&c->t->tmp, SETTLED_MAX, sizeof *nonces);
+    struct pp_mg_settled *settled = pp_arena_array(&c->t->tmp, SETTLED_MAX, sizeof *settled);
     size_t n = 0;
-    if (!answers || !nonces)
+    if (!answers || !settled)
         return PP_ENOMEM;
-    enum pp_err err = find_settled(c, answers, nonces, &n);
-    if (err == PP_OK)
-        err = pp_mg_finish(c->t, answers, n, c->r->now_ms, &c->moved);
-    for (size_t i = 0; i < n && err == PP_OK; i++)
-        pp_mg_forget_later(c->t, answers[i].client, &answers[i].key, nonces[i]);
-    return err;
+    enum pp_err err = find_settled(c, answers, settled, &n);
+    return err == PP_OK ? finish(c, answers, settled, n) : err;
 }
 
 /* --- the operation --- */
@@ -338,6 +342,5 @@ enum pp_err pp_mg_reap(struct pp_mg_thread *t, struct pp_store_reap *r)
     if (err == PP_OK)
         err = finish_settled(&c);
     r->items_finished = c.moved.items_finished;
-    pp_mg_forget_due(t, true);
     return err;
 }

@@ -2,7 +2,7 @@
  *
  *   one update per photo, a compare-and-set on (worker, nonce of the claim) -> fewer than asked for, or
  * unknown: look
- *     -> the outcomes to the items (finish.c) -> the tasks are forgotten, some time (forget.c)
+ *     -> the outcomes to the items (finish.c) -> the tasks are forgotten (forget.c)
  *
  * Each update leaves a nonce of its own in t.n. So a look tells what this call has written from what an
  * earlier one, or anybody else, has; and an update that is repeated, or arrives late, changes nothing more.
@@ -299,20 +299,20 @@ static enum pp_err finish(struct settling *c, struct pp_mg_moved *moved)
 {
     const struct pp_store_settle *r = c->r;
     struct pp_mg_answer *answers = pp_arena_array(&c->t->tmp, r->n, sizeof *answers);
+    struct pp_mg_settled *settled = pp_arena_array(&c->t->tmp, r->n, sizeof *settled);
     size_t n = 0;
-    if (!answers)
+    if (!answers || !settled)
         return PP_ENOMEM;
     for (size_t i = 0; i < r->n; i++) {
         const struct pp_settlement *s = &r->settlements[i];
-        if (s->kind == PP_SETTLE_FINAL && c->state[i] == WRITTEN)
-            answers[n++] = (struct pp_mg_answer){s->task->client, s->task->key, s->outcome};
+        if (s->kind != PP_SETTLE_FINAL || c->state[i] != WRITTEN)
+            continue;
+        answers[n] = (struct pp_mg_answer){s->task->client, s->task->key, s->outcome};
+        settled[n++] = (struct pp_mg_settled){s->task->client, s->task->key, c->nonce + (int64_t)i};
     }
     enum pp_err err = pp_mg_finish(c->t, answers, n, r->now_ms, moved);
-    for (size_t i = 0; i < r->n && err == PP_OK; i++) {
-        const struct pp_settlement *s = &r->settlements[i];
-        if (s->kind == PP_SETTLE_FINAL && c->state[i] == WRITTEN)
-            pp_mg_forget_later(c->t, s->task->client, &s->task->key, c->nonce + (int64_t)i);
-    }
+    if (err == PP_OK)
+        pp_mg_forget(c->t, settled, n);
     return err;
 }
 
@@ -355,6 +355,5 @@ enum pp_err pp_mg_settle(struct pp_mg_thread *t, struct pp_store_settle *r)
     r->batches = moved.batches;
     r->n_batches = moved.n;
     r->items_finished = moved.items_finished;
-    pp_mg_forget_due(t, false);
     return PP_OK;
 }

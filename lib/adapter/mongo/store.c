@@ -7,7 +7,6 @@
 
 #include "run.h"
 #include "runtime/lane.h"
-#include "tasks.h"
 
 enum { OFFSET_READ_MS = 60000, APPNAME_MAX = 16 };
 
@@ -86,7 +85,6 @@ static void close_thread(void *state)
         mongoc_collection_destroy(t->coll[i]);
     mongoc_database_destroy(t->db);
     mongoc_client_pool_push(t->m->pool, t->client);
-    pp_mg_forget_free(t);
     pp_arena_fini(&t->tmp);
     free(t);
 }

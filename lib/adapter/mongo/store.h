@@ -67,7 +67,6 @@ enum pp_mg_op {
 
 /* A claim whose answer never came (lost.c): its tasks may be ours. */
 struct pp_mg_lost;
-struct pp_mg_forget;
 
 /* What waits, as it was counted last (queues.c). */
 struct pp_mg_counts {
@@ -102,7 +101,6 @@ struct pp_mg_thread {
     enum pp_mg_op op;            /* that runs now */
     struct pp_arena tmp;         /* of the operation */
     bson_error_t error;          /* of the last command that failed */
-    struct pp_mg_forget *forget; /* settled tasks to be forgotten (forget.c); NULL: none yet */
 };
 
 /* Our clock that only goes forward. */

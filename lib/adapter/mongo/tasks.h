@@ -47,12 +47,15 @@ void pp_mg_build_back(bson_t *update, const struct pp_mg_back *back);
 
 /* --- forget.c --- */
 
-/* Remembers on this thread a settled task that is finished: all items have its outcome. It is forgotten
- * ($unset t, if t.n is still `nonce`) with many others, some time; if never, the reaper does it. */
-void pp_mg_forget_later(struct pp_mg_thread *t, const char *client, const struct pp_key *key, int64_t nonce);
-/* Forgets them if they are many, or it is long ago; all: in any case. Failure is not told. */
-void pp_mg_forget_due(struct pp_mg_thread *t, bool all);
-void pp_mg_forget_free(struct pp_mg_thread *t);
+/* A settled task that is finished: all items have its outcome. */
+struct pp_mg_settled {
+    const char *client;
+    struct pp_key key;
+    int64_t nonce; /* t.n, as the settlement left it */
+};
+/* Deletes them, unless somebody has settled another one of the same photo since. Failure is not told: who is
+ * left is found again. */
+void pp_mg_forget(struct pp_mg_thread *t, const struct pp_mg_settled *settled, size_t n);
 
 /* --- lost.c --- */
 
