@@ -97,6 +97,7 @@ static enum pp_err find_open(struct pp_mg_thread *t, const char *batch, const ch
     BSON_APPEND_INT32(&projection, F_ID, 1);
     bson_append_document_end(&opts, &projection);
     BSON_APPEND_INT64(&opts, "limit", SLICE);
+    pp_mg_hint(&opts, "batch");
     struct pp_mg_rows rows = pp_mg_find(t, PP_MG_ITEMS, &filter, &opts);
     while (err == PP_OK && *n < SLICE && (doc = pp_mg_next(&rows))) {
         const char *id = pp_mg_doc_text(doc, F_ID);

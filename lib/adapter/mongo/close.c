@@ -84,6 +84,7 @@ static enum pp_err find_open(struct closing *c, const char *const *ids, size_t n
     BSON_APPEND_INT32(&projection, F_OPEN, 1);
     BSON_APPEND_INT32(&projection, F_PHOTOS "." F_P_OUTCOME ".k", 1);
     bson_append_document_end(&opts, &projection);
+    pp_mg_hint(&opts, "_id_");
     struct pp_mg_rows rows = pp_mg_find(c->t, PP_MG_ITEMS, &filter, &opts);
     while (err == PP_OK && c->n < SLICE_ITEMS && (doc = pp_mg_next(&rows)))
         err = read_open(c, doc);
@@ -120,6 +121,7 @@ static void build_close_opts(bson_t *opts)
     pp_mg_put_exists(&one, "x." F_P_OUTCOME, false);
     bson_append_document_end(&filters, &one);
     bson_append_array_end(opts, &filters);
+    pp_mg_hint(opts, "_id_");
 }
 
 static enum pp_err write_closed(struct closing *c, const struct pp_mg_seq *seq, bool *all)
@@ -166,6 +168,7 @@ static enum pp_err keep_ours(struct closing *c, const struct pp_mg_seq *seq)
     BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &projection);
     BSON_APPEND_INT32(&projection, F_SEQ, 1);
     bson_append_document_end(&opts, &projection);
+    pp_mg_hint(&opts, "_id_");
     struct pp_mg_rows rows = pp_mg_find(c->t, PP_MG_ITEMS, &filter, &opts);
     while ((doc = pp_mg_next(&rows)))
         ours[(size_t)(pp_mg_doc_int(doc, F_SEQ) - seq->first) % SLICE_ITEMS] = true;
@@ -254,7 +257,7 @@ static enum pp_err mark(struct pp_mg_thread *t, const char *client, const struct
     BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &set);
     BSON_APPEND_OID(&set, F_T_LEFT, nonce);
     bson_append_document_end(&update, &set);
-    enum pp_err err = pp_mg_update_many(t, PP_MG_PHOTOS, &filter, &update, &many);
+    enum pp_err err = pp_mg_update_many_hint(t, PP_MG_PHOTOS, &filter, &update, "_id_", &many);
     *marked = many.matched;
     bson_destroy(&filter);
     bson_destroy(&update);
@@ -294,6 +297,7 @@ static enum pp_err find_wanted(struct pp_mg_thread *t, const char *client, const
     BSON_APPEND_INT32(&projection, F_OPEN, 1);
     bson_append_document_end(&opts, &projection);
     BSON_APPEND_INT64(&opts, "limit", WAITING_LIMIT);
+    pp_mg_hint(&opts, "waiting");
     struct pp_mg_rows rows = pp_mg_find(t, PP_MG_ITEMS, &filter, &opts);
     while (err == PP_OK && (doc = pp_mg_next(&rows))) {
         seen++;
@@ -337,7 +341,7 @@ static enum pp_err delete_tasks(struct pp_mg_thread *t, const char *client, cons
     BSON_APPEND_DOCUMENT_BEGIN(&update, "$unset", &unset);
     BSON_APPEND_BOOL(&unset, F_TASK, true);
     bson_append_document_end(&update, &unset);
-    enum pp_err err = pp_mg_update_many(t, PP_MG_PHOTOS, &filter, &update, NULL);
+    enum pp_err err = pp_mg_update_many_hint(t, PP_MG_PHOTOS, &filter, &update, "_id_", NULL);
     bson_destroy(&filter);
     bson_destroy(&update);
     return err;

@@ -8,12 +8,13 @@
 #include "keys.h"
 #include "plan.h"
 
-enum { ROUNDS = 8 };
+enum { ROUNDS = 8, DUE_STEPS = 1024 };
 
 /* A photo that needs a task. */
 struct need {
     struct pp_key key;
     const struct pp_plan_photo *photo;
+    uint32_t at; /* its place in the chunk */
     bool always;
 };
 
@@ -70,7 +71,8 @@ static enum pp_err find_needs(struct ensuring *e)
             if (!needs_task(row, photo))
                 continue;
             e->places[n] = (struct pp_mg_place){photo->key, (uint32_t)n};
-            all[n++] = (struct need){photo->key, photo, photo->always};
+            all[n] = (struct need){photo->key, photo, (uint32_t)n, photo->always};
+            n++;
         }
     }
     pp_mg_places_sort(e->places, n);
@@ -85,6 +87,13 @@ static bool conditional(const struct need *need)
     return need->photo->etag || need->photo->last_modified;
 }
 
+/* Photos of a chunk are due at the same time: fractions of a millisecond keep their order. */
+static double due_in_order(const struct need *need)
+{
+    return (double)need->photo->due_ms +
+           (need->at < DUE_STEPS ? need->at : DUE_STEPS - 1) / (double)DUE_STEPS;
+}
+
 static void put_task(bson_t *b, const struct need *need, int64_t now_ms)
 {
     const struct pp_plan_photo *photo = need->photo;
@@ -94,7 +103,7 @@ static void put_task(bson_t *b, const struct need *need, int64_t now_ms)
     BSON_APPEND_INT32(&task, IN_TASK(F_T_QUEUE), photo->tier);
     BSON_APPEND_INT32(&task, IN_TASK(F_T_PART), pp_mg_part(&need->key));
     BSON_APPEND_INT64(&task, IN_TASK(F_T_HASH), pp_mg_hash(&need->key));
-    BSON_APPEND_INT64(&task, IN_TASK(F_T_DUE), photo->due_ms);
+    BSON_APPEND_DOUBLE(&task, IN_TASK(F_T_DUE), due_in_order(need));
     pp_mg_put_bytes(&task, IN_TASK(F_T_URL), photo->url, photo->url_n);
     pp_mg_put_text(&task, IN_TASK(F_T_DOMAIN), photo->domain);
     if (need->always)
@@ -228,7 +237,7 @@ static enum pp_err join(struct ensuring *e, bool *all)
     BSON_APPEND_DOCUMENT_BEGIN(&update, "$unset", &sub);
     BSON_APPEND_BOOL(&sub, F_T_LEFT, true);
     bson_append_document_end(&update, &sub);
-    enum pp_err err = pp_mg_update_many(e->p->t, PP_MG_PHOTOS, &filter, &update, &many);
+    enum pp_err err = pp_mg_update_many_hint(e->p->t, PP_MG_PHOTOS, &filter, &update, "_id_", &many);
     *all = many.matched == n;
     bson_destroy(&filter);
     bson_destroy(&update);
@@ -251,7 +260,7 @@ static enum pp_err join_always(struct ensuring *e)
     BSON_APPEND_DOCUMENT_BEGIN(&update, "$unset", &sub);
     BSON_APPEND_BOOL(&sub, F_T_COND, true);
     bson_append_document_end(&update, &sub);
-    enum pp_err err = pp_mg_update_many(e->p->t, PP_MG_PHOTOS, &filter, &update, NULL);
+    enum pp_err err = pp_mg_update_many_hint(e->p->t, PP_MG_PHOTOS, &filter, &update, "_id_", NULL);
     bson_destroy(&filter);
     bson_destroy(&update);
     return err;
@@ -296,6 +305,7 @@ static enum pp_err read_states(struct ensuring *e, bool *has_task, struct pp_mg_
     BSON_APPEND_INT32(&projection, F_T_STATE, 1);
     BSON_APPEND_INT32(&projection, F_T_OUTCOME, 1);
     bson_append_document_end(&opts, &projection);
+    pp_mg_hint(&opts, "_id_");
     struct pp_mg_rows rows = pp_mg_find(e->p->t, PP_MG_PHOTOS, &filter, &opts);
     while (err == PP_OK && (doc = pp_mg_next(&rows)))
         err = *n_answers < n ? read_state(e, doc, has_task, answers, n_answers) : PP_ECORRUPT;

@@ -28,7 +28,7 @@ struct finishing {
     const struct pp_mg_place *places;
     size_t n; /* of answers and places */
     struct pp_mg_moved *moved;
-    struct pp_mg_item_ends ends;
+    const struct pp_mg_item_ends *ends; /* on the stack: a bson_t wants more alignment than an arena gives */
     struct waiter waiters[SLICE_ITEMS];
     size_t n_waiters;
 };
@@ -101,6 +101,7 @@ static void build_waiting_opts(bson_t *opts)
     BSON_APPEND_INT32(&projection, F_PHOTOS "." F_P_KEY, 1);
     bson_append_document_end(opts, &projection);
     BSON_APPEND_INT64(opts, "limit", SLICE_ITEMS);
+    pp_mg_hint(opts, "waiting");
 }
 
 /* How many photos of the item have one of these keys. */
@@ -180,7 +181,7 @@ static enum pp_err write_outcomes(struct finishing *f, const struct pp_mg_seq *s
         BSON_APPEND_UTF8(&filter, F_CLIENT, w->client);
         pp_mg_put_exists(&filter, F_OPEN, true);
         pp_mg_seq_guard(seq, &filter);
-        pp_mg_item_update(&pipeline, &f->ends, w->answers, w->n, seq->first + (int64_t)i);
+        pp_mg_item_update(&pipeline, f->ends, w->answers, w->n, seq->first + (int64_t)i);
         pp_mg_bulk_update(&bulk, &filter, &pipeline, false);
         bson_destroy(&filter);
         bson_destroy(&pipeline);
@@ -243,6 +244,7 @@ static enum pp_err find_finished(struct finishing *f, const struct pp_mg_seq *se
     BSON_APPEND_INT32(&projection, F_CLIENT, 1);
     BSON_APPEND_INT32(&projection, F_BATCH, 1);
     bson_append_document_end(&opts, &projection);
+    pp_mg_hint(&opts, "_id_");
     struct pp_mg_rows rows = pp_mg_find(f->t, PP_MG_ITEMS, &filter, &opts);
     while (err == PP_OK && (doc = pp_mg_next(&rows)))
         err = count_finished(f, doc);
@@ -322,14 +324,15 @@ enum pp_err pp_mg_finish(struct pp_mg_thread *t, const struct pp_mg_answer *answ
         return err;
     memcpy(sorted, answers, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, by_client);
-    *f = (struct finishing){.t = t, .moved = moved};
-    pp_mg_item_ends_init(&f->ends, now_ms);
+    struct pp_mg_item_ends ends;
+    pp_mg_item_ends_init(&ends, now_ms);
+    *f = (struct finishing){.t = t, .ends = &ends, .moved = moved};
     for (size_t at = 0; at < n && err == PP_OK; at += f->n) {
         f->answers = sorted + at;
         f->n = n - at < SLICE_ANSWERS ? n - at : SLICE_ANSWERS;
         err = finish_slice(f);
     }
-    pp_mg_item_ends_fini(&f->ends);
+    pp_mg_item_ends_fini(&ends);
     if (err == PP_OK && moved->items_finished > before)
         err = pp_mg_batches_check(t, moved, now_ms);
     return err;

@@ -35,6 +35,7 @@ static enum pp_err find_slice(struct pp_mg_thread *t, struct pp_store_lookup *r,
     BSON_APPEND_INT32(&projection, F_EPOCH, 0);
     BSON_APPEND_INT32(&projection, F_TASK, 0);
     bson_append_document_end(&opts, &projection);
+    pp_mg_hint(&opts, "_id_");
     struct pp_mg_rows rows = pp_mg_find(t, PP_MG_PHOTOS, &filter, &opts);
     while (err == PP_OK && (doc = pp_mg_next(&rows)))
         err = read_found(r, doc, places);

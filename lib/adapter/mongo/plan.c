@@ -186,6 +186,7 @@ static enum pp_err find_older(struct pp_mg_planning *p, struct older *o)
     BSON_APPEND_INT32(&projection, F_ITEM, 1);
     BSON_APPEND_INT32(&projection, F_REVISION, 1);
     bson_append_document_end(&opts, &projection);
+    pp_mg_hint(&opts, "newest");
     struct pp_mg_rows rows = pp_mg_find(p->t, PP_MG_ITEMS, &filter, &opts);
     while (err == PP_OK && (doc = pp_mg_next(&rows)))
         err = read_older(p, o, doc);

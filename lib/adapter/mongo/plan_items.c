@@ -158,6 +158,7 @@ static enum pp_err find_repeated(struct pp_mg_planning *p)
     BSON_APPEND_INT32(&projection, F_REVISION, 1);
     BSON_APPEND_INT32(&projection, F_OPEN, 1);
     bson_append_document_end(&opts, &projection);
+    pp_mg_hint(&opts, "newest");
     if (put_names(p, &filter)) {
         BSON_APPEND_UTF8(&filter, F_BATCH, p->r->batch_id);
         struct pp_mg_rows rows = pp_mg_find(p->t, PP_MG_ITEMS, &filter, &opts);

@@ -55,7 +55,7 @@ static const char *const op_names[] = {
 #define X(name, type) #name,
     PP_MG_OPS(X)
 #undef X
-};
+        "open"};
 
 static enum pp_err fail(struct pp_mg_thread *t, const bson_error_t *e, const bson_t *reply, bool write)
 {

@@ -221,6 +221,7 @@ static enum pp_err prepare(struct pp_mg *m, char error[PP_MONGO_ERROR_MAX])
     struct pp_mg_thread *t = open_thread(m);
     if (!t)
         return PP_ENOMEM;
+    t->op = PP_MG_OP_COUNT;
     enum pp_err err = pp_mg_hello(t);
     if (err == PP_OK)
         err = pp_mg_migrate(t);
@@ -253,6 +254,7 @@ enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo
     if (!m)
         return PP_ENOMEM;
     mongoc_init();
+    mongoc_log_set_handler(NULL, NULL); /* what matters comes as an error, and is logged by us */
     m->base.ops = &ops;
     m->loop = loop;
     m->log = o->log;

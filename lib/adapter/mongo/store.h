@@ -87,7 +87,7 @@ struct pp_mg {
     int64_t timeout_ms;
     atomic_int_fast64_t offset_ms;   /* the server's wall clock minus ours */
     atomic_int_fast64_t offset_read; /* when, monotonic ms; 0: never */
-    atomic_uint_fast64_t roundtrips[PP_MG_OP_COUNT];
+    atomic_uint_fast64_t roundtrips[PP_MG_OP_COUNT + 1]; /* the last: of opening */
     pthread_mutex_t lock;
     struct pp_mg_lost *lost;    /* under lock; freed by pp_mg_lost_free() */
     struct pp_mg_counts counts; /* under lock */
