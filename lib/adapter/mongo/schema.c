@@ -1,16 +1,16 @@
 /* schema.c: what the database has to look like, and how it comes to be: indexes, schema versions, and which
  * servers will do.
  *
- * meta/schema holds the version. Opening runs the steps that are missing, in order. Several processes may do
- * so at once, and older ones may be at work on the same data, so a step can be repeated, tolerates others
- * that run it, and leaves documents that the version before can read. To change the schema: append a step,
- * never change one. */
+ * meta/schema holds the version. Opening runs the steps that are missing, in order, under a lock that lapses.
+ * Older processes may be at work on the same data, and the lock may lapse while a step runs, so a step can be
+ * repeated, tolerates others that run it, and leaves documents that the version before can read. To change
+ * the schema: append a step, never change one. */
 #include <string.h>
 #include <time.h>
 
 #include "run.h"
 
-enum { WIRE_5_0 = 13, SKEW_IGNORED_MS = 250 };
+enum { WIRE_5_0 = 13, SKEW_IGNORED_MS = 250, LOCK_MS = 10000, LOCK_AGAIN_MS = 50 };
 
 /* --- the server --- */
 
@@ -63,14 +63,12 @@ struct index {
 
 /* README.md says what each serves. The collections without one are here so that they exist. */
 static const struct index indexes[] = {
-    {PP_MG_PHOTOS, "{'key': {'c': 1, '_id': 1}, 'name': 'shard'}"},
     {PP_MG_PHOTOS, "{'key': {'c': 1, 't.s': 1, 't.q': 1, 't.p': 1, 't.due': 1, 't.h': 1}, 'name': 'claim',"
                    " 'partialFilterExpression': {'t.s': 1}}"},
     {PP_MG_PHOTOS, "{'key': {'t.s': 1, 't.w': 1, 't.lu': 1}, 'name': 'claimed',"
                    " 'partialFilterExpression': {'t.s': {'$gte': 2}}}"},
     {PP_MG_PHOTOS,
      "{'key': {'o.h': 1, 'c': 1}, 'name': 'object', 'partialFilterExpression': {'o.h': {'$exists': true}}}"},
-    {PP_MG_ITEMS, "{'key': {'c': 1, '_id': 1}, 'name': 'shard'}"},
     {PP_MG_ITEMS, "{'key': {'c': 1, 'i': 1, 'r': -1}, 'name': 'newest'}"},
     {PP_MG_ITEMS,
      "{'key': {'c': 1, 'ok': 1}, 'name': 'waiting', 'partialFilterExpression': {'ok': {'$exists': true}}}"},
@@ -161,19 +159,73 @@ static enum pp_err write_version(struct pp_mg_thread *t, int64_t version)
     return pp_mg_bulk_run(&bulk);
 }
 
-enum pp_err pp_mg_migrate(struct pp_mg_thread *t)
+/* --- one process at a time --- */
+
+/* A lease in meta/migrating, by the server's clock. Steps may be run by several at once, but that is slow,
+ * and the first to come on an empty database would all create the same collections. PP_EBUSY: somebody
+ * else's. */
+static enum pp_err lock(struct pp_mg_thread *t, const bson_oid_t *by)
+{
+    struct pp_mg_bulk bulk;
+    int64_t now = pp_mg_server_ms(t, wall_ms());
+    bson_t *filter = BCON_NEW(F_ID, "migrating", "until", "{", "$lt", BCON_INT64(now), "}");
+    bson_t *update = BCON_NEW("$set", "{", "by", BCON_OID(by), "until", BCON_INT64(now + LOCK_MS), "}");
+    pp_mg_bulk_init(&bulk, t, PP_MG_META);
+    pp_mg_bulk_update(&bulk, filter, update, true);
+    bson_destroy(filter);
+    bson_destroy(update);
+    enum pp_err err = pp_mg_bulk_run(&bulk);
+    return err == PP_OK && bulk.n_dups > 0 ? PP_EBUSY : err;
+}
+
+/* What stays for a failure lapses. */
+static void unlock(struct pp_mg_thread *t, const bson_oid_t *by)
+{
+    struct pp_mg_bulk bulk;
+    bson_t *filter = BCON_NEW(F_ID, "migrating", "by", BCON_OID(by));
+    pp_mg_bulk_init(&bulk, t, PP_MG_META);
+    pp_mg_bulk_remove(&bulk, filter);
+    bson_destroy(filter);
+    if (pp_mg_bulk_run(&bulk) != PP_OK)
+        pp_log(t->m->log, PP_LOG_WARN, "mongodb: the schema's lock stays until it lapses", NULL);
+}
+
+/* The steps that are missing, the version read again under the lock. */
+static enum pp_err run_steps(struct pp_mg_thread *t)
 {
     int64_t version;
     enum pp_err err = read_version(t, &version);
-    if (err == PP_OK && version > SCHEMA) {
-        bson_set_error(&t->error, 0, 0, "its schema is version %d, and this program knows %d", (int)version,
-                       (int)SCHEMA);
-        return PP_EMISMATCH;
-    }
     while (err == PP_OK && version < SCHEMA) {
         err = steps[version](t);
         if (err == PP_OK)
             err = write_version(t, ++version);
+    }
+    return err;
+}
+
+enum pp_err pp_mg_migrate(struct pp_mg_thread *t)
+{
+    const struct timespec pause = {.tv_nsec = LOCK_AGAIN_MS * 1000000L};
+    int64_t version;
+    bson_oid_t by;
+    bson_oid_init(&by, NULL);
+    enum pp_err err = read_version(t, &version);
+    while (err == PP_OK && version < SCHEMA) {
+        err = lock(t, &by);
+        if (err == PP_OK) {
+            err = run_steps(t);
+            unlock(t, &by);
+        } else if (err == PP_EBUSY) {
+            nanosleep(&pause, NULL);
+            err = PP_OK;
+        }
+        if (err == PP_OK)
+            err = read_version(t, &version);
+    }
+    if (err == PP_OK && version > SCHEMA) {
+        bson_set_error(&t->error, 0, 0, "its schema is version %d, and this program knows %d", (int)version,
+                       (int)SCHEMA);
+        return PP_EMISMATCH;
     }
     return err;
 }
