@@ -33,7 +33,8 @@ static struct pp_s3_options options_of(const char *prefix, bool path_style)
                               .connect_ms = 60000,
                               .stall_ms = 60000,
                               .probe_ms = 60000,
-                              .timeout_ms = 300000};
+                              .timeout_ms = 300000,
+                              .say_ms = 3600000};
     (void)snprintf(o.prefix, sizeof(o.prefix), "%s", prefix);
     /* Names below "localhost" are this machine for libcurl. */
     (void)snprintf(o.endpoint, sizeof(o.endpoint), "http://%s%s", path_style ? "127.0.0.1" : "localhost",

@@ -375,6 +375,42 @@ static void ranges_may_be_overlooked(void **state)
     }
 }
 
+/* --- what is not there --- */
+
+static void absence_is_told_from_nonsense(void **state)
+{
+    static const struct {
+        struct fake_reply reply;
+        enum pp_err get, remove;
+    } cases[] = {
+        {{.status = 404, .body = ERROR("NoSuchKey")}, PP_ENOTFOUND, PP_OK},
+        {{.status = 404, .body = ERROR("NoSuchBucket")}, PP_EIO, PP_EIO},
+        {{.status = 404, .body = "<html>not found</html>"}, PP_EIO, PP_EIO},
+        {{.status = 404}, PP_EIO, PP_EIO},
+        {{.status = 403, .body = ERROR("AccessDenied")}, PP_EIO, PP_EIO},
+    };
+    static const struct fake_reply no[] = {{.status = 404}, {.status = 416}, {.status = 404}};
+
+    (void)state;
+    for (size_t i = 0; i < N(cases); i++) {
+        const struct fake_reply script[] = {cases[i].reply, cases[i].reply};
+        struct fake_http *s = fake_http_open(script, N(script));
+        struct pp_blob_store *b = open_at(s);
+        assert_int_equal(get(b, 0, 10, "", 0), cases[i].get);
+        assert_int_equal(b->ops->remove(b, abc_sha256, "jpg"), cases[i].remove);
+        assert_int_equal(fake_http_count(s), 2);
+        b->ops->close(b);
+        fake_http_close(s);
+    }
+    struct fake_http *s = fake_http_open(no, N(no)); /* answers to HEAD have no words */
+    struct pp_blob_store *b = open_at(s);
+    assert_int_equal(get(b, 0, 0, "", 0), PP_ENOTFOUND);
+    assert_int_equal(get(b, 5, 1, "", 0), PP_ENOTFOUND);
+    assert_int_equal(fake_http_count(s), 3);
+    b->ops->close(b);
+    fake_http_close(s);
+}
+
 /* --- words --- */
 
 static void a_bucket_elsewhere_is_told_of(void **state)
@@ -470,6 +506,35 @@ static void endless_lists_end(void **state)
     fake_http_close(s);
 }
 
+/* A store writes down whole seconds: what was written within the one of `since` may be later. */
+static void seconds_are_whole(void **state)
+{
+    static const struct fake_reply page = {
+        .status = 200,
+        .body =
+            "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>sha256/ba/78/" ABC_HEX
+            ".jpg</Key><LastModified>1970-01-01T00:16:40.000Z</LastModified></Contents></ListBucketResult>"};
+    static const struct {
+        int64_t since_ms;
+        size_t n;
+    } cases[] = {{0, 1}, {1000000, 1}, {1000001, 1}, {1000999, 1}, {1001000, 0}, {-5, 1}};
+    const struct fake_reply script[] = {page, page, page, page, page, page};
+    struct fake_http *s = fake_http_open(script, N(script));
+    struct pp_blob_store *b = open_at(s);
+
+    (void)state;
+    for (size_t i = 0; i < N(cases); i++) {
+        struct pp_blob_name name;
+        bool more = true;
+        size_t n = 99;
+        assert_int_equal(b->ops->recent(b, cases[i].since_ms, &name, 1, &n, &more), PP_OK);
+        assert_int_equal(n, cases[i].n);
+        assert_false(more);
+    }
+    b->ops->close(b);
+    fake_http_close(s);
+}
+
 /* --- opening --- */
 
 static void what_cannot_be_opened_is_refused(void **state)
@@ -505,10 +570,12 @@ int main(void)
         cmocka_unit_test(nobody_there),
         cmocka_unit_test(bodies_cut_short_are_asked_for_again),
         cmocka_unit_test(ranges_may_be_overlooked),
+        cmocka_unit_test(absence_is_told_from_nonsense),
         cmocka_unit_test(a_bucket_elsewhere_is_told_of),
         cmocka_unit_test(no_store_at_all_is_told_of),
         cmocka_unit_test(lists_that_cannot_be_read_fail),
         cmocka_unit_test(endless_lists_end),
+        cmocka_unit_test(seconds_are_whole),
         cmocka_unit_test(what_cannot_be_opened_is_refused),
     };
 

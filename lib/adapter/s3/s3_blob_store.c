@@ -323,6 +323,7 @@ static void fill_defaults(struct pp_s3_options *o)
     o->probe_ms = o->probe_ms > 0 ? o->probe_ms : 5000;
     o->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : 60000;
     o->backoff_ms = o->backoff_ms > 0 ? o->backoff_ms : 100;
+    o->say_ms = o->say_ms > 0 ? o->say_ms : 5000;
     o->attempts = o->attempts ? o->attempts : 5;
     o->list_pages_max = o->list_pages_max ? o->list_pages_max : 1000;
 }

@@ -38,6 +38,7 @@ struct pp_s3_options {
     int64_t probe_ms;      /* of check() and pp_s3_blob_store_probe(). 5 s */
     int64_t timeout_ms;    /* of an operation with all its attempts. 60 s */
     int64_t backoff_ms; /* the wait after the first failure is at most this, then doubles up to 2 s. 100 ms */
+    int64_t say_ms;     /* failures are logged at most that often. 5 s */
     unsigned attempts;  /* 5 */
     unsigned list_pages_max; /* pages of 1,000 names that recent() reads at most. 1,000 */
 };

@@ -17,8 +17,7 @@
 #define BACKOFF_MAX_MS 2000
 #define EXPECT_MS \
     500 /* libcurl asks before it sends more than 1 MiB; how long for a store that does not answer that */
-#define SAY_EVERY_MS 5000
-#define URL_MAX      8192
+#define URL_MAX 8192
 
 static const char empty_sha256[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -235,8 +234,8 @@ static CURLcode set_method(struct pp_s3_conn *c)
 
     switch (call->method) {
     case PP_S3_PUT:
-        SET(POST,
-            1L); /* as an upload it would ask "Expect: 100-continue" for every photo: a round trip more */
+        /* As an upload it would ask "Expect: 100-continue" for every photo: a round trip more. */
+        SET(POST, 1L);
         SET(CUSTOMREQUEST, "PUT");
         SET(POSTFIELDSIZE_LARGE, (curl_off_t)call->source.size);
         SET(READFUNCTION, on_read);
@@ -422,7 +421,7 @@ static bool may_say(struct pp_s3_store *s, int64_t *unsaid)
     int64_t now = monotonic_ms();
 
     pthread_mutex_lock(&s->lock);
-    bool may = now - s->said_ms >= SAY_EVERY_MS;
+    bool may = now - s->said_ms >= s->o.say_ms;
     *unsaid = s->unsaid;
     s->unsaid = may ? 0 : s->unsaid + 1;
     s->said_ms = may ? now : s->said_ms;

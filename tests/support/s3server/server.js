@@ -1,5 +1,6 @@
 // server.js: s3rver, and in front of it what a real object store does and s3rver 3.7.1 does not: it checks the signatures of version 4
-// (by npm's aws4, which knows nothing of libcurl) and the bytes' hash, and no request sees another one half done.
+// (by npm's aws4, which knows nothing of libcurl) and the bytes' hash, and no request sees another one half done: s3rver answers a PUT
+// before the bytes are in the file.
 //
 // Every request is read whole, judged, handed to s3rver when the one before is answered, and answered. See tests/support/s3rver.
 'use strict';
@@ -127,9 +128,26 @@ async function serve(port, req, res) {
   res.end(answer);
 }
 
+// In place of s3rver's own: whole, or not at all, and there when it is answered.
+function makePutsWhole(store) {
+  store.putObject = async ({ bucket, key, content, metadata }) => {
+    const bytes = Buffer.isBuffer(content) ? content : await readWhole(content);
+    const file = store.getResourcePath(bucket, key, 'object');
+    const md5 = crypto.createHash('md5').update(bytes).digest('hex');
+    await fs.promises.mkdir(path.dirname(file), { recursive: true });
+    await fs.promises.writeFile(`${file}.new`, bytes);
+    await store.putMetadata(bucket, key, metadata, md5);
+    await fs.promises.rename(`${file}.new`, file);
+    return { size: bytes.length, md5 };
+  };
+}
+
 async function main() {
-  const behind = await new S3rver({ directory: dir, address: '127.0.0.1', port: 0, silent: true, vhostBuckets: false,
-                                    configureBuckets: BUCKETS.map(name => ({ name })) }).run();
+  const s3rver = new S3rver({ directory: dir, address: '127.0.0.1', port: 0, silent: true, vhostBuckets: false,
+                              configureBuckets: BUCKETS.map(name => ({ name })) });
+  makePutsWhole(s3rver.store);
+  const behind = await s3rver.run();
+  s3rver.httpServer.keepAliveTimeout = 0; // never closes a connection that the next request is about to use
   const front = http.createServer((req, res) => serve(behind.port, req, res).catch(() => res.destroy()));
   front.keepAliveTimeout = 60000;
   front.listen(0, '127.0.0.1', () => console.log(`listening on http://127.0.0.1:${front.address().port}`));
