@@ -35,6 +35,7 @@ ADAPTERS = {
     "curl": HASH | {"curl/curl.h", "uv.h", "zlib.h"},
     "fs": set(),
     "http": HASH | {"uv.h", "zlib.h"},
+    "journal": HASH,
     "local": HASH | {"sqlite3.h"},
     "mongo": HASH | {"mongoc/", "bson/", "pthread.h"},
     "redis": HASH | SSL | {"hiredis/", "uv.h", "zlib.h"},

@@ -80,6 +80,7 @@ struct pp_riq {
     size_t under_way, capacity; /* requests */
     size_t in_lane;             /* of these */
     bool closing;
+    bool *closed; /* of who is calling back from `again`; NULL: nobody */
     char *url;
 
     struct pp_list again; /* calls that wait to be sent again */

@@ -194,12 +194,10 @@ void pp_riq_send(struct pp_riq_op *op)
 static void send_again(void *data)
 {
     struct pp_riq *q = data;
-    struct pp_list list;
-    struct pp_node *node;
-    pp_list_init(&list);
-    pp_list_splice(&list, &q->again);
-    while ((node = pp_list_pop(&list))) {
-        struct pp_riq_op *op = pp_container_of(node, struct pp_riq_op, node);
+    bool closed = false; /* by one of these */
+    q->closed = &closed;
+    for (size_t n = q->again.n; n > 0 && !closed; n--) {
+        struct pp_riq_op *op = pp_container_of(pp_list_pop(&q->again), struct pp_riq_op, node);
         enum pp_err err = op->refused;
         op->refused = PP_OK;
         if (err != PP_OK)
@@ -207,6 +205,8 @@ static void send_again(void *data)
         else
             pp_riq_send(op);
     }
+    if (!closed)
+        q->closed = NULL;
 }
 
 /* --- life --- */
@@ -259,8 +259,8 @@ static void on_worked(struct pp_job *job)
 {
     struct pp_riq_op *op = pp_container_of(job, struct pp_riq_op, job);
     struct pp_riq *q = op->q;
+    op->worked(op); /* may close */
     q->in_lane--;
-    op->worked(op);
     if (q->closing && q->in_lane == 0)
         free_queue(q);
 }
@@ -292,7 +292,9 @@ static void close_queue(struct pp_ingest_queue *base)
     pp_timer_close(q->again_timer);
     if (q->lane)
         pp_lane_close(q->lane);
-    assert(q->under_way == q->in_lane);
+    assert(q->under_way <= q->in_lane);
+    if (q->closed)
+        *q->closed = true;
     if (q->in_lane == 0)
         free_queue(q);
 }

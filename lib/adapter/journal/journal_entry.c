@@ -1,0 +1,123 @@
+/* journal_entry.c: what is in the journal, in memory. See journal_internal.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/journal/journal_internal.h"
+
+struct jq_entry *jq_entry_new(const struct pp_ingest_entry *from)
+{
+    size_t id_n = strlen(from->batch_id) + 1, client_n = strlen(from->client) + 1;
+    struct jq_entry *e = calloc(1, sizeof *e + id_n + client_n);
+    if (!e)
+        return NULL;
+    memcpy(e->batch_id, from->batch_id, id_n);
+    memcpy(e->batch_id + id_n, from->client, client_n);
+    e->e = *from;
+    e->e.batch_id = e->batch_id;
+    e->e.client = e->batch_id + id_n;
+    e->e.payload = NULL;
+    e->e.payload_n = 0;
+    return e;
+}
+
+static struct jq_client *find_client(struct jq *q, const char *id)
+{
+    struct jq_client *c;
+    HASH_FIND_STR(q->clients, id, c);
+    return c;
+}
+
+bool jq_entry_add(struct jq *q, struct jq_entry *e)
+{
+    struct jq_client *c = find_client(q, e->e.client);
+    if (!c) {
+        size_t n = strlen(e->e.client);
+        c = n < sizeof c->id ? calloc(1, sizeof *c) : NULL;
+        if (!c)
+            return false;
+        memcpy(c->id, e->e.client, n + 1);
+        HASH_ADD_STR(q->clients, id, c);
+    }
+    c->entries++;
+    e->client = c;
+    e->num = q->next_num++;
+    HASH_ADD_KEYPTR(hh, q->entries, e->batch_id, strlen(e->batch_id), e);
+    return true;
+}
+
+struct jq_entry *jq_find(struct jq *q, const char *batch_id)
+{
+    struct jq_entry *e;
+    HASH_FIND_STR(q->entries, batch_id, e);
+    return e;
+}
+
+bool jq_client_waits(struct jq *q, const char *client)
+{
+    const struct jq_client *c = find_client(q, client);
+    return c && c->waiting > 0;
+}
+
+static void leave_list(struct jq_entry *e)
+{
+    if (e->list)
+        pp_list_remove(e->list, &e->node);
+    if (e->state == JQ_DOUBTFUL || e->state == JQ_MISSING)
+        e->client->waiting--;
+    e->list = NULL;
+}
+
+/* By order of acceptance: nearly always the last. */
+static void insert(struct pp_list *l, struct jq_entry *e)
+{
+    struct pp_node *after = l->head.prev;
+    while (after != &l->head && pp_container_of(after, struct jq_entry, node)->num > e->num)
+        after = after->prev;
+    e->node.prev = after;
+    e->node.next = after->next;
+    after->next->prev = &e->node;
+    after->next = &e->node;
+    l->n++;
+}
+
+void jq_entry_set(struct jq *q, struct jq_entry *e, enum jq_state state)
+{
+    leave_list(e);
+    e->state = state;
+    if (state == JQ_DOUBTFUL || state == JQ_MISSING) {
+        e->client->waiting++;
+        e->level = 0;
+        e->list = &q->open;
+        insert(e->list, e);
+    } else if (state == JQ_SURE) {
+        e->due_ms = pp_loop_now(q->loop) + (q->check_ms << e->level);
+        e->list = &q->sure[e->level];
+        pp_list_push(e->list, &e->node);
+    }
+}
+
+void jq_entry_later(struct jq *q, struct jq_entry *e)
+{
+    e->level += e->state == JQ_SURE && e->level + 1 < JQ_LEVELS;
+    jq_entry_set(q, e, JQ_SURE);
+}
+
+void jq_entry_remove(struct jq *q, struct jq_entry *e)
+{
+    struct jq_client *c = e->client;
+    leave_list(e);
+    HASH_DEL(q->entries, e);
+    free(e);
+    if (--c->entries > 0)
+        return;
+    HASH_DEL(q->clients, c);
+    free(c);
+}
+
+enum pp_err jq_entry_copy(struct pp_arena *a, const struct jq_entry *e, struct pp_ingest_entry *out)
+{
+    *out = e->e;
+    out->batch_id = pp_arena_strdup(a, e->e.batch_id);
+    out->client = pp_arena_strdup(a, e->e.client);
+    return out->batch_id && out->client ? PP_OK : PP_ENOMEM;
+}

@@ -1,0 +1,710 @@
+/* The journal in front of a shared ingest queue: the contract, over SQLite and over Redis; an inner queue
+ * that is away, loses answers, refuses, or loses everything. */
+#include <hiredis/hiredis.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "adapter/journal/journal_queue.h"
+#include "adapter/redis/redis_ingest_queue.h"
+#include "adapter/sqlite/sqlite_store.h"
+#include "base/arena.h"
+#include "base/list.h"
+#include "redis_server.h"
+#include "suite_ingest_queue.h"
+#include "test_loop.h"
+
+enum { LONG_MS = 30000, CHECK_MS = 20 };
+
+static const char *place(void)
+{
+    static char places[128][300];
+    static const char *dir;
+    static int n;
+    if (!dir)
+        dir = pp_test_tmpdir();
+    assert_true(n < 128);
+    snprintf(places[n], sizeof places[n], "%s/journal-%d", dir, n);
+    return places[n++];
+}
+
+static enum pp_err open_sqlite(struct pp_loop *loop, const char *where, const char *what,
+                               struct pp_ingest_queue **out)
+{
+    char path[400];
+    enum pp_err err;
+    snprintf(path, sizeof path, "%s-%s.db", where, what);
+    /* one that was closed with something under way is gone a moment later */
+    while ((err = pp_sqlite_ingest_queue_open(loop, path, NULL, out)) == PP_EBUSY)
+        pp_loop_turn(loop, true);
+    return err;
+}
+
+static enum pp_err open_redis(struct pp_loop *loop, const char *url, const char *prefix,
+                              struct pp_ingest_queue **out)
+{
+    return pp_redis_ingest_queue_open(
+        loop,
+        &(struct pp_redis_ingest_options){
+            .url = url, .prefix = prefix, .patience_ms = 100, .timeout_ms = 2000},
+        out);
+}
+
+static enum pp_err open_over(struct pp_loop *loop, const char *where, struct pp_ingest_queue *inner,
+                             struct pp_ingest_queue **out)
+{
+    struct pp_journal_options o = {.inner = inner, .check_ms = CHECK_MS};
+    enum pp_err err = open_sqlite(loop, where, "own", &o.own);
+    return err == PP_OK ? pp_journal_queue_open(loop, &o, out) : err;
+}
+
+static enum pp_err open_over_sqlite(struct pp_loop *loop, const char *where, struct pp_ingest_queue **out)
+{
+    struct pp_ingest_queue *inner;
+    enum pp_err err = open_sqlite(loop, where, "inner", &inner);
+    return err == PP_OK ? open_over(loop, where, inner, out) : err;
+}
+
+static enum pp_err open_over_redis(struct pp_loop *loop, const char *where, struct pp_ingest_queue **out)
+{
+    struct pp_ingest_queue *inner;
+    enum pp_err err = open_redis(loop, redis_server_shared()->url, strrchr(where, '/') + 1, &inner);
+    return err == PP_OK ? open_over(loop, where, inner, out) : err;
+}
+
+/* --- an inner queue with a gate in front --- */
+
+enum gate_mode { GATE_OPEN, GATE_SHUT, GATE_LOSES_ANSWERS };
+
+struct gate_keeper {
+    enum gate_mode mode;
+    int appends, checks;
+};
+
+struct gate {
+    struct pp_ingest_queue base;
+    struct pp_ingest_queue *real;
+    struct pp_timer *timer;
+    struct gate_keeper *keeper;
+    struct pp_req *pending[64]; /* to be done with PP_EIO */
+    size_t n;
+};
+
+static void refuse_pending(void *data)
+{
+    struct gate *g = data;
+    while (g->n > 0) {
+        struct pp_req *req = g->pending[--g->n];
+        req->err = PP_EIO;
+        req->done(req);
+    }
+}
+
+static enum pp_err shut_out(struct gate *g, struct pp_req *req)
+{
+    assert_true(g->n < 64);
+    g->pending[g->n++] = req;
+    pp_timer_start(g->timer, 0, 0);
+    return PP_OK;
+}
+
+struct lost_call {
+    struct pp_ingest_append r;
+    struct pp_ingest_append *of;
+    struct pp_arena arena;
+};
+
+static void answer_lost(struct pp_req *req)
+{
+    struct lost_call *l = req->data;
+    struct pp_req *of = &l->of->req;
+    of->err = PP_EUNKNOWN;
+    pp_arena_fini(&l->arena);
+    free(l);
+    of->done(of);
+}
+
+static enum pp_err gate_append(struct pp_ingest_queue *q, struct pp_ingest_append *r)
+{
+    struct gate *g = (struct gate *)q;
+    g->keeper->appends++;
+    if (g->keeper->mode == GATE_SHUT)
+        return shut_out(g, &r->req);
+    if (g->keeper->mode == GATE_OPEN)
+        return g->real->ops->append(g->real, r);
+    struct lost_call *l = calloc(1, sizeof *l);
+    assert_non_null(l);
+    pp_arena_init(&l->arena, 0);
+    l->r = *r;
+    l->of = r;
+    l->r.req = (struct pp_req){.done = answer_lost, .data = l, .arena = &l->arena};
+    return g->real->ops->append(g->real, &l->r);
+}
+
+#define GATED(X)                \
+    X(take, pp_ingest_take)     \
+    X(ack, pp_ingest_ack)       \
+    X(poison, pp_ingest_poison) \
+    X(get, pp_ingest_get)       \
+    X(list, pp_ingest_list)     \
+    X(cancel, pp_ingest_cancel) \
+    X(stats, pp_ingest_stats)   \
+    X(clean, pp_ingest_clean)   \
+    X(check, pp_ingest_check)
+#define X(name, type)                                                                                \
+    static enum pp_err gate_##name(struct pp_ingest_queue *q, struct type *r)                        \
+    {                                                                                                \
+        struct gate *g = (struct gate *)q;                                                           \
+        g->keeper->checks += #name[0] == 'c' && #name[1] == 'h';                                     \
+        return g->keeper->mode == GATE_SHUT ? shut_out(g, &r->req) : g->real->ops->name(g->real, r); \
+    }
+GATED(X)
+#undef X
+
+static void gate_watch(struct pp_ingest_queue *q, void (*cb)(void *data), void *data)
+{
+    ((struct gate *)q)->real->ops->watch(((struct gate *)q)->real, cb, data);
+}
+
+static const char *gate_durability(struct pp_ingest_queue *q)
+{
+    (void)q;
+    return "as the gate has it";
+}
+
+static void gate_close(struct pp_ingest_queue *q)
+{
+    struct gate *g = (struct gate *)q;
+    pp_timer_close(g->timer);
+    g->real->ops->close(g->real);
+    free(g);
+}
+
+static struct pp_ingest_queue *gate_open(struct gate_keeper *keeper, struct pp_loop *loop,
+                                         struct pp_ingest_queue *real)
+{
+    static const struct pp_ingest_queue_ops ops = {
+#define X(name, type) .name = gate_##name,
+        GATED(X)
+#undef X
+            .append = gate_append,
+        .watch = gate_watch,
+        .durability = gate_durability,
+        .close = gate_close,
+    };
+    struct gate *g = calloc(1, sizeof *g);
+    assert_non_null(g);
+    *g = (struct gate){.base.ops = &ops, .real = real, .keeper = keeper};
+    g->timer = pp_timer_open(loop, refuse_pending, g);
+    return &g->base;
+}
+
+/* --- two nodes, and what is in Redis, seen past them --- */
+
+struct node {
+    const char *where;
+    struct gate_keeper gate;
+    struct pp_ingest_queue *queue;
+};
+
+struct kit {
+    struct pp_loop *loop;
+    struct redis_server *server;
+    const char *prefix;
+    struct node a, b;
+    struct pp_ingest_queue *redis; /* directly */
+    struct pp_arena arena;
+    bool done;
+};
+
+static void open_node(struct kit *k, struct node *n)
+{
+    struct pp_ingest_queue *inner;
+    assert_int_equal(open_redis(k->loop, k->server->url, k->prefix, &inner), PP_OK);
+    inner = gate_open(&n->gate, k->loop, inner);
+    assert_int_equal(open_over(k->loop, n->where, inner, &n->queue), PP_OK);
+}
+
+static void close_node(struct node *n)
+{
+    n->queue->ops->close(n->queue);
+}
+
+static int open_kit(void **state)
+{
+    struct kit *k = calloc(1, sizeof *k);
+    assert_non_null(k);
+    k->loop = pp_loop_open();
+    k->server = redis_server_shared();
+    k->a.where = place();
+    k->b.where = place();
+    k->prefix = strrchr(k->a.where, '/') + 1;
+    pp_arena_init(&k->arena, 0);
+    open_node(k, &k->a);
+    open_node(k, &k->b);
+    assert_int_equal(open_redis(k->loop, k->server->url, k->prefix, &k->redis), PP_OK);
+    *state = k;
+    return 0;
+}
+
+static int close_kit(void **state)
+{
+    struct kit *k = *state;
+    close_node(&k->a);
+    close_node(&k->b);
+    k->redis->ops->close(k->redis);
+    pp_loop_close(k->loop);
+    pp_arena_fini(&k->arena);
+    free(k);
+    return 0;
+}
+
+static void on_done(struct pp_req *req)
+{
+    ((struct kit *)req->data)->done = true;
+}
+
+static bool is_done(void *arg)
+{
+    return ((struct kit *)arg)->done;
+}
+
+#define RUN(k, queue_, op, r)                                                           \
+    do {                                                                                \
+        (r)->req = (struct pp_req){.done = on_done, .data = (k), .arena = &(k)->arena}; \
+        (k)->done = false;                                                              \
+        assert_int_equal((queue_)->ops->op((queue_), (r)), PP_OK);                      \
+        pp_test_until((k)->loop, is_done, (k), LONG_MS);                                \
+    } while (0)
+#define DUE(k, queue_, op, r, due)                                        \
+    do {                                                                  \
+        RUN(k, queue_, op, r);                                            \
+        assert_string_equal(pp_err_text((r)->req.err), pp_err_text(due)); \
+    } while (0)
+
+static struct pp_ingest_append entry(const char *client, const char *batch, const char *payload)
+{
+    return (struct pp_ingest_append){.entry = {.batch_id = batch,
+                                               .client = client,
+                                               .created_at = 1000 + atoi(batch + 2),
+                                               .n_items = 2,
+                                               .n_photos = 10,
+                                               .payload = payload,
+                                               .payload_n = strlen(payload)},
+                                     .now_ms = 5000};
+}
+
+static enum pp_err append(struct kit *k, struct pp_ingest_queue *q, const char *client, const char *batch)
+{
+    struct pp_ingest_append r = entry(client, batch, batch);
+    RUN(k, q, append, &r);
+    return r.req.err;
+}
+
+static uint64_t entries(struct kit *k, struct pp_ingest_queue *q)
+{
+    struct pp_ingest_stats r = {.entries = 99};
+    DUE(k, q, stats, &r, PP_OK);
+    return r.entries;
+}
+
+/* What Redis has, in its order, as the last characters of the ids; taken by nobody, payloads whole. */
+static void in_redis(struct kit *k, const char *due)
+{
+    char ids[64] = "";
+    struct pp_ingest_queue *q;
+    assert_int_equal(open_redis(k->loop, k->server->url, k->prefix, &q), PP_OK);
+    struct pp_ingest_take r = {.consumer = "looker", .limit = 50, .max_bytes = SIZE_MAX};
+    DUE(k, q, take, &r, PP_OK);
+    for (size_t i = 0; i < r.n; i++) {
+        assert_int_equal(r.entries[i].payload_n, strlen(r.entries[i].batch_id));
+        assert_memory_equal(r.entries[i].payload, r.entries[i].batch_id, r.entries[i].payload_n);
+        strcat(ids, r.entries[i].batch_id + 2);
+    }
+    assert_string_equal(ids, due);
+    q->ops->close(q); /* given back */
+}
+
+struct want {
+    struct kit *k;
+    struct pp_ingest_queue *q;
+    uint64_t n;
+    bool busy, right;
+    struct pp_ingest_stats r;
+    struct pp_arena arena;
+};
+
+static void stats_came(struct pp_req *req)
+{
+    struct want *w = req->data;
+    w->right = req->err == PP_OK && w->r.entries == w->n;
+    w->busy = false;
+    pp_arena_fini(&w->arena);
+}
+
+static bool has_n(void *arg)
+{
+    struct want *w = arg;
+    if (w->right || w->busy)
+        return w->right;
+    w->busy = true;
+    pp_arena_init(&w->arena, 0);
+    w->r.req = (struct pp_req){.done = stats_came, .data = w, .arena = &w->arena};
+    assert_int_equal(w->q->ops->stats(w->q, &w->r), PP_OK);
+    return false;
+}
+
+static void until_has(struct kit *k, struct pp_ingest_queue *q, uint64_t n)
+{
+    struct want w = {.k = k, .q = q, .n = n};
+    pp_test_until(k->loop, has_n, &w, LONG_MS);
+}
+
+/* --- what a node's journal has on its disk --- */
+
+struct kept {
+    const char *where;
+    int due;
+};
+
+static bool keeps(void *arg)
+{
+    const struct kept *w = arg;
+    char path[400];
+    sqlite3 *db;
+    sqlite3_stmt *st;
+    snprintf(path, sizeof path, "%s-own.db", w->where);
+    assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT count(*) FROM entries", -1, &st, NULL), SQLITE_OK);
+    bool right = sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int(st, 0) == w->due;
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return right;
+}
+
+static void until_kept(struct kit *k, const struct node *n, int due)
+{
+    struct kept w = {n->where, due};
+    pp_test_until(k->loop, keeps, &w, LONG_MS);
+}
+
+/* --- the tests --- */
+
+static void accepted_while_inner_is_away(void **state)
+{
+    struct kit *k = *state;
+    k->a.gate.mode = GATE_SHUT;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    assert_int_equal(append(k, k->a.queue, "d", "b_2"), PP_OK);
+    assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK);
+    assert_int_equal(k->a.gate.appends, 1); /* who is away is not asked again and again */
+    assert_int_equal(entries(k, k->redis), 0);
+    assert_int_equal(entries(k, k->a.queue), 3);
+    struct pp_ingest_get g = {.batch_id = "b_3"};
+    DUE(k, k->a.queue, get, &g, PP_OK);
+    assert_int_equal(g.entry.n_items, 2);
+    g.client = "other";
+    DUE(k, k->a.queue, get, &g, PP_ENOTFOUND);
+    struct pp_ingest_list l = {.limit = 2};
+    DUE(k, k->a.queue, list, &l, PP_OK);
+    assert_true(l.n == 2 && l.more);
+    assert_string_equal(l.entries[0].batch_id, "b_3");
+    k->a.gate.mode = GATE_OPEN;
+    until_has(k, k->redis, 3);
+    in_redis(k, "123");
+    assert_int_equal(entries(k, k->a.queue), 3);
+}
+
+/* What waits in the journal goes first: a later list must supersede an earlier one. */
+static void a_clients_batches_stay_in_order(void **state)
+{
+    struct kit *k = *state;
+    k->a.gate.mode = GATE_SHUT;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
+    k->a.gate.mode = GATE_OPEN; /* it is back, and nobody has noticed yet */
+    assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK);
+    assert_int_equal(append(k, k->a.queue, "d", "b_4"), PP_OK);
+    until_has(k, k->redis, 4);
+    in_redis(k, "1234");
+    assert_int_equal(append(k, k->a.queue, "c", "b_5"), PP_OK);
+    assert_int_equal(entries(k, k->redis), 5); /* at once, again */
+}
+
+static void answers_that_were_lost(void **state)
+{
+    struct kit *k = *state;
+    k->a.gate.mode = GATE_LOSES_ANSWERS;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    k->a.gate.mode = GATE_OPEN;
+    assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
+    until_has(k, k->redis, 2);
+    in_redis(k, "12");
+    assert_int_equal(entries(k, k->a.queue), 2);
+}
+
+static void everything_in_redis_is_lost(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append keyed = entry("c", "b_1", "b_1");
+    keyed.key = "key";
+    keyed.answer = "first";
+    keyed.answer_n = 5;
+    keyed.entry.refresh = PP_REFRESH_ALWAYS;
+    keyed.entry.replay = true;
+    DUE(k, k->a.queue, append, &keyed, PP_OK);
+    assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
+    assert_int_equal(append(k, k->b.queue, "d", "b_3"), PP_OK);
+
+    redis_server_do(k->server, "FLUSHALL");
+    until_has(k, k->redis, 3);
+    struct pp_ingest_get g = {.batch_id = "b_1"};
+    DUE(k, k->redis, get, &g, PP_OK);
+    assert_int_equal(g.entry.refresh, PP_REFRESH_ALWAYS);
+    assert_true(g.entry.replay);
+    struct pp_ingest_append again = keyed;
+    again.entry.batch_id = "b_9";
+    DUE(k, k->redis, append, &again, PP_EEXISTS); /* the key is back, too */
+    assert_int_equal(again.old_answer_n, 5);
+    assert_int_equal(entries(k, k->redis), 3);
+}
+
+/* Acked by another node: it leaves this one's journal. What is planned is not appended again. */
+static void planned_ones_are_released(void **state)
+{
+    struct kit *k = *state;
+    const char *const ids[] = {"b_1", "b_2"};
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
+    assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK);
+    struct pp_ingest_ack ack = {.batch_ids = ids, .n = 1};
+    DUE(k, k->b.queue, ack, &ack, PP_OK);
+    struct pp_ingest_poison bad = {.batch_id = "b_2", .reason = "it can't be read"};
+    DUE(k, k->b.queue, poison, &bad, PP_OK);
+    until_kept(k, &k->a, 1);
+    close_node(&k->a);
+    open_node(k, &k->a);
+    int checks = k->a.gate.checks;
+    while (k->a.gate.checks < checks + 3) /* it is asked for again and again */
+        pp_loop_turn(k->loop, true);
+    until_kept(k, &k->a, 1);
+    assert_int_equal(k->a.gate.appends, 3);
+    in_redis(k, "3");
+}
+
+static void left_from_before(void **state)
+{
+    struct kit *k = *state;
+    k->a.gate.mode = GATE_SHUT;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    assert_int_equal(append(k, k->a.queue, "d", "b_2"), PP_OK);
+    close_node(&k->a); /* before it could be sent */
+    open_node(k, &k->a);
+    assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK); /* not before b_1 */
+    k->a.gate.mode = GATE_OPEN;
+    until_has(k, k->redis, 3);
+    in_redis(k, "123");
+}
+
+/* A refusal leaves nothing behind. */
+static void refused_by_inner(void **state)
+{
+    struct kit *k = *state;
+    assert_int_equal(append(k, k->b.queue, "c", "b_1"), PP_OK);
+    struct pp_ingest_append r = entry("c", "b_2", "b_2");
+    r.key = "key";
+    r.answer = "second";
+    r.answer_n = 6;
+    r.high_water = 10;
+    DUE(k, k->a.queue, append, &r, PP_EFULL);
+    DUE(k, k->a.queue, append, &r, PP_EFULL);
+    until_kept(k, &k->a, 0);
+    close_node(&k->a);
+    open_node(k, &k->a);
+    until_has(k, k->a.queue, 1); /* b's */
+    in_redis(k, "1");
+    r.high_water = 0;
+    DUE(k, k->a.queue, append, &r, PP_OK);
+    r.entry.batch_id = "b_3";
+    DUE(k, k->a.queue, append, &r, PP_EEXISTS);
+    in_redis(k, "12");
+}
+
+static void keys_of_other_nodes(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_1", "b_1"), again = entry("c", "b_2", "b_2");
+    r.key = again.key = "key";
+    r.answer = "first";
+    again.answer = "other";
+    r.answer_n = again.answer_n = 5;
+    DUE(k, k->b.queue, append, &r, PP_OK);
+    for (int i = 0; i < 2; i++) {
+        DUE(k, k->a.queue, append, &again, PP_EEXISTS);
+        assert_memory_equal(again.old_answer, "first", 5);
+    }
+    again.body_hash[0] = 1;
+    DUE(k, k->a.queue, append, &again, PP_EMISMATCH);
+    until_kept(k, &k->a, 0);
+    /* To both, while they could not know: both are promised. */
+    k->a.gate.mode = GATE_SHUT;
+    struct pp_ingest_append x = entry("e", "b_3", "b_3"), y = entry("e", "b_4", "b_4");
+    x.key = y.key = "both";
+    x.answer = "third";
+    y.answer = "forth";
+    x.answer_n = y.answer_n = 5;
+    DUE(k, k->a.queue, append, &x, PP_OK);
+    DUE(k, k->b.queue, append, &y, PP_OK);
+    k->a.gate.mode = GATE_OPEN;
+    until_has(k, k->redis, 3);
+    in_redis(k, "143");
+    DUE(k, k->a.queue, append, &x, PP_EEXISTS);
+    assert_memory_equal(x.old_answer, "third", 5);
+    DUE(k, k->b.queue, append, &y, PP_EEXISTS);
+    assert_memory_equal(y.old_answer, "forth", 5);
+}
+
+static void keys_in_the_journal_alone(void **state)
+{
+    struct kit *k = *state;
+    k->a.gate.mode = GATE_SHUT;
+    struct pp_ingest_append r = entry("c", "b_1", "b_1");
+    r.key = "key";
+    r.answer = "first";
+    r.answer_n = 5;
+    DUE(k, k->a.queue, append, &r, PP_OK);
+    for (int i = 0; i < 2; i++) {
+        struct pp_ingest_append again = r;
+        again.entry.batch_id = "b_2";
+        DUE(k, k->a.queue, append, &again, PP_EEXISTS);
+        assert_memory_equal(again.old_answer, "first", 5);
+        again.body_hash[0] = 1;
+        DUE(k, k->a.queue, append, &again, PP_EMISMATCH);
+        close_node(&k->a);
+        open_node(k, &k->a);
+    }
+    k->a.gate.mode = GATE_OPEN;
+    until_has(k, k->redis, 1);
+    in_redis(k, "1");
+}
+
+static void bounded_while_inner_is_away(void **state)
+{
+    struct kit *k = *state;
+    k->a.gate.mode = GATE_SHUT;
+    struct pp_ingest_append r = entry("c", "b_1", "b_1");
+    r.high_water = 15;
+    DUE(k, k->a.queue, append, &r, PP_OK);
+    r.entry.batch_id = "b_2";
+    r.entry.payload = "b_2";
+    DUE(k, k->a.queue, append, &r, PP_OK);
+    r.entry.batch_id = "b_3";
+    DUE(k, k->a.queue, append, &r, PP_EFULL);
+    k->a.gate.mode = GATE_OPEN;
+    until_has(k, k->redis, 2);
+    in_redis(k, "12");
+}
+
+static bool is_cancelled_in_redis(void *arg)
+{
+    struct kit *k = arg;
+    struct pp_ingest_get g = {.batch_id = "b_1"};
+    DUE(k, k->redis, get, &g, PP_OK);
+    return g.entry.cancelled;
+}
+
+static void cancelled_while_inner_is_away(void **state)
+{
+    struct kit *k = *state;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    k->a.gate.mode = GATE_SHUT;
+    assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
+    struct pp_ingest_cancel c = {.batch_id = "b_1"};
+    DUE(k, k->a.queue, cancel, &c, PP_OK);
+    c.batch_id = "b_2";
+    DUE(k, k->a.queue, cancel, &c, PP_OK);
+    c.batch_id = "b_3";
+    RUN(k, k->a.queue, cancel, &c);
+    assert_int_not_equal(c.req.err, PP_OK);
+    k->a.gate.mode = GATE_OPEN;
+    until_has(k, k->redis, 2);
+    while (!is_cancelled_in_redis(k))
+        pp_loop_turn(k->loop, true);
+    struct pp_ingest_get g = {.batch_id = "b_2"};
+    DUE(k, k->redis, get, &g, PP_OK);
+    assert_true(g.entry.cancelled);
+}
+
+/* A Redis that was killed, and had no file of its own: its promises are the journals'. */
+static void redis_forgets_when_it_ends(void **state)
+{
+    struct kit *k = *state;
+    struct redis_server s = {.options = {"--appendonly", "no"}};
+    char id[50][8];
+    redis_server_start(&s);
+    close_node(&k->a);
+    k->server = &s;
+    k->a.where = place();
+    open_node(k, &k->a);
+    for (int i = 0; i < 50; i++) {
+        snprintf(id[i], sizeof id[i], "b_%02d", i);
+        if (i == 20)
+            redis_server_kill(&s);
+        if (i == 40)
+            redis_server_restart(&s);
+        assert_int_equal(append(k, k->a.queue, i % 2 ? "c" : "d", id[i]), PP_OK);
+    }
+    until_has(k, k->a.queue, 50);
+    struct pp_ingest_queue *q;
+    assert_int_equal(open_redis(k->loop, s.url, k->prefix, &q), PP_OK);
+    until_has(k, q, 50);
+    q->ops->close(q);
+    close_node(&k->a);
+    k->server = redis_server_shared();
+    k->a.where = place();
+    open_node(k, &k->a);
+    redis_server_kill(&s);
+}
+
+static void says_what_a_202_is_worth(void **state)
+{
+    struct kit *k = *state;
+    const char *text = k->a.queue->ops->durability(k->a.queue);
+    assert_non_null(strstr(text, "journal"));
+    assert_non_null(strstr(text, "as the gate has it"));
+}
+
+int main(void)
+{
+    static const struct pp_ingest_subject sqlite = {"journal over sqlite", place, open_over_sqlite, false};
+    static const struct pp_ingest_subject redis = {"journal over redis", place, open_over_redis, false};
+#define T(f) cmocka_unit_test_setup_teardown(f, open_kit, close_kit)
+    const struct CMUnitTest own[] = {
+        T(accepted_while_inner_is_away),
+        T(a_clients_batches_stay_in_order),
+        T(answers_that_were_lost),
+        T(everything_in_redis_is_lost),
+        T(planned_ones_are_released),
+        T(left_from_before),
+        T(refused_by_inner),
+        T(keys_of_other_nodes),
+        T(keys_in_the_journal_alone),
+        T(bounded_while_inner_is_away),
+        T(cancelled_while_inner_is_away),
+        T(redis_forgets_when_it_ends),
+        T(says_what_a_202_is_worth),
+    };
+#undef T
+    signal(SIGPIPE, SIG_IGN);
+    int failed = pp_suite_ingest_queue(&sqlite);
+    failed += pp_suite_ingest_queue(&redis);
+    return failed + cmocka_run_group_tests_name("the journal's own", own, NULL, NULL);
+}
