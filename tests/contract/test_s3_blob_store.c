@@ -300,6 +300,32 @@ static void a_sound_store_says_nothing(void **state)
     assert_string_equal(close_log(&said), "");
 }
 
+/* --- TLS --- */
+
+static void certificates_are_verified(void **state)
+{
+    struct pp_s3_options o = options_of(place(), true);
+    struct pp_blob_store *b;
+    char reason[PP_S3_REASON_MAX], file[400];
+
+    (void)state;
+    (void)snprintf(file, sizeof(file), "%s/certificate.pem", pp_test_tmpdir());
+    struct pp_test_s3 tls = pp_test_s3_start(file);
+    (void)snprintf(o.endpoint, sizeof(o.endpoint), "%s", tls.url);
+    assert_int_equal(pp_s3_blob_store_open(&o, &b), PP_OK);
+    assert_int_equal(pp_s3_blob_store_probe(b, reason), PP_EINVAL);
+    assert_non_null(strstr(reason, "ca_file=PATH"));
+    assert_int_equal(b->ops->put(b, abc_sha256, "jpg", &abc, 1, NULL), PP_EIO);
+    b->ops->close(b);
+
+    (void)snprintf(o.ca_file, sizeof(o.ca_file), "%s", file);
+    assert_int_equal(pp_s3_blob_store_open(&o, &b), PP_OK);
+    assert_int_equal(pp_s3_blob_store_probe(b, reason), PP_OK);
+    assert_int_equal(b->ops->put(b, abc_sha256, "jpg", &abc, 1, NULL), PP_OK);
+    b->ops->close(b);
+    pp_test_s3_stop(&tls);
+}
+
 /* --- objects written since --- */
 
 enum { PAGES_OBJECTS = 1003 }; /* a page has 1,000 */
@@ -383,11 +409,12 @@ int main(void)
         cmocka_unit_test(a_store_may_send_more_than_asked),
         cmocka_unit_test(refusals_are_told_of),
         cmocka_unit_test(a_sound_store_says_nothing),
+        cmocka_unit_test(certificates_are_verified),
         cmocka_unit_test(recent_objects_are_listed),
     };
 
     (void)signal(SIGPIPE, SIG_IGN);
-    server = pp_test_s3_start();
+    server = pp_test_s3_start(NULL);
     int failed =
         pp_suite_blob_store(&(struct pp_blob_subject){"blob store: s3", place, open_path, leftovers}) +
         pp_suite_blob_store(&(struct pp_blob_subject){"blob store: s3, bucket in the name, session token",

@@ -16,7 +16,7 @@ static void give_up(const char *what)
     exit(1);
 }
 
-struct pp_test_s3 pp_test_s3_start(void)
+struct pp_test_s3 pp_test_s3_start(const char *certificate)
 {
     struct pp_test_s3 s = {.pid = -1};
     int in[2], out[2];
@@ -32,7 +32,7 @@ struct pp_test_s3 pp_test_s3_start(void)
         dup2(out[1], 1);
         for (int fd = 3; fd < 256; fd++)
             close(fd);
-        execl(program, program, (char *)NULL);
+        execl(program, program, certificate ? "--tls" : (char *)NULL, certificate, (char *)NULL);
         fprintf(stderr, "%s: %s\n", program, strerror(errno));
         _exit(127);
     }

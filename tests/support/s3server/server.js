@@ -6,9 +6,11 @@
 'use strict';
 
 const aws4 = require('aws4');
+const { execFileSync } = require('child_process');
 const crypto = require('crypto');
 const fs = require('fs');
 const http = require('http');
+const https = require('https');
 const os = require('os');
 const path = require('path');
 const S3rver = require('s3rver');
@@ -26,6 +28,13 @@ const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'photopool-s3-'));
 process.on('exit', () => fs.rmSync(dir, { recursive: true, force: true }));
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(0));
 process.stdin.on('end', () => process.exit(0)).on('error', () => process.exit(0)).resume();
+
+// s3rver makes continuation tokens with DES, which OpenSSL 3 has in its legacy provider only.
+for (const name of ['createCipheriv', 'createDecipheriv']) {
+  const real = crypto[name];
+  crypto[name] = (algorithm, key, iv) =>
+    algorithm === 'des' ? real('aes-128-cbc', Buffer.concat([key, key]), Buffer.concat([iv, iv])) : real(algorithm, key, iv);
+}
 
 // [status, code, message] of what is wrong with a request; null: nothing.
 function refusal(req, body) {
@@ -142,15 +151,25 @@ function makePutsWhole(store) {
   };
 }
 
+function makeCertificate(file) {
+  const key = path.join(dir, '.key');
+  execFileSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=127.0.0.1', '-addext',
+                           'subjectAltName=IP:127.0.0.1', '-days', '2', '-keyout', key, '-out', file], { stdio: 'pipe' });
+  return { key: fs.readFileSync(key), cert: fs.readFileSync(file) };
+}
+
 async function main() {
   const s3rver = new S3rver({ directory: dir, address: '127.0.0.1', port: 0, silent: true, vhostBuckets: false,
                               configureBuckets: BUCKETS.map(name => ({ name })) });
   makePutsWhole(s3rver.store);
   const behind = await s3rver.run();
   s3rver.httpServer.keepAliveTimeout = 0; // never closes a connection that the next request is about to use
-  const front = http.createServer((req, res) => serve(behind.port, req, res).catch(() => res.destroy()));
+  const handler = (req, res) => serve(behind.port, req, res).catch(() => res.destroy());
+  const certificate = process.argv[2]; // the file to write it to; without one there is no TLS
+  const front = certificate ? https.createServer(makeCertificate(certificate), handler) : http.createServer(handler);
   front.keepAliveTimeout = 60000;
-  front.listen(0, '127.0.0.1', () => console.log(`listening on http://127.0.0.1:${front.address().port}`));
+  const scheme = certificate ? 'https' : 'http';
+  front.listen(0, '127.0.0.1', () => console.log(`listening on ${scheme}://127.0.0.1:${front.address().port}`));
 }
 
 main().catch(err => {
