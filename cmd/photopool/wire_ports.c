@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "adapter/fs/fs_blob_store.h"
+#include "adapter/journal/journal_queue.h"
 #include "adapter/local/local_coordinator.h"
 #include "adapter/mongo/mongo_store.h"
 #include "adapter/redis/redis_coordinator.h"
@@ -66,6 +67,22 @@ static enum pp_err open_sqlite_queue(struct pp_pipeline *p, const struct pp_conf
     return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "ingest queue %s: %s", path, pp_err_text(err));
 }
 
+/* Puts a journal in front of the queue that is shared. */
+static enum pp_err open_journal(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
+{
+    struct pp_ingest_queue *own = NULL;
+    enum pp_err err = open_sqlite_queue(p, c, "journal.db", &own, error);
+    if (err != PP_OK)
+        return err;
+    const struct pp_journal_options journal = {.inner = p->ingest, .own = own, .log = p->log};
+    err = pp_journal_queue_open(p->loop, &journal, &p->ingest);
+    if (err == PP_OK)
+        return PP_OK;
+    own->ops->close(own);
+    return pp_wire_refuse(error, err, "the journal in %s could not be opened: %s", c->data_dir,
+                          pp_err_text(err));
+}
+
 static enum pp_err open_ingest(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
 {
     if (after(c->coordinator.url, "local:"))
@@ -73,9 +90,9 @@ static enum pp_err open_ingest(struct pp_pipeline *p, const struct pp_config *c,
     const struct pp_redis_ingest_options redis = {
         .url = c->coordinator.url, .log = p->log, .key_ttl_ms = p->params->idempotency_ms};
     enum pp_err err = pp_redis_ingest_queue_open(p->loop, &redis, &p->ingest);
-    return err == PP_OK
-               ? PP_OK
-               : pp_wire_refuse(error, err, "coordinator.url: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
+    if (err != PP_OK)
+        return pp_wire_refuse(error, err, "coordinator.url: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
+    return (p->roles & PP_ROLE_API) && c->ingest.journal ? open_journal(p, c, error) : PP_OK;
 }
 
 /* --- coordinator --- */

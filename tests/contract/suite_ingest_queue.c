@@ -162,6 +162,18 @@ static void comes_out_as_it_went_in(void **state)
     assert_true(k->queue->ops->durability(k->queue)[0]);
 }
 
+static void without_photos(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_1", "xx");
+    r.entry.n_photos = 0; /* items may be without any */
+    OK(k, append, &r);
+    assert_int_equal(take(k, 5, 1000).n, 1);
+    ack(k, "b_1");
+    assert_int_equal(stats(k).entries, 0);
+    assert_int_equal(stats(k).photos, 0);
+}
+
 static void oldest_first_and_bounded(void **state)
 {
     struct kit *k = *state;
@@ -642,6 +654,7 @@ int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
 #define T(f) cmocka_unit_test_setup_teardown(f, open_kit, close_kit)
     const struct CMUnitTest tests[] = {
         T(comes_out_as_it_went_in),
+        T(without_photos),
         T(oldest_first_and_bounded),
         T(others_come_in_turn),
         T(acked_is_gone),

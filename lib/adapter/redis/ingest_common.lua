@@ -67,7 +67,7 @@ local function leave(e, batch)
   call('XACK', STREAM, GROUP, e.sid)
   call('XDEL', STREAM, e.sid)
   call('HINCRBY', STATE, 'entries', -1)
-  call('HINCRBY', STATE, 'photos', '-' .. e.photos)
+  call('HINCRBY', STATE, 'photos', string.format('%.0f', 0 - tonumber(e.photos))) -- '-0' is no number to Redis
   call('ZREM', TAKEN, line)
   if call('ZREM', LINES, line) == 1 then
     rehead(e.client)

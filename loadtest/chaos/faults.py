@@ -1,0 +1,190 @@
+"""faults.py: what can happen to a fleet, each a method of Faults named in KINDS with its share. A fault heals itself, at once or by a timer
+of the driver (later()). To add one: a method, a row in KINDS."""
+import threading
+
+# name: weight
+KINDS = {
+    "kill_worker": 6, "freeze_worker": 4, "roll_worker": 3, "kill_api": 2, "kill_ingest": 2, "kill_cron": 2,
+    "step_down": 3, "fail_commands": 5, "kill_mongo": 2, "freeze_mongo": 2, "lose_mongo_answer": 6, "cut_mongo": 4, "late_mongo": 3,
+    "kill_redis": 2, "freeze_redis": 2, "wipe_redis": 1, "lose_redis_answer": 5, "cut_redis": 4, "late_redis": 3,
+}
+
+
+class Faults:
+    def __init__(self, chaos):
+        self.chaos, self.random, self.fleet = chaos, chaos.random, chaos.fleet
+        self.pending = []
+        self.busy = {"mongo": threading.Lock(), "redis": threading.Lock()}
+
+    def pick(self, kinds):
+        names = [k for k in KINDS if k in kinds]
+        return self.random.choices(names, [KINDS[k] for k in names])[0]
+
+    def strike(self, name):
+        """What was done, for the log; None: not possible now."""
+        return getattr(self, name)()
+
+    def later(self, seconds, function):
+        t = threading.Timer(seconds, function)
+        t.daemon = True
+        t.start()
+        self.pending.append(t)
+
+    def heal(self):
+        """Waits for all that is under way."""
+        for t in self.pending:
+            t.join()
+        self.chaos.mongo_proxy.heal()
+        self.chaos.redis_proxy.heal()
+        self.fleet.mongo.wire.fail_off()
+
+    # --- replicas ---
+
+    def one_of(self, role):
+        running = [r for r in self.fleet.of(role) if r.running() and r.port and not getattr(r, "frozen", False)]
+        return self.random.choice(running) if len(running) > 1 else None
+
+    def kill(self, role):
+        replica = self.one_of(role)
+        if not replica:
+            return None
+        replica.kill()
+        self.chaos.killed(replica)
+        self.later(self.random.uniform(0.2, 4), lambda: self.again(replica))
+        return replica.name
+
+    def again(self, replica):
+        """A replica may not find its servers at first: an operator's supervisor starts it again."""
+        while not self.chaos.over:
+            try:
+                replica.spawn_up()
+                replica.wait_port(30)
+                return
+            except Exception:  # noqa: BLE001
+                replica.kill()
+
+    def kill_worker(self):
+        return self.kill("worker")
+
+    def kill_api(self):
+        return self.kill("api")
+
+    def kill_ingest(self):
+        return self.kill("ingest")
+
+    def kill_cron(self):
+        return self.kill("cron")
+
+    def freeze_worker(self):
+        replica = self.one_of("worker")
+        if not replica:
+            return None
+        seconds = self.random.choice([0.5, 1.2, 2.5]) * self.chaos.lease
+        replica.frozen = True
+        replica.freeze()
+
+        def thaw():
+            replica.thaw()
+            replica.frozen = False
+        self.later(seconds, thaw)
+        return f"{replica.name} for {seconds:.1f} s"
+
+    def roll_worker(self):
+        replica = self.one_of("worker")
+        if not replica:
+            return None
+        port, replica.port = replica.port, None
+        replica.leave()
+
+        def roll():
+            try:
+                replica.wait_exit(60)
+            except Exception:  # noqa: BLE001
+                self.chaos.wrong(f"{replica.name} (port {port}) did not end after SIGTERM")
+                replica.kill()
+            self.again(replica)
+        self.later(0.1, roll)
+        return replica.name
+
+    # --- servers ---
+
+    def with_server(self, name, begin, seconds, end):
+        lock = self.busy[name]
+        if not lock.acquire(blocking=False):
+            return None
+
+        def finish():
+            end()
+            self.chaos.server_back(name)
+            lock.release()
+        begin()
+        self.later(seconds, finish)
+        return f"{name} for {seconds:.1f} s"
+
+    def kill_mongo(self):
+        m = self.fleet.mongo
+        return self.with_server("mongo", m.kill_one, self.random.uniform(0.1, 8), m.start)
+
+    def freeze_mongo(self):
+        m = self.fleet.mongo
+        return self.with_server("mongo", m.freeze, self.random.uniform(0.5, 6), m.thaw)
+
+    def step_down(self):
+        lock = self.busy["mongo"]
+        if not lock.acquire(blocking=False):
+            return None
+        try:
+            self.fleet.mongo.wire.step_down(1)
+        finally:
+            lock.release()
+        return "primary"
+
+    def fail_commands(self):
+        lock = self.busy["mongo"]
+        if not lock.acquire(blocking=False):
+            return None
+        command = self.random.choice(["find", "update", "insert", "aggregate", "findAndModify", "delete"])
+        how = self.random.choice([{"closeConnection": True}, {"errorCode": 91}, {"errorCode": 11602}, {"errorCode": 50}])
+        try:
+            self.fleet.mongo.wire.fail_on([command], times=self.random.randint(1, 5), **how)
+        finally:
+            lock.release()
+        return f"{command} {how}"
+
+    def kill_redis(self):
+        r = self.fleet.redis
+        return self.with_server("redis", r.kill_one, self.random.uniform(0.1, 6), r.start)
+
+    def freeze_redis(self):
+        r = self.fleet.redis
+        return self.with_server("redis", r.freeze, self.random.uniform(0.5, 7), r.thaw)
+
+    def wipe_redis(self):
+        r = self.fleet.redis
+        return self.with_server("redis", r.wipe, self.random.uniform(0.1, 2), r.start)
+
+    # --- the network ---
+
+    def lose_mongo_answer(self):
+        self.chaos.mongo_proxy.lose_answer(self.random.randint(1, 4))
+        return ""
+
+    def cut_mongo(self):
+        self.chaos.mongo_proxy.refuse(self.random.uniform(0, 2))
+        return ""
+
+    def late_mongo(self):
+        self.chaos.mongo_proxy.late(self.random.uniform(0.02, 0.4), self.random.uniform(0.5, 3))
+        return ""
+
+    def lose_redis_answer(self):
+        self.chaos.redis_proxy.lose_answer(self.random.randint(1, 4))
+        return ""
+
+    def cut_redis(self):
+        self.chaos.redis_proxy.refuse(self.random.uniform(0, 2))
+        return ""
+
+    def late_redis(self):
+        self.chaos.redis_proxy.late(self.random.uniform(0.02, 0.4), self.random.uniform(0.5, 3))
+        return ""
