@@ -240,14 +240,25 @@ static enum pp_err start(struct pp_mg_planning *p)
     return PP_OK;
 }
 
-/* Cancelled since we began: what we have made open ends, too. Then whatever has nothing open is finished. */
-static enum pp_err end(struct pp_mg_planning *p)
+/* Cancelled since we began: what we have made open ends, too, and so do tasks made after their items had
+ * ended. */
+static enum pp_err cancel_rest(struct pp_mg_planning *p)
 {
     struct pp_mg_closed closed = {0};
+    enum pp_err err = pp_mg_cancel_open(p->t, p->r->batch_id, p->r->client, p->r->now_ms, &p->moved, &closed);
+    for (size_t i = 0; i < p->r->n && err == PP_OK; i++)
+        if (p->rows[i].n_open)
+            err = pp_mg_leave(p->t, p->r->client, p->rows[i].open, p->rows[i].n_open);
+    return err;
+}
+
+/* Then whatever has nothing open is finished. */
+static enum pp_err end(struct pp_mg_planning *p)
+{
     bool cancelled;
     enum pp_err err = end_batch(p, &cancelled);
     if (err == PP_OK && cancelled && !p->cancelled)
-        err = pp_mg_cancel_open(p->t, p->r->batch_id, p->r->client, p->r->now_ms, &p->moved, &closed);
+        err = cancel_rest(p);
     if (err == PP_OK && (p->r->last || p->planned) &&
         !pp_mg_moved_batch(&p->moved, p->r->batch_id, p->r->client))
         err = PP_ENOMEM;

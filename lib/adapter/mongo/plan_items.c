@@ -2,7 +2,8 @@
  *
  * `_id` holds the revision, so of two who take the same number one is refused and looks again. The newest
  * revision is read before the batch is marked as begun: if nobody had begun by then, whatever of this chunk
- * somebody else has planned since is newer than what was read, and our insert is refused. */
+ * somebody else has planned since is newer than what was read, and our insert is refused. For the same
+ * reason, always first the newest revision, then what the batch has already. */
 #include <string.h>
 
 #include "keys.h"
@@ -373,9 +374,9 @@ enum pp_err pp_mg_plan_items(struct pp_mg_planning *p)
         if (err != PP_OK || refused == 0)
             continue;
         p->begun = true; /* perhaps by somebody who plans the same chunk now */
-        err = find_repeated(p);
+        err = pp_mg_plan_newest(p);
         if (err == PP_OK)
-            err = pp_mg_plan_newest(p);
+            err = find_repeated(p);
     }
     return err;
 }

@@ -211,7 +211,8 @@ static enum pp_err open_pool(struct pp_mg *m, unsigned threads, char error[PP_MO
         return PP_EINVAL;
     }
     mongoc_client_pool_set_error_api(m->pool, MONGOC_ERROR_API_VERSION_2);
-    mongoc_client_pool_set_appname(m->pool, "photopool");
+    if (!mongoc_uri_get_appname(m->uri))
+        mongoc_client_pool_set_appname(m->pool, "photopool");
     mongoc_client_pool_max_size(m->pool, threads + 1);
     return PP_OK;
 }
