@@ -280,9 +280,7 @@ static void close_queue(struct pp_ingest_queue *base)
 {
     struct pp_riq *q = (struct pp_riq *)base;
     struct pp_node *node;
-    if (q->redis)
-        pp_riq_take_close(q);
-    q->closing = true;
+    pp_riq_take_close(q);
     pp_riq_watch_close(q);
     pp_redis_close(q->redis);
     while ((node = pp_list_pop(&q->again))) {
@@ -365,6 +363,8 @@ enum pp_err pp_redis_ingest_queue_open(struct pp_loop *loop, const struct pp_red
     q->base.ops = &ops;
     q->loop = loop;
     pp_list_init(&q->again);
+    pp_list_init(&q->takes);
+    pp_list_init(&q->hand);
     set_options(q, o, prefix);
     enum pp_err err = open_all(q, o->url);
     if (err != PP_OK) {

@@ -366,8 +366,7 @@ enum pp_err pp_riq_take(struct pp_ingest_queue *base, struct pp_ingest_take *r)
 
 bool pp_riq_take_open(struct pp_riq *q)
 {
-    pp_list_init(&q->takes);
-    pp_list_init(&q->hand);
+    q->scripts[PP_RIQ_BACK].sha1[0] = '\0'; /* nobody waits for its answer */
     q->alive = pp_timer_open(q->loop, stay_alive, q);
     return q->alive;
 }

@@ -329,6 +329,7 @@ enum pp_err pp_redis_eval(struct pp_redis *r, const struct pp_redis_script *scri
 {
     char count[16];
     size_t n = (size_t)argc + 3;
+    bool whole = !script->sha1[0];
     enum pp_err err = PP_ENOMEM;
 
     if (argc < n_keys || argc > EVAL_ARGS_MAX)
@@ -338,19 +339,21 @@ enum pp_err pp_redis_eval(struct pp_redis *r, const struct pp_redis_script *scri
     struct call *c = NULL;
     if (all && all_n) {
         snprintf(count, sizeof count, "%d", n_keys);
-        all[0] = "EVALSHA";
-        all[1] = script->sha1;
+        all[0] = whole ? "EVAL" : "EVALSHA";
+        all[1] = whole ? script->text : script->sha1;
         all[2] = count;
         for (size_t i = 3; i < n; i++)
             all[i] = argv[i - 3];
         for (size_t i = 0; i < n; i++)
-            all_n[i] = i >= 3 && lens ? lens[i - 3] : strlen(all[i]);
+            all_n[i] = i == 1 && whole ? script->text_n : i >= 3 && lens ? lens[i - 3] : strlen(all[i]);
         c = new_call(r, script->name, (int)n, all, all_n, cb, data, &err);
     }
     free(all);
     free(all_n);
     if (!c)
         return err;
+    if (whole)
+        return submit(r, c);
     c->script = script;
     /* "*n\r\n" "$7\r\nEVALSHA\r\n" "$40\r\n<sha>\r\n" */
     c->rest = (size_t)(strchr(c->cmd, '\n') - c->cmd) + 1 + 13 + 5 + 42;

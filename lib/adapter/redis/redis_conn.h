@@ -66,7 +66,8 @@ struct pp_redis_script {
     const char *name;
     const void *text;
     size_t text_n;
-    char sha1[41];
+    char sha1[41]; /* "": the text is sent each time; so for the last call before a close, which nobody
+                      repeats */
 };
 
 /* `text` is not copied. A file x.lua of this folder is there as PP_REDIS_LUA(x). */
