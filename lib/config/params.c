@@ -106,8 +106,8 @@ C(URL, "store.url", store.url, "sqlite:DIR/photopool.db",
 C(URL, "coordinator.url", coordinator.url, "local:", "local:|redis://HOST|rediss://HOST", SECRET,
   "Limits, slots and wake-ups: in this process, or shared.")
 
-C(URL, "blobs.url", blobs.url, "file:DIR/photos", "file:PATH|s3://BUCKET", SECRET,
-  "Where photos are stored, under sha256/ab/cd/.")
+C(URL, "blobs.url", blobs.url, "file:DIR/photos", "file:PATH|s3://BUCKET[/PREFIX]?endpoint=URL&region=R", SECRET,
+  "Where photos are stored, under sha256/ab/cd/: a folder, which a fleet shares, or an S3-compatible store.")
 E("blobs.fsync", blobs.fsync, "file", "file|off", 0,
   "file: a photo's bytes are on disk before its record; off: left to the system.")
 
@@ -177,8 +177,8 @@ P(DURATION, "router.half_life", router.half_life_ms, "10m", SEC(10), DAY(30), LI
 P(NUMBER, "router.margin", router.margin, "1.2", 1, 10, LIVE,
   "A route is the smallest tier that covers the mean times this.")
 
-P(COUNT, "keep.threads", keep.threads, "2", 1, 16, 0,
-  "Threads that hash and write photos.")
+P(COUNT, "keep.threads", keep.threads, "2", 1, 64, 0,
+  "Threads that hash and write photos. Each waits for the store: with S3 some 32.")
 
 P(DURATION, "events.retention", events.retention_ms, "24h", MIN(1), DAY(365), LIVE,
   "How long events can be resumed from.")
