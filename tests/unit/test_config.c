@@ -450,7 +450,7 @@ static void values(void **state)
         {"router.margin=1e1", NULL},
         {"router.margin=-2", NULL},
         {"keep.threads=16", "16"},
-        {"keep.threads=17", NULL},
+        {"keep.threads=65", NULL},
         {"idempotency.retention=23h", NULL},
         {"blobs.fsync=off", "\"off\""},
         {"blobs.fsync=OFF", NULL},
