@@ -25,22 +25,21 @@ def hosts(origin, host, n):
 def finishes(case):
     """What is in flight ends within worker.drain and counts; nothing new is started."""
     origin = Origin(case, hosts="*.example delay=1500 bytes=1000")
-    pool = Pool(case, origin=origin, config={"clients.rpm": None, "clients.concurrency": 10, "worker.drain": "20s",
-                                             "fetch.tiers": [{"timeout": "30s", "concurrency": 64}]})
+    pool = Pool(case, origin=origin, config={"clients.rpm": None, "clients.concurrency": 10, "worker.drain": "1h",
+                                             "fetch.tiers": [{"timeout": "30m", "concurrency": 64}]})
     pool.start()
     batch = pool.submit("42", items(origin, "a", 30))
-    wait_until(in_flight(origin, 10), 10, "10 are in flight")
-    before = len(origin.records())  # a new host is asked for few at first
-    start = time.monotonic()
-    pool.stop()
-    took = time.monotonic() - start
-    check(took < 10 * SLOW, f"drained in {took:.1f} s")
+    wait_until(lambda: origin.stats()["max_in_flight"] == 10, 10, "10 are in flight")
+    pool.signal(signal.SIGTERM)
+    wait_until(lambda: "draining" in pool.text(), 10, "it drains")
+    begun = origin.stats()["requests"]
+    same(pool.wait_exit(40), 0, "exit status after SIGTERM")  # long before worker.drain
     records = origin.records()
-    same(len(records) - before, 10, "requests that ended in the drain")
+    same(len(records), begun, "requests, as many as when the drain began")
     same({r["outcome"] for r in records}, {"done"}, "how they ended")
     origin.set_hosts("*.example delay=10 bytes=1000")
     pool.start()
-    check(pool.batch(batch)["photos"]["stored"] >= before + 10, "what ended in the drain is stored")
+    check(pool.batch(batch)["photos"]["stored"] >= begun, "what ended in the drain is stored")
     results = pool.wait_finished(batch)
     same({p["attempts"] for r in results for p in r["data"]["photos"]}, {1}, "attempts")
     same(len(origin.records()), 30, "requests in all: none is fetched twice")
@@ -51,14 +50,14 @@ def hands_back(case):
     """After worker.drain the rest goes back, and the try does not count."""
     origin = Origin(case, hosts="quick.example delay=300 bytes=1000\nstall*.example stall=head")
     pool = Pool(case, origin=origin, config={"clients.rpm": None, "worker.drain": "1s", "retry.attempts": 1,
-                                             "fetch.tiers": [{"timeout": "60s", "concurrency": 64}]})
+                                             "fetch.tiers": [{"timeout": "30m", "concurrency": 64}]})
     pool.start()
     batch = pool.submit("42", hosts(origin, "stall", 5) + items(origin, "quick", 1))
-    wait_until(in_flight(origin, 6), 10, "all are in flight")
+    wait_until(lambda: origin.stats()["requests"] == 6, 10, "all have been in flight")
     start = time.monotonic()
-    pool.stop()
+    pool.stop()  # long before the transfers' time is over
     took = time.monotonic() - start
-    check(0.9 <= took < 1 + 5 * SLOW, f"drained in {took:.1f} s, worker.drain is 1s")
+    check(took >= 0.9, f"drained in {took:.1f} s, worker.drain is 1s")
     origin.set_hosts("*.example delay=10 bytes=1000")
     pool.start()
     results = pool.wait_finished(batch)
@@ -71,16 +70,14 @@ def hands_back(case):
 
 def second_signal(case):
     origin = Origin(case, hosts="*.example stall=head")
-    pool = Pool(case, origin=origin, config={"clients.rpm": None, "worker.drain": "60s", "fetch.tiers": [{"timeout": "60s"}]})
+    pool = Pool(case, origin=origin, config={"clients.rpm": None, "worker.drain": "1h", "fetch.tiers": [{"timeout": "30m"}]})
     pool.start()
     batch = pool.submit("42", hosts(origin, "stall", 3))
     wait_until(in_flight(origin, 3), 10, "all are in flight")
     pool.signal(signal.SIGTERM)
     wait_until(lambda: "draining" in pool.text(), 10, "it drains")
-    start = time.monotonic()
     pool.signal(signal.SIGINT)
-    pool.wait_exit(10)
-    check(time.monotonic() - start < 2 * SLOW, "the second signal stops at once")
+    pool.wait_exit(10)  # at once, for worker.drain is an hour
     origin.set_hosts("*.example delay=10 bytes=1000")
     pool.start()
     same({o for o, _ in outcomes(pool.wait_finished(batch)).values()}, {"stored"}, "outcomes after the restart")
@@ -93,7 +90,7 @@ def by_command(case):
     pool = Pool(case, origin=origin, config={"clients.rpm": None, "fetch.tiers": [{"timeout": "30s"}]})
     pool.start()
     batch = pool.submit("42", hosts(origin, "a", 3))
-    wait_until(in_flight(origin, 3), 10, "all are in flight")
+    wait_until(lambda: origin.stats()["requests"] == 3, 10, "all are in flight")
     run = subprocess.run([PHOTOPOOL, "drain", "--server", f"http://127.0.0.1:{pool.port}"], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, check=False, timeout=20 * SLOW)
     same((run.returncode, run.stderr), (0, b""), "photopool drain")

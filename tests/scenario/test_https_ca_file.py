@@ -4,6 +4,7 @@
 connections. Without the authority every photo is tls_failed; with a file that names none, up does not start."""
 import os
 import re
+import socket
 import struct
 import subprocess
 import zlib
@@ -52,6 +53,12 @@ class Nghttpd(Process):
                 self.spawn(["-v", "-a", "127.0.0.1", "-d", docs, str(self.port), key, cert], stdout=out)
             except FileNotFoundError:
                 raise Skipped("no nghttpd here") from None
+        wait_until(self.listens, 10, "nghttpd listens")
+
+    def listens(self):
+        check(self.running(), "nghttpd has ended")
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", self.port)) == 0
 
     def requests(self):
         """The connection of each."""

@@ -7,12 +7,13 @@ Some photos are redirected (a hop is a request), some fail and are tried again. 
 across the kills. The use is measured from a while after each start to the next kill, against what a sender with endless work could have
 placed, given what went before. Clients start one by one: if all had their bursts at the same moments, what falls on this or that side of
 a kill would decide the figure. Such a sender is never late: a request that it places again after 60.000 s goes out after 60.2 s here
-(the margin for the network) or when a transfer ends, which costs a short segment more than its share."""
+(the margin for the network) or when a transfer ends, which costs a short segment more than its share. Nor is it late because others had
+the processor: three times as much as the machine was late is taken off what is due."""
 import json
 import math
 import subprocess
 
-from harness import ORIGIN, Origin, Pool, check, pause_until, same, scenario, time, wait_until
+from harness import ORIGIN, Lateness, Origin, Pool, check, pause_until, same, scenario, time, wait_until
 
 CLIENTS = 50
 SECONDS = 170  # in all
@@ -57,7 +58,7 @@ def test_limits_kill9(case):
     print("kills at (s):", *[round(k, 1) for k in kills], flush=True)
     steps = [(t, "kill", None) for t in kills] + [(SECONDS, "end", None), (ALL_BUSY, "segment", None)]
     steps += [(case.random.uniform(0, ALL_BUSY - 3), "submit", client) for client in limits]
-    segments, begin = [], None
+    segments, begin, lateness = [], None, Lateness()
     for at, what, client in sorted(steps, key=lambda step: step[0]):
         pause_until(start + at)
         check(pool.running(), "photopool has ended")
@@ -72,6 +73,7 @@ def test_limits_kill9(case):
             pool.kill()
             if what == "kill":
                 pool.start()
+    lateness.stop()
     wait_until(lambda: origin.stats()["in_flight"] == 0, 10, "the origin is idle")
     origin.stop()
     with open(case.path("segments.txt"), "w", encoding="ascii") as f:
@@ -91,10 +93,11 @@ def test_limits_kill9(case):
     same(over, [], "clients over a limit")
     same(run.returncode, 0, "exit status of origin check")
     total = sum(s["requests"] for s in verdict["segments"]), sum(s["reachable"] for s in verdict["segments"])
-    print(f"{total[0] / total[1]:.4f} of what was reachable between kills", flush=True)
-    check(total[0] >= 0.98 * total[1], f"use of the permitted rate: {total[0] / total[1]:.4f}")
-    for s in verdict["segments"]:
-        check(s["requests"] >= 0.95 * s["reachable"], f"use of the permitted rate in one segment: {s}")
+    late = [lateness.between(a, b) / (b - a) for a, b in segments]
+    print(f"{total[0] / total[1]:.4f} of what was reachable between kills; late for", *[f"{x:.4f}" for x in late], "of the segments", flush=True)
+    check(total[0] >= (0.98 - 3 * max(late)) * total[1], f"use of the permitted rate: {total[0] / total[1]:.4f}")
+    for s, x in zip(verdict["segments"], late):
+        check(s["requests"] >= (0.95 - 3 * x) * s["reachable"], f"use of the permitted rate in one segment: {s}")
 
 
 if __name__ == "__main__":
