@@ -191,12 +191,12 @@ void pp_riq_send(struct pp_riq_op *op)
     put_again(op, 0);
 }
 
-static void send_again(void *data)
+/* *closed: one of these has closed the queue, which must not be touched any more. Not inlined: the compiler
+ * would see the address of a local stay in a queue that is gone. */
+static __attribute__((noinline)) void send_those(struct pp_riq *q, bool *closed)
 {
-    struct pp_riq *q = data;
-    bool closed = false; /* by one of these */
-    q->closed = &closed;
-    for (size_t n = q->again.n; n > 0 && !closed; n--) {
+    q->closed = closed;
+    for (size_t n = q->again.n; n > 0 && !*closed; n--) {
         struct pp_riq_op *op = pp_container_of(pp_list_pop(&q->again), struct pp_riq_op, node);
         enum pp_err err = op->refused;
         op->refused = PP_OK;
@@ -205,8 +205,14 @@ static void send_again(void *data)
         else
             pp_riq_send(op);
     }
-    if (!closed)
+    if (!*closed)
         q->closed = NULL;
+}
+
+static void send_again(void *data)
+{
+    bool closed = false;
+    send_those(data, &closed);
 }
 
 /* --- life --- */
