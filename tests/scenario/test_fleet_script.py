@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# scenario: build=release timeout=240
+"""scripts/fleet, that is docker/compose.yaml without containers: its roles and settings are photopool's, it fetches, starts again what was killed,
+and leaves nothing behind. Of the image: the packages to run the program are those that it is linked with, what is copied is there, the health
+check tells ready from not ready."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+from fleet import need_mongod
+from harness import PHOTOPOOL, Failed, Origin, Pool, Process, check, free_port, same, scenario, wait_until
+
+ROOT = os.environ.get("PP_SOURCE") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+READY = os.path.join(ROOT, "docker", "photopool-ready")
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+import compose  # noqa: E402
+
+KEYS = '[{name: all, scopes: [submit, read, admin], sha256: "' + 64 * "0" + '"}]'
+
+
+def reader(case):
+    """The part of YAML that compose.py reads, and what it refuses."""
+    text = 'a: &x\n  b: "1 # 2"   # what\n  c: [p, "q, r", {s: t#}]\nd:\n  <<: *x\n  b: {}\n  e:\n    - "f: g"\n    - h\n'
+    same(compose.parse(text), {"a": {"b": "1 # 2", "c": ["p", "q, r", {"s": "t#"}]},
+                               "d": {"b": {}, "c": ["p", "q, r", {"s": "t#"}], "e": ["f: g", "h"]}}, "what was read")
+    for bad in ("a: |\n  x\n", "a:\n", "a: 1\na: 2\n", "a: [1\n", "a: *b\n", "a: 1\n  b: 2\n", "\ta: 1\n", "a: 1\n- b\n", "a: !x y\n"):
+        try:
+            compose.parse(bad)
+        except compose.ComposeError:
+            continue
+        raise Failed(f"{bad!r} was read")
+
+
+def settings(case):
+    """Every service of ours: known variables with values that are allowed, and roles that there are."""
+    services = compose.ours()
+    same({name: n for name, n, _, _ in services}, {"api": 1, "ingest": 1, "worker": 3, "cron": 1}, "services")
+    names = subprocess.run([PHOTOPOOL, "config", "--markdown"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    for name, _, command, env in services:
+        values = {**env, "PHOTOPOOL_AUTH_KEYS": KEYS}
+        for variable in env:
+            check(f"`{variable}`" in names, f"{name}: there is no {variable}")
+        run = subprocess.run([PHOTOPOOL, "config", "--check"], env={**os.environ, **values}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        same((run.returncode, run.stdout if run.returncode else b""), (0, b""), f"config --check of {name}")
+        # Everything of the command line is looked at before a setting that is refused, last.
+        run = subprocess.run([PHOTOPOOL, *command, "--set", "clients.rpm=0"], env={**os.environ, **values}, stderr=subprocess.PIPE, check=False, timeout=60)
+        check(run.returncode == 2 and b"clients.rpm" in run.stderr, f"{name}: {command}: {run.stderr}")
+        check("deliver" not in command or "roles" in " ".join(command), name)
+    for name, service in compose.services().items():
+        check("image" in service and service.get("restart") == "unless-stopped", f"{name} has an image and is started again")
+
+
+def image(case):
+    with open(os.path.join(ROOT, "docker", "Dockerfile"), encoding="utf-8") as f:
+        lines = [line.split() for line in f if line.startswith("COPY ") and "--from=" not in line]
+    with open(os.path.join(ROOT, "docker", "Dockerfile.dockerignore"), encoding="utf-8") as f:
+        kept = [line[1:].strip() for line in f if line.startswith("!")]
+    for _, *sources, _ in lines:
+        for source in sources:
+            check(os.path.exists(os.path.join(ROOT, source)), f"COPY {source}: not there")
+            check(source == "." or any(source.startswith(k) for k in kept), f"COPY {source}: kept out by .dockerignore")
+    with open(os.path.join(ROOT, "CMakeLists.txt"), encoding="utf-8") as f:
+        for folder in re.findall(r"add_subdirectory\((\w+)", f.read()):
+            check(any(k.split("/")[0] == folder for k in kept), f"{folder}, which CMakeLists.txt names, is kept out by .dockerignore")
+    if not shutil.which("dpkg") or not shutil.which("readelf"):
+        print("no dpkg or readelf: the packages are not looked at")
+        return
+    with open(os.path.join(ROOT, "scripts", "packages"), encoding="utf-8") as f:
+        packages = {p for line in f if line.startswith("run ") for p in line.split()[1:]}
+    dynamic = subprocess.run(["readelf", "-d", PHOTOPOOL], stdout=subprocess.PIPE, check=True).stdout.decode()
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+    owners = subprocess.run(["dpkg", "-S", *(f"*/{n}" for n in needed)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode()
+    for library in needed:
+        names = {line.split(":")[0] for line in owners.split("\n") if line.endswith("/" + library)}
+        check(not names or names & (packages | {"libc6", "libgcc-s1"}), f"scripts/packages, run: none of {names}, for {library}")
+
+
+def runs(case):
+    need_mongod()
+    same(subprocess.run([READY, str(free_port())], stderr=subprocess.DEVNULL, check=False).returncode, 1, "health of nobody")
+    origin = Origin(case, hosts="*.example delay=100 bytes=1000")
+    fleet = Process(case, "fleet", os.path.join(ROOT, "scripts", "fleet"))
+    sets = {"fetch.allow_networks": "[127.0.0.0/8]", "fetch.allow_ports": f"[{origin.port}]", "fetch.resolve": f'["*:{origin.port}:127.0.0.1"]',
+            "clients.rpm": "null", "worker.lease": "3s"}
+    out = case.path("fleet.out")
+    with open(out, "wb") as f:
+        fleet.spawn(["--port", "0", *[w for k, v in sets.items() for w in ("--set", f"{k}={v}")]], stdout=f)
+
+    def said():
+        check(fleet.running(), f"scripts/fleet ended: {fleet.text()}")
+        with open(out, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    wait_until(lambda: "are ready" in said(), 90, said)
+    same(sorted(re.findall(r"^(\w+) +\| photopool listens on ", said(), re.M)), ["api0", "cron0", "ingest0", "worker0", "worker1", "worker2"], "processes")
+    folder = re.search(r"data in (\S+)", said()).group(1)
+    pool = Pool(case)  # for its requests
+    pool.port = int(re.search(r"--server http://127.0.0.1:(\d+)", said()).group(1))
+    batch = pool.submit("42", [{"id": f"a{i}", "photos": [origin.url(f"h{i}.example", f"/{i}.jpg")]} for i in range(200)])
+    os.kill(int(re.search(r"kill -9 (\d+)", said()).group(1)), signal.SIGKILL)
+    results = pool.wait_finished(batch, 60)
+    same({p["outcome"] for r in results for p in r["data"]["photos"]}, {"stored"}, "outcomes, with a worker killed")
+    wait_until(lambda: re.search(r"^worker0 .*started again(.|\n)*^worker0 .*listens on", said(), re.M), 30, "worker0 is started again")
+    same(sum(len(names) for _, _, names in os.walk(os.path.join(folder, "photos", "sha256"))), 200, "photos in the folder")
+    fleet.signal(signal.SIGINT)
+    same(fleet.wait_exit(90), 0, f"exit status; it said {fleet.text()}")
+    check(not os.path.exists(folder), f"{folder} is left")
+    same(left_of(folder), [], "processes that are left")
+
+
+def left_of(folder):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                line = f.read()
+        except OSError:
+            continue
+        if folder.encode() in line or folder.replace("/", "\\").encode() in line:
+            found.append(json.dumps(line.decode(errors="replace")))
+    return found
+
+
+if __name__ == "__main__":
+    scenario(reader, settings, image, runs)
