@@ -31,9 +31,25 @@ static bool is_known(void *arg)
     return c->ops->dataset(c)[0] != '\0';
 }
 
+static void on_notice(void *data, const struct pp_notice *n)
+{
+    struct coord_kit *k = data;
+
+    if (n->kind == PP_NOTICE_CLIENT && n->a[0] == '\0') {
+        k->losses++;
+        return;
+    }
+    k->notices++;
+    k->notice = *n;
+    (void)snprintf(k->notice_a, sizeof(k->notice_a), "%s", n->a);
+    (void)snprintf(k->notice_b, sizeof(k->notice_b), "%s", n->b ? n->b : "");
+}
+
 static void open_one(struct coord_kit *k, struct pp_coordinator **c)
 {
     assert_string_equal(pp_err_text(k->subject->open(k->loop, k->place, c)), pp_err_text(PP_OK));
+    if (c == &k->c)
+        (*c)->ops->watch_notices(*c, on_notice, k);
     pp_test_until(k->loop, is_known, c, 30000);
 }
 
@@ -209,6 +225,17 @@ uint32_t ck_told(const struct pp_slot_want *w, int64_t now)
 
 /* --- watching --- */
 
+static bool is_listening(void *arg)
+{
+    return ((struct coord_kit *)arg)->losses > 0; /* so it is told when its subscription begins */
+}
+
+void ck_listen(struct coord_kit *k)
+{
+    if (k->subject->many)
+        ck_until(k, is_listening);
+}
+
 static void on_backlog(void *data, const struct pp_backlog_row *rows, size_t n)
 {
     struct coord_kit *k = data;
@@ -224,20 +251,6 @@ static void on_backlog(void *data, const struct pp_backlog_row *rows, size_t n)
     }
 }
 
-static void on_notice(void *data, const struct pp_notice *n)
-{
-    struct coord_kit *k = data;
-
-    if (n->kind == PP_NOTICE_CLIENT && n->a[0] == '\0') {
-        k->losses++;
-        return;
-    }
-    k->notices++;
-    k->notice = *n;
-    (void)snprintf(k->notice_a, sizeof(k->notice_a), "%s", n->a);
-    (void)snprintf(k->notice_b, sizeof(k->notice_b), "%s", n->b ? n->b : "");
-}
-
 static void on_drain(void *data, const char *worker)
 {
     struct coord_kit *k = data;
@@ -249,7 +262,6 @@ static void on_drain(void *data, const char *worker)
 void ck_watch(struct coord_kit *k)
 {
     k->c->ops->watch(k->c, on_backlog, k);
-    k->c->ops->watch_notices(k->c, on_notice, k);
     k->c->ops->watch_drain(k->c, on_drain, k);
 }
 

@@ -73,7 +73,9 @@ int64_t ck_due(const struct pp_coord_backlog *b, const char *client, uint8_t que
 /* How many requests of the last window the holder is told of. */
 uint32_t ck_told(const struct pp_slot_want *w, int64_t now);
 
-/* Watches everything of k->c. */
+/* Turns the loop until k->c hears what others say. */
+void ck_listen(struct coord_kit *k);
+/* Watches backlog and drains of k->c; notices are watched from the beginning. */
 void ck_watch(struct coord_kit *k);
 /* Turns the loop until k->c's watcher has been told of the row; its due time. Rows before it are forgotten.
  */

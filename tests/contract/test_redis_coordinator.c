@@ -28,6 +28,9 @@ static void at(int64_t now_ms)
     time_now = now_ms;
 }
 
+/* For answers: no figure of a test says how fast a machine is. */
+enum { PATIENT_MS = 120000 };
+
 /* A place is a prefix on a server that all share. */
 static const char *place(void)
 {
@@ -42,7 +45,7 @@ static const char *place(void)
 static enum pp_err open_shared(struct pp_loop *loop, const char *prefix, struct pp_coordinator **out)
 {
     const struct pp_redis_coordinator_options o = {
-        .url = redis_server_shared()->url, .prefix = prefix, .test_now = test_now};
+        .url = redis_server_shared()->url, .prefix = prefix, .test_now = test_now, .timeout_ms = PATIENT_MS};
     return pp_redis_coordinator_open(loop, &o, out);
 }
 
@@ -52,11 +55,15 @@ static const struct pp_coord_subject contract = {
 /* --- a server of these tests' own --- */
 
 static struct redis_server server;
+static int64_t own_timeout_ms = PATIENT_MS;
 
 static enum pp_err open_own(struct pp_loop *loop, const char *prefix, struct pp_coordinator **out)
 {
-    const struct pp_redis_coordinator_options o = {
-        .url = server.url, .prefix = prefix, .test_now = test_now, .timeout_ms = 400, .longest_ms = 20000};
+    const struct pp_redis_coordinator_options o = {.url = server.url,
+                                                   .prefix = prefix,
+                                                   .test_now = test_now,
+                                                   .timeout_ms = own_timeout_ms,
+                                                   .longest_ms = 20000};
     return pp_redis_coordinator_open(loop, &o, out);
 }
 
@@ -144,6 +151,8 @@ static void a_restart_forgets_nothing(void **state)
     (void)snprintf(name, sizeof name, "%s", k->c->ops->dataset(k->c));
     assert_true(ck_acquire(k, "w1", want("42"), T0).granted);
     ck_watch(k);
+    ck_listen(k);
+    k->losses = 0;
     ck_open_other(k);
     redis_server_kill(&server);
     ck_until(k, is_down);
@@ -159,7 +168,7 @@ static void a_restart_forgets_nothing(void **state)
     assert_string_equal(k->c->ops->dataset(k->c), name);
     assert_int_equal(ck_heard(k, "42", 1), T0);
     ck_until(k, c_has_caught_up);
-    assert_true(k->losses > 0 || k->notices > 0); /* its subscription may have come up after the notice */
+    ck_listen(k); /* the notice may have come before, or not */
     assert_false(ck_acquire(k, "w2", want("42"), T0 + 1).granted);
     assert_false(ck_renew(k, "w1", renewal("42"), T0 + 1));
     assert_true(ck_acquire(k, "w1", want("43"), T0 + 1).granted);
@@ -172,15 +181,17 @@ static void missed_messages_are_made_up_for(void **state)
     char ids[3][16];
 
     ck_watch(k);
+    ck_listen(k);
     ck_open_other(k);
     for (int i = 0; i < 3; i++) {
+        k->losses = 0;
         (void)snprintf(ids[i], sizeof ids[i], "c%d", i);
         struct pp_backlog_row row = {.client = ids[i], .queue = 1, .due_ms = T0 + i};
         redis_server_do(&server, "CLIENT KILL TYPE pubsub");
         k->d->ops->announce(k->d, &row, 1);
         assert_int_equal(ck_heard(k, ids[i], 1), T0 + i);
+        ck_listen(k); /* and notices may have been lost */
     }
-    assert_true(k->losses > 0); /* and notices may have been lost */
 }
 
 static bool is_another(void *arg)
@@ -239,15 +250,18 @@ static void a_lost_grant_can_be_asked_for_again(void **state)
 {
     struct coord_kit *k = *state;
     struct pp_slot_want w = want("42");
+
+    own_timeout_ms = 400;
+    ck_crash(k);
+    own_timeout_ms = PATIENT_MS;
     struct pp_coord_acquire r = {
         .req = ck_request(k), .worker = "w1", .lease_ms = LEASE, .now_ms = T0, .wants = &w, .n = 1};
-
     redis_server_freeze(&server);
     assert_int_equal(k->c->ops->acquire(k->c, &r), PP_OK);
     pp_test_until(k->loop, is_done, &k->done, 30000);
     assert_true(r.req.err == PP_ETIMEOUT || r.req.err == PP_EUNKNOWN);
     redis_server_thaw(&server);
-    ck_until(k, is_up);
+    ck_crash(k);
     struct pp_slot_want other = ck_acquire(k, "w2", want("42"), T0);
     if (!other.granted) { /* it was done */
         w = ck_acquire(k, "w1", want("42"), T0);
@@ -362,7 +376,7 @@ static void idle_workers_say_little(void **state)
             beats = n;
         else if (strcmp(name, "elect") != 0)
             assert_true(n < 8); /* once, at the start */
-    assert_in_range(beats, 29, 31);
+    assert_in_range(beats, 29, 34); /* and at the start */
 }
 
 static void on_many(void *data, const struct pp_backlog_row *rows, size_t n)
@@ -378,7 +392,8 @@ static void by_the_clock(void **state)
 {
     struct pp_loop *loop = pp_loop_open();
     struct coord_kit k = {.subject = &contract, .loop = loop};
-    const struct pp_redis_coordinator_options o = {.url = server.url, .prefix = place()};
+    const struct pp_redis_coordinator_options o = {
+        .url = server.url, .prefix = place(), .timeout_ms = PATIENT_MS};
 
     (void)state;
     pp_arena_init(&k.arena, 0);
@@ -434,7 +449,7 @@ static enum pp_err open_node(struct pp_loop *loop, const char *prefix, struct pp
 {
     static int n;
     const struct pp_redis_coordinator_options o = {
-        .url = nodes[n++ % 3].url, .prefix = prefix, .test_now = test_now};
+        .url = nodes[n++ % 3].url, .prefix = prefix, .test_now = test_now, .timeout_ms = PATIENT_MS};
     return pp_redis_coordinator_open(loop, &o, out);
 }
 

@@ -31,8 +31,8 @@ local function left_unseen(cut, k)
   if not is_blind then
     return 0, '', 0, 0
   end
-  local till = set.began + lease + longest
-  return 0, unseen_marks(cut, k, lease, ahead), till > now and part(cut.concurrency, cut.n, k) or 0, till
+  local till, concurrency = set.began + lease + longest, part(cut.concurrency, cut.n, k)
+  return 0, unseen_marks(part(cut.rpm, cut.n, k), concurrency, lease, ahead), till > now and concurrency or 0, till
 end
 
 -- Adds marks to `sums`, n by time.
@@ -117,6 +117,12 @@ local function recut(key, old, rows, cut)
     end
     gather(sums, marks, r and r.skew or 0)
     taken, till = taken + t, math.max(till, t_till)
+  end
+  if is_blind then -- there may have been a higher limit, or none, and this one is new
+    gather(sums, unseen_marks(cut.rpm, cut.concurrency, lease, ahead), 0)
+    if set.began + lease + longest > now then
+      taken, till = taken + cut.concurrency, math.max(till, set.began + lease + longest)
+    end
   end
   redis.call('DEL', key)
   redis.call('HSET', key, 'c', cut_pack(cut))

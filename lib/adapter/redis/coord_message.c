@@ -129,6 +129,7 @@ void coord_on_message(void *data, const char *message, size_t n)
         c->subscribed = true;
         coord_backlog_read(c);
         coord_greet(c);
+        coord_beat(c); /* it may have been asked to drain */
         lost(c);
         return;
     }

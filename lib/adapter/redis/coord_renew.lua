@@ -35,7 +35,8 @@ local function recreate(key, a, cut, rows)
   if not is_young or rows[a.share] or a.share >= new.n or (cut and not same_cut(cut, new)) then
     return nil
   end
-  redis.call('HSET', key, 'c', cut_pack(new), 'm' .. a.share, unseen_marks(new, a.share, lease, ahead))
+  local rate, concurrency = part(new.rpm, new.n, a.share), part(new.concurrency, new.n, a.share)
+  redis.call('HSET', key, 'c', cut_pack(new), 'm' .. a.share, unseen_marks(rate, concurrency, lease, ahead))
   return {hold = call, renewed = 0, marked = 0, till = now, reserved = 0, flying = 0, busy = 0, taken = 0,
           taken_till = 0, skew = 0, held = true, worker = worker}, new
 end

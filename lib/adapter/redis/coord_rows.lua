@@ -82,14 +82,13 @@ local function client_of(key)
   return string.sub(key, #KEYS[1])
 end
 
--- What a share of a client may have sent, by somebody whom this data set has never seen, as marks of Redis' times:
--- its whole rate before the data set began, and what can be reserved (ahead ms, and its concurrency twice) until
--- the last lease that was given before it has ended.
-local function unseen_marks(cut, k, lease, ahead)
-  local rate = part(cut.rpm, cut.n, k)
-  if cut.rpm == 0 then
+-- What somebody may have sent whom this data set has never seen, as marks of Redis' times: the whole rate before the
+-- data set began, and what can be reserved (ahead ms, and the concurrency twice) until the last lease that was given
+-- before it has ended.
+local function unseen_marks(rate, concurrency, lease, ahead)
+  if rate == 0 then
     return ''
   end
-  local block = math.floor(rate * ahead / 60000) + 2 * part(cut.concurrency, cut.n, k) + 1
+  local block = math.floor(rate * ahead / 60000) + 2 * concurrency + 1
   return struct.pack('<i8I4i8I4', set.began, rate, set.began + lease, math.min(rate, block))
 end
