@@ -5,14 +5,16 @@
  *
  * Nothing is limited to what is due: the first task that is not says when the queue has something next.
  * Whoever takes from others' ranges begins behind its own, so that several of them do not all reach for the
- * same tasks, nor for those that are their owners' next. */
+ * same tasks, nor for those that are their owners' next.
+ *
+ * Tasks come in order of t.g, which is when they are due, give or take a second for those that came back. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tasks.h"
 
 /* From others, so many times what is wanted is looked at. */
-enum { SPREAD = 4, PARTS = 8, PART_SHIFT = 29 };
+enum { SPREAD = 4 };
 
 /* --- reading --- */
 
@@ -125,28 +127,13 @@ static const char *number(uint32_t n, char buf[16])
     return at;
 }
 
-/* {t.p: {$in: [...]}, t.h: {...}}: the parts are what the index has before the due time. */
-static void put_range(bson_t *match, uint32_t lo, uint32_t hi)
+static void put_range(bson_t *match, const struct pp_claim_want *want)
 {
-    bson_t in, values;
-    char buf[16];
-    uint32_t first = lo >> PART_SHIFT, last = hi >> PART_SHIFT;
-    if (first == last) {
-        BSON_APPEND_INT32(match, F_T_PART, (int32_t)first);
-    } else {
-        BSON_APPEND_DOCUMENT_BEGIN(match, F_T_PART, &in);
-        BSON_APPEND_ARRAY_BEGIN(&in, "$in", &values);
-        for (uint32_t p = first; p <= last; p++)
-            BSON_APPEND_INT32(&values, number(p - first, buf), (int32_t)p);
-        bson_append_array_end(&in, &values);
-        bson_append_document_end(match, &in);
-    }
-    if (lo == 0 && hi == UINT32_MAX)
-        return;
-    BSON_APPEND_DOCUMENT_BEGIN(match, F_T_HASH, &in);
-    BSON_APPEND_INT64(&in, "$gte", lo);
-    BSON_APPEND_INT64(&in, "$lte", hi);
-    bson_append_document_end(match, &in);
+    bson_t range;
+    BSON_APPEND_DOCUMENT_BEGIN(match, F_T_HASH, &range);
+    BSON_APPEND_INT64(&range, "$gte", want->hash_lo);
+    BSON_APPEND_INT64(&range, "$lte", want->hash_hi);
+    bson_append_document_end(match, &range);
 }
 
 /* {$match}, {$sort}, {$limit}, as stages 0 to 2. */
@@ -159,12 +146,13 @@ static void put_stages(bson_t *pipeline, const struct branch *b)
     BSON_APPEND_UTF8(&body, F_CLIENT, want->client);
     BSON_APPEND_INT32(&body, F_T_STATE, PP_MG_WAITING);
     BSON_APPEND_INT32(&body, F_T_QUEUE, want->queue);
-    put_range(&body, b->whole ? 0 : want->hash_lo, b->whole ? UINT32_MAX : want->hash_hi);
+    if (!b->whole)
+        put_range(&body, want);
     bson_append_document_end(&stage, &body);
     bson_append_document_end(pipeline, &stage);
     BSON_APPEND_DOCUMENT_BEGIN(pipeline, "1", &stage);
     BSON_APPEND_DOCUMENT_BEGIN(&stage, "$sort", &body);
-    BSON_APPEND_INT32(&body, F_T_DUE, 1);
+    BSON_APPEND_INT32(&body, F_T_ORDER, 1);
     bson_append_document_end(&stage, &body);
     bson_append_document_end(pipeline, &stage);
     BSON_APPEND_DOCUMENT_BEGIN(pipeline, "2", &stage);
@@ -225,29 +213,44 @@ static enum pp_err ask(struct pp_mg_thread *t, struct pp_arena *arena, struct br
 static enum pp_err add_branch(struct pp_mg_thread *t, struct branch *b, struct pp_mg_wanted *w, bool whole,
                               size_t limit)
 {
-    *b = (struct branch){.w = w, .whole = whole, .rows = {.limit = limit}};
+    *b = (struct branch){.w = w, .whole = whole || whole_range(w->want), .rows = {.limit = limit}};
     b->rows.row = pp_arena_array(&t->tmp, limit, sizeof *b->rows.row);
     return b->rows.row ? PP_OK : PP_ENOMEM;
 }
 
 /* --- choosing --- */
 
-static size_t due_of(const struct rows *rows, int64_t now_ms)
+/* Brings what is due to the front, in order; how many these are. */
+static size_t due_first(struct pp_mg_candidate *row, size_t n, int64_t now_ms)
 {
-    size_t n = 0;
-    while (n < rows->n && rows->row[n].due_ms <= now_ms)
-        n++;
-    return n;
+    size_t due = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (row[i].due_ms > now_ms)
+            continue;
+        struct pp_mg_candidate c = row[i];
+        memmove(&row[due + 1], &row[due], (i - due) * sizeof *row);
+        row[due++] = c;
+    }
+    return due;
+}
+
+static int64_t earliest(const struct pp_mg_candidate *row, size_t n)
+{
+    int64_t ms = INT64_MAX;
+    for (size_t i = 0; i < n; i++)
+        if (row[i].due_ms < ms)
+            ms = row[i].due_ms;
+    return ms;
 }
 
 /* From its own range; true if that is all there is to it: either the range is everything, or more of it is
  * due. */
 static bool take_own(struct pp_mg_wanted *w, const struct rows *rows, int64_t now_ms)
 {
-    size_t due = due_of(rows, now_ms), n = due < w->left ? due : w->left;
+    size_t due = due_first(rows->row, rows->n, now_ms), n = due < w->left ? due : w->left;
     w->found = rows->row;
     w->n_found = n;
-    w->next_ms = n < rows->n ? rows->row[n].due_ms : INT64_MAX;
+    w->next_ms = earliest(rows->row + n, rows->n - n);
     return whole_range(w->want) || n < due;
 }
 
@@ -291,13 +294,12 @@ static enum pp_err take_others(struct pp_mg_thread *t, struct pp_mg_wanted *w, s
     for (size_t i = 0; i < rows->n; i++)
         if (!within(w->want, rows->row[i].hash))
             rows->row[n++] = rows->row[i];
-    rows->n = n;
-    size_t due = due_of(rows, now_ms), take = due < missing ? due : missing;
+    size_t due = due_first(rows->row, n, now_ms), take = due < missing ? due : missing;
     if (take < due && spread(t, w, rows->row, due) != PP_OK)
         return PP_ENOMEM;
-    for (size_t i = take; i < n; i++)
-        if (rows->row[i].due_ms < w->next_ms)
-            w->next_ms = rows->row[i].due_ms;
+    int64_t next_ms = earliest(rows->row + take, n - take);
+    if (next_ms < w->next_ms)
+        w->next_ms = next_ms;
     if (take == 0)
         return PP_OK;
     qsort(rows->row, take, sizeof *rows->row, by_due);

@@ -5,7 +5,7 @@
 #include "keys.h"
 #include "run.h"
 
-enum { SLICE_ITEMS = 500, SLICE_KEYS = 1000, WAITING_LIMIT = 2000 };
+enum { SLICE_ITEMS = 500, SLICE_KEYS = 1000, LEAVE_TRIES = 3, WAITING_LIMIT = 2000 };
 
 /* --- items --- */
 
@@ -347,23 +347,32 @@ static enum pp_err delete_tasks(struct pp_mg_thread *t, const char *client, cons
     return err;
 }
 
+static enum pp_err leave_slice(struct pp_mg_thread *t, const char *client, const struct pp_key *keys,
+                               size_t n)
+{
+    bson_oid_t nonce;
+    uint64_t marked = 0;
+    struct pp_key *some = pp_arena_array(&t->tmp, n, sizeof *some);
+    if (!some)
+        return PP_ENOMEM;
+    memcpy(some, keys, n * sizeof *some);
+    bson_oid_init(&nonce, NULL);
+    enum pp_err err = mark(t, client, some, n, &nonce, &marked);
+    if (err == PP_OK && marked > 0)
+        err = pp_mg_unwanted(t, client, some, &n);
+    if (err == PP_OK && marked > 0)
+        err = delete_tasks(t, client, some, n, &nonce);
+    return err;
+}
+
+/* An answer that is lost is asked for again here: who comes again from the start finds no open item that
+ * would lead it to these tasks. (After a crash they are fetched for nobody, once.) */
 enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct pp_key *keys, size_t n)
 {
     enum pp_err err = PP_OK;
     for (size_t at = 0; at < n && err == PP_OK; at += SLICE_KEYS) {
-        size_t left = n - at < SLICE_KEYS ? n - at : SLICE_KEYS;
-        struct pp_key *some = pp_arena_array(&t->tmp, left, sizeof *some);
-        bson_oid_t nonce;
-        uint64_t marked = 0;
-        if (!some)
-            return PP_ENOMEM;
-        memcpy(some, keys + at, left * sizeof *some);
-        bson_oid_init(&nonce, NULL);
-        err = mark(t, client, some, left, &nonce, &marked);
-        if (err == PP_OK && marked > 0)
-            err = pp_mg_unwanted(t, client, some, &left);
-        if (err == PP_OK && marked > 0)
-            err = delete_tasks(t, client, some, left, &nonce);
+        for (int try = 0; try < LEAVE_TRIES && (try == 0 || err == PP_EUNKNOWN || err == PP_ETIMEOUT); try++)
+            err = leave_slice(t, client, keys + at, n - at < SLICE_KEYS ? n - at : SLICE_KEYS);
     }
     return err;
 }

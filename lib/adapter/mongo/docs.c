@@ -113,9 +113,19 @@ int64_t pp_mg_hash(const struct pp_key *key)
     return (int64_t)key->b[0] << 24 | (int64_t)key->b[1] << 16 | (int64_t)key->b[2] << 8 | key->b[3];
 }
 
-int32_t pp_mg_part(const struct pp_key *key)
+int64_t pp_mg_order_planned(int64_t due_ms, size_t at, size_t n)
 {
-    return key->b[0] >> 5;
+    return due_ms * PP_MG_TICKS + (int64_t)(at * PP_MG_TICKS / n);
+}
+
+int64_t pp_mg_order_back(int64_t due_ms)
+{
+    return (due_ms + PP_MG_BACK_MS - 1) / PP_MG_BACK_MS * PP_MG_BACK_MS * PP_MG_TICKS;
+}
+
+int64_t pp_mg_order_ms(int64_t order)
+{
+    return order / PP_MG_TICKS;
 }
 
 char *pp_mg_item_id(struct pp_arena *a, const char *client, const char *item, uint32_t revision)

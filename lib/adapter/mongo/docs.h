@@ -31,9 +31,9 @@
 /* of the task: as in a filter, and within it */
 #define F_T_STATE    "t.s"
 #define F_T_QUEUE    "t.q"
-#define F_T_PART     "t.p"
 #define F_T_HASH     "t.h"
 #define F_T_DUE      "t.due"
+#define F_T_ORDER    "t.g"
 #define F_T_URL      "t.u"
 #define F_T_DOMAIN   "t.d"
 #define F_T_ALWAYS   "t.al"
@@ -92,9 +92,17 @@ void pp_mg_put_texts_in(bson_t *b, const char *name, const char *const *texts, s
 /* {"name": {"$exists": yes}} */
 void pp_mg_put_exists(bson_t *b, const char *name, bool yes);
 
-/* A key's first 32 bits, and its first 3 (t.h, t.p). */
+/* A key's first 32 bits (t.h). */
 int64_t pp_mg_hash(const struct pp_key *key);
-int32_t pp_mg_part(const struct pp_key *key);
+
+/* A task's place in its queue (t.g), from when it is due. Many tasks must share one: within a place the index
+ * is in order of hashes, and a slot that has a hundredth of the hashes finds its tasks by one step a place.
+ * So a planned chunk has PP_MG_TICKS places, in the order of planning, and tasks that come back share that of
+ * the second in which they are due. */
+enum { PP_MG_TICKS = 8, PP_MG_BACK_MS = 1024 };
+int64_t pp_mg_order_planned(int64_t due_ms, size_t at, size_t n); /* the at-th of n planned together */
+int64_t pp_mg_order_back(int64_t due_ms);
+int64_t pp_mg_order_ms(int64_t order); /* due then, or up to PP_MG_BACK_MS before */
 /* "client/item/revision" in the arena. NULL: out of memory. */
 char *pp_mg_item_id(struct pp_arena *a, const char *client, const char *item, uint32_t revision);
 

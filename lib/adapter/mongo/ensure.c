@@ -8,13 +8,13 @@
 #include "keys.h"
 #include "plan.h"
 
-enum { ROUNDS = 8, DUE_STEPS = 1024 };
+enum { ROUNDS = 8 };
 
 /* A photo that needs a task. */
 struct need {
     struct pp_key key;
     const struct pp_plan_photo *photo;
-    uint32_t at; /* its place in the chunk */
+    int64_t order; /* in its queue (t.g) */
     bool always;
 };
 
@@ -71,10 +71,12 @@ static enum pp_err find_needs(struct ensuring *e)
             if (!needs_task(row, photo))
                 continue;
             e->places[n] = (struct pp_mg_place){photo->key, (uint32_t)n};
-            all[n] = (struct need){photo->key, photo, (uint32_t)n, photo->always};
+            all[n] = (struct need){photo->key, photo, 0, photo->always};
             n++;
         }
     }
+    for (size_t i = 0; i < n; i++)
+        all[i].order = pp_mg_order_planned(all[i].photo->due_ms, i, n);
     pp_mg_places_sort(e->places, n);
     gather(e, all, n);
     return PP_OK;
@@ -87,13 +89,6 @@ static bool conditional(const struct need *need)
     return need->photo->etag || need->photo->last_modified;
 }
 
-/* Photos of a chunk are due at the same time: fractions of a millisecond keep their order. */
-static double due_in_order(const struct need *need)
-{
-    return (double)need->photo->due_ms +
-           (need->at < DUE_STEPS ? need->at : DUE_STEPS - 1) / (double)DUE_STEPS;
-}
-
 static void put_task(bson_t *b, const struct need *need, int64_t now_ms)
 {
     const struct pp_plan_photo *photo = need->photo;
@@ -101,9 +96,9 @@ static void put_task(bson_t *b, const struct need *need, int64_t now_ms)
     BSON_APPEND_DOCUMENT_BEGIN(b, F_TASK, &task);
     BSON_APPEND_INT32(&task, IN_TASK(F_T_STATE), PP_MG_WAITING);
     BSON_APPEND_INT32(&task, IN_TASK(F_T_QUEUE), photo->tier);
-    BSON_APPEND_INT32(&task, IN_TASK(F_T_PART), pp_mg_part(&need->key));
     BSON_APPEND_INT64(&task, IN_TASK(F_T_HASH), pp_mg_hash(&need->key));
-    BSON_APPEND_DOUBLE(&task, IN_TASK(F_T_DUE), due_in_order(need));
+    BSON_APPEND_INT64(&task, IN_TASK(F_T_DUE), photo->due_ms);
+    BSON_APPEND_INT64(&task, IN_TASK(F_T_ORDER), need->order);
     pp_mg_put_bytes(&task, IN_TASK(F_T_URL), photo->url, photo->url_n);
     pp_mg_put_text(&task, IN_TASK(F_T_DOMAIN), photo->domain);
     if (need->always)
