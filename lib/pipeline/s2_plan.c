@@ -431,6 +431,7 @@ void pp_s2_close(struct pp_s2 *s2)
 void pp_s2_drain(struct pp_s2 *s2)
 {
     s2->draining = true;
+    s2->p->ingest->ops->watch(s2->p->ingest, NULL, NULL); /* others are told */
     pp_timer_stop(s2->timer);
     for (int i = 0; i < S2_JOBS; i++) {
         if (s2->jobs[i].step != S2_PAUSED)

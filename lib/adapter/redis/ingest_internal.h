@@ -96,8 +96,9 @@ struct pp_riq {
     /* ingest_watch.c */
     void (*watch)(void *data);
     void *watch_data;
-    struct pp_redis *ear;      /* for BLPOP, a connection of its own; NULL: nobody watches */
-    bool listening, hungry;    /* hungry: the last take gave nothing */
+    struct pp_redis *ear; /* for BLPOP, a connection of its own; NULL: nobody watches */
+    bool listening,
+        hungry; /* hungry: the last take gave nothing; then BLPOP is, or soon will be, under way */
     struct pp_timer *recovery; /* when somebody's silence will be long enough */
     struct pp_timer *call_watch;
     char durable[320];

@@ -300,6 +300,7 @@ static void taken(struct pp_riq_op *op, enum pp_err err, const struct redisReply
         return;
     }
     t->err = read_entries(t, list);
+    op->q->hungry = op->q->hungry && t->r->n == 0;
     if (t->r->n == 0 && t->r->limit > 0)
         pp_riq_hungry(op->q, reply->element[1]->integer);
     ask_parts(t);

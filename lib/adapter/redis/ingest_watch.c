@@ -10,20 +10,33 @@
 
 #include "adapter/redis/ingest_internal.h"
 
-enum { LISTEN_S = 20, AT_ONCE_MS = 0, RECOVERY_SLACK_MS = 50 };
+enum { LISTEN_S = 20, AT_ONCE_MS = 0, TRY_AGAIN_MS = 1000, RECOVERY_SLACK_MS = 50 };
+
+static void listen(struct pp_riq *q);
 
 static void call_watch(void *data)
 {
     struct pp_riq *q = data;
-    if (q->watch && !q->closing)
-        q->watch(q->watch_data);
+    bool closed = false, *outer = q->closed;
+    if (!q->watch || q->closing)
+        return;
+    q->closed = &closed;
+    q->watch(q->watch_data);
+    if (closed) {
+        if (outer)
+            *outer = true;
+        return;
+    }
+    q->closed = outer;
+    if (pp_list_empty(&q->takes)) /* else: what that take gives decides */
+        listen(q);
 }
 
 /* On a later turn, once. */
-static void call_soon(struct pp_riq *q)
+static void call_in(struct pp_riq *q, int64_t ms)
 {
     if (!q->closing)
-        pp_timer_start(q->call_watch, AT_ONCE_MS, 0);
+        pp_timer_sooner(q->call_watch, ms);
 }
 
 static void heard(void *data, enum pp_err err, const struct redisReply *reply)
@@ -32,27 +45,28 @@ static void heard(void *data, enum pp_err err, const struct redisReply *reply)
     (void)reply; /* a token, or none for LISTEN_S: look */
     q->listening = false;
     if (err == PP_OK || err == PP_ETIMEOUT)
-        call_soon(q); /* else: when the connection is there again */
+        call_in(q, AT_ONCE_MS);
+    else /* refused; or lost, then it is called when the connection is there again */
+        call_in(q, TRY_AGAIN_MS);
 }
 
 static void listen(struct pp_riq *q)
 {
     char seconds[8];
     const char *argv[] = {"BLPOP", q->fixed[PP_RIQ_WAKE], seconds};
-    if (!q->watch || !q->hungry || q->listening || q->closing || !pp_redis_up(q->ear))
+    if (!q->watch || !q->hungry || q->listening || q->closing || !q->ear || !pp_redis_up(q->ear))
         return;
     snprintf(seconds, sizeof seconds, "%d", LISTEN_S);
-    if (pp_redis_command(q->ear, 3, argv, NULL, heard, q) == PP_OK) {
-        q->listening = true;
-        q->hungry = false;
-    }
+    q->listening = pp_redis_command(q->ear, 3, argv, NULL, heard, q) == PP_OK;
+    if (!q->listening)
+        call_in(q, TRY_AGAIN_MS);
 }
 
 static void on_ear(void *data, bool up)
 {
     struct pp_riq *q = data;
     if (up)
-        call_soon(q); /* what came meanwhile may have woken nobody */
+        call_in(q, AT_ONCE_MS); /* what came meanwhile may have woken nobody */
 }
 
 void pp_riq_hungry(struct pp_riq *q, int64_t ms)
@@ -64,8 +78,23 @@ void pp_riq_hungry(struct pp_riq *q, int64_t ms)
     else
         pp_timer_stop(q->recovery);
     q->hungry = true;
-    if (q->ear)
-        listen(q);
+    listen(q);
+}
+
+static void ignore(void *data, enum pp_err err, const struct redisReply *reply)
+{
+    (void)data, (void)err, (void)reply;
+}
+
+/* What may have been heard and is not acted upon is for another. */
+static void stop_listening(struct pp_riq *q)
+{
+    const char *const token[] = {"RPUSH", q->fixed[PP_RIQ_WAKE], "1"};
+    bool was = q->listening;
+    pp_redis_close(q->ear);
+    q->ear = NULL;
+    if (was && pp_redis_command(q->redis, 3, token, NULL, ignore, NULL) != PP_OK)
+        return; /* they look by themselves after a while */
 }
 
 void pp_riq_watch(struct pp_ingest_queue *base, void (*cb)(void *data), void *data)
@@ -79,11 +108,13 @@ void pp_riq_watch(struct pp_ingest_queue *base, void (*cb)(void *data), void *da
                                        .data = q};
     q->watch = cb;
     q->watch_data = data;
-    if (!cb)
+    if (!cb) {
+        stop_listening(q);
         return;
+    }
     if (!q->ear && pp_redis_open(q->loop, &o, &q->ear) != PP_OK)
         q->ear = NULL; /* no memory: the planner's own clock is left */
-    call_soon(q);
+    call_in(q, AT_ONCE_MS);
 }
 
 /* --- what a 202 is worth --- */
