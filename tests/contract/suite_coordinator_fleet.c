@@ -89,40 +89,50 @@ static void a_worker_has_one_share_of_a_client(void **state)
     assert_int_equal(d.shares, 3);
 }
 
-/* A slot is refused and granted by the coordinator's clock, whatever the workers' own say. */
+/* An acquire at `now` of a worker whose clock is ahead by `off`. */
+static struct pp_slot_want acquire_off(struct coord_kit *k, const char *worker, int64_t now, int64_t off)
+{
+    struct pp_slot_want w = want(100, 8, 1);
+    struct pp_coord_acquire a = {
+        .req = ck_request(k), .worker = worker, .lease_ms = LEASE, .now_ms = now + off, .wants = &w, .n = 1};
+
+    ck_at(k, now);
+    ck_wait(k, k->c->ops->acquire(k->c, &a), &a.req, PP_OK);
+    return w;
+}
+
+/* A slot is refused and granted by the coordinator's clock, and what was sent counts from when it was sent,
+ * whatever the workers' own clocks say. */
 static void clocks_may_differ(void **state)
 {
     struct coord_kit *k = *state;
-    static const struct pp_slot_mark marks[] = {{T0 - 32000, 4}, {T0 - 1000, 5}};
-    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0), other = want(100, 8, 1);
+    const int64_t early = -3600000, late = 7200000;
+    const struct pp_slot_mark marks[] = {{T0 - 32000 + early, 4}, {T0 - 1000 + early, 5}};
+    struct pp_slot_want w = acquire_off(k, "w1", T0, early);
     struct pp_slot_renewal r = renewal(&w);
-    const int64_t off = 7200000;
 
+    assert_true(w.granted);
     r.marks = marks;
     r.n_marks = 2;
     r.in_flight = 3;
-    r.busy_until_ms = T0 + 50000;
-    assert_false(ck_renew(k, "w1", r, T0));
-    struct pp_coord_acquire a = {.req = ck_request(k),
-                                 .worker = "w2",
-                                 .lease_ms = LEASE,
-                                 .now_ms = T0 + 10000 + off,
-                                 .wants = &other,
-                                 .n = 1};
-    ck_at(k, T0 + 10000);
-    ck_wait(k, k->c->ops->acquire(k->c, &a), &a.req, PP_OK);
-    assert_false(other.granted);
-    assert_int_equal(other.retry_at_ms, T0 + LEASE + off);
-    a.req = ck_request(k);
-    a.now_ms = T0 + LEASE - off;
-    other = want(100, 8, 1);
-    ck_at(k, T0 + LEASE);
-    ck_wait(k, k->c->ops->acquire(k->c, &a), &a.req, PP_OK);
-    assert_true(other.granted);
-    assert_int_equal(other.n_marks, 1); /* the older one has run out */
-    assert_int_equal(other.marks[0].at_ms, T0 - 1000 - off);
-    assert_int_equal(other.taken, 3);
-    assert_int_equal(other.taken_until_ms, T0 + 50000 - off);
+    r.busy_until_ms = T0 + 50000 + early;
+    struct pp_coord_renew n = {.req = ck_request(k),
+                               .worker = "w1",
+                               .lease_ms = LEASE,
+                               .now_ms = T0 + early,
+                               .renewals = &r,
+                               .n = 1};
+    ck_wait(k, k->c->ops->renew(k->c, &n), &n.req, PP_OK);
+    assert_false(r.lost);
+    w = acquire_off(k, "w2", T0 + 10000, late);
+    assert_false(w.granted);
+    assert_int_equal(w.retry_at_ms, T0 + LEASE + late);
+    w = acquire_off(k, "w2", T0 + LEASE, late);
+    assert_true(w.granted);
+    assert_int_equal(w.n_marks, 1); /* the older one has run out */
+    assert_int_equal(w.marks[0].at_ms, T0 - 1000 + late);
+    assert_int_equal(w.taken, 3);
+    assert_int_equal(w.taken_until_ms, T0 + 50000 + late);
 }
 
 /* --- what a crash leaves --- */
@@ -703,6 +713,24 @@ static void nobody_is_granted_what_somebody_may_hold(void **state)
     assert_int_equal(w.n_marks, 0);
 }
 
+/* A fleet that starts for the first time: who was refused before somebody said so is told. */
+static void the_first_data_set_wakes_those_who_wait(void **state)
+{
+    struct coord_kit *k = *state;
+    const struct pp_backlog_row row = {.client = "42", .queue = 1, .due_ms = T0};
+
+    ck_watch(k);
+    ck_listen(k);
+    ck_open_other(k);
+    k->d->ops->announce(k->d, &row, 1);
+    (void)ck_heard(k, "42", 1);
+    assert_false(ck_acquire(k, "w1", want(100, 8, 1), T0).granted);
+    k->n_rows = 0;
+    k->d->ops->first(k->d, k->d->ops->dataset(k->d));
+    assert_int_equal(ck_heard(k, "42", 1), T0);
+    assert_true(ck_acquire(k, "w1", want(100, 8, 1), T0).granted);
+}
+
 static void a_renewal_brings_back_what_was_lost(void **state)
 {
     struct coord_kit *k = *state;
@@ -782,6 +810,7 @@ int pp_suite_coordinator_fleet(void)
         TEST(one_leads),
         TEST(the_data_set_has_a_name),
         LOST(nobody_is_granted_what_somebody_may_hold),
+        LOST(the_first_data_set_wakes_those_who_wait),
         LOST(a_renewal_brings_back_what_was_lost),
         LOST(a_renewal_without_marks_counts_as_all),
         LOST(who_led_goes_on),

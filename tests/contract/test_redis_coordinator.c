@@ -375,7 +375,7 @@ static void idle_workers_say_little(void **state)
         if (strcmp(name, "heartbeat") == 0)
             beats = n;
         else if (strcmp(name, "elect") != 0)
-            assert_true(n < 8); /* once, at the start */
+            assert_true(n < 8);     /* once, at the start */
     assert_in_range(beats, 29, 34); /* and at the start */
 }
 

@@ -1,9 +1,9 @@
 /* coord_message.c: what processes tell each other, on one channel. See coord_internal.h.
  *
- *   kind, sender (8 bytes; zeros: all take it), Redis' time, number (of announcements, else 0), then by kind
- *   A  announcement: rows of queue, ms from then, client     W  a worker's sign of life
+ *   kind, sender (8 bytes; zeros: all take it), Redis' time, number of the latest announcement, then by kind
+ *   A  an announcement: rows of queue, ms from then, client  W  a worker's sign of life
  *   S  slow hosts: ms from then, name                        D  somebody is to drain: ask
- *   N  notices: kind, a, b, five numbers
+ *   N  notices: kind, a, b, five numbers                     F  the data set is the first: ask again
  *
  * All but notices are kept in Redis as well: who has missed messages reads that, and takes it that notices
  * were lost. */
@@ -147,6 +147,8 @@ void coord_on_message(void *data, const char *message, size_t n)
         coord_backlog_heard(c, seq, own, age, &r);
     else if (kind == 'D')
         coord_beat(c);
+    else if (kind == 'F')
+        coord_backlog_read(c); /* passing it on wakes the watcher */
     else if (own)
         return;
     else if (kind == 'W')

@@ -105,6 +105,7 @@ static enum pp_err send_hello(struct coord *c, int64_t from, int64_t n, pp_redis
     coord_arg_text(c, c->first);
     coord_arg_num(c, from);
     coord_arg_num(c, n);
+    coord_arg_text(c, c->channel);
     return coord_send(c, COORD_HELLO, cb, c);
 }
 
