@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# scenario: build=release timeout=180
+# scenario: build=release timeout=400
 """The servers that tests run: what they have been told is there after kill -9, also on another start; a replica set of three elects
 another primary; fail points fail what they should; a frozen server answers when it is thawed; all of them go when who started them does."""
 import os
@@ -54,9 +54,23 @@ def mongo_one(case):
     same(mongo.primary_now(), None, "a server that was shut down")
     servers.start()
     same(mongo.count("test", "c"), 501, "documents after a clean end")
+    crashed(servers)
     servers.wipe()
     refused(lambda: servers.do("nonsense"), StartError, "nonsense")
     goes_with_its_parent(servers, signal.SIGKILL)
+
+
+def crashed(servers):
+    """Under wine one that says that it crashes is killed: it might hang for good."""
+    server = state_of(servers.dir)["servers"][0]
+    if not os.path.isdir(os.path.join(servers.dir, "wine")):
+        return
+    with open(server["log"], "a", encoding="ascii") as f:
+        f.write('{"c":"CONTROL","id":23134,"msg":"Unhandled exception"}\n')
+    wait_until(lambda: servers.pids() == [None] and gone(server["pid"]), 30, "it is killed")
+    check("has crashed" in servers.text(), f"it says so: {servers.text()}")
+    servers.start()
+    same(servers.wire.count("test", "c"), 501, "documents after a crash")
 
 
 def mongo_three(case):

@@ -67,6 +67,13 @@ class Wine:
         """After its last process was ended or killed."""
         wait_end(self.env)
 
+    def program(self, path):
+        """The program under a name in the prefix: it writes its crash dumps beside it."""
+        name = os.path.join(self.prefix, "mongod.exe")
+        if not os.path.lexists(name):
+            link(os.path.abspath(path), name)
+        return name
+
     @staticmethod
     def path(name):
         return "Z:" + os.path.abspath(name).replace("/", "\\")
@@ -84,20 +91,22 @@ def environment(prefix, services=False):
             "WINEDLLOVERRIDES": "mscoree=;mshtml=;winemenubuilder.exe=" + ("" if services else ";explorer.exe=;services.exe=")}
 
 
+def link(a, b):
+    try:
+        os.link(a, b)
+    except OSError:
+        os.symlink(a, b)
+    return b
+
+
 def clone(source, target):
     """What wine writes is copied, the rest linked (across file systems by symbolic links)."""
-    def link(a, b):
-        if a.endswith(".reg") or os.path.islink(a):
-            return shutil.copy2(a, b, follow_symlinks=False)
-        try:
-            os.link(a, b)
-        except OSError:
-            os.symlink(a, b)
-        return b
+    def link_or_copy(a, b):
+        return shutil.copy2(a, b, follow_symlinks=False) if a.endswith(".reg") or os.path.islink(a) else link(a, b)
 
     new = target + ".new"
     shutil.rmtree(new, ignore_errors=True)
-    shutil.copytree(source, new, symlinks=True, copy_function=link)
+    shutil.copytree(source, new, symlinks=True, copy_function=link_or_copy)
     os.rename(new, target)
 
 

@@ -38,12 +38,24 @@ def free_port():
     raise OSError("no free port")
 
 
+def new_lines(path, offset):
+    """(what was written since, the new offset)"""
+    try:
+        with open(path, "rb") as f:
+            f.seek(offset)
+            text = f.read()
+    except OSError:
+        return b"", offset
+    return text, offset + len(text)
+
+
 class StartError(Exception):
     """A server did not start; the text is for people."""
 
 
 class Server:
-    """One server process. `command` is a function of its port: [program, arguments]; `answers` says whether it is up, given the port."""
+    """One server process. `command` is a function of its port: [program, arguments]; `answers` says whether it is up, given port and folder:
+    somebody else's may have taken the port in between."""
 
     def __init__(self, name, folder, command, answers, port=None, env=None):
         self.name, self.dir, self.command, self.answers, self.env = name, folder, command, answers, env
@@ -71,7 +83,7 @@ class Server:
 
     def wait_up(self, timeout):
         end = time.monotonic() + timeout
-        while not self.answers(self.port):
+        while not self.answers(self.port, self.dir):
             if not self.running():
                 raise StartError(f"{self.name} ended with {self.process.returncode}; its log {self.log} ends with:\n{self.log_tail()}")
             if time.monotonic() > end:
@@ -142,6 +154,10 @@ class Supervisor:
     def wipe_one(self, server):
         """Deletes the data of one that does not run."""
         raise NotImplementedError
+
+    def has_crashed(self, server):
+        """Whether one that runs will never answer again, as its log says. Looked at all the time."""
+        return False
 
     def after_end(self):
         """When all have ended."""
@@ -232,6 +248,7 @@ class Supervisor:
             ready, _, _ = select.select(inputs, [], [], 0.25)
             if wake in ready:
                 os.read(wake, 4096)
+            self.end_crashed()
             if sys.stdin in ready and not os.read(0, 4096):
                 return 0
             if self.listener in ready and self.answer():
@@ -241,6 +258,14 @@ class Supervisor:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.command.wait(30)
         return 130 if ended and self.command else 0
+
+    def end_crashed(self):
+        """Those that wait for it learn it at once; they start it again, or not."""
+        for server in self.servers:
+            if server.running() and self.has_crashed(server):
+                server.kill()
+                print(f"{os.path.basename(sys.argv[0])}: {server.name} has crashed, see {server.log}", file=sys.stderr, flush=True)
+                self.write_state()
 
     def answer(self):
         """One connection, one request; whether it was the last one."""
