@@ -187,6 +187,14 @@ static void announce(struct pp_s6 *s6, const struct batch *b)
         pp_s3_requeue(s6->p->s3, rows, n);
 }
 
+/* Each try would wait for a store that does not answer: their leases lapse. */
+static void drop_waiting(struct pp_s6 *s6)
+{
+    struct pp_node *node;
+    while ((node = pp_list_pop(&s6->waiting)))
+        pp_s3_settled(s6->p->s3, pp_container_of(node, struct pp_transfer, hop_node));
+}
+
 /* Nothing was written, or it is not known. One alone goes to the end of the line, several are halved. */
 static void not_settled(struct pp_s6 *s6, struct batch *b, enum pp_err err)
 {
@@ -208,7 +216,10 @@ static void not_settled(struct pp_s6 *s6, struct batch *b, enum pp_err err)
             pp_list_push_front(&s6->waiting, &t->hop_node);
     }
     pp_arena_fini(&b->arena);
-    pp_timer_start(s6->timer, s6->giving_up ? 0 : TRY_AGAIN_MS, 0);
+    if (s6->giving_up)
+        drop_waiting(s6);
+    else
+        pp_timer_start(s6->timer, TRY_AGAIN_MS, 0);
 }
 
 static void settled(struct pp_req *req)

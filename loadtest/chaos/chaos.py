@@ -45,9 +45,9 @@ LOST_BY_POLICY = ("denied_address", "denied_port", "denied_scheme")
 
 
 class Chaos:
-    def __init__(self, case, seconds, faults_every=2.0, workers=4, clients=20, lease=5, kinds=tuple(KINDS), progress=print):
+    def __init__(self, case, seconds, faults_every=2.0, workers=4, clients=20, lease=5, kinds=tuple(KINDS), bound=BOUND, progress=print):
         self.case, self.random, self.seconds, self.every = case, case.random, seconds, faults_every
-        self.lease, self.kinds, self.say = lease, kinds, progress
+        self.lease, self.kinds, self.bound, self.say = lease, kinds, bound, progress
         self.errors, self.accepted, self.lock = [], {}, threading.Lock()
         self.over = self.posting = False
         self.faults, self.recoveries, self.n = 0, {}, 0
@@ -195,7 +195,7 @@ class Chaos:
         self.say(f"{self.faults} faults; {len(self.accepted)} batches accepted; waiting until all is terminal")
         peace = time.monotonic()
         left = set(self.accepted)
-        while left and time.monotonic() - peace < BOUND:
+        while left and time.monotonic() - peace < self.bound:
             for batch in list(left):
                 try:
                     if self.fleet.api.batch(batch)["state"] in ("finished", "cancelled"):
