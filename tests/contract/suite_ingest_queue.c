@@ -675,5 +675,6 @@ int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
 #undef T
     subject = s;
     int failed = cmocka_run_group_tests_name(s->name, tests, NULL, NULL);
-    return s->can_be_journal ? failed + cmocka_run_group_tests_name(s->name, of_journals, NULL, NULL) : failed;
+    return s->can_be_journal ? failed + cmocka_run_group_tests_name(s->name, of_journals, NULL, NULL)
+                             : failed;
 }

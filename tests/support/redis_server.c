@@ -1,7 +1,9 @@
 /* redis_server.c: see redis_server.h. */
 #include "redis_server.h"
 
+#include <fcntl.h>
 #include <hiredis/hiredis.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,14 +13,13 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "test_loop.h"
 
-enum { SERVERS_MAX = 16, WAIT_S = 30 };
+enum { SERVERS_MAX = 16, WAIT_MS = 60000, TRIES = 100 };
 
 /* --- ended with the process that started them --- */
 
@@ -56,20 +57,34 @@ static void forget(struct redis_server *s)
 
 /* --- starting --- */
 
-static void run(const struct redis_server *s)
+/* Its log goes to `out`, which never holds it up. */
+static void run(const struct redis_server *s, int out)
 {
-    char port[8], log[300];
+    char port[8];
     const char *argv[40];
     int n = 0;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    fcntl(out, F_SETFL, O_NONBLOCK);
+    dup2(out, STDOUT_FILENO);
     snprintf(port, sizeof port, "%u", s->port);
-    snprintf(log, sizeof log, "%s/redis.log", s->dir);
-    const char *const fixed[] = {
-        "redis-server", "--port",        port,     "--bind",      "127.0.0.1", "--dir",
-        s->dir,         "--logfile",     log,      "--save",      "",          "--appendonly",
-        "yes",          "--appendfsync", "always", "--daemonize", "no",        "--maxmemory-policy",
-        "noeviction"};
+    const char *const fixed[] = {"redis-server",
+                                 "--port",
+                                 port,
+                                 "--bind",
+                                 "127.0.0.1",
+                                 "--dir",
+                                 s->dir,
+                                 "--save",
+                                 "",
+                                 "--appendonly",
+                                 "yes",
+                                 "--appendfsync",
+                                 "always",
+                                 "--daemonize",
+                                 "no",
+                                 "--maxmemory-policy",
+                                 "noeviction"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         argv[n++] = fixed[i];
     for (size_t i = 0; s->options[i]; i++)
@@ -81,7 +96,7 @@ static void run(const struct redis_server *s)
 
 static redisContext *dial(const struct redis_server *s)
 {
-    redisContext *c = redisConnectWithTimeout("127.0.0.1", s->port, (struct timeval){5, 0});
+    redisContext *c = redisConnectWithTimeout("127.0.0.1", s->port, (struct timeval){30, 0});
     if (c && !c->err)
         return c;
     if (c)
@@ -89,68 +104,69 @@ static redisContext *dial(const struct redis_server *s)
     return NULL;
 }
 
-/* This one, not another that was quicker to take the port. */
-static bool answers(const struct redis_server *s)
+/* Reads the log until it says that all is well; false: it has ended. */
+static bool becomes_ready(int log)
 {
-    char pid[32];
-    redisContext *c = dial(s);
-    redisReply *r = c ? redisCommand(c, "INFO server") : NULL;
-    snprintf(pid, sizeof pid, "process_id:%d\r", (int)s->pid);
-    bool ok = r && r->type == REDIS_REPLY_STRING && strstr(r->str, pid);
-    if (ok) { /* INFO is answered while data is being read */
-        freeReplyObject(r);
-        r = redisCommand(c, "PING");
-        ok = r && r->type == REDIS_REPLY_STATUS;
+    static char text[65536];
+    size_t n = 0;
+    struct pollfd p = {.fd = log, .events = POLLIN};
+    while (n < sizeof text - 1 && poll(&p, 1, WAIT_MS) == 1) {
+        ssize_t got = read(log, text + n, sizeof text - 1 - n);
+        if (got <= 0)
+            return false;
+        n += (size_t)got;
+        text[n] = '\0';
+        if (strstr(text, "Ready to accept connections"))
+            return true;
     }
-    if (r)
-        freeReplyObject(r);
-    if (c)
-        redisFree(c);
-    return ok;
-}
-
-static void nap(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    fail_msg("redis-server does not become ready: %s", text);
+    return false;
 }
 
 /* False: it has ended, the port is not free. */
-static bool launch(struct redis_server *s, time_t until)
+static bool launch(struct redis_server *s)
 {
-    int status;
+    int fd[2], status;
+    assert_int_equal(pipe2(fd, O_CLOEXEC), 0);
     s->pid = fork();
     assert_true(s->pid >= 0);
     if (s->pid == 0)
-        run(s);
+        run(s, fd[1]);
+    close(fd[1]);
     remember(s);
-    for (; !answers(s); nap()) {
-        if (time(NULL) > until)
-            fail_msg("redis-server does not answer, see %s/redis.log", s->dir);
-        if (waitpid(s->pid, &status, WNOHANG) != s->pid)
-            continue;
-        forget(s);
-        s->pid = 0;
-        return false;
+    bool ready = becomes_ready(fd[0]);
+    if (ready) {
+        s->log = fd[0];
+        return true;
     }
-    return true;
+    close(fd[0]);
+    assert_int_equal(waitpid(s->pid, &status, 0), s->pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        fail_msg("there is no redis-server");
+    forget(s);
+    s->pid = 0;
+    return false;
 }
 
 void redis_server_start(struct redis_server *s)
 {
-    time_t until = time(NULL) + WAIT_S;
     s->dir = pp_test_tmpdir();
-    do
+    for (int tries = 0; tries < TRIES; tries++) {
         s->port = pp_test_port();
-    while (!launch(s, until));
-    snprintf(s->url, sizeof s->url, "redis://127.0.0.1:%u", s->port);
+        snprintf(s->url, sizeof s->url, "redis://127.0.0.1:%u", s->port);
+        if (launch(s))
+            return;
+    }
+    fail_msg("no port for redis-server");
 }
 
 void redis_server_restart(struct redis_server *s)
 {
-    time_t until = time(NULL) + WAIT_S;
     assert_int_equal(s->pid, 0);
-    while (!launch(s, until)) /* somebody's connection has the port for a moment */
-        nap();
+    for (int tries = 0; tries < TRIES; tries++) /* somebody's connection has the port for a moment */
+        if (launch(s))
+            return;
+    fail_msg("redis-server's port was taken");
 }
 
 void redis_server_kill(struct redis_server *s)
@@ -161,6 +177,7 @@ void redis_server_kill(struct redis_server *s)
     kill(s->pid, SIGKILL);
     assert_int_equal(waitpid(s->pid, &status, 0), s->pid);
     forget(s);
+    close(s->log);
     s->pid = 0;
 }
 

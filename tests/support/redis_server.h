@@ -12,6 +12,7 @@ struct redisReply;
 struct redis_server {
     uint16_t port;
     pid_t pid; /* 0: not running */
+    int log;   /* its standard output */
     const char *dir;
     char url[64];
     const char *options[16]; /* more of redis-server's, "--appendonly" and "yes"; NULL ends */
