@@ -203,9 +203,28 @@ static enum pp_err run_steps(struct pp_mg_thread *t)
     return err;
 }
 
+/* The server holds back its answer until its topology changes, or LOCK_AGAIN_MS. */
+static enum pp_err wait_a_moment(struct pp_mg_thread *t)
+{
+    bson_t first, second, cmd = BSON_INITIALIZER, wait = BSON_INITIALIZER;
+    bson_iter_t it;
+    BSON_APPEND_INT32(&cmd, "hello", 1);
+    BSON_APPEND_INT32(&wait, "hello", 1);
+    enum pp_err err = pp_mg_command(t, &cmd, false, &first);
+    if (err == PP_OK && bson_iter_init_find(&it, &first, "topologyVersion")) {
+        bson_append_iter(&wait, "topologyVersion", -1, &it);
+        BSON_APPEND_INT32(&wait, "maxAwaitTimeMS", LOCK_AGAIN_MS);
+        err = pp_mg_command(t, &wait, false, &second);
+        bson_destroy(&second);
+    }
+    bson_destroy(&first);
+    bson_destroy(&cmd);
+    bson_destroy(&wait);
+    return err;
+}
+
 enum pp_err pp_mg_migrate(struct pp_mg_thread *t)
 {
-    const struct timespec pause = {.tv_nsec = LOCK_AGAIN_MS * 1000000L};
     int64_t version;
     bson_oid_t by;
     bson_oid_init(&by, NULL);
@@ -216,8 +235,7 @@ enum pp_err pp_mg_migrate(struct pp_mg_thread *t)
             err = run_steps(t);
             unlock(t, &by);
         } else if (err == PP_EBUSY) {
-            nanosleep(&pause, NULL);
-            err = PP_OK;
+            err = wait_a_moment(t);
         }
         if (err == PP_OK)
             err = read_version(t, &version);
