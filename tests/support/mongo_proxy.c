@@ -20,11 +20,13 @@
 
 #include <cmocka.h>
 
-enum { HEAD = 16, OP_MSG = 2013, BODY = HEAD + 4 + 1, MAX_MESSAGE = 64 << 20, NAME = 32, SEEN = 64 };
+enum { HEAD = 16, OP_MSG = 2013, BODY = HEAD + 4 + 1, MAX_MESSAGE = 64 << 20, NAME = 32, RULES = 8 };
 
-struct name_count {
+struct rule {
     char command[NAME], collection[NAME];
-    unsigned n;
+    bool any_command, any_collection;
+    enum mongo_proxy_fault fault;
+    unsigned skip, times;
 };
 
 struct mongo_proxy {
@@ -35,11 +37,8 @@ struct mongo_proxy {
     uint16_t port, server_port;
     unsigned links;
     bool closing, cut, let_go;
-    char command[NAME], collection[NAME];
-    bool any_collection;
-    enum mongo_proxy_fault fault;
-    unsigned skip, times, struck;
-    struct name_count seen[SEEN];
+    struct rule rules[RULES];
+    unsigned n_rules, struck;
 };
 
 struct message {
@@ -126,39 +125,42 @@ static bool names_of(const uint8_t *p, size_t n, char command[NAME], char collec
 
 /* --- rules --- */
 
-static void count_seen(struct mongo_proxy *p, const char *command, const char *collection)
+static bool is_housekeeping(const char *command)
 {
-    for (size_t i = 0; i < SEEN; i++) {
-        struct name_count *c = &p->seen[i];
-        if (!c->n) {
-            strcpy(c->command, command);
-            strcpy(c->collection, collection);
-        }
-        if (!strcmp(c->command, command) && !strcmp(c->collection, collection)) {
-            c->n++;
-            return;
-        }
-    }
+    static const char *const names[] = {"hello", "isMaster",    "ismaster",
+                                        "ping",  "endSessions", "killCursors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i], command))
+            return true;
+    return false;
 }
 
-/* Does the rule strike this request? */
+static bool concerns(const struct rule *r, const char *command, const char *collection)
+{
+    bool named = r->any_command ? !is_housekeeping(command) : !strcmp(command, r->command);
+    return named && (r->any_collection || !strcmp(collection, r->collection));
+}
+
+/* Does a rule strike this request? */
 static bool strikes(struct mongo_proxy *p, const uint8_t *m, size_t n, enum mongo_proxy_fault *fault)
 {
     char command[NAME], collection[NAME];
+    bool hit = false;
     if (!names_of(m, n, command, collection))
         return false;
     pthread_mutex_lock(&p->lock);
-    count_seen(p, command, collection);
-    bool hit =
-        p->times && !strcmp(command, p->command) && (p->any_collection || !strcmp(collection, p->collection));
-    if (hit && p->skip) {
-        p->skip--;
-        hit = false;
-    }
-    if (hit) {
-        p->times--;
+    for (unsigned i = 0; i < p->n_rules && !hit; i++) {
+        struct rule *r = &p->rules[i];
+        if (!r->times || !concerns(r, command, collection))
+            continue;
+        hit = r->skip == 0;
+        if (!hit) {
+            r->skip--;
+            continue;
+        }
+        r->times--;
         p->struck++;
-        *fault = p->fault;
+        *fault = r->fault;
     }
     pthread_mutex_unlock(&p->lock);
     return hit;
@@ -344,36 +346,32 @@ uint16_t mongo_proxy_port(const struct mongo_proxy *p)
 void mongo_proxy_fault(struct mongo_proxy *p, const char *command, const char *collection,
                        enum mongo_proxy_fault fault, unsigned skip, unsigned times)
 {
-    assert_true(strlen(command) < NAME && (!collection || strlen(collection) < NAME));
+    struct rule r = {
+        .any_command = !command, .any_collection = !collection, .fault = fault, .skip = skip, .times = times};
+    assert_true(!command || strlen(command) < NAME);
+    assert_true(!collection || strlen(collection) < NAME);
+    strcpy(r.command, command ? command : "");
+    strcpy(r.collection, collection ? collection : "");
     pthread_mutex_lock(&p->lock);
-    strcpy(p->command, command);
-    strcpy(p->collection, collection ? collection : "");
-    p->any_collection = !collection;
-    p->fault = fault;
-    p->skip = skip;
-    p->times = times;
-    p->struck = 0;
+    assert_true(p->n_rules < RULES);
+    p->rules[p->n_rules++] = r;
     p->let_go = false;
     pthread_mutex_unlock(&p->lock);
+}
+
+unsigned mongo_proxy_calm(struct mongo_proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    unsigned n = p->struck;
+    p->n_rules = p->struck = 0;
+    pthread_mutex_unlock(&p->lock);
+    return n;
 }
 
 unsigned mongo_proxy_struck(struct mongo_proxy *p)
 {
     pthread_mutex_lock(&p->lock);
     unsigned n = p->struck;
-    pthread_mutex_unlock(&p->lock);
-    return n;
-}
-
-unsigned mongo_proxy_seen(struct mongo_proxy *p, const char *command, const char *collection)
-{
-    unsigned n = 0;
-    pthread_mutex_lock(&p->lock);
-    for (size_t i = 0; i < SEEN && p->seen[i].n; i++) {
-        const struct name_count *c = &p->seen[i];
-        if (!strcmp(c->command, command) && (!collection || !strcmp(c->collection, collection)))
-            n += c->n;
-    }
     pthread_mutex_unlock(&p->lock);
     return n;
 }

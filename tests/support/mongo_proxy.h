@@ -23,14 +23,13 @@ struct mongo_proxy *mongo_proxy_open(uint16_t server_port);
 void mongo_proxy_close(struct mongo_proxy *p);
 uint16_t mongo_proxy_port(const struct mongo_proxy *p);
 
-/* The fault strikes `times` commands of this name ("update", "find") on this collection (NULL: any; "":
- * commands without one), after the first `skip`. One rule at a time: the last one counts. */
+/* One more rule: the fault strikes `times` commands of this name ("update", "find"; NULL: any but those that
+ * look after connections) on this collection (NULL: any), after the first `skip`. */
 void mongo_proxy_fault(struct mongo_proxy *p, const char *command, const char *collection,
                        enum mongo_proxy_fault fault, unsigned skip, unsigned times);
-/* How often the rule has struck so far. */
+/* Forgets all rules; how often they have struck together. */
+unsigned mongo_proxy_calm(struct mongo_proxy *p);
 unsigned mongo_proxy_struck(struct mongo_proxy *p);
-/* Commands of this name on this collection (as above) that came by since the proxy was opened. */
-unsigned mongo_proxy_seen(struct mongo_proxy *p, const char *command, const char *collection);
 /* Cut: every connection closes now, and new ones at once, until it is false. */
 void mongo_proxy_cut(struct mongo_proxy *p, bool cut);
 void mongo_proxy_let_go(struct mongo_proxy *p);

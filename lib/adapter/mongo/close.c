@@ -207,15 +207,18 @@ static enum pp_err close_slice(struct closing *c, const char *const *ids, size_t
     if (err != PP_OK || c->n == 0)
         return err;
     err = pp_mg_seq_take(c->t, c->n, &seq);
-    if (err == PP_OK)
-        err = write_closed(c, &seq, &all);
-    if (err == PP_OK && !all)
-        err = keep_ours(c, &seq);
     if (err != PP_OK)
         return err;
-    pp_mg_seq_close(c->t, &seq);
-    err = count_closed(c, moved, closed);
-    return err == PP_OK ? pp_mg_leave(c->t, c->client, c->keys, c->n_keys) : err;
+    err = write_closed(c, &seq, &all);
+    if (err == PP_OK && !all)
+        err = keep_ours(c, &seq);
+    if (err == PP_OK) {
+        pp_mg_seq_close(c->t, &seq);
+        err = count_closed(c, moved, closed);
+    }
+    /* Also where it is not known whether they are closed: nobody would come here again. */
+    enum pp_err left = pp_mg_leave(c->t, c->client, c->keys, c->n_keys);
+    return err != PP_OK ? err : left;
 }
 
 enum pp_err pp_mg_items_close(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n,
