@@ -174,12 +174,16 @@ void bench_print(const struct bench_row *r)
         if (r->other > 0)
             printf(" %12.1f  x%.3f", r->other, ratio);
         printf("  %s%s%s", r->unit, r->other > 0 ? "  against " : "", r->other > 0 ? r->other_is : "");
+        if (r->extra_name)
+            printf("; %s %.2f", r->extra_name, r->extra);
         printf("%s%s\n", r->note ? "; " : "", r->note ? r->note : "");
     } else {
         printf("{\"bench\": \"%s\", \"case\": \"%s\", \"ours\": %.3f", r->bench, r->name, r->ours);
         if (r->other > 0)
             printf(", \"other\": %.3f, \"other_is\": \"%s\", \"ratio\": %.4f", r->other, r->other_is, ratio);
         printf(", \"unit\": \"%s\"", r->unit);
+        if (r->extra_name)
+            printf(", \"%s\": %.3f", r->extra_name, r->extra);
         if (r->note)
             printf(", \"note\": \"%s\"", r->note);
         printf("}\n");

@@ -42,7 +42,9 @@ struct bench_row {
     const char *bench, *name;
     double ours, other; /* other 0: nothing to compare with */
     const char *other_is, *unit;
-    const char *note; /* NULL: none */
+    const char *note;       /* NULL: none */
+    const char *extra_name; /* one figure more; NULL: none */
+    double extra;
 };
 void bench_print(const struct bench_row *row);
 

@@ -14,7 +14,7 @@
 #include "tasks.h"
 
 /* From others, so many times what is wanted is looked at. */
-enum { SPREAD = 4 };
+enum { SPREAD = 2 };
 
 /* --- reading --- */
 
@@ -136,18 +136,23 @@ static void put_range(bson_t *match, const struct pp_claim_want *want)
     bson_append_document_end(match, &range);
 }
 
+static void put_match(bson_t *match, const struct branch *b)
+{
+    const struct pp_claim_want *want = b->w->want;
+    BSON_APPEND_UTF8(match, F_CLIENT, want->client);
+    BSON_APPEND_INT32(match, F_T_STATE, PP_MG_WAITING);
+    BSON_APPEND_INT32(match, F_T_QUEUE, want->queue);
+    if (!b->whole)
+        put_range(match, want);
+}
+
 /* {$match}, {$sort}, {$limit}, as stages 0 to 2. */
 static void put_stages(bson_t *pipeline, const struct branch *b)
 {
-    const struct pp_claim_want *want = b->w->want;
     bson_t stage, body;
     BSON_APPEND_DOCUMENT_BEGIN(pipeline, "0", &stage);
     BSON_APPEND_DOCUMENT_BEGIN(&stage, "$match", &body);
-    BSON_APPEND_UTF8(&body, F_CLIENT, want->client);
-    BSON_APPEND_INT32(&body, F_T_STATE, PP_MG_WAITING);
-    BSON_APPEND_INT32(&body, F_T_QUEUE, want->queue);
-    if (!b->whole)
-        put_range(&body, want);
+    put_match(&body, b);
     bson_append_document_end(&stage, &body);
     bson_append_document_end(pipeline, &stage);
     BSON_APPEND_DOCUMENT_BEGIN(pipeline, "1", &stage);
@@ -186,15 +191,40 @@ static bool answers(const struct branch *b, const bson_t *doc, const struct pp_m
            b->rows.n < b->rows.limit;
 }
 
+/* One alone is a plain query, which costs the server a quarter less. */
+static struct pp_mg_rows query_one(struct pp_mg_thread *t, const struct branch *b)
+{
+    bson_t sub, filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
+    put_match(&filter, b);
+    BSON_APPEND_DOCUMENT_BEGIN(&opts, "sort", &sub);
+    BSON_APPEND_INT32(&sub, F_T_ORDER, 1);
+    bson_append_document_end(&opts, &sub);
+    BSON_APPEND_INT64(&opts, "limit", (int64_t)b->rows.limit);
+    pp_mg_hint(&opts, "claim");
+    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_PHOTOS, &filter, &opts);
+    bson_destroy(&filter);
+    bson_destroy(&opts);
+    return rows;
+}
+
+static struct pp_mg_rows query(struct pp_mg_thread *t, const struct branch *b, size_t n)
+{
+    bson_t pipeline;
+    if (n == 1)
+        return query_one(t, b);
+    put_pipeline(&pipeline, b, n);
+    struct pp_mg_rows rows = pp_mg_aggregate(t, PP_MG_PHOTOS, &pipeline, NULL);
+    bson_destroy(&pipeline);
+    return rows;
+}
+
 /* The branches' answers come one after the other. */
 static enum pp_err ask(struct pp_mg_thread *t, struct pp_arena *arena, struct branch *b, size_t n)
 {
-    bson_t pipeline;
     const bson_t *doc;
     enum pp_err err = PP_OK, end;
     size_t i = 0;
-    put_pipeline(&pipeline, b, n);
-    struct pp_mg_rows rows = pp_mg_aggregate(t, PP_MG_PHOTOS, &pipeline, NULL);
+    struct pp_mg_rows rows = query(t, b, n);
     while (err == PP_OK && (doc = pp_mg_next(&rows))) {
         struct pp_mg_candidate c;
         err = read_candidate(doc, arena, &c);
@@ -206,7 +236,6 @@ static enum pp_err ask(struct pp_mg_thread *t, struct pp_arena *arena, struct br
             b[i].rows.row[b[i].rows.n++] = c;
     }
     end = pp_mg_rows_end(&rows);
-    bson_destroy(&pipeline);
     return err != PP_OK ? err : end;
 }
 
@@ -249,19 +278,15 @@ static bool take_own(struct pp_mg_wanted *w, const struct rows *rows, int64_t no
 {
     size_t due = due_first(rows->row, rows->n, now_ms), n = due < w->left ? due : w->left;
     w->found = rows->row;
-    w->n_found = n;
+    w->n_found = w->n_own = n;
+    w->more = false;
     w->next_ms = earliest(rows->row + n, rows->n - n);
     return whole_range(w->want) || n < due;
 }
 
-struct distant {
-    uint32_t distance;
-    struct pp_mg_candidate c;
-};
-
-static int by_distance(const void *a, const void *b)
+static int by_hash(const void *a, const void *b)
 {
-    uint32_t x = ((const struct distant *)a)->distance, y = ((const struct distant *)b)->distance;
+    uint32_t x = ((const struct pp_mg_candidate *)a)->hash, y = ((const struct pp_mg_candidate *)b)->hash;
     return (x > y) - (x < y);
 }
 
@@ -271,46 +296,59 @@ static int by_due(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Brings those nearest behind the want's own range to the front. */
-static enum pp_err spread(struct pp_mg_thread *t, const struct pp_mg_wanted *w, struct pp_mg_candidate *row,
-                          size_t n)
+/* The share of its range in all, of so many tasks. */
+static uint32_t fair_share(const struct pp_claim_want *want, size_t n)
 {
-    struct distant *d = pp_arena_array(&t->tmp, n, sizeof *d);
-    if (!d)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        d[i] = (struct distant){row[i].hash - w->want->hash_hi - 1, row[i]};
-    qsort(d, n, sizeof *d, by_distance);
-    for (size_t i = 0; i < n; i++)
-        row[i] = d[i].c;
-    return PP_OK;
+    uint64_t width = (uint64_t)want->hash_hi - want->hash_lo + 1;
+    return (uint32_t)((n * width + UINT32_MAX) >> 32);
 }
 
-/* Adds what is still wanted from the rows of all ranges, and sees what is next in them. */
+/* Adds `take` of the due rows to what was found: those from the want's place on, round and round in order of
+ * hashes. The first due time of the others. */
+static int64_t choose(struct pp_mg_wanted *w, struct pp_mg_candidate *row, size_t due, size_t take)
+{
+    struct pp_mg_candidate *chosen = w->found + w->n_found;
+    size_t from = (size_t)(((uint64_t)w->want->hash_lo * due) >> 32);
+    int64_t next_ms = INT64_MAX;
+    qsort(row, due, sizeof *row, by_hash);
+    for (size_t i = 0; i < due; i++) {
+        const struct pp_mg_candidate *c = &row[(from + i) % due];
+        if (i < take)
+            chosen[i] = *c;
+        else if (c->due_ms < next_ms)
+            next_ms = c->due_ms;
+    }
+    qsort(chosen, take, sizeof *chosen, by_due);
+    w->n_found += take;
+    return next_ms;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Adds of what is still wanted from the rows of all ranges, and sees what is next in them. */
 static enum pp_err take_others(struct pp_mg_thread *t, struct pp_mg_wanted *w, struct rows *rows,
                                int64_t now_ms)
 {
-    size_t n = 0, missing = w->left - w->n_found;
+    size_t n = 0;
     for (size_t i = 0; i < rows->n; i++)
         if (!within(w->want, rows->row[i].hash))
             rows->row[n++] = rows->row[i];
-    size_t due = due_first(rows->row, n, now_ms), take = due < missing ? due : missing;
-    if (take < due && spread(t, w, rows->row, due) != PP_OK)
-        return PP_ENOMEM;
-    int64_t next_ms = earliest(rows->row + take, n - take);
-    if (next_ms < w->next_ms)
-        w->next_ms = next_ms;
-    if (take == 0)
-        return PP_OK;
-    qsort(rows->row, take, sizeof *rows->row, by_due);
+    size_t due = due_first(rows->row, n, now_ms), missing = least(w->left - w->n_found, due);
+    w->reach = w->reach ? w->reach : fair_share(w->want, due);
+    size_t take = least(missing, w->reach);
+    w->more = take < missing;
     struct pp_mg_candidate *all = pp_arena_array(&t->tmp, w->n_found + take, sizeof *all);
     if (!all)
         return PP_ENOMEM;
-    if (w->n_found)
+    if (w->n_found > 0)
         memcpy(all, w->found, w->n_found * sizeof *all);
-    memcpy(all + w->n_found, rows->row, take * sizeof *all);
     w->found = all;
-    w->n_found += take;
+    int64_t due_next = choose(w, rows->row, due, take), next_ms = earliest(rows->row + due, n - due);
+    next_ms = due_next < next_ms ? due_next : next_ms;
+    w->next_ms = next_ms < w->next_ms ? next_ms : w->next_ms;
     return PP_OK;
 }
 

@@ -17,7 +17,7 @@
 
 /* Conflicts are made up for so many times. A queue that many workers with one range take from is worked off
  * one by one: each time somebody wins. */
-enum { ROUNDS = 12 };
+enum { ROUNDS = 12, REACH = 4, COLLISIONS = 2 };
 
 int64_t pp_mg_nonce(void)
 {
@@ -130,6 +130,9 @@ static enum pp_err update(struct claiming *c, bool *all, struct pp_key **ours, s
     bson_destroy(&filter);
     bson_destroy(&change);
     *all = err == PP_OK && done.matched == c->n_found;
+    atomic_fetch_add_explicit(&c->t->m->claim_tried, c->n_found, memory_order_relaxed);
+    if (err == PP_OK)
+        atomic_fetch_add_explicit(&c->t->m->claim_lost, c->n_found - done.matched, memory_order_relaxed);
     if (*all)
         return PP_OK;
     if (err != PP_OK)
@@ -186,26 +189,37 @@ static void add_task(struct claiming *c, uint32_t at, const struct pp_task *task
     r->tasks[r->n++].handle = (uint64_t)c->nonce;
 }
 
-/* Hands out what was claimed; wants that lost some of theirs to others stay in the part. */
+/* Hands out what was claimed of a want; true if it is to be looked at again: it lost some to others. Of
+ * others' tasks it takes more and more until it meets somebody, then less, and after that a second time no
+ * more: it is the end of the backlog, and others are at it. */
+static bool hand_out_want(struct claiming *c, struct pp_mg_wanted *w, bool all, const struct pp_key *ours,
+                          size_t n_ours)
+{
+    uint32_t at = (uint32_t)(w - c->wanted);
+    bool lost_own = false, lost_others = false;
+    for (size_t k = 0; k < w->n_found; k++) {
+        if (all || pp_mg_keys_at(ours, n_ours, &w->found[k].task.key) < n_ours) {
+            add_task(c, at, &w->found[k].task);
+            w->left--;
+        } else if (k < w->n_own) {
+            lost_own = true;
+        } else {
+            lost_others = true;
+        }
+    }
+    w->collisions += lost_others;
+    w->reach = !lost_others ? w->reach * REACH : w->reach > 1 ? w->reach / 2 : 1;
+    bool again = lost_own || ((lost_others || w->more) && w->collisions < COLLISIONS);
+    c->r->next[at].due_ms = lost_own || lost_others || w->more ? c->r->now_ms : w->next_ms;
+    return again && w->left > 0;
+}
+
 static void hand_out(struct claiming *c, bool all, const struct pp_key *ours, size_t n_ours)
 {
     size_t stay = 0;
-    for (size_t i = 0; i < c->n_part; i++) {
-        struct pp_mg_wanted *w = c->part[i];
-        uint32_t at = (uint32_t)(w - c->wanted);
-        bool lost = false;
-        c->r->next[at].due_ms = w->next_ms;
-        for (size_t k = 0; k < w->n_found; k++) {
-            if (all || pp_mg_keys_at(ours, n_ours, &w->found[k].task.key) < n_ours) {
-                add_task(c, at, &w->found[k].task);
-                w->left--;
-            } else {
-                lost = true;
-            }
-        }
-        if (lost)
-            c->part[stay++] = w;
-    }
+    for (size_t i = 0; i < c->n_part; i++)
+        if (hand_out_want(c, c->part[i], all, ours, n_ours))
+            c->part[stay++] = c->part[i];
     c->n_part = stay;
 }
 
@@ -223,9 +237,14 @@ static enum pp_err claim_part(struct claiming *c)
             return err;
         hand_out(c, all, ours, n_ours);
     }
-    for (size_t i = 0; i < c->n_part; i++) /* somebody was always quicker: there may be more */
-        c->r->next[c->part[i] - c->wanted].due_ms = c->r->now_ms;
     return PP_OK;
+}
+
+void pp_mongo_claim_stats(struct pp_task_store *store, uint64_t *tried, uint64_t *lost)
+{
+    struct pp_mg *m = (struct pp_mg *)store;
+    *tried = atomic_load_explicit(&m->claim_tried, memory_order_relaxed);
+    *lost = atomic_load_explicit(&m->claim_lost, memory_order_relaxed);
 }
 
 /* --- the operation --- */

@@ -30,6 +30,9 @@ pp_must_check enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const s
                                                    struct pp_task_store **out,
                                                    char error[PP_MONGO_ERROR_MAX]);
 
+/* Of the tasks that this store's claims asked for: how many, and how many had gone to another. Any thread. */
+void pp_mongo_claim_stats(struct pp_task_store *store, uint64_t *tried, uint64_t *lost);
+
 /* Frees what libmongoc keeps for the whole process: once, at its end, after the last store is closed. */
 void pp_mongo_cleanup(void);
 

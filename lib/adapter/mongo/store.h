@@ -85,9 +85,10 @@ struct pp_mg {
     mongoc_client_pool_t *pool;
     char database[64];
     int64_t timeout_ms;
-    atomic_int_fast64_t offset_ms;   /* the server's wall clock minus ours */
-    atomic_int_fast64_t offset_read; /* when, monotonic ms; 0: never */
+    atomic_int_fast64_t offset_ms;                       /* the server's wall clock minus ours */
+    atomic_int_fast64_t offset_read;                     /* when, monotonic ms; 0: never */
     atomic_uint_fast64_t roundtrips[PP_MG_OP_COUNT + 1]; /* the last: of opening */
+    atomic_uint_fast64_t claim_tried, claim_lost;
     pthread_mutex_t lock;
     struct pp_mg_lost *lost;    /* under lock; freed by pp_mg_lost_free() */
     struct pp_mg_counts counts; /* under lock */
@@ -98,9 +99,9 @@ struct pp_mg_thread {
     mongoc_client_t *client;
     mongoc_database_t *db;
     mongoc_collection_t *coll[PP_MG_COLL_COUNT];
-    enum pp_mg_op op;            /* that runs now */
-    struct pp_arena tmp;         /* of the operation */
-    bson_error_t error;          /* of the last command that failed */
+    enum pp_mg_op op;    /* that runs now */
+    struct pp_arena tmp; /* of the operation */
+    bson_error_t error;  /* of the last command that failed */
 };
 
 /* Our clock that only goes forward. */
