@@ -5,6 +5,8 @@
  * caller does what it would do in the product (repeat it, renew, reap), and the result is the same as without
  * any fault, exactly once. The others are about the server itself: it steps down, is killed, freezes,
  * refuses. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -559,137 +561,173 @@ static void cut_for_a_while(void **state)
 
 /* --- the server --- */
 
-enum { AT_ONCE = 24 };
+enum { AT_ONCE = 12, CYCLES = 240, PER_CYCLE = 4 };
 
-/* Requests of many clients under way while something happens to the server; those that fail are repeated. */
+/* Cycles of plan, claim, settle go on while something happens to the server; a request that fails is
+ * repeated. */
 struct crowd {
     struct store_kit *k;
-    struct trial trials[AT_ONCE];
-    struct pp_store_plan *plans[AT_ONCE];
-    struct pp_store_settle settles[AT_ONCE];
-    struct pp_settlement settlements[AT_ONCE][4];
-    unsigned under_way;
+    struct trial *trials[CYCLES];
+    unsigned begun, ended, under_way, repeated;
+    pthread_t thread;
+    const char *what;
+    int status;
+    atomic_bool happened;
+    bool stop;
 };
 
-static void landed(struct pp_req *req)
-{
-    ((struct crowd *)req->data)->under_way--;
-}
-
-static bool all_landed(void *arg)
-{
-    return ((struct crowd *)arg)->under_way == 0;
-}
-
-static void board(struct crowd *c, struct pp_req *req)
-{
-    *req = (struct pp_req){.done = landed, .data = c, .arena = &c->k->arena};
-    c->under_way++;
-}
-
-static void submit_plan(struct crowd *c, int i)
-{
-    struct trial *t = &c->trials[i];
-    c->plans[i] = sk_plan_of(c->k, t->client, t->batch, "a: p q; b: p r; c: s");
-    board(c, &c->plans[i]->req);
-    assert_int_equal(c->k->store->ops->plan(c->k->store, c->plans[i]), PP_OK);
-}
-
-static void submit_settle(struct crowd *c, int i)
-{
-    struct trial *t = &c->trials[i];
-    for (size_t n = 0; n < t->n; n++)
-        c->settlements[i][n] = sk_settlement(&t->tasks[n], PP_OUTCOME_STORED);
-    c->settles[i] = (struct pp_store_settle){
-        .worker = KIT_WORKER, .settlements = c->settlements[i], .n = t->n, .now_ms = c->k->now};
-    board(c, &c->settles[i].req);
-    assert_int_equal(c->k->store->ops->settle(c->k->store, &c->settles[i]), PP_OK);
-}
-
-static void wait_for(struct crowd *c)
-{
-    pp_test_until(c->k->loop, all_landed, c, 120000);
-}
+struct cycle {
+    struct crowd *crowd;
+    struct trial *t;
+    struct pp_store_plan *plan;
+    struct pp_store_claim claim;
+    struct pp_claim_want want;
+    struct pp_store_settle settle;
+    struct pp_settlement settlements[PER_CYCLE];
+};
 
 static bool tolerable(enum pp_err err)
 {
     return err == PP_OK || err == PP_EIO || err == PP_EUNKNOWN || err == PP_ETIMEOUT;
 }
 
-static void plan_through(struct crowd *c, const char *what, const char *argument)
+static void next_step(struct pp_req *req);
+
+static struct pp_req request(struct cycle *c)
 {
-    unsigned failed = 0;
-    for (int i = 0; i < AT_ONCE; i++)
-        submit_plan(c, i);
-    mongo_server_do(what, argument);
-    wait_for(c);
-    for (int again = 1; again > 0;) {
-        again = 0;
-        for (int i = 0; i < AT_ONCE; i++) {
-            assert_true(tolerable(c->plans[i]->req.err));
-            if (c->plans[i]->req.err == PP_OK)
-                continue;
-            submit_plan(c, i);
-            again++;
-        }
-        wait_for(c);
-        failed += (unsigned)again;
-        assert_true(failed < 100 * AT_ONCE);
-    }
-    print_message("%s: %u plans were repeated\n", what, failed);
+    c->crowd->under_way++;
+    return (struct pp_req){.done = next_step, .data = c, .arena = &c->crowd->k->arena};
 }
 
-static void settle_through(struct crowd *c, const char *what, const char *argument)
+static void submit_plan(struct cycle *c)
 {
-    unsigned failed = 0;
-    for (int i = 0; i < AT_ONCE; i++) {
-        claim_all(&c->trials[i], 4);
-        submit_settle(c, i);
-    }
-    mongo_server_do(what, argument);
-    wait_for(c);
-    for (int again = 1; again > 0;) {
-        again = 0;
-        for (int i = 0; i < AT_ONCE; i++) {
-            assert_true(tolerable(c->settles[i].req.err));
-            if (c->settles[i].req.err == PP_OK)
-                continue;
-            submit_settle(c, i);
-            again++;
-        }
-        wait_for(c);
-        failed += (unsigned)again;
-        assert_true(failed < 100 * AT_ONCE);
-    }
-    print_message("%s: %u settles were repeated\n", what, failed);
+    struct pp_task_store *s = c->crowd->k->store;
+    c->plan = sk_plan_of(c->crowd->k, c->t->client, c->t->batch, "a: p q; b: p r; c: s");
+    c->plan->req = request(c);
+    assert_int_equal(s->ops->plan(s, c->plan), PP_OK);
 }
 
-static void through(void **state, const char *what, const char *argument)
+static void submit_claim(struct cycle *c)
+{
+    struct pp_task_store *s = c->crowd->k->store;
+    c->want = (struct pp_claim_want){.client = c->t->client, .n = PER_CYCLE, .hash_hi = UINT32_MAX};
+    c->claim = (struct pp_store_claim){.req = request(c),
+                                       .worker = KIT_WORKER,
+                                       .lease_ms = KIT_LEASE_MS,
+                                       .wants = &c->want,
+                                       .n_wants = 1,
+                                       .now_ms = c->crowd->k->now};
+    assert_int_equal(s->ops->claim(s, &c->claim), PP_OK);
+}
+
+static void submit_settle(struct cycle *c)
+{
+    struct pp_task_store *s = c->crowd->k->store;
+    for (size_t n = 0; n < c->t->n; n++)
+        c->settlements[n] = sk_settlement(&c->t->tasks[n], PP_OUTCOME_STORED);
+    c->settle = (struct pp_store_settle){.req = request(c),
+                                         .worker = KIT_WORKER,
+                                         .settlements = c->settlements,
+                                         .n = c->t->n,
+                                         .now_ms = c->crowd->k->now};
+    assert_int_equal(s->ops->settle(s, &c->settle), PP_OK);
+}
+
+static void begin(struct cycle *c)
+{
+    struct crowd *all = c->crowd;
+    if (all->stop || all->begun == CYCLES)
+        return;
+    struct pp_arena *a = &all->k->arena;
+    c->t = all->trials[all->begun++] = pp_arena_alloc(a, sizeof *c->t);
+    *c->t = (struct trial){.k = all->k,
+                           .client = pp_arena_printf(a, "c%u", all->begun),
+                           .batch = pp_arena_printf(a, "b_%u", all->begun)};
+    submit_plan(c);
+}
+
+static void next_step(struct pp_req *req)
+{
+    struct cycle *c = req->data;
+    c->crowd->under_way--;
+    assert_true(tolerable(req->err));
+    c->crowd->repeated += req->err != PP_OK;
+    if (req == &c->plan->req)
+        (req->err == PP_OK ? submit_claim : submit_plan)(c);
+    if (req == &c->claim.req) {
+        if (req->err == PP_OK)
+            keep_tasks(c->t, &c->claim);
+        (c->t->n == PER_CYCLE ? submit_settle : submit_claim)(c);
+    }
+    if (req != &c->settle.req)
+        return;
+    if (req->err != PP_OK) {
+        submit_settle(c);
+    } else {
+        c->crowd->ended++;
+        begin(c);
+    }
+}
+
+static void *make_it_happen(void *arg)
+{
+    struct crowd *all = arg;
+    all->status = mongo_server_try(all->what, NULL);
+    atomic_store(&all->happened, true);
+    return NULL;
+}
+
+static bool under_way_for_a_while(void *arg)
+{
+    return ((struct crowd *)arg)->ended >= AT_ONCE;
+}
+
+static bool has_happened(void *arg)
+{
+    return atomic_load(&((struct crowd *)arg)->happened);
+}
+
+static bool has_gone_on(void *arg)
+{
+    const struct crowd *all = arg;
+    return all->begun == all->ended || all->ended >= CYCLES;
+}
+
+static void through(void **state, const char *what)
 {
     struct store_kit *k = *state;
+    struct cycle cycles[AT_ONCE];
     if (!mongo_server_is_ours())
         skip();
-    struct crowd *c = pp_arena_alloc(&k->arena, sizeof *c);
-    c->k = k;
-    for (int i = 0; i < AT_ONCE; i++)
-        c->trials[i] = (struct trial){.k = k,
-                                      .client = pp_arena_printf(&k->arena, "c%d", i),
-                                      .batch = pp_arena_printf(&k->arena, "b_%d", i)};
-    plan_through(c, what, argument);
-    settle_through(c, what, argument);
-    for (int i = 0; i < AT_ONCE; i++)
-        all_ended_once(&c->trials[i]);
+    struct crowd *all = pp_arena_alloc(&k->arena, sizeof *all);
+    *all = (struct crowd){.k = k, .what = what};
+    for (int i = 0; i < AT_ONCE; i++) {
+        cycles[i] = (struct cycle){.crowd = all};
+        begin(&cycles[i]);
+    }
+    pp_test_until(k->loop, under_way_for_a_while, all, 60000);
+    assert_int_equal(pthread_create(&all->thread, NULL, make_it_happen, all), 0);
+    pp_test_until(k->loop, has_happened, all, 120000);
+    pthread_join(all->thread, NULL);
+    assert_int_equal(all->status, 0);
+    all->stop = true;
+    pp_test_until(k->loop, has_gone_on, all, 120000);
+    assert_int_equal(all->under_way, 0);
+    print_message("%s: %u cycles, %u requests were repeated\n", what, all->ended, all->repeated);
+    let_others_mend(k);
+    for (unsigned i = 0; i < all->ended; i++)
+        all_ended_once(all->trials[i]);
     look_at_results(k);
 }
 
 static void steps_down_in_the_middle(void **state)
 {
-    through(state, "stepdown", NULL);
+    through(state, "stepdown");
 }
 
 static void killed_and_restarted(void **state)
 {
-    through(state, "restart", NULL);
+    through(state, "restart");
 }
 
 /* Gone for longer than anybody waits, then there again. */

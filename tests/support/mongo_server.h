@@ -21,5 +21,7 @@ int mongo_server_is_ours(void);
 /* "kill", "start", "restart", "stop", "cont", "stepdown", or "fail" with the JSON of a fail point,
  * "fail-off"; done when it returns. Fails the test where it can't be done. */
 void mongo_server_do(const char *what, const char *argument);
+/* The same on any thread: 0, or what went wrong. */
+int mongo_server_try(const char *what, const char *argument);
 
 #endif
