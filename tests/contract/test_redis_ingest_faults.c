@@ -269,6 +269,25 @@ static void a_payload_that_is_gone(void **state)
     rik_close_kit(k);
 }
 
+/* Written by somebody else: it holds nobody up. */
+static void a_line_that_makes_no_sense(void **state)
+{
+    (void)state;
+    struct rik *k = rik_open_with(redis_server_shared(), 1, (struct pp_redis_ingest_options){0});
+    char words[200];
+    rik_append(k, 0, "c", "b_1");
+    rik_append(k, 0, "c", "b_2");
+    rik_append(k, 0, "d", "b_3");
+    snprintf(words, sizeof words, "HSET {%s}:meta b_1 nonsense", k->prefix);
+    redis_server_do(k->server, words);
+    rik_takes(k, 0, 9, "23");
+    rik_ack(k, 0, "b_1");
+    rik_ack(k, 0, "b_2");
+    rik_ack(k, 0, "b_3");
+    rik_takes(k, 0, 9, "");
+    rik_close_kit(k);
+}
+
 /* Everything is deleted under a planner's hands. */
 static void wiped(void **state)
 {
@@ -397,6 +416,7 @@ int main(void)
         cmocka_unit_test(large_ones_and_cut_connections),
         cmocka_unit_test(parts_without_an_entry_expire),
         cmocka_unit_test(a_payload_that_is_gone),
+        cmocka_unit_test(a_line_that_makes_no_sense),
         cmocka_unit_test(wiped),
         cmocka_unit_test(the_group_is_made_anew),
         cmocka_unit_test(memory_is_full),

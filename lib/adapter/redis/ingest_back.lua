@@ -1,4 +1,4 @@
--- A planner leaves: what it has in hand is for anybody, at once.
+-- A planner leaves in order: what it has in hand is for anybody, at once.
 --   ARGV 1 planner  2 the silence that lets others take it, ms; then sids
 for i = 3, #ARGV do
   local p = redis.pcall('XPENDING', STREAM, GROUP, ARGV[i], ARGV[i], 1, ARGV[1])

@@ -10,13 +10,14 @@ local GROUP = 'planners'
 local TOKENS = 64 -- planners woken by what came while nobody looked, at most
 local call = redis.call
 
--- flags are two digits, cancelled and set aside
+-- flags are two digits, cancelled and set aside. A line that none of us wrote is an entry of nobody, which ends up
+-- with a planner that says so.
 local function parse(meta)
   local flags, sid, client, photos, raw =
     string.match(meta, '^(%d%d) (%S+) (%S+) %d+ %d+ %-?%d+ %d+ (%d+) (%d+) %d+')
   return {
-    meta = meta, flags = flags, sid = sid, client = client, photos = photos, raw = tonumber(raw),
-    aside = string.sub(flags, 2, 2) == '1'
+    meta = meta, sid = sid or '0-1', client = client or '?', photos = photos or '0', raw = tonumber(raw or 0),
+    aside = flags ~= nil and string.sub(flags, 2, 2) == '1'
   }
 end
 

@@ -51,7 +51,9 @@ static void ask_clock(void *data)
 {
     static const char *const time_[] = {"TIME"};
     struct pp_redis *r = data;
-    struct clock_call *call = r->line.state == PP_LINE_UP ? malloc(sizeof *call) : NULL;
+    /* behind a command that blocks there is no answer to be had */
+    bool blocked = r->sent.n > 0 && pp_loop_now(r->loop) - r->line.heard_at >= CLOCK_EVERY_MS / 2;
+    struct clock_call *call = r->line.state == PP_LINE_UP && !blocked ? malloc(sizeof *call) : NULL;
     if (!call)
         return; /* each greeting asks, too */
     *call = (struct clock_call){r, pp_loop_wall(r->loop)};
