@@ -97,12 +97,12 @@ static void apply(struct s3_client *c, const struct pp_client *settings)
 
 void s3_client_take_whole(struct s3_client *c)
 {
-    if (c->shares != 1 || s3_shares(c->s3, c) != 1) {
-        c->leaving = c->shares > 0 && c->state == S3_HELD;
-        return;
+    if (c->shares == 1 && s3_shares(c->s3, c) == 1) {
+        c->share_concurrency = c->concurrency;
+        pp_ratelimit_set_rpm(&c->rate, c->rpm);
+    } else if (c->rpm != c->cut_rpm || c->concurrency != c->cut_concurrency) {
+        c->leaving = true; /* others have shares of the old cut */
     }
-    c->share_concurrency = c->concurrency;
-    pp_ratelimit_set_rpm(&c->rate, c->rpm);
 }
 
 /* New settings for a client that may hold a slot. */

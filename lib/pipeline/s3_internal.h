@@ -34,13 +34,14 @@ struct s3_client {
     struct pp_headers *headers;
     /* the slot */
     uint32_t share, shares, hash_lo, hash_hi;
-    uint32_t share_concurrency;     /* of this share */
-    uint32_t taken;                 /* of it, by a lost holder's requests, until: */
-    int64_t taken_until_ms;         /* monotonic */
-    _Atomic int64_t valid_until_ms; /* monotonic: no request goes out later; read by fetch loops */
-    int64_t longest_ms;             /* deadline of the longest transfer since the slot is held */
-    bool leaving;                   /* to be let go when nothing is in flight: another cut, another worker */
-    int64_t refused_until_ms;       /* wall: somebody else has the slot; not asked for again before */
+    uint32_t cut_rpm, cut_concurrency; /* the settings of which it is a share */
+    uint32_t share_concurrency;        /* of this share */
+    uint32_t taken;                    /* of it, by a lost holder's requests, until: */
+    int64_t taken_until_ms;            /* monotonic */
+    _Atomic int64_t valid_until_ms;    /* monotonic: no request goes out later; read by fetch loops */
+    int64_t longest_ms;                /* deadline of the longest transfer since the slot is held */
+    bool leaving;             /* to be let go when nothing is in flight: another cut, another worker */
+    int64_t refused_until_ms; /* wall: somebody else has the slot; not asked for again before */
     struct pp_ratelimit rate;
     uint32_t reserved;      /* what is known to be written as reserved */
     uint32_t next_reserved; /* ... is being written; UINT32_MAX: nothing is */
@@ -158,8 +159,8 @@ void s3_client_free(struct s3_client *c);
 void s3_clients_free(struct pp_s3 *s3);
 /* Asks the store for its settings. */
 void s3_client_load(struct s3_client *c);
-/* With one worker a share is the whole: what is in force now, also if it has changed since the slot was asked
- * for. */
+/* For a slot that is held: where the only share is the whole, what is in force now, also if it has changed
+ * since the slot was asked for; else changed settings need a new cut. */
 void s3_client_take_whole(struct s3_client *c);
 /* Puts the queues that were blocked back into the backlog, due in `ms`. */
 void s3_unblock_in(struct s3_client *c, int64_t ms);

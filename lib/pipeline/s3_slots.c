@@ -77,6 +77,8 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w, int6
     c->marked_ms = 0;
     /* a log from an earlier hold stays: its requests may still be pending */
     pp_ratelimit_set_rpm(&c->rate, share.rpm);
+    c->cut_rpm = w->rpm;
+    c->cut_concurrency = w->concurrency;
     s3_client_take_whole(c);
     for (size_t i = 0; i < w->n_marks; i++) {
         struct pp_rate_mark mark = {.at_ms = w->marks[i].at_ms + skew, .n = w->marks[i].n};

@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+# scenario: build=release timeout=700 alone
+"""Three minutes of a fleet under faults, with a fixed seed: nothing is lost, no result comes twice, no limit is overrun. See
+loadtest/chaos/chaos.py; `loadtest/chaos/run` is the same for longer, with other seeds."""
+import os
+import sys
+
+ROOT = os.environ.get("PP_SOURCE") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.append(os.path.join(ROOT, "loadtest", "chaos"))
+os.environ["PP_SEED"] = "20261121"
+from chaos import Chaos  # noqa: E402
+from harness import check, scenario  # noqa: E402
+
+
+def test_chaos(case):
+    run = Chaos(case, seconds=180, faults_every=4, workers=3, clients=12)
+    check(run.run(), "; ".join(run.errors[:5]))
+
+
+if __name__ == "__main__":
+    scenario(test_chaos)

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# scenario: build=release timeout=300
+"""What a fleet must sit out, and recover from: MongoDB down (accept goes on), Redis with all its data lost (limits hold, nothing accepted is
+lost), a worker frozen beyond its lease (what it claimed is fetched by another, and what it writes when it wakes is refused), one killed."""
+from fleet import Fleet
+from harness import Origin, check, same, scenario, time, wait_until
+
+TIERS = [{"timeout": "1s", "concurrency": 64}, {"timeout": "5s", "concurrency": 64}]
+CONFIG = {"clients.rpm": None, "clients.concurrency": 8, "fetch.tiers": TIERS, "worker.lease": "3s"}
+
+
+def items(origin, client, n, target=""):
+    return [{"id": f"i{i}", "photos": [origin.url(f"{client}.example", f"/c/{client}/{i}.jpg{target}")]} for i in range(n)]
+
+
+def all_stored(api, batch, n):
+    results = api.wait_finished(batch, 90)
+    same(len({r["id"] for r in results}), n, f"results of {batch}")
+    same([p["outcome"] for r in results for p in r["data"]["photos"]], ["stored"] * n, f"outcomes of {batch}")
+
+
+def test_mongodb_down(case):
+    origin = Origin(case, hosts="*.example delay=20-60 bytes=600-2000")
+    fleet = Fleet(case, origin=origin, workers=2, config=CONFIG).start()
+    before = fleet.api.submit("before", items(origin, "before", 50))
+    all_stored(fleet.api, before, 50)
+    fleet.mongo.kill_one()
+    during = [fleet.api.submit(f"d{n}", items(origin, f"d{n}", 20), key=f"k{n}") for n in range(5)]
+    ready = fleet.api.get_json("/readyz")
+    check(ready["roles"]["api"]["ready"], f"the api stays ready without MongoDB: {ready}")
+    same(fleet.api.batch(during[0])["state"], "accepted", "a batch accepted without MongoDB")
+    fleet.mongo.start()
+    back = time.monotonic()
+    for batch in during:
+        all_stored(fleet.api, batch, 20)
+    print(f"caught up {time.monotonic() - back:.1f} s after MongoDB was back", flush=True)
+    fleet.stop()
+
+
+def test_redis_wiped(case):
+    origin = Origin(case, hosts="*.example delay=20-60 bytes=600-2000")
+    fleet = Fleet(case, origin=origin, workers=2, config=CONFIG).start()
+    batch = fleet.api.submit("a", items(origin, "a", 300))
+    wait_until(lambda: fleet.api.batch(batch)["photos"]["stored"] >= 20, 60, "work is under way")
+    fleet.mongo.freeze()  # so that what is posted now is not planned before Redis has lost it
+    lost = fleet.api.submit("b", items(origin, "b", 30), key="kept-in-the-journal")
+    fleet.redis.wipe()
+    fleet.redis.start()
+    fleet.mongo.thaw()
+    all_stored(fleet.api, batch, 300)
+    all_stored(fleet.api, lost, 30)
+    fleet.stop()
+
+
+def test_frozen_worker(case):
+    origin = Origin(case, hosts="*.example delay=400 bytes=600-2000")
+    fleet = Fleet(case, origin=origin, workers=2, config=CONFIG).start()
+    batch = fleet.api.submit("a", items(origin, "a", 120))
+    holder = wait_until(lambda: next((w for w in fleet.workers if w.metric("photopool_in_flight") > 0), None), 30, "a worker is at work")
+    holder.freeze()
+    all_stored(fleet.api, batch, 120)
+    holder.thaw()
+    wait_until(lambda: holder.metric("photopool_in_flight") == 0, 30, "the frozen one has let go")
+    tasks = fleet.mongo.wire.count("photopool", "photos", {"t": {"$exists": True}})
+    same(tasks, 0, "tasks left over")
+    fleet.stop()
+
+
+def test_killed_worker(case):
+    origin = Origin(case, hosts="*.example delay=400 bytes=600-2000")
+    fleet = Fleet(case, origin=origin, workers=2, config=CONFIG).start()
+    batch = fleet.api.submit("a", items(origin, "a", 120))
+    holder = wait_until(lambda: next((w for w in fleet.workers if w.metric("photopool_in_flight") > 0), None), 30, "a worker is at work")
+    holder.kill()
+    all_stored(fleet.api, batch, 120)
+    fleet.stop()
+
+
+if __name__ == "__main__":
+    scenario(test_mongodb_down, test_redis_wiped, test_frozen_worker, test_killed_worker)
