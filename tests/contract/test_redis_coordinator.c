@@ -212,8 +212,8 @@ static void a_wiped_server_is_a_new_data_set(void **state)
     assert_true(ck_acquire(k, "w1", want("42"), T0).granted);
     k->c->ops->slow_host(k->c, "slow.test", T0 + 60000, T0);
     k->c->ops->heartbeat(k->c, &info);
-    struct pp_coord_backlog b = ck_backlog(k, k->c, false);
-    b = ck_backlog(k, k->c, true);
+    (void)ck_backlog(k, k->c, false);
+    struct pp_coord_backlog b = ck_backlog(k, k->c, true);
     assert_true(b.complete);
     (void)snprintf(k->drained, sizeof k->drained, "%s", k->c->ops->dataset(k->c));
     redis_server_do(&server, "FLUSHALL");
@@ -339,8 +339,8 @@ static void too_many_announcements_are_not_hushed_up(void **state)
     struct coord_kit *k = *state;
     char id[24];
 
-    struct pp_coord_backlog b = ck_backlog(k, k->c, false);
-    b = ck_backlog(k, k->c, true);
+    (void)ck_backlog(k, k->c, false);
+    struct pp_coord_backlog b = ck_backlog(k, k->c, true);
     assert_true(b.complete);
     redis_server_kill(&server);
     ck_until(k, is_down);
@@ -417,13 +417,13 @@ static void by_the_clock(void **state)
     assert_true(w.granted);
     assert_int_equal(w.n_marks, 2);
     for (int i = 0; i < 2; i++)
-        assert_in_range(w.marks[i].at_ms, marks[i].at_ms, marks[i].at_ms + (now - then) + 1);
-    assert_in_range(w.taken_until_ms, then + 600000, now + 600001);
+        assert_in_range(w.marks[i].at_ms, marks[i].at_ms, marks[i].at_ms + (now - then) + 8); /* rounding */
+    assert_in_range(w.taken_until_ms, then + 600000, now + 600008);
     int64_t asked = pp_loop_wall(loop);
     w = ck_acquire(&k, "w3", want("42"), asked);
     assert_false(w.granted);
     pp_loop_update(loop);
-    assert_in_range(w.retry_at_ms, then + LEASE, pp_loop_wall(loop) + LEASE);
+    assert_in_range(w.retry_at_ms, then + LEASE, pp_loop_wall(loop) + LEASE + 8);
     k.c->ops->close(k.c);
     pp_arena_fini(&k.arena);
     pp_loop_close(loop);

@@ -528,9 +528,9 @@ static void round_of(struct world *w)
             continue;
         if (k->op.busy && w->now >= k->op.ready)
             look_at_answer(w, k);
-        for (uint16_t client = 0; client < CLIENTS; client++)
+        for (int client = 0; client < CLIENTS; client++)
             if (k->holds[client].held && chance(w, 600))
-                send_some(w, (uint16_t)i, client);
+                send_some(w, (uint16_t)i, (uint16_t)client);
         if (k->op.busy || k->crash_at > 0)
             continue;
         int64_t what = pick(w, 0, 9);

@@ -13,7 +13,8 @@
 /* What is older counts in no window; as in coord_common.lua. */
 #define KEPT_MS 61000
 
-enum { MARK_BYTES = 12 };
+/* Clocks are read in whole ms, four times until a time is back. */
+enum { MARK_BYTES = 12, ROUNDING_MS = 3 };
 
 /* In a request's scratch. */
 struct call {
@@ -147,9 +148,12 @@ static enum pp_err unpack_acquire(struct coord *c, struct pp_coord_acquire *a, c
     if (!coord_answer(c, reply, 3 + k->n) || reply->element[1]->type != REDIS_REPLY_INTEGER ||
         reply->element[2]->type != REDIS_REPLY_INTEGER)
         return PP_ECORRUPT;
-    if (!c->o.test_now)
+    int64_t rounding = 0;
+    if (!c->o.test_now) {
         pp_loop_update(c->loop);
-    int64_t now_ms = a->now_ms + coord_now(c) - call_of(&a->req)->asked;
+        rounding = ROUNDING_MS;
+    }
+    int64_t now_ms = a->now_ms + coord_now(c) - call_of(&a->req)->asked + rounding;
     int64_t ours = now_ms - reply->element[1]->integer;
     bool nothing_newer = coord_backlog_nothing_newer(c, (uint64_t)reply->element[2]->integer);
     enum pp_err err = PP_OK;
