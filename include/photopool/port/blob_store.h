@@ -2,8 +2,8 @@
  *
  * Blocking: called on a lane's threads only, any number at once. An object appears whole or not at all
  * (temporary name, sync by policy, rename), under "sha256/ab/cd/abcd....EXT". Writing an object that is there
- * already is not an error and changes nothing (I7). Errors: PP_EIO, PP_ENOSPC, PP_ENOTFOUND (get), PP_ETIMEOUT,
- * PP_ENOMEM.
+ * already is not an error and changes nothing (I7). Errors: PP_EIO, PP_ENOSPC, PP_ENOTFOUND (get),
+ * PP_ETIMEOUT, PP_ENOMEM.
  */
 #ifndef PHOTOPOOL_PORT_BLOB_STORE_H
 #define PHOTOPOOL_PORT_BLOB_STORE_H
