@@ -5,8 +5,10 @@
 #include "adapter/curl/fetcher.h"
 #include "adapter/fs/fs_blob_store.h"
 #include "adapter/local/local_coordinator.h"
+#include "adapter/mongo/mongo_store.h"
 #include "adapter/sqlite/sqlite_store.h"
 #include "core/entry.h"
+#include "mongo_server.h"
 #include "pipeline/s2_plan.h"
 #include "pipeline/s5_keep.h"
 #include "test_clock.h"
@@ -61,12 +63,24 @@ static void default_params(struct world *w)
     };
 }
 
+static void open_store(struct world *w)
+{
+    char path[4096], error[PP_MONGO_ERROR_MAX];
+
+    snprintf(path, sizeof(path), "%s/store.db", w->dir);
+    if (w->mongo_url)
+        assert_int_equal(pp_mongo_task_store_open(w->loop, &(struct pp_mongo_options){.uri = w->mongo_url},
+                                                  &w->store, error),
+                         PP_OK);
+    else
+        assert_int_equal(pp_sqlite_task_store_open(w->loop, path, NULL, &w->store), PP_OK);
+}
+
 static void open_ports(struct world *w)
 {
     char path[4096];
 
-    snprintf(path, sizeof(path), "%s/store.db", w->dir);
-    assert_int_equal(pp_sqlite_task_store_open(w->loop, path, NULL, &w->store), PP_OK);
+    open_store(w);
     snprintf(path, sizeof(path), "%s/ingest.db", w->dir);
     assert_int_equal(pp_sqlite_ingest_queue_open(w->loop, path, NULL, &w->ingest), PP_OK);
     snprintf(path, sizeof(path), "%s/coordinator.db", w->dir);
@@ -177,6 +191,8 @@ int world_setup(void **state)
     struct world *w = calloc(1, sizeof(*w));
     w->step_ms = 4 * STEP_EVERY_MS;
     w->dir = pp_test_tmpdir();
+    if (getenv("PP_TEST_STORE") && !strcmp(getenv("PP_TEST_STORE"), "mongo"))
+        w->mongo_url = mongo_server_database();
     snprintf(w->record, sizeof(w->record), "%s/record", w->dir);
     const char *const options[] = {"--record", w->record, NULL};
     w->origin = pp_test_origin_start(options);

@@ -29,6 +29,7 @@ struct world {
     struct pp_test_origin origin;
     char record[512]; /* the origin's */
     const char *dir;
+    const char *mongo_url; /* of the task store, with PP_TEST_STORE=mongo in the environment; NULL: SQLite */
     unsigned starts;
     struct pp_loop *loop;
     struct pp_pipeline p;
