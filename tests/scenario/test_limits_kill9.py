@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# scenario: build=release timeout=420 alone
+# scenario: build=release timeout=420 first
 """50 clients with 60 to 600 requests a minute, always busy, over three kill -9: measured at the origin, no client is over its rate in
 any window of 60 s nor over its concurrency, and what the limits permit is used.
 
