@@ -17,6 +17,9 @@
 #include "adapter/sqlite/sqlite_store.h"
 #include "pipeline/s5_keep.h"
 
+/* With a journal a 202 need not wait long for Redis. */
+#define JOURNAL_PATIENCE_MS 500
+
 enum pp_err pp_wire_refuse(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)
 {
     va_list ap;
@@ -87,12 +90,15 @@ static enum pp_err open_ingest(struct pp_pipeline *p, const struct pp_config *c,
 {
     if (after(c->coordinator.url, "local:"))
         return open_sqlite_queue(p, c, "ingest.db", &p->ingest, error);
-    const struct pp_redis_ingest_options redis = {
-        .url = c->coordinator.url, .log = p->log, .key_ttl_ms = p->params->idempotency_ms};
+    bool journal = (p->roles & PP_ROLE_API) && c->ingest.journal;
+    const struct pp_redis_ingest_options redis = {.url = c->coordinator.url,
+                                                  .log = p->log,
+                                                  .patience_ms = journal ? JOURNAL_PATIENCE_MS : 0,
+                                                  .key_ttl_ms = p->params->idempotency_ms + 3600000};
     enum pp_err err = pp_redis_ingest_queue_open(p->loop, &redis, &p->ingest);
     if (err != PP_OK)
         return pp_wire_refuse(error, err, "coordinator.url: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
-    return (p->roles & PP_ROLE_API) && c->ingest.journal ? open_journal(p, c, error) : PP_OK;
+    return journal ? open_journal(p, c, error) : PP_OK;
 }
 
 /* --- coordinator --- */

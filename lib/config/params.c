@@ -103,7 +103,7 @@ C(URL, "store.url", store.url, "sqlite:DIR/photopool.db",
   "sqlite:PATH|mongodb://HOSTS|mongodb+srv://HOST", SECRET,
   "The task store.")
 
-C(URL, "coordinator.url", coordinator.url, "local:", "local:|redis://HOST|rediss://HOST", SECRET,
+C(URL, "coordinator.url", coordinator.url, "local:", "local:|redis://HOST", SECRET,
   "Limits, slots and wake-ups: in this process, or shared.")
 
 C(URL, "blobs.url", blobs.url, "file:DIR/photos", "file:PATH|s3://BUCKET[/PREFIX]?endpoint=URL&region=R", SECRET,

@@ -182,6 +182,12 @@ static bool coordinator_roundtrips(void *port, size_t i, const char **op, uint64
     return c->ops->roundtrips && c->ops->roundtrips(c, i, op, n);
 }
 
+static bool ingest_roundtrips(void *port, size_t i, const char **op, uint64_t *n)
+{
+    struct pp_ingest_queue *q = port;
+    return q->ops->roundtrips && q->ops->roundtrips(q, i, op, n);
+}
+
 static void write_server(struct pp_call *call)
 {
     struct pp_http_server *server = *call->api->server;
@@ -221,6 +227,9 @@ void pp_api_metrics(struct pp_call *call)
     if (p->coordinator)
         pp_metrics_write_ops(&call->out, "coordinator_roundtrips_total", "Round trips to the coordinator.",
                              coordinator_roundtrips, p->coordinator);
+    if (p->ingest)
+        pp_metrics_write_ops(&call->out, "ingest_roundtrips_total", "Round trips to the ingest queue.",
+                             ingest_roundtrips, p->ingest);
     write_server(call);
     pp_call_body(call, 200, "text/plain; version=0.0.4; charset=utf-8");
 }

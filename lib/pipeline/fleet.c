@@ -155,7 +155,7 @@ static void index_read(struct pp_req *req)
     if (!f->fed && f->p->s3 && !r->rebuilt)
         pp_s3_backlog(f->p->s3, r->rows, r->n);
     f->fed = true;
-    f->incomplete = !r->rebuilt && !r->complete;
+    f->incomplete = !r->complete;
     end(a, CHECK_MS);
 }
 

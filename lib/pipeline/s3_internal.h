@@ -40,6 +40,7 @@ struct s3_client {
     int64_t taken_until_ms;            /* monotonic */
     _Atomic int64_t valid_until_ms;    /* monotonic: no request goes out later; read by fetch loops */
     int64_t longest_ms;                /* deadline of the longest transfer since the slot is held */
+    int64_t lease_until_ms;            /* monotonic: by our own count the slot is ours until then */
     bool leaving;             /* to be let go when nothing is in flight: another cut, another worker */
     int64_t refused_until_ms; /* wall: somebody else has the slot; not asked for again before */
     struct pp_ratelimit rate;

@@ -46,9 +46,12 @@ struct release {
  * by the time that another may take over. */
 static void valid_from(struct s3_client *c, int64_t asked_ms)
 {
-    int64_t until = asked_ms + c->s3->p->params->lease_ms / 2;
-    if (until > atomic_load(&c->valid_until_ms))
-        atomic_store(&c->valid_until_ms, until);
+    int64_t lease = c->s3->p->params->lease_ms;
+
+    if (asked_ms + lease / 2 > atomic_load(&c->valid_until_ms))
+        atomic_store(&c->valid_until_ms, asked_ms + lease / 2);
+    if (asked_ms + lease > c->lease_until_ms)
+        c->lease_until_ms = asked_ms + lease;
 }
 
 static void slot_granted(struct s3_client *c, const struct pp_slot_want *w, int64_t asked_ms)
@@ -206,6 +209,14 @@ static const struct pp_slot_mark *export_marks(struct s3_client *c, struct pp_ar
     return marks;
 }
 
+static void slot_lost(struct s3_client *c)
+{
+    atomic_store(&c->valid_until_ms, 0);
+    c->lease_until_ms = 0;
+    c->state = S3_WANTED;
+    c->s3->held--;
+}
+
 bool s3_client_covered(const struct s3_client *c)
 {
     uint32_t need = c->unmarked + c->rate.pending;
@@ -297,10 +308,8 @@ void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum p
 
     if (!c)
         return;
-    if (written)
+    if (written || r->reserved < c->reserved) /* it may have been written all the same */
         c->reserved = r->reserved;
-    else if (r->reserved < c->reserved)
-        c->reserved = r->reserved; /* it may have been written all the same */
     if (c->renewals > 0 && --c->renewals == 0)
         c->next_reserved = UINT32_MAX;
     if (written)
@@ -313,11 +322,8 @@ void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum p
         c->marks_out = false;
         c->marking = 0;
     }
-    if (err == PP_OK && r->lost && c->state == S3_HELD) {
-        atomic_store(&c->valid_until_ms, 0);
-        c->state = S3_WANTED;
-        s3->held--;
-    }
+    if (err == PP_OK && r->lost && c->state == S3_HELD)
+        slot_lost(c);
     if (c->blocked != 0)
         s3_unblock_in(c, 0);
 }
@@ -390,6 +396,7 @@ static void let_go(struct s3_client *c)
     c->unmarked = c->marking = c->reserved = c->renewals = 0;
     c->next_reserved = UINT32_MAX;
     atomic_store(&c->valid_until_ms, 0);
+    c->lease_until_ms = 0;
     if (c->blocked == 0 && backlog_empty(c)) {
         s3_client_free(c);
         return;
@@ -531,6 +538,11 @@ void pp_s3_tend_slots(struct pp_s3 *s3)
 
     if (s3->released)
         return;
+    HASH_ITER (hh, s3->clients, c, next) {
+        /* somebody else may have had it since: our log does not know what that one sent */
+        if (c->state == S3_HELD && now >= c->lease_until_ms && !s3->p->params->sole_worker)
+            slot_lost(c);
+    }
     s3_let_go(s3);
     for_batches(s3, pick_done, release);
     for_batches(s3, pick_renewal, renew);
