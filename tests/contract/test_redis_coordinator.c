@@ -213,8 +213,7 @@ static void a_wiped_server_is_a_new_data_set(void **state)
     k->c->ops->slow_host(k->c, "slow.test", T0 + 60000, T0);
     k->c->ops->heartbeat(k->c, &info);
     (void)ck_backlog(k, k->c, false);
-    struct pp_coord_backlog b = ck_backlog(k, k->c, true);
-    assert_true(b.complete);
+    assert_true(ck_backlog(k, k->c, true).complete);
     (void)snprintf(k->drained, sizeof k->drained, "%s", k->c->ops->dataset(k->c));
     redis_server_do(&server, "FLUSHALL");
     ck_at(k, T0 + 5000);
@@ -227,7 +226,7 @@ static void a_wiped_server_is_a_new_data_set(void **state)
     r.n_marks = 1;
     r.reserved = 3;
     assert_false(ck_renew(k, "w1", r, T0 + 5002)); /* its holder goes on */
-    b = ck_backlog(k, k->c, true);
+    struct pp_coord_backlog b = ck_backlog(k, k->c, true);
     assert_false(b.complete); /* it was of another data set that it said so */
     b = ck_backlog(k, k->c, true);
     assert_true(b.complete);
@@ -340,8 +339,7 @@ static void too_many_announcements_are_not_hushed_up(void **state)
     char id[24];
 
     (void)ck_backlog(k, k->c, false);
-    struct pp_coord_backlog b = ck_backlog(k, k->c, true);
-    assert_true(b.complete);
+    assert_true(ck_backlog(k, k->c, true).complete);
     redis_server_kill(&server);
     ck_until(k, is_down);
     for (int i = 0; i < N; i++) {
@@ -354,7 +352,7 @@ static void too_many_announcements_are_not_hushed_up(void **state)
      */
     struct pp_coord_backlog last = {.req = ck_request(k), .rebuilt = true};
     ck_wait(k, k->c->ops->backlog(k->c, &last), &last.req, PP_EIO);
-    b = ck_backlog(k, k->c, false);
+    struct pp_coord_backlog b = ck_backlog(k, k->c, false);
     assert_false(b.complete);
     assert_true(b.n > 100000);
 }

@@ -36,11 +36,19 @@ static char *url_room(void)
     return urls[n++];
 }
 
+static const char *url_of_server(void)
+{
+    const char *url = getenv("MONGO_URL");
+    if (!url)
+        fail_msg("MONGO_URL is not set: tests/support/mongod -- PROGRAM");
+    return url ? url : "";
+}
+
 const char *mongo_server_database(void)
 {
     static int n;
     char *url = url_room();
-    const char *base = getenv("MONGO_URL"), *options = strchr(base, '?');
+    const char *base = url_of_server(), *options = strchr(base, '?');
     size_t hosts = options ? (size_t)(options - base) : strlen(base);
     while (hosts && base[hosts - 1] == '/')
         hosts--;
@@ -63,7 +71,7 @@ const char *mongo_server_by_way_of(const char *url, uint16_t port)
 
 uint16_t mongo_server_port(void)
 {
-    const char *host = strstr(getenv("MONGO_URL"), "//"), *colon = host ? strchr(host, ':') : NULL;
+    const char *host = strstr(url_of_server(), "//"), *colon = host ? strchr(host, ':') : NULL;
     assert_non_null(colon);
     return (uint16_t)strtoul(colon + 1, NULL, 10);
 }
