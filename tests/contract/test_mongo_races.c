@@ -423,7 +423,7 @@ static bool all_shown(void *arg)
     struct shown *s = arg;
     if (s->asked && !s->answered)
         return false;
-    if (s->answered && s->r.req.err == PP_OK && s->r.n == s->wanted)
+    if (s->answered && s->r.req.err == PP_OK && s->r.n >= s->wanted)
         return true;
     pp_arena_fini(&s->arena);
     s->r.req = (struct pp_req){.done = on_shown, .data = s, .arena = &s->arena};

@@ -1,0 +1,258 @@
+/* Steps of the MongoDB task store that others can come between (lib/adapter/mongo/README.md), each with the
+ * other one made to come at the worst moment: by writing what it would have left behind, or by holding a
+ * command up. */
+#include <mongoc/mongoc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/mongo/mongo_store.h"
+#include "mongo_proxy.h"
+#include "mongo_server.h"
+#include "suite_store_kit.h"
+#include "test_loop.h"
+
+static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_task_store **out)
+{
+    char error[PP_MONGO_ERROR_MAX];
+    enum pp_err err = pp_mongo_task_store_open(loop, &(struct pp_mongo_options){.uri = url}, out, error);
+    if (err != PP_OK)
+        print_message("%s: %s\n", url, error);
+    return err;
+}
+
+static const struct pp_store_subject subject = {"mongo", mongo_server_database, open_store};
+
+/* Runs a write command, given as JSON, on the test's database; how many documents it changed. */
+static int64_t run_command(struct store_kit *k, const char *json)
+{
+    bson_error_t e;
+    bson_iter_t it;
+    bson_t reply, *cmd = bson_new_from_json((const uint8_t *)json, -1, &e);
+    mongoc_client_t *client = mongoc_client_new(k->place);
+    assert_non_null(cmd);
+    assert_non_null(client);
+    const char *db = mongoc_uri_get_database(mongoc_client_get_uri(client));
+    if (!mongoc_client_write_command_with_opts(client, db, cmd, NULL, &reply, &e))
+        fail_msg("%s: %s", json, e.message);
+    int64_t n = bson_iter_init_find(&it, &reply, "n") ? bson_iter_as_int64(&it) : 0;
+    bson_destroy(&reply);
+    bson_destroy(cmd);
+    mongoc_client_destroy(client);
+    return n;
+}
+
+/* --- numbers of results --- */
+
+/* Somebody has taken numbers, `age_ms` ago, and not used them yet. */
+static void take_numbers(struct store_kit *k, int age_ms)
+{
+    char *json = pp_arena_printf(
+        &k->arena,
+        "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"seq\"}, \"upsert\": true, \"u\": "
+        "[{\"$set\": {"
+        "\"n\": {\"$add\": [{\"$ifNull\": [\"$n\", 1]}, 5]}, \"open\": {\"$concatArrays\": [{\"$ifNull\": "
+        "[\"$open\", []]}, [{\"f\": {\"$ifNull\": [\"$n\", 1]}, \"at\": {\"$subtract\": [\"$$NOW\", "
+        "%d]}}]]}}}]}]}",
+        age_ms);
+    assert_int_equal(run_command(k, json), 1);
+}
+
+static size_t shown(struct store_kit *k, const char *batch)
+{
+    size_t n;
+    sk_results(k, batch, 100, &n);
+    return n;
+}
+
+static void readers_stop_before_open_blocks(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p; b: q; c: r=stored");
+    assert_false(sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "p"), PP_OUTCOME_STORED));
+    assert_int_equal(shown(k, "b_1"), 2);
+    take_numbers(k, 0);
+    assert_false(sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "q"), PP_OUTCOME_STORED));
+    sk_plan(k, "c", "b_2", "d: s=stored");
+    assert_int_equal(shown(k, "b_1"), 2);
+    assert_int_equal(shown(k, "b_2"), 0);
+    assert_int_equal(sk_item(k, "c", "b").status, PP_ITEM_COMPLETE); /* only the order is held up */
+    assert_int_equal(run_command(k, "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"seq\"},"
+                                    " \"u\": {\"$set\": {\"open\": []}}}]}"),
+                     1);
+    assert_int_equal(shown(k, "b_1"), 3);
+    assert_int_equal(shown(k, "b_2"), 1);
+}
+
+static void blocks_of_the_dead_lapse(void **state)
+{
+    struct store_kit *k = *state;
+    take_numbers(k, 60000);
+    sk_plan(k, "c", "b_1", "a: p=stored");
+    assert_int_equal(shown(k, "b_1"), 1);
+    /* whoever came next has cleared it away */
+    assert_int_equal(run_command(k, "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"seq\","
+                                    " \"open\": {\"$size\": 0}}, \"u\": {\"$set\": {\"seen\": 1}}}]}"),
+                     1);
+    assert_true(sk_item(k, "c", "a").seq > 5);
+}
+
+/* --- joining --- */
+
+/* Settled, but whoever did it has not got on: the newcomer takes the outcome, for all who wait. */
+static void joining_a_settled_task(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p q");
+    sk_claim_photo(k, "c", "p");
+    assert_int_equal(
+        run_command(k, "{\"update\": \"photos\", \"updates\": [{\"q\": {\"t.s\": 2}, \"u\": {\"$set\":"
+                       " {\"t.s\": 3, \"t.x\": {\"k\": 4, \"c\": 404, \"d\": \"$lost\"}}}}]}"),
+        1);
+    struct pp_store_plan *r = sk_plan(k, "c", "b_2", "b: p; d: p p q");
+    assert_int_equal(r->tasks_opened, 0);
+    assert_int_equal(r->items_finished, 1);
+    struct pp_item b = sk_item(k, "c", "b");
+    assert_int_equal(b.status, PP_ITEM_FAILED);
+    assert_int_equal(b.photos[0].outcome.code, 404);
+    assert_string_equal(b.photos[0].outcome.detail, "$lost");
+    assert_int_equal(sk_item(k, "c", "a").photos[0].outcome.code, 404);
+    assert_int_equal(sk_item(k, "c", "d").photos[1].outcome.code, 404);
+    assert_false(sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "q"), PP_OUTCOME_STORED));
+    assert_int_equal(sk_batch(k, "b_1").state, PP_BATCH_FINISHED);
+    assert_int_equal(sk_batch(k, "b_2").state, PP_BATCH_FINISHED);
+    sk_check_counts(k, "c", "b_2", "");
+}
+
+/* --- others in between --- */
+
+struct flight {
+    bool landed;
+};
+
+static void landed(struct pp_req *req)
+{
+    ((struct flight *)req->data)->landed = true;
+}
+
+static bool has_landed(void *arg)
+{
+    return ((struct flight *)arg)->landed;
+}
+
+/* The chunk's planner thinks that the batch runs; it is cancelled before its items are there. */
+static void cancelled_while_it_is_planned(void **state)
+{
+    struct store_kit *k = *state;
+    struct flight f = {0};
+    struct mongo_proxy *proxy = mongo_proxy_open(mongo_server_port());
+    struct pp_task_store *slow;
+    assert_int_equal(open_store(k->loop, mongo_server_by_way_of(k->place, mongo_proxy_port(proxy)), &slow),
+                     PP_OK);
+    struct pp_store_plan *r = sk_plan_of(k, "c", "b_1", "a: p q; b: r; d: s=stored");
+    mongo_proxy_fault(proxy, "findAndModify", "batches", MONGO_HOLD_REPLY, 0, 1);
+    r->req = (struct pp_req){.done = landed, .data = &f, .arena = &k->arena};
+    assert_int_equal(slow->ops->plan(slow, r), PP_OK);
+    struct pp_store_cancel *c;
+    do { /* until the batch is there */
+        c = sk_cancel(k, NULL, "b_1");
+    } while (c->req.err == PP_ENOTFOUND && !f.landed);
+    assert_int_equal(c->req.err, PP_OK);
+    assert_int_equal(c->items_cancelled, 0);
+    mongo_proxy_let_go(proxy);
+    pp_test_until(k->loop, has_landed, &f, 60000);
+    assert_string_equal(pp_err_text(r->req.err), pp_err_text(PP_OK));
+    struct pp_batch b = sk_batch(k, "b_1");
+    assert_int_equal(b.state, PP_BATCH_CANCELLED);
+    assert_int_equal(b.items[PP_ITEM_CANCELLED], 2);
+    assert_int_equal(b.items[PP_ITEM_COMPLETE], 1); /* it had ended by then */
+    assert_true(b.finished_at > 0);
+    assert_false(sk_photo(k, "c", "p")->open);
+    assert_int_equal(sk_claim(k, "c", 0, 9)->n, 0);
+    sk_check_counts(k, "c", "b_1", "");
+    slow->ops->close(slow);
+    mongo_proxy_close(proxy);
+}
+
+/* Nobody waits for a task any more: so it seemed when somebody looked, and before it is deleted there is one.
+ */
+static void joined_before_it_is_deleted(void **state)
+{
+    struct store_kit *k = *state;
+    struct flight f = {0};
+    struct pp_task_store *slow;
+    if (!mongo_server_is_ours())
+        skip();
+    char *url = pp_arena_printf(&k->arena, "%s%sappname=slow", k->place, strchr(k->place, '?') ? "&" : "?");
+    assert_int_equal(open_store(k->loop, url, &slow), PP_OK);
+    sk_plan(k, "c", "b_1", "a: p");
+    /* the batch's mark, the item, its number, the task's mark; then, late, the deletion */
+    mongo_server_do(
+        "fail", "{\"mode\": {\"skip\": 4}, \"data\": {\"appName\": \"slow\", \"failCommands\": [\"update\"],"
+                " \"blockConnection\": true, \"blockTimeMS\": 3000}}");
+    struct pp_store_cancel r = {.batch_id = "b_1", .now_ms = k->now};
+    r.req = (struct pp_req){.done = landed, .data = &f, .arena = &k->arena};
+    assert_int_equal(slow->ops->cancel(slow, &r), PP_OK);
+    while (!f.landed && sk_item(k, "c", "a").status == PP_ITEM_OPEN) {
+    }
+    sk_plan(k, "c", "b_2", "b: p");
+    pp_test_until(k->loop, has_landed, &f, 60000);
+    mongo_server_do("fail-off", NULL);
+    assert_string_equal(pp_err_text(r.req.err), pp_err_text(PP_OK));
+    assert_true(sk_photo(k, "c", "p")->open);
+    assert_false(sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "p"), PP_OUTCOME_STORED));
+    assert_int_equal(sk_item(k, "c", "b").status, PP_ITEM_COMPLETE);
+    assert_int_equal(sk_item(k, "c", "a").status, PP_ITEM_CANCELLED);
+    slow->ops->close(slow);
+}
+
+/* --- chunks that were interrupted --- */
+
+/* Who planned it died after its items, before their tasks; an older revision is still open. */
+static void planned_in_part(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: o");
+    sk_plan(k, "c", "b_2", "a: p q; b: q");
+    assert_int_equal(run_command(k, "{\"delete\": \"photos\", \"deletes\": [{\"q\": {}, \"limit\": 0}]}"), 3);
+    assert_int_equal(
+        run_command(k,
+                    "{\"update\": \"items\", \"updates\": [{\"q\": {\"b\": \"b_1\"}, \"u\": [{\"$set\":"
+                    " {\"s\": 0, \"q\": {\"$toLong\": 0}, \"ok\": \"$ph.k\", \"ph\": {\"$map\": {\"input\":"
+                    " \"$ph\", \"in\": {\"u\": \"$$this.u\", \"k\": \"$$this.k\"}}}}}]}]}"),
+        1);
+    assert_int_equal(run_command(k,
+                                 "{\"update\": \"batches\", \"updates\": [{\"q\": {}, \"multi\": true, \"u\":"
+                                 " {\"$unset\": {\"f\": 1, \"sum\": 1}}}, {\"q\": {\"_id\": \"b_2\"}, \"u\":"
+                                 " {\"$unset\": {\"pl\": 1}}}]}"),
+                     3);
+    struct pp_store_plan *r = sk_plan(k, "c", "b_2", "a: p q; b: q");
+    assert_int_equal(r->tasks_opened, 2);
+    assert_int_equal(r->items_finished, 1); /* a's first revision */
+    assert_true(r->items[0].repeated && r->items[1].repeated);
+    assert_int_equal(r->items[0].revision, 2);
+    assert_int_equal(sk_batch(k, "b_1").items[PP_ITEM_SUPERSEDED], 1);
+    assert_int_equal(sk_batch(k, "b_1").state, PP_BATCH_FINISHED);
+    struct pp_store_claim *c = sk_claim(k, "c", 0, 9);
+    assert_int_equal(c->n, 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_false(sk_final(k, KIT_WORKER, &c->tasks[i], PP_OUTCOME_STORED));
+    assert_int_equal(sk_batch(k, "b_2").state, PP_BATCH_FINISHED);
+    sk_check_counts(k, "c", "b_2", "");
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    mongo_server_start(argv);
+    sk_use(&subject);
+    const struct CMUnitTest tests[] = {
+        T(readers_stop_before_open_blocks), T(blocks_of_the_dead_lapse),    T(joining_a_settled_task),
+        T(cancelled_while_it_is_planned),   T(joined_before_it_is_deleted), T(planned_in_part),
+    };
+    int failures = cmocka_run_group_tests_name("mongo's steps", tests, NULL, NULL);
+    pp_mongo_cleanup();
+    return failures;
+}
