@@ -13,6 +13,7 @@
  * done help the others.
  *
  * The URL may be in $MONGO_URL; the database is a new one, dropped at the end. */
+#include <assert.h>
 #include <mongoc/mongoc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -204,6 +205,7 @@ static uint64_t our_tried(const struct ours *o)
 static void our_open(struct ours *o, struct bench *b, size_t n)
 {
     char error[PP_MONGO_ERROR_MAX];
+    assert(n > 0);
     *o = (struct ours){.b = b, .n = n, .n_stores = (n + PER_STORE - 1) / PER_STORE};
     o->loop = pp_loop_open();
     for (size_t i = 0; i < o->n_stores; i++) {
@@ -509,7 +511,7 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--tasks"))
             b.tasks = strtoull(argv[i + 1], NULL, 10);
         else if (!strcmp(argv[i], "--seconds"))
-            b.seconds = atof(argv[i + 1]);
+            b.seconds = strtod(argv[i + 1], NULL);
         else if (!strcmp(argv[i], "--claimers"))
             claimers = argv[i + 1];
         else

@@ -191,7 +191,8 @@ int world_setup(void **state)
     struct world *w = calloc(1, sizeof(*w));
     w->step_ms = 4 * STEP_EVERY_MS;
     w->dir = pp_test_tmpdir();
-    if (getenv("PP_TEST_STORE") && !strcmp(getenv("PP_TEST_STORE"), "mongo"))
+    const char *store = getenv("PP_TEST_STORE");
+    if (store && strcmp(store, "mongo") == 0)
         w->mongo_url = mongo_server_database();
     snprintf(w->record, sizeof(w->record), "%s/record", w->dir);
     const char *const options[] = {"--record", w->record, NULL};

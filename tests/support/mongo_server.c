@@ -72,8 +72,9 @@ const char *mongo_server_by_way_of(const char *url, uint16_t port)
 uint16_t mongo_server_port(void)
 {
     const char *host = strstr(url_of_server(), "//"), *colon = host ? strchr(host, ':') : NULL;
-    assert_non_null(colon);
-    return (uint16_t)strtoul(colon + 1, NULL, 10);
+    if (!colon)
+        fail_msg("MONGO_URL has no port");
+    return colon ? (uint16_t)strtoul(colon + 1, NULL, 10) : 0;
 }
 
 int mongo_server_is_ours(void)
