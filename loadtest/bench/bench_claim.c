@@ -205,8 +205,8 @@ static uint64_t our_tried(const struct ours *o)
 static void our_open(struct ours *o, struct bench *b, size_t n)
 {
     char error[PP_MONGO_ERROR_MAX];
-    assert(n > 0);
     *o = (struct ours){.b = b, .n = n, .n_stores = (n + PER_STORE - 1) / PER_STORE};
+    assert(o->n_stores > 0);
     o->loop = pp_loop_open();
     for (size_t i = 0; i < o->n_stores; i++) {
         struct pp_mongo_options options = {
