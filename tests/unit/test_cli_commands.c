@@ -14,6 +14,7 @@
 #include "cli_run.h"
 #include "cmd.h"
 #include "fake_http.h"
+#include "test_loop.h"
 
 enum { ARGS = 16, TERMINAL = 100 };
 
@@ -362,11 +363,9 @@ static void test_help(void **state)
 static void test_unreachable(void **state)
 {
     struct cli_run r;
-    struct fake_http *s = fake_http_open(NULL, 0);
     char url[100];
     (void)state;
-    snprintf(url, sizeof url, "%s", fake_http_url(s));
-    fake_http_close(s);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", pp_test_port()); /* where nobody listens */
     cli_run(&r, pp_cmd_queue, NULL, 0, (const char *[]){"queue", "--server", url, NULL});
     assert_int_equal(r.code, 4);
     assert_non_null(strstr(r.err, "Connection refused; start a server with \"photopool up\""));

@@ -18,6 +18,7 @@
 #include "cli_run.h"
 #include "cmd.h"
 #include "fake_http.h"
+#include "test_loop.h"
 
 enum { ARGS = 16 };
 
@@ -259,12 +260,10 @@ static void test_refused(void **state)
 
 static void test_unreachable(void **state)
 {
-    struct fake_http *s = fake_http_open(NULL, 0);
     struct cli_run r;
     char url[100];
     (void)state;
-    snprintf(url, sizeof url, "%s", fake_http_url(s));
-    fake_http_close(s);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", pp_test_port()); /* where nobody listens */
     cli_run(&r, pp_cmd_submit, "{}", 0,
             (const char *[]){"submit", "-", "--client", "42", "--server", url, "--retry-for", "0", NULL});
     expect(&r, 4, NULL, "Connection refused");
