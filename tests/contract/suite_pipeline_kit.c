@@ -387,7 +387,7 @@ struct world_seen world_seen(struct world *w, const char *client)
     struct world_seen seen = {0};
     struct event *events = calloc(20000, sizeof(*events));
     long long start, end;
-    char who[200];
+    char who[200], how[20];
     size_t n = 0;
     int now = 0;
 
@@ -396,12 +396,15 @@ struct world_seen world_seen(struct world *w, const char *client)
     w->origin.pid = 0;
     FILE *f = fopen(w->record, "re");
     assert_non_null(f);
-    while (n + 2 < 20000 && fscanf(f, "%lld %lld %199s%*[^\n]", &start, &end, who) == 3) {
+    while (n + 2 < 20000 &&
+           fscanf(f, "%lld %lld %199s %*s %*s %*s %19s%*[^\n]", &start, &end, who, how) == 4) {
         if (client && strcmp(who, client) != 0)
+            continue;
+        seen.requests++;
+        if (strcmp(how, "gone") == 0) /* given up by us: until when is the host's */
             continue;
         events[n++] = (struct event){start, 1};
         events[n++] = (struct event){end, -1};
-        seen.requests++;
     }
     fclose(f);
     qsort(events, n, sizeof(*events), by_time);

@@ -81,7 +81,7 @@ void world_until_seen(struct world *w, const char *client, unsigned n);
 /* What the origin saw of a client (NULL: all), once it is stopped. */
 struct world_seen {
     unsigned requests;
-    unsigned at_once; /* most at any moment */
+    unsigned at_once; /* most at any moment, but for those that we gave up */
     double first_s, last_s;
 };
 struct world_seen world_seen(struct world *w, const char *client);
