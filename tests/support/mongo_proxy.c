@@ -33,7 +33,7 @@ struct mongo_proxy {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* links, held */
     pthread_t acceptor;
-    int listener, wake; /* wake: readable from close or cut on */
+    int listener, wake; /* wake: readable while closing or cut */
     uint16_t port, server_port;
     unsigned links;
     bool closing, cut, let_go;
@@ -50,7 +50,7 @@ struct link {
     struct mongo_proxy *proxy;
     int client, server;
     struct message up, down;
-    bool lose_reply, hold_reply;
+    bool lose_reply, hold_reply, cut_reply;
 };
 
 /* --- messages --- */
@@ -178,6 +178,7 @@ static bool upwards(struct link *l)
             if (fault == MONGO_LOSE_REQUEST)
                 return false;
             l->lose_reply = fault == MONGO_LOSE_REPLY;
+            l->cut_reply = fault == MONGO_LOSE_REPLY_AND_CUT;
             l->hold_reply = fault == MONGO_HOLD_REPLY;
         }
         if (!send_all(l->server, l->up.p, n))
@@ -194,6 +195,22 @@ static void hold(struct mongo_proxy *p)
     pthread_mutex_unlock(&p->lock);
 }
 
+static void wake_links(struct mongo_proxy *p)
+{
+    const uint64_t one = 1;
+    ssize_t n = write(p->wake, &one, sizeof one);
+    (void)n; /* only an overflow can fail: it is readable then */
+}
+
+/* The links end themselves. */
+static void cut_now(struct mongo_proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->cut = true;
+    wake_links(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
 static bool downwards(struct link *l)
 {
     if (!read_some(l->server, &l->down))
@@ -201,7 +218,9 @@ static bool downwards(struct link *l)
     for (size_t n; (n = whole(&l->down)) > 0; drop_first(&l->down, n)) {
         if (l->hold_reply)
             hold(l->proxy);
-        if (l->lose_reply || l->hold_reply || !send_all(l->client, l->down.p, n))
+        if (l->cut_reply)
+            cut_now(l->proxy);
+        if (l->lose_reply || l->hold_reply || l->cut_reply || !send_all(l->client, l->down.p, n))
             return false;
     }
     return true;
@@ -315,18 +334,16 @@ struct mongo_proxy *mongo_proxy_open(uint16_t server_port)
 
 static void wait_for_links(struct mongo_proxy *p)
 {
-    uint64_t one = 1;
-    assert_int_equal(write(p->wake, &one, sizeof one), sizeof one);
+    wake_links(p);
+    pthread_cond_broadcast(&p->changed);
     while (p->links)
         pthread_cond_wait(&p->changed, &p->lock);
-    assert_int_equal(read(p->wake, &one, sizeof one), sizeof one);
 }
 
 void mongo_proxy_close(struct mongo_proxy *p)
 {
     pthread_mutex_lock(&p->lock);
     p->closing = true;
-    pthread_cond_broadcast(&p->changed);
     wait_for_links(p);
     pthread_mutex_unlock(&p->lock);
     shutdown(p->listener, SHUT_RDWR);
@@ -378,11 +395,14 @@ unsigned mongo_proxy_struck(struct mongo_proxy *p)
 
 void mongo_proxy_cut(struct mongo_proxy *p, bool cut)
 {
+    uint64_t all;
     pthread_mutex_lock(&p->lock);
+    p->cut = true;
+    wait_for_links(p);
     p->cut = cut;
-    pthread_cond_broadcast(&p->changed);
-    if (cut)
-        wait_for_links(p);
+    if (!cut)
+        while (read(p->wake, &all, sizeof all) == sizeof all)
+            continue;
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -13,9 +13,10 @@
 struct mongo_proxy;
 
 enum mongo_proxy_fault {
-    MONGO_LOSE_REQUEST, /* the connection closes, the server has seen nothing */
-    MONGO_LOSE_REPLY,   /* the server has answered; the connection closes, the answer is gone */
-    MONGO_HOLD_REPLY    /* the same, but the connection stays and says nothing until mongo_proxy_let_go() */
+    MONGO_LOSE_REQUEST,       /* the connection closes, the server has seen nothing */
+    MONGO_LOSE_REPLY,         /* the server has answered; the connection closes, the answer is gone */
+    MONGO_LOSE_REPLY_AND_CUT, /* the same, and then nothing more goes through, as after mongo_proxy_cut() */
+    MONGO_HOLD_REPLY          /* the connection stays and says nothing until mongo_proxy_let_go() */
 };
 
 /* To the mongod on this port of 127.0.0.1. */
@@ -30,7 +31,7 @@ void mongo_proxy_fault(struct mongo_proxy *p, const char *command, const char *c
 /* Forgets all rules; how often they have struck together. */
 unsigned mongo_proxy_calm(struct mongo_proxy *p);
 unsigned mongo_proxy_struck(struct mongo_proxy *p);
-/* Cut: every connection closes now, and new ones at once, until it is false. */
+/* Cut: every connection closes, and new ones at once, until it is false. */
 void mongo_proxy_cut(struct mongo_proxy *p, bool cut);
 void mongo_proxy_let_go(struct mongo_proxy *p);
 

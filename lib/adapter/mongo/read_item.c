@@ -45,7 +45,7 @@ static void put_order(bson_t *opts, const char *by, int direction, size_t want)
 
 /* --- results --- */
 
-enum pp_err pp_mg_results(struct pp_mg_thread *t, struct pp_store_results *r)
+static enum pp_err read_results(struct pp_mg_thread *t, struct pp_store_results *r)
 {
     struct page page;
     const bson_t *doc;
@@ -74,6 +74,16 @@ enum pp_err pp_mg_results(struct pp_mg_thread *t, struct pp_store_results *r)
     bson_destroy(&filter);
     bson_destroy(&opts);
     return err != PP_OK ? err : end;
+}
+
+/* A primary that is new may for a moment show less than the one before it did when it said that all up to
+ * `end` is there: not within such reads. */
+enum pp_err pp_mg_results(struct pp_mg_thread *t, struct pp_store_results *r)
+{
+    pp_mg_reads_begin(t);
+    enum pp_err err = read_results(t, r);
+    pp_mg_reads_end(t);
+    return err;
 }
 
 /* --- one item --- */
@@ -290,6 +300,7 @@ enum pp_err pp_mg_replay(struct pp_mg_thread *t, struct pp_store_replay *r)
     struct candidate *found = pp_arena_array(&t->tmp, want, sizeof *found);
     if (!r->items || !found)
         return PP_ENOMEM;
+    pp_mg_reads_begin(t);
     enum pp_err err = page_of(t, r->batch_id, r->after_seq, &page);
     for (bool end = false; err == PP_OK && !end;) {
         err = read_candidates(t, r, &page, want, found, &n);
@@ -299,5 +310,6 @@ enum pp_err pp_mg_replay(struct pp_mg_thread *t, struct pp_store_replay *r)
         if (n)
             page.after = found[n - 1].item.seq;
     }
+    pp_mg_reads_end(t);
     return err;
 }

@@ -121,13 +121,16 @@ enum pp_err pp_mg_find_and_modify(struct pp_mg_thread *t, enum pp_mg_coll coll, 
 /* --- queries --- */
 
 /* A first answer of 101 documents, the server's default, would cost a round trip more. */
-static void with_batch_size(const bson_t *opts, bson_t *out)
+static void with_defaults(const struct pp_mg_thread *t, const bson_t *opts, bson_t *out)
 {
+    bson_error_t e;
     bson_init(out);
     if (opts)
         bson_concat(out, opts);
     if (!bson_has_field(out, "batchSize"))
         BSON_APPEND_INT64(out, "batchSize", PP_MG_ANSWER_DOCS);
+    if (t->session)
+        mongoc_client_session_append(t->session, out, &e);
 }
 
 struct pp_mg_rows pp_mg_find(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *filter,
@@ -135,7 +138,7 @@ struct pp_mg_rows pp_mg_find(struct pp_mg_thread *t, enum pp_mg_coll coll, const
 {
     bson_t with;
     count(t);
-    with_batch_size(opts, &with);
+    with_defaults(t, opts, &with);
     struct pp_mg_rows rows = {t, mongoc_collection_find_with_opts(t->coll[coll], filter, &with, NULL), 0};
     bson_destroy(&with);
     return rows;
@@ -146,7 +149,7 @@ struct pp_mg_rows pp_mg_aggregate(struct pp_mg_thread *t, enum pp_mg_coll coll, 
 {
     bson_t with;
     count(t);
-    with_batch_size(opts, &with);
+    with_defaults(t, opts, &with);
     struct pp_mg_rows rows = {
         t, mongoc_collection_aggregate(t->coll[coll], MONGOC_QUERY_NONE, pipeline, &with, NULL), 0};
     bson_destroy(&with);
@@ -175,6 +178,21 @@ enum pp_err pp_mg_rows_end(struct pp_mg_rows *rows)
     mongoc_cursor_destroy(rows->cursor);
     rows->cursor = NULL;
     return err;
+}
+
+/* Sessions are causally consistent unless one says otherwise. */
+void pp_mg_reads_begin(struct pp_mg_thread *t)
+{
+    bson_error_t e;
+    t->session =
+        mongoc_client_start_session(t->client, NULL, &e); /* NULL: the queries fail for the same reason */
+}
+
+void pp_mg_reads_end(struct pp_mg_thread *t)
+{
+    if (t->session)
+        mongoc_client_session_destroy(t->session);
+    t->session = NULL;
 }
 
 void pp_mg_majority(bson_t *opts)

@@ -37,6 +37,10 @@ struct pp_mg_rows pp_mg_aggregate(struct pp_mg_thread *t, enum pp_mg_coll coll, 
 const bson_t *pp_mg_next(struct pp_mg_rows *rows);
 pp_must_check enum pp_err pp_mg_rows_end(struct pp_mg_rows *rows);
 
+/* Until the end, what one query has seen all later ones see, also after a change of primary. */
+void pp_mg_reads_begin(struct pp_mg_thread *t);
+void pp_mg_reads_end(struct pp_mg_thread *t);
+
 /* Adds {readConcern: {level: "majority"}}: for what is shown outside and must not be taken back. */
 void pp_mg_majority(bson_t *opts);
 

@@ -99,9 +99,10 @@ struct pp_mg_thread {
     mongoc_client_t *client;
     mongoc_database_t *db;
     mongoc_collection_t *coll[PP_MG_COLL_COUNT];
-    enum pp_mg_op op;    /* that runs now */
-    struct pp_arena tmp; /* of the operation */
-    bson_error_t error;  /* of the last command that failed */
+    enum pp_mg_op op;                 /* that runs now */
+    struct pp_arena tmp;              /* of the operation */
+    bson_error_t error;               /* of the last command that failed */
+    mongoc_client_session_t *session; /* of reads that belong together (run.h); else NULL */
 };
 
 /* Our clock that only goes forward. */
