@@ -24,8 +24,12 @@ fleet: ## MongoDB, Redis and the roles of photopool as processes on this machine
 	@scripts/fleet
 
 test: ## all tests, lint included
-	@scripts/setup build test mongo
+	@scripts/setup build test
 	@J=$(J) tests/run
+
+test-fleet: ## those that need a MongoDB, which is fetched where there is none
+	@scripts/setup build test fleet mongo
+	@J=$(J) tests/run fleet
 
 bench: ## the headline figures
 	@scripts/setup build fleet mongo

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# scenario: build=release timeout=300
+# scenario: build=release timeout=300 fleet
 """A fleet of replicas, the happy path: batches go in at any api and come out whole at any other; workers come and go while work is under
 way; a worker may serve one tier only; an idle fleet starts within moments of a batch. Nothing is fetched twice."""
 from fleet import Fleet

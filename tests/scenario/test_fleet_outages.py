@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# scenario: build=release timeout=300
+# scenario: build=release timeout=300 fleet
 """What a fleet must sit out, and recover from: MongoDB down (accept goes on), Redis with all its data lost (limits hold, nothing accepted is
 lost), a worker frozen beyond its lease (what it claimed is fetched by another, and what it writes when it wakes is refused), one killed."""
 from fleet import Fleet

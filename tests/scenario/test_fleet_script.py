@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# scenario: build=release timeout=240
+# scenario: build=release timeout=240 fleet
 """scripts/fleet, that is docker/compose.yaml without containers: its roles and settings are photopool's, it fetches, starts again what was killed,
 and leaves nothing behind. Of the image: the packages to run the program are those that it is linked with, what is copied is there, the health
 check tells ready from not ready."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# scenario: build=release timeout=400
+# scenario: build=release timeout=400 fleet
 """The servers that tests run: what they have been told is there after kill -9, also on another start; a replica set of three elects
 another primary; fail points fail what they should; a frozen server answers when it is thawed; all of them go when who started them does."""
 import os
