@@ -99,6 +99,9 @@ class Lateness:
         self.going = False
         self.thread.join()
 
+    def worst(self):
+        return max((late for _, late in self.late), default=0)
+
     def between(self, begin, end):
         """Seconds, in all."""
         return sum(late for moment, late in self.late if begin <= moment <= end + late)
