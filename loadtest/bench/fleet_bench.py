@@ -1,0 +1,262 @@
+"""fleet_bench.py: what the benches of a fleet share: processes, figures from /metrics and /proc, one way to print (as common.h).
+
+    from fleet_bench import Meter, bench, print_row
+
+    def run(case, args):
+        fleet = ...                       # tests/scenario/fleet.py
+        meter = Meter(fleet, origin)
+        before = meter.now()
+        ...
+        used = meter.now() - before       # .seconds, .trips("store"), .processors()
+        print_row("fleet", "photos", 5800, "photos/s", other=7200, other_is="photopool up")
+
+    if __name__ == "__main__":
+        bench(run, parser.parse_args())
+
+Figures of all replicas are read before and after, never meanwhile: reading costs something, too. The binaries are build/photopool and
+build/loadtest/origin, or $PHOTOPOOL and $PP_ORIGIN. Everything is under $TMPDIR (MongoDB and Redis sync to disk there), photos and the
+origin's record in memory.
+"""
+import argparse
+import collections
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+import traceback
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+os.environ.setdefault("PHOTOPOOL", os.path.join(ROOT, "build", "photopool"))
+os.environ.setdefault("PP_ORIGIN", os.path.join(ROOT, "build", "loadtest", "origin"))
+os.environ.setdefault("PP_SOURCE", ROOT)
+sys.path.insert(0, os.path.join(ROOT, "tests", "scenario"))
+from fleet import Fleet  # noqa: E402
+from harness import Case, Failed, Pool, Skipped, check  # noqa: E402
+
+TICKS = os.sysconf("SC_CLK_TCK")
+FAMILIES = ("store", "coordinator", "ingest")
+TRIPS = re.compile(r'^photopool_(\w+)_roundtrips_total\{op="([^"]+)"\} (\d+)', re.M)
+
+
+# --- printing ---
+
+def print_row(bench, case, ours, unit, other=None, other_is=None, **more):
+    """One figure, with what it is compared with, and others that belong to it: numbers, texts, dicts of numbers."""
+    ratio = ours / other if other else None
+    if not sys.stdout.isatty():
+        row = {"bench": bench, "case": case, "ours": round(ours, 4)}
+        if ratio is not None:
+            row.update({"other": round(other, 4), "other_is": other_is, "ratio": round(ratio, 4)})
+        row["unit"] = unit
+        row.update({k: rounded(v) for k, v in more.items() if v is not None})
+        print(json.dumps(row), flush=True)
+        return
+    text = f"{bench:<10} {case:<44} {short(ours):>12}"
+    if ratio is not None:
+        text += f" {short(other):>12}  x{ratio:.3f}"
+    text += f"  {unit}" + (f"  against {other_is}" if ratio is not None else "")
+    notes = [f"{k.replace('_', ' ')} {short(v)}" for k, v in more.items() if v is not None and not isinstance(v, dict)]
+    print("; ".join([text, *notes]))
+    for name, parts in more.items():
+        if isinstance(parts, dict):
+            print(f"{'':<10}   {name.replace('_', ' ')}: " + ", ".join(f"{k} {short(v)}" for k, v in parts.items()))
+    sys.stdout.flush()
+
+
+def rounded(v):
+    if isinstance(v, dict):
+        return {k: rounded(x) for k, x in v.items()}
+    return round(v, 4) if isinstance(v, float) else v
+
+
+def short(v):
+    if not isinstance(v, float):
+        return str(v)
+    return f"{v:.1f}" if abs(v) >= 10 else f"{v:.4f}"
+
+
+def say(text):
+    """Progress, for people."""
+    print(f"   {text}", file=sys.stderr, flush=True)
+
+
+# --- measuring ---
+
+def cpu_of(pid):
+    """Seconds of all its threads, of those that ended, too."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+            fields = f.read().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def machine():
+    """(seconds of all processors, of these idle)"""
+    with open("/proc/stat", encoding="ascii") as f:
+        n = [int(x) for x in f.readline().split()[1:9]]
+    return sum(n) / TICKS, (n[3] + n[4]) / TICKS
+
+
+def wineservers(folder):
+    """A mongod under wine has a server of its own, which is nobody's child."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as f:
+                if not f.read().startswith("wineserver"):
+                    continue
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if os.path.realpath(folder).encode() + b"/" in f.read():
+                    found.append(int(pid))
+    return found
+
+
+class Reading:
+    """Figures of one moment, or of the time between two."""
+
+    def __init__(self, at, cpu, total, idle, trips, photos):
+        self.at, self.cpu, self.total, self.idle, self.by, self.photos = at, cpu, total, idle, trips, photos
+
+    def __sub__(self, before):
+        minus = lambda a, b: {k: v - b.get(k, 0) for k, v in a.items()}  # noqa: E731
+        return Reading(self.at - before.at, minus(self.cpu, before.cpu), self.total - before.total, self.idle - before.idle,
+                       minus(self.by, before.by), self.photos - before.photos)
+
+    @property
+    def seconds(self):
+        return self.at
+
+    def trips(self, family, key=None):
+        """Round trips: all, or by "role" or "op"."""
+        found = collections.Counter()
+        for (role, fam, op), n in self.by.items():
+            if fam == family:
+                found[{"role": role, "op": op, None: ""}[key]] += n
+        return found if key else found[""]
+
+    def processors(self):
+        """{part: percent of all processors' time}; "other" is what no part of ours did, the kernel's own work for instance."""
+        total = max(self.total, 1e-9)
+        parts = {name: 100 * s / total for name, s in self.cpu.items()}
+        parts["other"] = max(0.0, 100 - sum(parts.values()) - 100 * self.idle / total)
+        parts["idle"] = 100 * self.idle / total
+        return parts
+
+
+class Meter:
+    """Reads a fleet's processes, or those of a single `photopool up` (replicas: [pool], roles "up")."""
+
+    def __init__(self, origin, replicas, mongo=None, redis=None):
+        self.replicas = replicas
+        self.pids = collections.defaultdict(list)
+        if mongo:
+            self.pids["mongod"] = mongo.pids()
+            wine = wineservers(mongo.dir)
+            if wine:
+                self.pids["wineserver"] = wine
+        if redis:
+            self.pids["redis"] = redis.pids()
+        for r in replicas:
+            self.pids[self.role(r)].append(r.pid)
+        self.pids["origin"] = [origin.pid] if origin else []
+        self.pids["bench"] = [os.getpid()]
+
+    @staticmethod
+    def role(replica):
+        return getattr(replica, "roles", "up")
+
+    def now(self):
+        trips, photos = collections.Counter(), 0
+        for r in self.replicas:
+            text = r.get("/metrics").body.decode()
+            for family, op, n in TRIPS.findall(text):
+                trips[(self.role(r), family, op)] += int(n)
+            photos += sum(int(n) for n in re.findall(r"^photopool_photos_total\{[^}]*\} (\d+)", text, re.M))
+        cpu = {name: sum(map(cpu_of, pids)) for name, pids in self.pids.items()}
+        total, idle = machine()
+        return Reading(time.monotonic(), cpu, total, idle, trips, photos)
+
+
+def print_costs(bench, case, used, photos, whole=None, asked=True):
+    """Rows of round trips a photo and of the processors' time. whole: a reading and its photos, with planning and all."""
+    names = {"store": ("MongoDB", 0.05), "coordinator": ("Redis", 0.1), "ingest": ("ingest queue", None)}
+    photos = max(photos, 1)
+    for family, (name, limit) in names.items():
+        print_row(bench, f"{case}: {name}", used.trips(family) / photos, "round trips/photo", asked=limit if asked else None,
+                  whole_run=whole and whole[0].trips(family) / max(whole[1], 1), by_role=shares(used.trips(family, "role"), photos),
+                  by_op=shares(used.trips(family, "op"), photos))
+    print_processors(bench, case, used)
+
+
+def print_processors(bench, case, used):
+    parts = used.processors()
+    print_row(bench, f"{case}: processors busy", 100 - parts["idle"], f"% of {os.cpu_count()}", parts=parts)
+
+
+def shares(counts, photos):
+    """The largest ones first."""
+    return {k: n / photos for k, n in counts.most_common() if n}
+
+
+# --- running ---
+
+def arguments(doc):
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def make_batches(origin, clients, photos, per_item=5, per_batch=5000, hosts=4):
+    """[(client, body)]: `photos` photos of each client, turn by turn, in bodies ready to be sent."""
+    batches = []
+    for first in range(0, photos, per_batch):
+        for client in clients:
+            last = min(first + per_batch, photos)
+            items = [{"id": f"i{i}", "photos": [origin.url(f"h{k % hosts}-{client}.example", f"/c/{client}/{k}.jpg")
+                                                for k in range(i, min(i + per_item, last))]} for i in range(first, last, per_item)]
+            batches.append((client, json.dumps({"client": client, "items": items}).encode()))
+    return batches
+
+
+def post_all(pool, bodies):
+    """Ids of the batches."""
+    ids = []
+    for _, body in bodies:
+        answer = pool.request("POST", "/v1/batches", body, {"Content-Type": "application/json"})
+        check(answer.status == 202, f"POST /v1/batches: {answer}")
+        ids.append(answer.json["batch_id"])
+    return ids
+
+
+def bench(run, args):
+    """run(case, args) with an own folder, which goes when all went well; exit status 1 when not."""
+    case, status = Case(), 0
+    try:
+        run(case, args)
+    except (Skipped, Failed) as e:
+        print(f"{os.path.basename(sys.argv[0])}: {e}", file=sys.stderr)
+        status = 1
+    except BaseException:  # whatever it is, the processes have to go
+        traceback.print_exc()
+        status = 1
+    finally:
+        if status:
+            with contextlib.redirect_stdout(sys.stderr):
+                for child in case.children:
+                    child.show_log(10)
+        case.close()
+    if status:
+        print(f"files: {case.dir}", file=sys.stderr)
+    else:
+        shutil.rmtree(case.dir, ignore_errors=True)
+    sys.stdout.flush()
+    os._exit(status)
+
+
+__all__ = ["Fleet", "Meter", "Pool", "arguments", "bench", "check", "make_batches", "post_all", "print_costs", "print_processors", "print_row",
+           "say", "shares"]
