@@ -98,10 +98,10 @@ def cpu_of(pid):
 
 
 def machine():
-    """(seconds of all processors, of these idle)"""
+    """Seconds of all processors: (all, idle, of the idle ones those while something waited for a disk)"""
     with open("/proc/stat", encoding="ascii") as f:
         n = [int(x) for x in f.readline().split()[1:9]]
-    return sum(n) / TICKS, (n[3] + n[4]) / TICKS
+    return sum(n) / TICKS, (n[3] + n[4]) / TICKS, n[4] / TICKS
 
 
 def wineservers(folder):
@@ -121,12 +121,12 @@ def wineservers(folder):
 class Reading:
     """Figures of one moment, or of the time between two."""
 
-    def __init__(self, at, cpu, total, idle, trips, photos):
-        self.at, self.cpu, self.total, self.idle, self.by, self.photos = at, cpu, total, idle, trips, photos
+    def __init__(self, at, cpu, machine, trips, photos):
+        self.at, self.cpu, self.machine, self.by, self.photos = at, cpu, machine, trips, photos
 
     def __sub__(self, before):
         minus = lambda a, b: {k: v - b.get(k, 0) for k, v in a.items()}  # noqa: E731
-        return Reading(self.at - before.at, minus(self.cpu, before.cpu), self.total - before.total, self.idle - before.idle,
+        return Reading(self.at - before.at, minus(self.cpu, before.cpu), [a - b for a, b in zip(self.machine, before.machine)],
                        minus(self.by, before.by), self.photos - before.photos)
 
     @property
@@ -143,11 +143,11 @@ class Reading:
 
     def processors(self):
         """{part: percent of all processors' time}; "other" is what no part of ours did, the kernel's own work for instance."""
-        total = max(self.total, 1e-9)
-        parts = {name: 100 * s / total for name, s in self.cpu.items()}
-        parts["other"] = max(0.0, 100 - sum(parts.values()) - 100 * self.idle / total)
-        parts["idle"] = 100 * self.idle / total
-        return parts
+        total, idle, disk = self.machine
+        percent = 100 / max(total, 1e-9)
+        parts = {name: s * percent for name, s in self.cpu.items()}
+        parts["other"] = max(0.0, 100 - sum(parts.values()) - idle * percent)
+        return {**parts, "idle": idle * percent, "of_it_disk": disk * percent}
 
 
 class Meter:
@@ -180,8 +180,7 @@ class Meter:
                 trips[(self.role(r), family, op)] += int(n)
             photos += sum(int(n) for n in re.findall(r"^photopool_photos_total\{[^}]*\} (\d+)", text, re.M))
         cpu = {name: sum(map(cpu_of, pids)) for name, pids in self.pids.items()}
-        total, idle = machine()
-        return Reading(time.monotonic(), cpu, total, idle, trips, photos)
+        return Reading(time.monotonic(), cpu, machine(), trips, photos)
 
 
 def print_costs(bench, case, used, photos, whole=None, asked=True):
@@ -208,7 +207,9 @@ def shares(counts, photos):
 # --- running ---
 
 def arguments(doc):
-    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", action="store_true", help="the folder stays, with all logs; it is named at the end")
+    return parser
 
 
 def make_batches(origin, clients, photos, per_item=5, per_batch=5000, hosts=4):
@@ -250,7 +251,7 @@ def bench(run, args):
                 for child in case.children:
                     child.show_log(10)
         case.close()
-    if status:
+    if status or args.keep:
         print(f"files: {case.dir}", file=sys.stderr)
     else:
         shutil.rmtree(case.dir, ignore_errors=True)
