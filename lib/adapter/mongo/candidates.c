@@ -3,18 +3,20 @@
  *   own ranges: one aggregate, a branch per want, each limited     -> enough: done
  *   others':    one more, only for wants with too little of their own
  *
- * Nothing is limited to what is due: the first task that is not says when the queue has something next.
- * Whoever takes from others' ranges begins behind its own, so that several of them do not all reach for the
- * same tasks, nor for those that are their owners' next.
+ * Nothing is limited to what is due: the first task that is not says when the queue has something next. The
+ * index has tasks in order of seconds (t.g); some more are looked at than are wanted, and these are taken in
+ * order of when they are due.
  *
- * Tasks come in order of t.g, which is when they are due, give or take a second for those that came back. */
+ * Who takes from others' ranges meets their owners there, and everybody else who has run out: at the end of a
+ * backlog that is nearly all. So each first takes only its fair share of what it sees, from the place on that its
+ * range has among all; who meets nobody reaches further (claim.c). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tasks.h"
 
-/* From others, so many times what is wanted is looked at. */
-enum { SPREAD = 2 };
+/* Of others', so many times what is wanted is looked at; and everywhere so many more. */
+enum { SPREAD = 2, MORE = 8 };
 
 /* --- reading --- */
 
@@ -28,7 +30,7 @@ static enum pp_err read_task_field(const bson_iter_t *it, struct pp_arena *a, st
     if (!strcmp(key, IN_TASK(F_T_DOMAIN)))
         return pp_mg_read_text(it, a, &task->domain, NULL);
     if (!strcmp(key, IN_TASK(F_T_DUE)))
-        c->due_ms = pp_mg_int(it);
+        c->due = bson_iter_as_double(it);
     else if (!strcmp(key, IN_TASK(F_T_QUEUE)))
         c->queue = (uint8_t)pp_mg_int(it);
     else if (!strcmp(key, IN_TASK(F_T_HASH)))
@@ -157,7 +159,7 @@ static void put_stages(bson_t *pipeline, const struct branch *b)
     bson_append_document_end(pipeline, &stage);
     BSON_APPEND_DOCUMENT_BEGIN(pipeline, "1", &stage);
     BSON_APPEND_DOCUMENT_BEGIN(&stage, "$sort", &body);
-    BSON_APPEND_INT32(&body, F_T_ORDER, 1);
+    BSON_APPEND_INT32(&body, F_T_SECOND, 1);
     bson_append_document_end(&stage, &body);
     bson_append_document_end(pipeline, &stage);
     BSON_APPEND_DOCUMENT_BEGIN(pipeline, "2", &stage);
@@ -197,7 +199,7 @@ static struct pp_mg_rows query_one(struct pp_mg_thread *t, const struct branch *
     bson_t sub, filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
     put_match(&filter, b);
     BSON_APPEND_DOCUMENT_BEGIN(&opts, "sort", &sub);
-    BSON_APPEND_INT32(&sub, F_T_ORDER, 1);
+    BSON_APPEND_INT32(&sub, F_T_SECOND, 1);
     bson_append_document_end(&opts, &sub);
     BSON_APPEND_INT64(&opts, "limit", (int64_t)b->rows.limit);
     pp_mg_hint(&opts, "claim");
@@ -249,50 +251,37 @@ static enum pp_err add_branch(struct pp_mg_thread *t, struct branch *b, struct p
 
 /* --- choosing --- */
 
-/* Brings what is due to the front, in order; how many these are. */
-static size_t due_first(struct pp_mg_candidate *row, size_t n, int64_t now_ms)
+static int by_due(const void *a, const void *b)
 {
-    size_t due = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (row[i].due_ms > now_ms)
-            continue;
-        struct pp_mg_candidate c = row[i];
-        memmove(&row[due + 1], &row[due], (i - due) * sizeof *row);
-        row[due++] = c;
-    }
-    return due;
+    double x = ((const struct pp_mg_candidate *)a)->due, y = ((const struct pp_mg_candidate *)b)->due;
+    return (x > y) - (x < y);
 }
 
-static int64_t earliest(const struct pp_mg_candidate *row, size_t n)
+/* Sorts rows by when they are due; how many are. */
+static size_t sort_due(struct pp_mg_candidate *row, size_t n, int64_t now_ms)
 {
-    int64_t ms = INT64_MAX;
-    for (size_t i = 0; i < n; i++)
-        if (row[i].due_ms < ms)
-            ms = row[i].due_ms;
-    return ms;
+    size_t due = 0;
+    qsort(row, n, sizeof *row, by_due);
+    while (due < n && (int64_t)row[due].due <= now_ms)
+        due++;
+    return due;
 }
 
 /* From its own range; true if that is all there is to it: either the range is everything, or more of it is
  * due. */
 static bool take_own(struct pp_mg_wanted *w, const struct rows *rows, int64_t now_ms)
 {
-    size_t due = due_first(rows->row, rows->n, now_ms), n = due < w->left ? due : w->left;
+    size_t due = sort_due(rows->row, rows->n, now_ms), n = due < w->left ? due : w->left;
     w->found = rows->row;
     w->n_found = w->n_own = n;
     w->more = false;
-    w->next_ms = earliest(rows->row + n, rows->n - n);
+    w->next_ms = n < rows->n ? (int64_t)rows->row[n].due : INT64_MAX;
     return whole_range(w->want) || n < due;
 }
 
 static int by_hash(const void *a, const void *b)
 {
     uint32_t x = ((const struct pp_mg_candidate *)a)->hash, y = ((const struct pp_mg_candidate *)b)->hash;
-    return (x > y) - (x < y);
-}
-
-static int by_due(const void *a, const void *b)
-{
-    int64_t x = ((const struct pp_mg_candidate *)a)->due_ms, y = ((const struct pp_mg_candidate *)b)->due_ms;
     return (x > y) - (x < y);
 }
 
@@ -315,8 +304,8 @@ static int64_t choose(struct pp_mg_wanted *w, struct pp_mg_candidate *row, size_
         const struct pp_mg_candidate *c = &row[(from + i) % due];
         if (i < take)
             chosen[i] = *c;
-        else if (c->due_ms < next_ms)
-            next_ms = c->due_ms;
+        else if ((int64_t)c->due < next_ms)
+            next_ms = (int64_t)c->due;
     }
     qsort(chosen, take, sizeof *chosen, by_due);
     w->n_found += take;
@@ -336,7 +325,7 @@ static enum pp_err take_others(struct pp_mg_thread *t, struct pp_mg_wanted *w, s
     for (size_t i = 0; i < rows->n; i++)
         if (!within(w->want, rows->row[i].hash))
             rows->row[n++] = rows->row[i];
-    size_t due = due_first(rows->row, n, now_ms), missing = least(w->left - w->n_found, due);
+    size_t due = sort_due(rows->row, n, now_ms), missing = least(w->left - w->n_found, due);
     w->reach = w->reach ? w->reach : fair_share(w->want, due);
     size_t take = least(missing, w->reach);
     w->more = take < missing;
@@ -346,8 +335,9 @@ static enum pp_err take_others(struct pp_mg_thread *t, struct pp_mg_wanted *w, s
     if (w->n_found > 0)
         memcpy(all, w->found, w->n_found * sizeof *all);
     w->found = all;
-    int64_t due_next = choose(w, rows->row, due, take), next_ms = earliest(rows->row + due, n - due);
-    next_ms = due_next < next_ms ? due_next : next_ms;
+    int64_t next_ms = due < n ? (int64_t)rows->row[due].due : INT64_MAX;
+    w->next_ms = next_ms < w->next_ms ? next_ms : w->next_ms;
+    next_ms = choose(w, rows->row, due, take);
     w->next_ms = next_ms < w->next_ms ? next_ms : w->next_ms;
     return PP_OK;
 }
@@ -359,14 +349,14 @@ enum pp_err pp_mg_candidates(struct pp_mg_thread *t, struct pp_arena *arena, int
     size_t short_of = 0;
     enum pp_err err = PP_OK;
     for (size_t i = 0; i < n && err == PP_OK; i++)
-        err = add_branch(t, &own[i], wanted[i], false, (size_t)wanted[i]->left + 1);
+        err = add_branch(t, &own[i], wanted[i], false, (size_t)wanted[i]->left + MORE);
     if (err == PP_OK && n > 0)
         err = ask(t, arena, own, n);
     for (size_t i = 0; i < n && err == PP_OK; i++) {
         struct pp_mg_wanted *w = wanted[i];
         if (take_own(w, &own[i].rows, now_ms))
             continue;
-        size_t limit = own[i].rows.n + (w->left - w->n_found) * SPREAD + 1;
+        size_t limit = own[i].rows.n + (w->left - w->n_found) * SPREAD + MORE;
         err = add_branch(t, &others[short_of++], w, true, limit);
     }
     if (err == PP_OK && short_of > 0)

@@ -17,7 +17,7 @@
 
 /* Conflicts are made up for so many times. A queue that many workers with one range take from is worked off
  * one by one: each time somebody wins. */
-enum { ROUNDS = 12, REACH = 4, COLLISIONS = 2 };
+enum { ROUNDS = 12, REACH = 4, LATER_MS = 500 };
 
 int64_t pp_mg_nonce(void)
 {
@@ -189,29 +189,32 @@ static void add_task(struct claiming *c, uint32_t at, const struct pp_task *task
     r->tasks[r->n++].handle = (uint64_t)c->nonce;
 }
 
-/* Hands out what was claimed of a want; true if it is to be looked at again: it lost some to others. Of
- * others' tasks it takes more and more until it meets somebody, then less, and after that a second time no
- * more: it is the end of the backlog, and others are at it. */
+/* When a want that has met others is worth asking for again: not at the same time as they. */
+static int64_t later(const struct claiming *c)
+{
+    return c->r->now_ms + LATER_MS + c->nonce % LATER_MS;
+}
+
+/* Hands out what was claimed of a want; true if it is to be looked at again at once. One that had nothing of
+ * its own takes more and more of others', until it meets somebody: then it is the end of the backlog, and
+ * enough are at it. */
 static bool hand_out_want(struct claiming *c, struct pp_mg_wanted *w, bool all, const struct pp_key *ours,
                           size_t n_ours)
 {
-    uint32_t at = (uint32_t)(w - c->wanted);
-    bool lost_own = false, lost_others = false;
+    uint32_t at = (uint32_t)(w - c->wanted), lost_own = 0, lost = 0;
     for (size_t k = 0; k < w->n_found; k++) {
         if (all || pp_mg_keys_at(ours, n_ours, &w->found[k].task.key) < n_ours) {
             add_task(c, at, &w->found[k].task);
             w->left--;
-        } else if (k < w->n_own) {
-            lost_own = true;
         } else {
-            lost_others = true;
+            lost_own += k < w->n_own;
+            lost += k >= w->n_own;
         }
     }
-    w->collisions += lost_others;
-    w->reach = !lost_others ? w->reach * REACH : w->reach > 1 ? w->reach / 2 : 1;
-    bool again = lost_own || ((lost_others || w->more) && w->collisions < COLLISIONS);
-    c->r->next[at].due_ms = lost_own || lost_others || w->more ? c->r->now_ms : w->next_ms;
-    return again && w->left > 0;
+    w->had_own |= w->n_own > 0;
+    w->reach = w->reach < PP_MG_COMMAND_DOCS ? w->reach * REACH : w->reach;
+    c->r->next[at].due_ms = lost > 0 ? later(c) : lost_own > 0 || w->more ? c->r->now_ms : w->next_ms;
+    return w->left > 0 && (lost_own > 0 || (w->more && !w->had_own && lost == 0));
 }
 
 static void hand_out(struct claiming *c, bool all, const struct pp_key *ours, size_t n_ours)

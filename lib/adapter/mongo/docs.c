@@ -6,6 +6,8 @@
 
 #include "base/text.h"
 
+enum { SECOND_MS = 1024, DUE_STEPS = 1024 };
+
 static int name_n(const char *name)
 {
     return (int)strlen(name);
@@ -113,19 +115,19 @@ int64_t pp_mg_hash(const struct pp_key *key)
     return (int64_t)key->b[0] << 24 | (int64_t)key->b[1] << 16 | (int64_t)key->b[2] << 8 | key->b[3];
 }
 
-int64_t pp_mg_order_planned(int64_t due_ms, size_t at, size_t n)
+int64_t pp_mg_second(int64_t due_ms)
 {
-    return due_ms * PP_MG_TICKS + (int64_t)(at * PP_MG_TICKS / n);
+    return due_ms / SECOND_MS;
 }
 
-int64_t pp_mg_order_back(int64_t due_ms)
+int64_t pp_mg_second_back(int64_t due_ms)
 {
-    return (due_ms + PP_MG_BACK_MS - 1) / PP_MG_BACK_MS * PP_MG_BACK_MS * PP_MG_TICKS;
+    return (due_ms + SECOND_MS - 1) / SECOND_MS;
 }
 
-int64_t pp_mg_order_ms(int64_t order)
+double pp_mg_due_in_order(int64_t due_ms, size_t at)
 {
-    return order / PP_MG_TICKS;
+    return (double)due_ms + (double)(at < DUE_STEPS ? at : DUE_STEPS - 1) / DUE_STEPS;
 }
 
 char *pp_mg_item_id(struct pp_arena *a, const char *client, const char *item, uint32_t revision)

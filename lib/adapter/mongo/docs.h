@@ -33,7 +33,7 @@
 #define F_T_QUEUE    "t.q"
 #define F_T_HASH     "t.h"
 #define F_T_DUE      "t.due"
-#define F_T_ORDER    "t.g"
+#define F_T_SECOND   "t.g"
 #define F_T_URL      "t.u"
 #define F_T_DOMAIN   "t.d"
 #define F_T_ALWAYS   "t.al"
@@ -95,14 +95,16 @@ void pp_mg_put_exists(bson_t *b, const char *name, bool yes);
 /* A key's first 32 bits (t.h). */
 int64_t pp_mg_hash(const struct pp_key *key);
 
-/* A task's place in its queue (t.g), from when it is due. Many tasks must share one: within a place the index
- * is in order of hashes, and a slot that has a hundredth of the hashes finds its tasks by one step a place.
- * So a planned chunk has PP_MG_TICKS places, in the order of planning, and tasks that come back share that of
- * the second in which they are due. */
-enum { PP_MG_TICKS = 8, PP_MG_BACK_MS = 1024 };
-int64_t pp_mg_order_planned(int64_t due_ms, size_t at, size_t n); /* the at-th of n planned together */
-int64_t pp_mg_order_back(int64_t due_ms);
-int64_t pp_mg_order_ms(int64_t order); /* due then, or up to PP_MG_BACK_MS before */
+/* A task's place in its queue (t.g): the second in which it is due, of 1,024 ms. Within a second the index is
+ * in order of hashes, so that a slot that has a hundredth of the hashes finds its tasks by one step a second;
+ * with a place for each task it would be a hundred steps a task. One that comes back has the second after:
+ * what is not due yet is not in the way of what is. */
+int64_t pp_mg_second(int64_t due_ms);
+int64_t pp_mg_second_back(int64_t due_ms);
+/* What is planned together is due at once: fractions of a millisecond keep it in order (t.due), among what is
+ * looked at together. */
+double pp_mg_due_in_order(int64_t due_ms, size_t at);
+
 /* "client/item/revision" in the arena. NULL: out of memory. */
 char *pp_mg_item_id(struct pp_arena *a, const char *client, const char *item, uint32_t revision);
 

@@ -14,7 +14,7 @@ enum { ROUNDS = 8 };
 struct need {
     struct pp_key key;
     const struct pp_plan_photo *photo;
-    int64_t order; /* in its queue (t.g) */
+    size_t at; /* in the order of planning */
     bool always;
 };
 
@@ -71,12 +71,10 @@ static enum pp_err find_needs(struct ensuring *e)
             if (!needs_task(row, photo))
                 continue;
             e->places[n] = (struct pp_mg_place){photo->key, (uint32_t)n};
-            all[n] = (struct need){photo->key, photo, 0, photo->always};
+            all[n] = (struct need){photo->key, photo, n, photo->always};
             n++;
         }
     }
-    for (size_t i = 0; i < n; i++)
-        all[i].order = pp_mg_order_planned(all[i].photo->due_ms, i, n);
     pp_mg_places_sort(e->places, n);
     gather(e, all, n);
     return PP_OK;
@@ -97,8 +95,8 @@ static void put_task(bson_t *b, const struct need *need, int64_t now_ms)
     BSON_APPEND_INT32(&task, IN_TASK(F_T_STATE), PP_MG_WAITING);
     BSON_APPEND_INT32(&task, IN_TASK(F_T_QUEUE), photo->tier);
     BSON_APPEND_INT64(&task, IN_TASK(F_T_HASH), pp_mg_hash(&need->key));
-    BSON_APPEND_INT64(&task, IN_TASK(F_T_DUE), photo->due_ms);
-    BSON_APPEND_INT64(&task, IN_TASK(F_T_ORDER), need->order);
+    BSON_APPEND_DOUBLE(&task, IN_TASK(F_T_DUE), pp_mg_due_in_order(photo->due_ms, need->at));
+    BSON_APPEND_INT64(&task, IN_TASK(F_T_SECOND), pp_mg_second(photo->due_ms));
     pp_mg_put_bytes(&task, IN_TASK(F_T_URL), photo->url, photo->url_n);
     pp_mg_put_text(&task, IN_TASK(F_T_DOMAIN), photo->domain);
     if (need->always)

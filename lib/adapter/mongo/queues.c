@@ -10,7 +10,7 @@
 /* Counts of so many tasks are kept, for so many times as long as they took. */
 enum { COUNT_MANY = 100000, COUNT_SHARE = 50, ROWS_FIRST = 64 };
 
-/* [{$match: {t.s: 1}}, {$group: {_id: <id>, n: {$sum: 1}, order: {$min: "$t.g"}}}] */
+/* [{$match: {t.s: 1}}, {$group: {_id: <id>, n: {$sum: 1}, due: {$min: "$t.due"}}}] */
 static void build_waiting(bson_t *pipeline, bson_t *opts, bool by_client)
 {
     bson_t stage, body, sub;
@@ -30,8 +30,8 @@ static void build_waiting(bson_t *pipeline, bson_t *opts, bool by_client)
     BSON_APPEND_DOCUMENT_BEGIN(&body, "n", &sub);
     BSON_APPEND_INT32(&sub, "$sum", 1);
     bson_append_document_end(&body, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&body, "order", &sub);
-    BSON_APPEND_UTF8(&sub, "$min", "$" F_T_ORDER);
+    BSON_APPEND_DOCUMENT_BEGIN(&body, "due", &sub);
+    BSON_APPEND_UTF8(&sub, "$min", "$" F_T_DUE);
     bson_append_document_end(&body, &sub);
     bson_append_document_end(&stage, &body);
     bson_append_document_end(pipeline, &stage);
@@ -59,7 +59,7 @@ static enum pp_err add_row(struct pp_store_backlog *r, size_t *cap, const bson_t
     }
     const char *copy = pp_arena_strdup(r->req.arena, client);
     r->rows[r->n++] =
-        (struct pp_backlog_row){copy, (uint8_t)queue, pp_mg_order_ms(pp_mg_doc_int(doc, "order"))};
+        (struct pp_backlog_row){copy, (uint8_t)queue, pp_mg_doc_int(doc, "due")};
     return copy ? PP_OK : PP_ENOMEM;
 }
 
@@ -94,7 +94,7 @@ static enum pp_err count_waiting(struct pp_mg_thread *t, struct pp_mg_counts *c)
         if (queue < 0 || queue >= PP_QUEUES)
             continue;
         c->counts[queue].photos = (uint64_t)pp_mg_doc_int(doc, "n");
-        c->counts[queue].oldest_ms = pp_mg_order_ms(pp_mg_doc_int(doc, "order"));
+        c->counts[queue].oldest_ms = pp_mg_doc_int(doc, "due");
     }
     bson_destroy(&pipeline);
     bson_destroy(&opts);

@@ -36,7 +36,7 @@ static enum pp_err update(struct moving *m)
     BSON_APPEND_INT32(&sub, F_T_QUEUE, m->r->tier);
     BSON_APPEND_INT32(&sub, F_T_TIER, m->r->tier);
     BSON_APPEND_INT64(&sub, F_T_DUE, m->r->due_ms);
-    BSON_APPEND_INT64(&sub, F_T_ORDER, pp_mg_order_planned(m->r->due_ms, 0, 1));
+    BSON_APPEND_INT64(&sub, F_T_SECOND, pp_mg_second(m->r->due_ms));
     bson_append_document_end(&change, &sub);
     enum pp_err err = pp_mg_update_many_hint(m->t, PP_MG_PHOTOS, &filter, &change, "_id_", &done);
     bson_destroy(&filter);

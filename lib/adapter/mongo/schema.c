@@ -63,7 +63,7 @@ struct index {
 
 /* README.md says what each serves. The collections without one are here so that they exist. */
 static const struct index indexes[] = {
-    {PP_MG_PHOTOS, "{'key': {'c': 1, 't.s': 1, 't.q': 1, 't.g': 1, 't.h': 1}, 'name': 'claim',"
+    {PP_MG_PHOTOS, "{'key': {'c': 1, 't.s': 1, 't.q': 1, 't.g': 1, 't.h': 1, 't.due': 1}, 'name': 'claim',"
                    " 'partialFilterExpression': {'t.s': 1}}"},
     {PP_MG_PHOTOS, "{'key': {'t.s': 1, 't.w': 1, 't.lu': 1}, 'name': 'claimed',"
                    " 'partialFilterExpression': {'t.s': {'$gte': 2}}}"},

@@ -102,7 +102,7 @@ void pp_mg_build_back(bson_t *update, const struct pp_mg_back *b)
     BSON_APPEND_INT32(&sub, F_T_QUEUE, b->losses >= PP_MG_SUSPECT ? PP_QUEUE_SUSPECT : b->tier);
     BSON_APPEND_INT32(&sub, F_T_TIER, b->tier);
     BSON_APPEND_INT64(&sub, F_T_DUE, b->due_ms);
-    BSON_APPEND_INT64(&sub, F_T_ORDER, pp_mg_order_back(b->due_ms));
+    BSON_APPEND_INT64(&sub, F_T_SECOND, pp_mg_second_back(b->due_ms));
     BSON_APPEND_INT32(&sub, F_T_LOSSES, b->losses);
     BSON_APPEND_INT64(&sub, F_T_NONCE, b->nonce);
     bson_append_document_end(update, &sub);

@@ -12,7 +12,7 @@ int64_t pp_mg_nonce(void);
 /* A waiting task as the claim's query found it. */
 struct pp_mg_candidate {
     struct pp_task task; /* epoch and attempts as they are once it is claimed; without client and handle */
-    int64_t due_ms;
+    double due;          /* when, in ms; fractions are the order of planning */
     uint32_t hash;
     uint8_t queue;
 };
@@ -22,9 +22,9 @@ struct pp_mg_wanted {
     const struct pp_claim_want *want;
     uint32_t left;                 /* tasks still wanted, at most PP_MG_COMMAND_DOCS */
     uint32_t reach;                /* of others' tasks, so many at once; 0: its fair share of what there is */
-    uint8_t collisions;            /* rounds that lost some of others' tasks to others */
     struct pp_mg_candidate *found; /* to be claimed now, in t->tmp: own ones, then others' */
     size_t n_found, n_own;
+    bool had_own;    /* in this call */
     bool more;       /* others have more that is due; not taken because of `reach` */
     int64_t next_ms; /* the first due time of what is not among `found`; INT64_MAX: there is nothing */
 };
