@@ -123,22 +123,51 @@ enum pp_err pp_mg_batch(struct pp_mg_thread *t, struct pp_store_batch *r)
     return count_running(t, r->req.arena, &one);
 }
 
-enum pp_err pp_mg_batch_client(struct pp_mg_thread *t, const char *batch_id, const char **client)
+/* --- whether it has ended --- */
+
+/* Of a batch that is planned: whether none of its items is open. */
+static enum pp_err none_open(struct pp_mg_thread *t, const char *client, const char *batch_id, bool *none)
 {
     bson_t filter = BSON_INITIALIZER, opts = BSON_INITIALIZER, projection;
-    BSON_APPEND_UTF8(&filter, F_ID, batch_id);
+    BSON_APPEND_UTF8(&filter, F_CLIENT, client);
+    BSON_APPEND_UTF8(&filter, F_BATCH, batch_id);
+    BSON_APPEND_INT32(&filter, F_SEQ, 0);
     BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &projection);
-    BSON_APPEND_INT32(&projection, F_CLIENT, 1);
+    BSON_APPEND_INT32(&projection, F_ID, 1);
     bson_append_document_end(&opts, &projection);
+    BSON_APPEND_INT64(&opts, "limit", 1);
+    pp_mg_hint(&opts, "batch");
     pp_mg_majority(&opts);
-    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_BATCHES, &filter, &opts);
-    const bson_t *doc = pp_mg_next(&rows);
-    const char *text = doc ? pp_mg_doc_text(doc, F_CLIENT) : NULL;
-    *client = text ? pp_arena_strdup(&t->tmp, text) : NULL;
-    enum pp_err end = pp_mg_rows_end(&rows), err = text && !*client ? PP_ENOMEM : text ? PP_OK : PP_ENOTFOUND;
+    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_ITEMS, &filter, &opts);
+    *none = pp_mg_next(&rows) == NULL;
     bson_destroy(&filter);
     bson_destroy(&opts);
-    return end != PP_OK ? end : err;
+    return pp_mg_rows_end(&rows);
+}
+
+enum pp_err pp_mg_batch_end(struct pp_mg_thread *t, const char *batch_id, const char **client, bool *ended)
+{
+    bool planned = false;
+    bson_t filter = BSON_INITIALIZER, *opts = BCON_NEW("projection", "{", F_CLIENT, BCON_INT32(1), F_PLANNED,
+                                                       BCON_INT32(1), F_FINISHED, BCON_INT32(1), "}");
+    BSON_APPEND_UTF8(&filter, F_ID, batch_id);
+    pp_mg_majority(opts);
+    *client = NULL;
+    *ended = false;
+    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_BATCHES, &filter, opts);
+    const bson_t *doc = pp_mg_next(&rows);
+    const char *text = doc ? pp_mg_doc_text(doc, F_CLIENT) : NULL;
+    if (text) {
+        *client = pp_arena_strdup(&t->tmp, text);
+        *ended = bson_has_field(doc, F_FINISHED);
+        planned = pp_mg_doc_int(doc, F_PLANNED);
+    }
+    enum pp_err end = pp_mg_rows_end(&rows), err = text && !*client ? PP_ENOMEM : text ? PP_OK : PP_ENOTFOUND;
+    bson_destroy(&filter);
+    bson_destroy(opts);
+    if (end != PP_OK || err != PP_OK)
+        return end != PP_OK ? end : err;
+    return planned && !*ended ? none_open(t, *client, batch_id, ended) : PP_OK;
 }
 
 /* --- many --- */

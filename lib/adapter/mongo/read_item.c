@@ -1,7 +1,8 @@
 /* read_item.c: items with their photos: results, one item, what a replay would take.
  *
  * Finished items of a batch are read in order of seq, up to where nobody writes any more (pp_mg_seq_end), so
- * a page never misses one that finishes while pages are read. */
+ * a page never misses one that finishes while pages are read. In a batch that has ended nobody does: whoever
+ * has seen that it is finished is shown all of it, whatever others are about to write. */
 #include <string.h>
 
 #include "run.h"
@@ -16,9 +17,10 @@ struct page {
 
 static enum pp_err page_of(struct pp_mg_thread *t, const char *batch, uint64_t after, struct page *p)
 {
-    *p = (struct page){.batch = batch, .after = after};
-    enum pp_err err = pp_mg_batch_client(t, batch, &p->client);
-    return err == PP_OK ? pp_mg_seq_end(t, &p->end) : err;
+    bool ended;
+    *p = (struct page){.batch = batch, .after = after, .end = INT64_MAX};
+    enum pp_err err = pp_mg_batch_end(t, batch, &p->client, &ended);
+    return err == PP_OK && !ended ? pp_mg_seq_end(t, &p->end) : err;
 }
 
 static void put_page(bson_t *filter, const struct page *p)

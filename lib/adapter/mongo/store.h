@@ -214,9 +214,9 @@ pp_must_check enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_
 
 /* --- read_batch.c, read_item.c --- */
 
-/* Whose batch it is, in t->tmp. PP_ENOTFOUND. */
-pp_must_check enum pp_err pp_mg_batch_client(struct pp_mg_thread *t, const char *batch_id,
-                                             const char **client);
+/* Whose batch it is, in t->tmp, and whether it has ended: then all of its results are there. PP_ENOTFOUND. */
+pp_must_check enum pp_err pp_mg_batch_end(struct pp_mg_thread *t, const char *batch_id, const char **client,
+                                          bool *ended);
 /* The highest revision of each item; of one that has none nothing is set. */
 pp_must_check enum pp_err pp_mg_newest(struct pp_mg_thread *t, const char *client, const char *const *ids,
                                        size_t n, uint32_t *revisions);
