@@ -6,15 +6,20 @@ seed. Then everything is left in peace until all is terminal, and checked:
 
   I1  what was answered 202 has its results, each item one            results of all batches
   I2  one id, one payload; one result per item revision               results read twice, by two replicas
-  I3  nothing is written by who has lost its claim                     a settled photo's attempts and outcome; no task left over
+  I3  nothing is written by who has lost its claim                     every change in MongoDB's oplog: history.py; no task is left over; no
+                                                                       more requests for a photo than claims of it
   I4  requests in flight per client                                    the origin's record
   I5  requests of a client in any 60 s                                 the origin's record
-  I6  no connection to an address that policy denies                   denied URLs have their code; the origin has no such host
+  I6  nothing is opened that policy denies                             denied URLs have their code; a port to which redirects lead is not called
   I7  stored bytes have their hash, every stored photo its bytes       the folder of photos
+  I9  legal transitions                                                history.py
   I10 all is terminal within BOUND s after the last fault
+
+The limits and the history are looked at during the run as well. bugs/ has bugs that must not pass, see bugs/plant.
 """
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -25,7 +30,9 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "tests", "scenario")]
 from faults import KINDS, Faults  # noqa: E402
 from fleet import Fleet, MongoServers, RedisServers  # noqa: E402
 from harness import ORIGIN, Origin, sha256_of, wait_until  # noqa: E402
+from history import History  # noqa: E402
 from proxy import Proxy  # noqa: E402
+from recovery import Recovery  # noqa: E402
 
 HOSTS = """
 fast*.example   delay=10-80 bytes=600-4000
@@ -35,43 +42,110 @@ flaky*.example  delay=10-80 flaky=1 bytes=600-2000
 gone*.example   delay=10-80 status=404
 busy*.example   delay=10-80 chance=0.3:503 retry_after=1 bytes=600-2000
 same*.example   delay=10-80 bytes=3000 seed=7
+trap*.example   delay=10-80 location={trap}
 """
 # photos of an item: kind of host, weight
-MIX = {"fast": 60, "slow": 6, "hop": 8, "flaky": 8, "gone": 8, "busy": 4, "same": 4}
+MIX = {"fast": 60, "slow": 6, "hop": 8, "flaky": 8, "gone": 8, "busy": 4, "same": 4, "trap": 2}
+# of these each attempt is one request
+ONE_REQUEST = ("fast", "slow", "gone", "same")
 BOUND = 240
-# of what a client's limit permits, so much is posted: hops and retries come on top
-LOAD = 0.4
+# of what a client's limit permits, so much is posted: hops and retries come on top. Greedy clients post more than a window at once, and
+# then as much as they may
+LOAD, GREEDY_LOAD, GREEDY_WINDOWS = 0.4, 0.7, 1.4
 LOST_BY_POLICY = ("denied_address", "denied_port", "denied_scheme")
+LOOK_S = 8  # between looks at limits and history
+# so long after something happened to Redis it may not know an Idempotency-Key
+KEYS_DOUBTFUL_S = 15
+
+
+class ChaosFleet(Fleet):
+    """Each worker has its own way to Redis, and every second one serves the first tier only, so that a client has two slots."""
+
+    def __init__(self, case, redis_address, **more):
+        self.redis_address = redis_address
+        super().__init__(case, **more)
+
+    def make(self, roles, config=None, prefix=()):
+        config = dict(config or {})
+        way = None
+        if roles == "worker":
+            way = Proxy(self.redis_address)
+            config["coordinator.url"] = f"redis://127.0.0.1:{way.port}"
+            if len(self.of("worker")) % 2:
+                config["worker.tiers"] = ["1s"]
+        replica = super().make(roles, config, prefix)
+        replica.way = way
+        return replica
+
+
+class Trap:
+    """A port that policy denies, and to which redirects lead."""
+
+    def __init__(self):
+        self.calls, self.socket = 0, socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            connection, _ = self.socket.accept()
+            self.calls += 1
+            connection.close()
+
+
+def origin_hash(host, target):
+    """What the record of the origin calls a request: og_hash() of behave.c."""
+    h = 0
+    for text in (host, target):
+        h ^= 0xCBF29CE484222325
+        for c in text.encode():
+            h = (h ^ c) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+        h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+        h = (h ^ h >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
+        h ^= h >> 31
+    return f"{h:016x}"
 
 
 class Chaos:
-    def __init__(self, case, seconds, faults_every=2.0, workers=4, clients=20, lease=5, kinds=tuple(KINDS), bound=BOUND, progress=print):
+    def __init__(self, case, seconds, faults_every=2.0, workers=4, clients=20, lease=5, kinds=tuple(KINDS), bound=BOUND, progress=print,
+                 crons=2, greedy=0.25, first=False):
         self.case, self.random, self.seconds, self.every = case, case.random, seconds, faults_every
         self.lease, self.kinds, self.bound, self.say = lease, kinds, bound, progress
         self.errors, self.accepted, self.lock = [], {}, threading.Lock()
         self.over = self.posting = False
-        self.faults, self.recoveries, self.n = 0, {}, 0
-        self.origin = Origin(case, hosts=HOSTS, record=case.in_memory("record.txt"))
+        self.first = first  # the first thing that is wrong ends the run
+        self.faults, self.n, self.redis_trouble = 0, 0, time.monotonic() - KEYS_DOUBTFUL_S
+        self.trap = Trap()
+        hosts = HOSTS.format(trap=f"http%3A//127.0.0.1%3A{self.trap.port}/x.jpg")
+        self.origin = Origin(case, hosts=hosts, record=case.in_memory("record.txt"))
         self.origin.keep_time()
         self.mongo, self.redis = MongoServers(case), RedisServers(case)
         for servers in (self.mongo.begin(), self.redis.begin()):
             servers.wait_up()
         self.mongo_proxy = Proxy(address_of(self.mongo.url))
         self.redis_proxy = Proxy(address_of(self.redis.url))
-        self.fleet = Fleet(case, origin=self.origin, mongo=self.mongo, redis=self.redis, config={
+        self.fleet = ChaosFleet(case, address_of(self.redis.url), origin=self.origin, mongo=self.mongo, redis=self.redis, config={
             "store.url": f"mongodb://127.0.0.1:{self.mongo_proxy.port}/chaos?directConnection=true",
             "coordinator.url": f"redis://127.0.0.1:{self.redis_proxy.port}",
             "worker.lease": f"{lease}s", "worker.drain": "3s", "clients.rpm": None, "clients.concurrency": 4, "blobs.fsync": "off",
             "fetch.tiers": [{"timeout": "1s", "concurrency": 64}, {"timeout": "5s", "concurrency": 64}],
-            "retry.delays": ["500ms", "1s", "2s"]}, replicas={"api": 2, "ingest": 2, "worker": workers, "cron": 2})
-        self.limits = {}
+            "retry.delays": ["500ms", "1s", "2s"]}, replicas={"api": 2, "ingest": 2, "worker": workers, "cron": crons})
+        self.limits, self.greedy = {}, set()
         for n in range(clients):  # some without a rate, most with one
             self.limits[f"c{n}"] = (None if n % 5 == 0 else self.random.choice([60, 120, 300, 600]), self.random.choice([2, 4, 8]))
+        for n in range(1, 1 + int(clients * greedy)):
+            self.limits[f"c{n}"] = (self.random.choice([60, 90, 120]), self.random.choice([4, 8]))
+            self.greedy.add(f"c{n}")
+        self.history, self.recovery = History(self.mongo, "chaos", self.wrong), Recovery(self)
 
     def wrong(self, text):
         with self.lock:
             self.errors.append(text)
-            self.say(f"WRONG: {text}")
+            if len(self.errors) <= 50:
+                self.say(f"WRONG: {text}")
+
+    def may_stop(self):
+        return self.first and self.errors
 
     # --- load ---
 
@@ -90,7 +164,8 @@ class Chaos:
         began, spent, number = time.monotonic(), dict.fromkeys(clients, 0), 0
         while self.posting:
             client = self.random.choice(clients)
-            permitted = LOAD * (self.limits[client][0] or 300) / 60 * (time.monotonic() - began) + 5
+            rate, greedy = self.limits[client][0] or 300, client in self.greedy
+            permitted = (GREEDY_LOAD if greedy else LOAD) * rate / 60 * (time.monotonic() - began) + (GREEDY_WINDOWS * rate if greedy else 5)
             if spent[client] < permitted:
                 number += 1
                 ids = self.random.sample(range(200), self.random.randint(1, 15))
@@ -101,7 +176,7 @@ class Chaos:
             time.sleep(self.random.uniform(0.05, 0.3))
 
     def post_until_answered(self, key, body):
-        ids = set()
+        first = None
         while not self.over:
             apis = [r for r in self.fleet.of("api") if r.running() and r.port]
             try:
@@ -111,52 +186,35 @@ class Chaos:
                 time.sleep(0.2)
                 continue
             if answer.status == 202:
-                ids.add(answer.json["batch_id"])
+                batch = answer.json["batch_id"]
                 with self.lock:
-                    self.accepted[answer.json["batch_id"]] = {item["id"]: item["photos"] for item in body["items"]}
-                return
+                    self.accepted[batch] = {item["id"]: item["photos"] for item in body["items"]}
+                if first and batch != first[0] and first[1] > self.redis_trouble + KEYS_DOUBTFUL_S:
+                    self.wrong(f"I2: the same batch with the same Idempotency-Key is {first[0]}, and {batch}")
+                if first or self.random.random() > 0.1:
+                    return
+                first = batch, time.monotonic()  # once more, as who has not seen the answer
+                continue
             if answer.status not in (409, 429, 500, 503):
                 self.wrong(f"POST answered {answer}")
                 return
             time.sleep(0.3)
 
-    # --- recoveries ---
+    # --- while it runs ---
 
-    def killed(self, replica):
-        if replica.roles == "worker":
-            threading.Thread(target=self.time_claims, args=(replica,), daemon=True).start()
-
-    def time_claims(self, replica):
-        """From the death of a worker until nothing is claimed by it any more."""
-        try:
-            dead, pid = time.monotonic(), replica.process.pid
-            query = {"t.s": 2, "t.w": {"$regex": f"-{pid}-"}}
-            while self.mongo.wire.count("chaos", "photos", query) > 0:
-                if self.over or time.monotonic() - dead > 60:
-                    return
-                time.sleep(0.1)
-            self.note("claims of a dead worker are gone", time.monotonic() - dead)
-        except Exception:  # noqa: BLE001  (MongoDB is away as well: not a measurement)
-            pass
-
-    def server_back(self, name):
-        threading.Thread(target=self.time_requests, args=(name,), daemon=True).start()
-
-    def time_requests(self, name):
-        """From a server's return until requests go out as before."""
-        try:
-            back, before = time.monotonic(), self.origin.stats()["requests"]
-            while self.origin.stats()["requests"] < before + 20:
-                if self.over or time.monotonic() - back > 60:
-                    return
-                time.sleep(0.1)
-            self.note(f"requests after {name} is back", time.monotonic() - back)
-        except Exception:  # noqa: BLE001
-            pass
-
-    def note(self, what, seconds):
-        with self.lock:
-            self.recoveries.setdefault(what, []).append(seconds)
+    def watch(self):
+        """Looks at what can be looked at; those that are away just now are looked at the next time."""
+        while self.posting and not self.may_stop():
+            time.sleep(LOOK_S)
+            try:
+                self.history.read()
+            except Exception:  # noqa: BLE001  (MongoDB is away)
+                pass
+            try:
+                self.origin.page("POST", "/_flush")
+                self.check_limits(False)
+            except OSError:
+                pass
 
     # --- the run ---
 
@@ -165,38 +223,56 @@ class Chaos:
         for client, (rpm, concurrency) in self.limits.items():
             self.fleet.api.set_client(client, rpm=rpm, concurrency=concurrency)
         self.posting = True
+        self.recovery.start()
         names = list(self.limits)
         posters = [threading.Thread(target=self.poster, args=(f"p{i}", names[i::3]), daemon=True) for i in range(3)]
+        posters.append(threading.Thread(target=self.watch, daemon=True))
         for t in posters:
             t.start()
         self.strike_until(time.monotonic() + self.seconds)
         self.posting = False
         for t in posters:
             t.join(30)
-        return self.settle()
+        return not self.errors if self.may_stop() else self.settle()
 
     def strike_until(self, end):
         faults, began = Faults(self), time.monotonic()
-        while time.monotonic() < end:
-            time.sleep(self.random.expovariate(1 / self.every))
-            name = faults.pick(self.kinds)
-            try:
-                done = faults.strike(name)
-            except Exception as e:  # noqa: BLE001  (its object is away just now)
-                done = None
-                self.say(f"  {name}: {e}")
-            if done is not None:
-                self.faults += 1
-                self.say(f"{time.monotonic() - began:7.1f} s  {name} {done}")
+        due = began
+        while not self.may_stop():
+            due += min(self.random.expovariate(1 / self.every), 4 * self.every)
+            if due > end:
+                break
+            time.sleep(max(0, due - time.monotonic()))
+            for _ in range(5):  # some are not possible just now
+                if self.strike(faults, faults.pick(self.kinds), began):
+                    break
         faults.heal()
+
+    def strike(self, faults, name, began):
+        """Whether anything was done."""
+        if "redis" in name:
+            self.redis_trouble = time.monotonic() + 10  # until then it may last
+        try:
+            done = faults.strike(name)
+        except Exception as e:  # noqa: BLE001  (its object is away just now)
+            self.say(f"  {name}: {e}")
+            return False
+        if done is None:
+            return False
+        self.faults += 1
+        self.recovery.struck()
+        self.say(f"{time.monotonic() - began:7.1f} s  {name} {done}")
+        return True
 
     def settle(self):
         """All is terminal within BOUND s; then the checks."""
         self.say(f"{self.faults} faults; {len(self.accepted)} batches accepted; waiting until all is terminal")
         peace = time.monotonic()
         left = set(self.accepted)
-        while left and time.monotonic() - peace < self.bound:
+        while left and time.monotonic() - peace < self.bound and not self.may_stop():
             for batch in list(left):
+                if time.monotonic() - peace > self.bound:
+                    break
                 try:
                     if self.fleet.api.batch(batch)["state"] in ("finished", "cancelled"):
                         left.discard(batch)
@@ -205,16 +281,24 @@ class Chaos:
             time.sleep(0.2)
         self.say(f"terminal after {time.monotonic() - peace:.1f} s" if not left else f"{len(left)} batches are still open")
         for batch in sorted(left)[:5]:
-            self.wrong(f"I10, I1: {batch} is not finished: {self.fleet.api.batch(batch)}")
+            self.wrong(f"I10, I1: {batch} is not finished: {self.fleet.api.get(f'/v1/batches/{batch}')}")
+        if self.may_stop():
+            return False
         self.check_results(left)
         self.check_tasks()
         self.check_blobs()
+        self.history.read()
+        self.say(f"{self.history.changes} changes of photos and items")
         wait_until(lambda: self.origin.stats()["in_flight"] == 0, 30, "the origin is idle")
         stale = self.fleet.metric("photopool_stale_settles_total")
         self.over = True
         self.fleet.stop()
         self.origin.stop()
-        self.check_limits()
+        self.check_limits(True)
+        self.check_requests()
+        if self.trap.calls:
+            self.wrong(f"I6: {self.trap.calls} connections to a port that policy denies")
+        self.recovery.count_claims(self.history, self.limits)
         self.report(stale)
         return not self.errors
 
@@ -275,7 +359,24 @@ class Chaos:
             self.wrong(f"I7: {len(missing)} objects have a record and no bytes, such as {min(missing)}")
         self.say(f"{len(files)} objects, {len(known)} of them with a record")
 
-    def check_limits(self):
+    def check_requests(self):
+        """I3: no more requests for a photo than it was claimed."""
+        claims, claimed = {}, {key: doc.get("e", 0) for key, doc in self.history.documents["photos"].items()}
+        for item in self.history.documents["items"].values():
+            for photo in item.get("ph", []):
+                place, _, target = photo["u"].decode().partition("://")[2].partition("/")
+                if place.startswith(ONE_REQUEST):
+                    claims[origin_hash(place.partition(":")[0], "/" + target)] = photo["u"].decode(), claimed.get(photo["k"], 0)
+        requests = {}
+        for row in self.origin.records():
+            requests[row["hash"]] = requests.get(row["hash"], 0) + 1
+        known = sum(h in claims for h in requests)
+        many = [(claims[h], n) for h, n in requests.items() if h in claims and n > claims[h][1]]
+        self.say(f"{known} photos whose requests are counted")
+        for (url, n), seen in many[:5]:
+            self.wrong(f"I3: {url} was claimed {n} times and asked for {seen} times")
+
+    def check_limits(self, last):
         """I4, I5."""
         path = self.case.path("limits.txt")
         with open(path, "w", encoding="ascii") as f:
@@ -285,14 +386,13 @@ class Chaos:
         for c in verdict["clients"]:
             if c["over"]:
                 self.wrong(f"I4, I5: {c}")
-        self.say(f"{verdict['requests']} requests of {len(verdict['clients'])} clients")
+        if last:
+            self.say(f"{verdict['requests']} requests of {len(verdict['clients'])} clients")
 
     def report(self, stale):
         row = {"chaos": "ok" if not self.errors else "failed", "seed": self.case.seed, "faults": self.faults, "batches": len(self.accepted),
                "wrong": len(self.errors), "stale_settlements_refused": int(stale)}
-        for what, seconds in sorted(self.recoveries.items()):
-            seconds.sort()
-            row[what] = {"n": len(seconds), "median_s": round(seconds[len(seconds) // 2], 2), "worst_s": round(seconds[-1], 2)}
+        row.update(self.recovery.rows())
         self.say(json.dumps(row))
 
 

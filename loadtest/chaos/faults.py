@@ -1,10 +1,13 @@
 """faults.py: what can happen to a fleet, each a method of Faults named in KINDS with its share. A fault heals itself, at once or by a timer
 of the driver (later()). To add one: a method, a row in KINDS."""
+import os
 import threading
+import time
 
 # name: weight
 KINDS = {
     "kill_worker": 6, "freeze_worker": 4, "roll_worker": 3, "kill_api": 2, "kill_ingest": 2, "kill_cron": 2,
+    "part_worker": 4, "break_disk": 1,
     "step_down": 3, "fail_commands": 5, "kill_mongo": 2, "freeze_mongo": 2, "lose_mongo_answer": 6, "cut_mongo": 4, "late_mongo": 3,
     "kill_redis": 2, "freeze_redis": 2, "wipe_redis": 1, "lose_redis_answer": 5, "cut_redis": 4, "late_redis": 3,
 }
@@ -36,6 +39,8 @@ class Faults:
             t.join()
         self.chaos.mongo_proxy.heal()
         self.chaos.redis_proxy.heal()
+        for replica in self.fleet.of("worker"):
+            replica.way.heal()
         self.fleet.mongo.wire.fail_off()
 
     # --- replicas ---
@@ -48,8 +53,10 @@ class Faults:
         replica = self.one_of(role)
         if not replica:
             return None
+        pid = replica.process.pid
         replica.kill()
-        self.chaos.killed(replica)
+        if role == "worker":
+            self.chaos.recovery.killed(pid)
         self.later(self.random.uniform(0.2, 4), lambda: self.again(replica))
         return replica.name
 
@@ -106,16 +113,44 @@ class Faults:
         self.later(0.1, roll)
         return replica.name
 
+    def part_worker(self):
+        """Redis is there, but not for this one."""
+        replica = self.one_of("worker")
+        if not replica:
+            return None
+        seconds = self.random.choice([0.5, 1.2, 2.5]) * self.chaos.lease
+        replica.way.refuse(seconds)
+        self.later(seconds, lambda: None)
+        return f"{replica.name} for {seconds:.1f} s"
+
+    def break_disk(self):
+        """Photos can't be written: what they are renamed to can't be made."""
+        folder = os.path.join(self.fleet.photos, "sha256")
+        away = folder + ".away"
+        if os.path.exists(away) or not os.path.isdir(folder):
+            return None
+        seconds = self.random.uniform(0.5, 4)
+        os.rename(folder, away)
+        with open(folder, "w", encoding="ascii"):
+            pass
+
+        def mend():
+            os.unlink(folder)
+            os.rename(away, folder)
+        self.later(seconds, mend)
+        return f"for {seconds:.1f} s"
+
     # --- servers ---
 
-    def with_server(self, name, begin, seconds, end):
+    def with_server(self, name, begin, seconds, end, back=None):
+        struck = time.monotonic()
         lock = self.busy[name]
         if not lock.acquire(blocking=False):
             return None
 
         def finish():
             end()
-            self.chaos.server_back(name)
+            self.chaos.recovery.server_back(back or name, struck)
             lock.release()
         begin()
         self.later(seconds, finish)
@@ -161,9 +196,14 @@ class Faults:
 
     def wipe_redis(self):
         r = self.fleet.redis
-        return self.with_server("redis", r.wipe, self.random.uniform(0.1, 2), r.start)
+        return self.with_server("redis", r.wipe, self.random.uniform(0.1, 2), r.start, "a wiped redis")
 
     # --- the network ---
+
+    def redis_way(self):
+        """All workers have their own, the others share one."""
+        ways = [r.way for r in self.fleet.of("worker")] + [self.chaos.redis_proxy]
+        return self.random.choice(ways)
 
     def lose_mongo_answer(self):
         self.chaos.mongo_proxy.lose_answer(self.random.randint(1, 4))
@@ -178,13 +218,13 @@ class Faults:
         return ""
 
     def lose_redis_answer(self):
-        self.chaos.redis_proxy.lose_answer(self.random.randint(1, 4))
+        self.redis_way().lose_answer(self.random.randint(1, 4))
         return ""
 
     def cut_redis(self):
-        self.chaos.redis_proxy.refuse(self.random.uniform(0, 2))
+        self.redis_way().refuse(self.random.uniform(0, 2))
         return ""
 
     def late_redis(self):
-        self.chaos.redis_proxy.late(self.random.uniform(0.02, 0.4), self.random.uniform(0.5, 3))
+        self.redis_way().late(self.random.uniform(0.02, 0.4), self.random.uniform(0.5, 3))
         return ""

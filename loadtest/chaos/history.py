@@ -1,0 +1,144 @@
+"""history.py: every change that MongoDB has made, one by one, from its oplog, and whether each was legal.
+
+The end of a run says little about what was wrong in between: what a stale worker has written may have been made up for. So all changes of
+photos and items are applied here to a copy of their own, and judged:
+
+  I9  a task's states: none -> waiting -> claimed -> waiting or settled -> none; a waiting one may go
+  I3  a claim is nobody else's: its nonce changes only with its state; it is lost only when its lease is over; what is written as its outcome
+      says which attempt it was, and that is the one that is claimed
+  I2  an item is planned once for each batch that names it; what is terminal, and each outcome of a photo, stays as it was written; an
+      outcome is one that the photo's task was settled with
+
+To add a rule: in photo() or item(), which get the document before and after. Used by one thread at a time.
+"""
+import copy
+
+ILLEGAL = {(0, 2), (0, 3), (1, 3), (2, 0), (3, 1), (3, 2)}
+STATES = {0: "no task", 1: "waiting", 2: "claimed", 3: "settled"}
+CANCELLED = 5
+SLACK_MS = 1000  # the adapter knows the server's clock only so well when connections are slow
+
+
+def patch(document, diff):
+    """Applies an update's diff ($v: 2)."""
+    if diff.get("a"):  # of an array
+        if "l" in diff:
+            del document[diff["l"]:]
+        for name, value in diff.items():
+            if name[0] in "us" and name[1:].isdigit():
+                at = int(name[1:])
+                document.extend([None] * (at + 1 - len(document)))
+                if name[0] == "u":
+                    document[at] = value
+                else:
+                    patch(document[at], value)
+        return
+    for name, value in diff.items():
+        if name == "d":
+            for field in value:
+                document.pop(field, None)
+        elif name in ("u", "i"):
+            document.update(value)
+        elif name[0] == "s":
+            patch(document[name[1:]], value)
+
+
+def outcome_of(o):
+    return tuple(o.get(name) for name in ("k", "at", "ms", "c", "fa"))
+
+
+class History:
+    def __init__(self, servers, database, wrong):
+        self.servers, self.db, self.wrong = servers, database, wrong
+        self.last, self.changes = None, 0
+        self.documents = {"photos": {}, "items": {}}
+        self.settled = {}  # photo: its outcomes
+        self.planned = {}  # (batch, item): the item's _id
+        self.claims, self.back = {}, {}  # photo: [(ms, worker)]; the same of the end of claims
+
+    def read(self):
+        """What is new. OSError where the server is away: the next call has it."""
+        query = {"ns": {"$in": [f"{self.db}.photos", f"{self.db}.items", "admin.$cmd"]}}
+        if self.last is not None:
+            query["ts"] = {"$gt": self.last}
+        rows = self.servers.wire.find("local", "oplog.rs", query, projection={"ts": 1, "op": 1, "ns": 1, "o": 1, "o2": 1, "wall": 1})
+        for row in rows:
+            self.last = row["ts"]
+            self.apply(row, row["wall"])
+
+    def apply(self, row, wall):
+        if row["op"] == "c":
+            for inner in row["o"].get("applyOps", []):
+                self.apply(inner, wall)
+            return
+        name = row["ns"].partition(".")[2]
+        if row["op"] not in "iud" or name not in self.documents:
+            return
+        self.changes += 1
+        documents, key = self.documents[name], (row["o2"] if row["op"] == "u" else row["o"])["_id"]
+        before = documents.get(key)
+        if row["op"] == "d":
+            documents.pop(key, None)
+            return
+        after = row["o"]
+        if "diff" in after:
+            after = copy.deepcopy(before) if before is not None else {}
+            patch(after, row["o"]["diff"])
+        documents[key] = after
+        (self.photo if name == "photos" else self.item)(key, before or {}, after, wall)
+
+    # --- photos ---
+
+    def photo(self, key, before, after, wall):
+        old, new = before.get("t", {}), after.get("t", {})
+        was, now = old.get("s", 0), new.get("s", 0)
+        who = f"photo {key.hex()} of {after.get('c')}"
+        if (was, now) in ILLEGAL:
+            self.wrong(f"I9, I3: {who}: {STATES[was]} -> {STATES[now]}")
+        elif was == now and (old.get("n"), old.get("w")) != (new.get("n"), new.get("w")):
+            self.wrong(f"I3: {who}: it was {STATES[was]} by {old.get('w')} and is so by {new.get('w')}")
+        if now == 2 and was != 2:
+            self.claims.setdefault(key, []).append((wall, new.get("w")))
+            if after.get("e") != before.get("e", 0) + 1:
+                self.wrong(f"I3: {who}: claimed without a new epoch")
+        if was == 2 and now != 2:
+            self.back.setdefault(key, []).append((wall, old.get("w")))
+            if new.get("l", 0) > old.get("l", 0) and wall < old["lu"] - SLACK_MS:
+                self.wrong(f"I3: {who}: lost {old['lu'] - wall} ms before the end of its lease")
+        if now == 3 and was != 3:
+            self.settled.setdefault(key, set()).add(outcome_of(new["x"]))
+            if was == 2 and new["x"].get("at", 0) != old.get("at", 0):
+                self.wrong(f"I3: {who}: the outcome of attempt {new['x'].get('at')} while attempt {old.get('at')} was under way")
+
+    # --- items ---
+
+    def item(self, key, before, after, _wall):
+        if not before:
+            name = (after.get("b"), after.get("i"))
+            if self.planned.setdefault(name, key) != key:
+                self.wrong(f"I2: item {after.get('i')} of batch {after.get('b')} is {self.planned[name]} and {key}")
+            return
+        if "b" not in after:  # forgotten
+            return
+        if before.get("s") and after.get("s") != before.get("s"):
+            self.wrong(f"I2: {key} had ended with {before['s']} and ends with {after.get('s')}")
+        for old, new in zip(before.get("ph", []), after.get("ph", [])):
+            if "o" in old and old["o"] != new.get("o"):
+                self.wrong(f"I2: {key}: outcome {old['o']} became {new.get('o')}")
+            if "o" not in old and "o" in new and new["o"]["k"] != CANCELLED and \
+                    outcome_of(new["o"]) not in self.settled.get(new["k"], ()):
+                self.wrong(f"I3: {key}: {new['o']} is no outcome that {new['k'].hex()} was settled with")
+
+    # --- for measurements ---
+
+    def claimed_again(self, worker_part, died_ms):
+        """Of what a worker held when it died: [(client, ms until it was nobody's, ms until it was claimed again or None)]"""
+        rows = []
+        for key, claims in self.claims.items():
+            held = [ms for ms, worker in claims if worker_part in worker and ms <= died_ms]
+            ends = [ms for ms, worker in self.back.get(key, []) if worker_part in worker and ms > died_ms]
+            if not held or not ends:
+                continue
+            again = [ms for ms, _ in claims if ms >= ends[0]]
+            rows.append((self.documents["photos"][key]["c"], ends[0] - died_ms, again[0] - died_ms if again else None))
+        return rows
