@@ -84,13 +84,14 @@ def rated(case, args):
     wait_requests(origin, 1, begin.at)
     start = time.monotonic() + 60
     time.sleep(max(0, start - time.monotonic()))
-    first = meter.now()
+    first, asked_before = meter.now(), origin.stats()["requests"]
     time.sleep(max(0, start + 60 * args.windows - time.monotonic()))
-    last = meter.now()
+    last, asked = meter.now(), origin.stats()["requests"]
     used, whole = last - first, last - begin
     name = f"{len(clients)} clients of {args.rpm} RPM"
     permitted = len(clients) * args.rpm / 60
-    print_row("fleet", f"{name}: photos", used.photos / used.seconds, "photos/s", permitted, "what their limits permit")
+    print_row("fleet", f"{name}: requests", (asked - asked_before) / used.seconds, "requests/s", permitted, "what their limits permit",
+              settled_photos_s=used.photos / used.seconds)
     print_costs("fleet", name, used, used.photos, (whole, whole.photos))
     for replica in fleet.replicas:
         replica.kill()
@@ -107,8 +108,6 @@ def main():
     parser.add_argument("--windows", type=float, default=1, help="minutes of their steady state (1)")
     parser.add_argument("--hosts", default="* delay=20-80 bytes=2000-6000", help="a line of the origin's hosts file (%(default)s)")
     parser.add_argument("--only", default="burst,rated")
-    parser.add_argument("--set", action="append", default=[], type=lambda t: tuple(t.split("=", 1)), metavar="NAME=VALUE",
-                        help="a parameter of all replicas")
     args = parser.parse_args()
     cases = {"burst": burst, "rated": rated}
     chosen = args.only.split(",")

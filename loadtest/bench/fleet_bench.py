@@ -36,7 +36,7 @@ os.environ.setdefault("PP_ORIGIN", os.path.join(ROOT, "build", "loadtest", "orig
 os.environ.setdefault("PP_SOURCE", ROOT)
 sys.path.insert(0, os.path.join(ROOT, "tests", "scenario"))
 from fleet import Fleet  # noqa: E402
-from harness import Case, Failed, Pool, Skipped, check  # noqa: E402
+from harness import ORIGIN, Case, Failed, Pool, Skipped, check  # noqa: E402
 
 TICKS = os.sysconf("SC_CLK_TCK")
 FAMILIES = ("store", "coordinator", "ingest")
@@ -129,6 +129,11 @@ class Reading:
         return Reading(self.at - before.at, minus(self.cpu, before.cpu), [a - b for a, b in zip(self.machine, before.machine)],
                        minus(self.by, before.by), self.photos - before.photos)
 
+    def __add__(self, more):
+        plus = lambda a, b: {k: a.get(k, 0) + b.get(k, 0) for k in a.keys() | b.keys()}  # noqa: E731
+        return Reading(self.at + more.at, plus(self.cpu, more.cpu), [a + b for a, b in zip(self.machine, more.machine)],
+                       plus(self.by, more.by), self.photos + more.photos)
+
     @property
     def seconds(self):
         return self.at
@@ -165,7 +170,8 @@ class Meter:
             self.pids["redis"] = redis.pids()
         for r in replicas:
             self.pids[self.role(r)].append(r.pid)
-        self.pids["origin"] = [origin.pid] if origin else []
+        if origin:
+            self.pids["origin"] = [origin.pid]
         self.pids["bench"] = [os.getpid()]
 
     @staticmethod
@@ -206,8 +212,19 @@ def shares(counts, photos):
 
 # --- running ---
 
+def assignment(text):
+    """NAME=VALUE; the value is JSON, or else a text."""
+    name, sep, value = text.partition("=")
+    if not sep or "." not in name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    with contextlib.suppress(ValueError):
+        value = json.loads(value)
+    return name, value
+
+
 def arguments(doc):
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", action="append", default=[], type=assignment, metavar="NAME=VALUE", help="a parameter of all replicas")
     parser.add_argument("--keep", action="store_true", help="the folder stays, with all logs; it is named at the end")
     return parser
 
@@ -259,5 +276,5 @@ def bench(run, args):
     os._exit(status)
 
 
-__all__ = ["Fleet", "Meter", "Pool", "arguments", "bench", "check", "make_batches", "post_all", "print_costs", "print_processors", "print_row",
+__all__ = ["ORIGIN", "Fleet", "Meter", "Pool", "arguments", "bench", "check", "make_batches", "post_all", "print_costs", "print_processors", "print_row",
            "say", "shares"]
