@@ -1,19 +1,27 @@
 /* api_health.c: alive, ready, metrics, the documents built in.
  *
- * Readiness is what the last look at the ports said, taken every second: asking costs nothing, and a port
- * that does not answer shows as well as one that fails. The api role needs the ingest queue alone: accepting
- * goes on while the store is away. */
+ * Readiness is what the last look at the ports said: asking costs nothing, and a port that does not answer
+ * shows as well as one that fails. A look is taken every second; a server that others use as well is looked
+ * at by the roles that need it, and every few seconds while all is well. The api role needs the ingest queue
+ * alone: accepting goes on while the store is away. */
 #include <stdio.h>
 #include <string.h>
 
 #include "pipeline/api_internal.h"
 
 #define PROBE_MS      1000
+#define PROBE_WELL_MS 5000
 #define PROBE_SLOW_MS 3000
 
 /* Built from openapi.json and dashboard.html by CMakeLists.txt. */
 extern const unsigned char pp_openapi_json[], pp_dashboard_html[];
 extern const size_t pp_openapi_json_n, pp_dashboard_html_n;
+
+/* The roles that need a port. */
+enum {
+    NEED_STORE = PP_ROLE_INGEST | PP_ROLE_WORKER | PP_ROLE_DELIVER | PP_ROLE_CRON,
+    NEED_INGEST = PP_ROLE_API | PP_ROLE_INGEST
+};
 
 /* --- probes --- */
 
@@ -53,18 +61,27 @@ static void probe_failed(struct pp_probe *probe, enum pp_err err)
     probe->err = err;
 }
 
+/* Is it time for a look at a port that the roles of `mask` need? */
+static bool probe_due(const struct pp_api *api, const struct pp_probe *probe, unsigned mask)
+{
+    const struct pp_pipeline *p = api->p;
+    bool well = probe->known && probe->err == PP_OK && !p->params->sole_worker;
+    return !probe->busy && (p->roles & mask) &&
+           pp_loop_now(p->loop) - probe->since_ms >= (well ? PROBE_WELL_MS : 0);
+}
+
 static void probe(void *data)
 {
     struct pp_api *api = data;
     struct pp_task_store *store = api->p->store;
     struct pp_ingest_queue *ingest = api->p->ingest;
 
-    if (store && !api->probe_store.busy) {
+    if (store && probe_due(api, &api->probe_store, NEED_STORE)) {
         api->probe_clients = (struct pp_store_clients){.limit = 1};
         probe_begin(api, &api->probe_store, &api->probe_clients.req, &api->probe_arena[0], store_probed);
         probe_failed(&api->probe_store, store->ops->clients(store, &api->probe_clients));
     }
-    if (ingest && !api->probe_ingest.busy) {
+    if (ingest && probe_due(api, &api->probe_ingest, NEED_INGEST)) {
         probe_begin(api, &api->probe_ingest, &api->probe_stats.req, &api->probe_arena[1], ingest_probed);
         probe_failed(&api->probe_ingest, ingest->ops->stats(ingest, &api->probe_stats));
     }
@@ -105,12 +122,9 @@ static const char *probe_reason(const struct pp_api *api, const struct pp_probe 
 static const struct {
     unsigned role;
     const char *name;
-    bool store; /* needs it; the others need the ingest queue */
-    bool ingest;
 } roles[] = {
-    {PP_ROLE_API, "api", false, true},       {PP_ROLE_INGEST, "ingest", true, true},
-    {PP_ROLE_WORKER, "worker", true, false}, {PP_ROLE_DELIVER, "deliver", true, false},
-    {PP_ROLE_CRON, "cron", true, false},
+    {PP_ROLE_API, "api"},         {PP_ROLE_INGEST, "ingest"}, {PP_ROLE_WORKER, "worker"},
+    {PP_ROLE_DELIVER, "deliver"}, {PP_ROLE_CRON, "cron"},
 };
 
 #define ROLES (sizeof(roles) / sizeof(*roles))
@@ -122,9 +136,9 @@ static const char *role_reason(const struct pp_api *api, size_t i, char buf[96])
 
     if (api->p->draining || api->draining)
         return "this server is being stopped";
-    if (roles[i].ingest && api->p->ingest)
+    if ((roles[i].role & NEED_INGEST) && api->p->ingest)
         reason = probe_reason(api, &api->probe_ingest, "the ingest queue", buf);
-    if (!reason && roles[i].store && api->p->store)
+    if (!reason && (roles[i].role & NEED_STORE) && api->p->store)
         reason = probe_reason(api, &api->probe_store, "the store", buf);
     return reason;
 }

@@ -68,7 +68,7 @@ struct pp_probe {
     struct pp_req req;
     bool busy, known;
     enum pp_err err;
-    int64_t since_ms; /* monotonic; of the one under way */
+    int64_t since_ms; /* monotonic; of the one under way, or the last */
 };
 
 struct pp_api {
