@@ -96,7 +96,8 @@ class History:
         if (was, now) in ILLEGAL:
             self.wrong(f"I9, I3: {who}: {STATES[was]} -> {STATES[now]}")
         elif was == now and (old.get("n"), old.get("w")) != (new.get("n"), new.get("w")):
-            self.wrong(f"I3: {who}: it was {STATES[was]} by {old.get('w')} and is so by {new.get('w')}")
+            by = f" by {old.get('w')}, and then by {new.get('w')}" if was == 2 else ", and was changed by who had lost it"
+            self.wrong(f"I3: {who}: {STATES[was]}{by}")
         if now == 2 and was != 2:
             self.claims.setdefault(key, []).append((wall, new.get("w")))
             if after.get("e") != before.get("e", 0) + 1:
