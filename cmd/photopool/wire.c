@@ -28,7 +28,7 @@ struct pp_wire {
     struct pp_pipeline p;
     struct pp_api *api;
     struct pp_http_server *http;
-    struct pp_timer *api_timer; /* while draining: until the API is idle */
+    struct pp_timer *api_timer; /* at the end of draining: until the API is idle */
     void (*drained)(void *data);
     void *drained_data;
     struct pp_timer *alive; /* touches the lock file */
@@ -291,14 +291,7 @@ void pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
     w->config = config;
 }
 
-/* --- draining: the API first, so that nothing accepted is left without its 202 --- */
-
-static void pipeline_drained(void *data)
-{
-    struct pp_wire *w = data;
-    w->http->ops->drain(w->http);
-    w->drained(w->drained_data);
-}
+/* --- draining: the API last, so that callers are answered until nothing else is left to do --- */
 
 static void check_api(void *data)
 {
@@ -306,7 +299,19 @@ static void check_api(void *data)
     if (!pp_api_idle(w->api))
         return;
     pp_timer_stop(w->api_timer);
-    pp_pipeline_drain(&w->p, pipeline_drained, w);
+    w->drained(w->drained_data);
+}
+
+/* No connection is new from here on, and each ends with its answer: so this comes to an end. */
+static void pipeline_drained(void *data)
+{
+    struct pp_wire *w = data;
+    w->http->ops->drain(w->http);
+    w->api_timer = pp_timer_open(w->loop, check_api, w);
+    if (w->api_timer)
+        pp_timer_start(w->api_timer, 0, 10);
+    else
+        w->drained(w->drained_data);
 }
 
 void pp_wire_drain(struct pp_wire *w, void (*done)(void *data), void *data)
@@ -320,11 +325,7 @@ void pp_wire_drain(struct pp_wire *w, void (*done)(void *data), void *data)
     w->drained = done;
     w->drained_data = data;
     pp_api_drain(w->api);
-    w->api_timer = pp_timer_open(w->loop, check_api, w);
-    if (w->api_timer)
-        pp_timer_start(w->api_timer, 0, 10);
-    else
-        pp_pipeline_drain(&w->p, pipeline_drained, w);
+    pp_pipeline_drain(&w->p, pipeline_drained, w);
 }
 
 void pp_wire_on_drain(struct pp_wire *w, void (*cb)(void *data, const char *worker), void *data)

@@ -56,6 +56,7 @@ void pp_call_reply(struct pp_call *call, struct pp_http_response *res)
 
     res->headers = call->headers;
     res->n_headers = call->n_headers;
+    res->close = res->close || call->api->draining; /* the next request goes to somebody else */
     server->ops->reply(server, call->req, res);
     end(call);
 }

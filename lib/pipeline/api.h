@@ -19,7 +19,8 @@ const struct pp_http_handler *pp_api_handler(struct pp_api *api);
 void pp_api_set_server(struct pp_api *api, struct pp_http_server *server);
 /* Nothing is in progress. */
 bool pp_api_idle(const struct pp_api *api);
-/* New batches are refused; what is in progress is answered. */
+/* /readyz is 503 from now on, and connections are closed after their answer; requests are served as before.
+ */
 void pp_api_drain(struct pp_api *api);
 /* When idle; before the ports are closed. May block for the lanes' threads to end. */
 void pp_api_close(struct pp_api *api);

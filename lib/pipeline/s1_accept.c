@@ -252,10 +252,6 @@ void pp_s1_post(struct pp_s1 *s1, struct pp_s1_post *post)
 {
     post->s1 = s1;
     s1->busy++;
-    if (s1->p->draining) {
-        refuse(post, PP_API_OVERLOADED, "this server is being stopped");
-        return;
-    }
     if (s1->bytes > 0 && s1->bytes + post->body.n > BODIES_MAX * s1->p->params->max_body) {
         refuse(post, PP_API_OVERLOADED, "too many batches are being read right now");
         return;

@@ -459,6 +459,7 @@ static void server_reply(struct pp_http_server *s, struct pp_http_request *req,
     (void)req;
     f->replies++;
     f->status = res->status;
+    f->close = res->close;
     snprintf(f->type, sizeof(f->type), "%s", res->content_type ? res->content_type : "");
     f->headers[0] = '\0';
     for (size_t i = 0; i < res->n_headers; i++) {

@@ -81,6 +81,7 @@ struct fake_server {
     struct pp_http_server base;
     size_t replies;
     int status;
+    bool close;
     char type[80], headers[2048]; /* lines, each with a line feed */
     char *body;                   /* NUL-terminated */
     size_t body_n;
