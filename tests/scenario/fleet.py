@@ -33,6 +33,8 @@ from mongo_wire import Mongo  # noqa: E402
 from redis_wire import Redis  # noqa: E402
 from servers import ask, state_of  # noqa: E402
 
+ROW = 6 + 6 + 6 + 8 + 4 + 4 + 8 + 4 + 8 + 8 + 1  # bytes of a slot's row before the worker's id; the last has the flags
+
 
 class Servers(Process):
     """One of the scripts of tests/support that run servers. Servers are told apart by number, from 0."""
@@ -226,6 +228,16 @@ class Fleet:
     def metric(self, name):
         """Sum over those that run."""
         return sum(r.metric(name) for r in self.replicas if r.running() and r.port)
+
+    def slots(self):
+        """"CLIENT SHARE WORKER" of every slot that is held: lib/adapter/redis/coord_rows.lua has the rows."""
+        wire, held = self.redis.wire, []
+        for key in wire.keys("{photopool:coord}:s:*"):
+            fields = wire.run("HGETALL", key)
+            for share, row in zip(fields[::2], fields[1::2]):
+                if share.isdigit() and len(row) > ROW and row[ROW - 1] % 2 == 1:
+                    held.append(f"{key.decode().split(':s:', 1)[1]} {share.decode()} {row[ROW:].decode()}")
+        return held
 
     def stop(self, timeout=40):
         """SIGTERM to all replicas; each ends with 0. The servers stay, until the case ends."""

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# scenario: build=release timeout=300 fleet
+"""An import while the number of workers goes from 1 to 16 and back to 1: nothing is lost, every client's limits hold at the origin all the time, the
+work spreads over the workers that there are, and each that leaves ends with 0 and leaves no claim and no slot behind."""
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+from fleet import Fleet
+from harness import ORIGIN, Origin, check, same, scenario, wait_until
+
+WORKERS = 16
+SPREAD = 8  # of them, at least, have work: by chance it could be fewer than all
+# client: requests a minute, concurrency. Small ones are one slot, large ones several.
+LIMITS = {f"c{n}": (rpm, concurrency) for n, (rpm, concurrency) in enumerate(
+    [(60, 2), (120, 4), (300, 4), (600, 8), (6000, 16), (12000, 32), (None, 32)] + [(None, 2), (None, 3), (None, 4)] * 7)}
+HOSTS = """
+ok*.example    delay=300-600 bytes=600-2000
+gone*.example  delay=100-300 status=404
+hop*.example   delay=100-300 bytes=600-2000 hops=1
+"""
+CONFIG = {"worker.lease": "5s", "worker.drain": "60s", "blobs.fsync": "off", "fetch.tiers": [{"timeout": "10s", "concurrency": 64}]}
+
+
+def items(origin, client, first, n):
+    kinds = ["ok"] * 8 + ["gone", "hop"]
+    return [{"id": f"i{i}", "photos": [origin.url(f"{kinds[i % 10]}{client}.example", f"/c/{client}/{i}.jpg")]} for i in range(first, first + n)]
+
+
+def load_of(client):
+    """Photos a batch: what the client's limits let through in some seconds."""
+    rpm, concurrency = LIMITS[client]
+    return min(120, 12 * concurrency, rpm // 12 if rpm else 120)
+
+
+class Import:
+    """Gives every client more whenever it has little left, until it is told that it is enough."""
+
+    def __init__(self, fleet, origin):
+        self.fleet, self.origin = fleet, origin
+        self.given, self.open, self.all = dict.fromkeys(LIMITS, 0), {client: [] for client in LIMITS}, []
+
+    def top_up(self):
+        for client, open_batches in self.open.items():
+            open_batches[:] = [b for b in open_batches if not self.fleet.api.finished(b)]
+            while len(open_batches) < 2:
+                n = load_of(client)
+                batch = self.fleet.api.submit(client, items(self.origin, client, self.given[client], n))
+                self.given[client] += n
+                open_batches.append(batch)
+                self.all.append((batch, n))
+
+    def going(self, condition):
+        """A condition for wait_until() that has the import go on meanwhile."""
+        def step():
+            self.top_up()
+            return condition()
+        return step
+
+
+def left_by(fleet, pids):
+    """Claims and slots of workers of these processes."""
+    marks = [f"-{pid}-" for pid in pids]
+    claims = fleet.mongo.wire.find("photopool", "photos", {"t.s": 2}, projection={"t.w": 1})
+    found = [c["t"]["w"] for c in claims if any(m in c["t"]["w"] for m in marks)]
+    return found + [s for s in fleet.slots() if any(m in s for m in marks)]
+
+
+def leave(fleet, load, leavers):
+    """SIGTERM to all of these; each ends with 0. What is left of them is looked at when all have gone: nothing."""
+    pids = [w.pid for w in leavers]
+    for worker in leavers:
+        worker.leave()
+    wait_until(load.going(lambda: not any(w.running() for w in leavers)), 60, "they have left")
+    for worker in leavers:
+        worker.wait_left()
+    same(left_by(fleet, pids), [], "claims and slots of workers that have left")
+
+
+def limits_held(case, origin):
+    path = case.path("limits.txt")
+    with open(path, "w", encoding="ascii") as f:
+        f.writelines(f"{c} {rpm or '-'} {concurrency}\n" for c, (rpm, concurrency) in LIMITS.items())
+    run = subprocess.run([ORIGIN, "check", origin.record_file, "--limits", path, "--json"], stdout=subprocess.PIPE, check=False)
+    verdict = json.loads(run.stdout)
+    same([c for c in verdict["clients"] if c["over"]], [], "clients over a limit")
+    same((run.returncode, len(verdict["clients"])), (0, len(LIMITS)), "exit status of origin check, clients in the record")
+    print(f"{verdict['requests']} requests; most at once:",
+          *[f"{c['client']} {c['worst_concurrency']}/{c['concurrency']}" for c in verdict["clients"]], flush=True)
+
+
+def all_there(fleet, load):
+    def look(entry):
+        batch, n = entry
+        results = fleet.api.wait_finished(batch, 120)
+        same(len({r["data"]["item"] for r in results}), n, f"items with a result of {batch}")
+        same(len(results), n, f"results of {batch}")
+        outcomes = [p["outcome"] for r in results for p in r["data"]["photos"]]
+        same(set(outcomes) - {"stored", "failed"}, set(), f"outcomes of {batch}")
+        return [(p["url"], p["outcome"]) for r in results for p in r["data"]["photos"]]
+
+    with ThreadPoolExecutor(4) as threads:
+        photos = [p for some in threads.map(look, load.all) for p in some]
+    same(sum(o == "failed" for _, o in photos), sum("//gone" in url for url, _ in photos), "failed photos: those that are gone")
+    return len(photos)
+
+
+def test_scaling(case):
+    origin = Origin(case, hosts=HOSTS, record=case.in_memory("record.txt"))
+    origin.keep_time()
+    fleet = Fleet(case, origin=origin, workers=1, config=CONFIG).start()
+    for client, (rpm, concurrency) in LIMITS.items():
+        fleet.api.set_client(client, rpm=rpm, concurrency=concurrency)
+    load = Import(fleet, origin)
+    first = fleet.workers[0]
+    wait_until(load.going(lambda: first.metric("photopool_claims_total") > 100), 60, "the only worker claims")
+
+    # up, several at a time, and the work spreads
+    while len(fleet.workers) < WORKERS:
+        more = [fleet.make("worker") for _ in range(min(5, WORKERS - len(fleet.workers)))]
+        for worker in more:
+            worker.spawn_up()
+        for worker in more:
+            worker.wait_port(60)
+        load.top_up()
+    for worker in fleet.workers:
+        wait_until(load.going(worker.ready), 60, f"{worker.name} is ready")
+
+    def busy():
+        return [w for w in fleet.workers if w.metric("photopool_claims_total") > 0 and any(f"-{w.pid}-" in s for s in fleet.slots())]
+    wait_until(load.going(lambda: len(busy()) >= SPREAD), 90, lambda: f"{SPREAD} of {WORKERS} workers have work: {len(busy())}")
+    print("claims by", *[int(w.metric("photopool_claims_total")) for w in fleet.workers], flush=True)
+
+    # down to one that is not the first
+    leave(fleet, load, fleet.workers[:6])
+    leave(fleet, load, fleet.workers[6:11])
+    leave(fleet, load, fleet.workers[11:-1])
+    last, before = fleet.workers[-1], fleet.workers[-1].metric("photopool_claims_total")
+    wait_until(load.going(lambda: last.metric("photopool_claims_total") > before + 100), 60, "the last one goes on alone")
+    photos = all_there(fleet, load)
+    same(fleet.mongo.wire.count("photopool", "photos", {"t": {"$exists": True}}), 0, "tasks left over")
+    same(fleet.metric("photopool_stale_settles_total"), 0, "stale settlements of those that run")
+    wait_until(lambda: origin.stats()["in_flight"] == 0, 30, "the origin is idle")
+    urls = [(r["client"], r["host"], r["hash"]) for r in origin.records()]
+    check(len(urls) >= photos, "every photo was asked for")
+    pid = last.pid
+    fleet.stop()
+    same(left_by(fleet, [pid]), [], "claims and slots of the last worker")
+    origin.stop()
+    limits_held(case, origin)
+    print(f"{photos} photos in {len(load.all)} batches", flush=True)
+
+
+if __name__ == "__main__":
+    scenario(test_scaling)
