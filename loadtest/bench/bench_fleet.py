@@ -6,8 +6,9 @@
 burst   N photos of clients without a rate: posted at once, until all batches are finished; and the same through `photopool up`
 rated   clients of 600 requests a minute: a minute and more of their steady state (--windows)
 
-Printed: photos a second, round trips to MongoDB, to Redis and to the ingest queue a photo, by role and by operation, and who had the processors. The steady
-part of a burst is from a tenth of its photos to nine tenths; `whole run` is all from the first POST on, planning included.
+Printed: photos a second; round trips to MongoDB, to Redis and to the ingest queue a photo, by role and by operation; where mongod's own time went; and who had
+the processors ("other": none of ours, the kernel's work or somebody else's). The steady part of a burst is from a tenth of its requests to nine tenths;
+`whole run` is all from the first POST on, planning included.
 """
 import time
 
@@ -17,11 +18,32 @@ from harness import Origin
 TIMEOUT = 600
 
 
-def wait_requests(origin, n, began, timeout=TIMEOUT):
-    """Asks the origin, not the fleet: that would be round trips."""
-    while (done := origin.stats()["requests"]) < n:
-        check(time.monotonic() - began < timeout, f"{done} of {n} requests after {timeout} s")
-        time.sleep(0.1)
+class Progress:
+    """Asks the origin, not the fleet, how far it is: that would be round trips."""
+
+    def __init__(self, origin):
+        self.origin, self.begin, self.seen = origin, time.monotonic(), []
+        origin.page("POST", "/_reset")
+
+    def requests(self):
+        n = self.origin.stats()["requests"]
+        self.seen.append((time.monotonic(), n))
+        return n
+
+    def wait(self, n):
+        while (done := self.requests()) < n:
+            check(time.monotonic() - self.begin < TIMEOUT, f"{done} of {n} requests after {TIMEOUT} s")
+            time.sleep(0.1)
+
+    def still(self):
+        """Seconds without a request, counted in pieces of a second and more, between the first and the last."""
+        total, since = 0.0, None
+        for (a, n), (b, m) in zip(self.seen, self.seen[1:]):
+            if n and m == n:
+                since = since or a
+            elif since:
+                total, since = total + (b - since if b - since >= 1 else 0), None
+        return total
 
 
 def wait_finished(pool, ids, began):
@@ -31,18 +53,30 @@ def wait_finished(pool, ids, began):
             time.sleep(0.05)
 
 
-def import_all(pool, meter, origin, bodies, photos):
-    """(steady reading, whole reading); whole ends when all batches are finished."""
-    origin.page("POST", "/_reset")
-    begin = meter.now()
-    ids = post_all(pool, bodies)
-    wait_requests(origin, photos * 0.1, begin.at)
-    first = meter.now()
-    wait_requests(origin, photos * 0.9, begin.at)
-    last = meter.now()
-    wait_requests(origin, photos, begin.at)
-    wait_finished(pool, ids, begin.at)
-    return last - first, meter.now() - begin
+class Run:
+    """One import: readings of its steady part and of all of it, which ends when all batches are finished."""
+
+    def __init__(self, pool, meter, origin, bodies, photos):
+        progress = Progress(origin)
+        begin = meter.now()
+        ids = post_all(pool, bodies)
+        progress.wait(photos * 0.1)
+        first = meter.now()
+        progress.wait(photos * 0.9)
+        last = meter.now()
+        progress.wait(photos)
+        wait_finished(pool, ids, progress.begin)
+        self.steady, self.whole, self.photos = last - first, meter.now() - begin, photos
+        self.requests, self.still = progress.requests(), progress.still()
+
+    @property
+    def rate(self):
+        return self.photos / self.whole.seconds
+
+    @property
+    def steady_rate(self):
+        """By requests: photos are counted when they are settled."""
+        return self.photos * 0.8 / self.steady.seconds
 
 
 def settings(case, args, **more):
@@ -56,19 +90,19 @@ def burst(case, args):
     photos = args.photos // args.clients * args.clients
     pool = Pool(case, origin=origin, config=settings(case, args, **{"blobs.url": f"file:{case.in_memory('embedded')}"})).start()
     say(f"{photos} photos through photopool up")
-    _, alone = import_all(pool, Meter(origin, [pool]), origin, bodies, photos)
+    alone = Run(pool, Meter(origin, [pool]), origin, bodies, photos)
     pool.stop()
     fleet = Fleet(case, origin=origin, config=settings(case, args), workers=args.workers).start()
     say(f"{photos} photos through a fleet of {args.workers} workers")
-    meter = Meter(origin, fleet.replicas, fleet.mongo, fleet.redis)
-    used, whole = import_all(fleet.api, meter, origin, bodies, photos)
+    ours = Run(fleet.api, Meter(origin, fleet.replicas, fleet.mongo, fleet.redis), origin, bodies, photos)
     fleet.stop()
     origin.stop()
     name = f"{args.clients} clients, no rate"
-    print_row("fleet", f"{name}: batch to result", photos / whole.seconds, "photos/s", photos / alone.seconds, "photopool up")
-    print_row("fleet", f"{name}: steady part", used.photos / used.seconds, "photos/s")
-    print_costs("fleet", name, used, used.photos, (whole, photos))
-    print_processors("fleet", "photopool up", alone)
+    print_row("fleet", f"{name}: batch to result", ours.rate, "photos/s", alone.rate, "photopool up", seconds=ours.whole.seconds,
+              seconds_without_a_request=ours.still, requests_a_photo=ours.requests / photos, outcomes=dict(ours.whole.photos))
+    print_row("fleet", f"{name}: steady part", ours.steady_rate, "photos/s", alone.steady_rate, "photopool up")
+    print_costs("fleet", name, ours.steady, ours.photos * 0.8, (ours.whole, photos))
+    print_processors("fleet", "photopool up", alone.steady)
 
 
 def rated(case, args):
@@ -79,20 +113,20 @@ def rated(case, args):
     fleet = Fleet(case, origin=origin, config=settings(case, args, **{"clients.rpm": args.rpm}), workers=args.workers).start()
     meter = Meter(origin, fleet.replicas, fleet.mongo, fleet.redis)
     say(f"{len(clients)} clients of {args.rpm} a minute, {args.workers} workers, {60 * (args.windows + 1)} s")
-    begin = meter.now()
+    progress, begin = Progress(origin), meter.now()
     post_all(fleet.api, bodies)
-    wait_requests(origin, 1, begin.at)
+    progress.wait(1)
     start = time.monotonic() + 60
     time.sleep(max(0, start - time.monotonic()))
-    first, asked_before = meter.now(), origin.stats()["requests"]
+    first, asked_before = meter.now(), progress.requests()
     time.sleep(max(0, start + 60 * args.windows - time.monotonic()))
-    last, asked = meter.now(), origin.stats()["requests"]
+    last, asked = meter.now(), progress.requests()
     used, whole = last - first, last - begin
     name = f"{len(clients)} clients of {args.rpm} RPM"
     permitted = len(clients) * args.rpm / 60
     print_row("fleet", f"{name}: requests", (asked - asked_before) / used.seconds, "requests/s", permitted, "what their limits permit",
-              settled_photos_s=used.photos / used.seconds)
-    print_costs("fleet", name, used, used.photos, (whole, whole.photos))
+              settled_photos_s=used.settled / used.seconds)
+    print_costs("fleet", name, used, used.settled, (whole, whole.settled))
     for replica in fleet.replicas:
         replica.kill()
     origin.stop()

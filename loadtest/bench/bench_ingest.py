@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bench_ingest: photos accepted by one api into Redis, and photos planned from there into MongoDB, nothing fetched.
 
-  bench_ingest.py [--photos N] [--items N] [--connections N] [--rounds N] [--ingests N] [--set NAME=VALUE]...
+  bench_ingest.py [--accept N] [--plan N] [--items N] [--connections N] [--rounds N] [--ingests N] [--set NAME=VALUE]...
 
 accept  large batches over a few kept connections, from the first POST to the last 202; in turn with `photopool up`, whose queue is SQLite, and which is
         stopped (SIGSTOP) meanwhile
@@ -10,16 +10,17 @@ plan    an ingest role is started after that: from the first photo in MongoDB to
 """
 import http.client
 import os
+import signal
 import statistics
 import struct
 import threading
 import time
 
-from fleet_bench import (Fleet, Meter, Pool, arguments, bench, check, make_batches, print_processors, print_row, say, shares)
+from fleet_bench import Fleet, Meter, Pool, arguments, bench, check, make_batches, print_mongo, print_processors, print_row, say, shares
 from mongo_wire import Mongo, Other, encode
 
 DATABASE, TIMEOUT = "photopool", 600
-PER_COMMAND = 1000
+PER_ITEM, PER_COMMAND = 5, 1000
 
 
 class Place:
@@ -57,30 +58,28 @@ def accept(pool, bodies, connections):
     return time.monotonic() - begin
 
 
-def bench_accept(case, args, fleet, clients, bodies):
-    pool = Pool(case, config={"ingest.high_water": "1G", **dict(args.set)}).start()
-    for client in clients:
-        pool.set_client(client, paused=True)
+def bench_accept(case, args, fleet, bodies, photos):
+    pool = Pool(case, config=fleet.config).start()
+    for i in range(args.clients):
+        pool.set_client(f"c{i}", paused=True)
     meter = Meter(None, fleet.replicas, fleet.mongo, fleet.redis)
     ours, other, used = [], [], None
     per_round = len(bodies) // args.rounds
-    photos = args.photos / len(bodies) * per_round
+    per_turn = photos / args.rounds
     for i in range(args.rounds):
         part = bodies[i * per_round:(i + 1) * per_round]
-        other.append(photos / accept(pool, part, args.connections))
-        pool.signal(19)  # SIGSTOP
+        other.append(per_turn / accept(pool, part, args.connections))
+        pool.signal(signal.SIGSTOP)
         before = meter.now()
-        ours.append(photos / accept(fleet.api, part, args.connections))
+        ours.append(per_turn / accept(fleet.api, part, args.connections))
         now = meter.now() - before
         used = used + now if used else now
-        pool.signal(18)
+        pool.signal(signal.SIGCONT)
     pool.kill()
-    n = photos * args.rounds
     print_row("ingest", f"accepted by one api, {args.connections} connections", statistics.median(ours), "photos/s", statistics.median(other),
-              "photopool up", asked=50000, photos=int(n), durability=fleet.api.get_json("/readyz").get("durability"),
-              queue_trips_a_thousand=shares(used.trips("ingest", "op"), n / 1000))
+              "photopool up", asked=50000, photos=photos, durability=fleet.api.get_json("/readyz").get("durability"),
+              queue_trips_a_thousand=shares(used.round_trips("ingest", "op"), photos / 1000))
     print_processors("ingest", "accept", used)
-    return int(n)
 
 
 # --- plan ---
@@ -90,29 +89,36 @@ def counted(server, collection):
     return server.run(DATABASE, {"count": collection})["n"]
 
 
-def bench_plan(args, fleet, photos):
-    server = fleet.mongo.wire.primary()
+def plan(args, fleet, photos):
+    """(photos a second, what was used for it)"""
+    server, begin = fleet.mongo.wire.primary(), time.monotonic()
     check(counted(server, "photos") == 0, "something is planned already")
-    begin = time.monotonic()
-    planners = [fleet.make("ingest") for _ in range(args.ingests)]
-    for p in planners:
-        p.start()
+    planners = [fleet.add("ingest") for _ in range(args.ingests)]
     meter = Meter(None, fleet.replicas, fleet.mongo, fleet.redis)
-    first = before = None
-    while True:
-        n, now = counted(server, "photos"), time.monotonic()
-        if n and not first:
-            first, before = (now, n), meter.now()
-        if n >= photos:
-            break
-        check(now - begin < TIMEOUT, f"{n} of {photos} photos are planned after {TIMEOUT} s")
-        time.sleep(0.05)
+    n = 0
+    while not (n := counted(server, "photos")):
+        check(time.monotonic() - begin < TIMEOUT, f"nothing is planned after {TIMEOUT} s")
+    first, before = n, meter.now()
+    while (n := counted(server, "photos")) < photos:
+        check(time.monotonic() - begin < TIMEOUT, f"{n} of {photos} photos are planned after {TIMEOUT} s")
+        time.sleep(0.02)
     used = meter.now() - before
-    rate = (photos - first[1]) / max(now - first[0], 1e-9)
     while fleet.api.get_json("/v1/queue")["ingest"]["photos"]:
         check(time.monotonic() - begin < TIMEOUT, f"the queue is not empty after {TIMEOUT} s")
         time.sleep(0.05)
-    return rate, used
+    for p in planners:
+        p.kill()
+    return (photos - first) / used.seconds, used
+
+
+def bench_plan(args, fleet, photos):
+    rate, used = plan(args, fleet, photos)
+    say("bare insertion")
+    bare, indexed = (insert(args, fleet, photos, flag) for flag in (False, True))
+    print_row("ingest", f"planned by {args.ingests} ingest", rate, "photos/s", bare, "bare insertion", asked=20000, insertion_with_indexes=indexed,
+              store_trips_a_thousand=shares(used.round_trips("store", "op"), photos / 1000))
+    print_mongo("ingest", "plan", used, photos)
+    print_processors("ingest", "plan", used)
 
 
 def element(number, raw):
@@ -121,11 +127,8 @@ def element(number, raw):
 
 def commands_of(server, collection, target, n):
     """Documents as those of a collection, of which only the first 64 are read, with other ids; in arrays of a thousand, ready to be sent."""
-    like = [d for d in server.run(DATABASE, {"find": collection, "limit": 64})["cursor"]["firstBatch"]]
-    shapes = []
-    for d in like:
-        raw = encode({k: v for k, v in d.items() if k != "_id"})
-        shapes.append((d["_id"], raw))
+    like = server.run(DATABASE, {"find": collection, "limit": 64})["cursor"]["firstBatch"]
+    shapes = [(d["_id"], encode({k: v for k, v in d.items() if k != "_id"})) for d in like]
     commands = []
     for first in range(0, n, PER_COMMAND):
         parts = []
@@ -154,60 +157,62 @@ def insert_all(url, database, commands):
     server.close()
 
 
-def bench_insert(args, fleet, photos, items, indexed):
-    """Documents a second; what they stand for is photos."""
+def insert(args, fleet, photos, indexed):
+    """Photos a second, with the items that there are."""
     server = fleet.mongo.wire.primary()
-    names = {"photos": photos, "items": items}
     commands = []
-    for name, n in names.items():
+    for name, n in (("items", counted(server, "items")), ("photos", photos)):
         target = f"bench_{name}_{'indexed' if indexed else 'bare'}"
         server.run(DATABASE, {"create": target})
         if indexed:
             copy_indexes(server, name, target)
         commands.append(commands_of(server, name, target, n))
-    # In turn, as planning does it: so many items, then their photos.
-    mixed = sorted((k / len(part), which, k) for which, part in enumerate(commands) for k in range(len(part)))
-    mixed = [commands[which][k] for _, which, k in mixed]
-    threads = [threading.Thread(target=insert_all, args=(fleet.mongo.url, DATABASE, mixed[i::args.inserters])) for i in range(args.inserters)]
+    # in turn, as planning does it
+    order = sorted((k / len(part), which, k) for which, part in enumerate(commands) for k in range(len(part)))
+    order = [commands[which][k] for _, which, k in order]
+    threads = [threading.Thread(target=insert_all, args=(fleet.mongo.url, DATABASE, order[i::args.inserters])) for i in range(args.inserters)]
     begin = time.monotonic()
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    return photos / (time.monotonic() - begin)
+    seconds = time.monotonic() - begin
+    check(counted(server, "bench_photos_indexed" if indexed else "bench_photos_bare") == photos, "documents are missing")
+    return photos / seconds
+
+
+def bodies_of(args, photos):
+    """At least so many photos, in equal bodies, which rounds divide."""
+    clients = [f"c{i}" for i in range(args.clients)]
+    batches = -(-photos // (args.items * PER_ITEM * args.rounds)) * args.rounds
+    per_client = -(-batches // args.clients) * args.items * PER_ITEM
+    return [body for _, body in make_batches(Place, clients, per_client, PER_ITEM, args.items * PER_ITEM)][:batches]
 
 
 def run(case, args):
-    clients = [f"c{i}" for i in range(args.clients)]
-    per_batch = args.items * 5
-    # as many batches as divide evenly into rounds
-    per_client = -(-args.photos // (len(clients) * per_batch)) * per_batch
-    args.photos = per_client * len(clients)
-    bodies = [body for _, body in make_batches(Place, clients, per_client, per_batch=per_batch)]
-    fleet = Fleet(case, config={"ingest.high_water": "1G", **dict(args.set)}, replicas={"api": 1}).start()
+    config, per_batch = {"ingest.high_water": "1G", **dict(args.set)}, args.items * PER_ITEM
+    bodies = bodies_of(args, args.accept)
+    first = Fleet(case, config=config, replicas={"api": 1}).start()
     say(f"accept: {len(bodies)} batches of {per_batch} photos, {len(bodies[0]) / 1024:.0f} KiB each")
-    photos = bench_accept(case, args, fleet, clients, bodies)
-    say(f"plan: {photos} photos")
-    rate, used = bench_plan(args, fleet, photos)
-    for p in fleet.of("ingest"):
-        p.kill()
-    say("bare insertion")
-    items = counted(fleet.mongo.wire.primary(), "items")
-    bare, indexed = (bench_insert(args, fleet, photos, items, flag) for flag in (False, True))
-    print_row("ingest", f"planned by {args.ingests} ingest", rate, "photos/s", bare, "bare insertion", asked=20000, insertion_with_indexes=indexed,
-              store_trips_a_thousand=shares(used.trips("store", "op"), photos / 1000))
-    print_processors("ingest", "plan", used)
+    bench_accept(case, args, first, bodies, len(bodies) * per_batch)
+    first.api.kill()
+    bodies = bodies_of(args, args.plan)
+    fleet = Fleet(case, config=config, replicas={"api": 1}, mongo=first.mongo).start()  # another Redis: nothing waits there
+    accept(fleet.api, bodies, args.connections)
+    say(f"plan: {len(bodies) * per_batch} photos")
+    bench_plan(args, fleet, len(bodies) * per_batch)
     for replica in fleet.replicas:
         replica.kill()
 
 
 def main():
     parser = arguments(__doc__)
-    parser.add_argument("--photos", type=int, default=200000)
+    parser.add_argument("--accept", type=int, default=1000000, help="photos (1000000)")
+    parser.add_argument("--plan", type=int, default=200000, help="photos (200000)")
     parser.add_argument("--items", type=int, default=1000, help="of a batch, each of 5 photos (1000)")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--connections", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3, help="of accepting (3)")
+    parser.add_argument("--rounds", type=int, default=5, help="of accepting (5)")
     parser.add_argument("--ingests", type=int, default=1)
     parser.add_argument("--inserters", type=int, default=4, help="connections of the bare insertion (4)")
     bench(run, parser.parse_args())

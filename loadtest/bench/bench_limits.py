@@ -73,7 +73,7 @@ def report(args, verdict, used, whole):
               fullest_window=max((c["worst_window"] for c in verdict["clients"]), default=0), share_of_reachable=total["share_of_reachable"],
               clients_seen=len(verdict["clients"]), seconds=seconds,
               by_minute={str(i + 1): m["share"] for i, m in enumerate(minutes)})
-    print_costs("limits", name, used, used.photos, (whole, whole.photos), asked=False)
+    print_costs("limits", name, used, used.settled, (whole, whole.settled), asked=False)
 
 
 def main():

@@ -7,7 +7,7 @@
         meter = Meter(fleet, origin)
         before = meter.now()
         ...
-        used = meter.now() - before       # .seconds, .trips("store"), .processors()
+        used = meter.now() - before       # .seconds, .settled, .round_trips("store"), .processors()
         print_row("fleet", "photos", 5800, "photos/s", other=7200, other_is="photopool up")
 
     if __name__ == "__main__":
@@ -40,6 +40,8 @@ from harness import ORIGIN, Case, Failed, Pool, Skipped, check  # noqa: E402
 
 TICKS = os.sysconf("SC_CLK_TCK")
 FAMILIES = ("store", "coordinator", "ingest")
+SYNCS, SYNC_TIME = "journal syncs", "journal sync time"
+PHOTOS = re.compile(r'^photopool_photos_total\{outcome="(\w+)",code="[^"]*",tier="([^"]+)"\} (\d+)', re.M)
 TRIPS = re.compile(r'^photopool_(\w+)_roundtrips_total\{op="([^"]+)"\} (\d+)', re.M)
 
 
@@ -77,7 +79,7 @@ def rounded(v):
 def short(v):
     if not isinstance(v, float):
         return str(v)
-    return f"{v:.1f}" if abs(v) >= 10 else f"{v:.4f}"
+    return f"{v:,.0f}" if abs(v) >= 1000 else f"{v:.1f}" if abs(v) >= 10 else f"{v:.4f}" if abs(v) >= 0.0001 else "0"
 
 
 def say(text):
@@ -98,10 +100,10 @@ def cpu_of(pid):
 
 
 def machine():
-    """Seconds of all processors: (all, idle, of the idle ones those while something waited for a disk)"""
+    """Seconds of all processors; disk: of the idle ones those while something waited for one."""
     with open("/proc/stat", encoding="ascii") as f:
         n = [int(x) for x in f.readline().split()[1:9]]
-    return sum(n) / TICKS, (n[3] + n[4]) / TICKS, n[4] / TICKS
+    return {"all": sum(n) / TICKS, "idle": (n[3] + n[4]) / TICKS, "disk": n[4] / TICKS}
 
 
 def wineservers(folder):
@@ -121,38 +123,45 @@ def wineservers(folder):
 class Reading:
     """Figures of one moment, or of the time between two."""
 
-    def __init__(self, at, cpu, machine, trips, photos):
-        self.at, self.cpu, self.machine, self.by, self.photos = at, cpu, machine, trips, photos
+    def __init__(self, seconds, **figures):
+        """figures: {what: a number} each; cpu: seconds by part; machine: seconds of all processors; trips: by (role, family, op); photos: by tier;
+        mongo: seconds and numbers by (collection, operation)."""
+        self.seconds, self.figures = seconds, figures
+
+    def __getattr__(self, name):
+        return self.figures[name]
 
     def __sub__(self, before):
-        minus = lambda a, b: {k: v - b.get(k, 0) for k, v in a.items()}  # noqa: E731
-        return Reading(self.at - before.at, minus(self.cpu, before.cpu), [a - b for a, b in zip(self.machine, before.machine)],
-                       minus(self.by, before.by), self.photos - before.photos)
+        return self.combined(before, -1)
 
     def __add__(self, more):
-        plus = lambda a, b: {k: a.get(k, 0) + b.get(k, 0) for k in a.keys() | b.keys()}  # noqa: E731
-        return Reading(self.at + more.at, plus(self.cpu, more.cpu), [a + b for a, b in zip(self.machine, more.machine)],
-                       plus(self.by, more.by), self.photos + more.photos)
+        return self.combined(more, 1)
+
+    def combined(self, other, sign):
+        both = {name: {k: a.get(k, 0) + sign * other.figures[name].get(k, 0) for k in {**a, **other.figures[name]}}
+                for name, a in self.figures.items()}
+        return Reading(self.seconds + sign * other.seconds, **both)
 
     @property
-    def seconds(self):
-        return self.at
+    def settled(self):
+        """Photos with a final outcome."""
+        return sum(self.photos.values())
 
-    def trips(self, family, key=None):
-        """Round trips: all, or by "role" or "op"."""
+    def round_trips(self, family, key=None):
+        """All, or by "role" or "op"."""
         found = collections.Counter()
-        for (role, fam, op), n in self.by.items():
+        for (role, fam, op), n in self.trips.items():
             if fam == family:
                 found[{"role": role, "op": op, None: ""}[key]] += n
         return found if key else found[""]
 
     def processors(self):
-        """{part: percent of all processors' time}; "other" is what no part of ours did, the kernel's own work for instance."""
-        total, idle, disk = self.machine
-        percent = 100 / max(total, 1e-9)
+        """{part: percent of all processors' time}; "other" is what no part of ours did, the kernel's own work for instance; "disk" a part of idle."""
+        percent = 100 / max(self.machine["all"], 1e-9)
         parts = {name: s * percent for name, s in self.cpu.items()}
-        parts["other"] = max(0.0, 100 - sum(parts.values()) - idle * percent)
-        return {**parts, "idle": idle * percent, "of_it_disk": disk * percent}
+        idle = self.machine["idle"] * percent
+        parts["other"] = max(0.0, 100 - sum(parts.values()) - idle)
+        return {**parts, "idle": idle, "disk": self.machine["disk"] * percent}
 
 
 class Meter:
@@ -160,7 +169,7 @@ class Meter:
 
     def __init__(self, origin, replicas, mongo=None, redis=None):
         self.replicas = replicas
-        self.pids = collections.defaultdict(list)
+        self.pids, self.server = collections.defaultdict(list), mongo and mongo.wire.primary()
         if mongo:
             self.pids["mongod"] = mongo.pids()
             wine = wineservers(mongo.dir)
@@ -179,25 +188,49 @@ class Meter:
         return getattr(replica, "roles", "up")
 
     def now(self):
-        trips, photos = collections.Counter(), 0
+        trips, photos = collections.Counter(), collections.Counter()
         for r in self.replicas:
             text = r.get("/metrics").body.decode()
             for family, op, n in TRIPS.findall(text):
                 trips[(self.role(r), family, op)] += int(n)
-            photos += sum(int(n) for n in re.findall(r"^photopool_photos_total\{[^}]*\} (\d+)", text, re.M))
+            for outcome, tier, n in PHOTOS.findall(text):
+                photos[f"{outcome} in the tier of {tier} s"] += int(n)
         cpu = {name: sum(map(cpu_of, pids)) for name, pids in self.pids.items()}
-        return Reading(time.monotonic(), cpu, machine(), trips, photos)
+        return Reading(time.monotonic(), cpu=cpu, machine=machine(), trips=trips, photos=photos, mongo=self.mongo_now())
+
+    def mongo_now(self):
+        """What mongod says of itself: time under way in each collection, without waiting for the journal; its journal's syncs."""
+        if not self.server:
+            return {}
+        found = {}
+        for name, kinds in self.server.admin("top")["totals"].items():
+            database, _, collection = name.partition(".")
+            for kind in ("queries", "getmore", "insert", "update", "remove", "commands"):
+                if database not in ("admin", "config", "local") and isinstance(kinds, dict) and kinds[kind]["count"]:
+                    found[f"{collection}.{kind}"] = kinds[kind]["time"] / 1e6
+        log = self.server.run("admin", {"serverStatus": 1})["wiredTiger"]["log"]
+        return {**found, SYNCS: log["log sync operations"], SYNC_TIME: log["log sync time duration (usecs)"] / 1e6}
 
 
 def print_costs(bench, case, used, photos, whole=None, asked=True):
-    """Rows of round trips a photo and of the processors' time. whole: a reading and its photos, with planning and all."""
+    """Rows of round trips a photo, of MongoDB's and of the processors' time. whole: a reading and its photos, with planning and all."""
     names = {"store": ("MongoDB", 0.05), "coordinator": ("Redis", 0.1), "ingest": ("ingest queue", None)}
     photos = max(photos, 1)
     for family, (name, limit) in names.items():
-        print_row(bench, f"{case}: {name}", used.trips(family) / photos, "round trips/photo", asked=limit if asked else None,
-                  whole_run=whole and whole[0].trips(family) / max(whole[1], 1), by_role=shares(used.trips(family, "role"), photos),
-                  by_op=shares(used.trips(family, "op"), photos))
+        print_row(bench, f"{case}: {name}", used.round_trips(family) / photos, "round trips/photo", asked=limit if asked else None,
+                  whole_run=whole and whole[0].round_trips(family) / max(whole[1], 1), by_role=shares(used.round_trips(family, "role"), photos),
+                  by_op=shares(used.round_trips(family, "op"), photos))
+    print_mongo(bench, case, used, photos)
     print_processors(bench, case, used)
+
+
+def print_mongo(bench, case, used, photos):
+    """Where operations are in mongod, by its own clock; how many of them at a time; and its journal."""
+    times = collections.Counter({k: 1000 * v for k, v in used.mongo.items() if k not in (SYNCS, SYNC_TIME)})
+    syncs = used.mongo.get(SYNCS, 0)
+    print_row(bench, f"{case}: MongoDB, at work", sum(times.values()) / max(photos, 1), "ms/photo",
+              operations_at_a_time=sum(times.values()) / 1000 / used.seconds, journal_syncs_s=syncs / used.seconds,
+              ms_a_sync=1000 * used.mongo.get(SYNC_TIME, 0) / max(syncs, 1), by_op=shares(times, max(photos, 1)))
 
 
 def print_processors(bench, case, used):
@@ -207,7 +240,7 @@ def print_processors(bench, case, used):
 
 def shares(counts, photos):
     """The largest ones first."""
-    return {k: n / photos for k, n in counts.most_common() if n}
+    return {k: n / photos for k, n in counts.most_common() if n / photos >= 0.00005}
 
 
 # --- running ---
@@ -276,5 +309,5 @@ def bench(run, args):
     os._exit(status)
 
 
-__all__ = ["ORIGIN", "Fleet", "Meter", "Pool", "arguments", "bench", "check", "make_batches", "post_all", "print_costs", "print_processors", "print_row",
+__all__ = ["ORIGIN", "Fleet", "Meter", "Pool", "arguments", "bench", "check", "make_batches", "post_all", "print_costs", "print_mongo", "print_processors", "print_row",
            "say", "shares"]
