@@ -33,6 +33,30 @@ def mount_tmpfs(path, size):
     call("mount", b"tmpfs", path.encode(), b"tmpfs", 0, f"size={size}".encode())
 
 
+def small_disk(case, name, size):
+    """A tmpfs; None where that is not permitted. A SQLite WAL alone may take 16 MiB."""
+    path = case.path(name)
+    os.mkdir(path)
+    try:
+        own_mounts()
+        mount_tmpfs(path, size)
+    except Skipped as e:
+        print(f"left out, a full disk: {e}", flush=True)
+        return None
+    return path
+
+
+def fill(path):
+    """Leaves not a byte on the disk of `path`; the file that takes it."""
+    with open(path, "ab", buffering=0) as f:
+        for block in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    f.write(b"x" * block)
+            except OSError:
+                pass
+
+
 def bind_file(source, target):
     call("mount", source.encode(), target.encode(), None, MS_BIND, None)
 

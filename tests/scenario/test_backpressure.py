@@ -8,8 +8,8 @@ import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
-from harness import Origin, Pool, Skipped, check, outcomes, pause_until, same, scenario, sha256_of, time, wait_until
-from namespace import mount_tmpfs, own_mounts
+from harness import Origin, Pool, check, outcomes, pause_until, same, scenario, sha256_of, time, wait_until
+from namespace import fill, small_disk
 
 
 def items(origin, name, n, photos):
@@ -53,30 +53,6 @@ def high_water(case):
         same(pool.batch(batch)["photos"]["stored"], 1000, f"stored photos of {batch}")
     print(f"{len(refused)} batches were refused and accepted later", flush=True)
     pool.stop()
-
-
-def small_disk(case, name, size):
-    """A tmpfs; None where that is not permitted. A SQLite WAL alone may take 16 MiB."""
-    path = case.path(name)
-    os.mkdir(path)
-    try:
-        own_mounts()
-        mount_tmpfs(path, size)
-    except Skipped as e:
-        print(f"left out, a full disk: {e}", flush=True)
-        return None
-    return path
-
-
-def fill(path):
-    """Leaves not a byte on the disk of `path`; the file that takes it."""
-    with open(path, "ab", buffering=0) as f:
-        for block in (1 << 20, 4096, 1):
-            try:
-                while True:
-                    f.write(b"x" * block)
-            except OSError:
-                pass
 
 
 def disk_full(case):
