@@ -40,6 +40,7 @@ struct s3_client {
     int64_t taken_until_ms;            /* monotonic */
     _Atomic int64_t valid_until_ms;    /* monotonic: no request goes out later; read by fetch loops */
     int64_t longest_ms;                /* deadline of the longest transfer since the slot is held */
+    int64_t held_ms;                   /* monotonic: since when */
     int64_t lease_until_ms;            /* monotonic: by our own count the slot is ours until then */
     bool leaving;             /* to be let go when nothing is in flight: another cut, another worker */
     int64_t refused_until_ms; /* wall: somebody else has the slot; not asked for again before */
@@ -144,6 +145,8 @@ uint8_t s3_tier(const struct pp_s3 *s3, uint8_t tier);
 uint32_t s3_concurrency(const struct s3_client *c);
 
 /* s3_place.c: which worker should have which client. */
+/* Does this worker take tasks of the queue? */
+bool s3_serves(const struct pp_s3 *s3, uint8_t queue);
 /* The number of shares into which this client is cut, as far as workers and settings are known here. */
 uint32_t s3_shares(const struct pp_s3 *s3, const struct s3_client *c);
 /* How many live workers come before this one for the client; 0: it is ours to take. */

@@ -18,10 +18,17 @@
 /* Of the slots held, one in so many may be let go at a time. */
 #define LET_GO_ONE_IN 16
 #define WORKERS_MAX   256
+/* What a worker does not serve is overdue after so many leases. */
+#define OVERDUE_LEASES 2
 
 static bool counts(const struct pp_worker_info *w, int64_t wall)
 {
     return !w->draining && wall - w->seen_at < GONE_MS;
+}
+
+bool s3_serves(const struct pp_s3 *s3, uint8_t queue)
+{
+    return queue == PP_QUEUE_SUSPECT || s3->p->params->tiers_served & (1u << s3_tier(s3, queue));
 }
 
 static uint32_t capacity_of(const struct pp_params *p)
@@ -62,10 +69,28 @@ uint32_t s3_shares(const struct pp_s3 *s3, const struct s3_client *c)
     return n > 0 ? n : 1;
 }
 
+static bool other_kind(const struct pp_s3 *s3, const struct pp_worker_info *w)
+{
+    return strcmp(w->tiers, s3->p->params->tiers_text) != 0;
+}
+
+/* Is something of the client overdue that this worker does not serve? Then its slots may all be with workers
+ * of one kind, and workers of another come first. */
+static bool starves(const struct pp_s3 *s3, const char *client)
+{
+    int64_t overdue = s3_wall(s3) - OVERDUE_LEASES * s3->p->params->lease_ms;
+
+    for (uint8_t q = 0; q < PP_QUEUE_SUSPECT; q++)
+        if (!s3_serves(s3, q) && pp_backlog_get(s3->backlog, client, q) <= overdue)
+            return true;
+    return false;
+}
+
 uint32_t s3_rank(const struct pp_s3 *s3, const char *client)
 {
     struct pp_coordinator *coord = s3->p->coordinator;
     const char *own = s3->p->params->worker;
+    bool starved = starves(s3, client);
     struct pp_worker_info w;
     int64_t wall = s3_wall(s3);
     double score = pp_rendezvous_score(client, own, capacity_of(s3->p->params));
@@ -73,9 +98,25 @@ uint32_t s3_rank(const struct pp_s3 *s3, const char *client)
 
     for (size_t i = 0; i < WORKERS_MAX && coord->ops->worker(coord, i, &w, wall); i++)
         if (counts(&w, wall) && wall - w.started_at >= SETTLED_MS && strcmp(w.id, own) != 0 &&
-            pp_rendezvous_score(client, w.id, w.capacity) > score)
+            ((starved && other_kind(s3, &w)) || pp_rendezvous_score(client, w.id, w.capacity) > score))
             rank++;
     return rank;
+}
+
+/* A slot of several that may be one too many with workers of this kind. Where others serve what is overdue
+ * here it moves for nothing: so not often. */
+static bool yields(const struct pp_s3 *s3, const struct s3_client *c)
+{
+    struct pp_worker_info w;
+    int64_t wall = s3_wall(s3);
+    bool others = false;
+
+    if (s3_now(s3) - c->held_ms < OVERDUE_LEASES * s3->p->params->lease_ms || !starves(s3, c->id))
+        return false;
+    for (size_t i = 0; i < WORKERS_MAX && s3->p->coordinator->ops->worker(s3->p->coordinator, i, &w, wall);
+         i++)
+        others |= counts(&w, wall) && other_kind(s3, &w);
+    return others;
 }
 
 void s3_let_go(struct pp_s3 *s3)
@@ -93,7 +134,7 @@ void s3_let_go(struct pp_s3 *s3)
         if (c->state != S3_HELD || c->leaving)
             continue;
         uint32_t shares = s3_shares(s3, c);
-        c->leaving = shares != c->shares || (shares == 1 && s3_rank(s3, c->id) > 0);
+        c->leaving = shares != c->shares || (shares == 1 && s3_rank(s3, c->id) > 0) || yields(s3, c);
         n += c->leaving;
     }
 }

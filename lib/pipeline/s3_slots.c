@@ -61,6 +61,7 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w, int6
 
     c->state = S3_HELD;
     s3->held++;
+    c->held_ms = now;
     c->share = w->share;
     c->shares = w->shares;
     struct pp_share share = pp_share_get(w->rpm, w->concurrency, w->shares, w->share);
@@ -379,10 +380,11 @@ static void check_released(struct pp_s3 *s3)
     done(s3->released_data);
 }
 
+/* Nothing is there for this worker: what others serve keeps no slot with it. */
 static bool backlog_empty(struct s3_client *c)
 {
     for (uint8_t q = 0; q < PP_QUEUES; q++)
-        if (pp_backlog_get(c->s3->backlog, c->id, q) != PP_BACKLOG_NEVER)
+        if (s3_serves(c->s3, q) && pp_backlog_get(c->s3->backlog, c->id, q) != PP_BACKLOG_NEVER)
             return false;
     return true;
 }
