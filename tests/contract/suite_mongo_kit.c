@@ -26,25 +26,9 @@ static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_t
 
 const struct pp_store_subject mk_subject = {"mongo", mongo_server_database, open_store};
 
-struct expected {
-    const char *client, *batch;
-    size_t items;
-    enum pp_batch_state state;
-};
-
-static struct expected expected[256];
-static size_t n_expected;
-
-int mk_open(void **state)
-{
-    n_expected = 0;
-    return sk_open(state);
-}
-
 int mk_open_proxied(void **state)
 {
     mk_proxy = mongo_proxy_open(mongo_server_port());
-    n_expected = 0;
     return sk_open(state);
 }
 
@@ -124,44 +108,19 @@ void mk_expect_item(struct trial *t, const char *id, enum pp_item_status status,
     assert_int_equal(item.seq > 0, status != PP_ITEM_OPEN);
 }
 
-/* --- results: numbers that somebody took and lost hold them up for some seconds, so all are looked at in the
- * end --- */
-
 void mk_expect_finished(struct trial *t, const char *batch, size_t items, enum pp_batch_state state)
 {
+    size_t n;
     struct pp_batch b = sk_batch(t->k, batch);
     assert_int_equal(b.state, state);
     assert_int_equal(b.items[PP_ITEM_OPEN], 0);
     assert_true(b.finished_at > 0);
-    assert_true(n_expected < sizeof expected / sizeof *expected);
-    expected[n_expected++] = (struct expected){t->client, batch, items, state};
-}
-
-struct look {
-    struct store_kit *k;
-    const struct expected *e;
-};
-
-static bool all_items_are_shown(void *arg)
-{
-    struct look *l = arg;
-    size_t n;
-    struct pp_item *all = sk_results(l->k, l->e->batch, 3, &n);
+    struct pp_item *all = sk_results(t->k, batch, 3, &n);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < i; j++)
             assert_true(strcmp(all[i].id, all[j].id) != 0);
-    assert_true(n <= l->e->items);
-    return n == l->e->items;
-}
-
-void mk_look_at_results(struct store_kit *k)
-{
-    for (size_t i = 0; i < n_expected; i++) {
-        struct look l = {k, &expected[i]};
-        pp_test_until(k->loop, all_items_are_shown, &l, 60000);
-        sk_check_counts(k, expected[i].client, expected[i].batch, "");
-    }
-    n_expected = 0;
+    assert_int_equal(n, items);
+    sk_check_counts(t->k, t->client, batch, "");
 }
 
 /* --- claim --- */

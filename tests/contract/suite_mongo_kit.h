@@ -13,7 +13,6 @@ extern const struct pp_store_subject mk_subject;
 extern struct mongo_proxy *mk_proxy; /* NULL: straight */
 
 /* cmocka's set-up and tear-down. */
-int mk_open(void **state);
 int mk_open_proxied(void **state);
 int mk_close_proxied(void **state);
 
@@ -37,10 +36,9 @@ void mk_keep(struct trial *t, const struct pp_store_claim *c);
 void mk_claim_all(struct trial *t, size_t count);
 void mk_store_all(struct trial *t);
 void mk_expect_item(struct trial *t, const char *id, enum pp_item_status status, uint32_t revision);
-/* The batch has ended; so many results come, each item once. Numbers of results that somebody took and lost
- * hold others up for some seconds, so they are looked at all together, in the end. */
+/* The batch has ended, and so many results are there, each item once: whatever numbers of results others have
+ * taken and lost. */
 void mk_expect_finished(struct trial *t, const char *batch, size_t items, enum pp_batch_state state);
-void mk_look_at_results(struct store_kit *k);
 
 /* Work: its preparation, the operation (again until PP_OK), and what has to be the case after it. */
 void mk_six_tasks(struct trial *t);

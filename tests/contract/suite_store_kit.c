@@ -279,13 +279,19 @@ struct pp_item sk_item(struct store_kit *k, const char *client, const char *item
 
 struct pp_item *sk_results(struct store_kit *k, const char *batch, size_t limit, size_t *n)
 {
-    size_t cap = 4096;
+    size_t cap = limit;
     struct pp_item *all = pp_arena_array(&k->arena, cap, sizeof *all);
     struct pp_store_results r = {.batch_id = batch, .status = -1, .limit = limit};
     *n = 0;
     do {
         KIT_OK(k, results, &r);
-        assert_true(r.n <= limit && *n + r.n <= cap && (r.n > 0 || !r.more));
+        assert_true(r.n <= limit && (r.n > 0 || !r.more));
+        while (*n + r.n > cap) {
+            struct pp_item *more = pp_arena_array(&k->arena, 2 * cap, sizeof *all);
+            memcpy(more, all, *n * sizeof *all);
+            all = more;
+            cap *= 2;
+        }
         for (size_t i = 0; i < r.n; i++) {
             assert_true(r.items[i].seq > r.after_seq);
             r.after_seq = r.items[i].seq;
