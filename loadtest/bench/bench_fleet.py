@@ -46,6 +46,14 @@ class Progress:
         return total
 
 
+    def by_second(self):
+        """Requests in each second from the first POST on."""
+        seconds = [0] * int(self.seen[-1][0] - self.begin + 1)
+        for (a, n), (_, m) in zip(self.seen, self.seen[1:]):
+            seconds[int(a - self.begin)] += m - n
+        return seconds
+
+
 def wait_finished(pool, ids, began):
     for batch in ids:
         while pool.batch(batch)["state"] != "finished":
@@ -68,6 +76,7 @@ class Run:
         wait_finished(pool, ids, progress.begin)
         self.steady, self.whole, self.photos = last - first, meter.now() - begin, photos
         self.requests, self.still = progress.requests(), progress.still()
+        say(f"requests by second: {' '.join(map(str, progress.by_second()))}")
 
     @property
     def rate(self):

@@ -3,8 +3,8 @@
 
   bench_limits.py [--clients N] [--rpm N] [--workers N] [--minutes M] [--set NAME=VALUE]...
 
-2,000 clients of 10 requests a minute have a backlog for the whole run; 16 workers share them. Once everything is planned the first window begins, which lets
-all be full; then M minutes are measured (5). Printed: requests a minute, against what the limits permit; windows that were over; per minute; round trips a
+2,000 clients of 10 requests a minute have a backlog for the whole run; once it is planned 16 workers start. The first window lets all be full; then M
+minutes are measured (5). Printed: requests a minute, against what the limits permit; windows that were over; per minute; round trips a
 photo, and who had the processors. A short try: --clients 500 --workers 4 --minutes 1.
 """
 import json
@@ -22,7 +22,6 @@ def wait_planned(api, timeout):
     while left := api.get_json("/v1/queue")["ingest"]["photos"]:
         check(time.monotonic() - begin < timeout, f"{left} photos are not planned after {timeout} s")
         time.sleep(0.5)
-    return time.monotonic() - begin
 
 
 def judge(case, args, origin, edges):
@@ -43,13 +42,14 @@ def run(case, args):
     clients = [f"c{i}" for i in range(args.clients)]
     per_client = int(args.rpm * (args.minutes + 3))
     config = {"clients.rpm": args.rpm, "clients.concurrency": args.concurrency, "blobs.url": f"file:{case.in_memory('photos')}", **dict(args.set)}
-    fleet = Fleet(case, origin=origin, config=config, workers=args.workers).start(60)
-    meter = Meter(origin, fleet.replicas, fleet.mongo, fleet.redis)
-    say(f"{args.clients} clients of {args.rpm} a minute, {per_client} photos each, {args.workers} workers")
-    begin = meter.now()
+    fleet = Fleet(case, origin=origin, config=config, workers=0).start()
+    say(f"planning {args.clients * per_client} photos")
     post_all(fleet.api, make_batches(origin, clients, per_client, hosts=1))
-    say(f"planned {wait_planned(fleet.api, 600):.0f} s later; the first window, then {args.minutes:g} minutes")
-    start = time.time() + WINDOW
+    wait_planned(fleet.api, 1200)
+    say(f"{args.workers} workers: the first window, then {args.minutes:g} minutes")
+    add_workers(fleet, args.workers)
+    meter = Meter(origin, fleet.replicas, fleet.mongo, fleet.redis)
+    begin, start = meter.now(), time.time() + WINDOW
     time.sleep(WINDOW)
     first = meter.now()
     time.sleep(max(0, start + 60 * args.minutes - time.time()))
@@ -59,8 +59,15 @@ def run(case, args):
     origin.stop()
     edges = [start + 60 * i for i in range(int(args.minutes) + 1)]
     edges += [end] if end - edges[-1] > 1 else []
-    verdict = judge(case, args, origin, edges)
-    report(args, verdict, last - first, last - begin)
+    report(args, judge(case, args, origin, edges), last - first, last - begin)
+
+
+def add_workers(fleet, n):
+    workers = [fleet.make("worker") for _ in range(n)]
+    for worker in workers:
+        worker.spawn_up()
+    for worker in workers:
+        worker.wait_port()
 
 
 def report(args, verdict, used, whole):

@@ -24,6 +24,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -40,7 +41,6 @@ from harness import ORIGIN, Case, Failed, Pool, Skipped, check  # noqa: E402
 
 TICKS = os.sysconf("SC_CLK_TCK")
 FAMILIES = ("store", "coordinator", "ingest")
-SYNCS, SYNC_TIME = "journal syncs", "journal sync time"
 PHOTOS = re.compile(r'^photopool_photos_total\{outcome="(\w+)",code="[^"]*",tier="([^"]+)"\} (\d+)', re.M)
 TRIPS = re.compile(r'^photopool_(\w+)_roundtrips_total\{op="([^"]+)"\} (\d+)', re.M)
 
@@ -125,7 +125,7 @@ class Reading:
 
     def __init__(self, seconds, **figures):
         """figures: {what: a number} each; cpu: seconds by part; machine: seconds of all processors; trips: by (role, family, op); photos: by tier;
-        mongo: seconds and numbers by (collection, operation)."""
+        mongo: see mongo_now()."""
         self.seconds, self.figures = seconds, figures
 
     def __getattr__(self, name):
@@ -199,17 +199,18 @@ class Meter:
         return Reading(time.monotonic(), cpu=cpu, machine=machine(), trips=trips, photos=photos, mongo=self.mongo_now())
 
     def mongo_now(self):
-        """What mongod says of itself: time under way in each collection, without waiting for the journal; its journal's syncs."""
+        """What mongod says of itself: seconds that commands took; that changes of a collection took, of that; syncs of its journal."""
         if not self.server:
             return {}
-        found = {}
+        status = self.server.run("admin", {"serverStatus": 1})
+        log, took = status["wiredTiger"]["log"], status["opLatencies"]
+        found = {("command", k): took[k]["latency"] / 1e6 for k in ("reads", "writes")}
+        found.update({("journal", "syncs"): log["log sync operations"], ("journal", "s"): log["log sync time duration (usecs)"] / 1e6})
         for name, kinds in self.server.admin("top")["totals"].items():
             database, _, collection = name.partition(".")
-            for kind in ("queries", "getmore", "insert", "update", "remove", "commands"):
-                if database not in ("admin", "config", "local") and isinstance(kinds, dict) and kinds[kind]["count"]:
-                    found[f"{collection}.{kind}"] = kinds[kind]["time"] / 1e6
-        log = self.server.run("admin", {"serverStatus": 1})["wiredTiger"]["log"]
-        return {**found, SYNCS: log["log sync operations"], SYNC_TIME: log["log sync time duration (usecs)"] / 1e6}
+            if database not in ("admin", "config", "local", "note"):
+                found.update({("change", f"{collection}.{k}"): kinds[k]["time"] / 1e6 for k in ("insert", "update", "remove")})
+        return found
 
 
 def print_costs(bench, case, used, photos, whole=None, asked=True):
@@ -225,12 +226,14 @@ def print_costs(bench, case, used, photos, whole=None, asked=True):
 
 
 def print_mongo(bench, case, used, photos):
-    """Where operations are in mongod, by its own clock; how many of them at a time; and its journal."""
-    times = collections.Counter({k: 1000 * v for k, v in used.mongo.items() if k not in (SYNCS, SYNC_TIME)})
-    syncs = used.mongo.get(SYNCS, 0)
-    print_row(bench, f"{case}: MongoDB, at work", sum(times.values()) / max(photos, 1), "ms/photo",
-              operations_at_a_time=sum(times.values()) / 1000 / used.seconds, journal_syncs_s=syncs / used.seconds,
-              ms_a_sync=1000 * used.mongo.get(SYNC_TIME, 0) / max(syncs, 1), by_op=shares(times, max(photos, 1)))
+    """How long commands are in mongod, by its own clock; how many of them at a time; and its journal."""
+    by = collections.defaultdict(collections.Counter)
+    for (kind, name), n in used.mongo.items():
+        by[kind][name] = n
+    seconds, syncs = sum(by["command"].values()), max(by["journal"]["syncs"], 1)
+    print_row(bench, f"{case}: MongoDB, at work", 1000 * seconds / max(photos, 1), "ms/photo", commands_at_a_time=seconds / used.seconds,
+              journal_syncs_s=syncs / used.seconds, ms_a_sync=1000 * by["journal"]["s"] / syncs, commands=shares(by["command"], photos / 1000),
+              changes=shares(by["change"], photos / 1000))
 
 
 def print_processors(bench, case, used):
@@ -287,6 +290,7 @@ def post_all(pool, bodies):
 def bench(run, args):
     """run(case, args) with an own folder, which goes when all went well; exit status 1 when not."""
     case, status = Case(), 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     try:
         run(case, args)
     except (Skipped, Failed) as e:
