@@ -3,7 +3,9 @@
  * The backlog index. A worker reads it once, when it starts; from then on announcements keep it up to date.
  * The leader sees to it that the index is complete: after the coordinator has lost its data, or
  * announcements, it reads the store's backlog, which is the truth, announces it to all, and says so. It also
- * does so every REBUILD_MS, in case something went missing unnoticed.
+ * does so every REBUILD_MS (less often where that takes long), because something may have gone missing
+ * unnoticed: what a process has written into the store and not yet announced when it dies, or does not know
+ * that it has written. So long a task may wait for no other reason (I10).
  *
  * The data set. What the coordinator does not know may have happened all the same: a new data set is only
  * believed to be the first if the store has never seen one (pp_store_generation). */
@@ -18,13 +20,14 @@
 #include "pipeline/routes.h"
 #include "pipeline/s3_claim.h"
 
-#define TICK_MS      250
-#define ELECT_MS     3000
-#define LEAD_MS      10000
-#define CHECK_MS     30000
-#define REBUILD_MS   600000
-#define TRY_AGAIN_MS 1000
-#define ANNOUNCE     1000
+#define TICK_MS       250
+#define ELECT_MS      3000
+#define LEAD_MS       10000
+#define CHECK_MS      30000
+#define REBUILD_MS    60000
+#define REBUILD_SHARE 50 /* reading the backlog takes at most one part in so many of the time */
+#define TRY_AGAIN_MS  1000
+#define ANNOUNCE      1000
 
 /* One request at a time of each kind. */
 struct ask {
@@ -47,7 +50,7 @@ struct pp_fleet {
     int64_t lead_until_ms, asked_ms;
     bool stopped, fed; /* fed: a worker has read the index */
     bool incomplete;   /* the index lacks something */
-    int64_t rebuilt_ms;
+    int64_t rebuilding_ms, rebuilt_ms;
     char dataset[64]; /* the one that the store knows of */
 };
 
@@ -187,8 +190,15 @@ static void backlog_read(struct pp_req *req)
         ask_index(f, true);
 }
 
+static int64_t rebuild_after_ms(const struct pp_fleet *f)
+{
+    int64_t ms = (f->rebuilt_ms - f->rebuilding_ms) * REBUILD_SHARE;
+    return ms > REBUILD_MS ? ms : REBUILD_MS;
+}
+
 static void rebuild(struct pp_fleet *f)
 {
+    f->rebuilding_ms = now_of(f);
     f->backlog.r.backlog = (struct pp_store_backlog){.req = begin(&f->backlog, backlog_read)};
     submitted(&f->backlog, f->p->store->ops->backlog(f->p->store, &f->backlog.r.backlog));
 }
@@ -233,7 +243,7 @@ static void tick(void *data)
         if (due(f, &f->index))
             ask_index(f, false);
     }
-    bool doubt = f->incomplete || f->p->backlog_doubtful || now_of(f) - f->rebuilt_ms >= REBUILD_MS;
+    bool doubt = f->incomplete || f->p->backlog_doubtful || now_of(f) - f->rebuilt_ms >= rebuild_after_ms(f);
     if (leads && doubt && due(f, &f->backlog))
         rebuild(f);
 }
@@ -244,7 +254,7 @@ struct pp_fleet *pp_fleet_open(struct pp_pipeline *p)
     if (!f)
         return NULL;
     f->p = p;
-    f->rebuilt_ms = pp_loop_now(p->loop);
+    f->rebuilding_ms = f->rebuilt_ms = pp_loop_now(p->loop);
     f->elect.fleet = f->index.fleet = f->backlog.fleet = f->generation.fleet = f;
     f->timer = pp_timer_open(p->loop, tick, f);
     if (!f->timer) {

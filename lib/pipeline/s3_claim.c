@@ -356,7 +356,8 @@ void pp_s3_requeue(struct pp_s3 *s3, const struct pp_backlog_row *rows, size_t n
 
     for (size_t i = 0; i < n; i++) {
         const struct s3_client *c = s3_client_find(s3, rows[i].client);
-        if (c && c->state == S3_HELD) /* it is ours: nobody else needs to know */
+        /* where it is ours nobody else needs to know */
+        if (c && c->state == S3_HELD && s3_serves(s3, rows[i].queue))
             pp_s3_backlog(s3, &rows[i], 1);
         else
             coord->ops->announce(coord, &rows[i], 1);
