@@ -159,6 +159,29 @@ bool pp_ratelimit_admit(struct pp_ratelimit *rl, int64_t now_ms, uint32_t n)
     return true;
 }
 
+bool pp_ratelimit_admit_at(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms, uint32_t n)
+{
+    if (pp_ratelimit_permits_at(rl, now_ms, at_ms) < n)
+        return false;
+    rl->pending += n;
+    return true;
+}
+
+int64_t pp_ratelimit_ready_ms(struct pp_ratelimit *rl, int64_t now_ms, uint32_t without)
+{
+    assert(without <= rl->pending);
+    int64_t now = advance(rl, now_ms);
+    uint64_t used = rl->logged + rl->pending - without;
+    if (rl->rpm == 0 || used <= rl->rpm)
+        return now;
+    for (uint32_t i = 0; i < rl->len; i++) {
+        used -= mark_at(rl, i)->n;
+        if (used <= rl->rpm)
+            return mark_at(rl, i)->at_ms + PP_RATE_KEPT_MS;
+    }
+    return INT64_MAX;
+}
+
 void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms)
 {
     assert(rl->pending > 0);

@@ -2,10 +2,11 @@
  * (rule I5).
  *
  * A permit lives through   free -> pending (admit) -> logged (sent) -> free   or   pending -> free (refund).
- * A pending permit counts for as long as it is pending, whatever that takes; a logged one until
- * PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS after the request went out on the wire. The margin covers what the
- * network adds to a request on its way: two requests R apart in the log are a whole window apart at the
- * origin too, as long as delays differ by less.
+ * It may be admitted ahead, before the one that it replaces has run out of the log (admit_at): then its
+ * request must wait (ready). A pending permit counts for as long as it is pending, whatever that takes; a
+ * logged one until PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS after the request went out on the wire. The margin
+ * covers what the network adds to a request on its way: two requests R apart in the log are a whole window
+ * apart at the origin too, as long as delays differ by less.
  *
  * The log is exact to the millisecond until it has PP_RATE_MARKS_MAX entries; then neighbours within
  * PP_RATE_BUCKET_MS are joined, and the newest time of a bucket counts for all in it. So an error can only
@@ -66,6 +67,14 @@ uint32_t pp_ratelimit_permits_at(struct pp_ratelimit *rl, int64_t now_ms, int64_
 /* Makes n permits pending, all or none: false where fewer are free. Each must end in one sent() or refund().
  */
 bool pp_ratelimit_admit(struct pp_ratelimit *rl, int64_t now_ms, uint32_t n);
+
+/* The same for permits that will be free at at_ms >= now_ms: a request with one may go out from the moment
+ * that pp_ratelimit_ready_ms() gives. */
+bool pp_ratelimit_admit_at(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms, uint32_t n);
+
+/* When all pending requests but `without` may have gone out: the first time from now_ms on at which these and
+ * the log are within the limit. INT64_MAX: never, as the limit is lower now than when they were admitted. */
+int64_t pp_ratelimit_ready_ms(struct pp_ratelimit *rl, int64_t now_ms, uint32_t without);
 
 /* One pending request went out on the wire at now_ms. */
 void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms);

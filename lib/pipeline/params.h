@@ -42,8 +42,8 @@ struct pp_params {
     char host[64];
     uint32_t threads;
     int64_t lease_ms, drain_ms;
-    /* A cycle waits so long for company, and so long when many are claimed: a round trip to a server costs
-     * more than one to a file. */
+    /* Cycles of claiming and settling wait so long for company, and at most so long where company is to be
+     * expected: a round trip to a server costs more than one to a file. */
     int64_t gather_ms, gather_max_ms;
     char tiers_text[64];      /* tiers served: "all" or seconds, "1,5" */
     bool sole_worker;         /* nobody else works on this store: claims of others are left-overs */

@@ -12,10 +12,15 @@
 
 #include "pipeline/s3_internal.h"
 
-/* With so many transfers ended since the last cycle, the next does not wait for company. */
-#define ENOUGH 192
+/* With so many transfers ended since the last cycle, or half of those that were under way then if that is
+ * more than the least, the next does not wait for company. */
+#define ENOUGH       192
+#define ENOUGH_LEAST 32
 /* Half of the memory of how many are claimed a second is gone after this. */
 #define RATE_HALF_MS 1000.0
+/* wait_ms(): of one claimed a second, and at most. */
+#define WAIT_PER_RATE 0.5
+#define WAIT_MAX_MS   200
 /* After a port or the memory has failed. */
 #define TRY_AGAIN_MS 1000
 /* For each worker that comes before this one for a client. */
@@ -40,14 +45,19 @@ static void count_claims(struct pp_s3 *s3, uint32_t n)
     s3->rate_ms = now;
 }
 
-int64_t pp_s3_gather_ms(const struct pp_s3 *s3)
+double pp_s3_rate(const struct pp_s3 *s3)
 {
-    double kept = exp2(-(double)(s3_now(s3) - s3->rate_ms) / RATE_HALF_MS);
-    double ms = s3->rate * kept * 1.5;
+    return s3->rate * exp2(-(double)(s3_now(s3) - s3->rate_ms) / RATE_HALF_MS);
+}
+
+/* How long transfers that have ended wait for company: a moment, longer where many are claimed. Room that
+ * they leave stands idle meanwhile. */
+static int64_t wait_ms(const struct pp_s3 *s3)
+{
     const struct pp_params *p = s3->p->params;
-    return ms < (double)p->gather_ms       ? p->gather_ms
-           : ms > (double)p->gather_max_ms ? p->gather_max_ms
-                                           : (int64_t)ms;
+    double ms = pp_s3_rate(s3) * WAIT_PER_RATE,
+           most = p->gather_max_ms < WAIT_MAX_MS ? (double)p->gather_max_ms : WAIT_MAX_MS;
+    return ms > most ? (int64_t)most : ms < (double)p->gather_ms ? p->gather_ms : (int64_t)ms;
 }
 
 void s3_wake(struct pp_s3 *s3)
@@ -55,14 +65,20 @@ void s3_wake(struct pp_s3 *s3)
     if (s3->running)
         s3->again = true;
     else if (!s3->draining)
-        pp_timer_sooner(s3->timer, s3->unsettled == 0    ? 0
-                                   : s3->ended >= ENOUGH ? s3->p->params->gather_ms
-                                                         : pp_s3_gather_ms(s3));
+        pp_timer_sooner(s3->timer, s3->unsettled == 0        ? 0
+                                   : s3->ended >= s3->enough ? s3->p->params->gather_ms
+                                                             : wait_ms(s3));
 }
 
 /* --- reserve, claim, dispatch --- */
 
 static void claim(struct s3_cycle *cy);
+
+static void set_enough(struct pp_s3 *s3)
+{
+    size_t half = pp_s3_transfers(s3) / 2;
+    s3->enough = half < ENOUGH_LEAST ? ENOUGH_LEAST : half > ENOUGH ? ENOUGH : (uint32_t)half;
+}
 
 static void end_cycle(struct s3_cycle *cy)
 {
@@ -73,6 +89,7 @@ static void end_cycle(struct s3_cycle *cy)
     free(cy);
     s3->cycle = NULL;
     s3->running = false;
+    set_enough(s3);
     if (s3->again) {
         s3->again = false;
         s3_wake(s3);
@@ -89,6 +106,7 @@ static void give_back(struct s3_share *sh, uint32_t n)
     if (n == 0)
         return;
     pp_ratelimit_refund(&sh->c->rate, n);
+    sh->c->unplaced -= n;
     sh->c->in_flight -= n;
     sh->n -= n;
     s3_permits_freed(sh->c);
@@ -394,7 +412,9 @@ enum pp_err pp_s3_open(struct pp_pipeline *p, struct pp_s3 **out)
     s3->backlog = pp_backlog_new(PP_CLIENTS_MAX);
     s3->events = pp_mailbox_open(p->loop, 65536, s3_on_events, s3);
     s3->timer = pp_timer_open(p->loop, cycle, s3);
-    enum pp_err err = s3->backlog && s3->events && s3->timer ? open_loops(s3) : PP_ENOMEM;
+    s3->early_timer = pp_timer_open(p->loop, s3_early_due, s3);
+    set_enough(s3);
+    enum pp_err err = s3->backlog && s3->events && s3->timer && s3->early_timer ? open_loops(s3) : PP_ENOMEM;
     if (err != PP_OK) {
         pp_s3_close(s3);
         return err;
@@ -414,13 +434,15 @@ void pp_s3_close(struct pp_s3 *s3)
 {
     if (!s3)
         return;
-    assert(!s3->running && s3->requests == 0);
+    assert(!s3->running && s3->requests == 0 && s3->n_early == 0);
     for (uint32_t i = 0; i < s3->n_loops; i++)
         pp_fetch_loop_close(s3->loops[i]);
     free(s3->loops);
     if (s3->events)
         pp_mailbox_close(s3->events);
     pp_timer_close(s3->timer);
+    pp_timer_close(s3->early_timer);
+    free(s3->early);
     s3_clients_free(s3);
     pp_backlog_free(s3->backlog);
     free(s3);
@@ -429,6 +451,7 @@ void pp_s3_close(struct pp_s3 *s3)
 void pp_s3_drain(struct pp_s3 *s3)
 {
     s3->draining = true;
+    s3_give_up_early(s3);
     s3_give_up_hops(s3);
 }
 

@@ -5,6 +5,9 @@
  * coordinator call; claim in one store call; hand each task to a fetch loop. A cycle runs when something
  * became due, a permit came free, or a transfer ended; one at a time. All on the main loop.
  *
+ * Where a claim is far (a fleet), tasks are claimed some moments before their permits are free, for many
+ * clients at once, and wait here (s3_early.c).
+ *
  * A permit's life: admitted (counts from here) -> sent (mail from the fetch loop, with the moment) | refunded
  * (no request went out). */
 #ifndef PHOTOPOOL_PIPELINE_S3_CLAIM_H
@@ -39,9 +42,8 @@ void pp_s3_backlog(struct pp_s3 *s3, const struct pp_backlog_row *rows, size_t n
 void pp_s3_requeue(struct pp_s3 *s3, const struct pp_backlog_row *rows, size_t n);
 /* Settings of a client ("": of any) may have changed: they are read again. */
 void pp_s3_client_stale(struct pp_s3 *s3, const char *client);
-/* How long it pays to wait for company before the store is asked: longer when many are claimed, so that round
- * trips a photo stay few. */
-int64_t pp_s3_gather_ms(const struct pp_s3 *s3);
+/* Tasks claimed a second, lately. */
+double pp_s3_rate(const struct pp_s3 *s3);
 /* Transfers that have been claimed and are not settled. */
 size_t pp_s3_in_flight(const struct pp_s3 *s3);
 /* s6 is done with a finished transfer: frees it. */

@@ -50,10 +50,11 @@ static uint32_t open_queues(const struct pp_s3 *s3)
     return mask;
 }
 
+/* Permits that are free, or will be before long. */
 static uint32_t permits_of(struct s3_client *c)
 {
     int64_t now = s3_now(c->s3);
-    return now < c->not_before_ms ? 0 : pp_ratelimit_permits(&c->rate, now);
+    return now < c->not_before_ms ? 0 : pp_ratelimit_permits_at(&c->rate, now, now + s3_ahead_ms(c));
 }
 
 uint32_t s3_concurrency(const struct s3_client *c)
@@ -99,11 +100,11 @@ void s3_block(struct s3_client *c, uint32_t queues)
     c->blocked |= queues;
 }
 
-/* Queues come due again at `next` (monotonic), when the client has its next permit. */
+/* Queues come due again for what is free at `next` (monotonic), the client's next permit. */
 static void wait_until(struct s3_client *c, uint32_t queues, int64_t next)
 {
     struct pp_s3 *s3 = c->s3;
-    int64_t now = s3_now(s3);
+    int64_t now = s3_now(s3), due = s3_due_for_permit(c, next);
 
     s3->p->metrics.limit_waits++;
     if (next == INT64_MAX) {
@@ -113,7 +114,7 @@ static void wait_until(struct s3_client *c, uint32_t queues, int64_t next)
     for (uint8_t q = 0; q < PP_QUEUES; q++) {
         if (!(queues & (1u << q)))
             continue;
-        if (pp_backlog_set(s3->backlog, c->id, q, s3_wall(s3) + (next - now)) == PP_OK)
+        if (pp_backlog_set(s3->backlog, c->id, q, s3_wall(s3) + ((due > now ? due : next) - now)) == PP_OK)
             c->for_permit |= 1u << q;
         else
             s3_block(c, 1u << q);
@@ -230,9 +231,11 @@ void s3_gather(struct s3_cycle *cy)
 
 static void add_share(struct s3_cycle *cy, struct s3_client *c, uint8_t queue, uint32_t n)
 {
-    if (n == 0 || !pp_ratelimit_admit(&c->rate, s3_now(c->s3), n))
+    int64_t now = s3_now(c->s3);
+    if (n == 0 || !pp_ratelimit_admit_at(&c->rate, now, now + s3_ahead_ms(c), n))
         return;
     c->in_flight += n; /* given back where the claim brings less */
+    c->unplaced += n;
     cy->tasks += n;
     if (queue != PP_QUEUE_SUSPECT)
         cy->dealt[s3_tier(c->s3, queue)] += n;

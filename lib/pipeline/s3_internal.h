@@ -54,6 +54,7 @@ struct s3_client {
     int64_t marked_ms, active_ms, not_before_ms; /* monotonic */
     /* now */
     uint32_t in_flight;  /* transfers under way: never above share_concurrency (I4) */
+    uint32_t unplaced;   /* permits admitted for tasks that are being claimed */
     uint32_t unsettled;  /* transfers that exist, settled or not */
     uint32_t blocked;    /* queues taken out of the backlog until something of ours ends */
     uint32_t for_permit; /* queues whose due time is that of the next permit */
@@ -113,11 +114,15 @@ struct pp_s3 {
     uint32_t tier_in_flight[PP_TIERS_MAX];
     uint32_t suspects_in_flight;
     size_t unsettled, held, hops_waiting;
-    int64_t placed_ms;     /* when s3_let_go() last looked */
-    uint32_t ended;        /* transfers since the last cycle */
-    double rate;           /* claims a second, lately */
-    int64_t rate_ms;       /* as of, monotonic */
-    struct pp_list parked; /* clients with parked transfers, by parked_node, in turn */
+    int64_t placed_ms;      /* when s3_let_go() last looked */
+    uint32_t ended;         /* transfers since the last cycle */
+    uint32_t enough;        /* of them, for the next not to wait for company */
+    double rate;            /* claims a second, lately */
+    int64_t rate_ms;        /* as of, monotonic */
+    struct pp_list parked;  /* clients with parked transfers, by parked_node, in turn */
+    struct s3_early *early; /* s3_early.c's: transfers that wait for their permits */
+    size_t n_early, cap_early;
+    struct pp_timer *early_timer;
     void (*released)(void *data);
     void *released_data;
 };
@@ -143,6 +148,18 @@ uint8_t s3_tier(const struct pp_s3 *s3, uint8_t tier);
 
 /* Transfers at once of the client's share, now. */
 uint32_t s3_concurrency(const struct s3_client *c);
+
+/* s3_early.c: claimed before the permits are free. */
+/* How long before. 0: not at all. */
+int64_t s3_ahead_ms(const struct s3_client *c);
+/* When a client whose next permit is free at permit_ms is to be claimed for (both monotonic). */
+int64_t s3_due_for_permit(const struct s3_client *c, int64_t permit_ms);
+/* Keeps a task's transfer until its permit is free; false: it is, start it. */
+bool s3_wait_for_permit(struct pp_s3 *s3, struct pp_transfer *t);
+/* The timer's: starts those whose moment has come. */
+void s3_early_due(void *data);
+/* Hands all of them back. */
+void s3_give_up_early(struct pp_s3 *s3);
 
 /* s3_place.c: which worker should have which client. */
 /* Does this worker take tasks of the queue? */
@@ -185,6 +202,10 @@ void s3_on_events(void *data, struct pp_list *mail);
 /* Hands the tasks of a claim to the fetch loops. */
 void s3_dispatch(struct pp_s3 *s3, struct pp_claim *claim, struct pp_task *tasks, size_t n);
 void s3_claim_unref(struct pp_claim *claim);
+/* On to its fetch loop; or back, where its host is slow just now or nothing may start any more. */
+void s3_start(struct pp_s3 *s3, struct pp_transfer *t);
+/* Ends one that is not to be started now: uncounted. */
+void s3_hand_back(struct pp_s3 *s3, struct pp_transfer *t);
 /* Answers the first n parked transfers of `c`, whose permits are admitted and reserved. */
 void s3_grant_hops(struct s3_client *c, uint32_t n);
 /* Tells all parked transfers to give up. */

@@ -37,20 +37,33 @@ static void count_suspect(struct pp_transfer *t, int by)
         t->client->s3->suspects_in_flight += (uint32_t)by;
 }
 
-/* Not to be started now: straight on to s6, uncounted. */
-static bool turned_back(struct pp_s3 *s3, struct pp_transfer *t)
+static void finished(struct pp_s3 *s3, struct pp_transfer *t);
+
+/* Straight on to s6. */
+void s3_hand_back(struct pp_s3 *s3, struct pp_transfer *t)
 {
     struct pp_coordinator *coord = s3->p->coordinator;
     int64_t wall = s3_wall(s3), until = coord->ops->host_slow_until(coord, t->task->domain, wall);
 
-    if (until <= wall && !s3->draining)
-        return false;
     t->handed_back = true;
     t->retry_after_ms = until > wall ? until - wall : 0;
-    return true;
+    finished(s3, t);
 }
 
-static void finished(struct pp_s3 *s3, struct pp_transfer *t);
+static bool may_start(struct pp_s3 *s3, const struct pp_transfer *t)
+{
+    struct pp_coordinator *coord = s3->p->coordinator;
+    int64_t wall = s3_wall(s3);
+    return !s3->draining && coord->ops->host_slow_until(coord, t->task->domain, wall) <= wall;
+}
+
+void s3_start(struct pp_s3 *s3, struct pp_transfer *t)
+{
+    if (may_start(s3, t))
+        pp_fetch_loop_post(s3->loops[t->loop], t, PP_ORDER_START);
+    else
+        s3_hand_back(s3, t);
+}
 
 void s3_dispatch(struct pp_s3 *s3, struct pp_claim *claim, struct pp_task *tasks, size_t n)
 {
@@ -77,10 +90,8 @@ void s3_dispatch(struct pp_s3 *s3, struct pp_claim *claim, struct pp_task *tasks
             c->longest_ms = s3->p->params->tiers[tasks[i].tier].timeout_ms;
         count_flight(t, 1);
         count_suspect(t, 1);
-        if (turned_back(s3, t))
-            finished(s3, t);
-        else
-            pp_fetch_loop_post(s3->loops[t->loop], t, PP_ORDER_START);
+        if (!s3_wait_for_permit(s3, t))
+            s3_start(s3, t);
     }
 }
 
@@ -211,6 +222,7 @@ void s3_give_up_hops(struct pp_s3 *s3)
 
 void pp_s3_hand_back(struct pp_s3 *s3)
 {
+    s3_give_up_early(s3);
     s3_give_up_hops(s3);
     for (uint32_t i = 0; i < s3->n_loops; i++)
         pp_fetch_loop_hand_back(s3->loops[i]);

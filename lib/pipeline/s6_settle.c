@@ -13,6 +13,7 @@
 #include "pipeline/s3_claim.h"
 
 #define BATCH_MAX    512
+#define COMPANY      4.0
 #define TRY_AGAIN_MS 1000
 /* A transfer that failed for reasons of ours (disk full, out of memory) is tried again after this. */
 #define OUR_FAULT_MS 5000
@@ -37,13 +38,16 @@ struct pp_s6 {
 
 static void flush(void *data);
 
-/* Until the next write: at once when there is a batch of them, or nothing else is under way. */
+/* Until the next write: at once when there is a batch of them; soon when nothing else is under way, or so
+ * little that no company is to be expected. */
 static int64_t gather_ms(const struct pp_s6 *s6)
 {
+    const struct pp_params *p = s6->p->params;
     const struct pp_s3 *s3 = s6->p->s3;
     if (s6->waiting.n >= BATCH_MAX / 2)
         return 0;
-    return pp_s3_transfers(s3) == 0 ? s6->p->params->gather_ms : pp_s3_gather_ms(s3);
+    bool company = pp_s3_transfers(s3) > 0 && pp_s3_rate(s3) * (double)p->gather_max_ms >= COMPANY * 1000;
+    return company ? p->gather_max_ms : p->gather_ms;
 }
 
 struct pp_s6 *pp_s6_open(struct pp_pipeline *p)

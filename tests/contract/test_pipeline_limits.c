@@ -8,6 +8,9 @@
 #include "runtime/loop.h"
 #include "suite_pipeline_kit.h"
 
+/* params.gather_max_ms of a fleet. */
+enum { FAR_MS = 1000 };
+
 /* As if n requests had gone out `ago_ms` before. */
 static void sent_before(struct world *w, struct pp_slot_mark *mark, uint32_t n, int64_t ago_ms)
 {
@@ -116,6 +119,52 @@ static void test_a_raised_rate_is_used_at_once(void **state)
     world_until(w, waits, w);
     set_rpm(w, "42", 1000);
     assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 5);
+}
+
+/* Claimed while its permit is not free yet. */
+static void claim_ahead(struct world *w, struct pp_slot_mark *mark)
+{
+    struct pp_s3_view view;
+
+    w->params.client_rpm = 6;
+    w->step_ms = 1;
+    world_open(w);
+    sent_before(w, mark, 6, 58000); /* free 2.2 s from now */
+    world_post(w, "42", "b_1", 4, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    world_until(w, has_transfers, w);
+    assert_true(pp_s3_view(w->p.s3, "42", &view));
+    assert_true(view.in_flight > 0);
+    assert_int_equal(view.permits, 0);
+}
+
+/* Sent when it is, and no more than there are. */
+static void test_claimed_ahead(void **state)
+{
+    struct world *w = *state;
+    struct pp_slot_mark mark;
+
+    claim_ahead(w, &mark);
+    world_post(w, "42", "b_2", 4, 2, PP_REFRESH_KNOWN, "bytes=2000");
+    world_until_seen(w, "42", 6);
+    world_run(w, 1000);
+    world_close(w);
+    assert_int_equal(world_seen(w, "42").requests, 6);
+}
+
+/* A drain hands back what waits: its requests are made once, by whoever comes next. */
+static void test_claimed_ahead_and_drained(void **state)
+{
+    struct world *w = *state;
+    struct pp_slot_mark mark;
+
+    claim_ahead(w, &mark);
+    world_close(w);
+    w->faulty.n_marks = 0;
+    w->step_ms = 20;
+    world_open(w);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 4);
+    world_close(w);
+    assert_int_equal(world_seen(w, "42").requests, 4);
 }
 
 /* --- what the origin sees --- */
@@ -284,6 +333,15 @@ static void test_paused_drains(void **state)
     world_close(w);
 }
 
+/* The same where a claim is far, and tasks are claimed ahead. */
+static int setup_far(void **state)
+{
+    int err = world_setup(state);
+    if (err == 0)
+        ((struct world *)*state)->params.gather_max_ms = FAR_MS;
+    return err;
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
@@ -301,5 +359,19 @@ int main(void)
         T(test_paused_drains),
     };
 #undef T
-    return cmocka_run_group_tests_name("pipeline: limits", tests, NULL, NULL);
+#define T(name) cmocka_unit_test_setup_teardown(name, setup_far, world_teardown)
+    const struct CMUnitTest far[] = {
+        T(test_a_parked_transfer_is_woken),
+        T(test_permits_come_back),
+        T(test_a_raised_rate_is_used_at_once),
+        T(test_claimed_ahead),
+        T(test_claimed_ahead_and_drained),
+        T(test_every_request_is_charged),
+        T(test_rate_over_a_crash),
+        T(test_pause_and_resume),
+        T(test_paused_drains),
+    };
+#undef T
+    int failed = cmocka_run_group_tests_name("pipeline: limits", tests, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("pipeline: limits, claims are far", far, NULL, NULL);
 }

@@ -106,6 +106,34 @@ static void test_hand_over(void **state)
     pp_ratelimit_fini(&b);
 }
 
+static void test_ahead(void **state)
+{
+    (void)state;
+    struct pp_ratelimit rl;
+    pp_ratelimit_init(&rl, 3);
+    assert_true(pp_ratelimit_admit(&rl, 0, 3));
+    pp_ratelimit_sent(&rl, 0);
+    pp_ratelimit_sent(&rl, 400);
+    assert_int_equal(pp_ratelimit_ready_ms(&rl, 400, 0), 400);
+    int64_t now = KEPT - 100;
+    assert_false(pp_ratelimit_admit(&rl, now, 1));
+    assert_false(pp_ratelimit_admit_at(&rl, now, KEPT - 1, 1));
+    assert_false(pp_ratelimit_admit_at(&rl, now, KEPT, 2));
+    assert_true(pp_ratelimit_admit_at(&rl, now, KEPT + 400, 2));
+    assert_int_equal(pp_ratelimit_permits(&rl, now), 0);
+    /* in turn: one that had been admitted before, the first of the two, the second */
+    assert_int_equal(pp_ratelimit_ready_ms(&rl, now, 2), now);
+    assert_int_equal(pp_ratelimit_ready_ms(&rl, now, 1), KEPT);
+    assert_int_equal(pp_ratelimit_ready_ms(&rl, now, 0), KEPT + 400);
+    pp_ratelimit_set_rpm(&rl, 2);
+    assert_int_equal(pp_ratelimit_ready_ms(&rl, now, 0), INT64_MAX);
+    pp_ratelimit_set_rpm(&rl, 0);
+    assert_int_equal(pp_ratelimit_ready_ms(&rl, now, 0), now);
+    pp_ratelimit_set_rpm(&rl, 3);
+    assert_int_equal(pp_ratelimit_permits(&rl, KEPT + 400), 0);
+    pp_ratelimit_fini(&rl);
+}
+
 static void test_huge_marks_are_bounded(void **state)
 {
     (void)state;
@@ -226,6 +254,58 @@ static void run_model(uint64_t seed, uint32_t rpm)
     free(m.all);
 }
 
+/* As s3 does where claims are far: admitted ahead, in turn, each sent when it is ready or some time later;
+ * others are admitted for at once, and sent before these. */
+static void run_ahead(uint64_t seed, uint32_t rpm)
+{
+    enum { QUEUE = 1024 };
+    struct model m = {.max = 4096};
+    struct pp_ratelimit rl;
+    int64_t now = 1, ready[QUEUE];
+    size_t queued = 0;
+    uint64_t early = 0;
+    m.all = calloc(m.max, sizeof *m.all);
+    pp_ratelimit_init(&rl, rpm);
+    while (m.n < m.max) {
+        now += pp_test_between(&seed, 0, 60000 / rpm);
+        uint32_t want = (uint32_t)pp_test_between(&seed, 1, 20), left = want;
+        if (queued + want <= QUEUE && pp_ratelimit_admit_at(&rl, now, now + 750, want))
+            while (left > 0) {
+                ready[queued] = pp_ratelimit_ready_ms(&rl, now, --left);
+                assert_true(ready[queued] <= now + 750);
+                early += ready[queued++] > now;
+            }
+        if (pp_test_between(&seed, 0, 20) == 0 && pp_ratelimit_admit(&rl, now, 1)) {
+            pp_ratelimit_sent(&rl, now);
+            m.all[m.n++] = (struct request){now, ++m.admissions, rpm};
+        }
+        for (size_t i = 0; i < queued && m.n < m.max; i++) {
+            if (ready[i] > now || pp_test_between(&seed, 0, 4) == 0)
+                continue;
+            ready[i--] = ready[--queued];
+            if (pp_test_between(&seed, 0, 30) == 0) {
+                pp_ratelimit_refund(&rl, 1);
+                continue;
+            }
+            pp_ratelimit_sent(&rl, now);
+            m.all[m.n++] = (struct request){now, ++m.admissions, rpm};
+        }
+    }
+    assert_true(early > 0);
+    model_check_windows(&m);
+    pp_ratelimit_fini(&rl);
+    free(m.all);
+}
+
+static void test_never_over_ahead(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        uint64_t s = seed;
+        run_ahead(seed, (uint32_t)pp_test_between(&s, 20, 400));
+    }
+}
+
 static void test_never_over(void **state)
 {
     (void)state;
@@ -310,6 +390,8 @@ int main(void)
         cmocka_unit_test(test_hand_over),
         cmocka_unit_test(test_huge_marks_are_bounded),
         cmocka_unit_test(test_never_over),
+        cmocka_unit_test(test_never_over_ahead),
+        cmocka_unit_test(test_ahead),
         cmocka_unit_test(test_throughput),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
