@@ -9,13 +9,14 @@
 #include "runtime/loop.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <uv.h>
 
 enum {
     LAG_PERIOD_MS = 100,
-    CLOSE_LIMIT_MS = 10000, /* a handle that is still open then was forgotten */
+    CLOSE_LIMIT_MS = 60000, /* without the end of any handle or request: what is still open was forgotten */
 };
 
 struct pp_loop {
@@ -147,13 +148,41 @@ static void on_guard(uv_timer_t *t)
     ((struct pp_loop *)t->data)->close_expired = true;
 }
 
+static void count_handle(uv_handle_t *h, void *n)
+{
+    (void)h;
+    ++*(size_t *)n;
+}
+
+/* Handles and requests that there are. */
+static size_t count_open(struct pp_loop *loop)
+{
+    size_t n = loop->uv.active_reqs.count;
+    uv_walk(&loop->uv, count_handle, &n);
+    return n;
+}
+
+/* However slow the machine, or a look-up that is under way: as long as something ends, we wait for the rest.
+ */
+static void close_all(struct pp_loop *loop)
+{
+    size_t before = 0;
+    while (uv_loop_alive(&loop->uv) && !loop->close_expired) {
+        size_t n = count_open(loop);
+        if (n != before)
+            uv_timer_start(&loop->guard, on_guard, CLOSE_LIMIT_MS, 0);
+        before = n;
+        uv_run(&loop->uv, UV_RUN_ONCE);
+    }
+    if (loop->close_expired)
+        uv_print_all_handles(&loop->uv, stderr);
+    assert(!loop->close_expired);
+}
+
 void pp_loop_close(struct pp_loop *loop)
 {
     uv_update_time(&loop->uv);
-    uv_timer_start(&loop->guard, on_guard, CLOSE_LIMIT_MS, 0);
-    while (uv_loop_alive(&loop->uv) && !loop->close_expired)
-        uv_run(&loop->uv, UV_RUN_ONCE);
-    assert(!loop->close_expired); /* an open handle: see uv_print_all_handles() */
+    close_all(loop);
     uv_close((uv_handle_t *)&loop->guard, NULL);
     uv_close((uv_handle_t *)&loop->lag, NULL);
     while (uv_loop_alive(&loop->uv))

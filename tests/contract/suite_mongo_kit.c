@@ -6,16 +6,17 @@
 #include "adapter/mongo/mongo_store.h"
 #include "test_loop.h"
 
-enum { TIMEOUT_MS = 3000, OTHERS_MS = 60000 };
+enum { OTHERS_MS = 60000 };
 
 /* --- stores --- */
 
 struct mongo_proxy *mk_proxy;
+int64_t mk_timeout_ms = MONGO_SERVER_PATIENCE_MS;
 
 static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_task_store **out)
 {
     char error[PP_MONGO_ERROR_MAX];
-    struct pp_mongo_options o = {.uri = url, .timeout_ms = TIMEOUT_MS};
+    struct pp_mongo_options o = {.uri = url, .timeout_ms = mk_timeout_ms};
     if (mk_proxy)
         o.uri = mongo_server_by_way_of(url, mongo_proxy_port(mk_proxy));
     enum pp_err err = pp_mongo_task_store_open(loop, &o, out, error);

@@ -11,6 +11,7 @@ enum { MK_TRIES = 30 }; /* of a request that fails, at most */
 
 extern const struct pp_store_subject mk_subject;
 extern struct mongo_proxy *mk_proxy; /* NULL: straight */
+extern int64_t mk_timeout_ms;        /* of stores; shorter for tests in which an answer does not come */
 
 /* cmocka's set-up and tear-down. */
 int mk_open_proxied(void **state);

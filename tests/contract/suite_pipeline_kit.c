@@ -69,9 +69,12 @@ static void open_store(struct world *w)
 
     snprintf(path, sizeof(path), "%s/store.db", w->dir);
     if (w->mongo_url)
-        assert_int_equal(pp_mongo_task_store_open(w->loop, &(struct pp_mongo_options){.uri = w->mongo_url},
-                                                  &w->store, error),
-                         PP_OK);
+        assert_int_equal(
+            pp_mongo_task_store_open(
+                w->loop,
+                &(struct pp_mongo_options){.uri = w->mongo_url, .timeout_ms = MONGO_SERVER_PATIENCE_MS},
+                &w->store, error),
+            PP_OK);
     else
         assert_int_equal(pp_sqlite_task_store_open(w->loop, path, NULL, &w->store), PP_OK);
 }

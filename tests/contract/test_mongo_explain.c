@@ -16,7 +16,8 @@ enum { ITEMS = 60, PROFILE_BYTES = 64 << 20 };
 static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_task_store **out)
 {
     char error[PP_MONGO_ERROR_MAX];
-    return pp_mongo_task_store_open(loop, &(struct pp_mongo_options){.uri = url}, out, error);
+    return pp_mongo_task_store_open(
+        loop, &(struct pp_mongo_options){.uri = url, .timeout_ms = MONGO_SERVER_PATIENCE_MS}, out, error);
 }
 
 static const struct pp_store_subject subject = {"mongo", mongo_server_database, open_store};

@@ -332,6 +332,7 @@ int main(int argc, char **argv)
 {
     (void)argc;
     mongo_server_start(argv);
+    mk_timeout_ms = 5000;
     sk_use(&mk_subject);
     const struct CMUnitTest tests[] = {
         P(claims_of_a_lost_answer_are_handed_back),

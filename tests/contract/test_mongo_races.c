@@ -82,7 +82,8 @@ static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_t
     char error[PP_MONGO_ERROR_MAX];
     char *named = NULL;
     assert_true(asprintf(&named, "%s%sappname=races", url, strchr(url, '?') ? "&" : "?") > 0);
-    enum pp_err err = pp_mongo_task_store_open(loop, &(struct pp_mongo_options){.uri = named}, out, error);
+    enum pp_err err = pp_mongo_task_store_open(
+        loop, &(struct pp_mongo_options){.uri = named, .timeout_ms = MONGO_SERVER_PATIENCE_MS}, out, error);
     if (err != PP_OK)
         print_message("%s: %s\n", named, error);
     free(named);

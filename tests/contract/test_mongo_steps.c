@@ -15,7 +15,8 @@
 static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_task_store **out)
 {
     char error[PP_MONGO_ERROR_MAX];
-    enum pp_err err = pp_mongo_task_store_open(loop, &(struct pp_mongo_options){.uri = url}, out, error);
+    enum pp_err err = pp_mongo_task_store_open(
+        loop, &(struct pp_mongo_options){.uri = url, .timeout_ms = MONGO_SERVER_PATIENCE_MS}, out, error);
     if (err != PP_OK)
         print_message("%s: %s\n", url, error);
     return err;

@@ -6,6 +6,9 @@
 
 #include <stdint.h>
 
+/* Of stores in tests that are not about timeouts: however slow the machine, an answer comes. */
+enum { MONGO_SERVER_PATIENCE_MS = 60000 };
+
 /* First in main(): returns with a replica set there, for as long as the program runs. */
 void mongo_server_start(char **argv);
 
