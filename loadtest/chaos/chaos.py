@@ -30,7 +30,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "tests", "scenario")]
 from faults import KINDS, Faults  # noqa: E402
 from fleet import Fleet, MongoServers, RedisServers  # noqa: E402
 from harness import ORIGIN, Origin, sha256_of, wait_until  # noqa: E402
-from history import History  # noqa: E402
+from history import STATES, History  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from recovery import Recovery  # noqa: E402
 
@@ -281,7 +281,7 @@ class Chaos:
             time.sleep(0.2)
         self.say(f"terminal after {time.monotonic() - peace:.1f} s" if not left else f"{len(left)} batches are still open")
         for batch in sorted(left)[:5]:
-            self.wrong(f"I10, I1: {batch} is not finished: {self.fleet.api.get(f'/v1/batches/{batch}')}")
+            self.wrong(f"I10, I1: {batch} is not finished; {self.unfinished(batch)}")
         if self.may_stop():
             return False
         self.check_results(left)
@@ -301,6 +301,16 @@ class Chaos:
         self.recovery.count_claims(self.history, self.limits)
         self.report(stale)
         return not self.errors
+
+    def unfinished(self, batch):
+        wire, open_photos, tasks = self.mongo.wire, [], []
+        for item in wire.find("chaos", "items", {"b": batch}, projection={"ok": 1}):
+            open_photos += item.get("ok", [])
+        for photo in wire.find("chaos", "photos", {"_id": {"$in": open_photos[:100]}}):
+            t = photo.get("t", {})
+            tasks.append(f"{photo['c']}'s {t.get('u', photo['_id'])} is {STATES[t.get('s', 0)]} in tier {t.get('q')}, by {t.get('w')}")
+        state = self.fleet.api.get(f"/v1/batches/{batch}")
+        return f"{state.status} {state.json.get('state')}, {len(open_photos)} photos open: {'; '.join(tasks[:3])}"
 
     def check_results(self, left):
         """I1, I2, I6."""
