@@ -93,7 +93,7 @@ def settings(case, args, **more):
 
 
 def burst(case, args):
-    origin = Origin(case, hosts=args.hosts, record="/dev/null")
+    origin = Origin(case, hosts=args.hosts, record=case.in_memory("record.txt") if args.keep else "/dev/null")
     clients = [f"c{i}" for i in range(args.clients)]
     bodies = make_batches(origin, clients, args.photos // args.clients)
     photos = args.photos // args.clients * args.clients
@@ -115,7 +115,7 @@ def burst(case, args):
 
 
 def rated(case, args):
-    origin = Origin(case, hosts=args.hosts, record="/dev/null")
+    origin = Origin(case, hosts=args.hosts, record=case.in_memory("record.txt") if args.keep else "/dev/null")
     clients = [f"c{i}" for i in range(args.rated_clients)]
     per_client = int(args.rpm * (args.windows + 1.3))
     bodies = make_batches(origin, clients, per_client)
