@@ -16,8 +16,9 @@
         fleet.stop()
 
 A Replica is a harness.Pool: submit(), batch(), metric()... of its own port; each has a data folder of its own and keeps it. All share the folder
-of photos. Where there is no mongod, a fleet skips the scenario (`scripts/setup mongo` installs one); `make test` has seen to it before.
+of photos. Where there is no mongod the scenario fails (`scripts/setup mongo` installs one); `make test` has seen to it before.
 """
+import json
 import os
 import re
 import signal
@@ -25,7 +26,7 @@ import subprocess
 import sys
 import threading
 
-from harness import Failed, Pool, Process, SKIP, SLOW, Skipped, check, same, wait_until
+from harness import Failed, Lateness, ORIGIN, Pool, Process, check, same, wait_until
 
 SUPPORT = os.path.join(os.environ.get("PP_SOURCE") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."), "tests", "support")
 sys.path.insert(0, SUPPORT)
@@ -256,7 +257,39 @@ class Fleet:
             thread.join()
 
 
+class Limits:
+    """Whether clients were within their limits at the origin, from now on: {client: (requests a minute or None, concurrency)}.
+
+    The origin notes a request when it reads it. Where the machine was late by more than half of photopool's margin for the network, a request
+    may be noted so much closer to the next, and windows are shorter by twice the rest: as in test_limits_kill9.py."""
+    MARGIN = 0.2  # seconds
+
+    def __init__(self, case, origin, limits):
+        self.case, self.origin, self.limits = case, origin, limits
+        origin.keep_time()
+        self.lateness = Lateness()
+
+    def held(self):
+        """Stops the origin. What `origin check` says; every client of `limits` has to be in the record."""
+        wait_until(lambda: self.origin.stats()["in_flight"] == 0, 30, "the origin is idle")
+        self.lateness.stop()
+        self.origin.stop()
+        path = self.case.name("limits.txt")
+        with open(path, "w", encoding="ascii") as f:
+            f.writelines(f"{client} {rpm or '-'} {concurrency}\n" for client, (rpm, concurrency) in self.limits.items())
+        window = 60 - 2 * max(0, self.lateness.worst() - self.MARGIN / 2)
+        run = subprocess.run([ORIGIN, "check", self.origin.record_file, "--limits", path, "--window", f"{window:.3f}", "--json"],
+                             stdout=subprocess.PIPE, check=False)
+        verdict = json.loads(run.stdout)
+        print(f"{verdict['requests']} requests; the machine was late by up to {self.lateness.worst() * 1000:.0f} ms: windows of {window:.2f} s",
+              flush=True)
+        same([c for c in verdict["clients"] if c["over"]], [], "clients over a limit")
+        same(run.returncode, 0, "exit status of origin check")
+        same(set(self.limits) - {c["client"] for c in verdict["clients"]}, set(), "clients that are not in the record")
+        return verdict
+
+
 def need_mongod():
+    """Without one nothing is passed over in silence."""
     run = subprocess.run([os.path.join(SUPPORT, "mongod"), "--which"], stdout=subprocess.DEVNULL, check=False)
-    if run.returncode:
-        raise Skipped("there is no mongod: scripts/setup mongo installs one")
+    check(run.returncode == 0, "there is no mongod: scripts/setup mongo installs one")

@@ -3,14 +3,12 @@
 """What a fleet survives unnoticed: a worker dies, the primary of a replica set of three steps down, another one is killed, Redis is restarted, answers
 of MongoDB and Redis are lost after what they answer was done. Every POST is accepted, every photo is stored, every result comes once, no client's
 limits are overrun, and work goes on by itself."""
-import json
 import os
-import subprocess
 import sys
 import threading
 
-from fleet import SUPPORT, Fleet, MongoServers, RedisServers
-from harness import ORIGIN, Origin, check, same, scenario, time, wait_until
+from fleet import SUPPORT, Fleet, Limits, MongoServers, RedisServers
+from harness import Origin, check, same, scenario, time, wait_until
 
 sys.path.append(os.path.join(SUPPORT, "..", "..", "loadtest", "chaos"))
 from proxy import Proxy  # noqa: E402
@@ -20,6 +18,7 @@ CONFIG = {"clients.rpm": None, "clients.concurrency": 8, "worker.lease": "3s", "
           "fetch.tiers": [{"timeout": "5s", "concurrency": 64}]}
 RATED = "rated"  # has more than its rate lets through meanwhile; the rest is cancelled
 RPM, CONCURRENCY, PHOTOS = 120, 4, 1000
+LIMITS = {RATED: (RPM, CONCURRENCY), "a": (None, 8), "b": (None, 8)}
 
 
 class Import:
@@ -77,18 +76,6 @@ class Import:
         print(f"{len(ids)} results", flush=True)
 
 
-def limits_held(case, origin):
-    wait_until(lambda: origin.stats()["in_flight"] == 0, 30, "the origin is idle")
-    origin.stop()
-    path = case.path("limits.txt")
-    with open(path, "w", encoding="ascii") as f:
-        f.write(f"{RATED} {RPM} {CONCURRENCY}\n* - 8\n")
-    run = subprocess.run([ORIGIN, "check", origin.record_file, "--limits", path, "--json"], stdout=subprocess.PIPE, check=False)
-    verdict = json.loads(run.stdout)
-    same(([c for c in verdict["clients"] if c["over"]], run.returncode), ([], 0), "clients over a limit, exit status of origin check")
-    same(len(verdict["clients"]), 3, "clients in the record")
-
-
 def busy(fleet):
     return wait_until(lambda: next((w for w in fleet.workers if w.running() and w.metric("photopool_in_flight") > 0), None), 30, "a worker has work")
 
@@ -127,7 +114,7 @@ def redis_restarted(fleet, load):
 
 def test_processes(case):
     origin = Origin(case, hosts=HOSTS, record=case.in_memory("record.txt"))
-    origin.keep_time()
+    limits = Limits(case, origin, LIMITS)
     fleet = Fleet(case, origin=origin, mongo=MongoServers(case, 3), redis=RedisServers(case), workers=3, config=CONFIG)
     fleet.own = ["mongo", "redis"]
     fleet.start(60)
@@ -136,13 +123,13 @@ def test_processes(case):
         event(fleet, load)
     load.end()
     fleet.stop()
-    limits_held(case, origin)
+    limits.held()
 
 
 def test_lost_answers(case):
     """Each time the connections that were used last lose their next answer and are cut; what was asked has been done."""
     origin = Origin(case, hosts=HOSTS, record=case.in_memory("record2.txt"))
-    origin.keep_time()
+    limits = Limits(case, origin, LIMITS)
     mongo, redis = MongoServers(case).begin(), RedisServers(case).begin()
     proxies = {"MongoDB": Proxy(("127.0.0.1", port_of(mongo.wait_up().url))), "Redis": Proxy(("127.0.0.1", port_of(redis.wait_up().url)))}
     fleet = Fleet(case, origin=origin, mongo=mongo, redis=redis, workers=3, config={
@@ -155,7 +142,7 @@ def test_lost_answers(case):
         load.goes_on(f"answers of {name} were lost")
     load.end()
     fleet.stop()
-    limits_held(case, origin)
+    limits.held()
 
 
 def port_of(url):
