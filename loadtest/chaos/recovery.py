@@ -1,7 +1,7 @@
 """recovery.py: how soon a fleet is itself again, measured.
 
-  a killed worker's photos are claimed again   from its death, by the oplog (history.py), of clients without a rate: others may have to wait
-                                               for a permit. All that it had claimed: the last one counts
+  a killed worker's photos are claimed again   from its death, by the oplog (history.py), of clients that are far from their limits: others
+                                               may have to wait for a permit. All that it had claimed: the last one counts
   full speed after MongoDB, Redis, wiped Redis from the moment at which the server is up until the origin gets, over RATE_S seconds,
                                                ENOUGH of the requests a second that it got in the BEFORE_S seconds before the fault
 
@@ -68,9 +68,9 @@ class Recovery:
     def killed(self, pid):
         self.kills.append((time.monotonic(), time.time() * 1000, pid))
 
-    def count_claims(self, history, limits):
+    def count_claims(self, history, clients):
         for at, wall, pid in self.kills:
-            times = [again for client, _, again in history.claimed_again(f"-{pid}-", wall) if limits[client][0] is None and again is not None]
+            times = [again for client, _, again in history.claimed_again(f"-{pid}-", wall) if client in clients and again is not None]
             if times and not self.disturbed(at, at + max(times) / 1000):
                 self.found.setdefault("a killed worker's photos are claimed again", []).append(max(times) / 1000)
 
