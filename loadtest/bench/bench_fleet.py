@@ -73,9 +73,10 @@ class Run:
         progress.wait(photos * 0.9)
         last = meter.now()
         progress.wait(photos)
+        fetched = time.monotonic()
         wait_finished(pool, ids, progress.begin)
         self.steady, self.whole, self.photos = last - first, meter.now() - begin, photos
-        self.requests, self.still = progress.requests(), progress.still()
+        self.requests, self.still, self.after = progress.requests(), progress.still(), time.monotonic() - fetched
         say(f"requests by second: {' '.join(map(str, progress.by_second()))}")
 
     @property
@@ -108,7 +109,7 @@ def burst(case, args):
     origin.stop()
     name = f"{args.clients} clients, no rate"
     print_row("fleet", f"{name}: batch to result", ours.rate, "photos/s", alone.rate, "photopool up", seconds=ours.whole.seconds,
-              seconds_without_a_request=ours.still, requests_a_photo=ours.requests / photos, outcomes=dict(ours.whole.photos))
+              seconds_without_a_request=ours.still, seconds_after_the_last=ours.after, requests_a_photo=ours.requests / photos, outcomes=dict(ours.whole.photos))
     print_row("fleet", f"{name}: steady part", ours.steady_rate, "photos/s", alone.steady_rate, "photopool up")
     print_costs("fleet", name, ours.steady, ours.photos * 0.8, (ours.whole, photos))
     print_processors("fleet", "photopool up", alone.steady)
