@@ -8,8 +8,8 @@
  * order of when they are due.
  *
  * Who takes from others' ranges meets their owners there, and everybody else who has run out: at the end of a
- * backlog that is nearly all. So each first takes only its fair share of what it sees, from the place on that its
- * range has among all; who meets nobody reaches further (claim.c). */
+ * backlog that is nearly all. So each first takes only its fair share of what it sees, from the place on that
+ * its range has among all; who meets nobody reaches further (claim.c). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -58,8 +58,7 @@ static enum pp_err add_row(struct pp_store_backlog *r, size_t *cap, const bson_t
         r->rows = more;
     }
     const char *copy = pp_arena_strdup(r->req.arena, client);
-    r->rows[r->n++] =
-        (struct pp_backlog_row){copy, (uint8_t)queue, pp_mg_doc_int(doc, "due")};
+    r->rows[r->n++] = (struct pp_backlog_row){copy, (uint8_t)queue, pp_mg_doc_int(doc, "due")};
     return copy ? PP_OK : PP_ENOMEM;
 }
 
