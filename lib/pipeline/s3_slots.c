@@ -17,6 +17,8 @@
 #define MARKS_MAX_FAR 128
 /* After the coordinator has failed. */
 #define TRY_AGAIN_MS 1000
+/* Slots that were refused are asked for again at multiples of this, many in one request. */
+#define REFUSED_GRID_MS 500
 /* Slots a request, at most. */
 #define BATCH 256
 
@@ -105,9 +107,10 @@ static void slot_refused(struct s3_client *c, const struct pp_slot_want *w)
         c->blocked = c->for_permit = 0;
         return;
     }
-    c->refused_until_ms = w->retry_at_ms < wall + TRY_AGAIN_MS ? wall + TRY_AGAIN_MS
-                          : w->retry_at_ms > most              ? most
-                                                               : w->retry_at_ms;
+    int64_t until = w->retry_at_ms < wall + TRY_AGAIN_MS ? wall + TRY_AGAIN_MS
+                    : w->retry_at_ms > most              ? most
+                                                         : w->retry_at_ms;
+    c->refused_until_ms = until + (REFUSED_GRID_MS - until % REFUSED_GRID_MS); /* together with others */
     s3_unblock_in(c, c->refused_until_ms - wall);
 }
 
@@ -275,10 +278,10 @@ static const int64_t *say_due(struct s3_client *c, struct pp_arena *arena)
 
 /* What a renewal without marks reserves holds until marks are known to be written: if those under way fail,
  * nothing that went out is forgotten. */
-void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out)
+static void fill_renewal(struct s3_client *c, struct pp_arena *arena, uint32_t more,
+                         struct pp_slot_renewal *out)
 {
     int64_t now = s3_now(c->s3);
-    uint32_t more = reserve_more(c);
 
     *out = (struct pp_slot_renewal){.client = c->id,
                                     .share = c->share,
@@ -300,6 +303,20 @@ void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_sl
     if (out->reserved < c->next_reserved)
         c->next_reserved = out->reserved;
     c->renewals++;
+}
+
+void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out)
+{
+    fill_renewal(c, arena, reserve_more(c), out);
+}
+
+/* The last word: nothing more is started. */
+static void last_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out)
+{
+    c->marked_ms = 0;
+    c->marks_out = false;
+    fill_renewal(c, arena, 0, out);
+    out->in_flight = c->in_flight;
 }
 
 void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum pp_err err, int64_t asked_ms)
@@ -459,11 +476,8 @@ static void release(struct pp_s3 *s3, struct s3_client **clients, size_t n)
                                      .now_ms = s3_wall(s3),
                                      .renewals = pp_arena_array(&a->arena, n, sizeof(struct pp_slot_renewal)),
                                      .n = n};
-    for (size_t i = 0; a->r.renewals && i < n; i++) {
-        clients[i]->marked_ms = 0;
-        clients[i]->marks_out = false;
-        s3_client_renewal(clients[i], &a->arena, &a->r.renewals[i]);
-    }
+    for (size_t i = 0; a->r.renewals && i < n; i++)
+        last_renewal(clients[i], &a->arena, &a->r.renewals[i]);
     if (!a->r.renewals || s3->p->coordinator->ops->release(s3->p->coordinator, &a->r) != PP_OK) {
         release_failed(s3, a, clients, n);
         return;
