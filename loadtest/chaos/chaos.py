@@ -302,7 +302,7 @@ class Chaos:
         self.check_requests()
         if self.trap.calls:
             self.wrong(f"I6: {self.trap.calls} connections to a port that policy denies")
-        self.recovery.count_claims(self.history, set(self.limits) - self.greedy)
+        self.recovery.count_claims(self.history, self.limits)
         self.report(stale)
         return not self.errors
 

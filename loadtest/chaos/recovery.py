@@ -1,16 +1,18 @@
 """recovery.py: how soon a fleet is itself again, measured.
 
-  a killed worker's photos are claimed again   from its death, by the oplog (history.py), of clients that are far from their limits: others
-                                               may have to wait for a permit. All that it had claimed: the last one counts
+  a killed worker's photos wait again          from its death until the reaper has given them back, by the oplog (history.py)
+  a killed worker's photos are claimed again   the same until somebody else has them, of clients without a rate and with room for several
+                                               requests a slot: others may have to wait for their limit
   full speed after MongoDB, Redis, wiped Redis from the moment at which the server is up until the origin gets, over RATE_S seconds,
-                                               ENOUGH of the requests a second that it got in the BEFORE_S seconds before the fault
+                                               ENOUGH of the requests a second that it got in the BEFORE_S seconds before the fault, or in
+                                               the run so far if that is less: no more is posted, and what was made up for does not count
 
-A measurement counts only if no other fault struck from BEFORE_S before it until its end, and if there was a load to speak of: see run --recovery.
+A measurement ends with the next fault at the latest, and one that began less than BEFORE_S after another is none: see run --recovery.
 """
 import threading
 import time
 
-BEFORE_S, RATE_S, ENOUGH, LEAST_RATE, PATIENCE_S = 5, 2, 0.8, 2, 60
+BEFORE_S, RATE_S, ENOUGH, LEAST_RATE, ROOM = 10, 2, 0.8, 2, 4
 
 
 class Recovery:
@@ -40,39 +42,50 @@ class Recovery:
         (t0, n0), (t1, n1) = inside[0], inside[-1]
         return (n1 - n0) / (t1 - t0) if t1 > t0 else None
 
-    def disturbed(self, begin, end):
-        """Whether anything else struck."""
-        return sum(begin - BEFORE_S <= t <= end for t in self.strikes) > 1
+    def alone(self, struck):
+        """Whether nothing else had happened shortly before."""
+        return not any(struck - BEFORE_S <= t < struck - 0.5 for t in self.strikes)
+
+    def next_strike(self, since):
+        return min((t for t in self.strikes if t > since), default=float("inf"))
+
+    def note(self, what, seconds):
+        with self.lock:
+            self.found.setdefault(what, []).append(seconds)
 
     def server_back(self, what, struck):
         """The server is up again; the fault was at `struck`."""
         threading.Thread(target=self.wait_full_speed, args=(what, struck, time.monotonic()), daemon=True).start()
 
     def wait_full_speed(self, what, struck, back):
-        due = self.rate(struck - BEFORE_S, struck)
-        if due is None or due < LEAST_RATE:
+        rates, at = [self.rate(struck - BEFORE_S, struck), self.rate(self.samples[0][0], struck)], back
+        if None in rates or min(rates) < LEAST_RATE or not self.alone(struck):
             return
-        at = back
-        while at < back + PATIENCE_S and self.chaos.posting:
+        due = min(rates)
+        while self.chaos.posting and at < self.next_strike(back):
             rate = self.rate(at, at + RATE_S)
+            if rate is not None and rate >= ENOUGH * due:
+                break
             if rate is None:
                 time.sleep(0.2)
-            elif rate >= ENOUGH * due:
-                break
             else:
                 at += 0.2
-        if not self.disturbed(struck, at) and self.chaos.posting:
-            with self.lock:
-                self.found.setdefault(f"full speed after {what}", []).append(at - back)
+        self.chaos.say(f"         full speed {at - back:.1f} s after {what}: {due:.0f} requests a second before")
+        self.note(f"full speed after {what}", at - back)
 
     def killed(self, pid):
         self.kills.append((time.monotonic(), time.time() * 1000, pid))
 
-    def count_claims(self, history, clients):
+    def count_claims(self, history, limits):
         for at, wall, pid in self.kills:
-            times = [again for client, _, again in history.claimed_again(f"-{pid}-", wall) if client in clients and again is not None]
-            if times and not self.disturbed(at, at + max(times) / 1000):
-                self.found.setdefault("a killed worker's photos are claimed again", []).append(max(times) / 1000)
+            if not self.alone(at):
+                continue
+            for client, waiting, again in history.claimed_again(f"-{pid}-", wall):
+                if at + waiting / 1000 < self.next_strike(at + 0.5):
+                    self.note("a killed worker's photos wait again", waiting / 1000)
+                rpm, concurrency = limits[client]
+                if rpm is None and concurrency > ROOM and again is not None and at + again / 1000 < self.next_strike(at + 0.5):
+                    self.note("a killed worker's photos are claimed again", again / 1000)
 
     def rows(self):
         for what, seconds in sorted(self.found.items()):
