@@ -92,7 +92,8 @@ def test_limits_kill9(case):
     window = 60 - 2 * max(0, lateness.worst() - MARGIN / 2)
     code, strict = checked(case, origin, "--window", f"{window:.3f}")
     _, verdict = checked(case, origin, "--between-kills", case.path("segments.txt"))
-    over = [c for c in strict["clients"] if c["over"]]
+    over = [c for c in strict["clients"]  # not c["over"], which allows less in a shorter window
+            if c["worst_window"] > limits[c["client"]][0] or c["worst_concurrency"] > limits[c["client"]][1]]
     for c in over:
         print("over:", c)
     print(f"the machine was late by up to {lateness.worst() * 1000:.0f} ms: windows of {window:.2f} s; "
@@ -104,7 +105,7 @@ def test_limits_kill9(case):
     print(f"{verdict['requests']} requests of {len(verdict['clients'])} clients; {full} filled a window to the last request")
     same((len(verdict["clients"]), verdict["bad_lines"]), (CLIENTS, 0), "clients in the record, bad lines")
     same(over, [], "clients over a limit")
-    same(code, 0, "exit status of origin check")
+    check(code in (0, 1), f"exit status of origin check: {code}")
     total = sum(s["requests"] for s in verdict["segments"]), sum(s["reachable"] for s in verdict["segments"])
     late = [lateness.between(a, b) / (b - a) for a, b in segments]
     print(f"{total[0] / total[1]:.4f} of what was reachable between kills; late for", *[f"{x:.4f}" for x in late], "of the segments", flush=True)
