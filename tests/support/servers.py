@@ -124,6 +124,17 @@ class Server:
             return False
 
 
+def memory():
+    """A folder outside of any disk for data that is thrown away, where there is plenty of room: nobody waits for a disk then. Servers that are
+    killed find it again, as they would on a disk. None: where $TMPDIR says, or /tmp."""
+    try:
+        room = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    plenty = room.f_bavail * room.f_frsize >= 6 << 30 and os.access("/dev/shm", os.W_OK)
+    return "/dev/shm" if plenty and not os.environ.get("TMPDIR") else None
+
+
 class Supervisor:
     """Owns the servers of one folder. Subclasses say how they become ready, and how they end."""
 
@@ -133,7 +144,7 @@ class Supervisor:
     def __init__(self, folder):
         self.throw_away = folder is None
         self.quick = self.throw_away  # kill -9 at the end instead of a clean one
-        self.dir = os.path.abspath(folder) if folder else tempfile.mkdtemp(prefix=f"photopool-{self.what}-")
+        self.dir = os.path.abspath(folder) if folder else tempfile.mkdtemp(prefix=f"photopool-{self.what}-", dir=memory())
         os.makedirs(self.dir, exist_ok=True)
         self.servers = []
         self.listener = None
