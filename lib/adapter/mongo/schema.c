@@ -21,12 +21,14 @@ static int64_t wall_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* A difference that is not more than the noise of measuring it is none. */
+/* The answer was made at some time between `before` and `after`: what we had stays unless that is impossible,
+ * or an answer that took seconds would make us wrong by as much. Nor is a difference that is but noise one.
+ */
 static void set_offset(struct pp_mg *m, int64_t server, int64_t before, int64_t after)
 {
-    int64_t offset = server - (before + after) / 2, was = atomic_load(&m->offset_ms);
-    if (offset - was > SKEW_IGNORED_MS || was - offset > SKEW_IGNORED_MS)
-        atomic_store(&m->offset_ms, offset);
+    int64_t least = server - after, most = server - before, was = atomic_load(&m->offset_ms);
+    if (was < least - SKEW_IGNORED_MS || was > most + SKEW_IGNORED_MS)
+        atomic_store(&m->offset_ms, least + (most - least) / 2);
     atomic_store(&m->offset_read, pp_mg_monotonic_ms());
 }
 
