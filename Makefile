@@ -24,12 +24,8 @@ fleet: ## MongoDB, Redis and the roles of photopool as processes on this machine
 	@scripts/fleet
 
 test: ## all tests, lint included
-	@scripts/setup build test
-	@J=$(J) tests/run
-
-test-fleet: ## those that need a MongoDB, which is fetched where there is none
 	@scripts/setup build test fleet mongo
-	@J=$(J) tests/run fleet
+	@J=$(J) tests/run
 
 bench: ## the headline figures
 	@scripts/setup build fleet mongo

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# scenario: build=release timeout=700 alone fleet
+# scenario: build=release timeout=700 first fleet
 """Three minutes of a fleet under faults, with a fixed seed: nothing is lost, no result comes twice, no limit is overrun. See
 loadtest/chaos/chaos.py; `loadtest/chaos/run` is the same for longer, with other seeds."""
 import os
