@@ -11,7 +11,7 @@
 
 /* Cycles of claiming and settling: a file answers at once; a server is asked less often the more there is. */
 #define GATHER_MS     2
-#define GATHER_FAR_MS 1000
+#define GATHER_FAR_MS 1500
 
 static uint32_t bounded(int64_t v)
 {

@@ -12,15 +12,16 @@
 
 #include "pipeline/s3_internal.h"
 
-/* With so many transfers ended since the last cycle, or half of those that were under way then if that is
- * more than the least, the next does not wait for company. */
-#define ENOUGH       192
-#define ENOUGH_LEAST 32
+/* With so many transfers ended since the last cycle the next does not wait for company: most of those that
+ * were under way then, within bounds. */
+#define ENOUGH_SHARE 3 / 4
+#define ENOUGH_LEAST 64
+#define ENOUGH_MOST  256
 /* Half of the memory of how many are claimed a second is gone after this. */
 #define RATE_HALF_MS 1000.0
 /* wait_ms(): of one claimed a second, and at most. */
-#define WAIT_PER_RATE 0.5
-#define WAIT_MAX_MS   200
+#define WAIT_PER_RATE 1.0
+#define WAIT_MAX_MS   250
 /* After a port or the memory has failed. */
 #define TRY_AGAIN_MS 1000
 /* For each worker that comes before this one for a client. */
@@ -76,8 +77,8 @@ static void claim(struct s3_cycle *cy);
 
 static void set_enough(struct pp_s3 *s3)
 {
-    size_t half = pp_s3_transfers(s3) / 2;
-    s3->enough = half < ENOUGH_LEAST ? ENOUGH_LEAST : half > ENOUGH ? ENOUGH : (uint32_t)half;
+    size_t n = pp_s3_transfers(s3) * ENOUGH_SHARE;
+    s3->enough = n < ENOUGH_LEAST ? ENOUGH_LEAST : n > ENOUGH_MOST ? ENOUGH_MOST : (uint32_t)n;
 }
 
 static void end_cycle(struct s3_cycle *cy)

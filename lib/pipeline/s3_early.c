@@ -12,7 +12,7 @@
 
 /* A client is due at the last multiple of GRID_MS that is LEAD_MS before its permit, which leaves as long for
  * the claim. */
-enum { LEAD_MS = 250, GRID_MS = 500, EARLY_FIRST = 64 };
+enum { LEAD_MS = 250, GRID_MS = 1000, EARLY_FIRST = 64 };
 
 struct s3_early {
     int64_t at_ms; /* monotonic */

@@ -12,7 +12,7 @@
 #include "pipeline/routes.h"
 #include "pipeline/s3_claim.h"
 
-#define BATCH_MAX    512
+#define BATCH_MAX    500
 #define COMPANY      4.0
 #define TRY_AGAIN_MS 1000
 /* A transfer that failed for reasons of ours (disk full, out of memory) is tried again after this. */
@@ -44,7 +44,7 @@ static int64_t gather_ms(const struct pp_s6 *s6)
 {
     const struct pp_params *p = s6->p->params;
     const struct pp_s3 *s3 = s6->p->s3;
-    if (s6->waiting.n >= BATCH_MAX / 2)
+    if (s6->waiting.n >= BATCH_MAX)
         return 0;
     bool company = pp_s3_transfers(s3) > 0 && pp_s3_rate(s3) * (double)p->gather_max_ms >= COMPANY * 1000;
     return company ? p->gather_max_ms : p->gather_ms;
