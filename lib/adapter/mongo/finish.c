@@ -1,6 +1,7 @@
 /* finish.c: items get the outcomes of photos that they wait for. README.md, "finish".
  *
- *   who waits (items.ok) -> numbers -> one write per item -> which of them finished -> batches
+ *   who waits (items.ok) -> numbers -> one write per item, as it was seen -> batches
+ *     some have changed meanwhile: once more, as they are -> which of them finished -> batches
  *
  * Who has got an outcome is not found again, so the whole is repeated until nobody is found: after a write
  * that came too late for its numbers, for those who join in between, and for photos that more items wait for
@@ -19,7 +20,7 @@ struct waiter {
     const char *id, *client, *batch;
     const struct pp_mg_answer **answers; /* to its open photos */
     size_t n;
-    uint32_t photos; /* that they are for: an item may name one twice */
+    struct pp_mg_item_seen seen;
 };
 
 struct finishing {
@@ -29,6 +30,7 @@ struct finishing {
     size_t n; /* of answers and places */
     struct pp_mg_moved *moved;
     const struct pp_mg_item_ends *ends; /* on the stack: a bson_t wants more alignment than an arena gives */
+    bool again;                         /* not the first time: items are changed while we look at them */
     struct waiter waiters[SLICE_ITEMS];
     size_t n_waiters;
 };
@@ -99,26 +101,56 @@ static void build_waiting_opts(bson_t *opts)
     BSON_APPEND_INT32(&projection, F_BATCH, 1);
     BSON_APPEND_INT32(&projection, F_OPEN, 1);
     BSON_APPEND_INT32(&projection, F_PHOTOS "." F_P_KEY, 1);
+    BSON_APPEND_INT32(&projection, F_PHOTOS "." F_P_OUTCOME ".k", 1);
     bson_append_document_end(opts, &projection);
     BSON_APPEND_INT64(opts, "limit", SLICE_ITEMS);
     pp_mg_hint(opts, "waiting");
 }
 
-/* How many photos of the item have one of these keys. */
-static enum pp_err count_photos(const bson_t *doc, struct waiter *w)
+static const struct pp_mg_answer *answer_to(const struct waiter *w, const struct pp_key *key)
 {
-    bson_iter_t it, in, field;
+    for (size_t i = 0; i < w->n; i++)
+        if (!memcmp(&w->answers[i]->key, key, sizeof *key))
+            return w->answers[i];
+    return NULL;
+}
+
+static enum pp_err read_item_photo(struct waiter *w, const bson_iter_t *photo)
+{
+    struct pp_mg_item_seen *seen = &w->seen;
+    bson_iter_t field, kind;
+    struct pp_key key;
+    uint32_t at = seen->photos++;
+    if (!bson_iter_recurse(photo, &field) || !bson_iter_find(&field, F_P_KEY))
+        return PP_ECORRUPT;
+    enum pp_err err = pp_mg_read_key(&field, &key);
+    if (err != PP_OK)
+        return err;
+    if (bson_iter_recurse(photo, &field) && bson_iter_find_descendant(&field, F_P_OUTCOME ".k", &kind)) {
+        int64_t k = pp_mg_int(&kind);
+        seen->with_bytes += k == PP_OUTCOME_STORED || k == PP_OUTCOME_UNCHANGED;
+        return PP_OK;
+    }
+    const struct pp_mg_answer *answer = answer_to(w, &key);
+    if (answer)
+        seen->slots[seen->n_slots++] = (struct pp_mg_item_slot){at, answer};
+    return PP_OK;
+}
+
+static enum pp_err read_item_photos(struct pp_arena *a, const bson_t *doc, struct waiter *w)
+{
+    bson_iter_t it, in;
     enum pp_err err = PP_OK;
+    size_t n = 0;
     if (!bson_iter_init_find(&it, doc, F_PHOTOS) || !bson_iter_recurse(&it, &in))
         return PP_ECORRUPT;
-    while (err == PP_OK && bson_iter_next(&in)) {
-        struct pp_key key;
-        if (!bson_iter_recurse(&in, &field) || !bson_iter_find(&field, F_P_KEY))
-            return PP_ECORRUPT;
-        err = pp_mg_read_key(&field, &key);
-        for (size_t i = 0; i < w->n && err == PP_OK; i++)
-            w->photos += !memcmp(&w->answers[i]->key, &key, sizeof key);
-    }
+    while (bson_iter_next(&in))
+        n++;
+    w->seen.slots = pp_arena_array(a, n, sizeof *w->seen.slots);
+    if (!w->seen.slots || !bson_iter_recurse(&it, &in))
+        return PP_ENOMEM;
+    while (err == PP_OK && bson_iter_next(&in))
+        err = read_item_photo(w, &in);
     return err;
 }
 
@@ -148,7 +180,10 @@ static enum pp_err read_waiter(struct finishing *f, const bson_t *doc)
             w->answers[w->n++] = &f->answers[place->at];
     }
     f->n_waiters++;
-    return err == PP_OK ? count_photos(doc, w) : err;
+    w->seen.open = keys;
+    w->seen.n_open = n_open;
+    w->seen.n_answers = w->n;
+    return err == PP_OK ? read_item_photos(a, doc, w) : err;
 }
 
 static enum pp_err find_waiting(struct finishing *f)
@@ -170,22 +205,37 @@ static enum pp_err find_waiting(struct finishing *f)
 
 /* --- the write --- */
 
+/* As it was seen; if that fails for somebody, the next time as it is. */
+static void build_write(const struct finishing *f, const struct waiter *w, const struct pp_mg_seq *seq,
+                        int64_t number, bson_t *filter, bson_t *update)
+{
+    bson_init(filter);
+    bson_init(update);
+    BSON_APPEND_UTF8(filter, F_ID, w->id);
+    BSON_APPEND_UTF8(filter, F_CLIENT, w->client);
+    pp_mg_seq_guard(seq, filter);
+    if (!f->again) {
+        pp_mg_item_update_seen(filter, update, &w->seen, f->ends->now_ms, number);
+        return;
+    }
+    pp_mg_put_exists(filter, F_OPEN, true);
+    pp_mg_item_update(update, f->ends, w->answers, w->n, number);
+}
+
 static enum pp_err write_outcomes(struct finishing *f, const struct pp_mg_seq *seq, bool *all)
 {
     struct pp_mg_bulk bulk;
+    bson_t filter, update, opts = BSON_INITIALIZER;
+    BSON_APPEND_UTF8(&opts, "hint", "_id_");
+    BSON_APPEND_BOOL(&opts, "validate", false);
     pp_mg_bulk_init(&bulk, f->t, PP_MG_ITEMS);
     for (size_t i = 0; i < f->n_waiters; i++) {
-        const struct waiter *w = &f->waiters[i];
-        bson_t filter = BSON_INITIALIZER, pipeline = BSON_INITIALIZER;
-        BSON_APPEND_UTF8(&filter, F_ID, w->id);
-        BSON_APPEND_UTF8(&filter, F_CLIENT, w->client);
-        pp_mg_put_exists(&filter, F_OPEN, true);
-        pp_mg_seq_guard(seq, &filter);
-        pp_mg_item_update(&pipeline, f->ends, w->answers, w->n, seq->first + (int64_t)i);
-        pp_mg_bulk_update(&bulk, &filter, &pipeline, false);
+        build_write(f, &f->waiters[i], seq, seq->first + (int64_t)i, &filter, &update);
+        pp_mg_bulk_update_opts(&bulk, &filter, &update, &opts);
         bson_destroy(&filter);
-        bson_destroy(&pipeline);
+        bson_destroy(&update);
     }
+    bson_destroy(&opts);
     enum pp_err err = pp_mg_bulk_run(&bulk);
     *all = bulk.modified == f->n_waiters;
     return err;
@@ -193,15 +243,26 @@ static enum pp_err write_outcomes(struct finishing *f, const struct pp_mg_seq *s
 
 /* --- what has finished --- */
 
-static enum pp_err count_finished(struct finishing *f, const bson_t *doc)
+static enum pp_err count_finished(struct finishing *f, const char *batch, const char *client)
 {
-    const char *batch = pp_mg_doc_text(doc, F_BATCH), *client = pp_mg_doc_text(doc, F_CLIENT);
     struct pp_batch_delta *d = batch && client ? pp_mg_moved_batch(f->moved, batch, client) : NULL;
     if (!d)
         return batch && client ? PP_ENOMEM : PP_ECORRUPT;
     d->items++;
     f->moved->items_finished++;
     return PP_OK;
+}
+
+/* Every item was as it had been seen: those with an answer to all that was open. */
+static enum pp_err count_seen(struct finishing *f)
+{
+    enum pp_err err = PP_OK;
+    for (size_t i = 0; i < f->n_waiters && err == PP_OK; i++) {
+        const struct waiter *w = &f->waiters[i];
+        if (w->seen.n_answers == w->seen.n_open)
+            err = count_finished(f, w->batch, w->client);
+    }
+    return err;
 }
 
 /* {c: {$in: [...]}} of the waiters, which stand in order of clients. */
@@ -247,7 +308,7 @@ static enum pp_err find_finished(struct finishing *f, const struct pp_mg_seq *se
     pp_mg_hint(&opts, "_id_");
     struct pp_mg_rows rows = pp_mg_find(f->t, PP_MG_ITEMS, &filter, &opts);
     while (err == PP_OK && (doc = pp_mg_next(&rows)))
-        err = count_finished(f, doc);
+        err = count_finished(f, pp_mg_doc_text(doc, F_BATCH), pp_mg_doc_text(doc, F_CLIENT));
     end = pp_mg_rows_end(&rows);
     bson_destroy(&filter);
     bson_destroy(&opts);
@@ -259,7 +320,7 @@ static void count_moved(struct finishing *f)
     for (size_t i = 0; i < f->n_waiters; i++) {
         struct pp_batch_delta *d = pp_mg_moved_batch(f->moved, f->waiters[i].batch, f->waiters[i].client);
         if (d)
-            d->photos += f->waiters[i].photos;
+            d->photos += f->waiters[i].seen.n_slots;
     }
 }
 
@@ -279,7 +340,7 @@ static enum pp_err finish_some(struct finishing *f, bool *more)
     if (err == PP_OK)
         err = write_outcomes(f, &seq, &all);
     if (err == PP_OK)
-        err = find_finished(f, &seq);
+        err = all && !f->again ? count_seen(f) : find_finished(f, &seq);
     if (err != PP_OK)
         return err;
     pp_mg_seq_close(f->t, &seq);
@@ -301,11 +362,13 @@ static enum pp_err finish_slice(struct finishing *f)
     for (size_t i = 0; places && i < f->n; i++)
         places[i] = (struct pp_mg_place){f->answers[i].key, (uint32_t)i};
     f->places = places;
+    f->again = false;
     if (places)
         pp_mg_places_sort(places, f->n);
     for (int idle = 0; err == PP_OK && more;) {
         uint64_t finished = f->moved->items_finished;
         err = finish_some(f, &more);
+        f->again = true;
         idle = f->moved->items_finished == finished && f->n_waiters < SLICE_ITEMS ? idle + 1 : 0;
         if (err == PP_OK && more && idle == TRIES)
             err = PP_EIO; /* each time too late for its numbers: the server hardly moves */

@@ -1,5 +1,9 @@
-/* item_update.c: see item_update.h. Two stages: photos and `ok` first, then what follows from them. */
+/* item_update.c: see item_update.h. The pipeline has two stages: photos and `ok` first, then what follows
+ * from them. */
 #include "item_update.h"
+
+#include <stdio.h>
+#include <string.h>
 
 static const char done_json[] = "{\"$eq\": [{\"$size\": \"$" F_OPEN "\"}, 0]}";
 /* 1 complete, 2 partial, 3 failed; 0 while open. */
@@ -158,4 +162,70 @@ void pp_mg_item_ends_fini(struct pp_mg_item_ends *e)
 {
     bson_destroy(&e->done);
     bson_destroy(&e->status);
+}
+
+/* --- an item as it was seen --- */
+
+static bool answered(const struct pp_mg_item_seen *seen, const struct pp_key *key)
+{
+    for (size_t i = 0; i < seen->n_slots; i++)
+        if (!memcmp(&seen->slots[i].answer->key, key, sizeof *key))
+            return true;
+    return false;
+}
+
+/* Its open keys; but_answered: without those that have an answer now. */
+static void put_open(bson_t *b, const struct pp_mg_item_seen *seen, bool but_answered)
+{
+    bson_t keys;
+    char buf[16];
+    const char *at;
+    uint32_t n = 0;
+    BSON_APPEND_ARRAY_BEGIN(b, F_OPEN, &keys);
+    for (size_t i = 0; i < seen->n_open; i++) {
+        if (but_answered && answered(seen, &seen->open[i]))
+            continue;
+        bson_uint32_to_string(n++, &at, buf, sizeof buf);
+        pp_mg_put_key(&keys, at, &seen->open[i]);
+    }
+    bson_append_array_end(b, &keys);
+}
+
+static uint32_t put_slots(bson_t *set, const struct pp_mg_item_seen *seen)
+{
+    char name[32];
+    uint32_t with_bytes = seen->with_bytes;
+    for (size_t i = 0; i < seen->n_slots; i++) {
+        const struct pp_outcome *o = &seen->slots[i].answer->outcome;
+        snprintf(name, sizeof name, F_PHOTOS ".%u." F_P_OUTCOME, seen->slots[i].at);
+        pp_mg_put_outcome(set, name, o);
+        with_bytes += o->kind == PP_OUTCOME_STORED || o->kind == PP_OUTCOME_UNCHANGED;
+    }
+    return with_bytes;
+}
+
+void pp_mg_item_update_seen(bson_t *filter, bson_t *update, const struct pp_mg_item_seen *seen,
+                            int64_t now_ms, int64_t seq)
+{
+    bson_t set, unset;
+    bool done = seen->n_answers == seen->n_open;
+    put_open(filter, seen, false);
+    BSON_APPEND_DOCUMENT_BEGIN(update, "$set", &set);
+    uint32_t with_bytes = put_slots(&set, seen);
+    if (done) {
+        BSON_APPEND_INT32(&set, F_STATUS,
+                          with_bytes == seen->photos ? PP_ITEM_COMPLETE
+                          : with_bytes > 0           ? PP_ITEM_PARTIAL
+                                                     : PP_ITEM_FAILED);
+        BSON_APPEND_INT64(&set, F_SEQ, seq);
+        BSON_APPEND_INT64(&set, F_FINISHED, now_ms);
+    } else {
+        put_open(&set, seen, true);
+    }
+    bson_append_document_end(update, &set);
+    if (!done)
+        return;
+    BSON_APPEND_DOCUMENT_BEGIN(update, "$unset", &unset);
+    BSON_APPEND_INT32(&unset, F_OPEN, 1);
+    bson_append_document_end(update, &unset);
 }
