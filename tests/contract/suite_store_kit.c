@@ -34,11 +34,24 @@ int sk_open(void **state)
     return 0;
 }
 
+struct pp_arena *sk_arena(struct store_kit *k)
+{
+    struct pp_arena *a = malloc(sizeof *a);
+    assert_non_null(a);
+    assert_true(k->n_flights < sizeof k->of_flights / sizeof *k->of_flights);
+    pp_arena_init(a, 0);
+    return k->of_flights[k->n_flights++] = a;
+}
+
 int sk_close(void **state)
 {
     struct store_kit *k = *state;
     k->store->ops->close(k->store);
     pp_loop_close(k->loop);
+    while (k->n_flights > 0) {
+        pp_arena_fini(k->of_flights[--k->n_flights]);
+        free(k->of_flights[k->n_flights]);
+    }
     pp_arena_fini(&k->arena);
     free(k);
     return 0;

@@ -24,7 +24,9 @@ struct store_kit {
     const char *place;
     struct pp_loop *loop;
     struct pp_task_store *store;
-    struct pp_arena arena; /* everything that the kit answers with lives until the test ends */
+    struct pp_arena arena;            /* everything that the kit answers with lives until the test ends */
+    struct pp_arena *of_flights[256]; /* sk_arena() */
+    unsigned n_flights;
     int64_t now;
     bool done;
 };
@@ -33,6 +35,9 @@ struct store_kit {
 int sk_open(void **state);
 int sk_close(void **state);
 void sk_use(const struct pp_store_subject *subject);
+/* An arena of its own, until the test ends: for a request that is under way while others are. The store fills
+ * in its answer on a thread. */
+struct pp_arena *sk_arena(struct store_kit *k);
 /* Closes the store and opens it again, as a new process would. */
 void sk_reopen(struct store_kit *k);
 

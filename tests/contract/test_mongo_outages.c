@@ -81,6 +81,7 @@ struct crowd {
 
 struct cycle {
     struct crowd *crowd;
+    struct pp_arena *arena;
     struct trial *t;
     struct pp_store_plan *plan;
     struct pp_store_claim claim;
@@ -94,7 +95,7 @@ static void next_step(struct pp_req *req);
 static struct pp_req request(struct cycle *c)
 {
     c->crowd->under_way++;
-    return (struct pp_req){.done = next_step, .data = c, .arena = &c->crowd->k->arena};
+    return (struct pp_req){.done = next_step, .data = c, .arena = c->arena};
 }
 
 static void submit_plan(struct cycle *c)
@@ -200,7 +201,7 @@ static void through(void **state, const char *what)
     struct crowd *all = pp_arena_alloc(&k->arena, sizeof *all);
     *all = (struct crowd){.k = k, .what = what};
     for (int i = 0; i < AT_ONCE; i++) {
-        cycles[i] = (struct cycle){.crowd = all};
+        cycles[i] = (struct cycle){.crowd = all, .arena = sk_arena(k)};
         begin(&cycles[i]);
     }
     pp_test_until(k->loop, under_way_for_a_while, all, 60000);

@@ -167,7 +167,7 @@ static void cancelled_while_it_is_planned(void **state)
                      PP_OK);
     struct pp_store_plan *r = sk_plan_of(k, "c", "b_1", "a: p q; b: r; d: s=stored");
     mongo_proxy_fault(proxy, "findAndModify", "batches", MONGO_HOLD_REPLY, 0, 1);
-    r->req = (struct pp_req){.done = landed, .data = &f, .arena = &k->arena};
+    r->req = (struct pp_req){.done = landed, .data = &f, .arena = sk_arena(k)};
     assert_int_equal(slow->ops->plan(slow, r), PP_OK);
     struct pp_store_cancel *c;
     do { /* until the batch is there */
@@ -207,7 +207,7 @@ static void joined_before_it_is_deleted(void **state)
         "fail", "{\"mode\": {\"skip\": 4}, \"data\": {\"appName\": \"slow\", \"failCommands\": [\"update\"],"
                 " \"blockConnection\": true, \"blockTimeMS\": 3000}}");
     struct pp_store_cancel r = {.batch_id = "b_1", .now_ms = k->now};
-    r.req = (struct pp_req){.done = landed, .data = &f, .arena = &k->arena};
+    r.req = (struct pp_req){.done = landed, .data = &f, .arena = sk_arena(k)};
     assert_int_equal(slow->ops->cancel(slow, &r), PP_OK);
     while (!f.landed && sk_item(k, "c", "a").status == PP_ITEM_OPEN) {
     }

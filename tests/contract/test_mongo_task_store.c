@@ -131,7 +131,7 @@ static bool all_landed(void *arg)
 static struct pp_req boarding(struct store_kit *k, struct flight *f)
 {
     f->left++;
-    return (struct pp_req){.done = landed, .data = f, .arena = &k->arena};
+    return (struct pp_req){.done = landed, .data = f, .arena = sk_arena(k)};
 }
 
 struct claimer {
@@ -167,13 +167,13 @@ static void claimers_do_not_meet(void **state)
         at_once = 0;
         for (int i = 0; i < CLAIMERS; i++) {
             pp_arena_init(&c[i].arena, 0);
-            c[i].claim = (struct pp_store_claim){.req = boarding(k, &f),
+            c[i].claim = (struct pp_store_claim){.req = {.done = landed, .data = &f, .arena = &c[i].arena},
                                                  .worker = c[i].worker,
                                                  .lease_ms = KIT_LEASE_MS,
                                                  .wants = &c[i].want,
                                                  .n_wants = 1,
                                                  .now_ms = k->now};
-            c[i].claim.req.arena = &c[i].arena;
+            f.left++;
             assert_int_equal(c[i].store->ops->claim(c[i].store, &c[i].claim), PP_OK);
         }
         pp_test_until(k->loop, all_landed, &f, 30000);
@@ -185,9 +185,12 @@ static void claimers_do_not_meet(void **state)
                 s[j] = sk_settlement(&c[i].claim.tasks[j], PP_OUTCOME_STORED);
             claimed += n;
             at_once += n;
-            c[i].settle = (struct pp_store_settle){
-                .req = boarding(k, &f), .worker = c[i].worker, .settlements = s, .n = n, .now_ms = k->now};
-            c[i].settle.req.arena = &c[i].arena;
+            c[i].settle = (struct pp_store_settle){.req = {.done = landed, .data = &f, .arena = &c[i].arena},
+                                                   .worker = c[i].worker,
+                                                   .settlements = s,
+                                                   .n = n,
+                                                   .now_ms = k->now};
+            f.left++;
             assert_int_equal(c[i].store->ops->settle(c[i].store, &c[i].settle), PP_OK);
         }
         pp_test_until(k->loop, all_landed, &f, 30000);
