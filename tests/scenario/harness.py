@@ -33,6 +33,9 @@ import threading
 import time
 import traceback
 
+# libmongoc keeps counters in a file of /dev/shm with the process's number, which a kill -9 leaves behind: whoever gets the number again says
+# so on stderr.
+os.environ.setdefault("MONGOC_DISABLE_SHM", "1")
 PHOTOPOOL = os.environ.get("PHOTOPOOL", "build/photopool")
 ORIGIN = os.environ.get("PP_ORIGIN", "build/loadtest/origin")
 SLOW = 6  # patience: so many times longer than on an idle machine anything may take before it is given up
