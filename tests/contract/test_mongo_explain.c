@@ -9,18 +9,9 @@
 
 #include "adapter/mongo/mongo_store.h"
 #include "mongo_server.h"
-#include "suite_store_kit.h"
+#include "suite_mongo_kit.h"
 
 enum { ITEMS = 60, PROFILE_BYTES = 64 << 20 };
-
-static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_task_store **out)
-{
-    char error[PP_MONGO_ERROR_MAX];
-    return pp_mongo_task_store_open(
-        loop, &(struct pp_mongo_options){.uri = url, .timeout_ms = MONGO_SERVER_PATIENCE_MS}, out, error);
-}
-
-static const struct pp_store_subject subject = {"mongo", mongo_server_database, open_store};
 
 /* --- commands of our own --- */
 
@@ -424,7 +415,7 @@ int main(int argc, char **argv)
 {
     (void)argc;
     mongo_server_start(argv);
-    sk_use(&subject);
+    sk_use(&mk_subject);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_query_has_its_index, sk_open, sk_close),
     };

@@ -9,20 +9,8 @@
 #include "adapter/mongo/mongo_store.h"
 #include "mongo_proxy.h"
 #include "mongo_server.h"
-#include "suite_store_kit.h"
+#include "suite_mongo_kit.h"
 #include "test_loop.h"
-
-static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_task_store **out)
-{
-    char error[PP_MONGO_ERROR_MAX];
-    enum pp_err err = pp_mongo_task_store_open(
-        loop, &(struct pp_mongo_options){.uri = url, .timeout_ms = MONGO_SERVER_PATIENCE_MS}, out, error);
-    if (err != PP_OK)
-        print_message("%s: %s\n", url, error);
-    return err;
-}
-
-static const struct pp_store_subject subject = {"mongo", mongo_server_database, open_store};
 
 /* Runs a write command, given as JSON, on the test's database; how many documents it changed. */
 static int64_t run_command(struct store_kit *k, const char *json)
@@ -163,8 +151,8 @@ static void cancelled_while_it_is_planned(void **state)
     struct flight f = {0};
     struct mongo_proxy *proxy = mongo_proxy_open(mongo_server_port());
     struct pp_task_store *slow;
-    assert_int_equal(open_store(k->loop, mongo_server_by_way_of(k->place, mongo_proxy_port(proxy)), &slow),
-                     PP_OK);
+    assert_int_equal(
+        mk_subject.open(k->loop, mongo_server_by_way_of(k->place, mongo_proxy_port(proxy)), &slow), PP_OK);
     struct pp_store_plan *r = sk_plan_of(k, "c", "b_1", "a: p q; b: r; d: s=stored");
     mongo_proxy_fault(proxy, "findAndModify", "batches", MONGO_HOLD_REPLY, 0, 1);
     r->req = (struct pp_req){.done = landed, .data = &f, .arena = sk_arena(k)};
@@ -200,7 +188,7 @@ static void joined_before_it_is_deleted(void **state)
     if (!mongo_server_is_ours())
         skip();
     char *url = pp_arena_printf(&k->arena, "%s%sappname=slow", k->place, strchr(k->place, '?') ? "&" : "?");
-    assert_int_equal(open_store(k->loop, url, &slow), PP_OK);
+    assert_int_equal(mk_subject.open(k->loop, url, &slow), PP_OK);
     sk_plan(k, "c", "b_1", "a: p");
     /* the batch's mark, the item, its number, the task's mark; then, late, the deletion */
     mongo_server_do(
@@ -263,7 +251,7 @@ int main(int argc, char **argv)
 {
     (void)argc;
     mongo_server_start(argv);
-    sk_use(&subject);
+    sk_use(&mk_subject);
     const struct CMUnitTest tests[] = {
         T(readers_stop_before_open_blocks),
         T(an_ended_batch_is_shown_whole),

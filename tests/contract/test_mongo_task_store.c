@@ -8,20 +8,8 @@
 
 #include "adapter/mongo/mongo_store.h"
 #include "mongo_server.h"
-#include "suite_store_kit.h"
+#include "suite_mongo_kit.h"
 #include "test_loop.h"
-
-static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_task_store **out)
-{
-    char error[PP_MONGO_ERROR_MAX];
-    enum pp_err err = pp_mongo_task_store_open(
-        loop, &(struct pp_mongo_options){.uri = url, .timeout_ms = MONGO_SERVER_PATIENCE_MS}, out, error);
-    if (err != PP_OK)
-        print_message("%s: %s\n", url, error);
-    return err;
-}
-
-static const struct pp_store_subject subject = {"mongo", mongo_server_database, open_store};
 
 /* --- opening --- */
 
@@ -47,11 +35,11 @@ static void newer_schema_is_refused(void **state)
     run_command(k->place,
                 "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"schema\"}, \"u\": {\"$inc\": "
                 "{\"v\": 99}}}], \"writeConcern\": {\"w\": \"majority\"}}");
-    assert_int_equal(open_store(k->loop, k->place, &k->store), PP_EMISMATCH);
+    assert_int_equal(mk_subject.open(k->loop, k->place, &k->store), PP_EMISMATCH);
     run_command(k->place,
                 "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"schema\"}, \"u\": {\"$inc\": "
                 "{\"v\": -99}}}], \"writeConcern\": {\"w\": \"majority\"}}");
-    assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
+    assert_int_equal(mk_subject.open(k->loop, k->place, &k->store), PP_OK);
 }
 
 static void nobody_there(void **state)
@@ -89,7 +77,7 @@ static void *open_and_close(void *arg)
     struct opener *o = arg;
     struct pp_loop *loop = pp_loop_open();
     struct pp_task_store *store;
-    o->err = open_store(loop, o->url, &store);
+    o->err = mk_subject.open(loop, o->url, &store);
     if (o->err == PP_OK)
         store->ops->close(store);
     pp_loop_close(loop);
@@ -161,7 +149,7 @@ static void claimers_do_not_meet(void **state)
         c[i] = (struct claimer){.store = k->store, .want = {"c", 0, EACH, 0, UINT32_MAX}};
         snprintf(c[i].worker, sizeof c[i].worker, "w%d", i);
         if (i % 2)
-            assert_int_equal(open_store(k->loop, k->place, &c[i].store), PP_OK);
+            assert_int_equal(mk_subject.open(k->loop, k->place, &c[i].store), PP_OK);
     }
     while (at_once > 0) {
         at_once = 0;
@@ -225,7 +213,7 @@ static void planners_of_the_same_items(void **state)
     struct pp_store_plan *r[PLANS];
     struct flight f = {0};
     bool had[PLANS + 1] = {false};
-    assert_int_equal(open_store(k->loop, k->place, &second), PP_OK);
+    assert_int_equal(mk_subject.open(k->loop, k->place, &second), PP_OK);
     for (int i = 0; i < PLANS; i++) {
         struct pp_task_store *s = i % 2 ? second : k->store;
         r[i] = sk_plan_of(k, "c", batches[i], "a: p q; b: q r=stored");
@@ -262,7 +250,7 @@ static void one_batch_planned_by_two(void **state)
     struct pp_task_store *second;
     struct pp_store_plan *r[TWICE];
     struct flight f = {0};
-    assert_int_equal(open_store(k->loop, k->place, &second), PP_OK);
+    assert_int_equal(mk_subject.open(k->loop, k->place, &second), PP_OK);
     for (int i = 0; i < TWICE; i++) {
         struct pp_task_store *s = i % 2 ? second : k->store;
         r[i] = sk_plan_of(k, "c", "b_1", "a: p q; b: q; c: r=stored; d: s t u");
@@ -473,7 +461,7 @@ int main(int argc, char **argv)
         T(an_end_that_nobody_wrote_down),
         T(stubs_are_few),
     };
-    int failed = pp_suite_task_store(&subject);
+    int failed = pp_suite_task_store(&mk_subject);
     failed += cmocka_run_group_tests_name("mongo's own", own, NULL, NULL);
     pp_mongo_cleanup();
     return failed;
