@@ -12,9 +12,8 @@
 
 #include "pipeline/s3_internal.h"
 
-/* With so many transfers ended since the last cycle the next does not wait for company: most of those that
- * were under way then, within bounds. */
-#define ENOUGH_SHARE 3 / 4
+/* When three quarters of the transfers that were under way at the last cycle have ended, the next does not
+ * wait for company; within these bounds. */
 #define ENOUGH_LEAST 64
 #define ENOUGH_MOST  256
 /* Half of the memory of how many are claimed a second is gone after this. */
@@ -77,7 +76,7 @@ static void claim(struct s3_cycle *cy);
 
 static void set_enough(struct pp_s3 *s3)
 {
-    size_t n = pp_s3_transfers(s3) * ENOUGH_SHARE;
+    size_t n = pp_s3_transfers(s3) * 3 / 4;
     s3->enough = n < ENOUGH_LEAST ? ENOUGH_LEAST : n > ENOUGH_MOST ? ENOUGH_MOST : (uint32_t)n;
 }
 

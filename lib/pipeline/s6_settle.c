@@ -12,8 +12,9 @@
 #include "pipeline/routes.h"
 #include "pipeline/s3_claim.h"
 
-#define BATCH_MAX    500
-#define COMPANY      4.0
+#define BATCH_MAX 500
+/* A write waits where so many more are to be expected before it. */
+#define COMPANY      4
 #define TRY_AGAIN_MS 1000
 /* A transfer that failed for reasons of ours (disk full, out of memory) is tried again after this. */
 #define OUR_FAULT_MS 5000
