@@ -52,11 +52,17 @@ def test_redis_wiped(case):
     fleet.stop()
 
 
-def test_frozen_worker(case):
+def at_work(case):
+    """A fleet, a batch of 120 photos, and the worker that has begun."""
     origin = Origin(case, hosts="*.example delay=400 bytes=600-2000")
     fleet = Fleet(case, origin=origin, workers=2, config=CONFIG).start()
     batch = fleet.api.submit("a", items(origin, "a", 120))
     holder = wait_until(lambda: next((w for w in fleet.workers if w.metric("photopool_in_flight") > 0), None), 30, "a worker is at work")
+    return fleet, batch, holder
+
+
+def test_frozen_worker(case):
+    fleet, batch, holder = at_work(case)
     holder.freeze()
     all_stored(fleet.api, batch, 120)
     holder.thaw()
@@ -67,10 +73,7 @@ def test_frozen_worker(case):
 
 
 def test_killed_worker(case):
-    origin = Origin(case, hosts="*.example delay=400 bytes=600-2000")
-    fleet = Fleet(case, origin=origin, workers=2, config=CONFIG).start()
-    batch = fleet.api.submit("a", items(origin, "a", 120))
-    holder = wait_until(lambda: next((w for w in fleet.workers if w.metric("photopool_in_flight") > 0), None), 30, "a worker is at work")
+    fleet, batch, holder = at_work(case)
     holder.kill()
     all_stored(fleet.api, batch, 120)
     fleet.stop()
