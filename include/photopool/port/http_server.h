@@ -61,7 +61,8 @@ struct pp_http_request {
     const char *query; /* after '?', not decoded; "" where none */
     /* Headers that handlers look at; NULL where absent. */
     const char *authorization, *content_type, *idempotency_key, *if_none_match, *range, *accept,
-        *last_event_id;
+        *last_event_id, *origin, *host;
+    bool websocket;   /* a valid WebSocket handshake (RFC 6455 4.2.1): open_stream() may take it */
     const char *body; /* decoded, NUL after it; "" where none */
     size_t body_n;
     char peer[64]; /* address of the caller, text */
@@ -92,14 +93,69 @@ struct pp_http_handler {
     void *data;
 };
 
+/* --- answers without end: Server-Sent Events, and connections upgraded to WebSocket (RFC 6455) ---
+ *
+ * A stream belongs to the handler, who embeds it; it holds its connection until closed() has fired, exactly
+ * once. What is sent are pieces (base/piece.h): encoded once, shared by all streams that they go to. */
+
+struct pp_piece;
+
+enum pp_stream_kind {
+    PP_STREAM_EVENTS,   /* res->status and headers, then a body that ends with the connection; a comment (":")
+                           after each 25 s without anything sent */
+    PP_STREAM_WEBSOCKET /* the handshake's 101; each piece becomes a text frame; a ping each 25 s, closed
+                           where no pong comes for 60 s; the caller may send control frames only */
+};
+
+struct pp_http_stream;
+
+struct pp_http_stream_events {
+    /* The connection is gone, whoever ended it; the memory is the handler's again. Never from within
+     * open_stream() or send(); may come from within end(). */
+    void (*closed)(struct pp_http_stream *st);
+    /* All that was sent has been handed to the kernel, after pending() was above 0. May be NULL. */
+    void (*drained)(struct pp_http_stream *st);
+};
+
+struct pp_http_stream {
+    const struct pp_http_stream_events *events;
+    /* The server's: */
+    void *impl;
+};
+
+enum pp_ws_close {
+    PP_WS_NORMAL = 1000,
+    PP_WS_GOING_AWAY = 1001,
+    PP_WS_POLICY = 1008,
+    PP_WS_OVERLOADED = 1013
+};
+
 struct pp_http_stats {
     uint64_t connections, accepted_total, refused_total, requests_total, evicted_total;
+    uint64_t streams; /* open now; part of connections, but of no limit by address */
 };
 
 struct pp_http_server;
 
 struct pp_http_server_ops {
     void (*reply)(struct pp_http_server *s, struct pp_http_request *req, const struct pp_http_response *res);
+    /* Answers by a stream in place of reply(); the request is gone afterwards. PP_OK: closed() follows one
+     * day. PP_EINVAL: a WebSocket was asked for and the request is no handshake; PP_EFULL: as many streams as
+     * there may be; PP_ECLOSED: the caller has hung up: nothing was answered, reply() is still due. */
+    pp_must_check enum pp_err (*open_stream)(struct pp_http_server *s, struct pp_http_request *req,
+                                             enum pp_stream_kind kind, const struct pp_http_response *res,
+                                             struct pp_http_stream *st);
+    /* Sends pieces in order, taking a reference to each that the kernel does not take at once: at most two
+     * system calls for all of them, none where pieces wait already. PP_EFULL: more than max_stream_bytes
+     * would wait; nothing was taken: end it. PP_ECLOSED: it is ending. */
+    pp_must_check enum pp_err (*send)(struct pp_http_server *s, struct pp_http_stream *st,
+                                      struct pp_piece *const *pieces, size_t n);
+    /* Bytes that wait for the caller to read. */
+    size_t (*pending)(const struct pp_http_stream *st);
+    /* Closes: at once where the caller does not read, else after what was sent; a WebSocket with this code
+     * and reason (at most 123 bytes; EVENTS: ignored). closed() follows, or comes from within. */
+    void (*end)(struct pp_http_server *s, struct pp_http_stream *st, enum pp_ws_close code,
+                const char *reason);
     uint16_t (*port)(struct pp_http_server *s); /* the one bound, where 0 was asked for */
     void (*stats)(struct pp_http_server *s, struct pp_http_stats *out);
     /* No new connections and requests; those under way are answered. Then close. */

@@ -194,6 +194,40 @@ struct pp_store_results { /* finished items of a batch in order of seq */
     bool more;
 };
 
+/* --- the outbox: finished items in order of seq, whosever they are (delivery_store.h) --- */
+
+struct pp_store_outbox {
+    struct pp_req req;
+    uint64_t after_seq; /* those above; later calls never find one below what this one returned */
+    const uint64_t
+        *seqs; /* n_seqs > 0: only these, where they still exist; after_seq and limit don't count */
+    size_t n_seqs;
+    size_t limit;
+    struct pp_item *items; /* out */
+    size_t n;
+    uint64_t
+        end; /* out: the highest seq that a reader may have come to by now; 0: nothing has ever finished */
+};
+
+struct pp_outbox_count {
+    uint64_t after_seq;
+    uint64_t messages; /* out: finished items above; beyond 1,000,000 an estimate will do */
+    int64_t oldest_at; /* out: finished_at of the first of them; 0: none */
+};
+
+struct pp_store_outbox_counts {
+    struct pp_req req;
+    struct pp_outbox_count *counts; /* in the request's arena or the caller's; filled in */
+    size_t n;
+};
+
+struct pp_store_numbers { /* `n` numbers that were never handed out under this name; holes are fine */
+    struct pp_req req;
+    const char *name; /* at most 63 of [a-z] */
+    uint64_t n;
+    uint64_t first; /* out: first..first+n-1; above every earlier one; the first ever is 1 */
+};
+
 struct pp_store_item { /* the newest revision; PP_ENOTFOUND */
     struct pp_req req;
     const char *client, *id;
@@ -317,6 +351,9 @@ struct pp_task_store_ops {
     PP_STORE_OP(save_routes, pp_store_save_routes);
     PP_STORE_OP(queue, pp_store_queue);
     PP_STORE_OP(clean, pp_store_clean);
+    PP_STORE_OP(outbox, pp_store_outbox);
+    PP_STORE_OP(outbox_counts, pp_store_outbox_counts);
+    PP_STORE_OP(numbers, pp_store_numbers);
     /* NULL where the coordinator's data can't be lost apart from the store's. */
     PP_STORE_OP(generation, pp_store_generation);
 #undef PP_STORE_OP
