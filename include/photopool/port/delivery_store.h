@@ -14,6 +14,7 @@
 #define PHOTOPOOL_PORT_DELIVERY_STORE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "photopool/req.h"
 

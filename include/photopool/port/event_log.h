@@ -17,6 +17,7 @@
 #define PHOTOPOOL_PORT_EVENT_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "photopool/event.h"
 #include "photopool/req.h"
