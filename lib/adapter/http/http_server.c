@@ -181,7 +181,8 @@ static void close_server(struct pp_http_server *port)
     close_handle((uv_handle_t *)&s->next_turn);
 }
 
-static const struct pp_http_server_ops ops = {reply, port_of, stats, drain, close_server};
+static const struct pp_http_server_ops ops = {
+    .reply = reply, .port = port_of, .stats = stats, .drain = drain, .close = close_server};
 
 /* --- opening --- */
 
