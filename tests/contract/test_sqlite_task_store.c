@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "adapter/sqlite/schema.h"
 #include "adapter/sqlite/sqlite_store.h"
 #include "suite_store_kit.h"
 #include "test_loop.h"
@@ -45,14 +46,48 @@ static void run_sql(const char *path, const char *sql)
     sqlite3_close(db);
 }
 
+static int user_version(const char *path)
+{
+    sqlite3 *db;
+    sqlite3_stmt *st;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &st, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+    int version = sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return version;
+}
+
 static void newer_schema_is_refused(void **state)
 {
     struct store_kit *k = *state;
     k->store->ops->close(k->store);
+    int version = user_version(k->place);
     run_sql(k->place, "PRAGMA user_version=999");
     assert_int_equal(open_store(k->loop, k->place, &k->store), PP_EMISMATCH);
-    run_sql(k->place, "PRAGMA user_version=1");
+    run_sql(k->place, pp_arena_printf(&k->arena, "PRAGMA user_version=%d", version));
     assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
+}
+
+/* A file that was made before there was an outbox. */
+static void an_older_schema(void **state)
+{
+    struct store_kit *k = *state;
+    k->store->ops->close(k->store);
+    k->place = place();
+    run_sql(k->place, pp_store_schema[0]);
+    run_sql(k->place, "INSERT INTO names VALUES(1, 1, 'c');"
+                      "INSERT INTO batches VALUES(2, 'b_1', 1, 0, 1, 0, 1, 5, 6, 2, 0, 3, 4, NULL);"
+                      "INSERT INTO items VALUES(3, 1, 'a', 1, 2, 0, 1, 0, 5, 6, 7, NULL);"
+                      "INSERT INTO items VALUES(4, 1, 'b', 1, 2, 1, 0, 0, 5, 0, 0, NULL);"
+                      "UPDATE state SET mark=100; PRAGMA user_version=1");
+    assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
+    struct pp_store_outbox r = {.limit = 10};
+    KIT_OK(k, outbox, &r);
+    assert_int_equal(r.n, 1);
+    assert_string_equal(r.items[0].id, "a");
+    assert_int_equal(r.end, 7);
 }
 
 static void not_a_database(void **state)
@@ -101,10 +136,8 @@ static void a_disk_that_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest own[] = {
-        T(one_process_at_a_time),
-        T(newer_schema_is_refused),
-        T(not_a_database),
-        T(a_disk_that_fails),
+        T(one_process_at_a_time), T(newer_schema_is_refused), T(an_older_schema),
+        T(not_a_database),        T(a_disk_that_fails),
     };
     int failed = pp_suite_task_store(&subject);
     return failed + cmocka_run_group_tests_name("sqlite's own", own, NULL, NULL);

@@ -59,7 +59,7 @@ void pp_sw_item_opened(struct pp_sw *w, int64_t item, int64_t batch, uint32_t ph
 static void finish(struct pp_sw *w, struct pp_sw_batch *b, int64_t item, enum pp_item_status status,
                    int64_t now_ms)
 {
-    pp_sq_run(&w->db, PP_Q_ITEM_FINISH, "idii", item, (int)status, now_ms, pp_sw_next(w));
+    pp_sq_run(&w->db, PP_Q_ITEM_FINISH, "idii", item, (int)status, now_ms, pp_sw_next_seq(w));
     pp_sw_count_item(w, b, status, false);
     pp_sw_batch_check(w, b, now_ms);
     forget(w, item);

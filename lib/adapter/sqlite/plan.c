@@ -143,7 +143,7 @@ static void add_item(struct pp_sw *w, struct planning *p, struct pp_plan_item *i
         status = PP_ITEM_CANCELLED;
     else if (row.left)
         status = PP_ITEM_OPEN;
-    int64_t now = p->r->now_ms, finished = row.left ? 0 : now, seq = row.left ? 0 : pp_sw_next(w);
+    int64_t now = p->r->now_ms, finished = row.left ? 0 : now, seq = row.left ? 0 : pp_sw_next_seq(w);
     pp_sq_run(&w->db, PP_Q_ITEM_ADD, "iitiiidiiiit", row.num, p->client, item->id, (int64_t)item->revision,
               b->num, (int64_t)item->index, (int)status, (int64_t)item->n_photos, now, finished, seq,
               item->meta);

@@ -59,8 +59,7 @@ static void read_photo(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a
     p->due_ms = pp_sq_col(st, 6);
 }
 
-/* A row of PP_SQ_ITEM_COLUMNS, with its photos. */
-static void read_item(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_item *item)
+void pp_sq_item_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_item *item)
 {
     int64_t num = pp_sq_col(st, 0), client = pp_sq_col(st, 10);
     size_t n = (size_t)pp_sq_col(st, 11);
@@ -109,7 +108,7 @@ static void read_page(struct pp_sq_db *db, struct pp_arena *a, int64_t batch, in
             break;
         }
         page->photos += photos;
-        read_item(db, st, a, &page->items[page->n++]);
+        pp_sq_item_read(db, st, a, &page->items[page->n++]);
     }
     pp_sq_done(st);
 }
@@ -135,7 +134,7 @@ enum pp_err pp_sr_item(struct pp_sq_db *db, struct pp_store_item *r)
     sqlite3_stmt *st = num ? pp_sq_bind(db, PP_Q_ITEM_READ, "i", num) : NULL;
     if (!pp_sq_row(db, st))
         return db->err != PP_OK ? db->err : PP_ENOTFOUND;
-    read_item(db, st, r->req.arena, &r->item);
+    pp_sq_item_read(db, st, r->req.arena, &r->item);
     pp_sq_done(st);
     return db->err;
 }

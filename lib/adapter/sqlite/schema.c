@@ -44,6 +44,12 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
     " concurrency INTEGER, weight INTEGER, paused INTEGER, headers TEXT, updated INTEGER) WITHOUT ROWID;"
     "CREATE TABLE routes(client TEXT, domain TEXT, tier INTEGER, tier_ms INTEGER, weight_sum REAL,"
     " value_sum REAL, samples INTEGER, updated INTEGER, PRIMARY KEY(client, domain)) WITHOUT ROWID;",
+
+    /* the outbox */
+    "CREATE INDEX items_outbox ON items(seq) WHERE seq>0;"
+    "ALTER TABLE state ADD COLUMN last INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE state SET last=coalesce((SELECT max(seq) FROM items WHERE seq>0), 0);"
+    "CREATE TABLE numbers(name TEXT PRIMARY KEY, last INTEGER NOT NULL) WITHOUT ROWID;",
 };
 
 const char *const pp_store_sql[PP_STORE_QUERY_COUNT] = {

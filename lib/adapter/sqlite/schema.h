@@ -8,14 +8,14 @@
  *    the order of planning, so that what is settled together lies together.
  *  - A task's first waiter is in its row (item, idx), further ones in `waiters`. item NULL: nobody waits any
  *    more; that is so only of claimed tasks.
- *  - slots.outcome NULL is an open photo; items.seq 0 an open item.
+ *  - slots.outcome NULL is an open photo; items.seq 0 an open item. `state.last` is the highest seq given.
  *
  * To change the schema, append a step to pp_store_schema (never edit one that was released). README.md says
  * what each index serves. */
 #ifndef PP_ADAPTER_SQLITE_SCHEMA_H
 #define PP_ADAPTER_SQLITE_SCHEMA_H
 
-#define PP_STORE_VERSION 1
+#define PP_STORE_VERSION 2
 extern const char *const pp_store_schema[PP_STORE_VERSION];
 
 #define PP_SQ_TASK_COLUMNS \
@@ -27,15 +27,23 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     "b.num, b.id, b.client, b.refresh, b.planned, b.cancelled, b.created, b.finished, b.items, b.photos," \
     " b.first_item, b.last_item, b.counts"
 
-#define PP_SQ_ITEM_COLUMNS                                                                                \
+#define PP_SQ_ITEM_FIELDS                                                                                 \
     "i.num, n.name, i.item, i.revision, b.id, i.meta, i.status, i.created, i.finished, i.seq, i.client, " \
-    "i.photos"                                                                                            \
-    " FROM items i JOIN names n ON n.num=i.client JOIN batches b ON b.num=i.batch"
+    "i.photos"
+#define PP_SQ_ITEM_NAMES   " JOIN names n ON n.num=i.client JOIN batches b ON b.num=i.batch"
+#define PP_SQ_ITEM_COLUMNS PP_SQ_ITEM_FIELDS " FROM items i" PP_SQ_ITEM_NAMES
+/* Through its index and no other, items first: in order of seq whosever they are. */
+#define PP_SQ_ITEM_OUTBOX                                                                                 \
+    PP_SQ_ITEM_FIELDS                                                                                     \
+    " FROM items i INDEXED BY items_outbox CROSS JOIN names n ON n.num=i.client CROSS JOIN batches b ON " \
+    "b.num=i.batch"
 
 #define PP_STORE_QUERIES(X)                                                                                  \
     /* state and names */                                                                                    \
-    X(STATE_GET, "SELECT mark, counts FROM state")                                                           \
-    X(STATE_SET, "UPDATE state SET mark=?1, counts=?2")                                                      \
+    X(STATE_GET, "SELECT mark, counts, last FROM state")                                                     \
+    X(STATE_SET, "UPDATE state SET mark=?1, counts=?2, last=?3")                                             \
+    X(NUMBERS_LAST, "SELECT last FROM numbers WHERE name=?1")                                                \
+    X(NUMBERS_SET, "INSERT OR REPLACE INTO numbers(name, last) VALUES(?1, ?2)")                              \
     X(NAME_FIND, "SELECT num FROM names WHERE kind=?1 AND name=?2")                                          \
     X(NAME_TEXT, "SELECT kind, name FROM names WHERE num=?1")                                                \
     X(NAME_ADD, "INSERT INTO names(num, kind, name) VALUES(?1, ?2, ?3)")                                     \
@@ -129,6 +137,13 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     /* what the API reads */                                                                                 \
     X(RESULTS, "SELECT " PP_SQ_ITEM_COLUMNS " WHERE i.batch=?1 AND i.seq>?2 AND i.seq>0"                     \
                " AND (?3=-1 OR i.status=?3) ORDER BY i.seq")                                                 \
+    X(OUTBOX, "SELECT " PP_SQ_ITEM_OUTBOX " WHERE i.seq>?1 AND i.seq>0 ORDER BY i.seq LIMIT ?2")             \
+    X(OUTBOX_ONE, "SELECT " PP_SQ_ITEM_OUTBOX " WHERE i.seq=?1 AND i.seq>0")                                 \
+    X(OUTBOX_COUNT, "SELECT count(*), max(seq) FROM (SELECT seq FROM items INDEXED BY items_outbox"          \
+                    " WHERE seq>?1 AND seq<=?2 AND seq>0 ORDER BY seq LIMIT ?3)")                            \
+    X(OUTBOX_FIRST, "SELECT finished FROM items INDEXED BY items_outbox WHERE seq>?1 AND seq>0"              \
+                    " ORDER BY seq LIMIT 1")                                                                 \
+    X(OUTBOX_END, "SELECT last FROM state")                                                                  \
     X(ITEM_READ, "SELECT " PP_SQ_ITEM_COLUMNS " WHERE i.num=?1")                                             \
     X(SLOT_CODES, "SELECT outcome, domain FROM slots WHERE item=?1")                                         \
     X(SLOTS_READ, "SELECT s.idx, s.key, s.url, s.outcome, t.worker, t.tier, t.due, s.domain FROM slots s"    \

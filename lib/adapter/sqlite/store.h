@@ -40,6 +40,7 @@ struct pp_sw {
     struct pp_sq_db db;
     struct pp_names names;
     int64_t next, mark; /* numbers: the next one, and the bound of those given, recorded ahead */
+    int64_t last_seq;   /* the highest seq given */
     bool state_dirty;
     int64_t waiting[PP_QUEUES], claimed;                        /* tasks now */
     struct pp_sw_batch *batches_by_num, *batches_by_id, *dirty; /* uthash; dirty is a list */
@@ -57,6 +58,8 @@ void pp_sw_start(struct pp_sw *w);
 
 /* The next number: never given before. */
 int64_t pp_sw_next(struct pp_sw *w);
+/* The same for an item that finishes: its seq. */
+int64_t pp_sw_next_seq(struct pp_sw *w);
 /* Keeps `waiting` and `claimed` true: tasks entering (+1) or leaving (-1). */
 void pp_sw_waiting(struct pp_sw *w, uint8_t queue, int by);
 void pp_sw_claimed(struct pp_sw *w, int by);
@@ -102,6 +105,9 @@ void pp_sw_batches_clear(struct pp_sw *w);
 void pp_sq_batch_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_batch *out,
                       int64_t *client);
 
+/* A row of PP_SQ_ITEM_COLUMNS as the port has it, with its photos. (read_item.c) */
+void pp_sq_item_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_item *item);
+
 /* --- items (itemrow.c) --- */
 
 /* Gives an open slot its outcome, `packed`; the write that leaves none open finishes the item. */
@@ -135,29 +141,32 @@ void pp_sw_rows_add(struct pp_sw *w, struct pp_sw_rows *rows, struct pp_arena *a
 
 /* --- operations --- */
 
-#define PP_SQ_OPS(WRITE, READ)               \
-    READ(lookup, pp_store_lookup)            \
-    WRITE(plan, pp_store_plan)               \
-    WRITE(claim, pp_store_claim)             \
-    WRITE(settle, pp_store_settle)           \
-    WRITE(renew, pp_store_renew)             \
-    WRITE(reap, pp_store_reap)               \
-    READ(backlog, pp_store_backlog)          \
-    WRITE(retier, pp_store_retier)           \
-    READ(batch, pp_store_batch)              \
-    READ(batches, pp_store_batches)          \
-    WRITE(cancel, pp_store_cancel)           \
-    READ(results, pp_store_results)          \
-    READ(item, pp_store_item)                \
-    READ(photo, pp_store_photo)              \
-    READ(object, pp_store_object)            \
-    READ(replay, pp_store_replay)            \
-    READ(clients, pp_store_clients)          \
-    WRITE(put_client, pp_store_put_client)   \
-    READ(routes, pp_store_routes)            \
-    WRITE(save_routes, pp_store_save_routes) \
-    READ(queue, pp_store_queue)              \
-    WRITE(clean, pp_store_clean)
+#define PP_SQ_OPS(WRITE, READ)                  \
+    READ(lookup, pp_store_lookup)               \
+    WRITE(plan, pp_store_plan)                  \
+    WRITE(claim, pp_store_claim)                \
+    WRITE(settle, pp_store_settle)              \
+    WRITE(renew, pp_store_renew)                \
+    WRITE(reap, pp_store_reap)                  \
+    READ(backlog, pp_store_backlog)             \
+    WRITE(retier, pp_store_retier)              \
+    READ(batch, pp_store_batch)                 \
+    READ(batches, pp_store_batches)             \
+    WRITE(cancel, pp_store_cancel)              \
+    READ(results, pp_store_results)             \
+    READ(item, pp_store_item)                   \
+    READ(photo, pp_store_photo)                 \
+    READ(object, pp_store_object)               \
+    READ(replay, pp_store_replay)               \
+    READ(clients, pp_store_clients)             \
+    WRITE(put_client, pp_store_put_client)      \
+    READ(routes, pp_store_routes)               \
+    WRITE(save_routes, pp_store_save_routes)    \
+    READ(queue, pp_store_queue)                 \
+    WRITE(clean, pp_store_clean)                \
+    READ(outbox, pp_store_outbox)               \
+    READ(outbox_counts, pp_store_outbox_counts) \
+    WRITE(numbers, pp_store_numbers)
 
 #define WRITE(name, type) enum pp_err pp_sw_##name(struct pp_sw *w, struct type *r);
 #define READ(name, type)  enum pp_err pp_sr_##name(struct pp_sq_db *db, struct type *r);

@@ -14,11 +14,12 @@ enum { NUMBER_BLOCK = 1 << 20, COUNTS = PP_QUEUES + 1 };
 static void load_state(struct pp_sw *w)
 {
     memset(w->waiting, 0, sizeof w->waiting);
-    w->claimed = w->mark = 0;
+    w->claimed = w->mark = w->last_seq = 0;
     sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_STATE_GET, "");
     if (!pp_sq_row(&w->db, st))
         return;
     w->mark = pp_sq_col(st, 0);
+    w->last_seq = pp_sq_col(st, 2);
     struct pp_reader r = {.p = sqlite3_column_blob(st, 1), .n = (size_t)sqlite3_column_bytes(st, 1)};
     if (r.n) {
         w->claimed = (int64_t)pp_read_u64(&r);
@@ -34,7 +35,7 @@ static void save_state(struct pp_sw *w)
     pp_buf_u64(&w->buf, (uint64_t)w->claimed);
     for (size_t i = 0; i < PP_QUEUES; i++)
         pp_buf_u64(&w->buf, (uint64_t)w->waiting[i]);
-    pp_sq_run(&w->db, PP_Q_STATE_SET, "ib", w->mark, w->buf.p, w->buf.n);
+    pp_sq_run(&w->db, PP_Q_STATE_SET, "ibi", w->mark, w->buf.p, w->buf.n, w->last_seq);
     w->state_dirty = false;
 }
 
@@ -115,6 +116,13 @@ int64_t pp_sw_next(struct pp_sw *w)
         w->state_dirty = true;
     }
     return w->next++;
+}
+
+int64_t pp_sw_next_seq(struct pp_sw *w)
+{
+    w->last_seq = pp_sw_next(w);
+    w->state_dirty = true;
+    return w->last_seq;
 }
 
 void pp_sw_waiting(struct pp_sw *w, uint8_t queue, int by)
