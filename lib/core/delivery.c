@@ -1,0 +1,178 @@
+/* delivery.c: see delivery.h. */
+#include "core/delivery.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define MINUTE_MS INT64_C(60000)
+#define HOUR_MS   INT64_C(3600000)
+
+static const int64_t waits_ms[PP_DELIVERY_ATTEMPTS - 1] = {
+    5000,         5 * MINUTE_MS, 30 * MINUTE_MS, 2 * HOUR_MS,  5 * HOUR_MS,
+    10 * HOUR_MS, 14 * HOUR_MS,  20 * HOUR_MS,   24 * HOUR_MS,
+};
+
+/* Within a tenth of `ms`, both ends included. */
+static int64_t jitter(int64_t ms, uint32_t rnd)
+{
+    int64_t tenth = ms / 10;
+    return ms - tenth + (int64_t)(rnd % (uint64_t)(2 * tenth + 1));
+}
+
+/* --- a message --- */
+
+enum pp_delivery_next pp_delivery_after(uint32_t attempts, int http_status, int64_t retry_after_ms,
+                                        uint32_t rnd, int64_t now_ms, int64_t *due_ms)
+{
+    assert(attempts > 0);
+    *due_ms = 0;
+    if (http_status >= 200 && http_status < 300)
+        return PP_DELIVERY_NEXT_DELIVERED;
+    if (http_status == 410)
+        return PP_DELIVERY_NEXT_DISABLE;
+    if (attempts >= PP_DELIVERY_ATTEMPTS)
+        return PP_DELIVERY_NEXT_DEAD;
+    int64_t wait = jitter(waits_ms[attempts - 1], rnd), asked = retry_after_ms;
+    if (asked > PP_DELIVERY_RETRY_AFTER_MAX_MS)
+        asked = PP_DELIVERY_RETRY_AFTER_MAX_MS;
+    *due_ms = now_ms + (asked > wait ? asked : wait);
+    return PP_DELIVERY_NEXT_RETRY;
+}
+
+/* --- an endpoint --- */
+
+void pp_pace_init(struct pp_endpoint_pace *p, uint32_t max)
+{
+    *p = (struct pp_endpoint_pace){.max = max ? max : PP_PACE_MAX, .window = 1};
+}
+
+bool pp_pace_may_start(const struct pp_endpoint_pace *p, int64_t now_ms)
+{
+    switch (p->state) {
+    case PP_PACE_CLOSED: return p->in_flight < p->window;
+    case PP_PACE_OPEN: return p->in_flight == 0 && now_ms >= p->open_until_ms;
+    case PP_PACE_PROBING: break;
+    }
+    return false;
+}
+
+void pp_pace_started(struct pp_endpoint_pace *p)
+{
+    assert(p->state == PP_PACE_CLOSED ? p->in_flight < p->window : p->in_flight == 0);
+    p->in_flight++;
+    if (p->state == PP_PACE_OPEN)
+        p->state = PP_PACE_PROBING;
+}
+
+static void open_for_a_while(struct pp_endpoint_pace *p, int64_t now_ms, uint32_t rnd)
+{
+    p->open_ms = p->open_ms ? 2 * p->open_ms : PP_PACE_OPEN_MIN_MS;
+    if (p->open_ms > PP_PACE_OPEN_MAX_MS)
+        p->open_ms = PP_PACE_OPEN_MAX_MS;
+    p->open_until_ms = now_ms + jitter(p->open_ms, rnd);
+    p->state = PP_PACE_OPEN;
+    p->window = 1;
+    p->failures = 0;
+}
+
+/* The first success after a pause: from the beginning, as with an endpoint that is new. */
+static void closed_again(struct pp_endpoint_pace *p)
+{
+    p->state = PP_PACE_CLOSED;
+    p->window = 1;
+    p->failures = 0;
+    p->open_ms = p->open_until_ms = 0;
+}
+
+static void ended_closed(struct pp_endpoint_pace *p, bool ok, int64_t now_ms, uint32_t rnd)
+{
+    if (ok) {
+        p->failures = 0;
+        p->window = p->window > p->max / 2 ? p->max : 2 * p->window;
+        return;
+    }
+    p->window = p->window > 1 ? p->window / 2 : 1;
+    if (++p->failures >= PP_PACE_FAILURES)
+        open_for_a_while(p, now_ms, rnd);
+}
+
+void pp_pace_ended(struct pp_endpoint_pace *p, bool ok, int64_t now_ms, uint32_t rnd)
+{
+    assert(p->in_flight > 0);
+    p->in_flight--;
+    switch (p->state) {
+    case PP_PACE_CLOSED: ended_closed(p, ok, now_ms, rnd); break;
+    case PP_PACE_OPEN: break; /* it began before, and says nothing that the others did not */
+    case PP_PACE_PROBING:
+        if (ok)
+            closed_again(p);
+        else
+            open_for_a_while(p, now_ms, rnd);
+        break;
+    }
+}
+
+int64_t pp_pace_next_ms(const struct pp_endpoint_pace *p, int64_t now_ms)
+{
+    if (pp_pace_may_start(p, now_ms))
+        return now_ms;
+    return p->state == PP_PACE_OPEN && p->in_flight == 0 ? p->open_until_ms : INT64_MAX;
+}
+
+/* --- a webhook's secret --- */
+
+/* Of a digit of base64; -1: it is none. */
+static int digit(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* Four digits, of which the last `pad` (0..2) are "=": three bytes less pad. False: they are not what an
+ * encoder writes. */
+static bool decode_four(const char *s, size_t pad, uint8_t *out)
+{
+    uint32_t bits = 0;
+    for (size_t i = 0; i < 4; i++) {
+        int d = i < 4 - pad ? digit(s[i]) : s[i] == '=' ? 0 : -1;
+        if (d < 0)
+            return false;
+        bits = bits << 6 | (uint32_t)d;
+    }
+    for (size_t i = 0; i < 3 - pad; i++)
+        out[i] = (uint8_t)(bits >> (16 - 8 * i));
+    return (bits & ((1u << (8 * pad)) - 1)) == 0;
+}
+
+/* The bytes that `n` digits stand for; 0: none, or out of bounds. */
+static size_t decode(const char *s, size_t n, uint8_t out[PP_WEBHOOK_SECRET_MAX])
+{
+    if (n == 0 || n % 4 != 0)
+        return 0;
+    size_t pad = s[n - 1] != '=' ? 0 : s[n - 2] != '=' ? 1 : 2, bytes = n / 4 * 3 - pad;
+    if (bytes < PP_WEBHOOK_SECRET_MIN || bytes > PP_WEBHOOK_SECRET_MAX)
+        return 0;
+    for (size_t i = 0; i < n; i += 4)
+        if (!decode_four(s + i, i + 4 == n ? pad : 0, out + i / 4 * 3))
+            return 0;
+    return bytes;
+}
+
+enum pp_err pp_webhook_secret(const char *s, size_t n, uint8_t out[PP_WEBHOOK_SECRET_MAX], size_t *out_n)
+{
+    static const char prefix[] = "whsec_";
+    const size_t prefix_n = sizeof prefix - 1;
+    *out_n = 0;
+    memset(out, 0, PP_WEBHOOK_SECRET_MAX);
+    if (n < prefix_n || memcmp(s, prefix, prefix_n) != 0)
+        return PP_EINVAL;
+    *out_n = decode(s + prefix_n, n - prefix_n, out);
+    if (*out_n == 0)
+        memset(out, 0, PP_WEBHOOK_SECRET_MAX);
+    return *out_n ? PP_OK : PP_EINVAL;
+}
