@@ -34,7 +34,7 @@ ADAPTERS = {
     "cares": HASH | {"ares.h", "uv.h", "pthread.h"},
     "curl": HASH | {"curl/curl.h", "uv.h", "zlib.h"},
     "fs": set(),
-    "http": HASH | {"uv.h", "zlib.h"},
+    "http": HASH | SSL | {"uv.h", "zlib.h"},
     "journal": HASH,
     "local": HASH | {"sqlite3.h"},
     "mongo": HASH | {"mongoc/", "bson/", "pthread.h"},

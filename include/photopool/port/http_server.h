@@ -3,7 +3,8 @@
  * The server (adapter/http) speaks the protocol: parsing, strictness, timeouts, limits by address, gzip of
  * request bodies, keep-alive. It calls `handle` on the loop thread once a request is complete. The handler
  * answers by pp_http_server.ops->reply exactly once, now or later; the request lives until then. If the
- * caller hangs up meanwhile, reply() is still due and its answer is dropped. */
+ * caller hangs up meanwhile, reply() is still due and its answer is dropped. Instead of a whole answer it may
+ * open a stream. */
 #ifndef PHOTOPOOL_PORT_HTTP_SERVER_H
 #define PHOTOPOOL_PORT_HTTP_SERVER_H
 
@@ -101,10 +102,12 @@ struct pp_http_handler {
 struct pp_piece;
 
 enum pp_stream_kind {
-    PP_STREAM_EVENTS,   /* res->status and headers, then a body that ends with the connection; a comment (":")
-                           after each 25 s without anything sent */
-    PP_STREAM_WEBSOCKET /* the handshake's 101; each piece becomes a text frame; a ping each 25 s, closed
-                           where no pong comes for 60 s; the caller may send control frames only */
+    PP_STREAM_EVENTS,   /* res->status, content_type and headers, then a body that ends with the connection;
+                           a comment (":") after each 25 s without anything sent. What the caller sends is
+                           dropped; that it will send no more is its end */
+    PP_STREAM_WEBSOCKET /* the handshake's 101 with res->headers; each piece becomes a text frame; a ping each
+                           25 s, closed where nothing comes for 60 s; the caller may send control frames only,
+                           and not more than 100 a second (else 1008) */
 };
 
 struct pp_http_stream;
@@ -113,7 +116,8 @@ struct pp_http_stream_events {
     /* The connection is gone, whoever ended it; the memory is the handler's again. Never from within
      * open_stream() or send(); may come from within end(). */
     void (*closed)(struct pp_http_stream *st);
-    /* All that was sent has been handed to the kernel, after pending() was above 0. May be NULL. */
+    /* All that was sent has been handed to the kernel, after pending() was above 0. Never from within
+     * another function. May be NULL. */
     void (*drained)(struct pp_http_stream *st);
 };
 
@@ -132,34 +136,42 @@ enum pp_ws_close {
 
 struct pp_http_stats {
     uint64_t connections, accepted_total, refused_total, requests_total, evicted_total;
-    uint64_t streams; /* open now; part of connections, but of no limit by address */
+    uint64_t streams; /* open now; part of connections, but of no limit for these */
 };
 
 struct pp_http_server;
 
 struct pp_http_server_ops {
     void (*reply)(struct pp_http_server *s, struct pp_http_request *req, const struct pp_http_response *res);
-    /* Answers by a stream in place of reply(); the request is gone afterwards. PP_OK: closed() follows one
-     * day. PP_EINVAL: a WebSocket was asked for and the request is no handshake; PP_EFULL: as many streams as
-     * there may be; PP_ECLOSED: the caller has hung up: nothing was answered, reply() is still due. */
+    /* Answers by a stream in place of reply(); the request is gone afterwards. `res` has no body; it may be
+     * NULL: 200, no headers. PP_OK: closed() follows one day. Else nothing was answered, and reply() is still
+     * due. PP_EINVAL: a WebSocket was asked for and the request is no handshake, or EVENTS for HEAD.
+     * PP_EFULL: as many streams as there may be, out of memory, or drain() has been called. PP_ECLOSED: the
+     * caller has hung up, or will send no more. */
     pp_must_check enum pp_err (*open_stream)(struct pp_http_server *s, struct pp_http_request *req,
                                              enum pp_stream_kind kind, const struct pp_http_response *res,
                                              struct pp_http_stream *st);
-    /* Sends pieces in order, taking a reference to each that the kernel does not take at once: at most two
-     * system calls for all of them, none where pieces wait already. PP_EFULL: more than max_stream_bytes
-     * would wait; nothing was taken: end it. PP_ECLOSED: it is ending. */
+    /* Sends pieces in order, taking a reference to each that the kernel does not take at once. One system
+     * call for each 64 of them (32 to a WebSocket), one more where something is left; none where pieces wait
+     * already. PP_EFULL: more than max_stream_bytes would wait at worst, or out of memory; nothing was taken:
+     * end it. A piece counts as 64 bytes at least; the first of those that nothing waits in front of counts
+     * as nothing, so that any piece can be sent. PP_ECLOSED: it is ending, closed() follows. */
     pp_must_check enum pp_err (*send)(struct pp_http_server *s, struct pp_http_stream *st,
                                       struct pp_piece *const *pieces, size_t n);
     /* Bytes that wait for the caller to read. */
     size_t (*pending)(const struct pp_http_stream *st);
-    /* Closes: at once where the caller does not read, else after what was sent; a WebSocket with this code
-     * and reason (at most 123 bytes; EVENTS: ignored). closed() follows, or comes from within. */
+    /* Closes: at once where the last send() was refused and what waits has not gone since; else after what
+     * was sent, and for a WebSocket after the caller's close frame, too; at most a few seconds later. A
+     * WebSocket with this code and reason (UTF-8, cut at 123 bytes; NULL: none; EVENTS: both ignored).
+     * closed() follows, or comes from within. Again: no effect. */
     void (*end)(struct pp_http_server *s, struct pp_http_stream *st, enum pp_ws_close code,
                 const char *reason);
     uint16_t (*port)(struct pp_http_server *s); /* the one bound, where 0 was asked for */
     void (*stats)(struct pp_http_server *s, struct pp_http_stats *out);
-    /* No new connections and requests; those under way are answered. Then close. */
+    /* No new connections and requests; those under way are answered. Streams end, WebSockets with
+     * PP_WS_GOING_AWAY. Then close. */
     void (*drain)(struct pp_http_server *s);
+    /* All connections at once; closed() comes from within. */
     void (*close)(struct pp_http_server *s);
 };
 

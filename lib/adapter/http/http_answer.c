@@ -1,4 +1,5 @@
-/* http_answer.c: answers on the wire: head, body, back-pressure.
+/* http_answer.c: answers on the wire: head, body, back-pressure. What follows the head of a stream:
+ * http_stream_out.c.
  *
  * What the kernel takes at once is written from where it lies. Only the rest is queued: borrowed where the
  * handler gave `release`, else copied, once. libuv sends it as the caller reads. */
@@ -24,7 +25,8 @@ static const char *reason_of(int status)
     static const struct {
         int status;
         const char *reason;
-    } table[] = {{200, "OK"},
+    } table[] = {{101, "Switching Protocols"},
+                 {200, "OK"},
                  {201, "Created"},
                  {202, "Accepted"},
                  {204, "No Content"},
@@ -101,8 +103,9 @@ static bool line_is_safe(const char *line)
     return true;
 }
 
-static size_t write_head(struct pp_conn *c, const struct pp_http_response *res)
+size_t pp_answer_head(struct pp_conn *c, const struct pp_http_response *res, enum pp_answer_kind kind)
 {
+    static const char *const connection[] = {"close", "keep-alive", "Upgrade"};
     struct pp_http *s = c->server;
     struct head_out h = {.p = s->out_scratch, .cap = sizeof s->out_scratch - 2};
     bool bodyless = res->status < 200 || res->status == 204 || res->status == 304;
@@ -110,9 +113,9 @@ static size_t write_head(struct pp_conn *c, const struct pp_http_response *res)
         res->status, reason_of(res->status), date_of(s));
     if (res->content_type)
         add(&h, "Content-Type: %s\r\n", res->content_type);
-    if (!bodyless)
+    if (!bodyless && kind == PP_ANSWER_WHOLE)
         add(&h, "Content-Length: %zu\r\n", res->body_n);
-    add(&h, "Connection: %s\r\n", c->keep ? "keep-alive" : "close");
+    add(&h, "Connection: %s\r\n", connection[kind == PP_ANSWER_UPGRADE ? 2 : c->keep]);
     for (size_t i = 0; i < res->n_headers; i++) {
         if (line_is_safe(res->headers[i]))
             add(&h, "%s\r\n", res->headers[i]);
@@ -187,8 +190,9 @@ static void release(const struct pp_http_response *res)
 void pp_conn_answer(struct pp_conn *c, const struct pp_http_response *res, bool head_only)
 {
     bool bodyless = head_only || res->status < 200 || res->status == 204 || res->status == 304;
-    uv_buf_t bufs[2] = {uv_buf_init(c->server->out_scratch, (unsigned)write_head(c, res)),
-                        uv_buf_init((char *)(uintptr_t)(res->body ? res->body : ""), 0)};
+    uv_buf_t bufs[2] = {
+        uv_buf_init(c->server->out_scratch, (unsigned)pp_answer_head(c, res, PP_ANSWER_WHOLE)),
+        uv_buf_init((char *)(uintptr_t)(res->body ? res->body : ""), 0)};
     bufs[1].len = bodyless ? 0 : res->body_n;
     int sent = uv_try_write((uv_stream_t *)&c->tcp, bufs, bufs[1].len > 0 ? 2 : 1);
     if (sent < 0 && sent != UV_EAGAIN) {

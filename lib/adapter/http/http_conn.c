@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "adapter/http/http_impl.h"
+#include "adapter/http/http_stream.h"
 
 enum {
     WRITE_PROGRESS = 16 * 1024, /* bytes that a caller must take within idle_timeout_ms */
@@ -28,6 +29,8 @@ static enum pp_http_rank rank_of(const struct pp_conn *c)
 /* To the end of its rank's list: the most recently active. */
 static void touch(struct pp_conn *c)
 {
+    if (!c->peer)
+        return;
     pp_list_remove(&c->peer->ranks[c->rank], &c->in_peer);
     c->rank = rank_of(c);
     c->active = pp_loop_now(c->server->loop);
@@ -56,6 +59,12 @@ void pp_conn_set_state(struct pp_conn *c, enum pp_conn_state state)
     }
     if (rank_of(c) != c->rank)
         touch(c);
+}
+
+void pp_conn_stay(struct pp_conn *c)
+{
+    pp_list_remove(&c->server->states[c->state], &c->in_state);
+    enter(c, c->state);
 }
 
 /* --- reading --- */
@@ -126,7 +135,7 @@ static void input_ended(struct pp_conn *c)
         return;
     if (c->state == PP_CONN_BODY || (c->state == PP_CONN_HEAD && c->in_n > 0))
         pp_conn_refuse(c, &cut);
-    else if (c->state == PP_CONN_IDLE || c->state == PP_CONN_HEAD || c->state == PP_CONN_LINGER)
+    else if (c->state != PP_CONN_HANDLE && c->state != PP_CONN_WRITE)
         pp_conn_close(c);
 }
 
@@ -142,6 +151,10 @@ void pp_conn_run(struct pp_conn *c)
 {
     if (c->running || c->state == PP_CONN_CLOSING)
         return;
+    if (c->stream && c->stream->broken) {
+        pp_conn_close(c);
+        return;
+    }
     c->running = true;
     size_t used = pp_conn_eat(c, c->in, c->in_n);
     c->running = false;
@@ -206,8 +219,7 @@ void pp_conn_expire(struct pp_conn *c)
         return;
     }
     c->unsent = unsent;
-    pp_list_remove(&c->server->states[c->state], &c->in_state);
-    enter(c, PP_CONN_WRITE);
+    pp_conn_stay(c);
 }
 
 /* --- open and close --- */
@@ -221,8 +233,10 @@ static void on_closed(uv_handle_t *h)
     pp_http_unref(s);
 }
 
-static void leave_peer(struct pp_conn *c)
+void pp_conn_leave_peer(struct pp_conn *c)
 {
+    if (!c->peer)
+        return;
     pp_list_remove(&c->peer->ranks[c->rank], &c->in_peer);
     c->peer->n--;
     pp_http_peer_drop(&c->server->peers, c->peer);
@@ -235,7 +249,7 @@ void pp_conn_close(struct pp_conn *c)
     if (c->state == PP_CONN_CLOSING)
         return;
     pp_list_remove(&s->states[c->state], &c->in_state);
-    leave_peer(c);
+    pp_conn_leave_peer(c);
     if (c->ready)
         pp_list_remove(&s->ready, &c->in_ready);
     c->ready = false;
@@ -244,9 +258,12 @@ void pp_conn_close(struct pp_conn *c)
     else if (c->exchange)
         pp_exchange_free(c->exchange);
     c->exchange = NULL;
+    struct pp_http_stream *st = c->stream ? pp_stream_gone(c) : NULL;
     c->state = PP_CONN_CLOSING;
     s->stats.connections--;
     uv_close((uv_handle_t *)&c->tcp, on_closed);
+    if (st) /* last: it may call us */
+        st->events->closed(st);
 }
 
 /* A place for the connection among its peer's and all; false: there is none. */

@@ -1,5 +1,5 @@
 /* http_evict.c: which connection goes where there are too many, or where memory is short. See http_peer.h for
- * the order. */
+ * the order. Streams stand in none of the lists: they never go for others. */
 #include <sys/socket.h>
 
 #include "adapter/http/http_impl.h"
@@ -122,7 +122,7 @@ static bool evict_of_all(struct pp_http *s)
 bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer)
 {
     bool room = peer->n <= s->options.max_per_address || evict_of_peer(s, peer);
-    return room && (s->stats.connections < s->options.max_connections || evict_of_all(s));
+    return room && (s->stats.connections - s->stats.streams < pp_http_max_plain(s) || evict_of_all(s));
 }
 
 /* --- memory --- */

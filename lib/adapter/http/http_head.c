@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "adapter/http/ws_handshake.h"
+
 /* What a character may be part of. */
 enum char_class {
     C_TOKEN = 1,  /* tchar, RFC 9110 5.6.2 */
@@ -137,24 +139,38 @@ static const struct {
     {"accept", offsetof(struct pp_http_head, accept), false},
     {"last-event-id", offsetof(struct pp_http_head, last_event_id), true},
     {"expect", offsetof(struct pp_http_head, expect), false},
+    {"origin", offsetof(struct pp_http_head, origin), false},
+    {"sec-websocket-key", offsetof(struct pp_http_head, ws_key), true},
+    {"sec-websocket-version", offsetof(struct pp_http_head, ws_version), true},
 };
 
+/* What lists of tokens say. */
 struct connection_options {
-    bool close, keep_alive;
+    bool close, keep_alive, upgrade; /* Connection */
+    bool websocket;                  /* Upgrade */
 };
 
-/* Connection: a comma-separated list of tokens, on any number of lines. */
-static void connection_field(struct connection_options *o, const char *value)
+static bool is_token(const char *p, size_t n, const char *token)
 {
+    return strlen(token) == n && strncasecmp(p, token, n) == 0;
+}
+
+/* Connection and Upgrade: comma-separated lists of tokens, on any number of lines. False: another header. */
+static bool list_field(struct connection_options *o, const char *name, const char *value)
+{
+    bool connection = strcasecmp(name, "connection") == 0;
+    if (!connection && strcasecmp(name, "upgrade") != 0)
+        return false;
     while (*value) {
         value += strspn(value, ", \t");
         size_t n = strcspn(value, ", \t");
-        if (n == 5 && strncasecmp(value, "close", n) == 0)
-            o->close = true;
-        if (n == 10 && strncasecmp(value, "keep-alive", n) == 0)
-            o->keep_alive = true;
+        o->close |= connection && is_token(value, n, "close");
+        o->keep_alive |= connection && is_token(value, n, "keep-alive");
+        o->upgrade |= connection && is_token(value, n, "upgrade");
+        o->websocket |= !connection && is_token(value, n, "websocket");
         value += n;
     }
+    return true;
 }
 
 static bool keep_field(struct pp_http_head *head, const char *name, const char *value,
@@ -190,11 +206,7 @@ static bool field_line(struct pp_http_head *head, struct connection_options *o, 
     while (end > value && (end[-1] == ' ' || end[-1] == '\t'))
         end--;
     *end = '\0';
-    if (strcasecmp(line, "connection") == 0) {
-        connection_field(o, value);
-        return true;
-    }
-    return keep_field(head, line, value, why);
+    return list_field(o, line, value) || keep_field(head, line, value, why);
 }
 
 /* --- what the fields say together --- */
@@ -230,13 +242,30 @@ static bool framing(struct pp_http_head *head, struct pp_http_refusal *why)
     return true;
 }
 
+/* The opening handshake of WebSocket. What does not ask for one, or may not, is a plain request. */
+static bool handshake(struct pp_http_head *head, const struct connection_options *o,
+                      struct pp_http_refusal *why)
+{
+    if (head->method != PP_GET || head->http10 || !o->upgrade || !o->websocket)
+        return true;
+    if (!head->ws_version || strcmp(head->ws_version, "13") != 0) {
+        bad(why, "a WebSocket version other than 13");
+        why->header = "Sec-WebSocket-Version: 13"; /* RFC 6455 4.4 */
+        return false;
+    }
+    if (!head->ws_key || !pp_ws_key_valid(head->ws_key))
+        return bad(why, "Sec-WebSocket-Key is not 16 bytes in base64");
+    head->websocket = true;
+    return true;
+}
+
 static bool finish(struct pp_http_head *head, const struct connection_options *o, struct pp_http_refusal *why)
 {
     if (!head->host && !head->http10)
         return bad(why, "no Host header");
     if (head->host && !all_of(head->host, strlen(head->host), C_HOST))
         return bad(why, "Host is not a host name");
-    if (!framing(head, why))
+    if (!framing(head, why) || !handshake(head, o, why))
         return false;
     const char *coding = head->content_encoding;
     if (!coding || !*coding || strcasecmp(coding, "identity") == 0)

@@ -5,7 +5,8 @@
  * bare LF, folded lines, space before a colon, control characters, NUL, an HTTP version other than 1.0
  * and 1.1, a missing or repeated Host, Content-Length that is not one number, Content-Length together with
  * Transfer-Encoding, a transfer coding other than chunked, a target that does not begin with '/', repeated
- * headers that may stand only once.
+ * headers that may stand only once, and an opening handshake of WebSocket (RFC 6455 4.2.1) of another version
+ * than 13 or without a key. Other upgrades are ignored (RFC 9110 7.8).
  *
  * To let handlers see one more header: a line in the table of http_head.c and a member here. */
 #ifndef PP_ADAPTER_HTTP_HEAD_H
@@ -25,6 +26,7 @@ enum pp_http_coding { PP_CODING_IDENTITY, PP_CODING_GZIP, PP_CODING_OTHER };
 struct pp_http_refusal {
     enum pp_api_code code;
     const char *detail; /* a constant */
+    const char *header; /* a line of the answer, "Name: value", a constant; or NULL */
 };
 
 /* Where the search for the end of a head stands; all zero at its beginning. */
@@ -44,10 +46,11 @@ struct pp_http_head {
     enum pp_method method;
     const char *path, *query;
     const char *host, *authorization, *content_type, *idempotency_key, *if_none_match, *range, *accept,
-        *last_event_id;
+        *last_event_id, *origin, *ws_key, *ws_version;
     const char *content_length, *transfer_encoding, *content_encoding,
         *expect; /* as sent; the next lines say it */
     bool http10;
+    bool websocket;       /* a valid opening handshake */
     bool keep_alive;      /* what the caller wants, its version's default included */
     bool expect_continue; /* waits for 100 before it sends the body */
     bool chunked;

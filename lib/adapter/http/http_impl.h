@@ -7,14 +7,16 @@
  *          |            +----------------------------------- IDLE <---------+
  *          v            v                                                   | kept alive
  *        HEAD (no byte yet, or part of a head) -> BODY -> HANDLE -> WRITE --+
- *          |                                       |                  |
- *          +-------------- refused ----------------+----------------> +-> LINGER -> CLOSING
+ *          |                                       | |                |
+ *          +-------------- refused ----------------+-|--------------> +-> LINGER -> CLOSING
+ *                                                    |                                 ^
+ *                                                    +-> STREAM -> STREAM_END ---------+
  *
  * LINGER: all is said and our side is shut; what still comes is dropped, so that no reset overtakes the
  * answer. CLOSING is no list: uv_close() is under way.
  *
- * To add answers that stream (events), or an upgrade: a state beside WRITE that holds the connection, with
- * PP_RANK_BUSY, and leave its peer's count as pp_conn_close() does. */
+ * STREAM: open_stream() has taken the connection; it has left its peer, and counts as a stream. Its list is
+ * ordered by when it was last looked at. STREAM_END: it is being ended; see http_stream.h. */
 #ifndef PP_ADAPTER_HTTP_IMPL_H
 #define PP_ADAPTER_HTTP_IMPL_H
 
@@ -40,11 +42,14 @@ enum pp_conn_state {
     PP_CONN_WRITE,
     PP_CONN_LINGER,
     PP_CONN_IDLE,
+    PP_CONN_STREAM,
+    PP_CONN_STREAM_END,
     PP_CONN_STATES,
     PP_CONN_CLOSING = PP_CONN_STATES
 };
 
 struct pp_http;
+struct pp_stream;
 
 /* One request, from the end of its head to its answer. Its strings point into `text`. */
 struct pp_exchange {
@@ -66,8 +71,9 @@ struct pp_conn {
     int64_t active;         /* monotonic: when bytes last came, or it changed what it does */
     enum pp_http_rank rank; /* the list of `peer` that in_peer is in */
     struct pp_node in_peer;
-    struct pp_http_peer *peer;
+    struct pp_http_peer *peer;    /* NULL of a stream */
     struct pp_exchange *exchange; /* in BODY and HANDLE */
+    struct pp_stream *stream;     /* in STREAM and STREAM_END */
     char *in;                     /* received, not yet consumed; NULL where nothing is */
     size_t in_n, in_cap;
     struct pp_http_scan scan;
@@ -92,6 +98,9 @@ struct pp_http {
     uv_tcp_t listener;
     uv_idle_t next_turn; /* on while there is work for the next turn: ready connections, accepts */
     struct pp_timer *sweep;
+    struct pp_timer *look; /* after streams; on while there are any */
+    int64_t look_ms;       /* how often at each of them */
+    uint32_t max_all;      /* connections and streams: what descriptors permit */
     struct pp_list states[PP_CONN_STATES];
     struct pp_list ready;
     struct pp_http_peers peers;
@@ -114,6 +123,8 @@ void pp_http_unref(struct pp_http *s);
 /* Calls pp_conn_run() or accepts further in the next turn. */
 void pp_http_next_turn(struct pp_http *s);
 int64_t pp_http_timeout(const struct pp_http *s, enum pp_conn_state state);
+/* Connections that may be open now, streams not counted. */
+uint64_t pp_http_max_plain(const struct pp_http *s);
 
 /* --- http_conn.c --- */
 /* Takes what libuv has accepted. */
@@ -126,6 +137,10 @@ void pp_conn_answered(struct pp_conn *c);
 void pp_conn_set_state(struct pp_conn *c, enum pp_conn_state state);
 /* The timeout of the state has passed. */
 void pp_conn_expire(struct pp_conn *c);
+/* Again to the end of its state's list. */
+void pp_conn_stay(struct pp_conn *c);
+/* It counts among its peer's connections no more. */
+void pp_conn_leave_peer(struct pp_conn *c);
 
 /* --- http_evict.c --- */
 int pp_conn_fd(const struct pp_conn *c);
@@ -142,6 +157,8 @@ bool pp_http_reclaim(void *server);
 /* Eats from p[0..n) in the states HEAD, IDLE and BODY; answers how much. May change the state, down to
  * CLOSING. */
 size_t pp_conn_eat(struct pp_conn *c, const char *p, size_t n);
+/* pp_conn_run() in the next turn. */
+void pp_conn_defer(struct pp_conn *c);
 /* Answers with a problem document and closes the connection. */
 void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why);
 void pp_exchange_free(struct pp_exchange *x);
@@ -153,5 +170,12 @@ struct pp_exchange *pp_exchange_of(struct pp_http_request *req);
 void pp_conn_answer(struct pp_conn *c, const struct pp_http_response *res, bool head_only);
 /* 100 Continue. */
 void pp_conn_continue(struct pp_conn *c);
+enum pp_answer_kind {
+    PP_ANSWER_WHOLE,  /* with its length */
+    PP_ANSWER_TO_END, /* the body ends with the connection */
+    PP_ANSWER_UPGRADE
+};
+/* The head of an answer, in the server's out_scratch; answers its length. */
+size_t pp_answer_head(struct pp_conn *c, const struct pp_http_response *res, enum pp_answer_kind kind);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "adapter/http/http_impl.h"
+#include "adapter/http/http_stream.h"
 
 enum {
     EXCHANGE_MAGIC = 0x48545450,
@@ -60,7 +61,7 @@ void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why)
 {
     struct pp_http *s = c->server;
     char doc[PROBLEM_MAX];
-    static const char *const retry[] = {"Retry-After: 1"};
+    const char *header = why->code == PP_API_OVERLOADED ? "Retry-After: 1" : why->header;
     bool head_only = c->exchange && c->exchange->head.method == PP_HEAD;
     size_t n =
         s->handler.problem ? s->handler.problem(s->handler.data, why->code, why->detail, doc, sizeof doc) : 0;
@@ -69,8 +70,8 @@ void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why)
         .content_type = n > 0 ? "application/problem+json" : NULL,
         .body = doc,
         .body_n = n < sizeof doc ? n : sizeof doc,
-        .headers = retry,
-        .n_headers = why->code == PP_API_OVERLOADED ? 1 : 0,
+        .headers = &header,
+        .n_headers = header ? 1 : 0,
     };
     if (c->exchange)
         pp_exchange_free(c->exchange);
@@ -97,6 +98,9 @@ static void dispatch(struct pp_conn *c)
         .range = h->range,
         .accept = h->accept,
         .last_event_id = h->last_event_id,
+        .origin = h->origin,
+        .host = h->host,
+        .websocket = h->websocket,
         .body = x->body.p ? x->body.p : "",
         .body_n = x->body.n,
         .peer_loopback = c->name.loopback,
@@ -142,7 +146,7 @@ static void begin(struct pp_conn *c, const char *p, size_t n, size_t more)
 
 static size_t eat_head(struct pp_conn *c, const char *p, size_t n)
 {
-    struct pp_http_refusal why;
+    struct pp_http_refusal why = {0};
     size_t max = c->server->options.max_header_bytes;
     size_t look = n < max ? n : max;
     switch (pp_http_scan(&c->scan, p, look, &why)) {
@@ -175,7 +179,7 @@ static size_t eat_body(struct pp_conn *c, const char *p, size_t n)
     return used;
 }
 
-static void defer(struct pp_conn *c)
+void pp_conn_defer(struct pp_conn *c)
 {
     if (!c->ready)
         pp_list_push(&c->server->ready, &c->in_ready);
@@ -192,7 +196,7 @@ size_t pp_conn_eat(struct pp_conn *c, const char *p, size_t n)
         case PP_CONN_IDLE:
         case PP_CONN_HEAD:
             if (requests++ == REQUESTS_A_TURN) {
-                defer(c);
+                pp_conn_defer(c);
                 return at;
             }
             used = eat_head(c, p + at, n - at);
@@ -201,6 +205,8 @@ size_t pp_conn_eat(struct pp_conn *c, const char *p, size_t n)
             break;
         case PP_CONN_BODY: used = eat_body(c, p + at, n - at); break;
         case PP_CONN_LINGER: return n;
+        case PP_CONN_STREAM:
+        case PP_CONN_STREAM_END: pp_stream_eat(c, p + at, n - at); return n;
         case PP_CONN_HANDLE:
         case PP_CONN_WRITE:
         case PP_CONN_CLOSING: return at;

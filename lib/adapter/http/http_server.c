@@ -7,10 +7,13 @@
 #include <sys/resource.h>
 
 #include "adapter/http/http_impl.h"
+#include "adapter/http/http_stream.h"
 
 enum {
     BACKLOG = 4096,
-    ACCEPTS_A_TURN = 64, /* then requests that have come are read first */
+    ACCEPTS_A_TURN = 64,   /* then requests that have come are read first */
+    LEFT_BY_STREAMS = 512, /* descriptors, and a 16th of them */
+    PLAIN_MIN = 64,        /* connections that are always possible, however many streams there are */
 };
 
 static struct pp_http *impl(struct pp_http_server *port)
@@ -46,8 +49,15 @@ int64_t pp_http_timeout(const struct pp_http *s, enum pp_conn_state state)
     case PP_CONN_BODY: return s->options.body_timeout_ms;
     case PP_CONN_IDLE:
     case PP_CONN_WRITE: return s->options.idle_timeout_ms;
+    case PP_CONN_STREAM_END: return s->options.close_ms;
     default: return 0;
     }
+}
+
+uint64_t pp_http_max_plain(const struct pp_http *s)
+{
+    uint64_t room = s->max_all > s->stats.streams + PLAIN_MIN ? s->max_all - s->stats.streams : PLAIN_MIN;
+    return room < s->options.max_connections ? room : s->options.max_connections;
 }
 
 static struct pp_conn *first_of(struct pp_list *list)
@@ -67,6 +77,20 @@ static void on_sweep(void *data)
         if (timeout > 0 && c)
             pp_timer_sooner(s->sweep, c->since + timeout - now);
     }
+}
+
+/* A few at a time, so that streams which began together do not hold up others each time. */
+static void on_look(void *data)
+{
+    struct pp_http *s = data;
+    int64_t now = pp_loop_now(s->loop);
+    struct pp_conn *c;
+    while ((c = first_of(&s->states[PP_CONN_STREAM])) && c->since + s->look_ms <= now) {
+        pp_conn_stay(c);
+        pp_stream_look(c, now);
+    }
+    if (!c)
+        pp_timer_stop(s->look);
 }
 
 /* --- work for the next turn --- */
@@ -163,6 +187,9 @@ static void drain(struct pp_http_server *port)
     close_handle((uv_handle_t *)&s->listener);
     close_unused(&s->states[PP_CONN_IDLE]);
     close_unused(&s->states[PP_CONN_HEAD]);
+    struct pp_conn *c;
+    while ((c = first_of(&s->states[PP_CONN_STREAM]))) /* each leaves the list */
+        pp_stream_end(c, PP_WS_GOING_AWAY, NULL);
 }
 
 static void close_server(struct pp_http_server *port)
@@ -177,18 +204,32 @@ static void close_server(struct pp_http_server *port)
             pp_conn_close(c);
     }
     pp_timer_close(s->sweep);
+    pp_timer_close(s->look);
     close_handle((uv_handle_t *)&s->listener);
     close_handle((uv_handle_t *)&s->next_turn);
 }
 
 static const struct pp_http_server_ops ops = {
-    .reply = reply, .port = port_of, .stats = stats, .drain = drain, .close = close_server};
+    .reply = reply,
+    .open_stream = pp_stream_open,
+    .send = pp_stream_send,
+    .pending = pp_stream_pending,
+    .end = pp_stream_end_op,
+    .port = port_of,
+    .stats = stats,
+    .drain = drain,
+    .close = close_server,
+};
 
 /* --- opening --- */
 
+static int64_t or_default(int64_t value, int64_t value_default)
+{
+    return value > 0 ? value : value_default;
+}
+
 static void set_defaults(struct pp_http_options *o)
 {
-    struct rlimit fds = {0};
     if (!o->host || strcmp(o->host, "localhost") == 0)
         o->host = "127.0.0.1";
     if (o->max_connections == 0)
@@ -207,9 +248,29 @@ static void set_defaults(struct pp_http_options *o)
         o->max_header_bytes = 16u << 10;
     if (o->max_body_memory == 0)
         o->max_body_memory = 256u << 20;
-    if (getrlimit(RLIMIT_NOFILE, &fds) == 0 && fds.rlim_cur != RLIM_INFINITY &&
-        o->max_connections > fds.rlim_cur / 4 * 3)
-        o->max_connections = (uint32_t)(fds.rlim_cur / 4 * 3);
+    if (o->max_streams == 0)
+        o->max_streams = 50000;
+    if (o->max_stream_bytes == 0)
+        o->max_stream_bytes = 256u << 10;
+    o->keepalive_ms = or_default(o->keepalive_ms, 25000);
+    o->pong_ms = or_default(o->pong_ms, 60000);
+    o->close_ms = or_default(o->close_ms, 5000);
+}
+
+/* What descriptors permit; answers it for connections and streams together. */
+static uint32_t limit_to_descriptors(struct pp_http_options *o)
+{
+    struct rlimit r = {0};
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY || r.rlim_cur > UINT32_MAX)
+        return UINT32_MAX;
+    uint32_t fds = (uint32_t)r.rlim_cur, streams = fds / 2;
+    if (fds - fds / 16 > streams + LEFT_BY_STREAMS)
+        streams = fds - fds / 16 - LEFT_BY_STREAMS;
+    if (o->max_connections > fds / 4 * 3)
+        o->max_connections = fds / 4 * 3;
+    if (o->max_streams > streams)
+        o->max_streams = streams;
+    return fds - fds / 32;
 }
 
 static enum pp_err parse_address(const struct pp_http_options *o, struct sockaddr_storage *sa)
@@ -231,7 +292,7 @@ static enum pp_err listen_on(struct pp_http *s, const struct sockaddr_storage *s
     return err == UV_EADDRINUSE ? PP_EBUSY : PP_EIO;
 }
 
-static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_options *o,
+static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_options *o, uint32_t max_all,
                                   const struct pp_http_handler *handler)
 {
     struct pp_http *s = calloc(1, sizeof *s);
@@ -240,14 +301,20 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
     s->port.ops = &ops;
     s->loop = loop;
     s->options = *o;
+    s->max_all = max_all;
     s->handler = *handler;
     s->budget = (struct pp_http_budget){.max = o->max_body_memory, .reclaim = pp_http_reclaim, .data = s};
     s->date_second = -1;
     pp_list_init(&s->ready);
     for (int i = 0; i < PP_CONN_STATES; i++)
         pp_list_init(&s->states[i]);
+    int64_t period = o->keepalive_ms < o->pong_ms ? o->keepalive_ms : o->pong_ms;
+    s->look_ms = period >= 8 ? period / 8 : 1;
     s->sweep = pp_timer_open(loop, on_sweep, s);
-    if (!s->sweep) {
+    s->look = pp_timer_open(loop, on_look, s);
+    if (!s->sweep || !s->look) {
+        pp_timer_close(s->sweep);
+        pp_timer_close(s->look);
         free(s);
         return NULL;
     }
@@ -264,10 +331,11 @@ enum pp_err pp_http_server_open(struct pp_loop *loop, const struct pp_http_optio
     struct pp_http_options o = *options;
     struct sockaddr_storage sa = {0};
     set_defaults(&o);
+    uint32_t max_all = limit_to_descriptors(&o);
     enum pp_err err = parse_address(&o, &sa);
     if (err != PP_OK)
         return err;
-    struct pp_http *s = server_new(loop, &o, handler);
+    struct pp_http *s = server_new(loop, &o, max_all, handler);
     if (!s)
         return PP_ENOMEM;
     err = listen_on(s, &sa);

@@ -6,8 +6,8 @@
  * Why not libwebsockets for plain requests: release 4.1 reads Content-Length with atoll(), ends lines at a
  * bare LF, knows neither chunked request bodies nor Expect (lib/roles/http/server/server.c,
  * lib/roles/http/parsers.c), and a check in front of it would have to parse every head a second time, and
- * hold back pipelined ones. Strictness is what protects this server, so it reads heads itself; libwebsockets
- * remains for upgraded connections, which it can adopt.
+ * hold back pipelined ones. Strictness is what protects this server, so it reads heads itself. Upgraded
+ * connections: ws_frame.h.
  *
  * What holds:
  * - A request is read whole before its handler sees it, within header_timeout_ms and body_timeout_ms; a
@@ -17,6 +17,9 @@
  * least recently active that is idle, sending a head, sending a body or not reading its answer, in this order
  * among those inactive for a second, else of all. Only where all are being handled is the newcomer closed.
  * What has arrived, but was not read yet, counts as activity.
+ * - A stream is given up for nobody, and counts in neither of these limits; streams have max_streams. One
+ * that is idle holds well below 1 KiB (tests/contract/test_http_streams.c), one that is read too slowly
+ * references to at most max_stream_bytes of pieces.
  * - Memory: bodies together at most max_body_memory, and those that come too slowly give way to others; a
  * connection without a request holds a few hundred bytes.
  * - All functions and callbacks run on the loop's thread. */
@@ -45,6 +48,11 @@ struct pp_http_options {
     size_t max_body;         /* 32 MiB: of one body, before and after gzip; beyond: 413 */
     size_t max_header_bytes; /* 16 KiB: of a head; beyond: 431, or 400 for a request line */
     size_t max_body_memory;  /* 256 MiB: all bodies together, gzip state included; beyond: 503 */
+    uint32_t max_streams;    /* 50,000; at most what descriptors permit: a 16th of them and 512 are left */
+    size_t max_stream_bytes; /* 256 KiB: what may wait for a stream's caller to read */
+    int64_t keepalive_ms;    /* 25,000: a comment after this silence, a ping each */
+    int64_t pong_ms;         /* 60,000: a WebSocket that says nothing, a stream that reads nothing: closed */
+    int64_t close_ms;        /* 5,000: from end() to the caller's end */
     struct pp_log *log;      /* may be NULL */
 };
 

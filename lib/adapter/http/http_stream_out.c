@@ -1,0 +1,356 @@
+/* http_stream_out.c: what streams send: pieces that many share, and a few bytes of our own.
+ *
+ * Where nothing waits, pieces go to the kernel from where they lie, in one system call for IOVECS buffers; no
+ * memory is taken. What is left waits by reference: the first piece in the hands of libuv, which knows when
+ * the caller reads again; then as many of the others as the kernel takes, and so on.
+ *
+ * sendmsg() and not uv_try_write(): a caller that is gone must not raise SIGPIPE. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "adapter/http/http_stream.h"
+#include "base/piece.h"
+
+enum {
+    IOVECS = 64,     /* a system call; a WebSocket needs two for a piece */
+    COST_MIN = 64,   /* what a small piece counts as in max_stream_bytes: bounds the list */
+    LIST_FIRST = 16, /* pieces */
+};
+
+/* What waits. The list is list[first..first + n). */
+struct pp_stream_out {
+    uv_write_t write;
+    struct pp_conn *conn;
+    struct pp_piece *front; /* in libuv's hands while `flying` */
+    size_t front_cost;
+    bool flying;
+    uint8_t head[PP_WS_HEAD_MAX]; /* of `front` */
+    struct pp_piece **list;
+    size_t first, n, cap;
+    size_t bytes;                 /* in the list */
+    size_t cost;                  /* of the list and of `front` */
+    struct pp_piece *soon, *last; /* our own: whole frames */
+};
+
+static bool framed(const struct pp_stream *x)
+{
+    return x->kind == PP_STREAM_WEBSOCKET;
+}
+
+static size_t wire_n(bool frame, const struct pp_piece *piece)
+{
+    return piece->n + (frame ? pp_ws_head_n(piece->n) : 0);
+}
+
+static size_t cost_of(bool frame, const struct pp_piece *piece)
+{
+    size_t n = wire_n(frame, piece);
+    return n < COST_MIN ? COST_MIN : n;
+}
+
+/* --- to the kernel --- */
+
+/* Bytes taken, 0 where it takes none now; -1: broken. */
+static ssize_t hand_over(int fd, struct iovec *iov, size_t n)
+{
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
+    ssize_t sent;
+    do {
+        sent = n == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT)
+                      : sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    if (sent >= 0)
+        return sent;
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? 0 : -1;
+}
+
+/* Buffers for pieces[0..n), as many as fit. */
+struct gathered {
+    struct iovec iov[IOVECS];
+    uint8_t heads[IOVECS / 2][PP_WS_HEAD_MAX];
+    size_t n_iov, pieces, bytes;
+};
+
+static void gather(struct gathered *g, bool frame, struct pp_piece *const *pieces, size_t n)
+{
+    g->n_iov = g->pieces = g->bytes = 0;
+    for (; g->pieces < n && g->n_iov + 1 + frame <= IOVECS; g->pieces++) {
+        struct pp_piece *piece = pieces[g->pieces];
+        if (frame) {
+            uint8_t *head = g->heads[g->pieces];
+            size_t head_n = pp_ws_head(head, PP_WS_OP_TEXT, piece->n);
+            g->iov[g->n_iov++] = (struct iovec){head, head_n};
+            g->bytes += head_n;
+        }
+        g->iov[g->n_iov++] = (struct iovec){piece->bytes, piece->n};
+        g->bytes += piece->n;
+    }
+}
+
+/* What the kernel takes of pieces[0..n): `*i` whole ones and `*at` bytes of the next. False: broken. */
+static bool offer(int fd, bool frame, struct pp_piece *const *pieces, size_t n, size_t *i, size_t *at)
+{
+    struct gathered g;
+    *i = *at = 0;
+    while (*i < n) {
+        gather(&g, frame, pieces + *i, n - *i);
+        ssize_t sent = hand_over(fd, g.iov, g.n_iov);
+        if (sent < 0)
+            return false;
+        if ((size_t)sent == g.bytes) {
+            *i += g.pieces;
+            continue;
+        }
+        size_t left = (size_t)sent;
+        for (size_t whole; left >= (whole = wire_n(frame, pieces[*i])); ++*i)
+            left -= whole;
+        *at = left;
+        break;
+    }
+    return true;
+}
+
+/* --- what waits --- */
+
+/* References to pieces[0..n), at the list's end; false: out of memory, nothing is changed. */
+static bool append(struct pp_stream_out *out, bool frame, struct pp_piece *const *pieces, size_t n)
+{
+    if (out->first + out->n + n > out->cap) {
+        if (out->n > 0)
+            memmove(out->list, out->list + out->first, out->n * sizeof(*out->list));
+        out->first = 0;
+    }
+    if (out->n + n > out->cap) {
+        size_t cap = out->cap ? 2 * out->cap : LIST_FIRST;
+        if (cap < out->n + n)
+            cap = out->n + n;
+        struct pp_piece **list = realloc(out->list, cap * sizeof(*list));
+        if (!list)
+            return false;
+        out->list = list;
+        out->cap = cap;
+    }
+    for (size_t i = 0; i < n; i++) {
+        out->list[out->first + out->n++] = pp_piece_ref(pieces[i]);
+        out->bytes += wire_n(frame, pieces[i]);
+        out->cost += cost_of(frame, pieces[i]);
+    }
+    return true;
+}
+
+/* The first of the list, its reference with it. It still counts in `cost`. */
+static struct pp_piece *take_first(struct pp_stream_out *out, bool frame)
+{
+    struct pp_piece *piece = out->list[out->first++];
+    out->n--;
+    out->bytes -= wire_n(frame, piece);
+    return piece;
+}
+
+static void on_written(uv_write_t *write, int status);
+
+/* Puts `piece` in front, whose reference it takes, and has libuv send it from byte `at` on. */
+static bool fly(struct pp_conn *c, bool frame, struct pp_piece *piece, size_t at)
+{
+    struct pp_stream_out *out = c->stream->out;
+    uv_buf_t bufs[2];
+    unsigned n = 0;
+    size_t head_n = frame ? pp_ws_head(out->head, PP_WS_OP_TEXT, piece->n) : 0;
+    size_t skip = at > head_n ? at - head_n : 0;
+    if (at < head_n)
+        bufs[n++] = uv_buf_init((char *)out->head + at, (unsigned)(head_n - at));
+    if (piece->n > skip || n == 0)
+        bufs[n++] = uv_buf_init(piece->bytes + skip, (unsigned)(piece->n - skip));
+    out->front = piece;
+    out->flying = uv_write(&out->write, (uv_stream_t *)&c->tcp, bufs, n, on_written) == 0;
+    return out->flying;
+}
+
+static struct pp_stream_out *out_new(struct pp_conn *c)
+{
+    struct pp_stream_out *out = calloc(1, sizeof(*out));
+    if (!out)
+        return NULL;
+    out->conn = c;
+    c->stream->out = out;
+    c->stream->moved = pp_loop_now(c->server->loop);
+    c->stream->unsent = 0;
+    return out;
+}
+
+static void drop_pieces(struct pp_stream_out *out)
+{
+    pp_piece_unref(out->front);
+    pp_piece_unref(out->soon);
+    pp_piece_unref(out->last);
+    for (size_t i = 0; i < out->n; i++)
+        pp_piece_unref(out->list[out->first + i]);
+    free(out->list);
+    out->front = out->soon = out->last = NULL;
+    out->list = NULL;
+    out->n = 0;
+}
+
+void pp_stream_drop(struct pp_conn *c)
+{
+    struct pp_stream_out *out = c->stream->out;
+    c->stream->out = NULL;
+    if (!out)
+        return;
+    drop_pieces(out);
+    if (!out->flying) /* else on_written() does: libuv does not look at what was to be written any more */
+        free(out);
+}
+
+/* Frames of our own that are due now, with their reference; NULL: none. */
+static struct pp_piece *take_own(struct pp_stream_out *out)
+{
+    struct pp_piece **slot = out->soon || out->n > 0 ? &out->soon : &out->last;
+    struct pp_piece *piece = *slot;
+    *slot = NULL;
+    return piece;
+}
+
+/* Sends what waits, as far as the kernel takes it. False: broken. */
+static bool go_on(struct pp_conn *c)
+{
+    struct pp_stream *x = c->stream;
+    struct pp_stream_out *out = x->out;
+    bool frame = framed(x);
+    size_t i, at;
+    for (;;) {
+        struct pp_piece *own = take_own(out);
+        if (own) {
+            bool ok = offer(x->fd, false, &own, 1, &i, &at);
+            if (ok && i == 0)
+                return fly(c, false, own, at);
+            pp_piece_unref(own);
+            if (!ok)
+                return false;
+        } else if (out->n > 0) {
+            if (!offer(x->fd, frame, out->list + out->first, out->n, &i, &at))
+                return false;
+            for (; i > 0; i--) {
+                struct pp_piece *piece = take_first(out, frame);
+                out->cost -= cost_of(frame, piece);
+                pp_piece_unref(piece);
+            }
+            if (out->n > 0) {
+                struct pp_piece *piece = take_first(out, frame);
+                out->front_cost = cost_of(frame, piece);
+                return fly(c, frame, piece, at);
+            }
+        } else {
+            break;
+        }
+    }
+    pp_stream_drop(c);
+    return true;
+}
+
+static void on_written(uv_write_t *write, int status)
+{
+    struct pp_stream_out *out = pp_container_of(write, struct pp_stream_out, write);
+    struct pp_conn *c = out->conn;
+    if (c->state == PP_CONN_CLOSING) { /* its pieces are gone */
+        free(out);
+        return;
+    }
+    out->flying = false;
+    pp_piece_unref(out->front);
+    out->front = NULL;
+    out->cost -= out->front_cost;
+    out->front_cost = 0;
+    c->stream->moved = pp_loop_now(c->server->loop);
+    if (status < 0 || !go_on(c))
+        pp_conn_close(c);
+    else if (!c->stream->out)
+        pp_stream_emptied(c);
+}
+
+/* --- sending --- */
+
+/* The rest of pieces[0..n), of whose first `at` bytes are gone, waits from now on. */
+static bool begin_waiting(struct pp_conn *c, struct pp_piece *const *pieces, size_t n, size_t at)
+{
+    bool frame = framed(c->stream);
+    struct pp_stream_out *out = out_new(c);
+    if (!out || (n > 1 && !append(out, frame, pieces + 1, n - 1)))
+        return false;
+    out->front_cost = cost_of(frame, pieces[0]);
+    out->cost += out->front_cost;
+    return fly(c, frame, pp_piece_ref(pieces[0]), at);
+}
+
+static enum pp_err break_off(struct pp_stream *x)
+{
+    x->broken = true;
+    pp_conn_defer(x->conn);
+    return PP_ECLOSED;
+}
+
+enum pp_err pp_stream_send(struct pp_http_server *port, struct pp_http_stream *st,
+                           struct pp_piece *const *pieces, size_t n)
+{
+    struct pp_http *s = pp_container_of(port, struct pp_http, port);
+    struct pp_stream *x = st->impl;
+    bool frame = framed(x);
+    if (x->phase != PP_STREAM_OPEN || x->broken)
+        return PP_ECLOSED;
+    size_t cost = 0;
+    for (size_t i = x->out ? 0 : 1; i < n; i++)
+        cost += cost_of(frame, pieces[i]);
+    if (cost + (x->out ? x->out->cost : 0) > s->options.max_stream_bytes ||
+        (x->out && !append(x->out, frame, pieces, n))) {
+        x->full = x->out != NULL;
+        return PP_EFULL;
+    }
+    if (!frame)
+        x->said = pp_loop_now(s->loop);
+    if (x->out)
+        return PP_OK;
+    size_t i, at;
+    if (!offer(x->fd, frame, pieces, n, &i, &at))
+        return break_off(x);
+    if (i < n && !begin_waiting(x->conn, pieces + i, n - i, at))
+        return break_off(x);
+    return PP_OK;
+}
+
+size_t pp_stream_pending(const struct pp_http_stream *st)
+{
+    const struct pp_stream *x = st->impl;
+    if (!x->out)
+        return 0;
+    return x->out->bytes + uv_stream_get_write_queue_size((const uv_stream_t *)&x->conn->tcp);
+}
+
+bool pp_stream_say(struct pp_conn *c, const void *p, size_t n, enum pp_say when)
+{
+    struct pp_stream *x = c->stream;
+    size_t at = 0;
+    if (!x->out && uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) == 0) {
+        struct iovec iov = {(void *)(uintptr_t)p, n};
+        ssize_t sent = hand_over(x->fd, &iov, 1);
+        if (sent < 0 || (size_t)sent == n)
+            return sent >= 0;
+        at = (size_t)sent;
+    }
+    struct pp_piece *piece = pp_piece_of((const char *)p + at, n - at);
+    if (!piece)
+        return false;
+    if (!x->out) {
+        if (out_new(c))
+            return fly(c, false, piece, 0);
+        pp_piece_unref(piece);
+        return false;
+    }
+    struct pp_piece **slot = when == PP_SAY_SOON ? &x->out->soon : &x->out->last;
+    pp_piece_unref(*slot);
+    *slot = piece;
+    return true;
+}
