@@ -18,7 +18,8 @@
 
 #include "photopool/req.h"
 
-#define PP_SINK_NAME_MAX 80 /* bytes of a sink's name, NUL included */
+#define PP_SINK_NAME_MAX 80         /* bytes of a sink's name, NUL included */
+#define PP_SINK_WEBHOOK  "webhook:" /* and the endpoint's name: its sink */
 
 enum pp_delivery_status {
     PP_DELIVERY_PENDING,
@@ -40,7 +41,8 @@ struct pp_delivery { /* key: (sink, seq) */
 };
 
 /* Writes rows (replacing those of the same key) and then moves the cursor: one transaction where there is
- * such a thing, else in this order. */
+ * such a thing, else in this order. Repeating it changes nothing. PP_ENOTFOUND: the sink has no cursor, or
+ * not any more (its endpoint was deleted); nothing is kept. */
 struct pp_delivery_save {
     struct pp_req req;
     const char *sink;

@@ -20,6 +20,7 @@ bool pp_sq_refusal(enum pp_err err)
     case PP_EINVAL:
     case PP_EEXISTS:
     case PP_EMISMATCH:
+    case PP_ESTALE:
     case PP_EFULL: return true;
     default: return false;
     }

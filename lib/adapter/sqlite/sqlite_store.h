@@ -1,4 +1,5 @@
-/* sqlite_store.h: the task store and the ingest queue in SQLite files, for one process on one machine.
+/* sqlite_store.h: task store, ingest queue and delivery store in SQLite files, for one process on one
+ * machine.
  *
  * README.md beside this file has the schema and what each index is for. */
 #ifndef PP_ADAPTER_SQLITE_STORE_H
@@ -6,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "photopool/port/delivery_store.h"
 #include "photopool/port/ingest_queue.h"
 #include "photopool/port/task_store.h"
 #include "runtime/loop.h"
@@ -30,5 +32,11 @@ pp_must_check enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const 
 pp_must_check enum pp_err pp_sqlite_ingest_queue_open(struct pp_loop *loop, const char *path,
                                                       const struct pp_sqlite_options *o,
                                                       struct pp_ingest_queue **out);
+
+/* The same for cursors, deliveries and webhooks' endpoints. A power cut may lose the last saves: what they
+ * say is then delivered again. Endpoints survive it. */
+pp_must_check enum pp_err pp_sqlite_delivery_store_open(struct pp_loop *loop, const char *path,
+                                                        const struct pp_sqlite_options *o,
+                                                        struct pp_delivery_store **out);
 
 #endif

@@ -1,0 +1,19 @@
+/* suite_delivery_store.h: the contract of port/delivery_store.h, run on each adapter. */
+#ifndef PP_SUITE_DELIVERY_STORE_H
+#define PP_SUITE_DELIVERY_STORE_H
+
+#include "photopool/port/delivery_store.h"
+#include "runtime/loop.h"
+
+struct pp_delivery_subject {
+    const char *name;
+    /* A new, empty place for a store (a path, a database's name); valid until the process ends. */
+    const char *(*place)(void);
+    /* Opens the store in that place; again after ops->close(), with what it had. */
+    enum pp_err (*open)(struct pp_loop *loop, const char *place, struct pp_delivery_store **out);
+};
+
+/* Runs the suite; the number of failed tests. */
+int pp_suite_delivery_store(const struct pp_delivery_subject *subject);
+
+#endif

@@ -1,0 +1,301 @@
+/* The SQLite delivery store: the contract, and what is its own: files, groups that are rolled back, kills. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "adapter/sqlite/sqlite_store.h"
+#include "base/arena.h"
+#include "suite_delivery_store.h"
+#include "test_loop.h"
+
+#include <sqlite3.h>
+
+static const char *place(void)
+{
+    static char paths[64][256];
+    static int n;
+    static const char *dir;
+    if (!dir)
+        dir = pp_test_tmpdir();
+    assert_true(n < 64);
+    snprintf(paths[n], sizeof paths[n], "%s/deliveries-%d.db", dir, n);
+    return paths[n++];
+}
+
+static enum pp_err open_store(struct pp_loop *loop, const char *path, struct pp_delivery_store **out)
+{
+    return pp_sqlite_delivery_store_open(loop, path, NULL, out);
+}
+
+/* --- files --- */
+
+static void run_sql(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static void files_that_will_not_do(void **state)
+{
+    (void)state;
+    struct pp_loop *loop = pp_loop_open();
+    struct pp_delivery_store *first, *second;
+    const char *path = place(), *text = place();
+    assert_int_equal(open_store(loop, path, &first), PP_OK);
+    assert_int_equal(open_store(loop, path, &second), PP_EBUSY);
+    first->ops->close(first);
+    run_sql(path, "PRAGMA user_version=999");
+    assert_int_equal(open_store(loop, path, &first), PP_EMISMATCH);
+    FILE *f = fopen(text, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 1000; i++)
+        fputs("this is no database ", f);
+    fclose(f);
+    assert_int_equal(open_store(loop, text, &first), PP_ECORRUPT);
+    assert_int_equal(open_store(loop, "/nonexistent/deliveries.db", &first), PP_EIO);
+    pp_loop_close(loop);
+}
+
+/* --- requests that wait together --- */
+
+enum { MANY = 20000, FAST = 8 };
+
+struct several {
+    struct pp_loop *loop;
+    struct pp_delivery_store *store;
+    struct pp_arena arena;
+    unsigned left;
+};
+
+static void on_done(struct pp_req *req)
+{
+    ((struct several *)req->data)->left--;
+}
+
+static bool all_done(void *arg)
+{
+    return ((struct several *)arg)->left == 0;
+}
+
+static struct pp_req request(struct several *s, struct pp_arena *arena)
+{
+    s->left++;
+    return (struct pp_req){.done = on_done, .data = s, .arena = arena};
+}
+
+static void open_several(struct several *s)
+{
+    *s = (struct several){.loop = pp_loop_open()};
+    pp_arena_init(&s->arena, 0);
+    assert_int_equal(open_store(s->loop, place(), &s->store), PP_OK);
+}
+
+static void close_several(struct several *s)
+{
+    s->store->ops->close(s->store);
+    pp_loop_close(s->loop);
+    pp_arena_fini(&s->arena);
+}
+
+#define SUBMIT(s, op, r, arena)                                        \
+    do {                                                               \
+        (r)->req = request((s), (arena));                              \
+        assert_int_equal((s)->store->ops->op((s)->store, (r)), PP_OK); \
+    } while (0)
+#define RUN(s, op, r)                                   \
+    do {                                                \
+        SUBMIT(s, op, r, &(s)->arena);                  \
+        pp_test_until((s)->loop, all_done, (s), 20000); \
+    } while (0)
+
+static struct pp_webhook endpoint(void)
+{
+    return (struct pp_webhook){.name = "shop", .url = "https://shop.example/", .secret = "whsec_x"};
+}
+
+/* One of a group has no memory: it alone fails, and the others are as if they had run once. */
+static void one_does_not_spoil_the_others(void **state)
+{
+    (void)state;
+    struct several s;
+    struct pp_arena none;
+    uint64_t zero = 0;
+    open_several(&s);
+    pp_arena_init(&none, 64);
+    struct pp_delivery *rows = pp_arena_array(&s.arena, MANY, sizeof *rows);
+    for (size_t i = 0; i < MANY; i++)
+        rows[i] = (struct pp_delivery){.seq = i + 1, .id = "r", .client = "c", .status = PP_DELIVERY_DEAD};
+    struct pp_delivery_cursor cursor = {.sink = "hub", .start_at = &zero};
+    RUN(&s, cursor, &cursor);
+    struct pp_delivery_save slow = {.sink = "hub", .cursor = 1, .rows = rows, .n = MANY};
+    struct pp_webhook_put put[FAST];
+    struct pp_delivery_replay replay = {.sink = "hub", .status = -1, .to_ms = 1};
+    struct pp_delivery_list list = {.sink = "hub", .status = -1, .limit = 1000};
+    struct pp_delivery_clean clean = {.finished_before_ms = 5, .limit = 10};
+    SUBMIT(&s, save, &slow, &s.arena); /* meanwhile the others gather */
+    for (size_t i = 0; i < FAST; i++) {
+        put[i] = (struct pp_webhook_put){.webhook = endpoint()};
+        put[i].webhook.version = i;
+        SUBMIT(&s, put_webhook, &put[i], &s.arena);
+    }
+    SUBMIT(&s, clean, &clean, &s.arena);
+    SUBMIT(&s, replay, &replay, &s.arena);
+    SUBMIT(&s, list, &list, &none);
+    pp_test_until(s.loop, all_done, &s, 20000);
+    assert_int_equal(slow.req.err, PP_OK);
+    for (size_t i = 0; i < FAST; i++) {
+        assert_int_equal(put[i].req.err, PP_OK);
+        assert_int_equal(put[i].webhook.version, i + 1);
+    }
+    assert_int_equal(clean.req.err, PP_OK);
+    assert_int_equal(clean.n, 10);
+    assert_int_equal(replay.req.err, PP_OK);
+    assert_int_equal(replay.n, MANY - 10);
+    assert_int_equal(list.req.err, PP_ENOMEM);
+    pp_arena_fini(&none);
+    close_several(&s);
+}
+
+/* Writing fails for a while: requests say so, nothing is half done, and it goes on after. */
+static void a_disk_that_fails(void **state)
+{
+    (void)state;
+    struct several s;
+    struct rlimit was, no_room;
+    uint64_t zero = 0;
+    open_several(&s);
+    const struct pp_delivery row = {.seq = 5, .id = "r", .client = "c", .due_ms = 7};
+    struct pp_delivery_cursor cursor = {.sink = "hub", .start_at = &zero};
+    struct pp_delivery_save save = {.sink = "hub", .cursor = 9, .rows = &row, .n = 1};
+    struct pp_delivery_list list = {.sink = "hub", .status = -1, .limit = 5};
+    RUN(&s, cursor, &cursor);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    no_room = was;
+    no_room.rlim_cur = 4096;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &no_room), 0);
+    RUN(&s, save, &save);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    assert_true(save.req.err == PP_EIO || save.req.err == PP_ENOSPC);
+    RUN(&s, cursor, &cursor);
+    assert_int_equal(cursor.cursor, 0);
+    RUN(&s, list, &list);
+    assert_int_equal(list.n, 0);
+    RUN(&s, save, &save);
+    assert_int_equal(save.req.err, PP_OK);
+    RUN(&s, list, &list);
+    assert_int_equal(list.n, 1);
+    close_several(&s);
+}
+
+/* --- kill -9: what was saved is there, rows and cursor together --- */
+
+struct writer {
+    struct pp_delivery_save r;
+    struct pp_delivery rows[3];
+    struct pp_delivery_store *store;
+    int n, pipe;
+};
+
+static void submit(struct writer *w)
+{
+    w->n++;
+    for (size_t i = 0; i < 3; i++)
+        w->rows[i] =
+            (struct pp_delivery){.seq = (uint64_t)w->n * 3 + i, .id = "r", .client = "c", .due_ms = 1};
+    w->r.cursor = (uint64_t)w->n * 3 + 2;
+    if (w->store->ops->save(w->store, &w->r) != PP_OK)
+        _exit(1);
+}
+
+static void saved(struct pp_req *req)
+{
+    struct writer *w = req->data;
+    if (req->err == PP_OK && write(w->pipe, &w->n, sizeof w->n) == sizeof w->n)
+        submit(w);
+}
+
+static void first_done(struct pp_req *req)
+{
+    submit(req->data);
+}
+
+/* Saves until it is killed; says the number of each save that is done. */
+static void write_forever(const char *path, int pipe)
+{
+    struct pp_arena arena;
+    struct pp_loop *loop = pp_loop_open();
+    struct writer w = {.pipe = pipe};
+    uint64_t zero = 0;
+    pp_arena_init(&arena, 0);
+    w.r = (struct pp_delivery_save){
+        .req = {.done = saved, .data = &w, .arena = &arena}, .sink = "hub", .rows = w.rows, .n = 3};
+    struct pp_delivery_cursor cursor = {
+        .req = {.done = first_done, .data = &w, .arena = &arena}, .sink = "hub", .start_at = &zero};
+    if (open_store(loop, path, &w.store) != PP_OK || w.store->ops->cursor(w.store, &cursor) != PP_OK)
+        _exit(1);
+    pp_loop_run(loop);
+    _exit(1);
+}
+
+static uint64_t cursor_in(const char *path)
+{
+    struct several s = {.loop = pp_loop_open()};
+    pp_arena_init(&s.arena, 0);
+    assert_int_equal(open_store(s.loop, path, &s.store), PP_OK);
+    struct pp_delivery_sinks sinks = {.n = 0};
+    RUN(&s, sinks, &sinks);
+    assert_int_equal(sinks.n, 1);
+    uint64_t cursor = sinks.sinks[0].cursor;
+    assert_int_equal(sinks.sinks[0].pending, cursor - 2);
+    close_several(&s);
+    return cursor;
+}
+
+static void survives_a_kill(void **state)
+{
+    (void)state;
+    for (int round = 1; round <= 5; round++) {
+        int fd[2], n = 0, last = 0, status;
+        const char *path = place();
+        assert_int_equal(pipe(fd), 0);
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0)
+            write_forever(path, fd[1]);
+        close(fd[1]);
+        while (last < 7 * round && read(fd[0], &n, sizeof n) == sizeof n)
+            last = n;
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        while (read(fd[0], &n, sizeof n) == sizeof n)
+            last = n;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        close(fd[0]);
+        assert_true(last >= 7 * round);
+        assert_in_range(cursor_in(path), last * 3 + 2, last * 3 + 5);
+    }
+}
+
+int main(void)
+{
+    static const struct pp_delivery_subject subject = {"sqlite", place, open_store};
+    const struct CMUnitTest own[] = {
+        cmocka_unit_test(files_that_will_not_do),
+        cmocka_unit_test(one_does_not_spoil_the_others),
+        cmocka_unit_test(a_disk_that_fails),
+        cmocka_unit_test(survives_a_kill),
+    };
+    int failed = pp_suite_delivery_store(&subject);
+    return failed + cmocka_run_group_tests_name("sqlite's own", own, NULL, NULL);
+}
