@@ -1,0 +1,90 @@
+/* WebSocket frames as the HTTP server reads them: the input whole, and cut as its own bytes say; both must
+ * end alike. Checks that payloads keep their bound, that a verdict is final and its code one that may be
+ * sent, and that each control frame that was taken comes out of our own writer as it went in. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/http/ws_frame.h"
+#include "adapter/http/ws_handshake.h"
+#include "base/text.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+static void check_verdict(const struct pp_ws_in *in)
+{
+    uint8_t frame[2 + PP_WS_CONTROL_MAX];
+    must(in->why != NULL && (in->code == 1002 || in->code == 1007 || in->code == 1008));
+    size_t n = pp_ws_close_frame(frame, in->code, in->why);
+    must(n > 4 && n <= sizeof frame && pp_utf8_valid((const char *)frame + 4, n - 4));
+}
+
+/* What was taken is a frame that the reader takes again. */
+static void check_again(const struct pp_ws_in *in, enum pp_ws_got got)
+{
+    uint8_t frame[6 + PP_WS_CONTROL_MAX] = {0}, made[2 + PP_WS_CONTROL_MAX];
+    struct pp_ws_in again = {.n = 0};
+    size_t used;
+    enum pp_ws_opcode op = got == PP_WS_GOT_PING   ? PP_WS_OP_PING
+                           : got == PP_WS_GOT_PONG ? PP_WS_OP_PONG
+                                                   : PP_WS_OP_CLOSE;
+    must(in->n <= PP_WS_CONTROL_MAX);
+    must(pp_ws_control(made, op, in->payload, in->n) == 2u + in->n);
+    frame[0] = made[0];
+    frame[1] = made[1] | 0x80; /* a mask of zeros */
+    memcpy(frame + 6, made + 2, in->n);
+    must(pp_ws_feed(&again, frame, 6u + in->n, &used) == got);
+    must(used == 6u + in->n && again.n == in->n && again.code == (got == PP_WS_GOT_CLOSE ? in->code : 0));
+    must(memcmp(again.payload, in->payload, in->n) == 0);
+}
+
+/* A sum over what came out: frames, payloads, codes. `cuts`: read in portions that depend on the input. */
+static uint64_t read_all(const uint8_t *p, size_t n, bool cuts)
+{
+    struct pp_ws_in in = {.n = 0};
+    uint64_t sum = 0;
+    for (size_t at = 0; at < n;) {
+        size_t some = cuts ? 1 + p[at] % 9u : n - at, used = 0;
+        if (some > n - at)
+            some = n - at;
+        enum pp_ws_got got = pp_ws_feed(&in, p + at, some, &used);
+        must(used > 0 && used <= some && (got != PP_WS_MORE || used == some));
+        at += used;
+        if (got == PP_WS_MORE)
+            continue;
+        sum = sum * 31 + (uint64_t)got;
+        if (got == PP_WS_BAD) {
+            check_verdict(&in);
+            must(pp_ws_feed(&in, p, 1, &used) == PP_WS_BAD && used == 1);
+            return sum * 31 + in.code;
+        }
+        check_again(&in, got);
+        for (size_t i = 0; i < in.n; i++)
+            sum = sum * 31 + in.payload[i];
+    }
+    return sum;
+}
+
+static void check_key(const uint8_t *data, size_t size)
+{
+    char key[64], accept[PP_WS_ACCEPT_N + 1];
+    size_t n = size < sizeof key - 1 ? size : sizeof key - 1;
+    memcpy(key, data, n);
+    key[n] = '\0';
+    if (pp_ws_key_valid(key))
+        must(strlen(key) == PP_WS_KEY_N && pp_ws_accept(accept, key) && strlen(accept) == PP_WS_ACCEPT_N);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    must(read_all(data, size, false) == read_all(data, size, true));
+    check_key(data, size);
+    return 0;
+}
