@@ -286,7 +286,7 @@ bool pp_kit_get_frame(struct pp_hc *c, struct pp_kit_frame *f)
 
 void pp_kit_expect_close(struct pp_hc *c, unsigned code)
 {
-    struct pp_kit_frame f;
+    struct pp_kit_frame f = {0};
     assert_true(pp_kit_get_frame(c, &f));
     assert_int_equal(f.opcode, 8);
     if (code == 0) {

@@ -23,9 +23,9 @@ static void must(bool ok)
 
 static void check_strings(const struct pp_http_head *h, size_t n)
 {
-    const char *const strings[] = {h->host,          h->authorization, h->content_type,  h->idempotency_key,
-                                   h->range,         h->accept,        h->if_none_match, h->last_event_id,
-                                   h->content_length};
+    const char *const strings[] = {h->host,           h->authorization, h->content_type,  h->idempotency_key,
+                                   h->range,          h->accept,        h->if_none_match, h->last_event_id,
+                                   h->content_length, h->origin,        h->ws_key,        h->ws_version};
     must(h->path[0] == '/' && strlen(h->path) < n && strlen(h->query) < n);
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
         if (!strings[i])
@@ -37,6 +37,7 @@ static void check_strings(const struct pp_http_head *h, size_t n)
     must(!(h->chunked && h->content_length));
     must(!h->chunked || h->length == 0);
     must(h->host || h->http10);
+    must(!h->websocket || (h->method == PP_GET && !h->http10 && strlen(h->ws_key) == 24));
 }
 
 /* Feeds `step` bytes at a time; answers how the body ended, its content in b. */
