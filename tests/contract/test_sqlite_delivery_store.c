@@ -1,20 +1,13 @@
 /* The SQLite delivery store: the contract, and what is its own: files, groups that are rolled back, kills. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "adapter/sqlite/sqlite_store.h"
-#include "base/arena.h"
-#include "suite_delivery_store.h"
+#include "suite_delivery_kit.h"
 #include "test_loop.h"
 
 #include <sqlite3.h>
@@ -71,90 +64,41 @@ static void files_that_will_not_do(void **state)
 
 enum { MANY = 20000, FAST = 8 };
 
-struct several {
-    struct pp_loop *loop;
-    struct pp_delivery_store *store;
-    struct pp_arena arena;
-    unsigned left;
-};
-
-static void on_done(struct pp_req *req)
-{
-    ((struct several *)req->data)->left--;
-}
-
-static bool all_done(void *arg)
-{
-    return ((struct several *)arg)->left == 0;
-}
-
-static struct pp_req request(struct several *s, struct pp_arena *arena)
-{
-    s->left++;
-    return (struct pp_req){.done = on_done, .data = s, .arena = arena};
-}
-
-static void open_several(struct several *s)
-{
-    *s = (struct several){.loop = pp_loop_open()};
-    pp_arena_init(&s->arena, 0);
-    assert_int_equal(open_store(s->loop, place(), &s->store), PP_OK);
-}
-
-static void close_several(struct several *s)
-{
-    s->store->ops->close(s->store);
-    pp_loop_close(s->loop);
-    pp_arena_fini(&s->arena);
-}
-
-#define SUBMIT(s, op, r, arena)                                        \
+#define SUBMIT(k, op, r, arena)                                        \
     do {                                                               \
-        (r)->req = request((s), (arena));                              \
-        assert_int_equal((s)->store->ops->op((s)->store, (r)), PP_OK); \
-    } while (0)
-#define RUN(s, op, r)                                   \
-    do {                                                \
-        SUBMIT(s, op, r, &(s)->arena);                  \
-        pp_test_until((s)->loop, all_done, (s), 20000); \
+        (r)->req = dk_request((k), (arena));                           \
+        assert_int_equal((k)->store->ops->op((k)->store, (r)), PP_OK); \
     } while (0)
 
-static struct pp_webhook endpoint(void)
-{
-    return (struct pp_webhook){.name = "shop", .url = "https://shop.example/", .secret = "whsec_x"};
-}
-
-/* One of a group has no memory: it alone fails, and the others are as if they had run once. */
+/* Some of a group have no memory: they alone fail, and the others are as if they had run once. */
 static void one_does_not_spoil_the_others(void **state)
 {
-    (void)state;
-    struct several s;
+    struct delivery_kit *k = *state;
     struct pp_arena none;
-    uint64_t zero = 0;
-    open_several(&s);
     pp_arena_init(&none, 64);
-    struct pp_delivery *rows = pp_arena_array(&s.arena, MANY, sizeof *rows);
+    struct pp_delivery *rows = pp_arena_array(&k->arena, MANY, sizeof *rows);
     for (size_t i = 0; i < MANY; i++)
         rows[i] = (struct pp_delivery){.seq = i + 1, .id = "r", .client = "c", .status = PP_DELIVERY_DEAD};
-    struct pp_delivery_cursor cursor = {.sink = "hub", .start_at = &zero};
-    RUN(&s, cursor, &cursor);
+    dk_make_sink(k, "hub", 0);
     struct pp_delivery_save slow = {.sink = "hub", .cursor = 1, .rows = rows, .n = MANY};
     struct pp_webhook_put put[FAST];
     struct pp_delivery_replay replay = {.sink = "hub", .status = -1, .to_ms = 1};
-    struct pp_delivery_list list = {.sink = "hub", .status = -1, .limit = 1000};
+    struct pp_delivery_list list[FAST];
     struct pp_delivery_clean clean = {.finished_before_ms = 5, .limit = 10};
-    SUBMIT(&s, save, &slow, &s.arena); /* meanwhile the others gather */
+    SUBMIT(k, save, &slow, &k->arena); /* meanwhile the others gather */
     for (size_t i = 0; i < FAST; i++) {
-        put[i] = (struct pp_webhook_put){.webhook = endpoint()};
+        put[i] = (struct pp_webhook_put){.webhook = dk_endpoint("shop")};
         put[i].webhook.version = i;
-        SUBMIT(&s, put_webhook, &put[i], &s.arena);
+        list[i] = (struct pp_delivery_list){.sink = "hub", .status = -1, .limit = 1000};
+        SUBMIT(k, put_webhook, &put[i], &k->arena);
+        SUBMIT(k, list, &list[i], &none);
     }
-    SUBMIT(&s, clean, &clean, &s.arena);
-    SUBMIT(&s, replay, &replay, &s.arena);
-    SUBMIT(&s, list, &list, &none);
-    pp_test_until(s.loop, all_done, &s, 20000);
+    SUBMIT(k, clean, &clean, &k->arena);
+    SUBMIT(k, replay, &replay, &k->arena);
+    dk_wait(k);
     assert_int_equal(slow.req.err, PP_OK);
     for (size_t i = 0; i < FAST; i++) {
+        assert_int_equal(list[i].req.err, PP_ENOMEM);
         assert_int_equal(put[i].req.err, PP_OK);
         assert_int_equal(put[i].webhook.version, i + 1);
     }
@@ -162,41 +106,33 @@ static void one_does_not_spoil_the_others(void **state)
     assert_int_equal(clean.n, 10);
     assert_int_equal(replay.req.err, PP_OK);
     assert_int_equal(replay.n, MANY - 10);
-    assert_int_equal(list.req.err, PP_ENOMEM);
     pp_arena_fini(&none);
-    close_several(&s);
 }
 
 /* Writing fails for a while: requests say so, nothing is half done, and it goes on after. */
 static void a_disk_that_fails(void **state)
 {
-    (void)state;
-    struct several s;
+    struct delivery_kit *k = *state;
     struct rlimit was, no_room;
-    uint64_t zero = 0;
-    open_several(&s);
     const struct pp_delivery row = {.seq = 5, .id = "r", .client = "c", .due_ms = 7};
-    struct pp_delivery_cursor cursor = {.sink = "hub", .start_at = &zero};
     struct pp_delivery_save save = {.sink = "hub", .cursor = 9, .rows = &row, .n = 1};
     struct pp_delivery_list list = {.sink = "hub", .status = -1, .limit = 5};
-    RUN(&s, cursor, &cursor);
+    dk_make_sink(k, "hub", 0);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
     no_room = was;
     no_room.rlim_cur = 4096;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &no_room), 0);
-    RUN(&s, save, &save);
+    DK_RUN(k, save, &save);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
     assert_true(save.req.err == PP_EIO || save.req.err == PP_ENOSPC);
-    RUN(&s, cursor, &cursor);
-    assert_int_equal(cursor.cursor, 0);
-    RUN(&s, list, &list);
+    assert_int_equal(dk_cursor(k, "hub"), 0);
+    DK_RUN(k, list, &list);
     assert_int_equal(list.n, 0);
-    RUN(&s, save, &save);
+    DK_RUN(k, save, &save);
     assert_int_equal(save.req.err, PP_OK);
-    RUN(&s, list, &list);
+    DK_RUN(k, list, &list);
     assert_int_equal(list.n, 1);
-    close_several(&s);
 }
 
 /* --- kill -9: what was saved is there, rows and cursor together --- */
@@ -251,16 +187,15 @@ static void write_forever(const char *path, int pipe)
 
 static uint64_t cursor_in(const char *path)
 {
-    struct several s = {.loop = pp_loop_open()};
-    pp_arena_init(&s.arena, 0);
-    assert_int_equal(open_store(s.loop, path, &s.store), PP_OK);
-    struct pp_delivery_sinks sinks = {.n = 0};
-    RUN(&s, sinks, &sinks);
-    assert_int_equal(sinks.n, 1);
-    uint64_t cursor = sinks.sinks[0].cursor;
-    assert_int_equal(sinks.sinks[0].pending, cursor - 2);
-    close_several(&s);
-    return cursor;
+    struct delivery_kit k = {.loop = pp_loop_open()};
+    pp_arena_init(&k.arena, 0);
+    assert_int_equal(open_store(k.loop, path, &k.store), PP_OK);
+    struct pp_delivery_sink hub = dk_sink(&k, "hub");
+    assert_int_equal(hub.pending, hub.cursor - 2);
+    k.store->ops->close(k.store);
+    pp_loop_close(k.loop);
+    pp_arena_fini(&k.arena);
+    return hub.cursor;
 }
 
 static void survives_a_kill(void **state)
@@ -292,8 +227,8 @@ int main(void)
     static const struct pp_delivery_subject subject = {"sqlite", place, open_store};
     const struct CMUnitTest own[] = {
         cmocka_unit_test(files_that_will_not_do),
-        cmocka_unit_test(one_does_not_spoil_the_others),
-        cmocka_unit_test(a_disk_that_fails),
+        DK_TEST(one_does_not_spoil_the_others),
+        DK_TEST(a_disk_that_fails),
         cmocka_unit_test(survives_a_kill),
     };
     int failed = pp_suite_delivery_store(&subject);
