@@ -158,6 +158,7 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
                                             .header_timeout_ms = c->http.header_timeout_ms,
                                             .body_timeout_ms = c->http.body_timeout_ms,
                                             .max_body = (size_t)c->http.max_body_bytes,
+                                            .max_streams = (uint32_t)c->events.max_subscribers,
                                             .log = w->log};
     bool v6 = strchr(c->http.listen.host, ':') != NULL;
     w->api = pp_api_open(&w->p, &w->http);
@@ -269,7 +270,7 @@ enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log, const struct 
     if (w->pipeline_open) { /* it has begun to work: let it end in order */
         bool done = false;
         pp_pipeline_drain(&w->p, mark, &done);
-        while (!done && pp_loop_turn(loop, true))
+        while ((!done || !pp_pipeline_still(&w->p)) && pp_loop_turn(loop, true))
             ;
         pp_pipeline_close(&w->p);
     }
@@ -296,7 +297,7 @@ void pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
 static void check_api(void *data)
 {
     struct pp_wire *w = data;
-    if (!pp_api_idle(w->api))
+    if (!pp_api_idle(w->api) || !pp_pipeline_still(&w->p))
         return;
     pp_timer_stop(w->api_timer);
     w->drained(w->drained_data);
@@ -306,6 +307,7 @@ static void check_api(void *data)
 static void pipeline_drained(void *data)
 {
     struct pp_wire *w = data;
+    pp_api_end(w->api);
     w->http->ops->drain(w->http);
     w->api_timer = pp_timer_open(w->loop, check_api, w);
     if (w->api_timer)

@@ -130,6 +130,8 @@ void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
     p->idempotency_ms = c->idempotency.retention_ms;
     p->results_ms = c->results.retention_ms;
     p->metrics_public = c->http.metrics_public;
+    p->events_ms = c->events.retention_ms;
+    p->events_bytes = (uint64_t)c->events.max_bytes;
     /* Out of memory: the old ones stay in force. */
     (void)set_delays(w, c);
     (void)set_keys(w, c);
@@ -157,6 +159,7 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->max_body = (uint64_t)c->http.max_body_bytes;
     p->max_items = bounded(c->http.max_items);
     p->max_photos_per_item = bounded(c->batches.max_photos_per_item);
+    p->max_subscribers = bounded(c->events.max_subscribers);
     pp_wire_params_reload(w, c);
     if (!w->delays || !w->keys)
         return PP_ENOMEM;

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 void pp_hex(char *out, const uint8_t *p, size_t n)
@@ -88,6 +89,70 @@ char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms)
     *p++ = 'Z';
     *p = '\0';
     return buf;
+}
+
+/* Days since 1970 of a date of the Gregorian calendar: Howard Hinnant, "chrono-Compatible Low-Level Date
+ * Algorithms", days_from_civil. */
+static int64_t days_of(int y, int m, int d)
+{
+    y -= m <= 2;
+    int64_t era = y / 400;
+    int yoe = y - (int)era * 400, doy = (153 * (m + (m > 2 ? -3 : 9)) + 2) / 5 + d - 1;
+    return era * 146097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719468;
+}
+
+/* `n` digits at s; -1: they are none. */
+static int digits(const char *s, int n)
+{
+    int v = 0;
+    for (int i = 0; i < n; i++) {
+        if (s[i] < '0' || s[i] > '9')
+            return -1;
+        v = v * 10 + (s[i] - '0');
+    }
+    return v;
+}
+
+static bool time_fields(const char *s, int f[6])
+{
+    static const struct {
+        int at, n, min, max;
+        char after;
+    } fields[6] = {{0, 4, 1970, 9999, '-'}, {5, 2, 1, 12, '-'},  {8, 2, 1, 31, 'T'},
+                   {11, 2, 0, 23, ':'},     {14, 2, 0, 59, ':'}, {17, 2, 0, 60, 0}};
+    if (strlen(s) < 20)
+        return false;
+    for (int i = 0; i < 6; i++) {
+        f[i] = digits(s + fields[i].at, fields[i].n);
+        char after = s[fields[i].at + fields[i].n];
+        if (f[i] < fields[i].min || f[i] > fields[i].max)
+            return false;
+        if (fields[i].after && after != fields[i].after &&
+            !(fields[i].after == 'T' && (after == 't' || after == ' ')))
+            return false;
+    }
+    static const int month_days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    bool leap = (f[0] % 4 == 0 && f[0] % 100 != 0) || f[0] % 400 == 0;
+    return f[2] <= month_days[f[1] - 1] + (f[1] == 2 && leap);
+}
+
+bool pp_time_parse(const char *s, int64_t *wall_ms)
+{
+    int f[6], ms = 0, scale = 100;
+
+    if (!time_fields(s, f))
+        return false;
+    s += 19;
+    if (*s == '.') {
+        if (digits(++s, 1) < 0)
+            return false;
+        for (; *s >= '0' && *s <= '9'; s++, scale /= 10)
+            ms += (*s - '0') * scale;
+    }
+    if (strcmp(s, "Z") != 0 && strcmp(s, "z") != 0 && strcmp(s, "+00:00") != 0)
+        return false;
+    *wall_ms = ((days_of(f[0], f[1], f[2]) * 24 + f[3]) * 60 + f[4]) * 60000 + f[5] * 1000 + ms;
+    return true;
 }
 
 /* --- UTF-8 --- */

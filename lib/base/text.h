@@ -15,6 +15,9 @@ bool pp_unhex(uint8_t *out, size_t n, const char *hex, size_t hex_n);
 #define PP_TIME_MAX 32
 /* "2026-11-20T10:00:00.000Z" of milliseconds since 1970, kept within the years 0000 to 9999. Returns buf. */
 char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms);
+/* The inverse, for times in UTC ("Z" or "+00:00") with any number of decimals, those beyond three are
+ * dropped: RFC 3339 section 5.6. false: it is none. */
+bool pp_time_parse(const char *s, int64_t *wall_ms);
 
 bool pp_utf8_valid(const char *p, size_t n);
 /* Bytes of the first character of `n` bytes, 1..4, and its code point; 0 where it is not valid UTF-8 (RFC

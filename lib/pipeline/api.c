@@ -26,6 +26,15 @@ static const struct pp_route_def routes[] = {
     {PP_GET, "/v1/routes", PP_SCOPE_READ, false, false, PAGE "client domain ", pp_api_routes},
     {PP_GET, "/v1/workers", PP_SCOPE_READ, false, true, PAGE, pp_api_workers},
     {PP_POST, "/v1/workers/drain", PP_SCOPE_ADMIN, false, true, "", pp_api_drain_worker},
+    {PP_GET, "/v1/events", PP_SCOPE_EVENTS, false, false, "key* after limit wait ticket ", pp_api_events},
+    {PP_POST, "/v1/tickets", PP_SCOPE_READ, false, false, "", pp_api_ticket},
+    {PP_GET, "/v1/webhooks", PP_SCOPE_ADMIN, false, true, PAGE, pp_api_list_webhooks},
+    {PP_GET, "/v1/webhooks/{}", PP_SCOPE_ADMIN, false, true, "", pp_api_get_webhook},
+    {PP_PUT, "/v1/webhooks/{}", PP_SCOPE_ADMIN, false, true, "", pp_api_put_webhook},
+    {PP_DELETE, "/v1/webhooks/{}", PP_SCOPE_ADMIN, false, true, "", pp_api_delete_webhook},
+    {PP_POST, "/v1/webhooks/{}/test", PP_SCOPE_ADMIN, false, true, "", pp_api_test_webhook},
+    {PP_GET, "/v1/webhooks/{}/deliveries", PP_SCOPE_ADMIN, false, true, PAGE "status ", pp_api_deliveries},
+    {PP_POST, "/v1/webhooks/{}/replay", PP_SCOPE_ADMIN, false, true, "", pp_api_replay_webhook},
     {PP_GET, "/v1/explain", PP_SCOPE_READ, false, false, "client url ", pp_api_explain},
     {PP_GET, "/v1/queue", PP_SCOPE_READ, false, true, "", pp_api_queue},
     {PP_GET, "/v1/errors", PP_SCOPE_KEY, false, false, PAGE, pp_api_errors},
@@ -58,6 +67,11 @@ void pp_call_reply(struct pp_call *call, struct pp_http_response *res)
     res->n_headers = call->n_headers;
     res->close = res->close || call->api->draining; /* the next request goes to somebody else */
     server->ops->reply(server, call->req, res);
+    end(call);
+}
+
+void pp_call_gone(struct pp_call *call)
+{
     end(call);
 }
 
@@ -234,6 +248,7 @@ struct pp_api *pp_api_open(struct pp_pipeline *p, struct pp_http_server **server
     if (!api)
         return NULL;
     api->p = p;
+    pp_list_init(&api->polls);
     api->server = server ? server : &api->own_server;
     api->handler = (struct pp_http_handler){.handle = handle, .problem = pp_api_problem, .data = api};
     if (!open_parts(api)) {
@@ -256,8 +271,8 @@ void pp_api_set_server(struct pp_api *api, struct pp_http_server *server)
 
 bool pp_api_idle(const struct pp_api *api)
 {
-    return api->calls == 0 && api->photo_bytes == 0 && !api->probe_store.busy && !api->probe_ingest.busy &&
-           (!api->s1 || pp_s1_busy(api->s1) == 0);
+    return api->calls == 0 && api->streams == 0 && api->photo_bytes == 0 && !api->probe_store.busy &&
+           !api->probe_ingest.busy && (!api->s1 || pp_s1_busy(api->s1) == 0);
 }
 
 void pp_api_drain(struct pp_api *api)
@@ -265,6 +280,12 @@ void pp_api_drain(struct pp_api *api)
     api->draining = true;
     if (api->probe_timer)
         pp_timer_stop(api->probe_timer);
+}
+
+void pp_api_end(struct pp_api *api)
+{
+    api->draining = true;
+    pp_api_end_polls(api);
 }
 
 void pp_api_close(struct pp_api *api)

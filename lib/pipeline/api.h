@@ -22,6 +22,8 @@ bool pp_api_idle(const struct pp_api *api);
 /* /readyz is 503 from now on, and connections are closed after their answer; requests are served as before.
  */
 void pp_api_drain(struct pp_api *api);
+/* Requests that wait for something to happen are answered now. */
+void pp_api_end(struct pp_api *api);
 /* When idle; before the ports are closed. May block for the lanes' threads to end. */
 void pp_api_close(struct pp_api *api);
 

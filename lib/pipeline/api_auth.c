@@ -46,6 +46,7 @@ static bool has_scope(const struct pp_api_key *key, enum pp_scope scope)
     case PP_SCOPE_KEY: return true;
     case PP_SCOPE_SUBMIT: return key->submit;
     case PP_SCOPE_METRICS:
+    case PP_SCOPE_EVENTS:
     case PP_SCOPE_READ: return key->read;
     case PP_SCOPE_ADMIN: return key->admin;
     }
@@ -57,15 +58,23 @@ static const char *scope_name(enum pp_scope scope)
     return scope == PP_SCOPE_SUBMIT ? "submit" : scope == PP_SCOPE_ADMIN ? "admin" : "read";
 }
 
+static bool has_ticket(const char *query)
+{
+    return strncmp(query, "ticket=", 7) == 0 || strstr(query, "&ticket=");
+}
+
 bool pp_call_authorize(struct pp_call *call)
 {
     const struct pp_params *params = call->p->params;
     enum pp_scope scope = call->route->scope;
 
+    call->admin = params->n_keys == 0;
     if (params->n_keys == 0 || scope == PP_SCOPE_PUBLIC ||
         (scope == PP_SCOPE_METRICS && params->metrics_public))
         return true;
     const char *text = bearer(call->req->authorization);
+    if (!text && scope == PP_SCOPE_EVENTS && has_ticket(call->req->query))
+        return true;
     const struct pp_api_key *key = text ? find_key(params, text) : NULL;
     if (!key) {
         pp_call_header(call, "WWW-Authenticate: Bearer realm=\"photopool\"%s",
@@ -83,6 +92,7 @@ bool pp_call_authorize(struct pp_call *call)
         pp_call_problem(call, PP_API_FORBIDDEN, NULL, "this needs a key that is not bound to one client");
         return false;
     }
+    call->admin = key->admin;
     /* keys may be reloaded while the call is under way */
     call->only_client = key->client[0] ? pp_arena_strdup(&call->arena, key->client) : NULL;
     if (key->client[0] && !call->only_client) {

@@ -3,14 +3,10 @@
  * A batch is in the ingest queue until it is planned, and in the store from its first planned chunk on. It
  * moves in this direction only, and is acked after it has been written, so looking into the queue and then
  * into the store misses nothing; the other way round it has to be looked for once more. */
-#include <math.h>
 #include <string.h>
 
 #include "pipeline/api_internal.h"
-#include "pipeline/progress.h"
-#include "pipeline/result.h"
-
-static const char *const states[] = {"accepted", "running", "finished", "cancelled"};
+#include "pipeline/batch.h"
 
 /* --- POST --- */
 
@@ -143,75 +139,9 @@ void pp_api_batch_of_entry(const struct pp_ingest_entry *entry, struct pp_batch 
                              .photos_total = entry->n_photos};
 }
 
-/* What is neither this nor that is open: also what has not been planned. */
-static uint64_t open_of(uint64_t total, const uint64_t *counts, size_t n)
-{
-    uint64_t ended = 0;
-    for (size_t i = 1; i < n; i++) /* 0 is open */
-        ended += counts[i];
-    return ended < total ? total - ended : 0;
-}
-
-static void write_items(struct pp_buf *b, const struct pp_batch *batch)
-{
-    static const enum pp_item_status order[] = {PP_ITEM_COMPLETE, PP_ITEM_PARTIAL, PP_ITEM_FAILED,
-                                                PP_ITEM_SUPERSEDED, PP_ITEM_CANCELLED};
-    pp_json_begin(b, "items", '{');
-    pp_json_uint(b, "total", batch->items_total);
-    pp_json_uint(b, "open", open_of(batch->items_total, batch->items, PP_ITEM_STATUS_COUNT));
-    for (size_t i = 0; i < sizeof(order) / sizeof(*order); i++)
-        pp_json_uint(b, pp_item_status_name(order[i]), batch->items[order[i]]);
-    pp_json_end(b, '}');
-}
-
-static void write_photos(struct pp_buf *b, const struct pp_batch *batch, uint64_t open)
-{
-    pp_json_begin(b, "photos", '{');
-    pp_json_uint(b, "total", batch->photos_total);
-    pp_json_uint(b, "open", open);
-    for (int i = PP_OUTCOME_STORED; i < PP_OUTCOME_COUNT; i++)
-        pp_json_uint(b, pp_outcome_name(i), batch->photos[i]);
-    pp_json_end(b, '}');
-}
-
-static void write_errors(struct pp_buf *b, const struct pp_batch *batch)
-{
-    char code[PP_CODE_NAME_MAX];
-
-    pp_json_begin(b, "errors", '{');
-    for (size_t i = 0; i < batch->n_errors; i++)
-        pp_json_uint(b, pp_code_name(batch->errors[i].code, code), batch->errors[i].n);
-    pp_json_end(b, '}');
-}
-
 void pp_api_write_batch(struct pp_call *call, const struct pp_batch *batch)
 {
-    struct pp_buf *b = &call->out;
-    struct pp_progress *progress = call->p->progress;
-    uint64_t open = open_of(batch->photos_total, batch->photos, PP_OUTCOME_COUNT);
-    double rate = 0;
-
-    if (progress && batch->state == PP_BATCH_RUNNING && !call->p->params->sole_worker)
-        pp_progress_observe(progress, batch->id, batch->photos_total - open, pp_loop_now(call->p->loop));
-    if (progress && batch->state == PP_BATCH_RUNNING)
-        rate = pp_progress_rate(progress, batch->id, pp_loop_now(call->p->loop));
-    pp_json_begin(b, NULL, '{');
-    pp_json_str(b, "batch_id", batch->id);
-    pp_json_str(b, "client", batch->client);
-    pp_json_str(b, "state", states[batch->state]);
-    pp_json_time(b, "created_at", batch->created_at);
-    pp_json_time(b, "finished_at", batch->finished_at);
-    write_items(b, batch);
-    write_photos(b, batch, open);
-    write_errors(b, batch);
-    pp_json_num(b, "photos_per_second", rate);
-    if (open == 0)
-        pp_json_int(b, "eta_seconds", 0);
-    else if (rate > 0)
-        pp_json_num(b, "eta_seconds", ceil((double)open / rate));
-    else
-        pp_json_null(b, "eta_seconds");
-    pp_json_end(b, '}');
+    pp_batch_write(&call->out, call->p, batch);
 }
 
 /* --- GET, DELETE --- */
@@ -472,13 +402,8 @@ static bool list_state_param(struct pp_call *call, int *state)
 {
     const char *text = pp_call_param(call, "state");
 
-    *state = -1;
-    if (!text)
-        return true;
-    for (int i = 0; i < 4; i++)
-        if (strcmp(text, states[i]) == 0)
-            *state = i;
-    if (*state >= 0)
+    *state = text ? pp_batch_state_parse(text) : -1;
+    if (!text || *state >= 0)
         return true;
     pp_call_problem(call, PP_API_BAD_PARAMETER, "state", "state is accepted, running, finished or cancelled");
     return false;

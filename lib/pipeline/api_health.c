@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pipeline/api_internal.h"
+#include "pipeline/hub.h"
 
 #define PROBE_MS      1000
 #define PROBE_WELL_MS 5000
@@ -202,6 +203,37 @@ static bool ingest_roundtrips(void *port, size_t i, const char **op, uint64_t *n
     return q->ops->roundtrips && q->ops->roundtrips(q, i, op, n);
 }
 
+static bool events_roundtrips(void *port, size_t i, const char **op, uint64_t *n)
+{
+    struct pp_event_log *l = port;
+    return l->ops->roundtrips && l->ops->roundtrips(l, i, op, n);
+}
+
+static bool delivery_roundtrips(void *port, size_t i, const char **op, uint64_t *n)
+{
+    struct pp_delivery_store *d = port;
+    return d->ops->roundtrips && d->ops->roundtrips(d, i, op, n);
+}
+
+static void write_delivery(struct pp_call *call)
+{
+    struct pp_pipeline *p = call->p;
+
+    if (p->events)
+        pp_metrics_write_ops(&call->out, "events_roundtrips_total", "Round trips to the event log.",
+                             events_roundtrips, p->events);
+    if (p->deliveries)
+        pp_metrics_write_ops(&call->out, "delivery_roundtrips_total", "Round trips to the delivery store.",
+                             delivery_roundtrips, p->deliveries);
+    pp_metrics_write_sinks(&p->metrics, pp_loop_wall(p->loop), &call->out);
+    pp_buf_puts(&call->out,
+                "# HELP photopool_sink_returned_total Results that a broker sent back: nobody receives "
+                "them.\n# TYPE photopool_sink_returned_total counter\n");
+    for (size_t i = 0; i < p->n_sinks; i++)
+        pp_buf_printf(&call->out, "photopool_sink_returned_total{sink=\"%s\"} %llu\n", p->sinks[i].name,
+                      (unsigned long long)p->sinks[i].returned);
+}
+
 static void write_server(struct pp_call *call)
 {
     struct pp_http_server *server = *call->api->server;
@@ -234,6 +266,7 @@ void pp_api_metrics(struct pp_call *call)
 {
     struct pp_pipeline *p = call->p;
 
+    p->metrics.subscribers = p->hub ? pp_hub_subscribers(p->hub) : 0;
     pp_metrics_write(&p->metrics, p->params->tiers, p->params->n_tiers, &call->out);
     if (p->store)
         pp_metrics_write_ops(&call->out, "store_roundtrips_total", "Round trips to the store.",
@@ -244,6 +277,7 @@ void pp_api_metrics(struct pp_call *call)
     if (p->ingest)
         pp_metrics_write_ops(&call->out, "ingest_roundtrips_total", "Round trips to the ingest queue.",
                              ingest_roundtrips, p->ingest);
+    write_delivery(call);
     write_server(call);
     pp_call_body(call, 200, "text/plain; version=0.0.4; charset=utf-8");
 }

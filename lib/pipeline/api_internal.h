@@ -11,13 +11,14 @@
 #define PHOTOPOOL_PIPELINE_API_INTERNAL_H
 
 #include "base/arena.h"
+#include "base/list.h"
 #include "pipeline/api.h"
 #include "pipeline/json_out.h"
 #include "pipeline/s1_accept.h"
 #include "runtime/lane.h"
 
 #define PP_CALL_ARGS    3
-#define PP_CALL_PARAMS  8
+#define PP_CALL_PARAMS  72 /* repeated ones included */
 #define PP_CALL_HEADERS 8
 #define PP_CALL_OUT_MAX (96u << 20) /* bytes of an answer */
 
@@ -27,6 +28,7 @@ enum pp_scope {
     PP_SCOPE_METRICS,
     PP_SCOPE_SUBMIT,
     PP_SCOPE_READ,
+    PP_SCOPE_EVENTS, /* read, or a ticket, which the handler looks at */
     PP_SCOPE_ADMIN
 };
 
@@ -38,7 +40,7 @@ struct pp_route_def {
     enum pp_scope scope;
     bool everywhere;    /* also without the api role */
     bool unbound;       /* not for keys that belong to one client */
-    const char *params; /* names of query parameters, each with a space after it */
+    const char *params; /* names of query parameters, each with a space after it; "name* " may be repeated */
     void (*handle)(struct pp_call *call);
 };
 
@@ -52,6 +54,7 @@ struct pp_call {
     struct pp_http_request *req;
     const struct pp_route_def *route;
     const char *only_client;        /* the key is bound to it; NULL: any */
+    bool admin;                     /* the key has this scope, too */
     const char *args[PP_CALL_ARGS]; /* what the pattern's {} stand for, decoded */
     struct pp_param_text params[PP_CALL_PARAMS];
     size_t n_params;
@@ -80,6 +83,8 @@ struct pp_api {
     struct pp_lane_home *photo_home;
     uint64_t photo_bytes; /* of answers with photos */
     size_t calls;
+    struct pp_list polls; /* long-polls that wait (api_events.c) */
+    size_t streams;       /* subscribers over SSE and WebSocket */
     bool draining;
     /* readiness */
     struct pp_timer *probe_timer;
@@ -106,6 +111,8 @@ void pp_call_problem_with(struct pp_call *call, enum pp_api_code code, const cha
 /* A port failed: not_found, overloaded, or internal with an incident that is logged. `what` was being done.
  */
 void pp_call_error(struct pp_call *call, enum pp_err err, const char *what);
+/* The request was answered by a stream. */
+void pp_call_gone(struct pp_call *call);
 /* Adds a header line to the answer. */
 void pp_call_header(struct pp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -117,8 +124,10 @@ void *pp_call_state(struct pp_call *call, size_t size);
 void pp_call_req(struct pp_call *call, struct pp_req *req, void (*done)(struct pp_req *req));
 /* A submit's result: false where it failed; then the call has been answered. */
 bool pp_call_submitted(struct pp_call *call, enum pp_err err, const char *what);
-/* A query parameter, NULL where absent. */
+/* A query parameter, NULL where absent; of a repeated one the first. */
 const char *pp_call_param(const struct pp_call *call, const char *name);
+/* The values of one that may be repeated, at most `cap`; how many. */
+size_t pp_call_params(const struct pp_call *call, const char *name, const char **values, size_t cap);
 
 /* Each reads a query parameter; false: it is wrong, and the call has been answered. */
 bool pp_call_limit(struct pp_call *call, size_t *limit);
@@ -167,6 +176,23 @@ size_t pp_api_problem(void *data, enum pp_api_code code, const char *detail, cha
 /* May this request use the route? false: answered. Sets only_client. */
 bool pp_call_authorize(struct pp_call *call);
 
+/* --- tickets (api_tickets.c) --- */
+
+#define PP_TICKET_MS 60000
+
+/* The keys that a ticket is for, in the call's arena; 0: it is none of ours, or too old. */
+size_t pp_ticket_read(struct pp_call *call, const char *ticket, const char **keys, size_t cap);
+
+/* --- keys of events (api_events.c) --- */
+
+/* May this caller follow these keys? Narrows "results" in `keys`, which the call owns, to the client that it
+ * is bound to. Then calls next(call), or has answered. */
+void pp_call_event_keys(struct pp_call *call, const char **keys, size_t n,
+                        void (*next)(struct pp_call *call));
+
+/* Answers all long-polls that wait (the process ends). */
+void pp_api_end_polls(struct pp_api *api);
+
 /* --- handlers --- */
 
 void pp_api_post_batch(struct pp_call *call);
@@ -186,6 +212,15 @@ void pp_api_drain_worker(struct pp_call *call);
 void pp_api_queue(struct pp_call *call);
 void pp_api_errors(struct pp_call *call);
 void pp_api_explain(struct pp_call *call);
+void pp_api_events(struct pp_call *call);
+void pp_api_ticket(struct pp_call *call);
+void pp_api_list_webhooks(struct pp_call *call);
+void pp_api_get_webhook(struct pp_call *call);
+void pp_api_put_webhook(struct pp_call *call);
+void pp_api_delete_webhook(struct pp_call *call);
+void pp_api_test_webhook(struct pp_call *call);
+void pp_api_deliveries(struct pp_call *call);
+void pp_api_replay_webhook(struct pp_call *call);
 void pp_api_healthz(struct pp_call *call);
 void pp_api_readyz(struct pp_call *call);
 void pp_api_metrics(struct pp_call *call);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pipeline/api_internal.h"
+#include "pipeline/outbox.h"
 #include "pipeline/routes.h"
 
 /* --- routes --- */
@@ -217,6 +218,7 @@ void pp_api_drain_worker(struct pp_call *call)
 struct queue_state {
     struct pp_ingest_stats ingest;
     struct pp_store_queue store;
+    struct pp_outbox_look outbox;
 };
 
 static void write_age(struct pp_call *call, int64_t since_ms)
@@ -261,19 +263,41 @@ static void queue_write(struct pp_call *call)
     }
     pp_json_end(b, ']');
     pp_json_uint(b, "claimed", s->store.claimed);
-    pp_json_raw(b, "outbox", "[]", 2);
+    pp_json_begin(b, "outbox", '[');
+    for (size_t i = 0; i < s->outbox.n; i++) {
+        pp_json_begin(b, NULL, '{');
+        pp_json_str(b, "sink", s->outbox.rows[i].sink);
+        pp_json_uint(b, "messages", s->outbox.rows[i].messages);
+        write_age(call, s->outbox.rows[i].oldest_at);
+        pp_json_end(b, '}');
+    }
+    pp_json_end(b, ']');
     pp_json_end(b, '}');
     pp_call_json(call, 200);
+}
+
+static void queue_outbox_done(struct pp_outbox_look *look, enum pp_err err)
+{
+    struct pp_call *call = look->data;
+
+    if (err != PP_OK)
+        pp_call_error(call, err, "counting the outbox");
+    else
+        queue_write(call);
 }
 
 static void queue_store_done(struct pp_req *req)
 {
     struct pp_call *call = req->data;
+    struct queue_state *s = call->state;
 
-    if (req->err != PP_OK)
+    if (req->err != PP_OK) {
         pp_call_error(call, req->err, "counting open photos");
-    else
-        queue_write(call);
+        return;
+    }
+    s->outbox =
+        (struct pp_outbox_look){.p = call->p, .arena = &call->arena, .done = queue_outbox_done, .data = call};
+    pp_call_submitted(call, pp_outbox_look(&s->outbox), "counting the outbox");
 }
 
 static void queue_ingest_done(struct pp_req *req)

@@ -36,12 +36,13 @@ const char *pp_percent_decode(struct pp_arena *a, const char *s, size_t n, bool 
     return pp_utf8_valid(out, len) ? out : NULL;
 }
 
-/* Is `name` one of the names that each have a space after them? */
-static bool listed(const char *names, const char *name)
+/* Is `name` one of the names that each have a space after them, or, with `repeated`, a star and a space? */
+static bool listed(const char *names, const char *name, bool repeated)
 {
     size_t n = strlen(name);
     for (; *names; names += strcspn(names, " ") + 1)
-        if (strcspn(names, " ") == n && memcmp(names, name, n) == 0)
+        if (strcspn(names, " ") == n + repeated && memcmp(names, name, n) == 0 &&
+            (!repeated || names[n] == '*'))
             return true;
     return false;
 }
@@ -52,15 +53,20 @@ static bool take_param(struct pp_call *call, const char *name, const char *value
         pp_call_problem(call, PP_API_BAD_PARAMETER, name, "the query is not percent-encoded UTF-8");
         return false;
     }
-    if (!listed(call->route->params, name)) {
+    bool repeated = listed(call->route->params, name, true);
+    if (!repeated && !listed(call->route->params, name, false)) {
         pp_call_problem(call, PP_API_BAD_PARAMETER, name, "there is no such parameter here");
         return false;
     }
-    if (pp_call_param(call, name)) {
+    if (!repeated && pp_call_param(call, name)) {
         pp_call_problem(call, PP_API_BAD_PARAMETER, name, "the parameter is there twice");
         return false;
     }
-    call->params[call->n_params++] = (struct pp_param_text){name, value}; /* no more than are listed */
+    if (call->n_params == PP_CALL_PARAMS) {
+        pp_call_problem(call, PP_API_BAD_PARAMETER, name, "the parameter is there too often");
+        return false;
+    }
+    call->params[call->n_params++] = (struct pp_param_text){name, value};
     return true;
 }
 
@@ -87,6 +93,15 @@ const char *pp_call_param(const struct pp_call *call, const char *name)
         if (strcmp(call->params[i].name, name) == 0)
             return call->params[i].value;
     return NULL;
+}
+
+size_t pp_call_params(const struct pp_call *call, const char *name, const char **values, size_t cap)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < call->n_params && n < cap; i++)
+        if (strcmp(call->params[i].name, name) == 0)
+            values[n++] = call->params[i].value;
+    return n;
 }
 
 bool pp_call_limit(struct pp_call *call, size_t *limit)

@@ -2,18 +2,22 @@
 #include "pipeline/cron.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "pipeline/fleet.h"
+#include "pipeline/outbox.h"
 #include "pipeline/routes.h"
 #include "pipeline/s3_claim.h"
 
 #define TICK_MS    250
 #define REAP_TASKS 1000
 #define CLEAN_ROWS 1000
+/* What finished a little before the oldest message that is not delivered may have been counted after it. */
+#define UNDELIVERED_MARGIN_MS 60000
 
 /* One job, with the request that it may have under way. */
 struct job {
@@ -29,6 +33,9 @@ struct job {
         struct pp_store_backlog backlog;
         struct pp_ingest_clean ingest_clean;
         struct pp_ingest_stats ingest_stats;
+        struct pp_outbox_look outbox;
+        struct pp_log_clean events_clean;
+        struct pp_delivery_clean deliveries_clean;
     } r;
 };
 
@@ -43,6 +50,9 @@ enum {
     JOB_INGEST,
     JOB_CLEAN,
     JOB_FORGET_KEYS,
+    JOB_OUTBOX,
+    JOB_EVENTS,
+    JOB_DELIVERIES,
     JOB_COUNT
 };
 
@@ -53,6 +63,7 @@ struct pp_cron {
     /* The last renewal of leases that went through, when it was asked for. */
     int64_t renewed_ms, renewed_wall_ms;
     bool stopped;
+    bool outbox_known; /* what is undelivered has been looked at */
 };
 
 static struct pp_req request(struct job *job, void (*done)(struct pp_req *req))
@@ -275,13 +286,27 @@ static void cleaned(struct pp_req *req)
         req->err == PP_OK && job->r.clean.items >= CLEAN_ROWS);
 }
 
+/* What no consumer has got yet is kept for longer; for twice as long, where one never comes. */
+static int64_t clean_before(const struct pp_pipeline *p)
+{
+    int64_t before = pp_loop_wall(p->loop) - p->params->results_ms;
+    int64_t at_last = before - p->params->results_ms;
+
+    for (size_t i = 0; i < p->metrics.n_sinks; i++) {
+        int64_t oldest = p->metrics.sinks[i].oldest_at;
+        if (oldest > 0 && oldest - UNDELIVERED_MARGIN_MS < before)
+            before = oldest - UNDELIVERED_MARGIN_MS;
+    }
+    return before > at_last ? before : at_last;
+}
+
 static void clean(struct job *job)
 {
     struct pp_pipeline *p = job->cron->p;
-    job->r.clean =
-        (struct pp_store_clean){.req = request(job, cleaned),
-                                .finished_before_ms = pp_loop_wall(p->loop) - p->params->results_ms,
-                                .limit = CLEAN_ROWS};
+    if (p->deliveries && !job->cron->outbox_known)
+        return;
+    job->r.clean = (struct pp_store_clean){
+        .req = request(job, cleaned), .finished_before_ms = clean_before(p), .limit = CLEAN_ROWS};
     submitted(job, p->store->ops->clean(p->store, &job->r.clean));
 }
 
@@ -296,6 +321,74 @@ static void forget_keys(struct job *job)
     job->r.ingest_clean = (struct pp_ingest_clean){
         .req = request(job, keys_forgotten), .before_ms = pp_loop_wall(p->loop) - p->params->idempotency_ms};
     submitted(job, p->ingest->ops->clean(p->ingest, &job->r.ingest_clean));
+}
+
+/* --- delivery --- */
+
+static void outbox_seen(struct pp_outbox_look *look, enum pp_err err)
+{
+    struct job *job = look->data;
+    struct pp_metrics *m = &job->cron->p->metrics;
+
+    if (err == PP_OK) {
+        job->cron->outbox_known = true;
+        m->n_sinks = look->n < PP_METRIC_SINKS ? look->n : PP_METRIC_SINKS;
+    }
+    for (size_t i = 0; err == PP_OK && i < m->n_sinks; i++) {
+        const struct pp_outbox_row *row = &look->rows[i];
+        snprintf(m->sinks[i].name, sizeof(m->sinks[i].name), "%s", row->sink);
+        m->sinks[i].messages = row->messages;
+        m->sinks[i].oldest_at = row->oldest_at;
+    }
+    end(job, "the outbox could not be counted", err, false);
+}
+
+static void outbox(struct job *job)
+{
+    struct pp_pipeline *p = job->cron->p;
+    if (!p->deliveries)
+        return;
+    pp_arena_init(&job->arena, 16 << 20);
+    job->r.outbox = (struct pp_outbox_look){.p = p, .arena = &job->arena, .done = outbox_seen, .data = job};
+    submitted(job, pp_outbox_look(&job->r.outbox));
+}
+
+static void events_cleaned(struct pp_req *req)
+{
+    struct job *job = req->data;
+    end(job, "old events could not be removed", req->err,
+        req->err == PP_OK && job->r.events_clean.n >= CLEAN_ROWS);
+}
+
+static void events(struct job *job)
+{
+    struct pp_pipeline *p = job->cron->p;
+    if (!p->events)
+        return;
+    job->r.events_clean = (struct pp_log_clean){.req = request(job, events_cleaned),
+                                                .before_ms = pp_loop_wall(p->loop) - p->params->events_ms,
+                                                .max_bytes = p->params->events_bytes,
+                                                .limit = CLEAN_ROWS};
+    submitted(job, p->events->ops->clean(p->events, &job->r.events_clean));
+}
+
+static void deliveries_cleaned(struct pp_req *req)
+{
+    struct job *job = req->data;
+    end(job, "old deliveries could not be removed", req->err,
+        req->err == PP_OK && job->r.deliveries_clean.n >= CLEAN_ROWS);
+}
+
+static void deliveries(struct job *job)
+{
+    struct pp_pipeline *p = job->cron->p;
+    if (!p->deliveries)
+        return;
+    job->r.deliveries_clean =
+        (struct pp_delivery_clean){.req = request(job, deliveries_cleaned),
+                                   .finished_before_ms = pp_loop_wall(p->loop) - p->params->results_ms,
+                                   .limit = CLEAN_ROWS};
+    submitted(job, p->deliveries->ops->clean(p->deliveries, &job->r.deliveries_clean));
 }
 
 /* --- the table --- */
@@ -350,6 +443,9 @@ static const struct {
     [JOB_INGEST] = {ingest, ten_seconds, PP_ROLE_CRON | PP_ROLE_API},
     [JOB_CLEAN] = {clean, ten_minutes, PP_ROLE_CRON, true},
     [JOB_FORGET_KEYS] = {forget_keys, ten_minutes, PP_ROLE_CRON, true},
+    [JOB_OUTBOX] = {outbox, ten_seconds, PP_ROLE_CRON, true},
+    [JOB_EVENTS] = {events, ten_seconds, PP_ROLE_CRON, true},
+    [JOB_DELIVERIES] = {deliveries, ten_minutes, PP_ROLE_CRON, true},
 };
 
 static void tick(void *data)

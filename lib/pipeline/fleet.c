@@ -17,12 +17,12 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "pipeline/lease.h"
 #include "pipeline/routes.h"
 #include "pipeline/s3_claim.h"
+#include "pipeline/s7_deliver.h"
 
 #define TICK_MS       250
-#define ELECT_MS      3000
-#define LEAD_MS       10000
 #define CHECK_MS      30000
 #define REBUILD_MS    60000
 #define REBUILD_SHARE 50 /* reading the backlog takes at most one part in so many of the time */
@@ -36,7 +36,6 @@ struct ask {
     int64_t next_ms;
     struct pp_arena arena;
     union {
-        struct pp_coord_elect elect;
         struct pp_coord_backlog index;
         struct pp_store_backlog backlog;
         struct pp_store_generation generation;
@@ -46,10 +45,10 @@ struct ask {
 struct pp_fleet {
     struct pp_pipeline *p;
     struct pp_timer *timer;
-    struct ask elect, index, backlog, generation;
-    int64_t lead_until_ms, asked_ms;
-    bool stopped, fed; /* fed: a worker has read the index */
-    bool incomplete;   /* the index lacks something */
+    struct ask index, backlog, generation;
+    struct pp_lease *lease; /* to be the one that does what only one should; NULL without the cron role */
+    bool stopped, fed;      /* fed: a worker has read the index */
+    bool incomplete;        /* the index lacks something */
     int64_t rebuilding_ms, rebuilt_ms;
     char dataset[64]; /* the one that the store knows of */
 };
@@ -81,35 +80,9 @@ static void end(struct ask *a, int64_t next_ms)
     pp_arena_fini(&a->arena);
 }
 
-/* --- election --- */
-
 bool pp_fleet_leads(const struct pp_pipeline *p)
 {
-    return p->params->sole_worker || (p->fleet && now_of(p->fleet) < p->fleet->lead_until_ms);
-}
-
-static void elected(struct pp_req *req)
-{
-    struct ask *a = req->data;
-    struct pp_fleet *f = a->fleet;
-    bool led = now_of(f) < f->lead_until_ms;
-
-    if (req->err == PP_OK && a->r.elect.lease_ms > 0) {
-        f->lead_until_ms = a->r.elect.leader ? f->asked_ms + LEAD_MS * 3 / 4 : 0;
-        if (a->r.elect.leader && !led)
-            pp_log(f->p->log, PP_LOG_INFO, "this process leads the cron", NULL);
-    }
-    end(a, ELECT_MS);
-}
-
-static void stand(struct pp_fleet *f, int64_t lease_ms)
-{
-    f->asked_ms = now_of(f);
-    f->elect.r.elect = (struct pp_coord_elect){.req = begin(&f->elect, elected),
-                                               .name = "cron",
-                                               .worker = f->p->params->worker,
-                                               .lease_ms = lease_ms};
-    submitted(&f->elect, f->p->coordinator->ops->elect(f->p->coordinator, &f->elect.r.elect));
+    return p->params->sole_worker || (p->fleet && pp_lease_leads(p->fleet->lease));
 }
 
 /* --- the data set --- */
@@ -219,6 +192,8 @@ static void on_notice(void *data, const struct pp_notice *notice)
         if (f->p->routes)
             pp_routes_noticed(f->p->routes, notice);
         break;
+    case PP_NOTICE_WEBHOOK: pp_s7_webhooks_changed(f->p->s7); break;
+    case PP_NOTICE_KINDS: break;
     }
 }
 
@@ -232,13 +207,9 @@ static bool due(const struct pp_fleet *f, const struct ask *a)
 static void tick(void *data)
 {
     struct pp_fleet *f = data;
-    bool cron = f->p->roles & PP_ROLE_CRON;
-
-    if (cron && due(f, &f->elect))
-        stand(f, LEAD_MS);
     if ((f->p->roles & (PP_ROLE_CRON | PP_ROLE_WORKER)) && due(f, &f->generation))
         name_dataset(f);
-    bool leads = cron && pp_fleet_leads(f->p);
+    bool leads = pp_lease_leads(f->lease);
     if ((f->p->s3 && !f->fed) || leads) {
         if (due(f, &f->index))
             ask_index(f, false);
@@ -255,9 +226,12 @@ struct pp_fleet *pp_fleet_open(struct pp_pipeline *p)
         return NULL;
     f->p = p;
     f->rebuilding_ms = f->rebuilt_ms = pp_loop_now(p->loop);
-    f->elect.fleet = f->index.fleet = f->backlog.fleet = f->generation.fleet = f;
+    f->index.fleet = f->backlog.fleet = f->generation.fleet = f;
     f->timer = pp_timer_open(p->loop, tick, f);
-    if (!f->timer) {
+    if (p->roles & PP_ROLE_CRON)
+        f->lease = pp_lease_open(p, "cron");
+    if (!f->timer || (!f->lease && (p->roles & PP_ROLE_CRON))) {
+        pp_timer_close(f->timer);
         free(f);
         return NULL;
     }
@@ -272,14 +246,12 @@ void pp_fleet_stop(struct pp_fleet *f)
         return;
     f->stopped = true;
     pp_timer_stop(f->timer);
-    if (now_of(f) < f->lead_until_ms && !f->elect.busy)
-        stand(f, 0);
-    f->lead_until_ms = 0;
+    pp_lease_stop(f->lease);
 }
 
 size_t pp_fleet_busy(const struct pp_fleet *f)
 {
-    return f ? (size_t)f->elect.busy + f->index.busy + f->backlog.busy + f->generation.busy : 0;
+    return f ? pp_lease_busy(f->lease) + f->index.busy + f->backlog.busy + f->generation.busy : 0;
 }
 
 void pp_fleet_close(struct pp_fleet *f)
@@ -289,5 +261,6 @@ void pp_fleet_close(struct pp_fleet *f)
     assert(pp_fleet_busy(f) == 0);
     f->p->coordinator->ops->watch_notices(f->p->coordinator, NULL, NULL);
     pp_timer_close(f->timer);
+    pp_lease_close(f->lease);
     free(f);
 }

@@ -138,6 +138,20 @@ void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, u
     write_plain(m, out);
 }
 
+void pp_metrics_write_sinks(const struct pp_metrics *m, int64_t wall_ms, struct pp_buf *out)
+{
+    family(out, "outbox_length", "gauge", "Results that a sink has not got yet.");
+    for (size_t i = 0; i < m->n_sinks; i++)
+        pp_buf_printf(out, "photopool_outbox_length{sink=\"%s\"} %llu\n", m->sinks[i].name,
+                      (unsigned long long)m->sinks[i].messages);
+    family(out, "outbox_age_seconds", "gauge", "Age of the oldest result that a sink has not got yet.");
+    for (size_t i = 0; i < m->n_sinks; i++) {
+        int64_t age = m->sinks[i].oldest_at > 0 ? wall_ms - m->sinks[i].oldest_at : 0;
+        pp_buf_printf(out, "photopool_outbox_age_seconds{sink=\"%s\"} %.3f\n", m->sinks[i].name,
+                      age > 0 ? (double)age / 1000.0 : 0.0);
+    }
+}
+
 void pp_metrics_write_ops(struct pp_buf *out, const char *name, const char *help,
                           bool (*next)(void *port, size_t i, const char **op, uint64_t *n), void *port)
 {

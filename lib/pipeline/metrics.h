@@ -3,6 +3,7 @@
 #ifndef PHOTOPOOL_PIPELINE_METRICS_H
 #define PHOTOPOOL_PIPELINE_METRICS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -39,6 +40,14 @@
 /* Outcomes are counted by code in these many cells: the enumerated codes, then 400..599. */
 #define PP_METRIC_CODES (PP_CODE_COUNT + 200)
 
+/* One sink's backlog, as it was last seen by the process that leads the cron. */
+#define PP_METRIC_SINKS 64
+struct pp_metric_sink {
+    char name[80];
+    uint64_t messages;
+    int64_t oldest_at; /* wall; 0: none */
+};
+
 struct pp_metrics {
 #define X(field, name, type, help) uint64_t field;
     PP_METRIC_TABLE(X)
@@ -50,6 +59,8 @@ struct pp_metrics {
     uint64_t fetch_ms_sum[PP_TIERS_MAX];
     uint64_t in_flight[PP_TIERS_MAX];
     uint64_t open_tasks[PP_TIERS_MAX + 1];
+    struct pp_metric_sink sinks[PP_METRIC_SINKS]; /* those beyond are not shown */
+    size_t n_sinks;
 };
 
 /* As a tier: answered without a transfer. */
@@ -62,6 +73,7 @@ void pp_metrics_transfer(struct pp_metrics *m, uint8_t tier, int64_t ms, uint64_
 
 /* Appends all families in the Prometheus text format (version 0.0.4). Tiers are labelled by their timeout in
  * seconds. */
+void pp_metrics_write_sinks(const struct pp_metrics *m, int64_t wall_ms, struct pp_buf *out);
 void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n_tiers,
                       struct pp_buf *out);
 /* The same for what ports count: photopool_<name>{op="..."}. */

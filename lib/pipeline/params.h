@@ -55,6 +55,10 @@ struct pp_params {
     uint64_t max_body;
     uint32_t max_items, max_photos_per_item;
     int64_t idempotency_ms, results_ms;
+    /* events, delivery */
+    uint32_t max_subscribers;
+    int64_t events_ms;     /* kept so long, */
+    uint64_t events_bytes; /* and so many bytes of data */
     const struct pp_api_key *keys;
     size_t n_keys;
     bool metrics_public;

@@ -13,12 +13,16 @@
 #include "base/arena.h"
 #include "pipeline/cron.h"
 #include "pipeline/fleet.h"
+#include "pipeline/hub.h"
 #include "pipeline/orphans.h"
 #include "pipeline/progress.h"
+#include "pipeline/publisher.h"
 #include "pipeline/routes.h"
 #include "pipeline/s2_plan.h"
 #include "pipeline/s3_claim.h"
 #include "pipeline/s6_settle.h"
+#include "pipeline/s7_deliver.h"
+#include "pipeline/webhook_post.h"
 
 #define DRAIN_CHECK_MS 10
 #define TRY_AGAIN_MS   1000
@@ -161,6 +165,29 @@ static enum pp_err start_up(struct pp_pipeline *p)
 static void check_drained(void *data);
 static void deadline(void *data);
 
+/* Where there is an event log, there is a delivery store, too. */
+static enum pp_err open_delivery(struct pp_pipeline *p)
+{
+    if (!p->events)
+        return PP_OK;
+    p->publisher = pp_publisher_open(p);
+    if (!p->publisher)
+        return PP_ENOMEM;
+    if (p->roles & PP_ROLE_API) {
+        p->hub = pp_hub_open(p);
+        if (!p->hub)
+            return PP_ENOMEM;
+    }
+    if (p->roles & (PP_ROLE_API | PP_ROLE_DELIVER)) {
+        p->poster = pp_poster_open(p);
+        if (!p->poster)
+            return PP_ENOMEM;
+    }
+    if (p->roles & PP_ROLE_DELIVER)
+        p->s7 = pp_s7_open(p);
+    return p->s7 || !(p->roles & PP_ROLE_DELIVER) ? PP_OK : PP_ENOMEM;
+}
+
 static enum pp_err open_stages(struct pp_pipeline *p)
 {
     uint64_t seed;
@@ -175,15 +202,18 @@ static enum pp_err open_stages(struct pp_pipeline *p)
         return PP_ENOMEM;
     if (p->roles & PP_ROLE_WORKER) {
         p->s6 = pp_s6_open(p);
-        enum pp_err err = p->s6 ? pp_s3_open(p, &p->s3) : PP_ENOMEM;
-        if (err != PP_OK)
-            return err;
+        enum pp_err opened = p->s6 ? pp_s3_open(p, &p->s3) : PP_ENOMEM;
+        if (opened != PP_OK)
+            return opened;
     }
     if (p->roles & PP_ROLE_INGEST) {
         p->s2 = pp_s2_open(p);
         if (!p->s2)
             return PP_ENOMEM;
     }
+    enum pp_err err = open_delivery(p);
+    if (err != PP_OK)
+        return err;
     /* Last what sends requests: until then closing has nothing to wait for. */
     p->routes = pp_routes_open(p);
     if (!p->routes)
@@ -206,6 +236,10 @@ enum pp_err pp_pipeline_open(struct pp_pipeline *p)
 
 void pp_pipeline_close(struct pp_pipeline *p)
 {
+    pp_s7_close(p->s7);
+    pp_poster_close(p->poster);
+    pp_hub_close(p->hub);
+    pp_publisher_close(p->publisher);
     pp_s2_close(p->s2);
     pp_s3_close(p->s3);
     pp_s6_close(p->s6);
@@ -215,6 +249,10 @@ void pp_pipeline_close(struct pp_pipeline *p)
     pp_progress_free(p->progress);
     pp_timer_close(p->drain_timer);
     pp_timer_close(p->drain_deadline);
+    p->s7 = NULL;
+    p->poster = NULL;
+    p->hub = NULL;
+    p->publisher = NULL;
     p->s2 = NULL;
     p->s3 = NULL;
     p->s6 = NULL;
@@ -254,17 +292,29 @@ static void check_drained(void *data)
         return;
     if (!p->cron_stopped) {
         p->cron_stopped = true;
+        pp_s7_stop(p->s7);
         pp_cron_stop(p->cron);
         pp_routes_tick(p->routes);
         pp_fleet_stop(p->fleet);
     }
     if (pp_cron_busy(p->cron) > 0 || pp_routes_busy(p->routes) > 0 || pp_fleet_busy(p->fleet) > 0)
         return;
+    if (pp_s7_busy(p->s7) > 0)
+        return;
     pp_timer_stop(p->drain_timer);
     if (p->s3)
         pp_s3_release_slots(p->s3, drained, p);
     else
         drained(p);
+}
+
+bool pp_pipeline_still(struct pp_pipeline *p)
+{
+    if (p->hub)
+        pp_hub_stop(p->hub);
+    if (p->poster)
+        pp_poster_give_up(p->poster);
+    return (!p->hub || pp_hub_busy(p->hub) == 0) && pp_publisher_busy(p->publisher) == 0;
 }
 
 static void deadline(void *data)
@@ -274,6 +324,7 @@ static void deadline(void *data)
         pp_s3_hand_back(p->s3);
     if (p->s6)
         pp_s6_give_up(p->s6);
+    pp_s7_give_up(p->s7);
 }
 
 void pp_pipeline_drain(struct pp_pipeline *p, void (*done)(void *data), void *data)

@@ -2,7 +2,7 @@
  * closed.
  *
  *   s1 accept -> [ingest queue] -> s2 plan -> [task store] -> s3 claim -> s4 fetch -> s5 keep -> s6 settle
- *   (s7 deliver)                                                        fetch loops' threads
+ *   -> s7 deliver -> hub, brokers, webhooks                             fetch loops' threads
  *   beside the flow: api_*.c, cron.c, routes.c
  *
  * All but s4 and s5 runs on one main loop, which blocks nowhere: ports are asynchronous, fetch loops are
@@ -18,7 +18,10 @@
 #include "base/text.h"
 #include "photopool/port/blob_store.h"
 #include "photopool/port/coordinator.h"
+#include "photopool/port/delivery_store.h"
+#include "photopool/port/event_log.h"
 #include "photopool/port/ingest_queue.h"
+#include "photopool/port/result_sink.h"
 #include "photopool/port/task_store.h"
 #include "pipeline/fetch_loop.h"
 #include "pipeline/metrics.h"
@@ -38,6 +41,18 @@ struct pp_routes;
 struct pp_progress;
 struct pp_cron;
 struct pp_fleet;
+struct pp_publisher;
+struct pp_hub;
+struct pp_poster;
+struct pp_s7;
+
+/* A broker that results go to. */
+#define PP_SINKS_MAX 4
+struct pp_named_sink {
+    const char *name; /* "amqp": of its cursor, lease and metrics */
+    struct pp_result_sink *sink;
+    uint64_t returned; /* messages that were sent back */
+};
 
 struct pp_pipeline {
     /* Given by wire.c, in place before pp_pipeline_open(). */
@@ -49,6 +64,10 @@ struct pp_pipeline {
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;
     struct pp_blob_store *blobs;
+    struct pp_event_log *events;              /* roles api, deliver, cron */
+    struct pp_delivery_store *deliveries;     /* the same */
+    struct pp_named_sink sinks[PP_SINKS_MAX]; /* role deliver */
+    size_t n_sinks;
     struct pp_lane *keep_lane; /* worker role, and reading photos for the API */
     struct pp_fetch_factory factory;
 
@@ -60,6 +79,10 @@ struct pp_pipeline {
     struct pp_s2 *s2;
     struct pp_s3 *s3;
     struct pp_s6 *s6;
+    struct pp_publisher *publisher; /* where there is an event log */
+    struct pp_hub *hub;             /* role api */
+    struct pp_poster *poster;       /* roles api, deliver */
+    struct pp_s7 *s7;               /* role deliver */
     struct pp_cron *cron;
     struct pp_fleet *fleet;     /* NULL: this process is alone */
     struct pp_startup *startup; /* until the backlog has been read */
@@ -82,7 +105,11 @@ void pp_pipeline_drain(struct pp_pipeline *p, void (*drained)(void *data), void 
 /* Values of *params have changed: takes over those that are not looked up at each use. */
 void pp_pipeline_reloaded(struct pp_pipeline *p);
 
-/* Frees the stages; after drained(). */
+/* What the API and its callers use to the end: nothing new from here on. Is nothing of it under way any more?
+ * After drained(), to be asked until it says yes. */
+bool pp_pipeline_still(struct pp_pipeline *p);
+
+/* Frees the stages; after drained(), and once it is still. */
 void pp_pipeline_close(struct pp_pipeline *p);
 
 /* --- ids, by which everything is found again --- */

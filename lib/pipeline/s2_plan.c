@@ -10,6 +10,7 @@
 
 #include "pipeline/progress.h"
 #include "pipeline/s2_internal.h"
+#include "pipeline/s7_deliver.h"
 
 #define TAKE_BYTES   (64u << 20)
 #define POLL_MS      30000 /* the queue wakes us; this is for what nobody has thought of */
@@ -125,6 +126,8 @@ static void count_answered(struct s2_job *job)
         pp_progress_add(p->progress, job->entry->batch_id, photos, pp_loop_now(p->loop));
     p->metrics.items_planned += job->plan.n;
     p->metrics.items_finished += job->plan.items_finished;
+    if (job->plan.items_finished > 0)
+        pp_s7_wake(p->s7);
 }
 
 static void planned(struct pp_req *req)

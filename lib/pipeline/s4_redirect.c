@@ -2,33 +2,18 @@
  * checked, charged with a permit and resolved like the first (DESIGN.md section 7). To forbid a target, add
  * it to s4_check_target(). */
 #include <assert.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/policy.h"
 #include "pipeline/s4_internal.h"
 
 /* --- targets --- */
 
-static bool allowed(struct s4_run *r, const struct pp_addr *addr)
-{
-    return pp_address_allowed(&r->s4->o.params->policy, addr);
-}
-
 bool s4_address_allowed(struct s4_run *r, const struct sockaddr *sa)
 {
-    struct pp_addr addr = {0};
-    if (sa->sa_family == AF_INET) {
-        addr.family = 4;
-        memcpy(addr.b, &((const struct sockaddr_in *)sa)->sin_addr, 4);
-    } else if (sa->sa_family == AF_INET6) {
-        addr.family = 6;
-        memcpy(addr.b, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
-    } else {
-        return false;
-    }
-    return allowed(r, &addr);
+    return pp_policy_allows(&r->s4->o.params->policy, sa);
 }
 
 uint16_t s4_denied_code(const struct s4_run *r, uint16_t code)
@@ -40,7 +25,7 @@ uint16_t s4_check_target(struct s4_run *r)
 {
     if (!pp_port_allowed(&r->s4->o.params->policy, r->url.port))
         return s4_denied_code(r, PP_CODE_DENIED_PORT);
-    if (r->url.host_is_ip && !allowed(r, &r->url.addr))
+    if (r->url.host_is_ip && !pp_address_allowed(&r->s4->o.params->policy, &r->url.addr))
         return s4_denied_code(r, PP_CODE_DENIED_ADDRESS);
     return 0;
 }

@@ -11,6 +11,7 @@
 #include "pipeline/progress.h"
 #include "pipeline/routes.h"
 #include "pipeline/s3_claim.h"
+#include "pipeline/s7_deliver.h"
 
 #define BATCH_MAX 500
 /* A write waits where so many more are to be expected before it. */
@@ -244,6 +245,8 @@ static void settled(struct pp_req *req)
         count(s6, &b.r.settlements[i]);
     announce(s6, &b);
     s6->p->metrics.items_finished += b.r.items_finished;
+    if (b.r.items_finished > 0)
+        pp_s7_wake(s6->p->s7);
     for (size_t i = 0; s6->p->params->sole_worker && i < b.r.n_batches; i++)
         pp_progress_add(s6->p->progress, b.r.batches[i].batch_id, b.r.batches[i].photos, now);
     s6->batch.r.n = 0;

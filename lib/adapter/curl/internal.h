@@ -132,6 +132,7 @@ struct pp_transfer {
     /* values last given to `easy`, to give only what differs */
     long connect_ms, dns_seconds;
     bool has_lines;
+    bool posted; /* the last request was a POST */
 };
 
 struct pp_curl {

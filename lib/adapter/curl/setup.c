@@ -170,6 +170,23 @@ static CURLcode prepare_name(struct pp_transfer *t)
     return rc;
 }
 
+/* A handle goes back to GET by itself only where it is told to. */
+static CURLcode prepare_method(struct pp_transfer *t)
+{
+    CURL *e = t->easy;
+    CURLcode rc = CURLE_OK;
+
+    if (t->x->post) {
+        SET(POST, 1L);
+        SET(POSTFIELDS, t->x->post);
+        SET(POSTFIELDSIZE_LARGE, (curl_off_t)t->x->post_n);
+    } else if (t->posted) {
+        SET(HTTPGET, 1L);
+    }
+    t->posted = t->x->post != NULL;
+    return rc;
+}
+
 enum pp_err pp_curl_prepare(struct pp_transfer *t)
 {
     struct pp_exchange *x = t->x;
@@ -193,6 +210,8 @@ enum pp_err pp_curl_prepare(struct pp_transfer *t)
     if (connect_ms != t->connect_ms)
         SET(CONNECTTIMEOUT_MS, connect_ms);
     t->connect_ms = connect_ms;
+    if (rc == CURLE_OK)
+        rc = prepare_method(t);
     if (rc == CURLE_OK)
         rc = prepare_name(t);
     return rc == CURLE_OK ? PP_OK : PP_ENOMEM;

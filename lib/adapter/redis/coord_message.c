@@ -101,7 +101,7 @@ static void heard_notices(struct coord *c, struct pp_reader *r)
         memcpy(n.v, r->p, sizeof(n.v));
         r->p += sizeof(n.v);
         r->n -= sizeof(n.v);
-        if (n.kind <= PP_NOTICE_SAMPLES) /* else of a later version */
+        if (n.kind < PP_NOTICE_KINDS) /* else of a later version */
             c->on_notice(c->notice_data, &n);
     }
 }

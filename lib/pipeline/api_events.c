@@ -1,0 +1,575 @@
+/* api_events.c: GET /v1/events: which keys, from where on, and in which way: long-poll, Server-Sent Events,
+ * WebSocket.
+ *
+ *   parameters, or a ticket -> keys that this caller may follow -> has the number been handed out? -> hub.h
+ *
+ * A long-poll is a call that waits; a stream is a subscriber of its own, which the call ends in. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/piece.h"
+#include "pipeline/api_internal.h"
+#include "pipeline/hub.h"
+
+#define WAIT_MAX    60
+#define RETRY_AFTER 2     /* seconds, where there is no room */
+#define READY_BYTES 65536 /* waits for a stream's reader: no more pages meanwhile */
+#define POLL_BYTES  (32u << 20)
+
+/* --- keys --- */
+
+struct keys_state {
+    const char **keys; /* the handler's */
+    size_t n, at;
+    void (*next)(struct pp_call *call);
+    void *state; /* the handler's */
+    struct pp_ingest_get queued;
+    struct pp_store_batch stored;
+};
+
+static void check_keys(struct pp_call *call, struct keys_state *s);
+
+static const char *batch_of(const struct keys_state *s)
+{
+    return s->keys[s->at] + strlen("batch:");
+}
+
+/* A batch is in the queue and then in the store: looking in this order misses none. */
+static void batch_stored(struct pp_req *req)
+{
+    struct pp_call *call = req->data;
+    struct keys_state *s = call->state;
+
+    if (req->err == PP_ENOTFOUND) {
+        pp_call_problem(call, PP_API_NOT_FOUND, "key", "there is no batch %.40s", batch_of(s));
+    } else if (req->err != PP_OK) {
+        pp_call_error(call, req->err, "looking for a batch");
+    } else {
+        s->at++;
+        check_keys(call, s);
+    }
+}
+
+static void batch_queued(struct pp_req *req)
+{
+    struct pp_call *call = req->data;
+    struct keys_state *s = call->state;
+
+    if (req->err == PP_OK) {
+        s->at++;
+        check_keys(call, s);
+        return;
+    }
+    if (req->err != PP_ENOTFOUND) {
+        pp_call_error(call, req->err, "looking for a batch in the ingest queue");
+        return;
+    }
+    s->stored.batch_id = batch_of(s);
+    s->stored.client = call->only_client;
+    pp_call_req(call, &s->stored.req, batch_stored);
+    pp_call_submitted(call, call->p->store->ops->batch(call->p->store, &s->stored), "looking for a batch");
+}
+
+static void look_for_batch(struct pp_call *call, struct keys_state *s)
+{
+    s->queued = (struct pp_ingest_get){.batch_id = batch_of(s), .client = call->only_client};
+    pp_call_req(call, &s->queued.req, batch_queued);
+    pp_call_submitted(call, call->p->ingest->ops->get(call->p->ingest, &s->queued), "looking for a batch");
+}
+
+static bool starts(const char *key, const char *first)
+{
+    size_t n = strlen(first);
+    return strncmp(key, first, n) == 0 && (key[n] == ':' || key[n] == '\0');
+}
+
+/* "results" of a caller who belongs to one client is what that client has. */
+static bool check_results(struct pp_call *call, const char **key)
+{
+    if (!call->only_client)
+        return true;
+    if (strcmp(*key, "results") == 0) {
+        *key = pp_arena_printf(&call->arena, "results:%s", call->only_client);
+        if (!*key)
+            pp_call_error(call, PP_ENOMEM, "a request");
+        return *key != NULL;
+    }
+    if (strcmp(*key + strlen("results:"), call->only_client) == 0)
+        return true;
+    pp_call_problem(call, PP_API_NOT_FOUND, "key", "there is no such client for this key");
+    return false;
+}
+
+/* false: answered, or to be gone on with later. */
+static bool check_key(struct pp_call *call, struct keys_state *s)
+{
+    const char **key = &s->keys[s->at];
+
+    if (!pp_event_key_valid(*key)) {
+        pp_call_problem(call, PP_API_BAD_PARAMETER, "key",
+                        "a key is parts of A-Z a-z 0-9 _ - joined by colons, as results:42");
+        return false;
+    }
+    if (starts(*key, "results"))
+        return check_results(call, key);
+    if (starts(*key, "ops")) {
+        if (!call->admin || call->only_client)
+            pp_call_problem(call, PP_API_FORBIDDEN, "key", "ops needs a key with the scope admin");
+        return call->admin && !call->only_client;
+    }
+    if (!starts(*key, "batch")) {
+        pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "keys begin with results, batch or ops");
+        return false;
+    }
+    if (!call->only_client)
+        return true;
+    if (strncmp(*key, "batch:", 6) != 0 || !pp_batch_id_valid(*key + 6)) {
+        pp_call_problem(call, PP_API_NOT_FOUND, "key", "this needs the id of a batch: batch:b_...");
+        return false;
+    }
+    look_for_batch(call, s);
+    return false;
+}
+
+static void check_keys(struct pp_call *call, struct keys_state *s)
+{
+    while (s->at < s->n) {
+        if (!check_key(call, s))
+            return;
+        s->at++;
+    }
+    call->state = s->state;
+    s->next(call);
+}
+
+void pp_call_event_keys(struct pp_call *call, const char **keys, size_t n, void (*next)(struct pp_call *call))
+{
+    void *state = call->state;
+    struct keys_state *s = NULL;
+
+    if (n == 0)
+        pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "at least one key is needed, as key=results:42");
+    else
+        s = pp_call_state(call, sizeof(*s));
+    if (!s)
+        return;
+    s->keys = keys;
+    s->n = n;
+    s->next = next;
+    s->state = state;
+    check_keys(call, s);
+}
+
+/* --- what is asked for --- */
+
+struct events_state {
+    struct pp_hub_check check;
+    struct pp_call *call;
+    const char *keys[PP_SUB_KEYS_MAX];
+    size_t n_keys;
+    uint64_t after;
+    int64_t wait_ms;
+    size_t limit;
+    /* long-poll */
+    struct pp_sub sub;
+    struct pp_node node; /* of api->polls */
+    struct pp_timer *timer;
+    uint64_t gap_from, gap_to;
+};
+
+static bool read_number(const char *text, uint64_t *out)
+{
+    size_t n = strspn(text, "0123456789");
+
+    if (n == 0 || n > 16 || text[n])
+        return false;
+    *out = strtoull(text, NULL, 10);
+    return *out < PP_EVENT_SEQ_MAX;
+}
+
+/* Last-Event-ID is what a browser sends by itself when it comes back, so it is the newer of the two. */
+static bool read_after(struct pp_call *call, struct events_state *s)
+{
+    const char *header = call->req->last_event_id, *param = pp_call_param(call, "after");
+    const char *text = header && *header ? header : param;
+
+    s->after = PP_SUB_FROM_NOW;
+    if (!text || read_number(text, &s->after))
+        return true;
+    pp_call_problem(call, PP_API_BAD_CURSOR, "after", "after is the seq of an event");
+    return false;
+}
+
+static bool read_wait(struct pp_call *call, struct events_state *s)
+{
+    const char *text = pp_call_param(call, "wait");
+    uint64_t seconds = 0;
+
+    if (text && (!read_number(text, &seconds) || seconds > WAIT_MAX)) {
+        pp_call_problem(call, PP_API_BAD_PARAMETER, "wait", "wait is a number of seconds from 0 to %d",
+                        WAIT_MAX);
+        return false;
+    }
+    s->wait_ms = (int64_t)seconds * 1000;
+    return true;
+}
+
+/* --- long-poll --- */
+
+static struct events_state *poll_of(struct pp_sub *sub)
+{
+    return pp_container_of(sub, struct events_state, sub);
+}
+
+static void poll_end(struct events_state *s)
+{
+    pp_hub_unsubscribe(s->call->p->hub, &s->sub);
+    pp_list_remove(&s->call->api->polls, &s->node);
+    pp_timer_close(s->timer);
+}
+
+static void poll_answer(struct events_state *s, struct pp_piece *const *pieces, size_t n)
+{
+    struct pp_call *call = s->call;
+    struct pp_buf *b = &call->out;
+
+    poll_end(s);
+    if (s->sub.at == PP_SUB_FROM_NOW) {
+        pp_call_error(call, PP_ETIMEOUT, "reading events");
+        return;
+    }
+    pp_json_begin(b, NULL, '{');
+    pp_json_begin(b, "events", '[');
+    for (size_t i = 0; i < n; i++)
+        pp_json_raw(b, NULL, pieces[i]->bytes, pieces[i]->n);
+    pp_json_end(b, ']');
+    pp_json_uint(b, "last", s->sub.at);
+    if (s->gap_to > 0) {
+        pp_json_begin(b, "gap", '{');
+        pp_json_uint(b, "from", s->gap_from);
+        pp_json_uint(b, "to", s->gap_to);
+        pp_json_end(b, '}');
+    } else {
+        pp_json_null(b, "gap");
+    }
+    pp_json_end(b, '}');
+    pp_call_json(call, 200);
+}
+
+static bool poll_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n, uint64_t upto)
+{
+    (void)upto;
+    poll_answer(poll_of(sub), pieces, n);
+    return false;
+}
+
+static bool poll_gap(struct pp_sub *sub, uint64_t from, uint64_t to)
+{
+    struct events_state *s = poll_of(sub);
+    if (s->gap_to == 0)
+        s->gap_from = from;
+    s->gap_to = to;
+    if (sub->state != PP_SUB_LIVE)
+        return true;
+    poll_answer(s, NULL, 0);
+    return false;
+}
+
+static bool poll_ready(struct pp_sub *sub)
+{
+    (void)sub;
+    return true;
+}
+
+static bool poll_caught_up(struct pp_sub *sub)
+{
+    struct events_state *s = poll_of(sub);
+    if (s->wait_ms > 0 && s->gap_to == 0)
+        return true;
+    poll_answer(s, NULL, 0);
+    return false;
+}
+
+static void poll_failed(struct pp_sub *sub, enum pp_err err)
+{
+    struct events_state *s = poll_of(sub);
+    struct pp_call *call = s->call;
+    poll_end(s);
+    pp_call_error(call, err, "reading events");
+}
+
+static const struct pp_sub_events poll_events = {.deliver = poll_deliver,
+                                                 .gap = poll_gap,
+                                                 .ready = poll_ready,
+                                                 .caught_up = poll_caught_up,
+                                                 .failed = poll_failed};
+
+static void poll_over(void *data)
+{
+    poll_answer(data, NULL, 0);
+}
+
+void pp_api_end_polls(struct pp_api *api)
+{
+    pp_list_each (node, &api->polls)
+        poll_answer(pp_container_of(node, struct events_state, node), NULL, 0);
+}
+
+static void open_poll(struct pp_call *call, struct events_state *s)
+{
+    s->timer = pp_timer_open(call->p->loop, poll_over, s);
+    if (!s->timer) {
+        pp_call_error(call, PP_ENOMEM, "a subscription");
+        return;
+    }
+    /* a log that does not answer is waited for a little, whatever was asked */
+    pp_timer_start(s->timer, s->wait_ms > 0 ? s->wait_ms : 5000, 0);
+    call->out.max = POLL_BYTES;
+    s->sub = (struct pp_sub){.events = &poll_events, .format = PP_SUB_JSON, .max = (uint16_t)s->limit};
+    pp_list_push(&call->api->polls, &s->node);
+    enum pp_err err = pp_hub_subscribe(call->p->hub, &s->sub, s->keys, s->n_keys, s->after);
+    if (err == PP_OK) /* it may have been answered already */
+        return;
+    pp_list_remove(&call->api->polls, &s->node);
+    pp_timer_close(s->timer);
+    pp_call_error(call, err, "a subscription");
+}
+
+/* --- streams --- */
+
+struct stream_sub {
+    struct pp_sub sub;
+    struct pp_http_stream stream;
+    struct pp_api *api;
+};
+
+static struct pp_http_server *server_of(const struct stream_sub *s)
+{
+    return *s->api->server;
+}
+
+static struct stream_sub *stream_of(struct pp_sub *sub)
+{
+    return pp_container_of(sub, struct stream_sub, sub);
+}
+
+/* The memory may be gone afterwards. */
+static void stream_end(struct stream_sub *s, enum pp_ws_close code, const char *reason)
+{
+    struct pp_http_server *server = server_of(s);
+    pp_hub_unsubscribe(s->api->p->hub, &s->sub);
+    server->ops->end(server, &s->stream, code, reason);
+}
+
+static bool stream_send(struct stream_sub *s, struct pp_piece *const *pieces, size_t n)
+{
+    struct pp_http_server *server = server_of(s);
+    enum pp_err err = server->ops->send(server, &s->stream, pieces, n);
+
+    if (err == PP_OK)
+        return true;
+    if (err == PP_EFULL)
+        stream_end(s, PP_WS_OVERLOADED, "too slow: resume after the last seq");
+    else
+        pp_hub_unsubscribe(s->api->p->hub, &s->sub);
+    return false;
+}
+
+static bool stream_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n, uint64_t upto)
+{
+    (void)upto;
+    return stream_send(stream_of(sub), pieces, n);
+}
+
+static bool stream_gap(struct pp_sub *sub, uint64_t from, uint64_t to)
+{
+    char range[80], text[192];
+    snprintf(range, sizeof(range), "{\"from\":%llu,\"to\":%llu}", (unsigned long long)from,
+             (unsigned long long)to);
+    int n = sub->format == PP_SUB_SSE ? snprintf(text, sizeof(text), "id: %llu\nevent: gap\ndata: %s\n\n",
+                                                 (unsigned long long)to, range)
+                                      : snprintf(text, sizeof(text), "{\"gap\":%s}", range);
+    struct pp_piece *piece = pp_piece_of(text, (size_t)n);
+    bool fine = piece && stream_send(stream_of(sub), &piece, 1);
+
+    if (!piece)
+        stream_end(stream_of(sub), PP_WS_OVERLOADED, "out of memory");
+    pp_piece_unref(piece);
+    return fine;
+}
+
+static bool stream_ready(struct pp_sub *sub)
+{
+    struct stream_sub *s = stream_of(sub);
+    return server_of(s)->ops->pending(&s->stream) < READY_BYTES;
+}
+
+static void stream_failed(struct pp_sub *sub, enum pp_err err)
+{
+    stream_end(stream_of(sub), PP_WS_OVERLOADED, pp_err_text(err));
+}
+
+static const struct pp_sub_events stream_sub_events = {
+    .deliver = stream_deliver, .gap = stream_gap, .ready = stream_ready, .failed = stream_failed};
+
+static void stream_closed(struct pp_http_stream *stream)
+{
+    struct stream_sub *s = pp_container_of(stream, struct stream_sub, stream);
+    pp_hub_unsubscribe(s->api->p->hub, &s->sub);
+    s->api->streams--;
+    free(s);
+}
+
+static void stream_drained(struct pp_http_stream *stream)
+{
+    struct stream_sub *s = pp_container_of(stream, struct stream_sub, stream);
+    pp_hub_resume(s->api->p->hub, &s->sub);
+}
+
+static const struct pp_http_stream_events stream_events = {.closed = stream_closed,
+                                                           .drained = stream_drained};
+
+/* The call ends; the hub copies its keys. After subscribing `out` may be gone already. */
+static void begin_stream(struct pp_call *call, struct events_state *s, struct stream_sub *out)
+{
+    static const char hello[] = ":\nretry: 2000\n\n";
+    struct pp_http_server *server = server_of(out);
+    struct pp_piece *piece = out->sub.format == PP_SUB_SSE ? pp_piece_of(hello, sizeof(hello) - 1) : NULL;
+
+    out->api->streams++;
+    if (piece && server->ops->send(server, &out->stream, &piece, 1) != PP_OK)
+        pp_log(call->p->log, PP_LOG_DEBUG, "a subscriber left at once", NULL);
+    pp_piece_unref(piece);
+    enum pp_err err = pp_hub_subscribe(call->p->hub, &out->sub, s->keys, s->n_keys, s->after);
+    if (err != PP_OK)
+        server->ops->end(server, &out->stream, PP_WS_OVERLOADED, pp_err_text(err));
+    pp_call_gone(call);
+}
+
+static void open_stream(struct pp_call *call, struct events_state *s)
+{
+    struct pp_http_server *server = *call->api->server;
+    bool websocket = call->req->websocket;
+    struct stream_sub *out = calloc(1, sizeof(*out));
+
+    if (!out) {
+        pp_call_error(call, PP_ENOMEM, "a subscription");
+        return;
+    }
+    out->api = call->api;
+    out->sub.events = &stream_sub_events;
+    out->sub.format = websocket ? PP_SUB_JSON : PP_SUB_SSE;
+    out->stream.events = &stream_events;
+    if (!websocket) {
+        pp_call_header(call, "Cache-Control: no-store");
+        pp_call_header(call, "X-Accel-Buffering: no");
+    }
+    const struct pp_http_response res = {.status = websocket ? 101 : 200,
+                                         .content_type = websocket ? NULL : "text/event-stream",
+                                         .headers = call->headers,
+                                         .n_headers = call->n_headers};
+    enum pp_err err = server->ops->open_stream(
+        server, call->req, websocket ? PP_STREAM_WEBSOCKET : PP_STREAM_EVENTS, &res, &out->stream);
+    if (err == PP_OK) {
+        begin_stream(call, s, out);
+        return;
+    }
+    free(out);
+    pp_call_header(call, "Retry-After: %d", RETRY_AFTER);
+    pp_call_problem(call, PP_API_OVERLOADED, NULL, "no subscription can be opened now: %s", pp_err_text(err));
+}
+
+/* --- GET /v1/events --- */
+
+static bool wants_stream(const struct pp_call *call)
+{
+    return call->req->websocket || (call->req->accept && strstr(call->req->accept, "text/event-stream"));
+}
+
+static void checked(struct pp_hub_check *check, enum pp_err err)
+{
+    struct events_state *s = pp_container_of(check, struct events_state, check);
+    struct pp_call *call = s->call;
+
+    if (err == PP_EINVAL)
+        pp_call_problem(call, PP_API_BAD_CURSOR, "after", "no event has this number yet");
+    else if (err != PP_OK)
+        pp_call_error(call, err, "reading events");
+    else if (wants_stream(call))
+        open_stream(call, s);
+    else
+        open_poll(call, s);
+}
+
+static void keys_fine(struct pp_call *call)
+{
+    struct events_state *s = call->state;
+    struct pp_hub *hub = call->p->hub;
+
+    if (call->api->draining || pp_hub_subscribers(hub) >= call->p->params->max_subscribers) {
+        pp_call_header(call, "Retry-After: %d", RETRY_AFTER);
+        pp_call_problem(call, PP_API_OVERLOADED, NULL,
+                        call->api->draining
+                            ? "this process is stopping"
+                            : "there are as many subscribers as events.max_subscribers permits");
+        return;
+    }
+    if (s->after == PP_SUB_FROM_NOW) {
+        checked(&s->check, PP_OK);
+        return;
+    }
+    s->check = (struct pp_hub_check){.after = s->after, .done = checked};
+    pp_hub_check(hub, &s->check);
+}
+
+/* A page of another site must not read along through its visitor's browser: where no key is needed, it would
+ * only have to know the address (RFC 6455 section 10.2). */
+static bool same_site(struct pp_call *call)
+{
+    const char *origin = call->req->origin, *host = call->req->host;
+    const char *slashes = origin ? strstr(origin, "://") : NULL;
+
+    if (!call->req->websocket || !origin || call->p->params->n_keys > 0 ||
+        (slashes && host && !strcmp(slashes + 3, host)))
+        return true;
+    pp_call_problem(call, PP_API_FORBIDDEN, NULL,
+                    "a page of %.100s may not subscribe here: set auth.keys, and give it a ticket", origin);
+    return false;
+}
+
+static bool read_ticket(struct pp_call *call, struct events_state *s, const char *ticket)
+{
+    s->n_keys = pp_ticket_read(call, ticket, s->keys, PP_SUB_KEYS_MAX);
+    if (s->n_keys == 0) {
+        pp_call_problem(call, PP_API_UNAUTHORIZED, "ticket",
+                        "the ticket is none of this server's, or too old");
+        return false;
+    }
+    if (pp_call_param(call, "key")) {
+        pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "a ticket brings its keys along");
+        return false;
+    }
+    pp_call_header(call, "Access-Control-Allow-Origin: *");
+    return true;
+}
+
+void pp_api_events(struct pp_call *call)
+{
+    struct events_state *s = pp_call_state(call, sizeof(*s));
+    const char *ticket = pp_call_param(call, "ticket");
+
+    if (!s)
+        return;
+    s->call = call;
+    if (!read_after(call, s) || !read_wait(call, s) || !pp_call_limit(call, &s->limit))
+        return;
+    if (ticket ? !read_ticket(call, s, ticket) : !same_site(call))
+        return;
+    if (ticket) {
+        keys_fine(call);
+        return;
+    }
+    s->n_keys = pp_call_params(call, "key", s->keys, PP_SUB_KEYS_MAX);
+    pp_call_event_keys(call, s->keys, s->n_keys, keys_fine);
+}
