@@ -5,6 +5,7 @@
 
 #include "pipeline/api_internal.h"
 #include "pipeline/headers.h"
+#include "pipeline/publisher.h"
 #include "pipeline/s3_claim.h"
 
 #define RPM_MAX         1000000
@@ -197,6 +198,8 @@ static void put_done(struct pp_req *req)
         call->p->coordinator->ops->notify(call->p->coordinator, &notice, 1);
     }
     write_client(call, &s->client);
+    if (!call->out.failed)
+        pp_publish_ops(call->p, "photopool.limit.changed", call->out.p, call->out.n);
     pp_call_json(call, 200);
 }
 

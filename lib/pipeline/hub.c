@@ -2,6 +2,7 @@
 #include "pipeline/hub.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,20 +160,32 @@ static void ring_clear(struct pp_hub *hub)
 
 static void read_on(struct pp_hub *hub);
 
-/* What live subscribers have not seen is gone. */
-static void lost(struct pp_hub *hub, uint64_t cleaned)
+bool pp_hub_gap(const struct pp_event *e, uint64_t *from, uint64_t *to)
 {
-    uint64_t from = hub->tail + 1;
+    unsigned long long a = 0, b = 0;
 
+    if (e->type)
+        return false;
+    if (sscanf(e->data, "{\"from\":%llu,\"to\":%llu}", &a, &b) != 2)
+        a = b = e->seq;
+    *from = a;
+    *to = b;
+    return true;
+}
+
+/* What live subscribers have not seen is gone: from..to. What is before it is in the log alone, for those who
+ * catch up. */
+static void lost(struct pp_hub *hub, uint64_t from, uint64_t to)
+{
     ring_clear(hub);
-    hub->tail = hub->ring_from = cleaned;
+    hub->tail = hub->ring_from = to;
     pp_list_each (node, &hub->subs) {
         struct pp_sub *sub = pp_container_of(node, struct pp_sub, in_hub);
-        if (sub->state != PP_SUB_LIVE || sub->at >= cleaned)
+        if (sub->state != PP_SUB_LIVE || sub->at >= to)
             continue;
         uint64_t first = sub->at + 1 > from ? sub->at + 1 : from;
-        sub->at = cleaned;
-        (void)sub->events->gap(sub, first, cleaned);
+        sub->at = to;
+        (void)sub->events->gap(sub, first, to);
     }
 }
 
@@ -193,22 +206,29 @@ static void find_end(struct pp_hub *hub)
 static void take_round(struct pp_hub *hub)
 {
     const struct pp_log_read *r = &hub->read;
-    size_t n = 0;
+    size_t n = 0, dealt = 0;
+    uint64_t from, to;
 
     if (r->cleaned > hub->tail)
-        lost(hub, r->cleaned);
+        lost(hub, hub->tail + 1, r->cleaned);
     for (; n < r->n; n++) {
+        if (pp_hub_gap(&r->events[n], &from, &to)) {
+            pp_hub_fan_out(hub, n - dealt);
+            lost(hub, from, to);
+            dealt = n + 1;
+            continue;
+        }
         if (!ring_push(hub, &r->events[n]))
             break;
         hub->tail = r->events[n].seq;
     }
     if (r->last > hub->last)
         hub->last = r->last;
-    pp_hub_fan_out(hub, n);
+    pp_hub_fan_out(hub, n - dealt);
     while (hub->ring_bytes > PP_HUB_RING_BYTES && hub->n > 1)
         ring_drop(hub);
-    hub->again = hub->again || n == PP_HUB_ROUND || hub->tail < hub->last;
-    if (n > 0)
+    hub->again = hub->again || (r->n > 0 && hub->tail < hub->last);
+    if (r->n > 0)
         pp_hub_serve_behind(hub);
 }
 

@@ -72,6 +72,8 @@ struct pp_hub_entry *pp_hub_entry_at(struct pp_hub *hub, size_t i);
 /* NULL, false: out of memory. */
 struct pp_piece *pp_hub_encode_one(const struct pp_event *e, enum pp_sub_format format);
 bool pp_hub_encode(const struct pp_event *e, struct pp_hub_entry *out);
+/* Is this event a gap? Then its numbers. */
+bool pp_hub_gap(const struct pp_event *e, uint64_t *from, uint64_t *to);
 void pp_hub_entry_fini(struct pp_hub_entry *entry);
 
 /* --- hub_topics.c --- */

@@ -51,24 +51,23 @@ static bool deliver_from_ring(struct pp_hub *hub, struct pp_sub *sub)
 
 /* --- pages --- */
 
-/* Delivers in one go what of the page is for it. */
-static bool deliver_page(struct pp_sub *sub, const struct pp_log_read *r)
+/* Delivers in one go what is for it, up to the next gap or to what it takes at once; *i goes on. */
+static bool deliver_stretch(struct pp_sub *sub, const struct pp_log_read *r, size_t *i)
 {
     struct pp_piece *pieces[PAGE_EVENTS];
     size_t n = 0, max = sub->max ? sub->max : PAGE_EVENTS;
     bool fine = true;
 
-    for (size_t i = 0; i < r->n && fine && n < max; i++) {
-        if (pp_hub_matches(sub, r->events[i].key)) {
-            pieces[n] = pp_hub_encode_one(&r->events[i], sub->format);
+    for (; *i < r->n && r->events[*i].type && fine && n < max; (*i)++) {
+        const struct pp_event *e = &r->events[*i];
+        if (pp_hub_matches(sub, e->key)) {
+            pieces[n] = pp_hub_encode_one(e, sub->format);
             fine = pieces[n] != NULL;
             n += fine;
         }
         if (fine)
-            sub->at = r->events[i].seq;
+            sub->at = e->seq;
     }
-    if (r->n == 0 && r->last > sub->at)
-        sub->at = r->last;
     if (!fine)
         sub->events->failed(sub, PP_ENOMEM);
     else if (n > 0)
@@ -76,6 +75,29 @@ static bool deliver_page(struct pp_sub *sub, const struct pp_log_read *r)
     while (n > 0)
         pp_piece_unref(pieces[--n]);
     return fine;
+}
+
+static bool deliver_page(struct pp_sub *sub, const struct pp_log_read *r)
+{
+    size_t i = 0;
+    uint64_t from, to;
+
+    while (i < r->n) {
+        if (!pp_hub_gap(&r->events[i], &from, &to)) {
+            if (!deliver_stretch(sub, r, &i))
+                return false;
+            continue;
+        }
+        i++;
+        if (from <= sub->at)
+            from = sub->at + 1;
+        sub->at = to;
+        if (!sub->events->gap(sub, from, to))
+            return false;
+    }
+    if (r->n == 0 && r->last > sub->at)
+        sub->at = r->last;
+    return true;
 }
 
 static bool take_page(struct pp_sub *sub, const struct pp_log_read *r)

@@ -20,6 +20,7 @@ struct pp_publisher {
     struct pp_pipeline *p;
     struct pp_list waiting; /* the first one is being appended where `busy` */
     bool busy;
+    uint64_t stale; /* what the log wants numbers for */
     struct pp_arena arena;
     union {
         struct pp_log_append append;
@@ -77,8 +78,8 @@ static void reserved(struct pp_req *req)
     enum pp_err err = req->err == PP_EUNKNOWN ? PP_EIO : req->err; /* a block that nobody uses does no harm */
     if (err == PP_OK) {
         pp_arena_fini(&pub->arena);
-        pub->r.begin =
-            (struct pp_log_begin){.req = request(pub, begun), .first = first, .end = first + BLOCK};
+        pub->r.begin = (struct pp_log_begin){
+            .req = request(pub, begun), .first = first, .end = first + BLOCK, .stale = pub->stale};
         err = log->ops->begin(log, &pub->r.begin);
     }
     if (err != PP_OK)
@@ -102,10 +103,12 @@ static void appended(struct pp_req *req)
 {
     struct pp_publisher *pub = req->data;
 
-    if (req->err == PP_ESTALE)
+    if (req->err == PP_ESTALE) {
+        pub->stale = pub->r.append.stale;
         reserve(pub);
-    else
+    } else {
         end(pub, req->err);
+    }
 }
 
 static void append(struct pp_publisher *pub)

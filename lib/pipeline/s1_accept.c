@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pipeline/json_out.h"
+#include "pipeline/publisher.h"
 
 #define LANE_THREADS 2
 #define LANE_JOBS    4096
@@ -20,6 +21,7 @@ struct pp_s1 {
     struct pp_lane_home *home;
     uint64_t bytes; /* of bodies on the lane */
     size_t busy;
+    bool full;                /* the ingest queue is at its high-water mark, as far as the last batch tells */
     struct pp_s1_post *keyed; /* uthash by name: posts with a key that are being appended */
 };
 
@@ -135,10 +137,25 @@ static void write_answer(const struct pp_s1_post *post, struct pp_buf *out)
     pp_json_end(out, '}');
 }
 
+/* Operators hear of both ends of it, once. */
+static void note_full(struct pp_s1 *s1, bool full)
+{
+    char data[96];
+
+    if (s1->full == full)
+        return;
+    s1->full = full;
+    int n = snprintf(data, sizeof(data), "{\"reached\":%s,\"high_water\":%llu}", full ? "true" : "false",
+                     (unsigned long long)s1->p->params->high_water);
+    pp_publish_ops(s1->p, "photopool.queue.high_water", data, (size_t)n);
+}
+
 static void appended(struct pp_req *req)
 {
     struct pp_s1_post *post = req->data;
 
+    if (req->err == PP_OK || req->err == PP_EFULL)
+        note_full(post->s1, req->err == PP_EFULL);
     switch (req->err) {
     case PP_OK:
         post->answer = post->answer_buf.p;
