@@ -31,11 +31,13 @@ LAYERS = {
     "tests/fuzz": ({"photopool", "base", "core", "config", "pipeline", "adapter"}, {"jansson.h"}),
 }
 ADAPTERS = {
+    "amqp": {"amqp.h", "amqp_tcp_socket.h", "amqp_ssl_socket.h"},
     "cares": HASH | {"ares.h", "uv.h", "pthread.h"},
     "curl": HASH | {"curl/curl.h", "uv.h", "zlib.h"},
     "fs": set(),
     "http": HASH | SSL | {"uv.h", "zlib.h"},
     "journal": HASH,
+    "kafka": {"librdkafka/"},
     "local": HASH | {"sqlite3.h"},
     "mongo": HASH | {"mongoc/", "bson/", "pthread.h"},
     "redis": HASH | SSL | {"hiredis/", "uv.h", "zlib.h"},
@@ -49,7 +51,7 @@ PURE = ("lib/core/",)
 IMPURE = {"sys/socket.h", "sys/stat.h", "fcntl.h", "unistd.h", "pthread.h", "signal.h", "poll.h", "netdb.h", "dirent.h",
           "sys/time.h", "semaphore.h", "sys/epoll.h", "sys/mman.h"}
 LIBRARIES = re.compile(r"(uv|uv/.*|uthash|utlist|utarray|jansson|openssl/.*|zlib|xxhash|sqlite3|expat|curl/.*|ares|ares_.*|yaml|"
-                       r"csv|libwebsockets|hiredis/.*|mongoc/.*|bson/.*|cmocka|pthread)\.h$")
+                       r"csv|libwebsockets|hiredis/.*|mongoc/.*|bson/.*|amqp|amqp_.*|librdkafka/.*|cmocka|pthread)\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 

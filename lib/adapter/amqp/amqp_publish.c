@@ -1,0 +1,211 @@
+/* amqp_publish.c: messages as frames, many in one write.
+ *
+ * A message is a method frame, a header frame, and its body in frames of at most frame_max bytes (AMQP 0-9-1,
+ * 2.3.5 and 4.2.6). librabbitmq encodes what is in them. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "internal.h"
+
+enum {
+    HEAD = 7, /* type, channel, size */
+    END = 1,
+    FRAME_END = 0xce,
+    BASIC = 60,              /* the class */
+    ENCODED_MAX = 2048,      /* a method or a header: short strings and numbers */
+    WRITE_WANTED = 256 << 10 /* bytes that make a write worth its while */
+};
+
+/* --- what frames are made of --- */
+
+static void put_be(uint8_t *p, uint64_t v, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = (uint8_t)(v >> (8 * (n - 1 - i)));
+}
+
+/* Where the payload of the next frame begins. */
+static uint8_t *payload(struct pp_amqp_link *l)
+{
+    return l->out + l->out_n + HEAD;
+}
+
+/* A frame around the n bytes at payload(). */
+static void put_frame(struct pp_amqp_link *l, uint8_t type, size_t n)
+{
+    uint8_t *p = l->out + l->out_n;
+    p[0] = type;
+    put_be(p + 1, PP_AMQP_CHANNEL, 2);
+    put_be(p + 3, n, 4);
+    p[HEAD + n] = FRAME_END;
+    l->out_n += HEAD + n + END;
+}
+
+static bool put_method(struct pp_amqp_link *l, const char *exchange, const char *key)
+{
+    amqp_basic_publish_t m = {
+        .exchange = amqp_cstring_bytes(exchange), .routing_key = amqp_cstring_bytes(key), .mandatory = 1};
+    put_be(payload(l), AMQP_BASIC_PUBLISH_METHOD, 4);
+    int n = amqp_encode_method(AMQP_BASIC_PUBLISH_METHOD, &m,
+                               (amqp_bytes_t){.len = ENCODED_MAX - 4, .bytes = payload(l) + 4});
+    if (n >= 0)
+        put_frame(l, AMQP_FRAME_METHOD, (size_t)n + 4);
+    return n >= 0;
+}
+
+static void describe(const struct pp_sink_message *m, time_t now, amqp_basic_properties_t *p)
+{
+    *p = (amqp_basic_properties_t){._flags = AMQP_BASIC_CONTENT_TYPE_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG |
+                                             AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_TIMESTAMP_FLAG,
+                                   .content_type = amqp_cstring_bytes("application/cloudevents+json"),
+                                   .delivery_mode = AMQP_DELIVERY_PERSISTENT,
+                                   .message_id = amqp_cstring_bytes(m->id),
+                                   .timestamp = (uint64_t)now};
+}
+
+static bool put_header(struct pp_amqp_link *l, amqp_basic_properties_t *p, size_t body_n)
+{
+    enum { BEFORE = 12 }; /* class, weight, size of the body */
+    uint8_t *at = payload(l);
+    put_be(at, BASIC, 2);
+    put_be(at + 2, 0, 2);
+    put_be(at + 4, body_n, 8);
+    int n =
+        amqp_encode_properties(BASIC, p, (amqp_bytes_t){.len = ENCODED_MAX - BEFORE, .bytes = at + BEFORE});
+    if (n >= 0)
+        put_frame(l, AMQP_FRAME_HEADER, (size_t)n + BEFORE);
+    return n >= 0;
+}
+
+bool pp_amqp_routing_key(const char *pattern, const char *client, char *key)
+{
+    static const char name[] = "{client}";
+    size_t n = 0;
+    while (*pattern) {
+        bool is_name = strncmp(pattern, name, sizeof name - 1) == 0;
+        const char *from = is_name ? client : pattern;
+        size_t len = is_name ? strlen(client) : 1;
+        if (n + len > PP_AMQP_SHORT)
+            return false;
+        memcpy(key + n, from, len);
+        n += len;
+        pattern += is_name ? sizeof name - 1 : 1;
+    }
+    key[n] = '\0';
+    return true;
+}
+
+/* --- writing --- */
+
+/* Until the socket takes more; each byte that it takes is a sign of life. */
+static enum pp_err wait_writable(struct pp_amqp *s, int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    int n;
+    do
+        n = poll(&p, 1, (int)s->timeout_ms);
+    while (n < 0 && errno == EINTR);
+    if (n == 0)
+        return pp_amqp_fail(s, PP_ETIMEOUT, "the broker has not read for %lld ms: memory or disk alarm?%s%s",
+                            (long long)s->timeout_ms, s->link.blocked[0] ? " It said: " : "",
+                            s->link.blocked);
+    return n > 0 ? PP_OK : pp_amqp_fail(s, PP_EIO, "writing: %s", strerror(errno));
+}
+
+/* Writes all frames. Where the broker has hung up, what it said before tells more. */
+static enum pp_err flush(struct pp_amqp *s, struct pp_amqp_batch *b)
+{
+    struct pp_amqp_link *l = &s->link;
+    int fd = amqp_get_sockfd(l->c);
+    size_t at = 0;
+    enum pp_err err = PP_OK;
+    while (err == PP_OK && at < l->out_n) {
+        ssize_t n = send(fd, l->out + at, l->out_n - at, MSG_NOSIGNAL);
+        if (n > 0)
+            at += (size_t)n;
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
+            err = wait_writable(s, fd);
+        else if (errno != EINTR)
+            err = pp_amqp_fail(s, PP_EIO, "writing: %s", strerror(errno));
+    }
+    l->out_n = 0;
+    if (err == PP_EIO && pp_amqp_read(s, b) != PP_OK)
+        return PP_EIO; /* with what it said */
+    return err == PP_OK ? pp_amqp_read(s, b) : err;
+}
+
+static enum pp_err put_body(struct pp_amqp *s, struct pp_amqp_batch *b, const char *p, size_t n)
+{
+    struct pp_amqp_link *l = &s->link;
+    size_t most = l->frame_max - HEAD - END;
+    for (size_t part; n > 0; p += part, n -= part) {
+        part = n < most ? n : most;
+        memcpy(payload(l), p, part);
+        put_frame(l, AMQP_FRAME_BODY, part);
+        enum pp_err err = l->out_n >= WRITE_WANTED ? flush(s, b) : PP_OK;
+        if (err != PP_OK)
+            return err;
+    }
+    return PP_OK;
+}
+
+static enum pp_err make_room(struct pp_amqp *s)
+{
+    struct pp_amqp_link *l = &s->link;
+    /* What is below WRITE_WANTED, a method, a header, a frame of the body. */
+    size_t max = WRITE_WANTED + 2 * (HEAD + ENCODED_MAX + END) + l->frame_max;
+    if (l->out_max >= max)
+        return PP_OK;
+    uint8_t *p = realloc(l->out, max);
+    if (!p)
+        return pp_amqp_fail(s, PP_ENOMEM, "%s", pp_err_text(PP_ENOMEM));
+    l->out = p;
+    l->out_max = max;
+    return PP_OK;
+}
+
+static enum pp_err put_message(struct pp_amqp *s, struct pp_amqp_batch *b, size_t i, time_t now)
+{
+    struct pp_amqp_link *l = &s->link;
+    const struct pp_sink_message *m = &b->messages[i];
+    char key[PP_AMQP_SHORT + 1];
+    amqp_basic_properties_t properties;
+    describe(m, now, &properties);
+    /* send() has looked at the lengths */
+    if (!pp_amqp_routing_key(s->routing_key, m->client, key) || !put_method(l, s->exchange, key) ||
+        !put_header(l, &properties, m->body_n))
+        return pp_amqp_fail(s, PP_EINVAL, "message %s can't be encoded", m->id);
+    l->next_tag++;
+    return put_body(s, b, m->body, m->body_n);
+}
+
+/* TLS is librabbitmq's own: it writes each message by itself. */
+static enum pp_err publish_by_library(struct pp_amqp *s, struct pp_amqp_batch *b, size_t i, time_t now)
+{
+    const struct pp_sink_message *m = &b->messages[i];
+    char key[PP_AMQP_SHORT + 1];
+    amqp_basic_properties_t properties;
+    describe(m, now, &properties);
+    if (!pp_amqp_routing_key(s->routing_key, m->client, key))
+        return pp_amqp_fail(s, PP_EINVAL, "message %s can't be encoded", m->id);
+    s->link.next_tag++;
+    int status = amqp_basic_publish(s->link.c, PP_AMQP_CHANNEL, amqp_cstring_bytes(s->exchange),
+                                    amqp_cstring_bytes(key), 1, 0, &properties,
+                                    (amqp_bytes_t){.len = m->body_n, .bytes = (void *)(uintptr_t)m->body});
+    return status == AMQP_STATUS_OK ? PP_OK : pp_amqp_fail_status(s, status, "writing");
+}
+
+enum pp_err pp_amqp_publish(struct pp_amqp *s, struct pp_amqp_batch *b)
+{
+    time_t now = time(NULL);
+    enum pp_err err = make_room(s);
+    b->first_tag = s->link.next_tag;
+    s->link.out_n = 0;
+    for (size_t i = 0; i < b->n && err == PP_OK; i++)
+        err = s->to.ssl ? publish_by_library(s, b, i, now) : put_message(s, b, i, now);
+    return err == PP_OK ? flush(s, b) : err;
+}
