@@ -1,0 +1,438 @@
+/* test_amqp_sink.c: adapter/amqp keeps the sink's contract on a RabbitMQ, by way of a proxy; and what only a
+ * broker of AMQP can do: alarms, exchanges of another kind, logins, messages that close the channel. */
+#include <amqp.h>
+#include <amqp_tcp_socket.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "adapter/amqp/amqp_sink.h"
+#include "rabbitmq_server.h"
+#include "suite_result_sink.h"
+#include "tcp_proxy.h"
+#include "test_loop.h"
+
+/* Larger than this closes the channel. */
+#define MAX_MESSAGE 1000000
+enum { FEW_MAX = 4000 };
+
+/* --- somebody who receives --- */
+
+struct place {
+    amqp_connection_state_t c; /* straight to the broker */
+    struct tcp_proxy *proxy;
+    char exchange[64], queue[64];
+};
+
+static void ok(amqp_rpc_reply_t r, const char *what)
+{
+    if (r.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION) {
+        const amqp_channel_close_t *m = r.reply.decoded;
+        fail_msg("%s: %.*s", what, (int)m->reply_text.len, (const char *)m->reply_text.bytes);
+    }
+    if (r.reply_type != AMQP_RESPONSE_NORMAL)
+        fail_msg("%s: %s", what, amqp_error_string2(r.library_error));
+}
+
+static amqp_connection_state_t dial(void)
+{
+    amqp_connection_state_t c = amqp_new_connection();
+    amqp_socket_t *socket = amqp_tcp_socket_new(c);
+    assert_int_equal(amqp_socket_open(socket, "127.0.0.1", rabbitmq_server_port()), AMQP_STATUS_OK);
+    ok(amqp_login(c, "/", 0, AMQP_DEFAULT_FRAME_SIZE, 0, AMQP_SASL_METHOD_PLAIN, "guest", "guest"), "login");
+    amqp_channel_open(c, 1);
+    ok(amqp_get_rpc_reply(c), "channel.open");
+    return c;
+}
+
+static void bind_queue(void *place)
+{
+    struct place *p = place;
+    amqp_queue_bind(p->c, 1, amqp_cstring_bytes(p->queue), amqp_cstring_bytes(p->exchange),
+                    amqp_cstring_bytes("result.*"), amqp_empty_table);
+    ok(amqp_get_rpc_reply(p->c), "queue.bind");
+}
+
+static void unbind_queue(void *place)
+{
+    struct place *p = place;
+    amqp_queue_unbind(p->c, 1, amqp_cstring_bytes(p->queue), amqp_cstring_bytes(p->exchange),
+                      amqp_cstring_bytes("result.*"), amqp_empty_table);
+    ok(amqp_get_rpc_reply(p->c), "queue.unbind");
+}
+
+/* A durable queue at the place's exchange. */
+static void make_queue(struct place *p, amqp_table_t arguments)
+{
+    amqp_exchange_declare(p->c, 1, amqp_cstring_bytes(p->exchange), amqp_cstring_bytes("topic"), 0, 1, 0, 0,
+                          amqp_empty_table);
+    ok(amqp_get_rpc_reply(p->c), "exchange.declare");
+    amqp_queue_declare(p->c, 1, amqp_cstring_bytes(p->queue), 0, 1, 0, 0, arguments);
+    ok(amqp_get_rpc_reply(p->c), "queue.declare");
+    bind_queue(p);
+}
+
+static void *place(void)
+{
+    static int n;
+    struct place *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    snprintf(p->exchange, sizeof p->exchange, "exchange-%d", n);
+    snprintf(p->queue, sizeof p->queue, "queue-%d", n++);
+    p->c = dial();
+    make_queue(p, amqp_empty_table);
+    p->proxy = tcp_proxy_open(rabbitmq_server_port());
+    return p;
+}
+
+static void leave(void *place)
+{
+    struct place *p = place;
+    amqp_destroy_connection(p->c);
+    tcp_proxy_close(p->proxy);
+    free(p);
+}
+
+static struct pp_amqp_options options_of(const struct place *p, int64_t timeout_ms)
+{
+    static char url[64];
+    snprintf(url, sizeof url, "amqp://guest:guest@127.0.0.1:%u", tcp_proxy_port(p->proxy));
+    return (struct pp_amqp_options){.url = url, .exchange = p->exchange, .timeout_ms = timeout_ms};
+}
+
+static enum pp_err open_sink(void *place, struct pp_loop *loop, int64_t timeout_ms,
+                             struct pp_result_sink **out)
+{
+    char error[PP_AMQP_ERROR_MAX];
+    const struct pp_amqp_options o = options_of(place, timeout_ms);
+    return pp_amqp_sink_open(loop, &o, out, error);
+}
+
+static char *text_of(struct pp_arena *a, amqp_bytes_t b)
+{
+    return pp_arena_copy(a, b.bytes, b.len);
+}
+
+/* Properties as API.md promises them; the client is in the routing key. */
+static void read_message(const amqp_envelope_t *e, struct pp_arena *a, struct pp_sink_message *m)
+{
+    const amqp_basic_properties_t *p = &e->message.properties;
+    const char *key = text_of(a, e->routing_key);
+    assert_int_equal(p->delivery_mode, AMQP_DELIVERY_PERSISTENT);
+    assert_string_equal(text_of(a, p->content_type), "application/cloudevents+json");
+    assert_true(p->_flags & AMQP_BASIC_TIMESTAMP_FLAG);
+    assert_in_range(p->timestamp, time(NULL) - 3600, time(NULL) + 1);
+    assert_memory_equal(key, "result.", 7);
+    *m = (struct pp_sink_message){.id = text_of(a, p->message_id),
+                                  .client = key + 7,
+                                  .body = text_of(a, e->message.body),
+                                  .body_n = e->message.body.len};
+}
+
+/* The next message, without an end to waiting where there has to be one; false: there is none. */
+static bool get(struct place *p, struct pp_arena *a, struct pp_sink_message *m)
+{
+    amqp_maybe_release_buffers(p->c);
+    amqp_rpc_reply_t r = amqp_basic_get(p->c, 1, amqp_cstring_bytes(p->queue), 1);
+    ok(r, "basic.get");
+    if (r.reply.id == AMQP_BASIC_GET_EMPTY_METHOD)
+        return false;
+    const amqp_basic_get_ok_t *got = r.reply.decoded;
+    amqp_envelope_t e = {.routing_key = amqp_bytes_malloc_dup(got->routing_key)};
+    ok(amqp_read_message(p->c, 1, &e.message, 0), "message");
+    read_message(&e, a, m);
+    amqp_bytes_free(e.routing_key);
+    amqp_destroy_message(&e.message);
+    return true;
+}
+
+static size_t receive(void *place, size_t least, struct pp_arena *a, struct pp_sink_message **out)
+{
+    struct place *p = place;
+    size_t n = 0;
+    *out = pp_arena_array(a, FEW_MAX, sizeof **out);
+    assert_non_null(*out);
+    while (get(p, a, &(*out)[n]) || n < least)
+        n += (*out)[n].id != NULL;
+    return n;
+}
+
+/* --- what happens to it --- */
+
+static void kill_broker(void *place)
+{
+    (void)place;
+    rabbitmq_server_do("kill", NULL);
+}
+
+static void start_broker(void *place)
+{
+    struct place *p = place;
+    rabbitmq_server_do("start", NULL);
+    amqp_destroy_connection(p->c);
+    p->c = dial();
+}
+
+/* A queue of two, which is full then. */
+static void refuse(void *place)
+{
+    struct place *p = place;
+    amqp_table_entry_t entries[] = {
+        {.key = amqp_cstring_bytes("x-max-length"),
+         .value = {.kind = AMQP_FIELD_KIND_I32, .value = {.i32 = 2}}},
+        {.key = amqp_cstring_bytes("x-overflow"),
+         .value = {.kind = AMQP_FIELD_KIND_UTF8, .value = {.bytes = amqp_cstring_bytes("reject-publish")}}}};
+    unbind_queue(p);
+    strcat(p->queue, "-small");
+    make_queue(p, (amqp_table_t){.num_entries = 2, .entries = entries});
+}
+
+static void refuse_no_more(void *place)
+{
+    struct place *p = place;
+    unbind_queue(p);
+    *strrchr(p->queue, '-') = '\0';
+    bind_queue(p);
+}
+
+static void slow(void *place)
+{
+    tcp_proxy_set(((struct place *)place)->proxy, TCP_PROXY_TRICKLE);
+}
+
+static void silence(void *place)
+{
+    tcp_proxy_set(((struct place *)place)->proxy, TCP_PROXY_SILENT);
+}
+
+static void lose_answers(void *place)
+{
+    tcp_proxy_set(((struct place *)place)->proxy, TCP_PROXY_NO_ANSWER);
+}
+
+static void calm(void *place)
+{
+    struct place *p = place;
+    tcp_proxy_cut(p->proxy);
+    tcp_proxy_set(p->proxy, TCP_PROXY_PASS);
+}
+
+static const struct pp_sink_subject subject = {.name = "amqp",
+                                               .place = place,
+                                               .leave = leave,
+                                               .open = open_sink,
+                                               .receive = receive,
+                                               .refuse = refuse,
+                                               .refuse_no_more = refuse_no_more,
+                                               .unbind = unbind_queue,
+                                               .bind = bind_queue,
+                                               .slow = slow,
+                                               .silence = silence,
+                                               .lose_answers = lose_answers,
+                                               .calm = calm,
+                                               .kill = kill_broker,
+                                               .start = start_broker};
+
+/* --- AMQP's own --- */
+
+static int open_kit(void **state)
+{
+    *state = sink_kit_open(&subject, SINK_LONG_MS);
+    return 0;
+}
+
+static int open_impatient(void **state)
+{
+    *state = sink_kit_open(&subject, 2000);
+    return 0;
+}
+
+static int close_kit(void **state)
+{
+    sink_kit_close(*state);
+    return 0;
+}
+
+static void has(const char *text, const char *part)
+{
+    if (!text || !strstr(text, part))
+        fail_msg("\"%s\" is not in \"%s\"", part, text ? text : "(nothing)");
+}
+
+static void works(struct sink_kit *k)
+{
+    struct pp_sink_message *m = sink_kit_messages(k, 5, 100);
+    assert_int_equal(sink_kit_send(k, m, 5), PP_OK);
+    sink_kit_all_are(m, 5, PP_SINK_ACCEPTED);
+    sink_kit_receives(k, m, 5);
+}
+
+/* An idle connection that is gone is nobody's loss. */
+static void a_lost_connection_is_not_noticed(void **state)
+{
+    struct sink_kit *k = *state;
+    struct place *p = k->place;
+    for (int i = 0; i < 3; i++) {
+        works(k);
+        tcp_proxy_cut(p->proxy);
+    }
+    works(k);
+}
+
+static void says_who_does_not_receive(void **state)
+{
+    struct sink_kit *k = *state;
+    struct pp_sink_message *m = sink_kit_messages(k, 1, 100);
+    unbind_queue(k->place);
+    assert_int_equal(sink_kit_send(k, m, 1), PP_OK);
+    has(m->error, "NO_ROUTE");
+    has(m->error, m->client);
+}
+
+static void exchange_of_another_kind(void **state)
+{
+    struct sink_kit *k = *state;
+    struct place *p = k->place;
+    struct pp_sink_message *m = sink_kit_messages(k, 2, 100);
+    snprintf(p->exchange, sizeof p->exchange, "amq.direct");
+    sink_kit_reopen(k, SINK_LONG_MS);
+    assert_int_equal(sink_kit_send(k, m, 2), PP_EIO);
+    sink_kit_all_are(m, 2, PP_SINK_UNKNOWN);
+    has(k->r.error, "PRECONDITION_FAILED");
+    has(k->r.error, "amq.direct");
+}
+
+/* It is declared again, where it went away. */
+static void exchange_is_gone(void **state)
+{
+    struct sink_kit *k = *state;
+    struct place *p = k->place;
+    struct pp_sink_message *m = sink_kit_messages(k, 2, 100);
+    works(k);
+    amqp_exchange_delete(p->c, 1, amqp_cstring_bytes(p->exchange), 0);
+    ok(amqp_get_rpc_reply(p->c), "exchange.delete");
+    assert_int_equal(sink_kit_send(k, m, 2), PP_EIO);
+    has(k->r.error, "NOT_FOUND");
+    assert_int_equal(sink_kit_send(k, m, 2), PP_OK);
+    sink_kit_all_are(m, 2, PP_SINK_RETURNED);
+    bind_queue(p);
+    works(k);
+}
+
+/* The broker closes the channel over it. The others are none the worse. */
+static void too_large_for_the_broker(void **state)
+{
+    struct sink_kit *k = *state;
+    struct pp_sink_message *m = sink_kit_messages(k, 5, 100), *got = NULL;
+    m[2] = *sink_kit_messages(k, 1, MAX_MESSAGE + 1);
+    assert_int_equal(sink_kit_send(k, m, 5), PP_OK);
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(m[i].verdict, i == 2 ? PP_SINK_REFUSED : PP_SINK_ACCEPTED);
+    has(m[2].error, "PRECONDITION_FAILED");
+    size_t n = receive(k->place, 4, &k->arena, &got);
+    for (size_t i = 0; i < 5; i++)
+        assert_true(i == 2 ? sink_kit_count(&m[i], got, n) == 0 : sink_kit_count(&m[i], got, n) >= 1);
+    works(k);
+}
+
+/* memory alarm: publishers wait, as long as we let them */
+static void alarm_of_the_broker(void **state)
+{
+    struct sink_kit *k = *state;
+    struct pp_sink_message *m = sink_kit_messages(k, 10, 100);
+    sink_kit_send_at_last(k, m, 10);
+    rabbitmq_server_do("ctl", "set_vm_memory_high_watermark", "0", NULL);
+    assert_int_equal(sink_kit_send(k, m, 10), PP_ETIMEOUT);
+    sink_kit_all_are(m, 10, PP_SINK_UNKNOWN);
+    has(k->r.error, "memory");
+    rabbitmq_server_do("ctl", "set_vm_memory_high_watermark", "0.4", NULL);
+    sink_kit_send_at_last(k, m, 10);
+}
+
+/* More than the sockets hold: writing is given up, too. */
+static void nobody_reads(void **state)
+{
+    enum { N = 60, BYTES = 400000 };
+    struct sink_kit *k = *state;
+    struct place *p = k->place;
+    struct pp_sink_message *m = sink_kit_messages(k, N, BYTES);
+    sink_kit_send_at_last(k, m, 1);
+    tcp_proxy_set(p->proxy, TCP_PROXY_SILENT);
+    assert_int_equal(sink_kit_send(k, m, N), PP_ETIMEOUT);
+    sink_kit_all_are(m, N, PP_SINK_UNKNOWN);
+    calm(p);
+    sink_kit_send_at_last(k, m, N);
+}
+
+static void logins(void **state)
+{
+    static const struct {
+        const char *before, *after; /* the port */
+        const char *error;
+    } cases[] = {{"amqp://guest:secret@127.0.0.1", "", "ACCESS_REFUSED"},
+                 {"amqp://127.0.0.1", "/nowhere", "nowhere"},
+                 {"amqp://127.0.0.1", "/%2f", NULL},
+                 {"amqp://127.0.0.1", "/", NULL},
+                 {"amqps://127.0.0.1", "", "SSL"}};
+    struct sink_kit *k = *state;
+    struct place *p = k->place;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char url[128], error[PP_AMQP_ERROR_MAX];
+        struct pp_sink_message *m = sink_kit_messages(k, 1, 100);
+        struct pp_amqp_options o = options_of(p, SINK_LONG_MS);
+        snprintf(url, sizeof url, "%s:%u%s", cases[i].before, tcp_proxy_port(p->proxy), cases[i].after);
+        o.url = url;
+        k->sink->ops->close(k->sink);
+        assert_int_equal(pp_amqp_sink_open(k->loop, &o, &k->sink, error), PP_OK);
+        assert_int_equal(sink_kit_send(k, m, 1), cases[i].error ? PP_EIO : PP_OK);
+        if (cases[i].error)
+            has(k->r.error, cases[i].error);
+        if (k->r.error)
+            assert_null(strstr(k->r.error, "secret"));
+    }
+}
+
+static void options_are_looked_at(void **state)
+{
+    static const struct pp_amqp_options wrong[] = {
+        {.url = "http://127.0.0.1"},
+        {.url = "amqp://127.0.0.1:port"},
+        {.url = "amqp://127.0.0.1/a/b"},
+        {.url = "amqp://127.0.0.1", .exchange = ""},
+        {.url = "amqp://127.0.0.1", .timeout_ms = -1},
+        {.url = "amqp://127.0.0.1", .routing_key = "{client}{client}{client}{client}"}};
+    struct sink_kit *k = *state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char error[PP_AMQP_ERROR_MAX] = "";
+        struct pp_result_sink *sink = NULL;
+        assert_int_equal(pp_amqp_sink_open(k->loop, &wrong[i], &sink, error), PP_EINVAL);
+        assert_null(sink);
+        assert_true(error[0] != '\0');
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const options[] = {"max_message_size = 1000000", NULL};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_lost_connection_is_not_noticed, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(says_who_does_not_receive, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(exchange_of_another_kind, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(exchange_is_gone, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(too_large_for_the_broker, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(alarm_of_the_broker, open_impatient, close_kit),
+        cmocka_unit_test_setup_teardown(nobody_reads, open_impatient, close_kit),
+        cmocka_unit_test_setup_teardown(logins, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(options_are_looked_at, open_kit, close_kit),
+    };
+    (void)argc;
+    rabbitmq_server_start(argv, options);
+    int failed = pp_suite_result_sink(&subject);
+    return failed + cmocka_run_group_tests_name("amqp's own", tests, NULL, NULL);
+}

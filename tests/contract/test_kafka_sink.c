@@ -1,0 +1,351 @@
+/* test_kafka_sink.c: adapter/kafka keeps the sink's contract on the cluster that librdkafka carries for
+ * tests; and what only Kafka can do. */
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "adapter/kafka/kafka_sink.h"
+#include "suite_result_sink.h"
+#include "test_loop.h"
+
+enum {
+    BROKERS = 1,
+    PARTITIONS = 4,
+    PRODUCE = 0 /* of the protocol's requests */,
+    FEW_MAX = 4000,
+    NEVER_MS = 600000
+};
+
+/* --- a cluster, and somebody who receives --- */
+
+struct place {
+    rd_kafka_t *owner; /* of the cluster's threads */
+    rd_kafka_mock_cluster_t *cluster;
+    rd_kafka_t *consumer;
+    const char *const *properties;
+};
+
+#define TOPIC "photopool.results"
+
+static rd_kafka_t *client(rd_kafka_type_t type, const char *brokers)
+{
+    char error[256];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set(conf, "bootstrap.servers", brokers, NULL, 0);
+    rd_kafka_conf_set(conf, "reconnect.backoff.max.ms", "100", NULL, 0);
+    rd_kafka_conf_set(conf, "log_level", "0", NULL, 0);
+    if (type == RD_KAFKA_CONSUMER) {
+        rd_kafka_conf_set(conf, "group.id", "test", NULL, 0);
+        rd_kafka_conf_set(conf, "fetch.message.max.bytes", "10000000", NULL, 0);
+        rd_kafka_conf_set(conf, "socket.timeout.ms", "1000", NULL, 0);
+        rd_kafka_conf_set(conf, "fetch.wait.max.ms", "10", NULL, 0);
+        rd_kafka_conf_set(conf, "fetch.error.backoff.ms", "10", NULL, 0);
+    }
+    rd_kafka_t *rk = rd_kafka_new(type, conf, error, sizeof error);
+    if (!rk)
+        fail_msg("%s", error);
+    return rk;
+}
+
+static void *place(void)
+{
+    struct place *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    p->owner = client(RD_KAFKA_PRODUCER, "");
+    p->cluster = rd_kafka_mock_cluster_new(p->owner, BROKERS);
+    assert_non_null(p->cluster);
+    assert_int_equal(rd_kafka_mock_topic_create(p->cluster, TOPIC, PARTITIONS, 1),
+                     RD_KAFKA_RESP_ERR_NO_ERROR);
+    p->consumer = client(RD_KAFKA_CONSUMER, rd_kafka_mock_cluster_bootstraps(p->cluster));
+    rd_kafka_topic_partition_list_t *all = rd_kafka_topic_partition_list_new(PARTITIONS);
+    for (int i = 0; i < PARTITIONS; i++)
+        rd_kafka_topic_partition_list_add(all, TOPIC, i)->offset = RD_KAFKA_OFFSET_BEGINNING;
+    assert_int_equal(rd_kafka_assign(p->consumer, all), RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_topic_partition_list_destroy(all);
+    return p;
+}
+
+static void leave(void *place)
+{
+    struct place *p = place;
+    rd_kafka_consumer_close(p->consumer);
+    rd_kafka_destroy(p->consumer);
+    rd_kafka_mock_cluster_destroy(p->cluster);
+    rd_kafka_destroy(p->owner);
+    free(p);
+}
+
+static enum pp_err open_sink(void *place, struct pp_loop *loop, int64_t timeout_ms,
+                             struct pp_result_sink **out)
+{
+    struct place *p = place;
+    char error[PP_KAFKA_ERROR_MAX];
+    const struct pp_kafka_options o = {.brokers = rd_kafka_mock_cluster_bootstraps(p->cluster),
+                                       .timeout_ms = timeout_ms,
+                                       .properties = p->properties};
+    return pp_kafka_sink_open(loop, &o, out, error);
+}
+
+/* How many messages there are in the topic. */
+static int64_t end_of_all(struct place *p)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < PARTITIONS; i++) {
+        int64_t low = 0, high = -1;
+        while (rd_kafka_query_watermark_offsets(p->consumer, TOPIC, i, &low, &high, 1000))
+            continue; /* the broker may just have come back */
+        sum += high;
+    }
+    return sum;
+}
+
+static int64_t position_of_all(struct place *p)
+{
+    int64_t sum = 0;
+    rd_kafka_topic_partition_list_t *all = NULL;
+    assert_int_equal(rd_kafka_assignment(p->consumer, &all), RD_KAFKA_RESP_ERR_NO_ERROR);
+    assert_int_equal(rd_kafka_position(p->consumer, all), RD_KAFKA_RESP_ERR_NO_ERROR);
+    for (int i = 0; i < all->cnt; i++)
+        sum += all->elems[i].offset > 0 ? all->elems[i].offset : 0;
+    rd_kafka_topic_partition_list_destroy(all);
+    return sum;
+}
+
+static void read_message(const rd_kafka_message_t *got, struct pp_arena *a, struct pp_sink_message *m)
+{
+    rd_kafka_headers_t *headers = NULL;
+    const void *id = NULL;
+    size_t id_n = 0;
+    assert_int_equal(rd_kafka_message_headers(got, &headers), RD_KAFKA_RESP_ERR_NO_ERROR);
+    assert_int_equal(rd_kafka_header_get_last(headers, "id", &id, &id_n), RD_KAFKA_RESP_ERR_NO_ERROR);
+    *m = (struct pp_sink_message){.id = pp_arena_copy(a, id, id_n),
+                                  .client = pp_arena_copy(a, got->key, got->key_len),
+                                  .body = pp_arena_copy(a, got->payload, got->len),
+                                  .body_n = got->len};
+}
+
+static size_t receive(void *place, size_t least, struct pp_arena *a, struct pp_sink_message **out)
+{
+    struct place *p = place;
+    size_t n = 0;
+    *out = pp_arena_array(a, FEW_MAX, sizeof **out);
+    assert_non_null(*out);
+    while (n < least || position_of_all(p) < end_of_all(p)) {
+        rd_kafka_message_t *got = rd_kafka_consumer_poll(p->consumer, 100);
+        if (got && !got->err) {
+            assert_true(n < FEW_MAX);
+            read_message(got, a, &(*out)[n++]);
+        }
+        if (got)
+            rd_kafka_message_destroy(got);
+    }
+    return n;
+}
+
+/* --- what happens to it --- */
+
+static void answer_with(struct place *p, rd_kafka_resp_err_t err, int ms, int times)
+{
+    for (int i = 0; i < times; i++)
+        assert_int_equal(rd_kafka_mock_broker_push_request_error_rtts(p->cluster, 1, PRODUCE, 1, err, ms),
+                         RD_KAFKA_RESP_ERR_NO_ERROR);
+}
+
+/* Every request, until there is no more of that. */
+static void refuse(void *place)
+{
+    struct place *p = place;
+    const rd_kafka_resp_err_t no = RD_KAFKA_RESP_ERR_INVALID_RECORD;
+    rd_kafka_mock_push_request_errors(p->cluster, PRODUCE, 8, no, no, no, no, no, no, no, no);
+}
+
+static void refuse_no_more(void *place)
+{
+    rd_kafka_mock_clear_request_errors(((struct place *)place)->cluster, PRODUCE);
+}
+
+static void slow(void *place)
+{
+    rd_kafka_mock_broker_set_rtt(((struct place *)place)->cluster, -1, 50);
+}
+
+static void silence(void *place)
+{
+    rd_kafka_mock_broker_set_rtt(((struct place *)place)->cluster, -1, NEVER_MS);
+}
+
+static void lose_answers(void *place)
+{
+    answer_with(place, RD_KAFKA_RESP_ERR_NO_ERROR, NEVER_MS, 1);
+}
+
+static void calm(void *place)
+{
+    rd_kafka_mock_broker_set_rtt(((struct place *)place)->cluster, -1, 0);
+}
+
+static void kill_broker(void *place)
+{
+    rd_kafka_mock_broker_set_down(((struct place *)place)->cluster, -1);
+}
+
+static void start_broker(void *place)
+{
+    rd_kafka_mock_broker_set_up(((struct place *)place)->cluster, -1);
+}
+
+static const struct pp_sink_subject subject = {.name = "kafka",
+                                               .place = place,
+                                               .leave = leave,
+                                               .open = open_sink,
+                                               .receive = receive,
+                                               .refuse = refuse,
+                                               .refuse_no_more = refuse_no_more,
+                                               .slow = slow,
+                                               .silence = silence,
+                                               .lose_answers = lose_answers,
+                                               .calm = calm,
+                                               .kill = kill_broker,
+                                               .start = start_broker};
+
+/* --- Kafka's own --- */
+
+static int open_kit(void **state)
+{
+    *state = sink_kit_open(&subject, SINK_LONG_MS);
+    return 0;
+}
+
+static int open_impatient(void **state)
+{
+    *state = sink_kit_open(&subject, 2000);
+    return 0;
+}
+
+static int close_kit(void **state)
+{
+    sink_kit_close(*state);
+    return 0;
+}
+
+/* librdkafka refuses it, the others go. */
+static void too_large(void **state)
+{
+    struct sink_kit *k = *state;
+    struct pp_sink_message *m = sink_kit_messages(k, 5, 100), *got = NULL;
+    m[2] = *sink_kit_messages(k, 1, 1100000);
+    assert_int_equal(sink_kit_send(k, m, 5), PP_OK);
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(m[i].verdict, i == 2 ? PP_SINK_REFUSED : PP_SINK_ACCEPTED);
+    size_t n = receive(k->place, 4, &k->arena, &got);
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(sink_kit_count(&m[i], got, n), i != 2);
+}
+
+/* A request that is refused over one message is nothing against the others. */
+static void one_spoils_none(void **state)
+{
+    struct sink_kit *k = *state;
+    struct pp_sink_message *m = sink_kit_messages(k, 50, 100);
+    for (size_t i = 0; i < 50; i++)
+        m[i].client = "42"; /* one partition, one request */
+    answer_with(k->place, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, 0, 1);
+    assert_int_equal(sink_kit_send(k, m, 50), PP_OK);
+    sink_kit_all_are(m, 50, PP_SINK_ACCEPTED);
+    sink_kit_receives(k, m, 50);
+}
+
+/* What passes is tried again by librdkafka, and told to nobody. */
+static void passing_trouble(void **state)
+{
+    static const rd_kafka_resp_err_t errors[] = {
+        RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
+        RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT, RD_KAFKA_RESP_ERR__TRANSPORT};
+    struct sink_kit *k = *state;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        struct pp_sink_message *m = sink_kit_messages(k, 10, 100);
+        answer_with(k->place, errors[i], 0, 1);
+        assert_int_equal(sink_kit_send(k, m, 10), PP_OK);
+        sink_kit_all_are(m, 10, PP_SINK_ACCEPTED);
+        sink_kit_receives(k, m, 10);
+    }
+}
+
+/* Not these messages' fault: nothing is refused. */
+static void not_allowed_to_write(void **state)
+{
+    struct sink_kit *k = *state;
+    struct pp_sink_message *m = sink_kit_messages(k, 10, 100);
+    for (size_t i = 0; i < 10; i++)
+        m[i].client = "42";
+    answer_with(k->place, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, 0, 1);
+    assert_int_equal(sink_kit_send(k, m, 10), PP_EIO);
+    sink_kit_all_are(m, 10, PP_SINK_UNKNOWN);
+    assert_non_null(strstr(k->r.error, "uthoriz"));
+}
+
+static void nobody_there(void **state)
+{
+    struct sink_kit *k = *state;
+    struct pp_sink_message *m = sink_kit_messages(k, 10, 100);
+    kill_broker(k->place);
+    assert_int_equal(sink_kit_send(k, m, 10), PP_EIO);
+    sink_kit_all_are(m, 10, PP_SINK_UNKNOWN);
+    start_broker(k->place);
+    sink_kit_send_at_last(k, m, 10);
+}
+
+static void options_are_looked_at(void **state)
+{
+    static const char *const unknown[] = {"no.such.property", "1", NULL};
+    static const char *const conflict[] = {"max.in.flight", "100", NULL};
+    static const struct pp_kafka_options wrong[] = {{.brokers = ""},
+                                                    {.brokers = "127.0.0.1:1", .topic = ""},
+                                                    {.brokers = "127.0.0.1:1", .timeout_ms = 1},
+                                                    {.brokers = "127.0.0.1:1", .properties = unknown},
+                                                    {.brokers = "127.0.0.1:1", .properties = conflict}};
+    struct sink_kit *k = *state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char error[PP_KAFKA_ERROR_MAX] = "";
+        struct pp_result_sink *sink = NULL;
+        assert_int_equal(pp_kafka_sink_open(k->loop, &wrong[i], &sink, error), PP_EINVAL);
+        assert_null(sink);
+        assert_true(error[0] != '\0');
+    }
+}
+
+/* Guarantees can't be taken away. */
+static void acks_stay_all(void **state)
+{
+    static const char *const careless[] = {"enable.idempotence", "false", "acks", "0", NULL};
+    struct sink_kit *k = *state;
+    struct pp_sink_message *m = sink_kit_messages(k, 3, 100);
+    ((struct place *)k->place)->properties = careless;
+    sink_kit_reopen(k, 2000);
+    kill_broker(k->place);
+    assert_int_not_equal(sink_kit_send(k, m, 3), PP_OK);
+    start_broker(k->place);
+    sink_kit_send_at_last(k, m, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(too_large, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(one_spoils_none, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(passing_trouble, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(not_allowed_to_write, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(nobody_there, open_impatient, close_kit),
+        cmocka_unit_test_setup_teardown(options_are_looked_at, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(acks_stay_all, open_kit, close_kit),
+    };
+    int failed = pp_suite_result_sink(&subject);
+    return failed + cmocka_run_group_tests_name("kafka's own", tests, NULL, NULL);
+}
