@@ -539,6 +539,67 @@ static void comments_to_all(void **state)
     pp_kit_close(k);
 }
 
+/* Also those that open while the only other one is being ended. */
+static void comments_after_the_last(void **state)
+{
+    (void)state;
+    struct pp_http_options o = {.close_ms = 10 * KEEPALIVE_MS};
+    struct pp_kit *k = pp_kit_open(&o);
+    struct pp_hc ending, c;
+    pp_test_clock_hold(k->loop);
+    pp_kit_end(pp_kit_events(k, &ending), PP_WS_NORMAL, NULL);
+    pass(k, KEEPALIVE_MS);
+    struct pp_kit_stream *s = pp_kit_events(k, &c);
+    pass(k, KEEPALIVE_MS);
+    assert_memory_equal(pp_kit_take(&c, 3), ":\n\n", 3);
+    assert_int_equal(k->streams[0].closed, 0);
+    pp_test_clock_release(k->loop);
+    pp_hc_close(&ending);
+    pp_hc_close(&c);
+    pp_kit_wait_closed(s);
+    pp_kit_wait_closed(&k->streams[0]);
+    pp_kit_close(k);
+}
+
+/* True once the server has got rid of some more. */
+struct progress {
+    struct pp_kit_stream *s;
+    struct pp_hc *c;
+    size_t before;
+};
+
+static bool has_moved(void *arg)
+{
+    static char some[CHUNK];
+    struct progress *p = arg;
+    (void)!recv(p->c->fd, some, sizeof some, MSG_DONTWAIT);
+    return pp_kit_pending(p->s) < p->before;
+}
+
+/* Who reads, however slowly, lives. */
+static void slow_readers_are_not_stuck(void **state)
+{
+    (void)state;
+    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_hc c;
+    struct pp_piece *piece = pp_kit_piece(32 << 20, 1);
+    pp_test_clock_hold(k->loop);
+    struct pp_kit_stream *s = pp_kit_events(k, &c);
+    fill(s, piece);
+    for (int i = 0; i < 4; i++) {
+        struct progress p = {s, &c, pp_kit_pending(s)};
+        pp_test_until(k->loop, has_moved, &p, PP_KIT_MS);
+        assert_int_equal(piece->refs, 2); /* not all of it */
+        pass(k, STUCK_MS / 2);
+        assert_int_equal(s->closed, 0);
+    }
+    pp_test_clock_release(k->loop);
+    pp_hc_close(&c);
+    pp_kit_wait_closed(s);
+    pp_piece_unref(piece);
+    pp_kit_close(k);
+}
+
 /* No comments behind what waits; and it does not wait for ever. */
 static void stuck_readers_are_closed(void **state)
 {
@@ -794,6 +855,8 @@ int main(void)
         cmocka_unit_test(same_bytes),
         cmocka_unit_test(comments),
         cmocka_unit_test(comments_to_all),
+        cmocka_unit_test(comments_after_the_last),
+        cmocka_unit_test(slow_readers_are_not_stuck),
         cmocka_unit_test(stuck_readers_are_closed),
         cmocka_unit_test(ended_after_what_waits),
         cmocka_unit_test(ended_in_time),
