@@ -28,7 +28,7 @@ test: ## all tests, lint included
 	@J=$(J) tests/run
 
 bench: ## the headline figures
-	@scripts/setup build fleet mongo
+	@scripts/setup build fleet mongo bench
 	@scripts/build build all -DPP_TESTS=OFF
 	@loadtest/bench/run
 
