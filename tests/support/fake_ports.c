@@ -22,7 +22,7 @@ static void come_back(void *data)
         reqs[i]->done(reqs[i]);
 }
 
-static enum pp_err later(struct fake_return *back, struct pp_req *req, enum pp_err err)
+enum pp_err fake_later(struct fake_return *back, struct pp_req *req, enum pp_err err)
 {
     assert(back->n < FAKE_MAX);
     req->err = err;
@@ -39,7 +39,7 @@ void fake_release(struct fake_return *back)
         pp_timer_start(back->timer, 0, 0);
 }
 
-static void back_open(struct fake_return *back, struct pp_loop *loop)
+void fake_return_open(struct fake_return *back, struct pp_loop *loop)
 {
     back->timer = pp_timer_open(loop, come_back, back);
     assert(back->timer);
@@ -97,12 +97,12 @@ static enum pp_err ingest_append(struct pp_ingest_queue *q, struct pp_ingest_app
     if (r->key)
         snprintf(key, sizeof(key), "%s %s", r->entry.client, r->key);
     if (f->append_err != PP_OK)
-        return later(&f->back, &r->req, f->append_err);
+        return fake_later(&f->back, &r->req, f->append_err);
     const struct fake_entry *old = r->key ? find_key(f, key) : NULL;
     if (old)
-        return later(&f->back, &r->req, repeated(r, old));
+        return fake_later(&f->back, &r->req, repeated(r, old));
     keep_entry(f, r, key);
-    return later(&f->back, &r->req, PP_OK);
+    return fake_later(&f->back, &r->req, PP_OK);
 }
 
 static enum pp_err ingest_get(struct pp_ingest_queue *q, struct pp_ingest_get *r)
@@ -111,7 +111,7 @@ static enum pp_err ingest_get(struct pp_ingest_queue *q, struct pp_ingest_get *r
     const struct fake_entry *e = find_entry(f, r->batch_id, r->client);
     if (e)
         r->entry = e->entry;
-    return later(&f->back, &r->req, f->err ? f->err : e ? PP_OK : PP_ENOTFOUND);
+    return fake_later(&f->back, &r->req, f->err ? f->err : e ? PP_OK : PP_ENOTFOUND);
 }
 
 static enum pp_err ingest_list(struct pp_ingest_queue *q, struct pp_ingest_list *r)
@@ -129,7 +129,7 @@ static enum pp_err ingest_list(struct pp_ingest_queue *q, struct pp_ingest_list 
             break;
         r->entries[r->n++] = *e;
     }
-    return later(&f->back, &r->req, f->err);
+    return fake_later(&f->back, &r->req, f->err);
 }
 
 static enum pp_err ingest_cancel(struct pp_ingest_queue *q, struct pp_ingest_cancel *r)
@@ -138,7 +138,7 @@ static enum pp_err ingest_cancel(struct pp_ingest_queue *q, struct pp_ingest_can
     struct fake_entry *e = find_entry(f, r->batch_id, NULL);
     if (e)
         e->entry.cancelled = true;
-    return later(&f->back, &r->req, e ? PP_OK : PP_ENOTFOUND);
+    return fake_later(&f->back, &r->req, e ? PP_OK : PP_ENOTFOUND);
 }
 
 static enum pp_err ingest_stats(struct pp_ingest_queue *q, struct pp_ingest_stats *r)
@@ -147,7 +147,7 @@ static enum pp_err ingest_stats(struct pp_ingest_queue *q, struct pp_ingest_stat
     struct pp_req req = r->req;
     *r = f->stats;
     r->req = req;
-    return later(&f->back, &r->req, f->err);
+    return fake_later(&f->back, &r->req, f->err);
 }
 
 static void ingest_watch(struct pp_ingest_queue *q, void (*cb)(void *data), void *data)
@@ -171,7 +171,7 @@ void fake_ingest_open(struct fake_ingest *f, struct pp_loop *loop)
                                                    .watch = ingest_watch,
                                                    .durability = ingest_durability};
     *f = (struct fake_ingest){.base.ops = &ops};
-    back_open(&f->back, loop);
+    fake_return_open(&f->back, loop);
 }
 
 void fake_ingest_close(struct fake_ingest *f)
@@ -202,7 +202,7 @@ STORE(store_batch, pp_store_batch)
     const struct pp_batch *b = find_batch(F, r->batch_id, r->client);
     if (b)
         r->batch = *b;
-    return later(&F->back, &r->req, F->err ? F->err : b ? PP_OK : PP_ENOTFOUND);
+    return fake_later(&F->back, &r->req, F->err ? F->err : b ? PP_OK : PP_ENOTFOUND);
 }
 
 STORE(store_batches, pp_store_batches)
@@ -218,7 +218,7 @@ STORE(store_batches, pp_store_batches)
             break;
         r->batches[r->n++] = *b;
     }
-    return later(&F->back, &r->req, F->err);
+    return fake_later(&F->back, &r->req, F->err);
 }
 
 STORE(store_cancel, pp_store_cancel)
@@ -237,14 +237,14 @@ STORE(store_cancel, pp_store_cancel)
     } else if (b) {
         ((struct pp_batch *)b)->state = PP_BATCH_CANCELLED;
     }
-    return later(&F->back, &r->req, F->err ? F->err : b ? PP_OK : PP_ENOTFOUND);
+    return fake_later(&F->back, &r->req, F->err ? F->err : b ? PP_OK : PP_ENOTFOUND);
 }
 
 STORE(store_results, pp_store_results)
 {
     F->results_asked = *r;
     if (F->results_enomem_above && r->limit > F->results_enomem_above)
-        return later(&F->back, &r->req, PP_ENOMEM);
+        return fake_later(&F->back, &r->req, PP_ENOMEM);
     r->items = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->items));
     for (size_t i = 0; i < F->n_items; i++) {
         const struct pp_item *item = &F->items[i];
@@ -255,7 +255,7 @@ STORE(store_results, pp_store_results)
             break;
         r->items[r->n++] = *item;
     }
-    return later(&F->back, &r->req, F->err);
+    return fake_later(&F->back, &r->req, F->err);
 }
 
 STORE(store_item, pp_store_item)
@@ -263,10 +263,10 @@ STORE(store_item, pp_store_item)
     for (size_t i = 0; i < F->n_items && !F->err; i++) {
         if (strcmp(F->items[i].client, r->client) == 0 && strcmp(F->items[i].id, r->id) == 0) {
             r->item = F->items[i];
-            return later(&F->back, &r->req, PP_OK);
+            return fake_later(&F->back, &r->req, PP_OK);
         }
     }
-    return later(&F->back, &r->req, F->err ? F->err : PP_ENOTFOUND);
+    return fake_later(&F->back, &r->req, F->err ? F->err : PP_ENOTFOUND);
 }
 
 STORE(store_photo, pp_store_photo)
@@ -275,7 +275,7 @@ STORE(store_photo, pp_store_photo)
     *r = F->photo;
     r->req = req;
     F->lookups++;
-    return later(&F->back, &r->req, F->err);
+    return fake_later(&F->back, &r->req, F->err);
 }
 
 STORE(store_object, pp_store_object)
@@ -284,7 +284,7 @@ STORE(store_object, pp_store_object)
                  (!r->client || strcmp(r->client, F->object_client) == 0);
     if (found)
         r->object = F->object;
-    return later(&F->back, &r->req, F->err ? F->err : found ? PP_OK : PP_ENOTFOUND);
+    return fake_later(&F->back, &r->req, F->err ? F->err : found ? PP_OK : PP_ENOTFOUND);
 }
 
 STORE(store_replay, pp_store_replay)
@@ -303,7 +303,7 @@ STORE(store_replay, pp_store_replay)
         r->items[r->n++] = F->items[i];
         r->photos++;
     }
-    return later(&F->back, &r->req, F->err);
+    return fake_later(&F->back, &r->req, F->err);
 }
 
 STORE(store_clients, pp_store_clients)
@@ -318,14 +318,14 @@ STORE(store_clients, pp_store_clients)
             break;
         r->clients[r->n++] = F->clients[i];
     }
-    return later(&F->back, &r->req, F->err);
+    return fake_later(&F->back, &r->req, F->err);
 }
 
 STORE(store_put_client, pp_store_put_client)
 {
     F->puts++;
     snprintf(F->put_client, sizeof(F->put_client), "%s", r->client.id);
-    return later(&F->back, &r->req, F->err);
+    return fake_later(&F->back, &r->req, F->err);
 }
 
 STORE(store_routes, pp_store_routes)
@@ -346,14 +346,14 @@ STORE(store_routes, pp_store_routes)
             break;
         r->rows[r->n++] = *row;
     }
-    return later(&F->back, &r->req, F->err);
+    return fake_later(&F->back, &r->req, F->err);
 }
 
 STORE(store_queue, pp_store_queue)
 {
     memcpy(r->counts, F->queue.counts, sizeof(r->counts));
     r->claimed = F->queue.claimed;
-    return later(&F->back, &r->req, F->err);
+    return fake_later(&F->back, &r->req, F->err);
 }
 
 static bool store_roundtrips(struct pp_task_store *s, size_t i, const char **name, uint64_t *n)
@@ -380,7 +380,7 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
                                                  .queue = store_queue,
                                                  .roundtrips = store_roundtrips};
     *f = (struct fake_store){.base.ops = &ops};
-    back_open(&f->back, loop);
+    fake_return_open(&f->back, loop);
 }
 
 void fake_store_close(struct fake_store *f)

@@ -95,6 +95,9 @@ void fake_coordinator_open(struct fake_coordinator *f);
 void fake_blobs_open(struct fake_blobs *f);
 void fake_server_open(struct fake_server *f);
 void fake_server_close(struct fake_server *f);
+void fake_return_open(struct fake_return *back, struct pp_loop *loop);
+/* The request comes back on a later turn, with `err`; always PP_OK. */
+enum pp_err fake_later(struct fake_return *back, struct pp_req *req, enum pp_err err);
 /* Lets go of what was held. */
 void fake_release(struct fake_return *back);
 

@@ -1,0 +1,75 @@
+/* fake_delivery.h: an event log, an outbox and a delivery store in memory, for tests of the hub and the
+ * relays: whole as far as these go. Each request comes back on a later turn of the loop. One thread. */
+#ifndef PP_TEST_FAKE_DELIVERY_H
+#define PP_TEST_FAKE_DELIVERY_H
+
+#include "fake_ports.h"
+#include "photopool/port/delivery_store.h"
+#include "photopool/port/event_log.h"
+
+#define FAKE_EVENTS 5000
+#define FAKE_ITEMS  3000
+#define FAKE_ROWS   3000
+
+struct fake_log {
+    struct pp_event_log base;
+    struct fake_return back;
+    struct pp_event events[FAKE_EVENTS]; /* copies, by seq */
+    size_t n, reads, begins;
+    uint64_t next, end; /* numbers that are left: [next, end); end 0: any */
+    uint64_t cleaned;
+    enum pp_err append_err, read_err; /* the next one ends so, and does nothing */
+    void (*woken)(void *data);
+    void *woken_data;
+};
+
+struct fake_outbox {
+    struct pp_task_store base;
+    struct fake_return back;
+    uint64_t numbers; /* handed out so far */
+    struct {
+        char client[16], id[16];
+        uint64_t seq;
+        bool gone;
+    } items[FAKE_ITEMS];
+    size_t n, reads;
+    struct pp_batch batch; /* the only one there is */
+    enum pp_err err;
+};
+
+struct fake_row {
+    char sink[PP_SINK_NAME_MAX], id[40], client[16], error[256];
+    struct pp_delivery row;
+};
+
+struct fake_deliveries {
+    struct pp_delivery_store base;
+    struct fake_return back;
+    struct {
+        char sink[PP_SINK_NAME_MAX];
+        uint64_t cursor;
+    } cursors[8];
+    size_t n_cursors;
+    struct fake_row rows[FAKE_ROWS];
+    size_t n_rows, saves;
+    enum pp_err save_err;
+};
+
+void fake_log_open(struct fake_log *f, struct pp_loop *loop);
+void fake_log_close(struct fake_log *f);
+/* Puts an event in, and tells the watcher. type NULL: a gap. */
+uint64_t fake_log_put(struct fake_log *f, const char *key, const char *type, const char *data);
+
+void fake_outbox_open(struct fake_outbox *f, struct pp_loop *loop);
+void fake_outbox_close(struct fake_outbox *f);
+/* An item of this client has finished; its seq. */
+uint64_t fake_outbox_put(struct fake_outbox *f, const char *client);
+
+void fake_deliveries_open(struct fake_deliveries *f, struct pp_loop *loop);
+void fake_deliveries_close(struct fake_deliveries *f);
+/* 0: none. */
+uint64_t fake_cursor(const struct fake_deliveries *f, const char *sink);
+/* NULL: none. */
+struct fake_row *fake_row_of(struct fake_deliveries *f, const char *sink, uint64_t seq);
+
+#endif

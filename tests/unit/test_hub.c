@@ -1,0 +1,533 @@
+/* The hub: who gets which events, from where on, each once; gaps; those who are slow; and the publisher's
+ * numbers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/piece.h"
+#include "fake_delivery.h"
+#include "pipeline/hub.h"
+#include "pipeline/publisher.h"
+#include "test_loop.h"
+
+struct follower {
+    struct pp_sub sub;
+    struct kit *kit;
+    uint64_t seqs[FAKE_EVENTS]; /* 0: a gap */
+    size_t n, calls, most;
+    uint64_t gap_from, gap_to, upto;
+    bool busy, failed, caught_up;
+    size_t leave_after; /* events; 0: never */
+};
+
+struct kit {
+    struct pp_loop *loop;
+    struct pp_log *log;
+    struct pp_params params;
+    struct pp_pipeline p;
+    struct fake_log events;
+    struct fake_outbox store;
+    struct pp_hub *hub;
+    bool busy; /* those who follow from here on are */
+};
+
+/* --- a follower --- */
+
+static struct follower *of(struct pp_sub *sub)
+{
+    return (struct follower *)((char *)sub - offsetof(struct follower, sub));
+}
+
+static void take(struct follower *f, const char *text, size_t n)
+{
+    char copy[4096];
+
+    assert_true(n < sizeof(copy));
+    memcpy(copy, text, n);
+    copy[n] = '\0';
+    const char *at = f->sub.format == PP_SUB_SSE ? copy : strstr(copy, "{\"seq\":");
+    while (at && *at) {
+        unsigned long long seq = 0;
+        assert_int_equal(sscanf(at, f->sub.format == PP_SUB_SSE ? "id: %llu\n" : "{\"seq\":%llu,", &seq), 1);
+        f->seqs[f->n++] = seq;
+        at = f->sub.format == PP_SUB_SSE ? strstr(at, "\n\n") : NULL;
+        at = at ? at + 2 : NULL;
+    }
+}
+
+static bool deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n, uint64_t upto)
+{
+    struct follower *f = of(sub);
+
+    f->calls++;
+    f->most = n > f->most ? n : f->most;
+    for (size_t i = 0; i < n; i++)
+        take(f, pieces[i]->bytes, pieces[i]->n);
+    f->upto = upto;
+    if (f->leave_after == 0 || f->n < f->leave_after)
+        return true;
+    pp_hub_unsubscribe(f->kit->hub, sub);
+    return false;
+}
+
+static bool gap(struct pp_sub *sub, uint64_t from, uint64_t to)
+{
+    struct follower *f = of(sub);
+    f->gap_from = from;
+    f->gap_to = to;
+    f->seqs[f->n++] = 0;
+    return true;
+}
+
+static bool ready(struct pp_sub *sub)
+{
+    return !of(sub)->busy;
+}
+
+static bool caught_up(struct pp_sub *sub)
+{
+    of(sub)->caught_up = true;
+    return true;
+}
+
+static void failed(struct pp_sub *sub, enum pp_err err)
+{
+    (void)err;
+    of(sub)->failed = true;
+    pp_hub_unsubscribe(of(sub)->kit->hub, sub);
+}
+
+static const struct pp_sub_events events = {
+    .deliver = deliver, .gap = gap, .ready = ready, .caught_up = caught_up, .failed = failed};
+
+static struct follower *follow(struct kit *k, enum pp_sub_format format, uint64_t after, const char *key,
+                               const char *other)
+{
+    struct follower *f = calloc(1, sizeof(*f));
+    const char *keys[] = {key, other};
+    f->kit = k;
+    f->busy = k->busy;
+    f->sub.events = &events;
+    f->sub.format = format;
+    assert_int_equal(pp_hub_subscribe(k->hub, &f->sub, keys, other ? 2 : 1, after), PP_OK);
+    return f;
+}
+
+static void leave(struct follower *f)
+{
+    pp_hub_unsubscribe(f->kit->hub, &f->sub);
+    free(f);
+}
+
+/* --- the kit --- */
+
+static void open_hub(struct kit *k)
+{
+    k->hub = pp_hub_open(&k->p);
+    assert_non_null(k->hub);
+}
+
+static int setup(void **state)
+{
+    struct kit *k = calloc(1, sizeof(*k));
+    *state = k;
+    k->loop = pp_loop_open();
+    k->p.loop = k->loop;
+    k->p.log = k->log;
+    k->p.params = &k->params;
+    k->params.sole_worker = true;
+    fake_log_open(&k->events, k->loop);
+    fake_outbox_open(&k->store, k->loop);
+    k->p.events = &k->events.base;
+    k->p.store = &k->store.base;
+    open_hub(k);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct kit *k = *state;
+    pp_hub_stop(k->hub);
+    while (pp_hub_busy(k->hub) > 0)
+        (void)pp_loop_turn(k->loop, true);
+    pp_hub_close(k->hub);
+    fake_log_close(&k->events);
+    fake_outbox_close(&k->store);
+    pp_loop_close(k->loop);
+    free(k);
+    return 0;
+}
+
+static bool up_to_date(void *arg)
+{
+    struct kit *k = arg;
+    return k->events.reads > 0 && pp_hub_tail(k->hub) == k->events.next - 1 && pp_hub_busy(k->hub) == 0;
+}
+
+static void settle(struct kit *k)
+{
+    pp_test_until(k->loop, up_to_date, k, 5000);
+}
+
+static bool has_caught_up(void *arg)
+{
+    return ((struct follower *)arg)->caught_up;
+}
+
+static void put(struct kit *k, const char *key, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        fake_log_put(&k->events, key, "t", "{}");
+}
+
+/* The hub is not told: before it has begun, it begins with the newest of them. */
+static void put_quietly(struct kit *k, const char *key, size_t n)
+{
+    void (*woken)(void *data) = k->events.woken;
+    k->events.woken = NULL;
+    put(k, key, n);
+    k->events.woken = woken;
+}
+
+static void check(const struct follower *f, size_t n, ...)
+{
+    va_list ap;
+    va_start(ap, n);
+    assert_int_equal(f->n, n);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(f->seqs[i], va_arg(ap, int));
+    va_end(ap);
+}
+
+/* --- tests --- */
+
+static void keys_are_checked(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"results", "results:42", "a:b:c:d:e:f:g:h", "batch:b_1-Z"};
+    static const char *const bad[] = {"",         ":",  "a:", ":a", "a::b", "a b", "a.b", "a:b:c:d:e:f:g:h:i",
+                                      "\xc3\xa4", "a\n"};
+    char text[PP_EVENT_KEY_MAX + 1];
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
+        assert_true(pp_event_key_valid(good[i]));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+        assert_false(pp_event_key_valid(bad[i]));
+    memset(text, 'a', PP_EVENT_KEY_MAX);
+    text[PP_EVENT_KEY_MAX] = '\0';
+    assert_false(pp_event_key_valid(text));
+    text[PP_EVENT_KEY_MAX - 1] = '\0';
+    assert_true(pp_event_key_valid(text));
+}
+
+static void prefixes_by_whole_parts(void **state)
+{
+    struct kit *k = *state;
+    settle(k);
+    struct follower *all = follow(k, PP_SUB_JSON, PP_SUB_FROM_NOW, "results", NULL);
+    struct follower *one = follow(k, PP_SUB_SSE, PP_SUB_FROM_NOW, "results:4", NULL);
+    struct follower *both = follow(k, PP_SUB_JSON, PP_SUB_FROM_NOW, "results:4", "results");
+    struct follower *two = follow(k, PP_SUB_SSE, PP_SUB_FROM_NOW, "ops", "results:42");
+
+    put(k, "results:42", 1);
+    put(k, "results:4", 1);
+    put(k, "ops", 1);
+    put(k, "results:4", 1);
+    settle(k);
+    check(all, 3, 1, 2, 4);
+    check(one, 2, 2, 4);
+    check(both, 3, 1, 2, 4);
+    check(two, 2, 1, 3);
+    leave(all);
+    leave(one);
+    leave(both);
+    leave(two);
+    assert_int_equal(pp_hub_subscribers(k->hub), 0);
+}
+
+static void from_now_on_is_from_now_on(void **state)
+{
+    struct kit *k = *state;
+    put_quietly(k, "ops", 3);
+    struct follower *early =
+        follow(k, PP_SUB_JSON, PP_SUB_FROM_NOW, "ops", NULL); /* the end is not known yet */
+    pp_test_until(k->loop, has_caught_up, early, 5000);
+    put(k, "ops", 2);
+    settle(k);
+    check(early, 2, 4, 5);
+    leave(early);
+}
+
+/* From the log by pages, then from the ring, then live: each once, in order, whatever the place. */
+static void resumes_from_everywhere(void **state)
+{
+    struct kit *k = *state;
+    static const uint64_t places[] = {0, 1, 499, 500, 501, 999, 1000, 4399, 4400};
+
+    put_quietly(k, "ops", 4400); /* more than is read at the start */
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+        struct follower *f = follow(k, i % 2 ? PP_SUB_SSE : PP_SUB_JSON, places[i], "ops", NULL);
+        pp_test_until(k->loop, has_caught_up, f, 5000);
+        uint64_t before = k->events.next - 1;
+        put(k, "ops", 3);
+        settle(k);
+        assert_int_equal(f->n, before - places[i] + 3);
+        for (size_t n = 0; n < f->n; n++)
+            assert_int_equal(f->seqs[n], places[i] + 1 + n);
+        leave(f);
+    }
+}
+
+static void a_pause_loses_nothing(void **state)
+{
+    struct kit *k = *state;
+    put(k, "ops", 1200);
+    settle(k);
+    k->busy = true;
+    struct follower *f = follow(k, PP_SUB_JSON, 0, "ops", NULL);
+    put(k, "ops", 100);
+    settle(k);
+    assert_int_equal(f->n, 0);
+    f->busy = false;
+    pp_hub_resume(k->hub, &f->sub);
+    pp_test_until(k->loop, has_caught_up, f, 5000);
+    assert_int_equal(f->n, 1300);
+    for (size_t i = 0; i < f->n; i++)
+        assert_int_equal(f->seqs[i], i + 1);
+    leave(f);
+}
+
+static void what_was_cleaned_away_is_said(void **state)
+{
+    struct kit *k = *state;
+    put(k, "ops", 10);
+    k->events.cleaned = 6;
+    settle(k);
+    struct follower *f = follow(k, PP_SUB_JSON, 2, "ops", NULL), *g = follow(k, PP_SUB_JSON, 6, "ops", NULL);
+    settle(k);
+    check(f, 5, 0, 7, 8, 9, 10);
+    assert_int_equal(f->gap_from, 3);
+    assert_int_equal(f->gap_to, 6);
+    check(g, 4, 7, 8, 9, 10);
+    leave(f);
+    leave(g);
+}
+
+/* The log's data were lost: it goes on with a new block of numbers. */
+static void what_was_lost_is_said_to_those_who_listen(void **state)
+{
+    struct kit *k = *state;
+    put(k, "ops", 3);
+    settle(k);
+    struct follower *f = follow(k, PP_SUB_SSE, PP_SUB_FROM_NOW, "ops", NULL);
+    k->events.cleaned = 1000;
+    k->events.next = 1001;
+    put(k, "ops", 2);
+    settle(k);
+    check(f, 3, 0, 1001, 1002);
+    assert_int_equal(f->gap_from, 4);
+    assert_int_equal(f->gap_to, 1000);
+    leave(f);
+}
+
+/* ... or went back some moments: the log has a gap in the place of what is missing. */
+static void a_gap_within_the_log(void **state)
+{
+    struct kit *k = *state;
+    put(k, "ops", 2);
+    settle(k);
+    struct follower *live = follow(k, PP_SUB_JSON, PP_SUB_FROM_NOW, "ops", NULL);
+    k->events.next = 50;
+    uint64_t at = fake_log_put(&k->events, "", NULL, "{\"from\":3,\"to\":50}");
+    assert_int_equal(at, 50);
+    put(k, "ops", 2);
+    settle(k);
+    struct follower *late = follow(k, PP_SUB_JSON, 1, "ops", NULL);
+    settle(k);
+    check(live, 3, 0, 51, 52);
+    check(late, 4, 2, 0, 51, 52);
+    assert_int_equal(late->gap_from, 3);
+    assert_int_equal(late->gap_to, 50);
+    leave(live);
+    leave(late);
+}
+
+static void one_who_takes_few_knows_where_he_is(void **state)
+{
+    struct kit *k = *state;
+    settle(k);
+    struct follower *f = follow(k, PP_SUB_JSON, 0, "ops", NULL);
+    f->sub.max = 3;
+    f->leave_after = 3;
+    put(k, "results:1", 2);
+    put(k, "ops", 5);
+    settle(k);
+    check(f, 3, 3, 4, 5);
+    assert_int_equal(f->upto, 5);
+    assert_int_equal(f->most, 3);
+    assert_int_equal(pp_hub_subscribers(k->hub), 0);
+    free(f);
+}
+
+static void leaving_in_the_middle_of_a_round(void **state)
+{
+    struct kit *k = *state;
+    struct follower *f[20];
+
+    settle(k);
+    for (size_t i = 0; i < 20; i++) {
+        f[i] = follow(k, i % 2 ? PP_SUB_JSON : PP_SUB_SSE, PP_SUB_FROM_NOW, i % 3 ? "ops" : "results",
+                      i % 5 ? NULL : "batch");
+        f[i]->leave_after = i % 4 ? 1 : 0;
+    }
+    put(k, "ops", 2);
+    put(k, "results:1", 2);
+    put(k, "batch:b_1", 2);
+    settle(k);
+    for (size_t i = 0; i < 20; i++) {
+        assert_true(f[i]->n >= 1);
+        if (i % 4 == 0)
+            assert_int_equal(f[i]->n, (i % 3 ? 2 : 2) + (i % 5 ? 0 : 2));
+        leave(f[i]);
+    }
+    assert_int_equal(pp_hub_subscribers(k->hub), 0);
+}
+
+static void a_log_that_fails(void **state)
+{
+    struct kit *k = *state;
+    put_quietly(k, "ops", 4400); /* not all in the ring: a page is read */
+    settle(k);
+    k->events.read_err = PP_EIO;
+    struct follower *f = follow(k, PP_SUB_JSON, 0, "ops", NULL);
+    pp_test_until(k->loop, up_to_date, k, 5000);
+    assert_true(f->failed);
+    free(f);
+    k->events.read_err = PP_EIO; /* the tail: tried again */
+    put(k, "ops", 1);
+    settle(k);
+}
+
+struct checking {
+    struct pp_hub_check check;
+    bool done;
+    enum pp_err err;
+};
+
+static void checked(struct pp_hub_check *check, enum pp_err err)
+{
+    struct checking *c = (struct checking *)check;
+    c->done = true;
+    c->err = err;
+}
+
+static bool is_checked(void *arg)
+{
+    return ((struct checking *)arg)->done;
+}
+
+/* Another process may have handed out numbers that this one has not read yet. */
+static void numbers_of_the_future(void **state)
+{
+    struct kit *k = *state;
+    put(k, "ops", 3);
+    settle(k);
+    put_quietly(k, "ops", 2); /* this process has not read them yet */
+    static const struct {
+        uint64_t after;
+        enum pp_err due;
+    } cases[] = {{0, PP_OK}, {3, PP_OK}, {5, PP_OK}, {6, PP_EINVAL}, {PP_EVENT_SEQ_MAX, PP_EINVAL}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct checking c = {.check = {.after = cases[i].after, .done = checked}};
+        pp_hub_check(k->hub, &c.check);
+        pp_test_until(k->loop, is_checked, &c, 5000);
+        assert_int_equal(c.err, cases[i].due);
+    }
+}
+
+/* --- the publisher --- */
+
+struct publishing {
+    struct pp_publication publication;
+    struct pp_event event;
+    bool done;
+    enum pp_err err;
+};
+
+static void published(struct pp_publication *publication, enum pp_err err)
+{
+    struct publishing *p = publication->data;
+    p->done = true;
+    p->err = err;
+}
+
+static bool is_published(void *arg)
+{
+    return ((struct publishing *)arg)->done;
+}
+
+static void publish(struct kit *k, struct publishing *p)
+{
+    *p = (struct publishing){.event = {.key = "ops", .type = "t", .data = "{}", .data_n = 2}};
+    p->publication = (struct pp_publication){.events = &p->event, .n = 1, .done = published, .data = p};
+    pp_publish(k->p.publisher, &p->publication);
+}
+
+static void blocks_of_numbers_are_fetched(void **state)
+{
+    struct kit *k = *state;
+    struct publishing p[3];
+
+    k->p.publisher = pp_publisher_open(&k->p);
+    k->events.end = 1; /* none */
+    k->store.numbers = 5000000;
+    for (size_t i = 0; i < 3; i++)
+        publish(k, &p[i]);
+    for (size_t i = 0; i < 3; i++) {
+        pp_test_until(k->loop, is_published, &p[i], 5000);
+        assert_int_equal(p[i].err, PP_OK);
+        assert_int_equal(p[i].event.seq, 5000001 + i);
+    }
+    assert_int_equal(k->events.begins, 1);
+    k->events.append_err = PP_EIO;
+    publish(k, &p[0]);
+    publish(k, &p[1]);
+    pp_test_until(k->loop, is_published, &p[1], 5000);
+    assert_int_equal(p[0].err, PP_EIO);
+    assert_int_equal(p[1].err, PP_OK);
+    assert_int_equal(p[1].event.seq, 5000004);
+    k->store.err = PP_EIO; /* no numbers: nothing is published */
+    k->events.end = 1;
+    publish(k, &p[0]);
+    pp_test_until(k->loop, is_published, &p[0], 5000);
+    assert_int_equal(p[0].err, PP_EIO);
+    assert_int_equal(pp_publisher_busy(k->p.publisher), 0);
+    pp_publisher_close(k->p.publisher);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_are_checked),
+        T(prefixes_by_whole_parts),
+        T(from_now_on_is_from_now_on),
+        T(resumes_from_everywhere),
+        T(a_pause_loses_nothing),
+        T(what_was_cleaned_away_is_said),
+        T(what_was_lost_is_said_to_those_who_listen),
+        T(a_gap_within_the_log),
+        T(one_who_takes_few_knows_where_he_is),
+        T(leaving_in_the_middle_of_a_round),
+        T(a_log_that_fails),
+        T(numbers_of_the_future),
+        T(blocks_of_numbers_are_fetched),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
