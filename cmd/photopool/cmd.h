@@ -22,6 +22,9 @@ int pp_cmd_status(int argc, char **argv);
 int pp_cmd_results(int argc, char **argv);
 int pp_cmd_replay(int argc, char **argv);
 
+int pp_cmd_events(int argc, char **argv);
+int pp_cmd_webhooks(int argc, char **argv);
+
 int pp_cmd_explain(int argc, char **argv);
 int pp_cmd_limits(int argc, char **argv);
 int pp_cmd_pause(int argc, char **argv);

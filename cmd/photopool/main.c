@@ -28,6 +28,11 @@ static const struct command commands[] = {
     {"results", "BATCH", "what became of its items", pp_cmd_results},
     {"replay", "BATCH [--code C] [--domain D]", "fetch again what failed", pp_cmd_replay},
 
+    {"Consumers", NULL, NULL, NULL},
+    {"events", "[--key K]... [--after N]", "follow results, batches and operations as they happen",
+     pp_cmd_events},
+    {"webhooks", "list|add|test|replay|...", "endpoints that get each result by POST", pp_cmd_webhooks},
+
     {"Operation", NULL, NULL, NULL},
     {"explain", "--client ID URL", "what would happen to a photo now, and why", pp_cmd_explain},
     {"limits", "CLIENT [--rpm N]", "show or change a client's limits", pp_cmd_limits},
@@ -63,7 +68,8 @@ static void print_help(FILE *f)
           "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 partly, 4 the server can't be reached.\n\n"
           "Examples:\n"
           "  photopool up --data ./data\n"
-          "  photopool submit items.csv --client 42 --follow\n",
+          "  photopool submit items.csv --client 42 --follow\n"
+          "  photopool events --key results:42\n",
           f);
 }
 

@@ -1,0 +1,311 @@
+/* cmd_events.c: `photopool events`: follows numbered events, over long-poll.
+ *
+ *   where are we? (wait=0) -> { what came after `after`, waiting for it -> print -> after = last } ...
+ *
+ * The number of what was printed last is all that there is to keep: after a lost connection, or a server that
+ * was away for a day, the next request simply names it. So nothing is missed and nothing is printed twice;
+ * what the server has cleaned away meanwhile is said as a gap. */
+#include "client.h"
+#include "event_line.h"
+#include "follow.h"
+#include "interrupt.h"
+#include "json_split.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    WAIT_S = 25,
+    PAGE = 500,
+    PAUSE_FIRST_MS = 250,
+    PAUSE_MAX_MS = 15 * 1000,
+    RETRY_AFTER_MAX_S = 60,
+    EVENT_MAX = 64 * 1024 * 1024,
+};
+
+static const char help[] =
+    "Usage: photopool events [--key K]... [--after N] [--limit N]\n\n"
+    "Prints events as they happen, until Ctrl-C: on a terminal a line each, otherwise one JSON object per "
+    "line.\n"
+    "Goes on by itself, and without a hole, after a lost connection or a restarted server. A hole that can't "
+    "be\n"
+    "helped, because the server keeps events for a limited time, is said: {\"gap\": {\"from\", \"to\"}}.\n\n"
+    "  --key K      what to follow; may be given several times (default results):\n"
+    "                 results, results:CLIENT   items that finished\n"
+    "                 batch:BATCH               progress of a batch, and its end\n"
+    "                 ops                       what operators should know\n"
+    "  --after N    from the event after number N; 0: from the oldest that is kept (default: from now on)\n"
+    "  --limit N    ends after N events\n\n"
+    "Examples:\n"
+    "  photopool events\n"
+    "  photopool events --key results:42 --key ops\n"
+    "  photopool events --key batch:b_01JD3Z\n"
+    "  photopool events --after 0 | jq -r 'select(.data.data.status == \"failed\") | .data.subject'\n"
+    "  photopool events --after $(tail -1 seen.ndjson | jq .seq) >> seen.ndjson\n";
+
+struct events {
+    const struct pp_cli *cli;
+    struct pp_client *client;
+    const struct pp_cli_list *keys;
+    uint64_t after;
+    bool known;   /* after is: --after, or the server said it */
+    bool heard;   /* the server has answered once */
+    int64_t left; /* events still wanted; negative: all */
+    int tries;    /* in a row without an answer */
+    bool tell;    /* there is somebody to read standard error */
+    /* of the answer */
+    uint64_t last, gap_from, gap_to;
+    bool has_last;
+};
+
+/* --- an answer --- */
+
+static uint64_t number(const json_t *v)
+{
+    json_int_t n = json_integer_value(v);
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static enum pp_err take_member(void *arg, const char *name, const char *value, size_t n)
+{
+    struct events *e = arg;
+    json_t *v = json_loadb(value, n, JSON_DECODE_ANY, NULL);
+    if (strcmp(name, "last") == 0 && json_is_integer(v)) {
+        e->last = number(v);
+        e->has_last = true;
+    } else if (strcmp(name, "gap") == 0 && json_is_object(v)) {
+        e->gap_from = number(json_object_get(v, "from"));
+        e->gap_to = number(json_object_get(v, "to"));
+    }
+    json_decref(v);
+    return PP_OK;
+}
+
+static enum pp_err pass_over(void *arg, const char *text, size_t n, uint64_t line)
+{
+    (void)arg, (void)text, (void)n, (void)line;
+    return PP_OK;
+}
+
+static enum pp_err print_event(void *arg, const char *text, size_t n, uint64_t line)
+{
+    struct events *e = arg;
+    struct pp_buf b;
+    (void)line;
+    if (e->left == 0)
+        return PP_OK;
+    e->left -= e->left > 0;
+    if (e->cli->json) {
+        fwrite(text, 1, n, stdout);
+        putchar('\n');
+        return ferror(stdout) ? PP_EIO : PP_OK;
+    }
+    json_t *event = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
+    if (!event) /* an item's meta may hold whole numbers that are too large for one */
+        event = json_loadb(text, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    pp_buf_init(&b, 256 * 1024);
+    pp_put_event(&b, event, pp_term_width(&e->cli->out), e->cli->out.colour);
+    pp_term_put(&e->cli->out, &b);
+    pp_buf_fini(&b);
+    json_decref(event);
+    return PP_OK;
+}
+
+static void print_gap(const struct events *e)
+{
+    struct pp_buf b;
+    char text[160];
+    if (e->cli->json) {
+        printf("{\"gap\":{\"from\":%" PRIu64 ",\"to\":%" PRIu64 "}}\n", e->gap_from, e->gap_to);
+        return;
+    }
+    snprintf(text, sizeof text,
+             "gap: the events from %" PRIu64 " to %" PRIu64 " are no longer kept; it goes on after them",
+             e->gap_from, e->gap_to);
+    pp_buf_init(&b, 1024);
+    pp_put_styled(&b, e->cli->out.colour, PP_YELLOW, text);
+    pp_buf_putc(&b, '\n');
+    pp_term_put(&e->cli->out, &b);
+    pp_buf_fini(&b);
+}
+
+static enum pp_err split(struct events *e, const struct pp_answer *ans, const struct pp_json_split_ops *ops)
+{
+    struct pp_json_split s;
+    pp_json_split_init(&s, "events", EVENT_MAX, ops, e);
+    enum pp_err err = pp_json_split_feed(&s, ans->body.p ? ans->body.p : "", ans->body.n);
+    if (err == PP_OK)
+        err = pp_json_split_end(&s);
+    if (err == PP_OK && !s.found)
+        err = PP_EINVAL;
+    pp_json_split_fini(&s);
+    return err;
+}
+
+/* The gap lies before the events, whatever their order in the answer. */
+static int take_answer(struct events *e, const struct pp_answer *ans)
+{
+    static const struct pp_json_split_ops about = {pass_over, take_member}, events = {print_event, NULL};
+    e->gap_to = 0;
+    e->has_last = false;
+    enum pp_err err = split(e, ans, &about);
+    if (err != PP_OK || !e->has_last) {
+        pp_complain("the answer of %s holds no events that can be read; is a photopool server there?",
+                    pp_client_base(e->client));
+        return PP_EXIT_FAILED;
+    }
+    if (e->gap_to > 0)
+        print_gap(e);
+    err = split(e, ans, &events);
+    e->after = e->last;
+    e->known = true;
+    return fflush(stdout) == 0 && err == PP_OK ? PP_EXIT_DONE : pp_cli_end(PP_EXIT_FAILED);
+}
+
+/* --- a request --- */
+
+static void put_path(const struct events *e, struct pp_buf *path)
+{
+    char text[24];
+    pp_path(path, "/v1/events");
+    for (size_t i = 0; i < e->keys->n; i++)
+        pp_path_query(path, "key", e->keys->item[i]);
+    snprintf(text, sizeof text, "%" PRIu64, e->after);
+    pp_path_query(path, "after", e->known ? text : NULL);
+    snprintf(text, sizeof text, "%" PRId64, e->left >= 0 && e->left < PAGE ? e->left : PAGE);
+    pp_path_query(path, "limit", text);
+    snprintf(text, sizeof text, "%d", e->known ? WAIT_S : 0);
+    pp_path_query(path, "wait", text);
+}
+
+/* True: after a pause, again. A server that was never there is not waited for. */
+static bool is_passing(const struct events *e, enum pp_err err, const struct pp_answer *ans)
+{
+    if (!e->heard)
+        return false;
+    return err == PP_EIO || err == PP_ETIMEOUT ||
+           (err == PP_OK && (ans->status >= 500 || ans->status == 429));
+}
+
+/* Ctrl-C during it: false. */
+static bool pause_before_retry(struct events *e, enum pp_err err, const struct pp_answer *ans)
+{
+    int64_t ms = PAUSE_FIRST_MS;
+    uint32_t random; /* so that many do not come back together */
+    for (int i = 0; i < e->tries && ms < PAUSE_MAX_MS; i++)
+        ms *= 2;
+    ms = ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
+    if (ans->retry_after_s >= 0)
+        ms = 1000 * (ans->retry_after_s < RETRY_AFTER_MAX_S ? ans->retry_after_s : RETRY_AFTER_MAX_S) +
+             PAUSE_FIRST_MS;
+    if (e->tries++ == 0 && e->tell)
+        pp_complain("no answer from %s, trying again until it is back: %s", pp_client_base(e->client),
+                    err == PP_OK ? "it is overloaded, or stopping" : ans->why);
+    pp_random_bytes(&random, sizeof random);
+    return !pp_interrupt_wait(ms / 2 + ms / 2 * (random % 1000) / 1000);
+}
+
+static bool is_bad_cursor(const struct pp_answer *ans)
+{
+    json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, 0, NULL);
+    const char *code = json_string_value(json_object_get(doc, "code"));
+    bool yes = code && strcmp(code, "bad_cursor") == 0;
+    json_decref(doc);
+    return yes;
+}
+
+static int refused(const struct events *e, enum pp_err err, const struct pp_answer *ans)
+{
+    if (err != PP_OK || ans->status != 400 || !is_bad_cursor(ans))
+        return pp_client_failed(e->client, err, ans);
+    pp_complain(
+        "%s has not had an event %" PRIu64 " yet (bad_cursor): it is another server than the number is "
+        "from, or its data is new; begin anew with --after 0, from the oldest that it keeps, or without "
+        "--after, from now on",
+        pp_client_base(e->client), e->after);
+    return PP_EXIT_FAILED;
+}
+
+static void say_where_we_are(const struct events *e)
+{
+    if (e->tell && !e->heard)
+        pp_complain("following %s from event %" PRIu64 " on; Ctrl-C ends it", pp_client_base(e->client),
+                    e->after + 1);
+    else if (e->tell && e->tries > 0)
+        pp_complain("%s is back; it goes on after event %" PRIu64, pp_client_base(e->client), e->after);
+}
+
+/* One request; *over: there will be no other. */
+static int ask(struct events *e, bool *over)
+{
+    struct pp_buf path;
+    struct pp_answer ans;
+    int code = PP_EXIT_DONE;
+    put_path(e, &path);
+    struct pp_request req = {.method = "GET", .path = path.p ? path.p : "/"};
+    enum pp_err err = pp_client_send(e->client, &req, &ans);
+    if (err == PP_ECANCELED) {
+        *over = true;
+    } else if (err == PP_OK && ans.status == 200) {
+        bool known = e->known;
+        if (known)
+            say_where_we_are(e);
+        code = take_answer(e, &ans);
+        if (!known && code == PP_EXIT_DONE)
+            say_where_we_are(e);
+        e->heard = true;
+        e->tries = 0;
+    } else if (is_passing(e, err, &ans)) {
+        *over = !pause_before_retry(e, err, &ans);
+    } else {
+        code = refused(e, err, &ans);
+    }
+    pp_answer_fini(&ans);
+    pp_buf_fini(&path);
+    *over |= code != PP_EXIT_DONE || e->left == 0;
+    return code;
+}
+
+static int follow(struct events *e)
+{
+    struct pp_interrupt interrupt;
+    bool over = false;
+    int code = PP_EXIT_DONE;
+    pp_interrupt_on(&interrupt);
+    while (!over)
+        code = ask(e, &over);
+    if (pp_interrupt_pending()) /* that was how it should end */
+        pp_interrupt_wait(0);
+    pp_interrupt_off(&interrupt);
+    return code;
+}
+
+int pp_cmd_events(int argc, char **argv)
+{
+    struct pp_cli cli;
+    struct pp_cli_list keys = {.n = 0};
+    int64_t after = -1, limit = -1;
+    const struct pp_opt opts[] = {
+        {"key", PP_OPT_LIST, &keys},
+        {"after", PP_OPT_COUNT, &after, 0, (INT64_C(1) << 53) - 1},
+        {"limit", PP_OPT_COUNT, &limit, 1, INT64_MAX},
+    };
+    const struct pp_cli_spec spec = {help, opts, sizeof opts / sizeof *opts, 0, 0, ""};
+    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    if (code != PP_CLI_GO)
+        return code;
+    if (keys.n == 0)
+        keys.item[keys.n++] = "results";
+    struct events e = {.cli = &cli, .keys = &keys, .known = after >= 0, .left = limit};
+    e.after = e.known ? (uint64_t)after : 0;
+    e.tell = isatty(STDERR_FILENO);
+    if ((code = pp_client_open(&e.client, &cli)) != PP_EXIT_DONE)
+        return code;
+    code = follow(&e);
+    pp_client_close(e.client);
+    return pp_cli_end(code);
+}

@@ -1,0 +1,71 @@
+/* webhook_secret.c: see webhook_secret.h. */
+#include "webhook_secret.h"
+
+#include "term.h"
+
+#include "base/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BYTES = 32 };
+
+/* RFC 4648 section 4, padded. */
+static void put_base64(char *out, const uint8_t *p, size_t n)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t three =
+            (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
+        *out++ = letters[three >> 18];
+        *out++ = letters[three >> 12 & 63];
+        *out++ = i + 1 < n ? letters[three >> 6 & 63] : '=';
+        *out++ = i + 2 < n ? letters[three & 63] : '=';
+    }
+    *out = 0;
+}
+
+void pp_secret_make(char out[PP_SECRET_TEXT])
+{
+    static const char prefix[] = "whsec_";
+    uint8_t bytes[BYTES];
+    pp_random_bytes(bytes, sizeof bytes);
+    memcpy(out, prefix, sizeof prefix);
+    put_base64(out + sizeof prefix - 1, bytes, sizeof bytes);
+}
+
+static bool first_line(FILE *f, char out[PP_SECRET_TEXT])
+{
+    char line[PP_SECRET_TEXT + 1];
+    if (!fgets(line, sizeof line, f))
+        return false;
+    size_t from = 0, n = strlen(line);
+    if (n == PP_SECRET_TEXT) /* longer than any secret */
+        return false;
+    while (n && isspace((unsigned char)line[n - 1]))
+        n--;
+    while (from < n && isspace((unsigned char)line[from]))
+        from++;
+    memcpy(out, line + from, n - from);
+    out[n - from] = 0;
+    return n > from;
+}
+
+bool pp_secret_read(const char *path, char out[PP_SECRET_TEXT])
+{
+    bool standard = strcmp(path, "-") == 0;
+    FILE *f = standard ? stdin : fopen(path, "r");
+    if (!f) {
+        pp_complain("--secret-file %s can't be read: %s", path, strerror(errno));
+        return false;
+    }
+    bool found = first_line(f, out);
+    if (!standard)
+        fclose(f);
+    if (!found)
+        pp_complain("--secret-file %s should hold the secret in its first line: whsec_ and base64", path);
+    return found;
+}
