@@ -9,6 +9,7 @@ struct store_tests {
     size_t n;
 };
 
-extern const struct store_tests store_plan_tests, store_claim_tests, store_read_tests, store_random_tests;
+extern const struct store_tests store_plan_tests, store_claim_tests, store_read_tests, store_outbox_tests,
+    store_random_tests;
 
 #endif

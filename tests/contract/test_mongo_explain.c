@@ -162,6 +162,24 @@ static void some_reads(struct store_kit *k)
     KIT_OK(k, replay, &replay);
 }
 
+static void some_outbox(struct store_kit *k)
+{
+    struct pp_store_outbox page = {.limit = 7}, those = {.n_seqs = 3};
+    KIT_OK(k, outbox, &page);
+    assert_int_equal(page.n, 7);
+    page.after_seq = page.items[3].seq;
+    uint64_t seqs[] = {page.items[6].seq, page.items[1].seq, page.end + 99};
+    KIT_OK(k, outbox, &page);
+    those.seqs = seqs;
+    KIT_OK(k, outbox, &those);
+    assert_int_equal(those.n, 2);
+    struct pp_outbox_count counts[] = {{.after_seq = seqs[1]}, {.after_seq = 0}, {.after_seq = seqs[2]}};
+    struct pp_store_outbox_counts r = {.counts = counts, .n = 3};
+    KIT_OK(k, outbox_counts, &r);
+    struct pp_store_numbers numbers = {.name = "events", .n = 10};
+    KIT_OK(k, numbers, &numbers);
+}
+
 static void some_settings(struct store_kit *k)
 {
     struct pp_store_put_client put = {.client = {.id = "c1", .rpm_set = true, .rpm = 60}};
@@ -197,6 +215,7 @@ static void scenario(struct store_kit *k)
     some_plans(k);
     some_work(k);
     some_reads(k);
+    some_outbox(k);
     some_settings(k);
     some_ends(k);
 }

@@ -442,6 +442,47 @@ static void stubs_are_few(void **state)
     mongoc_client_destroy(client);
 }
 
+/* Who repeats a chunk does not know how long its inserts took, and whether a reader of the outbox has passed
+ * their numbers: what ended at once is shown again. */
+static void a_repeated_plan_is_not_passed(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_store_plan *plan = sk_plan(k, "c", "b_1", "a: p=stored; b: q; c: r=failed");
+    k->now += 5;
+    sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "q"), PP_OUTCOME_STORED);
+    struct pp_store_outbox r = {.limit = 10};
+    KIT_OK(k, outbox, &r);
+    assert_int_equal(r.n, 3);
+    r.after_seq = r.end;
+    k->now += 5;
+    plan->now_ms = k->now;
+    KIT_OK(k, plan, plan);
+    KIT_OK(k, outbox, &r);
+    assert_int_equal(r.n, 2);
+    assert_string_equal(r.items[0].id, "a");
+    assert_string_equal(r.items[1].id, "c");
+    assert_int_equal(r.items[0].revision, 1);
+    r.after_seq = 0;
+    KIT_OK(k, outbox, &r);
+    assert_int_equal(r.n, 3);
+    sk_check_counts(k, "c", "b_1", "a b c");
+}
+
+/* A database that was made before there was an outbox. */
+static void an_older_schema(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p=stored; b: q");
+    run_command(k->place, "{\"dropIndexes\": \"items\", \"index\": \"outbox\"}");
+    run_command(k->place,
+                "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"schema\"}, \"u\": {\"$set\": "
+                "{\"v\": 1}}}], \"writeConcern\": {\"w\": \"majority\"}}");
+    sk_reopen(k);
+    struct pp_store_outbox r = {.limit = 10};
+    KIT_OK(k, outbox, &r);
+    assert_int_equal(r.n, 1);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
 
 int main(int argc, char **argv)
@@ -460,6 +501,8 @@ int main(int argc, char **argv)
         T(one_photo_of_all),
         T(an_end_that_nobody_wrote_down),
         T(stubs_are_few),
+        T(a_repeated_plan_is_not_passed),
+        T(an_older_schema),
     };
     int failed = pp_suite_task_store(&mk_subject);
     failed += cmocka_run_group_tests_name("mongo's own", own, NULL, NULL);

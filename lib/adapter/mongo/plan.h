@@ -16,6 +16,7 @@ struct pp_mg_plan_row {
     size_t n_open;
     enum pp_item_status status;
     int64_t seq; /* of one that ends at once */
+    bool late;   /* a reader may have passed that before it was there */
 };
 
 struct pp_mg_planning {

@@ -124,6 +124,12 @@ enum pp_err pp_mg_plan_newest(struct pp_mg_planning *p)
     return err;
 }
 
+/* Not one that was settled: its number was written under a guard (seq.c). */
+static bool ended_at_once(const bson_t *doc)
+{
+    return pp_mg_doc_int(doc, F_SEQ) > 0 && pp_mg_doc_int(doc, F_FINISHED) == pp_mg_doc_int(doc, F_CREATED);
+}
+
 static enum pp_err read_repeated(struct pp_mg_planning *p, const bson_t *doc)
 {
     const char *name = pp_mg_doc_text(doc, F_ITEM), *id = pp_mg_doc_text(doc, F_ID);
@@ -140,6 +146,7 @@ static enum pp_err read_repeated(struct pp_mg_planning *p, const bson_t *doc)
         row->item->revision = (uint32_t)pp_mg_doc_int(doc, F_REVISION);
         row->id = pp_arena_strdup(&p->t->tmp, id);
         row->n_open = 0;
+        row->late = ended_at_once(doc);
         if (!row->id)
             return PP_ENOMEM;
         if (err == PP_OK && bson_iter_init_find(&it, doc, F_OPEN))
@@ -158,6 +165,9 @@ static enum pp_err find_repeated(struct pp_mg_planning *p)
     BSON_APPEND_INT32(&projection, F_ITEM, 1);
     BSON_APPEND_INT32(&projection, F_REVISION, 1);
     BSON_APPEND_INT32(&projection, F_OPEN, 1);
+    BSON_APPEND_INT32(&projection, F_SEQ, 1);
+    BSON_APPEND_INT32(&projection, F_CREATED, 1);
+    BSON_APPEND_INT32(&projection, F_FINISHED, 1);
     bson_append_document_end(&opts, &projection);
     pp_mg_hint(&opts, "newest");
     if (put_names(p, &filter)) {
@@ -294,21 +304,25 @@ static enum pp_err take_numbers(struct pp_mg_planning *p, struct pp_mg_seq *seq)
     return err;
 }
 
-/* Our inserts took so long that a reader may have passed the numbers: later ones. */
+/* Inserts took so long that a reader may have passed the numbers, or nobody knows how long they took, since
+ * whoever made them did not come to an end: later numbers. A reader may be shown these items twice, but does
+ * not miss them. */
 static enum pp_err renumber(struct pp_mg_planning *p)
 {
     struct pp_mg_seq seq;
     struct pp_mg_bulk bulk;
     size_t n = 0, k = 0;
     for (size_t i = 0; i < p->r->n; i++)
-        n += p->rows[i].inserted && p->rows[i].seq;
+        n += p->rows[i].late;
+    if (n == 0)
+        return PP_OK;
     enum pp_err err = pp_mg_seq_take(p->t, n, &seq);
     if (err != PP_OK)
         return err;
     pp_mg_bulk_init(&bulk, p->t, PP_MG_ITEMS);
     for (size_t i = 0; i < p->r->n; i++) {
         bson_t set, filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
-        if (p->rows[i].inserted && p->rows[i].seq) {
+        if (p->rows[i].late) {
             BSON_APPEND_UTF8(&filter, F_ID, p->rows[i].id);
             BSON_APPEND_UTF8(&filter, F_CLIENT, p->r->client);
             pp_mg_seq_guard(&seq, &filter);
@@ -323,9 +337,12 @@ static enum pp_err renumber(struct pp_mg_planning *p)
     err = pp_mg_bulk_run(&bulk);
     if (err == PP_OK && bulk.matched < n)
         err = PP_EUNKNOWN; /* the caller repeats; some have the old numbers */
-    if (err == PP_OK)
-        pp_mg_seq_close(p->t, &seq);
-    return err;
+    if (err != PP_OK)
+        return err;
+    pp_mg_seq_close(p->t, &seq);
+    for (size_t i = 0; i < p->r->n; i++)
+        p->rows[i].late = false;
+    return PP_OK;
 }
 
 /* Inserts what is missing; *refused: how many numbers were taken by others. */
@@ -357,8 +374,11 @@ static enum pp_err insert_rows(struct pp_mg_planning *p, size_t *refused)
         sent[i]->inserted = !dup;
         d += dup;
     }
-    if (seq.n > 0 && pp_mg_seq_late(&seq))
+    if (seq.n > 0 && pp_mg_seq_late(&seq)) {
+        for (size_t i = 0; i < n; i++)
+            sent[i]->late = sent[i]->inserted && sent[i]->seq;
         return renumber(p);
+    }
     pp_mg_seq_close(p->t, &seq);
     return PP_OK;
 }
@@ -367,6 +387,8 @@ enum pp_err pp_mg_plan_items(struct pp_mg_planning *p)
 {
     enum pp_err err = p->begun ? find_repeated(p) : PP_OK;
     size_t refused = 1;
+    if (err == PP_OK)
+        err = renumber(p);
     for (int round = 0; err == PP_OK && refused > 0; round++) {
         if (round == TRIES)
             return PP_EIO;
@@ -377,6 +399,8 @@ enum pp_err pp_mg_plan_items(struct pp_mg_planning *p)
         err = pp_mg_plan_newest(p);
         if (err == PP_OK)
             err = find_repeated(p);
+        if (err == PP_OK)
+            err = renumber(p);
     }
     return err;
 }

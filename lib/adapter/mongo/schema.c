@@ -60,26 +60,30 @@ enum pp_err pp_mg_hello(struct pp_mg_thread *t)
 
 struct index {
     enum pp_mg_coll coll;
+    int version; /* of the schema, that has it first */
     const char *spec;
 };
 
 /* README.md says what each serves. The collections without one are here so that they exist. */
 static const struct index indexes[] = {
-    {PP_MG_PHOTOS, "{'key': {'c': 1, 't.s': 1, 't.q': 1, 't.g': 1, 't.h': 1, 't.due': 1}, 'name': 'claim',"
-                   " 'partialFilterExpression': {'t.s': 1}}"},
-    {PP_MG_PHOTOS, "{'key': {'t.s': 1, 't.w': 1, 't.lu': 1}, 'name': 'claimed',"
-                   " 'partialFilterExpression': {'t.s': {'$gte': 2}}}"},
-    {PP_MG_PHOTOS,
+    {PP_MG_PHOTOS, 1,
+     "{'key': {'c': 1, 't.s': 1, 't.q': 1, 't.g': 1, 't.h': 1, 't.due': 1}, 'name': 'claim',"
+     " 'partialFilterExpression': {'t.s': 1}}"},
+    {PP_MG_PHOTOS, 1,
+     "{'key': {'t.s': 1, 't.w': 1, 't.lu': 1}, 'name': 'claimed',"
+     " 'partialFilterExpression': {'t.s': {'$gte': 2}}}"},
+    {PP_MG_PHOTOS, 1,
      "{'key': {'o.h': 1, 'c': 1}, 'name': 'object', 'partialFilterExpression': {'o.h': {'$exists': true}}}"},
-    {PP_MG_ITEMS, "{'key': {'c': 1, 'i': 1, 'r': -1}, 'name': 'newest'}"},
-    {PP_MG_ITEMS,
+    {PP_MG_ITEMS, 1, "{'key': {'c': 1, 'i': 1, 'r': -1}, 'name': 'newest'}"},
+    {PP_MG_ITEMS, 1,
      "{'key': {'c': 1, 'ok': 1}, 'name': 'waiting', 'partialFilterExpression': {'ok': {'$exists': true}}}"},
-    {PP_MG_ITEMS, "{'key': {'c': 1, 'b': 1, 'q': 1}, 'name': 'batch'}"},
-    {PP_MG_BATCHES, "{'key': {'c': 1, '_id': -1}, 'name': 'client'}"},
-    {PP_MG_BATCHES, "{'key': {'f': 1, 'cr': 1}, 'name': 'finished'}"},
-    {PP_MG_ROUTES, "{'key': {'c': 1, 'd': 1}, 'name': 'place'}"},
-    {PP_MG_CLIENTS, NULL},
-    {PP_MG_META, NULL},
+    {PP_MG_ITEMS, 1, "{'key': {'c': 1, 'b': 1, 'q': 1}, 'name': 'batch'}"},
+    {PP_MG_ITEMS, 2, "{'key': {'q': 1}, 'name': 'outbox', 'partialFilterExpression': {'q': {'$gt': 0}}}"},
+    {PP_MG_BATCHES, 1, "{'key': {'c': 1, '_id': -1}, 'name': 'client'}"},
+    {PP_MG_BATCHES, 1, "{'key': {'f': 1, 'cr': 1}, 'name': 'finished'}"},
+    {PP_MG_ROUTES, 1, "{'key': {'c': 1, 'd': 1}, 'name': 'place'}"},
+    {PP_MG_CLIENTS, 1, NULL},
+    {PP_MG_META, 1, NULL},
 };
 
 static const char *const coll_names[] = {
@@ -106,7 +110,7 @@ static void append_spec(bson_t *array, uint32_t number, const char *spec)
     bson_destroy(&doc);
 }
 
-static enum pp_err create_indexes(struct pp_mg_thread *t)
+static enum pp_err create_indexes(struct pp_mg_thread *t, int version)
 {
     enum pp_err err = PP_OK;
     for (int c = 0; c < PP_MG_COLL_COUNT && err == PP_OK; c++) {
@@ -115,7 +119,7 @@ static enum pp_err create_indexes(struct pp_mg_thread *t)
         BSON_APPEND_UTF8(&cmd, "createIndexes", coll_names[c]);
         BSON_APPEND_ARRAY_BEGIN(&cmd, "indexes", &array);
         for (size_t i = 0; i < sizeof indexes / sizeof *indexes; i++)
-            if ((int)indexes[i].coll == c && indexes[i].spec)
+            if ((int)indexes[i].coll == c && indexes[i].version == version && indexes[i].spec)
                 append_spec(&array, n++, indexes[i].spec);
         bson_append_array_end(&cmd, &array);
         if (n > 0) {
@@ -129,7 +133,17 @@ static enum pp_err create_indexes(struct pp_mg_thread *t)
 
 /* --- versions --- */
 
-static enum pp_err (*const steps[])(struct pp_mg_thread *t) = {create_indexes};
+static enum pp_err create_first(struct pp_mg_thread *t)
+{
+    return create_indexes(t, 1);
+}
+
+static enum pp_err create_outbox(struct pp_mg_thread *t)
+{
+    return create_indexes(t, 2);
+}
+
+static enum pp_err (*const steps[])(struct pp_mg_thread *t) = {create_first, create_outbox};
 enum { SCHEMA = sizeof steps / sizeof *steps };
 
 static enum pp_err read_version(struct pp_mg_thread *t, int64_t *version)

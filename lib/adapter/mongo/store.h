@@ -31,29 +31,32 @@ enum pp_mg_coll {
         PP_MG_COLL_COUNT
 };
 
-#define PP_MG_OPS(X)                     \
-    X(lookup, pp_store_lookup)           \
-    X(plan, pp_store_plan)               \
-    X(claim, pp_store_claim)             \
-    X(settle, pp_store_settle)           \
-    X(renew, pp_store_renew)             \
-    X(reap, pp_store_reap)               \
-    X(backlog, pp_store_backlog)         \
-    X(retier, pp_store_retier)           \
-    X(batch, pp_store_batch)             \
-    X(batches, pp_store_batches)         \
-    X(cancel, pp_store_cancel)           \
-    X(results, pp_store_results)         \
-    X(item, pp_store_item)               \
-    X(photo, pp_store_photo)             \
-    X(object, pp_store_object)           \
-    X(replay, pp_store_replay)           \
-    X(clients, pp_store_clients)         \
-    X(put_client, pp_store_put_client)   \
-    X(routes, pp_store_routes)           \
-    X(save_routes, pp_store_save_routes) \
-    X(queue, pp_store_queue)             \
-    X(clean, pp_store_clean)             \
+#define PP_MG_OPS(X)                         \
+    X(lookup, pp_store_lookup)               \
+    X(plan, pp_store_plan)                   \
+    X(claim, pp_store_claim)                 \
+    X(settle, pp_store_settle)               \
+    X(renew, pp_store_renew)                 \
+    X(reap, pp_store_reap)                   \
+    X(backlog, pp_store_backlog)             \
+    X(retier, pp_store_retier)               \
+    X(batch, pp_store_batch)                 \
+    X(batches, pp_store_batches)             \
+    X(cancel, pp_store_cancel)               \
+    X(results, pp_store_results)             \
+    X(item, pp_store_item)                   \
+    X(photo, pp_store_photo)                 \
+    X(object, pp_store_object)               \
+    X(replay, pp_store_replay)               \
+    X(clients, pp_store_clients)             \
+    X(put_client, pp_store_put_client)       \
+    X(routes, pp_store_routes)               \
+    X(save_routes, pp_store_save_routes)     \
+    X(queue, pp_store_queue)                 \
+    X(clean, pp_store_clean)                 \
+    X(outbox, pp_store_outbox)               \
+    X(outbox_counts, pp_store_outbox_counts) \
+    X(numbers, pp_store_numbers)             \
     X(generation, pp_store_generation)
 
 enum pp_mg_op {
