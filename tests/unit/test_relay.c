@@ -1,0 +1,370 @@
+/* Relays: from the outbox to a sink, the cursor behind whatever is not settled, messages put off and brought
+ * back, failures of either store, and a start after a crash. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake_delivery.h"
+#include "pipeline/relay.h"
+#include "test_loop.h"
+
+#define SINK "test"
+
+struct kit {
+    struct pp_loop *loop;
+    struct pp_params params;
+    struct pp_pipeline p;
+    struct fake_outbox store;
+    struct fake_deliveries deliveries;
+    struct pp_lease *lease;
+    struct pp_relay *relay;
+    /* the driver */
+    struct pp_message *held[FAKE_ITEMS]; /* taken, not settled */
+    size_t n_held;
+    bool holds, log;
+    int64_t later_ms;         /* 0: a millisecond */
+    uint32_t refuse_until;    /* messages with fewer attempts are put off, for a millisecond */
+    const char *only;         /* client */
+    char got[FAKE_ITEMS + 1]; /* deliveries by seq */
+    size_t deliveries_n;
+};
+
+static void settle(struct kit *k, struct pp_message *m)
+{
+    if (m->attempts < k->refuse_until) {
+        pp_relay_put_off(k->relay, m, pp_loop_wall(k->loop) + (k->later_ms ? k->later_ms : 1), 500, "no");
+        return;
+    }
+    k->got[m->seq]++;
+    k->deliveries_n++;
+    assert_true(m->body_n > 0 && m->body[0] == '{');
+    pp_relay_delivered(k->relay, m, 200);
+}
+
+static void pump(void *data)
+{
+    struct kit *k = data;
+    struct pp_message *m;
+
+    while ((m = pp_relay_take(k->relay))) {
+        if (k->holds)
+            k->held[k->n_held++] = m;
+        else
+            settle(k, m);
+    }
+}
+
+static bool wants(void *data, const char *client)
+{
+    const struct kit *k = data;
+    return !k->only || strcmp(k->only, client) == 0;
+}
+
+static void start(struct kit *k)
+{
+    const struct pp_relay_driver driver = {
+        .sink = SINK, .window = 100, .keep_log = k->log, .wants = wants, .pump = pump, .data = k};
+    k->relay = pp_relay_open(&k->p, &driver, k->lease);
+    assert_non_null(k->relay);
+}
+
+static void stop(struct kit *k)
+{
+    while (k->n_held > 0)
+        settle(k, k->held[--k->n_held]);
+    pp_relay_stop(k->relay);
+    while (pp_relay_busy(k->relay) > 0)
+        (void)pp_loop_turn(k->loop, true);
+    pp_relay_close(k->relay);
+    k->relay = NULL;
+}
+
+static int setup(void **state)
+{
+    struct kit *k = calloc(1, sizeof(*k));
+    *state = k;
+    k->loop = pp_loop_open();
+    k->p.loop = k->loop;
+    k->p.params = &k->params;
+    k->params.sole_worker = true;
+    fake_outbox_open(&k->store, k->loop);
+    fake_deliveries_open(&k->deliveries, k->loop);
+    k->p.store = &k->store.base;
+    k->p.deliveries = &k->deliveries.base;
+    k->lease = pp_lease_open(&k->p, "deliver/test");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct kit *k = *state;
+    if (k->relay)
+        stop(k);
+    pp_lease_close(k->lease);
+    fake_outbox_close(&k->store);
+    fake_deliveries_close(&k->deliveries);
+    pp_loop_close(k->loop);
+    free(k);
+    return 0;
+}
+
+static void put(struct kit *k, const char *client, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        fake_outbox_put(&k->store, client);
+}
+
+static bool all_saved(void *arg)
+{
+    struct kit *k = arg;
+    size_t pending = 0;
+    for (size_t i = 0; i < k->deliveries.n_rows; i++)
+        pending += k->deliveries.rows[i].row.status == PP_DELIVERY_PENDING;
+    return fake_cursor(&k->deliveries, SINK) == k->store.n && pending == 0;
+}
+
+static void each_once(const struct kit *k, size_t n)
+{
+    assert_int_equal(k->deliveries_n, n);
+    for (size_t i = 1; i <= k->store.n; i++)
+        assert_true(k->got[i] <= 1);
+}
+
+/* --- tests --- */
+
+static void all_of_them_once(void **state)
+{
+    struct kit *k = *state;
+    put(k, "42", 1500);
+    start(k);
+    pp_test_until(k->loop, all_saved, k, 5000);
+    put(k, "42", 10);
+    pp_relay_wake(k->relay);
+    pp_test_until(k->loop, all_saved, k, 5000);
+    each_once(k, 1510);
+    assert_int_equal(k->deliveries.n_rows, 0); /* no row for what went well */
+}
+
+static void a_log_of_what_went_well(void **state)
+{
+    struct kit *k = *state;
+    k->log = true;
+    put(k, "42", 3);
+    start(k);
+    pp_test_until(k->loop, all_saved, k, 5000);
+    for (uint64_t seq = 1; seq <= 3; seq++) {
+        const struct fake_row *row = fake_row_of(&k->deliveries, SINK, seq);
+        assert_non_null(row);
+        assert_int_equal(row->row.status, PP_DELIVERY_DELIVERED);
+        assert_int_equal(row->row.attempts, 1);
+        assert_int_equal(row->row.http_status, 200);
+        assert_int_equal(row->row.finished_at, 5000);
+    }
+}
+
+static void others_are_passed_over(void **state)
+{
+    struct kit *k = *state;
+    k->only = "42";
+    put(k, "41", 300);
+    put(k, "42", 2);
+    put(k, "41", 300);
+    start(k);
+    pp_test_until(k->loop, all_saved, k, 5000);
+    each_once(k, 2);
+    assert_int_equal(k->got[301] + k->got[302], 2);
+}
+
+static bool three_held(void *arg)
+{
+    return ((struct kit *)arg)->n_held == 3;
+}
+
+static bool cursor_is_1(void *arg)
+{
+    return fake_cursor(&((struct kit *)arg)->deliveries, SINK) == 1;
+}
+
+/* The second is not settled: the cursor waits for it, and after a crash it comes again, with the third. */
+static void the_cursor_waits(void **state)
+{
+    struct kit *k = *state;
+    k->holds = true;
+    put(k, "42", 3);
+    start(k);
+    pp_test_until(k->loop, three_held, k, 5000);
+    settle(k, k->held[0]);
+    settle(k, k->held[2]);
+    pp_test_until(k->loop, cursor_is_1, k, 5000);
+    pp_relay_put_back(k->relay, k->held[1]);
+    k->n_held = 0;
+    k->holds = false;
+    stop(k);
+    assert_int_equal(fake_cursor(&k->deliveries, SINK), 1);
+    start(k);
+    pp_test_until(k->loop, all_saved, k, 5000);
+    assert_int_equal(k->got[1], 1);
+    assert_int_equal(k->got[2], 1);
+    assert_int_equal(k->got[3], 2);
+}
+
+static void put_off_and_brought_back(void **state)
+{
+    struct kit *k = *state;
+    k->refuse_until = 3;
+    put(k, "42", 250);
+    start(k);
+    pp_test_until(k->loop, all_saved, k, 5000);
+    each_once(k, 250);
+    for (uint64_t seq = 1; seq <= 250; seq++) {
+        const struct fake_row *row = fake_row_of(&k->deliveries, SINK, seq);
+        assert_int_equal(row->row.status, PP_DELIVERY_DELIVERED);
+        assert_int_equal(row->row.attempts, 4);
+    }
+}
+
+static bool row_1_is_dead(void *arg)
+{
+    const struct fake_row *row = fake_row_of(&((struct kit *)arg)->deliveries, SINK, 1);
+    return row && row->row.status == PP_DELIVERY_DEAD;
+}
+
+static bool rows_are_there(void *arg)
+{
+    return ((struct kit *)arg)->deliveries.n_rows == 2;
+}
+
+/* Its item is not kept any more. */
+static void what_is_gone_is_dead(void **state)
+{
+    struct kit *k = *state;
+    k->refuse_until = 1;
+    k->later_ms = 3600000;
+    put(k, "42", 2);
+    start(k);
+    pp_test_until(k->loop, rows_are_there, k, 5000);
+    k->store.items[0].gone = true;
+    k->deliveries.rows[0].row.due_ms = k->deliveries.rows[1].row.due_ms = 1;
+    pp_relay_look(k->relay);
+    pp_test_until(k->loop, row_1_is_dead, k, 5000);
+    pp_test_until(k->loop, all_saved, k, 5000);
+    assert_int_equal(k->got[1], 0);
+    assert_int_equal(k->got[2], 1);
+    assert_true(strlen(fake_row_of(&k->deliveries, SINK, 1)->error) > 0);
+}
+
+static void dead_is_dead_until_replayed(void **state)
+{
+    struct kit *k = *state;
+    k->holds = true;
+    put(k, "42", 3);
+    start(k);
+    pp_test_until(k->loop, three_held, k, 5000);
+    pp_relay_put_off(k->relay, k->held[0], 0, 404, "gone for good");
+    settle(k, k->held[1]);
+    settle(k, k->held[2]);
+    k->n_held = 0;
+    k->holds = false;
+    pp_test_until(k->loop, row_1_is_dead, k, 5000);
+    pp_test_until(k->loop, all_saved, k, 5000);
+    each_once(k, 2);
+    struct fake_row *row = fake_row_of(&k->deliveries, SINK, 1);
+    row->row.status = PP_DELIVERY_PENDING; /* a replay */
+    row->row.attempts = 0;
+    row->row.due_ms = 1;
+    pp_relay_look(k->relay);
+    pp_test_until(k->loop, all_saved, k, 5000);
+    each_once(k, 3);
+}
+
+/* What could not be saved is saved later; nothing is delivered twice for it. */
+static void saves_that_fail(void **state)
+{
+    struct kit *k = *state;
+    k->refuse_until = 1;
+    k->deliveries.save_err = PP_EIO;
+    put(k, "42", 30);
+    start(k);
+    pp_test_until(k->loop, all_saved, k, 5000);
+    each_once(k, 30);
+}
+
+static bool was_read(void *arg)
+{
+    return ((struct kit *)arg)->store.reads > 2;
+}
+
+static void a_store_that_fails(void **state)
+{
+    struct kit *k = *state;
+    k->store.err = PP_EIO;
+    put(k, "42", 30);
+    start(k);
+    pp_test_until(k->loop, was_read, k, 5000);
+    assert_int_equal(k->deliveries_n, 0);
+    k->store.err = PP_OK;
+    pp_test_until(k->loop, all_saved, k, 5000);
+    each_once(k, 30);
+}
+
+/* Whatever the order in which they are settled, stopped and started in between: all arrive, and none is lost.
+ */
+static void random_orders(void **state)
+{
+    struct kit *k = *state;
+    unsigned seed = 42;
+
+    k->holds = true;
+    put(k, "42", 400);
+    start(k);
+    for (int round = 0; round < 300; round++) {
+        (void)pp_loop_turn(k->loop, k->n_held == 0);
+        for (size_t i = k->n_held; i > 0; i--) {
+            size_t at = (size_t)rand_r(&seed) % k->n_held;
+            struct pp_message *m = k->held[at];
+            if (rand_r(&seed) % 3 == 0)
+                continue;
+            k->held[at] = k->held[--k->n_held];
+            if (rand_r(&seed) % 4 == 0)
+                pp_relay_put_off(k->relay, m, pp_loop_wall(k->loop) + 1, 0, NULL);
+            else if (rand_r(&seed) % 4 == 0)
+                pp_relay_put_back(k->relay, m);
+            else
+                settle(k, m);
+        }
+        if (round % 100 == 99) {
+            stop(k);
+            start(k);
+        }
+    }
+    k->holds = false;
+    while (k->n_held > 0)
+        settle(k, k->held[--k->n_held]);
+    pp_test_until(k->loop, all_saved, k, 5000);
+    for (size_t i = 1; i <= k->store.n; i++)
+        assert_true(k->got[i] >= 1);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(all_of_them_once),
+        T(a_log_of_what_went_well),
+        T(others_are_passed_over),
+        T(the_cursor_waits),
+        T(put_off_and_brought_back),
+        T(what_is_gone_is_dead),
+        T(dead_is_dead_until_replayed),
+        T(saves_that_fail),
+        T(a_store_that_fails),
+        T(random_orders),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
