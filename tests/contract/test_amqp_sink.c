@@ -2,6 +2,8 @@
  * broker of AMQP can do: alarms, exchanges of another kind, logins, messages that close the channel. */
 #include <amqp.h>
 #include <amqp_tcp_socket.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +16,7 @@
 
 #include "adapter/amqp/amqp_sink.h"
 #include "rabbitmq_server.h"
+#include "suite_origin.h"
 #include "suite_result_sink.h"
 #include "tcp_proxy.h"
 #include "test_loop.h"
@@ -398,6 +401,106 @@ static void logins(void **state)
     }
 }
 
+/* The broker listens for TLS at a port of its own, with such a certificate. */
+static uint16_t listen_with(enum pp_test_cert kind)
+{
+    char cert[512], key[512], words[1400];
+    const char *dir = pp_test_tmpdir();
+    uint16_t port = pp_test_port();
+    SSL_CTX *tls = pp_test_tls("localhost", kind);
+    snprintf(cert, sizeof cert, "%s/cert.pem", dir);
+    snprintf(key, sizeof key, "%s/key.pem", dir);
+    FILE *f = fopen(cert, "we");
+    assert_true(f && PEM_write_X509(f, SSL_CTX_get0_certificate(tls)) == 1 && fclose(f) == 0);
+    f = fopen(key, "we");
+    assert_true(f && PEM_write_PrivateKey(f, SSL_CTX_get0_privatekey(tls), NULL, NULL, 0, NULL, NULL) == 1 &&
+                fclose(f) == 0);
+    SSL_CTX_free(tls);
+    snprintf(words, sizeof words,
+             "ok = rabbit_networking:start_ssl_listener({\"127.0.0.1\", %u}, [{certfile, \"%s\"}, {keyfile, "
+             "\"%s\"}], 1).",
+             port, cert, key);
+    rabbitmq_server_do("ctl", "eval", words, NULL);
+    return port;
+}
+
+static void open_tls(struct sink_kit *k, uint16_t port, const char *ca_file)
+{
+    char url[128], error[PP_AMQP_ERROR_MAX];
+    struct pp_amqp_options o = options_of(k->place, SINK_LONG_MS);
+    snprintf(url, sizeof url, "amqps://localhost:%u", port);
+    o.url = url;
+    o.ca_file = ca_file;
+    k->sink->ops->close(k->sink);
+    assert_int_equal(pp_amqp_sink_open(k->loop, &o, &k->sink, error), PP_OK);
+}
+
+static void over_tls(void **state)
+{
+    struct sink_kit *k = *state;
+    struct pp_sink_message *m = sink_kit_messages(k, 1000, 1000);
+    open_tls(k, listen_with(PP_CERT_GOOD), pp_test_ca_file());
+    assert_int_equal(sink_kit_send(k, m, 1000), PP_OK);
+    sink_kit_all_are(m, 1000, PP_SINK_ACCEPTED);
+    sink_kit_receives(k, m, 1000);
+    m = sink_kit_messages(k, 3, 400000);
+    unbind_queue(k->place);
+    assert_int_equal(sink_kit_send(k, m, 3), PP_OK);
+    sink_kit_all_are(m, 3, PP_SINK_RETURNED);
+    bind_queue(k->place);
+    assert_int_equal(sink_kit_send(k, m, 3), PP_OK);
+    sink_kit_receives(k, m, 3);
+}
+
+static void certificates(void **state)
+{
+    const struct {
+        enum pp_test_cert kind;
+        const char *ca_file, *error;
+    } cases[] = {{PP_CERT_GOOD, NULL, "verification"},
+                 {PP_CERT_GOOD, "/nowhere/ca.pem", "/nowhere/ca.pem"},
+                 {PP_CERT_OTHER_NAME, pp_test_ca_file(), "hostname"},
+                 {PP_CERT_EXPIRED, pp_test_ca_file(), "verification"}};
+    struct sink_kit *k = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_sink_message *m = sink_kit_messages(k, 1, 100);
+        open_tls(k, listen_with(cases[i].kind), cases[i].ca_file);
+        assert_int_equal(sink_kit_send(k, m, 1), PP_EIO);
+        sink_kit_all_are(m, 1, PP_SINK_UNKNOWN);
+        has(k->r.error, cases[i].error);
+    }
+}
+
+struct idle {
+    struct tcp_proxy *proxy;
+    uint64_t enough;
+};
+
+static bool has_said_enough(void *arg)
+{
+    struct idle *i = arg;
+    return tcp_proxy_sent(i->proxy) >= i->enough;
+}
+
+/* Heartbeats go out while there is nothing to send, and the broker keeps the connection. */
+static void keeps_alive(void **state)
+{
+    enum { HEARTBEAT = 8 /* bytes */, TIMES = 6 };
+    char error[PP_AMQP_ERROR_MAX];
+    struct sink_kit *k = *state;
+    struct place *p = k->place;
+    struct pp_amqp_options o = options_of(p, SINK_LONG_MS);
+    o.heartbeat_s = 1;
+    k->sink->ops->close(k->sink);
+    assert_int_equal(pp_amqp_sink_open(k->loop, &o, &k->sink, error), PP_OK);
+    works(k);
+    unsigned links = tcp_proxy_accepted(p->proxy);
+    struct idle idle = {p->proxy, tcp_proxy_sent(p->proxy) + TIMES * HEARTBEAT};
+    pp_test_until(k->loop, has_said_enough, &idle, SINK_LONG_MS);
+    works(k);
+    assert_int_equal(tcp_proxy_accepted(p->proxy), links);
+}
+
 static void options_are_looked_at(void **state)
 {
     static const struct pp_amqp_options wrong[] = {
@@ -429,6 +532,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(alarm_of_the_broker, open_impatient, close_kit),
         cmocka_unit_test_setup_teardown(nobody_reads, open_impatient, close_kit),
         cmocka_unit_test_setup_teardown(logins, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(over_tls, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(certificates, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(keeps_alive, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(options_are_looked_at, open_kit, close_kit),
     };
     (void)argc;

@@ -302,6 +302,22 @@ static void nobody_there(void **state)
     sink_kit_send_at_last(k, m, 10);
 }
 
+/* The producer's guarantees are gone for good: it says so, and there is a new one. */
+static void a_new_producer(void **state)
+{
+    struct sink_kit *k = *state;
+    struct pp_sink_message *m = sink_kit_messages(k, 10, 100);
+    for (size_t i = 0; i < 10; i++)
+        m[i].client = "42";
+    assert_int_equal(sink_kit_send(k, m, 5), PP_OK);
+    answer_with(k->place, RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, 0, 1);
+    assert_int_equal(sink_kit_send(k, m + 5, 5), PP_EIO);
+    sink_kit_all_are(m + 5, 5, PP_SINK_UNKNOWN);
+    assert_int_equal(sink_kit_send(k, m + 5, 5), PP_OK);
+    sink_kit_all_are(m + 5, 5, PP_SINK_ACCEPTED);
+    sink_kit_receives(k, m, 10);
+}
+
 static void options_are_looked_at(void **state)
 {
     static const char *const unknown[] = {"no.such.property", "1", NULL};
@@ -343,6 +359,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(passing_trouble, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(not_allowed_to_write, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(nobody_there, open_impatient, close_kit),
+        cmocka_unit_test_setup_teardown(a_new_producer, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(options_are_looked_at, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(acks_stay_all, open_kit, close_kit),
     };

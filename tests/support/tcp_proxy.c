@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -38,6 +39,8 @@ struct tcp_proxy {
     int listener, wake;
     uint16_t port, server_port;
     struct link links[LINKS];
+    atomic_uint accepted;
+    atomic_uint_fast64_t sent;
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -86,6 +89,7 @@ static void accept_one(struct tcp_proxy *p)
     setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     l->fd[0] = client;
     l->fd[1] = server;
+    atomic_fetch_add(&p->accepted, 1);
 }
 
 /* May bytes go to socket `to` of a link? */
@@ -104,13 +108,15 @@ static bool take(struct link *l, int from)
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-static bool give(struct link *l, int to, enum tcp_proxy_way way)
+static bool give(struct tcp_proxy *p, struct link *l, int to, enum tcp_proxy_way way)
 {
     struct pipe_end *e = &l->out[to];
     size_t most = way == TCP_PROXY_TRICKLE && e->n - e->at > FEW ? FEW : e->n - e->at;
     ssize_t n = send(l->fd[to], e->p + e->at, most, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0)
         e->at += (size_t)n;
+    if (n > 0 && to == 1)
+        atomic_fetch_add(&p->sent, (uint64_t)n);
     return n > 0 || errno == EAGAIN || errno == EINTR;
 }
 
@@ -125,12 +131,12 @@ static short events_of(const struct link *l, int i, enum tcp_proxy_way way)
     return events;
 }
 
-static void serve(struct link *l, const struct pollfd *fds, enum tcp_proxy_way way)
+static void serve(struct tcp_proxy *p, struct link *l, const struct pollfd *fds, enum tcp_proxy_way way)
 {
     bool alive = true;
     for (int i = 0; i < 2 && alive; i++) {
         if ((fds[i].revents & POLLOUT) && l->out[i].at < l->out[i].n)
-            alive = give(l, i, way);
+            alive = give(p, l, i, way);
         else if (fds[i].revents & (POLLIN | POLLHUP | POLLERR))
             alive = (fds[i].events & POLLIN) ? take(l, i) : !(fds[i].revents & (POLLHUP | POLLERR));
     }
@@ -174,7 +180,7 @@ static void *run(void *arg)
             continue;
         for (int i = 0; i < LINKS; i++)
             if (p->links[i].fd[0] >= 0)
-                serve(&p->links[i], &fds[2 + 2 * i], way);
+                serve(p, &p->links[i], &fds[2 + 2 * i], way);
         if (fds[1].revents)
             accept_one(p);
     }
@@ -242,6 +248,16 @@ void tcp_proxy_close(struct tcp_proxy *p)
 uint16_t tcp_proxy_port(const struct tcp_proxy *p)
 {
     return p->port;
+}
+
+unsigned tcp_proxy_accepted(const struct tcp_proxy *p)
+{
+    return atomic_load(&p->accepted);
+}
+
+uint64_t tcp_proxy_sent(const struct tcp_proxy *p)
+{
+    return atomic_load(&p->sent);
 }
 
 void tcp_proxy_set(struct tcp_proxy *p, enum tcp_proxy_way way)

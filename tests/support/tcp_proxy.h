@@ -19,6 +19,9 @@ struct tcp_proxy;
 struct tcp_proxy *tcp_proxy_open(uint16_t server_port);
 void tcp_proxy_close(struct tcp_proxy *p);
 uint16_t tcp_proxy_port(const struct tcp_proxy *p);
+/* Connections so far, and bytes that have gone to the server. */
+unsigned tcp_proxy_accepted(const struct tcp_proxy *p);
+uint64_t tcp_proxy_sent(const struct tcp_proxy *p);
 /* For all connections. What waits goes on when it may. Holds when it returns. */
 void tcp_proxy_set(struct tcp_proxy *p, enum tcp_proxy_way way);
 /* Closes all connections, with what waits; done when it returns. New ones are welcome. */
