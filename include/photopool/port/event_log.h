@@ -9,7 +9,10 @@
  * where the log's data were lost. A log whose data can be lost (or go back in time) apart from the store's
  * (ops->begin is not NULL) only hands out numbers of blocks that the store has reserved for it
  * (pp_store_numbers); with new data, or where its own may have gone back, it begins with a new block.
- *  - What was cleaned away, or lost, is known by its highest number, `cleaned`.
+ *  - What was cleaned away is known by its highest number, `cleaned`; so is what was lost, where all below it
+ * was lost, too. Where only the latest may be lost (a server came back with what it had some moments before),
+ * what is below is still there, and a gap stands in the place of what isn't: an event with neither key nor
+ * type, its data {"from": first, "to": last} of the numbers that may be missing, its own number `to`.
  *
  * Requests are asynchronous as req.h says. Permitted errors everywhere: PP_OK, PP_EFULL and PP_ECLOSED at
  * submit; PP_EIO, PP_ENOSPC, PP_ETIMEOUT, PP_EUNKNOWN, PP_ENOMEM, PP_ECORRUPT at done. */
@@ -28,14 +31,19 @@
 struct pp_log_append {
     struct pp_req req;
     struct pp_event *events; /* out: their seq */
-    size_t n;                /* 1..1000 */
+    size_t n;                /* up to 1000; 0: only asks whether there are numbers */
+    uint64_t stale;          /* out, at PP_ESTALE: what is needed, for begin() */
 };
 
-/* Numbers first..end-1 are this log's: reserved in the store and never given to anybody before. Where the log
- * has enough numbers meanwhile (another process was quicker), they are left unused. */
+/* Numbers first..end-1 (1000 at least, up to PP_EVENT_SEQ_MAX) are this log's: reserved in the store after an
+ * append's PP_ESTALE, and never given to anybody before. Where the log has enough numbers meanwhile (another
+ * process was quicker), or needs other ones by now, they are left unused, with PP_OK: the next append says
+ * so.
+ */
 struct pp_log_begin {
     struct pp_req req;
     uint64_t first, end;
+    uint64_t stale; /* of that append; 0: of the latest one */
 };
 
 struct pp_log_read {

@@ -1,0 +1,30 @@
+-- Events above a number, in slices, so that no more is copied than is asked for.
+--   ARGV 1 after  2 events at most  3 bytes of data at most
+-- {last, cleaned, number, event, number, event ...}
+local SLICE = 64
+local left, room = tonumber(ARGV[2]), tonumber(ARGV[3])
+local m = call('HMGET', META, 'last', 'cleaned')
+local last, cleaned = m[1] or '0', m[2] or '0'
+if call('EXISTS', STREAM) == 0 then
+  return {last, last} -- nothing yet; or somebody has removed it
+end
+local out, from = {last, cleaned}, ARGV[1] .. '-0'
+while left > 0 and room >= 0 do
+  local count = math.min(left, SLICE)
+  local some = call('XRANGE', STREAM, '(' .. from, '+', 'COUNT', count)
+  for i = 1, #some do
+    local event = some[i][2][2]
+    room = room - (#event - string.match(event, '^%S+ %S+ %S+ ()') + 1)
+    if room < 0 and #out > 2 then
+      break
+    end
+    from = some[i][1]
+    out[#out + 1] = string.match(from, '^%d+')
+    out[#out + 1] = event
+    left = left - 1
+  end
+  if #some < count then
+    break
+  end
+end
+return out
