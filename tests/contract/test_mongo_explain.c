@@ -9,6 +9,7 @@
 
 #include "adapter/mongo/mongo_store.h"
 #include "mongo_server.h"
+#include "suite_delivery_kit.h"
 #include "suite_mongo_kit.h"
 
 enum { ITEMS = 60, PROFILE_BYTES = 64 << 20 };
@@ -208,6 +209,58 @@ static void some_ends(struct store_kit *k)
         sk_back(k, KIT_WORKER, &c->tasks[i], PP_SETTLE_RELEASE, 0, k->now);
     struct pp_store_clean clean = {.finished_before_ms = INT64_MAX, .limit = 30};
     KIT_OK(k, clean, &clean);
+}
+
+static void some_deliveries(struct delivery_kit *k)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    struct pp_delivery rows[ITEMS];
+    uint64_t at = 5;
+    for (size_t i = 0; i < ITEMS; i++)
+        rows[i] = dk_row(i + 6, (enum pp_delivery_status)(i % 3), i % 3 ? 0 : DK_NOW + (int64_t)i);
+    for (size_t i = 0; i < 3; i++) {
+        const char *sink = pp_arena_printf(&k->arena, PP_SINK_WEBHOOK "%s", names[i]);
+        struct pp_webhook_put put = {.webhook = dk_endpoint(names[i]), .start_at = 5};
+        for (int again = 0; again < 2; again++)
+            DK_OK(k, put_webhook, &put);
+        for (int again = 0; again < 2; again++)
+            dk_save(k, sink, 99, rows, ITEMS);
+        dk_save(k, sink, 0, rows, 1);
+        for (int64_t now = DK_NOW - 1; now < DK_NOW + ITEMS; now += 20)
+            dk_due(k, sink, now, 3);
+        for (int status = -1; status < 3; status++) {
+            struct pp_delivery_replay replay = {.sink = sink,
+                                                .status = status,
+                                                .from_ms = DK_NOW + 20,
+                                                .to_ms = DK_NOW + 22,
+                                                .now_ms = DK_NOW};
+            dk_list(k, sink, status, 0, 3);
+            dk_list(k, sink, status, 20, 3);
+            DK_OK(k, replay, &replay);
+        }
+    }
+    struct pp_delivery_cursor cursor = {.sink = "hub", .start_at = &at};
+    DK_OK(k, cursor, &cursor);
+    dk_cursor(k, "hub");
+    dk_sink(k, "hub");
+    struct pp_delivery_clean clean = {.finished_before_ms = DK_NOW + 30, .limit = 25};
+    DK_OK(k, clean, &clean);
+    assert_int_equal(clean.n, 25);
+    struct pp_webhooks one = {.name = "b"}, all = {.limit = 2}, rest = {.after = "a", .limit = 5};
+    DK_OK(k, webhooks, &one);
+    DK_OK(k, webhooks, &all);
+    DK_OK(k, webhooks, &rest);
+    struct pp_webhook_delete gone = {.name = "b"};
+    DK_OK(k, delete_webhook, &gone);
+    struct pp_delivery_save late = {.sink = PP_SINK_WEBHOOK "b", .cursor = 100, .rows = rows, .n = 3};
+    DK_EXPECT(k, save, &late, PP_ENOTFOUND);
+}
+
+static enum pp_err open_deliveries(struct pp_loop *loop, const char *url, struct pp_delivery_store **out)
+{
+    char error[PP_MONGO_ERROR_MAX];
+    struct pp_mongo_options o = {.uri = url, .timeout_ms = MONGO_SERVER_PATIENCE_MS};
+    return pp_mongo_delivery_store_open(loop, &o, out, error);
 }
 
 static void scenario(struct store_kit *k)
@@ -430,13 +483,29 @@ static void every_query_has_its_index(void **state)
     mongoc_client_destroy(db.client);
 }
 
+static void every_query_of_deliveries(void **state)
+{
+    struct delivery_kit *k = *state;
+    struct database db = connect_to(k->place);
+    profile(&db, true);
+    some_deliveries(k);
+    profile(&db, false);
+    size_t n = check_all(&db);
+    print_message("%d commands explained\n", (int)n);
+    assert_true(n > 300);
+    mongoc_client_destroy(db.client);
+}
+
 int main(int argc, char **argv)
 {
+    static const struct pp_delivery_subject deliveries = {"mongo", mongo_server_database, open_deliveries};
     (void)argc;
     mongo_server_start(argv);
     sk_use(&mk_subject);
+    dk_use(&deliveries);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_query_has_its_index, sk_open, sk_close),
+        DK_TEST(every_query_of_deliveries),
     };
     int failed = cmocka_run_group_tests_name("plans of the queries", tests, NULL, NULL);
     pp_mongo_cleanup();

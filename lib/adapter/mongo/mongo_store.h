@@ -1,4 +1,4 @@
-/* mongo_store.h: the task store in MongoDB, shared by any number of processes.
+/* mongo_store.h: the task store and the delivery store in MongoDB, shared by any number of processes.
  *
  * README.md beside this file has the documents, the indexes and the steps. */
 #ifndef PP_ADAPTER_MONGO_STORE_H
@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "photopool/port/delivery_store.h"
 #include "photopool/port/task_store.h"
 #include "runtime/loop.h"
 
@@ -29,6 +30,11 @@ struct pp_mongo_options {
 pp_must_check enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
                                                    struct pp_task_store **out,
                                                    char error[PP_MONGO_ERROR_MAX]);
+
+/* The same for cursors, deliveries and webhooks' endpoints, in the same database. */
+pp_must_check enum pp_err pp_mongo_delivery_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
+                                                       struct pp_delivery_store **out,
+                                                       char error[PP_MONGO_ERROR_MAX]);
 
 /* Of the tasks that this store's claims asked for: how many, and how many had gone to another. Any thread. */
 void pp_mongo_claim_stats(struct pp_task_store *store, uint64_t *tried, uint64_t *lost);

@@ -55,7 +55,10 @@ static const char *const op_names[] = {
 #define X(name, type) #name,
     PP_MG_OPS(X)
 #undef X
-        "open"};
+#define X(name, type) "delivery_" #name,
+        PP_MG_DELIVERY_OPS(X)
+#undef X
+            "open"};
 
 static enum pp_err fail(struct pp_mg_thread *t, const bson_error_t *e, const bson_t *reply, bool write)
 {
@@ -315,6 +318,18 @@ void pp_mg_bulk_insert(struct pp_mg_bulk *b, const bson_t *doc)
     BSON_APPEND_BOOL(&opts, "validate", false);
     if (room(b, doc->len))
         added(b, mongoc_bulk_operation_insert_with_opts(b->bulk, doc, &opts, &e), &e);
+    bson_destroy(&opts);
+}
+
+void pp_mg_bulk_replace(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *doc)
+{
+    bson_error_t e;
+    bson_t opts = BSON_INITIALIZER;
+    BSON_APPEND_BOOL(&opts, "validate", false);
+    BSON_APPEND_BOOL(&opts, "upsert", true);
+    pp_mg_hint(&opts, "_id_");
+    if (room(b, filter->len + doc->len))
+        added(b, mongoc_bulk_operation_replace_one_with_opts(b->bulk, filter, doc, &opts, &e), &e);
     bson_destroy(&opts);
 }
 

@@ -62,6 +62,8 @@ struct pp_mg_bulk {
 };
 void pp_mg_bulk_init(struct pp_mg_bulk *b, struct pp_mg_thread *t, enum pp_mg_coll coll);
 void pp_mg_bulk_insert(struct pp_mg_bulk *b, const bson_t *doc);
+/* The whole document, whether there is one or not. `filter` names _id. */
+void pp_mg_bulk_replace(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *doc);
 /* `filter` names _id. `update` is a document of operators, or a pipeline (an array). */
 void pp_mg_bulk_update(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *update, bool upsert);
 /* With options of its own: arrayFilters, another hint. */

@@ -82,6 +82,11 @@ static const struct index indexes[] = {
     {PP_MG_BATCHES, 1, "{'key': {'c': 1, '_id': -1}, 'name': 'client'}"},
     {PP_MG_BATCHES, 1, "{'key': {'f': 1, 'cr': 1}, 'name': 'finished'}"},
     {PP_MG_ROUTES, 1, "{'key': {'c': 1, 'd': 1}, 'name': 'place'}"},
+    {PP_MG_SINKS, 3, "{'key': {'_id': 1}, 'name': '_id_'}"},
+    {PP_MG_DELIVERIES, 3,
+     "{'key': {'s': 1, 'd': 1, 'q': 1}, 'name': 'due', 'partialFilterExpression': {'d': {'$exists': true}}}"},
+    {PP_MG_DELIVERIES, 3, "{'key': {'s': 1, 'st': 1, 'q': -1}, 'name': 'status'}"},
+    {PP_MG_DELIVERIES, 3, "{'key': {'s': 1, 'st': 1, 'f': 1}, 'name': 'finished'}"},
     {PP_MG_CLIENTS, 1, NULL},
     {PP_MG_META, 1, NULL},
 };
@@ -143,7 +148,13 @@ static enum pp_err create_outbox(struct pp_mg_thread *t)
     return create_indexes(t, 2);
 }
 
-static enum pp_err (*const steps[])(struct pp_mg_thread *t) = {create_first, create_outbox};
+static enum pp_err create_deliveries(struct pp_mg_thread *t)
+{
+    return create_indexes(t, 3);
+}
+
+static enum pp_err (*const steps[])(struct pp_mg_thread *t) = {create_first, create_outbox,
+                                                               create_deliveries};
 enum { SCHEMA = sizeof steps / sizeof *steps };
 
 static enum pp_err read_version(struct pp_mg_thread *t, int64_t *version)

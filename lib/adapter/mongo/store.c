@@ -14,6 +14,7 @@ enum { OFFSET_READ_MS = 60000, APPNAME_MAX = 16 };
 struct call {
     struct pp_job job;
     enum pp_mg_op op;
+    pp_mg_run_cb run;
 };
 _Static_assert(sizeof(struct call) <= sizeof(((struct pp_req *)0)->scratch), "a call fits into scratch");
 
@@ -48,25 +49,22 @@ static void refresh_offset(struct pp_mg_thread *t)
                t->error.message, NULL);
 }
 
-static enum pp_err run_op(struct pp_mg_thread *t, struct pp_req *req)
-{
-    switch (t->op) {
-#define X(name, type) \
-    case PP_MG_OP_##name: return pp_mg_##name(t, (struct type *)req);
-        PP_MG_OPS(X)
-#undef X
-    case PP_MG_OP_COUNT: break;
+#define X(name, type)                                                         \
+    static enum pp_err run_##name(struct pp_mg_thread *t, struct pp_req *req) \
+    {                                                                         \
+        return pp_mg_##name(t, (struct type *)req);                           \
     }
-    return PP_EINVAL;
-}
+PP_MG_OPS(X)
+#undef X
 
 static void run(void *state, struct pp_job *job)
 {
     struct pp_mg_thread *t = state;
     struct pp_req *req = req_of(job);
-    t->op = ((struct call *)job)->op;
+    const struct call *c = (struct call *)job;
+    t->op = c->op;
     refresh_offset(t);
-    req->err = run_op(t, req);
+    req->err = c->run(t, req);
     pp_arena_fini(&t->tmp);
 }
 
@@ -112,17 +110,17 @@ static void on_done(struct pp_job *job)
     req->done(req);
 }
 
-static enum pp_err submit(struct pp_task_store *s, struct pp_req *req, enum pp_mg_op op)
+enum pp_err pp_mg_submit(struct pp_mg *m, struct pp_req *req, enum pp_mg_op op, pp_mg_run_cb run_it)
 {
     struct call *c = (struct call *)req->scratch;
-    *c = (struct call){.job = {.work = run, .done = on_done}, .op = op};
-    return pp_lane_submit(((struct pp_mg *)s)->home, &c->job);
+    *c = (struct call){.job = {.work = run, .done = on_done}, .op = op, .run = run_it};
+    return pp_lane_submit(m->home, &c->job);
 }
 
-#define X(name, type)                                                         \
-    static enum pp_err submit_##name(struct pp_task_store *s, struct type *r) \
-    {                                                                         \
-        return submit(s, &r->req, PP_MG_OP_##name);                           \
+#define X(name, type)                                                                 \
+    static enum pp_err submit_##name(struct pp_task_store *s, struct type *r)         \
+    {                                                                                 \
+        return pp_mg_submit((struct pp_mg *)s, &r->req, PP_MG_OP_##name, run_##name); \
     }
 PP_MG_OPS(X)
 #undef X
@@ -134,14 +132,14 @@ static bool roundtrips(struct pp_task_store *base, size_t i, const char **name, 
         PP_MG_OPS(X)
 #undef X
     };
-    if (i >= PP_MG_OP_COUNT)
+    if (i >= sizeof names / sizeof *names)
         return false;
     *name = names[i];
     *n = atomic_load_explicit(&((struct pp_mg *)base)->roundtrips[i], memory_order_relaxed);
     return true;
 }
 
-static void store_free(struct pp_mg *m)
+void pp_mg_close(struct pp_mg *m)
 {
     if (m->home)
         pp_lane_home_close(m->home);
@@ -158,7 +156,7 @@ static void store_free(struct pp_mg *m)
 
 static void close_store(struct pp_task_store *base)
 {
-    store_free((struct pp_mg *)base);
+    pp_mg_close((struct pp_mg *)base);
 }
 
 static const struct pp_task_store_ops ops = {
@@ -246,8 +244,8 @@ static enum pp_err open_lane(struct pp_mg *m, unsigned threads, size_t capacity)
     return m->home ? PP_OK : PP_ENOMEM;
 }
 
-enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
-                                     struct pp_task_store **out, char error[PP_MONGO_ERROR_MAX])
+enum pp_err pp_mg_open(struct pp_loop *loop, const struct pp_mongo_options *o, struct pp_mg **out,
+                       char error[PP_MONGO_ERROR_MAX])
 {
     unsigned threads = o->threads ? o->threads : 4;
     struct pp_mg *m = calloc(1, sizeof *m);
@@ -256,7 +254,6 @@ enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo
         return PP_ENOMEM;
     mongoc_init();
     mongoc_log_set_handler(NULL, NULL); /* what matters comes as an error, and is logged by us */
-    m->base.ops = &ops;
     m->loop = loop;
     m->log = o->log;
     pthread_mutex_init(&m->lock, NULL);
@@ -268,9 +265,21 @@ enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo
     if (err == PP_OK)
         err = open_lane(m, threads, o->capacity);
     if (err != PP_OK) {
-        store_free(m);
+        pp_mg_close(m);
         return err;
     }
+    *out = m;
+    return PP_OK;
+}
+
+enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
+                                     struct pp_task_store **out, char error[PP_MONGO_ERROR_MAX])
+{
+    struct pp_mg *m;
+    enum pp_err err = pp_mg_open(loop, o, &m, error);
+    if (err != PP_OK)
+        return err;
+    m->base.ops = &ops;
     *out = &m->base;
     return PP_OK;
 }

@@ -1,5 +1,5 @@
-/* store.h: inside of the MongoDB task store: how a request finds its operation, what a thread has, and the
- * steps that operations share.
+/* store.h: inside of the stores on MongoDB: how a request finds its operation, what a thread has, and the
+ * steps that operations of the task store share.
  *
  *   loop --submit--> lane: N threads, each with a client of libmongoc --> run of the operation --> loop
  *
@@ -18,12 +18,19 @@
 #include "base/arena.h"
 #include "docs.h"
 #include "mongo_store.h"
+#include "photopool/port/delivery_store.h"
 #include "photopool/port/task_store.h"
 
 /* Names of collections; the enum indexes struct pp_mg_thread.coll. */
 #define PP_MG_COLLECTIONS(X) \
     X(PHOTOS, "photos")      \
-    X(ITEMS, "items") X(BATCHES, "batches") X(CLIENTS, "clients") X(ROUTES, "routes") X(META, "meta")
+    X(ITEMS, "items")        \
+    X(BATCHES, "batches")    \
+    X(CLIENTS, "clients")    \
+    X(ROUTES, "routes")      \
+    X(META, "meta")          \
+    X(SINKS, "sinks")        \
+    X(DELIVERIES, "deliveries")
 enum pp_mg_coll {
 #define X(id, name) PP_MG_##id,
     PP_MG_COLLECTIONS(X)
@@ -59,11 +66,27 @@ enum pp_mg_coll {
     X(numbers, pp_store_numbers)             \
     X(generation, pp_store_generation)
 
+/* Of the delivery store: delivery.h. */
+#define PP_MG_DELIVERY_OPS(X)      \
+    X(save, pp_delivery_save)      \
+    X(cursor, pp_delivery_cursor)  \
+    X(due, pp_delivery_due)        \
+    X(list, pp_delivery_list)      \
+    X(replay, pp_delivery_replay)  \
+    X(sinks, pp_delivery_sinks)    \
+    X(clean, pp_delivery_clean)    \
+    X(webhooks, pp_webhooks)       \
+    X(put_webhook, pp_webhook_put) \
+    X(delete_webhook, pp_webhook_delete)
+
 enum pp_mg_op {
 #define X(name, type) PP_MG_OP_##name,
     PP_MG_OPS(X)
 #undef X
-        PP_MG_OP_COUNT
+#define X(name, type) PP_MG_OP_delivery_##name,
+        PP_MG_DELIVERY_OPS(X)
+#undef X
+            PP_MG_OP_COUNT
 };
 
 /* --- the store, and what each thread has --- */
@@ -79,7 +102,8 @@ struct pp_mg_counts {
 };
 
 struct pp_mg {
-    struct pp_task_store base;
+    struct pp_task_store base;           /* it is opened as this, */
+    struct pp_delivery_store deliveries; /* or as this: the other has no ops */
     struct pp_loop *loop;
     struct pp_log *log;
     struct pp_lane *lane;
@@ -107,6 +131,15 @@ struct pp_mg_thread {
     bson_error_t error;               /* of the last command that failed */
     mongoc_client_session_t *session; /* of reads that belong together (run.h); else NULL */
 };
+
+/* Opening, whatever the port: as pp_mongo_task_store_open(). Closing: after every request has come back. */
+pp_must_check enum pp_err pp_mg_open(struct pp_loop *loop, const struct pp_mongo_options *o,
+                                     struct pp_mg **out, char error[PP_MONGO_ERROR_MAX]);
+void pp_mg_close(struct pp_mg *m);
+/* Sends `req` to a thread, which runs run() as operation `op`. As pp_lane_submit(). */
+typedef enum pp_err (*pp_mg_run_cb)(struct pp_mg_thread *t, struct pp_req *req);
+pp_must_check enum pp_err pp_mg_submit(struct pp_mg *m, struct pp_req *req, enum pp_mg_op op,
+                                       pp_mg_run_cb run);
 
 /* Our clock that only goes forward. */
 int64_t pp_mg_monotonic_ms(void);
