@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/redis/event_text.h"
 #include "adapter/redis/redis_conn.h"
 #include "adapter/redis/redis_event_log.h"
-#include "base/arena.h"
 
 #define SCRIPTS(X)    \
     X(APPEND, append) \
@@ -132,26 +132,6 @@ static const char *answer(const struct redisReply *reply, size_t n, size_t i)
 
 /* --- append --- */
 
-/* "<at> <key> <type> <data>" of each, one behind the other; at[i], len[i]: where. NULL: out of memory, or too
- * much. */
-static char *pack(const struct pp_event *events, size_t n, const char **at, size_t *len)
-{
-    size_t room = 0;
-    for (size_t i = 0; i < n && room <= APPEND_BYTES_MAX; i++)
-        room += 32 + strlen(events[i].key) + strlen(events[i].type) + events[i].data_n;
-    char *all = room <= APPEND_BYTES_MAX ? malloc(room + 1) : NULL, *p = all;
-    for (size_t i = 0; all && i < n; i++) {
-        const struct pp_event *e = &events[i];
-        at[i] = p;
-        p += sprintf(p, "%" PRId64 " %s %s ", e->at_ms, e->key, e->type);
-        if (e->data_n)
-            memcpy(p, e->data, e->data_n);
-        p += e->data_n;
-        len[i] = (size_t)(p - at[i]);
-    }
-    return all;
-}
-
 static void appended(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_log_append *r = data;
@@ -193,7 +173,8 @@ static enum pp_err append(struct pp_event_log *base, struct pp_log_append *r)
     const char *const first[] = {l->stream, l->meta, l->channel, bytes};
     enum { FIRST = sizeof first / sizeof first[0] };
     a = malloc(sizeof *a);
-    char *packed = a ? pack(r->events, r->n, a->at + FIRST, a->len + FIRST) : NULL;
+    char *packed =
+        a ? pp_event_texts(r->events, r->n, APPEND_BYTES_MAX, a->at + FIRST, a->len + FIRST) : NULL;
     enum pp_err err = PP_ENOMEM;
     if (packed) {
         for (int i = 0; i < FIRST; i++) {
@@ -237,42 +218,6 @@ static enum pp_err begin(struct pp_event_log *base, struct pp_log_begin *r)
 
 /* --- read --- */
 
-/* One of the words that an event begins with, "." for none. NULL: there is no end to it, or no memory. */
-static const char *word_of(struct pp_arena *a, const char **p, const char *end_, bool *ok)
-{
-    const char *space = memchr(*p, ' ', (size_t)(end_ - *p)), *from = *p;
-    if (!space) {
-        *ok = false;
-        return NULL;
-    }
-    *p = space + 1;
-    if (space - from == 1 && *from == '.')
-        return NULL;
-    char *copy = pp_arena_copy(a, from, (size_t)(space - from));
-    *ok &= copy != NULL;
-    return copy;
-}
-
-static enum pp_err parse(struct pp_arena *a, const char *seq, const struct redisReply *text,
-                         struct pp_event *e)
-{
-    const char *p = text->str, *end_ = p + text->len;
-    bool ok = true;
-    char *rest;
-    e->seq = strtoull(seq, NULL, 10);
-    e->at_ms = strtoll(p, &rest, 10); /* NUL-terminated, as all of hiredis' strings */
-    if (rest == p || *rest != ' ')
-        return PP_ECORRUPT;
-    p = rest + 1;
-    e->key = word_of(a, &p, end_, &ok);
-    e->type = ok ? word_of(a, &p, end_, &ok) : NULL;
-    if (!ok)
-        return PP_ECORRUPT;
-    e->data_n = (size_t)(end_ - p);
-    e->data = pp_arena_copy(a, p, e->data_n);
-    return e->data ? PP_OK : PP_ENOMEM;
-}
-
 static enum pp_err parse_all(struct pp_log_read *r, const struct redisReply *reply)
 {
     const char *last = answer(reply, 2, 0), *cleaned = answer(reply, 2, 1);
@@ -285,9 +230,12 @@ static enum pp_err parse_all(struct pp_log_read *r, const struct redisReply *rep
     if (!r->events)
         return PP_ENOMEM;
     for (size_t i = 0; i < n; i++) {
-        const char *seq = answer(reply, 2, 2 + 2 * i), *text = answer(reply, 2, 3 + 2 * i);
-        enum pp_err err =
-            seq && text ? parse(r->req.arena, seq, reply->element[3 + 2 * i], &r->events[i]) : PP_ECORRUPT;
+        const struct redisReply *text = reply->element[3 + 2 * i];
+        const char *seq = answer(reply, 2, 2 + 2 * i);
+        if (!seq || !answer(reply, 2, 3 + 2 * i))
+            return PP_ECORRUPT;
+        r->events[i].seq = strtoull(seq, NULL, 10);
+        enum pp_err err = pp_event_parse(r->req.arena, text->str, (size_t)text->len, &r->events[i]);
         if (err != PP_OK)
             return err;
         r->n++;

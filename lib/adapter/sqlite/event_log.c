@@ -18,7 +18,7 @@
 #include "db.h"
 #include "group.h"
 
-enum { VERSION = 1, READERS = 2, WRITE_GROUP = 16, READ_GROUP = 16 };
+enum { VERSION = 1, READERS = 2, WRITE_GROUP = 64, READ_GROUP = 16 };
 
 static const char *const schema[VERSION] = {
     "CREATE TABLE events(seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, key TEXT NOT NULL, type TEXT NOT NULL,"
