@@ -42,6 +42,7 @@ static const struct pp_route_def routes[] = {
     {PP_GET, "/readyz", PP_SCOPE_PUBLIC, true, false, "", pp_api_readyz},
     {PP_GET, "/metrics", PP_SCOPE_METRICS, true, true, "", pp_api_metrics},
     {PP_GET, "/openapi.json", PP_SCOPE_PUBLIC, true, false, "", pp_api_openapi},
+    {PP_GET, "/asyncapi.json", PP_SCOPE_PUBLIC, true, false, "", pp_api_asyncapi},
     {PP_GET, "/", PP_SCOPE_PUBLIC, false, false, "", pp_api_dashboard},
 };
 

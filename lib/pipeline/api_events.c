@@ -257,23 +257,24 @@ static void poll_answer(struct events_state *s, struct pp_piece *const *pieces, 
     pp_call_json(call, 200);
 }
 
-static bool poll_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n, uint64_t upto)
+static enum pp_sub_verdict poll_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
+                                        uint64_t upto)
 {
     (void)upto;
     poll_answer(poll_of(sub), pieces, n);
-    return false;
+    return PP_SUB_GONE;
 }
 
-static bool poll_gap(struct pp_sub *sub, uint64_t from, uint64_t to)
+static enum pp_sub_verdict poll_gap(struct pp_sub *sub, uint64_t from, uint64_t to)
 {
     struct events_state *s = poll_of(sub);
     if (s->gap_to == 0)
         s->gap_from = from;
     s->gap_to = to;
     if (sub->state != PP_SUB_LIVE)
-        return true;
+        return PP_SUB_TAKEN;
     poll_answer(s, NULL, 0);
-    return false;
+    return PP_SUB_GONE;
 }
 
 static bool poll_ready(struct pp_sub *sub)
@@ -282,13 +283,11 @@ static bool poll_ready(struct pp_sub *sub)
     return true;
 }
 
-static bool poll_caught_up(struct pp_sub *sub)
+static void poll_caught_up(struct pp_sub *sub)
 {
     struct events_state *s = poll_of(sub);
-    if (s->wait_ms > 0 && s->gap_to == 0)
-        return true;
-    poll_answer(s, NULL, 0);
-    return false;
+    if (s->wait_ms == 0 || s->gap_to > 0)
+        poll_answer(s, NULL, 0);
 }
 
 static void poll_failed(struct pp_sub *sub, enum pp_err err)
@@ -362,27 +361,26 @@ static void stream_end(struct stream_sub *s, enum pp_ws_close code, const char *
     server->ops->end(server, &s->stream, code, reason);
 }
 
-static bool stream_send(struct stream_sub *s, struct pp_piece *const *pieces, size_t n)
+static enum pp_sub_verdict stream_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
+                                          uint64_t upto)
 {
+    struct stream_sub *s = stream_of(sub);
     struct pp_http_server *server = server_of(s);
     enum pp_err err = server->ops->send(server, &s->stream, pieces, n);
 
+    (void)upto;
     if (err == PP_OK)
-        return true;
+        return PP_SUB_TAKEN;
+    if (err == PP_EFULL && server->ops->pending(&s->stream) > 0)
+        return PP_SUB_FULL;
     if (err == PP_EFULL)
-        stream_end(s, PP_WS_OVERLOADED, "too slow: resume after the last seq");
+        stream_end(s, PP_WS_OVERLOADED, "out of memory");
     else
         pp_hub_unsubscribe(s->api->p->hub, &s->sub);
-    return false;
+    return PP_SUB_GONE;
 }
 
-static bool stream_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n, uint64_t upto)
-{
-    (void)upto;
-    return stream_send(stream_of(sub), pieces, n);
-}
-
-static bool stream_gap(struct pp_sub *sub, uint64_t from, uint64_t to)
+static enum pp_sub_verdict stream_gap(struct pp_sub *sub, uint64_t from, uint64_t to)
 {
     char range[80], text[192];
     snprintf(range, sizeof(range), "{\"from\":%llu,\"to\":%llu}", (unsigned long long)from,
@@ -391,12 +389,14 @@ static bool stream_gap(struct pp_sub *sub, uint64_t from, uint64_t to)
                                                  (unsigned long long)to, range)
                                       : snprintf(text, sizeof(text), "{\"gap\":%s}", range);
     struct pp_piece *piece = pp_piece_of(text, (size_t)n);
-    bool fine = piece && stream_send(stream_of(sub), &piece, 1);
+    enum pp_sub_verdict verdict = piece ? stream_deliver(sub, &piece, 1, to) : PP_SUB_FULL;
 
-    if (!piece)
-        stream_end(stream_of(sub), PP_WS_OVERLOADED, "out of memory");
     pp_piece_unref(piece);
-    return fine;
+    if (verdict == PP_SUB_FULL) { /* it comes again, and is told then */
+        stream_end(stream_of(sub), PP_WS_OVERLOADED, "too slow: resume after the last seq");
+        verdict = PP_SUB_GONE;
+    }
+    return verdict;
 }
 
 static bool stream_ready(struct pp_sub *sub)
@@ -407,7 +407,8 @@ static bool stream_ready(struct pp_sub *sub)
 
 static void stream_failed(struct pp_sub *sub, enum pp_err err)
 {
-    stream_end(stream_of(sub), PP_WS_OVERLOADED, pp_err_text(err));
+    stream_end(stream_of(sub), PP_WS_OVERLOADED,
+               err == PP_ETIMEOUT ? "too slow: resume after the last seq" : pp_err_text(err));
 }
 
 static const struct pp_sub_events stream_sub_events = {

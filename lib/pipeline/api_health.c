@@ -14,9 +14,9 @@
 #define PROBE_WELL_MS 5000
 #define PROBE_SLOW_MS 3000
 
-/* Built from openapi.json and dashboard.html by CMakeLists.txt. */
-extern const unsigned char pp_openapi_json[], pp_dashboard_html[];
-extern const size_t pp_openapi_json_n, pp_dashboard_html_n;
+/* Built from openapi.json, asyncapi.json and dashboard.html by CMakeLists.txt. */
+extern const unsigned char pp_openapi_json[], pp_asyncapi_json[], pp_dashboard_html[];
+extern const size_t pp_openapi_json_n, pp_asyncapi_json_n, pp_dashboard_html_n;
 
 /* The roles that need a port. */
 enum {
@@ -287,6 +287,12 @@ void pp_api_metrics(struct pp_call *call)
 void pp_api_openapi(struct pp_call *call)
 {
     pp_buf_put(&call->out, pp_openapi_json, pp_openapi_json_n);
+    pp_call_json(call, 200);
+}
+
+void pp_api_asyncapi(struct pp_call *call)
+{
+    pp_buf_put(&call->out, pp_asyncapi_json, pp_asyncapi_json_n);
     pp_call_json(call, 200);
 }
 

@@ -225,6 +225,7 @@ void pp_api_healthz(struct pp_call *call);
 void pp_api_readyz(struct pp_call *call);
 void pp_api_metrics(struct pp_call *call);
 void pp_api_openapi(struct pp_call *call);
+void pp_api_asyncapi(struct pp_call *call);
 void pp_api_dashboard(struct pp_call *call);
 
 /* A batch as GET /v1/batches/{id} shows it (api_batches.c). */

@@ -28,20 +28,31 @@ struct pp_piece;
 struct pp_sub;
 struct pp_sub_link;
 
+enum pp_sub_verdict {
+    PP_SUB_TAKEN,
+    PP_SUB_FULL, /* nothing of it was taken: again after pp_hub_resume() */
+    PP_SUB_GONE  /* the subscription was ended, and its memory may be gone */
+};
+
 struct pp_sub_events {
-    /* Pieces of the subscriber's format, in order, at most `max` of them; what is to be kept is to be
-     * referenced. `upto`: everything up to this number has been looked at. false: it has ended the
-     * subscription, and its memory may be gone. */
-    bool (*deliver)(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n, uint64_t upto);
-    /* Events from..to are not kept any more, or were lost. false as above. */
-    bool (*gap)(struct pp_sub *sub, uint64_t from, uint64_t to);
+    /* Pieces of the subscriber's format, in order, at most `max` of them, and of PP_SUB_BYTES together where
+     * they are several; what is to be kept is to be referenced. `upto`: everything up to this number has been
+     * looked at. */
+    enum pp_sub_verdict (*deliver)(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
+                                   uint64_t upto);
+    /* Events from..to are not kept any more, or were lost. TAKEN or GONE. */
+    enum pp_sub_verdict (*gap)(struct pp_sub *sub, uint64_t from, uint64_t to);
     /* Can it take more now? Asked while it catches up; after a no: pp_hub_resume(). */
     bool (*ready)(struct pp_sub *sub);
-    /* There is nothing more for the moment: sub->at is the newest number. false as above. May be NULL. */
-    bool (*caught_up)(struct pp_sub *sub);
-    /* The events can't be read (the log is away, ...): it ends the subscription; its owner may come again. */
+    /* There is nothing more for the moment: sub->at is the newest number. May end it. May be NULL. */
+    void (*caught_up)(struct pp_sub *sub);
+    /* The events can't be read (the log is away, ...), or (PP_ETIMEOUT) it has not been ready for
+     * PP_SUB_STALL_MS: it ends the subscription; its owner may come again. */
     void (*failed)(struct pp_sub *sub, enum pp_err err);
 };
+
+#define PP_SUB_BYTES    (128u << 10)
+#define PP_SUB_STALL_MS 30000
 
 /* A subscriber: embedded in its owner's memory, zeroed before. */
 struct pp_sub {
@@ -49,9 +60,10 @@ struct pp_sub {
     enum pp_sub_format format;
     enum pp_sub_state state;
     uint8_t n_links;
-    bool reading; /* a page of the log is on its way */
-    uint16_t max; /* pieces in one deliver(); 0: no bound */
-    uint64_t at;  /* everything up to here was delivered, or is not for it */
+    bool reading;       /* a page of the log is on its way */
+    uint16_t max;       /* pieces in one deliver(); 0: no bound */
+    int64_t stalled_ms; /* since when it has not been ready; 0: it is */
+    uint64_t at;        /* everything up to here was delivered, or is not for it */
     struct pp_sub_link *links;
     struct pp_node in_hub;
 };

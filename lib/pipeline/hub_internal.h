@@ -33,9 +33,9 @@ struct pp_topic {
     UT_hash_handle hh;
     struct pp_list links;
     const struct pp_hub_entry **round; /* at most PP_HUB_ROUND */
-    size_t n_round, cap_round;
-    bool dirty;  /* in this round: it stays, whoever leaves */
-    bool broken; /* the round could not be collected */
+    size_t n_round, cap_round, bytes;  /* bytes: of the larger format */
+    bool dirty;                        /* in this round: it stays, whoever leaves */
+    bool broken;                       /* the round could not be collected */
     struct pp_node in_dirty;
     char key[];
 };
@@ -86,6 +86,8 @@ bool pp_hub_matches(const struct pp_sub *sub, const char *key);
 void pp_hub_fan_out(struct pp_hub *hub, size_t n);
 
 /* --- hub_pages.c --- */
+/* A live one could not take it all at once: from here on it gets what it can take. */
+void pp_hub_fall_behind(struct pp_hub *hub, struct pp_sub *sub);
 /* Goes on with one that is behind. May end it. */
 void pp_hub_catch_up(struct pp_hub *hub, struct pp_sub *sub);
 /* Pages are free, or the tail has moved. */

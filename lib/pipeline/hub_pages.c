@@ -5,17 +5,36 @@
 #include "pipeline/hub_internal.h"
 
 #define PAGE_EVENTS 500
-#define PAGE_BYTES  (1u << 20)
 #define STEP_EVENTS 64
 
-/* From here on: false where the subscriber has ended, and must not be touched. */
+void pp_hub_fall_behind(struct pp_hub *hub, struct pp_sub *sub)
+{
+    pp_list_remove(&hub->subs, &sub->in_hub);
+    pp_list_push(&hub->behind, &sub->in_hub);
+    sub->state = PP_SUB_CATCHING_UP;
+}
 
-static bool go_live(struct pp_hub *hub, struct pp_sub *sub)
+static void go_live(struct pp_hub *hub, struct pp_sub *sub)
 {
     pp_list_remove(&hub->behind, &sub->in_hub);
     pp_list_push(&hub->subs, &sub->in_hub);
     sub->state = PP_SUB_LIVE;
-    return !sub->events->caught_up || sub->events->caught_up(sub);
+    if (sub->events->caught_up)
+        sub->events->caught_up(sub);
+}
+
+/* From here on: false where nothing more can be done for the subscriber now, or it has ended and must not be
+ * touched. */
+
+static bool deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n, uint64_t upto)
+{
+    uint64_t before = sub->at;
+
+    sub->at = upto;
+    enum pp_sub_verdict verdict = n > 0 ? sub->events->deliver(sub, pieces, n, upto) : PP_SUB_TAKEN;
+    if (verdict == PP_SUB_FULL)
+        sub->at = before;
+    return verdict == PP_SUB_TAKEN;
 }
 
 /* The first entry of the ring above `seq`. */
@@ -35,18 +54,24 @@ static size_t ring_find(struct pp_hub *hub, uint64_t seq)
 static bool deliver_from_ring(struct pp_hub *hub, struct pp_sub *sub)
 {
     struct pp_piece *pieces[STEP_EVENTS];
-    size_t i = ring_find(hub, sub->at), n = 0,
-           max = sub->max && sub->max < STEP_EVENTS ? sub->max : STEP_EVENTS;
+    size_t i = ring_find(hub, sub->at), n = 0, bytes = 0;
+    size_t max = sub->max && sub->max < STEP_EVENTS ? sub->max : STEP_EVENTS;
+    uint64_t upto = sub->at;
 
     for (; i < hub->n && n < max; i++) {
         const struct pp_hub_entry *e = pp_hub_entry_at(hub, i);
-        if (pp_hub_matches(sub, e->key))
+        if (pp_hub_matches(sub, e->key)) {
+            size_t more = e->pieces[sub->format]->n;
+            if (n > 0 && bytes + more > PP_SUB_BYTES)
+                break;
             pieces[n++] = e->pieces[sub->format];
-        sub->at = e->seq;
+            bytes += more;
+        }
+        upto = e->seq;
     }
-    if (i == hub->n && sub->at < hub->tail)
-        sub->at = hub->tail;
-    return n == 0 || sub->events->deliver(sub, pieces, n, sub->at);
+    if (i == hub->n && upto < hub->tail)
+        upto = hub->tail;
+    return deliver(sub, pieces, n, upto);
 }
 
 /* --- pages --- */
@@ -57,6 +82,7 @@ static bool deliver_stretch(struct pp_sub *sub, const struct pp_log_read *r, siz
     struct pp_piece *pieces[PAGE_EVENTS];
     size_t n = 0, max = sub->max ? sub->max : PAGE_EVENTS;
     bool fine = true;
+    uint64_t upto = sub->at;
 
     for (; *i < r->n && r->events[*i].type && fine && n < max; (*i)++) {
         const struct pp_event *e = &r->events[*i];
@@ -66,12 +92,12 @@ static bool deliver_stretch(struct pp_sub *sub, const struct pp_log_read *r, siz
             n += fine;
         }
         if (fine)
-            sub->at = e->seq;
+            upto = e->seq;
     }
     if (!fine)
         sub->events->failed(sub, PP_ENOMEM);
-    else if (n > 0)
-        fine = sub->events->deliver(sub, pieces, n, sub->at);
+    else
+        fine = deliver(sub, pieces, n, upto);
     while (n > 0)
         pp_piece_unref(pieces[--n]);
     return fine;
@@ -92,7 +118,7 @@ static bool deliver_page(struct pp_sub *sub, const struct pp_log_read *r)
         if (from <= sub->at)
             from = sub->at + 1;
         sub->at = to;
-        if (!sub->events->gap(sub, from, to))
+        if (sub->events->gap(sub, from, to) != PP_SUB_TAKEN)
             return false;
     }
     if (r->n == 0 && r->last > sub->at)
@@ -109,7 +135,7 @@ static bool take_page(struct pp_sub *sub, const struct pp_log_read *r)
     if (r->cleaned > sub->at) {
         uint64_t from = sub->at + 1;
         sub->at = r->cleaned;
-        if (!sub->events->gap(sub, from, sub->at))
+        if (sub->events->gap(sub, from, sub->at) != PP_SUB_TAKEN)
             return false;
     }
     return deliver_page(sub, r);
@@ -145,7 +171,7 @@ static void read_page(struct pp_hub *hub, struct pp_sub *sub)
     page->read = (struct pp_log_read){.req = {.done = page_read, .data = page, .arena = &page->arena},
                                       .after = sub->at,
                                       .limit = PAGE_EVENTS,
-                                      .max_bytes = PAGE_BYTES};
+                                      .max_bytes = PP_SUB_BYTES};
     page->busy = log->ops->read(log, &page->read) == PP_OK;
     if (!page->busy) {
         pp_arena_fini(&page->arena);
@@ -155,15 +181,29 @@ static void read_page(struct pp_hub *hub, struct pp_sub *sub)
     sub->reading = true;
 }
 
+/* One that does not read is cut off. */
+static void stalls(struct pp_hub *hub, struct pp_sub *sub)
+{
+    int64_t now = pp_loop_now(hub->p->loop);
+
+    if (sub->stalled_ms == 0)
+        sub->stalled_ms = now;
+    else if (now - sub->stalled_ms >= PP_SUB_STALL_MS)
+        sub->events->failed(sub, PP_ETIMEOUT);
+}
+
 void pp_hub_catch_up(struct pp_hub *hub, struct pp_sub *sub)
 {
     while (!sub->reading && hub->known && !hub->stopped) {
         if (sub->at == PP_SUB_FROM_NOW)
             sub->at = hub->last;
-        if (!sub->events->ready(sub))
+        if (!sub->events->ready(sub)) {
+            stalls(hub, sub);
             return;
+        }
+        sub->stalled_ms = 0;
         if (sub->at >= hub->tail) {
-            (void)go_live(hub, sub);
+            go_live(hub, sub);
             return;
         }
         if (sub->at < hub->ring_from) {

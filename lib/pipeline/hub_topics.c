@@ -8,8 +8,6 @@
 #include "base/buf.h"
 #include "pipeline/hub_internal.h"
 
-#define JOIN_MAX (256u << 10) /* bytes of SSE pieces joined to one */
-
 /* --- topics --- */
 
 static struct pp_topic *topic_get(struct pp_hub *hub, const char *key)
@@ -99,6 +97,7 @@ static void collect(struct pp_topic *t, const struct pp_hub_entry *e, struct pp_
         t->cap_round = cap;
     }
     t->round[t->n_round++] = e;
+    t->bytes += e->pieces[PP_SUB_SSE]->n;
 }
 
 /* To the topics of all prefixes of the key. */
@@ -116,18 +115,29 @@ static void collect_everywhere(struct pp_hub *hub, const struct pp_hub_entry *e,
 
 /* Several events of a text/event-stream are one, longer text. The reference is the caller's; NULL: they stay
  * as they are. */
-static struct pp_piece *join(const struct pp_hub_entry *const *round, size_t n)
+static struct pp_piece *join(const struct pp_topic *t)
 {
-    size_t bytes = 0, at = 0;
+    size_t at = 0;
+    struct pp_piece *joined = t->n_round > 1 ? pp_piece_new(t->bytes) : NULL;
 
-    for (size_t i = 0; i < n; i++)
-        bytes += round[i]->pieces[PP_SUB_SSE]->n;
-    struct pp_piece *joined = n > 1 && bytes <= JOIN_MAX ? pp_piece_new(bytes) : NULL;
-    for (size_t i = 0; joined && i < n; i++) {
-        memcpy(joined->bytes + at, round[i]->pieces[PP_SUB_SSE]->bytes, round[i]->pieces[PP_SUB_SSE]->n);
-        at += round[i]->pieces[PP_SUB_SSE]->n;
+    for (size_t i = 0; joined && i < t->n_round; i++) {
+        const struct pp_piece *piece = t->round[i]->pieces[PP_SUB_SSE];
+        memcpy(joined->bytes + at, piece->bytes, piece->n);
+        at += piece->n;
     }
     return joined;
+}
+
+static void deliver(struct pp_hub *hub, struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
+                    uint64_t upto)
+{
+    uint64_t before = sub->at;
+
+    sub->at = upto > before ? upto : before;
+    if (n == 0 || sub->events->deliver(sub, pieces, n, sub->at) != PP_SUB_FULL)
+        return;
+    sub->at = before;
+    pp_hub_fall_behind(hub, sub);
 }
 
 /* Those of the round that this one has not got yet. */
@@ -135,18 +145,19 @@ static void deliver_some(struct pp_hub *hub, struct pp_sub *sub, const struct pp
                          size_t n)
 {
     struct pp_piece *pieces[PP_HUB_ROUND];
-    size_t k = 0, max = sub->max ? sub->max : n;
+    size_t k = 0, bytes = 0, max = sub->max ? sub->max : n;
     uint64_t upto = hub->tail;
 
     for (size_t i = 0; i < n && k < max; i++)
         if (round[i]->seq > sub->at) {
-            pieces[k++] = round[i]->pieces[sub->format];
+            pieces[k] = round[i]->pieces[sub->format];
+            bytes += pieces[k++]->n;
             upto = k == max && i + 1 < n ? round[i]->seq : hub->tail;
         }
-    if (upto > sub->at)
-        sub->at = upto;
-    if (k > 0)
-        (void)sub->events->deliver(sub, pieces, k, sub->at);
+    if (k > 1 && bytes > PP_SUB_BYTES)
+        pp_hub_fall_behind(hub, sub);
+    else
+        deliver(hub, sub, pieces, k, upto);
 }
 
 static int by_seq(const void *a, const void *b)
@@ -181,31 +192,36 @@ static void deliver_merged(struct pp_hub *hub, struct pp_sub *sub)
     deliver_some(hub, sub, all, kept);
 }
 
+/* `*joined` is made when somebody needs it. */
+static void deliver_joined(struct pp_hub *hub, struct pp_sub *sub, struct pp_topic *t,
+                           struct pp_piece **joined)
+{
+    if (!*joined)
+        *joined = join(t);
+    if (*joined)
+        deliver(hub, sub, joined, 1, hub->tail);
+    else
+        deliver_some(hub, sub, t->round, t->n_round);
+}
+
 static void deliver_topic(struct pp_hub *hub, struct pp_topic *t)
 {
     struct pp_piece *joined = NULL;
     uint64_t first = t->n_round > 0 ? t->round[0]->seq : 0;
+    bool whole = t->bytes <= PP_SUB_BYTES;
 
     pp_list_each (node, &t->links) {
         struct pp_sub *sub = pp_container_of(node, struct pp_sub_link, in_topic)->sub;
         if (sub->state != PP_SUB_LIVE)
             continue;
-        if (t->broken) {
+        if (t->broken)
             sub->events->failed(sub, PP_ENOMEM);
-        } else if (sub->n_links > 1) {
+        else if (sub->n_links > 1)
             deliver_merged(hub, sub);
-        } else if (sub->format == PP_SUB_SSE && sub->at < first && sub->max == 0) {
-            if (!joined)
-                joined = join(t->round, t->n_round);
-            if (joined) {
-                sub->at = hub->tail;
-                (void)sub->events->deliver(sub, &joined, 1, sub->at);
-            } else {
-                deliver_some(hub, sub, t->round, t->n_round);
-            }
-        } else {
+        else if (sub->format == PP_SUB_SSE && whole && sub->at < first && sub->max == 0)
+            deliver_joined(hub, sub, t, &joined);
+        else
             deliver_some(hub, sub, t->round, t->n_round);
-        }
     }
     pp_piece_unref(joined);
 }
@@ -224,7 +240,7 @@ void pp_hub_fan_out(struct pp_hub *hub, size_t n)
         deliver_topic(hub, pp_container_of(it, struct pp_topic, in_dirty));
     while ((node = pp_list_pop(&dirty))) {
         struct pp_topic *t = pp_container_of(node, struct pp_topic, in_dirty);
-        t->n_round = 0;
+        t->n_round = t->bytes = 0;
         t->dirty = t->broken = false;
         topic_left(hub, t);
     }

@@ -24,6 +24,7 @@ struct follower {
     uint64_t gap_from, gap_to, upto;
     bool busy, failed, caught_up;
     size_t leave_after; /* events; 0: never */
+    size_t full;        /* deliveries that it does not take */
 };
 
 struct kit {
@@ -46,7 +47,7 @@ static struct follower *of(struct pp_sub *sub)
 
 static void take(struct follower *f, const char *text, size_t n)
 {
-    char copy[4096];
+    static char copy[1 << 20];
 
     assert_true(n < sizeof(copy));
     memcpy(copy, text, n);
@@ -61,28 +62,31 @@ static void take(struct follower *f, const char *text, size_t n)
     }
 }
 
-static bool deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n, uint64_t upto)
+static enum pp_sub_verdict deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
+                                   uint64_t upto)
 {
     struct follower *f = of(sub);
 
+    if (f->full > 0 && f->full--)
+        return PP_SUB_FULL;
     f->calls++;
     f->most = n > f->most ? n : f->most;
     for (size_t i = 0; i < n; i++)
         take(f, pieces[i]->bytes, pieces[i]->n);
     f->upto = upto;
     if (f->leave_after == 0 || f->n < f->leave_after)
-        return true;
+        return PP_SUB_TAKEN;
     pp_hub_unsubscribe(f->kit->hub, sub);
-    return false;
+    return PP_SUB_GONE;
 }
 
-static bool gap(struct pp_sub *sub, uint64_t from, uint64_t to)
+static enum pp_sub_verdict gap(struct pp_sub *sub, uint64_t from, uint64_t to)
 {
     struct follower *f = of(sub);
     f->gap_from = from;
     f->gap_to = to;
     f->seqs[f->n++] = 0;
-    return true;
+    return PP_SUB_TAKEN;
 }
 
 static bool ready(struct pp_sub *sub)
@@ -90,10 +94,9 @@ static bool ready(struct pp_sub *sub)
     return !of(sub)->busy;
 }
 
-static bool caught_up(struct pp_sub *sub)
+static void caught_up(struct pp_sub *sub)
 {
     of(sub)->caught_up = true;
-    return true;
 }
 
 static void failed(struct pp_sub *sub, enum pp_err err)
@@ -300,6 +303,34 @@ static void a_pause_loses_nothing(void **state)
     assert_int_equal(f->n, 1300);
     for (size_t i = 0; i < f->n; i++)
         assert_int_equal(f->seqs[i], i + 1);
+    leave(f);
+}
+
+/* Live ones that can't take a round, or for whom it is too large, get it in their time, and then are live
+ * again. */
+static void one_that_is_full_falls_behind(void **state)
+{
+    struct kit *k = *state;
+    char large[2100];
+    settle(k);
+    struct follower *f = follow(k, PP_SUB_SSE, PP_SUB_FROM_NOW, "ops", NULL);
+    f->full = 2;
+    put(k, "ops", 3);
+    settle(k);
+    pp_hub_resume(k->hub, &f->sub);
+    pp_hub_resume(k->hub, &f->sub);
+    check(f, 3, 1, 2, 3);
+    memset(large, ' ', sizeof(large));
+    memcpy(large, "{", 1);
+    memcpy(large + sizeof(large) - 2, "}", 2);
+    for (size_t i = 0; i < 200; i++)
+        fake_log_put(&k->events, "ops", "t", large);
+    settle(k);
+    assert_int_equal(f->n, 203);
+    for (size_t i = 0; i < f->n; i++)
+        assert_int_equal(f->seqs[i], i + 1);
+    assert_true(f->most * 2000 <= PP_SUB_BYTES);
+    assert_int_equal(f->sub.state, PP_SUB_LIVE);
     leave(f);
 }
 
@@ -520,6 +551,7 @@ int main(void)
         T(from_now_on_is_from_now_on),
         T(resumes_from_everywhere),
         T(a_pause_loses_nothing),
+        T(one_that_is_full_falls_behind),
         T(what_was_cleaned_away_is_said),
         T(what_was_lost_is_said_to_those_who_listen),
         T(a_gap_within_the_log),
