@@ -180,6 +180,16 @@ struct pp_config {
         int64_t max_subscribers;
     } events;
     struct {
+        const char *url; /* "none" or "amqp[s]://..."; may hold a password */
+        const char *exchange;
+        const char *routing_key;
+        const char *ca_file; /* PEM; "" = the system's */
+    } amqp;
+    struct {
+        const char *brokers; /* "" = no cluster */
+        const char *topic;
+    } kafka;
+    struct {
         int64_t retention_ms;
     } idempotency;
     struct {

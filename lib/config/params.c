@@ -69,6 +69,8 @@ static const struct pp_section sections[] = {
     {"router", "Learning the tier of a client's host."},
     {"keep", "Hashing and writing what was fetched."},
     {"events", "The numbered stream of results and progress."},
+    {"amqp", "Results to an AMQP 0-9-1 broker (role deliver)."},
+    {"kafka", "Results to Kafka (role deliver)."},
     {"idempotency", "Answers kept for repeated POSTs."},
     {"results", "Results kept for reading."},
     {"log", "Lines on standard error."},
@@ -186,6 +188,20 @@ P(SIZE, "events.max_bytes", events.max_bytes, "1GiB", MIB(1), GIB(1024), LIVE,
   "Space for events; the oldest go first.")
 P(COUNT, "events.max_subscribers", events.max_subscribers, "50k", 1, 1e6, 0,
   "Open subscriptions.")
+
+C(URL, "amqp.url", amqp.url, "none", "none|amqp://HOST|amqps://HOST", SECRET,
+  "The broker that gets every result: amqp://[USER[:PASSWORD]@]HOST[:PORT][/VHOST].")
+P(STRING, "amqp.exchange", amqp.exchange, "photopool", 1, 255, 0,
+  "The exchange, a durable topic; it is declared.")
+P(STRING, "amqp.routing_key", amqp.routing_key, "result.{client}", 1, 180, 0,
+  "Routing key of a result; {client} is replaced.")
+P(STRING, "amqp.ca_file", amqp.ca_file, "", 0, 4096, 0,
+  "amqps: a PEM file of who may have signed the broker's certificate; empty: the system's.")
+
+P(STRING, "kafka.brokers", kafka.brokers, "", 0, 2048, 0,
+  "HOST[:PORT], by commas, of the cluster that gets every result; empty: none.")
+P(STRING, "kafka.topic", kafka.topic, "photopool.results", 1, 249, 0,
+  "The topic; the client is the key.")
 
 P(DURATION, "idempotency.retention", idempotency.retention_ms, "24h", HR(24), DAY(30), LIVE,
   "How long the answer to an Idempotency-Key is kept.")
