@@ -124,6 +124,7 @@ static void scopes(void **state)
         {PP_GET, "/metrics", NULL, {401, 403, 200, 403, 403, 403, 403}},
         {PP_GET, "/healthz", NULL, {200, 200, 200, 200, 200, 200, 200}},
         {PP_GET, "/openapi.json", NULL, {200, 200, 200, 200, 200, 200, 200}},
+        {PP_GET, "/asyncapi.json", NULL, {200, 200, 200, 200, 200, 200, 200}},
         {PP_GET, "/nope", NULL, {404, 404, 404, 404, 404, 404, 404}},
     };
     struct api_run *t = *state;
@@ -645,6 +646,13 @@ static void openapi(void **state)
         {"/v1/routes", "get"},
         {"/v1/workers", "get"},
         {"/v1/workers/drain", "post"},
+        {"/v1/events", "get"},
+        {"/v1/tickets", "post"},
+        {"/v1/webhooks", "get"},
+        {"/v1/webhooks/{name}", "get put delete"},
+        {"/v1/webhooks/{name}/test", "post"},
+        {"/v1/webhooks/{name}/deliveries", "get"},
+        {"/v1/webhooks/{name}/replay", "post"},
         {"/v1/explain", "get"},
         {"/v1/queue", "get"},
         {"/v1/errors", "get"},
@@ -652,6 +660,7 @@ static void openapi(void **state)
         {"/readyz", "get"},
         {"/metrics", "get"},
         {"/openapi.json", "get"},
+        {"/asyncapi.json", "get"},
         {"/", "get"},
     };
     struct api_run *t = *state;
