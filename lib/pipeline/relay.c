@@ -23,6 +23,7 @@
 #define TRY_AGAIN_MS 1000
 #define DUE_MS       30000 /* deliveries of other processes' making: replays */
 #define BODY_MAX     (64u << 20)
+#define ERROR_MAX    256 /* bytes, NUL included */
 
 struct ask {
     struct pp_relay *relay;
@@ -166,6 +167,17 @@ void pp_relay_delivered(struct pp_relay *r, struct pp_message *m, int http_statu
     settle(r, m);
 }
 
+/* NULL: there is none, or memory is out. */
+static char *copy_error(const char *error)
+{
+    char text[ERROR_MAX];
+
+    if (!error)
+        return NULL;
+    snprintf(text, sizeof(text), "%s", error);
+    return strdup(text);
+}
+
 void pp_relay_put_off(struct pp_relay *r, struct pp_message *m, int64_t due_ms, int http_status,
                       const char *error)
 {
@@ -174,7 +186,7 @@ void pp_relay_put_off(struct pp_relay *r, struct pp_message *m, int64_t due_ms, 
     m->due_ms = due_ms;
     m->http_status = http_status;
     free(m->error);
-    m->error = error ? strndup(error, 255) : NULL;
+    m->error = copy_error(error);
     settle(r, m);
 }
 
