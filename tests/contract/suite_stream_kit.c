@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "test_clock.h"
 #include "test_loop.h"
 
 /* --- the handler --- */
@@ -179,6 +180,56 @@ struct pp_piece *pp_kit_piece(size_t n, unsigned seed)
     return piece;
 }
 
+void pp_kit_send_one(struct pp_kit_stream *s, struct pp_piece *piece)
+{
+    assert_int_equal(pp_kit_send(s, &piece, 1), PP_OK);
+}
+
+size_t pp_kit_fill(struct pp_kit_stream *s, struct pp_piece *piece)
+{
+    size_t n = 0;
+    while (pp_kit_pending(s) == 0) {
+        pp_kit_send_one(s, piece);
+        n++;
+    }
+    return n;
+}
+
+size_t pp_kit_fill_up(struct pp_kit_stream *s, struct pp_piece *piece)
+{
+    size_t n = pp_kit_fill(s, piece);
+    enum pp_err err;
+    while ((err = pp_kit_send(s, &piece, 1)) == PP_OK)
+        n++;
+    assert_int_equal(err, PP_EFULL);
+    return n;
+}
+
+void pp_kit_turn(struct pp_kit *k)
+{
+    for (int i = 0; i < 3; i++)
+        pp_loop_turn(k->loop, false);
+}
+
+void pp_kit_pass(struct pp_kit *k, int64_t ms)
+{
+    for (int64_t step; ms > 0; ms -= step) {
+        step = ms < 500 ? ms : 500;
+        pp_test_clock_pass(k->loop, step);
+        pp_kit_turn(k);
+    }
+}
+
+static bool no_connection(void *arg)
+{
+    return pp_kit_stats(arg).connections == 0;
+}
+
+void pp_kit_wait_idle(struct pp_kit *k)
+{
+    pp_test_until(k->loop, no_connection, k, PP_KIT_MS);
+}
+
 /* --- callers --- */
 
 const char *pp_kit_handshake(const char *path)
@@ -238,6 +289,11 @@ const char *pp_kit_take(struct pp_hc *c, size_t n)
     assert_true(await(c, n));
     c->at += n;
     return c->in + c->at - n;
+}
+
+void pp_kit_expect(struct pp_hc *c, const struct pp_piece *piece)
+{
+    assert_memory_equal(pp_kit_take(c, piece->n), piece->bytes, piece->n);
 }
 
 void pp_kit_put_frame(struct pp_hc *c, unsigned first, const void *payload, size_t n)

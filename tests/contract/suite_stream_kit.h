@@ -12,7 +12,7 @@
 #include "base/piece.h"
 #include "http_client.h"
 
-enum { PP_KIT_STREAMS = 2048, PP_KIT_MS = 60000 };
+enum { PP_KIT_STREAMS = 2048, PP_KIT_MS = 60000, PP_KIT_CHUNK = 64 * 1024 };
 
 struct pp_kit;
 
@@ -50,6 +50,17 @@ size_t pp_kit_pending(struct pp_kit_stream *s);
 void pp_kit_wait_closed(struct pp_kit_stream *s);
 /* A piece of `n` bytes that depend on `seed`. */
 struct pp_piece *pp_kit_piece(size_t n, unsigned seed);
+void pp_kit_send_one(struct pp_kit_stream *s, struct pp_piece *piece);
+/* Sends `piece` until the kernel takes no more: something waits. Answers how often. */
+size_t pp_kit_fill(struct pp_kit_stream *s, struct pp_piece *piece);
+/* Sends it until it is refused: answers how often it was not. */
+size_t pp_kit_fill_up(struct pp_kit_stream *s, struct pp_piece *piece);
+/* What can be done now is done. */
+void pp_kit_turn(struct pp_kit *k);
+/* With the clock held: passes `ms`, in steps, so that what is due on the way comes on the way. */
+void pp_kit_pass(struct pp_kit *k, int64_t ms);
+/* Waits until there is no connection. */
+void pp_kit_wait_idle(struct pp_kit *k);
 
 /* Callers: connected, and the head of the answer read; the stream is the newest of k->streams. */
 struct pp_kit_stream *pp_kit_events(struct pp_kit *k, struct pp_hc *c);
@@ -58,6 +69,8 @@ struct pp_kit_stream *pp_kit_ws(struct pp_kit *k, struct pp_hc *c);
 const char *pp_kit_handshake(const char *path);
 /* Waits until `n` bytes are there, and takes them: they are at the answer until the next call. */
 const char *pp_kit_take(struct pp_hc *c, size_t n);
+/* The next bytes are the piece's. */
+void pp_kit_expect(struct pp_hc *c, const struct pp_piece *piece);
 /* A frame, masked; `first` is FIN, reserved bits, opcode. */
 void pp_kit_put_frame(struct pp_hc *c, unsigned first, const void *payload, size_t n);
 /* The next frame; its payload is valid until the next call. False: the connection ended before. */

@@ -17,7 +17,7 @@
 #include "test_loop.h"
 
 enum { FIN = 0x80, TEXT = 1, BINARY = 2, CLOSE = 8, PING = 9, PONG = 10 };
-enum { KEEPALIVE_MS = 25000, PONG_MS = 60000, CLOSE_MS = 5000, CHUNK = 64 * 1024 };
+enum { KEEPALIVE_MS = 25000, PONG_MS = 60000, CLOSE_MS = 5000, CHUNK = PP_KIT_CHUNK };
 
 static const struct pp_http_options defaults = {0};
 
@@ -42,21 +42,6 @@ static void put_close(struct pp_hc *c, unsigned code, const char *reason)
     size_t n = strlen(reason);
     memcpy(payload + 2, reason, n);
     pp_kit_put_frame(c, FIN | CLOSE, payload, 2 + n);
-}
-
-static void turn(struct pp_kit *k)
-{
-    for (int i = 0; i < 3; i++)
-        pp_loop_turn(k->loop, false);
-}
-
-static void pass(struct pp_kit *k, int64_t ms)
-{
-    for (int64_t step; ms > 0; ms -= step) {
-        step = ms < 500 ? ms : 500;
-        pp_test_clock_pass(k->loop, step);
-        turn(k);
-    }
 }
 
 /* Hangs up, and sees the stream closed. */
@@ -453,26 +438,16 @@ static void closed_by_us_alone(void **state)
     pp_kit_wait_closed(wrong);
     for (int i = 0; i < 5; i++) {
         pp_kit_put_frame(&c[1], FIN | PING, "x", 1);
-        pass(k, i < 4 ? CLOSE_MS / 5 : CLOSE_MS / 5 - 1);
+        pp_kit_pass(k, i < 4 ? CLOSE_MS / 5 : CLOSE_MS / 5 - 1);
     }
     assert_int_equal(silent->closed, 0);
-    pass(k, 1);
+    pp_kit_pass(k, 1);
     assert_int_equal(silent->closed, 1);
     pp_test_clock_release(k->loop);
     expect_frame(&c[1], CLOSE, "\x03\xe8", 2);
     pp_hc_close(&c[0]);
     pp_hc_close(&c[1]);
     pp_kit_close(k);
-}
-
-static size_t fill(struct pp_kit_stream *s, struct pp_piece *piece)
-{
-    size_t n = 0;
-    while (pp_kit_pending(s) == 0) {
-        assert_int_equal(pp_kit_send(s, &piece, 1), PP_OK);
-        n++;
-    }
-    return n;
 }
 
 /* While data waits: our close frame comes after it; so does the answer to theirs. */
@@ -485,7 +460,7 @@ static void closed_while_data_waits(void **state)
     for (int by = 0; by < 4; by++) { /* us, them, both, us and then a mistake of theirs */
         struct pp_hc c;
         struct pp_kit_stream *s = pp_kit_ws(k, &c);
-        size_t n = fill(s, piece);
+        size_t n = pp_kit_fill(s, piece);
         assert_int_equal(pp_kit_send(s, &next, 1), PP_OK);
         if (by != 1)
             pp_kit_end(s, PP_WS_GOING_AWAY, NULL);
@@ -520,6 +495,26 @@ static void closed_while_data_waits(void **state)
     pp_kit_close(k);
 }
 
+/* Hangs up while pieces, a pong and a close frame wait. */
+static void reset_while_frames_wait(void **state)
+{
+    (void)state;
+    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_piece *piece = pp_kit_piece(CHUNK, 1);
+    struct pp_hc c;
+    struct pp_kit_stream *s = pp_kit_ws(k, &c);
+    pp_kit_fill(s, piece);
+    assert_int_equal(pp_kit_send(s, &piece, 1), PP_OK);
+    pp_kit_put_frame(&c, FIN | PING, "x", 1);
+    pp_kit_settle(k, &c);
+    pp_kit_end(s, PP_WS_NORMAL, NULL);
+    assert_int_equal(piece->refs, 3);
+    leave(&c, s);
+    assert_int_equal(piece->refs, 1);
+    pp_piece_unref(piece);
+    pp_kit_close(k);
+}
+
 static void drained_and_closed(void **state)
 {
     (void)state;
@@ -550,7 +545,7 @@ static void pings_of_ours(void **state)
     struct pp_kit_stream *s = pp_kit_ws(k, &c);
     for (int round = 0; round < 5; round++) { /* twice as long as it may be silent */
         for (int i = 0; i < 5; i++) {
-            pass(k, KEEPALIVE_MS / 5);
+            pp_kit_pass(k, KEEPALIVE_MS / 5);
             assert_int_equal(pp_kit_send(s, &piece, 1), PP_OK); /* is no reason not to ask */
         }
         struct pp_kit_frame f;
@@ -565,9 +560,9 @@ static void pings_of_ours(void **state)
         pp_kit_settle(k, &c);
         assert_int_equal(s->closed, 0);
     }
-    pass(k, PONG_MS - 500);
+    pp_kit_pass(k, PONG_MS - 500);
     assert_int_equal(s->closed, 0);
-    pass(k, KEEPALIVE_MS / 5);
+    pp_kit_pass(k, KEEPALIVE_MS / 5);
     assert_int_equal(s->closed, 1); /* no pong */
     pp_test_clock_release(k->loop);
     pp_hc_close(&c);
@@ -589,11 +584,11 @@ static void unread_pongs_count(void **state)
     struct pp_hc c[2];
     pp_test_clock_hold(k->loop);
     struct pp_kit_stream *s = pp_kit_ws(k, &c[0]), *half = pp_kit_ws(k, &c[1]);
-    pass(k, KEEPALIVE_MS);
+    pp_kit_pass(k, KEEPALIVE_MS);
     pp_test_until(k->loop, is_there, &c[0].fd, PP_KIT_MS);
     pp_kit_put_frame(&c[0], FIN | PONG, NULL, 0); /* to loopback: it is there when this returns */
     pp_test_clock_pass(k->loop, PONG_MS);
-    turn(k);
+    pp_kit_turn(k);
     assert_int_equal(s->closed, 0);
     assert_int_equal(half->closed, 1);
     pp_hc_close(&c[1]);
@@ -602,7 +597,7 @@ static void unread_pongs_count(void **state)
     for (int i = 0; i < 13; i++) {
         pp_hc_send(&c[1], "x", 1);
         pp_kit_settle(k, &c[1]);
-        pass(k, 5000);
+        pp_kit_pass(k, 5000);
     }
     assert_int_equal(half->closed, 1);
     pp_test_clock_release(k->loop);
@@ -631,7 +626,7 @@ static void floods(void **state)
     for (int i = 0; i < 3; i++) {
         put_pings(&c, 100);
         expect_frame(&c, PONG, "\x63", 1); /* in one segment */
-        pass(k, 1000);
+        pp_kit_pass(k, 1000);
     }
     assert_int_equal(s->closed, 0);
     put_pings(&c, 400);
@@ -655,7 +650,7 @@ static void one_pong_waits(void **state)
     struct pp_piece *piece = pp_kit_piece(CHUNK, 1);
     pp_test_clock_hold(k->loop);
     struct pp_kit_stream *s = pp_kit_ws(k, &c);
-    size_t n = fill(s, piece), pending = pp_kit_pending(s);
+    size_t n = pp_kit_fill(s, piece), pending = pp_kit_pending(s);
     for (int i = 0; i < 50; i++) {
         put_pings(&c, 1 + i);
         pp_kit_settle(k, &c);
@@ -689,6 +684,7 @@ int main(void)
         cmocka_unit_test(closed_by_us),
         cmocka_unit_test(closed_by_us_alone),
         cmocka_unit_test(closed_while_data_waits),
+        cmocka_unit_test(reset_while_frames_wait),
         cmocka_unit_test(drained_and_closed),
         cmocka_unit_test(pings_of_ours),
         cmocka_unit_test(unread_pongs_count),

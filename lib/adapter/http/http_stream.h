@@ -1,17 +1,19 @@
 /* http_stream.h: connections that open_stream() has taken: Server-Sent Events and WebSocket.
  *
- *   open -----------------------> end(): what waits, then our close frame ---> WAIT for theirs --+
- *     |                           end() of EVENTS: what waits, then FIN ---> SHUT                v
- *     |                                                                        |  theirs came, the caller's
- *     +-- their close frame, a mistake: what waits, then ours, then FIN -----> SHUT  end, or close_ms ->
- * closed
+ *   OPEN -- end() of a WebSocket: what waits, our close frame ------> WAIT -- theirs ----------+
+ *     |                                                                                        |
+ *     +----- end() of EVENTS: what waits, FIN ----------------------> SHUT                     |
+ *     |                                                               |  the caller's end ---+-> closed
+ *     +----- their close frame, a mistake: what waits, ours, FIN ---> SHUT                     |
+ *     |                                                                                        |
+ *     +----- a reset, their end, nobody reads, nobody answers; close_ms in the others ---------+
  *
  * Memory is the point: what there is for each stream is its connection and one struct pp_stream; what waits
  * to be sent is a list of references, made when the kernel does not take all at once and freed when it has.
  *
  * Invariants: `out` is there exactly while something waits, and then one uv_write() is under way, of the
  * piece in front; nothing else writes meanwhile. A stream is in PP_CONN_STREAM while its phase is OPEN, else
- * in PP_CONN_STREAM_END. closed() is called by pp_conn_close() alone, which nothing calls within
+ * in PP_CONN_STREAM_END. closed() is called by pp_conn_close() alone, and never within
  * open_stream() and send(): what breaks there is closed in the next turn.
  *
  * Time: each stream is looked at a few times within keepalive_ms; so sending notes the time and touches no
