@@ -24,6 +24,7 @@ LAYERS = {
                       HASH | {"curl/curl.h", "jansson.h", "csv.h", "zlib.h"}),
     "loadtest/origin": ({"photopool", "base"}, HASH | SSL | {"uv.h", "zlib.h", "pthread.h"}),
     "loadtest/bench": (None, None),
+    "examples": (set(), {"curl/curl.h", "jansson.h"}),
     "tests/support": (None, None),
     "tests/unit": (None, None),
     "tests/contract": (None, None),
@@ -65,7 +66,7 @@ def layer_of(path):
         return {"photopool", "base", "runtime"}, ADAPTERS[m.group(1)], "adapter/" + m.group(1)
     for prefix, (ours, libraries) in LAYERS.items():
         if folder == prefix or folder.startswith(prefix + "/"):
-            return None if ours is None else (ours, libraries, prefix.split("/", 1)[1])
+            return None if ours is None else (ours, libraries, prefix.split("/", 1)[-1])
     return "unknown"
 
 

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""backend.py: what browser.html needs of a shop's backend, in small: it serves the page, and tickets.
+
+    PHOTOPOOL_KEY=... python3 backend.py http://127.0.0.1:8080 8000 results:42
+
+Then open http://127.0.0.1:8000/. A real one asks for the visitor's session first, and takes the keys from it: whoever gets a ticket may read
+along.
+"""
+import http.server
+import json
+import os
+import sys
+import urllib.request
+from urllib.error import HTTPError
+
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "browser.html")
+
+
+def ticket(server, keys):
+    """The URL that opens a subscription to these keys."""
+    request = urllib.request.Request(f"{server}/v1/tickets", json.dumps({"keys": keys}).encode(), {"Content-Type": "application/json"})
+    if "PHOTOPOOL_KEY" in os.environ:
+        request.add_header("Authorization", "Bearer " + os.environ["PHOTOPOOL_KEY"])
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return f"{server.replace('http', 'ws', 1)}/v1/events?ticket={json.load(answer)['ticket']}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server_url, keys = "", []
+
+    def answer(self, status, content_type, body):
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        if self.path != "/":
+            self.answer(404, "text/plain", b"")
+            return
+        with open(PAGE, "rb") as f:
+            self.answer(200, "text/html; charset=utf-8", f.read())
+
+    def do_POST(self):
+        if self.path != "/photopool-ticket":
+            self.answer(404, "text/plain", b"")
+            return
+        try:
+            self.answer(200, "application/json", json.dumps({"url": ticket(self.server_url, self.keys)}).encode())
+        except (OSError, HTTPError) as e:
+            self.answer(503, "text/plain", str(e).encode())
+
+
+def main():
+    if len(sys.argv) < 4:
+        sys.exit("usage: backend.py SERVER PORT KEY...")
+    Handler.server_url, Handler.keys = sys.argv[1].rstrip("/"), sys.argv[3:]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Handler) as server:
+        print(f"http://127.0.0.1:{server.server_port}/", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        pass

@@ -1,0 +1,92 @@
+"""browser.py: a page in headless Chromium, driven by the DevTools protocol over a pair of pipes: JSON, each message ended by a NUL.
+
+    page = Browser(case).open("http://127.0.0.1:8000/")
+    page.value("document.title")
+
+Standard library only; Skipped where there is no chromium."""
+import json
+import os
+import shutil
+import subprocess
+import threading
+
+from harness import SLOW, Failed, Process, Skipped, check
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+class Browser(Process):
+    def __init__(self, case):
+        program = next((p for p in map(shutil.which, NAMES) if p), None)
+        if not program:
+            raise Skipped("no chromium here: scripts/setup test installs it")
+        super().__init__(case, "chromium", program)
+        self.profile = case.name("profile")
+        self.session, self.n, self.answers, self.arrived = None, 0, {}, threading.Condition()
+
+    def start(self):
+        """--no-sandbox: as root, and in containers, there is none to be had. The pages are ours."""
+        theirs, ours = os.pipe()
+        answers, out = os.pipe()
+        # Chromium takes 3 and 4 for its ends. The shell puts them there.
+        self.spawn_through_shell(theirs, out)
+        os.close(theirs)
+        os.close(out)
+        self.to = os.fdopen(ours, "wb", 0)
+        threading.Thread(target=self.read, args=(os.fdopen(answers, "rb"),), daemon=True).start()
+        return self
+
+    def spawn_through_shell(self, commands, answers):
+        args = [self.program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-proxy-server",
+                f"--user-data-dir={self.profile}", "--remote-debugging-pipe", "about:blank"]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(["sh", "-c", f'exec "$@" 3<&{commands} 4>&{answers}', "sh", *args], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, pass_fds=(commands, answers))
+
+    def read(self, f):
+        rest = b""
+        while chunk := f.read1(1 << 16):
+            *whole, rest = (rest + chunk).split(b"\0")
+            with self.arrived:
+                for text in whole:
+                    message = json.loads(text)
+                    if "id" in message:
+                        self.answers[message["id"]] = message
+                self.arrived.notify_all()
+        with self.arrived:
+            self.answers[-1] = None  # it has ended
+            self.arrived.notify_all()
+
+    def call(self, method, **params):
+        self.n += 1
+        n = self.n
+        message = {"id": n, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        self.to.write(json.dumps(message).encode() + b"\0")
+        with self.arrived:
+            check(self.arrived.wait_for(lambda: n in self.answers or -1 in self.answers, 30 * SLOW), f"no answer to {method}")
+            check(n in self.answers, "chromium has ended")
+            answer = self.answers.pop(n)
+        if "error" in answer:
+            raise Failed(f"{method}: {answer['error']}")
+        return answer["result"]
+
+    def open(self, url):
+        target = self.call("Target.createTarget", url=url)["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.call("Page.enable")
+        return self
+
+    def reload(self):
+        self.call("Page.reload")
+
+    def value(self, expression):
+        """Of JavaScript in the page; None where the page is just being loaded."""
+        try:
+            result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        except Failed as e:
+            if "context" in str(e):
+                return None
+            raise
+        return result["result"].get("value")
