@@ -213,6 +213,7 @@ static void slow_reader_is_refused(void **state)
     assert_int_equal(big->refs, 1);
     assert_int_equal(small->refs, 1);
     pp_hc_wait_end(&slow);
+    assert_true(slow.reset); /* nothing is left to the kernel */
     assert_int_equal(s->drained, 0);
     pp_hc_close(&slow);
     pp_hc_close(&other);
@@ -340,7 +341,7 @@ static void room_comes_back(void **state)
         pp_test_until(k->loop, is_less, &l, PP_KIT_MS);
         moves += pp_kit_pending(s) > 0;
     }
-    assert_true(moves > 2);
+    assert_true(moves > 0);
     for (int i = 0; i < N; i++)
         pp_kit_expect(&c, pieces[i % SORTS]);
     for (int i = 0; i < SORTS; i++) {
