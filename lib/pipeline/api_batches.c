@@ -26,8 +26,8 @@ static void post_refused(struct pp_call *call, const struct pp_batch_parsed *par
                          parsed->rejected.p, parsed->rejected.n);
 }
 
-/* The answer begins {"batch_id":"b_...": of a replayed one nothing else says which batch it was. */
-static void post_location(struct pp_call *call, const char *answer, size_t n)
+/* Of a repeated answer nothing else says which batch it was. */
+void pp_api_batch_location(struct pp_call *call, const char *answer, size_t n)
 {
     static const char lead[] = "{\"batch_id\":\"";
     size_t lead_n = sizeof(lead) - 1;
@@ -50,7 +50,7 @@ static void post_done(struct pp_s1_post *post)
     case PP_S1_REPLAYED: pp_call_header(call, "Idempotency-Replayed: true"); break;
     case PP_S1_ACCEPTED: break;
     }
-    post_location(call, post->answer, post->answer_n);
+    pp_api_batch_location(call, post->answer, post->answer_n);
     pp_buf_put(&call->out, post->answer, post->answer_n);
     pp_call_json(call, 202);
 }

@@ -114,9 +114,10 @@ static bool check_key(struct pp_call *call, struct keys_state *s)
     if (starts(*key, "results"))
         return check_results(call, key);
     if (starts(*key, "ops")) {
-        if (!call->admin || call->only_client)
+        bool may = call->admin && !call->only_client;
+        if (!may)
             pp_call_problem(call, PP_API_FORBIDDEN, "key", "ops needs a key with the scope admin");
-        return call->admin && !call->only_client;
+        return may;
     }
     if (!starts(*key, "batch")) {
         pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "keys begin with results, batch or ops");
@@ -166,7 +167,7 @@ void pp_call_event_keys(struct pp_call *call, const char **keys, size_t n, void 
 struct events_state {
     struct pp_hub_check check;
     struct pp_call *call;
-    const char *keys[PP_SUB_KEYS_MAX];
+    const char *keys[PP_SUB_KEYS_MAX + 1]; /* one more than may be: so that too many show */
     size_t n_keys;
     uint64_t after;
     int64_t wait_ms;
@@ -543,6 +544,7 @@ static bool read_ticket(struct pp_call *call, struct events_state *s, const char
 {
     s->n_keys = pp_ticket_read(call, ticket, s->keys, PP_SUB_KEYS_MAX);
     if (s->n_keys == 0) {
+        pp_call_header(call, "WWW-Authenticate: Bearer realm=\"photopool\", error=\"invalid_token\"");
         pp_call_problem(call, PP_API_UNAUTHORIZED, "ticket",
                         "the ticket is none of this server's, or too old");
         return false;
@@ -571,6 +573,9 @@ void pp_api_events(struct pp_call *call)
         keys_fine(call);
         return;
     }
-    s->n_keys = pp_call_params(call, "key", s->keys, PP_SUB_KEYS_MAX);
-    pp_call_event_keys(call, s->keys, s->n_keys, keys_fine);
+    s->n_keys = pp_call_params(call, "key", s->keys, PP_SUB_KEYS_MAX + 1);
+    if (s->n_keys > PP_SUB_KEYS_MAX)
+        pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "there are more than %d keys", PP_SUB_KEYS_MAX);
+    else
+        pp_call_event_keys(call, s->keys, s->n_keys, keys_fine);
 }

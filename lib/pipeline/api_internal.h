@@ -232,6 +232,8 @@ void pp_api_dashboard(struct pp_call *call);
 void pp_api_write_batch(struct pp_call *call, const struct pp_batch *batch);
 /* The same of one that is not planned yet. */
 void pp_api_batch_of_entry(const struct pp_ingest_entry *entry, struct pp_batch *out);
+/* Location, for an answer that begins {"batch_id":"b_...". */
+void pp_api_batch_location(struct pp_call *call, const char *answer, size_t n);
 
 /* Looks at the ports now and every second (api_health.c). */
 bool pp_api_probe_open(struct pp_api *api);

@@ -51,8 +51,9 @@ static void replay_entered(struct pp_s1_post *post)
     case PP_S1_REFUSED: pp_call_problem(call, post->parsed.code, NULL, "%s", post->parsed.detail); return;
     case PP_S1_FAILED: pp_call_error(call, post->err, "replaying a batch"); return;
     case PP_S1_REPLAYED: pp_call_header(call, "Idempotency-Replayed: true"); break;
-    case PP_S1_ACCEPTED: pp_call_header(call, "Location: /v1/batches/%s", post->batch_id); break;
+    case PP_S1_ACCEPTED: break;
     }
+    pp_api_batch_location(call, post->answer, post->answer_n);
     pp_buf_put(&call->out, post->answer, post->answer_n);
     pp_call_json(call, 202);
 }

@@ -246,10 +246,11 @@ static bool take_member(struct pp_call *call, const char *name, const json_t *v,
     if (strcmp(name, "secret") == 0)
         return take_secret(call, v, w);
     if (strcmp(name, "paused") == 0) {
+        bool fine = json_is_boolean(v);
         w->paused = json_is_true(v);
-        if (!json_is_boolean(v))
+        if (!fine) /* the body goes with the call */
             pp_call_problem(call, PP_API_BAD_TYPE, "paused", "expected true or false");
-        return json_is_boolean(v);
+        return fine;
     }
     pp_call_problem(call, PP_API_UNKNOWN_FIELD, name, "a webhook has url, clients, secret and paused");
     return false;
@@ -329,13 +330,12 @@ static void put_found(struct pp_call *call)
 void pp_api_put_webhook(struct pp_call *call)
 {
     struct webhook_state *s = begin(call);
+    json_t *body = s ? pp_call_json_body(call, false) : NULL, *v;
     const char *name;
-    json_t *v;
 
-    if (s)
-        s->body = pp_call_json_body(call, false);
-    if (!s || !s->body)
+    if (!body)
         return;
+    s->body = body;
     s->put.webhook.name = call->args[0];
     json_object_foreach(s->body, name, v)
     {
@@ -604,13 +604,12 @@ static bool replay_member(struct pp_call *call, const char *name, const json_t *
 void pp_api_replay_webhook(struct pp_call *call)
 {
     struct webhook_state *s = begin(call);
+    json_t *body = s ? pp_call_json_body(call, true) : NULL, *v;
     const char *name;
-    json_t *v;
 
-    if (s)
-        s->body = pp_call_json_body(call, true);
-    if (!s || !s->body)
+    if (!body)
         return;
+    s->body = body;
     s->replay = (struct pp_delivery_replay){.sink = sink_of(call),
                                             .status = -1,
                                             .from_ms = 0,
