@@ -160,16 +160,21 @@ static void ring_clear(struct pp_hub *hub)
 
 static void read_on(struct pp_hub *hub);
 
+/* The whole number behind "name": in the object's text; 0: there is none. */
+static uint64_t number_of(const char *json, const char *name)
+{
+    const char *at = strstr(json, name);
+    return at ? strtoull(at + strlen(name), NULL, 10) : 0;
+}
+
 bool pp_hub_gap(const struct pp_event *e, uint64_t *from, uint64_t *to)
 {
-    unsigned long long a = 0, b = 0;
-
     if (e->type)
         return false;
-    if (sscanf(e->data, "{\"from\":%llu,\"to\":%llu}", &a, &b) != 2)
-        a = b = e->seq;
-    *from = a;
-    *to = b;
+    *from = number_of(e->data, "\"from\":");
+    *to = number_of(e->data, "\"to\":");
+    if (*from == 0 || *to < *from)
+        *from = *to = e->seq;
     return true;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/text.h"
 #include "fake_delivery.h"
 #include "pipeline/relay.h"
 #include "test_loop.h"
@@ -318,22 +319,23 @@ static void a_store_that_fails(void **state)
 static void random_orders(void **state)
 {
     struct kit *k = *state;
-    unsigned seed = 42;
+    struct pp_rng rng;
 
+    pp_rng_seed(&rng, 42);
     k->holds = true;
     put(k, "42", 400);
     start(k);
     for (int round = 0; round < 300; round++) {
         (void)pp_loop_turn(k->loop, k->n_held == 0);
         for (size_t i = k->n_held; i > 0; i--) {
-            size_t at = (size_t)rand_r(&seed) % k->n_held;
+            size_t at = (size_t)pp_rng_below(&rng, k->n_held);
             struct pp_message *m = k->held[at];
-            if (rand_r(&seed) % 3 == 0)
+            if (pp_rng_below(&rng, 3) == 0)
                 continue;
             k->held[at] = k->held[--k->n_held];
-            if (rand_r(&seed) % 4 == 0)
+            if (pp_rng_below(&rng, 4) == 0)
                 pp_relay_put_off(k->relay, m, pp_loop_wall(k->loop) + 1, 0, NULL);
-            else if (rand_r(&seed) % 4 == 0)
+            else if (pp_rng_below(&rng, 4) == 0)
                 pp_relay_put_back(k->relay, m);
             else
                 settle(k, m);

@@ -128,8 +128,8 @@ struct pp_worker_info {
 /* From one process to all others, at most once, in no order: what is lost must not matter for long. Strings
  * and data are the sender's; on the other side valid during the callback. */
 enum pp_notice_kind {
-    PP_NOTICE_CLIENT, /* a: client whose settings have changed; "": any may have, notices were lost */
-    PP_NOTICE_ROUTE,  /* a, b: client, domain; v: tier_ms, weight_sum, value_sum, samples, updated_at */
+    PP_NOTICE_CLIENT,  /* a: client whose settings have changed; "": any may have, notices were lost */
+    PP_NOTICE_ROUTE,   /* a, b: client, domain; v: tier_ms, weight_sum, value_sum, samples, updated_at */
     PP_NOTICE_SAMPLES, /* a, b: client, domain; v: count, sum_ms, over, done (core/route.h) */
     PP_NOTICE_WEBHOOK, /* a: endpoint that was changed, or whose deliveries were */
     PP_NOTICE_KINDS

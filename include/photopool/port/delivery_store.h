@@ -51,8 +51,10 @@ struct pp_delivery_save {
     size_t n;
 };
 
-struct pp_delivery_cursor { /* PP_ENOTFOUND: the sink has none yet; `start_at` makes it one where it is not
-                               NULL */
+/* PP_ENOTFOUND: the sink has none yet. `start_at` makes it one where it is not NULL, but for an endpoint's,
+ * which has one from when the endpoint is put until it is deleted: a relay that does not know of that yet
+ * must not start it again. */
+struct pp_delivery_cursor {
     struct pp_req req;
     const char *sink;
     const uint64_t *start_at;

@@ -48,9 +48,9 @@ struct pp_exchange {
     uint16_t port;
     bool https;
     const struct sockaddr_storage
-        *addrs;                 /* where to connect, checked already; ignored where the host is an address */
-    size_t n_addrs;             /* 1..PP_EXCHANGE_ADDRS */
-    const char *post;           /* the body of a POST; must live until done; NULL: a GET */
+        *addrs;       /* where to connect, checked already; ignored where the host is an address */
+    size_t n_addrs;   /* 1..PP_EXCHANGE_ADDRS */
+    const char *post; /* the body of a POST; must live until done; NULL: a GET */
     size_t post_n;
     const char *const *headers; /* extra lines "Name: value", NULL-terminated; may be NULL */
     const char *etag;           /* If-None-Match; NULL: none */
