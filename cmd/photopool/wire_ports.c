@@ -7,13 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/amqp/amqp_sink.h"
 #include "adapter/fs/fs_blob_store.h"
 #include "adapter/journal/journal_queue.h"
+#include "adapter/kafka/kafka_sink.h"
 #include "adapter/local/local_coordinator.h"
 #include "adapter/mongo/mongo_store.h"
 #include "adapter/redis/redis_coordinator.h"
+#include "adapter/redis/redis_event_log.h"
 #include "adapter/redis/redis_ingest_queue.h"
 #include "adapter/s3/s3_blob_store.h"
+#include "adapter/sqlite/event_log.h"
 #include "adapter/sqlite/sqlite_store.h"
 #include "pipeline/s5_keep.h"
 
@@ -101,6 +105,82 @@ static enum pp_err open_ingest(struct pp_pipeline *p, const struct pp_config *c,
     return journal ? open_journal(p, c, error) : PP_OK;
 }
 
+/* --- events, deliveries --- */
+
+static enum pp_err open_events(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
+{
+    char path[4096];
+    enum pp_err err;
+
+    if (!(p->roles & (PP_ROLE_API | PP_ROLE_DELIVER | PP_ROLE_CRON)))
+        return PP_OK;
+    if (after(c->coordinator.url, "local:")) {
+        snprintf(path, sizeof(path), "%s/events.db", c->data_dir);
+        err = pp_sqlite_event_log_open(p->loop, path, &(struct pp_sqlite_options){0}, &p->events);
+        return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "event log %s: %s", path, pp_err_text(err));
+    }
+    const struct pp_redis_event_log_options redis = {.url = c->coordinator.url, .log = p->log};
+    err = pp_redis_event_log_open(p->loop, &redis, &p->events);
+    return err == PP_OK
+               ? PP_OK
+               : pp_wire_refuse(error, err, "coordinator.url: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
+}
+
+static enum pp_err open_deliveries(struct pp_pipeline *p, const struct pp_config *c,
+                                   struct pp_wire_error *error)
+{
+    char path[4096], reason[PP_MONGO_ERROR_MAX];
+    enum pp_err err;
+
+    if (!(p->roles & (PP_ROLE_API | PP_ROLE_DELIVER | PP_ROLE_CRON)))
+        return PP_OK;
+    if (after(c->store.url, "sqlite:")) {
+        snprintf(path, sizeof(path), "%s/deliveries.db", c->data_dir);
+        err = pp_sqlite_delivery_store_open(p->loop, path, &(struct pp_sqlite_options){0}, &p->deliveries);
+        return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "deliveries %s: %s", path, pp_err_text(err));
+    }
+    const struct pp_mongo_options mongo = {.uri = c->store.url, .log = p->log};
+    err = pp_mongo_delivery_store_open(p->loop, &mongo, &p->deliveries, reason);
+    return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "store.url: %s", reason);
+}
+
+/* --- brokers that results go to --- */
+
+static void add_sink(struct pp_pipeline *p, const char *name, struct pp_result_sink *sink)
+{
+    p->sinks[p->n_sinks++] = (struct pp_named_sink){.name = name, .sink = sink};
+}
+
+static enum pp_err open_sinks(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
+{
+    struct pp_result_sink *sink;
+
+    if (!(p->roles & PP_ROLE_DELIVER))
+        return PP_OK;
+    if (strcmp(c->amqp.url, "none") != 0) {
+        char reason[PP_AMQP_ERROR_MAX];
+        const struct pp_amqp_options amqp = {.url = c->amqp.url,
+                                             .exchange = c->amqp.exchange,
+                                             .routing_key = c->amqp.routing_key,
+                                             .ca_file = c->amqp.ca_file[0] ? c->amqp.ca_file : NULL,
+                                             .log = p->log};
+        enum pp_err err = pp_amqp_sink_open(p->loop, &amqp, &sink, reason);
+        if (err != PP_OK)
+            return pp_wire_refuse(error, err, "amqp: %s", reason);
+        add_sink(p, "amqp", sink);
+    }
+    if (c->kafka.brokers[0]) {
+        char reason[PP_KAFKA_ERROR_MAX];
+        const struct pp_kafka_options kafka = {
+            .brokers = c->kafka.brokers, .topic = c->kafka.topic, .log = p->log};
+        enum pp_err err = pp_kafka_sink_open(p->loop, &kafka, &sink, reason);
+        if (err != PP_OK)
+            return pp_wire_refuse(error, err, "kafka: %.480s", reason);
+        add_sink(p, "kafka", sink);
+    }
+    return PP_OK;
+}
+
 /* --- coordinator --- */
 
 static int64_t longest_ms(const struct pp_params *params)
@@ -185,6 +265,12 @@ enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct pp_config *co
     if (err == PP_OK)
         err = open_coordinator(p, config, error);
     if (err == PP_OK)
+        err = open_events(p, config, error);
+    if (err == PP_OK)
+        err = open_deliveries(p, config, error);
+    if (err == PP_OK)
+        err = open_sinks(p, config, error);
+    if (err == PP_OK)
         err = open_blobs(p, config, error);
     return err;
 }
@@ -195,6 +281,12 @@ void pp_wire_close_ports(struct pp_pipeline *p)
         pp_lane_close(p->keep_lane);
     if (p->blobs)
         p->blobs->ops->close(p->blobs);
+    for (size_t i = 0; i < p->n_sinks; i++)
+        p->sinks[i].sink->ops->close(p->sinks[i].sink);
+    if (p->deliveries)
+        p->deliveries->ops->close(p->deliveries);
+    if (p->events)
+        p->events->ops->close(p->events);
     if (p->coordinator)
         p->coordinator->ops->close(p->coordinator);
     if (p->ingest)
