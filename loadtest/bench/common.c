@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <glob.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
@@ -38,13 +39,35 @@ void bench_pin(int cpu)
         fprintf(stderr, "bench: processor %d can't be pinned to: %s\n", cpu, strerror(errno));
 }
 
-char *bench_dir(void)
+static const char *memory_base(void)
 {
-    const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+}
+
+static const char *disk_base(void)
+{
+    const char *base = getenv("TMPDIR");
+    return base && *base ? base : "/tmp";
+}
+
+/* Under a guard, its process is part of the name. */
+static char *new_dir(const char *base)
+{
+    const char *guard = getenv("PP_BENCH_GUARD");
     char *dir;
-    if (asprintf(&dir, "%s/photopool-bench-XXXXXX", base) < 0 || !mkdtemp(dir))
+    if (asprintf(&dir, "%s/photopool-bench-%s-XXXXXX", base, guard ? guard : "0") < 0 || !mkdtemp(dir))
         die("temporary directory");
     return dir;
+}
+
+char *bench_dir(void)
+{
+    return new_dir(memory_base());
+}
+
+char *bench_disk_dir(void)
+{
+    return new_dir(disk_base());
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -58,6 +81,94 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 void bench_remove(const char *dir)
 {
     nftw(dir, remove_one, 64, FTW_DEPTH | FTW_PHYS);
+}
+
+/* --- the guard --- */
+
+static void remove_all(const char *base, const char *guard)
+{
+    char pattern[4096];
+    glob_t found;
+
+    snprintf(pattern, sizeof(pattern), "%s/photopool-bench-%s-*", base, guard);
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        bench_remove(found.gl_pathv[i]);
+    globfree(&found);
+}
+
+void bench_guard(void)
+{
+    char guard[24];
+    sigset_t signals, before;
+    int status = 0, signo;
+
+    snprintf(guard, sizeof(guard), "%ld", (long)getpid());
+    setenv("PP_BENCH_GUARD", guard, 1);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    sigaddset(&signals, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    pid_t pid = fork();
+    if (pid < 0)
+        die("fork");
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        return;
+    }
+    while (waitpid(pid, &status, WNOHANG) == 0)
+        if (sigwait(&signals, &signo) == 0 && signo != SIGCHLD)
+            kill(pid, SIGKILL); /* its children die with it */
+    remove_all(memory_base(), guard);
+    remove_all(disk_base(), guard);
+    exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+/* --- of other processes --- */
+
+double bench_cpu_of(pid_t pid)
+{
+    char path[64], text[1024];
+    unsigned long user = 0, system = 0;
+
+    snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = '\0';
+    const char *at = strrchr(text, ')'); /* a name may contain anything */
+    if (!at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
+        return 0;
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+double bench_rss_of(pid_t pid)
+{
+    char path[64];
+    unsigned long pages = 0;
+
+    snprintf(path, sizeof(path), "/proc/%ld/statm", (long)pid);
+    FILE *f = fopen(path, "re");
+    if (!f || fscanf(f, "%*u %lu", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+unsigned bench_descriptors(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0)
+        die("descriptors");
+    r.rlim_cur = r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+    return r.rlim_max > UINT32_MAX ? UINT32_MAX : (unsigned)r.rlim_max;
 }
 
 /* The origin's path: $PP_ORIGIN, or beside the folder of this program. */
@@ -164,6 +275,13 @@ double bench_median(double *values, size_t n)
 {
     qsort(values, n, sizeof(*values), by_value);
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+double bench_percentile(double *values, size_t n, double p)
+{
+    qsort(values, n, sizeof(*values), by_value);
+    size_t i = (size_t)((double)n * p / 100);
+    return n == 0 ? 0 : values[i < n ? i : n - 1];
 }
 
 void bench_print(const struct bench_row *r)

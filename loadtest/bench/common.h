@@ -28,6 +28,18 @@ void bench_origin_stop(struct bench_origin *o);
 void bench_pin(int cpu);
 /* Seconds, monotonic. */
 double bench_now(void);
+/* Goes on in a child process; what bench_dir() and bench_disk_dir() make for it is deleted once it has ended,
+ * however it ends: by Ctrl-C, too. First thing in main(). */
+void bench_guard(void);
+/* As bench_dir(), on a disk: in $TMPDIR, or /tmp. */
+char *bench_disk_dir(void);
+/* User and system time of a process so far, all its threads; its resident memory in bytes; 0: it is gone. */
+double bench_cpu_of(pid_t pid);
+double bench_rss_of(pid_t pid);
+/* The descriptors that a process may have, raised as far as permitted; answers how many. */
+unsigned bench_descriptors(void);
+/* The p-th percentile; sorts. */
+double bench_percentile(double *values, size_t n, double p);
 /* A new empty directory in memory where there is one; bench_remove() deletes it with its content. The result
  * is malloc'ed. */
 char *bench_dir(void);

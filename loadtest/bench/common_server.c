@@ -165,7 +165,7 @@ static const char *program(char path[4096])
     return path;
 }
 
-static void run_server(int cpu, const char *dir, int out, const char *const *sets)
+static void run_server(int cpu, const char *roles, const char *dir, int out, const char *const *sets)
 {
     static const char *const always[] = {"http.listen=127.0.0.1:0",
                                          "fetch.allow_networks=127.0.0.0/8",
@@ -175,9 +175,13 @@ static void run_server(int cpu, const char *dir, int out, const char *const *set
                                          "blobs.fsync=off",
                                          NULL};
     char path[4096];
-    const char *argv[128] = {program(path), "up", "--data", dir};
+    const char *argv[128] = {program(path), roles ? "serve" : "up", "--data", dir};
     size_t n = 4;
 
+    if (roles) {
+        argv[n++] = "--roles";
+        argv[n++] = roles;
+    }
     for (const char *const *set = always; *set; set++, n += 2) {
         argv[n] = "--set";
         argv[n + 1] = *set;
@@ -197,6 +201,11 @@ static void run_server(int cpu, const char *dir, int out, const char *const *set
 
 struct bench_server bench_server_start(int cpu, const char *const *sets)
 {
+    return bench_serve_start(cpu, NULL, sets);
+}
+
+struct bench_server bench_serve_start(int cpu, const char *roles, const char *const *sets)
+{
     struct bench_server s = {0};
     char *dir = bench_dir(), line[1024] = "";
     int fds[2];
@@ -209,7 +218,7 @@ struct bench_server bench_server_start(int cpu, const char *const *sets)
     fflush(NULL);
     s.pid = fork();
     if (s.pid == 0)
-        run_server(cpu, s.dir, fds[1], sets);
+        run_server(cpu, roles, s.dir, fds[1], sets);
     close(fds[1]);
     FILE *f = fdopen(fds[0], "r");
     char *at = fgets(line, sizeof(line), f) ? strstr(line, "http://") : NULL;

@@ -18,6 +18,8 @@ struct bench_server {
  * memory, on processor `cpu` (-1: any), with settings "name=value" (NULL-terminated) beside those that a
  * bench needs: loopback allowed, no client limits, no fsync. */
 struct bench_server bench_server_start(int cpu, const char *const *sets);
+/* The same with `photopool serve --roles roles`; store.url and coordinator.url are the caller's to set. */
+struct bench_server bench_serve_start(int cpu, const char *roles, const char *const *sets);
 /* Stops it and removes its data. */
 void bench_server_stop(struct bench_server *s);
 
