@@ -73,8 +73,14 @@ void dk_wait(struct delivery_kit *k)
 
 void dk_make_sink(struct delivery_kit *k, const char *sink, uint64_t at)
 {
+    static const char prefix[] = PP_SINK_WEBHOOK;
     struct pp_delivery_cursor r = {.sink = sink, .start_at = &at};
-    DK_OK(k, cursor, &r);
+    if (strncmp(sink, prefix, sizeof prefix - 1) == 0) {
+        struct pp_webhook_put put = {.webhook = dk_endpoint(sink + sizeof prefix - 1), .start_at = at};
+        DK_OK(k, put_webhook, &put);
+    } else {
+        DK_OK(k, cursor, &r);
+    }
 }
 
 uint64_t dk_cursor(struct delivery_kit *k, const char *sink)

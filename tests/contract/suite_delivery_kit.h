@@ -48,7 +48,7 @@ void dk_wait(struct delivery_kit *k);
     } while (0)
 #define DK_OK(k, op, r) DK_EXPECT(k, op, r, PP_OK)
 
-/* The same, short. */
+/* The same, short. A sink is made by its cursor, or by its endpoint. */
 void dk_make_sink(struct delivery_kit *k, const char *sink, uint64_t at);
 uint64_t dk_cursor(struct delivery_kit *k, const char *sink);
 void dk_save(struct delivery_kit *k, const char *sink, uint64_t cursor, const struct pp_delivery *rows,

@@ -153,7 +153,10 @@ static void endpoints_go_with_what_they_had(void **state)
     DK_EXPECT(k, delete_webhook, &gone, PP_ENOTFOUND);
     is_not_there(k, "a");
     is_there(k, &ab);
-    struct pp_delivery_cursor none = {.sink = "webhook:a"};
+    uint64_t at = 3;
+    struct pp_delivery_cursor none = {.sink = "webhook:a", .start_at = &at};
+    DK_EXPECT(k, cursor, &none, PP_ENOTFOUND); /* a relay that does not know it yet starts nothing */
+    none.start_at = NULL;
     DK_EXPECT(k, cursor, &none, PP_ENOTFOUND);
     struct pp_delivery_save late = {.sink = "webhook:a", .cursor = 14, .rows = rows, .n = 3};
     DK_EXPECT(k, save, &late, PP_ENOTFOUND); /* of a relay that does not know it yet */

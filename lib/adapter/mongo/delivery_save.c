@@ -25,7 +25,7 @@ enum pp_err pp_mg_sink_cursor(struct pp_mg_thread *t, const char *sink, uint64_t
 enum pp_err pp_mg_delivery_cursor(struct pp_mg_thread *t, struct pp_delivery_cursor *r)
 {
     r->cursor = 0;
-    if (!r->start_at)
+    if (!r->start_at || strncmp(r->sink, PP_SINK_WEBHOOK, sizeof PP_SINK_WEBHOOK - 1) == 0)
         return pp_mg_sink_cursor(t, r->sink, &r->cursor);
     bson_t reply, doc,
         query = BSON_INITIALIZER,

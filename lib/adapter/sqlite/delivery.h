@@ -68,8 +68,6 @@ struct pp_dq {
 
 /* A sink's number; 0: it has no cursor, or db.err. `cursor` may be NULL. */
 int64_t pp_dq_sink(struct pp_dq *d, const char *name, uint64_t *cursor);
-/* Its endpoint's sink. */
-void pp_dq_sink_name(char out[PP_SINK_NAME_MAX], const char *webhook);
 /* The answer where nothing was written. */
 enum pp_err pp_dq_refused(const struct pp_dq *d, enum pp_err err);
 

@@ -1,5 +1,7 @@
 /* delivery_ops.c: cursors and deliveries. Each operation sets its outputs from the start: it may run twice.
  */
+#include <string.h>
+
 #include "delivery.h"
 
 int64_t pp_dq_sink(struct pp_dq *d, const char *name, uint64_t *cursor)
@@ -43,7 +45,7 @@ enum pp_err pp_dq_cursor(struct pp_dq *d, struct pp_delivery_cursor *r)
     r->cursor = 0;
     if (pp_dq_sink(d, r->sink, &r->cursor))
         return PP_OK;
-    if (!r->start_at)
+    if (!r->start_at || strncmp(r->sink, PP_SINK_WEBHOOK, sizeof PP_SINK_WEBHOOK - 1) == 0)
         return pp_dq_refused(d, PP_ENOTFOUND);
     pp_sq_run(&d->db, PP_DQ_SINK_ADD, "ti", r->sink, (int64_t)*r->start_at);
     r->cursor = *r->start_at;

@@ -3,7 +3,7 @@
 
 #include "delivery.h"
 
-void pp_dq_sink_name(char out[PP_SINK_NAME_MAX], const char *webhook)
+static void sink_name(char out[PP_SINK_NAME_MAX], const char *webhook)
 {
     snprintf(out, PP_SINK_NAME_MAX, PP_SINK_WEBHOOK "%s", webhook);
 }
@@ -46,20 +46,6 @@ enum pp_err pp_dq_webhooks(struct pp_dq *d, struct pp_webhooks *r)
     return d->db.err;
 }
 
-/* The sink of an endpoint that is new. What a sink of that name had before is not its. */
-static void start_sink(struct pp_dq *d, const char *webhook, uint64_t start_at)
-{
-    char name[PP_SINK_NAME_MAX];
-    pp_dq_sink_name(name, webhook);
-    int64_t sink = pp_dq_sink(d, name, NULL);
-    if (sink) {
-        pp_sq_run(&d->db, PP_DQ_DELETE_ALL, "i", sink);
-        pp_sq_run(&d->db, PP_DQ_SINK_MOVE, "ii", sink, (int64_t)start_at);
-    } else {
-        pp_sq_run(&d->db, PP_DQ_SINK_ADD, "ti", name, (int64_t)start_at);
-    }
-}
-
 /* As the caller read it: where the request runs for a second time, alone, its version is no input any more.
  */
 static uint64_t version_read(const struct pp_dq *d, const struct pp_webhook_put *r)
@@ -73,14 +59,17 @@ static uint64_t version_read(const struct pp_dq *d, const struct pp_webhook_put 
 enum pp_err pp_dq_put_webhook(struct pp_dq *d, struct pp_webhook_put *r)
 {
     const struct pp_webhook *w = &r->webhook;
+    char sink[PP_SINK_NAME_MAX];
     uint64_t version = version_read(d, r);
     int64_t was = pp_sq_int(&d->db, 0, PP_DQ_HOOK_VERSION, "t", w->name);
     if ((uint64_t)was != version)
         return pp_dq_refused(d, PP_ESTALE);
     pp_sq_run(&d->db, PP_DQ_HOOK_PUT, "tttttiddiii", w->name, w->url, w->clients, w->secret, w->old_secret,
               w->old_until_ms, (int)w->paused, (int)w->disabled, w->created_at, w->updated_at, was + 1);
-    if (was == 0)
-        start_sink(d, w->name, r->start_at);
+    if (was == 0) {
+        sink_name(sink, w->name);
+        pp_sq_run(&d->db, PP_DQ_SINK_ADD, "ti", sink, (int64_t)r->start_at);
+    }
     if (d->db.err != PP_OK)
         return d->db.err;
     d->endpoints_changed = true;
@@ -91,14 +80,12 @@ enum pp_err pp_dq_put_webhook(struct pp_dq *d, struct pp_webhook_put *r)
 enum pp_err pp_dq_delete_webhook(struct pp_dq *d, struct pp_webhook_delete *r)
 {
     char name[PP_SINK_NAME_MAX];
-    pp_dq_sink_name(name, r->name);
+    sink_name(name, r->name);
     if (pp_sq_run(&d->db, PP_DQ_HOOK_DELETE, "t", r->name) == 0)
         return pp_dq_refused(d, PP_ENOTFOUND);
     int64_t sink = pp_dq_sink(d, name, NULL);
-    if (sink) {
-        pp_sq_run(&d->db, PP_DQ_DELETE_ALL, "i", sink);
-        pp_sq_run(&d->db, PP_DQ_SINK_DELETE, "i", sink);
-    }
+    pp_sq_run(&d->db, PP_DQ_DELETE_ALL, "i", sink);
+    pp_sq_run(&d->db, PP_DQ_SINK_DELETE, "i", sink);
     d->endpoints_changed = true;
     return d->db.err;
 }
