@@ -1,0 +1,145 @@
+"""receiver.py: an endpoint of webhooks that does what a test wants, and npm's standardwebhooks to judge what it got.
+
+    receiver = Receiver()
+    receiver.answers["/shop"] = [500, Answer(204)]      # the first delivery, and all that follow
+    receiver.url("/shop")
+    receiver.got("/shop")                               # [Delivery(id, headers, body)]
+"""
+import base64
+import http.server
+import json
+import os
+import socket
+import socketserver
+import subprocess
+import threading
+from collections import namedtuple
+
+from harness import SLOW, Failed, check
+
+Delivery = namedtuple("Delivery", "id headers body")
+SUPPORT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
+CHUNK = b"x" * 65536
+ENDLESS = 1 << 30  # bytes: more than any buffer between us takes
+
+
+class Reply:
+    """hang: no answer until the peer gives up. endless: a body that never ends; `sent` is what went out of it."""
+
+    def __init__(self, status=204, headers=None, hang=False, endless=False):
+        self.status, self.headers, self.hang, self.endless, self.sent, self.broken = status, headers or {}, hang, endless, 0, False
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        reply = self.server.receiver.take(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+        if reply.hang:
+            self.rfile.read(1)  # until the peer closes
+            self.close_connection = True
+            return
+        self.send_response(reply.status)
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        if reply.endless:
+            self.send_header("Content-Length", str(ENDLESS))
+            self.end_headers()
+            self.go_on(reply)
+        else:
+            if reply.status != 204:
+                self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    def do_GET(self):
+        self.server.receiver.take(self.path, {}, b"")
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def go_on(self, reply):
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, len(CHUNK))
+        try:
+            while reply.sent < ENDLESS:
+                self.wfile.write(CHUNK)
+                reply.sent += len(CHUNK)
+        except OSError:
+            reply.broken = True
+        self.close_connection = True
+
+    def log_message(self, format, *args):
+        pass
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request, client_address):
+        pass  # a peer that is killed
+
+
+class Receiver:
+    def __init__(self):
+        self.lock, self.deliveries, self.answers = threading.Lock(), {}, {}
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server.receiver = self
+        self.port = self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def url(self, path, host="127.0.0.1"):
+        return f"http://{host}:{self.port}{path}"
+
+    def take(self, path, headers, body):
+        with self.lock:
+            self.deliveries.setdefault(path, []).append(Delivery(headers.get("webhook-id"), headers, body))
+            todo = self.answers.get(path, [])
+            reply = (todo.pop(0) if len(todo) > 1 else todo[0]) if isinstance(todo, list) and todo else todo or 204
+        return reply if isinstance(reply, Reply) else Reply(reply)
+
+    def got(self, path):
+        with self.lock:
+            return list(self.deliveries.get(path, []))
+
+    def ids(self, path):
+        return [d.id for d in self.got(path)]
+
+
+class Judge:
+    """Says what the library says of a delivery."""
+
+    def __init__(self, case):
+        self.process = subprocess.Popen([os.path.join(SUPPORT, "webhook_verify")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        case.children.append(self)
+
+    def verdict(self, delivery, secret, body=None, headers=None):
+        line = {"secret": secret, "headers": {**delivery.headers, **(headers or {})},
+                "body": base64.b64encode(delivery.body if body is None else body).decode()}
+        timer = threading.Timer(60 * SLOW, self.process.kill)  # the package may have to be fetched first
+        timer.start()
+        try:
+            self.process.stdin.write(json.dumps(line).encode() + b"\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except OSError as e:
+            raise Failed(f"tests/support/webhook_verify: {e}") from None
+        finally:
+            timer.cancel()
+        check(answer, "tests/support/webhook_verify has ended")
+        return json.loads(answer)
+
+    def good(self, delivery, secret, **changed):
+        answer = self.verdict(delivery, secret, **changed)
+        return answer["ok"] and answer["id"] == delivery.id
+
+    # As a child of the case.
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def check_health(self):
+        pass
+
+    def show_log(self):
+        pass

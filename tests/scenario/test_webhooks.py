@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+# scenario: timeout=120
+"""Webhooks against receivers of all kinds, and npm's standardwebhooks: signatures and their rotation, the schedule, Retry-After, 410, redirects,
+answers without end, endpoints that hang, pausing, clients, kill -9, and the address policy.
+
+Items without photos finish at once. Each test has a client of its own, and its endpoint only that client's results."""
+import base64
+import json
+import os
+from datetime import datetime
+
+from harness import Pool, check, same, scenario, wait_until
+from receiver import ENDLESS, Judge, Receiver, Reply
+
+
+def new_secret(n=32):
+    return "whsec_" + base64.b64encode(os.urandom(n)).decode()
+
+
+def put(pool, name, url, status=201, **more):
+    answer = pool.put(f"/v1/webhooks/{name}", {"url": url, **more})
+    same(answer.status, status, f"PUT of webhook {name}: {answer}")
+    return answer.json
+
+
+def finish(pool, client, n=1):
+    """n items that finish; their results by id."""
+    batch = pool.submit(client, [{"id": f"item-{i}", "photos": []} for i in range(n)])
+    return {r["id"]: r for r in pool.wait_finished(batch)}
+
+
+def deliveries(pool, name, status=None):
+    return pool.page_all(f"/v1/webhooks/{name}/deliveries" + (f"?status={status}" if status else ""), "deliveries", 100)
+
+
+def wait_delivered(pool, name, n):
+    wait_until(lambda: len(deliveries(pool, name, "delivered")) == n, 20, lambda: f"{n} deliveries of {name}: {deliveries(pool, name)}")
+
+
+def the_attempt(pool, name, attempts=1):
+    """The only delivery, once it was attempted so often."""
+    wait_until(lambda: any(d["attempts"] >= attempts for d in deliveries(pool, name)), 20, lambda: f"attempts at {name}: {deliveries(pool, name)}")
+    rows = deliveries(pool, name)
+    same(len(rows), 1, f"deliveries of {name}")
+    return rows[0]
+
+
+def seconds(text):
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def wait_of(row):
+    """Seconds from an attempt to the next."""
+    return seconds(row["next_attempt_at"]) - seconds(row["attempted_at"])
+
+
+class Here:
+    """What the tests share."""
+
+    def __init__(self, case):
+        self.case, self.receiver, self.judge = case, Receiver(), Judge(case)
+        self.pool = Pool(case, config={"fetch.allow_networks": ["127.0.0.0/8"], "fetch.allow_ports": ["1-65535"]}).start()
+
+    def endpoint(self, name, answers=204, **more):
+        self.receiver.answers["/" + name] = answers
+        return put(self.pool, name, self.receiver.url("/" + name), clients=[name], secret=new_secret(), **more)
+
+
+here = None
+
+
+def starts(case):
+    global here
+    here = Here(case)
+
+
+def signatures(case):
+    pool, receiver, judge = here.pool, here.receiver, here.judge
+    old, new = new_secret(24), new_secret(64)
+    shown = put(pool, "signed", receiver.url("/signed"), secret=old, clients=["signed"])
+    check("secret" not in shown and old not in pool.get("/v1/webhooks").body.decode(), "a secret is never shown")
+    due = finish(pool, "signed", 3)
+    wait_delivered(pool, "signed", 3)
+    for d in receiver.got("/signed"):
+        same(json.loads(d.body), due[d.id], "what was delivered")
+        same(d.headers["content-type"], "application/cloudevents+json", "its type")
+        check(judge.good(d, old), f"the signature of {d}")
+        check(not judge.good(d, new), "another secret")
+        check(not judge.good(d, old, body=d.body.replace(b"complete", b"failed")), "a body that was changed")
+        check(not judge.good(d, old, headers={"webhook-id": "r_other"}), "an id that was changed")
+        check(not judge.good(d, old, headers={"webhook-timestamp": str(int(d.headers["webhook-timestamp"]) - 3600)}), "an old time")
+    # For a day both sign.
+    put(pool, "signed", receiver.url("/signed"), 200, secret=new, clients=["signed"])
+    finish(pool, "signed")
+    wait_delivered(pool, "signed", 4)
+    d = receiver.got("/signed")[-1]
+    same(len(d.headers["webhook-signature"].split()), 2, f"signatures in {d.headers['webhook-signature']}")
+    check(judge.good(d, old) and judge.good(d, new), "both secrets verify")
+    check(not judge.good(d, new_secret()), "and no third")
+    # Changing something else changes no secret.
+    put(pool, "signed", receiver.url("/signed"), 200, clients=["signed"])
+    same(pool.post("/v1/webhooks/signed/test", {}).json["delivered"], True, "a test")
+    d = receiver.got("/signed")[-1]
+    same(json.loads(d.body)["type"], "photopool.webhook.test", "type of a test")
+    check(judge.good(d, old) and judge.good(d, new), "a test is signed, too")
+    for bad in ("whsec_", "whsec_" + base64.b64encode(b"x" * 23).decode(), "x" * 40, new_secret(65)):
+        same(pool.put("/v1/webhooks/bad", {"url": receiver.url("/"), "secret": bad}).status, 422, f"a secret {bad}")
+
+
+def clients_and_time(case):
+    """Who gets what: what finishes after the first PUT, of the clients asked for, and not while paused."""
+    pool, receiver = here.pool, here.receiver
+    finish(pool, "early", 3)
+    here.endpoint("early")
+    put(pool, "everybody", receiver.url("/everybody"), secret=new_secret())
+    put(pool, "nobody", receiver.url("/nobody"), secret=new_secret(), clients=[])
+    due = set(finish(pool, "early", 2))
+    others = set(finish(pool, "other", 2))
+    wait_delivered(pool, "early", 2)
+    same(set(receiver.ids("/early")), due, "results of the client, from the PUT on")
+    wait_delivered(pool, "everybody", 4)
+    same(set(receiver.ids("/everybody")), due | others, "results of all clients")
+    same(receiver.ids("/nobody"), [], "results of no client")
+    # Paused: it waits, and nothing is lost.
+    before = len(receiver.got("/early"))
+    put(pool, "early", receiver.url("/early"), 200, clients=["early"], paused=True)
+    late = set(finish(pool, "early", 3))
+    wait_delivered(pool, "everybody", 7)
+    same(len(receiver.got("/early")), before, "deliveries while paused")
+    put(pool, "early", receiver.url("/early"), 200, clients=["early"])
+    wait_delivered(pool, "early", 5)
+    same(set(receiver.ids("/early")[before:]), late, "what had waited")
+    for name in ("everybody", "nobody"):
+        same(pool.request("DELETE", f"/v1/webhooks/{name}").status, 204, "DELETE")
+    same(pool.get("/v1/webhooks/everybody").status, 404, "what was deleted")
+
+
+def schedule(case):
+    """5 s, then 5 min; a replay doesn't wait."""
+    pool, receiver = here.pool, here.receiver
+    here.endpoint("retry", [500, 503, 204])
+    finish(pool, "retry")
+    row = the_attempt(pool, "retry")
+    same((row["status"], row["http_status"]), ("pending", 500), f"the first attempt: {row}")
+    check(4.5 <= wait_of(row) <= 5.6, f"5 s to the second: {row}")
+    row = the_attempt(pool, "retry", 2)
+    same((row["status"], row["http_status"]), ("pending", 503), f"the second attempt: {row}")
+    check(270 <= wait_of(row) <= 331, f"5 min to the third: {row}")
+    same(pool.post("/v1/webhooks/retry/replay", {"status": "pending"}).json, {"messages": 1}, "a replay")
+    wait_delivered(pool, "retry", 1)
+    first, second, third = receiver.got("/retry")
+    check(first.id == second.id == third.id and first.body == second.body == third.body, "one id, one body")
+    check(all(a.headers["webhook-timestamp"] <= b.headers["webhook-timestamp"] for a, b in ((first, second), (second, third))), "the time is the attempt's")
+    # What was delivered can be had again, by time.
+    row = deliveries(pool, "retry")[0]
+    same(pool.post("/v1/webhooks/retry/replay", {"to": "2020-01-01T00:00:00Z"}).json, {"messages": 0}, "a replay of long ago")
+    same(pool.post("/v1/webhooks/retry/replay", {"from": row["finished_at"], "status": "delivered"}).json, {"messages": 1}, "a replay by time")
+    wait_until(lambda: len(receiver.got("/retry")) == 4, 20, "it comes again")
+    same(receiver.got("/retry")[3].body, first.body, "its body")
+
+
+def retry_after(case):
+    here.endpoint("patient", Reply(429, {"Retry-After": "120"}))
+    finish(here.pool, "patient")
+    row = the_attempt(here.pool, "patient")
+    same(row["http_status"], 429, f"its status: {row}")
+    check(119 <= wait_of(row) <= 133, f"Retry-After: 120 is honoured: {row}")
+
+
+def redirect(case):
+    here.endpoint("moved", Reply(302, {"Location": here.receiver.url("/elsewhere")}))
+    finish(here.pool, "moved")
+    row = the_attempt(here.pool, "moved")
+    same((row["status"], row["http_status"]), ("pending", 302), f"a redirect is a failure: {row}")
+    same(here.receiver.got("/elsewhere"), [], "requests where it led to")
+
+
+def endless_answer(case):
+    reply = Reply(200, endless=True)
+    here.endpoint("endless", reply)
+    finish(here.pool, "endless")
+    wait_delivered(here.pool, "endless", 1)
+    wait_until(lambda: reply.broken, 20, "the connection is closed")
+    check(reply.sent < ENDLESS // 8, f"{reply.sent} bytes of the answer went out")
+
+
+def gone(case):
+    """410: nothing more until a PUT; then also what it had answered so."""
+    pool, receiver = here.pool, here.receiver
+    here.endpoint("gone", [410, 204])
+    due = set(finish(pool, "gone"))
+    wait_until(lambda: pool.get_json("/v1/webhooks/gone")["disabled"], 20, "disabled")
+    due |= set(finish(pool, "gone", 3))
+    here.endpoint("witness")  # has to get its own meanwhile
+    finish(pool, "witness", 3)
+    wait_delivered(pool, "witness", 3)
+    same(len(receiver.got("/gone")), 1, "deliveries to a disabled endpoint")
+    same(put(pool, "gone", receiver.url("/gone"), 200, clients=["gone"])["disabled"], False, "disabled after a PUT")
+    receiver.answers["/gone"] = 204
+    wait_delivered(pool, "gone", 4)
+    same(set(receiver.ids("/gone")), due, "all of it")
+
+
+def hanging(case):
+    """One that takes connections and never answers holds up nobody else."""
+    pool, receiver = here.pool, here.receiver
+    here.endpoint("hangs", Reply(hang=True))
+    finish(pool, "hangs", 300)
+    wait_until(lambda: receiver.got("/hangs"), 20, "a delivery hangs")
+    here.endpoint("quick")
+    due = set(finish(pool, "quick", 300))
+    wait_delivered(pool, "quick", 300)
+    same(set(receiver.ids("/quick")), due, "what the other gets")
+    same(deliveries(pool, "hangs", "delivered"), [], "deliveries of what hangs")
+    # It is known as hanging, too: no answer within 15 s.
+    wait_until(lambda: any("15 s" in (d["error"] or "") for d in deliveries(pool, "hangs")), 30, "the attempt is given up")
+    same(pool.request("DELETE", "/v1/webhooks/hangs").status, 204, "DELETE")
+
+
+def killed(case):
+    """kill -9 in the middle: the rest comes; what comes again is the same."""
+    pool, receiver = here.pool, here.receiver
+    n = 400
+    here.endpoint("killed")
+    batch = pool.submit("killed", [{"id": f"item-{i}", "photos": [], "meta": {"n": i}} for i in range(n)])
+    wait_until(lambda: len(receiver.got("/killed")) >= 20, 20, "deliveries")
+    pool.kill()
+    print(f"killed after {len(receiver.got('/killed'))} of {n}")
+    pool.start()
+    due = {r["id"]: r for r in pool.wait_finished(batch)}
+    wait_until(lambda: set(receiver.ids("/killed")) == set(due), 60, lambda: f"{len(set(receiver.ids('/killed')))} of {n} are delivered")
+    bodies = {}
+    for d in receiver.got("/killed"):
+        same(bodies.setdefault(d.id, d.body), d.body, f"body of {d.id}")
+        same(json.loads(d.body), due[d.id], "what was delivered")
+    print(f"{len(receiver.got('/killed')) - n} came twice")
+    wait_delivered(pool, "killed", n)
+
+
+def policy(case):
+    """Without fetch.allow_networks nothing of ours is reached, whatever its name."""
+    receiver = here.receiver
+    here.pool.stop()
+    pool = Pool(case, config={"fetch.allow_ports": ["1-65535"], "fetch.resolve": [f"inside.example:{receiver.port}:127.0.0.1"]}).start()
+    for url in (receiver.url("/"), "http://[::1]:9/", "http://0x7f000001/", "http://169.254.169.254/latest", "ftp://shop.example/", "nonsense"):
+        answer = pool.put("/v1/webhooks/inside", {"url": url, "secret": new_secret()})
+        same((answer.status, answer.json["code"], answer.json["field"]), (422, "bad_value", "url"), f"PUT of {url}: {answer}")
+    put(pool, "inside", receiver.url("/inside", "inside.example"), secret=new_secret())
+    finish(pool, "any")
+    row = the_attempt(pool, "inside")
+    same((row["status"], row["http_status"]), ("pending", None), f"what can't be delivered: {row}")
+    check("fetch.allow_networks" in row["error"], f"the reason: {row}")
+    answer = pool.post("/v1/webhooks/inside/test", {}).json
+    check(not answer["delivered"] and "fetch.allow_networks" in answer["error"], f"a test: {answer}")
+    same(receiver.got("/inside"), [], "requests")
+    pool.stop()
+
+
+if __name__ == "__main__":
+    scenario(starts, signatures, clients_and_time, schedule, retry_after, redirect, endless_answer, gone, hanging, killed, policy)

@@ -1,0 +1,17 @@
+// verify.js: judges deliveries as a receiver does, by npm's standardwebhooks. A line {"secret", "headers", "body": base64} gets a line
+// {"ok": true, "id": of the verified JSON} or {"ok": false, "why"}.
+'use strict';
+
+const readline = require('readline');
+const { Webhook } = require('standardwebhooks');
+
+readline.createInterface({ input: process.stdin }).on('line', (line) => {
+  const { secret, headers, body } = JSON.parse(line);
+  let answer;
+  try {
+    answer = { ok: true, id: new Webhook(secret).verify(Buffer.from(body, 'base64').toString(), headers).id };
+  } catch (e) {
+    answer = { ok: false, why: String(e.message) };
+  }
+  process.stdout.write(JSON.stringify(answer) + '\n');
+});
