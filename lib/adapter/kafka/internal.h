@@ -23,8 +23,12 @@ struct pp_kafka_flight {
     size_t out;                /* messages not yet reported */
     size_t suspects;           /* REFUSED by the broker, without error: perhaps because of another one */
     rd_kafka_resp_err_t worst; /* why messages are UNKNOWN; 0: none is */
-    bool unreachable;          /* no broker, as librdkafka says */
-    char reason[PP_KAFKA_ERROR_MAX]; /* what it said last */
+};
+
+/* What librdkafka has said since a message was last delivered: it says a thing once in half a minute. */
+struct pp_kafka_trouble {
+    bool unreachable; /* no way to a broker */
+    char reason[PP_KAFKA_ERROR_MAX];
 };
 
 struct pp_kafka {
@@ -48,6 +52,7 @@ struct pp_kafka {
     /* the lane's */
     rd_kafka_t *producer; /* NULL: to be made */
     struct pp_kafka_flight flight;
+    struct pp_kafka_trouble trouble;
 };
 
 int64_t pp_kafka_now_ms(void); /* monotonic */

@@ -55,10 +55,10 @@ static void on_error(rd_kafka_t *producer, int code, const char *reason, void *o
     case RD_KAFKA_RESP_ERR__TRANSPORT:
     case RD_KAFKA_RESP_ERR__RESOLVE:
     case RD_KAFKA_RESP_ERR__SSL:
-    case RD_KAFKA_RESP_ERR__AUTHENTICATION: s->flight.unreachable = true; break;
-    default: break;
+    case RD_KAFKA_RESP_ERR__AUTHENTICATION: s->trouble.unreachable = true; break;
+    default: s->trouble.unreachable = false; break;
     }
-    snprintf(s->flight.reason, sizeof s->flight.reason, "%s", reason);
+    snprintf(s->trouble.reason, sizeof s->trouble.reason, "%s", reason);
 }
 
 /* --- options --- */

@@ -39,12 +39,14 @@ static void blame(struct pp_kafka_flight *f, rd_kafka_resp_err_t err)
 
 void pp_kafka_on_report(rd_kafka_t *producer, const rd_kafka_message_t *report, void *opaque)
 {
-    struct pp_kafka_flight *f = &((struct pp_kafka *)opaque)->flight;
+    struct pp_kafka *s = opaque;
+    struct pp_kafka_flight *f = &s->flight;
     struct pp_sink_message *m = report->_private;
     (void)producer;
     f->out--;
     if (!report->err) {
         m->verdict = PP_SINK_ACCEPTED;
+        s->trouble = (struct pp_kafka_trouble){0};
     } else if (is_refusal(report->err)) {
         m->verdict = PP_SINK_REFUSED;
         f->suspects++;
@@ -113,10 +115,10 @@ static void send_suspects(struct pp_kafka *s, struct pp_sink_send *r)
 
 static enum pp_err fail(struct pp_kafka *s, struct pp_sink_send *r)
 {
-    const struct pp_kafka_flight *f = &s->flight;
-    bool timeout = is_timeout(f->worst) && !f->unreachable;
-    r->error = pp_arena_printf(r->req.arena, "%s: %s%s%s", s->topic, rd_kafka_err2str(f->worst),
-                               f->reason[0] ? ": " : "", f->reason);
+    const char *reason = s->trouble.reason;
+    bool timeout = is_timeout(s->flight.worst) && !s->trouble.unreachable;
+    r->error = pp_arena_printf(r->req.arena, "%s: %s%s%s", s->topic, rd_kafka_err2str(s->flight.worst),
+                               reason[0] ? ": " : "", reason);
     return timeout ? PP_ETIMEOUT : PP_EIO;
 }
 
@@ -130,10 +132,10 @@ enum pp_err pp_kafka_send(struct pp_kafka *s, struct pp_sink_send *r)
     struct pp_kafka_flight *f = &s->flight;
     if (s->producer)
         rd_kafka_poll(s->producer, 0); /* what it had to say before this */
-    if (is_dead(s, f->reason))
+    if (is_dead(s, s->trouble.reason))
         pp_kafka_drop(s);
     *f = (struct pp_kafka_flight){0};
-    if (pp_kafka_produce_ready(s, f->reason) != PP_OK) {
+    if (pp_kafka_produce_ready(s, s->trouble.reason) != PP_OK) {
         f->worst = RD_KAFKA_RESP_ERR__FAIL;
         return fail(s, r);
     }
@@ -143,8 +145,8 @@ enum pp_err pp_kafka_send(struct pp_kafka *s, struct pp_sink_send *r)
     await(s, deadline);
     if (f->suspects > 0)
         send_suspects(s, r);
-    if (is_dead(s, f->reason)) {
-        pp_log(s->log, PP_LOG_WARN, "kafka: a new producer is needed", "error", f->reason, NULL);
+    if (is_dead(s, s->trouble.reason)) {
+        pp_log(s->log, PP_LOG_WARN, "kafka: a new producer is needed", "error", s->trouble.reason, NULL);
         pp_kafka_drop(s);
     }
     return f->worst ? fail(s, r) : PP_OK;
