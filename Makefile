@@ -24,7 +24,7 @@ fleet: ## MongoDB, Redis and the roles of photopool as processes on this machine
 	@scripts/fleet
 
 test: ## all tests, lint included
-	@scripts/setup build test fleet mongo
+	@scripts/setup build test fleet mongo npm
 	@J=$(J) tests/run
 
 bench: ## the headline figures
@@ -33,7 +33,7 @@ bench: ## the headline figures
 	@loadtest/bench/run
 
 lint: ## layers, format, clang-tidy, lengths and the rest of tests/lint
-	@scripts/setup build test
+	@scripts/setup build test npm
 	@J=$(J) tests/lint/run
 
 format: ## clang-format all sources

@@ -1,0 +1,722 @@
+#!/usr/bin/env python3
+# scenario: timeout=120
+"""openapi.json and asyncapi.json are what the server does. Every operation is asked for, with what it takes and with what it refuses, and
+each answer is held against the document: status, type, headers, body, code of the problem. So is what is sent: the schema takes what the
+server takes. A stream of Server-Sent Events, one of WebSocket and the deliveries of a webhook are held against asyncapi.json. Schemas are
+taken as closed: a field that is not described is a failure, too.
+
+An operation or an answer (but for those of UNSEEN) that is not met here fails the test, and so does a route in the server's table that
+the document lacks, or the other way round. Validation is by npm's ajv (tests/support/apidocs)."""
+import base64
+import hashlib
+import hmac
+import http.client
+import http.server
+import json
+import os
+import queue
+import re
+import socket
+import struct
+import subprocess
+import threading
+import time
+import urllib.parse
+
+from harness import SLOW, Origin, Pool, check, free_port, same, scenario, wait_until
+
+ROOT = os.environ.get("PP_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+JSON, NDJSON, PROBLEM, CLOUDEVENT = "application/json", "application/x-ndjson", "application/problem+json", "application/cloudevents+json"
+# Statuses that can't be had at will: races, and our own mistakes.
+UNSEEN = {"409", "500", "503"}
+KEYS = {"all": ["submit", "read", "admin"], "reader": ["read"], "submitter": ["submit"], "bound": ["submit", "read", "admin"]}
+SECRETS = ["whsec_" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]
+HOSTS = """
+gone.example    delay=5 status=404
+stall.example   stall=head
+*.example       delay=5 bytes=600-2000
+"""
+
+
+def template(path):
+    return re.compile("^" + re.sub(r"\\\{\w+\\\}", "([^/]+)", re.escape(path)) + "$")
+
+
+class Validator:
+    """JSON Schema, by a process beside us."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([os.path.join(ROOT, "tests", "support", "apidocs"), "validate"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.lock = threading.Lock()
+
+    def ask(self, **what):
+        with self.lock:
+            self.process.stdin.write(json.dumps(what).encode() + b"\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        check(line, "the validator has ended")
+        return json.loads(line)
+
+    def add(self, name, document):
+        same(self.ask(document=name, content=document), {}, name)
+
+    def errors(self, schema, value):
+        """None, or what is wrong with the value. A schema that can't be used fails the test."""
+        errors = self.ask(schema=schema, value=value)["errors"]
+        check(not errors or not re.match(r"\w*Error: ", errors), f"{schema}: {errors}")
+        return errors
+
+    def fits(self, schema, value, what):
+        errors = self.errors(schema, value)
+        check(not errors, f"{what} is not as {schema} says: {errors}\n{json.dumps(value)[:1000]}")
+
+
+def closed(node):
+    """The document with schemas that take no field which they do not name: what we send is described in full."""
+    if isinstance(node, list):
+        return [closed(n) for n in node]
+    if not isinstance(node, dict):
+        return node
+    out = {k: closed(v) for k, v in node.items()}
+    if node.get("type") == "object" and "properties" in node:
+        out.setdefault("additionalProperties", False)
+    return out
+
+
+def pointer(*parts):
+    return "#" + "".join("/" + urllib.parse.quote(p.replace("~", "~0").replace("/", "~1"), safe="~") for p in parts)
+
+
+class Api:
+    """Requests by operationId, each held against the document."""
+
+    def __init__(self, pool, validator, document):
+        self.pool, self.validator, self.document = pool, validator, document
+        self.ops = {}  # operationId: (path, method, operation)
+        self.seen = set()  # (operationId, status)
+        for path, item in document["paths"].items():
+            for method, op in item.items():
+                if method != "parameters":
+                    check(op["operationId"] not in self.ops, f"two operations {op['operationId']}")
+                    self.ops[op["operationId"]] = path, method, op
+
+    def resolve(self, node):
+        """Follows a $ref; what it is, and where."""
+        if "$ref" in node:
+            parts = node["$ref"].split("/")[1:]
+            for key in parts:
+                self.last = self.document if key == parts[0] else self.last
+                self.last = self.last[key]
+            return self.last, tuple(parts)
+        return node, None
+
+    def parameters(self, id_):
+        path, _, op = self.ops[id_]
+        where = ("paths", path, "parameters"), ("paths", path, self.ops[id_][1], "parameters")
+        return {(p["in"], p["name"]): (p, pointer(*base, str(i))) for base, list_ in zip(where, (self.document["paths"][path].get("parameters", []), op.get("parameters", [])))
+                for i, p in enumerate(list_)}
+
+    def check_parameters(self, id_, query, headers, refused):
+        """What is sent is described, and as the description has it; where it is refused, it need not be."""
+        known = self.parameters(id_)
+        sent = {}
+        for where, pairs in (("query", query), ("header", headers)):
+            for name, value in pairs:
+                p = known.get((where, name))
+                check(p or refused, f"{id_}: there is no parameter {name} in the document")
+                if not p:
+                    return
+                kind = p[0]["schema"].get("type")
+                if kind == "integer" and re.fullmatch(r"-?\d+", str(value)):
+                    value = int(value)
+                sent.setdefault((where, name), []).append(value)
+        for key, (p, at) in known.items():
+            values = sent.get(key)
+            if values is None:
+                check(refused or key[0] == "path" or not p.get("required"), f"{id_}: {key[1]} is required")
+            elif not refused:
+                self.validator.fits("openapi" + at + "/schema", values if p["schema"].get("type") == "array" else values[0], f"{id_}: parameter {key[1]}")
+
+    def check_body(self, id_, body, ctype, refused):
+        path, method, op = self.ops[id_]
+        if body is None:
+            check(refused or not op.get("requestBody", {}).get("required"), f"{id_}: a body is required")
+        elif ctype == JSON:
+            check("requestBody" in op, f"{id_}: no body is described")
+            schema = "openapi" + pointer("paths", path, method, "requestBody", "content", JSON, "schema")
+            errors = self.validator.errors(schema, body)
+            if refused == "form":
+                check(errors, f"{id_}: the server does not take what the document allows: {json.dumps(body)[:300]}")
+            elif not refused:
+                check(not errors, f"{id_}: the server takes what the document does not allow: {errors}: {json.dumps(body)[:300]}")
+        elif not refused:
+            check(ctype in op["requestBody"]["content"], f"{id_}: the document has no {ctype} for its body")
+            for line in body.split("\n"):
+                if line:
+                    self.validator.fits("openapi#/components/schemas/Item", json.loads(line), f"{id_}: a line")
+
+    def check_answer(self, id_, status, headers, body):
+        path, method, op = self.ops[id_]
+        self.seen.add((id_, str(status)))
+        what = f"{id_}: {status} {body[:300]!r}"
+        check(str(status) in op["responses"], f"{what}: the status is not in the document")
+        response, at = self.resolve(op["responses"][str(status)])
+        base = at or ("paths", path, method, "responses", str(status))
+        for name, h in response.get("headers", {}).items():
+            value = headers.get(name)
+            check(value or name == "Idempotency-Replayed", f"{what}: there is no {name}")
+            if value:
+                self.validator.fits("openapi" + pointer(*base, "headers", name, "schema"), value, f"{id_}: {name}")
+        content = response.get("content")
+        ctype = (headers.get("Content-Type") or "").split(";")[0]
+        if not content:
+            check(not body and not ctype, f"{what}: the document has no body")
+            return None
+        media = next((m for m in content if re.fullmatch(re.escape(m).replace(r"\*", "[^/]+"), ctype)), None)
+        check(media, f"{what}: the type {ctype!r} is none of {list(content)}")
+        if ctype not in (JSON, PROBLEM):
+            return body
+        value = json.loads(body)
+        self.validator.fits("openapi" + pointer(*base, "content", media, "schema"), value, f"{id_}: the answer {status}")
+        if ctype == PROBLEM:
+            same(value["status"], status, f"{id_}: status of the problem")
+            check(value["code"] in content[media]["examples"], f"{what}: the code has no example in the document")
+        return value
+
+    def __call__(self, id_, *args, due=200, query=(), headers=(), body=None, raw=None, ctype=JSON, key="all", code=None, refused=None, encoding=None):
+        """Sends a request, checks it and the answer; what the answer has. refused: "form" where the body is what the document does not allow
+        either, True where it can't say so."""
+        path, method, _ = self.ops[id_]
+        refused = refused or (due >= 400 and due not in (401, 403, 404))
+        query, headers = list(query), list(headers)
+        self.check_parameters(id_, query, headers, refused)
+        self.check_body(id_, raw if raw is not None else body, ctype if raw is None or ctype == NDJSON else None, refused)
+        for value in args:
+            path = re.sub(r"\{\w+\}", urllib.parse.quote(value, safe=""), path, count=1)
+        data = raw.encode() if isinstance(raw, str) else raw if raw is not None else json.dumps(body).encode() if body is not None else None
+        send = dict(headers)
+        if data is not None:
+            send["Content-Type"] = ctype
+        if encoding:
+            send["Content-Encoding"] = encoding
+        if key:
+            send["Authorization"] = f"Bearer {key}"
+        r = self.pool.request(method.upper(), path + ("?" + urllib.parse.urlencode(query) if query else ""), data, send)
+        same(r.status, due, f"{id_} {path} {query}: {r}")
+        value = self.check_answer(id_, r.status, r.headers, r.body)
+        if code:
+            same(value["code"], code, f"{id_} {path} {query}")
+        self.headers = r.headers
+        return value
+
+
+# --- the server's table of routes ---
+
+def table():
+    """[(METHOD, path with {}, scope, not for bound keys, query parameters)] of lib/pipeline/api.c."""
+    with open(os.path.join(ROOT, "lib", "pipeline", "api.c"), encoding="utf-8") as f:
+        text = f.read()
+    rows = re.findall(r'^    \{PP_(\w+), "([^"]+)", PP_SCOPE_(\w+), \w+, (true|false), (PAGE ?)?(?:"([^"]*)")?,\s+pp_api_\w+\},$', text, re.M)
+    same(len(rows), len(re.findall(r"^    \{PP_\w+, \"/", text, re.M)), "rows of the table that were understood")
+    return [(method, path, scope, unbound == "true", (("limit after " if page else "") + params).replace("*", "").split())
+            for method, path, scope, unbound, page, params in rows]
+
+
+def routes(api):
+    rows = table()
+    described = {(method.upper(), re.sub(r"\{\w+\}", "{}", path)): id_ for id_, (path, method, _) in api.ops.items()}
+    same(sorted(described), sorted(row[:2] for row in rows), "operations of openapi.json, and routes of api.c")
+    for method, path, scope, unbound, params in rows:
+        id_ = described[method, path]
+        op = api.ops[id_][2]
+        names = sorted(name for where, name in api.parameters(id_) if where == "query")
+        same(names, sorted(params), f"{id_}: query parameters")
+        same(op.get("security") == [], scope == "PUBLIC", f"{id_}: public")
+        same("bound to a client." in op["description"], unbound and scope != "METRICS", f"{id_}: says that it is not for bound keys")
+        if scope not in ("PUBLIC", "KEY"):
+            needs = {"METRICS": "read", "EVENTS": "read"}.get(scope, scope.lower())
+            check(f"eeds a key with the scope `{needs}`" in op["description"], f"{id_}: says that it needs {needs}")
+
+
+# --- what all operations refuse alike ---
+
+def example_request(api, id_, url):
+    """Of the examples: arguments of the path, query, body."""
+    path, _, op = api.ops[id_]
+    args = [api.parameters(id_)["path", name][0]["example"] for name in re.findall(r"\{(\w+)\}", path)]
+    query = [(p["name"], p["example"]) for (where, _), (p, _) in api.parameters(id_).items() if where == "query" and p.get("required")]
+    if id_ == "events":
+        query = [("key", "results:42")]
+    body = op.get("requestBody", {}).get("content", {}).get(JSON, {}).get("example")
+    if id_ == "putWebhook":  # the example's is looked at before others are
+        body = {**body, "url": url}
+    return args, query, body
+
+
+def refusals(api, url):
+    for id_, (path, _, op) in api.ops.items():
+        args, query, body = example_request(api, id_, url)
+        more = {"query": query, "body": body}
+        api(id_, *args, **{**more, "query": [*query, ("colour", "red")]}, due=400, code="bad_parameter")
+        api(id_, *args, **more, headers=[("X-Long", "x" * 70000)], due=431, code="header_too_large")
+        if op.get("security") != []:
+            api(id_, *args, **more, due=401, key=None, code="unauthorized")
+            api(id_, *args, **more, due=401, key="nobody", code="unauthorized")
+        if "403" in op["responses"]:
+            wrong = "reader" if "scope `read`" not in op["description"] else "submitter"
+            api(id_, *args, **more, due=403, key=wrong, code="forbidden")
+        if "bound to a client." in op["description"]:
+            api(id_, *args, **more, due=403, key="bound", code="forbidden")
+        if "requestBody" in op:
+            large = b" " * ((1 << 20 if id_ == "postBatch" else 1 << 16) + 1)
+            api(id_, *args, raw=large, due=413, code="body_too_large")
+            api(id_, *args, raw="x=1", ctype="application/x-www-form-urlencoded", due=415, code="unsupported_media_type")
+            api(id_, *args, raw="{", due=400, code="bad_json")
+            api(id_, *args, raw="{}", encoding="gzip", due=400, code="bad_encoding")
+            api(id_, *args, body={**body, "colour": "red"}, due=400, code="unknown_field", refused="form")
+            api(id_, *args, body=[], due=400, code="bad_type", refused="form")
+        if ("query", "after") in api.parameters(id_):
+            api(id_, *args, **{**more, "query": [*query, ("after", "x")]}, due=400, code="bad_cursor")
+            for limit in ("0", "1001", "x"):
+                api(id_, *args, **{**more, "query": [*query, ("limit", limit)]}, due=400, code="bad_parameter")
+
+
+# --- batches and their results ---
+
+def batches(r):
+    api = r.api
+    meta = {"sku": "A-7", "n": [1, None, 2.5]}
+    items = [{"id": "ad-1", "photos": [r.url("a"), r.url("gone"), r.url("a")], "meta": meta}, {"id": "ad/2", "photos": []}]
+    bad = {"id": "ad-3", "photos": [17]}
+    once = [("Idempotency-Key", "import-1")]
+    api("postBatch", body={"client": "42", "items": [*items, bad]}, headers=once, due=202, refused=True)
+    check("Idempotency-Replayed" not in api.headers, "the first answer")
+    again = api("postBatch", body={"client": "42", "items": [*items, bad]}, headers=once, due=202, refused=True)
+    same((again["accepted"], [v["code"] for v in again["rejected"]]), (2, ["bad_type"]), "verdicts")
+    same((api.headers["Idempotency-Replayed"], api.headers["Location"]), ("true", f"/v1/batches/{again['batch_id']}"), "headers of a repeated answer")
+    api("postBatch", body={"client": "42", "items": items}, headers=once, due=422, code="idempotency_mismatch")
+    api("postBatch", body={"client": "42", "items": [bad]}, due=422, code="all_rejected", refused="form")
+    api("postBatch", body={"client": "42", "items": items, "refresh": "often"}, due=422, code="bad_value", refused="form")
+    api("postBatch", body={"client": "42", "items": [{"id": str(n), "photos": []} for n in range(101)]}, due=422, code="too_many_items")
+    api("postBatch", body={"client": "4 2", "items": items}, due=400, code="bad_client", refused="form")
+    api("postBatch", body={"client": "42"}, due=400, code="missing_field", refused="form")
+    api("postBatch", body={"client": "42", "items": items}, headers=[("Idempotency-Key", "a b")], due=400, code="bad_idempotency_key")
+    api("postBatch", body={"client": "43", "items": items}, due=404, code="not_found", key="bound")
+    r.finished(again["batch_id"])
+    lines = "".join(json.dumps(i) + "\n" for i in [{"id": "ad-4", "photos": [r.url("gone"), r.url("b")]}])
+    api("postBatch", raw=lines, ctype=NDJSON, due=400, code="bad_parameter")
+    second = api("postBatch", raw=lines, ctype=NDJSON, query=[("client", "42"), ("refresh", "always")], due=202)["batch_id"]
+    r.finished(second)
+    api("getBatch", again["batch_id"])
+    api("getBatch", again["batch_id"], key="bound")
+    api("getBatch", r.nobody["id"], due=404, code="not_found")
+    page = api("listBatches", query=[("client", "42"), ("state", "finished"), ("limit", 1)])
+    check(page["next"], "a second page")
+    api("listBatches", query=[("client", "42"), ("state", "finished"), ("limit", 1), ("after", page["next"])])
+    api("listBatches", query=[("after", page["next"])], due=400, code="bad_cursor")
+    api("listBatches", query=[("client", "4 2")], due=400, code="bad_client")
+    api("listBatches", query=[("client", "43")], key="bound", due=404)
+    found = api("listResults", again["batch_id"])["results"]
+    same(sorted(x["data"]["item"] for x in found), ["ad-1", "ad/2"], "items")
+    same(next(x for x in found if x["data"]["item"] == "ad-1")["data"]["meta"], meta, "meta")
+    same(len(api("listResults", again["batch_id"], query=[("status", "partial"), ("code", "http_404"), ("limit", 1)])["results"]), 1, "partial ones")
+    api("listResults", again["batch_id"], query=[("status", "open")], due=400, code="bad_parameter")
+    api("listResults", r.nobody["id"], due=404)
+    same(api("getItem", "42", "ad/2")["data"]["status"], "complete", "an item without photos")
+    api("getItem", "42", "ad/2", key="bound")
+    api("getItem", "42", "nobody", due=404)
+    api("replayBatch", again["batch_id"], body={"codes": ["http_404"], "domains": ["gone.example"], "dry_run": True})
+    new = api("replayBatch", again["batch_id"], headers=[("Idempotency-Key", "replay-1")], due=202)["batch_id"]
+    api("replayBatch", again["batch_id"], body={"codes": ["http_999"]}, due=422, code="bad_value", refused=True)
+    api("replayBatch", again["batch_id"], body={"codes": "http_404"}, due=400, code="bad_type", refused="form")
+    api("replayBatch", again["batch_id"], headers=[("Idempotency-Key", "x" * 256)], due=400, code="bad_idempotency_key")
+    api("replayBatch", r.nobody["id"], due=404)
+    r.finished(new)
+    return again["batch_id"], found
+
+
+def open_items(r):
+    """What is fetched, waits, is superseded, is cancelled."""
+    api = r.api
+    batch = api("postBatch", body={"client": "44", "items": [{"id": "slow", "photos": [r.url("stall"), r.url("c")]}, {"id": "old", "photos": [r.url("stall", "/2")]}]}, due=202)["batch_id"]
+    wait_until(lambda: api("getBatch", batch)["photos"]["stored"] == 1, 20, "what does not stall is stored")
+    wait_until(lambda: any(p.get("state") == "claimed" for p in api("getItem", "44", "slow")["photos"]), 20, "a photo is being fetched")
+    api("explain", query=[("client", "44"), ("url", r.url("stall"))])
+    api("getQueue")
+    api("listWorkers")
+    newer = api("postBatch", body={"client": "44", "items": [{"id": "old", "photos": [r.url("d")]}]}, due=202)["batch_id"]
+    r.finished(newer)
+    api("cancelBatch", batch)
+    r.finished(batch)
+    same(sorted(x["data"]["status"] for x in api("listResults", batch)["results"]), ["cancelled", "superseded"], "how they ended")
+    same(api("cancelBatch", batch)["state"], "cancelled", "once more")
+    api("cancelBatch", r.nobody["id"], due=404)
+    api("putClient", "45", body={"paused": True})
+    waits = api("postBatch", body={"client": "45", "items": [{"id": "w", "photos": [r.url("w")]}]}, due=202)["batch_id"]
+    wait_until(lambda: api("getBatch", waits)["state"] == "running", 20, "the batch is planned")
+    same(api("getItem", "45", "w")["photos"][0]["state"], "waiting", "a photo of a paused client")
+    same(api("explain", query=[("client", "45"), ("url", r.url("w"))])["would"], "wait", "what would happen to it")
+
+
+def photos(r, found):
+    api = r.api
+    kept = next(p for x in found for p in x["data"]["photos"] if p["outcome"] == "stored")
+    body = api("getPhoto", kept["sha256"])
+    same(hashlib.sha256(body).hexdigest(), kept["sha256"], "hash")
+    same(api("getPhoto", kept["sha256"], headers=[("Range", "bytes=1-3")], due=206), body[1:4], "a range")
+    api("getPhoto", kept["sha256"], headers=[("If-None-Match", api.headers["ETag"])], due=304)
+    api("getPhoto", kept["sha256"], headers=[("Range", f"bytes={len(body)}-")], due=416, code="range_not_satisfiable")
+    api("getPhoto", "0" * 64, due=404)
+
+
+# --- operators ---
+
+def operators(r):
+    api = r.api
+    settings = {"rpm": None, "concurrency": 16, "weight": 2, "paused": False, "headers": {"User-Agent": "shop-import/1"}}
+    same(api("putClient", "42", body=settings), {"client": "42", **settings}, "settings")
+    api("putClient", "42", body=api("getClient", "42"))
+    api("putClient", "42", body={"rpm": 0}, due=422, code="bad_value", refused="form")
+    api("putClient", "4 2", body={"rpm": 1}, due=400, code="bad_client")
+    api("putClient", "43", body={"rpm": 1}, due=404, key="bound")
+    api("getClient", "4 2", due=400, code="bad_client")
+    api("getClient", "43", due=404, key="bound")
+    api("putClient", "43", body={})
+    page = api("listClients", query=[("limit", 1)])
+    api("listClients", query=[("limit", 1), ("after", page["next"])])
+    for host, would in (("a", "known"), ("gone", "skip"), ("never", "fetch"), ("nope:1", "fail")):
+        url = f"http://{host}/" if ":" in host else r.url(host)
+        same(api("explain", query=[("client", "42"), ("url", url)])["would"], would, url)
+    api("explain", query=[("client", "42")], due=400, code="bad_parameter")
+    api("explain", query=[("client", "43"), ("url", "x")], key="bound", due=404)
+    wait_until(lambda: api("listRoutes")["routes"], 30, "a route is learned")
+    api("listRoutes", query=[("client", "42"), ("domain", "a.example"), ("limit", 1)])
+    api("listRoutes", query=[("client", "43")], key="bound", due=404)
+    page = api("listErrors", query=[("limit", 5)], key="submitter")
+    api("listErrors", query=[("after", page["next"])])
+    same([x["code"] for x in page["requests"]], api.document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"], "codes of problems")
+    for id_ in ("healthz", "readyz", "openapi", "asyncapi", "dashboard"):
+        api(id_, key=None)
+    api("metrics")
+    for path, item in api.document["paths"].items():
+        got = r.pool.request("PATCH", re.sub(r"\{\w+\}", "x", path))
+        allow = {m.upper() for m in item if m != "parameters"}
+        same((got.status, got.json["code"]), (405, "method_not_allowed"), f"PATCH {path}")
+        same(set(got.headers["Allow"].split(", ")), allow | ({"HEAD"} if "GET" in allow else set()), f"{path}: Allow")
+
+
+def drain(r):
+    """The last thing: the worker ends what it does."""
+    worker = r.api("listWorkers")["workers"][0]["id"]
+    r.api("drainWorker", body={"worker": "nobody"}, due=404)
+    r.api("drainWorker", body={}, due=400, code="missing_field", refused="form")
+    r.api("drainWorker", body={"worker": 17}, due=400, code="bad_type", refused="form")
+    r.api("drainWorker", body={"worker": worker}, due=202)
+
+
+# --- events ---
+
+class Messages:
+    """Holds messages against asyncapi.json."""
+
+    def __init__(self, validator, document):
+        self.validator, self.document, self.seen = validator, document, set()
+
+    def one_of(self, channel, payload, headers=None):
+        """A message is exactly one of a channel's; its name."""
+        names = list(self.document["channels"][channel]["messages"])
+        fits = [n for n in names if not self.validator.errors(f"asyncapi#/components/messages/{n}/payload", payload)]
+        same(len(fits), 1, f"messages of {channel} that this is: {json.dumps(payload)[:1000]}: " +
+             "; ".join(str(self.validator.errors(f"asyncapi#/components/messages/{n}/payload", payload)) for n in names))
+        if headers is not None:
+            self.validator.fits(f"asyncapi#/components/messages/{fits[0]}/headers", headers, f"headers of {fits[0]}")
+        self.seen.add((channel, fits[0]))
+        return fits[0]
+
+    def event(self, event):
+        """By its key it belongs to one channel."""
+        key = ":".join(event["key"])
+        stream = {name: c["address"] for name, c in self.document["channels"].items() if {"name": "stream"} in c["tags"]}
+        channels = [name for name, address in stream.items() if re.fullmatch(re.sub(r"\{\w+\}", "[^:]+", address), key)]
+        same(len(channels), 1, f"channels of {key}")
+        return self.one_of(channels[0], event)
+
+
+class Sse(threading.Thread):
+    """Follows by Server-Sent Events: (id, event, data) in `got`."""
+
+    def __init__(self, pool, query, headers):
+        super().__init__(daemon=True)
+        self.got = queue.Queue()
+        self.c = http.client.HTTPConnection("127.0.0.1", pool.port, timeout=60 * SLOW)
+        self.c.request("GET", "/v1/events?" + urllib.parse.urlencode(query), headers={"Accept": "text/event-stream", **headers})
+        self.answer = self.c.getresponse()
+        self.start()
+
+    def run(self):
+        fields = {}
+        for raw in self.answer:
+            line = raw.decode().rstrip("\n")
+            if line.startswith(":"):
+                continue
+            if line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif "data" in fields:
+                self.got.put((fields["id"], fields["event"], json.loads(fields["data"])))
+                fields = {}
+        self.got.put(None)
+
+
+class WebSocket(threading.Thread):
+    """Follows by WebSocket (RFC 6455): values of text frames in `got`."""
+
+    def __init__(self, pool, query):
+        super().__init__(daemon=True)
+        self.got = queue.Queue()
+        self.s = socket.create_connection(("127.0.0.1", pool.port), timeout=60 * SLOW)
+        nonce = base64.b64encode(os.urandom(16)).decode()
+        self.s.sendall((f"GET /v1/events?{urllib.parse.urlencode(query)} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {nonce}\r\n\r\n").encode())
+        self.f = self.s.makefile("rb")
+        self.status = int(self.f.readline().split()[1])
+        self.headers = http.client.parse_headers(self.f)
+        accept = base64.b64encode(hashlib.sha1((nonce + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()).decode()
+        same(self.headers["Sec-WebSocket-Accept"], accept, "Sec-WebSocket-Accept")
+        self.start()
+
+    def run(self):
+        while head := self.f.read(2):
+            n = head[1] & 127
+            if n > 125:
+                n = struct.unpack(">H" if n == 126 else ">Q", self.f.read(2 if n == 126 else 8))[0]
+            body = self.f.read(n)
+            if head[0] & 15 == 1:
+                self.got.put(json.loads(body))
+            elif head[0] & 15 == 9:
+                mask = os.urandom(4)
+                self.s.sendall(bytes([0x8a, 0x80 | n]) + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(body)))
+        self.got.put(None)
+
+
+def follow(r):
+    """Opens a stream of each kind, before anything happens. A ticket stands for the key."""
+    api = r.api
+    keys = ["results", "batch", "ops"]
+    ticket = api("postTicket", body={"keys": keys}, due=201)["ticket"]
+    ws = WebSocket(r.pool, {"ticket": ticket, "after": 0})
+    check(not api.check_answer("events", ws.status, ws.headers, b""), "the handshake")
+    sse = Sse(r.pool, [("key", k) for k in keys] + [("after", "0")], {"Authorization": "Bearer all"})
+    api.check_answer("events", sse.answer.status, sse.answer.headers, b"...")
+    return sse, ws
+
+
+def streams(r, sse, ws):
+    """Both have seen the same, and all of it is in the document."""
+    by_sse, by_ws = [], []
+    finished = lambda got: {"photopool.batch.finished", "photopool.item.finished"} <= {e["type"] for e in got}
+    while not finished(by_sse):
+        id_, name, event = sse.got.get(timeout=60 * SLOW)
+        same((id_, name), (str(event["seq"]), event["type"]), "id and event are those of the data")
+        r.messages.event(event)
+        by_sse.append(event)
+    while len(by_ws) < len(by_sse):
+        by_ws.append(ws.got.get(timeout=60 * SLOW))
+        r.messages.event(by_ws[-1])
+    same(by_ws, by_sse, "events over WebSocket and Server-Sent Events")
+    seqs = [e["seq"] for e in by_sse]
+    same(seqs, sorted(set(seqs)), "numbers grow")
+    return by_sse
+
+
+def events(r, known):
+    api = r.api
+    ask = [("key", "results:42"), ("key", "batch")]
+    page = api("events", query=[*ask, ("after", 0), ("limit", 2), ("wait", 1)])
+    same(page["events"], [e for e in known if e["key"][0] == "batch" or e["key"] == ["results", "42"]][:2], "the first two by long-poll")
+    same(page["last"], page["events"][-1]["seq"], "last")
+    same(api("events", query=ask)["events"], [], "from now on")
+    same(api("events", query=[*ask, ("after", 0), ("limit", 1)], headers=[("Last-Event-ID", str(page["last"]))])["events"][0]["seq"] > page["last"], True, "Last-Event-ID wins")
+    api("events", due=400, code="bad_parameter")
+    for key in ("nobody", "results:", "results:4 2", ":".join(["results"] * 9), "results:" + "x" * 250):
+        api("events", query=[("key", key)], due=400, code="bad_parameter")
+        api("postTicket", body={"keys": [key]}, due=400, code="bad_parameter", refused="form")
+    api("events", query=[("key", f"results:{n}") for n in range(64)])
+    api("events", query=[("key", f"results:{n}") for n in range(65)], due=400, code="bad_parameter")
+    for name, value in (("wait", "61"), ("wait", "x"), ("limit", "0")):
+        api("events", query=[*ask, (name, value)], due=400, code="bad_parameter")
+    for after in ("x", "-1", str(2 ** 53), str(2 ** 53 - 1)):
+        api("events", query=[*ask, ("after", after)], due=400, code="bad_cursor")
+    api("events", query=[("key", "ops")], key="reader", due=403)
+    api("events", query=[("key", "results:43")], key="bound", due=404)
+    same({tuple(e["key"]) for e in api("events", query=[("key", "results"), ("after", 0)], key="bound")["events"]}, {("results", "42")}, "results of a bound key")
+    ticket = api("postTicket", body={"keys": ["results:42"]}, key="bound", due=201)["ticket"]
+    same(len(api("events", query=[("ticket", ticket), ("after", 0), ("limit", 1)], key=None)["events"]), 1, "by ticket")
+    api("events", query=[("ticket", ticket), ("key", "results:42")], key=None, due=400, code="bad_parameter")
+    api("events", query=[("ticket", ticket[:-1])], key=None, due=401, code="unauthorized")
+    api("postTicket", body={"keys": ["ops"]}, key="reader", due=403)
+    api("postTicket", body={"keys": ["results:43"]}, key="bound", due=404)
+    api("postTicket", body={"keys": []}, due=400, code="bad_type", refused="form")
+    api("postTicket", body={"keys": [17]}, due=400, code="bad_type", refused="form")
+    api("postTicket", body={}, due=400, code="missing_field", refused="form")
+
+
+# --- webhooks ---
+
+class Receiver:
+    """Takes webhooks: (headers, body) in `got`. Answers `status`."""
+
+    def __init__(self, port):
+        self.got, self.status = queue.Queue(), 204
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.put(({k.lower(): v for k, v in self.headers.items()}, body))
+                self.send_response(receiver.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.url = f"http://127.0.0.1:{port}/hook"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def take(self, messages, secrets):
+        """The next message, checked; its payload."""
+        headers, body = self.got.get(timeout=60 * SLOW)
+        ours = {k: v for k, v in headers.items() if k.startswith("webhook-") or k == "content-type"}
+        payload = json.loads(body)
+        messages.one_of("webhook", payload, ours)
+        same(headers["webhook-id"], payload["id"], "webhook-id")
+        signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+        due = ["v1," + base64.b64encode(hmac.new(base64.b64decode(s[6:]), signed, hashlib.sha256).digest()).decode() for s in secrets]
+        same(headers["webhook-signature"].split(" "), due, "webhook-signature")
+        return payload
+
+
+def put_webhooks(r):
+    api = r.api
+    first = {"url": r.receiver.url, "clients": ["42"], "secret": SECRETS[0]}
+    api("putWebhook", "shop", body={"url": r.receiver.url}, due=400, code="missing_field", refused=True)
+    api("putWebhook", "shop", body={"secret": SECRETS[0]}, due=400, code="missing_field", refused="form")
+    for field, value in (("url", 17), ("clients", "42"), ("secret", None), ("paused", "no")):
+        api("putWebhook", "shop", body={**first, field: value}, due=400, code="bad_type", refused="form")
+    for field, value in (("clients", ["4 2"]), ("secret", "sesame")):
+        api("putWebhook", "shop", body={**first, field: value}, due=422, code="bad_value", refused="form")
+    for field, value in (("url", "ftp://shop.example/"), ("url", "http://10.0.0.1/"), ("secret", "whsec_" + "A" * 8)):
+        api("putWebhook", "shop", body={**first, field: value}, due=422, code="bad_value")
+    api("putWebhook", "s.op", body=first, due=404)
+    same(api("putWebhook", "shop", body=first, due=201)["clients"], ["42"], "a new webhook")
+    for id_, more in (("getWebhook", {}), ("deleteWebhook", {"due": 404}), ("testWebhook", {"due": 404}), ("listDeliveries", {"due": 404}), ("replayWebhook", {"due": 404})):
+        api(id_, "shop" if not more else "nobody", **more)
+    api("getWebhook", "nobody", due=404)
+    same(api("testWebhook", "shop")["delivered"], True, "a test")
+    same(r.receiver.take(r.messages, SECRETS[:1])["type"], "photopool.webhook.test", "what was sent")
+    rotated = api("putWebhook", "shop", body={**first, "secret": SECRETS[1]}, due=200)
+    check(rotated["old_secret_until"], "the old secret signs, too")
+    r.receiver.status = 500
+    same(api("testWebhook", "shop")["http_status"], 500, "a test that fails")
+    r.receiver.status = 204
+    r.receiver.take(r.messages, [SECRETS[1], SECRETS[0]])
+    api("putWebhook", "all", body={"url": f"http://127.0.0.1:{r.closed_port}/", "clients": None, "secret": SECRETS[0], "paused": True}, due=201)
+    same(api("testWebhook", "all")["http_status"], None, "nobody is there")
+    page = api("listWebhooks", query=[("limit", 1)])
+    api("listWebhooks", query=[("limit", 1), ("after", page["next"])])
+
+
+def deliveries(r, known):
+    api = r.api
+    due = {e["data"]["id"]: e["data"] for e in known if e["key"] == ["results", "42"]}
+    got = {}
+    while set(got) < set(due):
+        payload = r.receiver.take(r.messages, [SECRETS[1], SECRETS[0]])
+        got[payload["id"]] = payload
+    for id_, data in due.items():
+        same(got[id_], data, "a result by webhook, and by stream")
+    wait_until(lambda: len(api("listDeliveries", "shop", query=[("status", "delivered")])["deliveries"]) >= len(due), 20, "the deliveries are listed")
+    page = api("listDeliveries", "shop", query=[("limit", 1)])
+    check(page["next"], "a second page")
+    api("listDeliveries", "shop", query=[("limit", 1), ("after", page["next"])])
+    api("listDeliveries", "shop", query=[("status", "late")], due=400, code="bad_parameter")
+    for body, refused in (({"from": "yesterday"}, "form"), ({"status": "late"}, "form"), ({"to": "2026-11-20T10:00:00+01:00"}, True)):
+        api("replayWebhook", "shop", body=body, due=422, code="bad_value", refused=refused)
+    api("replayWebhook", "shop", body={"from": 17}, due=400, code="bad_type", refused="form")
+    n = api("replayWebhook", "shop", body={"from": "2020-01-01T00:00:00Z", "to": "2120-01-01T00:00:00.000Z", "status": "delivered"}, due=202)["messages"]
+    check(n >= len(due), f"{n} messages again, of {len(due)}")
+    for _ in range(n):
+        again = r.receiver.take(r.messages, [SECRETS[1], SECRETS[0]])
+        same(again, got.get(again["id"], again), "the same under the same id")
+    listed = lambda status: api("listDeliveries", "shop", query=[("status", status)])["deliveries"]
+    wait_until(lambda: not listed("pending"), 20, "nothing is pending")
+    api("replayWebhook", "all", due=202)
+    r.receiver.status = 500
+    n = api("replayWebhook", "shop", due=202)["messages"]
+    wait_until(lambda: sum(d["http_status"] == 500 for d in listed("pending")) == n, 20, lambda: f"{n} are tried again later: {listed('pending')}")
+    r.receiver.status = 410
+    api("replayWebhook", "shop", due=202)
+    wait_until(lambda: api("getWebhook", "shop")["disabled"], 20, "410 disables")
+    api("deleteWebhook", "shop", due=204)
+    api("getWebhook", "shop", due=404)
+
+
+# --- all of it ---
+
+class Run:
+    def __init__(self, case):
+        self.origin = Origin(case, hosts=HOSTS)
+        self.receiver = Receiver(free_port())
+        self.closed_port = free_port()
+        self.pool = Pool(case, origin=self.origin, config={
+            "clients.rpm": None, "retry.attempts": 1, "fetch.tiers": [{"timeout": "1m", "concurrency": 64}], "router.interval": "1s", "router.min_samples": 1,
+            "http.max_body": "1MiB", "http.max_items": 100, "http.metrics_public": False,
+            "auth.keys": [{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "scopes": scopes, **({"client": "42"} if name == "bound" else {})}
+                          for name, scopes in KEYS.items()]})
+        self.pool.config["fetch.allow_ports"] += [self.receiver.server.server_port, self.closed_port, 80]
+        self.pool.start()
+        self.validator = Validator()
+        document, messages = (self.document(name) for name in ("openapi.json", "asyncapi.json"))
+        self.nobody = {"id": document["paths"]["/v1/batches/{id}"]["parameters"][0]["example"]}
+        self.validator.add("openapi", closed(document))
+        self.validator.add("asyncapi", closed(messages))
+        self.api = Api(self.pool, self.validator, document)
+        self.messages = Messages(self.validator, messages)
+
+    def document(self, name):
+        served = self.pool.get(f"/{name}").body
+        with open(os.path.join(ROOT, name), "rb") as f:
+            check(served == f.read(), f"/{name} is not the file")
+        return json.loads(served)
+
+    def url(self, host, target="/1.jpg"):
+        return self.origin.url(host + ".example", target)
+
+    def finished(self, batch):
+        wait_until(lambda: self.api("getBatch", batch)["state"] in ("finished", "cancelled"), 60, f"{batch} has finished")
+
+
+def test(case):
+    r = Run(case)
+    routes(r.api)
+    refusals(r.api, r.receiver.url)
+    put_webhooks(r)
+    sse, ws = follow(r)
+    batch, found = batches(r)
+    known = streams(r, sse, ws)
+    open_items(r)
+    photos(r, found)
+    operators(r)
+    events(r, known)
+    deliveries(r, known)
+    drain(r)
+    due = {(id_, status) for id_, (_, _, op) in r.api.ops.items() for status in op["responses"] if status not in UNSEEN}
+    same(sorted(due - r.api.seen), [], "answers of the document that were never met")
+    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent")}, "messages of streams")
+    same({m for c, m in r.messages.seen if c == "webhook"}, {"webhookResult", "webhookTest"}, "messages of the webhook")
+
+
+if __name__ == "__main__":
+    scenario(test)
