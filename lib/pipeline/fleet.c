@@ -28,6 +28,8 @@
 #define REBUILD_SHARE 50 /* reading the backlog takes at most one part in so many of the time */
 #define TRY_AGAIN_MS  1000
 #define ANNOUNCE      1000
+#define TOLD_MS       1000 /* of batches that move: once in so long, */
+#define TOLD_MAX      64   /* and of so many; of the others when their items finish */
 
 /* One request at a time of each kind. */
 struct ask {
@@ -51,6 +53,9 @@ struct pp_fleet {
     bool incomplete;        /* the index lacks something */
     int64_t rebuilding_ms, rebuilt_ms;
     char dataset[64]; /* the one that the store knows of */
+    int64_t told_ms;
+    char told[TOLD_MAX][PP_BATCH_ID_MAX]; /* batches, since then */
+    size_t n_told;
 };
 
 static int64_t now_of(const struct pp_fleet *f)
@@ -192,9 +197,27 @@ static void on_notice(void *data, const struct pp_notice *notice)
         if (f->p->routes)
             pp_routes_noticed(f->p->routes, notice);
         break;
+    case PP_NOTICE_BATCH: pp_s7_batch_heard(f->p->s7, notice->a); break;
     case PP_NOTICE_WEBHOOK: pp_s7_webhooks_changed(f->p->s7); break;
     case PP_NOTICE_KINDS: break;
     }
+}
+
+void pp_fleet_batch_moved(struct pp_fleet *f, const char *batch_id)
+{
+    const struct pp_notice notice = {.kind = PP_NOTICE_BATCH, .a = batch_id, .b = ""};
+
+    if (now_of(f) - f->told_ms >= TOLD_MS) {
+        f->told_ms = now_of(f);
+        f->n_told = 0;
+    }
+    for (size_t i = 0; i < f->n_told; i++)
+        if (strcmp(f->told[i], batch_id) == 0)
+            return;
+    if (f->n_told == TOLD_MAX)
+        return;
+    snprintf(f->told[f->n_told++], PP_BATCH_ID_MAX, "%s", batch_id);
+    f->p->coordinator->ops->notify(f->p->coordinator, &notice, 1);
 }
 
 /* --- by the clock --- */

@@ -15,6 +15,9 @@ void pp_fleet_stop(struct pp_fleet *fleet);
 size_t pp_fleet_busy(const struct pp_fleet *fleet);
 void pp_fleet_close(struct pp_fleet *fleet);
 
+/* Photos of a batch have been settled here: the others are told, once a second at most for each batch. */
+void pp_fleet_batch_moved(struct pp_fleet *fleet, const char *batch_id);
+
 /* Is this process the one that does what only one should? Always where it is alone. */
 bool pp_fleet_leads(const struct pp_pipeline *p);
 

@@ -247,8 +247,11 @@ static void settled(struct pp_req *req)
     s6->p->metrics.items_finished += b.r.items_finished;
     if (b.r.items_finished > 0)
         pp_s7_wake(s6->p->s7);
-    for (size_t i = 0; s6->p->params->sole_worker && i < b.r.n_batches; i++)
-        pp_progress_add(s6->p->progress, b.r.batches[i].batch_id, b.r.batches[i].photos, now);
+    for (size_t i = 0; i < b.r.n_batches; i++) {
+        if (s6->p->params->sole_worker)
+            pp_progress_add(s6->p->progress, b.r.batches[i].batch_id, b.r.batches[i].photos, now);
+        pp_s7_batch_moved(s6->p, b.r.batches[i].batch_id);
+    }
     s6->batch.r.n = 0;
     for (size_t i = 0; i < b.r.n; i++)
         pp_s3_settled(s6->p->s3, b.transfers[i]);

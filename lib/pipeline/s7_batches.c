@@ -32,6 +32,7 @@ struct moved {
     uint64_t telling;    /* the same for the event under way */
     int64_t next_ms;
     bool busy;
+    bool photos; /* some were settled since the last event */
     struct pp_arena arena;
     struct pp_store_batch read;
     struct pp_event event;
@@ -86,7 +87,7 @@ static void told(struct moved *m, bool fine, int64_t again_ms)
     if (!fine && m->telling > 0)
         m->first_seq = m->telling;
     m->telling = 0;
-    if (m->first_seq == 0 && again_ms == 0) {
+    if (m->first_seq == 0 && !m->photos && again_ms == 0) {
         forget(m);
         return;
     }
@@ -149,6 +150,7 @@ static void tell(struct moved *m)
     b->busy++;
     m->telling = m->first_seq;
     m->first_seq = 0;
+    m->photos = false;
     pp_arena_init(&m->arena, 0);
     m->read = (struct pp_store_batch){.req = {.done = batch_read, .data = m, .arena = &m->arena},
                                       .batch_id = m->id};
@@ -169,24 +171,39 @@ static void tell_due(struct pp_s7_batches *b)
 
 /* --- which have moved --- */
 
-static bool has_moved(struct pp_s7_batches *b, const char *id, uint64_t seq)
+/* NULL: out of memory. */
+static struct moved *moved_get(struct pp_s7_batches *b, const char *id)
 {
     struct moved *m;
 
     HASH_FIND_STR(b->moved, id, m);
-    if (!m) {
-        m = calloc(1, sizeof(*m));
-        if (!m)
-            return false;
-        m->owner = b;
-        snprintf(m->id, sizeof(m->id), "%s", id);
-        snprintf(m->key, sizeof(m->key), "batch:%s", id);
-        HASH_ADD_STR(b->moved, id, m);
-        pp_list_push_front(&b->line, &m->node);
-    }
-    if (m->first_seq == 0)
+    if (m)
+        return m;
+    m = calloc(1, sizeof(*m));
+    if (!m)
+        return NULL;
+    m->owner = b;
+    snprintf(m->id, sizeof(m->id), "%s", id);
+    snprintf(m->key, sizeof(m->key), "batch:%s", id);
+    HASH_ADD_STR(b->moved, id, m);
+    pp_list_push_front(&b->line, &m->node);
+    return m;
+}
+
+static bool has_moved(struct pp_s7_batches *b, const char *id, uint64_t seq)
+{
+    struct moved *m = moved_get(b, id);
+
+    if (m && m->first_seq == 0)
         m->first_seq = seq;
-    return true;
+    return m != NULL;
+}
+
+void pp_s7_batches_moved(struct pp_s7_batches *b, const char *batch_id)
+{
+    struct moved *m = b->started && !b->stopped && b->line.n < BATCHES_MAX ? moved_get(b, batch_id) : NULL;
+    if (m)
+        m->photos = true;
 }
 
 static void outbox_read(struct pp_req *req)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "pipeline/fleet.h"
 #include "pipeline/s7_internal.h"
 
 #define BACKOFF_MIN_MS 1000
@@ -82,6 +83,19 @@ void pp_s7_wake(struct pp_s7 *s7)
     for (size_t i = 0; i < s7->p->n_sinks; i++)
         pp_relay_wake(pp_s7_broker_relay(s7->brokers[i]));
     pp_s7_webhooks_wake(s7->webhooks);
+}
+
+void pp_s7_batch_moved(struct pp_pipeline *p, const char *batch_id)
+{
+    pp_s7_batch_heard(p->s7, batch_id);
+    if (p->fleet)
+        pp_fleet_batch_moved(p->fleet, batch_id);
+}
+
+void pp_s7_batch_heard(struct pp_s7 *s7, const char *batch_id)
+{
+    if (s7)
+        pp_s7_batches_moved(s7->batches, batch_id);
 }
 
 void pp_s7_webhooks_changed(struct pp_s7 *s7)

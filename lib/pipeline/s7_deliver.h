@@ -18,6 +18,10 @@ struct pp_s7;
 struct pp_s7 *pp_s7_open(struct pp_pipeline *p);
 /* Items have finished in this process: the outbox is looked at soon. NULL is fine. */
 void pp_s7_wake(struct pp_s7 *s7);
+/* Photos of a batch have been settled in this process: whoever leads tells of it within a second or so. */
+void pp_s7_batch_moved(struct pp_pipeline *p, const char *batch_id);
+/* The same, heard from another process. NULL is fine. */
+void pp_s7_batch_heard(struct pp_s7 *s7, const char *batch_id);
 /* Endpoints of webhooks, or deliveries, have been changed by somebody. NULL is fine. */
 void pp_s7_webhooks_changed(struct pp_s7 *s7);
 /* Nothing new is begun; what is out ends, or is given up at pp_s7_give_up(). */

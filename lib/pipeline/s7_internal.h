@@ -27,6 +27,8 @@ void pp_s7_hub_close(struct pp_s7_hub *hub);
 /* --- s7_batches.c: progress and ends of batches as events --- */
 struct pp_s7_batches;
 struct pp_s7_batches *pp_s7_batches_open(struct pp_pipeline *p, const struct pp_lease *lease);
+/* Some of its photos are settled, whether an item has finished or not. */
+void pp_s7_batches_moved(struct pp_s7_batches *b, const char *batch_id);
 void pp_s7_batches_stop(struct pp_s7_batches *b);
 size_t pp_s7_batches_busy(const struct pp_s7_batches *b);
 void pp_s7_batches_close(struct pp_s7_batches *b);

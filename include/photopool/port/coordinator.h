@@ -132,6 +132,7 @@ enum pp_notice_kind {
     PP_NOTICE_ROUTE,   /* a, b: client, domain; v: tier_ms, weight_sum, value_sum, samples, updated_at */
     PP_NOTICE_SAMPLES, /* a, b: client, domain; v: count, sum_ms, over, done (core/route.h) */
     PP_NOTICE_WEBHOOK, /* a: endpoint that was changed, or whose deliveries were */
+    PP_NOTICE_BATCH,   /* a: batch of which photos have been settled */
     PP_NOTICE_KINDS
 };
 
