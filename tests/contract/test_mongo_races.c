@@ -1,6 +1,6 @@
 /* Several stores on one database, everything at once: imports that supersede each other, the same batch
- * planned twice, claims, settlements, cancels, reaping, and readers that page through results meanwhile; the
- * same again while commands fail.
+ * planned twice, claims, settlements, cancels, reaping, and readers that page through results, and follow the
+ * outbox, meanwhile; the same again while commands fail.
  *
  * Seeded, but what meets what is up to the threads. What must hold whatever met: everything becomes terminal;
  * an item of a batch is one revision; revisions have no gap; counts equal the items; no reader has missed a
@@ -36,6 +36,7 @@ struct batch {
     bool paging, planned;
     uint64_t after_seq;
     unsigned seen[ITEMS];
+    unsigned followed[ITEMS]; /* in the outbox */
 };
 
 struct claimed {
@@ -53,6 +54,8 @@ struct world {
         *wrong; /* the first thing that a callback saw: told outside the loop, which can't be jumped out of */
     struct batch batches[BATCHES];
     int n_batches;
+    bool following;
+    uint64_t followed; /* the outbox up to here */
     struct claimed held[HELD];
     size_t n_held;
 };
@@ -70,6 +73,7 @@ struct op {
         struct pp_store_cancel cancel;
         struct pp_store_reap reap;
         struct pp_store_results results;
+        struct pp_store_outbox outbox;
     } r;
     struct pp_store_plan *rest; /* the batch's second chunk */
     struct pp_claim_want want;
@@ -353,6 +357,41 @@ static void step_page(struct world *w)
     SUBMIT(op, results, &op->r.results, paged);
 }
 
+static void follow(struct world *w, const struct pp_store_outbox *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        const struct pp_item *item = &r->items[i];
+        int b = 0;
+        EXPECT(w, item->seq > w->followed && item->seq <= r->end);
+        EXPECT(w, item->status != PP_ITEM_OPEN);
+        while (b < w->n_batches && strcmp(w->batches[b].id, item->batch_id) != 0)
+            b++;
+        EXPECT(w, b < w->n_batches);
+        w->followed = item->seq;
+        if (b < w->n_batches)
+            w->batches[b].followed[item->id[1] - '0']++;
+    }
+}
+
+static void followed(struct pp_req *req)
+{
+    struct op *op = req->data;
+    if (!failed(op, req->err))
+        follow(op->w, &op->r.outbox);
+    op->w->following = false;
+    end_op(op);
+}
+
+static void step_follow(struct world *w)
+{
+    if (w->following)
+        return;
+    struct op *op = new_op(w);
+    w->following = true;
+    op->r.outbox = (struct pp_store_outbox){.after_seq = w->followed, .limit = 1 + (size_t)below(w, 20)};
+    SUBMIT(op, outbox, &op->r.outbox, followed);
+}
+
 static void step(struct world *w)
 {
     int64_t what = below(w, 100);
@@ -366,8 +405,10 @@ static void step(struct world *w)
         step_time(w);
     else if (what < 81)
         step_cancel(w);
-    else
+    else if (what < 94)
         step_page(w);
+    else
+        step_follow(w);
 }
 
 /* --- the end --- */
@@ -465,6 +506,19 @@ static void check_batch(struct world *w, struct batch *b)
     sk_check_counts(k, clients[b->client], b->id, all_items);
 }
 
+/* As far as numbers that nobody uses hold it up, again: they lapse. */
+static bool nothing_is_missing(void *arg)
+{
+    struct world *w = arg;
+    for (int b = 0; b < w->n_batches; b++)
+        for (int i = 0; i < ITEMS; i++)
+            if (w->batches[b].seen[i] > w->batches[b].followed[i]) {
+                step_follow(w);
+                return false;
+            }
+    return w->under_way == 0;
+}
+
 static void check_end(struct world *w)
 {
     struct store_kit *k = w->k;
@@ -481,6 +535,9 @@ static void check_end(struct world *w)
         for (int item = 0; item < ITEMS; item++)
             revisions[b->client][item] += b->seen[item];
     }
+    pp_test_until(k->loop, nothing_is_missing, w, 60000);
+    if (w->wrong)
+        fail_msg("%s", w->wrong);
     for (int c = 0; c < CLIENTS; c++) {
         for (int i = 0; i < ITEMS; i++)
             if (revisions[c][i])

@@ -74,6 +74,7 @@ enum { PP_MG_WAITING = 1, PP_MG_CLAIMED = 2, PP_MG_SETTLED = 3 }; /* t.s */
 #define F_N_ITEMS   "ni"
 #define F_N_PHOTOS  "np"
 #define F_BEGUN     "pb"
+#define F_NUMBERED  "pd"
 #define F_PLANNED   "pl"
 #define F_CANCELLED "ca"
 #define F_SUM       "sum"

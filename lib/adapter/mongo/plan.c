@@ -50,6 +50,7 @@ static enum pp_err begin_batch(struct pp_mg_planning *p)
         p->begun = pp_mg_doc_int(&was, F_BEGUN) > lowest;
         p->cancelled = pp_mg_doc_int(&was, F_CANCELLED) != 0;
         p->planned = pp_mg_doc_int(&was, F_PLANNED) != 0;
+        p->numbered = pp_mg_doc_int(&was, F_NUMBERED);
     }
     bson_destroy(&reply);
     bson_destroy(&filter);
@@ -57,19 +58,39 @@ static enum pp_err begin_batch(struct pp_mg_planning *p)
     return err;
 }
 
-/* Planned to its end, if this was the last chunk. *cancelled: somebody has cancelled it meanwhile. */
+/* {$set: {pl}, $max: {pd}}, as far as there is something to be said; empty: there is not. */
+static void build_end(const struct pp_mg_planning *p, bson_t *update)
+{
+    int64_t numbered = 0;
+    bson_t sub;
+    bson_init(update);
+    if (p->r->last && !p->planned) {
+        BSON_APPEND_DOCUMENT_BEGIN(update, "$set", &sub);
+        BSON_APPEND_BOOL(&sub, F_PLANNED, true);
+        bson_append_document_end(update, &sub);
+    }
+    for (size_t i = 0; i < p->r->n; i++)
+        if (p->rows[i].seq > 0 && p->rows[i].item->index >= numbered)
+            numbered = p->rows[i].item->index + 1;
+    if (numbered > p->numbered) {
+        BSON_APPEND_DOCUMENT_BEGIN(update, "$max", &sub);
+        BSON_APPEND_INT64(&sub, F_NUMBERED, numbered);
+        bson_append_document_end(update, &sub);
+    }
+}
+
+/* Planned to its end, if this was the last chunk; its items' numbers are right. *cancelled: somebody has
+ * cancelled it meanwhile. */
 static enum pp_err end_batch(struct pp_mg_planning *p, bool *cancelled)
 {
-    bson_t filter, set, update = BSON_INITIALIZER, reply, doc;
+    bson_t filter, update, reply, doc;
     bool found;
     enum pp_err err = PP_OK, end;
     const bson_t *row;
     batch_filter(p, &filter);
+    build_end(p, &update);
     *cancelled = false;
-    if (p->r->last && !p->planned) {
-        BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &set);
-        BSON_APPEND_BOOL(&set, F_PLANNED, true);
-        bson_append_document_end(&update, &set);
+    if (!bson_empty(&update)) {
         err = pp_mg_find_and_modify(p->t, PP_MG_BATCHES, &filter, &update, false, true, &reply, &doc, &found);
         *cancelled = err == PP_OK && found && pp_mg_doc_int(&doc, F_CANCELLED) != 0;
         bson_destroy(&reply);
@@ -257,6 +278,8 @@ static enum pp_err end(struct pp_mg_planning *p)
 {
     bool cancelled;
     enum pp_err err = end_batch(p, &cancelled);
+    for (size_t i = 0; i < p->n_blocks && err == PP_OK; i++) /* else they lapse */
+        pp_mg_seq_close(p->t, &p->blocks[i]);
     if (err == PP_OK && cancelled && !p->cancelled)
         err = cancel_rest(p);
     if (err == PP_OK && (p->r->last || p->planned) &&

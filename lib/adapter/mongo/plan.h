@@ -15,9 +15,11 @@ struct pp_mg_plan_row {
     struct pp_key *open; /* of its photos, each once */
     size_t n_open;
     enum pp_item_status status;
-    int64_t seq; /* of one that ends at once */
+    int64_t seq; /* of one that ended at once */
     bool late;   /* a reader may have passed that before it was there */
 };
+
+enum { PP_MG_PLAN_TRIES = 8 };
 
 struct pp_mg_planning {
     struct pp_mg_thread *t;
@@ -27,6 +29,9 @@ struct pp_mg_planning {
     bool begun;                      /* some of it may be planned already */
     bool planned;                    /* the batch had been planned to its end */
     bool cancelled;
+    int64_t numbered;                          /* numbers of the batch's items below this index are right */
+    struct pp_mg_seq blocks[PP_MG_PLAN_TRIES]; /* of what was inserted; open until that is written down */
+    size_t n_blocks;
     int64_t due[PP_QUEUES]; /* of what was opened, by queue; INT64_MAX: nothing */
     struct pp_mg_moved moved;
 };

@@ -9,8 +9,6 @@
 #include "keys.h"
 #include "plan.h"
 
-enum { TRIES = 8 };
-
 /* --- rows by name --- */
 
 size_t pp_mg_plan_first(const struct pp_mg_planning *p, const char *name)
@@ -146,7 +144,7 @@ static enum pp_err read_repeated(struct pp_mg_planning *p, const bson_t *doc)
         row->item->revision = (uint32_t)pp_mg_doc_int(doc, F_REVISION);
         row->id = pp_arena_strdup(&p->t->tmp, id);
         row->n_open = 0;
-        row->late = ended_at_once(doc);
+        row->seq = ended_at_once(doc) ? pp_mg_doc_int(doc, F_SEQ) : 0;
         if (!row->id)
             return PP_ENOMEM;
         if (err == PP_OK && bson_iter_init_find(&it, doc, F_OPEN))
@@ -304,9 +302,47 @@ static enum pp_err take_numbers(struct pp_mg_planning *p, struct pp_mg_seq *seq)
     return err;
 }
 
-/* Inserts took so long that a reader may have passed the numbers, or nobody knows how long they took, since
- * whoever made them did not come to an end: later numbers. A reader may be shown these items twice, but does
- * not miss them. */
+static enum pp_err read_numbered(struct pp_mg_planning *p)
+{
+    bson_t filter = BSON_INITIALIZER;
+    const bson_t *doc;
+    BSON_APPEND_UTF8(&filter, F_ID, p->r->batch_id);
+    struct pp_mg_rows rows = pp_mg_find(p->t, PP_MG_BATCHES, &filter, NULL);
+    while ((doc = pp_mg_next(&rows)))
+        p->numbered = pp_mg_doc_int(doc, F_NUMBERED);
+    bson_destroy(&filter);
+    return pp_mg_rows_end(&rows);
+}
+
+static size_t may_be_late(const struct pp_mg_planning *p, int64_t end)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->r->n; i++) {
+        struct pp_mg_plan_row *row = &p->rows[i];
+        row->late = row->repeated && row->seq > 0 && row->seq < end && row->item->index >= p->numbered;
+        n += row->late;
+    }
+    return n;
+}
+
+/* Of items that somebody else has inserted: where no reader has come to their numbers yet they are right.
+ * Where readers have, the block was closed by who had it, who has written that down before (F_NUMBERED), or
+ * it lapsed, and nobody knows whether the insert was quicker. */
+static enum pp_err mark_late(struct pp_mg_planning *p)
+{
+    int64_t end;
+    if (may_be_late(p, INT64_MAX) == 0)
+        return PP_OK;
+    enum pp_err err = pp_mg_seq_end(p->t, &end);
+    if (err == PP_OK && may_be_late(p, end) > 0) {
+        err = read_numbered(p);
+        may_be_late(p, end);
+    }
+    return err;
+}
+
+/* Inserts took so long that a reader may have passed the numbers, or nobody knows how long they took: later
+ * numbers. A reader may be shown these items twice, but does not miss them. */
 static enum pp_err renumber(struct pp_mg_planning *p)
 {
     struct pp_mg_seq seq;
@@ -379,18 +415,26 @@ static enum pp_err insert_rows(struct pp_mg_planning *p, size_t *refused)
             sent[i]->late = sent[i]->inserted && sent[i]->seq;
         return renumber(p);
     }
-    pp_mg_seq_close(p->t, &seq);
+    if (seq.n > 0)
+        p->blocks[p->n_blocks++] = seq;
     return PP_OK;
+}
+
+/* Those that the batch had already, again, and the numbers of which a reader may have passed. */
+static enum pp_err look_again(struct pp_mg_planning *p)
+{
+    enum pp_err err = find_repeated(p);
+    if (err == PP_OK)
+        err = mark_late(p);
+    return err == PP_OK ? renumber(p) : err;
 }
 
 enum pp_err pp_mg_plan_items(struct pp_mg_planning *p)
 {
-    enum pp_err err = p->begun ? find_repeated(p) : PP_OK;
+    enum pp_err err = p->begun ? look_again(p) : PP_OK;
     size_t refused = 1;
-    if (err == PP_OK)
-        err = renumber(p);
     for (int round = 0; err == PP_OK && refused > 0; round++) {
-        if (round == TRIES)
+        if (round == PP_MG_PLAN_TRIES)
             return PP_EIO;
         err = insert_rows(p, &refused);
         if (err != PP_OK || refused == 0)
@@ -398,9 +442,7 @@ enum pp_err pp_mg_plan_items(struct pp_mg_planning *p)
         p->begun = true; /* perhaps by somebody who plans the same chunk now */
         err = pp_mg_plan_newest(p);
         if (err == PP_OK)
-            err = find_repeated(p);
-        if (err == PP_OK)
-            err = renumber(p);
+            err = look_again(p);
     }
     return err;
 }
