@@ -70,6 +70,36 @@ static void readers_stop_before_open_blocks(void **state)
     assert_int_equal(shown(k, "b_1"), 3);
 }
 
+static struct pp_store_outbox outbox(struct store_kit *k, uint64_t after)
+{
+    struct pp_store_outbox r = {.after_seq = after, .limit = 100};
+    KIT_OK(k, outbox, &r);
+    return r;
+}
+
+/* Whosever they are: also of batches that have ended. */
+static void the_outbox_stops_before_open_blocks(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p=stored");
+    take_numbers(k, 0);
+    sk_plan(k, "c", "b_2", "b: p=stored");
+    struct pp_store_outbox r = outbox(k, 0);
+    assert_int_equal(r.n, 1);
+    assert_int_equal(r.end, r.items[0].seq);
+    assert_int_equal(outbox(k, r.end).n, 0);
+    struct pp_outbox_count count = {.after_seq = 0};
+    struct pp_store_outbox_counts counts = {.counts = &count, .n = 1};
+    KIT_OK(k, outbox_counts, &counts);
+    assert_int_equal(count.messages, 1);
+    run_command(k, "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"seq\"},"
+                   " \"u\": {\"$set\": {\"open\": []}}}]}");
+    struct pp_store_outbox next = outbox(k, r.end);
+    assert_int_equal(next.n, 1);
+    assert_string_equal(next.items[0].id, "b");
+    assert_int_equal(next.end, next.items[0].seq);
+}
+
 /* Others' numbers hold up nothing of a batch that is said to be finished, recorded or not. */
 static void an_ended_batch_is_shown_whole(void **state)
 {
@@ -253,13 +283,10 @@ int main(int argc, char **argv)
     mongo_server_start(argv);
     sk_use(&mk_subject);
     const struct CMUnitTest tests[] = {
-        T(readers_stop_before_open_blocks),
-        T(an_ended_batch_is_shown_whole),
-        T(blocks_of_the_dead_lapse),
-        T(joining_a_settled_task),
-        T(cancelled_while_it_is_planned),
-        T(joined_before_it_is_deleted),
-        T(planned_in_part),
+        T(readers_stop_before_open_blocks), T(the_outbox_stops_before_open_blocks),
+        T(an_ended_batch_is_shown_whole),   T(blocks_of_the_dead_lapse),
+        T(joining_a_settled_task),          T(cancelled_while_it_is_planned),
+        T(joined_before_it_is_deleted),     T(planned_in_part),
     };
     int failures = cmocka_run_group_tests_name("mongo's steps", tests, NULL, NULL);
     pp_mongo_cleanup();
