@@ -492,7 +492,7 @@ static void every_query_of_deliveries(void **state)
     profile(&db, false);
     size_t n = check_all(&db);
     print_message("%d commands explained\n", (int)n);
-    assert_true(n > 300);
+    assert_true(n > 200);
     mongoc_client_destroy(db.client);
 }
 

@@ -353,9 +353,18 @@ void pp_mg_bulk_update(struct pp_mg_bulk *b, const bson_t *filter, const bson_t 
 
 void pp_mg_bulk_remove(struct pp_mg_bulk *b, const bson_t *filter)
 {
+    pp_mg_bulk_remove_hint(b, filter, NULL);
+}
+
+void pp_mg_bulk_remove_hint(struct pp_mg_bulk *b, const bson_t *filter, const char *index)
+{
     bson_error_t e;
+    bson_t opts = BSON_INITIALIZER;
+    if (index)
+        pp_mg_hint(&opts, index);
     if (room(b, filter->len))
-        added(b, mongoc_bulk_operation_remove_one_with_opts(b->bulk, filter, NULL, &e), &e);
+        added(b, mongoc_bulk_operation_remove_one_with_opts(b->bulk, filter, &opts, &e), &e);
+    bson_destroy(&opts);
 }
 
 enum pp_err pp_mg_bulk_run(struct pp_mg_bulk *b)

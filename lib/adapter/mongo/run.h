@@ -70,6 +70,8 @@ void pp_mg_bulk_update(struct pp_mg_bulk *b, const bson_t *filter, const bson_t 
 void pp_mg_bulk_update_opts(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *update,
                             const bson_t *opts);
 void pp_mg_bulk_remove(struct pp_mg_bulk *b, const bson_t *filter);
+/* By this index: plans are not compared for every one of them. */
+void pp_mg_bulk_remove_hint(struct pp_mg_bulk *b, const bson_t *filter, const char *index);
 pp_must_check enum pp_err pp_mg_bulk_run(struct pp_mg_bulk *b);
 
 /* Writes to every document that matches: not retryable, so PP_EUNKNOWN where the answer is lost. */
