@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=120
 """The consumers of examples/ follow one import while the server is killed (kill -9) and started again, and each of them is killed, or
-reloaded, once: each ends with exactly the ids that the API shows. After that they find a server that no longer keeps what they missed, and say so."""
+reloaded, once: each ends with exactly the ids that the API shows. After that they find a server that no longer keeps what they missed, and say so;
+and then another server in its place."""
 import hashlib
 import json
 import os
@@ -187,8 +188,22 @@ def test_consumers(case):
         same(len(set(ids)), len(ids), f"ids of {type(c).__name__}, each once")
         check(set(due) <= set(ids), f"{type(c).__name__} keeps what it has")
         wait_until(lambda c=c: len(c.ids()) > len(due), 30, f"{type(c).__name__} goes on after the gap")
+    another_server(case, origin, pool, consumers)
     page.stop()
+
+
+def another_server(case, origin, pool, consumers):
+    """Whose numbers are others: programs end and say so, as somebody has to look; the page begins anew."""
     pool.stop()
+    other = KeyedPool(case, origin)
+    other.config["http.listen"] = pool.config["http.listen"]
+    other.start()
+    due = {r["id"] for r in other.wait_finished(other.submit("42", [{"id": "anew", "photos": []}]))}
+    for c in consumers[:2]:
+        same(c.wait_exit(), 1, f"exit status of {type(c).__name__}")
+    check("bad_cursor" in consumers[1].text(), consumers[1].text())
+    wait_until(lambda: due <= set(consumers[2].ids()), 60, "the page has the new server's results")
+    other.stop()
 
 
 if __name__ == "__main__":
