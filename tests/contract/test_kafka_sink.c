@@ -262,7 +262,8 @@ static void one_spoils_none(void **state)
     sink_kit_receives(k, m, 50);
 }
 
-/* What passes is tried again by librdkafka, and told to nobody. */
+/* What passes is tried again by librdkafka, and told to nobody. (This cluster, unlike Kafka, doesn't know by
+ * their numbers what it has already: where a connection breaks it may have things twice.) */
 static void passing_trouble(void **state)
 {
     static const rd_kafka_resp_err_t errors[] = {
@@ -270,11 +271,13 @@ static void passing_trouble(void **state)
         RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT, RD_KAFKA_RESP_ERR__TRANSPORT};
     struct sink_kit *k = *state;
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
-        struct pp_sink_message *m = sink_kit_messages(k, 10, 100);
+        struct pp_sink_message *m = sink_kit_messages(k, 10, 100), *got = NULL;
         answer_with(k->place, errors[i], 0, 1);
         assert_int_equal(sink_kit_send(k, m, 10), PP_OK);
         sink_kit_all_are(m, 10, PP_SINK_ACCEPTED);
-        sink_kit_receives(k, m, 10);
+        size_t n = receive(k->place, 10, &k->arena, &got);
+        for (size_t at = 0; at < 10; at++)
+            assert_true(sink_kit_count(&m[at], got, n) >= 1);
     }
 }
 
@@ -282,12 +285,10 @@ static void passing_trouble(void **state)
 static void not_allowed_to_write(void **state)
 {
     struct sink_kit *k = *state;
-    struct pp_sink_message *m = sink_kit_messages(k, 10, 100);
-    for (size_t i = 0; i < 10; i++)
-        m[i].client = "42";
+    struct pp_sink_message *m = sink_kit_messages(k, 1, 100);
     answer_with(k->place, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, 0, 1);
-    assert_int_equal(sink_kit_send(k, m, 10), PP_EIO);
-    sink_kit_all_are(m, 10, PP_SINK_UNKNOWN);
+    assert_int_equal(sink_kit_send(k, m, 1), PP_EIO);
+    sink_kit_all_are(m, 1, PP_SINK_UNKNOWN);
     assert_non_null(strstr(k->r.error, "uthoriz"));
 }
 
@@ -309,16 +310,15 @@ static void nobody_there(void **state)
 static void a_new_producer(void **state)
 {
     struct sink_kit *k = *state;
-    struct pp_sink_message *m = sink_kit_messages(k, 10, 100);
-    for (size_t i = 0; i < 10; i++)
-        m[i].client = "42";
-    assert_int_equal(sink_kit_send(k, m, 5), PP_OK);
+    struct pp_sink_message *m = sink_kit_messages(k, 2, 100);
+    m[1].client = m[0].client;
+    assert_int_equal(sink_kit_send(k, m, 1), PP_OK);
     answer_with(k->place, RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, 0, 1);
-    assert_int_equal(sink_kit_send(k, m + 5, 5), PP_EIO);
-    sink_kit_all_are(m + 5, 5, PP_SINK_UNKNOWN);
-    assert_int_equal(sink_kit_send(k, m + 5, 5), PP_OK);
-    sink_kit_all_are(m + 5, 5, PP_SINK_ACCEPTED);
-    sink_kit_receives(k, m, 10);
+    assert_int_equal(sink_kit_send(k, m + 1, 1), PP_EIO);
+    sink_kit_all_are(m + 1, 1, PP_SINK_UNKNOWN);
+    assert_int_equal(sink_kit_send(k, m + 1, 1), PP_OK);
+    sink_kit_all_are(m + 1, 1, PP_SINK_ACCEPTED);
+    sink_kit_receives(k, m, 2);
 }
 
 static void options_are_looked_at(void **state)

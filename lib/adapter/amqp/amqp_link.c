@@ -85,8 +85,9 @@ static enum pp_err dial(struct pp_amqp *s)
         return pp_amqp_fail(s, PP_EIO, "connecting: refused, or no way there");
     if (status != AMQP_STATUS_OK)
         return pp_amqp_fail_status(s, status, "connecting");
-    /* What librabbitmq itself writes must not wait for good where the broker doesn't read. */
-    unsigned int ms = (unsigned int)s->timeout_ms;
+    /* What librabbitmq itself writes must not wait for good where the broker doesn't read. Longer than our
+     * own patience, which has more to tell. */
+    unsigned int ms = (unsigned int)s->timeout_ms * 2;
     (void)setsockopt(amqp_get_sockfd(s->link.c), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
     return PP_OK;
 }
