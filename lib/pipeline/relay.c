@@ -23,7 +23,8 @@
 #define TRY_AGAIN_MS 1000
 #define DUE_MS       30000 /* deliveries of other processes' making: replays */
 #define BODY_MAX     (64u << 20)
-#define ERROR_MAX    256 /* bytes, NUL included */
+#define ERROR_MAX    256         /* bytes, NUL included */
+#define WINDOW_BYTES (16u << 20) /* of bodies: with more in memory, nothing further is read */
 
 struct ask {
     struct pp_relay *relay;
@@ -42,7 +43,7 @@ struct pp_relay {
     int64_t read_ms, due_ms, save_ms, news_ms; /* loop time: not before; when the last news came */
     struct pp_list window;                     /* by seq; all but deferred */
     struct pp_list waiting, settled;           /* by state */
-    size_t n, sending;                         /* messages in memory; at the driver */
+    size_t n, bytes, sending;                  /* messages in memory, their bodies; at the driver */
     struct ask cursor, read, due, save;
     struct pp_delivery *due_rows;
     size_t n_due;
@@ -94,6 +95,7 @@ static void complain(const struct pp_relay *r, const char *what, enum pp_err err
 static void message_free(struct pp_relay *r, struct pp_message *m)
 {
     r->n--;
+    r->bytes -= m->body_n;
     free(m->error);
     free(m);
 }
@@ -116,6 +118,7 @@ static struct pp_message *message_new(struct pp_relay *r, const struct pp_item *
         m->body = memcpy(at + client_n + batch_n, body.p, body.n + 1);
         pp_list_push(&r->waiting, &m->in_state);
         r->n++;
+        r->bytes += m->body_n;
     }
     pp_buf_fini(&body);
     return m;
@@ -229,7 +232,7 @@ static void take_items(struct pp_relay *r, const struct pp_store_outbox *box)
 {
     for (size_t i = 0; i < box->n; i++) {
         if (wanted(r, &box->items[i])) {
-            struct pp_message *m = message_new(r, &box->items[i]);
+            struct pp_message *m = r->bytes < WINDOW_BYTES ? message_new(r, &box->items[i]) : NULL;
             if (!m)
                 return;
             pp_list_push(&r->window, &m->in_window);
@@ -518,7 +521,8 @@ static void start_requests(struct pp_relay *r)
     }
     if (!r->due.busy && !deferred_under_way(r) && now >= r->due_ms && r->n < r->driver.window)
         look_for_due(r);
-    if (!r->read.busy && !r->due.busy && now >= r->read_ms && r->n + r->driver.window / 2 <= r->driver.window)
+    bool room = r->n + r->driver.window / 2 <= r->driver.window && r->bytes < WINDOW_BYTES / 2;
+    if (!r->read.busy && !r->due.busy && now >= r->read_ms && room)
         read_outbox(r);
 }
 

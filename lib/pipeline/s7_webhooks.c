@@ -15,8 +15,8 @@
 #define LOOK_MS     5000
 #define TICK_MS     100
 #define PAGE        100
-#define WINDOW      200 /* messages of an endpoint in memory */
-#define FLIGHTS_MAX 512 /* requests at once, all endpoints together */
+#define WINDOW      1000 /* messages of an endpoint in memory */
+#define FLIGHTS_MAX 512  /* requests at once, all endpoints together */
 
 struct endpoint {
     struct pp_s7_webhooks *owner;
