@@ -20,7 +20,7 @@ enum {
     DROPPED_MAX = 64 * 1024,
     FRAMES_A_SECOND = 100,
     HEADERS_MAX = 12, /* of a response */
-    LOOKS_A_SECOND = 10,
+    LOOKS_A_SECOND = 2, /* many at a time: a caller's machine, or process, wakes up once for all of them */
 };
 
 static int64_t now_of(const struct pp_conn *c)
@@ -309,6 +309,6 @@ void pp_stream_look(struct pp_conn *c, int64_t now)
         pp_conn_close(c);
         return;
     }
-    if (x->said + s->options.keepalive_ms < now + s->look_ms) /* by the next look it would be late */
+    if (x->said + s->options.keepalive_ms <= now + s->look_ms / 2) /* the next look is further off */
         keep_alive(c, now);
 }
