@@ -291,49 +291,77 @@ static void tick(void *data)
 
 /* --- has this number been handed out? --- */
 
+static void check_read(struct pp_hub_check *check);
+
+static void check_end(struct pp_hub_check *check, enum pp_err err)
+{
+    check->hub->checks--;
+    check->done(check, err);
+}
+
+static void renewed(struct pp_publication *publication, enum pp_err err)
+{
+    struct pp_hub_check *check = publication->data;
+    if (err == PP_OK)
+        check_read(check);
+    else
+        check_end(check, err);
+}
+
 static void checked(struct pp_req *req)
 {
     struct pp_hub_check *check = req->data;
     struct pp_hub *hub = check->hub;
     enum pp_err err = req->err;
 
-    hub->checks--;
     if (err == PP_OK && check->read.last > hub->last)
         hub->last = check->read.last;
-    if (err == PP_OK && check->after > check->read.last)
-        err = PP_EINVAL;
+    bool future = err == PP_OK && check->after > check->read.last;
     pp_arena_fini(req->arena);
     free(req->arena);
-    check->done(check, err);
+    if (future && !check->again && hub->p->events->ops->begin && hub->p->publisher) {
+        /* A log that came back with what it had some moments before knows of fewer numbers than were handed
+         * out, until it is given new ones. */
+        check->again = true;
+        check->nothing = (struct pp_publication){.done = renewed, .data = check};
+        pp_publish(hub->p->publisher, &check->nothing);
+        return;
+    }
+    check_end(check, future ? PP_EINVAL : err);
+}
+
+static void check_read(struct pp_hub_check *check)
+{
+    struct pp_event_log *log = check->hub->p->events;
+    struct pp_arena *arena = malloc(sizeof(*arena));
+    enum pp_err err = PP_ENOMEM;
+
+    if (arena) {
+        pp_arena_init(arena, 0);
+        check->read = (struct pp_log_read){.req = {.done = checked, .data = check, .arena = arena},
+                                           .after = check->after,
+                                           .limit = 1,
+                                           .max_bytes = 1};
+        err = check->hub->stopped ? PP_ECLOSED : log->ops->read(log, &check->read);
+    }
+    if (err == PP_OK)
+        return;
+    if (arena)
+        pp_arena_fini(arena);
+    free(arena);
+    check_end(check, err);
 }
 
 void pp_hub_check(struct pp_hub *hub, struct pp_hub_check *check)
 {
-    struct pp_event_log *log = hub->p->events;
-
     if (check->after >= PP_EVENT_SEQ_MAX || (hub->known && check->after <= hub->last)) {
         check->done(check, check->after >= PP_EVENT_SEQ_MAX ? PP_EINVAL : PP_OK);
         return;
     }
-    struct pp_arena *arena = malloc(sizeof(*arena));
-    if (!arena) {
-        check->done(check, PP_ENOMEM);
-        return;
-    }
-    pp_arena_init(arena, 0);
     check->hub = hub;
-    check->read = (struct pp_log_read){.req = {.done = checked, .data = check, .arena = arena},
-                                       .after = check->after,
-                                       .limit = 1,
-                                       .max_bytes = 1};
-    enum pp_err err = hub->stopped ? PP_ECLOSED : log->ops->read(log, &check->read);
-    if (err == PP_OK) {
-        hub->checks++;
-        return;
-    }
-    pp_arena_fini(arena);
-    free(arena);
-    check->done(check, err);
+    check->again = false;
+    hub->checks++;
+    check_read(check);
 }
 
 /* --- subscribers --- */

@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "photopool/port/event_log.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/publisher.h"
 
 #define PP_SUB_KEYS_MAX 64 /* keys of one subscriber */
 
@@ -82,8 +83,9 @@ void pp_hub_stop(struct pp_hub *hub);
 struct pp_hub_check {
     uint64_t after;
     void (*done)(struct pp_hub_check *check, enum pp_err err);
-    struct pp_req req;
     struct pp_log_read read;
+    struct pp_publication nothing;
+    bool again; /* the log has been given numbers meanwhile */
     struct pp_hub *hub;
 };
 void pp_hub_check(struct pp_hub *hub, struct pp_hub_check *check);

@@ -130,7 +130,6 @@ static void append(struct pp_publisher *pub)
 
 void pp_publish(struct pp_publisher *pub, struct pp_publication *publication)
 {
-    assert(publication->n > 0);
     pp_list_push(&pub->waiting, &publication->node);
     append(pub);
 }

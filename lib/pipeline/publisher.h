@@ -14,7 +14,7 @@
  * pp_publish() failed. PP_EUNKNOWN: they may be in the log; published again they have a second number. */
 struct pp_publication {
     struct pp_event *events; /* out: their seq */
-    size_t n;                /* 1..1000 */
+    size_t n;                /* up to 1000; 0: only sees to it that the log has numbers that hold */
     void (*done)(struct pp_publication *pub, enum pp_err err);
     void *data;
     struct pp_node node;

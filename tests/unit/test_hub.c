@@ -482,6 +482,26 @@ static void numbers_of_the_future(void **state)
     }
 }
 
+/* A log that came back with fewer numbers than were handed out: it is given new ones first. */
+static void a_log_that_went_back(void **state)
+{
+    struct kit *k = *state;
+    put(k, "ops", 3);
+    settle(k);
+    k->p.publisher = pp_publisher_open(&k->p);
+    k->events.end = 1; /* its numbers don't hold any more */
+    k->store.numbers = 1000;
+    struct checking c = {.check = {.after = 900, .done = checked}};
+    pp_hub_check(k->hub, &c.check);
+    pp_test_until(k->loop, is_checked, &c, 5000);
+    assert_int_equal(c.err, PP_OK);
+    c = (struct checking){.check = {.after = 5000, .done = checked}};
+    pp_hub_check(k->hub, &c.check);
+    pp_test_until(k->loop, is_checked, &c, 5000);
+    assert_int_equal(c.err, PP_EINVAL);
+    pp_publisher_close(k->p.publisher);
+}
+
 /* --- the publisher --- */
 
 struct publishing {
@@ -559,6 +579,7 @@ int main(void)
         T(leaving_in_the_middle_of_a_round),
         T(a_log_that_fails),
         T(numbers_of_the_future),
+        T(a_log_that_went_back),
         T(blocks_of_numbers_are_fetched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
