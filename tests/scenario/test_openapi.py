@@ -561,6 +561,37 @@ def events(r, known):
     api("postTicket", body={}, due=400, code="missing_field", refused="form")
 
 
+def gaps(case, r):
+    """Events that are cleaned away, at another server: one without keys, that keeps little and takes two subscribers."""
+    pool = Pool(case, config={"events.max_bytes": "1MiB", "events.max_subscribers": 2})
+    pool.start()
+    api = Api(pool, r.validator, r.api.document)
+    meta = {"m": "x" * 1000}
+    ask = [("key", "results"), ("after", 0), ("limit", 1)]
+
+    def restarted():
+        """The gap that there is then: before, it gives what it still has in memory."""
+        pool.stop()
+        pool.start()
+        return wait_until(lambda: (page := api("events", query=ask, key=None))["last"] > 0 and [page], 20, "events are there")[0]["gap"]
+
+    api("postBatch", body={"client": "42", "items": [{"id": str(n), "photos": [], "meta": meta} for n in range(2000)]}, due=202, key=None)
+    wait_until(lambda: api("events", query=[("key", "ops"), ("after", 0)], key=None)["last"] >= 2000, 60, "all of them are numbered")
+    gap = wait_until(restarted, 60, "events are cleaned away")
+    same(gap["from"], 1, "a gap from the beginning")
+    sse = Sse(pool, {"key": "results", "after": 0}, {})
+    ws = WebSocket(pool, {"key": "results", "after": 0})
+    id_, name, payload = sse.got.get(timeout=60 * SLOW)
+    same((id_, name, r.messages.one_of("results", payload)), (str(payload["to"]), "gap", "gapEvent"), "the first of Server-Sent Events")
+    same(int(sse.got.get(timeout=60 * SLOW)[0]), payload["to"] + 1, "the second")
+    frame = ws.got.get(timeout=60 * SLOW)
+    same(r.messages.one_of("results", frame), "gapFrame", "the first frame")
+    same(ws.got.get(timeout=60 * SLOW)["seq"], frame["gap"]["to"] + 1, "the second")
+    api("events", query=[("key", "results")], key=None, due=503, code="overloaded")
+    pool.stop()
+    r.api.seen |= api.seen
+
+
 # --- webhooks ---
 
 class Receiver:
@@ -712,9 +743,10 @@ def test(case):
     events(r, known)
     deliveries(r, known)
     drain(r)
+    gaps(case, r)
     due = {(id_, status) for id_, (_, _, op) in r.api.ops.items() for status in op["responses"] if status not in UNSEEN}
     same(sorted(due - r.api.seen), [], "answers of the document that were never met")
-    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent")}, "messages of streams")
+    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
     same({m for c, m in r.messages.seen if c == "webhook"}, {"webhookResult", "webhookTest"}, "messages of the webhook")
 
 
