@@ -122,6 +122,26 @@ class RedisServers(Servers):
         return Redis(self.url)
 
 
+class RabbitServers(Servers):
+    """A RabbitMQ; url is an amqp.url."""
+
+    def __init__(self, case, *args):
+        super().__init__(case, "rabbitmq", *args)
+
+
+class KafkaCluster(Process):
+    """The cluster in memory that librdkafka carries (tests/support/kafka); brokers is a kafka.brokers. What ends loses all it had."""
+
+    def __init__(self, case, topic, partitions=4):
+        binary, source = case.path("kafka-cluster"), os.path.join(SUPPORT, "kafka", "cluster.c")
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "rdkafka"], check=True, stdout=subprocess.PIPE).stdout.decode().split()
+        subprocess.run(["cc", "-O1", "-Wall", "-o", binary, source, *flags], check=True)
+        super().__init__(case, "kafka", binary)
+        self.spawn([topic, str(partitions)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.brokers = self.process.stdout.readline().decode().strip()
+        check(self.brokers, f"{binary} did not start: {self.text()}")
+
+
 class Replica(Pool):
     """`photopool serve` in some roles, on a port of its own: another one after each start."""
 
@@ -163,8 +183,8 @@ class Fleet:
     def __init__(self, case, origin=None, config=None, replicas=None, mongo=None, redis=None, **counts):
         self.case, self.origin, self.config = case, origin, dict(config or {})
         self.counts = replicas or {"api": counts.get("apis", 1), "ingest": counts.get("ingests", 1), "worker": counts.get("workers", 3),
-                                   "cron": counts.get("crons", 1)}
-        unknown = set(counts) - {"apis", "ingests", "workers", "crons"}
+                                   "deliver": counts.get("delivers", 0), "cron": counts.get("crons", 1)}
+        unknown = set(counts) - {"apis", "ingests", "workers", "delivers", "crons"}
         check(not unknown, f"Fleet() has no {unknown}")
         self.own = [] if mongo else ["mongo"]
         self.own += [] if redis else ["redis"]

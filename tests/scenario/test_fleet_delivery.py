@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+# scenario: build=release timeout=240 fleet
+"""Every kind of consumer follows the same import while deliver and api replicas, Redis and the broker are killed (kill -9) and started again, and
+an api is drained: each ends with exactly the ids of all items, one id has one payload wherever it came, no number stands for two events.
+
+PP_DELIVERY_ITEMS, PP_DELIVERY_KILLS: how much of it (6000 items, 8 kills); PP_DELIVERY_FSYNC: Redis' appendfsync (always). PP_SEED: what is killed
+when. The whole: loadtest/chaos/delivery."""
+import json
+import os
+import random
+import re
+import threading
+import time
+
+os.environ.setdefault("PP_SEED", "20261122")
+from fleet import Fleet, KafkaCluster, RabbitServers, RedisServers  # noqa: E402
+from followers import Amqp, Book, Events, Hook, Kafka, LongPoll, Refused, WebSocket, data_of, elements, get, read_list  # noqa: E402
+from harness import Origin, check, same, scenario, wait_until  # noqa: E402
+
+ITEMS = int(os.environ.get("PP_DELIVERY_ITEMS") or 6000)
+KILLS = int(os.environ.get("PP_DELIVERY_KILLS") or 8)
+FSYNC = os.environ.get("PP_DELIVERY_FSYNC") or "always"
+KINDS = ("deliver", "api", "redis", "broker")
+BATCHES = 160
+SHARE_S = 4  # seconds at least between kills, in which their share of the batches is posted
+PHOTOS = 0.03  # of the items, those with a photo that is fetched
+TOPIC, RESULT = "photopool.results", "photopool.item.finished"
+
+
+class Import:
+    """Posts the batches, each until it is accepted, as far as it is allowed to."""
+
+    def __init__(self, fleet, origin, case):
+        self.fleet, self.origin, self.random = fleet, origin, random.Random(case.seed)
+        self.posted, self.allowed, self.retries, self.error = [], 0, 0, None
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def item(self, i):
+        lot = self.random.random()
+        item = {"id": f"ad-{i}", "photos": [], "meta": {"n": i, "text": "Fahrrad, gr\u00fcn \u2013 \"wie neu\"</script>\u2028" + "x" * self.random.randrange(60)}}
+        if lot < PHOTOS:
+            item["photos"] = [self.origin.url(f"h{i % 9}.example", f"/{i}.jpg"), "no url"]
+        elif lot < 0.6:
+            item["photos"] = ["http://", f"ftp://h.example/{i}.jpg"]
+        return item
+
+    def run(self):
+        try:
+            for n in range(BATCHES):
+                while n >= self.allowed:
+                    time.sleep(0.02)
+                time.sleep(SHARE_S * (KILLS + 1) / BATCHES)
+                first, end = ITEMS * n // BATCHES, ITEMS * (n + 1) // BATCHES
+                self.posted.append(self.post(f"shop{n % 7}", [self.item(i) for i in range(first, end)], f"batch-{n}"))
+        except Exception as e:  # noqa: BLE001  (for the one who waits for the end)
+            self.error = repr(e)
+
+    def post(self, client, items, key):
+        """Its id; an Idempotency-Key makes it safe to ask again."""
+        while True:
+            try:
+                replica = some_api(self.fleet, self.random)
+                answer = replica.post("/v1/batches", {"client": client, "items": items}, {"Idempotency-Key": key})
+                if answer.status == 202:
+                    same(answer.json["accepted"], len(items), f"accepted of {answer}")
+                    return answer.json["batch_id"]
+                check(answer.status in (409, 500, 503), f"POST /v1/batches: {answer}")
+            except OSError:
+                pass
+            self.retries += 1
+            time.sleep(0.1)
+
+    def check(self):
+        check(not self.error, f"the import: {self.error}")
+
+
+def some_api(fleet, lot=random):
+    running = [r for r in fleet.of("api") if r.running() and r.port]
+    if not running:
+        raise Refused("no api runs")
+    return lot.choice(running)
+
+
+class Here:
+    """What runs."""
+
+    def __init__(self, case):
+        self.case, self.random, self.book = case, case.random, Book()
+        self.hook = Hook(self.book)
+        self.rabbit = RabbitServers(case).begin()
+        self.kafka = KafkaCluster(case, TOPIC)
+        self.origin = Origin(case, hosts="*.example delay=20-200 bytes=600-2000")
+        self.fleet = Fleet(case, origin=self.origin, apis=2, ingests=1, workers=1, delivers=2, redis=RedisServers(case, False, "--fsync", FSYNC), config={
+            "clients.rpm": None, "worker.lease": "5s", "blobs.fsync": "off", "fetch.allow_ports": [self.origin.port, self.hook.port],
+            "kafka.brokers": self.kafka.brokers, "kafka.topic": TOPIC})
+        self.fleet.own = ["mongo", "redis"]
+        self.fleet.config["amqp.url"] = self.rabbit.wait_up().url
+        self.amqp = Amqp(self.book, case, self.rabbit.url)
+        self.amqp.start()
+        self.amqp.wait_ready()
+        self.fleet.start(60)
+        answer = self.fleet.api.put("/v1/webhooks/all", self.hook.settings)
+        same(answer.status, 201, f"PUT of a webhook: {answer}")
+        api = lambda: some_api(self.fleet).port
+        self.web_socket = WebSocket(self.book, api)
+        self.streams = [LongPoll(self.book, api), Events(self.book, api), self.web_socket]
+        self.all = [*self.streams, self.hook, self.amqp, Kafka(self.book, case, self.kafka.brokers, TOPIC)]
+        for follower in self.all:
+            if follower is not self.amqp:
+                follower.start()
+        self.begin, self.grown = time.monotonic(), False
+
+    def say(self, text):
+        print(f"{time.monotonic() - self.begin:6.1f} s  {text}; has {' '.join(str(len(f.ids)) for f in self.all)}", flush=True)
+
+    def outbox(self, sink=None):
+        """Results that a sink, or all of them, have not got, as cron counts now and then."""
+        name = "photopool_outbox_length" + (f'{{sink="{sink}"}}' if sink else "")
+        return sum(r.metric(name) for r in self.fleet.of("cron"))
+
+    # --- kills ---
+
+    def leader(self):
+        """Whoever was the last to say that it relays to the stream."""
+        said = {r: re.findall(r"^(\S+) info this process leads what=deliver/hub$", r.text(), re.M) for r in self.fleet.of("deliver")}
+        return max(said, key=lambda r: said[r][-1:])
+
+    def kill_replica(self, role):
+        """It comes back at once, or when the other one has brought something to those whom it served."""
+        replica = self.random.choice(self.fleet.of(role) + ([self.leader()] * 3 if role == "deliver" else []))
+        replica.kill()
+        if self.random.random() < 0.5:
+            followers = self.streams if role == "api" else self.all
+            before = {f: len(f.ids) for f in followers}
+            # All that is posted so far may have come already.
+            wait_until(lambda: all(len(f.ids) > before[f] for f in followers) or self.all_have_all_posted(), 30, f"work goes on without {replica.name}")
+        replica.start(60)
+        return replica.name
+
+    def kill_deliver(self):
+        return self.kill_replica("deliver")
+
+    def kill_api(self):
+        return self.kill_replica("api")
+
+    def kill_redis(self):
+        self.fleet.redis.restart()
+        return "Redis"
+
+    def kill_broker(self):
+        self.rabbit.kill_one()
+        if not self.grown:
+            wait_until(lambda: self.outbox("amqp") > 0, 30, "the backlog of amqp shows")
+            self.grown = True
+        self.rabbit.start()
+        return "RabbitMQ"
+
+    def drain_api(self):
+        """SIGTERM of the one to whom the WebSocket is open."""
+        replica = wait_until(lambda: next((r for r in self.fleet.of("api") if self.web_socket.open and r.port == self.web_socket.port), None), 20,
+                             "the WebSocket is open")
+        port = replica.port
+        replica.leave()
+        replica.wait_left()
+        wait_until(lambda: (port, 1001) in self.web_socket.closes, 5, lambda: f"close 1001 of {port}, which was drained: {self.web_socket.closes}")
+        replica.start(60)
+        self.say(f"drained {replica.name}")
+
+    # --- the end ---
+
+    def all_have_all_posted(self):
+        n = ITEMS * len(self.load.posted) // BATCHES
+        return all(len(f.ids) >= n for f in self.all)
+
+    def due(self):
+        """The ids of all results, from the API."""
+        ids = set()
+        for n, batch in enumerate(self.load.posted):
+            self.fleet.api.wait_finished(batch, 60)
+            texts = read_list(self.fleet.api.port, f"/v1/batches/{batch}/results", "results")
+            same(len(texts), ITEMS * (n + 1) // BATCHES - ITEMS * n // BATCHES, f"results of {batch}")
+            ids.update(self.book.result(text, "the API")["id"] for text in texts)
+        same(len(ids), ITEMS, "ids in the API")
+        return ids
+
+    def read_log(self, port):
+        """All events that are kept, into the book. (ids of results, gaps)"""
+        at, ids, gaps = 0, set(), []
+        while True:
+            text = get(port, f"/v1/events?key=results&key=batch&key=ops&after={at}&limit=1000").read().decode()
+            page = json.loads(text)
+            for event, event_text in zip(page["events"], elements(text, "events")):
+                self.book.event(event["seq"], event_text, "the log")
+                if event["type"] == RESULT:
+                    ids.add(self.book.result(data_of(event_text), "the log")["id"])
+            if page["gap"]:
+                gaps.append((page["gap"]["from"], page["gap"]["to"]))
+            if page["last"] == at:
+                return ids, gaps
+            at = page["last"]
+
+    def check_end(self):
+        due = self.due()
+        self.say("all batches are finished")
+        for f in self.all:
+            wait_until(lambda f=f: len(f.ids) >= len(due) or self.book.wrong, 60, lambda f=f: f"{f.name} has all: {f.summary()}, {dict(f.errors)}")
+        wait_until(lambda: self.outbox() == 0, 30, lambda: f"nothing is left to deliver: {self.fleet.api.get_json('/v1/queue')['outbox']}")
+        self.say("all have all")
+        logs = [self.read_log(r.port) for r in self.fleet.of("api")]
+        for f in self.all:
+            f.going = False
+            print(f"{f.summary()}; {dict(f.errors)}", flush=True)
+        for f in self.all:
+            same(f.ids ^ due, set(), f"ids that {f.name} has too many or too few")
+        same(self.book.wrong, [], "what must not be")
+        same(set(self.book.results), due, "ids in the book")
+        same(logs[0], logs[1], "what two replicas say of the log")
+        print(f"{len(due)} ids, {len(self.book.events)} numbers; not in the log: {len(due - logs[0][0])}; gaps in the log: {len(logs[0][1])}; "
+              f"posts again: {self.load.retries}", flush=True)
+        if FSYNC == "always":
+            same(due - logs[0][0], set(), "results that the log has lost")
+            same([f.made_up for f in self.streams], [set()] * len(self.streams), "results that did not come by the stream")
+        check(self.grown, "the broker was killed")
+
+
+def test_delivery(case):
+    here = Here(case)
+    here.load = load = Import(here.fleet, here.origin, case)
+    kinds = [KINDS[i % len(KINDS)] for i in range(KILLS)]
+    case.random.shuffle(kinds)
+    for i, kind in enumerate(kinds):
+        before = len(here.book.results)
+        load.allowed = BATCHES * (i + 1) // (KILLS + 1)
+        share = ITEMS * load.allowed // BATCHES - before
+        some = before + case.random.randrange(max(1, share // 2))
+        wait_until(lambda: len(here.book.results) > some or load.error, 60, lambda: f"results come: {len(here.book.results)} of {some}")
+        load.check()
+        here.say(f"kill {i + 1}: {getattr(here, 'kill_' + kind)()}")
+        if i == KILLS // 2:
+            here.drain_api()
+    load.allowed = BATCHES
+    wait_until(lambda: len(load.posted) == BATCHES or load.error, 60, lambda: f"all is posted: {len(load.posted)}")
+    load.check()
+    here.check_end()
+    here.fleet.stop()
+
+
+if __name__ == "__main__":
+    scenario(test_delivery)
