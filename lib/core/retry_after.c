@@ -153,13 +153,13 @@ bool pp_http_date_parse(const char *s, size_t n, int64_t now_ms, int64_t *out_ms
 }
 
 /* Digits only; stops counting beyond the maximum. */
-static bool seconds(const char *s, size_t n, int64_t *out_ms)
+static bool seconds(const char *s, size_t n, int64_t max_ms, int64_t *out_ms)
 {
     int64_t value = 0;
     for (size_t i = 0; i < n; i++) {
         if (s[i] < '0' || s[i] > '9')
             return false;
-        if (value <= PP_RETRY_AFTER_MAX_MS / 1000)
+        if (value <= max_ms / 1000)
             value = value * 10 + (s[i] - '0');
     }
     *out_ms = value * 1000;
@@ -173,6 +173,11 @@ static bool is_blank(char c)
 
 int64_t pp_retry_after_ms(const char *s, size_t n, int64_t now_ms)
 {
+    return pp_retry_after_upto(s, n, now_ms, PP_RETRY_AFTER_MAX_MS);
+}
+
+int64_t pp_retry_after_upto(const char *s, size_t n, int64_t now_ms, int64_t max_ms)
+{
     int64_t ms, at_ms;
     for (; n > 0 && is_blank(s[0]); s++, n--) {
     }
@@ -181,11 +186,11 @@ int64_t pp_retry_after_ms(const char *s, size_t n, int64_t now_ms)
     if (n == 0)
         return -1;
     if (s[0] == '-')
-        return seconds(s + 1, n - 1, &ms) ? 0 : -1;
-    if (!seconds(s, n, &ms)) {
+        return seconds(s + 1, n - 1, max_ms, &ms) ? 0 : -1;
+    if (!seconds(s, n, max_ms, &ms)) {
         if (!pp_http_date_parse(s, n, now_ms, &at_ms))
             return -1;
         ms = at_ms <= now_ms ? 0 : at_ms - now_ms;
     }
-    return ms < PP_RETRY_AFTER_MAX_MS ? ms : PP_RETRY_AFTER_MAX_MS;
+    return ms < max_ms ? ms : max_ms;
 }

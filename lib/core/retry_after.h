@@ -15,6 +15,8 @@
  * 0..PP_RETRY_AFTER_MAX_MS. Seconds or any form of date; dates that have passed and negative numbers are 0.
  * -1 where the value is absent (NULL or empty) or neither. */
 int64_t pp_retry_after_ms(const char *s, size_t n, int64_t now_ms);
+/* The same with a ceiling of the caller's, in ms. */
+int64_t pp_retry_after_upto(const char *s, size_t n, int64_t now_ms, int64_t max_ms);
 
 /* Reads an HTTP date of n bytes, in any of its three forms:
  *   Sun, 06 Nov 1994 08:49:37 GMT      Sunday, 06-Nov-94 08:49:37 GMT      Sun Nov  6 08:49:37 1994

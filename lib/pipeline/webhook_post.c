@@ -144,7 +144,8 @@ static enum pp_flow on_head(struct pp_exchange *x)
 {
     struct pp_post_run *r = run_of(x);
     r->post->retry_after_ms =
-        pp_retry_after_ms(x->retry_after, strlen(x->retry_after), pp_loop_wall(r->poster->p->loop));
+        pp_retry_after_upto(x->retry_after, strlen(x->retry_after), pp_loop_wall(r->poster->p->loop),
+                            PP_DELIVERY_RETRY_AFTER_MAX_MS);
     return PP_FLOW_GO;
 }
 

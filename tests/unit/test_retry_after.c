@@ -175,12 +175,22 @@ static void test_mutations(void **state)
     }
 }
 
+static void a_ceiling_of_the_callers(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_retry_after_upto("7200", 4, 0, 86400000), 7200000);
+    assert_int_equal(pp_retry_after_upto("99999999999999999999", 20, 0, 86400000), 86400000);
+    assert_int_equal(pp_retry_after_upto("Sun, 06 Nov 1994 10:49:37 GMT", 29, 784111777000, 86400000),
+                     7200000);
+    assert_int_equal(pp_retry_after_upto("soon", 4, 0, 86400000), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_retry_after), cmocka_unit_test(test_bad_dates),
-        cmocka_unit_test(test_good_dates),  cmocka_unit_test(test_every_day),
-        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(a_ceiling_of_the_callers), cmocka_unit_test(test_retry_after),
+        cmocka_unit_test(test_bad_dates),           cmocka_unit_test(test_good_dates),
+        cmocka_unit_test(test_every_day),           cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
