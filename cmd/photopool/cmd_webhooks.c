@@ -30,7 +30,7 @@ static const char help[] =
     "  resume       starts again, also what has answered 410 and is disabled\n"
     "  remove       forgets the endpoint, and what it has not got yet\n"
     "  test         sends a message of type photopool.webhook.test now; exit 0: delivered, 1: not\n"
-    "  deliveries   what was sent and what waits, newest first\n"
+    "  deliveries   what was tried, newest first; what was not tried yet is in photopool queue\n"
     "  replay       sends again, with the same ids: what is dead, or what the options choose\n\n"
     "  --url URL           http or https; its address and port as fetch.allow_networks, fetch.allow_ports "
     "have it\n"
