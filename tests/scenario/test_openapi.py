@@ -537,6 +537,8 @@ def events(r, known):
     same(page["last"], page["events"][-1]["seq"], "last")
     same(api("events", query=ask)["events"], [], "from now on")
     same(api("events", query=[*ask, ("after", 0), ("limit", 1)], headers=[("Last-Event-ID", str(page["last"]))])["events"][0]["seq"] > page["last"], True, "Last-Event-ID wins")
+    for event in api("events", query=[("key", "ops"), ("after", 0)])["events"]:
+        r.messages.event(event)
     api("events", due=400, code="bad_parameter")
     for key in ("nobody", "results:", "results:4 2", ":".join(["results"] * 9), "results:" + "x" * 250):
         api("events", query=[("key", key)], due=400, code="bad_parameter")
@@ -746,7 +748,7 @@ def test(case):
     gaps(case, r)
     due = {(id_, status) for id_, (_, _, op) in r.api.ops.items() for status in op["responses"] if status not in UNSEEN}
     same(sorted(due - r.api.seen), [], "answers of the document that were never met")
-    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
+    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("ops", "limitEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
     same({m for c, m in r.messages.seen if c == "webhook"}, {"webhookResult", "webhookTest"}, "messages of the webhook")
 
 

@@ -23,15 +23,15 @@ static void paths_and_methods(void **state)
                  {PP_GET, "/v1/batches/", 404, ""},
                  {PP_GET, "/v1/batches//results", 404, ""},
                  {PP_GET, "/v1/breakers", 404, ""},
-                 {PP_GET, "/v1/events", 404, ""},
-                 {PP_GET, "/v1/webhooks", 404, ""},
-                 {PP_POST, "/v1/tickets", 404, ""},
                  {PP_GET, "/v1/clients/42/stats", 404, ""},
                  {PP_OPTIONS, "/v1/batches", 405, "Allow: POST, GET, HEAD\n"},
                  {PP_PUT, "/v1/batches", 405, "Allow: POST, GET, HEAD\n"},
                  {PP_PATCH, "/v1/clients/42", 405, "Allow: GET, HEAD, PUT\n"},
                  {PP_POST, "/healthz", 405, "Allow: GET, HEAD\n"},
                  {PP_GET, "/v1/workers/drain", 405, "Allow: POST\n"},
+                 {PP_PUT, "/v1/events", 405, "Allow: GET, HEAD\n"},
+                 {PP_GET, "/v1/tickets", 405, "Allow: POST\n"},
+                 {PP_POST, "/v1/webhooks/shop", 405, "Allow: GET, HEAD, PUT, DELETE\n"},
                  {PP_METHOD_OTHER, "/v1/queue", 405, "Allow: GET, HEAD\n"}};
     struct api_run *t = *state;
 
@@ -686,7 +686,7 @@ static void openapi(void **state)
             json_object_foreach(json_object_get(op, "responses"), status, answer)
             {
                 char *text = json_dumps(answer, 0);
-                examples += strstr(text, "\"example") != NULL;
+                examples += strstr(text, "\"example") != NULL || strcmp(status, "204") == 0;
                 free(text);
             }
             if (examples == 0)
