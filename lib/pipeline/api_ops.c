@@ -295,6 +295,10 @@ static void queue_store_done(struct pp_req *req)
         pp_call_error(call, req->err, "counting open photos");
         return;
     }
+    if (!call->p->deliveries) { /* nobody delivers, and nothing waits */
+        queue_write(call);
+        return;
+    }
     s->outbox =
         (struct pp_outbox_look){.p = call->p, .arena = &call->arena, .done = queue_outbox_done, .data = call};
     pp_call_submitted(call, pp_outbox_look(&s->outbox), "counting the outbox");
