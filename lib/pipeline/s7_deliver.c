@@ -8,7 +8,7 @@
 #include "pipeline/s7_internal.h"
 
 #define BACKOFF_MIN_MS 1000
-#define BACKOFF_MAX_MS 60000
+#define BACKOFF_MAX_MS 10000
 
 struct pp_s7 {
     struct pp_pipeline *p;

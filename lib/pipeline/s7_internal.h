@@ -7,7 +7,7 @@
 #include "pipeline/relay.h"
 #include "pipeline/s7_deliver.h"
 
-/* --- waiting after failures: 1 s, doubling up to a minute, a fifth more or less --- */
+/* --- waiting after failures: 1 s, doubling up to 10 s, a fifth more or less --- */
 
 struct pp_backoff {
     int64_t ms, until_ms; /* loop time */
