@@ -202,10 +202,14 @@ static void find_end(struct pp_hub *hub)
     uint64_t from = last > WARM ? last - WARM : 0;
 
     hub->known = true;
-    hub->last = last;
+    hub->last = hub->warm_to = last;
     hub->tail = hub->ring_from = from > cleaned ? from : cleaned;
     hub->again = true;
-    pp_hub_serve_behind(hub);
+    pp_list_each (node, &hub->behind) {
+        struct pp_sub *sub = pp_container_of(node, struct pp_sub, in_hub);
+        if (sub->at == PP_SUB_FROM_NOW)
+            sub->at = last;
+    }
 }
 
 static void take_round(struct pp_hub *hub)
@@ -232,9 +236,10 @@ static void take_round(struct pp_hub *hub)
     pp_hub_fan_out(hub, n - dealt);
     while (hub->ring_bytes > PP_HUB_RING_BYTES && hub->n > 1)
         ring_drop(hub);
-    hub->again = hub->again || (r->n > 0 && hub->tail < hub->last);
-    if (r->n > 0)
-        pp_hub_serve_behind(hub);
+    if (r->n == 0 && r->last > hub->tail) /* there is nothing in between */
+        hub->tail = r->last;
+    hub->again = hub->again || hub->tail < hub->last;
+    pp_hub_serve_behind(hub);
 }
 
 static void tail_read(struct pp_req *req)

@@ -54,6 +54,7 @@ struct pp_hub {
     bool stopped, known; /* known: where the log ends */
     bool reading, again;
     uint64_t tail, last; /* read up to; handed out, as far as is known */
+    uint64_t warm_to;    /* where the log ended at the start: nobody is served before the tail is there */
     struct pp_arena arena;
     struct pp_log_read read;
     size_t checks;

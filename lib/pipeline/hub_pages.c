@@ -194,9 +194,7 @@ static void stalls(struct pp_hub *hub, struct pp_sub *sub)
 
 void pp_hub_catch_up(struct pp_hub *hub, struct pp_sub *sub)
 {
-    while (!sub->reading && hub->known && !hub->stopped) {
-        if (sub->at == PP_SUB_FROM_NOW)
-            sub->at = hub->last;
+    while (!sub->reading && hub->known && hub->tail >= hub->warm_to && !hub->stopped) {
         if (!sub->events->ready(sub)) {
             stalls(hub, sub);
             return;

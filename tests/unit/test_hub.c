@@ -267,6 +267,18 @@ static void from_now_on_is_from_now_on(void **state)
     leave(early);
 }
 
+/* Nobody is told that there is nothing more before the log has been read. */
+static void caught_up_is_caught_up(void **state)
+{
+    struct kit *k = *state;
+    put_quietly(k, "ops", 30);
+    struct follower *f = follow(k, PP_SUB_JSON, 0, "ops", NULL);
+    pp_test_until(k->loop, has_caught_up, f, 5000);
+    assert_int_equal(f->n, 30);
+    assert_int_equal(f->sub.at, 30);
+    leave(f);
+}
+
 /* From the log by pages, then from the ring, then live: each once, in order, whatever the place. */
 static void resumes_from_everywhere(void **state)
 {
@@ -569,6 +581,7 @@ int main(void)
         cmocka_unit_test(keys_are_checked),
         T(prefixes_by_whole_parts),
         T(from_now_on_is_from_now_on),
+        T(caught_up_is_caught_up),
         T(resumes_from_everywhere),
         T(a_pause_loses_nothing),
         T(one_that_is_full_falls_behind),
