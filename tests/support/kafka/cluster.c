@@ -1,8 +1,10 @@
 /* cluster.c: the Kafka cluster in memory that librdkafka carries for tests, as a process.
  *
- *   cluster TOPIC PARTITIONS     makes the topic, prints the addresses of its brokers, stays until its standard input ends
+ *   cluster TOPIC PARTITIONS     makes the topic, prints the addresses of its brokers, stays until its
+ * standard input ends
  *
- * A partition keeps its last 5 MB only: who wants all of it reads along. Messages are gone with the process. */
+ * A partition keeps its last 5 MB only: who wants all of it reads along. Messages are gone with the process.
+ */
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <stdio.h>
