@@ -19,7 +19,7 @@
 enum {
     DROPPED_MAX = 64 * 1024,
     FRAMES_A_SECOND = 100,
-    HEADERS_MAX = 12, /* of a response */
+    HEADERS_MAX = 12,   /* of a response */
     LOOKS_A_SECOND = 2, /* many at a time: a caller's machine, or process, wakes up once for all of them */
 };
 
