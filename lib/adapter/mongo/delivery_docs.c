@@ -73,7 +73,7 @@ void pp_mg_put_statuses(bson_t *b, const char *name, int from, int to)
     const char *const at[] = {"0", "1", "2"};
     bson_append_document_begin(b, name, -1, &in);
     BSON_APPEND_ARRAY_BEGIN(&in, "$in", &array);
-    for (int i = 0; from + i <= to; i++)
+    for (int i = 0; i < 3 && from + i <= to; i++)
         bson_append_int32(&array, at[i], 1, from + i);
     bson_append_array_end(&in, &array);
     bson_append_document_end(b, &in);
