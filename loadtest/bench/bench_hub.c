@@ -1,14 +1,15 @@
 /* bench_hub.c: events to those who follow them.
  *
- *   idle      memory and processor time of many subscribers that get nothing: SSE and WebSocket on one
- *             process, SSE on five (photopool up; with --fleet `serve --roles api` over one MongoDB and
- * Redis) fan-out   10,000 SSE subscribers of 20 clients: deliveries a second with as much posted as is
- * delivered; and at half that load, how long it takes until the last of 1,000 subscribers has an event all
- * 10,000 subscribers of one key: until the last has an event push      events stored and numbered a second,
- * through the port: SQLite, and Redis where REDIS_URL is set
+ *   idle      what many subscribers that get nothing cost in memory and processor time: on one
+ *             photopool up, SSE and WebSocket; on five, or with --fleet on five `serve --roles api`
+ *   fan-out   10,000 SSE subscribers of 20 clients: deliveries a second, as much posted as is delivered;
+ *             and at a given load, how long it takes until the last of 1,000 has an event
+ *   all       10,000 subscribers of one key: until the last has an event
+ *   push      events stored and numbered a second, through the port: SQLite, and Redis (REDIS_URL)
  *
- * The server has processor 0, subscribers and posting the last one; a loopback's receiving side runs where
- * the sender does, and is the server's time here. Idle ones are not pinned. */
+ * The servers have processor 0, subscribers and posting the last one. What the receiving side of a
+ * loopback does runs where the sender is: it is the servers' time here, and most of it. Events of one POST
+ * come together, and go to a subscriber in one piece: --post-items says how many. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,10 +47,10 @@ static const char usage[] =
     "  --subscribers N     of fan-out and all (10000)\n"
     "  --keys N            clients of fan-out (20)\n"
     "  --measured N        subscribers of the key whose events are timed (1000)\n"
-    "  --seconds S         of fan-out (10)\n"
+    "  --seconds S         of fan-out (10); twice as long where events are timed\n"
     "  --load R            deliveries a second while events are timed; 0 (default): half of what was "
     "reached\n"
-    "  --post-items N      items in a POST meanwhile (5)\n"
+    "  --post-items N      items in a POST of fan-out (5)\n"
     "  --tries N           events of `all` (50)\n"
     "  --push-seconds S    (5)\n"
     "  --per-append N      (500)\n"
@@ -90,7 +91,7 @@ struct servers {
     struct bench_server s[SERVERS_MAX];
 };
 
-static void start_servers(struct servers *servers, const struct options *o, unsigned n, bool fleet)
+static void start_servers(struct servers *servers, unsigned n, bool fleet)
 {
     const char *mongo = getenv("MONGO_URL"), *redis = getenv("REDIS_URL");
     char store[1024], coordinator[1024];
@@ -104,8 +105,7 @@ static void start_servers(struct servers *servers, const struct options *o, unsi
     const char *const sets[] = {store, coordinator, NULL};
     servers->n = n;
     for (unsigned i = 0; i < n; i++)
-        servers->s[i] = fleet ? bench_serve_start(-1, "api", sets) : bench_server_start(-1, NULL);
-    (void)o;
+        servers->s[i] = fleet ? bench_serve_start(0, "api", sets) : bench_server_start(0, NULL);
 }
 
 static void totals(const struct servers *servers, double *rss, double *cpu)
@@ -124,7 +124,7 @@ static void bench_idle(const struct options *o, unsigned processes, bool websock
     double rss[2], cpu[4];
     char name[128], note[128];
 
-    start_servers(&servers, o, processes, fleet);
+    start_servers(&servers, processes, fleet);
     nap(3);
     totals(&servers, &rss[0], &cpu[0]);
     double alone = o->idle_seconds / 6;
@@ -214,7 +214,7 @@ static void saturate(struct fan_out *f, uint64_t *posted, double seconds)
     }
 }
 
-static double bench_most(const struct options *o)
+static void bench_most(const struct options *o)
 {
     static struct fan_out f;
     char note[160], name[96];
@@ -230,7 +230,8 @@ static double bench_most(const struct options *o)
     saturate(&f, &posted, o->seconds);
     struct reached b = look(&f);
     double seconds = b.seconds - a.seconds, n = (double)(b.sums.events - a.sums.events);
-    snprintf(name, sizeof name, "fan-out: %u SSE, %u keys", o->subscribers, o->keys);
+    snprintf(name, sizeof name, "fan-out: %u SSE, %u keys, %u events at a time", o->subscribers, o->keys,
+             o->post_items);
     snprintf(
         note, sizeof note,
         "%.0f a second; processors: server %.0f percent, subscribers %.0f; %.0f bytes each; cut off %llu",
@@ -238,7 +239,6 @@ static double bench_most(const struct options *o)
         (double)(b.sums.bytes - a.sums.bytes) / n, (unsigned long long)b.sums.closed);
     print(name, n / (b.cpu - a.cpu), "deliveries/s of a core", "deliveries_a_second", n / seconds, note);
     fan_out_stop(&f);
-    return n / (b.cpu - a.cpu);
 }
 
 /* --- until the last has it --- */
@@ -295,7 +295,7 @@ static void bench_latency(const struct options *o, double load)
     struct hub_told *told = hub_clients_measured(&f.clients);
     atomic_store(&told->n, 0);
     struct reached a = look(&f);
-    post_steadily(&f, pause, o->seconds);
+    post_steadily(&f, pause, 2 * o->seconds);
     nap(0.5);
     struct reached b = look(&f);
     double seconds = b.seconds - a.seconds;
@@ -352,10 +352,10 @@ static void run(const struct options *o)
         if (o->processes > 0)
             bench_idle(o, o->processes, false, o->fleet);
     }
-    bench_pin(wanted(o, "idle") && o->only ? -1 : last_cpu());
+    bench_pin(last_cpu());
     if (wanted(o, "fan-out")) {
-        double most = bench_most(o);
-        bench_latency(o, o->load > 0 ? o->load : most / 2);
+        bench_most(o);
+        bench_latency(o, o->load);
     }
     if (wanted(o, "all"))
         bench_all(o);
@@ -399,7 +399,7 @@ static void read_options(struct options *o, int argc, char **argv)
                  {"--keys", &o->keys, NULL, 2, HUB_KEYS_MAX},
                  {"--measured", &o->measured, NULL, 1, HUB_PER_PROCESS},
                  {"--seconds", NULL, &o->seconds, 1, 3600},
-                 {"--load", NULL, &o->load, 0, 1e9},
+                 {"--load", NULL, &o->load, 1, 1e9},
                  {"--post-items", &o->post_items, NULL, 1, 1000},
                  {"--tries", &o->tries, NULL, 1, 10000},
                  {"--push-seconds", NULL, &o->push_seconds, 0.1, 3600},
@@ -440,6 +440,7 @@ int main(int argc, char **argv)
                         .keys = 20,
                         .measured = 1000,
                         .seconds = 10,
+                        .load = 100000,
                         .post_items = 5,
                         .tries = 50,
                         .push_seconds = 5,

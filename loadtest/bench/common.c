@@ -102,7 +102,7 @@ void bench_guard(void)
 {
     char guard[24];
     sigset_t signals, before;
-    int status = 0, signo;
+    int status = 0, signo, ended_by = 0;
 
     snprintf(guard, sizeof(guard), "%ld", (long)getpid());
     setenv("PP_BENCH_GUARD", guard, 1);
@@ -121,11 +121,15 @@ void bench_guard(void)
         return;
     }
     while (waitpid(pid, &status, WNOHANG) == 0)
-        if (sigwait(&signals, &signo) == 0 && signo != SIGCHLD)
+        if (sigwait(&signals, &signo) == 0 && signo != SIGCHLD) {
+            ended_by = signo;
             kill(pid, SIGKILL); /* its children die with it */
+        }
     remove_all(memory_base(), guard);
     remove_all(disk_base(), guard);
-    exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    if (WIFEXITED(status))
+        exit(WEXITSTATUS(status));
+    exit(128 + (ended_by ? ended_by : WTERMSIG(status)));
 }
 
 /* --- of other processes --- */
