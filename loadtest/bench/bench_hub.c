@@ -23,7 +23,12 @@
 #include "bench/hub_push.h"
 #include "bench/server.h"
 
-enum { SERVERS_MAX = 10, OUTSTANDING = 40 /* events a subscriber that are posted and not yet delivered */ };
+enum {
+    SERVERS_MAX = 10,
+    OUTSTANDING = 40, /* events a subscriber that are posted and not yet delivered */
+    PAUSE_US = 1000,  /* of subscribers */
+    IDLE_PAUSE_US = 100000
+};
 
 struct options {
     const char *only;
@@ -131,10 +136,12 @@ static void bench_idle(const struct options *o, unsigned processes, bool websock
     nap(alone);
     totals(&servers, &rss[0], &cpu[1]);
     for (unsigned i = 0; i < processes; i++)
-        hub_clients_start(
-            &clients,
-            &(struct hub_group){
-                .port = servers.s[i].port, .n = o->idle, .keys = o->keys, .websocket = websocket, .cpu = -1});
+        hub_clients_start(&clients, &(struct hub_group){.port = servers.s[i].port,
+                                                        .n = o->idle,
+                                                        .keys = o->keys,
+                                                        .websocket = websocket,
+                                                        .pause_us = IDLE_PAUSE_US,
+                                                        .cpu = last_cpu()});
     hub_clients_wait(&clients);
     nap(3);
     totals(&servers, &rss[1], &cpu[2]);
@@ -221,9 +228,11 @@ static void bench_most(const struct options *o)
     uint64_t posted = 0;
 
     fan_out_start(&f, o, o->keys);
-    hub_clients_start(
-        &f.clients,
-        &(struct hub_group){.port = f.server.port, .n = o->subscribers, .keys = o->keys, .cpu = last_cpu()});
+    hub_clients_start(&f.clients, &(struct hub_group){.port = f.server.port,
+                                                      .n = o->subscribers,
+                                                      .keys = o->keys,
+                                                      .pause_us = PAUSE_US,
+                                                      .cpu = last_cpu()});
     hub_clients_wait(&f.clients);
     saturate(&f, &posted, 2);
     struct reached a = look(&f);
@@ -279,14 +288,17 @@ static void bench_latency(const struct options *o, double load)
     char name[128], note[128];
 
     fan_out_start(&f, o, o->keys);
-    hub_clients_start(
-        &f.clients,
-        &(struct hub_group){
-            .port = f.server.port, .n = o->measured, .keys = 1, .measured = true, .cpu = last_cpu()});
+    hub_clients_start(&f.clients, &(struct hub_group){.port = f.server.port,
+                                                      .n = o->measured,
+                                                      .keys = 1,
+                                                      .measured = true,
+                                                      .pause_us = PAUSE_US,
+                                                      .cpu = last_cpu()});
     hub_clients_start(&f.clients, &(struct hub_group){.port = f.server.port,
                                                       .n = o->subscribers - o->measured,
                                                       .first_key = 1,
                                                       .keys = o->keys - 1,
+                                                      .pause_us = PAUSE_US,
                                                       .cpu = last_cpu()});
     hub_clients_wait(&f.clients);
     /* a POST to each key is subscribers x post_items deliveries */
@@ -314,10 +326,12 @@ static void bench_all(const struct options *o)
     char name[128];
 
     fan_out_start(&f, o, 1);
-    hub_clients_start(
-        &f.clients,
-        &(struct hub_group){
-            .port = f.server.port, .n = o->subscribers, .keys = 1, .measured = true, .cpu = last_cpu()});
+    hub_clients_start(&f.clients, &(struct hub_group){.port = f.server.port,
+                                                      .n = o->subscribers,
+                                                      .keys = 1,
+                                                      .measured = true,
+                                                      .pause_us = PAUSE_US,
+                                                      .cpu = last_cpu()});
     hub_clients_wait(&f.clients);
     struct hub_told *told = hub_clients_measured(&f.clients);
     for (unsigned i = 0; i < o->tries; i++) {

@@ -25,6 +25,7 @@
 
 enum {
     OPENING_MAX = 200, /* at once */
+    EVENTS = 512,      /* of an epoll_wait() */
     ADDRESSES = 100,
     READ_MAX = 256 * 1024,
     CARRY_MAX = 16 * 1024,
@@ -325,7 +326,7 @@ static void on_readable(struct process *p, struct sub *s)
 
 static void __attribute__((noreturn)) run(struct process *p)
 {
-    struct epoll_event ev[512];
+    struct epoll_event ev[EVENTS];
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     bench_pin(p->group.cpu);
@@ -337,7 +338,7 @@ static void __attribute__((noreturn)) run(struct process *p)
     while (!atomic_load(&p->told->stop)) {
         while (p->begun < p->group.n && p->opening < OPENING_MAX)
             open_one(p, p->begun++);
-        int n = epoll_wait(p->epoll, ev, sizeof ev / sizeof *ev, 500);
+        int n = epoll_wait(p->epoll, ev, EVENTS, 500);
         for (int i = 0; i < n; i++) {
             struct sub *s = ev[i].data.ptr;
             if (s->state == CONNECTING && !(ev[i].events & (EPOLLERR | EPOLLHUP)))
@@ -345,6 +346,8 @@ static void __attribute__((noreturn)) run(struct process *p)
             else
                 on_readable(p, s);
         }
+        if (p->opening == 0 && n < EVENTS)
+            nanosleep(&(struct timespec){.tv_nsec = p->group.pause_us * 1000L}, NULL);
     }
     _exit(0);
 }

@@ -35,6 +35,9 @@ struct hub_group {
     unsigned n;
     unsigned first_key, keys; /* subscriber i follows results:c(first_key + i % keys) */
     bool websocket, measured;
+    /* After each look at what has come: they look again so much later. Else each send would wake them up, at
+     * the cost of the sender, as no subscriber on another machine does. */
+    unsigned pause_us;
     int cpu; /* -1: any */
 };
 
