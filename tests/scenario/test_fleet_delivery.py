@@ -102,6 +102,7 @@ class Here:
         self.amqp.start()
         self.amqp.wait_ready()
         self.fleet.start(60)
+        self.store = self.fleet.mongo.wire
         answer = self.fleet.api.put("/v1/webhooks/all", self.hook.settings)
         same(answer.status, 201, f"PUT of a webhook: {answer}")
         api = lambda: some_api(self.fleet).port
@@ -111,7 +112,7 @@ class Here:
         for follower in self.all:
             if follower is not self.amqp:
                 follower.start()
-        self.begin, self.grown = time.monotonic(), False
+        self.begin, self.grown, self.delivers_killed = time.monotonic(), False, 0
 
     def say(self, text):
         print(f"{time.monotonic() - self.begin:6.1f} s  {text}; has {' '.join(str(len(f.ids)) for f in self.all)}", flush=True)
@@ -141,7 +142,28 @@ class Here:
         return replica.name
 
     def kill_deliver(self):
-        return self.kill_replica("deliver")
+        """One; or all of them, and then the first one that is back, in the middle of what has gathered meanwhile."""
+        self.delivers_killed += 1
+        if self.delivers_killed % 2 == 0:
+            return self.kill_replica("deliver")
+        replicas = self.fleet.of("deliver")
+        for replica in replicas:
+            replica.kill()
+        wait_until(lambda: len(self.load.posted) >= self.load.allowed or self.load.error, 30, "a share of the import is accepted")
+        due = ITEMS * len(self.load.posted) // BATCHES * 95 // 100
+        wait_until(lambda: self.results() >= due, 30, lambda: f"nearly all of it has finished: {self.results()} of {due}")
+        first, before = self.random.choice(replicas), len(self.hook.ids)
+        first.start(60)
+        some = self.random.randrange(1, 40)
+        wait_until(lambda: len(self.hook.ids) >= min(before + some, due), 30, f"{first.name} delivers")
+        first.kill()
+        for replica in replicas:
+            replica.start(60)
+        return f"all delivers, and again {first.name}"
+
+    def results(self):
+        """In the store."""
+        return self.store.count("photopool", "items", {"q": {"$gt": 0}})
 
     def kill_api(self):
         return self.kill_replica("api")
