@@ -132,6 +132,7 @@ static enum pp_err outbox(struct pp_task_store *s, struct pp_store_outbox *r)
                                                 .id = f->items[i].id,
                                                 .revision = 1,
                                                 .batch_id = "b_1",
+                                                .meta = f->meta,
                                                 .status = PP_ITEM_COMPLETE,
                                                 .finished_at = 5000,
                                                 .seq = f->items[i].seq};

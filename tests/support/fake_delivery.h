@@ -33,6 +33,7 @@ struct fake_outbox {
         bool gone;
     } items[FAKE_ITEMS];
     size_t n, reads;
+    const char *meta;      /* of all of them; the test's */
     struct pp_batch batch; /* the only one there is */
     enum pp_err err;
 };

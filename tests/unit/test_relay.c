@@ -215,6 +215,42 @@ static void the_cursor_waits(void **state)
     assert_int_equal(k->got[3], 2);
 }
 
+static bool sixteen_held(void *arg)
+{
+    return ((struct kit *)arg)->n_held == 16;
+}
+
+/* The window is bounded by bytes, too: of bodies of a MiB no more than 16 are in memory. */
+static void large_ones_wait_outside(void **state)
+{
+    enum { MIB = 1 << 20 };
+    struct kit *k = *state;
+    char *meta = malloc(MIB + 1);
+
+    assert_non_null(meta);
+    memset(meta, 'x', MIB);
+    meta[0] = meta[MIB - 1] = '"';
+    meta[MIB] = '\0';
+    k->store.meta = meta;
+    k->holds = true;
+    put(k, "42", 60);
+    start(k);
+    pp_test_until(k->loop, sixteen_held, k, 10000);
+    size_t reads = k->store.reads;
+    for (int i = 0; i < 5; i++) {
+        pp_relay_wake(k->relay);
+        (void)pp_loop_turn(k->loop, true);
+    }
+    assert_int_equal(k->n_held, 16);
+    assert_int_equal(k->store.reads, reads);
+    k->holds = false;
+    while (k->n_held > 0)
+        settle(k, k->held[--k->n_held]);
+    pp_test_until(k->loop, all_saved, k, 10000);
+    each_once(k, 60);
+    free(meta);
+}
+
 static void put_off_and_brought_back(void **state)
 {
     struct kit *k = *state;
@@ -357,15 +393,11 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(all_of_them_once),
-        T(a_log_of_what_went_well),
-        T(others_are_passed_over),
-        T(the_cursor_waits),
-        T(put_off_and_brought_back),
-        T(what_is_gone_is_dead),
-        T(dead_is_dead_until_replayed),
-        T(saves_that_fail),
-        T(a_store_that_fails),
+        T(all_of_them_once),        T(a_log_of_what_went_well),
+        T(others_are_passed_over),  T(the_cursor_waits),
+        T(large_ones_wait_outside), T(put_off_and_brought_back),
+        T(what_is_gone_is_dead),    T(dead_is_dead_until_replayed),
+        T(saves_that_fail),         T(a_store_that_fails),
         T(random_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
