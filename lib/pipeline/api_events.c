@@ -13,7 +13,6 @@
 #include "pipeline/hub.h"
 
 #define WAIT_MAX    60
-#define RETRY_AFTER 2     /* seconds, where there is no room */
 #define READY_BYTES 65536 /* waits for a stream's reader: no more pages meanwhile */
 #define POLL_BYTES  (32u << 20)
 
@@ -478,14 +477,16 @@ static void open_stream(struct pp_call *call, struct events_state *s)
         return;
     }
     free(out);
-    pp_call_header(call, "Retry-After: %d", RETRY_AFTER);
     pp_call_problem(call, PP_API_OVERLOADED, NULL, "no subscription can be opened now: %s", pp_err_text(err));
 }
 
 /* --- GET /v1/events --- */
 
+/* HEAD is of what ends: of a long-poll. */
 static bool wants_stream(const struct pp_call *call)
 {
+    if (call->req->method == PP_HEAD)
+        return false;
     return call->req->websocket || (call->req->accept && strstr(call->req->accept, "text/event-stream"));
 }
 
@@ -510,7 +511,6 @@ static void keys_fine(struct pp_call *call)
     struct pp_hub *hub = call->p->hub;
 
     if (call->api->draining || pp_hub_subscribers(hub) >= call->p->params->max_subscribers) {
-        pp_call_header(call, "Retry-After: %d", RETRY_AFTER);
         pp_call_problem(call, PP_API_OVERLOADED, NULL,
                         call->api->draining
                             ? "this process is stopping"
@@ -526,7 +526,8 @@ static void keys_fine(struct pp_call *call)
 }
 
 /* A page of another site must not read along through its visitor's browser: where no key is needed, it would
- * only have to know the address (RFC 6455 section 10.2). */
+ * only have to know the address (RFC 6455 section 10.2). A ticket is no proof there: without keys there is no
+ * secret to sign it with. */
 static bool same_site(struct pp_call *call)
 {
     const char *origin = call->req->origin, *host = call->req->host;
@@ -553,7 +554,8 @@ static bool read_ticket(struct pp_call *call, struct events_state *s, const char
         pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "a ticket brings its keys along");
         return false;
     }
-    pp_call_header(call, "Access-Control-Allow-Origin: *");
+    if (call->p->params->n_keys > 0)
+        pp_call_header(call, "Access-Control-Allow-Origin: *");
     return true;
 }
 
@@ -567,7 +569,7 @@ void pp_api_events(struct pp_call *call)
     s->call = call;
     if (!read_after(call, s) || !read_wait(call, s) || !pp_call_limit(call, &s->limit))
         return;
-    if (ticket ? !read_ticket(call, s, ticket) : !same_site(call))
+    if (!same_site(call) || (ticket && !read_ticket(call, s, ticket)))
         return;
     if (ticket) {
         keys_fine(call);
