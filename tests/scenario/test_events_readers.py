@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+# scenario: build=release timeout=180
+"""Many subscribers, and such as never read. 50 that never read, of each kind, cost bounded memory and hold up nobody, and can resume; 10,000
+on one key get each event exactly once, and leave nothing behind; more than events.max_subscribers are sent away with Retry-After."""
+import resource
+import selectors
+import socket
+import threading
+
+from harness import SLOW, Pool, Skipped, check, same, scenario, time, wait_until
+from streams import Raw, finish, handshake, poll_all
+
+SILENT = 50  # of each kind
+EVENTS = 8000  # for them, of which each has more than 1 KiB
+GROWTH = 64 * 1024  # KiB
+NOTE = {"note": "x" * 900}
+
+MANY = 10000
+ADDRESSES = 50
+ROUNDS = 20
+
+
+def subscribers(pool):
+    return int(pool.metric("photopool_subscribers"))
+
+
+class Reader(threading.Thread):
+    """Reads a stream of Server-Sent Events as fast as it comes, in a thread: the numbers."""
+
+    def __init__(self, pool, query):
+        super().__init__(daemon=True)
+        self.raw, self.seqs = Raw(pool, query, sse=True), []
+        self.start()
+
+    def run(self):
+        try:
+            while True:
+                self.seqs.append(self.raw.event()[1])
+        except (OSError, ValueError):  # ended, or closed
+            pass
+
+
+def never_read(case):
+    pool = Pool(case, config={"clients.rpm": None}).start()
+    finish(pool, "42", EVENTS // 4, NOTE)  # so that what making events takes is there before
+    start = poll_all(pool, "key=results", EVENTS // 4)[-1]["seq"]
+    silent = []
+    for n in range(SILENT):
+        for headers in ({"Accept": "text/event-stream"}, handshake()):
+            silent.append(Raw(pool, "key=results", headers, receive=2048, source=f"127.0.0.{2 + n % 5}", read=False))
+    readers = [Reader(pool, "key=results"), Reader(pool, "key=results:42")]
+    wait_until(lambda: subscribers(pool) == 2 * SILENT + 2, 20, lambda: f"subscribers: {subscribers(pool)}")
+    before = most = pool.memory_kb("VmRSS")
+    for _ in range(EVENTS // 500):
+        finish(pool, "42", 500, NOTE)
+        most = max(most, pool.memory_kb("VmRSS"))
+
+    def all_there():
+        nonlocal most
+        most = max(most, pool.memory_kb("VmRSS"))
+        return all(len(r.seqs) >= EVENTS for r in readers)
+    wait_until(all_there, 60, lambda: f"events of those that read: {[len(r.seqs) for r in readers]}")
+    due = [e["seq"] for e in poll_all(pool, "key=results", EVENTS, after=start)]
+    for r in readers:
+        check(r.seqs == due, f"a reader got {len(r.seqs)} numbers, {r.seqs[:1]} to {r.seqs[-1:]}: due are {len(due)}, {due[:1]} to {due[-1:]}")
+    print(f"{2 * SILENT} silent subscribers, {EVENTS} events: {before} KiB before, {most} KiB at most; {subscribers(pool)} subscribers left", flush=True)
+    check(most - before < GROWTH, f"{before} KiB before, {most} KiB at most")
+    # Whoever wakes up, cut off or not, reads on, or comes back with what it read last.
+    for raw in silent[:2]:
+        raw.close()
+    sse = silent[2]
+    got = []
+    try:
+        sse.read_head()
+        got = [e["seq"] for e in sse.events(5)]
+    except OSError:  # a slow machine: it was cut off already
+        print("the silent one was cut off", flush=True)
+    same(got, due[:len(got)], "what waits for one that did not read")
+    sse.close()
+    again = Raw(pool, f"key=results&after={got[-1] if got else start}", sse=True)
+    check([e["seq"] for e in again.events(EVENTS - len(got))] == due[len(got):], "it resumes")
+    again.close()
+    for raw in silent[3:] + [r.raw for r in readers]:
+        raw.s.shutdown(socket.SHUT_RDWR)
+        raw.s.close()
+    wait_until(lambda: subscribers(pool) == 0, 20, lambda: f"subscribers: {subscribers(pool)}")
+    pool.stop()
+
+
+class Crowd:
+    """Subscribers of one key by Server-Sent Events, all in this thread."""
+
+    def __init__(self, pool, n):
+        self.selector = selectors.DefaultSelector()
+        self.left, self.ids = {}, {}
+        request = f"GET /v1/events?key=results:42 HTTP/1.1\r\nHost: 127.0.0.1:{pool.port}\r\nAccept: text/event-stream\r\n\r\n".encode()
+        for i in range(n):
+            s = socket.socket()
+            s.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT: ports are counted per peer, too
+            s.settimeout(20 * SLOW)
+            s.bind((f"127.0.0.{2 + i % ADDRESSES}", 0))
+            s.connect(("127.0.0.1", pool.port))
+            s.sendall(request)
+            s.setblocking(False)
+            self.selector.register(s, selectors.EVENT_READ)
+            self.left[s], self.ids[s] = b"", []
+
+    def read(self, seconds):
+        for key, _ in self.selector.select(seconds):
+            data = key.fileobj.recv(1 << 18)
+            check(data, "a subscriber was cut off")
+            *lines, self.left[key.fileobj] = (self.left[key.fileobj] + data).split(b"\n")
+            self.ids[key.fileobj] += [int(line[4:]) for line in lines if line.startswith(b"id: ")]
+
+    def wait(self, condition, timeout, what):
+        end = time.monotonic() + timeout * SLOW
+        while not condition():
+            check(time.monotonic() < end, f"not within {timeout * SLOW} s: {what}")
+            self.read(0.5)
+
+    def close(self):
+        for s in self.ids:
+            s.close()
+        self.selector.close()
+
+
+def ten_thousand(case):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    n = min(MANY, hard - 1000)
+    if n < 100:
+        raise Skipped(f"at most {hard} open files are permitted")
+    pool = Pool(case).start()
+    finish(pool, "42", 1)
+    poll_all(pool, "key=results", 1)
+    empty = pool.memory_kb("VmRSS")
+    # What the first crowd leaves in the allocator's hands is used by the second.
+    for round_, size in enumerate((n, n)):
+        crowd = Crowd(pool, size)
+        wait_until(lambda: subscribers(pool) == size, 60, lambda: f"subscribers: {subscribers(pool)}")
+        full = pool.memory_kb("VmRSS")
+        before = poll_all(pool, "key=results", 1 + round_ * ROUNDS)[-1]["seq"]
+        for i in range(ROUNDS):
+            finish(pool, "43" if i % 2 else "44", 1)  # for nobody here
+            finish(pool, "42", 1)
+        due = [e["seq"] for e in poll_all(pool, "key=results:42", ROUNDS, after=before)]
+        crowd.wait(lambda: all(len(got) >= ROUNDS for got in crowd.ids.values()), 60, "all have all events")
+        crowd.read(0)
+        wrong = [got for got in crowd.ids.values() if got != due]
+        check(not wrong, f"{len(wrong)} have others than {due}: {wrong[:1]}")
+        crowd.close()
+        wait_until(lambda: subscribers(pool) == 0, 60, lambda: f"subscribers: {subscribers(pool)}")
+        left = pool.memory_kb("VmRSS")
+        print(f"{size} subscribers: {empty} KiB before, {full} KiB with them, {left} KiB after", flush=True)
+        if round_ == 0:
+            after_first = left
+    check(left < after_first * 1.25 + 4096, f"{after_first} KiB after the first {n}, {left} KiB after the second")
+    pool.stop()
+
+
+def too_many(case):
+    """events.max_subscribers: polls count, too; and there is room again once one leaves."""
+    pool = Pool(case, config={"events.max_subscribers": 4}).start()
+    opened = [Raw(pool, "key=results", sse=True), Raw(pool, "key=results", handshake()), Raw(pool, "key=results", sse=True)]
+    waiting = Raw(pool, "key=results&wait=60", read=False)
+    wait_until(lambda: subscribers(pool) == 4, 20, lambda: f"subscribers: {subscribers(pool)}")
+    for headers in ({}, {"Accept": "text/event-stream"}, handshake()):
+        raw = Raw(pool, "key=results", headers)
+        times = raw.head_lines.count("retry-after")
+        same((raw.problem(), times), ((503, "overloaded"), 1), f"one too many, {headers}, and how often Retry-After is said")
+        check(1 <= int(raw.headers["retry-after"]) <= 60, f"Retry-After: {raw.headers}")
+        raw.close()
+    same(pool.get("/v1/batches").status, 200, "everything else goes on")
+    opened.pop().close()
+    again = wait_until(lambda: (r := Raw(pool, "key=results", sse=True)).status == 200 and r, 20, "there is room again")
+    finish(pool, "42", 1)
+    same(again.events(1), opened[0].events(1), "who came late gets what the others do")
+    waiting.read_head()
+    same(waiting.status, 200, "and so does the poll")
+    for raw in [waiting, again, *opened]:
+        raw.close()
+    pool.stop()
+
+
+if __name__ == "__main__":
+    scenario(too_many, never_read, ten_thousand)
