@@ -19,7 +19,8 @@ struct pp_mg_plan_row {
     bool late;   /* a reader may have passed that before it was there */
 };
 
-enum { PP_MG_PLAN_TRIES = 8 };
+/* Those who plan the same items at once meet in each try, and one of them gets through. */
+enum { PP_MG_PLAN_TRIES = 40 };
 
 struct pp_mg_planning {
     struct pp_mg_thread *t;
