@@ -273,12 +273,14 @@ static void print_latency(const char *name, struct hub_told *told, const char *n
 /* One client after the other, a POST each `pause`. */
 static void post_steadily(struct fan_out *f, double pause, double seconds)
 {
-    double next = bench_now(), until = next + seconds;
-    for (unsigned i = 0; next < until; i = (i + 1) % f->o->keys, next += pause) {
-        double now = bench_now();
-        if (now < next)
-            nap(next - now);
-        hub_post(f->poster, i, 1, f->o->post_items);
+    double begin = bench_now();
+    unsigned posts = (unsigned)(seconds / pause);
+
+    for (unsigned i = 0; i < posts; i++) {
+        double now = bench_now(), due = begin + i * pause;
+        if (now < due)
+            nap(due - now);
+        hub_post(f->poster, i % f->o->keys, 1, f->o->post_items);
     }
 }
 
