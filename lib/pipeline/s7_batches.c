@@ -356,6 +356,8 @@ void pp_s7_batches_stop(struct pp_s7_batches *b)
 {
     b->stopped = true;
     pp_timer_stop(b->timer);
+    if (b->started && !b->save_busy && pp_lease_leads(b->lease))
+        save(b);
 }
 
 size_t pp_s7_batches_busy(const struct pp_s7_batches *b)
