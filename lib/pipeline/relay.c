@@ -64,18 +64,17 @@ void pp_relay_message_free(struct pp_relay *r, struct pp_message *m)
 struct pp_message *pp_relay_message_new(struct pp_relay *r, const struct pp_item *item)
 {
     struct pp_buf body;
-    size_t client_n = strlen(item->client) + 1, batch_n = strlen(item->batch_id) + 1;
+    size_t client_n = strlen(item->client) + 1;
 
     pp_buf_init(&body, BODY_MAX);
     pp_result_write(&body, NULL, item);
-    struct pp_message *m = body.failed ? NULL : malloc(sizeof(*m) + client_n + batch_n + body.n + 1);
+    struct pp_message *m = body.failed ? NULL : malloc(sizeof(*m) + client_n + body.n + 1);
     if (m) {
         char *at = (char *)(m + 1);
         *m = (struct pp_message){.seq = item->seq, .finished_at = item->finished_at, .body_n = body.n};
         pp_result_id(m->id, item->client, item->id, item->revision);
         m->client = memcpy(at, item->client, client_n);
-        m->batch_id = memcpy(at + client_n, item->batch_id, batch_n);
-        m->body = memcpy(at + client_n + batch_n, body.p, body.n + 1);
+        m->body = memcpy(at + client_n, body.p, body.n + 1);
         pp_list_push(&r->waiting, &m->in_state);
         r->n++;
         r->bytes += m->body_n;

@@ -28,7 +28,6 @@ struct pp_message {
     uint64_t seq;
     char id[PP_RESULT_ID_MAX];
     const char *client;
-    const char *batch_id;
     int64_t finished_at;
     uint32_t attempts; /* before this one */
     const char *body;  /* the RESULT */

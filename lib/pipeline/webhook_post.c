@@ -93,7 +93,6 @@ static void run_end(struct pp_post_run *r, int status, const char *error)
         free(r);
     if (pp_list_empty(&poster->runs))
         pp_timer_stop(poster->sweep);
-    post->run = NULL;
     post->status = status;
     snprintf(post->error, sizeof(post->error), "%s", error);
     post->done(post);
@@ -310,7 +309,6 @@ void pp_webhook_post(struct pp_poster *poster, struct pp_webhook_post *post)
 
     post->status = 0;
     post->retry_after_ms = -1;
-    post->run = r;
     if (!r) {
         snprintf(post->error, sizeof(post->error), "out of memory");
         post->done(post);

@@ -19,8 +19,6 @@ struct pp_webhook_key {
     size_t n;
 };
 
-struct pp_post_run;
-
 /* The caller's; lives until done(), which fires exactly once, maybe from within pp_webhook_post(). */
 struct pp_webhook_post {
     const char *url, *id;
@@ -34,7 +32,6 @@ struct pp_webhook_post {
     int status;                    /* 0: there was no answer */
     int64_t retry_after_ms;        /* -1: not asked for */
     char error[PP_POST_ERROR_MAX]; /* "" where the status says it all */
-    struct pp_post_run *run;
 };
 
 struct pp_poster;

@@ -114,7 +114,8 @@ struct pp_http_stream;
 
 struct pp_http_stream_events {
     /* The connection is gone, whoever ended it; the memory is the handler's again. Never from within
-     * open_stream() or send(); may come from within end(). */
+     * open_stream() or send(); may come from within end(). After it the stream is none any more: no send(),
+     * pending() or end(). */
     void (*closed)(struct pp_http_stream *st);
     /* All that was sent has been handed to the kernel, after pending() was above 0. Never from within
      * another function. May be NULL. */
