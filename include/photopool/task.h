@@ -97,6 +97,20 @@ struct pp_plan_photo {
     const char *last_modified;
 };
 
+/* The outcome of an OPEN photo without a task that was stored between its look-up and its planning: what is
+ * recorded, as if it had joined the task in time. OPEN: it was not, or has to be fetched `always`. */
+static inline struct pp_outcome pp_plan_photo_late(const struct pp_plan_photo *photo,
+                                                   const struct pp_photo *record)
+{
+    struct pp_outcome o = {.kind = PP_OUTCOME_OPEN};
+    if (photo->always || record->object.type == 0 || record->fetched_at == photo->known_fetched_at)
+        return o;
+    o.kind = PP_OUTCOME_UNCHANGED;
+    o.object = record->object;
+    o.fetched_at = record->fetched_at;
+    return o;
+}
+
 struct pp_plan_item {
     const char *id;   /* NUL-terminated, 1..256 bytes */
     const char *meta; /* JSON text or NULL */

@@ -58,7 +58,8 @@ void sk_req(struct store_kit *k, struct pp_req *req);
 struct pp_key sk_key(const char *client, const char *photo);
 struct pp_object sk_object(const char *content);
 
-/* Fills a plan request from a text; the whole batch in one chunk. Tests may change it before they run it. */
+/* Fills a plan request from a text; the whole batch in one chunk. Tests may change it before they run it. It
+ * knows of no photo that it has bytes; sk_plan() looks that up, and runs it. */
 struct pp_store_plan *sk_plan_of(struct store_kit *k, const char *client, const char *batch,
                                  const char *text);
 struct pp_store_plan *sk_plan(struct store_kit *k, const char *client, const char *batch, const char *text);

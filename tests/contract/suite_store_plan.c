@@ -250,6 +250,38 @@ static void joins_a_claimed_task(void **state)
     assert_int_equal(sk_item(k, "c", "a").status, PP_ITEM_CANCELLED);
 }
 
+/* Stored after the planner had looked it up: no second task, whether or not others are open. */
+static void stored_since_it_was_looked_up(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_store_plan *late = sk_plan_of(k, "c", "b_2", "b: p; d: p q; e: q");
+    struct pp_store_plan *always = sk_plan_of(k, "c", "b_3", "f: p");
+    sk_plan(k, "c", "b_1", "a: p");
+    struct pp_task *t = sk_claim_photo(k, "c", "p");
+    assert_false(sk_final(k, KIT_WORKER, t, PP_OUTCOME_STORED));
+    KIT_OK(k, plan, late);
+    assert_int_equal(late->tasks_opened, 1);
+    assert_int_equal(late->items_finished, 1);
+    assert_false(sk_photo(k, "c", "p")->open);
+    struct pp_item b = sk_item(k, "c", "b"), d = sk_item(k, "c", "d");
+    assert_int_equal(b.status, PP_ITEM_COMPLETE);
+    assert_int_equal(b.photos[0].outcome.kind, PP_OUTCOME_UNCHANGED);
+    assert_int_equal(b.photos[0].outcome.fetched_at, 1234567);
+    struct pp_object object = sk_object(t->url);
+    assert_memory_equal(&b.photos[0].outcome.object, &object, sizeof object);
+    assert_int_equal(d.status, PP_ITEM_OPEN);
+    assert_false(sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "q"), PP_OUTCOME_STORED));
+    assert_int_equal(sk_item(k, "c", "d").status, PP_ITEM_COMPLETE);
+    assert_int_equal(sk_batch(k, "b_2").state, PP_BATCH_FINISHED);
+    sk_check_counts(k, "c", "b_2", "b d e");
+    /* whoever wants it fetched whatever there is gets that */
+    always->refresh = PP_REFRESH_ALWAYS;
+    always->items[0].photos[0].always = true;
+    KIT_OK(k, plan, always);
+    assert_int_equal(always->tasks_opened, 1);
+    assert_true(sk_photo(k, "c", "p")->open);
+}
+
 /* Waiters leave in every order; the task lives as long as one is left. */
 static void waiters_leave(void **state)
 {
@@ -407,6 +439,7 @@ static const struct CMUnitTest tests[] = {
     T(newer_list_supersedes),
     T(superseded_in_flight),
     T(joins_a_claimed_task),
+    T(stored_since_it_was_looked_up),
     T(waiters_leave),
     T(cancelling_a_batch),
     T(cancelled_before_it_is_planned),

@@ -60,7 +60,11 @@ static void step_plan(struct history *h)
                      ends[below(h, 6)]);
         }
     }
-    sk_plan(h->k, clients[h->owner[n]], h->batch[n], text);
+    struct pp_store_plan *old = sk_plan_of(h->k, clients[h->owner[n]], h->batch[n], text);
+    if (below(h, 4) == 0) /* looked up before anything was stored */
+        KIT_OK(h->k, plan, old);
+    else
+        sk_plan(h->k, clients[h->owner[n]], h->batch[n], text);
     if (below(h, 4) == 0)
         sk_plan(h->k, clients[h->owner[n]], h->batch[n], text);
 }

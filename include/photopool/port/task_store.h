@@ -62,7 +62,8 @@ struct pp_store_plan { /* writes items and tasks; repeating it (same batch, same
 };
 /* In plan: the item's revision is the newest one's + 1 (1 for a new item). An open older revision becomes
  * `superseded` (its open photos `cancelled`), after the new one has joined the tasks that both want. A photo
- * whose outcome is not OPEN is final at once. SKIPPED adds one to the photo's `skips`. A batch cancelled
+ * whose outcome is not OPEN is final at once; so is an OPEN one that was stored after it was looked up
+ * (pp_plan_photo_late). SKIPPED adds one to the photo's `skips`. A batch cancelled
  * before its last chunk gets its further items as cancelled. */
 
 /* --- claiming --- */

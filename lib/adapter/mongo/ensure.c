@@ -2,7 +2,10 @@
  *
  *   new ------ insert -----> there is a document: try
  *   known ---- upsert where there is no task --> there is one: join --> it is settled: finish, or gone:
- * upsert again */
+ * upsert again
+ *
+ * An upsert also wants the photo to be as it was looked up. One that was stored since needs no task: its item
+ * gets what is recorded, as if it had joined in time. */
 #include <string.h>
 
 #include "keys.h"
@@ -165,6 +168,21 @@ static enum pp_err insert_new(struct ensuring *e)
     return err;
 }
 
+/* No task, and no bytes but those that the caller knows. */
+static void idle_photo(const struct ensuring *e, const struct need *need, bson_t *filter)
+{
+    bson_init(filter);
+    pp_mg_put_key(filter, F_ID, &need->key);
+    BSON_APPEND_UTF8(filter, F_CLIENT, e->p->r->client);
+    pp_mg_put_exists(filter, F_TASK, false);
+    if (need->always)
+        return;
+    if (need->photo->known_fetched_at)
+        BSON_APPEND_INT64(filter, F_FETCHED_AT, need->photo->known_fetched_at);
+    else
+        pp_mg_put_exists(filter, F_FETCHED_AT, false);
+}
+
 /* A task where there is none. */
 static enum pp_err open_known(struct ensuring *e)
 {
@@ -172,10 +190,8 @@ static enum pp_err open_known(struct ensuring *e)
     pp_mg_bulk_init(&bulk, e->p->t, PP_MG_PHOTOS);
     for (size_t i = 0; i < e->n_todo; i++) {
         const struct need *need = &e->needs[e->todo[i]];
-        bson_t sub, filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
-        pp_mg_put_key(&filter, F_ID, &need->key);
-        BSON_APPEND_UTF8(&filter, F_CLIENT, e->p->r->client);
-        pp_mg_put_exists(&filter, F_TASK, false);
+        bson_t sub, filter, update = BSON_INITIALIZER;
+        idle_photo(e, need, &filter);
         BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &sub);
         put_task(&sub, need, e->p->r->now_ms);
         bson_append_document_end(&update, &sub);
@@ -259,31 +275,49 @@ static enum pp_err join_always(struct ensuring *e)
     return err;
 }
 
-/* The state of one: settled ones' outcomes are gathered. */
-static enum pp_err read_state(struct ensuring *e, const bson_t *doc, bool *has_task,
-                              struct pp_mg_answer *answers, size_t *n_answers)
+/* What the item gets of one that is settled, or was stored since it was looked up; kind OPEN: nothing yet. */
+static enum pp_err read_answer(struct ensuring *e, const struct need *need, const bson_t *doc,
+                               struct pp_outcome *o)
 {
     struct pp_arena *a = &e->p->t->tmp;
+    struct pp_photo record;
     bson_iter_t it, at;
+    *o = (struct pp_outcome){.kind = PP_OUTCOME_OPEN};
+    if (pp_mg_doc_int(doc, F_T_STATE) == PP_MG_SETTLED) {
+        if (!bson_iter_init(&it, doc) || !bson_iter_find_descendant(&it, F_T_OUTCOME, &at))
+            return PP_ECORRUPT;
+        return pp_mg_read_outcome(&at, a, o);
+    }
+    enum pp_err err = pp_mg_read_photo(doc, a, &record);
+    if (err == PP_OK && pp_mg_doc_int(doc, F_T_STATE) == 0 && !need->always)
+        *o = pp_plan_photo_late(need->photo, &record);
+    return err;
+}
+
+/* The state of one; answers are gathered. */
+static enum pp_err read_state(struct ensuring *e, const bson_t *doc, bool *served,
+                              struct pp_mg_answer *answers, size_t *n_answers)
+{
+    bson_iter_t it;
     struct pp_key key;
+    struct pp_outcome outcome;
     if (!bson_iter_init_find(&it, doc, F_ID))
         return PP_ECORRUPT;
     enum pp_err err = pp_mg_read_key(&it, &key);
     const struct pp_mg_place *place = err == PP_OK ? pp_mg_places_find(e->places, e->n, &key) : NULL;
     if (!place)
         return err == PP_OK ? PP_ECORRUPT : err;
-    int64_t state = pp_mg_doc_int(doc, F_T_STATE);
-    has_task[place->at] = state != 0;
-    if (state != PP_MG_SETTLED)
-        return PP_OK;
-    struct pp_mg_answer *answer = &answers[(*n_answers)++];
-    *answer = (struct pp_mg_answer){.client = e->p->r->client, .key = key};
-    if (!bson_iter_init(&it, doc) || !bson_iter_find_descendant(&it, F_T_OUTCOME, &at))
-        return PP_ECORRUPT;
-    return pp_mg_read_outcome(&at, a, &answer->outcome);
+    err = read_answer(e, &e->needs[place->at], doc, &outcome);
+    served[place->at] = pp_mg_doc_int(doc, F_T_STATE) != 0;
+    if (err != PP_OK || outcome.kind == PP_OUTCOME_OPEN)
+        return err;
+    served[place->at] = true;
+    answers[(*n_answers)++] =
+        (struct pp_mg_answer){.client = e->p->r->client, .key = key, .outcome = outcome};
+    return PP_OK;
 }
 
-static enum pp_err read_states(struct ensuring *e, bool *has_task, struct pp_mg_answer *answers,
+static enum pp_err read_states(struct ensuring *e, bool *served, struct pp_mg_answer *answers,
                                size_t *n_answers)
 {
     bson_t projection, filter, opts = BSON_INITIALIZER;
@@ -297,11 +331,13 @@ static enum pp_err read_states(struct ensuring *e, bool *has_task, struct pp_mg_
     BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &projection);
     BSON_APPEND_INT32(&projection, F_T_STATE, 1);
     BSON_APPEND_INT32(&projection, F_T_OUTCOME, 1);
+    BSON_APPEND_INT32(&projection, F_OBJECT, 1);
+    BSON_APPEND_INT32(&projection, F_FETCHED_AT, 1);
     bson_append_document_end(&opts, &projection);
     pp_mg_hint(&opts, "_id_");
     struct pp_mg_rows rows = pp_mg_find(e->p->t, PP_MG_PHOTOS, &filter, &opts);
     while (err == PP_OK && (doc = pp_mg_next(&rows)))
-        err = *n_answers < n ? read_state(e, doc, has_task, answers, n_answers) : PP_ECORRUPT;
+        err = *n_answers < n ? read_state(e, doc, served, answers, n_answers) : PP_ECORRUPT;
     end = pp_mg_rows_end(&rows);
     bson_destroy(&filter);
     bson_destroy(&opts);
@@ -313,17 +349,17 @@ static enum pp_err read_states(struct ensuring *e, bool *has_task, struct pp_mg_
 static enum pp_err look_again(struct ensuring *e)
 {
     struct pp_arena *a = &e->p->t->tmp;
-    bool *has_task = pp_arena_array(a, e->n, sizeof *has_task);
+    bool *served = pp_arena_array(a, e->n, sizeof *served);
     struct pp_mg_answer *answers = pp_arena_array(a, e->n_todo, sizeof *answers);
     struct pp_key *gone = pp_arena_array(a, e->n_todo, sizeof *gone);
     size_t n_answers = 0, n_gone = 0;
-    if (!has_task || !answers || !gone)
+    if (!served || !answers || !gone)
         return PP_ENOMEM;
-    enum pp_err err = read_states(e, has_task, answers, &n_answers);
+    enum pp_err err = read_states(e, served, answers, &n_answers);
     if (err == PP_OK)
         err = pp_mg_finish(e->p->t, answers, n_answers, e->p->r->now_ms, &e->p->moved);
     for (size_t i = 0; i < e->n_todo; i++)
-        if (!has_task[e->todo[i]])
+        if (!served[e->todo[i]])
             gone[n_gone++] = e->needs[e->todo[i]].key;
     size_t unwanted = n_gone;
     if (err == PP_OK)
@@ -331,7 +367,7 @@ static enum pp_err look_again(struct ensuring *e)
     size_t kept = 0;
     for (size_t i = 0; i < e->n_todo && err == PP_OK; i++) {
         const struct need *need = &e->needs[e->todo[i]];
-        if (!has_task[e->todo[i]] && pp_mg_keys_at(gone, unwanted, &need->key) == unwanted)
+        if (!served[e->todo[i]] && pp_mg_keys_at(gone, unwanted, &need->key) == unwanted)
             e->todo[kept++] = e->todo[i];
     }
     e->n_todo = kept;

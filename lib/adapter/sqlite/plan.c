@@ -1,8 +1,9 @@
 /* plan.c: items become rows, their open photos tasks.
  *
  *   newest revision? -> same batch: repeated, nothing changes
- *   new revision: slots; answered photos are final, open ones open a task or join the one that is there
- *   nothing open: finished at once;   older revision still open: superseded, after the new one has joined */
+ *   new revision: slots; answered photos are final, open ones open a task or join the one that is there (or
+ * were stored meanwhile: final, too) nothing open: finished at once;   older revision still open: superseded,
+ * after the new one has joined */
 #include <string.h>
 
 #include "store.h"
@@ -62,52 +63,71 @@ static void add_task(struct pp_sw *w, struct planning *p, const struct item_row 
     pp_sw_rows_add(w, &p->backlog, p->r->req.arena, p->r->client, f->tier, f->due_ms);
 }
 
-/* A task of its own, or a place among those who wait for one that exists. A photo never seen before gets the
- * number of its first task. */
-static void open_photo(struct pp_sw *w, struct planning *p, const struct item_row *row, uint32_t idx,
-                       int64_t domain)
+/* Of a photo that is there: its number, its task (0: none) and its record. */
+struct photo_row {
+    int64_t num, task;
+    struct pp_photo record;
+};
+
+static void find_photo(struct pp_sw *w, const struct planning *p, const struct pp_key *key,
+                       struct photo_row *photo)
+{
+    *photo = (struct photo_row){0};
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_PHOTO_FIND, "ib", p->client, key, sizeof *key);
+    if (!pp_sq_row(&w->db, st))
+        return;
+    photo->num = pp_sq_col(st, 0);
+    photo->task = pp_sq_col(st, 1);
+    enum pp_err err = pp_unpack_photo(sqlite3_column_blob(st, 2), (size_t)sqlite3_column_bytes(st, 2),
+                                      &w->tmp, &photo->record);
+    pp_sq_done(st);
+    if (err != PP_OK)
+        fail(w, err);
+}
+
+/* A task of its own, or a place among those who wait for one that exists: OPEN. Or, stored since it was
+ * looked up, its outcome. A photo never seen before gets the number of its first task. */
+static struct pp_outcome open_photo(struct pp_sw *w, struct planning *p, const struct item_row *row,
+                                    uint32_t idx, int64_t domain)
 {
     const struct pp_plan_photo *f = &row->item->photos[idx];
-    int64_t number = pp_sw_next(w), photo;
+    struct pp_outcome o = {.kind = PP_OUTCOME_OPEN};
+    struct photo_row photo;
+    int64_t number = pp_sw_next(w);
     if (pp_sq_run(&w->db, PP_Q_PHOTO_ADD, "iib", number, p->client, &f->key, sizeof f->key) == 1) {
         add_task(w, p, row, idx, number, number, domain);
-        return;
+        return o;
     }
-    int64_t task = pp_sw_photo_task(w, p->client, &f->key, &photo);
-    if (task) {
-        pp_sw_task_join(w, task, row->num, idx, f->always);
-    } else {
-        pp_sq_run(&w->db, PP_Q_PHOTO_OPEN, "ii", photo, number);
-        add_task(w, p, row, idx, number, photo, domain);
+    find_photo(w, p, &f->key, &photo);
+    if (photo.task) {
+        pp_sw_task_join(w, photo.task, row->num, idx, f->always);
+        return o;
     }
+    o = pp_plan_photo_late(f, &photo.record);
+    if (o.kind == PP_OUTCOME_OPEN) {
+        pp_sq_run(&w->db, PP_Q_PHOTO_OPEN, "ii", photo.num, number);
+        add_task(w, p, row, idx, number, photo.num, domain);
+    }
+    return o;
 }
 
 /* One more import answered from the record. A URL that the item repeats counts once. */
 static void count_skip(struct pp_sw *w, struct planning *p, const struct pp_plan_item *item, uint32_t idx)
 {
     const struct pp_plan_photo *f = &item->photos[idx];
+    struct photo_row photo;
     for (uint32_t i = 0; i < idx; i++) {
         if (item->photos[i].outcome.kind == PP_OUTCOME_SKIPPED &&
             !memcmp(&item->photos[i].key, &f->key, sizeof f->key))
             return;
     }
-    struct pp_photo photo = {0};
-    int64_t num = 0;
-    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_PHOTO_FIND, "ib", p->client, &f->key, sizeof f->key);
-    if (pp_sq_row(&w->db, st)) {
-        num = pp_sq_col(st, 0);
-        enum pp_err err =
-            pp_unpack_photo(sqlite3_column_blob(st, 2), (size_t)sqlite3_column_bytes(st, 2), &w->tmp, &photo);
-        pp_sq_done(st);
-        if (err != PP_OK)
-            fail(w, err);
-    }
-    if (!photo.fail_code || photo.skips == UINT16_MAX)
+    find_photo(w, p, &f->key, &photo);
+    if (!photo.record.fail_code || photo.record.skips == UINT16_MAX)
         return;
-    photo.skips++;
+    photo.record.skips++;
     pp_buf_reset(&w->buf);
-    pp_pack_photo(&w->buf, &photo);
-    pp_sq_run(&w->db, PP_Q_PHOTO_SKIP, "ib", num, w->buf.p, w->buf.n);
+    pp_pack_photo(&w->buf, &photo.record);
+    pp_sq_run(&w->db, PP_Q_PHOTO_SKIP, "ib", photo.num, w->buf.p, w->buf.n);
 }
 
 static void add_slot(struct pp_sw *w, struct planning *p, struct item_row *row, uint32_t idx)
@@ -117,6 +137,8 @@ static void add_slot(struct pp_sw *w, struct planning *p, struct item_row *row, 
     if (o.kind == PP_OUTCOME_OPEN && p->batch->cancelled)
         o = (struct pp_outcome){.kind = PP_OUTCOME_CANCELLED};
     int64_t domain = f->domain && *f->domain ? pp_name_add(&w->names, &w->db, PP_NAME_DOMAIN, f->domain) : 0;
+    if (o.kind == PP_OUTCOME_OPEN)
+        o = open_photo(w, p, row, idx, domain);
     pp_buf_reset(&w->buf);
     if (o.kind != PP_OUTCOME_OPEN)
         pp_pack_outcome(&w->buf, &o);
@@ -124,12 +146,9 @@ static void add_slot(struct pp_sw *w, struct planning *p, struct item_row *row, 
               f->url ? f->url : "", (size_t)f->url_n, w->buf.n ? w->buf.p : NULL, w->buf.n);
     pp_sw_count_photo(w, p->batch, o.kind, o.code, true);
     row->with_bytes += o.kind == PP_OUTCOME_STORED || o.kind == PP_OUTCOME_UNCHANGED;
-    if (o.kind == PP_OUTCOME_OPEN) {
-        row->left++;
-        open_photo(w, p, row, idx, domain);
-    } else if (o.kind == PP_OUTCOME_SKIPPED && !p->batch->cancelled) {
+    row->left += o.kind == PP_OUTCOME_OPEN;
+    if (o.kind == PP_OUTCOME_SKIPPED && !p->batch->cancelled)
         count_skip(w, p, row->item, idx);
-    }
 }
 
 static void add_item(struct pp_sw *w, struct planning *p, struct pp_plan_item *item)
