@@ -48,7 +48,8 @@ static void post_done(struct pp_s1_post *post)
     case PP_S1_REFUSED: post_refused(call, &post->parsed); return;
     case PP_S1_FAILED: pp_call_error(call, post->err, "accepting a batch"); return;
     case PP_S1_REPLAYED: pp_call_header(call, "Idempotency-Replayed: true"); break;
-    case PP_S1_ACCEPTED: break;
+    case PP_S1_ACCEPTED:
+    case PP_S1_NOTHING: break;
     }
     pp_api_batch_location(call, post->answer, post->answer_n);
     pp_buf_put(&call->out, post->answer, post->answer_n);

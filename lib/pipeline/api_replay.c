@@ -43,11 +43,18 @@ static void replay_write_answer(const struct pp_s1_post *post, struct pp_buf *ou
     replay_write(out, ((const struct replay_state *)call->state)->photos, post->batch_id);
 }
 
+static void replay_nothing(struct pp_call *call)
+{
+    replay_write(&call->out, ((const struct replay_state *)call->state)->photos, NULL);
+    pp_call_json(call, 200);
+}
+
 static void replay_entered(struct pp_s1_post *post)
 {
     struct pp_call *call = post->data;
 
     switch (post->verdict) {
+    case PP_S1_NOTHING: replay_nothing(call); return;
     case PP_S1_REFUSED: pp_call_problem(call, post->parsed.code, NULL, "%s", post->parsed.detail); return;
     case PP_S1_FAILED: pp_call_error(call, post->err, "replaying a batch"); return;
     case PP_S1_REPLAYED: pp_call_header(call, "Idempotency-Replayed: true"); break;
@@ -63,9 +70,9 @@ static void replay_end(struct pp_call *call)
     struct replay_state *s = call->state;
     struct pp_s1_post *post = &s->post;
 
-    if (s->dry_run || post->parsed.n_items == 0) {
-        replay_write(&call->out, s->photos, NULL);
-        pp_call_json(call, 200);
+    /* Once its batch is planned a replay finds nothing, but its key finds the first answer. */
+    if (s->dry_run || (post->parsed.n_items == 0 && !call->req->idempotency_key)) {
+        replay_nothing(call);
         return;
     }
     if (post->parsed.entry.failed) {

@@ -81,7 +81,7 @@ static void finish(struct pp_s1_post *post, enum pp_s1_verdict verdict)
         m->batches_accepted++;
     else if (verdict == PP_S1_REPLAYED)
         m->batches_replayed++;
-    else
+    else if (verdict != PP_S1_NOTHING)
         m->batches_rejected++;
     s1->busy--;
     post->done(post);
@@ -154,13 +154,13 @@ static void appended(struct pp_req *req)
 {
     struct pp_s1_post *post = req->data;
 
-    if (req->err == PP_OK || req->err == PP_EFULL)
+    if ((req->err == PP_OK && !post->append.only_key) || req->err == PP_EFULL)
         note_full(post->s1, req->err == PP_EFULL);
     switch (req->err) {
     case PP_OK:
         post->answer = post->answer_buf.p;
         post->answer_n = post->answer_buf.n;
-        finish(post, PP_S1_ACCEPTED);
+        finish(post, post->append.only_key ? PP_S1_NOTHING : PP_S1_ACCEPTED);
         return;
     case PP_EEXISTS:
         post->answer = post->append.old_answer;
@@ -198,6 +198,7 @@ static void append(struct pp_s1 *s1, struct pp_s1_post *post)
                                         .payload = post->parsed.entry.p,
                                         .payload_n = post->parsed.entry.n};
     a->key = post->key;
+    a->only_key = post->parsed.n_items == 0;
     a->answer = post->answer_buf.p;
     a->answer_n = post->answer_buf.n;
     a->high_water = s1->p->params->high_water;
@@ -235,7 +236,7 @@ static void enter(struct pp_s1 *s1, struct pp_s1_post *post)
         fail(post, post->err);
     else if (post->only_client && strcmp(post->only_client, b->client) != 0)
         refuse(post, PP_API_NOT_FOUND, "there is no such client for this key");
-    else if (b->n_items == 0)
+    else if (b->n_items == 0 && !(post->replay && post->key))
         refuse(post, PP_API_ALL_REJECTED, b->n_rejected ? "no item was accepted" : "the batch has no items");
     else if (!reserve_key(s1, post))
         refuse(post, PP_API_IDEMPOTENCY_IN_PROGRESS, "a request with this key is under way");

@@ -22,7 +22,8 @@ enum pp_s1_verdict {
     PP_S1_ACCEPTED, /* `answer` */
     PP_S1_REPLAYED, /* `answer` of the first request with this key */
     PP_S1_REFUSED,  /* parsed.code, field, detail; ALL_REJECTED: parsed.rejected */
-    PP_S1_FAILED    /* err */
+    PP_S1_FAILED,   /* err */
+    PP_S1_NOTHING   /* of a replay without items, whose key has not been used */
 };
 
 /* The caller's; lives from submit until pp_s1_post_fini(). Zeros but for what is given. */

@@ -313,6 +313,35 @@ static void keys_find_their_answer(void **state)
     OK(k, append, &again);
 }
 
+static void a_key_can_be_asked_for(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_1", "x"), ask = entry("c", "b_2", "");
+    r.key = ask.key = "key-1";
+    r.answer = "first";
+    ask.answer = "other";
+    r.answer_n = ask.answer_n = 5;
+    ask.only_key = true;
+    ask.high_water = 1;
+    for (int i = 0; i < 2; i++)
+        OK(k, append, &ask);
+    assert_int_equal(stats(k).entries, 0);
+    OK(k, append, &r);
+    for (int planned = 0; planned < 2; planned++) {
+        RUN(k, append, &ask);
+        assert_int_equal(ask.req.err, PP_EEXISTS);
+        assert_int_equal(ask.old_answer_n, 5);
+        assert_memory_equal(ask.old_answer, "first", 5);
+        ack(k, "b_1");
+    }
+    ask.body_hash[0] = 1;
+    RUN(k, append, &ask);
+    assert_int_equal(ask.req.err, PP_EMISMATCH);
+    ask.key = "key-2";
+    OK(k, append, &ask);
+    assert_int_equal(stats(k).entries, 0);
+}
+
 static void refused_append_keeps_no_key(void **state)
 {
     struct kit *k = *state;
@@ -653,23 +682,12 @@ int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_kit, close_kit)
     const struct CMUnitTest tests[] = {
-        T(comes_out_as_it_went_in),
-        T(without_photos),
-        T(oldest_first_and_bounded),
-        T(others_come_in_turn),
-        T(acked_is_gone),
-        T(a_restart_gives_back_what_was_taken),
-        T(keys_find_their_answer),
-        T(refused_append_keeps_no_key),
-        T(high_water_by_photos),
-        T(poison_is_set_aside),
-        T(cancelled_before_planning),
-        T(read_and_listed),
-        T(a_large_entry),
-        T(many_at_once),
-        T(an_append_is_told),
-        T(asked_what_became_of_it),
-        T(appended_twice),
+        T(comes_out_as_it_went_in), T(without_photos),          T(oldest_first_and_bounded),
+        T(others_come_in_turn),     T(acked_is_gone),           T(a_restart_gives_back_what_was_taken),
+        T(keys_find_their_answer),  T(a_key_can_be_asked_for),  T(refused_append_keeps_no_key),
+        T(high_water_by_photos),    T(poison_is_set_aside),     T(cancelled_before_planning),
+        T(read_and_listed),         T(a_large_entry),           T(many_at_once),
+        T(an_append_is_told),       T(asked_what_became_of_it), T(appended_twice),
     };
     const struct CMUnitTest of_journals[] = {T(read_and_undone)};
 #undef T

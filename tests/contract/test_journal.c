@@ -554,8 +554,17 @@ static void keys_of_other_nodes(void **state)
     again.body_hash[0] = 1;
     DUE(k, k->a.queue, append, &again, PP_EMISMATCH);
     until_kept(k, &k->a, 0);
-    /* To both, while they could not know: both are promised. */
+    again.body_hash[0] = 0;
+    again.only_key = true;
+    DUE(k, k->a.queue, append, &again, PP_EEXISTS);
+    assert_memory_equal(again.old_answer, "first", 5);
+    again.key = "fresh";
+    DUE(k, k->a.queue, append, &again, PP_OK);
+    until_kept(k, &k->a, 0);
+    in_redis(k, "1");
     k->a.gate.mode = GATE_SHUT;
+    DUE(k, k->a.queue, append, &again, PP_EIO); /* only the shared one knows */
+    /* To both, while they could not know: both are promised. */
     struct pp_ingest_append x = entry("e", "b_3", "b_3"), y = entry("e", "b_4", "b_4");
     x.key = y.key = "both";
     x.answer = "third";

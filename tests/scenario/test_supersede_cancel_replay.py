@@ -77,8 +77,8 @@ def replay(r):
     same(r.pool.batch(first)["errors"], {"http_404": 2, "http_500": 1}, "errors of the batch")
     path = f"/v1/batches/{first}/replay"
 
-    def ask(**how):
-        answer = r.pool.post(path, how)
+    def ask(key=None, **how):
+        answer = r.pool.post(path, how, key and {"Idempotency-Key": key})
         same(answer.status // 100, 2, f"replay {how}: {answer}")
         return answer.json
 
@@ -88,7 +88,7 @@ def replay(r):
     same(ask(dry_run=True)["photos"], 3, "dry run of all that failed")
     before = len(r.origin.records())
     r.origin.set_hosts("*.example delay=5 bytes=600-2000")
-    again = ask(codes=["http_404"])
+    again = ask(key="once-more", codes=["http_404"])
     same(again["photos"], 2, "photos replayed")
     results = r.pool.wait_finished(again["batch_id"])
     same(statuses(results), {"r1": "complete", "r3": "complete"}, "items of the replay")
@@ -96,6 +96,8 @@ def replay(r):
          "photos of the replay")
     same(len(r.origin.records()) - before, 2, "requests of the replay")
     same({x["data"]["revision"] for x in results}, {2}, "revisions of the replay")
+    same(ask(key="once-more", codes=["http_404"]), again, "the same replay again, when it is done")
+    same(ask(codes=["http_404"]), {"photos": 0, "batch_id": None}, "another one")
     r.origin.set_hosts(HOSTS)
     same(r.pool.post(path, {"codes": ["no_such_code"]}).status // 100, 4, "replay of a code that is none")
     same(r.pool.post("/v1/batches/b_none/replay", {}).status, 404, "replay of a batch that is none")

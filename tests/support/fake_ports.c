@@ -101,7 +101,8 @@ static enum pp_err ingest_append(struct pp_ingest_queue *q, struct pp_ingest_app
     const struct fake_entry *old = r->key ? find_key(f, key) : NULL;
     if (old)
         return fake_later(&f->back, &r->req, repeated(r, old));
-    keep_entry(f, r, key);
+    if (!r->only_key)
+        keep_entry(f, r, key);
     return fake_later(&f->back, &r->req, PP_OK);
 }
 

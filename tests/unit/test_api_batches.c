@@ -595,6 +595,21 @@ static void replay(void **state)
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 202);
     assert_string_equal(api_str(t, "batch_id"), id);
     assert_int_equal(t->ingest.n, 1);
+
+    t->store.n_items = 0; /* planned: nothing is left to do, for those who ask for the first time */
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 200);
+    t->key = "fresh";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 200);
+    assert_true(json_is_null(api_at(t, "batch_id")));
+    t->key = "again";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 202);
+    assert_string_equal(api_str(t, "batch_id"), id);
+    assert_true(api_has_header(t, "Idempotency-Replayed: true\n"));
+    t->key = "again";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", "{}"), 422);
+    assert_string_equal(api_code(t), "idempotency_mismatch");
+    assert_int_equal(t->ingest.n, 1);
+    assert_int_equal(t->p.metrics.batches_accepted, 1);
 }
 
 static void replay_bodies(void **state)

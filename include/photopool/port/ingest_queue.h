@@ -33,6 +33,7 @@ struct pp_ingest_append {
     struct pp_ingest_entry entry;
     /* Idempotency; key NULL: none. The key belongs to the client. */
     const char *key;
+    bool only_key; /* appends nothing: PP_OK: the key has not been used */
     uint8_t body_hash[32];
     const char *answer; /* the 202's body, kept with the key */
     size_t answer_n;

@@ -67,12 +67,27 @@ static void keep(struct append *a, enum jq_state state)
     jq_end(&a->op, PP_OK);
 }
 
+static void not_appended(struct append *a, enum pp_err err)
+{
+    struct pp_ingest_append *r = request(a);
+    free(a->e);
+    r->old_answer = a->sub.append.old_answer;
+    r->old_answer_n = a->sub.append.old_answer_n;
+    if (err == PP_EFULL)
+        jq_round_kick(a->op.q); /* some of it may be planned by now */
+    jq_end(&a->op, err);
+}
+
 static void inner_done(struct pp_req *req)
 {
     struct append *a = req->data;
     struct pp_ingest_append *r = request(a);
     const struct pp_ingest_append *sub = &a->sub.append;
 
+    if (r->only_key) {
+        not_appended(a, req->err);
+        return;
+    }
     switch (req->err) {
     case PP_OK: keep(a, JQ_SURE); return;
     case PP_EEXISTS:
@@ -112,17 +127,6 @@ static void append_to_inner(struct append *a)
 
 /* --- own --- */
 
-static void own_refused(struct append *a, enum pp_err err)
-{
-    struct pp_ingest_append *r = request(a);
-    free(a->e);
-    r->old_answer = a->sub.append.old_answer;
-    r->old_answer_n = a->sub.append.old_answer_n;
-    if (err == PP_EFULL)
-        jq_round_kick(a->op.q); /* some of it may be planned by now */
-    jq_end(&a->op, err);
-}
-
 static void own_done(struct pp_req *req)
 {
     struct append *a = req->data;
@@ -130,7 +134,11 @@ static void own_done(struct pp_req *req)
     bool behind = q->away || jq_client_waits(q, request(a)->entry.client);
 
     if (req->err != PP_OK) {
-        own_refused(a, req->err);
+        not_appended(a, req->err);
+        return;
+    }
+    if (request(a)->only_key) {
+        append_to_inner(a);
         return;
     }
     if (!jq_entry_add(q, a->e)) { /* on disk, but unknown to us until the next start: not promised */

@@ -160,7 +160,7 @@ static void write_call(struct append *a, bool only_ask)
     pp_riq_text(op,
                 pp_arena_printf(&op->mem, "%d %d %" PRId64 " %u %" PRIu64 " %zu %u", (int)e->refresh,
                                 e->replay, e->created_at, e->n_items, e->n_photos, e->payload_n, a->parts));
-    pp_riq_number(op, (int64_t)r->high_water);
+    pp_riq_number(op, r->only_key ? 0 : (int64_t)r->high_water);
     pp_riq_digest(op, e->batch_id);
     pp_riq_text(op, only_ask ? "1" : "0");
     pp_riq_text(op, r->key ? "1" : "0");
@@ -182,7 +182,7 @@ static void appended(struct pp_riq_op *op, enum pp_err err, const struct redisRe
 
 static void append(struct append *a)
 {
-    write_call(a, false);
+    write_call(a, a->r->only_key);
     a->op.answered = appended;
     pp_riq_send(&a->op);
 }

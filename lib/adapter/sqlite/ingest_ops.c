@@ -86,7 +86,7 @@ enum pp_err pp_iq_append(struct pp_iq *q, struct pp_ingest_append *r)
     r->old_answer = NULL;
     r->old_answer_n = 0;
     enum pp_err err = r->key ? check_key(q, r) : PP_OK;
-    if (err != PP_OK)
+    if (err != PP_OK || r->only_key)
         return err;
     if (pp_sq_int(&q->db, 0, PP_IQ_FIND, "t", e->batch_id))
         return PP_EEXISTS;
