@@ -112,10 +112,8 @@ static void poll_answer(struct events_state *s, struct pp_piece *const *pieces, 
     pp_call_json(call, 200);
 }
 
-static enum pp_sub_verdict poll_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
-                                        uint64_t upto)
+static enum pp_sub_verdict poll_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n)
 {
-    (void)upto;
     poll_answer(poll_of(sub), pieces, n);
     return PP_SUB_GONE;
 }
@@ -216,14 +214,12 @@ static void stream_end(struct stream_sub *s, enum pp_ws_close code, const char *
     server->ops->end(server, &s->stream, code, reason);
 }
 
-static enum pp_sub_verdict stream_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
-                                          uint64_t upto)
+static enum pp_sub_verdict stream_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n)
 {
     struct stream_sub *s = stream_of(sub);
     struct pp_http_server *server = server_of(s);
     enum pp_err err = server->ops->send(server, &s->stream, pieces, n);
 
-    (void)upto;
     if (err == PP_OK)
         return PP_SUB_TAKEN;
     if (err == PP_EFULL && server->ops->pending(&s->stream) > 0)
@@ -244,7 +240,7 @@ static enum pp_sub_verdict stream_gap(struct pp_sub *sub, uint64_t from, uint64_
                                                  (unsigned long long)to, range)
                                       : snprintf(text, sizeof(text), "{\"gap\":%s}", range);
     struct pp_piece *piece = pp_piece_of(text, (size_t)n);
-    enum pp_sub_verdict verdict = piece ? stream_deliver(sub, &piece, 1, to) : PP_SUB_FULL;
+    enum pp_sub_verdict verdict = piece ? stream_deliver(sub, &piece, 1) : PP_SUB_FULL;
 
     pp_piece_unref(piece);
     if (verdict == PP_SUB_FULL) { /* it comes again, and is told then */

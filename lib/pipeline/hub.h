@@ -37,10 +37,8 @@ enum pp_sub_verdict {
 
 struct pp_sub_events {
     /* Pieces of the subscriber's format, in order, at most `max` of them, and of PP_SUB_BYTES together where
-     * they are several; what is to be kept is to be referenced. `upto`: everything up to this number has been
-     * looked at. */
-    enum pp_sub_verdict (*deliver)(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
-                                   uint64_t upto);
+     * they are several; what is to be kept is to be referenced. sub->at is past them already. */
+    enum pp_sub_verdict (*deliver)(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n);
     /* Events from..to are not kept any more, or were lost. TAKEN or GONE. */
     enum pp_sub_verdict (*gap)(struct pp_sub *sub, uint64_t from, uint64_t to);
     /* Can it take more now? Asked while it catches up; after a no: pp_hub_resume(). */

@@ -31,7 +31,7 @@ static bool deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n
     uint64_t before = sub->at;
 
     sub->at = upto;
-    enum pp_sub_verdict verdict = n > 0 ? sub->events->deliver(sub, pieces, n, upto) : PP_SUB_TAKEN;
+    enum pp_sub_verdict verdict = n > 0 ? sub->events->deliver(sub, pieces, n) : PP_SUB_TAKEN;
     if (verdict == PP_SUB_FULL)
         sub->at = before;
     return verdict == PP_SUB_TAKEN;

@@ -36,19 +36,32 @@ static void topic_left(struct pp_hub *hub, struct pp_topic *t)
     free(t);
 }
 
+static bool is_linked(const struct pp_sub *sub, const char *key)
+{
+    for (size_t i = 0; i < sub->n_links; i++)
+        if (strcmp(sub->links[i].topic->key, key) == 0)
+            return true;
+    return false;
+}
+
+/* One link a topic: who leaves while a topic is dealt out takes all of its links along. */
 enum pp_err pp_hub_link(struct pp_hub *hub, struct pp_sub *sub, const char *const *keys, size_t n)
 {
+    struct pp_topic *t = NULL;
+
     sub->links = calloc(n, sizeof(*sub->links));
     sub->n_links = 0;
     for (size_t i = 0; sub->links && i < n; i++) {
-        struct pp_topic *t = topic_get(hub, keys[i]);
+        if (is_linked(sub, keys[i]))
+            continue;
+        t = topic_get(hub, keys[i]);
         if (!t)
             break;
         struct pp_sub_link *link = &sub->links[sub->n_links++];
         *link = (struct pp_sub_link){.sub = sub, .topic = t};
         pp_list_push(&t->links, &link->in_topic);
     }
-    if (sub->links && sub->n_links == n)
+    if (sub->links && t)
         return PP_OK;
     pp_hub_unlink(hub, sub);
     return PP_ENOMEM;
@@ -134,7 +147,7 @@ static void deliver(struct pp_hub *hub, struct pp_sub *sub, struct pp_piece *con
     uint64_t before = sub->at;
 
     sub->at = upto > before ? upto : before;
-    if (n == 0 || sub->events->deliver(sub, pieces, n, sub->at) != PP_SUB_FULL)
+    if (n == 0 || sub->events->deliver(sub, pieces, n) != PP_SUB_FULL)
         return;
     sub->at = before;
     pp_hub_fall_behind(hub, sub);

@@ -21,7 +21,7 @@ struct follower {
     struct kit *kit;
     uint64_t seqs[FAKE_EVENTS]; /* 0: a gap */
     size_t n, calls, most;
-    uint64_t gap_from, gap_to, upto;
+    uint64_t gap_from, gap_to, at;
     bool busy, failed, caught_up;
     size_t leave_after; /* events; 0: never */
     size_t full;        /* deliveries that it does not take */
@@ -62,8 +62,7 @@ static void take(struct follower *f, const char *text, size_t n)
     }
 }
 
-static enum pp_sub_verdict deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
-                                   uint64_t upto)
+static enum pp_sub_verdict deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n)
 {
     struct follower *f = of(sub);
 
@@ -73,7 +72,7 @@ static enum pp_sub_verdict deliver(struct pp_sub *sub, struct pp_piece *const *p
     f->most = n > f->most ? n : f->most;
     for (size_t i = 0; i < n; i++)
         take(f, pieces[i]->bytes, pieces[i]->n);
-    f->upto = upto;
+    f->at = sub->at;
     if (f->leave_after == 0 || f->n < f->leave_after)
         return PP_SUB_TAKEN;
     pp_hub_unsubscribe(f->kit->hub, sub);
@@ -412,7 +411,7 @@ static void one_who_takes_few_knows_where_he_is(void **state)
     put(k, "ops", 5);
     settle(k);
     check(f, 3, 3, 4, 5);
-    assert_int_equal(f->upto, 5);
+    assert_int_equal(f->at, 5);
     assert_int_equal(f->most, 3);
     assert_int_equal(pp_hub_subscribers(k->hub), 0);
     free(f);
@@ -437,6 +436,26 @@ static void leaving_in_the_middle_of_a_round(void **state)
         assert_true(f[i]->n >= 1);
         if (i % 4 == 0)
             assert_int_equal(f[i]->n, 2 + (i % 5 ? 0 : 2));
+        leave(f[i]);
+    }
+    assert_int_equal(pp_hub_subscribers(k->hub), 0);
+}
+
+/* A key twice is one key: whoever leaves while its topic is dealt out does not pull the next link away. */
+static void the_same_key_twice(void **state)
+{
+    struct kit *k = *state;
+    struct follower *f[6];
+
+    settle(k);
+    for (size_t i = 0; i < 6; i++) {
+        f[i] = follow(k, i % 2 ? PP_SUB_JSON : PP_SUB_SSE, PP_SUB_FROM_NOW, "results:1", "results:1");
+        f[i]->leave_after = i < 4 ? 1 : 0;
+    }
+    put(k, "results:1", 2);
+    settle(k);
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(f[i]->n, 2);
         leave(f[i]);
     }
     assert_int_equal(pp_hub_subscribers(k->hub), 0);
@@ -590,6 +609,7 @@ int main(void)
         T(a_gap_within_the_log),
         T(one_who_takes_few_knows_where_he_is),
         T(leaving_in_the_middle_of_a_round),
+        T(the_same_key_twice),
         T(a_log_that_fails),
         T(numbers_of_the_future),
         T(a_log_that_went_back),
