@@ -33,7 +33,7 @@ struct cut {
 struct client {
     char id[16];
     struct cut cut;
-    int64_t sent[SENT]; /* at the origin: a ring */
+    int64_t sent[SENT]; /* at the origin, under a limit: a ring */
     uint32_t n_sent;
     uint32_t in_flight; /* at the origin */
 };
@@ -136,7 +136,8 @@ static void origin_takes(struct world *w, uint16_t client, struct cut cut)
     }
     if (c->in_flight >= cut.concurrency)
         fail_msg("client %s: %u at once, at %lld", c->id, c->in_flight + 1, (long long)w->now);
-    c->sent[c->n_sent++ % SENT] = cut.rpm > 0 ? w->now : 0; /* without a limit nothing is reserved */
+    if (cut.rpm > 0) /* what goes out while there is no limit is not reserved, and counts in none */
+        c->sent[c->n_sent++ % SENT] = w->now;
     c->in_flight++;
     w->sent++;
 }
