@@ -260,7 +260,7 @@ static void start_requests(struct pp_relay *r)
     bool leads = pp_lease_leads(r->lease) && !r->stopped;
     bool unsaved = !pp_list_empty(&r->settled) || (r->started && leads && pp_relay_cursor(r) > r->saved_seq);
 
-    if (!r->save.busy && unsaved && now >= r->save_ms)
+    if (!r->save.busy && !r->forgets && unsaved && now >= r->save_ms)
         pp_relay_save(r);
     if (!leads) {
         if (r->started && !r->stopped)
@@ -335,9 +335,21 @@ void pp_relay_stop(struct pp_relay *r)
     pp_timer_sooner(r->timer, 0);
 }
 
+void pp_relay_give_up(struct pp_relay *r)
+{
+    r->giving_up = true;
+}
+
+void pp_relay_forget(struct pp_relay *r)
+{
+    r->forgets = true;
+    pp_relay_stop(r);
+}
+
 size_t pp_relay_busy(const struct pp_relay *r)
 {
-    return r->sending + r->settled.n + r->cursor.busy + r->read.busy + r->due.busy + r->save.busy;
+    size_t unsaved = r->forgets ? 0 : r->settled.n;
+    return r->sending + unsaved + r->cursor.busy + r->read.busy + r->due.busy + r->save.busy;
 }
 
 static void free_list(struct pp_relay *r, struct pp_list *list)

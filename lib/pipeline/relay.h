@@ -79,6 +79,10 @@ void pp_relay_wake(struct pp_relay *r);
 
 /* Nothing new is read or given out. */
 void pp_relay_stop(struct pp_relay *r);
+/* What can't be saved now is not saved: it goes out again, one day. */
+void pp_relay_give_up(struct pp_relay *r);
+/* Stops; and nothing more is saved: the sink is no more, and there may be another of its name. */
+void pp_relay_forget(struct pp_relay *r);
 /* Messages out at the driver, requests, and what is settled and not saved. */
 size_t pp_relay_busy(const struct pp_relay *r);
 /* What is not saved goes out again, one day. The driver holds no message. */

@@ -26,6 +26,8 @@ struct pp_relay {
     struct pp_timer *timer;
     bool started; /* the cursor is known */
     bool stopped;
+    bool giving_up; /* after the next failure to save, */
+    bool forgets;   /* what is settled is not saved */
     uint64_t read_seq, saved_seq;
     int64_t read_ms, due_ms, save_ms, news_ms; /* loop time: not before; when the last news came */
     struct pp_list window;                     /* by seq; all but deferred */

@@ -1,4 +1,6 @@
 /* relay_save.c: what became of messages, and how far the sink has come, into the delivery store. */
+#include <string.h>
+
 #include "pipeline/relay_internal.h"
 
 #define SAVE_MAX 500
@@ -27,14 +29,21 @@ static void forget_saved(struct pp_relay *r)
     }
 }
 
+/* An endpoint that was deleted: there is nothing to be saved any more. */
+static bool sink_is_gone(const struct pp_relay *r, enum pp_err err)
+{
+    return err == PP_ENOTFOUND && strncmp(r->driver.sink, PP_SINK_WEBHOOK, strlen(PP_SINK_WEBHOOK)) == 0;
+}
+
 static void saved(struct pp_req *req)
 {
     struct pp_relay_ask *a = req->data;
     struct pp_relay *r = a->relay;
 
-    if (req->err != PP_OK) {
+    if (req->err != PP_OK && !sink_is_gone(r, req->err)) {
         pp_relay_complain(r, "the place of a sink could not be written", req->err);
         r->save_ms = pp_relay_now(r) + PP_RELAY_TRY_AGAIN_MS;
+        r->forgets |= r->giving_up;
     } else {
         if (r->save_r.cursor > r->saved_seq)
             r->saved_seq = r->save_r.cursor;

@@ -117,8 +117,12 @@ void pp_s7_stop(struct pp_s7 *s7)
 
 void pp_s7_give_up(struct pp_s7 *s7)
 {
-    if (s7)
-        pp_s7_webhooks_give_up(s7->webhooks);
+    if (!s7)
+        return;
+    pp_relay_give_up(pp_s7_hub_relay(s7->hub));
+    for (size_t i = 0; i < s7->p->n_sinks; i++)
+        pp_relay_give_up(pp_s7_broker_relay(s7->brokers[i]));
+    pp_s7_webhooks_give_up(s7->webhooks);
 }
 
 /* The leases are let go of once nothing is out under them. */

@@ -30,6 +30,7 @@ struct endpoint {
     int64_t old_until_ms; /* the second key signs until then, wall */
     bool paused, disabled, gone, seen;
     uint64_t version;
+    int64_t created_at; /* another: it was deleted and made anew */
     struct pp_relay *relay;
     struct pp_endpoint_pace pace;
     size_t out; /* flights, and the request below */
@@ -89,6 +90,11 @@ static void landed(struct pp_webhook_post *post)
 
     w->flights--;
     e->out--;
+    pp_list_push(&w->spare, &f->node);
+    if (e->gone) {
+        pp_relay_put_back(e->relay, m);
+        return;
+    }
     pp_pace_ended(&e->pace, !endpoint_ails(post), pp_loop_now(p->loop), (uint32_t)pp_rng_next(&p->rng));
     if (post->error[0])
         snprintf(error, sizeof(error), "%s", post->error);
@@ -104,7 +110,6 @@ static void landed(struct pp_webhook_post *post)
         disable(e);
         break;
     }
-    pp_list_push(&w->spare, &f->node);
     pump(e);
 }
 
@@ -162,10 +167,11 @@ static void disable_read(struct pp_req *req)
 {
     struct endpoint *e = req->data;
     struct pp_delivery_store *store = e->owner->p->deliveries;
+    const struct pp_webhook *now = req->err == PP_OK && e->get.n == 1 ? &e->get.webhooks[0] : NULL;
 
-    if (req->err == PP_OK && e->get.n == 1 && e->get.webhooks[0].version == e->version) {
+    if (now && now->version == e->version && now->created_at == e->created_at) {
         e->put = (struct pp_webhook_put){.req = {.done = disabled, .data = e, .arena = &e->arena},
-                                         .webhook = e->get.webhooks[0]};
+                                         .webhook = *now};
         e->put.webhook.disabled = true;
         e->put.webhook.updated_at = pp_loop_wall(e->owner->p->loop);
         if (store->ops->put_webhook(store, &e->put) == PP_OK)
@@ -240,6 +246,7 @@ static bool configure(struct endpoint *e, const struct pp_webhook *row)
     e->paused = row->paused;
     e->disabled = row->disabled;
     e->version = row->version;
+    e->created_at = row->created_at;
     return take_key(e, row->secret) && (!row->old_secret || take_key(e, row->old_secret));
 }
 
@@ -277,23 +284,33 @@ static struct endpoint *find(struct pp_s7_webhooks *w, const char *name)
 {
     pp_list_each (node, &w->endpoints) {
         struct endpoint *e = pp_container_of(node, struct endpoint, node);
-        if (strcmp(e->name, name) == 0)
+        if (!e->gone && strcmp(e->name, name) == 0)
             return e;
     }
     return NULL;
 }
 
-/* One that was deleted and made anew begins anew, once what was out has landed. */
+/* It was deleted. What is out lands, and nobody cares. */
+static void leave(struct endpoint *e)
+{
+    e->gone = true;
+    pp_relay_forget(e->relay);
+}
+
+/* One that was deleted and made anew begins anew. */
 static void take_row(struct pp_s7_webhooks *w, const struct pp_webhook *row)
 {
     struct endpoint *e = find(w, row->name);
+    bool other = e && row->created_at != e->created_at;
 
-    if (!e) {
+    if (other)
+        leave(e);
+    if (!e || other) {
         endpoint_new(w, row);
         return;
     }
-    e->seen = !e->gone;
-    if (e->gone || row->version == e->version)
+    e->seen = true;
+    if (row->version == e->version)
         return;
     if (!configure(e, row))
         e->paused = true;
@@ -309,7 +326,6 @@ static void remove_gone(struct pp_s7_webhooks *w)
             continue;
         pp_list_remove(&w->endpoints, &e->node);
         endpoint_free(e);
-        w->look_ms = 0;
     }
 }
 
@@ -317,10 +333,8 @@ static void sort_out(struct pp_s7_webhooks *w)
 {
     pp_list_each (node, &w->endpoints) {
         struct endpoint *e = pp_container_of(node, struct endpoint, node);
-        if (e->seen || e->gone)
-            continue;
-        e->gone = true;
-        pp_relay_stop(e->relay);
+        if (!e->seen && !e->gone)
+            leave(e);
     }
 }
 
@@ -418,6 +432,8 @@ void pp_s7_webhooks_give_up(struct pp_s7_webhooks *w)
 {
     if (w->p->poster)
         pp_poster_give_up(w->p->poster);
+    pp_list_each (node, &w->endpoints)
+        pp_relay_give_up(pp_container_of(node, struct endpoint, node)->relay);
 }
 
 size_t pp_s7_webhooks_busy(const struct pp_s7_webhooks *w)

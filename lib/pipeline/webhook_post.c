@@ -98,12 +98,16 @@ static void run_end(struct pp_post_run *r, int status, const char *error)
     post->done(post);
 }
 
-static void cut(struct pp_post_run *r)
+/* An answer whose body does not end is one all the same, as where the body broke off. */
+static void cut(struct pp_post_run *r, const char *why)
 {
+    int status = r->stage == EXCHANGE ? r->x.status : 0;
+
     if (r->stage == RESOLVE)
         r->poster->resolver->ops->abort(r->poster->resolver, &r->q);
     else
         r->poster->fetcher->ops->abort(r->poster->fetcher, &r->x);
+    run_end(r, status, status > 0 ? "" : why);
 }
 
 static void sweep(void *data)
@@ -112,10 +116,8 @@ static void sweep(void *data)
 
     pp_list_each (node, &poster->runs) {
         struct pp_post_run *r = pp_container_of(node, struct pp_post_run, node);
-        if (pp_loop_now(poster->p->loop) < r->deadline_ms)
-            continue;
-        cut(r);
-        run_end(r, 0, "no answer within 15 s");
+        if (pp_loop_now(poster->p->loop) >= r->deadline_ms)
+            cut(r, "no answer within 15 s");
     }
 }
 
@@ -329,9 +331,7 @@ void pp_webhook_post(struct pp_poster *poster, struct pp_webhook_post *post)
 void pp_poster_give_up(struct pp_poster *poster)
 {
     pp_list_each (node, &poster->runs) {
-        struct pp_post_run *r = pp_container_of(node, struct pp_post_run, node);
-        cut(r);
-        run_end(r, 0, "the process is stopping");
+        cut(pp_container_of(node, struct pp_post_run, node), "the process is stopping");
     }
 }
 

@@ -24,10 +24,17 @@ ENDLESS = 1 << 30  # bytes: more than any buffer between us takes
 
 
 class Reply:
-    """hang: no answer until the peer gives up. endless: a body that never ends; `sent` is what went out of it."""
+    """hang: no answer until the peer gives up. stuck: no more than the answer's head until then. held: no answer until release(). endless: a
+    body that never ends; `sent` is what went out of it."""
 
-    def __init__(self, status=204, headers=None, hang=False, endless=False):
-        self.status, self.headers, self.hang, self.endless, self.sent, self.broken = status, headers or {}, hang, endless, 0, False
+    def __init__(self, status=204, headers=None, hang=False, stuck=False, held=False, endless=False):
+        self.status, self.headers, self.hang, self.stuck, self.endless, self.sent, self.broken = status, headers or {}, hang, stuck, endless, 0, False
+        self.go = threading.Event()
+        if not held:
+            self.go.set()
+
+    def release(self):
+        self.go.set()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -40,6 +47,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.rfile.read(1)  # until the peer closes
             self.close_connection = True
             return
+        reply.go.wait()
         self.send_response(reply.status)
         for name, value in reply.headers.items():
             self.send_header(name, value)
@@ -47,6 +55,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(ENDLESS))
             self.end_headers()
             self.go_on(reply)
+        elif reply.stuck:
+            self.send_header("Content-Length", "3")
+            self.end_headers()
+            self.rfile.read(1)
+            self.close_connection = True
         else:
             if reply.status != 204:
                 self.send_header("Content-Length", "0")

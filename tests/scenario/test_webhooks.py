@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # scenario: timeout=120
 """Webhooks against receivers of all kinds, and npm's standardwebhooks: signatures and their rotation, the schedule, Retry-After, 410, redirects,
-answers without end, endpoints that hang, pausing, clients, kill -9, and the address policy.
+answers without end, endpoints that hang, deleting and making anew, pausing, clients, kill -9, and the address policy.
 
 Items without photos finish at once. Each test has a client of its own, and its endpoint only that client's results."""
 import base64
@@ -202,8 +202,10 @@ def gone(case):
 
 
 def hanging(case):
-    """One that takes connections and never answers holds up nobody else."""
+    """One that takes connections and never answers holds up nobody else. An answer without the end of its body is one."""
     pool, receiver = here.pool, here.receiver
+    here.endpoint("stuck", Reply(200, stuck=True))
+    finish(pool, "stuck")
     here.endpoint("hangs", Reply(hang=True))
     finish(pool, "hangs", 300)
     wait_until(lambda: receiver.got("/hangs"), 20, "a delivery hangs")
@@ -215,6 +217,27 @@ def hanging(case):
     # It is known as hanging, too: no answer within 15 s.
     wait_until(lambda: any("15 s" in (d["error"] or "") for d in deliveries(pool, "hangs")), 30, "the attempt is given up")
     same(pool.request("DELETE", "/v1/webhooks/hangs").status, 204, "DELETE")
+    row = the_attempt(pool, "stuck")
+    same((row["status"], row["http_status"]), ("delivered", 200), f"an answer of which only the head came: {row}")
+
+
+def anew(case):
+    """Deleted while a delivery is under way, and made anew: it waits for nothing, and gets what finishes from now on."""
+    pool, receiver = here.pool, here.receiver
+    held = Reply(500, held=True)
+    here.endpoint("anew", held)
+    finish(pool, "anew")
+    wait_until(lambda: receiver.got("/anew"), 20, "a delivery is under way")
+    same(pool.request("DELETE", "/v1/webhooks/anew").status, 204, "DELETE")
+    receiver.answers["/new"] = 204
+    put(pool, "anew", receiver.url("/new"), clients=["anew"], secret=new_secret())
+    due = set(finish(pool, "anew", 2))
+    wait_delivered(pool, "anew", 2)
+    held.release()
+    due |= set(finish(pool, "anew", 2))
+    wait_delivered(pool, "anew", 4)
+    same({d["id"] for d in deliveries(pool, "anew")}, due, "deliveries of the new one")
+    same(set(receiver.ids("/new")), due, "what it gets")
 
 
 def killed(case):
@@ -238,8 +261,14 @@ def killed(case):
 
 
 def policy(case):
-    """Without fetch.allow_networks nothing of ours is reached, whatever its name."""
-    receiver = here.receiver
+    """Without fetch.allow_networks nothing of ours is reached, whatever its name. And an endpoint that was deleted with a delivery under way
+    keeps nobody from stopping."""
+    receiver, held = here.receiver, Reply(500, held=True)
+    here.endpoint("deleted", held)
+    finish(here.pool, "deleted")
+    wait_until(lambda: receiver.got("/deleted"), 20, "a delivery is under way")
+    same(here.pool.request("DELETE", "/v1/webhooks/deleted").status, 204, "DELETE")
+    held.release()
     here.pool.stop()
     pool = Pool(case, config={"fetch.allow_ports": ["1-65535"], "fetch.resolve": [f"inside.example:{receiver.port}:127.0.0.1"]}).start()
     for url in (receiver.url("/"), "http://[::1]:9/", "http://0x7f000001/", "http://169.254.169.254/latest", "ftp://shop.example/", "nonsense"):
@@ -257,4 +286,4 @@ def policy(case):
 
 
 if __name__ == "__main__":
-    scenario(starts, signatures, clients_and_time, schedule, retry_after, redirect, endless_answer, gone, hanging, killed, policy)
+    scenario(starts, signatures, clients_and_time, schedule, retry_after, redirect, endless_answer, gone, hanging, anew, killed, policy)

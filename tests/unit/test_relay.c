@@ -29,6 +29,7 @@ struct kit {
     struct pp_message *held[FAKE_ITEMS]; /* taken, not settled */
     size_t n_held;
     bool holds, log;
+    const char *sink;         /* NULL: SINK */
     int64_t later_ms;         /* 0: a millisecond */
     uint32_t refuse_until;    /* messages with fewer attempts are put off, for a millisecond */
     const char *only;         /* client */
@@ -69,8 +70,12 @@ static bool wants(void *data, const char *client)
 
 static void start(struct kit *k)
 {
-    const struct pp_relay_driver driver = {
-        .sink = SINK, .window = 100, .keep_log = k->log, .wants = wants, .pump = pump, .data = k};
+    const struct pp_relay_driver driver = {.sink = k->sink ? k->sink : SINK,
+                                           .window = 100,
+                                           .keep_log = k->log,
+                                           .wants = wants,
+                                           .pump = pump,
+                                           .data = k};
     k->relay = pp_relay_open(&k->p, &driver, k->lease);
     assert_non_null(k->relay);
 }
@@ -332,6 +337,60 @@ static void saves_that_fail(void **state)
     each_once(k, 30);
 }
 
+static bool is_still(void *arg)
+{
+    return pp_relay_busy(((struct kit *)arg)->relay) == 0;
+}
+
+/* Three messages, settled and not yet saved. */
+static void settle_three(struct kit *k)
+{
+    k->holds = k->log = true;
+    put(k, "42", 3);
+    start(k);
+    pp_test_until(k->loop, three_held, k, 5000);
+    while (k->n_held > 0)
+        settle(k, k->held[--k->n_held]);
+}
+
+/* Where its sink is no more, and there may be another of this name, nothing is written. */
+static void forgotten(void **state)
+{
+    struct kit *k = *state;
+    settle_three(k);
+    pp_relay_forget(k->relay);
+    assert_null(pp_relay_take(k->relay));
+    pp_test_until(k->loop, is_still, k, 5000);
+    assert_int_equal(k->deliveries.saves, 0);
+    assert_int_equal(fake_cursor(&k->deliveries, SINK), 0);
+}
+
+/* An endpoint that was deleted keeps nobody from ending. */
+static void a_sink_that_is_gone(void **state)
+{
+    struct kit *k = *state;
+    k->sink = PP_SINK_WEBHOOK "shop";
+    settle_three(k);
+    k->deliveries.save_err = PP_ENOTFOUND;
+    pp_relay_stop(k->relay);
+    pp_test_until(k->loop, is_still, k, 5000);
+    assert_int_equal(k->deliveries.saves, 1);
+    assert_int_equal(k->deliveries.n_rows, 0);
+}
+
+/* Nor does a store that is down, once nobody wants to wait any longer. */
+static void given_up(void **state)
+{
+    struct kit *k = *state;
+    settle_three(k);
+    k->deliveries.save_err = PP_EIO;
+    pp_relay_give_up(k->relay);
+    pp_relay_stop(k->relay);
+    pp_test_until(k->loop, is_still, k, 5000);
+    assert_int_equal(k->deliveries.saves, 1);
+    assert_int_equal(k->deliveries.n_rows, 0);
+}
+
 static bool was_read(void *arg)
 {
     return ((struct kit *)arg)->store.reads > 2;
@@ -393,11 +452,19 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(all_of_them_once),        T(a_log_of_what_went_well),
-        T(others_are_passed_over),  T(the_cursor_waits),
-        T(large_ones_wait_outside), T(put_off_and_brought_back),
-        T(what_is_gone_is_dead),    T(dead_is_dead_until_replayed),
-        T(saves_that_fail),         T(a_store_that_fails),
+        T(all_of_them_once),
+        T(a_log_of_what_went_well),
+        T(others_are_passed_over),
+        T(the_cursor_waits),
+        T(large_ones_wait_outside),
+        T(put_off_and_brought_back),
+        T(what_is_gone_is_dead),
+        T(dead_is_dead_until_replayed),
+        T(forgotten),
+        T(a_sink_that_is_gone),
+        T(given_up),
+        T(saves_that_fail),
+        T(a_store_that_fails),
         T(random_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
