@@ -3,8 +3,8 @@
  *   outbox (which items have finished) --> batches that have moved --> read the batch --> event
  *
  * Each batch has one event a second at most while it moves, and one of type photopool.batch.finished at its
- * end. The cursor "batches" stays behind the first item of every batch whose event is not out yet: so none is
- * missed in a crash; one may come twice. */
+ * end: a batch that was told of is remembered for that second. The cursor "batches" stays behind the first
+ * item of every batch whose event is not out yet: so none is missed in a crash; one may come twice. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,9 @@
 #define SINK        "batches"
 #define BATCHES_MAX 10000 /* that move at once; then reading waits */
 #define ITEMS       1000  /* a reading */
-#define AT_ONCE     16    /* batches being read */
-#define EVERY_MS    1000
+#define AT_ONCE     16    /* batches being read, */
+#define A_TICK      64    /* and read between two ticks: a read may count many items */
+#define EVERY_MS    1000  /* also until one that failed is tried again */
 #define TICK_MS     100
 #define TRY_MS      1000
 #define SAVE_MS     1000
@@ -33,6 +34,8 @@ struct moved {
     int64_t next_ms;
     bool busy;
     bool photos; /* some were settled since the last event */
+    bool again;  /* to be told of whatever moves */
+    bool over;   /* its last event is out */
     struct pp_arena arena;
     struct pp_store_batch read;
     struct pp_event event;
@@ -53,6 +56,7 @@ struct pp_s7_batches {
     struct moved *moved; /* by id */
     struct pp_list line; /* all of them, by next_ms */
     size_t busy;         /* being told */
+    size_t told;         /* since the last tick */
     struct pp_arena cursor_arena, read_arena, save_arena;
     struct pp_delivery_cursor cursor;
     struct pp_store_outbox read;
@@ -75,8 +79,8 @@ static void forget(struct moved *m)
     free(m);
 }
 
-/* `again_ms`: tell of it again then, whatever moves; 0: only if it has moved. */
-static void told(struct moved *m, bool fine, int64_t again_ms)
+/* `again`: it is told of again, whatever moves. */
+static void told(struct moved *m, bool fine, bool again)
 {
     struct pp_s7_batches *b = m->owner;
 
@@ -87,11 +91,8 @@ static void told(struct moved *m, bool fine, int64_t again_ms)
     if (!fine && m->telling > 0)
         m->first_seq = m->telling;
     m->telling = 0;
-    if (m->first_seq == 0 && !m->photos && again_ms == 0) {
-        forget(m);
-        return;
-    }
-    m->next_ms = now_of(b) + (again_ms > 0 ? again_ms : EVERY_MS);
+    m->again = again;
+    m->next_ms = now_of(b) + EVERY_MS;
     pp_list_remove(&b->line, &m->node);
     pp_list_push(&b->line, &m->node);
 }
@@ -101,19 +102,26 @@ static bool is_over(const struct pp_batch *batch)
     return batch->state == PP_BATCH_FINISHED || batch->state == PP_BATCH_CANCELLED;
 }
 
-/* All items have ended, but the batch does not say so yet. */
-static bool nearly_over(const struct pp_batch *batch)
+static bool all_ended(const struct pp_batch *batch)
 {
     uint64_t ended = 0;
     for (size_t i = PP_ITEM_OPEN + 1; i < PP_ITEM_STATUS_COUNT; i++)
         ended += batch->items[i];
-    return !is_over(batch) && ended >= batch->items_total;
+    return ended >= batch->items_total;
 }
 
+static void tell_due(struct pp_s7_batches *b);
+
+/* Again also where all items have ended, but the batch does not say so yet. */
 static void published(struct pp_publication *publication, enum pp_err err)
 {
     struct moved *m = publication->data;
-    told(m, err == PP_OK, nearly_over(&m->read.batch) || err != PP_OK ? EVERY_MS : 0);
+    struct pp_s7_batches *b = m->owner;
+    bool ended = all_ended(&m->read.batch), over = is_over(&m->read.batch);
+
+    m->over = err == PP_OK && ended && over;
+    told(m, err == PP_OK, err != PP_OK || (ended && !over));
+    tell_due(b);
 }
 
 static void batch_read(struct pp_req *req)
@@ -122,14 +130,14 @@ static void batch_read(struct pp_req *req)
     struct pp_s7_batches *b = m->owner;
 
     if (req->err == PP_ENOTFOUND) { /* forgotten already */
-        told(m, true, 0);
+        told(m, true, false);
         return;
     }
     pp_buf_init(&m->data, 1 << 20);
     if (req->err == PP_OK)
         pp_batch_write(&m->data, b->p, &m->read.batch);
     if (req->err != PP_OK || m->data.failed || b->stopped) {
-        told(m, false, TRY_MS);
+        told(m, false, true);
         return;
     }
     m->event = (struct pp_event){.at_ms = pp_loop_wall(b->p->loop),
@@ -148,6 +156,7 @@ static void tell(struct moved *m)
 
     m->busy = true;
     b->busy++;
+    b->told++;
     m->telling = m->first_seq;
     m->first_seq = 0;
     m->photos = false;
@@ -155,16 +164,28 @@ static void tell(struct moved *m)
     m->read = (struct pp_store_batch){.req = {.done = batch_read, .data = m, .arena = &m->arena},
                                       .batch_id = m->id};
     if (b->p->store->ops->batch(b->p->store, &m->read) != PP_OK)
-        told(m, false, TRY_MS);
+        told(m, false, true);
+}
+
+/* Nothing has moved since its last event, or that was the last. */
+static bool is_told(const struct moved *m)
+{
+    return m->over || (m->first_seq == 0 && !m->photos && !m->again);
 }
 
 static void tell_due(struct pp_s7_batches *b)
 {
+    if (b->stopped || !pp_lease_leads(b->lease))
+        return;
     pp_list_each (node, &b->line) {
         struct moved *m = pp_container_of(node, struct moved, node);
-        if (b->busy >= AT_ONCE)
+        if (m->busy)
+            continue;
+        if (now_of(b) < m->next_ms || b->busy >= AT_ONCE || b->told >= A_TICK)
             return;
-        if (!m->busy && now_of(b) >= m->next_ms)
+        if (is_told(m))
+            forget(m);
+        else
             tell(m);
     }
 }
@@ -194,7 +215,7 @@ static bool has_moved(struct pp_s7_batches *b, const char *id, uint64_t seq)
 {
     struct moved *m = moved_get(b, id);
 
-    if (m && m->first_seq == 0)
+    if (m && m->first_seq == 0 && !m->over)
         m->first_seq = seq;
     return m != NULL;
 }
@@ -222,8 +243,7 @@ static void outbox_read(struct pp_req *req)
         b->read_seq = r->end;
     b->read_ms = now_of(b) + (req->err != PP_OK ? TRY_MS : r->n == r->limit ? 0 : EVERY_MS / 4);
     pp_arena_fini(&b->read_arena);
-    if (!b->stopped)
-        tell_due(b);
+    tell_due(b);
 }
 
 static void read_outbox(struct pp_s7_batches *b)
@@ -330,6 +350,7 @@ static void tick(void *data)
     }
     if (!b->read_busy && now >= b->read_ms && b->line.n < BATCHES_MAX)
         read_outbox(b);
+    b->told = 0;
     tell_due(b);
     if (!b->save_busy && now >= b->save_ms)
         save(b);

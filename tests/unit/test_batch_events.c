@@ -1,0 +1,174 @@
+/* Events about batches: at most one a second however a batch moves, one end, and none left out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake_delivery.h"
+#include "pipeline/publisher.h"
+#include "pipeline/s7_internal.h"
+#include "test_clock.h"
+#include "test_loop.h"
+
+#define TURNS 30 /* more than it takes from one tick to an event */
+
+struct kit {
+    struct pp_loop *loop;
+    struct pp_params params;
+    struct pp_pipeline p;
+    struct fake_log events;
+    struct fake_outbox store;
+    struct fake_deliveries deliveries;
+    struct pp_lease *lease;
+    struct pp_s7_batches *batches;
+    int64_t at_ms[FAKE_EVENTS]; /* of each event */
+};
+
+static void note(void *data)
+{
+    struct kit *k = data;
+    k->at_ms[k->events.n - 1] = pp_loop_now(k->loop);
+}
+
+static void pass(struct kit *k, int64_t ms)
+{
+    for (; ms > 0; ms -= 50) {
+        pp_test_clock_pass(k->loop, 50);
+        for (int i = 0; i < TURNS; i++)
+            (void)pp_loop_turn(k->loop, false);
+    }
+}
+
+static int setup(void **state)
+{
+    struct kit *k = calloc(1, sizeof(*k));
+    *state = k;
+    k->loop = pp_loop_open();
+    pp_test_clock_hold(k->loop);
+    k->p.loop = k->loop;
+    k->p.params = &k->params;
+    k->params.sole_worker = true;
+    fake_log_open(&k->events, k->loop);
+    fake_outbox_open(&k->store, k->loop);
+    fake_deliveries_open(&k->deliveries, k->loop);
+    k->p.events = &k->events.base;
+    k->events.base.ops->watch(&k->events.base, note, k);
+    k->p.store = &k->store.base;
+    k->p.deliveries = &k->deliveries.base;
+    k->p.publisher = pp_publisher_open(&k->p);
+    k->lease = pp_lease_open(&k->p, "deliver/test");
+    k->batches = pp_s7_batches_open(&k->p, k->lease);
+    assert_non_null(k->batches);
+    pass(k, 500);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct kit *k = *state;
+    pp_s7_batches_stop(k->batches);
+    while (pp_s7_batches_busy(k->batches) > 0 || pp_publisher_busy(k->p.publisher) > 0)
+        pass(k, 50);
+    pp_s7_batches_close(k->batches);
+    pp_lease_close(k->lease);
+    pp_publisher_close(k->p.publisher);
+    fake_deliveries_close(&k->deliveries);
+    fake_outbox_close(&k->store);
+    fake_log_close(&k->events);
+    pp_test_clock_release(k->loop);
+    pp_loop_close(k->loop);
+    free(k);
+    return 0;
+}
+
+/* A batch of n items, the first `ended` of which have finished. */
+static void batch(struct kit *k, uint64_t n, uint64_t ended)
+{
+    struct pp_batch *b = &k->store.batch;
+    *b = (struct pp_batch){.id = "b_1", .client = "42", .state = PP_BATCH_RUNNING, .items_total = n};
+    b->items[PP_ITEM_COMPLETE] = ended;
+    b->items[PP_ITEM_OPEN] = n - ended;
+    if (ended == n) {
+        b->state = PP_BATCH_FINISHED;
+        b->finished_at = 5000;
+    }
+}
+
+/* An item finishes each `ms`: first its photo is settled, then the outbox has it. */
+static void finish(struct kit *k, uint64_t n, int64_t ms)
+{
+    for (uint64_t i = 1; i <= n; i++) {
+        batch(k, n, i);
+        pp_s7_batches_moved(k->batches, "b_1");
+        pass(k, ms / 2);
+        fake_outbox_put(&k->store, "42");
+        pass(k, ms - ms / 2);
+    }
+    pass(k, 5000);
+}
+
+static void one_a_second(void **state)
+{
+    static const int64_t paces[] = {100, 300, 700, 900};
+    struct kit *k = *state;
+    size_t at = 0;
+
+    for (size_t pace = 0; pace < sizeof(paces) / sizeof(*paces); pace++) {
+        finish(k, 20, paces[pace]);
+        int64_t seconds = 20 * paces[pace] / 1000 + 2;
+        assert_in_range(k->events.n - at, 2, seconds);
+        for (size_t i = at + 1; i < k->events.n; i++)
+            assert_true(k->at_ms[i] - k->at_ms[i - 1] >= 1000);
+        for (; at < k->events.n; at++) {
+            assert_string_equal(k->events.events[at].key, "batch:b_1");
+            assert_string_equal(k->events.events[at].type, at + 1 < k->events.n ? "photopool.batch.progress"
+                                                                                : "photopool.batch.finished");
+        }
+        assert_int_equal(fake_cursor(&k->deliveries, "batches"), k->store.n);
+    }
+}
+
+/* It is told of again, and the cursor waits. */
+static void a_log_that_fails(void **state)
+{
+    struct kit *k = *state;
+
+    k->events.append_err = PP_EIO;
+    batch(k, 1, 1);
+    fake_outbox_put(&k->store, "42");
+    pass(k, 900);
+    assert_int_equal(k->events.n, 0);
+    assert_int_equal(fake_cursor(&k->deliveries, "batches"), 0);
+    pass(k, 5000);
+    assert_int_equal(k->events.n, 1);
+    assert_string_equal(k->events.events[0].type, "photopool.batch.finished");
+    assert_int_equal(fake_cursor(&k->deliveries, "batches"), 1);
+}
+
+/* All items have ended, and the batch says so later. */
+static void an_end_that_is_late(void **state)
+{
+    struct kit *k = *state;
+
+    batch(k, 1, 1);
+    k->store.batch.state = PP_BATCH_RUNNING;
+    fake_outbox_put(&k->store, "42");
+    pass(k, 900);
+    assert_int_equal(k->events.n, 1);
+    assert_string_equal(k->events.events[0].type, "photopool.batch.progress");
+    batch(k, 1, 1);
+    pass(k, 5000);
+    assert_int_equal(k->events.n, 2);
+    assert_string_equal(k->events.events[1].type, "photopool.batch.finished");
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {T(one_a_second), T(a_log_that_fails), T(an_end_that_is_late)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
