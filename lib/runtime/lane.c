@@ -45,12 +45,26 @@ struct pp_lane_home {
 
 /* --- the threads --- */
 
+/* Under the mutex: returns with a job in the queue, or when the lane is closing. */
+static void wait_for_jobs(struct pp_lane *lane, void *state)
+{
+    const struct pp_lane_options *o = &lane->options;
+    while (pp_list_empty(&lane->queue) && !lane->closing) {
+        if (!o->idle) {
+            uv_cond_wait(&lane->wake, &lane->mutex);
+        } else if (uv_cond_timedwait(&lane->wake, &lane->mutex, (uint64_t)o->idle_ms * 1000000) != 0) {
+            uv_mutex_unlock(&lane->mutex);
+            o->idle(state);
+            uv_mutex_lock(&lane->mutex);
+        }
+    }
+}
+
 /* Waits for jobs; 0 when the lane is closing and its queue is empty. */
-static size_t take(struct pp_lane *lane, struct pp_job **jobs)
+static size_t take(struct pp_lane *lane, struct pp_job **jobs, void *state)
 {
     uv_mutex_lock(&lane->mutex);
-    while (pp_list_empty(&lane->queue) && !lane->closing)
-        uv_cond_wait(&lane->wake, &lane->mutex);
+    wait_for_jobs(lane, state);
     size_t want = lane->options.max_batch;
     if (!lane->options.batch) { /* nothing is gained by one thread taking what others could do meanwhile */
         size_t share = (lane->queue.n + lane->threads_n - 1) / lane->threads_n;
@@ -86,7 +100,7 @@ static void give_back(struct pp_job **jobs, size_t n)
 static void run_batches(struct pp_lane *lane, struct pp_job **jobs, void *state)
 {
     size_t n;
-    while ((n = take(lane, jobs)) > 0) {
+    while ((n = take(lane, jobs, state)) > 0) {
         if (lane->options.batch) {
             lane->options.batch(state, jobs, n);
         } else {
@@ -184,6 +198,7 @@ struct pp_lane *pp_lane_open(const struct pp_lane_options *options)
 {
     assert(options->threads >= 1 && options->threads <= MAX_THREADS);
     assert(options->max_batch >= 1 && options->max_batch <= MAX_BATCH);
+    assert(!options->idle || (options->threads == 1 && options->idle_ms >= 1));
     struct pp_lane *lane = lane_new(options);
     if (!lane)
         return NULL;
@@ -275,7 +290,47 @@ enum pp_err pp_lane_submit(struct pp_lane_home *home, struct pp_job *job)
     return err;
 }
 
+size_t pp_lane_under_way(const struct pp_lane_home *home)
+{
+    return home->under_way;
+}
+
 size_t pp_lane_load(const struct pp_lane *lane)
 {
     return atomic_load_explicit(&lane->load, memory_order_relaxed);
+}
+
+/* --- requests --- */
+
+/* A request's place in req.scratch. */
+struct call {
+    struct pp_job job;
+    enum pp_err (*run)(void *state, struct pp_req *req);
+};
+_Static_assert(sizeof(struct call) <= sizeof(((struct pp_req *)0)->scratch), "a call fits into scratch");
+
+static struct pp_req *req_of(struct pp_job *job)
+{
+    return (struct pp_req *)((char *)job - offsetof(struct pp_req, scratch));
+}
+
+static void run_request(void *state, struct pp_job *job)
+{
+    struct pp_req *req = req_of(job);
+    req->err = ((struct call *)job)->run(state, req);
+}
+
+static void request_done(struct pp_job *job)
+{
+    struct pp_req *req = req_of(job);
+    req->done(req);
+}
+
+enum pp_err pp_lane_request(struct pp_lane_home *home, struct pp_req *req,
+                            enum pp_err (*run)(void *state, struct pp_req *req))
+{
+    assert(!home->lane->options.batch);
+    struct call *c = (struct call *)req->scratch;
+    *c = (struct call){.job = {.work = run_request, .done = request_done}, .run = run};
+    return pp_lane_submit(home, &c->job);
 }

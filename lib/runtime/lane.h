@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
-#include "photopool/err.h"
+#include "photopool/req.h"
 #include "runtime/loop.h"
 #include "runtime/mailbox.h"
 
@@ -41,6 +41,10 @@ struct pp_lane_options {
     void *(*open)(void *data);
     void (*close)(void *state);
     void *data;
+    /* Called on the thread whenever no job has come for idle_ms: the heartbeats of a connection. May be NULL;
+     * for lanes of one thread. */
+    void (*idle)(void *state);
+    int64_t idle_ms;
 };
 
 /* Starts the threads and waits until each has opened its state. NULL on failure. */
@@ -54,6 +58,13 @@ void pp_lane_home_close(struct pp_lane_home *home);
 /* PP_OK: job->done fires exactly once, later, on the loop. PP_EFULL, PP_ECLOSED: it never fires. On the
  * home's loop thread. */
 pp_must_check enum pp_err pp_lane_submit(struct pp_lane_home *home, struct pp_job *job);
+/* A request of a port: req->err = run(state, req) on a thread, then req->done as a job's. Answers as
+ * pp_lane_submit(); not for lanes with a batch(). */
+pp_must_check enum pp_err pp_lane_request(struct pp_lane_home *home, struct pp_req *req,
+                                          enum pp_err (*run)(void *state, struct pp_req *req));
+/* Jobs and requests of this home that have not come back; one whose done() runs has. On the home's loop
+ * thread. */
+size_t pp_lane_under_way(const struct pp_lane_home *home);
 /* Jobs waiting or running now. Any thread. */
 size_t pp_lane_load(const struct pp_lane *lane);
 /* Refuses new jobs, finishes those submitted, joins the threads. May block: at the end of a process, or from

@@ -1,5 +1,5 @@
-/* amqp_sink.c: the port: opening, sends carried to the lane and back, a pulse that keeps the connection alive
- * while there is nothing to send. See internal.h for the picture. */
+/* amqp_sink.c: the port: opening, sends carried to the lane and back; there a pulse keeps the connection
+ * alive while there is nothing to send. See internal.h for the picture. */
 #include "amqp_sink.h"
 
 #include <stdio.h>
@@ -10,19 +10,6 @@
 #include "internal.h"
 
 enum { MESSAGES_MAX = 1000, TIMEOUT_MS = 10000, HEARTBEAT_S = 30, CLIENT_MAX = 64 };
-
-/* A send's place in req.scratch. */
-struct call {
-    struct pp_job job;
-    struct pp_amqp *s;
-};
-_Static_assert(sizeof(struct call) <= sizeof(((struct pp_req *)0)->scratch), "a call fits into scratch");
-
-static struct pp_sink_send *send_of(struct pp_job *job)
-{
-    return (struct pp_sink_send *)((char *)job - offsetof(struct pp_sink_send, req) -
-                                   offsetof(struct pp_req, scratch));
-}
 
 /* --- on the lane --- */
 
@@ -63,10 +50,10 @@ static enum pp_err send_singly(struct pp_amqp *s, struct pp_sink_send *r)
     return PP_OK;
 }
 
-static void run_send(void *state, struct pp_job *job)
+static enum pp_err run_send(void *state, struct pp_req *req)
 {
     struct pp_amqp *s = state;
-    struct pp_sink_send *r = send_of(job);
+    struct pp_sink_send *r = (struct pp_sink_send *)req;
     enum pp_err err = pp_amqp_ready(s);
     if (err == PP_OK) {
         err = send_some(s, r->req.arena, r->messages, r->n);
@@ -80,15 +67,14 @@ static void run_send(void *state, struct pp_job *job)
         r->error = pp_arena_printf(r->req.arena, "%s:%d: %s", s->to.host, s->to.port, s->link.error);
         err = err == PP_ETIMEOUT ? PP_ETIMEOUT : PP_EIO;
     }
-    r->req.err = err;
+    return err;
 }
 
 /* Heartbeats, ours and theirs; a connection that is found lost is made again when there is something to send.
  */
-static void run_pulse(void *state, struct pp_job *job)
+static void pulse(void *state)
 {
     struct pp_amqp *s = state;
-    (void)job;
     if (!s->link.c || pp_amqp_read(s, NULL) == PP_OK)
         return;
     pp_log(s->log, PP_LOG_INFO, "amqp: the connection was lost", "error", s->link.error, NULL);
@@ -101,42 +87,6 @@ static void close_link(void *state)
 }
 
 /* --- on the loop --- */
-
-static void sink_free(struct pp_amqp *s)
-{
-    if (s->pulse)
-        pp_timer_close(s->pulse);
-    pp_lane_home_close(s->home);
-    pp_lane_close(s->lane);
-    free(s->link.out);
-    free(s->ca_file);
-    free(s->url);
-    free(s);
-}
-
-static void on_pulse_done(struct pp_job *job)
-{
-    struct pp_amqp *s = pp_container_of(job, struct pp_amqp, pulse_job);
-    s->pulse_busy = false;
-    if (s->closing)
-        sink_free(s);
-}
-
-static void on_pulse(void *data)
-{
-    struct pp_amqp *s = data;
-    if (s->pulse_busy || s->send_busy)
-        return;
-    s->pulse_job = (struct pp_job){.work = run_pulse, .done = on_pulse_done};
-    s->pulse_busy = pp_lane_submit(s->home, &s->pulse_job) == PP_OK;
-}
-
-static void on_send_done(struct pp_job *job)
-{
-    struct pp_sink_send *r = send_of(job);
-    ((struct call *)job)->s->send_busy = false;
-    r->req.done(&r->req);
-}
 
 static bool is_sendable(const struct pp_sink_send *r)
 {
@@ -151,29 +101,31 @@ static bool is_sendable(const struct pp_sink_send *r)
 static enum pp_err submit(struct pp_result_sink *base, struct pp_sink_send *r)
 {
     struct pp_amqp *s = (struct pp_amqp *)base;
-    struct call *c = (struct call *)r->req.scratch;
     if (!is_sendable(r))
         return PP_EINVAL;
-    if (s->send_busy)
+    if (pp_lane_under_way(s->home) > 0)
         return PP_EBUSY;
     r->error = NULL;
     for (size_t i = 0; i < r->n; i++) {
         r->messages[i].verdict = PP_SINK_UNKNOWN;
         r->messages[i].error = NULL;
     }
-    *c = (struct call){.job = {.work = run_send, .done = on_send_done}, .s = s};
-    enum pp_err err = pp_lane_submit(s->home, &c->job);
-    s->send_busy = err == PP_OK;
-    return err;
+    return pp_lane_request(s->home, &r->req, run_send);
+}
+
+static void sink_free(struct pp_amqp *s)
+{
+    pp_lane_home_close(s->home);
+    pp_lane_close(s->lane);
+    free(s->link.out);
+    free(s->ca_file);
+    free(s->url);
+    free(s);
 }
 
 static void close_sink(struct pp_result_sink *base)
 {
-    struct pp_amqp *s = (struct pp_amqp *)base;
-    pp_timer_stop(s->pulse);
-    s->closing = true;
-    if (!s->pulse_busy)
-        sink_free(s);
+    sink_free((struct pp_amqp *)base);
 }
 
 static const struct pp_result_sink_ops ops = {.send = submit, .close = close_sink};
@@ -213,15 +165,17 @@ static enum pp_err read_options(struct pp_amqp *s, const struct pp_amqp_options 
 
 static enum pp_err open_lane(struct pp_amqp *s, struct pp_loop *loop)
 {
-    const struct pp_lane_options o = {
-        .name = "amqp", .threads = 1, .capacity = 4, .max_batch = 1, .close = close_link, .data = s};
+    const struct pp_lane_options o = {.name = "amqp",
+                                      .threads = 1,
+                                      .capacity = 1,
+                                      .max_batch = 1,
+                                      .close = close_link,
+                                      .data = s,
+                                      .idle = pulse,
+                                      .idle_ms = s->heartbeat_s * INT64_C(500)};
     s->lane = pp_lane_open(&o);
     s->home = s->lane ? pp_lane_home_open(s->lane, loop) : NULL;
-    s->pulse = s->home ? pp_timer_open(loop, on_pulse, s) : NULL;
-    if (!s->pulse)
-        return PP_ENOMEM;
-    pp_timer_start(s->pulse, s->heartbeat_s * INT64_C(500), s->heartbeat_s * INT64_C(500));
-    return PP_OK;
+    return s->home ? PP_OK : PP_ENOMEM;
 }
 
 enum pp_err pp_amqp_sink_open(struct pp_loop *loop, const struct pp_amqp_options *o,

@@ -1,6 +1,6 @@
 /* internal.h: inside of the AMQP sink.
  *
- *   loop --send, pulse--> lane: one thread, which has the connection --> loop
+ *   loop --send--> lane: one thread, which has the connection --> loop
  *
  * A send: ready() (amqp_link.c) connects where that is needed; publish() (amqp_publish.c) writes all
  * messages; confirm() (amqp_confirm.c) reads until each has its verdict. librabbitmq is for connecting, for
@@ -53,9 +53,6 @@ struct pp_amqp {
     struct pp_result_sink base;
     struct pp_lane *lane;
     struct pp_lane_home *home;
-    struct pp_timer *pulse;
-    struct pp_job pulse_job;
-    bool pulse_busy, send_busy, closing;
 
     /* constant */
     struct pp_log *log;

@@ -1,6 +1,6 @@
 /* internal.h: inside of the Kafka sink.
  *
- *   loop --send, pulse--> lane: one thread, which polls the producer --> loop
+ *   loop --send--> lane: one thread, which polls the producer --> loop
  *
  * Invariants:
  *  1. Reports and errors come in where the producer is polled: on the lane's thread. Log lines come from any
@@ -35,9 +35,6 @@ struct pp_kafka {
     struct pp_result_sink base;
     struct pp_lane *lane;
     struct pp_lane_home *home;
-    struct pp_timer *pulse;
-    struct pp_job pulse_job;
-    bool pulse_busy, send_busy, closing;
 
     /* constant */
     struct pp_log *log;

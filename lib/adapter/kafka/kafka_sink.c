@@ -1,5 +1,5 @@
-/* kafka_sink.c: the port: opening, sends carried to the lane and back, a pulse in which librdkafka may say
- * what it has to say while there is nothing to send. See internal.h for the picture. */
+/* kafka_sink.c: the port: opening, sends carried to the lane and back; there librdkafka may say what it has
+ * to say while there is nothing to send. See internal.h for the picture. */
 #include "kafka_sink.h"
 
 #include <stdio.h>
@@ -7,43 +7,41 @@
 
 #include "internal.h"
 
-enum { MESSAGES_MAX = 1000, PULSE_MS = 10000 };
-
-/* A send's place in req.scratch. */
-struct call {
-    struct pp_job job;
-    struct pp_kafka *s;
-};
-_Static_assert(sizeof(struct call) <= sizeof(((struct pp_req *)0)->scratch), "a call fits into scratch");
-
-static struct pp_sink_send *send_of(struct pp_job *job)
-{
-    return (struct pp_sink_send *)((char *)job - offsetof(struct pp_sink_send, req) -
-                                   offsetof(struct pp_req, scratch));
-}
+enum { MESSAGES_MAX = 1000, IDLE_MS = 10000 };
 
 /* --- on the lane --- */
 
-static void run_send(void *state, struct pp_job *job)
+static enum pp_err run_send(void *state, struct pp_req *req)
 {
-    struct pp_sink_send *r = send_of(job);
-    r->req.err = pp_kafka_send(state, r);
+    return pp_kafka_send(state, (struct pp_sink_send *)req);
 }
 
-static void run_pulse(void *state, struct pp_job *job)
+static void poll_idle(void *state)
 {
     struct pp_kafka *s = state;
-    (void)job;
     if (s->producer)
         rd_kafka_poll(s->producer, 0);
 }
 
 /* --- on the loop --- */
 
+static enum pp_err submit(struct pp_result_sink *base, struct pp_sink_send *r)
+{
+    struct pp_kafka *s = (struct pp_kafka *)base;
+    if (r->n < 1 || r->n > MESSAGES_MAX)
+        return PP_EINVAL;
+    if (pp_lane_under_way(s->home) > 0)
+        return PP_EBUSY;
+    r->error = NULL;
+    for (size_t i = 0; i < r->n; i++) {
+        r->messages[i].verdict = PP_SINK_UNKNOWN;
+        r->messages[i].error = NULL;
+    }
+    return pp_lane_request(s->home, &r->req, run_send);
+}
+
 static void sink_free(struct pp_kafka *s)
 {
-    if (s->pulse)
-        pp_timer_close(s->pulse);
     pp_lane_home_close(s->home);
     pp_lane_close(s->lane);
     pp_kafka_drop(s);
@@ -53,56 +51,9 @@ static void sink_free(struct pp_kafka *s)
     free(s);
 }
 
-static void on_pulse_done(struct pp_job *job)
-{
-    struct pp_kafka *s = pp_container_of(job, struct pp_kafka, pulse_job);
-    s->pulse_busy = false;
-    if (s->closing)
-        sink_free(s);
-}
-
-static void on_pulse(void *data)
-{
-    struct pp_kafka *s = data;
-    if (s->pulse_busy || s->send_busy)
-        return;
-    s->pulse_job = (struct pp_job){.work = run_pulse, .done = on_pulse_done};
-    s->pulse_busy = pp_lane_submit(s->home, &s->pulse_job) == PP_OK;
-}
-
-static void on_send_done(struct pp_job *job)
-{
-    struct pp_sink_send *r = send_of(job);
-    ((struct call *)job)->s->send_busy = false;
-    r->req.done(&r->req);
-}
-
-static enum pp_err submit(struct pp_result_sink *base, struct pp_sink_send *r)
-{
-    struct pp_kafka *s = (struct pp_kafka *)base;
-    struct call *c = (struct call *)r->req.scratch;
-    if (r->n < 1 || r->n > MESSAGES_MAX)
-        return PP_EINVAL;
-    if (s->send_busy)
-        return PP_EBUSY;
-    r->error = NULL;
-    for (size_t i = 0; i < r->n; i++) {
-        r->messages[i].verdict = PP_SINK_UNKNOWN;
-        r->messages[i].error = NULL;
-    }
-    *c = (struct call){.job = {.work = run_send, .done = on_send_done}, .s = s};
-    enum pp_err err = pp_lane_submit(s->home, &c->job);
-    s->send_busy = err == PP_OK;
-    return err;
-}
-
 static void close_sink(struct pp_result_sink *base)
 {
-    struct pp_kafka *s = (struct pp_kafka *)base;
-    pp_timer_stop(s->pulse);
-    s->closing = true;
-    if (!s->pulse_busy)
-        sink_free(s);
+    sink_free((struct pp_kafka *)base);
 }
 
 static const struct pp_result_sink_ops ops = {.send = submit, .close = close_sink};
@@ -111,15 +62,16 @@ static const struct pp_result_sink_ops ops = {.send = submit, .close = close_sin
 
 static enum pp_err open_lane(struct pp_kafka *s, struct pp_loop *loop)
 {
-    const struct pp_lane_options o = {
-        .name = "kafka", .threads = 1, .capacity = 4, .max_batch = 1, .data = s};
+    const struct pp_lane_options o = {.name = "kafka",
+                                      .threads = 1,
+                                      .capacity = 1,
+                                      .max_batch = 1,
+                                      .data = s,
+                                      .idle = poll_idle,
+                                      .idle_ms = IDLE_MS};
     s->lane = pp_lane_open(&o);
     s->home = s->lane ? pp_lane_home_open(s->lane, loop) : NULL;
-    s->pulse = s->home ? pp_timer_open(loop, on_pulse, s) : NULL;
-    if (!s->pulse)
-        return PP_ENOMEM;
-    pp_timer_start(s->pulse, PULSE_MS, PULSE_MS);
-    return PP_OK;
+    return s->home ? PP_OK : PP_ENOMEM;
 }
 
 enum pp_err pp_kafka_sink_open(struct pp_loop *loop, const struct pp_kafka_options *o,
