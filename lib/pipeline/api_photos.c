@@ -166,6 +166,14 @@ static bool has_it(const char *if_none_match, const char *hex)
     return strcmp(if_none_match, "*") == 0 || strstr(if_none_match, tag) != NULL;
 }
 
+/* A part of other bytes is no use (RFC 9110 section 13.1.5). */
+static bool is_other(const char *if_range, const char *hex)
+{
+    size_t n = strlen(hex);
+    return if_range && (strlen(if_range) != n + 2 || if_range[0] != '"' ||
+                        strncmp(if_range + 1, hex, n) != 0 || if_range[n + 1] != '"');
+}
+
 static void photo_answer(struct pp_call *call)
 {
     struct photo_state *s = call->state;
@@ -185,7 +193,8 @@ static void photo_answer(struct pp_call *call)
         photo_send(call);
         return;
     }
-    enum range range = parse_range(req->range, size, &s->from, &s->n);
+    const char *asked = is_other(req->if_range, s->hex) ? NULL : req->range;
+    enum range range = parse_range(asked, size, &s->from, &s->n);
     s->partial = range == RANGE_PART;
     if (range != RANGE_OUTSIDE) {
         photo_load(call);

@@ -364,6 +364,7 @@ def photos(r, found):
     body = api("getPhoto", kept["sha256"])
     same(hashlib.sha256(body).hexdigest(), kept["sha256"], "hash")
     same(api("getPhoto", kept["sha256"], headers=[("Range", "bytes=1-3")], due=206), body[1:4], "a range")
+    same(api("getPhoto", kept["sha256"], headers=[("Range", "bytes=1-3"), ("If-Range", '"other"')]), body, "a range of other bytes")
     api("getPhoto", kept["sha256"], headers=[("If-None-Match", api.headers["ETag"])], due=304)
     api("getPhoto", kept["sha256"], headers=[("Range", f"bytes={len(body)}-")], due=416, code="range_not_satisfiable")
     api("getPhoto", "0" * 64, due=404)

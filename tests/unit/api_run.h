@@ -30,7 +30,7 @@ struct api_run {
     struct pp_http_server *server_ptr;
     struct pp_api *api;
     /* Of the next request; forgotten after it. */
-    const char *authorization, *content_type, *key, *range, *if_none_match;
+    const char *authorization, *content_type, *key, *range, *if_range, *if_none_match;
     struct pp_http_request request;
     json_t *json; /* of the last answer, where it is JSON */
 };
@@ -116,10 +116,11 @@ static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum 
                                                                   : NULL,
                                   .idempotency_key = t->key,
                                   .range = t->range,
+                                  .if_range = t->if_range,
                                   .if_none_match = t->if_none_match,
                                   .body = body ? body : "",
                                   .body_n = n};
-    t->content_type = t->key = t->range = t->if_none_match = NULL;
+    t->content_type = t->key = t->range = t->if_range = t->if_none_match = NULL;
     const struct pp_http_handler *h = pp_api_handler(t->api);
     h->handle(h->data, r);
 }

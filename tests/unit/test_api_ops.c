@@ -407,6 +407,23 @@ static void photo_ranges(void **state)
     }
 }
 
+static void photo_range_of_other_bytes(void **state)
+{
+    struct api_run *t = *state;
+    char strong[100], weak[110];
+
+    give_photo(t);
+    snprintf(strong, sizeof(strong), "\"%s\"", photo_path + strlen("/v1/photos/"));
+    snprintf(weak, sizeof(weak), "W/%s", strong);
+    const char *const tags[] = {strong, weak, "\"abc\"", "Sat, 21 Nov 2026 10:00:00 GMT", ""};
+    for (size_t i = 0; i < sizeof(tags) / sizeof(*tags); i++) {
+        t->range = "bytes=0-3";
+        t->if_range = tags[i];
+        assert_int_equal(api_get(t, photo_path), i == 0 ? 206 : 200);
+        assert_string_equal(t->server.body, i == 0 ? "0123" : bytes);
+    }
+}
+
 static void photo_head_and_failures(void **state)
 {
     struct api_run *t = *state;
@@ -744,6 +761,7 @@ int main(void)
         TEST(photo_bytes),
         TEST(photo_not_modified),
         TEST(photo_ranges),
+        TEST(photo_range_of_other_bytes),
         TEST(photo_head_and_failures),
         TEST(photos_of_others),
         TEST(queue),

@@ -61,7 +61,7 @@ struct pp_http_request {
     const char *path;  /* not decoded; begins with '/' */
     const char *query; /* after '?', not decoded; "" where none */
     /* Headers that handlers look at; NULL where absent. */
-    const char *authorization, *content_type, *idempotency_key, *if_none_match, *range, *accept,
+    const char *authorization, *content_type, *idempotency_key, *if_none_match, *range, *if_range, *accept,
         *last_event_id, *origin, *host;
     bool websocket;   /* a valid WebSocket handshake (RFC 6455 4.2.1): open_stream() may take it */
     const char *body; /* decoded, NUL after it; "" where none */

@@ -136,6 +136,7 @@ static const struct {
     {"idempotency-key", offsetof(struct pp_http_head, idempotency_key), true},
     {"if-none-match", offsetof(struct pp_http_head, if_none_match), false},
     {"range", offsetof(struct pp_http_head, range), true},
+    {"if-range", offsetof(struct pp_http_head, if_range), true},
     {"accept", offsetof(struct pp_http_head, accept), false},
     {"last-event-id", offsetof(struct pp_http_head, last_event_id), true},
     {"expect", offsetof(struct pp_http_head, expect), false},

@@ -45,8 +45,8 @@ enum pp_http_scan_result pp_http_scan(struct pp_http_scan *scan, const char *p, 
 struct pp_http_head {
     enum pp_method method;
     const char *path, *query;
-    const char *host, *authorization, *content_type, *idempotency_key, *if_none_match, *range, *accept,
-        *last_event_id, *origin, *ws_key, *ws_version;
+    const char *host, *authorization, *content_type, *idempotency_key, *if_none_match, *range, *if_range,
+        *accept, *last_event_id, *origin, *ws_key, *ws_version;
     const char *content_length, *transfer_encoding, *content_encoding,
         *expect; /* as sent; the next lines say it */
     bool http10;

@@ -96,6 +96,7 @@ static void dispatch(struct pp_conn *c)
         .idempotency_key = h->idempotency_key,
         .if_none_match = h->if_none_match,
         .range = h->range,
+        .if_range = h->if_range,
         .accept = h->accept,
         .last_event_id = h->last_event_id,
         .origin = h->origin,
