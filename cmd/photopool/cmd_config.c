@@ -38,7 +38,13 @@ static void print_help(FILE *f)
     pp_config_help(f);
 }
 
-/* False after a message of getopt's or ours. */
+static bool unknown(const char *arg)
+{
+    fprintf(stderr, "photopool: config does not know '%s'; see photopool config --help\n", arg);
+    return false;
+}
+
+/* False after a message. */
 static bool parse_options(int argc, char **argv, struct options *o)
 {
     static const struct option longs[] = {
@@ -46,6 +52,7 @@ static bool parse_options(int argc, char **argv, struct options *o)
         {"yaml", no_argument, NULL, 'y'},     {"help", no_argument, NULL, 'h'},
         {"markdown", no_argument, NULL, 'm'}, {0}};
     *o = (struct options){.json = !isatty(STDOUT_FILENO)};
+    opterr = 0; /* the message is ours */
     optind = 0; /* start anew: main may have used getopt for its own options */
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         switch (c) {
@@ -54,13 +61,10 @@ static bool parse_options(int argc, char **argv, struct options *o)
         case 'y': o->json = false; break;
         case 'h': o->action = ACTION_HELP; break;
         case 'm': o->action = ACTION_MARKDOWN; break;
-        default: return false;
+        default: return unknown(argv[optind - 1]);
         }
     }
-    if (optind == argc)
-        return true;
-    fprintf(stderr, "photopool config: \"%s\" is not an option; see photopool config --help\n", argv[optind]);
-    return false;
+    return optind == argc || unknown(argv[optind]);
 }
 
 static int complain(const struct pp_config_error *err)

@@ -88,5 +88,14 @@ def bad_configuration(case):
     check(not os.path.exists(data), "no data directory is made")
 
 
+def unknown_options(_):
+    for args in (["up", "--bogus"], ["serve", "--roles", "api", "--bogus"], ["config", "--bogus"], ["config", "bogus"], ["status", "--bogus"], ["version", "--bogus"]):
+        run = subprocess.run([PHOTOPOOL, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=30 * SLOW)
+        said = run.stderr.decode()
+        same((run.returncode, run.stdout), (2, b""), f"{args}, which said {said!r}")
+        check(said.startswith("photopool: ") and "bogus" in said and said.endswith(f"see photopool {args[0]} --help\n"), said)
+
+
 if __name__ == "__main__":
-    scenario(port_of_another_program, port_of_a_running_photopool, address_of_another_machine, data_directory_in_use, bad_configuration)
+    scenario(port_of_another_program, port_of_a_running_photopool, address_of_another_machine, data_directory_in_use, bad_configuration,
+             unknown_options)
