@@ -333,6 +333,8 @@ static void outbox_seen(struct pp_outbox_look *look, enum pp_err err)
     if (err == PP_OK) {
         job->cron->outbox_known = true;
         m->n_sinks = look->n < PP_METRIC_SINKS ? look->n : PP_METRIC_SINKS;
+        if (m->n_sinks == 0) /* relays are just starting */
+            job->next_ms = pp_loop_now(job->cron->p->loop) + 1000;
     }
     for (size_t i = 0; err == PP_OK && i < m->n_sinks; i++) {
         const struct pp_outbox_row *row = &look->rows[i];
