@@ -152,6 +152,16 @@ void pp_relay_put_off(struct pp_relay *r, struct pp_message *m, int64_t due_ms, 
     settle(r, m);
 }
 
+void pp_relay_pass_over(struct pp_relay *r, struct pp_message *m)
+{
+    if (m->deferred) {
+        pp_relay_put_off(r, m, 0, 0, "the client is not one of the endpoint's any more");
+        return;
+    }
+    m->status = PP_DELIVERY_DELIVERED;
+    settle(r, m);
+}
+
 /* --- the cursor, once --- */
 
 static void cursor_known(struct pp_req *req)

@@ -70,6 +70,8 @@ void pp_relay_delivered(struct pp_relay *r, struct pp_message *m, int http_statu
  * 255 bytes. */
 void pp_relay_put_off(struct pp_relay *r, struct pp_message *m, int64_t due_ms, int http_status,
                       const char *error);
+/* The sink doesn't get this client's results any more: passed over, and one that had been put off is dead. */
+void pp_relay_pass_over(struct pp_relay *r, struct pp_message *m);
 /* Nothing has happened to it: it is the next again. */
 void pp_relay_put_back(struct pp_relay *r, struct pp_message *m);
 /* Deliveries may have become due sooner than was known (a replay). */

@@ -61,6 +61,7 @@ struct pp_s7_webhooks {
 };
 
 static void pump(void *data);
+static bool wants(void *data, const char *client);
 
 /* --- flights --- */
 
@@ -144,7 +145,13 @@ static void pump(void *data)
         struct flight *f = flight_new(w);
         if (!f)
             return;
-        take_off(e, f, pp_relay_take(e->relay));
+        struct pp_message *m = pp_relay_take(e->relay);
+        if (wants(e, m->client)) { /* what waited may be from before a PUT */
+            take_off(e, f, m);
+        } else {
+            pp_relay_pass_over(e->relay, m);
+            pp_list_push(&w->spare, &f->node);
+        }
     }
 }
 

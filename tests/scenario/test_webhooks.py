@@ -130,6 +130,21 @@ def clients_and_time(case):
     put(pool, "early", receiver.url("/early"), 200, clients=["early"])
     wait_delivered(pool, "early", 5)
     same(set(receiver.ids("/early")[before:]), late, "what had waited")
+    # Other clients: what waits for those before is not sent any more.
+    receiver.answers["/others"] = [Reply(500, {"Retry-After": "3600"}), 204]
+    put(pool, "others", receiver.url("/others"), secret=new_secret(), clients=["early"])
+    failed = set(finish(pool, "early"))
+    the_attempt(pool, "others")
+    put(pool, "others", receiver.url("/others"), 200, clients=["early", "other"], paused=True)
+    finish(pool, "early", 2)
+    others = set(finish(pool, "other", 2))
+    wait_delivered(pool, "everybody", 12)
+    put(pool, "others", receiver.url("/others"), 200, clients=["other"])
+    wait_delivered(pool, "others", 2)
+    same(pool.post("/v1/webhooks/others/replay", {"status": "pending"}).json, {"messages": 1}, "a replay of what had failed")
+    wait_until(lambda: deliveries(pool, "others", "dead"), 20, "it is dead")
+    same({d["id"] for d in deliveries(pool, "others", "dead")}, failed, "what is dead")
+    same(set(receiver.ids("/others")[1:]), others, "what is sent")
     for name in ("everybody", "nobody"):
         same(pool.request("DELETE", f"/v1/webhooks/{name}").status, 204, "DELETE")
     same(pool.get("/v1/webhooks/everybody").status, 404, "what was deleted")
