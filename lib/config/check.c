@@ -1,7 +1,9 @@
 /* check.c: what values must fulfil together, and what a server needs. */
 #include "config/load.h"
+#include "config/value.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <string.h>
 
 /* Blames the parameter at the place that set it. */
@@ -63,6 +65,56 @@ static enum pp_err check_keys(const struct pp_config *cfg, struct pp_config_erro
     return PP_OK;
 }
 
+/* Blanks around the commas are the libraries' to skip. */
+static bool are_brokers(const char *s)
+{
+    for (;;) {
+        s += strspn(s, " ");
+        size_t n = strcspn(s, ","), end = n;
+        while (end && s[end - 1] == ' ')
+            end--;
+        if (!pp_is_host_port(s, end))
+            return false;
+        if (!s[n])
+            return true;
+        s += n + 1;
+    }
+}
+
+static bool is_topic(const char *s)
+{
+    static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    return !s[strspn(s, chars)] && strcmp(s, ".") != 0 && strcmp(s, "..") != 0;
+}
+
+/* amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST] */
+static bool is_amqp(const char *s)
+{
+    const char *at;
+    for (at = s; (at = strchr(at, '%')); at++)
+        if (!isxdigit((unsigned char)at[1]) || !isxdigit((unsigned char)at[2]))
+            return false;
+    s = strstr(s, "://") + 3;
+    size_t n = strcspn(s, "/");
+    at = memchr(s, '@', n);
+    return at ? pp_is_host_port(at + 1, n - (size_t)(at + 1 - s)) : pp_is_host_port(s, n);
+}
+
+static enum pp_err check_sinks(const struct pp_config *cfg, struct pp_config_error *err)
+{
+    if (strcmp(cfg->amqp.url, "none") != 0 && !is_amqp(cfg->amqp.url))
+        return fail_at(cfg, err, "amqp.url",
+                       "is not well-formed; allowed: amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST], other "
+                       "characters as %XX");
+    if (cfg->kafka.brokers[0] && !are_brokers(cfg->kafka.brokers))
+        return fail_at(cfg, err, "kafka.brokers",
+                       "is not a list of brokers; allowed: HOST[:PORT], by commas, ports from 1 to 65535");
+    if (!is_topic(cfg->kafka.topic))
+        return fail_at(cfg, err, "kafka.topic",
+                       "is not the name of a topic; allowed: A-Z a-z 0-9 . _ -, not . or ..");
+    return PP_OK;
+}
+
 enum pp_err pp_config_cross_check(const struct pp_config *cfg, struct pp_config_error *err)
 {
     enum pp_err e = check_tiers(cfg, err);
@@ -70,6 +122,8 @@ enum pp_err pp_config_cross_check(const struct pp_config *cfg, struct pp_config_
         e = check_worker(cfg, err);
     if (e == PP_OK)
         e = check_keys(cfg, err);
+    if (e == PP_OK)
+        e = check_sinks(cfg, err);
     if (e == PP_OK && !cfg->fetch.allow_ports.n)
         e = fail_at(cfg, err, "fetch.allow_ports",
                     "an empty list allows no photo; allowed: at least one port");

@@ -91,6 +91,9 @@ pp_must_check enum pp_err pp_value_unit(const struct pp_value *v, yaml_node_t *n
 void pp_config_fail(struct pp_config_error *err, const char *file, int line, const char *key, const char *fmt,
                     ...) __attribute__((format(printf, 5, 6)));
 
+/* HOST or HOST:PORT of n bytes, with a port from 1; an IPv6 address is in brackets. */
+bool pp_is_host_port(const char *s, size_t n);
+
 /* value_net.c, value_map.c: readers and writers of compound items. */
 enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, void *field);
 enum pp_err pp_set_port_range(const struct pp_value *v, yaml_node_t *node, void *field);

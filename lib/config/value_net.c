@@ -20,6 +20,20 @@ static bool parse_port(const char *s, size_t n, uint16_t *out)
     return port <= 65535;
 }
 
+bool pp_is_host_port(const char *s, size_t n)
+{
+    static const char name_chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    uint16_t port;
+    size_t host = strspn(s, name_chars);
+    if (*s == '[')
+        host = 1 + strspn(s + 1, "0123456789abcdefABCDEF:.");
+    if (*s == '[' && (host < 3 || host >= n || s[host++] != ']'))
+        return false;
+    if (!host || host >= n)
+        return host && host == n;
+    return s[host] == ':' && parse_port(s + host + 1, n - host - 1, &port) && port > 0;
+}
+
 /* The canonical text of an IPv4 or IPv6 address, the latter with or without brackets, in the arena; its
  * family in *family. */
 static enum pp_err keep_address(const struct pp_value *v, const char *s, size_t n, int *family,

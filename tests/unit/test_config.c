@@ -576,6 +576,17 @@ static void errors_in_a_file_have_their_place(void **state)
         {"fetch:\n  allow_ports: 80\n", 2, "fetch.allow_ports", "is not a list of ports"},
         {"fetch:\n  allow_ports: &a [*a]\n", 2, "fetch.allow_ports", "a list where a single value belongs"},
         {"worker:\n  tiers: [1s, 2s]\n", 2, "worker.tiers", "allowed: those of fetch.tiers"},
+        {"amqp:\n  url: amqp://h:99999/\n", 2, "amqp.url", "not well-formed; allowed: amqp[s]://"},
+        {"amqp:\n  url: amqps://u:p%@h\n", 2, "amqp.url", "not well-formed"},
+        {"amqp:\n  url: amqp://u:p@h:x/v\n", 2, "amqp.url", "not well-formed"},
+        {"kafka:\n  brokers: \"h:99999\"\n", 2, "kafka.brokers", "allowed: HOST[:PORT], by commas"},
+        {"kafka:\n  brokers: \"h:0\"\n", 2, "kafka.brokers", "not a list of brokers"},
+        {"kafka:\n  brokers: a b\n", 2, "kafka.brokers", "not a list of brokers"},
+        {"kafka:\n  brokers: \"a,,b\"\n", 2, "kafka.brokers", "not a list of brokers"},
+        {"kafka:\n  brokers: \"[::1:9\"\n", 2, "kafka.brokers", "not a list of brokers"},
+        {"kafka:\n  brokers: \"::1\"\n", 2, "kafka.brokers", "not a list of brokers"},
+        {"kafka:\n  topic: a/b\n", 2, "kafka.topic", "allowed: A-Z a-z 0-9 . _ -"},
+        {"kafka:\n  topic: ..\n", 2, "kafka.topic", "not the name of a topic"},
         {"http:\n\tlisten: x\n", 2, "", "a tab? indent with spaces"},
         {"http: [\n", 2, "", "not YAML"},
         {"coordinator:\n  url: local:\n", 2, "", "quote a value that ends in ':'"},
@@ -598,6 +609,24 @@ static void errors_in_a_file_have_their_place(void **state)
             !strstr(err.text, cases[i].says) || strncmp(err.text, place, strlen(place)))
             fail_msg("%s-> %d %s %s", cases[i].yaml, err.line, err.key, err.text);
     }
+}
+
+static void sinks(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"amqp.url=none",
+                                       "amqp.url=amqp://h",
+                                       "amqp.url=amqp://h:5672",
+                                       "amqp.url=amqps://h:1/",
+                                       "amqp.url=amqp://[::1]:1/v",
+                                       "amqp.url=amqp://u:p%40w@h.example:65535/%2f",
+                                       "amqp.url=amqp://u@h/a/b",
+                                       "kafka.brokers=h",
+                                       "kafka.brokers=a:9092, [::1]:1 ,10.0.0.1:65535",
+                                       "kafka.brokers=",
+                                       "kafka.topic=a.B_c-9"};
+    for (size_t i = 0; i < COUNT(sets); i++)
+        pp_config_free(must_load(NULL, NULL, sets[i]));
 }
 
 static void files_that_say_nothing(void **state)
@@ -962,6 +991,7 @@ int main(void)
         cmocka_unit_test(ranges_are_closed),
         cmocka_unit_test(values),
         cmocka_unit_test(errors_in_a_file_have_their_place),
+        cmocka_unit_test(sinks),
         cmocka_unit_test(files_that_say_nothing),
         cmocka_unit_test(the_environment),
         cmocka_unit_test(unknown_flags),
