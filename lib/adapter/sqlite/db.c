@@ -1,14 +1,10 @@
 /* db.c: see db.h. To add a failure that callers must tell apart, map it in pp_sq_err(). */
 #include "db.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 /* Commits that find so many pages in the log move them to the file: 16 MiB. Large enough that pages written
  * again and again are moved once, small enough that the move does not stall for long. */
@@ -35,26 +31,6 @@ static void fail(struct pp_sq_db *db, int rc)
 {
     if (db->err == PP_OK)
         db->err = pp_sq_err(rc);
-}
-
-int pp_sq_lock(const char *path, enum pp_err *err)
-{
-    char *name = NULL;
-    if (asprintf(&name, "%s.lock", path) < 0) {
-        *err = PP_ENOMEM;
-        return -1;
-    }
-    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    free(name);
-    *err = PP_OK;
-    if (fd < 0) {
-        *err = errno == ENOSPC ? PP_ENOSPC : PP_EIO;
-    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        *err = errno == EWOULDBLOCK ? PP_EBUSY : PP_EIO;
-        close(fd);
-        fd = -1;
-    }
-    return fd;
 }
 
 static void set_pragmas(struct pp_sq_db *db, const struct pp_sq_open *o)
@@ -94,7 +70,7 @@ enum pp_err pp_sq_open(struct pp_sq_db *db, const struct pp_sq_open *o)
 
 void pp_sq_close(struct pp_sq_db *db)
 {
-    for (size_t i = 0; i < db->n; i++)
+    for (size_t i = 0; db->stmts && i < db->n; i++)
         sqlite3_finalize(db->stmts[i]);
     free(db->stmts);
     sqlite3_close(db->h);

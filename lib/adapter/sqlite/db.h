@@ -40,14 +40,12 @@ struct pp_sq_open {
 
 /* Opens, creating the file unless read_only, and sets the pragmas. On failure the connection is closed. */
 pp_must_check enum pp_err pp_sq_open(struct pp_sq_db *db, const struct pp_sq_open *o);
+/* One that is zeroed, or was not opened, is fine. */
 void pp_sq_close(struct pp_sq_db *db);
 
 /* Brings user_version up to `n`: steps[v] (SQL, one transaction each) leads from version v to v + 1.
  * PP_EMISMATCH where the file is newer. */
 pp_must_check enum pp_err pp_sq_migrate(struct pp_sq_db *db, const char *const *steps, int n);
-
-/* Takes the lock file `path`.lock for this process; the descriptor, or -1 with *err (PP_EBUSY: held). */
-int pp_sq_lock(const char *path, enum pp_err *err);
 
 /* What an SQLite result code is to us. */
 enum pp_err pp_sq_err(int rc);

@@ -5,12 +5,9 @@
  * endpoint that was put or deleted is synced before it is answered. */
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "delivery.h"
-#include "sqlite_store.h"
-
-enum { GROUP = 64 };
+#include "file.h"
 
 #define X(name, type) OP_##name,
 enum { PP_DQ_OPS(X) OP_COUNT };
@@ -40,11 +37,9 @@ const char *const pp_delivery_sql[PP_DELIVERY_QUERY_COUNT] = {
 
 struct store {
     struct pp_delivery_store base;
-    struct pp_lane *lane;
-    struct pp_lane_home *home;
+    struct pp_sq_file file;
     struct pp_dq d;
     atomic_uint_fast64_t counts[OP_COUNT];
-    int lock;
 };
 
 static void begin(void *state)
@@ -69,15 +64,15 @@ static void rollback(void *state)
     pp_sq_rollback(&((struct pp_dq *)state)->db);
 }
 
-#define X(name, type)                                                                \
-    static enum pp_err run_##name(void *state, struct pp_req *req)                   \
-    {                                                                                \
-        return pp_dq_##name(state, (struct type *)req);                              \
-    }                                                                                \
-    static enum pp_err submit_##name(struct pp_delivery_store *base, struct type *r) \
-    {                                                                                \
-        struct store *s = (struct store *)base;                                      \
-        return pp_sq_submit(s->home, &r->req, run_##name, &s->counts[OP_##name]);    \
+#define X(name, type)                                                                    \
+    static enum pp_err run_##name(void *state, struct pp_req *req)                       \
+    {                                                                                    \
+        return pp_dq_##name(state, (struct type *)req);                                  \
+    }                                                                                    \
+    static enum pp_err submit_##name(struct pp_delivery_store *base, struct type *r)     \
+    {                                                                                    \
+        struct store *s = (struct store *)base;                                          \
+        return pp_sq_submit(s->file.writer, &r->req, run_##name, &s->counts[OP_##name]); \
     }
 PP_DQ_OPS(X)
 #undef X
@@ -94,14 +89,7 @@ static bool roundtrips(struct pp_delivery_store *base, size_t i, const char **na
 
 static void store_free(struct store *s)
 {
-    if (s->home)
-        pp_lane_home_close(s->home);
-    if (s->lane)
-        pp_lane_close(s->lane);
-    if (s->d.db.h)
-        pp_sq_close(&s->d.db);
-    if (s->lock >= 0)
-        close(s->lock);
+    pp_sq_file_close(&s->file);
     free(s);
 }
 
@@ -118,47 +106,28 @@ static const struct pp_delivery_store_ops ops = {
     .close = close_store,
 };
 
-static enum pp_err open_file(struct store *s, const char *path, size_t cache_bytes)
+static enum pp_err load(void *state)
 {
-    struct pp_sq_open o = {
-        .path = path, .sql = pp_delivery_sql, .n_sql = PP_DELIVERY_QUERY_COUNT, .cache_bytes = cache_bytes};
-    enum pp_err err;
-    s->lock = pp_sq_lock(path, &err);
-    if (err == PP_OK)
-        err = pp_sq_open(&s->d.db, &o);
-    if (err == PP_OK)
-        err = pp_sq_migrate(&s->d.db, pp_delivery_schema, PP_DELIVERY_VERSION);
-    s->d.group = (struct pp_sq_group){begin, commit, rollback, NULL};
-    return err;
-}
-
-static bool open_lane(struct store *s, struct pp_loop *loop, size_t capacity)
-{
-    struct pp_lane_options o = {.name = "deliveries",
-                                .threads = 1,
-                                .capacity = capacity,
-                                .max_batch = GROUP,
-                                .batch = pp_sq_group_batch,
-                                .data = &s->d};
-    s->lane = pp_lane_open(&o);
-    s->home = s->lane ? pp_lane_home_open(s->lane, loop) : NULL;
-    return s->home;
+    ((struct pp_dq *)state)->group = (struct pp_sq_group){begin, commit, rollback, NULL};
+    return PP_OK;
 }
 
 enum pp_err pp_sqlite_delivery_store_open(struct pp_loop *loop, const char *path,
                                           const struct pp_sqlite_options *o, struct pp_delivery_store **out)
 {
-    static const struct pp_sqlite_options none = {0};
-    if (!o)
-        o = &none;
+    static const struct pp_sq_kind kind = {.writer = "deliveries",
+                                           .sql = pp_delivery_sql,
+                                           .n_sql = PP_DELIVERY_QUERY_COUNT,
+                                           .schema = pp_delivery_schema,
+                                           .version = PP_DELIVERY_VERSION,
+                                           .cache_bytes = 4 << 20,
+                                           .group = 64,
+                                           .load = load};
     struct store *s = calloc(1, sizeof *s);
     if (!s)
         return PP_ENOMEM;
     s->base.ops = &ops;
-    s->lock = -1;
-    enum pp_err err = open_file(s, path, o->cache_bytes ? o->cache_bytes : (size_t)4 << 20);
-    if (err == PP_OK && !open_lane(s, loop, o->capacity ? o->capacity : 4096))
-        err = PP_ENOMEM;
+    enum pp_err err = pp_sq_file_open(&s->file, &kind, loop, path, o, &s->d.group, &s->d.db);
     if (err != PP_OK) {
         store_free(s);
         return err;

@@ -12,13 +12,10 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "db.h"
-#include "group.h"
+#include "file.h"
 
-enum { VERSION = 1, READERS = 2, WRITE_GROUP = 64, READ_GROUP = 16 };
+enum { VERSION = 1 };
 
 static const char *const schema[VERSION] = {
     "CREATE TABLE events(seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, key TEXT NOT NULL, type TEXT NOT NULL,"
@@ -54,21 +51,13 @@ struct state {
     int64_t last, cleaned, bytes;
 };
 
-struct lane_state {
-    struct pp_sq_group group;
-    struct pp_sq_db db;
-};
-
 struct event_log {
     struct pp_event_log base;
-    struct pp_lane *writer, *reader;
-    struct pp_lane_home *writer_home, *reader_home;
-    struct lane_state w, readers[READERS];
+    struct pp_sq_file file;
+    struct pp_sq_conn w;
     struct state now; /* the writer's, as of its transaction */
     bool dirty, appended;
-    atomic_uint readers_taken;
     atomic_uint_fast64_t counts[OP_COUNT];
-    int lock;
     /* From the writer to the watcher: one letter, under way or not. */
     struct pp_mailbox *mailbox;
     struct pp_mail mail;
@@ -79,7 +68,7 @@ struct event_log {
 
 static struct event_log *of_writer(void *state)
 {
-    return pp_container_of((struct lane_state *)state, struct event_log, w);
+    return pp_container_of((struct pp_sq_conn *)state, struct event_log, w);
 }
 
 /* --- transactions --- */
@@ -120,24 +109,6 @@ static void rollback_write(void *state)
     l->w.db.err = PP_OK;
 }
 
-static void begin_read(void *state)
-{
-    pp_sq_begin(&((struct lane_state *)state)->db, false);
-}
-
-static enum pp_err commit_read(void *state)
-{
-    struct lane_state *r = state;
-    if (r->db.err == PP_OK)
-        pp_sq_commit(&r->db);
-    return r->db.err;
-}
-
-static void rollback_read(void *state)
-{
-    pp_sq_rollback(&((struct lane_state *)state)->db);
-}
-
 /* --- operations --- */
 
 static enum pp_err run_append(void *state, struct pp_req *req)
@@ -169,7 +140,7 @@ static void read_event(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a
 
 static enum pp_err run_read(void *state, struct pp_req *req)
 {
-    struct pp_sq_db *db = &((struct lane_state *)state)->db;
+    struct pp_sq_db *db = &((struct pp_sq_conn *)state)->db;
     struct pp_log_read *r = (struct pp_log_read *)req;
     size_t bytes = 0;
     struct state now = read_state(db);
@@ -219,19 +190,19 @@ static enum pp_err run_clean(void *state, struct pp_req *req)
 static enum pp_err append(struct pp_event_log *base, struct pp_log_append *r)
 {
     struct event_log *l = (struct event_log *)base;
-    return pp_sq_submit(l->writer_home, &r->req, run_append, &l->counts[OP_APPEND]);
+    return pp_sq_submit(l->file.writer, &r->req, run_append, &l->counts[OP_APPEND]);
 }
 
 static enum pp_err read_log(struct pp_event_log *base, struct pp_log_read *r)
 {
     struct event_log *l = (struct event_log *)base;
-    return pp_sq_submit(l->reader_home, &r->req, run_read, &l->counts[OP_READ]);
+    return pp_sq_submit(l->file.reader, &r->req, run_read, &l->counts[OP_READ]);
 }
 
 static enum pp_err clean(struct pp_event_log *base, struct pp_log_clean *r)
 {
     struct event_log *l = (struct event_log *)base;
-    return pp_sq_submit(l->writer_home, &r->req, run_clean, &l->counts[OP_CLEAN]);
+    return pp_sq_submit(l->file.writer, &r->req, run_clean, &l->counts[OP_CLEAN]);
 }
 
 static void on_mail(void *data, struct pp_list *mail)
@@ -263,21 +234,9 @@ static bool roundtrips(struct pp_event_log *base, size_t i, const char **name, u
 
 static void log_free(struct event_log *l)
 {
-    pp_lane_home_close(l->writer_home);
-    pp_lane_home_close(l->reader_home);
-    if (l->writer)
-        pp_lane_close(l->writer);
-    if (l->reader)
-        pp_lane_close(l->reader);
+    pp_sq_file_close(&l->file);
     l->watch = NULL;
     pp_mailbox_close(l->mailbox);
-    for (int i = 0; i < READERS; i++)
-        if (l->readers[i].db.h)
-            pp_sq_close(&l->readers[i].db);
-    if (l->w.db.h)
-        pp_sq_close(&l->w.db);
-    if (l->lock >= 0)
-        close(l->lock);
     free(l);
 }
 
@@ -297,79 +256,36 @@ static const struct pp_event_log_ops ops = {
 
 /* --- opening --- */
 
-static enum pp_err open_files(struct event_log *l, const char *path, size_t cache_bytes)
+static enum pp_err load(void *state)
 {
-    struct pp_sq_open o = {
-        .path = path, .sql = sql, .n_sql = QUERY_COUNT, .cache_bytes = cache_bytes, .full_sync = true};
-    enum pp_err err;
-    l->lock = pp_sq_lock(path, &err);
-    if (err == PP_OK)
-        err = pp_sq_open(&l->w.db, &o);
-    if (err == PP_OK)
-        err = pp_sq_migrate(&l->w.db, schema, VERSION);
-    if (err != PP_OK)
-        return err;
+    struct event_log *l = of_writer(state);
     l->w.group = (struct pp_sq_group){begin_write, commit_write, rollback_write, NULL};
     l->now = read_state(&l->w.db);
-    o.read_only = true;
-    o.cache_bytes = cache_bytes / 8;
-    for (int i = 0; i < READERS && l->w.db.err == PP_OK; i++) {
-        l->readers[i].group = (struct pp_sq_group){begin_read, commit_read, rollback_read, NULL};
-        err = pp_sq_open(&l->readers[i].db, &o);
-        if (err != PP_OK)
-            return err;
-    }
     return l->w.db.err;
-}
-
-static void *take_reader(void *data)
-{
-    struct event_log *l = data;
-    return &l->readers[atomic_fetch_add(&l->readers_taken, 1)];
-}
-
-static bool open_lanes(struct event_log *l, struct pp_loop *loop, size_t capacity)
-{
-    struct pp_lane_options w = {.name = "events",
-                                .threads = 1,
-                                .capacity = capacity,
-                                .max_batch = WRITE_GROUP,
-                                .batch = pp_sq_group_batch,
-                                .data = &l->w};
-    struct pp_lane_options r = {.name = "events-read",
-                                .threads = READERS,
-                                .capacity = capacity,
-                                .max_batch = READ_GROUP,
-                                .batch = pp_sq_group_batch,
-                                .open = take_reader,
-                                .data = l};
-    l->mailbox = pp_mailbox_open(loop, 0, on_mail, l);
-    l->writer = l->mailbox ? pp_lane_open(&w) : NULL;
-    l->reader = l->writer ? pp_lane_open(&r) : NULL;
-    if (!l->reader)
-        return false;
-    l->writer_home = pp_lane_home_open(l->writer, loop);
-    l->reader_home = pp_lane_home_open(l->reader, loop);
-    return l->writer_home && l->reader_home;
 }
 
 enum pp_err pp_sqlite_event_log_open(struct pp_loop *loop, const char *path,
                                      const struct pp_sqlite_options *o, struct pp_event_log **out)
 {
-    static const struct pp_sqlite_options none = {0};
-    if (!o)
-        o = &none;
+    static const struct pp_sq_kind kind = {.writer = "events",
+                                           .reader = "events-read",
+                                           .sql = sql,
+                                           .n_sql = QUERY_COUNT,
+                                           .schema = schema,
+                                           .version = VERSION,
+                                           .cache_bytes = 4 << 20,
+                                           .group = 64,
+                                           .full_sync = true,
+                                           .load = load};
     struct event_log *l = calloc(1, sizeof *l);
     if (!l)
         return PP_ENOMEM;
     l->base.ops = &ops;
-    l->lock = -1;
-    enum pp_err err = open_files(l, path, o->cache_bytes ? o->cache_bytes : (size_t)4 << 20);
-    if (err == PP_OK && !open_lanes(l, loop, o->capacity ? o->capacity : 4096))
-        err = PP_ENOMEM;
-    if (err != PP_OK) {
+    enum pp_err err = pp_sq_file_open(&l->file, &kind, loop, path, o, &l->w.group, &l->w.db);
+    l->mailbox = err == PP_OK ? pp_mailbox_open(loop, 0, on_mail, l) : NULL;
+    if (!l->mailbox) {
         log_free(l);
-        return err;
+        return err != PP_OK ? err : PP_ENOMEM;
     }
     *out = &l->base;
     return PP_OK;

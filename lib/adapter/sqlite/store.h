@@ -51,8 +51,9 @@ struct pp_sw {
     uint64_t job, items_finished;
 };
 
-pp_must_check enum pp_err pp_sw_open(struct pp_sw *w, const char *path, size_t cache_bytes);
-void pp_sw_close(struct pp_sw *w);
+/* As in struct pp_sq_kind; pp_sw_fini() also after a failure, and where it was not called. */
+pp_must_check enum pp_err pp_sw_load(void *w);
+void pp_sw_fini(struct pp_sw *w);
 /* Before each operation. */
 void pp_sw_start(struct pp_sw *w);
 

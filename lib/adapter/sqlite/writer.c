@@ -66,37 +66,24 @@ static void rollback(void *state)
     w->state_dirty = false;
 }
 
-enum pp_err pp_sw_open(struct pp_sw *w, const char *path, size_t cache_bytes)
+enum pp_err pp_sw_load(void *state)
 {
-    *w = (struct pp_sw){.group = {begin, commit, rollback, NULL}};
+    struct pp_sw *w = state;
+    w->group = (struct pp_sq_group){begin, commit, rollback, NULL};
     pp_buf_init(&w->buf, 1 << 20);
     pp_arena_init(&w->tmp, 0);
     w->items = calloc(PP_SW_ITEMS, sizeof *w->items);
     if (!w->items)
         return PP_ENOMEM;
-    struct pp_sq_open o = {
-        .path = path, .sql = pp_store_sql, .n_sql = PP_STORE_QUERY_COUNT, .cache_bytes = cache_bytes};
-    enum pp_err err = pp_sq_open(&w->db, &o);
-    if (err == PP_OK) {
-        err = pp_sq_migrate(&w->db, pp_store_schema, PP_STORE_VERSION);
-        if (err == PP_OK) {
-            load_state(w);
-            err = w->db.err;
-        }
-        w->next = w->mark ? w->mark + NUMBER_BLOCK : 1;
-        if (err != PP_OK)
-            pp_sq_close(&w->db);
-    }
-    if (err != PP_OK)
-        free(w->items);
-    return err;
+    load_state(w);
+    w->next = w->mark ? w->mark + NUMBER_BLOCK : 1;
+    return w->db.err;
 }
 
-void pp_sw_close(struct pp_sw *w)
+void pp_sw_fini(struct pp_sw *w)
 {
     pp_sw_batches_clear(w);
     pp_names_clear(&w->names);
-    pp_sq_close(&w->db);
     pp_buf_fini(&w->buf);
     pp_arena_fini(&w->tmp);
     free(w->items);
