@@ -97,9 +97,11 @@ static void told(struct moved *m, bool fine, bool again)
     pp_list_push(&b->line, &m->node);
 }
 
+/* A cancelled one is called so from the first moment on, before its items are. */
 static bool is_over(const struct pp_batch *batch)
 {
-    return batch->state == PP_BATCH_FINISHED || batch->state == PP_BATCH_CANCELLED;
+    return batch->state == PP_BATCH_FINISHED ||
+           (batch->state == PP_BATCH_CANCELLED && batch->finished_at > 0);
 }
 
 static bool all_ended(const struct pp_batch *batch)

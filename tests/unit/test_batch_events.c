@@ -166,9 +166,32 @@ static void an_end_that_is_late(void **state)
     assert_string_equal(k->events.events[1].type, "photopool.batch.finished");
 }
 
+/* Called cancelled at once, while its items are still being closed. */
+static void a_cancelled_one(void **state)
+{
+    struct kit *k = *state;
+
+    for (uint64_t i = 1; i <= 3; i++) {
+        batch(k, 3, i);
+        k->store.batch.state = PP_BATCH_CANCELLED;
+        fake_outbox_put(&k->store, "42");
+        if (i == 3)
+            k->store.batch.finished_at = 0; /* not yet */
+        pass(k, 2000);
+        assert_in_range(k->events.n, i, i + 1);
+        assert_string_equal(k->events.events[k->events.n - 1].type, "photopool.batch.progress");
+    }
+    size_t n = k->events.n;
+    k->store.batch.finished_at = 5000;
+    pass(k, 5000);
+    assert_int_equal(k->events.n, n + 1);
+    assert_string_equal(k->events.events[n].type, "photopool.batch.finished");
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {T(one_a_second), T(a_log_that_fails), T(an_end_that_is_late)};
+    const struct CMUnitTest tests[] = {T(one_a_second), T(a_log_that_fails), T(an_end_that_is_late),
+                                       T(a_cancelled_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
