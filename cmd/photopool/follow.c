@@ -51,12 +51,6 @@ void pp_print_json(json_t *o)
     json_decref(o);
 }
 
-static bool is_done(const json_t *batch)
-{
-    const char *state = json_string_value(json_object_get(batch, "state"));
-    return state && (strcmp(state, "finished") == 0 || strcmp(state, "cancelled") == 0);
-}
-
 /* PP_EXIT_DONE, also when the server did not answer: that is noted and tried again. */
 static int ask_one(struct follow *f, size_t i)
 {
@@ -96,7 +90,7 @@ static int ask(struct follow *f)
     int code = PP_EXIT_DONE;
     size_t asked = 0, i = f->next;
     for (size_t seen = 0; seen < f->n && asked < PP_FOLLOW_ASK && code == PP_EXIT_DONE; seen++) {
-        if (!is_done(f->known[i])) {
+        if (!pp_batch_done(f->known[i])) {
             code = ask_one(f, i);
             asked++;
         }
@@ -162,7 +156,7 @@ static void say_how_to_go_on(const struct follow *f, const char *why)
 {
     size_t open = 0;
     for (size_t i = 0; i < f->n && !open; i++)
-        open = is_done(f->known[i]) ? 0 : i + 1;
+        open = pp_batch_done(f->known[i]) ? 0 : i + 1;
     pp_complain("%s; the server goes on with the work: photopool status %s --follow", why,
                 f->ids[open ? open - 1 : 0]);
 }

@@ -35,11 +35,18 @@ static bool add_errors(struct pp_tally *p, const json_t *errors)
     return true;
 }
 
-bool pp_tally_add(struct pp_tally *p, const json_t *batch)
+bool pp_batch_done(const json_t *batch)
 {
     const char *state = json_string_value(json_object_get(batch, "state"));
+    if (state && strcmp(state, "cancelled") == 0)
+        return json_integer_value(json_object_get(json_object_get(batch, "items"), "open")) == 0;
+    return state && strcmp(state, "finished") == 0;
+}
+
+bool pp_tally_add(struct pp_tally *p, const json_t *batch)
+{
     const json_t *eta = json_object_get(batch, "eta_seconds");
-    bool done = state && (strcmp(state, "finished") == 0 || strcmp(state, "cancelled") == 0);
+    bool done = pp_batch_done(batch);
     if (p->batches++ == 0)
         p->eta_seconds = 0;
     p->finished += done;

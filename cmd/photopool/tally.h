@@ -23,6 +23,9 @@ struct pp_tally {
     json_t *errors;     /* code -> count; NULL: none */
 };
 
+/* Finished; or cancelled, and its items too: it is called cancelled before they are. */
+bool pp_batch_done(const json_t *batch);
+
 /* *p is zeros before the first. False: out of memory. */
 bool pp_tally_add(struct pp_tally *p, const json_t *batch);
 void pp_tally_fini(struct pp_tally *p);
