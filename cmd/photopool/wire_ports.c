@@ -57,7 +57,7 @@ static enum pp_err open_store(struct pp_pipeline *p, const struct pp_config *c, 
         err = pp_sqlite_task_store_open(p->loop, path, &(struct pp_sqlite_options){0}, &p->store);
         return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "store %s: %s", path, pp_err_text(err));
     }
-    const struct pp_mongo_options mongo = {.uri = c->store.url, .log = p->log};
+    const struct pp_mongo_options mongo = {.uri = c->store.url, .log = p->log, .later = true};
     err = pp_mongo_task_store_open(p->loop, &mongo, &p->store, reason);
     return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "store.url: %s", reason);
 }
@@ -139,7 +139,7 @@ static enum pp_err open_deliveries(struct pp_pipeline *p, const struct pp_config
         err = pp_sqlite_delivery_store_open(p->loop, path, &(struct pp_sqlite_options){0}, &p->deliveries);
         return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "deliveries %s: %s", path, pp_err_text(err));
     }
-    const struct pp_mongo_options mongo = {.uri = c->store.url, .log = p->log};
+    const struct pp_mongo_options mongo = {.uri = c->store.url, .log = p->log, .later = true};
     err = pp_mongo_delivery_store_open(p->loop, &mongo, &p->deliveries, reason);
     return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "store.url: %s", reason);
 }

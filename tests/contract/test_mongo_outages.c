@@ -33,6 +33,34 @@ static void claims_of_a_lost_answer_are_handed_back(void **state)
     mk_six_once(&t);
 }
 
+/* Opened while there is no server: nothing is written until there is one, and then it is as any other. */
+static void opened_while_there_is_none(void **state)
+{
+    struct store_kit *k = *state;
+    char error[PP_MONGO_ERROR_MAX];
+    struct pp_mongo_options o = {.uri = mongo_server_by_way_of(k->place, mongo_proxy_port(mk_proxy)),
+                                 .timeout_ms = 1000};
+    struct pp_task_store *strict;
+    struct pp_store_queue q = {0};
+    mongo_proxy_cut(mk_proxy, true);
+    k->store->ops->close(k->store);
+    k->store = NULL;
+    assert_int_equal(pp_mongo_task_store_open(k->loop, &o, &strict, error), PP_EIO);
+    o.later = true;
+    assert_int_equal(pp_mongo_task_store_open(k->loop, &o, &k->store, error), PP_OK);
+    KIT_RUN(k, queue, &q);
+    assert_int_equal(q.req.err, PP_EIO);
+    mongo_proxy_cut(mk_proxy, false);
+    do
+        KIT_RUN(k, queue, &q);
+    while (q.req.err == PP_EIO);
+    assert_int_equal(q.req.err, PP_OK);
+    struct trial t = {.k = k, .client = "c", .batch = "b_1"};
+    mk_six_tasks(&t);
+    assert_int_equal(mk_claim_four(&t), PP_OK);
+    mk_six_once(&t);
+}
+
 /* The server has the command and says nothing. */
 static void an_answer_that_does_not_come(void **state)
 {
@@ -336,6 +364,7 @@ int main(int argc, char **argv)
     mk_timeout_ms = 5000;
     sk_use(&mk_subject);
     const struct CMUnitTest tests[] = {
+        P(opened_while_there_is_none),
         P(claims_of_a_lost_answer_are_handed_back),
         P(an_answer_that_does_not_come),
         P(cut_for_a_while),

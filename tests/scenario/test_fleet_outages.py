@@ -29,6 +29,14 @@ def test_mongodb_down(case):
     ready = fleet.api.get_json("/readyz")
     check(ready["roles"]["api"]["ready"], f"the api stays ready without MongoDB: {ready}")
     same(fleet.api.batch(during[0])["state"], "accepted", "a batch accepted without MongoDB")
+    api, worker = fleet.api, fleet.workers[0]
+    for replica in (api, worker):  # neither needs it to start
+        replica.kill()
+        replica.spawn_up()
+        replica.wait_port()
+    wait_until(api.ready, 20, "an api that was started without MongoDB is ready")
+    during.append(api.submit("d5", items(origin, "d5", 20), key="k5"))
+    same(worker.get("/readyz").status, 503, "a worker that was started without MongoDB")
     fleet.mongo.start()
     back = time.monotonic()
     for batch in during:

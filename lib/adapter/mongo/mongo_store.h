@@ -21,6 +21,8 @@ struct pp_mongo_options {
     size_t capacity;    /* 4096: requests waiting, at most */
     int64_t timeout_ms; /* 10000: of looking for a primary, of connecting, of one answer; the URI's win */
     struct pp_log *log; /* may be NULL; outlives the store */
+    bool later;         /* no server is no error: requests fail with PP_EIO until there is one, and the first
+                           that finds it does the rest of opening; opening looks for it once */
 };
 
 /* Opens the store, and creates or migrates its collections. `loop` is where requests are submitted and come

@@ -8,7 +8,7 @@
 #include "run.h"
 #include "runtime/lane.h"
 
-enum { OFFSET_READ_MS = 60000, APPNAME_MAX = 16 };
+enum { OFFSET_READ_MS = 60000, TRY_AGAIN_MS = 1000 };
 
 /* A request's place in req.scratch. */
 struct call {
@@ -49,6 +49,42 @@ static void refresh_offset(struct pp_mg_thread *t)
                t->error.message, NULL);
 }
 
+/* Whether the server will do, and what the database has to look like. */
+static enum pp_err check_server(struct pp_mg_thread *t)
+{
+    enum pp_mg_op op = t->op;
+    t->op = PP_MG_OP_COUNT;
+    enum pp_err err = pp_mg_hello(t);
+    if (err == PP_OK)
+        err = pp_mg_migrate(t);
+    if (err == PP_OK)
+        atomic_store(&t->m->is_open, true);
+    t->op = op;
+    return err;
+}
+
+/* Opened without a server: is there one now? The others wait for the thread that looks. */
+static enum pp_err open_late(struct pp_mg_thread *t)
+{
+    struct pp_mg *m = t->m;
+    enum pp_err err = PP_OK;
+    pthread_mutex_lock(&m->opening);
+    bool open = atomic_load(&m->is_open);
+    if (!open && pp_mg_monotonic_ms() - m->failed_at < TRY_AGAIN_MS) {
+        err = PP_EIO;
+    } else if (!open) {
+        err = check_server(t);
+        if (err == PP_OK)
+            pp_log(m->log, PP_LOG_INFO, "mongodb: there is a server now", NULL);
+        else if (err == PP_EMISMATCH)
+            pp_log(m->log, PP_LOG_ERROR, "mongodb: the server can't be used", "error", t->error.message,
+                   NULL);
+        m->failed_at = pp_mg_monotonic_ms();
+    }
+    pthread_mutex_unlock(&m->opening);
+    return err == PP_OK ? PP_OK : PP_EIO; /* nothing was written */
+}
+
 #define X(name, type)                                                         \
     static enum pp_err run_##name(struct pp_mg_thread *t, struct pp_req *req) \
     {                                                                         \
@@ -63,8 +99,11 @@ static void run(void *state, struct pp_job *job)
     struct pp_req *req = req_of(job);
     const struct call *c = (struct call *)job;
     t->op = c->op;
-    refresh_offset(t);
-    req->err = c->run(t, req);
+    req->err = atomic_load(&t->m->is_open) ? PP_OK : open_late(t);
+    if (req->err == PP_OK) {
+        refresh_offset(t);
+        req->err = c->run(t, req);
+    }
     pp_arena_fini(&t->tmp);
 }
 
@@ -76,29 +115,45 @@ static const char *const coll_names[] = {
 #undef X
 };
 
-static void close_thread(void *state)
+static void free_thread(struct pp_mg_thread *t)
 {
-    struct pp_mg_thread *t = state;
     for (int i = 0; i < PP_MG_COLL_COUNT; i++)
         mongoc_collection_destroy(t->coll[i]);
     mongoc_database_destroy(t->db);
-    mongoc_client_pool_push(t->m->pool, t->client);
     pp_arena_fini(&t->tmp);
     free(t);
+}
+
+static struct pp_mg_thread *new_thread(struct pp_mg *m, mongoc_client_t *client)
+{
+    struct pp_mg_thread *t = calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->m = m;
+    t->client = client;
+    t->db = mongoc_client_get_database(client, m->database);
+    for (int i = 0; i < PP_MG_COLL_COUNT; i++)
+        t->coll[i] = mongoc_client_get_collection(client, m->database, coll_names[i]);
+    pp_arena_init(&t->tmp, 0);
+    return t;
+}
+
+static void close_thread(void *state)
+{
+    struct pp_mg_thread *t = state;
+    mongoc_client_pool_t *pool = t->m->pool;
+    mongoc_client_t *client = t->client;
+    free_thread(t);
+    mongoc_client_pool_push(pool, client);
 }
 
 static void *open_thread(void *data)
 {
     struct pp_mg *m = data;
-    struct pp_mg_thread *t = calloc(1, sizeof *t);
+    mongoc_client_t *client = mongoc_client_pool_pop(m->pool);
+    struct pp_mg_thread *t = new_thread(m, client);
     if (!t)
-        return NULL;
-    t->m = m;
-    t->client = mongoc_client_pool_pop(m->pool);
-    t->db = mongoc_client_get_database(t->client, m->database);
-    for (int i = 0; i < PP_MG_COLL_COUNT; i++)
-        t->coll[i] = mongoc_client_get_collection(t->client, m->database, coll_names[i]);
-    pp_arena_init(&t->tmp, 0);
+        mongoc_client_pool_push(m->pool, client);
     return t;
 }
 
@@ -150,6 +205,7 @@ void pp_mg_close(struct pp_mg *m)
     if (m->uri)
         mongoc_uri_destroy(m->uri);
     pp_mg_lost_free(m);
+    pthread_mutex_destroy(&m->opening);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }
@@ -215,18 +271,39 @@ static enum pp_err open_pool(struct pp_mg *m, unsigned threads, char error[PP_MO
     return PP_OK;
 }
 
-static enum pp_err prepare(struct pp_mg *m, char error[PP_MONGO_ERROR_MAX])
+/* A client that looks once for a server, or until timeout_ms. NULL: no memory. */
+static mongoc_client_t *first_client(const struct pp_mg *m, bool once)
 {
-    struct pp_mg_thread *t = open_thread(m);
-    if (!t)
-        return PP_ENOMEM;
-    t->op = PP_MG_OP_COUNT;
-    enum pp_err err = pp_mg_hello(t);
-    if (err == PP_OK)
-        err = pp_mg_migrate(t);
-    if (err != PP_OK)
+    mongoc_uri_t *uri = mongoc_uri_copy(m->uri);
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_SERVERSELECTIONTRYONCE, once);
+    mongoc_client_t *client = mongoc_client_new_from_uri(uri);
+    mongoc_uri_destroy(uri);
+    if (client)
+        mongoc_client_set_error_api(client, MONGOC_ERROR_API_VERSION_2);
+    return client;
+}
+
+static bool is_absent(const bson_error_t *e)
+{
+    return e->domain == MONGOC_ERROR_SERVER_SELECTION || e->domain == MONGOC_ERROR_STREAM;
+}
+
+static enum pp_err prepare(struct pp_mg *m, bool later, char error[PP_MONGO_ERROR_MAX])
+{
+    mongoc_client_t *client = first_client(m, later);
+    struct pp_mg_thread *t = client ? new_thread(m, client) : NULL;
+    enum pp_err err = t ? check_server(t) : PP_ENOMEM;
+    if (t && err != PP_OK) {
         bson_snprintf(error, PP_MONGO_ERROR_MAX, "%s", t->error.message);
-    close_thread(t);
+        if (later && is_absent(&t->error)) {
+            pp_log(m->log, PP_LOG_WARN, "mongodb: no server yet; what needs it waits", NULL);
+            err = PP_OK;
+        }
+    }
+    if (t)
+        free_thread(t);
+    if (client)
+        mongoc_client_destroy(client);
     return err;
 }
 
@@ -257,11 +334,12 @@ enum pp_err pp_mg_open(struct pp_loop *loop, const struct pp_mongo_options *o, s
     m->loop = loop;
     m->log = o->log;
     pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->opening, NULL);
     enum pp_err err = read_uri(m, o, error);
     if (err == PP_OK)
         err = open_pool(m, threads, error);
     if (err == PP_OK)
-        err = prepare(m, error);
+        err = prepare(m, o->later, error);
     if (err == PP_OK)
         err = open_lane(m, threads, o->capacity);
     if (err != PP_OK) {

@@ -116,6 +116,9 @@ struct pp_mg {
     atomic_int_fast64_t offset_read;                     /* when, monotonic ms; 0: never */
     atomic_uint_fast64_t roundtrips[PP_MG_OP_COUNT + 1]; /* the last: of opening */
     atomic_uint_fast64_t claim_tried, claim_lost;
+    atomic_bool is_open;     /* a server has been found that will do, and the schema is right */
+    pthread_mutex_t opening; /* held by the thread that looks whether there is one now */
+    int64_t failed_at;       /* under opening: when there was none, monotonic ms */
     pthread_mutex_t lock;
     struct pp_mg_lost *lost;    /* under lock; freed by pp_mg_lost_free() */
     struct pp_mg_counts counts; /* under lock */
