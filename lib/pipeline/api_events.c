@@ -13,6 +13,7 @@
 #include "pipeline/hub.h"
 
 #define WAIT_MAX    60
+#define CATCH_UP_MS 5000  /* for a log that does not answer, whatever was asked */
 #define READY_BYTES 65536 /* waits for a stream's reader: no more pages meanwhile */
 #define POLL_BYTES  (32u << 20)
 
@@ -79,6 +80,7 @@ static struct events_state *poll_of(struct pp_sub *sub)
 
 static void poll_end(struct events_state *s)
 {
+    s->call->req->on_hang_up = NULL;
     pp_hub_unsubscribe(s->call->p->hub, &s->sub);
     pp_list_remove(&s->call->api->polls, &s->node);
     pp_timer_close(s->timer);
@@ -162,6 +164,18 @@ static void poll_over(void *data)
     poll_answer(data, NULL, 0);
 }
 
+/* Nobody waits any more: it neither counts as a subscriber nor holds its connection. A caller that only sends
+ * no more gets what there is. */
+static void poll_left(struct pp_http_request *req)
+{
+    struct events_state *s = req->handler;
+    s->wait_ms = 0;
+    if (s->sub.state == PP_SUB_LIVE)
+        poll_answer(s, NULL, 0);
+    else
+        pp_timer_start(s->timer, CATCH_UP_MS, 0);
+}
+
 void pp_api_end_polls(struct pp_api *api)
 {
     pp_list_each (node, &api->polls)
@@ -175,14 +189,18 @@ static void open_poll(struct pp_call *call, struct events_state *s)
         pp_call_error(call, PP_ENOMEM, "a subscription");
         return;
     }
-    /* a log that does not answer is waited for a little, whatever was asked */
-    pp_timer_start(s->timer, s->wait_ms > 0 ? s->wait_ms : 5000, 0);
+    if (call->req->hung_up)
+        s->wait_ms = 0;
+    pp_timer_start(s->timer, s->wait_ms > 0 ? s->wait_ms : CATCH_UP_MS, 0);
     call->out.max = POLL_BYTES;
     s->sub = (struct pp_sub){.events = &poll_events, .format = PP_SUB_JSON, .max = (uint16_t)s->limit};
     pp_list_push(&call->api->polls, &s->node);
+    call->req->handler = s;
+    call->req->on_hang_up = poll_left;
     enum pp_err err = pp_hub_subscribe(call->p->hub, &s->sub, s->keys, s->n_keys, s->after);
     if (err == PP_OK) /* it may have been answered already */
         return;
+    call->req->on_hang_up = NULL;
     pp_list_remove(&call->api->polls, &s->node);
     pp_timer_close(s->timer);
     pp_call_error(call, err, "a subscription");

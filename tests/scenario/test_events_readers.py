@@ -2,9 +2,11 @@
 # scenario: build=release timeout=180
 """Many subscribers, and such as never read. 50 that never read, of each kind, cost bounded memory and hold up nobody, and can resume; 10,000
 on one key get each event exactly once, and leave nothing behind; more than events.max_subscribers are sent away with Retry-After."""
+import json
 import resource
 import selectors
 import socket
+import struct
 import threading
 
 from harness import SLOW, Pool, Skipped, check, same, scenario, time, wait_until
@@ -158,6 +160,28 @@ def ten_thousand(case):
     pool.stop()
 
 
+def gone(case):
+    """Long-polls whose callers have hung up count no more, and hold no place of their address; one that only sends no more is answered."""
+    pool = Pool(case).start()
+    finish(pool, "42", 3)
+    due = poll_all(pool, "key=results", 3)
+    for n in (0, 1):  # an end, a reset
+        polls = [Raw(pool, "key=results:43&wait=60", read=False) for _ in range(100)]
+        wait_until(lambda: subscribers(pool) == 100, 20, lambda: f"subscribers: {subscribers(pool)}")
+        for raw in polls:
+            raw.s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", n, 0))
+            raw.close()
+        wait_until(lambda: subscribers(pool) == 0, 5, lambda: f"subscribers: {subscribers(pool)}")
+    for query, events in (("key=results&after=0&wait=60", due), ("key=results:43&wait=60", [])):
+        raw = Raw(pool, query, read=False)
+        raw.s.shutdown(socket.SHUT_WR)
+        raw.read_head()
+        answer = json.loads(raw.file.read(int(raw.headers["content-length"])))
+        check(answer["events"] == events and answer["last"] >= due[-1]["seq"], f"{query}, no more to come: {answer}")
+        raw.close()
+    pool.stop()
+
+
 def too_many(case):
     """events.max_subscribers: polls count, too; and there is room again once one leaves."""
     pool = Pool(case, config={"events.max_subscribers": 4}).start()
@@ -183,4 +207,4 @@ def too_many(case):
 
 
 if __name__ == "__main__":
-    scenario(too_many, never_read, ten_thousand)
+    scenario(gone, too_many, never_read, ten_thousand)

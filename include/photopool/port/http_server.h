@@ -69,8 +69,13 @@ struct pp_http_request {
     char peer[64]; /* address of the caller, text */
     bool peer_loopback;
     int64_t received_ms; /* monotonic, when the head was complete */
-    void *handler;       /* the handler's */
-    void *impl;          /* the server's */
+    bool hung_up;        /* the caller has hung up, or will send no more */
+    /* The handler's: once that is so, at most once, on the loop and neither from within handle() nor after
+     * the answer, which is still due and may come from within. Not while a caller sends the next request
+     * already. NULL: it does not matter. */
+    void (*on_hang_up)(struct pp_http_request *req);
+    void *handler; /* the handler's */
+    void *impl;    /* the server's */
 };
 
 struct pp_http_response {

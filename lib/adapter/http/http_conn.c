@@ -135,7 +135,9 @@ static void input_ended(struct pp_conn *c)
         return;
     if (c->state == PP_CONN_BODY || (c->state == PP_CONN_HEAD && c->in_n > 0))
         pp_conn_refuse(c, &cut);
-    else if (c->state != PP_CONN_HANDLE && c->state != PP_CONN_WRITE)
+    else if (c->state == PP_CONN_HANDLE)
+        pp_exchange_hang_up(c->exchange);
+    else if (c->state != PP_CONN_WRITE)
         pp_conn_close(c);
 }
 
@@ -246,6 +248,7 @@ void pp_conn_leave_peer(struct pp_conn *c)
 void pp_conn_close(struct pp_conn *c)
 {
     struct pp_http *s = c->server;
+    struct pp_exchange *left = c->state == PP_CONN_HANDLE ? c->exchange : NULL;
     if (c->state == PP_CONN_CLOSING)
         return;
     pp_list_remove(&s->states[c->state], &c->in_state);
@@ -253,8 +256,8 @@ void pp_conn_close(struct pp_conn *c)
     if (c->ready)
         pp_list_remove(&s->ready, &c->in_ready);
     c->ready = false;
-    if (c->exchange && c->state == PP_CONN_HANDLE)
-        c->exchange->conn = NULL; /* the handler has it */
+    if (left)
+        left->conn = NULL; /* the handler has it */
     else if (c->exchange)
         pp_exchange_free(c->exchange);
     c->exchange = NULL;
@@ -262,7 +265,9 @@ void pp_conn_close(struct pp_conn *c)
     c->state = PP_CONN_CLOSING;
     s->stats.connections--;
     uv_close((uv_handle_t *)&c->tcp, on_closed);
-    if (st) /* last: it may call us */
+    if (left) /* last: it may call us */
+        pp_exchange_hang_up(left);
+    if (st)
         st->events->closed(st);
 }
 

@@ -162,6 +162,8 @@ void pp_conn_defer(struct pp_conn *c);
 /* Answers with a problem document and closes the connection. */
 void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why);
 void pp_exchange_free(struct pp_exchange *x);
+/* It is with its handler, and its caller hangs up. The exchange may be gone afterwards. */
+void pp_exchange_hang_up(struct pp_exchange *x);
 struct pp_exchange *pp_exchange_of(struct pp_http_request *req);
 
 /* --- http_answer.c --- */

@@ -55,6 +55,15 @@ void pp_exchange_free(struct pp_exchange *x)
     pp_http_unref(s);
 }
 
+void pp_exchange_hang_up(struct pp_exchange *x)
+{
+    void (*tell)(struct pp_http_request * req) = x->req.on_hang_up;
+    x->req.hung_up = true;
+    x->req.on_hang_up = NULL;
+    if (tell)
+        tell(&x->req);
+}
+
 /* --- refusals --- */
 
 void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why)
