@@ -356,7 +356,7 @@ static bool wants_stream(const struct pp_call *call)
 {
     if (call->req->method == PP_HEAD)
         return false;
-    return call->req->websocket || (call->req->accept && strstr(call->req->accept, "text/event-stream"));
+    return call->req->websocket || (call->req->accept && strcasestr(call->req->accept, "text/event-stream"));
 }
 
 static void checked(struct pp_hub_check *check, enum pp_err err)

@@ -183,6 +183,9 @@ def numbers(case):
     sse = Raw(pool, "key=results&after=0", again, sse=True)
     same(sse.events(1), events[3:4], "and in SSE")
     sse.close()
+    sse = Raw(pool, "key=results&after=0", {**bearer("all"), "Accept": "application/json;q=0.5, Text/Event-Stream"})
+    same((sse.headers["content-type"], sse.events(1)), ("text/event-stream", events[:1]), "media types are the same in any case")
+    sse.close()
     same(Raw(pool, "key=results&after=0", {**bearer("all"), "Last-Event-ID": "x"}, sse=True).problem(),
         BAD_CURSOR, "a Last-Event-ID that is none")
     same(Raw(pool, "key=results", {**bearer("all"), "Last-Event-ID": str(last + 1000)}, sse=True).problem(), BAD_CURSOR, "one of the future")
