@@ -123,6 +123,8 @@ static void published(struct pp_publication *publication, enum pp_err err)
 
     m->over = err == PP_OK && ended && over;
     told(m, err == PP_OK, err != PP_OK || (ended && !over));
+    if (m->over) /* of what moved meanwhile, too */
+        m->first_seq = 0;
     tell_due(b);
 }
 
