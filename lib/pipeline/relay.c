@@ -13,12 +13,11 @@
 #include "pipeline/relay_internal.h"
 #include "pipeline/result.h"
 
-#define QUIET_MS     500 /* nothing new: the outbox is looked at so often, */
-#define LIVELY_MS    100 /* and so often just after something was */
-#define LIVELY_FOR   5000
-#define BODY_MAX     (64u << 20)
-#define ERROR_MAX    256         /* bytes, NUL included */
-#define WINDOW_BYTES (16u << 20) /* of bodies: with more in memory, nothing further is read */
+#define QUIET_MS   500 /* nothing new: the outbox is looked at so often, */
+#define LIVELY_MS  100 /* and so often just after something was */
+#define LIVELY_FOR 5000
+#define BODY_MAX   (64u << 20)
+#define ERROR_MAX  256 /* bytes, NUL included */
 
 int64_t pp_relay_now(const struct pp_relay *r)
 {
@@ -78,6 +77,7 @@ struct pp_message *pp_relay_message_new(struct pp_relay *r, const struct pp_item
         pp_list_push(&r->waiting, &m->in_state);
         r->n++;
         r->bytes += m->body_n;
+        r->mean = r->bytes / r->n;
     }
     pp_buf_fini(&body);
     return m;
@@ -97,6 +97,14 @@ struct pp_message *pp_relay_take(struct pp_relay *r)
 size_t pp_relay_waiting(const struct pp_relay *r)
 {
     return r->stopped ? 0 : r->waiting.n;
+}
+
+size_t pp_relay_fitting(const struct pp_relay *r)
+{
+    size_t left = r->driver.window - r->n, n = (r->bytes < r->room ? r->room - r->bytes : 0) / (r->mean + 1);
+
+    n = n < PP_RELAY_READ_MIN ? PP_RELAY_READ_MIN : n > PP_RELAY_READ_MAX ? PP_RELAY_READ_MAX : n;
+    return n < left ? n : left;
 }
 
 void pp_relay_put_back(struct pp_relay *r, struct pp_message *m)
@@ -201,7 +209,7 @@ static void take_items(struct pp_relay *r, const struct pp_store_outbox *box)
 {
     for (size_t i = 0; i < box->n; i++) {
         if (wanted(r, &box->items[i])) {
-            struct pp_message *m = r->bytes < WINDOW_BYTES ? pp_relay_message_new(r, &box->items[i]) : NULL;
+            struct pp_message *m = r->bytes < r->room ? pp_relay_message_new(r, &box->items[i]) : NULL;
             if (!m)
                 return;
             pp_list_push(&r->window, &m->in_window);
@@ -236,11 +244,9 @@ static void outbox_read(struct pp_req *req)
 
 static void read_outbox(struct pp_relay *r)
 {
-    size_t room = r->driver.window - r->n;
-
     r->read_r = (struct pp_store_outbox){.req = pp_relay_request(&r->read, outbox_read),
                                          .after_seq = r->read_seq,
-                                         .limit = room < PP_RELAY_READ_MAX ? room : PP_RELAY_READ_MAX};
+                                         .limit = pp_relay_fitting(r)};
     if (!pp_relay_submitted(&r->read, r->p->store->ops->outbox(r->p->store, &r->read_r)))
         r->read_ms = pp_relay_now(r) + PP_RELAY_TRY_AGAIN_MS;
 }
@@ -284,7 +290,7 @@ static void start_requests(struct pp_relay *r)
     }
     if (!r->due.busy && !pp_relay_deferred(r) && now >= r->due_ms && r->n < r->driver.window)
         pp_relay_look_for_due(r);
-    bool room = r->n + r->driver.window / 2 <= r->driver.window && r->bytes < WINDOW_BYTES / 2;
+    bool room = r->n + r->driver.window / 2 <= r->driver.window && r->bytes < r->room / 2;
     if (!r->read.busy && !r->due.busy && now >= r->read_ms && room)
         read_outbox(r);
 }
@@ -299,6 +305,11 @@ void pp_relay_step(struct pp_relay *r)
 static void tick(void *data)
 {
     pp_relay_step(data);
+}
+
+void pp_relay_set_room(struct pp_relay *r, size_t bytes)
+{
+    r->room = bytes;
 }
 
 void pp_relay_look(struct pp_relay *r)
@@ -325,6 +336,7 @@ struct pp_relay *pp_relay_open(struct pp_pipeline *p, const struct pp_relay_driv
     r->p = p;
     r->driver = *driver;
     r->lease = lease;
+    r->room = PP_RELAY_ROOM;
     pp_list_init(&r->window);
     pp_list_init(&r->waiting);
     pp_list_init(&r->settled);

@@ -55,6 +55,7 @@ struct pp_relay_driver {
 };
 
 #define PP_RELAY_TICK_MS 100
+#define PP_RELAY_ROOM    (16u << 20)
 
 struct pp_relay;
 
@@ -74,6 +75,8 @@ void pp_relay_put_off(struct pp_relay *r, struct pp_message *m, int64_t due_ms, 
 void pp_relay_pass_over(struct pp_relay *r, struct pp_message *m);
 /* Nothing has happened to it: it is the next again. */
 void pp_relay_put_back(struct pp_relay *r, struct pp_message *m);
+/* Bytes of bodies in memory: with more, nothing further is read. PP_RELAY_ROOM where it is not set. */
+void pp_relay_set_room(struct pp_relay *r, size_t bytes);
 /* Deliveries may have become due sooner than was known (a replay). */
 void pp_relay_look(struct pp_relay *r);
 /* Items have finished: look at once. */

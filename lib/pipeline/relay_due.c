@@ -55,6 +55,10 @@ static void due_items_read(struct pp_req *req)
             item = box->items[k].seq == row->seq ? &box->items[k] : NULL;
         if (in_memory(r, row->seq))
             continue;
+        if (i > 0 && r->bytes >= r->room) { /* the others once these are saved */
+            r->due_next_ms = 0;
+            break;
+        }
         struct pp_message *m = item ? pp_relay_message_new(r, item) : NULL;
         if (!item) {
             bury(r, row);
@@ -104,12 +108,10 @@ bool pp_relay_deferred(const struct pp_relay *r)
 
 void pp_relay_look_for_due(struct pp_relay *r)
 {
-    size_t room = r->driver.window - r->n;
-
     r->due_r.due = (struct pp_delivery_due){.req = pp_relay_request(&r->due, due_read),
                                             .sink = r->driver.sink,
                                             .now_ms = pp_loop_wall(r->p->loop),
-                                            .limit = room < PP_RELAY_READ_MAX ? room : PP_RELAY_READ_MAX};
+                                            .limit = pp_relay_fitting(r)};
     if (!pp_relay_submitted(&r->due, r->p->deliveries->ops->due(r->p->deliveries, &r->due_r.due)))
         r->due_ms = pp_relay_now(r) + PP_RELAY_TRY_AGAIN_MS;
 }

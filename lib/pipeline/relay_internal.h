@@ -8,6 +8,7 @@
 
 enum {
     PP_RELAY_READ_MAX = 500,
+    PP_RELAY_READ_MIN = 50,   /* most of them may be for others */
     PP_RELAY_SAVE_SOON = 250, /* settled messages: saved at once */
     PP_RELAY_SAVE_MS = 100,
     PP_RELAY_TRY_AGAIN_MS = 1000
@@ -33,6 +34,7 @@ struct pp_relay {
     struct pp_list window;                     /* by seq; all but deferred */
     struct pp_list waiting, settled;           /* by state */
     size_t n, bytes, sending;                  /* messages in memory, their bodies; at the driver */
+    size_t room, mean;                         /* bytes: of bodies at most, or one more; of one, about */
     struct pp_relay_ask cursor, read, due, save;
     struct pp_delivery *due_rows;
     size_t n_due;
@@ -57,6 +59,8 @@ void pp_relay_complain(const struct pp_relay *r, const char *what, enum pp_err e
 /* Waiting. NULL: out of memory. */
 struct pp_message *pp_relay_message_new(struct pp_relay *r, const struct pp_item *item);
 void pp_relay_message_free(struct pp_relay *r, struct pp_message *m);
+/* So many are read at once. */
+size_t pp_relay_fitting(const struct pp_relay *r);
 /* Starts whatever can start. */
 void pp_relay_step(struct pp_relay *r);
 

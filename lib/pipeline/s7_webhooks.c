@@ -15,8 +15,10 @@
 #define LOOK_MS     5000
 #define TICK_MS     100
 #define PAGE        100
-#define WINDOW      1000 /* messages of an endpoint in memory */
-#define FLIGHTS_MAX 512  /* requests at once, all endpoints together */
+#define WINDOW      1000         /* messages of an endpoint in memory */
+#define FLIGHTS_MAX 512          /* requests at once, all endpoints together */
+#define ROOM        (64u << 20)  /* bytes of messages in memory, all together, */
+#define ROOM_MIN    (256u << 10) /* but an endpoint has so many */
 
 struct endpoint {
     struct pp_s7_webhooks *owner;
@@ -345,6 +347,15 @@ static void sort_out(struct pp_s7_webhooks *w)
     }
 }
 
+static void share_room(struct pp_s7_webhooks *w)
+{
+    size_t each = w->endpoints.n > 0 ? ROOM / w->endpoints.n : 0;
+
+    each = each < ROOM_MIN ? ROOM_MIN : each > PP_RELAY_ROOM ? PP_RELAY_ROOM : each;
+    pp_list_each (node, &w->endpoints)
+        pp_relay_set_room(pp_container_of(node, struct endpoint, node)->relay, each);
+}
+
 /* --- reading them --- */
 
 static void read_page(struct pp_s7_webhooks *w, const char *after);
@@ -362,6 +373,7 @@ static void page_read(struct pp_req *req)
         snprintf(w->after, sizeof(w->after), "%s", r->webhooks[r->n - 1].name);
     else if (req->err == PP_OK)
         sort_out(w);
+    share_room(w);
     pp_arena_fini(&w->arena);
     if (more && !w->stopped)
         read_page(w, w->after);

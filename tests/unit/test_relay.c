@@ -337,6 +337,52 @@ static void saves_that_fail(void **state)
     each_once(k, 30);
 }
 
+static bool forty_rows(void *arg)
+{
+    const struct kit *k = arg;
+    return k->deliveries.n_rows == 40 && fake_cursor(&k->deliveries, SINK) == 40;
+}
+
+/* The most that are in memory at once, until `done`. */
+static size_t most_held(struct kit *k, bool (*done)(void *arg))
+{
+    size_t most = 0;
+    while (!done(k)) {
+        (void)pp_loop_turn(k->loop, true);
+        most = k->n_held > most ? k->n_held : most;
+        while (k->n_held > 0)
+            settle(k, k->held[--k->n_held]);
+    }
+    return most;
+}
+
+/* Nor are more in memory where they come back. */
+static void large_ones_put_off(void **state)
+{
+    enum { MIB = 1 << 20 };
+    struct kit *k = *state;
+    char *meta = malloc(MIB + 1);
+
+    assert_non_null(meta);
+    memset(meta, 'x', MIB);
+    meta[0] = meta[MIB - 1] = '"';
+    meta[MIB] = '\0';
+    k->store.meta = meta;
+    k->holds = true;
+    k->refuse_until = 1;
+    k->later_ms = 3600000;
+    put(k, "42", 40);
+    start(k);
+    pp_relay_set_room(k->relay, 4 * MIB);
+    assert_in_range(most_held(k, forty_rows), 1, 4);
+    for (size_t i = 0; i < 40; i++)
+        k->deliveries.rows[i].row.due_ms = 1;
+    pp_relay_look(k->relay);
+    assert_in_range(most_held(k, all_saved), 1, 4);
+    each_once(k, 40);
+    free(meta);
+}
+
 static bool is_still(void *arg)
 {
     return pp_relay_busy(((struct kit *)arg)->relay) == 0;
@@ -452,19 +498,13 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(all_of_them_once),
-        T(a_log_of_what_went_well),
-        T(others_are_passed_over),
-        T(the_cursor_waits),
-        T(large_ones_wait_outside),
-        T(put_off_and_brought_back),
-        T(what_is_gone_is_dead),
-        T(dead_is_dead_until_replayed),
-        T(forgotten),
-        T(a_sink_that_is_gone),
-        T(given_up),
-        T(saves_that_fail),
-        T(a_store_that_fails),
+        T(all_of_them_once),        T(a_log_of_what_went_well),
+        T(others_are_passed_over),  T(the_cursor_waits),
+        T(large_ones_wait_outside), T(put_off_and_brought_back),
+        T(what_is_gone_is_dead),    T(dead_is_dead_until_replayed),
+        T(large_ones_put_off),      T(forgotten),
+        T(a_sink_that_is_gone),     T(given_up),
+        T(saves_that_fail),         T(a_store_that_fails),
         T(random_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
