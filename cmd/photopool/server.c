@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "cmd.h"
 #include "config/args.h"
+#include "config/params.h"
 #include "pipeline/pipeline.h"
 #include "wire.h"
 
@@ -70,6 +71,15 @@ static bool opens_up(const struct server *s, const struct pp_config *newer, stru
     return pp_config_check(&both, error) != PP_OK;
 }
 
+/* Against what it was started with. */
+static void warn_of_restart(void *data, const struct pp_param *param)
+{
+    const struct server *s = data;
+    if (!(param->flags & PP_PARAM_RELOADABLE))
+        pp_log(s->log, PP_LOG_WARN, "changed, and in force only after a restart", "parameter", param->name,
+               NULL);
+}
+
 static void reload(struct server *s)
 {
     struct pp_config_error error;
@@ -85,6 +95,7 @@ static void reload(struct server *s)
         return;
     }
     pp_wire_reload(s->wire, newer);
+    pp_config_diff(s->config, newer, warn_of_restart, s);
     pp_config_free(s->newer);
     s->newer = newer;
     pp_log(s->log, PP_LOG_INFO, "configuration reloaded", NULL);

@@ -109,9 +109,11 @@ def reload(case):
     pool.start()
     batch = pool.submit("42", items(origin, "a", 60))
     wait_until(lambda: pool.batch(batch)["photos"]["stored"] == 20, 20, "a minute's worth is stored")
-    pool.config["clients.rpm"] = 50
+    pool.config.update({"clients.rpm": 50, "worker.lease": "20s"})
     pool.write_config()
     pool.signal(signal.SIGHUP)
+    wait_until(lambda: "configuration reloaded" in pool.text(), 10, "it says that it has been reloaded")
+    same(re.findall(r"only after a restart parameter=(\S+)", pool.text()), ["worker.lease"], "what needs a restart")
     wait_until(lambda: pool.batch(batch)["photos"]["stored"] == 50, 20, lambda: f"the new limit is used: {pool.batch(batch)['photos']}")
     same(len(origin.records()), 50, "requests")
     pool.set_client("43", rpm=10)
