@@ -211,7 +211,8 @@ class Fleet:
                 replica.spawn_up()
             for replica in part:
                 replica.wait_port(timeout)
-            wait_until(lambda: self.mongo.wire.count("photopool", "meta", {"_id": "schema"}) == 1, timeout, "the collections are made")
+            database = re.search(r"/(\w+)\?", made[0].config["store.url"]).group(1)
+            wait_until(lambda: self.mongo.wire.count(database, "meta", {"_id": "schema"}) == 1, timeout, "the collections are made")
         for replica in made:
             wait_until(replica.ready, timeout, lambda r=replica: f"{r.name} is ready: {r.get('/readyz')}")
         return self
