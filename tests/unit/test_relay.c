@@ -225,17 +225,26 @@ static bool sixteen_held(void *arg)
     return ((struct kit *)arg)->n_held == 16;
 }
 
-/* The window is bounded by bytes, too: of bodies of a MiB no more than 16 are in memory. */
-static void large_ones_wait_outside(void **state)
+enum { MIB = 1 << 20 };
+
+/* The caller frees it. */
+static char *meta_of_a_mib(void)
 {
-    enum { MIB = 1 << 20 };
-    struct kit *k = *state;
     char *meta = malloc(MIB + 1);
 
     assert_non_null(meta);
     memset(meta, 'x', MIB);
     meta[0] = meta[MIB - 1] = '"';
     meta[MIB] = '\0';
+    return meta;
+}
+
+/* The window is bounded by bytes, too: of bodies of a MiB no more than 16 are in memory. */
+static void large_ones_wait_outside(void **state)
+{
+    struct kit *k = *state;
+    char *meta = meta_of_a_mib();
+
     k->store.meta = meta;
     k->holds = true;
     put(k, "42", 60);
@@ -359,14 +368,9 @@ static size_t most_held(struct kit *k, bool (*done)(void *arg))
 /* Nor are more in memory where they come back. */
 static void large_ones_put_off(void **state)
 {
-    enum { MIB = 1 << 20 };
     struct kit *k = *state;
-    char *meta = malloc(MIB + 1);
+    char *meta = meta_of_a_mib();
 
-    assert_non_null(meta);
-    memset(meta, 'x', MIB);
-    meta[0] = meta[MIB - 1] = '"';
-    meta[MIB] = '\0';
     k->store.meta = meta;
     k->holds = true;
     k->refuse_until = 1;
