@@ -25,6 +25,7 @@
 #include "pipeline/webhook_post.h"
 
 #define DRAIN_CHECK_MS 10
+#define STILL_MS       10000 /* a drain that is past its deadline says so, and hands back again */
 #define TRY_AGAIN_MS   1000
 #define REAP_TASKS     5000
 
@@ -271,9 +272,8 @@ void pp_pipeline_reloaded(struct pp_pipeline *p)
 
 /* --- drain --- */
 
-static void drained(void *data)
+static void drained(struct pp_pipeline *p)
 {
-    struct pp_pipeline *p = data;
     void (*done)(void *) = p->drained;
     pp_timer_stop(p->drain_timer);
     pp_timer_stop(p->drain_deadline);
@@ -299,13 +299,9 @@ static void check_drained(void *data)
     }
     if (pp_cron_busy(p->cron) > 0 || pp_routes_busy(p->routes) > 0 || pp_fleet_busy(p->fleet) > 0)
         return;
-    if (pp_s7_busy(p->s7) > 0)
+    if (pp_s7_busy(p->s7) > 0 || (p->s3 && !pp_s3_release_slots(p->s3)))
         return;
-    pp_timer_stop(p->drain_timer);
-    if (p->s3)
-        pp_s3_release_slots(p->s3, drained, p);
-    else
-        drained(p);
+    drained(p);
 }
 
 bool pp_pipeline_still(struct pp_pipeline *p)
@@ -317,9 +313,23 @@ bool pp_pipeline_still(struct pp_pipeline *p)
     return (!p->hub || pp_hub_busy(p->hub) == 0) && pp_publisher_busy(p->publisher) == 0;
 }
 
+/* What a drain still waits for: who operates it should not have to guess. */
+static void log_waits(struct pp_pipeline *p)
+{
+    pp_log(p->log, PP_LOG_INFO, "still draining: what is under way is handed back", "chunks",
+           PP_LOG_INT(p->s2 ? pp_s2_busy(p->s2) : 0), "photos",
+           PP_LOG_INT(p->s3 ? pp_s3_unsettled(p->s3) : 0), "claims",
+           PP_LOG_INT(p->s3 ? pp_s3_in_flight(p->s3) - pp_s3_unsettled(p->s3) : 0), "slots",
+           PP_LOG_INT(p->s3 ? pp_s3_slots(p->s3) : 0), "jobs",
+           PP_LOG_INT(pp_cron_busy(p->cron) + pp_routes_busy(p->routes) + pp_fleet_busy(p->fleet)),
+           "deliveries", PP_LOG_INT(p->cron_stopped ? pp_s7_busy(p->s7) : 0), NULL);
+}
+
 static void deadline(void *data)
 {
     struct pp_pipeline *p = data;
+
+    log_waits(p);
     if (p->s3)
         pp_s3_hand_back(p->s3);
     if (p->s6)
@@ -342,5 +352,5 @@ void pp_pipeline_drain(struct pp_pipeline *p, void (*done)(void *data), void *da
     if (p->s3)
         pp_s3_drain(p->s3);
     pp_timer_start(p->drain_timer, 0, DRAIN_CHECK_MS);
-    pp_timer_start(p->drain_deadline, p->params->drain_ms, 0);
+    pp_timer_start(p->drain_deadline, p->params->drain_ms, STILL_MS);
 }

@@ -455,6 +455,11 @@ void pp_s3_drain(struct pp_s3 *s3)
     s3_give_up_hops(s3);
 }
 
+size_t pp_s3_unsettled(const struct pp_s3 *s3)
+{
+    return s3->unsettled;
+}
+
 size_t pp_s3_in_flight(const struct pp_s3 *s3)
 {
     return s3->unsettled + (s3->running ? 1 : 0) + s3->requests;

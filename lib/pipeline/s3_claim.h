@@ -34,17 +34,20 @@ void pp_s3_reloaded(struct pp_s3 *s3);
 void pp_s3_drain(struct pp_s3 *s3);
 /* Hands back everything that is in flight. */
 void pp_s3_hand_back(struct pp_s3 *s3);
-/* Releases all slots, then calls done(data), perhaps at once. With nothing in flight. */
-void pp_s3_release_slots(struct pp_s3 *s3, void (*done)(void *data), void *data);
+/* Lets go of all slots, the last thing in a drain: called with nothing in flight, again and again until it
+ * says that none is held and no request is out. */
+pp_must_check bool pp_s3_release_slots(struct pp_s3 *s3);
 /* Something is due: for this process alone. */
 void pp_s3_backlog(struct pp_s3 *s3, const struct pp_backlog_row *rows, size_t n);
 /* Tasks that were claimed here wait again: announced to all only where the slot is not ours. */
 void pp_s3_requeue(struct pp_s3 *s3, const struct pp_backlog_row *rows, size_t n);
-/* Settings of a client ("": of any) may have changed: they are read again. */
+/* Settings of a client ("": of any) may have changed: they are read again, unless nothing is to start. */
 void pp_s3_client_stale(struct pp_s3 *s3, const char *client);
 /* Tasks claimed a second, lately. */
 double pp_s3_rate(const struct pp_s3 *s3);
 /* Transfers that have been claimed and are not settled. */
+size_t pp_s3_unsettled(const struct pp_s3 *s3);
+/* These, and requests of ours that have not come back. */
 size_t pp_s3_in_flight(const struct pp_s3 *s3);
 /* s6 is done with a finished transfer: frees it. */
 void pp_s3_settled(struct pp_s3 *s3, struct pp_transfer *t);

@@ -178,7 +178,7 @@ void pp_s3_client_stale(struct pp_s3 *s3, const char *client)
         if (client[0] && strcmp(client, c->id) != 0)
             continue;
         c->stale = true;
-        if (!c->loading && c->state != S3_LOADING)
+        if (!c->loading && c->state != S3_LOADING && !s3->draining)
             s3_client_load(c);
     }
 }

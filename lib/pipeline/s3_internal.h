@@ -108,7 +108,7 @@ struct pp_s3 {
     struct pp_fetch_loop **loops;
     uint32_t n_loops;
     struct pp_timer *timer;
-    bool begun, running, again, draining;
+    bool begun, running, again, draining, releasing;
     struct s3_cycle *cycle; /* the one under way */
     uint32_t requests;      /* of ours that have not come back, the cycle's not counted */
     uint32_t tier_in_flight[PP_TIERS_MAX];
@@ -123,8 +123,6 @@ struct pp_s3 {
     struct s3_early *early; /* s3_early.c's: transfers that wait for their permits */
     size_t n_early, cap_early;
     struct pp_timer *early_timer;
-    void (*released)(void *data);
-    void *released_data;
 };
 
 /* s3_claim.c */

@@ -387,16 +387,6 @@ static void renew(struct pp_s3 *s3, struct s3_client **clients, size_t n)
     s3->requests++;
 }
 
-/* All slots are let go of: at the end of a drain. */
-static void check_released(struct pp_s3 *s3)
-{
-    if (!s3->released || s3->held > 0 || s3->requests > 0)
-        return;
-    void (*done)(void *) = s3->released;
-    s3->released = NULL;
-    done(s3->released_data);
-}
-
 /* Nothing is there for this worker: what others serve keeps no slot with it. */
 static bool backlog_empty(struct s3_client *c)
 {
@@ -440,7 +430,6 @@ static void released(struct pp_req *req)
     }
     pp_arena_fini(&a->arena);
     free(a);
-    check_released(s3);
 }
 
 /* Not now. At the end of a drain there is no other time: the next holder counts what was reserved as spent.
@@ -455,7 +444,7 @@ static void release_failed(struct pp_s3 *s3, struct release *a, struct s3_client
         clients[i]->marking = 0;
         clients[i]->renewals = 0;
         clients[i]->next_reserved = UINT32_MAX;
-        if (!s3->released)
+        if (!s3->releasing)
             continue;
         clients[i]->state = S3_WANTED;
         s3->held--;
@@ -552,8 +541,6 @@ void pp_s3_tend_slots(struct pp_s3 *s3)
     struct s3_client *c, *next;
     int64_t now = s3_now(s3);
 
-    if (s3->released)
-        return;
     HASH_ITER (hh, s3->clients, c, next) {
         /* somebody else may have had it since: our log does not know what that one sent */
         if (c->state == S3_HELD && now >= c->lease_until_ms && !s3->p->params->sole_worker)
@@ -571,10 +558,9 @@ void pp_s3_tend_slots(struct pp_s3 *s3)
     s3->p->metrics.slots_held = s3->held;
 }
 
-void pp_s3_release_slots(struct pp_s3 *s3, void (*done)(void *data), void *data)
+bool pp_s3_release_slots(struct pp_s3 *s3)
 {
-    s3->released = done;
-    s3->released_data = data;
+    s3->releasing = true;
     for_batches(s3, pick_held, release);
-    check_released(s3);
+    return s3->held == 0 && s3->requests == 0;
 }

@@ -123,11 +123,17 @@ static bool is_true(void *data)
     return *(bool *)data;
 }
 
+void world_drain(struct world *w)
+{
+    w->drained = false;
+    pp_pipeline_drain(&w->p, mark, &w->drained);
+}
+
 void world_close(struct world *w)
 {
-    bool drained = false;
-    pp_pipeline_drain(&w->p, mark, &drained);
-    world_until(w, is_true, &drained);
+    if (!w->p.draining)
+        world_drain(w);
+    world_until(w, is_true, &w->drained);
     pp_pipeline_close(&w->p);
     pp_lane_close(w->p.keep_lane);
     w->p.blobs->ops->close(w->p.blobs);

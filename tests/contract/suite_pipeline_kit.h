@@ -31,6 +31,7 @@ struct world {
     const char *dir;
     const char *mongo_url; /* of the task store, with PP_TEST_STORE=mongo in the environment; NULL: SQLite */
     unsigned starts;
+    bool drained; /* since world_drain() */
     struct pp_loop *loop;
     struct pp_pipeline p;
     struct pp_params params; /* of the next world_open(); defaults by setup */
@@ -54,7 +55,9 @@ int world_setup_open(void **state);
 int world_teardown_open(void **state);
 
 void world_open(struct world *w);
-/* Drains and closes. */
+/* Begins a drain. */
+void world_drain(struct world *w);
+/* Drains, where that has not begun, and closes. */
 void world_close(struct world *w);
 /* Until cond(arg). */
 void world_until(struct world *w, bool (*cond)(void *arg), void *arg);

@@ -1,6 +1,7 @@
 /* test_pipeline_faults.c: the task store, the ingest queue and the coordinator answer with errors, late, or
  * have done what they say they have not: once that stops, everything ends; and a drain ends even if it does
  * not. */
+#include "pipeline/s3_claim.h"
 #include "runtime/loop.h"
 #include "suite_pipeline_kit.h"
 
@@ -206,6 +207,28 @@ static void test_drain_at_once(void **state)
     assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 1);
 }
 
+static bool releases(void *data)
+{
+    return ((struct world *)data)->faulty.calls[FAULTY_RELEASE] > 0;
+}
+
+/* The last slots are on their way back when messages are heard of again that had been missed: what is asked
+ * then keeps no drain from its end. */
+static void test_drain_while_settings_are_read(void **state)
+{
+    struct world *w = *state;
+
+    world_open(w);
+    world_post(w, "42", "b_1", 2, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    world_finished(w, "b_1");
+    w->faulty.rules[FAULTY_RELEASE].delay_ms = 100;
+    w->faulty.rules[FAULTY_CLIENTS].delay_ms = 500;
+    world_drain(w);
+    world_until(w, releases, w);
+    pp_s3_client_stale(w->p.s3, "");
+    world_close(w);
+}
+
 /* Transfers parked at a redirect, without a permit for a minute: handed back, and uncounted. */
 static void test_drain_with_parked_transfers(void **state)
 {
@@ -287,6 +310,7 @@ int main(void)
         T(test_drain_with_all_failing),
         T(test_drain_with_a_paused_batch),
         T(test_drain_at_once),
+        T(test_drain_while_settings_are_read),
         T(test_drain_with_parked_transfers),
         T(test_slots_are_lost),
         T(test_a_claim_takes_long),
