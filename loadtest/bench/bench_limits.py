@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bench_limits: many clients with a small rate each, many workers, one origin, whose record is the judge.
 
-  bench_limits.py [--clients N] [--rpm N] [--workers N] [--minutes M] [--set NAME=VALUE]...
+  bench_limits.py [--clients N] [--rpm N] [--workers N] [--minutes M] [--record FILE] [--set NAME=VALUE]...
 
 2,000 clients of 10 requests a minute have a backlog for the whole run; once it is planned 16 workers start. The first window lets all be full; then M
 minutes are measured (5). Printed: requests a minute, against what the limits permit; windows that were over; per minute; round trips a
@@ -38,7 +38,7 @@ def judge(case, args, origin, edges):
 
 
 def run(case, args):
-    origin = Origin(case, hosts=args.hosts, record=case.in_memory("record.txt"))
+    origin = Origin(case, hosts=args.hosts, record=args.record or case.in_memory("record.txt"))
     clients = [f"c{i}" for i in range(args.clients)]
     per_client = int(args.rpm * (args.minutes + 3))
     config = {"clients.rpm": args.rpm, "clients.concurrency": args.concurrency, "blobs.url": f"file:{case.in_memory('photos')}", **dict(args.set)}
@@ -91,6 +91,7 @@ def main():
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--minutes", type=float, default=5, help="measured, after the first window (5)")
     parser.add_argument("--hosts", default="* delay=20-80 bytes=2000-6000", help="a line of the origin's hosts file (%(default)s)")
+    parser.add_argument("--record", metavar="FILE", help="the origin's record is written there, and stays; best in memory")
     bench(run, parser.parse_args())
 
 
