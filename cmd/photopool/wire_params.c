@@ -12,6 +12,8 @@
 /* Cycles of claiming and settling: a file answers at once; a server is asked less often the more there is. */
 #define GATHER_MS     2
 #define GATHER_FAR_MS 1500
+/* A crash takes that much of what routes have learned at most: little, next to their half-life. */
+#define ROUTER_SAVE_FAR_MS 60000
 
 static uint32_t bounded(int64_t v)
 {
@@ -154,7 +156,9 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->buffer_bytes = (uint64_t)c->fetch.buffer_bytes / p->threads;
     p->lease_ms = c->worker.lease_ms;
     p->gather_ms = GATHER_MS;
-    p->gather_max_ms = strncmp(c->store.url, "sqlite:", 7) == 0 ? GATHER_MS : GATHER_FAR_MS;
+    bool far = strncmp(c->store.url, "sqlite:", 7) != 0;
+    p->gather_max_ms = far ? GATHER_FAR_MS : GATHER_MS;
+    p->router_save_ms = far ? ROUTER_SAVE_FAR_MS : 0;
     p->plan_chunk = bounded(c->ingest.plan_chunk);
     p->max_body = (uint64_t)c->http.max_body_bytes;
     p->max_items = bounded(c->http.max_items);

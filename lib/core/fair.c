@@ -1,13 +1,15 @@
 /* fair.c: see fair.h. First the water level: clients sorted by how soon they are full; those below the level
- * get all they can take, the others share what is left by weight, rounded down. Then the transfers lost in
- * rounding, fewer than there are clients above the level, go one each to those with the largest deficit. */
+ * get all they can take, the others share what is left by weight, rounded down to quanta. Then the transfers
+ * lost in rounding, less than a quantum for each client above the level, go by the quantum to those with the
+ * largest deficit. */
 #include "core/fair.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* A deficit is bounded, so that a client that was long without permits does not take over later. */
-#define PP_FAIR_DEFICIT_MAX (8 * PP_FAIR_UNIT)
+/* A deficit is bounded, so that a client that was long without permits does not take over later: in quanta.
+ */
+#define DEFICIT_MAX 8
 
 static uint32_t weight_of(const struct pp_fair_client *c)
 {
@@ -46,16 +48,15 @@ static int by_deficit(const void *pa, const void *pb, void *ctx)
     return ia < ib ? -1 : 1;
 }
 
-static int32_t clamp_deficit(int64_t d)
+static int32_t clamp_deficit(int64_t d, uint32_t quantum)
 {
-    if (d > PP_FAIR_DEFICIT_MAX)
-        return PP_FAIR_DEFICIT_MAX;
-    return d < -PP_FAIR_DEFICIT_MAX ? -PP_FAIR_DEFICIT_MAX : (int32_t)d;
+    int64_t most = (int64_t)DEFICIT_MAX * PP_FAIR_UNIT * quantum;
+    return (int32_t)(d > most ? most : d < -most ? -most : d);
 }
 
 /* What is still to be dealt out, and the weight of those who are still to get. */
 struct rest {
-    uint32_t slots;
+    uint32_t slots, quantum;
     uint64_t weights;
 };
 
@@ -77,7 +78,7 @@ static size_t deal_below(struct pp_fair_client *c, const uint32_t *order, size_t
     return at;
 }
 
-/* Those above it: their shares, rounded down; the fraction is owed. */
+/* Those above it: their shares, rounded down; the rest of each is owed. */
 static void deal_above(struct pp_fair_client *c, const uint32_t *order, size_t n, struct rest *rest)
 {
     uint32_t slots = rest->slots;
@@ -85,16 +86,35 @@ static void deal_above(struct pp_fair_client *c, const uint32_t *order, size_t n
         struct pp_fair_client *p = &c[order[i]];
         uint64_t share = (uint64_t)slots * weight_of(p);
         uint64_t fraction = (unsigned __int128)(share % rest->weights) * PP_FAIR_UNIT / rest->weights;
-        p->allot = (uint32_t)(share / rest->weights);
-        p->deficit = clamp_deficit(p->deficit + (int64_t)fraction);
+        uint32_t whole = (uint32_t)(share / rest->weights), odd = whole % rest->quantum;
+        p->allot = whole - odd;
+        p->deficit =
+            clamp_deficit(p->deficit + (int64_t)odd * PP_FAIR_UNIT + (int64_t)fraction, rest->quantum);
         rest->slots -= p->allot;
     }
 }
 
-uint32_t pp_fair_allot(struct pp_fair_client *c, size_t n, uint32_t slots, uint32_t *scratch)
+/* One quantum each, from the front of `order`. All of it goes: each of them can take more than he is owed by
+ * this cycle's rounding, and that is less than a quantum. */
+static void deal_rounded(struct pp_fair_client *c, const uint32_t *order, size_t n, struct rest *rest)
 {
-    assert(n <= UINT32_MAX);
-    struct rest rest = {slots, 0};
+    for (size_t i = 0; i < n && rest->slots > 0; i++) {
+        struct pp_fair_client *p = &c[order[i]];
+        uint32_t more = can_take(p) - p->allot;
+        more = more < rest->quantum ? more : rest->quantum;
+        more = more < rest->slots ? more : rest->slots;
+        p->allot += more;
+        p->deficit = clamp_deficit(p->deficit - (int64_t)more * PP_FAIR_UNIT, rest->quantum);
+        rest->slots -= more;
+    }
+    assert(rest->slots == 0);
+}
+
+uint32_t pp_fair_allot(struct pp_fair_client *c, size_t n, uint32_t slots, uint32_t quantum,
+                       uint32_t *scratch)
+{
+    assert(n <= UINT32_MAX && quantum > 0 && quantum <= PP_FAIR_QUANTUM_MAX);
+    struct rest rest = {.slots = slots, .quantum = quantum};
     for (size_t i = 0; i < n; i++) {
         scratch[i] = (uint32_t)i;
         rest.weights += weight_of(&c[i]);
@@ -106,11 +126,7 @@ uint32_t pp_fair_allot(struct pp_fair_client *c, size_t n, uint32_t slots, uint3
     scratch += below;
     n -= below;
     deal_above(c, scratch, n, &rest);
-    assert(rest.slots < n);
     qsort_r(scratch, n, sizeof *scratch, by_deficit, c);
-    for (size_t i = 0; i < rest.slots; i++) {
-        c[scratch[i]].allot++;
-        c[scratch[i]].deficit = clamp_deficit((int64_t)c[scratch[i]].deficit - PP_FAIR_UNIT);
-    }
+    deal_rounded(c, scratch, n, &rest);
     return slots;
 }

@@ -35,6 +35,7 @@ struct pp_params {
     struct pp_retry_params retry;
     /* router; reloadable */
     int64_t router_interval_ms, router_half_life_ms;
+    int64_t router_save_ms; /* a route whose tier stays is saved at most so often */
     uint32_t router_min_samples;
     double router_margin;
     /* worker */

@@ -20,6 +20,10 @@ struct route {
     struct pp_route r;
     struct pp_route_batch batch; /* samples since the last tick, once learned */
     bool learned, held, dirty;
+    uint8_t held_tier;     /* in which tasks held back wait, */
+    int64_t held_until_ms; /* wall, the last of them */
+    bool unsaved;          /* decided, and not in the store yet */
+    int64_t saved_ms;
     uint32_t probes;             /* tasks let through unlearned, in the tier that is tried now */
     uint32_t timeouts;           /* of these */
     const char *client, *domain; /* in key */
@@ -232,6 +236,13 @@ static int64_t hold_ms(const struct pp_routes *routes, uint8_t tier)
     return routes->p->params->tiers[tier].timeout_ms + HOLD_MARGIN_MS;
 }
 
+static void hold(struct route *route, uint8_t tier, int64_t until_ms)
+{
+    route->held = true;
+    route->held_tier = tier;
+    route->held_until_ms = until_ms;
+}
+
 void pp_routes_place(struct pp_routes *routes, const char *client, const char *domain, int64_t wall_ms,
                      uint8_t *tier, int64_t *due_ms)
 {
@@ -245,8 +256,8 @@ void pp_routes_place(struct pp_routes *routes, const char *client, const char *d
         route->probes++;
         return;
     }
-    route->held = true;
     *due_ms = wall_ms + hold_ms(routes, *tier);
+    hold(route, *tier, *due_ms);
 }
 
 /* --- telling others --- */
@@ -317,12 +328,15 @@ void pp_routes_noticed(struct pp_routes *routes, const struct pp_notice *n)
         take_samples(route, n);
 }
 
+/* What was held back goes on: where it is due by now in the right tier, by itself. */
 static void learn(struct pp_routes *routes, struct route *route, uint8_t tier)
 {
+    int64_t wall = pp_loop_wall(routes->p->loop);
+
     route->learned = true;
     route->r.tier = tier;
-    if (route->held)
-        move_waiting(routes, route, tier, pp_loop_wall(routes->p->loop));
+    if (route->held && (tier != route->held_tier || wall < route->held_until_ms))
+        move_waiting(routes, route, tier, wall);
     route->held = false;
 }
 
@@ -333,8 +347,10 @@ static void probe_next(struct pp_routes *routes, struct route *route, uint8_t ti
     route->r.tier = tier;
     route->probes = route->timeouts;
     route->timeouts = 0;
-    if (route->held)
-        move_waiting(routes, route, tier, pp_loop_wall(routes->p->loop) + hold_ms(routes, tier));
+    if (!route->held)
+        return;
+    hold(route, tier, pp_loop_wall(routes->p->loop) + hold_ms(routes, tier));
+    move_waiting(routes, route, tier, route->held_until_ms);
 }
 
 static void learned_so(struct pp_routes *routes, struct route *route, uint8_t tier)
@@ -384,13 +400,24 @@ void pp_routes_sample(struct pp_routes *routes, const char *client, const char *
 
 /* --- the cron --- */
 
+static void not_saved(const struct save *save, enum pp_err err)
+{
+    pp_log(save->routes->p->log, PP_LOG_WARN, "routes could not be saved", "error", pp_err_text(err), NULL);
+    for (size_t i = 0; i < save->r.n; i++) {
+        struct route *route = find(save->routes, save->r.rows[i].client, save->r.rows[i].domain);
+        if (route) {
+            route->unsaved = true;
+            route->saved_ms = 0;
+        }
+    }
+}
+
 static void saved(struct pp_req *req)
 {
     struct save *save = req->data;
     save->routes->busy--;
     if (req->err != PP_OK)
-        pp_log(save->routes->p->log, PP_LOG_WARN, "routes could not be saved", "error", pp_err_text(req->err),
-               NULL);
+        not_saved(save, req->err);
     pp_arena_fini(&save->arena);
     free(save);
 }
@@ -424,6 +451,7 @@ static void save_rows(struct pp_routes *routes, struct route **dirty, size_t n)
     free(save);
 }
 
+/* From the samples since the last time; a tier that changes is saved at once. */
 static void decide(struct pp_routes *routes, struct route *route)
 {
     const struct pp_params *p = routes->p->params;
@@ -432,10 +460,20 @@ static void decide(struct pp_routes *routes, struct route *route)
 
     pp_route_merge(&route->r, &params, &route->batch, pp_loop_wall(routes->p->loop));
     route->batch = (struct pp_route_batch){0};
-    if (pp_route_decide(&route->r, p->tiers, p->n_tiers, &params) != before)
+    if (pp_route_decide(&route->r, p->tiers, p->n_tiers, &params) != before) {
         move_waiting(routes, route, route->r.tier, pp_loop_wall(routes->p->loop));
+        route->saved_ms = 0;
+    }
     route->dirty = false;
+    route->unsaved = true;
     tell(routes, route);
+}
+
+static bool to_save(const struct pp_routes *routes, const struct route *route)
+{
+    const struct pp_pipeline *p = routes->p;
+    return route->unsaved && (route->saved_ms == 0 || p->draining ||
+                              pp_loop_now(p->loop) - route->saved_ms >= p->params->router_save_ms);
 }
 
 void pp_routes_tick(struct pp_routes *routes)
@@ -445,13 +483,14 @@ void pp_routes_tick(struct pp_routes *routes)
     size_t n = 0;
 
     HASH_ITER (hh, routes->table, route, next) {
-        if (!route->dirty || !route->learned)
-            continue;
-        if (!leads) {
+        if (!leads && route->dirty && route->learned)
             tell_samples(routes, route);
+        else if (route->dirty && route->learned)
+            decide(routes, route);
+        if (!to_save(routes, route))
             continue;
-        }
-        decide(routes, route);
+        route->unsaved = false;
+        route->saved_ms = pp_loop_now(routes->p->loop);
         dirty[n++] = route;
         if (n == SAVE_ROWS) {
             save_rows(routes, dirty, n);

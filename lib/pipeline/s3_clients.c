@@ -10,10 +10,9 @@
 #define TRY_AGAIN_MS 1000
 
 struct settings_load {
-    struct pp_store_clients r;
+    struct pp_store_clients r; /* `ids` are in the arena: their clients may go meanwhile */
     struct pp_arena arena;
     struct pp_s3 *s3;
-    char id[PP_CLIENT_MAX + 1];
 };
 
 struct s3_client *s3_client_find(const struct pp_s3 *s3, const char *id)
@@ -81,7 +80,6 @@ static void apply(struct s3_client *c, const struct pp_client *settings)
     c->paused = false;
     pp_headers_unref(c->headers);
     c->headers = NULL;
-    c->stale = false;
     if (!settings)
         return;
     if (c->own_rpm)
@@ -116,48 +114,85 @@ static void settings_in_force(struct s3_client *c)
     s3_unblock_in(c, 0);
 }
 
+/* An answer for this client, NULL: it has no settings of its own. What has been said of it since it was asked
+ * for is newer. */
+static void loaded_one(struct s3_client *c, const struct pp_client *settings)
+{
+    c->loading = false;
+    if (!c->superseded)
+        apply(c, settings);
+    c->superseded = false;
+    settings_in_force(c);
+}
+
+static void load_failed(struct s3_client *c)
+{
+    c->loading = false;
+    if (c->superseded) {
+        c->superseded = false;
+        settings_in_force(c);
+        return;
+    }
+    c->stale = true;
+    s3_unblock_in(c, TRY_AGAIN_MS);
+}
+
 static void settings_loaded(struct pp_req *req)
 {
     struct settings_load *load = req->data;
     struct pp_s3 *s3 = load->s3;
-    struct s3_client *c = s3_client_find(s3, load->id);
 
     s3->requests--;
-    if (c)
-        c->loading = false;
-    if (c && (req->err == PP_OK || c->superseded)) {
-        if (!c->superseded)
-            apply(c, load->r.n > 0 ? &load->r.clients[0] : NULL);
-        c->superseded = false;
-        settings_in_force(c);
-    } else if (c) {
-        c->stale = true;
-        s3_unblock_in(c, TRY_AGAIN_MS);
+    for (size_t i = 0; req->err == PP_OK && i < load->r.n; i++) {
+        struct s3_client *c = s3_client_find(s3, load->r.clients[i].id);
+        if (c && c->loading)
+            loaded_one(c, &load->r.clients[i]);
+    }
+    for (size_t i = 0; i < load->r.n_ids; i++) {
+        struct s3_client *c = s3_client_find(s3, load->r.ids[i]);
+        if (c && c->loading && req->err == PP_OK)
+            loaded_one(c, NULL);
+        else if (c && c->loading)
+            load_failed(c);
     }
     pp_arena_fini(&load->arena);
     free(load);
 }
 
-void s3_client_load(struct s3_client *c)
+static bool name_them(struct settings_load *load, struct s3_client *const *clients, size_t n)
 {
-    struct settings_load *load = calloc(1, sizeof(*load));
-    if (!load)
-        return;
-    load->s3 = c->s3;
-    memcpy(load->id, c->id, sizeof(load->id));
-    pp_arena_init(&load->arena, 1 << 20);
+    const char **ids = pp_arena_array(&load->arena, n, sizeof(*ids));
+
+    for (size_t i = 0; ids && i < n; i++)
+        if (!(ids[i] = pp_arena_strdup(&load->arena, clients[i]->id)))
+            return false;
     load->r = (struct pp_store_clients){
-        .req = {.done = settings_loaded, .data = load, .arena = &load->arena}, .id = load->id, .limit = 1};
-    struct pp_task_store *store = c->s3->p->store;
-    if (store->ops->clients(store, &load->r) != PP_OK) {
+        .req = {.done = settings_loaded, .data = load, .arena = &load->arena}, .ids = ids, .n_ids = n};
+    return ids;
+}
+
+void s3_clients_load(struct pp_s3 *s3, struct s3_client *const *clients, size_t n)
+{
+    struct pp_task_store *store = s3->p->store;
+    struct settings_load *load = calloc(1, sizeof(*load));
+    bool sent = false;
+
+    if (load) {
+        load->s3 = s3;
+        pp_arena_init(&load->arena, 16 << 20);
+        sent = name_them(load, clients, n) && store->ops->clients(store, &load->r) == PP_OK;
+    }
+    if (load && !sent) {
         pp_arena_fini(&load->arena);
         free(load);
-        s3_unblock_in(c, TRY_AGAIN_MS);
-        return;
     }
-    c->stale = false;
-    c->loading = true;
-    c->s3->requests++;
+    for (size_t i = 0; i < n; i++) {
+        clients[i]->stale = !sent;
+        clients[i]->loading = sent;
+        if (!sent)
+            s3_unblock_in(clients[i], TRY_AGAIN_MS);
+    }
+    s3->requests += sent;
 }
 
 void pp_s3_client_changed(struct pp_s3 *s3, const struct pp_client *client)
@@ -166,21 +201,30 @@ void pp_s3_client_changed(struct pp_s3 *s3, const struct pp_client *client)
     if (!c)
         return;
     apply(c, client);
+    c->stale = false;
     c->superseded = c->loading;
     settings_in_force(c);
 }
 
 void pp_s3_client_stale(struct pp_s3 *s3, const char *client)
 {
-    struct s3_client *c, *next;
+    struct s3_client *batch[S3_CYCLE_CLIENTS], *c, *next;
+    size_t n = 0;
 
     HASH_ITER (hh, s3->clients, c, next) {
         if (client[0] && strcmp(client, c->id) != 0)
             continue;
         c->stale = true;
-        if (!c->loading && c->state != S3_LOADING && !s3->draining)
-            s3_client_load(c);
+        if (c->loading || c->state == S3_LOADING || s3->draining)
+            continue; /* read when it is next served */
+        batch[n++] = c;
+        if (n == S3_CYCLE_CLIENTS) {
+            s3_clients_load(s3, batch, n);
+            n = 0;
+        }
     }
+    if (n > 0)
+        s3_clients_load(s3, batch, n);
 }
 
 void pp_s3_reloaded(struct pp_s3 *s3)

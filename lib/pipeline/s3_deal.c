@@ -14,7 +14,9 @@
 #include "pipeline/s3_internal.h"
 
 /* Something is due, and only the end of a transfer, which comes of itself, can make room for it. */
-#define RECHECK_MS 250
+#define RECHECK_MS   250
+#define CROWD        16
+#define QUANTUM_MOST 16
 
 /* --- what is there --- */
 
@@ -242,8 +244,20 @@ static void add_share(struct s3_cycle *cy, struct s3_client *c, uint8_t queue, u
     cy->shares[cy->n_shares++] = (struct s3_share){.c = c, .queue = queue, .n = n};
 }
 
+/* Far from the store each client of a cycle costs a branch of the claim's query: several photos of one are
+ * cheaper than one of several. While there is room for CROWD clients each gets as much as that allows. */
+static uint32_t quantum(const struct pp_s3 *s3, uint32_t room)
+{
+    const struct pp_params *p = s3->p->params;
+    uint32_t n = room / CROWD;
+    if (p->gather_max_ms <= p->gather_ms || n == 0)
+        return 1;
+    return n < QUANTUM_MOST ? n : QUANTUM_MOST;
+}
+
 static void deal_queue(struct s3_cycle *cy, uint8_t queue, uint32_t room)
 {
+    struct pp_s3 *s3 = cy->s3;
     struct pp_fair_client fair[S3_CYCLE_CLIENTS];
     size_t who[S3_CYCLE_CLIENTS], n = 0;
     uint32_t scratch[S3_CYCLE_CLIENTS];
@@ -264,7 +278,7 @@ static void deal_queue(struct s3_cycle *cy, uint8_t queue, uint32_t room)
     }
     if (n == 0)
         return;
-    pp_fair_allot(fair, n, room, scratch);
+    pp_fair_allot(fair, n, room, quantum(s3, room), scratch);
     for (size_t i = 0; i < n; i++) {
         struct s3_client *c = cy->clients[who[i]];
         c->deficit[queue] = fair[i].deficit;

@@ -176,8 +176,8 @@ struct s3_client *s3_client_find(const struct pp_s3 *s3, const char *id);
 /* With nothing in flight, its slot not held. */
 void s3_client_free(struct s3_client *c);
 void s3_clients_free(struct pp_s3 *s3);
-/* Asks the store for its settings. */
-void s3_client_load(struct s3_client *c);
+/* Asks the store for the settings of these, up to S3_CYCLE_CLIENTS, none of which is being read. */
+void s3_clients_load(struct pp_s3 *s3, struct s3_client *const *clients, size_t n);
 /* For a slot that is held: where the only share is the whole, what is in force now, also if it has changed
  * since the slot was asked for; else changed settings need a new cut. */
 void s3_client_take_whole(struct s3_client *c);

@@ -178,14 +178,19 @@ static void acquire(struct pp_s3 *s3, struct s3_client **clients, size_t n)
 
 void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n)
 {
+    struct s3_client *stale[S3_CYCLE_CLIENTS];
+    size_t n_stale = 0;
     bool wanted = false;
+
     for (size_t i = 0; i < n; i++) {
         if (clients[i]->stale && !clients[i]->loading)
-            s3_client_load(clients[i]);
+            stale[n_stale++] = clients[i];
         wanted |= wants_slot(clients[i]);
         if (clients[i]->state == S3_WANTED && clients[i]->refused_until_ms > s3_wall(s3))
             s3_unblock_in(clients[i], clients[i]->refused_until_ms - s3_wall(s3));
     }
+    if (n_stale > 0)
+        s3_clients_load(s3, stale, n_stale);
     if (wanted)
         acquire(s3, clients, n);
 }

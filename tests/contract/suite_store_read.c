@@ -339,6 +339,17 @@ static void client_settings(void **state)
     r.id = "zz";
     KIT_OK(k, clients, &r);
     assert_int_equal(r.n, 0);
+    static const char *const some[] = {"c", "zz", "b", "a0"};
+    r = (struct pp_store_clients){.ids = some, .n_ids = 4};
+    KIT_OK(k, clients, &r);
+    assert_true(r.n == 2 && !r.more);
+    assert_string_equal(r.clients[0].id, "b");
+    assert_int_equal(r.clients[0].rpm, 4000000000u);
+    assert_string_equal(r.clients[1].id, "c");
+    assert_true(r.clients[1].rpm_unlimited);
+    r.n_ids = 0;
+    KIT_OK(k, clients, &r);
+    assert_true(r.n == 0 && !r.more);
     r = (struct pp_store_clients){.limit = 2};
     KIT_OK(k, clients, &r);
     assert_true(r.n == 2 && r.more);

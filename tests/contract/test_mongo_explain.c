@@ -189,6 +189,9 @@ static void some_settings(struct store_kit *k)
         struct pp_store_clients clients = {.id = list ? NULL : "c1", .after = list ? "a" : NULL, .limit = 5};
         KIT_OK(k, clients, &clients);
     }
+    static const char *const some[] = {"c2", "c1"};
+    struct pp_store_clients clients = {.ids = some, .n_ids = 2};
+    KIT_OK(k, clients, &clients);
     const struct pp_route_row rows[] = {{"c1", "d", 1, 5000, 1, 1, 1, 1}, {"c2", "x", 1, 5000, 1, 1, 1, 1}};
     struct pp_store_save_routes save = {.rows = rows, .n = 2};
     KIT_OK(k, save_routes, &save);

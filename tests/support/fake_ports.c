@@ -307,14 +307,22 @@ STORE(store_replay, pp_store_replay)
     return fake_later(&F->back, &r->req, F->err);
 }
 
+static bool among(const struct pp_store_clients *r, const char *id)
+{
+    bool found = !r->ids;
+    for (size_t i = 0; i < r->n_ids; i++)
+        found |= strcmp(r->ids[i], id) == 0;
+    return found;
+}
+
 STORE(store_clients, pp_store_clients)
 {
     r->clients = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->clients));
     for (size_t i = 0; i < F->n_clients; i++) {
         const char *id = F->clients[i].id;
-        if ((r->id && strcmp(r->id, id) != 0) || (r->after && strcmp(id, r->after) <= 0))
+        if ((r->id && strcmp(r->id, id) != 0) || (r->after && strcmp(id, r->after) <= 0) || !among(r, id))
             continue;
-        r->more = r->n == r->limit;
+        r->more = !r->ids && r->n == r->limit;
         if (r->more)
             break;
         r->clients[r->n++] = F->clients[i];

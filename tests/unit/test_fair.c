@@ -35,7 +35,7 @@ static void test_cases(void **state)
         struct pp_fair_client c[4];
         uint32_t scratch[4];
         memcpy(c, cases[i].c, sizeof c);
-        assert_int_equal(pp_fair_allot(c, cases[i].n, cases[i].slots, scratch), cases[i].total);
+        assert_int_equal(pp_fair_allot(c, cases[i].n, cases[i].slots, 1, scratch), cases[i].total);
         for (uint32_t k = 0; k < cases[i].n; k++)
             assert_int_equal(c[k].allot, cases[i].c[k].allot);
     }
@@ -49,7 +49,7 @@ static uint32_t least(const struct pp_fair_client *c)
 
 /* Nothing left over, nobody above his limit, and nobody short while another has more per weight (by more than
  * rounding). */
-static void check_fair(const struct pp_fair_client *c, size_t n, uint32_t slots, uint32_t total)
+static void check_fair(const struct pp_fair_client *c, size_t n, uint32_t slots, uint32_t q, uint32_t total)
 {
     uint64_t sum = 0, can = 0;
     for (size_t i = 0; i < n; i++) {
@@ -60,9 +60,9 @@ static void check_fair(const struct pp_fair_client *c, size_t n, uint32_t slots,
     assert_true(sum == total && total == (can < slots ? can : slots));
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < n && c[i].allot < least(&c[i]); k++)
-            if (c[k].allot > 0)
-                assert_true((uint64_t)(c[k].allot - 1) * c[i].weight <=
-                            (uint64_t)(c[i].allot + 1) * c[k].weight);
+            if (c[k].allot > q)
+                assert_true((uint64_t)(c[k].allot - q) * c[i].weight <=
+                            (uint64_t)(c[i].allot + q) * c[k].weight);
 }
 
 static void test_properties(void **state)
@@ -72,7 +72,7 @@ static void test_properties(void **state)
         uint64_t s = seed;
         size_t n = (size_t)pp_test_between(&s, 1, 60);
         struct pp_fair_client c[60] = {{0}}, again[60];
-        uint32_t scratch[60];
+        uint32_t scratch[60], q = seed % 2 ? 1 : (uint32_t)pp_test_between(&s, 2, 20);
         for (size_t i = 0; i < n; i++)
             c[i].weight = (uint32_t)pp_test_between(&s, 1, 10);
         for (int cycle = 0; cycle < 20; cycle++) {
@@ -83,9 +83,9 @@ static void test_properties(void **state)
             }
             uint32_t slots = (uint32_t)pp_test_between(&s, 0, 600);
             memcpy(again, c, sizeof c);
-            uint32_t total = pp_fair_allot(c, n, slots, scratch);
-            check_fair(c, n, slots, total);
-            assert_int_equal(pp_fair_allot(again, n, slots, scratch), total);
+            uint32_t total = pp_fair_allot(c, n, slots, q, scratch);
+            check_fair(c, n, slots, q, total);
+            assert_int_equal(pp_fair_allot(again, n, slots, q, scratch), total);
             assert_memory_equal(again, c, sizeof c);
         }
     }
@@ -105,7 +105,7 @@ static void test_nobody_starves(void **state)
         weights += c[i].weight;
     }
     for (uint32_t t = 1; t <= CYCLES; t++) {
-        assert_int_equal(pp_fair_allot(c, N, 1, scratch), 1);
+        assert_int_equal(pp_fair_allot(c, N, 1, 1, scratch), 1);
         for (uint32_t i = 0; i < N; i++) {
             if (c[i].allot == 0)
                 continue;
@@ -120,6 +120,39 @@ static void test_nobody_starves(void **state)
     }
 }
 
+/* Quanta of 8 to 50 clients of unequal weight, 24 free transfers a cycle: few are served in a cycle, all get
+ * their share over time. */
+static void test_quanta(void **state)
+{
+    (void)state;
+    enum { N = 50, CYCLES = 5000, Q = 8, SLOTS = 24 };
+    struct pp_fair_client c[N] = {{0}};
+    uint32_t scratch[N], got[N] = {0}, last[N] = {0}, weights = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        c[i] = (struct pp_fair_client){
+            .weight = 1 + i % 5, .want = MANY, .permits = MANY, .concurrency_left = MANY};
+        weights += c[i].weight;
+    }
+    for (uint32_t t = 1; t <= CYCLES; t++) {
+        assert_int_equal(pp_fair_allot(c, N, SLOTS, Q, scratch), SLOTS);
+        uint32_t served = 0;
+        for (uint32_t i = 0; i < N; i++) {
+            if (c[i].allot == 0)
+                continue;
+            assert_int_equal(c[i].allot, Q);
+            assert_true(t - last[i] <= 2 * weights * Q / (SLOTS * c[i].weight) + N);
+            last[i] = t;
+            got[i] += c[i].allot;
+            served++;
+        }
+        assert_int_equal(served, SLOTS / Q);
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        int64_t due = (int64_t)CYCLES * SLOTS * c[i].weight / weights;
+        assert_true(llabs(got[i] - due) <= 3 * Q);
+    }
+}
+
 /* A client with 1,000,000 open photos, one with 10 that comes in a crowd: it is served in the first cycle. */
 static void test_small_one_waits_no_cycle(void **state)
 {
@@ -127,15 +160,15 @@ static void test_small_one_waits_no_cycle(void **state)
     struct pp_fair_client c[2] = {{.weight = 1, .want = 1000000, .permits = MANY, .concurrency_left = MANY}};
     uint32_t scratch[2];
     for (int cycle = 0; cycle < 100; cycle++)
-        assert_int_equal(pp_fair_allot(c, 1, 256, scratch), 256);
+        assert_int_equal(pp_fair_allot(c, 1, 256, 1, scratch), 256);
     c[1] = (struct pp_fair_client){.weight = 1, .want = 10, .permits = 600, .concurrency_left = 16};
-    assert_int_equal(pp_fair_allot(c, 2, 256, scratch), 256);
+    assert_int_equal(pp_fair_allot(c, 2, 256, 1, scratch), 256);
     assert_int_equal(c[1].allot, 10);
     /* Even when one transfer ends at a time. */
     uint32_t done = 0;
     for (int cycle = 0; cycle < 21; cycle++) {
         c[1].want = 10 - done;
-        pp_fair_allot(c, 2, 1, scratch);
+        pp_fair_allot(c, 2, 1, 1, scratch);
         done += c[1].allot;
     }
     assert_int_equal(done, 10);
@@ -147,6 +180,7 @@ int main(void)
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_properties),
         cmocka_unit_test(test_nobody_starves),
+        cmocka_unit_test(test_quanta),
         cmocka_unit_test(test_small_one_waits_no_cycle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -296,6 +296,22 @@ static void the_first_answer_lets_the_others_go(void **state)
     }
 }
 
+/* Many may be waiting: those whose time has come in the right tier are not written again. */
+static void what_is_due_by_now_is_not_moved(void **state)
+{
+    (void)state;
+    for (int slow = 0; slow < 2; slow++) {
+        struct kit *k = kit_open();
+        start_probes(k);
+        int64_t held = place(k, "42", "a.test").wait_ms;
+        pp_test_clock_pass(k->loop, held);
+        sample(k, 0, slow ? 900 : 100, false);
+        assert_int_equal(tier_of(k), slow);
+        assert_int_equal(k->store.n_moves, slow);
+        kit_close(k);
+    }
+}
+
 static void without_tasks_held_back_nothing_moves(void **state)
 {
     struct kit *k = kit_open();
@@ -396,6 +412,47 @@ static void the_cron_decides_moves_and_saves(void **state)
     assert_int_equal(k->store.moves[0].tier, 1);
     assert_int_equal(k->store.n_saved, 2);
     assert_int_equal(k->store.saved[1].tier_ms, 5000);
+    kit_close(k);
+}
+
+/* In a fleet samples alone are not worth a write each time: a tier that changes is, and the end. */
+static void samples_are_saved_rarely(void **state)
+{
+    struct kit *k = kit_new();
+
+    (void)state;
+    k->params.router_save_ms = 60000;
+    k->routes = pp_routes_open(&k->p);
+    settle(k);
+    sample(k, 0, 100, false);
+    k->store.err = PP_EIO;
+    pp_routes_tick(k->routes);
+    settle(k);
+    k->store.err = PP_OK;
+    pp_routes_tick(k->routes); /* nothing new, but it failed */
+    settle(k);
+    assert_int_equal(k->store.saves, 2);
+    for (int i = 0; i < 6; i++) {
+        sample(k, 0, 100, false);
+        pp_test_clock_pass(k->loop, 9999);
+        pp_routes_tick(k->routes);
+        assert_int_equal(k->store.saves, 2);
+    }
+    pp_test_clock_pass(k->loop, 10000);
+    pp_routes_tick(k->routes);
+    assert_int_equal(k->store.saves, 3);
+    assert_int_equal(k->store.saved[k->store.n_saved - 1].samples, 7);
+    for (int i = 0; i < 50; i++)
+        sample(k, 0, 1000, true);
+    pp_routes_tick(k->routes);
+    assert_int_equal(tier_of(k), 1);
+    assert_int_equal(k->store.saves, 4);
+    sample(k, 1, 2000, false);
+    pp_routes_tick(k->routes);
+    assert_int_equal(k->store.saves, 4);
+    k->p.draining = true;
+    pp_routes_tick(k->routes);
+    assert_int_equal(k->store.saves, 5);
     kit_close(k);
 }
 
@@ -554,11 +611,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_domain_is_probed),
         cmocka_unit_test(the_first_answer_lets_the_others_go),
+        cmocka_unit_test(what_is_due_by_now_is_not_moved),
         cmocka_unit_test(without_tasks_held_back_nothing_moves),
         cmocka_unit_test(timeouts_move_the_probing_up),
         cmocka_unit_test(an_answer_in_the_next_tier_settles_it),
         cmocka_unit_test(a_single_tier_has_nothing_to_probe_for),
         cmocka_unit_test(the_cron_decides_moves_and_saves),
+        cmocka_unit_test(samples_are_saved_rarely),
         cmocka_unit_test(many_are_saved_in_batches),
         cmocka_unit_test(those_not_yet_learned_are_not_saved),
         cmocka_unit_test(routes_are_read_at_start),

@@ -269,12 +269,15 @@ struct pp_store_replay { /* finished items of the batch that have a failed or sk
     bool more;
 };
 
-struct pp_store_clients { /* settings: get (id set), or list (id NULL) in order of id after `after` */
+struct pp_store_clients { /* settings: of one (id set), of several (ids set, each once), or a list in order of
+                             id after `after` */
     struct pp_req req;
     const char *id;
+    const char *const *ids;
+    size_t n_ids;
     const char *after;
-    size_t limit;
-    struct pp_client *clients; /* out; get of an unknown client: n == 0 */
+    size_t limit;              /* of a list */
+    struct pp_client *clients; /* out; in order of id; unknown clients are left out */
     size_t n;
     bool more;
 };

@@ -309,15 +309,16 @@ static enum pp_err keep_ended(struct pp_mg_thread *t, struct pp_batch *batches, 
     return err;
 }
 
-enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *moved, int64_t now_ms)
+enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *moved, bool all, int64_t now_ms)
 {
-    size_t n = moved->n;
-    struct pp_batch *batches = pp_arena_array(&t->tmp, n, sizeof *batches);
-    bool *ours = pp_arena_array(&t->tmp, n, sizeof *ours);
+    size_t n = 0;
+    struct pp_batch *batches = pp_arena_array(&t->tmp, moved->n, sizeof *batches);
+    bool *ours = pp_arena_array(&t->tmp, moved->n, sizeof *ours);
     if (!batches || !ours)
         return PP_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        batches[i] = (struct pp_batch){.id = moved->batches[i].batch_id, .client = moved->clients[i]};
+    for (size_t i = 0; i < moved->n; i++)
+        if (all || moved->batches[i].items > 0)
+            batches[n++] = (struct pp_batch){.id = moved->batches[i].batch_id, .client = moved->clients[i]};
     enum pp_err err = keep_ended(t, batches, &n);
     if (err == PP_OK && n > 0)
         err = pp_mg_batches_count(t, &t->tmp, batches, n);

@@ -143,7 +143,7 @@ enum pp_err pp_mg_cancel(struct pp_mg_thread *t, struct pp_store_cancel *r)
     if (err == PP_OK && !pp_mg_moved_batch(&moved, r->batch_id, c.client))
         err = PP_ENOMEM;
     if (err == PP_OK)
-        err = pp_mg_batches_check(t, &moved, r->now_ms);
+        err = pp_mg_batches_check(t, &moved, true, r->now_ms);
     r->items_cancelled = closed.items;
     r->photos_cancelled = closed.photos;
     return err;

@@ -34,7 +34,7 @@ static enum pp_err mend(struct pp_mg_thread *t, int64_t before_ms)
     bson_destroy(opts);
     if (err != PP_OK || end != PP_OK || moved.n == 0)
         return err != PP_OK ? err : end;
-    return pp_mg_batches_check(t, &moved, 0);
+    return pp_mg_batches_check(t, &moved, true, 0);
 }
 
 /* --- items --- */

@@ -397,6 +397,6 @@ enum pp_err pp_mg_finish(struct pp_mg_thread *t, const struct pp_mg_answer *answ
     }
     pp_mg_item_ends_fini(&ends);
     if (err == PP_OK && moved->items_finished > before)
-        err = pp_mg_batches_check(t, moved, now_ms);
+        err = pp_mg_batches_check(t, moved, false, now_ms);
     return err;
 }

@@ -285,7 +285,7 @@ static enum pp_err end(struct pp_mg_planning *p)
     if (err == PP_OK && (p->r->last || p->planned) &&
         !pp_mg_moved_batch(&p->moved, p->r->batch_id, p->r->client))
         err = PP_ENOMEM;
-    return err == PP_OK && p->moved.n ? pp_mg_batches_check(p->t, &p->moved, p->r->now_ms) : err;
+    return err == PP_OK && p->moved.n ? pp_mg_batches_check(p->t, &p->moved, true, p->r->now_ms) : err;
 }
 
 static enum pp_err report(struct pp_mg_planning *p)

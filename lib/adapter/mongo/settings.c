@@ -50,7 +50,7 @@ static void put_after(bson_t *filter, const char *name, const char *after)
 
 enum pp_err pp_mg_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
 {
-    size_t limit = r->id ? 1 : r->limit;
+    size_t limit = r->id ? 1 : r->ids ? r->n_ids : r->limit;
     enum pp_err err = PP_OK;
     const bson_t *doc;
     r->n = 0;
@@ -62,6 +62,8 @@ enum pp_err pp_mg_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
            *opts = BCON_NEW("sort", "{", F_ID, BCON_INT32(1), "}", "limit", BCON_INT64((int64_t)limit + 1));
     if (r->id)
         BSON_APPEND_UTF8(&filter, F_ID, r->id);
+    else if (r->ids)
+        pp_mg_put_texts_in(&filter, F_ID, r->ids, r->n_ids);
     else if (r->after)
         put_after(&filter, F_ID, r->after);
     pp_mg_majority(opts);
@@ -77,26 +79,13 @@ enum pp_err pp_mg_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
     return err != PP_OK ? err : end;
 }
 
-/* `values` replace those of the document with this _id, whether there is one or not. */
-static void add_put(struct pp_mg_bulk *bulk, const char *id, const bson_t *values)
+/* The document replaces the one with this _id, whether there is one or not. */
+static void add_put(struct pp_mg_bulk *bulk, const char *id, const bson_t *doc)
 {
-    bson_t filter = BSON_INITIALIZER, stage = BSON_INITIALIZER, pipeline = BSON_INITIALIZER;
+    bson_t filter = BSON_INITIALIZER;
     BSON_APPEND_UTF8(&filter, F_ID, id);
-    BSON_APPEND_DOCUMENT(&stage, "$replaceWith", values);
-    BSON_APPEND_DOCUMENT(&pipeline, "0", &stage);
-    pp_mg_bulk_update(bulk, &filter, &pipeline, true);
+    pp_mg_bulk_replace(bulk, &filter, doc);
     bson_destroy(&filter);
-    bson_destroy(&stage);
-    bson_destroy(&pipeline);
-}
-
-/* Text in an aggregation's expression: what begins with a dollar would else be a field's name. */
-static void put_literal(bson_t *b, const char *name, const char *text)
-{
-    bson_t sub;
-    bson_append_document_begin(b, name, -1, &sub);
-    BSON_APPEND_UTF8(&sub, "$literal", text);
-    bson_append_document_end(b, &sub);
 }
 
 enum pp_err pp_mg_put_client(struct pp_mg_thread *t, struct pp_store_put_client *r)
@@ -104,7 +93,7 @@ enum pp_err pp_mg_put_client(struct pp_mg_thread *t, struct pp_store_put_client 
     const struct pp_client *c = &r->client;
     struct pp_mg_bulk bulk;
     bson_t values = BSON_INITIALIZER;
-    put_literal(&values, F_ID, c->id);
+    BSON_APPEND_UTF8(&values, F_ID, c->id);
     BSON_APPEND_BOOL(&values, F_RPM_SET, c->rpm_set);
     BSON_APPEND_BOOL(&values, F_UNLIMITED, c->rpm_unlimited);
     BSON_APPEND_INT64(&values, F_RPM, c->rpm);
@@ -112,7 +101,7 @@ enum pp_err pp_mg_put_client(struct pp_mg_thread *t, struct pp_store_put_client 
     BSON_APPEND_INT64(&values, F_WEIGHT, c->weight);
     BSON_APPEND_BOOL(&values, F_PAUSED, c->paused);
     if (c->headers)
-        put_literal(&values, F_HEADERS, c->headers);
+        BSON_APPEND_UTF8(&values, F_HEADERS, c->headers);
     BSON_APPEND_INT64(&values, F_UPDATED, c->updated_at);
     pp_mg_bulk_init(&bulk, t, PP_MG_CLIENTS);
     add_put(&bulk, c->id, &values);
@@ -192,9 +181,9 @@ static enum pp_err add_route(struct pp_mg_bulk *bulk, struct pp_arena *a, const 
     const char *id = pp_arena_printf(a, "%s/%s", row->client, row->domain);
     if (!id)
         return PP_ENOMEM;
-    put_literal(&values, F_ID, id);
-    put_literal(&values, F_CLIENT, row->client);
-    put_literal(&values, F_DOMAIN, row->domain);
+    BSON_APPEND_UTF8(&values, F_ID, id);
+    BSON_APPEND_UTF8(&values, F_CLIENT, row->client);
+    BSON_APPEND_UTF8(&values, F_DOMAIN, row->domain);
     BSON_APPEND_INT32(&values, F_TIER, row->tier);
     BSON_APPEND_INT64(&values, F_TIER_MS, row->tier_ms);
     BSON_APPEND_DOUBLE(&values, F_WEIGHT_SUM, row->weight_sum);

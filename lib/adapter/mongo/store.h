@@ -246,9 +246,10 @@ pp_must_check enum pp_err pp_mg_batches_count(struct pp_mg_thread *t, struct pp_
 pp_must_check enum pp_err pp_mg_batches_record(struct pp_mg_thread *t, struct pp_batch *batches, size_t n,
                                                int64_t settled_ms, bool *ours);
 pp_must_check enum pp_err pp_mg_batch_read_sum(const bson_t *doc, struct pp_arena *a, struct pp_batch *out);
-/* Finishes those of the batches in `moved` that are planned to the end and have no open item (f, sum), and
- * sets `finished` where this call did it. now_ms 0: they ended when their last item did. */
-pp_must_check enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *moved,
+/* Finishes those of the batches in `moved` (not all: only those of which an item has finished) that are
+ * planned to the end and have no open item (f, sum), and sets `finished` where this call did it. now_ms 0:
+ * they ended when their last item did. */
+pp_must_check enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *moved, bool all,
                                               int64_t now_ms);
 
 /* --- read_batch.c, read_item.c --- */

@@ -1,4 +1,7 @@
 /* settings.c: clients' settings and learned routes. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "store.h"
 
 static void read_client(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_client *c)
@@ -15,14 +18,37 @@ static void read_client(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *
                             .updated_at = pp_sq_col(st, 8)};
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static enum pp_err read_several(struct pp_sq_db *db, struct pp_store_clients *r)
+{
+    const char **ids = pp_sq_array(db, r->req.arena, r->n_ids, sizeof *ids);
+    if (!ids)
+        return db->err;
+    memcpy(ids, r->ids, r->n_ids * sizeof *ids);
+    qsort(ids, r->n_ids, sizeof *ids, by_text);
+    for (size_t i = 0; i < r->n_ids; i++) {
+        sqlite3_stmt *st = pp_sq_bind(db, PP_Q_CLIENT_GET, "t", ids[i]);
+        if (pp_sq_row(db, st))
+            read_client(db, st, r->req.arena, &r->clients[r->n++]);
+        pp_sq_done(st);
+    }
+    return db->err;
+}
+
 enum pp_err pp_sr_clients(struct pp_sq_db *db, struct pp_store_clients *r)
 {
-    size_t limit = r->id ? 1 : r->limit;
+    size_t limit = r->id ? 1 : r->ids ? r->n_ids : r->limit;
     r->n = 0;
     r->more = false;
     r->clients = pp_sq_array(db, r->req.arena, limit, sizeof *r->clients);
     if (!r->clients)
         return db->err;
+    if (r->ids)
+        return read_several(db, r);
     sqlite3_stmt *st =
         r->id ? pp_sq_bind(db, PP_Q_CLIENT_GET, "t", r->id)
               : pp_sq_bind(db, PP_Q_CLIENT_LIST, "ti", r->after ? r->after : "", (int64_t)limit + 1);
