@@ -6,7 +6,8 @@
  * request must wait (ready). A pending permit counts for as long as it is pending, whatever that takes; a
  * logged one until PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS after the request went out on the wire. The margin
  * covers what the network adds to a request on its way: two requests R apart in the log are a whole window
- * apart at the origin too, as long as delays differ by less.
+ * apart at the origin too, as long as delays differ by less. What a server that is busy adds shows in its
+ * answer: until that has begun the request may not have been read yet (pp_ratelimit_sent_at).
  *
  * The log is exact to the millisecond until it has PP_RATE_MARKS_MAX entries; then neighbours within
  * PP_RATE_BUCKET_MS are joined, and the newest time of a bucket counts for all in it. So an error can only
@@ -26,6 +27,8 @@
 #define PP_RATE_WINDOW_MS 60000
 #define PP_RATE_MARGIN_MS 200
 #define PP_RATE_BUCKET_MS 59
+/* A server that has not begun its answer by then takes long to answer, not to read. */
+#define PP_RATE_UNHEARD_MS 2000
 #define PP_RATE_MARKS_MAX 1200
 #define PP_RATE_INLINE    2
 /* How far ahead of `now` an imported mark may lie; later ones are taken as this. */
@@ -76,7 +79,11 @@ bool pp_ratelimit_admit_at(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_m
  * the log are within the limit. INT64_MAX: never, as the limit is lower now than when they were admitted. */
 int64_t pp_ratelimit_ready_ms(struct pp_ratelimit *rl, int64_t now_ms, uint32_t without);
 
-/* One pending request went out on the wire at now_ms. */
+/* When a request counts as sent that was written at written_ms and whose answer had begun at heard_ms: as it
+ * was written; later, by up to PP_RATE_UNHEARD_MS, where the answer took longer than the margin. */
+int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms);
+
+/* One pending request counts as sent at now_ms. */
 void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms);
 
 /* n pending permits were not used: no byte of their requests left this machine. */

@@ -23,6 +23,7 @@
 #include "pipeline/s7_deliver.h"
 
 #define TICK_MS       250
+#define MEET_MS       1000 /* workers that start together hear of each other before they take any client */
 #define CHECK_MS      30000
 #define REBUILD_MS    60000
 #define REBUILD_SHARE 50 /* reading the backlog takes at most one part in so many of the time */
@@ -51,7 +52,7 @@ struct pp_fleet {
     struct pp_lease *lease; /* to be the one that does what only one should; NULL without the cron role */
     bool stopped, fed;      /* fed: a worker has read the index */
     bool incomplete;        /* the index lacks something */
-    int64_t rebuilding_ms, rebuilt_ms;
+    int64_t opened_ms, rebuilding_ms, rebuilt_ms;
     char dataset[64]; /* the one that the store knows of */
     int64_t told_ms;
     char told[TOLD_MAX][PP_BATCH_ID_MAX]; /* batches, since then */
@@ -159,6 +160,8 @@ static void backlog_read(struct pp_req *req)
         end(a, TRY_AGAIN_MS);
         return;
     }
+    for (size_t i = 0; i < r->n; i++)
+        r->rows[i].known = true;
     for (size_t i = 0; i < r->n; i += ANNOUNCE)
         coord->ops->announce(coord, r->rows + i, r->n - i < ANNOUNCE ? r->n - i : ANNOUNCE);
     f->rebuilt_ms = now_of(f);
@@ -232,6 +235,8 @@ static void tick(void *data)
     struct pp_fleet *f = data;
     if ((f->p->roles & (PP_ROLE_CRON | PP_ROLE_WORKER)) && due(f, &f->generation))
         name_dataset(f);
+    if (f->p->s3 && now_of(f) - f->opened_ms >= MEET_MS)
+        pp_s3_begin(f->p->s3);
     bool leads = pp_lease_leads(f->lease);
     if ((f->p->s3 && !f->fed) || leads) {
         if (due(f, &f->index))
@@ -248,7 +253,7 @@ struct pp_fleet *pp_fleet_open(struct pp_pipeline *p)
     if (!f)
         return NULL;
     f->p = p;
-    f->rebuilding_ms = f->rebuilt_ms = pp_loop_now(p->loop);
+    f->opened_ms = f->rebuilding_ms = f->rebuilt_ms = pp_loop_now(p->loop);
     f->index.fleet = f->backlog.fleet = f->generation.fleet = f;
     f->timer = pp_timer_open(p->loop, tick, f);
     if (p->roles & PP_ROLE_CRON)

@@ -221,8 +221,6 @@ static enum pp_err open_stages(struct pp_pipeline *p)
         return PP_ENOMEM;
     if (p->params->sole_worker)
         return p->roles & PP_ROLE_WORKER ? start_up(p) : PP_OK;
-    if (p->s3)
-        pp_s3_begin(p->s3);
     p->fleet = pp_fleet_open(p);
     return p->fleet ? PP_OK : PP_ENOMEM;
 }

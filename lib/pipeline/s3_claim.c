@@ -24,7 +24,7 @@
 /* After a port or the memory has failed. */
 #define TRY_AGAIN_MS 1000
 /* For each worker that comes before this one for a client. */
-#define AFTER_YOU_MS 150
+#define ASK_AGAIN_MS 150
 
 int64_t s3_now(const struct pp_s3 *s3)
 {
@@ -338,28 +338,28 @@ static void cycle(void *data)
 
 /* --- opening, draining, closing --- */
 
-/* Who does not have the slot leaves it for a moment to those who come first for the client; and asks again
- * for one that was refused: it may have been let go. */
-static int64_t polite_due(struct pp_s3 *s3, const struct pp_backlog_row *row)
+/* A slot that was refused may have been let go: it is asked for again, where others come first for the client
+ * after these. */
+static void ask_again(struct pp_s3 *s3, const struct pp_backlog_row *row)
 {
     struct s3_client *c = s3_client_find(s3, row->client);
-    int64_t wait, wall = s3_wall(s3);
 
-    if (c && c->state != S3_WANTED)
-        return row->due_ms;
-    wait = wall + AFTER_YOU_MS * s3_rank(s3, row->client);
-    if (c && c->refused_until_ms > wait + AFTER_YOU_MS) {
-        c->refused_until_ms = wait + AFTER_YOU_MS;
-        s3_unblock_in(c, c->refused_until_ms - wall);
+    if (!c || c->state != S3_WANTED || row->known)
+        return;
+    int64_t wall = s3_wall(s3), wait = wall + s3_after_you_ms(c) + ASK_AGAIN_MS;
+    if (c->refused_until_ms > wait) {
+        c->refused_until_ms = wait;
+        s3_unblock_in(c, wait - wall);
     }
-    return row->due_ms > wait ? row->due_ms : wait;
 }
 
 void pp_s3_backlog(struct pp_s3 *s3, const struct pp_backlog_row *rows, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (pp_backlog_put(s3->backlog, rows[i].client, rows[i].queue, polite_due(s3, &rows[i])) != PP_OK)
+    for (size_t i = 0; i < n; i++) {
+        ask_again(s3, &rows[i]);
+        if (pp_backlog_put(s3->backlog, rows[i].client, rows[i].queue, rows[i].due_ms) != PP_OK)
             s3->p->backlog_doubtful = true;
+    }
     s3_wake(s3);
 }
 
@@ -426,6 +426,8 @@ enum pp_err pp_s3_open(struct pp_pipeline *p, struct pp_s3 **out)
 
 void pp_s3_begin(struct pp_s3 *s3)
 {
+    if (s3->begun)
+        return;
     s3->begun = true;
     s3_wake(s3);
 }

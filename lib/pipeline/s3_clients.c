@@ -106,10 +106,12 @@ void s3_client_take_whole(struct s3_client *c)
 /* New settings for a client that may hold a slot. */
 static void settings_in_force(struct s3_client *c)
 {
-    if (c->state == S3_LOADING)
+    if (c->state == S3_LOADING) {
         c->state = S3_WANTED;
-    else if (c->state == S3_HELD)
+        c->refused_until_ms = s3_wall(c->s3) + s3_after_you_ms(c);
+    } else if (c->state == S3_HELD) {
         s3_client_take_whole(c);
+    }
     s3_permits_freed(c);
     s3_unblock_in(c, 0);
 }

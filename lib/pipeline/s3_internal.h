@@ -164,8 +164,8 @@ void s3_give_up_early(struct pp_s3 *s3);
 bool s3_serves(const struct pp_s3 *s3, uint8_t queue);
 /* The number of shares into which this client is cut, as far as workers and settings are known here. */
 uint32_t s3_shares(const struct pp_s3 *s3, const struct s3_client *c);
-/* How many live workers come before this one for the client; 0: it is ours to take. */
-uint32_t s3_rank(const struct pp_s3 *s3, const char *client);
+/* How long this worker leaves the client's slot to those that come before it; 0: it is ours to take. */
+int64_t s3_after_you_ms(const struct s3_client *c);
 /* Marks held slots that belong elsewhere, a few at a time. */
 void s3_let_go(struct pp_s3 *s3);
 

@@ -16,8 +16,10 @@
 #define SETTLED_MS 3000
 #define GONE_MS    5000
 /* Of the slots held, one in so many may be let go at a time. */
-#define LET_GO_ONE_IN 16
+#define LET_GO_ONE_IN 8
 #define WORKERS_MAX   256
+/* Each that comes before this worker for a client has so long to take its slot. */
+#define AFTER_YOU_MS 150
 /* What a worker does not serve is overdue after so many leases. */
 #define OVERDUE_LEASES 2
 
@@ -86,7 +88,8 @@ static bool starves(const struct pp_s3 *s3, const char *client)
     return false;
 }
 
-uint32_t s3_rank(const struct pp_s3 *s3, const char *client)
+/* How many come before this worker for the client; settled: only those that have been there for a while. */
+static uint32_t rank_of(const struct pp_s3 *s3, const char *client, bool settled)
 {
     struct pp_coordinator *coord = s3->p->coordinator;
     const char *own = s3->p->params->worker;
@@ -97,10 +100,15 @@ uint32_t s3_rank(const struct pp_s3 *s3, const char *client)
     uint32_t rank = 0;
 
     for (size_t i = 0; i < WORKERS_MAX && coord->ops->worker(coord, i, &w, wall); i++)
-        if (counts(&w, wall) && wall - w.started_at >= SETTLED_MS && strcmp(w.id, own) != 0 &&
+        if (counts(&w, wall) && (!settled || wall - w.started_at >= SETTLED_MS) && strcmp(w.id, own) != 0 &&
             ((starved && other_kind(s3, &w)) || pp_rendezvous_score(client, w.id, w.capacity) > score))
             rank++;
     return rank;
+}
+
+int64_t s3_after_you_ms(const struct s3_client *c)
+{
+    return c->s3->p->params->sole_worker ? 0 : AFTER_YOU_MS * rank_of(c->s3, c->id, false);
 }
 
 /* A slot of several that may be one too many with workers of this kind. Where others serve what is overdue
@@ -134,7 +142,7 @@ void s3_let_go(struct pp_s3 *s3)
         if (c->state != S3_HELD || c->leaving)
             continue;
         uint32_t shares = s3_shares(s3, c);
-        c->leaving = shares != c->shares || (shares == 1 && s3_rank(s3, c->id) > 0) || yields(s3, c);
+        c->leaving = shares != c->shares || (shares == 1 && rank_of(s3, c->id, true) > 0) || yields(s3, c);
         n += c->leaving;
     }
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/ratelimit.h"
 #include "pipeline/s4_internal.h"
 
 void s4_pause_begins(struct s4_run *r)
@@ -74,6 +75,8 @@ static void look_at(struct s4_run *r)
 
     if (r->stage != S4_RESOLVE && r->stage != S4_EXCHANGE)
         return;
+    if (r->unheard && s4_now(r) - atomic_load(&r->t->sent_ms) >= PP_RATE_UNHEARD_MS)
+        s4_heard(r);
     if (r->draining) {
         if (s4_now(r) >= r->drain_until_ms)
             stop_draining(r);

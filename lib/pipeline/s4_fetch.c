@@ -104,6 +104,7 @@ void s4_cut(struct s4_run *r)
         r->s4->o.resolver->ops->abort(r->s4->o.resolver, &r->q);
     else if (r->stage == S4_EXCHANGE)
         r->s4->o.fetcher->ops->abort(r->s4->o.fetcher, &r->x);
+    s4_heard(r);
 }
 
 /* --- start --- */
@@ -128,7 +129,7 @@ static struct s4_run *run_new(struct pp_s4 *s4, struct pp_transfer *t)
     r->stage = S4_RESOLVE;
     r->text = NULL;
     r->hops = 0;
-    r->other_host = r->conditional = r->denied = r->late = r->draining = false;
+    r->other_host = r->conditional = r->denied = r->late = r->draining = r->unheard = false;
     r->code = 0;
     r->body = NULL;
     r->bytes = r->slow_bytes = 0;

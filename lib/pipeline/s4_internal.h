@@ -42,6 +42,7 @@ struct s4_run {
     bool denied;      /* an address was refused where the socket opens */
     bool late;        /* the slot's lease ran out before the request was on the wire */
     bool draining;
+    bool unheard; /* a request of a limited client is written, and its answer has not begun */
     uint16_t code; /* why we stopped the exchange ourselves; 0: we did not */
     struct pp_sniff sniff;
     enum pp_sniff_state sniffed;
@@ -84,6 +85,8 @@ void s4_cut(struct s4_run *r);
 /* --- s4_answer.c --- */
 
 extern const struct pp_exchange_events s4_exchange_events;
+/* The answer has begun, or none is waited for any more: reports the request. */
+void s4_heard(struct s4_run *r);
 /* What the answer, as far as it came, means: ends the run or moves it to its next stage. The exchange is
  * over. */
 void s4_judge(struct s4_run *r);

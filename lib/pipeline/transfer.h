@@ -22,7 +22,7 @@ struct s3_client;
 
 /* Mail from a fetch loop to the main loop. */
 enum pp_transfer_event {
-    PP_TRANSFER_SENT,    /* a request went out on the wire at sent_ms */
+    PP_TRANSFER_SENT,    /* a request counts as sent at sent_ms */
     PP_TRANSFER_HOP,     /* a redirect wants to send one more request: parked until the answer */
     PP_TRANSFER_FINISHED /* the outcome is filled in */
 };
@@ -48,7 +48,7 @@ struct pp_transfer {
     struct pp_transfer_mail sent;  /* to the main loop: SENT; not posted again while `sent_busy` */
     atomic_bool sent_busy;
     atomic_uint sent_count;  /* requests that went out */
-    _Atomic int64_t sent_ms; /* monotonic, of the latest request */
+    _Atomic int64_t sent_ms; /* monotonic, of the latest request: see pp_ratelimit_sent_at() */
 
     /* in */
     struct pp_task *task;

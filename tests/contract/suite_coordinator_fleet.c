@@ -474,6 +474,12 @@ static void announcements_reach_everybody(void **state)
     row.client = "8";
     k->d->ops->announce(k->d, &row, 1);
     assert_int_equal(ck_heard(k, "8", 2), T0 + 50);
+    assert_false(k->rows[k->n_rows - 1].known);
+    row = (struct pp_backlog_row){.client = "9", .queue = PP_QUEUE_SUSPECT, .due_ms = T0 + 50, .known = true};
+    k->d->ops->announce(k->d, &row, 1);
+    assert_int_equal(ck_heard(k, "9", PP_QUEUE_SUSPECT), T0 + 50);
+    assert_true(k->rows[k->n_rows - 1].known);
+    assert_int_equal(ck_backlog(k, k->c, true), 3);
 }
 
 static void who_watches_late_hears_what_was_announced(void **state)

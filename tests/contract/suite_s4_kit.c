@@ -220,7 +220,7 @@ static const struct s4_run *run_of(const struct s4_get *g)
 
 static bool is_sent(void *g)
 {
-    return run_of(g)->x.phase >= PP_PHASE_FIRST_BYTE && ((struct s4_get *)g)->sents > 0;
+    return run_of(g)->x.phase >= PP_PHASE_FIRST_BYTE && atomic_load(&((struct s4_get *)g)->t.sent_count) > 0;
 }
 
 static bool is_in_body(void *g)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "core/ratelimit.h"
 #include "core/tier.h"
 #include "image_make.h"
 #include "origin_run.h"
@@ -467,6 +468,48 @@ static void not_modified_needs_a_question(void **state)
     s4_kit_close(&k);
 }
 
+/* --- when a request counts as sent --- */
+
+/* Not before its answer has begun: a busy server may read it late. How late is bounded. */
+static void a_request_is_reported_when_its_answer_begins(void **state)
+{
+    static const struct answer cases[] = {
+        {"silence", "", PP_ORIGIN_HANG},
+        {"at once", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", PP_ORIGIN_KEEP},
+        {"late", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", PP_ORIGIN_KEEP, .drains = DRAINED_LATE}};
+    static const int64_t heard[] = {-1, 0, 700},
+                         counts[] = {PP_RATE_UNHEARD_MS - PP_RATE_MARGIN_MS, 0, 700 - PP_RATE_MARGIN_MS};
+    static const char *const paths[] = {"/0", "/1", "/2"};
+    struct s4_kit k;
+
+    (void)state;
+    assert_int_equal(sem_init(&late, 0, 0), 0);
+    s4_kit_open(&k, send_raw, (void *)cases, NULL);
+    for (size_t i = 0; i < 3; i++) {
+        struct s4_get g;
+        int64_t written = pp_loop_now(k.loop);
+        s4_get_init(&g, &k, NULL, paths[i]);
+        s4_get_start(&g);
+        if (heard[i] != 0) {
+            s4_get_until_sent(&g);
+            s4_pass(&k, heard[i] > 0 ? heard[i] : PP_RATE_UNHEARD_MS - 1);
+            assert_int_equal(g.sents, 0);
+        }
+        if (heard[i] > 0) {
+            (void)sem_post(&late);
+        } else if (heard[i] < 0) {
+            s4_pass(&k, 1 + PP_SWEEP_MS);
+            assert_int_equal(g.sents, 1);
+            pp_s4_hand_back(k.s4);
+        }
+        s4_get_wait(&g, 9000);
+        assert_int_equal(g.sents, 1);
+        assert_int_equal(atomic_load(&g.t.sent_ms) - written, counts[i]);
+    }
+    s4_kit_close(&k);
+    sem_destroy(&late);
+}
+
 /* --- the end of a process --- */
 
 static void hand_back_ends_every_transfer(void **state)
@@ -496,10 +539,15 @@ static void hand_back_ends_every_transfer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_answer_has_its_code),     cmocka_unit_test(every_behaviour_has_its_code),
-        cmocka_unit_test(a_byte_a_second_is_too_slow),   cmocka_unit_test(a_bomb_costs_little_memory),
-        cmocka_unit_test(an_answer_leaves_no_trace),     cmocka_unit_test(hsts_does_not_outlive_its_answer),
-        cmocka_unit_test(bad_certificates_are_final),    cmocka_unit_test(not_modified_needs_a_question),
+        cmocka_unit_test(every_answer_has_its_code),
+        cmocka_unit_test(every_behaviour_has_its_code),
+        cmocka_unit_test(a_byte_a_second_is_too_slow),
+        cmocka_unit_test(a_bomb_costs_little_memory),
+        cmocka_unit_test(an_answer_leaves_no_trace),
+        cmocka_unit_test(hsts_does_not_outlive_its_answer),
+        cmocka_unit_test(bad_certificates_are_final),
+        cmocka_unit_test(not_modified_needs_a_question),
+        cmocka_unit_test(a_request_is_reported_when_its_answer_begins),
         cmocka_unit_test(hand_back_ends_every_transfer),
     };
 

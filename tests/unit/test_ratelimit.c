@@ -73,6 +73,18 @@ static void test_limit_changes(void **state)
     pp_ratelimit_fini(&rl);
 }
 
+/* A server that is slow to begin its answer may have been slow to read; how slow is bounded. */
+static void test_sent_at(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_ratelimit_sent_at(5000, 5000), 5000);
+    assert_int_equal(pp_ratelimit_sent_at(5000, 5000 + PP_RATE_MARGIN_MS), 5000);
+    assert_int_equal(pp_ratelimit_sent_at(5000, 5001 + PP_RATE_MARGIN_MS), 5001);
+    int64_t most = 5000 + PP_RATE_UNHEARD_MS - PP_RATE_MARGIN_MS;
+    assert_int_equal(pp_ratelimit_sent_at(5000, 5000 + PP_RATE_UNHEARD_MS), most);
+    assert_int_equal(pp_ratelimit_sent_at(5000, 95000), most);
+}
+
 static void test_hand_over(void **state)
 {
     (void)state;
@@ -384,15 +396,11 @@ static void test_throughput(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_basics),
-        cmocka_unit_test(test_time_does_not_go_back),
-        cmocka_unit_test(test_limit_changes),
-        cmocka_unit_test(test_hand_over),
-        cmocka_unit_test(test_huge_marks_are_bounded),
-        cmocka_unit_test(test_never_over),
-        cmocka_unit_test(test_never_over_ahead),
-        cmocka_unit_test(test_ahead),
-        cmocka_unit_test(test_throughput),
+        cmocka_unit_test(test_basics),        cmocka_unit_test(test_time_does_not_go_back),
+        cmocka_unit_test(test_limit_changes), cmocka_unit_test(test_sent_at),
+        cmocka_unit_test(test_hand_over),     cmocka_unit_test(test_huge_marks_are_bounded),
+        cmocka_unit_test(test_never_over),    cmocka_unit_test(test_never_over_ahead),
+        cmocka_unit_test(test_ahead),         cmocka_unit_test(test_throughput),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

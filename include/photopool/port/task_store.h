@@ -42,6 +42,7 @@ struct pp_backlog_row {
     const char *client;
     uint8_t queue;
     int64_t due_ms; /* of the earliest waiting task */
+    bool known;     /* read back from the store, nothing that has just changed: for those who lack it */
 };
 
 struct pp_store_plan { /* writes items and tasks; repeating it (same batch, same items) changes nothing */

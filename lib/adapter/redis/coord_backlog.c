@@ -13,12 +13,14 @@
 
 #include "adapter/redis/coord_internal.h"
 
-enum { ROWS_MAX = 262144, PAGE = 500, ROW_BYTES = 9 };
+/* KNOWN: a bit beside a row's queue. */
+enum { ROWS_MAX = 262144, PAGE = 500, ROW_BYTES = 9, KNOWN = 128 };
 
 struct coord_row {
     UT_hash_handle hh; /* in c->rows */
     struct pp_node node;
     int64_t due_ms; /* our wall clock */
+    bool known;
     uint32_t key_n;
     char key[]; /* queue, client, NUL */
 };
@@ -33,7 +35,7 @@ static void forget(struct coord *c)
     c->forgotten++;
 }
 
-static void put_row(struct coord *c, uint8_t queue, const char *client, int64_t due_ms)
+static void put_row(struct coord *c, uint8_t queue, const char *client, int64_t due_ms, bool known)
 {
     size_t n = strlen(client) + 1;
     char key[1 + PP_CLIENT_MAX];
@@ -46,6 +48,7 @@ static void put_row(struct coord *c, uint8_t queue, const char *client, int64_t 
     HASH_FIND(hh, c->rows, key, n, row);
     if (row) {
         row->due_ms = due_ms < row->due_ms ? due_ms : row->due_ms;
+        row->known = row->known && known;
         return;
     }
     row = HASH_COUNT(c->rows) < ROWS_MAX ? malloc(sizeof(*row) + n + 1) : NULL;
@@ -54,6 +57,7 @@ static void put_row(struct coord *c, uint8_t queue, const char *client, int64_t 
         return;
     }
     row->due_ms = due_ms;
+    row->known = known;
     row->key_n = (uint32_t)n;
     memcpy(row->key, key, n);
     row->key[n] = '\0';
@@ -65,7 +69,7 @@ void coord_announce(struct pp_coordinator *p, const struct pp_backlog_row *rows,
     struct coord *c = coord_of(p);
 
     for (size_t i = 0; i < n; i++)
-        put_row(c, rows[i].queue, rows[i].client, rows[i].due_ms);
+        put_row(c, rows[i].queue, rows[i].client, rows[i].due_ms, rows[i].known);
     if (n > 0)
         coord_flush_soon(c, 0);
     if (n > 0 && c->on_backlog)
@@ -91,7 +95,7 @@ static void announced(void *data, enum pp_err err, const struct redisReply *repl
     while ((node = pp_list_pop(&c->sending))) {
         struct coord_row *row = pp_container_of(node, struct coord_row, node);
         if (!ok)
-            put_row(c, (uint8_t)row->key[0], row->key + 1, row->due_ms);
+            put_row(c, (uint8_t)row->key[0], row->key + 1, row->due_ms, row->known);
         free(row);
     }
     if (ok && c->forgot_sent)
@@ -115,7 +119,7 @@ static void pack_rows(struct coord *c)
             break;
         HASH_DEL(c->rows, row);
         pp_list_push(&c->sending, &row->node);
-        pp_buf_u8(b, (uint8_t)row->key[0]);
+        pp_buf_u8(b, (uint8_t)(row->key[0] | (row->known ? KNOWN : 0)));
         pp_buf_u64(b, (uint64_t)(row->due_ms - wall));
         pp_buf_u8(b, (uint8_t)(row->key_n - 1));
         pp_buf_put(b, row->key + 1, row->key_n - 1);
@@ -150,7 +154,9 @@ bool coord_backlog_nothing_newer(const struct coord *c, uint64_t seq)
 
 bool coord_next_row(struct pp_reader *r, struct pp_arena *arena, int64_t base_ms, struct pp_backlog_row *out)
 {
-    out->queue = pp_read_u8(r);
+    uint8_t queue = pp_read_u8(r);
+    out->queue = queue & (KNOWN - 1);
+    out->known = queue & KNOWN;
     out->due_ms = base_ms + (int64_t)pp_read_u64(r);
     size_t n = pp_read_u8(r);
     if (r->failed || n > r->n || out->queue >= PP_QUEUES)

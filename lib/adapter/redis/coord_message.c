@@ -1,7 +1,7 @@
 /* coord_message.c: what processes tell each other, on one channel. See coord_internal.h.
  *
  *   kind, sender (8 bytes; zeros: all take it), Redis' time, number of the latest announcement, then by kind
- *   A  an announcement: rows of queue, ms from then, client  W  a worker's sign of life
+ *   A  an announcement: rows of queue (and KNOWN), ms from then, client  W  a worker's sign of life
  *   S  slow hosts: ms from then, name                        D  somebody is to drain: ask
  *   N  notices: kind, a, b, five numbers                     F  the data set is the first: ask again
  *
