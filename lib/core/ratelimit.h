@@ -29,8 +29,8 @@
 #define PP_RATE_BUCKET_MS 59
 /* A server that has not begun its answer by then takes long to answer, not to read. */
 #define PP_RATE_UNHEARD_MS 2000
-#define PP_RATE_MARKS_MAX 1200
-#define PP_RATE_INLINE    2
+#define PP_RATE_MARKS_MAX  1200
+#define PP_RATE_INLINE     2
 /* How far ahead of `now` an imported mark may lie; later ones are taken as this. */
 #define PP_RATE_AHEAD_MS 600000
 

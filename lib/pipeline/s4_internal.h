@@ -42,7 +42,7 @@ struct s4_run {
     bool denied;      /* an address was refused where the socket opens */
     bool late;        /* the slot's lease ran out before the request was on the wire */
     bool draining;
-    bool unheard; /* a request of a limited client is written, and its answer has not begun */
+    bool unheard;  /* a request of a limited client is written, and its answer has not begun */
     uint16_t code; /* why we stopped the exchange ourselves; 0: we did not */
     struct pp_sniff sniff;
     enum pp_sniff_state sniffed;

@@ -474,11 +474,11 @@ static void announcements_reach_everybody(void **state)
     row.client = "8";
     k->d->ops->announce(k->d, &row, 1);
     assert_int_equal(ck_heard(k, "8", 2), T0 + 50);
-    assert_false(k->rows[k->n_rows - 1].known);
+    assert_false(k->heard_known);
     row = (struct pp_backlog_row){.client = "9", .queue = PP_QUEUE_SUSPECT, .due_ms = T0 + 50, .known = true};
     k->d->ops->announce(k->d, &row, 1);
     assert_int_equal(ck_heard(k, "9", PP_QUEUE_SUSPECT), T0 + 50);
-    assert_true(k->rows[k->n_rows - 1].known);
+    assert_true(k->heard_known);
     struct pp_coord_backlog b = ck_backlog(k, k->c, false); /* in the index it is like the others */
     assert_int_equal(ck_due(&b, "9", PP_QUEUE_SUSPECT), T0 + 50);
 }

@@ -280,6 +280,7 @@ static bool is_heard(void *arg)
     for (size_t i = 0; i < h->k->n_rows && !found; i++) {
         found = strcmp(h->k->rows[i].client, h->client) == 0 && h->k->rows[i].queue == h->queue;
         h->due_ms = h->k->rows[i].due_ms;
+        h->k->heard_known = h->k->rows[i].known;
     }
     h->k->n_rows = 0;
     return found;

@@ -28,6 +28,7 @@ struct coord_kit {
     struct pp_backlog_row rows[64];
     char clients[64][80];
     size_t n_rows, announced; /* rows since the last look; calls ever */
+    bool heard_known;         /* of the row that was heard last */
     struct pp_notice notice;  /* the latest that was not "any may have" */
     char notice_a[80], notice_b[80];
     int notices, losses;
