@@ -2,7 +2,7 @@
  *
  * What a client can take is the least of its backlog (want), its rate (permits) and its concurrency. Nobody
  * gets more than that; nothing stays free while somebody could take it; and nobody who got less than he could
- * take has less per weight than another who got more, but for the rounding to whole transfers. So a client
+ * take has less per weight than another who got more, but for the rounding to quanta. So a client
  * with 1,000,000 open photos leaves one with 10 its share in the very first cycle.
  *
  * Rounding: where whole transfers cannot be dealt out exactly (more clients than free ones, small weights),

@@ -190,10 +190,10 @@ int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms)
     return took > PP_RATE_MARGIN_MS ? written_ms + took - PP_RATE_MARGIN_MS : written_ms;
 }
 
-void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms)
+void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms)
 {
     assert(rl->pending > 0);
-    int64_t at_ms = advance(rl, now_ms);
+    advance(rl, now_ms);
     rl->pending--;
     insert(rl, at_ms, 1);
 }

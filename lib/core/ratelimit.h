@@ -4,7 +4,7 @@
  * A permit lives through   free -> pending (admit) -> logged (sent) -> free   or   pending -> free (refund).
  * It may be admitted ahead, before the one that it replaces has run out of the log (admit_at): then its
  * request must wait (ready). A pending permit counts for as long as it is pending, whatever that takes; a
- * logged one until PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS after the request went out on the wire. The margin
+ * logged one until PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS after the request counts as sent. The margin
  * covers what the network adds to a request on its way: two requests R apart in the log are a whole window
  * apart at the origin too, as long as delays differ by less. What a server that is busy adds shows in its
  * answer: until that has begun the request may not have been read yet (pp_ratelimit_sent_at).
@@ -79,12 +79,13 @@ bool pp_ratelimit_admit_at(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_m
  * the log are within the limit. INT64_MAX: never, as the limit is lower now than when they were admitted. */
 int64_t pp_ratelimit_ready_ms(struct pp_ratelimit *rl, int64_t now_ms, uint32_t without);
 
-/* When a request counts as sent that was written at written_ms and whose answer had begun at heard_ms: as it
- * was written; later, by up to PP_RATE_UNHEARD_MS, where the answer took longer than the margin. */
+/* When a request counts as sent that was written at written_ms and whose answer had begun at heard_ms
+ * (INT64_MAX: it never did): as it was written; later, by up to PP_RATE_UNHEARD_MS, where the answer took
+ * longer than the margin. */
 int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms);
 
-/* One pending request counts as sent at now_ms. */
-void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms);
+/* One pending request counts as sent at at_ms, which may be before now_ms or after. */
+void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms);
 
 /* n pending permits were not used: no byte of their requests left this machine. */
 void pp_ratelimit_refund(struct pp_ratelimit *rl, uint32_t n);

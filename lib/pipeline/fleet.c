@@ -273,6 +273,7 @@ void pp_fleet_stop(struct pp_fleet *f)
     if (!f || f->stopped)
         return;
     f->stopped = true;
+    f->p->coordinator->ops->watch_notices(f->p->coordinator, NULL, NULL);
     pp_timer_stop(f->timer);
     pp_lease_stop(f->lease);
 }

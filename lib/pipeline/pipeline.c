@@ -2,9 +2,9 @@
  *
  * Start of a process that is alone: objects that a crash has left without a record go (orphans), claims of
  * dead workers return (reap), then the backlog is read and announced; accepting and planning go on meanwhile.
- * One of many has none of this: see fleet.c. Drain: s2 and s3 take
- * nothing new -> transfers end, or are handed back at the deadline -> s6 has written all -> slots are
- * released -> cron and routes are still -> drained(). */
+ * One of many has none of this: see fleet.c. Drain: s2 and s3 take nothing new -> transfers end, or are
+ * handed back at the deadline -> s6 has written all -> cron, routes and s7 are still -> slots are released ->
+ * drained(). */
 #include "pipeline/pipeline.h"
 
 #include <stdlib.h>

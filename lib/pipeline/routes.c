@@ -204,6 +204,9 @@ static void retiered(struct pp_req *req)
         struct pp_backlog_row row = {.client = t->r.client, .queue = t->r.tier, .due_ms = t->r.due_ms};
         routes->p->coordinator->ops->announce(routes->p->coordinator, &row, 1);
     }
+    struct route *route = req->err != PP_OK ? find(routes, t->r.client, t->r.domain) : NULL;
+    if (route) /* which tier they are in is not known: learn() moves them */
+        route->held_until_ms = INT64_MAX;
     pp_arena_fini(&t->arena);
     free(t);
 }
@@ -302,6 +305,7 @@ static void take_route(struct pp_routes *routes, struct route *route, const stru
     route->r.samples = (uint32_t)n->v[3];
     route->r.updated_ms = (int64_t)n->v[4];
     learn(routes, route, tier);
+    route->unsaved = false;                    /* what was to be saved here is older */
     route->dirty |= pp_fleet_leads(routes->p); /* who learned it does not save it */
 }
 
@@ -333,6 +337,8 @@ static void learn(struct pp_routes *routes, struct route *route, uint8_t tier)
 {
     int64_t wall = pp_loop_wall(routes->p->loop);
 
+    if (tier != route->r.tier)
+        route->saved_ms = 0; /* whoever leads saves it at once */
     route->learned = true;
     route->r.tier = tier;
     if (route->held && (tier != route->held_tier || wall < route->held_until_ms))
@@ -422,11 +428,11 @@ static void saved(struct pp_req *req)
     free(save);
 }
 
-static void save_rows(struct pp_routes *routes, struct route **dirty, size_t n)
+static bool save_rows(struct pp_routes *routes, struct route **dirty, size_t n)
 {
     struct save *save = calloc(1, sizeof(*save));
     if (!save)
-        return;
+        return false;
     pp_arena_init(&save->arena, 16 << 20);
     save->routes = routes;
     struct pp_route_row *rows = pp_arena_array(&save->arena, n, sizeof(*rows));
@@ -445,10 +451,21 @@ static void save_rows(struct pp_routes *routes, struct route **dirty, size_t n)
         .req = {.done = saved, .data = save, .arena = &save->arena}, .rows = rows, .n = n};
     if (rows && routes->p->store->ops->save_routes(routes->p->store, &save->r) == PP_OK) {
         routes->busy++;
-        return;
+        return true;
     }
     pp_arena_fini(&save->arena);
     free(save);
+    return false;
+}
+
+static void save(struct pp_routes *routes, struct route **dirty, size_t n)
+{
+    bool sent = save_rows(routes, dirty, n);
+
+    for (size_t i = 0; i < n; i++) {
+        dirty[i]->unsaved = !sent;
+        dirty[i]->saved_ms = sent ? pp_loop_now(routes->p->loop) : 0;
+    }
 }
 
 /* From the samples since the last time; a tier that changes is saved at once. */
@@ -487,18 +504,16 @@ void pp_routes_tick(struct pp_routes *routes)
             tell_samples(routes, route);
         else if (route->dirty && route->learned)
             decide(routes, route);
-        if (!to_save(routes, route))
+        if (!leads || !to_save(routes, route))
             continue;
-        route->unsaved = false;
-        route->saved_ms = pp_loop_now(routes->p->loop);
         dirty[n++] = route;
         if (n == SAVE_ROWS) {
-            save_rows(routes, dirty, n);
+            save(routes, dirty, n);
             n = 0;
         }
     }
     if (n > 0)
-        save_rows(routes, dirty, n);
+        save(routes, dirty, n);
 }
 
 bool pp_routes_get(const struct pp_routes *routes, const char *client, const char *domain,

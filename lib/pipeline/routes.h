@@ -7,7 +7,7 @@
  *
  * In a fleet the worker that probed tells all others what it learned, at once; workers send their samples to
  * the process that leads the cron each interval; that one decides, tells all others, and saves: a tier that
- * has changed at once, mere samples at most once a minute. */
+ * has changed at once, mere samples at most each router_save_ms. */
 #ifndef PHOTOPOOL_PIPELINE_ROUTES_H
 #define PHOTOPOOL_PIPELINE_ROUTES_H
 

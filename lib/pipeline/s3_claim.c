@@ -23,7 +23,7 @@
 #define WAIT_MAX_MS   250
 /* After a port or the memory has failed. */
 #define TRY_AGAIN_MS 1000
-/* For each worker that comes before this one for a client. */
+/* A slot that may have been let go is asked for again after so long, and what is left to others. */
 #define ASK_AGAIN_MS 150
 
 int64_t s3_now(const struct pp_s3 *s3)
@@ -437,6 +437,7 @@ void pp_s3_close(struct pp_s3 *s3)
     if (!s3)
         return;
     assert(!s3->running && s3->requests == 0 && s3->n_early == 0);
+    s3->p->coordinator->ops->watch(s3->p->coordinator, NULL, NULL);
     for (uint32_t i = 0; i < s3->n_loops; i++)
         pp_fetch_loop_close(s3->loops[i]);
     free(s3->loops);

@@ -145,6 +145,10 @@ static void settings_loaded(struct pp_req *req)
     struct pp_s3 *s3 = load->s3;
 
     s3->requests--;
+    if (req->err == PP_ECORRUPT && load->r.n_ids > 1) {
+        pp_log(s3->p->log, PP_LOG_ERROR, "settings of a client can't be read: from now on one by one", NULL);
+        s3->load_singly = true;
+    }
     for (size_t i = 0; req->err == PP_OK && i < load->r.n; i++) {
         struct s3_client *c = s3_client_find(s3, load->r.clients[i].id);
         if (c && c->loading)
@@ -173,7 +177,7 @@ static bool name_them(struct settings_load *load, struct s3_client *const *clien
     return ids;
 }
 
-void s3_clients_load(struct pp_s3 *s3, struct s3_client *const *clients, size_t n)
+static void load_some(struct pp_s3 *s3, struct s3_client *const *clients, size_t n)
 {
     struct pp_task_store *store = s3->p->store;
     struct settings_load *load = calloc(1, sizeof(*load));
@@ -195,6 +199,13 @@ void s3_clients_load(struct pp_s3 *s3, struct s3_client *const *clients, size_t 
             s3_unblock_in(clients[i], TRY_AGAIN_MS);
     }
     s3->requests += sent;
+}
+
+void s3_clients_load(struct pp_s3 *s3, struct s3_client *const *clients, size_t n)
+{
+    size_t each = s3->load_singly ? 1 : n;
+    for (size_t i = 0; i < n; i += each)
+        load_some(s3, clients + i, each);
 }
 
 void pp_s3_client_changed(struct pp_s3 *s3, const struct pp_client *client)

@@ -245,7 +245,8 @@ static void add_share(struct s3_cycle *cy, struct s3_client *c, uint8_t queue, u
 }
 
 /* Far from the store each client of a cycle costs a branch of the claim's query: several photos of one are
- * cheaper than one of several. While there is room for CROWD clients each gets as much as that allows. */
+ * cheaper than one of several. So about CROWD clients are served a cycle, each with as much as there is room
+ * for. */
 static uint32_t quantum(const struct pp_s3 *s3, uint32_t room)
 {
     const struct pp_params *p = s3->p->params;

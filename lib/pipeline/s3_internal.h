@@ -109,6 +109,7 @@ struct pp_s3 {
     uint32_t n_loops;
     struct pp_timer *timer;
     bool begun, running, again, draining, releasing;
+    bool load_singly;       /* the settings of some client are damaged: those of the others are read */
     struct s3_cycle *cycle; /* the one under way */
     uint32_t requests;      /* of ours that have not come back, the cycle's not counted */
     uint32_t tier_in_flight[PP_TIERS_MAX];

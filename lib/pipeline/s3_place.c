@@ -12,7 +12,7 @@
 
 /* What one worker can do: more needs several slots. */
 #define WORKER_RPM 60000
-/* A worker counts when it has been there so long, and gone after so long without a sign. */
+/* A slot is let go for a worker that has been there so long; one is gone after so long without a sign. */
 #define SETTLED_MS 3000
 #define GONE_MS    5000
 /* Of the slots held, one in so many may be let go at a time. */
@@ -20,6 +20,7 @@
 #define WORKERS_MAX   256
 /* Each that comes before this worker for a client has so long to take its slot. */
 #define AFTER_YOU_MS 150
+#define AFTER_ALL_MS 3000
 /* What a worker does not serve is overdue after so many leases. */
 #define OVERDUE_LEASES 2
 
@@ -108,7 +109,10 @@ static uint32_t rank_of(const struct pp_s3 *s3, const char *client, bool settled
 
 int64_t s3_after_you_ms(const struct s3_client *c)
 {
-    return c->s3->p->params->sole_worker ? 0 : AFTER_YOU_MS * rank_of(c->s3, c->id, false);
+    if (c->s3->p->params->sole_worker)
+        return 0;
+    int64_t ms = AFTER_YOU_MS * rank_of(c->s3, c->id, false);
+    return ms < AFTER_ALL_MS ? ms : AFTER_ALL_MS;
 }
 
 /* A slot of several that may be one too many with workers of this kind. Where others serve what is overdue

@@ -411,7 +411,7 @@ static void let_go(struct s3_client *c)
     c->next_reserved = UINT32_MAX;
     atomic_store(&c->valid_until_ms, 0);
     c->lease_until_ms = 0;
-    if (c->blocked == 0 && backlog_empty(c)) {
+    if (c->blocked == 0 && backlog_empty(c) && !c->loading) {
         s3_client_free(c);
         return;
     }

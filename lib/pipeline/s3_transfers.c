@@ -95,25 +95,36 @@ void s3_dispatch(struct pp_s3 *s3, struct pp_claim *claim, struct pp_task *tasks
     }
 }
 
-/* Enters what has gone out on the wire into the client's log. */
+/* A kept connection had died: the library wrote the request once more. Without a permit it is in the log at
+ * once, at the latest time at which it may count. */
+static void admit_more(struct pp_transfer *t)
+{
+    struct s3_client *c = t->client;
+    const struct pp_rate_mark mark = {.at_ms = s3_now(c->s3) + PP_RATE_UNHEARD_MS, .n = 1};
+
+    t->admitted++;
+    if (pp_ratelimit_admit(&c->rate, s3_now(c->s3), 1))
+        return;
+    pp_ratelimit_import(&c->rate, s3_now(c->s3), &mark, 1);
+    t->over++;
+}
+
+/* Enters what counts as sent into the client's log. */
 static void count_sent(struct pp_transfer *t)
 {
     struct s3_client *c = t->client;
-    unsigned sent = atomic_load(&t->sent_count);
+    unsigned heard = atomic_load(&t->heard_count); /* in this order: what was heard was written before */
     int64_t at = atomic_load(&t->sent_ms);
+    unsigned written = atomic_load(&t->sent_count);
 
-    for (; t->sent_seen < sent; t->sent_seen++) {
-        if (t->sent_seen ==
-            t->admitted) { /* a kept connection had died: the library sent the request once more */
-            if (!pp_ratelimit_admit(&c->rate, s3_now(c->s3), 1)) {
-                struct pp_rate_mark mark = {.at_ms = at, .n = 1};
-                pp_ratelimit_import(&c->rate, s3_now(c->s3), &mark, 1);
-                t->admitted++;
-                continue;
-            }
-            t->admitted++;
+    while (t->admitted < written)
+        admit_more(t);
+    for (; t->sent_seen < heard; t->sent_seen++) {
+        if (t->over > 0) {
+            t->over--;
+            continue;
         }
-        pp_ratelimit_sent(&c->rate, at);
+        pp_ratelimit_sent(&c->rate, s3_now(c->s3), at);
         c->unmarked++;
     }
 }

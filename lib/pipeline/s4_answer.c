@@ -36,24 +36,25 @@ static void on_sent(struct pp_exchange *x)
     struct s4_run *r = run_of(x);
     struct pp_transfer *t = r->t;
 
-    s4_heard(r);    /* of an earlier try on a kept connection that had died */
     if (t->limited) /* a turn of a busy loop may be longer than the log's margin */
         pp_loop_update(r->s4->o.loop);
-    atomic_store(&t->sent_ms, s4_now(r));
     atomic_fetch_add(&t->sent_count, 1);
-    r->unheard = t->limited;
+    s4_heard(r, s4_now(r)); /* of an earlier try, on a kept connection that had died */
+    r->written_ms = s4_now(r);
+    r->unheard = true;
 }
 
 /* Until then its permit is pending. */
-void s4_heard(struct s4_run *r)
+void s4_heard(struct s4_run *r, int64_t heard_ms)
 {
     struct pp_transfer *t = r->t;
 
     if (!r->unheard)
         return;
     r->unheard = false;
-    atomic_store(&t->sent_ms, pp_ratelimit_sent_at(atomic_load(&t->sent_ms), s4_now(r)));
-    if (!atomic_exchange(&t->sent_busy, true))
+    atomic_store(&t->sent_ms, pp_ratelimit_sent_at(r->written_ms, heard_ms));
+    atomic_fetch_add(&t->heard_count, 1);
+    if (t->limited && !atomic_exchange(&t->sent_busy, true))
         r->s4->o.event(r->s4->o.data, t, PP_TRANSFER_SENT);
 }
 
@@ -95,7 +96,7 @@ static enum pp_flow on_head(struct pp_exchange *x)
 {
     struct s4_run *r = run_of(x);
 
-    s4_heard(r);
+    s4_heard(r, s4_now(r));
     if (x->status == 200)
         return photo_begins(r);
     if (x->status == 304 && r->conditional)
@@ -233,8 +234,10 @@ void s4_judge(struct s4_run *r)
 
 static void on_done(struct pp_exchange *x)
 {
-    s4_heard(run_of(x));
-    s4_judge(run_of(x));
+    struct s4_run *r = run_of(x);
+
+    s4_heard(r, s4_now(r));
+    s4_judge(r);
 }
 
 /* --- keep --- */

@@ -75,8 +75,8 @@ static void look_at(struct s4_run *r)
 
     if (r->stage != S4_RESOLVE && r->stage != S4_EXCHANGE)
         return;
-    if (r->unheard && s4_now(r) - atomic_load(&r->t->sent_ms) >= PP_RATE_UNHEARD_MS)
-        s4_heard(r);
+    if (r->unheard && s4_now(r) - r->written_ms >= PP_RATE_UNHEARD_MS)
+        s4_heard(r, INT64_MAX);
     if (r->draining) {
         if (s4_now(r) >= r->drain_until_ms)
             stop_draining(r);

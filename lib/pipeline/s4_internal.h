@@ -42,7 +42,7 @@ struct s4_run {
     bool denied;      /* an address was refused where the socket opens */
     bool late;        /* the slot's lease ran out before the request was on the wire */
     bool draining;
-    bool unheard;  /* a request of a limited client is written, and its answer has not begun */
+    bool unheard;  /* a request is written, and its answer has not begun */
     uint16_t code; /* why we stopped the exchange ourselves; 0: we did not */
     struct pp_sniff sniff;
     enum pp_sniff_state sniffed;
@@ -50,6 +50,7 @@ struct s4_run {
     uint64_t bytes;
     /* monotonic: */
     int64_t started_ms, deadline_ms;
+    int64_t written_ms;     /* the latest request */
     int64_t parked_ms;      /* since when; S4_PARKED */
     int64_t drain_until_ms; /* draining */
     int64_t paused_ms;      /* since when the body waits for our disk; 0: it does not */
@@ -85,8 +86,8 @@ void s4_cut(struct s4_run *r);
 /* --- s4_answer.c --- */
 
 extern const struct pp_exchange_events s4_exchange_events;
-/* The answer has begun, or none is waited for any more: reports the request. */
-void s4_heard(struct s4_run *r);
+/* The request's answer has begun at heard_ms, INT64_MAX: it won't be waited for: it counts as sent now. */
+void s4_heard(struct s4_run *r, int64_t heard_ms);
 /* What the answer, as far as it came, means: ends the run or moves it to its next stage. The exchange is
  * over. */
 void s4_judge(struct s4_run *r);

@@ -47,8 +47,9 @@ struct pp_transfer {
     struct pp_transfer_mail event; /* to the main loop: HOP, FINISHED */
     struct pp_transfer_mail sent;  /* to the main loop: SENT; not posted again while `sent_busy` */
     atomic_bool sent_busy;
-    atomic_uint sent_count;  /* requests that went out */
-    _Atomic int64_t sent_ms; /* monotonic, of the latest request: see pp_ratelimit_sent_at() */
+    atomic_uint sent_count;  /* requests that were written */
+    atomic_uint heard_count; /* of these, such as count as sent: at */
+    _Atomic int64_t sent_ms; /* monotonic, the latest of them: see pp_ratelimit_sent_at() */
 
     /* in */
     struct pp_task *task;
@@ -75,8 +76,9 @@ struct pp_transfer {
     struct pp_claim *claim;
     struct s3_client *client;
     unsigned loop;      /* which fetch loop has it */
-    unsigned sent_seen; /* of sent_count, counted in the client's log */
+    unsigned sent_seen; /* of heard_count, counted in the client's log */
     unsigned admitted;  /* permits taken for it, ever */
+    unsigned over;      /* requests without a permit, in the log before they are heard */
     bool parked;
     struct pp_node hop_node;
 };

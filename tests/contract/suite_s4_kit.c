@@ -189,6 +189,7 @@ static void check(const struct s4_get *g)
 
     assert_int_equal(g->finished, 1);
     assert_int_equal(atomic_load(&t->sent_count), (unsigned)g->sents);
+    assert_int_equal(atomic_load(&t->heard_count), (unsigned)g->sents);
     assert_true(t->code != 0 ? t->detail[0] != '\0' : true);
     assert_true(strlen(t->detail) < sizeof(t->detail));
     for (const char *p = t->detail; *p; p++)

@@ -90,6 +90,18 @@ static void test_slow_ports(void **state)
     expect_all(w);
 }
 
+/* Settings that can't be read keep nobody else from his. */
+static void test_damaged_settings(void **state)
+{
+    struct world *w = *state;
+
+    world_open(w);
+    faulty_fail(&w->faulty, FAULTY_CLIENTS, FAULTY_BEFORE, PP_ECORRUPT, 0, 3);
+    post_work(w);
+    expect_all(w);
+    assert_int_equal(w->faulty.struck[FAULTY_CLIENTS], 3);
+}
+
 /* One outcome that the store never takes does not hold up the others. */
 static void test_one_bad_outcome(void **state)
 {
@@ -302,6 +314,7 @@ int main(void)
         T(test_done_but_not_told),
         T(test_lost_claim_comes_back),
         T(test_slow_ports),
+        T(test_damaged_settings),
         T(test_one_bad_outcome),
         T(test_an_outcome_is_written_twice),
         T(test_a_plan_is_written_twice),

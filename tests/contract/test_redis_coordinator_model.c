@@ -211,7 +211,7 @@ static void send_some(struct world *w, uint16_t worker, uint16_t client)
         w->flights[at] =
             (struct flight){true, client, worker, k->life, h->hold, pick(w, w->now, deadline), deadline};
         assert_true(pp_ratelimit_admit(&h->rate, wall(w, k), 1));
-        pp_ratelimit_sent(&h->rate, wall(w, k));
+        pp_ratelimit_sent(&h->rate, wall(w, k), wall(w, k));
         h->unmarked++;
         h->in_flight++;
         origin_takes(w, client, h->cut);

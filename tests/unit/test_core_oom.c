@@ -47,7 +47,7 @@ static void test_ratelimit(void **state)
         only_once = 0;
         assert_true(pp_ratelimit_admit(&rl, 0, 1000));
         for (int i = 0; i < 1000; i++)
-            pp_ratelimit_sent(&rl, i * 10);
+            pp_ratelimit_sent(&rl, i * 10, i * 10);
         assert_int_equal(rl.logged, 1000);
         for (int64_t now = 9990; now <= 9990 + 60200; now += 10) {
             uint32_t most = now < 60200 ? 0 : (uint32_t)((now - 60200) / 10 + 1);

@@ -28,8 +28,8 @@ static void test_basics(void **state)
     assert_int_equal(pp_ratelimit_next_ms(&rl, 1000), INT64_MAX);
     /* Pending ones count for as long as they are, here ten minutes. */
     assert_int_equal(pp_ratelimit_permits(&rl, 601000), 0);
-    pp_ratelimit_sent(&rl, 601000);
-    pp_ratelimit_sent(&rl, 601500);
+    pp_ratelimit_sent(&rl, 601000, 601000);
+    pp_ratelimit_sent(&rl, 601500, 601500);
     assert_int_equal(pp_ratelimit_next_ms(&rl, 601500), 601000 + KEPT);
     pp_ratelimit_refund(&rl, 1);
     assert_int_equal(pp_ratelimit_permits(&rl, 601500), 1);
@@ -48,7 +48,7 @@ static void test_time_does_not_go_back(void **state)
     struct pp_ratelimit rl;
     pp_ratelimit_init(&rl, 1);
     assert_true(pp_ratelimit_admit(&rl, 50000, 1));
-    pp_ratelimit_sent(&rl, 10); /* counts as sent at 50000 */
+    pp_ratelimit_sent(&rl, 10, 50000);
     assert_int_equal(pp_ratelimit_permits(&rl, 50000 + KEPT - 1), 0);
     assert_int_equal(pp_ratelimit_permits(&rl, 50000 + KEPT), 1);
     pp_ratelimit_fini(&rl);
@@ -62,7 +62,7 @@ static void test_limit_changes(void **state)
     assert_int_equal(pp_ratelimit_permits(&rl, 0), UINT32_MAX);
     assert_true(pp_ratelimit_admit(&rl, 0, 10));
     for (int i = 0; i < 10; i++)
-        pp_ratelimit_sent(&rl, i * 100);
+        pp_ratelimit_sent(&rl, i * 100, i * 100);
     assert_int_equal(pp_ratelimit_next_ms(&rl, 900), 900);
     pp_ratelimit_set_rpm(&rl, 4); /* what went out without a limit is known */
     assert_int_equal(pp_ratelimit_permits(&rl, 1000), 0);
@@ -93,7 +93,7 @@ static void test_hand_over(void **state)
     pp_ratelimit_init(&b, 10);
     assert_true(pp_ratelimit_admit(&a, 0, 6));
     for (int i = 0; i < 6; i++)
-        pp_ratelimit_sent(&a, i * 1000);
+        pp_ratelimit_sent(&a, i * 1000, i * 1000);
     struct pp_rate_mark marks[6];
     assert_int_equal(pp_ratelimit_export(&a, 5000, marks, 6), 6);
     assert_int_equal(marks[2].at_ms, 2000);
@@ -124,8 +124,8 @@ static void test_ahead(void **state)
     struct pp_ratelimit rl;
     pp_ratelimit_init(&rl, 3);
     assert_true(pp_ratelimit_admit(&rl, 0, 3));
-    pp_ratelimit_sent(&rl, 0);
-    pp_ratelimit_sent(&rl, 400);
+    pp_ratelimit_sent(&rl, 0, 0);
+    pp_ratelimit_sent(&rl, 400, 400);
     assert_int_equal(pp_ratelimit_ready_ms(&rl, 400, 0), 400);
     int64_t now = KEPT - 100;
     assert_false(pp_ratelimit_admit(&rl, now, 1));
@@ -253,7 +253,7 @@ static void run_model(uint64_t seed, uint32_t rpm)
                 struct request r = queue[pick];
                 queue[pick] = queue[--queued];
                 r.sent_ms = now;
-                pp_ratelimit_sent(&rl, now);
+                pp_ratelimit_sent(&rl, now, now);
                 m.all[m.n++] = r;
             }
         }
@@ -288,7 +288,7 @@ static void run_ahead(uint64_t seed, uint32_t rpm)
                 early += ready[queued++] > now;
             }
         if (pp_test_between(&seed, 0, 20) == 0 && pp_ratelimit_admit(&rl, now, 1)) {
-            pp_ratelimit_sent(&rl, now);
+            pp_ratelimit_sent(&rl, now, now);
             m.all[m.n++] = (struct request){now, ++m.admissions, rpm};
         }
         for (size_t i = 0; i < queued && m.n < m.max; i++) {
@@ -299,7 +299,7 @@ static void run_ahead(uint64_t seed, uint32_t rpm)
                 pp_ratelimit_refund(&rl, 1);
                 continue;
             }
-            pp_ratelimit_sent(&rl, now);
+            pp_ratelimit_sent(&rl, now, now);
             m.all[m.n++] = (struct request){now, ++m.admissions, rpm};
         }
     }
@@ -362,7 +362,7 @@ static double greedy(uint32_t rpm, double pace)
             allowance = 1;
         assert_true(pp_ratelimit_admit(&rl, now, n));
         for (uint32_t i = 0; i < n; i++) {
-            pp_ratelimit_sent(&rl, now);
+            pp_ratelimit_sent(&rl, now, now);
             sent[now]++;
             arrived[now + pp_test_between(&seed, 0, PP_RATE_MARGIN_MS)]++;
         }

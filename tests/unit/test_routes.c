@@ -312,6 +312,26 @@ static void what_is_due_by_now_is_not_moved(void **state)
     }
 }
 
+/* Nor are they taken to be there because they should have been moved there. */
+static void what_was_perhaps_not_moved_is_moved_again(void **state)
+{
+    struct kit *k = kit_open();
+
+    (void)state;
+    start_probes(k);
+    k->store.err = PP_EUNKNOWN;
+    sample(k, 0, 1000, true);
+    sample(k, 0, 1000, true);
+    settle(k);
+    k->store.err = PP_OK;
+    pp_test_clock_pass(k->loop, 10000);
+    sample(k, 1, 2000, false);
+    assert_int_equal(tier_of(k), 1);
+    assert_int_equal(k->store.n_moves, 2);
+    assert_int_equal(k->store.moves[1].tier, 1);
+    kit_close(k);
+}
+
 static void without_tasks_held_back_nothing_moves(void **state)
 {
     struct kit *k = kit_open();
@@ -451,8 +471,12 @@ static void samples_are_saved_rarely(void **state)
     pp_routes_tick(k->routes);
     assert_int_equal(k->store.saves, 4);
     k->p.draining = true;
+    k->store.submit_err = PP_EFULL;
     pp_routes_tick(k->routes);
     assert_int_equal(k->store.saves, 5);
+    k->store.submit_err = PP_OK;
+    pp_routes_tick(k->routes); /* it was refused */
+    assert_int_equal(k->store.saves, 6);
     kit_close(k);
 }
 
@@ -612,6 +636,7 @@ int main(void)
         cmocka_unit_test(a_new_domain_is_probed),
         cmocka_unit_test(the_first_answer_lets_the_others_go),
         cmocka_unit_test(what_is_due_by_now_is_not_moved),
+        cmocka_unit_test(what_was_perhaps_not_moved_is_moved_again),
         cmocka_unit_test(without_tasks_held_back_nothing_moves),
         cmocka_unit_test(timeouts_move_the_probing_up),
         cmocka_unit_test(an_answer_in_the_next_tier_settles_it),

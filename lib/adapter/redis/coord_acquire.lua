@@ -57,7 +57,7 @@ local function newest_first(sums)
   if #times > 1100 then
     local joined = {}
     for _, ms in ipairs(times) do
-      local at = math.min(math.ceil(ms / 59) * 59, now)
+      local at = math.max(ms, math.min(math.ceil(ms / 59) * 59, now)) -- what lies ahead stays there
       joined[at] = (joined[at] or 0) + sums[ms]
     end
     return newest_first(joined)
