@@ -10,7 +10,9 @@
  *    asked, own's keys and own's high water decide.
  *  - Order: entries of one client go to inner in the order of their acceptance here. So while one of them is
  * not surely there, the client's next ones wait behind it in the journal.
- *  - A key that went to two nodes while inner was away is two batches: both were promised.
+ *  - A key that went to two nodes while inner was away is two batches: both were promised. So it is where a
+ *    node goes down after own and before inner, and the caller, who got no answer, asks another: on disk that
+ *    looks the same.
  *
  * A failing own is a failing append: no 202 without the journal. */
 #ifndef PP_ADAPTER_JOURNAL_QUEUE_H
