@@ -316,7 +316,7 @@ static void log_waits(struct pp_pipeline *p)
 {
     pp_log(p->log, PP_LOG_INFO, "still draining: what is under way is handed back", "chunks",
            PP_LOG_INT(p->s2 ? pp_s2_busy(p->s2) : 0), "photos",
-           PP_LOG_INT(p->s3 ? pp_s3_unsettled(p->s3) : 0), "claims",
+           PP_LOG_INT(p->s3 ? pp_s3_unsettled(p->s3) : 0), "requests",
            PP_LOG_INT(p->s3 ? pp_s3_in_flight(p->s3) - pp_s3_unsettled(p->s3) : 0), "slots",
            PP_LOG_INT(p->s3 ? pp_s3_slots(p->s3) : 0), "jobs",
            PP_LOG_INT(pp_cron_busy(p->cron) + pp_routes_busy(p->routes) + pp_fleet_busy(p->fleet)),

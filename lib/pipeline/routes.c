@@ -500,10 +500,11 @@ void pp_routes_tick(struct pp_routes *routes)
     size_t n = 0;
 
     HASH_ITER (hh, routes->table, route, next) {
-        if (!leads && route->dirty && route->learned)
-            tell_samples(routes, route);
-        else if (route->dirty && route->learned)
+        bool news = route->dirty && route->learned;
+        if (news && leads)
             decide(routes, route);
+        else if (news)
+            tell_samples(routes, route);
         if (!leads || !to_save(routes, route))
             continue;
         dirty[n++] = route;

@@ -91,6 +91,18 @@ static void test_properties(void **state)
     }
 }
 
+/* Clients of unequal weight with endless backlog; the sum of their weights. */
+static uint32_t fill_endless(struct pp_fair_client *c, uint32_t n)
+{
+    uint32_t weights = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        c[i] = (struct pp_fair_client){
+            .weight = 1 + i % 5, .want = MANY, .permits = MANY, .concurrency_left = MANY};
+        weights += c[i].weight;
+    }
+    return weights;
+}
+
 /* One free transfer a cycle, 50 clients of unequal weight with endless backlog: each gets its share over
  * time, and is never made to wait much longer than its share says. */
 static void test_nobody_starves(void **state)
@@ -98,12 +110,7 @@ static void test_nobody_starves(void **state)
     (void)state;
     enum { N = 50, CYCLES = 20000 };
     struct pp_fair_client c[N] = {{0}};
-    uint32_t scratch[N], got[N] = {0}, last[N] = {0}, weights = 0;
-    for (uint32_t i = 0; i < N; i++) {
-        c[i] = (struct pp_fair_client){
-            .weight = 1 + i % 5, .want = MANY, .permits = MANY, .concurrency_left = MANY};
-        weights += c[i].weight;
-    }
+    uint32_t scratch[N], got[N] = {0}, last[N] = {0}, weights = fill_endless(c, N);
     for (uint32_t t = 1; t <= CYCLES; t++) {
         assert_int_equal(pp_fair_allot(c, N, 1, 1, scratch), 1);
         for (uint32_t i = 0; i < N; i++) {
@@ -127,12 +134,7 @@ static void test_quanta(void **state)
     (void)state;
     enum { N = 50, CYCLES = 5000, Q = 8, SLOTS = 24 };
     struct pp_fair_client c[N] = {{0}};
-    uint32_t scratch[N], got[N] = {0}, last[N] = {0}, weights = 0;
-    for (uint32_t i = 0; i < N; i++) {
-        c[i] = (struct pp_fair_client){
-            .weight = 1 + i % 5, .want = MANY, .permits = MANY, .concurrency_left = MANY};
-        weights += c[i].weight;
-    }
+    uint32_t scratch[N], got[N] = {0}, last[N] = {0}, weights = fill_endless(c, N);
     for (uint32_t t = 1; t <= CYCLES; t++) {
         assert_int_equal(pp_fair_allot(c, N, SLOTS, Q, scratch), SLOTS);
         uint32_t served = 0;
