@@ -11,7 +11,7 @@ struct pp_ingest_subject {
     const char *(*place)(void);
     /* Opens the queue in that place; again after ops->close(), with what it had. */
     enum pp_err (*open)(struct pp_loop *loop, const char *place, struct pp_ingest_queue **out);
-    bool can_be_journal; /* it has undo and read */
+    bool can_be_journal; /* it has read */
 };
 
 /* Runs the suite; the number of failed tests. */

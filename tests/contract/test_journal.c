@@ -58,12 +58,19 @@ static enum pp_err open_redis(struct pp_loop *loop, const char *url, const char 
         out);
 }
 
+static enum pp_err open_journal(struct pp_loop *loop, struct pp_ingest_queue *inner,
+                                struct pp_ingest_queue *own, struct pp_ingest_queue **out)
+{
+    return pp_journal_queue_open(
+        loop, &(struct pp_journal_options){.inner = inner, .own = own, .check_ms = CHECK_MS}, out);
+}
+
 static enum pp_err open_over(struct pp_loop *loop, const char *where, struct pp_ingest_queue *inner,
                              struct pp_ingest_queue **out)
 {
-    struct pp_journal_options o = {.inner = inner, .check_ms = CHECK_MS};
-    enum pp_err err = open_sqlite(loop, where, "own", &o.own);
-    return err == PP_OK ? pp_journal_queue_open(loop, &o, out) : err;
+    struct pp_ingest_queue *own;
+    enum pp_err err = open_sqlite(loop, where, "own", &own);
+    return err == PP_OK ? open_journal(loop, inner, own, out) : err;
 }
 
 static enum pp_err open_over_sqlite(struct pp_loop *loop, const char *where, struct pp_ingest_queue **out)
@@ -80,13 +87,15 @@ static enum pp_err open_over_redis(struct pp_loop *loop, const char *where, stru
     return err == PP_OK ? open_over(loop, where, inner, out) : err;
 }
 
-/* --- an inner queue with a gate in front --- */
+/* --- a queue with a gate in front --- */
 
-enum gate_mode { GATE_OPEN, GATE_SHUT, GATE_LOSES_ANSWERS };
+enum gate_mode { GATE_OPEN, GATE_SHUT, GATE_LOSES_ANSWERS, GATE_HOLDS };
 
 struct gate_keeper {
     enum gate_mode mode;
     int appends, checks;
+    struct gate *of;
+    struct pp_ingest_append *held;
 };
 
 struct gate {
@@ -140,6 +149,11 @@ static enum pp_err gate_append(struct pp_ingest_queue *q, struct pp_ingest_appen
         return shut_out(g, &r->req);
     if (g->keeper->mode == GATE_OPEN)
         return g->real->ops->append(g->real, r);
+    if (g->keeper->mode == GATE_HOLDS) {
+        assert_null(g->keeper->held);
+        g->keeper->held = r;
+        return PP_OK;
+    }
     struct lost_call *l = calloc(1, sizeof *l);
     assert_non_null(l);
     pp_arena_init(&l->arena, 0);
@@ -149,7 +163,21 @@ static enum pp_err gate_append(struct pp_ingest_queue *q, struct pp_ingest_appen
     return g->real->ops->append(g->real, &l->r);
 }
 
+static bool holds(void *arg)
+{
+    return ((struct gate_keeper *)arg)->held;
+}
+
+static void let_through(struct gate_keeper *keeper)
+{
+    struct pp_ingest_queue *real = keeper->of->real;
+    keeper->mode = GATE_OPEN;
+    assert_int_equal(real->ops->append(real, keeper->held), PP_OK);
+    keeper->held = NULL;
+}
+
 #define GATED(X)                \
+    X(read, pp_ingest_read)     \
     X(take, pp_ingest_take)     \
     X(ack, pp_ingest_ack)       \
     X(poison, pp_ingest_poison) \
@@ -204,6 +232,7 @@ static struct pp_ingest_queue *gate_open(struct gate_keeper *keeper, struct pp_l
     assert_non_null(g);
     *g = (struct gate){.base.ops = &ops, .real = real, .keeper = keeper};
     g->timer = pp_timer_open(loop, refuse_pending, g);
+    keeper->of = g;
     return &g->base;
 }
 
@@ -211,7 +240,7 @@ static struct pp_ingest_queue *gate_open(struct gate_keeper *keeper, struct pp_l
 
 struct node {
     const char *where;
-    struct gate_keeper gate;
+    struct gate_keeper gate, own_gate; /* in front of Redis, of the journal's file */
     struct pp_ingest_queue *queue;
 };
 
@@ -227,10 +256,12 @@ struct kit {
 
 static void open_node(struct kit *k, struct node *n)
 {
-    struct pp_ingest_queue *inner;
+    struct pp_ingest_queue *inner, *own;
     assert_int_equal(open_redis(k->loop, k->server->url, k->prefix, &inner), PP_OK);
+    assert_int_equal(open_sqlite(k->loop, n->where, "own", &own), PP_OK);
     inner = gate_open(&n->gate, k->loop, inner);
-    assert_int_equal(open_over(k->loop, n->where, inner, &n->queue), PP_OK);
+    own = gate_open(&n->own_gate, k->loop, own);
+    assert_int_equal(open_journal(k->loop, inner, own, &n->queue), PP_OK);
 }
 
 static void close_node(struct node *n)
@@ -581,6 +612,51 @@ static void keys_of_other_nodes(void **state)
     assert_memory_equal(y.old_answer, "forth", 5);
 }
 
+/* A node that goes down while it waits for Redis leaves nothing behind that Redis does not know: with the
+ * key, another node may have been asked again meanwhile. */
+static void nothing_is_kept_before_redis_has_answered(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_1", "b_1"), again = entry("c", "b_2", "b_2");
+    struct kept nothing = {k->a.where, 0};
+    r.key = again.key = "key";
+    r.answer = "first";
+    again.answer = "other";
+    r.answer_n = again.answer_n = 5;
+    r.req = (struct pp_req){.done = on_done, .data = k, .arena = &k->arena};
+    k->done = false;
+    k->a.gate.mode = GATE_HOLDS;
+    assert_int_equal(k->a.queue->ops->append(k->a.queue, &r), PP_OK);
+    pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
+    assert_true(keeps(&nothing));
+    DUE(k, k->b.queue, append, &again, PP_OK);
+    k->done = false;
+    let_through(&k->a.gate);
+    pp_test_until(k->loop, is_done, k, LONG_MS);
+    assert_int_equal(r.req.err, PP_EEXISTS);
+    assert_memory_equal(r.old_answer, "other", 5);
+    assert_true(keeps(&nothing));
+    in_redis(k, "2");
+}
+
+/* No 202 without the journal. Only the one that finds it out has been in Redis before. */
+static void the_journal_cannot_be_written(void **state)
+{
+    struct kit *k = *state;
+    k->a.own_gate.mode = GATE_SHUT;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_EUNKNOWN);
+    assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_EIO);
+    assert_int_equal(append(k, k->a.queue, "d", "b_3"), PP_EIO);
+    assert_int_equal(k->a.gate.appends, 1);
+    in_redis(k, "1");
+    k->a.own_gate.mode = GATE_OPEN;
+    assert_int_equal(append(k, k->a.queue, "c", "b_4"), PP_OK);
+    until_has(k, k->redis, 2);
+    assert_int_equal(append(k, k->a.queue, "d", "b_5"), PP_OK);
+    in_redis(k, "145");
+    until_kept(k, &k->a, 2);
+}
+
 static void keys_in_the_journal_alone(void **state)
 {
     struct kit *k = *state;
@@ -705,6 +781,8 @@ int main(void)
         T(left_from_before),
         T(refused_by_inner),
         T(keys_of_other_nodes),
+        T(nothing_is_kept_before_redis_has_answered),
+        T(the_journal_cannot_be_written),
         T(keys_in_the_journal_alone),
         T(bounded_while_inner_is_away),
         T(cancelled_while_inner_is_away),

@@ -119,14 +119,6 @@ struct pp_ingest_check { /* what became of entries */
     uint8_t *states; /* out: enum pp_ingest_state, n of them */
 };
 
-struct pp_ingest_undo { /* as if it had never been appended: the entry, and the record of its key. Unknown is
-                         * fine.
-                         */
-    struct pp_req req;
-    const char *batch_id, *client;
-    const char *key; /* NULL: none */
-};
-
 struct pp_ingest_read { /* an entry as it was appended, not acked yet; PP_ENOTFOUND */
     struct pp_req req;
     const char *batch_id;
@@ -149,7 +141,6 @@ struct pp_ingest_queue_ops {
     PP_INGEST_OP(clean, pp_ingest_clean);
     PP_INGEST_OP(check, pp_ingest_check);
     /* Of a queue that can be a journal (adapter/journal); NULL: it can't. */
-    PP_INGEST_OP(undo, pp_ingest_undo);
     PP_INGEST_OP(read, pp_ingest_read);
 #undef PP_INGEST_OP
     /* cb on the loop thread, later, when there may be something to take: appended by anyone, given back, or

@@ -1,20 +1,21 @@
-/* journal_append.c: own, then inner. See journal_queue.h. */
+/* journal_append.c: inner, then own; own alone where inner is not to be asked. See journal_queue.h.
+ *
+ *   the key in own  ->  inner  ->  own (synced)  ->  202        an answer or a refusal of inner's
+ *                       inner does not answer    ->  the same, and the round goes on asking
+ *   inner is away, the client waits, own failed  ->  own  ->  202, and the round appends it to inner
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/journal/journal_internal.h"
 
-enum { FULL_MS = 1000 };
-
 struct append {
     struct jq_op op;
-    struct jq_entry *e; /* the journal's from own's answer on */
-    enum pp_err refusal;
-    union {
-        struct pp_ingest_append append;
-        struct pp_ingest_undo undo;
-    } sub;
+    struct jq_entry *e;  /* ours until own has it */
+    enum jq_state state; /* what it will be in, then */
+    enum pp_err result;  /* ... and what is said to the caller */
+    struct pp_ingest_append sub;
 };
 
 static struct pp_ingest_append *request(struct append *a)
@@ -22,30 +23,89 @@ static struct pp_ingest_append *request(struct append *a)
     return (struct pp_ingest_append *)a->op.r;
 }
 
-/* --- inner said no --- */
-
-static void undone(struct pp_req *req)
+static struct pp_ingest_append *sub_request(struct append *a, void (*done)(struct pp_req *req))
 {
-    struct append *a = req->data;
-    if (req->err != PP_OK)
-        pp_log(a->op.q->log, PP_LOG_ERROR, "a refused batch stays in the journal and may be planned", "error",
-               pp_err_text(req->err), NULL);
-    jq_end(&a->op, a->refusal);
+    a->sub = *request(a);
+    a->sub.req = jq_req(&a->op, done);
+    return &a->sub;
 }
 
-static void undo(struct append *a, enum pp_err refusal)
+static void not_appended(struct append *a, enum pp_err err)
 {
-    const struct pp_ingest_append *r = request(a);
-    jq_entry_remove(a->op.q, a->e);
-    a->refusal = refusal;
-    a->sub.undo = (struct pp_ingest_undo){.req = jq_req(&a->op, undone),
-                                          .batch_id = r->entry.batch_id,
-                                          .client = r->entry.client,
-                                          .key = r->key};
-    enum pp_err err = a->op.q->own->ops->undo(a->op.q->own, &a->sub.undo);
+    struct pp_ingest_append *r = request(a);
+    free(a->e);
+    r->old_answer = a->sub.old_answer;
+    r->old_answer_n = a->sub.old_answer_n;
+    if (err == PP_EFULL)
+        jq_round_kick(a->op.q); /* some of it may be planned by now */
+    jq_end(&a->op, err);
+}
+
+/* --- own --- */
+
+/* While it does not, own is tried before inner: what it refuses is nowhere. */
+static void own_works(struct jq *q, enum pp_err err)
+{
+    if (q->own_failed == (err != PP_OK))
+        return;
+    q->own_failed = err != PP_OK;
+    if (q->own_failed)
+        pp_log(q->log, PP_LOG_ERROR, "the journal can't be written: batches are refused", "error",
+               pp_err_text(err), NULL);
+    else
+        pp_log(q->log, PP_LOG_INFO, "the journal can be written again", NULL);
+}
+
+/* Own has not taken it. What inner has, or may have, is there once; but a 202 would not survive inner. */
+static void not_kept(struct append *a, enum pp_err err)
+{
+    bool known = err == PP_EEXISTS || err == PP_EMISMATCH;
+
+    if (!known && err != PP_EFULL)
+        own_works(a->op.q, err);
+    not_appended(a, a->state == JQ_MISSING || known ? err : PP_EUNKNOWN);
+}
+
+static void own_done(struct pp_req *req)
+{
+    struct append *a = req->data;
+    struct jq *q = a->op.q;
+
+    if (req->err != PP_OK) {
+        not_kept(a, req->err);
+        return;
+    }
+    own_works(q, PP_OK);
+    if (!jq_entry_add(q, a->e, a->state)) { /* on disk, but unknown until the next start: no promise */
+        free(a->e);
+        jq_end(&a->op, PP_EUNKNOWN);
+        return;
+    }
+    jq_round_kick(q);
+    jq_end(&a->op, a->result);
+}
+
+/* Own's high water is for what inner has not: the rest is bounded by inner's. */
+static enum pp_err append_to_own(struct append *a, enum jq_state state)
+{
+    struct jq *q = a->op.q;
+    struct pp_ingest_append *own = sub_request(a, own_done);
+    a->state = state;
+    if (state != JQ_MISSING)
+        own->high_water = 0;
+    else if (q->high_water)
+        own->high_water = q->high_water;
+    return q->own->ops->append(q->own, own);
+}
+
+static void keep(struct append *a, enum jq_state state, enum pp_err result)
+{
+    a->result = result;
+    a->op.q->away |= state != JQ_SURE;
+    enum pp_err err = append_to_own(a, state);
     if (err != PP_OK) {
-        a->sub.undo.req.err = err;
-        undone(&a->sub.undo.req);
+        a->sub.req.err = err;
+        own_done(&a->sub.req);
     }
 }
 
@@ -57,118 +117,73 @@ static bool is_other(const struct pp_ingest_append *r, const char *answer, size_
     return answer && (n != r->answer_n || memcmp(answer, r->answer, n) != 0);
 }
 
-static void keep(struct append *a, enum jq_state state)
-{
-    struct jq *q = a->op.q;
-    jq_entry_set(q, a->e, state);
-    if (state != JQ_SURE)
-        q->away = true;
-    jq_round_kick(q);
-    jq_end(&a->op, PP_OK);
-}
-
-static void not_appended(struct append *a, enum pp_err err)
-{
-    struct pp_ingest_append *r = request(a);
-    free(a->e);
-    r->old_answer = a->sub.append.old_answer;
-    r->old_answer_n = a->sub.append.old_answer_n;
-    if (err == PP_EFULL)
-        jq_round_kick(a->op.q); /* some of it may be planned by now */
-    jq_end(&a->op, err);
-}
-
 static void inner_done(struct pp_req *req)
 {
     struct append *a = req->data;
     struct pp_ingest_append *r = request(a);
-    const struct pp_ingest_append *sub = &a->sub.append;
 
     if (r->only_key) {
         not_appended(a, req->err);
         return;
     }
     switch (req->err) {
-    case PP_OK: keep(a, JQ_SURE); return;
+    case PP_OK: keep(a, JQ_SURE, PP_OK); return;
+    case PP_EIO:
+    case PP_ENOSPC: keep(a, JQ_MISSING, PP_OK); return;
+    case PP_EUNKNOWN:
+    case PP_ETIMEOUT: keep(a, JQ_DOUBTFUL, PP_OK); return;
     case PP_EEXISTS:
-        r->old_answer = sub->old_answer;
-        r->old_answer_n = sub->old_answer_n;
-        if (is_other(r, sub->old_answer, sub->old_answer_n)) {
-            undo(a, PP_EEXISTS);
+        if (is_other(r, a->sub.old_answer, a->sub.old_answer_n)) {
+            not_appended(a, PP_EEXISTS);
             return;
         }
-        jq_entry_set(a->op.q, a->e, JQ_SURE);
-        jq_round_kick(a->op.q);
-        jq_end(&a->op, PP_EEXISTS);
+        r->old_answer = a->sub.old_answer;
+        r->old_answer_n = a->sub.old_answer_n;
+        keep(a, JQ_SURE, PP_EEXISTS);
         return;
-    case PP_EIO:
-    case PP_ENOSPC: keep(a, JQ_MISSING); return;
-    case PP_EUNKNOWN:
-    case PP_ETIMEOUT: keep(a, JQ_DOUBTFUL); return;
-    case PP_EFULL:
-        a->op.q->full_until = pp_loop_now(a->op.q->loop) + FULL_MS;
-        undo(a, PP_EFULL);
-        return;
-    default: undo(a, req->err); return;
+    default: not_appended(a, req->err);
     }
 }
 
-static void append_to_inner(struct append *a)
+static enum pp_err append_to_inner(struct append *a)
 {
     struct jq *q = a->op.q;
-    a->sub.append = *request(a);
-    a->sub.append.req = jq_req(&a->op, inner_done);
-    enum pp_err err = q->inner->ops->append(q->inner, &a->sub.append);
-    if (err != PP_OK) {
-        a->sub.append.req.err = err;
-        inner_done(&a->sub.append.req);
-    }
+    return q->inner->ops->append(q->inner, sub_request(a, inner_done));
 }
 
-/* --- own --- */
+/* --- the key --- */
 
-static void own_done(struct pp_req *req)
+/* Own knows keys that inner has not heard of yet, or has lost. */
+static void key_looked_up(struct pp_req *req)
 {
     struct append *a = req->data;
-    struct jq *q = a->op.q;
-    bool behind = q->away || jq_client_waits(q, request(a)->entry.client);
-
     if (req->err != PP_OK) {
         not_appended(a, req->err);
         return;
     }
-    if (request(a)->only_key) {
-        append_to_inner(a);
-        return;
+    enum pp_err err = append_to_inner(a);
+    if (err != PP_OK) {
+        a->sub.req.err = err;
+        inner_done(&a->sub.req);
     }
-    if (!jq_entry_add(q, a->e)) { /* on disk, but unknown to us until the next start: not promised */
-        free(a->e);
-        jq_end(&a->op, PP_EUNKNOWN);
-        return;
-    }
-    if (!behind) {
-        append_to_inner(a);
-        return;
-    }
-    jq_entry_set(q, a->e, JQ_MISSING);
-    jq_round_kick(q);
-    jq_end(&a->op, PP_OK);
 }
 
-static uint64_t own_high_water(const struct jq *q, const struct pp_ingest_append *r)
+static enum pp_err look_up_key(struct append *a)
 {
-    if (r->high_water && !q->away && pp_loop_now(q->loop) < q->full_until)
-        return 1; /* spares writing what would be undone; keys find their answers all the same */
-    return q->high_water ? q->high_water : r->high_water;
+    struct jq *q = a->op.q;
+    sub_request(a, key_looked_up)->only_key = true;
+    return q->own->ops->append(q->own, &a->sub);
 }
 
 static enum pp_err begin(struct append *a)
 {
+    const struct pp_ingest_append *r = request(a);
     struct jq *q = a->op.q;
-    a->sub.append = *request(a);
-    a->sub.append.req = jq_req(&a->op, own_done);
-    a->sub.append.high_water = own_high_water(q, request(a));
-    return q->own->ops->append(q->own, &a->sub.append);
+    bool alone = q->away || q->own_failed || jq_client_waits(q, r->entry.client);
+
+    if (!r->only_key && alone)
+        return append_to_own(a, JQ_MISSING);
+    return r->key ? look_up_key(a) : append_to_inner(a);
 }
 
 enum pp_err jq_append(struct pp_ingest_queue *base, struct pp_ingest_append *r)

@@ -27,24 +27,6 @@ static struct jq_client *find_client(struct jq *q, const char *id)
     return c;
 }
 
-bool jq_entry_add(struct jq *q, struct jq_entry *e)
-{
-    struct jq_client *c = find_client(q, e->e.client);
-    if (!c) {
-        size_t n = strlen(e->e.client);
-        c = n < sizeof c->id ? calloc(1, sizeof *c) : NULL;
-        if (!c)
-            return false;
-        memcpy(c->id, e->e.client, n + 1);
-        HASH_ADD_STR(q->clients, id, c);
-    }
-    c->entries++;
-    e->client = c;
-    e->num = q->next_num++;
-    HASH_ADD_KEYPTR(hh, q->entries, e->batch_id, strlen(e->batch_id), e);
-    return true;
-}
-
 struct jq_entry *jq_find(struct jq *q, const char *batch_id)
 {
     struct jq_entry *e;
@@ -60,10 +42,10 @@ bool jq_client_waits(struct jq *q, const char *client)
 
 static void leave_list(struct jq_entry *e)
 {
-    if (e->list)
-        pp_list_remove(e->list, &e->node);
-    if (e->state == JQ_DOUBTFUL || e->state == JQ_MISSING)
-        e->client->waiting--;
+    if (!e->list)
+        return;
+    pp_list_remove(e->list, &e->node);
+    e->client->waiting -= e->state != JQ_SURE;
     e->list = NULL;
 }
 
@@ -84,16 +66,35 @@ void jq_entry_set(struct jq *q, struct jq_entry *e, enum jq_state state)
 {
     leave_list(e);
     e->state = state;
-    if (state == JQ_DOUBTFUL || state == JQ_MISSING) {
+    if (state != JQ_SURE) {
         e->client->waiting++;
         e->level = 0;
         e->list = &q->open;
         insert(e->list, e);
-    } else if (state == JQ_SURE) {
+    } else {
         e->due_ms = pp_loop_now(q->loop) + (q->check_ms << e->level);
         e->list = &q->sure[e->level];
         pp_list_push(e->list, &e->node);
     }
+}
+
+bool jq_entry_add(struct jq *q, struct jq_entry *e, enum jq_state state)
+{
+    struct jq_client *c = find_client(q, e->e.client);
+    if (!c) {
+        size_t n = strlen(e->e.client);
+        c = n < sizeof c->id ? calloc(1, sizeof *c) : NULL;
+        if (!c)
+            return false;
+        memcpy(c->id, e->e.client, n + 1);
+        HASH_ADD_STR(q->clients, id, c);
+    }
+    c->entries++;
+    e->client = c;
+    e->num = q->next_num++;
+    HASH_ADD_KEYPTR(hh, q->entries, e->batch_id, strlen(e->batch_id), e);
+    jq_entry_set(q, e, state);
+    return true;
 }
 
 void jq_entry_later(struct jq *q, struct jq_entry *e)

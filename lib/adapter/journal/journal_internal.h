@@ -2,12 +2,13 @@
  *
  *   journal_queue.c   open, reading what is left from before, close; what is merely passed on
  *   journal_entry.c   what is in the journal, in memory: states, lists, who waits behind whom
- *   journal_append.c  own, then inner
+ *   journal_append.c  inner, then own
  *   journal_round.c   what became of entries: released, or appended again
  *   journal_read.c    get, list, stats, check, cancel: inner's answer, and what only the journal knows
  *
  * An entry in memory is in own; one in own is in memory, once that has been read (loaded), but for those that
- * are being appended or released. Its state says what is known of inner:
+ * are being appended or released. All of them are promised or in inner: own has an entry only when inner's
+ * answer is known, or is not to be waited for. Its state says what is known of inner:
  *
  *   appended there: SURE --asked: unknown--> MISSING --appended--> SURE --asked: planned--> gone
  *   answer lost:    DOUBTFUL --asked: waiting--> SURE, unknown--> MISSING, planned--> gone
@@ -15,8 +16,7 @@
  *
  * Invariants: `open` has those that are not SURE, by order of acceptance; a client with one of these (waiting
  * > 0) has nothing appended to inner but by the round, which goes by that order. SURE ones are in `sure`, by
- * how often they were asked for, each list by due time. An entry whose append to inner is under way is in no
- * list. */
+ * how often they were asked for, each list by due time. */
 #ifndef PP_ADAPTER_JOURNAL_INTERNAL_H
 #define PP_ADAPTER_JOURNAL_INTERNAL_H
 
@@ -28,11 +28,11 @@
 
 enum { JQ_LEVELS = 6, JQ_SLICE = 256, JQ_EARLY_MAX = 4096 };
 
-enum jq_state { JQ_BUSY, JQ_SURE, JQ_DOUBTFUL, JQ_MISSING };
+enum jq_state { JQ_SURE, JQ_DOUBTFUL, JQ_MISSING };
 
 struct jq_client {
     UT_hash_handle hh;
-    size_t entries, waiting; /* waiting: of these neither SURE nor BUSY */
+    size_t entries, waiting; /* waiting: of these not SURE */
     char id[PP_CLIENT_MAX + 1];
 };
 
@@ -63,7 +63,7 @@ struct jq {
     uint64_t next_num;
     bool loaded, closing;
     bool away;            /* inner did not answer the last time */
-    int64_t full_until;   /* monotonic: inner was full a moment ago */
+    bool own_failed;      /* own could not be written the last time */
     struct pp_list early; /* appends that wait until it is loaded */
     size_t under_way;     /* operations of ours, with requests in own or inner */
     struct pp_timer *timer;
@@ -92,8 +92,8 @@ struct pp_req jq_req(struct jq_op *op, void (*done)(struct pp_req *req));
 
 /* Not in the hash yet; NULL: out of memory. */
 struct jq_entry *jq_entry_new(const struct pp_ingest_entry *e);
-pp_must_check bool jq_entry_add(struct jq *q,
-                                struct jq_entry *e); /* as BUSY, the last; false: out of memory */
+/* As the last; false: out of memory. */
+pp_must_check bool jq_entry_add(struct jq *q, struct jq_entry *e, enum jq_state state);
 struct jq_entry *jq_find(struct jq *q, const char *batch_id);
 void jq_entry_set(struct jq *q, struct jq_entry *e, enum jq_state state);
 /* SURE, and asked for again later each time. */

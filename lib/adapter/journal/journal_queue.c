@@ -94,10 +94,8 @@ static void load_end(struct load *s, bool ok)
         qsort(s->entries, s->n, sizeof *s->entries, by_age);
     for (size_t i = 0; i < s->n; i++) {
         struct jq_entry *e = s->entries[i];
-        if (!ok || jq_find(q, e->batch_id) || !jq_entry_add(q, e))
+        if (!ok || jq_find(q, e->batch_id) || !jq_entry_add(q, e, JQ_DOUBTFUL))
             free(e);
-        else
-            jq_entry_set(q, e, JQ_DOUBTFUL);
     }
     free(s->entries);
     pp_arena_fini(&s->arena);
@@ -233,7 +231,7 @@ static const struct pp_ingest_queue_ops ops = {
 enum pp_err pp_journal_queue_open(struct pp_loop *loop, const struct pp_journal_options *o,
                                   struct pp_ingest_queue **out)
 {
-    if (!o->own->ops->undo || !o->own->ops->read)
+    if (!o->own->ops->read)
         return PP_EINVAL;
     struct jq *q = calloc(1, sizeof *q);
     if (!q)

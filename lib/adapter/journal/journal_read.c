@@ -106,7 +106,7 @@ static void got(struct pp_req *req)
     enum pp_err err = req->err;
 
     r->entry = s->sub.get.entry;
-    if (e && e->state != JQ_BUSY && (failed(err) || (err == PP_ENOTFOUND && e->state != JQ_SURE)))
+    if (e && (failed(err) || (err == PP_ENOTFOUND && e->state != JQ_SURE)))
         err = !r->client || strcmp(r->client, e->e.client) == 0 ? jq_entry_copy(r->req.arena, e, &r->entry)
                                                                 : PP_ENOTFOUND;
     jq_end(&s->op, err);
@@ -299,7 +299,7 @@ static void inner_cancelled(struct pp_req *req)
     struct jq *q = s->op.q;
     struct jq_entry *e = jq_find(q, s->sub.cancel.batch_id);
     enum pp_err err = req->err;
-    bool late = failed(err) || (err == PP_ENOTFOUND && e && e->state != JQ_SURE && e->state != JQ_BUSY);
+    bool late = failed(err) || (err == PP_ENOTFOUND && e && e->state != JQ_SURE);
 
     if (!e || q->closing || (err != PP_OK && !late)) {
         jq_end(&s->op, err);

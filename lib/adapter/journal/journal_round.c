@@ -103,7 +103,7 @@ void jq_release(struct jq *q, const char *const *batch_ids, size_t n)
         (struct pp_ingest_ack){.req = {.done = released, .data = s, .arena = &s->arena}, .batch_ids = ids};
     for (size_t i = 0; ids && i < n; i++) {
         struct jq_entry *e = jq_find(q, batch_ids[i]);
-        if (!e || e->state == JQ_BUSY || !(ids[s->ack.n] = pp_arena_strdup(&s->arena, e->batch_id)))
+        if (!e || !(ids[s->ack.n] = pp_arena_strdup(&s->arena, e->batch_id)))
             continue;
         s->ack.n++;
         jq_entry_remove(q, e);
@@ -164,7 +164,7 @@ static void checked(struct pp_req *req)
     inner_there(q);
     for (size_t i = 0; i < s->check.n; i++) {
         struct jq_entry *e = jq_find(q, s->ids[i]);
-        if (!e || e->state == JQ_BUSY)
+        if (!e)
             continue;
         if (s->check.states[i] == PP_INGEST_PLANNED) {
             s->ids[n_planned++] = s->ids[i];
@@ -272,7 +272,7 @@ static void was_read(struct pp_req *req)
     struct jq *q = s->op.q;
     struct jq_entry *e = jq_find(q, s->batch_id);
 
-    if (q->closing || !e || e->state != JQ_MISSING) { /* planned, or undone meanwhile */
+    if (q->closing || !e || e->state != JQ_MISSING) { /* planned meanwhile */
         step_end(s, -1);
         return;
     }

@@ -45,7 +45,6 @@ enum { PP_ENTRY_WAITING, PP_ENTRY_TAKEN, PP_ENTRY_POISONED };
             " ORDER BY e.batch DESC LIMIT ?3")                                                              \
     X(KEY_GET, "SELECT body_hash, answer FROM keys WHERE client=?1 AND key=?2")                             \
     X(KEY_ADD, "INSERT INTO keys(client, key, body_hash, answer, created) VALUES(?1, ?2, ?3, ?4, ?5)")      \
-    X(KEY_DELETE, "DELETE FROM keys WHERE client=?1 AND key=?2")                                            \
     X(READ,                                                                                                 \
       "SELECT " PP_INGEST_COLUMNS ", p.payload, e.key, k.body_hash, k.answer, k.created FROM entries e"     \
       " JOIN payloads p ON p.num=e.num LEFT JOIN keys k ON k.client=e.client AND k.key=e.key"               \
@@ -83,7 +82,6 @@ void pp_iq_load(struct pp_iq *q, bool untake);
     X(stats, pp_ingest_stats)   \
     X(clean, pp_ingest_clean)   \
     X(check, pp_ingest_check)   \
-    X(undo, pp_ingest_undo)     \
     X(read, pp_ingest_read)
 
 #define X(name, type) enum pp_err pp_iq_##name(struct pp_iq *q, struct type *r);

@@ -250,14 +250,6 @@ enum pp_err pp_iq_ack(struct pp_iq *q, struct pp_ingest_ack *r)
     return q->db.err;
 }
 
-enum pp_err pp_iq_undo(struct pp_iq *q, struct pp_ingest_undo *r)
-{
-    forget(q, r->batch_id);
-    if (r->key)
-        pp_sq_run(&q->db, PP_IQ_KEY_DELETE, "tt", r->client, r->key);
-    return q->db.err;
-}
-
 enum pp_err pp_iq_poison(struct pp_iq *q, struct pp_ingest_poison *r)
 {
     struct found f;
