@@ -91,7 +91,8 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w, int6
         pp_ratelimit_import(&c->rate, now, &mark, 1);
     }
     if (w->spent > 0) {
-        struct pp_rate_mark mark = {.at_ms = now, .n = w->spent};
+        int64_t at = w->spent_at_ms + skew;
+        struct pp_rate_mark mark = {.at_ms = at < now ? at : now, .n = w->spent};
         pp_ratelimit_import(&c->rate, now, &mark, 1);
     }
 }

@@ -133,6 +133,31 @@ static void a_reboot_spends_the_rate(void **state)
     kit_close(&k);
 }
 
+/* What an earlier process had reserved went out before the file could be opened again; what we had, until
+ * now. */
+static void what_a_crash_has_spent_was_sent_before_the_start(void **state)
+{
+    struct kit k;
+
+    (void)state;
+    kit_open(&k);
+    int64_t before = pp_loop_wall(k.loop);
+    (void)acquire(&k, 100, before - 5000);
+    k.c->ops->close(k.c);
+    change(k.path, "UPDATE slots SET reserved = 7");
+    assert_int_equal(pp_local_coordinator_open(k.loop, k.path, &k.c), PP_OK);
+    pp_loop_update(k.loop);
+    int64_t after = pp_loop_wall(k.loop);
+    struct pp_slot_want w = acquire(&k, 100, after + 3000);
+    assert_int_equal(w.spent, 7);
+    assert_in_range(w.spent_at_ms, before - 1, after + 1);
+    change(k.path, "UPDATE slots SET reserved = 9");
+    w = acquire(&k, 100, after + 4000);
+    assert_int_equal(w.spent, 9);
+    assert_int_equal(w.spent_at_ms, after + 4000);
+    kit_close(&k);
+}
+
 static void damaged_marks_are_left_out(void **state)
 {
     struct kit k;
@@ -171,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_share_is_everything),
         cmocka_unit_test(a_reboot_spends_the_rate),
+        cmocka_unit_test(what_a_crash_has_spent_was_sent_before_the_start),
         cmocka_unit_test(damaged_marks_are_left_out),
         cmocka_unit_test(a_file_that_is_none_is_told_of),
     };

@@ -6,8 +6,8 @@
  * (core/ratelimit.h) and starts only what it has reserved. What is recorded at each renewal is enough for the
  * next holder to keep rules I4 and I5: marks are requests that went out, `reserved` bounds those that may
  * have gone out since or will, until the next renewal; `in_flight` and `busy_until_ms` those that may be
- * under way. After a crash the next holder counts all reserved ones as spent at the moment it takes over, and
- * those in flight as taken until busy_until_ms.
+ * under way. After a crash the next holder counts all reserved ones as spent, at the moment by which they
+ * have gone out for sure, and those in flight as taken until busy_until_ms.
  *
  * A lease lasts lease_ms from when the coordinator answers, by its clock; a holder counts from before it
  * asked, and sends nothing after that. All times given and taken here are the caller's wall clock: an adapter
@@ -47,7 +47,8 @@ struct pp_slot_want {
     bool empty;          /* not granted: its holder says that the client has nothing due, now or later */
     const struct pp_slot_mark *marks; /* what earlier holders sent, oldest first */
     size_t n_marks;
-    uint32_t spent;         /* reserved by one that crashed: counts as sent now */
+    uint32_t spent;         /* reserved by one that crashed: count as sent, */
+    int64_t spent_at_ms;    /* then (wall): not after now_ms */
     uint32_t taken;         /* requests of one that crashed may be under way: */
     int64_t taken_until_ms; /* so many less of the share's concurrency until then */
     int64_t not_before_ms;  /* no admission before this wall time; 0: at once */

@@ -24,13 +24,21 @@ struct pp_slots_db {
     sqlite3 *db;
     sqlite3_stmt *begin, *commit, *get, *take, *reserve, *mark, *release;
     char boot[BOOT_MAX];
-    bool rebooted; /* the file was in use before the machine started: its last seconds may be lost */
+    bool rebooted;     /* the file was in use before the machine started: its last seconds may be lost */
+    int64_t opened_ms; /* wall: whoever had the file before has sent nothing since */
 };
 
 static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-2048;"
                              "CREATE TABLE IF NOT EXISTS slots(client TEXT PRIMARY KEY, worker TEXT NOT "
                              "NULL, reserved INTEGER NOT NULL,"
                              " updated_ms INTEGER NOT NULL, boot TEXT NOT NULL, marks BLOB) WITHOUT ROWID;";
+
+static int64_t wall_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 static void read_boot_id(char boot[BOOT_MAX])
 {
@@ -72,6 +80,7 @@ struct pp_slots_db *pp_slots_db_open(const char *path)
     if (!db)
         return NULL;
     read_boot_id(db->boot);
+    db->opened_ms = wall_ms();
     if (sqlite3_open_v2(path, &db->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                         NULL) != SQLITE_OK ||
         sqlite3_busy_timeout(db->db, 5000) != SQLITE_OK ||
@@ -179,6 +188,8 @@ static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, 
     if (rc == SQLITE_ROW) {
         int64_t updated = sqlite3_column_int64(db->get, 2);
         const char *boot = (const char *)sqlite3_column_text(db->get, 3);
+        if (updated < db->opened_ms && db->opened_ms < r->now_ms) /* else it may be our own */
+            w->spent_at_ms = db->opened_ms;
         if (updated > r->now_ms - RESERVED_MS) /* after a release, too: what was under way then */
             w->spent = (uint32_t)sqlite3_column_int64(db->get, 1);
         bool other_boot = boot && strcmp(boot, db->boot) != 0;
@@ -196,7 +207,7 @@ static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, 
     return err;
 }
 
-/* The new holder's row starts from what it was told: its marks, and the spent ones as one mark of now. */
+/* The new holder's row starts from what it was told: its marks, and the spent ones as one more. */
 static enum pp_err take_row(struct pp_slots_db *db, const struct pp_coord_acquire *r,
                             const struct pp_slot_want *w)
 {
@@ -205,7 +216,7 @@ static enum pp_err take_row(struct pp_slots_db *db, const struct pp_coord_acquir
     pp_buf_init(&b, 1 << 20);
     pack_marks(&b, w->marks, w->n_marks);
     if (w->spent > 0)
-        pack_marks(&b, &(struct pp_slot_mark){.at_ms = r->now_ms, .n = w->spent}, 1);
+        pack_marks(&b, &(struct pp_slot_mark){.at_ms = w->spent_at_ms, .n = w->spent}, 1);
     sqlite3_bind_text(db->take, 1, w->client, -1, SQLITE_STATIC);
     sqlite3_bind_text(db->take, 2, r->worker, -1, SQLITE_STATIC);
     sqlite3_bind_int64(db->take, 3, 0);
@@ -230,6 +241,7 @@ enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire 
         w->marks = NULL;
         w->n_marks = 0;
         w->spent = w->taken = 0; /* nobody else is left: its sockets went with it */
+        w->spent_at_ms = r->now_ms;
         w->not_before_ms = 0;
         err = read_row(db, r, w);
         if (err == PP_OK)

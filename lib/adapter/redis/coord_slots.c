@@ -121,6 +121,7 @@ static enum pp_err unpack_want(struct pp_reader *r, struct pp_arena *arena, int6
     w->marks = NULL;
     w->n_marks = 0;
     w->spent = w->taken = 0;
+    w->spent_at_ms = now_ms;
     w->taken_until_ms = w->not_before_ms = w->retry_at_ms = 0;
     w->empty = false;
     if (!w->granted) {
