@@ -7,7 +7,8 @@
  * logged one until PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS after the request counts as sent. The margin
  * covers what the network adds to a request on its way: two requests R apart in the log are a whole window
  * apart at the origin too, as long as delays differ by less. What a server that is busy adds shows in its
- * answer: until that has begun the request may not have been read yet (pp_ratelimit_sent_at).
+ * answer: until that has begun, later than it usually does, the request may not have been read yet
+ * (pp_ratelimit_sent_at, core/usual_delay.h).
  *
  * The log is exact to the millisecond until it has PP_RATE_MARKS_MAX entries; then neighbours within
  * PP_RATE_BUCKET_MS are joined, and the newest time of a bucket counts for all in it. So an error can only
@@ -80,9 +81,10 @@ bool pp_ratelimit_admit_at(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_m
 int64_t pp_ratelimit_ready_ms(struct pp_ratelimit *rl, int64_t now_ms, uint32_t without);
 
 /* When a request counts as sent that was written at written_ms and whose answer had begun at heard_ms
- * (INT64_MAX: it never did): as it was written; later, by up to PP_RATE_UNHEARD_MS, where the answer took
- * longer than the margin. */
-int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms);
+ * (INT64_MAX: it never did): as it was written; later, where the answer took longer than usual_ms, the time
+ * that the client's hosts usually take, and the margin: by what it took more, of its first
+ * PP_RATE_UNHEARD_MS. */
+int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms, int64_t usual_ms);
 
 /* One pending request counts as sent at at_ms, which may be before now_ms or after. */
 void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms);

@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "core/backlog.h"
 #include "core/ratelimit.h"
+#include "core/usual_delay.h"
 #include "pipeline/headers.h"
 #include "pipeline/s3_claim.h"
 #include "pipeline/transfer.h"
@@ -45,6 +46,7 @@ struct s3_client {
     bool leaving;             /* to be let go when nothing is in flight: another cut, another worker */
     int64_t refused_until_ms; /* wall: somebody else has the slot; not asked for again before */
     struct pp_ratelimit rate;
+    struct pp_usual_delay usual_delay;
     uint32_t reserved;      /* what is known to be written as reserved */
     uint32_t next_reserved; /* ... is being written; UINT32_MAX: nothing is */
     uint32_t renewals;      /* under way */

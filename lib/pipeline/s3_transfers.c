@@ -59,6 +59,7 @@ static bool may_start(struct pp_s3 *s3, const struct pp_transfer *t)
 
 void s3_start(struct pp_s3 *s3, struct pp_transfer *t)
 {
+    t->usual_delay_ms = pp_usual_delay_ms(&t->client->usual_delay);
     if (may_start(s3, t))
         pp_fetch_loop_post(s3->loops[t->loop], t, PP_ORDER_START);
     else
@@ -81,6 +82,7 @@ void s3_dispatch(struct pp_s3 *s3, struct pp_claim *claim, struct pp_task *tasks
         t->headers = c->headers ? c->headers->lines : NULL;
         t->limited = c->rate.rpm > 0;
         t->send_until = &c->valid_until_ms;
+        t->first_byte_ms = -1;
         t->admitted = 1;
         t->loop = loop_of(s3, &tasks[i]);
         claim->refs++;
@@ -179,6 +181,8 @@ static void finished(struct pp_s3 *s3, struct pp_transfer *t)
     struct s3_client *c = t->client;
 
     count_sent(t);
+    if (t->first_byte_ms >= 0)
+        pp_usual_delay_add(&c->usual_delay, s3_now(s3), t->first_byte_ms);
     if (t->admitted > t->sent_seen) {
         pp_ratelimit_refund(&c->rate, t->admitted - t->sent_seen);
         s3_permits_freed(c);

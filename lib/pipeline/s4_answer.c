@@ -52,7 +52,7 @@ void s4_heard(struct s4_run *r, int64_t heard_ms)
     if (!r->unheard)
         return;
     r->unheard = false;
-    atomic_store(&t->sent_ms, pp_ratelimit_sent_at(r->written_ms, heard_ms));
+    atomic_store(&t->sent_ms, pp_ratelimit_sent_at(r->written_ms, heard_ms, t->usual_delay_ms));
     atomic_fetch_add(&t->heard_count, 1);
     if (t->limited && !atomic_exchange(&t->sent_busy, true))
         r->s4->o.event(r->s4->o.data, t, PP_TRANSFER_SENT);
@@ -95,8 +95,11 @@ static enum pp_flow photo_begins(struct s4_run *r)
 static enum pp_flow on_head(struct pp_exchange *x)
 {
     struct s4_run *r = run_of(x);
+    int64_t took = s4_now(r) - r->written_ms;
 
     s4_heard(r, s4_now(r));
+    if (r->t->first_byte_ms < 0 || took < r->t->first_byte_ms)
+        r->t->first_byte_ms = took;
     if (x->status == 200)
         return photo_begins(r);
     if (x->status == 304 && r->conditional)

@@ -55,6 +55,7 @@ struct pp_transfer {
     struct pp_task *task;
     const char *const *headers; /* the client's, NULL-terminated; lives as long as the claim */
     bool limited;               /* the client has a rate: report `sent` */
+    int64_t usual_delay_ms;     /* of the client's hosts: core/usual_delay.h */
     /* Monotonic: the slot allows requests to go out until then; the client's, who lives as long. */
     const _Atomic int64_t *send_until;
 
@@ -66,6 +67,7 @@ struct pp_transfer {
     char etag[PP_HEADER_VALUE_MAX], last_modified[PP_HEADER_VALUE_MAX];
     int64_t retry_after_ms; /* -1: none */
     int64_t ms;             /* duration of the transfer, parked time not included */
+    int64_t first_byte_ms;  /* shortest time from a request to its answer's first byte; -1: none came */
     uint64_t bytes_received;
     char slow_host[256]; /* 429, 503: the host that asked for patience */
     char detail[256];

@@ -162,6 +162,7 @@ void s4_get_init(struct s4_get *g, struct s4_kit *k, const char *host, const cha
     g->t.task = &g->task;
     static const _Atomic int64_t always = INT64_MAX;
     g->t.limited = true;
+    g->t.first_byte_ms = -1;
     g->t.send_until = &always;
     g->answer = S4_GRANT;
 }

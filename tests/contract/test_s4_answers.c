@@ -470,25 +470,28 @@ static void not_modified_needs_a_question(void **state)
 
 /* --- when a request counts as sent --- */
 
-/* Not before its answer has begun: a busy server may read it late. How late is bounded. */
+/* Not before its answer has begun: a busy server may read it late. How late is bounded, and known where it is
+ * as quick as usual. */
 static void a_request_is_reported_when_its_answer_begins(void **state)
 {
     static const struct answer cases[] = {
         {"silence", "", PP_ORIGIN_HANG},
         {"at once", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", PP_ORIGIN_KEEP},
-        {"late", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", PP_ORIGIN_KEEP, .drains = DRAINED_LATE}};
-    static const int64_t heard[] = {-1, 0, 700},
-                         counts[] = {PP_RATE_UNHEARD_MS - PP_RATE_MARGIN_MS, 0, 700 - PP_RATE_MARGIN_MS};
-    static const char *const paths[] = {"/0", "/1", "/2"};
+        {"late", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", PP_ORIGIN_KEEP, .drains = DRAINED_LATE},
+        {"as usual", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", PP_ORIGIN_KEEP, .drains = DRAINED_LATE}};
+    static const int64_t heard[] = {-1, 0, 700, 700}, usual[] = {0, 0, 0, 500},
+                         counts[] = {PP_RATE_UNHEARD_MS - PP_RATE_MARGIN_MS, 0, 700 - PP_RATE_MARGIN_MS, 0};
+    static const char *const paths[] = {"/0", "/1", "/2", "/3"};
     struct s4_kit k;
 
     (void)state;
     assert_int_equal(sem_init(&late, 0, 0), 0);
     s4_kit_open(&k, send_raw, (void *)cases, NULL);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         struct s4_get g;
         int64_t written = pp_loop_now(k.loop);
         s4_get_init(&g, &k, NULL, paths[i]);
+        g.t.usual_delay_ms = usual[i];
         s4_get_start(&g);
         if (heard[i] != 0) {
             s4_get_until_sent(&g);
@@ -505,6 +508,7 @@ static void a_request_is_reported_when_its_answer_begins(void **state)
         s4_get_wait(&g, 9000);
         assert_int_equal(g.sents, 1);
         assert_int_equal(atomic_load(&g.t.sent_ms) - written, counts[i]);
+        assert_int_equal(g.t.first_byte_ms, heard[i]);
     }
     s4_kit_close(&k);
     sem_destroy(&late);
