@@ -135,6 +135,8 @@ class Chaos:
         self.limits, self.greedy = {}, set()
         for n in range(clients):  # some without a rate, most with one
             self.limits[f"c{n}"] = (None if n % 5 == 0 else self.random.choice([60, 120, 300, 600]), self.random.choice([2, 4, 8]))
+            if regular and n % 5 == 0:  # for what is only measured of such with room
+                self.limits[f"c{n}"] = (None, 8)
         for n in range(1, 1 + int(clients * greedy)):
             self.limits[f"c{n}"] = (self.random.choice([60, 90, 120]), self.random.choice([4, 8]))
             self.greedy.add(f"c{n}")
