@@ -184,11 +184,10 @@ int64_t pp_ratelimit_ready_ms(struct pp_ratelimit *rl, int64_t now_ms, uint32_t 
 
 int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms, int64_t usual_ms)
 {
-    int64_t took = heard_ms - written_ms;
-    if (took > PP_RATE_UNHEARD_MS)
-        took = PP_RATE_UNHEARD_MS;
-    int64_t late = took - usual_ms - PP_RATE_MARGIN_MS;
-    return late > 0 ? written_ms + late : written_ms;
+    int64_t more = heard_ms - written_ms - usual_ms;
+    if (more > PP_RATE_UNHEARD_MS)
+        more = PP_RATE_UNHEARD_MS;
+    return more > PP_RATE_MARGIN_MS ? written_ms + more - PP_RATE_MARGIN_MS : written_ms;
 }
 
 void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms)

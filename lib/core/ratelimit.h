@@ -28,7 +28,7 @@
 #define PP_RATE_WINDOW_MS 60000
 #define PP_RATE_MARGIN_MS 200
 #define PP_RATE_BUCKET_MS 59
-/* A server that has not begun its answer by then takes long to answer, not to read. */
+/* A server that has not begun its answer by then, beyond the usual, takes long to answer, not to read. */
 #define PP_RATE_UNHEARD_MS 2000
 #define PP_RATE_MARKS_MAX  1200
 #define PP_RATE_INLINE     2
@@ -82,8 +82,8 @@ int64_t pp_ratelimit_ready_ms(struct pp_ratelimit *rl, int64_t now_ms, uint32_t 
 
 /* When a request counts as sent that was written at written_ms and whose answer had begun at heard_ms
  * (INT64_MAX: it never did): as it was written; later, where the answer took longer than usual_ms, the time
- * that the client's hosts usually take, and the margin: by what it took more, of its first
- * PP_RATE_UNHEARD_MS. */
+ * that the client's hosts usually take, by more than the margin: by as much, and by no more than
+ * PP_RATE_UNHEARD_MS less the margin. */
 int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms, int64_t usual_ms);
 
 /* One pending request counts as sent at at_ms, which may be before now_ms or after. */

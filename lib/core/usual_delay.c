@@ -1,45 +1,59 @@
 /* usual_delay.c: see usual_delay.h. */
 #include "core/usual_delay.h"
 
-enum { BUCKETS = PP_USUAL_FINE + PP_USUAL_COARSE, FINE_END_MS = PP_USUAL_FINE * PP_USUAL_FINE_MS };
+#include <stddef.h>
 
-static int64_t lower_bound(int i)
+/* Runs of buckets of the same width; see PP_USUAL_BUCKETS. */
+static const struct {
+    int64_t from_ms, width_ms;
+    size_t first, n;
+} runs[] = {{0, 25, 0, 16}, {400, 100, 16, 16}, {2000, 1000, 32, 28}, {30000, INT64_MAX, 60, 1}};
+
+static size_t bucket_of(int64_t delay_ms)
 {
-    return i < PP_USUAL_FINE ? i * PP_USUAL_FINE_MS : FINE_END_MS + (i - PP_USUAL_FINE) * PP_USUAL_COARSE_MS;
+    if (delay_ms < 0)
+        return 0;
+    size_t r = sizeof(runs) / sizeof(*runs) - 1;
+    while (delay_ms < runs[r].from_ms)
+        r--;
+    return runs[r].first + (size_t)((delay_ms - runs[r].from_ms) / runs[r].width_ms);
 }
 
-static int bucket_of(int64_t delay_ms)
+static int64_t lower_bound(size_t i)
 {
-    if (delay_ms < FINE_END_MS)
-        return delay_ms > 0 ? (int)(delay_ms / PP_USUAL_FINE_MS) : 0;
-    int64_t i = PP_USUAL_FINE + (delay_ms - FINE_END_MS) / PP_USUAL_COARSE_MS;
-    return i < BUCKETS ? (int)i : BUCKETS - 1;
+    size_t r = sizeof(runs) / sizeof(*runs) - 1;
+    while (i < runs[r].first)
+        r--;
+    return runs[r].from_ms + (int64_t)(i - runs[r].first) * runs[r].width_ms;
 }
 
 static void halve(struct pp_usual_delay *u)
 {
     u->answers = 0;
-    for (int i = 0; i < BUCKETS; i++)
+    for (size_t i = 0; i < PP_USUAL_BUCKETS; i++)
         u->answers += u->buckets[i] /= 2;
 }
 
-void pp_usual_delay_add(struct pp_usual_delay *u, int64_t now_ms, int64_t delay_ms)
+void pp_usual_delay_add(struct pp_usual_delay *u, int64_t begun_ms, int64_t delay_ms)
 {
+    if (begun_ms - u->last_ms > PP_USUAL_FORGET_MS)
+        *u = (struct pp_usual_delay){0};
     if (u->answers == 0)
-        u->first_ms = now_ms;
+        u->first_ms = begun_ms;
     if (u->answers == PP_USUAL_KEPT)
         halve(u);
+    u->last_ms = begun_ms;
     u->buckets[bucket_of(delay_ms)]++;
     u->answers++;
-    u->known |= u->answers >= PP_USUAL_ANSWERS && now_ms - u->first_ms >= PP_USUAL_AFTER_MS;
+    u->known |= u->answers >= PP_USUAL_ANSWERS && begun_ms - u->first_ms >= PP_USUAL_AFTER_MS;
 }
 
-int64_t pp_usual_delay_ms(const struct pp_usual_delay *u)
+int64_t pp_usual_delay_ms(const struct pp_usual_delay *u, int64_t now_ms)
 {
     uint32_t below = 0;
-    int i = 0;
+    size_t i = 0;
 
-    if (!u->known)
+    if (!u->known || now_ms - u->last_ms > PP_USUAL_FORGET_MS)
         return 0;
     while (4 * (below += u->buckets[i]) < u->answers)
         i++;

@@ -4,37 +4,36 @@
  * counts by it (pp_ratelimit_sent_at). The estimate is the lower quartile of the latest answers, rounded
  * down, so that neither a quick answer now and then nor a busy minute changes it much. It is 0, the safe
  * side, until PP_USUAL_ANSWERS over PP_USUAL_AFTER_MS have been seen: those of one burst may all be late.
+ * After PP_USUAL_FORGET_MS without an answer it begins anew.
  *
  * A histogram of delays; when it has PP_USUAL_KEPT answers all its counts are halved, so older ones weigh
- * ever less. `now_ms` is monotonic. One thread at a time. */
+ * ever less. Times are monotonic. One thread at a time. */
 #ifndef PHOTOPOOL_CORE_USUAL_DELAY_H
 #define PHOTOPOOL_CORE_USUAL_DELAY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PP_USUAL_AFTER_MS 1000
-#define PP_USUAL_ANSWERS  12
-#define PP_USUAL_KEPT     64
+#define PP_USUAL_AFTER_MS  1000
+#define PP_USUAL_ANSWERS   12
+#define PP_USUAL_KEPT      64
+#define PP_USUAL_FORGET_MS 600000
 
-/* Buckets of PP_USUAL_FINE_MS each, then such of PP_USUAL_COARSE_MS; the last one has all that is longer. */
-#define PP_USUAL_FINE      16
-#define PP_USUAL_FINE_MS   25
-#define PP_USUAL_COARSE    17
-#define PP_USUAL_COARSE_MS 100
+/* Buckets up to 400 ms, up to 2 s, up to 30 s, and one for all that is longer. */
+#define PP_USUAL_BUCKETS (16 + 16 + 28 + 1)
 
 /* All zero: no answer yet. */
 struct pp_usual_delay {
-    int64_t first_ms;
-    uint32_t answers; /* sum of the buckets */
+    int64_t first_ms, last_ms; /* of the answers */
+    uint32_t answers;          /* sum of the buckets */
     bool known;
-    uint8_t buckets[PP_USUAL_FINE + PP_USUAL_COARSE];
+    uint8_t buckets[PP_USUAL_BUCKETS];
 };
 
-/* An answer has begun, delay_ms (negative: taken as 0) after its request was written. */
-void pp_usual_delay_add(struct pp_usual_delay *u, int64_t now_ms, int64_t delay_ms);
+/* An answer began at begun_ms, delay_ms (negative: taken as 0) after its request was written. */
+void pp_usual_delay_add(struct pp_usual_delay *u, int64_t begun_ms, int64_t delay_ms);
 
 /* The estimate, in ms. */
-int64_t pp_usual_delay_ms(const struct pp_usual_delay *u);
+int64_t pp_usual_delay_ms(const struct pp_usual_delay *u, int64_t now_ms);
 
 #endif

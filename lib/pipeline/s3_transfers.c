@@ -59,7 +59,7 @@ static bool may_start(struct pp_s3 *s3, const struct pp_transfer *t)
 
 void s3_start(struct pp_s3 *s3, struct pp_transfer *t)
 {
-    t->usual_delay_ms = pp_usual_delay_ms(&t->client->usual_delay);
+    t->usual_delay_ms = pp_usual_delay_ms(&t->client->usual_delay, s3_now(s3));
     if (may_start(s3, t))
         pp_fetch_loop_post(s3->loops[t->loop], t, PP_ORDER_START);
     else
@@ -182,7 +182,7 @@ static void finished(struct pp_s3 *s3, struct pp_transfer *t)
 
     count_sent(t);
     if (t->first_byte_ms >= 0)
-        pp_usual_delay_add(&c->usual_delay, s3_now(s3), t->first_byte_ms);
+        pp_usual_delay_add(&c->usual_delay, t->answered_ms, t->first_byte_ms);
     if (t->admitted > t->sent_seen) {
         pp_ratelimit_refund(&c->rate, t->admitted - t->sent_seen);
         s3_permits_freed(c);

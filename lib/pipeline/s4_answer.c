@@ -98,8 +98,10 @@ static enum pp_flow on_head(struct pp_exchange *x)
     int64_t took = s4_now(r) - r->written_ms;
 
     s4_heard(r, s4_now(r));
-    if (r->t->first_byte_ms < 0 || took < r->t->first_byte_ms)
+    if (r->t->first_byte_ms < 0 || took < r->t->first_byte_ms) {
         r->t->first_byte_ms = took;
+        r->t->answered_ms = s4_now(r);
+    }
     if (x->status == 200)
         return photo_begins(r);
     if (x->status == 304 && r->conditional)

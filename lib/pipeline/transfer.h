@@ -67,7 +67,8 @@ struct pp_transfer {
     char etag[PP_HEADER_VALUE_MAX], last_modified[PP_HEADER_VALUE_MAX];
     int64_t retry_after_ms; /* -1: none */
     int64_t ms;             /* duration of the transfer, parked time not included */
-    int64_t first_byte_ms;  /* shortest time from a request to its answer's first byte; -1: none came */
+    int64_t first_byte_ms;  /* shortest time from a request to its answer's head; -1: none came */
+    int64_t answered_ms;    /* monotonic: when that one came */
     uint64_t bytes_received;
     char slow_host[256]; /* 429, 503: the host that asked for patience */
     char detail[256];

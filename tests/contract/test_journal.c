@@ -639,22 +639,45 @@ static void nothing_is_kept_before_redis_has_answered(void **state)
     in_redis(k, "2");
 }
 
-/* No 202 without the journal. Only the one that finds it out has been in Redis before. */
+/* No 202 without the journal. Only what was under way when it failed has been in Redis before; with its key
+ * it is found there. */
 static void the_journal_cannot_be_written(void **state)
 {
     struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_1", "b_1"), other = entry("c", "b_6", "b_6");
+    r.key = "key";
+    other.key = "new";
+    r.answer = "first";
+    other.answer = "other";
+    r.answer_n = other.answer_n = 5;
+    k->a.gate.mode = GATE_HOLDS;
+    r.req = (struct pp_req){.done = on_done, .data = k, .arena = &k->arena};
+    k->done = false;
+    assert_int_equal(k->a.queue->ops->append(k->a.queue, &r), PP_OK);
+    pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
     k->a.own_gate.mode = GATE_SHUT;
-    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_EUNKNOWN);
+    let_through(&k->a.gate);
+    pp_test_until(k->loop, is_done, k, LONG_MS);
+    assert_int_equal(r.req.err, PP_EUNKNOWN);
     assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_EIO);
     assert_int_equal(append(k, k->a.queue, "d", "b_3"), PP_EIO);
-    assert_int_equal(k->a.gate.appends, 1);
     in_redis(k, "1");
     k->a.own_gate.mode = GATE_OPEN;
+    r.entry.batch_id = "b_9";
+    r.answer = "again";
+    DUE(k, k->a.queue, append, &r, PP_EEXISTS);
+    assert_memory_equal(r.old_answer, "first", 5);
     assert_int_equal(append(k, k->a.queue, "c", "b_4"), PP_OK);
     until_has(k, k->redis, 2);
     assert_int_equal(append(k, k->a.queue, "d", "b_5"), PP_OK);
     in_redis(k, "145");
-    until_kept(k, &k->a, 2);
+    k->a.own_gate.mode = GATE_SHUT;
+    assert_int_equal(append(k, k->a.queue, "c", "b_7"), PP_EUNKNOWN);
+    k->a.own_gate.mode = GATE_OPEN;
+    DUE(k, k->a.queue, append, &other, PP_OK); /* in own first: its key is in neither */
+    until_has(k, k->redis, 5);
+    in_redis(k, "14576");
+    until_kept(k, &k->a, 3);
 }
 
 static void keys_in_the_journal_alone(void **state)

@@ -133,29 +133,34 @@ static void a_reboot_spends_the_rate(void **state)
     kit_close(&k);
 }
 
-/* What an earlier process had reserved went out before the file could be opened again; what we had, until
- * now. */
+/* What an earlier process had reserved went out before the file could be opened again, whatever the clock has
+ * been set to since; what we had, until now. */
 static void what_a_crash_has_spent_was_sent_before_the_start(void **state)
 {
-    struct kit k;
+    static const int64_t steps[] = {0, 90000, -3000};
+    enum { LATER = 7000 };
 
     (void)state;
-    kit_open(&k);
-    int64_t before = pp_loop_wall(k.loop);
-    (void)acquire(&k, 100, before - 5000);
-    k.c->ops->close(k.c);
-    change(k.path, "UPDATE slots SET reserved = 7");
-    assert_int_equal(pp_local_coordinator_open(k.loop, k.path, &k.c), PP_OK);
-    pp_loop_update(k.loop);
-    int64_t after = pp_loop_wall(k.loop);
-    struct pp_slot_want w = acquire(&k, 100, after + 3000);
-    assert_int_equal(w.spent, 7);
-    assert_in_range(w.spent_at_ms, before - 1, after + 1);
-    change(k.path, "UPDATE slots SET reserved = 9");
-    w = acquire(&k, 100, after + 4000);
-    assert_int_equal(w.spent, 9);
-    assert_int_equal(w.spent_at_ms, after + 4000);
-    kit_close(&k);
+    for (size_t i = 0; i < 3; i++) {
+        struct kit k;
+        int64_t now = T0 + 5000 + LATER + steps[i];
+        kit_open(&k);
+        (void)acquire(&k, 100, T0);
+        k.c->ops->close(k.c);
+        change(k.path, "UPDATE slots SET reserved = 7");
+        assert_int_equal(pp_local_coordinator_open(k.loop, k.path, &k.c), PP_OK);
+        int64_t before = pp_loop_now(k.loop);
+        pp_test_clock_pass(k.loop, LATER);
+        struct pp_slot_want w = acquire(&k, 100, now);
+        assert_int_equal(w.spent, 7);
+        assert_in_range(now - w.spent_at_ms, 1, pp_loop_now(k.loop) - before);
+        assert_true(now - w.spent_at_ms > LATER / 2);
+        change(k.path, "UPDATE slots SET reserved = 9");
+        w = acquire(&k, 100, now + 1000);
+        assert_int_equal(w.spent, 9);
+        assert_int_equal(w.spent_at_ms, now + 1000);
+        kit_close(&k);
+    }
 }
 
 static void damaged_marks_are_left_out(void **state)

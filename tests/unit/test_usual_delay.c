@@ -11,6 +11,8 @@
 #include "core/usual_delay.h"
 #include "prng.h"
 
+enum { NOW = 60000 };
+
 static void add(struct pp_usual_delay *u, int64_t from_ms, int64_t to_ms, int n, int64_t delay_ms)
 {
     for (int i = 0; i < n; i++)
@@ -21,11 +23,11 @@ static void test_a_burst_says_nothing(void **state)
 {
     (void)state;
     struct pp_usual_delay u = {0};
-    assert_int_equal(pp_usual_delay_ms(&u), 0);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW), 0);
     add(&u, 7000, 7000 + PP_USUAL_AFTER_MS - 1, 1000, 700);
-    assert_int_equal(pp_usual_delay_ms(&u), 0);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW), 0);
     pp_usual_delay_add(&u, 7000 + PP_USUAL_AFTER_MS, 700);
-    assert_int_equal(pp_usual_delay_ms(&u), 700);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW), 700);
 }
 
 static void test_few_say_nothing(void **state)
@@ -33,9 +35,20 @@ static void test_few_say_nothing(void **state)
     (void)state;
     struct pp_usual_delay u = {0};
     add(&u, 0, 60000, PP_USUAL_ANSWERS - 1, 300);
-    assert_int_equal(pp_usual_delay_ms(&u), 0);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW), 0);
     pp_usual_delay_add(&u, 60000, 300);
-    assert_int_equal(pp_usual_delay_ms(&u), 300);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW), 300);
+}
+
+static void test_what_is_old_is_forgotten(void **state)
+{
+    (void)state;
+    struct pp_usual_delay u = {0};
+    add(&u, 0, NOW, PP_USUAL_KEPT, 900);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW + PP_USUAL_FORGET_MS), 900);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW + PP_USUAL_FORGET_MS + 1), 0);
+    pp_usual_delay_add(&u, NOW + PP_USUAL_FORGET_MS + 1, 900);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW + PP_USUAL_FORGET_MS + 1), 0);
 }
 
 /* A quarter and no less; with what is left of the answers before. */
@@ -45,11 +58,11 @@ static void test_some_are_quick(void **state)
     struct pp_usual_delay u = {0};
     add(&u, 0, 5000, 16, 330);
     add(&u, 5000, 5000, 5, 60);
-    assert_int_equal(pp_usual_delay_ms(&u), 325);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW), 325);
     add(&u, 5000, 5000, 1, 60);
-    assert_int_equal(pp_usual_delay_ms(&u), 50);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW), 50);
     add(&u, 5000, 5000, 4 * PP_USUAL_KEPT, 950);
-    assert_int_equal(pp_usual_delay_ms(&u), 900);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW), 900);
 }
 
 static void test_bounds(void **state)
@@ -57,13 +70,14 @@ static void test_bounds(void **state)
     (void)state;
     static const struct {
         int64_t delay_ms, is;
-    } cases[] = {{INT64_MIN, 0}, {-1, 0},      {0, 0},        {24, 0},          {25, 25},     {399, 375},
-                 {400, 400},     {499, 400},   {500, 500},    {1999, 1900},     {2000, 2000}, {2001, 2000},
-                 {2099, 2000},   {2100, 2000}, {60000, 2000}, {INT64_MAX, 2000}};
+    } cases[] = {{INT64_MIN, 0}, {-1, 0},        {0, 0},         {24, 0},
+                 {25, 25},       {399, 375},     {400, 400},     {499, 400},
+                 {500, 500},     {1999, 1900},   {2000, 2000},   {2999, 2000},
+                 {3000, 3000},   {29999, 29000}, {30000, 30000}, {INT64_MAX, 30000}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct pp_usual_delay u = {0};
         add(&u, 0, PP_USUAL_AFTER_MS, PP_USUAL_ANSWERS, cases[i].delay_ms);
-        assert_int_equal(pp_usual_delay_ms(&u), cases[i].is);
+        assert_int_equal(pp_usual_delay_ms(&u, NOW), cases[i].is);
     }
 }
 
@@ -88,8 +102,7 @@ static void test_property(void **state)
             pp_usual_delay_add(&u, 9000, all[i]);
         }
         qsort(all, N, sizeof(*all), by_size);
-        assert_in_range(pp_usual_delay_ms(&u) + PP_USUAL_COARSE_MS, all[N / 20],
-                        all[N / 2] + PP_USUAL_COARSE_MS);
+        assert_in_range(pp_usual_delay_ms(&u, NOW) + 100, all[N / 20], all[N / 2] + 100);
     }
 }
 
@@ -98,6 +111,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_burst_says_nothing),
         cmocka_unit_test(test_few_say_nothing),
+        cmocka_unit_test(test_what_is_old_is_forgotten),
         cmocka_unit_test(test_some_are_quick),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_property),

@@ -2,9 +2,10 @@
  *
  *   the key in own  ->  inner  ->  own (synced)  ->  202        an answer or a refusal of inner's
  *                       inner does not answer    ->  the same, and the round goes on asking
- *   inner is away, the client waits, own failed  ->  own  ->  202, and the round appends it to inner
+ *   inner is away, the client waits  ->  own  ->  202, and the round appends it to inner
+ *   own failed the last time         ->  the key in own  ->  the key in inner  ->  the same: what own refuses
+ *                                        is nowhere
  */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,6 @@ static void not_appended(struct append *a, enum pp_err err)
 
 /* --- own --- */
 
-/* While it does not, own is tried before inner: what it refuses is nowhere. */
 static void own_works(struct jq *q, enum pp_err err)
 {
     if (q->own_failed == (err != PP_OK))
@@ -59,10 +59,13 @@ static void own_works(struct jq *q, enum pp_err err)
 /* Own has not taken it. What inner has, or may have, is there once; but a 202 would not survive inner. */
 static void not_kept(struct append *a, enum pp_err err)
 {
+    struct jq *q = a->op.q;
     bool known = err == PP_EEXISTS || err == PP_EMISMATCH;
 
     if (!known && err != PP_EFULL)
-        own_works(a->op.q, err);
+        own_works(q, err);
+    if (pp_list_empty(&q->open)) /* nothing that the round would ask inner for */
+        q->away = false;
     not_appended(a, a->state == JQ_MISSING || known ? err : PP_EUNKNOWN);
 }
 
@@ -77,8 +80,7 @@ static void own_done(struct pp_req *req)
     }
     own_works(q, PP_OK);
     if (!jq_entry_add(q, a->e, a->state)) { /* on disk, but unknown until the next start: no promise */
-        free(a->e);
-        jq_end(&a->op, PP_EUNKNOWN);
+        not_kept(a, PP_EUNKNOWN);
         return;
     }
     jq_round_kick(q);
@@ -101,12 +103,18 @@ static enum pp_err append_to_own(struct append *a, enum jq_state state)
 static void keep(struct append *a, enum jq_state state, enum pp_err result)
 {
     a->result = result;
-    a->op.q->away |= state != JQ_SURE;
     enum pp_err err = append_to_own(a, state);
     if (err != PP_OK) {
         a->sub.req.err = err;
         own_done(&a->sub.req);
     }
+}
+
+/* Inner does not answer: later ones of the client must not overtake it. */
+static void keep_alone(struct append *a, enum jq_state state)
+{
+    a->op.q->away = true;
+    keep(a, state, PP_OK);
 }
 
 /* --- inner --- */
@@ -127,11 +135,11 @@ static void inner_done(struct pp_req *req)
         return;
     }
     switch (req->err) {
-    case PP_OK: keep(a, JQ_SURE, PP_OK); return;
+    case PP_OK: keep(a, a->sub.only_key ? JQ_MISSING : JQ_SURE, PP_OK); return;
     case PP_EIO:
-    case PP_ENOSPC: keep(a, JQ_MISSING, PP_OK); return;
+    case PP_ENOSPC: keep_alone(a, JQ_MISSING); return;
     case PP_EUNKNOWN:
-    case PP_ETIMEOUT: keep(a, JQ_DOUBTFUL, PP_OK); return;
+    case PP_ETIMEOUT: keep_alone(a, JQ_DOUBTFUL); return;
     case PP_EEXISTS:
         if (is_other(r, a->sub.old_answer, a->sub.old_answer_n)) {
             not_appended(a, PP_EEXISTS);
@@ -148,7 +156,8 @@ static void inner_done(struct pp_req *req)
 static enum pp_err append_to_inner(struct append *a)
 {
     struct jq *q = a->op.q;
-    return q->inner->ops->append(q->inner, sub_request(a, inner_done));
+    sub_request(a, inner_done)->only_key |= q->own_failed;
+    return q->inner->ops->append(q->inner, &a->sub);
 }
 
 /* --- the key --- */
@@ -179,7 +188,7 @@ static enum pp_err begin(struct append *a)
 {
     const struct pp_ingest_append *r = request(a);
     struct jq *q = a->op.q;
-    bool alone = q->away || q->own_failed || jq_client_waits(q, r->entry.client);
+    bool alone = q->away || jq_client_waits(q, r->entry.client) || (q->own_failed && !r->key);
 
     if (!r->only_key && alone)
         return append_to_own(a, JQ_MISSING);

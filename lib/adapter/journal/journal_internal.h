@@ -7,16 +7,16 @@
  *   journal_read.c    get, list, stats, check, cancel: inner's answer, and what only the journal knows
  *
  * An entry in memory is in own; one in own is in memory, once that has been read (loaded), but for those that
- * are being appended or released. All of them are promised or in inner: own has an entry only when inner's
- * answer is known, or is not to be waited for. Its state says what is known of inner:
+ * are being appended or released. All of them are in inner, or promised, or about to be: own has an entry
+ * only when inner's answer is known, or is not to be waited for. Its state says what is known of inner:
  *
  *   appended there: SURE --asked: unknown--> MISSING --appended--> SURE --asked: planned--> gone
  *   answer lost:    DOUBTFUL --asked: waiting--> SURE, unknown--> MISSING, planned--> gone
  *   never sent:     MISSING
  *
- * Invariants: `open` has those that are not SURE, by order of acceptance; a client with one of these (waiting
- * > 0) has nothing appended to inner but by the round, which goes by that order. SURE ones are in `sure`, by
- * how often they were asked for, each list by due time. */
+ * Invariants: `open` has those that are not SURE, by order of acceptance; of a client with one of these
+ * (waiting > 0) no append begins with inner but the round's, which goes by that order. SURE ones are in
+ * `sure`, by how often they were asked for, each list by due time. */
 #ifndef PP_ADAPTER_JOURNAL_INTERNAL_H
 #define PP_ADAPTER_JOURNAL_INTERNAL_H
 

@@ -12,10 +12,11 @@
  *    answered with it. That 202 is worth what inner is worth.
  *  - Order: entries of one client go to inner in the order of their acceptance here. So while one of them is
  * not surely there, the client's next ones wait behind it in the journal.
- *  - A key that went to two nodes while inner was away is two batches: both were promised.
+ *  - A key that went to two nodes while inner was away is two batches: both were promised. So it is where
+ *    inner's answer was lost, own failed, and inner is still away when the caller asks again.
  *
- * A failing own is a failing append: no 202 without the journal. The one that finds out may be in inner
- * (PP_EUNKNOWN); those after it are tried in own first, until it works. */
+ * A failing own is a failing append: no 202 without the journal. Those under way when it fails may be
+ * in inner (PP_EUNKNOWN); later ones are tried in own first, until it works. */
 #ifndef PP_ADAPTER_JOURNAL_QUEUE_H
 #define PP_ADAPTER_JOURNAL_QUEUE_H
 
@@ -27,8 +28,9 @@ struct pp_journal_options {
     struct pp_ingest_queue *inner;
     struct pp_ingest_queue *own; /* with read; used by nobody else */
     struct pp_log *log;
-    int64_t check_ms;    /* the time after which inner is first asked what became of an entry; 0: 3 s */
-    uint64_t high_water; /* photos in own, at most; 0: what the append says of inner */
+    int64_t check_ms; /* the time after which inner is first asked what became of an entry; 0: 3 s */
+    uint64_t
+        high_water; /* with so many photos in own, what inner has not is refused; 0: what the append says */
 };
 
 /* Both queues belong to the journal from then on, and are closed by its close (where a request to them is

@@ -21,6 +21,7 @@ enum op { OP_ACQUIRE, OP_RENEW, OP_RELEASE, OP_BACKLOG, OP_ELECT, OP_COUNT };
 struct call {
     struct pp_job job;
     enum op op;
+    int64_t open_for_ms; /* so long has the file been open */
 };
 _Static_assert(sizeof(struct call) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
 
@@ -32,6 +33,8 @@ struct slow_host {
 
 struct local {
     struct pp_coordinator base;
+    struct pp_loop *loop;
+    int64_t opened_ms; /* monotonic */
     struct pp_lane *lane;
     struct pp_lane_home *home;
     char *path;
@@ -64,7 +67,10 @@ static enum pp_err run(struct pp_slots_db *db, struct pp_job *job)
     struct pp_req *req = req_of(job);
 
     switch (call->op) {
-    case OP_ACQUIRE: return pp_slots_db_acquire(db, pp_container_of(req, struct pp_coord_acquire, req));
+    case OP_ACQUIRE: {
+        struct pp_coord_acquire *acquire = pp_container_of(req, struct pp_coord_acquire, req);
+        return pp_slots_db_acquire(db, acquire, acquire->now_ms - call->open_for_ms);
+    }
     case OP_RENEW: return pp_slots_db_renew(db, pp_container_of(req, struct pp_coord_renew, req));
     case OP_RELEASE: return pp_slots_db_release(db, pp_container_of(req, struct pp_coord_release, req));
     case OP_BACKLOG: /* it is in memory only: who starts has none */
@@ -99,7 +105,8 @@ static void done(struct pp_job *job)
 static enum pp_err submit(struct local *l, struct pp_req *req, enum op op)
 {
     struct call *call = (struct call *)req->scratch;
-    *call = (struct call){.job = {.done = done}, .op = op};
+    *call =
+        (struct call){.job = {.done = done}, .op = op, .open_for_ms = pp_loop_now(l->loop) - l->opened_ms};
     l->calls[op]++;
     return pp_lane_submit(l->home, &call->job);
 }
@@ -327,6 +334,8 @@ enum pp_err pp_local_coordinator_open(struct pp_loop *loop, const char *path, st
     if (!l)
         return PP_ENOMEM;
     l->base.ops = &ops;
+    l->loop = loop;
+    l->opened_ms = pp_loop_now(loop);
     l->path = strdup(path);
     const struct pp_lane_options options = {.name = "coordinator",
                                             .threads = 1,

@@ -15,6 +15,8 @@
 /* Permits that a crashed holder had reserved were used this long after its last word at most: a look-up, a
  * connection and a failing disk may lie between. */
 #define RESERVED_MS 600000
+/* What a process had written when it ended has been read so long after the next one began. */
+#define UNDER_WAY_MS 300
 /* Rows of clients that have not been seen for so long are forgotten at the start. */
 #define FORGET_MS  86400000
 #define BOOT_MAX   64
@@ -24,21 +26,13 @@ struct pp_slots_db {
     sqlite3 *db;
     sqlite3_stmt *begin, *commit, *get, *take, *reserve, *mark, *release;
     char boot[BOOT_MAX];
-    bool rebooted;     /* the file was in use before the machine started: its last seconds may be lost */
-    int64_t opened_ms; /* wall: whoever had the file before has sent nothing since */
+    bool rebooted; /* the file was in use before the machine started: its last seconds may be lost */
 };
 
 static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-2048;"
                              "CREATE TABLE IF NOT EXISTS slots(client TEXT PRIMARY KEY, worker TEXT NOT "
                              "NULL, reserved INTEGER NOT NULL,"
                              " updated_ms INTEGER NOT NULL, boot TEXT NOT NULL, marks BLOB) WITHOUT ROWID;";
-
-static int64_t wall_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void read_boot_id(char boot[BOOT_MAX])
 {
@@ -80,7 +74,6 @@ struct pp_slots_db *pp_slots_db_open(const char *path)
     if (!db)
         return NULL;
     read_boot_id(db->boot);
-    db->opened_ms = wall_ms();
     if (sqlite3_open_v2(path, &db->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                         NULL) != SQLITE_OK ||
         sqlite3_busy_timeout(db->db, 5000) != SQLITE_OK ||
@@ -179,7 +172,8 @@ static int64_t uptime_ms(void)
 /* What the row says of earlier holders; a new client has none. What went out before this boot may be in no
  * row that survived it: while the machine has been up for less than a window, the whole rate counts as spent.
  */
-static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, struct pp_slot_want *w)
+static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, int64_t opened_ms,
+                            struct pp_slot_want *w)
 {
     enum pp_err err = PP_OK;
 
@@ -188,8 +182,8 @@ static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, 
     if (rc == SQLITE_ROW) {
         int64_t updated = sqlite3_column_int64(db->get, 2);
         const char *boot = (const char *)sqlite3_column_text(db->get, 3);
-        if (updated < db->opened_ms && db->opened_ms < r->now_ms) /* else it may be our own */
-            w->spent_at_ms = db->opened_ms;
+        if (updated < opened_ms && opened_ms + UNDER_WAY_MS < r->now_ms) /* else it may be our own */
+            w->spent_at_ms = opened_ms + UNDER_WAY_MS;
         if (updated > r->now_ms - RESERVED_MS) /* after a release, too: what was under way then */
             w->spent = (uint32_t)sqlite3_column_int64(db->get, 1);
         bool other_boot = boot && strcmp(boot, db->boot) != 0;
@@ -229,7 +223,7 @@ static enum pp_err take_row(struct pp_slots_db *db, const struct pp_coord_acquir
     return err;
 }
 
-enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire *r)
+enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire *r, int64_t opened_ms)
 {
     enum pp_err err = PP_OK;
 
@@ -243,7 +237,7 @@ enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire 
         w->spent = w->taken = 0; /* nobody else is left: its sockets went with it */
         w->spent_at_ms = r->now_ms;
         w->not_before_ms = 0;
-        err = read_row(db, r, w);
+        err = read_row(db, r, opened_ms, w);
         if (err == PP_OK)
             err = take_row(db, r, w);
     }

@@ -20,8 +20,10 @@ pp_must_check enum pp_err pp_slots_db_begin(struct pp_slots_db *db);
 /* On failure everything since begin is undone. */
 pp_must_check enum pp_err pp_slots_db_commit(struct pp_slots_db *db);
 
-/* Grants every wanted slot as share 0 of 1, with what earlier holders left. */
-pp_must_check enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire *r);
+/* Grants every wanted slot as share 0 of 1, with what earlier holders left. opened_ms: when this process
+ * opened the file (wall, by the clock of r->now_ms): others have sent nothing since. */
+pp_must_check enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire *r,
+                                              int64_t opened_ms);
 /* Records renewals; `lost` where the row is another worker's or gone. */
 pp_must_check enum pp_err pp_slots_db_renew(struct pp_slots_db *db, struct pp_coord_renew *r);
 /* A renewal, the last: nobody holds the slot. */
