@@ -89,6 +89,10 @@ int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms, int64_t usual
 /* One pending request counts as sent at at_ms, which may be before now_ms or after. */
 void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms);
 
+/* A request that is in the log as sent at at_ms was sent ms earlier. Nothing where it is not to be told from
+ * others any more. */
+void pp_ratelimit_earlier(struct pp_ratelimit *rl, int64_t at_ms, int64_t ms);
+
 /* n pending permits were not used: no byte of their requests left this machine. */
 void pp_ratelimit_refund(struct pp_ratelimit *rl, uint32_t n);
 

@@ -55,7 +55,7 @@ int64_t pp_usual_delay_ms(const struct pp_usual_delay *u, int64_t now_ms)
 
     if (!u->known || now_ms - u->last_ms > PP_USUAL_FORGET_MS)
         return 0;
-    while (4 * (below += u->buckets[i]) < u->answers)
+    while (2 * (below += u->buckets[i]) < u->answers)
         i++;
     return lower_bound(i);
 }

@@ -1,8 +1,8 @@
 /* usual_delay.h: how long a client's hosts usually take to begin an answer.
  *
  * What an answer takes beyond that may be time in which the request had not been read yet: the sliding log
- * counts by it (pp_ratelimit_sent_at). The estimate is the lower quartile of the latest answers, rounded
- * down, so that neither a quick answer now and then nor a busy minute changes it much. It is 0, the safe
+ * counts by it (pp_ratelimit_sent_at). The estimate is the median of the latest answers, rounded down, so
+ * that neither a quick answer now and then nor some late ones change it much. It is 0, the safe
  * side, until PP_USUAL_ANSWERS over PP_USUAL_AFTER_MS have been seen: those of one burst may all be late.
  * After PP_USUAL_FORGET_MS without an answer it begins anew.
  *

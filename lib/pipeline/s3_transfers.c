@@ -1,5 +1,6 @@
 /* s3_transfers.c: claimed tasks on their way to the fetch loops and back. See s3_claim.h, transfer.h. */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -111,12 +112,23 @@ static void admit_more(struct pp_transfer *t)
     t->over++;
 }
 
+/* Where nothing is known of the usual delay yet. How late such are that were not waited for is not known. */
+static void note_late(struct s3_client *c, int64_t at_ms, int64_t late_ms)
+{
+    if (late_ms <= 0 || late_ms >= PP_RATE_UNHEARD_MS - PP_RATE_MARGIN_MS || c->n_late == S3_LATE_MAX)
+        return;
+    if (!c->late)
+        c->late = malloc(S3_LATE_MAX * sizeof(*c->late));
+    if (c->late)
+        c->late[c->n_late++] = (struct s3_late){at_ms, late_ms};
+}
+
 /* Enters what counts as sent into the client's log. */
 static void count_sent(struct pp_transfer *t)
 {
     struct s3_client *c = t->client;
     unsigned heard = atomic_load(&t->heard_count); /* in this order: what was heard was written before */
-    int64_t at = atomic_load(&t->sent_ms);
+    int64_t at = atomic_load(&t->sent_ms), late = atomic_load(&t->late_ms);
     unsigned written = atomic_load(&t->sent_count);
 
     while (t->admitted < written)
@@ -128,6 +140,8 @@ static void count_sent(struct pp_transfer *t)
         }
         pp_ratelimit_sent(&c->rate, s3_now(c->s3), at);
         c->unmarked++;
+        if (t->usual_delay_ms == 0)
+            note_late(c, at, late);
     }
 }
 
@@ -176,13 +190,27 @@ void s3_grant_hops(struct s3_client *c, uint32_t n)
     }
 }
 
+static void answered(struct s3_client *c, const struct pp_transfer *t)
+{
+    pp_usual_delay_add(&c->usual_delay, t->answered_ms, t->first_byte_ms);
+    int64_t usual = pp_usual_delay_ms(&c->usual_delay, s3_now(c->s3));
+    if (usual == 0 || !c->late)
+        return;
+    while (c->n_late > 0) {
+        const struct s3_late *l = &c->late[--c->n_late];
+        pp_ratelimit_earlier(&c->rate, l->at_ms, l->late_ms < usual ? l->late_ms : usual);
+    }
+    free(c->late);
+    c->late = NULL;
+}
+
 static void finished(struct pp_s3 *s3, struct pp_transfer *t)
 {
     struct s3_client *c = t->client;
 
     count_sent(t);
     if (t->first_byte_ms >= 0)
-        pp_usual_delay_add(&c->usual_delay, t->answered_ms, t->first_byte_ms);
+        answered(c, t);
     if (t->admitted > t->sent_seen) {
         pp_ratelimit_refund(&c->rate, t->admitted - t->sent_seen);
         s3_permits_freed(c);

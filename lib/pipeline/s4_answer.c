@@ -52,7 +52,9 @@ void s4_heard(struct s4_run *r, int64_t heard_ms)
     if (!r->unheard)
         return;
     r->unheard = false;
-    atomic_store(&t->sent_ms, pp_ratelimit_sent_at(r->written_ms, heard_ms, t->usual_delay_ms));
+    int64_t sent_ms = pp_ratelimit_sent_at(r->written_ms, heard_ms, t->usual_delay_ms);
+    atomic_store(&t->sent_ms, sent_ms);
+    atomic_store(&t->late_ms, sent_ms - r->written_ms);
     atomic_fetch_add(&t->heard_count, 1);
     if (t->limited && !atomic_exchange(&t->sent_busy, true))
         r->s4->o.event(r->s4->o.data, t, PP_TRANSFER_SENT);

@@ -50,6 +50,7 @@ struct pp_transfer {
     atomic_uint sent_count;  /* requests that were written */
     atomic_uint heard_count; /* of these, such as count as sent: at */
     _Atomic int64_t sent_ms; /* monotonic, the latest of them: see pp_ratelimit_sent_at() */
+    _Atomic int64_t late_ms; /* so much later than it was written */
 
     /* in */
     struct pp_task *task;
