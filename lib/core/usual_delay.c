@@ -36,16 +36,16 @@ static void halve(struct pp_usual_delay *u)
 
 void pp_usual_delay_add(struct pp_usual_delay *u, int64_t begun_ms, int64_t delay_ms)
 {
-    if (begun_ms - u->last_ms > PP_USUAL_FORGET_MS)
-        *u = (struct pp_usual_delay){0};
-    if (u->answers == 0)
-        u->first_ms = begun_ms;
+    if (!u->any || begun_ms - u->last_ms > PP_USUAL_FORGET_MS)
+        *u = (struct pp_usual_delay){.any = true, .first_ms = begun_ms};
+    u->last_ms = begun_ms;
+    if (begun_ms - u->first_ms < PP_USUAL_AFTER_MS)
+        return;
     if (u->answers == PP_USUAL_KEPT)
         halve(u);
-    u->last_ms = begun_ms;
     u->buckets[bucket_of(delay_ms)]++;
     u->answers++;
-    u->known |= u->answers >= PP_USUAL_ANSWERS && begun_ms - u->first_ms >= PP_USUAL_AFTER_MS;
+    u->known |= u->answers >= PP_USUAL_ANSWERS;
 }
 
 int64_t pp_usual_delay_ms(const struct pp_usual_delay *u, int64_t now_ms)

@@ -2,9 +2,9 @@
  *
  * What an answer takes beyond that may be time in which the request had not been read yet: the sliding log
  * counts by it (pp_ratelimit_sent_at). The estimate is the median of the latest answers, rounded down, so
- * that neither a quick answer now and then nor some late ones change it much. It is 0, the safe
- * side, until PP_USUAL_ANSWERS over PP_USUAL_AFTER_MS have been seen: those of one burst may all be late.
- * After PP_USUAL_FORGET_MS without an answer it begins anew.
+ * that neither a quick answer now and then nor some late ones change it much. Those of the first
+ * PP_USUAL_AFTER_MS do not count, as all answers of a burst may be late. It is 0, the safe side, until
+ * PP_USUAL_ANSWERS have been counted; after PP_USUAL_FORGET_MS without an answer it begins anew.
  *
  * A histogram of delays; when it has PP_USUAL_KEPT answers all its counts are halved, so older ones weigh
  * ever less. Times are monotonic. One thread at a time. */
@@ -24,9 +24,9 @@
 
 /* All zero: no answer yet. */
 struct pp_usual_delay {
-    int64_t first_ms, last_ms; /* of the answers */
+    int64_t first_ms, last_ms; /* when answers began */
+    bool any, known;           /* is there a first_ms, an estimate */
     uint32_t answers;          /* sum of the buckets */
-    bool known;
     uint8_t buckets[PP_USUAL_BUCKETS];
 };
 

@@ -27,7 +27,7 @@ struct s3_late {
     int64_t at_ms, late_ms;
 };
 
-#define S3_LATE_MAX 32
+#define S3_LATE_MAX 64
 
 /* A client with something to do here. */
 struct s3_client {

@@ -8,6 +8,9 @@
 #include "pipeline/s3_internal.h"
 #include "pipeline/s6_settle.h"
 
+/* What is usual now was usual so long ago. */
+enum { ALIKE_MS = 10000 };
+
 void s3_claim_unref(struct pp_claim *claim)
 {
     if (!claim || --claim->refs > 0)
@@ -193,12 +196,13 @@ void s3_grant_hops(struct s3_client *c, uint32_t n)
 static void answered(struct s3_client *c, const struct pp_transfer *t)
 {
     pp_usual_delay_add(&c->usual_delay, t->answered_ms, t->first_byte_ms);
-    int64_t usual = pp_usual_delay_ms(&c->usual_delay, s3_now(c->s3));
+    int64_t now = s3_now(c->s3), usual = pp_usual_delay_ms(&c->usual_delay, now);
     if (usual == 0 || !c->late)
         return;
     while (c->n_late > 0) {
         const struct s3_late *l = &c->late[--c->n_late];
-        pp_ratelimit_earlier(&c->rate, l->at_ms, l->late_ms < usual ? l->late_ms : usual);
+        if (l->at_ms > now - ALIKE_MS)
+            pp_ratelimit_earlier(&c->rate, l->at_ms, l->late_ms < usual ? l->late_ms : usual);
     }
     free(c->late);
     c->late = NULL;

@@ -26,15 +26,16 @@ static void test_a_burst_says_nothing(void **state)
     assert_int_equal(pp_usual_delay_ms(&u, NOW), 0);
     add(&u, 7000, 7000 + PP_USUAL_AFTER_MS - 1, 1000, 700);
     assert_int_equal(pp_usual_delay_ms(&u, NOW), 0);
-    pp_usual_delay_add(&u, 7000 + PP_USUAL_AFTER_MS, 700);
-    assert_int_equal(pp_usual_delay_ms(&u, NOW), 700);
+    add(&u, 7000 + PP_USUAL_AFTER_MS, 20000, PP_USUAL_ANSWERS, 200);
+    assert_int_equal(pp_usual_delay_ms(&u, NOW), 200);
 }
 
 static void test_few_say_nothing(void **state)
 {
     (void)state;
     struct pp_usual_delay u = {0};
-    add(&u, 0, 60000, PP_USUAL_ANSWERS - 1, 300);
+    pp_usual_delay_add(&u, 0, 300);
+    add(&u, PP_USUAL_AFTER_MS, 60000, PP_USUAL_ANSWERS - 1, 300);
     assert_int_equal(pp_usual_delay_ms(&u, NOW), 0);
     pp_usual_delay_add(&u, 60000, 300);
     assert_int_equal(pp_usual_delay_ms(&u, NOW), 300);
@@ -44,7 +45,8 @@ static void test_what_is_old_is_forgotten(void **state)
 {
     (void)state;
     struct pp_usual_delay u = {0};
-    add(&u, 0, NOW, PP_USUAL_KEPT, 900);
+    pp_usual_delay_add(&u, 0, 900);
+    add(&u, PP_USUAL_AFTER_MS, NOW, PP_USUAL_KEPT, 900);
     assert_int_equal(pp_usual_delay_ms(&u, NOW + PP_USUAL_FORGET_MS), 900);
     assert_int_equal(pp_usual_delay_ms(&u, NOW + PP_USUAL_FORGET_MS + 1), 0);
     pp_usual_delay_add(&u, NOW + PP_USUAL_FORGET_MS + 1, 900);
@@ -56,7 +58,8 @@ static void test_some_are_quick(void **state)
 {
     (void)state;
     struct pp_usual_delay u = {0};
-    add(&u, 0, 5000, 16, 330);
+    pp_usual_delay_add(&u, 0, 330);
+    add(&u, 2000, 5000, 16, 330);
     add(&u, 5000, 5000, 15, 60);
     assert_int_equal(pp_usual_delay_ms(&u, NOW), 325);
     add(&u, 5000, 5000, 1, 60);
@@ -76,7 +79,8 @@ static void test_bounds(void **state)
                  {3000, 3000},   {29999, 29000}, {30000, 30000}, {INT64_MAX, 30000}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct pp_usual_delay u = {0};
-        add(&u, 0, PP_USUAL_AFTER_MS, PP_USUAL_ANSWERS, cases[i].delay_ms);
+        pp_usual_delay_add(&u, 0, cases[i].delay_ms);
+        add(&u, PP_USUAL_AFTER_MS, 5000, PP_USUAL_ANSWERS, cases[i].delay_ms);
         assert_int_equal(pp_usual_delay_ms(&u, NOW), cases[i].is);
     }
 }
