@@ -511,20 +511,21 @@ static void many_at_once(void **state)
     static struct pp_ingest_append r[MANY];
     char ids[MANY][16], keys[MANY][16];
     struct flight f = {.left = MANY};
-    struct pp_arena tiny;
-    pp_arena_init(&tiny, 8);
+    static struct pp_arena arenas[MANY];
     for (int i = 0; i < MANY; i++) {
+        pp_arena_init(&arenas[i], i == 9 ? 8 : 0);
         snprintf(ids[i], sizeof ids[i], "b_%d", i);
         snprintf(keys[i], sizeof keys[i], "k%d", i % 10 == 9 ? i - 1 : i);
         r[i] = entry("c", ids[i], "payload");
         r[i].key = keys[i];
         r[i].answer = "a longer answer";
         r[i].answer_n = 15;
-        r[i].req = (struct pp_req){.done = landed, .data = &f, .arena = i == 9 ? &tiny : &k->arena};
+        r[i].req = (struct pp_req){.done = landed, .data = &f, .arena = &arenas[i]};
         assert_int_equal(k->queue->ops->append(k->queue, &r[i]), PP_OK);
     }
     pp_test_until(k->loop, all_landed, &f, 20000);
-    pp_arena_fini(&tiny);
+    for (int i = 0; i < MANY; i++)
+        pp_arena_fini(&arenas[i]);
     assert_int_equal(r[9].req.err, PP_ENOMEM);
     assert_int_equal(f.ok, MANY - MANY / 10);
     assert_int_equal(f.exists, MANY / 10 - 1);

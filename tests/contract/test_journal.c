@@ -658,7 +658,7 @@ static void the_journal_cannot_be_written(void **state)
     k->a.own_gate.mode = GATE_SHUT;
     let_through(&k->a.gate);
     pp_test_until(k->loop, is_done, k, LONG_MS);
-    assert_int_equal(r.req.err, PP_EUNKNOWN);
+    assert_int_equal(r.req.err, PP_EIO);
     assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_EIO);
     assert_int_equal(append(k, k->a.queue, "d", "b_3"), PP_EIO);
     in_redis(k, "1");
@@ -672,7 +672,7 @@ static void the_journal_cannot_be_written(void **state)
     assert_int_equal(append(k, k->a.queue, "d", "b_5"), PP_OK);
     in_redis(k, "145");
     k->a.own_gate.mode = GATE_SHUT;
-    assert_int_equal(append(k, k->a.queue, "c", "b_7"), PP_EUNKNOWN);
+    assert_int_equal(append(k, k->a.queue, "c", "b_7"), PP_EIO);
     k->a.own_gate.mode = GATE_OPEN;
     DUE(k, k->a.queue, append, &other, PP_OK); /* in own first: its key is in neither */
     until_has(k, k->redis, 5);

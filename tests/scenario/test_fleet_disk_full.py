@@ -85,7 +85,7 @@ def test_photos(case):
     wait_until(lambda: fleet.api.batch(batch)["photos"]["stored"] >= 50, 30, "the batch is under way")
     ballast = os.path.join(photos, "ballast")
     fill(ballast)
-    wait_until(lambda: shutil.disk_usage(photos).free == 0 and origin.stats()["in_flight"] == 0, 30, "work has come to rest")
+    wait_until(lambda: shutil.disk_usage(photos).free < 20000, 30, "no photo has room")
     other = fleet.api.submit("43", items(case, origin, "b", 20))
     seen, start = len(origin.records()), time.monotonic()
     pause_until(start + 6)  # some tries

@@ -56,17 +56,17 @@ static void own_works(struct jq *q, enum pp_err err)
         pp_log(q->log, PP_LOG_INFO, "the journal can be written again", NULL);
 }
 
-/* Own has not taken it. What inner has, or may have, is there once; but a 202 would not survive inner. */
+/* Own has not taken it. Inner may have it, once, and answers for its key; but a 202 would not survive inner.
+ */
 static void not_kept(struct append *a, enum pp_err err)
 {
     struct jq *q = a->op.q;
-    bool known = err == PP_EEXISTS || err == PP_EMISMATCH;
 
-    if (!known && err != PP_EFULL)
+    if (err != PP_EEXISTS && err != PP_EMISMATCH && err != PP_EFULL)
         own_works(q, err);
     if (pp_list_empty(&q->open)) /* nothing that the round would ask inner for */
         q->away = false;
-    not_appended(a, a->state == JQ_MISSING || known ? err : PP_EUNKNOWN);
+    not_appended(a, err);
 }
 
 static void own_done(struct pp_req *req)
@@ -80,7 +80,7 @@ static void own_done(struct pp_req *req)
     }
     own_works(q, PP_OK);
     if (!jq_entry_add(q, a->e, a->state)) { /* on disk, but unknown until the next start: no promise */
-        not_kept(a, PP_EUNKNOWN);
+        not_kept(a, PP_ENOMEM);
         return;
     }
     jq_round_kick(q);

@@ -16,7 +16,7 @@
  *    inner's answer was lost, own failed, and inner is still away when the caller asks again.
  *
  * A failing own is a failing append: no 202 without the journal. Those under way when it fails may be
- * in inner (PP_EUNKNOWN); later ones are tried in own first, until it works. */
+ * in inner, where their keys find them; later ones are tried in own first, until it works. */
 #ifndef PP_ADAPTER_JOURNAL_QUEUE_H
 #define PP_ADAPTER_JOURNAL_QUEUE_H
 
