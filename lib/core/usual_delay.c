@@ -6,8 +6,8 @@
 /* Runs of buckets of the same width; see PP_USUAL_BUCKETS. */
 static const struct {
     int64_t from_ms, width_ms;
-    size_t first, n;
-} runs[] = {{0, 25, 0, 16}, {400, 100, 16, 16}, {2000, 1000, 32, 28}, {30000, INT64_MAX, 60, 1}};
+    size_t first;
+} runs[] = {{0, 25, 0}, {400, 100, 16}, {2000, 1000, 32}, {30000, INT64_MAX, 60}};
 
 static size_t bucket_of(int64_t delay_ms)
 {
