@@ -1,61 +1,45 @@
 /* usual_delay.c: see usual_delay.h. */
 #include "core/usual_delay.h"
 
-#include <stddef.h>
-
-/* Runs of buckets of the same width; see PP_USUAL_BUCKETS. */
-static const struct {
-    int64_t from_ms, width_ms;
-    size_t first;
-} runs[] = {{0, 25, 0}, {400, 100, 16}, {2000, 1000, 32}, {30000, INT64_MAX, 60}};
-
-static size_t bucket_of(int64_t delay_ms)
+static void moment_passed(struct pp_usual_delay *u)
 {
-    if (delay_ms < 0)
-        return 0;
-    size_t r = sizeof(runs) / sizeof(*runs) - 1;
-    while (delay_ms < runs[r].from_ms)
-        r--;
-    return runs[r].first + (size_t)((delay_ms - runs[r].from_ms) / runs[r].width_ms);
-}
-
-static int64_t lower_bound(size_t i)
-{
-    size_t r = sizeof(runs) / sizeof(*runs) - 1;
-    while (i < runs[r].first)
-        r--;
-    return runs[r].from_ms + (int64_t)(i - runs[r].first) * runs[r].width_ms;
-}
-
-static void halve(struct pp_usual_delay *u)
-{
+    u->medians[u->next] = u->delays[(u->answers - 1) / 2];
+    u->next = (uint8_t)((u->next + 1) % PP_USUAL_KEPT);
+    if (u->moments < PP_USUAL_KEPT)
+        u->moments++;
     u->answers = 0;
-    for (size_t i = 0; i < PP_USUAL_BUCKETS; i++)
-        u->answers += u->buckets[i] /= 2;
+    u->least = u->medians[0];
+    for (uint8_t i = 1; i < u->moments; i++)
+        if (u->medians[i] < u->least)
+            u->least = u->medians[i];
+}
+
+static void insert(struct pp_usual_delay *u, uint16_t delay_ms)
+{
+    uint8_t i = u->answers++;
+    for (; i > 0 && u->delays[i - 1] > delay_ms; i--)
+        u->delays[i] = u->delays[i - 1];
+    u->delays[i] = delay_ms;
 }
 
 void pp_usual_delay_add(struct pp_usual_delay *u, int64_t begun_ms, int64_t delay_ms)
 {
-    if (!u->any || begun_ms - u->last_ms > PP_USUAL_FORGET_MS)
-        *u = (struct pp_usual_delay){.any = true, .first_ms = begun_ms};
+    int64_t delay = delay_ms < 0 ? 0 : delay_ms < PP_USUAL_MAX_MS ? delay_ms : PP_USUAL_MAX_MS;
+
+    if (u->answers > 0 && begun_ms - u->last_ms > PP_USUAL_FORGET_MS)
+        *u = (struct pp_usual_delay){0};
+    if (u->answers > 0 && begun_ms - u->moment_ms >= PP_USUAL_MOMENT_MS)
+        moment_passed(u);
+    if (u->answers == 0)
+        u->moment_ms = begun_ms;
     u->last_ms = begun_ms;
-    if (begun_ms - u->first_ms < PP_USUAL_AFTER_MS)
-        return;
-    if (u->answers == PP_USUAL_KEPT)
-        halve(u);
-    u->buckets[bucket_of(delay_ms)]++;
-    u->answers++;
-    u->known |= u->answers >= PP_USUAL_ANSWERS;
+    if (u->answers < PP_USUAL_OF_MOMENT)
+        insert(u, (uint16_t)delay);
 }
 
 int64_t pp_usual_delay_ms(const struct pp_usual_delay *u, int64_t now_ms)
 {
-    uint32_t below = 0;
-    size_t i = 0;
-
-    if (!u->known || now_ms - u->last_ms > PP_USUAL_FORGET_MS)
+    if (u->moments < PP_USUAL_MOMENTS || now_ms - u->last_ms > PP_USUAL_FORGET_MS)
         return 0;
-    while (2 * (below += u->buckets[i]) < u->answers)
-        i++;
-    return lower_bound(i);
+    return u->least;
 }

@@ -1,33 +1,35 @@
 /* usual_delay.h: how long a client's hosts usually take to begin an answer.
  *
  * What an answer takes beyond that may be time in which the request had not been read yet: the sliding log
- * counts by it (pp_ratelimit_sent_at). The estimate is the median of the latest answers, rounded down, so
- * that neither a quick answer now and then nor some late ones change it much. Those of the first
- * PP_USUAL_AFTER_MS do not count, as all answers of a burst may be late. It is 0, the safe side, until
- * PP_USUAL_ANSWERS have been counted; after PP_USUAL_FORGET_MS without an answer it begins anew.
+ * counts by it (pp_ratelimit_sent_at). Answers that are late come in bursts, as a whole: many of them at one
+ * moment say no more than one. So the answers of a second are a moment, with the median of its first
+ * PP_USUAL_OF_MOMENT delays, and the estimate is the least median of the latest PP_USUAL_KEPT moments: what
+ * was usual when nothing was late. It is 0, the safe side, until PP_USUAL_MOMENTS moments have passed; after
+ * PP_USUAL_FORGET_MS without an answer it begins anew. Source of the idea: the windowed minimum by which BBR
+ * tells a path's delay from its queues (Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016).
  *
- * A histogram of delays; when it has PP_USUAL_KEPT answers all its counts are halved, so older ones weigh
- * ever less. Times are monotonic. One thread at a time. */
+ * Times are monotonic. One thread at a time. */
 #ifndef PHOTOPOOL_CORE_USUAL_DELAY_H
 #define PHOTOPOOL_CORE_USUAL_DELAY_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
-#define PP_USUAL_AFTER_MS  1000
-#define PP_USUAL_ANSWERS   12
+#define PP_USUAL_MOMENT_MS 1000
+#define PP_USUAL_OF_MOMENT 16
+#define PP_USUAL_MOMENTS   4
 #define PP_USUAL_KEPT      64
 #define PP_USUAL_FORGET_MS 600000
-
-/* Buckets up to 400 ms, up to 2 s, up to 30 s, and one for all that is longer. */
-#define PP_USUAL_BUCKETS (16 + 16 + 28 + 1)
+/* Longer delays are taken as this. */
+#define PP_USUAL_MAX_MS 60000
 
 /* All zero: no answer yet. */
 struct pp_usual_delay {
-    int64_t first_ms, last_ms; /* when answers began */
-    bool any, known;           /* is there a first_ms, an estimate */
-    uint32_t answers;          /* sum of the buckets */
-    uint8_t buckets[PP_USUAL_BUCKETS];
+    int64_t moment_ms, last_ms; /* when answers began: the first of this moment, the latest */
+    uint8_t answers;            /* of this moment, in `delays`: in order of size */
+    uint8_t moments, next;      /* passed, at most PP_USUAL_KEPT; where the next one goes */
+    uint16_t delays[PP_USUAL_OF_MOMENT];
+    uint16_t medians[PP_USUAL_KEPT];
+    uint16_t least; /* of the medians */
 };
 
 /* An answer began at begun_ms, delay_ms (negative: taken as 0) after its request was written. */

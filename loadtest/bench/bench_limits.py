@@ -74,9 +74,9 @@ def report(args, verdict, used, whole):
     *minutes, total = verdict["segments"]
     seconds = total["to"] - total["from"]
     name = f"{args.clients} clients of {args.rpm} RPM, {args.workers} workers"
-    over = [c for c in verdict["clients"] if c["over"]]
     print_row("limits", name, total["requests"] * 60 / seconds, "requests/min", args.clients * args.rpm, "what the limits permit",
-              asked=f"{0.995:.1%}", windows_over=sum(c["worst_window"] > args.rpm for c in over), concurrency_over=len(over),
+              asked=f"{0.995:.1%}", windows_over=sum(c["worst_window"] > args.rpm for c in verdict["clients"]),
+              concurrency_over=sum(c["worst_concurrency"] > args.concurrency for c in verdict["clients"]),
               fullest_window=max((c["worst_window"] for c in verdict["clients"]), default=0), share_of_reachable=total["share_of_reachable"],
               clients_seen=len(verdict["clients"]), seconds=seconds,
               by_minute={str(i + 1): m["share"] for i, m in enumerate(minutes)})

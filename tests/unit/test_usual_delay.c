@@ -1,5 +1,5 @@
-/* The usual delay: not before there is enough to go by; then the lower quartile of the latest answers,
- * rounded down. */
+/* The usual delay: not before there are moments enough to go by; then the least of the latest moments'
+ * medians. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,61 +11,88 @@
 #include "core/usual_delay.h"
 #include "prng.h"
 
-enum { NOW = 60000 };
+enum { SECOND = PP_USUAL_MOMENT_MS };
 
-static void add(struct pp_usual_delay *u, int64_t from_ms, int64_t to_ms, int n, int64_t delay_ms)
+/* n answers at once. */
+static void burst(struct pp_usual_delay *u, int64_t at_ms, int n, int64_t delay_ms)
 {
     for (int i = 0; i < n; i++)
-        pp_usual_delay_add(u, n > 1 ? from_ms + (to_ms - from_ms) * i / (n - 1) : from_ms, delay_ms);
+        pp_usual_delay_add(u, at_ms, delay_ms);
 }
 
-static void test_a_burst_says_nothing(void **state)
+/* A moment each second from second `from` on, before second `to`. */
+static void moments(struct pp_usual_delay *u, int64_t from, int64_t to, int64_t delay_ms)
+{
+    for (int64_t s = from; s < to; s++)
+        burst(u, s * SECOND, 3, delay_ms);
+}
+
+static void test_few_moments_say_nothing(void **state)
 {
     (void)state;
     struct pp_usual_delay u = {0};
-    assert_int_equal(pp_usual_delay_ms(&u, NOW), 0);
-    add(&u, 7000, 7000 + PP_USUAL_AFTER_MS - 1, 1000, 700);
-    assert_int_equal(pp_usual_delay_ms(&u, NOW), 0);
-    add(&u, 7000 + PP_USUAL_AFTER_MS, 20000, PP_USUAL_ANSWERS, 200);
-    assert_int_equal(pp_usual_delay_ms(&u, NOW), 200);
+    assert_int_equal(pp_usual_delay_ms(&u, 0), 0);
+    moments(&u, 7, 7 + PP_USUAL_MOMENTS, 300);
+    int64_t now = (7 + PP_USUAL_MOMENTS) * SECOND;
+    pp_usual_delay_add(&u, now - 1, 300); /* the last one has not passed */
+    assert_int_equal(pp_usual_delay_ms(&u, now), 0);
+    pp_usual_delay_add(&u, now, 900);
+    assert_int_equal(pp_usual_delay_ms(&u, now), 300);
 }
 
-static void test_few_say_nothing(void **state)
+static void test_many_at_one_moment_are_one(void **state)
 {
     (void)state;
     struct pp_usual_delay u = {0};
-    pp_usual_delay_add(&u, 0, 300);
-    add(&u, PP_USUAL_AFTER_MS, 60000, PP_USUAL_ANSWERS - 1, 300);
-    assert_int_equal(pp_usual_delay_ms(&u, NOW), 0);
-    pp_usual_delay_add(&u, 60000, 300);
-    assert_int_equal(pp_usual_delay_ms(&u, NOW), 300);
+    burst(&u, 0, 1000, 300);
+    burst(&u, SECOND - 1, 1000, 300);
+    burst(&u, SECOND, 1, 300);
+    assert_int_equal(u.moments, 1);
+    assert_int_equal(pp_usual_delay_ms(&u, SECOND), 0);
+}
+
+/* As a client of 10 RPM has them: all of a minute at once, and often late as a whole. */
+static void test_bursts_that_are_late(void **state)
+{
+    (void)state;
+    struct pp_usual_delay u = {0};
+    for (int64_t minute = 0; minute < 10; minute++)
+        burst(&u, minute * 60200, 10, minute == 2 ? 40 : 250 + 10 * minute);
+    assert_int_equal(pp_usual_delay_ms(&u, 10 * INT64_C(60200)), 40);
+}
+
+static void test_a_moment_has_its_median(void **state)
+{
+    (void)state;
+    static const struct {
+        int quick, slow;
+        int64_t is;
+    } cases[] = {{1, 1, 60}, {1, 2, 330}, {2, 2, 60}, {7, 9, 330}, {8, 8, 60}, {16, 100, 60}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct pp_usual_delay u = {0};
+        moments(&u, 0, PP_USUAL_MOMENTS, 1000);
+        burst(&u, 100 * SECOND, cases[i].quick, 60);
+        burst(&u, 100 * SECOND, cases[i].slow, 330);
+        burst(&u, 101 * SECOND, 1, 1000);
+        assert_int_equal(pp_usual_delay_ms(&u, 101 * SECOND), cases[i].is);
+    }
 }
 
 static void test_what_is_old_is_forgotten(void **state)
 {
     (void)state;
     struct pp_usual_delay u = {0};
-    pp_usual_delay_add(&u, 0, 900);
-    add(&u, PP_USUAL_AFTER_MS, NOW, PP_USUAL_KEPT, 900);
-    assert_int_equal(pp_usual_delay_ms(&u, NOW + PP_USUAL_FORGET_MS), 900);
-    assert_int_equal(pp_usual_delay_ms(&u, NOW + PP_USUAL_FORGET_MS + 1), 0);
-    pp_usual_delay_add(&u, NOW + PP_USUAL_FORGET_MS + 1, 900);
-    assert_int_equal(pp_usual_delay_ms(&u, NOW + PP_USUAL_FORGET_MS + 1), 0);
-}
-
-/* Half of them; with what is left of the answers before. */
-static void test_some_are_quick(void **state)
-{
-    (void)state;
-    struct pp_usual_delay u = {0};
-    pp_usual_delay_add(&u, 0, 330);
-    add(&u, 2000, 5000, 16, 330);
-    add(&u, 5000, 5000, 15, 60);
-    assert_int_equal(pp_usual_delay_ms(&u, NOW), 325);
-    add(&u, 5000, 5000, 1, 60);
-    assert_int_equal(pp_usual_delay_ms(&u, NOW), 50);
-    add(&u, 5000, 5000, 4 * PP_USUAL_KEPT, 950);
-    assert_int_equal(pp_usual_delay_ms(&u, NOW), 900);
+    moments(&u, 0, 1, 20);
+    moments(&u, 1, PP_USUAL_KEPT + 1, 900);
+    int64_t now = PP_USUAL_KEPT * SECOND;
+    assert_int_equal(pp_usual_delay_ms(&u, now), 20); /* KEPT have passed, the first among them */
+    pp_usual_delay_add(&u, now + SECOND, 900);
+    assert_int_equal(pp_usual_delay_ms(&u, now + SECOND), 900);
+    now += SECOND + PP_USUAL_FORGET_MS;
+    assert_int_equal(pp_usual_delay_ms(&u, now), 900);
+    assert_int_equal(pp_usual_delay_ms(&u, now + 1), 0);
+    pp_usual_delay_add(&u, now + 1, 900);
+    assert_int_equal(pp_usual_delay_ms(&u, now + 1), 0);
 }
 
 static void test_bounds(void **state)
@@ -73,51 +100,61 @@ static void test_bounds(void **state)
     (void)state;
     static const struct {
         int64_t delay_ms, is;
-    } cases[] = {{INT64_MIN, 0}, {-1, 0},        {0, 0},         {24, 0},
-                 {25, 25},       {399, 375},     {400, 400},     {499, 400},
-                 {500, 500},     {1999, 1900},   {2000, 2000},   {2999, 2000},
-                 {3000, 3000},   {29999, 29000}, {30000, 30000}, {INT64_MAX, 30000}};
+    } cases[] = {{INT64_MIN, 0},
+                 {-1, 0},
+                 {0, 0},
+                 {1, 1},
+                 {PP_USUAL_MAX_MS, PP_USUAL_MAX_MS},
+                 {INT64_MAX, PP_USUAL_MAX_MS}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct pp_usual_delay u = {0};
-        pp_usual_delay_add(&u, 0, cases[i].delay_ms);
-        add(&u, PP_USUAL_AFTER_MS, 5000, PP_USUAL_ANSWERS, cases[i].delay_ms);
-        assert_int_equal(pp_usual_delay_ms(&u, NOW), cases[i].is);
+        moments(&u, 0, PP_USUAL_MOMENTS + 1, cases[i].delay_ms);
+        assert_int_equal(pp_usual_delay_ms(&u, PP_USUAL_MOMENTS * SECOND), cases[i].is);
     }
 }
 
-static int by_size(const void *a, const void *b)
+/* Answers are told of when their transfers end, in any order; the clock of another thread may be behind. */
+static void test_out_of_order(void **state)
 {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
+    (void)state;
+    struct pp_usual_delay u = {0};
+    uint64_t rnd = 20261122;
+    for (int64_t s = 0; s < 100; s++)
+        for (int i = 0; i < 5; i++)
+            pp_usual_delay_add(&u, s * SECOND - pp_test_between(&rnd, 0, 20000), 300);
+    assert_in_range(u.moments, PP_USUAL_MOMENTS, PP_USUAL_KEPT);
+    assert_int_equal(pp_usual_delay_ms(&u, 100 * SECOND), 300);
 }
 
-/* Whatever the answers, it is near the median of the latest. */
+/* However late the others are: one moment of the latest in which nothing was is enough, and the estimate is
+ * never more than what was usual then; nor less than any answer took. */
 static void test_property(void **state)
 {
     (void)state;
-    enum { N = 200 };
     uint64_t rnd = 20261122;
     for (int round = 0; round < 500; round++) {
         struct pp_usual_delay u = {0};
-        int64_t lo = pp_test_between(&rnd, 0, 1000), hi = pp_test_between(&rnd, lo, 1900), all[N];
-        add(&u, 0, 9000, PP_USUAL_KEPT, pp_test_between(&rnd, 0, 5000)); /* as it was before */
-        for (int i = 0; i < N; i++) {
-            all[i] = pp_test_between(&rnd, lo, hi);
-            pp_usual_delay_add(&u, 9000, all[i]);
+        int64_t lo = pp_test_between(&rnd, 0, 1000), hi = pp_test_between(&rnd, lo, 1900);
+        int64_t quiet = pp_test_between(&rnd, 100 - PP_USUAL_KEPT, 98);
+        for (int64_t s = 0; s < 100; s++) {
+            int64_t late = s == quiet ? 0 : pp_test_between(&rnd, 0, 5000);
+            for (int64_t n = pp_test_between(&rnd, 1, 30); n > 0; n--)
+                pp_usual_delay_add(&u, s * SECOND, late + pp_test_between(&rnd, lo, hi));
         }
-        qsort(all, N, sizeof(*all), by_size);
-        assert_in_range(pp_usual_delay_ms(&u, NOW) + 100, all[N / 5], all[4 * N / 5] + 100);
+        assert_in_range(pp_usual_delay_ms(&u, 100 * SECOND), lo, hi);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_burst_says_nothing),
-        cmocka_unit_test(test_few_say_nothing),
+        cmocka_unit_test(test_few_moments_say_nothing),
+        cmocka_unit_test(test_many_at_one_moment_are_one),
+        cmocka_unit_test(test_bursts_that_are_late),
+        cmocka_unit_test(test_a_moment_has_its_median),
         cmocka_unit_test(test_what_is_old_is_forgotten),
-        cmocka_unit_test(test_some_are_quick),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_out_of_order),
         cmocka_unit_test(test_property),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
