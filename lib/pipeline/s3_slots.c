@@ -15,6 +15,9 @@
 /* Marks a renewal, at most; fewer where they travel to a server. */
 #define MARKS_MAX     1024
 #define MARKS_MAX_FAR 128
+/* What went out since the last marks counts after a crash as sent at the crash. */
+#define MARKS_EVERY_MS     1000
+#define MARKS_EVERY_MIN_MS 250
 /* After the coordinator has failed. */
 #define TRY_AGAIN_MS 1000
 /* Slots that were refused are asked for again at multiples of this, many in one request. */
@@ -282,6 +285,15 @@ static const int64_t *say_due(struct s3_client *c, struct pp_arena *arena)
     return due;
 }
 
+/* Where writing is a file's matter, marks go with more of the renewals: a ms for each mark, so that what is
+ * written in a second does not grow with the log. */
+static int64_t marks_every_ms(const struct s3_client *c)
+{
+    int64_t ms = ahead_ms(c->s3) > 0 ? MARKS_EVERY_MS : c->rate.len;
+
+    return ms < MARKS_EVERY_MIN_MS ? MARKS_EVERY_MIN_MS : ms > MARKS_EVERY_MS ? MARKS_EVERY_MS : ms;
+}
+
 /* What a renewal without marks reserves holds until marks are known to be written: if those under way fail,
  * nothing that went out is forgotten. */
 static void fill_renewal(struct s3_client *c, struct pp_arena *arena, uint32_t more,
@@ -296,7 +308,7 @@ static void fill_renewal(struct s3_client *c, struct pp_arena *arena, uint32_t m
                                     .concurrency = c->concurrency,
                                     .shares = c->shares};
     say_in_flight(c, more, out);
-    if (!c->marks_out && now - c->marked_ms >= 1000) {
+    if (!c->marks_out && now - c->marked_ms >= marks_every_ms(c)) {
         out->marks = export_marks(c, arena, &out->n_marks);
         out->due_ms = say_due(c, arena);
     }
@@ -418,7 +430,6 @@ static void let_go(struct s3_client *c)
     }
     c->state = S3_WANTED; /* something came due meanwhile; the log comes back with the slot */
     pp_ratelimit_fini(&c->rate);
-    c->n_late = 0;
     if (wait > 0)
         c->refused_until_ms = s3_wall(c->s3) + wait;
     s3_unblock_in(c, wait);
