@@ -198,6 +198,22 @@ void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms)
     insert(rl, at_ms, 1);
 }
 
+void pp_ratelimit_earlier(struct pp_ratelimit *rl, int64_t at_ms, int64_t ms)
+{
+    uint32_t i = rl->len;
+    while (i > 0 && mark_at(rl, i - 1)->at_ms > at_ms)
+        i--;
+    if (i == 0 || mark_at(rl, i - 1)->at_ms != at_ms || mark_at(rl, i - 1)->n == UINT32_MAX || ms <= 0)
+        return;
+    rl->logged--;
+    if (--mark_at(rl, i - 1)->n == 0) {
+        for (; i < rl->len; i++)
+            *mark_at(rl, i - 1) = *mark_at(rl, i);
+        rl->len--;
+    }
+    insert(rl, at_ms - ms, 1);
+}
+
 void pp_ratelimit_refund(struct pp_ratelimit *rl, uint32_t n)
 {
     assert(rl->pending >= n);

@@ -8,7 +8,7 @@
  * covers what the network adds to a request on its way: two requests R apart in the log are a whole window
  * apart at the origin too, as long as delays differ by less. What a server that is busy adds shows in its
  * answer: until that has begun, later than it usually does, the request may not have been read yet
- * (pp_ratelimit_sent_at, core/first_answer.h, core/usual_delay.h).
+ * (pp_ratelimit_sent_at, core/usual_delay.h).
  *
  * The log is exact to the millisecond until it has PP_RATE_MARKS_MAX entries; then neighbours within
  * PP_RATE_BUCKET_MS are joined, and the newest time of a bucket counts for all in it. So an error can only
@@ -88,6 +88,10 @@ int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms, int64_t usual
 
 /* One pending request counts as sent at at_ms, which may be before now_ms or after. */
 void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms);
+
+/* A request that is in the log as sent at at_ms was sent ms earlier. Nothing where it is not to be told from
+ * others any more. */
+void pp_ratelimit_earlier(struct pp_ratelimit *rl, int64_t at_ms, int64_t ms);
 
 /* n pending permits were not used: no byte of their requests left this machine. */
 void pp_ratelimit_refund(struct pp_ratelimit *rl, uint32_t n);

@@ -46,6 +46,7 @@ void s3_client_free(struct s3_client *c)
     HASH_DEL(c->s3->clients, c);
     pp_headers_unref(c->headers);
     pp_ratelimit_fini(&c->rate);
+    free(c->late);
     free(c);
 }
 

@@ -8,7 +8,6 @@
 #include "base/arena.h"
 #include "base/list.h"
 #include "core/backlog.h"
-#include "core/first_answer.h"
 #include "core/ratelimit.h"
 #include "core/usual_delay.h"
 #include "pipeline/headers.h"
@@ -22,6 +21,13 @@ enum s3_client_state {
     S3_HELD,
     S3_RELEASING
 };
+
+/* A request that is in the log at at_ms, late_ms after it was written, for all that its answer took. */
+struct s3_late {
+    int64_t at_ms, late_ms;
+};
+
+#define S3_LATE_MAX 64
 
 /* A client with something to do here. */
 struct s3_client {
@@ -48,7 +54,8 @@ struct s3_client {
     int64_t refused_until_ms; /* wall: somebody else has the slot; not asked for again before */
     struct pp_ratelimit rate;
     struct pp_usual_delay usual_delay;
-    struct pp_first_answer first_answer;
+    struct s3_late *late; /* NULL, or n_late of S3_LATE_MAX: put right when the usual delay is known */
+    uint32_t n_late;
     uint32_t reserved;      /* what is known to be written as reserved */
     uint32_t next_reserved; /* ... is being written; UINT32_MAX: nothing is */
     uint32_t renewals;      /* under way */

@@ -430,6 +430,7 @@ static void let_go(struct s3_client *c)
     }
     c->state = S3_WANTED; /* something came due meanwhile; the log comes back with the slot */
     pp_ratelimit_fini(&c->rate);
+    c->n_late = 0;
     if (wait > 0)
         c->refused_until_ms = s3_wall(c->s3) + wait;
     s3_unblock_in(c, wait);

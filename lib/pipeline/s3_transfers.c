@@ -8,6 +8,9 @@
 #include "pipeline/s3_internal.h"
 #include "pipeline/s6_settle.h"
 
+/* What is usual now was usual so long ago. */
+enum { ALIKE_MS = 10000 };
+
 void s3_claim_unref(struct pp_claim *claim)
 {
     if (!claim || --claim->refs > 0)
@@ -18,15 +21,10 @@ void s3_claim_unref(struct pp_claim *claim)
     free(claim);
 }
 
-static uint64_t host_hash(const struct pp_task *task)
-{
-    return XXH3_64bits(task->domain, strlen(task->domain));
-}
-
 /* A host's transfers stay on one loop, where its connections are warm. */
 static unsigned loop_of(const struct pp_s3 *s3, const struct pp_task *task)
 {
-    return s3->n_loops == 1 ? 0 : (unsigned)(host_hash(task) % s3->n_loops);
+    return s3->n_loops == 1 ? 0 : (unsigned)(XXH3_64bits(task->domain, strlen(task->domain)) % s3->n_loops);
 }
 
 static void count_flight(struct pp_transfer *t, int by)
@@ -117,20 +115,15 @@ static void admit_more(struct pp_transfer *t)
     t->over++;
 }
 
-/* When the latest that was heard of counts as sent. Where a redirect leads, another host answers. */
-static int64_t sent_at(struct pp_transfer *t)
+/* Where nothing is known of the usual delay yet. How late such are that were not waited for is not known. */
+static void note_late(struct s3_client *c, int64_t at_ms, int64_t late_ms)
 {
-    struct s3_client *c = t->client;
-    int64_t written = atomic_load(&t->written_ms), heard = atomic_load(&t->heard_ms);
-
-    if (t->sent_seen == 0) {
-        uint32_t host = (uint32_t)host_hash(t->task);
-        int64_t own = heard;
-        heard = pp_first_answer_ms(&c->first_answer, host, written, own);
-        if (atomic_load(&t->heard_answer))
-            pp_first_answer_add(&c->first_answer, host, written, own);
-    }
-    return pp_ratelimit_sent_at(written, heard, t->usual_delay_ms);
+    if (late_ms <= 0 || late_ms >= PP_RATE_UNHEARD_MS - PP_RATE_MARGIN_MS || c->n_late == S3_LATE_MAX)
+        return;
+    if (!c->late)
+        c->late = malloc(S3_LATE_MAX * sizeof(*c->late));
+    if (c->late)
+        c->late[c->n_late++] = (struct s3_late){at_ms, late_ms};
 }
 
 /* Enters what counts as sent into the client's log. */
@@ -138,7 +131,7 @@ static void count_sent(struct pp_transfer *t)
 {
     struct s3_client *c = t->client;
     unsigned heard = atomic_load(&t->heard_count); /* in this order: what was heard was written before */
-    int64_t at = heard - t->sent_seen == 1 ? sent_at(t) : s3_now(c->s3);
+    int64_t at = atomic_load(&t->sent_ms), late = atomic_load(&t->late_ms);
     unsigned written = atomic_load(&t->sent_count);
 
     while (t->admitted < written)
@@ -150,6 +143,8 @@ static void count_sent(struct pp_transfer *t)
         }
         pp_ratelimit_sent(&c->rate, s3_now(c->s3), at);
         c->unmarked++;
+        if (t->usual_delay_ms == 0)
+            note_late(c, at, late);
     }
 }
 
@@ -198,13 +193,28 @@ void s3_grant_hops(struct s3_client *c, uint32_t n)
     }
 }
 
+static void answered(struct s3_client *c, const struct pp_transfer *t)
+{
+    pp_usual_delay_add(&c->usual_delay, t->answered_ms, t->first_byte_ms);
+    int64_t now = s3_now(c->s3), usual = pp_usual_delay_ms(&c->usual_delay, now);
+    if (usual == 0 || !c->late)
+        return;
+    while (c->n_late > 0) {
+        const struct s3_late *l = &c->late[--c->n_late];
+        if (l->at_ms > now - ALIKE_MS)
+            pp_ratelimit_earlier(&c->rate, l->at_ms, l->late_ms < usual ? l->late_ms : usual);
+    }
+    free(c->late);
+    c->late = NULL;
+}
+
 static void finished(struct pp_s3 *s3, struct pp_transfer *t)
 {
     struct s3_client *c = t->client;
 
     count_sent(t);
     if (t->first_byte_ms >= 0)
-        pp_usual_delay_add(&c->usual_delay, t->answered_ms, t->first_byte_ms);
+        answered(c, t);
     if (t->admitted > t->sent_seen) {
         pp_ratelimit_refund(&c->rate, t->admitted - t->sent_seen);
         s3_permits_freed(c);

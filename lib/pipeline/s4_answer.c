@@ -39,22 +39,22 @@ static void on_sent(struct pp_exchange *x)
     if (t->limited) /* a turn of a busy loop may be longer than the log's margin */
         pp_loop_update(r->s4->o.loop);
     atomic_fetch_add(&t->sent_count, 1);
-    s4_heard(r, s4_now(r), false); /* of an earlier try, on a kept connection that had died */
+    s4_heard(r, s4_now(r)); /* of an earlier try, on a kept connection that had died */
     r->written_ms = s4_now(r);
     r->unheard = true;
 }
 
 /* Until then its permit is pending. */
-void s4_heard(struct s4_run *r, int64_t heard_ms, bool answer)
+void s4_heard(struct s4_run *r, int64_t heard_ms)
 {
     struct pp_transfer *t = r->t;
 
     if (!r->unheard)
         return;
     r->unheard = false;
-    atomic_store(&t->written_ms, r->written_ms);
-    atomic_store(&t->heard_ms, heard_ms);
-    atomic_store(&t->heard_answer, answer);
+    int64_t sent_ms = pp_ratelimit_sent_at(r->written_ms, heard_ms, t->usual_delay_ms);
+    atomic_store(&t->sent_ms, sent_ms);
+    atomic_store(&t->late_ms, sent_ms - r->written_ms);
     atomic_fetch_add(&t->heard_count, 1);
     if (t->limited && !atomic_exchange(&t->sent_busy, true))
         r->s4->o.event(r->s4->o.data, t, PP_TRANSFER_SENT);
@@ -99,7 +99,7 @@ static enum pp_flow on_head(struct pp_exchange *x)
     struct s4_run *r = run_of(x);
     int64_t took = s4_now(r) - r->written_ms;
 
-    s4_heard(r, s4_now(r), true);
+    s4_heard(r, s4_now(r));
     if (r->t->first_byte_ms < 0 || took < r->t->first_byte_ms) {
         r->t->first_byte_ms = took;
         r->t->answered_ms = s4_now(r);
@@ -243,7 +243,7 @@ static void on_done(struct pp_exchange *x)
 {
     struct s4_run *r = run_of(x);
 
-    s4_heard(r, s4_now(r), false);
+    s4_heard(r, s4_now(r));
     s4_judge(r);
 }
 

@@ -76,7 +76,7 @@ static void look_at(struct s4_run *r)
     if (r->stage != S4_RESOLVE && r->stage != S4_EXCHANGE)
         return;
     if (r->unheard && s4_now(r) - r->written_ms >= PP_RATE_UNHEARD_MS + r->t->usual_delay_ms)
-        s4_heard(r, INT64_MAX, false);
+        s4_heard(r, INT64_MAX);
     if (r->draining) {
         if (s4_now(r) >= r->drain_until_ms)
             stop_draining(r);

@@ -104,7 +104,7 @@ void s4_cut(struct s4_run *r)
         r->s4->o.resolver->ops->abort(r->s4->o.resolver, &r->q);
     else if (r->stage == S4_EXCHANGE)
         r->s4->o.fetcher->ops->abort(r->s4->o.fetcher, &r->x);
-    s4_heard(r, INT64_MAX, false);
+    s4_heard(r, INT64_MAX);
 }
 
 /* --- start --- */

@@ -86,9 +86,8 @@ void s4_cut(struct s4_run *r);
 /* --- s4_answer.c --- */
 
 extern const struct pp_exchange_events s4_exchange_events;
-/* The request's answer began at heard_ms, or its connection ended; INT64_MAX: that won't be waited for. It
- * counts as sent now. */
-void s4_heard(struct s4_run *r, int64_t heard_ms, bool answer);
+/* The request's answer has begun at heard_ms, INT64_MAX: it won't be waited for: it counts as sent now. */
+void s4_heard(struct s4_run *r, int64_t heard_ms);
 /* What the answer, as far as it came, means: ends the run or moves it to its next stage. The exchange is
  * over. */
 void s4_judge(struct s4_run *r);

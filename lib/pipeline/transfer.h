@@ -22,7 +22,7 @@ struct s3_client;
 
 /* Mail from a fetch loop to the main loop. */
 enum pp_transfer_event {
-    PP_TRANSFER_SENT,    /* a request counts as sent: written_ms, heard_ms */
+    PP_TRANSFER_SENT,    /* a request counts as sent at sent_ms */
     PP_TRANSFER_HOP,     /* a redirect wants to send one more request: parked until the answer */
     PP_TRANSFER_FINISHED /* the outcome is filled in */
 };
@@ -48,11 +48,9 @@ struct pp_transfer {
     struct pp_transfer_mail sent;  /* to the main loop: SENT; not posted again while `sent_busy` */
     atomic_bool sent_busy;
     atomic_uint sent_count;  /* requests that were written */
-    atomic_uint heard_count; /* of these, such as count as sent; the latest of them: */
-    /* Monotonic: when it was written, and its answer began or its connection ended (INT64_MAX: that is not
-     * waited for any longer). */
-    _Atomic int64_t written_ms, heard_ms;
-    atomic_bool heard_answer; /* it was an answer */
+    atomic_uint heard_count; /* of these, such as count as sent: at */
+    _Atomic int64_t sent_ms; /* monotonic, the latest of them: see pp_ratelimit_sent_at() */
+    _Atomic int64_t late_ms; /* so much later than it was written */
 
     /* in */
     struct pp_task *task;

@@ -144,6 +144,7 @@ def scenario(*tests):
     case = Case()
     print(f"seed {case.seed} (PP_SEED)", flush=True)
     status = 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     try:
         for test in tests:
             start = time.monotonic()

@@ -90,6 +90,31 @@ static void test_sent_at(void **state)
     }
 }
 
+/* What turns out to have been sent earlier frees its permit earlier; the others keep their times. */
+static void test_earlier(void **state)
+{
+    (void)state;
+    struct pp_ratelimit rl;
+    pp_ratelimit_init(&rl, 4);
+    assert_true(pp_ratelimit_admit(&rl, 0, 4));
+    pp_ratelimit_sent(&rl, 500, 500);
+    pp_ratelimit_sent(&rl, 500, 500);
+    pp_ratelimit_sent(&rl, 700, 700);
+    pp_ratelimit_sent(&rl, 900, 900);
+    pp_ratelimit_earlier(&rl, 700, 300); /* before others */
+    pp_ratelimit_earlier(&rl, 500, 0);
+    pp_ratelimit_earlier(&rl, 600, 100); /* none is there */
+    pp_ratelimit_earlier(&rl, 500, 150);
+    static const int64_t due[] = {350, 400, 500, 900};
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(pp_ratelimit_permits(&rl, due[i] + KEPT - 1), i);
+        assert_int_equal(pp_ratelimit_permits(&rl, due[i] + KEPT), i + 1);
+    }
+    pp_ratelimit_earlier(&rl, 900, 100); /* it has run out */
+    assert_int_equal(pp_ratelimit_permits(&rl, 900 + KEPT), 4);
+    pp_ratelimit_fini(&rl);
+}
+
 static void test_hand_over(void **state)
 {
     (void)state;
@@ -401,11 +426,17 @@ static void test_throughput(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_basics),        cmocka_unit_test(test_time_does_not_go_back),
-        cmocka_unit_test(test_limit_changes), cmocka_unit_test(test_sent_at),
-        cmocka_unit_test(test_hand_over),     cmocka_unit_test(test_huge_marks_are_bounded),
-        cmocka_unit_test(test_never_over),    cmocka_unit_test(test_never_over_ahead),
-        cmocka_unit_test(test_ahead),         cmocka_unit_test(test_throughput),
+        cmocka_unit_test(test_basics),
+        cmocka_unit_test(test_time_does_not_go_back),
+        cmocka_unit_test(test_limit_changes),
+        cmocka_unit_test(test_sent_at),
+        cmocka_unit_test(test_earlier),
+        cmocka_unit_test(test_hand_over),
+        cmocka_unit_test(test_huge_marks_are_bounded),
+        cmocka_unit_test(test_never_over),
+        cmocka_unit_test(test_never_over_ahead),
+        cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_throughput),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
