@@ -8,6 +8,7 @@ minutes are measured (5). Printed: requests a minute, against what the limits pe
 photo, and who had the processors. A short try: --clients 500 --workers 4 --minutes 1.
 """
 import json
+import os
 import subprocess
 import time
 
@@ -38,6 +39,7 @@ def judge(case, args, origin, edges):
 
 
 def run(case, args):
+    check(not args.record or not os.path.exists(args.record), f"{args.record} is there already: the origin would append to it")
     origin = Origin(case, hosts=args.hosts, record=args.record or case.in_memory("record.txt"))
     clients = [f"c{i}" for i in range(args.clients)]
     per_client = int(args.rpm * (args.minutes + 3))
