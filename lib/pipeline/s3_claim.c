@@ -176,8 +176,7 @@ static void reserved(struct pp_req *req)
     claim(cy);
 }
 
-/* One renewal for each client that starts more than it has reserved. Without a rate there is nothing to
- * reserve. */
+/* One renewal for each client that starts more than is written. */
 static bool reserve(struct s3_cycle *cy)
 {
     struct pp_s3 *s3 = cy->s3;
@@ -187,7 +186,7 @@ static bool reserve(struct s3_cycle *cy)
     if (!renewals)
         return false;
     for (size_t i = 0; i < cy->n_clients; i++)
-        if (cy->clients[i]->rate.rpm > 0 && !s3_client_covered(cy->clients[i]))
+        if (!s3_client_covered(cy->clients[i]))
             s3_client_renewal(cy->clients[i], &cy->arena, &renewals[n++]);
     cy->renew = (struct pp_coord_renew){.req = {.done = reserved, .data = cy, .arena = &cy->arena},
                                         .worker = s3->p->params->worker,

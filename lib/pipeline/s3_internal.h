@@ -58,6 +58,8 @@ struct s3_client {
     uint32_t n_late;
     uint32_t reserved;      /* what is known to be written as reserved */
     uint32_t next_reserved; /* ... is being written; UINT32_MAX: nothing is */
+    uint32_t flying;        /* of in_flight, what is known to be written as under way, or about to be */
+    uint32_t next_flying;   /* ... is being written; UINT32_MAX: nothing is */
     uint32_t renewals;      /* under way */
     uint32_t unmarked;      /* requests that went out and are in no marks that are known to be written */
     uint32_t marking;       /* of these, in the marks that are being written */
@@ -199,7 +201,7 @@ void s3_unblock_in(struct s3_client *c, int64_t ms);
 /* s3_slots.c */
 /* Starts whatever is missing for these clients to be served: settings, slots. */
 void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n);
-/* Does what is reserved cover everything that is admitted? */
+/* Does what is written cover everything that is admitted: as reserved, and as under way? */
 bool s3_client_covered(const struct s3_client *c);
 /* The reservation that lets `c` start what it has admitted: everything that may be on the wire without being
  * in marks that are known to be written, and what it may admit in the next moments. */

@@ -76,8 +76,8 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w, int6
     c->taken = w->taken;
     c->taken_until_ms = w->taken > 0 ? w->taken_until_ms + skew : 0;
     c->not_before_ms = w->not_before_ms > 0 ? w->not_before_ms + skew : 0;
-    c->reserved = 0;
-    c->next_reserved = UINT32_MAX;
+    c->reserved = c->flying = 0;
+    c->next_reserved = c->next_flying = UINT32_MAX;
     c->leaving = false;
     c->refused_until_ms = 0;
     c->longest_ms = 0;
@@ -233,7 +233,11 @@ static void slot_lost(struct s3_client *c)
 bool s3_client_covered(const struct s3_client *c)
 {
     uint32_t need = c->unmarked + c->rate.pending;
-    return need <= c->reserved && (c->next_reserved == UINT32_MAX || need - c->marking <= c->next_reserved);
+
+    if (ahead_ms(c->s3) > 0 && (c->in_flight > c->flying || c->in_flight > c->next_flying))
+        return false;
+    return c->rate.rpm == 0 ||
+           (need <= c->reserved && (c->next_reserved == UINT32_MAX || need - c->marking <= c->next_reserved));
 }
 
 /* What may be admitted in the next moments without asking again: some seconds of the rate. A crash costs the
@@ -264,14 +268,15 @@ static int64_t longest_ms(struct s3_client *c)
     return c->longest_ms;
 }
 
-/* For whoever takes over after a crash: how many may be under way, and until when. */
-static void say_in_flight(struct s3_client *c, uint32_t more, struct pp_slot_renewal *out)
+/* For whoever takes over after a crash: how many may be under way, and until when. A few more than are now,
+ * so that not each that starts has to be written first; the others of the client's concurrency are free at
+ * once. */
+static void say_in_flight(struct s3_client *c, struct pp_slot_renewal *out)
 {
-    int64_t longest = longest_ms(c);
-    uint32_t n = c->rate.rpm > 0 ? c->in_flight + more : longest > 0 ? c->share_concurrency : c->in_flight;
+    uint32_t n = c->in_flight + 1 + c->share_concurrency / 8;
 
     out->in_flight = n < c->share_concurrency ? n : c->share_concurrency;
-    out->busy_until_ms = s3_wall(c->s3) + c->s3->p->params->lease_ms / 2 + longest;
+    out->busy_until_ms = s3_wall(c->s3) + c->s3->p->params->lease_ms / 2 + longest_ms(c);
 }
 
 static const int64_t *say_due(struct s3_client *c, struct pp_arena *arena)
@@ -307,7 +312,7 @@ static void fill_renewal(struct s3_client *c, struct pp_arena *arena, uint32_t m
                                     .rpm = c->rpm,
                                     .concurrency = c->concurrency,
                                     .shares = c->shares};
-    say_in_flight(c, more, out);
+    say_in_flight(c, out);
     if (!c->marks_out && now - c->marked_ms >= marks_every_ms(c)) {
         out->marks = export_marks(c, arena, &out->n_marks);
         out->due_ms = say_due(c, arena);
@@ -320,6 +325,8 @@ static void fill_renewal(struct s3_client *c, struct pp_arena *arena, uint32_t m
     }
     if (out->reserved < c->next_reserved)
         c->next_reserved = out->reserved;
+    if (out->in_flight < c->next_flying)
+        c->next_flying = out->in_flight;
     c->renewals++;
 }
 
@@ -346,8 +353,10 @@ void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum p
         return;
     if (written || r->reserved < c->reserved) /* it may have been written all the same */
         c->reserved = r->reserved;
+    if (written || r->in_flight < c->flying)
+        c->flying = r->in_flight;
     if (c->renewals > 0 && --c->renewals == 0)
-        c->next_reserved = UINT32_MAX;
+        c->next_reserved = c->next_flying = UINT32_MAX;
     if (written)
         valid_from(c, asked_ms);
     if (r->marks && written)
@@ -420,8 +429,8 @@ static void let_go(struct s3_client *c)
     int64_t wait = c->leaving ? TRY_AGAIN_MS : 0; /* those who come first for it take it meanwhile */
 
     c->marks_out = c->leaving = false;
-    c->unmarked = c->marking = c->reserved = c->renewals = 0;
-    c->next_reserved = UINT32_MAX;
+    c->unmarked = c->marking = c->reserved = c->flying = c->renewals = 0;
+    c->next_reserved = c->next_flying = UINT32_MAX;
     atomic_store(&c->valid_until_ms, 0);
     c->lease_until_ms = 0;
     if (c->blocked == 0 && backlog_empty(c) && !c->loading) {
@@ -462,7 +471,7 @@ static void release_failed(struct pp_s3 *s3, struct release *a, struct s3_client
         clients[i]->marks_out = false;
         clients[i]->marking = 0;
         clients[i]->renewals = 0;
-        clients[i]->next_reserved = UINT32_MAX;
+        clients[i]->next_reserved = clients[i]->next_flying = UINT32_MAX;
         if (!s3->releasing)
             continue;
         clients[i]->state = S3_WANTED;
