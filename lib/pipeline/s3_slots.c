@@ -18,6 +18,8 @@
 /* What went out since the last marks counts after a crash as sent at the crash. */
 #define MARKS_EVERY_MS     1000
 #define MARKS_EVERY_MIN_MS 250
+/* A claim that found less than it asked for was written as under way: so soon it is said what is. */
+#define SAID_TOO_MUCH_MS 1000
 /* After the coordinator has failed. */
 #define TRY_AGAIN_MS 1000
 /* Slots that were refused are asked for again at multiples of this, many in one request. */
@@ -268,14 +270,19 @@ static int64_t longest_ms(struct s3_client *c)
     return c->longest_ms;
 }
 
-/* For whoever takes over after a crash: how many may be under way, and until when. A few more than are now,
- * so that not each that starts has to be written first; the others of the client's concurrency are free at
- * once. */
-static void say_in_flight(struct s3_client *c, struct pp_slot_renewal *out)
+/* A few more than are under way, so that not each that starts has to be written first. */
+static uint32_t under_way(const struct s3_client *c)
 {
     uint32_t n = c->in_flight + 1 + c->share_concurrency / 8;
 
-    out->in_flight = n < c->share_concurrency ? n : c->share_concurrency;
+    return n < c->share_concurrency ? n : c->share_concurrency;
+}
+
+/* For whoever takes over after a crash: how many may be under way, and until when. The others of the client's
+ * concurrency are free at once. */
+static void say_in_flight(struct s3_client *c, struct pp_slot_renewal *out)
+{
+    out->in_flight = under_way(c);
     out->busy_until_ms = s3_wall(c->s3) + c->s3->p->params->lease_ms / 2 + longest_ms(c);
 }
 
@@ -548,6 +555,8 @@ static bool pick_renewal(struct s3_client *c, int64_t now)
 
     if (c->rpm > 0 && (c->unmarked > 0 || c->rate.pending > 0) && active < every)
         every = active;
+    if (ahead > 0 && c->flying > 2 * under_way(c) && every > SAID_TOO_MUCH_MS)
+        every = SAID_TOO_MUCH_MS;
     return c->state == S3_HELD && now - c->marked_ms >= every;
 }
 

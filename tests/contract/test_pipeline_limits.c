@@ -239,6 +239,91 @@ static void test_a_lowered_concurrency_holds(void **state)
     assert_int_equal(world_seen(w, "42").at_once, 1);
 }
 
+/* --- what is written of what is under way, for whoever takes over after a crash --- */
+
+enum { AHEAD_MS = 2000, AT_ONCE = 16, SPARE = 1 + AT_ONCE / 8 };
+
+static void open_far(struct world *w)
+{
+    w->params.client_concurrency = AT_ONCE;
+    w->params.tiers[0].timeout_ms = 50000;
+    world_open(w);
+    w->faulty.ahead_ms = AHEAD_MS;
+    world_post(w, "42", "b_0", 20, 1, PP_REFRESH_KNOWN, "bytes=2000"); /* the host is known */
+    world_finished(w, "b_0");
+}
+
+struct under_way {
+    struct world *w;
+    size_t n;
+};
+
+/* Whether so many are, and never more than is written. */
+static bool are_under_way(void *data)
+{
+    const struct under_way *u = data;
+    size_t n = pp_s3_transfers(u->w->p.s3);
+
+    assert_in_range(n, 0, u->w->faulty.in_flight);
+    return n == u->n;
+}
+
+static void until_under_way(struct world *w, size_t n)
+{
+    struct under_way u = {w, n};
+    world_until(w, are_under_way, &u);
+}
+
+static bool says_as_much(void *data)
+{
+    const struct under_way *u = data;
+
+    assert_true(are_under_way(data));
+    return u->w->faulty.in_flight <= u->n + SPARE;
+}
+
+/* All of it, and few more: the rest of the client's concurrency is free after a crash. */
+static void test_what_is_under_way_is_written(void **state)
+{
+    struct world *w = *state;
+    struct under_way three = {w, 3}, none = {w, 0};
+
+    open_far(w);
+    world_post(w, "42", "b_1", 3, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=1500&first=1");
+    until_under_way(w, 3);
+    world_until(w, says_as_much, &three); /* the claim asked for more than there were */
+    world_post(w, "42", "b_2", 30, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=500&second=1");
+    until_under_way(w, AT_ONCE);
+    assert_int_equal(w->faulty.in_flight, AT_ONCE);
+    until_under_way(w, 0);
+    world_until(w, says_as_much, &none);
+}
+
+static bool renewals_failed(void *data)
+{
+    const struct world *w = data;
+    are_under_way(&(struct under_way){.w = data});
+    return w->faulty.struck[FAULTY_RENEW] >= 3;
+}
+
+/* While nothing can be written, nothing starts beyond what is, with or without a rate. */
+static void test_no_more_is_under_way_than_is_written(void **state)
+{
+    struct world *w = *state;
+    struct under_way three = {w, 3};
+
+    open_far(w);
+    world_post(w, "42", "b_1", 3, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=1500&first=1");
+    until_under_way(w, 3);
+    world_until(w, says_as_much, &three);
+    faulty_fail(&w->faulty, FAULTY_RENEW, FAULTY_BEFORE, PP_EIO, 0, 1000);
+    world_post(w, "42", "b_2", 30, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=500&second=1");
+    world_until(w, renewals_failed, w);
+    faulty_fail(&w->faulty, FAULTY_RENEW, FAULTY_NOWHERE, PP_OK, 0, 0);
+    until_under_way(w, AT_ONCE);
+    assert_int_equal(world_finished(w, "b_2").photos[PP_OUTCOME_STORED], 30);
+}
+
 /* --- settings that change --- */
 
 static void expect_limits(struct world *w, uint32_t rpm, uint32_t concurrency)
@@ -352,6 +437,8 @@ int main(void)
         T(test_every_request_is_charged),
         T(test_rate_over_a_crash),
         T(test_a_lowered_concurrency_holds),
+        T(test_what_is_under_way_is_written),
+        T(test_no_more_is_under_way_than_is_written),
         T(test_changed_while_they_are_read),
         T(test_changed_while_the_slot_is_asked_for),
         T(test_headers_change_under_way),

@@ -69,10 +69,12 @@ static void change_slots(struct faulty_ports *f, const struct call *call)
             r->wants[i].n_marks = f->n_marks;
         }
     }
-    if (call->op == FAULTY_RENEW && f->lose_slots) {
+    if (call->op == FAULTY_RENEW) {
         struct pp_coord_renew *r = pp_container_of(call->req, struct pp_coord_renew, req);
-        for (size_t i = 0; i < r->n; i++)
-            r->renewals[i].lost = true;
+        for (size_t i = 0; i < r->n; i++) {
+            r->renewals[i].lost |= f->lose_slots;
+            f->in_flight = r->renewals[i].in_flight;
+        }
         f->lose_slots = false;
     }
 }
@@ -217,7 +219,8 @@ static enum pp_err ingest_clean(struct pp_ingest_queue *q, struct pp_ingest_clea
 
 static int64_t coord_ahead(struct pp_coordinator *c)
 {
-    return REAL(c)->ops->reserve_ahead_ms(REAL(c));
+    int64_t ms = of_coordinator(c)->ahead_ms;
+    return ms > 0 ? ms : REAL(c)->ops->reserve_ahead_ms(REAL(c));
 }
 
 static void coord_announce(struct pp_coordinator *c, const struct pp_backlog_row *rows, size_t n)

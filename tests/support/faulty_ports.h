@@ -54,6 +54,8 @@ struct faulty_ports {
     size_t n_marks;
     bool lose_slots; /* the next renewals say `lost` */
     bool drop_announcements;
+    int64_t ahead_ms;   /* where it is not 0: the coordinator's reserve_ahead_ms */
+    uint32_t in_flight; /* what the last renewal that was written says of its last client */
 
     struct pp_loop *loop;
     struct pp_task_store store, *real_store;
