@@ -11,6 +11,8 @@ KINDS = {
     "step_down": 3, "fail_commands": 5, "kill_mongo": 2, "freeze_mongo": 2, "lose_mongo_answer": 6, "cut_mongo": 4, "late_mongo": 3,
     "kill_redis": 2, "freeze_redis": 2, "wipe_redis": 1, "lose_redis_answer": 5, "cut_redis": 4, "late_redis": 3,
 }
+# a killed worker's photos, where that is what is measured
+WORTH_KILLING, WORTH_WAITING_S = 5, 5
 
 
 class Faults:
@@ -49,8 +51,17 @@ class Faults:
         running = [r for r in self.fleet.of(role) if r.running() and r.port and not getattr(r, "frozen", False)]
         return self.random.choice(running) if len(running) > 1 else None
 
+    def busiest_worker(self):
+        """The one that holds most, when somebody holds something: what becomes of it is measured."""
+        end, best = time.monotonic() + WORTH_WAITING_S, (0, None)
+        while best[0] < WORTH_KILLING and time.monotonic() < end:
+            held = [t["t"]["w"] for t in self.fleet.mongo.wire.find("chaos", "photos", {"t.s": 2}, projection={"t.w": 1})]
+            workers = [r for r in self.fleet.of("worker") if r.running() and r.port]
+            best = max(((sum(f"-{r.process.pid}-" in w for w in held), r) for r in workers), key=lambda x: x[0], default=best)
+        return best[1]
+
     def kill(self, role):
-        replica = self.one_of(role)
+        replica = self.busiest_worker() if role == "worker" and self.chaos.regular else self.one_of(role)
         if not replica:
             return None
         pid = replica.process.pid
