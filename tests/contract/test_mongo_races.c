@@ -15,6 +15,9 @@
 #include "suite_store_kit.h"
 #include "test_loop.h"
 
+/* For a slow machine: nothing waits as long. */
+#define PATIENCE_MS 240000
+
 enum {
     STORES = 3,
     AT_ONCE = 14,
@@ -479,7 +482,7 @@ static void wait_for_all(struct store_kit *k, const char *batch, uint64_t items)
 {
     struct shown s = {.k = k, .r = {.batch_id = batch, .status = -1, .limit = 100}, .wanted = items};
     pp_arena_init(&s.arena, 0);
-    pp_test_until(k->loop, all_shown, &s, 60000);
+    pp_test_until(k->loop, all_shown, &s, PATIENCE_MS);
     pp_arena_fini(&s.arena);
 }
 
@@ -535,7 +538,7 @@ static void check_end(struct world *w)
         for (int item = 0; item < ITEMS; item++)
             revisions[b->client][item] += b->seen[item];
     }
-    pp_test_until(k->loop, nothing_is_missing, w, 60000);
+    pp_test_until(k->loop, nothing_is_missing, w, PATIENCE_MS);
     if (w->wrong)
         fail_msg("%s", w->wrong);
     for (int c = 0; c < CLIENTS; c++) {
@@ -566,13 +569,13 @@ static void history(struct store_kit *k, uint64_t seed, bool faults)
                         " \"writeConcernError\": {\"code\": 64, \"errmsg\": \"no majority\"}}}");
     for (int i = 0; i < STEPS; i++) {
         step(w);
-        pp_test_until(k->loop, has_room, w, 60000);
+        pp_test_until(k->loop, has_room, w, PATIENCE_MS);
         if (w->wrong)
             break;
     }
     if (faults)
         mongo_server_do("fail-off", NULL);
-    pp_test_until(k->loop, nothing_under_way, w, 60000);
+    pp_test_until(k->loop, nothing_under_way, w, PATIENCE_MS);
     if (w->wrong)
         fail_msg("%s", w->wrong);
     assert_true(!faults || w->failures > 0);
