@@ -285,16 +285,23 @@ static bool says_as_much(void *data)
     return u->w->faulty.in_flight <= u->n + SPARE;
 }
 
-/* All of it, and few more: the rest of the client's concurrency is free after a crash. */
-static void test_what_is_under_way_is_written(void **state)
+/* Three are under way, and few more are written: the claim asked for more than there were. */
+static void open_with_three(struct world *w)
 {
-    struct world *w = *state;
     struct under_way three = {w, 3};
 
     open_far(w);
     world_post(w, "42", "b_1", 3, 1, PP_REFRESH_KNOWN, ENDLESS "&first=1");
     until_under_way(w, 3);
-    world_until(w, says_as_much, &three); /* the claim asked for more than there were */
+    world_until(w, says_as_much, &three);
+}
+
+/* All of it, and few more: the rest of the client's concurrency is free after a crash. */
+static void test_what_is_under_way_is_written(void **state)
+{
+    struct world *w = *state;
+
+    open_with_three(w);
     world_post(w, "42", "b_2", 30, 1, PP_REFRESH_KNOWN, ENDLESS "&second=1");
     until_under_way(w, AT_ONCE);
     assert_int_equal(w->faulty.in_flight, AT_ONCE);
@@ -307,16 +314,12 @@ static bool renewals_failed(void *data)
     return w->faulty.struck[FAULTY_RENEW] >= 3;
 }
 
-/* While nothing can be written, nothing starts beyond what is, with or without a rate. */
+/* While nothing can be written, nothing starts beyond what is. (The client has no rate.) */
 static void test_no_more_is_under_way_than_is_written(void **state)
 {
     struct world *w = *state;
-    struct under_way three = {w, 3};
 
-    open_far(w);
-    world_post(w, "42", "b_1", 3, 1, PP_REFRESH_KNOWN, ENDLESS "&first=1");
-    until_under_way(w, 3);
-    world_until(w, says_as_much, &three);
+    open_with_three(w);
     faulty_fail(&w->faulty, FAULTY_RENEW, FAULTY_BEFORE, PP_EIO, 0, 1000);
     world_post(w, "42", "b_2", 30, 1, PP_REFRESH_KNOWN, ENDLESS "&second=1");
     world_until(w, renewals_failed, w);
