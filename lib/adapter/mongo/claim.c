@@ -17,7 +17,7 @@
 
 /* Conflicts are made up for so many times. A queue that many workers with one range take from is worked off
  * one by one: each time somebody wins. */
-enum { ROUNDS = 12, REACH = 4, LATER_MS = 500 };
+enum { ROUNDS = 12, REACH = 2, LATER_MS = 500 };
 
 int64_t pp_mg_nonce(void)
 {
