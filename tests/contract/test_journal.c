@@ -704,6 +704,29 @@ static void keys_in_the_journal_alone(void **state)
     in_redis(k, "1");
 }
 
+/* After a crash a client's batches wait in the journal: what Redis has of before it is the same batch even
+ * so. */
+static void keys_in_redis_while_the_client_waits(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_2", "b_2");
+    r.key = "key";
+    r.answer = "first";
+    r.answer_n = 5;
+    k->a.gate.mode = GATE_SHUT;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    close_node(&k->a);
+    DUE(k, k->b.queue, append, &r, PP_OK);
+    k->a.gate.mode = GATE_OPEN;
+    open_node(k, &k->a);
+    r.entry.batch_id = "b_3";
+    r.answer = "again";
+    DUE(k, k->a.queue, append, &r, PP_EEXISTS);
+    assert_memory_equal(r.old_answer, "first", 5);
+    until_has(k, k->redis, 2);
+    in_redis(k, "21");
+}
+
 static void bounded_while_inner_is_away(void **state)
 {
     struct kit *k = *state;
@@ -807,6 +830,7 @@ int main(void)
         T(nothing_is_kept_before_redis_has_answered),
         T(the_journal_cannot_be_written),
         T(keys_in_the_journal_alone),
+        T(keys_in_redis_while_the_client_waits),
         T(bounded_while_inner_is_away),
         T(cancelled_while_inner_is_away),
         T(redis_forgets_when_it_ends),

@@ -2,9 +2,11 @@
  *
  *   the key in own  ->  inner  ->  own (synced)  ->  202        an answer or a refusal of inner's
  *                       inner does not answer    ->  the same, and the round goes on asking
- *   inner is away, the client waits  ->  own  ->  202, and the round appends it to inner
- *   own failed the last time         ->  the key in own  ->  the key in inner  ->  the same: what own refuses
- *                                        is nowhere
+ *   inner is away                   ->  own  ->  202, and the round appends it to inner
+ *   the client waits, or own failed the last time
+ *     with a key                    ->  the key in own  ->  the key in inner  ->  the same: it is not promised
+ *                                        twice, and what own refuses is nowhere
+ *     without                       ->  the same
  */
 #include <stdlib.h>
 #include <string.h>
@@ -156,7 +158,7 @@ static void inner_done(struct pp_req *req)
 static enum pp_err append_to_inner(struct append *a)
 {
     struct jq *q = a->op.q;
-    sub_request(a, inner_done)->only_key |= q->own_failed;
+    sub_request(a, inner_done)->only_key |= q->own_failed || jq_client_waits(q, request(a)->entry.client);
     return q->inner->ops->append(q->inner, &a->sub);
 }
 
@@ -188,9 +190,9 @@ static enum pp_err begin(struct append *a)
 {
     const struct pp_ingest_append *r = request(a);
     struct jq *q = a->op.q;
-    bool alone = q->away || jq_client_waits(q, r->entry.client) || (q->own_failed && !r->key);
+    bool waits = q->own_failed || jq_client_waits(q, r->entry.client);
 
-    if (!r->only_key && alone)
+    if (!r->only_key && (q->away || (waits && !r->key)))
         return append_to_own(a, JQ_MISSING);
     return r->key ? look_up_key(a) : append_to_inner(a);
 }
