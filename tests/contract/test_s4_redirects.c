@@ -40,8 +40,9 @@ static enum pp_origin_next serve(struct pp_origin_conn *c, const char *request, 
 
     (void)snprintf(s->heads[s->n++ % 8], sizeof(s->heads[0]), "%s", request);
     if (strncmp(path, "/raw", 4) == 0) {
+        enum pp_origin_next next = s->after_raw; /* once it is sent, the test may change it */
         (void)pp_origin_puts(c, s->raw);
-        return s->after_raw;
+        return next;
     }
     if (strncmp(path, "/to", 3) == 0)
         (void)snprintf(head, sizeof(head), REDIRECT "Location: %s\r\n" EMPTY, s->target);
