@@ -4,9 +4,9 @@
  *                       inner does not answer    ->  the same, and the round goes on asking
  *   inner is away                   ->  own  ->  202, and the round appends it to inner
  *   the client waits, or own failed the last time
- *     with a key                    ->  the key in own  ->  the key in inner  ->  the same: it is not promised
+ *     with a key                    ->  the key in own  ->  the key in inner  ->  own: it is not promised
  *                                        twice, and what own refuses is nowhere
- *     without                       ->  the same
+ *     without                       ->  own
  */
 #include <stdlib.h>
 #include <string.h>
