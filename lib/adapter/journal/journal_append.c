@@ -155,10 +155,16 @@ static void inner_done(struct pp_req *req)
     }
 }
 
+/* Inner may not have it yet: it would overtake earlier ones of the client, or own may refuse it. */
+static bool own_is_first(struct jq *q, const struct pp_ingest_append *r)
+{
+    return q->own_failed || jq_client_waits(q, r->entry.client);
+}
+
 static enum pp_err append_to_inner(struct append *a)
 {
     struct jq *q = a->op.q;
-    sub_request(a, inner_done)->only_key |= q->own_failed || jq_client_waits(q, request(a)->entry.client);
+    sub_request(a, inner_done)->only_key |= own_is_first(q, request(a));
     return q->inner->ops->append(q->inner, &a->sub);
 }
 
@@ -190,9 +196,8 @@ static enum pp_err begin(struct append *a)
 {
     const struct pp_ingest_append *r = request(a);
     struct jq *q = a->op.q;
-    bool waits = q->own_failed || jq_client_waits(q, r->entry.client);
 
-    if (!r->only_key && (q->away || (waits && !r->key)))
+    if (!r->only_key && (q->away || (!r->key && own_is_first(q, r))))
         return append_to_own(a, JQ_MISSING);
     return r->key ? look_up_key(a) : append_to_inner(a);
 }
