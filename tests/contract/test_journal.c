@@ -333,6 +333,17 @@ static struct pp_ingest_append entry(const char *client, const char *batch, cons
                                      .now_ms = 5000};
 }
 
+/* With an Idempotency-Key and its answer. */
+static struct pp_ingest_append keyed(const char *client, const char *batch, const char *key,
+                                     const char *answer)
+{
+    struct pp_ingest_append r = entry(client, batch, batch);
+    r.key = key;
+    r.answer = answer;
+    r.answer_n = strlen(answer);
+    return r;
+}
+
 static enum pp_err append(struct kit *k, struct pp_ingest_queue *q, const char *client, const char *batch)
 {
     struct pp_ingest_append r = entry(client, batch, batch);
@@ -485,13 +496,10 @@ static void answers_that_were_lost(void **state)
 static void everything_in_redis_is_lost(void **state)
 {
     struct kit *k = *state;
-    struct pp_ingest_append keyed = entry("c", "b_1", "b_1");
-    keyed.key = "key";
-    keyed.answer = "first";
-    keyed.answer_n = 5;
-    keyed.entry.refresh = PP_REFRESH_ALWAYS;
-    keyed.entry.replay = true;
-    DUE(k, k->a.queue, append, &keyed, PP_OK);
+    struct pp_ingest_append r = keyed("c", "b_1", "key", "first");
+    r.entry.refresh = PP_REFRESH_ALWAYS;
+    r.entry.replay = true;
+    DUE(k, k->a.queue, append, &r, PP_OK);
     assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
     assert_int_equal(append(k, k->b.queue, "d", "b_3"), PP_OK);
 
@@ -501,7 +509,7 @@ static void everything_in_redis_is_lost(void **state)
     DUE(k, k->redis, get, &g, PP_OK);
     assert_int_equal(g.entry.refresh, PP_REFRESH_ALWAYS);
     assert_true(g.entry.replay);
-    struct pp_ingest_append again = keyed;
+    struct pp_ingest_append again = r;
     again.entry.batch_id = "b_9";
     DUE(k, k->redis, append, &again, PP_EEXISTS); /* the key is back, too */
     assert_int_equal(again.old_answer_n, 5);
@@ -550,10 +558,7 @@ static void refused_by_inner(void **state)
 {
     struct kit *k = *state;
     assert_int_equal(append(k, k->b.queue, "c", "b_1"), PP_OK);
-    struct pp_ingest_append r = entry("c", "b_2", "b_2");
-    r.key = "key";
-    r.answer = "second";
-    r.answer_n = 6;
+    struct pp_ingest_append r = keyed("c", "b_2", "key", "second");
     r.high_water = 10;
     DUE(k, k->a.queue, append, &r, PP_EFULL);
     DUE(k, k->a.queue, append, &r, PP_EFULL);
@@ -572,11 +577,7 @@ static void refused_by_inner(void **state)
 static void keys_of_other_nodes(void **state)
 {
     struct kit *k = *state;
-    struct pp_ingest_append r = entry("c", "b_1", "b_1"), again = entry("c", "b_2", "b_2");
-    r.key = again.key = "key";
-    r.answer = "first";
-    again.answer = "other";
-    r.answer_n = again.answer_n = 5;
+    struct pp_ingest_append r = keyed("c", "b_1", "key", "first"), again = keyed("c", "b_2", "key", "other");
     DUE(k, k->b.queue, append, &r, PP_OK);
     for (int i = 0; i < 2; i++) {
         DUE(k, k->a.queue, append, &again, PP_EEXISTS);
@@ -596,11 +597,7 @@ static void keys_of_other_nodes(void **state)
     k->a.gate.mode = GATE_SHUT;
     DUE(k, k->a.queue, append, &again, PP_EIO); /* only the shared one knows */
     /* To both, while they could not know: both are promised. */
-    struct pp_ingest_append x = entry("e", "b_3", "b_3"), y = entry("e", "b_4", "b_4");
-    x.key = y.key = "both";
-    x.answer = "third";
-    y.answer = "forth";
-    x.answer_n = y.answer_n = 5;
+    struct pp_ingest_append x = keyed("e", "b_3", "both", "third"), y = keyed("e", "b_4", "both", "forth");
     DUE(k, k->a.queue, append, &x, PP_OK);
     DUE(k, k->b.queue, append, &y, PP_OK);
     k->a.gate.mode = GATE_OPEN;
@@ -617,12 +614,8 @@ static void keys_of_other_nodes(void **state)
 static void nothing_is_kept_before_redis_has_answered(void **state)
 {
     struct kit *k = *state;
-    struct pp_ingest_append r = entry("c", "b_1", "b_1"), again = entry("c", "b_2", "b_2");
+    struct pp_ingest_append r = keyed("c", "b_1", "key", "first"), again = keyed("c", "b_2", "key", "other");
     struct kept nothing = {k->a.where, 0};
-    r.key = again.key = "key";
-    r.answer = "first";
-    again.answer = "other";
-    r.answer_n = again.answer_n = 5;
     r.req = (struct pp_req){.done = on_done, .data = k, .arena = &k->arena};
     k->done = false;
     k->a.gate.mode = GATE_HOLDS;
@@ -644,12 +637,7 @@ static void nothing_is_kept_before_redis_has_answered(void **state)
 static void the_journal_cannot_be_written(void **state)
 {
     struct kit *k = *state;
-    struct pp_ingest_append r = entry("c", "b_1", "b_1"), other = entry("c", "b_6", "b_6");
-    r.key = "key";
-    other.key = "new";
-    r.answer = "first";
-    other.answer = "other";
-    r.answer_n = other.answer_n = 5;
+    struct pp_ingest_append r = keyed("c", "b_1", "key", "first"), other = keyed("c", "b_6", "new", "other");
     k->a.gate.mode = GATE_HOLDS;
     r.req = (struct pp_req){.done = on_done, .data = k, .arena = &k->arena};
     k->done = false;
@@ -684,10 +672,7 @@ static void keys_in_the_journal_alone(void **state)
 {
     struct kit *k = *state;
     k->a.gate.mode = GATE_SHUT;
-    struct pp_ingest_append r = entry("c", "b_1", "b_1");
-    r.key = "key";
-    r.answer = "first";
-    r.answer_n = 5;
+    struct pp_ingest_append r = keyed("c", "b_1", "key", "first");
     DUE(k, k->a.queue, append, &r, PP_OK);
     for (int i = 0; i < 2; i++) {
         struct pp_ingest_append again = r;
@@ -709,10 +694,7 @@ static void keys_in_the_journal_alone(void **state)
 static void keys_in_redis_while_the_client_waits(void **state)
 {
     struct kit *k = *state;
-    struct pp_ingest_append r = entry("c", "b_2", "b_2");
-    r.key = "key";
-    r.answer = "first";
-    r.answer_n = 5;
+    struct pp_ingest_append r = keyed("c", "b_2", "key", "first");
     k->a.gate.mode = GATE_SHUT;
     assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
     close_node(&k->a);
