@@ -93,6 +93,21 @@ static void planning_again_changes_nothing(void **state)
     assert_int_equal(sk_item(k, "c", "a").revision, 2);
 }
 
+/* Consumers go by it: with another one its result would be sent again. All within one millisecond. */
+static void a_result_keeps_its_number(void **state)
+{
+    struct store_kit *k = *state;
+    size_t n;
+    sk_plan(k, "c", "b_1", "a: p");
+    struct pp_task *t = sk_claim(k, "c", 0, 1)->tasks;
+    assert_false(sk_final(k, KIT_WORKER, t, PP_OUTCOME_STORED));
+    uint64_t seq = sk_results(k, "b_1", 9, &n)->seq;
+    assert_int_equal(n, 1);
+    assert_true(sk_plan(k, "c", "b_1", "a: p")->items[0].repeated);
+    assert_int_equal(sk_results(k, "b_1", 9, &n)->seq, seq);
+    assert_int_equal(n, 1);
+}
+
 static void chunks_make_one_batch(void **state)
 {
     struct store_kit *k = *state;
@@ -432,6 +447,7 @@ static const struct CMUnitTest tests[] = {
     T(photos_open_and_answered),
     T(texts_come_back_as_they_went),
     T(planning_again_changes_nothing),
+    T(a_result_keeps_its_number),
     T(chunks_make_one_batch),
     T(repeated_url_is_fetched_once),
     T(many_wait_for_one_task),

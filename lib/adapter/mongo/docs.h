@@ -62,6 +62,7 @@ enum { PP_MG_WAITING = 1, PP_MG_CLAIMED = 2, PP_MG_SETTLED = 3 }; /* t.s */
 #define F_SEQ      "q"
 #define F_FINISHED "f"
 #define F_OPEN     "ok"
+#define F_AT_ONCE  "ao"
 #define F_PHOTOS   "ph"
 /* of each photo */
 #define F_P_URL     "u"

@@ -15,7 +15,7 @@ struct pp_mg_plan_row {
     struct pp_key *open; /* of its photos, each once */
     size_t n_open;
     enum pp_item_status status;
-    int64_t seq; /* of one that ended at once */
+    int64_t seq; /* of one that ended at once: written without a guard */
     bool late;   /* a reader may have passed that before it was there */
 };
 

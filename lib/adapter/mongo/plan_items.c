@@ -122,12 +122,6 @@ enum pp_err pp_mg_plan_newest(struct pp_mg_planning *p)
     return err;
 }
 
-/* Not one that was settled: its number was written under a guard (seq.c). */
-static bool ended_at_once(const bson_t *doc)
-{
-    return pp_mg_doc_int(doc, F_SEQ) > 0 && pp_mg_doc_int(doc, F_FINISHED) == pp_mg_doc_int(doc, F_CREATED);
-}
-
 static enum pp_err read_repeated(struct pp_mg_planning *p, const bson_t *doc)
 {
     const char *name = pp_mg_doc_text(doc, F_ITEM), *id = pp_mg_doc_text(doc, F_ID);
@@ -144,7 +138,7 @@ static enum pp_err read_repeated(struct pp_mg_planning *p, const bson_t *doc)
         row->item->revision = (uint32_t)pp_mg_doc_int(doc, F_REVISION);
         row->id = pp_arena_strdup(&p->t->tmp, id);
         row->n_open = 0;
-        row->seq = ended_at_once(doc) ? pp_mg_doc_int(doc, F_SEQ) : 0;
+        row->seq = bson_has_field(doc, F_AT_ONCE) ? pp_mg_doc_int(doc, F_SEQ) : 0;
         if (!row->id)
             return PP_ENOMEM;
         if (err == PP_OK && bson_iter_init_find(&it, doc, F_OPEN))
@@ -164,8 +158,7 @@ static enum pp_err find_repeated(struct pp_mg_planning *p)
     BSON_APPEND_INT32(&projection, F_REVISION, 1);
     BSON_APPEND_INT32(&projection, F_OPEN, 1);
     BSON_APPEND_INT32(&projection, F_SEQ, 1);
-    BSON_APPEND_INT32(&projection, F_CREATED, 1);
-    BSON_APPEND_INT32(&projection, F_FINISHED, 1);
+    BSON_APPEND_INT32(&projection, F_AT_ONCE, 1);
     bson_append_document_end(&opts, &projection);
     pp_mg_hint(&opts, "newest");
     if (put_names(p, &filter)) {
@@ -270,8 +263,10 @@ static void build_item(const struct pp_mg_planning *p, const struct pp_mg_plan_r
     BSON_APPEND_INT64(doc, F_CREATED, p->r->now_ms);
     BSON_APPEND_INT32(doc, F_STATUS, (int32_t)row->status);
     BSON_APPEND_INT64(doc, F_SEQ, row->seq);
-    if (row->seq)
+    if (row->seq) {
         BSON_APPEND_INT64(doc, F_FINISHED, p->r->now_ms);
+        BSON_APPEND_BOOL(doc, F_AT_ONCE, true);
+    }
     put_open(doc, row);
     BSON_APPEND_ARRAY_BEGIN(doc, F_PHOTOS, &photos);
     for (uint32_t i = 0; i < item->n_photos; i++)
@@ -357,14 +352,18 @@ static enum pp_err renumber(struct pp_mg_planning *p)
         return err;
     pp_mg_bulk_init(&bulk, p->t, PP_MG_ITEMS);
     for (size_t i = 0; i < p->r->n; i++) {
-        bson_t set, filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
+        bson_t set, unset, filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
         if (p->rows[i].late) {
             BSON_APPEND_UTF8(&filter, F_ID, p->rows[i].id);
             BSON_APPEND_UTF8(&filter, F_CLIENT, p->r->client);
+            BSON_APPEND_BOOL(&filter, F_AT_ONCE, true); /* or somebody else has done it */
             pp_mg_seq_guard(&seq, &filter);
             BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &set);
             BSON_APPEND_INT64(&set, F_SEQ, seq.first + (int64_t)k++);
             bson_append_document_end(&update, &set);
+            BSON_APPEND_DOCUMENT_BEGIN(&update, "$unset", &unset);
+            BSON_APPEND_BOOL(&unset, F_AT_ONCE, true);
+            bson_append_document_end(&update, &unset);
             pp_mg_bulk_update(&bulk, &filter, &update, false);
         }
         bson_destroy(&filter);
@@ -372,7 +371,7 @@ static enum pp_err renumber(struct pp_mg_planning *p)
     }
     err = pp_mg_bulk_run(&bulk);
     if (err == PP_OK && bulk.matched < n)
-        err = PP_EUNKNOWN; /* the caller repeats; some have the old numbers */
+        err = PP_EUNKNOWN; /* the caller repeats, as far as some have the old numbers */
     if (err != PP_OK)
         return err;
     pp_mg_seq_close(p->t, &seq);
