@@ -551,17 +551,36 @@ static void check_end(struct world *w)
     }
 }
 
-static void history(struct store_kit *k, uint64_t seed, bool faults)
+static int open_world(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
     assert_non_null(w);
+    sk_open(state);
+    w->k = *state;
+    w->stores[0] = w->k->store;
+    for (int i = 1; i < STORES; i++)
+        assert_int_equal(open_store(w->k->loop, w->k->place, &w->stores[i]), PP_OK);
+    *state = w;
+    return 0;
+}
+
+/* After a failure, too: what is under way has its memory here. */
+static int close_world(void **state)
+{
+    struct world *w = *state;
+    pp_test_until(w->k->loop, nothing_under_way, w, PATIENCE_MS);
+    for (int i = 1; i < STORES; i++)
+        w->stores[i]->ops->close(w->stores[i]);
+    *state = w->k;
+    free(w);
+    return sk_close(state);
+}
+
+static void history(struct world *w, uint64_t seed, bool faults)
+{
     print_message("seed %d%s\n", (int)seed, faults ? ", with faults" : "");
-    w->k = k;
     w->rng = seed;
     w->faults = faults;
-    w->stores[0] = k->store;
-    for (int i = 1; i < STORES; i++)
-        assert_int_equal(open_store(k->loop, k->place, &w->stores[i]), PP_OK);
     if (faults)
         mongo_server_do("fail",
                         "{\"mode\": {\"activationProbability\": 0.02}, \"data\": {\"appName\": \"races\","
@@ -569,28 +588,25 @@ static void history(struct store_kit *k, uint64_t seed, bool faults)
                         " \"writeConcernError\": {\"code\": 64, \"errmsg\": \"no majority\"}}}");
     for (int i = 0; i < STEPS; i++) {
         step(w);
-        pp_test_until(k->loop, has_room, w, PATIENCE_MS);
+        pp_test_until(w->k->loop, has_room, w, PATIENCE_MS);
         if (w->wrong)
             break;
     }
     if (faults)
         mongo_server_do("fail-off", NULL);
-    pp_test_until(k->loop, nothing_under_way, w, PATIENCE_MS);
+    pp_test_until(w->k->loop, nothing_under_way, w, PATIENCE_MS);
     if (w->wrong)
         fail_msg("%s", w->wrong);
     assert_true(!faults || w->failures > 0);
     drain(w);
     check_end(w);
-    for (int i = 1; i < STORES; i++)
-        w->stores[i]->ops->close(w->stores[i]);
-    free(w);
 }
 
 static void everything_at_once(void **state)
 {
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        sk_close(state);
-        sk_open(state);
+        close_world(state);
+        open_world(state);
         history(*state, seed, false);
     }
 }
@@ -601,8 +617,8 @@ static void while_commands_fail(void **state)
     if (!mongo_server_is_ours())
         skip();
     for (uint64_t seed = 11; seed <= 12; seed++) {
-        sk_close(state);
-        sk_open(state);
+        close_world(state);
+        open_world(state);
         history(*state, seed, true);
     }
 }
@@ -613,8 +629,8 @@ int main(int argc, char **argv)
     mongo_server_start(argv);
     sk_use(&subject);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(everything_at_once, sk_open, sk_close),
-        cmocka_unit_test_setup_teardown(while_commands_fail, sk_open, sk_close),
+        cmocka_unit_test_setup_teardown(everything_at_once, open_world, close_world),
+        cmocka_unit_test_setup_teardown(while_commands_fail, open_world, close_world),
     };
     int failures = cmocka_run_group_tests_name("mongo races", tests, NULL, NULL);
     pp_mongo_cleanup();
