@@ -297,7 +297,7 @@ static void numbers_for_many_at_once(void **state)
     struct pp_store_numbers r[N];
     for (int i = 0; i < N; i++) {
         r[i] = (struct pp_store_numbers){
-            .req = {.done = taken, .data = &t, .arena = &k->arena}, .name = "x", .n = (uint64_t)i + 1};
+            .req = {.done = taken, .data = &t, .arena = sk_arena(k)}, .name = "x", .n = (uint64_t)i + 1};
         assert_int_equal(k->store->ops->numbers(k->store, &r[i]), PP_OK);
     }
     pp_test_until(k->loop, all_taken, &t, 20000);

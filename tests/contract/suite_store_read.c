@@ -495,13 +495,13 @@ static void failures_stay_alone(void **state)
     pp_arena_init(&tiny, 8); /* no room for an answer */
     struct pp_claim_want want = {.client = "c", .n = 1, .hash_hi = UINT32_MAX};
     for (int i = 0; i < N; i++) {
-        claims[i] =
-            (struct pp_store_claim){.req = {.done = landed, .data = &f, .arena = i == 4 ? &tiny : &k->arena},
-                                    .worker = KIT_WORKER,
-                                    .lease_ms = KIT_LEASE_MS,
-                                    .wants = &want,
-                                    .n_wants = 1,
-                                    .now_ms = k->now};
+        claims[i] = (struct pp_store_claim){
+            .req = {.done = landed, .data = &f, .arena = i == 4 ? &tiny : sk_arena(k)},
+            .worker = KIT_WORKER,
+            .lease_ms = KIT_LEASE_MS,
+            .wants = &want,
+            .n_wants = 1,
+            .now_ms = k->now};
         assert_int_equal(k->store->ops->claim(k->store, &claims[i]), PP_OK);
     }
     pp_test_until(k->loop, all_landed, &f, 20000);
@@ -531,12 +531,12 @@ static void failed_settlements_are_undone(void **state)
     pp_arena_init(&tiny, 8);
     for (int i = 0; i < N; i++) {
         s[i] = sk_settlement(&c->tasks[i], PP_OUTCOME_STORED);
-        r[i] =
-            (struct pp_store_settle){.req = {.done = landed, .data = &f, .arena = i == 4 ? &tiny : &k->arena},
-                                     .worker = KIT_WORKER,
-                                     .settlements = &s[i],
-                                     .n = 1,
-                                     .now_ms = k->now};
+        r[i] = (struct pp_store_settle){
+            .req = {.done = landed, .data = &f, .arena = i == 4 ? &tiny : sk_arena(k)},
+            .worker = KIT_WORKER,
+            .settlements = &s[i],
+            .n = 1,
+            .now_ms = k->now};
         assert_int_equal(k->store->ops->settle(k->store, &r[i]), PP_OK);
     }
     pp_test_until(k->loop, all_landed, &f, 20000);
