@@ -33,6 +33,40 @@ static void claims_of_a_lost_answer_are_handed_back(void **state)
     mk_six_once(&t);
 }
 
+static int64_t claimed(struct store_kit *k)
+{
+    struct pp_store_queue q = {0};
+    KIT_OK(k, queue, &q);
+    return q.claimed;
+}
+
+static bool renewed_without_them(void *data)
+{
+    struct store_kit *k = data;
+    struct pp_store_renew renew = {.worker = KIT_WORKER, .lease_ms = KIT_LEASE_MS, .now_ms = k->now};
+    KIT_OK(k, renew, &renew);
+    return claimed(k) == 0;
+}
+
+/* The store is away for longer than the lease; then the worker renews what it holds before anybody reaps. */
+static void claims_of_a_lost_answer_are_not_renewed_for_ever(void **state)
+{
+    struct store_kit *k = *state;
+    struct trial t = {.k = k, .client = "c", .batch = "b_1"};
+    struct pp_store_renew renew = {.worker = KIT_WORKER, .lease_ms = KIT_LEASE_MS};
+    mk_six_tasks(&t);
+    mongo_proxy_fault(mk_proxy, "update", "photos", MONGO_LOSE_REPLY_AND_CUT, 0, 1);
+    assert_int_equal(mk_claim_four(&t), PP_EUNKNOWN);
+    assert_int_equal(mongo_proxy_calm(mk_proxy), 1);
+    k->now += 2 * KIT_LEASE_MS;
+    renew.now_ms = k->now;
+    KIT_RUN(k, renew, &renew);
+    assert_true(mk_tolerable(renew.req.err) && renew.req.err != PP_OK);
+    mongo_proxy_cut(mk_proxy, false);
+    pp_test_until(k->loop, renewed_without_them, k, 20000);
+    mk_six_once(&t);
+}
+
 /* Opened while there is no server: nothing is written until there is one, and then it is as any other. */
 static void opened_while_there_is_none(void **state)
 {
@@ -366,6 +400,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         P(opened_while_there_is_none),
         P(claims_of_a_lost_answer_are_handed_back),
+        P(claims_of_a_lost_answer_are_not_renewed_for_ever),
         P(an_answer_that_does_not_come),
         P(cut_for_a_while),
         T(steps_down_in_the_middle),

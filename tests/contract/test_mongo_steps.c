@@ -9,6 +9,7 @@
 #include "adapter/mongo/mongo_store.h"
 #include "mongo_proxy.h"
 #include "mongo_server.h"
+#include "photopool/code.h"
 #include "suite_mongo_kit.h"
 #include "test_loop.h"
 
@@ -275,6 +276,102 @@ static void planned_in_part(void **state)
     sk_check_counts(k, "c", "b_2", "");
 }
 
+/* As its planner leaves it that dies after its items, before their tasks. */
+static void interrupt(struct store_kit *k, const char *batch)
+{
+    char *json = pp_arena_printf(&k->arena,
+                                 "{\"update\": \"batches\", \"updates\": [{\"q\": {\"_id\": \"%s\"}, \"u\":"
+                                 " {\"$unset\": {\"pl\": 1}}}]}",
+                                 batch);
+    assert_int_equal(run_command(k, json), 1);
+}
+
+static const char no_tasks[] = "{\"update\": \"photos\", \"updates\": [{\"q\": {}, \"multi\": true, \"u\":"
+                               " {\"$unset\": {\"t\": 1}}}]}";
+
+/* Photos that were open when their items were inserted, and are answered when the chunk is planned again. */
+static void answered_since_it_was_interrupted(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p q r; b: p; d: o s");
+    assert_int_equal(run_command(k, no_tasks), 5);
+    sk_plan(k, "c", "b_2", "e: r"); /* one has a task, of somebody else */
+    interrupt(k, "b_1");
+    struct pp_store_plan *r =
+        sk_plan(k, "c", "b_1", "a: p=stored q=skipped r=stored; b: p=stored; d: o s=failed");
+    assert_int_equal(r->tasks_opened, 1);
+    assert_int_equal(r->items_finished, 1);
+    assert_int_equal(sk_item(k, "c", "b").status, PP_ITEM_COMPLETE);
+    assert_int_equal(sk_item(k, "c", "a").status, PP_ITEM_OPEN);
+    struct pp_store_claim *c = sk_claim(k, "c", 0, 9);
+    assert_int_equal(c->n, 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_false(sk_final(k, KIT_WORKER, &c->tasks[i], PP_OUTCOME_STORED));
+    struct pp_item a = sk_item(k, "c", "a");
+    assert_int_equal(a.status, PP_ITEM_PARTIAL);
+    assert_int_equal(a.photos[0].outcome.kind, PP_OUTCOME_UNCHANGED);
+    assert_int_equal(a.photos[1].outcome.kind, PP_OUTCOME_SKIPPED);
+    assert_int_equal(a.photos[2].outcome.kind, PP_OUTCOME_STORED);
+    struct pp_item d = sk_item(k, "c", "d");
+    assert_int_equal(d.status, PP_ITEM_PARTIAL);
+    assert_int_equal(d.photos[1].outcome.code, PP_CODE_BAD_URL);
+    assert_int_equal(sk_batch(k, "b_1").state, PP_BATCH_FINISHED);
+    assert_int_equal(sk_batch(k, "b_2").state, PP_BATCH_FINISHED);
+    sk_check_counts(k, "c", "b_1", "");
+}
+
+/* Somebody cancelled between its mark and its items, and then its planner died. */
+static void cancelled_and_interrupted(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p q; b: r");
+    assert_int_equal(run_command(k, no_tasks), 3);
+    interrupt(k, "b_1");
+    assert_int_equal(run_command(k, "{\"update\": \"batches\", \"updates\": [{\"q\": {}, \"u\":"
+                                    " {\"$set\": {\"ca\": {\"$numberLong\": \"1\"}}}}]}"),
+                     1);
+    sk_plan(k, "c", "b_1", "a: p q; b: r");
+    struct pp_batch b = sk_batch(k, "b_1");
+    assert_int_equal(b.state, PP_BATCH_CANCELLED);
+    assert_int_equal(b.items[PP_ITEM_CANCELLED], 2);
+    assert_int_equal(sk_claim(k, "c", 0, 9)->n, 0);
+    sk_check_counts(k, "c", "b_1", "");
+}
+
+/* Somebody took numbers so long ago that they may no longer be written. */
+static bool numbers_are_old(void *data)
+{
+    return run_command(data,
+                       "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"seq\", \"$expr\": {\"$gt\":"
+                       " [\"$$NOW\", {\"$add\": [{\"$first\": \"$open.at\"}, 8000]}]}}, \"u\":"
+                       " {\"$set\": {\"seen\": 1}}}]}") == 1;
+}
+
+/* Not because somebody else has ended these items. */
+static void cancelled_too_late_for_its_numbers(void **state)
+{
+    struct store_kit *k = *state;
+    struct flight f = {0};
+    struct mongo_proxy *proxy = mongo_proxy_open(mongo_server_port());
+    struct pp_task_store *slow;
+    assert_int_equal(
+        mk_subject.open(k->loop, mongo_server_by_way_of(k->place, mongo_proxy_port(proxy)), &slow), PP_OK);
+    sk_plan(k, "c", "b_1", "a: p; b: q");
+    mongo_proxy_fault(proxy, "findAndModify", "meta", MONGO_HOLD_REPLY, 0, 1);
+    struct pp_store_cancel r = {.batch_id = "b_1", .now_ms = k->now};
+    r.req = (struct pp_req){.done = landed, .data = &f, .arena = sk_arena(k)};
+    assert_int_equal(slow->ops->cancel(slow, &r), PP_OK);
+    pp_test_until(k->loop, numbers_are_old, k, 60000);
+    mongo_proxy_let_go(proxy);
+    pp_test_until(k->loop, has_landed, &f, 60000);
+    assert_string_equal(pp_err_text(r.req.err), pp_err_text(PP_OK));
+    assert_int_equal(r.items_cancelled, 2);
+    assert_int_equal(sk_batch(k, "b_1").state, PP_BATCH_CANCELLED);
+    assert_int_equal(sk_claim(k, "c", 0, 9)->n, 0);
+    slow->ops->close(slow);
+    mongo_proxy_close(proxy);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
 
 int main(int argc, char **argv)
@@ -283,10 +380,17 @@ int main(int argc, char **argv)
     mongo_server_start(argv);
     sk_use(&mk_subject);
     const struct CMUnitTest tests[] = {
-        T(readers_stop_before_open_blocks), T(the_outbox_stops_before_open_blocks),
-        T(an_ended_batch_is_shown_whole),   T(blocks_of_the_dead_lapse),
-        T(joining_a_settled_task),          T(cancelled_while_it_is_planned),
-        T(joined_before_it_is_deleted),     T(planned_in_part),
+        T(readers_stop_before_open_blocks),
+        T(the_outbox_stops_before_open_blocks),
+        T(an_ended_batch_is_shown_whole),
+        T(blocks_of_the_dead_lapse),
+        T(joining_a_settled_task),
+        T(cancelled_while_it_is_planned),
+        T(joined_before_it_is_deleted),
+        T(planned_in_part),
+        T(answered_since_it_was_interrupted),
+        T(cancelled_and_interrupted),
+        T(cancelled_too_late_for_its_numbers),
     };
     int failures = cmocka_run_group_tests_name("mongo's steps", tests, NULL, NULL);
     pp_mongo_cleanup();

@@ -89,7 +89,7 @@ struct pp_store_claim {
     struct pp_backlog_row
         *next; /* per want, in order: when its queue has something due next; INT64_MAX: it is empty */
 };
-/* In claim: due tasks only, earliest first, attempts + 1, epoch + 1. PP_EUNKNOWN: the tasks' leases lapse by
+/* In claim: due tasks only, earliest first, attempts + 1, epoch + 1. PP_EUNKNOWN: the tasks come back by
  * themselves. */
 
 struct pp_batch_delta {

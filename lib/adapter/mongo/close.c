@@ -5,7 +5,7 @@
 #include "keys.h"
 #include "run.h"
 
-enum { SLICE_ITEMS = 500, SLICE_KEYS = 1000, LEAVE_TRIES = 3, WAITING_LIMIT = 2000 };
+enum { SLICE_ITEMS = 500, SLICE_KEYS = 1000, CLOSE_TRIES = 5, LEAVE_TRIES = 3, WAITING_LIMIT = 2000 };
 
 /* --- items --- */
 
@@ -197,12 +197,14 @@ static enum pp_err count_closed(const struct closing *c, struct pp_mg_moved *mov
     return PP_OK;
 }
 
-static enum pp_err close_slice(struct closing *c, const char *const *ids, size_t n, struct pp_mg_moved *moved,
-                               struct pp_mg_closed *closed)
+/* Those of the items that are open. *more: some may be still. */
+static enum pp_err close_some(struct closing *c, const char *const *ids, size_t n, struct pp_mg_moved *moved,
+                              struct pp_mg_closed *closed, bool *more)
 {
     struct pp_mg_seq seq;
-    bool all = false;
+    bool all = true;
     c->n = c->n_keys = 0;
+    *more = false;
     enum pp_err err = find_open(c, ids, n);
     if (err != PP_OK || c->n == 0)
         return err;
@@ -216,9 +218,25 @@ static enum pp_err close_slice(struct closing *c, const char *const *ids, size_t
         pp_mg_seq_close(c->t, &seq);
         err = count_closed(c, moved, closed);
     }
+    *more = !all;
     /* Also where it is not known whether they are closed: nobody would come here again. */
     enum pp_err left = pp_mg_leave(c->t, c->client, c->keys, c->n_keys);
     return err != PP_OK ? err : left;
+}
+
+/* A write that came too late for its numbers has closed nothing, as if somebody else had ended the items:
+ * repeated until none is open. */
+static enum pp_err close_slice(struct closing *c, const char *const *ids, size_t n, struct pp_mg_moved *moved,
+                               struct pp_mg_closed *closed)
+{
+    enum pp_err err = PP_OK;
+    bool more = true;
+    for (int try = 0; err == PP_OK && more; try++) {
+        if (try == CLOSE_TRIES)
+            return PP_EIO; /* each time too late: the server hardly moves */
+        err = close_some(c, ids, n, moved, closed, &more);
+    }
+    return err;
 }
 
 enum pp_err pp_mg_items_close(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n,
@@ -368,13 +386,19 @@ static enum pp_err leave_slice(struct pp_mg_thread *t, const char *client, const
     return err;
 }
 
-/* An answer that is lost is asked for again here: who comes again from the start finds no open item that
+/* Answers are lost, or a primary steps down. */
+static bool may_pass(enum pp_err err)
+{
+    return err == PP_EUNKNOWN || err == PP_ETIMEOUT || err == PP_EIO;
+}
+
+/* What fails is repeated here: who comes again from the start finds no open item that
  * would lead it to these tasks. (After a crash they are fetched for nobody, once.) */
 enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct pp_key *keys, size_t n)
 {
     enum pp_err err = PP_OK;
     for (size_t at = 0; at < n && err == PP_OK; at += SLICE_KEYS) {
-        for (int try = 0; try < LEAVE_TRIES && (try == 0 || err == PP_EUNKNOWN || err == PP_ETIMEOUT); try++)
+        for (int try = 0; try < LEAVE_TRIES && (try == 0 || may_pass(err)); try++)
             err = leave_slice(t, client, keys + at, n - at < SLICE_KEYS ? n - at : SLICE_KEYS);
     }
     return err;

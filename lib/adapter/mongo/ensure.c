@@ -3,9 +3,11 @@
  *   new ------ insert -----> there is a document: try
  *   known ---- upsert where there is no task --> there is one: join --> it is settled: finish, or gone:
  * upsert again
+ *   answered - join -------> there is no task: finish
  *
  * An upsert also wants the photo to be as it was looked up. One that was stored since needs no task: its item
- * gets what is recorded, as if it had joined in time. */
+ * gets what is recorded, as if it had joined in time. So does the item of an interrupted chunk that waits for
+ * a photo to which this look-up has an answer: it was open when the item was inserted. */
 #include <string.h>
 
 #include "keys.h"
@@ -13,7 +15,7 @@
 
 enum { ROUNDS = 8 };
 
-/* A photo that needs a task. */
+/* A photo that an item waits for. */
 struct need {
     struct pp_key key;
     const struct pp_plan_photo *photo;
@@ -32,10 +34,15 @@ struct ensuring {
 
 /* --- what is needed --- */
 
-static bool needs_task(const struct pp_mg_plan_row *row, const struct pp_plan_photo *photo)
+static bool waits_for(const struct pp_mg_plan_row *row, const struct pp_plan_photo *photo)
 {
-    return photo->outcome.kind == PP_OUTCOME_OPEN &&
-           pp_mg_keys_at(row->open, row->n_open, &photo->key) < row->n_open;
+    return pp_mg_keys_at(row->open, row->n_open, &photo->key) < row->n_open;
+}
+
+/* No task is opened for it. */
+static bool answered(const struct need *need)
+{
+    return need->photo->outcome.kind != PP_OUTCOME_OPEN;
 }
 
 static void gather(struct ensuring *e, struct need *all, size_t n)
@@ -43,10 +50,13 @@ static void gather(struct ensuring *e, struct need *all, size_t n)
     for (size_t i = 0; i < n; i++) {
         struct need *last = e->n ? &e->needs[e->n - 1] : NULL;
         const struct need *need = &all[e->places[i].at];
-        if (last && !memcmp(&last->key, &need->key, sizeof last->key))
-            last->always |= need->always;
-        else
+        if (!last || memcmp(&last->key, &need->key, sizeof last->key) != 0) {
             e->needs[e->n++] = *need;
+            continue;
+        }
+        last->always |= need->always;
+        if (answered(last))
+            last->photo = need->photo;
     }
     for (size_t i = 0; i < e->n; i++)
         e->places[i] = (struct pp_mg_place){e->needs[i].key, (uint32_t)i};
@@ -71,7 +81,7 @@ static enum pp_err find_needs(struct ensuring *e)
             pp_mg_keys_unique(row->open, row->n_open);
         for (uint32_t k = 0; k < row->item->n_photos && row->n_open; k++) {
             const struct pp_plan_photo *photo = &row->item->photos[k];
-            if (!needs_task(row, photo))
+            if (!waits_for(row, photo))
                 continue;
             e->places[n] = (struct pp_mg_place){photo->key, (uint32_t)n};
             all[n] = (struct need){photo->key, photo, n, photo->always};
@@ -275,7 +285,8 @@ static enum pp_err join_always(struct ensuring *e)
     return err;
 }
 
-/* What the item gets of one that is settled, or was stored since it was looked up; kind OPEN: nothing yet. */
+/* What the item gets of one that is settled, was stored since it was looked up, or had an answer then; kind
+ * OPEN: nothing yet. */
 static enum pp_err read_answer(struct ensuring *e, const struct need *need, const bson_t *doc,
                                struct pp_outcome *o)
 {
@@ -289,7 +300,7 @@ static enum pp_err read_answer(struct ensuring *e, const struct need *need, cons
         return pp_mg_read_outcome(&at, a, o);
     }
     enum pp_err err = pp_mg_read_photo(doc, a, &record);
-    if (err == PP_OK && pp_mg_doc_int(doc, F_T_STATE) == 0 && !need->always)
+    if (err == PP_OK && pp_mg_doc_int(doc, F_T_STATE) == 0 && !need->always && !answered(need))
         *o = pp_plan_photo_late(need->photo, &record);
     return err;
 }
@@ -344,6 +355,19 @@ static enum pp_err read_states(struct ensuring *e, bool *served, struct pp_mg_an
     return err != PP_OK ? err : end;
 }
 
+/* Those without a task to which the look-up had an answer. */
+static void answer_rest(struct ensuring *e, bool *served, struct pp_mg_answer *answers, size_t *n_answers)
+{
+    for (size_t i = 0; i < e->n_todo; i++) {
+        const struct need *need = &e->needs[e->todo[i]];
+        if (served[e->todo[i]] || !answered(need))
+            continue;
+        served[e->todo[i]] = true;
+        answers[(*n_answers)++] = (struct pp_mg_answer){
+            .client = e->p->r->client, .key = need->key, .outcome = need->photo->outcome};
+    }
+}
+
 /* Some were not to be joined: settled meanwhile, or gone. Leaves those in e->todo that need a task of their
  * own. */
 static enum pp_err look_again(struct ensuring *e)
@@ -356,8 +380,10 @@ static enum pp_err look_again(struct ensuring *e)
     if (!served || !answers || !gone)
         return PP_ENOMEM;
     enum pp_err err = read_states(e, served, answers, &n_answers);
-    if (err == PP_OK)
+    if (err == PP_OK) {
+        answer_rest(e, served, answers, &n_answers);
         err = pp_mg_finish(e->p->t, answers, n_answers, e->p->r->now_ms, &e->p->moved);
+    }
     for (size_t i = 0; i < e->n_todo; i++)
         if (!served[e->todo[i]])
             gone[n_gone++] = e->needs[e->todo[i]].key;
@@ -399,12 +425,17 @@ enum pp_err pp_mg_plan_ensure(struct pp_mg_planning *p)
     struct ensuring e = {.p = p};
     enum pp_err err = find_needs(&e);
     for (uint32_t i = 0; i < e.n && err == PP_OK; i++)
-        if (seems_new(&e, &e.needs[i]))
+        if (answered(&e.needs[i]))
+            e.todo[e.n_todo++] = i;
+    if (err == PP_OK && e.n_todo)
+        err = join_rest(&e);
+    for (uint32_t i = 0; i < e.n && err == PP_OK; i++)
+        if (!answered(&e.needs[i]) && seems_new(&e, &e.needs[i]))
             e.todo[e.n_todo++] = i;
     if (err == PP_OK && e.n_todo)
         err = insert_new(&e);
     for (uint32_t i = 0; i < e.n && err == PP_OK; i++)
-        if (!seems_new(&e, &e.needs[i]))
+        if (!answered(&e.needs[i]) && !seems_new(&e, &e.needs[i]))
             e.todo[e.n_todo++] = i;
     for (int round = 0; err == PP_OK && e.n_todo; round++) {
         if (round == ROUNDS)

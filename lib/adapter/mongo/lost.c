@@ -65,8 +65,8 @@ void pp_mg_lost_add(struct pp_mg_thread *t, const char *worker, int64_t nonce, i
         lost_free(l);
 }
 
-/* {t.s: 2, t.w, t.n, _id: {$nin: known}, t.lv: null}: those that somebody left are not told of here; they
- * lapse. */
+/* {t.s: 2, t.w, t.n, _id: {$nin: known}}. Those that somebody has left, too: at worst they are fetched for
+ * nobody. */
 static void build_release(const struct pp_mg_lost *l, bson_t *filter, bson_t *update)
 {
     bson_t sub, values;
@@ -76,7 +76,6 @@ static void build_release(const struct pp_mg_lost *l, bson_t *filter, bson_t *up
     BSON_APPEND_INT32(filter, F_T_STATE, PP_MG_CLAIMED);
     pp_mg_put_text(filter, F_T_WORKER, l->worker);
     BSON_APPEND_INT64(filter, F_T_NONCE, l->nonce);
-    BSON_APPEND_NULL(filter, F_T_LEFT);
     BSON_APPEND_DOCUMENT_BEGIN(filter, F_ID, &sub);
     BSON_APPEND_ARRAY_BEGIN(&sub, "$nin", &values);
     for (size_t i = 0; i < l->n_known; i++) {
@@ -118,8 +117,9 @@ static struct pp_mg_lost *take_all(struct pp_mg *m)
     return all;
 }
 
-/* A late update may come until its lease would have ended: each is tried until then, once a second. After a
- * failure the rest waits for the next time. */
+/* A late update may come until its lease would have ended: each is tried until then, once a second, and once
+ * more from then on, since the worker's renewals keep these tasks, too. After a failure the rest waits for
+ * the next time. */
 void pp_mg_lost_release(struct pp_mg_thread *t, int64_t now_ms)
 {
     struct pp_mg_lost *keep = NULL, *last = NULL;
@@ -130,10 +130,10 @@ void pp_mg_lost_release(struct pp_mg_thread *t, int64_t now_ms)
         if (ok && tick - l->tried_ms >= TRY_AGAIN_MS) {
             ok = release(t, l);
             l->tried_ms = tick;
-        }
-        if (now >= l->until_ms) {
-            lost_free(l);
-            continue;
+            if (ok && now >= l->until_ms) {
+                lost_free(l);
+                continue;
+            }
         }
         l->next = keep;
         keep = l;

@@ -261,8 +261,8 @@ static enum pp_err start(struct pp_mg_planning *p)
     return PP_OK;
 }
 
-/* Cancelled since we began: what we have made open ends, too, and so do tasks made after their items had
- * ended. */
+/* Cancelled since we began, or since somebody did who was interrupted: what was made open ends, too, and so
+ * do tasks made after their items had ended. */
 static enum pp_err cancel_rest(struct pp_mg_planning *p)
 {
     struct pp_mg_closed closed = {0};
@@ -280,7 +280,7 @@ static enum pp_err end(struct pp_mg_planning *p)
     enum pp_err err = end_batch(p, &cancelled);
     for (size_t i = 0; i < p->n_blocks && err == PP_OK; i++) /* else they lapse */
         pp_mg_seq_close(p->t, &p->blocks[i]);
-    if (err == PP_OK && cancelled && !p->cancelled)
+    if (err == PP_OK && cancelled && (!p->cancelled || p->begun))
         err = cancel_rest(p);
     if (err == PP_OK && (p->r->last || p->planned) &&
         !pp_mg_moved_batch(&p->moved, p->r->batch_id, p->r->client))

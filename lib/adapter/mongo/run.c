@@ -13,7 +13,11 @@ static void count(struct pp_mg_thread *t)
 enum {
     CODE_HOST_UNREACHABLE = 6,
     CODE_EXCEEDED_TIME_LIMIT = 50,
+    CODE_SHUTDOWN_IN_PROGRESS = 91,
+    CODE_PRIMARY_STEPPED_DOWN = 189,
     CODE_DUPLICATE_KEY = 11000,
+    CODE_INTERRUPTED_AT_SHUTDOWN = 11600,
+    CODE_INTERRUPTED_BY_ELECTION = 11602,
     CODE_NOT_PRIMARY = 10107,
     CODE_NOT_PRIMARY_NO_SECONDARY_OK = 13435,
     CODE_OUT_OF_DISK = 14031,
@@ -32,6 +36,14 @@ static bool no_answer(const bson_error_t *e)
            (e->domain == MONGOC_ERROR_SERVER && e->code == CODE_EXCEEDED_TIME_LIMIT);
 }
 
+/* In the midst of it: of an update of many documents, some may be changed. */
+static bool interrupted(const bson_error_t *e)
+{
+    return e->domain == MONGOC_ERROR_SERVER &&
+           (e->code == CODE_SHUTDOWN_IN_PROGRESS || e->code == CODE_PRIMARY_STEPPED_DOWN ||
+            e->code == CODE_INTERRUPTED_AT_SHUTDOWN || e->code == CODE_INTERRUPTED_BY_ELECTION);
+}
+
 static bool retryable(const bson_t *reply)
 {
     return reply && (mongoc_error_has_label(reply, "RetryableWriteError") ||
@@ -48,7 +60,7 @@ static enum pp_err classify(const bson_error_t *e, const bson_t *reply, bool wri
         return PP_EUNKNOWN;
     if (no_answer(e))
         return write ? PP_EUNKNOWN : PP_ETIMEOUT;
-    return write && retryable(reply) ? PP_EUNKNOWN : PP_EIO;
+    return write && (interrupted(e) || retryable(reply)) ? PP_EUNKNOWN : PP_EIO;
 }
 
 static const char *const op_names[] = {
