@@ -80,11 +80,19 @@ static void set_enough(struct pp_s3 *s3)
     s3->enough = n < ENOUGH_LEAST ? ENOUGH_LEAST : n > ENOUGH_MOST ? ENOUGH_MOST : (uint32_t)n;
 }
 
+/* They stay until its end. */
+static void set_in_cycle(struct s3_cycle *cy, bool in)
+{
+    for (size_t i = 0; i < cy->n_clients; i++)
+        cy->clients[i]->in_cycle = in;
+}
+
 static void end_cycle(struct s3_cycle *cy)
 {
     struct pp_s3 *s3 = cy->s3;
     int64_t wall = s3_wall(s3);
 
+    set_in_cycle(cy, false);
     pp_arena_fini(&cy->arena);
     free(cy);
     s3->cycle = NULL;
@@ -159,8 +167,7 @@ static void reserved(struct pp_req *req)
 {
     struct s3_cycle *cy = req->data;
 
-    for (size_t i = 0; i < cy->renew.n; i++)
-        s3_client_renewed(cy->s3, &cy->renew.renewals[i], req->err, cy->asked_ms);
+    s3_clients_renewed(cy->s3, &cy->renew, req->err, cy->asked_ms);
     if (req->err != PP_OK) {
         pp_log(cy->s3->p->log, PP_LOG_WARN, "permits could not be reserved", "error", pp_err_text(req->err),
                NULL);
@@ -200,8 +207,8 @@ static bool reserve(struct s3_cycle *cy)
         return true;
     }
     enum pp_err err = s3->p->coordinator->ops->renew(s3->p->coordinator, &cy->renew);
-    for (size_t i = 0; i < n && err != PP_OK; i++)
-        s3_client_renewed(s3, &renewals[i], err, cy->asked_ms);
+    if (err != PP_OK)
+        s3_clients_renewed(s3, &cy->renew, err, cy->asked_ms);
     return err == PP_OK;
 }
 
@@ -331,6 +338,7 @@ static void cycle(void *data)
     cy->s3 = s3;
     pp_arena_init(&cy->arena, 64 << 20);
     s3_gather(cy);
+    set_in_cycle(cy, true);
     if (!s3_deal(cy) || !reserve(cy))
         abandon(cy);
 }

@@ -39,6 +39,7 @@ struct s3_client {
     bool own_rpm, own_concurrency;     /* set for this client; else the defaults of the configuration */
     bool paused, stale;                /* stale: read the settings again */
     bool loading, superseded;          /* being read; changed since that was asked for */
+    bool in_cycle;                     /* in the one under way */
     struct pp_headers *headers;
     /* the slot */
     uint32_t share, shares, hash_lo, hash_hi;
@@ -48,6 +49,7 @@ struct s3_client {
     int64_t taken_until_ms;            /* monotonic */
     _Atomic int64_t valid_until_ms;    /* monotonic: no request goes out later; read by fetch loops */
     int64_t longest_ms;                /* deadline of the longest transfer since the slot is held */
+    int64_t longest_written_ms;        /* ... for which busy_until_ms is known to be written */
     int64_t held_ms;                   /* monotonic: since when */
     int64_t lease_until_ms;            /* monotonic: by our own count the slot is ours until then */
     bool leaving;             /* to be let go when nothing is in flight: another cut, another worker */
@@ -201,13 +203,15 @@ void s3_unblock_in(struct s3_client *c, int64_t ms);
 /* s3_slots.c */
 /* Starts whatever is missing for these clients to be served: settings, slots. */
 void s3_clients_prepare(struct pp_s3 *s3, struct s3_client **clients, size_t n);
-/* Does what is written cover everything that is admitted: as reserved, and as under way? */
-bool s3_client_covered(const struct s3_client *c);
+/* Does what is written cover everything that is admitted: as reserved, and as under way, for as long as that
+ * may take? */
+bool s3_client_covered(struct s3_client *c);
 /* The reservation that lets `c` start what it has admitted: everything that may be on the wire without being
  * in marks that are known to be written, and what it may admit in the next moments. */
 void s3_client_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_slot_renewal *out);
-/* It has come back; it was asked for at asked_ms (monotonic). */
-void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum pp_err err, int64_t asked_ms);
+/* Such have come back; they were asked for at asked_ms (monotonic). */
+void s3_clients_renewed(struct pp_s3 *s3, const struct pp_coord_renew *asked, enum pp_err err,
+                        int64_t asked_ms);
 
 /* s3_transfers.c */
 void s3_on_events(void *data, struct pp_list *mail);

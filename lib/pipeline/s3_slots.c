@@ -82,7 +82,7 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w, int6
     c->next_reserved = c->next_flying = UINT32_MAX;
     c->leaving = false;
     c->refused_until_ms = 0;
-    c->longest_ms = 0;
+    c->longest_ms = c->longest_written_ms = 0;
     valid_from(c, asked_ms);
     c->active_ms = now;
     c->marked_ms = 0;
@@ -232,11 +232,26 @@ static void slot_lost(struct s3_client *c)
     c->s3->held--;
 }
 
-bool s3_client_covered(const struct s3_client *c)
+/* The longest deadline of a transfer that may be started or is under way. */
+static int64_t longest_ms(struct s3_client *c)
+{
+    const struct pp_params *p = c->s3->p->params;
+
+    for (uint8_t q = 0; q < PP_QUEUES; q++) {
+        int64_t ms = p->tiers[s3_tier(c->s3, q)].timeout_ms;
+        if (ms > c->longest_ms &&
+            (c->blocked & (1u << q) || pp_backlog_get(c->s3->backlog, c->id, q) != PP_BACKLOG_NEVER))
+            c->longest_ms = ms;
+    }
+    return c->longest_ms;
+}
+
+bool s3_client_covered(struct s3_client *c)
 {
     uint32_t need = c->unmarked + c->rate.pending;
 
-    if (ahead_ms(c->s3) > 0 && (c->in_flight > c->flying || c->in_flight > c->next_flying))
+    if (ahead_ms(c->s3) > 0 &&
+        (c->in_flight > c->flying || c->in_flight > c->next_flying || longest_ms(c) > c->longest_written_ms))
         return false;
     return c->rate.rpm == 0 ||
            (need <= c->reserved && (c->next_reserved == UINT32_MAX || need - c->marking <= c->next_reserved));
@@ -253,21 +268,6 @@ static uint32_t reserve_more(struct s3_client *c)
     uint32_t free = pp_ratelimit_permits_at(&c->rate, now, now + ahead);
     uint32_t some = (uint32_t)((int64_t)c->rate.rpm * ahead / PP_RATE_WINDOW_MS) + c->share_concurrency;
     return free < some ? free : some;
-}
-
-/* The longest deadline of a transfer that may be started or is under way. */
-static int64_t longest_ms(struct s3_client *c)
-{
-    const struct pp_params *p = c->s3->p->params;
-
-    for (uint8_t q = 0; q < PP_QUEUES; q++) {
-        if (!(c->blocked & (1u << q)) && pp_backlog_get(c->s3->backlog, c->id, q) == PP_BACKLOG_NEVER)
-            continue;
-        int64_t ms = p->tiers[s3_tier(c->s3, q)].timeout_ms;
-        if (ms > c->longest_ms)
-            c->longest_ms = ms;
-    }
-    return c->longest_ms;
 }
 
 /* A few more than are under way, so that not each that starts has to be written first. */
@@ -351,21 +351,31 @@ static void last_renewal(struct s3_client *c, struct pp_arena *arena, struct pp_
     out->in_flight = c->in_flight;
 }
 
-void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum pp_err err, int64_t asked_ms)
+/* What say_in_flight() went by; later renewals never say less. */
+static void learn_longest(struct s3_client *c, const struct pp_coord_renew *asked,
+                          const struct pp_slot_renewal *r)
 {
-    struct s3_client *c = s3_client_find(s3, r->client);
+    int64_t ms = r->busy_until_ms - asked->now_ms - asked->lease_ms / 2;
+
+    if (ms > c->longest_written_ms)
+        c->longest_written_ms = ms;
+}
+
+static void client_renewed(struct s3_client *c, const struct pp_coord_renew *asked,
+                           const struct pp_slot_renewal *r, enum pp_err err, int64_t asked_ms)
+{
     bool written = err == PP_OK && !r->lost;
 
-    if (!c)
-        return;
     if (written || r->reserved < c->reserved) /* it may have been written all the same */
         c->reserved = r->reserved;
     if (written || r->in_flight < c->flying)
         c->flying = r->in_flight;
-    if (c->renewals > 0 && --c->renewals == 0)
+    if (--c->renewals == 0)
         c->next_reserved = c->next_flying = UINT32_MAX;
-    if (written)
+    if (written) {
+        learn_longest(c, asked, r);
         valid_from(c, asked_ms);
+    }
     if (r->marks && written)
         c->unmarked -= c->marking;
     else if (r->marks)
@@ -380,6 +390,16 @@ void s3_client_renewed(struct pp_s3 *s3, const struct pp_slot_renewal *r, enum p
         s3_unblock_in(c, 0);
 }
 
+void s3_clients_renewed(struct pp_s3 *s3, const struct pp_coord_renew *asked, enum pp_err err,
+                        int64_t asked_ms)
+{
+    for (size_t i = 0; i < asked->n; i++) {
+        struct s3_client *c = s3_client_find(s3, asked->renewals[i].client);
+        assert(c && c->renewals > 0); /* such a client stays */
+        client_renewed(c, asked, &asked->renewals[i], err, asked_ms);
+    }
+}
+
 /* --- tending: each second --- */
 
 static void renewed(struct pp_req *req)
@@ -388,8 +408,7 @@ static void renewed(struct pp_req *req)
     struct pp_s3 *s3 = a->s3;
 
     s3->requests--;
-    for (size_t i = 0; i < a->r.n; i++)
-        s3_client_renewed(s3, &a->r.renewals[i], req->err, a->asked_ms);
+    s3_clients_renewed(s3, &a->r, req->err, a->asked_ms);
     pp_arena_fini(&a->arena);
     free(a);
 }
@@ -412,8 +431,8 @@ static void renew(struct pp_s3 *s3, struct s3_client **clients, size_t n)
         s3_client_renewal(clients[i], &a->arena, &a->r.renewals[i]);
     enum pp_err err = a->r.renewals ? s3->p->coordinator->ops->renew(s3->p->coordinator, &a->r) : PP_ENOMEM;
     if (err != PP_OK) {
-        for (size_t i = 0; a->r.renewals && i < n; i++)
-            s3_client_renewed(s3, &a->r.renewals[i], err, a->asked_ms);
+        if (a->r.renewals)
+            s3_clients_renewed(s3, &a->r, err, a->asked_ms);
         pp_arena_fini(&a->arena);
         free(a);
         return;
@@ -460,7 +479,7 @@ static void released(struct pp_req *req)
     s3->requests--;
     for (size_t i = 0; i < a->r.n; i++) {
         struct s3_client *c = s3_client_find(s3, a->r.renewals[i].client);
-        assert(c && c->state == S3_RELEASING);
+        assert(c && c->state == S3_RELEASING && c->renewals == 1); /* this one */
         let_go(c);
     }
     pp_arena_fini(&a->arena);
@@ -513,10 +532,16 @@ static void release(struct pp_s3 *s3, struct s3_client **clients, size_t n)
     }
 }
 
+/* Requests that are under way name it, or the cycle does: it must stay. */
+static bool referred_to(const struct s3_client *c)
+{
+    return c->renewals > 0 || c->in_cycle || c->loading;
+}
+
 static bool idle(const struct s3_client *c, int64_t now)
 {
     /* in_flight: a claim of its may be under way for long */
-    return c->unsettled == 0 && c->in_flight == 0 && c->blocked == 0 && !c->loading &&
+    return c->unsettled == 0 && c->in_flight == 0 && c->blocked == 0 && !referred_to(c) &&
            now - c->active_ms >= IDLE_MS;
 }
 
@@ -543,7 +568,7 @@ static void for_batches(struct pp_s3 *s3, bool (*pick)(struct s3_client *c, int6
 
 static bool pick_done(struct s3_client *c, int64_t now)
 {
-    if (c->state != S3_HELD || c->unsettled > 0 || c->in_flight > 0 || c->loading || c->renewals > 0)
+    if (c->state != S3_HELD || c->unsettled > 0 || c->in_flight > 0 || referred_to(c))
         return false;
     return c->leaving || (idle(c, now) && backlog_empty(c));
 }

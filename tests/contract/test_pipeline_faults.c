@@ -275,6 +275,39 @@ static void test_slots_are_lost(void **state)
     assert_true(w->faulty.calls[FAULTY_ACQUIRE] > 1);
 }
 
+static bool is_renewed(void *data)
+{
+    return ((struct world *)data)->faulty.calls[FAULTY_RENEW] > 0;
+}
+
+static bool is_forgotten(void *data)
+{
+    struct pp_s3_view view;
+    return !pp_s3_view(((struct world *)data)->p.s3, "42", &view);
+}
+
+/* A renewal takes longer than the slot is held, and than a client without work is remembered: it stays until
+ * the renewal has come back. */
+static void test_a_renewal_takes_long(void **state)
+{
+    struct world *w = *state;
+    struct pp_s3_view view;
+
+    w->params.lease_ms = 4000;
+    w->params.sole_worker = false;
+    w->step_ms = 100;
+    world_open(w);
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    world_finished(w, "b_1");
+    w->faulty.rules[FAULTY_RENEW].delay_ms = 25000;
+    w->faulty.calls[FAULTY_RENEW] = 0;
+    world_until(w, is_renewed, w);
+    world_run(w, 20000);
+    assert_true(pp_s3_view(w->p.s3, "42", &view));
+    assert_false(view.held);
+    world_until(w, is_forgotten, w);
+}
+
 /* A claim that takes longer than a slot is kept without work. */
 static void test_a_claim_takes_long(void **state)
 {
@@ -326,6 +359,7 @@ int main(void)
         T(test_drain_while_settings_are_read),
         T(test_drain_with_parked_transfers),
         T(test_slots_are_lost),
+        T(test_a_renewal_takes_long),
         T(test_a_claim_takes_long),
         T(test_the_list_of_tiers_gets_shorter),
     };

@@ -327,6 +327,49 @@ static void test_no_more_is_under_way_than_is_written(void **state)
     until_under_way(w, AT_ONCE);
 }
 
+static bool is_in_first_tier(void *data)
+{
+    const struct world *w = data;
+    return w->p.metrics.in_flight[0] == 1;
+}
+
+static bool is_in_second_tier(void *data)
+{
+    const struct world *w = data;
+    return w->p.metrics.in_flight[1] == 1;
+}
+
+/* And nothing longer is under way meanwhile. */
+static bool renewals_failed_often(void *data)
+{
+    const struct world *w = data;
+    assert_int_equal(w->p.metrics.in_flight[1], 0);
+    return w->faulty.struck[FAULTY_RENEW] >= 3;
+}
+
+/* What is written says until when transfers of the first tier may take: one of the second, which takes
+ * longer, starts after it has been written anew, and another one without that. */
+static void test_nothing_takes_longer_than_is_written(void **state)
+{
+    struct world *w = *state;
+
+    w->params.client_concurrency = 2;
+    w->params.lease_ms = 600000; /* no renewal but those that are needed */
+    w->params.tiers[1].timeout_ms = 600000;
+    world_open(w);
+    w->faulty.ahead_ms = AHEAD_MS;
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, ENDLESS);
+    world_until(w, is_in_first_tier, w);
+    faulty_fail(&w->faulty, FAULTY_RENEW, FAULTY_BEFORE, PP_EIO, 0, 1000);
+    world_until(w, renewals_failed_often, w);
+    faulty_fail(&w->faulty, FAULTY_RENEW, FAULTY_NOWHERE, PP_OK, 0, 0);
+    world_until(w, is_in_second_tier, w);
+    unsigned renewals = w->faulty.calls[FAULTY_RENEW];
+    world_post(w, "42", "b_2", 1, 1, PP_REFRESH_KNOWN, ENDLESS "&second=1");
+    until_under_way(w, 2);
+    assert_int_equal(w->faulty.calls[FAULTY_RENEW], renewals);
+}
+
 /* --- settings that change --- */
 
 static void expect_limits(struct world *w, uint32_t rpm, uint32_t concurrency)
@@ -442,6 +485,7 @@ int main(void)
         T(test_a_lowered_concurrency_holds),
         T(test_what_is_under_way_is_written),
         T(test_no_more_is_under_way_than_is_written),
+        T(test_nothing_takes_longer_than_is_written),
         T(test_changed_while_they_are_read),
         T(test_changed_while_the_slot_is_asked_for),
         T(test_headers_change_under_way),
