@@ -148,11 +148,12 @@ static void silent_ones_lose_what_they_have(void **state)
     pp_loop_close(still);
 }
 
-/* One that ends in order gives back at once what it has. */
+/* One that ends in order gives back at once what it has, and takes back its own delivery, not that of one
+ * that went silent. */
 static void an_end_gives_back(void **state)
 {
     (void)state;
-    struct rik *k = rik_open_with(redis_server_shared(), 2, (struct pp_redis_ingest_options){0});
+    struct rik *k = rik_open_with(redis_server_shared(), 3, (struct pp_redis_ingest_options){0});
     rik_append(k, 0, "c", "b_1");
     rik_append(k, 0, "c", "b_2");
     rik_takes(k, 0, 9, "12");
@@ -160,8 +161,21 @@ static void an_end_gives_back(void **state)
     rik_close_planner(k, 0);
     struct pp_ingest_entry e = rik_take_at_last(k, 1);
     assert_string_equal(e.batch_id, "b_1");
-    assert_int_equal(e.deliveries, 2);
+    assert_int_equal(e.deliveries, 1);
     rik_takes(k, 1, 9, "2");
+    rik_ack(k, 1, "b_2");
+    char words[200];
+    snprintf(words, sizeof words, "XPENDING {%s}:stream planners - + 1", k->prefix);
+    struct redisReply *r = redis_server_ask(k->server, words);
+    snprintf(words, sizeof words, "XCLAIM {%s}:stream planners p1 0 %s RETRYCOUNT 7", k->prefix,
+             r->element[0]->element[0]->str);
+    freeReplyObject(r);
+    redis_server_do(k->server, words);
+    rik_close_planner(k, 1);
+    e = rik_take_at_last(k, 2);
+    assert_string_equal(e.batch_id, "b_1");
+    assert_int_equal(e.deliveries, 7);
+    held_by(k, "p2", 7);
     rik_close_kit(k);
 }
 

@@ -25,7 +25,8 @@ struct pp_ingest_entry {
     const void *payload; /* items as core/entry.h encodes them */
     size_t payload_n;
     bool cancelled;      /* DELETE came before it was planned */
-    uint32_t deliveries; /* taken so often, this time included; of take only */
+    uint32_t deliveries; /* taken so often without being given back by a close, this time included; of take
+                            only */
 };
 
 struct pp_ingest_append {

@@ -87,8 +87,10 @@ static void queue_free(struct queue *s)
     free(s);
 }
 
+/* No request is under way: the lane is idle, and its connection ours. */
 static void close_queue(struct pp_ingest_queue *q)
 {
+    pp_iq_give_back(&((struct queue *)q)->q);
     queue_free((struct queue *)q);
 }
 

@@ -1,8 +1,9 @@
 /* ingest.h: inside of the SQLite ingest queue: its tables, queries and the state of its one connection.
  *
  * Invariants: an entry is waiting, taken or poisoned. Only the process that took entries can ack them and it
- * holds the file alone, so at open what is taken is waiting again. `photos` counts those of entries waiting
- * or taken. The payload lies in a table of its own: changing an entry's state does not write it again. */
+ * holds the file alone, so at open what is taken is waiting again; a close gives it back before, and takes
+ * its delivery back. `photos` counts those of entries waiting or taken. The payload lies in a table of its
+ * own: changing an entry's state does not write it again. */
 #ifndef PP_ADAPTER_SQLITE_INGEST_H
 #define PP_ADAPTER_SQLITE_INGEST_H
 
@@ -20,6 +21,7 @@ enum { PP_ENTRY_WAITING, PP_ENTRY_TAKEN, PP_ENTRY_POISONED };
 
 #define PP_INGEST_QUERIES(X)                                                                                \
     X(START, "UPDATE entries SET state=0 WHERE state=1")                                                    \
+    X(GIVE_BACK, "UPDATE entries SET state=0, deliveries=deliveries-1 WHERE state=1")                       \
     X(TOTALS, "SELECT count(*), total(photos) FROM entries WHERE state<2")                                  \
     X(OLDEST, "SELECT min(created) FROM entries WHERE state<2")                                             \
     X(POISONED, "SELECT count(*) FROM entries WHERE state=2")                                               \
@@ -70,6 +72,8 @@ struct pp_iq {
 
 /* Reads the totals; `untake` at open. */
 void pp_iq_load(struct pp_iq *q, bool untake);
+/* At close: what is taken is waiting, as if it had not been taken. */
+void pp_iq_give_back(struct pp_iq *q);
 
 #define PP_IQ_OPS(X)            \
     X(append, pp_ingest_append) \

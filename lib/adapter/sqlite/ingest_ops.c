@@ -35,6 +35,11 @@ void pp_iq_load(struct pp_iq *q, bool untake)
     pp_sq_done(st);
 }
 
+void pp_iq_give_back(struct pp_iq *q)
+{
+    pp_sq_run(&q->db, PP_IQ_GIVE_BACK, "");
+}
+
 static enum pp_err refused(const struct pp_iq *q, enum pp_err err)
 {
     return q->db.err != PP_OK ? q->db.err : err;
