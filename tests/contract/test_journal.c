@@ -65,31 +65,29 @@ static enum pp_err open_journal(struct pp_loop *loop, struct pp_ingest_queue *in
         loop, &(struct pp_journal_options){.inner = inner, .own = own, .check_ms = CHECK_MS}, out);
 }
 
-static enum pp_err open_over(struct pp_loop *loop, const char *where, struct pp_ingest_queue *inner,
-                             struct pp_ingest_queue **out)
+static enum pp_err open_over_sqlite(struct pp_loop *loop, const char *where, struct pp_ingest_queue **out)
 {
-    struct pp_ingest_queue *own;
+    struct pp_ingest_queue *own, *inner;
     enum pp_err err = open_sqlite(loop, where, "own", &own);
+    if (err == PP_OK)
+        err = open_sqlite(loop, where, "inner", &inner);
     return err == PP_OK ? open_journal(loop, inner, own, out) : err;
 }
 
-static enum pp_err open_over_sqlite(struct pp_loop *loop, const char *where, struct pp_ingest_queue **out)
-{
-    struct pp_ingest_queue *inner;
-    enum pp_err err = open_sqlite(loop, where, "inner", &inner);
-    return err == PP_OK ? open_over(loop, where, inner, out) : err;
-}
-
+/* Own first: when that can be opened, one that was closed before has given back to Redis what it had. */
 static enum pp_err open_over_redis(struct pp_loop *loop, const char *where, struct pp_ingest_queue **out)
 {
-    struct pp_ingest_queue *inner;
-    enum pp_err err = open_redis(loop, redis_server_shared()->url, strrchr(where, '/') + 1, &inner);
-    return err == PP_OK ? open_over(loop, where, inner, out) : err;
+    struct pp_ingest_queue *own, *inner;
+    enum pp_err err = open_sqlite(loop, where, "own", &own);
+    if (err == PP_OK)
+        err = open_redis(loop, redis_server_shared()->url, strrchr(where, '/') + 1, &inner);
+    return err == PP_OK ? open_journal(loop, inner, own, out) : err;
 }
 
 /* --- a queue with a gate in front --- */
 
-enum gate_mode { GATE_OPEN, GATE_SHUT, GATE_LOSES_ANSWERS, GATE_HOLDS };
+/* REFUSES, HOLDS: appends; the rest goes through */
+enum gate_mode { GATE_OPEN, GATE_SHUT, GATE_REFUSES, GATE_LOSES_ANSWERS, GATE_HOLDS };
 
 struct gate_keeper {
     enum gate_mode mode;
@@ -145,7 +143,7 @@ static enum pp_err gate_append(struct pp_ingest_queue *q, struct pp_ingest_appen
 {
     struct gate *g = (struct gate *)q;
     g->keeper->appends++;
-    if (g->keeper->mode == GATE_SHUT)
+    if (g->keeper->mode == GATE_SHUT || g->keeper->mode == GATE_REFUSES)
         return shut_out(g, &r->req);
     if (g->keeper->mode == GATE_OPEN)
         return g->real->ops->append(g->real, r);
@@ -516,6 +514,70 @@ static void everything_in_redis_is_lost(void **state)
     assert_int_equal(entries(k, k->redis), 3);
 }
 
+static void until_asked(struct kit *k, const struct node *n, int times)
+{
+    int checks = n->gate.checks;
+    while (n->gate.checks < checks + times)
+        pp_loop_turn(k->loop, true);
+}
+
+/* An older one would be asked for long after the newer ones: all that there is comes back in order, and what
+ * is accepted meanwhile behind it. */
+static void what_was_lost_comes_back_in_order(void **state)
+{
+    struct kit *k = *state;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    until_asked(k, &k->a, 5);
+    assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
+    k->a.gate.mode = GATE_HOLDS;
+    redis_server_do(k->server, "FLUSHALL");
+    pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
+    assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK);
+    let_through(&k->a.gate);
+    until_has(k, k->redis, 3);
+    in_redis(k, "123");
+}
+
+/* The same where nothing has been asked for yet that was lost: an inner that was away may be another one. */
+static void away_and_back_with_nothing(void **state)
+{
+    struct kit *k = *state;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    until_asked(k, &k->a, 5);
+    k->a.gate.mode = GATE_SHUT;
+    assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
+    redis_server_do(k->server, "FLUSHALL");
+    k->a.gate.mode = GATE_OPEN;
+    until_has(k, k->redis, 2);
+    in_redis(k, "12");
+}
+
+static bool says_away(const struct node *n)
+{
+    return strstr(n->queue->ops->durability(n->queue), "does not answer now");
+}
+
+/* An inner that answers questions and takes nothing is away, until it has taken something. */
+static void only_reads_are_answered(void **state)
+{
+    struct kit *k = *state;
+    k->a.gate.mode = GATE_REFUSES;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    while (k->a.gate.appends < 3 || k->a.gate.of->n > 0) {
+        assert_true(says_away(&k->a));
+        pp_loop_turn(k->loop, true);
+    }
+    k->a.gate.mode = GATE_HOLDS; /* the round's append is answered late */
+    pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
+    assert_int_equal(append(k, k->a.queue, "d", "b_2"), PP_OK);
+    assert_true(says_away(&k->a));
+    let_through(&k->a.gate);
+    until_has(k, k->redis, 2);
+    while (says_away(&k->a))
+        pp_loop_turn(k->loop, true);
+    in_redis(k, "12");
+}
+
 /* Acked by another node: it leaves this one's journal. What is planned is not appended again. */
 static void planned_ones_are_released(void **state)
 {
@@ -531,9 +593,7 @@ static void planned_ones_are_released(void **state)
     until_kept(k, &k->a, 1);
     close_node(&k->a);
     open_node(k, &k->a);
-    int checks = k->a.gate.checks;
-    while (k->a.gate.checks < checks + 3) /* it is asked for again and again */
-        pp_loop_turn(k->loop, true);
+    until_asked(k, &k->a, 3); /* again and again */
     until_kept(k, &k->a, 1);
     assert_int_equal(k->a.gate.appends, 3);
     in_redis(k, "3");
@@ -805,6 +865,9 @@ int main(void)
         T(a_clients_batches_stay_in_order),
         T(answers_that_were_lost),
         T(everything_in_redis_is_lost),
+        T(what_was_lost_comes_back_in_order),
+        T(away_and_back_with_nothing),
+        T(only_reads_are_answered),
         T(planned_ones_are_released),
         T(left_from_before),
         T(refused_by_inner),

@@ -66,8 +66,6 @@ static void not_kept(struct append *a, enum pp_err err)
 
     if (err != PP_EEXISTS && err != PP_EMISMATCH && err != PP_EFULL)
         own_works(q, err);
-    if (pp_list_empty(&q->open)) /* nothing that the round would ask inner for */
-        q->away = false;
     not_appended(a, err);
 }
 
@@ -115,7 +113,7 @@ static void keep(struct append *a, enum jq_state state, enum pp_err result)
 /* Inner does not answer: later ones of the client must not overtake it. */
 static void keep_alone(struct append *a, enum jq_state state)
 {
-    a->op.q->away = true;
+    jq_away(a->op.q);
     keep(a, state, PP_OK);
 }
 

@@ -103,6 +103,20 @@ void jq_entry_later(struct jq *q, struct jq_entry *e)
     jq_entry_set(q, e, JQ_SURE);
 }
 
+/* The hash keeps the order of acceptance, so that each is put behind the last: no search for its place. */
+void jq_entries_doubt(struct jq *q)
+{
+    struct jq_entry *e, *next;
+    HASH_ITER (hh, q->entries, e, next) {
+        leave_list(e);
+        if (e->state == JQ_SURE)
+            e->state = JQ_DOUBTFUL;
+        e->client->waiting++;
+        e->list = &q->open;
+        pp_list_push(e->list, &e->node);
+    }
+}
+
 void jq_entry_remove(struct jq *q, struct jq_entry *e)
 {
     struct jq_client *c = e->client;

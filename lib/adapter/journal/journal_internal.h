@@ -13,6 +13,7 @@
  *   appended there: SURE --asked: unknown--> MISSING --appended--> SURE --asked: planned--> gone
  *   answer lost:    DOUBTFUL --asked: waiting--> SURE, unknown--> MISSING, planned--> gone
  *   never sent:     MISSING
+ *   inner has lost one, or goes away: all that are SURE become DOUBTFUL
  *
  * Invariants: `open` has those that are not SURE, by order of acceptance; of a client with one of these
  * (waiting > 0) no append begins with inner but the round's, which goes by that order. SURE ones are in
@@ -62,7 +63,9 @@ struct jq {
     struct pp_list open, sure[JQ_LEVELS];
     uint64_t next_num;
     bool loaded, closing;
-    bool away;            /* inner did not answer the last time */
+    bool away;            /* inner did not answer, or take an entry, the last time */
+    bool doubt;           /* it has gone away: what is SURE must be asked for */
+    bool away_told;       /* the log says so */
     bool own_failed;      /* own could not be written the last time */
     struct pp_list early; /* appends that wait until it is loaded */
     size_t under_way;     /* operations of ours, with requests in own or inner */
@@ -98,6 +101,8 @@ struct jq_entry *jq_find(struct jq *q, const char *batch_id);
 void jq_entry_set(struct jq *q, struct jq_entry *e, enum jq_state state);
 /* SURE, and asked for again later each time. */
 void jq_entry_later(struct jq *q, struct jq_entry *e);
+/* All that are SURE become DOUBTFUL; they keep their level. */
+void jq_entries_doubt(struct jq *q);
 void jq_entry_remove(struct jq *q, struct jq_entry *e);
 /* Whether a new entry of this client would overtake one. */
 bool jq_client_waits(struct jq *q, const char *client);
@@ -109,6 +114,8 @@ pp_must_check enum pp_err jq_entry_copy(struct pp_arena *a, const struct jq_entr
 
 /* Reads what own has, then goes on. */
 void jq_load(struct jq *q);
+/* Closed, and nothing is under way. */
+void jq_free(struct jq *q);
 
 /* --- journal_round.c --- */
 
@@ -116,6 +123,8 @@ pp_must_check bool jq_round_open(struct jq *q);
 void jq_round_close(struct jq *q);
 /* There may be something to do now. */
 void jq_round_kick(struct jq *q);
+/* Inner did not answer, or take an entry. */
+void jq_away(struct jq *q);
 /* These are planned: they leave the journal. Copies. */
 void jq_release(struct jq *q, const char *const *batch_ids, size_t n);
 

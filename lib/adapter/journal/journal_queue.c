@@ -13,7 +13,7 @@ enum { CHECK_MS = 3000, PAGE = 1000, TRY_AGAIN_MS = 1000 };
 
 /* --- operations --- */
 
-static void free_journal(struct jq *q)
+void jq_free(struct jq *q)
 {
     q->own->ops->close(q->own);
     q->inner->ops->close(q->inner);
@@ -34,11 +34,13 @@ struct jq_op *jq_op_new(struct jq *q, size_t size, struct pp_req *r, enum pp_err
     return op;
 }
 
+/* Freed on a turn of its own: here we are called back by inner, which could not give back any more what was
+ * taken. */
 static void leave(struct jq *q)
 {
     q->under_way--;
     if (q->closing && q->under_way == 0)
-        free_journal(q);
+        pp_timer_start(q->timer, 0, 0);
 }
 
 void jq_drop(struct jq_op *op)
@@ -213,7 +215,8 @@ static void close_journal(struct pp_ingest_queue *base)
     q->closing = true;
     jq_append_early(q);
     pp_timer_stop(q->timer);
-    leave(q);
+    if (--q->under_way == 0)
+        jq_free(q);
 }
 
 static const struct pp_ingest_queue_ops ops = {

@@ -6,7 +6,14 @@
  *   something open and missing:                     append the first to inner again
  *   something sure and due:                         ask for it; planned ones are released
  *   nothing:                                        wait for the next due time
- *   inner does not answer:                          wait AWAY_MS
+ *   inner does not answer, or take an entry:        wait AWAY_MS
+ *
+ * One that goes away may come back without what it had, and one that has lost an entry has lost others: all
+ * that were sure are asked for, before anything is appended. Else a client's older ones, which are asked for
+ * seldom, would be appended behind its newer ones.
+ *
+ * An answer alone does not end `away` while something is open: an inner whose memory is full, or that is a
+ * replica, answers and takes nothing.
  *
  * A SURE entry is asked for after check_ms, then after twice that, and so on: a night's backlog costs little.
  */
@@ -29,7 +36,8 @@ struct jq_round {
     bool without_key;
 };
 
-static void step(struct jq *q);
+/* answered: inner has just done so. */
+static void step(struct jq *q, bool answered);
 
 static void wait_ms(struct jq *q, int64_t ms)
 {
@@ -51,26 +59,35 @@ static void step_end(struct jq_round *s, int64_t ms)
     if (ms >= 0)
         wait_ms(q, ms);
     else if (!q->closing)
-        step(q);
+        step(q, true);
     jq_end(&s->op, PP_OK);
+}
+
+void jq_away(struct jq *q)
+{
+    q->doubt |= !q->away;
+    q->away = true;
+    jq_round_kick(q);
 }
 
 static void inner_away(struct jq_round *s, enum pp_err err)
 {
     struct jq *q = s->op.q;
-    if (!q->away && !q->closing)
-        pp_log(q->log, PP_LOG_WARN, "the ingest queue does not answer: batches are kept in the journal",
+    if (!q->away_told && !q->closing) {
+        pp_log(q->log, PP_LOG_WARN, "the ingest queue takes nothing: batches are kept in the journal",
                "error", pp_err_text(err), NULL);
-    q->away = true;
+        q->away_told = true;
+    }
+    jq_away(q);
     step_end(s, AWAY_MS);
 }
 
 static void inner_there(struct jq *q)
 {
-    if (q->away)
-        pp_log(q->log, PP_LOG_INFO, "the ingest queue answers again", "to_append",
+    if (q->away_told)
+        pp_log(q->log, PP_LOG_INFO, "the ingest queue is there again", "to_append",
                PP_LOG_INT((int64_t)q->open.n), NULL);
-    q->away = false;
+    q->away = q->away_told = false;
 }
 
 /* --- releasing --- */
@@ -156,12 +173,12 @@ static void checked(struct pp_req *req)
     struct jq_round *s = req->data;
     struct jq *q = s->op.q;
     size_t n_planned = 0;
+    const char *lost = NULL;
 
     if (req->err != PP_OK || q->closing) {
         inner_away(s, req->err);
         return;
     }
-    inner_there(q);
     for (size_t i = 0; i < s->check.n; i++) {
         struct jq_entry *e = jq_find(q, s->ids[i]);
         if (!e)
@@ -173,15 +190,19 @@ static void checked(struct pp_req *req)
             if (e->tell)
                 tell(q, e);
         } else if (e->state != JQ_MISSING) {
-            if (e->state == JQ_SURE)
-                pp_log(q->log, PP_LOG_WARN,
-                       "the ingest queue has lost a batch: appended again from the journal", "batch",
-                       e->batch_id, NULL);
+            if (e->state == JQ_SURE && !lost)
+                lost = s->ids[i];
             jq_entry_set(q, e, JQ_MISSING);
         }
     }
     if (n_planned > 0)
         jq_release(q, s->ids, n_planned);
+    if (lost) {
+        pp_log(q->log, PP_LOG_WARN,
+               "the ingest queue has lost batches: they are appended again from the journal", "batch", lost,
+               NULL);
+        jq_entries_doubt(q);
+    }
     step_end(s, -1);
 }
 
@@ -191,15 +212,15 @@ static bool add_id(struct jq_round *s, const struct jq_entry *e)
     return s->ids[s->check.n] && ++s->check.n < JQ_SLICE;
 }
 
-/* Which to ask for: the first open ones that are doubtful (when inner was away: the first in any case), else
- * those due. */
-static void choose(struct jq_round *s)
+/* Which to ask for: the first open ones that are doubtful (when inner was away and has not answered yet: the
+ * first in any case), else those due. */
+static void choose(struct jq_round *s, bool answered)
 {
     struct jq *q = s->op.q;
     size_t looked = 0;
     pp_list_each (node, &q->open) {
         const struct jq_entry *e = pp_container_of(node, struct jq_entry, node);
-        bool wanted = e->state == JQ_DOUBTFUL || (q->away && looked == 0);
+        bool wanted = e->state == JQ_DOUBTFUL || (q->away && !answered && looked == 0);
         if ((wanted && !add_id(s, e)) || ++looked >= JQ_SLICE)
             break;
     }
@@ -241,8 +262,10 @@ static void appended_again(struct pp_req *req)
         inner_away(s, req->err);
         return;
     }
-    if (e) {
+    if (e)
         jq_entry_set(q, e, JQ_SURE);
+    inner_there(q);
+    if (e) {
         if (e->tell && req->err == PP_OK && own->entry.cancelled)
             e->tell = false;
         else if (e->tell)
@@ -272,7 +295,8 @@ static void was_read(struct pp_req *req)
     struct jq *q = s->op.q;
     struct jq_entry *e = jq_find(q, s->batch_id);
 
-    if (q->closing || !e || e->state != JQ_MISSING) { /* planned meanwhile */
+    /* planned meanwhile, or an older one has become doubtful */
+    if (q->closing || !e || e->state != JQ_MISSING || q->open.head.next != &e->node) {
         step_end(s, -1);
         return;
     }
@@ -306,11 +330,16 @@ static void submitted(struct jq_round *s, enum pp_err err)
         step_end(s, AWAY_MS);
 }
 
-static void step(struct jq *q)
+static void step(struct jq *q, bool answered)
 {
     enum pp_err err;
     if (q->in_round || !q->loaded || q->closing)
         return;
+    if (q->doubt) /* not before: an answer to what was asked earlier says nothing */
+        jq_entries_doubt(q);
+    q->doubt = false;
+    if (pp_list_empty(&q->open)) /* nothing that it has to take */
+        inner_there(q);
     int64_t due = pp_list_empty(&q->open) ? next_due(q) : 0, now = pp_loop_now(q->loop);
     if (due > now) {
         if (due < INT64_MAX)
@@ -324,7 +353,7 @@ static void step(struct jq *q)
     }
     q->in_round = true;
     pp_arena_init(&s->arena, 0);
-    choose(s);
+    choose(s, answered);
     if (s->check.n > 0) {
         s->check.req = round_req(s, checked);
         s->check.batch_ids = s->ids;
@@ -341,8 +370,10 @@ static void step(struct jq *q)
 static void on_timer(void *data)
 {
     struct jq *q = data;
-    if (q->loaded)
-        step(q);
+    if (q->closing)
+        jq_free(q);
+    else if (q->loaded)
+        step(q, false);
     else
         jq_load(q);
 }
@@ -351,7 +382,7 @@ void jq_round_kick(struct jq *q)
 {
     if (q->in_round || q->closing || !q->loaded)
         return;
-    if (!pp_list_empty(&q->open)) {
+    if (q->doubt || !pp_list_empty(&q->open)) {
         pp_timer_sooner(q->timer, q->away ? AWAY_MS : 0);
         return;
     }
