@@ -187,7 +187,7 @@ int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms, int64_t usual
     int64_t more = heard_ms - written_ms - usual_ms;
     if (more > PP_RATE_UNHEARD_MS)
         more = PP_RATE_UNHEARD_MS;
-    return more > PP_RATE_MARGIN_MS ? written_ms + more - PP_RATE_MARGIN_MS : written_ms;
+    return more > PP_RATE_LATE_MS ? written_ms + more - PP_RATE_LATE_MS : written_ms;
 }
 
 void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms)

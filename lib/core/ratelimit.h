@@ -27,6 +27,9 @@
 
 #define PP_RATE_WINDOW_MS 60000
 #define PP_RATE_MARGIN_MS 200
+/* So much later than usual an answer may be, and its request counts as it was written. The other half of the
+ * margin is for answers that would have come sooner than usual, and for the network. */
+#define PP_RATE_LATE_MS   (PP_RATE_MARGIN_MS / 2)
 #define PP_RATE_BUCKET_MS 59
 /* A server that has not begun its answer by then, beyond the usual, takes long to answer, not to read. */
 #define PP_RATE_UNHEARD_MS 2000
@@ -82,8 +85,8 @@ int64_t pp_ratelimit_ready_ms(struct pp_ratelimit *rl, int64_t now_ms, uint32_t 
 
 /* When a request counts as sent that was written at written_ms and whose answer had begun at heard_ms
  * (INT64_MAX: it never did): as it was written; later, where the answer took longer than usual_ms, the time
- * that the client's hosts usually take, by more than the margin: by as much, and by no more than
- * PP_RATE_UNHEARD_MS less the margin. */
+ * that the client's hosts usually take, by more than PP_RATE_LATE_MS: by as much, and by no more than
+ * PP_RATE_UNHEARD_MS less that. */
 int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms, int64_t usual_ms);
 
 /* One pending request counts as sent at at_ms, which may be before now_ms or after. */

@@ -118,7 +118,7 @@ static void admit_more(struct pp_transfer *t)
 /* Where nothing is known of the usual delay yet. How late such are that were not waited for is not known. */
 static void note_late(struct s3_client *c, int64_t at_ms, int64_t late_ms)
 {
-    if (late_ms <= 0 || late_ms >= PP_RATE_UNHEARD_MS - PP_RATE_MARGIN_MS || c->n_late == S3_LATE_MAX)
+    if (late_ms <= 0 || late_ms >= PP_RATE_UNHEARD_MS - PP_RATE_LATE_MS || c->n_late == S3_LATE_MAX)
         return;
     if (!c->late)
         c->late = malloc(S3_LATE_MAX * sizeof(*c->late));

@@ -479,8 +479,8 @@ static void a_request_is_reported_when_its_answer_begins(void **state)
         {"at once", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", PP_ORIGIN_KEEP},
         {"late", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", PP_ORIGIN_KEEP, .drains = DRAINED_LATE},
         {"as usual", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", PP_ORIGIN_KEEP, .drains = DRAINED_LATE}};
-    static const int64_t heard[] = {-1, 0, 700, 700}, usual[] = {0, 0, 0, 500},
-                         counts[] = {PP_RATE_UNHEARD_MS - PP_RATE_MARGIN_MS, 0, 700 - PP_RATE_MARGIN_MS, 0};
+    static const int64_t heard[] = {-1, 0, 700, 700}, usual[] = {0, 0, 0, 600},
+                         counts[] = {PP_RATE_UNHEARD_MS - PP_RATE_LATE_MS, 0, 700 - PP_RATE_LATE_MS, 0};
     static const char *const paths[] = {"/0", "/1", "/2", "/3"};
     struct s4_kit k;
 

@@ -79,8 +79,8 @@ static void test_sent_at(void **state)
     (void)state;
     static const int64_t usual[] = {0, 300, 29000};
     for (size_t i = 0; i < 3; i++) {
-        int64_t ms = usual[i], in_time = 5000 + ms + PP_RATE_MARGIN_MS,
-                most = 5000 + PP_RATE_UNHEARD_MS - PP_RATE_MARGIN_MS;
+        int64_t ms = usual[i], in_time = 5000 + ms + PP_RATE_LATE_MS,
+                most = 5000 + PP_RATE_UNHEARD_MS - PP_RATE_LATE_MS;
         assert_int_equal(pp_ratelimit_sent_at(5000, 5000, ms), 5000);
         assert_int_equal(pp_ratelimit_sent_at(5000, in_time, ms), 5000);
         assert_int_equal(pp_ratelimit_sent_at(5000, in_time + 1, ms), 5001);
