@@ -160,14 +160,15 @@ static bool may_start(struct s3_client *c, uint32_t queues)
     return true;
 }
 
-/* How many of the parked transfers, first come first, have a permit and room in their tiers. */
+/* How many of the parked transfers, first come first, have a permit, and room in their tiers and in the
+ * share: it may be smaller than the one with which they began. */
 static uint32_t hops_to_grant(struct s3_cycle *cy, struct s3_client *c)
 {
-    uint32_t most = permits_of(c), n = 0;
+    uint32_t permits = permits_of(c), busy = c->in_flight - (uint32_t)c->hops.n, n = 0;
 
     pp_list_each (node, &c->hops) {
         const struct pp_transfer *t = pp_container_of(node, struct pp_transfer, hop_node);
-        if (n == most || tier_room(cy->s3, t->task->tier, cy->dealt) == 0)
+        if (n == permits || busy + n >= s3_concurrency(c) || tier_room(cy->s3, t->task->tier, cy->dealt) == 0)
             break;
         cy->dealt[t->task->tier]++;
         n++;

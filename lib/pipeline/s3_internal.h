@@ -224,7 +224,8 @@ void s3_start(struct pp_s3 *s3, struct pp_transfer *t);
 void s3_hand_back(struct pp_s3 *s3, struct pp_transfer *t);
 /* Answers the first n parked transfers of `c`, whose permits are admitted and reserved. */
 void s3_grant_hops(struct s3_client *c, uint32_t n);
-/* Tells all parked transfers to give up. */
+/* Tells the client's parked transfers, or all, to give up: they are handed back. */
+void s3_give_up_hops_of(struct s3_client *c);
 void s3_give_up_hops(struct pp_s3 *s3);
 
 #endif

@@ -102,12 +102,14 @@ static void slot_granted(struct s3_client *c, const struct pp_slot_want *w, int6
     }
 }
 
-/* Somebody else has it, until retry_at_ms at least if nothing is announced before. */
+/* Somebody else has it, until retry_at_ms at least if nothing is announced before; who that is takes what is
+ * parked here as well. */
 static void slot_refused(struct s3_client *c, const struct pp_slot_want *w)
 {
     struct pp_s3 *s3 = c->s3;
     int64_t wall = s3_wall(s3), most = wall + s3->p->params->lease_ms;
 
+    s3_give_up_hops_of(c);
     if (w->empty) {
         pp_backlog_drop(s3->backlog, c->id);
         c->blocked = c->for_permit = 0;
@@ -230,6 +232,8 @@ static void slot_lost(struct s3_client *c)
     c->lease_until_ms = 0;
     c->state = S3_WANTED;
     c->s3->held--;
+    if (!pp_list_empty(&c->hops)) /* they wait for no permit now, but for the slot */
+        s3_wake(c->s3);
 }
 
 /* The longest deadline of a transfer that may be started or is under way. */
@@ -270,12 +274,14 @@ static uint32_t reserve_more(struct s3_client *c)
     return free < some ? free : some;
 }
 
-/* A few more than are under way, so that not each that starts has to be written first. */
+/* A few more than are under way, so that not each that starts has to be written first. More than the share
+ * are those that began with a larger one. */
 static uint32_t under_way(const struct s3_client *c)
 {
     uint32_t n = c->in_flight + 1 + c->share_concurrency / 8;
+    uint32_t most = c->in_flight > c->share_concurrency ? c->in_flight : c->share_concurrency;
 
-    return n < c->share_concurrency ? n : c->share_concurrency;
+    return n < most ? n : most;
 }
 
 /* For whoever takes over after a crash: how many may be under way, and until when. The others of the client's

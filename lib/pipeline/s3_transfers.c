@@ -258,13 +258,16 @@ void pp_s3_settled(struct pp_s3 *s3, struct pp_transfer *t)
     s3_wake(s3);
 }
 
+void s3_give_up_hops_of(struct s3_client *c)
+{
+    for (struct pp_transfer *t; (t = unpark(c));)
+        pp_fetch_loop_post(c->s3->loops[t->loop], t, PP_ORDER_GIVE_UP);
+}
+
 void s3_give_up_hops(struct pp_s3 *s3)
 {
-    while (!pp_list_empty(&s3->parked)) {
-        struct s3_client *c = pp_container_of(s3->parked.head.next, struct s3_client, parked_node);
-        struct pp_transfer *t = unpark(c);
-        pp_fetch_loop_post(s3->loops[t->loop], t, PP_ORDER_GIVE_UP);
-    }
+    while (!pp_list_empty(&s3->parked))
+        s3_give_up_hops_of(pp_container_of(s3->parked.head.next, struct s3_client, parked_node));
 }
 
 void pp_s3_hand_back(struct pp_s3 *s3)

@@ -275,6 +275,32 @@ static void test_slots_are_lost(void **state)
     assert_true(w->faulty.calls[FAULTY_ACQUIRE] > 1);
 }
 
+static bool has_none(void *data)
+{
+    return pp_s3_in_flight(((struct world *)data)->p.s3) == 0;
+}
+
+/* It goes to another worker, which is to fetch what waits here for a permit. */
+static void test_a_slot_is_lost_for_long(void **state)
+{
+    struct world *w = *state;
+    const struct pp_client unlimited = {.id = "42", .rpm_set = true};
+
+    w->params.client_rpm = 3;
+    w->params.lease_ms = 4000;
+    world_open(w);
+    w->step_ms = 5; /* no minute passes: there are no more permits */
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&hops=3");
+    world_until_seen(w, "42", 3);
+    w->faulty.refuse_slots = true;
+    w->faulty.lose_slots = true;
+    world_until(w, has_none, w);
+    assert_int_equal(world_open_photos(w, 0), 1);
+    w->faulty.refuse_slots = false;
+    world_put_client(w, &unlimited);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 1);
+}
+
 static bool is_renewed(void *data)
 {
     return ((struct world *)data)->faulty.calls[FAULTY_RENEW] > 0;
@@ -359,6 +385,7 @@ int main(void)
         T(test_drain_while_settings_are_read),
         T(test_drain_with_parked_transfers),
         T(test_slots_are_lost),
+        T(test_a_slot_is_lost_for_long),
         T(test_a_renewal_takes_long),
         T(test_a_claim_takes_long),
         T(test_the_list_of_tiers_gets_shorter),

@@ -239,6 +239,30 @@ static void test_a_lowered_concurrency_holds(void **state)
     assert_int_equal(world_seen(w, "42").at_once, 1);
 }
 
+/* Two wait at a redirect, for permits that come free together. */
+static void test_a_lowered_concurrency_holds_at_redirects(void **state)
+{
+    struct world *w = *state;
+    const struct pp_client one = {.id = "42", .concurrency = 1};
+    struct pp_slot_mark mark;
+    char to_there[200];
+
+    w->params.client_rpm = 100;
+    w->params.n_tiers = 1;
+    w->params.tiers[0].timeout_ms = 60000;
+    world_open(w);
+    sent_before(w, &mark, 98, 57000);
+    snprintf(to_there, sizeof(to_there),
+             "location=http://127.0.0.1:%u/c/there/1.jpg%%3Fbytes=2000%%26delay=300", w->origin.port);
+    world_post(w, "42", "b_1", 2, 1, PP_REFRESH_KNOWN, to_there);
+    world_until_seen(w, "42", 2);
+    world_put_client(w, &one);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 2);
+    world_close(w);
+    assert_int_equal(world_seen(w, "there").at_once, 1);
+    assert_int_equal(world_seen(w, "there").requests, 2);
+}
+
 /* --- what is written of what is under way, for whoever takes over after a crash --- */
 
 enum { AHEAD_MS = 2000, AT_ONCE = 16, SPARE = 1 + AT_ONCE / 8 };
@@ -483,6 +507,7 @@ int main(void)
         T(test_every_request_is_charged),
         T(test_rate_over_a_crash),
         T(test_a_lowered_concurrency_holds),
+        T(test_a_lowered_concurrency_holds_at_redirects),
         T(test_what_is_under_way_is_written),
         T(test_no_more_is_under_way_than_is_written),
         T(test_nothing_takes_longer_than_is_written),

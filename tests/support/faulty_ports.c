@@ -62,11 +62,14 @@ static void finish(struct call *call)
 
 static void change_slots(struct faulty_ports *f, const struct call *call)
 {
-    if (call->op == FAULTY_ACQUIRE && f->marks) {
+    if (call->op == FAULTY_ACQUIRE) {
         struct pp_coord_acquire *r = pp_container_of(call->req, struct pp_coord_acquire, req);
         for (size_t i = 0; i < r->n; i++) {
-            r->wants[i].marks = f->marks;
-            r->wants[i].n_marks = f->n_marks;
+            if (f->marks) {
+                r->wants[i].marks = f->marks;
+                r->wants[i].n_marks = f->n_marks;
+            }
+            r->wants[i].granted &= !f->refuse_slots;
         }
     }
     if (call->op == FAULTY_RENEW) {

@@ -52,7 +52,8 @@ struct faulty_ports {
     /* Marks that every granted slot brings with it; NULL: what is recorded. */
     const struct pp_slot_mark *marks;
     size_t n_marks;
-    bool lose_slots; /* the next renewals say `lost` */
+    bool lose_slots;   /* the next renewals say `lost` */
+    bool refuse_slots; /* while it is set, somebody else holds each that is asked for */
     bool drop_announcements;
     int64_t ahead_ms;   /* where it is not 0: the coordinator's reserve_ahead_ms */
     uint32_t in_flight; /* what the last renewal that was written says of its last client */
