@@ -175,26 +175,43 @@ static bool has_landed(void *arg)
     return ((struct flight *)arg)->landed;
 }
 
+/* The same database by way of a proxy of its own. */
+struct held_up {
+    struct mongo_proxy *proxy;
+    struct pp_task_store *store;
+};
+
+static struct held_up open_held_up(struct store_kit *k)
+{
+    struct held_up h = {.proxy = mongo_proxy_open(mongo_server_port())};
+    const char *url = mongo_server_by_way_of(k->place, mongo_proxy_port(h.proxy));
+    assert_int_equal(mk_subject.open(k->loop, url, &h.store), PP_OK);
+    return h;
+}
+
+static void close_held_up(struct held_up *h)
+{
+    h->store->ops->close(h->store);
+    mongo_proxy_close(h->proxy);
+}
+
 /* The chunk's planner thinks that the batch runs; it is cancelled before its items are there. */
 static void cancelled_while_it_is_planned(void **state)
 {
     struct store_kit *k = *state;
     struct flight f = {0};
-    struct mongo_proxy *proxy = mongo_proxy_open(mongo_server_port());
-    struct pp_task_store *slow;
-    assert_int_equal(
-        mk_subject.open(k->loop, mongo_server_by_way_of(k->place, mongo_proxy_port(proxy)), &slow), PP_OK);
+    struct held_up h = open_held_up(k);
     struct pp_store_plan *r = sk_plan_of(k, "c", "b_1", "a: p q; b: r; d: s=stored");
-    mongo_proxy_fault(proxy, "findAndModify", "batches", MONGO_HOLD_REPLY, 0, 1);
+    mongo_proxy_fault(h.proxy, "findAndModify", "batches", MONGO_HOLD_REPLY, 0, 1);
     r->req = (struct pp_req){.done = landed, .data = &f, .arena = sk_arena(k)};
-    assert_int_equal(slow->ops->plan(slow, r), PP_OK);
+    assert_int_equal(h.store->ops->plan(h.store, r), PP_OK);
     struct pp_store_cancel *c;
     do { /* until the batch is there */
         c = sk_cancel(k, NULL, "b_1");
     } while (c->req.err == PP_ENOTFOUND && !f.landed);
     assert_int_equal(c->req.err, PP_OK);
     assert_int_equal(c->items_cancelled, 0);
-    mongo_proxy_let_go(proxy);
+    mongo_proxy_let_go(h.proxy);
     pp_test_until(k->loop, has_landed, &f, 60000);
     assert_string_equal(pp_err_text(r->req.err), pp_err_text(PP_OK));
     struct pp_batch b = sk_batch(k, "b_1");
@@ -205,8 +222,7 @@ static void cancelled_while_it_is_planned(void **state)
     assert_false(sk_photo(k, "c", "p")->open);
     assert_int_equal(sk_claim(k, "c", 0, 9)->n, 0);
     sk_check_counts(k, "c", "b_1", "");
-    slow->ops->close(slow);
-    mongo_proxy_close(proxy);
+    close_held_up(&h);
 }
 
 /* Nobody waits for a task any more: so it seemed when somebody looked, and before it is deleted there is one.
@@ -352,24 +368,20 @@ static void cancelled_too_late_for_its_numbers(void **state)
 {
     struct store_kit *k = *state;
     struct flight f = {0};
-    struct mongo_proxy *proxy = mongo_proxy_open(mongo_server_port());
-    struct pp_task_store *slow;
-    assert_int_equal(
-        mk_subject.open(k->loop, mongo_server_by_way_of(k->place, mongo_proxy_port(proxy)), &slow), PP_OK);
+    struct held_up h = open_held_up(k);
     sk_plan(k, "c", "b_1", "a: p; b: q");
-    mongo_proxy_fault(proxy, "findAndModify", "meta", MONGO_HOLD_REPLY, 0, 1);
+    mongo_proxy_fault(h.proxy, "findAndModify", "meta", MONGO_HOLD_REPLY, 0, 1);
     struct pp_store_cancel r = {.batch_id = "b_1", .now_ms = k->now};
     r.req = (struct pp_req){.done = landed, .data = &f, .arena = sk_arena(k)};
-    assert_int_equal(slow->ops->cancel(slow, &r), PP_OK);
+    assert_int_equal(h.store->ops->cancel(h.store, &r), PP_OK);
     pp_test_until(k->loop, numbers_are_old, k, 60000);
-    mongo_proxy_let_go(proxy);
+    mongo_proxy_let_go(h.proxy);
     pp_test_until(k->loop, has_landed, &f, 60000);
     assert_string_equal(pp_err_text(r.req.err), pp_err_text(PP_OK));
     assert_int_equal(r.items_cancelled, 2);
     assert_int_equal(sk_batch(k, "b_1").state, PP_BATCH_CANCELLED);
     assert_int_equal(sk_claim(k, "c", 0, 9)->n, 0);
-    slow->ops->close(slow);
-    mongo_proxy_close(proxy);
+    close_held_up(&h);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
