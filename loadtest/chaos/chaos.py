@@ -52,6 +52,10 @@ BOUND = 240
 # of what a client's limit permits, so much is posted: hops and retries come on top. Greedy clients post more than a window at once, and
 # then as much as they may
 LOAD, GREEDY_LOAD, GREEDY_WINDOWS = 0.4, 0.7, 1.4
+# a greedy client without a rate: what limits it are its slots, for all of its photos are slow. So many are posted in a minute, where two
+# slots do 80
+CROWDED, CROWDED_SLOTS, CROWDED_RATE = "c0", 2, 60
+UNLIMITED_RATE = 300  # posted for the other clients without a rate
 LOST_BY_POLICY = ("denied_address", "denied_port", "denied_scheme")
 LOOK_S = 8  # between looks at limits and history
 # so long after something happened to Redis it may not know an Idempotency-Key
@@ -140,6 +144,9 @@ class Chaos:
         for n in range(1, 1 + int(clients * greedy)):
             self.limits[f"c{n}"] = (self.random.choice([60, 90, 120]), self.random.choice([4, 8]))
             self.greedy.add(f"c{n}")
+        if self.greedy:
+            self.limits[CROWDED] = (None, CROWDED_SLOTS)
+            self.greedy.add(CROWDED)
         self.history, self.recovery = History(self.mongo, "chaos", self.wrong), Recovery(self)
 
     def wrong(self, text):
@@ -154,8 +161,9 @@ class Chaos:
     # --- load ---
 
     def photos(self, client):
-        kinds = self.random.choices(list(MIX), list(MIX.values()), k=self.random.randint(0, 5))
-        for kind in kinds:
+        n = self.random.randint(0, 5)
+        crowded = client == CROWDED and client in self.greedy
+        for kind in ["slow"] * n if crowded else self.random.choices(list(MIX), list(MIX.values()), k=n):
             self.n += 1
             yield self.origin.url(f"{kind}{client}.example", f"/c/{client}/{self.n}.jpg")
         if self.random.random() < 0.05:
@@ -168,7 +176,8 @@ class Chaos:
         began, spent, number = time.monotonic(), dict.fromkeys(clients, 0), 0
         while self.posting:
             client = self.random.choice(clients)
-            rate, greedy = self.limits[client][0] or 300, client in self.greedy
+            greedy = client in self.greedy
+            rate = self.limits[client][0] or (CROWDED_RATE if greedy else UNLIMITED_RATE)
             permitted = (GREEDY_LOAD if greedy else LOAD) * rate / 60 * (time.monotonic() - began) + (GREEDY_WINDOWS * rate if greedy else 5)
             if spent[client] < permitted:
                 number += 1
