@@ -31,8 +31,10 @@
  * margin is for answers that would have come sooner than usual, and for the network. */
 #define PP_RATE_LATE_MS   (PP_RATE_MARGIN_MS / 2)
 #define PP_RATE_BUCKET_MS 59
-/* A server that has not begun its answer by then, beyond the usual, takes long to answer, not to read. */
-#define PP_RATE_UNHEARD_MS 2000
+/* A server that has not begun its answer by then, beyond the usual, takes long to answer, not to read: at the
+ * start of many clients at once a busy one reads up to some seconds late. What never answers costs as much.
+ */
+#define PP_RATE_UNHEARD_MS 4000
 #define PP_RATE_MARKS_MAX  1200
 #define PP_RATE_INLINE     2
 /* How far ahead of `now` an imported mark may lie; later ones are taken as this. */

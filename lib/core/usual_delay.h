@@ -2,11 +2,12 @@
  *
  * What an answer takes beyond that may be time in which the request had not been read yet: the sliding log
  * counts by it (pp_ratelimit_sent_at). Answers that are late come in bursts, as a whole: many of them at one
- * moment say no more than one. So the answers of a second are a moment, with the median of its first
- * PP_USUAL_OF_MOMENT delays, and the estimate is the least median of the latest PP_USUAL_KEPT moments: what
- * was usual when nothing was late. It is 0, the safe side, until PP_USUAL_MOMENTS moments have passed; after
- * PP_USUAL_FORGET_MS without an answer it begins anew. Source of the idea: the windowed minimum by which BBR
- * tells a path's delay from its queues (Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016).
+ * moment say no more than one. So the answers of PP_USUAL_MOMENT_MS are a moment, with the median of its
+ * first PP_USUAL_OF_MOMENT delays, and the estimate is the least median of the latest PP_USUAL_KEPT moments:
+ * what was usual when nothing was late. It is 0, the safe side, until PP_USUAL_MOMENTS moments have passed,
+ * which is longer than a burst lasts; after PP_USUAL_FORGET_MS without an answer it begins anew. Source of
+ * the idea: the windowed minimum by which BBR tells a path's delay from its queues (Cardwell et al., "BBR:
+ * Congestion-Based Congestion Control", 2016).
  *
  * Times are monotonic. One thread at a time. */
 #ifndef PHOTOPOOL_CORE_USUAL_DELAY_H
@@ -14,7 +15,7 @@
 
 #include <stdint.h>
 
-#define PP_USUAL_MOMENT_MS 1000
+#define PP_USUAL_MOMENT_MS 5000
 #define PP_USUAL_OF_MOMENT 16
 #define PP_USUAL_MOMENTS   4
 #define PP_USUAL_KEPT      64

@@ -11,7 +11,7 @@
 #include "core/usual_delay.h"
 #include "prng.h"
 
-enum { SECOND = PP_USUAL_MOMENT_MS };
+enum { MOMENT = PP_USUAL_MOMENT_MS };
 
 /* n answers at once. */
 static void burst(struct pp_usual_delay *u, int64_t at_ms, int n, int64_t delay_ms)
@@ -20,11 +20,11 @@ static void burst(struct pp_usual_delay *u, int64_t at_ms, int n, int64_t delay_
         pp_usual_delay_add(u, at_ms, delay_ms);
 }
 
-/* A moment each second from second `from` on, before second `to`. */
+/* Some answers of each moment from the one numbered `from` on, before `to`. */
 static void moments(struct pp_usual_delay *u, int64_t from, int64_t to, int64_t delay_ms)
 {
     for (int64_t s = from; s < to; s++)
-        burst(u, s * SECOND, 3, delay_ms);
+        burst(u, s * MOMENT, 3, delay_ms);
 }
 
 static void test_few_moments_say_nothing(void **state)
@@ -33,7 +33,7 @@ static void test_few_moments_say_nothing(void **state)
     struct pp_usual_delay u = {0};
     assert_int_equal(pp_usual_delay_ms(&u, 0), 0);
     moments(&u, 7, 7 + PP_USUAL_MOMENTS, 300);
-    int64_t now = (7 + PP_USUAL_MOMENTS) * SECOND;
+    int64_t now = (7 + PP_USUAL_MOMENTS) * MOMENT;
     pp_usual_delay_add(&u, now - 1, 300); /* the last one has not passed */
     assert_int_equal(pp_usual_delay_ms(&u, now), 0);
     pp_usual_delay_add(&u, now, 900);
@@ -45,10 +45,10 @@ static void test_many_at_one_moment_are_one(void **state)
     (void)state;
     struct pp_usual_delay u = {0};
     burst(&u, 0, 1000, 300);
-    burst(&u, SECOND - 1, 1000, 300);
-    burst(&u, SECOND, 1, 300);
+    burst(&u, MOMENT - 1, 1000, 300);
+    burst(&u, MOMENT, 1, 300);
     assert_int_equal(u.moments, 1);
-    assert_int_equal(pp_usual_delay_ms(&u, SECOND), 0);
+    assert_int_equal(pp_usual_delay_ms(&u, MOMENT), 0);
 }
 
 /* As a client of 10 RPM has them: all of a minute at once, and often late as a whole. */
@@ -71,10 +71,10 @@ static void test_a_moment_has_its_median(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct pp_usual_delay u = {0};
         moments(&u, 0, PP_USUAL_MOMENTS, 1000);
-        burst(&u, 100 * SECOND, cases[i].quick, 60);
-        burst(&u, 100 * SECOND, cases[i].slow, 330);
-        burst(&u, 101 * SECOND, 1, 1000);
-        assert_int_equal(pp_usual_delay_ms(&u, 101 * SECOND), cases[i].is);
+        burst(&u, 100 * MOMENT, cases[i].quick, 60);
+        burst(&u, 100 * MOMENT, cases[i].slow, 330);
+        burst(&u, 101 * MOMENT, 1, 1000);
+        assert_int_equal(pp_usual_delay_ms(&u, 101 * MOMENT), cases[i].is);
     }
 }
 
@@ -84,11 +84,11 @@ static void test_what_is_old_is_forgotten(void **state)
     struct pp_usual_delay u = {0};
     moments(&u, 0, 1, 20);
     moments(&u, 1, PP_USUAL_KEPT + 1, 900);
-    int64_t now = PP_USUAL_KEPT * SECOND;
+    int64_t now = PP_USUAL_KEPT * MOMENT;
     assert_int_equal(pp_usual_delay_ms(&u, now), 20); /* KEPT have passed, the first among them */
-    pp_usual_delay_add(&u, now + SECOND, 900);
-    assert_int_equal(pp_usual_delay_ms(&u, now + SECOND), 900);
-    now += SECOND + PP_USUAL_FORGET_MS;
+    pp_usual_delay_add(&u, now + MOMENT, 900);
+    assert_int_equal(pp_usual_delay_ms(&u, now + MOMENT), 900);
+    now += MOMENT + PP_USUAL_FORGET_MS;
     assert_int_equal(pp_usual_delay_ms(&u, now), 900);
     assert_int_equal(pp_usual_delay_ms(&u, now + 1), 0);
     pp_usual_delay_add(&u, now + 1, 900);
@@ -109,7 +109,7 @@ static void test_bounds(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct pp_usual_delay u = {0};
         moments(&u, 0, PP_USUAL_MOMENTS + 1, cases[i].delay_ms);
-        assert_int_equal(pp_usual_delay_ms(&u, PP_USUAL_MOMENTS * SECOND), cases[i].is);
+        assert_int_equal(pp_usual_delay_ms(&u, PP_USUAL_MOMENTS * MOMENT), cases[i].is);
     }
 }
 
@@ -121,9 +121,9 @@ static void test_out_of_order(void **state)
     uint64_t rnd = 20261122;
     for (int64_t s = 0; s < 100; s++)
         for (int i = 0; i < 5; i++)
-            pp_usual_delay_add(&u, s * SECOND - pp_test_between(&rnd, 0, 20000), 300);
+            pp_usual_delay_add(&u, s * MOMENT - pp_test_between(&rnd, 0, 20000), 300);
     assert_in_range(u.moments, PP_USUAL_MOMENTS, PP_USUAL_KEPT);
-    assert_int_equal(pp_usual_delay_ms(&u, 100 * SECOND), 300);
+    assert_int_equal(pp_usual_delay_ms(&u, 100 * MOMENT), 300);
 }
 
 /* However late the others are: one moment of the latest in which nothing was is enough, and the estimate is
@@ -139,9 +139,9 @@ static void test_property(void **state)
         for (int64_t s = 0; s < 100; s++) {
             int64_t late = s == quiet ? 0 : pp_test_between(&rnd, 0, 5000);
             for (int64_t n = pp_test_between(&rnd, 1, 30); n > 0; n--)
-                pp_usual_delay_add(&u, s * SECOND, late + pp_test_between(&rnd, lo, hi));
+                pp_usual_delay_add(&u, s * MOMENT, late + pp_test_between(&rnd, lo, hi));
         }
-        assert_in_range(pp_usual_delay_ms(&u, 100 * SECOND), lo, hi);
+        assert_in_range(pp_usual_delay_ms(&u, 100 * MOMENT), lo, hi);
     }
 }
 
