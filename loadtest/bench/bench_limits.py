@@ -5,8 +5,8 @@
 
 2,000 clients of 10 requests a minute have a backlog for the whole run; once it is planned 16 workers start. The first window lets all be full; then M
 minutes are measured (5). Printed: requests a minute, against what the limits permit; windows that were over, and how late the machine was at
-worst: by more than photopool's 200 ms for the network, and a request is noted that much closer to the next; per minute; round trips a photo,
-and who had the processors. A short try: --clients 500 --workers 4 --minutes 1.
+worst (a request may be noted late by as much); per minute; round trips a photo, and who had the processors. A short try: --clients 500
+--workers 4 --minutes 1.
 """
 import json
 import os
