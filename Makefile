@@ -6,7 +6,7 @@ T ?= 15
 all: build
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 build: ## build/photopool, release and hardened (also the default)
 	@scripts/setup build
@@ -23,9 +23,13 @@ fleet: ## MongoDB, Redis and the roles of photopool as processes on this machine
 	@scripts/build build photopool
 	@scripts/fleet
 
-test: ## all tests, lint included
+test: ## lint, unit and contract tests, the main scenarios: 10 minutes on 2 cores
 	@scripts/setup build test fleet mongo npm
-	@J=$(J) tests/run
+	@J=$(J) tests/run short
+
+test-long: ## everything else: sanitizers, fuzzing, chaos, all scenarios
+	@scripts/setup build test fleet mongo npm
+	@J=$(J) tests/run long
 
 bench: ## the headline figures
 	@scripts/setup build fleet mongo bench
@@ -47,4 +51,4 @@ fuzz: ## every fuzz target for T seconds (make fuzz T=600)
 clean: ## remove what was built
 	rm -rf build build-*
 
-.PHONY: all help build demo fleet test bench lint format fuzz clean
+.PHONY: all help build demo fleet test test-long bench lint format fuzz clean

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""backend.py: what browser.html needs of a shop's backend, in small: it serves the page, and tickets.
+"""backend.py: the part of a shop's backend that browser.html needs: it serves the page, and
+tickets.
 
     PHOTOPOOL_KEY=... python3 backend.py http://127.0.0.1:8080 8000 results:42
 
-Then open http://127.0.0.1:8000/. A real one asks for the visitor's session first, and takes the keys from it: whoever gets a ticket may read
-along.
+Then open http://127.0.0.1:8000/. A real backend checks the visitor's session first and derives the
+keys from it, because a ticket lets its owner read.
 """
 import http.server
 import json
@@ -17,7 +18,7 @@ PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "browser.html")
 
 
 def ticket(server, keys):
-    """The URL that opens a subscription to these keys."""
+    """The URL that opens a subscription to these keys, with a new ticket."""
     request = urllib.request.Request(f"{server}/v1/tickets", json.dumps({"keys": keys}).encode(), {"Content-Type": "application/json"})
     if "PHOTOPOOL_KEY" in os.environ:
         request.add_header("Authorization", "Bearer " + os.environ["PHOTOPOOL_KEY"])

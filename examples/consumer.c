@@ -1,11 +1,12 @@
-/* consumer.c: follows results over Server-Sent Events; what it has got is its state.
+/* consumer.c: follows results over Server-Sent Events; its output file is its state.
  *
  *   cc -O2 -o consumer consumer.c $(pkg-config --cflags --libs libcurl jansson)
  *   PHOTOPOOL_KEY=... ./consumer http://127.0.0.1:8080 results.txt results:42
  *
- * Each new result is a line "SEQ ID STATUS SUBJECT" of the file, each gap a line "SEQ gap FROM". A result and
- * its number are kept by one write: killed at any moment and started again, it goes on after the last whole
- * line. Results come at least once: an id that is there already is dropped. Ctrl-C ends it. */
+ * Each new result is a line "SEQ ID STATUS SUBJECT" of the file, each gap a line "SEQ gap FROM".
+ * One write stores a result and its number: killed at any moment and started again, the consumer
+ * continues after the last whole line. Results come at least once: it drops an id that it has
+ * already. Ctrl-C ends it. */
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -21,9 +22,9 @@ enum { EVENT_MAX = 16 << 20, SILENCE_S = 60, PAUSE_MAX_MS = 30000 };
 
 struct consumer {
     FILE *file;
-    uint64_t seq; /* of the last event that was taken */
+    uint64_t seq; /* of the last event stored */
     void *ids;    /* a tree of strings */
-    char *line;   /* of the stream, until its end has come */
+    char *line;   /* the current line of the stream, not yet complete */
     size_t n;
     char type[64]; /* of the event that is arriving */
     uint64_t id;
@@ -34,7 +35,7 @@ static int compare(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* False: it was there. */
+/* False: the id was there already. */
 static bool add_id(struct consumer *c, const char *id)
 {
     char *copy = strdup(id), **found = copy ? tsearch(copy, &c->ids, compare) : NULL;
@@ -45,7 +46,7 @@ static bool add_id(struct consumer *c, const char *id)
     return *found == copy;
 }
 
-/* What is in the file. A last line without its end was being written when we were killed: it goes. */
+/* Reads the file. A last line without a line feed was cut off by a kill: it is removed. */
 static bool read_state(struct consumer *c, const char *path)
 {
     char line[2048], id[128];
@@ -67,9 +68,9 @@ static const char *text(const json_t *o, const char *name)
     return s ? s : "-";
 }
 
-/* Here a real consumer would publish the item, in one transaction with the number. In a gap, events were
- * cleaned away before we came: it would read GET /v1/batches/{id}/results of the batches that it waits for.
- */
+/* A real consumer would publish the item here, in one transaction with the number. A gap stands for
+ * events that the server no longer keeps: a real consumer would then read GET
+ * /v1/batches/{id}/results of the batches that it waits for. */
 static void take_event(struct consumer *c)
 {
     json_t *event = json_loads(c->line + strlen("data: "), JSON_DECODE_INT_AS_REAL, NULL);
@@ -109,7 +110,7 @@ static size_t take_bytes(char *p, size_t size, size_t n, void *arg)
     return size * n;
 }
 
-/* Until the connection ends. False: coming back would not help. */
+/* Follows until the connection ends. False: reconnecting would not help. */
 static bool follow(struct consumer *c, CURL *curl, const char *server, const char *key)
 {
     char url[2048];
@@ -137,12 +138,13 @@ int main(int argc, char **argv)
     curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, getenv("PHOTOPOOL_KEY"));
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &c);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L); /* the server says something each 25 s */
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L); /* the server sends something every 25 s */
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)SILENCE_S);
     uint64_t before = c.seq;
     for (long ms = 250; follow(&c, curl, argv[1], argv[3]); before = c.seq) {
         ms = c.seq > before ? 250 : ms < PAUSE_MAX_MS / 2 ? 2 * ms : PAUSE_MAX_MS;
-        long wait = ms / 2 + (long)(arc4random() % ms) / 2; /* not all at the same moment */
+        /* random, so that not all consumers reconnect at the same moment */
+        long wait = ms / 2 + (long)(arc4random() % ms) / 2;
         nanosleep(&(struct timespec){wait / 1000, wait % 1000 * 1000000}, NULL);
     }
     return 1;

@@ -3,8 +3,9 @@
 
     PHOTOPOOL_KEY=... python3 consumer.py http://127.0.0.1:8080 results.db results:42
 
-Results go into an SQLite file, each in one transaction with its number: killed at any moment and started again, it goes on where it was.
-Results come at least once: an id that is there already is dropped. Ctrl-C ends it.
+Results go into an SQLite file, each in one transaction with its number: killed at any moment and
+started again, it continues where it was. Results come at least once: it drops an id that it has
+already. Ctrl-C ends it.
 """
 import http.client
 import json
@@ -17,7 +18,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-SILENCE = 60  # seconds; the server says something each 25
+SILENCE = 60  # seconds; the server sends something every 25 s
 PAUSE_MAX = 30.0
 
 
@@ -35,11 +36,11 @@ class Store:
         return self.db.execute("SELECT seq FROM state").fetchone()[0]
 
     def take(self, seq, kind, data):
-        """Here a real consumer would publish the item, in the same transaction."""
+        """Stores an event. A real consumer would publish the item here, in the same transaction."""
         with self.db:
             if kind == "gap":
-                # Events were cleaned away before we came. A real consumer would now read GET /v1/batches/{id}/results of the batches that
-                # it waits for.
+                # The server no longer keeps these events. A real consumer would now read GET
+                # /v1/batches/{id}/results of the batches that it waits for.
                 self.db.execute("INSERT INTO gaps VALUES (?, ?)", (data["from"], data["to"]))
                 print(f"gap: {data['from']} to {data['to']}", file=sys.stderr)
             elif kind == "photopool.item.finished":
@@ -67,7 +68,7 @@ def events(stream):
 
 
 def follow(store, server, keys):
-    """Until the connection ends. True: something has come."""
+    """Follows until the connection ends. True: at least one event has come."""
     query = urllib.parse.urlencode([("key", k) for k in keys] + [("after", store.seq)])  # 0: all that is kept
     request = urllib.request.Request(f"{server}/v1/events?{query}", headers={"Accept": "text/event-stream"})
     if "PHOTOPOOL_KEY" in os.environ:
@@ -79,7 +80,7 @@ def follow(store, server, keys):
                 store.take(*event)
                 came = True
     except urllib.error.HTTPError as e:
-        if e.code < 500 and e.code != 429:  # a wrong key, or a number that this server has never given: no use in asking again
+        if e.code < 500 and e.code != 429:  # a wrong key, or a number that this server has never issued: a retry would not help
             sys.exit(f"{server}: HTTP {e.code}: {e.read(1000).decode(errors='replace')}")
         print(f"HTTP {e.code}", file=sys.stderr)
     except (OSError, http.client.HTTPException) as e:
@@ -95,7 +96,7 @@ def main():
     pause = 0.25
     while True:
         pause = 0.25 if follow(store, server, keys) else min(2 * pause, PAUSE_MAX)
-        time.sleep(pause * random.uniform(0.5, 1))  # not all at the same moment
+        time.sleep(pause * random.uniform(0.5, 1))  # so that not all consumers reconnect at the same moment
 
 
 if __name__ == "__main__":

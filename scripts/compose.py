@@ -1,5 +1,6 @@
-"""compose.py: reads docker/compose.yaml, in that part of YAML that it uses: block mappings and lists, flow ones in a line, quoted and plain
-scalars, which are all texts here, anchors and `<<: *name`. Whatever else is refused with its line. Python's library has no YAML."""
+"""compose.py: reads docker/compose.yaml, in the part of YAML that it uses: block mappings and
+lists, one-line flow mappings and lists, quoted and plain scalars (all read as texts), anchors and
+`<<: *name`. It refuses anything else and names the line. Python's library has no YAML."""
 import os
 import re
 
@@ -116,6 +117,6 @@ def services(path=FILE):
 
 
 def ours(path=FILE):
-    """[(name, how many, arguments, environment)] of the services that are photopool's."""
+    """[(name, how many, arguments, environment)] of the services that run photopool."""
     return [(name, int(s.get("deploy", {}).get("replicas", 1)), s["command"], s["environment"])
             for name, s in services(path).items() if s["image"] == "photopool"]

@@ -1,7 +1,8 @@
-"""demo_catalogue.py: who sells what in the demo, and how the merchants' hosts behave.
+"""demo_catalogue.py: the merchants of the demo, what they sell, and how their hosts behave.
 
-Seven merchants with 40 hosts. 40 % of the photos answer within 1 s, 40 % within 5 s, 20 % take up to 30 s, and a good share of each
-fails in its own way. Everything is drawn by lot from the URL, so that each run has the same catalogue and the same failures.
+Seven merchants with 40 hosts. 40 % of the photos answer within 1 s, 40 % within 5 s, 20 % take up
+to 30 s, and a good share of each fails in its own way. The URL determines all random choices, so
+each run has the same catalogue and the same failures.
 """
 import csv
 import json
@@ -11,17 +12,18 @@ from urllib.parse import quote
 
 STAMPS = "/usr/share/tuxpaint/stamps"
 BACKGROUNDS = "/usr/share/backgrounds/mate"
-MAX_FILE = 4 << 20  # larger ones make the contact sheet slow to open
+MAX_FILE = 4 << 20  # larger files make the contact sheet slow to open
 
 FAST, MEDIUM, SLOW, ODD = "up to 1 s", "up to 5 s", "up to 30 s", "odd"
-ORDER = (FAST, MEDIUM, FAST, MEDIUM, SLOW)  # kinds of host that the photos of a catalogue are on, in turn
+ORDER = (FAST, MEDIUM, FAST, MEDIUM, SLOW)  # the kinds of host of a catalogue's photos, in turn
 
 Merchant = namedtuple("Merchant", "client folders rpm concurrency hosts second")
 Host = namedtuple("Host", "name kind behaviour")
 Photo = namedtuple("Photo", "path title")
 Item = namedtuple("Item", "id captions photos")  # as many captions as photos, or one for all
 
-# Client, its pictures, limits, hosts of each kind (what else they do), and whether it imports a second time.
+# Client, its pictures, limits, hosts of each kind (their extra behaviour), and whether it imports a
+# second time.
 MERCHANTS = (
     Merchant("horizon", ("backgrounds", "stamps/space", "stamps/sports", "stamps/naturalforces", "stamps/people"), 600, 16, {
         FAST: ("www fail=0.15:404", "img fail=0.15:404"),
@@ -39,7 +41,7 @@ MERCHANTS = (
         FAST: ("www fail=0.25:404", "img fail=0.16:html,0.08:500"),
         MEDIUM: ("catalogue fail=0.18:404,0.08:badchunk", "photos fail=0.15:500,0.15:404"),
         SLOW: ("attic fail=0.18:410,0.10:stallbody",)}, True),
-    # The one whose limit is felt: a request a second, by the minute.
+    # The limit of this merchant shows: one request a second.
     Merchant("festivity", ("stamps/seasonal",), 60, 8, {
         FAST: ("www fail=0.30:404", "lights fail=0.20:svg"),
         MEDIUM: ("img fail=0.28:404", "media fail=0.12:503,0.10:404"),
@@ -55,7 +57,7 @@ MERCHANTS = (
 )
 DELAYS = {FAST: "30-750", MEDIUM: "1200-3800", SLOW: "6000-20000"}
 
-# Beside the 40: names that photopool refuses to connect to, or that refuse it.
+# In addition to the 40 hosts: names that photopool refuses to connect to, or that refuse photopool.
 REFUSED = "closed.homestead.example", "127.0.0.9"
 INTERNAL = "intranet.motorway.example", "10.1.2.3"
 
@@ -74,7 +76,7 @@ def kinds():
 
 
 def title_of(path):
-    """Stamps carry their description beside them."""
+    """A picture's title: stamps have a description file beside them."""
     try:
         with open(os.path.splitext(path)[0] + ".txt", encoding="utf-8") as f:
             title = f.readline().strip().rstrip(".")
@@ -96,7 +98,7 @@ def pictures(root, folder):
 
 
 def vectors(root, folder, n):
-    """Some SVG files: not among the accepted types."""
+    """Some SVG files: photopool does not accept this type."""
     found = []
     for at, _, names in os.walk(os.path.join(root, folder), followlinks=True):
         found += [os.path.relpath(os.path.join(at, name), root) for name in names if name.endswith(".svg")]
@@ -114,7 +116,7 @@ class Catalogue:
                 self.names.setdefault(host.kind, []).append(host.name)
         self.turns = {kind: 0 for kind in self.names}
         items = self.listed([p for folder in merchant.folders for p in pictures(root, folder)])
-        # Catalogues grow everywhere: three items of seven are new in the second import.
+        # Catalogues grow in all places: three items of seven are new in the second import.
         first = [item for i, item in enumerate(items) if not merchant.second or i % 7 not in (1, 3, 5)]
         second = [item for i, item in enumerate(items) if merchant.second and i % 7 in (1, 3, 5)]
         self.first = first + self.oddities(root)
@@ -126,7 +128,7 @@ class Catalogue:
         names = self.names[kind]
         host = names[self.turns[kind] % len(names)]
         self.turns[kind] += 1
-        moved = "?hops=1" if n % 17 == 5 else ""  # answers 302 first
+        moved = "?hops=1" if n % 17 == 5 else ""  # the host answers 302 first
         return f"http://{host}:{self.port}/files/{quote(photo.path)}{moved}"
 
     def listed(self, photos):
@@ -140,7 +142,7 @@ class Catalogue:
         return items
 
     def oddities(self, root):
-        """Entries that no catalogue lacks."""
+        """Bad entries, as every real catalogue has some."""
         client, port = self.merchant.client, self.port
         www = f"www.{client}.example:{port}"
         odd = {

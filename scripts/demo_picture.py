@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""scripts/demo_picture.py PICTURE.svg: runs scripts/demo on a terminal and draws what it showed: an SVG that plays the run, faster.
+"""scripts/demo_picture.py PICTURE.svg: runs scripts/demo on a terminal and draws its output: an SVG
+that plays the run, faster.
 
-Nothing is made up: the frames are the screen at moments of the run. Where pictures don't move, the one at half time is seen.
+The frames are the real screen at moments of the run. A viewer without animation shows the frame at
+half time.
 """
 import fcntl
 import html
@@ -22,7 +24,7 @@ PART = re.compile(r"\x1b\[(\d*)([A-Za-z])|[\r\n]|[^\x1b\r\n]+")
 
 
 def record(argv):
-    """What argv writes on a terminal: (seconds, text)."""
+    """The output of argv on a terminal: (seconds, text)."""
     pid, fd = pty.fork()
     if pid == 0:
         os.environ.update(TERM="xterm-256color")
@@ -45,7 +47,7 @@ def record(argv):
 
 
 class Terminal:
-    """As much of one as the demo needs: lines of (character, style), all kept."""
+    """The part of a terminal that the demo needs: lines of (character, style), all kept."""
 
     def __init__(self):
         self.lines, self.row, self.column, self.style = [[]], 0, 0, ""
@@ -88,7 +90,7 @@ class Terminal:
 
 
 def runs(line):
-    """(column, text, style) of neighbours of one style; bars are runs of their own."""
+    """(column, text, style) of neighbours of one style; each bar is a run of its own."""
     found, at = [], 0
     while at < len(line):
         end = at + 1
@@ -117,7 +119,7 @@ def draw(lines):
 
 
 def frames(parts):
-    """(lines, seconds shown), and the index of the one to show where nothing moves."""
+    """(lines, seconds shown), and the index of the frame for viewers without animation."""
     terminal, found = Terminal(), []
     painting = [t for t, text in parts if "\x1b[" in text and "A\r" in text]
     step = (painting[-1] - painting[0]) / FRAMES

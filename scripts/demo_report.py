@@ -1,4 +1,5 @@
-"""demo_report.py: what the demo says at its end: outcomes, codes, tiers, limits, what was learned, one result in full."""
+"""demo_report.py: the demo's final report: outcomes, codes, tiers, limits, learned routes, one
+result in full."""
 import json
 from collections import Counter, defaultdict
 
@@ -13,7 +14,8 @@ def share(part, whole):
 
 
 class Outcome:
-    """All results of both imports: entries are dicts of client, import number, batch, item, caption, photo."""
+    """All results of both imports: entries are dicts of client, import number, batch, item,
+    caption, photo."""
 
     def __init__(self, pool, imports):
         self.sentences = {e["code"]: e for e in pool.list("/v1/errors", "errors")}
@@ -98,7 +100,7 @@ def learned(screen, pool, out):
 
 
 def limits(screen, origin, merchants):
-    """The hosts' own record, not ours. True: nobody was asked too much."""
+    """Measured by the hosts, not by photopool. True: no host got too many requests."""
     checked = origin.check(merchants)
     by_client = {c["client"]: c for c in checked["clients"]}
     screen.heading("Limits, as measured at the hosts (redirects and retries are requests, too)")
@@ -125,6 +127,6 @@ def sample(screen, out):
 
 
 def host_of(url):
-    """The host as written; for a URL that is none, what stands there."""
+    """The host as written; an invalid URL gives the text in its place."""
     rest = url.split("://", 1)[-1].split("/", 1)[0]
     return rest if rest.startswith("[") else rest.rsplit(":", 1)[0]

@@ -1,6 +1,8 @@
-"""demo_run.py: the processes of the demo: the fake photo hosts, `photopool up`, and `photopool submit` for each merchant.
+"""demo_run.py: the processes of the demo: the fake photo hosts, `photopool up`, and `photopool
+submit` for each merchant.
 
-Each is started in a session of its own, so that a Ctrl-C reaches the demo alone, which then ends them in order.
+Each process has its own session, so that Ctrl-C reaches only the demo, which then ends them in
+order.
 """
 import fcntl
 import http.client
@@ -24,17 +26,18 @@ START_S, STOP_S = 10, 2
 
 
 class Broken(Exception):
-    """The demo can't go on; the text is for the person who started it."""
+    """The demo can't continue; the text is for the person who started it."""
 
 
 def start(argv, **more):
-    """Starts a process, without the PHOTOPOOL_... of our own environment, which would change the configuration."""
+    """Starts a process without the PHOTOPOOL_... variables of the environment, which would change
+    its configuration."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("PHOTOPOOL")}
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, env=env, **more)
 
 
 def stop(process):
-    """Politely, then again (photopool stops at once), then by force."""
+    """SIGTERM, again (photopool then stops at once), then SIGKILL."""
     for signo in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
         if process is None or process.poll() is not None:
             return
@@ -63,7 +66,8 @@ def wait_for(process, read, log, what):
 
 
 class Origin:
-    """All 40 hosts: one process that answers for any name. It ends with the stack, as all processes here."""
+    """All 40 hosts: one process that answers for any name. Like all processes here it ends with the
+    stack."""
 
     def __init__(self, out, work, files, stack):
         self.record, self.limits = f"{work}/record.txt", f"{work}/limits.txt"
@@ -78,7 +82,8 @@ class Origin:
                                  log, "the fake photo host"))
 
     def check(self, merchants):
-        """What the hosts themselves have measured: the fullest 60 s and the most at a time, for each client."""
+        """The hosts' own measurements for each client: the fullest 60 s and the most requests in
+        flight."""
         with open(self.limits, "w", encoding="ascii") as f:
             f.writelines(f"{m.client} {m.rpm} {m.concurrency}\n" for m in merchants)
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)
@@ -99,7 +104,7 @@ class Pool:
             f.write("# The demo's configuration: hosts that exist on this machine only, and shorter waits.\n"
                     f"http.listen: {listen}\n"
                     "fetch.tiers: [{timeout: 1s}, {timeout: 5s}, {timeout: 30s}]  # as by default\n"
-                    "fetch.allow_networks: [127.0.0.0/8]  # never so on a server that fetches for others\n"
+                    "fetch.allow_networks: [127.0.0.0/8]  # never do so on a server that fetches for others\n"
                     f"fetch.allow_ports: [80, 443, {port}]\n"
                     "retry.delays: [1s, 3s, 6s]\n"
                     "router.interval: 2s\n"
@@ -134,7 +139,7 @@ class Pool:
         return body
 
     def list(self, path, plural):
-        """All pages of a list."""
+        """The rows of all pages of a list."""
         after = ""
         while True:
             page = json.loads(self.get(f"{path}{'&' if '?' in path else '?'}limit=1000{after}"))
@@ -161,8 +166,8 @@ class Pool:
 
 
 class Submit:
-    """`photopool submit FILE --client ID --follow`: on a terminal of its own, so wide that its bar fits where the demo shows it, or
-    piped, when the demo itself is."""
+    """`photopool submit FILE --client ID --follow`: on its own terminal, wide enough for its bar to
+    fit where the demo shows it, or piped when the demo itself is."""
 
     BAR, IDS, ESCAPES = re.compile(r"\r\x1b\[K([^\r\n]*)"), re.compile(r"\bb_\w+"), re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -182,7 +187,7 @@ class Submit:
         os.set_blocking(self.fd, False)
 
     def poll(self):
-        """Reads what it has said. False once it has ended."""
+        """Reads the output so far. False once the process has ended."""
         ended = self.process.poll() is not None
         while True:
             try:
@@ -198,12 +203,12 @@ class Submit:
             self.read_terminal()
         else:
             self.read_lines()
-        if ended and self.process.returncode not in (0, 3):  # 3: not all photos could be had, which is the point here
+        if ended and self.process.returncode not in (0, 3):  # 3: some photos failed, as the demo intends
             raise Broken(f"photopool submit: exit {self.process.returncode}: {self.ESCAPES.sub('', self.text)[-2000:]}")
         return not ended
 
     def read_terminal(self):
-        # The last line may have come in part; it stays.
+        # The last line may be incomplete; it stays.
         whole = self.text if self.text.endswith("\n") else self.text[: self.text.rfind("\r\x1b[K")] if "\r\x1b[K" in self.text else ""
         bars = [bar for bar in self.BAR.findall(whole) if "%" in bar]
         if bars:

@@ -1,4 +1,5 @@
-"""demo_screen.py: how the demo looks while it runs: on a terminal a line for each merchant, painted anew; piped, a line now and then."""
+"""demo_screen.py: the demo's output while it runs: on a terminal one line for each merchant,
+repainted; piped, a line from time to time."""
 import re
 import shutil
 import sys
@@ -32,7 +33,7 @@ class Screen:
         return self.style("31", text)
 
     def fit(self, line):
-        """Cut to the width, escapes not counted."""
+        """Cuts a line to the width, not counting escapes."""
         room, out, at = self.width - 1, [], 0
         for m in [*ESCAPES.finditer(line), None]:
             text = line[at : m.start() if m else len(line)]
@@ -50,7 +51,7 @@ class Screen:
         sys.stdout.flush()
 
     def paint(self, lines):
-        """Lines that are painted over by the next paint()."""
+        """Prints lines that the next paint() overwrites."""
         up = f"\x1b[{self.painted}A" if self.painted else ""
         sys.stdout.write(up + "".join(f"\r\x1b[K{self.fit(line)}\n" for line in lines))
         sys.stdout.flush()
@@ -61,7 +62,8 @@ class Screen:
         self.say(self.bold(text))
 
     def table(self, rows, right=()):
-        """Rows of texts, the first a head; columns of `right` are numbers. The last column is cut where it does not fit."""
+        """Rows of texts, the first a head; columns of `right` are numbers. The last column is cut
+        to fit."""
         widths = [max(len(ESCAPES.sub("", row[i])) for row in rows) for i in range(len(rows[0]))]
         for n, row in enumerate(rows):
             cells = []

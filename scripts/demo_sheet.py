@@ -1,6 +1,7 @@
-"""demo_sheet.py: the contact sheet: one HTML file that shows what was stored, by merchant, and what was not, and why.
+"""demo_sheet.py: the contact sheet: one HTML file that shows, by merchant, the stored photos, and
+the failed ones with the reason.
 
-Photos are shown from where photopool keeps them, by a path relative to the sheet.
+The sheet shows photos from photopool's own folder, by relative paths.
 """
 import html
 import os
@@ -89,7 +90,8 @@ def section(client, entries, photos, sentence):
 
 
 def write(path, out, took_s, data):
-    """The sheet at `path`; `data`: the data directory of the server. Repeats of the second import are left out."""
+    """Writes the sheet to `path`; `data`: the data directory of the server. Leaves out repeats of
+    the second import."""
     photos = os.path.relpath(f"{data}/photos", os.path.dirname(path))
     count = Counter(e["photo"]["outcome"] for e in out.entries)
     codes = Counter(e["photo"]["error"]["code"] for e in out.entries if e["photo"].get("error"))

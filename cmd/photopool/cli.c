@@ -1,9 +1,9 @@
-/* cli.c: see cli.h. getopt_long does the work; its messages are replaced by ours. */
+/* cli.c: see cli.h. getopt_long parses the options; this file prints the error messages. */
 #include "cli.h"
 
+#include "base/check.h"
 #include "suggest.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
@@ -107,13 +107,13 @@ static int one_option(struct pp_cli *cli, const struct pp_cli_spec *spec, int c,
 
 int pp_cli_parse(struct pp_cli *cli, int argc, char **argv, const struct pp_cli_spec *spec)
 {
-    assert(spec->n_opts <= PP_CLI_OPTS);
+    pp_assert(spec->n_opts <= PP_CLI_OPTS, "a command has more options than the table holds");
     const char *server = getenv("PHOTOPOOL_SERVER");
     *cli = (struct pp_cli){.command = argv[0], .server = server && *server ? server : DEFAULT_SERVER};
     pp_term_init(&cli->out, stdout);
     struct option longs[PP_CLI_OPTS + 5];
     fill(longs, spec);
-    optind = 0; /* start anew */
+    optind = 0; /* resets getopt */
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":h", longs, NULL)) != -1;) {
         int code = one_option(cli, spec, c, argv);

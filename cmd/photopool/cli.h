@@ -1,5 +1,5 @@
-/* cli.h: the options of the subcommands that talk to a server: those that all of them share, and a table for
- * the rest. */
+/* cli.h: parses the options of the subcommands that talk to a server: those that all share, and a
+ * table of others. */
 #ifndef PHOTOPOOL_CLI_H
 #define PHOTOPOOL_CLI_H
 
@@ -17,45 +17,47 @@ struct pp_cli_list {
 };
 
 enum pp_opt_kind {
-    PP_OPT_FLAG,  /* to: bool */
-    PP_OPT_TEXT,  /* to: const char * */
-    PP_OPT_COUNT, /* to: int64_t, min..max */
-    PP_OPT_LIST,  /* to: struct pp_cli_list */
+    PP_OPT_FLAG,  /* sets a bool */
+    PP_OPT_TEXT,  /* sets a const char * */
+    PP_OPT_COUNT, /* sets an int64_t between min and max */
+    PP_OPT_LIST,  /* adds to a struct pp_cli_list */
 };
 
 struct pp_opt {
-    const char *name; /* without the dashes */
+    const char *name; /* name of the option, without dashes */
     enum pp_opt_kind kind;
-    void *to; /* keeps its value when the option is not given */
+    void *to; /* where the value is stored; unchanged if the option is not given */
     int64_t min, max;
 };
 
 struct pp_cli_spec {
-    const char *help; /* what --help prints, before the shared options */
+    const char *help; /* text that --help prints before the shared options */
     const struct pp_opt *opts;
     size_t n_opts; /* at most PP_CLI_OPTS */
     int min_args, max_args;
-    const char *args_text; /* what is wanted where there are too few: "a batch" */
+    const char *args_text; /* name of a missing argument for the message, such as "a batch" */
 };
 
-/* What every such command has after parsing. The texts are argv's or the environment's. */
+/* A parsed command line. The texts belong to argv or the environment. */
 struct pp_cli {
     const char *command;
     const char *server;
-    const char *key_file; /* NULL: PHOTOPOOL_KEY, or no key */
-    bool json;            /* --json, or standard output is no terminal */
-    struct pp_term out;   /* standard output */
-    char *const *args;    /* what is no option */
+    const char *key_file; /* file with the key; NULL: PHOTOPOOL_KEY has the key, or there is none */
+    /* output is JSON: --json was given, or standard output is not a terminal */
+    bool json;
+    struct pp_term out; /* standard output */
+    char *const *args;  /* the arguments that are not options */
     size_t n_args;
 };
 
-/* PP_CLI_GO, or the exit code after help or a message. Permutes argv. */
+/* Parses the command line; changes the order of argv. Returns PP_CLI_GO, or an exit code after help
+ * or a message. */
 int pp_cli_parse(struct pp_cli *cli, int argc, char **argv, const struct pp_cli_spec *spec);
 
-/* A usage message, with where to read more. Answers PP_EXIT_USAGE. */
+/* Prints a usage message that names --help. Returns PP_EXIT_USAGE. */
 int pp_cli_usage(const struct pp_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Flushes standard output: `code`, or PP_EXIT_FAILED where it could not be written. */
+/* Flushes standard output. Returns `code`, or PP_EXIT_FAILED if the output could not be written. */
 int pp_cli_end(int code);
 
 #endif

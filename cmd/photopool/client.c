@@ -13,12 +13,12 @@
 enum {
     CONNECT_MS = 10 * 1000,
     STALL_S = 60,
-    KEY_MAX = 4096,
+    KEY_LINE_MAX = 4096,
     URL_MAX = 64 * 1024,
     ANSWER_MAX = 256 * 1024 * 1024,
 };
 
-struct pp_client {
+struct pp_api_client {
     CURL *curl;
     char *base;          /* "http://host:port/prefix", without a slash at the end */
     char *authorization; /* header line, NULL: no key */
@@ -26,15 +26,15 @@ struct pp_client {
 
 /* --- opening --- */
 
-/* The first line of the file, without blanks around it. */
-static int read_key(const char *path, char key[KEY_MAX])
+/* Reads the first line of the file, without blanks at its ends. */
+static int read_key(const char *path, char key[KEY_LINE_MAX])
 {
     FILE *f = fopen(path, "r");
     if (!f) {
         pp_complain("--key-file %s can't be read: %s", path, strerror(errno));
         return PP_EXIT_USAGE;
     }
-    bool ok = fgets(key, KEY_MAX, f) != NULL;
+    bool ok = fgets(key, KEY_LINE_MAX, f) != NULL;
     fclose(f);
     if (ok)
         return PP_EXIT_DONE;
@@ -42,9 +42,9 @@ static int read_key(const char *path, char key[KEY_MAX])
     return PP_EXIT_USAGE;
 }
 
-static int set_key(struct pp_client *c, const struct pp_cli *cli)
+static int set_key(struct pp_api_client *c, const struct pp_cli *cli)
 {
-    char key[KEY_MAX] = "";
+    char key[KEY_LINE_MAX] = "";
     const char *env = getenv("PHOTOPOOL_KEY"), *from = cli->key_file ? cli->key_file : "PHOTOPOOL_KEY";
     if (cli->key_file) {
         int code = read_key(cli->key_file, key);
@@ -71,13 +71,13 @@ static int set_key(struct pp_client *c, const struct pp_cli *cli)
     return PP_EXIT_FAILED;
 }
 
-/* Proxies of the environment are for hosts elsewhere. */
+/* The proxy of the environment is meant for other hosts, so it is not used. */
 static bool is_loopback(const char *host)
 {
     return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "[::1]") == 0;
 }
 
-static int set_base(struct pp_client *c, const char *server)
+static int set_base(struct pp_api_client *c, const char *server)
 {
     CURLU *u = curl_url();
     char *scheme = NULL, *host = NULL, *query = NULL;
@@ -108,10 +108,10 @@ static int seen_interrupt(void *arg, curl_off_t a, curl_off_t b, curl_off_t d, c
     return pp_interrupt_pending();
 }
 
-int pp_client_open(struct pp_client **out, const struct pp_cli *cli)
+int pp_client_open(struct pp_api_client **out, const struct pp_cli *cli)
 {
     *out = NULL;
-    struct pp_client *c = calloc(1, sizeof *c);
+    struct pp_api_client *c = calloc(1, sizeof *c);
     if (!c || curl_global_init(CURL_GLOBAL_DEFAULT) || !(c->curl = curl_easy_init())) {
         free(c);
         pp_complain("out of memory");
@@ -136,7 +136,7 @@ int pp_client_open(struct pp_client **out, const struct pp_cli *cli)
     return code;
 }
 
-void pp_client_close(struct pp_client *c)
+void pp_client_close(struct pp_api_client *c)
 {
     if (!c)
         return;
@@ -147,7 +147,24 @@ void pp_client_close(struct pp_client *c)
     curl_global_cleanup();
 }
 
-const char *pp_client_base(const struct pp_client *c)
+int pp_client_start(struct pp_api_client **out, struct pp_cli *cli, int argc, char **argv,
+                    const struct pp_cli_spec *spec)
+{
+    *out = NULL;
+    int code = pp_cli_parse(cli, argc, argv, spec);
+    if (code != PP_CLI_GO)
+        return code;
+    code = pp_client_open(out, cli);
+    return code == PP_EXIT_DONE ? PP_CLI_GO : code;
+}
+
+int pp_client_finish(struct pp_api_client *c, int code)
+{
+    pp_client_close(c);
+    return pp_cli_end(code);
+}
+
+const char *pp_client_base(const struct pp_api_client *c)
 {
     return c->base;
 }
@@ -161,7 +178,7 @@ static size_t take_body(char *p, size_t size, size_t n, void *arg)
     return ans->body.failed ? 0 : size * n;
 }
 
-/* The value, if the line is header `name`, in value[cap]. */
+/* If the line is the header `name`, copies its value into value[cap]. */
 static bool header_is(const char *line, size_t n, const char *name, char *value, size_t cap)
 {
     size_t len = strlen(name);
@@ -181,7 +198,8 @@ static size_t take_header(char *p, size_t size, size_t n, void *arg)
     struct pp_answer *ans = arg;
     char value[64], *end;
     if (header_is(p, size * n, "Retry-After", value, sizeof value)) {
-        long s = strtol(value, &end, 10); /* our server says seconds; a date of a proxy's is not understood */
+        /* photopool sends seconds; a date, which a proxy may send, is ignored */
+        long s = strtol(value, &end, 10);
         ans->retry_after_s = end != value && *end == 0 && s >= 0 ? s : -1;
     } else if (header_is(p, size * n, "Idempotency-Replayed", value, sizeof value)) {
         ans->replayed = strcmp(value, "true") == 0;
@@ -197,7 +215,7 @@ static bool append(struct curl_slist **list, const char *line)
     return more != NULL;
 }
 
-static bool make_headers(const struct pp_client *c, const struct pp_request *req, struct curl_slist **out)
+static bool make_headers(const struct pp_api_client *c, const struct pp_request *req, struct curl_slist **out)
 {
     char line[600];
     bool ok = append(out, "Accept: application/json") && append(out, "Expect:");
@@ -215,7 +233,7 @@ static bool make_headers(const struct pp_client *c, const struct pp_request *req
     return ok;
 }
 
-static enum pp_err classify(struct pp_client *c, CURLcode rc, const char *text, struct pp_answer *ans)
+static enum pp_err classify(struct pp_api_client *c, CURLcode rc, const char *text, struct pp_answer *ans)
 {
     if (rc == CURLE_OK) {
         curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &ans->status);
@@ -236,7 +254,7 @@ static enum pp_err classify(struct pp_client *c, CURLcode rc, const char *text, 
     }
 }
 
-enum pp_err pp_client_send(struct pp_client *c, const struct pp_request *req, struct pp_answer *ans)
+enum pp_err pp_client_send(struct pp_api_client *c, const struct pp_request *req, struct pp_answer *ans)
 {
     *ans = (struct pp_answer){.retry_after_s = -1};
     pp_buf_init(&ans->body, ANSWER_MAX);
@@ -248,7 +266,7 @@ enum pp_err pp_client_send(struct pp_client *c, const struct pp_request *req, st
     pp_buf_puts(&url, req->path);
     enum pp_err err = PP_ENOMEM;
     if (!url.failed && make_headers(c, req, &headers)) {
-        curl_easy_setopt(c->curl, CURLOPT_HTTPGET, 1L); /* forgets the body of the request before */
+        curl_easy_setopt(c->curl, CURLOPT_HTTPGET, 1L); /* drops the body of the previous request */
         if (req->has_body) {
             curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)req->n);
             curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, req->n ? req->body : "");
@@ -275,52 +293,6 @@ void pp_answer_fini(struct pp_answer *ans)
     pp_buf_fini(&ans->body);
 }
 
-/* --- with JSON --- */
-
-int pp_client_call(struct pp_client *c, const struct pp_request *req, json_t **out)
-{
-    struct pp_answer ans;
-    enum pp_err err = pp_client_send(c, req, &ans);
-    int code = PP_EXIT_FAILED;
-    *out = NULL;
-    if (err != PP_OK || ans.status / 100 != 2) {
-        code = pp_client_failed(c, err, &ans);
-    } else {
-        *out = json_loadb(ans.body.p ? ans.body.p : "", ans.body.n, JSON_ALLOW_NUL, NULL);
-        if (json_is_object(*out)) {
-            code = PP_EXIT_DONE;
-        } else {
-            pp_complain("%s answered HTTP %ld, but not with a JSON object; is a photopool server there?",
-                        c->base, ans.status);
-            json_decref(*out);
-            *out = NULL;
-        }
-    }
-    pp_answer_fini(&ans);
-    return code;
-}
-
-int pp_client_get(struct pp_client *c, const char *path, json_t **out)
-{
-    return pp_client_call(c, &(struct pp_request){.method = "GET", .path = path}, out);
-}
-
-int pp_client_post(struct pp_client *c, const char *method, const char *path, const json_t *body,
-                   json_t **out)
-{
-    char *text = json_dumps(body, JSON_COMPACT);
-    *out = NULL;
-    if (!text) {
-        pp_complain("what was given is not valid UTF-8");
-        return PP_EXIT_USAGE;
-    }
-    struct pp_request req = {
-        .method = method, .path = path, .body = text, .n = strlen(text), .has_body = true};
-    int code = pp_client_call(c, &req, out);
-    free(text);
-    return code;
-}
-
 /* --- paths --- */
 
 void pp_path(struct pp_buf *b, const char *start)
@@ -329,7 +301,7 @@ void pp_path(struct pp_buf *b, const char *start)
     pp_buf_puts(b, start);
 }
 
-/* Everything but the unreserved characters of RFC 3986. */
+/* Appends the text; percent-encodes all characters except the unreserved ones of RFC 3986. */
 static void put_escaped(struct pp_buf *b, const char *s)
 {
     for (; *s; s++) {

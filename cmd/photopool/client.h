@@ -1,12 +1,13 @@
 /* client.h: the HTTP client of the subcommands, on libcurl's easy interface.
  *
- * One request at a time; it blocks, with a bound: 10 s to connect, and 60 s without a byte moving.
- * Connections are kept between requests. Redirects are not followed: the key would go with them. Answers have
- * a ceiling. Ctrl-C is seen only by a caller that has blocked SIGINT (interrupt.h): the request then ends
- * with PP_ECANCELED.
+ * The client sends one request at a time and blocks until the answer is there, but no longer than
+ * 10 s to connect and 60 s without a byte in either direction. It keeps connections between
+ * requests. It does not follow redirects, because another server would receive the key. An answer
+ * has a maximum size. Ctrl-C ends a request with PP_ECANCELED if the caller has blocked SIGINT
+ * (interrupt.h).
  *
- *   pp_client_open -> { pp_path...; pp_client_send -> pp_client_json | pp_client_failed; pp_answer_fini } ->
- * close */
+ * pp_client_open -> { pp_path...; pp_client_send -> pp_client_json | pp_client_failed;
+ * pp_answer_fini } -> close */
 #ifndef PHOTOPOOL_CLIENT_H
 #define PHOTOPOOL_CLIENT_H
 
@@ -19,12 +20,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct pp_client;
+struct pp_api_client;
 
 struct pp_request {
-    const char *method;          /* "GET", "POST" ... */
-    const char *path;            /* begins with a slash; parameters included (pp_path_...) */
-    const char *content_type;    /* of the body; NULL: application/json */
+    const char *method; /* "GET", "POST" ... */
+    /* begins with a slash and includes the parameters (see pp_path_...) */
+    const char *path;
+    const char *content_type;    /* content type of the body; NULL: application/json */
     bool gzip;                   /* the body is compressed */
     const char *idempotency_key; /* NULL: none */
     const void *body;
@@ -33,40 +35,53 @@ struct pp_request {
 };
 
 struct pp_answer {
-    long status;           /* 0: there was no answer */
-    struct pp_buf body;    /* of the answer, decoded */
-    int64_t retry_after_s; /* -1: not said */
-    bool replayed;         /* Idempotency-Replayed: true */
-    char why[256];         /* without an answer: the reason, for people */
+    long status;           /* HTTP status; 0: there was no answer */
+    struct pp_buf body;    /* body of the answer, decoded */
+    int64_t retry_after_s; /* Retry-After in seconds; -1: not given */
+    bool replayed;         /* the answer has Idempotency-Replayed: true */
+    char why[256];         /* if there was no answer: the reason as text */
 };
 
-/* The key comes from cli->key_file or PHOTOPOOL_KEY. PP_EXIT_DONE and *out (pp_client_close), or an exit code
- * after a message. */
-int pp_client_open(struct pp_client **out, const struct pp_cli *cli);
-void pp_client_close(struct pp_client *c); /* NULL is fine */
-/* The server's URL, for messages. */
-const char *pp_client_base(const struct pp_client *c);
+/* Opens a client. The key comes from cli->key_file or PHOTOPOOL_KEY. Returns PP_EXIT_DONE and sets
+ * *out, which pp_client_close frees; on failure prints a message and returns an exit code. */
+int pp_client_open(struct pp_api_client **out, const struct pp_cli *cli);
+void pp_client_close(struct pp_api_client *c); /* `c` may be NULL */
+/* Most commands begin with the first of these functions and end with the second. The first parses
+ * the options and opens the client; it returns PP_CLI_GO or an exit code. The second closes the
+ * client, flushes standard output, and returns the exit code. */
+int pp_client_start(struct pp_api_client **out, struct pp_cli *cli, int argc, char **argv,
+                    const struct pp_cli_spec *spec);
+int pp_client_finish(struct pp_api_client *c, int code);
+/* Returns the URL of the server, for use in messages. */
+const char *pp_client_base(const struct pp_api_client *c);
 
-/* PP_OK: there is an answer, whatever its status. PP_EIO, PP_ETIMEOUT: none came (it may have been acted upon
- * all the same); PP_EFULL: it is larger than we take; PP_ECANCELED: Ctrl-C; PP_ENOMEM. Always end with
- * pp_answer_fini. */
-pp_must_check enum pp_err pp_client_send(struct pp_client *c, const struct pp_request *req,
+/* Sends one request. Returns PP_OK for an answer of any status; PP_EIO or PP_ETIMEOUT if there was
+ * no answer (the server may have acted all the same); PP_EFULL if the answer is larger than the
+ * ceiling; PP_ECANCELED after Ctrl-C; PP_ENOMEM. The caller always calls pp_answer_fini. */
+pp_must_check enum pp_err pp_client_send(struct pp_api_client *c, const struct pp_request *req,
                                          struct pp_answer *ans);
 void pp_answer_fini(struct pp_answer *ans);
 
-/* Says in one sentence why the request failed and what to do, and answers the exit code. err as
- * pp_client_send gave it; with PP_OK the answer's status is not 2xx. */
-int pp_client_failed(const struct pp_client *c, enum pp_err err, const struct pp_answer *ans);
+/* Returns true if the answer is a problem document with this code. */
+bool pp_answer_has_code(const struct pp_answer *ans, const char *code);
 
-/* Sends; wants 2xx and a JSON object. PP_EXIT_DONE and *out (json_decref), or the exit code after a message.
- */
-int pp_client_call(struct pp_client *c, const struct pp_request *req, json_t **out);
-int pp_client_get(struct pp_client *c, const char *path, json_t **out);
-/* body is borrowed. */
-int pp_client_post(struct pp_client *c, const char *method, const char *path, const json_t *body,
+/* Prints in one sentence why the request failed and what to do, and returns the exit code. `err` is
+ * the result of pp_client_send; if it is PP_OK, the status is not 2xx. */
+int pp_client_failed(const struct pp_api_client *c, enum pp_err err, const struct pp_answer *ans);
+
+/* These functions expect a status of 2xx and a JSON object. They return PP_EXIT_DONE and set *out,
+ * which the caller releases with json_decref, or print a message and return an exit code. */
+int pp_client_get(struct pp_api_client *c, const char *path, json_t **out);
+/* The caller keeps its reference to `body`. */
+int pp_client_post(struct pp_api_client *c, const char *method, const char *path, const json_t *body,
                    json_t **out);
+/* Reads the object at `path`, replaces the members in `changes` (a borrowed reference), and writes
+ * its n `fields` back. Without changes it only reads the object. */
+int pp_client_change(struct pp_api_client *c, const char *path, const char *const *fields, size_t n,
+                     const json_t *changes, json_t **out);
 
-/* "/v1/batches", then parts and parameters, percent-encoded. A parameter whose value is NULL is left out. */
+/* These build a path such as "/v1/batches", then parts and parameters, percent-encoded. A parameter
+ * whose value is NULL is left out. */
 void pp_path(struct pp_buf *b, const char *start);
 void pp_path_part(struct pp_buf *b, const char *part);
 void pp_path_query(struct pp_buf *b, const char *name, const char *value);

@@ -1,15 +1,14 @@
-/* client_problem.c: what went wrong with a request, in one sentence with what to do about it; and the exit
- * code.
+/* client_problem.c: why a request failed and what to do, in one sentence; and the exit code.
  *
- * A problem document (RFC 9457) has code, detail, perhaps field, incident and remedy. To say something better
- * than the server's remedy about a code: a row in the table. */
+ * A problem document (RFC 9457) has code and detail, and may have field, incident and remedy. To
+ * replace the server's remedy for a code at the command line, add a row to the table. */
 #include "client.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* What helps at a command line; "": the detail says it all. For other codes the server's own remedy is shown.
- */
+/* What to do at the command line, for each code; "" if the server's detail is enough. For other
+ * codes, the remedy of the server is shown. */
 static const struct {
     const char *code, *remedy;
 } remedies[] = {
@@ -27,7 +26,7 @@ static const struct {
      "the --idempotency-key belongs to another file or other options; choose a new one"},
 };
 
-/* "; try again", from "Try again." */
+/* Appends a sentence such as "Try again." as a clause: "; try again". */
 static void put_remedy(struct pp_buf *b, const char *code, const char *given)
 {
     const char *remedy = given ? given : "";
@@ -50,7 +49,16 @@ static const char *member(const json_t *o, const char *name)
     return json_string_value(json_object_get(o, name));
 }
 
-static int unreachable(const struct pp_client *c, const struct pp_answer *ans)
+bool pp_answer_has_code(const struct pp_answer *ans, const char *code)
+{
+    json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, 0, NULL);
+    const char *given = member(doc, "code");
+    bool same = given && strcmp(given, code) == 0;
+    json_decref(doc);
+    return same;
+}
+
+static int unreachable(const struct pp_api_client *c, const struct pp_answer *ans)
 {
     pp_complain("can't reach %s: %s; start a server with \"photopool up\", or name another with --server or "
                 "PHOTOPOOL_SERVER",
@@ -58,7 +66,7 @@ static int unreachable(const struct pp_client *c, const struct pp_answer *ans)
     return PP_EXIT_UNREACHABLE;
 }
 
-static void refused(const struct pp_client *c, const struct pp_answer *ans)
+static void refused(const struct pp_api_client *c, const struct pp_answer *ans)
 {
     json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, 0, NULL);
     const char *code = member(doc, "code"), *detail = member(doc, "detail"), *field = member(doc, "field");
@@ -84,7 +92,7 @@ static void refused(const struct pp_client *c, const struct pp_answer *ans)
     json_decref(doc);
 }
 
-int pp_client_failed(const struct pp_client *c, enum pp_err err, const struct pp_answer *ans)
+int pp_client_failed(const struct pp_api_client *c, enum pp_err err, const struct pp_answer *ans)
 {
     switch (err) {
     case PP_OK: refused(c, ans); return PP_EXIT_FAILED;

@@ -1,6 +1,6 @@
-/* cmd.h: the subcommands. Each takes its own argv (argv[0] is its name) and answers the exit code: 0 done, 1
- * failed, 2 usage, 3 partly, 4 cannot reach the server. A new one: a file cmd_<name>.c, a line here and a row
- * in the table of main.c. */
+/* cmd.h: the subcommands. Each gets its own argv, where argv[0] is its name, and returns the exit
+ * code: 0 done, 1 failed, 2 usage, 3 partly done, 4 the server can't be reached. To add one: write
+ * cmd_<name>.c, and add a line here and a row in the table of main.c. */
 #ifndef PHOTOPOOL_CMD_H
 #define PHOTOPOOL_CMD_H
 

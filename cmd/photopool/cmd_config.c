@@ -12,10 +12,10 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-enum action { ACTION_PRINT, ACTION_CHECK, ACTION_HELP, ACTION_MARKDOWN };
+enum config_action { ACTION_PRINT, ACTION_CHECK, ACTION_HELP, ACTION_MARKDOWN };
 
-struct options {
-    enum action action;
+struct config_options {
+    enum config_action action;
     bool json;
 };
 
@@ -44,16 +44,16 @@ static bool unknown(const char *arg)
     return false;
 }
 
-/* False after a message. */
-static bool parse_options(int argc, char **argv, struct options *o)
+/* Parses the options. Returns false after a message. */
+static bool parse_options(int argc, char **argv, struct config_options *o)
 {
     static const struct option longs[] = {
         {"check", no_argument, NULL, 'c'},    {"json", no_argument, NULL, 'j'},
         {"yaml", no_argument, NULL, 'y'},     {"help", no_argument, NULL, 'h'},
         {"markdown", no_argument, NULL, 'm'}, {0}};
-    *o = (struct options){.json = !isatty(STDOUT_FILENO)};
-    opterr = 0; /* the message is ours */
-    optind = 0; /* start anew: main may have used getopt for its own options */
+    *o = (struct config_options){.json = !isatty(STDOUT_FILENO)};
+    opterr = 0; /* getopt prints no messages, because this file does */
+    optind = 0; /* resets getopt, which main may have used for its own options */
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         switch (c) {
         case 'c': o->action = ACTION_CHECK; break;
@@ -93,7 +93,7 @@ static int print(const struct pp_config *cfg, bool json)
     return EXIT_DONE;
 }
 
-static int run(const struct options *o, const struct pp_config_args *args)
+static int run(const struct config_options *o, const struct pp_config_args *args)
 {
     struct pp_config *cfg;
     struct pp_config_error err;
@@ -108,7 +108,7 @@ int pp_cmd_config(int argc, char **argv)
 {
     struct pp_config_args args;
     struct pp_config_error err;
-    struct options o;
+    struct config_options o;
     if (pp_config_args_take(&args, &argc, argv, &err) != PP_OK)
         return complain(&err);
     int code = EXIT_USAGE;

@@ -1,4 +1,5 @@
-/* cmd_drain.c: `photopool drain`: workers finish what is in flight, claim no more and end, as on SIGTERM. */
+/* cmd_drain.c: `photopool drain`: asks workers to finish their transfers, claim no more, and end,
+ * as after SIGTERM. */
 #include "client.h"
 #include "show.h"
 
@@ -16,19 +17,16 @@ static const char help[] =
 int pp_cmd_drain(int argc, char **argv)
 {
     struct pp_cli cli;
-    struct pp_client *c;
+    struct pp_api_client *c;
     json_t *answer;
     const struct pp_cli_spec spec = {help, NULL, 0, 0, 1, ""};
-    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    int code = pp_client_start(&c, &cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
-        return code;
-    if ((code = pp_client_open(&c, &cli)) != PP_EXIT_DONE)
         return code;
     json_t *body = json_pack("{s:s?}", "worker", cli.n_args ? cli.args[0] : NULL);
     code = pp_client_post(c, "POST", "/v1/workers/drain", body, &answer);
     if (code == PP_EXIT_DONE)
         pp_show_answer(&cli, answer);
     json_decref(body);
-    pp_client_close(c);
-    return pp_cli_end(code);
+    return pp_client_finish(c, code);
 }

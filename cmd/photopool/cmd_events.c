@@ -1,10 +1,11 @@
 /* cmd_events.c: `photopool events`: follows numbered events, over long-poll.
  *
- *   where are we? (wait=0) -> { what came after `after`, waiting for it -> print -> after = last } ...
+ * ask for the current number (wait=0) -> { ask for events after `after` -> print -> after = last }
+ * ...
  *
- * The number of what was printed last is all that there is to keep: after a lost connection, or a server that
- * was away for a day, the next request simply names it. So nothing is missed and nothing is printed twice;
- * what the server has cleaned away meanwhile is said as a gap. */
+ * The number of the last printed event is the only state. The next request names it even after a
+ * lost connection or a day without the server, so no event is missed or printed twice. The server
+ * reports events that it no longer has as a gap. */
 #include "client.h"
 #include "event_line.h"
 #include "follow.h"
@@ -20,10 +21,10 @@
 
 enum {
     WAIT_S = 25,
-    PAGE = 500,
-    PAUSE_FIRST_MS = 250,
-    PAUSE_MAX_MS = 15 * 1000,
-    RETRY_AFTER_MAX_S = 60,
+    EVENTS_PAGE = 500,
+    RECONNECT_FIRST_MS = 250,
+    RECONNECT_MAX_MS = 15 * 1000,
+    RECONNECT_AFTER_MAX_S = 60,
     EVENT_MAX = 64 * 1024 * 1024,
 };
 
@@ -31,9 +32,8 @@ static const char help[] =
     "Usage: photopool events [--key K]... [--after N] [--limit N]\n\n"
     "Prints events as they happen, until Ctrl-C: on a terminal a line each, otherwise one JSON object per "
     "line.\n"
-    "Goes on by itself, and without a hole, after a lost connection or a restarted server. A hole that can't "
-    "be\n"
-    "helped, because the server keeps events for a limited time, is said: {\"gap\": {\"from\", \"to\"}}.\n\n"
+    "Continues without a gap after a lost connection or a restarted server. If the server no longer keeps\n"
+    "the next events, prints the gap: {\"gap\": {\"from\", \"to\"}}.\n\n"
     "  --key K      what to follow; may be given several times (default results):\n"
     "                 results, results:CLIENT   items that finished\n"
     "                 batch:BATCH               progress of a batch, and its end\n"
@@ -49,15 +49,15 @@ static const char help[] =
 
 struct events {
     const struct pp_cli *cli;
-    struct pp_client *client;
+    struct pp_api_client *client;
     const struct pp_cli_list *keys;
     uint64_t after;
-    bool known;   /* after is: --after, or the server said it */
-    bool heard;   /* the server has answered once */
-    int64_t left; /* events still wanted; negative: all */
-    int tries;    /* in a row without an answer */
-    bool tell;    /* there is somebody to read standard error */
-    /* of the answer */
+    bool known;   /* `after` is known, from --after or from the server */
+    bool heard;   /* the server has answered at least once */
+    int64_t left; /* number of events still to be printed; negative: no limit */
+    int tries;    /* number of failed tries since the last answer */
+    bool tell;    /* messages are shown, because standard error is a terminal */
+    /* These fields belong to the current answer. */
     uint64_t last, gap_from, gap_to;
     bool has_last;
 };
@@ -105,7 +105,7 @@ static enum pp_err print_event(void *arg, const char *text, size_t n, uint64_t l
         return ferror(stdout) ? PP_EIO : PP_OK;
     }
     json_t *event = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
-    if (!event) /* an item's meta may hold whole numbers that are too large for one */
+    if (!event) /* an item's meta may contain integers that need more than 64 bits */
         event = json_loadb(text, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
     pp_buf_init(&b, 256 * 1024);
     pp_put_event(&b, event, pp_term_width(&e->cli->out), e->cli->out.colour);
@@ -146,7 +146,8 @@ static enum pp_err split(struct events *e, const struct pp_answer *ans, const st
     return err;
 }
 
-/* The gap lies before the events, whatever their order in the answer. */
+/* Prints the gap before the events: the lost events are older, even though the answer names the gap
+ * last. */
 static int take_answer(struct events *e, const struct pp_answer *ans)
 {
     static const struct pp_json_split_ops about = {pass_over, take_member}, events = {print_event, NULL};
@@ -176,13 +177,14 @@ static void put_path(const struct events *e, struct pp_buf *path)
         pp_path_query(path, "key", e->keys->item[i]);
     snprintf(text, sizeof text, "%" PRIu64, e->after);
     pp_path_query(path, "after", e->known ? text : NULL);
-    snprintf(text, sizeof text, "%" PRId64, e->left >= 0 && e->left < PAGE ? e->left : PAGE);
+    snprintf(text, sizeof text, "%" PRId64, e->left >= 0 && e->left < EVENTS_PAGE ? e->left : EVENTS_PAGE);
     pp_path_query(path, "limit", text);
     snprintf(text, sizeof text, "%d", e->known ? WAIT_S : 0);
     pp_path_query(path, "wait", text);
 }
 
-/* True: after a pause, again. A server that was never there is not waited for. */
+/* Returns true if the request is to be sent again after a pause. A server that has never answered
+ * is probably not there, so there is no second try. */
 static bool is_passing(const struct events *e, enum pp_err err, const struct pp_answer *ans)
 {
     if (!e->heard)
@@ -191,17 +193,19 @@ static bool is_passing(const struct events *e, enum pp_err err, const struct pp_
            (err == PP_OK && (ans->status >= 500 || ans->status == 429));
 }
 
-/* Ctrl-C during it: false. */
+/* Pauses before the next try. Returns false if the user has pressed Ctrl-C. */
 static bool pause_before_retry(struct events *e, enum pp_err err, const struct pp_answer *ans)
 {
-    int64_t ms = PAUSE_FIRST_MS;
-    uint32_t random; /* so that many do not come back together */
-    for (int i = 0; i < e->tries && ms < PAUSE_MAX_MS; i++)
+    int64_t ms = RECONNECT_FIRST_MS;
+    /* varies the pause, so that clients of one server do not come back at the same time */
+    uint32_t random;
+    for (int i = 0; i < e->tries && ms < RECONNECT_MAX_MS; i++)
         ms *= 2;
-    ms = ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
+    ms = ms < RECONNECT_MAX_MS ? ms : RECONNECT_MAX_MS;
     if (ans->retry_after_s >= 0)
-        ms = 1000 * (ans->retry_after_s < RETRY_AFTER_MAX_S ? ans->retry_after_s : RETRY_AFTER_MAX_S) +
-             PAUSE_FIRST_MS;
+        ms =
+            1000 * (ans->retry_after_s < RECONNECT_AFTER_MAX_S ? ans->retry_after_s : RECONNECT_AFTER_MAX_S) +
+            RECONNECT_FIRST_MS;
     if (e->tries++ == 0 && e->tell)
         pp_complain("no answer from %s, trying again until it is back: %s", pp_client_base(e->client),
                     err == PP_OK ? "it is overloaded, or stopping" : ans->why);
@@ -209,18 +213,9 @@ static bool pause_before_retry(struct events *e, enum pp_err err, const struct p
     return !pp_interrupt_wait(ms / 2 + ms / 2 * (random % 1000) / 1000);
 }
 
-static bool is_bad_cursor(const struct pp_answer *ans)
-{
-    json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, 0, NULL);
-    const char *code = json_string_value(json_object_get(doc, "code"));
-    bool yes = code && strcmp(code, "bad_cursor") == 0;
-    json_decref(doc);
-    return yes;
-}
-
 static int refused(const struct events *e, enum pp_err err, const struct pp_answer *ans)
 {
-    if (err != PP_OK || ans->status != 400 || !is_bad_cursor(ans))
+    if (err != PP_OK || ans->status != 400 || !pp_answer_has_code(ans, "bad_cursor"))
         return pp_client_failed(e->client, err, ans);
     pp_complain(
         "%s has not had an event %" PRIu64 " yet (bad_cursor): it is another server than the number is "
@@ -239,7 +234,7 @@ static void say_where_we_are(const struct events *e)
         pp_complain("%s is back; it goes on after event %" PRIu64, pp_client_base(e->client), e->after);
 }
 
-/* One request; *over: there will be no other. */
+/* Sends one request and prints the events of its answer. Sets *over after the last one. */
 static int ask(struct events *e, bool *over)
 {
     struct pp_buf path;
@@ -278,7 +273,7 @@ static int follow(struct events *e)
     pp_interrupt_on(&interrupt);
     while (!over)
         code = ask(e, &over);
-    if (pp_interrupt_pending()) /* that was how it should end */
+    if (pp_interrupt_pending()) /* Ctrl-C is the usual end */
         pp_interrupt_wait(0);
     pp_interrupt_off(&interrupt);
     return code;

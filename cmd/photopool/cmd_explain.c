@@ -4,8 +4,8 @@
 
 static const char help[] =
     "Usage: photopool explain --client ID URL\n\n"
-    "Says what would happen to this photo now: the client's limit and slot, the host's breaker, recorded\n"
-    "failures, the learned route, and what is known of the photo.\n\n"
+    "Says what would happen to this photo now: the client's limit and slot, how long its host asked for\n"
+    "patience, recorded failures, the learned route, and what is known of the photo.\n\n"
     "Examples:\n"
     "  photopool explain --client 42 https://shop.example/1.jpg\n"
     "  photopool explain --client 42 https://shop.example/1.jpg --json | jq .would\n";
@@ -13,7 +13,7 @@ static const char help[] =
 int pp_cmd_explain(int argc, char **argv)
 {
     struct pp_cli cli;
-    struct pp_client *c;
+    struct pp_api_client *c;
     struct pp_buf path;
     json_t *answer;
     const char *client = NULL;
@@ -33,6 +33,5 @@ int pp_cmd_explain(int argc, char **argv)
     if (code == PP_EXIT_DONE)
         pp_show_answer(&cli, answer);
     pp_buf_fini(&path);
-    pp_client_close(c);
-    return pp_cli_end(code);
+    return pp_client_finish(c, code);
 }

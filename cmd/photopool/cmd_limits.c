@@ -1,5 +1,5 @@
-/* cmd_limits.c: `photopool limits`, `pause` and `resume`: a client's settings. A change reads them, and
- * writes them back with the others unchanged. */
+/* cmd_limits.c: `photopool limits`, `pause` and `resume`: a client's settings. To change a setting,
+ * the command reads all of them and writes them back with the change. */
 #include "client.h"
 #include "show.h"
 
@@ -9,7 +9,7 @@
 
 static const char limits_help[] =
     "Usage: photopool limits CLIENT [--rpm N|none] [--concurrency N] [--weight N]\n\n"
-    "Shows a client's limits, or changes those that are given.\n\n"
+    "Shows a client's limits, or changes the given ones.\n\n"
     "  --rpm N|none      requests to its hosts in any 60 seconds; none: no limit\n"
     "  --concurrency N   requests at a time\n"
     "  --weight N        its share beside other clients when workers are busy\n\n"
@@ -30,40 +30,29 @@ static const char resume_help[] = "Usage: photopool resume CLIENT\n\n"
                                   "Examples:\n"
                                   "  photopool resume 42\n";
 
-/* The fields that PUT takes. */
+/* The members that PUT accepts. */
 static const char *const fields[] = {"rpm", "concurrency", "weight", "paused", "headers"};
 
-/* Reads the settings, and writes them with `changes`. `changes` may be empty: then nothing is written. */
 static int apply(const struct pp_cli *cli, const json_t *changes)
 {
-    struct pp_client *c;
+    struct pp_api_client *c;
     struct pp_buf path;
-    json_t *now = NULL, *put = NULL, *body = json_object();
+    json_t *settings;
     int code = pp_client_open(&c, cli);
-    if (code != PP_EXIT_DONE) {
-        json_decref(body);
+    if (code != PP_EXIT_DONE)
         return code;
-    }
     pp_path(&path, "/v1/clients");
     pp_path_part(&path, cli->args[0]);
-    code = pp_client_get(c, path.p ? path.p : "/", &now);
-    if (code == PP_EXIT_DONE && json_object_size(changes)) {
-        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-            json_object_set(body, fields[i], json_object_get(now, fields[i]));
-        json_object_update(body, (json_t *)(uintptr_t)changes);
-        code = pp_client_post(c, "PUT", path.p ? path.p : "/", body, &put);
-    }
+    code = pp_client_change(c, path.p ? path.p : "/", fields, sizeof fields / sizeof *fields, changes,
+                            &settings);
     if (code == PP_EXIT_DONE)
-        pp_show_answer(cli, json_incref(put ? put : now));
-    json_decref(now);
-    json_decref(put);
-    json_decref(body);
+        pp_show_answer(cli, settings);
     pp_buf_fini(&path);
     pp_client_close(c);
     return code;
 }
 
-/* "none" or a number. */
+/* Parses "none" or a number. */
 static bool set_rpm(json_t *changes, const char *text)
 {
     char *end;
@@ -83,7 +72,7 @@ int pp_cmd_limits(int argc, char **argv)
 {
     struct pp_cli cli;
     const char *rpm = NULL;
-    int64_t concurrency = 0, weight = 0; /* the server knows the upper bounds */
+    int64_t concurrency = 0, weight = 0; /* the server checks the upper bounds */
     const struct pp_opt opts[] = {
         {"rpm", PP_OPT_TEXT, &rpm},
         {"concurrency", PP_OPT_COUNT, &concurrency, 1, INT32_MAX},

@@ -47,7 +47,7 @@ static void show(const struct pp_cli *cli, json_t *answer, bool dry_run)
 int pp_cmd_replay(int argc, char **argv)
 {
     struct pp_cli cli;
-    struct pp_client *c;
+    struct pp_api_client *c;
     struct pp_buf path;
     struct pp_cli_list codes = {.n = 0}, domains = {.n = 0};
     bool dry_run = false;
@@ -57,10 +57,8 @@ int pp_cmd_replay(int argc, char **argv)
         {"dry-run", PP_OPT_FLAG, &dry_run},
     };
     const struct pp_cli_spec spec = {help, opts, sizeof opts / sizeof *opts, 1, 1, "BATCH"};
-    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    int code = pp_client_start(&c, &cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
-        return code;
-    if ((code = pp_client_open(&c, &cli)) != PP_EXIT_DONE)
         return code;
     json_t *answer, *body = json_object();
     if (codes.n)
@@ -76,6 +74,5 @@ int pp_cmd_replay(int argc, char **argv)
         show(&cli, answer, dry_run);
     json_decref(body);
     pp_buf_fini(&path);
-    pp_client_close(c);
-    return pp_cli_end(code);
+    return pp_client_finish(c, code);
 }

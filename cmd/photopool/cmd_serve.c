@@ -19,7 +19,7 @@ static const char usage[] =
     "  ingest   plans what was accepted\n"
     "  worker   fetches photos (worker.tiers: which)\n"
     "  deliver  relays results\n"
-    "  cron     routes, lost claims, retention; one of those that run it leads\n"
+    "  cron     routes, lost claims, retention; one process of several leads\n"
     "\n"
     "With ingest.journal (the default) an api keeps a journal in DIR (default photopool-data): each replica\n"
     "needs a DIR of its own, that outlives it.\n"

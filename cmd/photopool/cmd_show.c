@@ -1,4 +1,4 @@
-/* cmd_show.c: `photopool queue`, `workers` and `routes`: what the server's endpoints of these names say. */
+/* cmd_show.c: `photopool queue`, `workers` and `routes`: prints the answers of these endpoints. */
 #include "client.h"
 #include "show.h"
 
@@ -27,8 +27,8 @@ static const char routes_help[] =
     "  photopool routes --client 42\n"
     "  photopool routes --domain shop.example --json\n";
 
-/* Elements of a list, until the page is shown. */
-struct rows {
+/* The elements of the current page. */
+struct shown_rows {
     const struct pp_cli *cli;
     json_t *list;
     int64_t shown;
@@ -36,7 +36,7 @@ struct rows {
 
 static enum pp_err add_row(void *arg, const char *text, size_t n, uint64_t line)
 {
-    struct rows *r = arg;
+    struct shown_rows *r = arg;
     (void)line;
     r->shown++;
     return json_array_append_new(r->list, json_loadb(text, n, JSON_ALLOW_NUL, NULL)) == 0 ? PP_OK
@@ -45,7 +45,7 @@ static enum pp_err add_row(void *arg, const char *text, size_t n, uint64_t line)
 
 static void show_rows(void *arg)
 {
-    struct rows *r = arg;
+    struct shown_rows *r = arg;
     struct pp_buf b;
     pp_buf_init(&b, 16 * 1024 * 1024);
     pp_show_table(&b, r->list, pp_term_width(&r->cli->out), r->cli->out.colour);
@@ -56,8 +56,8 @@ static void show_rows(void *arg)
 
 static int show_list(const struct pp_cli *cli, const char *path, const char *plural, int64_t limit)
 {
-    struct pp_client *c;
-    struct rows r = {.cli = cli, .list = json_array()};
+    struct pp_api_client *c;
+    struct shown_rows r = {.cli = cli, .list = json_array()};
     struct pp_pages pages = {.path = path,
                              .plural = plural,
                              .max = limit,
@@ -80,19 +80,16 @@ static int show_list(const struct pp_cli *cli, const char *path, const char *plu
 int pp_cmd_queue(int argc, char **argv)
 {
     struct pp_cli cli;
-    struct pp_client *c;
+    struct pp_api_client *c;
     json_t *answer;
     const struct pp_cli_spec spec = {queue_help, NULL, 0, 0, 0, ""};
-    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    int code = pp_client_start(&c, &cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
-        return code;
-    if ((code = pp_client_open(&c, &cli)) != PP_EXIT_DONE)
         return code;
     code = pp_client_get(c, "/v1/queue", &answer);
     if (code == PP_EXIT_DONE)
         pp_show_answer(&cli, answer);
-    pp_client_close(c);
-    return pp_cli_end(code);
+    return pp_client_finish(c, code);
 }
 
 int pp_cmd_workers(int argc, char **argv)

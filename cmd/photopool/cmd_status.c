@@ -1,8 +1,7 @@
-/* cmd_status.c: `photopool status`: the latest batches, or one of them, or one until it is done. */
-#include "client.h"
+/* cmd_status.c: `photopool status`: the latest batches, one batch, or one batch until it is done.
+ */
 #include "follow.h"
-#include "show.h"
-#include "table.h"
+#include "list.h"
 
 #include <string.h>
 
@@ -20,7 +19,7 @@ static const char help[] =
     "  photopool status b_01JD3Z --follow\n"
     "  photopool status --json --limit 1000 | jq -r 'select(.errors.http_404) | .batch_id'\n";
 
-struct options {
+struct status_options {
     const char *client, *state;
     int64_t limit;
     bool follow;
@@ -57,7 +56,7 @@ static void show_batch(const struct pp_cli *cli, const json_t *batch)
     pp_buf_fini(&b);
 }
 
-static int one(const struct pp_cli *cli, struct pp_client *c, const char *id)
+static int one(const struct pp_cli *cli, struct pp_api_client *c, const char *id)
 {
     struct pp_buf path;
     json_t *batch;
@@ -75,7 +74,7 @@ static int one(const struct pp_cli *cli, struct pp_client *c, const char *id)
     return code;
 }
 
-static int follow(const struct pp_cli *cli, struct pp_client *c)
+static int follow(const struct pp_cli *cli, struct pp_api_client *c)
 {
     struct pp_tally p;
     int code = pp_follow(c, cli, cli->args, 1, &p);
@@ -91,23 +90,6 @@ static int follow(const struct pp_cli *cli, struct pp_client *c)
 
 /* --- the list --- */
 
-struct list {
-    const struct pp_cli *cli;
-    struct pp_table table;
-    size_t shown;
-};
-
-static void put_time(struct pp_table *t, const char *time) /* to the second: "2026-11-20 10:00:00" */
-{
-    char text[20] = "-";
-    if (time && strlen(time) >= 19) {
-        memcpy(text, time, 19);
-        text[10] = ' ';
-        text[19] = 0;
-    }
-    pp_table_cell(t, PP_PLAIN, text);
-}
-
 static void put_share(struct pp_table *t, const int64_t *counts)
 {
     struct pp_buf b;
@@ -119,48 +101,30 @@ static void put_share(struct pp_table *t, const int64_t *counts)
     pp_buf_fini(&b);
 }
 
-static enum pp_err add_row(void *arg, const char *text, size_t n, uint64_t line)
+static void add_batch(struct pp_table *t, const json_t *batch)
 {
-    struct list *l = arg;
     struct pp_tally p = {0};
-    json_t *batch = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
     const char *state = json_string_value(json_object_get(batch, "state"));
     struct pp_buf b;
-    (void)line;
     pp_buf_init(&b, 4096);
     pp_tally_add(&p, batch);
-    pp_table_cell(&l->table, PP_PLAIN, json_string_value(json_object_get(batch, "batch_id")));
-    pp_table_cell(&l->table, PP_PLAIN, json_string_value(json_object_get(batch, "client")));
-    pp_table_cell(&l->table, pp_style_of(state ? state : ""), state);
-    put_time(&l->table, json_string_value(json_object_get(batch, "created_at")));
-    put_share(&l->table, p.items);
-    put_share(&l->table, p.photos);
+    pp_table_cell(t, PP_PLAIN, json_string_value(json_object_get(batch, "batch_id")));
+    pp_table_cell(t, PP_PLAIN, json_string_value(json_object_get(batch, "client")));
+    pp_table_cell(t, pp_style_of(state ? state : ""), state);
+    pp_table_time(t, json_string_value(json_object_get(batch, "created_at")));
+    put_share(t, p.items);
+    put_share(t, p.photos);
     if (p.eta_seconds > 0)
         pp_put_seconds(&b, (int64_t)(p.eta_seconds + 0.5));
-    pp_table_cell(&l->table, PP_PLAIN, b.p);
+    pp_table_cell(t, PP_PLAIN, b.p);
     pp_buf_reset(&b);
     pp_put_failed(&b, &p);
-    pp_table_cell(&l->table, PP_RED, b.p ? b.p : "");
+    pp_table_cell(t, PP_RED, b.p ? b.p : "");
     pp_buf_fini(&b);
     pp_tally_fini(&p);
-    json_decref(batch);
-    l->shown++;
-    return PP_OK;
 }
 
-static void show_rows(void *arg)
-{
-    struct list *l = arg;
-    struct pp_buf b;
-    if (l->shown == 0)
-        return;
-    pp_buf_init(&b, 4 * 1024 * 1024);
-    pp_table_render(&l->table, &b, pp_term_width(&l->cli->out), l->cli->out.colour);
-    pp_term_put(&l->cli->out, &b);
-    pp_buf_fini(&b);
-}
-
-static int latest(const struct pp_cli *cli, struct pp_client *c, const struct options *o)
+static int latest(const struct pp_cli *cli, struct pp_api_client *c, const struct status_options *o)
 {
     static const struct pp_column columns[] = {{"BATCH"},
                                                {"CLIENT", .flexible = true, .keep = 16},
@@ -170,24 +134,17 @@ static int latest(const struct pp_cli *cli, struct pp_client *c, const struct op
                                                {"PHOTOS", .right = true},
                                                {"ETA", .right = true, .drop = 3},
                                                {"FAILED", .flexible = true, .list = true, .keep = 28}};
-    struct list l = {.cli = cli};
     struct pp_buf path;
     pp_path(&path, "/v1/batches");
     pp_path_query(&path, "client", o->client);
     pp_path_query(&path, "state", o->state);
-    struct pp_pages pages = {.path = path.p ? path.p : "/",
-                             .plural = "batches",
-                             .max = o->limit,
-                             .element = cli->json ? pp_pages_print : add_row,
-                             .page = cli->json ? NULL : show_rows,
-                             .arg = &l};
-    pp_table_init(&l.table, columns, sizeof columns / sizeof *columns);
-    int code = pp_pages_read(c, &pages);
-    if (code == PP_EXIT_DONE && !cli->json && l.shown == 0)
-        puts("no batches");
-    if (code == PP_EXIT_DONE && !cli->json && pages.more)
-        puts("there are more: --limit N");
-    pp_table_fini(&l.table);
+    int code = pp_list_run(cli, c,
+                           &(struct pp_list_spec){.path = path.p ? path.p : "/",
+                                                  .plural = "batches",
+                                                  .max = o->limit,
+                                                  .columns = columns,
+                                                  .n_columns = sizeof columns / sizeof *columns,
+                                                  .add = add_batch});
     pp_buf_fini(&path);
     return code;
 }
@@ -195,7 +152,7 @@ static int latest(const struct pp_cli *cli, struct pp_client *c, const struct op
 int pp_cmd_status(int argc, char **argv)
 {
     struct pp_cli cli;
-    struct options o = {.limit = 20};
+    struct status_options o = {.limit = 20};
     const struct pp_opt opts[] = {
         {"client", PP_OPT_TEXT, &o.client},
         {"state", PP_OPT_TEXT, &o.state},
@@ -203,7 +160,7 @@ int pp_cmd_status(int argc, char **argv)
         {"follow", PP_OPT_FLAG, &o.follow},
     };
     const struct pp_cli_spec spec = {help, opts, sizeof opts / sizeof *opts, 0, 1, ""};
-    struct pp_client *c;
+    struct pp_api_client *c;
     int code = pp_cli_parse(&cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
         return code;
@@ -217,6 +174,5 @@ int pp_cmd_status(int argc, char **argv)
         code = latest(&cli, c, &o);
     else
         code = o.follow ? follow(&cli, c) : one(&cli, c, cli.args[0]);
-    pp_client_close(c);
-    return pp_cli_end(code);
+    return pp_client_finish(c, code);
 }

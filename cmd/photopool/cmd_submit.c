@@ -1,7 +1,8 @@
-/* cmd_submit.c: `photopool submit`: a file of items to the server, and, with --follow, what became of it.
+/* cmd_submit.c: `photopool submit`: sends a file of items to the server and, with --follow, shows
+ * its progress and results.
  *
- *   input_*.c (items, one line of JSON each) -> sender.c (batches, sent until answered) -> verdicts ->
- * follow.c */
+ * input_*.c (items, one line of JSON each) -> sender.c (batches, sent until answered) -> verdicts
+ * -> follow.c */
 #include "base/text.h"
 #include "client.h"
 #include "follow.h"
@@ -18,7 +19,7 @@
 
 static const char help[] =
     "Usage: photopool submit FILE|- --client ID [OPTIONS]\n\n"
-    "Sends the items of FILE (- is standard input) and lists those that were rejected.\n\n"
+    "Sends the items of FILE (- is standard input) and lists the rejected ones.\n\n"
     "  --client ID           whose items these are; a JSON batch may name it itself\n"
     "  --refresh known|changed|always\n"
     "                        what to do about photos that are stored already: answer with what is known "
@@ -47,9 +48,9 @@ static const char help[] =
     "  gunzip -c items.ndjson.gz | photopool submit - --client 42 --refresh changed\n"
     "  photopool submit batch.json --batch-size 1000 --json\n";
 
-enum { LISTED = 20, KEY_MAX = 240, RUN_BYTES = 12 };
+enum { LISTED = 20, RUN_KEY_MAX = 240, RUN_BYTES = 12 };
 
-struct options {
+struct submit_options {
     const char *client, *refresh, *format, *key;
     int64_t batch_size, retry_for_s;
     bool follow;
@@ -57,19 +58,19 @@ struct options {
 
 struct submit {
     const struct pp_cli *cli;
-    const char *name; /* of the file, for messages */
-    struct options o;
-    char client[65], refresh[16], key[KEY_MAX + 1]; /* as sent */
+    const char *name; /* name of the file, for messages */
+    struct submit_options o;
+    char client[65], refresh[16], key[RUN_KEY_MAX + 1]; /* the values that are sent to the server */
     struct pp_sender sender;
     struct pp_sender_ops ops;
-    char **ids; /* batches */
+    char **ids; /* ids of the batches */
     size_t n_ids, cap_ids;
-    struct pp_table rejected; /* the first LISTED */
+    struct pp_table rejected; /* the first LISTED rejected items */
     size_t listed;
-    bool misused; /* a usage message was given */
+    bool misused; /* a usage message was printed */
 };
 
-/* --- what the sender tells --- */
+/* --- callbacks of the sender --- */
 
 static void remember(struct submit *s, const char *id)
 {
@@ -135,7 +136,7 @@ static void on_waiting(void *arg, const char *text)
     pp_complain("%s", text);
 }
 
-/* --- what the file tells --- */
+/* --- callbacks of the file --- */
 
 static enum pp_err misuse(struct submit *s)
 {
@@ -153,9 +154,9 @@ static enum pp_err on_item(void *arg, const char *text, size_t n, uint64_t line)
     return pp_sender_item(&s->sender, text, n, line);
 }
 
-/* `given` is what the option says, "" if it was not given. An option and a file that differ are an error: one
- * of them is a mistake. */
-static enum pp_err settle(struct submit *s, const char *name, char *given, size_t cap, const char *value)
+/* Copies a value of the file to `given`, unless the option has set `given` already. Prints an error
+ * if the two values differ, because one of them is a mistake. */
+static enum pp_err take_once(struct submit *s, const char *name, char *given, size_t cap, const char *value)
 {
     if (!value || strlen(value) >= cap) {
         pp_complain("%s: \"%s\" is no text that is allowed there", s->name, name);
@@ -180,9 +181,9 @@ static enum pp_err on_member(void *arg, const char *name, const char *value, siz
     json_t *v = json_loadb(value, n, JSON_DECODE_ANY, NULL);
     enum pp_err err;
     if (strcmp(name, "client") == 0) {
-        err = settle(s, name, s->client, sizeof s->client, json_string_value(v));
+        err = take_once(s, name, s->client, sizeof s->client, json_string_value(v));
     } else if (strcmp(name, "refresh") == 0) {
-        err = settle(s, name, s->refresh, sizeof s->refresh, json_string_value(v));
+        err = take_once(s, name, s->refresh, sizeof s->refresh, json_string_value(v));
     } else {
         pp_complain("%s: a batch has client, refresh and items, not \"%s\"", s->name, name);
         err = misuse(s);
@@ -197,7 +198,7 @@ static void on_note(void *arg, const char *columns)
     pp_complain("%s: columns that are not used: %s", s->name, columns);
 }
 
-/* --- the end --- */
+/* --- after the last batch --- */
 
 static void put_human(struct submit *s)
 {
@@ -226,7 +227,7 @@ static void put_human(struct submit *s)
     pp_buf_fini(&b);
 }
 
-/* NULL: the sending ended, or nothing was followed. */
+/* Prints the summary. p is NULL if the sending ended early or --follow was not given. */
 static void put_summary(struct submit *s, const struct pp_tally *p)
 {
     if (s->cli->json) {
@@ -247,7 +248,7 @@ static void put_summary(struct submit *s, const struct pp_tally *p)
     }
 }
 
-/* After a sending that broke off. */
+/* Returns the exit code after the sending ended early. */
 static int broke_off(struct submit *s)
 {
     if (s->misused && s->n_ids == 0)
@@ -294,7 +295,7 @@ static int conclude(struct submit *s, enum pp_err err)
     return code;
 }
 
-/* --- the beginning --- */
+/* --- setting up --- */
 
 static int run(struct submit *s, int fd, const struct pp_input_format *format)
 {
@@ -347,7 +348,7 @@ static int with_client(struct submit *s, int fd, const struct pp_input_format *f
 
 static int check_options(struct submit *s)
 {
-    const struct options *o = &s->o;
+    const struct submit_options *o = &s->o;
     if (o->client && !pp_client_valid(o->client, strlen(o->client)))
         return pp_cli_usage(s->cli, "--client takes 1 to 64 of A-Z a-z 0-9 _ -, not \"%s\"", o->client);
     if (o->refresh && strcmp(o->refresh, "known") && strcmp(o->refresh, "changed") &&
@@ -357,8 +358,8 @@ static int check_options(struct submit *s)
     bool visible = !o->key || n > 0;
     for (size_t i = 0; i < n; i++)
         visible = visible && o->key[i] > ' ' && o->key[i] <= '~';
-    if (!visible || n > KEY_MAX)
-        return pp_cli_usage(s->cli, "--idempotency-key takes 1 to %d visible ASCII characters", KEY_MAX);
+    if (!visible || n > RUN_KEY_MAX)
+        return pp_cli_usage(s->cli, "--idempotency-key takes 1 to %d visible ASCII characters", RUN_KEY_MAX);
     if (o->client)
         snprintf(s->client, sizeof s->client, "%s", o->client);
     if (o->refresh)

@@ -19,8 +19,8 @@ static const char usage[] =
     "  photopool up --set clients.rpm=null --set 'fetch.tiers=[{timeout: 2s}, {timeout: 20s}]'\n"
     "  photopool config --help      all parameters\n";
 
-/* A store that others could use without a coordinator that they share would let each process have all of a
- * client's limit. */
+/* Refuses a store that several processes share without a common coordinator: each process would use
+ * a client's whole limit. */
 static bool check(const struct pp_config *config, unsigned roles)
 {
     bool own_store = strncmp(config->store.url, "sqlite:", 7) == 0;

@@ -1,7 +1,7 @@
 /* cmd_webhooks.c: `photopool webhooks`: endpoints that get each result by POST.
  *
- * An action is a row in `actions` and a function that parses its own options. What changes an endpoint reads
- * it, and writes it back with the rest unchanged. */
+ * An action is a row in `actions` and a function that parses its own options. An action that
+ * changes an endpoint reads it and writes it back, other members unchanged. */
 #include "client.h"
 #include "follow.h"
 #include "show.h"
@@ -47,17 +47,17 @@ static const char help[] =
     "  photopool webhooks deliveries shop --status dead\n"
     "  photopool webhooks replay shop --from 2026-11-20T10:00:00Z --to 2026-11-20T12:00:00Z\n";
 
-/* What add and set take. */
+/* Values of the options of add and set. */
 struct settings {
     const char *url, *secret, *secret_file;
     struct pp_cli_list clients;
     bool all_clients, new_secret;
-    char text[PP_SECRET_TEXT]; /* of the secret, if one was made or read */
+    char text[PP_SECRET_TEXT]; /* text of the secret, if it was made here or read from a file */
 };
 
 /* --- requests --- */
 
-/* "/v1/webhooks/NAME", and what follows; pp_buf_fini. */
+/* Writes "/v1/webhooks/NAME" and `rest` to `path`. The caller calls pp_buf_fini(path). */
 static const char *path_of(struct pp_buf *path, const struct pp_cli *cli, const char *rest)
 {
     pp_path(path, "/v1/webhooks");
@@ -66,7 +66,7 @@ static const char *path_of(struct pp_buf *path, const struct pp_cli *cli, const 
     return path->p ? path->p : "/";
 }
 
-static int get(const struct pp_cli *cli, struct pp_client *c, json_t **webhook)
+static int get(const struct pp_cli *cli, struct pp_api_client *c, json_t **webhook)
 {
     struct pp_buf path;
     int code = pp_client_get(c, path_of(&path, cli, ""), webhook);
@@ -74,7 +74,7 @@ static int get(const struct pp_cli *cli, struct pp_client *c, json_t **webhook)
     return code;
 }
 
-static int send(const struct pp_cli *cli, struct pp_client *c, const char *method, const char *rest,
+static int send(const struct pp_cli *cli, struct pp_api_client *c, const char *method, const char *rest,
                 const json_t *body, json_t **answer)
 {
     struct pp_buf path;
@@ -83,20 +83,13 @@ static int send(const struct pp_cli *cli, struct pp_client *c, const char *metho
     return code;
 }
 
-/* Reads it and writes it back with `changes`. */
-static int change(const struct pp_cli *cli, struct pp_client *c, const json_t *changes, json_t **out)
+static int change(const struct pp_cli *cli, struct pp_api_client *c, const json_t *changes, json_t **out)
 {
     static const char *const fields[] = {"url", "clients", "paused"};
-    json_t *now, *body = json_object();
-    int code = get(cli, c, &now);
-    if (code == PP_EXIT_DONE) {
-        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-            json_object_set(body, fields[i], json_object_get(now, fields[i]));
-        json_object_update(body, (json_t *)(uintptr_t)changes);
-        code = send(cli, c, "PUT", "", body, out);
-    }
-    json_decref(now);
-    json_decref(body);
+    struct pp_buf path;
+    int code =
+        pp_client_change(c, path_of(&path, cli, ""), fields, sizeof fields / sizeof *fields, changes, out);
+    pp_buf_fini(&path);
     return code;
 }
 
@@ -140,7 +133,8 @@ static void show_webhook(const struct pp_cli *cli, json_t *webhook)
     pp_show_answer(cli, webhook);
 }
 
-/* A secret that was made here is in no other place: it is shown with the endpoint. */
+/* Shows a secret that was made here together with the endpoint, because no later command can show
+ * it. */
 static void show_with_secret(const struct pp_cli *cli, json_t *webhook, const struct settings *s, bool made)
 {
     if (made)
@@ -150,8 +144,8 @@ static void show_with_secret(const struct pp_cli *cli, json_t *webhook, const st
         puts("\nThe receiver verifies signatures with the secret. It is shown this once: keep it now.");
 }
 
-/* PUT would take the place of an endpoint of this name. */
-static int check_new(const struct pp_cli *cli, struct pp_client *c)
+/* Refuses a name that exists, because PUT would replace that endpoint. */
+static int check_new(const struct pp_cli *cli, struct pp_api_client *c)
 {
     struct pp_buf path;
     struct pp_answer ans;
@@ -172,7 +166,7 @@ static int check_new(const struct pp_cli *cli, struct pp_client *c)
 
 static int write_settings(const struct pp_cli *cli, const struct settings *s, bool add, bool made)
 {
-    struct pp_client *c;
+    struct pp_api_client *c;
     json_t *answer = NULL, *body;
     int code = pp_client_open(&c, cli);
     if (code != PP_EXIT_DONE)
@@ -197,7 +191,8 @@ static int do_settings(int argc, char **argv, bool add)
         {"client", PP_OPT_LIST, &s.clients},
         {"secret", PP_OPT_TEXT, &s.secret},
         {"secret-file", PP_OPT_TEXT, &s.secret_file},
-        {"all-clients", PP_OPT_FLAG, &s.all_clients}, /* from here on: set's */
+        /* this option and the following ones are for `set` only */
+        {"all-clients", PP_OPT_FLAG, &s.all_clients},
         {"new-secret", PP_OPT_FLAG, &s.new_secret},
     };
     const struct pp_cli_spec spec = {help, opts, add ? 4 : 6, 1, 1, "NAME"};
@@ -231,51 +226,40 @@ static int do_set(int argc, char **argv)
 
 /* --- the others --- */
 
-/* Options are the shared ones. names: 0 or 1 arguments. */
-static int begin(struct pp_cli *cli, struct pp_client **c, int argc, char **argv, int names)
+/* Starts an action that has the shared options only and takes `names` arguments (0 or 1). */
+static int start(struct pp_cli *cli, struct pp_api_client **c, int argc, char **argv, int names)
 {
-    const struct pp_cli_spec spec = {help, NULL, 0, names, names, "NAME"};
-    int code = pp_cli_parse(cli, argc, argv, &spec);
-    if (code != PP_CLI_GO)
-        return code;
-    code = pp_client_open(c, cli);
-    return code == PP_EXIT_DONE ? PP_CLI_GO : code;
-}
-
-static int end(struct pp_client *c, int code)
-{
-    pp_client_close(c);
-    return pp_cli_end(code);
+    return pp_client_start(c, cli, argc, argv, &(struct pp_cli_spec){help, NULL, 0, names, names, "NAME"});
 }
 
 static int do_list(int argc, char **argv)
 {
     struct pp_cli cli;
-    struct pp_client *c;
-    int code = begin(&cli, &c, argc, argv, 0);
-    return code == PP_CLI_GO ? end(c, pp_list_webhooks(&cli, c)) : code;
+    struct pp_api_client *c;
+    int code = start(&cli, &c, argc, argv, 0);
+    return code == PP_CLI_GO ? pp_client_finish(c, pp_list_webhooks(&cli, c)) : code;
 }
 
 static int do_show(int argc, char **argv)
 {
     struct pp_cli cli;
-    struct pp_client *c;
+    struct pp_api_client *c;
     json_t *webhook;
-    int code = begin(&cli, &c, argc, argv, 1);
+    int code = start(&cli, &c, argc, argv, 1);
     if (code != PP_CLI_GO)
         return code;
     code = get(&cli, c, &webhook);
     if (code == PP_EXIT_DONE)
         show_webhook(&cli, webhook);
-    return end(c, code);
+    return pp_client_finish(c, code);
 }
 
 static int set_paused(int argc, char **argv, bool paused)
 {
     struct pp_cli cli;
-    struct pp_client *c;
+    struct pp_api_client *c;
     json_t *webhook = NULL, *changes;
-    int code = begin(&cli, &c, argc, argv, 1);
+    int code = start(&cli, &c, argc, argv, 1);
     if (code != PP_CLI_GO)
         return code;
     changes = json_pack("{s:b}", "paused", paused);
@@ -283,7 +267,7 @@ static int set_paused(int argc, char **argv, bool paused)
     json_decref(changes);
     if (code == PP_EXIT_DONE)
         show_webhook(&cli, webhook);
-    return end(c, code);
+    return pp_client_finish(c, code);
 }
 
 static int do_pause(int argc, char **argv)
@@ -299,10 +283,10 @@ static int do_resume(int argc, char **argv)
 static int do_remove(int argc, char **argv)
 {
     struct pp_cli cli;
-    struct pp_client *c;
+    struct pp_api_client *c;
     struct pp_buf path;
     struct pp_answer ans;
-    int code = begin(&cli, &c, argc, argv, 1);
+    int code = start(&cli, &c, argc, argv, 1);
     if (code != PP_CLI_GO)
         return code;
     struct pp_request req = {.method = "DELETE", .path = path_of(&path, &cli, "")};
@@ -311,19 +295,20 @@ static int do_remove(int argc, char **argv)
     code = gone ? PP_EXIT_DONE : pp_client_failed(c, err, &ans);
     if (gone && cli.json)
         pp_print_json(json_pack("{s:s}", "removed", cli.args[0]));
+    /* the server has accepted this name, so the name has no unsafe characters */
     else if (gone)
-        printf("%s is removed\n", cli.args[0]); /* a name that the server knew has no strange characters */
+        printf("%s is removed\n", cli.args[0]);
     pp_answer_fini(&ans);
     pp_buf_fini(&path);
-    return end(c, code);
+    return pp_client_finish(c, code);
 }
 
 static int do_test(int argc, char **argv)
 {
     struct pp_cli cli;
-    struct pp_client *c;
+    struct pp_api_client *c;
     json_t *answer, *body;
-    int code = begin(&cli, &c, argc, argv, 1);
+    int code = start(&cli, &c, argc, argv, 1);
     if (code != PP_CLI_GO)
         return code;
     body = json_object();
@@ -333,13 +318,13 @@ static int do_test(int argc, char **argv)
         code = json_is_true(json_object_get(answer, "delivered")) ? PP_EXIT_DONE : PP_EXIT_FAILED;
         pp_show_answer(&cli, answer);
     }
-    return end(c, code);
+    return pp_client_finish(c, code);
 }
 
 static int do_deliveries(int argc, char **argv)
 {
     struct pp_cli cli;
-    struct pp_client *c;
+    struct pp_api_client *c;
     struct pp_buf path;
     const char *status = NULL;
     int64_t limit = 100;
@@ -348,21 +333,19 @@ static int do_deliveries(int argc, char **argv)
         {"limit", PP_OPT_COUNT, &limit, 1, INT64_MAX},
     };
     const struct pp_cli_spec spec = {help, opts, sizeof opts / sizeof *opts, 1, 1, "NAME"};
-    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    int code = pp_client_start(&c, &cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
-        return code;
-    if ((code = pp_client_open(&c, &cli)) != PP_EXIT_DONE)
         return code;
     path_of(&path, &cli, "/deliveries");
     pp_path_query(&path, "status", status);
     code = pp_list_deliveries(&cli, c, path.p ? path.p : "/", limit);
     pp_buf_fini(&path);
-    return end(c, code);
+    return pp_client_finish(c, code);
 }
 
 static int replay(const struct pp_cli *cli, const json_t *body)
 {
-    struct pp_client *c;
+    struct pp_api_client *c;
     json_t *answer;
     int code = pp_client_open(&c, cli);
     if (code != PP_EXIT_DONE)
@@ -370,7 +353,7 @@ static int replay(const struct pp_cli *cli, const json_t *body)
     code = send(cli, c, "POST", "/replay", body, &answer);
     if (code == PP_EXIT_DONE)
         pp_show_answer(cli, answer);
-    return end(c, code);
+    return pp_client_finish(c, code);
 }
 
 static int do_replay(int argc, char **argv)
@@ -401,7 +384,7 @@ static int do_replay(int argc, char **argv)
 /* --- the table --- */
 
 static const struct action {
-    const char *name, *command; /* command: for messages */
+    const char *name, *command; /* command: the name in messages */
     int (*run)(int argc, char **argv);
 } actions[] = {
     {"list", "webhooks list", do_list},
@@ -416,8 +399,8 @@ static const struct action {
     {"replay", "webhooks replay", do_replay},
 };
 
-/* The first word that is neither an option nor the value of one that every command takes; argc: there is
- * none. */
+/* Returns the index of the first word that is neither an option nor the value of a shared option,
+ * or argc if there is none. */
 static int find_action(int argc, char **argv)
 {
     int i = 1;
@@ -433,8 +416,10 @@ int pp_cmd_webhooks(int argc, char **argv)
         return do_list(argc, argv);
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
         if (strcmp(actions[i].name, argv[at]) == 0) {
-            memmove(&argv[2], &argv[1], (size_t)(at - 1) * sizeof *argv); /* the action comes first */
-            argv[1] = (char *)(uintptr_t)actions[i].command;              /* is only read */
+            /* moves the action to the front */
+            memmove(&argv[2], &argv[1], (size_t)(at - 1) * sizeof *argv);
+            /* the cast is safe because nobody writes to this element of argv */
+            argv[1] = (char *)(uintptr_t)actions[i].command;
             return actions[i].run(argc - 1, argv + 1);
         }
     }

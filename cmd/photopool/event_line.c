@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES = 16 * 1024, SEQ_COLUMNS = 7, LEAST_COLUMNS = 12 };
+enum { EVENT_LINE_MAX = 16 * 1024, SEQ_COLUMNS = 7, LEAST_COLUMNS = 12 };
 
-/* What follows time, number and key: a word that has a style, and a text that may be cut. */
+/* The part of a line after time, number and key: a styled word, then a text that may be cut. */
 struct happening {
-    struct pp_buf before, text; /* before: the word */
+    struct pp_buf before, text; /* before: the styled word */
     const char *word;
 };
 
@@ -21,7 +21,7 @@ static const char *member(const json_t *o, const char *name)
     return s ? s : "";
 }
 
-/* "2026-11-20T10:00:00.000Z": to the second, with a blank. */
+/* Appends "2026-11-20T10:00:00.000Z" as "2026-11-20 10:00:00". */
 static void put_time(struct pp_buf *b, const char *time, bool colour)
 {
     char text[20] = "-                  ";
@@ -32,7 +32,7 @@ static void put_time(struct pp_buf *b, const char *time, bool colour)
     pp_put_styled(b, colour, PP_DIM, text);
 }
 
-/* "results:42" */
+/* Appends the key, such as "results:42". */
 static void put_key(struct pp_buf *b, const json_t *key)
 {
     size_t i;
@@ -44,7 +44,7 @@ static void put_key(struct pp_buf *b, const json_t *key)
     }
 }
 
-/* "ad-1 r3", "partial", "2 of 3 photos, http_404: not found" */
+/* Describes an item's result, as in "ad-1 r3", "partial", "2 of 3 photos, http_404: not found". */
 static void put_result(struct happening *h, const json_t *result)
 {
     const json_t *data = json_object_get(result, "data"), *photos = json_object_get(data, "photos");
@@ -77,12 +77,13 @@ static void put_share(struct pp_buf *b, const int64_t *counts, const char *what)
     pp_buf_puts(b, what);
 }
 
-/* "running", "12/400 items, 30/1,200 photos, 5 failed: ..., 85/s, eta 3s" */
+/* Describes a batch, as in "running", "12/400 items, 30/1,200 photos, 5 failed: ..., 85/s, eta 3s".
+ */
 static void put_batch(struct happening *h, const json_t *batch)
 {
     struct pp_tally p = {0};
     struct pp_buf failed;
-    pp_buf_init(&failed, LINE_BYTES);
+    pp_buf_init(&failed, EVENT_LINE_MAX);
     pp_tally_add(&p, batch);
     h->word = member(batch, "state");
     put_share(&h->text, p.items, " items, ");
@@ -100,7 +101,7 @@ static void put_batch(struct happening *h, const json_t *batch)
     pp_tally_fini(&p);
 }
 
-/* "name value, name value" */
+/* Describes an event of unknown type as "name value, name value". */
 static void put_other(struct happening *h, const json_t *data)
 {
     const char *name;
@@ -149,10 +150,10 @@ void pp_put_event(struct pp_buf *b, const json_t *event, size_t width, bool colo
 {
     struct happening h = {.word = ""};
     struct pp_buf head, word;
-    pp_buf_init(&h.before, LINE_BYTES);
-    pp_buf_init(&h.text, LINE_BYTES);
-    pp_buf_init(&head, LINE_BYTES);
-    pp_buf_init(&word, LINE_BYTES);
+    pp_buf_init(&h.before, EVENT_LINE_MAX);
+    pp_buf_init(&h.text, EVENT_LINE_MAX);
+    pp_buf_init(&head, EVENT_LINE_MAX);
+    pp_buf_init(&word, EVENT_LINE_MAX);
     put_happening(&h, event);
     pp_put_clean(&word, h.word);
 

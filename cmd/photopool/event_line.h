@@ -1,7 +1,7 @@
-/* event_line.h: an event for people, as one line.
+/* event_line.h: shows an event to people as one line.
  *
- * An event of a type that is not known here is shown with the names and values of its data: what the server
- * adds in later versions needs no change. A new kind of its own: a function and a row in event_line.c. */
+ * An event of an unknown type is shown as the names and values of its data, so a newer server needs
+ * no change here. To show a type in its own way, add a function and a row to event_line.c. */
 #ifndef PHOTOPOOL_EVENT_LINE_H
 #define PHOTOPOOL_EVENT_LINE_H
 
@@ -10,8 +10,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Appends time, number, key and what has happened, cut to `width` columns where they leave room for some
- * words, and a line break. */
+/* Appends time, number, key, a text cut to `width` columns (but never below a few words), and a
+ * line break. */
 void pp_put_event(struct pp_buf *b, const json_t *event, size_t width, bool colour);
 
 #endif

@@ -5,27 +5,19 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { SLOW_MS = 1000, QUICK_MS = 150, QUICK_FOR_MS = 2000, LINE_BYTES = 16 * 1024 };
+enum { SLOW_MS = 1000, QUICK_MS = 150, QUICK_FOR_MS = 2000, STATUS_BYTES = 16 * 1024 };
 
 struct follow {
-    struct pp_client *client;
+    struct pp_api_client *client;
     const struct pp_cli *cli;
     char *const *ids;
-    size_t n, next; /* next: the one to be asked for first */
-    json_t **known; /* the last answer for each; NULL: none yet */
+    size_t n, next; /* next: index of the batch with which the next round begins */
+    json_t **known; /* the last answer for each batch; NULL: none yet */
     int64_t began_ms, heard_ms, said_ms;
-    char why[256]; /* the last failure to reach the server; "": it answers */
-    char *said;    /* the last line of JSON */
+    char why[256]; /* why the last request failed; "": it succeeded */
+    char *said;    /* the last line of JSON that was printed */
 };
-
-static int64_t monotonic_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 void pp_status_line(const struct pp_term *t, struct pp_buf *line)
 {
@@ -51,7 +43,8 @@ void pp_print_json(json_t *o)
     json_decref(o);
 }
 
-/* PP_EXIT_DONE, also when the server did not answer: that is noted and tried again. */
+/* Asks for one batch. Returns PP_EXIT_DONE even if the server did not answer: f->why then says so,
+ * and the next round asks again. */
 static int ask_one(struct follow *f, size_t i)
 {
     struct pp_buf path;
@@ -60,7 +53,7 @@ static int ask_one(struct follow *f, size_t i)
     pp_path_part(&path, f->ids[i]);
     struct pp_request req = {.method = "GET", .path = path.p ? path.p : "/"};
     enum pp_err err = pp_client_send(f->client, &req, &ans);
-    int64_t now = monotonic_ms();
+    int64_t now = pp_monotonic_ms();
     bool later =
         err == PP_EIO || err == PP_ETIMEOUT || (err == PP_OK && ans.status >= 500) || ans.status == 429;
     int code = PP_EXIT_DONE;
@@ -107,10 +100,10 @@ static void sum(const struct follow *f, struct pp_tally *p)
         pp_tally_add(p, f->known[i]);
 }
 
-/* A line where something has changed, at most one a second. */
+/* Prints a line of JSON if something has changed, at most once a second. */
 static void show_json(struct follow *f, const struct pp_tally *p)
 {
-    int64_t now = monotonic_ms();
+    int64_t now = pp_monotonic_ms();
     if (*f->why || (now - f->said_ms < SLOW_MS && !pp_tally_done(p)))
         return;
     json_t *o = pp_tally_json(p, "progress");
@@ -132,8 +125,8 @@ static void show_bar(struct follow *f, const struct pp_tally *p)
 {
     const struct pp_term *t = &f->cli->out;
     struct pp_buf line, text;
-    pp_buf_init(&line, LINE_BYTES);
-    pp_buf_init(&text, LINE_BYTES);
+    pp_buf_init(&line, STATUS_BYTES);
+    pp_buf_init(&text, STATUS_BYTES);
     if (*f->why) {
         pp_buf_puts(&text, "no answer, trying again: ");
         pp_put_clean(&text, f->why);
@@ -149,7 +142,7 @@ static void show_bar(struct follow *f, const struct pp_tally *p)
 static int64_t pause_ms(const struct follow *f, const struct pp_tally *p)
 {
     bool near = p->eta_seconds >= 0 && p->eta_seconds < 3 && p->photos[0] > 0;
-    return !*f->why && (near || monotonic_ms() - f->began_ms < QUICK_FOR_MS) ? QUICK_MS : SLOW_MS;
+    return !*f->why && (near || pp_monotonic_ms() - f->began_ms < QUICK_FOR_MS) ? QUICK_MS : SLOW_MS;
 }
 
 static void say_how_to_go_on(const struct follow *f, const char *why)
@@ -182,9 +175,10 @@ static int loop(struct follow *f, struct pp_tally *p)
     }
 }
 
-int pp_follow(struct pp_client *c, const struct pp_cli *cli, char *const *ids, size_t n, struct pp_tally *out)
+int pp_follow(struct pp_api_client *c, const struct pp_cli *cli, char *const *ids, size_t n,
+              struct pp_tally *out)
 {
-    struct follow f = {.client = c, .cli = cli, .ids = ids, .n = n, .began_ms = monotonic_ms()};
+    struct follow f = {.client = c, .cli = cli, .ids = ids, .n = n, .began_ms = pp_monotonic_ms()};
     struct pp_interrupt interrupt;
     *out = (struct pp_tally){0};
     f.heard_ms = f.began_ms;

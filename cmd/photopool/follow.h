@@ -1,27 +1,28 @@
-/* follow.h: waiting for batches, with a progress bar on a terminal and lines of JSON elsewhere. */
+/* follow.h: waits for batches, and shows a progress bar on a terminal or lines of JSON elsewhere.
+ */
 #ifndef PHOTOPOOL_FOLLOW_H
 #define PHOTOPOOL_FOLLOW_H
 
 #include "client.h"
 #include "tally.h"
 
-/* Asks for the batches until all are done: once a second, quicker in the first seconds and towards the end,
- * at most PP_FOLLOW_ASK batches at a time. A server that does not answer is tried for PP_FOLLOW_PATIENCE_S
- * seconds. PP_EXIT_DONE and *out (pp_tally_fini, always), or an exit code after a message that says how to
- * go on. */
+/* Asks for the batches until all are finished: once a second, faster in the first seconds and
+ * towards the end, and for at most PP_FOLLOW_ASK batches at a time. Gives up when the server has
+ * not answered for PP_FOLLOW_PATIENCE_S seconds. Returns PP_EXIT_DONE, or an exit code after a
+ * message that says how to continue. The caller always calls pp_tally_fini(out). */
 enum { PP_FOLLOW_ASK = 16, PP_FOLLOW_PATIENCE_S = 60 };
-int pp_follow(struct pp_client *c, const struct pp_cli *cli, char *const *ids, size_t n,
+int pp_follow(struct pp_api_client *c, const struct pp_cli *cli, char *const *ids, size_t n,
               struct pp_tally *out);
 
-/* A line that is written over and over on a terminal; nothing elsewhere. */
+/* Replaces the status line on a terminal; writes nothing elsewhere. */
 void pp_status_line(const struct pp_term *t, struct pp_buf *line);
-/* Takes it away; before anything else is written. */
+/* Erases the status line. Call it before any other output. */
 void pp_status_clear(const struct pp_term *t);
 
-/* How jansson writes our lines: numbers with as many digits as they were given with. */
+/* Flags for jansson: numbers keep all the digits that they were read with. */
 #define PP_JSON_LINE (JSON_COMPACT | JSON_REAL_PRECISION(15))
 
-/* One object as a line of standard output; takes it. */
+/* Prints the object as one line, and releases it. */
 void pp_print_json(json_t *o);
 
 #endif

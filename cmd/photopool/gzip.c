@@ -3,16 +3,16 @@
 
 #include <zlib.h>
 
-enum { LEVEL = 6, WINDOW_GZIP = 15 + 16, MEM_LEVEL = 8, CHUNK = 64 * 1024 };
+enum { GZIP_LEVEL = 6, WINDOW_GZIP = 15 + 16, MEM_LEVEL = 8, GZIP_CHUNK = 64 * 1024 };
 
 enum pp_err pp_gzip(struct pp_buf *out, const void *p, size_t n)
 {
     z_stream z = {0};
-    unsigned char chunk[CHUNK];
-    if (deflateInit2(&z, LEVEL, Z_DEFLATED, WINDOW_GZIP, MEM_LEVEL, Z_DEFAULT_STRATEGY) != Z_OK)
+    unsigned char chunk[GZIP_CHUNK];
+    if (deflateInit2(&z, GZIP_LEVEL, Z_DEFLATED, WINDOW_GZIP, MEM_LEVEL, Z_DEFAULT_STRATEGY) != Z_OK)
         return PP_ENOMEM;
     z.next_in = (z_const Bytef *)p;
-    z.avail_in = (uInt)n; /* our bodies are far below 4 GiB */
+    z.avail_in = (uInt)n; /* bodies here are far smaller than 4 GiB */
     int rc;
     do {
         z.next_out = chunk;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHUNK = 64 * 1024 };
+enum { INPUT_CHUNK = 64 * 1024 };
 
 const struct pp_input_format *pp_input_by_name(const char *name)
 {
@@ -26,7 +26,8 @@ static size_t blanks(const char *p, size_t n)
     return i;
 }
 
-/* The first name of an object tells an item from a batch. */
+/* Guesses from the first name in the object whether the file is a batch (JSON) or a list of items
+ * (NDJSON). Returns NULL if more bytes are needed. */
 static const struct pp_input_format *guess_object(const char *p, size_t n, bool all)
 {
     static const char *const batch[] = {"client", "refresh", "items"};
@@ -42,7 +43,7 @@ static const struct pp_input_format *guess_object(const char *p, size_t n, bool 
     return &pp_input_ndjson;
 }
 
-/* Bytes of the byte order mark that some editors put before UTF-8. */
+/* Returns the length of the byte order mark that some editors put before UTF-8 text. */
 static size_t bom(const char *p, size_t n)
 {
     return n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -65,21 +66,21 @@ const struct pp_input_format *pp_input_guess(const char *p, size_t n, bool all)
     }
 }
 
-/* Reads until the format can be told, and a byte order mark; at most CHUNK bytes. *format stays if it is
- * given. */
+/* Reads until the format and a byte order mark are recognized, at most INPUT_CHUNK bytes. If the
+ * caller has set *format, it stays. */
 static enum pp_err read_head(int fd, char *p, size_t *n, const struct pp_input_format **format)
 {
     const struct pp_input_format *told = NULL;
     bool all = false;
     *n = 0;
     while (!told) {
-        ssize_t got = read(fd, p + *n, CHUNK - *n);
+        ssize_t got = read(fd, p + *n, INPUT_CHUNK - *n);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
             return PP_EIO;
         *n += (size_t)got;
-        all = got == 0 || *n == CHUNK;
+        all = got == 0 || *n == INPUT_CHUNK;
         told = pp_input_guess(p, *n, all);
     }
     if (!*format)
@@ -95,7 +96,7 @@ static enum pp_err feed_all(int fd, const struct pp_input_format *f, void *state
             return err;
         ssize_t got;
         do
-            got = read(fd, chunk, CHUNK);
+            got = read(fd, chunk, INPUT_CHUNK);
         while (got < 0 && errno == EINTR);
         if (got < 0)
             return PP_EIO;
@@ -108,7 +109,7 @@ static enum pp_err feed_all(int fd, const struct pp_input_format *f, void *state
 enum pp_err pp_input_read(int fd, const struct pp_input_format *format, const struct pp_input_sink *sink,
                           char *error)
 {
-    char *chunk = malloc(CHUNK);
+    char *chunk = malloc(INPUT_CHUNK);
     size_t n = 0;
     *error = 0;
     enum pp_err err = chunk ? read_head(fd, chunk, &n, &format) : PP_ENOMEM;

@@ -1,10 +1,10 @@
-/* input.h: the files that `photopool submit` takes: NDJSON, JSON and CSV, as a stream of items, each one line
- * of JSON.
+/* input.h: the files that `photopool submit` reads: NDJSON, JSON and CSV. Each becomes a stream of
+ * items, one line of JSON per item.
  *
- * Items are not judged here, that is the server's; a file whose form can't be read is an error. NDJSON and
- * JSON of any length pass through memory of a few MiB; CSV is gathered first (input_csv.c).
+ * Only the server judges items; here, a file whose form can't be read is an error. NDJSON and JSON
+ * of any length need a few MiB of memory; a CSV file is gathered in memory first (input_csv.c).
  *
- * To add a format: a table of functions like the three below, and a row in input.c. */
+ * To add a format: add a table of functions like the three below, and a row in input.c. */
 #ifndef PHOTOPOOL_INPUT_H
 #define PHOTOPOOL_INPUT_H
 
@@ -15,26 +15,30 @@
 #include <stdint.h>
 
 enum {
-    PP_INPUT_ITEM_MAX = 8 * 1024 * 1024, /* bytes of one item: 100 URLs of 8 KiB, escaped, and room */
+    /* maximum bytes of one item: enough for 100 escaped URLs of 8 KiB and more */
+    PP_INPUT_ITEM_MAX = 8 * 1024 * 1024,
     PP_INPUT_ERROR = 512,
-    PP_INPUT_CSV_MAX = 512 * 1024 * 1024, /* bytes of a CSV file's items in memory */
+    PP_INPUT_CSV_MAX = 512 * 1024 * 1024, /* maximum bytes of the items of a CSV file in memory */
 };
 
-/* Who takes the items. An answer other than PP_OK ends the reading, and is its answer. */
+/* The receiver of the items. A result other than PP_OK ends the reading and becomes its result. */
 struct pp_input_sink {
-    /* `text` has no line break; `line` (from 1) is where the item begins in the file. */
+    /* Receives an item. `text` has no line break; `line` is where the item begins in the file, from
+     * 1. */
     enum pp_err (*item)(void *arg, const char *text, size_t n, uint64_t line);
-    /* A batch object's other members: "client", "\"42\"". */
+    /* Receives another member of a batch object, such as "client" with the value "\"42\"". */
     enum pp_err (*member)(void *arg, const char *name, const char *value, size_t n);
-    /* Something to tell the user that is no error. */
+    /* Receives a text for the user that is not an error. */
     void (*note)(void *arg, const char *text);
     void *arg;
 };
 
-/* One format: open -> feed* -> end -> close. error[PP_INPUT_ERROR] is filled on PP_EINVAL. */
+/* One file format, called in the order open, feed (any number of times), end, close. On PP_EINVAL
+ * error[PP_INPUT_ERROR] is filled. */
 struct pp_input_format {
     const char *name;
-    void *(*open)(const struct pp_input_sink *sink, char *error); /* NULL: out of memory */
+    /* returns NULL when out of memory */
+    void *(*open)(const struct pp_input_sink *sink, char *error);
     enum pp_err (*feed)(void *state, const char *p, size_t n);
     enum pp_err (*end)(void *state);
     void (*close)(void *state);
@@ -42,16 +46,18 @@ struct pp_input_format {
 
 extern const struct pp_input_format pp_input_ndjson, pp_input_json, pp_input_csv;
 
-/* By name ("ndjson", "json", "csv"); NULL: unknown. */
+/* Returns the format called "ndjson", "json" or "csv", or NULL for another name. */
 const struct pp_input_format *pp_input_by_name(const char *name);
-/* From the first bytes of a file: [ is JSON; { is NDJSON, or JSON if its first name is a batch's (client,
- * refresh, items); the rest is CSV. NULL: more bytes are needed, unless `all`: then these are the whole file.
- */
+/* Guesses the format from the first bytes of a file: "[" means JSON; "{" means JSON if the first
+ * name is that of a batch's member (client, refresh, items), else NDJSON; the rest is CSV. Returns
+ * NULL if more bytes are needed. If `all`, these bytes are the whole file, and the result is not
+ * NULL. */
 const struct pp_input_format *pp_input_guess(const char *p, size_t n, bool all);
 
-/* Reads file descriptor fd to its end. format NULL: by content. PP_OK; PP_EINVAL: the file is wrong; PP_EIO:
- * it can't be read; PP_ENOMEM; or the sink's answer. error, of PP_INPUT_ERROR bytes, says what happened for
- * the first three. */
+/* Reads file descriptor fd to its end. If `format` is NULL, guesses it from the content. Returns
+ * PP_OK; PP_EINVAL if the file is wrong; PP_EIO if it can't be read; PP_ENOMEM; or the sink's
+ * result. After PP_EINVAL, PP_EIO and PP_ENOMEM, `error`, of PP_INPUT_ERROR bytes, says what
+ * happened. */
 pp_must_check enum pp_err pp_input_read(int fd, const struct pp_input_format *format,
                                         const struct pp_input_sink *sink, char *error);
 

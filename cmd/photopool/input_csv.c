@@ -1,11 +1,12 @@
-/* input_csv.c: CSV (RFC 4180, by libcsv): a header with the columns item and url, in any order, and a row for
- * each photo.
+/* input_csv.c: CSV (RFC 4180, by libcsv): a header with the columns item and url, in any order, and
+ * a row for each photo.
  *
- * The rows of an item are gathered in their order, also when other items' rows stand between them: a
- * listing's photos must arrive together, because a later list supersedes. So the whole file is in memory
- * before the first item is handed on, up to PP_INPUT_CSV_MAX bytes; nothing is handed on from a file with a
- * broken row. A row with an empty url names an item that may have no photos. Columns of other names are
- * ignored, with a note. Blanks belong to the values. */
+ * The reader gathers the rows of an item in their order, even if rows of other items are between
+ * them: the photos of a listing must be sent together, because a later list supersedes an earlier
+ * one. So the reader keeps the whole file in memory, up to PP_INPUT_CSV_MAX bytes, before it hands
+ * on the first item. It hands on nothing from a file with an invalid row. A row with an empty url
+ * names an item that may have no photos. Columns of other names are ignored, with a note. Blanks
+ * are part of a value. */
 #define HASH_NONFATAL_OOM 1
 #include "input.h"
 
@@ -40,23 +41,26 @@ struct csv {
     char *error;
     struct csv_parser parser;
     enum pp_err err;
-    uint64_t line;       /* the one being parsed */
-    uint64_t row_line;   /* where the row began; 0: between rows */
-    int column, columns; /* of this row so far; of the header, 0 before it */
-    int at_item, at_url; /* NONE: not there (yet) */
+    uint64_t line;     /* number of the line being parsed */
+    uint64_t row_line; /* line where the row began; 0: between two rows */
+    /* column: fields of this row so far; columns: fields of the header, or 0 before it is complete
+     * */
+    int column, columns;
+    int at_item, at_url; /* position of the columns item and url; NONE: not found yet */
     struct pp_buf item, url, ignored;
     struct pp_arena arena;
     struct item *items;
 };
 
-/* RFC 4180: blanks are part of a value. */
+/* Blanks are part of a value (RFC 4180). */
 static int no_space(unsigned char c)
 {
     (void)c;
     return 0;
 }
 
-/* A quote that is never closed must not take the whole file into one value. */
+/* A quote that is never closed must not make the rest of the file one value, so values are bounded.
+ */
 static void *bounded_realloc(void *p, size_t n)
 {
     return n > FIELD_MAX + 1024 ? NULL : realloc(p, n);
@@ -83,7 +87,7 @@ static void *csv_open(const struct pp_input_sink *sink, char *error)
 
 static void fail(struct csv *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The first thing that is wrong counts. */
+/* Reports an error, unless an earlier one was reported. */
 static void fail(struct csv *s, const char *fmt, ...)
 {
     if (s->err != PP_OK)
@@ -113,7 +117,7 @@ static void header_field(struct csv *s, const char *p, size_t n)
     int *at = is_name(p, n, "item") ? &s->at_item : is_name(p, n, "url") ? &s->at_url : NULL;
     if (!at) {
         pp_buf_printf(&s->ignored, "%s%.*s", s->ignored.n ? ", " : "", n > 40 ? 40 : (int)n, p);
-        s->ignored.failed = false; /* long lists are cut */
+        s->ignored.failed = false; /* a list that is too long is cut */
     } else if (*at != NONE) {
         fail(s, "the header has the column \"%s\" twice", at == &s->at_item ? "item" : "url");
     } else {
@@ -218,7 +222,7 @@ static const char *why(struct csv *s)
     }
 }
 
-/* Line by line, so that the callbacks know where they are. */
+/* Feeds libcsv line by line, so that the callbacks know the number of the line. */
 static enum pp_err csv_feed(void *state, const char *p, size_t n)
 {
     struct csv *s = state;

@@ -1,5 +1,5 @@
-/* input_ndjson.c: an item per line. Empty lines are passed over; everything else is handed on as it stands.
- */
+/* input_ndjson.c: one item per line. Empty lines are skipped; every other line is handed on
+ * unchanged. */
 #include "input.h"
 
 #include "base/buf.h"

@@ -29,7 +29,7 @@ bool pp_interrupt_pending(void)
     return sigpending(&set) == 0 && (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1);
 }
 
-static int64_t monotonic_ms(void)
+int64_t pp_monotonic_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -40,9 +40,9 @@ bool pp_interrupt_wait(int64_t ms)
 {
     sigset_t set;
     both(&set);
-    int64_t until = monotonic_ms() + ms;
+    int64_t until = pp_monotonic_ms() + ms;
     for (;;) {
-        int64_t left = until - monotonic_ms();
+        int64_t left = until - pp_monotonic_ms();
         if (left < 0)
             left = 0;
         struct timespec wait = {left / 1000, left % 1000 * 1000000};

@@ -1,7 +1,7 @@
-/* interrupt.h: Ctrl-C without handlers and globals: SIGINT and SIGTERM are blocked for a while, looked at,
- * and taken.
+/* interrupt.h: handles Ctrl-C without signal handlers and globals: the caller blocks SIGINT and
+ * SIGTERM and polls for them.
  *
- * While blocked, nothing else may wait for long without looking. One thread. */
+ * While they are blocked, no call may wait for long without polling. For use in one thread. */
 #ifndef PHOTOPOOL_INTERRUPT_H
 #define PHOTOPOOL_INTERRUPT_H
 
@@ -13,14 +13,17 @@ struct pp_interrupt {
     sigset_t before;
 };
 
-/* From here until pp_interrupt_off the signals wait. Does not nest. */
+/* Blocks the signals until pp_interrupt_off. Calls do not nest. */
 void pp_interrupt_on(struct pp_interrupt *i);
-/* One that waits still and was not taken acts now. */
+/* Unblocks the signals. A pending signal that was not consumed takes effect now. */
 void pp_interrupt_off(struct pp_interrupt *i);
 
-/* Whether one waits. False if they are not blocked. */
+/* Returns true if a signal is pending, and false if the signals are not blocked. */
 bool pp_interrupt_pending(void);
-/* Takes one, waiting up to `ms` for it. False: none came. */
+/* Waits up to `ms` for a signal and consumes it. Returns false if none came. */
 bool pp_interrupt_wait(int64_t ms);
+
+/* Returns the time in ms on a clock that is never set. */
+int64_t pp_monotonic_ms(void);
 
 #endif

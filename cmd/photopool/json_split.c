@@ -1,16 +1,19 @@
 /* json_split.c: see json_split.h. One character at a time through the states:
  *
- *   TOP -> '[' -> ELEMENT -> ',' ... ']' -> END            the value of ELEMENT and MEMBER ends at the first
- * of , ] } TOP -> '{' -> KEY -> NAME -> COLON -> BEFORE_VALUE       outside strings and brackets, which then
- * acts ^                        |-> '[' of the array -> ELEMENT ... ']' -> NEXT
- *                  |--- ',' <- NEXT         '-> MEMBER -> ',' KEY  '}' END */
+ *   TOP -> '[' -> ELEMENT -> ',' ... ']' -> AT_END
+ *   TOP -> '{' -> KEY -> AT_NAME -> AT_COLON -> BEFORE_VALUE
+ *                  ^                        |-> '[' of the array -> ELEMENT ... ']' -> NEXT
+ *                  |--- ',' <- NEXT         '-> MEMBER -> ',' KEY  '}' AT_END
+ *
+ * The value of ELEMENT and MEMBER ends at the first of , ] } outside strings and brackets; that
+ * character then acts. */
 #include "json_split.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { TOP, ELEMENT, KEY, NAME, COLON, BEFORE_VALUE, MEMBER, NEXT, END };
+enum { TOP, ELEMENT, KEY, AT_NAME, AT_COLON, BEFORE_VALUE, MEMBER, NEXT, AT_END };
 
 enum { NAME_MAX_BYTES = 256 };
 
@@ -60,7 +63,7 @@ static void begin_array(struct pp_json_split *s)
     begin_value(s, ELEMENT);
 }
 
-/* Adds c to the value. False: c ends it. */
+/* Adds c to the value. Returns false if c ends the value. */
 static bool in_value(struct pp_json_split *s, char c)
 {
     bool line_break = c == '\n' || c == '\r';
@@ -86,7 +89,7 @@ static bool in_value(struct pp_json_split *s, char c)
     return true;
 }
 
-/* Cuts blanks at the end and looks whether the value can be handed on. */
+/* Removes blanks at the end of the value, and returns whether the value can be handed on. */
 static enum pp_err finish_value(struct pp_json_split *s)
 {
     if (s->value.failed)
@@ -114,7 +117,7 @@ static enum pp_err element_end(struct pp_json_split *s, char c)
         return err;
     s->first = false;
     if (c == ']')
-        s->state = s->object ? NEXT : END;
+        s->state = s->object ? NEXT : AT_END;
     else
         begin_value(s, ELEMENT);
     return PP_OK;
@@ -129,14 +132,14 @@ static enum pp_err member_end(struct pp_json_split *s, char c)
         return wrong(s, "the value of \"%s\" is missing", s->name.p ? s->name.p : "");
     if (s->ops->member)
         err = s->ops->member(s->arg, s->name.p ? s->name.p : "", s->value.p, s->value.n);
-    s->state = c == ',' ? KEY : END;
+    s->state = c == ',' ? KEY : AT_END;
     return err;
 }
 
 static enum pp_err in_name(struct pp_json_split *s, char c)
 {
     if (c == '"' && !s->escaped) {
-        s->state = COLON;
+        s->state = AT_COLON;
         return s->name.failed ? wrong(s, "a name of more than %d bytes", NAME_MAX_BYTES) : PP_OK;
     }
     s->escaped = !s->escaped && c == '\\';
@@ -156,7 +159,7 @@ static enum pp_err before_value(struct pp_json_split *s, char c)
     return in_value(s, c) ? PP_OK : member_end(s, c);
 }
 
-/* A character between tokens. */
+/* Handles a character between tokens. */
 static enum pp_err between(struct pp_json_split *s, char c)
 {
     if (is_blank(c))
@@ -171,16 +174,16 @@ static enum pp_err between(struct pp_json_split *s, char c)
     } else if (s->state == KEY && c == '"') {
         pp_buf_reset(&s->name);
         s->first = s->escaped = false;
-        s->state = NAME;
+        s->state = AT_NAME;
     } else if ((s->state == KEY && s->first && c == '}') || (s->state == NEXT && c == '}')) {
-        s->state = END;
+        s->state = AT_END;
     } else if (s->state == NEXT && c == ',') {
         s->state = KEY;
-    } else if (s->state == COLON && c == ':') {
+    } else if (s->state == AT_COLON && c == ':') {
         s->state = BEFORE_VALUE;
     } else if (s->state == TOP) {
         return wrong(s, "neither a list nor an object");
-    } else if (s->state == END) {
+    } else if (s->state == AT_END) {
         return wrong(s, "something follows after the end");
     } else {
         return wrong(s, "this is no JSON");
@@ -193,7 +196,7 @@ static enum pp_err step(struct pp_json_split *s, char c)
     switch (s->state) {
     case ELEMENT: return in_value(s, c) ? PP_OK : element_end(s, c);
     case MEMBER: return in_value(s, c) ? PP_OK : member_end(s, c);
-    case NAME: return in_name(s, c);
+    case AT_NAME: return in_name(s, c);
     default: return between(s, c);
     }
 }
@@ -212,7 +215,7 @@ enum pp_err pp_json_split_feed(struct pp_json_split *s, const char *p, size_t n)
 
 enum pp_err pp_json_split_end(struct pp_json_split *s)
 {
-    if (s->state == END)
+    if (s->state == AT_END)
         return PP_OK;
     return wrong(s, s->state == TOP ? "it is empty" : "it ends before its end: is it cut off?");
 }

@@ -1,12 +1,14 @@
-/* json_split.h: takes a JSON text apart at its top, without understanding what is inside: the elements of an
- * array one by one, as they arrive, and the other members of the object around it. Elements keep their exact
- * text (numbers of any size, repeated keys), so that the server judges what the file says.
+/* json_split.h: divides a JSON text at its outermost level, without parsing the values: it hands on
+ * the elements of an array one by one, as they arrive, and the other members of the object around
+ * the array. Elements keep their exact text (numbers of any size, repeated keys), so that the
+ * server gets exactly the values of the file.
  *
  *   [ELEMENT, ELEMENT ...]     or     {"items": [ELEMENT ...], "client": "42"}
  *
- * Only brackets, strings and commas are looked at: a broken element may pass and is the receiver's to refuse,
- * but no text is lost or invented. Line breaks between tokens become blanks, so that an element is one line;
- * an element that has one inside a string is refused. A value has a ceiling. */
+ * The splitter looks at brackets, strings and commas only. An invalid element may pass, and the
+ * receiver has to refuse it; but no text is lost or added. Line breaks between tokens become
+ * blanks, so that an element is one line; an element with a line break inside a string is refused.
+ * A value has a maximum size. */
 #ifndef PHOTOPOOL_JSON_SPLIT_H
 #define PHOTOPOOL_JSON_SPLIT_H
 
@@ -16,9 +18,11 @@
 #include <stdint.h>
 
 struct pp_json_split_ops {
-    /* `line` (from 1) is where the element begins. Another answer than PP_OK ends the feeding with it. */
+    /* Receives an element. `line` is the line where it begins, from 1. Any result other than PP_OK
+     * ends the feeding with that result. */
     enum pp_err (*element)(void *arg, const char *text, size_t n, uint64_t line);
-    /* Another member of the object: its name as written, its value's text. NULL: not wanted. */
+    /* Receives another member of the object: its name as written, and the text of its value. NULL:
+     * the caller ignores other members. */
     enum pp_err (*member)(void *arg, const char *name, const char *value, size_t n);
 };
 
@@ -27,21 +31,22 @@ struct pp_json_split {
     void *arg;
     const char *array; /* name of the member that holds the array */
     int state;
-    bool object; /* the top is an object */
-    bool first;  /* of an array or object: nothing came yet */
+    bool object; /* the outermost value is an object */
+    bool first;  /* nothing has come yet in this array or object */
     bool in_string, escaped, torn;
-    bool found; /* the array was there */
+    bool found; /* the array has been found */
     uint64_t depth, line, value_line;
     struct pp_buf name, value;
-    char error[128]; /* after PP_EINVAL: what is wrong, with the line */
+    char error[128]; /* after PP_EINVAL: what is wrong, and in which line */
 };
 
 void pp_json_split_init(struct pp_json_split *s, const char *array, size_t value_max,
                         const struct pp_json_split_ops *ops, void *arg);
 void pp_json_split_fini(struct pp_json_split *s);
-/* PP_EINVAL: not of this form (error); PP_ENOMEM; or what an operation answered. Then no more feeding. */
+/* Reads the next bytes. Returns PP_EINVAL if the text has another form (`error` says how),
+ * PP_ENOMEM, or the result of an operation. After an error, do not feed more. */
 pp_must_check enum pp_err pp_json_split_feed(struct pp_json_split *s, const char *p, size_t n);
-/* No more comes: PP_EINVAL if the text is not complete. */
+/* Ends the text. Returns PP_EINVAL if it is not complete. */
 pp_must_check enum pp_err pp_json_split_end(struct pp_json_split *s);
 
 #endif

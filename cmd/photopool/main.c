@@ -1,6 +1,8 @@
-/* main.c: the table of subcommands, `photopool --help`, and what to say to a name that is not in it.
+/* main.c: the table of subcommands, `photopool --help`, and what to say to a name that is not in
+ * it.
  *
- * To add a subcommand: cmd_<name>.c, its line in cmd.h, a row here. Rows of one group stand together. */
+ * To add a subcommand: cmd_<name>.c, its line in cmd.h, a row here. Rows of one group stand
+ * together. */
 #include "cmd.h"
 #include "suggest.h"
 
@@ -15,7 +17,7 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
-/* A row without a function opens a group of the help. */
+/* A row without a function begins a group in the help text. */
 static const struct command commands[] = {
     {"Run a server", NULL, NULL, NULL},
     {"up", "[--data DIR]", "everything in one process, no servers needed", pp_cmd_up},
@@ -97,7 +99,7 @@ static int unknown(const char *name)
     return PP_EXIT_USAGE;
 }
 
-/* `photopool help [COMMAND]` is `photopool [COMMAND] --help`. */
+/* Treats `photopool help [COMMAND]` as `photopool [COMMAND] --help`. */
 static int help(int argc, char **argv)
 {
     if (argc < 2) {

@@ -7,13 +7,13 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
-    PAUSE_FIRST_MS = 500,
-    PAUSE_MAX_MS = 10 * 1000,
-    RETRY_AFTER_MAX_S = 60,
-    TRIES_UNHEARD = 3, /* while the server has never answered, it is probably not there */
+    RESEND_FIRST_MS = 500,
+    RESEND_MAX_MS = 10 * 1000,
+    RESEND_AFTER_MAX_S = 60,
+    /* tries before the first answer: few, because such a server is probably not there */
+    TRIES_UNHEARD = 3,
 };
 
 enum pp_err pp_sender_init(struct pp_sender *s)
@@ -32,13 +32,6 @@ void pp_sender_fini(struct pp_sender *s)
     free(s->line_of);
 }
 
-static int64_t monotonic_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* --- answers --- */
 
 static void report_rejected(struct pp_sender *s, const json_t *list)
@@ -54,7 +47,8 @@ static void report_rejected(struct pp_sender *s, const json_t *list)
     s->rejected += (int64_t)json_array_size(list);
 }
 
-/* A 202, or a 422 that lists why nothing was accepted. False: neither. */
+/* Handles a 202, or a 422 that lists why no item was accepted. Returns false for any other answer.
+ */
 static bool take_verdicts(struct pp_sender *s, const struct pp_answer *ans)
 {
     json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, JSON_ALLOW_NUL, NULL);
@@ -74,19 +68,10 @@ static bool take_verdicts(struct pp_sender *s, const struct pp_answer *ans)
     return accepted || none;
 }
 
-static bool is_in_progress(const struct pp_answer *ans)
-{
-    json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, 0, NULL);
-    const char *code = json_string_value(json_object_get(doc, "code"));
-    bool yes = code && strcmp(code, "idempotency_in_progress") == 0;
-    json_decref(doc);
-    return yes;
-}
-
 /* --- trying again --- */
 
 struct attempt {
-    int n; /* from 1 */
+    int n; /* number of the try, from 1 */
     int64_t began_ms;
 };
 
@@ -98,7 +83,9 @@ static const char *why_again(const struct pp_sender *s, const struct attempt *a,
     if (err != PP_OK)
         return NULL;
     switch (ans->status) {
-    case 409: return is_in_progress(ans) ? "the server is still at work on it" : NULL;
+    case 409:
+        return pp_answer_has_code(ans, "idempotency_in_progress") ? "the server is still at work on it"
+                                                                  : NULL;
     case 429: return "the server takes fewer requests";
     case 502:
     case 503:
@@ -109,24 +96,24 @@ static const char *why_again(const struct pp_sender *s, const struct attempt *a,
 
 static int64_t pause_of(const struct attempt *a, const struct pp_answer *ans)
 {
-    int64_t ms = PAUSE_FIRST_MS;
-    for (int i = 1; i < a->n && ms < PAUSE_MAX_MS; i++)
+    int64_t ms = RESEND_FIRST_MS;
+    for (int i = 1; i < a->n && ms < RESEND_MAX_MS; i++)
         ms *= 2;
-    if (ms > PAUSE_MAX_MS)
-        ms = PAUSE_MAX_MS;
+    if (ms > RESEND_MAX_MS)
+        ms = RESEND_MAX_MS;
     if (ans->retry_after_s >= 0)
-        ms = 1000 * (ans->retry_after_s < RETRY_AFTER_MAX_S ? ans->retry_after_s : RETRY_AFTER_MAX_S);
-    uint32_t random; /* so that many clients do not come back together */
+        ms = 1000 * (ans->retry_after_s < RESEND_AFTER_MAX_S ? ans->retry_after_s : RESEND_AFTER_MAX_S);
+    uint32_t random; /* varies the pause, so that many clients do not come back at the same time */
     pp_random_bytes(&random, sizeof random);
     return ms + ms * (random % 100) / 500;
 }
 
-/* True: after a pause, send it again. */
+/* Pauses. Returns true if the batch is to be sent again. */
 static bool again(struct pp_sender *s, struct attempt *a, enum pp_err err, const struct pp_answer *ans)
 {
     const char *why = why_again(s, a, err, ans);
     int64_t ms = pause_of(a, ans);
-    if (!why || monotonic_ms() + ms - a->began_ms > s->retry_for_ms)
+    if (!why || pp_monotonic_ms() + ms - a->began_ms > s->retry_for_ms)
         return false;
     char text[400];
     snprintf(text, sizeof text, "batch %llu: %s; it is sent again in %.1f s", (unsigned long long)s->number,
@@ -148,7 +135,7 @@ static void make_key(const struct pp_sender *s, char key[PP_SENDER_KEY + 1])
 
 static int send_until_answered(struct pp_sender *s, const struct pp_request *req)
 {
-    struct attempt a = {.n = 1, .began_ms = monotonic_ms()};
+    struct attempt a = {.n = 1, .began_ms = pp_monotonic_ms()};
     for (;;) {
         struct pp_answer ans;
         enum pp_err err = pp_client_send(s->client, req, &ans);

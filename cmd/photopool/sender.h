@@ -1,11 +1,13 @@
-/* sender.h: items on their way to the server, in batches.
+/* sender.h: sends items to the server in batches.
  *
- *   item -> [lines, up to batch_size items or PP_SENDER_BYTES] -> gzip -> POST /v1/batches -> verdicts
+ * item -> [lines, up to batch_size items or PP_SENDER_BYTES] -> gzip -> POST /v1/batches ->
+ * verdicts
  *
- * A batch has an Idempotency-Key, `key` for the first and `key`-2, `key`-3 ... for the rest: one whose answer
- * was lost is sent again without making a second one. So is a batch that the server can't take now (429,
- * 503), when it says so or after a pause that grows; for retry_for_ms at most. A batch that was refused as a
- * whole for another reason ends the sending. */
+ * The first batch has the Idempotency-Key `key`, the next ones `key`-2, `key`-3 and so on. So
+ * the sender can send a batch again if its answer was lost, and the server does not make a
+ * second batch of it. The sender also sends a batch again that the server can't take now (429,
+ * 503): at the time that the server names, or after a pause that grows, for at most
+ * retry_for_ms. It ends the sending if the server refuses a whole batch for another reason. */
 #ifndef PHOTOPOOL_SENDER_H
 #define PHOTOPOOL_SENDER_H
 
@@ -15,45 +17,49 @@
 
 enum {
     PP_SENDER_ITEMS = 10000,
-    PP_SENDER_BYTES = 16 * 1024 * 1024, /* before compression */
+    PP_SENDER_BYTES = 16 * 1024 * 1024, /* bytes of a batch before compression */
     PP_SENDER_KEY = 255,
 };
 
-/* Told what became of batches. */
+/* The sender calls these functions to report what became of batches. */
 struct pp_sender_ops {
-    /* A batch was answered; batch_id NULL: nothing of it was accepted. */
+    /* The server has answered a batch. batch_id is NULL if it accepted no item of the batch. */
     void (*batch)(void *arg, const char *batch_id, int64_t accepted, int64_t rejected, bool replayed);
-    /* `line` of the file; `verdict` is the server's object: index, id, code, field, detail. Before its
-     * batch's call. */
+    /* The server has rejected an item. `line` is the item's line in the file; `verdict` is the
+     * server's object with index, id, code, field and detail. Called before `batch` for the same
+     * batch. */
     void (*rejected)(void *arg, uint64_t line, const json_t *verdict);
-    /* Something is sent again later: for the user. */
+    /* The sender will send something again later; the text tells the user why. */
     void (*waiting)(void *arg, const char *text);
     void *arg;
 };
 
 struct pp_sender {
-    struct pp_client *client;
+    struct pp_api_client *client;
     const struct pp_sender_ops *ops;
-    const char *client_id, *refresh; /* refresh "": the server's default; read when a batch is sent */
-    const char *key;                 /* at most 240 visible characters */
+    /* refresh: "" for the server's default. The sender reads both members when it sends a batch. */
+    const char *client_id, *refresh;
+    /* Idempotency-Key of the first batch, at most 240 visible characters */
+    const char *key;
     size_t batch_size;
     int64_t retry_for_ms;
 
     struct pp_buf lines, zipped;
-    uint64_t *line_of; /* by the item's index in the batch */
+    uint64_t *line_of; /* line in the file of each item of the batch, by its index */
     size_t n;
-    uint64_t number; /* of the batch being filled, from 1 */
-    bool answered;   /* the server has answered once */
+    uint64_t number; /* number of the batch that is being filled, from 1 */
+    bool answered;   /* the server has answered at least once */
     int64_t accepted, rejected;
-    int code; /* PP_EXIT_DONE, or why the sending ended: a message has been given */
+    int code; /* PP_EXIT_DONE, or why the sending ended; the user has then seen a message */
 };
 
-/* The fields above the blank line are the caller's to set; the rest is zeros. PP_ENOMEM. */
+/* Starts a sender. The caller has set the fields above the blank line; the others are zero. Returns
+ * PP_ENOMEM on failure. */
 pp_must_check enum pp_err pp_sender_init(struct pp_sender *s);
 void pp_sender_fini(struct pp_sender *s);
-/* PP_ECANCELED: the sending has ended (code). */
+/* Adds an item. Returns PP_ECANCELED if the sending has ended; `code` says why. */
 pp_must_check enum pp_err pp_sender_item(struct pp_sender *s, const char *text, size_t n, uint64_t line);
-/* Sends what is left. */
+/* Sends the items that are not sent yet. */
 pp_must_check enum pp_err pp_sender_flush(struct pp_sender *s);
 
 #endif

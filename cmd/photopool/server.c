@@ -1,8 +1,7 @@
 /* server.c: see server.h.
  *
- * Signals: the first SIGTERM or SIGINT drains, the second stops at once (what was in flight returns by
- * itself); SIGHUP reads the configuration again. `photopool drain` is as the first SIGTERM: the process
- * drains, then ends. */
+ * Signals: the first SIGTERM or SIGINT drains, the second stops at once (claims in flight lapse);
+ * SIGHUP reads the configuration again. `photopool drain` acts like the first SIGTERM. */
 #include "server.h"
 
 #include <curl/curl.h>
@@ -30,7 +29,7 @@ static const struct {
 
 enum { N_ROLES = sizeof(role_names) / sizeof(*role_names) };
 
-/* Log lines a second, at most. */
+/* most log lines per second */
 #define LOG_RATE 200
 
 struct server {
@@ -38,7 +37,9 @@ struct server {
     unsigned roles;
     const char *roles_text;
     struct pp_config_args args;
-    struct pp_config *config, *newer; /* newer: after a reload; the first stays for what is not reloadable */
+    /* newer: the configuration after a reload, for reloadable parameters; `config` stays in force
+     * for the others */
+    struct pp_config *config, *newer;
     struct pp_log *log;
     struct pp_loop *loop;
     struct pp_signals *signals;
@@ -63,7 +64,8 @@ static void stop(struct server *s)
     pp_wire_drain(s->wire, drained, s);
 }
 
-/* Keys are reloaded, the address that listens is not: would the newer keys leave it open to everybody? */
+/* Returns true and sets the error if, after the reload, other machines could reach a server without
+ * keys. A reload changes the keys, but not the address. */
 static bool opens_up(const struct server *s, const struct pp_config *newer, struct pp_config_error *error)
 {
     struct pp_config both = *s->config;
@@ -71,7 +73,7 @@ static bool opens_up(const struct server *s, const struct pp_config *newer, stru
     return pp_config_check(&both, error) != PP_OK;
 }
 
-/* Against what it was started with. */
+/* Compares the new configuration with the one at start. */
 static void warn_of_restart(void *data, const struct pp_param *param)
 {
     const struct server *s = data;
@@ -113,7 +115,8 @@ static void on_drain(void *data, const char *worker)
 {
     struct server *s = data;
     (void)worker;
-    if (!s->stopping) /* asked for twice is no second signal */
+    /* A second request to drain does not stop the process at once, as a second signal does. */
+    if (!s->stopping)
         stop(s);
 }
 
@@ -126,7 +129,7 @@ static int refuse(const struct server *s, const char *what, const char *arg)
     return PP_EXIT_USAGE;
 }
 
-/* "api,worker" as a mask; 0: not roles. */
+/* Returns the roles in a text like "api,worker" as a mask, or 0 if it is not a list of roles. */
 static unsigned parse_roles(const char *text)
 {
     unsigned roles = 0;
@@ -146,7 +149,7 @@ static unsigned parse_roles(const char *text)
     return roles;
 }
 
-/* Takes --roles LIST or --roles=LIST out of argv. */
+/* Removes --roles LIST or --roles=LIST from argv. */
 static int take_roles(struct server *s, int *argc, char **argv)
 {
     int kept = 1;

@@ -11,11 +11,11 @@ enum {
     SHOW_MAX = 16 * 1024 * 1024,
     CELL_BYTES = 4096,
     ELEMENT_MAX = 64 * 1024 * 1024,
-    PAGE = 200,
+    SHOW_PAGE = 200,
     DEPTH_MAX = 8
 };
 
-/* "2026-11-20T10:00:00.000Z": to the second, with a blank. */
+/* Appends "2026-11-20T10:00:00.000Z" as "2026-11-20 10:00:00". */
 static bool put_time(struct pp_buf *b, const char *s)
 {
     size_t n = strlen(s);
@@ -25,7 +25,7 @@ static bool put_time(struct pp_buf *b, const char *s)
     return true;
 }
 
-/* A scalar as a word; objects and lists as compact JSON. */
+/* Appends a scalar as a word, and an object or list as compact JSON. */
 static void put_value(struct pp_buf *b, const json_t *v)
 {
     char *text;
@@ -53,7 +53,7 @@ static void put_value(struct pp_buf *b, const json_t *v)
     }
 }
 
-/* "oldest_seconds": "oldest seconds" */
+/* Appends the name "oldest_seconds" as "oldest seconds". */
 static void put_name(struct pp_buf *b, const char *name)
 {
     struct pp_buf clean;
@@ -149,7 +149,7 @@ void pp_show_object(struct pp_buf *b, const json_t *o, size_t width, bool colour
     show_object(b, o, 0, width, colour);
 }
 
-/* "in_flight": "IN FLIGHT", in an array of the arena's. */
+/* Returns the name "in_flight" as the title "IN FLIGHT", in the arena. */
 static const char *title_of(struct pp_arena *a, const char *name)
 {
     struct pp_buf clean;
@@ -173,8 +173,8 @@ static void put_cell(struct pp_table *t, const json_t *v)
     pp_buf_fini(&text);
 }
 
-/* Columns are those of the first object. Numbers, times and the first column, by which a row is known, are
- * never cut. */
+/* Appends a table. The first object decides the columns. Numbers, times and the first column, which
+ * names the row, are never cut. */
 void pp_show_table(struct pp_buf *b, const json_t *list, size_t width, bool colour)
 {
     struct pp_column columns[PP_TABLE_COLUMNS];
@@ -223,16 +223,16 @@ void pp_show_answer(const struct pp_cli *cli, json_t *o)
 
 /* --- pages --- */
 
-struct page {
+struct page_reader {
     struct pp_pages *pages;
-    int64_t seen; /* over all pages */
-    char *next;   /* cursor; NULL: the last page */
-    bool stopped; /* element() or max ended it */
+    int64_t seen; /* elements read so far, over all pages */
+    char *next;   /* cursor of the next page; NULL: this was the last one */
+    bool stopped; /* element() or `max` has ended the reading */
 };
 
 static enum pp_err on_element(void *arg, const char *text, size_t n, uint64_t line)
 {
-    struct page *p = arg;
+    struct page_reader *p = arg;
     if (p->pages->max >= 0 && p->seen == p->pages->max) {
         p->pages->more = true;
         return PP_ECANCELED;
@@ -243,7 +243,7 @@ static enum pp_err on_element(void *arg, const char *text, size_t n, uint64_t li
 
 static enum pp_err on_member(void *arg, const char *name, const char *value, size_t n)
 {
-    struct page *p = arg;
+    struct page_reader *p = arg;
     if (strcmp(name, "next") != 0)
         return PP_OK;
     json_t *v = json_loadb(value, n, JSON_DECODE_ANY, NULL);
@@ -253,7 +253,7 @@ static enum pp_err on_member(void *arg, const char *name, const char *value, siz
     return PP_OK;
 }
 
-static int take_page(struct page *p, const struct pp_answer *ans)
+static int take_page(struct page_reader *p, const struct pp_answer *ans)
 {
     static const struct pp_json_split_ops ops = {on_element, on_member};
     struct pp_json_split split;
@@ -274,13 +274,13 @@ static int take_page(struct page *p, const struct pp_answer *ans)
     return PP_EXIT_FAILED;
 }
 
-static int one_page(struct pp_client *c, struct page *p)
+static int one_page(struct pp_api_client *c, struct page_reader *p)
 {
     struct pp_buf path;
     struct pp_answer ans;
     char limit[24];
-    int64_t left = p->pages->max < 0 ? PAGE : p->pages->max - p->seen;
-    snprintf(limit, sizeof limit, "%lld", (long long)(left < 1 ? 1 : left > PAGE ? PAGE : left));
+    int64_t left = p->pages->max < 0 ? SHOW_PAGE : p->pages->max - p->seen;
+    snprintf(limit, sizeof limit, "%lld", (long long)(left < 1 ? 1 : left > SHOW_PAGE ? SHOW_PAGE : left));
     pp_path(&path, p->pages->path);
     pp_path_query(&path, "limit", limit);
     pp_path_query(&path, "after", p->next);
@@ -294,9 +294,9 @@ static int one_page(struct pp_client *c, struct page *p)
     return code;
 }
 
-int pp_pages_read(struct pp_client *c, struct pp_pages *pages)
+int pp_pages_read(struct pp_api_client *c, struct pp_pages *pages)
 {
-    struct page p = {.pages = pages};
+    struct page_reader p = {.pages = pages};
     pages->more = false;
     int code;
     do {

@@ -1,9 +1,11 @@
-/* suggest.h: "did you mean": the name that was probably meant by one that does not exist. */
+/* suggest.h: finds the name that was probably meant by a name that does not exist ("did you mean").
+ */
 #ifndef PHOTOPOOL_SUGGEST_H
 #define PHOTOPOOL_SUGGEST_H
 
-/* names ends with NULL. The one that begins with `name`, or is the fewest edits away and not more than a
- * third of its letters and one; the first of equals. NULL: none is near. */
+/* Returns the element of `names` that begins with `name`, or that needs the fewest edits to become
+ * it; of equals, the first. Returns NULL if every element needs more edits than a third of the
+ * letters plus one. `names` ends with NULL. */
 const char *pp_suggest(const char *name, const char *const *names);
 
 #endif

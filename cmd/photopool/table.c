@@ -1,7 +1,8 @@
 /* table.c: see table.h. */
 #include "table.h"
 
-#include <assert.h>
+#include "base/check.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@ enum { GAP = 2, FLEXIBLE_MIN = 8, CELL_MAX = 64 * 1024, ARENA_MAX = 64 * 1024 * 
 
 void pp_table_init(struct pp_table *t, const struct pp_column *columns, size_t n)
 {
-    assert(n > 0 && n <= PP_TABLE_COLUMNS);
+    pp_assert(n > 0 && n <= PP_TABLE_COLUMNS, "a table has no column or too many");
     *t = (struct pp_table){.columns = columns, .n_columns = n};
     pp_arena_init(&t->arena, ARENA_MAX);
     for (size_t i = 0; i < n; i++)
@@ -62,6 +63,17 @@ void pp_table_count(struct pp_table *t, int64_t n)
     pp_buf_fini(&b);
 }
 
+void pp_table_time(struct pp_table *t, const char *time)
+{
+    char text[20] = "-";
+    if (time && strlen(time) >= 19) {
+        memcpy(text, time, 19);
+        text[10] = ' ';
+        text[19] = 0;
+    }
+    pp_table_cell(t, PP_PLAIN, text);
+}
+
 void pp_table_printf(struct pp_table *t, const char *fmt, ...)
 {
     char text[1024];
@@ -72,7 +84,7 @@ void pp_table_printf(struct pp_table *t, const char *fmt, ...)
     pp_table_cell(t, PP_PLAIN, text);
 }
 
-/* Width of a row with flexible columns at their least that is worth having. */
+/* Returns the width of a row whose flexible columns are cut to their `keep`. */
 static size_t worth(const struct pp_table *t)
 {
     size_t sum = 0;
@@ -98,7 +110,9 @@ static void drop(struct pp_table *t, size_t width)
     }
 }
 
-/* What a flexible column can give: first what is above its `keep`, then down to FLEXIBLE_MIN. */
+/* Returns the index of the widest flexible column that can become narrower, or n_columns if there
+ * is none. A column can shrink to its `keep`, or to FLEXIBLE_MIN if the argument `keep` is false.
+ */
 static size_t widest_above(const struct pp_table *t, const size_t *w, bool keep)
 {
     size_t widest = t->n_columns;
@@ -111,7 +125,8 @@ static size_t widest_above(const struct pp_table *t, const size_t *w, bool keep)
     return widest;
 }
 
-/* Takes columns from the widest flexible one until the row fits or none can give more. */
+/* Narrows the widest flexible column again and again, until the row fits or no column can become
+ * narrower. */
 static void narrow(const struct pp_table *t, size_t width, size_t *w)
 {
     size_t sum = 0;

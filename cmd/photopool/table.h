@@ -1,10 +1,10 @@
-/* table.h: a table for a terminal: columns as wide as their content, the flexible ones cut with "…" where the
- * window is too narrow. Before a flexible column gets less than its `keep`, columns with a `drop` go, the
- * lowest first; which ones is decided with the titles.
+/* table.h: a table for a terminal. Columns are as wide as their content; flexible columns are cut
+ * with "…" if the window is too narrow. Columns with a `drop` are left out, lowest first, before a
+ * flexible column gets narrower than its `keep`; the first rendering decides which.
  *
- * Cells are copied. A long list is shown in parts: render, then fill again; columns keep at least the width
- * they had, and the titles are shown once. Memory has a ceiling: cells beyond it are lost and pp_table_render
- * answers false. */
+ * Cells are copied. To show a long list in parts, render and fill again: columns never get
+ * narrower, and the titles appear once. Memory has a ceiling: the table drops cells beyond it, and
+ * pp_table_render returns false. */
 #ifndef PHOTOPOOL_TABLE_H
 #define PHOTOPOOL_TABLE_H
 
@@ -15,11 +15,11 @@ enum { PP_TABLE_COLUMNS = 12 };
 
 struct pp_column {
     const char *title;
-    bool right; /* numbers */
+    bool right; /* the column is aligned to the right, for numbers */
     bool flexible;
-    bool list;     /* cut between its parts: pp_put_fit_list */
-    size_t keep;   /* of a flexible one: not less, while others can be dropped */
-    unsigned drop; /* 0: never */
+    bool list;     /* a cell is a list, which is cut between its parts (pp_put_fit_list) */
+    size_t keep;   /* minimum width of a flexible column as long as other columns can be dropped */
+    unsigned drop; /* order in which columns are dropped, lowest first; 0: never */
 };
 
 struct pp_cell {
@@ -28,7 +28,7 @@ struct pp_cell {
 };
 
 struct pp_table {
-    const struct pp_column *columns; /* not owned */
+    const struct pp_column *columns; /* the caller owns the array */
     size_t n_columns;
     size_t widths[PP_TABLE_COLUMNS];
     bool dropped[PP_TABLE_COLUMNS];
@@ -41,12 +41,16 @@ struct pp_table {
 void pp_table_init(struct pp_table *t, const struct pp_column *columns, size_t n);
 void pp_table_fini(struct pp_table *t);
 
-/* Cells from left to right, row after row. The text is cleaned (pp_put_clean); NULL is shown as "-". */
+/* Adds the next cell: from left to right, row after row. The text is cleaned by pp_put_clean; NULL
+ * is shown as "-". */
 void pp_table_cell(struct pp_table *t, enum pp_style style, const char *text);
 void pp_table_count(struct pp_table *t, int64_t n);
+/* Adds a time in RFC 3339 form as a cell, to the second: "2026-11-20 10:00:00". NULL and other
+ * texts are shown as "-". */
+void pp_table_time(struct pp_table *t, const char *time);
 void pp_table_printf(struct pp_table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Appends the rows to b, at most `width` columns each, and forgets them. */
+/* Appends the rows to b, at most `width` columns each, and removes them from the table. */
 bool pp_table_render(struct pp_table *t, struct pp_buf *b, size_t width, bool colour);
 
 #endif

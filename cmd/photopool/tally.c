@@ -6,8 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOTAL, OPEN, SKIPPED = 4, FAILED = 5 }; /* places in pp_photo_counts; the first two in both */
-enum { BAR_MIN = 10, BAR_MAX = 40, ERRORS_MAX = 256, LINE_MAX_BYTES = 4096 };
+enum {
+    AT_TOTAL,
+    AT_OPEN,
+    AT_SKIPPED = 4,
+    AT_FAILED = 5
+}; /* indexes in pp_photo_counts; the first two are also indexes of the items' counts */
+enum { BAR_MIN = 10, BAR_MAX = 40, ERRORS_MAX = 256, BAR_MAX_BYTES = 4096 };
 
 const char *const pp_item_counts[PP_TALLY_COUNTS] = {"total",  "open",       "complete", "partial",
                                                      "failed", "superseded", "cancelled"};
@@ -54,7 +59,8 @@ bool pp_tally_add(struct pp_tally *p, const json_t *batch)
     add_counts(p->photos, pp_photo_counts, json_object_get(batch, "photos"));
     if (!done) {
         p->per_second += json_number_value(json_object_get(batch, "photos_per_second"));
-        /* Batches of one client run beside each other: the slowest says when all are done. */
+        /* Batches of one client run in parallel, so the slowest batch decides when all are
+         * finished. */
         if (!json_is_number(eta) || p->eta_seconds < 0)
             p->eta_seconds = -1;
         else if (json_number_value(eta) > p->eta_seconds)
@@ -76,7 +82,7 @@ bool pp_tally_done(const struct pp_tally *p)
 
 bool pp_tally_complete(const struct pp_tally *p)
 {
-    return pp_tally_done(p) && p->items[2] == p->items[TOTAL];
+    return pp_tally_done(p) && p->items[2] == p->items[AT_TOTAL];
 }
 
 /* --- failures by code --- */
@@ -108,7 +114,7 @@ static size_t sorted(struct failure out[ERRORS_MAX], const json_t *errors)
     return n;
 }
 
-/* "90 body_timeout, 60 http_404", the most frequent first. */
+/* Appends the codes, the most frequent first: "90 body_timeout, 60 http_404". */
 static void put_codes(struct pp_buf *b, const json_t *errors)
 {
     struct failure list[ERRORS_MAX];
@@ -125,7 +131,7 @@ static void put_codes(struct pp_buf *b, const json_t *errors)
 void pp_put_failed(struct pp_buf *b, const struct pp_tally *p)
 {
     size_t n = json_object_size(p->errors);
-    int64_t total = p->photos[FAILED] + p->photos[SKIPPED];
+    int64_t total = p->photos[AT_FAILED] + p->photos[AT_SKIPPED];
     if (n != 1 && total > 0)
         pp_put_count(b, total);
     if (n > 1 && total > 0)
@@ -137,7 +143,7 @@ void pp_put_failed(struct pp_buf *b, const struct pp_tally *p)
 
 static double share(const struct pp_tally *p)
 {
-    int64_t total = p->photos[TOTAL], done = total - p->photos[OPEN];
+    int64_t total = p->photos[AT_TOTAL], done = total - p->photos[AT_OPEN];
     if (pp_tally_done(p))
         return 1;
     if (total <= 0 || done < 0)
@@ -145,24 +151,26 @@ static double share(const struct pp_tally *p)
     return (double)done / (double)total;
 }
 
-/* Follows from the width of the line alone, so that the bars of one terminal can be compared. */
+/* Returns the length of the bar. It depends only on the line's width, so that all bars on a
+ * terminal can be compared. */
 static size_t bar_length(size_t width)
 {
     size_t n = width / 8 > BAR_MAX ? BAR_MAX : width / 8;
     return width < 4 * BAR_MIN ? 0 : n < BAR_MIN ? BAR_MIN : n;
 }
 
-/* The texts behind the bar, in their order in the line; each begins with two blanks or is empty. */
-enum part { PERCENT, COUNT, RATE, ETA, FAILURES, PARTS };
+/* The texts that follow the bar, in the order in which they are shown. Each begins with two blanks
+ * or is empty. */
+enum part { PERCENT, COUNT, RATE, ETA, FAILURES, BAR_PARTS };
 
-static void put_parts(struct pp_buf parts[PARTS], const struct pp_tally *p)
+static void put_parts(struct pp_buf parts[BAR_PARTS], const struct pp_tally *p)
 {
-    const char *unit = p->photos[TOTAL] == 1 ? " photo" : " photos";
+    const char *unit = p->photos[AT_TOTAL] == 1 ? " photo" : " photos";
     pp_buf_printf(&parts[PERCENT], " %3d%%", (int)(share(p) * 100));
     pp_buf_puts(&parts[COUNT], "  ");
-    pp_put_count(&parts[COUNT], p->photos[TOTAL] - p->photos[OPEN]);
+    pp_put_count(&parts[COUNT], p->photos[AT_TOTAL] - p->photos[AT_OPEN]);
     pp_buf_putc(&parts[COUNT], '/');
-    pp_put_count(&parts[COUNT], p->photos[TOTAL]);
+    pp_put_count(&parts[COUNT], p->photos[AT_TOTAL]);
     pp_buf_puts(&parts[COUNT], unit);
     if (!pp_tally_done(p)) {
         pp_buf_printf(&parts[RATE], p->per_second < 10 ? "  %.1f/s" : "  %.0f/s", p->per_second);
@@ -173,11 +181,11 @@ static void put_parts(struct pp_buf parts[PARTS], const struct pp_tally *p)
     }
 }
 
-/* "  100 failed, 50 skipped: 90 body_timeout, 60 http_404"; *least: bytes, and columns, of what is never
- * cut off, "  100 failed". */
+/* Appends "  100 failed, 50 skipped: 90 body_timeout, 60 http_404". *least is set to the bytes
+ * (which are also the columns) of "  100 failed", the part that is never cut. */
 static void put_failures(struct pp_buf *b, const struct pp_tally *p, size_t *least)
 {
-    static const int kinds[] = {FAILED, SKIPPED};
+    static const int kinds[] = {AT_FAILED, AT_SKIPPED};
     *least = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (p->photos[kinds[i]] <= 0)
@@ -208,14 +216,14 @@ static void put_bar(struct pp_buf *b, double part, size_t width, bool colour)
     pp_buf_fini(&full);
 }
 
-/* Leaves the parts that fit beside the failures and empties the rest. Answers the columns left for the
- * failures: `least` and what is over. */
-static size_t choose(struct pp_buf parts[PARTS], size_t width, size_t least)
+/* Keeps the parts that fit into the line together with the failures, and empties the others.
+ * Returns the columns left for the failures, at least `least`. */
+static size_t choose(struct pp_buf parts[BAR_PARTS], size_t width, size_t least)
 {
     size_t left = width > least ? width - least : 0;
     bool full = false;
     for (size_t i = 0; i < FAILURES; i++) {
-        size_t n = parts[i].n; /* ASCII: columns */
+        size_t n = parts[i].n; /* bytes are columns, because the text is ASCII */
         full |= n > left;
         if (full)
             pp_buf_reset(&parts[i]);
@@ -227,19 +235,20 @@ static size_t choose(struct pp_buf parts[PARTS], size_t width, size_t least)
 
 void pp_tally_bar(struct pp_buf *b, const struct pp_tally *p, size_t width, bool colour)
 {
-    struct pp_buf parts[PARTS], failures;
+    struct pp_buf parts[BAR_PARTS], failures;
     size_t least, bar = bar_length(width);
-    pp_buf_init(&failures, LINE_MAX_BYTES);
-    for (size_t i = 0; i < PARTS; i++)
-        pp_buf_init(&parts[i], LINE_MAX_BYTES);
+    pp_buf_init(&failures, BAR_MAX_BYTES);
+    for (size_t i = 0; i < BAR_PARTS; i++)
+        pp_buf_init(&parts[i], BAR_MAX_BYTES);
     put_parts(parts, p);
     put_failures(&failures, p, &least);
     size_t left = choose(parts, width - bar, least);
-    if (failures.n > left && left < least + 2) /* no room to show that something is cut */
+    /* there is no room for the "…" that marks a cut text */
+    if (failures.n > left && left < least + 2)
         failures.p[failures.n = least] = 0;
     pp_put_fit_list(&parts[FAILURES], failures.p ? failures.p : "", left);
     put_bar(b, share(p), bar, colour);
-    for (size_t i = 0; i < PARTS; i++) {
+    for (size_t i = 0; i < BAR_PARTS; i++) {
         pp_put_styled(b, colour, i == FAILURES ? PP_RED : PP_PLAIN, parts[i].p ? parts[i].p : "");
         pp_buf_fini(&parts[i]);
     }
@@ -252,9 +261,9 @@ static void put_counts(struct pp_buf *b, const char *title, const char *const *n
                        bool colour)
 {
     pp_buf_printf(b, "%-8s", title);
-    pp_put_count(b, counts[TOTAL]);
+    pp_put_count(b, counts[AT_TOTAL]);
     const char *sep = ": ";
-    for (size_t i = OPEN; i < PP_TALLY_COUNTS; i++) {
+    for (size_t i = AT_OPEN; i < PP_TALLY_COUNTS; i++) {
         struct pp_buf one;
         if (counts[i] == 0)
             continue;
@@ -262,7 +271,7 @@ static void put_counts(struct pp_buf *b, const char *title, const char *const *n
         pp_put_count(&one, counts[i]);
         pp_buf_printf(&one, " %s", names[i]);
         pp_buf_puts(b, sep);
-        pp_put_styled(b, colour, i == OPEN ? PP_PLAIN : pp_style_of(names[i]), one.p ? one.p : "");
+        pp_put_styled(b, colour, i == AT_OPEN ? PP_PLAIN : pp_style_of(names[i]), one.p ? one.p : "");
         pp_buf_fini(&one);
         sep = ", ";
     }

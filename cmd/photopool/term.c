@@ -48,7 +48,8 @@ void pp_put_styled(struct pp_buf *b, bool colour, enum pp_style style, const cha
         pp_buf_puts(b, "\033[0m");
 }
 
-/* Characters that would move the cursor or turn the reading direction of what follows. */
+/* Returns true for characters that would move the cursor or change the direction in which the
+ * following text is read. */
 static bool is_unsafe(uint32_t cp)
 {
     return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x200e || cp == 0x200f || cp == 0x2028 ||
@@ -79,7 +80,8 @@ static size_t columns_of(uint32_t cp)
     return w < 0 ? 1 : (size_t)w;
 }
 
-/* Length in bytes of the longest start of text[0..n) within `width` columns; *used = its columns. */
+/* Returns the length in bytes of the longest start of text[0..n) that fits into `width` columns;
+ * *used is set to its columns. */
 static size_t prefix(const char *text, size_t n, size_t width, size_t *used)
 {
     size_t at = 0;

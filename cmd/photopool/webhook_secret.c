@@ -13,7 +13,7 @@
 
 enum { BYTES = 32 };
 
-/* RFC 4648 section 4, padded. */
+/* Appends base64 as in RFC 4648 section 4, with padding. */
 static void put_base64(char *out, const uint8_t *p, size_t n)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -43,7 +43,7 @@ static bool first_line(FILE *f, char out[PP_SECRET_TEXT])
     if (!fgets(line, sizeof line, f))
         return false;
     size_t from = 0, n = strlen(line);
-    if (n == PP_SECRET_TEXT) /* longer than any secret */
+    if (n == PP_SECRET_TEXT) /* the line is longer than any secret */
         return false;
     while (n && isspace((unsigned char)line[n - 1]))
         n--;

@@ -1,4 +1,4 @@
-/* webhook_secret.h: where `photopool webhooks` gets a secret from. */
+/* webhook_secret.h: makes a secret for `photopool webhooks`, or reads it from a file. */
 #ifndef PHOTOPOOL_WEBHOOK_SECRET_H
 #define PHOTOPOOL_WEBHOOK_SECRET_H
 
@@ -6,9 +6,10 @@
 
 enum { PP_SECRET_TEXT = 128 };
 
-/* A new one: whsec_ and base64 of 32 random bytes. */
+/* Makes a new secret: "whsec_" and 32 random bytes in base64. */
 void pp_secret_make(char out[PP_SECRET_TEXT]);
-/* The first line of the file ("-": standard input), without blanks around it. False, after a message. */
+/* Reads the first line of the file ("-": standard input), without blanks at its ends. Returns false
+ * after a message. */
 bool pp_secret_read(const char *path, char out[PP_SECRET_TEXT]);
 
 #endif

@@ -1,4 +1,5 @@
-/* wire.c: see wire.h. Opened in the order of struct pp_wire, closed in the reverse. */
+/* wire.c: see wire.h. Parts are opened in the order of struct pp_wire and closed in the reverse
+ * order. */
 #include "wire.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include "adapter/cares/resolver.h"
 #include "adapter/curl/fetcher.h"
 #include "adapter/http/http_server.h"
-#include "pipeline/api.h"
+#include "api/api.h"
 #include "pipeline/pipeline.h"
 #include "wire_params.h"
 #include "wire_ports.h"
@@ -23,22 +24,23 @@ struct pp_wire {
     struct pp_log *log;
     const struct pp_config *config;
     struct pp_wire_params params;
-    int data_lock; /* the data directory is ours while this is open */
-    char **pins;   /* fetch.resolve as lines */
+    int data_lock; /* locks the data directory while open */
+    char **pins;   /* the lines of fetch.resolve */
     struct pp_pipeline p;
     struct pp_api *api;
     struct pp_http_server *http;
-    struct pp_timer *api_timer; /* at the end of draining: until the API is idle */
+    struct pp_timer *api_timer; /* polls at the end of a drain until the API is idle */
     void (*drained)(void *data);
     void *drained_data;
-    struct pp_timer *alive; /* touches the lock file */
+    struct pp_timer *alive; /* updates the time of the lock file while the process runs */
     bool draining, pipeline_open, ended;
 };
 
 /* --- the data directory --- */
 
-/* The lock file is empty while a process runs and says "clean" after one has ended in order; its time is the
- * last sign of life. Bytes may have been stored some time before their record: hence the margin. */
+/* The lock file is empty while a process runs, and contains "clean" after an orderly end. Its time
+ * is the last moment at which the process was known to be alive. The margin covers bytes that were
+ * stored some time before their record. */
 #define ALIVE_MS         10000
 #define ORPHAN_MARGIN_MS 600000
 
@@ -50,7 +52,8 @@ static void still_alive(void *data)
     (void)futimens(w->data_lock, NULL);
 }
 
-/* When an earlier process crashed, as far as the lock file tells; 0: it did not. */
+/* Returns the time when an earlier process crashed, as the lock file shows it, or 0 if none
+ * crashed. */
 static int64_t crashed_at(int fd)
 {
     char text[sizeof(clean)] = "";
@@ -108,7 +111,7 @@ static void unlock_data(struct pp_wire *w)
 
 /* --- adapters --- */
 
-/* On a fetch loop's thread. */
+/* Creates the fetcher of a fetch loop, on the thread of that loop. */
 static enum pp_err open_fetch_adapters(void *data, struct pp_loop *loop, struct pp_fetcher **fetcher,
                                        struct pp_resolver **resolver)
 {
@@ -129,7 +132,7 @@ static enum pp_err open_fetch_adapters(void *data, struct pp_loop *loop, struct 
     return err == PP_OK ? pp_cares_resolver_open(loop, &cares, resolver) : err;
 }
 
-/* fetch.resolve, as the resolver reads it: addresses of one host and port on one line. */
+/* Converts fetch.resolve to the resolver's form: all addresses of one host and port on one line. */
 static enum pp_err make_pins(struct pp_wire *w)
 {
     const struct pp_config_resolves *r = &w->config->fetch.resolve;
@@ -148,6 +151,33 @@ static enum pp_err make_pins(struct pp_wire *w)
     return PP_OK;
 }
 
+static struct pp_api *open_api(struct pp_wire *w)
+{
+    struct pp_pipeline *p = &w->p;
+
+    return pp_api_open(&(struct pp_api_options){.roles = p->roles,
+                                                .loop = p->loop,
+                                                .log = p->log,
+                                                .params = p->params,
+                                                .metrics = &p->metrics,
+                                                .server = &w->http,
+                                                .store = p->store,
+                                                .ingest = p->ingest,
+                                                .coordinator = p->coordinator,
+                                                .blobs = p->blobs,
+                                                .events = p->events,
+                                                .deliveries = p->deliveries,
+                                                .sinks = p->sinks,
+                                                .n_sinks = p->n_sinks,
+                                                .progress = p->progress,
+                                                .routes = p->routes,
+                                                .publisher = p->publisher,
+                                                .hub = p->hub,
+                                                .poster = p->poster,
+                                                .claimer = p->claimer,
+                                                .deliverer = p->deliverer});
+}
+
 static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
 {
     const struct pp_config *c = w->config;
@@ -161,7 +191,7 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
                                             .max_streams = (uint32_t)c->events.max_subscribers,
                                             .log = w->log};
     bool v6 = strchr(c->http.listen.host, ':') != NULL;
-    w->api = pp_api_open(&w->p, &w->http);
+    w->api = open_api(w);
     if (!w->api)
         return pp_wire_refuse(error, PP_ENOMEM, "out of memory");
     enum pp_err err = pp_http_server_open(w->loop, &options, pp_api_handler(w->api), &w->http);
@@ -172,11 +202,11 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
                                   ? "address already in use; stop the other process or choose another "
                                     "with --set http.listen=HOST:PORT"
                                   : pp_err_text(err));
-    pp_api_set_server(w->api, w->http);
     return PP_OK;
 }
 
-/* A file without certificates would fail every photo over https, and blame the merchant. */
+/* Checks fetch.ca_file: if it contained no certificate, every https photo would fail, and the
+ * failure would look like the merchant's fault. */
 static enum pp_err check_ca_file(const char *path, struct pp_wire_error *error)
 {
     char line[256];
@@ -194,7 +224,8 @@ static enum pp_err check_ca_file(const char *path, struct pp_wire_error *error)
                  : pp_wire_refuse(error, PP_EINVAL, "fetch.ca_file %s has no certificate in PEM form", path);
 }
 
-/* Is anything kept in the data directory? In a fleet only the journal of what an api accepted. */
+/* Returns true if this process uses the data directory. In a fleet, only processes with the role
+ * api use it, for their journal. */
 static bool needs_data(const struct pp_config *c, unsigned roles)
 {
     return !pp_wire_is_fleet(c) || ((roles & PP_ROLE_API) && c->ingest.journal);
@@ -267,7 +298,8 @@ enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log, const struct 
         *out = w;
         return PP_OK;
     }
-    if (w->pipeline_open) { /* it has begun to work: let it end in order */
+    /* the pipeline is running already, so it must be drained before it is closed */
+    if (w->pipeline_open) {
         bool done = false;
         pp_pipeline_drain(&w->p, mark, &done);
         while ((!done || !pp_pipeline_still(&w->p)) && pp_loop_turn(loop, true))
@@ -292,7 +324,7 @@ void pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
     w->config = config;
 }
 
-/* --- draining: the API last, so that callers are answered until nothing else is left to do --- */
+/* --- draining: the API last, so that callers get answers until the end --- */
 
 static void check_api(void *data)
 {
@@ -303,7 +335,8 @@ static void check_api(void *data)
     w->drained(w->drained_data);
 }
 
-/* No connection is new from here on, and each ends with its answer: so this comes to an end. */
+/* New connections are refused, and each open connection closes after its answer, so the API becomes
+ * idle. */
 static void pipeline_drained(void *data)
 {
     struct pp_wire *w = data;

@@ -1,6 +1,7 @@
-/* wire.h: from a configuration to running stages: the only place that knows every adapter.
+/* wire.h: makes running stages from a configuration. Only the files wire*.c know every adapter.
  *
- *   configuration -> params, adapters (store, ingest queue, coordinator, blobs, HTTP) -> pipeline, API
+ * configuration -> params, adapters (store, ingest queue, coordinator, blobs, HTTP) -> pipeline,
+ * API
  *
  * To add an adapter: see wire_ports.c. */
 #ifndef PHOTOPOOL_CMD_WIRE_H
@@ -14,26 +15,26 @@
 struct pp_wire;
 
 struct pp_wire_error {
-    char text[512]; /* what failed and what to do */
+    char text[512]; /* says what failed, and what to do */
 };
 
-/* Opens everything for `roles` (PP_ROLE_*) on `loop`. `config` must outlive the wire, until pp_wire_reload()
- * replaces it. */
+/* Opens all parts that `roles` (PP_ROLE_*) need on `loop`. `config` must stay valid as long as the
+ * wire, or until pp_wire_reload() replaces it. */
 pp_must_check enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log,
                                        const struct pp_config *config, unsigned roles, struct pp_wire **out,
                                        struct pp_wire_error *error);
-/* The port that HTTP listens on. */
+/* Returns the port on which the HTTP server listens. */
 uint16_t pp_wire_port(struct pp_wire *wire);
-/* Takes what is reloadable from a newer configuration. */
+/* Applies the reloadable parameters of a newer configuration. */
 void pp_wire_reload(struct pp_wire *wire, const struct pp_config *config);
-/* Stops accepting and claiming, finishes or hands back, then calls done(data) once. Again: hands back at
- * once. */
+/* Drains: stops accepting and claiming, finishes transfers in flight or hands their tasks back,
+ * then calls done(data) once. A second call hands back the remaining tasks at once. */
 void pp_wire_drain(struct pp_wire *wire, void (*done)(void *data), void *data);
-/* Called with the worker's id when somebody asks this process to drain. */
+/* Called with the worker's id when an operator asks this process to drain. */
 void pp_wire_on_drain(struct pp_wire *wire, void (*cb)(void *data, const char *worker), void *data);
-/* Frees everything; after done(). */
+/* Frees everything. Call it after done(). */
 void pp_wire_close(struct pp_wire *wire);
-/* What libraries keep for the whole process: once, at its end. */
+/* Frees the process-wide state of libraries. Call it once, at the end of the process. */
 void pp_wire_end(void);
 
 #endif

@@ -9,10 +9,11 @@
 
 #include "base/text.h"
 
-/* Cycles of claiming and settling: a file answers at once; a server is asked less often the more there is. */
+/* Batching delays of claim and settle cycles in ms: short when the store is a file, longer when it
+ * is a server. */
 #define GATHER_MS     2
 #define GATHER_FAR_MS 1500
-/* A crash takes that much of what routes have learned at most: little, next to their half-life. */
+/* Routes are saved at this interval, so a crash loses little of what they have learned. */
 #define ROUTER_SAVE_FAR_MS 60000
 
 static uint32_t bounded(int64_t v)
@@ -65,9 +66,7 @@ static enum pp_err set_policy(struct pp_wire_params *w, const struct pp_config *
 
 static struct pp_api_key api_key(const struct pp_config_key *from)
 {
-    struct pp_api_key key = {.submit = from->scopes & PP_SCOPE_SUBMIT,
-                             .read = from->scopes & PP_SCOPE_READ,
-                             .admin = from->scopes & PP_SCOPE_ADMIN};
+    struct pp_api_key key = {.scopes = from->scopes};
     snprintf(key.name, sizeof(key.name), "%s", from->name);
     snprintf(key.client, sizeof(key.client), "%s", from->client);
     memcpy(key.sha256, from->sha256, sizeof(key.sha256));
@@ -103,7 +102,7 @@ static bool set_delays(struct pp_wire_params *w, const struct pp_config *c)
     return true;
 }
 
-/* HOST-PID-NONCE, or worker.id with a nonce: no two starts have the same. */
+/* Makes the worker's id: HOST-PID-NONCE, or worker.id and a nonce. It is unique for each start. */
 static void set_worker(struct pp_params *p, const struct pp_config *c)
 {
     uint32_t nonce;
@@ -134,7 +133,7 @@ void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
     p->metrics_public = c->http.metrics_public;
     p->events_ms = c->events.retention_ms;
     p->events_bytes = (uint64_t)c->events.max_bytes;
-    /* Out of memory: the old ones stay in force. */
+    /* out of memory: the old parameters stay in force */
     (void)set_delays(w, c);
     (void)set_keys(w, c);
 }

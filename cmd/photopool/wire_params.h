@@ -1,11 +1,11 @@
-/* wire_params.h: the configuration in the pipeline's own terms. */
+/* wire_params.h: converts the configuration to the parameters of the pipeline. */
 #ifndef PHOTOPOOL_CMD_WIRE_PARAMS_H
 #define PHOTOPOOL_CMD_WIRE_PARAMS_H
 
 #include "config/config.h"
-#include "pipeline/params.h"
+#include "pipeline/common/params.h"
 
-/* params with the arrays that it points to. */
+/* The parameters, with the arrays that they point to. */
 struct pp_wire_params {
     struct pp_params params;
     struct pp_cidr *networks;
@@ -14,9 +14,9 @@ struct pp_wire_params {
     struct pp_api_key *keys;
 };
 
-/* PP_ENOMEM, PP_EINVAL. */
+/* Fills `w` from the configuration. Returns PP_ENOMEM or PP_EINVAL on failure. */
 pp_must_check enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config *config);
-/* Takes over what may change while running. */
+/* Copies the reloadable parameters of a newer configuration. */
 void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *config);
 void pp_wire_params_fini(struct pp_wire_params *w);
 

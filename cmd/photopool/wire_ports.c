@@ -17,11 +17,10 @@
 #include "adapter/redis/redis_event_log.h"
 #include "adapter/redis/redis_ingest_queue.h"
 #include "adapter/s3/s3_blob_store.h"
-#include "adapter/sqlite/event_log.h"
 #include "adapter/sqlite/sqlite_store.h"
-#include "pipeline/s5_keep.h"
+#include "pipeline/fetch/keep.h"
 
-/* With a journal a 202 need not wait long for Redis. */
+/* The journal answers a request with 202 soon, even if Redis does not answer. */
 #define JOURNAL_PATIENCE_MS 500
 
 enum pp_err pp_wire_refuse(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)
@@ -33,7 +32,7 @@ enum pp_err pp_wire_refuse(struct pp_wire_error *error, enum pp_err err, const c
     return err;
 }
 
-/* The part after "scheme:", or NULL. */
+/* Returns the part after "scheme:", or NULL if the URL has another scheme. */
 static const char *after(const char *url, const char *scheme)
 {
     size_t n = strlen(scheme);
@@ -74,7 +73,7 @@ static enum pp_err open_sqlite_queue(struct pp_pipeline *p, const struct pp_conf
     return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "ingest queue %s: %s", path, pp_err_text(err));
 }
 
-/* Puts a journal in front of the queue that is shared. */
+/* Puts a journal of this node in front of the shared queue. */
 static enum pp_err open_journal(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
 {
     struct pp_ingest_queue *own = NULL;
@@ -146,37 +145,43 @@ static enum pp_err open_deliveries(struct pp_pipeline *p, const struct pp_config
 
 /* --- brokers that results go to --- */
 
-static void add_sink(struct pp_pipeline *p, const char *name, struct pp_result_sink *sink)
+static enum pp_err open_amqp(struct pp_pipeline *p, const struct pp_config *c, struct pp_result_sink **out,
+                             char error[PP_SINK_ERROR_MAX])
 {
-    p->sinks[p->n_sinks++] = (struct pp_named_sink){.name = name, .sink = sink};
+    const struct pp_amqp_options o = {.url = c->amqp.url,
+                                      .exchange = c->amqp.exchange,
+                                      .routing_key = c->amqp.routing_key,
+                                      .ca_file = c->amqp.ca_file[0] ? c->amqp.ca_file : NULL,
+                                      .log = p->log};
+    return strcmp(c->amqp.url, "none") == 0 ? PP_OK : pp_amqp_sink_open(p->loop, &o, out, error);
 }
+
+static enum pp_err open_kafka(struct pp_pipeline *p, const struct pp_config *c, struct pp_result_sink **out,
+                              char error[PP_SINK_ERROR_MAX])
+{
+    const struct pp_kafka_options o = {.brokers = c->kafka.brokers, .topic = c->kafka.topic, .log = p->log};
+    return c->kafka.brokers[0] ? pp_kafka_sink_open(p->loop, &o, out, error) : PP_OK;
+}
+
+/* Each function opens its sink; if the configuration has none, it returns PP_OK and does not set
+ * *out. */
+static const struct {
+    const char *name; /* name of the sink in cursors, leases, metrics and logs */
+    enum pp_err (*open)(struct pp_pipeline *p, const struct pp_config *c, struct pp_result_sink **out,
+                        char error[PP_SINK_ERROR_MAX]);
+} sinks[] = {{"amqp", open_amqp}, {"kafka", open_kafka}};
+_Static_assert(sizeof sinks / sizeof *sinks <= PP_SINKS_MAX, "PP_SINKS_MAX counts the rows");
 
 static enum pp_err open_sinks(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
 {
-    struct pp_result_sink *sink;
-
-    if (!(p->roles & PP_ROLE_DELIVER))
-        return PP_OK;
-    if (strcmp(c->amqp.url, "none") != 0) {
-        char reason[PP_AMQP_ERROR_MAX];
-        const struct pp_amqp_options amqp = {.url = c->amqp.url,
-                                             .exchange = c->amqp.exchange,
-                                             .routing_key = c->amqp.routing_key,
-                                             .ca_file = c->amqp.ca_file[0] ? c->amqp.ca_file : NULL,
-                                             .log = p->log};
-        enum pp_err err = pp_amqp_sink_open(p->loop, &amqp, &sink, reason);
+    for (size_t i = 0; (p->roles & PP_ROLE_DELIVER) && i < sizeof sinks / sizeof *sinks; i++) {
+        char reason[PP_SINK_ERROR_MAX];
+        struct pp_result_sink *sink = NULL;
+        enum pp_err err = sinks[i].open(p, c, &sink, reason);
         if (err != PP_OK)
-            return pp_wire_refuse(error, err, "amqp: %s", reason);
-        add_sink(p, "amqp", sink);
-    }
-    if (c->kafka.brokers[0]) {
-        char reason[PP_KAFKA_ERROR_MAX];
-        const struct pp_kafka_options kafka = {
-            .brokers = c->kafka.brokers, .topic = c->kafka.topic, .log = p->log};
-        enum pp_err err = pp_kafka_sink_open(p->loop, &kafka, &sink, reason);
-        if (err != PP_OK)
-            return pp_wire_refuse(error, err, "kafka: %.480s", reason);
-        add_sink(p, "kafka", sink);
+            return pp_wire_refuse(error, err, "%s: %.480s", sinks[i].name, reason);
+        if (sink)
+            p->sinks[p->n_sinks++] = (struct pp_named_sink){.name = sinks[i].name, .sink = sink};
     }
     return PP_OK;
 }
@@ -227,7 +232,8 @@ static enum pp_err open_s3(struct pp_pipeline *p, const char *url, struct pp_wir
     if (err != PP_OK)
         return pp_wire_refuse(error, err, "blobs.url: the object store can't be used: %s", pp_err_text(err));
     err = pp_s3_blob_store_probe(p->blobs, reason);
-    if (err == PP_EINVAL) /* what only a change of configuration mends; else it may come back by itself */
+    /* only a change of the configuration corrects this error; other errors may be transient */
+    if (err == PP_EINVAL)
         return pp_wire_refuse(error, err, "blobs.url: %.480s", reason);
     return PP_OK;
 }

@@ -1,15 +1,14 @@
-/* code.h: what can go wrong with one photo: the one table that results, /v1/errors, retries and statistics
- * are made from.
+/* code.h: the failures of photos, in one table. Results, /v1/errors, retries and statistics use it.
  *
- * A code is a uint16_t: 0 is none, 1..PP_CODE_COUNT-1 a row of PP_CODE_TABLE, 400..599 the HTTP status that
- * the host answered (http_404, http_503). To add a failure, add a row; nothing else has to know.
+ * A code is a uint16_t: 0 is none, 1..PP_CODE_COUNT-1 a row of PP_CODE_TABLE, 400..599 the HTTP
+ * status of the host's answer (http_404, http_503). To add a failure, add a row.
  *
  * Columns: identifier, name in the API, retry class, whose fault, sentence for the merchant.
  * Retry classes:
  *   FINAL    the same request would fail again: no retry in this import
  *   RETRY    the same tier again, after a delay with full jitter
  *   PROMOTE  a timeout: the next tier at once; after the last tier, final
- *   WAIT     the host asked for patience (429, 503): retry no sooner than Retry-After */
+ *   WAIT     the host limits requests (429, 503): retry no sooner than Retry-After */
 #ifndef PHOTOPOOL_CODE_H
 #define PHOTOPOOL_CODE_H
 
@@ -71,21 +70,21 @@ struct pp_code_info {
     const char *sentence;
 };
 
-/* The row of a code. http codes share rows: 403, 404, 410 and other 4xx are FINAL, 408 and 425 RETRY, 429 and
- * 503 WAIT, other 5xx RETRY; `name` is then "http_4xx" or "http_5xx". Never NULL; an unknown number has the
+/* Returns the row of a code; never NULL, static. HTTP statuses share rows, named "http_4xx" or
+ * "http_5xx": 408, 425 and 5xx RETRY; 429 and 503 WAIT; other 4xx FINAL. An unknown number has the
  * row of `internal`. */
 const struct pp_code_info *pp_code_info(uint16_t code);
 
 /* Room for the longest name and its NUL. */
 #define PP_CODE_NAME_MAX 24
 
-/* Writes the API name of `code` ("http_404", "body_timeout", "" for none) into buf and returns buf. */
+/* Writes the API name of `code` ("http_404", "body_timeout", "" for none) into buf; returns buf. */
 const char *pp_code_name(uint16_t code, char buf[PP_CODE_NAME_MAX]);
 
-/* The inverse; 0 where `name` (n bytes) is no code. "http_404" gives 404. */
+/* Returns the code with this API name of n bytes ("http_404": 404), or 0 if there is none. */
 uint16_t pp_code_parse(const char *name, size_t n);
 
-/* "client", "host", "network", "us". */
+/* Returns "client", "host", "network" or "us"; static. */
 const char *pp_fault_name(enum pp_fault fault);
 
 #endif

@@ -1,7 +1,7 @@
-/* err.h: what a function of photopool can answer, one table.
+/* err.h: the error codes of photopool's functions, one table.
  *
  * Functions that can fail return `enum pp_err` and carry pp_must_check. Codes are for the program;
- * pp_err_text() is for the operator. What became of a photo is another matter: see code.h. */
+ * pp_err_text() is for the operator. Failures of photos are in code.h. */
 #ifndef PHOTOPOOL_ERR_H
 #define PHOTOPOOL_ERR_H
 
@@ -29,7 +29,7 @@ enum pp_err {
 #undef X
 };
 
-/* The sentence of a code; never NULL, static. */
+/* Returns the text of a code; never NULL, static. */
 const char *pp_err_text(enum pp_err err);
 
 #define pp_must_check __attribute__((warn_unused_result))

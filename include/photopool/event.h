@@ -1,8 +1,8 @@
-/* event.h: what consumers follow: numbered events, each under a key.
+/* event.h: events for consumers; each has a number and a key.
  *
- * A key is an array of strings, written with colons: "results:42", "batch:b_...", "ops". Whoever follows a
- * key gets every event whose key begins with the same parts: "results" is also "results:42". Plain data;
- * strings belong to the arena of the request that carries them. */
+ * A key is an array of strings, written with colons: "results:42", "batch:b_...", "ops". A consumer
+ * of a key gets all events whose key begins with the same parts: "results" includes "results:42".
+ * Plain data; the request's arena owns the strings. */
 #ifndef PHOTOPOOL_EVENT_H
 #define PHOTOPOOL_EVENT_H
 
@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 #define PP_EVENT_KEY_MAX 256          /* bytes of a key, NUL included */
-#define PP_EVENT_SEQ_MAX (1ull << 53) /* numbers stay below it: JavaScript has no larger whole ones */
+#define PP_EVENT_SEQ_MAX (1ull << 53) /* exclusive bound: every number is safe in JavaScript */
 
 struct pp_event {
-    uint64_t seq;     /* only grows; given by the log */
-    int64_t at_ms;    /* wall: when it was made */
+    uint64_t seq;     /* the event's number from the log; a later event has a higher one */
+    int64_t at_ms;    /* wall: when it was created */
     const char *key;  /* parts of [A-Za-z0-9_-], joined by colons */
     const char *type; /* "photopool.item.finished" */
     const char *data; /* a JSON object's text */

@@ -1,9 +1,10 @@
 /* req.h: the shape of every asynchronous request to a port.
  *
- * A request belongs to its caller and must live until `done`. Submit failed: done never fires. Submit
- * succeeded: done fires exactly once, later, on the loop thread that submitted, with `err` set. What the port
- * answers with is allocated in `arena`, which the caller initialises before and frees after; inputs may live
- * there, too. While under way nobody but the port touches the request. */
+ * The caller owns the request, which must live until `done` is called. If the submit fails, the
+ * port never calls done. Else it calls done exactly once, later, with `err` set, on the loop thread
+ * that submitted. The port allocates its answer in `arena`. The caller initialises the arena
+ * before, frees it afterwards, and may keep its inputs in it. While a request is in flight, only
+ * the port may touch it. */
 #ifndef PHOTOPOOL_REQ_H
 #define PHOTOPOOL_REQ_H
 
@@ -18,7 +19,7 @@ struct pp_req {
     void (*done)(struct pp_req *req);
     void *data; /* the caller's */
     struct pp_arena *arena;
-    uint64_t scratch[12]; /* the adapter's, while under way */
+    uint64_t scratch[12]; /* the adapter uses this memory while the request is in flight */
 };
 
 #endif

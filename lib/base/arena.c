@@ -1,8 +1,9 @@
-/* arena.c: blocks from calloc, the newest first; each is twice the one before, up to a bound.
+/* arena.c: an arena is a list of blocks from calloc, the newest first; each is twice as large as
+ * the one before, up to a bound.
  *
- * Invariants: `head` is the block that small requests are cut from; what is too big for a usual block gets
- * one of its own behind it. Memory taken from the system is at most about twice `used`, plus one first block.
- */
+ * Invariants: small requests are cut from the block `head`; a request that is too big for it
+ * gets its own block, which is linked in behind `head`. All blocks together have at most about
+ * twice `used` bytes, plus the size of the first block. */
 #include "base/arena.h"
 
 #include <stdarg.h>
@@ -11,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_BLOCK = 2 * 1024, LAST_BLOCK = 64 * 1024, DEFAULT_MAX = 256 * 1024 * 1024 };
+#include "base/check.h"
+
+enum { FIRST_BLOCK_BYTES = 2 * 1024, LAST_BLOCK = 64 * 1024, DEFAULT_MAX = 256 * 1024 * 1024 };
 
 struct pp_arena_block {
     struct pp_arena_block *next;
@@ -42,10 +45,10 @@ static struct pp_arena_block *block_new(size_t cap)
     return b;
 }
 
-/* A block with room for `n`, linked in. */
+/* Links in a new block with room for `n` bytes. */
 static struct pp_arena_block *grow(struct pp_arena *a, size_t n)
 {
-    size_t usual = a->head ? a->head->cap * 2 : FIRST_BLOCK;
+    size_t usual = a->head ? a->head->cap * 2 : FIRST_BLOCK_BYTES;
     if (usual > LAST_BLOCK)
         usual = LAST_BLOCK;
     struct pp_arena_block *b = block_new(n > usual ? n : usual);
@@ -75,6 +78,7 @@ void *pp_arena_alloc(struct pp_arena *a, size_t n)
         b = grow(a, n);
     if (!b)
         return NULL;
+    pp_assert(b->n <= b->cap && n <= b->cap - b->n, "a block of an arena has less room than was asked for");
     void *p = (char *)b->data + b->n;
     b->n += n;
     a->used += n;
@@ -94,7 +98,7 @@ char *pp_arena_copy(struct pp_arena *a, const void *p, size_t n)
     char *copy = n < SIZE_MAX ? pp_arena_alloc(a, n + 1) : NULL;
     if (copy && n)
         memcpy(copy, p, n);
-    return copy; /* zeroed memory: the NUL is there */
+    return copy; /* the memory is zeroed, so the NUL is there */
 }
 
 char *pp_arena_strdup(struct pp_arena *a, const char *s)

@@ -1,4 +1,5 @@
-/* buf.c: growth by doubling, so that n puts cost O(n); the ceiling is checked before anything is allocated.
+/* buf.c: a buffer grows by doubling, so that n puts cost O(n); it checks the ceiling before it
+ * allocates.
  *
  * Invariants: n <= max; p is NULL or holds cap bytes with cap > n and p[n] == 0. */
 #include "base/buf.h"
@@ -7,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/check.h"
 
 enum { FIRST_CAP = 64 };
 
@@ -29,11 +32,12 @@ void pp_buf_reset(struct pp_buf *b)
         b->p[0] = '\0';
 }
 
-/* Room for `n` more bytes and the NUL. */
+/* Makes room for `n` more bytes and the NUL. Returns false if the buffer has failed. */
 static bool reserve(struct pp_buf *b, size_t n)
 {
     if (b->failed)
         return false;
+    pp_assert(b->n <= b->max && (b->p ? b->n < b->cap : b->cap == 0), "a buffer with more than its room");
     if (n > b->max - b->n) {
         b->failed = true;
         return false;
@@ -85,7 +89,8 @@ __attribute__((format(printf, 2, 0))) static void put_format(struct pp_buf *b, c
         b->failed = true;
     } else if (!reserve(b, (size_t)n)) {
         if (b->p)
-            b->p[b->n] = '\0'; /* undo what was written into the room */
+            /* removes the part of the text that was written before it did not fit */
+            b->p[b->n] = '\0';
     } else {
         if ((size_t)n >= room)
             (void)vsnprintf(b->p + b->n, (size_t)n + 1, fmt, again);
@@ -112,26 +117,6 @@ static void put_le(struct pp_buf *b, uint64_t v, size_t n)
     pp_buf_put(b, le, n);
 }
 
-void pp_buf_u8(struct pp_buf *b, uint8_t v)
-{
-    put_le(b, v, 1);
-}
-
-void pp_buf_u16(struct pp_buf *b, uint16_t v)
-{
-    put_le(b, v, 2);
-}
-
-void pp_buf_u32(struct pp_buf *b, uint32_t v)
-{
-    put_le(b, v, 4);
-}
-
-void pp_buf_u64(struct pp_buf *b, uint64_t v)
-{
-    put_le(b, v, 8);
-}
-
 void pp_buf_str(struct pp_buf *b, const void *p, size_t n)
 {
     if (n > UINT32_MAX) {
@@ -142,15 +127,16 @@ void pp_buf_str(struct pp_buf *b, const void *p, size_t n)
     pp_buf_put(b, p, n);
 }
 
-/* The next `n` bytes; NULL past the end, and from then on. */
-static const char *take(struct pp_reader *r, size_t n)
+/* Returns the next `n` bytes. If fewer remain, returns NULL, now and in every later call. */
+static const char *read_bytes(struct pp_reader *r, size_t n)
 {
+    pp_assert(r->p || r->n == 0, "a reader of nothing has bytes left");
     if (r->failed || n > r->n) {
         r->failed = true;
         return NULL;
     }
     const char *p = r->p;
-    if (n) { /* an empty reader may hold NULL, to which nothing may be added */
+    if (n) { /* C forbids adding even 0 to the NULL of an empty reader */
         r->p += n;
         r->n -= n;
     }
@@ -159,37 +145,32 @@ static const char *take(struct pp_reader *r, size_t n)
 
 static uint64_t read_le(struct pp_reader *r, size_t n)
 {
-    const char *p = take(r, n);
+    const char *p = read_bytes(r, n);
     uint64_t v = 0;
     for (size_t i = 0; p && i < n; i++)
         v |= (uint64_t)(uint8_t)p[i] << (8 * i);
     return v;
 }
 
-uint8_t pp_read_u8(struct pp_reader *r)
-{
-    return (uint8_t)read_le(r, 1);
-}
-
-uint16_t pp_read_u16(struct pp_reader *r)
-{
-    return (uint16_t)read_le(r, 2);
-}
-
-uint32_t pp_read_u32(struct pp_reader *r)
-{
-    return (uint32_t)read_le(r, 4);
-}
-
-uint64_t pp_read_u64(struct pp_reader *r)
-{
-    return read_le(r, 8);
-}
+#define INTEGER(bits)                                       \
+    void pp_buf_u##bits(struct pp_buf *b, uint##bits##_t v) \
+    {                                                       \
+        put_le(b, v, (bits) / 8);                           \
+    }                                                       \
+    uint##bits##_t pp_read_u##bits(struct pp_reader *r)     \
+    {                                                       \
+        return (uint##bits##_t)read_le(r, (bits) / 8);      \
+    }
+INTEGER(8)
+INTEGER(16)
+INTEGER(32)
+INTEGER(64)
+#undef INTEGER
 
 const char *pp_read_str(struct pp_reader *r, size_t *n)
 {
     size_t len = pp_read_u32(r);
-    const char *p = take(r, len);
+    const char *p = read_bytes(r, len);
     *n = p ? len : 0;
     return p ? p : "";
 }

@@ -1,8 +1,8 @@
 /* buf.h: a byte buffer that grows up to a ceiling, with sticky failure.
  *
- * Builders call put after put and look at `failed` once at the end; after a failure further puts do nothing.
- * The content is always followed by a NUL that is not counted, so that `p` can be printed. Not thread safe.
- */
+ * Builders call put after put and check `failed` once, at the end; after a failure a put does
+ * nothing. The content is always followed by a NUL that is not counted, so that `p` can be printed.
+ * Not thread safe. */
 #ifndef PP_BASE_BUF_H
 #define PP_BASE_BUF_H
 
@@ -13,18 +13,18 @@
 #include "photopool/err.h"
 
 struct pp_buf {
-    char *p;    /* content, NUL after it; NULL while empty */
+    char *p;    /* the content, followed by a NUL; NULL while nothing was put */
     size_t n;   /* bytes of content */
     size_t cap; /* bytes allocated */
     size_t max; /* ceiling of n, in bytes */
     bool failed;
 };
 
-/* An empty buffer that will hold at most `max` bytes. Allocates nothing. */
+/* Makes an empty buffer that will hold at most `max` bytes. Allocates nothing. */
 void pp_buf_init(struct pp_buf *b, size_t max);
 /* Frees the content; the buffer may be used again with the same ceiling. */
 void pp_buf_fini(struct pp_buf *b);
-/* Forgets content and failure, keeps the memory. */
+/* Empties the buffer and resets `failed`; keeps the memory. */
 void pp_buf_reset(struct pp_buf *b);
 
 void pp_buf_put(struct pp_buf *b, const void *p, size_t n);
@@ -32,15 +32,16 @@ void pp_buf_puts(struct pp_buf *b, const char *s);
 void pp_buf_putc(struct pp_buf *b, char c);
 void pp_buf_printf(struct pp_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Little-endian integers and length-prefixed strings, for records of our own. */
+/* Put little-endian integers and length-prefixed strings, for photopool's own record formats. */
 void pp_buf_u8(struct pp_buf *b, uint8_t v);
 void pp_buf_u16(struct pp_buf *b, uint16_t v);
 void pp_buf_u32(struct pp_buf *b, uint32_t v);
 void pp_buf_u64(struct pp_buf *b, uint64_t v);
-void pp_buf_str(struct pp_buf *b, const void *p, size_t n); /* u32 length, then the bytes */
+/* Puts the length as u32, then the bytes */
+void pp_buf_str(struct pp_buf *b, const void *p, size_t n);
 
-/* Reads what the functions above wrote. Reading past the end sets `failed` and answers 0 or an empty string.
- */
+/* Reads the output of the functions above. Reading past the end sets `failed` and returns 0 or an
+ * empty string. */
 struct pp_reader {
     const char *p;
     size_t n;
@@ -50,7 +51,7 @@ uint8_t pp_read_u8(struct pp_reader *r);
 uint16_t pp_read_u16(struct pp_reader *r);
 uint32_t pp_read_u32(struct pp_reader *r);
 uint64_t pp_read_u64(struct pp_reader *r);
-/* A slice of the reader's memory, not a copy; `*n` bytes, no NUL. */
+/* Returns a slice of the reader's memory, of `*n` bytes without a NUL. */
 const char *pp_read_str(struct pp_reader *r, size_t *n);
 
 #endif

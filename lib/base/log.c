@@ -1,16 +1,17 @@
-/* log.c: one line, built on the stack, one write.
+/* log.c: builds each line on the stack and writes it with one write(2).
  *
- *   text   2026-11-20T10:00:00.000Z warn host slowed host=a.example seconds=30
- *   json   {"time":"2026-11-20T10:00:00.000Z","level":"warn","message":"host
- * slowed","host":"a.example","seconds":"30"}
+ *   text   2026-11-20T10:00:00.000Z warn host slowed host=a.example
+ *   json   {"time":"2026-11-20T10:00:00.000Z","level":"warn","message":"host slowed",
+ *           "host":"a.example"}
  *
- * Invariants: a line is at most LINE_MAX_BYTES (PIPE_BUF: writes to a pipe don't mix), ends with its only
- * line break, is valid UTF-8, and holds no control character and no character that changes the direction or
- * the visibility of text. A value that would not fit is cut and marked with "..."; pairs after it are left
- * out. JSON stays well-formed. All values are strings, so that a key keeps its type.
+ * Invariants: a line is at most LINE_MAX_BYTES (PIPE_BUF: writes to a pipe don't mix), ends with
+ * its only line break, is valid UTF-8, and holds no control character and no character that changes
+ * the direction or the visibility of text. A value that does not fit is cut and marked with "...";
+ * pairs after it are left out. JSON stays well-formed. All values are strings, so that a key keeps
+ * its type.
  *
- * Lock-free: what threads share is a few atomic words. This is the one file of base that reads a clock and
- * writes. */
+ * Logging takes no lock: threads share a few atomic words. No other file of base reads a clock
+ * or writes to a descriptor. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/text.h"
 
 enum { LINE_MAX_BYTES = 4096, CUT_RESERVE = 16 };
@@ -31,7 +33,7 @@ struct pp_log {
     bool json;
     uint32_t lines_per_second;
     atomic_int level;
-    atomic_uint_fast64_t window; /* second << 32 | lines written in it */
+    atomic_uint_fast64_t window; /* second << 32 | number of lines written in it */
     atomic_uint_fast64_t dropped;
 };
 
@@ -49,6 +51,7 @@ struct pp_log *pp_log_open(int fd, enum pp_log_level level, bool json, uint32_t 
     struct pp_log *log = calloc(1, sizeof *log);
     if (!log)
         return NULL;
+    pp_assert(fd >= 0 && (size_t)level < sizeof level_names / sizeof *level_names, "no such file or level");
     log->fd = fd;
     log->json = json;
     log->lines_per_second = lines_per_second;
@@ -70,7 +73,7 @@ const char *pp_log_int(char buf[24], int64_t v)
 
 /* --- the line --- */
 
-/* Appends all of it or, with less than `reserve` left after it, nothing. */
+/* Appends n bytes, or none if less than `reserve` bytes would then be left. */
 static bool put(struct line *l, const char *p, size_t n, size_t reserve)
 {
     if (l->n + n + reserve > sizeof l->p)
@@ -83,10 +86,10 @@ static bool put(struct line *l, const char *p, size_t n, size_t reserve)
 static void put_end(struct line *l, const char *s)
 {
     bool fits = put(l, s, strlen(s), 0);
-    (void)fits; /* by CUT_RESERVE */
+    pp_assert(fits, "CUT_RESERVE keeps too little room for the end of a line");
 }
 
-/* Control characters, and what reorders or hides text on a terminal. */
+/* Returns whether a character is a control character, or reorders or hides text on a terminal. */
 static bool harmful(uint32_t cp)
 {
     return cp < 0x20 || (cp >= 0x7f && cp <= 0x9f) || cp == 0x61c || (cp >= 0x200b && cp <= 0x200f) ||
@@ -94,7 +97,7 @@ static bool harmful(uint32_t cp)
            (cp >= 0xfff9 && cp <= 0xfffb) || (cp >= 0xe0000 && cp <= 0xe007f);
 }
 
-/* How one character is written; `len` is 0 for a byte that is not UTF-8. */
+/* Writes a character in the form that the log shows; `len` is 0 for a byte that is not UTF-8. */
 static size_t escape(char out[16], bool json, const char *p, size_t len, uint32_t cp)
 {
     if (len == 0)
@@ -112,7 +115,7 @@ static size_t escape(char out[16], bool json, const char *p, size_t len, uint32_
         memcpy(out, p, len);
         return len;
     }
-    if (cp > 0xffff) /* as JSON has it: a surrogate pair */
+    if (cp > 0xffff) /* as a surrogate pair, which JSON requires */
         return (size_t)snprintf(out, 16, "\\u%04x\\u%04x", 0xd800 + ((cp - 0x10000) >> 10),
                                 0xdc00 + (cp & 0x3ff));
     return (size_t)snprintf(out, 16, "\\u%04x", cp);
@@ -134,7 +137,8 @@ static void put_escaped(struct line *l, const char *s)
     }
 }
 
-/* Text values are quoted where a reader, or a program that splits at spaces, could mistake them. */
+/* Returns whether a value needs quotes: a person, or a program that splits lines at spaces, could
+ * otherwise misread it. */
 static bool needs_quotes(const char *s)
 {
     if (*s == '\0' || strcmp(s, "-") == 0)
@@ -184,20 +188,21 @@ static void line_begin(struct line *l, bool json, int64_t wall_ms, enum pp_log_l
 static void line_write(struct line *l, int fd)
 {
     put_end(l, l->json ? "}\n" : "\n");
-    for (size_t done = 0; done < l->n;) { /* the second turn is for a file system that is nearly full */
+    /* a second write completes a line if the file system is nearly full */
+    for (size_t done = 0; done < l->n;) {
         ssize_t n = write(fd, l->p + done, l->n - done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return; /* nobody to tell */
+            return; /* there is no place where the failure could be reported */
         done += (size_t)n;
     }
 }
 
 /* --- the bound on lines --- */
 
-/* True when one more line may be written in this second. In the first line of a second, `*dropped` says how
- * many were not. */
+/* Returns true if one more line may be written in this second. For the first line of a second, sets
+ * *dropped to the number of lines dropped before. */
 static bool admit(struct pp_log *log, uint32_t second, uint64_t *dropped)
 {
     *dropped = 0;

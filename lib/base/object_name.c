@@ -1,21 +1,20 @@
 /* object_name.c: see object_name.h. */
 #include "base/object_name.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/text.h"
 
-#define HEX_AT 13 /* "sha256/ab/cd/" */
+#define HEX_AT 13 /* length of "sha256/ab/cd/" */
 
 void pp_object_path(char path[PP_OBJECT_NAME_MAX], const uint8_t sha256[32], const char *ext)
 {
     char hex[65];
     pp_hex(hex, sha256, 32);
     int n = snprintf(path, PP_OBJECT_NAME_MAX, "sha256/%.2s/%.2s/%s.%s", hex, hex + 2, hex, ext);
-    assert(n > 0 && n < PP_OBJECT_NAME_MAX);
-    (void)n;
+    pp_assert(n > 0 && n < PP_OBJECT_NAME_MAX, "an extension is too long");
 }
 
 bool pp_object_parse(struct pp_blob_name *name, const char *path, size_t n)

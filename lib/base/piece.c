@@ -1,13 +1,12 @@
 /* piece.c: see piece.h. */
 #include "base/piece.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct pp_piece *pp_piece_new(size_t n)
 {
-    assert(n < UINT32_MAX);
+    pp_assert(n < UINT32_MAX, "a piece of 4 GiB");
     struct pp_piece *piece = malloc(sizeof(*piece) + n);
     if (!piece)
         return NULL;
@@ -26,6 +25,9 @@ struct pp_piece *pp_piece_of(const void *p, size_t n)
 
 void pp_piece_unref(struct pp_piece *piece)
 {
-    if (piece && --piece->refs == 0)
+    if (!piece)
+        return;
+    pp_assert(piece->refs > 0, "a piece is let go more often than it was taken");
+    if (--piece->refs == 0)
         free(piece);
 }

@@ -1,10 +1,12 @@
-/* piece.h: bytes that many share: made once, counted, freed with the last. Not for several threads at once.
- */
+/* piece.h: bytes that are shared by counting references. Releasing the last reference frees them.
+ * Only one thread at a time may use a piece. */
 #ifndef PHOTOPOOL_BASE_PIECE_H
 #define PHOTOPOOL_BASE_PIECE_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/check.h"
 
 struct pp_piece {
     uint32_t refs;
@@ -12,16 +14,19 @@ struct pp_piece {
     char bytes[];
 };
 
-/* One reference, the caller's, to n bytes that are not set yet (n < 4 GiB); NULL: out of memory. */
+/* Makes a piece of n bytes, not initialized (n < 4 GiB), with one reference, which the caller owns.
+ * Returns NULL when out of memory. */
 struct pp_piece *pp_piece_new(size_t n);
-/* The same with a copy of p[0..n). */
+/* Makes a piece that holds a copy of p[0..n); otherwise works like pp_piece_new(). */
 struct pp_piece *pp_piece_of(const void *p, size_t n);
 static inline struct pp_piece *pp_piece_ref(struct pp_piece *piece)
 {
+    pp_assert(piece->refs > 0 && piece->refs < UINT32_MAX,
+              "a reference to a piece that is freed, or too many");
     piece->refs++;
     return piece;
 }
-/* NULL is fine. */
+/* Releases a reference. Does nothing for NULL. */
 void pp_piece_unref(struct pp_piece *piece);
 
 #endif

@@ -1,11 +1,12 @@
 /* text.c: see text.h. Everything here is a function of its arguments, except pp_random_bytes(). */
 #include "base/text.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+
+#include "base/check.h"
 
 void pp_hex(char *out, const uint8_t *p, size_t n)
 {
@@ -47,22 +48,25 @@ static char *put_digits(char *p, unsigned v, int n)
 {
     for (int i = n; i-- > 0; v /= 10)
         p[i] = (char)('0' + v % 10);
+    pp_assert(v == 0, "a number of a date has too many digits");
     return p + n;
 }
 
-/* Year, month 1..12 and day 1..31 of days since 1970-01-01 (days_from_civil's inverse, Howard Hinnant,
- * "chrono-compatible low-level date algorithms"): years begin in March, so that the leap day comes last. */
+/* Computes year, month 1..12 and day 1..31 of days since 1970-01-01: civil_from_days of Howard
+ * Hinnant, "chrono-compatible low-level date algorithms". Years begin in March, so that the leap
+ * day comes last. */
 static void civil(int64_t days, unsigned *year, unsigned *month, unsigned *day)
 {
-    int64_t z = days + 719468; /* since 0000-03-01 */
+    int64_t z = days + 719468; /* days since 0000-03-01 */
     int64_t era = (z >= 0 ? z : z - 146096) / 146097;
-    unsigned doe = (unsigned)(z - era * 146097); /* day of the era of 400 years */
+    unsigned doe = (unsigned)(z - era * 146097); /* day within the era, which has 400 years */
     unsigned yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
     unsigned doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    unsigned mp = (5 * doy + 2) / 153; /* 0 is March */
+    unsigned mp = (5 * doy + 2) / 153; /* month; 0 is March */
     *day = doy - (153 * mp + 2) / 5 + 1;
     *month = mp < 10 ? mp + 3 : mp - 9;
     *year = (unsigned)(era * 400 + yoe + (*month <= 2));
+    pp_assert(*month >= 1 && *month <= 12 && *day >= 1 && *day <= 31, "a date that is in no calendar");
 }
 
 char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms)
@@ -91,8 +95,8 @@ char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms)
     return buf;
 }
 
-/* Days since 1970 of a date of the Gregorian calendar: Howard Hinnant, "chrono-Compatible Low-Level Date
- * Algorithms", days_from_civil. */
+/* Returns days since 1970 of a date of the Gregorian calendar: days_from_civil of Howard Hinnant,
+ * "chrono-compatible low-level date algorithms". */
 static int64_t days_of(int y, int m, int d)
 {
     y -= m <= 2;
@@ -101,7 +105,7 @@ static int64_t days_of(int y, int m, int d)
     return era * 146097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719468;
 }
 
-/* `n` digits at s; -1: they are none. */
+/* Returns the number that the `n` digits at s make; -1: one of the characters is not a digit. */
 static int digits(const char *s, int n)
 {
     int v = 0;
@@ -250,8 +254,9 @@ uint64_t pp_rng_next(struct pp_rng *r)
 
 uint64_t pp_rng_below(struct pp_rng *r, uint64_t bound)
 {
-    assert(bound > 0);
-    uint64_t least = -bound % bound; /* 2^64 mod bound: values below it would favour the low remainders */
+    pp_assert(bound > 0, "no number is below 0");
+    /* 2^64 mod bound; values below it are drawn again, because they would favour low remainders */
+    uint64_t least = -bound % bound;
     for (;;) {
         uint64_t v = pp_rng_next(r);
         if (v >= least)

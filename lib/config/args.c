@@ -9,7 +9,8 @@
 static const char *const option_names[] = {"--config", "--set", "--data"};
 #define OPTIONS (sizeof option_names / sizeof option_names[0])
 
-/* The option that arg is, with its value behind '=' if it has one; OPTIONS for none of ours. */
+/* Returns the option that arg is, and its value if it has one behind '='; OPTIONS if arg is none of
+ * these options. */
 static size_t match(const char *arg, const char **value)
 {
     for (size_t i = 0; i < OPTIONS; i++) {

@@ -1,4 +1,4 @@
-/* check.c: what values must fulfil together, and what a server needs. */
+/* check.c: checks constraints between values, and what a server needs. */
 #include "config/load.h"
 #include "config/value.h"
 
@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Blames the parameter at the place that set it. */
+/* Reports an error at the place that set the parameter. */
 static enum pp_err fail_at(const struct pp_config *cfg, struct pp_config_error *err, const char *name,
                            const char *text)
 {
@@ -65,7 +65,7 @@ static enum pp_err check_keys(const struct pp_config *cfg, struct pp_config_erro
     return PP_OK;
 }
 
-/* Blanks around the commas are the libraries' to skip. */
+/* the libraries skip blanks around commas */
 static bool are_brokers(const char *s)
 {
     for (;;) {
@@ -87,7 +87,7 @@ static bool is_topic(const char *s)
     return !s[strspn(s, chars)] && strcmp(s, ".") != 0 && strcmp(s, "..") != 0;
 }
 
-/* amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST] */
+/* Checks a URL of the form amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]. */
 static bool is_amqp(const char *s)
 {
     const char *at;
@@ -132,7 +132,8 @@ enum pp_err pp_config_cross_check(const struct pp_config *cfg, struct pp_config_
     return e;
 }
 
-/* 127.0.0.0/8 and ::1; the mapped form ::ffff:127.0.0.1 is not worth an exception. */
+/* Returns true for 127.0.0.0/8 and ::1. The mapped form ::ffff:127.0.0.1 does not count as
+ * loopback. */
 static bool is_loopback(const char *host)
 {
     uint8_t bytes[16] = {0};

@@ -1,46 +1,51 @@
 /* config.h: the effective configuration, read once and then constant.
  *
- * Every parameter is one row of the table in params.c and one field here. Sources in order of precedence:
- * flag (--set), environment (PHOTOPOOL_HTTP_LISTEN), file (YAML), default. What is loaded has been checked
- * value by value and as a whole, so that readers need no checks of their own.
+ * Every parameter is one row of the table in params.c and one field here. A value comes from the
+ * first of these sources that has it: flag (--set), environment (PHOTOPOOL_HTTP_LISTEN), file
+ * (YAML), default. pp_config_load checks each value and all values together, so the readers of a
+ * field need no checks.
  *
  * Invariants: a struct pp_config never changes after pp_config_load; its texts and lists live until
- * pp_config_free. It may be read from any thread. A reload makes a second one and swaps pointers.
+ * pp_config_free. It may be read from any thread. A reload makes a second struct and swaps the
+ * pointers.
  *
- * Units are in the names: _ms milliseconds, _bytes bytes; what has neither is a count. "" stands for a text
- * that is not given. To add a parameter: a field here, a row in params.c, and `photopool config --markdown >
- * configs/README.md`. */
+ * The end of a name is the unit: _ms for milliseconds, _bytes for bytes; other numbers are counts.
+ * A text that is not given is "". To add a parameter: add a field here and a row in params.c, and
+ * run `photopool config --markdown > configs/README.md`. */
 #ifndef PP_CONFIG_CONFIG_H
 #define PP_CONFIG_CONFIG_H
 
 #include "base/arena.h"
 #include "base/log.h"
 #include "photopool/err.h"
+#include "photopool/scope.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#define PP_CONFIG_NONE      INT64_C(-1) /* a nullable count that is null: no limit */
+#define PP_CONFIG_NONE      INT64_C(-1) /* the value of a nullable count that is null: no limit */
 #define PP_CONFIG_MAX_TIERS 8
 
 struct pp_param;
 
-/* An address to listen on. host is an IPv4 or IPv6 address without brackets; port 0 takes a free port. */
+/* An address to listen on. host is an IPv4 or IPv6 address without brackets; with port 0 the system
+ * chooses a free port. */
 struct pp_config_listen {
     const char *host;
     uint16_t port;
 };
 
-/* One pool of transfers. */
+/* A tier: a pool of transfers with one timeout. */
 struct pp_config_tier {
-    int64_t timeout_ms;  /* of a whole transfer, first byte of the request to last byte of the body */
-    int64_t concurrency; /* transfers in flight */
+    /* time for a whole transfer, from the first byte of the request to the last byte of the body */
+    int64_t timeout_ms;
+    int64_t concurrency; /* maximum number of transfers in flight */
 };
 
 struct pp_config_tiers {
-    const struct pp_config_tier *item; /* timeouts strictly growing */
+    const struct pp_config_tier *item; /* in the order of strictly growing timeouts */
     size_t n;                          /* 1..PP_CONFIG_MAX_TIERS */
 };
 
@@ -50,11 +55,11 @@ struct pp_config_strings {
 };
 
 struct pp_config_durations {
-    const int64_t *item; /* milliseconds */
+    const int64_t *item; /* values in milliseconds */
     size_t n;
 };
 
-/* Both ends included. */
+/* A range of ports; both ends are included. */
 struct pp_config_port_range {
     uint16_t first, last;
 };
@@ -64,10 +69,10 @@ struct pp_config_ports {
     size_t n;
 };
 
-/* An answer of the name service that is given by hand, as curl --resolve. */
+/* A fixed answer of the name service, like curl's --resolve. */
 struct pp_config_resolve {
-    const char *host;    /* lower case */
-    const char *address; /* IPv4 or IPv6, without brackets */
+    const char *host;    /* host name in lower case */
+    const char *address; /* IPv4 or IPv6 address, without brackets */
     uint16_t port;
 };
 
@@ -76,14 +81,12 @@ struct pp_config_resolves {
     size_t n;
 };
 
-enum pp_config_scope { PP_SCOPE_SUBMIT = 1, PP_SCOPE_READ = 2, PP_SCOPE_ADMIN = 4 };
-
-/* An API key, known by its hash only. */
+/* An API key. Only its hash is known. */
 struct pp_config_key {
-    const char *name;   /* unique; for logs */
-    const char *client; /* the key acts for this client only; "" = for all */
-    unsigned scopes;    /* a set of enum pp_config_scope, never empty */
-    uint8_t sha256[32]; /* of the key's text; unique */
+    const char *name;   /* name for logs; unique */
+    const char *client; /* the key acts for this client only; "": for all clients */
+    unsigned scopes;    /* mask of PP_SCOPE_*, never empty */
+    uint8_t sha256[32]; /* hash of the key's text; unique */
 };
 
 struct pp_config_keys {
@@ -94,36 +97,38 @@ struct pp_config_keys {
 enum pp_config_fsync { PP_FSYNC_FILE, PP_FSYNC_OFF };
 enum pp_config_log_format { PP_CONFIG_LOG_TEXT, PP_CONFIG_LOG_JSON };
 
-/* Where a value came from. */
+/* The place where a value came from. */
 enum pp_config_source { PP_SOURCE_DEFAULT, PP_SOURCE_FILE, PP_SOURCE_ENV, PP_SOURCE_FLAG };
 
 struct pp_config_origin {
     enum pp_config_source source;
-    const char *name; /* file name, variable name, "--set"; "" for a default */
-    int line;         /* in a file, from 1; else 0 */
+    const char *name; /* name of the file or variable, or "--set"; "" for a default */
+    int line;         /* line in the file, from 1; 0 if the source is not a file */
 };
 
-/* Defaults and ranges are in params.c and configs/README.md; a field that is not explained here is explained
- * there. */
+/* params.c and configs/README.md have the defaults, the ranges, and the fields not explained here.
+ */
 struct pp_config {
     struct {
         struct pp_config_listen listen;
         int64_t max_connections;
-        int64_t max_connections_per_address; /* open subscriptions not counted */
+        int64_t max_connections_per_address; /* open subscriptions do not count */
         int64_t header_timeout_ms;
         int64_t body_timeout_ms;
-        int64_t max_body_bytes; /* of a request, after decompression too */
-        int64_t max_items;      /* in one batch */
-        bool metrics_public;    /* /metrics needs no key */
+        /* most bytes of a request's body, both before and after decompression */
+        int64_t max_body_bytes;
+        int64_t max_items;   /* maximum number of items in one batch */
+        bool metrics_public; /* /metrics may be read without a key */
     } http;
     struct {
-        const char *url; /* "sqlite:PATH" or "mongodb://..."; may hold a password: never log it */
+        /* "sqlite:PATH" or "mongodb://..."; may contain a password, so it must never be logged */
+        const char *url;
     } store;
     struct {
-        const char *url; /* "local:" or "redis://..."; may hold a password */
+        const char *url; /* "local:" or "redis://..."; may contain a password */
     } coordinator;
     struct {
-        const char *url; /* "file:PATH" or "s3://bucket?..."; may hold a password */
+        const char *url; /* "file:PATH" or "s3://bucket?..."; may contain a password */
         enum pp_config_fsync fsync;
     } blobs;
     struct {
@@ -131,48 +136,56 @@ struct pp_config {
     } batches;
     struct {
         struct pp_config_tiers tiers;
-        int64_t max_bytes;                       /* of one body, after decompression */
-        int64_t max_pixels;                      /* width x height, from the image's header */
-        int64_t max_redirects;                   /* 0: none is followed */
-        int64_t buffer_bytes;                    /* bodies under way, all transfers together */
-        struct pp_config_strings allow_networks; /* CIDR with prefix, canonical: "10.0.0.0/8", "fd00::/8" */
+        int64_t max_bytes; /* most bytes of one body after decompression */
+        /* maximum of width x height, as the image's header says */
+        int64_t max_pixels;
+        int64_t max_redirects; /* most redirects of one fetch; 0: no redirect is followed */
+        /* maximum bytes of bodies in memory, over all transfers */
+        int64_t buffer_bytes;
+        /* canonical networks with their prefix: "10.0.0.0/8", "fd00::/8" */
+        struct pp_config_strings allow_networks;
         struct pp_config_ports allow_ports;
         struct pp_config_resolves resolve;
         int64_t dns_ttl_max_ms;
         int64_t dns_timeout_ms;
-        int64_t dns_cache;   /* names kept */
-        const char *ca_file; /* PEM; "" = the system's */
+        int64_t dns_cache;   /* maximum number of names in the cache */
+        const char *ca_file; /* certificates in PEM; "": those of the system */
         const char *user_agent;
     } fetch;
     struct {
-        int64_t rpm; /* requests in any 60 s; PP_CONFIG_NONE = no limit */
+        int64_t rpm; /* maximum requests in any 60 s; PP_CONFIG_NONE: no limit */
         int64_t concurrency;
-    } clients; /* for clients that have no settings of their own */
+    } clients; /* settings of clients that have none of their own */
     struct {
-        const char *id; /* "" = made of host, pid and nonce */
-        struct pp_config_durations
-            tiers;        /* timeouts of the tiers served, each one of fetch.tiers; n = 0: all */
-        int64_t threads;  /* fetch loops */
-        int64_t lease_ms; /* of claims and slots */
-        int64_t drain_ms; /* at shutdown, for what is in flight */
+        const char *id; /* id of the worker; "": it is made of host, pid and nonce */
+        /* tiers that the worker serves, by timeouts that are in fetch.tiers; n = 0: all */
+        struct pp_config_durations tiers;
+        int64_t threads;  /* number of fetch loops */
+        int64_t lease_ms; /* duration of the leases of claims and slots */
+        int64_t drain_ms; /* how long a shutdown waits for transfers in flight */
     } worker;
     struct {
-        int64_t threads; /* lanes that hash and write */
+        int64_t threads; /* number of threads that hash and write */
     } keep;
     struct {
-        int64_t high_water; /* photos accepted and not yet planned; beyond it 503 */
+        /* most photos that are accepted but not yet planned; above this number, batches are
+         * answered 503 */
+        int64_t high_water;
         int64_t plan_chunk; /* photos planned in one transaction */
         bool journal;
     } ingest;
     struct {
-        int64_t attempts;                  /* transfers in all, tier promotions included */
-        struct pp_config_durations delays; /* before the 2nd, 3rd ... try; the last repeats; n >= 1 */
+        /* maximum number of transfers for one photo, including those after a move to the next tier
+         * */
+        int64_t attempts;
+        /* delays before the 2nd, 3rd, ... try; the last one repeats; n >= 1 */
+        struct pp_config_durations delays;
     } retry;
     struct {
         int64_t interval_ms;
         int64_t min_samples;
         int64_t half_life_ms;
-        double margin; /* factor on the mean, >= 1 */
+        double margin; /* factor by which the mean is multiplied, >= 1 */
     } router;
     struct {
         int64_t retention_ms;
@@ -180,13 +193,13 @@ struct pp_config {
         int64_t max_subscribers;
     } events;
     struct {
-        const char *url; /* "none" or "amqp[s]://..."; may hold a password */
+        const char *url; /* "none" or "amqp[s]://..."; may contain a password */
         const char *exchange;
         const char *routing_key;
-        const char *ca_file; /* PEM; "" = the system's */
+        const char *ca_file; /* certificates in PEM; "": those of the system */
     } amqp;
     struct {
-        const char *brokers; /* "" = no cluster */
+        const char *brokers; /* addresses of the brokers; "": there is no cluster */
         const char *topic;
     } kafka;
     struct {
@@ -203,58 +216,64 @@ struct pp_config {
         enum pp_config_log_format format;
     } log;
 
-    const char *data_dir; /* directory of the embedded adapters, as given in the sources; not a parameter */
-    const char *file;     /* the file that was read; "" = none */
+    /* directory of the embedded adapters, as the sources give it; not a parameter */
+    const char *data_dir;
+    const char *file; /* name of the file that was read; "": none */
 
-    struct pp_config_origin *origin; /* by the parameter's index in pp_params() */
-    struct pp_arena arena;           /* private: what the fields point to */
+    struct pp_config_origin *origin; /* array, indexed by the parameter's index in pp_params() */
+    struct pp_arena arena;           /* memory of the texts and lists that the fields point to */
 };
 
-/* What is wrong, for the operator. */
+/* An error message for the operator. */
 struct pp_config_error {
-    char file[256]; /* file, "environment" or "flag"; "" if it has no place */
-    int line;       /* from 1; 0 = none */
-    char key[128];  /* parameter as written; "" = none */
-    char text[512]; /* the whole message, one line without control characters, with file, line, key and what
-                       is allowed */
+    char file[256]; /* name of the file, "environment" or "flag"; "" if the error has no place */
+    int line;       /* line in the file, from 1; 0: none */
+    char key[128];  /* name of the parameter as written; "": none */
+    /* The whole message with file, line, key and what is allowed: one line without control
+     * characters. */
+    char text[512];
 };
 
 struct pp_config_sources {
-    const char *file; /* NULL: ./photopool.yaml, else /etc/photopool/photopool.yaml, else none; "": no file */
-    const char *text; /* if not NULL, the file's content (file is then only its name) ... */
-    size_t text_len;  /* ... and its length in bytes */
-    const char *const *env;  /* environ, "NAME=value", NULL at the end; NULL = none */
-    const char *const *sets; /* "http.listen=127.0.0.1:0", later ones win */
+    /* name of the file; NULL: ./photopool.yaml, else /etc/photopool/photopool.yaml, else none; "":
+     * no file */
+    const char *file;
+    /* content of the file, whose name is then used in messages only; NULL: the file is read */
+    const char *text;
+    size_t text_len;         /* length of `text` in bytes */
+    const char *const *env;  /* environment: "NAME=value", NULL-terminated; NULL: none */
+    const char *const *sets; /* texts of --set, as "http.listen=127.0.0.1:0"; later ones win */
     size_t n_sets;
-    const char *data_dir; /* NULL: "photopool-data"; stands for DIR in the defaults */
+    const char *data_dir; /* replaces DIR in the defaults; NULL: "photopool-data" */
 };
 
-/* Read, merge and check. PP_OK: *out is owned by the caller (pp_config_free). PP_EINVAL: a source is wrong
- * (exit 2), PP_EIO: the file can't be read, PP_ENOMEM; then *out is NULL and err is filled, its text never
- * empty. Blocks on file reads. */
+/* Reads and merges the sources, and checks the result. Returns PP_OK and sets *out, which the
+ * caller frees with pp_config_free. Returns PP_EINVAL if a source is wrong (exit code 2), PP_EIO if
+ * the file can't be read, or PP_ENOMEM; then *out is NULL and err has a text. Blocks while it reads
+ * the file. */
 pp_must_check enum pp_err pp_config_load(struct pp_config **out, const struct pp_config_sources *src,
                                          struct pp_config_error *err);
 
-/* NULL is allowed. */
+/* Frees the configuration, which may be NULL. */
 void pp_config_free(struct pp_config *cfg);
 
-/* What a server needs beyond valid values: without auth.keys it listens on loopback only. For up and serve.
- * PP_EINVAL fills err, with the remedy. */
+/* Checks that a server may run with these values: without auth.keys it may listen on loopback only.
+ * `up` and `serve` call it. Returns PP_EINVAL and fills err, which says what to do. */
 pp_must_check enum pp_err pp_config_check(const struct pp_config *cfg, struct pp_config_error *err);
 
-/* Calls cb for each parameter whose value differs; the caller asks the parameter whether it is reloadable
- * (params.h). */
+/* Calls cb for each parameter whose value differs between the two. The parameter says whether it is
+ * reloadable (params.h). */
 void pp_config_diff(const struct pp_config *a, const struct pp_config *b,
                     void (*cb)(void *arg, const struct pp_param *param), void *arg);
 
-/* PP_PRINT_YAML: a configuration file, each value with where it came from in a comment. PP_PRINT_JSON: a line
- * per parameter
- * {"name", "value", "source": default|file|env|flag, "origin", "line", "reloadable"}. Passwords are shown as
- * ***. */
+/* Writes the configuration. PP_PRINT_YAML: as a configuration file, with a comment after each value
+ * that names its source. PP_PRINT_JSON: as a line per parameter: {"name", "value", "source":
+ * default|file|env|flag, "origin", "line", "reloadable"}. Passwords are shown as ***. */
 enum pp_config_format { PP_PRINT_YAML, PP_PRINT_JSON };
 void pp_config_print(FILE *f, const struct pp_config *cfg, enum pp_config_format format);
 
-/* The reference, made from the table: as text for a terminal, as the page configs/README.md. */
+/* Writes the reference that is made from the table: as text for a terminal, or as the page
+ * configs/README.md. */
 void pp_config_help(FILE *f);
 void pp_config_markdown(FILE *f);
 

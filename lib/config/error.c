@@ -1,13 +1,13 @@
-/* error.c: messages about wrong configuration. They quote what a stranger may have written, so they are
- * cleaned. */
+/* error.c: error messages about the configuration. They quote untrusted text, so control characters
+ * are replaced. */
 #include "config/value.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Terminal escapes and line breaks become '?'; bytes over 127 pass, a cut UTF-8 sequence at the end does not
- * matter here. */
+/* Replaces control characters, which could be terminal escapes or line breaks, by '?'. Bytes above
+ * 127 stay; an incomplete UTF-8 sequence at the end does no harm here. */
 static void clean(char *s)
 {
     for (; *s; s++)

@@ -1,11 +1,12 @@
-/* load.c: from the sources to one struct pp_config.
+/* load.c: reads all sources into one struct pp_config.
  *
  *   defaults -> file -> environment -> flags -> checks across parameters
  *
- * Each source is applied over the one before, so the last writer of a field is the one that counts; a wrong
- * value is an error even where a stronger source would replace it. Variables of the environment are ours when
- * they name a parameter; others that start with PHOTOPOOL_ are refused only where they are in a section of
- * ours or near to a parameter (an orchestrator sets PHOTOPOOL_PORT_8080_TCP and the like by itself). */
+ * Each source overwrites the one before, so the last writer of a field wins. A wrong value is an
+ * error even if a stronger source replaces it. An environment variable that names a parameter sets
+ * it. Another variable with the prefix PHOTOPOOL_ is an error only if it is in one of the sections
+ * or close to a parameter's name, because orchestrators set variables such as
+ * PHOTOPOOL_PORT_8080_TCP. */
 #include "config/load.h"
 
 #include <errno.h>
@@ -16,14 +17,7 @@
 #define FILE_MAX_BYTES (1 << 20)
 #define ENV_PREFIX     "PHOTOPOOL_"
 
-void pp_config_origin_set(struct pp_config *cfg, const struct pp_param *p, enum pp_config_source source,
-                          const char *name, int line)
-{
-    size_t n;
-    cfg->origin[p - pp_params(&n)] = (struct pp_config_origin){source, name, line};
-}
-
-/* A default with DIR and VERSION filled in. The table is ours: where it is wrong, the program is. */
+/* Returns a default with DIR and VERSION replaced. */
 static enum pp_err apply_default(struct pp_config *cfg, const struct pp_param *p, struct pp_config_error *err)
 {
     struct pp_value v = {.cfg = cfg, .param = p, .file = "default", .err = err};
@@ -51,7 +45,7 @@ static enum pp_err apply_defaults(struct pp_config *cfg, struct pp_config_error 
     return e;
 }
 
-/* Reads the whole stream; *text is the caller's to free. */
+/* Reads the whole stream. The caller frees *text. */
 static enum pp_err read_stream(FILE *f, char **text, size_t *len)
 {
     *text = malloc(FILE_MAX_BYTES + 1);
@@ -81,8 +75,8 @@ static enum pp_err apply_file(struct pp_config *cfg, const char *name, FILE *f, 
     return e;
 }
 
-/* Opens the file given, or the first of the default places that exists; PP_OK without a file if there is
- * none. */
+/* Opens the given file, or the first of the default places that exists. Returns PP_OK without a
+ * file if none exists. */
 static enum pp_err find_file(const struct pp_config_sources *src, const char **name, FILE **f,
                              struct pp_config_error *err)
 {
@@ -135,7 +129,7 @@ static const struct pp_param *find_env(const char *name, size_t n)
     return NULL;
 }
 
-/* True for PHOTOPOOL_HTTP_..., whatever follows. */
+/* Returns true if the variable begins with PHOTOPOOL_ and the name of a section. */
 static bool in_our_section(const char *name)
 {
     size_t n;
@@ -175,7 +169,7 @@ static enum pp_err apply_env(struct pp_config *cfg, const char *entry, struct pp
     if (!p)
         return unknown_env(name, err);
     if (!entry[n + 1])
-        return PP_OK; /* set to nothing: as good as not set */
+        return PP_OK; /* an empty variable counts as not set */
     struct pp_value v = {.cfg = cfg, .param = p, .file = name, .err = err};
     pp_config_origin_set(cfg, p, PP_SOURCE_ENV, name, 0);
     return pp_value_set_text(&v, entry + n + 1);

@@ -1,8 +1,8 @@
 /* load_yaml.c: the configuration file. libyaml's documents, because their nodes know their lines.
  *
- * Maps are walked by name: "http" then "listen", or "http.listen" at once. A name has to be a parameter or
- * the start of one, so that the depth is bounded by the table, also where an alias makes the document a ring.
- * Nothing here recurses into values: their types do. */
+ * A name is "http" then "listen", or "http.listen" at once. Each name must be a parameter or the
+ * start of one, so the table bounds the depth, even if an alias makes the document a ring. Values
+ * are not walked here: their types read them. */
 #include "config/load.h"
 
 #include <string.h>
@@ -10,8 +10,9 @@
 
 #define NAME_MAX_BYTES 128
 
-struct walk {
-    struct pp_value value; /* cfg, doc, file, err; param of the moment */
+struct yaml_walk {
+    /* cfg, doc, file and err are set once; param is set for each parameter */
+    struct pp_value value;
 };
 
 static int line_of(const yaml_node_t *node)
@@ -32,7 +33,8 @@ enum pp_err pp_config_unknown(const char *file, int line, const char *name, stru
     return PP_EINVAL;
 }
 
-static enum pp_err set_param(struct walk *w, const struct pp_param *p, yaml_node_t *key, yaml_node_t *node)
+static enum pp_err set_param(struct yaml_walk *w, const struct pp_param *p, yaml_node_t *key,
+                             yaml_node_t *node)
 {
     size_t n;
     struct pp_config *cfg = w->value.cfg;
@@ -47,9 +49,9 @@ static enum pp_err set_param(struct walk *w, const struct pp_param *p, yaml_node
     return pp_value_set(&w->value, node);
 }
 
-static enum pp_err walk_map(struct walk *w, const char *prefix, yaml_node_t *map);
+static enum pp_err walk_map(struct yaml_walk *w, const char *prefix, yaml_node_t *map);
 
-static enum pp_err walk_pair(struct walk *w, const char *prefix, yaml_node_t *key, yaml_node_t *node)
+static enum pp_err walk_pair(struct yaml_walk *w, const char *prefix, yaml_node_t *key, yaml_node_t *node)
 {
     char name[NAME_MAX_BYTES];
     const char *text = key->type == YAML_SCALAR_NODE ? (const char *)key->data.scalar.value : NULL;
@@ -66,14 +68,14 @@ static enum pp_err walk_pair(struct walk *w, const char *prefix, yaml_node_t *ke
         return set_param(w, p, key, node);
     if (*text && pp_param_is_section(name)) {
         if (pp_value_is_null(node))
-            return PP_OK; /* a section with everything commented out */
+            return PP_OK; /* all of this section is commented out */
         if (node->type == YAML_MAPPING_NODE)
             return walk_map(w, name, node);
     }
     return pp_config_unknown(w->value.file, line_of(key), name, err);
 }
 
-static enum pp_err walk_map(struct walk *w, const char *prefix, yaml_node_t *map)
+static enum pp_err walk_map(struct yaml_walk *w, const char *prefix, yaml_node_t *map)
 {
     enum pp_err e = PP_OK;
     yaml_node_pair_t *p = map->data.mapping.pairs.start;
@@ -83,7 +85,7 @@ static enum pp_err walk_map(struct walk *w, const char *prefix, yaml_node_t *map
     return e;
 }
 
-/* Bytes that are no text have an offset only; everything else has a mark. */
+/* An error of the reader (bytes that are not text) has an offset only; other errors have a line. */
 static int problem_line(const yaml_parser_t *parser, const char *text, size_t len)
 {
     if (parser->error != YAML_READER_ERROR)
@@ -94,7 +96,7 @@ static int problem_line(const yaml_parser_t *parser, const char *text, size_t le
     return line;
 }
 
-/* What is mostly behind two of libyaml's sentences. */
+/* Adds the usual cause to two messages of libyaml that are hard to understand. */
 static const char *yaml_hint(const char *problem)
 {
     if (strstr(problem, "cannot start any token"))
@@ -118,10 +120,10 @@ static enum pp_err fail_yaml(const yaml_parser_t *parser, const char *name, cons
 static enum pp_err apply_document(struct pp_config *cfg, const char *name, yaml_document_t *doc,
                                   struct pp_config_error *err)
 {
-    struct walk w = {{.cfg = cfg, .doc = doc, .file = name, .lines = true, .err = err}};
+    struct yaml_walk w = {{.cfg = cfg, .doc = doc, .file = name, .lines = true, .err = err}};
     yaml_node_t *root = yaml_document_get_root_node(doc);
     if (!root || pp_value_is_null(root))
-        return PP_OK; /* an empty file */
+        return PP_OK; /* the file is empty */
     if (root->type == YAML_MAPPING_NODE)
         return walk_map(&w, "", root);
     pp_config_fail(err, name, line_of(root), "",
@@ -129,7 +131,7 @@ static enum pp_err apply_document(struct pp_config *cfg, const char *name, yaml_
     return PP_EINVAL;
 }
 
-/* The file's only document, then the proof that it was the only one. */
+/* Loads the first document, and checks that it is the only one. */
 static enum pp_err parse(yaml_parser_t *parser, struct pp_config *cfg, const char *name, const char *text,
                          size_t len, struct pp_config_error *err)
 {

@@ -1,10 +1,8 @@
-/* lookup.c: finding parameters by name, by near name, and saying what they allow. */
+/* lookup.c: finds parameters by their name or a similar name. */
 #include "config/params.h"
 
-#include "config/units.h"
-#include "config/value.h"
-
 #include <ctype.h>
+#include <stdint.h>
 #include <string.h>
 
 #define EDIT_MAX 63
@@ -35,7 +33,7 @@ static size_t min3(size_t a, size_t b, size_t c)
     return m < c ? m : c;
 }
 
-/* Three rows of the matrix: a swap of neighbours looks two rows back. */
+/* Three rows of the matrix are enough, because a swap of neighbours looks two rows back. */
 size_t pp_edit_distance(const char *a, const char *b)
 {
     size_t na = strlen(a), nb = strlen(b), rows[3][EDIT_MAX + 1];
@@ -55,8 +53,8 @@ size_t pp_edit_distance(const char *a, const char *b)
     return rows[na % 3][nb];
 }
 
-/* Names and variables are compared in one form: lower case, '.' and '-' as '_', without the prefix of
- * variables. */
+/* Names and variables are compared in one form: lower case, with '.' and '-' as '_', and without
+ * the prefix of variables. */
 static void plain_name(const char *name, char *buf, size_t n)
 {
     if (strncmp(name, "PHOTOPOOL_", 10) == 0)
@@ -67,7 +65,7 @@ static void plain_name(const char *name, char *buf, size_t n)
     buf[i] = '\0';
 }
 
-/* The name with and without its section; where the latter is meant, a little worse. */
+/* Returns the distance to the full name, or 1 if `given` is the name without its section. */
 static size_t name_distance(const char *given, const char *name)
 {
     char full[EDIT_MAX + 2];
@@ -82,7 +80,8 @@ const struct pp_param *pp_param_near(const char *name)
     size_t n;
     const struct pp_param *p = pp_params(&n), *best = NULL;
     plain_name(name, given, sizeof given);
-    size_t least = strlen(given) / 3 < 2 ? strlen(given) / 3 + 1 : 3; /* exclusive */
+    /* a name is a suggestion only if its distance is less than this */
+    size_t least = strlen(given) / 3 < 2 ? strlen(given) / 3 + 1 : 3;
     for (size_t i = 0; i < n; i++) {
         size_t d = name_distance(given, p[i].name);
         if (d >= least)
@@ -98,44 +97,4 @@ void pp_param_env(const struct pp_param *p, char *buf, size_t n)
     snprintf(buf, n, "PHOTOPOOL_%s", p->name);
     for (; *buf; buf++)
         *buf = *buf == '.' ? '_' : (char)toupper((unsigned char)*buf);
-}
-
-static void put_bound(FILE *f, const struct pp_unit *units, double x)
-{
-    char text[40];
-    if (units)
-        pp_unit_format((int64_t)x, units, text, sizeof text);
-    else
-        snprintf(text, sizeof text, "%.15g", x);
-    fputs(text, f);
-}
-
-static void put_range(FILE *f, const struct pp_param *p, const struct pp_type *t)
-{
-    const char *list = p->type == PP_TYPE_TIERS ? " with timeouts from " : " of ";
-    fputs(t->item_size ? list : " from ", f);
-    put_bound(f, t->units, p->min);
-    fputs(" to ", f);
-    put_bound(f, t->units, p->max);
-    if (p->type == PP_TYPE_STRING)
-        fputs(" bytes", f);
-}
-
-void pp_param_allowed(const struct pp_param *p, FILE *f)
-{
-    const struct pp_type *t = pp_type(p->type);
-    if (p->choices) {
-        for (const char *c = p->choices; *c; c++)
-            *c == '|' ? (void)fputs(" or ", f) : (void)fputc(*c, f);
-        return;
-    }
-    if (p->type == PP_TYPE_BOOL) {
-        fputs(t->example, f);
-        return;
-    }
-    fputs(t->noun, f);
-    if (p->min != 0 || p->max != 0)
-        put_range(f, p, t);
-    if (t->example)
-        fprintf(f, ", as %s", t->example);
 }

@@ -1,13 +1,14 @@
 /* params.c: the table of parameters.
  *
- * To add one: a field in config.h, a row here (with its section's others), then `photopool config --markdown
- * > configs/README.md`. A row whose type and field do not fit is a compile error. Mark as reloadable only
- * what every reader looks up at each use. */
+ * To add one: add a field in config.h and a row here, beside the others of its section, then run
+ * `photopool config --markdown > configs/README.md`. A row whose type and field do not fit is a
+ * compile error. Mark a parameter as reloadable only if every reader looks it up at each use. */
 #include "config/params.h"
 
 #include "config/config.h"
 
-/* The C type of a field by the parameter's type; choices are enums of the size of int. */
+/* The C type of the field for each parameter type. A field with choices is an enum, which has the
+ * size of int. */
 #define C_BOOL             bool
 #define C_STRING           const char *
 #define C_URL              const char *
@@ -34,7 +35,8 @@
      }))
 #define AT(path, c) (offsetof(struct pp_config, path) + CHECKED(c))
 
-/* P: type, name, field, default, range. C: with choices in place of a range; E: into an enum. */
+/* P: type, name, field, default, range. C: the same, with choices instead of a range. E: the same,
+ * for an enum field. */
 #define P(t, name, path, def, min, max, flags, help) \
     {name, PP_TYPE_##t, def, min, max, NULL, flags, AT(path, FITS(path, t)), help},
 #define C(t, name, path, def, choices, flags, help) \
@@ -147,7 +149,7 @@ P(COUNT, "fetch.max_pixels", fetch.max_pixels, "100M", 1, 1e10, 0,
 P(COUNT, "fetch.max_redirects", fetch.max_redirects, "5", 0, 20, 0,
   "Redirects followed, each checked and charged as a request.")
 P(SIZE, "fetch.buffer", fetch.buffer_bytes, "48MiB", MIB(1), GIB(64), 0,
-  "Memory for bodies under way, all transfers together; transfers pause when it is used up.")
+  "Memory for bodies in flight, all transfers together; transfers pause when it is used up.")
 P(NETWORKS, "fetch.allow_networks", fetch.allow_networks, "[]", 0, 0, 0,
   "Networks that the address policy would deny (private, loopback, ...) and that are allowed here.")
 P(PORTS, "fetch.allow_ports", fetch.allow_ports, "[80, 443]", 0, 0, 0,

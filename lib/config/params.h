@@ -1,8 +1,8 @@
 /* params.h: the table of parameters and what may be asked of it.
  *
- * One row (params.c) gives a parameter's YAML key, environment variable, flag, help, place in the reference
- * page, type, default, range and field. A type is a row of the table in types.c: how it is read, written and
- * described. */
+ * One row (params.c) gives a parameter's YAML key, environment variable, flag, help, place in the
+ * reference page, type, default, range and field. A type is a row of the table in types.c: how it
+ * is read, written and described. */
 #ifndef PP_CONFIG_PARAMS_H
 #define PP_CONFIG_PARAMS_H
 
@@ -13,12 +13,13 @@
 enum pp_param_type {
     PP_TYPE_BOOL,
     PP_TYPE_STRING, /* range: length in bytes */
-    PP_TYPE_URL,    /* choices: prefixes; upper case stands for what has to follow */
+    /* choices: allowed prefixes; upper-case words stand for text that must follow */
+    PP_TYPE_URL,
     PP_TYPE_LISTEN,
     PP_TYPE_COUNT,
     PP_TYPE_COUNT_OR_NULL,
     PP_TYPE_SIZE,
-    PP_TYPE_DURATION, /* range in milliseconds, in lists too */
+    PP_TYPE_DURATION, /* range: milliseconds, for each item of a list */
     PP_TYPE_NUMBER,
     PP_TYPE_ENUM, /* choices: names, in the order of the C enum */
     PP_TYPE_PORTS,
@@ -34,14 +35,15 @@ enum pp_param_type {
 enum { PP_PARAM_RELOADABLE = 1, PP_PARAM_SECRET = 2 };
 
 struct pp_param {
-    const char *name; /* "http.listen": section, dot, key */
+    const char *name; /* section, dot and key: "http.listen" */
     enum pp_param_type type;
-    const char *def; /* as it would be written; DIR and VERSION stand for the data directory and the program's
-                        version */
-    double min, max; /* in the unit of the field; not used where both are 0 */
-    const char *choices; /* "a|b" or NULL */
+    /* default as a user would write it; DIR stands for the data directory, VERSION for the
+     * program's version */
+    const char *def;
+    double min, max;     /* range, in the unit of the field; not used if both are 0 */
+    const char *choices; /* the choices, as "a|b", or NULL */
     unsigned flags;
-    size_t offset; /* in struct pp_config */
+    size_t offset; /* offset of the field in struct pp_config */
     const char *help;
 };
 
@@ -50,31 +52,29 @@ struct pp_section {
     const char *help;
 };
 
-/* The whole table, in the order of the reference; *n rows. Parameters of a section stand together. */
+/* Returns the table in the order of the reference; sets *n to its rows. Parameters of a section are
+ * adjacent. */
 const struct pp_param *pp_params(size_t *n);
 
-/* The sections, in the same order. */
+/* Returns the sections in the order of the table. */
 const struct pp_section *pp_sections(size_t *n);
 
-/* NULL if there is none of that name. */
+/* Returns the parameter of that name, or NULL. */
 const struct pp_param *pp_param_find(const char *name);
 
-/* True if name is a section, or the start of one up to a dot. */
+/* Returns true if name is a section, or the beginning of a section's name up to a dot. */
 bool pp_param_is_section(const char *name);
 
-/* The parameter that was probably meant by an unknown name (or by an unknown variable), or NULL. Compares by
- * optimal string alignment distance: at most 2 edits, and at most a third of the name; a name without its
- * section counts as near. */
+/* Returns the parameter whose name is closest to an unknown name or variable, or NULL if none is
+ * close: at most 2 edits (optimal string alignment), and at most a third of the name. A name
+ * without its section counts as close. */
 const struct pp_param *pp_param_near(const char *name);
 
-/* Edits from a to b (insert, delete, replace, swap neighbours); texts over 63 bytes are far from everything.
- */
+/* Returns the number of edits from a to b: insert, delete, replace, swap neighbours. A text over 63
+ * bytes is far from every other. */
 size_t pp_edit_distance(const char *a, const char *b);
 
-/* "PHOTOPOOL_HTTP_LISTEN"; cut at n bytes. */
+/* Writes the variable's name, such as "PHOTOPOOL_HTTP_LISTEN", cut at n bytes. */
 void pp_param_env(const struct pp_param *p, char *buf, size_t n);
-
-/* What is allowed, for errors and reference: "a size from 1KiB to 1GiB, as 64KiB or 32MiB". */
-void pp_param_allowed(const struct pp_param *p, FILE *f);
 
 #endif

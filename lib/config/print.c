@@ -1,4 +1,5 @@
-/* print.c: the effective configuration with where each value came from, and what differs between two. */
+/* print.c: prints the configuration in force with the source of each value, and finds the
+ * differences between two configurations. */
 #include "config/value.h"
 
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static void print_json(FILE *f, const struct pp_config *cfg, const struct pp_par
     fprintf(f, ", \"reloadable\": %s}\n", p->flags & PP_PARAM_RELOADABLE ? "true" : "false");
 }
 
-/* A section's head where a new one begins, then the key. */
+/* Writes the head of a section where a new one begins, then the key. */
 static void print_yaml(FILE *f, const struct pp_config *cfg, const struct pp_param *p,
                        const struct pp_config_origin *o, bool first_of_section)
 {
@@ -65,7 +66,8 @@ void pp_config_print(FILE *f, const struct pp_config *cfg, enum pp_config_format
     }
 }
 
-/* The value with its secrets, for comparing; NULL when out of memory. The caller frees it. */
+/* Returns the value with its secrets, for comparing, or NULL when out of memory. The caller frees
+ * it. */
 static char *value_text(const struct pp_config *cfg, const struct pp_param *p)
 {
     char *text = NULL;

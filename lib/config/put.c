@@ -1,11 +1,11 @@
-/* put.c: writing values, in YAML flow style or JSON, so that the reader of value.c takes them back. */
+/* put.c: writes values in YAML flow style or JSON, so that field.c can read them back. */
 #include "config/value.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-/* Plain YAML scalars that stay texts and need no quotes, in flow lists too. */
+/* Returns true if a plain YAML scalar stays a text and needs no quotes, even within a flow list. */
 static bool is_plain(const char *s)
 {
     static const char *const words[] = {"null", "true", "false", "yes", "no"};
@@ -45,13 +45,13 @@ static bool is_secret_key(const char *key, size_t n)
     return false;
 }
 
-/* Copies s to f, the values of secret query parameters replaced. */
+/* Copies the URL s to f, and replaces the values of secret query parameters. */
 static void mask_query(FILE *f, const char *s)
 {
     size_t path = strcspn(s, "?");
     fwrite(s, 1, path, f);
     for (s += path; *s;) {
-        fputc(*s++, f); /* the '?' or '&' */
+        fputc(*s++, f); /* the '?' or '&' before the parameter */
         size_t n = strcspn(s, "&"), key = strcspn(s, "=&");
         bool secret = key < n && is_secret_key(s, key);
         fwrite(s, 1, secret ? key + 1 : n, f);
@@ -70,8 +70,8 @@ void pp_put_url(const struct pp_put *put, const char *url)
         pp_put_text(put, put->secrets ? url : "***");
         return;
     }
-    /* The last '@' ends the user part even where the password holds '/', '?' or '@' itself: rather too much
-     * hidden. */
+    /* The last '@' ends the user part, even if the password contains '/', '?' or '@': it is better
+     * to hide too much than too little. */
     const char *authority = strstr(url, "://"), *at = authority ? strrchr(authority, '@') : NULL;
     if (at) {
         authority += 3;
@@ -85,26 +85,4 @@ void pp_put_url(const struct pp_put *put, const char *url)
     fclose(f);
     pp_put_text(put, text ? text : "***");
     free(text);
-}
-
-void pp_value_put(const struct pp_put *put, const struct pp_config *cfg, const struct pp_param *p)
-{
-    const struct pp_type *t = pp_type(p->type);
-    const void *field = (const char *)cfg + p->offset;
-    if (!t->item_size) {
-        t->put(put, p, field);
-        return;
-    }
-    const struct pp_list_field *list = field;
-    if (!list->n && p->type == PP_TYPE_DURATIONS_OR_ALL) {
-        pp_put_text(put, "all");
-        return;
-    }
-    fputc('[', put->f);
-    for (size_t i = 0; i < list->n; i++) {
-        if (i)
-            fputs(", ", put->f);
-        t->put(put, p, (const char *)list->item + i * t->item_size);
-    }
-    fputc(']', put->f);
 }

@@ -1,5 +1,5 @@
-/* reference.c: what `photopool config --help` says, and the page configs/README.md. Both are the table, in
- * words. */
+/* reference.c: writes `photopool config --help` and the page configs/README.md, both from the
+ * table. */
 #include "config/value.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static void each_param(FILE *f, const struct pp_section *s, void (*row)(FILE *f,
             row(f, &p[i]);
 }
 
-/* As it would stand in a file: quoted where it is empty or ends in ':'. */
+/* Writes a value as in a file: in quotes if it is empty or ends in ':'. */
 static const char *shown_default(const struct pp_param *p, char *buf, size_t n)
 {
     size_t len = strlen(p->def);
@@ -30,7 +30,7 @@ static void help_row(FILE *f, const struct pp_param *p)
     pp_param_env(p, env, sizeof env);
     fprintf(f, "  %s: %s%s\n      %s\n      Allowed: ", p->name, shown_default(p, def, sizeof def),
             p->flags & PP_PARAM_RELOADABLE ? "   (reloadable)" : "", p->help);
-    pp_param_allowed(p, f);
+    pp_type_allowed(pp_type(p->type), p, f);
     fprintf(f, "\n      %s\n", env);
 }
 
@@ -48,7 +48,7 @@ void pp_config_help(FILE *f)
     }
 }
 
-/* A cell: bars would end it. */
+/* Writes a table cell; a bar is escaped, because it would end the cell. */
 static void put_cell(FILE *f, const char *text)
 {
     for (; *text; text++) {
@@ -65,7 +65,7 @@ static void markdown_row(FILE *f, const struct pp_param *p)
     FILE *mem = open_memstream(&allowed, &n);
     if (!mem)
         return;
-    pp_param_allowed(p, mem);
+    pp_type_allowed(pp_type(p->type), p, mem);
     fclose(mem);
     pp_param_env(p, env, sizeof env);
     fprintf(f, "| `%s` | `", p->name);
@@ -82,27 +82,28 @@ void pp_config_markdown(FILE *f)
 {
     size_t n;
     const struct pp_section *s = pp_sections(&n);
-    fputs("# Configuration\n\n"
-          "<!-- Made by `photopool config --markdown > configs/README.md`; the source is "
-          "lib/config/params.c. -->\n\n"
-          "Every parameter can be given in four ways; the first that is there counts:\n\n"
-          "1. flag: `--set http.listen=127.0.0.1:9000`\n"
-          "2. environment: `PHOTOPOOL_HTTP_LISTEN=127.0.0.1:9000` (an empty variable counts as not set)\n"
-          "3. file: `--config FILE`, else `./photopool.yaml`, else `/etc/photopool/photopool.yaml`; `http: "
-          "{listen: ...}`\n"
-          "   or `http.listen: ...`\n"
-          "4. the default below, for a small machine; `DIR` is the data directory of `photopool up --data "
-          "DIR`\n\n"
-          "Durations are `250ms 5s 2m 2h 30d`, sizes `64KiB 32MiB 1GiB` (or `KB MB GB`, or plain bytes), "
-          "counts `250 10k 5M`. "
-          "Lists in\nflags and variables are YAML in one line, `[80, 443]`; the outer brackets may be left "
-          "out. An unknown "
-          "key, a bad unit or a\nvalue out of range ends the program with exit code 2 and says file, line, "
-          "key and what is "
-          "allowed. `photopool config` shows\nwhat is in force and where it came from; `photopool config "
-          "--check` only "
-          "checks. What is marked *live* is reloaded by SIGHUP.\n",
-          f);
+    fputs(
+        "# Configuration\n\n"
+        "<!-- Made by `photopool config --markdown > configs/README.md`.\n"
+        "The source is lib/config/params.c. -->\n\n"
+        "There are four ways to set a parameter; the first in this order wins:\n\n"
+        "1. flag: `--set http.listen=127.0.0.1:9000`\n"
+        "2. environment: `PHOTOPOOL_HTTP_LISTEN=127.0.0.1:9000` (an empty variable counts as not set)\n"
+        "3. file: `--config FILE`, else `./photopool.yaml`, else `/etc/photopool/photopool.yaml`;\n"
+        "   `http: {listen: ...}` or `http.listen: ...`\n"
+        "4. the default below, for a small machine; `DIR` is the data directory of `photopool up --data "
+        "DIR`\n\n"
+        "Durations are `250ms 5s 2m 2h 30d`, sizes `64KiB 32MiB 1GiB` (or `KB MB GB`, or plain bytes), "
+        "counts\n"
+        "`250 10k 5M`. Lists in flags and variables are YAML in one line, `[80, 443]`; you can leave out "
+        "the\n"
+        "outer brackets. An unknown key, a bad unit or a value out of range ends the program with exit code "
+        "2\n"
+        "and a message with file, line, key and the allowed values. `photopool config` shows the values in\n"
+        "force and their origin; `photopool config --check` only checks. SIGHUP reloads the parameters "
+        "marked\n"
+        "*live*.\n",
+        f);
     for (size_t i = 0; i < n; i++) {
         fprintf(
             f,

@@ -56,7 +56,8 @@ static void put_string(const struct pp_put *put, const struct pp_param *p, const
     pp_put_text(put, *(const char *const *)field);
 }
 
-/* A choice "sqlite:PATH" is met by "sqlite:" and something after it; "local:" by itself alone. */
+/* Returns true if the value matches a choice: "sqlite:PATH" needs a text after "sqlite:", and
+ * "local:" must have none. */
 static bool url_matches(const char *s, const char *choice, size_t n)
 {
     size_t fixed = 0;
@@ -87,7 +88,7 @@ static void put_url(const struct pp_put *put, const struct pp_param *p, const vo
     pp_put_url(put, *(const char *const *)field);
 }
 
-/* Counts, sizes and durations; in lists too. */
+/* Writes a count, size or duration, either alone or as an item of a list. */
 static enum pp_err set_integer(const struct pp_value *v, yaml_node_t *node, void *field)
 {
     int64_t n;

@@ -1,12 +1,12 @@
-/* units.c: see units.h. Digits are gathered as one integer with a count of decimals, so no floating point is
- * involved. */
+/* units.c: see units.h. Digits are gathered as one integer and a count of decimals, without
+ * floating point. */
 #include "config/units.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Spellings that are read but never written stand after the one that is. */
+/* If a unit has two spellings, the first one is written; both are read. */
 const struct pp_unit pp_units_count[] = {
     {"G", 1000000000}, {"M", 1000000}, {"k", 1000}, {"K", 1000}, {"", 1}, {NULL, 0},
 };
@@ -48,7 +48,7 @@ static const char *parse_decimal(const char *s, int64_t *mantissa, int64_t *scal
         if (point && __builtin_mul_overflow(*scale, 10, scale))
             return NULL;
     }
-    return digit ? s : NULL; /* no digits at all, or a point at the end */
+    return digit ? s : NULL; /* NULL: there is no digit, or a point at the end */
 }
 
 static const struct pp_unit *find_unit(const struct pp_unit *units, const char *name)

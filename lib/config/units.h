@@ -1,4 +1,5 @@
-/* units.h: decimal numbers with a unit, "1.5h", "64KiB", "100M". Pure; exact or refused, never rounded. */
+/* units.h: decimal numbers with a unit, such as "1.5h", "64KiB", "100M". Values are exact: a number
+ * that would have to be rounded is refused. Pure. */
 #ifndef PP_CONFIG_UNITS_H
 #define PP_CONFIG_UNITS_H
 
@@ -12,17 +13,18 @@ struct pp_unit {
     int64_t factor;
 };
 
-/* Tables, largest factor first as pp_unit_format needs it, closed by a NULL name. A unit "" allows bare
- * numbers. */
-extern const struct pp_unit pp_units_count[];    /* k K M G, bare */
-extern const struct pp_unit pp_units_size[];     /* KiB.. KB.. B, bare; in bytes */
-extern const struct pp_unit pp_units_duration[]; /* ms s m h d; in milliseconds; bare only 0 */
+/* Tables of units, the largest factor first (pp_unit_format needs this order), ended by a NULL
+ * name. The unit "" allows numbers without a unit. */
+extern const struct pp_unit pp_units_count[]; /* k K M G, or no unit */
+extern const struct pp_unit pp_units_size[];  /* KiB.. KB.. B, or no unit; in bytes */
+/* ms s m h d; in milliseconds; only 0 may have no unit */
+extern const struct pp_unit pp_units_duration[];
 
-/* PP_EINVAL: not a number with one of the units, negative, over int64_t, or not a whole number of the base
- * unit. */
+/* Reads a number with one of the units. Returns PP_EINVAL if the text is something else, negative,
+ * larger than int64_t, or not a whole number of the base unit. */
 pp_must_check enum pp_err pp_unit_parse(const char *text, const struct pp_unit *units, int64_t *out);
 
-/* The shortest exact writing, which pp_unit_parse reads back. value >= 0. */
+/* Writes the shortest exact form, which pp_unit_parse reads back. `value` must not be negative. */
 void pp_unit_format(int64_t value, const struct pp_unit *units, char *buf, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* value.c: reading a value into its field: scalars, lists, ranges, and what to say when it does not fit. */
+/* value.c: reads scalars, checks ranges, and reports values that do not fit. */
 #include "config/value.h"
 
 #include "base/text.h"
@@ -7,7 +7,44 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define PP_VALUE_MAX 65536 /* bytes of a value in a flag or a variable */
+static void put_bound(FILE *f, const struct pp_unit *units, double x)
+{
+    char text[40];
+    if (units)
+        pp_unit_format((int64_t)x, units, text, sizeof text);
+    else
+        snprintf(text, sizeof text, "%.15g", x);
+    fputs(text, f);
+}
+
+static void put_range(FILE *f, const struct pp_param *p, const struct pp_type *t)
+{
+    const char *list = p->type == PP_TYPE_TIERS ? " with timeouts from " : " of ";
+    fputs(t->item_size ? list : " from ", f);
+    put_bound(f, t->units, p->min);
+    fputs(" to ", f);
+    put_bound(f, t->units, p->max);
+    if (p->type == PP_TYPE_STRING)
+        fputs(" bytes", f);
+}
+
+void pp_type_allowed(const struct pp_type *t, const struct pp_param *p, FILE *f)
+{
+    if (p->choices) {
+        for (const char *c = p->choices; *c; c++)
+            *c == '|' ? (void)fputs(" or ", f) : (void)fputc(*c, f);
+        return;
+    }
+    if (p->type == PP_TYPE_BOOL) {
+        fputs(t->example, f);
+        return;
+    }
+    fputs(t->noun, f);
+    if (p->min != 0 || p->max != 0)
+        put_range(f, p, t);
+    if (t->example)
+        fprintf(f, ", as %s", t->example);
+}
 
 enum pp_err pp_value_fail(const struct pp_value *v, const yaml_node_t *node, const char *what, ...)
 {
@@ -18,7 +55,7 @@ enum pp_err pp_value_fail(const struct pp_value *v, const yaml_node_t *node, con
     va_end(ap);
     FILE *f = fmemopen(allowed, sizeof allowed, "w");
     if (f) {
-        pp_param_allowed(v->param, f);
+        pp_type_allowed(v->type, v->param, f);
         fclose(f);
         allowed[sizeof allowed - 1] = '\0';
     }
@@ -29,7 +66,7 @@ enum pp_err pp_value_fail(const struct pp_value *v, const yaml_node_t *node, con
 
 enum pp_err pp_value_not(const struct pp_value *v, const yaml_node_t *node)
 {
-    const char *noun = pp_type(v->param->type)->noun;
+    const char *noun = v->type->noun;
     if (node->type != YAML_SCALAR_NODE)
         return pp_value_fail(v, node, "a %s is not %s", node->type == YAML_MAPPING_NODE ? "map" : "list",
                              noun);
@@ -84,78 +121,4 @@ enum pp_err pp_value_unit(const struct pp_value *v, yaml_node_t *node, const str
     if (!s)
         return PP_EINVAL;
     return pp_unit_parse(s, units, out) == PP_OK ? PP_OK : pp_value_not(v, node);
-}
-
-static enum pp_err set_list(const struct pp_value *v, yaml_node_t *node, const struct pp_type *t,
-                            struct pp_list_field *list)
-{
-    if (v->param->type == PP_TYPE_DURATIONS_OR_ALL && node->type == YAML_SCALAR_NODE &&
-        strcmp((const char *)node->data.scalar.value, "all") == 0) {
-        *list = (struct pp_list_field){0};
-        return PP_OK;
-    }
-    if (node->type != YAML_SEQUENCE_NODE)
-        return pp_value_not(v, node);
-    size_t n = (size_t)(node->data.sequence.items.top - node->data.sequence.items.start);
-    if (n > t->max_items)
-        return pp_value_fail(v, node, "%zu entries, and %zu are the limit", n, t->max_items);
-    char *items = pp_arena_array(&v->cfg->arena, n, t->item_size);
-    if (!items)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < n; i++) {
-        yaml_node_t *item = yaml_document_get_node(v->doc, node->data.sequence.items.start[i]);
-        enum pp_err e = t->set(v, item, items + i * t->item_size);
-        if (e != PP_OK)
-            return e;
-    }
-    *list = (struct pp_list_field){items, n};
-    return PP_OK;
-}
-
-enum pp_err pp_value_set(const struct pp_value *v, yaml_node_t *node)
-{
-    const struct pp_type *t = pp_type(v->param->type);
-    void *field = (char *)v->cfg + v->param->offset;
-    return t->item_size ? set_list(v, node, t, field) : t->set(v, node, field);
-}
-
-/* A list given as text: "[80, 443]", or "80,443" to save a shell the quoting. */
-static enum pp_err set_list_text(struct pp_value *v, const char *text, size_t n)
-{
-    yaml_parser_t parser;
-    yaml_document_t doc;
-    bool bare = text[strspn(text, " ")] != '[' && strcmp(text, "all") != 0;
-    char *flow = pp_arena_printf(&v->cfg->arena, bare ? "[%s]" : "%s", text);
-    if (!flow || !yaml_parser_initialize(&parser))
-        return PP_ENOMEM;
-    yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)flow, n + (bare ? 2 : 0));
-    enum pp_err e;
-    if (!yaml_parser_load(&parser, &doc)) {
-        e = parser.error == YAML_MEMORY_ERROR ? PP_ENOMEM
-                                              : pp_value_fail(v, NULL, "not YAML: %s", parser.problem);
-    } else {
-        v->doc = &doc;
-        yaml_node_t *root = yaml_document_get_root_node(&doc);
-        e = root ? pp_value_set(v, root) : pp_value_fail(v, NULL, "there is no value");
-        v->doc = NULL;
-        yaml_document_delete(&doc);
-    }
-    yaml_parser_delete(&parser);
-    return e;
-}
-
-enum pp_err pp_value_set_text(struct pp_value *v, const char *text)
-{
-    size_t n = strnlen(text, PP_VALUE_MAX + 1);
-    if (n > PP_VALUE_MAX)
-        return pp_value_fail(v, NULL, "over %d bytes", PP_VALUE_MAX);
-    if (pp_type(v->param->type)->item_size)
-        return set_list_text(v, text, n);
-    char *copy = pp_arena_copy(&v->cfg->arena, text, n);
-    if (!copy)
-        return PP_ENOMEM;
-    yaml_node_t node = {.type = YAML_SCALAR_NODE,
-                        .data.scalar = {(yaml_char_t *)copy, n, YAML_PLAIN_SCALAR_STYLE}};
-    return pp_value_set(v, &node);
 }

@@ -1,7 +1,9 @@
 /* value.h: one value between its YAML node and its field. Internal to lib/config.
  *
- * types.c has a row per enum pp_param_type. A list type is described by its item; the list itself is handled
- * in value.c, once. */
+ *   field.c (lists, texts) -> types.c (a row per type) -> value_net.c, value_map.c, put.c
+ *   -> value.c (scalars, errors)
+ *
+ * A row describes a list type by its item; field.c handles the list itself, once. */
 #ifndef PP_CONFIG_VALUE_H
 #define PP_CONFIG_VALUE_H
 
@@ -10,91 +12,104 @@
 
 #include <yaml.h>
 
-/* A value on its way in: where it goes, where it came from, and where to complain. */
+/* A value that is being read: its field, its source, and where errors are reported. */
 struct pp_value {
     struct pp_config *cfg;
     const struct pp_param *param;
-    yaml_document_t *doc; /* resolves the items of lists and maps; NULL for a bare scalar */
-    const char *file;     /* name for messages; not owned */
-    bool lines;           /* the document's line numbers mean something to the operator */
+    const struct pp_type *type; /* type of param; set by pp_value_set */
+    /* document with the items of lists and maps; NULL for a bare scalar */
+    yaml_document_t *doc;
+    const char *file; /* name of the file for messages; the caller owns it */
+    /* line numbers of the document help the operator, so messages show them */
+    bool lines;
     struct pp_config_error *err;
 };
 
-/* How to write: YAML in flow style, or JSON. secrets: passwords as they are, for comparing only. */
+/* How to write values: as JSON if `json`, else in YAML flow style. `secrets` writes passwords as
+ * they are; this is for comparing only. */
 struct pp_put {
     FILE *f;
     bool json;
     bool secrets;
 };
 
-/* Reads `node` into `field`. PP_EINVAL (err filled), PP_ENOMEM. */
+/* Reads `node` into `field`. Returns PP_EINVAL and fills err if the value is wrong, or PP_ENOMEM.
+ */
 typedef enum pp_err (*pp_value_set_fn)(const struct pp_value *v, yaml_node_t *node, void *field);
 typedef void (*pp_value_put_fn)(const struct pp_put *put, const struct pp_param *p, const void *field);
 
 struct pp_type {
-    const char *name;    /* for the reference: "size" */
-    const char *noun;    /* for errors: "a size" */
-    const char *example; /* "64KiB or 32MiB"; NULL = the choices say it */
-    size_t item_size;    /* of a list's item; 0 = no list */
+    const char *name;    /* name in the reference, such as "size" */
+    const char *noun;    /* name in error messages, such as "a size" */
+    const char *example; /* "64KiB or 32MiB"; NULL: the choices serve as examples */
+    size_t item_size;    /* bytes of a list's item; 0: the type is not a list */
     size_t max_items;
-    pp_value_set_fn set; /* of the field, or of an item of the list */
+    pp_value_set_fn set; /* reads the field, or one item of a list */
     pp_value_put_fn put;
-    const struct pp_unit *units; /* of numbers, and of the range */
+    const struct pp_unit *units; /* units of the numbers and of the range */
 };
 
 const struct pp_type *pp_type(enum pp_param_type type);
 
-/* The list types share one layout. */
+/* Writes the allowed values of `p`, whose type is `t`, as in "a size from 1KiB to 1GiB, as 64KiB or
+ * 32MiB". */
+void pp_type_allowed(const struct pp_type *t, const struct pp_param *p, FILE *f);
+
+/* The layout of all list types. */
 struct pp_list_field {
     void *item;
     size_t n;
 };
 
-/* A node into the parameter's field, with the list around it; what a field had before stays in the arena. */
-pp_must_check enum pp_err pp_value_set(const struct pp_value *v, yaml_node_t *node);
+/* Reads a node into the parameter's field, including the list around it. The field's previous value
+ * stays in the arena. */
+pp_must_check enum pp_err pp_value_set(struct pp_value *v, yaml_node_t *node);
 
-/* The same from the text of a flag or variable: literal for single values, YAML in flow style for lists,
- * brackets optional. */
+/* Reads the text of a flag or variable: a single value literally, a list in YAML flow style with or
+ * without brackets. */
 pp_must_check enum pp_err pp_value_set_text(struct pp_value *v, const char *text);
 
-/* The field's value, in a form that pp_value_set reads back (but for masked passwords). */
+/* Writes the field's value in a form that pp_value_set can read back (except for masked passwords).
+ */
 void pp_value_put(const struct pp_put *put, const struct pp_config *cfg, const struct pp_param *p);
 
-/* A text, quoted where it has to be. */
+/* Writes a text, with quotes if it needs them. */
 void pp_put_text(const struct pp_put *put, const char *text);
 
-/* A URL with its password and secret parameters shown as ***. */
+/* Writes a URL; its password and secret parameters are shown as ***. */
 void pp_put_url(const struct pp_put *put, const char *url);
 
-/* The scalar of a node as a C string, or NULL with err filled: not a scalar, NUL inside, not UTF-8 or with
- * control characters. */
+/* Returns the scalar of a node as a C string, or NULL with err filled if the node is not a scalar,
+ * contains NUL or control characters, or is not UTF-8. */
 const char *pp_value_scalar(const struct pp_value *v, yaml_node_t *node);
 
-/* True for a plain ~, null or nothing. */
+/* Returns true for a plain ~ or null, and for an empty value. */
 bool pp_value_is_null(const yaml_node_t *node);
 
-/* "FILE:LINE: KEY: <what>; allowed: ..." into err. Answers PP_EINVAL. */
+/* Writes "FILE:LINE: KEY: <what>; allowed: ..." to err. Returns PP_EINVAL. */
 enum pp_err pp_value_fail(const struct pp_value *v, const yaml_node_t *node, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* "<text> is not <noun>" by pp_value_fail; the text of a secret is not shown. */
+/* Calls pp_value_fail with "<text> is not <noun>". The text of a secret is not shown. */
 enum pp_err pp_value_not(const struct pp_value *v, const yaml_node_t *node);
 
-/* Fails unless the parameter's range has x. */
+/* Returns PP_EINVAL and fills err unless x is in the parameter's range. */
 pp_must_check enum pp_err pp_value_in_range(const struct pp_value *v, const yaml_node_t *node, double x);
 
-/* A scalar with one of the units into *out. */
+/* Reads a scalar with one of the units into *out. */
 pp_must_check enum pp_err pp_value_unit(const struct pp_value *v, yaml_node_t *node,
                                         const struct pp_unit *units, int64_t *out);
 
-/* error.c. Fills err; key and file may be ""; what is cleaned of control characters and cut to fit. */
+/* Fills err (error.c). key and file may be "". Control characters in the message are replaced, and
+ * it is cut to fit. */
 void pp_config_fail(struct pp_config_error *err, const char *file, int line, const char *key, const char *fmt,
                     ...) __attribute__((format(printf, 5, 6)));
 
-/* HOST or HOST:PORT of n bytes, with a port from 1; an IPv6 address is in brackets. */
+/* Returns true if the n bytes are HOST or HOST:PORT with a port of at least 1. An IPv6 address must
+ * be in brackets. */
 bool pp_is_host_port(const char *s, size_t n);
 
-/* value_net.c, value_map.c: readers and writers of compound items. */
+/* Readers and writers of compound items (value_net.c, value_map.c). */
 enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, void *field);
 enum pp_err pp_set_port_range(const struct pp_value *v, yaml_node_t *node, void *field);
 enum pp_err pp_set_network(const struct pp_value *v, yaml_node_t *node, void *field);

@@ -1,5 +1,5 @@
-/* value_map.c: entries of lists that are maps: tiers and keys. Each has a table of its fields, so that an
- * unknown or a missing one is told by name. */
+/* value_map.c: reads entries of lists that are maps: tiers and keys. A table of its fields
+ * describes each map, so that errors can name an unknown or missing field. */
 #include "config/value.h"
 
 #include "base/text.h"
@@ -26,7 +26,7 @@ static enum pp_err unknown_field(const struct pp_value *v, const yaml_node_t *no
     return pp_value_fail(v, node, "no field is called \"%.60s\"", name);
 }
 
-/* Reads one pair; `seen` has a bit per field. */
+/* Reads one pair of name and value; `seen` has a bit per field. */
 static enum pp_err set_pair(const struct pp_value *v, yaml_node_t *key, yaml_node_t *value,
                             const struct map_field *fields, size_t n, unsigned *seen, void *item)
 {
@@ -106,7 +106,7 @@ void pp_put_tier(const struct pp_put *put, const struct pp_param *p, const void 
             timeout, (long long)tier->concurrency);
 }
 
-/* Names and clients have the characters of a client id. */
+/* Accepts the characters of a client id, for names and clients. */
 static enum pp_err key_word(const struct pp_value *v, yaml_node_t *node, const char *what, const char **out)
 {
     const char *s = pp_value_scalar(v, node);
@@ -128,7 +128,8 @@ static enum pp_err key_client(const struct pp_value *v, yaml_node_t *node, void 
     return key_word(v, node, "client", &((struct pp_config_key *)item)->client);
 }
 
-/* Not quoted in the message: it may be the key itself, put there by mistake. */
+/* The message does not quote the value, which may be the key itself if the operator put it there by
+ * mistake. */
 static enum pp_err key_sha256(const struct pp_value *v, yaml_node_t *node, void *item)
 {
     struct pp_config_key *key = item;
@@ -140,15 +141,18 @@ static enum pp_err key_sha256(const struct pp_value *v, yaml_node_t *node, void 
     return pp_value_fail(v, node, "sha256: not 64 hex digits (make them with: printf %%s KEY | sha256sum)");
 }
 
-static const char *const scope_names[] = {"submit", "read", "admin"};
-#define PP_SCOPES (sizeof scope_names / sizeof scope_names[0])
+static const char *const scope_names[PP_SCOPE_COUNT] = {
+#define X(id, name) name,
+    PP_SCOPE_TABLE(X)
+#undef X
+};
 
 static enum pp_err key_scope(const struct pp_value *v, yaml_node_t *node, struct pp_config_key *key)
 {
     const char *s = pp_value_scalar(v, node);
     if (!s)
         return PP_EINVAL;
-    for (size_t i = 0; i < PP_SCOPES; i++) {
+    for (size_t i = 0; i < PP_SCOPE_COUNT; i++) {
         if (strcmp(s, scope_names[i]))
             continue;
         key->scopes |= 1u << i;
@@ -188,12 +192,12 @@ void pp_put_key(const struct pp_put *put, const struct pp_param *p, const void *
     struct pp_put quoted = *put;
     char hex[2 * sizeof key->sha256 + 1];
     (void)p;
-    quoted.json = true; /* a client "42" stays a text, and hex of digits only too */
+    quoted.json = true; /* JSON quotes keep a client "42" and a hash that has only digits texts */
     pp_hex(hex, key->sha256, sizeof key->sha256);
     fprintf(put->f, "{%sname%s: ", q, q);
     pp_put_text(&quoted, key->name);
     fprintf(put->f, ", %ssha256%s: \"%s\", %sscopes%s: [", q, q, hex, q, q);
-    for (size_t i = 0; i < PP_SCOPES; i++) {
+    for (size_t i = 0; i < PP_SCOPE_COUNT; i++) {
         if (!(key->scopes & (1u << i)))
             continue;
         fprintf(put->f, "%s%s%s%s", sep, q, scope_names[i], q);

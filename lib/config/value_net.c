@@ -1,5 +1,6 @@
-/* value_net.c: addresses, ports and networks. Addresses are read by inet_pton and written by inet_ntop, so
- * that one address has one text and the forms that only inet_aton knows (0x7f000001, 127.1) are refused. */
+/* value_net.c: addresses, ports and networks. Addresses are read by inet_pton and written by
+ * inet_ntop, so that one address has one text and the forms that only inet_aton knows (0x7f000001,
+ * 127.1) are refused. */
 #include "config/value.h"
 
 #include <arpa/inet.h>
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* 1..5 digits, at most 65535. */
+/* Reads 1 to 5 digits with a value of at most 65535. */
 static bool parse_port(const char *s, size_t n, uint16_t *out)
 {
     unsigned long port = 0;
@@ -34,8 +35,8 @@ bool pp_is_host_port(const char *s, size_t n)
     return s[host] == ':' && parse_port(s + host + 1, n - host - 1, &port) && port > 0;
 }
 
-/* The canonical text of an IPv4 or IPv6 address, the latter with or without brackets, in the arena; its
- * family in *family. */
+/* Returns the canonical text of an IPv4 or IPv6 address in the arena, and its family in *family. An
+ * IPv6 address may be in brackets. */
 static enum pp_err keep_address(const struct pp_value *v, const char *s, size_t n, int *family,
                                 const char **out)
 {
@@ -115,7 +116,7 @@ void pp_put_port_range(const struct pp_put *put, const struct pp_param *p, const
     pp_put_text(put, text);
 }
 
-/* Clears the bits beyond the prefix; true if all were clear before. */
+/* Clears the bits beyond the prefix. Returns true if all of them were clear before. */
 static bool mask_address(uint8_t *bytes, int n, int prefix)
 {
     bool was_clear = true;

@@ -1,4 +1,5 @@
-/* address.c: the deny table as code, and the texts of addresses. See address.h for what is denied and why. */
+/* address.c: compares addresses with the deny table, and reads and writes their texts; see
+ * address.h. */
 #include "core/address.h"
 
 #include <arpa/inet.h>
@@ -9,7 +10,8 @@ static uint32_t be32(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Every row is compared, without a branch: this runs for each connection and 2^32 times in a test. */
+/* All rows are compared without branches, because this runs for each connection and 2^32 times in a
+ * test. */
 static bool ipv4_denied(uint32_t a)
 {
 #define X(b0, b1, b2, b3, bits) \
@@ -27,7 +29,7 @@ static bool ipv6_denied(const uint8_t b[16])
 {
     uint64_t high = first_half(b);
     if (high >> 61 != 1)
-        return true; /* not 2000::/3 */
+        return true; /* outside 2000::/3 */
 #define X(w0, w1, bits)                                                 \
     if (((high ^ ((uint64_t)(w0) << 32 | (w1))) >> (64 - (bits))) == 0) \
         return true;
@@ -91,7 +93,7 @@ bool pp_addr_from_text(struct pp_addr *out, const char *s, size_t n)
 
 char *pp_addr_text(const struct pp_addr *addr, char buf[PP_ADDR_TEXT_MAX])
 {
-    buf[0] = '\0'; /* inet_ntop fails for lack of room only, and there is room */
+    buf[0] = '\0'; /* inet_ntop fails only for lack of room */
     (void)inet_ntop(addr->family == 6 ? AF_INET6 : AF_INET, addr->b, buf, PP_ADDR_TEXT_MAX);
     return buf;
 }
@@ -103,7 +105,7 @@ struct pp_addr pp_addr_v4(uint32_t host_order)
                                   (uint8_t)(host_order >> 8), (uint8_t)host_order}};
 }
 
-/* 1 to `digits` decimal digits, all of s, at most `max`. */
+/* Reads all of s as 1 to `digits` decimal digits; the number is at most `max`. */
 static bool parse_number(const char *s, size_t n, size_t digits, unsigned max, unsigned *out)
 {
     unsigned v = 0;
@@ -118,7 +120,7 @@ static bool parse_number(const char *s, size_t n, size_t digits, unsigned max, u
     return v <= max;
 }
 
-/* Are all bits of addr from number `bits` on zero? */
+/* Returns true if all bits of addr from bit number `bits` on are zero. */
 static bool tail_is_zero(const struct pp_addr *addr, unsigned bits)
 {
     for (unsigned i = bits; i < 128; i++) {
@@ -157,18 +159,4 @@ bool pp_cidr_contains(const struct pp_cidr *net, const struct pp_addr *addr)
     if (memcmp(net->addr.b, addr->b, whole) != 0)
         return false;
     return rest == 0 || ((net->addr.b[whole] ^ addr->b[whole]) >> (8 - rest)) == 0;
-}
-
-bool pp_port_range_parse(struct pp_port_range *out, const char *s, size_t n)
-{
-    const char *dash = memchr(s, '-', n);
-    size_t lo_n = dash ? (size_t)(dash - s) : n;
-    unsigned lo, hi;
-    if (!parse_number(s, lo_n, 5, 65535, &lo))
-        return false;
-    hi = lo;
-    if (dash && !parse_number(dash + 1, n - lo_n - 1, 5, 65535, &hi))
-        return false;
-    *out = (struct pp_port_range){.lo = (uint16_t)lo, .hi = (uint16_t)hi};
-    return lo > 0 && lo <= hi;
 }

@@ -1,30 +1,25 @@
-/* address.h: IP addresses, and the policy that says which of them a photo may be fetched from (DESIGN.md
- * section 7, I6).
+/* address.h: the policy that says which IP addresses may be fetched from (I6).
  *
- * The policy judges the address that a socket is about to connect to, never a text: whoever opens sockets
- * asks pp_address_allowed() with the very address it then connects to, and asks again when it reuses a
+ * The policy judges the address that a socket is about to connect to, never a text: the code that
+ * opens sockets asks pp_address_allowed() for that very address, and asks again when it reuses a
  * connection.
  *
- * Denied is what is not one host's public unicast address:
+ * Denied is everything that is not one host's public unicast address:
  *
- *   IPv4  every row of the IANA IPv4 Special-Purpose Address Registry, also the few that are globally
- * reachable (AS112, AMT, PCP and TURN anycast: they answer from the nearest network, and no photo host lives
- * there), multicast (RFC 5771), and 168.63.129.16, a public number that is the platform's metadata server
- * inside Azure. The rows, with their RFCs, are PP_DENIED_IPV4 below. IPv6  everything outside 2000::/3,
- * IANA's global unicast space. That covers ::, ::1, IPv4-compatible ::/96 (RFC 4291), IPv4-mapped
- * ::ffff:0:0/96, IPv4-translated ::ffff:0:0:0/96 (RFC 2765), NAT64 64:ff9b::/96 and 64:ff9b:1::/48 (RFC 6052,
- *         8215), 100::/64 and 100:0:0:1::/64 (discard, dummy), 5f00::/16 (segment routing), fc00::/7,
- * fe80::/10, fec0::/10, ff00::/8. Inside 2000::/3 every row of the IANA IPv6 Special-Purpose Address
- * Registry: PP_DENIED_IPV6 below; with it go Teredo (2001::/32) and 6to4 (2002::/16), whatever IPv4 address
- * they carry: both are retired, and a relay could lead inwards. An ISATAP interface identifier (RFC 5214:
- * ...:0:5efe:a.b.c.d or ...:200:5efe:a.b.c.d) with a denied IPv4 address.
+ *   IPv4  every row of the IANA IPv4 Special-Purpose Address Registry, also the globally reachable
+ *         ones (anycast services: no photo host lives there), multicast, and Azure's metadata
+ *         server, which has a public number. PP_DENIED_IPV4 has the rows and their RFCs.
+ *   IPv6  everything outside 2000::/3, IANA's global unicast space; inside it every row of the IANA
+ *         IPv6 Special-Purpose Address Registry (PP_DENIED_IPV6), including all of Teredo
+ *         and 6to4; and ISATAP interface identifiers (RFC 5214) of a denied IPv4
+ *         address.
  *
- * Not recognisable: a NAT64 prefix that an operator chose inside its own global unicast space (RFC 6052
- * section 2.2). Who runs such a translator must not let it reach private IPv4 addresses, as RFC 6052
- * section 3.1 asks.
+ * A NAT64 prefix that an operator chose inside its own global unicast space (RFC 6052 section 2.2)
+ * cannot be recognised: the operator must see that this translator does not reach private IPv4
+ * addresses.
  *
- * Pure functions; any thread. To deny another network add a row: the test's own list of ranges must get it,
- * too. */
+ * Pure functions; any thread. To deny another network add a row, here and in the test's own
+ * list. */
 #ifndef PP_CORE_ADDRESS_H
 #define PP_CORE_ADDRESS_H
 
@@ -34,8 +29,8 @@
 
 #include "photopool/err.h"
 
-/* family 4: b[0..3] in network order, the rest 0. family 6: b[0..15] in network order. Comparable with memcmp
- * if zeroed first, as the functions below do. */
+/* Network order; family 4 uses b[0..3]. The functions below set the other bytes to 0, so that
+ * memcmp() compares addresses. */
 struct pp_addr {
     uint8_t family;
     uint8_t b[16];
@@ -50,16 +45,16 @@ struct pp_port_range {
     uint16_t lo, hi; /* inclusive */
 };
 
-/* Borrowed slices; they must outlive every use. An empty policy denies all special addresses and every port.
- */
+/* The operator's settings, as borrowed slices. An empty policy denies all special addresses and
+ * every port. */
 struct pp_address_policy {
-    const struct pp_cidr *allow; /* fetch.allow_networks: networks that the table would deny */
+    const struct pp_cidr *allow; /* fetch.allow_networks: allowed even if the table denies them */
     size_t n_allow;
     const struct pp_port_range *ports; /* fetch.allow_ports */
     size_t n_ports;
 };
 
-/* X(a, b, c, d, bits): registry name, RFC */
+/* X(a, b, c, d, bits): the name in the registry, and the number of the RFC. */
 #define PP_DENIED_IPV4(X)                                                                              \
     X(0, 0, 0, 0, 8)        /* this network, 791 */                                                    \
     X(10, 0, 0, 0, 8)       /* private use, 1918 */                                                    \
@@ -89,32 +84,29 @@ struct pp_address_policy {
     X(0x2620004f, 0x80000000, 48) /* AS112 direct delegation, 7534 */                                      \
     X(0x3fff0000, 0, 20)          /* documentation, 9637 */
 
-/* May a connection be opened to `addr`? `allow` wins over the table. An IPv4-mapped IPv6 address is allowed
- * only by an allowed IPv4 network that holds the address in it, for that is where the kernel would connect
- * to; an allowed IPv6 network never covers it. An unknown family is denied. */
+/* Returns true if a connection may be opened to `addr`. `allow` wins over the table. An IPv4-mapped
+ * IPv6 address counts as the IPv4 address in it, to which the kernel would connect. An unknown
+ * family is denied. */
 bool pp_address_allowed(const struct pp_address_policy *policy, const struct pp_addr *addr);
 
-/* May a connection be opened to this port? */
+/* Returns true if a connection may be opened to this port. */
 bool pp_port_allowed(const struct pp_address_policy *policy, uint16_t port);
 
-/* The standard spellings only: four decimal numbers, or RFC 4291 section 2.2. No brackets, zones, octal, hex
- * or short forms. */
+/* Reads an address. Accepts standard spellings only: four decimal numbers, or RFC 4291 section 2.2,
+ * without brackets or zone. */
 pp_must_check bool pp_addr_from_text(struct pp_addr *out, const char *s, size_t n);
 
 #define PP_ADDR_TEXT_MAX 46
-/* RFC 5952 text, without brackets. Returns buf. */
+/* Writes the address as RFC 5952 text without brackets, and returns buf. */
 char *pp_addr_text(const struct pp_addr *addr, char buf[PP_ADDR_TEXT_MAX]);
 
-/* An IPv4 address of 32 bits in host order. */
+/* Makes an address of 32 bits in host order. */
 struct pp_addr pp_addr_v4(uint32_t host_order);
 
-/* "10.0.0.0/8", "fd00::/8", or an address alone (one host). False for a bad text or bits set after the
- * prefix. A prefix inside
- * ::ffff:0:0/96 becomes the IPv4 network that it means. */
+/* Reads "10.0.0.0/8", "fd00::/8", or an address alone (one host). Returns false if the text is
+ * malformed or has bits after the prefix. A prefix inside ::ffff:0:0/96 becomes the IPv4 network
+ * that it stands for. */
 pp_must_check bool pp_cidr_parse(struct pp_cidr *out, const char *s, size_t n);
 bool pp_cidr_contains(const struct pp_cidr *net, const struct pp_addr *addr);
-
-/* "443" or "1024-65535"; 1..65535, low end first. */
-pp_must_check bool pp_port_range_parse(struct pp_port_range *out, const char *s, size_t n);
 
 #endif

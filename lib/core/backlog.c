@@ -1,9 +1,8 @@
-/* backlog.c: see backlog.h. `later` is a binary heap of clients by their earliest due time, each knowing its
- * place in it (as beanstalkd's heap does), so that any can be moved or taken out. The heap has room for every
- * client, so only the arrival of a new client can want memory. */
+/* backlog.c: see backlog.h. `later` is a binary heap of clients by their earliest due time; each
+ * client knows its place in the heap (as in beanstalkd), so any client can be moved or removed. The
+ * heap always has room for every client, so memory is allocated only for a new client. */
 #include "core/backlog.h"
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,22 +11,25 @@
 #define uthash_nonfatal_oom(elt) ((elt)->homeless = true)
 #include <uthash.h>
 
+#include "base/check.h"
+#include "base/list.h"
+
 #define PP_BACKLOG_READY SIZE_MAX
 
 struct entry {
     UT_hash_handle hh;
     int64_t due_ms[PP_QUEUES];
-    int64_t first_ms; /* least of due_ms */
-    size_t place;     /* in the heap, or PP_BACKLOG_READY */
-    struct entry *prev, *next;
-    bool homeless; /* the hash had no memory for it */
+    int64_t first_ms;    /* the minimum of due_ms */
+    size_t place;        /* index in the heap, or PP_BACKLOG_READY */
+    struct pp_node node; /* in ready */
+    bool homeless;       /* uthash had no memory to add the client to the hash table */
     char client[];
 };
 
 struct pp_backlog {
     struct entry *clients;
     size_t max_clients;
-    struct entry *head, *tail; /* ready, next to be handed out first */
+    struct pp_list ready; /* the first client is returned next */
     struct entry **heap;
     size_t n_heap, cap_heap;
 };
@@ -63,7 +65,7 @@ static void heap_down(struct pp_backlog *b, size_t i)
 
 static void heap_add(struct pp_backlog *b, struct entry *e)
 {
-    assert(b->n_heap < b->cap_heap);
+    pp_assert(b->n_heap < b->cap_heap, "a client has no place in the heap");
     heap_set(b, b->n_heap++, e);
     heap_up(b, e->place);
 }
@@ -97,25 +99,13 @@ static bool heap_reserve(struct pp_backlog *b, size_t n)
 static void ready_add(struct pp_backlog *b, struct entry *e)
 {
     e->place = PP_BACKLOG_READY;
-    e->prev = b->tail;
-    e->next = NULL;
-    if (b->tail)
-        b->tail->next = e;
-    else
-        b->head = e;
-    b->tail = e;
+    pp_list_push(&b->ready, &e->node);
 }
 
 static void ready_remove(struct pp_backlog *b, struct entry *e)
 {
-    if (e->prev)
-        e->prev->next = e->next;
-    else
-        b->head = e->next;
-    if (e->next)
-        e->next->prev = e->prev;
-    else
-        b->tail = e->prev;
+    pp_assert(e->place == PP_BACKLOG_READY && b->ready.n > 0, "a client leaves a ring that it is not in");
+    pp_list_remove(&b->ready, &e->node);
 }
 
 /* --- clients --- */
@@ -166,8 +156,8 @@ static enum pp_err add(struct pp_backlog *b, const char *client, struct entry **
     return PP_OK;
 }
 
-/* A ready client keeps its turn while it is due as early as before or earlier; it waits in the heap
- * otherwise, until pp_backlog_due() finds it due again. */
+/* Moves the client to its place after a change. A client in the ring keeps its turn unless it is
+ * now due later; then it waits in the heap until pp_backlog_due() finds it due again. */
 static void change(struct pp_backlog *b, struct entry *e, uint8_t queue, int64_t due_ms)
 {
     int64_t was = e->first_ms, first = PP_BACKLOG_NEVER;
@@ -192,8 +182,10 @@ static void change(struct pp_backlog *b, struct entry *e, uint8_t queue, int64_t
 struct pp_backlog *pp_backlog_new(size_t max_clients)
 {
     struct pp_backlog *b = calloc(1, sizeof *b);
-    if (b)
-        b->max_clients = max_clients ? max_clients : 1;
+    if (!b)
+        return NULL;
+    b->max_clients = max_clients ? max_clients : 1;
+    pp_list_init(&b->ready);
     return b;
 }
 
@@ -219,7 +211,7 @@ enum pp_err pp_backlog_put(struct pp_backlog *b, const char *client, uint8_t que
 
 enum pp_err pp_backlog_set(struct pp_backlog *b, const char *client, uint8_t queue, int64_t due_ms)
 {
-    assert(queue < PP_QUEUES);
+    pp_assert(queue < PP_QUEUES, "no such queue");
     struct entry *e = find(b, client);
     if (!e) {
         if (due_ms == PP_BACKLOG_NEVER)
@@ -248,7 +240,7 @@ void pp_backlog_drop(struct pp_backlog *b, const char *client)
 
 int64_t pp_backlog_get(const struct pp_backlog *b, const char *client, uint8_t queue)
 {
-    assert(queue < PP_QUEUES);
+    pp_assert(queue < PP_QUEUES, "no such queue");
     const struct entry *e = find(b, client);
     return e ? e->due_ms[queue] : PP_BACKLOG_NEVER;
 }
@@ -261,35 +253,29 @@ size_t pp_backlog_due(struct pp_backlog *b, int64_t now_ms, uint32_t mask, struc
         heap_remove(b, e);
         ready_add(b, e);
     }
-    size_t n = 0;
-    struct entry *last = b->tail, *e = b->head;
-    for (bool more = e != NULL; more && n < cap;) {
-        struct entry *next = e->next;
+    size_t n = 0, left = b->ready.n;
+    pp_list_each (node, &b->ready) {
+        struct entry *e = pp_container_of(node, struct entry, node);
         uint32_t queues = 0;
+        if (n == cap || left-- == 0)
+            break;
         for (size_t q = 0; q < PP_QUEUES; q++)
             if (e->due_ms[q] <= now_ms && (mask & (1u << q)))
                 queues |= 1u << q;
-        more = e != last;
         if (queues) {
             out[n++] = (struct pp_backlog_due){e->client, queues};
             ready_remove(b, e);
             ready_add(b, e);
         }
-        e = next;
     }
     return n;
 }
 
 int64_t pp_backlog_next_ms(const struct pp_backlog *b, int64_t now_ms)
 {
-    if (b->head)
+    if (b->ready.n > 0)
         return now_ms;
     if (b->n_heap == 0)
         return PP_BACKLOG_NEVER;
     return b->heap[0]->first_ms > now_ms ? b->heap[0]->first_ms : now_ms;
-}
-
-size_t pp_backlog_count(const struct pp_backlog *b)
-{
-    return HASH_COUNT(b->clients);
 }

@@ -1,8 +1,8 @@
-/* code.c: look-ups in the table of code.h. Rows come from PP_CODE_TABLE; only what HTTP statuses share is
- * written here.
+/* code.c: look-ups in the table of code.h. The rows come from PP_CODE_TABLE. Only the rows that
+ * several HTTP statuses share are defined here.
  *
- * Invariant: every number has a row, so that a code read from an old store can always be shown. To give a
- * status a treatment of its own, add a row to http_rows and name it in http_row(). */
+ * Invariant: every number has a row, so that a code from an old store can always be shown. To give
+ * a status a row of its own, add a row to http_rows and name it in http_row(). */
 #include "photopool/code.h"
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* delivery.c: see delivery.h. */
 #include "core/delivery.h"
 
-#include <assert.h>
 #include <string.h>
+
+#include "base/check.h"
 
 #define MINUTE_MS INT64_C(60000)
 #define HOUR_MS   INT64_C(3600000)
@@ -12,7 +13,7 @@ static const int64_t waits_ms[PP_DELIVERY_ATTEMPTS - 1] = {
     10 * HOUR_MS, 14 * HOUR_MS,  20 * HOUR_MS,   24 * HOUR_MS,
 };
 
-/* Within a tenth of `ms`, both ends included. */
+/* Returns `ms` changed by a random amount of up to a tenth of it, both ends included. */
 static int64_t jitter(int64_t ms, uint32_t rnd)
 {
     int64_t tenth = ms / 10;
@@ -24,7 +25,7 @@ static int64_t jitter(int64_t ms, uint32_t rnd)
 enum pp_delivery_next pp_delivery_after(uint32_t attempts, int http_status, int64_t retry_after_ms,
                                         uint32_t rnd, int64_t now_ms, int64_t *due_ms)
 {
-    assert(attempts > 0);
+    pp_assert(attempts > 0, "a delivery ends that was not tried");
     *due_ms = 0;
     if (http_status >= 200 && http_status < 300)
         return PP_DELIVERY_NEXT_DELIVERED;
@@ -58,7 +59,8 @@ bool pp_pace_may_start(const struct pp_endpoint_pace *p, int64_t now_ms)
 
 void pp_pace_started(struct pp_endpoint_pace *p)
 {
-    assert(p->state == PP_PACE_CLOSED ? p->in_flight < p->window : p->in_flight == 0);
+    pp_assert(p->state == PP_PACE_CLOSED ? p->in_flight < p->window : p->in_flight == 0,
+              "a request starts beyond the endpoint's pace");
     p->in_flight++;
     if (p->state == PP_PACE_OPEN)
         p->state = PP_PACE_PROBING;
@@ -75,7 +77,7 @@ static void open_for_a_while(struct pp_endpoint_pace *p, int64_t now_ms, uint32_
     p->failures = 0;
 }
 
-/* The first success after a pause: from the beginning, as with an endpoint that is new. */
+/* Resets the pace to that of a new endpoint, after the first success that follows a pause. */
 static void closed_again(struct pp_endpoint_pace *p)
 {
     p->state = PP_PACE_CLOSED;
@@ -98,11 +100,11 @@ static void ended_closed(struct pp_endpoint_pace *p, bool ok, int64_t now_ms, ui
 
 void pp_pace_ended(struct pp_endpoint_pace *p, bool ok, int64_t now_ms, uint32_t rnd)
 {
-    assert(p->in_flight > 0);
+    pp_assert(p->in_flight > 0, "a request ends that was not in flight");
     p->in_flight--;
     switch (p->state) {
     case PP_PACE_CLOSED: ended_closed(p, ok, now_ms, rnd); break;
-    case PP_PACE_OPEN: break; /* it began before, and says nothing that the others did not */
+    case PP_PACE_OPEN: break; /* the request began before the pause and does not count */
     case PP_PACE_PROBING:
         if (ok)
             closed_again(p);
@@ -112,16 +114,9 @@ void pp_pace_ended(struct pp_endpoint_pace *p, bool ok, int64_t now_ms, uint32_t
     }
 }
 
-int64_t pp_pace_next_ms(const struct pp_endpoint_pace *p, int64_t now_ms)
-{
-    if (pp_pace_may_start(p, now_ms))
-        return now_ms;
-    return p->state == PP_PACE_OPEN && p->in_flight == 0 ? p->open_until_ms : INT64_MAX;
-}
-
 /* --- a webhook's secret --- */
 
-/* Of a digit of base64; -1: it is none. */
+/* Returns the value of a base64 digit; -1 if it is none. */
 static int digit(char c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -133,8 +128,8 @@ static int digit(char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Four digits, of which the last `pad` (0..2) are "=": three bytes less pad. False: they are not what an
- * encoder writes. */
+/* Decodes four digits, of which the last `pad` (0..2) are "=", to three bytes less `pad`. Returns
+ * false if no encoder would write them. */
 static bool decode_four(const char *s, size_t pad, uint8_t *out)
 {
     uint32_t bits = 0;
@@ -149,7 +144,8 @@ static bool decode_four(const char *s, size_t pad, uint8_t *out)
     return (bits & ((1u << (8 * pad)) - 1)) == 0;
 }
 
-/* The bytes that `n` digits stand for; 0: none, or out of bounds. */
+/* Decodes n digits. Returns the number of bytes, or 0 if the digits are malformed or too many or
+ * too few. */
 static size_t decode(const char *s, size_t n, uint8_t out[PP_WEBHOOK_SECRET_MAX])
 {
     if (n == 0 || n % 4 != 0)

@@ -1,9 +1,9 @@
-/* entry.h: the items of an accepted batch as bytes: what stands in the ingest queue between s1 accept and s2
- * plan.
+/* entry.h: the items of an accepted batch as bytes, as the ingest queue keeps them between accept
+ * and plan.
  *
- * Little-endian, length-prefixed (base/buf.h): u8 version; then for each item u32 index, str id, u8 has_meta
- * [str meta], u32 n_photos, n_photos times str url. Written only after validation, but read as if it came
- * from a stranger: a damaged entry is an error, never a crash. */
+ * Little-endian, length-prefixed (base/buf.h): u8 version; then for each item u32 index, str id, u8
+ * has_meta [str meta], u32 n_photos, n_photos times str url. The reader does not trust the bytes: a
+ * damaged entry is an error, never a crash. */
 #ifndef PHOTOPOOL_CORE_ENTRY_H
 #define PHOTOPOOL_CORE_ENTRY_H
 
@@ -14,35 +14,38 @@
 #include "base/buf.h"
 
 #define PP_ENTRY_VERSION    1
-#define PP_ENTRY_PHOTOS_MAX 10000 /* of one item */
+#define PP_ENTRY_PHOTOS_MAX 10000 /* maximum for one item */
 
-/* Begins an entry in an empty buffer. */
+/* Starts an entry in an empty buffer. */
 void pp_entry_begin(struct pp_buf *b);
-/* Begins an item; `meta` (JSON text) may be NULL. Exactly n_photos calls of pp_entry_photo() follow. */
+/* Starts an item; `meta` (JSON text) may be NULL. Exactly n_photos calls of pp_entry_photo() must
+ * follow. */
 void pp_entry_item(struct pp_buf *b, uint32_t index, const char *id, size_t id_n, const char *meta,
                    size_t meta_n, uint32_t n_photos);
 void pp_entry_photo(struct pp_buf *b, const char *url, size_t url_n);
 
 struct pp_entry_reader {
     struct pp_reader r;
-    uint32_t photos_left; /* of the item begun last */
-    bool bad;             /* damaged; stays set */
+    uint32_t photos_left; /* photos of the current item that are not read yet */
+    bool bad;             /* set when damage is found, and stays set */
 };
 
 struct pp_entry_item {
     uint32_t index;
-    const char *id; /* slices of the entry, no NUL */
+    const char *id; /* slice of the entry, without a NUL */
     size_t id_n;
-    const char *meta; /* NULL: none */
+    const char *meta; /* NULL: the item has none */
     size_t meta_n;
     uint32_t n_photos;
 };
 
-/* Starts reading; false: not an entry of this version. The bytes must outlive the reader. */
+/* Starts reading. Returns false if the bytes are not an entry of this version. The bytes must
+ * outlive the reader. */
 bool pp_entry_open(struct pp_entry_reader *r, const void *p, size_t n);
-/* The next item, skipping what is left of the one before; false at the end or where damaged (see bad). */
+/* Reads the next item and skips unread photos of the last one. Returns false at the end or if the
+ * entry is damaged (`bad`). */
 bool pp_entry_next(struct pp_entry_reader *r, struct pp_entry_item *item);
-/* The next photo of the item; false where there is none or damaged. */
+/* Reads the next photo of the item. Returns false if there is none or if the entry is damaged. */
 bool pp_entry_next_photo(struct pp_entry_reader *r, const char **url, size_t *url_n);
 
 #endif

@@ -1,14 +1,16 @@
-/* fair.c: see fair.h. First the water level: clients sorted by how soon they are full; those below the level
- * get all they can take, the others share what is left by weight, rounded down to quanta. Then the transfers
- * lost in rounding, less than a quantum for each client above the level, go by the quantum to those with the
- * largest deficit. */
+/* fair.c: see fair.h. The water level is the number of transfers per weight at which all are dealt.
+ * Clients are sorted by the level at which they can take no more. Clients below the water level get
+ * all they can take; the others share the rest by weight, rounded down to quanta. The transfers
+ * left over by rounding, less than a quantum for each client above the level, then go in quanta to
+ * the clients with the largest deficits. */
 #include "core/fair.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
-/* A deficit is bounded, so that a client that was long without permits does not take over later: in quanta.
- */
+#include "base/check.h"
+
+/* The largest deficit, in quanta. Without it, a client that had no permits for long would take all
+ * transfers afterwards. */
 #define DEFICIT_MAX 8
 
 static uint32_t weight_of(const struct pp_fair_client *c)
@@ -26,7 +28,7 @@ static uint32_t can_take(const struct pp_fair_client *c)
     return least;
 }
 
-/* Soonest full first: can_take / weight, ascending. */
+/* Orders clients by can_take / weight, ascending. */
 static int by_fill(const void *pa, const void *pb, void *ctx)
 {
     const struct pp_fair_client *c = ctx;
@@ -38,7 +40,7 @@ static int by_fill(const void *pa, const void *pb, void *ctx)
     return ia < ib ? -1 : 1;
 }
 
-/* Most owed first. */
+/* Orders clients by deficit, largest first. */
 static int by_deficit(const void *pa, const void *pb, void *ctx)
 {
     const struct pp_fair_client *c = ctx;
@@ -54,14 +56,15 @@ static int32_t clamp_deficit(int64_t d, uint32_t quantum)
     return (int32_t)(d > most ? most : d < -most ? -most : d);
 }
 
-/* What is still to be dealt out, and the weight of those who are still to get. */
+/* The transfers still to be dealt, and the sum of the weights of the clients that still get some.
+ */
 struct rest {
     uint32_t slots, quantum;
     uint64_t weights;
 };
 
-/* Those below the level, from the front of `order`: all they can take, and nothing owed. Returns how many
- * they are. */
+/* Gives the clients below the water level, the first ones of `order`, all they can take. Returns
+ * their number. */
 static size_t deal_below(struct pp_fair_client *c, const uint32_t *order, size_t n, struct rest *rest)
 {
     size_t at = 0;
@@ -78,7 +81,8 @@ static size_t deal_below(struct pp_fair_client *c, const uint32_t *order, size_t
     return at;
 }
 
-/* Those above it: their shares, rounded down; the rest of each is owed. */
+/* Gives the clients above the water level their shares, rounded down to quanta. The part cut off is
+ * added to the deficit. */
 static void deal_above(struct pp_fair_client *c, const uint32_t *order, size_t n, struct rest *rest)
 {
     uint32_t slots = rest->slots;
@@ -94,8 +98,8 @@ static void deal_above(struct pp_fair_client *c, const uint32_t *order, size_t n
     }
 }
 
-/* One quantum each, from the front of `order`. All of it goes: each of them can take more than he is owed by
- * this cycle's rounding, and that is less than a quantum. */
+/* Gives one quantum to each client, in the order of `order`, until no transfer is left. There are
+ * enough clients: rounding cut off less than a quantum from each, and each can still take that. */
 static void deal_rounded(struct pp_fair_client *c, const uint32_t *order, size_t n, struct rest *rest)
 {
     for (size_t i = 0; i < n && rest->slots > 0; i++) {
@@ -107,13 +111,13 @@ static void deal_rounded(struct pp_fair_client *c, const uint32_t *order, size_t
         p->deficit = clamp_deficit(p->deficit - (int64_t)more * PP_FAIR_UNIT, rest->quantum);
         rest->slots -= more;
     }
-    assert(rest->slots == 0);
+    pp_assert(rest->slots == 0, "transfers stay free that somebody could take");
 }
 
 uint32_t pp_fair_allot(struct pp_fair_client *c, size_t n, uint32_t slots, uint32_t quantum,
                        uint32_t *scratch)
 {
-    assert(n <= UINT32_MAX && quantum > 0 && quantum <= PP_FAIR_QUANTUM_MAX);
+    pp_assert(n <= UINT32_MAX && quantum > 0 && quantum <= PP_FAIR_QUANTUM_MAX, "no such quantum");
     struct rest rest = {.slots = slots, .quantum = quantum};
     for (size_t i = 0; i < n; i++) {
         scratch[i] = (uint32_t)i;

@@ -1,13 +1,13 @@
-/* ladder.h: when a photo that failed for good before is asked for again (the negative cache).
+/* ladder.h: the negative cache: decides when a photo that failed for good is fetched again.
  *
- * Its first final failure costs nothing: the next import fetches it again. After the second in a row one
- * import is answered from the record, after the third two, and so on; but none is once PP_LADDER_MAX_MS have
- * passed since the failure. A success ends the streak.
+ * After the first final failure the next import fetches it again. After the second failure in a
+ * row, the next import is answered from the record; after the third, the next two imports; and so
+ * on. PP_LADDER_MAX_MS after a failure the photo is fetched in any case. A success ends the streak.
  *
- * What climbs: http_403, http_404 and http_410 only. They come from a host that works and are about this
- * photo, and they seldom heal within a day. Not timeouts, 429, 5xx and other failures of hosts and networks:
- * those heal by themselves. Nor not_image, too_large and their like: merchants correct such files under the
- * same URL, and each import must see that. Nor denied_* and bad_url: finding them costs no request. */
+ * Only http_403, http_404 and http_410 count: the host works, the answer concerns this photo, and
+ * it seldom changes within a day. Failures of hosts and networks end by themselves. Merchants
+ * correct bad files (not_image, too_large) under the same URL, so each import must look again.
+ * denied_* and bad_url cost no request. */
 #ifndef PHOTOPOOL_CORE_LADDER_H
 #define PHOTOPOOL_CORE_LADDER_H
 
@@ -16,18 +16,18 @@
 
 #define PP_LADDER_MAX_MS 86400000
 
-/* Does a final failure with this code count? */
+/* Returns true if a final failure with this code counts for the ladder. */
 bool pp_ladder_counts(uint16_t code);
 
 struct pp_ladder {
-    uint32_t streak;      /* imports in a row that ended in a failure that counts; 0: none */
-    uint32_t skips;       /* imports answered from the record since */
-    int64_t failed_at_ms; /* wall */
+    uint32_t streak;      /* imports in a row that ended in a counted failure; 0: none */
+    uint32_t skips;       /* imports answered from the record since then */
+    int64_t failed_at_ms; /* time of the last failure, wall */
 };
 
-/* Is the next import to be answered from the record, at now_ms (wall)? If so, *retry_at_ms is when it will be
- * fetched at the latest, however few imports come. A failure recorded in the future (the clock was set back)
- * skips nothing. */
+/* Returns true if the next import, at now_ms (wall), is answered from the record. Then *retry_at_ms
+ * is the latest time at which the photo is fetched. A failure in the future (the clock was set
+ * back) does not count. */
 bool pp_ladder_skip(struct pp_ladder l, int64_t now_ms, int64_t *retry_at_ms);
 
 #endif

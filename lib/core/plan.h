@@ -1,14 +1,15 @@
-/* plan.h: what one photo of an import needs, given what is recorded of it: nothing, or a request.
+/* plan.h: decides from a photo's record if an import needs a request for it. The columns say which
+ * record the photo has, the rows which `refresh` the batch asks for:
  *
  *   refresh    stored before                        failed before, not yet due
  *   known      KNOWN                                SKIP
- *   changed    FETCH_CONDITIONAL, or FETCH          SKIP, also where bytes are stored from
- *              where the host gave no validators    before the failure
+ *   changed    FETCH_CONDITIONAL, or FETCH          SKIP, also if bytes are stored from
+ *              if the host gave no validators       before the failure
  *   always     FETCH                                FETCH
  *
- * A photo that is neither is FETCH. Bytes once stored win over a later failure for `known`: the caller asked
- * for what there is. `always` means it: the ladder is for imports that do not ask. A replay fetches failures
- * again, whatever the ladder says, and leaves stored photos as `refresh` has them. */
+ * A photo that fits neither column is FETCH. With `known`, stored bytes win over a later failure. A
+ * replay fetches failed photos again even if they are not due, and treats stored photos as
+ * `refresh` says. */
 #ifndef PHOTOPOOL_CORE_PLAN_H
 #define PHOTOPOOL_CORE_PLAN_H
 
@@ -20,16 +21,16 @@
 enum pp_plan_what {
     PP_PLAN_KNOWN,            /* answer with the stored object, no request */
     PP_PLAN_SKIP,             /* answer with the recorded failure, no request */
-    PP_PLAN_FETCH,            /* a task */
-    PP_PLAN_FETCH_CONDITIONAL /* a task with the recorded validators */
+    PP_PLAN_FETCH,            /* fetch: make a task */
+    PP_PLAN_FETCH_CONDITIONAL /* fetch: make a task with the recorded validators */
 };
 
 struct pp_plan_decision {
     enum pp_plan_what what;
-    int64_t retry_at_ms; /* SKIP: when the photo is fetched again at the latest (wall); else 0 */
+    int64_t retry_at_ms; /* SKIP: the photo is fetched again at the latest then (wall); else 0 */
 };
 
-/* Decides for the record of one photo, as the store returned it. now_ms: wall. */
+/* Decides from the record of one photo, as the store returned it. now_ms: wall. */
 struct pp_plan_decision pp_plan_decide(enum pp_refresh refresh, bool replay, const struct pp_photo *photo,
                                        int64_t now_ms);
 

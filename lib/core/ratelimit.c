@@ -1,21 +1,20 @@
-/* ratelimit.c: see ratelimit.h. Invariants: marks are in order of at_ms; logged is the sum of their n; len <=
- * cap <= PP_RATE_MARKS_MAX; no operation can fail for want of memory. */
+/* ratelimit.c: see ratelimit.h. Invariants: marks are ordered by at_ms; `logged` is the sum of
+ * their n; len <= cap <= PP_RATE_MARKS_MAX; no function fails when memory runs out. */
 #include "core/ratelimit.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PP_RATE_KEPT_MS (PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS)
+#include "base/check.h"
 
 static struct pp_rate_mark *mark_at(struct pp_ratelimit *rl, uint32_t i)
 {
     struct pp_rate_mark *base = rl->ring ? rl->ring : rl->few;
-    assert(rl->cap > 0);
+    pp_assert(i < rl->cap, "a mark beyond the log");
     return &base[(rl->first + i) % rl->cap];
 }
 
-/* Time never goes back; what has run out leaves the log. */
+/* Moves the log's time to now_ms, never back, and removes expired marks. */
 static int64_t advance(struct pp_ratelimit *rl, int64_t now_ms)
 {
     if (now_ms > rl->now_ms)
@@ -33,7 +32,7 @@ static bool joinable(const struct pp_rate_mark *a, const struct pp_rate_mark *b,
     return a->at_ms / width_ms == b->at_ms / width_ms;
 }
 
-/* Adds n to a mark; a sum that does not fit stands at UINT32_MAX, which is more than any limit. */
+/* Adds n to a mark; the sum saturates at UINT32_MAX, which is above any limit. */
 static void add_to(struct pp_ratelimit *rl, struct pp_rate_mark *m, uint32_t n)
 {
     uint32_t fits = UINT32_MAX - m->n;
@@ -42,7 +41,7 @@ static void add_to(struct pp_ratelimit *rl, struct pp_rate_mark *m, uint32_t n)
     m->n += n > fits ? fits : n;
 }
 
-/* Joins neighbours of the same bucket; the later time counts for both. */
+/* Joins neighbouring marks of the same bucket; the joined mark has the later time. */
 static void compact(struct pp_ratelimit *rl, int64_t width_ms)
 {
     uint32_t kept = 0;
@@ -76,8 +75,9 @@ static bool grow(struct pp_ratelimit *rl)
     return true;
 }
 
-/* Makes room for one mark: by memory, by buckets, and as a last resort by joining ever wider ones. The second
- * step is enough for a minute's marks; the third is for a log without memory or with marks far ahead. */
+/* Makes room for one mark: allocates, or else joins the marks of a bucket. Joined buckets hold a
+ * minute of marks. If that is not enough (no memory, or marks far ahead), joins ever wider buckets.
+ */
 static void make_room(struct pp_ratelimit *rl)
 {
     if (rl->len < rl->cap || grow(rl))
@@ -108,7 +108,7 @@ static void insert(struct pp_ratelimit *rl, int64_t at_ms, uint32_t n)
     rl->len++;
 }
 
-/* Free permits when `logged` of the log still count. */
+/* Returns the number of free permits if `logged` requests of the log still count. */
 static uint32_t free_with(const struct pp_ratelimit *rl, uint64_t logged)
 {
     if (rl->rpm == 0)
@@ -169,7 +169,7 @@ bool pp_ratelimit_admit_at(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_m
 
 int64_t pp_ratelimit_ready_ms(struct pp_ratelimit *rl, int64_t now_ms, uint32_t without)
 {
-    assert(without <= rl->pending);
+    pp_assert(without <= rl->pending, "more permits are left out than are pending");
     int64_t now = advance(rl, now_ms);
     uint64_t used = rl->logged + rl->pending - without;
     if (rl->rpm == 0 || used <= rl->rpm)
@@ -182,17 +182,9 @@ int64_t pp_ratelimit_ready_ms(struct pp_ratelimit *rl, int64_t now_ms, uint32_t 
     return INT64_MAX;
 }
 
-int64_t pp_ratelimit_sent_at(int64_t written_ms, int64_t heard_ms, int64_t usual_ms)
-{
-    int64_t more = heard_ms - written_ms - usual_ms;
-    if (more > PP_RATE_UNHEARD_MS)
-        more = PP_RATE_UNHEARD_MS;
-    return more > PP_RATE_LATE_MS ? written_ms + more - PP_RATE_LATE_MS : written_ms;
-}
-
 void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms)
 {
-    assert(rl->pending > 0);
+    pp_assert(rl->pending > 0, "a request counts that was not admitted");
     advance(rl, now_ms);
     rl->pending--;
     insert(rl, at_ms, 1);
@@ -216,7 +208,7 @@ void pp_ratelimit_earlier(struct pp_ratelimit *rl, int64_t at_ms, int64_t ms)
 
 void pp_ratelimit_refund(struct pp_ratelimit *rl, uint32_t n)
 {
-    assert(rl->pending >= n);
+    pp_assert(rl->pending >= n, "more permits are refunded than are pending");
     rl->pending -= n;
 }
 
@@ -236,9 +228,9 @@ int64_t pp_ratelimit_next_ms(struct pp_ratelimit *rl, int64_t now_ms)
 
 size_t pp_ratelimit_export(struct pp_ratelimit *rl, int64_t now_ms, struct pp_rate_mark *out, size_t cap)
 {
-    assert(cap > 0);
+    pp_assert(cap > 0, "a log is exported to nowhere");
     advance(rl, now_ms);
-    /* Runs of `per` marks, each written as one at its latest time. */
+    /* each mark that is written joins `per` marks at the latest time */
     size_t per = (rl->len + cap - 1) / cap, n = 0;
     for (uint32_t i = 0; i < rl->len; n++) {
         uint64_t sum = 0;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* FNV-1a (Fowler, Noll, Vo), 64 bits, over the text with its NUL. */
+/* Returns the FNV-1a hash (Fowler, Noll, Vo) of 64 bits of the text with its NUL. */
 static uint64_t fnv(uint64_t h, const char *s)
 {
     do {
@@ -12,8 +12,9 @@ static uint64_t fnv(uint64_t h, const char *s)
     return h;
 }
 
-/* The finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA
- * 2014): FNV leaves the high bits of short texts poorly mixed. */
+/* Mixes the bits with the finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable
+ * pseudorandom number generators", OOPSLA 2014), because FNV mixes the high bits of short texts
+ * poorly. */
 static uint64_t mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -24,6 +25,6 @@ static uint64_t mix(uint64_t x)
 double pp_rendezvous_score(const char *key, const char *node, uint32_t weight)
 {
     uint64_t h = mix(fnv(fnv(UINT64_C(14695981039346656037), key), node));
-    double u = ((double)(h >> 11) + 0.5) / 9007199254740992.0; /* 2^53: never 0, never 1 */
+    double u = ((double)(h >> 11) + 0.5) / 9007199254740992.0; /* by 2^53: never 0 or 1 */
     return (weight > 0 ? weight : 1) / -log(u);
 }

@@ -5,7 +5,7 @@
 #include "core/tier.h"
 #include "photopool/code.h"
 
-/* Random in 0..most. */
+/* Returns a random number in 0..most. */
 static int64_t jitter(int64_t most, uint64_t rnd)
 {
     return most > 0 ? (int64_t)(rnd % ((uint64_t)most + 1)) : 0;

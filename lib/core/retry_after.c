@@ -1,5 +1,5 @@
-/* retry_after.c: see retry_after.h. A cursor walks the bytes; each step takes what it expects or fails for
- * good. */
+/* retry_after.c: see retry_after.h. A cursor moves over the bytes. Once a step does not find what
+ * it expects, all later steps fail. */
 #include "core/retry_after.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static const char *const days[] = {"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Su
 static const char *const long_days[] = {"Monday", "Tuesday",  "Wednesday", "Thursday",
                                         "Friday", "Saturday", "Sunday"};
 
-static bool take(struct cursor *c, const char *text)
+static bool accept(struct cursor *c, const char *text)
 {
     size_t n = strlen(text);
     if (c->bad || (size_t)(c->end - c->p) < n || memcmp(c->p, text, n) != 0)
@@ -32,21 +32,21 @@ static bool take(struct cursor *c, const char *text)
 
 static void expect(struct cursor *c, const char *text)
 {
-    if (!take(c, text))
+    if (!accept(c, text))
         c->bad = true;
 }
 
-/* One of `names`, its index; fails if there is none. */
+/* Reads one of `names` and returns its index; fails if there is none. */
 static int one_of(struct cursor *c, const char *const *names, int n)
 {
     for (int i = 0; i < n; i++)
-        if (take(c, names[i]))
+        if (accept(c, names[i]))
             return i;
     c->bad = true;
     return 0;
 }
 
-/* Exactly n digits. */
+/* Reads exactly n digits. */
 static int digits(struct cursor *c, int n)
 {
     int value = 0;
@@ -74,7 +74,7 @@ static bool is_leap(int64_t y)
     return (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
 }
 
-/* Milliseconds since 1970, or false where there is no such moment. */
+/* Converts the date to ms since 1970. Returns false if there is no such date. */
 static bool to_ms(const struct date *d, int64_t *out_ms)
 {
     static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
@@ -82,7 +82,7 @@ static bool to_ms(const struct date *d, int64_t *out_ms)
     int last = before[d->month] - before[d->month - 1] + (leap && d->month == 2);
     if (d->day < 1 || d->day > last || d->hour > 23 || d->minute > 59 || d->second > 60)
         return false;
-    int64_t y = d->year - 1; /* whole years before; leap days since year 1 */
+    int64_t y = d->year - 1; /* complete years since year 1, to count the leap days */
     int64_t day =
         d->year * 365 + y / 4 - y / 100 + y / 400 - (1970 * 365 + 1969 / 4 - 1969 / 100 + 1969 / 400);
     day += before[d->month - 1] + (leap && d->month > 2) + d->day - 1;
@@ -106,8 +106,7 @@ static bool imf_fixdate(struct cursor c, struct date *d)
     return !c.bad && c.p == c.end && d->year > 0;
 }
 
-/* Sunday, 06-Nov-94 08:49:37 GMT; the year is of the century from 1900 that puts it at most 50 years ahead of
- * now. */
+/* The year is the latest one with these two digits that is at most 50 years ahead of now. */
 static bool rfc850_date(struct cursor c, struct date *d, int64_t now_ms)
 {
     one_of(&c, long_days, 7);
@@ -122,7 +121,7 @@ static bool rfc850_date(struct cursor c, struct date *d, int64_t now_ms)
     expect(&c, " GMT");
     if (c.bad || c.p != c.end)
         return false;
-    int64_t this_year = 1970 + now_ms / (int64_t)31556952000; /* mean Gregorian year */
+    int64_t this_year = 1970 + now_ms / (int64_t)31556952000; /* of a mean Gregorian year */
     while (d->year + 100 <= this_year + 50 && d->year < 9900)
         d->year += 100;
     return true;
@@ -135,7 +134,7 @@ static bool asctime_date(struct cursor c, struct date *d)
     expect(&c, " ");
     d->month = one_of(&c, months, 12) + 1;
     expect(&c, " ");
-    d->day = take(&c, " ") ? digits(&c, 1) : digits(&c, 2);
+    d->day = accept(&c, " ") ? digits(&c, 1) : digits(&c, 2);
     expect(&c, " ");
     time_of_day(&c, d);
     expect(&c, " ");
@@ -152,7 +151,7 @@ bool pp_http_date_parse(const char *s, size_t n, int64_t now_ms, int64_t *out_ms
     return to_ms(&d, out_ms);
 }
 
-/* Digits only; stops counting beyond the maximum. */
+/* Reads a number of digits only; stops counting at the maximum. */
 static bool seconds(const char *s, size_t n, int64_t max_ms, int64_t *out_ms)
 {
     int64_t value = 0;

@@ -1,13 +1,14 @@
 /* route.c: see route.h. */
 #include "core/route.h"
 
-#include <assert.h>
 #include <math.h>
+
+#include "base/check.h"
 
 void pp_route_batch_add(struct pp_route_batch *batch, const struct pp_tier *tiers, size_t n, double margin,
                         struct pp_route_sample s)
 {
-    assert(n >= 1 && n <= PP_TIERS_MAX);
+    pp_assert(n >= 1 && n <= PP_TIERS_MAX, "no such list of tiers");
     size_t tier = s.tier < n ? s.tier : n - 1;
     double value = s.ms > 0 ? (double)s.ms : 0;
     if (s.timed_out) {
@@ -28,7 +29,7 @@ static uint32_t add_capped(uint32_t a, uint32_t b)
     return a > UINT32_MAX - b ? UINT32_MAX : a + b;
 }
 
-/* Brings the sums forward to now_ms. What has weighed one sample or more never weighs less than one. */
+/* Decays the sums to now_ms. The sum of weights does not decay below the weight of one sample. */
 static void decay(struct pp_route *r, const struct pp_route_params *p, int64_t now_ms)
 {
     if (now_ms <= r->updated_ms || r->weight_sum <= 0) {
@@ -73,8 +74,9 @@ double pp_route_mean_ms(const struct pp_route *r)
     return r->weight_sum > 0 ? r->value_sum / r->weight_sum : 0;
 }
 
-/* The least that the mean can be by recent timeouts: that of the highest tier in which some timed out while
- * none was quick enough to fit it. */
+/* Returns the minimum of the mean that recent timeouts demand. It comes from the highest tier in
+ * which a transfer timed out lately and for which no transfer was quick enough; 0: there is none.
+ */
 static double floor_ms(const struct pp_route_batch *lately, const struct pp_tier *tiers, size_t n,
                        double margin)
 {

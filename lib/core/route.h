@@ -1,19 +1,21 @@
-/* route.h: learns which tier a (client, domain) belongs to: a recency-weighted mean of its transfer times.
+/* route.h: learns which tier a (client, domain) belongs to, from a mean of its transfer times in
+ * which recent times weigh more.
  *
- * Each transfer that an answer came from, whatever its status, and each that timed out is a sample. A sample
- * loses half its weight in half_life_ms (exponential decay), so that the mean follows the host. A timeout
- * counts as the whole tier that it overran, times the margin: longer than fits there, so a host that always
- * times out moves up.
+ * A sample is a transfer that was answered, with any status, or that timed out. A sample loses half
+ * its weight in half_life_ms. A timeout counts as the tier's timeout times the margin. That is
+ * longer than fits into the tier, so a host that always times out moves to a higher one.
  *
- * Two things keep the mean honest. Where lately some timed out in a tier and none was quick enough to fit it,
- * what was known before is dropped and the mean is at least that tier's timeout times the margin: timeouts
- * are cut off, and many of them must not hide how slow the host is. And old samples together never weigh less
- * than one new one: a route that rested overnight is not thrown over by its first transfer.
+ * Two rules correct the mean. First: a transfer that timed out would have taken longer, nobody
+ * knows how much. So if transfers timed out in a tier lately and none was quick enough for it,
+ * older samples are dropped, and the mean is at least that tier's timeout times the margin. Second:
+ * all old samples together never weigh less than one new sample, so the first transfer after a
+ * quiet night does not decide alone.
  *
- * The tier is the shortest that covers mean x margin. On the way down the next tier must cover even
- * mean x margin x PP_ROUTE_DOWN, so that a host on the border does not flap.
+ * The tier is the shortest whose timeout is at least mean x margin. A change to a shorter tier
+ * requires a timeout of at least mean x margin x PP_ROUTE_DOWN, so that a host near the border does
+ * not flap.
  *
- * Workers gather samples in batches; the cron merges them and decides. Times are milliseconds; one thread at
+ * Workers gather samples in batches; the cron merges them and decides. Times are ms; one thread at
  * a time. */
 #ifndef PHOTOPOOL_CORE_ROUTE_H
 #define PHOTOPOOL_CORE_ROUTE_H
@@ -32,53 +34,56 @@ struct pp_route_params {
     int64_t half_life_ms;
 };
 
-/* One transfer. */
+/* One transfer, as a sample. */
 struct pp_route_sample {
-    uint8_t tier; /* it ran in */
-    bool first;   /* the task's first attempt */
+    uint8_t tier; /* tier in which it ran */
+    bool first;   /* it was the task's first attempt */
     bool timed_out;
-    int64_t ms; /* it took, or until it was given up */
+    int64_t ms; /* duration of the transfer, or time until it was given up */
 };
 
-/* Samples of one (client, domain). Zeros: none. */
+/* Samples of one (client, domain), summed. All zero: none. */
 struct pp_route_batch {
     uint32_t count;
     double sum_ms;
-    uint8_t over; /* bit t: one timed out in tier t */
-    uint8_t done; /* bit t: one took so long that t is the shortest tier it fits, whichever it ran in */
+    uint8_t over; /* bit t: a transfer timed out in tier t */
+    /* Bit t: the time of some transfer fits tier t and no shorter tier; it may have run in another
+     * tier. */
+    uint8_t done;
 };
 
-/* Zeros: nothing is known, tier 0. To persist: the first five; `lately` may be lost. */
+/* A learned route. All zero: nothing is known, tier 0. `lately` need not be saved; the members
+ * before it are. */
 struct pp_route {
-    double weight_sum, value_sum; /* decayed to updated_ms; mean = value_sum / weight_sum */
+    double weight_sum, value_sum; /* decayed to updated_ms; the mean is value_sum / weight_sum */
     int64_t updated_ms;
     uint8_t tier;
-    uint32_t samples;             /* ever */
-    struct pp_route_batch lately; /* since the last decision that had enough of them */
+    uint32_t samples;             /* number of samples so far */
+    struct pp_route_batch lately; /* samples since the last decision that used them */
 };
 
 /* Adds one transfer to a batch. */
 void pp_route_batch_add(struct pp_route_batch *batch, const struct pp_tier *tiers, size_t n, double margin,
                         struct pp_route_sample s);
 
-/* Adds a batch's samples, as of now_ms. */
+/* Adds the samples of a batch to the route at now_ms. */
 void pp_route_merge(struct pp_route *r, const struct pp_route_params *p, const struct pp_route_batch *batch,
                     int64_t now_ms);
 
-/* One sample: pp_route_batch_add() and pp_route_merge(). */
+/* Adds one sample to the route: pp_route_batch_add() and pp_route_merge() in one call. */
 void pp_route_add(struct pp_route *r, const struct pp_tier *tiers, size_t n, const struct pp_route_params *p,
                   struct pp_route_sample s, int64_t now_ms);
 
-/* The mean in ms, 0 where there are no samples. */
+/* Returns the mean in ms; 0: there are no samples. */
 double pp_route_mean_ms(const struct pp_route *r);
 
-/* Decides the tier for new tasks, sets r->tier and returns it. With fewer than min_samples it stays. A tier
- * beyond n (the list has become shorter) is taken as the last. */
+/* Decides the tier for new tasks, sets r->tier and returns it. The tier does not change before
+ * there are min_samples. A tier that no longer exists is replaced by the last one. */
 uint8_t pp_route_decide(struct pp_route *r, const struct pp_tier *tiers, size_t n,
                         const struct pp_route_params *p);
 
-/* What the first samples say, for tasks held back while a new host is probed: r->tier without any, else the
- * shortest tier that covers mean x margin. Changes nothing. */
+/* Returns the tier by the first samples, while a new host is probed: the shortest that covers mean
+ * x margin. Returns r->tier if there are no samples. */
 uint8_t pp_route_early(const struct pp_route *r, const struct pp_tier *tiers, size_t n,
                        const struct pp_route_params *p);
 

@@ -1,7 +1,9 @@
-/* share.c: see share.h. Every cut is at floor(total * k / count), so neighbours meet without a gap. */
+/* share.c: see share.h. Share k of a total starts at floor(total * k / count), where share k - 1
+ * ends, so there are no gaps. */
 #include "core/share.h"
 
-#include <assert.h>
+#include "base/check.h"
+#include "photopool/shared_constants.h"
 
 static uint32_t ceil_div(uint32_t a, uint32_t b)
 {
@@ -20,12 +22,11 @@ uint32_t pp_share_count(uint32_t rpm, uint32_t concurrency, uint32_t worker_rpm,
 
 static uint32_t part(uint32_t total, uint32_t count, uint32_t k)
 {
-    return (uint32_t)((uint64_t)total * (k + 1) / count - (uint64_t)total * k / count);
+    return (uint32_t)PP_SHARE_PART((uint64_t)total, count, k);
 }
 
-/* The first hash of share k, 2^32 for k == count: the least h with h * count >= k * 2^32, which is what
- * pp_share_of_hash inverts.
- */
+/* Returns the first hash of share k: the least h with h * count >= k * 2^32. For k == count that is
+ * 2^32. */
 static uint64_t first_hash(uint32_t count, uint32_t k)
 {
     return (((uint64_t)k << 32) + count - 1) / count;
@@ -35,16 +36,11 @@ struct pp_share pp_share_get(uint32_t rpm, uint32_t concurrency, uint32_t count,
 {
     if (concurrency == 0)
         concurrency = 1;
-    assert(k < count && count <= concurrency && (rpm == 0 || count <= rpm));
+    pp_assert(k < count && count <= concurrency && (rpm == 0 || count <= rpm), "no such share");
     return (struct pp_share){
         .rpm = part(rpm, count, k),
         .concurrency = part(concurrency, count, k),
         .hash_lo = (uint32_t)first_hash(count, k),
         .hash_hi = (uint32_t)(first_hash(count, k + 1) - 1),
     };
-}
-
-uint32_t pp_share_of_hash(uint32_t hash, uint32_t count)
-{
-    return (uint32_t)(((uint64_t)hash * count) >> 32);
 }

@@ -1,9 +1,14 @@
-/* sniff.c: the engine that feeds the formats' steps, and the table of signatures. */
+/* sniff.c: the engine: recognises a format by its signature, then feeds the format's steps.
+ *
+ *   sniff.c -> sniff_jpeg.c, sniff_png.c, ... -> sniff_step.c
+ *
+ * To add a format: its steps in a file of its own, its first step in sniff_step.h, a type and its
+ * signature here. */
 #include "core/sniff.h"
 
-#include <assert.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "core/sniff_step.h"
 
 static const struct {
@@ -20,8 +25,8 @@ static const struct {
     [PP_IMAGE_TIFF] = {"image/tiff", "tif"},
 };
 
-/* "." in the mask: any byte. A file type box of 64 KiB or more is taken for text: it keeps every text out at
- * its first byte. */
+/* Signatures. "." in the mask stands for any byte. The signature of `ftyp` demands a box below 64
+ * KiB, so that most text is refused at its first byte. */
 static const struct signature {
     const char *bytes, *mask;
     pp_sniff_step *first;
@@ -39,69 +44,17 @@ static const struct signature {
 
 const char *pp_image_mime(enum pp_image_type type)
 {
-    assert(type < PP_IMAGE_TYPES);
+    pp_assert(type < PP_IMAGE_TYPES, "no image type has this number");
     return types[type].mime;
 }
 
 const char *pp_image_extension(enum pp_image_type type)
 {
-    assert(type < PP_IMAGE_TYPES);
+    pp_assert(type < PP_IMAGE_TYPES, "no image type has this number");
     return types[type].extension;
 }
 
-enum pp_image_type pp_image_from_mime(const char *mime, size_t n)
-{
-    for (int i = PP_IMAGE_NONE + 1; i < PP_IMAGE_TYPES; i++) {
-        if (strlen(types[i].mime) == n && memcmp(types[i].mime, mime, n) == 0)
-            return (enum pp_image_type)i;
-    }
-    return PP_IMAGE_NONE;
-}
-
-void pp_sniff_want(struct pp_sniff *s, uint8_t n, pp_sniff_step *step)
-{
-    assert(n > 0 && n <= sizeof(s->buf));
-    s->need = n;
-    s->have = 0;
-    s->step = step;
-}
-
-void pp_sniff_skip(struct pp_sniff *s, uint64_t n)
-{
-    s->skip = n;
-}
-
-uint64_t pp_sniff_at(const struct pp_sniff *s)
-{
-    return s->pos + s->skip;
-}
-
-void pp_sniff_refuse(struct pp_sniff *s, uint16_t code)
-{
-    s->state = PP_SNIFF_REFUSED;
-    s->code = code;
-}
-
-bool pp_sniff_check(struct pp_sniff *s, uint32_t width, uint32_t height)
-{
-    if (width == 0 || height == 0)
-        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
-    else if ((uint64_t)width * height > s->max_pixels)
-        pp_sniff_refuse(s, PP_CODE_TOO_MANY_PIXELS);
-    return s->state != PP_SNIFF_REFUSED;
-}
-
-void pp_sniff_accept(struct pp_sniff *s, enum pp_image_type type, uint32_t width, uint32_t height)
-{
-    if (!pp_sniff_check(s, width, height))
-        return;
-    s->state = PP_SNIFF_DONE;
-    s->type = type;
-    s->width = width;
-    s->height = height;
-}
-
-/* Do the first n bytes agree with the signature, as far as it goes? */
+/* Returns true if the first n bytes agree with the signature, as far as it reaches. */
 static bool agrees(const struct signature *sig, const uint8_t *b, size_t n)
 {
     for (size_t i = 0; i < n && sig->mask[i] != '\0'; i++) {
@@ -111,7 +64,8 @@ static bool agrees(const struct signature *sig, const uint8_t *b, size_t n)
     return true;
 }
 
-/* Byte by byte, so that what is no image is refused at the first byte that says so. */
+/* Looks for a signature after each byte, so that a body that is no image is refused as early as
+ * possible. */
 static void identify(struct pp_sniff *s, const uint8_t *b)
 {
     bool possible = false;

@@ -1,20 +1,19 @@
-/* sniff.h: which image type arriving bytes are, and how many pixels they declare, while they arrive
- * (HOSTILE.md, "Image bytes").
+/* sniff.h: finds the image type and size of a body while its bytes arrive (HOSTILE.md, "Image
+ * bytes").
  *
- * The bytes decide, never the extension or the Content-Type. Only headers are read: nothing is decoded,
- * nothing is allocated, and whatever is of no use (metadata, thumbnails, colour profiles, pixel data) is
- * skipped without being stored. So a transfer can be stopped as soon as its photo is going to be refused, and
- * a decompression bomb is refused by what it declares.
+ * The bytes decide, never the extension or the Content-Type. Only headers are read; everything else
+ * (metadata, thumbnails, pixel data) is skipped: nothing is decoded or allocated. So a transfer
+ * stops as soon as its photo is refused, and a decompression bomb is refused by the size that it
+ * declares.
  *
- * How it works: sniff.c collects the few bytes that a step asks for and calls it; the step says what it wants
- * next. A format is a chain of such steps in a file of its own, see sniff_step.h. To add a format: its file,
- * an enum value here, a row in each table of sniff.c.
+ * sniff.c collects the few bytes that a step needs and calls the step, which then sets the next
+ * step and the bytes that it needs. A format is a chain of steps in its own file (sniff_step.h). To
+ * add a format: its file, a value of the enum, a row in each table of sniff.c.
  *
- * Invariants: each byte is looked at a bounded number of times, so that the time is linear in the bytes fed
- * whatever they are; the answer does not depend on how the bytes are cut into chunks; after DONE or REFUSED
- * nothing changes any more.
+ * Invariants: time is linear in the number of bytes; the answer does not depend on how
+ * the bytes are cut into chunks; after DONE or REFUSED nothing changes.
  *
- * Pure; one struct belongs to one thread at a time. */
+ * Pure; a struct belongs to one thread at a time. */
 #ifndef PP_CORE_SNIFF_H
 #define PP_CORE_SNIFF_H
 
@@ -34,38 +33,36 @@ enum pp_image_type {
     PP_IMAGE_TYPES
 };
 
-/* "image/jpeg"; "application/octet-stream" for NONE. Static. */
+/* Returns a static text: "image/jpeg"; "application/octet-stream" for NONE. */
 const char *pp_image_mime(enum pp_image_type type);
-/* "jpg png gif webp avif heic bmp tif", without a dot; "bin" for NONE. Static. */
+/* Returns a static text without a dot: jpg png gif webp avif heic bmp tif, or bin for NONE. */
 const char *pp_image_extension(enum pp_image_type type);
-/* The inverse of pp_image_mime(); NONE for anything else. */
-enum pp_image_type pp_image_from_mime(const char *mime, size_t n);
 
 enum pp_sniff_state {
-    PP_SNIFF_MORE,   /* undecided: feed on */
-    PP_SNIFF_DONE,   /* type, width and height are known */
-    PP_SNIFF_REFUSED /* code says why: not_image, image_corrupt or too_many_pixels */
+    PP_SNIFF_MORE,   /* undecided: more bytes are needed */
+    PP_SNIFF_DONE,   /* type, width and height are set */
+    PP_SNIFF_REFUSED /* code is set: not_image, image_corrupt or too_many_pixels */
 };
 
-/* Containers inside each other that are followed: meta, iprp, ipco and one to spare. */
+/* How deep containers may be nested: meta, iprp, ipco and one to spare. */
 #define PP_SNIFF_DEPTH 4
 
 struct pp_sniff {
     enum pp_sniff_state state;
-    uint16_t code;           /* of REFUSED */
-    enum pp_image_type type; /* of DONE */
+    uint16_t code;           /* set if REFUSED */
+    enum pp_image_type type; /* set if DONE */
     uint32_t width,
         height; /* of DONE: as stored in the file, before any rotation that its metadata asks for */
 
-    /* The rest belongs to sniff*.c. */
+    /* The members below are used by sniff*.c only. */
     uint64_t max_pixels;
     uint64_t pos;  /* bytes consumed */
-    uint64_t skip; /* bytes to pass over before the next are collected */
+    uint64_t skip; /* bytes to skip before the next are collected */
     void (*step)(struct pp_sniff *s, const uint8_t *b);
     uint8_t need, have;
     uint8_t buf[32];
-    uint32_t count; /* entries, brands or strange bytes: each format's own use */
-    uint32_t box;   /* ISO BMFF: type of the box whose long size is being read */
+    uint32_t count; /* a number for the format's own use: entries, brands or stray bytes */
+    uint32_t box;   /* ISO BMFF: type of the box whose 64-bit size is being read */
     uint64_t leaf_end;
     struct {
         uint64_t end;
@@ -74,15 +71,15 @@ struct pp_sniff {
     uint8_t depth;
 };
 
-/* A new body. width x height above max_pixels will be too_many_pixels. */
+/* Starts a new body. It is refused as too_many_pixels if width x height is above max_pixels. */
 void pp_sniff_init(struct pp_sniff *s, uint64_t max_pixels);
 
-/* The next n bytes of the body, in order, in pieces of any size (0 is allowed). After DONE or REFUSED it does
- * nothing: there is no need to call. */
+/* Reads the next n bytes of the body; n may be any number, also 0. Does nothing after DONE or
+ * REFUSED. */
 enum pp_sniff_state pp_sniff_feed(struct pp_sniff *s, const uint8_t *p, size_t n);
 
-/* The body has ended. 0 if DONE; else the code: not_image for an empty body, image_corrupt where the header
- * was not complete, or that of REFUSED. */
+/* Ends the body. Returns 0 if DONE; the code if REFUSED; not_image if the body was empty;
+ * image_corrupt if the header was not complete. */
 uint16_t pp_sniff_finish(struct pp_sniff *s);
 
 #endif

@@ -1,5 +1,5 @@
-/* sniff_bmp.c: BMP with any of its headers (OS/2 1 and 2, Windows 3 to 5). "BM" alone is a weak signature, so
- * a header that is none of these makes it no image at all. */
+/* sniff_bmp.c: BMP with any of its headers (OS/2 1 and 2, Windows 3 to 5). "BM" alone is a weak
+ * signature, so a body with another header is not an image. */
 #include "core/sniff_step.h"
 
 static void finish(struct pp_sniff *s, uint32_t width, uint32_t height, uint16_t planes, uint16_t depth)
@@ -15,7 +15,7 @@ static void on_core_header(struct pp_sniff *s, const uint8_t *b)
     finish(s, pp_le16(b), pp_le16(b + 2), pp_le16(b + 4), pp_le16(b + 6));
 }
 
-/* Signed; a negative height means that the rows go from top to bottom. */
+/* The height is signed: a negative height means that the rows go from top to bottom. */
 static void on_info_header(struct pp_sniff *s, const uint8_t *b)
 {
     uint32_t width = pp_le32(b), height = pp_le32(b + 4);
@@ -27,7 +27,7 @@ static void on_info_header(struct pp_sniff *s, const uint8_t *b)
         finish(s, width, height, pp_le16(b + 8), pp_le16(b + 10));
 }
 
-/* File size 4, reserved 4, offset of the pixels 4, size of the second header 4 */
+/* Layout: file size 4, reserved 4, offset of the pixels 4, size of the second header 4. */
 static void on_file_header(struct pp_sniff *s, const uint8_t *b)
 {
     switch (pp_le32(b + 12)) {

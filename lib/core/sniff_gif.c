@@ -1,4 +1,4 @@
-/* sniff_gif.c: GIF87a and GIF89a: the logical screen, whatever number of frames follows. */
+/* sniff_gif.c: GIF87a and GIF89a: the size of the logical screen. */
 #include "core/sniff_step.h"
 
 static void on_screen(struct pp_sniff *s, const uint8_t *b)

@@ -1,12 +1,12 @@
 /* sniff_isobmff.c: AVIF and HEIC: boxes of ISO/IEC 14496-12, images as ISO/IEC 23008-12 (HEIF).
  *
- *   ftyp                     the brands say whether it is AVIF or HEIC, or no image (MP4, CR3, ...)
- *   meta / iprp / ipco / ispe   one for each size that an item of the file has: the largest is the image, the
- * others are tiles and thumbnails moov / trak / tkhd       a sequence without items: the size of its largest
- * track
+ *   ftyp                       the brands: AVIF, HEIC, or not an image (MP4, CR3, ...)
+ *   meta / iprp / ipco / ispe  a size for each item: the largest is the image, the others are tiles
+ *                              and thumbnails
+ *   moov / trak / tkhd         a sequence without items: the size of its largest track
  *
- * Everything else is skipped by its length, in whatever order it comes. A box must lie within the one that
- * holds it. The answer is given where ipco or moov ends. */
+ * Everything else is skipped by its length, in any order. A box must lie within the one that holds
+ * it. The verdict falls where ipco or moov ends. */
 #include "core/sniff_step.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static enum kind level(const struct pp_sniff *s)
     return s->depth == 0 ? FILE_LEVEL : (enum kind)s->in[s->depth - 1].kind;
 }
 
-/* Leaves the containers that end here and asks for the header of the next box. */
+/* Leaves the containers that end here, then waits for the header of the next box. */
 static void next_box(struct pp_sniff *s)
 {
     uint64_t at = pp_sniff_at(s);
@@ -51,7 +51,7 @@ static void next_box(struct pp_sniff *s)
         pp_sniff_want(s, 8, on_box);
 }
 
-/* Keeps the larger size; false if it is refused. */
+/* Keeps the larger size. Returns false if the size is refused. */
 static bool take_size(struct pp_sniff *s, uint32_t width, uint32_t height)
 {
     if (!pp_sniff_check(s, width, height))
@@ -69,14 +69,14 @@ static void leave_leaf(struct pp_sniff *s)
     next_box(s);
 }
 
-/* Version and flags 4, width 4, height 4 */
+/* Layout: version and flags 4, width 4, height 4. */
 static void on_ispe(struct pp_sniff *s, const uint8_t *b)
 {
     if (take_size(s, pp_be32(b + 4), pp_be32(b + 8)))
         leave_leaf(s);
 }
 
-/* Width and height in 16.16 at the end of a track header; 0 x 0 is a track without a picture. */
+/* Reads width and height in 16.16 at the end of a track header. A track of 0 x 0 has no picture. */
 static void on_track_size(struct pp_sniff *s, const uint8_t *b)
 {
     uint32_t width = pp_be32(b) >> 16, height = pp_be32(b + 4) >> 16;
@@ -86,8 +86,8 @@ static void on_track_size(struct pp_sniff *s, const uint8_t *b)
 
 static void on_tkhd(struct pp_sniff *s, const uint8_t *b)
 {
-    uint64_t fixed =
-        b[0] == 1 ? 84 : 72; /* what lies between the version and the size: times are 64 bits in version 1 */
+    /* bytes between the version and the size; version 1 has times of 64 bits */
+    uint64_t fixed = b[0] == 1 ? 84 : 72;
     if (s->leaf_end - s->pos < fixed + 8) {
         CORRUPT(s);
         return;
@@ -128,7 +128,7 @@ static void enter_container(struct pp_sniff *s, const struct container *c, uint6
     next_box(s);
 }
 
-/* A box whose header has been read: `payload` bytes of it are to come. */
+/* Handles a box whose header has been read; `payload` bytes follow. */
 static void enter(struct pp_sniff *s, uint32_t type, uint64_t payload)
 {
     uint64_t room = (s->depth > 0 ? s->in[s->depth - 1].end : UINT64_MAX) - s->pos;
@@ -156,7 +156,8 @@ static void on_long_size(struct pp_sniff *s, const uint8_t *b)
         enter(s, s->box, size - 16);
 }
 
-/* Size 4, type 4. Size 1: 64 bits follow; size 0: to the end of the file. */
+/* Layout: size 4, type 4. Size 1: a size of 64 bits follows. Size 0: the box reaches to the end of
+ * the file. */
 static void on_box(struct pp_sniff *s, const uint8_t *b)
 {
     uint32_t size = pp_be32(b);
@@ -188,8 +189,8 @@ static enum pp_image_type brand_type(const uint8_t *b)
     return PP_IMAGE_NONE;
 }
 
-/* The first brand that names a coding decides; the major brand may be a general one (mif1, msf1). s->count:
- * brands to come. */
+/* Reads a brand. The first brand that names a coding decides, because the major brand may be a
+ * general one (mif1, msf1). s->count: brands that follow. */
 static void on_brand(struct pp_sniff *s, const uint8_t *b)
 {
     if (s->type == PP_IMAGE_NONE)
@@ -204,8 +205,8 @@ static void on_brand(struct pp_sniff *s, const uint8_t *b)
     }
 }
 
-/* The box's own size 4, "ftyp"; then major brand, minor version (which is no brand's name) and the compatible
- * brands, 4 each. */
+/* Layout: the box's size 4, "ftyp", major brand 4, minor version 4 (which no brand equals),
+ * compatible brands 4 each. */
 void pp_sniff_isobmff(struct pp_sniff *s, const uint8_t *b)
 {
     uint32_t size = pp_be32(b);

@@ -1,11 +1,11 @@
 /* sniff_jpeg.c: JPEG (ITU-T T.81 annex B): from marker to marker to the frame header, SOFn.
  *
- * Segments before it (EXIF with its thumbnail, ICC profiles, tables) are skipped by their length. A few
- * strange bytes between segments are forgiven, as decoders do. A height of 0 would be told by a DNL marker
- * after the first scan: nobody writes that; it is corrupt. */
+ * Segments before it (EXIF with its thumbnail, ICC profiles, tables) are skipped by their length. A
+ * few stray bytes between segments are allowed, as in decoders. A height of 0 (a DNL marker gives
+ * it after the first scan) is corrupt: no encoder writes it. */
 #include "core/sniff_step.h"
 
-/* Strange bytes between segments that are forgiven in a file. */
+/* The number of stray bytes between segments that a file may have. */
 #define JUNK_MAX 4096
 
 static pp_sniff_step on_marker;
@@ -24,7 +24,7 @@ static void junk(struct pp_sniff *s)
         expect_marker(s);
 }
 
-/* b[0] should be the 0xFF that opens a marker. */
+/* b[0] should be the 0xFF that starts a marker. */
 static void on_segment(struct pp_sniff *s, const uint8_t *b)
 {
     if (b[0] == 0xff)
@@ -35,7 +35,7 @@ static void on_segment(struct pp_sniff *s, const uint8_t *b)
 
 static void on_length(struct pp_sniff *s, const uint8_t *b)
 {
-    uint16_t length = pp_be16(b); /* counts itself */
+    uint16_t length = pp_be16(b); /* includes its own 2 bytes */
     if (length < 2) {
         pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
         return;
@@ -44,7 +44,8 @@ static void on_length(struct pp_sniff *s, const uint8_t *b)
     expect_marker(s);
 }
 
-/* Length 2, precision 1, height 2, width 2, components 1; three bytes follow for each component. */
+/* Layout: length 2, precision 1, height 2, width 2, components 1; three bytes follow for each
+ * component. */
 static void on_frame(struct pp_sniff *s, const uint8_t *b)
 {
     unsigned precision = b[2], components = b[7];
@@ -69,8 +70,8 @@ static void on_marker(struct pp_sniff *s, const uint8_t *b)
     }
     switch (marker) {
     case 0x00: junk(s); return;                        /* a stuffed byte */
-    case 0xff: pp_sniff_want(s, 1, on_marker); return; /* fill */
-    case 0x01:                                         /* TEM and RSTn stand alone */
+    case 0xff: pp_sniff_want(s, 1, on_marker); return; /* a fill byte */
+    case 0x01:                                         /* TEM and RSTn have no segment */
     case 0xd0:
     case 0xd1:
     case 0xd2:
@@ -80,14 +81,14 @@ static void on_marker(struct pp_sniff *s, const uint8_t *b)
     case 0xd6:
     case 0xd7: expect_marker(s); return;
     case 0xc8:                                                    /* reserved */
-    case 0xd8:                                                    /* a second start */
-    case 0xd9:                                                    /* the end */
+    case 0xd8:                                                    /* a second start of image */
+    case 0xd9:                                                    /* the end of the image */
     case 0xda: pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT); return; /* a scan without a frame */
     default: pp_sniff_want(s, 2, on_length); return;
     }
 }
 
-/* The signature's third byte opens the first marker. */
+/* The third byte of the signature starts the first marker. */
 void pp_sniff_jpeg(struct pp_sniff *s, const uint8_t *b)
 {
     (void)b;

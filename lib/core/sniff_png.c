@@ -1,9 +1,10 @@
-/* sniff_png.c: PNG and APNG (W3C PNG, third edition): the IHDR chunk, which must come first, with its CRC. */
+/* sniff_png.c: PNG and APNG (W3C PNG, third edition): the IHDR chunk, which must come first, with
+ * its CRC. */
 #include "core/sniff_step.h"
 
 #include <string.h>
 
-/* CRC-32 of ISO 3309, bit by bit: it runs over 17 bytes of a photo. */
+/* Returns the CRC-32 of ISO 3309. Bit by bit is fast enough for the 17 bytes of each photo. */
 static uint32_t crc32_bits(const uint8_t *p, size_t n)
 {
     uint32_t crc = 0xffffffff;
@@ -15,7 +16,7 @@ static uint32_t crc32_bits(const uint8_t *p, size_t n)
     return ~crc;
 }
 
-/* Bit depths that a colour type may have, as a set of numbers. */
+/* Returns the bit depths that a colour type may have, as a mask. */
 static unsigned allowed_depths(uint8_t colour)
 {
     switch (colour) {
@@ -28,7 +29,8 @@ static unsigned allowed_depths(uint8_t colour)
     }
 }
 
-/* Length 4, "IHDR", width 4, height 4, depth, colour, compression, filter, interlace, CRC 4 */
+/* Layout: length 4, "IHDR", width 4, height 4, depth, colour, compression, filter, interlace, CRC
+ * 4. */
 static void on_ihdr(struct pp_sniff *s, const uint8_t *b)
 {
     const uint8_t *data = b + 8;

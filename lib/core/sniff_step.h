@@ -1,7 +1,8 @@
-/* sniff_step.h: what the formats' files share: the vocabulary of steps, and their first steps.
+/* sniff_step.h: functions for the files of the formats: the actions of a step, and each format's
+ * first step.
  *
- * A step gets the bytes that were wanted and must do exactly one of: pp_sniff_want() (perhaps after
- * pp_sniff_skip()), pp_sniff_accept(), pp_sniff_refuse(). */
+ * A step gets the bytes for which pp_sniff_want() asked. It must call exactly one of
+ * pp_sniff_want() (possibly after pp_sniff_skip()), pp_sniff_accept() and pp_sniff_refuse(). */
 #ifndef PP_CORE_SNIFF_STEP_H
 #define PP_CORE_SNIFF_STEP_H
 
@@ -12,20 +13,21 @@
 
 typedef void pp_sniff_step(struct pp_sniff *s, const uint8_t *b);
 
-/* Call `step` with the next n bytes, 1..sizeof(s->buf). */
+/* Makes `step` the next step, called with the next n bytes, 1..sizeof(s->buf). */
 void pp_sniff_want(struct pp_sniff *s, uint8_t n, pp_sniff_step *step);
-/* Pass over n bytes before the next that are wanted. */
+/* Skips n bytes before those of the next step. */
 void pp_sniff_skip(struct pp_sniff *s, uint64_t n);
-/* The offset where the bytes wanted next will start. */
+/* Returns the offset at which the bytes of the next step will start. */
 uint64_t pp_sniff_at(const struct pp_sniff *s);
 
 void pp_sniff_refuse(struct pp_sniff *s, uint16_t code);
-/* False, and refused, if there is no pixel or there are too many. */
+/* Returns true if the number of pixels is above 0 and within the limit; else refuses the body. */
 bool pp_sniff_check(struct pp_sniff *s, uint32_t width, uint32_t height);
-/* DONE with these dimensions, or refused by pp_sniff_check(). */
+/* Ends with DONE and these dimensions, unless pp_sniff_check() refuses them. */
 void pp_sniff_accept(struct pp_sniff *s, enum pp_image_type type, uint32_t width, uint32_t height);
 
-/* First steps: b is the signature, s->have its length; what is wanted next comes after it. */
+/* The first step of each format. b is the signature, s->have its length; the bytes of the next step
+ * follow it. */
 pp_sniff_step pp_sniff_jpeg, pp_sniff_png, pp_sniff_gif, pp_sniff_webp, pp_sniff_isobmff, pp_sniff_bmp,
     pp_sniff_tiff;
 

@@ -1,14 +1,14 @@
-/* sniff_tiff.c: TIFF 6.0, both byte orders: width and length in the first directory, wherever in the file it
- * lies.
+/* sniff_tiff.c: TIFF 6.0, both byte orders: width and length in the first directory, wherever in
+ * the file it lies.
  *
- * Only the first directory is read, and only forwards, so there is nothing to loop in. BigTIFF has another
- * signature and is no image here. */
+ * Only the first directory is read, and only forwards, so no file can cause an endless loop.
+ * BigTIFF has another signature and is refused. */
 #include "core/sniff_step.h"
 
 #define TAG_WIDTH  256
 #define TAG_LENGTH 257
 
-/* in[0].kind holds the byte order while a TIFF is read. */
+/* in[0].kind holds the byte order of the TIFF. */
 static bool big_endian(const struct pp_sniff *s)
 {
     return s->in[0].kind != 0;
@@ -24,7 +24,7 @@ static uint32_t get32(const struct pp_sniff *s, const uint8_t *p)
     return big_endian(s) ? pp_be32(p) : pp_le32(p);
 }
 
-/* One number of type SHORT (3) or LONG (4); anything else is 0, which is no width. */
+/* Returns one number of type SHORT (3) or LONG (4); 0 for any other type. */
 static uint32_t value(const struct pp_sniff *s, const uint8_t *entry)
 {
     uint16_t type = get16(s, entry + 2);
@@ -35,7 +35,8 @@ static uint32_t value(const struct pp_sniff *s, const uint8_t *entry)
     return type == 4 ? get32(s, entry + 8) : 0;
 }
 
-/* Tag 2, type 2, count 4, value 4. 0 means "not seen" for width and height. */
+/* Layout: tag 2, type 2, count 4, value 4. A width or height of 0 means that its tag has not come
+ * yet. */
 static void on_entry(struct pp_sniff *s, const uint8_t *b)
 {
     uint16_t tag = get16(s, b);

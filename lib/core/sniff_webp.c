@@ -1,13 +1,13 @@
-/* sniff_webp.c: WebP (RFC 9649): the first chunk says it all: VP8 (lossy), VP8L (lossless) or VP8X (extended,
- * the canvas). */
+/* sniff_webp.c: WebP (RFC 9649): reads the size from the first chunk: VP8 (lossy), VP8L (lossless)
+ * or VP8X (extended, the canvas). */
 #include "core/sniff_step.h"
 
 #include <string.h>
 
 #define CORRUPT(s) pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT)
 
-/* A VP8 key frame (RFC 6386 section 9.1): tag 3, start code 3, width 14 bits and scale 2, height 14 bits and
- * scale 2. */
+/* Layout of a VP8 key frame (RFC 6386 section 9.1): tag 3, start code 3, width 14 bits and scale 2,
+ * height 14 bits and scale 2. */
 static void on_vp8(struct pp_sniff *s, const uint8_t *b)
 {
     bool key_frame = (b[0] & 1) == 0;
@@ -17,7 +17,7 @@ static void on_vp8(struct pp_sniff *s, const uint8_t *b)
         pp_sniff_accept(s, PP_IMAGE_WEBP, pp_le16(b + 6) & 0x3fff, pp_le16(b + 8) & 0x3fff);
 }
 
-/* 0x2f, then width - 1 and height - 1 in 14 bits each, alpha 1 bit, version 3 bits */
+/* Layout: 0x2f, then width - 1 and height - 1 in 14 bits each, alpha 1 bit, version 3 bits. */
 static void on_vp8l(struct pp_sniff *s, const uint8_t *b)
 {
     uint32_t bits = pp_le32(b + 1);
@@ -27,7 +27,7 @@ static void on_vp8l(struct pp_sniff *s, const uint8_t *b)
         pp_sniff_accept(s, PP_IMAGE_WEBP, (bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1);
 }
 
-/* Flags 1, reserved 3, width - 1 and height - 1 in 24 bits each */
+/* Layout: flags 1, reserved 3, width - 1 and height - 1 in 24 bits each. */
 static void on_vp8x(struct pp_sniff *s, const uint8_t *b)
 {
     pp_sniff_accept(s, PP_IMAGE_WEBP, pp_le24(b + 4) + 1, pp_le24(b + 7) + 1);

@@ -1,22 +1,8 @@
 /* tier.c: see tier.h. */
 #include "core/tier.h"
 
-#include <assert.h>
-
+#include "base/check.h"
 #include "photopool/code.h"
-
-bool pp_tiers_valid(const struct pp_tier *tiers, size_t n)
-{
-    if (n < 1 || n > PP_TIERS_MAX)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        if (tiers[i].concurrency == 0)
-            return false;
-        if (tiers[i].timeout_ms <= (i > 0 ? tiers[i - 1].timeout_ms : 0))
-            return false;
-    }
-    return true;
-}
 
 uint8_t pp_tier_next(uint8_t tier, size_t n)
 {
@@ -25,7 +11,7 @@ uint8_t pp_tier_next(uint8_t tier, size_t n)
 
 uint8_t pp_tier_cover(const struct pp_tier *tiers, size_t n, double ms)
 {
-    assert(n >= 1 && n <= PP_TIERS_MAX);
+    pp_assert(n >= 1 && n <= PP_TIERS_MAX, "no such list of tiers");
     uint8_t tier = 0;
     while ((size_t)tier + 1 < n && (double)tiers[tier].timeout_ms < ms)
         tier++;

@@ -1,20 +1,21 @@
-/* url.c: splitting, formatting and resolving URLs. Hosts are read in url_host.c; url.h says what is accepted
- * and why.
+/* url.c: splitting, formatting and resolving URLs. Hosts are read in url_host.c; url.h has the
+ * rules.
  *
- * Invariant: whatever reaches `struct pp_url` or a canonical text has been through pp_url_parse_authority(),
- * also on redirects, so that no host is ever taken from a text in a second way. */
+ * Invariant: every host goes through pp_url_parse_authority(), on redirects too, so that no host is
+ * ever read from a text in a second way. */
 #include "core/url.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "core/url_host.h"
 #include "photopool/code.h"
 
-/* A reference cut at its delimiters (RFC 3986 appendix B). Absent parts are NULL; `path` is never NULL. */
+/* A reference split at its delimiters (RFC 3986 appendix B). Absent parts are NULL; `path` is never
+ * NULL. */
 struct parts {
     const char *scheme, *authority, *path, *query;
     size_t scheme_n, authority_n, path_n, query_n;
@@ -30,7 +31,7 @@ static bool is_scheme_char(char c)
     return is_alpha(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
 }
 
-static void take_scheme(struct parts *p, const char **s, const char *end)
+static void cut_scheme(struct parts *p, const char **s, const char *end)
 {
     const char *q = *s;
     if (q == end || !is_alpha(*q))
@@ -47,7 +48,7 @@ static void take_scheme(struct parts *p, const char **s, const char *end)
 static size_t span_until(const char *s, const char *end, const char *stops)
 {
     const char *q = s;
-    while (q < end && strchr(stops, *q) == NULL) /* no NUL here: checked before */
+    while (q < end && strchr(stops, *q) == NULL) /* the text contains no NUL */
         q++;
     return (size_t)(q - s);
 }
@@ -56,7 +57,7 @@ static struct parts cut(const char *s, size_t n)
 {
     struct parts p = {0};
     const char *end = s + n;
-    take_scheme(&p, &s, end);
+    cut_scheme(&p, &s, end);
     if (end - s >= 2 && s[0] == '/' && s[1] == '/') {
         p.authority = s + 2;
         p.authority_n = span_until(p.authority, end, "/?#");
@@ -78,7 +79,7 @@ static bool is_http_scheme(const struct parts *p, bool *https)
     return (p->scheme_n == 4 || p->scheme_n == 5) && strncasecmp(p->scheme, "https", p->scheme_n) == 0;
 }
 
-/* No control characters, spaces or backslashes; UTF-8. */
+/* Accepts UTF-8 without control characters, spaces or backslashes. */
 static bool text_is_clean(const char *s, size_t n)
 {
     bool ascii = true;
@@ -114,14 +115,14 @@ uint16_t pp_url_parse(struct pp_url *u, const char *s, size_t n)
     return 0;
 }
 
-/* A text being written, with sticky failure. One byte is kept for the NUL. */
-struct out {
+/* A text that is being written. A failed write stays failed. One byte is kept for the NUL. */
+struct url_out {
     char *p;
     size_t n, cap;
     bool full;
 };
 
-static void put(struct out *o, const char *s, size_t n)
+static void put(struct url_out *o, const char *s, size_t n)
 {
     if (o->full || n >= o->cap - o->n) {
         o->full = true;
@@ -131,13 +132,14 @@ static void put(struct out *o, const char *s, size_t n)
     o->n += n;
 }
 
-/* Bytes that RFC 3986 lets stand nowhere in a path or query; servers differ in what they make of them raw. */
+/* Bytes that RFC 3986 forbids in paths and queries. They are escaped, because servers read them
+ * differently. */
 static bool needs_escape(unsigned char c)
 {
     return c <= ' ' || c >= 0x7f || strchr("\"<>\\^`{|}", c) != NULL;
 }
 
-static void put_escaped(struct out *o, const char *s, size_t n)
+static void put_escaped(struct url_out *o, const char *s, size_t n)
 {
     static const char hex[] = "0123456789ABCDEF";
     for (size_t i = 0; i < n; i++) {
@@ -149,7 +151,8 @@ static void put_escaped(struct out *o, const char *s, size_t n)
     }
 }
 
-/* RFC 3986 section 5.2.4 over p[0..n), in place; p[0] is '/'. Returns the new length. */
+/* Removes dot segments from p[0..n) in place (RFC 3986 section 5.2.4); p[0] is '/'. Returns the new
+ * length. */
 static size_t remove_dot_segments(char *p, size_t n)
 {
     size_t w = 0, r = 0;
@@ -173,7 +176,7 @@ static size_t remove_dot_segments(char *p, size_t n)
     return w;
 }
 
-static void put_origin(struct out *o, const struct pp_url *u)
+static void put_origin(struct url_out *o, const struct pp_url *u)
 {
     bool v6 = u->host_is_ip && u->addr.family == 6;
     put(o, u->https ? "https://" : "http://", u->https ? 8 : 7);
@@ -189,8 +192,8 @@ static void put_origin(struct out *o, const struct pp_url *u)
     }
 }
 
-/* dir (kept up to its last slash) + path, without dot segments, then the query. */
-static void put_target(struct out *o, const char *dir, size_t dir_n, const char *path, size_t path_n,
+/* Writes `dir` up to its last slash, then `path`, both without dot segments, then the query. */
+static void put_target(struct url_out *o, const char *dir, size_t dir_n, const char *path, size_t path_n,
                        const char *query, size_t query_n)
 {
     size_t start = o->n;
@@ -207,7 +210,7 @@ static void put_target(struct out *o, const char *dir, size_t dir_n, const char 
     put_escaped(o, query, query_n);
 }
 
-static size_t finish(struct out *o)
+static size_t terminate(struct url_out *o)
 {
     if (o->full)
         return 0;
@@ -215,7 +218,7 @@ static size_t finish(struct out *o)
     return o->n;
 }
 
-static void put_url_target(struct out *o, const struct pp_url *u)
+static void put_url_target(struct url_out *o, const struct pp_url *u)
 {
     const char *mark = memchr(u->path, '?', u->path_n);
     size_t path_n = mark ? (size_t)(mark - u->path) : u->path_n;
@@ -224,20 +227,13 @@ static void put_url_target(struct out *o, const struct pp_url *u)
 
 size_t pp_url_format(const struct pp_url *u, char *buf, size_t cap)
 {
-    struct out o = {.p = buf, .cap = cap, .full = cap == 0};
+    struct url_out o = {.p = buf, .cap = cap, .full = cap == 0};
     put_origin(&o, u);
     put_url_target(&o, u);
-    return finish(&o);
+    return terminate(&o);
 }
 
-size_t pp_url_target(const struct pp_url *u, char *buf, size_t cap)
-{
-    struct out o = {.p = buf, .cap = cap, .full = cap == 0};
-    put_url_target(&o, u);
-    return finish(&o);
-}
-
-/* No control character but a tab, no backslash. */
+/* Accepts text without backslashes and without control characters other than tabs. */
 static bool location_is_clean(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -248,7 +244,7 @@ static bool location_is_clean(const char *s, size_t n)
     return true;
 }
 
-/* The part of the base's path that a relative path is put behind: up to and with its last slash. */
+/* Returns the base's path up to and including its last slash. */
 static size_t base_directory(const char *path, size_t path_n)
 {
     while (path_n > 0 && path[path_n - 1] != '/')
@@ -256,8 +252,8 @@ static size_t base_directory(const char *path, size_t path_n)
     return path_n;
 }
 
-/* RFC 3986 section 5.2.2, the branch for references without an authority. */
-static void put_relative(struct out *o, const struct pp_url *base, const struct parts *p)
+/* Resolves a reference without an authority (RFC 3986 section 5.2.2). */
+static void put_relative(struct url_out *o, const struct pp_url *base, const struct parts *p)
 {
     const char *mark = memchr(base->path, '?', base->path_n);
     size_t base_n = mark ? (size_t)(mark - base->path) : base->path_n;
@@ -273,7 +269,7 @@ static void put_relative(struct out *o, const struct pp_url *base, const struct 
 }
 
 static uint16_t resolve_parts(struct pp_url *u, const struct pp_url *base, const struct parts *p,
-                              struct out *o, size_t *target)
+                              struct url_out *o, size_t *target)
 {
     *u = *base;
     if (p->scheme && !is_http_scheme(p, &u->https))
@@ -294,7 +290,7 @@ static uint16_t resolve_parts(struct pp_url *u, const struct pp_url *base, const
 uint16_t pp_url_resolve(struct pp_url *out, const struct pp_url *base, const char *location, size_t n,
                         char *scratch, size_t cap)
 {
-    struct out o = {.p = scratch, .cap = cap, .full = cap == 0};
+    struct url_out o = {.p = scratch, .cap = cap, .full = cap == 0};
     struct pp_url u;
     size_t target = 0;
     if (n > PP_URL_MAX || !location_is_clean(location, n))
@@ -309,11 +305,11 @@ uint16_t pp_url_resolve(struct pp_url *out, const struct pp_url *base, const cha
     uint16_t code = resolve_parts(&u, base, &p, &o, &target);
     if (code != 0)
         return code;
-    if (finish(&o) == 0)
+    if (terminate(&o) == 0)
         return PP_CODE_BAD_RESPONSE;
     u.path = scratch + target;
     u.path_n = o.n - target;
-    assert(u.path_n > 0 && u.path[0] == '/');
+    pp_assert(u.path_n > 0 && u.path[0] == '/', "a canonical URL has no path");
     *out = u;
     return 0;
 }

@@ -1,6 +1,6 @@
-/* url_host.c: hosts and ports. The IPv4 reading follows the URL Standard (url.spec.whatwg.org, "IPv4 parser"
- * and "ends in a number checker"), because that is a superset of what inet_aton() and so libcurl would
- * connect to. */
+/* url_host.c: hosts and ports. IPv4 addresses are read as the URL Standard says
+ * (url.spec.whatwg.org, "IPv4 parser", "ends in a number checker"): a superset of what inet_aton(),
+ * and so libcurl, would connect to. */
 #include "core/url_host.h"
 
 #include <string.h>
@@ -19,8 +19,8 @@ static int digit_value(char c)
     return 99;
 }
 
-/* One part of an IPv4 address: decimal, 0octal or 0xhex ("0x" alone is 0), lower case. Saturates above 32
- * bits. */
+/* Reads one part of an IPv4 address in lower case: decimal, 0octal or 0xhex ("0x" alone is 0).
+ * Numbers above 32 bits become the maximum. */
 static bool parse_ipv4_part(const char *s, size_t n, uint64_t *out)
 {
     int base = 10;
@@ -64,7 +64,7 @@ static bool parse_ipv4(const char *host, struct pp_addr *out)
         uint64_t v;
         if (!parse_ipv4_part(host, n, &v))
             return false;
-        if (host[n] == '\0') { /* the last part fills the bytes that are left */
+        if (host[n] == '\0') { /* the last part fills all remaining bytes */
             if (v >> (8 * (5 - parts)) != 0)
                 return false;
             *out = pp_addr_v4(sum | (uint32_t)v);
@@ -135,7 +135,7 @@ static bool parse_port(struct pp_url *u, const char *s, size_t n)
     return v >= 1 && v <= 65535;
 }
 
-/* "[v6]" or "[v6]:port" */
+/* Reads "[v6]" or "[v6]:port". */
 static bool parse_bracketed(struct pp_url *u, const char *s, size_t n)
 {
     const char *end = memchr(s, ']', n);

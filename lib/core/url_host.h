@@ -4,8 +4,8 @@
 
 #include "core/url.h"
 
-/* Fills host, host_is_ip, addr and port of `u` (u->https must be set) from the n bytes between "//" and the
- * path. False if they are not right; see url.h for the rules. */
+/* Sets host, host_is_ip, addr and port of `u` from the n bytes between "//" and the path. u->https
+ * must be set. Returns false if the bytes break the rules in url.h. */
 pp_must_check bool pp_url_parse_authority(struct pp_url *u, const char *s, size_t n);
 
 #endif

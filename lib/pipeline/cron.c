@@ -1,30 +1,39 @@
-/* cron.c: see cron.h. To add a job: a function and a row in jobs[]. */
+/* cron.c: see cron.h.
+ *
+ * To add a job, write a function and add a row to jobs[]. The row says which roles run the job, how
+ * often, and whether only the leader does. A job that sends a request to a port uses its `ask` and
+ * a member of the union `r`. It runs again when its period has passed and its request has ended. A
+ * failed request is logged with the text in the row. */
 #include "pipeline/cron.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/arena.h"
+#include "base/check.h"
+#include "pipeline/claim/claim.h"
+#include "pipeline/deliver/sink_lag.h"
 #include "pipeline/fleet.h"
-#include "pipeline/outbox.h"
-#include "pipeline/routes.h"
-#include "pipeline/s3_claim.h"
+#include "pipeline/routes/routes.h"
+#include "runtime/ask.h"
 
 #define TICK_MS    250
+#define RETRY_MS   1000
 #define REAP_TASKS 1000
 #define CLEAN_ROWS 1000
-/* What finished a little before the oldest message that is not delivered may have been counted after it. */
+#define ARENA_MAX  (16u << 20)
+/* The age of the oldest undelivered message was measured some time ago, so items that finished up
+ * to this much earlier may be undelivered too. */
 #define UNDELIVERED_MARGIN_MS 60000
 
-/* One job, with the request that it may have under way. */
+/* One job, with the request that it may have in flight. */
 struct job {
     struct pp_cron *cron;
-    int64_t next_ms, asked_ms;
-    bool busy;
-    struct pp_arena arena;
+    struct pp_pipeline *p;
+    int64_t next_ms; /* earliest next run (loop time); 0: at once */
+    struct pp_ask ask;
+    /* a retention job: points to the number of rows removed, in the answer in `r` */
+    const uint64_t *cleaned;
     union {
         struct pp_store_renew renew;
         struct pp_store_reap reap;
@@ -39,186 +48,155 @@ struct job {
     } r;
 };
 
-enum {
-    JOB_RENEW,
-    JOB_REAP,
-    JOB_BACKLOG,
-    JOB_SLOTS,
-    JOB_ROUTES,
-    JOB_HEARTBEAT,
-    JOB_GAUGES,
-    JOB_INGEST,
-    JOB_CLEAN,
-    JOB_FORGET_KEYS,
-    JOB_OUTBOX,
-    JOB_EVENTS,
-    JOB_DELIVERIES,
-    JOB_COUNT
-};
-
 struct pp_cron {
     struct pp_pipeline *p;
     struct pp_timer *timer;
-    struct job jobs[JOB_COUNT];
-    /* The last renewal of leases that went through, when it was asked for. */
+    /* When the last successful renewal of the task leases was sent (loop time, wall time). */
     int64_t renewed_ms, renewed_wall_ms;
-    bool stopped;
-    bool outbox_known; /* what is undelivered has been looked at */
+    /* in a process that is alone, the claims of earlier processes have been returned */
+    bool started_clean;
+    bool outbox_known; /* the undelivered messages have been counted once */
+    struct job *renewal;
+    struct job jobs[]; /* jobs[i] runs row i of the table jobs[] below */
 };
 
-static struct pp_req request(struct job *job, void (*done)(struct pp_req *req))
-{
-    pp_arena_init(&job->arena, 16 << 20);
-    return (struct pp_req){.done = done, .data = job, .arena = &job->arena};
-}
+/* --- leases of the tasks that this process has claimed --- */
 
-static void submitted(struct job *job, enum pp_err err)
+static void on_renewed(void *data, enum pp_err err)
 {
-    job->busy = err == PP_OK;
+    struct job *job = data;
+
     if (err != PP_OK)
-        pp_arena_fini(&job->arena);
-}
-
-/* The usual end of a request. `again`: there is more to do at once. */
-static void end(struct job *job, const char *what, enum pp_err err, bool again)
-{
-    job->busy = false;
-    if (err != PP_OK)
-        pp_log(job->cron->p->log, PP_LOG_WARN, what, "error", pp_err_text(err), NULL);
-    if (again)
-        job->next_ms = 0;
-    pp_arena_fini(&job->arena);
-}
-
-/* --- leases of what we have claimed --- */
-
-static void renewed(struct pp_req *req)
-{
-    struct job *job = req->data;
-    struct pp_cron *cron = job->cron;
-
-    if (req->err == PP_OK) {
-        cron->renewed_ms = job->asked_ms;
-        cron->renewed_wall_ms = job->r.renew.now_ms;
-    }
-    end(job, "leases could not be renewed", req->err, false);
+        return;
+    job->cron->renewed_ms = job->ask.asked_ms;
+    job->cron->renewed_wall_ms = job->r.renew.now_ms;
 }
 
 static void renew(struct job *job)
 {
-    struct pp_pipeline *p = job->cron->p;
-    if (!p->s3)
+    struct pp_pipeline *p = job->p;
+
+    if (!p->claimer)
         return;
-    job->asked_ms = pp_loop_now(p->loop);
-    if (pp_s3_in_flight(p->s3) == 0) { /* nothing to renew; what is claimed from here on has a whole lease */
-        job->cron->renewed_ms = job->asked_ms;
+    /* There is nothing to renew; a task that is claimed later starts with a full lease. */
+    if (pp_claimer_in_flight(p->claimer) == 0) {
+        job->cron->renewed_ms = pp_loop_now(p->loop);
         job->cron->renewed_wall_ms = pp_loop_wall(p->loop);
         return;
     }
-    job->r.renew = (struct pp_store_renew){.req = request(job, renewed),
+    job->r.renew = (struct pp_store_renew){.req = pp_ask_request(&job->ask, on_renewed),
                                            .worker = p->params->worker,
                                            .lease_ms = p->params->lease_ms,
                                            .now_ms = pp_loop_wall(p->loop)};
-    submitted(job, p->store->ops->renew(p->store, &job->r.renew));
+    pp_ask_submitted(&job->ask, p->store->ops->renew(p->store, &job->r.renew));
 }
 
-/* --- claims whose worker has gone --- */
+/* --- claims of dead workers --- */
 
-static void reaped(struct pp_req *req)
+static void on_reaped(void *data, enum pp_err err)
 {
-    struct job *job = req->data;
-    struct pp_pipeline *p = job->cron->p;
+    struct job *job = data;
+    struct pp_pipeline *p = job->p;
     const struct pp_store_reap *r = &job->r.reap;
 
-    if (req->err == PP_OK) {
-        p->metrics.lapsed += r->lapsed;
-        p->metrics.quarantined += r->quarantined;
-        p->metrics.items_finished += r->items_finished;
-        if (r->lapsed + r->quarantined > 0)
-            pp_log(p->log, PP_LOG_WARN, "claims lapsed", "photos", PP_LOG_INT(r->lapsed), "quarantined",
-                   PP_LOG_INT(r->quarantined), NULL);
-        if (r->n_backlog > 0)
-            p->coordinator->ops->announce(p->coordinator, r->backlog, r->n_backlog);
-    } else {
+    if (err != PP_OK) {
         p->backlog_doubtful = true;
+        return;
     }
-    end(job, "lapsed claims could not be looked for", req->err,
-        req->err == PP_OK && r->lapsed + r->quarantined >= REAP_TASKS);
+    p->metrics.lapsed += r->lapsed;
+    p->metrics.quarantined += r->quarantined;
+    p->metrics.items_finished += r->items_finished;
+    if (r->lapsed + r->quarantined > 0)
+        pp_log(p->log, PP_LOG_WARN, "claims lapsed", "photos", PP_LOG_INT(r->lapsed), "quarantined",
+               PP_LOG_INT(r->quarantined), NULL);
+    if (r->n_backlog > 0)
+        p->coordinator->ops->announce(p->coordinator, r->backlog, r->n_backlog);
+    if (r->lapsed + r->quarantined >= REAP_TASKS)
+        job->next_ms = 0;
+    else
+        job->cron->started_clean = true;
 }
 
-/* Our own claims have not been renewed in time: the store did not answer, the machine slept, or its clock was
- * set. They come first, or everything in flight here would be taken for lost. */
+/* Returns true if the process must renew its own leases before it returns lapsed claims: the store
+ * did not answer in time, the machine slept, or its clock was set. Otherwise the reaping job would
+ * return the tasks that are in flight here. */
 static bool renew_first(struct pp_cron *cron)
 {
     struct pp_pipeline *p = cron->p;
     int64_t now = pp_loop_now(p->loop), offset = pp_loop_wall(p->loop) - now;
     int64_t moved = offset - (cron->renewed_wall_ms - cron->renewed_ms);
 
-    if (!p->s3 || pp_s3_in_flight(p->s3) == 0)
+    if (!p->claimer || pp_claimer_in_flight(p->claimer) == 0)
         return false;
     if (now - cron->renewed_ms < p->params->lease_ms * 2 / 3 && moved < 1000 && moved > -1000)
         return false;
-    if (now - cron->jobs[JOB_RENEW].asked_ms >= 1000)
-        cron->jobs[JOB_RENEW].next_ms = 0;
+    pp_assert(cron->renewal, "no job renews leases");
+    if (now - cron->renewal->ask.asked_ms >= RETRY_MS)
+        cron->renewal->next_ms = 0;
     return true;
 }
 
+/* Returns the claims of dead workers. A process that is alone knows at its start that all other
+ * workers are dead. */
 static void reap(struct job *job)
 {
-    struct pp_pipeline *p = job->cron->p;
+    struct pp_pipeline *p = job->p;
+    bool others_are_dead = p->params->sole_worker && !job->cron->started_clean;
+
     if (renew_first(job->cron))
         return;
-    job->r.reap = (struct pp_store_reap){
-        .req = request(job, reaped), .now_ms = pp_loop_wall(p->loop), .limit = REAP_TASKS};
-    submitted(job, p->store->ops->reap(p->store, &job->r.reap));
+    job->r.reap = (struct pp_store_reap){.req = pp_ask_request(&job->ask, on_reaped),
+                                         .alive = others_are_dead ? p->params->worker : NULL,
+                                         .now_ms = pp_loop_wall(p->loop),
+                                         .limit = REAP_TASKS};
+    pp_ask_submitted(&job->ask, p->store->ops->reap(p->store, &job->r.reap));
 }
 
-/* --- the backlog, where it may lack something --- */
+/* --- the backlog of a process that is alone, if the coordinator may miss tasks --- */
 
-static void backlog_read(struct pp_req *req)
+static void on_backlog_read(void *data, enum pp_err err)
 {
-    struct job *job = req->data;
-    struct pp_pipeline *p = job->cron->p;
+    struct job *job = data;
+    struct pp_pipeline *p = job->p;
 
-    if (req->err != PP_OK)
+    if (err != PP_OK) {
         p->backlog_doubtful = true;
-    else if (job->r.backlog.n > 0)
+        job->next_ms = pp_loop_now(p->loop) + RETRY_MS;
+    } else if (job->r.backlog.n > 0) {
         p->coordinator->ops->announce(p->coordinator, job->r.backlog.rows, job->r.backlog.n);
-    end(job, "waiting tasks could not be read", req->err, false);
+    }
 }
 
-static void backlog(struct job *job)
+static void read_backlog(struct job *job)
 {
-    struct pp_pipeline *p = job->cron->p;
-    if (!p->backlog_doubtful || !p->params->sole_worker) /* else the fleet's leader sees to it */
+    struct pp_pipeline *p = job->p;
+
+    if (!p->backlog_doubtful || !p->params->sole_worker)
         return;
-    p->backlog_doubtful = false;
-    job->r.backlog = (struct pp_store_backlog){.req = request(job, backlog_read)};
-    job->arena.max = SIZE_MAX; /* a row for each client with something to do */
-    enum pp_err err = p->store->ops->backlog(p->store, &job->r.backlog);
-    p->backlog_doubtful = err != PP_OK;
-    submitted(job, err);
+    job->ask.arena_max = SIZE_MAX; /* the answer has one row for each client with open tasks */
+    job->r.backlog = (struct pp_store_backlog){.req = pp_ask_request(&job->ask, on_backlog_read)};
+    p->backlog_doubtful = !pp_ask_submitted(&job->ask, p->store->ops->backlog(p->store, &job->r.backlog));
 }
 
-/* --- without requests of our own --- */
+/* --- jobs that have no request in `r` --- */
 
-static void slots(struct job *job)
+static void tend_slots(struct job *job)
 {
-    if (job->cron->p->s3)
-        pp_s3_tend_slots(job->cron->p->s3);
+    if (job->p->claimer)
+        pp_claimer_tend_slots(job->p->claimer);
 }
 
-static void routes(struct job *job)
+static void decide_routes(struct job *job)
 {
-    pp_routes_tick(job->cron->p->routes);
+    pp_routes_tick(job->p->routes);
 }
 
 static void heartbeat(struct job *job)
 {
-    struct pp_pipeline *p = job->cron->p;
+    struct pp_pipeline *p = job->p;
     uint32_t capacity = 0;
 
-    if (!p->s3)
+    if (!p->claimer)
         return;
     for (uint32_t t = 0; t < p->params->n_tiers; t++)
         if (p->params->tiers_served & (1u << t))
@@ -228,65 +206,111 @@ static void heartbeat(struct job *job)
                                         .pid = getpid(),
                                         .tiers = p->params->tiers_text,
                                         .capacity = capacity,
-                                        .in_flight = (uint32_t)pp_s3_transfers(p->s3),
-                                        .clients = (uint32_t)pp_s3_slots(p->s3),
+                                        .in_flight = (uint32_t)pp_claimer_transfers(p->claimer),
+                                        .clients = (uint32_t)pp_claimer_slots(p->claimer),
                                         .draining = p->draining,
                                         .started_at = p->params->started_wall_ms,
                                         .seen_at = pp_loop_wall(p->loop)};
     p->coordinator->ops->heartbeat(p->coordinator, &info);
 }
 
-/* --- gauges --- */
+/* --- measuring, for gauges and retention --- */
 
-static void counted(struct pp_req *req)
+static void measure_lag(struct job *job)
 {
-    struct job *job = req->data;
-    struct pp_metrics *m = &job->cron->p->metrics;
-    for (size_t q = 0; req->err == PP_OK && q <= PP_TIERS_MAX; q++)
-        m->open_tasks[q] = job->r.queue.counts[q].photos;
-    end(job, "tasks could not be counted", req->err, false);
+    struct pp_pipeline *p = job->p;
+    size_t n = 0;
+    struct pp_fetch_loop *const *loops = p->claimer ? pp_claimer_loops(p->claimer, &n) : NULL;
+
+    pp_metrics_loop_lag(&p->metrics, 0, pp_loop_lag(p->loop));
+    for (size_t i = 0; i < n; i++)
+        pp_metrics_loop_lag(&p->metrics, i + 1, pp_fetch_loop_lag(loops[i]));
 }
 
-static void gauges(struct job *job)
+static void on_tasks_counted(void *data, enum pp_err err)
 {
-    struct pp_pipeline *p = job->cron->p;
-    p->metrics.loop_lag_ms = (uint64_t)pp_loop_lag(p->loop);
-    job->r.queue = (struct pp_store_queue){.req = request(job, counted)};
-    submitted(job, p->store->ops->queue(p->store, &job->r.queue));
+    struct job *job = data;
+    for (size_t q = 0; err == PP_OK && q <= PP_TIERS_MAX; q++)
+        job->p->metrics.open_tasks[q] = job->r.queue.counts[q].photos;
 }
 
-static void ingest_counted(struct pp_req *req)
+static void count_tasks(struct job *job)
 {
-    struct job *job = req->data;
-    struct pp_pipeline *p = job->cron->p;
-    const struct pp_ingest_stats *r = &job->r.ingest_stats;
-    int64_t wall = pp_loop_wall(p->loop);
+    struct pp_task_store *store = job->p->store;
+    job->r.queue = (struct pp_store_queue){.req = pp_ask_request(&job->ask, on_tasks_counted)};
+    pp_ask_submitted(&job->ask, store->ops->queue(store, &job->r.queue));
+}
 
-    if (req->err == PP_OK) {
-        p->metrics.ingest_length = r->photos;
-        p->metrics.ingest_age_ms =
-            r->oldest_ms > 0 && wall > r->oldest_ms ? (uint64_t)(wall - r->oldest_ms) : 0;
+static void on_ingest_counted(void *data, enum pp_err err)
+{
+    struct job *job = data;
+    struct pp_metrics *m = &job->p->metrics;
+    int64_t wall = pp_loop_wall(job->p->loop), oldest = job->r.ingest_stats.oldest_ms;
+
+    if (err != PP_OK)
+        return;
+    m->ingest_length = job->r.ingest_stats.photos;
+    m->ingest_age_ms = oldest > 0 && wall > oldest ? (uint64_t)(wall - oldest) : 0;
+}
+
+static void count_ingest(struct job *job)
+{
+    struct pp_ingest_queue *ingest = job->p->ingest;
+    job->r.ingest_stats = (struct pp_ingest_stats){.req = pp_ask_request(&job->ask, on_ingest_counted)};
+    pp_ask_submitted(&job->ask, ingest->ops->stats(ingest, &job->r.ingest_stats));
+}
+
+static void on_outbox_counted(void *data, enum pp_err err)
+{
+    struct job *job = data;
+    const struct pp_outbox_look *look = &job->r.outbox;
+    struct pp_metrics *m = &job->p->metrics;
+
+    if (err != PP_OK)
+        return;
+    job->cron->outbox_known = true;
+    m->n_sinks = look->n < PP_METRIC_SINKS ? look->n : PP_METRIC_SINKS;
+    if (m->n_sinks == 0) /* the relays have not saved their cursors yet */
+        job->next_ms = pp_loop_now(job->p->loop) + RETRY_MS;
+    for (size_t i = 0; i < m->n_sinks; i++) {
+        const struct pp_outbox_row *row = &look->rows[i];
+        snprintf(m->sinks[i].name, sizeof(m->sinks[i].name), "%s", row->sink);
+        m->sinks[i].messages = row->messages;
+        m->sinks[i].oldest_at = row->oldest_at;
     }
-    end(job, "the ingest queue could not be counted", req->err, false);
 }
 
-static void ingest(struct job *job)
+static void count_outbox(struct job *job)
 {
-    struct pp_pipeline *p = job->cron->p;
-    job->r.ingest_stats = (struct pp_ingest_stats){.req = request(job, ingest_counted)};
-    submitted(job, p->ingest->ops->stats(p->ingest, &job->r.ingest_stats));
+    struct pp_pipeline *p = job->p;
+
+    if (!p->deliveries)
+        return;
+    job->r.outbox = (struct pp_outbox_look){
+        .req = pp_ask_request(&job->ask, on_outbox_counted), .store = p->store, .deliveries = p->deliveries};
+    pp_ask_submitted(&job->ask, pp_outbox_look(&job->r.outbox));
 }
 
 /* --- retention --- */
 
-static void cleaned(struct pp_req *req)
+/* Runs the job again at once if the request has removed CLEAN_ROWS, because there may be more. */
+static void on_cleaned(void *data, enum pp_err err)
 {
-    struct job *job = req->data;
-    end(job, "old batches could not be removed", req->err,
-        req->err == PP_OK && job->r.clean.items >= CLEAN_ROWS);
+    struct job *job = data;
+    if (err == PP_OK && *job->cleaned >= CLEAN_ROWS)
+        job->next_ms = 0;
 }
 
-/* What no consumer has got yet is kept for longer; for twice as long, where one never comes. */
+/* Makes the request of a retention job. `cleaned` points to the number of removed rows in its
+ * answer. */
+static struct pp_req clean_request(struct job *job, const uint64_t *cleaned)
+{
+    job->cleaned = cleaned;
+    return pp_ask_request(&job->ask, on_cleaned);
+}
+
+/* Returns the time before which finished items are removed. Results that a sink has not received
+ * yet are kept longer, but at most twice as long, in case the consumer never returns. */
 static int64_t clean_before(const struct pp_pipeline *p)
 {
     int64_t before = pp_loop_wall(p->loop) - p->params->results_ms;
@@ -300,107 +324,66 @@ static int64_t clean_before(const struct pp_pipeline *p)
     return before > at_last ? before : at_last;
 }
 
-static void clean(struct job *job)
+static void clean_batches(struct job *job)
 {
-    struct pp_pipeline *p = job->cron->p;
+    struct pp_pipeline *p = job->p;
+    struct pp_store_clean *r = &job->r.clean;
+
     if (p->deliveries && !job->cron->outbox_known)
         return;
-    job->r.clean = (struct pp_store_clean){
-        .req = request(job, cleaned), .finished_before_ms = clean_before(p), .limit = CLEAN_ROWS};
-    submitted(job, p->store->ops->clean(p->store, &job->r.clean));
+    *r = (struct pp_store_clean){
+        .req = clean_request(job, &r->items), .finished_before_ms = clean_before(p), .limit = CLEAN_ROWS};
+    pp_ask_submitted(&job->ask, p->store->ops->clean(p->store, r));
 }
 
-static void keys_forgotten(struct pp_req *req)
+/* Removes old idempotency keys. One request removes all, so it is never repeated at once. */
+static void clean_keys(struct job *job)
 {
-    end(req->data, "old idempotency keys could not be removed", req->err, false);
+    static const uint64_t all = 0;
+    struct pp_pipeline *p = job->p;
+    struct pp_ingest_clean *r = &job->r.ingest_clean;
+
+    *r = (struct pp_ingest_clean){.req = clean_request(job, &all),
+                                  .before_ms = pp_loop_wall(p->loop) - p->params->idempotency_ms};
+    pp_ask_submitted(&job->ask, p->ingest->ops->clean(p->ingest, r));
 }
 
-static void forget_keys(struct job *job)
+static void clean_events(struct job *job)
 {
-    struct pp_pipeline *p = job->cron->p;
-    job->r.ingest_clean = (struct pp_ingest_clean){
-        .req = request(job, keys_forgotten), .before_ms = pp_loop_wall(p->loop) - p->params->idempotency_ms};
-    submitted(job, p->ingest->ops->clean(p->ingest, &job->r.ingest_clean));
-}
+    struct pp_pipeline *p = job->p;
+    struct pp_log_clean *r = &job->r.events_clean;
 
-/* --- delivery --- */
-
-static void outbox_seen(struct pp_outbox_look *look, enum pp_err err)
-{
-    struct job *job = look->data;
-    struct pp_metrics *m = &job->cron->p->metrics;
-
-    if (err == PP_OK) {
-        job->cron->outbox_known = true;
-        m->n_sinks = look->n < PP_METRIC_SINKS ? look->n : PP_METRIC_SINKS;
-        if (m->n_sinks == 0) /* relays are just starting */
-            job->next_ms = pp_loop_now(job->cron->p->loop) + 1000;
-    }
-    for (size_t i = 0; err == PP_OK && i < m->n_sinks; i++) {
-        const struct pp_outbox_row *row = &look->rows[i];
-        snprintf(m->sinks[i].name, sizeof(m->sinks[i].name), "%s", row->sink);
-        m->sinks[i].messages = row->messages;
-        m->sinks[i].oldest_at = row->oldest_at;
-    }
-    end(job, "the outbox could not be counted", err, false);
-}
-
-static void outbox(struct job *job)
-{
-    struct pp_pipeline *p = job->cron->p;
-    if (!p->deliveries)
-        return;
-    pp_arena_init(&job->arena, 16 << 20);
-    job->r.outbox = (struct pp_outbox_look){.p = p, .arena = &job->arena, .done = outbox_seen, .data = job};
-    submitted(job, pp_outbox_look(&job->r.outbox));
-}
-
-static void events_cleaned(struct pp_req *req)
-{
-    struct job *job = req->data;
-    end(job, "old events could not be removed", req->err,
-        req->err == PP_OK && job->r.events_clean.n >= CLEAN_ROWS);
-}
-
-static void events(struct job *job)
-{
-    struct pp_pipeline *p = job->cron->p;
     if (!p->events)
         return;
-    job->r.events_clean = (struct pp_log_clean){.req = request(job, events_cleaned),
-                                                .before_ms = pp_loop_wall(p->loop) - p->params->events_ms,
-                                                .max_bytes = p->params->events_bytes,
-                                                .limit = CLEAN_ROWS};
-    submitted(job, p->events->ops->clean(p->events, &job->r.events_clean));
+    *r = (struct pp_log_clean){.req = clean_request(job, &r->n),
+                               .before_ms = pp_loop_wall(p->loop) - p->params->events_ms,
+                               .max_bytes = p->params->events_bytes,
+                               .limit = CLEAN_ROWS};
+    pp_ask_submitted(&job->ask, p->events->ops->clean(p->events, r));
 }
 
-static void deliveries_cleaned(struct pp_req *req)
+static void clean_deliveries(struct job *job)
 {
-    struct job *job = req->data;
-    end(job, "old deliveries could not be removed", req->err,
-        req->err == PP_OK && job->r.deliveries_clean.n >= CLEAN_ROWS);
-}
+    struct pp_pipeline *p = job->p;
+    struct pp_delivery_clean *r = &job->r.deliveries_clean;
 
-static void deliveries(struct job *job)
-{
-    struct pp_pipeline *p = job->cron->p;
     if (!p->deliveries)
         return;
-    job->r.deliveries_clean =
-        (struct pp_delivery_clean){.req = request(job, deliveries_cleaned),
-                                   .finished_before_ms = pp_loop_wall(p->loop) - p->params->results_ms,
-                                   .limit = CLEAN_ROWS};
-    submitted(job, p->deliveries->ops->clean(p->deliveries, &job->r.deliveries_clean));
+    *r = (struct pp_delivery_clean){.req = clean_request(job, &r->n),
+                                    .finished_before_ms = pp_loop_wall(p->loop) - p->params->results_ms,
+                                    .limit = CLEAN_ROWS};
+    pp_ask_submitted(&job->ask, p->deliveries->ops->clean(p->deliveries, r));
 }
 
-/* --- the table --- */
+/* --- the table of jobs --- */
 
 static int64_t lease_third(const struct pp_params *params)
 {
     return params->lease_ms / 3;
 }
 
-/* Slots are renewed several times within the half of a lease for which they hold. */
+/* Period of tend_slots: short, because a renewal of slots holds for only half a lease, and several
+ * should fit into that time. */
 static int64_t lease_eighth(const struct pp_params *params)
 {
     return params->lease_ms < 8000 ? params->lease_ms / 8 : 1000;
@@ -411,89 +394,91 @@ static int64_t router_interval(const struct pp_params *params)
     return params->router_interval_ms;
 }
 
-static int64_t second(const struct pp_params *params)
-{
-    (void)params;
-    return 1000;
-}
-
-static int64_t ten_seconds(const struct pp_params *params)
-{
-    (void)params;
-    return 10000;
-}
-
-static int64_t ten_minutes(const struct pp_params *params)
-{
-    (void)params;
-    return 600000;
-}
+enum { SECOND = 1000, MINUTE = 60 * SECOND };
+#define ANY_ROLE ~0u
+enum who { EVERY_PROCESS, LEADER };
 
 static const struct {
     void (*run)(struct job *job);
-    int64_t (*every_ms)(const struct pp_params *params);
     unsigned roles;
-    bool one; /* only by the process that leads */
-} table[JOB_COUNT] = {
-    [JOB_RENEW] = {renew, lease_third, PP_ROLE_WORKER},
-    [JOB_REAP] = {reap, second, PP_ROLE_CRON},
-    [JOB_BACKLOG] = {backlog, ten_seconds, PP_ROLE_WORKER},
-    [JOB_SLOTS] = {slots, lease_eighth, PP_ROLE_WORKER},
-    [JOB_ROUTES] = {routes, router_interval, PP_ROLE_CRON | PP_ROLE_WORKER},
-    [JOB_HEARTBEAT] = {heartbeat, second, PP_ROLE_WORKER},
-    [JOB_GAUGES] = {gauges, ten_seconds, PP_ROLE_CRON, true},
-    [JOB_INGEST] = {ingest, ten_seconds, PP_ROLE_CRON | PP_ROLE_API},
-    [JOB_CLEAN] = {clean, ten_minutes, PP_ROLE_CRON, true},
-    [JOB_FORGET_KEYS] = {forget_keys, ten_minutes, PP_ROLE_CRON, true},
-    [JOB_OUTBOX] = {outbox, ten_seconds, PP_ROLE_CRON, true},
-    [JOB_EVENTS] = {events, ten_seconds, PP_ROLE_CRON, true},
-    [JOB_DELIVERIES] = {deliveries, ten_minutes, PP_ROLE_CRON, true},
+    enum who who; /* every process with one of the roles, or only the leader */
+    int64_t every_ms;
+    /* computes the period from the parameters; NULL: every_ms is the period */
+    int64_t (*period)(const struct pp_params *params);
+    /* message logged when the request fails; NULL: the job logs by itself, or has no request */
+    const char *failed;
+} jobs[] = {
+    {renew, PP_ROLE_WORKER, EVERY_PROCESS, 0, lease_third, "leases not renewed"},
+    {reap, PP_ROLE_CRON, EVERY_PROCESS, SECOND, NULL, "lapsed claims unreadable"},
+    {read_backlog, PP_ROLE_WORKER, EVERY_PROCESS, 10 * SECOND, NULL, "waiting tasks unreadable"},
+    {tend_slots, PP_ROLE_WORKER, EVERY_PROCESS, 0, lease_eighth, NULL},
+    {decide_routes, PP_ROLE_CRON | PP_ROLE_WORKER, EVERY_PROCESS, 0, router_interval, NULL},
+    {heartbeat, PP_ROLE_WORKER, EVERY_PROCESS, SECOND, NULL, NULL},
+    {measure_lag, ANY_ROLE, EVERY_PROCESS, 10 * SECOND, NULL, NULL},
+    {count_tasks, PP_ROLE_CRON, LEADER, 10 * SECOND, NULL, "open tasks not counted"},
+    {count_ingest, PP_ROLE_CRON | PP_ROLE_API, EVERY_PROCESS, 10 * SECOND, NULL, "ingest queue not counted"},
+    {count_outbox, PP_ROLE_CRON, LEADER, 10 * SECOND, NULL, "outbox not counted"},
+    {clean_batches, PP_ROLE_CRON, LEADER, 10 * MINUTE, NULL, "old batches not removed"},
+    {clean_keys, PP_ROLE_CRON, LEADER, 10 * MINUTE, NULL, "old idempotency keys not removed"},
+    {clean_events, PP_ROLE_CRON, LEADER, 10 * SECOND, NULL, "old events not removed"},
+    {clean_deliveries, PP_ROLE_CRON, LEADER, 10 * MINUTE, NULL, "old deliveries not removed"},
 };
 
-static void tick(void *data)
+#define JOBS (sizeof(jobs) / sizeof(*jobs))
+
+static void on_tick(void *data)
 {
     struct pp_cron *cron = data;
     struct pp_pipeline *p = cron->p;
     int64_t now = pp_loop_now(p->loop);
 
-    for (int i = 0; i < JOB_COUNT && !cron->stopped; i++) {
+    p->metrics.leads = pp_fleet_leads(p);
+    for (size_t i = 0; i < JOBS; i++) {
         struct job *job = &cron->jobs[i];
-        if (job->busy || now < job->next_ms || !(table[i].roles & p->roles) ||
-            (table[i].one && !pp_fleet_leads(p)))
+        if (job->ask.in_flight || now < job->next_ms || !(jobs[i].roles & p->roles) ||
+            (jobs[i].who == LEADER && !p->metrics.leads))
             continue;
-        job->next_ms = now + table[i].every_ms(p->params);
-        table[i].run(job);
+        pp_assert(jobs[i].who != LEADER || (p->roles & PP_ROLE_CRON), "only cron has a leader");
+        job->next_ms = now + (jobs[i].period ? jobs[i].period(p->params) : jobs[i].every_ms);
+        pp_assert(job->next_ms > now, "a job without a period");
+        jobs[i].run(job);
     }
 }
 
 struct pp_cron *pp_cron_open(struct pp_pipeline *p)
 {
-    struct pp_cron *cron = calloc(1, sizeof(*cron));
+    struct pp_cron *cron = calloc(1, sizeof(*cron) + JOBS * sizeof(struct job));
     if (!cron)
         return NULL;
     cron->p = p;
-    cron->timer = pp_timer_open(p->loop, tick, cron);
+    cron->timer = pp_timer_open(p->loop, on_tick, cron);
     if (!cron->timer) {
         free(cron);
         return NULL;
     }
-    for (int i = 0; i < JOB_COUNT; i++)
-        cron->jobs[i].cron = cron;
+    for (size_t i = 0; i < JOBS; i++) {
+        struct job *job = &cron->jobs[i];
+        if (jobs[i].run == renew)
+            cron->renewal = job;
+        job->cron = cron;
+        job->p = p;
+        job->ask = (struct pp_ask){
+            .loop = p->loop, .log = p->log, .failed = jobs[i].failed, .arena_max = ARENA_MAX, .data = job};
+    }
     pp_timer_start(cron->timer, 0, TICK_MS);
     return cron;
 }
 
 void pp_cron_stop(struct pp_cron *cron)
 {
-    cron->stopped = true;
     pp_timer_stop(cron->timer);
 }
 
 size_t pp_cron_busy(const struct pp_cron *cron)
 {
     size_t n = 0;
-    for (int i = 0; i < JOB_COUNT; i++)
-        n += cron->jobs[i].busy;
+    for (size_t i = 0; i < JOBS; i++)
+        n += cron->jobs[i].ask.in_flight;
     return n;
 }
 
@@ -501,7 +486,7 @@ void pp_cron_close(struct pp_cron *cron)
 {
     if (!cron)
         return;
-    assert(pp_cron_busy(cron) == 0);
+    pp_assert(pp_cron_busy(cron) == 0, "closed with requests in flight");
     pp_timer_close(cron->timer);
     free(cron);
 }

@@ -1,62 +1,60 @@
 /* fleet.c: see fleet.h.
  *
- * The backlog index. A worker reads it once, when it starts; from then on announcements keep it up to date.
- * The leader sees to it that the index is complete: after the coordinator has lost its data, or
- * announcements, it reads the store's backlog, which is the truth, announces it to all, and says so. It also
- * does so every REBUILD_MS (less often where that takes long), because something may have gone missing
- * unnoticed: what a process has written into the store and not yet announced when it dies, or does not know
- * that it has written. So long a task may wait for no other reason (I10).
+ * The backlog index: the coordinator knows which clients have waiting tasks. A worker reads the
+ * index once, at its start; from then on announcements keep its copy up to date. The leader keeps
+ * the index complete. When the coordinator has lost data or announcements, the leader *rebuilds*
+ * the index: it reads the backlog from the store, which is authoritative, announces all of it, and
+ * marks the index as rebuilt. The leader also rebuilds every REBUILD_MS (less often if reading
+ * takes long), because tasks may be missing unnoticed: a process may die between its write to the
+ * store and its announcement, or not know that its write succeeded. So REBUILD_MS bounds how long
+ * such a task waits (I10).
  *
- * The data set. What the coordinator does not know may have happened all the same: a new data set is only
- * believed to be the first if the store has never seen one (pp_store_generation). */
+ * The data set: a coordinator that has lost its data starts a new data set, which has no record of
+ * the past. The store remembers whether it has seen another data set before (pp_store_generation).
+ * Only if it has not, the data set counts as the first one, and as complete. */
 #include "pipeline/fleet.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
-#include "pipeline/lease.h"
-#include "pipeline/routes.h"
-#include "pipeline/s3_claim.h"
-#include "pipeline/s7_deliver.h"
+#include "base/check.h"
+#include "pipeline/claim/claim.h"
+#include "pipeline/common/election.h"
+#include "pipeline/routes/routes.h"
+#include "runtime/ask.h"
 
-#define TICK_MS       250
-#define MEET_MS       1000 /* workers that start together hear of each other before they take any client */
-#define CHECK_MS      30000
-#define REBUILD_MS    60000
-#define REBUILD_SHARE 50 /* reading the backlog takes at most one part in so many of the time */
-#define TRY_AGAIN_MS  1000
-#define ANNOUNCE      1000
-#define TOLD_MS       1000 /* of batches that move: once in so long, */
-#define TOLD_MAX      64   /* and of so many; of the others when their items finish */
-
-/* One request at a time of each kind. */
-struct ask {
-    struct pp_fleet *fleet;
-    bool busy;
-    int64_t next_ms;
-    struct pp_arena arena;
-    union {
-        struct pp_coord_backlog index;
-        struct pp_store_backlog backlog;
-        struct pp_store_generation generation;
-    } r;
-};
+#define TICK_MS 250
+/* Delay before a new process claims: workers that start together first learn of each other. */
+#define MEET_MS        1000
+#define CHECK_MS       30000
+#define REBUILD_MS     60000
+#define REBUILD_MIN_MS 1000
+#define REBUILD_SHARE  50   /* reading the backlog takes at most 1/50 of the leader's time */
+#define ANNOUNCE       1000 /* most rows in one announcement */
+/* For a batch that moves, at most one notice is sent in this time. */
+#define NOTICE_MS 1000
+/* Most notices about batches in NOTICE_MS. Further batches are noticed when their items finish. */
+#define NOTICES_MAX 64
 
 struct pp_fleet {
     struct pp_pipeline *p;
     struct pp_timer *timer;
-    struct ask index, backlog, generation;
-    struct pp_lease *lease; /* to be the one that does what only one should; NULL without the cron role */
-    bool stopped, fed;      /* fed: a worker has read the index */
-    bool incomplete;        /* the index lacks something */
-    int64_t opened_ms, rebuilding_ms, rebuilt_ms;
-    char dataset[64]; /* the one that the store knows of */
-    int64_t told_ms;
-    char told[TOLD_MAX][PP_BATCH_ID_MAX]; /* batches, since then */
-    size_t n_told;
+    struct pp_ask index_ask, backlog_ask, generation_ask;
+    struct pp_coord_backlog index;
+    struct pp_store_backlog backlog;
+    struct pp_store_generation generation;
+    /* Elects the process that does the jobs that only one should do; NULL without the cron role. */
+    struct pp_election *election;
+    bool stopped, fed; /* fed: this worker has read the backlog index */
+    bool incomplete;   /* the coordinator's index may miss tasks */
+    int64_t opened_ms;
+    int64_t index_ms, backlog_ms;      /* earliest next read of the index, and of the backlog */
+    int64_t rebuilding_ms, rebuilt_ms; /* start and end of the last rebuild */
+    char dataset[64];                  /* data set that the store has recorded */
+    int64_t noticed_ms;
+    char noticed[NOTICES_MAX][PP_BATCH_ID_MAX]; /* batches announced since noticed_ms */
+    size_t n_noticed;
 };
 
 static int64_t now_of(const struct pp_fleet *f)
@@ -64,127 +62,106 @@ static int64_t now_of(const struct pp_fleet *f)
     return pp_loop_now(f->p->loop);
 }
 
-static struct pp_req begin(struct ask *a, void (*done)(struct pp_req *))
-{
-    pp_arena_init(&a->arena, SIZE_MAX); /* a row for each client with something to do */
-    return (struct pp_req){.done = done, .data = a, .arena = &a->arena};
-}
-
-static void submitted(struct ask *a, enum pp_err err)
-{
-    a->busy = err == PP_OK;
-    if (err == PP_OK)
-        return;
-    pp_arena_fini(&a->arena);
-    a->next_ms = now_of(a->fleet) + TRY_AGAIN_MS;
-}
-
-static void end(struct ask *a, int64_t next_ms)
-{
-    a->busy = false;
-    a->next_ms = now_of(a->fleet) + next_ms;
-    pp_arena_fini(&a->arena);
-}
-
 bool pp_fleet_leads(const struct pp_pipeline *p)
 {
-    return p->params->sole_worker || (p->fleet && pp_lease_leads(p->fleet->lease));
+    return p->params->sole_worker || (p->fleet && pp_election_leads(p->fleet->election));
 }
 
 /* --- the data set --- */
 
-static void named(struct pp_req *req)
+static void on_generation_known(void *data, enum pp_err err)
 {
-    struct ask *a = req->data;
-    struct pp_fleet *f = a->fleet;
+    struct pp_fleet *f = data;
 
-    if (req->err == PP_OK) {
-        snprintf(f->dataset, sizeof(f->dataset), "%s", a->r.generation.dataset);
-        if (a->r.generation.first)
-            f->p->coordinator->ops->first(f->p->coordinator, f->dataset);
-        else
-            f->incomplete = true;
-    }
-    end(a, req->err == PP_OK ? 0 : TRY_AGAIN_MS);
+    if (err != PP_OK)
+        return;
+    snprintf(f->dataset, sizeof(f->dataset), "%s", f->generation.dataset);
+    if (f->generation.first)
+        f->p->coordinator->ops->first(f->p->coordinator, f->dataset);
+    else
+        f->incomplete = true;
 }
 
-static void name_dataset(struct pp_fleet *f)
+static void check_dataset(struct pp_fleet *f)
 {
     struct pp_task_store *store = f->p->store;
     const char *dataset = f->p->coordinator->ops->dataset(f->p->coordinator);
 
     if (!dataset[0] || strcmp(dataset, f->dataset) == 0 || !store->ops->generation)
         return;
-    f->generation.r.generation = (struct pp_store_generation){.req = begin(&f->generation, named)};
-    f->generation.r.generation.dataset = pp_arena_strdup(&f->generation.arena, dataset);
-    submitted(&f->generation, f->generation.r.generation.dataset
-                                  ? store->ops->generation(store, &f->generation.r.generation)
-                                  : PP_ENOMEM);
+    struct pp_req req = pp_ask_request(&f->generation_ask, on_generation_known);
+    f->generation = (struct pp_store_generation){.req = req, .dataset = pp_arena_strdup(req.arena, dataset)};
+    pp_ask_submitted(&f->generation_ask,
+                     f->generation.dataset ? store->ops->generation(store, &f->generation) : PP_ENOMEM);
 }
 
 /* --- the backlog index --- */
 
-static void index_read(struct pp_req *req)
+static void on_index_read(void *data, enum pp_err err)
 {
-    struct ask *a = req->data;
-    struct pp_fleet *f = a->fleet;
-    const struct pp_coord_backlog *r = &a->r.index;
+    struct pp_fleet *f = data;
+    const struct pp_coord_backlog *r = &f->index;
 
-    if (req->err != PP_OK) {
-        end(a, TRY_AGAIN_MS);
+    if (err != PP_OK)
         return;
-    }
-    if (!f->fed && f->p->s3 && !r->rebuilt)
-        pp_s3_backlog(f->p->s3, r->rows, r->n);
+    if (!f->fed && f->p->claimer && !r->rebuilt)
+        pp_claimer_backlog(f->p->claimer, r->rows, r->n);
     f->fed = true;
     f->incomplete = !r->complete;
-    end(a, CHECK_MS);
+    f->index_ms = now_of(f) + CHECK_MS;
 }
 
-static void ask_index(struct pp_fleet *f, bool rebuilt)
+static void read_index(struct pp_fleet *f, bool rebuilt)
 {
-    f->index.r.index = (struct pp_coord_backlog){.req = begin(&f->index, index_read), .rebuilt = rebuilt};
-    submitted(&f->index, f->p->coordinator->ops->backlog(f->p->coordinator, &f->index.r.index));
-}
-
-static void backlog_read(struct pp_req *req)
-{
-    struct ask *a = req->data;
-    struct pp_fleet *f = a->fleet;
+    pp_assert(!f->stopped, "a request after the fleet was stopped");
     struct pp_coordinator *coord = f->p->coordinator;
-    const struct pp_store_backlog *r = &a->r.backlog;
 
-    if (req->err != PP_OK) {
-        pp_log(f->p->log, PP_LOG_WARN, "waiting tasks could not be read", "error", pp_err_text(req->err),
-               NULL);
-        end(a, TRY_AGAIN_MS);
+    f->index =
+        (struct pp_coord_backlog){.req = pp_ask_request(&f->index_ask, on_index_read), .rebuilt = rebuilt};
+    pp_ask_submitted(&f->index_ask, coord->ops->backlog(coord, &f->index));
+}
+
+static void on_backlog_read(void *data, enum pp_err err)
+{
+    struct pp_fleet *f = data;
+    struct pp_coordinator *coord = f->p->coordinator;
+    const struct pp_store_backlog *r = &f->backlog;
+
+    if (err != PP_OK)
         return;
-    }
     for (size_t i = 0; i < r->n; i++)
         r->rows[i].known = true;
     for (size_t i = 0; i < r->n; i += ANNOUNCE)
         coord->ops->announce(coord, r->rows + i, r->n - i < ANNOUNCE ? r->n - i : ANNOUNCE);
+    pp_assert(f->rebuilding_ms <= now_of(f), "a rebuild ended before it began");
     f->rebuilt_ms = now_of(f);
+    f->backlog_ms = f->rebuilt_ms + REBUILD_MIN_MS;
     f->incomplete = f->p->backlog_doubtful = false;
-    end(a, TRY_AGAIN_MS);
-    if (!f->index.busy && !f->stopped)
-        ask_index(f, true);
+    if (!f->index_ask.in_flight && !f->stopped)
+        read_index(f, true);
 }
 
-static int64_t rebuild_after_ms(const struct pp_fleet *f)
+static bool may_rebuild(const struct pp_fleet *f)
 {
-    int64_t ms = (f->rebuilt_ms - f->rebuilding_ms) * REBUILD_SHARE;
-    return ms > REBUILD_MS ? ms : REBUILD_MS;
+    int64_t pause = (f->rebuilt_ms - f->rebuilding_ms) * REBUILD_SHARE;
+    int64_t age = now_of(f) - f->rebuilt_ms;
+
+    pause = pause > REBUILD_MS ? pause : REBUILD_MS;
+    return pp_ask_ready(&f->backlog_ask) && now_of(f) >= f->backlog_ms &&
+           (f->incomplete || f->p->backlog_doubtful || age >= pause);
 }
 
 static void rebuild(struct pp_fleet *f)
 {
+    struct pp_task_store *store = f->p->store;
+
+    pp_assert(pp_election_leads(f->election), "only the leader rebuilds");
     f->rebuilding_ms = now_of(f);
-    f->backlog.r.backlog = (struct pp_store_backlog){.req = begin(&f->backlog, backlog_read)};
-    submitted(&f->backlog, f->p->store->ops->backlog(f->p->store, &f->backlog.r.backlog));
+    f->backlog = (struct pp_store_backlog){.req = pp_ask_request(&f->backlog_ask, on_backlog_read)};
+    pp_ask_submitted(&f->backlog_ask, store->ops->backlog(store, &f->backlog));
 }
 
-/* --- notices --- */
+/* --- notices between processes --- */
 
 static void on_notice(void *data, const struct pp_notice *notice)
 {
@@ -192,16 +169,16 @@ static void on_notice(void *data, const struct pp_notice *notice)
 
     switch (notice->kind) {
     case PP_NOTICE_CLIENT:
-        if (f->p->s3)
-            pp_s3_client_stale(f->p->s3, notice->a);
+        if (f->p->claimer)
+            pp_claimer_client_stale(f->p->claimer, notice->a);
         break;
     case PP_NOTICE_ROUTE:
     case PP_NOTICE_SAMPLES:
         if (f->p->routes)
             pp_routes_noticed(f->p->routes, notice);
         break;
-    case PP_NOTICE_BATCH: pp_s7_batch_heard(f->p->s7, notice->a); break;
-    case PP_NOTICE_WEBHOOK: pp_s7_webhooks_changed(f->p->s7); break;
+    case PP_NOTICE_BATCH: pp_deliverer_batch_moved(f->p->deliverer, notice->a); break;
+    case PP_NOTICE_WEBHOOK: pp_deliverer_webhooks_changed(f->p->deliverer); break;
     case PP_NOTICE_KINDS: break;
     }
 }
@@ -210,41 +187,50 @@ void pp_fleet_batch_moved(struct pp_fleet *f, const char *batch_id)
 {
     const struct pp_notice notice = {.kind = PP_NOTICE_BATCH, .a = batch_id, .b = ""};
 
-    if (now_of(f) - f->told_ms >= TOLD_MS) {
-        f->told_ms = now_of(f);
-        f->n_told = 0;
-    }
-    for (size_t i = 0; i < f->n_told; i++)
-        if (strcmp(f->told[i], batch_id) == 0)
-            return;
-    if (f->n_told == TOLD_MAX)
+    if (!f)
         return;
-    snprintf(f->told[f->n_told++], PP_BATCH_ID_MAX, "%s", batch_id);
+    if (now_of(f) - f->noticed_ms >= NOTICE_MS) {
+        f->noticed_ms = now_of(f);
+        f->n_noticed = 0;
+    }
+    for (size_t i = 0; i < f->n_noticed; i++)
+        if (strcmp(f->noticed[i], batch_id) == 0)
+            return;
+    pp_assert(f->n_noticed <= NOTICES_MAX, "more batches were noticed than fit");
+    if (f->n_noticed == NOTICES_MAX)
+        return;
+    snprintf(f->noticed[f->n_noticed++], PP_BATCH_ID_MAX, "%s", batch_id);
     f->p->coordinator->ops->notify(f->p->coordinator, &notice, 1);
 }
 
-/* --- by the clock --- */
+/* --- periodic work --- */
 
-static bool due(const struct pp_fleet *f, const struct ask *a)
-{
-    return !a->busy && now_of(f) >= a->next_ms;
-}
-
-static void tick(void *data)
+static void on_tick(void *data)
 {
     struct pp_fleet *f = data;
-    if ((f->p->roles & (PP_ROLE_CRON | PP_ROLE_WORKER)) && due(f, &f->generation))
-        name_dataset(f);
-    if (f->p->s3 && now_of(f) - f->opened_ms >= MEET_MS)
-        pp_s3_begin(f->p->s3);
-    bool leads = pp_lease_leads(f->lease);
-    if ((f->p->s3 && !f->fed) || leads) {
-        if (due(f, &f->index))
-            ask_index(f, false);
-    }
-    bool doubt = f->incomplete || f->p->backlog_doubtful || now_of(f) - f->rebuilt_ms >= rebuild_after_ms(f);
-    if (leads && doubt && due(f, &f->backlog))
+    bool leads = pp_election_leads(f->election);
+
+    if ((f->p->roles & (PP_ROLE_CRON | PP_ROLE_WORKER)) && pp_ask_ready(&f->generation_ask))
+        check_dataset(f);
+    if (f->p->claimer && now_of(f) - f->opened_ms >= MEET_MS)
+        pp_claimer_begin(f->p->claimer);
+    if (((f->p->claimer && !f->fed) || leads) && pp_ask_ready(&f->index_ask) && now_of(f) >= f->index_ms)
+        read_index(f, false);
+    if (leads && may_rebuild(f))
         rebuild(f);
+}
+
+/* --- life --- */
+
+static void init_asks(struct pp_fleet *f)
+{
+    /* the arena has no bound, because an answer has a row for each client with open tasks */
+    const struct pp_ask ask = {.loop = f->p->loop, .log = f->p->log, .arena_max = SIZE_MAX, .data = f};
+
+    f->index_ask = f->backlog_ask = f->generation_ask = ask;
+    f->index_ask.failed = "backlog index unreadable";
+    f->backlog_ask.failed = "waiting tasks unreadable";
+    f->generation_ask.failed = "data set of the coordinator not compared with the store's";
 }
 
 struct pp_fleet *pp_fleet_open(struct pp_pipeline *p)
@@ -252,13 +238,19 @@ struct pp_fleet *pp_fleet_open(struct pp_pipeline *p)
     struct pp_fleet *f = calloc(1, sizeof(*f));
     if (!f)
         return NULL;
+    pp_assert(!p->params->sole_worker, "a process that is alone has no fleet");
     f->p = p;
     f->opened_ms = f->rebuilding_ms = f->rebuilt_ms = pp_loop_now(p->loop);
-    f->index.fleet = f->backlog.fleet = f->generation.fleet = f;
-    f->timer = pp_timer_open(p->loop, tick, f);
+    init_asks(f);
+    f->timer = pp_timer_open(p->loop, on_tick, f);
     if (p->roles & PP_ROLE_CRON)
-        f->lease = pp_lease_open(p, "cron");
-    if (!f->timer || (!f->lease && (p->roles & PP_ROLE_CRON))) {
+        f->election = pp_election_open(&(struct pp_election_options){.loop = p->loop,
+                                                                     .log = p->log,
+                                                                     .coordinator = p->coordinator,
+                                                                     .name = "cron",
+                                                                     .worker = p->params->worker});
+    if (!f->timer || (!f->election && (p->roles & PP_ROLE_CRON))) {
+        pp_election_close(f->election);
         pp_timer_close(f->timer);
         free(f);
         return NULL;
@@ -275,21 +267,23 @@ void pp_fleet_stop(struct pp_fleet *f)
     f->stopped = true;
     f->p->coordinator->ops->watch_notices(f->p->coordinator, NULL, NULL);
     pp_timer_stop(f->timer);
-    pp_lease_stop(f->lease);
+    pp_election_stop(f->election);
 }
 
 size_t pp_fleet_busy(const struct pp_fleet *f)
 {
-    return f ? pp_lease_busy(f->lease) + f->index.busy + f->backlog.busy + f->generation.busy : 0;
+    return !f ? 0
+              : pp_election_busy(f->election) + f->index_ask.in_flight + f->backlog_ask.in_flight +
+                    f->generation_ask.in_flight;
 }
 
 void pp_fleet_close(struct pp_fleet *f)
 {
     if (!f)
         return;
-    assert(pp_fleet_busy(f) == 0);
+    pp_assert(pp_fleet_busy(f) == 0, "closed with requests in flight");
     f->p->coordinator->ops->watch_notices(f->p->coordinator, NULL, NULL);
     pp_timer_close(f->timer);
-    pp_lease_close(f->lease);
+    pp_election_close(f->election);
     free(f);
 }

@@ -1,72 +1,71 @@
-/* orphans.c: see orphans.h. list (keep lane) -> for each: known to the store? -> remove the others (keep
- * lane). */
+/* orphans.c: see orphans.h.
+ *
+ *   list objects (keep lane) --> look up their records (store) --> remove orphans (keep lane) */
 #include "pipeline/orphans.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
-#include "runtime/lane.h"
+#include "base/check.h"
+#include "runtime/ask.h"
 
 struct pp_orphans {
-    struct pp_pipeline *p;
+    struct pp_orphans_options o;
     struct pp_lane_home *home;
     struct pp_job job;
-    struct pp_blob_name *names; /* those that are not known are gathered at the front */
+    /* n recent objects; the orphans found so far are moved to the front */
+    struct pp_blob_name *names;
     size_t n, at, unknown;
-    bool more;
+    bool more, stopped;
     enum pp_err err;
+    struct pp_ask ask;
     struct pp_store_object lookup;
-    struct pp_arena arena;
-    void (*done)(void *data);
-    void *data;
 };
 
 static void look_up(struct pp_orphans *o);
 
-static void end(struct pp_orphans *o)
+static void finish(struct pp_orphans *o)
 {
-    void (*done)(void *) = o->done;
-    void *data = o->data;
+    const struct pp_orphans_options options = o->o;
 
     if (o->err != PP_OK)
-        pp_log(o->p->log, PP_LOG_WARN, "objects without a record could not be looked for", "error",
-               pp_err_text(o->err), NULL);
-    if (o->more)
-        pp_log(o->p->log, PP_LOG_WARN, "too many recent objects to look for those without a record", NULL);
-    if (o->unknown > 0)
-        pp_log(o->p->log, PP_LOG_INFO, "objects without a record removed", "objects", PP_LOG_INT(o->unknown),
+        pp_log(options.log, PP_LOG_WARN, "objects without a record not removed", "error", pp_err_text(o->err),
                NULL);
+    if (o->more)
+        pp_log(options.log, PP_LOG_WARN, "too many recent objects to look for those without a record", NULL);
+    if (o->unknown > 0)
+        pp_log(options.log, PP_LOG_INFO, "objects without a record removed", "objects",
+               PP_LOG_INT(o->unknown), NULL);
     pp_lane_home_close(o->home);
     free(o->names);
     free(o);
-    done(data);
+    options.on_removed(options.data);
 }
 
-/* --- on the lane --- */
+/* --- on the keep lane --- */
 
 static void list(void *state, struct pp_job *job)
 {
     struct pp_orphans *o = pp_container_of(job, struct pp_orphans, job);
-    struct pp_blob_store *b = o->p->blobs;
+    struct pp_blob_store *b = o->o.blobs;
     (void)state;
-    o->err = b->ops->recent(b, o->p->params->orphans_since_ms, o->names, PP_ORPHANS_MAX, &o->n, &o->more);
+    o->err = b->ops->recent(b, o->o.since_ms, o->names, PP_ORPHANS_MAX, &o->n, &o->more);
 }
 
 static void remove_unknown(void *state, struct pp_job *job)
 {
     struct pp_orphans *o = pp_container_of(job, struct pp_orphans, job);
-    struct pp_blob_store *b = o->p->blobs;
+    struct pp_blob_store *b = o->o.blobs;
     (void)state;
     for (size_t i = 0; i < o->unknown && o->err == PP_OK; i++)
         o->err = b->ops->remove(b, o->names[i].sha256, o->names[i].ext);
 }
 
-/* --- on the loop --- */
+/* --- on the main loop --- */
 
-static void removed(struct pp_job *job)
+static void on_removed(struct pp_job *job)
 {
-    end(pp_container_of(job, struct pp_orphans, job));
+    finish(pp_container_of(job, struct pp_orphans, job));
 }
 
 static void submit(struct pp_orphans *o, void (*work)(void *, struct pp_job *), void (*done)(struct pp_job *))
@@ -74,71 +73,79 @@ static void submit(struct pp_orphans *o, void (*work)(void *, struct pp_job *), 
     o->job = (struct pp_job){.work = work, .done = done};
     o->err = pp_lane_submit(o->home, &o->job);
     if (o->err != PP_OK)
-        end(o);
+        finish(o);
 }
 
-static void looked_up(struct pp_req *req)
+/* Ends the search without removing anything, because after an error nothing proves that an object
+ * is an orphan. */
+static void fail(struct pp_orphans *o, enum pp_err err)
 {
-    struct pp_orphans *o = req->data;
+    o->err = err;
+    o->unknown = 0;
+    finish(o);
+}
 
-    pp_arena_fini(&o->arena);
-    if (req->err == PP_ENOTFOUND) {
-        o->names[o->unknown++] = o->names[o->at];
-    } else if (req->err != PP_OK) { /* unknown is not proven: nothing is removed */
-        o->err = req->err;
-        o->unknown = 0;
-        end(o);
+static void on_looked_up(void *data, enum pp_err err)
+{
+    struct pp_orphans *o = data;
+
+    pp_assert(o->unknown <= o->at && o->at < o->n, "orphans are gathered in front of what is looked up");
+    if (err != PP_OK && err != PP_ENOTFOUND) {
+        fail(o, err);
         return;
     }
+    if (err == PP_ENOTFOUND)
+        o->names[o->unknown++] = o->names[o->at];
     o->at++;
     look_up(o);
 }
 
 static void look_up(struct pp_orphans *o)
 {
-    struct pp_task_store *store = o->p->store;
+    struct pp_task_store *store = o->o.store;
 
-    if (o->at == o->n || o->p->draining) {
-        submit(o, remove_unknown, removed);
+    if (o->at == o->n || o->stopped) {
+        submit(o, remove_unknown, on_removed);
         return;
     }
-    pp_arena_init(&o->arena, 1 << 20);
-    o->lookup = (struct pp_store_object){.req = {.done = looked_up, .data = o, .arena = &o->arena}};
+    o->lookup = (struct pp_store_object){.req = pp_ask_request(&o->ask, on_looked_up)};
     memcpy(o->lookup.sha256, o->names[o->at].sha256, PP_SHA256_BYTES);
-    o->err = store->ops->object(store, &o->lookup);
-    if (o->err != PP_OK) {
-        pp_arena_fini(&o->arena);
-        o->unknown = 0;
-        end(o);
-    }
+    enum pp_err err = store->ops->object(store, &o->lookup);
+    if (!pp_ask_submitted(&o->ask, err))
+        fail(o, err);
 }
 
-static void listed(struct pp_job *job)
+static void on_listed(struct pp_job *job)
 {
     struct pp_orphans *o = pp_container_of(job, struct pp_orphans, job);
+
+    pp_assert(o->n <= PP_ORPHANS_MAX && o->at == 0, "more objects were listed than there is room for");
     if (o->err != PP_OK)
-        end(o);
+        finish(o);
     else
         look_up(o);
 }
 
-bool pp_orphans_start(struct pp_pipeline *p, void (*done)(void *data), void *data)
+struct pp_orphans *pp_orphans_start(const struct pp_orphans_options *options)
 {
     struct pp_orphans *o = calloc(1, sizeof(*o));
     if (!o)
-        return false;
-    o->p = p;
-    o->done = done;
-    o->data = data;
+        return NULL;
+    o->o = *options;
+    o->ask = (struct pp_ask){.loop = options->loop, .data = o};
     o->names = calloc(PP_ORPHANS_MAX, sizeof(*o->names));
-    o->home = o->names ? pp_lane_home_open(p->keep_lane, p->loop) : NULL;
-    o->job = (struct pp_job){.work = list, .done = listed};
-    if (!o->home || pp_lane_submit(o->home, &o->job) != PP_OK) {
-        if (o->home)
-            pp_lane_home_close(o->home);
-        free(o->names);
-        free(o);
-        return false;
-    }
-    return true;
+    o->home = o->names ? pp_lane_home_open(options->keep_lane, options->loop) : NULL;
+    o->job = (struct pp_job){.work = list, .done = on_listed};
+    if (o->home && pp_lane_submit(o->home, &o->job) == PP_OK)
+        return o;
+    if (o->home)
+        pp_lane_home_close(o->home);
+    free(o->names);
+    free(o);
+    return NULL;
+}
+
+void pp_orphans_stop(struct pp_orphans *o)
+{
+    o->stopped = true;
 }

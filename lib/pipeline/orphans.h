@@ -1,22 +1,42 @@
-/* orphans.h: after a crash, objects that were written and whose records were not (I7: no bytes that nobody
- * knows of).
+/* orphans.h: after a crash, removes orphans: objects whose record was never written (I7: no bytes
+ * stay without a record for long).
  *
- * A photo's bytes are stored before its record. A process that dies in between leaves an object behind; as a
- * rule the photo is fetched again, gets the same bytes and so its record, but not where the host sends other
- * bytes each time. So the next process, before it claims anything, asks the store for each object written
- * around the time of the crash, and removes those that no record names. */
+ * A photo's bytes are stored before its record, so a process that dies in between leaves an object
+ * behind. Usually the photo is fetched again with the same bytes, and the object gets its record.
+ * That fails if the host sends different bytes each time. So the next process, before it claims
+ * anything, asks the store for each object written around the time of the crash, and removes the
+ * objects that no record names. */
 #ifndef PHOTOPOOL_PIPELINE_ORPHANS_H
 #define PHOTOPOOL_PIPELINE_ORPHANS_H
 
-#include "pipeline/pipeline.h"
+#include <stdbool.h>
 
-#define PP_ORPHANS_MAX 100000 /* objects looked at; more are left where they are */
+#include "base/log.h"
+#include "photopool/port/blob_store.h"
+#include "photopool/port/task_store.h"
+#include "runtime/lane.h"
+
+#define PP_ORPHANS_MAX 100000 /* most objects that are looked up; the others are not removed */
+
+struct pp_orphans_options {
+    struct pp_loop *loop;
+    struct pp_log *log;
+    struct pp_task_store *store;
+    struct pp_blob_store *blobs;
+    struct pp_lane *keep_lane;
+    int64_t since_ms; /* objects written since this wall time are looked up */
+    /* Called once, on the loop, after pp_orphans_start() has returned, whether removal succeeded or
+     * failed. */
+    void (*on_removed)(void *data);
+    void *data;
+};
 
 struct pp_orphans;
 
-/* Looks at objects written since params->orphans_since_ms, then calls done(data) once, later, on the loop,
- * whatever came of it, and frees itself. False: could not be started (out of memory). The worker role's keep
- * lane must be open. */
-bool pp_orphans_start(struct pp_pipeline *p, void (*done)(void *data), void *data);
+/* Starts the search. It frees itself before it calls on_removed(). Returns NULL if out of memory.
+ */
+struct pp_orphans *pp_orphans_start(const struct pp_orphans_options *options);
+/* Ends the search early: removes the orphans found so far, then calls on_removed(). */
+void pp_orphans_stop(struct pp_orphans *orphans);
 
 #endif

@@ -1,228 +1,281 @@
 /* pipeline.c: opening, draining and closing the stages of one process. See pipeline.h.
  *
- * Start of a process that is alone: objects that a crash has left without a record go (orphans), claims of
- * dead workers return (reap), then the backlog is read and announced; accepting and planning go on meanwhile.
- * One of many has none of this: see fleet.c. Drain: s2 and s3 take nothing new -> transfers end, or are
- * handed back at the deadline -> s6 has written all -> cron, routes and s7 are still -> slots are released ->
- * drained(). */
+ * open_stages() has the order of opening. A process that is alone first removes the orphans of a
+ * crash, then claims tasks; its cron returns the claims of earlier processes and announces the
+ * backlog. A process of a fleet does this as fleet.c says.
+ *
+ * Order of draining:
+ *   1. planner and claimer take nothing new
+ *   2. transfers end, or are handed back at the deadline; settler has written all outcomes
+ *   3. cron, routes, fleet and deliverer have nothing in flight
+ *   4. claimer has released its slots; on_drained() is called
+ *   5. the API ends, then hub and poster: pp_pipeline_still()
+ *
+ * To add a stage, fill in its options here, and give it its place in open_stages(),
+ * on_drain_check() and pp_pipeline_close(). */
 #include "pipeline/pipeline.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/arena.h"
+#include "base/check.h"
+#include "events/hub.h"
+#include "pipeline/claim/claim.h"
 #include "pipeline/cron.h"
+#include "pipeline/deliver/webhook_post.h"
 #include "pipeline/fleet.h"
-#include "pipeline/hub.h"
 #include "pipeline/orphans.h"
-#include "pipeline/progress.h"
-#include "pipeline/publisher.h"
-#include "pipeline/routes.h"
-#include "pipeline/s2_plan.h"
-#include "pipeline/s3_claim.h"
-#include "pipeline/s6_settle.h"
-#include "pipeline/s7_deliver.h"
-#include "pipeline/webhook_post.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/routes/routes.h"
+#include "pipeline/settle/settle.h"
 
 #define DRAIN_CHECK_MS 10
-#define STILL_MS       10000 /* a drain that is past its deadline says so, and hands back again */
-#define TRY_AGAIN_MS   1000
-#define REAP_TASKS     5000
+/* While a drain is past its deadline, the remaining work is logged and handed back again at this
+ * interval. */
+#define DRAIN_AGAIN_MS 10000
 
-/* --- start --- */
+/* --- callbacks from one stage to another --- */
 
-struct pp_startup {
-    struct pp_pipeline *p;
-    struct pp_arena arena;
-    struct pp_timer *retry;
-    bool busy;
-    union {
-        struct pp_store_reap reap;
-        struct pp_store_backlog backlog;
-    } r;
-};
-
-static void reap_dead(void *data);
-
-static void startup_done(struct pp_startup *s)
+static double expected_rate(void *data)
 {
-    s->p->startup = NULL;
-    pp_arena_fini(&s->arena);
-    pp_timer_close(s->retry);
-    free(s);
+    struct pp_pipeline *p = data;
+    return pp_claimer_transfers(p->claimer) > 0 ? pp_claimer_rate(p->claimer) : 0;
 }
 
-static void startup_failed(struct pp_startup *s, enum pp_err err)
+static void on_settled(void *data, struct pp_transfer *t)
 {
-    pp_log(s->p->log, PP_LOG_WARN, "waiting tasks could not be read, trying again", "error", pp_err_text(err),
-           NULL);
-    pp_timer_start(s->retry, TRY_AGAIN_MS, 0);
+    struct pp_pipeline *p = data;
+    pp_claimer_settled(p->claimer, t);
 }
 
-static void backlog_read(struct pp_req *req)
+static void on_requeued(void *data, const struct pp_backlog_row *rows, size_t n)
 {
-    struct pp_startup *s = req->data;
-    struct pp_coordinator *coord = s->p->coordinator;
-
-    s->busy = false;
-    if (s->p->draining) {
-        startup_done(s);
-    } else if (req->err != PP_OK) {
-        startup_failed(s, req->err);
-    } else {
-        if (s->r.backlog.n > 0)
-            coord->ops->announce(coord, s->r.backlog.rows, s->r.backlog.n);
-        startup_done(s);
-    }
+    struct pp_pipeline *p = data;
+    pp_claimer_requeue(p->claimer, rows, n);
 }
 
-static void reaped(struct pp_req *req)
+static void on_items_finished(void *data)
 {
-    struct pp_startup *s = req->data;
-    struct pp_pipeline *p = s->p;
-    const struct pp_store_reap *r = &s->r.reap;
-
-    s->busy = false;
-    if (p->draining) {
-        startup_done(s);
-        return;
-    }
-    if (req->err != PP_OK) {
-        startup_failed(s, req->err);
-        return;
-    }
-    p->metrics.lapsed += r->lapsed;
-    p->metrics.quarantined += r->quarantined;
-    p->metrics.items_finished += r->items_finished;
-    if (r->lapsed + r->quarantined > 0)
-        pp_log(p->log, PP_LOG_WARN, "claims of an earlier process returned", "photos", PP_LOG_INT(r->lapsed),
-               "quarantined", PP_LOG_INT(r->quarantined), NULL);
-    if (r->lapsed + r->quarantined >= REAP_TASKS) {
-        reap_dead(s);
-        return;
-    }
-    pp_arena_fini(&s->arena);
-    s->r.backlog = (struct pp_store_backlog){.req = {.done = backlog_read, .data = s, .arena = &s->arena}};
-    enum pp_err err = p->store->ops->backlog(p->store, &s->r.backlog);
-    s->busy = err == PP_OK;
-    if (err != PP_OK)
-        startup_failed(s, err);
+    struct pp_pipeline *p = data;
+    pp_deliverer_wake(p->deliverer);
 }
 
-static void reap_dead(void *data)
+static void on_batch_moved(void *data, const char *batch_id)
 {
-    struct pp_startup *s = data;
-    struct pp_pipeline *p = s->p;
-
-    pp_arena_fini(&s->arena);
-    s->r.reap = (struct pp_store_reap){.req = {.done = reaped, .data = s, .arena = &s->arena},
-                                       .alive = p->params->sole_worker ? p->params->worker : NULL,
-                                       .now_ms = pp_loop_wall(p->loop),
-                                       .limit = REAP_TASKS};
-    enum pp_err err = p->store->ops->reap(p->store, &s->r.reap);
-    s->busy = err == PP_OK;
-    if (err != PP_OK)
-        startup_failed(s, err);
+    struct pp_pipeline *p = data;
+    pp_deliverer_batch_moved(p->deliverer, batch_id);
+    pp_fleet_batch_moved(p->fleet, batch_id);
 }
 
-/* Only now may anything be fetched: an object that is written while orphans are looked for would pass for
- * one.
- */
-static void begin(struct pp_startup *s)
+static void on_backlog_doubtful(void *data)
 {
-    pp_s3_begin(s->p->s3);
-    reap_dead(s);
+    struct pp_pipeline *p = data;
+    p->backlog_doubtful = true;
 }
 
-static void orphans_removed(void *data)
+static bool leads(void *data)
 {
-    struct pp_startup *s = data;
-    s->busy = false;
-    if (s->p->draining)
-        startup_done(s);
-    else
-        begin(s);
+    return pp_fleet_leads(data);
 }
 
-static enum pp_err start_up(struct pp_pipeline *p)
+static struct pp_routes *open_routes(struct pp_pipeline *p)
 {
-    struct pp_startup *s = calloc(1, sizeof(*s));
-    if (!s)
-        return PP_ENOMEM;
-    s->p = p;
-    pp_arena_init(&s->arena, SIZE_MAX);
-    s->retry = pp_timer_open(p->loop, reap_dead, s);
-    if (!s->retry) {
-        free(s);
-        return PP_ENOMEM;
-    }
-    p->startup = s;
-    s->busy = p->params->orphans_since_ms > 0 && pp_orphans_start(p, orphans_removed, s);
-    if (!s->busy)
-        begin(s);
-    return PP_OK;
+    return pp_routes_open(&(struct pp_routes_options){.loop = p->loop,
+                                                      .log = p->log,
+                                                      .params = p->params,
+                                                      .store = p->store,
+                                                      .coordinator = p->coordinator,
+                                                      .leads = leads,
+                                                      .data = p});
 }
 
-static void check_drained(void *data);
-static void deadline(void *data);
+static struct pp_settler *open_settler(struct pp_pipeline *p)
+{
+    return pp_settler_open(&(struct pp_settler_options){.loop = p->loop,
+                                                        .log = p->log,
+                                                        .params = p->params,
+                                                        .metrics = &p->metrics,
+                                                        .rng = &p->rng,
+                                                        .store = p->store,
+                                                        .coordinator = p->coordinator,
+                                                        .routes = p->routes,
+                                                        .progress = p->progress,
+                                                        .data = p,
+                                                        .expected_rate = expected_rate,
+                                                        .on_settled = on_settled,
+                                                        .on_requeued = on_requeued,
+                                                        .on_items_finished = on_items_finished,
+                                                        .on_batch_moved = on_batch_moved});
+}
 
-/* Where there is an event log, there is a delivery store, too. */
-static enum pp_err open_delivery(struct pp_pipeline *p)
+static void on_finished(void *data, struct pp_transfer *t)
+{
+    struct pp_pipeline *p = data;
+    pp_settler_finished(p->settler, t);
+}
+
+static enum pp_err open_claimer(struct pp_pipeline *p)
+{
+    return pp_claimer_open(&(struct pp_claimer_options){.loop = p->loop,
+                                                        .log = p->log,
+                                                        .params = p->params,
+                                                        .metrics = &p->metrics,
+                                                        .store = p->store,
+                                                        .coordinator = p->coordinator,
+                                                        .factory = p->factory,
+                                                        .keep_lane = p->keep_lane,
+                                                        .blobs = p->blobs,
+                                                        .data = p,
+                                                        .on_finished = on_finished,
+                                                        .on_backlog_incomplete = on_backlog_doubtful},
+                           &p->claimer);
+}
+
+static struct pp_planner *open_planner(struct pp_pipeline *p)
+{
+    return pp_planner_open(&(struct pp_planner_options){.loop = p->loop,
+                                                        .log = p->log,
+                                                        .params = p->params,
+                                                        .metrics = &p->metrics,
+                                                        .store = p->store,
+                                                        .ingest = p->ingest,
+                                                        .coordinator = p->coordinator,
+                                                        .routes = p->routes,
+                                                        .progress = p->progress,
+                                                        .data = p,
+                                                        .on_items_finished = on_items_finished,
+                                                        .on_backlog_doubtful = on_backlog_doubtful});
+}
+
+static struct pp_publisher *open_publisher(struct pp_pipeline *p)
+{
+    return pp_publisher_open(&(struct pp_publisher_options){
+        .loop = p->loop, .log = p->log, .events = p->events, .store = p->store, .metrics = &p->metrics});
+}
+
+static struct pp_hub *open_hub(struct pp_pipeline *p)
+{
+    return pp_hub_open(&(struct pp_hub_options){
+        .loop = p->loop, .log = p->log, .events = p->events, .publisher = p->publisher});
+}
+
+static struct pp_poster *open_poster(struct pp_pipeline *p)
+{
+    return pp_poster_open(
+        &(struct pp_poster_options){.loop = p->loop, .params = p->params, .factory = p->factory});
+}
+
+static struct pp_deliverer *open_deliverer(struct pp_pipeline *p)
+{
+    return pp_deliverer_open(&(struct pp_deliverer_options){.loop = p->loop,
+                                                            .log = p->log,
+                                                            .params = p->params,
+                                                            .rng = &p->rng,
+                                                            .store = p->store,
+                                                            .deliveries = p->deliveries,
+                                                            .coordinator = p->coordinator,
+                                                            .publisher = p->publisher,
+                                                            .poster = p->poster,
+                                                            .progress = p->progress,
+                                                            .sinks = p->sinks,
+                                                            .n_sinks = p->n_sinks});
+}
+
+/* --- opening --- */
+
+static void on_orphans_removed(void *data)
+{
+    struct pp_pipeline *p = data;
+    p->orphans = NULL;
+    if (!p->draining)
+        pp_claimer_begin(p->claimer);
+}
+
+/* Starts a worker that is alone. It claims nothing while the search for orphans runs: an object
+ * that was just stored, and has no record yet, would look like an orphan. */
+static void start_alone(struct pp_pipeline *p)
+{
+    p->backlog_doubtful = true;
+    if (p->params->orphans_since_ms > 0)
+        p->orphans = pp_orphans_start(&(struct pp_orphans_options){.loop = p->loop,
+                                                                   .log = p->log,
+                                                                   .store = p->store,
+                                                                   .blobs = p->blobs,
+                                                                   .keep_lane = p->keep_lane,
+                                                                   .since_ms = p->params->orphans_since_ms,
+                                                                   .on_removed = on_orphans_removed,
+                                                                   .data = p});
+    if (!p->orphans)
+        pp_claimer_begin(p->claimer);
+}
+
+static void on_drain_check(void *data);
+static void on_drain_deadline(void *data);
+
+static bool has_role(const struct pp_pipeline *p, unsigned roles)
+{
+    return (p->roles & roles) != 0;
+}
+
+static bool is_open(const struct pp_pipeline *p, unsigned roles, const void *stage)
+{
+    return stage || !has_role(p, roles);
+}
+
+/* Opens the parts that deliver results. Returns false if out of memory. A process that has an event
+ * log also has a delivery store. */
+static bool open_delivery(struct pp_pipeline *p)
 {
     if (!p->events)
-        return PP_OK;
-    p->publisher = pp_publisher_open(p);
+        return true;
+    pp_assert(p->deliveries, "an event log without a delivery store");
+    p->publisher = open_publisher(p);
     if (!p->publisher)
-        return PP_ENOMEM;
-    if (p->roles & PP_ROLE_API) {
-        p->hub = pp_hub_open(p);
-        if (!p->hub)
-            return PP_ENOMEM;
-    }
-    if (p->roles & (PP_ROLE_API | PP_ROLE_DELIVER)) {
-        p->poster = pp_poster_open(p);
-        if (!p->poster)
-            return PP_ENOMEM;
-    }
-    if (p->roles & PP_ROLE_DELIVER)
-        p->s7 = pp_s7_open(p);
-    return p->s7 || !(p->roles & PP_ROLE_DELIVER) ? PP_OK : PP_ENOMEM;
+        return false;
+    if (has_role(p, PP_ROLE_API))
+        p->hub = open_hub(p);
+    if (has_role(p, PP_ROLE_API | PP_ROLE_DELIVER))
+        p->poster = open_poster(p);
+    if (p->poster && has_role(p, PP_ROLE_DELIVER))
+        p->deliverer = open_deliverer(p);
+    return is_open(p, PP_ROLE_API, p->hub) && is_open(p, PP_ROLE_API, p->poster) &&
+           is_open(p, PP_ROLE_DELIVER, p->deliverer);
 }
 
 static enum pp_err open_stages(struct pp_pipeline *p)
 {
     uint64_t seed;
 
+    pp_assert(p->roles && p->loop && p->params && p->store && p->ingest && p->coordinator,
+              "a process without roles or without its ports");
+    pp_assert(p->keep_lane || !has_role(p, PP_ROLE_WORKER), "a worker keeps photos on a lane");
     pp_random_bytes(&seed, sizeof(seed));
     pp_rng_seed(&p->rng, seed);
-    p->drain_timer = pp_timer_open(p->loop, check_drained, p);
-    p->drain_deadline = pp_timer_open(p->loop, deadline, p);
+    p->drain_timer = pp_timer_open(p->loop, on_drain_check, p);
+    p->drain_deadline = pp_timer_open(p->loop, on_drain_deadline, p);
     p->progress = pp_progress_new();
     p->cron = pp_cron_open(p);
-    if (!p->drain_timer || !p->drain_deadline || !p->progress || !p->cron)
+    p->routes = open_routes(p);
+    if (!p->drain_timer || !p->drain_deadline || !p->progress || !p->cron || !p->routes)
         return PP_ENOMEM;
-    if (p->roles & PP_ROLE_WORKER) {
-        p->s6 = pp_s6_open(p);
-        enum pp_err opened = p->s6 ? pp_s3_open(p, &p->s3) : PP_ENOMEM;
-        if (opened != PP_OK)
-            return opened;
+    if (has_role(p, PP_ROLE_WORKER)) {
+        p->settler = open_settler(p);
+        enum pp_err err = p->settler ? open_claimer(p) : PP_ENOMEM;
+        if (err != PP_OK)
+            return err;
     }
-    if (p->roles & PP_ROLE_INGEST) {
-        p->s2 = pp_s2_open(p);
-        if (!p->s2)
+    if (has_role(p, PP_ROLE_INGEST))
+        p->planner = open_planner(p);
+    if (!is_open(p, PP_ROLE_INGEST, p->planner) || !open_delivery(p))
+        return PP_ENOMEM;
+    if (!p->params->sole_worker) {
+        p->fleet = pp_fleet_open(p);
+        if (!p->fleet)
             return PP_ENOMEM;
     }
-    enum pp_err err = open_delivery(p);
-    if (err != PP_OK)
-        return err;
-    /* Last what sends requests: until then closing has nothing to wait for. */
-    p->routes = pp_routes_open(p);
-    if (!p->routes)
-        return PP_ENOMEM;
-    if (p->params->sole_worker)
-        return p->roles & PP_ROLE_WORKER ? start_up(p) : PP_OK;
-    p->fleet = pp_fleet_open(p);
-    return p->fleet ? PP_OK : PP_ENOMEM;
+    /* Parts that send requests are started last: if an earlier step fails, no request is in flight,
+     * and all can be closed at once. */
+    pp_routes_load(p->routes);
+    if (p->params->sole_worker && p->claimer)
+        start_alone(p);
+    return PP_OK;
 }
 
 enum pp_err pp_pipeline_open(struct pp_pipeline *p)
@@ -235,71 +288,64 @@ enum pp_err pp_pipeline_open(struct pp_pipeline *p)
 
 void pp_pipeline_close(struct pp_pipeline *p)
 {
-    pp_s7_close(p->s7);
+    pp_assert(!p->orphans && !p->on_drained, "closed before it was drained");
+    pp_deliverer_close(p->deliverer);
     pp_poster_close(p->poster);
     pp_hub_close(p->hub);
     pp_publisher_close(p->publisher);
-    pp_s2_close(p->s2);
-    pp_s3_close(p->s3);
-    pp_s6_close(p->s6);
+    pp_planner_close(p->planner);
+    pp_claimer_close(p->claimer);
+    pp_settler_close(p->settler);
     pp_cron_close(p->cron);
     pp_fleet_close(p->fleet);
     pp_routes_close(p->routes);
     pp_progress_free(p->progress);
     pp_timer_close(p->drain_timer);
     pp_timer_close(p->drain_deadline);
-    p->s7 = NULL;
-    p->poster = NULL;
-    p->hub = NULL;
-    p->publisher = NULL;
-    p->s2 = NULL;
-    p->s3 = NULL;
-    p->s6 = NULL;
-    p->cron = NULL;
-    p->fleet = NULL;
-    p->routes = NULL;
-    p->progress = NULL;
-    p->drain_timer = p->drain_deadline = NULL;
 }
 
 void pp_pipeline_reloaded(struct pp_pipeline *p)
 {
-    if (p->s3)
-        pp_s3_reloaded(p->s3);
+    if (p->claimer)
+        pp_claimer_reloaded(p->claimer);
 }
 
-/* --- drain --- */
+/* --- draining --- */
 
-static void drained(struct pp_pipeline *p)
+static bool takes_and_fetches(const struct pp_pipeline *p)
 {
-    void (*done)(void *) = p->drained;
-    pp_timer_stop(p->drain_timer);
-    pp_timer_stop(p->drain_deadline);
-    p->drained = NULL;
-    done(p->drained_data);
+    return p->orphans || (p->planner && pp_planner_busy(p->planner) > 0) ||
+           (p->claimer && pp_claimer_in_flight(p->claimer) > 0);
 }
 
-/* Each time round until every stage is still: what has to come first is asked first. */
-static void check_drained(void *data)
+static size_t jobs_in_flight(const struct pp_pipeline *p)
+{
+    return pp_cron_busy(p->cron) + pp_routes_busy(p->routes) + pp_fleet_busy(p->fleet);
+}
+
+/* Checks whether the drain is complete: asks the stages in the order in which they end, and calls
+ * on_drained() when all have ended. */
+static void on_drain_check(void *data)
 {
     struct pp_pipeline *p = data;
 
-    if (p->startup && !p->startup->busy)
-        startup_done(p->startup);
-    if (p->startup || (p->s2 && pp_s2_busy(p->s2) > 0) || (p->s3 && pp_s3_in_flight(p->s3) > 0))
+    if (takes_and_fetches(p))
         return;
     if (!p->cron_stopped) {
         p->cron_stopped = true;
-        pp_s7_stop(p->s7);
+        pp_deliverer_stop(p->deliverer);
         pp_cron_stop(p->cron);
         pp_routes_tick(p->routes);
         pp_fleet_stop(p->fleet);
     }
-    if (pp_cron_busy(p->cron) > 0 || pp_routes_busy(p->routes) > 0 || pp_fleet_busy(p->fleet) > 0)
+    if (jobs_in_flight(p) > 0 || pp_deliverer_busy(p->deliverer) > 0 ||
+        (p->claimer && !pp_claimer_release_slots(p->claimer)))
         return;
-    if (pp_s7_busy(p->s7) > 0 || (p->s3 && !pp_s3_release_slots(p->s3)))
-        return;
-    drained(p);
+    void (*on_drained)(void *) = p->on_drained;
+    pp_timer_stop(p->drain_timer);
+    pp_timer_stop(p->drain_deadline);
+    p->on_drained = NULL;
+    on_drained(p->drained_data);
 }
 
 bool pp_pipeline_still(struct pp_pipeline *p)
@@ -311,44 +357,49 @@ bool pp_pipeline_still(struct pp_pipeline *p)
     return (!p->hub || pp_hub_busy(p->hub) == 0) && pp_publisher_busy(p->publisher) == 0;
 }
 
-/* What a drain still waits for: who operates it should not have to guess. */
 static void log_waits(struct pp_pipeline *p)
 {
-    pp_log(p->log, PP_LOG_INFO, "still draining: what is under way is handed back", "chunks",
-           PP_LOG_INT(p->s2 ? pp_s2_busy(p->s2) : 0), "photos",
-           PP_LOG_INT(p->s3 ? pp_s3_unsettled(p->s3) : 0), "requests",
-           PP_LOG_INT(p->s3 ? pp_s3_in_flight(p->s3) - pp_s3_unsettled(p->s3) : 0), "slots",
-           PP_LOG_INT(p->s3 ? pp_s3_slots(p->s3) : 0), "jobs",
-           PP_LOG_INT(pp_cron_busy(p->cron) + pp_routes_busy(p->routes) + pp_fleet_busy(p->fleet)),
-           "deliveries", PP_LOG_INT(p->cron_stopped ? pp_s7_busy(p->s7) : 0), NULL);
+    size_t photos = p->claimer ? pp_claimer_unsettled(p->claimer) : 0;
+
+    pp_log(p->log, PP_LOG_INFO, "still draining: work in flight is handed back", "chunks",
+           PP_LOG_INT(p->planner ? pp_planner_busy(p->planner) : 0), "photos", PP_LOG_INT(photos), "requests",
+           PP_LOG_INT(p->claimer ? pp_claimer_in_flight(p->claimer) - photos : 0), "slots",
+           PP_LOG_INT(p->claimer ? pp_claimer_slots(p->claimer) : 0), "jobs", PP_LOG_INT(jobs_in_flight(p)),
+           "deliveries", PP_LOG_INT(p->cron_stopped ? pp_deliverer_busy(p->deliverer) : 0), NULL);
 }
 
-static void deadline(void *data)
+static void on_drain_deadline(void *data)
 {
     struct pp_pipeline *p = data;
 
     log_waits(p);
-    if (p->s3)
-        pp_s3_hand_back(p->s3);
-    if (p->s6)
-        pp_s6_give_up(p->s6);
-    pp_s7_give_up(p->s7);
+    if (p->claimer)
+        pp_claimer_hand_back(p->claimer);
+    if (p->settler)
+        pp_settler_give_up(p->settler);
+    pp_deliverer_give_up(p->deliverer);
 }
 
-void pp_pipeline_drain(struct pp_pipeline *p, void (*done)(void *data), void *data)
+void pp_pipeline_drain(struct pp_pipeline *p, void (*on_drained)(void *data), void *data)
 {
     if (p->draining) {
-        if (p->drained)
-            deadline(p);
+        if (p->on_drained)
+            on_drain_deadline(p);
         return;
     }
+    pp_assert(on_drained, "a drain without on_drained()");
     p->draining = true;
-    p->drained = done;
+    p->on_drained = on_drained;
     p->drained_data = data;
-    if (p->s2)
-        pp_s2_drain(p->s2);
-    if (p->s3)
-        pp_s3_drain(p->s3);
+    if (p->orphans)
+        pp_orphans_stop(p->orphans);
+    if (p->planner)
+        pp_planner_drain(p->planner);
+    if (p->claimer)
+        pp_claimer_drain(p->claimer);
+    if (p->settler)
+        pp_settler_drain(p->settler);
+    pp_routes_drain(p->routes);
     pp_timer_start(p->drain_timer, 0, DRAIN_CHECK_MS);
-    pp_timer_start(p->drain_deadline, p->params->drain_ms, STILL_MS);
+    pp_timer_start(p->drain_deadline, p->params->drain_ms, DRAIN_AGAIN_MS);
 }

@@ -1,22 +1,23 @@
-/* lane.c: one queue under one mutex, threads that take from it in batches, and a mailbox per home for the way
- * back.
+/* lane.c: a lane is one queue under one mutex and the threads that take batches of jobs from it.
+ * Each home (a loop that submits jobs) has a mailbox, by which its jobs come back.
  *
  * Invariants:
- *  1. A job is in exactly one place: the queue, a thread's batch, or its home's mailbox. Nothing is allocated
- * for it.
- *  2. Jobs of one home come back in the order they were submitted in, where the lane has one thread.
- *  3. A home counts its jobs under way on its loop's thread; it closes only at 0. It holds the lane's memory,
- * so that submitting to a lane that is closed answers PP_ECLOSED.
- *  4. Threads don't get signals: those are for the loops. */
+ *  1. A job is in exactly one place: the queue, a thread's batch, or its home's mailbox. No memory
+ *     is allocated for it.
+ *  2. If the lane has one thread, the jobs of a home come back in the order of their submission.
+ *  3. A home counts its jobs in flight on its loop's thread; it closes only at 0. It holds a
+ *     reference to the lane, so that submitting to a lane that is closed answers PP_ECLOSED.
+ *  4. Signals are blocked on the lane's threads, so that loops get them. */
 #include "runtime/lane.h"
 
-#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <uv.h>
+
+#include "base/check.h"
 
 enum { MAX_THREADS = 64, MAX_BATCH = 4096 };
 
@@ -24,15 +25,14 @@ struct pp_lane {
     struct pp_lane_options options;
     char name[16];
     uv_mutex_t mutex;
-    uv_cond_t wake;        /* work has come, or the lane is closing */
-    uv_cond_t opened_cond; /* a thread has opened its state, or failed to */
-    /* under mutex */
+    uv_cond_t wake;        /* signalled when work has come or the lane is closing */
+    uv_cond_t opened_cond; /* signalled when a thread has opened its state, or failed to */
+    /* guarded by the mutex */
     struct pp_list queue;
     unsigned opened, failed;
-    size_t refs; /* the owner and the homes */
+    size_t refs; /* number of references: the owner and the homes */
     bool closing;
 
-    atomic_size_t load; /* jobs submitted whose work has not ended */
     unsigned threads_n;
     uv_thread_t threads[MAX_THREADS];
 };
@@ -40,12 +40,12 @@ struct pp_lane {
 struct pp_lane_home {
     struct pp_lane *lane;
     struct pp_mailbox *mailbox;
-    size_t under_way; /* jobs submitted and not yet back; on the loop's thread */
+    size_t in_flight; /* number of jobs submitted and not yet back; used on the loop's thread */
 };
 
 /* --- the threads --- */
 
-/* Under the mutex: returns with a job in the queue, or when the lane is closing. */
+/* Waits until the queue has a job or the lane is closing. The caller holds the mutex. */
 static void wait_for_jobs(struct pp_lane *lane, void *state)
 {
     const struct pp_lane_options *o = &lane->options;
@@ -60,13 +60,15 @@ static void wait_for_jobs(struct pp_lane *lane, void *state)
     }
 }
 
-/* Waits for jobs; 0 when the lane is closing and its queue is empty. */
-static size_t take(struct pp_lane *lane, struct pp_job **jobs, void *state)
+/* Waits for jobs and takes a batch of them; returns their number, or 0 when the lane is closing and
+ * its queue is empty. */
+static size_t take_jobs(struct pp_lane *lane, struct pp_job **jobs, void *state)
 {
     uv_mutex_lock(&lane->mutex);
     wait_for_jobs(lane, state);
     size_t want = lane->options.max_batch;
-    if (!lane->options.batch) { /* nothing is gained by one thread taking what others could do meanwhile */
+    /* without batch(), a thread takes only its share of the jobs, so that all threads work */
+    if (!lane->options.batch) {
         size_t share = (lane->queue.n + lane->threads_n - 1) / lane->threads_n;
         if (want > share)
             want = share;
@@ -78,7 +80,7 @@ static size_t take(struct pp_lane *lane, struct pp_job **jobs, void *state)
     return n;
 }
 
-/* Posts the jobs back, one post per home; empties `jobs`. */
+/* Posts the jobs back to their homes with one post for each home; empties `jobs`. */
 static void give_back(struct pp_job **jobs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -100,14 +102,13 @@ static void give_back(struct pp_job **jobs, size_t n)
 static void run_batches(struct pp_lane *lane, struct pp_job **jobs, void *state)
 {
     size_t n;
-    while ((n = take(lane, jobs, state)) > 0) {
+    while ((n = take_jobs(lane, jobs, state)) > 0) {
         if (lane->options.batch) {
             lane->options.batch(state, jobs, n);
         } else {
             for (size_t i = 0; i < n; i++)
                 jobs[i]->work(state, jobs[i]);
         }
-        atomic_fetch_sub_explicit(&lane->load, n, memory_order_relaxed);
         give_back(jobs, n);
     }
 }
@@ -140,6 +141,7 @@ static void thread_main(void *arg)
 static void unref(struct pp_lane *lane)
 {
     uv_mutex_lock(&lane->mutex);
+    pp_assert(lane->refs > 0, "a lane is released more often than it was taken");
     size_t left = --lane->refs;
     uv_mutex_unlock(&lane->mutex);
     if (left > 0)
@@ -160,7 +162,6 @@ static struct pp_lane *lane_new(const struct pp_lane_options *options)
     lane->options.name = lane->name;
     lane->refs = 1;
     pp_list_init(&lane->queue);
-    atomic_init(&lane->load, 0);
     if (uv_mutex_init(&lane->mutex) != 0)
         goto err_free;
     if (uv_cond_init(&lane->wake) != 0)
@@ -177,7 +178,8 @@ err_free:
     return NULL;
 }
 
-/* Starts the threads with all signals blocked but those that a fault of their own raises. */
+/* Starts the threads. All signals are blocked on them, except those that a fault in a thread
+ * raises. */
 static void start_threads(struct pp_lane *lane)
 {
     sigset_t block, before;
@@ -186,7 +188,8 @@ static void start_threads(struct pp_lane *lane)
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         sigdelset(&block, faults[i]);
     pthread_sigmask(SIG_BLOCK, &block, &before);
-    uv_mutex_lock(&lane->mutex); /* threads_n belongs to the threads, too, once they run */
+    /* the mutex is held because threads that already run read threads_n */
+    uv_mutex_lock(&lane->mutex);
     while (lane->threads_n < lane->options.threads &&
            uv_thread_create(&lane->threads[lane->threads_n], thread_main, lane) == 0)
         lane->threads_n++;
@@ -196,9 +199,9 @@ static void start_threads(struct pp_lane *lane)
 
 struct pp_lane *pp_lane_open(const struct pp_lane_options *options)
 {
-    assert(options->threads >= 1 && options->threads <= MAX_THREADS);
-    assert(options->max_batch >= 1 && options->max_batch <= MAX_BATCH);
-    assert(!options->idle || (options->threads == 1 && options->idle_ms >= 1));
+    pp_assert(options->threads >= 1 && options->threads <= MAX_THREADS, "a lane's threads are out of range");
+    pp_assert(options->max_batch >= 1 && options->max_batch <= MAX_BATCH, "a lane's batch is out of range");
+    pp_assert(!options->idle || (options->threads == 1 && options->idle_ms >= 1), "idle() needs one thread");
     struct pp_lane *lane = lane_new(options);
     if (!lane)
         return NULL;
@@ -219,26 +222,27 @@ void pp_lane_close(struct pp_lane *lane)
     if (!lane)
         return;
     uv_mutex_lock(&lane->mutex);
-    assert(!lane->closing);
+    pp_assert(!lane->closing, "a lane is closed twice");
     lane->closing = true;
     uv_cond_broadcast(&lane->wake);
     uv_mutex_unlock(&lane->mutex);
     for (unsigned i = 0; i < lane->threads_n; i++)
         uv_thread_join(&lane->threads[i]);
-    assert(pp_list_empty(&lane->queue));
+    pp_assert(pp_list_empty(&lane->queue), "the threads have left jobs in the queue");
     unref(lane);
 }
 
 /* --- the homes --- */
 
-static void on_done(void *data, struct pp_list *mail)
+static void on_jobs_done(void *data, struct pp_list *mail)
 {
     struct pp_lane_home *home = data;
     struct pp_node *node;
     while ((node = pp_list_pop(mail))) {
         struct pp_job *job = pp_container_of(node, struct pp_job, mail.node);
-        home->under_way--;
-        job->done(job); /* may free the job, and after the last one close the home */
+        pp_assert(job->home == home && home->in_flight > 0, "a job comes back that this home has not sent");
+        home->in_flight--;
+        job->done(job); /* may free the job, and close the home after the last one */
     }
 }
 
@@ -247,7 +251,7 @@ struct pp_lane_home *pp_lane_home_open(struct pp_lane *lane, struct pp_loop *loo
     struct pp_lane_home *home = calloc(1, sizeof *home);
     if (!home)
         return NULL;
-    home->mailbox = pp_mailbox_open(loop, 0, on_done, home);
+    home->mailbox = pp_mailbox_open(loop, on_jobs_done, home);
     if (!home->mailbox) {
         free(home);
         return NULL;
@@ -263,7 +267,7 @@ void pp_lane_home_close(struct pp_lane_home *home)
 {
     if (!home)
         return;
-    assert(home->under_way == 0);
+    pp_assert(home->in_flight == 0, "a home closes while its jobs are in flight");
     pp_mailbox_close(home->mailbox);
     unref(home->lane);
     free(home);
@@ -272,7 +276,7 @@ void pp_lane_home_close(struct pp_lane_home *home)
 enum pp_err pp_lane_submit(struct pp_lane_home *home, struct pp_job *job)
 {
     struct pp_lane *lane = home->lane;
-    assert(job->done && (job->work || lane->options.batch));
+    pp_assert(job->done && (job->work || lane->options.batch), "a job without work or without done()");
     enum pp_err err = PP_OK;
     uv_mutex_lock(&lane->mutex);
     if (lane->closing) {
@@ -282,27 +286,28 @@ enum pp_err pp_lane_submit(struct pp_lane_home *home, struct pp_job *job)
     } else {
         job->home = home;
         pp_list_push(&lane->queue, &job->mail.node);
-        atomic_fetch_add_explicit(&lane->load, 1, memory_order_relaxed);
-        home->under_way++;
+        home->in_flight++;
         uv_cond_signal(&lane->wake);
     }
     uv_mutex_unlock(&lane->mutex);
     return err;
 }
 
-size_t pp_lane_under_way(const struct pp_lane_home *home)
+size_t pp_lane_in_flight(const struct pp_lane_home *home)
 {
-    return home->under_way;
+    return home->in_flight;
 }
 
-size_t pp_lane_load(const struct pp_lane *lane)
+int64_t pp_lane_clock_ms(void)
 {
-    return atomic_load_explicit(&lane->load, memory_order_relaxed);
+    struct timespec ts;
+    pp_assert(clock_gettime(CLOCK_MONOTONIC, &ts) == 0, "a clock that Linux always has can not be read");
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 /* --- requests --- */
 
-/* A request's place in req.scratch. */
+/* State of a request, kept in req.scratch. */
 struct call {
     struct pp_job job;
     enum pp_err (*run)(void *state, struct pp_req *req);
@@ -320,7 +325,7 @@ static void run_request(void *state, struct pp_job *job)
     req->err = ((struct call *)job)->run(state, req);
 }
 
-static void request_done(struct pp_job *job)
+static void on_request_done(struct pp_job *job)
 {
     struct pp_req *req = req_of(job);
     req->done(req);
@@ -329,8 +334,8 @@ static void request_done(struct pp_job *job)
 enum pp_err pp_lane_request(struct pp_lane_home *home, struct pp_req *req,
                             enum pp_err (*run)(void *state, struct pp_req *req))
 {
-    assert(!home->lane->options.batch);
+    pp_assert(!home->lane->options.batch && req->done, "a request needs run() alone and done()");
     struct call *c = (struct call *)req->scratch;
-    *c = (struct call){.job = {.work = run_request, .done = request_done}, .run = run};
+    *c = (struct call){.job = {.work = run_request, .done = on_request_done}, .run = run};
     return pp_lane_submit(home, &c->job);
 }

@@ -1,28 +1,31 @@
 /* loop.c: the loop and its clock.
  *
- * The clocks are read when first asked for after libuv has moved its own time, which it does at the start of
- * a turn and after it has waited: so a turn costs at most one reading per clock and phase, and one that needs
- * no time costs none. Invariant: the cached values are those of `read_at`, the uv time they were read at.
+ * libuv moves its own time at the start of a turn and after it has waited. The loop reads the
+ * clocks when it is first asked for the time after that, so a turn that needs no time reads no
+ * clock. Invariant: the cached values are those of `read_at`, the uv time at which they were read.
  *
  * The lag timer is unreferenced: it keeps a loop alive only inside pp_loop_run(), which waits for
  * pp_loop_stop(). */
 #include "runtime/loop.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <uv.h>
 
+#include "base/check.h"
+
 enum {
     LAG_PERIOD_MS = 100,
-    CLOSE_LIMIT_MS = 60000, /* without the end of any handle or request: what is still open was forgotten */
+    /* closing fails if for this long no handle is closed and no request ends, because then one was
+     * forgotten */
+    CLOSE_LIMIT_MS = 60000,
 };
 
 struct pp_loop {
     uv_loop_t uv;
     uv_timer_t lag;
-    uv_timer_t guard; /* of pp_loop_close() */
+    uv_timer_t guard; /* ends pp_loop_close() if a handle is never closed */
     uint64_t read_at;
     int64_t now, wall;
     int64_t lag_due, lag_worst;
@@ -33,9 +36,7 @@ struct pp_loop {
 static int64_t clock_ms(clockid_t id)
 {
     struct timespec ts;
-    int err = clock_gettime(id, &ts);
-    assert(err == 0);
-    (void)err;
+    pp_assert(clock_gettime(id, &ts) == 0, "a clock that Linux always has can not be read");
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
@@ -46,7 +47,6 @@ static void read_clocks(struct pp_loop *loop)
     loop->wall = clock_ms(CLOCK_REALTIME);
 }
 
-/* A cache: the caller sees the loop unchanged. */
 static void refresh(const struct pp_loop *loop)
 {
     if (uv_now(&loop->uv) != loop->read_at)
@@ -95,7 +95,7 @@ static void on_lag(uv_timer_t *t)
 
 int64_t pp_loop_lag(struct pp_loop *loop)
 {
-    note_lag(loop); /* also what is overdue right now */
+    note_lag(loop); /* includes the lag of a timer that is overdue now */
     int64_t worst = loop->lag_worst;
     loop->lag_worst = 0;
     return worst;
@@ -113,7 +113,8 @@ struct pp_loop *pp_loop_open(void)
         return NULL;
     }
     read_clocks(loop);
-    uv_timer_init(&loop->uv, &loop->lag); /* can't fail, nor can starting with a callback */
+    /* this call can not fail, nor can the start of a timer that has a callback */
+    uv_timer_init(&loop->uv, &loop->lag);
     uv_timer_init(&loop->uv, &loop->guard);
     loop->lag.data = loop->guard.data = loop;
     loop->lag_due = loop->now + LAG_PERIOD_MS;
@@ -154,7 +155,6 @@ static void count_handle(uv_handle_t *h, void *n)
     ++*(size_t *)n;
 }
 
-/* Handles and requests that there are. */
 static size_t count_open(struct pp_loop *loop)
 {
     size_t n = loop->uv.active_reqs.count;
@@ -162,8 +162,8 @@ static size_t count_open(struct pp_loop *loop)
     return n;
 }
 
-/* However slow the machine, or a look-up that is under way: as long as something ends, we wait for the rest.
- */
+/* Restarts the time limit while handles or requests still end, because closing is slow on a slow
+ * machine. */
 static void close_all(struct pp_loop *loop)
 {
     size_t before = 0;
@@ -176,7 +176,7 @@ static void close_all(struct pp_loop *loop)
     }
     if (loop->close_expired)
         uv_print_all_handles(&loop->uv, stderr);
-    assert(!loop->close_expired);
+    pp_assert(!loop->close_expired, "a handle on the loop was never closed");
 }
 
 void pp_loop_close(struct pp_loop *loop)
@@ -187,8 +187,6 @@ void pp_loop_close(struct pp_loop *loop)
     uv_close((uv_handle_t *)&loop->lag, NULL);
     while (uv_loop_alive(&loop->uv))
         uv_run(&loop->uv, UV_RUN_ONCE);
-    int err = uv_loop_close(&loop->uv);
-    assert(err == 0); /* a handle that is idle but was never closed */
-    (void)err;
+    pp_assert(uv_loop_close(&loop->uv) == 0, "an idle handle on the loop was never closed");
     free(loop);
 }

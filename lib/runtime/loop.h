@@ -1,11 +1,11 @@
-/* loop.h: one event loop with its clock. The only layer that knows libuv.
+/* loop.h: one event loop with its clock.
  *
- * A loop belongs to one thread. It reads the clocks once per turn: pp_loop_now() and pp_loop_wall() answer
- * the same within a callback, and core functions are given these values. Nothing that runs on a loop may
- * block: see lane.h.
+ * A loop belongs to one thread. It reads the clocks once per turn: within a callback pp_loop_now()
+ * and pp_loop_wall() do not change, and callers pass these values to core. Code that runs on a loop
+ * must not block; lane.h has threads for calls that do.
  *
- * Closing has two phases: pp_loop_stop() makes pp_loop_run() return; pp_loop_close() frees, after every
- * timer, mailbox and adapter on the loop has been closed. */
+ * Closing has two phases: pp_loop_stop() makes pp_loop_run() return; pp_loop_close() frees, after
+ * every timer, mailbox and adapter on the loop has been closed. */
 #ifndef PP_RUNTIME_LOOP_H
 #define PP_RUNTIME_LOOP_H
 
@@ -18,50 +18,54 @@ struct pp_loop;
 struct uv_loop_s;
 
 struct pp_loop *pp_loop_open(void);
-/* Runs until pp_loop_stop(). On the thread that owns the loop. */
+/* Runs the loop until pp_loop_stop() is called. Must be called on the thread that owns the loop. */
 void pp_loop_run(struct pp_loop *loop);
-/* Runs what is ready, waits at most for the next event (or some 100 ms) when `wait`; false when nothing is
- * left alive. For tests. */
+/* Runs callbacks that are ready. If `wait` is set, first waits for the next event, 100 ms at most.
+ * Returns false when no handle or request is left on the loop. */
 bool pp_loop_turn(struct pp_loop *loop, bool wait);
-/* From the loop's thread. */
+/* Makes pp_loop_run() return. Must be called on the loop's thread. */
 void pp_loop_stop(struct pp_loop *loop);
-/* Runs the loop until all handles are closed, then frees it. Asserts that it ends. */
+/* Runs the loop until all handles are closed, then frees it. Asserts if a handle is never closed,
+ * which is a bug. */
 void pp_loop_close(struct pp_loop *loop);
 
-/* Milliseconds of CLOCK_BOOTTIME: never goes back, the same for all processes of this boot. Cached for the
- * turn. */
+/* Returns milliseconds of CLOCK_BOOTTIME, which never goes back and is the same for all processes
+ * of this boot. Cached for the turn. */
 int64_t pp_loop_now(const struct pp_loop *loop);
-/* Milliseconds since 1970. Cached for the turn. */
+/* Returns milliseconds since 1970. Cached for the turn. */
 int64_t pp_loop_wall(const struct pp_loop *loop);
 /* Reads the clocks again, after long work within a turn. */
 void pp_loop_update(struct pp_loop *loop);
-/* For adapters whose library wants the uv loop itself. */
+/* Returns the uv loop, for adapters whose library needs it. */
 struct uv_loop_s *pp_loop_uv(struct pp_loop *loop);
 
-/* --- timers: the caller owns the memory --- */
+/* --- timers: the caller frees each with pp_timer_close() --- */
 
 struct pp_timer;
 typedef void (*pp_timer_cb)(void *data);
 
-/* A stopped timer; NULL when out of memory. */
+/* Makes a timer, which is stopped. Returns NULL when out of memory. */
 struct pp_timer *pp_timer_open(struct pp_loop *loop, pp_timer_cb cb, void *data);
-/* Fires once after `ms`, then each `repeat_ms` if that is not 0. Starting again replaces. */
+/* Fires the timer once after `ms`, then every `repeat_ms` if that is not 0. Replaces an earlier
+ * start. */
 void pp_timer_start(struct pp_timer *t, int64_t ms, int64_t repeat_ms);
-/* Starts only if that is sooner than what is set; a repeating timer goes on repeating from there. */
+/* Starts the timer only if it would then fire sooner than it does now; a repeating timer repeats
+ * from there. */
 void pp_timer_sooner(struct pp_timer *t, int64_t ms);
 void pp_timer_stop(struct pp_timer *t);
-/* The callback never fires again; memory is freed by the loop. NULL is fine. */
+/* Closes a timer: its callback never fires again, and the loop frees its memory. Does nothing for
+ * NULL. */
 void pp_timer_close(struct pp_timer *t);
 
 /* --- signals --- */
 
 struct pp_signals;
-/* cb(data, signo) on the loop for each of the `n` signals. */
+/* Calls cb(data, signo) on the loop for each of the `n` signals. */
 struct pp_signals *pp_signals_open(struct pp_loop *loop, const int *signals, int n,
                                    void (*cb)(void *data, int signo), void *data);
 void pp_signals_close(struct pp_signals *s);
 
-/* Lag: how late a 100 ms timer fires, in milliseconds, worst since the last call. */
+/* Returns the lag: how late, in ms, a timer of 100 ms fired at worst since the last call. */
 int64_t pp_loop_lag(struct pp_loop *loop);
 
 #endif

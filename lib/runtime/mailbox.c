@@ -1,21 +1,19 @@
-/* mailbox.c: a list under a mutex; the loop is woken when the list ceases to be empty, and takes the whole
- * list.
+/* mailbox.c: a list under a mutex. The sender whose message makes the list non-empty wakes the
+ * loop, which takes the whole list.
  *
- * The wake-up is sent under the mutex: a reader that has got the last message may close the mailbox, and
- * closing takes the mutex, so that no sender is still inside. */
+ * The sender holds the mutex while it wakes the loop. The reader may close the mailbox as soon
+ * as it has the last message; closing takes the mutex, so it waits until no sender is inside. */
 #include "runtime/mailbox.h"
 
-#include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <uv.h>
+
+#include "base/check.h"
 
 struct pp_mailbox {
     uv_async_t async;
     uv_mutex_t mutex;
-    struct pp_list unread;  /* under mutex */
-    atomic_size_t unread_n; /* unread.n, for pp_mailbox_full() */
-    size_t high_water;
+    struct pp_list unread; /* guarded by the mutex */
     pp_mailbox_cb cb;
     void *data;
 };
@@ -26,12 +24,11 @@ static void deliver(struct pp_mailbox *m)
     pp_list_init(&mail);
     uv_mutex_lock(&m->mutex);
     pp_list_splice(&mail, &m->unread);
-    atomic_store_explicit(&m->unread_n, 0, memory_order_relaxed);
     uv_mutex_unlock(&m->mutex);
     if (pp_list_empty(&mail))
         return;
     m->cb(m->data, &mail); /* may close the mailbox */
-    assert(pp_list_empty(&mail));
+    pp_assert(pp_list_empty(&mail), "a mailbox's callback has left mail behind");
 }
 
 static void on_async(uv_async_t *async)
@@ -39,16 +36,15 @@ static void on_async(uv_async_t *async)
     deliver(async->data);
 }
 
-struct pp_mailbox *pp_mailbox_open(struct pp_loop *loop, size_t high_water, pp_mailbox_cb cb, void *data)
+struct pp_mailbox *pp_mailbox_open(struct pp_loop *loop, pp_mailbox_cb cb, void *data)
 {
+    pp_assert(cb, "a mailbox without a callback");
     struct pp_mailbox *m = calloc(1, sizeof *m);
     if (!m)
         return NULL;
-    m->high_water = high_water;
     m->cb = cb;
     m->data = data;
     pp_list_init(&m->unread);
-    atomic_init(&m->unread_n, 0);
     if (uv_mutex_init(&m->mutex) != 0) {
         free(m);
         return NULL;
@@ -62,6 +58,12 @@ struct pp_mailbox *pp_mailbox_open(struct pp_loop *loop, size_t high_water, pp_m
     return m;
 }
 
+/* Wakes the loop if the list was empty before the post. The caller holds the mutex. */
+static void wake_loop(struct pp_mailbox *m)
+{
+    pp_assert(uv_async_send(&m->async) == 0, "mail is posted to a mailbox that is closed");
+}
+
 void pp_mailbox_post_all(struct pp_mailbox *m, struct pp_list *mail)
 {
     if (pp_list_empty(mail))
@@ -69,26 +71,18 @@ void pp_mailbox_post_all(struct pp_mailbox *m, struct pp_list *mail)
     uv_mutex_lock(&m->mutex);
     bool first = pp_list_empty(&m->unread);
     pp_list_splice(&m->unread, mail);
-    atomic_store_explicit(&m->unread_n, m->unread.n, memory_order_relaxed);
-    if (first) {
-        int err = uv_async_send(&m->async);
-        assert(err == 0);
-        (void)err;
-    }
+    if (first)
+        wake_loop(m);
     uv_mutex_unlock(&m->mutex);
 }
 
 void pp_mailbox_post(struct pp_mailbox *m, struct pp_mail *mail)
 {
-    struct pp_list one;
-    pp_list_init(&one);
-    pp_list_push(&one, &mail->node);
-    pp_mailbox_post_all(m, &one);
-}
-
-bool pp_mailbox_full(const struct pp_mailbox *m)
-{
-    return m->high_water && atomic_load_explicit(&m->unread_n, memory_order_relaxed) >= m->high_water;
+    uv_mutex_lock(&m->mutex);
+    pp_list_push(&m->unread, &mail->node);
+    if (m->unread.n == 1)
+        wake_loop(m);
+    uv_mutex_unlock(&m->mutex);
 }
 
 static void on_closed(uv_handle_t *h)

@@ -1,14 +1,12 @@
 /* mailbox.h: messages from any thread to a loop, in batches.
  *
- * Messages are intrusive (struct pp_mail in the sender's struct), so posting never allocates. The reader's
- * callback gets all that came since its last call, in order of posting per sender, as one list that it owns.
- * One wake-up of the loop (an eventfd write) serves any number of messages. `high_water` bounds politely:
- * pp_mailbox_full() tells senders to hold back; posting itself never fails. */
+ * Messages are intrusive (struct pp_mail in the sender's struct), so posting never allocates.
+ * The reader's callback gets all messages posted since its last call as one list, which it owns;
+ * the messages of each sender are in the order of posting. One wake-up of the loop (an eventfd
+ * write) serves any number of messages. A mailbox has no ceiling of its own: senders bound what
+ * they post. Posting never fails. */
 #ifndef PP_RUNTIME_MAILBOX_H
 #define PP_RUNTIME_MAILBOX_H
-
-#include <stdbool.h>
-#include <stddef.h>
 
 #include "base/list.h"
 #include "runtime/loop.h"
@@ -19,19 +17,19 @@ struct pp_mail {
 
 struct pp_mailbox;
 
-/* Messages are pp_mail.node's; the callback must pop them all before it returns. Runs on the loop thread. */
+/* Called on the loop's thread with a list of pp_mail.node; it must pop all of them before it
+ * returns. */
 typedef void (*pp_mailbox_cb)(void *data, struct pp_list *mail);
 
-/* On the loop's thread. high_water 0: never full. NULL when out of memory or descriptors. */
-struct pp_mailbox *pp_mailbox_open(struct pp_loop *loop, size_t high_water, pp_mailbox_cb cb, void *data);
-/* From any thread, until pp_mailbox_close() has been called. */
+/* Makes a mailbox on the loop's thread. Returns NULL when out of memory or descriptors. */
+struct pp_mailbox *pp_mailbox_open(struct pp_loop *loop, pp_mailbox_cb cb, void *data);
+/* Posts a message. Any thread may call it, until pp_mailbox_close() is called. */
 void pp_mailbox_post(struct pp_mailbox *m, struct pp_mail *mail);
-/* A whole list at once; `mail` is left empty. */
+/* Posts a whole list of messages at once, and leaves `mail` empty. */
 void pp_mailbox_post_all(struct pp_mailbox *m, struct pp_list *mail);
-/* True from high_water unread messages on until they are read. Any thread. */
-bool pp_mailbox_full(const struct pp_mailbox *m);
-/* On the loop thread, after the last sender has stopped. Unread messages are delivered first. May be called
- * by the callback once it has popped everything. NULL is fine. */
+/* Delivers unread messages, then closes the mailbox. Must be called on the loop's thread, after the
+ * last sender has stopped. The callback may call it once it has popped all messages. Does nothing
+ * for NULL. */
 void pp_mailbox_close(struct pp_mailbox *m);
 
 #endif

@@ -1,14 +1,15 @@
-/* signals.c: signals as callbacks on the loop. Freed when the last of the uv handles has been closed. */
-#include <assert.h>
+/* signals.c: calls back on the loop when a signal comes. The struct is freed when its last uv
+ * handle is closed. */
 #include <stdlib.h>
 #include <uv.h>
 
+#include "base/check.h"
 #include "runtime/loop.h"
 
 struct pp_signals {
     void (*cb)(void *data, int signo);
     void *data;
-    int n; /* handles initialised */
+    int n; /* number of initialised handles */
     int open;
     uv_signal_t uv[];
 };
@@ -29,7 +30,7 @@ static void on_closed(uv_handle_t *h)
 struct pp_signals *pp_signals_open(struct pp_loop *loop, const int *signals, int n,
                                    void (*cb)(void *data, int signo), void *data)
 {
-    assert(n > 0);
+    pp_assert(n > 0 && cb, "signals without a callback or a number");
     struct pp_signals *s = calloc(1, sizeof *s + (size_t)n * sizeof s->uv[0]);
     if (!s)
         return NULL;

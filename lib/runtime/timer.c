@@ -1,12 +1,12 @@
 /* timer.c: timers of a loop, in terms of pp_loop_now().
  *
- * Invariant: a timer never fires before pp_loop_now() has reached `due`. libuv counts from another clock,
- * which may have been read earlier in the turn; where it fires early, the timer waits for the rest. A
- * repeating timer that is late skips what it missed. */
-#include <assert.h>
+ * Invariant: a timer never fires before pp_loop_now() has reached `due`. libuv counts from another
+ * clock, which it may have read earlier in the turn; if it fires early, the timer waits for the
+ * rest. A repeating timer that is late skips the times that it missed. */
 #include <stdlib.h>
 #include <uv.h>
 
+#include "base/check.h"
 #include "runtime/loop.h"
 
 struct pp_timer {
@@ -14,7 +14,7 @@ struct pp_timer {
     struct pp_loop *loop;
     pp_timer_cb cb;
     void *data;
-    int64_t due; /* by pp_loop_now(), while active */
+    int64_t due; /* time of pp_loop_now() at which the timer is due; valid while it is active */
     int64_t repeat_ms;
 };
 
@@ -23,9 +23,8 @@ static void on_timer(uv_timer_t *uv);
 static void arm(struct pp_timer *t)
 {
     int64_t left = t->due - pp_loop_now(t->loop);
-    int err = uv_timer_start(&t->uv, on_timer, left > 0 ? (uint64_t)left : 0, 0);
-    assert(err == 0); /* fails only while closing */
-    (void)err;
+    pp_assert(uv_timer_start(&t->uv, on_timer, left > 0 ? (uint64_t)left : 0, 0) == 0,
+              "a closed timer is started");
 }
 
 static void on_timer(uv_timer_t *uv)
@@ -47,6 +46,7 @@ static void on_timer(uv_timer_t *uv)
 
 struct pp_timer *pp_timer_open(struct pp_loop *loop, pp_timer_cb cb, void *data)
 {
+    pp_assert(cb, "a timer without a callback");
     struct pp_timer *t = calloc(1, sizeof *t);
     if (!t)
         return NULL;
@@ -60,7 +60,7 @@ struct pp_timer *pp_timer_open(struct pp_loop *loop, pp_timer_cb cb, void *data)
 
 void pp_timer_start(struct pp_timer *t, int64_t ms, int64_t repeat_ms)
 {
-    const int64_t longest = INT64_MAX / 4; /* "never", without overflow */
+    const int64_t longest = INT64_MAX / 4; /* stands for "never" without overflow */
     t->due = pp_loop_now(t->loop) + (ms < 0 ? 0 : ms > longest ? longest : ms);
     t->repeat_ms = repeat_ms < 0 ? 0 : repeat_ms > longest ? longest : repeat_ms;
     arm(t);

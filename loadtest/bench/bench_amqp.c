@@ -1,11 +1,13 @@
-/* bench_amqp.c: results to a broker of AMQP, confirmed, persistent and mandatory, into one durable queue.
+/* bench_amqp.c: sends results to an AMQP broker into one durable queue; messages are confirmed,
+ * persistent and mandatory.
  *
  *   bench_amqp [--url URL] [--messages N] [--turns T] [--body BYTES] [--batches 1,10,100,1000]
  *
- * Ours is the adapter, through the port: a batch is a send. The other is a bare loop over librabbitmq on this
- * thread: it publishes as many messages as a batch has, the same ones, and waits for all their confirms. They
- * take turns of N messages each; the queue is emptied in between. Figures are medians of T turns. cpu_us is
- * what a message costs this process, the broker's time not among it.
+ * "Ours" is the adapter, through the port; one batch is one send. "The other" is a bare loop over
+ * librabbitmq on this thread: it publishes the same messages in batches of the same size, and waits
+ * for the confirms of each batch. The two sides take turns of N messages each; the bench empties
+ * the queue in between. Figures are medians of T turns. cpu_us is the processor time of this
+ * process for one message; the broker's is not included.
  *
  * The URL may be in $AMQP_URL. */
 #include <amqp.h>
@@ -31,19 +33,19 @@ struct bench {
     uint64_t number;
     char ids[BATCH_MAX][IDS];
 
-    /* ours */
+    /* the adapter */
     struct pp_loop *loop;
     struct pp_result_sink *sink;
     struct pp_sink_send send;
     struct pp_arena answers;
     bool done;
 
-    /* the other */
+    /* the bare loop */
     amqp_connection_state_t c;
-    uint64_t confirmed; /* the last tag */
+    uint64_t confirmed; /* tag of the last confirmed message */
 };
 
-/* What a side has done in a turn. */
+/* Figures of one turn of one side. */
 struct lap {
     double per_second, cpu_us;
 };
@@ -54,7 +56,7 @@ static void __attribute__((noreturn)) die(const char *what, const char *why)
     exit(1);
 }
 
-/* --- the messages: each batch the same ones, with new ids --- */
+/* --- the messages: the same in each batch, with new ids --- */
 
 static void make_messages(struct bench *b)
 {
@@ -80,7 +82,7 @@ static void new_ids(struct bench *b, size_t n)
         snprintf(b->ids[i], IDS, "r_%020llu", (unsigned long long)b->number++);
 }
 
-/* --- the other, and the queue --- */
+/* --- the bare loop, and the queue --- */
 
 static void ok(amqp_rpc_reply_t r, const char *what)
 {
@@ -126,7 +128,7 @@ static void make_queue(struct bench *b)
     ok(amqp_get_rpc_reply(b->c), "queue.bind");
 }
 
-/* How many messages there were. */
+/* Empties the queue; returns the number of messages that were in it. */
 static uint64_t empty_queue(struct bench *b)
 {
     const amqp_queue_purge_ok_t *r = amqp_queue_purge(b->c, 1, amqp_cstring_bytes(b->exchange));
@@ -154,7 +156,7 @@ static void other_publish(struct bench *b, const struct pp_sink_message *m)
         die("basic.publish", amqp_error_string2(status));
 }
 
-/* Until all are confirmed, each by itself or several at once. */
+/* Waits until all messages are confirmed; one ack may confirm several. */
 static void other_confirm(struct bench *b, size_t n)
 {
     for (size_t left = n; left > 0;) {
@@ -165,7 +167,7 @@ static void other_confirm(struct bench *b, size_t n)
         if (f.frame_type != AMQP_FRAME_METHOD || f.payload.method.id != AMQP_BASIC_ACK_METHOD)
             die("confirms", "something else came");
         const amqp_basic_ack_t *ack = f.payload.method.decoded;
-        /* One queue confirms in order. */
+        /* the broker confirms the messages of one queue in order, so the tags only rise */
         left -= ack->multiple ? (size_t)(ack->delivery_tag - b->confirmed) : 1;
         b->confirmed = ack->delivery_tag;
         amqp_maybe_release_buffers(b->c);
@@ -204,7 +206,7 @@ static void our_send(struct bench *b, size_t n)
 
 static void our_open(struct bench *b)
 {
-    char error[PP_AMQP_ERROR_MAX];
+    char error[PP_SINK_ERROR_MAX];
     const struct pp_amqp_options o = {.url = b->url, .exchange = b->exchange, .timeout_ms = 60000};
     b->loop = pp_loop_open();
     if (!b->loop || pp_amqp_sink_open(b->loop, &o, &b->sink, error) != PP_OK)

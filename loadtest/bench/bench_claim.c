@@ -1,18 +1,18 @@
-/* bench_claim.c: how many tasks claimers get out of MongoDB, 100 a claim, all of one client, w:majority and
- * j:true.
+/* bench_claim.c: how many tasks a second claimers get from MongoDB. A claim asks for 100 tasks, all
+ * of one client, with w:majority and j:true.
  *
  *   bench_claim [--mongo URL] [--tasks N] [--seconds S] [--claimers 1,3,12,60,120]
  *
- * Ours is the adapter's claim, each claimer with its part of the hashes. The other is what the article
- * describes: find free tasks, updateMany by their ids where they are still free, top up on conflict; here at
- * its best, with the same documents, indexes and hints, and without reading back what is known. Each claimer
- * has a connection of its own.
+ * "Ours" is the adapter's claim; each claimer has its own part of the range of hashes. "The other"
+ * is the textbook method: find free tasks, updateMany by their ids if they are still free, top up
+ * on conflict; here in its best form, with the same documents, indexes and hints, and without
+ * reading documents again that it knows. Each claimer has its own connection.
  *
- * In each case both take from the same backlog of N tasks, in turn, S seconds a turn. Conflicts are tasks
- * that were asked for and had gone to another. Last, ours works a backlog off to the end, where those who are
- * done help the others.
+ * In each case the two sides take turns of S seconds with equal backlogs of N tasks. A conflict is
+ * a task that a claimer requested after another one had claimed it. In the last case "ours" works
+ * off a whole backlog; claimers that have finished their part help the others.
  *
- * The URL may be in $MONGO_URL; the database is a new one, dropped at the end. */
+ * The URL may be in $MONGO_URL; the bench creates a new database and drops it at the end. */
 #include <assert.h>
 #include <mongoc/mongoc.h>
 #include <pthread.h>
@@ -49,7 +49,7 @@ struct bench {
     struct pp_rng rng;
 };
 
-/* What a side has done in a case. */
+/* Figures of one side in one case. */
 struct tally {
     double seconds;
     uint64_t claimed, tried, calls, roundtrips;
@@ -70,7 +70,7 @@ static int64_t wall_ms(void)
 
 /* --- the backlog --- */
 
-/* A case must not pay for what another has left in the server's cache. */
+/* Empties the server's cache, so that no case pays for data that another one left there. */
 static void drop(struct bench *b)
 {
     mongoc_client_t *c = mongoc_client_pool_pop(b->pool);
@@ -92,25 +92,25 @@ static void build_photo(struct bench *b, const char *client, uint64_t i, bson_t 
     }
     int n =
         snprintf(url, sizeof url, "https://img%d.shop.example/photos/2026/11/%d.jpg", (int)(i % 40), (int)i);
-    pp_mg_put_key(doc, F_ID, &key);
-    BSON_APPEND_UTF8(doc, F_CLIENT, client);
-    BSON_APPEND_INT64(doc, F_EPOCH, 0);
-    BSON_APPEND_DOCUMENT_BEGIN(doc, F_TASK, &t);
-    BSON_APPEND_INT32(&t, IN_TASK(F_T_STATE), PP_MG_WAITING);
-    BSON_APPEND_INT32(&t, IN_TASK(F_T_QUEUE), 0);
-    BSON_APPEND_INT64(&t, IN_TASK(F_T_HASH), pp_mg_hash(&key));
-    BSON_APPEND_DOUBLE(&t, IN_TASK(F_T_DUE), pp_mg_due_in_order(due, i % CHUNK));
-    BSON_APPEND_INT64(&t, IN_TASK(F_T_SECOND), pp_mg_second(due));
-    pp_mg_put_bytes(&t, IN_TASK(F_T_URL), url, (size_t)n);
-    pp_mg_put_text(&t, IN_TASK(F_T_DOMAIN), "img.shop.example");
-    BSON_APPEND_INT32(&t, IN_TASK(F_T_TIER), 0);
-    BSON_APPEND_INT32(&t, IN_TASK(F_T_ATTEMPTS), 0);
-    BSON_APPEND_INT32(&t, IN_TASK(F_T_LOSSES), 0);
-    BSON_APPEND_INT64(&t, IN_TASK(F_T_CREATED), due);
+    pp_mg_put_bytes(doc, "_id", 3, key.b, sizeof key.b);
+    BSON_APPEND_UTF8(doc, "c", client);
+    BSON_APPEND_INT64(doc, "e", 0);
+    BSON_APPEND_DOCUMENT_BEGIN(doc, "t", &t);
+    BSON_APPEND_INT32(&t, "s", 1);
+    BSON_APPEND_INT32(&t, "q", 0);
+    BSON_APPEND_INT64(&t, "h", pp_mg_hash(&key));
+    BSON_APPEND_DOUBLE(&t, "due", pp_mg_due_in_order(due, i % CHUNK));
+    BSON_APPEND_INT64(&t, "g", pp_mg_second(due));
+    pp_mg_put_bytes(&t, "u", 1, url, (size_t)n);
+    BSON_APPEND_UTF8(&t, "d", "img.shop.example");
+    BSON_APPEND_INT32(&t, "tier", 0);
+    BSON_APPEND_INT32(&t, "at", 0);
+    BSON_APPEND_INT32(&t, "l", 0);
+    BSON_APPEND_INT64(&t, "cr", due);
     bson_append_document_end(doc, &t);
 }
 
-/* As plan would write them. */
+/* Writes tasks as the planner would. */
 static void fill(struct bench *b, const char *client)
 {
     enum { MANY = 1000 };
@@ -158,12 +158,12 @@ struct ours {
     struct our_claimer *claimers;
     struct tally *tally;
     double until;
-    size_t busy; /* claimers that have not ended their turn */
+    size_t busy; /* number of claimers that have not ended their turn */
 };
 
 static void our_claim(void *data);
 
-/* Again when the store says that there is something, until the time is over. */
+/* Claims again, as long as the store reports more tasks and time is left. */
 static void our_done(struct pp_req *req)
 {
     struct our_claimer *c = req->data;
@@ -172,6 +172,7 @@ static void our_done(struct pp_req *req)
         die("claim", pp_err_text(req->err));
     int64_t next = c->r.next[0].due_ms, now = wall_ms();
     o->tally->claimed += c->r.n;
+    o->tally->tried += c->r.n + c->r.conflicts;
     o->tally->calls++;
     pp_arena_fini(&c->arena);
     if (next == INT64_MAX || bench_now() >= o->until)
@@ -207,16 +208,6 @@ static uint64_t our_roundtrips(const struct ours *o)
     return sum;
 }
 
-static uint64_t our_tried(const struct ours *o)
-{
-    uint64_t sum = 0, tried, lost;
-    for (size_t s = 0; s < o->n_stores; s++) {
-        pp_mongo_claim_stats(o->stores[s], &tried, &lost);
-        sum += tried;
-    }
-    return sum;
-}
-
 static void our_open(struct ours *o, struct bench *b, size_t n)
 {
     char error[PP_MONGO_ERROR_MAX];
@@ -248,11 +239,11 @@ static void our_close(struct ours *o)
     free(o->claimers);
 }
 
-/* Claims until the time is over, or nothing is left. */
+/* Claims until the time is over or no task is left. */
 static void our_turn(struct ours *o, const char *client, double seconds, struct tally *tally)
 {
     double from = bench_now();
-    uint64_t trips = our_roundtrips(o), tried = our_tried(o);
+    uint64_t trips = our_roundtrips(o);
     o->tally = tally;
     o->until = from + seconds;
     for (size_t i = 0; i < o->n; i++) {
@@ -267,7 +258,6 @@ static void our_turn(struct ours *o, const char *client, double seconds, struct 
         pp_loop_turn(o->loop, true);
     tally->seconds += bench_now() - from;
     tally->roundtrips += our_roundtrips(o) - trips;
-    tally->tried += our_tried(o) - tried;
 }
 
 /* --- the other: find and update by ids --- */
@@ -282,6 +272,22 @@ struct other {
     int64_t nonce;
 };
 
+/* Appends {_id: {$in: keys}}. */
+static void put_keys_in(bson_t *b, const struct pp_key *keys, size_t n)
+{
+    bson_t in, array;
+    char buf[16];
+    const char *at;
+    BSON_APPEND_DOCUMENT_BEGIN(b, "_id", &in);
+    BSON_APPEND_ARRAY_BEGIN(&in, "$in", &array);
+    for (size_t i = 0; i < n; i++) {
+        int at_n = (int)bson_uint32_to_string((uint32_t)i, &at, buf, sizeof buf);
+        pp_mg_put_bytes(&array, at, at_n, keys[i].b, sizeof keys[i].b);
+    }
+    bson_append_array_end(&in, &array);
+    bson_append_document_end(b, &in);
+}
+
 static size_t find_free(struct other *o, mongoc_collection_t *photos, size_t n, struct pp_key *keys)
 {
     bson_t filter = BSON_INITIALIZER, opts = BSON_INITIALIZER, sub;
@@ -289,18 +295,18 @@ static size_t find_free(struct other *o, mongoc_collection_t *photos, size_t n, 
     bson_iter_t it;
     bson_error_t e;
     size_t found = 0;
-    BSON_APPEND_UTF8(&filter, F_CLIENT, o->client);
-    BSON_APPEND_INT32(&filter, F_T_STATE, PP_MG_WAITING);
-    BSON_APPEND_INT32(&filter, F_T_QUEUE, 0);
+    BSON_APPEND_UTF8(&filter, "c", o->client);
+    BSON_APPEND_INT32(&filter, "t.s", 1);
+    BSON_APPEND_INT32(&filter, "t.q", 0);
     BSON_APPEND_DOCUMENT_BEGIN(&opts, "sort", &sub);
-    BSON_APPEND_INT32(&sub, F_T_SECOND, 1);
+    BSON_APPEND_INT32(&sub, "t.g", 1);
     bson_append_document_end(&opts, &sub);
     BSON_APPEND_INT64(&opts, "limit", (int64_t)n);
     BSON_APPEND_INT64(&opts, "batchSize", (int64_t)n);
     BSON_APPEND_UTF8(&opts, "hint", "claim");
     mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(photos, &filter, &opts, NULL);
     while (found < n && mongoc_cursor_next(cursor, &doc))
-        if (bson_iter_init_find(&it, doc, F_ID) && pp_mg_read_key(&it, &keys[found]) == PP_OK)
+        if (bson_iter_init_find(&it, doc, "_id") && pp_mg_read_key(&it, &keys[found]) == PP_OK)
             found++;
     if (mongoc_cursor_error(cursor, &e))
         die("find", e.message);
@@ -317,18 +323,18 @@ static size_t update_free(struct other *o, mongoc_collection_t *photos, const st
     bson_error_t e;
     char worker[32];
     snprintf(worker, sizeof worker, "host-%zu-bbbb", o->number);
-    pp_mg_put_keys_in(&filter, F_ID, keys, n);
-    BSON_APPEND_UTF8(&filter, F_CLIENT, o->client);
-    BSON_APPEND_INT32(&filter, F_T_STATE, PP_MG_WAITING);
+    put_keys_in(&filter, keys, n);
+    BSON_APPEND_UTF8(&filter, "c", o->client);
+    BSON_APPEND_INT32(&filter, "t.s", 1);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &sub);
-    BSON_APPEND_INT32(&sub, F_T_STATE, PP_MG_CLAIMED);
-    BSON_APPEND_UTF8(&sub, F_T_WORKER, worker);
-    BSON_APPEND_INT64(&sub, F_T_NONCE, ++o->nonce);
-    BSON_APPEND_INT64(&sub, F_T_LEASE, wall_ms() + 600000);
+    BSON_APPEND_INT32(&sub, "t.s", 2);
+    BSON_APPEND_UTF8(&sub, "t.w", worker);
+    BSON_APPEND_INT64(&sub, "t.n", ++o->nonce);
+    BSON_APPEND_INT64(&sub, "t.lu", wall_ms() + 600000);
     bson_append_document_end(&update, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "$inc", &sub);
-    BSON_APPEND_INT64(&sub, F_EPOCH, 1);
-    BSON_APPEND_INT64(&sub, F_T_ATTEMPTS, 1);
+    BSON_APPEND_INT64(&sub, "e", 1);
+    BSON_APPEND_INT64(&sub, "t.at", 1);
     bson_append_document_end(&update, &sub);
     BSON_APPEND_UTF8(&opts, "hint", "_id_");
     if (!mongoc_collection_update_many(photos, &filter, &update, &opts, &reply, &e))
@@ -342,15 +348,15 @@ static size_t update_free(struct other *o, mongoc_collection_t *photos, const st
     return matched;
 }
 
-/* Fewer than asked for: which ones. */
+/* Reads back which tasks were updated. Called when fewer tasks were updated than requested. */
 static void read_back(struct other *o, mongoc_collection_t *photos, const struct pp_key *keys, size_t n)
 {
     bson_t filter = BSON_INITIALIZER, opts = BSON_INITIALIZER, sub;
     const bson_t *doc;
-    pp_mg_put_keys_in(&filter, F_ID, keys, n);
-    BSON_APPEND_INT64(&filter, F_T_NONCE, o->nonce);
+    put_keys_in(&filter, keys, n);
+    BSON_APPEND_INT64(&filter, "t.n", o->nonce);
     BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &sub);
-    BSON_APPEND_INT32(&sub, F_ID, 1);
+    BSON_APPEND_INT32(&sub, "_id", 1);
     bson_append_document_end(&opts, &sub);
     BSON_APPEND_UTF8(&opts, "hint", "_id_");
     mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(photos, &filter, &opts, NULL);
@@ -362,7 +368,7 @@ static void read_back(struct other *o, mongoc_collection_t *photos, const struct
     o->tally.roundtrips++;
 }
 
-/* One claim; false: nothing is free. */
+/* Makes one claim. Returns false if no task is free. */
 static bool other_claim(struct other *o, mongoc_collection_t *photos)
 {
     struct pp_key keys[PER_CLAIM];
@@ -474,7 +480,7 @@ static void run_to_the_end(struct bench *b, size_t n)
                                     .extra = lost_percent(&ours)});
 }
 
-/* The URL with our database in it. */
+/* Returns the URL with the bench's database in it. */
 static void put_database(struct bench *b, const char *url)
 {
     const char *scheme = strstr(url, "://"), *options = strchr(url, '?');

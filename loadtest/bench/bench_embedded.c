@@ -1,9 +1,11 @@
-/* bench_embedded.c: photopool up as a whole, from the POST to the result.
+/* bench_embedded.c: measures a whole `photopool up`, from the POST to the result.
  *
- *   rate       batch to result of 75 KB photos, in turn with bench/fetch's engine alone on the same processor
- *   accept     POSTs of 1,000 items with 5 photos each, one connection, nothing fetched
- *   memory     resident with 1,000 transfers in flight; and over 200,000 photos
- *   latency    start to /readyz; POST to the first request at the origin, on an idle server, 200 times */
+ *   rate       photos of 75 KB a second, from batch to result, on one core; in turns with only the
+ *              fetch engine of bench_fetch
+ *   accept     POSTs of 1,000 items with 5 photos each on one connection; nothing is fetched
+ *   memory     resident memory with 1,000 transfers in flight, and while 200,000 photos pass
+ *   latency    time from start to /readyz; from a POST to an idle server to the first request at
+ *              the origin, 200 times */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +25,7 @@
 #define LATENCY_TRIES 200
 #define STARTS        10
 
-/* `n` items of `per_item` photos each. */
+/* Makes `n` items of `per_item` photos each. */
 static json_t *make_items(uint16_t port, const char *path, unsigned n, unsigned per_item, const char *query)
 {
     json_t *items = json_array();
@@ -131,7 +133,7 @@ static void bench_memory(struct bench_origin *origin)
 
     s = bench_server_start(-1, NULL);
     import(&s, origin->port, "flat-a", FLAT_PHOTOS / 2,
-           "bytes=2000"); /* fills SQLite's page cache, which has a ceiling */
+           "bytes=2000"); /* the first half fills SQLite's page cache, which is bounded */
     double early = bench_rss(&s);
     import(&s, origin->port, "flat-b", FLAT_PHOTOS / 2, "bytes=2000");
     bench_print(&(struct bench_row){.bench = "embedded",
@@ -164,8 +166,8 @@ static double wall_us(void)
     return (double)tv.tv_sec * 1e6 + (double)tv.tv_usec;
 }
 
-/* The time of the one request in the origin's record (see loadtest/README.md); the record is read anew each
- * time. */
+/* Returns the time of the only request in the origin's record (see loadtest/README.md), which it
+ * reads again each time. */
 static double request_us(const char *record, unsigned line_no)
 {
     char line[1024];
@@ -203,7 +205,7 @@ static void bench_latency(void)
         }
         ms[i] = (start - begin) / 1000;
     }
-    bench_median(ms, LATENCY_TRIES); /* sorts */
+    bench_median(ms, LATENCY_TRIES); /* sorts `ms` */
     bench_print(&(struct bench_row){.bench = "embedded",
                                     .name = "POST to the first request, p99 of 200",
                                     .ours = ms[LATENCY_TRIES * 99 / 100],

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""bench_fleet: a whole fleet on this machine, all servers included: an api, an ingest, workers, a cron, a MongoDB, a Redis, the origin.
+"""bench_fleet: a whole fleet on this machine with all its servers: an api, an ingest, workers, a
+cron, a MongoDB, a Redis, the origin.
 
   bench_fleet.py [--photos N] [--workers N] [--clients N] [--only burst,rated] [--set NAME=VALUE]...
 
-burst   N photos of clients without a rate: posted at once, until all batches are finished; and the same through `photopool up`
-rated   clients of 600 requests a minute: a minute and more of their steady state (--windows)
+burst   N photos of clients without a rate, posted at once; ends when all batches are finished
+        (and the same through `photopool up`)
+rated   clients of 600 requests a minute: their steady state for a minute or more (--windows)
 
-Printed: photos a second; round trips to MongoDB, to Redis and to the ingest queue a photo, by role and by operation; where mongod's own time went; and who had
-the processors ("other": none of ours, the kernel's work or somebody else's). The steady part of a burst is from a tenth of its requests to nine tenths;
-`whole run` is all from the first POST on, planning included.
+Prints photos a second; round trips a photo to MongoDB, to Redis and to the ingest queue, by role
+and by operation; mongod's own time; and each part's share of the processors ("other": the kernel,
+or processes that the bench did not start). The steady part of a burst is from the first tenth of
+its requests to the ninth; `whole run` is everything from the first POST on, with planning.
 """
 import time
 
@@ -19,7 +22,7 @@ TIMEOUT = 600
 
 
 class Progress:
-    """Asks the origin, not the fleet, how far it is: that would be round trips."""
+    """Asks the origin for progress, not the fleet: a question to the fleet causes round trips."""
 
     def __init__(self, origin):
         self.origin, self.begin, self.seen = origin, time.monotonic(), []
@@ -36,7 +39,8 @@ class Progress:
             time.sleep(0.1)
 
     def still(self):
-        """Seconds without a request, counted in pieces of a second and more, between the first and the last."""
+        """Seconds without a request between the first and the last; counts pauses of a second and
+        more."""
         total, since = 0.0, None
         for (a, n), (b, m) in zip(self.seen, self.seen[1:]):
             if n and m == n:
@@ -62,7 +66,8 @@ def wait_finished(pool, ids, began):
 
 
 class Run:
-    """One import: readings of its steady part and of all of it, which ends when all batches are finished."""
+    """One import: readings of its steady part and of the whole, which ends when all batches are
+    finished."""
 
     def __init__(self, pool, meter, origin, bodies, photos):
         progress = Progress(origin)
@@ -85,7 +90,7 @@ class Run:
 
     @property
     def steady_rate(self):
-        """By requests: photos are counted when they are settled."""
+        """Rate by requests, because photos count only when they are settled."""
         return self.photos * 0.8 / self.steady.seconds
 
 
@@ -144,12 +149,12 @@ def rated(case, args):
 
 def main():
     parser = arguments(__doc__)
-    parser.add_argument("--photos", type=int, default=20000, help="of the burst (20000)")
-    parser.add_argument("--clients", type=int, default=10, help="of the burst (10)")
+    parser.add_argument("--photos", type=int, default=20000, help="photos of the burst (20000)")
+    parser.add_argument("--clients", type=int, default=10, help="clients of the burst (10)")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rated-clients", type=int, default=50, help="clients with a rate (50)")
     parser.add_argument("--rpm", type=int, default=600, help="their rate (600)")
-    parser.add_argument("--windows", type=float, default=1, help="minutes of their steady state (1)")
+    parser.add_argument("--windows", type=float, default=1, help="minutes of steady state of the clients with a rate (1)")
     parser.add_argument("--hosts", default="* delay=20-80 bytes=2000-6000", help="a line of the origin's hosts file (%(default)s)")
     parser.add_argument("--only", default="burst,rated")
     args = parser.parse_args()

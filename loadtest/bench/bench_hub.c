@@ -1,15 +1,16 @@
-/* bench_hub.c: events to those who follow them.
+/* bench_hub.c: measures the delivery of events to subscribers.
  *
- *   idle      what many subscribers that get nothing cost in memory and processor time: on one
- *             photopool up, SSE and WebSocket; on five, or with --fleet on five `serve --roles api`
- *   fan-out   10,000 SSE subscribers of 20 clients: deliveries a second, as much posted as is delivered;
- *             and at a given load, how long it takes until the last of 1,000 has an event
- *   all       10,000 subscribers of one key: until the last has an event
+ *   idle      memory and processor time of many subscribers that get nothing: SSE and WebSocket on
+ *             one photopool up; on five, or with --fleet on five `serve --roles api`
+ *   fan-out   10,000 SSE subscribers of 20 clients: deliveries a second, posting as fast as it
+ *             delivers; and at a given load, the time until the last of 1,000 has an event
+ *   all       10,000 subscribers of one key: the time until the last has an event
  *   push      events stored and numbered a second, through the port: SQLite, and Redis (REDIS_URL)
  *
- * The servers have processor 0, subscribers and posting the last one. What the receiving side of a
- * loopback does runs where the sender is: it is the servers' time here, and most of it. Events of one POST
- * come together, and go to a subscriber in one piece: --post-items says how many. */
+ * The servers have processor 0, subscribers and posting the last one. On loopback the kernel does
+ * the receiver's work on the sender's processor, so it counts as the servers' time, and is most of
+ * it. Events of one POST come together, and a subscriber gets them in one piece: --post-items says
+ * how many. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@
 
 enum {
     SERVERS_MAX = 10,
-    OUTSTANDING = 40, /* events a subscriber that are posted and not yet delivered */
-    PAUSE_US = 1000,  /* of subscribers */
+    OUTSTANDING = 40, /* events posted and not yet delivered, for each subscriber */
+    PAUSE_US = 1000,  /* microseconds between two reads of the subscribers */
     IDLE_PAUSE_US = 100000
 };
 
@@ -182,7 +183,7 @@ static void fan_out_stop(struct fan_out *f)
     bench_server_stop(&f->server);
 }
 
-/* What was reached in a stretch of time. */
+/* Figures of one measured interval. */
 struct reached {
     double seconds, cpu, client_cpu;
     struct hub_sums sums;
@@ -204,7 +205,7 @@ static struct reached look(const struct fan_out *f)
                             .sums = hub_clients_sums(&f->clients)};
 }
 
-/* As much is posted as is delivered: no more than OUTSTANDING events wait for each subscriber. */
+/* Posts as fast as events are delivered: for each subscriber at most OUTSTANDING events wait. */
 static void saturate(struct fan_out *f, uint64_t *posted, double seconds)
 {
     const struct options *o = f->o;
@@ -250,7 +251,7 @@ static void bench_most(const struct options *o)
     fan_out_stop(&f);
 }
 
-/* --- until the last has it --- */
+/* --- the time until the last subscriber has an event --- */
 
 static void print_latency(const char *name, struct hub_told *told, const char *note)
 {
@@ -270,7 +271,7 @@ static void print_latency(const char *name, struct hub_told *told, const char *n
     }
 }
 
-/* One client after the other, a POST each `pause`. */
+/* Posts for one client after the other, with one POST every `pause`. */
 static void post_steadily(struct fan_out *f, double pause, double seconds)
 {
     double begin = bench_now();
@@ -303,7 +304,7 @@ static void bench_latency(const struct options *o, double load)
                                                       .pause_us = PAUSE_US,
                                                       .cpu = last_cpu()});
     hub_clients_wait(&f.clients);
-    /* a POST to each key is subscribers x post_items deliveries */
+    /* one POST for each key causes subscribers x post_items deliveries */
     double pause = (double)o->subscribers * o->post_items / o->keys / load;
     post_steadily(&f, pause, 2);
     struct hub_told *told = hub_clients_measured(&f.clients);

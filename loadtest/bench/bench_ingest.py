@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""bench_ingest: photos accepted by one api into Redis, and photos planned from there into MongoDB, nothing fetched.
+"""bench_ingest: photos accepted by one api into Redis, and planned from there into MongoDB; nothing
+is fetched.
 
-  bench_ingest.py [--accept N] [--plan N] [--items N] [--connections N] [--rounds N] [--ingests N] [--set NAME=VALUE]...
+  bench_ingest.py [--accept N] [--plan N] [--items N] [--connections N] [--rounds N]
+                  [--ingests N] [--set NAME=VALUE]...
 
-accept  large batches over a few kept connections, from the first POST to the last 202; in turn with `photopool up`, whose queue is SQLite, and which is
-        stopped (SIGSTOP) meanwhile
-plan    an ingest role is started after that: from the first photo in MongoDB to the last. Against the bare insertion of as many documents of the same
-        sizes, 1,000 a command, w:majority, j:true, over --inserters connections; without indexes, and with those that photos and items have
+accept  large batches over a few kept connections, from the first POST to the last 202; in turns
+with
+        `photopool up`, whose queue is SQLite and which is stopped (SIGSTOP) meanwhile
+plan    an ingest role starts after that: from the first photo in MongoDB to the last. Compared with
+        bare insertion of as many documents of the same sizes, 1,000 a command, w:majority, j:true,
+        over --inserters connections; without indexes, and with the indexes of photos and items
 """
 import http.client
 import os
@@ -24,7 +28,7 @@ PER_ITEM, PER_COMMAND = 5, 1000
 
 
 class Place:
-    """Stands for an origin that nobody asks."""
+    """Takes the place of an origin; nothing is fetched."""
 
     @staticmethod
     def url(host, target):
@@ -85,12 +89,12 @@ def bench_accept(case, args, fleet, bodies, photos):
 # --- plan ---
 
 def counted(server, collection):
-    """From the collection's metadata: costs nothing."""
+    """Number of documents from the collection's metadata, which is free."""
     return server.run(DATABASE, {"count": collection})["n"]
 
 
 def plan(args, fleet, photos):
-    """(photos a second, what was used for it)"""
+    """(photos a second, costs)"""
     server, begin = fleet.mongo.wire.primary(), time.monotonic()
     check(counted(server, "photos") == 0, "something is planned already")
     planners = [fleet.add("ingest") for _ in range(args.ingests)]
@@ -126,7 +130,8 @@ def element(number, raw):
 
 
 def commands_of(server, collection, target, n):
-    """Documents as those of a collection, of which only the first 64 are read, with other ids; in arrays of a thousand, ready to be sent."""
+    """Commands that insert documents like those of a collection (it reads the first 64), with new
+    ids, 1,000 a command, ready to send."""
     like = server.run(DATABASE, {"find": collection, "limit": 64})["cursor"]["firstBatch"]
     shapes = [(d["_id"], encode({k: v for k, v in d.items() if k != "_id"})) for d in like]
     commands = []
@@ -158,7 +163,7 @@ def insert_all(url, database, commands):
 
 
 def insert(args, fleet, photos, indexed):
-    """Photos a second, with the items that there are."""
+    """Inserts as many photos and items as were planned; photos a second."""
     server = fleet.mongo.wire.primary()
     commands = []
     for name, n in (("items", counted(server, "items")), ("photos", photos)):
@@ -167,7 +172,7 @@ def insert(args, fleet, photos, indexed):
         if indexed:
             copy_indexes(server, name, target)
         commands.append(commands_of(server, name, target, n))
-    # in turn, as planning does it
+    # in turns, as the planner writes them
     order = sorted((k / len(part), which, k) for which, part in enumerate(commands) for k in range(len(part)))
     order = [commands[which][k] for _, which, k in order]
     threads = [threading.Thread(target=insert_all, args=(fleet.mongo.url, DATABASE, order[i::args.inserters])) for i in range(args.inserters)]
@@ -182,7 +187,7 @@ def insert(args, fleet, photos, indexed):
 
 
 def bodies_of(args, photos):
-    """At least so many photos, in equal bodies, which rounds divide."""
+    """Equal bodies with at least this many photos; their number is a multiple of args.rounds."""
     clients = [f"c{i}" for i in range(args.clients)]
     batches = -(-photos // (args.items * PER_ITEM * args.rounds)) * args.rounds
     per_client = -(-batches // args.clients) * args.items * PER_ITEM
@@ -197,7 +202,7 @@ def run(case, args):
     bench_accept(case, args, first, bodies, len(bodies) * per_batch)
     first.api.kill()
     bodies = bodies_of(args, args.plan)
-    fleet = Fleet(case, config=config, replicas={"api": 1}, mongo=first.mongo).start()  # another Redis: nothing waits there
+    fleet = Fleet(case, config=config, replicas={"api": 1}, mongo=first.mongo).start()  # another Redis, with an empty queue
     accept(fleet.api, bodies, args.connections)
     say(f"plan: {len(bodies) * per_batch} photos")
     bench_plan(args, fleet, len(bodies) * per_batch)
@@ -209,7 +214,7 @@ def main():
     parser = arguments(__doc__)
     parser.add_argument("--accept", type=int, default=1000000, help="photos (1000000)")
     parser.add_argument("--plan", type=int, default=200000, help="photos (200000)")
-    parser.add_argument("--items", type=int, default=1000, help="of a batch, each of 5 photos (1000)")
+    parser.add_argument("--items", type=int, default=1000, help="items of a batch, each with 5 photos (1000)")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--connections", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5, help="of accepting (5)")

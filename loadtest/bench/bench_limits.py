@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""bench_limits: many clients with a small rate each, many workers, one origin, whose record is the judge.
+"""bench_limits: many clients with a small rate each, many workers, one origin, whose record
+decides.
 
-  bench_limits.py [--clients N] [--rpm N] [--workers N] [--minutes M] [--record FILE] [--set NAME=VALUE]...
+  bench_limits.py [--clients N] [--rpm N] [--workers N] [--minutes M] [--record FILE]
+                  [--set NAME=VALUE]...
 
-2,000 clients of 10 requests a minute have a backlog for the whole run; once it is planned 16 workers start. The first window lets all be full; then M
-minutes are measured (5). Printed: requests a minute, against what the limits permit; windows that were over, and how late the machine was at
-worst (a request may be noted late by as much); per minute; round trips a photo, and who had the processors. A short try: --clients 500
---workers 4 --minutes 1.
+2,000 clients of 10 requests a minute have a backlog for the whole run; once it is planned, 16
+workers start. During the first window all clients reach their limit; then the bench measures M
+minutes (5). It prints requests a minute, against what the limits permit; windows that were over,
+and the machine's worst lateness (a request may be noted late by as much); figures by minute; round
+trips a photo, and the use of the processors. A quick run: --clients 500 --workers 4 --minutes 1.
 """
 import json
 import os
@@ -27,7 +30,7 @@ def wait_planned(api, timeout):
 
 
 def judge(case, args, origin, edges):
-    """What `origin check` says; segments: each minute, then all of them."""
+    """The verdict of `origin check`; segments: each minute, then all of them."""
     limits, times = case.path("limits.txt"), case.path("times.txt")
     with open(limits, "w", encoding="ascii") as f:
         f.write(f"* {args.rpm} {args.concurrency}\n")
@@ -35,12 +38,12 @@ def judge(case, args, origin, edges):
         f.writelines(f"{a:.6f} {b:.6f}\n" for a, b in [*zip(edges, edges[1:]), (edges[0], edges[-1])])
     check_run = subprocess.run([ORIGIN, "check", origin.record_file, "--limits", limits, "--between-kills", times, "--json"],
                                stdout=subprocess.PIPE, check=False)
-    check(check_run.returncode < 2, "origin check has failed")
+    check(check_run.returncode < 2, "origin check failed")
     return json.loads(check_run.stdout)
 
 
 def run(case, args):
-    check(not args.record or not os.path.exists(args.record), f"{args.record} is there already: the origin would append to it")
+    check(not args.record or not os.path.exists(args.record), f"{args.record} exists already, and the origin would append to it")
     origin = Origin(case, hosts=args.hosts, record=args.record or case.in_memory("record.txt"))
     clients = [f"c{i}" for i in range(args.clients)]
     per_client = int(args.rpm * (args.minutes + 3))
@@ -92,11 +95,11 @@ def main():
     parser = arguments(__doc__)
     parser.add_argument("--clients", type=int, default=2000)
     parser.add_argument("--rpm", type=int, default=10)
-    parser.add_argument("--concurrency", type=int, default=16, help="of a client (16)")
+    parser.add_argument("--concurrency", type=int, default=16, help="requests in flight of a client (16)")
     parser.add_argument("--workers", type=int, default=16)
-    parser.add_argument("--minutes", type=float, default=5, help="measured, after the first window (5)")
+    parser.add_argument("--minutes", type=float, default=5, help="minutes to measure after the first window (5)")
     parser.add_argument("--hosts", default="* delay=20-80 bytes=2000-6000", help="a line of the origin's hosts file (%(default)s)")
-    parser.add_argument("--record", metavar="FILE", help="the origin's record is written there, and stays; best in memory")
+    parser.add_argument("--record", metavar="FILE", help="where the origin writes its record, which stays; best in memory")
     bench(run, parser.parse_args())
 
 

@@ -1,10 +1,10 @@
-/* bench_tiers.c: do slow hosts hold up fast ones?
+/* bench_tiers.c: do slow hosts delay fast ones?
  *
- * 5,000 photos of one client, mixed: 40 % on hosts that answer after 0.2 s, 40 % after 3 s, 20 % after 20 s;
- * 256 in flight per tier. How long a fast photo takes from the POST to its result, at the 99th percentile,
- * against an import of only the fast ones: in the first import, when nothing is known of the hosts, and in a
- * second one of the same hosts. And how many photos of the second import go straight to the tier that fits.
- */
+ * The bench imports 5,000 photos of one client in random order: 40 % are on hosts that answer
+ * after 0.2 s, 40 % after 3 s, 20 % after 20 s; 256 transfers are in flight per tier. It
+ * measures the 99th percentile of a fast photo's time from POST to result, and compares it with
+ * an import of only the fast photos: first with unknown hosts, then in a second import from the
+ * same hosts. It also counts the photos of the second import that go straight to the right tier. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "bench/server.h"
 
 #define PHOTOS 5000
-#define HOSTS  20 /* of each kind */
+#define HOSTS  20 /* number of hosts of each kind */
 
 static const struct {
     const char *name;
@@ -22,7 +22,7 @@ static const struct {
 } kinds[] = {{"fast", 40, 200, "1"}, {"mid", 40, 3000, "5"}, {"slow", 20, 20000, "30"}};
 #define KINDS 3
 
-static uint64_t mix(uint64_t x) /* splitmix64's step */
+static uint64_t mix(uint64_t x) /* one step of splitmix64 */
 {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -38,7 +38,8 @@ static unsigned kind_of(unsigned i)
     return kind;
 }
 
-/* Items of one photo each, kinds in random order. `only`: just that kind; `round` keeps URLs apart. */
+/* Makes items of one photo each, with the kinds in random order, or only the kind `only`. `round`
+ * makes the URLs unique. */
 static json_t *make_items(uint16_t port, int only, unsigned round)
 {
     json_t *items = json_array();
@@ -55,7 +56,8 @@ static json_t *make_items(uint16_t port, int only, unsigned round)
     return items;
 }
 
-/* Seconds of a "...T10:00:00.000Z" within its day; a run over midnight is corrected by the caller. */
+/* Returns the seconds since midnight of "...T10:00:00.000Z"; the caller corrects a run that passes
+ * midnight. */
 static double day_seconds(const char *time)
 {
     unsigned h, m;
@@ -63,7 +65,7 @@ static double day_seconds(const char *time)
     return sscanf(strchr(time, 'T'), "T%u:%u:%lfZ", &h, &m, &s) == 3 ? h * 3600.0 + m * 60.0 + s : 0;
 }
 
-/* The 99th percentile over fast photos of POST to result, in seconds. */
+/* Returns the 99th percentile of the seconds from POST to result, over the fast photos. */
 static double fast_p99(const struct bench_server *s, const char *batch)
 {
     static double values[PHOTOS];
@@ -92,7 +94,7 @@ static double fast_p99(const struct bench_server *s, const char *batch)
         if (!next)
             break;
     }
-    bench_median(values, n); /* sorts */
+    bench_median(values, n); /* sorts `values` */
     return n ? values[n * 99 / 100] : 0;
 }
 
@@ -105,9 +107,9 @@ static double import(const struct bench_server *s, uint16_t port, int only, unsi
     return p99;
 }
 
-/* What /metrics has counted so far. */
+/* Counters read from /metrics. */
 struct counts {
-    double stored[KINDS]; /* in the tier that fits the kind */
+    double stored[KINDS]; /* photos of each kind that were stored in the tier that fits the kind */
     double transfers;
 };
 
@@ -123,8 +125,8 @@ static struct counts count(const struct bench_server *s)
     return c;
 }
 
-/* Of the photos between two counts: stored in the tier that fits, less the transfers that were needed beyond
- * one each. */
+/* Returns the share of photos that were stored in the right tier between two readings; transfers
+ * beyond one per photo are subtracted. */
 static double straight_percent(const struct counts *a, const struct counts *b)
 {
     double right = 0;
@@ -149,7 +151,7 @@ static void print(const char *name, double ours, double other, const char *note)
     bench_print(&row);
 }
 
-/* Every host name leads to the origin. */
+/* Writes the setting that makes every host name resolve to the origin. */
 static void resolve_hosts(char *out, size_t cap, uint16_t port)
 {
     size_t n = (size_t)snprintf(out, cap, "fetch.resolve=[");

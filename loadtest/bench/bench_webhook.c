@@ -1,12 +1,13 @@
-/* bench_webhook.c: results to webhooks' endpoints.
+/* bench_webhook.c: measures the delivery of results to webhook endpoints.
  *
- *   one       one endpoint that answers at once; against a bare loop over libcurl with as many requests at
- * once and the same bytes hangs     the same, while another endpoint accepts and never answers; against `one`
+ *   one       one endpoint that answers at once; compared with a bare loop over libcurl with as
+ *             many requests at once and the same bytes
+ *   hangs     the same, while another endpoint accepts and never answers; compared with `one`
  *
- * A turn is a photopool up of its own with so many items without photos, which wait while the endpoints are
- * paused: what is timed is delivery alone, from the first POST that arrives to the last. Turns of the three
- * alternate; figures are medians. The server and the bare loop have processor 0, the receiver the last one.
- */
+ * Each turn starts its own `photopool up` and posts items without photos, whose results wait
+ * while the endpoints are paused. So the measured time, from the first POST that arrives to the
+ * last, is for delivery only. Turns of `one`, `hangs` and the bare loop alternate; figures are
+ * medians. The server and the bare loop have processor 0, the receiver the last one. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ enum { TURNS_MAX = 99, POST_MAX = 10000, CLIENTS = 20, MAX_SECONDS = 300 };
 struct bench {
     unsigned messages, turns, width;
     struct webhook_receiver receiver;
-    double cpu_us; /* of the server, a delivery; of the latest turn */
+    double cpu_us; /* the server's processor time for one delivery, in the latest turn */
 };
 
 static const char usage[] = "Usage: bench_webhook [--messages N] [--turns N]\n"
@@ -54,7 +55,7 @@ static void put(const struct bench_server *s, const char *name, uint16_t port, b
     json_decref(bench_call(s, "PUT", path, body));
 }
 
-/* Each batch has another client. */
+/* Posts n items in batches; each batch has its own client. */
 static void post_items(const struct bench_server *s, unsigned n)
 {
     unsigned number = 0;

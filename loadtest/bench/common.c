@@ -50,7 +50,8 @@ static const char *disk_base(void)
     return base && *base ? base : "/tmp";
 }
 
-/* Under a guard, its process is part of the name. */
+/* Makes a directory. Its name contains the process id of bench_guard(), which deletes it at the
+ * end. */
 static char *new_dir(const char *base)
 {
     const char *guard = getenv("PP_BENCH_GUARD");
@@ -83,7 +84,7 @@ void bench_remove(const char *dir)
     nftw(dir, remove_one, 64, FTW_DEPTH | FTW_PHYS);
 }
 
-/* --- the guard --- */
+/* --- cleaning up after the bench --- */
 
 static void remove_all(const char *base, const char *guard)
 {
@@ -123,7 +124,7 @@ void bench_guard(void)
     while (waitpid(pid, &status, WNOHANG) == 0)
         if (sigwait(&signals, &signo) == 0 && signo != SIGCHLD) {
             ended_by = signo;
-            kill(pid, SIGKILL); /* its children die with it */
+            kill(pid, SIGKILL); /* kills its children, too */
         }
     remove_all(memory_base(), guard);
     remove_all(disk_base(), guard);
@@ -132,7 +133,7 @@ void bench_guard(void)
     exit(128 + (ended_by ? ended_by : WTERMSIG(status)));
 }
 
-/* --- of other processes --- */
+/* --- other processes --- */
 
 double bench_cpu_of(pid_t pid)
 {
@@ -145,7 +146,7 @@ double bench_cpu_of(pid_t pid)
     if (f)
         fclose(f);
     text[n] = '\0';
-    const char *at = strrchr(text, ')'); /* a name may contain anything */
+    const char *at = strrchr(text, ')'); /* a process name may contain anything, even ')' */
     if (!at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
         return 0;
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
@@ -175,7 +176,7 @@ unsigned bench_descriptors(void)
     return r.rlim_max > UINT32_MAX ? UINT32_MAX : (unsigned)r.rlim_max;
 }
 
-/* The origin's path: $PP_ORIGIN, or beside the folder of this program. */
+/* Returns the origin's path: $PP_ORIGIN, or a path relative to the folder of this program. */
 static const char *origin_path(char path[4096])
 {
     const char *env = getenv("PP_ORIGIN");

@@ -1,9 +1,9 @@
-/* common.h: what the benches share: an origin beside them, places for files, processor pinning, one way to
- * print.
+/* common.h: functions that the benches share: they start an origin, make directories, pin processes
+ * to processors, and print figures.
  *
- * Every bench runs what it is compared with in the same run, in turn with its own (A B A B ...), and prints
- * medians and the ratio: a JSON object a line when piped, a table on a terminal. Exit 0 whatever the figures.
- */
+ * Every bench measures our side and the other side in the same run, in turns (A B A B ...), and
+ * prints medians and their ratio: JSON, one object per line, into a pipe; a table on a terminal.
+ * It exits with 0, whatever the figures are. */
 #ifndef PP_BENCH_COMMON_H
 #define PP_BENCH_COMMON_H
 
@@ -18,44 +18,46 @@ struct bench_origin {
     uint16_t port;
 };
 
-/* Starts `origin` (beside this program's folder, or $PP_ORIGIN) on a free port of 127.0.0.1, on processor
- * `cpu` (-1: any), with `options` (NULL-terminated, may be NULL). Exits with a message when it does not come
- * up. */
+/* Starts `origin` (beside this program's folder, or $PP_ORIGIN) on a free port of 127.0.0.1, on
+ * processor `cpu` (-1: any), with `options` (NULL-terminated, may be NULL). Exits with a message if
+ * it does not start. */
 struct bench_origin bench_origin_start(int cpu, const char *const *options);
 void bench_origin_stop(struct bench_origin *o);
 
 /* Pins the calling process to processor `cpu`; -1: all. */
 void bench_pin(int cpu);
-/* Seconds, monotonic. */
+/* Returns seconds of a monotonic clock. */
 double bench_now(void);
-/* Goes on in a child process; what bench_dir() and bench_disk_dir() make for it is deleted once it has ended,
- * however it ends: by Ctrl-C, too. First thing in main(). */
+/* Continues the bench in a child process. When the child has ended, even by Ctrl-C, the parent
+ * deletes what bench_dir() and bench_disk_dir() made for it. Must be the first call in main(). */
 void bench_guard(void);
-/* As bench_dir(), on a disk: in $TMPDIR, or /tmp. */
+/* Makes a new empty directory like bench_dir(), but on a disk: in $TMPDIR, or /tmp. */
 char *bench_disk_dir(void);
-/* User and system time of a process so far, all its threads; its resident memory in bytes; 0: it is gone. */
+/* Return the user and system time so far of a process with all its threads, and its resident memory
+ * in bytes; 0: the process is gone. */
 double bench_cpu_of(pid_t pid);
 double bench_rss_of(pid_t pid);
-/* The descriptors that a process may have, raised as far as permitted; answers how many. */
+/* Raises the limit of open files as far as permitted; returns the new limit. */
 unsigned bench_descriptors(void);
-/* The p-th percentile; sorts. */
+/* Returns the p-th percentile; sorts the values. */
 double bench_percentile(double *values, size_t n, double p);
-/* A new empty directory in memory where there is one; bench_remove() deletes it with its content. The result
- * is malloc'ed. */
+/* Makes a new empty directory, in memory where possible, and returns its malloc'ed path.
+ * bench_remove() deletes it with its content. */
 char *bench_dir(void);
 void bench_remove(const char *dir);
-/* Runs fn(arg) in a child process and takes its answer; NAN when the child failed. */
+/* Runs fn(arg) in a child process and returns its result; NAN if the child failed. */
 double bench_child(double (*fn)(void *arg), void *arg);
-/* User and system time together. */
+/* Returns user and system time together. */
 double bench_cpu_seconds(const struct rusage *u);
 double bench_median(double *values, size_t n);
 
 struct bench_row {
     const char *bench, *name;
-    double ours, other; /* other 0: nothing to compare with */
+    /* figures of the two sides; `other` is 0 if there is no other side */
+    double ours, other;
     const char *other_is, *unit;
     const char *note;       /* NULL: none */
-    const char *extra_name; /* one figure more; NULL: none */
+    const char *extra_name; /* name of an additional figure; NULL: there is none */
     double extra;
 };
 void bench_print(const struct bench_row *row);

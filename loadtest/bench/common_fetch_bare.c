@@ -1,6 +1,6 @@
-/* common_fetch_bare.c: what a programmer writes with libcurl in an afternoon: one multi handle, perform and
- * poll, each chunk hashed and written as it arrives, the file renamed to its hash at the end, in the same
- * tree of directories as ours. */
+/* common_fetch_bare.c: the other side of bench_fetch: a plain loop over one libcurl multi
+ * handle, as a programmer would write it in an afternoon. It hashes and writes each chunk as it
+ * arrives. At the end it renames the file to its hash, in the same directory tree as ours. */
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <openssl/evp.h>

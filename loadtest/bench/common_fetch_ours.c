@@ -1,4 +1,4 @@
-/* common_fetch_ours.c: the product's own path from URL to stored object: s4 fetch and s5 keep with the
+/* common_fetch_ours.c: the product's own path from URL to stored object: fetch and keep with the
  * adapters that photopool uses. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "adapter/fs/fs_blob_store.h"
 #include "bench/common.h"
 #include "bench/fetch_ours.h"
-#include "pipeline/s4_fetch.h"
-#include "pipeline/s5_keep.h"
+#include "pipeline/fetch/keep.h"
+#include "pipeline/fetch/run.h"
 
 struct one {
     struct pp_transfer t;
@@ -22,13 +22,14 @@ struct one {
 struct run {
     const struct fetch_job *job;
     struct pp_loop *loop;
-    struct pp_s4 *s4;
+    struct pp_runner *runner;
     struct one *ones;
     struct pp_timer *starter;
     unsigned next, done, failed;
 };
 
-static const _Atomic int64_t always = INT64_MAX; /* no slot, no end of its lease */
+/* a lease that never ends, because the bench has no slots */
+static const _Atomic int64_t always = INT64_MAX;
 
 static void start(struct run *r, struct one *one)
 {
@@ -37,7 +38,7 @@ static void start(struct run *r, struct one *one)
     one->task = (struct pp_task){.client = "bench", .url = one->url, .domain = "127.0.0.1", .attempts = 1};
     one->t.task = &one->task;
     one->t.send_until = &always;
-    pp_s4_start(r->s4, &one->t);
+    pp_runner_start(r->runner, &one->t);
 }
 
 static void on_event(void *data, struct pp_transfer *t, enum pp_transfer_event event)
@@ -45,7 +46,7 @@ static void on_event(void *data, struct pp_transfer *t, enum pp_transfer_event e
     struct run *r = data;
     if (event != PP_TRANSFER_FINISHED)
         return;
-    r->failed += t->code != 0;
+    r->failed += t->outcome.code != 0;
     if (++r->done == r->job->n)
         pp_loop_stop(r->loop);
     else if (r->next < r->job->n)
@@ -84,14 +85,14 @@ double fetch_ours(void *arg)
         return 0;
     struct pp_lane *lane = pp_keep_lane_open(job->keep_threads, blobs);
     struct pp_keep *keep = pp_keep_open(r.loop, lane, blobs, 64 << 20);
-    const struct pp_s4_options options = {.loop = r.loop,
-                                          .params = &params,
-                                          .fetcher = fetcher,
-                                          .resolver = resolver,
-                                          .keep = keep,
-                                          .event = on_event,
-                                          .data = &r};
-    r.s4 = pp_s4_open(&options);
+    const struct pp_runner_options options = {.loop = r.loop,
+                                              .params = &params,
+                                              .fetcher = fetcher,
+                                              .resolver = resolver,
+                                              .keep = keep,
+                                              .on_event = on_event,
+                                              .data = &r};
+    r.runner = pp_runner_open(&options);
     r.starter = pp_timer_open(r.loop, start_all, &r);
     double begin = bench_now();
     pp_timer_start(r.starter, 0, 0);
@@ -100,8 +101,9 @@ double fetch_ours(void *arg)
     return r.failed > 0 ? 0 : job->n / seconds;
 }
 
-/* The loop is this thread and can't be divided; hashing and writing spread over keep threads. So two cores
- * need at least the time of the loop, and half of all. */
+/* Returns the rate on two free cores, computed from processor time. The loop has one thread;
+ * hashing and writing are spread over the keep threads. So on two cores the work would take at
+ * least the loop's time, and at least half of all processor time. */
 double fetch_ours_two_free(void *arg)
 {
     const struct fetch_job *job = arg;

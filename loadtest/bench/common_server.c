@@ -43,7 +43,7 @@ static size_t collect(char *p, size_t size, size_t n, void *data)
 static long call(const struct bench_server *s, const char *method, const char *path, const char *body,
                  struct text *out)
 {
-    static CURL *easy; /* one connection for all calls of a bench */
+    static CURL *easy; /* the one connection that a bench makes all its calls on */
     static struct curl_slist *headers;
     char url[1024];
     long status = 0;

@@ -1,4 +1,5 @@
-"""fleet_bench.py: what the benches of a fleet share: processes, figures from /metrics and /proc, one way to print (as common.h).
+"""fleet_bench.py: shared by the benches of a fleet: processes, figures from /metrics and /proc, one
+way to print (like common.h).
 
     from fleet_bench import Meter, bench, print_row
 
@@ -13,9 +14,10 @@
     if __name__ == "__main__":
         bench(run, parser.parse_args())
 
-Figures of all replicas are read before and after, never meanwhile: reading costs something, too. The binaries are build/photopool and
-build/loadtest/origin, or $PHOTOPOOL and $PP_ORIGIN. Everything is under $TMPDIR (MongoDB and Redis sync to disk there), photos and the
-origin's record in memory.
+A meter reads the figures of all replicas before and after, never meanwhile, because reading costs
+time, too. The binaries are build/photopool and build/loadtest/origin, or $PHOTOPOOL and $PP_ORIGIN.
+All files are under $TMPDIR (MongoDB and Redis sync to disk there), except photos and the origin's
+record, which are in memory.
 """
 import argparse
 import collections
@@ -48,7 +50,7 @@ TRIPS = re.compile(r'^photopool_(\w+)_roundtrips_total\{op="([^"]+)"\} (\d+)', r
 # --- printing ---
 
 def print_row(bench, case, ours, unit, other=None, other_is=None, **more):
-    """One figure, with what it is compared with, and others that belong to it: numbers, texts, dicts of numbers."""
+    """Prints one figure, its comparison, and related values: numbers, texts, dicts of numbers."""
     ratio = ours / other if other else None
     if not sys.stdout.isatty():
         row = {"bench": bench, "case": case, "ours": round(ours, 4)}
@@ -90,7 +92,7 @@ def say(text):
 # --- measuring ---
 
 def cpu_of(pid):
-    """Seconds of all its threads, of those that ended, too."""
+    """Seconds of all its threads, including ended ones."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
             fields = f.read().rpartition(")")[2].split()
@@ -100,14 +102,14 @@ def cpu_of(pid):
 
 
 def machine():
-    """Seconds of all processors; disk: of the idle ones those while something waited for one."""
+    """Seconds of all processors; disk: the part of idle in which something waited for a disk."""
     with open("/proc/stat", encoding="ascii") as f:
         n = [int(x) for x in f.readline().split()[1:9]]
     return {"all": sum(n) / TICKS, "idle": (n[3] + n[4]) / TICKS, "disk": n[4] / TICKS}
 
 
 def wineservers(folder):
-    """A mongod under wine has a server of its own, which is nobody's child."""
+    """A mongod under wine has a wineserver, which is no child of any of our processes."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -121,11 +123,11 @@ def wineservers(folder):
 
 
 class Reading:
-    """Figures of one moment, or of the time between two."""
+    """Figures of one moment, or of the interval between two."""
 
     def __init__(self, seconds, **figures):
-        """figures: {what: a number} each; cpu: seconds by part; machine: seconds of all processors; trips: by (role, family, op); photos: by tier;
-        mongo: see mongo_now()."""
+        """figures: {name: number} each; cpu: seconds by part; machine: seconds of all processors;
+        trips: by (role, family, op); photos: by tier; mongo: see mongo_now()."""
         self.seconds, self.figures = seconds, figures
 
     def __getattr__(self, name):
@@ -148,7 +150,7 @@ class Reading:
         return sum(self.photos.values())
 
     def round_trips(self, family, key=None):
-        """All, or by "role" or "op"."""
+        """Round trips in all, or by "role" or "op"."""
         found = collections.Counter()
         for (role, fam, op), n in self.trips.items():
             if fam == family:
@@ -156,7 +158,8 @@ class Reading:
         return found if key else found[""]
 
     def processors(self):
-        """{part: percent of all processors' time}; "other" is what no part of ours did, the kernel's own work for instance; "disk" a part of idle."""
+        """{part: percent of all processors' time}; "other" is the kernel and processes that the
+        bench did not start; "disk" is a part of idle."""
         percent = 100 / max(self.machine["all"], 1e-9)
         parts = {name: s * percent for name, s in self.cpu.items()}
         idle = self.machine["idle"] * percent
@@ -165,7 +168,8 @@ class Reading:
 
 
 class Meter:
-    """Reads a fleet's processes, or those of a single `photopool up` (replicas: [pool], roles "up")."""
+    """Reads a fleet's processes, or those of a single `photopool up` (replicas: [pool], roles
+    "up")."""
 
     def __init__(self, origin, replicas, mongo=None, redis=None):
         self.replicas = replicas
@@ -199,7 +203,8 @@ class Meter:
         return Reading(time.monotonic(), cpu=cpu, machine=machine(), trips=trips, photos=photos, mongo=self.mongo_now())
 
     def mongo_now(self):
-        """What mongod says of itself: seconds that commands took; that changes of a collection took, of that; syncs of its journal."""
+        """Statistics of mongod: seconds that commands took; of these, seconds of the writes to each
+        collection; syncs of its journal."""
         if not self.server:
             return {}
         status = self.server.run("admin", {"serverStatus": 1})
@@ -214,7 +219,8 @@ class Meter:
 
 
 def print_costs(bench, case, used, photos, whole=None, asked=True):
-    """Rows of round trips a photo, of MongoDB's and of the processors' time. whole: a reading and its photos, with planning and all."""
+    """Rows of round trips a photo, of MongoDB's time and of processor time. whole: a reading that
+    includes planning, and its photos."""
     names = {"store": ("MongoDB", 0.05), "coordinator": ("Redis", 0.1), "ingest": ("ingest queue", None)}
     photos = max(photos, 1)
     for family, (name, limit) in names.items():
@@ -226,7 +232,7 @@ def print_costs(bench, case, used, photos, whole=None, asked=True):
 
 
 def print_mongo(bench, case, used, photos):
-    """How long commands are in mongod, by its own clock; how many of them at a time; and its journal."""
+    """The commands' time in mongod, by its own clock; their number in flight; and its journal."""
     by = collections.defaultdict(collections.Counter)
     for (kind, name), n in used.mongo.items():
         by[kind][name] = n
@@ -242,7 +248,7 @@ def print_processors(bench, case, used):
 
 
 def shares(counts, photos):
-    """The largest ones first."""
+    """The largest shares first."""
     return {k: n / photos for k, n in counts.most_common() if n / photos >= 0.00005}
 
 
@@ -261,12 +267,13 @@ def assignment(text):
 def arguments(doc):
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", action="append", default=[], type=assignment, metavar="NAME=VALUE", help="a parameter of all replicas")
-    parser.add_argument("--keep", action="store_true", help="the folder stays, with all logs; it is named at the end")
+    parser.add_argument("--keep", action="store_true", help="keep the folder with all logs, and print its name at the end")
     return parser
 
 
 def make_batches(origin, clients, photos, per_item=5, per_batch=5000, hosts=4):
-    """[(client, body)]: `photos` photos of each client, turn by turn, in bodies ready to be sent."""
+    """[(client, body)]: `photos` photos of each client, the clients in turn, in bodies ready to
+    send."""
     batches = []
     for first in range(0, photos, per_batch):
         for client in clients:
@@ -278,7 +285,7 @@ def make_batches(origin, clients, photos, per_item=5, per_batch=5000, hosts=4):
 
 
 def post_all(pool, bodies):
-    """Ids of the batches."""
+    """Posts the bodies; the ids of the batches."""
     ids = []
     for _, body in bodies:
         answer = pool.request("POST", "/v1/batches", body, {"Content-Type": "application/json"})
@@ -288,7 +295,7 @@ def post_all(pool, bodies):
 
 
 def bench(run, args):
-    """run(case, args) with an own folder, which goes when all went well; exit status 1 when not."""
+    """Runs run(case, args) with its own folder, removed on success; exit status 1 on failure."""
     case, status = Case(), 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     try:
@@ -296,7 +303,7 @@ def bench(run, args):
     except (Skipped, Failed) as e:
         print(f"{os.path.basename(sys.argv[0])}: {e}", file=sys.stderr)
         status = 1
-    except BaseException:  # whatever it is, the processes have to go
+    except BaseException:  # whatever went wrong, the processes have to end
         traceback.print_exc()
         status = 1
     finally:

@@ -1,9 +1,10 @@
-/* hub_clients.c: see hub_clients.h. One epoll a process.
+/* hub_clients.c: see hub_clients.h. Each process has one epoll.
  *
  *   CONNECTING -> HEAD (until an empty line) -> OPEN -> GONE
  *
- * An SSE event is counted by "\nid: ", wherever the reads cut it: nothing else in a stream has it, as JSON
- * has no line breaks. A WebSocket's frames are followed by their lengths; pings are answered. */
+ * The process counts SSE events by the bytes "\nid: ", even if two reads split them. Nothing
+ * else in a stream contains these bytes, because the JSON of events has no line breaks. In a
+ * WebSocket the process follows the frames by their lengths, and it answers pings. */
 #include "bench/hub_clients.h"
 
 #include <arpa/inet.h>
@@ -24,12 +25,12 @@
 #include "bench/common.h"
 
 enum {
-    OPENING_MAX = 200, /* at once */
-    EVENTS = 512,      /* of an epoll_wait() */
+    OPENING_MAX = 200, /* connections opened at the same time */
+    EVENTS = 512,      /* most events that one epoll_wait() returns */
     ADDRESSES = 100,
     READ_MAX = 256 * 1024,
     CARRY_MAX = 16 * 1024,
-    SEEN = 65536, /* events in the table of those that are measured, a power of two */
+    SEEN = 65536, /* size of the table of measured events, a power of two */
     OPEN_SECONDS = 300
 };
 
@@ -38,9 +39,10 @@ enum state { CONNECTING, HEAD, OPEN, GONE };
 struct sub {
     int fd;
     uint8_t state;
-    uint8_t matched;          /* bytes of what is looked for that the last read ended with */
-    uint8_t head_n, head[14]; /* of a frame */
-    uint16_t carry_n;         /* measured: an event's beginning */
+    uint8_t matched;          /* number of bytes of "\nid: " at the end of the last read */
+    uint8_t head_n, head[14]; /* head of the current WebSocket frame */
+    /* only for a measured subscriber: the bytes of an event that is not complete yet */
+    uint16_t carry_n;
     uint64_t frame_left;
     char *carry;
 };
@@ -134,10 +136,10 @@ static void gone(struct process *p, struct sub *s)
     atomic_fetch_add(&p->told->closed, 1);
 }
 
-/* --- what comes --- */
+/* --- input from the server --- */
 
-/* How often `what` is in p[0..n), with what the reads before ended with. Its first byte is nowhere else in
- * it. */
+/* Counts `what` in p[0..n), including one that began in earlier reads. The first byte of `what`
+ * must occur only once in `what`. */
 static unsigned count(uint8_t *matched, const char *what, const char *p, size_t n)
 {
     const char *end = p + n;
@@ -168,7 +170,7 @@ static void pong(struct sub *s)
 {
     static const char frame[] = {(char)0x8a, (char)0x80, 1, 2, 3, 4};
     if (send(s->fd, frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return; /* the server will say so */
+        return; /* the error is ignored here, because the server reports it */
 }
 
 static size_t frame_head_n(const struct sub *s)
@@ -209,9 +211,9 @@ static void take_frames(struct process *p, struct sub *s, const char *at, size_t
     }
 }
 
-/* --- measured ones --- */
+/* --- measured subscribers --- */
 
-/* 2026-11-21T10:00:00.000Z */
+/* Parses a time like 2026-11-21T10:00:00.000Z. */
 static int64_t read_time(const char *text)
 {
     struct tm tm = {0};
@@ -242,7 +244,8 @@ static void all_have_it(struct process *p, struct seen *e)
     atomic_store(&p->told->n, i + 1);
 }
 
-/* One event, its lines without the empty one. The item's id is "t" and when its POST was sent. */
+/* Notes one event, given as its lines without the empty one. The item's id is "t" followed by the
+ * time of its POST. */
 static void take_event(struct process *p, const char *text, const char *end)
 {
     if (end - text < 4 || memcmp(text, "id: ", 4) != 0)
@@ -277,7 +280,7 @@ static void take_measured(struct process *p, struct sub *s, char *at, size_t n)
 
 /* --- the loop --- */
 
-/* Answers how many bytes belong to the head. */
+/* Reads the head of the answer; returns how many of the bytes belong to it. */
 static size_t take_head(struct process *p, struct sub *s, const char *at, size_t n)
 {
     size_t i = 0;
@@ -352,7 +355,7 @@ static void __attribute__((noreturn)) run(struct process *p)
     _exit(0);
 }
 
-/* --- from outside --- */
+/* --- functions that the bench calls --- */
 
 static void start_process(struct hub_clients *c, const struct hub_group *group)
 {
@@ -395,7 +398,7 @@ void hub_clients_wait(const struct hub_clients *c)
     while (hub_clients_sums(c).open < all) {
         for (unsigned i = 0; i < c->n; i++)
             if (waitpid(c->p[i].pid, NULL, WNOHANG) != 0)
-                exit(1); /* it has said why */
+                exit(1); /* exits without a message, because the child has printed the reason */
         if (bench_now() > until) {
             fprintf(stderr, "bench_hub: %llu of %llu subscribers are open after %d s\n",
                     (unsigned long long)hub_clients_sums(c).open, (unsigned long long)all, OPEN_SECONDS);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "adapter/redis/redis_event_log.h"
-#include "adapter/sqlite/event_log.h"
+#include "adapter/sqlite/sqlite_store.h"
 #include "base/arena.h"
 #include "bench/common.h"
 #include "runtime/loop.h"
@@ -42,7 +42,7 @@ static void on_done(struct pp_req *req)
     ((struct push *)req->data)->done = true;
 }
 
-/* The request is under way. */
+/* Runs the loop until the request in flight has ended. */
 static enum pp_err wait_for(struct push *b, struct pp_req *req)
 {
     while (!b->done)
@@ -56,7 +56,7 @@ static struct pp_req request(struct push *b)
     return (struct pp_req){.done = on_done, .data = b, .arena = &b->arena};
 }
 
-/* A million numbers, as the store would reserve them. */
+/* Reserves the next block of a million event numbers, as the pipeline does. */
 static void take_numbers(struct push *b, uint64_t stale)
 {
     b->r.begin = (struct pp_log_begin){

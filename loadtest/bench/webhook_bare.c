@@ -19,7 +19,7 @@ static size_t drop(char *p, size_t size, size_t n, void *data)
     return size * n;
 }
 
-/* Those that libcurl does not write by itself. */
+/* Makes the list of headers that libcurl does not write by itself. */
 static struct curl_slist *headers_of(const char *head, const char *end)
 {
     static const char *const own[] = {"Host:", "Accept:", "User-Agent:", "Content-Length:", "Expect:"};
@@ -52,7 +52,8 @@ static CURL *make(const struct webhook_bare *b, struct curl_slist *headers, cons
     return easy;
 }
 
-/* Those that have ended begin again while there is something to do. false: one has failed. */
+/* Reuses the handles of ended requests while more requests are to be sent. Returns false if a
+ * request has failed. */
 static bool turn_over(CURLM *multi, uint64_t *begun, uint64_t *ended, uint64_t n)
 {
     CURLMsg *msg;

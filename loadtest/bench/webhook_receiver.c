@@ -1,5 +1,5 @@
-/* webhook_receiver.c: see webhook_receiver.h. One epoll; a request is read as far as its length says, no more
- * of it is looked at. */
+/* webhook_receiver.c: see webhook_receiver.h. It serves all connections from one epoll. Of each
+ * request it looks only at the length. */
 #include "bench/webhook_receiver.h"
 
 #include <arpa/inet.h>
@@ -55,12 +55,12 @@ static void take_caller(int epoll, const struct conn *listener, struct webhook_t
         return;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (listener->kind == HANGING_LISTENER)
-        atomic_fetch_add(&told->hanging, 1); /* kept open, never read */
+        atomic_fetch_add(&told->hanging, 1); /* the connection stays open and is never read */
     else
         add(epoll, fd, CALLER);
 }
 
-/* Bytes of the first request in `in`; 0: it is not complete. */
+/* Returns the length of the first request in `in`; 0: it is incomplete. */
 static size_t request_n(const struct conn *c)
 {
     const char *end = memmem(c->in, c->n, "\r\n\r\n", 4);
@@ -102,7 +102,7 @@ static void on_readable(struct conn *c, struct webhook_told *told)
         c->n -= n;
         memmove(c->in, c->in + n, c->n + 1);
         if (send(c->fd, answer, sizeof answer - 1, MSG_NOSIGNAL) < 0)
-            return; /* the next recv() says so */
+            return; /* the error is ignored here, because the next recv() reports it */
     }
 }
 

@@ -1,4 +1,5 @@
-/* webhook_receiver.h: an endpoint that is faster than whoever posts to it, and one that hangs. */
+/* webhook_receiver.h: a webhook endpoint that is faster than its senders, and one that accepts and
+ * never answers. */
 #ifndef PP_BENCH_WEBHOOK_RECEIVER_H
 #define PP_BENCH_WEBHOOK_RECEIVER_H
 
@@ -8,12 +9,14 @@
 
 enum { WEBHOOK_REQUEST_MAX = 16384 };
 
-/* In memory that is shared with the receiver's process. */
+/* Figures, in memory that the bench shares with the receiver's process. */
 struct webhook_told {
-    _Atomic uint64_t answered, hanging; /* requests answered; connections to the one that hangs */
-    _Atomic uint64_t expected;          /* when this many have been answered, `last` is set */
-    double first, last;                 /* bench_now(): of the first request and of the last expected one */
-    char request[WEBHOOK_REQUEST_MAX];  /* the latest first one */
+    /* number of requests answered; number of connections to the endpoint that hangs */
+    _Atomic uint64_t answered, hanging;
+    _Atomic uint64_t expected; /* number of answered requests at which `last` is set */
+    /* bench_now() at the first request and at the last expected one */
+    double first, last;
+    char request[WEBHOOK_REQUEST_MAX]; /* the first request since the count was last restarted */
     uint32_t request_n;
 };
 
@@ -23,12 +26,13 @@ struct webhook_receiver {
     struct webhook_told *told;
 };
 
-/* Answers each POST with 204 and keeps connections; on processor `cpu`. */
+/* Starts the receiver on processor `cpu`: it answers each POST with 204 and keeps connections
+ * open. */
 struct webhook_receiver webhook_receiver_start(int cpu);
 void webhook_receiver_stop(struct webhook_receiver *r);
-/* Counts anew. */
+/* Restarts the count, up to `expected` requests. */
 void webhook_expect(const struct webhook_receiver *r, uint64_t n);
-/* Requests a second from the first to the last; NAN: they have not all come within max_seconds. */
+/* Returns requests a second, from the first to the last; NAN: not all came within max_seconds. */
 double webhook_rate(const struct webhook_receiver *r, double max_seconds);
 
 #endif

@@ -1,21 +1,24 @@
-"""chaos.py: a fleet under faults, and what must hold all the same.
+"""chaos.py: a fleet under faults, and the invariants that it must keep.
 
-A fleet (2 api, 2 ingest, workers, 2 cron) over a real MongoDB and a real Redis, both behind proxies; an origin with hosts of many kinds, which notes
-every request; clients that post batches, with an Idempotency-Key, again and again until they get an answer. Faults come at random from a
-seed. Then everything is left in peace until all is terminal, and checked:
+A fleet (2 api, 2 ingest, workers, 2 cron) over a real MongoDB and a real Redis, both behind
+proxies; an origin with hosts of many kinds that notes every request; clients that post batches with
+an Idempotency-Key, again until they get an answer. A seed determines the random faults. Then the
+faults stop, and when everything is terminal, chaos checks:
 
-  I1  what was answered 202 has its results, each item one            results of all batches
+  I1  every batch answered 202 has its results, one for each item      results of all batches
   I2  one id, one payload; one result per item revision               results read twice, by two replicas
-  I3  nothing is written by who has lost its claim                     every change in MongoDB's oplog: history.py; no task is left over; no
-                                                                       more requests for a photo than claims of it
+  I3  a worker that has lost its claim writes nothing                  history.py; no task is left over;
+                                                                       no more requests than claims
   I4  requests in flight per client                                    the origin's record
   I5  requests of a client in any 60 s                                 the origin's record
-  I6  nothing is opened that policy denies                             denied URLs have their code; a port to which redirects lead is not called
+  I6  no connection that policy denies                                 denied URLs have their code; the
+                                                                       trap's port gets no connection
   I7  stored bytes have their hash, every stored photo its bytes       the folder of photos
   I9  legal transitions                                                history.py
-  I10 all is terminal within BOUND s after the last fault
+  I10 everything is terminal within BOUND s after the last fault
 
-The limits and the history are looked at during the run as well. bugs/ has bugs that must not pass, see bugs/plant.
+The run checks the limits and the history during the faults as well. bugs/ has bugs that chaos must
+catch, see bugs/plant.
 """
 import json
 import os
@@ -46,24 +49,25 @@ trap*.example   delay=10-80 location={trap}
 """
 # photos of an item: kind of host, weight
 MIX = {"fast": 60, "slow": 6, "hop": 8, "flaky": 8, "gone": 8, "busy": 4, "same": 4, "trap": 2}
-# of these each attempt is one request
+# each attempt at a photo of these kinds is one request
 ONE_REQUEST = ("fast", "slow", "gone", "same")
 BOUND = 240
-# of what a client's limit permits, so much is posted: hops and retries come on top. Greedy clients post more than a window at once, and
-# then as much as they may
+# share of a client's limit that is posted, since hops and retries come on top. Greedy clients post
+# more than a window at once, and then as much as their limit permits
 LOAD, GREEDY_LOAD, GREEDY_WINDOWS = 0.4, 0.7, 1.4
-# a greedy client without a rate: what limits it are its slots, for all of its photos are slow. So many are posted in a minute, where two
-# slots do 80
+# a greedy client without a rate: its slots limit it, because all of its photos are slow.
+# CROWDED_RATE photos are posted in a minute; two slots fetch 80
 CROWDED, CROWDED_SLOTS, CROWDED_RATE = "c0", 2, 60
-UNLIMITED_RATE = 300  # posted for the other clients without a rate
+UNLIMITED_RATE = 300  # photos a minute for the other clients without a rate
 LOST_BY_POLICY = ("denied_address", "denied_port", "denied_scheme")
-LOOK_S = 8  # between looks at limits and history
-# so long after something happened to Redis it may not know an Idempotency-Key
+LOOK_S = 8  # seconds between checks of limits and history
+# for this time after a fault at Redis, Redis may have lost an Idempotency-Key
 KEYS_DOUBTFUL_S = 15
 
 
 class ChaosFleet(Fleet):
-    """Each worker has its own way to Redis, and every second one serves the first tier only, so that a client has two slots."""
+    """Each worker has its own connection to Redis, and every second worker serves the first tier
+    only, so a client has two slots."""
 
     def __init__(self, case, redis_address, **more):
         self.redis_address = redis_address
@@ -83,7 +87,7 @@ class ChaosFleet(Fleet):
 
 
 class Trap:
-    """A port that policy denies, and to which redirects lead."""
+    """A port that policy denies and that redirects lead to."""
 
     def __init__(self):
         self.calls, self.socket = 0, socket.create_server(("127.0.0.1", 0))
@@ -98,7 +102,7 @@ class Trap:
 
 
 def origin_hash(host, target):
-    """What the record of the origin calls a request: og_hash() of behave.c."""
+    """The hash of a request in the origin's record: og_hash() of behave.c."""
     h = 0
     for text in (host, target):
         h ^= 0xCBF29CE484222325
@@ -117,8 +121,8 @@ class Chaos:
         self.lease, self.kinds, self.bound, self.say = lease, kinds, bound, progress
         self.errors, self.accepted, self.lock = [], {}, threading.Lock()
         self.over = self.posting = False
-        self.first = first  # the first thing that is wrong ends the run
-        self.regular = regular  # faults come at regular times, in turn, and none at the end
+        self.first = first  # the first violation ends the run
+        self.regular = regular  # faults come at regular times, in turn, and none comes at the end
         self.faults, self.n, self.redis_trouble = 0, 0, time.monotonic() - KEYS_DOUBTFUL_S
         self.trap = Trap()
         hosts = HOSTS.format(trap=f"http%3A//127.0.0.1%3A{self.trap.port}/x.jpg")
@@ -139,7 +143,7 @@ class Chaos:
         self.limits, self.greedy = {}, set()
         for n in range(clients):  # some without a rate, most with one
             self.limits[f"c{n}"] = (None if n % 5 == 0 else self.random.choice([60, 120, 300, 600]), self.random.choice([2, 4, 8]))
-            if regular and n % 5 == 0:  # for what is only measured of such with room
+            if regular and n % 5 == 0:  # some measurements need clients without a rate and with free slots
                 self.limits[f"c{n}"] = (None, 8)
         for n in range(1, 1 + int(clients * greedy)):
             self.limits[f"c{n}"] = (self.random.choice([60, 90, 120]), self.random.choice([4, 8]))
@@ -171,8 +175,9 @@ class Chaos:
                                       "http://fastc1.example:22/1.jpg"])
 
     def poster(self, name, clients):
-        """Posts batches as an import service does: the same body and key until there is an answer. Some items come again, with another
-        list. A client gets no more than a part of what its limit permits, or the end would be long in coming."""
+        """Posts batches like an import service: the same body and key until there is an answer.
+        Some items come again with another list. A client gets only a part of what its limit
+        permits, or the end would take long."""
         began, spent, number = time.monotonic(), dict.fromkeys(clients, 0), 0
         while self.posting:
             client = self.random.choice(clients)
@@ -195,7 +200,7 @@ class Chaos:
             try:
                 api = self.random.choice(apis)
                 answer = api.post("/v1/batches", body, {"Idempotency-Key": key}, timeout=8)
-            except Exception:  # noqa: BLE001  (killed, not there, too late)
+            except Exception:  # noqa: BLE001  (killed, not started, too late)
                 time.sleep(0.2)
                 continue
             if answer.status == 202:
@@ -206,7 +211,7 @@ class Chaos:
                     self.wrong(f"I2: the same batch with the same Idempotency-Key is {first[0]}, and {batch}")
                 if first or self.random.random() > 0.1:
                     return
-                first = batch, time.monotonic()  # once more, as who has not seen the answer
+                first = batch, time.monotonic()  # posts again, like a client that has not seen the answer
                 continue
             if answer.status not in (409, 429, 500, 503):
                 self.wrong(f"POST answered {answer}")
@@ -216,12 +221,12 @@ class Chaos:
     # --- while it runs ---
 
     def watch(self):
-        """Looks at what can be looked at; those that are away just now are looked at the next time."""
+        """Checks what can be checked now; what is unavailable is checked the next time."""
         while self.posting and not self.may_stop():
             time.sleep(LOOK_S)
             try:
                 self.history.read()
-            except Exception:  # noqa: BLE001  (MongoDB is away)
+            except Exception:  # noqa: BLE001  (MongoDB is down)
                 pass
             try:
                 self.origin.page("POST", "/_flush")
@@ -257,19 +262,19 @@ class Chaos:
                 time.sleep(max(0, end - time.monotonic()))
                 break
             time.sleep(max(0, due - time.monotonic()))
-            for _ in range(5):  # some are not possible just now
+            for _ in range(5):  # some faults are not possible at this moment
                 name = self.kinds[self.faults % len(self.kinds)] if self.regular else faults.pick(self.kinds)
                 if self.strike(faults, name, began):
                     break
         faults.heal()
 
     def strike(self, faults, name, began):
-        """Whether anything was done."""
+        """Causes one fault; whether anything was done."""
         if "redis" in name:
-            self.redis_trouble = time.monotonic() + 10  # until then it may last
+            self.redis_trouble = time.monotonic() + 10  # the fault may last until then
         try:
             done = faults.strike(name)
-        except Exception as e:  # noqa: BLE001  (its object is away just now)
+        except Exception as e:  # noqa: BLE001  (the fault's target is down at this moment)
             self.say(f"  {name}: {e}")
             return False
         if done is None:
@@ -280,8 +285,8 @@ class Chaos:
         return True
 
     def settle(self):
-        """All is terminal within BOUND s; then the checks."""
-        self.say(f"{self.faults} faults; {len(self.accepted)} batches accepted; waiting until all is terminal")
+        """Waits until everything is terminal, at most BOUND s; then checks."""
+        self.say(f"{self.faults} faults; {len(self.accepted)} batches accepted; waiting until everything is terminal")
         peace = time.monotonic()
         left = set(self.accepted)
         while left and time.monotonic() - peace < self.bound and not self.may_stop():
@@ -358,7 +363,7 @@ class Chaos:
                 self.say(f"  {p['url']}: {code}")
 
     def check_tasks(self):
-        """I3, I9: nothing is left claimed or waiting; a photo's record says what its bytes are."""
+        """I3, I9: no task is left claimed or waiting; each photo's record matches its bytes."""
         wire = self.mongo.wire
         try:
             wait_until(lambda: wire.count("chaos", "photos", {"t": {"$exists": True}}) == 0, 30, "no task is left over")
@@ -385,7 +390,7 @@ class Chaos:
         self.say(f"{len(files)} objects, {len(known)} of them with a record")
 
     def check_requests(self):
-        """I3: no more requests for a photo than it was claimed."""
+        """I3: no photo got more requests than claims."""
         claims, claimed = {}, {key: doc.get("e", 0) for key, doc in self.history.documents["photos"].items()}
         for item in self.history.documents["items"].values():
             for photo in item.get("ph", []):
@@ -399,7 +404,7 @@ class Chaos:
         many = [(claims[h], n) for h, n in requests.items() if h in claims and n > claims[h][1]]
         self.say(f"{known} photos whose requests are counted")
         for (url, n), seen in many[:5]:
-            self.wrong(f"I3: {url} was claimed {n} times and asked for {seen} times")
+            self.wrong(f"I3: {url} was claimed {n} times and requested {seen} times")
 
     def check_limits(self, last):
         """I4, I5."""
@@ -410,7 +415,7 @@ class Chaos:
         run = subprocess.run([ORIGIN, "check", self.origin.record_file, "--limits", path, "--window", f"{window:.3f}", "--json"],
                              stdout=subprocess.PIPE, check=False)
         verdict = json.loads(run.stdout)
-        for c in verdict["clients"]:  # c["over"] would allow less in a shorter window
+        for c in verdict["clients"]:  # c["over"] allows less in a shorter window, so it is not used
             rpm, concurrency = self.limits.get(c["client"], (None, c["worst_concurrency"]))
             if (rpm is not None and c["worst_window"] > rpm) or c["worst_concurrency"] > concurrency:
                 self.wrong(f"I4, I5: {c}")

@@ -1,5 +1,6 @@
-"""faults.py: what can happen to a fleet, each a method of Faults named in KINDS with its share. A fault heals itself, at once or by a timer
-of the driver (later()). To add one: a method, a row in KINDS."""
+"""faults.py: the faults of a fleet, each a method of Faults named in KINDS with its weight. A fault
+heals itself, at once or by a timer of the driver (later()). To add one: a method, and a row in
+KINDS."""
 import os
 import threading
 import time
@@ -11,7 +12,7 @@ KINDS = {
     "step_down": 3, "fail_commands": 5, "kill_mongo": 2, "freeze_mongo": 2, "lose_mongo_answer": 6, "cut_mongo": 4, "late_mongo": 3,
     "kill_redis": 2, "freeze_redis": 2, "wipe_redis": 1, "lose_redis_answer": 5, "cut_redis": 4, "late_redis": 3,
 }
-# a killed worker's photos, where that is what is measured
+# a worker to kill: photos in flight, and seconds to wait for them, where the run measures recovery
 WORTH_KILLING, WORTH_WAITING_S = 5, 5
 
 
@@ -26,7 +27,7 @@ class Faults:
         return self.random.choices(names, [KINDS[k] for k in names])[0]
 
     def strike(self, name):
-        """What was done, for the log; None: not possible now."""
+        """Causes a fault; describes it for the log. None: not possible now."""
         return getattr(self, name)()
 
     def later(self, seconds, function):
@@ -36,7 +37,7 @@ class Faults:
         self.pending.append(t)
 
     def heal(self):
-        """Waits for all that is under way."""
+        """Waits for the timers of all faults, then ends what is left of the faults."""
         for t in self.pending:
             t.join()
         self.chaos.mongo_proxy.heal()
@@ -52,7 +53,8 @@ class Faults:
         return self.random.choice(running) if len(running) > 1 else None
 
     def busiest_worker(self):
-        """The one that holds most, when somebody holds something: what becomes of it is measured."""
+        """The worker that holds most tasks, if any worker holds one: the run measures what happens
+        to them."""
         end, best = time.monotonic() + WORTH_WAITING_S, (0, None)
         while best[0] < WORTH_KILLING and time.monotonic() < end:
             held = [t["t"]["w"] for t in self.fleet.mongo.wire.find("chaos", "photos", {"t.s": 2}, projection={"t.w": 1})]
@@ -72,7 +74,8 @@ class Faults:
         return replica.name
 
     def again(self, replica):
-        """A replica may not find its servers at first: an operator's supervisor starts it again."""
+        """Starts a replica again. It may not find its servers at first; like an operator's
+        supervisor, this retries."""
         while not self.chaos.over:
             try:
                 replica.spawn_up()
@@ -125,7 +128,7 @@ class Faults:
         return replica.name
 
     def part_worker(self):
-        """Redis is there, but not for this one."""
+        """Cuts one worker off from Redis; the others still reach it."""
         replica = self.one_of("worker")
         if not replica:
             return None
@@ -135,7 +138,7 @@ class Faults:
         return f"{replica.name} for {seconds:.1f} s"
 
     def break_disk(self):
-        """Photos can't be written: what they are renamed to can't be made."""
+        """Makes photos unwritable: the targets of their renames can't be created."""
         folder = os.path.join(self.fleet.photos, "sha256")
         away = folder + ".away"
         if os.path.exists(away) or not os.path.isdir(folder):
@@ -212,7 +215,7 @@ class Faults:
     # --- the network ---
 
     def redis_way(self):
-        """All workers have their own, the others share one."""
+        """A worker's connection to Redis, or the one that all other roles share."""
         ways = [r.way for r in self.fleet.of("worker")] + [self.chaos.redis_proxy]
         return self.random.choice(ways)
 

@@ -1,22 +1,25 @@
-"""history.py: every change that MongoDB has made, one by one, from its oplog, and whether each was legal.
+"""history.py: reads every change from MongoDB's oplog, one by one, and checks that each was legal.
 
-The end of a run says little about what was wrong in between: what a stale worker has written may have been made up for. So all changes of
-photos and items are applied here to a copy of their own, and judged:
+The end of a run shows little of what was wrong in between: other workers may have repaired what a
+stale worker wrote. So history.py applies all changes of photos and items to its own copy and judges
+each:
 
-  I9  a task's states: none -> waiting -> claimed -> waiting or settled -> none; a waiting one may go
-  I3  a claim is nobody else's: its nonce changes only with its state; it is lost only when its lease is over; what is written as its outcome
-      says which attempt it was, and that is the one that is claimed
-  I2  an item is planned once for each batch that names it; what is terminal, and each outcome of a photo, stays as it was written; an
-      outcome is one that the photo's task was settled with
+  I9  a task's states: none -> waiting -> claimed -> waiting or settled -> none; a waiting task may
+      be removed
+  I3  a claim belongs to one worker: its nonce changes only with its state; it is lost only when its
+      lease is over; an outcome names its attempt, which must be the claimed one
+  I2  an item is planned once for each batch that names it; terminal items and the outcomes of
+      photos never change; an outcome is one that the photo's task was settled with
 
-To add a rule: in photo() or item(), which get the document before and after. Used by one thread at a time.
+To add a rule: extend photo() or item(), which get the document before and after. For one thread at
+a time.
 """
 import copy
 
 ILLEGAL = {(0, 2), (0, 3), (1, 3), (2, 0), (3, 1), (3, 2)}
 STATES = {0: "no task", 1: "waiting", 2: "claimed", 3: "settled"}
 CANCELLED = 5
-SLACK_MS = 1000  # the adapter knows the server's clock only so well when connections are slow
+SLACK_MS = 1000  # how well the adapter knows the server's clock when connections are slow
 
 
 def patch(document, diff):
@@ -54,10 +57,10 @@ class History:
         self.documents = {"photos": {}, "items": {}}
         self.settled = {}  # photo: its outcomes
         self.planned = {}  # (batch, item): the item's _id
-        self.claims, self.back = {}, {}  # photo: [(ms, worker)]; the same of the end of claims
+        self.claims, self.back = {}, {}  # photo: [(ms, worker)]; the same for the ends of claims
 
     def read(self):
-        """What is new. OSError where the server is away: the next call has it."""
+        """Reads the new changes. OSError while the server is down: the next call reads them."""
         query = {"ns": {"$in": [f"{self.db}.photos", f"{self.db}.items", "admin.$cmd"]}}
         if self.last is not None:
             query["ts"] = {"$gt": self.last}
@@ -96,7 +99,7 @@ class History:
         if (was, now) in ILLEGAL:
             self.wrong(f"I9, I3: {who}: {STATES[was]} -> {STATES[now]}")
         elif was == now and (old.get("n"), old.get("w")) != (new.get("n"), new.get("w")):
-            by = f" by {old.get('w')}, and then by {new.get('w')}" if was == 2 else ", and was changed by who had lost it"
+            by = f" by {old.get('w')}, and then by {new.get('w')}" if was == 2 else ", and was changed by a worker that had lost it"
             self.wrong(f"I3: {who}: {STATES[was]}{by}")
         if now == 2 and was != 2:
             self.claims.setdefault(key, []).append((wall, new.get("w")))
@@ -109,7 +112,7 @@ class History:
         if now == 3 and was != 3:
             self.settled.setdefault(key, set()).add(outcome_of(new["x"]))
             if was == 2 and new["x"].get("at", 0) != old.get("at", 0):
-                self.wrong(f"I3: {who}: the outcome of attempt {new['x'].get('at')} while attempt {old.get('at')} was under way")
+                self.wrong(f"I3: {who}: the outcome of attempt {new['x'].get('at')} while attempt {old.get('at')} was in flight")
 
     # --- items ---
 
@@ -119,7 +122,7 @@ class History:
             if self.planned.setdefault(name, key) != key:
                 self.wrong(f"I2: item {after.get('i')} of batch {after.get('b')} is {self.planned[name]} and {key}")
             return
-        if "b" not in after:  # forgotten
+        if "b" not in after:  # the retention has removed it
             return
         if before.get("s") and after.get("s") != before.get("s"):
             self.wrong(f"I2: {key} had ended with {before['s']} and ends with {after.get('s')}")
@@ -133,7 +136,8 @@ class History:
     # --- for measurements ---
 
     def claimed_again(self, worker_part, died_ms):
-        """Of what a worker held when it died: [(client, ms until it was nobody's, ms until it was claimed again or None)]"""
+        """For the tasks that a worker held when it died: [(client, ms until the claim was released,
+        ms until it was claimed again or None)]"""
         rows = []
         for key, claims in self.claims.items():
             held = [ms for ms, worker in claims if worker_part in worker and ms <= died_ms]

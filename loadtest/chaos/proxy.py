@@ -1,9 +1,10 @@
-"""proxy.py: a TCP proxy with faults: connections cut, bytes late, and answers that never arrive though what they answer was done.
+"""proxy.py: a TCP proxy with faults: cut connections, late bytes, and lost answers to operations
+that were done.
 
     p = Proxy(("127.0.0.1", 6379)); p.port
     p.cut()                       # all connections, now
     p.late(0.2, 2.0)              # every chunk 0.2 s late, for 2 s
-    p.lose_answer()               # the next bytes from the server are dropped, then that connection is cut
+    p.lose_answer()               # drops the next bytes from the server, cuts that connection
     p.refuse(1.5)                 # no connection for 1.5 s
 
 One thread for all connections. Standard library only.

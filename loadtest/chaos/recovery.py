@@ -1,13 +1,17 @@
-"""recovery.py: how soon a fleet is itself again, measured.
+"""recovery.py: measures how soon a fleet recovers.
 
-  a killed worker's photos wait again          from its death until the reaper has given them back, by the oplog (history.py)
-  a killed worker's photos are claimed again   the same until somebody else has them, of clients without a rate and with room for several
-                                               requests a slot: others may have to wait for their limit
-  full speed after MongoDB, Redis, wiped Redis from the moment at which the server is up until the origin gets, over RATE_S seconds,
-                                               ENOUGH of the requests a second that it got in the BEFORE_S seconds before the fault, or in
-                                               the run so far if that is less: no more is posted, and what was made up for does not count
+  a killed worker's photos wait again
+      from its death until the reaper has returned them, by the oplog (history.py)
+  a killed worker's photos are claimed again
+      from its death until another worker claims them; only for clients without a rate and with
+      several requests a slot, since others may have to wait for their limit
+  full speed after MongoDB, Redis, wiped Redis
+      from the moment when the server is up until the origin gets, over RATE_S seconds, ENOUGH of the
+      requests a second that it got in the BEFORE_S seconds before the fault, or in the run so far
+      if that is less: no more is posted, and backlog does not count
 
-A measurement ends with the next fault at the latest, and one that began less than BEFORE_S after another is none: see run --recovery.
+The next fault ends a measurement. A measurement that begins less than BEFORE_S after another fault
+does not count: see run --recovery.
 """
 import threading
 import time
@@ -43,7 +47,7 @@ class Recovery:
         return (n1 - n0) / (t1 - t0) if t1 > t0 else None
 
     def alone(self, struck):
-        """Whether nothing else had happened shortly before."""
+        """True if no other fault happened shortly before."""
         return not any(struck - BEFORE_S <= t < struck - 0.5 for t in self.strikes)
 
     def next_strike(self, since):

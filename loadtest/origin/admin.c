@@ -1,5 +1,5 @@
-/* admin.c: what the origin tells about itself. Tests read these over the same port; nothing here is counted
- * or recorded.
+/* admin.c: pages about the origin itself. Tests read them over the same port; the origin neither
+ * counts nor records these requests.
  *
  *   GET  /_stats           JSON: requests, in flight, maxima, connections, per host
  *   GET  /_max             lines "HOST REQUESTS IN_FLIGHT MAX_IN_FLIGHT"

@@ -1,5 +1,5 @@
-/* answer.c: see answer.h. The order of work: lots -> status -> content -> coding -> head -> wire -> where it
- * stops. */
+/* answer.c: see answer.h. An answer is made in this order: random choices -> status -> content ->
+ * coding -> head -> wire -> where it stops. */
 #include "answer.h"
 
 #include <stdio.h>
@@ -9,8 +9,9 @@
 #include "making.h"
 
 #define OG_LAST_MODIFIED "Sat, 01 Nov 2025 10:00:00 GMT"
-#define OG_ENDLESS       (UINT64_C(1) << 34) /* bytes: "without end" ends at 16 GiB */
-#define OG_HEAD_ENDLESS  (UINT64_C(1) << 26)
+/* size in bytes at which an `endless` answer ends: 16 GiB */
+#define OG_ENDLESS      (UINT64_C(1) << 34)
+#define OG_HEAD_ENDLESS (UINT64_C(1) << 26)
 
 const char *og_reason(unsigned status)
 {
@@ -77,7 +78,7 @@ void og_answer_fini(struct og_answer *a)
     a->map = NULL;
 }
 
-/* ---- lots and status ---- */
+/* ---- random choices and status ---- */
 
 static void draw(struct making *m, uint64_t lot)
 {
@@ -126,7 +127,7 @@ static void head_text(struct og_out *o, const char *name, struct og_text t)
     out_str(o, "\r\n");
 }
 
-/* The value of the query's last `hops`, which is the one that counts; p is NULL when it has none. */
+/* Returns the value of the last `hops` in the query. In the result, p is NULL if there is none. */
 static struct og_slice query_hops(struct og_slice q)
 {
     static const char name[] = "hops=";
@@ -141,8 +142,8 @@ static struct og_slice query_hops(struct og_slice q)
     return value;
 }
 
-/* The target again, with one hop less: its query says how many are left, also where the first number came
- * from the line of the host or the defaults, since the query overrides them. */
+/* Writes the target with one hop less. The number left is in the query even if the first number
+ * came from the hosts file or the defaults, because the query overrides both. */
 static void head_hops(const struct making *m, struct og_out *o)
 {
     struct og_slice t = m->r->target, q = m->r->query, value = query_hops(q);
@@ -229,7 +230,7 @@ static void head_length(const struct making *m, struct og_out *o)
     }
 }
 
-/* What is too long for the scratch: pieces of their own. */
+/* Adds headers that are too long for the scratch memory as separate pieces. */
 static void head_long(struct making *m)
 {
     struct og_body *wire = &m->a->wire;
@@ -294,10 +295,10 @@ static void head(struct making *m, bool keep)
 
 /* ---- wire ---- */
 
-/* Every piece of the body is a chunk. */
+/* Makes each piece of the body a chunk. */
 static void wire_chunks(struct making *m)
 {
-    enum { ROOM = 20 }; /* hex digits and a line break */
+    enum { ROOM = 20 }; /* bytes for the hex digits and line break of a chunk */
     struct og_answer *a = m->a;
     char *sizes = og_answer_mem(a, (size_t)m->body.count * ROOM);
     if (sizes == NULL)

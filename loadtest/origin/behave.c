@@ -92,7 +92,7 @@ static bool what(const char *p, size_t n, struct og_what *out)
     return false;
 }
 
-/* ---- one setter per kind of value; each is given the field's address ---- */
+/* ---- setters, one for each kind of value; each gets the field's address ---- */
 
 static bool set_number(void *field, const char *p, size_t n)
 {
@@ -164,7 +164,7 @@ static bool set_gzip(void *field, const char *p, size_t n)
     return *(uint64_t *)field != OG_GZIP_NONE || same("0", p, n);
 }
 
-/* SHARE:WHAT,SHARE:WHAT; "0" for none */
+/* Reads SHARE:WHAT,SHARE:WHAT; "0" means none. */
 static bool set_mix(void *field, const char *p, size_t n)
 {
     struct og_mix m = {0};
@@ -193,7 +193,7 @@ static bool set_mix(void *field, const char *p, size_t n)
     return true;
 }
 
-/* N or N:WHAT; two fields, so it gets the whole behaviour */
+/* Reads N or N:WHAT. This sets two fields, so it gets the whole behaviour. */
 static bool set_flaky(void *field, const char *p, size_t n)
 {
     struct og_behaviour *b = field;
@@ -211,7 +211,7 @@ static const struct key {
     const char *name;
     bool (*set)(void *field, const char *p, size_t n);
     size_t at;
-    bool decides; /* about the outcome */
+    bool decides; /* the key decides the outcome */
     const char *help;
 } keys[] = {
     {"delay", set_range, KEY(delay), false, "MS or LO-HI      wait before the answer"},
@@ -220,12 +220,12 @@ static const struct key {
     {"w", set_number, KEY(w), false, "N                width that the header declares"},
     {"h", set_number, KEY(h), false, "N                height"},
     {"seed", set_number, KEY(seed), false,
-     "N                same seed, size and format: same bytes, whatever the URL"},
+     "N                same seed, size and format: same bytes for any URL"},
     {"body", set_body, KEY(body), true, "image|html|svg|text|empty|garbage|xml|pdf|eps|psd|script"},
     {"type", set_text, KEY(type), false, "TEXT             Content-Type"},
     {"status", set_number, KEY(status), true, "N                also 204, 206, 304 to a plain GET"},
-    {"fail", set_mix, KEY(fail), true, "P:WHAT,...       by lot of the URL, the same every time"},
-    {"chance", set_mix, KEY(chance), true, "P:WHAT,...       by lot of the request"},
+    {"fail", set_mix, KEY(fail), true, "P:WHAT,...       random by URL, the same in every run"},
+    {"chance", set_mix, KEY(chance), true, "P:WHAT,...       random by request"},
     {"flaky", set_flaky, 0, true, "K or K:WHAT      the first K requests of a URL fail (503)"},
     {"reset", set_flag, KEY(reset), true, "1                RST instead of an answer, or after `cut` bytes"},
     {"stall", set_stall, KEY(stall), true,
@@ -236,7 +236,7 @@ static const struct key {
     {"nolength", set_flag, KEY(nolength), false, "1                no length, the close ends the body"},
     {"chunked", set_flag, KEY(chunked), false, "1                chunked coding"},
     {"endless", set_flag, KEY(endless), true, "1                chunks without end"},
-    {"badchunk", set_flag, KEY(badchunk), true, "1                a chunk size that is none"},
+    {"badchunk", set_flag, KEY(badchunk), true, "1                an invalid chunk size"},
     {"twolengths", set_flag, KEY(twolengths), true, "1                two Content-Length that differ"},
     {"longheader", set_number, KEY(longheader), true, "N                one header of N bytes"},
     {"manyheaders", set_number, KEY(manyheaders), true, "N                N more header lines"},
@@ -296,7 +296,7 @@ void og_behaviour_query(struct og_behaviour *b, const char *p, size_t n)
                 cleared = true;
             }
             const char *v = eq != NULL ? eq + 1 : p + part;
-            k->set((char *)b + k->at, v, (size_t)(p + part - v)); /* a bad value is as if it were not there */
+            k->set((char *)b + k->at, v, (size_t)(p + part - v)); /* an invalid value is ignored */
         }
         p += part + (amp != NULL);
         n -= part + (amp != NULL);

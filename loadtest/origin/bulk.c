@@ -14,7 +14,8 @@ static void put_be(uint8_t *p, uint32_t v)
     p[3] = (uint8_t)v;
 }
 
-/* Bytes that do not compress well and hold no 0xff, so that they are harmless inside any format. */
+/* Makes filler bytes that hardly compress. They contain no 0xff, so they do no harm inside any
+ * format. */
 static void fill(uint8_t *p, size_t n)
 {
     uint64_t x = 0x9e3779b97f4a7c15u;

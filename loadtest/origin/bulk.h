@@ -1,15 +1,16 @@
-/* bulk.h: the constant memory that all answers point into: filling, padding units of each image format,
- * deflated zeros.
+/* bulk.h: constant memory into which all answers point: filler bytes, units of padding for each
+ * image format, and deflated zeros.
  *
- * Built once before the first connection, read by every thread, never written again. About 1.9 MiB. */
+ * It is built once before the first connection, read by every thread, and never written again. It
+ * takes about 1.9 MiB. */
 #ifndef OG_BULK_H
 #define OG_BULK_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define OG_FILL       65537u /* bytes of filling, as long as one JPEG padding segment */
-#define OG_JPEG_SEG   65537u /* marker, length, 65533 bytes: the longest segment there can be */
+#define OG_FILL       65537u /* filler bytes, as many as one JPEG padding segment has */
+#define OG_JPEG_SEG   65537u /* marker, length and 65533 bytes: the longest possible segment */
 #define OG_JPEG_SEGS  16u
 #define OG_PNG_DATA   4096u
 #define OG_PNG_CHUNK  (OG_PNG_DATA + 12u)
@@ -18,9 +19,9 @@
 #define OG_GIF_BLOCKS 256u
 #define OG_ZEROS      65536u
 #define OG_WIRE_CHUNK (7u + 65536u + 2u) /* "10000\r\n", data, "\r\n" */
-#define OG_LINES      4096u              /* header lines of OG_LINE bytes */
+#define OG_LINES      4096u              /* number of header lines of OG_LINE bytes */
 #define OG_LINE       14u
-#define OG_DEFLATED   21 /* deflated runs of 2^0 .. 2^20 zeros */
+#define OG_DEFLATED   21 /* number of deflated runs: 2^0 .. 2^20 zeros */
 
 struct og_run {
     uint8_t *p;
@@ -28,25 +29,26 @@ struct og_run {
 };
 
 struct og_bulk {
-    /* Filling directly followed by full COM segments: the end of a short segment and the full ones after it
-     * are one slice. */
+    /* Filler bytes, followed in the same array by full COM segments, so that one slice covers both.
+     */
     uint8_t jpeg[OG_FILL + OG_JPEG_SEG * OG_JPEG_SEGS];
-    uint8_t png[OG_PNG_CHUNK * OG_PNG_CHUNKS]; /* private chunks with their CRC */
+    uint8_t png[OG_PNG_CHUNK * OG_PNG_CHUNKS]; /* private chunks, each with its CRC */
     uint8_t gif[OG_GIF_BLOCK * OG_GIF_BLOCKS]; /* data sub-blocks of 255 bytes */
     uint8_t zeros[OG_ZEROS];
-    char letters[OG_ZEROS]; /* 'a' */
+    char letters[OG_ZEROS]; /* all 'a' */
     char lines[OG_LINES * OG_LINE];
     uint8_t chunk[OG_WIRE_CHUNK]; /* one chunk of the chunked transfer coding */
-    /* Raw deflate, ended by a full flush: byte aligned and independent, so any of them may follow any other.
-     */
+    /* Raw deflate that ends in a full flush. So each run is byte-aligned and independent, and may
+     * follow any other. */
     struct og_run deflated[OG_DEFLATED];
 };
 
-/* NULL when out of memory. */
+/* Builds the memory. Returns NULL when out of memory. */
 struct og_bulk *og_bulk_new(void);
 void og_bulk_free(struct og_bulk *k);
 
-/* Deflates `n` bytes into a heap block with a full flush at the end. p is NULL when out of memory. */
+/* Deflates `n` bytes into a heap block that ends in a full flush. In the result, p is NULL when out
+ * of memory. */
 struct og_run og_deflate_flushed(const void *p, size_t n);
 
 #endif

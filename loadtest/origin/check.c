@@ -1,5 +1,5 @@
-/* check.c: see check.h. The record is read once; every client gets its arrivals and ends, sorted; everything
- * after is linear. */
+/* check.c: see check.h. Reads the record once and sorts the starts and ends of each client's
+ * requests; the rest of the work is linear. */
 #include "check.h"
 
 #include <errno.h>
@@ -21,10 +21,10 @@ struct client {
     char name[132];
     int64_t *start, *end;
     size_t n, cap;
-    double rpm, concurrency; /* INFINITY: no limit */
+    double rpm, concurrency; /* limits; INFINITY: none */
     size_t worst, overlap;
     int64_t worst_at, overlap_at;
-    bool limited; /* by a line of its own */
+    bool limited; /* the file of limits has a line for this client */
 };
 
 struct segment {
@@ -32,11 +32,11 @@ struct segment {
 };
 
 struct check {
-    struct client *client; /* in order of appearance */
+    struct client *client; /* clients in the order of their first request */
     unsigned clients;
-    unsigned *slot; /* index + 1 */
+    unsigned *slot; /* hash table: index into `client` plus 1 */
     double window_s, grace_ms;
-    double rpm, concurrency; /* of "*" */
+    double rpm, concurrency; /* limits of the line "*" */
     struct segment segment[OG_SEGMENTS];
     unsigned segments;
     size_t requests, bad_lines;
@@ -59,7 +59,7 @@ static struct client *client_of(struct check *k, const char *name, size_t n)
     struct client *c = &k->client[k->clients++];
     k->slot[i] = k->clients;
     memcpy(c->name, name, n);
-    c->rpm = c->concurrency = NAN; /* not said */
+    c->rpm = c->concurrency = NAN; /* NAN: not given */
     return c;
 }
 
@@ -82,8 +82,8 @@ static bool add_request(struct client *c, int64_t start, int64_t end)
     return true;
 }
 
-/* START END CLIENT ...; what is no such line (the half of one at the end of a live record) is counted and
- * skipped. */
+/* Reads a line START END CLIENT ...; counts and skips any other line, such as an incomplete last
+ * line while the origin still writes. */
 static bool add_line(struct check *k, const char *line)
 {
     char *p;
@@ -109,7 +109,8 @@ static int complain(const char *what, const char *why)
     return 2;
 }
 
-/* Calls `take` with every line of the file. 0, or 2 after saying why. */
+/* Calls `take` with every line of the file. Returns 0, or 2 after it has printed why the file can't
+ * be read. */
 static int each_line(struct check *k, const char *path, bool (*take)(struct check *, const char *))
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
@@ -127,7 +128,7 @@ static int each_line(struct check *k, const char *path, bool (*take)(struct chec
     return 0;
 }
 
-/* "-" is no limit; NAN what is no number. */
+/* Reads a number; "-" means no limit. Returns NAN if the text is neither. */
 static double limit(const char *text)
 {
     if (strcmp(text, "-") == 0)
@@ -137,7 +138,7 @@ static double limit(const char *text)
     return end == text || *end != '\0' || v < 0 ? NAN : v;
 }
 
-/* CLIENT RPM CONCURRENCY */
+/* Reads a line CLIENT RPM CONCURRENCY. */
 static bool add_limit(struct check *k, const char *line)
 {
     char name[160], rpm[32], concurrency[32] = "-";
@@ -160,13 +161,15 @@ static bool add_limit(struct check *k, const char *line)
     return true;
 }
 
-/* Seconds, milliseconds or microseconds since 1970, told apart by their size. */
+/* Reads a time since 1970 in seconds, milliseconds or microseconds; the size of the number shows
+ * which. */
 static int64_t instant(double v)
 {
     return (int64_t)(v > 1e14 ? v : v > 1e11 ? v * 1e3 : v * 1e6);
 }
 
-/* "FROM TO": a segment; "TIME": the end of the one before and the start of the next. */
+/* Reads a line of times: "FROM TO" is a segment; "TIME" ends the previous segment and starts the
+ * next. */
 static bool add_time(struct check *k, const char *line)
 {
     double a, b;
@@ -262,8 +265,8 @@ static void print_clients(const struct check *k)
     }
 }
 
-/* Permitted: the rate times the time. Reachable: what the windows left open, given what had been sent before
- * the segment. */
+/* Prints two shares. Permitted: the limit multiplied by the time. Reachable: the requests that the
+ * windows still allowed, given the requests before the segment. */
 static void print_segment(const struct check *k, unsigned i, bool first)
 {
     const struct segment *s = &k->segment[i];
@@ -305,7 +308,7 @@ static int print(const struct check *k)
     bool first = true;
     for (unsigned i = 0; i < k->segments; i++) {
         if (k->segment[i].to == 0)
-            continue; /* the last single time */
+            continue; /* the last line had a single time, so its segment has no end */
         print_segment(k, i, first);
         first = false;
     }
@@ -337,7 +340,7 @@ static void usage(FILE *out)
           out);
 }
 
-/* NAN where the text is no number. */
+/* Reads a number. Returns NAN if the text is none. */
 static double number(const char *text)
 {
     char *end;

@@ -1,9 +1,9 @@
-/* conn.c: one connection (see server.h for its course).
+/* conn.c: one connection (server.h shows its course).
  *
- * Invariants: one request at a time; the bytes of its head stay where they are in `in` until it is finished,
- * since the record and the answer point at them. One write at most is with the kernel asynchronously.
- * Whatever ends a request goes through finish(), once. Closing is two-phase: handles first, memory in the
- * last close callback. */
+ * Invariants: a connection serves one request at a time. The bytes of its head stay in `in` until
+ * the request is finished, because the record and the answer point at them. The kernel has at most
+ * one asynchronous write. Every request ends in finish(), once. Closing has two phases: first the
+ * handles are closed, then the last close callback frees the memory. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,25 +27,27 @@ struct conn {
     uv_shutdown_t shutdown;
     struct og_loop *lp;
     struct pp_node node;
-    struct og_tls *tls; /* NULL: plain */
+    struct og_tls *tls; /* NULL: the connection has no TLS */
     enum state state;
-    unsigned handles; /* open ones */
-    bool writing;     /* `write` is with the kernel */
-    uint64_t pending; /* bytes of the answer in `write` */
+    unsigned handles; /* open handles */
+    bool writing;     /* the kernel has an asynchronous write in `write` */
+    uint64_t pending; /* bytes of the answer that are in `write` */
     uint64_t idle_since_ms;
 
     struct og_request req;
     struct og_host *host;
     struct og_slice client;
-    uint64_t hash, pos, skip; /* pos: of the wire; skip: bytes of a request's body still to come */
-    uint64_t begun_ms;        /* when sending began, for the drip */
+    /* pos: bytes of the wire that were sent; skip: bytes of the request's body that are still to
+     * come */
+    uint64_t hash, pos, skip;
+    uint64_t begun_ms; /* time when sending began, for the drip */
     int64_t start_us;
-    bool counted; /* in flight, to be recorded */
+    bool counted; /* the request is in flight and must be recorded */
     struct og_answer answer;
 
     size_t in_n;
     char in[OG_IN];
-    char cipher[OG_IN]; /* from the socket, before decryption */
+    char cipher[OG_IN]; /* bytes from the socket, before decryption */
 };
 
 static void process(struct conn *c);
@@ -75,7 +77,7 @@ static void close_conn(struct conn *c, bool reset)
         uv_close((uv_handle_t *)&c->tcp, on_closed);
 }
 
-/* The request is over: what it was is recorded. */
+/* Ends the request and records it. */
 static void finish(struct conn *c, const char *outcome)
 {
     if (!c->counted)
@@ -114,8 +116,8 @@ static void on_shutdown(uv_shutdown_t *req, int status)
 
 static void flush_tls(struct conn *c);
 
-/* FIN, then wait for the peer's: closing with bytes unread would turn our FIN into an RST and take back what
- * was sent. */
+/* Sends FIN, then waits for the client's FIN. If the origin closed a socket with unread bytes, the
+ * kernel would send an RST, and the client could lose bytes of the answer. */
 static void linger(struct conn *c)
 {
     if (c->state == CLOSING)
@@ -143,7 +145,7 @@ static void on_stalled(uv_timer_t *t)
     gone(t->data);
 }
 
-/* The wire was sent up to where the answer stops. */
+/* The wire is sent only up to the point where the answer stops. */
 static void at_end(struct conn *c)
 {
     switch (c->answer.end) {
@@ -191,7 +193,7 @@ static void on_written(uv_write_t *w, int status)
     process(c);
 }
 
-/* Hands slices to the kernel asynchronously; they stay valid as long as the answer. */
+/* Passes slices to the kernel asynchronously. They stay valid as long as the answer. */
 static void write_later(struct conn *c, const uv_buf_t *bufs, unsigned n, uint64_t total)
 {
     c->write.data = c;
@@ -212,7 +214,8 @@ static void flush_tls(struct conn *c)
     }
 }
 
-/* How many bytes may go out now. 0 under a drip: the timer is set. */
+/* Returns how many bytes may be sent now. During a drip it may return 0: then the caller tries
+ * again later. */
 static uint64_t allowance(struct conn *c)
 {
     const struct og_answer *a = &c->answer;
@@ -236,7 +239,8 @@ static void on_drip(uv_timer_t *t)
     process(c);
 }
 
-/* Sends a round; false when it has to wait for the kernel, or the connection is gone. */
+/* Makes one attempt to send. Returns false if the connection has to wait for the kernel, or is
+ * gone. */
 static bool send_plain(struct conn *c, uint64_t max)
 {
     uv_buf_t bufs[OG_SLICES];
@@ -268,7 +272,7 @@ static bool send_tls(struct conn *c, uint64_t max)
     }
     c->pos += (uint64_t)k;
     flush_tls(c);
-    return false; /* on_written goes on */
+    return false; /* on_written() continues later */
 }
 
 static void pump(struct conn *c)
@@ -276,7 +280,7 @@ static void pump(struct conn *c)
     assert(c->state == SENDING && !c->writing);
     for (unsigned rounds = 0; c->pos < c->answer.stop_at; rounds++) {
         uint64_t max = allowance(c);
-        if (max == 0 || rounds == 16) { /* a fast reader of a long answer must not keep the loop to itself */
+        if (max == 0 || rounds == 16) { /* a long answer to a fast reader must not block the loop */
             uint64_t bits = c->answer.drip > 0 ? 1000 / c->answer.drip : 0;
             uint64_t wait = c->answer.drip == 0 ? 0 : bits > OG_DRIP_MS ? bits : OG_DRIP_MS;
             uv_timer_start(&c->timer, on_drip, wait, 0);
@@ -305,7 +309,7 @@ static void on_delayed(uv_timer_t *t)
 
 /* ---- requests ---- */
 
-/* "/c/ID/..." names the client, then the key `client`, then the host. */
+/* Finds the client's name: from "/c/ID/...", else from the key `client`, else the host. */
 static struct og_slice client_of(const struct conn *c, const struct og_behaviour *b)
 {
     const struct og_slice *p = &c->req.path;
@@ -372,7 +376,8 @@ static void start_request(struct conn *c)
     }
 }
 
-/* Answers what has been read, as long as there are whole requests and none is in work. */
+/* Answers the requests that were read, as long as they are complete and no other request is in
+ * progress. */
 static void process(struct conn *c)
 {
     while (c->state == READING && c->in_n > 0) {
@@ -407,7 +412,8 @@ static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *buf)
                           : uv_buf_init(c->in + c->in_n, (unsigned)(OG_IN - c->in_n));
 }
 
-/* Decrypted bytes to `in`. False when the session is over. What does not fit stays with the session. */
+/* Moves decrypted bytes to `in`; those that do not fit stay in the session. Returns false when the
+ * session is over. */
 static bool read_tls(struct conn *c)
 {
     int k = 1;
@@ -425,7 +431,7 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
     struct conn *c = s->data;
     if (n == 0 || c->state == CLOSING)
         return;
-    if (n < 0) { /* also UV_ENOBUFS: more pipelined than we hold */
+    if (n < 0) { /* UV_ENOBUFS means that the client has pipelined more bytes than `in` holds */
         gone(c);
         return;
     }
@@ -437,7 +443,7 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
         return;
     }
     if (c->state == SENDING && !c->writing)
-        pump(c); /* the TLS handshake may have been what it waited for */
+        pump(c); /* the answer may have waited for the end of the TLS handshake */
     process(c);
 }
 
@@ -466,7 +472,7 @@ void og_conn_accept(struct og_loop *lp, uv_stream_t *listener, bool tls)
         return;
     }
     uv_tcp_nodelay(&c->tcp, 1);
-    int size = 256 * 1024; /* a whole picture in one write */
+    int size = 256 * 1024; /* large enough for a whole picture in one write */
     uv_send_buffer_size((uv_handle_t *)&c->tcp, &size);
     uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read);
 }

@@ -1,4 +1,5 @@
-/* content.c: what an answer carries: a picture, a file or a fixed text, and its content coding. */
+/* content.c: the content of an answer (a picture, a file or a fixed text) and its content coding.
+ */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -72,7 +73,7 @@ size_t og_unescape(char *out, const char *p, size_t n)
     return (size_t)(out - from);
 }
 
-/* The file of /files/NAME, mapped for as long as the answer lives. False: there is none. */
+/* Maps the file of /files/NAME until the answer ends. Returns false if there is no such file. */
 static bool content_file(struct making *m)
 {
     char name[1024];
@@ -110,7 +111,7 @@ void og_content(struct making *m)
     if (m->b->body > 0) {
         content_fixed(m, &og_fixed_bodies[m->b->body - 1]);
     } else if (m->status >= 300) {
-        content_fixed(m, &og_fixed_bodies[m->status >= 400 ? 0 : 3]); /* html, empty */
+        content_fixed(m, &og_fixed_bodies[m->status >= 400 ? 0 : 3]); /* 0 is HTML, 3 is empty */
     } else if (!file) {
         content_picture(m);
     } else if (!content_file(m)) {
@@ -128,13 +129,13 @@ struct og_run og_bomb_prefix(const struct og_bulk *bulk)
     struct og_body body;
     og_body_init(&body);
     og_image_build(&img, bulk, scratch, &body);
-    og_body_truncate(&body, 240); /* all but the scan, which the zeros are */
+    og_body_truncate(&body, 240); /* removes the scan of the JPEG, which consists of zeros */
     og_body_copy(&body, copy);
     return og_deflate_flushed(copy, body.n);
 }
 
-/* A gzip member whose content is a JPEG with a scan of 4 GiB. Readers that check the trailer never come to
- * it. */
+/* Sends a gzip member that contains a JPEG with a scan of 4 GiB. Its trailer is wrong, but no
+ * reader gets that far. */
 void og_code_bomb(struct making *m)
 {
     const struct og_run *mib = &m->w->bulk->deflated[OG_DEFLATED - 1];

@@ -1,11 +1,12 @@
-/* image.h: made-up pictures of eight formats, of an exact size in bytes, with their own bytes for every id.
+/* image.h: generated pictures in eight formats, of an exact size in bytes, with different bytes for
+ * every id.
  *
- * Each is one flat colour taken from the id, holds the id as text (so every id has its own SHA-256) and is
- * padded with what its format has for that: JPEG comments, private PNG chunks, GIF comments, a WebP chunk,
- * gaps in BMP and TIFF, a `free` box. JPEG, PNG, GIF, WebP, BMP and TIFF decode; AVIF and HEIC have a right
- * header (boxes, ispe) and no coded picture in them.
+ * Each picture has one colour, which depends on the id, and contains the id as text, so that every
+ * id has its own SHA-256. Each format has its own kind of padding: JPEG comments, private PNG
+ * chunks, GIF comments, a WebP chunk, gaps in BMP and TIFF, a `free` box. JPEG, PNG, GIF, WebP, BMP
+ * and TIFF can be decoded; AVIF and HEIC have a correct header (boxes, ispe) but no coded picture.
  *
- * To add a format: a row in `formats` of image.c, a builder in one of image_*.c. */
+ * To add a format: add a row in `formats` of image.c, and a builder in one of image_*.c. */
 #ifndef OG_IMAGE_H
 #define OG_IMAGE_H
 
@@ -18,26 +19,26 @@
 
 enum og_format { OG_JPEG, OG_PNG, OG_GIF, OG_WEBP, OG_BMP, OG_TIFF, OG_AVIF, OG_HEIC, OG_FORMATS };
 
-/* Room that a builder needs for what it writes itself. */
+/* size of the scratch memory, for the bytes that a builder writes itself */
 #define OG_IMAGE_SCRATCH 6144
 
 struct og_image {
     enum og_format format;
-    uint32_t w, h;  /* as the header declares; 0 is written as 0 */
-    uint64_t bytes; /* size wanted; what is below the smallest such picture (some 500 bytes and its scan)
-                       gives that one */
+    uint32_t w, h; /* dimensions in the header; 0 is written as 0 */
+    /* wanted size of the file; the smallest possible is about 500 bytes and the scan */
+    uint64_t bytes;
     uint64_t id;
 };
 
-/* Writes what is particular to `img` to scratch (OG_IMAGE_SCRATCH bytes) and appends the picture to `body` in
- * at most 10 pieces that point at scratch and at `bulk`. */
+/* Builds a picture in at most 10 pieces and appends them to `body`. The pieces point into `bulk`
+ * and into scratch (OG_IMAGE_SCRATCH bytes), which gets the bytes that only this picture has. */
 void og_image_build(const struct og_image *img, const struct og_bulk *bulk, uint8_t *scratch,
                     struct og_body *body);
-/* Dimensions of the id, fit for a picture of `bytes`: 64 x 48 to 1600 x 1200. */
+/* Chooses the dimensions for an id, suitable for a picture of `bytes`: 64 x 48 to 1600 x 1200. */
 void og_image_dimensions(uint64_t id, uint64_t bytes, uint32_t *w, uint32_t *h);
 
 const char *og_format_mime(enum og_format f);
-/* OG_FORMATS when the name is none. */
+/* Returns the format called `name`, or OG_FORMATS if there is none. */
 enum og_format og_format_by_name(const char *p, size_t n);
 
 #endif

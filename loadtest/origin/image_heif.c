@@ -1,5 +1,6 @@
-/* image_heif.c: AVIF and HEIC (ISO/IEC 23008-12) with the boxes that a reader of headers looks at: ftyp, meta
- * with hdlr, pitm, iloc, iinf and iprp/ispe; the padding is a `free` box. The coded picture is not there. */
+/* image_heif.c: AVIF and HEIC (ISO/IEC 23008-12) with the boxes that header readers use: ftyp, and
+ * meta with hdlr, pitm, iloc, iinf and iprp/ispe. The padding is a `free` box. There is no coded
+ * picture. */
 #include "image_impl.h"
 
 static uint8_t *box(struct og_pen *w, const char *type)

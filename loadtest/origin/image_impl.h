@@ -1,4 +1,4 @@
-/* image_impl.h: what the builders of image_*.c share. Private to the images. */
+/* image_impl.h: what the builders in image_*.c share. Private to the images. */
 #ifndef OG_IMAGE_IMPL_H
 #define OG_IMAGE_IMPL_H
 
@@ -7,10 +7,11 @@
 
 #include "image.h"
 
-/* Where a builder writes: its scratch, and the part of it not yet handed to the body. */
+/* The place where a builder writes: its scratch memory, and the part of it that is not yet in the
+ * body. */
 struct og_pen {
     uint8_t *p, *end;
-    uint8_t *from; /* start of what has not been added to the body yet */
+    uint8_t *from; /* start of the bytes not yet added to the body */
     struct og_body *body;
 };
 
@@ -51,7 +52,7 @@ static inline void og_pen_le32(struct og_pen *w, uint32_t v)
     og_pen_le16(w, v >> 16);
 }
 
-/* What was written since the last call becomes a piece of the body. */
+/* Adds the bytes written since the last call to the body as one piece. */
 static inline void og_pen_flush(struct og_pen *w)
 {
     og_body_add(w->body, w->from, (uint64_t)(w->p - w->from));
@@ -59,7 +60,7 @@ static inline void og_pen_flush(struct og_pen *w)
 }
 
 #define OG_ID_TEXT 32
-/* "photo 0123456789abcdef of origin" */
+/* Writes "photo 0123456789abcdef of origin". */
 static inline void og_pen_id(struct og_pen *w, uint64_t id)
 {
     static const char digits[] = "0123456789abcdef";
@@ -70,8 +71,8 @@ static inline void og_pen_id(struct og_pen *w, uint64_t id)
     og_pen_raw(w, text, OG_ID_TEXT);
 }
 
-/* The bytes of padding that the picture still needs, given how much the rest takes; 0 when it is too large
- * already. */
+/* Returns how many bytes of padding the picture still needs if the remaining parts take `rest`
+ * bytes, or 0 if it is already too large. */
 static inline uint64_t og_padding(const struct og_image *img, uint64_t rest)
 {
     return img->bytes > rest ? img->bytes - rest : 0;

@@ -1,5 +1,5 @@
-/* image_other.c: GIF, WebP, BMP and TIFF of one colour. Each format's shortest way to say "all the same" is
- * used, so that dimensions cost next to nothing. */
+/* image_other.c: GIF, WebP, BMP and TIFF of one colour. Each uses the shortest code of its format
+ * for "all the same", so that large dimensions need almost no bytes. */
 #include "image_impl.h"
 
 static void rgb(struct og_pen *w, uint64_t id)
@@ -7,14 +7,14 @@ static void rgb(struct og_pen *w, uint64_t id)
     og_pen_raw(w, &id, 3);
 }
 
-/* GIF89a: the logical screen has the dimensions, the only image in it is one pixel. Comments are runs of
- * sub-blocks of 255 bytes. */
+/* GIF89a: the logical screen has the dimensions, and the only image in it is one pixel. Comments
+ * consist of sub-blocks of 255 bytes. */
 void og_build_gif(const struct og_image *img, const struct og_bulk *k, struct og_pen *w)
 {
     uint64_t fixed = 13 + 6 + (2 + 1 + OG_ID_TEXT + 1) + 10 + 5 + 1;
     uint64_t pad = og_padding(img, fixed);
-    /* a comment of its own takes 3 bytes and then sub-blocks of 2 to 256; what can't be one goes into the
-     * id's comment */
+    /* A separate comment takes 3 bytes and then sub-blocks of 2 to 256 bytes; the remaining bytes
+     * go into the comment with the id. */
     uint64_t blocks = pad >= 3 ? (pad - 3) / OG_GIF_BLOCK : 0;
     uint32_t part = pad >= 3 ? (uint32_t)((pad - 3) % OG_GIF_BLOCK) : 0;
     uint32_t slack = pad < 3 ? (uint32_t)pad : part == 1 ? 1 : 0;
@@ -43,8 +43,8 @@ void og_build_gif(const struct og_image *img, const struct og_bulk *k, struct og
     og_pen_raw(w, "\x02\x02\x44\x01\x00\x3b", 6);
 }
 
-/* VP8L with one symbol for each of its five codes: every pixel takes zero bits (WebP lossless bitstream
- * specification, 6.2.1). */
+/* VP8L with one symbol in each of its five codes, so that every pixel takes zero bits (WebP
+ * lossless bitstream specification, 6.2.1). */
 static void vp8l(const struct og_image *img, struct og_pen *w)
 {
     uint64_t acc = 0x2f;
@@ -54,8 +54,8 @@ static void vp8l(const struct og_image *img, struct og_pen *w)
     const uint32_t part[][2] = {
         {(img->w - 1) & 0x3fff, 14},
         {(img->h - 1) & 0x3fff, 14},
-        {0, 4}, /* no alpha, version 0 */
-        {0, 3}, /* no transform, cache, meta codes */
+        {0, 4}, /* no alpha; version 0 */
+        {0, 3}, /* no transform, no cache, no meta codes */
         {5 | (img->id & 255) << 3, 11},
         {5 | (img->id >> 8 & 255) << 3, 11},
         {5 | (img->id >> 16 & 255) << 3, 11},
@@ -84,8 +84,8 @@ void og_build_webp(const struct og_image *img, const struct og_bulk *k, struct o
     og_pen_raw(w, &y, 3);
     vp8l(img, w);
     uint64_t pad = og_padding(img, (uint64_t)(w->p - start) + 8 + OG_ID_TEXT);
-    uint64_t even =
-        pad & ~(uint64_t)1; /* an odd size has one byte after the RIFF chunk, which readers skip */
+    /* if the size is odd, one byte follows the RIFF chunk; readers skip it */
+    uint64_t even = pad & ~(uint64_t)1;
     og_pen_raw(w, "ppAd", 4);
     og_pen_le32(w, (uint32_t)(OG_ID_TEXT + even));
     og_pen_id(w, img->id);
@@ -95,8 +95,8 @@ void og_build_webp(const struct og_image *img, const struct og_bulk *k, struct o
     og_body_repeat(w->body, k->jpeg, OG_FILL, pad);
 }
 
-/* One row of colour 0 in RLE8 (runs of at most 255, end of line), repeated so that a slice is not shorter
- * than it need be. Returns the bytes of one row. */
+/* Writes one row of colour 0 in RLE8 (runs of at most 255, then end of line), repeated to make
+ * slices long. Returns the bytes of one row. */
 static uint32_t bmp_rows(struct og_pen *w, uint32_t width, uint32_t *period)
 {
     uint8_t *from = w->p;
@@ -112,7 +112,8 @@ static uint32_t bmp_rows(struct og_pen *w, uint32_t width, uint32_t *period)
     return n;
 }
 
-/* 8 bits a pixel, RLE8, a palette of one colour. The padding lies before the data (bfOffBits). */
+/* BMP with 8 bits per pixel, RLE8 and a palette of one colour. The padding is before the data
+ * (bfOffBits). */
 void og_build_bmp(const struct og_image *img, const struct og_bulk *k, struct og_pen *w)
 {
     struct og_pen rows = {w->end - 3072, w->end, NULL, NULL};
@@ -150,8 +151,8 @@ static void tiff_entry(struct og_pen *w, uint32_t tag, uint32_t type, uint32_t c
     og_pen_le32(w, value);
 }
 
-/* One row of 1-bit pixels in PackBits, repeated so that a slice is not shorter than it need be. Returns the
- * bytes of one row. */
+/* Writes one row of 1-bit pixels in PackBits, repeated to make slices long. Returns the bytes of
+ * one row. */
 static uint32_t tiff_rows(struct og_pen *w, uint32_t width, uint32_t *period)
 {
     uint8_t *from = w->p;

@@ -1,10 +1,10 @@
-/* image_png.c: a PNG of one colour (1 bit, palette of one entry), IDAT put together from deflated runs of
- * zeros. */
+/* image_png.c: PNG of one colour (1 bit per pixel, a palette of one entry). Its IDAT consists of
+ * deflated runs of zeros. */
 #include <zlib.h>
 
 #include "image_impl.h"
 
-/* The bytes since `from` plus their CRC: a chunk's type and data. */
+/* Appends the CRC of the bytes since `from`, which are a chunk's type and data. */
 static void chunk_end(struct og_pen *w, const uint8_t *from)
 {
     og_pen_be32(w, (uint32_t)crc32(0, from, (uInt)(w->p - from)));
@@ -32,9 +32,9 @@ static void head(const struct og_image *img, struct og_pen *w)
 }
 
 struct idat {
-    uint64_t raw;     /* zero bytes of the picture, with the filter byte of each row */
-    uint64_t repeats; /* of the run of 1 MiB */
-    size_t n;         /* chunk data in all */
+    uint64_t raw;     /* zero bytes of the picture, including the filter byte of each row */
+    uint64_t repeats; /* repetitions of the run of 1 MiB */
+    size_t n;         /* total bytes of the chunk's data */
 };
 
 static struct idat idat_plan(const struct og_image *img, const struct og_bulk *k)
@@ -42,14 +42,15 @@ static struct idat idat_plan(const struct og_image *img, const struct og_bulk *k
     struct idat d = {(uint64_t)img->h * (1 + ((uint64_t)img->w + 7) / 8), 0, 2 + 2 + 4};
     d.repeats = d.raw >> (OG_DEFLATED - 1);
     if (d.repeats > 4096)
-        d.repeats = 4096; /* 4 GiB of it: whoever decodes that far has lost */
+        d.repeats = 4096; /* 4 GiB, which no decoder should reach */
     for (int i = 0; i < OG_DEFLATED - 1; i++)
         d.n += (d.raw >> i & 1) != 0 ? k->deflated[i].n : 0;
     d.n += d.repeats * k->deflated[OG_DEFLATED - 1].n;
     return d;
 }
 
-/* zlib header, runs, an empty last block (fixed Huffman: 03 00), Adler-32 of d.raw zeros. */
+/* Writes the zlib header, the runs, an empty last block (fixed Huffman: 03 00), and the Adler-32 of
+ * d.raw zeros. */
 static void idat_put(struct idat d, const struct og_bulk *k, struct og_pen *w)
 {
     const struct og_run *top = &k->deflated[OG_DEFLATED - 1];
@@ -99,6 +100,7 @@ void og_build_png(const struct og_image *img, const struct og_bulk *k, struct og
     chunk_begin(w, 0, "IEND");
     chunk_end(w, w->p - 4);
     og_pen_flush(w);
+    /* the file must have the wanted size, so the picture is cut */
     if (w->body->n > img->bytes && img->bytes > 1024)
-        og_body_truncate(w->body, img->bytes); /* the size wins */
+        og_body_truncate(w->body, img->bytes);
 }

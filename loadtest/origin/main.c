@@ -1,5 +1,5 @@
-/* main.c: `origin`, a photo host that misbehaves on demand; the command line. loadtest/README.md tells what
- * it is for. */
+/* main.c: the command line of `origin`, a photo host that misbehaves on demand. loadtest/README.md
+ * explains its use. */
 #include <arpa/inet.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -11,26 +11,25 @@
 
 static void usage(FILE *out)
 {
-    fputs(
-        "origin [--listen ADDRESS]... [options]       serve until SIGTERM\n"
-        "origin check FILE [options]                  what a record says about limits (origin check --help)\n"
-        "\n"
-        "  --listen A:P        127.0.0.1:9000 by default; [::1]:9000; port 0 for any; may be repeated\n"
-        "  --tls-listen A:P    the same for https, with --cert FILE and --key FILE (PEM)\n"
-        "  --port-file FILE    the ports, one a line in the order given, once they are listened on\n"
-        "  --threads N         1 to 64 (1)\n"
-        "  --max-connections N per thread (20000)\n"
-        "  --files DIR         DIR/NAME as /files/NAME\n"
-        "  --record FILE       appends a line for every request\n"
-        "  --hosts FILE        lines HOST key=value key=value; SIGHUP reads it again\n"
-        "  --behaviour TEXT    key=value pairs for all hosts without a line\n"
-        "  --seed N            of everything drawn by lot (0)\n"
-        "  --keep-heads N      the last N request heads, at /_heads\n"
-        "\n"
-        "A request is answered with a made-up picture, the same for the same URL. Keys, in the query of a "
-        "URL, a host's line or\n"
-        "--behaviour (each overrides the next):\n",
-        out);
+    fputs("origin [--listen ADDRESS]... [options]       serve until SIGTERM\n"
+          "origin check FILE [options]                  compares a record with limits (origin check --help)\n"
+          "\n"
+          "  --listen A:P        127.0.0.1:9000 by default; [::1]:9000; port 0 for any; may be repeated\n"
+          "  --tls-listen A:P    the same for https, with --cert FILE and --key FILE (PEM)\n"
+          "  --port-file FILE    writes the ports, one a line in the order given, once the origin listens\n"
+          "  --threads N         1 to 64 (1)\n"
+          "  --max-connections N per thread (20000)\n"
+          "  --files DIR         DIR/NAME as /files/NAME\n"
+          "  --record FILE       appends a line for every request\n"
+          "  --hosts FILE        lines HOST key=value key=value; SIGHUP reads it again\n"
+          "  --behaviour TEXT    key=value pairs for all hosts without a line\n"
+          "  --seed N            seed of all random choices (0)\n"
+          "  --keep-heads N      the last N request heads, at /_heads\n"
+          "\n"
+          "A request is answered with a made-up picture, the same for the same URL. Keys, in the query of a "
+          "URL, a host's line or\n"
+          "--behaviour (each overrides the next):\n",
+          out);
     og_behaviour_help();
     fputs("WHAT is a status, reset, stall, stallbody, cut, badchunk, endless, twolengths, bomb, or a body "
           "(html, svg, ...).\n"
@@ -44,7 +43,7 @@ static void usage(FILE *out)
           out);
 }
 
-/* "127.0.0.1:9000", "[::1]:9000", ":9000" (all of IPv4) */
+/* Reads an address: "127.0.0.1:9000", "[::1]:9000", or ":9000" for all IPv4 addresses. */
 static bool parse_address(const char *text, struct sockaddr_storage *sa)
 {
     char host[64];
@@ -79,7 +78,7 @@ static bool add_listen(struct og_options *o, const char *text, bool tls)
     return true;
 }
 
-/* A whole number from lo to hi. */
+/* Reads a whole number from lo to hi. */
 static bool number(const char *text, unsigned long lo, unsigned long hi, unsigned long *out)
 {
     char *end;
@@ -122,7 +121,7 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* One option. 0, or the exit code after saying what is wrong. */
+/* Applies one option. Returns 0, or the exit code after printing the error. */
 static int take(struct og_options *o, int c)
 {
     char why[256];

@@ -1,4 +1,5 @@
-/* making.h: what answer.c and content.c share: an answer in the making, and a pen for its head. */
+/* making.h: what answer.c and content.c share: an answer that is being made, and a pen that writes
+ * its head. */
 #ifndef OG_MAKING_H
 #define OG_MAKING_H
 
@@ -45,12 +46,13 @@ static inline void out_hex(struct og_out *o, uint64_t v)
     out_put(o, d + n, (size_t)(16 - n));
 }
 
-/* `n` bytes that live as long as the answer: from its scratch, or the heap. NULL when out of memory. */
+/* Returns `n` bytes that live until the answer ends, in its scratch memory or on the heap, or NULL
+ * when out of memory. */
 void *og_answer_mem(struct og_answer *a, size_t n);
 
 const char *og_reason(unsigned status);
 
-/* One answer in the making. */
+/* One answer that is being made. */
 struct making {
     struct og_answer *a;
     const struct og_world *w;
@@ -60,17 +62,18 @@ struct making {
     unsigned status;
     struct og_body body; /* the content, before any transfer coding */
     const char *mime;
-    const char *encoding; /* NULL: none */
+    const char *encoding; /* content coding; NULL: none */
 };
 
-/* Percent-decodes `n` bytes to `out`, which has room for n. Returns how many it made. */
+/* Percent-decodes `n` bytes to `out`, which has room for n. Returns the length of the result. */
 size_t og_unescape(char *out, const char *p, size_t n);
 
 /* ---- content.c ---- */
 
-/* Fills body and mime by status and behaviour; a file that is not there makes it a 404. */
+/* Sets body and mime by status and behaviour. A missing file changes the status to 404. */
 void og_content(struct making *m);
-/* Puts the body into gzip; leaves it as it is when it is empty, too large, or memory is out. */
+/* Compresses the body with gzip. Leaves it unchanged if it is empty or too large, or when out of
+ * memory. */
 void og_code_gzip(struct making *m);
 void og_code_bomb(struct making *m);
 

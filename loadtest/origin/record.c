@@ -27,7 +27,8 @@ static char *put_number(char *p, uint64_t v, char after)
     return p;
 }
 
-/* One word: blanks and control characters become '_', so that columns stay columns. */
+/* Writes one word. '_' replaces blanks and control characters, so that the columns stay separate.
+ */
 static char *put_word(char *p, struct og_slice s)
 {
     if (s.n == 0)

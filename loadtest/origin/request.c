@@ -1,5 +1,5 @@
-/* request.c: see request.h. Only what the origin looks at is parsed; everything else is let through, since
- * clients are not what is under test here by their grammar but by their timing. */
+/* request.c: see request.h. Parses only the parts of a request that the origin uses, and accepts
+ * everything else, because the tests check the timing of clients and not their syntax. */
 #include "request.h"
 
 #include <string.h>
@@ -19,7 +19,8 @@ static struct og_slice trim(const char *p, const char *end)
     return (struct og_slice){p, (size_t)(end - p)};
 }
 
-/* "Shop1.example:9000" -> "shop1.example", "[::1]:80" -> "[::1]" */
+/* Returns the host without its port: "Shop1.example:9000" becomes "shop1.example", and "[::1]:80"
+ * becomes "[::1]". */
 static struct og_slice host_name(struct og_slice v)
 {
     size_t n = 0;
@@ -47,7 +48,8 @@ static bool request_line(struct og_request *r, const char *p, const char *end)
         return false;
     r->keep_alive = sp2[8] == '1';
     r->is_head = og_slice_is(r->method, "HEAD");
-    if (sp2 - t > 7 && strncasecmp(t, "http://", 7) == 0) { /* absolute form, as to a proxy */
+    /* this target is a whole URL, as in a request to a proxy */
+    if (sp2 - t > 7 && strncasecmp(t, "http://", 7) == 0) {
         const char *slash = memchr(t + 7, '/', (size_t)(sp2 - t - 7));
         if (slash == NULL)
             return false;

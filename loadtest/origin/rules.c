@@ -1,5 +1,4 @@
-/* rules.c: see rules.h. Lines are sorted by name for the exact look-up; patterns stay in the order of the
- * file. */
+/* rules.c: see rules.h. Exact names are sorted for look-up; patterns keep the order of the file. */
 #include "rules.h"
 
 #include <errno.h>
@@ -17,7 +16,7 @@ struct rule {
 };
 
 struct og_rules {
-    char *text; /* hosts and texts point into it */
+    char *text; /* content of the file; names and values point into it */
     struct rule *exact, *pattern;
     size_t exact_n, pattern_n;
 };
@@ -72,7 +71,7 @@ static char *slurp(const char *path)
     return small != NULL ? small : text;
 }
 
-/* Adds the line to the rules. False, with a sentence in why, when it is wrong. */
+/* Adds the line to the rules. Returns false if it is wrong, with a sentence in `why`. */
 static bool add_line(struct og_rules *r, char *line, const struct og_behaviour *defaults, char *why,
                      size_t why_n)
 {

@@ -1,8 +1,8 @@
-/* rules.h: the hosts file: `HOST key=value key=value`, one line a host; `#` starts a comment.
+/* rules.h: the hosts file. Each line is `HOST key=value key=value`; `#` starts a comment.
  *
- * HOST is a name without port, in lower case, or a pattern with `*` for any run of characters. An exact name
- * wins over patterns, of patterns the first in the file. Loaded as a whole and never changed; a reload makes
- * a new one. */
+ * HOST is a name in lower case without a port, or a pattern in which `*` stands for any characters.
+ * An exact name wins over patterns; of several matching patterns, the first wins. Rules never
+ * change: a reload makes new ones. */
 #ifndef OG_RULES_H
 #define OG_RULES_H
 
@@ -10,12 +10,12 @@
 
 struct og_rules;
 
-/* Reads `path` over the defaults. NULL, with a sentence in `why` (with the line), if it is wrong or can't be
- * read. */
+/* Reads the file; each rule starts from the defaults. Returns NULL if the file is wrong or
+ * unreadable, with a sentence in `why` that names the line. */
 struct og_rules *og_rules_load(const char *path, const struct og_behaviour *defaults, char *why,
                                size_t why_n);
 void og_rules_free(struct og_rules *r);
-/* The behaviour of a host; NULL when no line speaks of it. Lives as long as `r`. */
+/* Returns the behaviour of a host, or NULL if no line matches. It is valid until `r` is freed. */
 const struct og_behaviour *og_rules_find(const struct og_rules *r, const char *host, size_t n);
 
 #endif

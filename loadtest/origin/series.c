@@ -24,7 +24,7 @@ size_t og_worst_overlap(const int64_t *start, const int64_t *end, size_t n, int6
     for (size_t s = 0, e = 0; s < n; s++) {
         while (e < n && end[e] <= start[s])
             e++;
-        /* an interval of no length ends when it starts: e may be past s for the while */
+        /* An interval of no length ends when it starts, so e may be greater than s here. */
         if (s + 1 > e && s + 1 - e > worst) {
             worst = s + 1 - e;
             *at = start[s];
@@ -53,9 +53,9 @@ size_t og_count_between(const int64_t *t, size_t n, int64_t from, int64_t to)
     return to > from ? lower_bound(t, n, to) - lower_bound(t, n, from) : 0;
 }
 
-/* The k-th request from `from` on may be sent one window after the one `limit` places before it, be that a
- * real one or one of ours: with `before` real ones in the last window, ours repeat with the period of the
- * window. */
+/* Request k after `from` may be sent one window after request k - limit. Request k - limit is in
+ * the record if it was sent before `from`; otherwise it is computed. So the computed requests
+ * repeat with the period of the window. */
 size_t og_reachable(const int64_t *t, size_t n, int64_t from, int64_t to, size_t limit, int64_t window)
 {
     if (limit == 0 || to <= from)
@@ -66,7 +66,8 @@ size_t og_reachable(const int64_t *t, size_t n, int64_t from, int64_t to, size_t
         begin = end - limit;
     size_t count = 0;
     for (size_t place = 0; place < limit; place++) {
-        /* the first free ones at `from`, then a window after each of those before, in order */
+        /* the free places are used at `from`, the others one window after each earlier request, in
+         * order */
         size_t free_places = limit - (end - begin);
         int64_t first = place < free_places ? from : t[begin + place - free_places] + window;
         if (first < to)

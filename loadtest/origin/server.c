@@ -32,7 +32,8 @@ static void on_connection(uv_stream_t *listener, int status)
         og_conn_accept(lp, listener, lp->server->opt->listen[i].tls);
 }
 
-/* The address is bound by hand for SO_REUSEPORT. `sa` gets the port that a 0 became. 0 or a libuv error. */
+/* Binds the address with SO_REUSEPORT, which libuv does not set. A port 0 in `sa` is replaced by
+ * the port chosen. Returns 0 or a libuv error. */
 static int listen_on(struct og_loop *lp, uv_tcp_t *tcp, struct sockaddr_storage *sa, bool shared)
 {
     int on = 1, fd = socket(sa->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -62,7 +63,8 @@ static unsigned port_of(const struct sockaddr_storage *sa)
                                            : ((const struct sockaddr_in *)sa)->sin_port);
 }
 
-/* Written aside and renamed, so that whoever waits for it sees it whole. */
+/* Writes the ports to a temporary file and renames it, so that readers always see a complete file.
+ */
 static bool write_ports(const char *path, const struct og_address *at, unsigned n)
 {
     char aside[4096];
@@ -233,7 +235,8 @@ static void server_fini(struct og_server *s)
         close(s->record_fd);
 }
 
-/* Listeners of all loops, then threads; the main thread runs loop 0 with the signals. */
+/* Opens the listeners of all loops, then starts the threads. The main thread runs loop 0 and
+ * handles signals. */
 static int serve(struct og_server *s)
 {
     const struct og_options *o = s->opt;
@@ -279,6 +282,6 @@ int og_serve(const struct og_options *opt)
     if (code == 0)
         code = serve(&s);
     if (code == 0)
-        server_fini(&s); /* after an error the process ends with loops half made: leave them to the kernel */
+        server_fini(&s); /* after an error, the loops are not closed one by one: the process ends */
     return code;
 }

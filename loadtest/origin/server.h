@@ -1,14 +1,14 @@
 /* server.h: loops, listeners and connections.
  *
- *   read head --> answer made --> delay --> send (drip) --> stop_at reached: keep | close | cut | reset |
+ * read head --> make answer --> delay --> send (drip) --> stop_at: keep | close | cut | reset |
  * stall
  *
- * A request is in flight from the moment its head is complete to the moment its last byte was handed to the
- * kernel or its connection was found dead. Reading goes on meanwhile, so that a peer that leaves is noticed
- * at once, also during a delay or a stall.
+ * A request is in flight from the moment its head is complete until the kernel gets its last byte
+ * or the origin finds the connection dead. The origin reads meanwhile, so it notices at once when a
+ * peer leaves, also during a delay or a stall.
  *
- * Every thread has a loop with listeners of its own (SO_REUSEPORT) and shares the counters only. A connection
- * lives on one loop. */
+ * Every thread has a loop with its own listeners (SO_REUSEPORT) and shares only the counters. A
+ * connection stays on one loop. */
 #ifndef OG_SERVER_H
 #define OG_SERVER_H
 
@@ -21,7 +21,7 @@
 
 #define OG_LISTENS 16
 #define OG_THREADS 64
-#define OG_IN      16384 /* bytes of a request's head */
+#define OG_IN      16384 /* maximum bytes of a request's head */
 
 struct og_address {
     struct sockaddr_storage sa;
@@ -32,7 +32,7 @@ struct og_options {
     struct og_address listen[OG_LISTENS];
     unsigned listens;
     unsigned threads;
-    unsigned max_connections; /* per thread */
+    unsigned max_connections; /* limit for each thread */
     unsigned keep_heads;
     uint64_t seed;
     const char *port_file, *files, *record, *hosts, *cert, *key;
@@ -44,14 +44,15 @@ struct og_server {
     struct og_bulk *bulk;
     struct og_run bomb;
     struct og_tally *tally;
-    struct og_rules *_Atomic rules; /* NULL: no hosts file */
-    struct og_rules **retired;      /* rules that requests may still look at; freed at the end */
+    struct og_rules *_Atomic rules; /* NULL: there is no hosts file */
+    /* earlier rules, which requests may still use; freed at the end */
+    struct og_rules **retired;
     unsigned retired_n;
-    uv_mutex_t reload_lock; /* two threads may be asked to reload at once */
+    uv_mutex_t reload_lock; /* two threads may get a reload at the same time */
     int files_fd, record_fd;
-    void *tls_ctx; /* NULL: no TLS */
+    void *tls_ctx; /* NULL: there is no TLS */
     int64_t wall_minus_mono_us;
-    struct og_loop *loop; /* opt->threads of them; loop 0 runs on the main thread */
+    struct og_loop *loop; /* array of opt->threads loops; loop 0 runs on the main thread */
 };
 
 struct og_loop {
@@ -60,8 +61,10 @@ struct og_loop {
     struct og_server *server;
     struct og_world world;
     uv_tcp_t listener[OG_LISTENS];
-    uv_timer_t tick; /* every 100 ms: flush the record; every second: date; every 5: idle connections */
-    uv_async_t stop; /* from any thread */
+    /* Fires every 100 ms and flushes the record; every second it renews the date; every five
+     * seconds it closes idle connections. */
+    uv_timer_t tick;
+    uv_async_t stop; /* wakes the loop to stop it; may be sent from any thread */
     unsigned ticks;
     struct pp_list conns;
     bool stopping;
@@ -69,9 +72,9 @@ struct og_loop {
     struct og_record record;
 };
 
-/* Runs until SIGTERM or SIGINT. Returns the exit code; says on stderr what is wrong. */
+/* Runs until SIGTERM or SIGINT. Returns the exit code; prints errors on standard error. */
 int og_serve(const struct og_options *opt);
-/* Loads the hosts file again (SIGHUP, POST /_reload); keeps the old rules if it is wrong. */
+/* Reads the hosts file again (SIGHUP, POST /_reload). Keeps the old rules if the file is wrong. */
 bool og_server_reload(struct og_server *s, char *why, size_t why_n);
 
 static inline int64_t og_now_us(const struct og_server *s)
@@ -81,14 +84,14 @@ static inline int64_t og_now_us(const struct og_server *s)
 
 /* ---- conn.c ---- */
 
-/* Takes the next connection of the listener. */
+/* Accepts the next connection of the listener. */
 void og_conn_accept(struct og_loop *lp, uv_stream_t *listener, bool tls);
-/* Ends what has been idle for 75 s. */
+/* Closes connections that have been idle for 75 s. */
 void og_conn_sweep(struct og_loop *lp);
-/* Ends all; what was in flight is recorded as "stop". */
+/* Closes all connections, and records requests in flight as "stop". */
 void og_conn_stop_all(struct og_loop *lp);
 
-/* ---- admin.c: paths that start with "/_" are ours, neither counted nor recorded ---- */
+/* ---- admin.c: paths that start with "/_"; they are neither counted nor recorded ---- */
 
 void og_admin(struct og_loop *lp, const struct og_request *r, struct og_answer *a);
 

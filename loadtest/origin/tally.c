@@ -1,5 +1,5 @@
-/* tally.c: see tally.h. Open addressing, linear probing, tables at most half full; nothing is ever removed
- * but by reset. */
+/* tally.c: see tally.h. The hash tables use open addressing with linear probing and are at most
+ * half full; only a reset removes entries. */
 #include "tally.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #define OG_JSON_HOSTS 4096u
 
 struct url {
-    uint64_t hash; /* 0: free */
+    uint64_t hash; /* hash of the URL; 0: the entry is free */
     uint64_t seen;
 };
 
@@ -26,14 +26,14 @@ struct head {
 };
 
 struct og_tally {
-    pthread_mutex_t lock; /* the tables; not the counters */
+    pthread_mutex_t lock; /* protects the tables; the counters are atomic */
     struct og_host **slot;
-    struct og_host **host; /* in order of appearance */
+    struct og_host **host; /* hosts in the order of their first request */
     unsigned hosts;
     struct og_host others;
     struct url *url;
     unsigned urls;
-    struct head *head; /* a ring */
+    struct head *head; /* ring of the kept heads */
     unsigned heads, head_next, head_count;
     atomic_uint_fast64_t requests, bytes, accepted;
     atomic_int_fast64_t open, in_flight, max_in_flight;
@@ -195,7 +195,8 @@ void og_tally_reset(struct og_tally *t)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Host names came over the network: only what is harmless in JSON is shown as it is. */
+/* Writes a host name. It comes from the network, so '?' replaces characters that would need escapes
+ * in JSON. */
 static void put_name(FILE *out, const struct og_host *h)
 {
     for (size_t i = 0; i < h->n; i++) {

@@ -9,7 +9,7 @@
 
 struct og_tls {
     SSL *ssl;
-    BIO *in, *out; /* owned by ssl */
+    BIO *in, *out; /* both belong to ssl */
     char wire[32768];
     char plain[16384];
 };

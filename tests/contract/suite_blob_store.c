@@ -1,5 +1,5 @@
-/* suite_blob_store.c: an object is there whole or not at all, under its hash; writing it again changes
- * nothing; what is given up leaves nothing. */
+/* suite_blob_store.c: the store keeps an object under its hash, either whole or not at all. A
+ * second put of the same object changes nothing. An aborted part leaves no file. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 struct kit {
     const char *place;
     struct pp_blob_store *b;
-    char *bytes; /* LARGE of them */
+    char *bytes; /* the content of the largest test object, LARGE bytes */
 };
 
 static const struct pp_blob_subject *subject;
@@ -133,7 +133,7 @@ static void pieces_are_joined(void **state)
     uint8_t h[32];
     size_t n = 0;
 
-    for (int i = 0; i < 1000; i++) { /* some of them empty */
+    for (int i = 0; i < 1000; i++) { /* Some of the pieces are empty. */
         iov[i] = (struct iovec){k->bytes + n, (size_t)(i * 7 % 300)};
         n += iov[i].iov_len;
     }
@@ -161,7 +161,8 @@ static void parts_become_objects(void **state)
     bool existed = true;
 
     struct pp_blob_part *part = write_part(k, LARGE, 100000);
-    check_none(k, k->bytes, LARGE, "jpg"); /* not before it is whole */
+    /* The object is absent until the store has committed it. */
+    check_none(k, k->bytes, LARGE, "jpg");
     assert_int_equal(k->b->ops->commit(part, hash(h, k->bytes, LARGE), "jpg", &existed), PP_OK);
     assert_false(existed);
     check(k, k->bytes, LARGE, "jpg");
@@ -280,7 +281,8 @@ static void two_may_share_a_place(void **state)
     struct pp_blob_part *part = write_part(k, 2000, 100);
     uint8_t h[32];
 
-    k->b = open_store(k->place); /* which leaves the other's part alone */
+    /* Opening a second store must not remove the part that the first one is writing. */
+    k->b = open_store(k->place);
     put(k, k->bytes, 1000, "jpg", false);
     k->b->ops->close(k->b);
     k->b = mine;
@@ -307,7 +309,8 @@ struct worker {
     int id, failed;
 };
 
-/* Objects of its own, and those that everybody writes at once. */
+/* Each thread stores objects of its own, and objects that the other threads store at the same
+ * time. */
 static void *work(void *data)
 {
     struct worker *w = data;
@@ -344,7 +347,8 @@ static void threads_do_not_meet(void **state)
         w[i] = (struct worker){.k = k, .id = i};
         assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
     }
-    for (int i = 0; i < THREADS; i++) /* all, before one of them fails the test */
+    /* The test joins all threads before it looks at their results. */
+    for (int i = 0; i < THREADS; i++)
         pthread_join(w[i].thread, NULL);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(w[i].failed, 0);

@@ -6,15 +6,17 @@
 
 struct pp_blob_subject {
     const char *name;
-    /* A new, empty place for a store; valid until the process ends. */
+    /* Makes a new, empty place for a store. The returned name is valid until the process ends. */
     const char *(*place)(void);
-    /* Opens the store in that place; any number at once, and again after ops->close(), with what it had. */
+    /* Opens the store in that place. Several stores may be open in one place. A store that is
+     * opened again after ops->close() has its former content. */
     enum pp_err (*open)(const char *place, struct pp_blob_store **out);
-    /* Things in that place that are no whole objects: parts, temporary files. */
+    /* Returns the number of files in that place that are not complete objects: parts and
+     * temporary files. */
     int (*leftovers)(const char *place);
 };
 
-/* Runs the suite; the number of failed tests. */
+/* Runs the suite; returns the number of failed tests. */
 int pp_suite_blob_store(const struct pp_blob_subject *subject);
 
 #endif

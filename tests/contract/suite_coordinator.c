@@ -1,6 +1,6 @@
-/* suite_coordinator.c: what one holder of a slot has sent is known to the next, after a release as after a
- * crash (rule I5); shares add up; slow hosts, announcements, signs of life and drains reach who they should.
- */
+/* suite_coordinator.c: the next holder of a slot learns what the previous holder sent, after a
+ * release and after a crash (rule I5). The shares of a client add up to its limits. Slow hosts,
+ * announcements, heartbeats and drains reach the workers that need them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,11 +64,11 @@ static void a_release_hands_on_its_marks(void **state)
     w = ck_granted(k, "42", 100, T0 + 500);
     assert_int_equal(w.spent, 0);
     assert_int_equal(ck_told(&w, T0 + 500), 10);
-    w = ck_granted(k, "43", 100, T0 + 500); /* and to nobody else */
+    w = ck_granted(k, "43", 100, T0 + 500); /* Another client's slot starts without history. */
     assert_int_equal(ck_told(&w, T0 + 500), 0);
 }
 
-static void a_release_hands_on_what_was_under_way(void **state)
+static void a_release_hands_on_what_was_in_flight(void **state)
 {
     struct coord_kit *k = *state;
     struct pp_slot_want w = ck_granted(k, "42", 100, T0);
@@ -88,7 +88,8 @@ static void marks_grow_old(void **state)
 
     ck_release(k, "w1", r, T0);
     ck_crash(k);
-    w = ck_granted(k, "42", 100, T0 + 58900); /* of the marks two are left */
+    /* Only the last two marks, of three requests, still count. */
+    w = ck_granted(k, "42", 100, T0 + 58900);
     assert_int_equal(ck_told(&w, T0 + 58900), 3);
     w = ck_granted(k, "42", 100, T0 + 130000);
     assert_int_equal(ck_told(&w, T0 + 130000), 0);
@@ -107,7 +108,9 @@ static void a_crash_counts_what_was_reserved(void **state)
     w = ck_granted(k, "42", 100, T0 + 500);
     assert_int_equal(w.spent, 30);
     assert_int_equal(ck_told(&w, T0 + 500), 40);
-    ck_crash(k); /* at once: the same 30, as a mark of their own by now */
+    /* The second holder crashes before it renews. The third holder gets the 30 spent permits as
+     * a mark. */
+    ck_crash(k);
     w = ck_granted(k, "42", 100, T0 + 600);
     assert_int_equal(ck_told(&w, T0 + 600), 40);
     ck_crash(k);
@@ -117,8 +120,8 @@ static void a_crash_counts_what_was_reserved(void **state)
     assert_int_equal(ck_told(&w, T0 + 122000), 0);
 }
 
-/* Permits that were reserved may have been used long after the holder's last word: a slow connection, a disk
- * that takes no writes. */
+/* A holder may use reserved permits long after its last record, for example while a disk refuses
+ * writes. The next holder must count them however late it comes. */
 static void a_reservation_outlives_silence(void **state)
 {
     struct coord_kit *k = *state;
@@ -202,13 +205,18 @@ static void many_are_renewed_at_once(void **state)
     }
 }
 
-/* I5: however holders come and go, the next is told of at least what went out in the last window; and of no
- * more than that and what was reserved in vain. Virtual time; the holder's log is the model's. */
+/* The state of the model for rule I5: holders take, release and lose a slot in random order. The
+ * next holder must learn of all requests sent in the last window, and of no others except
+ * reserved permits that were never used. The test uses virtual time and keeps the log of the
+ * holder itself. */
 struct model {
-    int64_t sent[20000], vain[20000]; /* times of requests; of reservations that a crash has spent */
+    /* sent: times of requests; vain: times at which a crash spent permits that no request had
+     * used */
+    int64_t sent[20000], vain[20000];
     size_t n, n_vain;
-    uint32_t reserved, unused; /* recorded; of these not yet sent */
-    size_t unmarked;           /* sent since the marks recorded last */
+    /* reserved: permits in the last record; unused: those of them that no request has used yet */
+    uint32_t reserved, unused;
+    size_t unmarked; /* requests sent since the last record that had marks */
 };
 
 static uint32_t within(const int64_t *at, size_t n, int64_t now)
@@ -220,7 +228,7 @@ static uint32_t within(const int64_t *at, size_t n, int64_t now)
     return sum;
 }
 
-/* What was handed on and what this holder sent, as marks of one each. */
+/* Returns a renewal with one mark for each request that the holder took over or sent. */
 static struct pp_slot_renewal renewal_of(struct coord_kit *k, const struct model *m, uint32_t share,
                                          int64_t now)
 {
@@ -248,7 +256,7 @@ static void no_hand_over_forgets(void **state)
     for (int step = 0; step < 400; step++) {
         now += pp_test_between(&seed, 0, 4000);
         int what = (int)pp_test_between(&seed, 0, 9);
-        if (what < 6) { /* reserve, then send some of it */
+        if (what < 6) { /* The holder reserves permits, then uses some of them. */
             bool with_marks = pp_test_between(&seed, 0, 1);
             uint32_t more = (uint32_t)pp_test_between(&seed, 0, 20);
             struct pp_slot_renewal r = renewal_of(k, m, w.share, now);
@@ -278,7 +286,9 @@ static void no_hand_over_forgets(void **state)
         assert_true(known >= sent);
         if (!crashed)
             assert_true(known <= sent + within(m->vain, m->n_vain, now));
-        if (crashed) { /* counted as of now, all that was not in the marks: later than they were sent */
+        /* The next holder counts requests without a mark as sent now, which is later than the
+         * truth. */
+        if (crashed) {
             for (size_t i = 0; i < m->n_vain; i++)
                 m->vain[i] = m->vain[i] > now - CK_WINDOW_MS ? m->vain[i] : 0;
             while (within(m->sent, m->n, now) + within(m->vain, m->n_vain, now) < known)
@@ -322,7 +332,8 @@ static void slow_hosts_are_bounded(void **state)
         (void)snprintf(host, sizeof(host), "h%d.test", i);
         k->c->ops->slow_host(k->c, host, T0 + 1000000, T0);
     }
-    assert_int_equal(k->c->ops->host_slow_until(k->c, host, T0), T0 + 1000000); /* the newest stay */
+    /* The coordinator drops old hosts, but never the newest. */
+    assert_int_equal(k->c->ops->host_slow_until(k->c, host, T0), T0 + 1000000);
 }
 
 /* --- announcements --- */
@@ -334,10 +345,12 @@ static void announcements_reach_the_watcher(void **state)
     struct pp_backlog_row rows[2] = {{.client = client, .queue = 1, .due_ms = T0},
                                      {.client = "43", .queue = PP_QUEUE_SUSPECT, .due_ms = T0 + 5}};
 
-    k->c->ops->announce(k->c, rows, 2); /* nobody is listening */
+    /* No process watches yet, so nobody hears this announcement. */
+    k->c->ops->announce(k->c, rows, 2);
     ck_watch(k);
     k->c->ops->announce(k->c, rows, 2);
-    memset(client, 'x', 2); /* copied */
+    /* The coordinator must have copied the name before announce() returned. */
+    memset(client, 'x', 2);
     assert_int_equal(ck_heard(k, "42", 1), T0);
     k->c->ops->announce(k->c, &rows[1], 1);
     assert_int_equal(ck_heard(k, "43", PP_QUEUE_SUSPECT), T0 + 5);
@@ -435,7 +448,7 @@ int pp_suite_coordinator(const struct pp_coord_subject *s)
         TEST(no_rate_is_no_rate),
         TEST(many_are_granted_at_once),
         TEST(a_release_hands_on_its_marks),
-        TEST(a_release_hands_on_what_was_under_way),
+        TEST(a_release_hands_on_what_was_in_flight),
         TEST(marks_grow_old),
         TEST(a_crash_counts_what_was_reserved),
         TEST(a_reservation_outlives_silence),

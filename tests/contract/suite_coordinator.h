@@ -7,20 +7,21 @@
 
 struct pp_coord_subject {
     const char *name;
-    /* A new, empty place for what workers agree on; valid until the process ends. */
+    /* Makes a new, empty place for the workers' shared state. The returned name is valid until
+     * the process ends. */
     const char *(*place)(void);
-    /* Opens a coordinator there; again after ops->close(), with what was recorded. Closing without a release
-     * is what a crash leaves. */
+    /* Opens a coordinator in that place. A coordinator that is opened again after ops->close()
+     * has the recorded state. Closing without a release has the effect of a crash. */
     enum pp_err (*open)(struct pp_loop *loop, const char *place, struct pp_coordinator **out);
-    /* Several processes, each with a coordinator of its own in the same place, share what there is. Else one
-     * worker is granted everything. */
+    /* True if several processes, each with its own coordinator in the same place, share the
+     * slots. If false, one worker gets every slot. */
     bool many;
-    /* From here on it is now_ms, for all coordinators: time passes in the test's hand. NULL: the only time is
-     * that of the requests. */
+    /* Sets the clock of all coordinators to now_ms. NULL: the adapter has no clock of its own
+     * and uses the time in each request. */
     void (*at)(int64_t now_ms);
 };
 
-/* Runs the suite; the number of failed tests. */
+/* Runs the suite; returns the number of failed tests. */
 int pp_suite_coordinator(const struct pp_coord_subject *subject);
 
 #endif

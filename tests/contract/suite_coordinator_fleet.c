@@ -1,6 +1,7 @@
-/* suite_coordinator_fleet.c: many workers, each a process of its own: a share is one worker's until its lease
- * ends, and what it left is known to the next; everybody hears what anybody says; a data set that is new
- * grants nothing to those who may not know. */
+/* suite_coordinator_fleet.c: many workers, each in its own process, use one coordinator. A share
+ * belongs to one worker until its lease ends, and the next holder learns what was sent. Every
+ * worker hears every announcement. A coordinator with a new data set grants nothing until leases
+ * that it cannot know of must have ended. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ static struct pp_slot_renewal renewal(const struct pp_slot_want *w)
                                     .shares = w->shares};
 }
 
-/* --- one holder a share --- */
+/* --- one holder per share --- */
 
 static void a_slot_is_its_holders_until_the_lease_ends(void **state)
 {
@@ -40,7 +41,7 @@ static void a_slot_is_its_holders_until_the_lease_ends(void **state)
     assert_true(w.granted);
     other = ck_acquire(k, "w2", want(100, 8, 1), T0 + 1000);
     assert_false(other.granted);
-    assert_false(other.empty); /* its holder has not said so */
+    assert_false(other.empty); /* The holder of the share has not reported that no work is due. */
     assert_int_equal(other.retry_at_ms, T0 + LEASE);
     assert_false(ck_renew(k, "w1", renewal(&w), T0 + 20000));
     other = ck_acquire(k, "w2", want(100, 8, 1), T0 + LEASE);
@@ -58,7 +59,8 @@ static void a_lease_that_has_ended_is_lost(void **state)
     struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
 
     assert_false(ck_renew(k, "w1", renewal(&w), T0 + LEASE - 1));
-    assert_true(ck_renew(k, "w1", renewal(&w), T0 + 2 * LEASE - 1)); /* also if nobody has come */
+    /* A lease that has ended is lost even if no other worker wants the share. */
+    assert_true(ck_renew(k, "w1", renewal(&w), T0 + 2 * LEASE - 1));
 }
 
 static void a_release_frees_at_once(void **state)
@@ -66,7 +68,8 @@ static void a_release_frees_at_once(void **state)
     struct coord_kit *k = *state;
     struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
 
-    ck_release(k, "w2", renewal(&w), T0); /* not its own */
+    /* w2 tries to release a slot that w1 holds: nothing changes. */
+    ck_release(k, "w2", renewal(&w), T0);
     assert_false(ck_acquire(k, "w3", want(100, 8, 1), T0).granted);
     ck_release(k, "w1", renewal(&w), T0);
     assert_true(ck_acquire(k, "w3", want(100, 8, 1), T0).granted);
@@ -78,7 +81,8 @@ static void a_worker_has_one_share_of_a_client(void **state)
     struct coord_kit *k = *state;
     struct pp_slot_want a = ck_acquire(k, "w1", want(100, 8, 3), T0);
     struct pp_slot_want b = ck_acquire(k, "w2", want(100, 8, 3), T0);
-    struct pp_slot_want again = ck_acquire(k, "w1", want(100, 8, 3), T0 + 10); /* the answer was lost */
+    /* w1 repeats its request, as if the first answer had been lost. */
+    struct pp_slot_want again = ck_acquire(k, "w1", want(100, 8, 3), T0 + 10);
     struct pp_slot_want c = ck_acquire(k, "w3", want(100, 8, 3), T0);
     struct pp_slot_want d = ck_acquire(k, "w4", want(100, 8, 3), T0 + 10);
 
@@ -89,7 +93,7 @@ static void a_worker_has_one_share_of_a_client(void **state)
     assert_int_equal(d.shares, 3);
 }
 
-/* An acquire at `now` of a worker whose clock is ahead by `off`. */
+/* Acquires a share at `now` for a worker whose clock is ahead by `off`. */
 static struct pp_slot_want acquire_off(struct coord_kit *k, const char *worker, int64_t now, int64_t off)
 {
     struct pp_slot_want w = want(100, 8, 1);
@@ -101,8 +105,8 @@ static struct pp_slot_want acquire_off(struct coord_kit *k, const char *worker, 
     return w;
 }
 
-/* A slot is refused and granted by the coordinator's clock, and what was sent counts from when it was sent,
- * whatever the workers' own clocks say. */
+/* Workers have wrong clocks. Leases follow the clock of the coordinator, and each mark keeps the
+ * true time of its requests. */
 static void clocks_may_differ(void **state)
 {
     struct coord_kit *k = *state;
@@ -129,7 +133,7 @@ static void clocks_may_differ(void **state)
     assert_int_equal(w.retry_at_ms, T0 + LEASE + late);
     w = acquire_off(k, "w2", T0 + LEASE, late);
     assert_true(w.granted);
-    assert_int_equal(w.n_marks, 1); /* the older one has run out */
+    assert_int_equal(w.n_marks, 1); /* The mark that is 32 s older has expired by now. */
     assert_int_equal(w.marks[0].at_ms, T0 - 1000 + late);
     assert_int_equal(w.taken, 3);
     assert_int_equal(w.taken_until_ms, T0 + 50000 + late);
@@ -137,7 +141,7 @@ static void clocks_may_differ(void **state)
 
 /* --- what a crash leaves --- */
 
-static void what_may_be_under_way_stays_taken(void **state)
+static void what_may_be_in_flight_stays_taken(void **state)
 {
     struct coord_kit *k = *state;
     struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
@@ -150,7 +154,7 @@ static void what_may_be_under_way_stays_taken(void **state)
     assert_true(w.granted);
     assert_int_equal(w.taken, 3);
     assert_int_equal(w.taken_until_ms, T0 + 2 * LEASE + 5000);
-    r = renewal(&w); /* says nothing of those before it */
+    r = renewal(&w); /* The renewal of w2 carries no marks of w1's requests. */
     r.in_flight = 2;
     r.busy_until_ms = T0 + 2 * LEASE + 2000;
     assert_false(ck_renew(k, "w2", r, T0 + LEASE));
@@ -168,7 +172,7 @@ static void no_more_is_taken_than_there_is(void **state)
     struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
     struct pp_slot_renewal r = renewal(&w);
 
-    for (int i = 0; i < 4; i++) { /* each crashes */
+    for (int i = 0; i < 4; i++) { /* Each holder reports 8 requests in flight, then crashes. */
         char worker[] = "w2";
         worker[1] = (char)('2' + i);
         r.in_flight = 8;
@@ -197,11 +201,13 @@ static void a_crash_before_the_first_renewal_forgets_nothing(void **state)
     w = ck_acquire(k, "w2", want(100, 8, 1), T0 + LEASE);
     assert_int_equal(w.spent, 7);
     assert_int_equal(ck_told(&w, T0 + LEASE), 12);
-    w = ck_acquire(k, "w3", want(100, 8, 1), T0 + 2 * LEASE - 2000); /* still w2's */
+    /* The lease of w2 has not ended. */
+    w = ck_acquire(k, "w3", want(100, 8, 1), T0 + 2 * LEASE - 2000);
     assert_false(w.granted);
     w = ck_acquire(k, "w3", want(100, 8, 1), T0 + 2 * LEASE);
     assert_int_equal(w.spent, 0);
-    assert_int_equal(ck_told(&w, T0 + 2 * LEASE), 7); /* as of when w2 took them over */
+    /* The 7 permits count from the time at which w2 took the share over. */
+    assert_int_equal(ck_told(&w, T0 + 2 * LEASE), 7);
     assert_int_equal(w.taken, 2);
 }
 
@@ -232,11 +238,13 @@ static void another_cut_waits_for_all_of_the_old(void **state)
     other = ck_acquire(k, "w3", cuts[2], T0 + 8000);
     assert_true(other.granted);
     assert_int_equal(other.shares, 3);
-    assert_false(ck_acquire(k, "w1", want(100, 8, 2), T0 + 8000).granted); /* the old one */
+    /* The old cut is refused. */
+    assert_false(ck_acquire(k, "w1", want(100, 8, 2), T0 + 8000).granted);
     assert_true(ck_acquire(k, "w1", cuts[2], T0 + 8000).granted);
 }
 
-/* What all shares of a cut may send at a time, by what their holders were told. */
+/* Returns the number of requests that all shares of a cut may send at `at`, by the marks that
+ * their holders have at `now`. */
 static uint64_t may_send(const struct pp_slot_want *w, uint32_t n, int64_t now, int64_t at)
 {
     uint64_t sum = 0;
@@ -257,7 +265,7 @@ static uint64_t may_send(const struct pp_slot_want *w, uint32_t n, int64_t now, 
 
 enum { CUT_MARKS = 40, CUT_SHARES = 7 };
 
-/* Every share of a cut, each by a worker of its own. */
+/* Acquires every share of a cut, each for a worker of its own. */
 static void acquire_cut(struct coord_kit *k, struct pp_slot_want *w, struct pp_slot_want cut, char who)
 {
     for (uint32_t s = 0; s < cut.shares; s++) {
@@ -268,7 +276,8 @@ static void acquire_cut(struct coord_kit *k, struct pp_slot_want *w, struct pp_s
     }
 }
 
-/* What its holder has sent, at random, at most its rate; added to `whole`. */
+/* Releases the share of one holder with random marks, at most its rate. Adds the same requests
+ * to `whole`, and returns their number. */
 static uint32_t release_with_marks(struct coord_kit *k, const struct pp_slot_want *w, const char *worker,
                                    uint64_t *seed, struct pp_ratelimit *whole)
 {
@@ -291,8 +300,9 @@ static uint32_t release_with_marks(struct coord_kit *k, const struct pp_slot_wan
     return sum;
 }
 
-/* Random logs under one cut, handed to another: at no time may the new shares send more together than the
- * whole may by what was sent, and, being cut evenly, not less. */
+/* The holders of one cut release random logs, and other workers acquire another cut. The new
+ * shares together may never send more than a single log of all requests permits. They may not
+ * send less either, because the coordinator divides the requests evenly. */
 static void a_new_cut_divides_what_was_sent(void **state)
 {
     struct coord_kit *k = *state;
@@ -315,7 +325,8 @@ static void a_new_cut_divides_what_was_sent(void **state)
             sent += release_with_marks(k, &old[s], worker, &seed, &whole);
         }
         cut.shares = (uint32_t)pp_test_between(&seed, 1, CUT_SHARES);
-        if (i % 2) { /* a lower limit: more was sent than may be */
+        /* Every other round lowers the limit below the number of requests already sent. */
+        if (i % 2) {
             cut.rpm = (uint32_t)pp_test_between(&seed, CUT_SHARES, cut.rpm);
             pp_ratelimit_set_rpm(&whole, cut.rpm);
         }
@@ -329,7 +340,8 @@ static void a_new_cut_divides_what_was_sent(void **state)
     }
 }
 
-/* A lowered limit, and what a crash left under the old cut. */
+/* A holder crashes under the old cut, and the client's limit is lowered. The shares of the new
+ * cut must count the requests in flight and the reserved permits of the crashed holder. */
 static void a_new_cut_takes_over_from_the_lost(void **state)
 {
     struct coord_kit *k = *state;
@@ -376,12 +388,13 @@ static void a_holder_says_what_is_due(void **state)
     ck_watch(k);
     assert_false(is_empty(k));
     k->c->ops->announce(k->c, &row, 1);
-    (void)ck_heard(k, "42", 1);      /* at once */
-    (void)ck_backlog(k, k->c, true); /* it is written */
+    (void)ck_heard(k, "42", 1);      /* The watcher hears it immediately. */
+    (void)ck_backlog(k, k->c, true); /* Waits until the index contains the announcement. */
     struct pp_coord_backlog b = ck_backlog(k, k->c, false);
     assert_int_equal(ck_due(&b, "42", 1), T0);
     r.due_ms = nothing_due;
-    /* It may take a moment until the index believes that the holder knows of the announcement. */
+    /* The index may learn late that the holder knows of the announcement, so the test repeats
+     * the renewal. */
     for (int i = 0; i < 10000 && !is_empty(k); i++)
         assert_false(ck_renew(k, "w1", r, T0 + 1000));
     assert_true(is_empty(k));
@@ -397,13 +410,14 @@ static void a_holder_says_what_is_due(void **state)
     assert_int_equal(ck_due(&b, "42", 1), T0 + 5000);
     assert_int_equal(ck_due(&b, "42", PP_QUEUE_SUSPECT), T0 + 9000);
     assert_int_equal(b.n, 2);
-    r.due_ms = NULL; /* unchanged */
+    r.due_ms = NULL; /* Without due times a renewal leaves the index unchanged. */
     assert_false(ck_renew(k, "w1", r, T0 + 1000));
     b = ck_backlog(k, k->c, false);
     assert_int_equal(b.n, 2);
 }
 
-/* What another has announced and the holder can't know of is not taken back by it. */
+/* One holder announces work. Another holder, which cannot know of that work, reports that
+ * nothing is due: the announcement must stay in the index. */
 static void a_holder_takes_back_only_what_it_knows(void **state)
 {
     struct coord_kit *k = *state;
@@ -418,10 +432,11 @@ static void a_holder_takes_back_only_what_it_knows(void **state)
     due[3] = T0 + 100;
     r.due_ms = due;
     assert_false(ck_renew(k, "w1", r, T0));
-    assert_int_equal(ck_heard(k, "42", 3), T0 + 100); /* w2 would not know else */
+    /* Announcements are the only way in which w2 can learn of this work. */
+    assert_int_equal(ck_heard(k, "42", 3), T0 + 100);
     struct pp_slot_renewal s = renewal(&x);
     s.due_ms = nothing_due;
-    assert_false(ck_renew(k, "w2", s, T0)); /* it is not the only one who would know */
+    assert_false(ck_renew(k, "w2", s, T0)); /* w1 may know of work that w2 does not know of. */
     struct pp_coord_backlog b = ck_backlog(k, k->c, false);
     assert_int_equal(ck_due(&b, "42", 3), T0 + 100);
 }
@@ -446,21 +461,21 @@ static void the_index_is_complete_when_it_was_rebuilt(void **state)
     assert_int_equal(b.n, N);
     for (int i = 0; i < N; i++)
         assert_int_equal(ck_due(&b, ids[i], (uint8_t)(i % 2)), T0 + i);
-    ck_open_other(k); /* a process that comes later */
+    ck_open_other(k); /* Another process starts after the index was built. */
     b = ck_backlog(k, k->d, false);
     assert_true(b.complete);
     assert_int_equal(b.n, N);
     rows[0].due_ms = T0 - 5;
     rows[1].due_ms = T0 + 100;
     k->d->ops->announce(k->d, rows, 2);
-    b = ck_backlog(k, k->d, true); /* waits for it */
+    b = ck_backlog(k, k->d, true); /* This call waits until the index is up to date. */
     b = ck_backlog(k, k->d, false);
     assert_int_equal(ck_due(&b, "c0", 0), T0 - 5);
     assert_int_equal(ck_due(&b, "c0", 1), T0 + 1);
     assert_int_equal(b.n, N);
 }
 
-/* --- hearing of it --- */
+/* --- notices and announcements --- */
 
 static void announcements_reach_everybody(void **state)
 {
@@ -479,7 +494,8 @@ static void announcements_reach_everybody(void **state)
     k->d->ops->announce(k->d, &row, 1);
     assert_int_equal(ck_heard(k, "9", PP_QUEUE_SUSPECT), T0 + 50);
     assert_true(k->heard_known);
-    struct pp_coord_backlog b = ck_backlog(k, k->c, false); /* in the index it is like the others */
+    /* The index stores this announcement like any other. */
+    struct pp_coord_backlog b = ck_backlog(k, k->c, false);
     assert_int_equal(ck_due(&b, "9", PP_QUEUE_SUSPECT), T0 + 50);
 }
 
@@ -490,7 +506,7 @@ static void who_watches_late_hears_what_was_announced(void **state)
 
     ck_open_other(k);
     k->d->ops->announce(k->d, &row, 1);
-    (void)ck_backlog(k, k->d, true); /* it is written */
+    (void)ck_backlog(k, k->d, true); /* Waits until the index contains the announcement. */
     ck_watch(k);
     assert_int_equal(ck_heard(k, "7", 2), T0 + 50);
 }
@@ -510,7 +526,8 @@ static void a_release_with_something_due_is_announced(void **state)
     assert_int_equal(ck_heard(k, "42", 4), T0 + 77);
     w = ck_acquire(k, "w2", want(100, 8, 1), T0);
     r = renewal(&w);
-    ck_release(k, "w2", r, T0); /* unchanged: what is known is due */
+    /* A release without due times leaves the known due time in place. */
+    ck_release(k, "w2", r, T0);
     assert_int_equal(ck_heard(k, "42", 4), T0 + 77);
 }
 
@@ -534,7 +551,7 @@ static void notices_reach_the_others(void **state)
     assert_int_equal(k->notice.kind, PP_NOTICE_CLIENT);
     assert_string_equal(k->notice_a, "42");
     k->notices = 0;
-    k->c->ops->notify(k->c, notices, 2); /* not to itself */
+    k->c->ops->notify(k->c, notices, 2); /* A process gets no notice that it has sent itself. */
     k->d->ops->notify(k->d, &notices[1], 1);
     ck_until(k, has_notice);
     assert_int_equal(k->notices, 1);
@@ -564,7 +581,7 @@ static void slow_hosts_are_slow_for_all(void **state)
     ck_until(k, is_slow);
     assert_int_equal(k->c->ops->host_slow_until(k->c, "slow.test", T0), T0 + 60000);
     k->d->ops->close(k->d);
-    ck_open_other(k); /* for those who come later, too */
+    ck_open_other(k); /* A process that starts later also learns of the slow host. */
     ck_until(k, is_slow_there);
     assert_int_equal(k->d->ops->host_slow_until(k->d, "slow.test", T0), T0 + 60000);
 }
@@ -629,7 +646,8 @@ static void workers_know_each_other(void **state)
     k->c->ops->heartbeat(k->c, &a);
     k->d->ops->heartbeat(k->d, &b);
     b.draining = true;
-    k->d->ops->heartbeat(k->d, &b); /* is told at once */
+    /* A heartbeat with a changed state reaches the other processes. */
+    k->d->ops->heartbeat(k->d, &b);
     ck_until(k, sees_drain);
 }
 
@@ -660,7 +678,7 @@ static void anybody_can_ask_a_worker_to_drain(void **state)
     assert_string_equal(k->drained, "*");
 }
 
-/* --- who leads --- */
+/* --- the leader --- */
 
 static void one_leads(void **state)
 {
@@ -673,13 +691,14 @@ static void one_leads(void **state)
     assert_false(ck_elect(k, k->d, "w2", 10000, T0 + 19998));
     assert_true(ck_elect(k, k->d, "w2", 10000, T0 + 19999));
     assert_false(ck_elect(k, k->c, "w1", 10000, T0 + 20000));
-    assert_false(ck_elect(k, k->c, "w1", 0, T0 + 20000)); /* not its to let go */
+    /* Only the leader can end its own leadership. */
+    assert_false(ck_elect(k, k->c, "w1", 0, T0 + 20000));
     assert_false(ck_elect(k, k->c, "w1", 10000, T0 + 20000));
     assert_false(ck_elect(k, k->d, "w2", 0, T0 + 20000));
     assert_true(ck_elect(k, k->c, "w1", 10000, T0 + 20000));
 }
 
-/* --- a data set that is new --- */
+/* --- a new data set --- */
 
 static void the_data_set_has_a_name(void **state)
 {
@@ -699,7 +718,7 @@ static void the_data_set_has_a_name(void **state)
 
 static void nobody_is_granted_what_somebody_may_hold(void **state)
 {
-    struct coord_kit *k = *state; /* not the first data set */
+    struct coord_kit *k = *state; /* The setup has replaced the installation's first data set. */
     struct pp_slot_want w = ck_acquire(k, "w1", want(120, 8, 2), T0);
 
     assert_false(w.granted);
@@ -707,8 +726,9 @@ static void nobody_is_granted_what_somebody_may_hold(void **state)
     assert_int_equal(w.retry_at_ms, T0 + LEASE);
     w = ck_acquire(k, "w1", want(120, 8, 2), T0 + LEASE);
     assert_true(w.granted);
-    /* Its share of the rate counts as sent when the data set began; and some of it, what may have been
-     * reserved before, when the last lease of before can have ended. */
+    /* The coordinator assumes that each share sent its full rate at the start of the data set.
+     * It also counts permits that earlier holders may have reserved, until the last of their
+     * leases must have ended. */
     int64_t now = T0 + LEASE;
     struct pp_slot_want both[2] = {w, ck_acquire(k, "w2", want(120, 8, 2), T0 + LEASE)};
     assert_true(both[1].granted);
@@ -719,12 +739,13 @@ static void nobody_is_granted_what_somebody_may_hold(void **state)
     assert_int_equal(may_send(both, 2, now, T0 + LEASE + 61000), 120);
     w = ck_acquire(k, "w3", (struct pp_slot_want){.client = "new", .rpm = 60, .concurrency = 1},
                    T0 + 2 * LEASE + 62000);
-    assert_true(w.granted); /* all of that is over */
+    assert_true(w.granted); /* By now all assumed requests have expired. */
     assert_int_equal(w.n_marks, 0);
 }
 
-/* A fleet that starts for the first time: who was refused before somebody said so is told. */
-static void the_first_data_set_wakes_those_who_wait(void **state)
+/* A fleet starts for the first time. The coordinator refuses workers until it accepts the data
+ * set, then sends them a notice. */
+static void the_first_data_set_wakes_waiting_workers(void **state)
 {
     struct coord_kit *k = *state;
     const struct pp_backlog_row row = {.client = "42", .queue = 1, .due_ms = T0};
@@ -755,19 +776,19 @@ static void a_renewal_brings_back_what_was_lost(void **state)
                                 .shares = 2};
 
     assert_false(ck_renew(k, "w1", r, T0 + 1000));
-    assert_true(ck_renew(k, "w2", r, T0 + 1000)); /* it is w1's */
+    assert_true(ck_renew(k, "w2", r, T0 + 1000)); /* The share belongs to w1. */
     r.share = 0;
     assert_false(ck_renew(k, "w2", r, T0 + 1000));
     r.shares = 3;
     r.share = 2;
-    assert_true(ck_renew(k, "w3", r, T0 + 1000)); /* another cut */
+    assert_true(ck_renew(k, "w3", r, T0 + 1000)); /* The share belongs to another cut. */
     assert_false(ck_acquire(k, "w3", want(120, 8, 2), T0 + 1000).granted);
     struct pp_slot_want w = ck_acquire(k, "w3", want(120, 8, 2), T0 + 1000 + LEASE);
     assert_true(w.granted);
     assert_int_equal(w.spent, 4);
     assert_int_equal(ck_told(&w, T0 + 1000 + LEASE), 13);
     r = (struct pp_slot_renewal){.client = "43", .reserved = 4, .rpm = 120, .concurrency = 8, .shares = 1};
-    assert_true(ck_renew(k, "w1", r, T0 + 1000 + LEASE)); /* too late */
+    assert_true(ck_renew(k, "w1", r, T0 + 1000 + LEASE)); /* The lease of w1 has ended. */
 }
 
 static void a_renewal_without_marks_counts_as_all(void **state)
@@ -786,7 +807,7 @@ static void who_led_goes_on(void **state)
 {
     struct coord_kit *k = *state;
 
-    assert_false(ck_elect(k, k->c, "w1", 10000, T0)); /* somebody else may lead */
+    assert_false(ck_elect(k, k->c, "w1", 10000, T0)); /* Another process may still be the leader. */
     assert_true(ck_elect(k, k->c, "w1", 10000, T0 + 10000));
 }
 
@@ -801,7 +822,7 @@ int pp_suite_coordinator_fleet(void)
         TEST(a_release_frees_at_once),
         TEST(a_worker_has_one_share_of_a_client),
         TEST(clocks_may_differ),
-        TEST(what_may_be_under_way_stays_taken),
+        TEST(what_may_be_in_flight_stays_taken),
         TEST(no_more_is_taken_than_there_is),
         TEST(a_crash_before_the_first_renewal_forgets_nothing),
         TEST(another_cut_waits_for_all_of_the_old),
@@ -820,7 +841,7 @@ int pp_suite_coordinator_fleet(void)
         TEST(one_leads),
         TEST(the_data_set_has_a_name),
         LOST(nobody_is_granted_what_somebody_may_hold),
-        LOST(the_first_data_set_wakes_those_who_wait),
+        LOST(the_first_data_set_wakes_waiting_workers),
         LOST(a_renewal_brings_back_what_was_lost),
         LOST(a_renewal_without_marks_counts_as_all),
         LOST(who_led_goes_on),

@@ -121,7 +121,7 @@ struct pp_req ck_request(struct coord_kit *k)
 void ck_wait(struct coord_kit *k, enum pp_err submitted, struct pp_req *req, enum pp_err expected)
 {
     assert_string_equal(pp_err_text(submitted), pp_err_text(PP_OK));
-    assert_false(k->done); /* later, never from within */
+    assert_false(k->done); /* A port must not call done() before the request's function returns. */
     pp_test_until(k->loop, is_done, &k->done, 30000);
     assert_string_equal(pp_err_text(req->err), pp_err_text(expected));
 }
@@ -227,7 +227,8 @@ uint32_t ck_told(const struct pp_slot_want *w, int64_t now)
 
 static bool is_listening(void *arg)
 {
-    return ((struct coord_kit *)arg)->losses > 0; /* so it is told when its subscription begins */
+    /* The coordinator calls the watcher when its subscription begins. */
+    return ((struct coord_kit *)arg)->losses > 0;
 }
 
 void ck_listen(struct coord_kit *k)

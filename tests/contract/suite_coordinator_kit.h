@@ -1,5 +1,5 @@
-/* suite_coordinator_kit.h: what the coordinator's tests are written in: calls that wait. Whatever fails,
- * fails the test. */
+/* suite_coordinator_kit.h: helpers for the tests of the coordinator. Each call waits for its
+ * answer; an unexpected error fails the test. */
 #ifndef PP_SUITE_COORDINATOR_KIT_H
 #define PP_SUITE_COORDINATOR_KIT_H
 
@@ -21,70 +21,72 @@ struct coord_kit {
     const struct pp_coord_subject *subject;
     const char *place;
     struct pp_loop *loop;
-    struct pp_coordinator *c, *d; /* d: another process, or NULL */
-    struct pp_arena arena;        /* everything that the kit answers with lives until the test ends */
+    /* c: the coordinator under test; d: the coordinator of a second process, or NULL */
+    struct pp_coordinator *c, *d;
+    struct pp_arena arena; /* memory of all answers, valid until the test ends */
     bool done;
-    /* What c's watchers were told. */
+    /* The following members count and record the calls of c's watchers. */
     struct pp_backlog_row rows[64];
     char clients[64][80];
-    size_t n_rows, announced; /* rows since the last look; calls ever */
-    bool heard_known;         /* of the row that was heard last */
-    struct pp_notice notice;  /* the latest that was not "any may have" */
+    /* n_rows: rows since the last ck_heard(); announced: number of calls */
+    size_t n_rows, announced;
+    bool heard_known;        /* `known` of the latest row */
+    struct pp_notice notice; /* the latest notice of a kind other than "any client may have work" */
     char notice_a[80], notice_b[80];
     int notices, losses;
     int drains;
-    char drained[100]; /* "*": all */
+    char drained[100]; /* client that was drained; "*": all clients */
 };
 
-/* cmocka set-up and tear-down of one test; the state is a struct coord_kit. With ck_open() the data set is
- * the installation's first. */
+/* cmocka's setup and teardown of one test, whose state is a struct coord_kit. ck_open() opens
+ * the installation's first data set. */
 int ck_open(void **state);
 int ck_open_lost(void **state);
 int ck_close(void **state);
 void ck_use(const struct pp_coord_subject *subject);
 
-/* It is `now`. */
+/* Sets the clock of all coordinators, if the adapter has one. */
 void ck_at(struct coord_kit *k, int64_t now);
-/* The process dies with its slots, and another starts. */
+/* Closes k->c without releasing its slots, as a crash would, and opens a new one. */
 void ck_crash(struct coord_kit *k);
-/* Another process beside it: k->d, which knows the data set. */
+/* Opens the coordinator of a second process as k->d, and waits until it knows the data set. */
 void ck_open_other(struct coord_kit *k);
 
 struct pp_req ck_request(struct coord_kit *k);
 void ck_wait(struct coord_kit *k, enum pp_err submitted, struct pp_req *req, enum pp_err expected);
 
-/* At `now`, by `worker`. */
+/* Requests a share for `worker` at `now`, and returns the answer. */
 void ck_acquire_all(struct coord_kit *k, const char *worker, struct pp_slot_want *wants, size_t n,
                     int64_t now);
 struct pp_slot_want ck_acquire(struct coord_kit *k, const char *worker, struct pp_slot_want want,
                                int64_t now);
-/* By w1, a concurrency of 8; granted. */
+/* Acquires a share for w1 with a concurrency of 8. A refusal fails the test. */
 struct pp_slot_want ck_granted(struct coord_kit *k, const char *client, uint32_t rpm, int64_t now);
 void ck_renew_all(struct coord_kit *k, const char *worker, struct pp_slot_renewal *renewals, size_t n,
                   int64_t now);
-/* The same of one; whether it is lost. */
+/* Renews one slot; returns true if the worker has lost it. */
 bool ck_renew(struct coord_kit *k, const char *worker, struct pp_slot_renewal renewal, int64_t now);
 void ck_release(struct coord_kit *k, const char *worker, struct pp_slot_renewal renewal, int64_t now);
 bool ck_elect(struct coord_kit *k, struct pp_coordinator *c, const char *worker, int64_t lease_ms,
               int64_t now);
 struct pp_coord_backlog ck_backlog(struct coord_kit *k, struct pp_coordinator *c, bool rebuilt);
-/* The row's due time in an answer; INT64_MAX: none. */
+/* Returns the due time of a row in an answer; INT64_MAX if there is no row. */
 int64_t ck_due(const struct pp_coord_backlog *b, const char *client, uint8_t queue);
 
-/* How many requests of the last window the holder is told of. */
+/* Returns the number of requests of the last window that the answer reports. */
 uint32_t ck_told(const struct pp_slot_want *w, int64_t now);
 
-/* Turns the loop until k->c hears what others say. */
+/* Turns the loop until k->c's subscription is active. */
 void ck_listen(struct coord_kit *k);
-/* Watches backlog and drains of k->c; notices are watched from the beginning. */
+/* Starts to watch the backlog and the drains of k->c. The kit watches notices from the start. */
 void ck_watch(struct coord_kit *k);
-/* Turns the loop until k->c's watcher has been told of the row; its due time. Rows before it are forgotten.
- */
+/* Turns the loop until k->c's watcher has received the row; returns its due time, and drops
+ * earlier rows. */
 int64_t ck_heard(struct coord_kit *k, const char *client, uint8_t queue);
 /* Turns the loop until cond(k). */
 void ck_until(struct coord_kit *k, bool (*cond)(void *k));
 
-/* suite_coordinator_fleet.c: for subjects with many. */
+/* The tests of suite_coordinator_fleet.c, for adapters that serve several workers. */
 int pp_suite_coordinator_fleet(void);
 
 #endif

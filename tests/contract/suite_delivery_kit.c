@@ -146,7 +146,6 @@ void dk_same_row(const struct pp_delivery *a, const struct pp_delivery *b)
     dk_same_text(a->error, b->error);
 }
 
-/* The seqs of the rows are these. */
 void dk_seqs_are(const struct pp_delivery *rows, size_t n, const char *expected)
 {
     char text[512] = "", *p = text;
@@ -162,7 +161,7 @@ struct pp_delivery_sink dk_sink(struct delivery_kit *k, const char *sink)
     for (size_t i = 0; i < r.n; i++)
         if (!strcmp(r.sinks[i].sink, sink))
             return r.sinks[i];
-    fail_msg("%s is not there", sink);
+    fail_msg("%s is missing", sink);
     return (struct pp_delivery_sink){0};
 }
 

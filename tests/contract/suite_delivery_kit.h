@@ -1,5 +1,5 @@
-/* suite_delivery_kit.h: what the delivery store's tests are written in: rows, and calls that wait. Whatever
- * fails, fails the test. */
+/* suite_delivery_kit.h: rows and calls for the tests of the delivery store. Each call waits for
+ * its answer; an unexpected error fails the test. */
 #ifndef PP_SUITE_DELIVERY_KIT_H
 #define PP_SUITE_DELIVERY_KIT_H
 
@@ -19,20 +19,21 @@ struct delivery_kit {
     const char *place;
     struct pp_loop *loop;
     struct pp_delivery_store *store;
-    struct pp_arena arena; /* all answers, until the test ends */
-    unsigned left;         /* requests under way */
+    struct pp_arena arena; /* memory of all answers, valid until the test ends */
+    unsigned left;         /* number of requests in flight */
 };
 
-/* cmocka set-up and tear-down of one test; the state is a struct delivery_kit. */
+/* cmocka's setup and teardown of one test, whose state is a struct delivery_kit. */
 void dk_use(const struct pp_delivery_subject *subject);
 int dk_open(void **state);
 int dk_close(void **state);
 /* Closes the store and opens it again, as a new process would. */
 void dk_reopen(struct delivery_kit *k);
 
-/* A request that is about to be submitted; `arena` is its own where others are under way. */
+/* Fills in the common part of a request before its submission. A request that is in flight
+ * together with others needs an arena of its own, passed as `arena`. */
 struct pp_req dk_request(struct delivery_kit *k, struct pp_arena *arena);
-/* Until none is under way. */
+/* Turns the loop until no request is in flight. */
 void dk_wait(struct delivery_kit *k);
 #define DK_RUN(k, op, r)                                                   \
     do {                                                                   \
@@ -48,7 +49,8 @@ void dk_wait(struct delivery_kit *k);
     } while (0)
 #define DK_OK(k, op, r) DK_EXPECT(k, op, r, PP_OK)
 
-/* The same, short. A sink is made by its cursor, or by its endpoint. */
+/* Each sends one request and returns its answer. A sink exists when it has a cursor or an
+ * endpoint. */
 void dk_make_sink(struct delivery_kit *k, const char *sink, uint64_t at);
 uint64_t dk_cursor(struct delivery_kit *k, const char *sink);
 void dk_save(struct delivery_kit *k, const char *sink, uint64_t cursor, const struct pp_delivery *rows,
@@ -58,17 +60,17 @@ struct pp_delivery_list dk_list(struct delivery_kit *k, const char *sink, int st
 struct pp_delivery_due dk_due(struct delivery_kit *k, const char *sink, int64_t now_ms, size_t limit);
 struct pp_delivery_sink dk_sink(struct delivery_kit *k, const char *sink);
 
-/* Of an item finished at DK_NOW + seq. */
+/* Returns a row of an item that finished at DK_NOW + seq. */
 struct pp_delivery dk_row(uint64_t seq, enum pp_delivery_status status, int64_t due_ms);
 struct pp_webhook dk_endpoint(const char *name);
 char *dk_long_text(struct delivery_kit *k, size_t n, char c);
 
 void dk_same_text(const char *a, const char *b);
 void dk_same_row(const struct pp_delivery *a, const struct pp_delivery *b);
-/* The rows' seqs, "3 2 1". */
+/* Asserts that the rows have these seqs, given as "3 2 1". */
 void dk_seqs_are(const struct pp_delivery *rows, size_t n, const char *expected);
 
-/* The suite's parts. */
+/* The parts of the suite. */
 struct delivery_tests {
     const struct CMUnitTest *tests;
     size_t n;

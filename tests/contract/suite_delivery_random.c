@@ -1,4 +1,5 @@
-/* suite_delivery_random.c: random work on the delivery store against a model. */
+/* suite_delivery_random.c: runs random operations on the delivery store and on a model in
+ * memory. Both must give the same answers. */
 #include <stdio.h>
 
 #include "base/text.h"
@@ -11,7 +12,8 @@ struct model {
     struct pp_rng rng;
     char *names[MODEL_SINKS];
     uint64_t cursors[MODEL_SINKS];
-    struct pp_delivery rows[MODEL_SINKS][MODEL_SEQS]; /* by seq; id NULL: not there */
+    /* rows of each sink, indexed by seq; a row whose id is NULL does not exist */
+    struct pp_delivery rows[MODEL_SINKS][MODEL_SEQS];
 };
 
 static size_t below(struct model *m, size_t bound)

@@ -1,5 +1,5 @@
-/* suite_delivery_store.c: the contract of port/delivery_store.h: cursors and deliveries, and all parts of the
- * suite one after the other. To add a rule, add a test to the part it belongs to. */
+/* suite_delivery_store.c: tests cursors and deliveries of port/delivery_store.h, and runs all
+ * parts of the suite. Add a test to the part that has its subject. */
 #include "suite_delivery_store.h"
 
 #include <stdio.h>
@@ -15,13 +15,13 @@ static void cursors_only_grow(void **state)
     uint64_t at = 70;
     struct pp_delivery_cursor r = {.sink = "hub"};
     DK_EXPECT(k, cursor, &r, PP_ENOTFOUND);
-    DK_EXPECT(k, cursor, &r, PP_ENOTFOUND); /* asking makes none */
+    DK_EXPECT(k, cursor, &r, PP_ENOTFOUND); /* The first request has not created a cursor. */
     r.start_at = &at;
     DK_OK(k, cursor, &r);
     assert_int_equal(r.cursor, 70);
     at = 99;
     DK_OK(k, cursor, &r);
-    assert_int_equal(r.cursor, 70); /* it has one */
+    assert_int_equal(r.cursor, 70); /* start_at has no effect on a cursor that exists. */
     static const struct {
         uint64_t saved, then;
     } steps[] = {{71, 71}, {70, 71}, {1, 71}, {0, 71}, {71, 71}, {1000, 1000}, {1ull << 53, 1ull << 53}};
@@ -82,7 +82,8 @@ static void rows_are_replaced(void **state)
     }
     struct pp_delivery_due d = dk_due(k, "a", DK_NOW + 9, 10);
     dk_seqs_are(d.rows, d.n, "2");
-    d = dk_due(k, "b", DK_NOW + 9, 10); /* another's with the same seq */
+    /* The other sink has a row with the same seq, which must not have changed. */
+    d = dk_due(k, "b", DK_NOW + 9, 10);
     dk_seqs_are(d.rows, d.n, "1");
     assert_int_equal(d.rows[0].attempts, 0);
 }
@@ -110,7 +111,7 @@ static void strange_strings_survive(void **state)
         rows[i].attempts = UINT32_MAX;
         rows[i].http_status = 599;
     }
-    rows[N] = dk_row((1ull << 53) - 1, PP_DELIVERY_DEAD, 0); /* error NULL */
+    rows[N] = dk_row((1ull << 53) - 1, PP_DELIVERY_DEAD, 0); /* This row has no error text. */
     for (size_t s = 0; s < sizeof sinks / sizeof *sinks; s++) {
         dk_make_sink(k, sinks[s], s);
         dk_save(k, sinks[s], 0, rows, N + 1);
@@ -197,7 +198,8 @@ static void lists_page_by_page(void **state)
             assert_int_equal(seen, status < 0 ? N : status == 2 ? 16 : 17);
         }
     }
-    struct pp_delivery_list l = dk_list(k, "a", -1, 13, 2); /* a seq that is none */
+    /* The page begins below 13, but no row has that seq. */
+    struct pp_delivery_list l = dk_list(k, "a", -1, 13, 2);
     dk_seqs_are(l.rows, l.n, "12 10");
     assert_true(l.more);
     assert_false(dk_list(k, "a", -1, 2, 5).more);
@@ -274,7 +276,8 @@ static void sinks_are_counted(void **state)
     struct pp_delivery rows[] = {dk_row(4, PP_DELIVERY_DELIVERED, 0), dk_row(9, PP_DELIVERY_PENDING, DK_NOW),
                                  dk_row(7, PP_DELIVERY_PENDING, DK_NOW + 9), dk_row(8, PP_DELIVERY_DEAD, 0),
                                  dk_row(3, PP_DELIVERY_DEAD, 0)};
-    rows[2].finished_at = DK_NOW + 2; /* before that of a lower number, and due later */
+    /* This item finished before an item with a lower seq, and its row is due later. */
+    rows[2].finished_at = DK_NOW + 2;
     dk_save(k, "webhook:b", 9, rows, 5);
     dk_save(k, "webhook:a", 0, rows + 3, 1);
     DK_OK(k, sinks, &r);
@@ -310,7 +313,8 @@ static void old_ones_are_forgotten(void **state)
         assert_true(r.n <= r.limit);
         total += r.n;
     }
-    assert_int_equal(total, SINKS * 13); /* of 20, seven pending */
+    /* Each sink has 20 old rows, and clean() keeps the seven that are pending. */
+    assert_int_equal(total, SINKS * 13);
     assert_int_equal(calls, 39 / 7 + 1);
     for (size_t s = 0; s < SINKS; s++) {
         struct pp_delivery_list l = dk_list(k, sinks[s], -1, 0, 100);

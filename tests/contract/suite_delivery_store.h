@@ -7,13 +7,15 @@
 
 struct pp_delivery_subject {
     const char *name;
-    /* A new, empty place for a store (a path, a database's name); valid until the process ends. */
+    /* Makes a new, empty place for a store: a path, or the name of a database. The returned name
+     * is valid until the process ends. */
     const char *(*place)(void);
-    /* Opens the store in that place; again after ops->close(), with what it had. */
+    /* Opens the store in that place. A store that is opened again after ops->close() has its
+     * former content. */
     enum pp_err (*open)(struct pp_loop *loop, const char *place, struct pp_delivery_store **out);
 };
 
-/* Runs the suite; the number of failed tests. */
+/* Runs the suite; returns the number of failed tests. */
 int pp_suite_delivery_store(const struct pp_delivery_subject *subject);
 
 #endif

@@ -1,4 +1,5 @@
-/* suite_delivery_webhooks.c: webhooks' endpoints: put by version, deleted with what they had, listed. */
+/* suite_delivery_webhooks.c: tests the endpoints of webhooks. A put replaces only the version
+ * that its writer has read; a deletion removes the rows of the endpoint; lists come in pages. */
 #include <string.h>
 
 #include "suite_delivery_kit.h"
@@ -50,13 +51,14 @@ static void endpoints_by_version(void **state)
     struct pp_webhook_put stale = {.webhook = dk_endpoint("shop")};
     is_not_there(k, "shop");
     stale.webhook.version = 1;
-    DK_EXPECT(k, put_webhook, &stale, PP_ESTALE); /* there was none */
+    /* The put names a version, but no endpoint exists. */
+    DK_EXPECT(k, put_webhook, &stale, PP_ESTALE);
     is_not_there(k, "shop");
     put(k, &w, 5);
     is_there(k, &w);
     stale.webhook.version = 0;
     stale.webhook.url = "https://other.example/";
-    DK_EXPECT(k, put_webhook, &stale, PP_ESTALE); /* there is one */
+    DK_EXPECT(k, put_webhook, &stale, PP_ESTALE); /* The put expects no endpoint, but one exists. */
     is_there(k, &w);
     w.clients = w.old_secret = NULL;
     w.old_until_ms = 0;
@@ -77,7 +79,8 @@ static void endpoints_by_version(void **state)
     is_not_there(k, "shop2");
 }
 
-/* Of several who have read the same, one wins. */
+/* Several writers read the same version and replace it at the same time. The store accepts the
+ * put of exactly one. */
 static void one_is_quicker(void **state)
 {
     enum { N = 12, ROUNDS = 5 };
@@ -115,7 +118,7 @@ static void one_is_quicker(void **state)
         pp_arena_fini(&arenas[i]);
 }
 
-static void an_endpoint_starts_where_it_is_told(void **state)
+static void an_endpoint_starts_at_its_given_number(void **state)
 {
     struct delivery_kit *k = *state;
     struct pp_webhook w = dk_endpoint("shop"), zero = dk_endpoint("zero");
@@ -144,7 +147,7 @@ static void endpoints_go_with_what_they_had(void **state)
     struct pp_webhook_delete gone = {.name = "a"};
     DK_EXPECT(k, delete_webhook, &gone, PP_ENOTFOUND);
     put(k, &ab, 10);
-    dk_make_sink(k, "a", 10); /* no endpoint's */
+    dk_make_sink(k, "a", 10); /* The sink "a" is not the webhook "a", and has no endpoint. */
     put(k, &a, 10);
     dk_save(k, "webhook:a", 13, rows, 3);
     dk_save(k, "webhook:ab", 13, rows, 3);
@@ -155,16 +158,18 @@ static void endpoints_go_with_what_they_had(void **state)
     is_there(k, &ab);
     uint64_t at = 3;
     struct pp_delivery_cursor none = {.sink = "webhook:a", .start_at = &at};
-    DK_EXPECT(k, cursor, &none, PP_ENOTFOUND); /* a relay that does not know it yet starts nothing */
+    /* A relay that does not know of the deletion asks for its cursor: the store creates none. */
+    DK_EXPECT(k, cursor, &none, PP_ENOTFOUND);
     none.start_at = NULL;
     DK_EXPECT(k, cursor, &none, PP_ENOTFOUND);
     struct pp_delivery_save late = {.sink = "webhook:a", .cursor = 14, .rows = rows, .n = 3};
-    DK_EXPECT(k, save, &late, PP_ENOTFOUND); /* of a relay that does not know it yet */
+    /* A relay that does not know of the deletion saves rows: the store refuses them. */
+    DK_EXPECT(k, save, &late, PP_ENOTFOUND);
     assert_int_equal(dk_list(k, "webhook:a", -1, 0, 10).n, 0);
     assert_int_equal(dk_list(k, "webhook:ab", -1, 0, 10).n, 3);
     assert_int_equal(dk_list(k, "a", -1, 0, 10).n, 3);
     a.version = 0;
-    put(k, &a, 77); /* a new one of the same name */
+    put(k, &a, 77); /* A new endpoint with the same name must not get the rows of the old one. */
     assert_int_equal(dk_cursor(k, "webhook:a"), 77);
     assert_int_equal(dk_list(k, "webhook:a", -1, 0, 10).n, 0);
     assert_int_equal(dk_due(k, "webhook:a", INT64_MAX, 10).n, 0);
@@ -198,7 +203,8 @@ static void endpoints_in_order_of_name(void **state)
             r.after = r.n ? r.webhooks[r.n - 1].name : r.after;
         }
     }
-    struct pp_webhooks after = {.after = "a,", .limit = 1}; /* one that is none */
+    /* A page may begin after a name that does not exist. */
+    struct pp_webhooks after = {.after = "a,", .limit = 1};
     DK_OK(k, webhooks, &after);
     assert_string_equal(after.webhooks[0].name, "a-");
     struct pp_webhooks last = {.after = names[N - 1], .limit = 5};
@@ -209,7 +215,7 @@ static void endpoints_in_order_of_name(void **state)
 static const struct CMUnitTest tests[] = {
     DK_TEST(endpoints_by_version),
     DK_TEST(one_is_quicker),
-    DK_TEST(an_endpoint_starts_where_it_is_told),
+    DK_TEST(an_endpoint_starts_at_its_given_number),
     DK_TEST(endpoints_go_with_what_they_had),
     DK_TEST(endpoints_in_order_of_name),
 };

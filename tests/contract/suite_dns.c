@@ -1,4 +1,4 @@
-/* suite_dns.c: see suite_dns.h. RFC 1035, as far as the tests need it. */
+/* suite_dns.c: see suite_dns.h. It implements the part of RFC 1035 that the tests need. */
 #include "suite_dns.h"
 
 #include <arpa/inet.h>
@@ -24,12 +24,12 @@ struct pp_dns {
     int udp, tcp;
     char server[32];
     pthread_t udp_thread, tcp_thread;
-    pthread_mutex_t lock; /* everything below */
+    pthread_mutex_t lock; /* protects all members below */
     pthread_cond_t change;
     int asked[ROWS_MAX], unknown;
-    const char *v4;      /* instead of each row's; NULL: no */
-    bool held;           /* under the lock */
-    atomic_bool closing; /* set under the lock; its two threads look at it between packets */
+    const char *v4;      /* addresses that replace those of every row, or NULL */
+    bool held;           /* true while answers wait */
+    atomic_bool closing; /* true once the server closes; both threads read it between packets */
 };
 
 struct message {
@@ -61,7 +61,8 @@ static void put_name(struct message *m, const char *name)
     m->p[m->n++] = 0;
 }
 
-/* The question's name in dotted form; the offset after the question, 0 where it makes no sense. */
+/* Copies the name of the question, with dots. Returns the offset of the byte after the question,
+ * or 0 if the question is malformed. */
 static size_t read_question(const struct message *q, char name[256], unsigned *type)
 {
     size_t at = 12, out = 0;
@@ -139,7 +140,7 @@ static void put_records(struct message *m, const struct pp_dns_row *row, unsigne
     m->p[7] = (uint8_t)count;
 }
 
-/* False: no answer. */
+/* Writes the answer to a question. Returns false if the server must send none. */
 static bool answer(struct pp_dns *d, const struct message *q, bool tcp, struct message *m)
 {
     const struct pp_dns_row *row;
@@ -169,7 +170,7 @@ static bool answer(struct pp_dns *d, const struct message *q, bool tcp, struct m
     if (how == PP_DNS_ANSWER || (how == PP_DNS_TRUNCATED && tcp))
         put_records(m, row, type, v4);
     if (how == PP_DNS_GARBAGE) {
-        m->p[7] = 9; /* records that are not there */
+        m->p[7] = 9; /* The header announces records that the message does not have. */
         memset(m->p + m->n, 0xc0, 40);
         m->n += 40;
     }
@@ -226,7 +227,8 @@ struct pp_dns *pp_dns_open(const struct pp_dns_row *rows)
     d->rows = rows;
     (void)pthread_mutex_init(&d->lock, NULL);
     (void)pthread_cond_init(&d->change, NULL);
-    for (int tries = 0; tries < 50; tries++) { /* a number that is free for both */
+    /* Looks for a port that is free for both UDP and TCP. */
+    for (int tries = 0; tries < 50; tries++) {
         memset(&sa, 0, sizeof(sa));
         sa.sin_family = AF_INET;
         sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -255,7 +257,8 @@ void pp_dns_close(struct pp_dns *d)
     pthread_cond_broadcast(&d->change);
     pthread_mutex_unlock(&d->lock);
     assert_int_equal(getsockname(d->udp, (struct sockaddr *)&sa, &len), 0);
-    (void)sendto(d->udp, "", 0, 0, (struct sockaddr *)&sa, len); /* wakes recvfrom() */
+    /* An empty packet ends the recvfrom() of the UDP thread. */
+    (void)sendto(d->udp, "", 0, 0, (struct sockaddr *)&sa, len);
     (void)shutdown(d->tcp, SHUT_RDWR);
     pthread_join(d->udp_thread, NULL);
     pthread_join(d->tcp_thread, NULL);

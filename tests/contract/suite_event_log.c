@@ -1,5 +1,5 @@
-/* suite_event_log.c: see suite_event_log.h. Events come out as they went in, in order of numbers that only
- * grow; nothing is missed; what is forgotten is known. */
+/* suite_event_log.c: see suite_event_log.h. A reader gets every event unchanged, in the order of
+ * numbers that only grow. The log reports each lost event as a gap. */
 #include "suite_event_log.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "test_loop.h"
 
-#define ALL (SIZE_MAX >> 20) /* bytes: no bound */
+#define ALL (SIZE_MAX >> 20) /* a limit in bytes that no page reaches */
 
 /* --- the kit --- */
 
@@ -73,7 +73,7 @@ static bool is_done(void *arg)
 
 void lk_wait(struct log_kit *k)
 {
-    assert_false(k->done); /* later, never within the call */
+    assert_false(k->done); /* The log must not call done() before the request's function returns. */
     pp_test_until(k->loop, is_done, k, LK_LONG_MS);
 }
 
@@ -236,7 +236,8 @@ static void numbers_grow(void **state)
         if (i == 2)
             after = events[500].seq;
     }
-    assert_int_equal(lk_append(k, 0, 0), 0); /* only asks */
+    /* An append of no events only reads the end of the log. */
+    assert_int_equal(lk_append(k, 0, 0), 0);
     assert_int_equal(lk_read(k, 0, last, 10, ALL).last, last);
     struct pp_event *all = lk_all(k, 0, 0, 1000, &n);
     assert_int_equal(n, 2006);
@@ -299,7 +300,7 @@ struct many {
     struct log_kit *k;
     struct flights f;
     struct pp_log_append r[FLIGHTS];
-    uint64_t seen; /* a reader, meanwhile */
+    uint64_t seen; /* seq of the last event that the reader has seen */
     size_t read;
 };
 
@@ -312,7 +313,8 @@ static void check_many(struct many *m, int logs)
         assert_string_equal(pp_err_text(r->req.err), pp_err_text(PP_OK));
         for (size_t j = 1; j < r->n; j++)
             assert_int_equal(r->events[j].seq, r->events[0].seq + j);
-        assert_true(i < logs || r->events[0].seq > m->r[i - logs].events[0].seq); /* of one log: in order */
+        /* Blocks that one log has appended have growing numbers. */
+        assert_true(i < logs || r->events[0].seq > m->r[i - logs].events[0].seq);
         size_t at = 0;
         while (at < n && all[at].seq != r->events[0].seq)
             at++;
@@ -329,7 +331,8 @@ static bool all_landed(void *arg)
     return ((struct many *)arg)->f.left == 0;
 }
 
-/* Appends of all logs are under way while another one reads on from what it has seen. */
+/* Every log appends events while another log reads them page by page. All appends must arrive
+ * whole and in order. */
 static void many_at_once(void **state)
 {
     struct log_kit *k = *state;
@@ -360,14 +363,14 @@ static void many_at_once(void **state)
         r = lk_read(k, 0, m->seen, 100, ALL);
         m->seen = r.n ? r.events[r.n - 1].seq : m->seen;
     }
-    m->read--; /* the one from before */
+    m->read--; /* The first event, which the test appended before the others, does not count. */
     struct pp_log_clean c = lk_clean(k, INT64_MIN, UINT64_MAX, 10);
     assert_int_equal(c.n, 0);
     lk_clean(k, INT64_MAX, UINT64_MAX, 1);
     check_many(m, logs);
 }
 
-/* --- the oldest go --- */
+/* --- the oldest events are removed --- */
 
 static void forgotten_by_age(void **state)
 {
@@ -421,13 +424,14 @@ static void forgotten_by_size(void **state)
     assert_true(c.n == 100 && c.bytes == 80000);
     assert_int_equal(lk_read(k, 0, 0, 1, ALL).cleaned, events[99].seq);
     assert_int_equal(lk_read(k, 0, 0, 1, ALL).events[0].seq, events[100].seq);
-    c = lk_clean(k, INT64_MIN, 99, 700); /* more than a slice at once */
+    /* One call removes more events than the store deletes in one slice. */
+    c = lk_clean(k, INT64_MIN, 99, 700);
     assert_true(c.n == 700 && c.bytes == 10000);
     c = lk_clean(k, INT64_MIN, 99, 700);
     assert_true(c.n == 100 && c.bytes == 0);
 }
 
-/* Numbers go on where they were, though nothing is left. */
+/* The log loses all events by cleaning. Its next event still continues the numbers. */
 static void all_forgotten(void **state)
 {
     struct log_kit *k = *state;
@@ -461,7 +465,8 @@ static bool is_woken(void *arg)
     return ((struct watcher *)arg)->woken > 0;
 }
 
-/* As often as it may come for nothing: what was appended is there when it comes last. */
+/* The log may call a watcher without news. After the last call every appended event must be
+ * readable. */
 static void wakes_who_watches(void **state)
 {
     struct log_kit *k = *state;

@@ -1,8 +1,9 @@
-/* suite_event_log.h: the contract of port/event_log.h, run on each adapter; and what its tests are written
- * in.
+/* suite_event_log.h: the contract of port/event_log.h, run on each adapter, and the kit of its
+ * tests.
  *
- * A kit has a loop, logs of one place (as several processes would have them open), and a store's numbers: an
- * append that needs some is given a block and sent again. Whatever fails, fails the test. */
+ * A kit has a loop and several logs in one place, as if several processes had opened it. The kit
+ * also hands out the numbers of the store: when an append needs numbers, the kit gives the log a
+ * block of them and sends the append again. An unexpected error fails the test. */
 #ifndef PP_SUITE_EVENT_LOG_H
 #define PP_SUITE_EVENT_LOG_H
 
@@ -19,14 +20,15 @@
 
 struct pp_log_subject {
     const char *name;
-    /* A new, empty place for a log; valid until the process ends. */
+    /* Makes a new, empty place for a log. The returned name is valid until the process ends. */
     const char *(*place)(void);
-    /* Opens the log in that place; again after ops->close(), with what it had. */
+    /* Opens the log in that place. A log that is opened again after ops->close() has its former
+     * content. */
     enum pp_err (*open)(struct pp_loop *loop, const char *place, struct pp_event_log **out);
-    bool shared; /* several may have it open at once */
+    bool shared; /* True if several processes may open one place at the same time. */
 };
 
-/* Runs the suite; the number of failed tests. */
+/* Runs the suite; returns the number of failed tests. */
 int pp_suite_event_log(const struct pp_log_subject *subject);
 
 enum { LK_LOGS = 3, LK_LONG_MS = 30000 };
@@ -35,24 +37,24 @@ struct log_kit {
     const struct pp_log_subject *subject;
     const char *place;
     struct pp_loop *loop;
-    struct pp_event_log *logs[LK_LOGS]; /* the first is open from the start */
+    struct pp_event_log *logs[LK_LOGS]; /* logs in one place; setup opens the first */
     struct pp_arena arena;
-    uint64_t next_number; /* of the store's */
-    uint64_t block;       /* numbers a block */
-    unsigned blocks;      /* that were asked for */
-    int64_t now;          /* at_ms of what is appended */
-    uint64_t made;        /* events so far: their data says which one it is */
+    uint64_t next_number; /* number that the store gives out next */
+    uint64_t block;       /* numbers per block */
+    unsigned blocks;      /* number of blocks requested so far */
+    int64_t now;          /* at_ms of the events that the kit appends */
+    uint64_t made;        /* number of events made so far; the data of an event contains its number */
     bool done;
 };
 
-/* cmocka set-up and tear-down of one test. */
+/* cmocka setup and teardown of one test. */
 void lk_use(const struct pp_log_subject *subject);
 int lk_open(void **state);
 int lk_close(void **state);
 void lk_open_log(struct log_kit *k, int i);
 void lk_close_log(struct log_kit *k, int i);
 
-/* Prepares a request, and turns the loop until it is done. */
+/* Fills in the common part of a request, submits it, and turns the loop until it is answered. */
 #define LK_RUN(k, i, op, r)                                                                \
     do {                                                                                   \
         (r)->req = (struct pp_req){.done = lk_on_done, .data = (k), .arena = &(k)->arena}; \
@@ -68,17 +70,18 @@ void lk_close_log(struct log_kit *k, int i);
 void lk_on_done(struct pp_req *req);
 void lk_wait(struct log_kit *k);
 
-/* n events, each with data that is its own. */
+/* Makes n events, each with its own data. */
 struct pp_event *lk_events(struct log_kit *k, size_t n);
-/* Appends them as log i, with numbers from the store where it needs some; asserts that they follow each
- * other; the first number. */
+/* Appends `n` new events by log i, with numbers from the store if the log needs them. Asserts
+ * that their numbers are consecutive; returns the first one. */
 uint64_t lk_append_these(struct log_kit *k, int i, struct pp_event *events, size_t n);
 uint64_t lk_append(struct log_kit *k, int i, size_t n);
-/* A block of the store's numbers, as the answer to `stale`; PP_OK or what begin came to. */
+/* Answers the log's request for numbers, `stale`, with a block of the store's numbers. Returns
+ * PP_OK or the error of `begin`. */
 enum pp_err lk_begin(struct log_kit *k, int i, uint64_t stale);
-/* One read; checks that it is in order, above `after` and within its bounds. */
+/* Reads one page. Checks that its events are in order, above `after` and within the limits. */
 struct pp_log_read lk_read(struct log_kit *k, int i, uint64_t after, size_t limit, size_t max_bytes);
-/* Everything above `after`, in pages of `limit`. */
+/* Reads all events above `after`, in pages of `limit`. */
 struct pp_event *lk_all(struct log_kit *k, int i, uint64_t after, size_t limit, size_t *n);
 struct pp_log_clean lk_clean(struct log_kit *k, int64_t before_ms, uint64_t max_bytes, size_t limit);
 

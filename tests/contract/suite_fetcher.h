@@ -7,11 +7,11 @@
 
 struct pp_fetcher_subject {
     const char *name;
-    /* Opens a fetcher that trusts `ca_file`, keeps up to 64 KiB and 100 lines of header. */
+    /* Opens a fetcher that trusts `ca_file` and accepts heads of up to 64 KiB and 100 lines. */
     enum pp_err (*open)(struct pp_loop *loop, const char *ca_file, struct pp_fetcher **out);
 };
 
-/* Runs the suite; the number of failed tests. */
+/* Runs the suite; returns the number of failed tests. */
 int pp_suite_fetcher(const struct pp_fetcher_subject *subject);
 
 #endif

@@ -1,5 +1,5 @@
-/* suite_fetcher_answers.c: the fetcher's contract, answers: what a host may send, and what becomes of it. One
- * row an answer. */
+/* suite_fetcher_answers.c: tests answers that a host may send, and the outcome that the fetcher
+ * must report. Each row of the table is one answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <zlib.h>
@@ -13,9 +13,9 @@ struct answer {
     const char *raw;
     enum pp_origin_next next;
     uint16_t code;
-    int status; /* where head() came; 0: it did not */
+    int status; /* status that head() must report; 0 if the fetcher must not call head() */
     const char *body;
-    size_t raw_n; /* 0: strlen(raw) */
+    size_t raw_n; /* length of `raw`; 0: `raw` ends with its NUL */
 };
 
 #define RAW(text) .raw = text, .raw_n = sizeof(text) - 1
@@ -45,15 +45,17 @@ static const struct answer answers[] = {
     {"same length twice", OK "Content-Length: 2\r\nContent-Length: 2\r\n\r\nok", PP_ORIGIN_KEEP, 0, 200,
      "ok"},
     {"answer before a reset", OK "Content-Length: 2\r\n\r\nok", PP_ORIGIN_RESET, 0, 200, "ok"},
-    /* cut short */
+    /* answers that end too early */
     {"truncated", OK "Content-Length: 10\r\n\r\nhello", PP_ORIGIN_CLOSE, PP_CODE_TRUNCATED, 200, "hello"},
     {"truncated chunked", OK "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", PP_ORIGIN_CLOSE,
      PP_CODE_TRUNCATED, 200, "hello"},
     {"no answer", "", PP_ORIGIN_CLOSE, PP_CODE_CONNECTION_LOST},
     {"reset at once", "", PP_ORIGIN_RESET, PP_CODE_CONNECTION_LOST},
-    /* not HTTP */
+    {"half a head", "HTTP/1.1 200 OK\r\nContent-", PP_ORIGIN_CLOSE, PP_CODE_CONNECTION_LOST},
+    /* answers that are not HTTP */
     {"HTTP/0.9", "hello", PP_ORIGIN_CLOSE, PP_CODE_BAD_RESPONSE},
     {"another protocol", "220 mail.test ESMTP\r\n", PP_ORIGIN_HANG, PP_CODE_BAD_RESPONSE},
+    {"a terminal's escapes", "220 mail.test ESMTP \x1b[31m\r\n", PP_ORIGIN_HANG, PP_CODE_BAD_RESPONSE},
     {"status in letters", "HTTP/1.1 abc\r\n\r\n", PP_ORIGIN_CLOSE, PP_CODE_BAD_RESPONSE},
     {"status of four digits", "HTTP/1.1 2000 OK\r\n\r\n", PP_ORIGIN_CLOSE, PP_CODE_BAD_RESPONSE},
     {"status 99", "HTTP/1.1 099 OK\r\n\r\n", PP_ORIGIN_CLOSE, PP_CODE_BAD_RESPONSE},
@@ -65,7 +67,7 @@ static const struct answer answers[] = {
      RAW(OK "ETag: a\0b\r\nContent-Length: 0\r\n\r\n"),
      .next = PP_ORIGIN_CLOSE,
      .code = PP_CODE_BAD_RESPONSE},
-    /* lengths */
+    /* wrong values of Content-Length */
     {"two lengths", OK "Content-Length: 2\r\nContent-Length: 3\r\n\r\nok", PP_ORIGIN_CLOSE,
      PP_CODE_BAD_RESPONSE},
     {"list of lengths", OK "Content-Length: 2, 3\r\n\r\nok", PP_ORIGIN_CLOSE, PP_CODE_BAD_RESPONSE},
@@ -76,7 +78,7 @@ static const struct answer answers[] = {
     {"length beyond 2^63", OK "Content-Length: 99999999999999999999\r\n\r\nok", PP_ORIGIN_CLOSE,
      PP_CODE_BAD_RESPONSE},
     {"folded length", OK "Content-Length: 2\r\n 0\r\n\r\nok", PP_ORIGIN_CLOSE, PP_CODE_BAD_RESPONSE},
-    /* codings */
+    /* transfer codings and content codings */
     {"bad chunk", OK "Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n", PP_ORIGIN_CLOSE,
      PP_CODE_BAD_RESPONSE, 200, ""},
     {"chunk without its line end", OK "Transfer-Encoding: chunked\r\n\r\n2\r\nokk\r\n0\r\n\r\n",
@@ -96,7 +98,7 @@ static const struct answer answers[] = {
      "ok"},
     {"transfer coding gzip", OK "Transfer-Encoding: gzip, chunked\r\n\r\n", PP_ORIGIN_CLOSE,
      PP_CODE_BAD_RESPONSE},
-    /* redirects */
+    /* redirects with bad Location headers */
     {"CR in Location", "HTTP/1.1 302 Found\r\nLocation: /a\rX: y\r\nContent-Length: 0\r\n\r\n",
      PP_ORIGIN_KEEP, PP_CODE_BAD_RESPONSE},
     {"folded Location", "HTTP/1.1 302 Found\r\nLocation: /a\r\n /b\r\nContent-Length: 0\r\n\r\n",
@@ -159,7 +161,8 @@ static void answers_may_come_byte_by_byte(void **state)
             check_answer(&answers[i], true);
 }
 
-/* Cut at every byte of the head and the body: never whole, never a crash. */
+/* The host cuts its answer after each possible number of bytes. The fetcher must report a
+ * failure every time. */
 static void a_cut_answer_is_never_whole(void **state)
 {
     static const char whole[] = OK "Content-Length: 5\r\nETag: \"e\"\r\n\r\nhello";

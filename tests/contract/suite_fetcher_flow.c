@@ -1,17 +1,15 @@
-/* suite_fetcher_flow.c: the fetcher's contract: stopping, pausing, aborting, starting again, from wherever a
- * caller may. */
+/* suite_fetcher_flow.c: tests that a caller may stop, pause, abort and restart an exchange in
+ * every phase that the contract allows. */
 #include "suite_fetcher_kit.h"
 
 /* --- flow --- */
 
 static void stop_at_the_head(void **state)
 {
-    struct kit k;
+    struct kit *k = *state;
     struct get g;
 
-    (void)state;
-    kit_open(&k, kit_serve, NULL, NULL);
-    get_init(&g, &k, "/begin");
+    get_init(&g, k, "/begin");
     g.head_flow = PP_FLOW_STOP;
     get_start(&g);
     get_wait(&g);
@@ -19,10 +17,11 @@ static void stop_at_the_head(void **state)
     assert_true(g.x.stopped);
     assert_int_equal(g.bodies, 0);
     get_fini(&g);
-    kit_until(&k, origin_idle, k.o); /* bytes remained: closed */
-    /* nothing remained: kept */
+    /* The stop left bytes unread, so the fetcher must close the connection. */
+    kit_until(k, origin_idle, k->o);
+    /* No bytes are unread after these stops, so the fetcher must keep the connection. */
     for (int i = 0; i < 3; i++) {
-        get_init(&g, &k, "/empty");
+        get_init(&g, k, "/empty");
         g.head_flow = PP_FLOW_STOP;
         get_start(&g);
         get_wait(&g);
@@ -30,18 +29,15 @@ static void stop_at_the_head(void **state)
         assert_int_equal(g.x.status, 404);
         get_fini(&g);
     }
-    assert_int_equal(pp_origin_connections(k.o), 2);
-    kit_close(&k);
+    assert_int_equal(pp_origin_connections(k->o), 2);
 }
 
 static void stop_in_the_body(void **state)
 {
-    struct kit k;
+    struct kit *k = *state;
     struct get g;
 
-    (void)state;
-    kit_open(&k, kit_serve, NULL, NULL);
-    get_init(&g, &k, "/big");
+    get_init(&g, k, "/big");
     g.stop_at = 100000;
     get_start(&g);
     get_wait(&g);
@@ -49,8 +45,7 @@ static void stop_in_the_body(void **state)
     assert_true(g.x.stopped);
     assert_true(g.n >= 100000 && g.n < KIT_BIG);
     get_fini(&g);
-    kit_until(&k, origin_idle, k.o);
-    kit_close(&k);
+    kit_until(k, origin_idle, k->o);
 }
 
 static void pause_at(size_t where, const char *path, size_t total)
@@ -76,7 +71,7 @@ static void pause_at(size_t where, const char *path, size_t total)
     kit_close(&k);
 }
 
-static void pause_and_resume(void **state)
+static void a_paused_body_resumes(void **state)
 {
     (void)state;
     pause_at(0, "/big", KIT_BIG);
@@ -85,27 +80,24 @@ static void pause_and_resume(void **state)
     pause_at(KIT_BIG, "/big", KIT_BIG);
     pause_at(0, "/", 2);
     pause_at(1, "/", 2);
-    pause_at(0, "/empty", 0); /* over for the host, not for the caller */
+    pause_at(0, "/empty", 0); /* The host has sent everything, but the caller has not resumed. */
 }
 
 static void stop_after_a_pause(void **state)
 {
-    struct kit k;
+    struct kit *k = *state;
     struct get g;
 
-    (void)state;
-    kit_open(&k, kit_serve, NULL, NULL);
-    get_init(&g, &k, "/begin");
+    get_init(&g, k, "/begin");
     g.pause_at = 1;
     g.stop_at = 1;
     get_start(&g);
-    kit_until(&k, get_paused, &g);
+    kit_until(k, get_paused, &g);
     get_unpause(&g);
     get_wait(&g);
     assert_true(g.x.stopped);
     get_fini(&g);
-    kit_until(&k, origin_idle, k.o);
-    kit_close(&k);
+    kit_until(k, origin_idle, k->o);
 }
 
 /* --- abort --- */
@@ -145,7 +137,7 @@ static void abort_when(const char *path, bool (*when)(void *))
     else if (when)
         kit_until(&k, when, &g);
     get_abort(&g);
-    memset(&g.x, 0xee, sizeof(g.x)); /* nobody looks at it again */
+    memset(&g.x, 0xee, sizeof(g.x)); /* The fetcher must not read the exchange after an abort. */
     kit_turn(&k);
     assert_int_equal(g.dones, 0);
     get_fini(&g);
@@ -167,18 +159,15 @@ static void abort_in_every_phase(void **state)
 
 static void abort_closes_the_connection(void **state)
 {
-    struct kit k;
+    struct kit *k = *state;
     struct get g;
 
-    (void)state;
-    kit_open(&k, kit_serve, NULL, NULL);
-    get_init(&g, &k, "/hang");
+    get_init(&g, k, "/hang");
     get_start(&g);
-    kit_until(&k, has_request, k.o);
+    kit_until(k, has_request, k->o);
     get_abort(&g);
-    kit_until(&k, origin_idle, k.o);
+    kit_until(k, origin_idle, k->o);
     get_fini(&g);
-    kit_close(&k);
 }
 
 static void abort_other(struct get *g)
@@ -192,7 +181,8 @@ static void abort_other(struct get *g)
     memset(&other->x, 0xee, sizeof(other->x));
 }
 
-/* From within each callback of one, another that is at some phase of its own. */
+/* Each callback of one exchange aborts another exchange. The other one is in a different phase
+ * in each round. */
 static void abort_from_a_callback(void **state)
 {
     static const struct {
@@ -234,7 +224,8 @@ static void abort_from_a_callback(void **state)
     }
 }
 
-/* Two end in the same turn, whichever is first aborts the other: exactly one done(). */
+/* Two exchanges end in the same turn of the loop. The first one aborts the second in its done(),
+ * so that only one done() may come. */
 static void abort_of_one_that_is_over(void **state)
 {
     (void)state;
@@ -279,25 +270,22 @@ static void start_again(struct get *g)
     get_start(g);
 }
 
-/* As a redirect does: the same exchange, with another URL, from within its done(). */
+/* done() starts the same exchange with another URL, as a caller does that follows a redirect. */
 static void an_exchange_may_start_again_in_done(void **state)
 {
-    struct kit k;
+    struct kit *k = *state;
     struct get g;
 
-    (void)state;
-    kit_open(&k, kit_serve, NULL, NULL);
-    get_init(&g, &k, "/empty");
+    get_init(&g, k, "/empty");
     g.data = &g;
     g.on_done = start_again;
     get_start(&g);
     get_wait(&g);
-    kit_until(&k, gets_done, ((struct get[2]){g, {.kit = NULL}}));
+    kit_until(k, gets_done, ((struct get[2]){g, {.kit = NULL}}));
     assert_int_equal(g.x.status, 200);
     assert_int_equal(g.dones, 1);
-    assert_int_equal(pp_origin_connections(k.o), 1);
+    assert_int_equal(pp_origin_connections(k->o), 1);
     get_fini(&g);
-    kit_close(&k);
 }
 
 static void start_other(struct get *g)
@@ -333,15 +321,15 @@ static void an_exchange_may_start_in_a_callback(void **state)
 int pp_suite_fetcher_flow(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stop_at_the_head),
-        cmocka_unit_test(stop_in_the_body),
-        cmocka_unit_test(pause_and_resume),
-        cmocka_unit_test(stop_after_a_pause),
+        KIT_TEST(stop_at_the_head, kit_serve),
+        KIT_TEST(stop_in_the_body, kit_serve),
+        cmocka_unit_test(a_paused_body_resumes),
+        KIT_TEST(stop_after_a_pause, kit_serve),
         cmocka_unit_test(abort_in_every_phase),
-        cmocka_unit_test(abort_closes_the_connection),
+        KIT_TEST(abort_closes_the_connection, kit_serve),
         cmocka_unit_test(abort_from_a_callback),
         cmocka_unit_test(abort_of_one_that_is_over),
-        cmocka_unit_test(an_exchange_may_start_again_in_done),
+        KIT_TEST(an_exchange_may_start_again_in_done, kit_serve),
         cmocka_unit_test(an_exchange_may_start_in_a_callback),
     };
 

@@ -1,5 +1,5 @@
-/* suite_fetcher_kit.c: see suite_fetcher_kit.h. Every callback checks that the order of the contract holds:
- * allow* -> sent -> head -> body* -> done. */
+/* suite_fetcher_kit.c: see suite_fetcher_kit.h. Every callback checks the order that the
+ * contract demands: allow* -> sent -> head -> body* -> done. */
 #include "suite_fetcher_kit.h"
 
 #include <arpa/inet.h>
@@ -59,7 +59,7 @@ static enum pp_flow on_body(struct pp_exchange *x, const void *p, size_t n)
     if (g->pause_at && g->n + n >= g->pause_at) {
         g->pause_at = 0;
         g->paused = true;
-        return PP_FLOW_PAUSE; /* these bytes come again */
+        return PP_FLOW_PAUSE; /* After the pause the fetcher passes these bytes to body() again. */
     }
     if (g->n < BODY_KEPT)
         memcpy(g->body + g->n, p, g->n + n <= BODY_KEPT ? n : BODY_KEPT - g->n);
@@ -106,6 +106,25 @@ void kit_close(struct kit *k)
     pp_origin_close(k->o);
 }
 
+int kit_setup(void **state)
+{
+    struct kit *k = malloc(sizeof(*k));
+    pp_origin_handler handler = (pp_origin_handler)(uintptr_t)*state;
+
+    if (!k)
+        return -1;
+    kit_open(k, handler, NULL, NULL);
+    *state = k;
+    return 0;
+}
+
+int kit_teardown(void **state)
+{
+    kit_close(*state);
+    free(*state);
+    return 0;
+}
+
 void get_init(struct get *g, struct kit *k, const char *path)
 {
     struct sockaddr_in *sa = (struct sockaddr_in *)&g->addrs[0];
@@ -126,14 +145,16 @@ void get_init(struct get *g, struct kit *k, const char *path)
     g->x.https = k->https;
     g->x.addrs = g->addrs;
     g->x.n_addrs = 1;
-    g->x.connect_ms = 60000; /* a slow machine is no slow host */
+    /* The limit is so long that a slow machine does not look like a slow host. */
+    g->x.connect_ms = 60000;
     g->head_flow = PP_FLOW_GO;
 }
 
 void get_start(struct get *g)
 {
     assert_int_equal(g->kit->f->ops->start(g->kit->f, &g->x), PP_OK);
-    assert_int_equal(g->allows + g->sents + g->heads + g->dones, 0); /* nothing from within start() */
+    /* The fetcher must not call back within start(). */
+    assert_int_equal(g->allows + g->sents + g->heads + g->dones, 0);
 }
 
 static bool is_done(void *g)
@@ -231,12 +252,12 @@ void get_unpause(struct get *g)
 
     g->paused = false;
     g->kit->f->ops->resume(g->kit->f, &g->x);
-    assert_int_equal(g->bodies, before); /* not from within resume() */
+    assert_int_equal(g->bodies, before); /* The fetcher must not call body() within resume(). */
 }
 
 void kit_turn(struct kit *k)
 {
-    struct get g; /* another get comes and goes meanwhile */
+    struct get g; /* The loop turns while this get runs. */
 
     get_run(&g, k, "/");
     assert_int_equal(g.x.code, 0);

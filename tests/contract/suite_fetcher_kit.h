@@ -1,5 +1,5 @@
-/* suite_fetcher_kit.h: what the files of the fetcher's contract share: a loop, a fetcher, an origin, and
- * gets. */
+/* suite_fetcher_kit.h: the kit of the tests of the fetcher's contract: a loop, a fetcher, an
+ * origin, and gets. */
 #ifndef PP_SUITE_FETCHER_KIT_H
 #define PP_SUITE_FETCHER_KIT_H
 
@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "photopool/code.h"
+#include "raw_origin.h"
 #include "suite_fetcher.h"
-#include "suite_origin.h"
 #include "test_loop.h"
 
 #define KIT_HOST "shop.test"
@@ -24,22 +24,24 @@ struct kit {
     bool https;
 };
 
-/* One exchange, what happened to it, and how it answers. */
+/* One exchange, what the fetcher has reported about it, and the replies that its callbacks give. */
 struct get {
     struct pp_exchange x;
     struct kit *kit;
     struct sockaddr_storage addrs[4];
     char url[256];
     int allows, sents, heads, bodies, dones;
-    char *body; /* at most BODY_KEPT bytes of `n` */
+    /* first bytes of the body, at most BODY_KEPT; `n` is the length of the whole body */
+    char *body;
     size_t n;
-    char location[64]; /* its beginning, as of done() */
+    char location[64]; /* first bytes of the Location header, copied in done() */
     size_t location_n;
-    /* script */
-    int deny_at;              /* the n-th question to allow() is refused, and those after it; 0: none */
-    uint32_t denied_ip;       /* IPv4, host order: always refused; 0: none */
-    enum pp_flow head_flow;   /* the answer of head() */
-    size_t pause_at, stop_at; /* body() answers so, once, when `n` has come so far; 0: never */
+    /* The test sets the following members to choose the replies. */
+    int deny_at;            /* number of the first call of allow() that is refused; 0: none is */
+    uint32_t denied_ip;     /* IPv4 address in host order that allow() refuses; 0: none */
+    enum pp_flow head_flow; /* reply of head() */
+    /* body() replies PAUSE or STOP once this many bytes have arrived; 0: never */
+    size_t pause_at, stop_at;
     bool paused;
     void (*on_sent)(struct get *g);
     void (*on_head)(struct get *g);
@@ -54,33 +56,40 @@ extern const struct pp_fetcher_subject *pp_fetcher_subject;
 
 void kit_open(struct kit *k, pp_origin_handler handler, void *data, SSL_CTX *tls);
 void kit_close(struct kit *k);
+/* A row of a table of tests. The state of the test is a kit whose origin has this handler,
+ * without data and TLS. */
+#define KIT_TEST(test, handler) \
+    cmocka_unit_test_prestate_setup_teardown(test, kit_setup, kit_teardown, (void *)(uintptr_t)(handler))
+int kit_setup(void **state);
+int kit_teardown(void **state);
 
-/* A get of `path` from the kit's origin; get_fini() when it is over. */
+/* Prepares a get of `path` from the kit's origin. Call get_fini() after done(). */
 void get_init(struct get *g, struct kit *k, const char *path);
 void get_start(struct get *g);
-/* Until done(). */
+/* Waits for done(). */
 void get_wait(struct get *g);
-/* init, start, wait. */
+/* Prepares a get, starts it and waits for done(). */
 void get_run(struct get *g, struct kit *k, const char *path);
 void get_fini(struct get *g);
 void get_abort(struct get *g);
 /* Turns the loop until cond(arg). */
 #define kit_until(k, cond, arg) pp_test_until((k)->loop, cond, arg, 10000)
 
-/* Another get comes and goes: the loop has turned. */
+/* Runs another get, so that the loop turns. */
 void kit_turn(struct kit *k);
 
-/* Conditions: an array of gets, ended by one without a kit, are done; a get is paused; the origin has no
- * connection. */
+/* Conditions for kit_until(): all gets of an array have ended (a get without a kit ends the
+ * array); a get is paused; the origin has no connection. */
 bool gets_done(void *gets);
 bool get_paused(void *get);
 bool origin_idle(void *origin);
-/* resume(), which must not call body(). */
+/* Calls resume(), which must not call body() directly. */
 void get_unpause(struct get *g);
 
 #define KIT_BIG (8u << 20)
-/* "/hang": silence. "/endless": a body without end. "/begin": a head and a few bytes, then silence. "/big": 8
- * MiB. "/head": a head, then silence. Else "ok". */
+/* The handler of most tests. It answers /hang with silence; /endless with a body without end;
+ * /begin with a head and a few bytes, then silence; /big with 8 MiB; /head with a head, then
+ * silence; any other path with "ok". */
 enum pp_origin_next kit_serve(struct pp_origin_conn *c, const char *request, void *data);
 
 int pp_suite_fetcher_answers(void);

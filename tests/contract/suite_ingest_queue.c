@@ -1,5 +1,6 @@
-/* suite_ingest_queue.c: what was appended comes out, whole, in order, once; keys find their answers; a
- * restart gives back what was taken. */
+/* suite_ingest_queue.c: a planner gets each appended entry whole, in order and once. An
+ * idempotency key finds the answer of its first request. After a restart the queue returns taken
+ * entries again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -166,7 +167,7 @@ static void without_photos(void **state)
 {
     struct kit *k = *state;
     struct pp_ingest_append r = entry("c", "b_1", "xx");
-    r.entry.n_photos = 0; /* items may be without any */
+    r.entry.n_photos = 0; /* The items of a batch may have no photos. */
     OK(k, append, &r);
     assert_int_equal(take(k, 5, 1000).n, 1);
     ack(k, "b_1");
@@ -194,7 +195,8 @@ static void oldest_first_and_bounded(void **state)
     }
 }
 
-/* With clients to skip: the oldest of each other client, in turn. */
+/* A take that names clients to skip returns entries of the other clients in turn, each client's
+ * oldest entry first. */
 static void others_come_in_turn(void **state)
 {
     struct kit *k = *state;
@@ -222,7 +224,7 @@ static void others_come_in_turn(void **state)
         for (size_t j = 0; j < r.n; j++)
             assert_string_equal(r.entries[j].batch_id, cases[i].due[j]);
     }
-    assert_int_equal(take(k, 9, 100).n, 3); /* those that were skipped have stayed */
+    assert_int_equal(take(k, 9, 100).n, 3); /* The skipped entries are still in the queue. */
 }
 
 static void acked_is_gone(void **state)
@@ -232,7 +234,7 @@ static void acked_is_gone(void **state)
     append(k, "c", "b_2", "x");
     take(k, 1, 100);
     struct pp_ingest_stats s = stats(k);
-    assert_int_equal(s.entries, 2); /* taken ones count until they are planned */
+    assert_int_equal(s.entries, 2); /* Taken entries count until a planner has acked them. */
     assert_int_equal(s.photos, 20);
     assert_int_equal(s.oldest_ms, 1001);
     ack(k, "b_1");
@@ -268,7 +270,8 @@ static void a_restart_gives_back_what_was_taken(void **state)
     assert_int_equal(take(k, 9, 100).n, 2);
 }
 
-/* However often a planner ends in order with an entry in hand, nobody has failed at it. */
+/* A planner takes an entry and closes in good order without planning it. The queue must not
+ * count this as a delivery, however often it happens. */
 static void given_back_is_no_delivery(void **state)
 {
     struct kit *k = *state;
@@ -297,7 +300,8 @@ static void keys_find_their_answer(void **state)
         again.entry.batch_id = "b_2";
         again.answer = "other";
         again.answer_n = 5;
-        again.high_water = 1; /* also when nothing new is taken in */
+        /* The limit does not apply to a repeated request, because nothing is appended. */
+        again.high_water = 1;
         RUN(k, append, &again);
         assert_int_equal(again.req.err, PP_EEXISTS);
         assert_int_equal(again.old_answer_n, r.answer_n);
@@ -309,12 +313,13 @@ static void keys_find_their_answer(void **state)
         assert_int_equal(stats(k).entries, 1);
         reopen(k);
     }
-    ack(k, "b_1"); /* the key outlives the entry */
+    ack(k, "b_1"); /* The queue forgets the entry but keeps the key. */
     struct pp_ingest_append again = r;
     again.entry.batch_id = "b_3";
     RUN(k, append, &again);
     assert_int_equal(again.req.err, PP_EEXISTS);
-    struct pp_ingest_append other = r; /* another client's key is another key */
+    /* Two clients may use the same key for different requests. */
+    struct pp_ingest_append other = r;
     other.entry.client = "d";
     other.entry.batch_id = "b_4";
     OK(k, append, &other);
@@ -378,17 +383,19 @@ static void high_water_by_photos(void **state)
     r.high_water = 15;
     OK(k, append, &r);
     r.entry.batch_id = "b_2";
-    OK(k, append, &r); /* 10 waiting: below */
+    OK(k, append, &r); /* Only 10 photos wait, which is below the limit. */
     r.entry.batch_id = "b_3";
     RUN(k, append, &r);
     assert_int_equal(r.req.err, PP_EFULL);
     reopen(k);
     take(k, 9, 1000);
     RUN(k, append, &r);
-    assert_int_equal(r.req.err, PP_EFULL); /* taken, but not planned */
+    /* The entries are taken, but they count until they are acked. */
+    assert_int_equal(r.req.err, PP_EFULL);
     ack(k, "b_1");
     OK(k, append, &r);
-    struct pp_ingest_append twice = entry("c", "b_3", "x"); /* one id, one entry */
+    /* A second entry with the id of a waiting one is refused. */
+    struct pp_ingest_append twice = entry("c", "b_3", "x");
     RUN(k, append, &twice);
     assert_int_equal(twice.req.err, PP_EEXISTS);
     assert_int_equal(stats(k).photos, 20);
@@ -490,7 +497,7 @@ static void a_large_entry(void **state)
     OK(k, append, &r);
     append(k, "c", "b_2", "small");
     struct pp_ingest_take t = take(k, 9, 1000);
-    assert_int_equal(t.n, 1); /* at least one, however large */
+    assert_int_equal(t.n, 1); /* A take returns at least one entry, however large it is. */
     assert_int_equal(t.entries[0].payload_n, n);
     assert_memory_equal(t.entries[0].payload, payload, n);
     free(payload);
@@ -517,8 +524,9 @@ static bool all_landed(void *arg)
     return ((struct flight *)arg)->left == 0;
 }
 
-/* Appends in flight together; each tenth has a key that the one before it had, and finds its answer, or has
- * no room for that and fails alone. */
+/* The test sends many appends at the same time. Every tenth has the key of the append before it,
+ * so the queue returns the earlier answer. One has too little memory for that answer, and only
+ * that one fails. */
 static void many_at_once(void **state)
 {
     struct kit *k = *state;
@@ -567,8 +575,9 @@ static bool called(void *arg)
     return *(int *)arg > 0;
 }
 
-/* After a take that gave nothing the next append is told; also to a watcher of a queue opened again. */
-static void an_append_is_told(void **state)
+/* After a take that returned nothing, the next append calls the watcher. The same holds after
+ * the queue is opened again. */
+static void an_append_wakes(void **state)
 {
     struct kit *k = *state;
     for (int round = 0; round < 3; round++) {
@@ -624,7 +633,7 @@ static void asked_what_became_of_it(void **state)
             assert_int_equal(r.states[i], PP_INGEST_WAITING);
         else if (i == 299)
             assert_int_equal(r.states[i], PP_INGEST_PLANNED);
-        else if (i == 150) /* known for a while, or forgotten */
+        else if (i == 150) /* An adapter may know an acked batch for a while, or forget it. */
             assert_int_not_equal(r.states[i], PP_INGEST_WAITING);
         else
             assert_int_equal(r.states[i], PP_INGEST_UNKNOWN);
@@ -633,7 +642,8 @@ static void asked_what_became_of_it(void **state)
     OK(k, check, &r);
 }
 
-/* An append whose answer was lost is sent again: one entry, also where the queue is full. */
+/* The answer to an append is lost, and the caller sends it again. The queue must have one entry,
+ * and must not call itself full. */
 static void appended_twice(void **state)
 {
     struct kit *k = *state;
@@ -652,7 +662,7 @@ static void appended_twice(void **state)
     assert_int_equal(r.req.err, PP_EEXISTS);
 }
 
-/* Of a queue that can be a journal: an entry as it was appended. */
+/* A queue that can be a journal must return an entry exactly as it was appended. */
 static void read_as_appended(void **state)
 {
     struct kit *k = *state;
@@ -696,7 +706,7 @@ int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
         T(keys_find_their_answer),    T(a_key_can_be_asked_for),  T(refused_append_keeps_no_key),
         T(high_water_by_photos),      T(poison_is_set_aside),     T(cancelled_before_planning),
         T(read_and_listed),           T(a_large_entry),           T(many_at_once),
-        T(an_append_is_told),         T(asked_what_became_of_it), T(appended_twice),
+        T(an_append_wakes),           T(asked_what_became_of_it), T(appended_twice),
         T(given_back_is_no_delivery),
     };
     const struct CMUnitTest of_journals[] = {T(read_as_appended)};

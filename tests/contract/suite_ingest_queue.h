@@ -7,14 +7,15 @@
 
 struct pp_ingest_subject {
     const char *name;
-    /* A new, empty place for a queue; valid until the process ends. */
+    /* Makes a new, empty place for a queue. The returned name is valid until the process ends. */
     const char *(*place)(void);
-    /* Opens the queue in that place; again after ops->close(), with what it had. */
+    /* Opens the queue in that place. A queue that is opened again after ops->close() has its
+     * former content. */
     enum pp_err (*open)(struct pp_loop *loop, const char *place, struct pp_ingest_queue **out);
-    bool can_be_journal; /* it has read */
+    bool can_be_journal; /* true if the queue has ops->read */
 };
 
-/* Runs the suite; the number of failed tests. */
+/* Runs the suite; returns the number of failed tests. */
 int pp_suite_ingest_queue(const struct pp_ingest_subject *subject);
 
 #endif

@@ -46,7 +46,7 @@ bool mk_tolerable(enum pp_err err)
     return err == PP_OK || err == PP_EIO || err == PP_EUNKNOWN || err == PP_ETIMEOUT;
 }
 
-/* --- what others do --- */
+/* --- other processes --- */
 
 enum pp_err mk_reap(struct store_kit *k)
 {
@@ -58,7 +58,6 @@ enum pp_err mk_reap(struct store_kit *k)
     return r.req.err;
 }
 
-/* What somebody left half done is taken up by the reaper. */
 void mk_let_others_mend(struct store_kit *k)
 {
     k->now += OTHERS_MS;
@@ -71,7 +70,7 @@ const struct pp_task *mk_task(const struct trial *t, const char *photo)
     for (size_t i = 0; i < t->n; i++)
         if (!memcmp(&t->tasks[i].key, &key, sizeof key))
             return &t->tasks[i];
-    fail_msg("%s is not there", photo);
+    fail_msg("%s is missing", photo);
     return NULL;
 }
 
@@ -93,7 +92,7 @@ void mk_claim_all(struct trial *t, size_t count)
     assert_int_equal(t->n, count);
 }
 
-/* Everything that is claimed is stored. */
+/* Settles every claimed task as stored. */
 void mk_store_all(struct trial *t)
 {
     for (size_t i = 0; i < t->n; i++)
@@ -144,7 +143,8 @@ enum pp_err mk_claim_four(struct trial *t)
     return r.req.err;
 }
 
-/* What nobody was told of is there for the next one at once, as if it had not been claimed. */
+/* If the answer to a claim was lost, its tasks can be claimed again without waiting for the
+ * lease to end. */
 void mk_six_once(struct trial *t)
 {
     struct pp_store_renew renew = {.worker = KIT_WORKER, .lease_ms = KIT_LEASE_MS, .now_ms = t->k->now};
@@ -251,9 +251,11 @@ void mk_planned_once(struct trial *t)
     mk_expect_item(t, "a", PP_ITEM_OPEN, 2);
     mk_expect_item(t, "d", PP_ITEM_FAILED, 1);
     mk_expect_item(t, "e", PP_ITEM_FAILED, 1);
-    assert_false(sk_photo(t->k, t->client, "p")->open);                 /* nobody wants it any more */
-    assert_in_range(sk_photo(t->k, t->client, "v")->photo.skips, 0, 1); /* counted at most once */
-    mk_claim_all(t, 4);                                                 /* q r s t */
+    /* No item waits for p, so the store has removed its task. */
+    assert_false(sk_photo(t->k, t->client, "p")->open);
+    /* The store counts the skip of v at most once. */
+    assert_in_range(sk_photo(t->k, t->client, "v")->photo.skips, 0, 1);
+    mk_claim_all(t, 4); /* The claim must return q, r, s and t. */
     mk_store_all(t);
     mk_expect_finished(t, t->batch2, 2, PP_BATCH_FINISHED);
     mk_expect_finished(t, batch, 4, PP_BATCH_FINISHED);

@@ -1,5 +1,6 @@
-/* suite_mongo_kit.h: what the tests of faults share: stores that may be reached through a proxy, and work
- * with a known result, whatever happens in between: exactly what it would be if nothing did. */
+/* suite_mongo_kit.h: the kit of the tests of faults: stores, some of them behind a proxy, and
+ * operations with a known result. An operation must have the same result with and without
+ * faults. */
 #ifndef PP_SUITE_MONGO_KIT_H
 #define PP_SUITE_MONGO_KIT_H
 
@@ -7,49 +8,54 @@
 #include "mongo_server.h"
 #include "suite_store_kit.h"
 
-enum { MK_TRIES = 30 }; /* of a request that fails, at most */
+enum { MK_TRIES = 30 }; /* most tries of one request */
 
 extern const struct pp_store_subject mk_subject;
-extern struct mongo_proxy *mk_proxy; /* NULL: straight */
-extern int64_t mk_timeout_ms;        /* of stores; shorter for tests in which an answer does not come */
+extern struct mongo_proxy *mk_proxy; /* proxy of the stores; NULL if they connect directly */
+/* timeout of the stores; short in tests where an answer never comes */
+extern int64_t mk_timeout_ms;
 
-/* cmocka's set-up and tear-down. */
+/* cmocka's setup and teardown of one test. */
 int mk_open_proxied(void **state);
 int mk_close_proxied(void **state);
 
-/* One run: a client and batches of its own, so that runs share a database. */
+/* One run of an operation. Each run has a client and batches of its own, so that runs can share
+ * a database. */
 struct trial {
     struct store_kit *k;
     const char *client, *batch, *batch2;
-    struct pp_task tasks[16]; /* claimed */
+    struct pp_task tasks[16]; /* tasks that the run has claimed */
     size_t n;
 };
 
-/* Errors that a fault may lead to, and none. */
+/* Returns true for PP_OK and for each error that a fault may cause. */
 bool mk_tolerable(enum pp_err err);
 enum pp_err mk_reap(struct store_kit *k);
-/* What somebody has left half done is taken up by the reaper. */
+/* Moves the clock and runs the reaper, which completes operations that another process left
+ * unfinished. */
 void mk_let_others_mend(struct store_kit *k);
 const struct pp_task *mk_task(const struct trial *t, const char *photo);
-/* Adds the claimed tasks; none may be there. */
+/* Adds the claimed tasks to those of the run, which may be none. */
 void mk_keep(struct trial *t, const struct pp_store_claim *c);
-/* Claims what there is, of all queues: so many. */
+/* Replaces the claimed tasks of the run by a claim from all queues. Asserts that it returns
+ * exactly `count` tasks. */
 void mk_claim_all(struct trial *t, size_t count);
 void mk_store_all(struct trial *t);
 void mk_expect_item(struct trial *t, const char *id, enum pp_item_status status, uint32_t revision);
-/* The batch has ended, and so many results are there, each item once: whatever numbers of results others have
- * taken and lost. */
+/* Asserts that the batch has ended with one result for each of `items` items. Their numbers may
+ * have gaps, because faults can lose numbers. */
 void mk_expect_finished(struct trial *t, const char *batch, size_t items, enum pp_batch_state state);
 
-/* Work: its preparation, the operation (again until PP_OK), and what has to be the case after it. */
+/* Each operation consists of three functions: a preparation; the operation, which the test
+ * repeats until PP_OK; and a check of the result. */
 void mk_six_tasks(struct trial *t);
-enum pp_err mk_claim_four(struct trial *t); /* once */
+enum pp_err mk_claim_four(struct trial *t); /* claims four tasks, without repetition */
 void mk_six_once(struct trial *t);
 
 void mk_four_claimed(struct trial *t);
-enum pp_err mk_settle_four(struct trial *t); /* each in another way */
+enum pp_err mk_settle_four(struct trial *t); /* settles four tasks, each with another outcome */
 void mk_settled_once(struct trial *t);
-enum pp_err mk_settle_all(struct trial *t); /* outcomes that end the batch */
+enum pp_err mk_settle_all(struct trial *t); /* settles all tasks, which ends the batch */
 void mk_all_ended_once(struct trial *t);
 
 void mk_one_batch_before(struct trial *t);

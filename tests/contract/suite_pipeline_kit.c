@@ -9,13 +9,13 @@
 #include "adapter/sqlite/sqlite_store.h"
 #include "core/entry.h"
 #include "mongo_server.h"
-#include "pipeline/s2_plan.h"
-#include "pipeline/s5_keep.h"
+#include "pipeline/fetch/keep.h"
+#include "pipeline/plan/plan.h"
 #include "test_clock.h"
 
 enum {
     STEP_EVERY_MS = 5,
-    FINISH_MAX_MS = 120000, /* real: a batch */
+    FINISH_MAX_MS = 120000, /* most real time for a batch, in ms */
 };
 
 static enum pp_err open_fetch(void *data, struct pp_loop *loop, struct pp_fetcher **f, struct pp_resolver **r)
@@ -137,7 +137,7 @@ void world_close(struct world *w)
     pp_pipeline_close(&w->p);
     pp_lane_close(w->p.keep_lane);
     w->p.blobs->ops->close(w->p.blobs);
-    assert_int_equal(w->faulty.under_way, 0);
+    assert_int_equal(w->faulty.n_pending, 0);
     w->coordinator->ops->close(w->coordinator);
     w->ingest->ops->close(w->ingest);
     w->store->ops->close(w->store);
@@ -266,7 +266,7 @@ static void append(struct world *w, const char *client, const char *id, unsigned
     assert_int_equal(r.req.err, PP_OK);
     pp_arena_fini(&w->arena);
     pp_buf_fini(b);
-    pp_s2_wake(w->p.s2);
+    pp_planner_wake(w->p.planner);
 }
 
 void world_post_to(struct world *w, const char *host, uint16_t port, const char *client, const char *id,
@@ -348,7 +348,7 @@ void world_put_client(struct world *w, const struct pp_client *client)
     pp_test_until(w->loop, is_true, &w->done, 5000);
     assert_int_equal(r.req.err, PP_OK);
     pp_arena_fini(&w->arena);
-    pp_s3_client_changed(w->p.s3, client);
+    pp_claimer_client_changed(w->p.claimer, client);
 }
 
 /* --- the origin's record --- */
@@ -363,7 +363,7 @@ static int by_time(const void *pa, const void *pb)
     const struct event *a = pa, *b = pb;
     if (a->us != b->us)
         return a->us < b->us ? -1 : 1;
-    return a->by - b->by; /* an end before a start */
+    return a->by - b->by; /* At equal times an end comes before a start. */
 }
 
 struct seeing {
@@ -410,7 +410,9 @@ struct world_seen world_seen(struct world *w, const char *client)
         if (client && strcmp(who, client) != 0)
             continue;
         seen.requests++;
-        if (strcmp(how, "gone") == 0) /* given up by us: until when is the host's */
+        /* The worker gave this request up, but the host noticed that later, so its end is
+         * unknown. */
+        if (strcmp(how, "gone") == 0)
             continue;
         events[n++] = (struct event){start, 1};
         events[n++] = (struct event){end, -1};

@@ -106,7 +106,6 @@ struct pp_ingest_take rik_take_request(int i, size_t limit)
     return (struct pp_ingest_take){.consumer = names[i], .limit = limit, .max_bytes = SIZE_MAX};
 }
 
-/* What planner i gets, as the last characters of the ids. */
 void rik_takes(struct rik *k, int i, size_t limit, const char *due)
 {
     char ids[300] = "";
@@ -158,7 +157,6 @@ void rik_watch(struct rik *k, int i)
     k->q[i]->ops->watch(k->q[i], cbs[i], k);
 }
 
-/* Conditions of these keep asking for as long as it takes. */
 struct until {
     struct rik *k;
     int planner;
@@ -187,7 +185,6 @@ static bool took_one(void *arg)
     return false;
 }
 
-/* Takes one entry, however often that must be tried. */
 struct pp_ingest_entry rik_take_at_last(struct rik *k, int i)
 {
     struct until u = {.k = k, .planner = i};
@@ -212,7 +209,7 @@ struct pp_ingest_entry rik_take_when_woken(struct rik *k, int i)
     }
 }
 
-/* How many planners wait in Redis for something to come. */
+/* Returns the number of planners that wait for an entry in a blocking Redis command. */
 static int64_t listeners(struct rik *k)
 {
     struct redisReply *r = redis_server_ask(k->server, "CLIENT LIST");
@@ -223,7 +220,6 @@ static int64_t listeners(struct rik *k)
     return n;
 }
 
-/* Planners first to last look until all of them wait, and have heard what there was. */
 void rik_settle(struct rik *k, int first, int last)
 {
     for (bool quiet = false; !quiet;) {

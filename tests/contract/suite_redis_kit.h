@@ -1,5 +1,5 @@
-/* suite_redis_kit.h: ingest queues of several planners on one Redis, as several processes would have them.
- * Failing here fails the test. */
+/* suite_redis_kit.h: the ingest queues of several planners on one Redis, as if each planner were
+ * a process. An unexpected error fails the test. */
 #ifndef PP_SUITE_REDIS_KIT_H
 #define PP_SUITE_REDIS_KIT_H
 
@@ -12,28 +12,29 @@ enum { RIK_LONG_MS = 30000 };
 
 struct rik {
     struct pp_loop *loop;
-    struct pp_loop *loops[3]; /* of a planner; NULL: the one above */
+    struct pp_loop *loops[3]; /* loop of each planner; NULL: the planner uses `loop` */
     struct redis_server *server;
     const char *prefix;
-    struct pp_ingest_queue *q[3]; /* planners "p0", "p1", "p2" */
+    struct pp_ingest_queue *q[3]; /* queues of the planners "p0", "p1" and "p2" */
     int woken[3];
     struct pp_arena arena;
     bool done;
 };
 
-/* A prefix that nobody else uses. */
+/* Returns a key prefix that no other test uses. */
 const char *rik_place(void);
-/* A payload that zlib makes no smaller; free(). */
+/* Returns `n` bytes that zlib cannot compress. The caller frees them with free(). */
 char *rik_noise(size_t n);
 
-/* The first n planners, with these options. */
+/* Opens the first n planners with these options. */
 struct rik *rik_open_with(struct redis_server *server, int n, struct pp_redis_ingest_options o);
 void rik_close_kit(struct rik *k);
 void rik_open_planner(struct rik *k, int i, struct pp_redis_ingest_options o);
 void rik_close_planner(struct rik *k, int i);
 struct pp_loop *rik_loop_of(struct rik *k, int i);
 
-/* Requests by planner i; RIK_DUE waits, and looks at the error. */
+/* RIK_SUBMIT sends a request of planner i. RIK_DUE also waits for the answer and checks its
+ * error. */
 #define RIK_SUBMIT(k, i, op, r)                                                             \
     do {                                                                                    \
         (r)->req = (struct pp_req){.done = rik_on_done, .data = (k), .arena = &(k)->arena}; \
@@ -51,28 +52,28 @@ struct pp_loop *rik_loop_of(struct rik *k, int i);
 
 void rik_on_done(struct pp_req *req);
 bool rik_is_done(void *arg);
-/* A done() for requests whose data is an int: how many are left. */
+/* A done() that decrements the number of requests in flight, an int to which req->data points. */
 void rik_count_down(struct pp_req *req);
 
 struct pp_ingest_append rik_entry(const char *client, const char *batch);
 void rik_append(struct rik *k, int i, const char *client, const char *batch);
 void rik_ack(struct rik *k, int i, const char *batch);
 struct pp_ingest_take rik_take_request(int i, size_t limit);
-/* What planner i gets, as what follows "b_" of the ids. */
+/* Asserts that a take by planner i returns the entries of `due`, which lists the text after "b_"
+ * of their ids. */
 void rik_takes(struct rik *k, int i, size_t limit, const char *due);
 struct pp_ingest_stats rik_stats(struct rik *k, int i);
-/* How often planner i has sent a command or script. */
+/* Returns how often planner i has sent this command or script. */
 uint64_t rik_sent(struct rik *k, int i, const char *what);
-/* Takes one entry, however often that must be tried. */
+/* Repeats a take by planner i until it returns an entry. */
 struct pp_ingest_entry rik_take_at_last(struct rik *k, int i);
 
-/* From here on k->woken[i] counts. */
+/* Starts to count the wake-ups of planner i in k->woken[i]. */
 void rik_watch(struct rik *k, int i);
-/* The same as rik_take_at_last(), trying only when woken. */
+/* Like rik_take_at_last(), but repeats the take only after a wake-up. */
 struct pp_ingest_entry rik_take_when_woken(struct rik *k, int i);
-/* Planners first to last look until all of them wait, and have heard what there was. Nobody else on the
- * server waits.
- */
+/* Repeats takes by the planners `first` to `last` until all of them wait in Redis and no wake-up
+ * is outstanding. No other client of the server may wait. */
 void rik_settle(struct rik *k, int first, int last);
 
 #endif

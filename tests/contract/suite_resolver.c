@@ -1,4 +1,4 @@
-/* suite_resolver.c: the contract of port/resolver.h against a name server of our own. */
+/* suite_resolver.c: tests the contract of port/resolver.h with the name server of suite_dns.h. */
 #include "suite_resolver.h"
 
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@
 #include "test_clock.h"
 #include "test_loop.h"
 
-enum { LONG_MS = 3600 * 1000 }; /* a time that no test may need */
+enum { LONG_MS = 3600 * 1000 }; /* a time that is longer than any test */
 
 static const struct pp_resolver_subject *subject;
 
@@ -93,7 +93,7 @@ static bool ask_start(struct ask *a, struct kit *k, const char *host)
     a->q.done = on_done;
     a->q.data = a;
     now = k->r->ops->resolve(k->r, &a->q);
-    assert_int_equal(a->dones, 0); /* not from within resolve() */
+    assert_int_equal(a->dones, 0); /* The resolver must not call done() within resolve(). */
     return now;
 }
 
@@ -102,7 +102,7 @@ static bool is_done(void *data)
     return ((struct ask *)data)->dones > 0;
 }
 
-/* True when it was in the cache. */
+/* Resolves `host` and waits for the answer. Returns true if it came from the cache. */
 static bool ask_run(struct ask *a, struct kit *k, const char *host)
 {
     bool now = ask_start(a, k, host);
@@ -174,7 +174,7 @@ static void a_truncated_answer_is_fetched_by_tcp(void **state)
     kit_open(&k, (struct pp_resolver_setup){.timeout_ms = LONG_MS});
     (void)ask_run(&a, &k, "big.test");
     assert_int_equal(a.q.code, 0);
-    assert_int_equal(a.q.n, PP_RESOLVE_MAX); /* of 20 */
+    assert_int_equal(a.q.n, PP_RESOLVE_MAX); /* The name has 20 addresses. */
     kit_close(&k);
 }
 
@@ -204,7 +204,8 @@ static void answers_are_kept(void **state)
     kit_close(&k);
 }
 
-/* After the first answer the row changes; the cache answers with the old one for `ms`. */
+/* The name's addresses change after the first answer. The cache must return the old answer for
+ * `ms`, and then the new one. */
 static void check_expiry(struct pp_resolver_setup s, const char *host, int64_t ms, bool fails)
 {
     struct kit k;
@@ -230,13 +231,14 @@ static void check_expiry(struct pp_resolver_setup s, const char *host, int64_t m
 static void answers_expire(void **state)
 {
     (void)state;
-    check_expiry((struct pp_resolver_setup){.ttl_min_ms = 60}, "zero.test", 60, false); /* at least so long */
+    check_expiry((struct pp_resolver_setup){.ttl_min_ms = 60}, "zero.test", 60,
+                 false); /* The cache raises the TTL to the minimum. */
     check_expiry((struct pp_resolver_setup){.ttl_max_ms = 60, .ttl_min_ms = 1}, "a.test", 60,
-                 false); /* at most */
-    check_expiry((struct pp_resolver_setup){.ttl_min_ms = 1}, "one.test", 1000,
-                 false); /* as the server says */
+                 false); /* The cache reduces the TTL to the maximum. */
+    /* The cache uses the TTL of the server. */
+    check_expiry((struct pp_resolver_setup){.ttl_min_ms = 1}, "one.test", 1000, false);
     check_expiry((struct pp_resolver_setup){.ttl_min_ms = 60}, "zeroalias.test", 60,
-                 false); /* an alias' time counts */
+                 false); /* The TTL of an alias counts like that of an address. */
     check_expiry((struct pp_resolver_setup){.negative_ttl_ms = 60}, "nx.test", 60, true);
     check_expiry((struct pp_resolver_setup){.temporary_ttl_ms = 60}, "fail.test", 60, true);
 }
@@ -264,7 +266,8 @@ static void queries_for_one_name_share_a_look_up(void **state)
     pp_test_until(k.loop, all_done, as, 5000);
     for (int i = 0; i < N; i++)
         assert_int_equal(as[i].q.n, 4);
-    assert_int_equal(pp_dns_asked(k.dns, "dual.test"), 2); /* A and AAAA */
+    /* The server got one question for A and one for AAAA. */
+    assert_int_equal(pp_dns_asked(k.dns, "dual.test"), 2);
     kit_close(&k);
     free(as);
 }
@@ -289,7 +292,7 @@ static void look_ups_have_a_bound(void **state)
     kit_close(&k);
     free(hosts);
     free(as);
-    /* the only place is taken: the other never gets its turn */
+    /* One query occupies the only look-up, so the other one waits until it fails. */
     kit_open(&k, (struct pp_resolver_setup){.timeout_ms = LONG_MS, .max_lookups = 1});
     assert_false(ask_start(&a, &k, "silent.test"));
     assert_false(ask_start(&b, &k, "a.test"));
@@ -311,12 +314,14 @@ static void the_cache_has_a_bound(void **state)
 
     (void)state;
     kit_open(&k, (struct pp_resolver_setup){.timeout_ms = LONG_MS, .max_entries = 3});
-    pp_test_clock_hold(k.loop); /* nothing expires */
+    pp_test_clock_hold(k.loop); /* The clock is held, so that no entry expires. */
     (void)ask_run(&a, &k, "a.test");
     (void)ask_run(&a, &k, "six.test");
     (void)ask_run(&a, &k, "nx.test");
-    assert_true(ask_run(&a, &k, "a.test")); /* used: now the youngest */
-    (void)ask_run(&a, &k, "dual.test");     /* six.test goes */
+    /* This query makes a.test the most recently used entry. */
+    assert_true(ask_run(&a, &k, "a.test"));
+    /* The cache drops six.test, the least recently used entry. */
+    (void)ask_run(&a, &k, "dual.test");
     assert_true(ask_run(&a, &k, "a.test"));
     assert_true(ask_run(&a, &k, "nx.test"));
     assert_false(ask_run(&a, &k, "six.test"));
@@ -334,7 +339,8 @@ static void a_query_has_its_own_time(void **state)
     kit_open(&k, (struct pp_resolver_setup){.timeout_ms = TIME});
     pp_test_clock_hold(k.loop);
     assert_false(ask_start(&a, &k, "silent.test"));
-    assert_false(ask_run(&b, &k, "a.test")); /* others are not kept waiting */
+    /* Another query does not wait for the silent server. */
+    assert_false(ask_run(&b, &k, "a.test"));
     assert_int_equal(b.q.code, 0);
     pp_test_clock_pass(k.loop, TIME - 1);
     for (int i = 0; i < 3; i++)
@@ -363,7 +369,7 @@ static void an_aborted_query_is_not_answered(void **state)
     pp_test_until(k.loop, is_done, &b, 5000);
     assert_int_equal(a.dones, 0);
     assert_string_equal(text(&b), "203.0.113.1");
-    /* the last to leave: the look-up goes on and nobody is there */
+    /* The caller aborts the last query for a name. The look-up still continues. */
     pp_dns_hold(k.dns, true);
     assert_false(ask_start(&a, &k, "six.test"));
     k.r->ops->abort(k.r, &a.q);
@@ -442,7 +448,7 @@ static void closing_with_look_ups_that_nobody_wants(void **state)
     kit_open(&k, (struct pp_resolver_setup){.max_lookups = 1});
     assert_false(ask_start(&a, &k, "silent.test"));
     k.r->ops->abort(k.r, &a.q);
-    assert_false(ask_start(&a, &k, "a.test")); /* waits for its turn */
+    assert_false(ask_start(&a, &k, "a.test")); /* This query waits until the first look-up ends. */
     k.r->ops->abort(k.r, &a.q);
     kit_close(&k);
 }
@@ -460,7 +466,7 @@ static void pins_come_first(void **state)
     assert_true(a.q.pinned);
     assert_int_equal(a.q.code, 0);
     assert_string_equal(text(&a), "192.0.2.1 2001:db8::9 2001:db8::a");
-    assert_false(ask_run(&a, &k, "six.test")); /* another port */
+    assert_false(ask_run(&a, &k, "six.test")); /* The pin of six.test is for another port. */
     assert_false(a.q.pinned);
     a.q.port = 82;
     assert_true(k.r->ops->resolve(k.r, &a.q));
@@ -470,7 +476,7 @@ static void pins_come_first(void **state)
     kit_close(&k);
 }
 
-/* /etc/hosts comes before the name servers. */
+/* The resolver must prefer /etc/hosts to the name servers. */
 static void the_hosts_file_counts(void **state)
 {
     struct kit k;

@@ -7,7 +7,7 @@
 #include "runtime/loop.h"
 
 struct pp_resolver_setup {
-    const char *server; /* "127.0.0.1:port" */
+    const char *server; /* address of the name server, "127.0.0.1:port" */
     const char *const *pins;
     int64_t timeout_ms, ttl_min_ms, ttl_max_ms, negative_ttl_ms, temporary_ttl_ms;
     size_t max_entries, max_lookups;
@@ -18,7 +18,7 @@ struct pp_resolver_subject {
     enum pp_err (*open)(struct pp_loop *loop, const struct pp_resolver_setup *s, struct pp_resolver **out);
 };
 
-/* Runs the suite; the number of failed tests. */
+/* Runs the suite; returns the number of failed tests. */
 int pp_suite_resolver(const struct pp_resolver_subject *subject);
 
 #endif

@@ -1,5 +1,6 @@
-/* suite_result_sink.c: each message has the verdict that is true of it; what is ACCEPTED has arrived, with
- * its bytes; what is not known is UNKNOWN, and can be sent again. */
+/* suite_result_sink.c: each message gets its true verdict. If the verdict is ACCEPTED, the
+ * message has arrived with its bytes. If the sink cannot know the outcome, the verdict is
+ * UNKNOWN, and the caller can send the message again. */
 #include "suite_result_sink.h"
 
 #include <setjmp.h>
@@ -27,25 +28,15 @@ static void open_sink(struct sink_kit *k, int64_t timeout_ms)
                         pp_err_text(PP_OK));
 }
 
-struct sink_kit *sink_kit_open(const struct pp_sink_subject *s, int64_t timeout_ms)
+static struct sink_kit *sink_kit_open(int64_t timeout_ms)
 {
     struct sink_kit *k = calloc(1, sizeof *k);
     assert_non_null(k);
-    subject = s;
     k->loop = pp_loop_open();
     k->place = subject->place();
     pp_arena_init(&k->arena, 0);
     open_sink(k, timeout_ms);
     return k;
-}
-
-void sink_kit_close(struct sink_kit *k)
-{
-    k->sink->ops->close(k->sink);
-    pp_loop_close(k->loop);
-    subject->leave(k->place);
-    pp_arena_fini(&k->arena);
-    free(k);
 }
 
 void sink_kit_reopen(struct sink_kit *k, int64_t timeout_ms)
@@ -95,7 +86,7 @@ void sink_kit_submit(struct sink_kit *k, struct pp_sink_message *messages, size_
     assert_false(k->done);
 }
 
-/* What is true of every answer. */
+/* Checks the rules that every answer must obey. */
 static void look_at(const struct pp_sink_send *r)
 {
     size_t unknown = 0;
@@ -135,7 +126,7 @@ void sink_kit_send_at_last(struct sink_kit *k, struct pp_sink_message *messages,
     for (int i = 0; i < TRIES; i++)
         if (sink_kit_send(k, messages, n) == PP_OK)
             return;
-    fail_msg("it does not work again: %s", k->r.error);
+    fail_msg("no send succeeds: %s", k->r.error);
 }
 
 static enum pp_err send_well(struct sink_kit *k, struct pp_sink_message *messages, size_t n)
@@ -178,6 +169,20 @@ void sink_kit_receives(struct sink_kit *k, const struct pp_sink_message *message
         assert_int_equal(sink_kit_count(&messages[i], got, n), 1);
 }
 
+struct pp_sink_message *sink_kit_one_too_large(struct sink_kit *k, size_t large, size_t most)
+{
+    struct pp_sink_message *m = sink_kit_messages(k, 5, 100), *got = NULL;
+    m[2] = *sink_kit_messages(k, 1, large);
+    assert_int_equal(sink_kit_send(k, m, 5), PP_OK);
+    size_t n = subject->receive(k->place, 4, &k->arena, &got);
+    for (size_t i = 0; i < 5; i++) {
+        size_t count = sink_kit_count(&m[i], got, n);
+        assert_int_equal(m[i].verdict, i == 2 ? PP_SINK_REFUSED : PP_SINK_ACCEPTED);
+        assert_in_range(count, i == 2 ? 0 : 1, i == 2 ? 0 : most);
+    }
+    return m;
+}
+
 /* --- the tests --- */
 
 #define REQUIRE(function) \
@@ -186,21 +191,26 @@ void sink_kit_receives(struct sink_kit *k, const struct pp_sink_message *message
             skip();       \
     } while (0)
 
-static int open_kit(void **state)
+int sink_kit_setup(void **state)
 {
-    *state = sink_kit_open(subject, SINK_LONG_MS);
+    *state = sink_kit_open(SINK_LONG_MS);
     return 0;
 }
 
-static int open_impatient(void **state)
+int sink_kit_setup_impatient(void **state)
 {
-    *state = sink_kit_open(subject, IMPATIENT_MS);
+    *state = sink_kit_open(IMPATIENT_MS);
     return 0;
 }
 
-static int close_kit(void **state)
+int sink_kit_teardown(void **state)
 {
-    sink_kit_close(*state);
+    struct sink_kit *k = *state;
+    k->sink->ops->close(k->sink);
+    pp_loop_close(k->loop);
+    subject->leave(k->place);
+    pp_arena_fini(&k->arena);
+    free(k);
     return 0;
 }
 
@@ -245,7 +255,8 @@ static void wants_1_to_1000(void **state)
     sink_kit_receives(k, m, 1);
 }
 
-/* Each is either taken or refused, and which is told; refused ones are taken once that is possible. */
+/* The broker refuses some messages, and each verdict must say so. Once the broker accepts all,
+ * it also accepts those that it has refused. */
 static void refuses(void **state)
 {
     struct sink_kit *k = *state;
@@ -274,7 +285,7 @@ static void returned(void **state)
     struct sink_kit *k = *state;
     REQUIRE(subject->unbind);
     struct pp_sink_message *m = sink_kit_messages(k, 200, 300);
-    m[7].id = m[3].id; /* the same one twice: each comes back */
+    m[7].id = m[3].id; /* One send contains the same message twice. Each copy gets a verdict. */
     m[7].client = m[3].client;
     subject->unbind(k->place);
     assert_int_equal(send_well(k, m, 200), PP_OK);
@@ -300,7 +311,8 @@ static void slow(void **state)
     sink_kit_receives(k, m, 20);
 }
 
-/* Answers stop: that is found out, nothing is claimed, and the next one works again. */
+/* The broker stops answering. The sink must give up in time, report UNKNOWN for every message,
+ * and work again with the next send. */
 static void silent(void **state)
 {
     struct sink_kit *k = *state;
@@ -318,8 +330,8 @@ static void silent(void **state)
         assert_true(sink_kit_count(&m[i], got, n) >= 1);
 }
 
-/* The broker has it, and nobody knows: UNKNOWN. Sent again it is there twice, with one id and the same bytes.
- */
+/* The broker accepts messages, but its answers are lost, so the verdicts are UNKNOWN. The caller
+ * sends them again, and each arrives twice with the same id and bytes. */
 static void loses_the_ack(void **state)
 {
     struct sink_kit *k = *state;
@@ -343,7 +355,8 @@ static void loses_the_ack(void **state)
         assert_true(sink_kit_count(&m[i], got, n) >= 1);
 }
 
-/* Dead while something is under way, dead when it begins, and back: in the next send. */
+/* The broker dies and restarts, once while messages are in flight and once before a send. The
+ * next send must work. */
 static void restarts_in_the_middle(void **state)
 {
     enum { N = 500, TIMES = 2 };
@@ -375,7 +388,8 @@ static void restarts_in_the_middle(void **state)
         assert_true(sink_kit_count(&m[at], got, n) >= 1);
 }
 
-/* What is in the sink goes with it. */
+/* The caller closes the sink and opens it again between sends. Every accepted message must
+ * arrive once. */
 static void closes_and_opens(void **state)
 {
     struct sink_kit *k = *state;
@@ -391,16 +405,16 @@ static void closes_and_opens(void **state)
 int pp_suite_result_sink(const struct pp_sink_subject *s)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(accepts, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(order_holds, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(wants_1_to_1000, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(refuses, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(returned, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(slow, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(silent, open_impatient, close_kit),
-        cmocka_unit_test_setup_teardown(loses_the_ack, open_impatient, close_kit),
-        cmocka_unit_test_setup_teardown(restarts_in_the_middle, open_impatient, close_kit),
-        cmocka_unit_test_setup_teardown(closes_and_opens, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(accepts, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(order_holds, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(wants_1_to_1000, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(refuses, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(returned, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(slow, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(silent, sink_kit_setup_impatient, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(loses_the_ack, sink_kit_setup_impatient, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(restarts_in_the_middle, sink_kit_setup_impatient, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(closes_and_opens, sink_kit_setup, sink_kit_teardown),
     };
     subject = s;
     return cmocka_run_group_tests_name(s->name, tests, NULL, NULL);

@@ -1,9 +1,10 @@
-/* suite_store_claim.c: claiming, settling, leases; who may change a task, and into what. */
+/* suite_store_claim.c: tests claims, settlements and leases: which worker may change a task, and
+ * to which state. */
 #include <stdio.h>
 #include <string.h>
 
 #include "photopool/code.h"
-#include "photopool/task_state.h"
+#include "photopool/task_rules.h"
 #include "suite_store_tests.h"
 
 static void earliest_due_first(void **state)
@@ -173,7 +174,8 @@ static void photos_remember(void **state)
     assert_int_equal(p.fetched_at, 1234567);
     assert_string_equal(p.etag, "\"e1\"");
     assert_int_equal(p.fail_code, 0);
-    /* failures that the ladder counts add up, and leave the object; others leave all as it was */
+    /* Failures that the ladder counts add up, and the record keeps its object. Other failures
+     * leave the record unchanged. */
     for (uint16_t streak = 1; streak <= 3; streak++) {
         sk_plan(k, "c", pp_arena_printf(&k->arena, "b_f%d", streak), "a: p");
         k->now += 1000;
@@ -188,20 +190,20 @@ static void photos_remember(void **state)
         assert_memory_equal(&p.object, &object, sizeof object);
         assert_string_equal(p.last_modified, "Sat, 21 Nov 2026 10:00:00 GMT");
     }
-    /* an import answered from the record counts until the next failure */
+    /* The store counts imports that are answered from the record, until the next failure. */
     sk_plan(k, "c", "b_s", "a: p=skipped");
     assert_int_equal(sk_photo(k, "c", "p")->photo.skips, 1);
     sk_plan(k, "c", "b_s2", "a: p");
     sk_fail(k, sk_claim_photo(k, "c", "p"), 404, true);
     assert_int_equal(sk_photo(k, "c", "p")->photo.skips, 0);
-    /* success wipes the slate */
+    /* A success clears the failure in the record. */
     sk_plan(k, "c", "b_4", "a: p");
     sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "p"), PP_OUTCOME_UNCHANGED);
     p = sk_photo(k, "c", "p")->photo;
     assert_int_equal(p.fail_code, 0);
     assert_int_equal(p.fail_streak, 0);
     assert_null(p.fail_detail);
-    /* and a failure that does not count is no record */
+    /* A failure that the ladder does not count creates no record. */
     sk_plan(k, "c", "b_5", "a: q");
     sk_fail(k, sk_claim_photo(k, "c", "q"), 503, false);
     assert_false(sk_photo(k, "c", "q")->photo.found);
@@ -234,7 +236,8 @@ static void retry_and_release(void **state)
     assert_int_equal(item.photos[0].tier, 1);
 }
 
-/* A settlement with the wrong worker, epoch or task changes nothing, whatever it says. */
+/* A settlement has the wrong worker, epoch or task. It must change nothing, whatever its
+ * outcome. */
 static void stale_settlements_change_nothing(void **state)
 {
     struct store_kit *k = *state;
@@ -264,9 +267,10 @@ static void stale_settlements_change_nothing(void **state)
         }
     }
     assert_false(sk_final(k, KIT_WORKER, &now, PP_OUTCOME_STORED));
-    assert_true(sk_final(k, KIT_WORKER, &now, PP_OUTCOME_FAILED)); /* the same once more */
+    /* The worker repeats its settlement with another outcome, which is stale. */
+    assert_true(sk_final(k, KIT_WORKER, &now, PP_OUTCOME_FAILED));
     assert_int_equal(sk_item(k, "c", "a").status, PP_ITEM_COMPLETE);
-    /* the same photo opened again is another task */
+    /* A later batch opens a new task for the same photo. The old settlement must not change it. */
     sk_plan(k, "c", "b_2", "a: p");
     sk_claim_photo(k, "c", "p");
     assert_true(sk_final(k, KIT_WORKER, &now, PP_OUTCOME_FAILED));
@@ -334,7 +338,7 @@ static void claims_of_the_dead_return(void **state)
     assert_int_equal(sk_reap(k, KIT_WORKER)->lapsed, 2);
     assert_int_equal(sk_reap(k, KIT_WORKER)->lapsed, 0);
     assert_false(sk_final(k, KIT_WORKER, mine, PP_OUTCOME_STORED));
-    /* a name that never claimed anything: all the others are gone */
+    /* The reaper runs for a worker that has no claims: the claims of every other worker lapse. */
     sk_claim_as(k, "host-1-old", "c", 0, 2);
     assert_int_equal(sk_reap(k, "host-1-new")->lapsed, 2);
 }
@@ -403,7 +407,8 @@ static void reaping_has_a_limit(void **state)
     assert_int_equal(left, 0);
 }
 
-/* What nobody waits for is not brought back. */
+/* The claim of a task lapses after its batch was cancelled. The store must delete the task,
+ * because no item waits for it. */
 static void lapsed_orphans_are_gone(void **state)
 {
     struct store_kit *k = *state;
@@ -419,7 +424,7 @@ static void lapsed_orphans_are_gone(void **state)
 /* --- the table of transitions, pair by pair, through the port --- */
 
 struct subject {
-    struct pp_task task; /* of its last claim */
+    struct pp_task task; /* the task as its latest claim returned it */
     const char *batch, *item, *photo;
 };
 
@@ -475,7 +480,8 @@ static void apply(struct store_kit *k, struct subject *s, enum pp_task_event eve
     }
 }
 
-/* A task in `state`; `losses` before. It has been claimed once, so that there is a handle to try. */
+/* Makes a task in `state` with `losses` lost claims. The task has been claimed once, so that the
+ * test has its key and epoch. */
 static struct subject subject_in(struct store_kit *k, enum pp_task_state state, int losses, int number)
 {
     struct subject s = {.batch = pp_arena_printf(&k->arena, "b_%06d", number),
@@ -515,17 +521,16 @@ static void every_transition(void **state)
         for (int event = 0; event < PP_TASK_EVENT_COUNT; event++) {
             struct subject s =
                 subject_in(k, (enum pp_task_state)from, event == PP_EVENT_QUARANTINE ? 2 : 0, ++number);
-            int to = from; /* what is not in the table changes nothing */
-#define X(f, e, t)                                    \
-    if (from == PP_TASK_##f && event == PP_EVENT_##e) \
-        to = PP_TASK_##t;
-            PP_TASK_TRANSITIONS(X)
-#undef X
+            enum pp_task_state to = pp_task_next((enum pp_task_state)from, (enum pp_task_event)event);
+            /* An event that the table does not allow must leave the state unchanged. */
+            if (to == PP_TASK_STATE_COUNT)
+                to = (enum pp_task_state)from;
             apply(k, &s, (enum pp_task_event)event);
-            if ((int)observe(k, &s) != to)
+            if (observe(k, &s) != to)
                 fail_msg("state %d, event %d: now %d, not %d", from, event, observe(k, &s), to);
             sk_check_counts(k, "c", s.batch, s.item);
-            sk_cancel(k, NULL, s.batch); /* out of the way of the next */
+            /* Cancels the batch, so that its task does not disturb the next pair. */
+            sk_cancel(k, NULL, s.batch);
             lapse(k);
         }
     }

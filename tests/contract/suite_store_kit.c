@@ -85,7 +85,8 @@ void sk_wait(struct store_kit *k, struct pp_req *req, enum pp_err submitted)
 {
     (void)req;
     assert_int_equal(submitted, PP_OK);
-    assert_false(k->done); /* later, never within the call */
+    /* The store must not call done() before the request's function returns. */
+    assert_false(k->done);
     pp_test_until(k->loop, is_done, k, 20000);
 }
 
@@ -176,7 +177,8 @@ struct pp_store_plan *sk_plan_of(struct store_kit *k, const char *client, const 
     return r;
 }
 
-/* As a planner does. Only how old the known bytes are: tests say themselves what a task is to know. */
+/* Looks up the photos as a planner does, but uses only how old their known bytes are. The test
+ * decides everything else. */
 static void look_up(struct store_kit *k, struct pp_store_plan *plan)
 {
     struct pp_key *keys = pp_arena_array(&k->arena, plan->batch_photos + 1, sizeof *keys);

@@ -1,8 +1,10 @@
-/* suite_store_kit.h: what the task store's tests are written in: short texts for batches, calls that wait.
+/* suite_store_kit.h: helpers for the tests of the task store: short texts for batches, and calls
+ * that wait for their answer.
  *
- * A batch is a text, "a: p1 p2/x; b: p1=failed; c:": items with their photos. A photo is a name, after it
- * "/host" (default "d") and "=outcome" for one that is answered already: stored, skipped, failed. Names stand
- * for URLs: the same name is the same URL. Whatever fails, fails the test. */
+ * A batch is a text such as "a: p1 p2/x; b: p1=failed; c:", a list of items with their photos. A
+ * photo is a name, followed by "/host" (default "d"), and by "=outcome" if the planner answers
+ * it: stored, skipped or failed. Equal names stand for equal URLs. An unexpected error fails the
+ * test. */
 #ifndef PP_SUITE_STORE_KIT_H
 #define PP_SUITE_STORE_KIT_H
 
@@ -24,24 +26,25 @@ struct store_kit {
     const char *place;
     struct pp_loop *loop;
     struct pp_task_store *store;
-    struct pp_arena arena;            /* everything that the kit answers with lives until the test ends */
-    struct pp_arena *of_flights[256]; /* sk_arena() */
+    struct pp_arena arena;            /* memory of all answers, valid until the test ends */
+    struct pp_arena *of_flights[256]; /* the arenas that sk_arena() has made */
     unsigned n_flights;
     int64_t now;
     bool done;
 };
 
-/* cmocka set-up and tear-down of one test; the state is a struct store_kit. */
+/* cmocka's setup and teardown of one test, whose state is a struct store_kit. */
 int sk_open(void **state);
 int sk_close(void **state);
 void sk_use(const struct pp_store_subject *subject);
-/* An arena of its own, until the test ends: for a request that is under way while others are. The store fills
- * in its answer on a thread. */
+/* Makes an arena for one request, valid until the test ends. Requests in flight at the same time
+ * need an arena each, because the store fills in answers on a thread. */
 struct pp_arena *sk_arena(struct store_kit *k);
 /* Closes the store and opens it again, as a new process would. */
 void sk_reopen(struct store_kit *k);
 
-/* Prepares a request, and turns the loop until it is done. */
+/* KIT_RUN sends a request and turns the loop until it is answered. KIT_OK also asserts that it
+ * succeeded. */
 void sk_wait(struct store_kit *k, struct pp_req *req, enum pp_err submitted);
 void sk_req(struct store_kit *k, struct pp_req *req);
 #define KIT_RUN(k, op, r)                                              \
@@ -58,8 +61,8 @@ void sk_req(struct store_kit *k, struct pp_req *req);
 struct pp_key sk_key(const char *client, const char *photo);
 struct pp_object sk_object(const char *content);
 
-/* Fills a plan request from a text; the whole batch in one chunk. Tests may change it before they run it. It
- * knows of no photo that it has bytes; sk_plan() looks that up, and runs it. */
+/* Makes a plan request for a text, with the whole batch in one chunk. The test may change the
+ * request before it sends it. sk_plan() also looks up the photos and sends the request. */
 struct pp_store_plan *sk_plan_of(struct store_kit *k, const char *client, const char *batch,
                                  const char *text);
 struct pp_store_plan *sk_plan(struct store_kit *k, const char *client, const char *batch, const char *text);
@@ -67,10 +70,10 @@ struct pp_store_plan *sk_plan(struct store_kit *k, const char *client, const cha
 struct pp_store_claim *sk_claim_as(struct store_kit *k, const char *worker, const char *client, uint8_t queue,
                                    uint32_t n);
 struct pp_store_claim *sk_claim(struct store_kit *k, const char *client, uint8_t queue, uint32_t n);
-/* Claims one task that must be there, of this photo. */
+/* Claims the task of this photo; fails the test if there is none. */
 struct pp_task *sk_claim_photo(struct store_kit *k, const char *client, const char *photo);
 
-/* Settlements of one task: true if it was stale. */
+/* Settles one task; returns true if the settlement was stale. */
 bool sk_final(struct store_kit *k, const char *worker, const struct pp_task *t, enum pp_outcome_kind kind);
 bool sk_fail(struct store_kit *k, const struct pp_task *t, uint16_t code, bool ladder);
 bool sk_back(struct store_kit *k, const char *worker, const struct pp_task *t, enum pp_settle_kind kind,
@@ -81,12 +84,12 @@ struct pp_settlement sk_settlement(const struct pp_task *t, enum pp_outcome_kind
 struct pp_store_reap *sk_reap(struct store_kit *k, const char *alive);
 struct pp_batch sk_batch(struct store_kit *k, const char *batch);
 struct pp_item sk_item(struct store_kit *k, const char *client, const char *item);
-/* All finished items of a batch, in pages of `limit`. */
+/* Returns all finished items of a batch, read in pages of `limit`. */
 struct pp_item *sk_results(struct store_kit *k, const char *batch, size_t limit, size_t *n);
 struct pp_store_photo *sk_photo(struct store_kit *k, const char *client, const char *photo);
 struct pp_store_cancel *sk_cancel(struct store_kit *k, const char *client, const char *batch);
-/* The batch's counters are what its items say: finished ones from the results, open ones as `ids` names them
- * ("a b c"). */
+/* Asserts that the batch's counters match its items: the finished items are those of its
+ * results, the open ones are those in `ids` ("a b c"). */
 void sk_check_counts(struct store_kit *k, const char *client, const char *batch, const char *ids);
 
 #endif

@@ -1,5 +1,6 @@
-/* suite_store_outbox.c: finished items of everybody in order of seq: nothing is passed over, nothing comes
- * late, and what is read is what the results say. Numbers that are never handed out twice. */
+/* suite_store_outbox.c: the outbox returns the finished items of all clients in order of seq. It
+ * skips none, adds none below a seq that a reader has passed, and returns each as it is in the
+ * results. The store never gives out a number twice. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static struct pp_store_outbox page_after(struct store_kit *k, uint64_t after, si
     return r;
 }
 
-/* All above `after`, by "client/item" with a blank after each. */
+/* Returns all items above `after`, as "client/item" with a space after each. */
 static const char *names_after(struct store_kit *k, uint64_t after, size_t limit)
 {
     char *names = pp_arena_alloc(&k->arena, 4096);
@@ -90,7 +91,8 @@ static void same_item(const struct pp_item *a, const struct pp_item *b)
     same_photos(a, b);
 }
 
-/* Of all clients and batches, whatever they ended as, and as the results give them. */
+/* Items of several clients and batches finish with every status. The outbox must list them in
+ * order, each equal to its stored result. */
 static void everybody_in_order(void **state)
 {
     struct store_kit *k = *state;
@@ -105,7 +107,7 @@ static void everybody_in_order(void **state)
     sk_fail(k, &c->tasks[0], 404, true);
     k->now += 7;
     sk_final(k, KIT_WORKER, &c->tasks[1], PP_OUTCOME_STORED);
-    sk_plan(k, "c1", "b_3", "open: w"); /* supersedes */
+    sk_plan(k, "c1", "b_3", "open: w"); /* This batch supersedes item "open" of b_1. */
     sk_cancel(k, NULL, "b_2");
     sk_cancel(k, NULL, "b_3");
     for (size_t limit = 1; limit < 9; limit += 3)
@@ -126,7 +128,8 @@ static void everybody_in_order(void **state)
     assert_string_equal(names_after(k, all.items[4].seq, 10), "c2/e c1/open ");
 }
 
-/* Items finish while they are read; each is seen once, and none below what has been read. */
+/* Items finish while a reader reads the outbox. The reader must see each item once, and none
+ * below a seq that it has passed. */
 static void read_while_they_finish(void **state)
 {
     struct store_kit *k = *state;
@@ -156,12 +159,13 @@ static void read_while_they_finish(void **state)
     }
     assert_int_equal(page_after(k, after, 3).n, 0);
     sk_plan(k, "c", "b_2", "later: x=stored");
-    struct pp_store_outbox r = page_after(k, end, 3); /* above what a reader could have come to */
+    /* The new item has a higher seq than any reader could have reached. */
+    struct pp_store_outbox r = page_after(k, end, 3);
     assert_int_equal(r.n, 1);
     assert_string_equal(r.items[0].id, "later");
 }
 
-static void those_asked_for(void **state)
+static void only_the_requested_ones(void **state)
 {
     struct store_kit *k = *state;
     sk_plan(k, "c1", "b_1", "a: p=stored; b: p=failed; c: q; d: p=stored");
@@ -180,7 +184,7 @@ static void those_asked_for(void **state)
     struct pp_store_clean clean = {.finished_before_ms = k->now, .limit = 100};
     KIT_OK(k, clean, &clean);
     KIT_OK(k, outbox, &r);
-    assert_int_equal(r.n, 2); /* b_1 has not ended */
+    assert_int_equal(r.n, 2); /* The store keeps the items of b_1, which has not ended. */
     assert_string_equal(r.items[0].id, "a");
     assert_string_equal(r.items[1].id, "d");
 }
@@ -196,7 +200,7 @@ static void counted(void **state)
     }
     struct pp_store_outbox all = page_after(k, 0, 100);
     size_t n = all.n;
-    assert_int_equal(n, 24 + 10); /* b of all but the last two is superseded */
+    assert_int_equal(n, 24 + 10); /* In all batches but the last two, item b is superseded. */
     struct pp_outbox_count c[] = {{.after_seq = all.items[n - 1].seq}, {.after_seq = 0},
                                   {.after_seq = all.items[9].seq},     {.after_seq = all.items[n - 2].seq},
                                   {.after_seq = all.items[9].seq},     {.after_seq = all.end + 5000}};
@@ -215,7 +219,8 @@ static void counted(void **state)
     assert_int_equal(c[5].oldest_at, 0);
 }
 
-/* What is forgotten is not there any more, and what comes after it is above what had been read. */
+/* The store removes finished items. Later items must get higher seqs than any that a reader has
+ * seen. */
 static void forgotten_ones(void **state)
 {
     struct store_kit *k = *state;
@@ -258,14 +263,14 @@ static void numbers_by_name(void **state)
 {
     struct store_kit *k = *state;
     assert_int_equal(take(k, "events", 1000), 1);
-    assert_int_equal(take(k, "seq", 1), 1); /* a name like any other */
+    assert_int_equal(take(k, "seq", 1), 1); /* "seq" is not special as a name of numbers. */
     uint64_t second = take(k, "events", 5), third = take(k, "events", 1ull << 40);
     assert_true(second >= 1001 && third >= second + 5);
     sk_reopen(k);
     assert_true(take(k, "events", 1) >= third + (1ull << 40));
     assert_true(take(k, "seq", 1) >= 2);
     assert_int_equal(take(k, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk", 1), 1);
-    sk_plan(k, "c", "b_1", "a: p=stored"); /* items are numbered by themselves */
+    sk_plan(k, "c", "b_1", "a: p=stored"); /* Items use a numbering of their own. */
     assert_int_equal(page_after(k, 0, 9).n, 1);
 }
 
@@ -311,7 +316,7 @@ static void numbers_for_many_at_once(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
 static const struct CMUnitTest tests[] = {
-    T(nothing_yet), T(everybody_in_order), T(read_while_they_finish), T(those_asked_for),
+    T(nothing_yet), T(everybody_in_order), T(read_while_they_finish), T(only_the_requested_ones),
     T(counted),     T(forgotten_ones),     T(numbers_by_name),        T(numbers_for_many_at_once),
 };
 const struct store_tests store_outbox_tests = {tests, sizeof tests / sizeof *tests};

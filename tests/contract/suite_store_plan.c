@@ -1,4 +1,4 @@
-/* suite_store_plan.c: planning, superseding, cancelling. */
+/* suite_store_plan.c: tests planning, superseding and cancelling. */
 #include <string.h>
 
 #include "photopool/code.h"
@@ -85,7 +85,7 @@ static void planning_again_changes_nothing(void **state)
         assert_memory_equal(after.items, before.items, sizeof before.items);
         assert_memory_equal(after.photos, before.photos, sizeof before.photos);
     }
-    /* also when a newer revision has come since */
+    /* A repeated plan returns its old revision even if a newer one exists. */
     sk_plan(k, "c", "b_2", "a: p9");
     struct pp_store_plan *r = sk_plan(k, "c", "b_1", text);
     assert_true(r->items[0].repeated);
@@ -93,7 +93,8 @@ static void planning_again_changes_nothing(void **state)
     assert_int_equal(sk_item(k, "c", "a").revision, 2);
 }
 
-/* Consumers go by it: with another one its result would be sent again. All within one millisecond. */
+/* A batch is planned again within the millisecond in which its item finished. The result must
+ * keep its seq, by which consumers recognise a result that they already have. */
 static void a_result_keeps_its_number(void **state)
 {
     struct store_kit *k = *state;
@@ -120,7 +121,7 @@ static void chunks_make_one_batch(void **state)
     struct pp_batch b = sk_batch(k, "b_1");
     assert_int_equal(b.state, PP_BATCH_RUNNING);
     assert_int_equal(b.finished_at, 0);
-    assert_int_equal(b.items[PP_ITEM_OPEN], 1); /* the one to come */
+    assert_int_equal(b.items[PP_ITEM_OPEN], 1); /* The open item is the one of the second chunk. */
     k->now += 7;
     two->now_ms = k->now;
     KIT_OK(k, plan, two);
@@ -195,7 +196,8 @@ static void newer_list_supersedes(void **state)
     k->now += 10;
     struct pp_store_plan *r = sk_plan(k, "c", "b_2", "a: q s");
     assert_int_equal(r->items[0].revision, 2);
-    assert_int_equal(r->tasks_opened, 1); /* q is shared */
+    /* The task of q exists already; only s needs a new one. */
+    assert_int_equal(r->tasks_opened, 1);
     assert_int_equal(r->items_finished, 1);
     struct pp_item now = sk_item(k, "c", "a");
     assert_int_equal(now.revision, 2);
@@ -209,17 +211,18 @@ static void newer_list_supersedes(void **state)
     assert_int_equal(old->photos[0].outcome.kind, PP_OUTCOME_CANCELLED);
     assert_int_equal(old->photos[1].outcome.kind, PP_OUTCOME_CANCELLED);
     assert_int_equal(old->photos[2].outcome.kind, PP_OUTCOME_UNCHANGED);
-    assert_false(sk_photo(k, "c", "p")->open); /* nobody wants it any more */
+    /* No item waits for p, so the store has removed its task. */
+    assert_false(sk_photo(k, "c", "p")->open);
     assert_true(sk_photo(k, "c", "q")->open);
     struct pp_store_claim *c = sk_claim(k, "c", 0, 10);
-    assert_int_equal(c->n, 3); /* q, q2, s */
+    assert_int_equal(c->n, 3); /* The claim returns q, q2 and s. */
     for (size_t i = 0; i < c->n; i++)
         sk_final(k, KIT_WORKER, &c->tasks[i], PP_OUTCOME_STORED);
     assert_int_equal(sk_item(k, "c", "a").status, PP_ITEM_COMPLETE);
     sk_check_counts(k, "c", "b_1", "a other");
     sk_check_counts(k, "c", "b_2", "a");
     assert_int_equal(sk_batch(k, "b_1").state, PP_BATCH_FINISHED);
-    /* a finished revision is not superseded */
+    /* A newer revision must not supersede a finished one. */
     r = sk_plan(k, "c", "b_3", "a: z");
     assert_int_equal(r->items[0].revision, 3);
     assert_int_equal(r->items_finished, 0);
@@ -232,14 +235,15 @@ static void superseded_in_flight(void **state)
     sk_plan(k, "c", "b_1", "a: p");
     struct pp_task *t = sk_claim_photo(k, "c", "p");
     sk_plan(k, "c", "b_2", "a: q");
-    assert_true(sk_photo(k, "c", "p")->claimed); /* runs on */
+    assert_true(sk_photo(k, "c", "p")->claimed); /* The worker still has its claim. */
     assert_int_equal(sk_batch(k, "b_1").state, PP_BATCH_FINISHED);
-    /* what it brings is known to the next import, and changes no result */
+    /* The store records the outcome for the next import, but changes no result. */
     assert_false(sk_final(k, KIT_WORKER, t, PP_OUTCOME_STORED));
     assert_true(sk_photo(k, "c", "p")->photo.found);
     assert_false(sk_photo(k, "c", "p")->open);
     sk_check_counts(k, "c", "b_1", "");
-    /* one that nobody wants and that comes back without an outcome is gone */
+    /* A worker returns a task without an outcome, and no item waits for it. The store must
+     * delete the task. */
     t = sk_claim_photo(k, "c", "q");
     sk_plan(k, "c", "b_3", "a: p=stored");
     assert_false(sk_back(k, KIT_WORKER, t, PP_SETTLE_RETRY, 1, k->now + 1000));
@@ -253,7 +257,7 @@ static void joins_a_claimed_task(void **state)
     struct store_kit *k = *state;
     sk_plan(k, "c", "b_1", "a: p");
     struct pp_task *t = sk_claim_photo(k, "c", "p");
-    sk_cancel(k, NULL, "b_1"); /* nobody waits */
+    sk_cancel(k, NULL, "b_1"); /* After the cancellation no item waits for the task. */
     assert_int_equal(sk_plan(k, "c", "b_2", "b: p")->tasks_opened, 0);
     assert_int_equal(sk_claim(k, "c", 0, 10)->n, 0);
     assert_false(sk_back(k, KIT_WORKER, t, PP_SETTLE_RETRY, 0, k->now));
@@ -265,7 +269,8 @@ static void joins_a_claimed_task(void **state)
     assert_int_equal(sk_item(k, "c", "a").status, PP_ITEM_CANCELLED);
 }
 
-/* Stored after the planner had looked it up: no second task, whether or not others are open. */
+/* A photo is stored after the planner has looked it up. The store must open no second task for
+ * it, with or without other open tasks. */
 static void stored_since_it_was_looked_up(void **state)
 {
     struct store_kit *k = *state;
@@ -289,7 +294,7 @@ static void stored_since_it_was_looked_up(void **state)
     assert_int_equal(sk_item(k, "c", "d").status, PP_ITEM_COMPLETE);
     assert_int_equal(sk_batch(k, "b_2").state, PP_BATCH_FINISHED);
     sk_check_counts(k, "c", "b_2", "b d e");
-    /* whoever wants it fetched whatever there is gets that */
+    /* An item that asks for a fresh fetch must get one. */
     always->refresh = PP_REFRESH_ALWAYS;
     always->items[0].photos[0].always = true;
     KIT_OK(k, plan, always);
@@ -297,7 +302,8 @@ static void stored_since_it_was_looked_up(void **state)
     assert_true(sk_photo(k, "c", "p")->open);
 }
 
-/* Waiters leave in every order; the task lives as long as one is left. */
+/* The items that wait for a task are cancelled in every order. The task must exist until the
+ * last one is cancelled. */
 static void waiters_leave(void **state)
 {
     struct store_kit *k = *state;
@@ -341,7 +347,7 @@ static void cancelling_a_batch(void **state)
     sk_check_counts(k, "c", "b_1", "");
     assert_int_equal(sk_cancel(k, "other", "b_1")->req.err, PP_ENOTFOUND);
     assert_int_equal(sk_cancel(k, NULL, "b_9")->req.err, PP_ENOTFOUND);
-    /* a finished batch stays finished */
+    /* A cancellation must not change a finished batch. */
     sk_plan(k, "c", "b_2", "a: p=stored");
     assert_int_equal(sk_cancel(k, "c", "b_2")->req.err, PP_OK);
     assert_int_equal(sk_batch(k, "b_2").state, PP_BATCH_FINISHED);
@@ -399,7 +405,8 @@ static void cancelling_between_chunks(void **state)
     sk_check_counts(k, "c", "b_1", "");
 }
 
-/* More than any slice of work; every item once. */
+/* A batch has more items than the store cancels in one slice. The store must cancel each item
+ * exactly once. */
 static void cancelling_a_large_batch(void **state)
 {
     struct store_kit *k = *state;
@@ -430,7 +437,8 @@ static void skips_are_counted(void **state)
     assert_false(sk_fail(k, sk_claim_photo(k, "c", "p"), 404, true));
     assert_int_equal(sk_photo(k, "c", "p")->photo.skips, 0);
     sk_plan(k, "c", "b_2", "a: p=skipped p=skipped; b: q=skipped");
-    assert_int_equal(sk_photo(k, "c", "p")->photo.skips, 1); /* an item is one import of it */
+    /* An item that names the photo twice counts as one import. */
+    assert_int_equal(sk_photo(k, "c", "p")->photo.skips, 1);
     sk_plan(k, "c", "b_2", "a: p=skipped p=skipped; b: q=skipped");
     assert_int_equal(sk_photo(k, "c", "p")->photo.skips, 1);
     sk_plan(k, "c", "b_3", "a: p=skipped");

@@ -1,8 +1,10 @@
-/* suite_store_random.c: seeded histories: everything at once, in any order, with restarts in between.
+/* suite_store_random.c: runs random histories from a seed: all operations in any order, with
+ * restarts between them.
  *
- * What must hold after every step: a claim gives only what nobody holds; a settlement is stale exactly when
- * its claim has been taken away; an item finishes once and is never changed after; counters equal what the
- * items say. At the end everything is worked off, and everything is terminal. */
+ * Invariants after every step: a claim returns only unclaimed tasks; a settlement is stale
+ * exactly when its claim has been revoked; an item finishes once and never changes afterwards;
+ * counters match the items. At the end the test settles all remaining tasks, and every item must
+ * be terminal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +63,7 @@ static void step_plan(struct history *h)
         }
     }
     struct pp_store_plan *old = sk_plan_of(h->k, clients[h->owner[n]], h->batch[n], text);
-    if (below(h, 4) == 0) /* looked up before anything was stored */
+    if (below(h, 4) == 0) /* The request without a look-up knows of no stored photo. */
         KIT_OK(h->k, plan, old);
     else
         sk_plan(h->k, clients[h->owner[n]], h->batch[n], text);
@@ -175,7 +177,7 @@ static void drain(struct history *h)
         if (n == 0)
             return;
     }
-    fail_msg("it never ends");
+    fail_msg("photos stay open");
 }
 
 static void check_end(struct history *h)

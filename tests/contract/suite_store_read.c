@@ -1,5 +1,5 @@
-/* suite_store_read.c: what the API reads: pages, filters, replay, isolation of clients; settings, routes,
- * retention; what a restart keeps. */
+/* suite_store_read.c: tests the requests of the API: pages, filters, replay, isolation of
+ * clients, settings, routes and retention; and the state after a restart. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void looking_up_photos(void **state)
     assert_true(r.photos[1].found);
     assert_int_equal(r.photos[1].fail_code, 410);
     assert_int_equal(r.photos[1].object.type, 0);
-    assert_false(r.photos[2].found); /* open: nothing is known yet */
+    assert_false(r.photos[2].found); /* The photo is open and has no outcome yet. */
     assert_memory_equal(&r.photos[3].object, &object, sizeof object);
     r.client = "other";
     KIT_OK(k, lookup, &r);
@@ -51,7 +51,7 @@ static void objects_by_hash(void **state)
     KIT_RUN(k, object, &r);
     assert_int_equal(r.req.err, PP_ENOTFOUND);
     r.client = NULL;
-    r.sha256[31] ^= 1; /* same beginning, another hash */
+    r.sha256[31] ^= 1; /* The new hash differs only in its last byte. */
     KIT_RUN(k, object, &r);
     assert_int_equal(r.req.err, PP_ENOTFOUND);
 }
@@ -65,7 +65,7 @@ static void results_page_by_page(void **state)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%si%d: p%d", i ? "; " : "", i, i);
     sk_plan(k, "c", "b_1", text);
     sk_plan(k, "c", "b_2", "other: x=stored");
-    /* items finish while they are read; each is seen once */
+    /* Items finish while a reader reads. The reader must see each item once. */
     struct pp_store_results r = {.batch_id = "b_1", .status = -1, .limit = 3};
     size_t seen = 0, finished = 0;
     bool had[ITEMS] = {false};
@@ -180,7 +180,7 @@ static void replaying(void **state)
     struct store_kit *k = *state;
     sk_plan(k, "c", "b_1", "a: p/h1=failed; b: q/h2=failed x=stored; c: r/h2; d: s/h1=skipped; e: t=stored");
     sk_fail(k, sk_claim(k, "c", 0, 1)->tasks, 404, true);
-    sk_plan(k, "c", "b_2", "d: s2"); /* d has a newer revision */
+    sk_plan(k, "c", "b_2", "d: s2"); /* Item d gets a newer revision. */
     static const uint16_t bad_url = PP_CODE_BAD_URL, both[] = {PP_CODE_BAD_URL, 404};
     static const char *const h1[] = {"h1"}, *const h2[] = {"h2"}, *const h12[] = {"h2", "h1"},
                              *const no[] = {"zz"};
@@ -271,7 +271,7 @@ static void queues_and_backlog(void **state)
         }
         assert_int_equal(q.counts[0].oldest_ms, k->now - 50);
         assert_int_equal(q.counts[2].oldest_ms, 0);
-        sk_reopen(k); /* and the same after a restart */
+        sk_reopen(k); /* The second round checks the same after a restart. */
     }
 }
 
@@ -280,12 +280,13 @@ static void moving_to_another_tier(void **state)
     struct store_kit *k = *state;
     sk_plan(k, "c", "b_1", "a: p/h q/h r/other s/h t/h");
     sk_plan(k, "c2", "b_2", "a: p/h");
-    struct pp_store_claim *c = sk_claim(k, "c", 0, 2);                     /* p, q */
-    sk_back(k, KIT_WORKER, &c->tasks[0], PP_SETTLE_RETRY, 0, k->now + 99); /* tried once: stays */
+    struct pp_store_claim *c = sk_claim(k, "c", 0, 2); /* The claim returns p and q. */
+    sk_back(k, KIT_WORKER, &c->tasks[0], PP_SETTLE_RETRY, 0,
+            k->now + 99); /* p has had an attempt, so it keeps its tier. */
     struct pp_store_retier r = {
         .client = "c", .domain = "h", .tier = 2, .due_ms = k->now + 5, .now_ms = k->now};
     KIT_OK(k, retier, &r);
-    assert_int_equal(r.n, 2); /* s, t */
+    assert_int_equal(r.n, 2); /* Only s and t move to the other tier. */
     assert_int_equal(sk_photo(k, "c", "p")->due_ms, k->now + 99);
     assert_int_equal(sk_photo(k, "c", "q")->tier, 0);
     assert_int_equal(sk_photo(k, "c", "r")->tier, 0);
@@ -359,7 +360,8 @@ static void client_settings(void **state)
     KIT_OK(k, clients, &r);
     assert_true(r.n == 1 && !r.more);
     assert_true(r.clients[0].rpm_unlimited);
-    struct pp_store_put_client put = {.client = {.id = "b"}}; /* replaces all of it */
+    /* A put replaces all settings of the client. */
+    struct pp_store_put_client put = {.client = {.id = "b"}};
     KIT_OK(k, put_client, &put);
     r = (struct pp_store_clients){.id = "b"};
     KIT_OK(k, clients, &r);
@@ -430,10 +432,10 @@ static void old_batches_are_forgotten(void **state)
     struct pp_store_item gone = {.client = "c", .id = "b"};
     KIT_RUN(k, item, &gone);
     assert_int_equal(gone.req.err, PP_ENOTFOUND);
-    assert_int_equal(sk_item(k, "c", "a").revision, 2); /* what is younger, or open, stays */
+    assert_int_equal(sk_item(k, "c", "a").revision, 2); /* Younger items and open items remain. */
     sk_check_counts(k, "c", "b_2", "open d");
     sk_check_counts(k, "c", "b_3", "a");
-    /* neither a revision nor a seq is given twice */
+    /* The store must not give out a revision or a seq twice. */
     r.finished_before_ms = INT64_MAX;
     KIT_OK(k, clean, &r);
     sk_reopen(k);
@@ -454,7 +456,8 @@ static void a_restart_keeps_everything(void **state)
     uint64_t seq = sk_item(k, "c", "b").seq;
     sk_reopen(k);
     sk_check_counts(k, "c", "b_1", "a b");
-    assert_false(sk_final(k, KIT_WORKER, &c->tasks[1], PP_OUTCOME_FAILED)); /* the claim is still ours */
+    /* The claim is still valid after the restart. */
+    assert_false(sk_final(k, KIT_WORKER, &c->tasks[1], PP_OUTCOME_FAILED));
     struct pp_store_claim *rest = sk_claim(k, "c", 0, 9);
     assert_int_equal(rest->n, 1);
     sk_reopen(k);
@@ -468,7 +471,7 @@ static void a_restart_keeps_everything(void **state)
     assert_int_equal(sk_batch(k, "b_1").state, PP_BATCH_FINISHED);
 }
 
-/* --- several requests at once: one that fails does not touch the others --- */
+/* --- several requests at once: a failing one does not affect the others --- */
 
 struct flight {
     int left;
@@ -492,7 +495,7 @@ static void failures_stay_alone(void **state)
     struct pp_arena tiny;
     struct pp_store_claim claims[N];
     sk_plan(k, "c", "b_1", "a: p1 p2 p3 p4 p5 p6 p7 p8 p9");
-    pp_arena_init(&tiny, 8); /* no room for an answer */
+    pp_arena_init(&tiny, 8); /* This arena is too small for an answer. */
     struct pp_claim_want want = {.client = "c", .n = 1, .hash_hi = UINT32_MAX};
     for (int i = 0; i < N; i++) {
         claims[i] = (struct pp_store_claim){
@@ -565,7 +568,9 @@ static void roundtrips_are_counted(void **state)
         if (!strcmp(name, "claim"))
             claims = n;
     }
-    assert_in_range(plans, 2, 40); /* of a server: several a call */
+    /* The two plans cost at least one round trip each. A store on a server works in slices and
+     * needs more. */
+    assert_in_range(plans, 2, 40);
     assert_int_equal(claims, 0);
 }
 

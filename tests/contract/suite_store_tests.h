@@ -1,4 +1,4 @@
-/* suite_store_tests.h: the parts that suite_task_store.c puts together. */
+/* suite_store_tests.h: the parts that suite_task_store.c runs. */
 #ifndef PP_SUITE_STORE_TESTS_H
 #define PP_SUITE_STORE_TESTS_H
 

@@ -23,7 +23,7 @@ static void on_closed(struct pp_http_stream *st)
     assert_false(s->kit->busy);
     assert_int_equal(s->closed, 0);
     s->closed++;
-    memset(&s->st, 0xee, sizeof s->st); /* nobody looks at it again */
+    memset(&s->st, 0xee, sizeof s->st); /* The server must not read the stream after closed(). */
     if (s->ends && !s->ends->closed)
         s->kit->server->ops->end(s->kit->server, &s->ends->st, PP_WS_NORMAL, NULL);
     if (s->ends_server) {
@@ -133,6 +133,18 @@ void pp_kit_close(struct pp_kit *k)
     assert_null(k->held);
     pp_loop_close(k->loop);
     free(k);
+}
+
+int pp_kit_setup(void **state)
+{
+    *state = pp_kit_open(*state);
+    return 0;
+}
+
+int pp_kit_teardown(void **state)
+{
+    pp_kit_close(*state);
+    return 0;
 }
 
 struct pp_http_stats pp_kit_stats(struct pp_kit *k)
@@ -319,8 +331,8 @@ bool pp_kit_get_frame(struct pp_hc *c, struct pp_kit_frame *f)
     if (!await(c, 2))
         return false;
     const uint8_t *p = (const uint8_t *)c->in + c->at;
-    assert_int_equal(p[0] & 0xf0, 0x80); /* FIN, nothing reserved */
-    assert_int_equal(p[1] & 0x80, 0);    /* servers do not mask */
+    assert_int_equal(p[0] & 0xf0, 0x80); /* The frame has FIN and no reserved bits. */
+    assert_int_equal(p[1] & 0x80, 0);    /* A server must not mask its frames. */
     size_t length = p[1] == 126 ? 4 : p[1] == 127 ? 10 : 2;
     if (!await(c, length))
         return false;
@@ -330,7 +342,7 @@ bool pp_kit_get_frame(struct pp_hc *c, struct pp_kit_frame *f)
         n = 0;
         for (size_t i = 2; i < length; i++)
             n = n << 8 | p[i];
-        assert_true(n >= (length == 4 ? 126 : 65536)); /* the shortest form */
+        assert_true(n >= (length == 4 ? 126 : 65536)); /* The length has its shortest form. */
     }
     if (!await(c, length + n))
         return false;

@@ -1,8 +1,8 @@
-/* suite_stream_kit.h: a server whose handler opens streams, and callers that follow them. The handler's
- * paths:
+/* suite_stream_kit.h: a server whose handler opens streams, and callers that follow them. The
+ * handler's paths:
  *
- *   /events, /ws         open_stream() at once, sending what `greeting` is; a refusal is answered 503, its
- *                        body the name of the error
+ *   /events, /ws         open_stream() at once, and sends `greeting`; a refusal is answered 503
+ *                        with the error's name as body
  *   /hold-events, /hold-ws   the same when the test calls pp_kit_open_held()
  *   any other            200, "origin host websocket" ("-" where absent, 0 or 1) */
 #ifndef PP_SUITE_STREAM_KIT_H
@@ -20,8 +20,8 @@ struct pp_kit_stream {
     struct pp_http_stream st;
     struct pp_kit *kit;
     int closed, drained;
-    struct pp_kit_stream *ends; /* from within closed() */
-    bool ends_server;           /* the same: ops->close() */
+    struct pp_kit_stream *ends; /* stream that closed() of this one ends; may be NULL */
+    bool ends_server;           /* true if closed() of this stream closes the server */
 };
 
 struct pp_kit {
@@ -29,60 +29,73 @@ struct pp_kit {
     struct pp_http_server *server;
     uint16_t port;
     struct pp_kit_stream streams[PP_KIT_STREAMS];
-    size_t n;                  /* opened */
-    struct pp_piece *greeting; /* the test's; may be NULL */
+    size_t n; /* number of streams opened so far */
+    /* first piece that each stream sends; the test owns it; may be NULL */
+    struct pp_piece *greeting;
     struct pp_http_request *held;
     bool held_ws;
-    bool busy;      /* within open_stream() or send() */
-    bool is_closed; /* ops->close() was called */
+    bool busy;      /* true during open_stream() and send() */
+    bool is_closed; /* true once ops->close() was called */
 };
 
 struct pp_kit *pp_kit_open(const struct pp_http_options *options);
-/* Asserts that each stream has been closed, once. */
+/* Asserts that each stream has been closed exactly once. */
 void pp_kit_close(struct pp_kit *k);
+/* A row of a table of tests. The state of the test is a kit with these options. */
+#define PP_KIT_TEST(test, options)                                                \
+    cmocka_unit_test_prestate_setup_teardown(test, pp_kit_setup, pp_kit_teardown, \
+                                             (void *)(uintptr_t)(options))
+int pp_kit_setup(void **state);
+int pp_kit_teardown(void **state);
 enum pp_err pp_kit_open_held(struct pp_kit *k);
 struct pp_http_stats pp_kit_stats(struct pp_kit *k);
-/* Each asserts that nothing is called from within that may not be. */
+/* Each calls the function of the server, and asserts that no callback comes within the call
+ * where the contract forbids it. */
 enum pp_err pp_kit_send(struct pp_kit_stream *s, struct pp_piece *const *pieces, size_t n);
 void pp_kit_end(struct pp_kit_stream *s, enum pp_ws_close code, const char *reason);
 size_t pp_kit_pending(struct pp_kit_stream *s);
 /* Waits for closed(). */
 void pp_kit_wait_closed(struct pp_kit_stream *s);
-/* A piece of `n` bytes that depend on `seed`. */
+/* Makes a piece of `n` bytes that depend on `seed`. */
 struct pp_piece *pp_kit_piece(size_t n, unsigned seed);
 void pp_kit_send_one(struct pp_kit_stream *s, struct pp_piece *piece);
-/* Sends `piece` until the kernel takes no more: something waits. Answers how often. */
+/* Sends `piece` until the kernel's buffer is full and the server has bytes to send. Returns how
+ * often it sent the piece. */
 size_t pp_kit_fill(struct pp_kit_stream *s, struct pp_piece *piece);
-/* Sends it until it is refused: answers how often it was not. */
+/* Sends `piece` until the server refuses it. Returns how often the server accepted it. */
 size_t pp_kit_fill_up(struct pp_kit_stream *s, struct pp_piece *piece);
-/* What can be done now is done. */
+/* Turns the loop until it has nothing more to do. */
 void pp_kit_turn(struct pp_kit *k);
-/* With the clock held: passes `ms`, in steps, so that what is due on the way comes on the way. */
+/* Moves the held clock by `ms` in steps, so that timers fire in their order. */
 void pp_kit_pass(struct pp_kit *k, int64_t ms);
-/* Waits until there is no connection. */
+/* Waits until the server has no connection. */
 void pp_kit_wait_idle(struct pp_kit *k);
 
-/* Callers: connected, and the head of the answer read; the stream is the newest of k->streams. */
+/* Each connects a client, sends the request and reads the head of the answer. Returns the new
+ * stream. */
 struct pp_kit_stream *pp_kit_events(struct pp_kit *k, struct pp_hc *c);
 struct pp_kit_stream *pp_kit_ws(struct pp_kit *k, struct pp_hc *c);
-/* The request of a handshake, for this path. */
+/* Returns the text of a WebSocket handshake for this path. */
 const char *pp_kit_handshake(const char *path);
-/* Waits until `n` bytes are there, and takes them: they are at the answer until the next call. */
+/* Waits until `n` bytes have arrived, and consumes them. The returned pointer is valid until the
+ * next call. */
 const char *pp_kit_take(struct pp_hc *c, size_t n);
-/* The next bytes are the piece's. */
+/* Asserts that the next bytes are those of the piece. */
 void pp_kit_expect(struct pp_hc *c, const struct pp_piece *piece);
-/* A frame, masked; `first` is FIN, reserved bits, opcode. */
+/* Sends a masked frame. `first` is its first byte: FIN, reserved bits and opcode. */
 void pp_kit_put_frame(struct pp_hc *c, unsigned first, const void *payload, size_t n);
-/* The next frame; its payload is valid until the next call. False: the connection ended before. */
+/* Reads the next frame, whose payload is valid until the next call. Returns false if the
+ * connection ended first. */
 struct pp_kit_frame {
     unsigned opcode;
     const uint8_t *payload;
     size_t n;
 };
 bool pp_kit_get_frame(struct pp_hc *c, struct pp_kit_frame *f);
-/* A close frame of `code` (0: no payload) comes next, then the end, without a reset. */
+/* Asserts that a close frame with `code` (0: without payload) comes next, and that the
+ * connection then ends without a reset. */
 void pp_kit_expect_close(struct pp_hc *c, unsigned code);
-/* What was sent has been read by the server, as far as it reads. */
+/* Waits until the server has read all bytes that the client has sent, or until it stops reading. */
 void pp_kit_settle(struct pp_kit *k, struct pp_hc *c);
 
 #endif

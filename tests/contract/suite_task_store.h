@@ -7,13 +7,14 @@
 
 struct pp_store_subject {
     const char *name;
-    /* A new, empty place for a store (a path, a database's name); valid until the process ends. */
+    /* Makes a new, empty place for a store (a path, a database's name); valid until the process
+     * ends. */
     const char *(*place)(void);
-    /* Opens the store in that place; again after ops->close(), with what it had. */
+    /* Opens the store in that place; opened again after ops->close(), it has its former content. */
     enum pp_err (*open)(struct pp_loop *loop, const char *place, struct pp_task_store **out);
 };
 
-/* Runs the suite; the number of failed tests. */
+/* Runs the suite; returns the number of failed tests. */
 int pp_suite_task_store(const struct pp_store_subject *subject);
 
 #endif

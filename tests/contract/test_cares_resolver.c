@@ -1,4 +1,5 @@
-/* test_cares_resolver.c: adapter/cares keeps the resolver's contract, and reads pins strictly. */
+/* test_cares_resolver.c: adapter/cares keeps the resolver's contract, and refuses malformed
+ * pins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* test_curl_fetcher.c: adapter/curl keeps the fetcher's contract, and gets over libcurl's forgetting a name.
- */
+/* test_curl_fetcher.c: adapter/curl keeps the fetcher's contract, and still works after libcurl has
+ * forgotten names that the fetcher had pinned. */
 #include <stdio.h>
 
 #include "adapter/curl/fetcher.h"
@@ -13,7 +13,8 @@ static enum pp_err open_curl(struct pp_loop *loop, const char *ca_file, struct p
     return pp_curl_fetcher_open(loop, &o, out);
 }
 
-/* "/begin": a head and silence; else an answer and the end of the connection. */
+/* Answers "/begin" with a head and part of the body, and then sends nothing. Answers any other path
+ * completely and closes the connection. */
 static enum pp_origin_next serve(struct pp_origin_conn *c, const char *request, void *data)
 {
     (void)data;
@@ -51,10 +52,10 @@ static bool has_body(void *g)
     return ((struct get *)g)->bodies > 0;
 }
 
-/* The table of names is full and emptied; the request that makes libcurl forget as well takes so long that it
- * takes a newer name with it (pins.c). The next request for that name must find out and go out all the same.
- */
-static void a_forgotten_name_is_told_again(void **state)
+/* The fetcher's table of pinned names is full, and is emptied. The request that makes libcurl
+ * forget the names is so slow that libcurl also forgets a newer name (pins.c). The next request for
+ * the newer name must notice this and still be sent. */
+static void a_forgotten_name_is_pinned_again(void **state)
 {
     struct kit k;
     struct get slow;
@@ -96,7 +97,7 @@ static void options_are_checked(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_forgotten_name_is_told_again),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_forgotten_name_is_pinned_again),
                                        cmocka_unit_test(options_are_checked)};
     int failed = pp_suite_fetcher(&(struct pp_fetcher_subject){"fetcher: curl", open_curl});
 

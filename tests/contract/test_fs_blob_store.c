@@ -1,4 +1,5 @@
-/* test_fs_blob_store.c: adapter/fs keeps the blob store's contract; and what only files can do. */
+/* test_fs_blob_store.c: adapter/fs keeps the blob store's contract. More tests cover what only
+ * files have. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -79,7 +80,8 @@ static void names_are_as_documented(void **state)
     b->ops->close(b);
 }
 
-/* What a power failure leaves of a file that was not synced: its name, and less than its bytes. */
+/* A power failure leaves the name of an unsynced file with only a part of its bytes. The next put
+ * of the object replaces the file. */
 static void objects_cut_short_are_replaced(void **state)
 {
     (void)state;
@@ -132,7 +134,7 @@ static void leftovers_of_killed_processes_go(void **state)
     b->ops->close(b);
     leave(root, "1-2-3", 7200);
     leave(root, "1-2-4", 60);
-    assert_int_equal(open_plain(root, &b), PP_OK); /* others may be at work */
+    assert_int_equal(open_plain(root, &b), PP_OK); /* another process may be writing this file */
     assert_int_equal(temps(root), 1);
     b->ops->close(b);
     assert_int_equal(pp_fs_blob_store_open(&(struct pp_fs_options){.root = root, .sole = true}, &b), PP_OK);
@@ -140,7 +142,7 @@ static void leftovers_of_killed_processes_go(void **state)
     b->ops->close(b);
 }
 
-static void a_root_that_cannot_be_is_told_of(void **state)
+static void an_impossible_root_is_reported(void **state)
 {
     const char *dir = pp_test_tmpdir();
     struct pp_blob_store *b;
@@ -157,7 +159,7 @@ static void a_root_that_cannot_be_is_told_of(void **state)
     (void)close(fd);
 }
 
-static void a_store_that_vanishes_is_told_of(void **state)
+static void a_store_that_vanishes_is_reported(void **state)
 {
     const char *root = pp_test_tmpdir();
     struct pp_blob_store *b;
@@ -174,7 +176,8 @@ static void a_store_that_vanishes_is_told_of(void **state)
     b->ops->close(b);
 }
 
-/* A write that fails half-way, here by a limit on the size of files. */
+/* A write fails in the middle because of a limit on file sizes. The store must leave no file
+ * behind. */
 static void failed_writes_leave_nothing(void **state)
 {
     const char *root = pp_test_tmpdir();
@@ -203,7 +206,7 @@ static void failed_writes_leave_nothing(void **state)
     b->ops->close(b);
 }
 
-/* --- a folder that several processes share, as replicas do over a network --- */
+/* --- several processes share a folder, as replicas do over a network --- */
 
 enum { SHARERS = 4, SHARED_ROUNDS = 40, SHARED_BYTES = 20000 };
 
@@ -212,7 +215,8 @@ struct shared {
     uint8_t sha256[32];
 };
 
-/* The same for every process, all different by round. */
+/* Fills in the object of one round: every process makes the same bytes, and every round has other
+ * bytes. */
 static void make_shared(struct shared *s, unsigned round)
 {
     struct pp_rng rng;
@@ -225,7 +229,7 @@ static void make_shared(struct shared *s, unsigned round)
         abort();
 }
 
-/* PP_ENOTFOUND, or whole. */
+/* Returns true if the object is whole, or if it is absent and !must_be_there. */
 static bool is_whole(struct pp_blob_store *b, const struct shared *s, bool must_be_there)
 {
     char got[SHARED_BYTES + 1];
@@ -237,8 +241,9 @@ static bool is_whole(struct pp_blob_store *b, const struct shared *s, bool must_
     return err == PP_OK && size == SHARED_BYTES && n == SHARED_BYTES && memcmp(got, s->bytes, n) == 0;
 }
 
-/* Every sharer writes every object, in parts and whole, reads it before and after, and comes back under a new
- * name now and then, as a replica that is replaced. */
+/* Runs one sharer: it writes every object, in parts or whole, reads the object before and after,
+ * and sometimes restarts under a new name, as a replaced replica does. Returns how many operations
+ * failed. */
 static int share(const char *root, int id)
 {
     struct pp_blob_store *b;
@@ -296,8 +301,8 @@ static void processes_share_a_folder(void **state)
     b->ops->close(b);
 }
 
-/* What replicas write when another one starts is left alone, whatever their process ids: in containers all
- * have the same. */
+/* A replica that starts must not remove the temporary files of other replicas. Process ids can't
+ * tell them apart, because containers all have the same process ids. */
 static void a_new_replica_disturbs_nobody(void **state)
 {
     const char *root = pp_test_tmpdir();
@@ -327,14 +332,10 @@ static void a_new_replica_disturbs_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_as_documented),
-        cmocka_unit_test(objects_cut_short_are_replaced),
-        cmocka_unit_test(leftovers_of_killed_processes_go),
-        cmocka_unit_test(a_root_that_cannot_be_is_told_of),
-        cmocka_unit_test(a_store_that_vanishes_is_told_of),
-        cmocka_unit_test(failed_writes_leave_nothing),
-        cmocka_unit_test(processes_share_a_folder),
-        cmocka_unit_test(a_new_replica_disturbs_nobody),
+        cmocka_unit_test(names_are_as_documented),           cmocka_unit_test(objects_cut_short_are_replaced),
+        cmocka_unit_test(leftovers_of_killed_processes_go),  cmocka_unit_test(an_impossible_root_is_reported),
+        cmocka_unit_test(a_store_that_vanishes_is_reported), cmocka_unit_test(failed_writes_leave_nothing),
+        cmocka_unit_test(processes_share_a_folder),          cmocka_unit_test(a_new_replica_disturbs_nobody),
     };
 
     return pp_suite_blob_store(&(struct pp_blob_subject){"blob store: files", place, open_plain, temps}) +

@@ -1,6 +1,6 @@
-/* test_http2.c: HTTP/2 where the host speaks it: nghttpd (of nghttp2), which speaks nothing else, over TLS
- * with an authority of our own. How often it was connected to is in its log. A stream that the host resets is
- * sent by hand: frames of RFC 9113. */
+/* test_http2.c: HTTP/2 with hosts that speak only HTTP/2: nghttpd (of nghttp2), over TLS with a
+ * certificate of the tests' own authority. The log of nghttpd shows how many connections it had.
+ * Where the host resets a stream, the test itself writes the frames of RFC 9113. */
 #include <arpa/inet.h>
 #include <openssl/pem.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ static const struct pp_fetcher_subject subject = {"fetcher: curl", open_curl};
 /* --- nghttpd --- */
 
 struct nghttpd {
-    struct kit kit; /* its own origin is not used */
+    struct kit kit; /* kit.o, its origin, is unused */
     pid_t pid;
     uint16_t port;
     char dir[300], log[400];
@@ -42,7 +42,7 @@ static FILE *create(const char *dir, const char *name, char path[400])
     return f;
 }
 
-/* The certificate and the key of a context for KIT_HOST, as files. */
+/* Writes a certificate and its key for KIT_HOST as files. */
 static void write_pair(const char *dir, char cert[400], char key[400])
 {
     SSL_CTX *ctx = pp_test_tls(KIT_HOST, PP_CERT_GOOD);
@@ -59,7 +59,7 @@ static void write_pair(const char *dir, char cert[400], char key[400])
 static bool listens(void *data)
 {
     const struct nghttpd *n = data;
-    assert_int_equal(waitpid(n->pid, NULL, WNOHANG), 0); /* else it could not listen */
+    assert_int_equal(waitpid(n->pid, NULL, WNOHANG), 0); /* nghttpd ends if it can't listen */
     struct sockaddr_in a = {
         .sin_family = AF_INET, .sin_port = htons(n->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -97,7 +97,7 @@ static int nghttpd_open(void **state)
     for (int i = 0; i < 4 << 20; i++)
         assert_true(putc(i % 251, f) != EOF);
     (void)fclose(f);
-    f = create(n->dir, "huge", path); /* beyond every window */
+    f = create(n->dir, "huge", path); /* larger than every flow-control window */
     assert_int_equal(ftruncate(fileno(f), HUGE), 0);
     (void)fclose(f);
     n->port = pp_test_port();
@@ -126,7 +126,8 @@ static int nghttpd_close(void **state)
     return 0;
 }
 
-/* Connections on which requests came, and requests, by its log: "[id=N] [ time] recv HEADERS frame <...". */
+/* Returns how many requests nghttpd has logged, and stores in `connections` how many connections
+ * they came on. A line of the log: "[id=N] [ time] recv HEADERS frame <...". */
 static int requests_in_log(struct nghttpd *n, int *connections)
 {
     char line[1000];
@@ -178,8 +179,8 @@ static void many_over_one_connection(void **state)
     for (int i = 0; i < MANY; i++) {
         assert_int_equal(gets[i].x.code, 0);
         assert_int_equal(gets[i].x.status, 200);
-        assert_int_equal(gets[i].sents, 1); /* each stream's request is told */
-        assert_true(gets[i].allows >= 1);   /* and its address asked for */
+        assert_int_equal(gets[i].sents, 1); /* each stream reports its request */
+        assert_true(gets[i].allows >= 1);   /* each stream asks whether its address is allowed */
         assert_true(gets[i].x.reused);
         assert_int_equal(gets[i].n, i % 10 ? 5 : 4 << 20);
         get_fini(&gets[i]);
@@ -249,7 +250,7 @@ static void the_host_goes_away(void **state)
         get_unpause(&g[i]);
     for (int i = 0; i < 2; i++) {
         get_wait(&g[i]);
-        if (g[i].x.code != PP_CODE_CONNECTION_LOST) /* as the kernel tells it: reset, or closed */
+        if (g[i].x.code != PP_CODE_CONNECTION_LOST) /* the kernel reports a reset or a close */
             assert_int_equal(g[i].x.code, PP_CODE_TRUNCATED);
         get_fini(&g[i]);
     }
@@ -265,12 +266,14 @@ static int choose_h2(SSL *ssl, const unsigned char **out, unsigned char *out_n, 
     (void)data;
     if (SSL_select_next_proto((unsigned char **)(uintptr_t)out, out_n, h2, 3, in, in_n) !=
         OPENSSL_NPN_NEGOTIATED)
-        return SSL_TLSEXT_ERR_ALERT_FATAL; /* it was not offered */
+        return SSL_TLSEXT_ERR_ALERT_FATAL; /* the client did not offer it */
     return SSL_TLSEXT_ERR_OK;
 }
 
-/* The preface reads as two heads. After it: SETTINGS, its acknowledgement, and for stream 1, with or without
- * the begin of an answer (":status: 200" is entry 8 of HPACK's table), RST_STREAM with INTERNAL_ERROR. */
+/* Plays the host. The test's server reads the client's preface as two heads, and answers the
+ * second: with SETTINGS, the acknowledgement of the client's SETTINGS, and RST_STREAM with
+ * INTERNAL_ERROR for stream 1. `begins`: an answer begins before the reset (":status: 200" is entry
+ * 8 of HPACK's table). */
 static enum pp_origin_next reset_stream(struct pp_origin_conn *c, const char *request, void *data)
 {
     static const unsigned char settings[] = {0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0};

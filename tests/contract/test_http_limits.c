@@ -1,6 +1,6 @@
-/* The HTTP server's limits: timeouts, connections by address and in all, memory, callers that do not read,
- * draining; and thousands of idle and slow connections that stop nobody's request. Where time matters the
- * clock is held, and passes when all that was sent has been read. */
+/* The HTTP server's limits: timeouts, connections per address and in total, memory, callers that do
+ * not read, draining, and thousands of idle and slow connections that delay no other request. Tests
+ * about time hold the clock, and move it once the server has read all sent bytes. */
 #include <arpa/inet.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
@@ -48,14 +48,15 @@ static bool has_arrived(void *c)
     return left == 0;
 }
 
-/* What was sent is in the server's kernel. The loop does not turn where it is there already. */
+/* Waits until all sent bytes are in the kernel's buffer of the server. Does not turn the loop if
+ * they are already there. */
 static void arrive(struct pp_hc *c)
 {
     if (!has_arrived(c))
         pp_test_until(c->loop, has_arrived, c, 10000);
 }
 
-/* The server has read what was sent. */
+/* Waits until the server has read the sent bytes. */
 static void be_read(struct pp_hc *c)
 {
     arrive(c);
@@ -77,7 +78,8 @@ static void join(struct pp_hc *c, struct pp_echo *e, const char *source, const c
 
 /* --- timeouts --- */
 
-/* A byte more and a millisecond more; true once the connection has ended. */
+/* Arguments of dripped_to_the_end(), which sends `byte`, lets a millisecond pass, and returns true
+ * once the connection has ended. */
 struct drip {
     struct pp_hc *c;
     char byte; /* '\0': none */
@@ -101,7 +103,7 @@ static void slow_callers_are_cut(void **state)
     static const struct {
         const char *first;
         char drip;
-        int which; /* of the timeouts is short: 0 header, 1 body, 2 idle */
+        int which; /* which timeout is short: 0 header, 1 body, 2 idle */
     } cases[] = {
         {"", '\0', 0},
         {"", 'G', 0},
@@ -134,7 +136,8 @@ static void slow_callers_are_cut(void **state)
     }
 }
 
-/* Time that the handler takes is not the caller's: no timeout. */
+/* The handler may take longer than every timeout of the caller: the connection stays open
+ * meanwhile. */
 static void handlers_have_time(void **state)
 {
     (void)state;
@@ -189,7 +192,8 @@ static void callers_that_do_not_read(void **state)
 
 enum { LIMIT = 7 };
 
-/* At the limit, each newcomer takes the place of the next of `order`. */
+/* Fills all places, then opens more connections. Asserts that each takes the place of the next
+ * connection in `order`. */
 static void gives_up(bool after_a_while, const int order[6])
 {
     static const char *const first[LIMIT] = {hold,
@@ -211,10 +215,10 @@ static void gives_up(bool after_a_while, const int order[6])
         join(&c[i], &e, NULL, first[i]);
         pp_test_clock_pass(e.loop, 1);
     }
-    pp_hc_puts(&c[3], "X"); /* active later than 4 */
+    pp_hc_puts(&c[3], "X"); /* active later than connection 4 */
     be_read(&c[3]);
     pp_test_clock_pass(e.loop, 1);
-    pp_hc_puts(&c[1], "x"); /* later than 2 */
+    pp_hc_puts(&c[1], "x"); /* active later than connection 2 */
     be_read(&c[1]);
     pp_test_clock_pass(e.loop, after_a_while ? 100 : 1);
     for (int i = 0; i < 6; i++) {
@@ -224,7 +228,7 @@ static void gives_up(bool after_a_while, const int order[6])
         for (int k = i + 1; k < 6; k++)
             assert_false(pp_hc_ended(&c[order[k]]));
     }
-    /* all are being handled now: the newcomer goes */
+    /* All connections have requests in the handler, so the server refuses the new one. */
     join(&more[6], &e, NULL, NULL);
     pp_hc_wait_end(&more[6]);
     struct pp_http_stats s = pp_echo_stats(&e);
@@ -249,17 +253,18 @@ static void gives_up(bool after_a_while, const int order[6])
 
 static void the_inactive_go_first(void **state)
 {
-    (void)state; /* idle ones, then heads, then bodies */
+    (void)state; /* the server gives up idle connections, then heads, then bodies */
     gives_up(true, (const int[]){5, 6, 4, 3, 2, 1});
 }
 
 static void the_least_active_goes(void **state)
 {
-    (void)state; /* whatever it does: none has been inactive for long */
+    (void)state; /* the server gives up even active ones: none was inactive for long */
     gives_up(false, (const int[]){2, 4, 5, 6, 3, 1});
 }
 
-/* Slow bodies do not fill all places, so that newcomers would push each other out before they can send. */
+/* Slow bodies must not occupy all places. If they did, new connections would replace each other
+ * before they could send a request. */
 static void slow_bodies_do_not_gather(void **state)
 {
     (void)state;
@@ -276,7 +281,7 @@ static void slow_bodies_do_not_gather(void **state)
         pp_test_clock_pass(e.loop, 1);
         join(&c, &e, NULL, NULL);
         pp_test_clock_pass(e.loop, 1);
-        join(&d, &e, NULL, NULL); /* not in the place of c */
+        join(&d, &e, NULL, NULL); /* connection c stays open */
         pp_hc_puts(&c, get);
         expect_status(&c, 200);
         pp_hc_close(&c);
@@ -289,8 +294,8 @@ static void slow_bodies_do_not_gather(void **state)
     }
 }
 
-/* A connection whose request has arrived, but was not read yet, is not idle. */
-static void requests_under_way_are_spared(void **state)
+/* A connection is not idle if its request has arrived, even if the server has not yet read it. */
+static void requests_in_flight_are_spared(void **state)
 {
     (void)state;
     enum { PLACES = 4, MANY = 40 };
@@ -302,7 +307,7 @@ static void requests_under_way_are_spared(void **state)
     pp_hc_open(&c, e.loop, NULL, e.port);
     pp_hc_puts(&c, get);
     arrive(&c);
-    for (int i = 0; i < MANY; i++) /* all accepted in one turn */
+    for (int i = 0; i < MANY; i++) /* all are accepted in one turn */
         pp_hc_open(&flood[i], e.loop, NULL, e.port);
     expect_status(&c, 200);
     while (pp_echo_stats(&e).accepted_total < MANY + 1)
@@ -314,7 +319,8 @@ static void requests_under_way_are_spared(void **state)
     pp_echo_close(&e);
 }
 
-/* A caller too many comes: true when it was let in, in the place of another. */
+/* Connects while the server is at its limit. Returns true if the server closed another connection
+ * in favour of this one. */
 static bool gets_in(struct pp_echo *e)
 {
     struct pp_hc c;
@@ -328,7 +334,7 @@ static bool gets_in(struct pp_echo *e)
     return s.evicted_total > before.evicted_total;
 }
 
-static void those_who_do_not_read_give_way(void **state)
+static void callers_that_do_not_read_give_way(void **state)
 {
     (void)state;
     enum { TIME_TO_READ = 1000 };
@@ -400,7 +406,7 @@ static void connections_in_all(void **state)
         snprintf(source, sizeof source, "127.0.1.%d", i + 1);
         join(&c[i], &e, source, i == 0 ? "POST /echo HTTP/1.1\r\n" : NULL);
     }
-    for (int i = 0; i < PLACES; i++) /* of those that are younger than the one with a part of a head, none */
+    for (int i = 0; i < PLACES; i++) /* the server does not prefer a younger connection to this one */
         pp_hc_wait_end(&c[i]);
     struct pp_http_stats s = pp_echo_stats(&e);
     assert_int_equal(s.connections, PLACES);
@@ -437,7 +443,7 @@ static void bodies_share_a_budget(void **state)
     while (e.n_held < 2)
         pp_loop_turn(e.loop, true);
     before = pp_echo_stats(&e);
-    join(&c[2], &e, NULL, head); /* announcing costs nothing, sending does */
+    join(&c[2], &e, NULL, head); /* only received bytes cost memory, not an announced length */
     assert_int_equal(pp_echo_stats(&e).requests_total, before.requests_total);
     pp_hc_send(&c[2], body, BODY);
     assert_true(pp_hc_read(&c[2], &a, false));
@@ -445,7 +451,7 @@ static void bodies_share_a_budget(void **state)
     assert_int_equal(strncmp(a.body, "overloaded", 10), 0);
     assert_string_equal(pp_hc_header(&a, "Retry-After", v, sizeof v), "1");
     pp_hc_wait_end(&c[2]);
-    pp_echo_release(&e); /* gives its memory back */
+    pp_echo_release(&e); /* frees its memory */
     join(&c[3], &e, NULL, head);
     pp_hc_send(&c[3], body, BODY);
     while (e.n_held < 2)
@@ -458,7 +464,7 @@ static void bodies_share_a_budget(void **state)
     pp_echo_close(&e);
 }
 
-/* The status of a POST that needs more memory than is left beside the slow one's. */
+/* Returns the status of a POST for which the slow body leaves too little memory. */
 static int post_beside(struct pp_echo *e)
 {
     static const char body[10000];
@@ -472,8 +478,7 @@ static int post_beside(struct pp_echo *e)
     return a.status;
 }
 
-/* Memory that slow bodies hold goes to one that comes at once, but not before a while has shown that they are
- * slow. */
+/* A fast body takes memory from slow bodies, but only after they have been slow for a while. */
 static void slow_bodies_give_way(void **state)
 {
     (void)state;
@@ -482,7 +487,7 @@ static void slow_bodies_give_way(void **state)
     static const char some[30000];
     struct pp_echo e;
     struct pp_hc c;
-    o.max_body_memory = 34000; /* what 30,000 bytes take, and not another 10,000 */
+    o.max_body_memory = 34000; /* enough for 30,000 bytes, not for another 10,000 */
     o.body_timeout_ms = 30 * WINDOW;
     pp_echo_open(&e, &o);
     pp_test_clock_hold(e.loop);
@@ -490,7 +495,7 @@ static void slow_bodies_give_way(void **state)
     pp_hc_send(&c, some, sizeof some);
     be_read(&c);
     assert_int_equal(post_beside(&e), 503);
-    pp_test_clock_pass(e.loop, 2 * WINDOW - 1); /* 30,000 bytes are enough for one */
+    pp_test_clock_pass(e.loop, 2 * WINDOW - 1); /* 30,000 bytes are enough for one window */
     for (int i = 0; i < 3; i++)
         assert_int_equal(post_beside(&e), 503);
     pp_test_clock_pass(e.loop, 1);
@@ -502,7 +507,8 @@ static void slow_bodies_give_way(void **state)
     pp_echo_close(&e);
 }
 
-/* What follows a request that is being handled stays outside: the caller can't send it. */
+/* While the handler has a request, the server does not read the next one. The bytes fill the
+ * kernel's buffers, and then the caller can't send more. */
 static void requests_wait_outside(void **state)
 {
     (void)state;
@@ -532,7 +538,8 @@ static void requests_wait_outside(void **state)
 
 /* --- draining --- */
 
-/* Connects to what was the server's port; another process may have it by now. */
+/* Returns true if this server accepts a connection at its former port. Another process may have the
+ * port by now. */
 static bool accepts(struct pp_echo *e)
 {
     struct sockaddr_in sa = {
@@ -546,7 +553,7 @@ static bool accepts(struct pp_echo *e)
     return pp_echo_stats(e).accepted_total > before;
 }
 
-static void drained(void **state)
+static void a_drain_answers_what_has_arrived(void **state)
 {
     (void)state;
     struct pp_http_options o = patient();
@@ -561,7 +568,7 @@ static void drained(void **state)
     join(&busy, &e, NULL, hold);
     join(&body, &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx");
     join(&sent, &e, NULL, NULL);
-    pp_hc_puts(&sent, get); /* in the kernel still */
+    pp_hc_puts(&sent, get); /* still in the kernel */
     arrive(&sent);
     e.server->ops->drain(e.server);
     e.server->ops->drain(e.server);
@@ -589,7 +596,8 @@ static void drained(void **state)
     pp_echo_close(&e);
 }
 
-/* Closing at once, with requests in every state; what handlers hold may be answered afterwards. */
+/* The server closes without a drain, with connections in every state. A handler may still answer
+ * its request afterwards. */
 static void closed_at_once(void **state)
 {
     (void)state;
@@ -604,7 +612,7 @@ static void closed_at_once(void **state)
         join(&c[i], &e, NULL, first[i]);
     assert_int_equal(e.n_held, 1);
     assert_int_equal(e.borrowed, 1);
-    pp_echo_close(&e); /* answers what is held after ops->close() */
+    pp_echo_close(&e); /* answers the held requests after ops->close() */
     for (int i = 0; i < 5; i++) {
         while (!pp_hc_ended(&c[i]))
             continue;
@@ -632,7 +640,8 @@ static const char *source_of(int i)
     return text;
 }
 
-/* A POST, from the address of the crowd or from another. It must be answered. */
+/* Sends a POST from `source`, an address of the crowd or another one. Asserts that the server
+ * answers it. */
 static void post_in_between(struct crowd *w, const char *source)
 {
     struct pp_hc c;
@@ -657,11 +666,11 @@ static void add_some(struct crowd *w)
         pp_hc_open(&w->slow[w->n_slow], w->e.loop, source_of(w->n_slow), w->e.port);
         pp_hc_puts(&w->slow[w->n_slow], starts[w->n_slow / 2 % 2]);
     }
-    for (int i = 0; i < w->n_slow; i += 7) /* a byte now and then */
+    for (int i = 0; i < w->n_slow; i += 7) /* a byte from time to time */
         (void)!send(w->slow[i].fd, "x", 1, MSG_NOSIGNAL);
 }
 
-static void thousands_stop_nobody(void **state)
+static void thousands_delay_nobody(void **state)
 {
     (void)state;
     struct rlimit fds;
@@ -673,9 +682,9 @@ static void thousands_stop_nobody(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &fds), 0);
     if (fds.rlim_cur < 18000) {
         free(w);
-        skip(); /* both ends of all connections are in this process */
+        skip(); /* this process has both ends of all connections */
     }
-    o.max_connections = 4000; /* fewer than come from all addresses */
+    o.max_connections = 4000; /* fewer than all addresses open */
     pp_echo_open(&w->e, &o);
     while (w->n_idle < IDLE_ONE + IDLE_OTHERS || w->n_slow < SLOW) {
         add_some(w);
@@ -706,16 +715,16 @@ int main(void)
         cmocka_unit_test(the_inactive_go_first),
         cmocka_unit_test(the_least_active_goes),
         cmocka_unit_test(slow_bodies_do_not_gather),
-        cmocka_unit_test(requests_under_way_are_spared),
+        cmocka_unit_test(requests_in_flight_are_spared),
         cmocka_unit_test(connections_in_all),
         cmocka_unit_test(bodies_share_a_budget),
         cmocka_unit_test(slow_bodies_give_way),
         cmocka_unit_test(requests_wait_outside),
-        cmocka_unit_test(those_who_do_not_read_give_way),
+        cmocka_unit_test(callers_that_do_not_read_give_way),
         cmocka_unit_test(names_of_peers),
-        cmocka_unit_test(drained),
+        cmocka_unit_test(a_drain_answers_what_has_arrived),
         cmocka_unit_test(closed_at_once),
-        cmocka_unit_test(thousands_stop_nobody),
+        cmocka_unit_test(thousands_delay_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

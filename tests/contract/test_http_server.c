@@ -1,5 +1,5 @@
-/* The HTTP server as callers meet it: requests good and bad, byte by byte on raw sockets. Limits and
- * timeouts: test_http_limits.c. */
+/* The HTTP server as callers see it: good and bad requests, sent byte by byte over raw sockets.
+ * test_http_limits.c covers limits and timeouts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,7 +70,8 @@ static void headers_of_an_answer(void **state)
     assert_int_equal(a.status, 201);
     assert_string_equal(pp_hc_header(&a, "Location", v, sizeof v), "/a");
     assert_string_equal(pp_hc_header(&a, "X-Last", v, sizeof v), "\tz");
-    assert_null(pp_hc_header(&a, "X-Bad", v, sizeof v)); /* could have split the answer */
+    assert_null(
+        pp_hc_header(&a, "X-Bad", v, sizeof v)); /* the server drops a header that would split the answer */
     assert_null(pp_hc_header(&a, "X-Evil", v, sizeof v));
     pp_hc_close(&c);
 }
@@ -203,8 +204,8 @@ static bool one_held(void *arg)
     return ((struct pp_echo *)arg)->n_held == 1;
 }
 
-/* Answers keep the order of the requests, also where the first takes long; a caller that has shut its side
- * gets them. */
+/* The server answers in the order of the requests, even if the first takes longest. A caller that
+ * has shut down its sending side still gets all answers. */
 static void pipelining_waits(void **state)
 {
     struct pp_echo *e = *state;
@@ -241,7 +242,7 @@ static void caller_gone_before_the_answer(void **state)
         pp_hc_puts(&c[i], "POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxy");
     }
     pp_test_until(e->loop, two_held, e, 5000);
-    struct linger at_once = {1, 0}; /* a reset: seen before the answer */
+    struct linger at_once = {1, 0}; /* sends a reset: the server sees it before it answers */
     setsockopt(c[0].fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     pp_hc_close(&c[0]);
     pp_hc_close(&c[1]);
@@ -311,7 +312,8 @@ static size_t gzip_of(const char *p, size_t n, char *out, size_t cap)
 
 static const char chunked[] = "Transfer-Encoding: Chunked\r\n";
 
-/* Sends head and body; `step` bytes at a time, the loop turning in between. */
+/* Sends a head and a body of `n` bytes, `step` bytes at a time. Turns the loop between the
+ * steps. */
 static void post(struct pp_hc *c, const char *fields, const char *body, size_t n, size_t step)
 {
     char head[256];
@@ -345,7 +347,7 @@ static void bodies_in_chunks(void **state)
     pp_hc_close(&c);
 }
 
-/* The same content however it is cut, chunked and coded. */
+/* The handler gets the same content however the body is cut, chunked and compressed. */
 static void bodies_at_random(void **state)
 {
     static char content[MAX_BODY + 1], coded[2 * MAX_BODY], wire[8 * MAX_BODY], fields[128];
@@ -355,7 +357,7 @@ static void bodies_at_random(void **state)
     open_client(&c, *state);
     for (int round = 0; round < 60; round++) {
         size_t n = 1 + pp_rng_below(&rng, round < 50 ? 2000 : MAX_BODY);
-        n = round == 59 ? MAX_BODY : n; /* just what is taken */
+        n = round == 59 ? MAX_BODY : n; /* the largest body that is accepted */
         for (size_t i = 0; i < n; i++)
             content[i] = (char)('a' + pp_rng_below(&rng, 3));
         content[n] = '\0';
@@ -401,7 +403,7 @@ static void expect_refusal(struct pp_hc *c, int status, const char *code)
     assert_string_equal(pp_hc_header(&a, "Content-Type", v, sizeof v), "application/problem+json");
     assert_string_equal(pp_hc_header(&a, "Connection", v, sizeof v), "close");
     pp_hc_wait_end(c);
-    assert_int_equal(c->n, c->at); /* one answer, no more */
+    assert_int_equal(c->n, c->at); /* the server sent exactly one answer */
 }
 
 static void bodies_refused(void **state)
@@ -506,7 +508,7 @@ static void expect_continue(void **state)
     assert_int_equal(a.status, 100);
     pp_hc_puts(&c, "1\r\nx\r\n0\r\n\r\n");
     expect_answer(&c, 200, "x");
-    /* the body is there already, or there is none: no interim answer */
+    /* The server sends no interim answer if the whole body has arrived or there is no body. */
     pp_hc_puts(&c, "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\ny");
     expect_answer(&c, 200, "y");
     post(&c, "Content-Length: 0\r\nExpect: 100-continue\r\n", "", 0, 1);
@@ -514,7 +516,8 @@ static void expect_continue(void **state)
     pp_hc_close(&c);
 }
 
-/* 413 comes before the body is read, and reaches a caller that goes on sending. */
+/* The server answers 413 before it reads the body. The answer reaches a caller that continues to
+ * send. */
 static void too_large_while_sending(void **state)
 {
     static char block[1 << 20];
@@ -655,7 +658,7 @@ static void heads_too_large(void **state)
     pp_hc_send(&c, text, (size_t)n + 2);
     expect_refusal(&c, 431, "header_too_large");
     pp_hc_close(&c);
-    /* the largest that is taken */
+    /* the largest head that is accepted */
     n = snprintf(text, sizeof text, "GET /echo HTTP/1.1\r\nHost: a\r\nX: ");
     memset(text + n, 'x', (size_t)(MAX_HEAD - n - 4));
     memcpy(text + MAX_HEAD - 4, "\r\n\r\n", 4);
@@ -665,8 +668,8 @@ static void heads_too_large(void **state)
     pp_hc_close(&c);
 }
 
-/* Good requests in a row that end too early, at any byte: those that are whole are answered, the rest
- * refused. */
+/* Several good requests are cut at any byte. The server answers the complete ones and refuses the
+ * incomplete one. */
 static void cut_anywhere(void **state)
 {
     static const char wire[] =

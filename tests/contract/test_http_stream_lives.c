@@ -1,5 +1,6 @@
-/* Streams of the HTTP server: kept alive, given up, ended by either side, and very many. Where time matters
- * the clock is held. What is sent: test_http_streams.c; WebSocket: test_http_websocket.c. */
+/* Lives of the HTTP server's streams: keep-alive, timeouts, ends by either side, and very many
+ * streams. Tests about time hold the clock. test_http_streams.c covers sending, and
+ * test_http_websocket.c covers WebSocket. */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,17 +67,17 @@ struct less {
 
 /* --- by the clock --- */
 
-/* After 25 s of silence, or a little later: streams are looked at now and then. */
+/* The server sends a comment on a stream after 25 s of silence, or a little later because one timer
+ * checks all streams. */
 static void comments(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *piece = pp_kit_piece(10, 1);
     pp_test_clock_hold(k->loop);
     struct pp_kit_stream *s = pp_kit_events(k, &c);
     pp_kit_pass(k, KEEPALIVE_MS / 2);
-    pp_kit_send_one(s, piece); /* no silence */
+    pp_kit_send_one(s, piece); /* the stream is no longer silent */
     pp_kit_expect(&c, piece);
     pp_kit_pass(k, KEEPALIVE_MS * 3 / 4);
     pp_hc_ended(&c);
@@ -87,21 +88,20 @@ static void comments(void **state)
         pp_kit_pass(k, KEEPALIVE_MS + LATE_MS);
     }
     pp_hc_ended(&c);
-    assert_in_range(c.n - c.at, 3, 9); /* not many more than one each */
-    assert_int_equal(s->closed, 0);    /* who only reads lives */
+    assert_in_range(c.n - c.at, 3, 9); /* about one comment each */
+    assert_int_equal(s->closed, 0);    /* a caller that only reads keeps its stream */
     pp_test_clock_release(k->loop);
     pp_hc_close(&c);
     pp_kit_wait_closed(s);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
-/* All are looked at, also those that open while others are there, or after all have gone. */
+/* The timer checks every stream, including streams that open later or after all others have
+ * closed. */
 static void comments_to_all(void **state)
 {
-    (void)state;
     enum { N = 50 };
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c[N];
     pp_test_clock_hold(k->loop);
     for (int round = 0; round < 2; round++) {
@@ -120,19 +120,18 @@ static void comments_to_all(void **state)
                 pp_hc_close(&c[i]);
         }
         if (round == 0)
-            pp_kit_pass(k, KEEPALIVE_MS + LATE_MS); /* nobody to look at */
+            pp_kit_pass(k, KEEPALIVE_MS + LATE_MS); /* no stream to check */
     }
-    pp_kit_pass(k, CLOSE_MS); /* they do not end their side */
+    pp_kit_pass(k, CLOSE_MS); /* the callers do not close their side */
     for (int i = 0; i < N; i++) {
         pp_kit_wait_closed(&k->streams[N + i]);
         pp_hc_close(&c[i]);
     }
     assert_int_equal(pp_kit_stats(k).connections, 0);
     pp_test_clock_release(k->loop);
-    pp_kit_close(k);
 }
 
-/* Also those that open while the only other one is being ended. */
+/* The timer also checks a stream that opens while the only other stream is ending. */
 static void comments_after_the_last(void **state)
 {
     (void)state;
@@ -154,7 +153,7 @@ static void comments_after_the_last(void **state)
     pp_kit_close(k);
 }
 
-/* Reads a little at a time. */
+/* Reads a little from the caller's socket. Returns true once the server has fewer bytes to send. */
 static bool is_little_less(void *arg)
 {
     static char some[CHUNK];
@@ -163,11 +162,10 @@ static bool is_little_less(void *arg)
     return pp_kit_pending(l->s) < l->before;
 }
 
-/* Who reads, however slowly, lives. */
+/* The server keeps the stream of a caller that reads, however slowly the caller reads. */
 static void slow_readers_are_not_stuck(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *piece = pp_kit_piece(32 << 20, 1);
     pp_test_clock_hold(k->loop);
@@ -176,7 +174,7 @@ static void slow_readers_are_not_stuck(void **state)
     for (int i = 0; i < 4; i++) {
         struct less l = {s, &c, pp_kit_pending(s)};
         pp_test_until(k->loop, is_little_less, &l, PP_KIT_MS);
-        assert_int_equal(piece->refs, 2); /* not all of it */
+        assert_int_equal(piece->refs, 2); /* a part still waits */
         pp_kit_pass(k, STUCK_MS / 2);
         assert_int_equal(s->closed, 0);
     }
@@ -184,14 +182,13 @@ static void slow_readers_are_not_stuck(void **state)
     pp_hc_close(&c);
     pp_kit_wait_closed(s);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
-/* No comments behind what waits; and it does not wait for ever. */
+/* The server sends no comments while other bytes wait on the stream, and closes the stream if they
+ * wait too long. */
 static void stuck_readers_are_closed(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *piece = pp_kit_piece(CHUNK, 1);
     pp_test_clock_hold(k->loop);
@@ -207,15 +204,13 @@ static void stuck_readers_are_closed(void **state)
     pp_test_clock_release(k->loop);
     pp_hc_close(&c);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
 /* --- ending --- */
 
 static void ended_after_what_waits(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *piece = pp_kit_piece(CHUNK, 1);
     struct pp_kit_stream *s = pp_kit_events(k, &c);
@@ -234,10 +229,9 @@ static void ended_after_what_waits(void **state)
     pp_hc_close(&c);
     pp_kit_wait_closed(s);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
-/* Who neither reads nor ends its side is cut off. */
+/* The server cuts off a caller that neither reads nor closes its side. */
 static void ended_in_time(void **state)
 {
     (void)state;
@@ -264,20 +258,17 @@ static void ended_in_time(void **state)
 
 static void half_closed_is_gone(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_kit_stream *s = pp_kit_events(k, &c);
     pp_hc_shutdown(&c);
     pp_kit_wait_closed(s);
     pp_hc_close(&c);
-    pp_kit_close(k);
 }
 
 static void drained_server(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c[3], held;
     struct pp_hc_answer a;
     struct pp_piece *piece = pp_kit_piece(10, 1);
@@ -290,7 +281,7 @@ static void drained_server(void **state)
     pp_kit_send_one(&k->streams[1], piece);
     k->server->ops->drain(k->server);
     k->server->ops->drain(k->server);
-    assert_int_equal(pp_kit_open_held(k), PP_EFULL); /* none begins that would have to end */
+    assert_int_equal(pp_kit_open_held(k), PP_EFULL); /* no stream opens that would have to close at once */
     assert_true(pp_hc_read(&held, &a, false));
     assert_int_equal(a.status, 503);
     for (int i = 0; i < 3; i++) {
@@ -303,11 +294,11 @@ static void drained_server(void **state)
     pp_kit_wait_idle(k);
     assert_int_equal(pp_kit_stats(k).streams, 0);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
-/* ops->close() with streams in every phase: closed() comes from within. */
-static void closed_at_once(void **state)
+/* The server closes without a drain, with streams in every phase. ops->close() calls closed() for
+ * each of them. */
+static void the_server_closes_at_once(void **state)
 {
     (void)state;
     struct pp_piece *piece = pp_kit_piece(CHUNK, 1);
@@ -321,7 +312,7 @@ static void closed_at_once(void **state)
         pp_kit_fill(&k->streams[3], piece);
         pp_kit_end(&k->streams[3], PP_WS_NORMAL, NULL);
         pp_kit_end(&k->streams[4], PP_WS_NORMAL, NULL);
-        if (by_stream) { /* from within closed() */
+        if (by_stream) { /* closed() has called this function */
             k->streams[0].ends_server = true;
             k->streams[0].ends = &k->streams[2];
             pp_hc_close(&c[0]);
@@ -365,7 +356,7 @@ static void caller_does_something(struct lives *l, int i)
     if (!l->s[i]) {
         l->s[i] = i % 2 ? pp_kit_events(l->k, c) : pp_kit_ws(l->k, c);
     } else if (chance(l, 12)) {
-        pp_hc_close(c); /* a reset, where something is unread */
+        pp_hc_close(c); /* a reset, if bytes are unread */
         l->s[i] = NULL;
     } else if (chance(l, 40)) {
         pp_hc_shutdown(c);
@@ -397,8 +388,9 @@ static void handler_does_something(struct lives *l, struct pp_kit_stream *s)
         assert_true(pp_kit_pending(s) < BOUND + 2 * CHUNK);
 }
 
-/* Everything at any time: each stream is closed once, and nothing of a piece is kept. */
-static void any_life(void **state)
+/* Callers and handlers do random things at random moments. Each stream is closed exactly once, and
+ * no reference to a piece remains. */
+static void random_lives_close_once(void **state)
 {
     (void)state;
     static const size_t sizes[KINDS] = {1, 50, 130, 1000, 20000, CHUNK};
@@ -436,7 +428,8 @@ static void any_life(void **state)
 
 enum { MANY = 2000, PLAIN = 16, STREAM_MEMORY = 1024 };
 
-/* Streams count neither in their address's connections nor in all, and make room for nobody. */
+/* Streams count neither towards the connections of their address nor towards the total, and a new
+ * connection never takes a stream's place. */
 static void many_from_one_address(void **state)
 {
     (void)state;
@@ -451,7 +444,7 @@ static void many_from_one_address(void **state)
     if (fds.rlim_cur < 3 * MANY) {
         free(c);
         pp_piece_unref(piece);
-        skip(); /* both ends of all connections are in this process */
+        skip(); /* this process has both ends of all connections */
     }
     struct pp_kit *k = pp_kit_open(&o);
     for (int i = 0; i < MANY; i++) {
@@ -460,7 +453,7 @@ static void many_from_one_address(void **state)
         c[i].in = NULL;
         c[i].n = c[i].cap = c[i].at = 0;
     }
-    for (int i = 0; i < PLAIN + 4; i++) { /* the first four go for the last four */
+    for (int i = 0; i < PLAIN + 4; i++) { /* the last four replace the first four */
         pp_hc_open(&idle[i], k->loop, NULL, k->port);
         ask(&idle[i], "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, NULL);
     }
@@ -484,22 +477,21 @@ static void many_from_one_address(void **state)
     free(c);
 }
 
-/* What an idle stream holds of our memory. mallinfo2() says nothing of a sanitizer's allocator: there it is
- * the sizes alone. */
+/* Measures the memory of an idle stream. mallinfo2() does not see a sanitizer's allocator; there
+ * the test checks only the sizes of the structs. */
 static void memory_of_idle_streams(void **state)
 {
-    (void)state;
     enum { N = 400 };
     static struct pp_hc c[N];
     assert_in_range(sizeof(struct pp_conn) + sizeof(struct pp_stream), 1, STREAM_MEMORY);
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_piece *piece = pp_kit_piece(CHUNK, 1);
     size_t before = 0;
     for (int i = 0; i < N; i++) {
-        if (i == N / 2) /* tables that are shared have grown */
+        if (i == N / 2) /* shared tables have grown by now */
             before = mallinfo2().uordblks;
         struct pp_kit_stream *s = pp_kit_events(k, &c[i]);
-        if (i % 10 == 0) { /* also one that had to wait */
+        if (i % 10 == 0) { /* a tenth of the streams had waiting bytes */
             pp_kit_fill(s, piece);
             struct reading r = {s, &c[i]};
             pp_test_until(k->loop, has_drained, &r, PP_KIT_MS);
@@ -514,25 +506,24 @@ static void memory_of_idle_streams(void **state)
         pp_hc_close(&c[i]);
     pp_kit_wait_idle(k);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(comments),
-        cmocka_unit_test(comments_to_all),
+        PP_KIT_TEST(comments, &defaults),
+        PP_KIT_TEST(comments_to_all, &defaults),
         cmocka_unit_test(comments_after_the_last),
-        cmocka_unit_test(slow_readers_are_not_stuck),
-        cmocka_unit_test(stuck_readers_are_closed),
-        cmocka_unit_test(ended_after_what_waits),
+        PP_KIT_TEST(slow_readers_are_not_stuck, &defaults),
+        PP_KIT_TEST(stuck_readers_are_closed, &defaults),
+        PP_KIT_TEST(ended_after_what_waits, &defaults),
         cmocka_unit_test(ended_in_time),
-        cmocka_unit_test(half_closed_is_gone),
-        cmocka_unit_test(drained_server),
-        cmocka_unit_test(closed_at_once),
-        cmocka_unit_test(any_life),
+        PP_KIT_TEST(half_closed_is_gone, &defaults),
+        PP_KIT_TEST(drained_server, &defaults),
+        cmocka_unit_test(the_server_closes_at_once),
+        cmocka_unit_test(random_lives_close_once),
         cmocka_unit_test(many_from_one_address),
-        cmocka_unit_test(memory_of_idle_streams),
+        PP_KIT_TEST(memory_of_idle_streams, &defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,5 @@
-/* Memory runs out under the HTTP server's streams: what cannot be done is refused or closes the stream, later
- * as always; nothing breaks, nothing leaks.
- *
- * The modules are compiled into this program with allocators that fail at a chosen call. */
+/* Memory runs out in the HTTP server's streams: the server refuses the operation or closes the
+ * stream, calls closed() later as always, and leaks nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +9,7 @@
 
 #include <cmocka.h>
 
-static int calls_left = -1; /* until the one that fails; negative: none does */
+static int calls_left = -1; /* calls until the failure; negative: none */
 
 static int fails(void)
 {
@@ -30,11 +28,11 @@ static int fails(void)
 
 static const struct pp_http_options defaults = {0};
 
-/* What the kernel did not take can't wait: the stream is broken, though its caller is there. */
+/* The kernel takes no more bytes, and there is no memory to keep the rest. The server breaks the
+ * stream, though its caller is still connected. */
 static void broken_in_the_next_turn(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *piece = pp_kit_piece(PP_KIT_CHUNK, 1);
     struct pp_kit_stream *s = pp_kit_events(k, &c);
@@ -50,14 +48,13 @@ static void broken_in_the_next_turn(void **state)
     assert_int_equal(piece->refs, 1);
     pp_hc_close(&c);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
-/* No room in the list: refused, and nothing else has changed. */
+/* There is no memory for the list of waiting pieces. The server refuses the new piece, and the
+ * stream is unchanged. */
 static void refused_where_others_wait(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *piece = pp_kit_piece(PP_KIT_CHUNK, 1), *next = pp_kit_piece(10, 2);
     struct pp_kit_stream *s = pp_kit_events(k, &c);
@@ -75,10 +72,10 @@ static void refused_where_others_wait(void **state)
     pp_kit_wait_closed(s);
     pp_piece_unref(piece);
     pp_piece_unref(next);
-    pp_kit_close(k);
 }
 
-/* A whole life of a WebSocket, in which the `at`th call fails; false: there are fewer. */
+/* Runs a whole WebSocket stream in which the `at`th allocation fails. Returns false if the stream
+ * needs fewer allocations. */
 static bool lives_without(int at)
 {
     struct pp_kit *k = pp_kit_open(&defaults);
@@ -131,8 +128,8 @@ static void any_call_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broken_in_the_next_turn),
-        cmocka_unit_test(refused_where_others_wait),
+        PP_KIT_TEST(broken_in_the_next_turn, &defaults),
+        PP_KIT_TEST(refused_where_others_wait, &defaults),
         cmocka_unit_test(any_call_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

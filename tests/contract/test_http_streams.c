@@ -1,6 +1,6 @@
-/* Streams of the HTTP server, as Server-Sent Events: opened, sent to, read slowly or not at all, kept alive,
- * ended by either side, and very many. WebSocket: test_http_websocket.c. Where time matters the clock is
- * held. */
+/* Streams of the HTTP server, as Server-Sent Events: a handler opens them and sends; the caller
+ * reads, slowly or not at all; either side closes. Tests about time hold the clock.
+ * test_http_websocket.c covers WebSocket. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +23,7 @@ static const struct pp_http_options defaults = {0};
 
 static void head_and_body(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_hc_answer a;
     char v[64];
@@ -40,7 +39,7 @@ static void head_and_body(void **state)
     assert_null(pp_hc_header(&a, "Content-Length", v, sizeof v));
     assert_null(pp_hc_header(&a, "Transfer-Encoding", v, sizeof v));
     assert_null(pp_hc_header(&a, "X-Evil", v, sizeof v));
-    pp_kit_expect(&c, k->greeting); /* sent from within the handler */
+    pp_kit_expect(&c, k->greeting); /* sent within the handler */
     struct pp_kit_stream *s = &k->streams[0];
     assert_int_equal(pp_kit_send(s, pieces, 3), PP_OK);
     pp_kit_expect(&c, pieces[0]);
@@ -60,7 +59,6 @@ static void head_and_body(void **state)
     }
     assert_int_equal(k->greeting->refs, 1);
     pp_piece_unref(k->greeting);
-    pp_kit_close(k);
 }
 
 static bool is_held(void *arg)
@@ -68,11 +66,11 @@ static bool is_held(void *arg)
     return ((struct pp_kit *)arg)->held != NULL;
 }
 
-/* Opened after handle() has returned; what came with the request is dropped, as what comes later. */
+/* The handler opens the stream after handle() has returned. The server drops all bytes that the
+ * caller sends after its request. */
 static void opened_later(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_hc_answer a;
     struct pp_piece *piece = pp_kit_piece(100, 1);
@@ -87,12 +85,11 @@ static void opened_later(void **state)
     pp_kit_expect(&c, piece);
     assert_int_equal(k->streams[0].closed, 0);
     assert_int_equal(pp_kit_stats(k).requests_total, 1);
-    static char junk[128 * 1024]; /* more than anybody needs */
+    static char junk[128 * 1024]; /* more than any caller has to send */
     pp_hc_send(&c, junk, sizeof junk);
     pp_kit_wait_closed(&k->streams[0]);
     pp_hc_close(&c);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
 static void ask(struct pp_hc *c, const char *request, int status, const char *body)
@@ -107,7 +104,8 @@ static void ask(struct pp_hc *c, const char *request, int status, const char *bo
     assert_memory_equal(a.body, body, a.body_n);
 }
 
-/* A refusal leaves the request with the handler, and the connection as it was. */
+/* The server refuses to open a stream. The handler still has the request, and the connection is
+ * unchanged. */
 static void refused(void **state)
 {
     (void)state;
@@ -138,8 +136,7 @@ static void refused(void **state)
 
 static void http10(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_hc_answer a;
     struct pp_piece *piece = pp_kit_piece(10, 1);
@@ -153,14 +150,12 @@ static void http10(void **state)
     pp_hc_close(&c);
     pp_kit_wait_closed(&k->streams[0]);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
-/* Who has hung up before the stream began, or has said that no more will come. */
+/* The caller hangs up, or shuts down its sending side, before the handler opens the stream. */
 static void gone_before(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_hc_answer a;
     for (int half = 0; half < 2; half++) {
@@ -184,15 +179,13 @@ static void gone_before(void **state)
         pp_hc_close(&c);
     }
     assert_int_equal(k->n, 0);
-    pp_kit_close(k);
 }
 
 /* --- readers --- */
 
 static void slow_reader_is_refused(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc slow, other;
     struct pp_piece *big = pp_kit_piece(CHUNK, 1), *small = pp_kit_piece(10, 2);
     struct pp_kit_stream *s = pp_kit_events(k, &slow), *o = pp_kit_events(k, &other);
@@ -202,25 +195,24 @@ static void slow_reader_is_refused(void **state)
     assert_int_equal(big->refs, 1 + (pending + CHUNK - 1) / CHUNK);
     assert_int_equal(pp_kit_send(s, &big, 1), PP_EFULL);
     assert_int_equal(pp_kit_pending(s), pending);
-    while (pp_kit_send(s, &small, 1) == PP_OK) /* there is room for less */
+    while (pp_kit_send(s, &small, 1) == PP_OK) /* a smaller piece might still fit */
         continue;
     assert_true(small->refs <= 1 + CHUNK / 64);
     pp_kit_send_one(o, small);
     pp_kit_expect(&other, small);
     assert_int_equal(s->closed, 0);
-    pp_kit_end(s, PP_WS_OVERLOADED, NULL); /* from within: it does not read */
+    pp_kit_end(s, PP_WS_OVERLOADED, NULL); /* the server cuts a caller that does not read */
     assert_int_equal(s->closed, 1);
     assert_int_equal(big->refs, 1);
     assert_int_equal(small->refs, 1);
     pp_hc_wait_end(&slow);
-    assert_true(slow.reset); /* nothing is left to the kernel */
+    assert_true(slow.reset); /* the kernel drops the waiting bytes */
     assert_int_equal(s->drained, 0);
     pp_hc_close(&slow);
     pp_hc_close(&other);
     pp_kit_wait_closed(o);
     pp_piece_unref(big);
     pp_piece_unref(small);
-    pp_kit_close(k);
 }
 
 struct reading {
@@ -237,8 +229,7 @@ static bool has_drained(void *arg)
 
 static void slow_reader_goes_on(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *big = pp_kit_piece(CHUNK, 1), *last = pp_kit_piece(3, 2);
     struct pp_kit_stream *s = pp_kit_events(k, &c);
@@ -256,7 +247,7 @@ static void slow_reader_goes_on(void **state)
         pp_kit_expect(&c, last);
         assert_int_equal(s->drained, 1);
     }
-    pp_kit_end(s, PP_WS_NORMAL, NULL); /* it reads again: gently */
+    pp_kit_end(s, PP_WS_NORMAL, NULL); /* the caller reads again, so the server closes cleanly */
     assert_int_equal(s->closed, 0);
     pp_hc_wait_end(&c);
     assert_false(c.reset);
@@ -264,15 +255,14 @@ static void slow_reader_goes_on(void **state)
     pp_kit_wait_closed(s);
     pp_piece_unref(big);
     pp_piece_unref(last);
-    pp_kit_close(k);
 }
 
-/* Any piece can be sent where nothing waits; the list of small ones has a bound, too. */
+/* The server accepts a piece of any size if no other piece waits. The list of waiting small pieces
+ * has a bound, which also counts their number. */
 static void bounds(void **state)
 {
-    (void)state;
     enum { SOME = 1000, MOST = BOUND / 64 };
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *huge = pp_kit_piece(32 << 20, 1), *tiny = pp_kit_piece(1, 2), *many[MOST + 2];
     struct pp_kit_stream *s = pp_kit_events(k, &c);
@@ -293,12 +283,11 @@ static void bounds(void **state)
     pp_kit_expect(&c, huge);
     assert_int_equal(huge->refs, 1);
     pp_kit_fill(s, huge);
-    pp_hc_close(&c); /* with unread bytes: a reset */
+    pp_hc_close(&c); /* a reset, as bytes are unread */
     pp_kit_wait_closed(s);
     assert_int_equal(huge->refs, 1);
     pp_piece_unref(huge);
     pp_piece_unref(tiny);
-    pp_kit_close(k);
 }
 
 struct less {
@@ -314,7 +303,8 @@ static bool is_less(void *arg)
     return pp_kit_pending(l->s) < l->before;
 }
 
-/* What has gone makes room, also while other pieces wait; more than fit into the kernel at once. */
+/* Pieces that the server has sent make room for new ones while others still wait. All pieces
+ * together are more than the kernel takes in one write. */
 static void room_comes_back(void **state)
 {
     (void)state;
@@ -355,8 +345,7 @@ static void room_comes_back(void **state)
 
 static void reset_while_pieces_wait(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *piece = pp_kit_piece(CHUNK, 1);
     struct pp_kit_stream *s = pp_kit_events(k, &c);
@@ -366,10 +355,10 @@ static void reset_while_pieces_wait(void **state)
     assert_int_equal(piece->refs, 1);
     assert_int_equal(s->drained, 0);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
-/* The reset is found by send(): closed() still comes later, or from within end(). */
+/* send() finds that the caller has reset the connection. The server calls closed() later, or within
+ * the call that ends the stream. */
 static void reset_found_by_sending(void **state)
 {
     (void)state;
@@ -397,8 +386,8 @@ static void reset_found_by_sending(void **state)
     pp_piece_unref(piece);
 }
 
-/* Pieces of many sizes, one after another or many at once, to a reader that stops and goes on: the same bytes
- * in the same order. */
+/* Sends pieces of many sizes, singly or many in one call, to a caller that stops reading and
+ * continues. The bytes must arrive in order. */
 struct stream_of {
     struct pp_kit_stream *s;
     struct pp_hc *c;
@@ -433,9 +422,8 @@ static bool all_read(void *arg)
 
 static void same_bytes(void **state)
 {
-    (void)state;
     static const size_t sizes[8] = {0, 1, 2, 63, 300, 5000, 70000, 200000};
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct stream_of o = {.cap = 24 << 20};
     struct pp_kit_stream *s = pp_kit_events(k, &c);
@@ -453,7 +441,7 @@ static void same_bytes(void **state)
         if (pp_rng_below(&o.rng, 10) == 0)
             pp_loop_turn(k->loop, false);
         if (pp_rng_below(&o.rng, 100) == 0)
-            pp_hc_ended(&c); /* reads what is there */
+            pp_hc_ended(&c); /* reads what has arrived */
     }
     assert_true(waited > 100);
     pp_test_until(k->loop, all_read, &o, PP_KIT_MS);
@@ -465,24 +453,23 @@ static void same_bytes(void **state)
     free(o.sent);
     pp_hc_close(&c);
     pp_kit_wait_closed(s);
-    pp_kit_close(k);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(head_and_body),
-        cmocka_unit_test(opened_later),
+        PP_KIT_TEST(head_and_body, &defaults),
+        PP_KIT_TEST(opened_later, &defaults),
         cmocka_unit_test(refused),
-        cmocka_unit_test(http10),
-        cmocka_unit_test(gone_before),
-        cmocka_unit_test(slow_reader_is_refused),
-        cmocka_unit_test(slow_reader_goes_on),
-        cmocka_unit_test(bounds),
+        PP_KIT_TEST(http10, &defaults),
+        PP_KIT_TEST(gone_before, &defaults),
+        PP_KIT_TEST(slow_reader_is_refused, &defaults),
+        PP_KIT_TEST(slow_reader_goes_on, &defaults),
+        PP_KIT_TEST(bounds, &defaults),
         cmocka_unit_test(room_comes_back),
-        cmocka_unit_test(reset_while_pieces_wait),
+        PP_KIT_TEST(reset_while_pieces_wait, &defaults),
         cmocka_unit_test(reset_found_by_sending),
-        cmocka_unit_test(same_bytes),
+        PP_KIT_TEST(same_bytes, &defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

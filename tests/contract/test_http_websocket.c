@@ -1,6 +1,6 @@
-/* Streams of the HTTP server, as WebSocket (RFC 6455): the handshake, frames both ways, every mistake and its
- * code, closing by either side, pings. What is the same for all streams: test_http_streams.c. Where time
- * matters the clock is held. */
+/* Streams of the HTTP server, as WebSocket (RFC 6455): the handshake, frames in both directions,
+ * every mistake of the caller and its close code, closing by either side, pings. Tests about time
+ * hold the clock. test_http_streams.c covers what all streams share. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static void put_close(struct pp_hc *c, unsigned code, const char *reason)
     pp_kit_put_frame(c, FIN | CLOSE, payload, 2 + n);
 }
 
-/* Hangs up, and sees the stream closed. */
+/* Resets the caller's connection, and waits until the server has closed the stream. */
 static void leave(struct pp_hc *c, struct pp_kit_stream *s)
 {
     pp_hc_close(c);
@@ -55,8 +55,7 @@ static void leave(struct pp_hc *c, struct pp_kit_stream *s)
 
 static void handshake(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_hc_answer a;
     char v[64];
@@ -79,16 +78,15 @@ static void handshake(void **state)
     assert_null(pp_hc_header(&a, "X-Evil", v, sizeof v));
     assert_int_equal(pp_kit_stats(k).streams, 1);
     leave(&c, &k->streams[0]);
-    pp_kit_close(k);
 }
 
 #define KEY "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 #define V13 "Sec-WebSocket-Version: 13\r\n"
 
-/* What a handler is told; a request that is no handshake is a request like any other. */
+/* Which requests are handshakes, and what the handler is told of them. Any other request is an
+ * ordinary request. */
 static void what_is_a_handshake(void **state)
 {
-    (void)state;
     static const struct {
         const char *line, *fields;
         int status;
@@ -126,7 +124,7 @@ static void what_is_a_handshake(void **state)
         {"GET / HTTP/1.1", "Upgrade: websocket\r\nConnection: Upgrade\r\n" KEY V13 V13, 400,
          "a header that may stand only once is repeated"},
     };
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct pp_hc c;
         struct pp_hc_answer a;
@@ -144,17 +142,15 @@ static void what_is_a_handshake(void **state)
             assert_string_equal(v, "13");
         pp_hc_close(&c);
     }
-    pp_kit_close(k);
 }
 
 /* --- frames --- */
 
 static void pieces_are_text_frames(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 125, 126, 127, 65535, 65536, 300000};
     enum { N = sizeof sizes / sizeof *sizes, MANY = 100 };
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *pieces[MANY];
     k->greeting = pp_kit_piece(20, 0);
@@ -177,16 +173,15 @@ static void pieces_are_text_frames(void **state)
     leave(&c, s);
     assert_int_equal(k->greeting->refs, 1);
     pp_piece_unref(k->greeting);
-    pp_kit_close(k);
 }
 
-/* A reader that stops and goes on: frames are never torn, whatever the kernel took of them. */
+/* The caller stops reading and continues. Every frame arrives whole, even if the kernel had taken
+ * only a part of it. */
 static void frames_stay_whole(void **state)
 {
-    (void)state;
     static const size_t sizes[8] = {0, 1, 2, 124, 126, 5000, 70000, 200000};
     enum { MOST = 4000 };
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *pool[8], **sent = calloc(MOST, sizeof *sent);
     struct pp_rng rng;
@@ -211,7 +206,7 @@ static void frames_stay_whole(void **state)
         if (pp_rng_below(&rng, 10) == 0)
             pp_loop_turn(k->loop, false);
         if (pp_rng_below(&rng, 100) == 0)
-            pp_hc_ended(&c); /* reads what is there */
+            pp_hc_ended(&c); /* reads what has arrived */
     }
     assert_true(waited > 100);
     while (got < n) {
@@ -234,19 +229,17 @@ static void frames_stay_whole(void **state)
     }
     free(sent);
     leave(&c, s);
-    pp_kit_close(k);
 }
 
 static void pings_are_answered(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 124, 125};
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_kit_stream *s = pp_kit_ws(k, &c);
     struct pp_piece *payload = pp_kit_piece(125, 1);
     for (size_t i = 0; i < 4; i++) {
-        pp_kit_put_frame(&c, FIN | PONG, payload->bytes, sizes[i]); /* not asked for: no matter */
+        pp_kit_put_frame(&c, FIN | PONG, payload->bytes, sizes[i]); /* an unasked pong does no harm */
         pp_kit_put_frame(&c, FIN | PING, payload->bytes, sizes[i]);
         expect_frame(&c, PONG, payload->bytes, sizes[i]);
     }
@@ -259,10 +252,10 @@ static void pings_are_answered(void **state)
     assert_int_equal(s->closed, 0);
     pp_piece_unref(payload);
     leave(&c, s);
-    pp_kit_close(k);
 }
 
-/* Frames that come with the handshake, or before it is answered. */
+/* The caller sends frames together with the handshake, or before the server has answered it. The
+ * server answers them. */
 static void early_frames(void **state)
 {
     (void)state;
@@ -279,7 +272,7 @@ static void early_frames(void **state)
         pp_hc_send(&c, request, n + sizeof ping - 1);
         if (hold) {
             pp_kit_settle(k, &c);
-            pp_hc_send(&c, "\x88\x80\0\0\0\0", 6); /* closed() would be due within open_stream() */
+            pp_hc_send(&c, "\x88\x80\0\0\0\0", 6); /* closed() must not run within open_stream() */
             pp_kit_settle(k, &c);
             assert_int_equal(pp_kit_open_held(k), PP_OK);
         }
@@ -301,7 +294,6 @@ static void early_frames(void **state)
 
 static void mistakes(void **state)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         size_t n;
@@ -335,7 +327,7 @@ static void mistakes(void **state)
         {S("\x88\x84" Z "\x03\xe8\xc3("), 1007}, /* not UTF-8 */
         {S("\x88\x85" Z "\x03\xe8\xed\xa0\x80"), 1007} /* a surrogate */
     };
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     for (size_t i = 0; i < 2 * sizeof table / sizeof *table; i++) {
         struct pp_hc c;
         struct pp_kit_stream *s = pp_kit_ws(k, &c);
@@ -346,19 +338,18 @@ static void mistakes(void **state)
             if (i % 2)
                 pp_loop_turn(k->loop, false);
         }
-        pp_kit_put_frame(&c, FIN | PING, "no", 2); /* not looked at any more */
+        pp_kit_put_frame(&c, FIN | PING, "no", 2); /* ignored after the mistake */
         pp_kit_expect_close(&c, table[i / 2].code);
         leave(&c, s);
     }
     assert_int_equal(pp_kit_stats(k).connections, 0);
-    pp_kit_close(k);
 }
 
-/* Its code comes with a reason that is UTF-8 and fits. */
+/* After a mistake the server's close frame has the code and a reason. The reason is UTF-8 and fits
+ * into the frame. */
 static void mistakes_have_reasons(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_kit_frame f;
     struct pp_kit_stream *s = pp_kit_ws(k, &c);
@@ -368,20 +359,18 @@ static void mistakes_have_reasons(void **state)
     assert_int_equal(f.n, sizeof reason - 1);
     assert_memory_equal(f.payload, reason, sizeof reason - 1);
     leave(&c, s);
-    pp_kit_close(k);
 }
 
 /* --- closing --- */
 
 static void closed_by_the_caller(void **state)
 {
-    (void)state;
     static const struct {
         unsigned code;
         const char *reason;
     } table[] = {{1000, ""},  {1000, "bye"}, {1001, "\xe2\x82\xac"}, {1014, ""}, {3000, ""},
                  {4999, "x"}, {0, ""}};
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct pp_hc c;
         struct pp_kit_stream *s = pp_kit_ws(k, &c);
@@ -391,16 +380,14 @@ static void closed_by_the_caller(void **state)
         else
             pp_kit_put_frame(&c, FIN | CLOSE, NULL, 0);
         expect_frame(&c, PONG, "last", 4);
-        pp_kit_expect_close(&c, table[i].code); /* the server ends first */
+        pp_kit_expect_close(&c, table[i].code); /* the server closes first */
         leave(&c, s);
     }
-    pp_kit_close(k);
 }
 
 static void closed_by_us(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *piece = pp_kit_piece(10, 1);
     struct pp_kit_stream *s = pp_kit_ws(k, &c);
@@ -411,24 +398,23 @@ static void closed_by_us(void **state)
     assert_int_equal(s->closed, 0);
     expect_text(&c, piece);
     expect_frame(&c, CLOSE, "\x03\xf5too slow", 10);
-    pp_kit_put_frame(&c, FIN | PING, "x", 1); /* on its way when the close came */
+    pp_kit_put_frame(&c, FIN | PING, "x", 1); /* sent before the close arrived */
     pp_kit_settle(k, &c);
     assert_false(pp_hc_ended(&c));
     put_close(&c, 1013, "");
-    pp_hc_wait_end(&c); /* ours came first: nothing is said any more */
+    pp_hc_wait_end(&c); /* the server closed first: it sends nothing more */
     assert_false(c.reset);
     assert_int_equal(c.n, c.at);
     pp_kit_wait_closed(s);
     pp_hc_close(&c);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
-/* The caller answers with a mistake, or does not answer. */
+/* The server closes the stream. One caller answers the close frame with a mistake, the other does
+ * not answer. */
 static void closed_by_us_alone(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c[2];
     pp_test_clock_hold(k->loop);
     struct pp_kit_stream *wrong = pp_kit_ws(k, &c[0]), *silent = pp_kit_ws(k, &c[1]);
@@ -447,17 +433,17 @@ static void closed_by_us_alone(void **state)
     expect_frame(&c[1], CLOSE, "\x03\xe8", 2);
     pp_hc_close(&c[0]);
     pp_hc_close(&c[1]);
-    pp_kit_close(k);
 }
 
-/* While data waits: our close frame comes after it; so does the answer to theirs. */
+/* While data waits, the server sends its close frame after the data, whether it closes first or
+ * answers the caller's close frame. */
 static void closed_while_data_waits(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_piece *piece = pp_kit_piece(CHUNK, 1), *next = pp_kit_piece(10, 2);
-    pp_test_clock_hold(k->loop);     /* no timeout helps */
-    for (int by = 0; by < 4; by++) { /* us, them, both, us and then a mistake of theirs */
+    pp_test_clock_hold(k->loop); /* so no timeout fires */
+    for (int by = 0; by < 4;
+         by++) { /* who closes: server, caller, both, server and then a mistake of the caller */
         struct pp_hc c;
         struct pp_kit_stream *s = pp_kit_ws(k, &c);
         size_t n = pp_kit_fill(s, piece);
@@ -492,14 +478,13 @@ static void closed_while_data_waits(void **state)
     pp_test_clock_release(k->loop);
     pp_piece_unref(piece);
     pp_piece_unref(next);
-    pp_kit_close(k);
 }
 
-/* Hangs up while pieces, a pong and a close frame wait. */
+/* The caller resets the connection while the server still has pieces, a pong and a close frame to
+ * send. */
 static void reset_while_frames_wait(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_piece *piece = pp_kit_piece(CHUNK, 1);
     struct pp_hc c;
     struct pp_kit_stream *s = pp_kit_ws(k, &c);
@@ -512,7 +497,6 @@ static void reset_while_frames_wait(void **state)
     leave(&c, s);
     assert_int_equal(piece->refs, 1);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
 static void drained_and_closed(void **state)
@@ -528,7 +512,7 @@ static void drained_and_closed(void **state)
     put_close(&c[0], 1001, "");
     pp_kit_wait_closed(first);
     assert_int_equal(k->streams[1].closed, 0);
-    pp_kit_close(k); /* the other does not answer */
+    pp_kit_close(k); /* the caller does not answer */
     for (int i = 0; i < 2; i++)
         pp_hc_close(&c[i]);
 }
@@ -537,16 +521,15 @@ static void drained_and_closed(void **state)
 
 static void pings_of_ours(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *piece = pp_kit_piece(10, 1);
     pp_test_clock_hold(k->loop);
     struct pp_kit_stream *s = pp_kit_ws(k, &c);
-    for (int round = 0; round < 5; round++) { /* twice as long as it may be silent */
+    for (int round = 0; round < 5; round++) { /* twice the permitted silence */
         for (int i = 0; i < 5; i++) {
             pp_kit_pass(k, KEEPALIVE_MS / 5);
-            assert_int_equal(pp_kit_send(s, &piece, 1), PP_OK); /* is no reason not to ask */
+            assert_int_equal(pp_kit_send(s, &piece, 1), PP_OK); /* sending does not replace the ping */
         }
         struct pp_kit_frame f;
         int pings = 0;
@@ -563,11 +546,10 @@ static void pings_of_ours(void **state)
     pp_kit_pass(k, PONG_MS - 500);
     assert_int_equal(s->closed, 0);
     pp_kit_pass(k, KEEPALIVE_MS / 5);
-    assert_int_equal(s->closed, 1); /* no pong */
+    assert_int_equal(s->closed, 1); /* the caller sent no pong */
     pp_test_clock_release(k->loop);
     pp_hc_close(&c);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
 static bool is_there(void *arg)
@@ -576,24 +558,24 @@ static bool is_there(void *arg)
     return recv(*(int *)arg, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-/* A server that was stopped for long finds the pong before it judges. Partial frames are no sign of life. */
+/* A server that has not run for a long time reads the pong before it decides that none came. A
+ * frame of which only a part has arrived does not count as activity. */
 static void unread_pongs_count(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c[2];
     pp_test_clock_hold(k->loop);
     struct pp_kit_stream *s = pp_kit_ws(k, &c[0]), *half = pp_kit_ws(k, &c[1]);
     pp_kit_pass(k, KEEPALIVE_MS);
     pp_test_until(k->loop, is_there, &c[0].fd, PP_KIT_MS);
-    pp_kit_put_frame(&c[0], FIN | PONG, NULL, 0); /* to loopback: it is there when this returns */
+    pp_kit_put_frame(&c[0], FIN | PONG, NULL, 0); /* loopback delivers it before this call returns */
     pp_test_clock_pass(k->loop, PONG_MS);
     pp_kit_turn(k);
     assert_int_equal(s->closed, 0);
     assert_int_equal(half->closed, 1);
     pp_hc_close(&c[1]);
     half = pp_kit_ws(k, &c[1]);
-    pp_hc_send(&c[1], "\x8a\xfd", 2); /* 125 bytes, of which a few come */
+    pp_hc_send(&c[1], "\x8a\xfd", 2); /* announces 125 bytes, and sends a few */
     for (int i = 0; i < 13; i++) {
         pp_hc_send(&c[1], "x", 1);
         pp_kit_settle(k, &c[1]);
@@ -603,7 +585,6 @@ static void unread_pongs_count(void **state)
     pp_test_clock_release(k->loop);
     leave(&c[0], s);
     pp_hc_close(&c[1]);
-    pp_kit_close(k);
 }
 
 static void put_pings(struct pp_hc *c, int n)
@@ -615,17 +596,17 @@ static void put_pings(struct pp_hc *c, int n)
     pp_hc_send(c, frames, 7 * (size_t)n);
 }
 
-/* Of pings that come together the newest is answered; of too many, none. */
+/* The server answers only the newest of pings that arrive together. It closes the stream of a
+ * caller that sends too many. */
 static void floods(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     pp_test_clock_hold(k->loop);
     struct pp_kit_stream *s = pp_kit_ws(k, &c);
     for (int i = 0; i < 3; i++) {
         put_pings(&c, 100);
-        expect_frame(&c, PONG, "\x63", 1); /* in one segment */
+        expect_frame(&c, PONG, "\x63", 1); /* all pings came in one segment */
         pp_kit_pass(k, 1000);
     }
     assert_int_equal(s->closed, 0);
@@ -638,14 +619,12 @@ static void floods(void **state)
         assert_int_equal(f.payload[0] << 8 | f.payload[1], 1008);
     leave(&c, s);
     pp_test_clock_release(k->loop);
-    pp_kit_close(k);
 }
 
-/* Pings without end from one who does not read: one pong waits. */
+/* A caller that does not read sends pings without end. Only one pong waits for it. */
 static void one_pong_waits(void **state)
 {
-    (void)state;
-    struct pp_kit *k = pp_kit_open(&defaults);
+    struct pp_kit *k = *state;
     struct pp_hc c;
     struct pp_piece *piece = pp_kit_piece(CHUNK, 1);
     pp_test_clock_hold(k->loop);
@@ -666,30 +645,29 @@ static void one_pong_waits(void **state)
     pp_test_clock_release(k->loop);
     leave(&c, s);
     pp_piece_unref(piece);
-    pp_kit_close(k);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(handshake),
-        cmocka_unit_test(what_is_a_handshake),
-        cmocka_unit_test(pieces_are_text_frames),
-        cmocka_unit_test(frames_stay_whole),
-        cmocka_unit_test(pings_are_answered),
+        PP_KIT_TEST(handshake, &defaults),
+        PP_KIT_TEST(what_is_a_handshake, &defaults),
+        PP_KIT_TEST(pieces_are_text_frames, &defaults),
+        PP_KIT_TEST(frames_stay_whole, &defaults),
+        PP_KIT_TEST(pings_are_answered, &defaults),
         cmocka_unit_test(early_frames),
-        cmocka_unit_test(mistakes),
-        cmocka_unit_test(mistakes_have_reasons),
-        cmocka_unit_test(closed_by_the_caller),
-        cmocka_unit_test(closed_by_us),
-        cmocka_unit_test(closed_by_us_alone),
-        cmocka_unit_test(closed_while_data_waits),
-        cmocka_unit_test(reset_while_frames_wait),
+        PP_KIT_TEST(mistakes, &defaults),
+        PP_KIT_TEST(mistakes_have_reasons, &defaults),
+        PP_KIT_TEST(closed_by_the_caller, &defaults),
+        PP_KIT_TEST(closed_by_us, &defaults),
+        PP_KIT_TEST(closed_by_us_alone, &defaults),
+        PP_KIT_TEST(closed_while_data_waits, &defaults),
+        PP_KIT_TEST(reset_while_frames_wait, &defaults),
         cmocka_unit_test(drained_and_closed),
-        cmocka_unit_test(pings_of_ours),
-        cmocka_unit_test(unread_pongs_count),
-        cmocka_unit_test(floods),
-        cmocka_unit_test(one_pong_waits),
+        PP_KIT_TEST(pings_of_ours, &defaults),
+        PP_KIT_TEST(unread_pongs_count, &defaults),
+        PP_KIT_TEST(floods, &defaults),
+        PP_KIT_TEST(one_pong_waits, &defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* The journal in front of a shared ingest queue: the contract, over SQLite and over Redis; an inner queue
- * that is away, loses answers, refuses, or loses everything. */
+/* The journal in front of a shared ingest queue keeps the queue's contract, over SQLite and over
+ * Redis. More tests have an inner queue that is unreachable, loses answers, refuses, or loses all
+ * data. */
 #include <hiredis/hiredis.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -42,7 +43,7 @@ static enum pp_err open_sqlite(struct pp_loop *loop, const char *where, const ch
     char path[400];
     enum pp_err err;
     snprintf(path, sizeof path, "%s-%s.db", where, what);
-    /* one that was closed with something under way is gone a moment later */
+    /* A queue that was closed with requests in flight still has the file open for a moment. */
     while ((err = pp_sqlite_ingest_queue_open(loop, path, NULL, out)) == PP_EBUSY)
         pp_loop_turn(loop, true);
     return err;
@@ -74,7 +75,8 @@ static enum pp_err open_over_sqlite(struct pp_loop *loop, const char *where, str
     return err == PP_OK ? open_journal(loop, inner, own, out) : err;
 }
 
-/* Own first: when that can be opened, one that was closed before has given back to Redis what it had. */
+/* Opens the journal's own file first. Once that succeeds, the previously closed journal has
+ * returned its entries to Redis. */
 static enum pp_err open_over_redis(struct pp_loop *loop, const char *where, struct pp_ingest_queue **out)
 {
     struct pp_ingest_queue *own, *inner;
@@ -86,7 +88,7 @@ static enum pp_err open_over_redis(struct pp_loop *loop, const char *where, stru
 
 /* --- a queue with a gate in front --- */
 
-/* REFUSES, HOLDS: appends; the rest goes through */
+/* GATE_REFUSES and GATE_HOLDS affect only appends; other requests pass. */
 enum gate_mode { GATE_OPEN, GATE_SHUT, GATE_REFUSES, GATE_LOSES_ANSWERS, GATE_HOLDS };
 
 struct gate_keeper {
@@ -101,7 +103,7 @@ struct gate {
     struct pp_ingest_queue *real;
     struct pp_timer *timer;
     struct gate_keeper *keeper;
-    struct pp_req *pending[64]; /* to be done with PP_EIO */
+    struct pp_req *pending[64]; /* to be answered with PP_EIO */
     size_t n;
 };
 
@@ -234,11 +236,11 @@ static struct pp_ingest_queue *gate_open(struct gate_keeper *keeper, struct pp_l
     return &g->base;
 }
 
-/* --- two nodes, and what is in Redis, seen past them --- */
+/* --- two nodes, and Redis read directly --- */
 
 struct node {
     const char *where;
-    struct gate_keeper gate, own_gate; /* in front of Redis, of the journal's file */
+    struct gate_keeper gate, own_gate; /* of Redis; of the journal's file */
     struct pp_ingest_queue *queue;
 };
 
@@ -247,7 +249,7 @@ struct kit {
     struct redis_server *server;
     const char *prefix;
     struct node a, b;
-    struct pp_ingest_queue *redis; /* directly */
+    struct pp_ingest_queue *redis; /* without a gate */
     struct pp_arena arena;
     bool done;
 };
@@ -331,7 +333,7 @@ static struct pp_ingest_append entry(const char *client, const char *batch, cons
                                      .now_ms = 5000};
 }
 
-/* With an Idempotency-Key and its answer. */
+/* Returns an append with an Idempotency-Key and the answer stored under it. */
 static struct pp_ingest_append keyed(const char *client, const char *batch, const char *key,
                                      const char *answer)
 {
@@ -356,7 +358,8 @@ static uint64_t entries(struct kit *k, struct pp_ingest_queue *q)
     return r.entries;
 }
 
-/* What Redis has, in its order, as the last characters of the ids; taken by nobody, payloads whole. */
+/* Asserts that Redis has exactly these entries in this order, given as the last characters of their
+ * ids, that no planner has taken one, and that their payloads are whole. */
 static void in_redis(struct kit *k, const char *due)
 {
     char ids[64] = "";
@@ -370,7 +373,7 @@ static void in_redis(struct kit *k, const char *due)
         strcat(ids, r.entries[i].batch_id + 2);
     }
     assert_string_equal(ids, due);
-    q->ops->close(q); /* given back */
+    q->ops->close(q); /* the entries return to the queue */
 }
 
 struct want {
@@ -445,7 +448,7 @@ static void accepted_while_inner_is_away(void **state)
     assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
     assert_int_equal(append(k, k->a.queue, "d", "b_2"), PP_OK);
     assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK);
-    assert_int_equal(k->a.gate.appends, 1); /* who is away is not asked again and again */
+    assert_int_equal(k->a.gate.appends, 1); /* the journal sends no append to an unreachable inner queue */
     assert_int_equal(entries(k, k->redis), 0);
     assert_int_equal(entries(k, k->a.queue), 3);
     struct pp_ingest_get g = {.batch_id = "b_3"};
@@ -463,20 +466,21 @@ static void accepted_while_inner_is_away(void **state)
     assert_int_equal(entries(k, k->a.queue), 3);
 }
 
-/* What waits in the journal goes first: a later list must supersede an earlier one. */
+/* The journal sends a client's waiting entries before newer ones, because a later list must
+ * supersede an earlier one. */
 static void a_clients_batches_stay_in_order(void **state)
 {
     struct kit *k = *state;
     k->a.gate.mode = GATE_SHUT;
     assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
     assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
-    k->a.gate.mode = GATE_OPEN; /* it is back, and nobody has noticed yet */
+    k->a.gate.mode = GATE_OPEN; /* the inner queue is back, and the journal has not noticed yet */
     assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK);
     assert_int_equal(append(k, k->a.queue, "d", "b_4"), PP_OK);
     until_has(k, k->redis, 4);
     in_redis(k, "1234");
     assert_int_equal(append(k, k->a.queue, "c", "b_5"), PP_OK);
-    assert_int_equal(entries(k, k->redis), 5); /* at once, again */
+    assert_int_equal(entries(k, k->redis), 5); /* at once */
 }
 
 static void answers_that_were_lost(void **state)
@@ -521,8 +525,8 @@ static void until_asked(struct kit *k, const struct node *n, int times)
         pp_loop_turn(k->loop, true);
 }
 
-/* An older one would be asked for long after the newer ones: all that there is comes back in order, and what
- * is accepted meanwhile behind it. */
+/* Redis loses all entries. The journal appends all of them again in order, and entries accepted
+ * meanwhile follow. If it appended only one, an older entry would come long after newer ones. */
 static void what_was_lost_comes_back_in_order(void **state)
 {
     struct kit *k = *state;
@@ -538,7 +542,9 @@ static void what_was_lost_comes_back_in_order(void **state)
     in_redis(k, "123");
 }
 
-/* The same where nothing has been asked for yet that was lost: an inner that was away may be another one. */
+/* Redis loses its data while the journal can't reach it. The journal must not assume that Redis
+ * still has its entries: it appends all of them again, even if it has not asked for a lost one
+ * yet. */
 static void away_and_back_with_nothing(void **state)
 {
     struct kit *k = *state;
@@ -557,7 +563,8 @@ static bool says_away(const struct node *n)
     return strstr(n->queue->ops->durability(n->queue), "does not answer now");
 }
 
-/* An inner that answers questions and takes nothing is away, until it has taken something. */
+/* An inner queue that answers reads but refuses appends counts as unreachable until it accepts an
+ * append. */
 static void only_reads_are_answered(void **state)
 {
     struct kit *k = *state;
@@ -567,7 +574,7 @@ static void only_reads_are_answered(void **state)
         assert_true(says_away(&k->a));
         pp_loop_turn(k->loop, true);
     }
-    k->a.gate.mode = GATE_HOLDS; /* the round's append is answered late */
+    k->a.gate.mode = GATE_HOLDS; /* the append of the journal's round is answered late */
     pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
     assert_int_equal(append(k, k->a.queue, "d", "b_2"), PP_OK);
     assert_true(says_away(&k->a));
@@ -578,7 +585,8 @@ static void only_reads_are_answered(void **state)
     in_redis(k, "12");
 }
 
-/* Acked by another node: it leaves this one's journal. What is planned is not appended again. */
+/* Another node acks an entry: this node's journal removes it. The journal does not append planned
+ * entries again. */
 static void planned_ones_are_released(void **state)
 {
     struct kit *k = *state;
@@ -593,7 +601,7 @@ static void planned_ones_are_released(void **state)
     until_kept(k, &k->a, 1);
     close_node(&k->a);
     open_node(k, &k->a);
-    until_asked(k, &k->a, 3); /* again and again */
+    until_asked(k, &k->a, 3); /* the journal continues to ask for its entries */
     until_kept(k, &k->a, 1);
     assert_int_equal(k->a.gate.appends, 3);
     in_redis(k, "3");
@@ -605,15 +613,15 @@ static void left_from_before(void **state)
     k->a.gate.mode = GATE_SHUT;
     assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
     assert_int_equal(append(k, k->a.queue, "d", "b_2"), PP_OK);
-    close_node(&k->a); /* before it could be sent */
+    close_node(&k->a); /* before it could send the entry */
     open_node(k, &k->a);
-    assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK); /* not before b_1 */
+    assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK); /* not sent before b_1 */
     k->a.gate.mode = GATE_OPEN;
     until_has(k, k->redis, 3);
     in_redis(k, "123");
 }
 
-/* A refusal leaves nothing behind. */
+/* The inner queue refuses an entry. The journal keeps neither the entry nor its key. */
 static void refused_by_inner(void **state)
 {
     struct kit *k = *state;
@@ -625,7 +633,7 @@ static void refused_by_inner(void **state)
     until_kept(k, &k->a, 0);
     close_node(&k->a);
     open_node(k, &k->a);
-    until_has(k, k->a.queue, 1); /* b's */
+    until_has(k, k->a.queue, 1); /* the entry of node b */
     in_redis(k, "1");
     r.high_water = 0;
     DUE(k, k->a.queue, append, &r, PP_OK);
@@ -655,8 +663,9 @@ static void keys_of_other_nodes(void **state)
     until_kept(k, &k->a, 0);
     in_redis(k, "1");
     k->a.gate.mode = GATE_SHUT;
-    DUE(k, k->a.queue, append, &again, PP_EIO); /* only the shared one knows */
-    /* To both, while they could not know: both are promised. */
+    DUE(k, k->a.queue, append, &again, PP_EIO); /* only the shared queue knows the key */
+    /* Each node accepted an append with the same key while it could not reach the other. Both nodes
+     * keep their promise. */
     struct pp_ingest_append x = keyed("e", "b_3", "both", "third"), y = keyed("e", "b_4", "both", "forth");
     DUE(k, k->a.queue, append, &x, PP_OK);
     DUE(k, k->b.queue, append, &y, PP_OK);
@@ -669,8 +678,8 @@ static void keys_of_other_nodes(void **state)
     assert_memory_equal(y.old_answer, "forth", 5);
 }
 
-/* A node that goes down while it waits for Redis leaves nothing behind that Redis does not know: with the
- * key, another node may have been asked again meanwhile. */
+/* A node that stops while it waits for Redis must have no entry in its journal that Redis does not
+ * know, because the client may have repeated the request with its key at another node. */
 static void nothing_is_kept_before_redis_has_answered(void **state)
 {
     struct kit *k = *state;
@@ -692,8 +701,8 @@ static void nothing_is_kept_before_redis_has_answered(void **state)
     in_redis(k, "2");
 }
 
-/* No 202 without the journal. Only what was under way when it failed has been in Redis before; with its key
- * it is found there. */
+/* The journal's file can't be written, so appends fail and clients get no 202. An append that was
+ * in flight when the file failed is in Redis, and its key finds it there. */
 static void the_journal_cannot_be_written(void **state)
 {
     struct kit *k = *state;
@@ -722,7 +731,8 @@ static void the_journal_cannot_be_written(void **state)
     k->a.own_gate.mode = GATE_SHUT;
     assert_int_equal(append(k, k->a.queue, "c", "b_7"), PP_EIO);
     k->a.own_gate.mode = GATE_OPEN;
-    DUE(k, k->a.queue, append, &other, PP_OK); /* in own first: its key is in neither */
+    DUE(k, k->a.queue, append, &other,
+        PP_OK); /* a's journal writes it to its own file: neither queue knows the key */
     until_has(k, k->redis, 5);
     in_redis(k, "14576");
     until_kept(k, &k->a, 3);
@@ -749,8 +759,8 @@ static void keys_in_the_journal_alone(void **state)
     in_redis(k, "1");
 }
 
-/* After a crash a client's batches wait in the journal: what Redis has of before it is the same batch even
- * so. */
+/* After a crash a client's batches wait in the journal. Redis has entries from before the crash:
+ * they are the same batches, and their keys must be found. */
 static void keys_in_redis_while_the_client_waits(void **state)
 {
     struct kit *k = *state;
@@ -816,7 +826,8 @@ static void cancelled_while_inner_is_away(void **state)
     assert_true(g.entry.cancelled);
 }
 
-/* A Redis that was killed, and had no file of its own: its promises are the journals'. */
+/* Redis is killed, and had written no file. The journals keep the promises that Redis has
+ * forgotten. */
 static void redis_forgets_when_it_ends(void **state)
 {
     struct kit *k = *state;

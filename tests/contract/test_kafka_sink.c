@@ -1,5 +1,5 @@
-/* test_kafka_sink.c: adapter/kafka keeps the sink's contract on the cluster that librdkafka carries for
- * tests; and what only Kafka can do. */
+/* test_kafka_sink.c: adapter/kafka keeps the sink's contract on librdkafka's mock cluster. More
+ * tests cover what only Kafka has. */
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <setjmp.h>
@@ -18,15 +18,15 @@
 enum {
     BROKERS = 1,
     PARTITIONS = 4,
-    PRODUCE = 0 /* of the protocol's requests */,
+    PRODUCE = 0 /* the request's number in the protocol */,
     FEW_MAX = 4000,
     NEVER_MS = 600000
 };
 
-/* --- a cluster, and somebody who receives --- */
+/* --- a cluster and a consumer --- */
 
 struct place {
-    rd_kafka_t *owner; /* of the cluster's threads */
+    rd_kafka_t *owner; /* owns the cluster's threads */
     rd_kafka_mock_cluster_t *cluster;
     rd_kafka_t *consumer;
     const char *const *properties;
@@ -86,21 +86,21 @@ static enum pp_err open_sink(void *place, struct pp_loop *loop, int64_t timeout_
                              struct pp_result_sink **out)
 {
     struct place *p = place;
-    char error[PP_KAFKA_ERROR_MAX];
+    char error[PP_SINK_ERROR_MAX];
     const struct pp_kafka_options o = {.brokers = rd_kafka_mock_cluster_bootstraps(p->cluster),
                                        .timeout_ms = timeout_ms,
                                        .properties = p->properties};
     return pp_kafka_sink_open(loop, &o, out, error);
 }
 
-/* How many messages there are in the topic. */
+/* Counts the messages in the topic. */
 static int64_t end_of_all(struct place *p)
 {
     int64_t sum = 0;
     for (int i = 0; i < PARTITIONS; i++) {
         int64_t low = 0, high = -1;
         while (rd_kafka_query_watermark_offsets(p->consumer, TOPIC, i, &low, &high, 1000))
-            continue; /* the broker may just have come back */
+            continue; /* the broker may just have restarted */
         sum += high;
     }
     return sum;
@@ -149,7 +149,7 @@ static size_t receive(void *place, size_t least, struct pp_arena *a, struct pp_s
     return n;
 }
 
-/* --- what happens to it --- */
+/* --- faults --- */
 
 static void answer_with(struct place *p, rd_kafka_resp_err_t err, int ms, int times)
 {
@@ -158,7 +158,7 @@ static void answer_with(struct place *p, rd_kafka_resp_err_t err, int ms, int ti
                          RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
-/* Every request, until there is no more of that. */
+/* Makes the cluster refuse the next eight produce requests. */
 static void refuse(void *place)
 {
     struct place *p = place;
@@ -217,39 +217,15 @@ static const struct pp_sink_subject subject = {.name = "kafka",
 
 /* --- Kafka's own --- */
 
-static int open_kit(void **state)
-{
-    *state = sink_kit_open(&subject, SINK_LONG_MS);
-    return 0;
-}
-
-static int open_impatient(void **state)
-{
-    *state = sink_kit_open(&subject, 2000);
-    return 0;
-}
-
-static int close_kit(void **state)
-{
-    sink_kit_close(*state);
-    return 0;
-}
-
-/* librdkafka refuses it, the others go. */
+/* librdkafka refuses a message that is too large. The other messages arrive. */
 static void too_large(void **state)
 {
     struct sink_kit *k = *state;
-    struct pp_sink_message *m = sink_kit_messages(k, 5, 100), *got = NULL;
-    m[2] = *sink_kit_messages(k, 1, 1100000);
-    assert_int_equal(sink_kit_send(k, m, 5), PP_OK);
-    for (size_t i = 0; i < 5; i++)
-        assert_int_equal(m[i].verdict, i == 2 ? PP_SINK_REFUSED : PP_SINK_ACCEPTED);
-    size_t n = receive(k->place, 4, &k->arena, &got);
-    for (size_t i = 0; i < 5; i++)
-        assert_int_equal(sink_kit_count(&m[i], got, n), i != 2);
+    (void)sink_kit_one_too_large(k, 1100000, 1);
 }
 
-/* A request that is refused over one message is nothing against the others. */
+/* The cluster refuses a request because of one message. The other messages of the request do not
+ * fail. */
 static void one_spoils_none(void **state)
 {
     struct sink_kit *k = *state;
@@ -262,9 +238,10 @@ static void one_spoils_none(void **state)
     sink_kit_receives(k, m, 50);
 }
 
-/* What passes is tried again by librdkafka, and told to nobody. (This cluster, unlike Kafka, doesn't know by
- * their numbers what it has already: where a connection breaks it may have things twice.) */
-static void passing_trouble(void **state)
+/* librdkafka retries transient errors and does not report them. (Unlike Kafka, the mock cluster
+ * does not recognize repeated messages by their numbers, so a broken connection may cause
+ * duplicates.) */
+static void transient_errors_are_retried(void **state)
 {
     static const rd_kafka_resp_err_t errors[] = {
         RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
@@ -281,7 +258,8 @@ static void passing_trouble(void **state)
     }
 }
 
-/* Not these messages' fault: nothing is refused. */
+/* The cluster does not let the sink write. The messages are not at fault, so the sink calls none of
+ * them refused. */
 static void not_allowed_to_write(void **state)
 {
     struct sink_kit *k = *state;
@@ -306,7 +284,7 @@ static void nobody_there(void **state)
     sink_kit_send_at_last(k, m, 10);
 }
 
-/* The producer's guarantees are gone for good: it says so, and there is a new one. */
+/* The producer reports that it has lost its guarantees for good. The sink opens a new producer. */
 static void a_new_producer(void **state)
 {
     struct sink_kit *k = *state;
@@ -321,7 +299,7 @@ static void a_new_producer(void **state)
     sink_kit_receives(k, m, 2);
 }
 
-static void options_are_looked_at(void **state)
+static void options_are_checked(void **state)
 {
     static const char *const unknown[] = {"no.such.property", "1", NULL};
     static const char *const conflict[] = {"max.in.flight", "100", NULL};
@@ -332,7 +310,7 @@ static void options_are_looked_at(void **state)
                                                     {.brokers = "127.0.0.1:1", .properties = conflict}};
     struct sink_kit *k = *state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        char error[PP_KAFKA_ERROR_MAX] = "";
+        char error[PP_SINK_ERROR_MAX] = "";
         struct pp_result_sink *sink = NULL;
         assert_int_equal(pp_kafka_sink_open(k->loop, &wrong[i], &sink, error), PP_EINVAL);
         assert_null(sink);
@@ -340,7 +318,8 @@ static void options_are_looked_at(void **state)
     }
 }
 
-/* Guarantees can't be taken away. */
+/* An operator's options can't weaken the guarantees: the sink still waits for the acknowledgement
+ * of all replicas. */
 static void acks_stay_all(void **state)
 {
     static const char *const careless[] = {"enable.idempotence", "false", "acks", "0", NULL};
@@ -357,14 +336,14 @@ static void acks_stay_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(too_large, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(one_spoils_none, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(passing_trouble, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(not_allowed_to_write, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(nobody_there, open_impatient, close_kit),
-        cmocka_unit_test_setup_teardown(a_new_producer, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(options_are_looked_at, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(acks_stay_all, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(too_large, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(one_spoils_none, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(transient_errors_are_retried, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(not_allowed_to_write, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(nobody_there, sink_kit_setup_impatient, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(a_new_producer, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(options_are_checked, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(acks_stay_all, sink_kit_setup, sink_kit_teardown),
     };
     int failed = pp_suite_result_sink(&subject);
     return failed + cmocka_run_group_tests_name("kafka's own", tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_local_coordinator.c: adapter/local keeps the coordinator's contract; and what a single machine adds.
- */
+/* test_local_coordinator.c: adapter/local keeps the coordinator's contract. More tests cover what
+ * only one machine has. */
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdarg.h>
@@ -49,7 +49,7 @@ struct kit {
 static void kit_open(struct kit *k)
 {
     k->loop = pp_loop_open();
-    pp_test_clock_pass(k->loop, 60000); /* the machine was not started just now */
+    pp_test_clock_pass(k->loop, 60000); /* so the machine has not just started */
     file_in(pp_test_tmpdir(), k->path);
     pp_arena_init(&k->arena, 0);
     assert_int_equal(pp_local_coordinator_open(k->loop, k->path, &k->c), PP_OK);
@@ -111,7 +111,8 @@ static void change(const char *path, const char *sql)
     sqlite3_close(db);
 }
 
-/* The last second may be lost with the power: a whole rate counts as spent, once. */
+/* A power failure may lose the last second of records. After a reboot the coordinator counts the
+ * whole rate as spent, once. */
 static void a_reboot_spends_the_rate(void **state)
 {
     struct kit k;
@@ -133,8 +134,8 @@ static void a_reboot_spends_the_rate(void **state)
     kit_close(&k);
 }
 
-/* What an earlier process had reserved went out before the file could be opened again, whatever the clock has
- * been set to since; what we had, until now. */
+/* An earlier process sent its reserved requests before the file was opened again, even if the clock
+ * has been set since. This process may have sent its own reserved requests until now. */
 static void what_a_crash_has_spent_was_sent_before_the_start(void **state)
 {
     static const int64_t steps[] = {0, 90000, -3000};
@@ -177,7 +178,7 @@ static void damaged_marks_are_left_out(void **state)
     kit_close(&k);
 }
 
-static void a_file_that_is_none_is_told_of(void **state)
+static void a_file_of_another_kind_is_reported(void **state)
 {
     struct pp_loop *loop = pp_loop_open();
     struct pp_coordinator *c = NULL;
@@ -203,7 +204,7 @@ int main(void)
         cmocka_unit_test(a_reboot_spends_the_rate),
         cmocka_unit_test(what_a_crash_has_spent_was_sent_before_the_start),
         cmocka_unit_test(damaged_marks_are_left_out),
-        cmocka_unit_test(a_file_that_is_none_is_told_of),
+        cmocka_unit_test(a_file_of_another_kind_is_reported),
     };
 
     return pp_suite_coordinator(&(struct pp_coord_subject){"coordinator: local", place, open_local}) +

@@ -1,5 +1,5 @@
-/* The MongoDB delivery store: the contract, and what is its own: several stores on one database, and messages
- * that are lost. */
+/* The MongoDB delivery store keeps the contract. More tests have several stores on one database,
+ * and lost messages. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "suite_delivery_kit.h"
 #include "test_loop.h"
 
-static struct mongo_proxy *proxy; /* NULL: straight */
+static struct mongo_proxy *proxy; /* NULL: direct connections */
 
 static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_delivery_store **out)
 {
@@ -59,7 +59,8 @@ static void close_several(struct several *s)
         assert_int_equal((s)->stores[i]->ops->op((s)->stores[i], (r)), PP_OK); \
     } while (0)
 
-/* Relays that do not know that they were replaced: the furthest counts, and each row is there once. */
+/* Several relays of one sink save, because none knows that it was replaced. The furthest cursor
+ * counts, and each row exists once. */
 static void relays_of_one_sink(void **state)
 {
     struct delivery_kit *k = *state;
@@ -77,7 +78,7 @@ static void relays_of_one_sink(void **state)
             EACH(&s, save, &save[i], i);
         }
         dk_wait(k);
-        for (int i = 0; i < STORES; i++) { /* unknown: two made one row at once. Again */
+        for (int i = 0; i < STORES; i++) { /* two stores made one row together: the outcome is unknown */
             assert_true(save[i].req.err == PP_OK || save[i].req.err == PP_EUNKNOWN);
             if (save[i].req.err != PP_OK)
                 dk_save(k, "hub", save[i].cursor, rows, ROWS);
@@ -113,7 +114,8 @@ static void first_ones_at_once(void **state)
     close_several(&s);
 }
 
-/* Every change is made on top of the one before: none is lost. */
+/* Several stores change one endpoint. Each change is made on the result of the change before, so
+ * none is lost. */
 static void endpoints_are_changed_in_turn(void **state)
 {
     struct delivery_kit *k = *state;
@@ -140,12 +142,13 @@ static void endpoints_are_changed_in_turn(void **state)
     close_several(&s);
 }
 
-/* A relay saves while its endpoint is deleted, at any moment: nothing stays. */
+/* A relay saves rows while another process deletes the endpoint, at any moment. No row must
+ * remain. */
 static void saved_while_it_is_deleted(void **state)
 {
     struct delivery_kit *k = *state;
     struct several s;
-    enum { MANY = 300, TIMES = 6 }; /* so that it takes longer than the deletion */
+    enum { MANY = 300, TIMES = 6 }; /* enough to take longer than the deletion */
     struct pp_delivery *rows = pp_arena_array(&k->arena, MANY, sizeof *rows);
     open_several(&s, k);
     for (size_t i = 0; i < MANY; i++)
@@ -170,7 +173,7 @@ static void saved_while_it_is_deleted(void **state)
             assert_true(save[i].req.err == PP_OK || save[i].req.err == PP_ENOTFOUND ||
                         save[i].req.err == PP_EUNKNOWN);
         for (int i = 0; i < 2; i++)
-            if (save[i].req.err == PP_EUNKNOWN) /* two made one row at once */
+            if (save[i].req.err == PP_EUNKNOWN) /* two stores made one row together: the outcome is unknown */
                 DK_EXPECT(k, save, &save[i], PP_ENOTFOUND);
         assert_int_equal(dk_list(k, PP_SINK_WEBHOOK "shop", -1, 0, MANY).n, 0);
         struct pp_delivery_cursor cursor = {.sink = PP_SINK_WEBHOOK "shop"};
@@ -179,11 +182,11 @@ static void saved_while_it_is_deleted(void **state)
     close_several(&s);
 }
 
-/* --- messages that are lost --- */
+/* --- lost messages --- */
 
 struct trial {
     struct delivery_kit *k;
-    const char *name, *sink; /* of an endpoint of its own, with ROWS rows from 10, of all statuses */
+    const char *name, *sink; /* of its own endpoint, with ROWS rows from seq 10, of all statuses */
     struct pp_delivery rows[ROWS];
 };
 
@@ -244,7 +247,7 @@ static void pending_are_left(struct trial *t)
     assert_int_equal(dk_sink(t->k, t->sink).pending, ROWS / 3);
 }
 
-/* What is unknown is read back. */
+/* Changes the endpoint, unless an earlier attempt with an unknown outcome has changed it. */
 static enum pp_err change_endpoint(struct trial *t)
 {
     struct pp_webhooks r = {.name = t->name};
@@ -283,7 +286,7 @@ static void nothing_is_left(struct trial *t)
 
 static const struct operation {
     const char *name;
-    enum pp_err (*run)(struct trial *t); /* again until PP_OK */
+    enum pp_err (*run)(struct trial *t); /* repeated until PP_OK */
     void (*check)(struct trial *t);
 } operations[] = {
     {"save", save_more, more_is_saved},           {"replay", replay_dead, dead_are_replayed},
@@ -291,7 +294,8 @@ static const struct operation {
     {"delete", delete_endpoint, nothing_is_left},
 };
 
-/* False: the operation has fewer commands. */
+/* Runs the operation while one of its commands, or the answer to it, is lost. Returns false if the
+ * operation has fewer commands. */
 static bool one_trial(struct delivery_kit *k, const struct operation *o, enum mongo_proxy_fault fault,
                       unsigned command)
 {
@@ -299,7 +303,7 @@ static bool one_trial(struct delivery_kit *k, const struct operation *o, enum mo
     struct trial t = {.k = k, .name = pp_arena_printf(&k->arena, "%s-%d-%u", o->name, (int)fault, command)};
     t.sink = pp_arena_printf(&k->arena, PP_SINK_WEBHOOK "%s", t.name);
     prepare(&t);
-    mongo_proxy_fault(proxy, NULL, NULL, fault, command, 2); /* the driver repeats some once */
+    mongo_proxy_fault(proxy, NULL, NULL, fault, command, 2); /* 2: the driver repeats some commands once */
     enum pp_err err = o->run(&t);
     for (int i = 0; i < TRIES && err != PP_OK; i++) {
         assert_true(err == PP_EIO || err == PP_EUNKNOWN || err == PP_ETIMEOUT);
@@ -308,7 +312,7 @@ static bool one_trial(struct delivery_kit *k, const struct operation *o, enum mo
     assert_int_equal(err, PP_OK);
     bool struck = mongo_proxy_calm(proxy) > 0;
     o->check(&t);
-    assert_int_equal(delete_endpoint(&t), PP_OK); /* the fewer sinks, the fewer commands */
+    assert_int_equal(delete_endpoint(&t), PP_OK); /* fewer sinks need fewer commands */
     return struck;
 }
 
@@ -340,7 +344,8 @@ static int close_proxied(void **state)
     return rc;
 }
 
-/* After a lost message the driver waits half a second, so each operation has a process of its own. */
+/* Runs one operation in a process of its own, so that the operations wait in parallel: after a lost
+ * message the driver waits half a second. Returns the process id. */
 static pid_t run_operation(const struct operation *o)
 {
     const struct CMUnitTest tests[] = {

@@ -1,8 +1,5 @@
-/* How MongoDB carries out what the task store asks of it: no collection is scanned, nothing is sorted in
- * memory, and little is looked at that is not wanted.
- *
- * A scenario runs every operation on a database whose profiler notes each command; each is then explained, as
- * it was sent. A new query needs no test of its own here, only a call of its operation in scenario(). */
+/* How MongoDB executes the task store's commands: it scans no collection, sorts nothing in memory,
+ * and examines few documents that are not needed. */
 #include <mongoc/mongoc.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +11,7 @@
 
 enum { ITEMS = 60, PROFILE_BYTES = 64 << 20 };
 
-/* --- commands of our own --- */
+/* --- helper commands --- */
 
 struct database {
     mongoc_client_t *client;
@@ -60,7 +57,8 @@ static void profile(const struct database *db, bool on)
 
 /* --- every operation --- */
 
-/* A batch of ITEMS items with three photos each, of which the second batch shares some with the first. */
+/* A batch of ITEMS items with three photos each; the second batch shares some of them with the
+ * first. */
 static struct pp_store_plan *plan_many(struct store_kit *k, const char *client, const char *batch, int first)
 {
     size_t size = 64 * ITEMS, n = 0;
@@ -77,7 +75,7 @@ static void some_plans(struct store_kit *k)
     for (size_t i = 0; i < 3; i++) {
         char *id = pp_arena_printf(&k->arena, "b_%zu", i + 1);
         struct pp_store_plan *r = plan_many(k, clients[i], id, 0);
-        KIT_OK(k, plan, r);                                                              /* again */
+        KIT_OK(k, plan, r);                                                              /* a second time */
         plan_many(k, clients[i], pp_arena_printf(&k->arena, "b_%zu", i + 4), ITEMS / 2); /* supersedes */
     }
     struct pp_key keys[3] = {sk_key("c1", "p1"), sk_key("c1", "p2"), sk_key("c1", "nothing")};
@@ -113,7 +111,7 @@ static void some_work(struct store_kit *k)
             s[i].due_ms = k->now;
         }
         sk_settle(k, KIT_WORKER, s, c->n);
-        sk_settle(k, KIT_WORKER, s, c->n); /* all stale */
+        sk_settle(k, KIT_WORKER, s, c->n); /* all are stale */
     }
     for (int loss = 0; loss < 3; loss++) {
         claim_some(k, "host-2-bbbb", 5, 1);
@@ -208,7 +206,7 @@ static void some_ends(struct store_kit *k)
     struct pp_store_claim *c = claim_some(k, KIT_WORKER, 5, 3);
     sk_cancel(k, "c1", "b_4");
     sk_cancel(k, NULL, "b_6");
-    for (size_t i = 0; i < c->n; i++) /* nobody waits for some of them */
+    for (size_t i = 0; i < c->n; i++) /* no item waits for some of them */
         sk_back(k, KIT_WORKER, &c->tasks[i], PP_SETTLE_RELEASE, 0, k->now);
     struct pp_store_clean clean = {.finished_before_ms = INT64_MAX, .limit = 30};
     KIT_OK(k, clean, &clean);
@@ -276,9 +274,9 @@ static void scenario(struct store_kit *k)
     some_ends(k);
 }
 
-/* --- what was asked, explained --- */
+/* --- the noted commands, explained --- */
 
-/* Of the command as the profiler has it, only what explain takes. */
+/* Copies the fields of a profiled command, but not those that explain refuses. */
 static void copy_command(const bson_t *from, bson_t *to)
 {
     static const char *const not_ours[] = {"lsid",         "txnNumber",       "$db",
@@ -295,7 +293,8 @@ static void copy_command(const bson_t *from, bson_t *to)
     }
 }
 
-/* {<verb>: collection, <list>: [statement]}: the profiler notes the statements of a write one by one. */
+/* Makes a command of one statement: {<verb>: collection, <list>: [statement]}. The profiler notes
+ * each statement of a write on its own. */
 static void wrap_statement(const bson_t *statement, const char *verb, const char *list, const char *coll,
                            bson_t *to)
 {
@@ -329,7 +328,8 @@ static int64_t number_of(const bson_t *doc, const char *name)
     return bson_iter_init_find(&it, doc, name) ? bson_iter_as_int64(&it) : 0;
 }
 
-/* The command to explain; false: there is no plan to it (an insert, a hello, what a cursor goes on with). */
+/* Makes the command to explain from a profiler's entry. Returns false if it has no plan (an insert,
+ * a hello, a getMore). */
 static bool explainable(const bson_t *entry, bson_t *cmd)
 {
     const char *op = text_of(entry, "op"), *ns = text_of(entry, "ns"), *coll = strchr(ns, '.');
@@ -359,8 +359,8 @@ static bool is_in(const char *word, const char *const *words)
     return false;
 }
 
-/* The name of a stage that must not be, anywhere in the plan that won; NULL: there is none. `key`: of the
- * field whose value this is, since stages of an aggregation are named so. */
+/* Returns the first forbidden stage anywhere in the winning plan, or NULL. Stages of an aggregation
+ * are names of fields, so the function looks at names and values. */
 static const char *bad_stage(bson_iter_t *it)
 {
     static const char *const stages[] = {"COLLSCAN", "SORT", NULL}, *const steps[] = {"$sort", NULL};
@@ -400,7 +400,7 @@ static void check_plan(const struct database *db, const bson_t *entry, const bso
     bson_destroy(&explain);
 }
 
-/* How many values the command names: $in of keys and the like. */
+/* Returns how many values the command's $in lists have. */
 static int64_t named(bson_iter_t *it)
 {
     int64_t n = 0;
@@ -430,7 +430,8 @@ static bool groups(bson_iter_t *it)
     return false;
 }
 
-/* Counting looks at everything; anything else at little more than it names, answers or changes. */
+/* Fails if a command examines much more than it names, returns or changes. A count may examine
+ * everything. */
 static void check_effort(const bson_t *entry)
 {
     enum { FREE = 40, PER_ROW = 6 };

@@ -1,11 +1,4 @@
-/* The MongoDB task store when messages are lost: every command of an operation in turn.
- *
- * An operation is run again and again, and each time other ones of the commands that it sends are lost on
- * their way, or their answers are, until there is none left. Whatever the operation then says, its caller
- * does what it would do in the product (repeat it, renew, reap), and the result is the same as without any
- * fault, exactly once.
- *
- * After a lost message the driver waits half a second, so each operation has a process of its own. */
+/* The MongoDB task store when messages are lost: each command of an operation is lost in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +14,12 @@ enum { MAX_COMMANDS = 60 };
 struct operation {
     const char *name;
     void (*prepare)(struct trial *t);
-    enum pp_err (*run)(struct trial *t); /* again until PP_OK, unless `once` */
+    enum pp_err (*run)(struct trial *t); /* repeated until PP_OK, unless `once` */
     void (*check)(struct trial *t);
     bool once;
 };
 
-/* The driver repeats some commands once: so two. */
+/* Two messages are lost each time, because the driver repeats some commands once. */
 static const struct {
     enum mongo_proxy_fault fault;
     const char *text;
@@ -35,7 +28,8 @@ static const struct {
     {MONGO_LOSE_REQUEST, "two commands lost"},
 };
 
-/* False: the operation has fewer commands. */
+/* Runs the operation while one of its commands, or the answer to it, is lost. Returns false if the
+ * operation has fewer commands. */
 static bool one_trial(struct store_kit *k, const struct operation *o, size_t fault, unsigned command,
                       unsigned number)
 {
@@ -73,7 +67,7 @@ static void every_command(void **state, const struct operation *o)
 
 /* --- reap, cancel, clean --- */
 
-/* p for the third time, q for the first. */
+/* Prepares a reap: photo p loses its lease for the third time, photo q for the first. */
 static void two_lost(struct trial *t)
 {
     sk_plan(t->k, t->client, t->batch2, "a: p");

@@ -1,5 +1,5 @@
-/* The MongoDB task store when the server is away: the way to it is cut; it steps down, is killed, freezes,
- * refuses. */
+/* The MongoDB task store when the server fails: its connections are cut, it steps down, is killed,
+ * freezes, or refuses commands. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include "suite_mongo_kit.h"
 #include "test_loop.h"
 
-/* --- the way is cut --- */
+/* --- cut connections --- */
 
-/* Nothing can be asked after the update: the claim is unknown; its tasks come back as soon as the store
- * answers. */
+/* The connection breaks after the claim's update, so the store can't ask what was written, and the
+ * outcome is unknown. It hands the tasks back once the server answers again. */
 static void claims_of_a_lost_answer_are_handed_back(void **state)
 {
     struct store_kit *k = *state;
@@ -48,7 +48,8 @@ static bool renewed_without_them(void *data)
     return claimed(k) == 0;
 }
 
-/* The store is away for longer than the lease; then the worker renews what it holds before anybody reaps. */
+/* The store is unreachable for longer than the lease. Then the worker renews its tasks before any
+ * process reaps them; it must not renew the tasks of the lost answer. */
 static void claims_of_a_lost_answer_are_not_renewed_for_ever(void **state)
 {
     struct store_kit *k = *state;
@@ -67,7 +68,8 @@ static void claims_of_a_lost_answer_are_not_renewed_for_ever(void **state)
     mk_six_once(&t);
 }
 
-/* Opened while there is no server: nothing is written until there is one, and then it is as any other. */
+/* The store is opened while there is no server. It writes nothing until there is one, and then
+ * works as usual. */
 static void opened_while_there_is_none(void **state)
 {
     struct store_kit *k = *state;
@@ -95,7 +97,7 @@ static void opened_while_there_is_none(void **state)
     mk_six_once(&t);
 }
 
-/* The server has the command and says nothing. */
+/* The server executes the command and holds its answer. */
 static void an_answer_that_does_not_come(void **state)
 {
     struct store_kit *k = *state;
@@ -128,12 +130,12 @@ static void cut_for_a_while(void **state)
 
 enum { AT_ONCE = 12, CYCLES = 240, PER_CYCLE = 4 };
 
-/* Cycles of plan, claim, settle go on while something happens to the server; a request that fails is
- * repeated. */
+/* Plan, claim and settle go on in cycles while the server has a fault. A cycle repeats a request
+ * that failed. */
 struct crowd {
     struct store_kit *k;
     struct trial *trials[CYCLES];
-    unsigned begun, ended, under_way, repeated;
+    unsigned begun, ended, in_flight, repeated;
     pthread_t thread;
     const char *what;
     int status;
@@ -156,7 +158,7 @@ static void next_step(struct pp_req *req);
 
 static struct pp_req request(struct cycle *c)
 {
-    c->crowd->under_way++;
+    c->crowd->in_flight++;
     return (struct pp_req){.done = next_step, .data = c, .arena = c->arena};
 }
 
@@ -210,7 +212,7 @@ static void begin(struct cycle *c)
 static void next_step(struct pp_req *req)
 {
     struct cycle *c = req->data;
-    c->crowd->under_way--;
+    c->crowd->in_flight--;
     assert_true(mk_tolerable(req->err));
     c->crowd->repeated += req->err != PP_OK;
     if (req == &c->plan->req)
@@ -238,7 +240,7 @@ static void *make_it_happen(void *arg)
     return NULL;
 }
 
-static bool under_way_for_a_while(void *arg)
+static bool in_flight_for_a_while(void *arg)
 {
     return ((struct crowd *)arg)->ended >= AT_ONCE;
 }
@@ -266,14 +268,14 @@ static void through(void **state, const char *what)
         cycles[i] = (struct cycle){.crowd = all, .arena = sk_arena(k)};
         begin(&cycles[i]);
     }
-    pp_test_until(k->loop, under_way_for_a_while, all, 60000);
+    pp_test_until(k->loop, in_flight_for_a_while, all, 60000);
     assert_int_equal(pthread_create(&all->thread, NULL, make_it_happen, all), 0);
     pp_test_until(k->loop, has_happened, all, 120000);
     pthread_join(all->thread, NULL);
     assert_int_equal(all->status, 0);
     all->stop = true;
     pp_test_until(k->loop, has_gone_on, all, 120000);
-    assert_int_equal(all->under_way, 0);
+    assert_int_equal(all->in_flight, 0);
     print_message("%s: %u cycles, %u requests were repeated\n", what, all->ended, all->repeated);
     mk_let_others_mend(k);
     for (unsigned i = 0; i < all->ended; i++)
@@ -290,7 +292,7 @@ static void killed_and_restarted(void **state)
     through(state, "restart");
 }
 
-/* Gone for longer than anybody waits, then there again. */
+/* The server is down for longer than any timeout, and then starts again. */
 static void killed_for_a_while(void **state)
 {
     struct store_kit *k = *state;
@@ -325,32 +327,33 @@ static void frozen_for_a_while(void **state)
     mk_all_ended_once(&t);
 }
 
-/* --- the server says no --- */
+/* --- the server refuses --- */
 
 static void refusals(void **state)
 {
-    /* What a command is answered with, and in which ones; the driver repeats what is labelled once. */
+    /* Each point has an error and the commands that the server answers with it. The driver repeats
+     * a command once if the error has a label. */
     static const char *const points[] = {
-        /* shutting down, before anything is done */
+        /* The server is shutting down and has done nothing. */
         "{\"mode\": {\"times\": 1}, \"data\": {\"failCommands\": [\"update\", \"findAndModify\", \"insert\", "
         "\"delete\"], "
         "\"errorCode\": 91, \"errorLabels\": [\"RetryableWriteError\"]}}",
         "{\"mode\": {\"times\": 3}, \"data\": {\"failCommands\": [\"update\", \"findAndModify\", \"insert\", "
         "\"delete\"], "
         "\"errorCode\": 91, \"errorLabels\": [\"RetryableWriteError\"]}}",
-        /* done, but not on a majority in time */
+        /* The server has done the write, but no majority has acknowledged it in time. */
         "{\"mode\": {\"times\": 2}, \"data\": {\"failCommands\": [\"update\", \"findAndModify\", \"insert\", "
         "\"delete\"], "
         "\"writeConcernError\": {\"code\": 64, \"errmsg\": \"waiting for replication timed out\"}}}",
-        /* not the primary any more */
+        /* The server is no longer the primary. */
         "{\"mode\": {\"times\": 3}, \"data\": {\"failCommands\": [\"update\", \"find\", \"aggregate\", "
         "\"insert\"], "
         "\"errorCode\": 10107}}",
-        /* took too long */
+        /* The command took too long. */
         "{\"mode\": {\"times\": 2}, \"data\": {\"failCommands\": [\"update\", \"find\", \"aggregate\", "
         "\"insert\"], "
         "\"errorCode\": 50}}",
-        /* the connection closes */
+        /* The server closes the connection. */
         "{\"mode\": {\"times\": 3}, \"data\": {\"failCommands\": [\"update\", \"find\", \"aggregate\", "
         "\"insert\"], "
         "\"closeConnection\": true}}",

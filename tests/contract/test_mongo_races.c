@@ -1,10 +1,6 @@
-/* Several stores on one database, everything at once: imports that supersede each other, the same batch
- * planned twice, claims, settlements, cancels, reaping, and readers that page through results, and follow the
- * outbox, meanwhile; the same again while commands fail.
- *
- * Seeded, but what meets what is up to the threads. What must hold whatever met: everything becomes terminal;
- * an item of a batch is one revision; revisions have no gap; counts equal the items; no reader has missed a
- * result; nothing is left claimed, waiting or open. */
+/* Several stores on one database do everything at the same time: imports that supersede each other,
+ * one batch planned by two stores, claims, settlements, cancels, reaping. Meanwhile readers page
+ * through results and follow the outbox. A second test does the same while commands fail. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +11,7 @@
 #include "suite_store_kit.h"
 #include "test_loop.h"
 
-/* For a slow machine: nothing waits as long. */
+/* Longer than any wait, even on a slow machine. */
 #define PATIENCE_MS 240000
 
 enum {
@@ -39,7 +35,7 @@ struct batch {
     bool paging, planned;
     uint64_t after_seq;
     unsigned seen[ITEMS];
-    unsigned followed[ITEMS]; /* in the outbox */
+    unsigned followed[ITEMS]; /* seen in the outbox */
 };
 
 struct claimed {
@@ -52,13 +48,13 @@ struct world {
     struct pp_task_store *stores[STORES];
     uint64_t rng;
     bool faults;
-    unsigned under_way, failures;
-    const char
-        *wrong; /* the first thing that a callback saw: told outside the loop, which can't be jumped out of */
+    unsigned in_flight, failures;
+    const char *wrong; /* the first error that a callback saw: reported outside the loop, as cmocka must not
+                          longjmp out of it */
     struct batch batches[BATCHES];
     int n_batches;
     bool following;
-    uint64_t followed; /* the outbox up to here */
+    uint64_t followed; /* how far the outbox has been read */
     struct claimed held[HELD];
     size_t n_held;
 };
@@ -126,7 +122,7 @@ static struct op *new_op(struct world *w)
 static void prepare(struct op *op, struct pp_req *req, void (*done)(struct pp_req *))
 {
     *req = (struct pp_req){.done = done, .data = op, .arena = &op->arena};
-    op->w->under_way++;
+    op->w->in_flight++;
 }
 
 static void end_op(struct op *op)
@@ -135,10 +131,11 @@ static void end_op(struct op *op)
     free(op);
 }
 
-/* Whether it is to be asked again: only faults may fail a request. */
+/* Takes note of an answer. Returns true if the request has to be repeated; only faults may make a
+ * request fail. */
 static bool failed(struct op *op, enum pp_err err)
 {
-    op->w->under_way--;
+    op->w->in_flight--;
     if (err == PP_OK)
         return false;
     expect_that(op->w, op->w->faults && (err == PP_EIO || err == PP_EUNKNOWN || err == PP_ETIMEOUT),
@@ -191,7 +188,8 @@ static void batch_text(struct world *w, char *text, size_t size)
     }
 }
 
-/* Once or twice at once, in one chunk or in two. */
+/* Plans a batch, in one chunk or in two. Sometimes two requests plan the same batch at the same
+ * time. */
 static void step_plan(struct world *w)
 {
     char text[512];
@@ -234,7 +232,7 @@ static void claimed(struct pp_req *req)
 {
     struct op *op = req->data;
     struct world *w = op->w;
-    bool lost = failed(op, req->err); /* its leases lapse */
+    bool lost = failed(op, req->err); /* its leases expire */
     for (size_t i = 0; !lost && i < op->r.claim.n; i++) {
         EXPECT(w, w->n_held < HELD);
         w->held[w->n_held++] = (struct claimed){keep_task(w, &op->r.claim.tasks[i]), op->store};
@@ -292,7 +290,7 @@ static void step_settle(struct world *w)
 static void cancelled(struct pp_req *req)
 {
     struct op *op = req->data;
-    enum pp_err err = req->err == PP_ENOTFOUND ? PP_OK : req->err; /* not planned yet */
+    enum pp_err err = req->err == PP_ENOTFOUND ? PP_OK : req->err; /* the batch is not planned yet */
     if (failed(op, err))
         SUBMIT(op, cancel, &op->r.cancel, cancelled);
     else
@@ -418,15 +416,15 @@ static void step(struct world *w)
 
 static bool has_room(void *arg)
 {
-    return ((struct world *)arg)->under_way < AT_ONCE;
+    return ((struct world *)arg)->in_flight < AT_ONCE;
 }
 
-static bool nothing_under_way(void *arg)
+static bool nothing_in_flight(void *arg)
 {
-    return ((struct world *)arg)->under_way == 0;
+    return ((struct world *)arg)->in_flight == 0;
 }
 
-/* What is held is lost; everything else is worked off. */
+/* Finishes all tasks. Tasks that a store has claimed come back when their leases expire. */
 static void drain(struct world *w)
 {
     struct store_kit *k = w->k;
@@ -448,8 +446,8 @@ static void drain(struct world *w)
     fail_msg("it never ends");
 }
 
-/* Numbers of a write whose answer was lost hold readers up until nobody can use them any more: some seconds.
- */
+/* Numbers of a write with an unknown outcome stop readers of results until the numbers expire,
+ * after some seconds. */
 struct shown {
     struct store_kit *k;
     struct pp_store_results r;
@@ -509,7 +507,8 @@ static void check_batch(struct world *w, struct batch *b)
     sk_check_counts(k, clients[b->client], b->id, all_items);
 }
 
-/* As far as numbers that nobody uses hold it up, again: they lapse. */
+/* Returns true once the outbox has shown every item that readers of results have seen. Unused
+ * numbers stop the outbox until they expire. */
 static bool nothing_is_missing(void *arg)
 {
     struct world *w = arg;
@@ -519,7 +518,7 @@ static bool nothing_is_missing(void *arg)
                 step_follow(w);
                 return false;
             }
-    return w->under_way == 0;
+    return w->in_flight == 0;
 }
 
 static void check_end(struct world *w)
@@ -564,11 +563,12 @@ static int open_world(void **state)
     return 0;
 }
 
-/* After a failure, too: what is under way has its memory here. */
+/* Waits for all requests before it frees the memory, because requests may be in flight after a
+ * failed test. */
 static int close_world(void **state)
 {
     struct world *w = *state;
-    pp_test_until(w->k->loop, nothing_under_way, w, PATIENCE_MS);
+    pp_test_until(w->k->loop, nothing_in_flight, w, PATIENCE_MS);
     for (int i = 1; i < STORES; i++)
         w->stores[i]->ops->close(w->stores[i]);
     *state = w->k;
@@ -594,7 +594,7 @@ static void history(struct world *w, uint64_t seed, bool faults)
     }
     if (faults)
         mongo_server_do("fail-off", NULL);
-    pp_test_until(w->k->loop, nothing_under_way, w, PATIENCE_MS);
+    pp_test_until(w->k->loop, nothing_in_flight, w, PATIENCE_MS);
     if (w->wrong)
         fail_msg("%s", w->wrong);
     assert_true(!faults || w->failures > 0);
@@ -611,7 +611,7 @@ static void everything_at_once(void **state)
     }
 }
 
-/* One command that writes in fifty is done, and answered as if it were not known on a majority. */
+/* The server does one write in fifty, but answers that no majority has acknowledged it. */
 static void while_commands_fail(void **state)
 {
     if (!mongo_server_is_ours())

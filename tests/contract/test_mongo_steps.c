@@ -1,6 +1,6 @@
-/* Steps of the MongoDB task store that others can come between (lib/adapter/mongo/README.md), each with the
- * other one made to come at the worst moment: by writing what it would have left behind, or by holding a
- * command up. */
+/* Between two steps of the MongoDB task store another process can act
+ * (lib/adapter/mongo/README.md). Each test makes it act at the worst moment: the test writes what
+ * the other process would have written, or holds a command. */
 #include <mongoc/mongoc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 #include "suite_mongo_kit.h"
 #include "test_loop.h"
 
-/* Runs a write command, given as JSON, on the test's database; how many documents it changed. */
+/* Runs a write command, given as JSON, on the test's database; returns how many documents it
+ * changed. */
 static int64_t run_command(struct store_kit *k, const char *json)
 {
     bson_error_t e;
@@ -34,7 +35,7 @@ static int64_t run_command(struct store_kit *k, const char *json)
 
 /* --- numbers of results --- */
 
-/* Somebody has taken numbers, `age_ms` ago, and not used them yet. */
+/* Another process took numbers `age_ms` ago, and has not used them yet. */
 static void take_numbers(struct store_kit *k, int age_ms)
 {
     char *json = pp_arena_printf(
@@ -64,7 +65,8 @@ static void readers_stop_before_open_blocks(void **state)
     take_numbers(k, 0);
     assert_false(sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "q"), PP_OUTCOME_STORED));
     assert_int_equal(shown(k, "b_1"), 2);
-    assert_int_equal(sk_item(k, "c", "b").status, PP_ITEM_COMPLETE); /* only the order is held up */
+    assert_int_equal(sk_item(k, "c", "b").status,
+                     PP_ITEM_COMPLETE); /* the item is complete; only its number waits */
     assert_int_equal(run_command(k, "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"seq\"},"
                                     " \"u\": {\"$set\": {\"open\": []}}}]}"),
                      1);
@@ -78,7 +80,8 @@ static struct pp_store_outbox outbox(struct store_kit *k, uint64_t after)
     return r;
 }
 
-/* Whosever they are: also of batches that have ended. */
+/* Readers of the outbox wait for numbers of ended items in the same way: it stops before a block of
+ * numbers that another process has taken. */
 static void the_outbox_stops_before_open_blocks(void **state)
 {
     struct store_kit *k = *state;
@@ -101,7 +104,8 @@ static void the_outbox_stops_before_open_blocks(void **state)
     assert_int_equal(next.end, next.items[0].seq);
 }
 
-/* Others' numbers hold up nothing of a batch that is said to be finished, recorded or not. */
+/* Numbers that another process has taken do not delay the results of a finished batch, whether its
+ * end is recorded or not. */
 static void an_ended_batch_is_shown_whole(void **state)
 {
     struct store_kit *k = *state;
@@ -125,7 +129,7 @@ static void blocks_of_the_dead_lapse(void **state)
     take_numbers(k, 60000);
     sk_plan(k, "c", "b_1", "a: p=stored");
     assert_int_equal(shown(k, "b_1"), 1);
-    /* whoever came next has cleared it away */
+    /* The next process has removed the old block. */
     assert_int_equal(run_command(k, "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"seq\","
                                     " \"open\": {\"$size\": 0}}, \"u\": {\"$set\": {\"seen\": 1}}}]}"),
                      1);
@@ -134,7 +138,8 @@ static void blocks_of_the_dead_lapse(void **state)
 
 /* --- joining --- */
 
-/* Settled, but whoever did it has not got on: the newcomer takes the outcome, for all who wait. */
+/* A process settled the task but stopped before it wrote the items. A new item that joins the task
+ * takes its outcome, for all items that wait for the task. */
 static void joining_a_settled_task(void **state)
 {
     struct store_kit *k = *state;
@@ -159,7 +164,7 @@ static void joining_a_settled_task(void **state)
     sk_check_counts(k, "c", "b_2", "");
 }
 
-/* --- others in between --- */
+/* --- another process in between --- */
 
 struct flight {
     bool landed;
@@ -175,7 +180,7 @@ static bool has_landed(void *arg)
     return ((struct flight *)arg)->landed;
 }
 
-/* The same database by way of a proxy of its own. */
+/* A second store on the same database, behind a proxy of its own. */
 struct held_up {
     struct mongo_proxy *proxy;
     struct pp_task_store *store;
@@ -195,7 +200,8 @@ static void close_held_up(struct held_up *h)
     mongo_proxy_close(h->proxy);
 }
 
-/* The chunk's planner thinks that the batch runs; it is cancelled before its items are there. */
+/* The planner of a chunk believes that the batch is open. Another process cancels the batch before
+ * the chunk's items exist. */
 static void cancelled_while_it_is_planned(void **state)
 {
     struct store_kit *k = *state;
@@ -206,7 +212,7 @@ static void cancelled_while_it_is_planned(void **state)
     r->req = (struct pp_req){.done = landed, .data = &f, .arena = sk_arena(k)};
     assert_int_equal(h.store->ops->plan(h.store, r), PP_OK);
     struct pp_store_cancel *c;
-    do { /* until the batch is there */
+    do { /* waits until the batch exists */
         c = sk_cancel(k, NULL, "b_1");
     } while (c->req.err == PP_ENOTFOUND && !f.landed);
     assert_int_equal(c->req.err, PP_OK);
@@ -217,7 +223,7 @@ static void cancelled_while_it_is_planned(void **state)
     struct pp_batch b = sk_batch(k, "b_1");
     assert_int_equal(b.state, PP_BATCH_CANCELLED);
     assert_int_equal(b.items[PP_ITEM_CANCELLED], 2);
-    assert_int_equal(b.items[PP_ITEM_COMPLETE], 1); /* it had ended by then */
+    assert_int_equal(b.items[PP_ITEM_COMPLETE], 1); /* item d had ended before the cancel */
     assert_true(b.finished_at > 0);
     assert_false(sk_photo(k, "c", "p")->open);
     assert_int_equal(sk_claim(k, "c", 0, 9)->n, 0);
@@ -225,8 +231,55 @@ static void cancelled_while_it_is_planned(void **state)
     close_held_up(&h);
 }
 
-/* Nobody waits for a task any more: so it seemed when somebody looked, and before it is deleted there is one.
- */
+/* Returns true once the claim has sent its second command: it has read the tasks. */
+static bool has_looked(void *arg)
+{
+    struct pp_task_store *s = arg;
+    const char *name;
+    uint64_t n;
+    for (size_t i = 0; s->ops->roundtrips(s, i, &name, &n); i++)
+        if (!strcmp(name, "claim"))
+            return n >= 2;
+    return false;
+}
+
+/* A slow worker reads the tasks that it wants to claim. Another worker claims them before the slow
+ * one does. */
+static void a_claim_counts_its_conflicts(void **state)
+{
+    struct store_kit *k = *state;
+    struct flight f = {0};
+    struct pp_task_store *slow;
+    if (!mongo_server_is_ours())
+        skip();
+    char *url = pp_arena_printf(&k->arena, "%s%sappname=slow", k->place, strchr(k->place, '?') ? "&" : "?");
+    assert_int_equal(mk_subject.open(k->loop, url, &slow), PP_OK);
+    sk_plan(k, "c", "b_1", "a: p q r");
+    mongo_server_do(
+        "fail", "{\"mode\": {\"times\": 1}, \"data\": {\"appName\": \"slow\", \"failCommands\": [\"update\"],"
+                " \"blockConnection\": true, \"blockTimeMS\": 2000}}");
+    const struct pp_claim_want want = {"c", 0, 9, 0, UINT32_MAX};
+    struct pp_store_claim late = {.req = {.done = landed, .data = &f, .arena = sk_arena(k)},
+                                  .worker = "late",
+                                  .lease_ms = KIT_LEASE_MS,
+                                  .wants = &want,
+                                  .n_wants = 1,
+                                  .now_ms = k->now};
+    assert_int_equal(slow->ops->claim(slow, &late), PP_OK);
+    pp_test_until(k->loop, has_looked, slow, 60000);
+    struct pp_store_claim *first = sk_claim(k, "c", 0, 9);
+    assert_int_equal(first->n, 3);
+    assert_int_equal(first->conflicts, 0);
+    pp_test_until(k->loop, has_landed, &f, 60000);
+    mongo_server_do("fail-off", NULL);
+    assert_string_equal(pp_err_text(late.req.err), pp_err_text(PP_OK));
+    assert_int_equal(late.n, 0);
+    assert_int_equal(late.conflicts, 3);
+    slow->ops->close(slow);
+}
+
+/* A process reads a task for which no item waits. Before the process deletes the task, an item
+ * begins to wait for it. */
 static void joined_before_it_is_deleted(void **state)
 {
     struct store_kit *k = *state;
@@ -237,7 +290,8 @@ static void joined_before_it_is_deleted(void **state)
     char *url = pp_arena_printf(&k->arena, "%s%sappname=slow", k->place, strchr(k->place, '?') ? "&" : "?");
     assert_int_equal(mk_subject.open(k->loop, url, &slow), PP_OK);
     sk_plan(k, "c", "b_1", "a: p");
-    /* the batch's mark, the item, its number, the task's mark; then, late, the deletion */
+    /* The first four updates pass: the batch's mark, the item, its number, the task's mark. The
+     * fifth, the deletion, is delayed. */
     mongo_server_do(
         "fail", "{\"mode\": {\"skip\": 4}, \"data\": {\"appName\": \"slow\", \"failCommands\": [\"update\"],"
                 " \"blockConnection\": true, \"blockTimeMS\": 3000}}");
@@ -257,9 +311,10 @@ static void joined_before_it_is_deleted(void **state)
     slow->ops->close(slow);
 }
 
-/* --- chunks that were interrupted --- */
+/* --- interrupted chunks --- */
 
-/* Who planned it died after its items, before their tasks; an older revision is still open. */
+/* The planner died after it wrote its items and before it wrote their tasks, while an older
+ * revision is still open. */
 static void planned_in_part(void **state)
 {
     struct store_kit *k = *state;
@@ -292,7 +347,8 @@ static void planned_in_part(void **state)
     sk_check_counts(k, "c", "b_2", "");
 }
 
-/* As its planner leaves it that dies after its items, before their tasks. */
+/* Makes the state that a planner leaves if it dies after it wrote its items and before it wrote
+ * their tasks. */
 static void interrupt(struct store_kit *k, const char *batch)
 {
     char *json = pp_arena_printf(&k->arena,
@@ -305,13 +361,14 @@ static void interrupt(struct store_kit *k, const char *batch)
 static const char no_tasks[] = "{\"update\": \"photos\", \"updates\": [{\"q\": {}, \"multi\": true, \"u\":"
                                " {\"$unset\": {\"t\": 1}}}]}";
 
-/* Photos that were open when their items were inserted, and are answered when the chunk is planned again. */
+/* The photos were open when the planner inserted their items. When the chunk is planned again, the
+ * photos have an answer. */
 static void answered_since_it_was_interrupted(void **state)
 {
     struct store_kit *k = *state;
     sk_plan(k, "c", "b_1", "a: p q r; b: p; d: o s");
     assert_int_equal(run_command(k, no_tasks), 5);
-    sk_plan(k, "c", "b_2", "e: r"); /* one has a task, of somebody else */
+    sk_plan(k, "c", "b_2", "e: r"); /* photo r now has a task of another batch */
     interrupt(k, "b_1");
     struct pp_store_plan *r =
         sk_plan(k, "c", "b_1", "a: p=stored q=skipped r=stored; b: p=stored; d: o s=failed");
@@ -336,7 +393,8 @@ static void answered_since_it_was_interrupted(void **state)
     sk_check_counts(k, "c", "b_1", "");
 }
 
-/* Somebody cancelled between its mark and its items, and then its planner died. */
+/* Another process cancelled the batch between the planner's mark and its items. Then the planner
+ * died. */
 static void cancelled_and_interrupted(void **state)
 {
     struct store_kit *k = *state;
@@ -354,7 +412,8 @@ static void cancelled_and_interrupted(void **state)
     sk_check_counts(k, "c", "b_1", "");
 }
 
-/* Somebody took numbers so long ago that they may no longer be written. */
+/* Returns true once the numbers that a process took have expired. The process must not write them
+ * any more. */
 static bool numbers_are_old(void *data)
 {
     return run_command(data,
@@ -363,7 +422,8 @@ static bool numbers_are_old(void *data)
                        " {\"$set\": {\"seen\": 1}}}]}") == 1;
 }
 
-/* Not because somebody else has ended these items. */
+/* A cancel takes numbers and is held until they have expired. No other process has ended the items,
+ * so the cancel must end them with new numbers. */
 static void cancelled_too_late_for_its_numbers(void **state)
 {
     struct store_kit *k = *state;
@@ -398,6 +458,7 @@ int main(int argc, char **argv)
         T(blocks_of_the_dead_lapse),
         T(joining_a_settled_task),
         T(cancelled_while_it_is_planned),
+        T(a_claim_counts_its_conflicts),
         T(joined_before_it_is_deleted),
         T(planned_in_part),
         T(answered_since_it_was_interrupted),

@@ -1,5 +1,5 @@
-/* The MongoDB task store: the contract, and what is its own: several stores on one database, schema versions,
- * servers that are not there, documents and answers of any size. */
+/* The MongoDB task store keeps the contract. More tests have several stores on one database, schema
+ * versions, missing servers, and documents and answers of any size. */
 #include <mongoc/mongoc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ static void all_at_once_on_a_new_database(void **state)
     struct opener o[STORES];
     (void)state;
     const char *url = mongo_server_database();
-    /* A mongod for Windows does not survive the same collection being created by two at once. */
+    /* A mongod for Windows crashes when two clients create the same collection at once. */
     run_command(url, "{\"create\": \"meta\"}");
     for (int i = 0; i < STORES; i++) {
         o[i] = (struct opener){.url = url};
@@ -101,7 +101,7 @@ static void all_at_once_on_a_new_database(void **state)
     }
 }
 
-/* Requests that are under way together. */
+/* Counts requests that are in flight together. */
 struct flight {
     unsigned left;
 };
@@ -131,8 +131,8 @@ struct claimer {
     char worker[16];
 };
 
-/* Everybody claims from one range until nothing is left: no task twice, none left over, every batch finished
- * once. */
+/* All stores claim from one range until it is empty. Each task is claimed once, none remains, and
+ * each batch is finished once. */
 static void claimers_do_not_meet(void **state)
 {
     struct store_kit *k = *state;
@@ -201,8 +201,8 @@ static void claimers_do_not_meet(void **state)
         c[i].store->ops->close(c[i].store);
 }
 
-/* The same items planned by several at once, in batches that supersede each other: revisions have no gap and
- * none twice, and in the end the newest one is the open one. */
+/* Several stores plan the same items at the same time, in batches that supersede each other.
+ * Revisions have no gap and no duplicate, and at the end the newest one is open. */
 static void planners_of_the_same_items(void **state)
 {
     struct store_kit *k = *state;
@@ -232,7 +232,7 @@ static void planners_of_the_same_items(void **state)
     assert_int_equal(a.revision, PLANS);
     assert_int_equal(a.status, PP_ITEM_OPEN);
     struct pp_store_claim *c = sk_claim(k, "c", 0, 9);
-    assert_int_equal(c->n, 2); /* p, q: once each */
+    assert_int_equal(c->n, 2); /* p and q, once each */
     for (size_t i = 0; i < c->n; i++)
         assert_false(sk_final(k, KIT_WORKER, &c->tasks[i], PP_OUTCOME_STORED));
     for (int i = 0; i < PLANS; i++) {
@@ -242,7 +242,7 @@ static void planners_of_the_same_items(void **state)
     second->ops->close(second);
 }
 
-/* One batch planned twice at once, as by two processes that both think it is theirs. */
+/* Two processes plan one batch at the same time, because both believe that they own it. */
 static void one_batch_planned_by_two(void **state)
 {
     struct store_kit *k = *state;
@@ -274,7 +274,7 @@ static void one_batch_planned_by_two(void **state)
 
 /* --- sizes and bytes --- */
 
-/* More documents and more bytes than one command holds. */
+/* One call plans more documents and more bytes than one command of MongoDB holds. */
 static void large_calls(void **state)
 {
     struct store_kit *k = *state;
@@ -300,7 +300,7 @@ static void large_calls(void **state)
     assert_int_equal(r->tasks_opened, ITEMS * PHOTOS);
     struct pp_settlement *s = pp_arena_array(&k->arena, r->tasks_opened, sizeof *s);
     size_t had = 0;
-    for (struct pp_store_claim *c; had < r->tasks_opened; had += c->n) { /* not all at once */
+    for (struct pp_store_claim *c; had < r->tasks_opened; had += c->n) { /* several claims */
         c = sk_claim(k, "c", 0, ITEMS * PHOTOS);
         assert_int_not_equal(c->n, 0);
         assert_int_equal(strlen(c->tasks[0].url), URL);
@@ -322,7 +322,7 @@ static void large_calls(void **state)
     assert_int_equal(clean.items, 500);
 }
 
-/* Names that mean something to MongoDB, and bytes that are not UTF-8. */
+/* The store gets names that mean something in MongoDB, and bytes that are not UTF-8. */
 static void any_text(void **state)
 {
     struct store_kit *k = *state;
@@ -366,7 +366,7 @@ static void any_text(void **state)
     assert_string_equal(clients.clients[0].headers, "$x");
 }
 
-/* A photo that very many items name. */
+/* A single photo is part of very many items. */
 static void one_photo_of_all(void **state)
 {
     struct store_kit *k = *state;
@@ -384,7 +384,8 @@ static void one_photo_of_all(void **state)
     assert_int_equal(b.state, PP_BATCH_FINISHED);
 }
 
-/* What a batch's end left undone when its process died is made up for: by who reads it, and by retention. */
+/* A process died when a batch ended, before it recorded the end. The next reader of the batch, or
+ * retention, records it. */
 static void an_end_that_nobody_wrote_down(void **state)
 {
     struct store_kit *k = *state;
@@ -395,7 +396,7 @@ static void an_end_that_nobody_wrote_down(void **state)
     sk_plan(k, "c", "b_2", "c: p=stored; d: q");
     struct pp_batch before = sk_batch(k, "b_1");
     run_command(k->place, forget);
-    for (int round = 0; round < 2; round++) { /* counted, then as written down */
+    for (int round = 0; round < 2; round++) { /* once by counting, then as recorded */
         struct pp_batch b = sk_batch(k, "b_1");
         assert_int_equal(b.state, PP_BATCH_FINISHED);
         assert_int_equal(b.finished_at, before.finished_at);
@@ -420,7 +421,7 @@ static void an_end_that_nobody_wrote_down(void **state)
     assert_int_equal(sk_batch(k, "b_2").state, PP_BATCH_RUNNING);
 }
 
-/* Stubs of forgotten items do not pile up. */
+/* The store removes the stubs of forgotten items in the end. */
 static void stubs_are_few(void **state)
 {
     struct store_kit *k = *state;
@@ -442,8 +443,9 @@ static void stubs_are_few(void **state)
     mongoc_client_destroy(client);
 }
 
-/* Who repeats a chunk that did not come to its end does not know how long its inserts took, and whether a
- * reader of the outbox has passed their numbers: what ended at once is shown again. */
+/* A process repeats an interrupted chunk. It does not know how long the inserts took, and whether a
+ * reader of the outbox has already passed their numbers. So the outbox shows again the items that
+ * ended in the chunk. */
 static void a_repeated_plan_is_not_passed(void **state)
 {
     struct store_kit *k = *state;
@@ -458,7 +460,7 @@ static void a_repeated_plan_is_not_passed(void **state)
     plan->now_ms = k->now;
     KIT_OK(k, plan, plan);
     KIT_OK(k, outbox, &r);
-    assert_int_equal(r.n, 0); /* it had come to its end */
+    assert_int_equal(r.n, 0); /* the chunk had been completed */
     run_command(k->place, "{\"update\": \"batches\", \"updates\": [{\"q\": {}, \"u\": {\"$unset\": "
                           "{\"pd\": 1}}}], \"writeConcern\": {\"w\": \"majority\"}}");
     KIT_OK(k, plan, plan);
@@ -473,7 +475,7 @@ static void a_repeated_plan_is_not_passed(void **state)
     sk_check_counts(k, "c", "b_1", "a b c");
 }
 
-/* A database that was made before there was an outbox. */
+/* The store opens a database that was made before the outbox existed. */
 static void an_older_schema(void **state)
 {
     struct store_kit *k = *state;

@@ -1,8 +1,5 @@
-/* test_origin.c: the photo host of loadtest/ does what its behaviours say, and its record and checker measure
- * right.
- *
- * Starts the real program ($PP_ORIGIN, or the one of this build) on a port of its own and speaks to it over
- * plain sockets, so that what is on the wire is seen, and how connections end. */
+/* test_origin.c: the photo host of loadtest/ follows its behaviours, and its record and its checker
+ * measure correctly. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,7 +69,7 @@ static void find_program(struct fixture *f)
     snprintf(f->bin, sizeof f->bin, "%s/../loadtest/origin", self);
 }
 
-/* Polls for the port file: it is renamed into place when the origin listens. */
+/* Polls for the port file: the origin renames it into place once it listens. */
 static void wait_for_port(struct fixture *f)
 {
     char path[128];
@@ -90,7 +87,7 @@ static void wait_for_port(struct fixture *f)
     fail_msg("the origin does not listen");
 }
 
-/* Starts the origin; `behaviour` is that of hosts of which no line speaks. */
+/* Starts the origin. `behaviour` is the behaviour of hosts that have no line in the file. */
 static int set_up_with(void **state, const char *behaviour)
 {
     struct fixture *f = calloc(1, sizeof *f);
@@ -174,18 +171,19 @@ static void say(int fd, const char *text)
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
 }
 
-/* Whether a head and so many bytes of its body have come. */
+/* Returns true if a head and `body` bytes of the body have arrived. */
 static bool has_come(struct reply *r, size_t body)
 {
     const char *end = memmem(r->p, r->n, "\r\n\r\n", 4);
     return end != NULL && r->n >= (size_t)(end + 4 - r->p) + body;
 }
 
-/* When a peer is expected to fall silent: or after a head and so many bytes of its body. */
+/* Values of silent_after: the peer must not fall silent; the peer is silent from the start. A value
+ * from 0 on: the peer falls silent after a head and that many bytes of its body. */
 enum { NEVER = -1, AT_ONCE = -2 };
 
-/* Reads until the peer closes, resets, REPLY_MAX, or is silent: for a moment where that is due, for a minute
- * where it isn't. */
+/* Reads until the peer closes, resets, has sent REPLY_MAX bytes, or is silent. Silence lasts a
+ * moment where the test expects it, and otherwise a minute. */
 static void listen_to(int fd, struct reply *r, long silent_after)
 {
     r->n = r->head_n = 0;
@@ -243,7 +241,7 @@ static bool has(const struct reply *r, const char *line)
 
 /* ---- pictures ---- */
 
-static void test_pictures_are_exact_and_distinct(void **state)
+static void pictures_are_exact_and_distinct(void **state)
 {
     struct fixture *f = *state;
     static const struct {
@@ -281,8 +279,8 @@ static void test_pictures_are_exact_and_distinct(void **state)
     free(first);
 }
 
-/* Start of frame and end of image of a JPEG, found by walking its segments as a decoder does. */
-static void test_jpeg_segments(void **state)
+/* Finds the start of frame and the end of image of a JPEG by its segments, as a decoder does. */
+static void jpeg_segments(void **state)
 {
     struct fixture *f = *state;
     struct reply *r = get(f, "/a?bytes=200000&w=641&h=480");
@@ -303,14 +301,14 @@ static void test_jpeg_segments(void **state)
 
 /* ---- endings and bad answers ---- */
 
-static void test_wire(void **state)
+static void wire(void **state)
 {
     struct fixture *f = *state;
     static const struct {
         const char *target;
         int status;
         enum ended ended;
-        long body; /* -1: not looked at */
+        long body; /* -1: not checked */
         const char *line;
     } cases[] = {
         {"/a?bytes=5000", 200, CLOSED, 5000, "Content-Length: 5000\r\n"},
@@ -360,7 +358,7 @@ static void test_wire(void **state)
     }
 }
 
-static void test_chunks_hold_the_picture(void **state)
+static void chunks_hold_the_picture(void **state)
 {
     struct fixture *f = *state;
     struct reply *r = get(f, "/a?chunked=1&bytes=150000");
@@ -385,7 +383,7 @@ static int64_t mono_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void test_delay_and_drip_take_their_time(void **state)
+static void delay_and_drip_take_their_time(void **state)
 {
     struct fixture *f = *state;
     int64_t t0 = mono_ms();
@@ -396,7 +394,7 @@ static void test_delay_and_drip_take_their_time(void **state)
     assert_true(mono_ms() - t0 >= 195);
 }
 
-static void test_conditional(void **state)
+static void conditional(void **state)
 {
     struct fixture *f = *state;
     struct reply *r = get(f, "/a?etag=1&last_modified=1");
@@ -415,7 +413,7 @@ static void test_conditional(void **state)
     assert_int_equal(body_n(&f->reply), 0);
 }
 
-static void test_hosts_and_lots(void **state)
+static void hosts_and_lots(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(ask(f, "GET", "GONE.example:81", "/a", "", NEVER)->status, 410);
@@ -435,8 +433,9 @@ static void test_hosts_and_lots(void **state)
         assert_int_equal(get(f, "/a?flaky=3:429")->status, i < 3 ? 429 : 200);
 }
 
-/* The line of a host, the query over it, and the defaults: each is followed to its picture. */
-static void test_hops_from_three_places(void **state)
+/* The number of redirects comes from the host's line, from the query that overrides it, or from the
+ * defaults. The test follows the redirects to the picture. */
+static void hops_from_three_places(void **state)
 {
     struct fixture *f = *state;
     static const struct {
@@ -471,7 +470,7 @@ static void test_hops_from_three_places(void **state)
     }
 }
 
-static void test_hosts_are_reloaded(void **state)
+static void hosts_are_reloaded(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(ask(f, "GET", "turn.example", "/a", "", NEVER)->status, 200);
@@ -484,7 +483,7 @@ static void test_hosts_are_reloaded(void **state)
     assert_int_equal(ask(f, "GET", "turn.example", "/a", "", NEVER)->status, 500);
 }
 
-static void test_keep_alive_and_pipelining(void **state)
+static void keep_alive_and_pipelining(void **state)
 {
     struct fixture *f = *state;
     int fd = dial(f);
@@ -511,7 +510,7 @@ static void test_keep_alive_and_pipelining(void **state)
 
 /* ---- record and checker ---- */
 
-/* Polls /_stats until it says so. */
+/* Polls /_stats until it shows `text`. */
 static void wait_for_stats(struct fixture *f, const char *text)
 {
     for (int i = 0; i < 60000; i++) {
@@ -523,8 +522,8 @@ static void wait_for_stats(struct fixture *f, const char *text)
     fail_msg("no %s in %s", text, f->reply.p + f->reply.head_n);
 }
 
-/* Runs `origin check` with the arguments (paths in the directory of the test). Returns its exit code; `out`
- * gets what it printed. */
+/* Runs `origin check` with these arguments (paths in the test's directory). Returns its exit code;
+ * `out` gets its output. */
 static int check(struct fixture *f, const char *arguments, char *out, size_t n)
 {
     char command[2048];
@@ -540,7 +539,7 @@ static int check(struct fixture *f, const char *arguments, char *out, size_t n)
     return WEXITSTATUS(status);
 }
 
-static void test_record_sees_what_is_in_flight(void **state)
+static void record_sees_what_is_in_flight(void **state)
 {
     struct fixture *f = *state;
     int fd[5];
@@ -563,11 +562,13 @@ static void test_record_sees_what_is_in_flight(void **state)
     assert_non_null(strstr(out, "{\"client\": \"shop\", \"requests\": 1,"));
 }
 
-static void test_checker_finds_who_is_over(void **state)
+static void checker_finds_who_is_over(void **state)
 {
     struct fixture *f = *state;
+    wait_for_stats(f, "\"in_flight\": 0"); /* its loop runs, so it sees the signal */
     stop(f);
-    /* a: 3 arrivals in [0, 60) and one at exactly 60 s; two overlap. b: one that ends as the next starts. */
+    /* Client a has 3 arrivals in [0, 60) and one at exactly 60 s; two requests overlap. Client b
+     * has a request that ends when the next one starts. */
     write_file(f, "record",
                "1000000000 1000000005 a h 0 200 done 1\n1059999999 1060000001 a h 0 200 done 1\n"
                "1030000000 1060000000 a h 0 200 done 1\n1060000000 1060000003 a h 0 200 done 1\n"
@@ -598,8 +599,8 @@ static int order_i64(const void *a, const void *b)
     return (*(const int64_t *)a > *(const int64_t *)b) - (*(const int64_t *)a < *(const int64_t *)b);
 }
 
-/* Against counting by hand, on small random series. */
-static void test_series_by_brute_force(void **state)
+/* The checker finds the same numbers as brute force, on small random series. */
+static void series_by_brute_force(void **state)
 {
     (void)state;
     srandom(7);
@@ -625,7 +626,8 @@ static void test_series_by_brute_force(void **state)
         }
         assert_int_equal(og_worst_window(s, n, window, &at), worst);
         assert_int_equal(og_worst_overlap(s, sorted_e, n, &at), overlap);
-        /* reachable: a greedy sender, one tick at a time, after what was sent before 30 */
+        /* The limit can be reached: a greedy sender gets there, one tick at a time, after the
+         * requests before 30. */
         size_t limit = worst, sent = 0, k = 0;
         int64_t log[256];
         while (k < n && s[k] < 30) {
@@ -648,7 +650,7 @@ static void test_series_by_brute_force(void **state)
     }
 }
 
-static void test_admin_tells_and_forgets(void **state)
+static void admin_tells_and_forgets(void **state)
 {
     struct fixture *f = *state;
     ask(f, "GET", "h.example", "/a", "Cookie: seen=1\r\n", NEVER);
@@ -666,20 +668,20 @@ int main(void)
 {
 #define ORIGIN_TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        ORIGIN_TEST(test_pictures_are_exact_and_distinct),
-        ORIGIN_TEST(test_jpeg_segments),
-        ORIGIN_TEST(test_wire),
-        ORIGIN_TEST(test_chunks_hold_the_picture),
-        ORIGIN_TEST(test_delay_and_drip_take_their_time),
-        ORIGIN_TEST(test_conditional),
-        ORIGIN_TEST(test_hosts_and_lots),
-        cmocka_unit_test_setup_teardown(test_hops_from_three_places, set_up_hops, tear_down),
-        ORIGIN_TEST(test_hosts_are_reloaded),
-        ORIGIN_TEST(test_keep_alive_and_pipelining),
-        ORIGIN_TEST(test_record_sees_what_is_in_flight),
-        ORIGIN_TEST(test_checker_finds_who_is_over),
-        ORIGIN_TEST(test_admin_tells_and_forgets),
-        cmocka_unit_test(test_series_by_brute_force),
+        ORIGIN_TEST(pictures_are_exact_and_distinct),
+        ORIGIN_TEST(jpeg_segments),
+        ORIGIN_TEST(wire),
+        ORIGIN_TEST(chunks_hold_the_picture),
+        ORIGIN_TEST(delay_and_drip_take_their_time),
+        ORIGIN_TEST(conditional),
+        ORIGIN_TEST(hosts_and_lots),
+        cmocka_unit_test_setup_teardown(hops_from_three_places, set_up_hops, tear_down),
+        ORIGIN_TEST(hosts_are_reloaded),
+        ORIGIN_TEST(keep_alive_and_pipelining),
+        ORIGIN_TEST(record_sees_what_is_in_flight),
+        ORIGIN_TEST(checker_finds_who_is_over),
+        ORIGIN_TEST(admin_tells_and_forgets),
+        cmocka_unit_test(series_by_brute_force),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

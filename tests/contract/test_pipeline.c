@@ -1,11 +1,11 @@
-/* test_pipeline.c: the stages s2 to s6 with the embedded adapters in one process, against a real origin: what
- * is put into the ingest queue comes out as finished items. Ports that fail are in test_pipeline_faults.c,
- * limits in test_pipeline_limits.c; the API in front of it has tests of its own; the whole product is in
- * tests/scenario. */
+/* test_pipeline.c: the stages from plan to settle run in one process with the embedded adapters,
+ * against a real origin, and turn entries of the ingest queue into finished items.
+ * test_pipeline_faults.c has failing ports, test_pipeline_limits.c has limits, and tests/scenario
+ * runs the whole product. */
 #include "runtime/loop.h"
 #include "suite_pipeline_kit.h"
 
-static void test_all_stored(void **state)
+static void all_stored(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 100, 3, PP_REFRESH_KNOWN, "bytes=5000");
@@ -15,7 +15,7 @@ static void test_all_stored(void **state)
     assert_int_equal(b.photos_total, 300);
 }
 
-static void test_known_are_not_fetched_again(void **state)
+static void known_are_not_fetched_again(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 10, 2, PP_REFRESH_KNOWN, "bytes=3000");
@@ -27,7 +27,7 @@ static void test_known_are_not_fetched_again(void **state)
     assert_int_equal(w->p.metrics.claims, claims);
 }
 
-static void test_changed_is_conditional(void **state)
+static void changed_is_conditional(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 5, 1, PP_REFRESH_KNOWN, "bytes=3000&etag=1");
@@ -38,7 +38,7 @@ static void test_changed_is_conditional(void **state)
     assert_true(w->p.metrics.claims >= 10);
 }
 
-static void test_failures_are_final_or_retried(void **state)
+static void failures_are_final_or_retried(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 4, 1, PP_REFRESH_KNOWN, "status=404");
@@ -49,7 +49,7 @@ static void test_failures_are_final_or_retried(void **state)
     assert_int_equal(world_finished(w, "b_3").photos[PP_OUTCOME_FAILED], 4);
 }
 
-static void test_slow_hosts_are_promoted(void **state)
+static void slow_hosts_are_promoted(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 12, 1, PP_REFRESH_KNOWN, "delay=1500&bytes=2000");
@@ -57,14 +57,14 @@ static void test_slow_hosts_are_promoted(void **state)
     assert_int_equal(b.photos[PP_OUTCOME_STORED], 12);
 }
 
-static void test_redirects_are_followed(void **state)
+static void redirects_are_followed(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 10, 1, PP_REFRESH_KNOWN, "hops=3&bytes=2000");
     assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 10);
 }
 
-static void test_restart_goes_on(void **state)
+static void restart_goes_on(void **state)
 {
     struct world *w = *state;
     world_post(w, "42", "b_1", 60, 1, PP_REFRESH_KNOWN, "delay=200&bytes=2000");
@@ -78,15 +78,13 @@ static void test_restart_goes_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_all_stored, world_setup_open, world_teardown_open),
-        cmocka_unit_test_setup_teardown(test_known_are_not_fetched_again, world_setup_open,
-                                        world_teardown_open),
-        cmocka_unit_test_setup_teardown(test_changed_is_conditional, world_setup_open, world_teardown_open),
-        cmocka_unit_test_setup_teardown(test_failures_are_final_or_retried, world_setup_open,
-                                        world_teardown_open),
-        cmocka_unit_test_setup_teardown(test_slow_hosts_are_promoted, world_setup_open, world_teardown_open),
-        cmocka_unit_test_setup_teardown(test_redirects_are_followed, world_setup_open, world_teardown_open),
-        cmocka_unit_test_setup_teardown(test_restart_goes_on, world_setup_open, world_teardown_open),
+        cmocka_unit_test_setup_teardown(all_stored, world_setup_open, world_teardown_open),
+        cmocka_unit_test_setup_teardown(known_are_not_fetched_again, world_setup_open, world_teardown_open),
+        cmocka_unit_test_setup_teardown(changed_is_conditional, world_setup_open, world_teardown_open),
+        cmocka_unit_test_setup_teardown(failures_are_final_or_retried, world_setup_open, world_teardown_open),
+        cmocka_unit_test_setup_teardown(slow_hosts_are_promoted, world_setup_open, world_teardown_open),
+        cmocka_unit_test_setup_teardown(redirects_are_followed, world_setup_open, world_teardown_open),
+        cmocka_unit_test_setup_teardown(restart_goes_on, world_setup_open, world_teardown_open),
     };
     return cmocka_run_group_tests_name("pipeline", tests, NULL, NULL);
 }

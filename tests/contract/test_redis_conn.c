@@ -1,5 +1,5 @@
-/* The connection to Redis: what callers are told when answers are lost, servers go, come back or are other
- * ones; scripts; subscriptions; the clock. */
+/* The connection to Redis: errors when answers are lost or servers stop, restart or change;
+ * scripts; subscriptions; the clock. */
 #include <hiredis/hiredis.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -43,7 +43,7 @@ static void on_state(void *data, bool up)
 static void open_kit(struct kit *k, struct pp_redis_options o)
 {
     *k = (struct kit){.loop = pp_loop_open()};
-    o.state = on_state;
+    o.on_state = on_state;
     o.data = k;
     assert_int_equal(pp_redis_open(k->loop, &o, &k->r), PP_OK);
 }
@@ -91,7 +91,7 @@ static struct answer ask(struct kit *k, const char *w1, const char *w2, const ch
 {
     struct answer a;
     assert_int_equal(command(k, &a, w1, w2, w3), PP_OK);
-    assert_false(a.done); /* later, always */
+    assert_false(a.done); /* the callback is never called within the call */
     pp_test_until(k->loop, is_done, &a, LONG_MS);
     return a;
 }
@@ -159,7 +159,7 @@ static void urls(void **state)
     assert_int_equal(pp_redis_parse_url(host, &a), PP_EINVAL);
 }
 
-/* --- a server that is well --- */
+/* --- a healthy server --- */
 
 static void answers_come_in_order(void **state)
 {
@@ -168,7 +168,7 @@ static void answers_come_in_order(void **state)
     struct answer a[200];
     char n[8];
     open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url});
-    for (int i = 0; i < 200; i++) { /* the first before there is a connection */
+    for (int i = 0; i < 200; i++) { /* the first ones before there is a connection */
         if (i == 100)
             pp_test_until(k.loop, is_up, &k, LONG_MS);
         snprintf(n, sizeof n, "%d", i);
@@ -220,24 +220,35 @@ static void bounded(void **state)
 static void scripts_are_sent_once_and_again(void **state)
 {
     (void)state;
-    static const char text[] = "return {KEYS[1], ARGV[1], ARGV[2]}", sum[] = "return #KEYS * 10 + #ARGV[1]";
-    struct pp_redis_script s, t;
+    static const unsigned char sum[] = "return #KEYS * 10 + #ARGV[1]",
+                               bad[] = "return redis.call('SET', KEYS[1])";
+    static const struct pp_redis_script t = {"sum", sum, sizeof sum - 1,
+                                             "3e89385f224126fc9acab4d15d3436a9dee04e68"},
+                                        s = {"bad", bad, sizeof bad - 1,
+                                             "b2ff587b7a308d63c678b5092e6d854d12908911"};
     struct redis_server *server = redis_server_shared();
     struct kit k;
-    pp_redis_script_init(&s, "three", text, strlen(text));
-    assert_string_equal(s.sha1, "4cfb4166ae4c0001fb4259c299bc0d8595c56cc2");
-    pp_redis_script_init(&t, "sum", sum, strlen(sum));
     open_kit(&k, (struct pp_redis_options){.url = server->url});
     for (int round = 0; round < 3; round++) {
         struct answer a[50];
         char arg[50];
         memset(arg, 'x', sizeof arg);
         redis_server_do(server, "SCRIPT FLUSH SYNC");
-        for (size_t i = 0; i < 50; i++) { /* all but the first may find no script, too */
-            const char *argv[] = {"k1", "k2", arg};
-            const size_t lens[] = {2, 2, i};
+        for (size_t i = 0; i < 50; i++) { /* all but the first may find the script missing, too */
+            struct pp_redis_call call = {0};
+            pp_redis_call_begin(&call, "sum", &t);
+            pp_redis_put_text(&call, "k1");
+            pp_redis_put_text(&call, "k2");
+            pp_redis_call_keys_end(&call);
+            if (i % 2) {
+                pp_redis_put(&call, arg, i);
+            } else {
+                pp_buf_put(pp_redis_word_open(&call), arg, i);
+                pp_redis_word_close(&call);
+            }
             a[i] = (struct answer){0};
-            assert_int_equal(pp_redis_eval(k.r, &t, 2, 3, argv, lens, on_answer, &a[i]), PP_OK);
+            assert_int_equal(pp_redis_send(k.r, &call, on_answer, &a[i]), PP_OK);
+            pp_redis_call_fini(&call);
         }
         for (size_t i = 0; i < 50; i++) {
             pp_test_until(k.loop, is_done, &a[i], LONG_MS);
@@ -251,10 +262,12 @@ static void scripts_are_sent_once_and_again(void **state)
         sums += strcmp(name, "sum") == 0 ? n : 0;
     assert_in_range(sums, 150 + 3, 300);
     struct answer a = {0};
-    const char *argv[] = {"k"};
-    static const char bad[] = "return redis.call('SET', KEYS[1])";
-    pp_redis_script_init(&s, "bad", bad, strlen(bad));
-    assert_int_equal(pp_redis_eval(k.r, &s, 1, 1, argv, NULL, on_answer, &a), PP_OK);
+    struct pp_redis_call call = {0};
+    pp_redis_call_begin(&call, "bad", &s);
+    pp_redis_put_text(&call, "k");
+    pp_redis_call_keys_end(&call);
+    assert_int_equal(pp_redis_send(k.r, &call, on_answer, &a), PP_OK);
+    pp_redis_call_fini(&call);
     pp_test_until(k.loop, is_done, &a, LONG_MS);
     assert_int_equal(a.err, PP_EIO);
     close_kit(&k);
@@ -266,7 +279,7 @@ static void login_and_database(void **state)
     struct redis_server s = {.options = {"--requirepass", "se cret"}};
     struct kit k;
     char url[100];
-    /* answers() of the fixture needs no password: set it afterwards */
+    /* The fixture's answers() sends no password, so the test sets the password after the start. */
     s.options[0] = NULL;
     redis_server_start(&s);
     redis_server_do(&s, "ACL SETUSER joe on >pw%d ~* +@all");
@@ -302,20 +315,21 @@ static void the_clock(void **state)
     struct kit k;
     open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url});
     pp_test_until(k.loop, is_up, &k, LONG_MS);
-    /* the same machine: the offset is what the answer took, at most */
-    assert_in_range(llabs(pp_redis_offset_ms(k.r)), 0, LONG_MS);
-    assert_int_equal(pp_redis_now(k.r), pp_loop_wall(k.loop) + pp_redis_offset_ms(k.r));
+    /* Redis runs on the same machine, so the offset is at most the duration of the call. */
+    assert_in_range(llabs((pp_redis_now(k.r) - pp_loop_wall(k.loop))), 0, LONG_MS);
     close_kit(&k);
 }
 
-/* Readings narrow the offset, and a clock that was set is believed. */
+/* Readings of Redis' clock narrow its offset down. After a clock was set, the new reading
+ * counts. */
 static void readings_of_the_clock(void **state)
 {
     (void)state;
     struct kit k;
     open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url});
     static const struct {
-        int64_t took, ahead, due; /* the answer took so long; Redis was so far ahead in its middle */
+        int64_t took, ahead,
+            due; /* ms: the duration of the call; how far Redis is ahead at its middle; the offset */
     } cases[] = {{100, 5030, 5030}, {10, 5001, 5001},  {100, 5040, 5001}, {4, 4999, 4999},
                  {4, 9000, 9000},   {500, 9100, 9000}, {500, 9400, 9400}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -328,21 +342,21 @@ static void readings_of_the_clock(void **state)
         redisReply *elements[] = {&parts[0], &parts[1]},
                    reply = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = elements};
         pp_redis_clock_set(k.r, wall - cases[i].took, &reply);
-        assert_int_equal(pp_redis_offset_ms(k.r), cases[i].due);
+        assert_int_equal((pp_redis_now(k.r) - pp_loop_wall(k.loop)), cases[i].due);
     }
     close_kit(&k);
 }
 
-/* --- what can happen to a server --- */
+/* --- faults of a server --- */
 
-static void nobody_there(void **state)
+static void no_server(void **state)
 {
     (void)state;
     char url[64];
     struct kit k;
     snprintf(url, sizeof url, "redis://127.0.0.1:%u", pp_test_port());
     open_kit(&k, (struct pp_redis_options){.url = url});
-    for (int i = 0; i < 3; i++) /* the first waits for the attempt, others are told at once */
+    for (int i = 0; i < 3; i++) /* the first waits for the attempt, the others fail at once */
         assert_int_equal(ask(&k, "PING", NULL, NULL).err, PP_EIO);
     assert_int_equal(k.ups + k.downs, 0);
     close_kit(&k);
@@ -351,7 +365,7 @@ static void nobody_there(void **state)
     close_kit(&k);
     open_kit(&k, (struct pp_redis_options){.url = "redis://no.such.host.invalid"});
     pp_loop_turn(k.loop, false);
-    close_kit(&k); /* while the name is being looked up */
+    close_kit(&k); /* while the name is being resolved */
 }
 
 static void killed_and_back(void **state)
@@ -401,7 +415,8 @@ static void a_connection_cut_in_passing(void **state)
     close_kit(&k);
 }
 
-/* Asks until there is an answer, on a machine that may be too slow for this connection's patience. */
+/* Asks until there is an answer, because on a slow machine the connection's timeout may be too
+ * short. */
 static struct answer ask_at_last(struct kit *k, const char *w1, const char *w2, const char *w3)
 {
     struct answer a;
@@ -426,15 +441,15 @@ static void frozen(void **state)
     assert_int_equal(a.err, PP_ETIMEOUT);
     assert_int_equal(command(&k, &b, "INCR", "n", NULL), PP_OK);
     pp_test_until(k.loop, is_done, &b, LONG_MS);
-    assert_int_equal(b.err, PP_EIO); /* never sent: the connection was given up */
+    assert_int_equal(b.err, PP_EIO); /* it was not sent, because the connection had been given up */
     redis_server_thaw(&s);
     while (strcmp(ask_at_last(&k, "GET", "n", NULL).text, "1") != 0)
-        ; /* the one in doubt is executed */
+        ; /* the command with the unknown outcome was executed */
     close_kit(&k);
     redis_server_kill(&s);
 }
 
-/* An answer that comes after its time goes nowhere. */
+/* The connection drops an answer that arrives after the timeout. */
 static void late_answers_are_dropped(void **state)
 {
     (void)state;
@@ -461,9 +476,9 @@ static void loading_is_not_up(void **state)
     redis_server_start(&s);
     open_kit(&k, (struct pp_redis_options){.url = s.url});
     assert_int_equal(ask(&k, "SET", "k", "v").err, PP_OK);
-    redis_server_do(&s, "REPLICAOF 127.0.0.1 1"); /* read only from now on */
+    redis_server_do(&s, "REPLICAOF 127.0.0.1 1"); /* read-only from now on */
     assert_int_equal(ask(&k, "SET", "k", "w").err, PP_EIO);
-    pp_test_until(k.loop, is_up, &k, LONG_MS); /* by name, again: the same one here */
+    pp_test_until(k.loop, is_up, &k, LONG_MS); /* resolves the name again: the same server here */
     assert_true(k.ups >= 2);
     redis_server_do(&s, "REPLICAOF NO ONE");
     assert_int_equal(ask(&k, "SET", "k", "w").err, PP_OK);
@@ -488,7 +503,7 @@ static void close_now(void *data, enum pp_err err, const struct redisReply *repl
         struct pp_redis *r = c->k->r;
         c->k->r = NULL;
         pp_redis_close(r);
-        assert_int_equal(c->called, 4); /* all of them, before it returns */
+        assert_int_equal(c->called, 4); /* close() has called all callbacks before it returns */
     }
 }
 
@@ -537,7 +552,7 @@ static void closed_with_calls_left(void **state)
     assert_int_equal(command(&k, &waiting, "PING", NULL, NULL), PP_OK);
     close_kit(&k);
     assert_int_equal(waiting.err, PP_ECLOSED);
-    for (int i = 0; i < 4000; i++) { /* what was submitted is sent all the same */
+    for (int i = 0; i < 4000; i++) { /* submitted commands are still sent */
         struct redisReply *r = redis_server_ask(redis_server_shared(), "GET t:closed");
         bool there = r->type == REDIS_REPLY_STRING && strcmp(r->str, "1") == 0;
         freeReplyObject(r);
@@ -628,7 +643,7 @@ int main(void)
         cmocka_unit_test(login_and_database),
         cmocka_unit_test(the_clock),
         cmocka_unit_test(readings_of_the_clock),
-        cmocka_unit_test(nobody_there),
+        cmocka_unit_test(no_server),
         cmocka_unit_test(killed_and_back),
         cmocka_unit_test(a_connection_cut_in_passing),
         cmocka_unit_test(frozen),

@@ -1,5 +1,6 @@
-/* test_redis_coordinator.c: adapter/redis keeps the coordinator's contract; and what a server can do to it:
- * end, come back, be wiped, freeze, lose its scripts, be one of a cluster. */
+/* test_redis_coordinator.c: adapter/redis keeps the coordinator's contract. More tests have faults
+ * of the server: it ends, restarts, is wiped, freezes, loses its scripts, or is one node of a
+ * cluster. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,10 +29,10 @@ static void at(int64_t now_ms)
     time_now = now_ms;
 }
 
-/* For answers: no figure of a test says how fast a machine is. */
+/* Timeout of answers in ms: long enough for the slowest machine. */
 enum { PATIENT_MS = 120000 };
 
-/* A place is a prefix on a server that all share. */
+/* Returns a new place: a prefix of keys on the shared server. */
 static const char *place(void)
 {
     static char names[1024][16];
@@ -52,7 +53,7 @@ static enum pp_err open_shared(struct pp_loop *loop, const char *prefix, struct 
 static const struct pp_coord_subject contract = {
     .name = "coordinator: Redis", .place = place, .open = open_shared, .many = true, .at = at};
 
-/* --- a server of these tests' own --- */
+/* --- servers of one test --- */
 
 static struct redis_server server;
 static int64_t own_timeout_ms = PATIENT_MS;
@@ -101,7 +102,8 @@ static bool is_done(void *done)
     return *(bool *)done;
 }
 
-/* c knows of worker d and the slow host; d of worker c and that. */
+/* Returns true once coordinator c knows worker d and the slow host. d_has_caught_up() is the same
+ * for coordinator d. */
 static bool c_has_caught_up(void *arg)
 {
     struct coord_kit *k = arg;
@@ -128,7 +130,7 @@ static struct pp_slot_renewal renewal(const char *client)
     return (struct pp_slot_renewal){.client = client, .rpm = 60, .concurrency = 8, .shares = 1};
 }
 
-/* The error that an acquire ends in. */
+/* Requests a slot of the client for the worker. Returns the error of the request. */
 static enum pp_err try_acquire(struct coord_kit *k, const char *worker, const char *client)
 {
     struct pp_slot_want w = want(client);
@@ -158,7 +160,7 @@ static void a_restart_forgets_nothing(void **state)
     ck_until(k, is_down);
     for (int i = 0; i < 3; i++)
         assert_int_equal(try_acquire(k, "w1", "43"), PP_EIO); /* not executed */
-    k->d->ops->announce(k->d, &row, 1);                       /* these wait */
+    k->d->ops->announce(k->d, &row, 1);                       /* announcements wait */
     k->d->ops->slow_host(k->d, "slow.test", T0 + 60000, T0);
     k->d->ops->notify(k->d, &(struct pp_notice){.kind = PP_NOTICE_CLIENT, .a = "44"}, 1);
     k->d->ops->heartbeat(k->d, &(struct pp_worker_info){
@@ -168,13 +170,14 @@ static void a_restart_forgets_nothing(void **state)
     assert_string_equal(k->c->ops->dataset(k->c), name);
     assert_int_equal(ck_heard(k, "42", 1), T0);
     ck_until(k, c_has_caught_up);
-    ck_listen(k); /* the notice may have come before, or not */
+    ck_listen(k); /* the notice may have come before this, or not */
     assert_false(ck_acquire(k, "w2", want("42"), T0 + 1).granted);
     assert_false(ck_renew(k, "w1", renewal("42"), T0 + 1));
     assert_true(ck_acquire(k, "w1", want("43"), T0 + 1).granted);
 }
 
-/* What was announced while this process was not connected, or its subscription was lost. */
+/* Another process announces rows while this process is not connected, or has lost its subscription.
+ * This process must still learn of them. */
 static void missed_messages_are_made_up_for(void **state)
 {
     struct coord_kit *k = *state;
@@ -190,7 +193,7 @@ static void missed_messages_are_made_up_for(void **state)
         redis_server_do(&server, "CLIENT KILL TYPE pubsub");
         k->d->ops->announce(k->d, &row, 1);
         assert_int_equal(ck_heard(k, ids[i], 1), T0 + i);
-        ck_listen(k); /* and notices may have been lost */
+        ck_listen(k); /* notices may have been lost, too */
     }
 }
 
@@ -218,33 +221,35 @@ static void a_wiped_server_is_a_new_data_set(void **state)
     redis_server_do(&server, "FLUSHALL");
     ck_at(k, T0 + 5000);
     info.seen_at = T0 + 5000;
-    k->c->ops->heartbeat(k->c, &info); /* an idle worker finds out, too */
+    k->c->ops->heartbeat(k->c, &info); /* an idle worker notices, too */
     ck_until(k, is_another);
     assert_false(ck_acquire(k, "w2", want("42"), T0 + 5001).granted);
     assert_false(ck_acquire(k, "w2", want("43"), T0 + 5001).granted);
     r.marks = marks;
     r.n_marks = 1;
     r.reserved = 3;
-    assert_false(ck_renew(k, "w1", r, T0 + 5002)); /* its holder goes on */
+    assert_false(ck_renew(k, "w1", r, T0 + 5002)); /* the holder keeps the slot */
     struct pp_coord_backlog b = ck_backlog(k, k->c, true);
-    assert_false(b.complete); /* it was of another data set that it said so */
+    assert_false(b.complete); /* it was complete for another data set only */
     b = ck_backlog(k, k->c, true);
     assert_true(b.complete);
     ck_open_other(k);
     ck_until(k, d_has_caught_up);
-    /* One lease later: with the rate spent, and nothing beside what somebody unknown may have under way. */
+    /* One lease later the coordinator counts the rate as spent, and assumes that unknown holders
+     * have requests in flight. */
     struct pp_slot_want w = ck_acquire(k, "w2", want("43"), T0 + 5000 + LEASE);
     assert_true(w.granted);
     assert_true(ck_told(&w, T0 + 5000 + LEASE) >= 60);
     assert_int_equal(w.taken, 8);
     assert_int_equal(w.taken_until_ms, T0 + 5000 + LEASE + 20000);
-    w = ck_acquire(k, "w2", want("42"), T0 + 5002 + LEASE); /* what its holder said */
+    w = ck_acquire(k, "w2", want("42"), T0 + 5002 + LEASE); /* the row is as its holder reported it */
     assert_true(w.granted);
     assert_int_equal(ck_told(&w, T0 + 5002 + LEASE), 5);
     assert_int_equal(w.taken, 0);
 }
 
-/* The server takes a request and answers too late: it is not known what became of it. */
+/* The server executes a request but answers too late, so the outcome is unknown. The worker can ask
+ * for the slot again. */
 static void a_lost_grant_can_be_asked_for_again(void **state)
 {
     struct coord_kit *k = *state;
@@ -262,13 +267,13 @@ static void a_lost_grant_can_be_asked_for_again(void **state)
     redis_server_thaw(&server);
     ck_crash(k);
     struct pp_slot_want other = ck_acquire(k, "w2", want("42"), T0);
-    if (!other.granted) { /* it was done */
+    if (!other.granted) { /* Redis had executed the request */
         w = ck_acquire(k, "w1", want("42"), T0);
         assert_true(w.granted);
     }
 }
 
-/* A call that comes over an old connection, after others that were made later, undoes nothing of theirs. */
+/* A call arrives over an old connection after newer calls. It must not undo them. */
 static void late_calls_change_nothing(void **state)
 {
     struct coord_kit *k = *state;
@@ -282,7 +287,7 @@ static void late_calls_change_nothing(void **state)
     r.n_marks = 1;
     r.reserved = 5;
     assert_false(ck_renew(k, "w1", r, T0));
-    struct pp_coordinator *c = k->c; /* the same worker, fewer calls */
+    struct pp_coordinator *c = k->c; /* the same worker with fewer calls */
     ck_open_other(k);
     k->c = k->d;
     r.reserved = 0;
@@ -291,7 +296,7 @@ static void late_calls_change_nothing(void **state)
     k->c = c;
     assert_true(lost);
     assert_false(ck_acquire(k, "w2", want("42"), T0).granted);
-    assert_false(ck_renew(k, "w1", renewal("42"), T0)); /* it is still its own */
+    assert_false(ck_renew(k, "w1", renewal("42"), T0)); /* the slot is still its own */
 }
 
 static void scripts_may_be_forgotten(void **state)
@@ -311,7 +316,7 @@ static void scripts_may_be_forgotten(void **state)
     }
 }
 
-/* Rows of clients that nobody holds go by themselves, and not before all that they say is over. */
+/* A client's row without a holder expires, but not before all times in the row have passed. */
 static void rows_expire(void **state)
 {
     struct coord_kit *k = *state;
@@ -331,7 +336,8 @@ static void rows_expire(void **state)
     assert_in_range(redis_server_number(&server, command), 61000, 330000);
 }
 
-/* More is announced during an outage than is kept: who asks is told that the index lacks something. */
+/* During an outage the process announces more rows than it keeps. Afterwards the index reports that
+ * it is incomplete. */
 static void too_many_announcements_are_not_hushed_up(void **state)
 {
     enum { N = 300000 };
@@ -348,8 +354,8 @@ static void too_many_announcements_are_not_hushed_up(void **state)
     }
     redis_server_restart(&server);
     ck_until(k, is_up);
-    /* What was forgotten is said with the first announcement that goes out; `rebuilt` waits for all of them.
-     */
+    /* The first announcement that reaches Redis reports the dropped rows. The request with
+     * `rebuilt` waits for all announcements. */
     struct pp_coord_backlog last = {.req = ck_request(k), .rebuilt = true};
     ck_wait(k, k->c->ops->backlog(k->c, &last), &last.req, PP_EIO);
     struct pp_coord_backlog b = ck_backlog(k, k->c, false);
@@ -357,7 +363,7 @@ static void too_many_announcements_are_not_hushed_up(void **state)
     assert_true(b.n > 100000);
 }
 
-/* A fleet with nothing to do: a round trip for every other second and worker. */
+/* In an idle fleet each worker makes one round trip every two seconds. */
 static void idle_workers_say_little(void **state)
 {
     struct coord_kit *k = *state;
@@ -368,14 +374,14 @@ static void idle_workers_say_little(void **state)
         ck_at(k, T0 + i * 1000);
         k->c->ops->heartbeat(
             k->c, &(struct pp_worker_info){.id = "c", .host = "h", .tiers = "all", .seen_at = T0 + i * 1000});
-        (void)ck_elect(k, k->c, "c", 1000, T0 + i * 1000); /* the answer has come */
+        (void)ck_elect(k, k->c, "c", 1000, T0 + i * 1000); /* the answer has arrived */
     }
     for (size_t i = 0; k->c->ops->roundtrips(k->c, i, &name, &n); i++)
         if (strcmp(name, "heartbeat") == 0)
             beats = n;
         else if (strcmp(name, "elect") != 0)
             assert_true(n < 8);     /* once, at the start */
-    assert_in_range(beats, 29, 34); /* and at the start */
+    assert_in_range(beats, 29, 34); /* and one at the start */
 }
 
 static void on_many(void *data, const struct pp_backlog_row *rows, size_t n)
@@ -385,8 +391,7 @@ static void on_many(void *data, const struct pp_backlog_row *rows, size_t n)
     (void)n;
 }
 
-/* Redis' own clock: marks and what is under way count for as long as they should, or longer; never shorter.
- */
+/* Marks and requests in flight count for as long as they should by Redis' clock, or longer. */
 static void by_the_clock(void **state)
 {
     struct pp_loop *loop = pp_loop_open();
@@ -508,7 +513,8 @@ static int stop_cluster(void **state)
     return 0;
 }
 
-/* Whatever node a process was pointed to, all work on the one that has the keys, and messages reach all. */
+/* A process may be pointed at any node of the cluster. Its commands still go to the node that owns
+ * the keys, and messages reach every process. */
 static void any_node_will_do(void **state)
 {
     struct coord_kit *k = *state;

@@ -1,5 +1,5 @@
-/* The event log on Redis: the contract; where its numbers come from, and that none comes twice whatever
- * becomes of Redis; what is lost is known. */
+/* The event log on Redis keeps the contract. It never uses a number twice, whatever happens to
+ * Redis, and reports a gap for lost events. */
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -59,7 +59,7 @@ static int close_kit(void **state)
     return 0;
 }
 
-/* --- what tests do --- */
+/* --- helpers --- */
 
 static struct pp_log_append ask(struct log_kit *k, int i)
 {
@@ -83,7 +83,7 @@ static void begin_with(struct log_kit *k, int i, uint64_t first, uint64_t end, u
     LK_DUE(k, i, begin, &r, PP_OK);
 }
 
-/* The connection is there again. */
+/* Waits until the connection is up again. */
 static void until_up(struct log_kit *k, int i)
 {
     int64_t until = pp_loop_now(k->loop) + 60000;
@@ -114,13 +114,13 @@ static void shell(const char *format, ...)
     assert_int_equal(system(command), 0);
 }
 
-/* What the server has on its disk now. Each write is synced. */
+/* Copies the server's files. The server syncs each write, so the copy is complete. */
 static void keep_files(void)
 {
     shell("rm -rf '%s.kept' && cp -r '%s' '%s.kept'", own.dir, own.dir, own.dir);
 }
 
-/* The server ends, and comes back with what it had then. */
+/* Kills the server and restarts it with the copied files. */
 static void back_in_time(struct log_kit *k)
 {
     redis_server_kill(&own);
@@ -153,7 +153,7 @@ static void numbers_are_the_stores(void **state)
     struct log_kit *k = *state;
     uint64_t stale;
     needs_numbers(k, 0, &stale);
-    begin_with(k, 0, 1, 2000, stale ^ 1); /* for something else */
+    begin_with(k, 0, 1, 2000, stale ^ 1); /* for another `stale` */
     needs_numbers(k, 0, &stale);
     begin_with(k, 0, 5001, 7001, stale);
     assert_int_equal(lk_append(k, 0, 3), 5001);
@@ -167,7 +167,7 @@ static void numbers_are_the_stores(void **state)
     assert_int_equal(k->logs[0]->ops->append(k->logs[0], &large), PP_EINVAL);
 }
 
-/* Nothing is lost where only the numbers end. */
+/* The log uses up its blocks of numbers. It loses no event. */
 static void blocks_end(void **state)
 {
     struct log_kit *k = *state;
@@ -198,9 +198,9 @@ static void others_are_quicker(void **state)
     needs_numbers(k, 0, &stale[0]);
     needs_numbers(k, 1, &stale[1]);
     begin_with(k, 1, 2001, 4001, stale[1]);
-    begin_with(k, 0, 1, 2001, stale[0]); /* reserved before, and late */
+    begin_with(k, 0, 1, 2001, stale[0]); /* reserved earlier, begun late */
     assert_int_equal(lk_append(k, 0, 2), 2001);
-    begin_with(k, 0, 8001, 10001, stale[0]); /* there are enough */
+    begin_with(k, 0, 8001, 10001, stale[0]); /* the log has enough numbers */
     assert_int_equal(lk_append(k, 1, 1000), 2003);
     k->next_number = 4001;
     assert_int_equal(lk_append(k, 0, 1000), 4001); /* 998 were left */
@@ -208,8 +208,9 @@ static void others_are_quicker(void **state)
     assert_int_equal(lk_append(k, 1, 1), 5001);
 }
 
-/* Two are told that numbers are needed; while one of them is slow, the other's are used, and lost with all
- * data. What the slow one has then is lower than what was handed out. */
+/* Two processes learn that the log needs numbers. While one of them is slow, the log uses the block
+ * of the other, and then loses it with all data. The block of the slow process is now lower than
+ * numbers in use, and the log must not use it. */
 static void late_for_another_life(void **state)
 {
     struct log_kit *k = *state;
@@ -277,7 +278,7 @@ static void the_latest_are_lost(void **state)
     assert_true(r.n == 10 && r.last == 10);
     uint64_t first = lk_append(k, 0, 2);
     assert_true(first > lost + 4);
-    struct pp_event *all = lk_all(k, 0, lost + 2, 10, &n); /* had seen some of those */
+    struct pp_event *all = lk_all(k, 0, lost + 2, 10, &n); /* the reader had seen some of those */
     assert_int_equal(n, 3);
     assert_true(is_gap(&all[0], 11, first - 1));
     assert_int_equal(all[1].seq, first);
@@ -296,7 +297,8 @@ static void everything_is_lost(void **state)
     assert_true(r.n == 2 && r.events[0].seq == first && r.cleaned == first - 1 && r.last == first + 1);
 }
 
-/* One key of the two: as an eviction policy would have it. */
+/* The test deletes one of the log's two keys, as an eviction policy could. The log continues
+ * without using a number twice. */
 static void half_is_lost(void **state)
 {
     struct log_kit *k = *state;
@@ -320,7 +322,7 @@ static void half_is_lost(void **state)
     assert_true(r.n == 1 && r.last == first && r.cleaned == first - 1);
 }
 
-/* --- answers that don't come --- */
+/* --- lost answers --- */
 
 struct flights {
     int left;
@@ -336,8 +338,8 @@ static bool all_landed(void *arg)
     return ((struct flights *)arg)->left == 0;
 }
 
-/* Where it is not known whether they are there, they may be appended again: with other numbers. */
-static void outcomes_that_nobody_knows(void **state)
+/* A caller that gets an unknown outcome may append its events again. They get other numbers. */
+static void unknown_outcomes(void **state)
 {
     struct log_kit *k = *state;
     struct pp_event *events = lk_events(k, 5);
@@ -477,11 +479,11 @@ static void in_a_cluster(void **state)
     redis_server_kill(&own);
 }
 
-/* --- anything, in any order --- */
+/* --- anything in any order --- */
 
 struct history {
     struct log_kit *k;
-    struct pp_event *events; /* that were appended, in order */
+    struct pp_event *events; /* the appended ones, in order */
     size_t n;
 };
 
@@ -494,7 +496,7 @@ static void append_some(struct history *h, int i, size_t n)
         h->events[h->n++] = events[j];
 }
 
-/* Whatever was appended is there, or known as missing. */
+/* Asserts that each appended event can be read or is reported as missing. */
 static void check_history(struct history *h)
 {
     size_t n, at = 0;
@@ -571,7 +573,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(numbers_are_the_stores),      T(blocks_end),           T(others_are_quicker),
         T(late_for_another_life),       T(back_with_everything), T(the_latest_are_lost),
-        T(everything_is_lost),          T(half_is_lost),         T(outcomes_that_nobody_knows),
+        T(everything_is_lost),          T(half_is_lost),         T(unknown_outcomes),
         T(killed_in_the_middle),        T(memory_runs_out),      T(wakes_after_a_restart),
         cmocka_unit_test(in_a_cluster), T(any_history),          cmocka_unit_test(wrong_options),
     };

@@ -1,5 +1,5 @@
-/* What can happen to the ingest queue on Redis: answers that are lost, connections that are cut, a Redis that
- * is killed, wiped, full, or one node of several. */
+/* The ingest queue on Redis with faults: answers are lost, connections are cut, or Redis is killed,
+ * wiped, full, or one node of several. */
 #include <hiredis/hiredis.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 #include "suite_redis_kit.h"
 #include "test_loop.h"
 
-/* --- answers that are lost --- */
+/* --- lost answers --- */
 
 static void a_take_whose_answer_was_lost(void **state)
 {
@@ -41,7 +41,7 @@ static void a_take_whose_answer_was_lost(void **state)
     redis_server_kill(&s);
 }
 
-/* Turns until a request is refused for want of a connection. */
+/* Turns the loop until a request is refused because there is no connection. */
 static void until_given_up(struct rik *k)
 {
     struct pp_ingest_get g;
@@ -55,7 +55,8 @@ static void until_given_up(struct rik *k)
     } while (g.req.err != PP_EIO);
 }
 
-/* Appended, and the answer lost: sent again, it is there once, and that is what its caller hears. */
+/* Redis does the append, but its answer is lost. The queue sends the append again: the entry exists
+ * once, and the caller gets the answer. */
 static void an_append_whose_answer_was_lost(void **state)
 {
     (void)state;
@@ -72,7 +73,7 @@ static void an_append_whose_answer_was_lost(void **state)
         redis_server_freeze(&s);
         RIK_SUBMIT(k, 0, append, &r);
         uint64_t before = rik_sent(k, 0, "ingest_append");
-        while (rik_sent(k, 0, "ingest_append") == before) /* on its way */
+        while (rik_sent(k, 0, "ingest_append") == before) /* until it is sent */
             pp_loop_turn(k->loop, true);
         until_given_up(k);
         redis_server_thaw(&s);
@@ -85,7 +86,7 @@ static void an_append_whose_answer_was_lost(void **state)
     redis_server_kill(&s);
 }
 
-/* Redis is restarted under load: nobody notices, nothing is lost. */
+/* Appends entries while Redis restarts. No call must fail, and no entry must be lost. */
 struct writer {
     struct rik *k;
     struct pp_ingest_append r;
@@ -149,9 +150,10 @@ static void redis_is_restarted(void **state)
     redis_server_kill(&s);
 }
 
-/* --- large ones --- */
+/* --- large entries --- */
 
-/* Connections are cut while parts go up and come down: whole or not there. */
+/* Connections are cut while the queue sends and reads the parts of an entry. The entry is whole or
+ * absent. */
 static void large_ones_and_cut_connections(void **state)
 {
     (void)state;
@@ -197,7 +199,7 @@ static void large_ones_and_cut_connections(void **state)
     redis_server_kill(&s);
 }
 
-/* Parts that no entry came for go by themselves, and no part is larger than it may be. */
+/* Parts whose entry was never appended expire. No part exceeds the limit of a part. */
 static void parts_without_an_entry_expire(void **state)
 {
     (void)state;
@@ -213,7 +215,7 @@ static void parts_without_an_entry_expire(void **state)
     RIK_SUBMIT(k, 0, append, &r);
     while (rik_sent(k, 0, "ingest_part") < 3)
         pp_loop_turn(k->loop, true);
-    rik_close_planner(k, 0); /* in the middle */
+    rik_close_planner(k, 0); /* between two parts */
     assert_true(k->done);
     assert_int_not_equal(r.req.err, PP_OK);
     assert_int_equal(rik_stats(k, 1).entries, 0);
@@ -223,7 +225,7 @@ static void parts_without_an_entry_expire(void **state)
     assert_int_equal(redis_server_number(&s, words), -1);
     snprintf(words, sizeof words, "HSTRLEN {%s}:parts:b_1 0", k->prefix);
     assert_in_range(redis_server_number(&s, words), 1, (512 << 10) - 1);
-    r.high_water = 5; /* what is refused is not sent */
+    r.high_water = 5; /* a refused payload is not sent */
     r.entry.batch_id = "b_2";
     uint64_t before = rik_sent(k, 1, "ingest_part");
     RIK_DUE(k, 1, append, &r, PP_EFULL);
@@ -234,9 +236,10 @@ static void parts_without_an_entry_expire(void **state)
     redis_server_kill(&s);
 }
 
-/* --- what is lost in Redis --- */
+/* --- Redis loses data --- */
 
-/* Gone from Redis (dropped, or deleted by hand): the planner gets an empty payload, and sets it aside. */
+/* Redis has lost a payload, by eviction or by hand. The planner gets the entry without a payload,
+ * and sets it aside. */
 static void a_payload_that_is_gone(void **state)
 {
     (void)state;
@@ -269,7 +272,7 @@ static void a_payload_that_is_gone(void **state)
     rik_close_kit(k);
 }
 
-/* Written by somebody else: it holds nobody up. */
+/* Redis has a line that photopool did not write. A planner continues with the other entries. */
 static void a_line_that_makes_no_sense(void **state)
 {
     (void)state;
@@ -288,7 +291,7 @@ static void a_line_that_makes_no_sense(void **state)
     rik_close_kit(k);
 }
 
-/* Everything is deleted under a planner's hands. */
+/* All keys in Redis are deleted while a planner works. */
 static void wiped(void **state)
 {
     (void)state;
@@ -314,7 +317,7 @@ static void wiped(void **state)
     redis_server_kill(&s);
 }
 
-/* The group alone is deleted: what was taken is taken again. */
+/* Only the consumer group is deleted. Planners get entries again that were already taken. */
 static void the_group_is_made_anew(void **state)
 {
     (void)state;
@@ -384,7 +387,7 @@ static void one_node_of_several(void **state)
         pp_loop_turn(k->loop, true);
     pp_arena_init(&k->arena, 0);
     int on[2] = {0};
-    for (int i = 0; i < 6; i++) { /* by way of the first node, wherever the keys are */
+    for (int i = 0; i < 6; i++) { /* through the first node, whichever has the keys */
         k->prefix = rik_place();
         k->server = &s[0];
         rik_open_planner(k, 0, (struct pp_redis_ingest_options){0});

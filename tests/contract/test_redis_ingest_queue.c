@@ -1,5 +1,5 @@
-/* The ingest queue on Redis: the contract; several planners, silent ones, idle ones; what is in Redis; what a
- * 202 is worth. */
+/* The ingest queue on Redis keeps the contract. More tests have several planners, some of them
+ * silent or idle; the keys in Redis; and the durability of a 202. */
 #include <hiredis/hiredis.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -49,8 +49,9 @@ static void a_client_is_planned_by_one(void **state)
     rik_close_kit(k);
 }
 
-/* ... and who waits is told when the client is free. */
-static void a_free_client_wakes_somebody(void **state)
+/* A planner waits because another one has the client's entry. It wakes up once that entry is
+ * acked. */
+static void a_free_client_wakes_a_planner(void **state)
 {
     (void)state;
     struct rik *k = rik_open_with(redis_server_shared(), 2, (struct pp_redis_ingest_options){0});
@@ -86,7 +87,7 @@ static void one_is_woken_not_all(void **state)
     rik_close_kit(k);
 }
 
-/* Who has the only entry that is taken, and how often it was given. */
+/* Asserts that one entry is taken, by this planner, after this number of deliveries. */
 static void held_by(struct rik *k, const char *planner, long long deliveries)
 {
     char words[200];
@@ -98,7 +99,7 @@ static void held_by(struct rik *k, const char *planner, long long deliveries)
     freeReplyObject(r);
 }
 
-/* However long planning takes, signs of life keep an entry. */
+/* A planner takes long. Its heartbeats keep the entry for it. */
 static void slow_is_not_silent(void **state)
 {
     (void)state;
@@ -112,14 +113,15 @@ static void slow_is_not_silent(void **state)
     held_by(k, "p0", 1);
     rik_ack(k, 0, "b_1");
     uint64_t before = rik_sent(k, 0, "ingest_refresh");
-    int64_t until = pp_loop_now(k->loop) + 300; /* nothing in hand, nothing said */
+    int64_t until = pp_loop_now(k->loop) + 300; /* without an entry it sends no heartbeat */
     while (pp_loop_now(k->loop) < until)
         pp_loop_turn(k->loop, true);
     assert_int_equal(rik_sent(k, 0, "ingest_refresh"), before);
     rik_close_kit(k);
 }
 
-/* A process that stands still loses what it has; when it goes on it may end its work all the same. */
+/* A process that stands still loses its entries to another one. When it continues, it may still
+ * finish its work. */
 static void silent_ones_lose_what_they_have(void **state)
 {
     (void)state;
@@ -139,7 +141,7 @@ static void silent_ones_lose_what_they_have(void **state)
     uint64_t before = rik_sent(k, 0, "ingest_refresh");
     while (rik_sent(k, 0, "ingest_refresh") == before)
         pp_loop_turn(still, true);
-    held_by(k, "p1", 2); /* its sign of life takes nothing back */
+    held_by(k, "p1", 2); /* its heartbeat does not take the entry back */
     rik_ack(k, 0, "b_1");
     rik_ack(k, 1, "b_1");
     rik_takes(k, 1, 9, "2");
@@ -148,9 +150,9 @@ static void silent_ones_lose_what_they_have(void **state)
     pp_loop_close(still);
 }
 
-/* One that ends in order gives back at once what it has, and takes back its own delivery, not that of one
- * that went silent. */
-static void an_end_gives_back(void **state)
+/* A planner that closes returns its entries to the queue, and its deliveries are not counted. The
+ * deliveries of a silent planner are counted. */
+static void a_planner_that_closes_returns_its_entries(void **state)
 {
     (void)state;
     struct rik *k = rik_open_with(redis_server_shared(), 3, (struct pp_redis_ingest_options){0});
@@ -179,8 +181,8 @@ static void an_end_gives_back(void **state)
     rik_close_kit(k);
 }
 
-/* An idle queue is not asked. */
-static void nobody_asks_an_idle_queue(void **state)
+/* An idle planner sends no commands to Redis, and still wakes up for a new entry. */
+static void an_idle_queue_is_not_polled(void **state)
 {
     (void)state;
     struct rik *k = rik_open_with(redis_server_shared(), 1, (struct pp_redis_ingest_options){0});
@@ -199,9 +201,9 @@ static void nobody_asks_an_idle_queue(void **state)
     rik_close_kit(k);
 }
 
-/* --- what is in Redis --- */
+/* --- the keys in Redis --- */
 
-/* --- what is in Redis --- */
+/* --- the keys in Redis --- */
 
 static void nothing_is_left(void **state)
 {
@@ -219,7 +221,7 @@ static void nothing_is_left(void **state)
         r.entry.payload_n = i % 3 ? 100 : 1 << 20;
         RIK_DUE(k, 0, append, &r, PP_OK);
         if (i % 4 == 0)
-            rik_ack(k, 0, id); /* also what nobody has taken */
+            rik_ack(k, 0, id); /* planner 0 may ack entries that no planner has taken */
     }
     struct pp_ingest_take t = rik_take_request(0, 100);
     RIK_DUE(k, 0, take, &t, PP_OK);
@@ -234,7 +236,7 @@ static void nothing_is_left(void **state)
         char tag[64], words[300];
         snprintf(tag, sizeof tag, "{%s}:", k->prefix);
         const char *name = r->element[i]->str + strlen(tag);
-        assert_memory_equal(r->element[i]->str, tag, strlen(tag)); /* one node has them all */
+        assert_memory_equal(r->element[i]->str, tag, strlen(tag)); /* one node has all keys */
         snprintf(words, sizeof words, "TTL %s", r->element[i]->str);
         if (strncmp(name, "done:", 5) == 0 || strncmp(name, "key:", 4) == 0)
             assert_in_range(redis_server_number(&s, words), 1, 2 * 86400);
@@ -260,7 +262,7 @@ static const char *text_of(struct redis_server *s, const char *words)
     return text;
 }
 
-static void so_many_are_set_aside(void **state)
+static void at_most_256_entries_are_set_aside(void **state)
 {
     (void)state;
     struct rik *k = rik_open_with(redis_server_shared(), 1, (struct pp_redis_ingest_options){0});
@@ -280,7 +282,7 @@ static void so_many_are_set_aside(void **state)
     assert_string_equal(g.entry.client, "c");
     char words[200];
     snprintf(words, sizeof words, "HGET {%s}:parts:b_004 0", k->prefix);
-    assert_true(text_of(k->server, words)[0]); /* its payload is kept for a while */
+    assert_true(text_of(k->server, words)[0]); /* Redis keeps the payload for a while */
     snprintf(words, sizeof words, "TTL {%s}:parts:b_004", k->prefix);
     assert_in_range(redis_server_number(k->server, words), 86400, 8 * 86400);
     rik_close_kit(k);
@@ -300,12 +302,12 @@ static void planners_that_are_gone(void **state)
     struct pp_ingest_clean c = {.before_ms = 0};
     RIK_DUE(k, 0, clean, &c, PP_OK);
     struct redisReply *r = redis_server_ask(k->server, words);
-    assert_int_equal(r->elements, 2); /* not silent long enough */
+    assert_int_equal(r->elements, 2); /* the planner was not silent for long enough */
     freeReplyObject(r);
     rik_close_kit(k);
 }
 
-/* --- what a 202 is worth --- */
+/* --- the durability of a 202 --- */
 
 static void says(struct redis_server *s, const char *url, const char *due)
 {
@@ -318,7 +320,7 @@ static void says(struct redis_server *s, const char *url, const char *due)
     rik_close_kit(k);
 }
 
-static void durability_is_said(void **state)
+static void durability_is_reported(void **state)
 {
     (void)state;
     struct redis_server s = {0};
@@ -386,16 +388,16 @@ int main(void)
     static const struct pp_ingest_subject subject = {"redis", rik_place, open_shared, false};
     const struct CMUnitTest own[] = {
         cmocka_unit_test(a_client_is_planned_by_one),
-        cmocka_unit_test(a_free_client_wakes_somebody),
+        cmocka_unit_test(a_free_client_wakes_a_planner),
         cmocka_unit_test(one_is_woken_not_all),
         cmocka_unit_test(slow_is_not_silent),
         cmocka_unit_test(silent_ones_lose_what_they_have),
-        cmocka_unit_test(an_end_gives_back),
-        cmocka_unit_test(nobody_asks_an_idle_queue),
-        cmocka_unit_test(so_many_are_set_aside),
+        cmocka_unit_test(a_planner_that_closes_returns_its_entries),
+        cmocka_unit_test(an_idle_queue_is_not_polled),
+        cmocka_unit_test(at_most_256_entries_are_set_aside),
         cmocka_unit_test(nothing_is_left),
         cmocka_unit_test(planners_that_are_gone),
-        cmocka_unit_test(durability_is_said),
+        cmocka_unit_test(durability_is_reported),
         cmocka_unit_test(closed_in_the_middle),
         cmocka_unit_test(wrong_options),
     };

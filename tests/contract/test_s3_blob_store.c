@@ -1,5 +1,6 @@
-/* test_s3_blob_store.c: adapter/s3 keeps the blob store's contract, on a server that checks signatures and
- * hashes; and what only an object store can do. What servers do wrong is in test_s3_faults.c. */
+/* test_s3_blob_store.c: adapter/s3 keeps the blob store's contract on a server that checks
+ * signatures and hashes. More tests cover what only an object store has. test_s3_faults.c has the
+ * mistakes of servers. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -36,7 +37,7 @@ static struct pp_s3_options options_of(const char *prefix, bool path_style)
                               .timeout_ms = 300000,
                               .say_ms = 3600000};
     (void)snprintf(o.prefix, sizeof(o.prefix), "%s", prefix);
-    /* Names below "localhost" are this machine for libcurl. */
+    /* libcurl resolves names below "localhost" to this machine. */
     (void)snprintf(o.endpoint, sizeof(o.endpoint), "http://%s%s", path_style ? "127.0.0.1" : "localhost",
                    strrchr(server.url, ':'));
     return o;
@@ -80,7 +81,7 @@ static void count(void *data, const char *key, size_t n, int64_t modified_ms)
         memcpy(l->first, key, n + 1);
     if (pp_object_parse(&name, key + l->prefix, n - l->prefix))
         l->objects++;
-    else if (strcmp(key + l->prefix, "probe") != 0) /* it is documented */
+    else if (strcmp(key + l->prefix, "probe") != 0) /* the documented probe */
         l->others++;
 }
 
@@ -187,7 +188,8 @@ static void objects_of_another_size_are_replaced(void **state)
     b->ops->close(b);
 }
 
-/* s3rver answers this one with all of the object. */
+/* The server, s3rver, answers this range with the whole object. The store returns only the
+ * requested bytes. */
 static void a_store_may_send_more_than_asked(void **state)
 {
     const char *prefix;
@@ -205,7 +207,7 @@ static void a_store_may_send_more_than_asked(void **state)
     b->ops->close(b);
 }
 
-/* --- what is refused, and how the operator hears of it --- */
+/* --- refusals, and how the operator learns of them --- */
 
 struct said {
     FILE *f;
@@ -231,7 +233,7 @@ static const char *close_log(struct said *s)
     return s->text;
 }
 
-static void refusals_are_told_of(void **state)
+static void refusals_are_reported(void **state)
 {
     static const struct {
         const char *bucket, *access, *secret, *token, *says, *hint;
@@ -271,16 +273,16 @@ static void refusals_are_told_of(void **state)
         for (int k = 0; k < 2; k++) {
             const char *what = k ? text : reason;
             if (!strstr(what, cases[i].says) || !strstr(what, cases[i].hint))
-                fail_msg("'%s' says neither '%s' nor '%s'", what, cases[i].says, cases[i].hint);
+                fail_msg("'%s' contains neither '%s' nor '%s'", what, cases[i].says, cases[i].hint);
             assert_null(strstr(what, o.secret_key));
             assert_null(strstr(what, "TOKEN "));
             assert_null(strstr(what, "wrong-"));
         }
-        assert_true(strchr(text, '\n') == strrchr(text, '\n')); /* once, however often it happens */
+        assert_true(strchr(text, '\n') == strrchr(text, '\n')); /* one log line, however often it happens */
     }
 }
 
-static void a_sound_store_says_nothing(void **state)
+static void a_sound_store_logs_nothing(void **state)
 {
     struct pp_s3_options o = options_of(place(), true);
     struct pp_blob_store *b;
@@ -407,8 +409,8 @@ int main(void)
         cmocka_unit_test(bytes_must_be_what_their_name_says),
         cmocka_unit_test(objects_of_another_size_are_replaced),
         cmocka_unit_test(a_store_may_send_more_than_asked),
-        cmocka_unit_test(refusals_are_told_of),
-        cmocka_unit_test(a_sound_store_says_nothing),
+        cmocka_unit_test(refusals_are_reported),
+        cmocka_unit_test(a_sound_store_logs_nothing),
         cmocka_unit_test(certificates_are_verified),
         cmocka_unit_test(recent_objects_are_listed),
     };

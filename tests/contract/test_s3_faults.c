@@ -1,5 +1,6 @@
-/* test_s3_faults.c: adapter/s3 against a server that keeps to a script: how many requests an operation makes,
- * what is tried again, and what becomes of answers that are late, cut, wrong or never come. */
+/* test_s3_faults.c: adapter/s3 against a server that follows a script: the requests of each
+ * operation, which of them are retried, and the outcome of answers that are late, cut, wrong or
+ * missing. */
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -29,7 +30,8 @@ static const struct iovec abc[] = {{(void *)"a", 1}, {NULL, 0}, {(void *)"bc", 2
 #define ERROR(code) "<Error><Code>" code "</Code><Message>m</Message></Error>"
 #define RANGE(text) "Content-Range: bytes " text "\r\n"
 
-/* Waits of a test are those that it is about; all others are longer than any machine is slow. */
+/* Returns options whose timeouts are longer than any slow machine needs. A test shortens only the
+ * timeout that it is about. */
 static struct pp_s3_options options_of(const char *endpoint)
 {
     struct pp_s3_options o = {.bucket = "photos",
@@ -114,7 +116,7 @@ static void a_photo_is_one_request(void **state)
     fake_http_close(s);
 }
 
-static void who_wants_to_know_pays_for_it(void **state)
+static void existence_costs_one_more_request(void **state)
 {
     static const struct fake_reply script[] = {
         {.status = 404}, {.status = 200}, {.status = 200}, {.status = 200}};
@@ -127,7 +129,8 @@ static void who_wants_to_know_pays_for_it(void **state)
     assert_false(existed);
     assert_true(fake_http_was(s, 0, "HEAD " ABC_URL));
     assert_true(fake_http_was(s, 1, "PUT " ABC_URL));
-    /* this HEAD says that it is there with 0 bytes: it is not ours */
+    /* The server's answer to HEAD reports 0 bytes, so the store must not take this for the
+     * object. */
     assert_int_equal(b->ops->put(b, abc_sha256, "jpg", abc, N(abc), &existed), PP_OK);
     assert_false(existed);
     assert_int_equal(fake_http_count(s), 4);
@@ -135,9 +138,9 @@ static void who_wants_to_know_pays_for_it(void **state)
     fake_http_close(s);
 }
 
-/* --- again, or not --- */
+/* --- retried, or not --- */
 
-static void what_passes_is_tried_again(void **state)
+static void transient_failures_are_retried(void **state)
 {
     static const struct fake_reply faults[] = {
         {.status = 503, .body = ERROR("SlowDown")},
@@ -187,7 +190,7 @@ static void it_gives_up_at_last(void **state)
     }
 }
 
-static void what_stays_is_not_tried_again(void **state)
+static void permanent_failures_are_not_retried(void **state)
 {
     static const struct {
         struct fake_reply reply;
@@ -196,7 +199,7 @@ static void what_stays_is_not_tried_again(void **state)
         {{.status = 403, .body = ERROR("AccessDenied")}, PP_EIO},
         {{.status = 403}, PP_EIO},
         {{.status = 404, .body = ERROR("NoSuchBucket")}, PP_EIO},
-        {{.status = 404, .body = ERROR("NoSuchKey")}, PP_EIO}, /* of a PUT: nonsense */
+        {{.status = 404, .body = ERROR("NoSuchKey")}, PP_EIO}, /* makes no sense for a PUT */
         {{.status = 301, .body = ERROR("PermanentRedirect")}, PP_EIO},
         {{.status = 307, .headers = "Location: http://192.0.2.1/\r\n"}, PP_EIO},
         {{.status = 400, .body = ERROR("XAmzContentSHA256Mismatch")}, PP_EIO},
@@ -218,7 +221,8 @@ static void what_stays_is_not_tried_again(void **state)
     }
 }
 
-/* The server has closed the connection that is kept: libcurl sends the body again, from its start. */
+/* The server has closed the connection that the store kept open. libcurl sends the body again, from
+ * its start. */
 static void a_kept_connection_may_be_gone(void **state)
 {
     static const struct fake_reply script[] = {
@@ -239,7 +243,8 @@ static void a_kept_connection_may_be_gone(void **state)
     fake_http_close(s);
 }
 
-/* The request may reach the server after we have given up. */
+/* Waits until the server has n requests, because a request may reach the server after the store's
+ * timeout. */
 static void wait_for_count(struct fake_http *s, size_t n)
 {
     for (int i = 0; i < 20000 && fake_http_count(s) < n; i++)
@@ -263,8 +268,9 @@ static void silence_ends(void **state)
     fake_http_close(s);
 }
 
-/* Where the machine is slow an answer may look like silence, too: there are enough of them. */
-static void silence_is_tried_again(void **state)
+/* On a slow machine even a real answer may look like silence. So the script has answers for many
+ * attempts. */
+static void silence_is_retried(void **state)
 {
     struct fake_reply script[40] = {{.end = FAKE_HANG}};
 
@@ -307,7 +313,7 @@ static void nobody_there(void **state)
     assert_int_equal(put(b), PP_EIO);
     assert_int_equal(get(b, 0, 10, "", 0), PP_EIO);
     assert_int_equal(b->ops->check(b), PP_EIO);
-    assert_int_equal(pp_s3_blob_store_probe(b, reason), PP_EIO); /* may pass */
+    assert_int_equal(pp_s3_blob_store_probe(b, reason), PP_EIO); /* transient */
     assert_non_null(strstr(reason, "no answer from the store: "));
     b->ops->close(b);
 }
@@ -375,9 +381,9 @@ static void ranges_may_be_overlooked(void **state)
     }
 }
 
-/* --- what is not there --- */
+/* --- missing objects --- */
 
-static void absence_is_told_from_nonsense(void **state)
+static void absence_differs_from_a_wrong_answer(void **state)
 {
     static const struct {
         struct fake_reply reply;
@@ -402,7 +408,7 @@ static void absence_is_told_from_nonsense(void **state)
         b->ops->close(b);
         fake_http_close(s);
     }
-    struct fake_http *s = fake_http_open(no, N(no)); /* answers to HEAD have no words */
+    struct fake_http *s = fake_http_open(no, N(no)); /* answers to HEAD have no body */
     struct pp_blob_store *b = open_at(s);
     assert_int_equal(get(b, 0, 0, "", 0), PP_ENOTFOUND);
     assert_int_equal(get(b, 5, 1, "", 0), PP_ENOTFOUND);
@@ -411,9 +417,9 @@ static void absence_is_told_from_nonsense(void **state)
     fake_http_close(s);
 }
 
-/* --- words --- */
+/* --- texts for the operator --- */
 
-static void a_bucket_elsewhere_is_told_of(void **state)
+static void a_bucket_elsewhere_is_reported(void **state)
 {
     static const struct fake_reply script[] = {
         {.status = 301,
@@ -437,7 +443,7 @@ static void a_bucket_elsewhere_is_told_of(void **state)
     fake_http_close(s);
 }
 
-static void no_store_at_all_is_told_of(void **state)
+static void a_server_that_is_no_store_is_reported(void **state)
 {
     static const struct fake_reply script[] = {{.status = 404, .body = "<html>not found</html>"}};
     struct fake_http *s = fake_http_open(script, N(script));
@@ -506,7 +512,8 @@ static void endless_lists_end(void **state)
     fake_http_close(s);
 }
 
-/* A store writes down whole seconds: what was written within the one of `since` may be later. */
+/* A store records times in whole seconds, so an object of the same second as `since` may be newer
+ * and must be listed. */
 static void seconds_are_whole(void **state)
 {
     static const struct fake_reply page = {
@@ -537,7 +544,7 @@ static void seconds_are_whole(void **state)
 
 /* --- opening --- */
 
-static void what_cannot_be_opened_is_refused(void **state)
+static void refuses_wrong_options(void **state)
 {
     struct pp_s3_options o = options_of("http://127.0.0.1:1");
     struct pp_blob_store *b;
@@ -559,24 +566,24 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_photo_is_one_request),
-        cmocka_unit_test(who_wants_to_know_pays_for_it),
-        cmocka_unit_test(what_passes_is_tried_again),
+        cmocka_unit_test(existence_costs_one_more_request),
+        cmocka_unit_test(transient_failures_are_retried),
         cmocka_unit_test(it_gives_up_at_last),
-        cmocka_unit_test(what_stays_is_not_tried_again),
+        cmocka_unit_test(permanent_failures_are_not_retried),
         cmocka_unit_test(a_kept_connection_may_be_gone),
         cmocka_unit_test(silence_ends),
-        cmocka_unit_test(silence_is_tried_again),
+        cmocka_unit_test(silence_is_retried),
         cmocka_unit_test(an_operation_has_an_end),
         cmocka_unit_test(nobody_there),
         cmocka_unit_test(bodies_cut_short_are_asked_for_again),
         cmocka_unit_test(ranges_may_be_overlooked),
-        cmocka_unit_test(absence_is_told_from_nonsense),
-        cmocka_unit_test(a_bucket_elsewhere_is_told_of),
-        cmocka_unit_test(no_store_at_all_is_told_of),
+        cmocka_unit_test(absence_differs_from_a_wrong_answer),
+        cmocka_unit_test(a_bucket_elsewhere_is_reported),
+        cmocka_unit_test(a_server_that_is_no_store_is_reported),
         cmocka_unit_test(lists_that_cannot_be_read_fail),
         cmocka_unit_test(endless_lists_end),
         cmocka_unit_test(seconds_are_whole),
-        cmocka_unit_test(what_cannot_be_opened_is_refused),
+        cmocka_unit_test(refuses_wrong_options),
     };
 
     (void)signal(SIGPIPE, SIG_IGN);

@@ -1,4 +1,5 @@
-/* The SQLite delivery store: the contract, and what is its own: files, groups that are rolled back, kills. */
+/* The SQLite delivery store keeps the contract. More tests cover its files, groups of requests that
+ * are rolled back, and processes that are killed. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +71,8 @@ enum { MANY = 20000, FAST = 8 };
         assert_int_equal((k)->store->ops->op((k)->store, (r)), PP_OK); \
     } while (0)
 
-/* Some of a group have no memory: they alone fail, and the others are as if they had run once. */
+/* Some requests of a group run out of memory. Only these fail, and the store does each of the
+ * others once. */
 static void one_does_not_spoil_the_others(void **state)
 {
     struct delivery_kit *k = *state;
@@ -85,7 +87,7 @@ static void one_does_not_spoil_the_others(void **state)
     struct pp_delivery_replay replay = {.sink = "hub", .status = -1, .to_ms = 1};
     struct pp_delivery_list list[FAST];
     struct pp_delivery_clean clean = {.finished_before_ms = 5, .limit = 10};
-    SUBMIT(k, save, &slow, &k->arena); /* meanwhile the others gather */
+    SUBMIT(k, save, &slow, &k->arena); /* the others gather meanwhile */
     for (size_t i = 0; i < FAST; i++) {
         put[i] = (struct pp_webhook_put){.webhook = dk_endpoint("shop")};
         put[i].webhook.version = i;
@@ -109,7 +111,8 @@ static void one_does_not_spoil_the_others(void **state)
     pp_arena_fini(&none);
 }
 
-/* Writing fails for a while: requests say so, nothing is half done, and it goes on after. */
+/* The disk refuses writes for a while. The store reports an error for each request and leaves none
+ * half done. Afterwards it works as before. */
 static void a_disk_that_fails(void **state)
 {
     struct delivery_kit *k = *state;
@@ -135,7 +138,7 @@ static void a_disk_that_fails(void **state)
     assert_int_equal(list.n, 1);
 }
 
-/* --- kill -9: what was saved is there, rows and cursor together --- */
+/* --- kill -9: saved rows and cursors survive together --- */
 
 struct writer {
     struct pp_delivery_save r;
@@ -167,7 +170,7 @@ static void first_done(struct pp_req *req)
     submit(req->data);
 }
 
-/* Saves until it is killed; says the number of each save that is done. */
+/* Saves rows until the process is killed. Writes the number of each completed save to the pipe. */
 static void write_forever(const char *path, int pipe)
 {
     struct pp_arena arena;

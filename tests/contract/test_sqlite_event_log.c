@@ -1,4 +1,5 @@
-/* The SQLite event log: the contract; one process at a time; what a kill -9 leaves. */
+/* The SQLite event log keeps the contract. More tests cover that only one process may open it, and
+ * its state after a kill -9. */
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -7,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "adapter/sqlite/event_log.h"
+#include "adapter/sqlite/sqlite_store.h"
 #include "suite_event_log.h"
 #include "test_loop.h"
 
@@ -71,7 +72,7 @@ static bool all_landed(void *arg)
     return ((struct landing *)arg)->left == 0;
 }
 
-/* One that fails does not touch the others that share its transaction. */
+/* One request fails. The other requests in its transaction succeed. */
 static void failures_stay_alone(void **state)
 {
     struct log_kit *k = *state;
@@ -79,7 +80,7 @@ static void failures_stay_alone(void **state)
     struct pp_event *events = lk_events(k, 2 * N);
     struct landing l = {N};
     struct pp_log_append r[N];
-    events[2 * BAD + 1].key = NULL; /* of its two events the second can't be stored */
+    events[2 * BAD + 1].key = NULL; /* the second event of request BAD can't be stored */
     for (int i = 0; i < N; i++) {
         r[i] = (struct pp_log_append){
             .req = {.done = landed, .data = &l, .arena = &k->arena}, .events = &events[2 * i], .n = 2};
@@ -99,7 +100,7 @@ static void failures_stay_alone(void **state)
     assert_int_equal(lk_clean(k, INT64_MIN, UINT64_MAX, 1).bytes, bytes);
 }
 
-/* --- kill -9: what was done before it is there after it, and its numbers are not given again --- */
+/* --- kill -9: completed appends survive, and their numbers are not used again --- */
 
 enum { EVENTS = 3, CLEAN_EVERY = 5 };
 
@@ -108,7 +109,7 @@ struct writer {
     struct pp_log_clean clean;
     struct pp_event events[EVENTS];
     struct pp_event_log *log;
-    bool cleans; /* everything, now and then */
+    bool cleans; /* removes all events from time to time */
     int n, pipe;
 };
 
@@ -136,7 +137,8 @@ static void appended(struct pp_req *req)
         go_on(w);
 }
 
-/* Appends until it is killed; says the last number of each append that is done. */
+/* Appends until the process is killed. Writes the last number of each completed append to the
+ * pipe. */
 static void write_forever(const char *path, bool cleans, int pipe)
 {
     struct pp_arena arena;
@@ -156,7 +158,7 @@ static void write_forever(const char *path, bool cleans, int pipe)
     _exit(1);
 }
 
-/* The highest number that it said before it was killed. */
+/* Starts a writer and kills it. Returns the highest number that it wrote to the pipe before. */
 static uint64_t killed_writer(const char *path, bool cleans, int after)
 {
     int fd[2], status, said = 0;
@@ -190,7 +192,7 @@ static void survives_a_kill(void **state)
         lk_open_log(k, 0);
         struct pp_log_read r = lk_read(k, 0, 0, 1, 1000);
         struct pp_event *all = lk_all(k, 0, 0, 1000, &n);
-        assert_in_range(r.last, said, said + EVENTS); /* the last one may be done without having said so */
+        assert_in_range(r.last, said, said + EVENTS); /* the last append may be complete without a print */
         assert_int_equal(n, r.last - r.cleaned);
         for (size_t i = 0; i < n; i++)
             assert_int_equal(all[i].seq, r.cleaned + 1 + i);

@@ -1,4 +1,5 @@
-/* The SQLite ingest queue: the contract; one process at a time; what a kill -9 leaves. */
+/* The SQLite ingest queue keeps the contract. More tests cover that only one process may open it,
+ * and its state after a kill -9. */
 #include <setjmp.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -91,7 +92,7 @@ static void acked_leaves_nothing(void **state)
     sqlite3_close(db);
 }
 
-/* --- kill -9: what was done before it is there after it --- */
+/* --- kill -9: completed appends survive --- */
 
 struct writer {
     struct pp_ingest_append r;
@@ -116,7 +117,7 @@ static void submit(struct writer *w)
         _exit(1);
 }
 
-/* Appends until it is killed; says the number of each entry that is done. */
+/* Appends until the process is killed. Writes the number of each completed entry to the pipe. */
 static void write_forever(const char *path, int pipe)
 {
     struct pp_arena arena;
@@ -172,7 +173,7 @@ static void survives_a_kill(void **state)
         close(fd[0]);
         assert_true(last >= 7 * round);
         uint64_t kept = entries_in(path);
-        assert_in_range(kept, last, last + 1); /* the last one may be done without having said so */
+        assert_in_range(kept, last, last + 1); /* the last append may be complete without a print */
     }
 }
 

@@ -1,4 +1,5 @@
-/* The SQLite task store: the contract, and what is its own: files that are not ours, locked, or too new. */
+/* The SQLite task store keeps the contract. More tests cover foreign files, locked files, and newer
+ * versions. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +71,7 @@ static void newer_schema_is_refused(void **state)
     assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
 }
 
-/* A file that was made before there was an outbox. */
+/* The store opens a file that was made before the outbox existed. */
 static void an_older_schema(void **state)
 {
     struct store_kit *k = *state;
@@ -104,7 +105,8 @@ static void not_a_database(void **state)
     assert_int_equal(open_store(k->loop, "/nonexistent/store.db", &store), PP_EIO);
 }
 
-/* Writing fails for a while: requests say so, nothing is half done, and it goes on after. */
+/* The disk refuses writes for a while. The store reports an error for each request and leaves none
+ * half done. Afterwards it works as before. */
 static void a_disk_that_fails(void **state)
 {
     struct store_kit *k = *state;

@@ -1,6 +1,7 @@
-/* Bodies of POST /v1/batches. The first byte chooses JSON (even) or NDJSON (odd). Checks that what is taken
- * is an entry that reads back with as many items and photos as were counted, that verdicts are JSON, that
- * each item has one fate, and that a document which is taken is one that jansson takes whole. */
+/* fuzz_batch_json.c: bodies of POST /v1/batches. The first byte chooses JSON (even) or NDJSON
+ * (odd). Checks that an accepted body becomes an entry with as many items and photos as were
+ * counted, that verdicts are JSON, that each item has one verdict, and that jansson parses every
+ * accepted document. */
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,7 +10,7 @@
 
 #include "base/text.h"
 #include "core/entry.h"
-#include "pipeline/s1_parse.h"
+#include "pipeline/accept/parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -56,7 +57,8 @@ static size_t check_rejected(const struct pp_batch_parsed *out)
     return n;
 }
 
-/* Items too large to parse are not looked into, so only without rejections need the whole be JSON. */
+/* The parser does not look into items that are too large, so the document must be JSON only without
+ * rejections. */
 static void check_against_jansson(const struct pp_batch_parsed *out, const struct pp_batch_body *body)
 {
     json_error_t error;

@@ -1,5 +1,5 @@
-/* A configuration file of any bytes is taken or refused with a text; what is taken prints and is read back.
- */
+/* fuzz_config.c: a configuration file of any bytes is accepted, or refused with a text. The printed
+ * form of an accepted configuration loads again. */
 #include "config/config.h"
 
 #include <stdio.h>

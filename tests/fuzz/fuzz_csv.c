@@ -1,5 +1,5 @@
-/* fuzz_csv.c: CSV files for `photopool submit`, whole and in two pieces: both must give the same. The first
- * byte says where the pieces part. */
+/* fuzz_csv.c: CSV files for `photopool submit`, whole and in two pieces: both must give the same.
+ * The first byte says where the file is split. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* fuzz_entry.c: reading an entry of the ingest queue, with photos read, skipped, or half: slices stay inside,
- * and what was read can be written again to the same bytes. */
+/* fuzz_entry.c: reads an entry of the ingest queue and all, none or every other of its photos:
+ * slices stay inside the entry, and the items written again give the same bytes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static void write_again(const struct input *in)
             pp_entry_photo(&out, url, n);
     }
     CHECK(!r.bad && !out.failed && out.n == in->n);
-    /* but for has_meta, of which any byte but 0 is true */
+    /* except has_meta: any byte but 0 is true */
     pp_buf_fini(&out);
 }
 

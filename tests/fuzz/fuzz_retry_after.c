@@ -1,4 +1,5 @@
-/* fuzz_retry_after.c: any bytes as Retry-After and as a date. The first 8 bytes choose the clock. */
+/* fuzz_retry_after.c: any bytes as Retry-After and as a date. The first 8 bytes choose the clock.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (!pp_http_date_parse(s, n, now_ms, &at_ms))
         return 0;
-    /* A date is a whole second of the years 1 to 9999, and a wait when it is ahead. */
+    /* A date is a whole second of the years 1 to 9999, and a wait if it lies in the future. */
     if (at_ms % 1000 != 0 || at_ms < -62135596800000 || at_ms > 253402300800000)
         abort();
     if (wait != (at_ms <= now_ms                          ? 0

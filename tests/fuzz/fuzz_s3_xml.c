@@ -1,4 +1,4 @@
-/* fuzz_s3_xml.c: any bytes as a page of names, as a refusal and as a time. */
+/* fuzz_s3_xml.c: any bytes as a page of object names, as an error answer and as a time. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Image headers: the bytes whole, byte by byte and in pieces whose length the last byte says must give one
- * and the same answer, within the limit. */
+/* fuzz_sniff.c: image headers. The bytes whole, byte by byte, and in pieces whose length the last
+ * byte gives must produce the same answer, within the limit. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

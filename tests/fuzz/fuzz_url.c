@@ -1,5 +1,6 @@
-/* URLs and redirects. Input: a URL, a line feed, a Location. Checks that what is accepted has a canonical
- * text which is accepted again and stays the same, and that a redirect's result is canonical, too. */
+/* fuzz_url.c: URLs and redirects. Input: a URL, a line feed, a Location. Checks that the canonical
+ * text of an accepted URL is accepted again and stays the same, and that a redirect's result is
+ * canonical, too. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static void check_canonical(const struct pp_url *u, char *text, char *other)
     struct pp_url again;
     size_t n = pp_url_format(u, text, PP_URL_TEXT_MAX);
     if (n == 0 || n > PP_URL_MAX)
-        return; /* a redirect may have grown beyond what is read */
+        return; /* a redirect's result may exceed the length limit */
     must(strlen(text) == n);
     must(pp_url_parse(&again, text, n) == 0);
     must(strcmp(u->host, again.host) == 0 && u->port == again.port && u->https == again.https);

@@ -1,13 +1,13 @@
-/* WebSocket frames as the HTTP server reads them: the input whole, and cut as its own bytes say; both must
- * end alike. Checks that payloads keep their bound, that a verdict is final and its code one that may be
- * sent, and that each control frame that was taken comes out of our own writer as it went in. */
+/* fuzz_ws.c: WebSocket frames as the HTTP server reads them: the input whole, and cut at places
+ * that its bytes choose; both must end alike. Checks that payloads keep their bound, that a verdict
+ * is final and its code may be sent, and that the writer produces each accepted control frame byte
+ * for byte. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/http/ws_frame.h"
-#include "adapter/http/ws_handshake.h"
 #include "base/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -26,7 +26,7 @@ static void check_verdict(const struct pp_ws_in *in)
     must(n > 4 && n <= sizeof frame && pp_utf8_valid((const char *)frame + 4, n - 4));
 }
 
-/* What was taken is a frame that the reader takes again. */
+/* The writer's frame, which the reader must accept again. */
 static void check_again(const struct pp_ws_in *in, enum pp_ws_got got)
 {
     uint8_t frame[6 + PP_WS_CONTROL_MAX] = {0}, made[2 + PP_WS_CONTROL_MAX];
@@ -45,7 +45,8 @@ static void check_again(const struct pp_ws_in *in, enum pp_ws_got got)
     must(memcmp(again.payload, in->payload, in->n) == 0);
 }
 
-/* A sum over what came out: frames, payloads, codes. `cuts`: read in portions that depend on the input. */
+/* A checksum over the output: frames, payloads, codes. `cuts`: read in portions that depend on the
+ * input. */
 static uint64_t read_all(const uint8_t *p, size_t n, bool cuts)
 {
     struct pp_ws_in in = {.n = 0};

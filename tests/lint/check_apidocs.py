@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""openapi.json and asyncapi.json: as .spectral.yaml wants them, of one form, and with the same schemas where both have one.
+"""openapi.json and asyncapi.json follow .spectral.yaml, have one format, and share equal schemas
+where both have one.
 
-Whether they are what the server does is tests/scenario/test_openapi.py's to see.
+tests/scenario/test_openapi.py checks that they describe the server.
 """
 import json
 import os
@@ -18,7 +19,8 @@ RULES = os.path.join(ROOT, "tests", "lint", ".spectral.yaml")
 
 
 def spectral(paths):
-    """{path: [(line, what)]}; one run, as most of it is starting."""
+    """{path: [(line, what)]}. One run for all files, because starting Spectral takes most of the
+    time."""
     run = subprocess.run([TOOL, "lint", "--ruleset", RULES, "--format", "json", "--quiet", "--fail-severity", "hint", *paths],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     try:
@@ -45,7 +47,7 @@ def form(texts):
 
 
 def shared(texts):
-    """A payload is the same thing wherever it is described."""
+    """A payload has the same schema in both documents."""
     ours, theirs = (json.loads(texts[name])["components"]["schemas"] for name in DOCUMENTS)
     for name in sorted(set(ours) & set(theirs)):
         if ours[name] != theirs[name]:
@@ -55,7 +57,7 @@ def shared(texts):
 
 
 def examples(texts):
-    """Spectral looks at the examples of openapi.json, but not at those of messages."""
+    """Spectral checks the examples of openapi.json, but not those of messages."""
     text = texts["asyncapi.json"]
     document = json.loads(text)
     asks = [(name, f"#/components/messages/{name}/{part}", example[part]) for name, m in document["components"]["messages"].items()
@@ -69,12 +71,12 @@ def examples(texts):
 
 
 def find(texts):
-    """What Spectral does not look for."""
+    """The findings that Spectral does not make."""
     return [*form(texts), *shared(texts), *examples(texts)]
 
 
 def broken(texts):
-    """Copies with one mistake each, and the document that it is in."""
+    """Copies with one mistake each, and the document that has the mistake."""
     def changed(name, change):
         document = json.loads(texts[name])
         change(document)
@@ -96,7 +98,7 @@ def main():
     found = list(find(texts))
     copies = [(n, wrong, copy) for n, (wrong, copy) in enumerate(broken(texts), 1) if not any(name == wrong for name, _, _ in find(copy))]
     with tempfile.TemporaryDirectory() as top:
-        paths = {}  # of what is left for Spectral to find: the example's number
+        paths = {}  # mistakes that Spectral has to find: the example's number
         for n, wrong, copy in copies:
             os.mkdir(os.path.join(top, str(n)))
             paths[os.path.join(top, str(n), wrong)] = n

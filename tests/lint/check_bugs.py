@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A bug that is kept to be planted (loadtest/chaos/bugs) applies to the tree as it is, or nobody notices that it is planted no more."""
+"""A planted bug (loadtest/chaos/bugs) applies to the tree as it is; otherwise nobody notices that
+it is not planted any more."""
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ from lint import ROOT, main
 def find(path, text):
     run = subprocess.run(["git", "apply", "--check", "-"], cwd=ROOT, input=text, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if run.returncode:
-        yield 1, f"the patch does not apply; make it anew: {run.stdout.strip().splitlines()[0]}"
+        yield 1, f"the patch does not apply; make a new one: {run.stdout.strip().splitlines()[0]}"
 
 
 EXAMPLES = [

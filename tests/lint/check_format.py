@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every .c and .h is as clang-format 14 leaves it. `make format` mends it."""
+"""Every .c and .h has the format of clang-format 14. `make format` applies it."""
 import os
 import shutil
 import subprocess

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A header has an include guard PP_..._H or PHOTOPOOL_..._H, or a name of its own ending in _H; no two headers share one."""
+"""A header has an include guard PP_..._H or PHOTOPOOL_..._H, or a name of its own ending in _H; no
+two headers share one."""
 import re
 import sys
 
@@ -17,7 +18,7 @@ def find(path, text):
     elif not re.search(r"^#endif\b[^\n]*\s*\Z", text, re.M):
         yield len(text.split("\n")), "the include guard's #endif is the last line of a header"
     elif seen.setdefault(m.group(1), path) != path:
-        yield 1, f"{m.group(1)} is the guard of {seen[m.group(1)]}, too: a name for each"
+        yield 1, f"{m.group(1)} is the guard of {seen[m.group(1)]}, too: give each its own name"
 
 
 EXAMPLES = [

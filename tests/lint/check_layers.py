@@ -1,26 +1,31 @@
 #!/usr/bin/env python3
-"""Who may include whom, over #include lines (lib/README.md has the table in words).
+"""Which folder may include which, by #include lines (lib/README.md has the table in words).
 
-To add an adapter: a line in ADAPTERS with the libraries that it is for.
+To add an adapter: add a line with its libraries to scripts/packages.
 """
 import os
 import re
 import sys
 
-from lint import main
+from lint import main, read
 
 HASH = {"uthash.h", "utlist.h"}
 SSL = {"openssl/"}
-# What each folder may include of ours, and of libraries, beyond libc (POSIX) and its own folder.
+# What each folder may include of our headers and of libraries, in addition to libc (POSIX) and its
+# own folder.
 LAYERS = {
     "include/photopool": ({"photopool", "base"}, set()),
     "lib/base": ({"photopool", "base"}, set()),
     "lib/core": ({"photopool", "base", "core"}, HASH),
     "lib/runtime": ({"photopool", "base", "runtime"}, {"uv.h", "pthread.h"}),
     "lib/config": ({"photopool", "base", "config"}, {"yaml.h"}),
-    "lib/pipeline": ({"photopool", "base", "core", "runtime", "pipeline"},
+    "lib/format": ({"photopool", "base", "core", "format"}, SSL | {"jansson.h", "xxhash.h"}),
+    "lib/pipeline": ({"photopool", "base", "core", "format", "runtime", "events", "api", "pipeline"},
                      HASH | SSL | {"jansson.h", "zlib.h", "xxhash.h", "pthread.h"}),
-    "cmd/photopool": ({"photopool", "base", "core", "runtime", "config", "pipeline"},
+    "lib/events": ({"photopool", "base", "core", "format", "runtime", "events", "pipeline"}, HASH | SSL | {"xxhash.h"}),
+    "lib/api": ({"photopool", "base", "core", "format", "runtime", "events", "api", "pipeline"},
+                HASH | SSL | {"jansson.h", "xxhash.h", "zlib.h"}),
+    "cmd/photopool": ({"photopool", "base", "core", "format", "runtime", "config", "events", "api", "pipeline"},
                       HASH | {"curl/curl.h", "jansson.h", "csv.h", "zlib.h"}),
     "loadtest/origin": ({"photopool", "base"}, HASH | SSL | {"uv.h", "zlib.h", "pthread.h"}),
     "loadtest/bench": (None, None),
@@ -29,25 +34,14 @@ LAYERS = {
     "tests/unit": (None, None),
     "tests/contract": (None, None),
     "tests/sim": (None, None),
-    "tests/fuzz": ({"photopool", "base", "core", "config", "pipeline", "adapter"}, {"jansson.h"}),
+    "tests/fuzz": ({"photopool", "base", "core", "format", "config", "pipeline", "adapter"}, {"jansson.h"}),
 }
-ADAPTERS = {
-    "amqp": {"amqp.h", "amqp_tcp_socket.h", "amqp_ssl_socket.h"},
-    "cares": HASH | {"ares.h", "uv.h", "pthread.h"},
-    "curl": HASH | {"curl/curl.h", "uv.h", "zlib.h"},
-    "fs": set(),
-    "http": HASH | SSL | {"uv.h", "zlib.h"},
-    "journal": HASH,
-    "kafka": {"librdkafka/"},
-    "local": HASH | {"sqlite3.h"},
-    "mongo": HASH | {"mongoc/", "bson/", "pthread.h"},
-    "redis": HASH | SSL | {"hiredis/", "uv.h", "zlib.h"},
-    "s3": {"curl/curl.h", "expat.h", "pthread.h"},
-    "sqlite": HASH | {"sqlite3.h"},
-}
+# For each folder under lib/adapter/: the headers in its line of scripts/packages.
+ADAPTERS = {m.group(1): set(m.group(2).split()) for m in
+            re.finditer(r"(?m)^adapter (\w+) *:[^:\n]*:(.*)$", read("scripts/packages"))}
 # Files of cmd/ that may include adapters: the wiring.
 WIRE = re.compile(r"cmd/photopool/wire[^/]*\.c$")
-# Pure layers decide; who reads the clock, the disk or the network is somebody else.
+# Pure layers decide; other layers read the clock, the disk or the network.
 PURE = ("lib/core/",)
 IMPURE = {"sys/socket.h", "sys/stat.h", "fcntl.h", "unistd.h", "pthread.h", "signal.h", "poll.h", "netdb.h", "dirent.h",
           "sys/time.h", "semaphore.h", "sys/epoll.h", "sys/mman.h"}
@@ -57,7 +51,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 
 def layer_of(path):
-    """(ours, libraries, own prefix) of the file; None where no rule holds."""
+    """(our headers, libraries, own prefix) for the file; None where no rule applies."""
     folder = os.path.dirname(path)
     m = re.match(r"lib/adapter/([^/]+)", folder)
     if m:
@@ -107,7 +101,7 @@ def find(path, text):
             if what:
                 yield number, what
         elif LIBRARIES.match(name) and not library_allowed(name, rule[1]):
-            yield number, f"<{name}> does not belong into {rule[2]}: that library has a layer of its own"
+            yield number, f"<{name}> does not belong into {rule[2]}: that library has its own layer"
         elif path.startswith(PURE) and name in IMPURE:
             yield number, f"<{name}> in a pure layer: no I/O, no clock, no threads here; take the value as an argument"
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Functions of at most 100 lines, files of at most 700. Most are far shorter; these are the fences. In tests, where tables of
-cases make functions long, 200 and 1000.
+"""Functions have at most 100 lines, files at most 700; most are far shorter. In tests, where tables
+of cases make functions long, 200 and 1000.
 
-A function begins with { in the first column and ends with } there, which clang-format sees to.
+A function begins with { and ends with } in the first column, as clang-format writes it.
 """
 import re
 import sys

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""clang-tidy with the checks of .clang-tidy over every .c file; clang's own warnings are errors there, too.
+"""clang-tidy with the checks of .clang-tidy over every .c file; clang's own warnings are errors
+there, too.
 
-Takes minutes for everything, so a file found clean is remembered by the hash of what it and its headers hold, of its flags and of
-.clang-tidy, in $XDG_CACHE_HOME/photopool-tidy (default ~/.cache). With arguments: only these files.
+A full run takes minutes, so the check remembers clean files by a hash of the file, its headers, its
+flags and .clang-tidy, in $XDG_CACHE_HOME/photopool-tidy (default ~/.cache). With arguments: only
+these files.
 """
 import hashlib
 import json
@@ -26,7 +28,8 @@ def tool(name):
 
 
 def commands():
-    """{path: arguments without compiler, output and input}, from a configuration of everything for clang."""
+    """{path: arguments without compiler, output and input}, from a clang configuration with all
+    targets."""
     subprocess.run(["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", "-DCMAKE_C_COMPILER=" + tool("clang"), "-DPP_FUZZ=ON",
                     "-DPP_TESTS=ON", "-DCMAKE_BUILD_TYPE=Debug"], check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as f:
@@ -43,7 +46,8 @@ def commands():
 
 
 def key_of(path, flags, salt):
-    """Hash of all that the verdict depends on; None where the file doesn't even preprocess."""
+    """Hash of everything that the result depends on; None where the file doesn't even
+    preprocess."""
     run = subprocess.run([tool("clang"), *flags, "-MM", "-MT", "x", path], cwd=ROOT, stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL, check=False)
     if run.returncode:

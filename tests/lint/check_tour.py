@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""lib/README.md, the source tour, names every file and folder of lib/, include/ and cmd/, and names none that is gone.
+"""lib/README.md, the source tour, names every file and folder of lib/, include/ and cmd/, and none
+that does not exist.
 
-In the section of a folder (its heading ends with the folder's path in backticks) a file is named in backticks: `url.c`, `url.h`,
-`url.[ch]`, or several at once: `sniff_{png,gif}.c`, `url{,_host}.[ch]`. A path, `core/url.h`, may stand anywhere and must exist.
+In the section of a folder (its heading ends with the folder's path in backticks) a file is named in
+backticks: `url.c`, `url.h`, `url.[ch]`, or several at once: `sniff_{png,gif}.c`,
+`url{,_host}.[ch]`. A path, `core/url.h`, may stand anywhere and must exist.
 """
 import itertools
 import os
@@ -24,7 +26,7 @@ def expand(name):
 
 
 def named(text):
-    """{folder: {file: line}} as the tour has them."""
+    """{folder: {file: line}} of the tour."""
     folders, folder = {}, None
     for number, line in enumerate(text.split("\n"), 1):
         heading = re.match(r"^#+ .*`([\w./-]+)/`\s*$", line)

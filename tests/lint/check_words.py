@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Functions that are not used here and what to use instead; no typedef'd structs; no notes to self."""
+"""Banned functions with their replacements; no typedef'd structs; no notes to self."""
 import re
 import sys
 
@@ -10,12 +10,12 @@ SHIPPED = re.compile(r"(lib|include|cmd|loadtest)/")
 LIB = re.compile(r"(lib|include|cmd)/")
 PURE = re.compile(r"lib/core/")
 TESTS = re.compile(r"tests/")
-# where, functions, what to do
+# where, functions, replacement or reason
 BANNED = [
     (SHIPPED, "strcpy strcat stpcpy strncpy strncat", "use snprintf, memcpy with a known length, or base/buf.h"),
     (SHIPPED, "sprintf vsprintf", "use snprintf, or base/buf.h"),
     (ALL, "gets", "use fgets"),
-    (SHIPPED, "atoi atol atoll atof", "they can't say that the text is no number: use base/text.h, or strtol and check the end"),
+    (SHIPPED, "atoi atol atoll atof", "they can't report that the text is no number: use base/text.h, or strtol and check the end"),
     (LIB, "scanf fscanf", "use fgets and parse the line"),
     (LIB, "sscanf vsscanf", "overflows silently: use base/text.h, or strtol and check the end"),
     (ALL, "rand srand drand48 rand_r", "use struct pp_rng of base/text.h with a seed, or getrandom"),
@@ -29,13 +29,13 @@ BANNED = [
     (LIB, "setenv putenv unsetenv", "races with getenv in other threads"),
     (LIB, "bzero bcopy index rindex", "use memset, memmove, strchr, strrchr"),
     (LIB, "siglongjmp longjmp setjmp", "return an error"),
-    (re.compile(r"lib/(core|pipeline|config)/"), "clock_gettime gettimeofday time uv_hrtime",
+    (re.compile(r"lib/(core|format|pipeline|events|api|config)/"), "clock_gettime gettimeofday time uv_hrtime",
      "time is passed in: one owner, runtime/loop.h, reads the clock"),
-    (re.compile(r"lib/(core|base|pipeline)/"), "getenv secure_getenv", "the environment is read by config only"),
-    (re.compile(r"lib/"), "printf puts putchar vprintf perror", "libraries say things through base/log.h or a returned error"),
+    (re.compile(r"lib/(core|base|format|pipeline|events|api)/"), "getenv secure_getenv", "only config reads the environment"),
+    (re.compile(r"lib/"), "printf puts putchar vprintf perror", "libraries report through base/log.h or a returned error"),
     (re.compile(r"lib/"), "exit _exit quick_exit", "only cmd/ ends the process: return an error"),
-    (PURE, "fopen fread fwrite open read write", "core decides and does no I/O: it is given what it needs"),
-    (LIB, "sleep usleep nanosleep clock_nanosleep", "nothing waits by sleeping: use a timer"),
+    (PURE, "fopen fread fwrite open read write", "core decides and does no I/O: pass it what it needs"),
+    (LIB, "sleep usleep nanosleep clock_nanosleep", "never wait by sleeping: use a timer"),
     (TESTS, "sleep usleep nanosleep clock_nanosleep thrd_sleep", "wait for the condition (tests/support/test_loop.h), or pass `now`"),
 ]
 CALLS = [(where, re.compile(r"(?<![\w.>])(" + "|".join(names.split()) + r")\s*\("), what) for where, names, what in BANNED]

@@ -1,9 +1,9 @@
-"""What the checks of this folder share: the list of files, and how findings are said.
+"""Shared by the checks of this folder: the list of files, and how to report findings.
 
-A check is check_X.py with a function find(path, text) that yields (line, what is wrong and what to do), and EXAMPLES: pairs of (path,
-text) that it must object to. main() holds it against the examples first, so that a check that has gone blind fails, then against
-the repository. To add a check: add such a file; tests/lint/run picks it up. No check has a list of exceptions by file name: make
-the rule right instead.
+A check is check_X.py with a function find(path, text) that yields (line, what is wrong and what to
+do), and EXAMPLES: pairs of (path, text) that it must object to. main() runs it on the examples
+first, so that a broken check fails, then on the repository. To add a check: add such a file;
+tests/lint/run finds it. No check has a list of exceptions by file name: correct the rule instead.
 """
 import os
 import re
@@ -36,27 +36,27 @@ _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])
 
 
 def code_only(text):
-    """The text with comments and the insides of strings blanked, line numbers kept."""
+    """The text with comments and the contents of strings blanked; line numbers stay."""
     def blank(match):
         s = match.group(0)
         if s[0] == "/":
             return re.sub(r"[^\n]", " ", s)
         return s[0] + " " * (len(s) - 2) + s[-1]
-    # Header names are strings to the pattern; #include lines are kept as they are.
+    # The pattern takes header names for strings, so #include lines stay as they are.
     lines = text.split("\n")
     out = _TOKEN.sub(blank, text).split("\n")
     return "\n".join(a if a.lstrip().startswith("#include") else b for a, b in zip(lines, out))
 
 
 def main(find, examples, endings=(".c", ".h"), innocent=()):
-    """Runs one check; the exit status says whether it found something."""
+    """Runs one check; the exit status says whether it found anything."""
     for path, text in examples:
         if not list(find(path, text)):
             print(f"tests/lint: {os.path.basename(sys.argv[0])} sees nothing wrong with its own example:\n{text}")
             return 2
     for path, text in innocent:
         for line, what in find(path, text):
-            print(f"tests/lint: {os.path.basename(sys.argv[0])} objects to what is right: {path}:{line}: {what}")
+            print(f"tests/lint: {os.path.basename(sys.argv[0])} objects to a correct example: {path}:{line}: {what}")
             return 2
     count = 0
     for path in files(*endings):

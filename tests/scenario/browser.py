@@ -1,9 +1,10 @@
-"""browser.py: a page in headless Chromium, driven by the DevTools protocol over a pair of pipes: JSON, each message ended by a NUL.
+"""browser.py: a page in headless Chromium, driven by the DevTools protocol over two pipes. A
+message is JSON and ends with a NUL.
 
     page = Browser(case).open("http://127.0.0.1:8000/")
     page.value("document.title")
 
-Standard library only; Skipped where there is no chromium."""
+Standard library only. Raises Skipped where there is no chromium."""
 import json
 import os
 import shutil
@@ -25,10 +26,11 @@ class Browser(Process):
         self.session, self.n, self.answers, self.arrived = None, 0, {}, threading.Condition()
 
     def start(self):
-        """--no-sandbox: as root, and in containers, there is none to be had. The pages are ours."""
+        """--no-sandbox: root and containers have no sandbox. The pages are our own."""
         theirs, ours = os.pipe()
         answers, out = os.pipe()
-        # Chromium takes 3 and 4 for its ends. The shell puts them there.
+        # Chromium reads commands from descriptor 3 and answers on 4. The shell moves the pipes
+        # there.
         self.spawn_through_shell(theirs, out)
         os.close(theirs)
         os.close(out)
@@ -54,7 +56,7 @@ class Browser(Process):
                         self.answers[message["id"]] = message
                 self.arrived.notify_all()
         with self.arrived:
-            self.answers[-1] = None  # it has ended
+            self.answers[-1] = None  # Chromium has ended
             self.arrived.notify_all()
 
     def call(self, method, **params):
@@ -82,7 +84,7 @@ class Browser(Process):
         self.call("Page.reload")
 
     def value(self, expression):
-        """Of JavaScript in the page; None where the page is just being loaded."""
+        """The value of a JavaScript expression in the page; None while the page loads."""
         try:
             result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         except Failed as e:

@@ -1,4 +1,5 @@
-"""fleet.py: a MongoDB, a Redis and replicas of `photopool serve` as processes, for scenarios of several instances.
+"""fleet.py: a MongoDB, a Redis and replicas of `photopool serve` as processes, for scenarios of
+several instances.
 
     from fleet import Fleet
     from harness import Origin, scenario, ...
@@ -8,15 +9,18 @@
         fleet = Fleet(case, origin=origin, config={"clients.rpm": None}, workers=3)
         fleet.start()
         batch = fleet.api.submit("42", [{"id": "a", "photos": [origin.url("a.example", "/1.jpg")]}])
-        fleet.workers[0].kill()                  # kill -9; freeze(), thaw(), stop() (SIGTERM, exit 0 is due), start() (again)
-        fleet.mongo.restart()                    # kill -9 and start on the same data; also kill, start, end, stop, cont, wipe
+        fleet.workers[0].kill()            # kill -9; freeze(), thaw(), start() (again)
+        fleet.workers[1].stop()            # SIGTERM, must exit with 0
+        fleet.mongo.restart()              # kill -9 and start on the same data; also kill(),
+                                           # start(), end(), freeze(), thaw(), wipe()
         with fleet.mongo.wire.fail_command(["update"], times=3, errorCode=91): ...
         fleet.add("worker", {"worker.tiers": "[1s]"})
         fleet.api.wait_finished(batch)
         fleet.stop()
 
-A Replica is a harness.Pool: submit(), batch(), metric()... of its own port; each has a data folder of its own and keeps it. All share the folder
-of photos. Where there is no mongod the scenario fails (`scripts/setup mongo` installs one); `make test` has seen to it before.
+Each Replica is a harness.Pool with its own port and data folder, which it keeps over restarts:
+submit(), batch(), metric()... All replicas share the folder of photos. Without a mongod the
+scenario fails (`scripts/setup mongo` installs one); `make test` installs it first.
 """
 import json
 import os
@@ -34,18 +38,18 @@ from mongo_wire import Mongo  # noqa: E402
 from redis_wire import Redis  # noqa: E402
 from servers import ask, state_of  # noqa: E402
 
-ROW = 6 + 6 + 6 + 8 + 4 + 4 + 8 + 4 + 8 + 8 + 1  # bytes of a slot's row before the worker's id; the last has the flags
+ROW = 6 + 6 + 6 + 8 + 4 + 4 + 8 + 4 + 8 + 8 + 1  # bytes before the worker's id in a slot's row; the last one holds the flags
 
 
 class Servers(Process):
-    """One of the scripts of tests/support that run servers. Servers are told apart by number, from 0."""
+    """One of the scripts of tests/support that run servers. Servers are numbered from 0."""
 
     def __init__(self, case, script, *args):
         super().__init__(case, script, os.path.join(SUPPORT, script))
         self.dir, self.args, self.url = case.name(script), args, None
 
     def begin(self):
-        """Starts and doesn't wait."""
+        """Starts the servers and does not wait for them."""
         self.spawn(["--dir", self.dir, "--until-eof", "--quick", *self.args], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self
 
@@ -55,7 +59,7 @@ class Servers(Process):
         return self
 
     def kill(self):
-        """With all its servers."""
+        """Ends the script, which ends all its servers."""
         if self.running():
             self.signal(signal.SIGTERM)
             try:
@@ -71,7 +75,7 @@ class Servers(Process):
         self.do("kill", number)
 
     def begin_start(self, number=0):
-        """Starts one again on its port and data, and doesn't wait."""
+        """Starts one server again on its port and data, and does not wait for it."""
         self.do("spawn", number)
 
     def start(self, number=0):
@@ -92,7 +96,7 @@ class Servers(Process):
         self.do("end", number)
 
     def wipe(self, number=0):
-        """kill -9, and its data deleted."""
+        """kill -9, and deletes the data."""
         self.do("wipe", number)
 
     def pids(self):
@@ -109,7 +113,8 @@ class MongoServers(Servers):
 
     @property
     def wire(self):
-        """A client, see mongo_wire.py. Made anew: what it was connected to may be gone."""
+        """A new client each time, see mongo_wire.py: the server that an old one was connected to
+        may be gone."""
         return Mongo(self.url)
 
 
@@ -123,14 +128,15 @@ class RedisServers(Servers):
 
 
 class RabbitServers(Servers):
-    """A RabbitMQ; url is an amqp.url."""
+    """RabbitMQ servers; url is a value for amqp.url."""
 
     def __init__(self, case, *args):
         super().__init__(case, "rabbitmq", *args)
 
 
 class KafkaCluster(Process):
-    """The cluster in memory that librdkafka carries (tests/support/kafka); brokers is a kafka.brokers. What ends loses all it had."""
+    """The in-memory cluster of librdkafka (tests/support/kafka); brokers is a value for
+    kafka.brokers. A cluster that ends loses all data."""
 
     def __init__(self, case, topic, partitions=4):
         binary, source = case.path("kafka-cluster"), os.path.join(SUPPORT, "kafka", "cluster.c")
@@ -143,7 +149,7 @@ class KafkaCluster(Process):
 
 
 class Replica(Pool):
-    """`photopool serve` in some roles, on a port of its own: another one after each start."""
+    """`photopool serve` with some roles. Its port changes at each start."""
 
     def __init__(self, case, name, roles, config, prefix=()):
         super().__init__(case, config=config, prefix=prefix)
@@ -169,7 +175,7 @@ class Replica(Pool):
         self.signal(signal.SIGCONT)
 
     def leave(self):
-        """SIGTERM, not waited for; then wait_left()."""
+        """Sends SIGTERM and does not wait; wait_left() does."""
         self.signal(signal.SIGTERM)
 
     def wait_left(self, timeout=40):
@@ -177,8 +183,9 @@ class Replica(Pool):
 
 
 class Fleet:
-    """replicas: {role or "role,role": how many}. config is everybody's; add() takes more for one. mongo, redis: servers that run already (to
-    share them, or with options); else it has its own."""
+    """replicas: {role or "role,role": how many}. config applies to all replicas; add() takes more
+    for one. mongo, redis: servers that run already, to share them or to run them with options; by
+    default the fleet starts its own."""
 
     def __init__(self, case, origin=None, config=None, replicas=None, mongo=None, redis=None, **counts):
         self.case, self.origin, self.config = case, origin, dict(config or {})
@@ -194,25 +201,26 @@ class Fleet:
         self.replicas = []
 
     def start_servers(self):
-        """MongoDB and Redis, side by side."""
+        """Starts MongoDB and Redis in parallel."""
         begun = [getattr(self, name).begin() for name in self.own]
         for servers in begun:
             servers.wait_up()
         return self
 
     def start(self, timeout=30):
-        """All of it, until every replica is ready."""
+        """Starts everything and waits until every replica is ready."""
         self.start_servers()
         made = [self.make(roles) for roles, n in self.counts.items() for _ in range(n)]
-        # One before the others: on an empty database it makes the collections. A mongod under wine (tests/support/mongod_wine.py) does not survive
-        # two that make the same one at once.
+        # On an empty database the first replica creates the collections, so it starts alone: a
+        # mongod under wine (tests/support/mongod_wine.py) does not survive two clients that create
+        # the same collection at once.
         for part in (made[:1], made[1:]):
             for replica in part:
                 replica.spawn_up()
             for replica in part:
                 replica.wait_port(timeout)
             database = re.search(r"/(\w+)\?", made[0].config["store.url"]).group(1)
-            wait_until(lambda: self.mongo.wire.count(database, "meta", {"_id": "schema"}) == 1, timeout, "the collections are made")
+            wait_until(lambda: self.mongo.wire.count(database, "meta", {"_id": "schema"}) == 1, timeout, "the collections exist")
         for replica in made:
             wait_until(replica.ready, timeout, lambda r=replica: f"{r.name} is ready: {r.get('/readyz')}")
         return self
@@ -233,12 +241,12 @@ class Fleet:
         return self.make(roles, config, prefix).start()
 
     def of(self, role):
-        """Replicas with this role, in the order in which they were made."""
+        """Replicas with this role, oldest first."""
         return [r for r in self.replicas if role in r.roles.split(",")]
 
     @property
     def api(self):
-        """The first one that runs."""
+        """The first api that runs."""
         for replica in self.of("api"):
             if replica.running():
                 return replica
@@ -249,11 +257,12 @@ class Fleet:
         return self.of("worker")
 
     def metric(self, name):
-        """Sum over those that run."""
+        """Sum of a metric over all running replicas."""
         return sum(r.metric(name) for r in self.replicas if r.running() and r.port)
 
     def slots(self):
-        """"CLIENT SHARE WORKER" of every slot that is held: lib/adapter/redis/coord_rows.lua has the rows."""
+        """"CLIENT SHARE WORKER" of every held slot: lib/adapter/redis/coord_rows.lua describes the
+        rows."""
         wire, held = self.redis.wire, []
         for key in wire.keys("{photopool:coord}:s:*"):
             fields = wire.run("HGETALL", key)
@@ -263,7 +272,7 @@ class Fleet:
         return held
 
     def stop(self, timeout=40):
-        """SIGTERM to all replicas; each ends with 0. The servers stay, until the case ends."""
+        """SIGTERM to all replicas; each must exit with 0. The servers run until the case ends."""
         running = [r for r in self.replicas if r.running()]
         for replica in running:
             replica.leave()
@@ -271,7 +280,7 @@ class Fleet:
             replica.wait_left(timeout)
 
     def all_do(self, function):
-        """function(replica) for all that run, side by side."""
+        """Calls function(replica) for all running replicas, in parallel."""
         threads = [threading.Thread(target=function, args=(r,)) for r in self.replicas if r.running()]
         for thread in threads:
             thread.start()
@@ -280,10 +289,12 @@ class Fleet:
 
 
 class Limits:
-    """Whether clients were within their limits at the origin, from now on: {client: (requests a minute or None, concurrency)}.
+    """Checks that clients stay within their limits at the origin from now on: {client: (requests a
+    minute or None, concurrency)}.
 
-    The origin notes a request when it reads it. Where the machine was late by more than half of photopool's margin for the network, a request
-    may be noted so much closer to the next, and windows are shorter by twice the rest: as in test_limits_kill9.py."""
+    The origin notes a request when it reads it. If the machine is late by more than half of
+    photopool's margin for the network, two requests can be noted closer together than they were
+    sent, so windows are shorter by twice the excess, as in test_limits_kill9.py."""
     MARGIN = 0.2  # seconds
 
     def __init__(self, case, origin, limits):
@@ -292,7 +303,8 @@ class Limits:
         self.lateness = Lateness()
 
     def held(self):
-        """Stops the origin. What `origin check` says; every client of `limits` has to be in the record."""
+        """Stops the origin and returns the verdict of `origin check`. The record must contain every
+        client of `limits`."""
         wait_until(lambda: self.origin.stats()["in_flight"] == 0, 30, "the origin is idle")
         self.lateness.stop()
         self.origin.stop()
@@ -307,7 +319,7 @@ class Limits:
               flush=True)
         check(run.returncode in (0, 1), f"exit status of origin check: {run.returncode}")
         over = []
-        for c in verdict["clients"]:  # not c["over"], which allows less in a shorter window
+        for c in verdict["clients"]:  # c["over"] allows less in a shorter window, so it is not used
             rpm, concurrency = self.limits.get(c["client"], (None, None))
             if c["worst_window"] > (rpm or c["worst_window"]) or c["worst_concurrency"] > (concurrency or c["worst_concurrency"]):
                 over.append(c)
@@ -317,6 +329,6 @@ class Limits:
 
 
 def need_mongod():
-    """Without one nothing is passed over in silence."""
+    """Fails without a mongod, so that a missing one is noticed."""
     run = subprocess.run([os.path.join(SUPPORT, "mongod"), "--which"], stdout=subprocess.DEVNULL, check=False)
     check(run.returncode == 0, "there is no mongod: scripts/setup mongo installs one")

@@ -1,14 +1,17 @@
-"""followers.py: consumers of every kind, each a thread that comes back by itself, and a book in which what they were told is held against each other.
+"""followers.py: consumers of every kind, each a thread that reconnects by itself, and a Book that
+compares all that they receive.
 
     book = Book()
-    followers = [LongPoll(book, api), Events(book, api), WebSocket(book, api), Hook(book), Amqp(book, case, url), Kafka(book, case, brokers)]
+    followers = [LongPoll(book, api), Events(book, api), WebSocket(book, api), Hook(book),
+                 Amqp(book, case, url), Kafka(book, case, brokers)]
     for f in followers:
         f.start()
-    followers[0].ids                    # of the results that it has, each counted once
-    book.wrong                          # what must not be
+    followers[0].ids                    # ids of the results that it has
+    book.wrong                          # violations
 
-api() gives the port of some api that runs. Results and events are kept as the texts that came: byte for byte is what is promised. A follower of
-the stream that is told a gap does what README.md tells consumers to: it reads the results of the batches that it has not whole.
+api() returns the port of a running api. Results and events are kept as the texts that came, because
+delivery promises the same bytes each time. A follower of the stream that receives a gap does what
+README.md tells consumers to do: it reads the results of the batches that it has only in part.
 """
 import base64
 import hashlib
@@ -29,16 +32,16 @@ from harness import SLOW, Process, check, wait_until
 from receiver import Receiver, Reply
 
 DECODER = json.JSONDecoder()
-SILENCE = 60  # seconds; a stream says something each 25
+SILENCE = 60  # seconds; a stream sends something every 25 s
 GONE = (OSError, http.client.HTTPException)
 
 
 class Refused(OSError):
-    """An answer that tells to come again."""
+    """An answer that asks the client to try again later."""
 
 
 class Book:
-    """One id, one text; one number, one event; whoever tells it."""
+    """One id has one text and one number has one event, from every source."""
 
     def __init__(self):
         self.lock, self.results, self.events, self.wrong = threading.Lock(), {}, {}, []
@@ -62,7 +65,7 @@ class Book:
 
 
 def elements(text, name):
-    """The texts of an array's elements: {"name": [...]} as a server of ours writes it."""
+    """The texts of an array's elements, from {"name": [...]} as our server writes it."""
     at = text.index(f'"{name}":[') + len(name) + 4
     while text[at] != "]":
         _, end = DECODER.raw_decode(text, at)
@@ -71,7 +74,7 @@ def elements(text, name):
 
 
 def data_of(event):
-    """The text of an event's data, which come last."""
+    """The text of an event's data, its last field."""
     return event[event.index('"data":') + len('"data":'):-1]
 
 
@@ -85,7 +88,7 @@ def get(port, path, headers=None, connection=None):
 
 
 def read_list(port, path, name):
-    """Texts of all rows of a list."""
+    """Texts of all rows of a paged list."""
     after, rows = None, []
     while True:
         page = get(port, f"{path}{'&' if '?' in path else '?'}limit=1000" + (f"&after={after}" if after else "")).read().decode()
@@ -110,7 +113,7 @@ class Follower:
                 self.follow()
             except GONE as e:
                 self.errors[str(e)[:60] or type(e).__name__] += 1
-            except Exception as e:  # noqa: BLE001  (for the one who waits for the end)
+            except Exception as e:  # noqa: BLE001  (the waiting test reports it)
                 self.book.complain(f"{self.name} gives up: {e!r}")
                 return
             time.sleep(random.uniform(0.05, 0.3))
@@ -119,7 +122,7 @@ class Follower:
         raise NotImplementedError
 
     def take(self, text):
-        """One result. True: it is new."""
+        """Records one result. True: it is new."""
         result = self.book.result(text, self.name)
         if result["id"] in self.ids:
             self.repeated += 1
@@ -133,7 +136,7 @@ class Follower:
 
 
 class StreamFollower(Follower):
-    """KEYS of the stream, from its beginning."""
+    """Follows KEYS of the stream from its beginning."""
     KEYS = "key=results"
 
     def __init__(self, book, name, api):
@@ -155,7 +158,8 @@ class StreamFollower(Follower):
             self.made_up.discard(json.loads(text)["id"])
 
     def gap(self, gap):
-        """What the gap stands for had finished before it was lost: it is in the batches by now."""
+        """The results that a gap stands for had finished before the events were lost, so their
+        batches have them."""
         if gap["to"] <= self.at:
             self.book.complain(f"{self.name}: gap {gap} after {self.at}")
         while self.going:
@@ -192,7 +196,7 @@ class LongPoll(StreamFollower):
             text = get(self.port, self.query() + "&wait=10&limit=500", connection=connection).read().decode()
             answer = json.loads(text)
             if answer["gap"] and answer["events"]:
-                # It is said with what comes after it.
+                # The gap comes in the same answer as the events after it.
                 check(answer["events"][0]["seq"] > answer["gap"]["to"], f"{self.name}: events before the gap: {text[:300]}")
             if answer["gap"]:
                 self.gap(answer["gap"])
@@ -230,7 +234,7 @@ class Events(StreamFollower):
 
 
 class WebSocket(StreamFollower):
-    """closes: (port, code) of every close frame that came."""
+    """closes: (port, code) of every close frame received."""
     KEYS = "key=results&key=batch"
 
     def __init__(self, book, api):
@@ -308,7 +312,7 @@ class WebSocket(StreamFollower):
 
 
 class Hook(Follower):
-    """An endpoint of webhooks; what PUT takes is in `settings`."""
+    """An endpoint of webhooks; `settings` is the body of its PUT."""
 
     def __init__(self, book):
         super().__init__(book, "webhook")
@@ -339,7 +343,7 @@ class Hook(Follower):
 
 
 class Lines(Follower):
-    """A program that prints a message a line."""
+    """A program that prints one message a line."""
 
     def __init__(self, book, case, name, command):
         super().__init__(book, name)
@@ -365,7 +369,7 @@ class Amqp(Lines):
         super().__init__(book, case, "AMQP", [os.path.join(SUPPORT, "amqp_lines"), url, exchange, "results"])
 
     def wait_ready(self):
-        """What comes before its queue is bound would be sent back."""
+        """The broker returns messages that arrive before the queue is bound."""
         wait_until(lambda: self.ready, 10 * SLOW, lambda: f"the queue is bound: {self.process.text()[-500:]}")
 
     def line(self, text):

@@ -1,4 +1,5 @@
-"""harness.py: what scenarios share: `photopool up` and the origin as processes, an HTTP client, waiting for conditions.
+"""harness.py: shared by all scenarios: `photopool up` and the origin as processes, an HTTP client,
+waiting for conditions.
 
     from harness import Pool, Origin, scenario, check, wait_until
 
@@ -12,9 +13,10 @@
     if __name__ == "__main__":
         scenario(test)
 
-Nothing sleeps for a fixed time: wait_until() polls. Nothing is checked against the time it took, either: a machine may be slow, busy or
-both. That something does not wait is shown by giving it so long to wait for that wait_until() gives up before; that something is quick,
-by counting what happened meanwhile. All processes end with the case. Standard library only.
+Nothing sleeps for a fixed time: wait_until() polls. No check measures time either, because a
+machine may be slow or busy. To show that something does not wait, a scenario makes the wait longer
+than wait_until() allows; to show that something is quick, it counts what happens meanwhile. All
+processes end with the case. Standard library only.
 """
 import gzip
 import hashlib
@@ -33,12 +35,12 @@ import threading
 import time
 import traceback
 
-# libmongoc keeps counters in a file of /dev/shm with the process's number, which a kill -9 leaves behind: whoever gets the number again says
-# so on stderr.
+# libmongoc keeps counters in a file of /dev/shm named after the process id. kill -9 leaves it
+# behind, and the next process with that id warns about it on stderr.
 os.environ.setdefault("MONGOC_DISABLE_SHM", "1")
 PHOTOPOOL = os.environ.get("PHOTOPOOL", "build/photopool")
 ORIGIN = os.environ.get("PP_ORIGIN", "build/loadtest/origin")
-SLOW = 6  # patience: so many times longer than on an idle machine anything may take before it is given up
+SLOW = 6  # factor of patience: timeouts are for an idle machine, and this many times longer before a wait fails
 SANITIZED = os.environ.get("PP_BUILD") == "asan"
 POLL = 0.02
 SKIP = 77
@@ -49,7 +51,7 @@ class Failed(Exception):
 
 
 class Skipped(Exception):
-    """The scenario can't run here."""
+    """The scenario can't run on this machine."""
 
 
 def check(condition, text):
@@ -62,7 +64,8 @@ def same(got, due, what):
 
 
 def wait_until(condition, timeout, what):
-    """Polls until condition() is true, and returns its value; what: a text, or a function that makes one."""
+    """Polls until condition() is true and returns its value. what: a text, or a function that
+    returns one."""
     end = time.monotonic() + timeout * SLOW
     while True:
         value = condition()
@@ -74,14 +77,14 @@ def wait_until(condition, timeout, what):
 
 
 def pause_until(moment):
-    """Waits for a moment (monotonic), for scenarios whose subject is time itself."""
+    """Waits for a moment (monotonic), for scenarios that are about time itself."""
     while (left := moment - time.monotonic()) > 0:
         time.sleep(min(left, POLL))
 
 
 class Lateness:
-    """How late this machine is with what is due: a thread that wants to run each 10 ms sees. For scenarios that measure what a machine
-    manages; they stop() it at the end."""
+    """How late this machine is: a thread that should wake every 10 ms measures it. For scenarios
+    that measure speed; they stop() it at the end."""
 
     def __init__(self):
         self.late, self.going = [], True  # (moment, seconds), by time.time()
@@ -127,7 +130,7 @@ class Case:
         return self.path(f"{self.n:02}-{stem}")
 
     def in_memory(self, name):
-        """A file name outside of any disk, where there is such a place."""
+        """A file name in memory rather than on a disk, where the system has such a place."""
         if not self.shared and os.access("/dev/shm", os.W_OK):
             self.shared = tempfile.mkdtemp(prefix="photopool-scenario-", dir="/dev/shm")
         return os.path.join(self.shared or self.dir, name)
@@ -136,7 +139,7 @@ class Case:
         for child in self.children:
             child.kill()
         if self.shared:
-            shutil.move(self.shared, self.path("in-memory"))  # kept with the others where the scenario failed
+            shutil.move(self.shared, self.path("in-memory"))  # kept with the other files if the scenario failed
 
 
 def scenario(*tests):
@@ -159,7 +162,7 @@ def scenario(*tests):
         print(f"FAILED: {e}", flush=True)
         traceback.print_exc(limit=-3)
         status = 1
-    except BaseException:  # whatever it is, the processes have to go
+    except BaseException:  # whatever went wrong, the processes have to end
         traceback.print_exc()
         status = 1
     finally:
@@ -168,14 +171,14 @@ def scenario(*tests):
         for child in case.children:
             child.show_log()
         print(f"files: {case.dir}")
-    elif not os.environ.get("PP_SOURCE"):  # else tests/scenario/run sees to it
+    elif not os.environ.get("PP_SOURCE"):  # else tests/scenario/run removes it
         shutil.rmtree(case.dir, ignore_errors=True)
     sys.stdout.flush()
     os._exit(status)  # threads that wait for a dead server do not hold us up
 
 
 class Process:
-    """One process at a time, with its log."""
+    """At most one process at a time, and its log."""
 
     def __init__(self, case, stem, program):
         self.case, self.program = case, program
@@ -225,7 +228,7 @@ class Process:
 
 
 class Origin(Process):
-    """The photo host. It never looks at the port, so every host name leads to it (see Pool)."""
+    """The photo host. It ignores the port, so every host name leads to it (see Pool)."""
 
     def __init__(self, case, hosts="", behaviour="", listen=("127.0.0.1:0",), extra=(), record=None):
         super().__init__(case, "origin", ORIGIN)
@@ -246,7 +249,8 @@ class Origin(Process):
         self.address = listen[0].rsplit(":", 1)[0].strip("[]")
 
     def keep_time(self):
-        """For those that measure: nothing on this machine is to hold the origin up, if that is permitted."""
+        """For scenarios that measure: gives the origin priority over everything on this machine, if
+        that is permitted."""
         try:
             os.sched_setscheduler(self.pid, os.SCHED_FIFO, os.sched_param(1))
         except OSError:
@@ -274,7 +278,8 @@ class Origin(Process):
         self.page("POST", "/_reload")
 
     def fetch(self, url):
-        """What the origin serves for a URL, asked directly; seen in its record as client `probe`."""
+        """The body that the origin serves for a URL, fetched directly; its record shows the request
+        as client `probe`."""
         host, target = re.match(r"http://([^/]+)(/.*)", url).groups()
         c = http.client.HTTPConnection(self.address, self.port, timeout=30 * SLOW)
         c.request("GET", target, headers={"Host": host})
@@ -309,8 +314,8 @@ class Answer:
 
 
 class Pool(Process):
-    """`photopool up` over a data directory of its own, with a configuration file. http.listen is a free port, another one after each
-    start."""
+    """`photopool up` with its own data directory and configuration file. http.listen is a free
+    port, a new one at each start."""
 
     def __init__(self, case, origin=None, config=None, data=None, prefix=()):
         super().__init__(case, "photopool", prefix[0] if prefix else PHOTOPOOL)
@@ -328,7 +333,7 @@ class Pool(Process):
         self.local = threading.local()
 
     def write_config(self):
-        """Dotted names to nested ones; JSON is YAML."""
+        """Turns dotted names into nested ones; JSON is YAML."""
         tree = {}
         for name, value in self.config.items():
             section, key = name.split(".")
@@ -337,7 +342,7 @@ class Pool(Process):
             json.dump(tree, f, indent=1)
 
     def spawn_up(self):
-        """Starts it and does not wait."""
+        """Starts the process and does not wait for it."""
         self.write_config()
         self.port = None
         self.spawn([*self.prefix, "up", "--data", self.data, "--config", self.config_file], stdout=subprocess.PIPE)
@@ -368,7 +373,7 @@ class Pool(Process):
         super().kill()
 
     def stop(self, timeout=40):
-        """SIGTERM; exit 0 is due."""
+        """Sends SIGTERM; the exit status must be 0."""
         self.peak_kb = max(self.peak_kb, self.memory_kb("VmHWM"))
         self.signal(signal.SIGTERM)
         same(self.wait_exit(timeout), 0, "exit status after SIGTERM")
@@ -384,7 +389,7 @@ class Pool(Process):
     # --- HTTP ---
 
     def request(self, method, path, body=None, headers=None, timeout=30, source=None):
-        """One kept connection a thread and process; OSError where the server is gone."""
+        """Keeps one connection for each thread and process. OSError: the server is gone."""
         key = (self.port, source)
         kept = getattr(self.local, "kept", None)
         if kept is None:
@@ -438,7 +443,7 @@ class Pool(Process):
         return self.post(path, data, method="PUT")
 
     def submit(self, client, items, refresh=None, key=None):
-        """Posts a batch of which every item has to be accepted; its id."""
+        """Posts a batch and returns its id; every item must be accepted."""
         data = {"client": client, "items": items}
         if refresh:
             data["refresh"] = refresh
@@ -455,7 +460,7 @@ class Pool(Process):
         return self.get_json(f"/v1/batches/{batch}")
 
     def page_all(self, path, field, limit=1000):
-        """All pages of a list."""
+        """The rows of all pages of a list."""
         rows, after = [], None
         while True:
             sep = "&" if "?" in path else "?"
@@ -506,7 +511,8 @@ def sha256_of(path):
 
 
 def free_port():
-    """One that nobody listens on, and that the kernel gives to nobody who asks for any, where there are such ports."""
+    """A port that nobody listens on and that, where the system allows it, the kernel does not hand
+    out for port 0."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as f:
         first = int(f.read().split()[0])
     for _ in range(100 if first >= 12000 else 0):

@@ -1,8 +1,8 @@
-"""namespace.py: mounts and a network of the test's own, for scenarios that need them. As root only; everything is gone when the process
-ends. To be entered before any thread or child is started.
+"""namespace.py: mounts and a network that belong to the test. Only root can have them; everything
+is gone when the process ends. Enter them before any thread or child starts.
 
-In the network every address is this machine's (`ip route add local default dev lo`), so anything may be listened on, and a connection to
-anywhere, wanted or not, goes over `lo` where Watch sees it."""
+In the network every address is local (`ip route add local default dev lo`), so the test can listen
+on any address, and every connection goes over `lo`, where Watch sees it."""
 import ctypes
 import os
 import socket
@@ -22,7 +22,7 @@ def call(what, *args):
 
 
 def own_mounts():
-    """Skipped where that is not permitted."""
+    """Raises Skipped where that is not permitted."""
     if os.geteuid() != 0:
         raise Skipped("only root may mount")
     call("unshare", CLONE_NEWNS)
@@ -34,7 +34,7 @@ def mount_tmpfs(path, size):
 
 
 def small_disk(case, name, size):
-    """A tmpfs; None where that is not permitted. A SQLite WAL alone may take 16 MiB."""
+    """A tmpfs; None where mounting is not permitted. A SQLite WAL alone may take 16 MiB."""
     path = case.path(name)
     os.mkdir(path)
     try:
@@ -47,7 +47,7 @@ def small_disk(case, name, size):
 
 
 def fill(path):
-    """Leaves not a byte on the disk of `path`; the file that takes it."""
+    """Fills the disk of `path` to the last byte; returns the file that does."""
     with open(path, "ab", buffering=0) as f:
         for block in (1 << 20, 4096, 1):
             try:
@@ -66,7 +66,7 @@ def attribute(kind, data):
 
 
 def netlink(kind, body):
-    """One request to the kernel's routing; true where it was done."""
+    """Sends one request to the kernel's routing; true if it succeeded."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as s:  # NETLINK_ROUTE
         s.bind((0, 0))
         # NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE
@@ -75,13 +75,14 @@ def netlink(kind, body):
 
 
 def everything_is_local(family):
-    """RTM_NEWROUTE of type local for the whole of a family, to lo (index 1)."""
-    # rtmsg: family, dst_len, src_len, tos, table local, protocol boot, scope host, type local, flags; RTA_OIF
+    """RTM_NEWROUTE of type local for all addresses of a family, to lo (index 1)."""
+    # rtmsg: family, dst_len, src_len, tos, table local, protocol boot, scope host, type local,
+    # flags; RTA_OIF
     return netlink(24, struct.pack("BBBBBBBBI", family, 0, 0, 0, 255, 3, 254, 2, 0) + attribute(4, struct.pack("i", 1)))
 
 
 def give_address(address):
-    """RTM_NEWADDR on lo: an address that can be bound to, too."""
+    """RTM_NEWADDR on lo: an address that sockets can bind to."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     packed = socket.inet_pton(family, address)
     # ifaddrmsg: family, prefix length, IFA_F_NODAD, scope, index; IFA_LOCAL, IFA_ADDRESS
@@ -89,7 +90,7 @@ def give_address(address):
 
 
 def own_network(addresses):
-    """A network with lo only, which has `addresses`."""
+    """A network namespace with only lo, which has `addresses`."""
     if os.geteuid() != 0:
         raise Skipped("only root may have a network namespace")
     call("unshare", CLONE_NEWNET)
@@ -131,12 +132,13 @@ class Watch:
             self.seen.append((to, struct.unpack_from(">H", p, at + 2)[0]))
 
     def drops(self):
-        """Packets that were missed."""
+        """Number of packets that the watcher missed."""
         return struct.unpack("II", self.socket.getsockopt(263, 6, 8))[1]  # SOL_PACKET, PACKET_STATISTICS
 
 
 class Names:
-    """A name server on 127.0.0.1:53. `answer(name, n)` gives the addresses of a name that is asked for the n-th time (by type)."""
+    """A name server on 127.0.0.1:53. `answer(name, n)` returns the addresses for the n-th question
+    about a name (counted by type)."""
 
     def __init__(self, answer, ttl=0):
         self.answer, self.ttl, self.asked = answer, ttl, {}
@@ -165,7 +167,7 @@ class Names:
 
 
 def settle(watch):
-    """Until the watcher has read what was sent before."""
+    """Waits until the watcher has read all packets sent before."""
     with socket.socket() as s:
         port = 1 + len(watch.seen) % 1000
         s.connect_ex(("192.0.2.255", port))

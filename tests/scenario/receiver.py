@@ -1,7 +1,8 @@
-"""receiver.py: an endpoint of webhooks that does what a test wants, and npm's standardwebhooks to judge what it got.
+"""receiver.py: an endpoint of webhooks that answers as a test wants, and npm's standardwebhooks to
+verify what it received.
 
     receiver = Receiver()
-    receiver.answers["/shop"] = [500, Answer(204)]      # the first delivery, and all that follow
+    receiver.answers["/shop"] = [500, Reply(204)]       # to the first and to all later deliveries
     receiver.url("/shop")
     receiver.got("/shop")                               # [Delivery(id, headers, body)]
 """
@@ -20,12 +21,12 @@ from harness import SLOW, Failed, check
 Delivery = namedtuple("Delivery", "id headers body")
 SUPPORT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
 CHUNK = b"x" * 65536
-ENDLESS = 1 << 30  # bytes: more than any buffer between us takes
+ENDLESS = 1 << 30  # bytes: more than all buffers on the way hold
 
 
 class Reply:
-    """hang: no answer until the peer gives up. stuck: no more than the answer's head until then. held: no answer until release(). endless: a
-    body that never ends; `sent` is what went out of it."""
+    """hang: no answer until the peer gives up. stuck: only the head of an answer until then. held:
+    no answer until release(). endless: a body that never ends; `sent` counts its bytes."""
 
     def __init__(self, status=204, headers=None, hang=False, stuck=False, held=False, endless=False):
         self.status, self.headers, self.hang, self.stuck, self.endless, self.sent, self.broken = status, headers or {}, hang, stuck, endless, 0, False
@@ -90,7 +91,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request, client_address):
-        pass  # a peer that is killed
+        pass  # the peer was killed
 
 
 class Receiver:
@@ -120,7 +121,7 @@ class Receiver:
 
 
 class Judge:
-    """Says what the library says of a delivery."""
+    """Asks the library for its verdict on a delivery."""
 
     def __init__(self, case):
         self.process = subprocess.Popen([os.path.join(SUPPORT, "webhook_verify")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -129,7 +130,7 @@ class Judge:
     def verdict(self, delivery, secret, body=None, headers=None):
         line = {"secret": secret, "headers": {**delivery.headers, **(headers or {})},
                 "body": base64.b64encode(delivery.body if body is None else body).decode()}
-        timer = threading.Timer(60 * SLOW, self.process.kill)  # the package may have to be fetched first
+        timer = threading.Timer(60 * SLOW, self.process.kill)  # npm may have to download the package first
         timer.start()
         try:
             self.process.stdin.write(json.dumps(line).encode() + b"\n")
@@ -146,7 +147,7 @@ class Judge:
         answer = self.verdict(delivery, secret, **changed)
         return answer["ok"] and answer["id"] == delivery.id
 
-    # As a child of the case.
+    # The case calls kill() at its end, as for its processes.
     def kill(self):
         self.process.kill()
         self.process.wait()

@@ -1,11 +1,11 @@
-"""streams.py: subscriptions as scenarios about events open them: npm's ws, and sockets that say what they are told to.
+"""streams.py: event subscriptions for scenarios: npm's ws, and raw sockets that send any bytes.
 
     events, last, gap = poll(pool, "key=results", after=0)      # one long-poll
     ws = NodeWs().open(pool, "key=results&after=0")              # tests/support/ws_client
-    ws.next("message")                                           # waits; so do close() and pong()
+    ws.next("message")                                           # waits; so does ws.closed()
     sse = Raw(pool, "key=results", sse=True)                     # status, headers; event() is the next one
 
-finish() makes events: items without photos finish at once.
+finish() makes events: an item without photos finishes at once.
 """
 import base64
 import json
@@ -22,7 +22,7 @@ PATIENCE = 20 * SLOW  # seconds
 
 
 def finish(pool, client, n=1, meta=None, headers=None):
-    """n items that finish; the id of their batch."""
+    """Submits n items that finish at once; the id of their batch."""
     answer = pool.post("/v1/batches", {"client": client, "items": [{"id": f"item-{i}", "photos": [], "meta": meta or {}} for i in range(n)]},
                        headers, compress=True)
     same(answer.status, 202, f"POST /v1/batches: {answer}")
@@ -64,7 +64,7 @@ class Ws:
         return self.tell("write", bytes=base64.b64encode(data).decode())
 
     def next(self, *whats):
-        """The next that happens, the server's pings apart; it has to be one of these."""
+        """The next thing that happens, except for the server's pings; it must be one of `whats`."""
         got = {"what": "ping"}
         while got["what"] == "ping":
             try:
@@ -75,7 +75,7 @@ class Ws:
         return got
 
     def until(self, what):
-        """The first such; what comes before is passed over."""
+        """The next message of this kind; skips what comes before it."""
         while (got := self.next("open", "message", "pong", "error", "close"))["what"] != what:
             check(what == "close" or got["what"] not in ("close", "error"), f"{what} expected: {got}")
         return got
@@ -92,7 +92,7 @@ class Ws:
 
 
 class NodeWs:
-    """Clients in a process of node."""
+    """WebSocket clients in a process of node."""
 
     def __init__(self):
         self.process = subprocess.Popen([os.path.join(ROOT, "tests", "support", "ws_client")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -109,7 +109,7 @@ class NodeWs:
         self.process.stdin.flush()
 
     def connect(self, pool, query, **options):
-        """Does not wait for the handshake."""
+        """Starts the handshake and does not wait for it."""
         self.n += 1
         ws = self.sockets[self.n] = Ws(self, self.n)
         return ws.tell("open", url=f"ws://127.0.0.1:{pool.port}/v1/events?{query}", options=options)
@@ -120,7 +120,7 @@ class NodeWs:
         return ws
 
     def refused(self, pool, query, **options):
-        """(status, code) of the answer."""
+        """(status, code) of the answer to a refused handshake."""
         got = self.connect(pool, query, **options).next("refused")
         return got["status"], json.loads(got["body"])["code"]
 
@@ -130,7 +130,8 @@ class NodeWs:
 
 
 class Raw:
-    """A request over a connection of its own, of which the head is read; the rest as it comes."""
+    """A request over its own connection. The constructor reads the head; the methods read the rest
+    as it arrives."""
 
     def __init__(self, pool, query, headers=None, sse=False, method="GET", receive=None, source=None, read=True):
         self.s = socket.socket()
@@ -178,7 +179,7 @@ class Raw:
                 fields = {}
 
     def events(self, n):
-        """The data of the next n, which are events and no gaps."""
+        """The data of the next n, which must be events and no gaps."""
         data = []
         for _ in range(n):
             name, seq, event = self.event()
@@ -197,7 +198,7 @@ class Raw:
 
 
 def handshake(**more):
-    """Headers of a WebSocket's; None: without it."""
+    """Headers of a WebSocket handshake; a header of value None is left out."""
     lines = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
              "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(), **{k.replace("_", "-"): v for k, v in more.items()}}
     return {k: v for k, v in lines.items() if v is not None}

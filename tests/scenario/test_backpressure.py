@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # scenario: timeout=180
-"""Past a bound we refuse, we do not fall over: with ingest.high_water photos waiting POST answers 503 with Retry-After; with a full disk
-nothing that was accepted is lost, and work goes on when there is space again.
+"""At a bound photopool refuses and keeps running: with ingest.high_water photos waiting, POST
+answers 503 with Retry-After; a full disk loses nothing that was accepted, and work continues once
+there is space again.
 
-The full disk is a small tmpfs, mounted in a mount namespace of the test's own. That needs root; elsewhere this part is left out."""
+The full disk is a small tmpfs in a mount namespace of the test. Mounting needs root; elsewhere the
+test leaves this part out."""
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +19,8 @@ def items(origin, name, n, photos):
 
 
 def high_water(case):
-    """Planning is fast, so batches are posted at the same time until one comes while others wait; those refused are accepted later."""
+    """Planning is fast, so the test posts batches at the same time until one arrives while others
+    wait. Refused batches are accepted later."""
     origin = Origin(case, hosts="*.example delay=5 bytes=600")
     pool = Pool(case, origin=origin, config={"clients.rpm": None, "ingest.high_water": 1000, "blobs.fsync": "off"})
     pool.start()
@@ -36,12 +39,12 @@ def high_water(case):
                 same((answer.status, answer.json["code"]), (503, "overloaded"), f"POST above the mark: {answer}")
                 same(answer.headers["Content-Type"].split(";")[0], "application/problem+json", "its type")
                 check(1 <= int(answer.headers["Retry-After"]) <= 3600, f"Retry-After {answer.headers['Retry-After']}")
-                check(pool.get_json("/v1/queue")["ingest"]["photos"] <= 2000, "what waits is bounded")
+                check(pool.get_json("/v1/queue")["ingest"]["photos"] <= 2000, "the number of waiting photos is bounded")
                 refused.append((n, body))
             if refused:
                 break
     check(refused, "nothing was refused")
-    check(pool.ready(), "ready all the same")
+    check(pool.ready(), "ready despite the refusals")
     for n, body in refused:
         def accepted(n=n, body=body):
             answer = pool.post("/v1/batches", body, {"Idempotency-Key": f"k{n}"}, compress=True)
@@ -66,19 +69,20 @@ def disk_full(case):
     first = pool.submit("42", items(origin, "first", 10, 5))
     pool.wait_finished(first)
     second = pool.submit("42", items(origin, "second", 100, 5))
-    wait_until(lambda: pool.batch(second)["photos"]["stored"] >= 50, 20, "the second batch is under way")
+    wait_until(lambda: pool.batch(second)["photos"]["stored"] >= 50, 20, "the second batch is being fetched")
     ballast = os.path.join(disk, "ballast")
     fill(ballast)
     wait_until(lambda: shutil.disk_usage(disk).free == 0 and origin.stats()["in_flight"] == 0, 20, "the disk is full")
     refused = pool.post("/v1/batches", {"client": "42", "items": items(origin, "third", 400, 5)})
     check(refused.status >= 500 or refused.status == 202, f"POST on a full disk: {refused}")
     print(f"POST on a full disk: {refused.status}; {pool.batch(second)['photos']}", flush=True)
-    # Nothing may fail for it: the fault is ours. Some tries, as far as they come.
+    # No photo may fail for lack of space: the fault is photopool's. Wait for some tries, as far as
+    # they come.
     seen, start = len(origin.records()), time.monotonic()
     pause_until(start + 6)
     took, tries = time.monotonic() - start, len(origin.records()) - seen
     photos = pool.batch(second)["photos"]
-    same(photos["failed"], 0, "photos that failed for want of space")
+    same(photos["failed"], 0, "photos that failed for lack of space")
     check(photos["open"] > 0, f"photos still open: {photos}")
     check(tries < 330 * took, f"{tries} requests to the origin in {took:.1f} s for photos that can't be kept")
     pool.kill()  # the worst moment
@@ -103,7 +107,7 @@ def disk_full(case):
 
 
 def disk_full_goes_on(case):
-    """The same without a kill: the running process picks up by itself."""
+    """The same without a kill: the running process recovers by itself."""
     disk = small_disk(case, "disk2", "40m")
     if not disk:
         return
@@ -111,11 +115,11 @@ def disk_full_goes_on(case):
     pool = Pool(case, origin=origin, data=os.path.join(disk, "data"), config={"clients.rpm": None, "clients.concurrency": 8})
     pool.start()
     batch = pool.submit("42", items(origin, "a", 60, 5))
-    wait_until(lambda: pool.batch(batch)["photos"]["stored"] >= 30, 20, "the batch is under way")
+    wait_until(lambda: pool.batch(batch)["photos"]["stored"] >= 30, 20, "the batch is being fetched")
     ballast = os.path.join(disk, "ballast")
     fill(ballast)
-    wait_until(lambda: origin.stats()["in_flight"] == 0, 20, "work has come to rest")
-    check(pool.running(), "it is still there")
+    wait_until(lambda: origin.stats()["in_flight"] == 0, 20, "nothing is in flight")
+    check(pool.running(), "photopool still runs")
     os.remove(ballast)
     results = pool.wait_finished(batch, 60)
     same({o for o, _ in outcomes(results).values()}, {"stored"}, "outcomes when there was space again")

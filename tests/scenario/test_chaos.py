@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=700 first fleet
-"""Three minutes of a fleet under faults, with a fixed seed: nothing is lost, no result comes twice, no limit is overrun. See
-loadtest/chaos/chaos.py; `loadtest/chaos/run` is the same for longer, with other seeds."""
+"""Three minutes of a fleet under faults, with a fixed seed: no result is lost, none comes twice, no
+limit is exceeded. See loadtest/chaos/chaos.py; `loadtest/chaos/run` runs longer and with other
+seeds."""
 import os
 import sys
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=120
-"""The consumers of examples/ follow one import while the server is killed (kill -9) and started again, and each of them is killed, or
-reloaded, once: each ends with exactly the ids that the API shows. After that they find a server that no longer keeps what they missed, and say so;
-and then another server in its place."""
+"""The consumers of examples/ follow one import. The test kills the server (kill -9) and starts it
+again, and kills or reloads each consumer once: each ends with exactly the ids that the API shows.
+Then the server drops events that they missed, and they report the gap. Last, another server takes
+its place."""
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ ITEMS = 300  # of a batch
 
 
 class KeyedPool(Pool):
-    """With a key, and at the same port after each start."""
+    """Has an API key, and the same port after each start."""
 
     def __init__(self, case, origin):
         keys = [{"name": "all", "sha256": hashlib.sha256(KEY.encode()).hexdigest(), "scopes": ["submit", "read", "admin"]}]
@@ -37,7 +38,7 @@ class KeyedPool(Pool):
 
 
 class Consumer(Process):
-    """A program of examples/. ids() and gaps() read what it keeps."""
+    """A program of examples/. ids() and gaps() read its database."""
 
     def __init__(self, case, stem, command):
         super().__init__(case, stem, command[0])
@@ -88,7 +89,7 @@ class Python(Consumer):
         db = sqlite3.connect(self.file, timeout=60)
         try:
             return db.execute(query).fetchall()
-        except sqlite3.OperationalError:  # it has made no tables yet
+        except sqlite3.OperationalError:  # it has not created its tables yet
             return []
         finally:
             db.close()
@@ -101,7 +102,7 @@ class Python(Consumer):
 
 
 class Page:
-    """The page in its browser, and the backend that it asks for tickets."""
+    """The page in its browser, and the backend that gives it tickets."""
 
     def __init__(self, case, url, keys):
         port = free_port()
@@ -139,7 +140,8 @@ def submit(pool, origin, name):
 
 
 def gap_after_restart(pool):
-    """The last event that is gone. A server that goes on running has the newest in memory."""
+    """The last event that a restarted server has dropped. A running server still has the newest
+    events in memory."""
     pool.stop()
     pool.start()
     gap = pool.get_json("/v1/events?key=results&after=0&limit=1")["gap"]
@@ -152,12 +154,12 @@ def test_consumers(case):
     consumers = [kind(case, pool.url, ["results:42"]).start() for kind in (C, Python, Page)]
 
     first = submit(pool, origin, "first")
-    pool.submit("43", [{"id": "other", "photos": []}])  # is none of theirs
+    pool.submit("43", [{"id": "other", "photos": []}])  # the consumers do not follow this client
     for c in consumers:
         wait_until(lambda c=c: len(c.ids()) > ITEMS // 20, 30, f"{type(c).__name__} gets results")
         c.again()
     second = submit(pool, origin, "second")
-    wait_until(lambda: len(pool.results(second)) > ITEMS // 10, 30, "the second import is under way")
+    wait_until(lambda: len(pool.results(second)) > ITEMS // 10, 30, "the second import is being fetched")
     pool.kill()
     pool.start()
     print(f"killed: {pool.batch(second)['items']}")
@@ -170,30 +172,31 @@ def test_consumers(case):
     page = consumers[2]
     same(page.shown(), len(due), "rows that the page shows")
 
-    # What finishes while nobody comes is cleaned away.
+    # The cleaner removes what finishes while no consumer runs.
     for c in consumers[:2]:
         c.kill()
     page.browser.call("Page.navigate", url="about:blank")
     before = pool.get_json("/v1/events?key=results&wait=0")["last"]
     pool.wait_finished(pool.submit("42", [{"id": f"more-{i}", "photos": [], "meta": {"text": "x" * 900}} for i in range(2000)]))
-    wait_until(lambda: gap_after_restart(pool) > before, 20, "events are cleaned away")
+    wait_until(lambda: gap_after_restart(pool) > before, 20, "the cleaner removes events")
     last = pool.get_json("/v1/events?key=results&wait=0")["last"]
     for c in consumers[:2]:
         c.start()
     page.browser.call("Page.navigate", url=page.url)
     for c in consumers:
-        gaps = wait_until(c.gaps, 30, f"{type(c).__name__} says the gap")
+        gaps = wait_until(c.gaps, 30, f"{type(c).__name__} reports the gap")
         check(gaps[0][0] <= before + 1 <= gaps[0][1] < last, f"gap of {type(c).__name__}: {gaps}, after {before}, until {last}")
         ids = c.ids()
         same(len(set(ids)), len(ids), f"ids of {type(c).__name__}, each once")
         check(set(due) <= set(ids), f"{type(c).__name__} keeps what it has")
-        wait_until(lambda c=c: len(c.ids()) > len(due), 30, f"{type(c).__name__} goes on after the gap")
+        wait_until(lambda c=c: len(c.ids()) > len(due), 30, f"{type(c).__name__} continues after the gap")
     another_server(case, origin, pool, consumers)
     page.stop()
 
 
 def another_server(case, origin, pool, consumers):
-    """Whose numbers are others: programs end and say so, as somebody has to look; the page begins anew."""
+    """Event numbers differ at another server: the programs end with an error, since an operator has
+    to look; the page starts again."""
     pool.stop()
     other = KeyedPool(case, origin)
     other.config["http.listen"] = pool.config["http.listen"]

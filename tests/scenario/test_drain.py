@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-# scenario: timeout=120
-"""Signals and configuration. SIGTERM finishes what is in flight, hands the rest back uncounted after worker.drain and exits with 0; a
-second signal stops at once; SIGHUP takes over clients.rpm; a bad configuration is exit 2 with file, line, key and what is allowed."""
+# scenario: timeout=120 main
+"""Signals and configuration. After SIGTERM photopool finishes what is in flight, returns the rest
+uncounted after worker.drain and exits with 0; a second signal stops it at once; SIGHUP applies
+clients.rpm; a bad configuration exits with 2 and names file, line, key and what is allowed."""
 import re
 import signal
 import subprocess
@@ -18,12 +19,13 @@ def items(origin, host, n):
 
 
 def hosts(origin, host, n):
-    """As items(), each of a host of its own: a new host gets no more than two requests until it has answered."""
+    """Like items(), but each on its own host: a new host gets at most two requests until it has
+    answered."""
     return [{"id": f"{host}{i}", "photos": [origin.url(f"{host}{i}.example", f"/{i}.jpg")]} for i in range(n)]
 
 
 def finishes(case):
-    """What is in flight ends within worker.drain and counts; nothing new is started."""
+    """What is in flight ends within worker.drain and counts; photopool starts nothing new."""
     origin = Origin(case, hosts="*.example delay=1500 bytes=1000")
     pool = Pool(case, origin=origin, config={"clients.rpm": None, "clients.concurrency": 10, "worker.drain": "1h",
                                              "fetch.tiers": [{"timeout": "30m", "concurrency": 64}]})
@@ -47,7 +49,7 @@ def finishes(case):
 
 
 def hands_back(case):
-    """After worker.drain the rest goes back, and the try does not count."""
+    """After worker.drain photopool hands the rest back, and the try does not count."""
     origin = Origin(case, hosts="quick.example delay=300 bytes=1000\nstall*.example stall=head")
     pool = Pool(case, origin=origin, config={"clients.rpm": None, "worker.drain": "1s", "retry.attempts": 1,
                                              "fetch.tiers": [{"timeout": "30m", "concurrency": 64}]})
@@ -55,7 +57,7 @@ def hands_back(case):
     batch = pool.submit("42", hosts(origin, "stall", 5) + items(origin, "quick", 1))
     wait_until(lambda: origin.stats()["requests"] == 6, 10, "all have been in flight")
     start = time.monotonic()
-    pool.stop()  # long before the transfers' time is over
+    pool.stop()  # long before the transfers time out
     took = time.monotonic() - start
     check(took >= 0.9, f"drained in {took:.1f} s, worker.drain is 1s")
     origin.set_hosts("*.example delay=10 bytes=1000")
@@ -63,7 +65,7 @@ def hands_back(case):
     results = pool.wait_finished(batch)
     same({o for o, _ in outcomes(results).values()}, {"stored"}, "outcomes after the restart, with one attempt allowed")
     same({p["attempts"] for r in results for p in r["data"]["photos"]}, {1}, "attempts")
-    check("claims of an earlier process" not in pool.text(), "a handed back claim is a loss")
+    check("claims of an earlier process" not in pool.text(), "a claim that was handed back counts as lost")
     same(pool.temp_files(), [], "temporary files")
     pool.stop()
 
@@ -77,7 +79,7 @@ def second_signal(case):
     pool.signal(signal.SIGTERM)
     wait_until(lambda: "draining" in pool.text(), 10, "it drains")
     pool.signal(signal.SIGINT)
-    pool.wait_exit(10)  # at once, for worker.drain is an hour
+    pool.wait_exit(10)  # at once, although worker.drain is an hour
     origin.set_hosts("*.example delay=10 bytes=1000")
     pool.start()
     same({o for o, _ in outcomes(pool.wait_finished(batch)).values()}, {"stored"}, "outcomes after the restart")
@@ -85,7 +87,7 @@ def second_signal(case):
 
 
 def by_command(case):
-    """`photopool drain` is as SIGTERM: what is in flight ends, then the process does."""
+    """`photopool drain` acts like SIGTERM: what is in flight ends, then the process."""
     origin = Origin(case, hosts="*.example delay=1000 bytes=1000")
     pool = Pool(case, origin=origin, config={"clients.rpm": None, "fetch.tiers": [{"timeout": "30s"}]})
     pool.start()
@@ -94,7 +96,7 @@ def by_command(case):
     run = subprocess.run([PHOTOPOOL, "drain", "--server", f"http://127.0.0.1:{pool.port}"], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, check=False, timeout=20 * SLOW)
     same((run.returncode, run.stderr), (0, b""), "photopool drain")
-    same(pool.wait_exit(20), 0, "exit status of what was drained")
+    same(pool.wait_exit(20), 0, "exit status after the drain")
     same([r["outcome"] for r in origin.records()], ["done"] * 3, "how the requests ended")
     pool.start()
     same({o for o, _ in outcomes(pool.wait_finished(batch)).values()}, {"stored"}, "outcomes")
@@ -103,7 +105,7 @@ def by_command(case):
 
 
 def reload(case):
-    """SIGHUP: clients.rpm goes up, and the client that waited for a permit goes on."""
+    """SIGHUP raises clients.rpm, and the client that waited for a permit continues."""
     origin = Origin(case, hosts="*.example delay=5 bytes=1000")
     pool = Pool(case, origin=origin, config={"clients.rpm": 20})
     pool.start()
@@ -112,8 +114,8 @@ def reload(case):
     pool.config.update({"clients.rpm": 50, "worker.lease": "20s"})
     pool.write_config()
     pool.signal(signal.SIGHUP)
-    wait_until(lambda: "configuration reloaded" in pool.text(), 10, "it says that it has been reloaded")
-    same(re.findall(r"only after a restart parameter=(\S+)", pool.text()), ["worker.lease"], "what needs a restart")
+    wait_until(lambda: "configuration reloaded" in pool.text(), 10, "the log says that the configuration was reloaded")
+    same(re.findall(r"only after a restart parameter=(\S+)", pool.text()), ["worker.lease"], "parameters that need a restart")
     wait_until(lambda: pool.batch(batch)["photos"]["stored"] == 50, 20, lambda: f"the new limit is used: {pool.batch(batch)['photos']}")
     same(len(origin.records()), 50, "requests")
     pool.set_client("43", rpm=10)
@@ -125,7 +127,7 @@ def reload(case):
         f.write("clients:\n  rpm: many\n")
     pool.signal(signal.SIGHUP)
     wait_until(lambda: "not reloaded" in pool.text(), 10, "a bad file is refused")
-    check(pool.ready(), "it goes on with what it had")
+    check(pool.ready(), "it keeps its configuration")
     pool.config["clients.rpm"] = None
     pool.write_config()
     pool.signal(signal.SIGHUP)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-# scenario: timeout=120
-"""Who may follow what, from where on, in all three ways: keys with and without a client, tickets, after and Last-Event-ID, bounds, HEAD; and
-what was cleaned away is said, while numbers go on whatever happens: restarts, kill -9, an empty log."""
+# scenario: timeout=120 main
+"""Who may follow which keys, and from which number, in all three ways: keys with and without a
+client, tickets, after and Last-Event-ID, limits, HEAD. Subscribers learn which events are gone, and
+numbers continue after restarts, kill -9 and an empty log."""
 import base64
 import calendar
 import hashlib
@@ -30,7 +31,7 @@ def base64url(data):
 
 
 def signed(payload):
-    """A ticket as api_tickets.c makes it: the only way to have one that is old."""
+    """A ticket as api/tickets.c makes it: the only way to get an expired one."""
     secret = hashlib.sha256(b"photopool ticket\0" + b"".join(digest(name) for name in KEYS)).digest()
     return base64url(payload) + "." + base64url(hmac.digest(secret, payload, "sha256"))
 
@@ -51,7 +52,7 @@ class Here:
 
     def __init__(self, case):
         self.node = NodeWs()
-        self.ended, self.at = set(), 0  # batches of which all_said() has seen the end, and up to which number
+        self.ended, self.at = set(), 0  # batches whose end all_said() has seen, and the number of the last event read
         self.pool = Pool(case, config={"auth.keys": [
             {"name": name, "sha256": digest(name).hex(), "scopes": scopes, **({"client": client} if client else {})} for name,
                 (scopes, client) in KEYS.items()]})
@@ -63,7 +64,7 @@ class Here:
         return [e for e in self.due if e["key"] == ["results", client]]
 
     def ways(self, query, key=None):
-        """What each of the three ways answers with: (status, code)."""
+        """The answer of each of the three ways: (status, code)."""
         sse = Raw(self.pool, query, bearer(key), sse=True)
         return (refusal(self.pool.get(f"/v1/events?{query}", headers=bearer(key))), sse.problem(),
                 self.node.refused(self.pool, query, headers=bearer(key)))
@@ -75,7 +76,7 @@ def starts(case):
 
 
 def who(case):
-    """Keys with too little, and a key that belongs to a client."""
+    """Keys with too few rights, and a key bound to a client."""
     pool, node = here.pool, here.node
     for key, query, due in (
             (None, "key=results", UNAUTHORIZED), ("nobody", "key=results", UNAUTHORIZED), ("submitter", "key=results", FORBIDDEN),
@@ -86,18 +87,18 @@ def who(case):
             ("all", "key=nobody", BAD_PARAMETER), ("all", "key=results::42", BAD_PARAMETER), ("all", "key=result", BAD_PARAMETER),
             ("all", "&".join(f"key=results:{n}" for n in range(65)), BAD_PARAMETER)):
         same(here.ways(query, key), (due,) * 3, f"{query[:60]} with the key {key}")
-    # Its own.
+    # Its own results.
     for query in ("key=results", "key=results:42", "key=results&key=results:42"):
         own = here.of("42")
         same(poll(pool, query, bearer("shop"), after=0)[0], own, f"{query} by long-poll")
         sse, ws = Raw(pool, query + "&after=0", bearer("shop"), sse=True), node.open(pool, query + "&after=0", headers=bearer("shop"))
         same(sse.events(len(own)), own, f"{query} by SSE")
         same(ws.events(len(own)), own, f"{query} by WebSocket")
-        # The other client's come first, so they would have been seen.
+        # The other client's result comes first, so a leak would show.
         finish(pool, "43", 1, headers=bearer("all"))
         finish(pool, "42", 1, headers=bearer("shop"))
         here.due += poll_all(pool, "key=results", 2, after=here.due[-1]["seq"], headers=bearer("all"))
-        same((sse.events(1), ws.events(1)), (here.of("42")[-1:],) * 2, "live, it sees its own only")
+        same((sse.events(1), ws.events(1)), (here.of("42")[-1:],) * 2, "live, it sees only its own")
         sse.close()
         ws.tell("close")
     sse = Raw(pool, f"key=batch:{here.batches['42']}&after=0", bearer("shop"), sse=True)
@@ -122,14 +123,14 @@ def tickets(case):
     expires = milliseconds(answer.json["expires_at"]) / 1000
     check(before + 50 < expires <= time.time() + 60, f"it is for 60 s from {before}: {answer.json}")
     own = here.of("42")
-    same(poll(pool, f"ticket={text}", after=0)[0], own, "long-poll by ticket, narrowed as its key is")
+    same(poll(pool, f"ticket={text}", after=0)[0], own, "long-poll by ticket, restricted like its key")
     same(node.open(pool, f"ticket={text}&after=0", origin="https://shop.example").events(len(own)), own, "WebSocket of a page by ticket")
     sse = Raw(pool, f"after=0&ticket={text}", {"Origin": "https://shop.example"}, sse=True)
     same(sse.headers["access-control-allow-origin"], "*", "a page may read it")
     same(sse.events(len(own)), own, "SSE by ticket")
     sse.close()
     same(here.ways(f"ticket={text}&key=results:42"), (BAD_PARAMETER,) * 3, "a ticket and a key")
-    # Signed, and too old; nothing else is wrong with it.
+    # A ticket with a valid signature that has expired; nothing else is wrong with it.
     now = int(time.time() * 1000)
     same(len(poll(pool, "ticket=" + signed(f"{now + 50000}\nresults:43".encode()), after=0)[0]), len(here.of("43")), "a ticket of ours")
     payload, mac = text.split(".")
@@ -142,7 +143,7 @@ def tickets(case):
                       ("altered at the end", payload + "." + ("A" if mac[0] != "A" else "B") + mac[1:]),
                       ("much too long", "A" * 4000 + "." + mac)):
         same(here.ways(f"ticket={bad}"), (UNAUTHORIZED,) * 3, f"a ticket {what}")
-    # It opens nothing else, and is for nobody who may not follow the key.
+    # A ticket opens nothing else, and a key gets tickets only for what it may follow itself.
     same(refusal(pool.get(f"/v1/batches?ticket={text}")), UNAUTHORIZED, "another path")
     for key, keys, due in (
             (None, ["results"], UNAUTHORIZED), ("submitter", ["results"], FORBIDDEN), ("reader", ["ops"], FORBIDDEN), ("shop", ["ops"], FORBIDDEN),
@@ -151,7 +152,8 @@ def tickets(case):
 
 
 def state(pool):
-    """(last, cleaned, bytes) as the log has them. What a process still has in memory it gives to those who ask, though it is cleaned away."""
+    """(last, cleaned, bytes) of the log. A process still serves events from memory after the log
+    has dropped them."""
     db = sqlite3.connect(f"file:{os.path.join(pool.data, LOG)}?mode=ro", uri=True, timeout=60)
     row = db.execute("SELECT last, cleaned, bytes FROM state").fetchone()
     db.close()
@@ -159,7 +161,8 @@ def state(pool):
 
 
 def all_said():
-    """Has each batch's end become an event? What was seen is remembered: it may be cleaned away while others are waited for."""
+    """True when each batch's end is an event. Remembers what it saw, because the cleaner may remove
+    it while the test waits for the rest."""
     batches = here.pool.get("/v1/batches", headers=bearer("all")).json["batches"]
     while True:
         events, here.at, _ = poll(here.pool, "key=batch", bearer("all"), after=max(here.at, state(here.pool)[1]))
@@ -187,8 +190,8 @@ def numbers(case):
     same((sse.headers["content-type"], sse.events(1)), ("text/event-stream", events[:1]), "media types are the same in any case")
     sse.close()
     same(Raw(pool, "key=results&after=0", {**bearer("all"), "Last-Event-ID": "x"}, sse=True).problem(),
-        BAD_CURSOR, "a Last-Event-ID that is none")
-    same(Raw(pool, "key=results", {**bearer("all"), "Last-Event-ID": str(last + 1000)}, sse=True).problem(), BAD_CURSOR, "one of the future")
+        BAD_CURSOR, "an invalid Last-Event-ID")
+    same(Raw(pool, "key=results", {**bearer("all"), "Last-Event-ID": str(last + 1000)}, sse=True).problem(), BAD_CURSOR, "a Last-Event-ID of the future")
     # Page by page.
     same(poll(pool, "key=results", bearer("all"), after=0, limit=2), (events[:2], events[1]["seq"], None), "limit")
     got, at = [], 0
@@ -198,7 +201,7 @@ def numbers(case):
     same(got, here.of("42"), "all pages")
     same(poll(pool, "key=results", bearer("all"))[:2], ([], last), "from now on")
     same(poll(pool, "key=results", bearer("all"), after=last, wait=0), ([], last, None), "nothing new")
-    same(poll(pool, "key=results", bearer("all"), after=0, wait=60)[0], events, "there is no wait where there is something")
+    same(poll(pool, "key=results", bearer("all"), after=0, wait=60)[0], events, "no wait when there are events")
     for bad in ("wait=61", "wait=-1", "wait=x", "wait=1.5", "wait=", "limit=0", "limit=1001", "limit=x", "wait=1&wait=2", "other=1"):
         same(here.ways(f"key=results&after=0&{bad}", "all"), (BAD_PARAMETER,) * 3, bad)
     head = pool.request("HEAD", "/v1/events?key=results&after=0", headers=bearer("all"))
@@ -206,21 +209,21 @@ def numbers(case):
     same((head.status, head.body, head.headers["Content-Length"]), (200, b"", str(len(due.body))), "HEAD")
     for more in ({"Accept": "text/event-stream"}, handshake()):
         head = pool.request("HEAD", "/v1/events?key=results&after=0", headers={**bearer("all"), **more})
-        same((head.status, head.body), (200, b""), f"HEAD of what would be a stream, {more}")
-    same(pool.request("HEAD", "/v1/events?key=results&after=x", headers=bearer("all")).status, 400, "HEAD with a cursor that is none")
+        same((head.status, head.body), (200, b""), f"HEAD of a stream, {more}")
+    same(pool.request("HEAD", "/v1/events?key=results&after=x", headers=bearer("all")).status, 400, "HEAD with an invalid cursor")
     here.pool.stop()
 
 
-# --- what was cleaned away ---
+# --- events that the cleaner removed ---
 
 NOTE = {"note": "x" * 900}
 
 
 def gap_everywhere(pool, node, after, gap, first):
-    """The three ways tell of the gap, and go on with the event after it (None: there is none)."""
+    """The three ways report the gap and continue with the event after it (None: there is none)."""
     events, last, told = poll(pool, "key=results", after=after, limit=1)
     same(told, gap, f"gap after {after} by long-poll")
-    if not events:  # it is told at once, and what follows comes next
+    if not events:  # the gap comes at once, the events in the next answer
         check(last >= gap["to"], f"last is {last} after {gap}")
         events = poll(pool, "key=results", after=gap["to"], limit=1)[0]
     same(events, [first] if first else [], "what follows by long-poll")
@@ -246,18 +249,18 @@ def newest(pool):
 
 
 def by_size(case):
-    """events.max_bytes: the oldest go. (The cleaner comes each 10 s.)"""
+    """events.max_bytes: the oldest events go first. (The cleaner runs every 10 s.)"""
     node, pool = NodeWs(), Pool(case, config={"events.max_bytes": "1MiB"})
     here.pool, here.node, here.at = pool.start(), node, 0
     finish(pool, "42", 3000, NOTE)
-    wait_until(lambda: all_said() and newest(pool) > 3000, 60, "all have a number")
-    wait_until(lambda: state(pool)[2] <= 1 << 20, 30, lambda: f"the oldest are cleaned away: {state(pool)}")
+    wait_until(lambda: all_said() and newest(pool) > 3000, 60, "all events have a number")
+    wait_until(lambda: state(pool)[2] <= 1 << 20, 30, lambda: f"the cleaner removes the oldest: {state(pool)}")
     pool.stop()
-    pool.config = {k: v for k, v in pool.config.items() if k != "events.max_bytes"}  # from here on nothing more goes
+    pool.config = {k: v for k, v in pool.config.items() if k != "events.max_bytes"}  # from here on the cleaner removes nothing
     pool.start()
     gap = {"from": 1, "to": state(pool)[1]}
     kept, _, told = poll(pool, "key=results", after=gap["to"], limit=1000)
-    same(told, None, "after what is gone")
+    same(told, None, "gap after the last removed event")
     check(2 <= len(kept) <= newest(pool) - gap["to"] < 1100, f"{len(kept)} are kept after {gap}")
     gap_everywhere(pool, node, 0, gap, kept[0])
     gap_everywhere(pool, node, 5, {"from": 6, "to": gap["to"]}, kept[0])
@@ -267,7 +270,7 @@ def by_size(case):
 
 
 def restarts(case):
-    """Numbers go on over a restart and a kill -9, and the gap is still said."""
+    """Numbers continue after a restart and a kill -9, and subscribers still learn of the gap."""
     pool = here.pool
     for how in (pool.stop, pool.kill, pool.kill):
         gap, last = poll(pool, "key=results", after=0, limit=1)[2], newest(pool)
@@ -282,7 +285,7 @@ def restarts(case):
 
 
 def emptied(case):
-    """Where all are gone, by age: a day passes, for the log."""
+    """All events have expired: the test makes the log a day older."""
     pool, node = here.pool, here.node
     wait_until(all_said, 20, "the end of each batch is an event")
     pool.stop()
@@ -292,13 +295,13 @@ def emptied(case):
     check(rows > 100, f"{rows} events were kept")
     last = state(pool)[0]
     pool.start()
-    wait_until(lambda: state(pool)[1] == last, 30, lambda: f"all are cleaned away: {state(pool)}")
+    wait_until(lambda: state(pool)[1] == last, 30, lambda: f"the cleaner removes all: {state(pool)}")
     for how in (pool.kill, pool.stop):
         how()
         pool.start()
         gap_everywhere(pool, node, 0, {"from": 1, "to": last}, None)
         gap_everywhere(pool, node, last - 1, {"from": last, "to": last}, None)
-        # (A server that starts says again which batches have ended lately.)
+        # (After its start a server reports again which batches have ended lately.)
         events, now, gap = poll(pool, "key=results", after=last)
         check((events, gap) == ([], None) and now >= last, f"after the newest: {events}, {now}, {gap}")
         same(refusal(pool.get(f"/v1/events?key=results&after={last + 1000}")), BAD_CURSOR, "a number of the future")

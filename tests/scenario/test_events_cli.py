@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-# scenario: timeout=60
-"""`photopool events` piped, over a restart and a kill -9 of its server, with a gap; and `photopool webhooks` from add to remove."""
+# scenario: timeout=60 main
+"""`photopool events` into a pipe, over a restart and a kill -9 of its server, with a gap; and
+`photopool webhooks` from add to remove."""
 import base64
 import json
 import os
@@ -15,7 +16,7 @@ from receiver import Receiver
 
 
 def run(pool, *args, status=0, **more):
-    """The command's standard output; what it says on standard error is checked by those who want it to fail."""
+    """The command's standard output; its standard error if it has to fail (status)."""
     done = subprocess.run([PHOTOPOOL, *args, "--server", pool.url], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           timeout=30 * SLOW, check=False, **more)
     same(done.returncode, status, f"exit status of {args}, which said {done.stderr.decode()!r}")
@@ -23,7 +24,7 @@ def run(pool, *args, status=0, **more):
 
 
 def on_terminal(pool, *args):
-    """What a terminal of 80 columns gets."""
+    """What the command prints on a terminal of 80 columns."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen([PHOTOPOOL, *args, "--server", pool.url], stdin=theirs, stdout=theirs, stderr=theirs,
                              env={**os.environ, "NO_COLOR": "1", "COLUMNS": "80"})
@@ -43,7 +44,7 @@ def on_terminal(pool, *args):
 
 
 class Follower(Process):
-    """`photopool events` into a file; on a terminal is only its standard error."""
+    """`photopool events` into a file; only its standard error is a terminal."""
 
     def __init__(self, case, pool, *args):
         super().__init__(case, "events", PHOTOPOOL)
@@ -76,7 +77,7 @@ class Follower(Process):
 
 
 class FixedPool(Pool):
-    """At the same port after each start."""
+    """Keeps its port over restarts."""
 
     def __init__(self, case, **more):
         super().__init__(case, config={"http.listen": f"127.0.0.1:{free_port()}", **more})
@@ -95,24 +96,24 @@ def finish(pool, n, name="a", meta=None):
 def follows(case):
     pool = FixedPool(case).start()
     follower = Follower(case, pool)
-    wait_until(lambda: "following" in follower.text(), 10, "it says that it follows")
+    wait_until(lambda: "following" in follower.text(), 10, "it reports that it follows")
     _, due = finish(pool, 5)
     for end in (pool.stop, pool.kill):
         wait_until(lambda: set(follower.ids()) == set(due), 20, lambda: f"{len(due)} results: {follower.ids()}")
         said = follower.text().count("trying again until it is back")
         end()
-        wait_until(lambda n=said: follower.text().count("trying again until it is back") == n + 1, 20, "it says that the server is gone")
+        wait_until(lambda n=said: follower.text().count("trying again until it is back") == n + 1, 20, "it reports that the server is gone")
         check(follower.running(), "it goes on")
         pool.start()
         due += finish(pool, 5, f"after-{end.__name__}-")[1]
     wait_until(lambda: set(follower.ids()) == set(due), 20, lambda: f"{len(due)} results: {follower.ids()}")
-    same(follower.seqs(), sorted(set(follower.seqs())), "numbers that only grow")  # a killed server may give a result a second one
-    check("is back" in follower.text(), "it says that the server is back")
+    same(follower.seqs(), sorted(set(follower.seqs())), "numbers that only grow")  # a killed server may number a result twice
+    check("is back" in follower.text(), "it reports that the server is back")
     check(all(set(e) == {"seq", "time", "key", "type", "data"} for e in follower.events()), "JSON lines")
     follower.signal(signal.SIGINT)
     same(follower.wait_exit(), 0, "exit status after Ctrl-C")
 
-    # From a number on; other keys.
+    # From a number on; with other keys.
     again = [json.loads(line) for line in run(pool, "events", "--after", "0", "--limit", str(len(follower.ids()))).splitlines()]
     same([e["data"]["id"] for e in again], follower.ids(), "the same again, from the oldest")
     last = again[-1]["seq"]
@@ -131,7 +132,7 @@ def refused(case):
     check("can't reach" in run(pool, "events", status=4), "no server")
     pool.start()
     check("has not had an event 999 yet (bad_cursor)" in run(pool, "events", "--after", "999", status=1), "a number of the future")
-    check("keys begin with" in run(pool, "events", "--key", "photos", status=1), "a key that there is not")
+    check("keys begin with" in run(pool, "events", "--key", "photos", status=1), "an unknown key")
     run(pool, "events", "--after", "x", status=2)
     check(run(pool, "events", "--help").startswith("Usage: photopool events"), "--help")
     pool.stop()
@@ -143,11 +144,11 @@ def gap(case):
     finish(pool, 1500, "large", {"text": "x" * 900})
 
     def first_line():
-        pool.stop()  # what it has in memory
+        pool.stop()  # drops the events in memory
         pool.start()
         return json.loads(run(pool, "events", "--after", "1", "--limit", "1").splitlines()[0])
 
-    line = wait_until(lambda: "gap" in (found := first_line()) and found, 20, "old events are cleaned away")
+    line = wait_until(lambda: "gap" in (found := first_line()) and found, 20, "the cleaner removes old events")
     same(line["gap"]["from"], 2, f"where the gap begins: {line}")
     events = [json.loads(x) for x in run(pool, "events", "--after", "1", "--limit", "1").splitlines()]
     same(events[1]["seq"], events[0]["gap"]["to"] + 1, f"the event after the gap: {events}")
@@ -160,7 +161,7 @@ def webhooks(case):
     receiver = Receiver()
     pool = FixedPool(case, **{"fetch.allow_networks": ["127.0.0.0/8"], "fetch.allow_ports": ["1-65535"]}).start()
     same(run(pool, "webhooks"), "", "none")
-    same(on_terminal(pool, "webhooks", "list"), "no webhooks\n", "none, on a terminal")
+    same(on_terminal(pool, "webhooks", "list"), "no webhooks\n", "an empty list, on a terminal")
     made = json.loads(run(pool, "webhooks", "add", "shop", "--url", receiver.url("/shop"), "--client", "42", "--client", "43"))
     same((made["name"], made["clients"]), ("shop", ["42", "43"]), "what was added")
     same(len(base64.b64decode(made["secret"].removeprefix("whsec_"), validate=True)), 32, "bytes of the secret that was made")
@@ -179,7 +180,7 @@ def webhooks(case):
     check(not json.loads(subprocess.run([PHOTOPOOL, "webhooks", "test", "other", "--server", pool.url], stdout=subprocess.PIPE, check=False).stdout)["delivered"],
           "a test that fails")
     run(pool, "webhooks", "test", "other", status=1)
-    check("there is no webhook nobody" in run(pool, "webhooks", "test", "nobody", status=1), "a test of none")
+    check("there is no webhook nobody" in run(pool, "webhooks", "test", "nobody", status=1), "a test of an unknown webhook")
     _, due = finish(pool, 3)
 
     def shown(status):
@@ -191,10 +192,10 @@ def webhooks(case):
     check(re.search(rf"^{due[0]} +delivered ", on_terminal(pool, "webhooks", "deliveries", "shop"), re.M), "the table of deliveries")
     same(json.loads(run(pool, "webhooks", "replay", "shop")), {"messages": 0}, "nothing is dead")
     same(json.loads(run(pool, "webhooks", "replay", "shop", "--status", "delivered")), {"messages": 3}, "all again")
-    wait_until(lambda: all(receiver.ids("/shop").count(i) == 2 for i in due), 20, lambda: f"they come again: {receiver.ids('/shop')}")
+    wait_until(lambda: all(receiver.ids("/shop").count(i) == 2 for i in due), 20, lambda: f"the receiver gets them again: {receiver.ids('/shop')}")
 
     same(json.loads(run(pool, "webhooks", "pause", "shop"))["paused"], True, "paused")
-    check("paused" in on_terminal(pool, "webhooks"), "the table says it")
+    check("paused" in on_terminal(pool, "webhooks"), "the table shows it")
     same(json.loads(run(pool, "webhooks", "resume", "shop"))["paused"], False, "resumed")
     changed = json.loads(run(pool, "webhooks", "set", "shop", "--all-clients", "--new-secret"))
     check(changed["clients"] is None and changed["secret"] != made["secret"] and changed["old_secret_until"], f"changed: {changed}")

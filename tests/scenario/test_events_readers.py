@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=180
-"""Many subscribers, and such as never read. 50 that never read, of each kind, cost bounded memory and hold up nobody, and can resume; 10,000
-on one key get each event exactly once, and leave nothing behind; more than events.max_subscribers are sent away with Retry-After."""
+"""Many subscribers. 50 of each kind that never read cost bounded memory,
+delay nobody and can resume; 10,000 on one key get each event exactly once and leave no memory
+behind; photopool refuses more than events.max_subscribers with Retry-After."""
 import json
 import resource
 import selectors
@@ -13,7 +14,7 @@ from harness import SLOW, Pool, Skipped, check, same, scenario, time, wait_until
 from streams import Raw, finish, handshake, poll_all
 
 SILENT = 50  # of each kind
-EVENTS = 8000  # for them, of which each has more than 1 KiB
+EVENTS = 8000  # each of more than 1 KiB
 GROWTH = 64 * 1024  # KiB
 NOTE = {"note": "x" * 900}
 
@@ -27,7 +28,8 @@ def subscribers(pool):
 
 
 class Reader(threading.Thread):
-    """Reads a stream of Server-Sent Events as fast as it comes, in a thread: the numbers."""
+    """A thread that reads a stream of Server-Sent Events as fast as it comes and keeps the
+    numbers."""
 
     def __init__(self, pool, query):
         super().__init__(daemon=True)
@@ -44,7 +46,7 @@ class Reader(threading.Thread):
 
 def never_read(case):
     pool = Pool(case, config={"clients.rpm": None}).start()
-    finish(pool, "42", EVENTS // 4, NOTE)  # so that what making events takes is there before
+    finish(pool, "42", EVENTS // 4, NOTE)  # so that the memory for making events is allocated before the measurement
     start = poll_all(pool, "key=results", EVENTS // 4)[-1]["seq"]
     silent = []
     for n in range(SILENT):
@@ -61,13 +63,14 @@ def never_read(case):
         nonlocal most
         most = max(most, pool.memory_kb("VmRSS"))
         return all(len(r.seqs) >= EVENTS for r in readers)
-    wait_until(all_there, 60, lambda: f"events of those that read: {[len(r.seqs) for r in readers]}")
+    wait_until(all_there, 60, lambda: f"events of the readers: {[len(r.seqs) for r in readers]}")
     due = [e["seq"] for e in poll_all(pool, "key=results", EVENTS, after=start)]
     for r in readers:
         check(r.seqs == due, f"a reader got {len(r.seqs)} numbers, {r.seqs[:1]} to {r.seqs[-1:]}: due are {len(due)}, {due[:1]} to {due[-1:]}")
     print(f"{2 * SILENT} silent subscribers, {EVENTS} events: {before} KiB before, {most} KiB at most; {subscribers(pool)} subscribers left", flush=True)
     check(most - before < GROWTH, f"{before} KiB before, {most} KiB at most")
-    # Whoever wakes up, cut off or not, reads on, or comes back with what it read last.
+    # A silent subscriber that starts to read, cut off or not, continues, or resumes after the last
+    # event that it read.
     for raw in silent[:2]:
         raw.close()
     sse = silent[2]
@@ -75,9 +78,9 @@ def never_read(case):
     try:
         sse.read_head()
         got = [e["seq"] for e in sse.events(5)]
-    except OSError:  # a slow machine: it was cut off already
+    except OSError:  # on a slow machine the server has cut it off already
         print("the silent one was cut off", flush=True)
-    same(got, due[:len(got)], "what waits for one that did not read")
+    same(got, due[:len(got)], "events that waited for a silent subscriber")
     sse.close()
     again = Raw(pool, f"key=results&after={got[-1] if got else start}", sse=True)
     check([e["seq"] for e in again.events(EVENTS - len(got))] == due[len(got):], "it resumes")
@@ -90,7 +93,7 @@ def never_read(case):
 
 
 class Crowd:
-    """Subscribers of one key by Server-Sent Events, all in this thread."""
+    """Subscribers of one key by Server-Sent Events, all in the caller's thread."""
 
     def __init__(self, pool, n):
         self.selector = selectors.DefaultSelector()
@@ -136,20 +139,20 @@ def ten_thousand(case):
     finish(pool, "42", 1)
     poll_all(pool, "key=results", 1)
     empty = pool.memory_kb("VmRSS")
-    # What the first crowd leaves in the allocator's hands is used by the second.
+    # The second crowd uses the memory that the first one leaves with the allocator.
     for round_, size in enumerate((n, n)):
         crowd = Crowd(pool, size)
         wait_until(lambda: subscribers(pool) == size, 60, lambda: f"subscribers: {subscribers(pool)}")
         full = pool.memory_kb("VmRSS")
         before = poll_all(pool, "key=results", 1 + round_ * ROUNDS)[-1]["seq"]
         for i in range(ROUNDS):
-            finish(pool, "43" if i % 2 else "44", 1)  # for nobody here
+            finish(pool, "43" if i % 2 else "44", 1)  # nobody here follows these
             finish(pool, "42", 1)
         due = [e["seq"] for e in poll_all(pool, "key=results:42", ROUNDS, after=before)]
-        crowd.wait(lambda: all(len(got) >= ROUNDS for got in crowd.ids.values()), 60, "all have all events")
+        crowd.wait(lambda: all(len(got) >= ROUNDS for got in crowd.ids.values()), 60, "all subscribers have all events")
         crowd.read(0)
         wrong = [got for got in crowd.ids.values() if got != due]
-        check(not wrong, f"{len(wrong)} have others than {due}: {wrong[:1]}")
+        check(not wrong, f"{len(wrong)} have other numbers than {due}: {wrong[:1]}")
         crowd.close()
         wait_until(lambda: subscribers(pool) == 0, 60, lambda: f"subscribers: {subscribers(pool)}")
         left = pool.memory_kb("VmRSS")
@@ -161,11 +164,12 @@ def ten_thousand(case):
 
 
 def gone(case):
-    """Long-polls whose callers have hung up count no more, and hold no place of their address; one that only sends no more is answered."""
+    """A long-poll whose caller has hung up no longer counts, nor against its address; a caller that
+    only shut down its sending side gets an answer."""
     pool = Pool(case).start()
     finish(pool, "42", 3)
     due = poll_all(pool, "key=results", 3)
-    for n in (0, 1):  # an end, a reset
+    for n in (0, 1):  # FIN, RST
         polls = [Raw(pool, "key=results:43&wait=60", read=False) for _ in range(100)]
         wait_until(lambda: subscribers(pool) == 100, 20, lambda: f"subscribers: {subscribers(pool)}")
         for raw in polls:
@@ -177,13 +181,13 @@ def gone(case):
         raw.s.shutdown(socket.SHUT_WR)
         raw.read_head()
         answer = json.loads(raw.file.read(int(raw.headers["content-length"])))
-        check(answer["events"] == events and answer["last"] >= due[-1]["seq"], f"{query}, no more to come: {answer}")
+        check(answer["events"] == events and answer["last"] >= due[-1]["seq"], f"{query}, after the caller's FIN: {answer}")
         raw.close()
     pool.stop()
 
 
 def too_many(case):
-    """events.max_subscribers: polls count, too; and there is room again once one leaves."""
+    """events.max_subscribers: long-polls count, too; there is room again once one leaves."""
     pool = Pool(case, config={"events.max_subscribers": 4}).start()
     opened = [Raw(pool, "key=results", sse=True), Raw(pool, "key=results", handshake()), Raw(pool, "key=results", sse=True)]
     waiting = Raw(pool, "key=results&wait=60", read=False)
@@ -191,16 +195,16 @@ def too_many(case):
     for headers in ({}, {"Accept": "text/event-stream"}, handshake()):
         raw = Raw(pool, "key=results", headers)
         times = raw.head_lines.count("retry-after")
-        same((raw.problem(), times), ((503, "overloaded"), 1), f"one too many, {headers}, and how often Retry-After is said")
+        same((raw.problem(), times), ((503, "overloaded"), 1), f"one too many, {headers}, and number of Retry-After headers")
         check(1 <= int(raw.headers["retry-after"]) <= 60, f"Retry-After: {raw.headers}")
         raw.close()
-    same(pool.get("/v1/batches").status, 200, "everything else goes on")
+    same(pool.get("/v1/batches").status, 200, "all other requests work")
     opened.pop().close()
     again = wait_until(lambda: (r := Raw(pool, "key=results", sse=True)).status == 200 and r, 20, "there is room again")
     finish(pool, "42", 1)
-    same(again.events(1), opened[0].events(1), "who came late gets what the others do")
+    same(again.events(1), opened[0].events(1), "a late subscriber gets the same as the others")
     waiting.read_head()
-    same(waiting.status, 200, "and so does the poll")
+    same(waiting.status, 200, "the long-poll gets it, too")
     for raw in [waiting, again, *opened]:
         raw.close()
     pool.stop()

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=120
-"""A client with 160,000 photos that takes all there is does not hold up one with 10: those are on their way as soon as transfers end,
-while the large one is fetched, and while it is still being planned.
+"""A client with 160,000 photos that uses all transfers does not delay a client with 10: its
+requests go out as soon as transfers end, while the large client's photos are fetched, and while
+they are still being planned.
 
-Measured at the origin, in turns rather than in time: how many requests of the large client begin between the answer to the POST and the
-last of the 10 requests. 128 are in flight, so 128 begin in the time that a transfer takes; in line behind the large client it would be tens
-of thousands."""
+The origin measures, in turns rather than in time: how many requests of the large client begin
+between the answer to the POST and the last of the 10 requests. 128 are in flight, so 128 begin
+during one transfer; if the small client queued behind the large one, it would be tens of
+thousands."""
 from harness import Origin, Pool, check, same, scenario, time, wait_until
 
 AT_ONCE = 128
-TURNS = 4 * AT_ONCE  # a transfer's time, and as long again for each step to it on a machine that has other work
+TURNS = 4 * AT_ONCE  # one transfer's time, and as long again for each step before it on a busy machine
 
 
 def ten(origin, client):
@@ -17,7 +19,8 @@ def ten(origin, client):
 
 
 def from_to(origin, pool, client):
-    """When the small client's batch was answered, and when the last of its requests had arrived at the origin."""
+    """When the small client's POST was answered, and when the last of its requests arrived at the
+    origin."""
     batch = pool.submit(client, ten(origin, client))
     answered = time.time()
     results = pool.wait_finished(batch)
@@ -34,7 +37,7 @@ def post_big(origin, pool, name):
 
 
 def while_planned(origin, pool):
-    """from_to() of a small client beside a large one of which something is not yet planned afterwards."""
+    """from_to() of a small client, while a large client still has entries to plan afterwards."""
     for n in range(5):
         post_big(origin, pool, n)
         times = from_to(origin, pool, f"planning{n}")
@@ -53,16 +56,16 @@ def test_fairness(case):
     pool.set_client("big", rpm=None, concurrency=1000)
     times = [while_planned(origin, pool)]
     wait_until(lambda: pool.get_json("/v1/queue")["ingest"]["entries"] == 0, 60, "all is planned")
-    wait_until(lambda: pool.metric("photopool_in_flight") == AT_ONCE, 20, "the large client takes all there is")
+    wait_until(lambda: pool.metric("photopool_in_flight") == AT_ONCE, 20, "the large client uses all transfers")
     times += [from_to(origin, pool, f"small{n}") for n in range(20)]
-    wait_until(lambda: pool.metric("photopool_in_flight") == AT_ONCE, 20, "the large client still takes all there is")
+    wait_until(lambda: pool.metric("photopool_in_flight") == AT_ONCE, 20, "the large client still uses all transfers")
     pool.kill()
-    wait_until(lambda: origin.stats()["in_flight"] == 0, 20, "the origin has seen the process go")
+    wait_until(lambda: origin.stats()["in_flight"] == 0, 20, "the origin has seen the process end")
     starts = [r["start"] for r in origin.records() if r["client"] == "big"]
     turns = [sum(answered <= start <= last for start in starts) for answered, last in times]
     print(f"while the large one is planned {turns[0]} turns, beside it:", *sorted(turns[1:]), flush=True)
     check(max(turns) <= TURNS, f"{max(turns)} requests of the large client went before")
-    check(sum(start > times[1][0] for start in starts) > 300, "the large client has gone on, too")
+    check(sum(start > times[1][0] for start in starts) > 300, "the large client continued, too")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=240 fleet
-"""Every kind of consumer follows the same import while deliver and api replicas, Redis and the broker are killed (kill -9) and started again, and
-an api is drained: each ends with exactly the ids of all items, one id has one payload wherever it came, no number stands for two events.
+"""Every kind of consumer follows the same import, while the test kills deliver and api replicas,
+Redis and the broker (kill -9), starts them again, and drains an api: each consumer ends with
+exactly the ids of all items, an id has the same payload everywhere, and no number stands for two
+events.
 
-PP_DELIVERY_ITEMS, PP_DELIVERY_KILLS: how much of it (6000 items, 8 kills); PP_DELIVERY_FSYNC: Redis' appendfsync (always; off: a kill
-takes all that it had); PP_DELIVERY_KINDS: what is killed (deliver,api,redis,broker; freeze,kafka: a deliver, or Kafka, stops until the others have
-gone on, or for some seconds). PP_SEED: what is killed when. The whole: loadtest/chaos/delivery."""
+PP_DELIVERY_ITEMS, PP_DELIVERY_KILLS: the size (6000 items, 8 kills). PP_DELIVERY_FSYNC: Redis'
+appendfsync (always; off: a kill loses all data). PP_DELIVERY_KINDS: what is killed
+(deliver,api,redis,broker; freeze,kafka: a deliver, or Kafka, stops until the other replicas have
+made progress, or for some seconds). PP_SEED: the order of the kills. The full run:
+loadtest/chaos/delivery."""
 import json
 import os
 import random
@@ -24,13 +28,13 @@ KILLS = int(os.environ.get("PP_DELIVERY_KILLS") or 8)
 FSYNC = os.environ.get("PP_DELIVERY_FSYNC") or "always"
 KINDS = (os.environ.get("PP_DELIVERY_KINDS") or "deliver,api,redis,broker").split(",")
 BATCHES = 160
-SHARE_S = 4  # seconds at least between kills, in which their share of the batches is posted
-PHOTOS = 0.03  # of the items, those with a photo that is fetched
+SHARE_S = 4  # seconds at least between kills, meanwhile a share of the batches is posted
+PHOTOS = 0.03  # share of the items that have a photo to fetch
 TOPIC, RESULT = "photopool.results", "photopool.item.finished"
 
 
 class Import:
-    """Posts the batches, each until it is accepted, as far as it is allowed to."""
+    """Posts the batches, each until it is accepted, up to the number allowed so far."""
 
     def __init__(self, fleet, origin, case):
         self.fleet, self.origin, self.random = fleet, origin, random.Random(case.seed)
@@ -55,11 +59,11 @@ class Import:
                 time.sleep(SHARE_S * (KILLS + 1) / BATCHES)
                 first, end = ITEMS * n // BATCHES, ITEMS * (n + 1) // BATCHES
                 self.posted.append(self.post(f"shop{n % 7}", [self.item(i) for i in range(first, end)], f"batch-{n}"))
-        except Exception as e:  # noqa: BLE001  (for the one who waits for the end)
+        except Exception as e:  # noqa: BLE001  (the waiting test reports it)
             self.error = repr(e)
 
     def post(self, client, items, key):
-        """Its id; an Idempotency-Key makes it safe to ask again."""
+        """Posts a batch and returns its id; an Idempotency-Key makes it safe to ask again."""
         while True:
             try:
                 replica = some_api(self.fleet, self.random)
@@ -118,31 +122,34 @@ class Here:
         print(f"{time.monotonic() - self.begin:6.1f} s  {text}; has {' '.join(str(len(f.ids)) for f in self.all)}", flush=True)
 
     def outbox(self, sink=None):
-        """Results that a sink, or all of them, have not got, as cron counts now and then."""
+        """Number of results that a sink, or all of them, have not received, as cron counts them
+        periodically."""
         name = "photopool_outbox_length" + (f'{{sink="{sink}"}}' if sink else "")
         return sum(r.metric(name) for r in self.fleet.of("cron"))
 
     # --- kills ---
 
     def leader(self):
-        """Whoever was the last to say that it relays to the stream."""
+        """The deliver that said last that it leads."""
         said = {r: re.findall(r"^(\S+) info this process leads what=deliver/hub$", r.text(), re.M) for r in self.fleet.of("deliver")}
         return max(said, key=lambda r: said[r][-1:])
 
     def kill_replica(self, role):
-        """It comes back at once, or when the other one has brought something to those whom it served."""
+        """Starts it again at once, or after the other replica has served the followers that it
+        had."""
         replica = self.random.choice(self.fleet.of(role) + ([self.leader()] * 3 if role == "deliver" else []))
         replica.kill()
         if self.random.random() < 0.5:
             followers = self.streams if role == "api" else self.all
             before = {f: len(f.ids) for f in followers}
-            # All that is posted so far may have come already.
-            wait_until(lambda: all(len(f.ids) > before[f] for f in followers) or self.all_have_all_posted(), 30, f"work goes on without {replica.name}")
+            # All results posted so far may have arrived already.
+            wait_until(lambda: all(len(f.ids) > before[f] for f in followers) or self.all_have_all_posted(), 30, f"work continues without {replica.name}")
         replica.start(60)
         return replica.name
 
     def kill_deliver(self):
-        """One; or all of them, and then the first one that is back, in the middle of what has gathered meanwhile."""
+        """Kills one deliver; or all of them, and then the first one that is back, while it works
+        off the backlog."""
         self.delivers_killed += 1
         if self.delivers_killed % 2 == 0:
             return self.kill_replica("deliver")
@@ -151,7 +158,7 @@ class Here:
             replica.kill()
         wait_until(lambda: len(self.load.posted) >= self.load.allowed or self.load.error, 30, "a share of the import is accepted")
         due = ITEMS * len(self.load.posted) // BATCHES * 95 // 100
-        wait_until(lambda: self.results() >= due, 30, lambda: f"nearly all of it has finished: {self.results()} of {due}")
+        wait_until(lambda: self.results() >= due, 30, lambda: f"nearly all items have finished: {self.results()} of {due}")
         first, before = self.random.choice(replicas), len(self.hook.ids)
         first.start(60)
         some = self.random.randrange(1, 40)
@@ -181,11 +188,12 @@ class Here:
         return "RabbitMQ"
 
     def kill_freeze(self):
-        """Beyond its leases: then it wakes up and believes for a moment that it leads."""
+        """Freezes a replica beyond its leases: when it wakes up it believes for a moment that it
+        leads."""
         replica = self.leader()
         replica.freeze()
         before = len(self.streams[0].ids)
-        wait_until(lambda: len(self.streams[0].ids) > before + 200 or self.all_have_all_posted(), 30, f"work goes on without {replica.name}")
+        wait_until(lambda: len(self.streams[0].ids) > before + 200 or self.all_have_all_posted(), 30, f"work continues without {replica.name}")
         replica.thaw()
         return f"{replica.name}, frozen"
 
@@ -193,12 +201,12 @@ class Here:
         self.kafka.signal(signal.SIGSTOP)
         others = [f for f in self.all if f.name != "Kafka"]
         before = {f: len(f.ids) for f in others}
-        wait_until(lambda: all(len(f.ids) > before[f] + 100 for f in others) or len(self.load.posted) >= self.load.allowed, 30, "work goes on without Kafka")
+        wait_until(lambda: all(len(f.ids) > before[f] + 100 for f in others) or len(self.load.posted) >= self.load.allowed, 30, "work continues without Kafka")
         self.kafka.signal(signal.SIGCONT)
         return "Kafka, frozen"
 
     def drain_api(self):
-        """SIGTERM of the one to whom the WebSocket is open."""
+        """SIGTERM to the api that the WebSocket is connected to."""
         replica = wait_until(lambda: next((r for r in self.fleet.of("api") if self.web_socket.open and r.port == self.web_socket.port), None), 20,
                              "the WebSocket is open")
         port = replica.port
@@ -215,14 +223,15 @@ class Here:
         return all(len(f.ids) >= n for f in self.all)
 
     def due(self):
-        """The ids of all results, from the API. Where Redis has lost an Idempotency-Key a batch may be there twice."""
+        """The ids of all results, from the API. If Redis lost an Idempotency-Key, a batch may exist
+        twice."""
         ids, port = set(), self.fleet.api.port
         for batch in self.load.posted:
             self.fleet.api.wait_finished(batch, 60)
         rows = {row["batch_id"]: row for row in map(json.loads, read_list(port, "/v1/batches", "batches"))}
         check(set(self.load.posted) <= set(rows), "every batch is listed")
         if FSYNC == "always":
-            same(sorted(set(rows) - set(self.load.posted)), [], "batches that nobody was told of: they were posted with a key")
+            same(sorted(set(rows) - set(self.load.posted)), [], "batches that the poster does not know, although it used keys")
         for batch, row in rows.items():
             self.fleet.api.wait_finished(batch, 60)
             texts = read_list(port, f"/v1/batches/{batch}/results", "results")
@@ -233,7 +242,7 @@ class Here:
         return ids
 
     def read_log(self, port):
-        """All events that are kept, into the book. (ids of results, gaps)"""
+        """Reads all events that are kept into the book: (ids of results, gaps)."""
         at, ids, gaps = 0, set(), []
         while True:
             text = get(port, f"/v1/events?key=results&key=batch&key=ops&after={at}&limit=1000").read().decode()
@@ -261,9 +270,9 @@ class Here:
             print(f"{f.summary()}; {dict(f.errors)}", flush=True)
         for f in self.all:
             same(f.ids ^ due, set(), f"ids that {f.name} has too many or too few")
-        same(self.book.wrong, [], "what must not be")
+        same(self.book.wrong, [], "violations")
         same(set(self.book.results), due, "ids in the book")
-        same(logs[0], logs[1], "what two replicas say of the log")
+        same(logs[0], logs[1], "the log as two replicas show it")
         print(f"{len(due)} ids, {len(self.book.events)} numbers; not in the log: {len(due - logs[0][0])}; gaps in the log: {len(logs[0][1])}; "
               f"posts again: {self.load.retries}", flush=True)
         if FSYNC == "always":

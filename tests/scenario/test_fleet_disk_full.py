@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
-"""Full disks. That of an api's journal: POST answers 503 with Retry-After, nothing that was answered 202 is lost, and the same batch is accepted once
-there is room. That of the photos: no photo fails for it, none is asked for again and again, and work goes on by itself once there is room.
+"""Full disks. When the disk of an api's journal is full, POST answers 503 with Retry-After, nothing
+answered 202 is lost, and the same batch is accepted once there is room. When the disk of the photos
+is full, no photo fails for it, none is fetched again and again, and work continues by itself once
+there is room.
 
-The disks are small tmpfs in a mount namespace of the test's own. That needs root; elsewhere the scenario is skipped."""
+The disks are small tmpfs in a mount namespace of the test. Mounting needs root; elsewhere the
+scenario is skipped."""
 import os
 import shutil
 
@@ -15,7 +18,7 @@ CONFIG = {"clients.rpm": None, "clients.concurrency": 8, "worker.lease": "5s", "
 
 
 def items(case, origin, name, n, photos=1):
-    """Names that can't be packed."""
+    """Items with names that do not compress."""
     return [{"id": f"{name}-{i}", "meta": {"x": f"{case.random.getrandbits(800):x}"},
              "photos": [origin.url(f"h{p}.example", f"/{name}/{i}/{p}.jpg") for p in range(photos)]} for i in range(n)]
 
@@ -47,7 +50,7 @@ def test_journal(case):
     ballast = os.path.join(journal, "ballast")
     fill(ballast)
     refused = None
-    for n in range(200):  # its files may have some room left
+    for n in range(200):  # the journal's files may have some room left
         body = {"client": "42", "items": items(case, origin, f"b{n}", 100)}
         answer = api.post("/v1/batches", body, {"Idempotency-Key": f"k{n}"})
         if answer.status != 202:
@@ -59,7 +62,7 @@ def test_journal(case):
     same((answer.status, answer.json["code"]), (503, "overloaded"), f"POST on a full disk: {answer}")
     check(int(answer.headers["Retry-After"]) >= 1, "Retry-After")
     print(f"{len(accepted)} batches accepted, then {answer}", flush=True)
-    for batch, count in accepted.items():  # the fleet works on
+    for batch, count in accepted.items():  # the fleet continues
         all_stored(api, batch, count)
     api.kill()  # the worst moment
     os.remove(ballast)
@@ -69,7 +72,7 @@ def test_journal(case):
         answer = api.post("/v1/batches", body, {"Idempotency-Key": f"k{n}"})
         check(answer.status in (202, 503), f"POST again: {answer}")
         return answer.json["batch_id"] if answer.status == 202 else None
-    accepted[wait_until(again, 30, "what was refused is accepted")] = 100
+    accepted[wait_until(again, 30, "the refused batch is accepted")] = 100
     for batch, count in accepted.items():
         all_stored(api, batch, count)
     fleet.stop()
@@ -82,19 +85,19 @@ def test_photos(case):
     fleet.photos = os.path.join(photos, "photos")
     fleet.start()
     batch = fleet.api.submit("42", items(case, origin, "a", 100, 5))
-    wait_until(lambda: fleet.api.batch(batch)["photos"]["stored"] >= 50, 30, "the batch is under way")
+    wait_until(lambda: fleet.api.batch(batch)["photos"]["stored"] >= 50, 30, "the batch is being fetched")
     ballast = os.path.join(photos, "ballast")
     fill(ballast)
     wait_until(lambda: shutil.disk_usage(photos).free < 20000, 30, "no photo has room")
     other = fleet.api.submit("43", items(case, origin, "b", 20))
     seen, start = len(origin.records()), time.monotonic()
-    pause_until(start + 6)  # some tries
+    pause_until(start + 6)  # time for some tries
     took, tries = time.monotonic() - start, len(origin.records()) - seen
     counts = fleet.api.batch(batch)["photos"]
-    same(counts["failed"], 0, "photos that failed for want of space")
+    same(counts["failed"], 0, "photos that failed for lack of space")
     check(counts["open"] > 0, f"photos still open: {counts}")
     check(tries < 200 * took, f"{tries} requests to the origin in {took:.1f} s for photos that can't be kept")
-    check(all(w.running() for w in fleet.workers), "the workers are still there")
+    check(all(w.running() for w in fleet.workers), "the workers still run")
     print(f"{tries} requests in {took:.1f} s; {counts}", flush=True)
     os.remove(ballast)
     results = all_stored(fleet.api, batch, 100) + all_stored(fleet.api, other, 20)

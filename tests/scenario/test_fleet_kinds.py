@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
-"""Two kinds of workers: two that serve the 1 s tier only, and one that serves all. While that one is frozen the others get both slots of a client
-that never stops to post fast photos. Once it is back its slow photos are fetched all the same: a slot moves to it."""
+"""Two kinds of workers: two that serve the 1 s tier only, and one that serves all. While the third
+is frozen, the others get both slots of a client that posts fast photos all the time. Once it is
+back, its slow photos are fetched all the same: a slot moves to it."""
 from fleet import Fleet
 from harness import Origin, scenario, wait_until
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
-"""What a fleet must sit out, and recover from: MongoDB down (accept goes on), Redis with all its data lost (limits hold, nothing accepted is
-lost), a worker frozen beyond its lease (what it claimed is fetched by another, and what it writes when it wakes is refused), one killed."""
+"""Outages that a fleet survives: MongoDB down (accept continues), Redis loses all its data (limits
+hold, nothing accepted is lost), a worker frozen beyond its lease (another worker fetches its
+claims, and the store refuses its writes when it wakes up), a worker killed."""
 from fleet import Fleet
 from harness import Origin, check, same, scenario, time, wait_until
 
@@ -49,8 +50,8 @@ def test_redis_wiped(case):
     origin = Origin(case, hosts="*.example delay=20-60 bytes=600-2000")
     fleet = Fleet(case, origin=origin, workers=2, config=CONFIG).start()
     batch = fleet.api.submit("a", items(origin, "a", 300))
-    wait_until(lambda: fleet.api.batch(batch)["photos"]["stored"] >= 20, 60, "work is under way")
-    fleet.mongo.freeze()  # so that what is posted now is not planned before Redis has lost it
+    wait_until(lambda: fleet.api.batch(batch)["photos"]["stored"] >= 20, 60, "photos are being fetched")
+    fleet.mongo.freeze()  # so that nobody plans the next batch before Redis loses its data
     lost = fleet.api.submit("b", items(origin, "b", 30), key="kept-in-the-journal")
     fleet.redis.wipe()
     fleet.redis.start()
@@ -61,7 +62,7 @@ def test_redis_wiped(case):
 
 
 def at_work(case):
-    """A fleet, a batch of 120 photos, and the worker that has begun."""
+    """A fleet, a batch of 120 photos, and a worker with photos in flight."""
     origin = Origin(case, hosts="*.example delay=400 bytes=600-2000")
     fleet = Fleet(case, origin=origin, workers=2, config=CONFIG).start()
     batch = fleet.api.submit("a", items(origin, "a", 120))
@@ -74,7 +75,7 @@ def test_frozen_worker(case):
     holder.freeze()
     all_stored(fleet.api, batch, 120)
     holder.thaw()
-    wait_until(lambda: holder.metric("photopool_in_flight") == 0, 30, "the frozen one has let go")
+    wait_until(lambda: holder.metric("photopool_in_flight") == 0, 30, "the frozen worker has nothing in flight")
     wait_until(lambda: fleet.mongo.wire.count("photopool", "photos", {"t": {"$exists": True}}) == 0, 30, "no task is left over")
     fleet.stop()
 

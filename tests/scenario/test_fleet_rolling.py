@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
-"""A rolling upgrade under load: every replica of every role is stopped by SIGTERM and started again, one by one, while batches are posted without
-pause. No POST fails at a client that, where a connection fails, goes to another replica; all results are there, each once; a replica that drains
-says so in /readyz; each ends with 0, and no photo is fetched twice because of it."""
+"""A rolling upgrade under load: the test stops every replica of every role with SIGTERM and starts
+it again, one by one, while it posts batches all the time. No POST fails for a client that goes to
+another replica when a connection fails; all results come, each once; a draining replica says so in
+/readyz; each exits with 0, and the upgrade causes no photo to be fetched twice."""
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +18,12 @@ slow*.example  delay=700-900 bytes=600-2000
 CONFIG = {"clients.rpm": None, "clients.concurrency": 16, "blobs.fsync": "off", "worker.drain": "60s",
           "fetch.tiers": [{"timeout": "10s", "concurrency": 64}]}
 POSTERS = 8
-PAUSE = 0.1  # between posts, but while an api is stopped and started: then none
+PAUSE = 0.1  # between posts; none while an api is stopped and started
 
 
 class Import:
-    """Posts batches until it is told to end: of two items, one of a photo that all batches have."""
+    """Posts batches until the test ends it. A batch has two items, and one of their photos is the
+    same in all batches."""
 
     def __init__(self, fleet, origin):
         self.fleet, self.origin, self.batches, self.errors = fleet, origin, {}, []
@@ -39,14 +41,15 @@ class Import:
                      {"id": f"k{number}", "photos": [self.origin.url(f"fast{client}.example", f"/c/{client}/known.jpg")]}]
             try:
                 self.post(f"{client}-{number}", {"client": client, "items": items}, number)
-            except Exception as e:  # noqa: BLE001  (for the one who waits for the end)
+            except Exception as e:  # noqa: BLE001  (the waiting test reports it)
                 self.errors.append(f"POST {number} of {client}: {e!r}")
                 return
             if not self.hurry:
                 time.sleep(PAUSE)
 
     def post(self, key, body, number):
-        """To one replica; where the connection fails, to the others. Only that is tried again."""
+        """Posts to one replica, and to the others if the connection fails. It retries nothing
+        else."""
         apis = self.fleet.of("api")
         for turn in range(2 * len(apis)):
             try:
@@ -57,7 +60,7 @@ class Import:
             same(answer.status, 202, f"status of {answer}")
             self.batches[answer.json["batch_id"]] = sorted(item["id"] for item in body["items"])
             return
-        raise Failed("no replica takes it")
+        raise Failed("no replica accepts it")
 
     def end(self):
         self.going = False
@@ -67,23 +70,23 @@ class Import:
 
 
 def says_that_it_drains(replica):
-    """True once /readyz is 503; None once nothing answers any more."""
+    """True: /readyz is 503. None: nothing answers any more."""
     try:
         answer = replica.get("/readyz")
     except OSError:
         return None
     if answer.status == 200:
         return False
-    same(answer.status, 503, f"/readyz of one that drains: {answer}")
+    same(answer.status, 503, f"/readyz of a draining replica: {answer}")
     check(b"being stopped" in answer.body, f"why: {answer}")
     return True
 
 
 def roll(replica, load):
-    """SIGTERM; ready until it drains, never again after; then started again."""
+    """SIGTERM; the replica is ready until it drains and never again; then starts it again."""
     load.hurry = "api" in replica.roles
     before = len(load.batches)
-    if replica.roles == "worker":  # there is something that has to end first
+    if replica.roles == "worker":  # a transfer has to end first
         wait_until(lambda: replica.metric("photopool_in_flight") > 0, 30, f"{replica.name} has work")
     replica.leave()
     said = wait_until(lambda: {True: "drains", None: "gone"}.get(says_that_it_drains(replica)), 20, f"{replica.name} drains")
@@ -98,7 +101,7 @@ def roll(replica, load):
 
 
 def all_there(fleet, batches):
-    """Every batch finished, with a result for each of its items, and no id twice."""
+    """Every batch is finished, each item has a result, and no id occurs twice."""
     ids = []
 
     def look(entry):
@@ -125,7 +128,7 @@ def test_rolling_upgrade(case):
         roll(replica, load)
     load.end()
     print(f"{len(load.batches)} batches, {load.elsewhere} times another replica", flush=True)
-    check(load.elsewhere > 0, "nobody was sent elsewhere")
+    check(load.elsewhere > 0, "no POST went to another replica")
     all_there(fleet, load.batches)
     fetched = Counter((r["client"], r["host"], r["hash"]) for r in origin.records())
     same([photo for photo, n in fetched.items() if n > 1], [], "photos fetched more than once")

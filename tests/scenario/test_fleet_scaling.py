@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
-"""An import while the number of workers goes from 1 to 16 and back to 1: nothing is lost, every client's limits hold at the origin all the time, the
-work spreads over the workers that there are, and each that leaves ends with 0 and leaves no claim and no slot behind."""
+"""An import while the number of workers goes from 1 to 16 and back to 1: nothing is lost, every
+client's limits hold at the origin all the time, all workers get work, and each that leaves exits
+with 0 and leaves no claim and no slot behind."""
 from concurrent.futures import ThreadPoolExecutor
 
 from fleet import Fleet, Limits
 from harness import Origin, check, same, scenario, wait_until
 
 WORKERS = 16
-SPREAD = 8  # of them, at least, have work: by chance it could be fewer than all
-# client: requests a minute, concurrency. Small ones are one slot, large ones several.
+SPREAD = 8  # workers that must have work at the same moment; all 16 rarely do
+# client: requests a minute, concurrency. Small clients have one slot, large ones several.
 LIMITS = {f"c{n}": (rpm, concurrency) for n, (rpm, concurrency) in enumerate(
     [(60, 2), (120, 4), (300, 4), (600, 8), (1800, 16), (3600, 32), (None, 32)] + [(None, 2), (None, 3), (None, 4)] * 7)}
 HOSTS = """
@@ -26,13 +27,14 @@ def items(origin, client, first, n):
 
 
 def load_of(client):
-    """Photos a batch: what the client's limits let through in some seconds."""
+    """Photos a batch: what the client's limits permit in some seconds."""
     rpm, concurrency = LIMITS[client]
     return min(80, 10 * concurrency, rpm // 6 if rpm else 80)
 
 
 class Import:
-    """Gives a client the next batch once the one before is finished, as long as somebody waits for something."""
+    """Posts a client's next batch once the one before is finished, while the test waits for a
+    condition."""
 
     def __init__(self, fleet, origin):
         self.fleet, self.origin = fleet, origin
@@ -48,7 +50,7 @@ class Import:
             self.all.append((self.open[client], n))
 
     def going(self, condition):
-        """A condition for wait_until() that has the import go on meanwhile."""
+        """A condition for wait_until() that keeps the import going."""
         def step():
             self.top_up()
             return condition()
@@ -56,7 +58,7 @@ class Import:
 
 
 def left_by(fleet, pids):
-    """Claims and slots of workers of these processes."""
+    """Claims and slots held by the workers of these processes."""
     marks = [f"-{pid}-" for pid in pids]
     claims = fleet.mongo.wire.find("photopool", "photos", {"t.s": 2}, projection={"t.w": 1})
     found = [c["t"]["w"] for c in claims if any(m in c["t"]["w"] for m in marks)]
@@ -64,7 +66,8 @@ def left_by(fleet, pids):
 
 
 def leave(fleet, load, leavers):
-    """SIGTERM to all of these; each ends with 0. What is left of them is looked at when all have gone: nothing."""
+    """SIGTERM to all of these; each must exit with 0. When all are gone they must have left no
+    claim and no slot."""
     pids = [w.pid for w in leavers]
     for worker in leavers:
         worker.leave()
@@ -86,7 +89,7 @@ def all_there(fleet, load):
 
     with ThreadPoolExecutor(4) as threads:
         photos = [p for some in threads.map(look, load.all) for p in some]
-    same(sum(o == "failed" for _, o in photos), sum("//gone" in url for url, _ in photos), "failed photos: those that are gone")
+    same(sum(o == "failed" for _, o in photos), sum("//gone" in url for url, _ in photos), "failed photos: those of gone hosts")
     return len(photos)
 
 
@@ -100,7 +103,7 @@ def test_scaling(case):
     first = fleet.workers[0]
     wait_until(load.going(lambda: first.metric("photopool_claims_total") > 100), 60, "the only worker claims")
 
-    # up, several at a time, and the work spreads
+    # more workers, several at a time, and the work spreads
     while len(fleet.workers) < WORKERS:
         more = [fleet.make("worker") for _ in range(min(5, WORKERS - len(fleet.workers)))]
         for worker in more:
@@ -116,18 +119,18 @@ def test_scaling(case):
     wait_until(load.going(lambda: len(busy()) >= SPREAD), 90, lambda: f"{SPREAD} of {WORKERS} workers have work: {len(busy())}")
     print("claims by", *[int(w.metric("photopool_claims_total")) for w in fleet.workers], flush=True)
 
-    # down to one that is not the first
+    # down to one worker that is not the first
     leave(fleet, load, fleet.workers[:6])
     leave(fleet, load, fleet.workers[6:11])
     leave(fleet, load, fleet.workers[11:-1])
     last, before = fleet.workers[-1], fleet.workers[-1].metric("photopool_claims_total")
-    wait_until(load.going(lambda: last.metric("photopool_claims_total") > before + 100), 60, "the last one goes on alone")
+    wait_until(load.going(lambda: last.metric("photopool_claims_total") > before + 100), 60, "the last worker continues alone")
     photos = all_there(fleet, load)
-    # a task is forgotten after its item has finished
+    # the store drops a task after its item has finished
     wait_until(lambda: fleet.mongo.wire.count("photopool", "photos", {"t": {"$exists": True}}) == 0, 30, "no task is left over")
-    same(fleet.metric("photopool_stale_settles_total"), 0, "stale settlements of those that run")
+    same(fleet.metric("photopool_stale_settles_total"), 0, "stale settlements of running workers")
     urls = [(r["client"], r["host"], r["hash"]) for r in origin.records()]
-    check(len(urls) >= photos, "every photo was asked for")
+    check(len(urls) >= photos, "every photo was requested")
     pid = last.pid
     fleet.stop()
     same(left_by(fleet, [pid]), [], "claims and slots of the last worker")

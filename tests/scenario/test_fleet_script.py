@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=240 fleet
-"""scripts/fleet, that is docker/compose.yaml without containers: its roles and settings are photopool's, it fetches, starts again what was killed,
-and leaves nothing behind. Of the image: the packages to run the program are those that it is linked with, what is copied is there, the health
-check tells ready from not ready."""
+"""scripts/fleet runs docker/compose.yaml without containers: photopool knows its roles and
+settings, it fetches, starts a killed process again, and leaves nothing behind. The image: it has
+the packages that the program is linked with, copied files exist, the health check distinguishes
+ready from not ready."""
 import json
 import os
 import re
@@ -23,7 +24,7 @@ KEYS = '[{name: all, scopes: [submit, read, admin], sha256: "' + 64 * "0" + '"}]
 
 
 def reader(case):
-    """The part of YAML that compose.py reads, and what it refuses."""
+    """The part of YAML that compose.py reads, and inputs that it refuses."""
     text = 'a: &x\n  b: "1 # 2"   # what\n  c: [p, "q, r", {s: t#}]\nd:\n  <<: *x\n  b: {}\n  e:\n    - "f: g"\n    - h\n'
     same(compose.parse(text), {"a": {"b": "1 # 2", "c": ["p", "q, r", {"s": "t#"}]},
                                "d": {"b": {}, "c": ["p", "q, r", {"s": "t#"}], "e": ["f: g", "h"]}}, "what was read")
@@ -36,7 +37,7 @@ def reader(case):
 
 
 def settings(case):
-    """Every service of ours: known variables with values that are allowed, and roles that there are."""
+    """Every service of ours has known variables with allowed values, and existing roles."""
     services = compose.ours()
     same({name: n for name, n, _, _ in services}, {"api": 1, "ingest": 1, "worker": 3, "cron": 1}, "services")
     names = subprocess.run([PHOTOPOOL, "config", "--markdown"], stdout=subprocess.PIPE, check=True).stdout.decode()
@@ -46,16 +47,16 @@ def settings(case):
             check(f"`{variable}`" in names, f"{name}: there is no {variable}")
         run = subprocess.run([PHOTOPOOL, "config", "--check"], env={**os.environ, **values}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         same((run.returncode, run.stdout if run.returncode else b""), (0, b""), f"config --check of {name}")
-        # Everything of the command line is looked at before a setting that is refused, last.
+        # photopool checks all other settings of the command line before it refuses the last one.
         run = subprocess.run([PHOTOPOOL, *command, "--set", "clients.rpm=0"], env={**os.environ, **values}, stderr=subprocess.PIPE, check=False, timeout=60)
         check(run.returncode == 2 and b"clients.rpm" in run.stderr, f"{name}: {command}: {run.stderr}")
         check("deliver" not in command or "roles" in " ".join(command), name)
     for name, service in compose.services().items():
-        check("image" in service and service.get("restart") == "unless-stopped", f"{name} has an image and is started again")
+        check("image" in service and service.get("restart") == "unless-stopped", f"{name} has an image and a restart policy")
 
 
 def configures(case, kept):
-    """What .dockerignore leaves is all that the build of the image reads."""
+    """The build of the image needs nothing that .dockerignore leaves out."""
     copy = case.path("context")
     for name in kept:
         source = os.path.join(ROOT, name)
@@ -80,7 +81,7 @@ def image(case):
             check(source == "." or any(source.startswith(k) for k in kept), f"COPY {source}: kept out by .dockerignore")
     configures(case, kept)
     if not shutil.which("dpkg") or not shutil.which("readelf"):
-        print("no dpkg or readelf: the packages are not looked at")
+        print("no dpkg or readelf: skipping the packages")
         return
     with open(os.path.join(ROOT, "scripts", "packages"), encoding="utf-8") as f:
         packages = {p for line in f if line.startswith("run ") for p in line.split()[1:]}
@@ -120,7 +121,7 @@ def runs(case):
     wait_until(lambda: re.search(r"^worker0 .*started again(.|\n)*^worker0 .*listens on", said(), re.M), 30, "worker0 is started again")
     same(sum(len(names) for _, _, names in os.walk(os.path.join(folder, "photos", "sha256"))), 200, "photos in the folder")
     fleet.signal(signal.SIGINT)
-    same(fleet.wait_exit(90), 0, f"exit status; it said {fleet.text()}")
+    same(fleet.wait_exit(90), 0, f"exit status; output {fleet.text()}")
     check(not os.path.exists(folder), f"{folder} is left")
     same(left_of(folder), [], "processes that are left")
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
-"""What a fleet survives unnoticed: a worker dies, the primary of a replica set of three steps down, another one is killed, Redis is restarted, answers
-of MongoDB and Redis are lost after what they answer was done. Every POST is accepted, every photo is stored, every result comes once, no client's
-limits are overrun, and work goes on by itself."""
+"""Faults that a fleet's clients do not notice: a worker dies, the primary of a replica set of three
+steps down, another primary is killed, Redis restarts, answers of MongoDB and Redis are lost after
+the operation was done. Every POST is accepted, every photo is stored, every result comes once, no
+client's limits are exceeded, and work continues by itself."""
 import os
 import sys
 import threading
@@ -16,13 +17,13 @@ from proxy import Proxy  # noqa: E402
 HOSTS = "*.example delay=100-400 bytes=600-2000"
 CONFIG = {"clients.rpm": None, "clients.concurrency": 8, "worker.lease": "3s", "blobs.fsync": "off",
           "fetch.tiers": [{"timeout": "5s", "concurrency": 64}]}
-RATED = "rated"  # has more than its rate lets through meanwhile; the rest is cancelled
+RATED = "rated"  # this client has more photos than its rate permits meanwhile; the test cancels the rest
 RPM, CONCURRENCY, PHOTOS = 120, 4, 1000
 LIMITS = {RATED: (RPM, CONCURRENCY), "a": (None, 8), "b": (None, 8)}
 
 
 class Import:
-    """Two clients, one batch after the other, whatever happens; and one with a rate."""
+    """Two clients that always post one batch after the other, and a third with a rate."""
 
     def __init__(self, fleet, origin):
         self.fleet, self.origin, self.batches, self.errors, self.going = fleet, origin, [], [], True
@@ -43,13 +44,14 @@ class Import:
                 self.submit(client, first, 10)
                 first += 10
                 time.sleep(0.4)
-        except Exception as e:  # noqa: BLE001  (for the one who waits for the end)
+        except Exception as e:  # noqa: BLE001  (the waiting test reports it)
             self.errors.append(f"{client}: {e!r}")
 
     def goes_on(self, what):
-        """Something is stored that was not when it was called, and everything is ready."""
+        """Waits until photos that were not stored at the call are stored, and every replica is
+        ready."""
         moment, before = time.monotonic(), len(self.origin.records())
-        wait_until(lambda: len(self.origin.records()) > before + 40, 30, lambda: f"work goes on, {what}; {self.errors}")
+        wait_until(lambda: len(self.origin.records()) > before + 40, 30, lambda: f"work continues, {what}; {self.errors}")
         for replica in self.fleet.replicas:
             if replica.running():
                 wait_until(replica.ready, 30, f"{replica.name} is ready, {what}")
@@ -85,7 +87,7 @@ def worker_dies(fleet, load):
     pid = worker.pid
     worker.kill()
     mongo = fleet.mongo.wire
-    wait_until(lambda: mongo.count("photopool", "photos", {"t.w": {"$regex": f"-{pid}-"}}) == 0, 30, "its claims are others'")
+    wait_until(lambda: mongo.count("photopool", "photos", {"t.w": {"$regex": f"-{pid}-"}}) == 0, 30, "other workers have its claims")
     load.goes_on("a worker died")
     worker.start()
 
@@ -127,7 +129,8 @@ def test_processes(case):
 
 
 def test_lost_answers(case):
-    """Each time the connections that were used last lose their next answer and are cut; what was asked has been done."""
+    """Each time, the connections used last lose their next answer and are cut, after the server has
+    done the operation."""
     origin = Origin(case, hosts=HOSTS, record=case.in_memory("record2.txt"))
     limits = Limits(case, origin, LIMITS)
     mongo, redis = MongoServers(case).begin(), RedisServers(case).begin()

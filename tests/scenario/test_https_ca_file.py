@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-# scenario: timeout=90
-"""https with an authority that fetch.ca_file names, from a host that speaks HTTP/2 only (nghttpd): photos are stored, over few
-connections. Without the authority every photo is tls_failed; with a file that names none, up does not start."""
+# scenario: timeout=90 main
+"""https with an authority named by fetch.ca_file, from a host that speaks only HTTP/2 (nghttpd):
+photos are stored, over few connections. Without the authority every photo is tls_failed; if the
+file has no certificate, `photopool up` does not start."""
 import os
 import re
 import socket
@@ -15,7 +16,7 @@ HOST = "shop.example"
 
 
 def png(n):
-    """A picture of one pixel, different for each n."""
+    """A different picture of one pixel for each n."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)) +
@@ -61,7 +62,7 @@ class Nghttpd(Process):
             return s.connect_ex(("127.0.0.1", self.port)) == 0
 
     def requests(self):
-        """The connection of each."""
+        """The connection number of each request."""
         with open(self.said, encoding="utf-8", errors="replace") as f:
             return re.findall(r"^\[id=(\d+)\].* recv HEADERS frame", f.read(), re.M)
 
@@ -106,7 +107,7 @@ def a_file_without_certificates(case):
                               f"fetch.ca_file={path}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, check=False, timeout=30 * SLOW)
         same(run.returncode, 1, "exit status")
-        same(run.stderr.decode().splitlines()[-1], f"photopool: fetch.ca_file {path} {due}", "what it says")
+        same(run.stderr.decode().splitlines()[-1], f"photopool: fetch.ca_file {path} {due}", "the error text")
 
 
 scenario(the_authority_counts, a_file_without_certificates)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: timeout=180
-"""10,000 idle and 1,000 slow connections do not stop a POST: neither from many addresses, where all have room, nor from a single one, which
-has more than it may hold and is also the address that the POSTs come from. Both are given so much time that no POST can have waited for
-the end of it. Those that send nothing are cut after 10 s where nothing is configured, slow ones after http.body_timeout."""
+"""10,000 idle and 1,000 slow connections do not stop a POST: neither from many addresses that each
+have room, nor from a single address, which holds more than it may and also sends the POSTs. The
+connections have very long timeouts, so no POST can have waited for one to expire. By default
+photopool closes connections that send nothing after 10 s, and slow ones after http.body_timeout."""
 import resource
 import select
 import socket
@@ -26,10 +27,10 @@ def connect(port, address):
 
 
 class Crowd:
-    """Connections that do little: a thread sends a byte a second on the slow ones."""
+    """Connections that do little: a thread sends one byte a second on each slow one."""
 
     def __init__(self, port, addresses, share=1):
-        """1/share of the numbers above."""
+        """Opens 1/share of the numbers above."""
         self.idle, self.slow, self.failed, self.stop = [], [], 0, False
         for n in range((IDLE + SLOW_ONES) // share):
             try:
@@ -48,7 +49,7 @@ class Crowd:
         try:
             s.send(data)
         except OSError:
-            pass  # cut, which is the server's right
+            pass  # the server has closed it, as it may
 
     def drip(self):
         due = time.monotonic()
@@ -76,7 +77,7 @@ class Crowd:
 
 
 def post(pool, origin, name, address):
-    """A POST over a connection of its own."""
+    """Sends a POST over its own connection."""
     c = http.client.HTTPConnection("127.0.0.1", pool.port, timeout=20 * SLOW, source_address=(address, 0))
     body = {"client": "42", "items": [{"id": name, "photos": [origin.url("a.example", f"/{name}.jpg")]}]}
     c.request("POST", "/v1/batches", json.dumps(body), {"Content-Type": "application/json"})
@@ -118,7 +119,7 @@ def one_address(case):
 def they_are_cut(case):
     pool = Pool(case, config={"http.body_timeout": "3s"}).start()
     crowd = Crowd(pool.port, ["127.0.0.2"], share=50)
-    wait_until(lambda: crowd.open() == (0, 0), 15, lambda: f"connections are cut: {crowd.open()}")
+    wait_until(lambda: crowd.open() == (0, 0), 15, lambda: f"the server closes the connections: {crowd.open()}")
     crowd.close()
     pool.stop()
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300
-"""kill -9 at 30 random moments of an import of 20,000 photos; then every item has exactly one result, and files and records agree.
+"""kill -9 at 30 random moments of an import of 20,000 photos; then every item has exactly one
+result, and files match records.
 
-The moments are drawn by the seed: from 10 ms after the process was started (it is then opening its stores, or reaping) to a few
-seconds of full work. Batches are posted all along, each with its Idempotency-Key until it is answered, so kills fall between the entry
-and its answer, too.
+The seed determines the moments: from 10 ms after the start of the process (it opens its stores, or
+reaps) to some seconds of full work. Batches are posted all the time, each with its Idempotency-Key
+until it is answered, so some kills come between the journal entry and its answer.
 
-blobs.fsync is off: a killed process loses nothing that it handed to the kernel, only a power cut would, so it would cost time here and
-test nothing."""
+blobs.fsync is off: a killed process loses nothing that it gave to the kernel. Only a power cut
+would lose it, so fsync would take time and test nothing."""
 import hashlib
 import os
 import threading
@@ -26,12 +27,13 @@ bad*.example     delay=5-60 bytes=600-3000 fail=0.2:html,0.2:cut,0.2:reset,0.1:5
 flaky*.example   delay=5-60 bytes=600-3000 flaky=1
 same*.example    delay=5-60 bytes=1500 seed=7
 """
-# How often each kind of host is named; few are slow: a kill finds those in flight again and again, and suspects run one at a time.
+# How often each kind of host occurs. Few are slow: kills find their photos in flight again and
+# again, and suspects run one at a time.
 SHARES = [("fast", 55), ("mid", 20), ("slow", 1), ("gone", 8), ("bad", 6), ("flaky", 6), ("same", 4)]
 
 
 class Import:
-    """What is posted, and by which batch."""
+    """The items, and the batch that each was posted in."""
 
     def __init__(self, case, origin):
         self.random, self.origin = case.random, origin
@@ -55,7 +57,7 @@ class Import:
         self.photos = n
 
     def post(self, pool, batch):
-        """Until it is answered, over as many processes as that takes."""
+        """Posts until the batch is answered, over as many processes as that takes."""
         while batch["id"] is None:
             try:
                 batch["id"] = pool.submit(batch["client"], batch["items"], key=batch["key"])
@@ -63,7 +65,7 @@ class Import:
                 time.sleep(0.01)
 
     def post_all(self, pool, state):
-        """The first third at once, the others as the kills go on."""
+        """Posts the first third at once, the others between the kills."""
         for i, batch in enumerate(self.batches):
             while state["kills"] < KILLS and i > len(self.batches) * (0.3 + 0.7 * state["kills"] / KILLS):
                 time.sleep(0.01)
@@ -71,7 +73,7 @@ class Import:
 
 
 def kill_and_restart(case, pool, state):
-    """Half of the kills fall into the first moments of a process."""
+    """Half of the kills come shortly after the start of a process."""
     moments = []
     for n in range(KILLS):
         start = time.monotonic()
@@ -136,7 +138,7 @@ def check_files(pool, origin, named, quarantined):
         same(blobs[sha], os.path.join(pool.photos, name), "path of the stored object")
         same(os.path.getsize(blobs[sha]), size, f"size of {name}")
     orphans = set(blobs) - set(named)
-    if orphans and quarantined:  # fetched and stored, killed before the record was written, and then set aside
+    if orphans and quarantined:  # fetched and stored, killed before the record was written, and then quarantined
         orphans -= {sha256(origin.fetch(url)) for url in quarantined}
     same(orphans, set(), "files that no result names")
 
@@ -184,7 +186,8 @@ def test_kill9_import(case):
 
 
 def test_kill9_while_planning(case):
-    """A process that dies again and again soon after its start: entries that were only in line are not set aside."""
+    """A process that dies repeatedly soon after its start does not quarantine entries that were
+    only waiting."""
     origin = Origin(case, hosts="*.example delay=2000")
     pool = Pool(case, origin=origin).start()
     batches = [pool.submit("42", [{"id": f"{b}-{i}", "photos": [origin.url("a.example", f"/{b}/{i}/{p}.jpg") for p in range(3)]}

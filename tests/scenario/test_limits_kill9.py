@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=420 first
-"""50 clients with 60 to 600 requests a minute, always busy, over three kill -9: measured at the origin, no client is over its rate in
-any window of 60 s nor over its concurrency, and what the limits permit is used.
+"""50 clients with 60 to 600 requests a minute, always busy, over three kill -9. Measured at the
+origin: no client exceeds its rate in any window of 60 s, nor its concurrency, and photopool uses
+what the limits permit.
 
-Some photos are redirected (a hop is a request), some fail and are tried again. `origin check` does the sums: it looks at every window,
-across the kills. The use is measured from a while after each start to the next kill, against what a sender with endless work could have
-placed, given what went before. Clients start one by one: if all had their bursts at the same moments, what falls on this or that side of
-a kill would decide the figure. Such a sender is never late: a request that it places again after 60.000 s goes out after 60.2 s here
-(the margin for the network) or when a transfer ends, which costs a short segment more than its share. Nor is it late because others had
-the processor: three times as much as the machine was late is taken off what is due.
+Some photos are redirected (each hop is a request), some fail and are retried. `origin check`
+evaluates every window, also across the kills. A segment of use begins some time after each start
+and ends at the next kill. The reference is a sender with endless work and the same history. Clients
+start one by one: if all had their bursts at the same moments, a burst on this or that side of a
+kill would decide the figure. The ideal sender is never late. photopool sends a request that is due
+after 60.000 s after 60.2 s (the margin for the network) or when a transfer ends, which costs a
+short segment more than its share. Nor does the ideal sender wait for a processor: the test allows
+for three times the machine's lateness.
 
-The origin notes a request when it reads it. Where the machine was late by more than half of the margin, a request may be noted so much
-closer to the next, and windows are shorter by twice the rest: requests noted within that window have gone out within 60 s."""
+The origin notes a request when it reads it. If the machine is late by more than half of the margin,
+two requests can be noted closer together than they were sent, so windows are shorter by twice the
+excess: requests noted within that window were sent within 60 s."""
 import json
 import math
 import subprocess
@@ -21,9 +25,9 @@ from harness import ORIGIN, Lateness, Origin, Pool, check, pause_until, same, sc
 CLIENTS = 50
 SECONDS = 170  # in all
 ALL_BUSY = 58  # from then on every client has work
-DELAY = 0.4  # of the origin, seconds, on average
-MARGIN = 0.2  # photopool's, for the network, seconds
-SETTLE = 6  # after a start, until the segment begins: it has caught up with what came due meanwhile
+DELAY = 0.4  # mean delay of the origin, seconds
+MARGIN = 0.2  # photopool's margin for the network, seconds
+SETTLE = 6  # seconds from a start until the segment begins: by then the backlog of due requests is sent
 HOSTS = """
 ok*.example     delay=200-600 bytes=600-2000
 hop*.example    delay=200-600 bytes=600-2000 hops=2
@@ -51,7 +55,8 @@ def checked(case, origin, *more):
 
 
 def test_limits_kill9(case):
-    # The origin notes when it has read a request. It must not be late itself by more than the margin: it waits for no disk, and no core.
+    # The origin notes the time when it has read a request. It must not be late by more than the
+    # margin: it waits for no disk and no core.
     origin = Origin(case, hosts=HOSTS, record=case.in_memory("record.txt"))
     origin.keep_time()
     pool = Pool(case, origin=origin, config={"blobs.fsync": "off", "retry.delays": ["500ms", "1s", "2s"]})
@@ -92,7 +97,7 @@ def test_limits_kill9(case):
     window = 60 - 2 * max(0, lateness.worst() - MARGIN / 2)
     code, strict = checked(case, origin, "--window", f"{window:.3f}")
     _, verdict = checked(case, origin, "--between-kills", case.path("segments.txt"))
-    over = [c for c in strict["clients"]  # not c["over"], which allows less in a shorter window
+    over = [c for c in strict["clients"]  # c["over"] allows less in a shorter window, so it is not used
             if c["worst_window"] > limits[c["client"]][0] or c["worst_concurrency"] > limits[c["client"]][1]]
     for c in over:
         print("over:", c)
@@ -100,7 +105,7 @@ def test_limits_kill9(case):
           f"{sum(c['over'] for c in verdict['clients'])} clients over in 60 s as noted", flush=True)
     for s, (a, b) in zip(verdict["segments"], segments):
         print(f"segment of {b - a:.1f} s: {s['requests']} requests, {s['share']:.3f} of rate x time, "
-              f"{s['share_of_reachable']:.3f} of what was reachable", flush=True)
+              f"{s['share_of_reachable']:.3f} of the reachable requests", flush=True)
     full = sum(c["worst_window"] == c["rpm"] for c in verdict["clients"])
     print(f"{verdict['requests']} requests of {len(verdict['clients'])} clients; {full} filled a window to the last request")
     same((len(verdict["clients"]), verdict["bad_lines"]), (CLIENTS, 0), "clients in the record, bad lines")
@@ -108,7 +113,7 @@ def test_limits_kill9(case):
     check(code in (0, 1), f"exit status of origin check: {code}")
     total = sum(s["requests"] for s in verdict["segments"]), sum(s["reachable"] for s in verdict["segments"])
     late = [lateness.between(a, b) / (b - a) for a, b in segments]
-    print(f"{total[0] / total[1]:.4f} of what was reachable between kills; late for", *[f"{x:.4f}" for x in late], "of the segments", flush=True)
+    print(f"{total[0] / total[1]:.4f} of the reachable requests between kills; late for", *[f"{x:.4f}" for x in late], "of the segments", flush=True)
     check(total[0] >= (0.98 - 3 * max(late)) * total[1], f"use of the permitted rate: {total[0] / total[1]:.4f}")
     for s, x in zip(verdict["segments"], late):
         check(s["requests"] >= (0.95 - 3 * x) * s["reachable"], f"use of the permitted rate in one segment: {s}")

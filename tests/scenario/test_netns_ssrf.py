@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-# scenario: timeout=120
-"""The address policy as it is in production, in a network namespace where every address exists and answers: photos on public addresses
-are stored; every spelling of a forbidden one gets its code, and no connection to it is even tried. A watcher sees each SYN that leaves.
+# scenario: timeout=120 main
+"""The production address policy, in a network namespace where every address exists and answers:
+photos on public addresses are stored; every spelling of a forbidden address gets its code, and
+photopool does not even try to connect. A watcher sees each SYN that leaves.
 
-Names come from a name server of the test's: some with good and bad addresses, some that change their answer between two questions."""
+The test has its own name server: some names have good and bad addresses, some change their answer
+between two questions."""
 import socket
 
 from harness import Origin, Pool, check, outcomes, same, scenario, wait_until
@@ -61,7 +63,7 @@ REDIRECTS = {  # host: (Location, code)
 
 
 def addresses(name, n):
-    """The name server: None for names that do not exist."""
+    """The name server's answers: None for names that do not exist."""
     host = name.removesuffix(".example")
     fixed = {"good": [PUBLIC], "good6": [PUBLIC6], "both": [PUBLIC, PUBLIC6], "private": ["10.1.2.3"], "private6": ["fd00::7"],
              "metadata": ["169.254.169.254"], "mapped": ["::ffff:127.0.0.1"], "all-bad": ["127.0.0.1", "10.0.0.1", "::1", "fe80::1"],
@@ -71,7 +73,7 @@ def addresses(name, n):
         return fixed[host]
     if host.startswith("rebind"):
         return [PUBLIC] if n == 1 else ["127.0.0.1", "::1"]
-    if host.startswith("turn"):  # the other way round each time
+    if host.startswith("turn"):  # alternates between a forbidden and a public address
         return ["10.9.9.9"] if n % 2 else [PUBLIC]
     return [PUBLIC] if host in REDIRECTS else None
 
@@ -103,14 +105,14 @@ def good_ones(pool):
 
 
 def rebinding(pool, names):
-    """Whatever the next answer says, the connection goes to an address that was checked."""
+    """Whatever the next DNS answer is, the connection goes to an address that was checked."""
     items = [{"id": f"{kind}{n}", "photos": [f"http://{kind}{n}.example/{p}.jpg" for p in range(4)]}
              for kind in ("rebind", "turn") for n in range(8)]
     for run in range(3):
         results = pool.wait_finished(pool.submit("42", [{**i, "id": f"{i['id']}-{run}"} for i in items], refresh="always"), 40)
         ends = set(outcomes(results).values())
         same(ends - {("stored", None), ("unchanged", None), ("failed", "denied_address")}, set(), "how they end")
-    check(any(n > 1 for (name, _), n in names.asked.items() if name.startswith("rebind")), "no name was asked for twice")
+    check(any(n > 1 for (name, _), n in names.asked.items() if name.startswith("rebind")), "no name was resolved twice")
 
 
 def redirects(pool):
@@ -134,7 +136,7 @@ def test_netns_ssrf(case):
     watch = Watch()
     probe = socket.socket()
     probe.connect_ex(("10.77.77.77", 80))
-    wait_until(lambda: ("10.77.77.77", 80) in watch.seen, 5, "the watcher sees a connection to anywhere")
+    wait_until(lambda: ("10.77.77.77", 80) in watch.seen, 5, "the watcher sees a connection to any address")
     probe.close()
     watch.seen.clear()
     for part in (lambda: good_ones(pool), lambda: spellings(pool), lambda: redirects(pool), lambda: rebinding(pool, names)):

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-# scenario: timeout=120
-"""openapi.json and asyncapi.json are what the server does. Every operation is asked for, with what it takes and with what it refuses, and
-each answer is held against the document: status, type, headers, body, code of the problem. So is what is sent: the schema takes what the
-server takes. A stream of Server-Sent Events, one of WebSocket and the deliveries of a webhook are held against asyncapi.json. Schemas are
-taken as closed: a field that is not described is a failure, too.
+# scenario: timeout=120 main
+"""openapi.json and asyncapi.json describe the server exactly. The test calls every operation with
+valid and with invalid input and checks each answer against the document: status, type, headers,
+body, problem code. It checks what it sends as well: the schema allows what the server accepts. It
+checks a stream of Server-Sent Events, a WebSocket and the deliveries of a webhook against
+asyncapi.json. Schemas count as closed: a field without a description is a failure, too.
 
-An operation or an answer (but for those of UNSEEN) that is not met here fails the test, and so does a route in the server's table that
-the document lacks, or the other way round. Validation is by npm's ajv (tests/support/apidocs)."""
+An operation or answer that the test never meets (except UNSEEN) is a failure. So is a route of the
+server's table that the document lacks, or the reverse. npm's ajv validates
+(tests/support/apidocs)."""
 import base64
 import hashlib
 import hmac
@@ -27,7 +29,7 @@ from harness import SLOW, Origin, Pool, check, free_port, same, scenario, wait_u
 
 ROOT = os.environ.get("PP_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JSON, NDJSON, PROBLEM, CLOUDEVENT = "application/json", "application/x-ndjson", "application/problem+json", "application/cloudevents+json"
-# Statuses that can't be had at will: races, and our own mistakes.
+# Statuses that a test can't cause at will: races, and photopool's own errors.
 UNSEEN = {"409", "500", "503"}
 KEYS = {"all": ["submit", "read", "admin"], "reader": ["read"], "submitter": ["submit"], "bound": ["submit", "read", "admin"]}
 SECRETS = ["whsec_" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]
@@ -43,7 +45,7 @@ def template(path):
 
 
 class Validator:
-    """JSON Schema, by a process beside us."""
+    """JSON Schema validation, in a process of its own."""
 
     def __init__(self):
         self.process = subprocess.Popen([os.path.join(ROOT, "tests", "support", "apidocs"), "validate"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -61,7 +63,7 @@ class Validator:
         same(self.ask(document=name, content=document), {}, name)
 
     def errors(self, schema, value):
-        """None, or what is wrong with the value. A schema that can't be used fails the test."""
+        """None, or what is wrong with the value. An unusable schema fails the test."""
         errors = self.ask(schema=schema, value=value)["errors"]
         check(not errors or not re.match(r"\w*Error: ", errors), f"{schema}: {errors}")
         return errors
@@ -72,7 +74,8 @@ class Validator:
 
 
 def closed(node):
-    """The document with schemas that take no field which they do not name: what we send is described in full."""
+    """The document with all schemas closed to fields that they do not name: what photopool sends is
+    described in full."""
     if isinstance(node, list):
         return [closed(n) for n in node]
     if not isinstance(node, dict):
@@ -88,7 +91,7 @@ def pointer(*parts):
 
 
 class Api:
-    """Requests by operationId, each held against the document."""
+    """Requests by operationId, each checked against the document."""
 
     def __init__(self, pool, validator, document):
         self.pool, self.validator, self.document = pool, validator, document
@@ -101,7 +104,7 @@ class Api:
                     self.ops[op["operationId"]] = path, method, op
 
     def resolve(self, node):
-        """Follows a $ref; what it is, and where."""
+        """Follows a $ref; returns the target and its place."""
         if "$ref" in node:
             parts = node["$ref"].split("/")[1:]
             for key in parts:
@@ -117,7 +120,8 @@ class Api:
                 for i, p in enumerate(list_)}
 
     def check_parameters(self, id_, query, headers, refused):
-        """What is sent is described, and as the description has it; where it is refused, it need not be."""
+        """The document describes all that is sent, and allows it unless the server has to refuse
+        it."""
         known = self.parameters(id_)
         sent = {}
         for where, pairs in (("query", query), ("header", headers)):
@@ -184,8 +188,9 @@ class Api:
         return value
 
     def __call__(self, id_, *args, due=200, query=(), headers=(), body=None, raw=None, ctype=JSON, key="all", code=None, refused=None, encoding=None):
-        """Sends a request, checks it and the answer; what the answer has. refused: "form" where the body is what the document does not allow
-        either, True where it can't say so."""
+        """Sends a request, checks it and the answer, and returns the content of the answer.
+        refused: "form" if the document forbids the body, too; True if the document can't express
+        why the server refuses."""
         path, method, _ = self.ops[id_]
         refused = refused or (due >= 400 and due not in (401, 403, 404))
         query, headers = list(query), list(headers)
@@ -213,42 +218,41 @@ class Api:
 # --- the server's table of routes ---
 
 def table():
-    """[(METHOD, path with {}, scope, not for bound keys, query parameters)] of lib/pipeline/api.c."""
-    with open(os.path.join(ROOT, "lib", "pipeline", "api.c"), encoding="utf-8") as f:
+    """[(METHOD, path with {}, scope, flags, query parameters)] of lib/api/endpoints.h."""
+    with open(os.path.join(ROOT, "lib", "api", "endpoints.h"), encoding="utf-8") as f:
         text = f.read()
-    rows = re.findall(r'^    \{PP_(\w+), "([^"]+)", PP_SCOPE_(\w+), \w+, (true|false), (PAGE ?)?(?:"([^"]*)")?,\s+pp_api_\w+\},$', text, re.M)
-    same(len(rows), len(re.findall(r"^    \{PP_\w+, \"/", text, re.M)), "rows of the table that were understood")
-    return [(method, path, scope, unbound == "true", (("limit after " if page else "") + params).replace("*", "").split())
-            for method, path, scope, unbound, page, params in rows]
+    rows = re.findall(r'^ +X\((\w+), "([^"]+)", (\w+), ([\w |]+), (PP_PAGE ?)?(?:"([^"]*)")?,\s+\w+\)', text, re.M)
+    same(len(rows), len(re.findall(r'^ +X\(\w+, "/', text, re.M)), "rows of the table that were understood")
+    return [(method, path, scope, set(flags.split(" | ")), (("limit after " if page else "") + params).replace("*", "").split())
+            for method, path, scope, flags, page, params in rows]
 
 
 def routes(api):
     rows = table()
     described = {(method.upper(), re.sub(r"\{\w+\}", "{}", path)): id_ for id_, (path, method, _) in api.ops.items()}
-    same(sorted(described), sorted(row[:2] for row in rows), "operations of openapi.json, and routes of api.c")
-    for method, path, scope, unbound, params in rows:
+    same(sorted(described), sorted(row[:2] for row in rows), "operations of openapi.json, and rows of endpoints.h")
+    for method, path, scope, flags, params in rows:
         id_ = described[method, path]
         op = api.ops[id_][2]
         names = sorted(name for where, name in api.parameters(id_) if where == "query")
         same(names, sorted(params), f"{id_}: query parameters")
-        same(op.get("security") == [], scope == "PUBLIC", f"{id_}: public")
-        same("bound to a client." in op["description"], unbound and scope != "METRICS", f"{id_}: says that it is not for bound keys")
-        if scope not in ("PUBLIC", "KEY"):
-            needs = {"METRICS": "read", "EVENTS": "read"}.get(scope, scope.lower())
-            check(f"eeds a key with the scope `{needs}`" in op["description"], f"{id_}: says that it needs {needs}")
+        same(op.get("security") == [], "PP_PUBLIC" in flags, f"{id_}: public")
+        same("bound to a client." in op["description"], "PP_UNBOUND" in flags and "PP_METRICS" not in flags, f"{id_}: says that it is not for bound keys")
+        if scope != "ANY":
+            check(f"eeds a key with the scope `{scope.lower()}`" in op["description"], f"{id_}: says that it needs {scope}")
 
 
-# --- what all operations refuse alike ---
+# --- refusals that all operations share ---
 
 def example_request(api, id_, url):
-    """Of the examples: arguments of the path, query, body."""
+    """The path arguments, query and body of an operation's examples."""
     path, _, op = api.ops[id_]
     args = [api.parameters(id_)["path", name][0]["example"] for name in re.findall(r"\{(\w+)\}", path)]
     query = [(p["name"], p["example"]) for (where, _), (p, _) in api.parameters(id_).items() if where == "query" and p.get("required")]
     if id_ == "events":
         query = [("key", "results:42")]
     body = op.get("requestBody", {}).get("content", {}).get(JSON, {}).get("example")
-    if id_ == "putWebhook":  # the example's is looked at before others are
+    if id_ == "putWebhook":  # the server checks the URL before all else
         body = {**body, "url": url}
     return args, query, body
 
@@ -336,10 +340,10 @@ def batches(r):
 
 
 def open_items(r):
-    """What is fetched, waits, is superseded, is cancelled."""
+    """Items that are being fetched, waiting, superseded, cancelled."""
     api = r.api
     batch = api("postBatch", body={"client": "44", "items": [{"id": "slow", "photos": [r.url("stall"), r.url("c")]}, {"id": "old", "photos": [r.url("stall", "/2")]}]}, due=202)["batch_id"]
-    wait_until(lambda: api("getBatch", batch)["photos"]["stored"] == 1, 20, "what does not stall is stored")
+    wait_until(lambda: api("getBatch", batch)["photos"]["stored"] == 1, 20, "the photos that do not stall are stored")
     wait_until(lambda: any(p.get("state") == "claimed" for p in api("getItem", "44", "slow")["photos"]), 20, "a photo is being fetched")
     api("explain", query=[("client", "44"), ("url", r.url("stall"))])
     api("getQueue")
@@ -364,7 +368,7 @@ def photos(r, found):
     body = api("getPhoto", kept["sha256"])
     same(hashlib.sha256(body).hexdigest(), kept["sha256"], "hash")
     same(api("getPhoto", kept["sha256"], headers=[("Range", "bytes=1-3")], due=206), body[1:4], "a range")
-    same(api("getPhoto", kept["sha256"], headers=[("Range", "bytes=1-3"), ("If-Range", '"other"')]), body, "a range of other bytes")
+    same(api("getPhoto", kept["sha256"], headers=[("Range", "bytes=1-3"), ("If-Range", '"other"')]), body, "a range of another version")
     api("getPhoto", kept["sha256"], headers=[("If-None-Match", api.headers["ETag"])], due=304)
     api("getPhoto", kept["sha256"], headers=[("Range", f"bytes={len(body)}-")], due=416, code="range_not_satisfiable")
     api("getPhoto", "0" * 64, due=404)
@@ -407,7 +411,7 @@ def operators(r):
 
 
 def drain(r):
-    """The last thing: the worker ends what it does."""
+    """Runs last: the worker finishes what is in flight."""
     worker = r.api("listWorkers")["workers"][0]["id"]
     r.api("drainWorker", body={"worker": "nobody"}, due=404)
     r.api("drainWorker", body={}, due=400, code="missing_field", refused="form")
@@ -418,13 +422,13 @@ def drain(r):
 # --- events ---
 
 class Messages:
-    """Holds messages against asyncapi.json."""
+    """Checks messages against asyncapi.json."""
 
     def __init__(self, validator, document):
         self.validator, self.document, self.seen = validator, document, set()
 
     def one_of(self, channel, payload, headers=None):
-        """A message is exactly one of a channel's; its name."""
+        """Exactly one message of the channel matches; its name."""
         names = list(self.document["channels"][channel]["messages"])
         fits = [n for n in names if not self.validator.errors(f"asyncapi#/components/messages/{n}/payload", payload)]
         same(len(fits), 1, f"messages of {channel} that this is: {json.dumps(payload)[:1000]}: " +
@@ -435,7 +439,7 @@ class Messages:
         return fits[0]
 
     def event(self, event):
-        """By its key it belongs to one channel."""
+        """Checks an event against the channel that its key belongs to."""
         key = ":".join(event["key"])
         stream = {name: c["address"] for name, c in self.document["channels"].items() if {"name": "stream"} in c["tags"]}
         channels = [name for name, address in stream.items() if re.fullmatch(re.sub(r"\{\w+\}", "[^:]+", address), key)]
@@ -501,7 +505,7 @@ class WebSocket(threading.Thread):
 
 
 def follow(r):
-    """Opens a stream of each kind, before anything happens. A ticket stands for the key."""
+    """Opens a stream of each kind before anything happens. A ticket replaces the key."""
     api = r.api
     keys = ["results", "batch", "ops"]
     ticket = api("postTicket", body={"keys": keys}, due=201)["ticket"]
@@ -513,7 +517,7 @@ def follow(r):
 
 
 def streams(r, sse, ws):
-    """Both have seen the same, and all of it is in the document."""
+    """Both streams have the same events, and the document describes all of them."""
     by_sse, by_ws = [], []
     finished = lambda got: {"photopool.batch.finished", "photopool.item.finished"} <= {e["type"] for e in got}
     while not finished(by_sse):
@@ -565,7 +569,8 @@ def events(r, known):
 
 
 def gaps(case, r):
-    """Events that are cleaned away, at another server: one without keys, that keeps little and takes two subscribers."""
+    """Events that the cleaner removes, at another server: without keys, with a small log and at
+    most two subscribers."""
     pool = Pool(case, config={"events.max_bytes": "1MiB", "events.max_subscribers": 2})
     pool.start()
     api = Api(pool, r.validator, r.api.document)
@@ -573,14 +578,15 @@ def gaps(case, r):
     ask = [("key", "results"), ("after", 0), ("limit", 1)]
 
     def restarted():
-        """The gap that there is then: before, it gives what it still has in memory."""
+        """The gap after a restart: a running server still serves the events that it has in
+        memory."""
         pool.stop()
         pool.start()
         return wait_until(lambda: (page := api("events", query=ask, key=None))["last"] > 0 and [page], 20, "events are there")[0]["gap"]
 
     api("postBatch", body={"client": "42", "items": [{"id": str(n), "photos": [], "meta": meta} for n in range(2000)]}, due=202, key=None)
     wait_until(lambda: api("events", query=[("key", "ops"), ("after", 0)], key=None)["last"] >= 2000, 60, "all of them are numbered")
-    gap = wait_until(restarted, 60, "events are cleaned away")
+    gap = wait_until(restarted, 60, "the cleaner removes events")
     same(gap["from"], 1, "a gap from the beginning")
     sse = Sse(pool, {"key": "results", "after": 0}, {})
     ws = WebSocket(pool, {"key": "results", "after": 0})
@@ -598,7 +604,7 @@ def gaps(case, r):
 # --- webhooks ---
 
 class Receiver:
-    """Takes webhooks: (headers, body) in `got`. Answers `status`."""
+    """Receives webhooks: (headers, body) in `got`. Answers with `status`."""
 
     def __init__(self, port):
         self.got, self.status = queue.Queue(), 204
@@ -620,7 +626,7 @@ class Receiver:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def take(self, messages, secrets):
-        """The next message, checked; its payload."""
+        """Checks the next message and returns its payload."""
         headers, body = self.got.get(timeout=60 * SLOW)
         ours = {k: v for k, v in headers.items() if k.startswith("webhook-") or k == "content-type"}
         payload = json.loads(body)
@@ -697,7 +703,7 @@ def deliveries(r, known):
     api("getWebhook", "shop", due=404)
 
 
-# --- all of it ---
+# --- the whole test ---
 
 class Run:
     def __init__(self, case):
@@ -748,7 +754,7 @@ def test(case):
     drain(r)
     gaps(case, r)
     due = {(id_, status) for id_, (_, _, op) in r.api.ops.items() for status in op["responses"] if status not in UNSEEN}
-    same(sorted(due - r.api.seen), [], "answers of the document that were never met")
+    same(sorted(due - r.api.seen), [], "answers of the document that never came")
     same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("ops", "limitEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
     same({m for c, m in r.messages.seen if c == "webhook"}, {"webhookResult", "webhookTest"}, "messages of the webhook")
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""After a crash: objects whose record was never written are removed at the next start, all others stay; after a stop in order nothing
-is looked for. A host that sends other bytes each time leaves such objects behind a kill -9."""
+# scenario: main
+"""After a crash the next start removes objects whose record was never written and keeps all others;
+after an orderly stop it does not search. A host that sends different bytes each time leaves such
+objects after a kill -9."""
 import os
 
 from harness import Origin, Pool, check, same, scenario, wait_until
@@ -38,8 +40,8 @@ def test_orphans(case):
     orphan = plant(pool)
     pool.start()
     more = pool.wait_finished(pool.submit("42", [{"id": "last", "photos": [origin.url("a.example", "/last.jpg")]}]))
-    same(more[0]["data"]["status"], "complete", "an item after a stop in order")
-    check(os.path.exists(orphan), "after a stop in order nothing is looked for")
+    same(more[0]["data"]["status"], "complete", "an item after an orderly stop")
+    check(os.path.exists(orphan), "after an orderly stop nothing is removed")
     pool.stop()
 
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-# scenario: timeout=120
-"""A photo whose process dies each time it is in flight ends as `quarantined`; one that was only near it does not.
+# scenario: timeout=120 main
+"""A photo whose process dies each time it is in flight ends as `quarantined`; one that was only in
+flight beside it does not.
 
-The process is killed with -9 while the photo is in flight: twice with another one beside it, which makes both suspects. Suspects run alone:
-the third time it dies with the killer only. A photo that was lost once is as good as new."""
+The test kills the process (-9) while the photo is in flight: twice with another photo beside it,
+which makes both suspects. Suspects run alone: the third time only the killer is lost. A photo that
+was lost once counts as new again."""
 from harness import Origin, Pool, check, outcomes, same, scenario, wait_until
 
 HOSTS = """
@@ -15,7 +17,8 @@ other.example   delay=10
 
 
 def in_flight(origin, hosts):
-    """Requests under way at the origin, by host: exactly these, one each?"""
+    """A condition: the origin has exactly one request in flight for each of these hosts, and no
+    other."""
     def look():
         rows = [line.split() for line in origin.page("GET", "/_max").decode().split("\n") if line]
         now = {r[0]: int(r[2]) for r in rows if r[0] in ("killer.example", "near.example", "once.example")}
@@ -33,21 +36,21 @@ def test_quarantine(case):
     wait_until(in_flight(origin, ["killer.example", "near.example", "once.example"]), 20, "all three are in flight")
     wait_until(lambda: pool.batch(batch)["photos"]["stored"] == 1, 20, "the photo of another host is stored")
     pool.kill()
-    # Lost once, all three. The next time one of them is quick enough to get away.
-    wait_until(in_flight(origin, []), 10, "the origin has seen the process go")
+    # All three were lost once. The next time one of them ends before the kill.
+    wait_until(in_flight(origin, []), 10, "the origin has seen the process end")
     origin.set_hosts(HOSTS.replace("once.example    stall=head", "once.example delay=1"))
     pool.start()
     wait_until(in_flight(origin, ["killer.example", "near.example"]), 20, "the killer and the near one are in flight again")
     wait_until(lambda: pool.batch(batch)["items"]["complete"] == 1, 20, "the one that was lost once is stored")
     pool.kill()
-    # Lost twice, both: suspects. One at a time, in whichever order.
-    wait_until(in_flight(origin, []), 10, "the origin has seen the process go")
+    # Both were lost twice: suspects. They run one at a time, in any order.
+    wait_until(in_flight(origin, []), 10, "the origin has seen the process end")
     origin.set_hosts(HOSTS.replace("near.example    stall=head", "near.example delay=300"))
     pool.start()
     queue = pool.get_json("/v1/queue")["open"]
     wait_until(in_flight(origin, ["killer.example"]), 30, lambda: f"the killer is in flight alone; {queue}")
     pool.kill()
-    wait_until(in_flight(origin, []), 10, "the origin has seen the process go")
+    wait_until(in_flight(origin, []), 10, "the origin has seen the process end")
     pool.start()
     results = pool.wait_finished(batch)
     got = outcomes(results)
@@ -64,7 +67,7 @@ def test_quarantine(case):
     # Not in the negative cache: the next import tries it again.
     origin.set_hosts("*.example delay=1")
     again = pool.wait_finished(pool.submit("42", [{"id": "bad", "photos": [origin.url("killer.example", "/k.jpg")]}]))
-    same(outcomes(again)[("bad", 0)], ("stored", None), "the killer, when it is none any more")
+    same(outcomes(again)[("bad", 0)], ("stored", None), "the former killer")
     pool.stop()
 
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=180
-"""Routes are learned, survive a restart and a kill -9, and follow a host that gets faster.
+"""photopool learns routes, keeps them over a restart and a kill -9, and adapts them when a host
+gets faster.
 
-The first import of unknown hosts has to find out how slow they are; the second goes straight to the right tier: its photos need one
-request each."""
+The first import of unknown hosts has to find out how slow they are; the second uses the right tier
+at once: its photos need one request each."""
 from harness import Origin, Pool, check, same, scenario, wait_until
 
-# So far apart that a machine that is late with everything takes none for another.
+# The delays differ so much that a slow machine confuses no kind with another.
 HOSTS = """
 quick*.example  delay=5-60 bytes=600-2000
 mid*.example    delay=1200-1300 bytes=600-2000
@@ -59,7 +60,8 @@ def test_restart_routes(case):
     check(once >= 0.95 * len(second), f"{once} of {len(second)} photos went straight to the right tier")
     check(len(origin.records()) - before <= 1.05 * len(second), "requests of the second import")
 
-    # A new client knows nothing of these hosts; a slow one that recovers comes back down, step by step.
+    # A new client has no routes of these hosts; the route of a slow host that recovers comes down
+    # step by step.
     check(pool.get_json("/v1/routes?client=43")["routes"] == [], "routes of another client")
     origin.set_hosts("*.example delay=5-60 bytes=600-2000")
     state = {"run": 0}
@@ -71,7 +73,7 @@ def test_restart_routes(case):
         return now["slow0.example"] == now["slow1.example"] == TIERS["quick"]
 
     wait_until(came_down, 60, lambda: f"routes come down: {routes(pool)}")
-    same(routes(pool)["slow2.example"], TIERS["slow"], "route of a host that nobody asked")
+    same(routes(pool)["slow2.example"], TIERS["slow"], "route of a host without requests")
     pool.stop()
 
 

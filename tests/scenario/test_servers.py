@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=400 fleet
-"""The servers that tests run: what they have been told is there after kill -9, also on another start; a replica set of three elects
-another primary; fail points fail what they should; a frozen server answers when it is thawed; all of them go when who started them does."""
+"""The servers that tests run: they keep acknowledged writes over kill -9 and starts; a replica set
+of three elects another primary; fail points fail what they should; a frozen server answers after a
+thaw; all servers end when the process that started them does."""
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from servers import StartError, state_of
 
 
 def bson(case):
-    """There and back; a document by hand, of bsonspec.org."""
+    """Encoding and decoding; one document of bsonspec.org byte for byte."""
     due = {"a": 1, "b": Long(1), "c": 2.5, "d": "x\u00e9", "e": None, "f": True, "g": [1, {"h": -1}], "i": Date(5), "j": b"\0\1",
            "k": ObjectId(bytes(range(12))), "l": 1 << 40}
     same(decode(encode(due)), due, "a document there and back")
@@ -61,14 +62,14 @@ def mongo_one(case):
 
 
 def crashed(servers):
-    """Under wine one that says that it crashes is killed: it might hang for good."""
+    """The script kills a server under wine that reports a crash: it might hang forever."""
     server = state_of(servers.dir)["servers"][0]
     if not os.path.isdir(os.path.join(servers.dir, "wine")):
         return
     with open(server["log"], "a", encoding="ascii") as f:
         f.write('{"c":"CONTROL","id":23134,"msg":"Unhandled exception"}\n')
     wait_until(lambda: servers.pids() == [None] and gone(server["pid"]), 30, "it is killed")
-    check("has crashed" in servers.text(), f"it says so: {servers.text()}")
+    check("has crashed" in servers.text(), f"it reports the crash: {servers.text()}")
     servers.start()
     same(servers.wire.count("test", "c"), 501, "documents after a crash")
 
@@ -116,8 +117,9 @@ def redis_cluster(case):
                 check(str(e).startswith("MOVED "), str(e))
                 moved += 1
     same(moved, 60, "keys that belong to another node, of 30 on 3 nodes")
-    # With everysec what waits for a slow disk is not in the file yet, and dies with the process.
-    wait_until(lambda: all(int(node.info("persistence")["aof_buffer_length"]) == 0 for node in nodes), 30, "all of it is written")
+    # With everysec, writes that wait for a slow disk are not in the file yet and die with the
+    # process.
+    wait_until(lambda: all(int(node.info("persistence")["aof_buffer_length"]) == 0 for node in nodes), 30, "all writes are in the file")
     servers.restart(1)
     same(sum(Redis(node.address[0] + f":{node.address[1]}").run("DBSIZE") for node in nodes), 30, "keys in all")
     goes_with_its_parent(servers, signal.SIGTERM)
@@ -139,7 +141,8 @@ def goes_with_its_parent(servers, how):
 
 
 def command(case):
-    """COMMAND has the URL, its status is the script's, and a folder that was not named goes with it."""
+    """COMMAND gets the URL, the script exits with COMMAND's status, and a temporary folder
+    disappears with it."""
     env = {**os.environ, "TMPDIR": case.path(".")}
     for script, variable in (("mongod", "MONGO"), ("redis", "REDIS")):
         run = subprocess.run([os.path.join(SUPPORT, script), "--", "sh", "-c", f"echo ${variable}_URL ${variable}_DIR; exit 7"], env=env,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-# scenario: timeout=60
-"""What `photopool up` says and exits with when it can't start: a port in use, a data directory in use, a bad configuration. Whoever was
-there first is not disturbed, and the reason is no other than the real one."""
+# scenario: timeout=60 main
+"""Messages and exit status of `photopool up` when it can't start: a port in use, a data directory
+in use, a bad configuration. The process that was there first is not disturbed, and the message
+gives the real reason."""
 import json
 import os
 import socket
@@ -11,12 +12,12 @@ from harness import PHOTOPOOL, SLOW, Pool, check, same, scenario
 
 
 def refused(status, *args):
-    """Runs `photopool up`, which has to end by itself; what it said, without log lines."""
+    """Runs `photopool up`, which must end by itself; returns its messages, without log lines."""
     run = subprocess.run([PHOTOPOOL, "up", *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          check=False, timeout=30 * SLOW)
     text = run.stderr.decode()
     same(run.returncode, status, f"exit status of up {args}, which said {text!r}")
-    same(run.stdout, b"", "standard output, where the address is said once it listens")
+    same(run.stdout, b"", "standard output, which gets the address once it listens")
     said = [line for line in text.splitlines() if line.startswith("photopool: ")]
     same(len(said), 1, f"messages in {text!r}")
     return said[0]
@@ -39,7 +40,7 @@ def port_of_another_program(case):
             address = f"{shown}:{s.getsockname()[1]}"
             data = case.name("data")
             same(refused(1, "--data", data, "--set", f"http.listen={address}"), in_use(address), "what it said")
-        # The failed start leaves nothing behind that is in the way of the next.
+        # The failed start leaves nothing behind that stops the next one.
         pool = Pool(case, data=data)
         pool.start()
         pool.stop()
@@ -50,12 +51,12 @@ def port_of_a_running_photopool(case):
     pool.start()
     address = f"127.0.0.1:{pool.port}"
     same(refused(1, "--data", case.name("data"), "--set", f"http.listen={address}"), in_use(address), "what it said")
-    check(pool.ready(), "the first goes on")
+    check(pool.ready(), "the first still runs")
     pool.stop()
 
 
 def address_of_another_machine(case):
-    """Not in use: the advice for that would lead astray."""
+    """The address is not in use, so the message must not advise about that."""
     key = json.dumps([{"name": "a", "sha256": "0" * 64, "scopes": ["read"]}])
     said = refused(1, "--data", case.name("data"), "--set", "http.listen=192.0.2.1:8080", "--set", f"auth.keys={key}")
     check(said.startswith("photopool: http.listen 192.0.2.1:8080: ") and "in use" not in said and "No such file" not in said, said)
@@ -64,18 +65,19 @@ def address_of_another_machine(case):
 def data_directory_in_use(case):
     pool = Pool(case)
     pool.start()
-    for _ in range(2):  # refusing takes nothing from the one that has it
+    for _ in range(2):  # a refused start takes nothing from the owner
         same(refused(1, "--data", pool.data, "--set", "http.listen=127.0.0.1:0"),
              f"photopool: data directory {pool.data} is in use by another photopool; stop it, or choose another with --data DIR",
              "what it said")
-    check(pool.ready(), "the first goes on")
+    check(pool.ready(), "the first still runs")
     pool.stop()
     pool.start()
     pool.stop()
 
 
 def bad_configuration(case):
-    """File, line and key, and nothing is made of the data directory. More of them: test_drain.py."""
+    """The message names file, line and key, and the data directory is not created. More cases:
+    test_drain.py."""
     name, data = case.name("bad.yaml"), case.name("data")
     with open(name, "w", encoding="utf-8") as f:
         f.write("# comment\nhttp:\n  listen: 127.0.0.1:0\nfetch:\n  tiers: fast\n")
@@ -85,7 +87,7 @@ def bad_configuration(case):
         f.write("http:\n  listn: 127.0.0.1:0\n")
     said = refused(2, "--data", data, "--config", name)
     check(said.startswith(f"photopool: {name}:2: http.listn: ") and "http.listen" in said, said)
-    check(not os.path.exists(data), "no data directory is made")
+    check(not os.path.exists(data), "no data directory is created")
 
 
 def unknown_options(_):

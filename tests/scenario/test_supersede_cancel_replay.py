@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-# scenario: timeout=120
-"""What callers do to batches: a newer list of an item, DELETE, replay, the same Idempotency-Key after a kill -9, the modes of refresh,
-items without photos, URLs that occur twice, failures that are skipped."""
+# scenario: timeout=120 main
+"""What callers do to batches: a newer list of an item, DELETE, replay, the same Idempotency-Key
+after a kill -9, the modes of refresh, items without photos, URLs that occur twice, failures that
+are skipped."""
 from harness import Origin, Pool, check, outcomes, same, scenario, wait_until
 
 HOSTS = """
@@ -39,7 +40,7 @@ def statuses(results):
 
 def supersede(r):
     old = r.pool.submit("42", [r.item("ad", r.url("stall1"), r.url("s1")), r.item("other", r.url("s2"))])
-    wait_until(lambda: r.pool.batch(old)["photos"]["stored"] == 2, 20, "what does not stall is stored")
+    wait_until(lambda: r.pool.batch(old)["photos"]["stored"] == 2, 20, "the photos that do not stall are stored")
     same(r.pool.item("42", "ad")["data"]["status"] if "data" in r.pool.item("42", "ad") else "open", "open", "the item")
     new = r.run(r.item("ad", r.url("s3")))
     same((new[0]["data"]["status"], new[0]["data"]["revision"]), ("complete", 2), "the newer list")
@@ -55,7 +56,7 @@ def supersede(r):
 
 def cancel(r):
     batch = r.pool.submit("42", [r.item("c1", r.url("c1")), r.item("c2", r.url("stall2"), r.url("c2")), r.item("c3", r.url("stall3"))])
-    wait_until(lambda: r.pool.batch(batch)["photos"]["stored"] == 2, 20, "what does not stall is stored")
+    wait_until(lambda: r.pool.batch(batch)["photos"]["stored"] == 2, 20, "the photos that do not stall are stored")
     for _ in range(2):
         answer = r.pool.request("DELETE", f"/v1/batches/{batch}")
         same(answer.status // 100, 2, f"DELETE: {answer}")
@@ -66,7 +67,7 @@ def cancel(r):
     view = r.pool.batch(batch)
     same((view["state"], view["items"]["open"], view["items"]["cancelled"]), ("cancelled", 0, 2), "state of the cancelled batch")
     same(len(r.pool.results(batch, "?status=cancelled")), 2, "results?status=cancelled")
-    same(r.pool.request("DELETE", "/v1/batches/b_none").status, 404, "DELETE of a batch that is none")
+    same(r.pool.request("DELETE", "/v1/batches/b_none").status, 404, "DELETE of an unknown batch")
 
 
 def replay(r):
@@ -99,8 +100,8 @@ def replay(r):
     same(ask(key="once-more", codes=["http_404"]), again, "the same replay again, when it is done")
     same(ask(codes=["http_404"]), {"photos": 0, "batch_id": None}, "another one")
     r.origin.set_hosts(HOSTS)
-    same(r.pool.post(path, {"codes": ["no_such_code"]}).status // 100, 4, "replay of a code that is none")
-    same(r.pool.post("/v1/batches/b_none/replay", {}).status, 404, "replay of a batch that is none")
+    same(r.pool.post(path, {"codes": ["no_such_code"]}).status // 100, 4, "replay of an unknown code")
+    same(r.pool.post("/v1/batches/b_none/replay", {}).status, 404, "replay of an unknown batch")
 
 
 def idempotency(r):
@@ -135,10 +136,10 @@ def refresh(r):
     same([x["status"] for x in r.requests("plain1")], [200, 200], "answers where there is no validator")
     always = r.run(r.item("f4", *urls), refresh="always")
     same([x["status"] for x in r.requests("etag1")], [200, 304, 200], "answers with refresh: always")
-    same(outcomes(always), {("f4", 0): ("unchanged", None), ("f4", 1): ("unchanged", None)}, "the bytes they had before")
+    same(outcomes(always), {("f4", 0): ("unchanged", None), ("f4", 1): ("unchanged", None)}, "unchanged bytes")
     photos = {x["data"]["item"]: x["data"]["photos"][0]["sha256"] for x in known + changed + always}
     same(len(set(photos.values())), 1, "one object")
-    same(r.pool.post("/v1/batches", {"client": "42", "refresh": "sometimes", "items": []}).status // 100, 4, "a refresh that is none")
+    same(r.pool.post("/v1/batches", {"client": "42", "refresh": "sometimes", "items": []}).status // 100, 4, "an unknown refresh")
 
 
 def twice(r):
@@ -148,7 +149,7 @@ def twice(r):
     same(len(results[[x["data"]["item"] for x in results].index("t1")]["data"]["photos"]), 3, "photos of the item")
     batch = r.pool.submit("42", [r.item("empty")])
     same(r.pool.wait_finished(batch)[0]["data"]["photos"], [], "photos of an item without any")
-    # Two batches at once, and two clients: once for each client.
+    # Several batches of two clients at once: one request for each client.
     pairs = [r.pool.submit(c, [r.item(f"w{n}-{c}", r.url("shared", "/s.jpg?delay=500"))]) for n in range(3) for c in ("42", "43")]
     for batch in pairs:
         same({o for o, _ in outcomes(r.pool.wait_finished(batch)).values()} - {"stored", "unchanged"}, set(), "outcomes")

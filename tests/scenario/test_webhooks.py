@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-# scenario: timeout=120
-"""Webhooks against receivers of all kinds, and npm's standardwebhooks: signatures and their rotation, the schedule, Retry-After, 410, redirects,
-answers without end, endpoints that hang, deleting and making anew, pausing, clients, kill -9, and the address policy.
+# scenario: timeout=120 main
+"""Webhooks against receivers of all kinds, verified by npm's standardwebhooks: signatures and their
+rotation, the retry schedule, Retry-After, 410, redirects, endless answers, endpoints that hang,
+deleting and creating again, pausing, clients, kill -9, and the address policy.
 
-Items without photos finish at once. Each test has a client of its own, and its endpoint only that client's results."""
+Items without photos finish at once. Each test has its own client, and its endpoint gets only that
+client's results."""
 import base64
 import json
 import os
@@ -24,7 +26,7 @@ def put(pool, name, url, status=201, **more):
 
 
 def finish(pool, client, n=1):
-    """n items that finish; their results by id."""
+    """Submits n items that finish at once; their results by id."""
     batch = pool.submit(client, [{"id": f"item-{i}", "photos": []} for i in range(n)])
     return {r["id"]: r for r in pool.wait_finished(batch)}
 
@@ -38,7 +40,7 @@ def wait_delivered(pool, name, n):
 
 
 def the_attempt(pool, name, attempts=1):
-    """The only delivery, once it was attempted so often."""
+    """The only delivery, after this many attempts."""
     wait_until(lambda: any(d["attempts"] >= attempts for d in deliveries(pool, name)), 20, lambda: f"attempts at {name}: {deliveries(pool, name)}")
     rows = deliveries(pool, name)
     same(len(rows), 1, f"deliveries of {name}")
@@ -50,12 +52,12 @@ def seconds(text):
 
 
 def wait_of(row):
-    """Seconds from an attempt to the next."""
+    """Seconds from an attempt to the next one."""
     return seconds(row["next_attempt_at"]) - seconds(row["attempted_at"])
 
 
 class Here:
-    """What the tests share."""
+    """Shared by the tests."""
 
     def __init__(self, case):
         self.case, self.receiver, self.judge = case, Receiver(), Judge(case)
@@ -78,7 +80,7 @@ def signatures(case):
     pool, receiver, judge = here.pool, here.receiver, here.judge
     old, new = new_secret(24), new_secret(64)
     shown = put(pool, "signed", receiver.url("/signed"), secret=old, clients=["signed"])
-    check("secret" not in shown and old not in pool.get("/v1/webhooks").body.decode(), "a secret is never shown")
+    check("secret" not in shown and old not in pool.get("/v1/webhooks").body.decode(), "the API never returns a secret")
     due = finish(pool, "signed", 3)
     wait_delivered(pool, "signed", 3)
     for d in receiver.got("/signed"):
@@ -89,7 +91,7 @@ def signatures(case):
         check(not judge.good(d, old, body=d.body.replace(b"complete", b"failed")), "a body that was changed")
         check(not judge.good(d, old, headers={"webhook-id": "r_other"}), "an id that was changed")
         check(not judge.good(d, old, headers={"webhook-timestamp": str(int(d.headers["webhook-timestamp"]) - 3600)}), "an old time")
-    # For a day both sign.
+    # For one day both secrets sign.
     put(pool, "signed", receiver.url("/signed"), 200, secret=new, clients=["signed"])
     finish(pool, "signed")
     wait_delivered(pool, "signed", 4)
@@ -97,7 +99,7 @@ def signatures(case):
     same(len(d.headers["webhook-signature"].split()), 2, f"signatures in {d.headers['webhook-signature']}")
     check(judge.good(d, old) and judge.good(d, new), "both secrets verify")
     check(not judge.good(d, new_secret()), "and no third")
-    # Changing something else changes no secret.
+    # A PUT that changes another setting changes no secret.
     put(pool, "signed", receiver.url("/signed"), 200, clients=["signed"])
     same(pool.post("/v1/webhooks/signed/test", {}).json["delivered"], True, "a test")
     d = receiver.got("/signed")[-1]
@@ -108,7 +110,7 @@ def signatures(case):
 
 
 def clients_and_time(case):
-    """Who gets what: what finishes after the first PUT, of the clients asked for, and not while paused."""
+    """An endpoint gets what finishes after the first PUT, for its clients, except while paused."""
     pool, receiver = here.pool, here.receiver
     finish(pool, "early", 3)
     here.endpoint("early")
@@ -121,7 +123,7 @@ def clients_and_time(case):
     wait_delivered(pool, "everybody", 4)
     same(set(receiver.ids("/everybody")), due | others, "results of all clients")
     same(receiver.ids("/nobody"), [], "results of no client")
-    # Paused: it waits, and nothing is lost.
+    # Paused: deliveries wait, and nothing is lost.
     before = len(receiver.got("/early"))
     put(pool, "early", receiver.url("/early"), 200, clients=["early"], paused=True)
     late = set(finish(pool, "early", 3))
@@ -130,7 +132,7 @@ def clients_and_time(case):
     put(pool, "early", receiver.url("/early"), 200, clients=["early"])
     wait_delivered(pool, "early", 5)
     same(set(receiver.ids("/early")[before:]), late, "what had waited")
-    # Other clients: what waits for those before is not sent any more.
+    # The PUT names other clients: deliveries of the former client that wait are not sent any more.
     receiver.answers["/others"] = [Reply(500, {"Retry-After": "3600"}), 204]
     put(pool, "others", receiver.url("/others"), secret=new_secret(), clients=["early"])
     failed = set(finish(pool, "early"))
@@ -141,7 +143,7 @@ def clients_and_time(case):
     wait_delivered(pool, "everybody", 12)
     put(pool, "others", receiver.url("/others"), 200, clients=["other"])
     wait_delivered(pool, "others", 2)
-    same(pool.post("/v1/webhooks/others/replay", {"status": "pending"}).json, {"messages": 1}, "a replay of what had failed")
+    same(pool.post("/v1/webhooks/others/replay", {"status": "pending"}).json, {"messages": 1}, "a replay of failed deliveries")
     wait_until(lambda: deliveries(pool, "others", "dead"), 20, "it is dead")
     same({d["id"] for d in deliveries(pool, "others", "dead")}, failed, "what is dead")
     same(set(receiver.ids("/others")[1:]), others, "what is sent")
@@ -151,7 +153,7 @@ def clients_and_time(case):
 
 
 def schedule(case):
-    """5 s, then 5 min; a replay doesn't wait."""
+    """Retries after 5 s, then 5 min; a replay does not wait."""
     pool, receiver = here.pool, here.receiver
     here.endpoint("retry", [500, 503, 204])
     finish(pool, "retry")
@@ -166,7 +168,7 @@ def schedule(case):
     first, second, third = receiver.got("/retry")
     check(first.id == second.id == third.id and first.body == second.body == third.body, "one id, one body")
     check(all(a.headers["webhook-timestamp"] <= b.headers["webhook-timestamp"] for a, b in ((first, second), (second, third))), "the time is the attempt's")
-    # What was delivered can be had again, by time.
+    # A replay by time sends delivered messages again.
     row = deliveries(pool, "retry")[0]
     same(pool.post("/v1/webhooks/retry/replay", {"to": "2020-01-01T00:00:00Z"}).json, {"messages": 0}, "a replay of long ago")
     same(pool.post("/v1/webhooks/retry/replay", {"from": row["finished_at"], "status": "delivered"}).json, {"messages": 1}, "a replay by time")
@@ -187,7 +189,7 @@ def redirect(case):
     finish(here.pool, "moved")
     row = the_attempt(here.pool, "moved")
     same((row["status"], row["http_status"]), ("pending", 302), f"a redirect is a failure: {row}")
-    same(here.receiver.got("/elsewhere"), [], "requests where it led to")
+    same(here.receiver.got("/elsewhere"), [], "requests to the target of the redirect")
 
 
 def endless_answer(case):
@@ -196,17 +198,17 @@ def endless_answer(case):
     finish(here.pool, "endless")
     wait_delivered(here.pool, "endless", 1)
     wait_until(lambda: reply.broken, 20, "the connection is closed")
-    check(reply.sent < ENDLESS // 8, f"{reply.sent} bytes of the answer went out")
+    check(reply.sent < ENDLESS // 8, f"{reply.sent} bytes of the answer were sent")
 
 
 def gone(case):
-    """410: nothing more until a PUT; then also what it had answered so."""
+    """410 stops all deliveries until a PUT; then also the refused delivery is sent."""
     pool, receiver = here.pool, here.receiver
     here.endpoint("gone", [410, 204])
     due = set(finish(pool, "gone"))
     wait_until(lambda: pool.get_json("/v1/webhooks/gone")["disabled"], 20, "disabled")
     due |= set(finish(pool, "gone", 3))
-    here.endpoint("witness")  # has to get its own meanwhile
+    here.endpoint("witness")  # must get its results meanwhile
     finish(pool, "witness", 3)
     wait_delivered(pool, "witness", 3)
     same(len(receiver.got("/gone")), 1, "deliveries to a disabled endpoint")
@@ -217,7 +219,8 @@ def gone(case):
 
 
 def hanging(case):
-    """One that takes connections and never answers holds up nobody else. An answer without the end of its body is one."""
+    """An endpoint that accepts connections and never answers delays no other. An answer without the
+    end of its body counts as an answer."""
     pool, receiver = here.pool, here.receiver
     here.endpoint("stuck", Reply(200, stuck=True))
     finish(pool, "stuck")
@@ -228,21 +231,22 @@ def hanging(case):
     due = set(finish(pool, "quick", 300))
     wait_delivered(pool, "quick", 300)
     same(set(receiver.ids("/quick")), due, "what the other gets")
-    same(deliveries(pool, "hangs", "delivered"), [], "deliveries of what hangs")
-    # It is known as hanging, too: no answer within 15 s.
+    same(deliveries(pool, "hangs", "delivered"), [], "deliveries to the hanging endpoint")
+    # The attempt at the hanging endpoint fails after 15 s without an answer.
     wait_until(lambda: any("15 s" in (d["error"] or "") for d in deliveries(pool, "hangs")), 30, "the attempt is given up")
     same(pool.request("DELETE", "/v1/webhooks/hangs").status, 204, "DELETE")
     row = the_attempt(pool, "stuck")
-    same((row["status"], row["http_status"]), ("delivered", 200), f"an answer of which only the head came: {row}")
+    same((row["status"], row["http_status"]), ("delivered", 200), f"an answer with only its head: {row}")
 
 
 def anew(case):
-    """Deleted while a delivery is under way, and made anew: it waits for nothing, and gets what finishes from now on."""
+    """An endpoint deleted while a delivery is in flight and created again: it waits for nothing,
+    and gets what finishes from now on."""
     pool, receiver = here.pool, here.receiver
     held = Reply(500, held=True)
     here.endpoint("anew", held)
     finish(pool, "anew")
-    wait_until(lambda: receiver.got("/anew"), 20, "a delivery is under way")
+    wait_until(lambda: receiver.got("/anew"), 20, "a delivery is in flight")
     same(pool.request("DELETE", "/v1/webhooks/anew").status, 204, "DELETE")
     receiver.answers["/new"] = 204
     put(pool, "anew", receiver.url("/new"), clients=["anew"], secret=new_secret())
@@ -251,12 +255,12 @@ def anew(case):
     held.release()
     due |= set(finish(pool, "anew", 2))
     wait_delivered(pool, "anew", 4)
-    same({d["id"] for d in deliveries(pool, "anew")}, due, "deliveries of the new one")
+    same({d["id"] for d in deliveries(pool, "anew")}, due, "deliveries of the new endpoint")
     same(set(receiver.ids("/new")), due, "what it gets")
 
 
 def killed(case):
-    """kill -9 in the middle: the rest comes; what comes again is the same."""
+    """kill -9 in the middle: the other results come, and a repeated delivery has the same bytes."""
     pool, receiver = here.pool, here.receiver
     n = 400
     here.endpoint("killed")
@@ -271,17 +275,17 @@ def killed(case):
     for d in receiver.got("/killed"):
         same(bodies.setdefault(d.id, d.body), d.body, f"body of {d.id}")
         same(json.loads(d.body), due[d.id], "what was delivered")
-    print(f"{len(receiver.got('/killed')) - n} came twice")
+    print(f"{len(receiver.got('/killed')) - n} arrived twice")
     wait_delivered(pool, "killed", n)
 
 
 def policy(case):
-    """Without fetch.allow_networks nothing of ours is reached, whatever its name. And an endpoint that was deleted with a delivery under way
-    keeps nobody from stopping."""
+    """Without fetch.allow_networks photopool reaches no private address, by any name. And an
+    endpoint that was deleted with a delivery in flight does not delay a shutdown."""
     receiver, held = here.receiver, Reply(500, held=True)
     here.endpoint("deleted", held)
     finish(here.pool, "deleted")
-    wait_until(lambda: receiver.got("/deleted"), 20, "a delivery is under way")
+    wait_until(lambda: receiver.got("/deleted"), 20, "a delivery is in flight")
     same(here.pool.request("DELETE", "/v1/webhooks/deleted").status, 204, "DELETE")
     held.release()
     here.pool.stop()
@@ -292,7 +296,7 @@ def policy(case):
     put(pool, "inside", receiver.url("/inside", "inside.example"), secret=new_secret())
     finish(pool, "any")
     row = the_attempt(pool, "inside")
-    same((row["status"], row["http_status"]), ("pending", None), f"what can't be delivered: {row}")
+    same((row["status"], row["http_status"]), ("pending", None), f"a delivery to a forbidden address: {row}")
     check("fetch.allow_networks" in row["error"], f"the reason: {row}")
     answer = pool.post("/v1/webhooks/inside/test", {}).json
     check(not answer["delivered"] and "fetch.allow_networks" in answer["error"], f"a test: {answer}")

@@ -1,4 +1,5 @@
-/* cli_run.h: a subcommand run in the test's process, with its output caught; on a terminal, if wanted. */
+/* cli_run.h: runs a subcommand in the test's process and records its output. The output can be a
+ * terminal. */
 #ifndef PHOTOPOOL_TESTS_CLI_RUN_H
 #define PHOTOPOOL_TESTS_CLI_RUN_H
 
@@ -7,11 +8,12 @@
 
 struct cli_run {
     int code;
-    char *out, *err; /* texts; cli_run_fini */
+    char *out, *err; /* recorded texts; cli_run_fini() frees them */
 };
 
-/* Runs command(argv) with `input` on standard input (NULL: empty). width > 0: standard output is a terminal
- * of so many columns. argv ends with NULL. Takes NO_COLOR and proxies out of the environment first. */
+/* Runs command(argv), whose array ends with NULL. Standard input contains `input` (NULL: empty).
+ * If width > 0, standard output is a terminal of `width` columns. Removes NO_COLOR and the
+ * variables of proxies from the environment first. */
 void cli_run(struct cli_run *r, int (*command)(int, char **), const char *input, unsigned width,
              const char *const *argv);
 void cli_run_fini(struct cli_run *r);

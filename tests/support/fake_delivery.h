@@ -1,5 +1,6 @@
-/* fake_delivery.h: an event log, an outbox and a delivery store in memory, for tests of the hub and the
- * relays: whole as far as these go. Each request comes back on a later turn of the loop. One thread. */
+/* fake_delivery.h: an event log, an outbox and a delivery store in memory, for tests of the hub
+ * and the relays. They implement only the functions that those use, and answer each request on a
+ * later turn of the loop. Use them on one thread. */
 #ifndef PP_TEST_FAKE_DELIVERY_H
 #define PP_TEST_FAKE_DELIVERY_H
 
@@ -14,11 +15,13 @@
 struct fake_log {
     struct pp_event_log base;
     struct fake_return back;
-    struct pp_event events[FAKE_EVENTS]; /* copies, by seq */
+    struct pp_event events[FAKE_EVENTS]; /* copies of the events, in order of seq */
     size_t n, reads, begins;
-    uint64_t next, end; /* numbers that are left: [next, end); end 0: any */
+    /* next unused number, and the end of the block that it is in; end 0: no bound */
+    uint64_t next, end;
     uint64_t cleaned;
-    enum pp_err append_err, read_err; /* the next one ends so, and does nothing */
+    /* If not PP_OK, the next request of this kind does nothing and ends with this error. */
+    enum pp_err append_err, read_err;
     void (*woken)(void *data);
     void *woken_data;
 };
@@ -26,15 +29,15 @@ struct fake_log {
 struct fake_outbox {
     struct pp_task_store base;
     struct fake_return back;
-    uint64_t numbers; /* handed out so far */
+    uint64_t numbers; /* count of numbers given out so far */
     struct {
         char client[16], id[16];
         uint64_t seq;
         bool gone;
     } items[FAKE_ITEMS];
     size_t n, reads;
-    const char *meta;      /* of all of them; the test's */
-    struct pp_batch batch; /* the only one there is */
+    const char *meta;      /* `meta` of every item; the test owns it */
+    struct pp_batch batch; /* the only batch of the store */
     enum pp_err err;
 };
 
@@ -58,19 +61,19 @@ struct fake_deliveries {
 
 void fake_log_open(struct fake_log *f, struct pp_loop *loop);
 void fake_log_close(struct fake_log *f);
-/* Puts an event in, and tells the watcher. type NULL: a gap. */
+/* Adds an event, or a gap if `type` is NULL, and calls the watcher. */
 uint64_t fake_log_put(struct fake_log *f, const char *key, const char *type, const char *data);
 
 void fake_outbox_open(struct fake_outbox *f, struct pp_loop *loop);
 void fake_outbox_close(struct fake_outbox *f);
-/* An item of this client has finished; its seq. */
+/* Adds a finished item of this client. Returns its seq. */
 uint64_t fake_outbox_put(struct fake_outbox *f, const char *client);
 
 void fake_deliveries_open(struct fake_deliveries *f, struct pp_loop *loop);
 void fake_deliveries_close(struct fake_deliveries *f);
-/* 0: none. */
+/* Returns the cursor of a sink, or 0 if the sink has none. */
 uint64_t fake_cursor(const struct fake_deliveries *f, const char *sink);
-/* NULL: none. */
+/* Returns the row, or NULL if there is none. */
 struct fake_row *fake_row_of(struct fake_deliveries *f, const char *sink, uint64_t seq);
 
 #endif

@@ -1,7 +1,7 @@
-/* fake_http.h: an HTTP server in a thread that gives the answers of a script, one a request, and keeps the
+/* fake_http.h: an HTTP server that answers requests in the order of a script, and stores the
  * requests.
  *
- * It serves one connection at a time. After the last answer of the script every request is answered 500. */
+ * After the last answer of the script it answers every request with 500. */
 #ifndef PHOTOPOOL_TESTS_FAKE_HTTP_H
 #define PHOTOPOOL_TESTS_FAKE_HTTP_H
 
@@ -9,37 +9,42 @@
 #include <stddef.h>
 
 struct fake_reply {
-    int status;          /* 0: the connection is closed instead, after the request was read */
-    const char *headers; /* lines, each with its \r\n; NULL: none */
-    const char *body;    /* NULL: empty */
-    int signal; /* > 0: sent to the process before the answer; blocked by the caller before fake_http_open */
+    /* status of the answer; 0: the server reads the request and closes the connection without an
+     * answer */
+    int status;
+    const char *headers; /* header lines, each with its \r\n; NULL: none */
+    const char *body;    /* body of the answer; NULL: empty */
+    /* If above 0, the server sends this signal to the process before it answers. The test blocks
+     * the signal before fake_http_open(). */
+    int signal;
     enum fake_end {
-        FAKE_KEEP,  /* the connection is kept */
-        FAKE_CLOSE, /* closed after the answer */
-        FAKE_CUT,   /* closed after half of the body, of which the head says all */
-        FAKE_RESET, /* torn down instead of an answer */
-        FAKE_HANG   /* no answer: until the peer gives up */
+        FAKE_KEEP,  /* keeps the connection open */
+        FAKE_CLOSE, /* closes it after the answer */
+        FAKE_CUT,   /* closes it after half of the announced body */
+        FAKE_RESET, /* resets it instead of an answer */
+        FAKE_HANG   /* sends no answer until the peer gives up */
     } end;
 };
 
 struct fake_request {
-    char *head; /* request line and headers */
-    char *body; /* not decoded; a NUL follows */
+    char *head; /* request line and headers, with a NUL at the end */
+    char *body; /* body as received, followed by a NUL */
     size_t n;
 };
 
 struct fake_http;
 
-/* The script is borrowed. Fails the test where the system gives no socket. */
+/* Starts the server. The script must stay valid until fake_http_close(). Fails the test if no
+ * socket is available. */
 struct fake_http *fake_http_open(const struct fake_reply *script, size_t n);
-/* Stops the thread and frees all. */
+/* Stops the server's threads and frees its memory. */
 void fake_http_close(struct fake_http *s);
-const char *fake_http_url(const struct fake_http *s); /* "http://127.0.0.1:PORT" */
+const char *fake_http_url(const struct fake_http *s); /* Returns "http://127.0.0.1:PORT". */
 
-/* Requests so far, and one of them; it lives until the close. */
+/* Return the number of requests so far, and one of them, valid until fake_http_close(). */
 size_t fake_http_count(struct fake_http *s);
 const struct fake_request *fake_http_request(struct fake_http *s, size_t i);
-/* Whether request i begins with "METHOD /path" and a blank. */
+/* Returns true if request i begins with "METHOD /path" and a space. */
 bool fake_http_was(struct fake_http *s, size_t i, const char *start);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 
-/* --- coming back --- */
+/* --- answers on a later turn --- */
 
 static void come_back(void *data)
 {
@@ -298,7 +298,7 @@ STORE(store_replay, pp_store_replay)
     for (size_t i = 0; i < F->n_items; i++) {
         if (F->items[i].seq <= r->after_seq)
             continue;
-        r->more = r->n == 1; /* one at a time, to see the loop */
+        r->more = r->n == 1; /* Each call returns one item, so that the caller must repeat it. */
         if (r->more)
             break;
         r->items[r->n++] = F->items[i];

@@ -1,5 +1,6 @@
-/* fake_ports.h: ports in memory for tests of the pipeline: answers are given, requests are recorded, and each
- * comes back on a later turn of the loop, as the ports promise. One thread. */
+/* fake_ports.h: ports in memory for tests of the pipeline. The test sets the answers. The ports
+ * record the requests, and answer each on a later turn of the loop, as real ports do. Use them
+ * on one thread. */
 #ifndef PP_TEST_FAKE_PORTS_H
 #define PP_TEST_FAKE_PORTS_H
 
@@ -12,17 +13,18 @@
 
 #define FAKE_MAX 64
 
-/* What brings requests back. */
+/* Requests that wait for their answers, which come on a later turn of the loop. */
 struct fake_return {
     struct pp_timer *timer;
     struct pp_req *pending[FAKE_MAX];
     size_t n;
-    bool hold; /* nothing comes back until it is cleared */
+    bool hold; /* While true, no request is answered. */
 };
 
 struct fake_entry {
-    struct pp_ingest_entry entry; /* all of it copied */
-    char key[300], answer[4096];  /* "client key" */
+    struct pp_ingest_entry entry; /* copy of the entry and of the texts that it points to */
+    /* key: the client, a space and the idempotency key; answer: the stored answer */
+    char key[300], answer[4096];
     size_t answer_n;
     uint8_t body_hash[32];
 };
@@ -32,7 +34,8 @@ struct fake_ingest {
     struct fake_return back;
     struct fake_entry entries[FAKE_MAX]; /* oldest first */
     size_t n;
-    enum pp_err append_err, err; /* of everything else */
+    /* append_err: error of the next appends; err: error of all other operations */
+    enum pp_err append_err, err;
     struct pp_ingest_stats stats;
 };
 
@@ -42,22 +45,24 @@ struct fake_store {
     enum pp_err err;
     struct pp_batch batches[FAKE_MAX]; /* oldest first */
     size_t n_batches;
-    struct pp_item items[FAKE_MAX]; /* in order of seq; results and items */
+    /* items in order of seq, for requests of results and of items */
+    struct pp_item items[FAKE_MAX];
     size_t n_items;
-    struct pp_client clients[FAKE_MAX]; /* in order of id */
+    struct pp_client clients[FAKE_MAX]; /* clients in order of id */
     size_t n_clients;
     struct pp_route_row routes[FAKE_MAX];
     size_t n_routes;
-    struct pp_object object; /* the only one, of object_client */
+    struct pp_object object; /* the only object of the store, which belongs to object_client */
     const char *object_client;
-    struct pp_store_photo photo; /* its outputs are what explain sees */
+    struct pp_store_photo photo; /* answer to each `photo` request */
     struct pp_store_queue queue;
-    /* Asked last: */
+    /* The following members are arguments of the last request. */
     struct pp_store_cancel cancelled;
     struct pp_store_results results_asked;
     struct pp_store_replay replay_asked;
     char put_client[65];
-    size_t results_enomem_above; /* limits over this end with PP_ENOMEM; 0: none */
+    /* Requests of results with a larger limit end with PP_ENOMEM. 0: no request does. */
+    size_t results_enomem_above;
     size_t puts, lookups;
 };
 
@@ -66,24 +71,25 @@ struct fake_coordinator {
     struct pp_worker_info workers[FAKE_MAX];
     size_t n;
     int64_t slow_until;
-    char drained[100]; /* "*": all */
+    char drained[100]; /* last worker that was asked to drain; "*": all workers */
 };
 
 struct fake_blobs {
     struct pp_blob_store base;
     const void *bytes;
-    size_t n, chunk; /* at most so many at once; 0: all */
+    /* n: length of the object; chunk: most bytes that one read returns, 0: no limit */
+    size_t n, chunk;
     enum pp_err err;
 };
 
-/* The last answer. */
+/* The following members are the last answer. */
 struct fake_server {
     struct pp_http_server base;
     size_t replies;
     int status;
     bool close;
-    char type[80], headers[2048]; /* lines, each with a line feed */
-    char *body;                   /* NUL-terminated */
+    char type[80], headers[2048]; /* headers: header lines, each with \n */
+    char *body;                   /* body of the answer, with a NUL at the end */
     size_t body_n;
 };
 
@@ -96,9 +102,9 @@ void fake_blobs_open(struct fake_blobs *f);
 void fake_server_open(struct fake_server *f);
 void fake_server_close(struct fake_server *f);
 void fake_return_open(struct fake_return *back, struct pp_loop *loop);
-/* The request comes back on a later turn, with `err`; always PP_OK. */
+/* Answers the request with `err` on a later turn of the loop. Always returns PP_OK. */
 enum pp_err fake_later(struct fake_return *back, struct pp_req *req, enum pp_err err);
-/* Lets go of what was held. */
+/* Answers the requests that `hold` has delayed. */
 void fake_release(struct fake_return *back);
 
 #endif

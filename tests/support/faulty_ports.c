@@ -1,5 +1,5 @@
-/* faulty_ports.c: see faulty_ports.h. A request is passed on as it is, with its done and data replaced until
- * it comes back. */
+/* faulty_ports.c: see faulty_ports.h. Passes each request on to the real port. The request's
+ * `done` and `data` are replaced until it returns, and are otherwise unchanged. */
 #include "faulty_ports.h"
 
 #include <assert.h>
@@ -52,7 +52,7 @@ static bool strikes(struct faulty_ports *f, enum faulty_op op)
 static void finish(struct call *call)
 {
     struct pp_req *req = call->req;
-    call->f->under_way--;
+    call->f->n_pending--;
     req->done = call->done;
     req->data = call->data;
     pp_timer_close(call->timer);
@@ -62,7 +62,7 @@ static void finish(struct call *call)
 
 static void change_slots(struct faulty_ports *f, const struct call *call)
 {
-    if (call->op == FAULTY_ACQUIRE) {
+    if (call->op == FAULTY_COORD_acquire) {
         struct pp_coord_acquire *r = pp_container_of(call->req, struct pp_coord_acquire, req);
         for (size_t i = 0; i < r->n; i++) {
             if (f->marks) {
@@ -72,7 +72,7 @@ static void change_slots(struct faulty_ports *f, const struct call *call)
             r->wants[i].granted &= !f->refuse_slots;
         }
     }
-    if (call->op == FAULTY_RENEW) {
+    if (call->op == FAULTY_COORD_renew) {
         struct pp_coord_renew *r = pp_container_of(call->req, struct pp_coord_renew, req);
         for (size_t i = 0; i < r->n; i++) {
             r->renewals[i].lost |= f->lose_slots;
@@ -92,7 +92,7 @@ static void came_back(struct pp_req *req)
     finish(call);
 }
 
-/* After the delay. */
+/* Ends a request after its delay. */
 static void go(void *data)
 {
     struct call *call = data;
@@ -127,95 +127,48 @@ static enum pp_err pass(struct faulty_ports *f, enum faulty_op op, struct pp_req
                           .data = req->data,
                           .submit = submit,
                           .timer = pp_timer_open(f->loop, go, call)};
-    f->under_way++;
+    f->n_pending++;
     pp_timer_start(call->timer, f->rules[op].delay_ms, 0);
     return PP_OK;
 }
 
-#define STORE(name, type, op)                                                    \
+#define X(name, type)                                                            \
     static enum pp_err submit_##name(struct faulty_ports *f, struct pp_req *req) \
     {                                                                            \
         return f->real_store->ops->name(f->real_store, (struct type *)req);      \
     }                                                                            \
     static enum pp_err store_##name(struct pp_task_store *s, struct type *r)     \
     {                                                                            \
-        return pass(of_store(s), op, &r->req, submit_##name);                    \
+        return pass(of_store(s), FAULTY_STORE_##name, &r->req, submit_##name);   \
     }
-#define INGEST(name, type, op)                                                   \
-    static enum pp_err submit_##name(struct faulty_ports *f, struct pp_req *req) \
-    {                                                                            \
-        return f->real_ingest->ops->name(f->real_ingest, (struct type *)req);    \
-    }                                                                            \
-    static enum pp_err ingest_##name(struct pp_ingest_queue *q, struct type *r)  \
-    {                                                                            \
-        return pass(of_ingest(q), op, &r->req, submit_##name);                   \
-    }
-#define COORD(name, type, op)                                                           \
-    static enum pp_err submit_coord_##name(struct faulty_ports *f, struct pp_req *req)  \
+PP_STORE_OPS(X)
+#undef X
+#define X(name, type)                                                                   \
+    static enum pp_err submit_ingest_##name(struct faulty_ports *f, struct pp_req *req) \
     {                                                                                   \
-        return f->real_coordinator->ops->name(f->real_coordinator, (struct type *)req); \
+        return f->real_ingest->ops->name(f->real_ingest, (struct type *)req);           \
     }                                                                                   \
-    static enum pp_err coord_##name(struct pp_coordinator *c, struct type *r)           \
+    static enum pp_err ingest_##name(struct pp_ingest_queue *q, struct type *r)         \
     {                                                                                   \
-        return pass(of_coordinator(c), op, &r->req, submit_coord_##name);               \
+        return pass(of_ingest(q), FAULTY_INGEST_##name, &r->req, submit_ingest_##name); \
     }
-#define STORE_OPS(X)                             \
-    X(lookup, pp_store_lookup, FAULTY_LOOKUP)    \
-    X(plan, pp_store_plan, FAULTY_PLAN)          \
-    X(claim, pp_store_claim, FAULTY_CLAIM)       \
-    X(settle, pp_store_settle, FAULTY_SETTLE)    \
-    X(renew, pp_store_renew, FAULTY_STORE_RENEW) \
-    X(reap, pp_store_reap, FAULTY_REAP)          \
-    X(backlog, pp_store_backlog, FAULTY_BACKLOG) \
-    X(retier, pp_store_retier, FAULTY_RETIER)    \
-    X(clients, pp_store_clients, FAULTY_CLIENTS) \
-    X(routes, pp_store_routes, FAULTY_ROUTES)    \
-    X(save_routes, pp_store_save_routes, FAULTY_SAVE_ROUTES)
-#define INGEST_OPS(X)                    \
-    X(take, pp_ingest_take, FAULTY_TAKE) \
-    X(ack, pp_ingest_ack, FAULTY_ACK)    \
-    X(poison, pp_ingest_poison, FAULTY_POISON)
-#define COORD_OPS(X)                             \
-    X(acquire, pp_coord_acquire, FAULTY_ACQUIRE) \
-    X(renew, pp_coord_renew, FAULTY_RENEW)       \
-    X(release, pp_coord_release, FAULTY_RELEASE)
-STORE_OPS(STORE)
-INGEST_OPS(INGEST)
-COORD_OPS(COORD)
-
-static enum pp_err store_batch(struct pp_task_store *s, struct pp_store_batch *r)
-{
-    return of_store(s)->real_store->ops->batch(of_store(s)->real_store, r);
-}
-
-static enum pp_err store_queue(struct pp_task_store *s, struct pp_store_queue *r)
-{
-    return of_store(s)->real_store->ops->queue(of_store(s)->real_store, r);
-}
-
-static enum pp_err store_clean(struct pp_task_store *s, struct pp_store_clean *r)
-{
-    return of_store(s)->real_store->ops->clean(of_store(s)->real_store, r);
-}
-
-static enum pp_err ingest_append(struct pp_ingest_queue *q, struct pp_ingest_append *r)
-{
-    return of_ingest(q)->real_ingest->ops->append(of_ingest(q)->real_ingest, r);
-}
-
-static enum pp_err ingest_stats(struct pp_ingest_queue *q, struct pp_ingest_stats *r)
-{
-    return of_ingest(q)->real_ingest->ops->stats(of_ingest(q)->real_ingest, r);
-}
+PP_INGEST_OPS(X)
+#undef X
+#define X(name, type)                                                                      \
+    static enum pp_err submit_coord_##name(struct faulty_ports *f, struct pp_req *req)     \
+    {                                                                                      \
+        return f->real_coordinator->ops->name(f->real_coordinator, (struct type *)req);    \
+    }                                                                                      \
+    static enum pp_err coord_##name(struct pp_coordinator *c, struct type *r)              \
+    {                                                                                      \
+        return pass(of_coordinator(c), FAULTY_COORD_##name, &r->req, submit_coord_##name); \
+    }
+PP_COORD_OPS(X)
+#undef X
 
 static void ingest_watch(struct pp_ingest_queue *q, void (*cb)(void *data), void *data)
 {
     of_ingest(q)->real_ingest->ops->watch(of_ingest(q)->real_ingest, cb, data);
-}
-
-static enum pp_err ingest_clean(struct pp_ingest_queue *q, struct pp_ingest_clean *r)
-{
-    return of_ingest(q)->real_ingest->ops->clean(of_ingest(q)->real_ingest, r);
 }
 
 #define REAL(c) (of_coordinator(c)->real_coordinator)
@@ -245,16 +198,6 @@ static void coord_slow(struct pp_coordinator *c, const char *host, int64_t until
 static int64_t coord_slow_until(struct pp_coordinator *c, const char *host, int64_t now_ms)
 {
     return REAL(c)->ops->host_slow_until(REAL(c), host, now_ms);
-}
-
-static enum pp_err coord_backlog(struct pp_coordinator *c, struct pp_coord_backlog *r)
-{
-    return REAL(c)->ops->backlog(REAL(c), r);
-}
-
-static enum pp_err coord_elect(struct pp_coordinator *c, struct pp_coord_elect *r)
-{
-    return REAL(c)->ops->elect(REAL(c), r);
 }
 
 static void coord_notify(struct pp_coordinator *c, const struct pp_notice *notices, size_t n)
@@ -296,30 +239,25 @@ void faulty_open(struct faulty_ports *f, struct pp_loop *loop, struct pp_task_st
     f->real_store = store;
     f->real_ingest = ingest;
     f->real_coordinator = coordinator;
-#define SET(name, type, op) .name = store_##name,
-    f->store_ops = (struct pp_task_store_ops){STORE_OPS(SET).batch = store_batch, .queue = store_queue,
-                                              .clean = store_clean};
-#undef SET
-#define SET(name, type, op) .name = ingest_##name,
-    f->ingest_ops =
-        (struct pp_ingest_queue_ops){INGEST_OPS(SET).append = ingest_append, .stats = ingest_stats,
-                                     .clean = ingest_clean, .watch = ingest_watch};
-#undef SET
-#define SET(name, type, op) .name = coord_##name,
-    f->coordinator_ops = (struct pp_coordinator_ops){COORD_OPS(SET).reserve_ahead_ms = coord_ahead,
+#define X(name, type) .name = store_##name,
+    f->store_ops = (struct pp_task_store_ops){PP_STORE_OPS(X)};
+#undef X
+#define X(name, type) .name = ingest_##name,
+    f->ingest_ops = (struct pp_ingest_queue_ops){PP_INGEST_OPS(X).watch = ingest_watch};
+#undef X
+#define X(name, type) .name = coord_##name,
+    f->coordinator_ops = (struct pp_coordinator_ops){PP_COORD_OPS(X).reserve_ahead_ms = coord_ahead,
                                                      .announce = coord_announce,
                                                      .watch = coord_watch,
                                                      .slow_host = coord_slow,
                                                      .host_slow_until = coord_slow_until,
                                                      .heartbeat = coord_heartbeat,
-                                                     .backlog = coord_backlog,
-                                                     .elect = coord_elect,
                                                      .notify = coord_notify,
                                                      .watch_notices = coord_watch_notices,
                                                      .worker = coord_worker,
                                                      .dataset = coord_dataset,
                                                      .first = coord_first};
-#undef SET
+#undef X
     f->store.ops = &f->store_ops;
     f->ingest.ops = &f->ingest_ops;
     f->coordinator.ops = &f->coordinator_ops;
@@ -330,14 +268,4 @@ void faulty_fail(struct faulty_ports *f, enum faulty_op op, enum faulty_where wh
 {
     f->rules[op] = (struct faulty_rule){
         .where = where, .err = err, .skip = skip, .times = times, .delay_ms = f->rules[op].delay_ms};
-}
-
-const char *faulty_name(enum faulty_op op)
-{
-    static const char *const names[FAULTY_OPS] = {
-#define NAME(name, type, op) [op] = #name,
-        STORE_OPS(NAME) INGEST_OPS(NAME) COORD_OPS(NAME)
-#undef NAME
-    };
-    return names[op];
 }

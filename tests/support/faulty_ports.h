@@ -1,9 +1,10 @@
-/* faulty_ports.h: wrappers around a task store, an ingest queue and a coordinator that fail, delay or change
- * requests on demand, and pass on all others.
+/* faulty_ports.h: wrappers of a task store, an ingest queue and a coordinator. They fail, delay
+ * or change the requests that the test chooses, and pass on all others.
  *
- * A fault strikes where a request is submitted (done never fires), where it comes back without having been
- * done, or where it comes back after it was done (the answer was lost). What a rule says holds for `times`
- * requests of its operation after the first `skip`. One loop. */
+ * A fault strikes a request at one of three moments: at submit, so that done() never runs; on
+ * return, with the work not done; or on return after the work was done, as if the answer was
+ * lost. A rule ignores the first `skip` requests of its operation and strikes the next `times`.
+ * Use the wrappers on one loop. */
 #ifndef PP_TEST_FAULTY_PORTS_H
 #define PP_TEST_FAULTY_PORTS_H
 
@@ -13,27 +14,16 @@
 #include "runtime/loop.h"
 
 enum faulty_op {
-    /* store */
-    FAULTY_LOOKUP,
-    FAULTY_PLAN,
-    FAULTY_CLAIM,
-    FAULTY_SETTLE,
-    FAULTY_STORE_RENEW,
-    FAULTY_REAP,
-    FAULTY_BACKLOG,
-    FAULTY_RETIER,
-    FAULTY_CLIENTS,
-    FAULTY_ROUTES,
-    FAULTY_SAVE_ROUTES,
-    /* ingest queue */
-    FAULTY_TAKE,
-    FAULTY_ACK,
-    FAULTY_POISON,
-    /* coordinator */
-    FAULTY_ACQUIRE,
-    FAULTY_RENEW,
-    FAULTY_RELEASE,
-    FAULTY_OPS
+#define X(name, type) FAULTY_STORE_##name,
+    PP_STORE_OPS(X)
+#undef X
+#define X(name, type) FAULTY_INGEST_##name,
+        PP_INGEST_OPS(X)
+#undef X
+#define X(name, type) FAULTY_COORD_##name,
+            PP_COORD_OPS(X)
+#undef X
+                FAULTY_OPS
 };
 
 enum faulty_where { FAULTY_NOWHERE, FAULTY_AT_SUBMIT, FAULTY_BEFORE, FAULTY_AFTER };
@@ -42,21 +32,24 @@ struct faulty_rule {
     enum faulty_where where;
     enum pp_err err;
     unsigned skip, times;
-    int64_t delay_ms; /* of every request of this operation */
+    int64_t delay_ms; /* delay of every request of this operation, in ms */
 };
 
 struct faulty_ports {
     struct faulty_rule rules[FAULTY_OPS];
     unsigned calls[FAULTY_OPS], struck[FAULTY_OPS];
-    unsigned under_way;
-    /* Marks that every granted slot brings with it; NULL: what is recorded. */
+    unsigned n_pending; /* number of requests that have not returned to their caller */
+    /* Marks that every granted slot carries; NULL: those that the coordinator has recorded. */
     const struct pp_slot_mark *marks;
     size_t n_marks;
-    bool lose_slots;   /* the next renewals say `lost` */
-    bool refuse_slots; /* while it is set, somebody else holds each that is asked for */
+    /* If true, the next call of renew reports every slot as lost, and clears this member. */
+    bool lose_slots;
+    /* While true, the coordinator refuses every slot, as if another worker had it. */
+    bool refuse_slots;
     bool drop_announcements;
-    int64_t ahead_ms;   /* where it is not 0: the coordinator's reserve_ahead_ms */
-    uint32_t in_flight; /* what the last renewal that was written says of its last client */
+    int64_t ahead_ms; /* If not 0, this replaces the coordinator's reserve_ahead_ms. */
+    /* requests in flight that the latest recorded renewal reports for its last client */
+    uint32_t in_flight;
 
     struct pp_loop *loop;
     struct pp_task_store store, *real_store;
@@ -67,12 +60,12 @@ struct faulty_ports {
     struct pp_coordinator_ops coordinator_ops;
 };
 
-/* Use f->store, f->ingest and f->coordinator in place of these, which stay the caller's. */
+/* Opens wrappers of these ports. Use f->store, f->ingest and f->coordinator in place of the
+ * ports, which still belong to the caller. */
 void faulty_open(struct faulty_ports *f, struct pp_loop *loop, struct pp_task_store *store,
                  struct pp_ingest_queue *ingest, struct pp_coordinator *coordinator);
-/* `times` requests fail so. */
+/* Makes `times` requests fail in this way. */
 void faulty_fail(struct faulty_ports *f, enum faulty_op op, enum faulty_where where, enum pp_err err,
                  unsigned skip, unsigned times);
-const char *faulty_name(enum faulty_op op);
 
 #endif

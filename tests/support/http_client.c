@@ -138,7 +138,7 @@ struct reading {
     bool to_head, whole;
 };
 
-/* True: a whole answer, or there will be none. */
+/* Returns true if the whole answer has arrived or the connection has ended. */
 static bool answered(void *arg)
 {
     struct reading *r = arg;
@@ -150,7 +150,7 @@ static bool answered(void *arg)
     char *end = n > 0 ? memmem(p, n, "\r\n\r\n", 4) : NULL;
     if (!end)
         return ended;
-    *end = '\0'; /* put back below unless whole */
+    *end = '\0'; /* If the answer is incomplete, the byte is restored below. */
     *r->a = (struct pp_hc_answer){.status = atoi(p + strlen("HTTP/1.1 ")), .head = p, .body = end + 4};
     if (!r->to_head && pp_hc_header(r->a, "Content-Length", length, sizeof length))
         r->a->body_n = strtoul(length, NULL, 10);

@@ -1,9 +1,9 @@
-/* http_client.h: HTTP callers for tests: raw sockets, which can say anything, and libcurl, which says it
- * well.
+/* http_client.h: HTTP clients for tests: raw sockets, which can send any bytes, and libcurl,
+ * which follows the protocol.
  *
- * Client and server share one thread: each call that waits turns the server's loop meanwhile. With a server
- * elsewhere, any open loop will do. Waiting is bounded; what takes too long fails the cmocka test that
- * called. */
+ * Client and server share one thread: each call that waits turns the server's loop. If the
+ * server is in another process, any open loop serves. Every wait has a limit; a timeout fails
+ * the cmocka test. */
 #ifndef PP_TEST_HTTP_CLIENT_H
 #define PP_TEST_HTTP_CLIENT_H
 
@@ -16,46 +16,48 @@
 struct pp_hc {
     struct pp_loop *loop;
     int fd;
-    char *in;          /* received */
-    size_t n, cap, at; /* at: where the next answer begins */
+    char *in;          /* bytes received */
+    size_t n, cap, at; /* n: bytes in `in`; cap: its size; at: where the next answer begins */
     bool ended, reset;
 };
 
 struct pp_hc_answer {
     int status;
-    const char
-        *head; /* status line and headers, NUL instead of the empty line; in the client's memory, until its */
-    const char *body; /* next answer */
+    /* Status line and headers, with a NUL in place of the empty line, and the body. Both are in
+     * the client's memory and valid until its next answer. */
+    const char *head;
+    const char *body;
     size_t body_n;
 };
 
-/* Connects from `source`, an IPv4 address of this machine, or NULL. Does not turn the loop. */
+/* Connects from `source`, an IPv4 address of this machine; NULL: any address. Does not turn the
+ * loop. */
 void pp_hc_open(struct pp_hc *c, struct pp_loop *loop, const char *source, uint16_t port);
 void pp_hc_close(struct pp_hc *c);
-/* Sends all; gives up silently once the connection has ended. */
+/* Sends all bytes. If the connection has ended, stops without an error. */
 void pp_hc_send(struct pp_hc *c, const void *p, size_t n);
 void pp_hc_puts(struct pp_hc *c, const char *s);
-/* Tells the server that no more will be sent. */
+/* Shuts down the sending side. */
 void pp_hc_shutdown(struct pp_hc *c);
-/* Waits for a whole answer, interim ones (1xx) included; false: the connection ended before. `to_head`: it
- * has no body. */
+/* Waits for a whole answer, which may be an interim one (1xx). `to_head`: the answer to a HEAD
+ * has no body. Returns false if the connection ended first. */
 bool pp_hc_read(struct pp_hc *c, struct pp_hc_answer *a, bool to_head);
-/* Reads what is there now; true once the server has closed the connection. */
+/* Reads all bytes that have arrived. Returns true if the server has closed the connection. */
 bool pp_hc_ended(struct pp_hc *c);
 /* Waits until the server has closed the connection. */
 void pp_hc_wait_end(struct pp_hc *c);
-/* The value of a header, copied into buf; NULL where absent. */
+/* Copies the value of a header into buf. Returns NULL if the header is absent. */
 const char *pp_hc_header(const struct pp_hc_answer *a, const char *name, char *buf, size_t cap);
 
-/* One request by libcurl. `headers`: n lines. The body of the answer is malloc'ed, NUL after it. */
+/* One request by libcurl. `headers` has n lines. `answer` comes from malloc() and ends with NUL. */
 struct pp_hc_fetch {
     const char *method, *url, *body;
     size_t body_n;
     const char *const *headers;
     size_t n_headers;
-    long status;     /* out; 0 where there was no answer */
-    char *answer;    /* out */
-    size_t answer_n; /* out */
+    long status;     /* set by the call: status, 0 if there was no answer */
+    char *answer;    /* set by the call */
+    size_t answer_n; /* set by the call */
 };
 void pp_hc_fetch(struct pp_loop *loop, struct pp_hc_fetch *f);
 

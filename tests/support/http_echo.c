@@ -13,7 +13,7 @@
 enum { PATTERN_MAX = 32 << 20 };
 
 static const char *const code_names[] = {
-#define X(id, name, status, remedy) name,
+#define X(id, name, status, title, remedy) name,
     PP_API_CODE_TABLE(X)
 #undef X
 };

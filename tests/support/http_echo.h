@@ -1,10 +1,13 @@
 /* http_echo.h: an HTTP server for tests, with handlers of its own:
  *
- *   any method /echo     200, the body as it came (empty: "-")
- *   /seen                200, "METHOD path query peer authorization content_type idempotency_key" ("-" where
- * absent) /hold                answered when the test says so /big?N               200, N bytes of a pattern,
- * borrowed; /big-copy?N the same, copied /status?N            status N without a body; /close closes;
- * /headers sends extra ones, good and bad
+ *   any method /echo     200, the body as received (empty: "-")
+ *   /seen                200, "METHOD path query peer authorization content_type idempotency_key"
+ *                        ("-" where absent)
+ *   /hold                answered when the test calls for it
+ *   /big?N               200, N bytes of a pattern, borrowed; /big-copy?N: the same, copied
+ *   /status?N            status N without a body
+ *   /close               closes the connection
+ *   /headers             sends extra headers, good and bad
  *
  * Problems are "code-name: detail". */
 #ifndef PP_TEST_HTTP_ECHO_H
@@ -20,18 +23,18 @@ struct pp_echo {
     uint16_t port;
     struct pp_http_request *held[PP_ECHO_MAX_HELD];
     size_t n_held;
-    int lent;      /* bodies that were lent to the server, in all */
-    int borrowed;  /* bodies lent and not yet given back */
-    char *pattern; /* made when first asked for */
+    int lent;      /* number of bodies lent to the server so far */
+    int borrowed;  /* number of bodies that the server has not given back */
+    char *pattern; /* text of pp_echo_pattern(), made by its first call */
 };
 
-/* `options` may leave port 0. Fails the test where it can't. */
+/* Opens the server. A port of 0 in `options` means any free port. A failure fails the test. */
 void pp_echo_open(struct pp_echo *e, const struct pp_http_options *options);
-/* Closes server and loop; asserts that nothing is still borrowed. */
+/* Closes server and loop. Asserts that the server has given back every body. */
 void pp_echo_close(struct pp_echo *e);
-/* Answers the oldest request held, with "held". */
+/* Answers the oldest held request with "held". */
 void pp_echo_release(struct pp_echo *e);
-/* 32 MiB of text, what /big answers with. */
+/* Returns the 32 MiB of text from which /big answers. */
 const char *pp_echo_pattern(struct pp_echo *e);
 struct pp_http_stats pp_echo_stats(struct pp_echo *e);
 

@@ -1,4 +1,4 @@
-/* image_make.c: see image_make.h. The formats' own texts are named in lib/core/sniff_*.c. */
+/* image_make.c: see image_make.h. lib/core/sniff_*.c name the formats' specifications. */
 #include "image_make.h"
 
 #include <string.h>
@@ -39,7 +39,8 @@ static void patch_le32(struct pp_buf *b, size_t at, uint32_t v)
     patch_be32(b, at, __builtin_bswap32(v));
 }
 
-/* One grey component; the tables hold one code each, "0": no difference, end of block. Two bits a block. */
+/* Writes a JPEG with one grey component. Each table has one code, "0", which means no difference
+ * or the end of a block. So each block takes two bits. */
 static void make_jpeg(struct pp_buf *b, uint32_t w, uint32_t h)
 {
     size_t bits = 2 * (size_t)((w + 7) / 8) * ((h + 7) / 8);
@@ -74,7 +75,7 @@ static uint32_t crc32_of(const char *p, size_t n)
     return ~crc;
 }
 
-/* Opens a chunk; png_end() fills in its length and CRC. */
+/* Begins a chunk. png_end() fills in its length and CRC. */
 static size_t png_begin(struct pp_buf *b, const char *type)
 {
     be32(b, 0);
@@ -105,7 +106,8 @@ void image_png_header(struct pp_buf *b, uint32_t w, uint32_t h)
     image_png_ihdr(b, w, h, "\x08\0\0\0\0");
 }
 
-/* Eight bits of grey, in deflate's stored blocks: a row is its filter and its pixels, all 0. */
+/* Writes a PNG with eight bits of grey, in stored blocks of deflate. A row is a filter byte and
+ * its pixels, all 0. */
 static void make_png(struct pp_buf *b, uint32_t w, uint32_t h)
 {
     size_t raw = (size_t)(w + 1) * h;
@@ -120,12 +122,13 @@ static void make_png(struct pp_buf *b, uint32_t w, uint32_t h)
         le16(b, ~(uint32_t)n & 0xffff);
         zeros(b, n);
     }
-    be32(b, (uint32_t)(raw % 65521) << 16 | 1); /* Adler-32 of zeros */
+    be32(b, (uint32_t)(raw % 65521) << 16 | 1); /* Adler-32 of `raw` zero bytes */
     png_end(b, chunk);
     png_end(b, png_begin(b, "IEND"));
 }
 
-/* Codes of three bits: "clear" before every second pixel keeps them that short. */
+/* Writes a GIF with codes of three bits. A "clear" code before every second pixel keeps the
+ * codes at three bits. */
 static void make_gif(struct pp_buf *b, uint32_t w, uint32_t h)
 {
     size_t pixels = (size_t)w * h, codes = pixels + (pixels + 1) / 2 + 1;
@@ -154,15 +157,17 @@ static void make_gif(struct pp_buf *b, uint32_t w, uint32_t h)
     pp_buf_put(b, "\0;", 2);
 }
 
-/* One colour: five prefix codes of a single symbol each take no bits a pixel (RFC 9649 section 3). */
+/* Writes a lossless WebP of one colour. Each of its five prefix codes has a single symbol, so
+ * pixels take no bits (RFC 9649 section 3). */
 static void webp_lossless_chunk(struct pp_buf *b, uint32_t w, uint32_t h)
 {
     pp_buf_put(b, "VP8L", 4);
     pp_buf_u32(b, 8);
     pp_buf_u8(b, 0x2f);
     pp_buf_u32(b, (w - 1) | (h - 1) << 14);
-    pp_buf_put(b, "\x88\x88\x08",
-               3); /* no transform, cache or meta codes, then 1000 five times, lowest bit first */
+    /* no transform, no colour cache, no meta codes; then five codes of the bits 1000, lowest bit
+     * first */
+    pp_buf_put(b, "\x88\x88\x08", 3);
 }
 
 static void make_webp(struct pp_buf *b, enum image_kind kind, uint32_t w, uint32_t h)
@@ -215,7 +220,7 @@ static void ispe(struct pp_buf *b, uint32_t w, uint32_t h)
     box_end(b, at);
 }
 
-/* A thumbnail's size comes first, as phones write it. */
+/* The properties list the size of the thumbnail first, as in the files of phones. */
 static void make_heif(struct pp_buf *b, const char *brand, const char *item, uint32_t w, uint32_t h)
 {
     size_t ftyp = box_begin(b, "ftyp");
@@ -272,7 +277,7 @@ static void make_bmp(struct pp_buf *b, enum image_kind kind, uint32_t w, uint32_
     patch_le32(b, start + 2, (uint32_t)(b->n - start));
 }
 
-/* A TIFF number of 2 or 4 bytes in the file's byte order. */
+/* Appends a TIFF number of 2 or 4 bytes in the file's byte order. */
 static void tiff16(struct pp_buf *b, bool big, uint32_t v)
 {
     big ? be16(b, v) : le16(b, v);
@@ -301,10 +306,10 @@ static void tiff_directory(struct pp_buf *b, bool big, uint32_t w, uint32_t h, u
     tiff16(b, big, 8);
     tiff_entry(b, big, 256, big ? 3 : 4, w);
     tiff_entry(b, big, 257, big ? 3 : 4, h);
-    tiff_entry(b, big, 258, 3, 8);         /* bits a sample */
-    tiff_entry(b, big, 259, 3, 1);         /* no compression */
-    tiff_entry(b, big, 262, 3, 1);         /* black is 0 */
-    tiff_entry(b, big, 273, 4, pixels_at); /* the one strip */
+    tiff_entry(b, big, 258, 3, 8);         /* bits per sample */
+    tiff_entry(b, big, 259, 3, 1);         /* compression: none */
+    tiff_entry(b, big, 262, 3, 1);         /* photometric interpretation: black is 0 */
+    tiff_entry(b, big, 273, 4, pixels_at); /* offset of the only strip */
     tiff_entry(b, big, 278, 4, h);
     tiff_entry(b, big, 279, 4, w * h);
     tiff32(b, big, 0);

@@ -1,8 +1,8 @@
-/* image_make.h: small image files of every accepted type, made in memory, for tests.
+/* image_make.h: makes small image files of every accepted type in memory, for tests.
  *
- * JPEG, PNG, GIF, lossless WebP, BMP and TIFF are complete: any viewer shows a plain picture. Lossy WebP,
- * AVIF and HEIC have all of their containers but no coded picture: enough for whoever reads headers only.
- * Real ones are in tests/fuzz/corpus/sniff. */
+ * JPEG, PNG, GIF, lossless WebP, BMP and TIFF are complete: any viewer shows a plain picture. Lossy
+ * WebP, AVIF and HEIC have all their containers but no coded picture, which is enough for readers
+ * of headers. Real files are in tests/fuzz/corpus/sniff. */
 #ifndef TEST_IMAGE_MAKE_H
 #define TEST_IMAGE_MAKE_H
 
@@ -22,22 +22,24 @@ enum image_kind {
     IMAGE_BMP,
     IMAGE_BMP_OS2,
     IMAGE_BMP_TOP_DOWN,
-    IMAGE_TIFF_LITTLE, /* directory at the end */
-    IMAGE_TIFF_BIG,    /* directory first */
+    IMAGE_TIFF_LITTLE, /* little-endian, with the directory at the end */
+    IMAGE_TIFF_BIG,    /* big-endian, with the directory at the beginning */
     IMAGE_KINDS
 };
 
-/* "image/png" and so on. */
+/* Returns the media type, such as "image/png". */
 const char *image_mime(enum image_kind kind);
 
-/* Appends an image of 1..16383 x 1..16383 to `out`; see out->failed. PNG, BMP and TIFF take up to 3 bytes a
- * pixel. */
+/* Appends an image to `out`; a failure sets out->failed. Width and height are 1 to 16383. PNG,
+ * BMP and TIFF take up to 3 bytes a pixel. */
 void image_make(struct pp_buf *out, enum image_kind kind, uint32_t width, uint32_t height);
 
-/* A PNG signature and IHDR chunk with a right CRC: what a bomb begins with. */
+/* Appends a PNG signature and an IHDR chunk with a valid CRC, the beginning of a decompression
+ * bomb. */
 void image_png_header(struct pp_buf *out, uint32_t width, uint32_t height);
 
-/* The same with the IHDR chunk's last five bytes: depth, colour type, compression, filter, interlace. */
+/* The same, with these values of the last five bytes of IHDR: depth, colour type, compression,
+ * filter and interlace. */
 void image_png_ihdr(struct pp_buf *out, uint32_t width, uint32_t height, const char tail[5]);
 
 #endif

@@ -1,6 +1,6 @@
-/* mongo_proxy.c: see mongo_proxy.h. A thread accepts, and one per connection carries messages both ways; each
- * message has its length in its first four bytes, and a command is the first key of the document that begins
- * at byte 21 of an OP_MSG. */
+/* mongo_proxy.c: see mongo_proxy.h. One thread accepts connections; each connection has a thread
+ * that carries messages both ways. The first four bytes of a message are its length. The command
+ * is the first key of the document at byte 21 of an OP_MSG. */
 #include "mongo_proxy.h"
 
 #include <arpa/inet.h>
@@ -31,9 +31,9 @@ struct rule {
 
 struct mongo_proxy {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* links, held */
+    pthread_cond_t changed; /* signals a change of the number of links or of `held` */
     pthread_t acceptor;
-    int listener, wake; /* wake: readable while closing or cut */
+    int listener, wake; /* wake: an eventfd that is readable while the proxy closes or is cut */
     uint16_t port, server_port;
     unsigned links;
     bool closing, cut, let_go;
@@ -60,7 +60,7 @@ static uint32_t le32(const uint8_t *p)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Reads what is there; false: the peer has gone. */
+/* Reads all bytes that have arrived. Returns false if the peer has closed the connection. */
 static bool read_some(int fd, struct message *m)
 {
     if (m->cap - m->n < 65536) {
@@ -77,7 +77,7 @@ static bool read_some(int fd, struct message *m)
     return n > 0;
 }
 
-/* The length of the first message, 0 while it is not whole. */
+/* Returns the length of the first message; 0 while it is incomplete. */
 static size_t whole(const struct message *m)
 {
     size_t n = m->n >= 4 ? le32(m->p) : 0;
@@ -104,7 +104,7 @@ static void drop_first(struct message *m, size_t n)
     memmove(m->p, m->p + n, m->n);
 }
 
-/* The command's name and its collection, "" where there is none. */
+/* Reads the name of the command and its collection, "" if it has none. */
 static bool names_of(const uint8_t *p, size_t n, char command[NAME], char collection[NAME])
 {
     command[0] = collection[0] = '\0';
@@ -141,7 +141,7 @@ static bool concerns(const struct rule *r, const char *command, const char *coll
     return named && (r->any_collection || !strcmp(collection, r->collection));
 }
 
-/* Does a rule strike this request? */
+/* Returns true if a rule strikes this request. */
 static bool strikes(struct mongo_proxy *p, const uint8_t *m, size_t n, enum mongo_proxy_fault *fault)
 {
     char command[NAME], collection[NAME];
@@ -199,10 +199,11 @@ static void wake_links(struct mongo_proxy *p)
 {
     const uint64_t one = 1;
     ssize_t n = write(p->wake, &one, sizeof one);
-    (void)n; /* only an overflow can fail: it is readable then */
+    /* write() fails only if the eventfd's counter is full, and then it is readable already. */
+    (void)n;
 }
 
-/* The links end themselves. */
+/* The threads of the links end by themselves. */
 static void cut_now(struct mongo_proxy *p)
 {
     pthread_mutex_lock(&p->lock);

@@ -27,7 +27,6 @@ void mongo_server_start(char **argv)
     exit(1);
 }
 
-/* Room for a URL that stays. */
 static char *url_room(void)
 {
     static char urls[MAX_URLS][URL_MAX];

@@ -1,30 +1,35 @@
-/* mongo_server.h: the MongoDB replica set that a test program runs on, and what can happen to it.
+/* mongo_server.h: the MongoDB replica set of a test program, and faults of its servers.
  *
- * tests/support/mongod runs it: a program that finds no $MONGO_URL starts itself again under that script. */
+ * The script tests/support/mongod starts the replica set. A program without $MONGO_URL restarts
+ * itself under that script. */
 #ifndef PP_TEST_MONGO_SERVER_H
 #define PP_TEST_MONGO_SERVER_H
 
 #include <stdint.h>
 
-/* Of stores in tests that are not about timeouts: however slow the machine, an answer comes. */
+/* Timeout of stores in tests that do not test timeouts. It is long enough for the slowest
+ * machine. */
 enum { MONGO_SERVER_PATIENCE_MS = 60000 };
 
-/* First in main(): returns with a replica set there, for as long as the program runs. */
+/* Returns when a replica set runs, which runs as long as the program. Call it first in main(). */
 void mongo_server_start(char **argv);
 
-/* A URL of a database that nobody else uses; valid until the process ends. */
+/* Returns the URL of a database that no other test uses. It is valid until the process ends. */
 const char *mongo_server_database(void);
-/* The same database by way of 127.0.0.1:port, directly: a proxy. */
+/* Returns the URL of the same database through a proxy at 127.0.0.1:port, with a direct
+ * connection. */
 const char *mongo_server_by_way_of(const char *url, uint16_t port);
-/* The port of the first member. */
+/* Returns the port of the first member. */
 uint16_t mongo_server_port(void);
 
-/* Whether what follows can be done: not to a server that somebody else has started. */
+/* Returns false if another program has started the server, so that the following faults are
+ * impossible. */
 int mongo_server_is_ours(void);
-/* "kill", "start", "restart", "stop", "cont", "stepdown", or "fail" with the JSON of a fail point,
- * "fail-off"; done when it returns. Fails the test where it can't be done. */
+/* Applies a fault: "kill", "start", "restart", "stop", "cont", "stepdown", "fail" with the JSON
+ * of a fail point, or "fail-off". Returns when it has taken effect; fails the test if it is
+ * impossible. */
 void mongo_server_do(const char *what, const char *argument);
-/* The same on any thread: 0, or what went wrong. */
+/* The same, for any thread. Returns 0 or an error code instead of failing the test. */
 int mongo_server_try(const char *what, const char *argument);
 
 #endif

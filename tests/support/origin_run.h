@@ -1,4 +1,4 @@
-/* origin_run.h: the photo host of loadtest/origin as a child of a test. */
+/* origin_run.h: runs the photo host of loadtest/origin as a child of a test. */
 #ifndef PP_TEST_ORIGIN_RUN_H
 #define PP_TEST_ORIGIN_RUN_H
 
@@ -10,8 +10,9 @@ struct pp_test_origin {
     uint16_t port;
 };
 
-/* Starts it on a free port of 127.0.0.1 with `options` (NULL-terminated, may be NULL); fails the test where
- * it does not come up. The program is $PP_ORIGIN, or loadtest/origin beside the folder of this test. */
+/* Starts the origin on a free port of 127.0.0.1 with `options`, which end with NULL or may be
+ * NULL. The program is $PP_ORIGIN, or loadtest/origin beside this test's folder. Fails the test
+ * if the origin does not start. */
 struct pp_test_origin pp_test_origin_start(const char *const *options);
 void pp_test_origin_stop(struct pp_test_origin *o);
 

@@ -1,19 +1,21 @@
-/* rabbitmq_server.h: the RabbitMQ that a test program runs on, and what can happen to it.
+/* rabbitmq_server.h: the RabbitMQ of a test program, and its faults.
  *
- * tests/support/rabbitmq runs it: a program that finds no $AMQP_URL starts itself again under that script. */
+ * The script tests/support/rabbitmq starts the broker. A program without $AMQP_URL restarts
+ * itself under that script. */
 #ifndef PP_TEST_RABBITMQ_SERVER_H
 #define PP_TEST_RABBITMQ_SERVER_H
 
 #include <stdint.h>
 
-/* First in main(): returns with a broker there, for as long as the program runs. `options` are lines of
- * rabbitmq.conf, NULL ends. */
+/* Returns when a broker runs, which runs as long as the program. Call it first in main().
+ * `options` are lines of rabbitmq.conf; NULL ends them. */
 void rabbitmq_server_start(char **argv, const char *const *options);
 
 uint16_t rabbitmq_server_port(void);
 
-/* "kill", "start", "restart", "stop", "cont"; or "ctl" and words for rabbitmqctl, NULL ends. Done when it
- * returns; fails the test where it can't be done. */
+/* Applies a fault: "kill", "start", "restart", "stop" or "cont"; or runs rabbitmqctl with the
+ * arguments after "ctl", which end with NULL. Returns when it has taken effect; fails the test
+ * if it is impossible. */
 void rabbitmq_server_do(const char *what, ...) __attribute__((sentinel));
 
 #endif

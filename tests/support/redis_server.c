@@ -21,7 +21,7 @@
 
 enum { SERVERS_MAX = 16, WAIT_MS = 60000, TRIES = 100 };
 
-/* --- ended with the process that started them --- */
+/* --- servers end with the process that started them --- */
 
 static struct redis_server *running[SERVERS_MAX];
 static pid_t owner;
@@ -57,7 +57,7 @@ static void forget(struct redis_server *s)
 
 /* --- starting --- */
 
-/* Its log goes to `out`, which never holds it up. */
+/* Runs the server. Its log goes to `out`, a pipe that never blocks the server. */
 static void run(const struct redis_server *s, int out)
 {
     char port[8];
@@ -104,7 +104,8 @@ static redisContext *dial(const struct redis_server *s)
     return NULL;
 }
 
-/* Reads the log until it says that all is well; false: it has ended. */
+/* Reads the log until the server reports that it is ready. Returns false if the server has
+ * ended. */
 static bool becomes_ready(int log)
 {
     static char text[65536];
@@ -123,7 +124,7 @@ static bool becomes_ready(int log)
     return false;
 }
 
-/* False: it has ended, the port is not free. */
+/* Starts the server. Returns false if the server has ended because its port is in use. */
 static bool launch(struct redis_server *s)
 {
     int fd[2], status;
@@ -163,7 +164,8 @@ void redis_server_start(struct redis_server *s)
 void redis_server_restart(struct redis_server *s)
 {
     assert_int_equal(s->pid, 0);
-    for (int tries = 0; tries < TRIES; tries++) /* somebody's connection has the port for a moment */
+    /* Another connection may use the port for a moment, so this tries again. */
+    for (int tries = 0; tries < TRIES; tries++)
         if (launch(s))
             return;
     fail_msg("redis-server's port was taken");
@@ -193,7 +195,7 @@ void redis_server_thaw(struct redis_server *s)
     assert_int_equal(kill(s->pid, SIGCONT), 0);
 }
 
-/* --- asking --- */
+/* --- commands --- */
 
 struct redisReply *redis_server_ask(const struct redis_server *s, const char *words)
 {

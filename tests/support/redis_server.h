@@ -1,5 +1,5 @@
-/* redis_server.h: Redis servers of a test's own: each on a port of 127.0.0.1, with a directory of its own,
- * gone with the process. Failing here fails the test. */
+/* redis_server.h: Redis servers of a test program. Each has a port of 127.0.0.1 and a directory
+ * of its own, and ends with the process. An error fails the test. */
 #ifndef PP_TEST_REDIS_SERVER_H
 #define PP_TEST_REDIS_SERVER_H
 
@@ -11,32 +11,35 @@ struct redisReply;
 
 struct redis_server {
     uint16_t port;
-    pid_t pid; /* 0: not running */
-    int log;   /* its standard output */
+    pid_t pid; /* process id; 0 if the server does not run */
+    int log;   /* pipe from the server's standard output */
     const char *dir;
     char url[64];
-    const char *options[16]; /* more of redis-server's, "--appendonly" and "yes"; NULL ends */
+    /* options of redis-server, such as "--appendonly", "yes"; NULL ends them */
+    const char *options[16];
 };
 
-/* Starts one with an append-only file that is synced at each write, and waits until it answers. More options
- * may be in s->options; all else is zero. */
+/* Starts a server with an append-only file that it syncs at each write, and waits until it
+ * answers. The caller may set s->options; all other members must be zero. */
 void redis_server_start(struct redis_server *s);
-/* Again, in the same place with what it had; after kill or stop. Waits until it answers. */
+/* Starts the server again after a kill or stop, with the same port and data. Waits until it
+ * answers. */
 void redis_server_restart(struct redis_server *s);
-/* SIGKILL, and waits for the end. */
+/* Sends SIGKILL to the server and waits until it has ended. */
 void redis_server_kill(struct redis_server *s);
-/* SIGSTOP; SIGCONT. */
+/* These send SIGSTOP and SIGCONT to the server. */
 void redis_server_freeze(struct redis_server *s);
 void redis_server_thaw(struct redis_server *s);
 
-/* A command over a connection of its own, words divided by spaces; the reply is the caller's
- * (freeReplyObject()). */
+/* Runs a command, whose words are separated by spaces, over a new connection. Returns the reply,
+ * which the caller frees with freeReplyObject(). */
 struct redisReply *redis_server_ask(const struct redis_server *s, const char *words);
-/* The same where the answer does not matter, or is a number, or a text that is to be compared. */
+/* The same for other replies: ignores the reply; returns a number; compares the reply with a
+ * text. */
 void redis_server_do(const struct redis_server *s, const char *words);
 int64_t redis_server_number(const struct redis_server *s, const char *words);
 
-/* One server for the whole program, started when first asked for. */
+/* Returns the one server that the whole program shares. The first call starts it. */
 struct redis_server *redis_server_shared(void);
 
 #endif

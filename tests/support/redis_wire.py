@@ -1,19 +1,19 @@
-"""redis_wire.py: Redis's protocol, as much of it as tests need. Standard library only.
+"""redis_wire.py: as much of Redis' protocol as tests need. Standard library only.
 
     from redis_wire import Redis
     redis = Redis("redis://127.0.0.1:6379")                # or Redis("127.0.0.1:6379")
-    redis.run("XLEN", "ingest")                            # bytes, int, None, list; RedisError if the server says no
+    redis.run("XLEN", "ingest")                            # bytes, int, None, list; RedisError if the server refuses
     redis.info("memory")["used_memory"]
     redis.keys()                                           # all of them, by SCAN
 
-Not for threads. A connection is made when first needed, and again after an error; a command is sent once. RESP2.
+For one thread. It connects at the first command, and again after an error; it sends a command once. RESP2.
 """
 import re
 import socket
 
 
 class RedisError(Exception):
-    """The server answered, and said no."""
+    """The server answered with an error."""
 
 
 def address_of(url):
@@ -35,7 +35,7 @@ class Redis:
             self.socket = None
 
     def run(self, *words):
-        """One command; OSError where there is no server."""
+        """Runs one command; OSError if there is no server."""
         try:
             if not self.socket:
                 self.socket = socket.create_connection(self.address, timeout=self.timeout)
@@ -63,7 +63,7 @@ class Redis:
             return None
         if kind == b"$":
             return self.file.read(size + 2)[:-2]
-        replies = []  # all of it has to be read, whatever one of them says
+        replies = []  # read all replies, also after an error
         for _ in range(size):
             try:
                 replies.append(self._read())

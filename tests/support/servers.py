@@ -1,9 +1,11 @@
-"""servers.py: what tests/support/mongod and tests/support/redis share: server processes, and one that looks after them in the foreground.
+"""servers.py: shared by tests/support/mongod, rabbitmq and redis: server processes, and their supervisor, which
+runs in the foreground.
 
-Supervisor.run() starts the servers, says where they are, and stays until SIGTERM, SIGINT, the end of its parent, the end of its standard
-input (--until-eof) or the end of COMMAND. While it runs, DIR/servers.json tells url, and name, port, pid and folder of each server, and
-requests come in by a TCP port of 127.0.0.1, a line each (ask()): kill, start, restart, stop, cont, wipe, each with a server's number, and quit.
-One thread: a request is done when it is answered. Servers die with the supervisor, also where that is killed (PR_SET_PDEATHSIG).
+Supervisor.run() starts the servers, prints their URL, and runs until SIGTERM, SIGINT, the end of its parent,
+the end of its standard input (--until-eof) or the end of COMMAND. While it runs, DIR/servers.json has the url,
+and name, port, pid and folder of each server. It takes requests on a TCP port of 127.0.0.1, one per line
+(ask()): kill, start, restart, stop, cont, wipe, each with a server's number, and quit. One thread: a request is
+done when it is answered. Servers end with the supervisor, also if that is killed (PR_SET_PDEATHSIG).
 """
 import contextlib
 import ctypes
@@ -29,7 +31,7 @@ def die_with_parent():
 
 
 def free_port():
-    """A port that nobody listens at, out of the range that the system takes for outgoing connections."""
+    """A free port outside the range that the kernel uses for outgoing connections."""
     for _ in range(1000):
         port = random.SystemRandom().randrange(15000, 30000)
         with socket.socket() as s, contextlib.suppress(OSError):
@@ -39,7 +41,7 @@ def free_port():
 
 
 def new_lines(path, offset):
-    """(what was written since, the new offset)"""
+    """(the text written since, the new offset)"""
     try:
         with open(path, "rb") as f:
             f.seek(offset)
@@ -50,12 +52,12 @@ def new_lines(path, offset):
 
 
 class StartError(Exception):
-    """A server did not start; the text is for people."""
+    """A server did not start; the text gives the reason."""
 
 
 class Server:
-    """One server process. `command` is a function of its port: [program, arguments]; `answers` says whether it is up, given port and folder:
-    somebody else's may have taken the port in between."""
+    """One server process. `command` is a function of its port: [program, arguments]. `answers`, given port and folder, returns
+    whether it is up: another program's server may have taken the port."""
 
     def __init__(self, name, folder, command, answers, port=None, env=None):
         self.name, self.dir, self.command, self.answers, self.env = name, folder, command, answers, env
@@ -75,7 +77,7 @@ class Server:
             return "".join(f.readlines()[-lines:])
 
     def spawn(self):
-        """Starts it and doesn't wait."""
+        """Starts it without waiting."""
         if not self.running():
             with open(self.log, "ab") as log:
                 self.process = subprocess.Popen(self.command(self.port), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -91,12 +93,12 @@ class Server:
             time.sleep(0.02)
 
     def start(self, timeout=120):
-        """Starts it and waits. Where the port was its own choice and is taken since, another one is tried, before it was ever up."""
+        """Starts it and waits. Before its first success it tries another port if its own choice is taken by now."""
         for left in reversed(range(5)):
             self.spawn()
             try:
                 self.wait_up(timeout)
-                self.fixed = True  # from now on others know it
+                self.fixed = True  # from now on clients know the port
                 return
             except StartError:
                 if self.fixed or self.running() or not left:
@@ -104,7 +106,7 @@ class Server:
                 self.port = free_port()
 
     def kill(self):
-        """kill -9, of a stopped one, too."""
+        """kill -9, also of a stopped one."""
         if self.running():
             self.process.kill()
             self.process.wait()
@@ -115,7 +117,7 @@ class Server:
         self.process.send_signal(number)
 
     def wait_end(self, timeout):
-        """False where it had to be killed."""
+        """False if it had to be killed."""
         try:
             self.process.wait(timeout)
             return True
@@ -125,8 +127,8 @@ class Server:
 
 
 def memory():
-    """A folder outside of any disk for data that is thrown away, where there is plenty of room: nobody waits for a disk then. Servers that are
-    killed find it again, as they would on a disk. None: where $TMPDIR says, or /tmp."""
+    """A folder in memory for temporary data, if there is enough room: tests then do not wait for a disk, and
+    killed servers still find their data. None: use $TMPDIR, or /tmp."""
     try:
         room = os.statvfs("/dev/shm")
     except OSError:
@@ -136,7 +138,7 @@ def memory():
 
 
 class Supervisor:
-    """Owns the servers of one folder. Subclasses say how they become ready, and how they end."""
+    """Owns the servers of one folder. Subclasses define how they become ready, and how they end."""
 
     variable = "URL"  # of COMMAND's environment
     what = "servers"
@@ -156,27 +158,27 @@ class Supervisor:
         raise NotImplementedError
 
     def make_ready(self, first):
-        """After a start of all (first), or of one of them."""
+        """Called after a start of all servers (first), or of one."""
 
     def end_one(self, server):
-        """Ends a server as it wants to be ended; it may still run afterwards."""
+        """Makes a server shut down cleanly; it may still run afterwards."""
         server.process.terminate()
 
     def wipe_one(self, server):
-        """Deletes the data of one that does not run."""
+        """Deletes the data of a stopped server."""
         raise NotImplementedError
 
     def has_crashed(self, server):
-        """Whether one that runs will never answer again, as its log says. Looked at all the time."""
+        """True if its log shows that a running server will never answer again. Called all the time."""
         return False
 
     def after_end(self):
-        """When all have ended."""
+        """Called when all have ended."""
 
     # --- requests ---
 
     def handle(self, line):
-        """The answer to a request: ok, or what is wrong."""
+        """The answer to a request: ok, or an error text."""
         word, _, rest = line.strip().partition(" ")
         if word == "quit":
             return "ok", True
@@ -218,7 +220,7 @@ class Supervisor:
     # --- the loop ---
 
     def run(self, command=(), until_eof=False, quick=False):
-        """Until the end; the exit status."""
+        """Runs until the end; returns the exit status."""
         self.quick = self.quick or quick
         parent = os.getppid()
         wake, wake_write = os.pipe()
@@ -271,7 +273,7 @@ class Supervisor:
         return 130 if ended and self.command else 0
 
     def end_crashed(self):
-        """Those that wait for it learn it at once; they start it again, or not."""
+        """Kills crashed servers: clients that wait for one notice at once, and may start it again."""
         for server in self.servers:
             if server.running() and self.has_crashed(server):
                 server.kill()
@@ -279,7 +281,7 @@ class Supervisor:
                 self.write_state()
 
     def answer(self):
-        """One connection, one request; whether it was the last one."""
+        """Handles one connection with one request; returns whether it was the last."""
         connection, _ = self.listener.accept()
         with connection, contextlib.suppress(OSError):
             connection.settimeout(5)
@@ -309,7 +311,7 @@ class Supervisor:
 
 
 def add_options(parser):
-    """What all scripts have."""
+    """The arguments that all scripts share."""
     parser.add_argument("--dir", help="for data and logs; default: a temporary folder, deleted at the end")
     parser.add_argument("--until-eof", action="store_true", help="ends with its standard input, too")
     parser.add_argument("--quick", action="store_true", help="kills the servers at its end instead of shutting them down")
@@ -322,7 +324,7 @@ def state_of(folder):
 
 
 def ask(folder, request, timeout=180):
-    """Sends a request to the supervisor of a folder; StartError with what it says, unless that is ok."""
+    """Sends a request to a folder's supervisor; raises StartError with its answer unless that is ok."""
     try:
         with socket.create_connection(("127.0.0.1", state_of(folder)["control"]), timeout=timeout) as s:
             s.sendall(request.encode() + b"\n")
@@ -334,7 +336,7 @@ def ask(folder, request, timeout=180):
 
 
 def kept_number(folder, name, value=None):
-    """A number that a server has in a file of its folder, as its port; None where it has none. A value is written, and returned."""
+    """A number in a file of a server's folder, such as its port; None if there is none. A given value is written."""
     path = os.path.join(folder, name)
     if value is not None:
         os.makedirs(folder, exist_ok=True)

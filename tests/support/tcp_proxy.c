@@ -1,5 +1,5 @@
-/* tcp_proxy.c: see tcp_proxy.h. One thread polls all sockets; others ask it for things by `asked`, and wait
- * until it has seen them. */
+/* tcp_proxy.c: see tcp_proxy.h. One thread polls all sockets. Other threads set `asked`, and
+ * wait until the polling thread has seen it. */
 #include "tcp_proxy.h"
 
 #include <arpa/inet.h>
@@ -23,15 +23,15 @@
 
 enum { LINKS = 32, CHUNK = 65536, FEW = 7 };
 
-/* Bytes on their way from one socket to the other. */
+/* Bytes that the proxy has read from one socket and not yet written to the other. */
 struct pipe_end {
     char *p;
     size_t n, at;
 };
 
 struct link {
-    int fd[2];              /* client, server; -1: none */
-    struct pipe_end out[2]; /* to fd[i] */
+    int fd[2];              /* sockets of the client and of the server; -1: none */
+    struct pipe_end out[2]; /* out[i]: bytes to write to fd[i] */
 };
 
 struct tcp_proxy {
@@ -92,13 +92,13 @@ static void accept_one(struct tcp_proxy *p)
     atomic_fetch_add(&p->accepted, 1);
 }
 
-/* May bytes go to socket `to` of a link? */
+/* Returns true if the mode lets bytes go to socket `to` of a link. */
 static bool may_go(enum tcp_proxy_way way, int to)
 {
     return way == TCP_PROXY_PASS || way == TCP_PROXY_TRICKLE || (way == TCP_PROXY_NO_ANSWER && to == 1);
 }
 
-/* False: the link has ended. */
+/* Moves bytes of a link. Returns false if the link has ended. */
 static bool take(struct link *l, int from)
 {
     struct pipe_end *e = &l->out[1 - from];
@@ -120,7 +120,8 @@ static bool give(struct tcp_proxy *p, struct link *l, int to, enum tcp_proxy_way
     return n > 0 || errno == EAGAIN || errno == EINTR;
 }
 
-/* What this socket waits for: to give what it has, or to take what comes. Silent ones wait for nothing. */
+/* Returns the events to poll this socket for: it can be written if bytes wait for it, or read. A
+ * silent link polls for none. */
 static short events_of(const struct link *l, int i, enum tcp_proxy_way way)
 {
     short events = 0;
@@ -144,7 +145,7 @@ static void serve(struct tcp_proxy *p, struct link *l, const struct pollfd *fds,
         close_link(l);
 }
 
-/* Does what others have asked for; false: the end. */
+/* Carries out the requests of other threads. Returns false if the proxy closes. */
 static bool obey(struct tcp_proxy *p, enum tcp_proxy_way *way)
 {
     uint64_t all;
@@ -173,7 +174,7 @@ static void *run(void *arg)
         for (int i = 0; i < 2 * LINKS; i++) {
             struct link *l = &p->links[i / 2];
             short events = l->fd[0] >= 0 ? events_of(l, i % 2, way) : 0;
-            /* without events even a hang-up would be told, again and again */
+            /* Even without events, poll() would report a hang-up in every turn. */
             fds[2 + i] = (struct pollfd){.fd = events ? l->fd[i % 2] : -1, .events = events};
         }
         if (poll(fds, 2 + 2 * LINKS, -1) < 0)
@@ -198,7 +199,8 @@ static void ask(struct tcp_proxy *p, enum tcp_proxy_way way, bool cut, bool clos
     p->closing = closing;
     uint64_t mine = ++p->asked;
     ssize_t n = write(p->wake, &one, sizeof one);
-    (void)n; /* only an overflow can fail: it is readable then */
+    /* write() fails only if the eventfd's counter is full, and then it is readable already. */
+    (void)n;
     while (p->seen < mine)
         pthread_cond_wait(&p->changed, &p->lock);
     pthread_mutex_unlock(&p->lock);

@@ -1,8 +1,10 @@
-/* test_clock.c: see test_clock.h. A program's own functions come before the C library's, for the
- * shared libraries, too; tests/CMakeLists.txt sees to it that it is linked.
+/* test_clock.c: see test_clock.h. The clock functions in this file replace those of the C
+ * library, even for shared libraries, because the program defines them. tests/CMakeLists.txt
+ * makes sure that this file is linked.
  *
- * Invariant: a clock is the real one and `ahead`; of those that are held, CLOCK_BOOTTIME is `held`, and
- * CLOCK_REALTIME as far from it as it was at the latest hold. All in ns. */
+ * Invariant: a clock shows the real time plus `ahead`. While the clocks are held, CLOCK_BOOTTIME
+ * shows `held`, and the difference between CLOCK_REALTIME and CLOCK_BOOTTIME stays as it was
+ * when they were last held. All times are in ns. */
 #include "test_clock.h"
 
 #include <stdatomic.h>
@@ -15,7 +17,7 @@
 
 #define NS_PER_MS INT64_C(1000000)
 
-static _Atomic int64_t ahead, held /* 0: no */, wall_at_0;
+static _Atomic int64_t ahead, held /* 0: not held */, wall_at_0;
 
 static int64_t real_ns(clockid_t id)
 {

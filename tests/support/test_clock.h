@@ -1,15 +1,17 @@
-/* test_clock.h: time in the hand of a test, so that what depends on time depends on nothing else: neither on
- * how fast the machine is, nor on what else it does.
+/* test_clock.h: clocks that the test controls, so that results depend neither on the speed of the
+ * machine nor on its load.
  *
- * pp_test_clock_pass() moves all clocks of the process forward: pp_loop_now(), pp_loop_wall(), and what
- * libuv, libcurl and c-ares read. A timer that has become due fires in the next turn of its loop; a loop that
- * sleeps in another thread finds out when it wakes up, after the sleep that it began in real time.
+ * pp_test_clock_pass() moves all clocks of the process forward: pp_loop_now(), pp_loop_wall(), and
+ * the clocks of libuv, libcurl and c-ares. A timer that has become due fires in the next turn of
+ * its loop. A loop that sleeps in another thread notices when it wakes up, after the real time that
+ * it had begun to sleep for.
  *
- * While the clocks are held, pp_loop_now() and pp_loop_wall() move by pp_test_clock_pass() only, and
- * pp_timers with them. (What the libraries read, CLOCK_MONOTONIC, can't stand still: waiting for events would
- * never end.)
+ * While the clocks are held, pp_loop_now(), pp_loop_wall() and pp_timers move by
+ * pp_test_clock_pass() only. (CLOCK_MONOTONIC, which the libraries read, can't stand still: waiting
+ * for events would never end.)
  *
- * No clock ever goes back. They are the process's, for any thread; other processes have the real ones. */
+ * No clock ever goes back. They belong to the process, for any thread; other processes have the
+ * real ones. */
 #ifndef PP_TEST_CLOCK_H
 #define PP_TEST_CLOCK_H
 
@@ -17,13 +19,14 @@
 
 struct pp_loop;
 
-/* `loop` sees it at once, others in their next turn; NULL: all of them do. */
+/* These hold the clocks, and move them by `ms`. `loop` sees the new time immediately, all other
+ * loops in their next turn. `loop` may be NULL. */
 void pp_test_clock_hold(struct pp_loop *loop);
 void pp_test_clock_pass(struct pp_loop *loop, int64_t ms);
-/* The clocks go on by themselves, from where they are. No harm where they aren't held. */
+/* Lets the clocks run again from the time that they show. Does nothing if they are not held. */
 void pp_test_clock_release(struct pp_loop *loop);
 
-/* CLOCK_MONOTONIC as it is in reality, for how long a test may take. */
+/* Returns the real CLOCK_MONOTONIC, which limits the duration of a test. */
 int64_t pp_test_clock_real_ms(void);
 
 #endif

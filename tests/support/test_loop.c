@@ -21,7 +21,7 @@ enum { LOOK_EVERY_MS = 5, PATIENCE_MS = 60000, MAX_DIRS = 256 };
 
 static void look_again(void *data)
 {
-    (void)data; /* waking the loop is enough */
+    (void)data; /* The timer only has to wake the loop. */
 }
 
 void pp_test_until_at(struct pp_loop *loop, bool (*cond)(void *arg), void *arg, int64_t max_ms,
@@ -43,7 +43,7 @@ void pp_test_until_at(struct pp_loop *loop, bool (*cond)(void *arg), void *arg, 
     _fail(file, line);
 }
 
-/* --- directories: a list for atexit(), of the process that made them --- */
+/* --- directories: a list for atexit(), used only by the process that made them --- */
 
 static char dirs[MAX_DIRS][256];
 static int dirs_n;
@@ -82,7 +82,8 @@ const char *pp_test_tmpdir(void)
     return dir;
 }
 
-/* Where the range begins of which bind() and connect() take a port themselves; 0: not known. */
+/* Returns the first port of the range from which the kernel chooses ports for bind() and
+ * connect(); 0 if unknown. */
 static int first_given(void)
 {
     int first = 0;
@@ -94,7 +95,7 @@ static int first_given(void)
     return first;
 }
 
-/* 0: not free. */
+/* Returns the port, or 0 if it is in use. */
 static uint16_t try_port(uint16_t port)
 {
     struct sockaddr_in sa = {

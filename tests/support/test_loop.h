@@ -1,4 +1,4 @@
-/* test_loop.h: what tests that run a loop or need a corner of the machine share. Failing here fails the
+/* test_loop.h: helpers for tests that turn a loop or need a directory or a port. An error fails the
  * cmocka test that called. */
 #ifndef PP_TEST_LOOP_H
 #define PP_TEST_LOOP_H
@@ -8,20 +8,21 @@
 
 #include "runtime/loop.h"
 
-/* Turns `loop` until cond(arg) is true; fails the test, naming the condition, after `max_ms`, which counts as
- * a minute where it is less: no figure of a test says how fast a machine is. The condition is looked at after
- * each turn and at least every few milliseconds, so that it may depend on other threads or processes. */
+/* Turns `loop` until cond(arg) is true. After `max_ms`, or a minute if that is longer, fails the
+ * test with the condition's name: no number in a test depends on the speed of a machine. Checks the
+ * condition after each turn and at least every few milliseconds, so it may depend on other threads
+ * or processes. */
 #define pp_test_until(loop, cond, arg, max_ms) \
     pp_test_until_at(loop, cond, arg, max_ms, #cond, __FILE__, __LINE__)
 void pp_test_until_at(struct pp_loop *loop, bool (*cond)(void *arg), void *arg, int64_t max_ms,
                       const char *what, const char *file, int line);
 
-/* A new empty directory under $TMPDIR or /tmp, absolute. Valid until the process exits, which removes it and
- * its content. */
+/* Makes an empty directory under $TMPDIR or /tmp. Returns its absolute path, valid until the
+ * process exits. The exit removes the directory and its content. */
 const char *pp_test_tmpdir(void);
 
-/* A TCP port of 127.0.0.1 that was free a moment ago, and is none that the kernel gives to whoever asks for
- * any: where there are such ports. */
+/* Returns a TCP port of 127.0.0.1 that was free a moment ago. If possible, it is outside the
+ * range from which the kernel chooses ports for bind() and connect(). */
 uint16_t pp_test_port(void);
 
 #endif

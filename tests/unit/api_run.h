@@ -1,4 +1,4 @@
-/* api_run.h: the API over fake ports, asked one request at a time. */
+/* api_run.h: runs the API over fake ports, one request at a time. */
 #ifndef PP_TEST_API_RUN_H
 #define PP_TEST_API_RUN_H
 
@@ -13,15 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "fake_ports.h"
-#include "pipeline/api.h"
 #include "test_clock.h"
 #include "test_loop.h"
 
 struct api_run {
     struct pp_loop *loop;
     struct pp_params params;
-    struct pp_pipeline p;
+    struct pp_metrics metrics;
+    struct pp_api_options options;
     struct fake_ingest ingest;
     struct fake_store store;
     struct fake_coordinator coordinator;
@@ -29,10 +30,10 @@ struct api_run {
     struct fake_server server;
     struct pp_http_server *server_ptr;
     struct pp_api *api;
-    /* Of the next request; forgotten after it. */
+    /* The next request is sent with these values; after it they are reset. */
     const char *authorization, *content_type, *key, *range, *if_range, *if_none_match;
     struct pp_http_request request;
-    json_t *json; /* of the last answer, where it is JSON */
+    json_t *json; /* the body of the last answer; NULL if it is not JSON */
 };
 
 static inline int api_open(void **state)
@@ -41,7 +42,7 @@ static inline int api_open(void **state)
     struct api_run *t = calloc(1, sizeof(*t));
 
     t->loop = pp_loop_open();
-    pp_test_clock_hold(t->loop); /* ages are exact */
+    pp_test_clock_hold(t->loop); /* The clock stands still, so that ages in answers are exact. */
     t->params = (struct pp_params){
         .sole_worker = true,
         .tiers = {{1000, 4}, {5000, 4}, {30000, 4}},
@@ -60,14 +61,16 @@ static inline int api_open(void **state)
     fake_blobs_open(&t->blobs);
     fake_server_open(&t->server);
     t->server_ptr = &t->server.base;
-    t->p = (struct pp_pipeline){.roles = PP_ROLE_API,
-                                .loop = t->loop,
-                                .params = &t->params,
-                                .store = &t->store.base,
-                                .ingest = &t->ingest.base,
-                                .coordinator = &t->coordinator.base,
-                                .blobs = &t->blobs.base};
-    t->api = pp_api_open(&t->p, &t->server_ptr);
+    t->options = (struct pp_api_options){.roles = PP_ROLE_API,
+                                         .loop = t->loop,
+                                         .params = &t->params,
+                                         .metrics = &t->metrics,
+                                         .server = &t->server_ptr,
+                                         .store = &t->store.base,
+                                         .ingest = &t->ingest.base,
+                                         .coordinator = &t->coordinator.base,
+                                         .blobs = &t->blobs.base};
+    t->api = pp_api_open(&t->options);
     assert_non_null(t->api);
     *state = t;
     return 0;
@@ -78,13 +81,27 @@ static inline bool api_is_idle(void *arg)
     return pp_api_idle(((struct api_run *)arg)->api);
 }
 
+static inline void api_stop(struct api_run *t)
+{
+    pp_api_drain(t->api);
+    pp_test_until(t->loop, api_is_idle, t, 5000);
+    pp_api_close(t->api);
+}
+
+/* Replaces the API by one whose process has these roles. */
+static inline void api_restart(struct api_run *t, unsigned roles)
+{
+    api_stop(t);
+    t->options.roles = roles;
+    t->api = pp_api_open(&t->options);
+    assert_non_null(t->api);
+}
+
 static inline int api_close(void **state)
 {
     struct api_run *t = *state;
 
-    pp_api_drain(t->api);
-    pp_test_until(t->loop, api_is_idle, t, 5000);
-    pp_api_close(t->api);
+    api_stop(t);
     json_decref(t->json);
     fake_ingest_close(&t->ingest);
     fake_store_close(&t->store);
@@ -95,7 +112,7 @@ static inline int api_close(void **state)
     return 0;
 }
 
-/* Begins a request; `request` may be another than the usual one, where several are under way. */
+/* Begins a request. Several requests may be in flight, each with an `r` of its own. */
 static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum pp_method method,
                              const char *path, const char *body, size_t n)
 {
@@ -130,7 +147,7 @@ static inline bool api_replied(void *arg)
     return ((struct api_run *)arg)->server.replies > 0;
 }
 
-/* One request to its end; the status. */
+/* Sends one request and waits for its answer; returns the status. */
 static inline int api_ask_n(struct api_run *t, enum pp_method method, const char *path, const char *body,
                             size_t n)
 {
@@ -152,14 +169,14 @@ static inline int api_get(struct api_run *t, const char *path)
     return api_ask(t, PP_GET, path, NULL);
 }
 
-/* A member of the last answer, "" where it is no string. */
+/* Returns a member of the last answer, or "" if it is not a string. */
 static inline const char *api_str(const struct api_run *t, const char *name)
 {
     const char *s = json_string_value(json_object_get(t->json, name));
     return s ? s : "";
 }
 
-/* The problem's code, having checked that it is a problem document in full. */
+/* Checks that the last answer is a complete problem document, and returns its code. */
 static inline const char *api_code(const struct api_run *t)
 {
     char type[100];
@@ -176,7 +193,7 @@ static inline bool api_has_header(const struct api_run *t, const char *line)
     return strstr(t->server.headers, line) != NULL;
 }
 
-/* Follows "a.b.0.c" from the last answer. */
+/* Returns the value at a path like "a.b.0.c" in the last answer. */
 static inline const json_t *api_at(const struct api_run *t, const char *path)
 {
     const json_t *v = t->json;

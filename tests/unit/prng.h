@@ -1,5 +1,5 @@
-/* prng.h: numbers for seeded properties. The same seed gives the same case on every machine. splitmix64
- * (Steele, Lea, Flood 2014); not for anything secret. */
+/* prng.h: random numbers for property tests. The same seed gives the same numbers on every machine.
+ * The algorithm is splitmix64 (Steele, Lea, Flood 2014); it must not be used for secrets. */
 #ifndef PHOTOPOOL_TEST_PRNG_H
 #define PHOTOPOOL_TEST_PRNG_H
 
@@ -13,10 +13,12 @@ static inline uint64_t pp_test_rnd(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* A number in [lo, hi]. */
+/* Returns a number in [lo, hi]. */
 static inline int64_t pp_test_between(uint64_t *state, int64_t lo, int64_t hi)
 {
-    return lo + (int64_t)(pp_test_rnd(state) % (uint64_t)(hi - lo + 1));
+    uint64_t span = (uint64_t)(hi - lo) + 1; /* 0 if the range is all 64-bit numbers */
+    uint64_t r = pp_test_rnd(state);
+    return lo + (int64_t)(span ? r % span : r);
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* sniff_run.h: what the tests of lib/core/sniff*.c share: feeding a body in pieces, and what must come out.
- */
+/* sniff_run.h: feeds a body to lib/core/sniff*.c in pieces and checks the result; shared by their
+ * tests. */
 #ifndef TEST_SNIFF_RUN_H
 #define TEST_SNIFF_RUN_H
 
@@ -20,8 +20,8 @@
 #define COUNT(a)   (sizeof(a) / sizeof((a)[0]))
 #define MAX_PIXELS 100000000u
 
-/* The whole body in pieces of at most `piece` bytes, each in memory of its own so that ASan sees every step
- * too far. */
+/* Feeds the whole body in pieces of at most `piece` bytes. Each piece has its own memory, so that
+ * ASan sees a read past its end. */
 static inline uint16_t sniff(struct pp_sniff *s, const void *p, size_t n, size_t piece)
 {
     const uint8_t *b = p;
@@ -37,7 +37,7 @@ static inline uint16_t sniff(struct pp_sniff *s, const void *p, size_t n, size_t
     return pp_sniff_finish(s);
 }
 
-/* Is the answer known before the body ends? */
+/* Returns true if the type is known before the body ends. */
 static inline bool decided(const void *p, size_t n)
 {
     struct pp_sniff s;

@@ -1,8 +1,10 @@
-/* /v1/batches over fake ports: accepting, idempotency, reading, cancelling, listing, results, replay. */
+/* Tests /v1/batches over fake ports: accepting, idempotency, reading, cancelling, listing, results
+ * and replay. */
+#include "api/api.h"
 #include "api_run.h"
 #include "core/entry.h"
 #include "core/sniff.h"
-#include "pipeline/api.h"
+#include "format/ids.h"
 
 #define ONE "{\"client\":\"42\",\"items\":[{\"id\":\"a\",\"photos\":[\"http://x.example/1\"]}]}"
 #define TWO "{\"client\":\"42\",\"items\":[{\"id\":\"b\",\"photos\":[\"http://x.example/1\"]}]}"
@@ -44,7 +46,7 @@ static void accepted(void **state)
     assert_int_equal(e->n_items, 1);
     assert_int_equal(e->n_photos, 2);
     assert_false(e->replay);
-    assert_int_equal(t->p.metrics.batches_accepted, 1);
+    assert_int_equal(t->metrics.batches_accepted, 1);
 }
 
 static void accepted_as_lines(void **state)
@@ -61,7 +63,7 @@ static void accepted_as_lines(void **state)
     assert_int_equal(t->ingest.entries[0].entry.refresh, PP_REFRESH_CHANGED);
 }
 
-static void nothing_is_there_before_the_queue_has_it(void **state)
+static void no_answer_before_the_queue_has_the_batch(void **state)
 {
     struct api_run *t = *state;
 
@@ -135,7 +137,7 @@ static void all_rejected_says_why(void **state)
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches", "{\"client\":\"1\",\"items\":[{\"id\":1}]}"), 422);
     assert_string_equal(api_code(t), "all_rejected");
     assert_string_equal(json_string_value(api_at(t, "rejected.0.code")), "bad_type");
-    assert_int_equal(t->p.metrics.batches_rejected, 1);
+    assert_int_equal(t->metrics.batches_rejected, 1);
 }
 
 static void a_key_makes_one_batch(void **state)
@@ -154,19 +156,21 @@ static void a_key_makes_one_batch(void **state)
     snprintf(location, sizeof(location), "Location: /v1/batches/%s\n", first);
     assert_true(api_has_header(t, location));
     assert_int_equal(t->ingest.n, 1);
-    assert_int_equal(t->p.metrics.batches_replayed, 1);
+    assert_int_equal(t->metrics.batches_replayed, 1);
 
     t->key = "k-1";
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches", TWO), 422);
     assert_string_equal(api_code(t), "idempotency_mismatch");
-    t->key = "k-1"; /* another client's key is another key */
+    /* clients do not share keys: when another client sends the same text, it is a new key */
+    t->key = "k-1";
     assert_int_equal(
         api_ask(t, PP_POST, "/v1/batches", "{\"client\":\"43\",\"items\":[{\"id\":\"a\",\"photos\":[]}]}"),
         202);
     assert_false(api_has_header(t, "Idempotency-Replayed"));
 }
 
-/* The same lines for other parameters are another request. */
+/* A client sends the same lines with other parameters. This is a different request, so the API
+ * refuses the key of the first one. */
 static void a_key_covers_the_query(void **state)
 {
     static const char line[] = "{\"id\":\"a\",\"photos\":[]}";
@@ -181,7 +185,7 @@ static void a_key_covers_the_query(void **state)
     }
 }
 
-static void a_key_under_way(void **state)
+static void a_key_in_progress(void **state)
 {
     struct api_run *t = *state;
     struct pp_http_request second;
@@ -228,7 +232,7 @@ static void the_queue_fails(void **state)
         assert_int_equal(strncmp(api_str(t, "instance"), "urn:photopool:incident:", 23) == 0,
                          cases[i].status == 500);
     }
-    t->ingest.append_err = PP_OK; /* the key is free again */
+    t->ingest.append_err = PP_OK; /* the request that failed has not used up its key */
     t->key = "k";
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 202);
 }
@@ -242,7 +246,7 @@ static void bodies_are_bounded(void **state)
     t->params.max_body = 20;
     memset(big, ' ', sizeof(big));
     t->server.replies = 0;
-    for (int i = 0; i < 6; i++) /* the first is let in whatever its size */
+    for (int i = 0; i < 6; i++) /* the first request is accepted whatever its size */
         api_begin(t, &more[i], PP_POST, "/v1/batches", big, sizeof(big));
     assert_int_equal(t->server.replies, 5);
     assert_int_equal(t->server.status, 503);
@@ -252,18 +256,17 @@ static void bodies_are_bounded(void **state)
     assert_int_equal(t->server.status, 400);
 }
 
-/* What comes until the end is accepted; the next request is for another process. */
+/* A draining process still accepts a batch. It then closes the connection, so that the caller's
+ * next request goes to another process. */
 static void draining_accepts(void **state)
 {
     struct api_run *t = *state;
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 202);
     assert_false(t->server.close);
     pp_api_drain(t->api);
-    t->p.draining = true;
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 202);
     assert_true(t->server.close);
     assert_int_equal(api_ask(t, PP_GET, "/readyz", NULL), 503);
-    t->p.draining = false;
 }
 
 /* --- GET, DELETE --- */
@@ -285,8 +288,9 @@ static void an_accepted_batch_is_readable_at_once(void **state)
     assert_true(json_is_null(api_at(t, "eta_seconds")));
     assert_int_equal(api_get(t, batch_path(id, "/results")), 200);
     assert_int_equal(json_array_size(api_at(t, "results")), 0);
-    t->store.err = PP_ETIMEOUT; /* accept works without the store, and so does asking */
+    t->store.err = PP_ETIMEOUT; /* only the batch is readable from the queue */
     assert_int_equal(api_get(t, batch_path(id, "")), 200);
+    assert_int_equal(api_get(t, batch_path(id, "/results")), 503);
 }
 
 static struct pp_batch planned(const char *id, const char *client, enum pp_batch_state state)
@@ -340,7 +344,7 @@ static void cancel_before_planning(void **state)
 
     api_ask(t, PP_POST, "/v1/batches", ONE);
     snprintf(id, sizeof(id), "%s", api_str(t, "batch_id"));
-    for (int i = 0; i < 2; i++) { /* idempotent */
+    for (int i = 0; i < 2; i++) { /* A second DELETE has the same answer. */
         assert_int_equal(api_ask(t, PP_DELETE, batch_path(id, ""), NULL), 200);
         assert_string_equal(api_str(t, "state"), "cancelled");
     }
@@ -390,7 +394,7 @@ static void list_merges_queue_and_store(void **state)
 
     t->store.batches[t->store.n_batches++] = planned(ID_A, "42", PP_BATCH_FINISHED);
     t->store.batches[t->store.n_batches++] = planned(ID_B, "43", PP_BATCH_RUNNING);
-    entry(t, ID_B, "43"); /* planned, not yet acked */
+    entry(t, ID_B, "43"); /* this entry's batch is planned already */
     entry(t, ID_C, "42");
     assert_int_equal(api_get(t, "/v1/batches"), 200);
     assert_ids(t, (const char *const[]){ID_C, ID_B, ID_A, NULL});
@@ -435,7 +439,8 @@ static void list_parameters(void **state)
         assert_string_equal(api_code(t), cases[i].code);
         assert_string_equal(api_str(t, "field"), cases[i].field);
     }
-    /* a cursor is for one list with one filter, and not to be changed */
+    /* A cursor is valid for one list with one filter. The API refuses a cursor of another list, and
+     * a cursor that the caller has changed. */
     entry(t, ID_A, "42");
     entry(t, ID_B, "42");
     assert_int_equal(api_get(t, "/v1/batches?limit=1"), 200);
@@ -515,7 +520,7 @@ static void results_filters(void **state)
     assert_int_equal(t->store.results_asked.code, 404);
     assert_string_equal(json_string_value(api_at(t, "results.0.data.item")), "ad-1");
     snprintf(path, sizeof(path), "/v1/batches/" ID_A "/results?after=%s", api_str(t, "next"));
-    assert_int_equal(api_get(t, path), 400); /* of another filter */
+    assert_int_equal(api_get(t, path), 400); /* this cursor was made with another filter */
     assert_int_equal(api_get(t, "/v1/batches/" ID_A "/results?status=open"), 400);
     assert_string_equal(api_str(t, "field"), "status");
     assert_int_equal(api_get(t, "/v1/batches/" ID_A "/results?code=http_999"), 400);
@@ -523,8 +528,9 @@ static void results_filters(void **state)
     assert_int_equal(api_get(t, "/v1/batches/" ID_B "/results"), 404);
 }
 
-/* Pages too large for memory come in smaller pieces, all the same complete. */
-static void results_that_do_not_fit(void **state)
+/* When a page would need too much memory, the API answers with fewer items. All pages together must
+ * still contain every item. */
+static void results_larger_than_memory(void **state)
 {
     struct api_run *t = *state;
 
@@ -596,7 +602,7 @@ static void replay(void **state)
     assert_string_equal(api_str(t, "batch_id"), id);
     assert_int_equal(t->ingest.n, 1);
 
-    t->store.n_items = 0; /* planned: nothing is left to do, for those who ask for the first time */
+    t->store.n_items = 0; /* the batch is planned, but the first replay finds nothing to do */
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 200);
     t->key = "fresh";
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 200);
@@ -609,7 +615,7 @@ static void replay(void **state)
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", "{}"), 422);
     assert_string_equal(api_code(t), "idempotency_mismatch");
     assert_int_equal(t->ingest.n, 1);
-    assert_int_equal(t->p.metrics.batches_accepted, 1);
+    assert_int_equal(t->metrics.batches_accepted, 1);
 }
 
 static void replay_bodies(void **state)
@@ -644,12 +650,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(accepted),
         TEST(accepted_as_lines),
-        TEST(nothing_is_there_before_the_queue_has_it),
+        TEST(no_answer_before_the_queue_has_the_batch),
         TEST(refusals),
         TEST(all_rejected_says_why),
         TEST(a_key_makes_one_batch),
         TEST(a_key_covers_the_query),
-        TEST(a_key_under_way),
+        TEST(a_key_in_progress),
         TEST(the_queue_fails),
         TEST(bodies_are_bounded),
         TEST(draining_accepts),
@@ -661,7 +667,7 @@ int main(void)
         TEST(list_parameters),
         TEST(results_in_pages),
         TEST(results_filters),
-        TEST(results_that_do_not_fit),
+        TEST(results_larger_than_memory),
         TEST(an_item),
         TEST(replay),
         TEST(replay_bodies),

@@ -1,11 +1,13 @@
-/* Everything of the API but /v1/batches, over fake ports: routing, keys, clients, photos, operators. */
+/* Tests the whole API except /v1/batches, over fake ports: routing, keys, clients, photos and the
+ * endpoints of operators. */
 #include <openssl/sha.h>
 
+#include "api/api.h"
 #include "api_run.h"
 #include "base/text.h"
 #include "core/sniff.h"
 #include "photopool/code.h"
-#include "pipeline/api.h"
+#include "photopool/scope.h"
 
 static char path[4000];
 
@@ -48,12 +50,11 @@ static void paths_and_methods(void **state)
 static void without_the_api_role(void **state)
 {
     struct api_run *t = *state;
-    t->p.roles = PP_ROLE_WORKER;
+    api_restart(t, PP_ROLE_WORKER);
     assert_int_equal(api_get(t, "/v1/batches"), 404);
     assert_int_equal(api_get(t, "/healthz"), 200);
     assert_int_equal(api_get(t, "/metrics"), 200);
     assert_int_equal(api_get(t, "/openapi.json"), 200);
-    t->p.roles = PP_ROLE_API;
 }
 
 static void unknown_parameters(void **state)
@@ -69,10 +70,9 @@ static void unknown_parameters(void **state)
 
 /* --- keys --- */
 
-static struct pp_api_key key(const char *name, const char *text, bool submit, bool read, bool admin,
-                             const char *client)
+static struct pp_api_key key(const char *name, const char *text, unsigned scopes, const char *client)
 {
-    struct pp_api_key k = {.submit = submit, .read = read, .admin = admin};
+    struct pp_api_key k = {.scopes = scopes};
     snprintf(k.name, sizeof(k.name), "%s", name);
     snprintf(k.client, sizeof(k.client), "%s", client);
     SHA256((const unsigned char *)text, strlen(text), k.sha256);
@@ -84,12 +84,12 @@ static struct pp_api_key key(const char *name, const char *text, bool submit, bo
 
 static void use_keys(struct api_run *t, struct pp_api_key keys[6])
 {
-    keys[0] = key("s", "submitter", true, false, false, "");
-    keys[1] = key("r", "reader", false, true, false, "");
-    keys[2] = key("a", "administrator", false, false, true, "");
-    keys[3] = key("42", "bound", true, true, false, "42");
-    keys[4] = key("42a", "boundadmin", false, false, true, "42");
-    keys[5] = key("43", "other", true, true, false, "43");
+    keys[0] = key("s", "submitter", PP_SCOPE_SUBMIT, "");
+    keys[1] = key("r", "reader", PP_SCOPE_READ, "");
+    keys[2] = key("a", "administrator", PP_SCOPE_ADMIN, "");
+    keys[3] = key("42", "bound", PP_SCOPE_SUBMIT | PP_SCOPE_READ, "42");
+    keys[4] = key("42a", "boundadmin", PP_SCOPE_ADMIN, "42");
+    keys[5] = key("43", "other", PP_SCOPE_SUBMIT | PP_SCOPE_READ, "43");
     t->params.keys = keys;
     t->params.n_keys = 6;
 }
@@ -102,7 +102,7 @@ static void scopes(void **state)
     static const struct {
         enum pp_method method;
         const char *path, *body;
-        int status[7]; /* in the order of names */
+        int status[7]; /* status of the answer for each key, in the order of `names` */
     } cases[] = {
         {PP_POST, "/v1/batches", ONE, {401, 202, 403, 403, 202, 403, 404}},
         {PP_GET, "/v1/batches", NULL, {401, 403, 200, 403, 200, 403, 200}},
@@ -148,7 +148,7 @@ static void scopes(void **state)
     assert_int_equal(api_get(t, "/metrics"), 200);
 }
 
-static void keys_that_are_none(void **state)
+static void unknown_and_malformed_keys(void **state)
 {
     static const char *const bad[] = {
         "",         "Bearer", "Bearer ", "bearer nope", "Basic eDp5", "Bearer submitterx", "Bearer submitte",
@@ -162,12 +162,13 @@ static void keys_that_are_none(void **state)
         assert_int_equal(api_get(t, "/v1/errors"), 401);
         assert_string_equal(api_code(t), "unauthorized");
     }
-    t->authorization = "bEARER  submitter"; /* the scheme has no case */
+    /* HTTP does not distinguish upper and lower case in the name of the scheme */
+    t->authorization = "bEARER  submitter";
     assert_int_equal(api_get(t, "/v1/errors"), 200);
     t->authorization = NULL;
 }
 
-/* A key of one client narrows lists to it. */
+/* With the key of one client, the API lists the data of that client only. */
 static void bound_keys_see_their_own(void **state)
 {
     struct api_run *t = *state;
@@ -208,7 +209,8 @@ static void client_settings(void **state)
     assert_string_equal(t->server.body, "{\"client\":\"42\",\"rpm\":null,\"concurrency\":3,\"weight\":2,"
                                         "\"paused\":true,\"headers\":{\"User-Agent\":\"x/1\"}}");
     assert_string_equal(t->store.put_client, "42");
-    assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42", "{}"), 200); /* replaces: all defaults */
+    /* PUT replaces the settings: an empty object sets all of them to their defaults. */
+    assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42", "{}"), 200);
     assert_int_equal(api_int(t, "rpm"), 600);
     assert_int_equal(api_get(t, "/v1/clients/a%3Ab"), 400);
     assert_string_equal(api_code(t), "bad_client");
@@ -429,12 +431,14 @@ static void photo_head_and_failures(void **state)
     struct api_run *t = *state;
 
     give_photo(t);
-    t->blobs.err = PP_EIO; /* HEAD reads nothing */
+    t->blobs.err = PP_EIO; /* HEAD does not read the blob, so the error has no effect */
     assert_int_equal(api_ask(t, PP_HEAD, photo_path, NULL), 200);
     assert_int_equal(t->server.body_n, 16);
     assert_int_equal(api_get(t, photo_path), 500);
     assert_string_equal(api_code(t), "internal");
-    t->blobs.err = PP_ENOTFOUND; /* recorded, and not there: not the caller's mistake */
+    /* The record says that the blob exists, so its absence is an error of the server, not of the
+     * caller. */
+    t->blobs.err = PP_ENOTFOUND;
     assert_int_equal(api_get(t, photo_path), 500);
     assert_true(pp_api_idle(t->api) || t->ingest.back.n + t->store.back.n > 0);
 }
@@ -526,8 +530,8 @@ static void explain(void **state)
     assert_string_equal(api_str(t, "url"), "http://x.example/1.jpg");
     assert_string_equal(api_str(t, "would"), "fetch");
     assert_int_equal(api_int(t, "limit.rpm"), 600);
-    assert_string_equal(json_string_value(api_at(t, "breaker.state")), "closed");
-    assert_string_equal(json_string_value(api_at(t, "breaker.domain")), "x.example");
+    assert_string_equal(json_string_value(api_at(t, "host.host")), "x.example");
+    assert_true(json_is_null(api_at(t, "host.slow_until")));
     assert_true(json_is_null(api_at(t, "slot")) && json_is_null(api_at(t, "known")));
 
     t->store.photo.photo = (struct pp_photo){
@@ -588,7 +592,8 @@ static void explain_bad_urls(void **state)
 
 /* --- health --- */
 
-/* The ports are asked now and then. */
+/* /readyz reports the result of the last probe, so the test advances the clock to the next probe.
+ */
 static int ready_in_a_while(struct api_run *t)
 {
     pp_test_clock_pass(t->loop, 250);
@@ -616,8 +621,9 @@ static void readiness(void **state)
     assert_string_equal(api_str(t, "durability"), "none, this is a fake");
     assert_null(api_at(t, "roles.worker"));
 
-    t->store.err = PP_ETIMEOUT; /* accepting needs no store, working does */
-    t->p.roles = PP_ROLE_API | PP_ROLE_WORKER;
+    api_restart(t, PP_ROLE_API | PP_ROLE_WORKER);
+    pp_test_until(t->loop, is_ready, t, 5000);
+    t->store.err = PP_ETIMEOUT; /* accepting does not need the store; fetching does */
     pp_test_until(t->loop, is_not_ready, t, 5000);
     assert_true(json_is_true(api_at(t, "roles.api.ready")));
     assert_true(json_is_false(api_at(t, "roles.worker.ready")));
@@ -631,14 +637,13 @@ static void readiness(void **state)
     pp_test_until(t->loop, is_ready, t, 5000);
     pp_api_drain(t->api);
     assert_int_equal(api_get(t, "/readyz"), 503);
-    t->p.roles = PP_ROLE_API;
 }
 
 static void metrics(void **state)
 {
     struct api_run *t = *state;
 
-    t->p.metrics.batches_accepted = 3;
+    t->metrics.batches_accepted = 3;
     assert_int_equal(api_get(t, "/metrics"), 200);
     assert_string_equal(t->server.type, "text/plain; version=0.0.4; charset=utf-8");
     assert_non_null(strstr(t->server.body, "\nphotopool_batches_total{outcome=\"accepted\"} 3\n"));
@@ -646,7 +651,7 @@ static void metrics(void **state)
     assert_non_null(strstr(t->server.body, "\n# TYPE photopool_http_requests_total counter\n"));
 }
 
-/* openapi.json describes each route there is, with an example, and none that there is not. */
+/* openapi.json must describe every endpoint of the API and no other, each with an example. */
 static void openapi(void **state)
 {
     static const struct {
@@ -724,7 +729,8 @@ static void dashboard(void **state)
     assert_non_null(strstr(t->server.body, "<title>photopool</title>"));
 }
 
-/* What the HTTP server refuses by itself looks the same. */
+/* When the HTTP server refuses a request itself, it sends the same problem documents as the API.
+ * Every code has its texts. */
 static void problems_of_the_server(void **state)
 {
     struct api_run *t = *state;
@@ -753,7 +759,7 @@ int main(void)
         TEST(without_the_api_role),
         TEST(unknown_parameters),
         TEST(scopes),
-        TEST(keys_that_are_none),
+        TEST(unknown_and_malformed_keys),
         TEST(bound_keys_see_their_own),
         TEST(client_settings),
         TEST(client_settings_refused),

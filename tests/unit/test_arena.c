@@ -1,4 +1,5 @@
-/* Arenas: alignment, zeroes, no overlap, the ceiling, overflow. */
+/* Tests arenas: alignment, zeroed memory, allocations that do not overlap, the ceiling, and sizes
+ * that overflow. */
 #include <string.h>
 
 #include <setjmp.h>
@@ -11,7 +12,7 @@
 #include "base/arena.h"
 #include "prng.h"
 
-static void test_basics(void **state)
+static void aligned_zeroed_and_apart(void **state)
 {
     (void)state;
     struct pp_arena a;
@@ -26,11 +27,11 @@ static void test_basics(void **state)
     assert_int_equal(strlen(pp_arena_printf(&a, "%5000d", 1)), 5000);
     pp_arena_fini(&a);
     assert_int_equal(a.used, 0);
-    assert_non_null(pp_arena_alloc(&a, 10)); /* may be used again */
+    assert_non_null(pp_arena_alloc(&a, 10)); /* the arena can be used again */
     pp_arena_fini(&a);
 }
 
-static void test_ceiling(void **state)
+static void stops_at_the_ceiling(void **state)
 {
     (void)state;
     struct pp_arena a;
@@ -50,7 +51,7 @@ static void test_ceiling(void **state)
     pp_arena_fini(&a);
 }
 
-static void test_overflow(void **state)
+static void refuses_sizes_that_overflow(void **state)
 {
     (void)state;
     struct pp_arena a;
@@ -65,8 +66,9 @@ static void test_overflow(void **state)
     pp_arena_fini(&a);
 }
 
-/* Pieces of random sizes are aligned, zero at first, and keep what was written to them. */
-static void test_random(void **state)
+/* Makes allocations of random sizes: each must be aligned and zeroed, and bytes that the test
+ * writes to one must not change through the others. */
+static void random_pieces_never_overlap(void **state)
 {
     (void)state;
     enum { PIECES = 400 };
@@ -98,10 +100,10 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_basics),
-        cmocka_unit_test(test_ceiling),
-        cmocka_unit_test(test_overflow),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(aligned_zeroed_and_apart),
+        cmocka_unit_test(stops_at_the_ceiling),
+        cmocka_unit_test(refuses_sizes_that_overflow),
+        cmocka_unit_test(random_pieces_never_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The backlog index against a plain table. */
+/* Tests the backlog index with single cases, and with random calls whose results it compares with a
+ * plain table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -15,13 +16,14 @@
 #define NEVER PP_BACKLOG_NEVER
 #define ALL   PP_BACKLOG_ALL
 
-static void test_put_set_remove(void **state)
+static void put_set_and_remove(void **state)
 {
     (void)state;
     struct pp_backlog *b = pp_backlog_new(10);
     assert_int_equal(pp_backlog_next_ms(b, 5), NEVER);
     assert_int_equal(pp_backlog_put(b, "a", 0, 100), PP_OK);
-    assert_int_equal(pp_backlog_put(b, "a", 0, 200), PP_OK); /* the earlier one stays */
+    /* a second put for the same queue sets the earlier of the two times */
+    assert_int_equal(pp_backlog_put(b, "a", 0, 200), PP_OK);
     assert_int_equal(pp_backlog_get(b, "a", 0), 100);
     assert_int_equal(pp_backlog_put(b, "a", 0, 50), PP_OK);
     assert_int_equal(pp_backlog_next_ms(b, 5), 50);
@@ -36,9 +38,11 @@ static void test_put_set_remove(void **state)
     assert_int_equal(pp_backlog_due(b, 400, ALL, due, 2), 1);
     assert_string_equal(due[0].client, "a");
     assert_int_equal(due[0].queues, 1u << PP_QUEUE_SUSPECT);
-    assert_int_equal(pp_backlog_due(b, 400, 1, due, 2), 0); /* not of this queue */
+    /* the client has something due, but not in this queue */
+    assert_int_equal(pp_backlog_due(b, 400, 1, due, 2), 0);
     assert_int_equal(pp_backlog_next_ms(b, 400), 400);
-    assert_int_equal(pp_backlog_set(b, "a", PP_QUEUE_SUSPECT, 900), PP_OK); /* no longer due */
+    /* the client is due only at 900 now */
+    assert_int_equal(pp_backlog_set(b, "a", PP_QUEUE_SUSPECT, 900), PP_OK);
     assert_int_equal(pp_backlog_due(b, 400, ALL, due, 2), 0);
     assert_int_equal(pp_backlog_next_ms(b, 400), 900);
     assert_int_equal(pp_backlog_put(b, "b", 1, 0), PP_OK);
@@ -46,14 +50,14 @@ static void test_put_set_remove(void **state)
     pp_backlog_drop(b, "nobody");
     pp_backlog_remove(b, "nobody", 0);
     assert_int_equal(pp_backlog_set(b, "nobody", 0, NEVER), PP_OK);
-    assert_int_equal(pp_backlog_count(b), 1);
-    pp_backlog_remove(b, "b", 1); /* the last queue takes the client with it */
-    assert_int_equal(pp_backlog_count(b), 0);
+    assert_int_equal(pp_backlog_next_ms(b, 0), 0);
+    pp_backlog_remove(b, "b", 1); /* "b" has no other queue, so the index forgets the client */
+    assert_int_equal(pp_backlog_next_ms(b, 0), NEVER);
     pp_backlog_free(b);
     pp_backlog_free(NULL);
 }
 
-static void test_bound(void **state)
+static void clients_are_bounded(void **state)
 {
     (void)state;
     struct pp_backlog *b = pp_backlog_new(2);
@@ -62,15 +66,16 @@ static void test_bound(void **state)
     assert_int_equal(pp_backlog_put(b, "c", 0, 0), PP_EFULL);
     assert_int_equal(pp_backlog_get(b, "c", 0), NEVER);
     assert_int_equal(pp_backlog_next_ms(b, 0), 1);
-    assert_int_equal(pp_backlog_put(b, "a", 1, 0), PP_OK); /* known clients still change */
+    /* the index is full, but it still accepts changes to a client that it contains */
+    assert_int_equal(pp_backlog_put(b, "a", 1, 0), PP_OK);
     pp_backlog_drop(b, "b");
     assert_int_equal(pp_backlog_put(b, "c", 0, 0), PP_OK);
     pp_backlog_free(b);
 }
 
-/* Seven clients, two a cycle: all are served once before anyone is served twice, also when others come and
- * go. */
-static void test_rotation(void **state)
+/* Seven clients are due, and each cycle serves two. After every cycle, no client may have been
+ * served more than one time more than another. */
+static void clients_are_served_in_turn(void **state)
 {
     (void)state;
     struct pp_backlog *b = pp_backlog_new(100);
@@ -89,7 +94,8 @@ static void test_rotation(void **state)
             for (int k = 0; k < 7; k++)
                 assert_true(served[i] - served[k] <= 1);
     }
-    /* A newcomer has its turn within one round. */
+    /* The index gets a new client. It must serve this client within four cycles, one round of all
+     * eight. */
     assert_int_equal(pp_backlog_put(b, "c7", 0, 1000), PP_OK);
     int cycles = 0;
     for (bool seen = false; !seen; cycles++)
@@ -131,7 +137,7 @@ static void check_due(struct pp_backlog *b, int64_t model[CLIENTS][PP_QUEUES], i
     assert_int_equal(pp_backlog_next_ms(b, now), next == NEVER ? NEVER : next > now ? next : now);
 }
 
-static void test_against_model(void **state)
+static void it_agrees_with_a_model(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
@@ -179,10 +185,10 @@ static void test_against_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_put_set_remove),
-        cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_rotation),
-        cmocka_unit_test(test_against_model),
+        cmocka_unit_test(put_set_and_remove),
+        cmocka_unit_test(clients_are_bounded),
+        cmocka_unit_test(clients_are_served_in_turn),
+        cmocka_unit_test(it_agrees_with_a_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Events about batches: at most one a second however a batch moves, one end, and none left out. */
+/* Tests events about batches. A batch gets at most one progress event a second and exactly one
+ * event at its end, and the publisher loses none of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,24 +9,25 @@
 
 #include <cmocka.h>
 
+#include "events/publisher.h"
 #include "fake_delivery.h"
-#include "pipeline/publisher.h"
-#include "pipeline/s7_internal.h"
+#include "pipeline/deliver/deliver_internal.h"
 #include "test_clock.h"
 #include "test_loop.h"
 
-#define TURNS 30 /* more than it takes from one tick to an event */
+#define TURNS 30 /* turns of the loop: more than an event needs after a timer fires */
 
 struct kit {
     struct pp_loop *loop;
     struct pp_params params;
-    struct pp_pipeline p;
+    struct pp_metrics metrics;
+    struct pp_deliverer_options o;
     struct fake_log events;
     struct fake_outbox store;
     struct fake_deliveries deliveries;
-    struct pp_lease *lease;
-    struct pp_s7_batches *batches;
-    int64_t at_ms[FAKE_EVENTS]; /* of each event */
+    struct pp_election *lease;
+    struct pp_batch_events *batches;
+    int64_t at_ms[FAKE_EVENTS]; /* time of each event */
 };
 
 static void note(void *data)
@@ -49,19 +51,18 @@ static int setup(void **state)
     *state = k;
     k->loop = pp_loop_open();
     pp_test_clock_hold(k->loop);
-    k->p.loop = k->loop;
-    k->p.params = &k->params;
     k->params.sole_worker = true;
     fake_log_open(&k->events, k->loop);
     fake_outbox_open(&k->store, k->loop);
     fake_deliveries_open(&k->deliveries, k->loop);
-    k->p.events = &k->events.base;
     k->events.base.ops->watch(&k->events.base, note, k);
-    k->p.store = &k->store.base;
-    k->p.deliveries = &k->deliveries.base;
-    k->p.publisher = pp_publisher_open(&k->p);
-    k->lease = pp_lease_open(&k->p, "deliver/test");
-    k->batches = pp_s7_batches_open(&k->p, k->lease);
+    k->o = (struct pp_deliverer_options){
+        .loop = k->loop, .params = &k->params, .store = &k->store.base, .deliveries = &k->deliveries.base};
+    k->o.publisher = pp_publisher_open(&(struct pp_publisher_options){
+        .loop = k->loop, .events = &k->events.base, .store = &k->store.base, .metrics = &k->metrics});
+    k->lease = pp_election_open(
+        &(struct pp_election_options){.loop = k->loop, .name = "deliver/test", .alone = true});
+    k->batches = pp_batch_events_open(&k->o, k->lease);
     assert_non_null(k->batches);
     pass(k, 500);
     return 0;
@@ -70,12 +71,12 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct kit *k = *state;
-    pp_s7_batches_stop(k->batches);
-    while (pp_s7_batches_busy(k->batches) > 0 || pp_publisher_busy(k->p.publisher) > 0)
+    pp_batch_events_stop(k->batches);
+    while (pp_batch_events_busy(k->batches) > 0 || pp_publisher_busy(k->o.publisher) > 0)
         pass(k, 50);
-    pp_s7_batches_close(k->batches);
-    pp_lease_close(k->lease);
-    pp_publisher_close(k->p.publisher);
+    pp_batch_events_close(k->batches);
+    pp_election_close(k->lease);
+    pp_publisher_close(k->o.publisher);
     fake_deliveries_close(&k->deliveries);
     fake_outbox_close(&k->store);
     fake_log_close(&k->events);
@@ -85,7 +86,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A batch of n items, the first `ended` of which have finished. */
+/* Puts a batch of n items into the store; the first `ended` items have finished. */
 static void batch(struct kit *k, uint64_t n, uint64_t ended)
 {
     struct pp_batch *b = &k->store.batch;
@@ -98,12 +99,12 @@ static void batch(struct kit *k, uint64_t n, uint64_t ended)
     }
 }
 
-/* An item finishes each `ms`: first its photo is settled, then the outbox has it. */
+/* Lets one item finish each `ms`: settles its photo, then adds it to the outbox. */
 static void finish(struct kit *k, uint64_t n, int64_t ms)
 {
     for (uint64_t i = 1; i <= n; i++) {
         batch(k, n, i);
-        pp_s7_batches_moved(k->batches, "b_1");
+        pp_batch_events_moved(k->batches, "b_1");
         pass(k, ms / 2);
         fake_outbox_put(&k->store, "42");
         pass(k, ms - ms / 2);
@@ -132,7 +133,8 @@ static void one_a_second(void **state)
     }
 }
 
-/* It is told of again, and the cursor waits. */
+/* The log refuses an event. The relay must give the event to the publisher again, and must not move
+ * the cursor until the log has accepted the event. */
 static void a_log_that_fails(void **state)
 {
     struct kit *k = *state;
@@ -149,7 +151,8 @@ static void a_log_that_fails(void **state)
     assert_int_equal(fake_cursor(&k->deliveries, "batches"), 1);
 }
 
-/* All items have ended, and the batch says so later. */
+/* All items have ended, but the batch's record in the store shows it some time later. The event for
+ * the end must wait for the record. */
 static void an_end_that_is_late(void **state)
 {
     struct kit *k = *state;
@@ -166,7 +169,8 @@ static void an_end_that_is_late(void **state)
     assert_string_equal(k->events.events[1].type, "photopool.batch.finished");
 }
 
-/* Called cancelled at once, while its items are still being closed. */
+/* A batch is cancelled. Its record shows that immediately, but the store has not closed all items
+ * yet; the event for the end must wait until it has. */
 static void a_cancelled_one(void **state)
 {
     struct kit *k = *state;
@@ -176,7 +180,7 @@ static void a_cancelled_one(void **state)
         k->store.batch.state = PP_BATCH_CANCELLED;
         fake_outbox_put(&k->store, "42");
         if (i == 3)
-            k->store.batch.finished_at = 0; /* not yet */
+            k->store.batch.finished_at = 0; /* the record does not show the end yet */
         pass(k, 2000);
         assert_in_range(k->events.n, i, i + 1);
         assert_string_equal(k->events.events[k->events.n - 1].type, "photopool.batch.progress");

@@ -1,4 +1,5 @@
-/* Buffers: growth, the ceiling, sticky failure, and records that are read back or cut short. */
+/* Tests buffers: how they grow, their ceiling, failures that stay until the buffer is reset, and
+ * records that the reader gets whole or truncated. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 #include "base/buf.h"
 #include "prng.h"
 
-static void test_put(void **state)
+static void puts_append(void **state)
 {
     (void)state;
     struct pp_buf b;
@@ -36,7 +37,7 @@ static void test_put(void **state)
     pp_buf_fini(&b);
 }
 
-static void test_ceiling(void **state)
+static void stops_at_the_ceiling(void **state)
 {
     (void)state;
     struct pp_buf b;
@@ -51,7 +52,7 @@ static void test_ceiling(void **state)
     pp_buf_printf(&b, "%s", "456");
     assert_true(b.failed);
     assert_string_equal(b.p, "123");
-    pp_buf_putc(&b, '4'); /* would fit: failure is sticky */
+    pp_buf_putc(&b, '4'); /* one byte would fit, but after a failure the buffer accepts nothing */
     pp_buf_printf(&b, "4");
     assert_int_equal(b.n, 3);
     pp_buf_reset(&b);
@@ -73,8 +74,8 @@ static void test_ceiling(void **state)
     pp_buf_fini(&b);
 }
 
-/* Puts of random sizes against a plain array. */
-static void test_random_puts(void **state)
+/* Compares puts of random sizes with a plain array. */
+static void random_puts_match_an_array(void **state)
 {
     (void)state;
     enum { MAX = 20000 };
@@ -134,21 +135,23 @@ static bool read_record(struct pp_reader *r)
     return n == 0 && same;
 }
 
-static void test_record(void **state)
+static void records_are_read_back(void **state)
 {
     (void)state;
     struct pp_buf b;
     pp_buf_init(&b, 1000);
     put_record(&b);
     assert_int_equal(b.n, 1 + 2 + 4 + 8 + 4 + 3 + 4);
-    assert_memory_equal(b.p, "\xab\xdc\xfe\xef\xcd\xab\x89", 7); /* little-endian on every machine */
+    /* the same bytes on every machine */
+    assert_memory_equal(b.p, "\xab\xdc\xfe\xef\xcd\xab\x89", 7);
     struct pp_reader r = {b.p, b.n, false};
     assert_true(read_record(&r));
     assert_false(r.failed);
     assert_int_equal(r.n, 0);
     assert_int_equal(pp_read_u8(&r), 0);
     assert_true(r.failed);
-    /* cut anywhere: failed, never a read past the end (the copy is exactly as long, for the sanitizer) */
+    /* Wherever the record is cut, the reader fails and never reads past the end. The copy has
+     * exactly that length, so ASan sees a read past it. */
     for (size_t n = 0; n < b.n; n++) {
         char *cut = malloc(n ? n : 1);
         assert_non_null(cut);
@@ -161,7 +164,7 @@ static void test_record(void **state)
     pp_buf_fini(&b);
 }
 
-static void test_reader_lies(void **state)
+static void the_reader_stops_at_false_lengths(void **state)
 {
     (void)state;
     struct pp_reader r = {"\xff\xff\xff\xffxy", 6, false};
@@ -169,14 +172,18 @@ static void test_reader_lies(void **state)
     assert_string_equal(pp_read_str(&r, &n), "");
     assert_int_equal(n, 0);
     assert_true(r.failed);
-    assert_int_equal(pp_read_u8(&r), 0); /* sticky, though bytes are left */
+    /* after a failure the reader returns no more bytes, although some remain */
+    assert_int_equal(pp_read_u8(&r), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_put),    cmocka_unit_test(test_ceiling),     cmocka_unit_test(test_random_puts),
-        cmocka_unit_test(test_record), cmocka_unit_test(test_reader_lies),
+        cmocka_unit_test(puts_append),
+        cmocka_unit_test(stops_at_the_ceiling),
+        cmocka_unit_test(random_puts_match_an_array),
+        cmocka_unit_test(records_are_read_back),
+        cmocka_unit_test(the_reader_stops_at_false_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

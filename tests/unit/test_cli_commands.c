@@ -1,5 +1,5 @@
-/* test_cli_commands.c: the subcommands against a server with scripted answers: requests, output, messages,
- * exit codes. */
+/* Runs the subcommands against a server with scripted answers, and checks requests, output,
+ * messages and exit codes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,17 +18,17 @@
 
 enum { ARGS = 16, TERMINAL = 100 };
 
-/* A command with one to five arguments, its scripted server, and what must come of it. */
+/* A command with one to five arguments, the answers of its server, and the expected result. */
 struct sample {
     const char *name;
     int (*command)(int, char **);
-    const char *args[ARGS]; /* without --server */
+    const char *args[ARGS]; /* arguments, not counting --server */
     struct fake_reply script[4];
-    unsigned width; /* > 0: on a terminal */
+    unsigned width; /* width of the terminal; 0: the output is not a terminal */
     int code;
-    const char *out, *err;  /* parts of the output; NULL: it is empty */
-    const char *request[4]; /* starts of the requests */
-    const char *body;       /* of the last request */
+    const char *out, *err;  /* texts that the output must contain; NULL: the output must be empty */
+    const char *request[4]; /* expected beginning of each request */
+    const char *body;       /* expected body of the last request */
 };
 
 #define PROBLEM "{\"type\":\"urn:x\",\"title\":\"T\",\"status\":404,"
@@ -237,7 +237,7 @@ static const struct sample samples[] = {
                  "GET /v1/events?key=results&after=7&limit=2&wait=25",
                  "GET /v1/events?key=results&after=8&limit=1&wait=25",
                  "GET /v1/events?key=results&after=8&limit=1&wait=25"}},
-    {"events on a terminal, after a gap, which is said first",
+    {"events on a terminal, after a gap, which comes first",
      pp_cmd_events,
      {"events", "--key", "results:42", "--key", "ops", "--after", "3", "--limit", "1"},
      {{200, NULL, EVENTS(EVENT("8"), "8", "{\"from\":4,\"to\":7}")}},
@@ -386,7 +386,8 @@ static const struct sample samples[] = {
      .request = {"GET /v1/routes?domain=d&limit=100"}},
     {"version", pp_cmd_version, {"version", "--json"}, .out = "{\"version\":\""},
 
-    /* What can go wrong with any of them. */
+    /* Runs commands into the failures that any subcommand can meet, and checks message and exit
+     * code. */
     {"unauthorized",
      pp_cmd_queue,
      {"queue"},
@@ -484,14 +485,14 @@ static void check(const struct sample *c)
     fake_http_close(s);
 }
 
-static void test_samples(void **state)
+static void commands_print_what_the_server_says(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
         check(&samples[i]);
 }
 
-static void test_help(void **state)
+static void every_command_has_its_help(void **state)
 {
     static const struct {
         const char *name;
@@ -516,19 +517,19 @@ static void test_help(void **state)
     }
 }
 
-static void test_unreachable(void **state)
+static void an_unreachable_server_is_named(void **state)
 {
     struct cli_run r;
     char url[100];
     (void)state;
-    snprintf(url, sizeof url, "http://127.0.0.1:%d", pp_test_port()); /* where nobody listens */
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", pp_test_port()); /* no process listens here */
     cli_run(&r, pp_cmd_queue, NULL, 0, (const char *[]){"queue", "--server", url, NULL});
     assert_int_equal(r.code, 4);
     assert_non_null(strstr(r.err, "Connection refused; start a server with \"photopool up\""));
     cli_run_fini(&r);
 }
 
-static void test_server(void **state)
+static void server_urls_are_checked(void **state)
 {
     static const char *const wrong[] = {"ftp://h", "h:x", "", "http://", "http://h/?x=1"};
     static const struct fake_reply script[] = {{200, NULL, "{}"}, {200, NULL, "{}"}};
@@ -559,7 +560,7 @@ static void run_with_key(struct fake_http *s, struct cli_run *r, const char *fil
             (const char *[]){"queue", "--server", fake_http_url(s), file ? "--key-file" : NULL, file, NULL});
 }
 
-static void test_key(void **state)
+static void a_key_is_sent_and_never_shown(void **state)
 {
     static const struct fake_reply script[] = {{200, NULL, "{}"}, {200, NULL, "{}"}};
     struct fake_http *s = fake_http_open(script, 2);
@@ -582,7 +583,7 @@ static void test_key(void **state)
     setenv("PHOTOPOOL_KEY", "two words", 1);
     run_with_key(s, &r, NULL);
     assert_int_equal(r.code, 2);
-    assert_null(strstr(r.err, "two words")); /* a key is never shown */
+    assert_null(strstr(r.err, "two words")); /* no message shows a key */
     cli_run_fini(&r);
     unlink(name);
     run_with_key(s, &r, name);
@@ -594,7 +595,7 @@ static void test_key(void **state)
     fake_http_close(s);
 }
 
-static void test_no_color(void **state)
+static void no_color_turns_colors_off(void **state)
 {
     static const struct fake_reply script[] = {{200, NULL, BATCH}};
     struct fake_http *s = fake_http_open(script, 1);
@@ -613,8 +614,9 @@ static void test_no_color(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_samples), cmocka_unit_test(test_help), cmocka_unit_test(test_unreachable),
-        cmocka_unit_test(test_server),  cmocka_unit_test(test_key),  cmocka_unit_test(test_no_color),
+        cmocka_unit_test(commands_print_what_the_server_says), cmocka_unit_test(every_command_has_its_help),
+        cmocka_unit_test(an_unreachable_server_is_named),      cmocka_unit_test(server_urls_are_checked),
+        cmocka_unit_test(a_key_is_sent_and_never_shown),       cmocka_unit_test(no_color_turns_colors_off),
     };
     unsetenv("NO_COLOR");
     unsetenv("PHOTOPOOL_KEY");

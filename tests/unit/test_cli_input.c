@@ -1,4 +1,4 @@
-/* test_cli_input.c: the files that `photopool submit` reads, fed in pieces of every size. */
+/* Tests the readers of `photopool submit`: each file is fed in pieces of every size. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,10 +15,14 @@
 #include "json_split.h"
 #include "prng.h"
 
-/* What came out, as text: "LINE ITEM\n", ".name=value\n" for a member, "note ...\n". */
+/* The items that the reader passed on, as text: "LINE ITEM
+ * ", ".name=value
+ * " for a member, "note ...
+ * ". */
 struct got {
     struct pp_buf text;
-    size_t items, stop_after; /* 0: never */
+    /* stop_after: the reader stops after this many items; 0: it reads all */
+    size_t items, stop_after;
 };
 
 static enum pp_err on_item(void *arg, const char *text, size_t n, uint64_t line)
@@ -53,7 +57,8 @@ static enum pp_err feed(const struct pp_input_format *f, const char *p, size_t n
     *error = 0;
     for (size_t at = 0; at < n && err == PP_OK; at += piece) {
         size_t len = n - at < piece ? n - at : piece;
-        char *exact = malloc(len); /* so that a read past the end is seen */
+        /* This copy is exactly as long as the text, so ASan sees a read past its end. */
+        char *exact = malloc(len);
         assert_non_null(exact);
         memcpy(exact, p + at, len);
         err = f->feed(state, exact, len);
@@ -69,8 +74,9 @@ struct sample {
     const char *name;
     const struct pp_input_format *format;
     const char *text;
-    const char *want;  /* what comes out, as in struct got; before an error, too */
-    const char *error; /* a part of the message; NULL: PP_OK */
+    /* the expected items in the format of struct got, including items before an error */
+    const char *want;
+    const char *error; /* text that the error message must contain; NULL: PP_OK is expected */
 };
 
 static const struct sample samples[] = {
@@ -133,7 +139,7 @@ static const struct sample samples[] = {
     {"Latin-1", &pp_input_csv, "item,url\nM\xfcller,u\n", "", "line 2: not valid UTF-8"},
 };
 
-static void test_samples(void **state)
+static void pieces_of_every_size_give_the_same_items(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
@@ -152,7 +158,7 @@ static void test_samples(void **state)
     }
 }
 
-static void test_bytes_that_are_no_text(void **state)
+static void bytes_that_are_no_text(void **state)
 {
     static const char zero[] = "item,url\na\0b,u\n";
     char error[PP_INPUT_ERROR];
@@ -164,7 +170,7 @@ static void test_bytes_that_are_no_text(void **state)
     pp_buf_fini(&g.text);
 }
 
-static void test_sink_ends_the_reading(void **state)
+static void a_sink_can_stop_the_reading(void **state)
 {
     static const char *const texts[] = {"1\n2\n3\n", "[1,2,3]", "item,url\na,1\nb,2\nc,3\n"};
     const struct pp_input_format *const formats[] = {&pp_input_ndjson, &pp_input_json, &pp_input_csv};
@@ -179,8 +185,9 @@ static void test_sink_ends_the_reading(void **state)
     }
 }
 
-/* A line, an element and a quoted value of more than a ceiling. */
-static void test_ceilings(void **state)
+/* A line, an array element or a quoted value is longer than the ceiling; the reader must report an
+ * error. */
+static void refuses_what_exceeds_a_ceiling(void **state)
 {
     static const struct {
         const struct pp_input_format *format;
@@ -207,8 +214,9 @@ static void test_ceilings(void **state)
     free(big);
 }
 
-/* Any rows: every item once, in the order of first rows, with its URLs in the order of the file. */
-static void test_csv_gathers(void **state)
+/* Feeds random rows to the reader. The reader must pass on every item once, in the order of the
+ * items' first rows, with the URLs in the order of the file. */
+static void csv_gathers_the_rows_of_an_item(void **state)
 {
     enum { ITEMS = 20, ROWS = 400 };
     uint64_t seed = 7;
@@ -247,11 +255,14 @@ static void test_csv_gathers(void **state)
     }
 }
 
-static void test_guess(void **state)
+static void guesses_the_format(void **state)
 {
     static const struct {
         const char *start;
-        const struct pp_input_format *part, *whole; /* part: more may follow; NULL: not known yet */
+        const struct pp_input_format *part,
+            /* part: the format guessed while more bytes may follow, NULL if it is still unknown;
+             * whole: the format guessed at the end of the file */
+            *whole;
     } cases[] = {
         {"", NULL, &pp_input_ndjson},
         {"  \n ", NULL, &pp_input_ndjson},
@@ -280,8 +291,9 @@ static void test_guess(void **state)
     assert_null(pp_input_by_name("xml"));
 }
 
-/* From a pipe, whose writer has written only a part when the format is looked for. */
-static void test_read(void **state)
+/* photopool reads a file from a pipe and has received only a part of it when it must guess the
+ * format. */
+static void guesses_and_reads_a_pipe(void **state)
 {
     static const char text[] = "\xef\xbb\xbfitem,url\na,u\n";
     struct pp_input_sink sink = {on_item, on_member, on_note, NULL};
@@ -307,13 +319,13 @@ static void test_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_bytes_that_are_no_text),
-        cmocka_unit_test(test_sink_ends_the_reading),
-        cmocka_unit_test(test_ceilings),
-        cmocka_unit_test(test_csv_gathers),
-        cmocka_unit_test(test_guess),
-        cmocka_unit_test(test_read),
+        cmocka_unit_test(pieces_of_every_size_give_the_same_items),
+        cmocka_unit_test(bytes_that_are_no_text),
+        cmocka_unit_test(a_sink_can_stop_the_reading),
+        cmocka_unit_test(refuses_what_exceeds_a_ceiling),
+        cmocka_unit_test(csv_gathers_the_rows_of_an_item),
+        cmocka_unit_test(guesses_the_format),
+        cmocka_unit_test(guesses_and_reads_a_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_cli_submit.c: `photopool submit` against a server with scripted answers: batches, keys, retries,
+/* Runs `photopool submit` against a server with scripted answers: batches, keys, retries and
  * verdicts. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ enum { ARGS = 16 };
     "json\","                                                                                               \
     "\"field\":null,\"detail\":\"not valid\"}]}"
 
-/* The body of request i, decompressed; freed by the caller. */
+/* Returns the decompressed body of request i; the caller frees it. */
 static char *body_of(struct fake_http *s, size_t i)
 {
     const struct fake_request *req = fake_http_request(s, i);
@@ -50,7 +50,7 @@ static char *body_of(struct fake_http *s, size_t i)
     return out;
 }
 
-/* The Idempotency-Key of request i. */
+/* Returns the Idempotency-Key of request i. */
 static void key_of(struct fake_http *s, size_t i, char key[64])
 {
     const char *p = strstr(fake_http_request(s, i)->head, "\r\nIdempotency-Key: ");
@@ -74,7 +74,7 @@ static void expect(const struct cli_run *r, int code, const char *out, const cha
         fail_msg("exit %d\n--- out:\n%s\n--- err:\n%s", r->code, r->out, r->err);
 }
 
-static void test_batches(void **state)
+static void batches(void **state)
 {
     static const struct fake_reply script[] = {{202, NULL, ACCEPTED("b_1", "2")},
                                                {202, NULL, ACCEPTED("b_2", "1")}};
@@ -102,7 +102,7 @@ static void test_batches(void **state)
     fake_http_close(s);
 }
 
-static void test_key_is_given_or_random(void **state)
+static void key_is_given_or_random(void **state)
 {
     static const struct fake_reply script[] = {{202, NULL, ACCEPTED("b_1", "1")},
                                                {202, NULL, ACCEPTED("b_2", "1")},
@@ -125,7 +125,7 @@ static void test_key_is_given_or_random(void **state)
     fake_http_close(s);
 }
 
-static void test_rejected(void **state)
+static void rejected(void **state)
 {
     static const struct fake_reply script[] = {{202, NULL, ONE_REJECTED}, {202, NULL, ONE_REJECTED}};
     struct fake_http *s = fake_http_open(script, 2);
@@ -145,7 +145,7 @@ static void test_rejected(void **state)
     fake_http_close(s);
 }
 
-static void test_none_accepted(void **state)
+static void none_accepted(void **state)
 {
     static const struct fake_reply script[] = {{422, NULL, ALL_REJECTED}, {202, NULL, ACCEPTED("b_1", "1")}};
     struct fake_http *s = fake_http_open(script, 2);
@@ -161,8 +161,8 @@ static void test_none_accepted(void **state)
     fake_http_close(s);
 }
 
-/* More than a terminal lists. */
-static void test_many_rejected(void **state)
+/* The server rejects more items than submit prints on a terminal. */
+static void many_rejected(void **state)
 {
     struct pp_buf answer, input;
     struct cli_run r;
@@ -186,8 +186,9 @@ static void test_many_rejected(void **state)
     pp_buf_fini(&input);
 }
 
-/* A lost answer, a full server and a key that is under way: the same bytes again, with the same key. */
-static void test_sent_again(void **state)
+/* The answer is lost, or the server says that it is full or still handles the first request with
+ * this key. submit must send the same bytes again, with the same key. */
+static void sent_again(void **state)
 {
     static const struct fake_reply script[] = {
         {0},
@@ -215,8 +216,9 @@ static void test_sent_again(void **state)
     fake_http_close(s);
 }
 
-/* --retry-for is over: what was accepted stays, and the message says how to go on. */
-static void test_broken_off(void **state)
+/* submit gives up because the time of --retry-for has passed. Batches that the server accepted must
+ * stay accepted, and the message must say how to continue. */
+static void the_server_closes_in_the_middle(void **state)
 {
     static const struct fake_reply script[] = {
         {202, NULL, ACCEPTED("b_1", "1")},
@@ -234,7 +236,7 @@ static void test_broken_off(void **state)
     fake_http_close(s);
 }
 
-static void test_refused(void **state)
+static void refused(void **state)
 {
     static const struct fake_reply script[] = {
         {409, NULL, "{\"code\":\"something_else\",\"detail\":\"no\"}"},
@@ -251,27 +253,29 @@ static void test_refused(void **state)
     assert_non_null(
         strstr(r.err, "the limit is 5 (too_many_items, HTTP 422); submit with a smaller --batch-size"));
     cli_run_fini(&r);
-    submit(s, &r, "{}", 0, (const char *[]){"--client", "42", NULL}); /* a 202 that is no answer of ours */
+    submit(s, &r, "{}", 0,
+           /* the 202 has a body that photopool would not send */
+           (const char *[]){"--client", "42", NULL});
     assert_int_equal(r.code, 1);
     cli_run_fini(&r);
     assert_int_equal(fake_http_count(s), 3);
     fake_http_close(s);
 }
 
-static void test_unreachable(void **state)
+static void unreachable(void **state)
 {
     struct cli_run r;
     char url[100];
     (void)state;
-    snprintf(url, sizeof url, "http://127.0.0.1:%d", pp_test_port()); /* where nobody listens */
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", pp_test_port()); /* no process listens here */
     cli_run(&r, pp_cmd_submit, "{}", 0,
             (const char *[]){"submit", "-", "--client", "42", "--server", url, "--retry-for", "0", NULL});
     expect(&r, 4, NULL, "Connection refused");
     cli_run_fini(&r);
 }
 
-/* What the file or the options say wrongly is found before anything is sent. */
-static void test_usage(void **state)
+/* submit reports mistakes in the file and in the options before it sends anything. */
+static void usage(void **state)
 {
     static const struct {
         const char *input, *args[6], *err;
@@ -312,7 +316,7 @@ static void test_usage(void **state)
     fake_http_close(s);
 }
 
-static void test_batch_object(void **state)
+static void batch_object(void **state)
 {
     static const struct fake_reply script[] = {{202, NULL, ACCEPTED("b_1", "1")}};
     struct fake_http *s = fake_http_open(script, 1);
@@ -330,7 +334,7 @@ static void test_batch_object(void **state)
     "{\"state\":\"" state "\",\"items\":{\"total\":1,\"complete\":" complete \
     "},\"photos\":{\"total\":1,\"stored\":1}}"
 
-static void test_follow(void **state)
+static void follow(void **state)
 {
     static const struct {
         const char *first, *second;
@@ -361,9 +365,9 @@ static void test_follow(void **state)
     }
 }
 
-/* Ctrl-C while a batch is sent, and while one is followed: what is there goes on, and the message says how to
- * see it. */
-static void test_interrupted(void **state)
+/* The user presses Ctrl-C while submit sends a batch, and while it follows one. The server
+ * continues with the accepted batches, and the message must say how to watch them. */
+static void ctrl_c_ends_with_a_hint(void **state)
 {
     static const struct {
         struct fake_reply script[3];
@@ -394,20 +398,27 @@ static void test_interrupted(void **state)
         fake_http_close(s);
     }
     struct timespec now = {0};
-    assert_int_equal(sigtimedwait(&set, NULL, &now), -1); /* both were taken */
+    /* submit has received both signals: none is pending */
+    assert_int_equal(sigtimedwait(&set, NULL, &now), -1);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches),       cmocka_unit_test(test_key_is_given_or_random),
-        cmocka_unit_test(test_rejected),      cmocka_unit_test(test_none_accepted),
-        cmocka_unit_test(test_many_rejected), cmocka_unit_test(test_sent_again),
-        cmocka_unit_test(test_broken_off),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_unreachable),   cmocka_unit_test(test_usage),
-        cmocka_unit_test(test_batch_object),  cmocka_unit_test(test_follow),
-        cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(key_is_given_or_random),
+        cmocka_unit_test(rejected),
+        cmocka_unit_test(none_accepted),
+        cmocka_unit_test(many_rejected),
+        cmocka_unit_test(sent_again),
+        cmocka_unit_test(the_server_closes_in_the_middle),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(unreachable),
+        cmocka_unit_test(usage),
+        cmocka_unit_test(batch_object),
+        cmocka_unit_test(follow),
+        cmocka_unit_test(ctrl_c_ends_with_a_hint),
     };
     unsetenv("NO_COLOR");
     unsetenv("PHOTOPOOL_KEY");

@@ -1,4 +1,4 @@
-/* test_cli_term.c: what a terminal gets: widths, escapes, tables, the progress bar. */
+/* Tests terminal output: widths, escapes, tables and the progress bar. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,15 +21,17 @@ static const char *text(struct pp_buf *b)
     return b->p ? b->p : "";
 }
 
-static void test_clean(void **state)
+static void control_characters_are_escaped(void **state)
 {
     static const char *const cases[][2] = {
         {"plain é 日本", "plain é 日本"},
         {"\033[31mred", "\\x1b[31mred"},
         {"a\r\nb\t", "a\\x0d\\x0ab\\x09"},
         {"bell\a del\x7f", "bell\\x07 del\\x7f"},
-        {"c1 \xc2\x9b", "c1 \\xc2\\x9b"},                    /* CSI as one character */
-        {"\xe2\x80\xae gpj.exe", "\\xe2\\x80\\xae gpj.exe"}, /* right to left */
+        /* U+009B, a control character that starts a terminal sequence */
+        {"c1 \xc2\x9b", "c1 \\xc2\\x9b"},
+        /* U+202E, which would reverse the text after it */
+        {"\xe2\x80\xae gpj.exe", "\\xe2\\x80\\xae gpj.exe"},
         {"bad \xff\xc3", "bad \\xff\\xc3"},
     };
     (void)state;
@@ -42,7 +44,7 @@ static void test_clean(void **state)
     }
 }
 
-static void test_fit(void **state)
+static void texts_are_cut_to_their_width(void **state)
 {
     static const struct {
         const char *in;
@@ -61,7 +63,7 @@ static void test_fit(void **state)
     }
 }
 
-static void test_fit_list(void **state)
+static void lists_are_cut_between_parts(void **state)
 {
     static const struct {
         const char *in;
@@ -90,7 +92,7 @@ static void test_fit_list(void **state)
     }
 }
 
-static void test_numbers(void **state)
+static void numbers(void **state)
 {
     static const struct {
         int64_t n;
@@ -118,7 +120,7 @@ static void test_numbers(void **state)
     pp_buf_fini(&b);
 }
 
-static void test_table(void **state)
+static void tables_align_their_columns(void **state)
 {
     static const struct pp_column columns[] = {{"ITEM", .flexible = true}, {"N", .right = true}, {"WHY"}};
     struct pp_table t;
@@ -136,7 +138,8 @@ static void test_table(void **state)
     assert_string_equal(text(&b), "ITEM       N  WHY\n"
                                   "short  1,234  bad\\x0a\n"
                                   "-          5  \n");
-    /* The next part: no titles, at least as wide; too wide for the window. */
+    /* The second part of a list is printed without titles, and its columns are at least as wide as
+     * in the first part. The last case is too wide for the window. */
     pp_buf_reset(&b);
     pp_table_cell(&t, PP_GREEN, "abcdefghijklmnopqrstuvwxyz");
     pp_table_count(&t, 1);
@@ -147,8 +150,9 @@ static void test_table(void **state)
     pp_buf_fini(&b);
 }
 
-/* No row is wider than the window while flexible columns can give. */
-static void test_table_widths(void **state)
+/* Prints random tables. No row may be wider than the window as long as a flexible column can still
+ * become narrower. */
+static void tables_fit_the_window(void **state)
 {
     static const struct pp_column columns[] = {{"A", .flexible = true}, {"B"}, {"C", .flexible = true}};
     (void)state;
@@ -170,8 +174,9 @@ static void test_table_widths(void **state)
     }
 }
 
-/* Columns are dropped, in their order, before one that should be kept is cut; a list is cut between parts. */
-static void test_table_drops(void **state)
+/* A table that is too wide first drops columns, in a fixed order. Only then does it shorten the
+ * columns that it may not drop. It shortens a list in a cell between two elements. */
+static void tables_drop_columns_before_they_cut(void **state)
 {
     static const struct pp_column columns[] = {{"ID"},
                                                {"NAME", .flexible = true, .keep = 10},
@@ -232,7 +237,7 @@ static void add(struct pp_tally *p, const char *json)
     "{\"state\":\"finished\",\"items\":{\"total\":2,\"open\":0,\"complete\":2},\"photos\":{\"total\":3," \
     "\"open\":0,\"stored\":3},\"errors\":{\"body_timeout\":50},\"photos_per_second\":9,\"eta_seconds\":0}"
 
-static void test_tally(void **state)
+static void tally(void **state)
 {
     struct pp_tally p = {0};
     struct pp_buf b;
@@ -270,7 +275,7 @@ static void test_tally(void **state)
     pp_buf_fini(&b);
 }
 
-static void test_bar_widths(void **state)
+static void bar_widths(void **state)
 {
     struct pp_tally p = {0};
     struct pp_buf b;
@@ -287,8 +292,9 @@ static void test_bar_widths(void **state)
     pp_buf_fini(&b);
 }
 
-/* Bars of one terminal are of one length, whatever the batch; how many failed is in every line, in whole. */
-static void test_bars_are_alike(void **state)
+/* All progress bars on one terminal have the same length, whatever the batch; every line shows the
+ * whole number of failures. */
+static void bars_are_alike(void **state)
 {
     static const char *const batches[] = {
         "{\"state\":\"running\",\"photos\":{\"total\":9,\"open\":9}}",
@@ -318,7 +324,7 @@ static void test_bars_are_alike(void **state)
                 fail_msg("%zu: a bar of %zu after one of %zu: %s", width, n, length, line);
             length = n;
             if (failures[i] ? !strstr(line, failures[i]) : strstr(line, "failed") != NULL)
-                fail_msg("%zu: failures are not told: %s", width, line);
+                fail_msg("%zu: no failures in the line: %s", width, line);
             if (width < 40 ? n > 0 : n < 10)
                 fail_msg("%zu: a bar of %zu", width, n);
             pp_tally_fini(&p);
@@ -327,8 +333,8 @@ static void test_bars_are_alike(void **state)
     pp_buf_fini(&b);
 }
 
-/* The codes of a line are the most frequent ones, and as many as fit. */
-static void test_bar_codes(void **state)
+/* The line lists the most frequent codes, as many as fit into the window. */
+static void bar_codes(void **state)
 {
     static const struct {
         size_t width;
@@ -356,8 +362,8 @@ static void test_bar_codes(void **state)
     pp_buf_fini(&b);
 }
 
-/* Counts that make no sense are shown without harm. */
-static void test_odd_counts(void **state)
+/* Counts that cannot occur, such as more photos done than there are, must not break the output. */
+static void impossible_counts_do_no_harm(void **state)
 {
     struct pp_tally p = {0};
     struct pp_buf b;
@@ -373,7 +379,7 @@ static void test_odd_counts(void **state)
     pp_buf_fini(&b);
 }
 
-static void test_show(void **state)
+static void objects_are_shown_field_by_field(void **state)
 {
     json_t *o = batch("{\"rpm\":null,\"paused\":true,\"tiers\":[1,5],\"known\":null,"
                       "\"slot\":{\"next_at\":\"2026-11-20T10:00:00.000Z\",\"state\":\"\\u001b[2J\"},"
@@ -397,7 +403,7 @@ static void test_show(void **state)
     json_decref(o);
 }
 
-static void test_suggest(void **state)
+static void the_nearest_name_is_suggested(void **state)
 {
     static const char *const names[] = {
         "submit", "status", "results", "up", "a-name-that-is-longer-than-any-other", NULL};
@@ -418,13 +424,20 @@ static void test_suggest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clean),          cmocka_unit_test(test_fit),
-        cmocka_unit_test(test_fit_list),       cmocka_unit_test(test_table_drops),
-        cmocka_unit_test(test_bars_are_alike), cmocka_unit_test(test_bar_codes),
-        cmocka_unit_test(test_numbers),        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_table_widths),   cmocka_unit_test(test_tally),
-        cmocka_unit_test(test_bar_widths),     cmocka_unit_test(test_odd_counts),
-        cmocka_unit_test(test_show),           cmocka_unit_test(test_suggest),
+        cmocka_unit_test(control_characters_are_escaped),
+        cmocka_unit_test(texts_are_cut_to_their_width),
+        cmocka_unit_test(lists_are_cut_between_parts),
+        cmocka_unit_test(tables_drop_columns_before_they_cut),
+        cmocka_unit_test(bars_are_alike),
+        cmocka_unit_test(bar_codes),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(tables_align_their_columns),
+        cmocka_unit_test(tables_fit_the_window),
+        cmocka_unit_test(tally),
+        cmocka_unit_test(bar_widths),
+        cmocka_unit_test(impossible_counts_do_no_harm),
+        cmocka_unit_test(objects_are_shown_field_by_field),
+        cmocka_unit_test(the_nearest_name_is_suggested),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

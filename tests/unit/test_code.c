@@ -1,5 +1,5 @@
-/* The tables of err.h and code.h: names are unique, short enough, and survive a round trip; statuses have the
- * due class. */
+/* Tests the tables of err.h and code.h: names are unique, short enough, and map back to their
+ * codes; each HTTP status has its retry class. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static void names_round_trip(void **state)
     }
 }
 
-static void parse_refuses(void **state)
+static void refuses_unknown_names(void **state)
 {
     static const char *const bad[] = {"",          "http_",    "http_4xx", "http_399", "http_600", "http_40",
                                       "http_4040", "http_ 40", "http_-40", "HTTP_404", "bad_url ", "none"};
@@ -44,7 +44,7 @@ static void parse_refuses(void **state)
     assert_int_equal(pp_code_parse("bad_urlxyz", 7), PP_CODE_BAD_URL);
 }
 
-static void retry_classes(void **state)
+static void every_code_has_its_retry_class(void **state)
 {
     static const struct {
         uint16_t code;
@@ -79,7 +79,7 @@ static void retry_classes(void **state)
     }
 }
 
-static void err_texts(void **state)
+static void every_error_has_its_own_text(void **state)
 {
     (void)state;
     assert_string_equal(pp_err_text(PP_OK), "done");
@@ -95,9 +95,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_round_trip),
-        cmocka_unit_test(parse_refuses),
-        cmocka_unit_test(retry_classes),
-        cmocka_unit_test(err_texts),
+        cmocka_unit_test(refuses_unknown_names),
+        cmocka_unit_test(every_code_has_its_retry_class),
+        cmocka_unit_test(every_error_has_its_own_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

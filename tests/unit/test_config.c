@@ -1,4 +1,4 @@
-/* The configuration: every type, source, error and print; the reference page and the example files. */
+/* Tests the configuration: types, sources, errors, printed forms, reference page, example files. */
 #include "base/text.h"
 #include "config/args.h"
 #include "config/config.h"
@@ -61,7 +61,7 @@ static const struct pp_config_origin *origin(const struct pp_config *cfg, const 
     return &cfg->origin[p - pp_params(&n)];
 }
 
-/* The value of a parameter as JSON, in buf. */
+/* Writes the value of a parameter as JSON to buf, and returns buf. */
 static const char *value_of(const struct pp_config *cfg, const char *name, char *buf, size_t n)
 {
     char head[128], *text = printed(cfg, PP_PRINT_JSON);
@@ -82,7 +82,7 @@ static void units(void **state)
     static const struct {
         const char *text;
         const struct pp_unit *units;
-        int64_t value; /* -1: refused */
+        int64_t value; /* the expected value; -1: the text is refused */
     } cases[] = {
         {"0", pp_units_count, 0},
         {"250", pp_units_count, 250},
@@ -208,7 +208,7 @@ static void the_table_is_sound(void **state)
     assert_int_equal(section + 1, n_sections);
 }
 
-/* The defaults that API.md section 6 promises. */
+/* The defaults must be those that API.md section 6 promises. */
 static void defaults(void **state)
 {
     (void)state;
@@ -355,7 +355,8 @@ static void the_strongest_source_wins(void **state)
     }
 }
 
-/* Each parameter is reached by its YAML key in both forms, by its variable and by its flag. */
+/* Each parameter can be set by its YAML key in both forms, by its environment variable and by its
+ * flag. */
 static void every_parameter_has_every_source(void **state)
 {
     (void)state;
@@ -367,7 +368,7 @@ static void every_parameter_has_every_source(void **state)
         if (strcmp(p[i].name, "store.url") == 0)
             def = "sqlite:x";
         const char *quoted = !*def ? "''" : strcmp(def, "local:") ? def : "'local:'";
-        const char *literal = *def ? def : "x"; /* a variable of no text is no variable */
+        const char *literal = *def ? def : "x"; /* an empty variable counts as unset */
         const char *dot = strchr(p[i].name, '.');
         pp_param_env(&p[i], env, sizeof env);
         snprintf(text[0], sizeof text[0], "%.*s:\n  %s: %s\n", (int)(dot - p[i].name), p[i].name, dot + 1,
@@ -414,7 +415,7 @@ static void ranges_are_closed(void **state)
     }
 }
 
-/* A value as a flag, and what it is read as; NULL: refused. */
+/* The text of a flag and the value that is read from it; NULL: the text is refused. */
 static void values(void **state)
 {
     (void)state;
@@ -542,7 +543,7 @@ static void values(void **state)
     }
 }
 
-static void errors_in_a_file_have_their_place(void **state)
+static void errors_name_file_and_line(void **state)
 {
     (void)state;
     static const struct {
@@ -600,7 +601,7 @@ static void errors_in_a_file_have_their_place(void **state)
         struct pp_config_error err;
         char place[32];
         if (load(&cfg, cases[i].yaml, NULL, NULL, &err) != PP_EINVAL)
-            fail_msg("taken: %s", cases[i].yaml);
+            fail_msg("accepted: %s", cases[i].yaml);
         snprintf(place, sizeof place, "t.yaml:%d: ", cases[i].line);
         if (err.line != cases[i].line || strcmp(err.key, cases[i].key) || strcmp(err.file, "t.yaml") ||
             !strstr(err.text, cases[i].says) || strncmp(err.text, place, strlen(place)))
@@ -618,7 +619,7 @@ static void sinks(void **state)
         pp_config_free(must_load(NULL, NULL, sets[i]));
 }
 
-static void files_that_say_nothing(void **state)
+static void empty_files_change_nothing(void **state)
 {
     (void)state;
     static const char *const texts[] = {"",        "# only a comment\n",          "---\n", "~\n",
@@ -631,7 +632,8 @@ static void the_environment(void **state)
 {
     (void)state;
     static const struct {
-        const char *env, *says; /* NULL: taken or ignored */
+        /* says: text that the error must contain; NULL: the variable is accepted or ignored */
+        const char *env, *says;
     } cases[] = {
         {"PHOTOPOOL_HTTP_LISTN=x", "did you mean PHOTOPOOL_HTTP_LISTEN?"},
         {"PHOTOPOOL_HTTP_WHATEVER=x", "no such variable"},
@@ -718,7 +720,7 @@ static const char rich[] =
     "auth.keys: [{name: '007', sha256: '" HEX_A "', scopes: [admin, read], client: 'no'}]\n"
     "store.url: sqlite:/a b/#c, d\n";
 
-/* What is printed, in either form, is a configuration with the same values. */
+/* Prints the configuration in each form. Reading the text must give the same values. */
 static void prints_are_read_back(void **state)
 {
     (void)state;
@@ -886,7 +888,7 @@ static void files_are_found(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* Damaged files are taken or refused with one clean line, never worse. */
+/* photopool reads a damaged file, or refuses it with an error of one line. */
 static void damaged_files(void **state)
 {
     (void)state;
@@ -979,9 +981,9 @@ int main(void)
         cmocka_unit_test(every_parameter_has_every_source),
         cmocka_unit_test(ranges_are_closed),
         cmocka_unit_test(values),
-        cmocka_unit_test(errors_in_a_file_have_their_place),
+        cmocka_unit_test(errors_name_file_and_line),
         cmocka_unit_test(sinks),
-        cmocka_unit_test(files_that_say_nothing),
+        cmocka_unit_test(empty_files_change_nothing),
         cmocka_unit_test(the_environment),
         cmocka_unit_test(unknown_flags),
         cmocka_unit_test(open_servers_need_keys),

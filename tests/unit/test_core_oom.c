@@ -1,8 +1,8 @@
-/* Memory runs out in the core modules that allocate: nothing breaks, nothing leaks, what cannot be done is
- * reported.
+/* Lets memory run out in the core modules that allocate. They must not break or leak memory, and
+ * must report each failure.
  *
- * The modules are compiled into this program with allocators that fail from a chosen call on, or at it alone.
- */
+ * This program compiles the modules with allocators that fail either at one chosen call only, or at
+ * that call and at all later ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static int calls_left = -1; /* until failure; negative: never */
+static int calls_left = -1; /* successful allocations until the failure; negative: none fails */
 static int only_once;
 
 static int fails(void)
@@ -36,8 +36,9 @@ static int fails(void)
 #include "core/backlog.c"
 #include "core/ratelimit.c"
 
-/* Without memory the log is two marks: late, never early, and right again once they have run out. */
-static void test_ratelimit(void **state)
+/* The sliding log has no memory for more than two marks. It may then permit requests too late but
+ * never too early, and it must be exact again once these marks have expired. */
+static void a_log_survives_any_failed_allocation(void **state)
 {
     (void)state;
     for (int fail_at = 0; fail_at < 4; fail_at++) {
@@ -60,7 +61,7 @@ static void test_ratelimit(void **state)
 
 #define CLIENTS 500
 
-static void test_backlog(void **state)
+static void a_backlog_survives_any_failed_allocation(void **state)
 {
     (void)state;
     int failed = 0;
@@ -79,10 +80,8 @@ static void test_backlog(void **state)
                 put += err == PP_OK;
             }
             struct pp_backlog_due due[CLIENTS];
-            if (b) {
-                assert_int_equal(pp_backlog_count(b), put);
+            if (b)
                 assert_int_equal(pp_backlog_due(b, 1000, PP_BACKLOG_ALL, due, CLIENTS), put);
-            }
             pp_backlog_free(b);
         }
     calls_left = -1;
@@ -91,6 +90,7 @@ static void test_backlog(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ratelimit), cmocka_unit_test(test_backlog)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_log_survives_any_failed_allocation),
+                                       cmocka_unit_test(a_backlog_survives_any_failed_allocation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

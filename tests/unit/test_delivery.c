@@ -1,5 +1,5 @@
-/* The relay's decisions: every attempt with every status; an endpoint's pace against a model and as a story;
- * secrets against an encoder. */
+/* Tests the decisions of webhook delivery: what follows every attempt with every status, how many
+ * requests an endpoint gets and when, and which secrets are valid. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,8 @@ static void every_status_at_every_attempt(void **state)
     }
 }
 
-/* Both ends of the tenth are reached and not passed, and the middle is the mean. */
+/* Each waiting time is random within a tenth. Over many attempts it must come close to both bounds,
+ * never exceed them, and have its mean in the middle. */
 static void waits_vary_by_a_tenth(void **state)
 {
     (void)state;
@@ -68,11 +69,13 @@ static void what_the_receiver_asks_for(void **state)
     (void)state;
     static const struct {
         uint32_t attempts;
-        int64_t asked, due; /* both in ms; the random number is 0: the shortest wait */
+        /* in ms; `due` is the expected time for the random number 0, which gives the shortest wait
+         */
+        int64_t asked, due;
     } cases[] = {
         {1, -1, 4500},
         {1, INT64_MIN, 4500},
-        {1, 0, 4500}, /* never sooner than the schedule */
+        {1, 0, 4500}, /* the wait is never shorter than the schedule says */
         {1, 4499, 4500},
         {1, 4501, 4501},
         {1, 3600000, 3600000},
@@ -94,14 +97,23 @@ static void what_the_receiver_asks_for(void **state)
 
 /* --- an endpoint --- */
 
+/* Returns when the next request may start if no request ends before; INT64_MAX if a request must
+ * end first. */
+static int64_t next_ms(const struct pp_endpoint_pace *p, int64_t at)
+{
+    if (pp_pace_may_start(p, at))
+        return at;
+    return p->state == PP_PACE_OPEN && p->in_flight == 0 ? p->open_until_ms : INT64_MAX;
+}
+
 static void start(struct pp_endpoint_pace *p, int64_t at)
 {
     assert_true(pp_pace_may_start(p, at));
-    assert_int_equal(pp_pace_next_ms(p, at), at);
+    assert_int_equal(next_ms(p, at), at);
     pp_pace_started(p);
 }
 
-/* As many as may: their number. */
+/* Starts as many requests as the pace permits, and returns their number. */
 static uint32_t start_all(struct pp_endpoint_pace *p, int64_t at)
 {
     uint32_t n = 0;
@@ -122,11 +134,13 @@ static void the_window_grows_and_shrinks(void **state)
         pp_pace_init(&p, maxima[i]);
         for (int n = 0; n < 14; n++) {
             assert_int_equal(start_all(&p, 0), window);
-            assert_int_equal(pp_pace_next_ms(&p, 0), INT64_MAX);
+            assert_int_equal(next_ms(&p, 0), INT64_MAX);
             pp_pace_ended(&p, true, 0, 0);
             window = window * 2 < max ? window * 2 : max;
             assert_int_equal(p.window, window);
-            while (p.in_flight > 0) { /* the others fail and succeed in turn: it stays closed */
+            /* The other requests fail and succeed alternately, so that the circuit breaker stays
+             * closed. */
+            while (p.in_flight > 0) {
                 pp_pace_ended(&p, false, 0, 0);
                 window = window > 1 ? window / 2 : 1;
                 assert_int_equal(p.window, window);
@@ -148,8 +162,9 @@ static void the_window_grows_and_shrinks(void **state)
     }
 }
 
-/* From the first failure on: how many requests an endpoint that is down sees in a day, and when. */
-static void down_for_a_day(void **state)
+/* Counts the requests that an endpoint gets in a day while it is down, and checks their times from
+ * the first failure on. */
+static void a_day_of_failures_costs_few_requests(void **state)
 {
     (void)state;
     static const int64_t open_s[] = {5, 10, 20, 40, 80, 160, 300, 300};
@@ -158,19 +173,22 @@ static void down_for_a_day(void **state)
     pp_pace_init(&p, 0);
     for (int i = 0; i < PP_PACE_FAILURES; i++) {
         start(&p, t);
-        assert_false(pp_pace_may_start(&p, t)); /* one at a time */
+        /* a second request may not start beside the first */
+        assert_false(pp_pace_may_start(&p, t));
         pp_pace_ended(&p, false, t += 100, 0);
     }
     for (size_t i = 0; t < 86400000; i++) {
-        int64_t open = (i < 8 ? open_s[i] : 300) * 900; /* the shortest, by the random number 0 */
+        /* the random number is 0, which gives the shortest pause */
+        int64_t open = (i < 8 ? open_s[i] : 300) * 900;
         assert_int_equal(p.state, PP_PACE_OPEN);
         assert_false(pp_pace_may_start(&p, t));
-        assert_int_equal(pp_pace_next_ms(&p, t), t + open);
+        assert_int_equal(next_ms(&p, t), t + open);
         assert_false(pp_pace_may_start(&p, t + open - 1));
         t += open;
-        assert_int_equal(start_all(&p, t), 1); /* the probe */
+        /* one request probes whether the endpoint is up again */
+        assert_int_equal(start_all(&p, t), 1);
         assert_int_equal(p.state, PP_PACE_PROBING);
-        assert_int_equal(pp_pace_next_ms(&p, t), INT64_MAX);
+        assert_int_equal(next_ms(&p, t), INT64_MAX);
         pp_pace_ended(&p, false, t += 100, 0);
         requests++;
     }
@@ -178,7 +196,7 @@ static void down_for_a_day(void **state)
     t = p.open_until_ms;
     assert_int_equal(start_all(&p, t), 1);
     pp_pace_ended(&p, true, t, 0);
-    static const uint32_t back[] = {1, 2, 8, 32, 32}; /* each success doubles */
+    static const uint32_t back[] = {1, 2, 8, 32, 32}; /* each success doubles the window */
     for (size_t i = 0; i < sizeof back / sizeof *back; i++) {
         assert_int_equal(start_all(&p, t), back[i]);
         while (p.in_flight > 0)
@@ -188,11 +206,12 @@ static void down_for_a_day(void **state)
         start(&p, t);
         pp_pace_ended(&p, false, t, 0);
     }
-    assert_int_equal(p.open_until_ms, t + 4500); /* the next time it is short again */
+    assert_int_equal(p.open_until_ms, t + 4500); /* a success resets the pause to the shortest */
 }
 
-/* Those that were under way when it opened hold the probe back and change nothing. */
-static void stragglers(void **state)
+/* The breaker opens while requests are in flight. The probe must wait until they have ended, and
+ * their results must have no other effect. */
+static void late_results_do_not_move_the_probe(void **state)
 {
     (void)state;
     struct pp_endpoint_pace p;
@@ -208,12 +227,12 @@ static void stragglers(void **state)
     assert_int_equal(p.open_until_ms, 1000 + 4500);
     for (int left = 27; left > 0; left--) {
         assert_false(pp_pace_may_start(&p, 100000));
-        assert_int_equal(pp_pace_next_ms(&p, 100000), INT64_MAX);
+        assert_int_equal(next_ms(&p, 100000), INT64_MAX);
         pp_pace_ended(&p, left % 2, 15000, 0);
         assert_int_equal(p.state, PP_PACE_OPEN);
         assert_int_equal(p.open_until_ms, 1000 + 4500);
     }
-    assert_int_equal(pp_pace_next_ms(&p, 15000), 15000);
+    assert_int_equal(next_ms(&p, 15000), 15000);
     assert_int_equal(start_all(&p, 15000), 1);
 }
 
@@ -236,8 +255,9 @@ static void the_pause_varies_by_a_tenth(void **state)
     assert_in_range(most, 5480, 5500);
 }
 
-/* Whatever happens in whatever order: bounds hold, and as soon as the endpoint is well it gets all. */
-static void any_order(void **state)
+/* Starts and ends requests in random order. The window must stay within its bounds, and an endpoint
+ * that works again must get its full window. */
+static void bounds_hold_in_any_order(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 300; seed++) {
@@ -254,7 +274,7 @@ static void any_order(void **state)
                 pp_pace_started(&p);
                 in_flight++;
             } else {
-                int64_t next = pp_pace_next_ms(&p, t);
+                int64_t next = next_ms(&p, t);
                 assert_true(next > t && (next < INT64_MAX || in_flight > 0));
                 assert_true(next == INT64_MAX || next - t <= PP_PACE_OPEN_MAX_MS / 10 * 11);
                 if (next < INT64_MAX)
@@ -265,7 +285,7 @@ static void any_order(void **state)
             assert_true(in_flight <= max && (p.state != PP_PACE_PROBING || in_flight == 1));
         }
         for (int n = 0; n < 100; n++) {
-            t = in_flight == 0 ? pp_pace_next_ms(&p, t) : t;
+            t = in_flight == 0 ? next_ms(&p, t) : t;
             in_flight += start_all(&p, t);
             for (; in_flight > 0; in_flight--)
                 pp_pace_ended(&p, true, t, 0);
@@ -306,7 +326,8 @@ static enum pp_err parse(const char *s, size_t n, uint8_t out[PP_WEBHOOK_SECRET_
     return err;
 }
 
-/* Every length, and of each valid one every place with every byte that may not be there. */
+/* Tests secrets of every length, and puts every forbidden byte at every position of each valid
+ * secret. */
 static void secrets_of_every_length(void **state)
 {
     (void)state;
@@ -325,8 +346,8 @@ static void secrets_of_every_length(void **state)
         assert_int_equal(parse(text, len, out, &out_n), PP_OK);
         assert_int_equal(out_n, n);
         assert_memory_equal(out, bytes, n);
-        for (size_t cut = 0; cut < len;
-             cut++) { /* a prefix is one only where it is as an encoder would end */
+        /* a prefix is valid only if it is the whole output of an encoder for some bytes */
+        for (size_t cut = 0; cut < len; cut++) {
             bool whole = cut >= 6 + 32 && (cut - 6) % 4 == 0;
             assert_int_equal(parse(text, cut, out, &out_n), whole ? PP_OK : PP_EINVAL);
         }
@@ -337,7 +358,7 @@ static void secrets_of_every_length(void **state)
                     continue;
                 text[i] = (char)c;
                 bool padded = c == '=' && (i + 1 == len || (i + 2 == len && text[len - 1] == '='));
-                if (!padded) /* else its spare bits decide */
+                if (!padded) /* without padding, the unused bits of the last character decide */
                     assert_int_equal(parse(text, len, out, &out_n), PP_EINVAL);
             }
             text[i] = was;
@@ -356,7 +377,7 @@ static void spare_bits_are_zero(void **state)
                  {"AAD=", false}, {"A===", false}, {"====", false}, {"AA=A", false}, {"=AAA", false},
                  {"AAAA", true},  {"AA", false},   {"AAA", false},  {"A", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[64] = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"; /* 24 bytes */
+        char text[64] = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"; /* base64 of 24 bytes */
         uint8_t out[PP_WEBHOOK_SECRET_MAX];
         size_t n;
         memcpy(text + 38, cases[i].end, strlen(cases[i].end) + 1);
@@ -364,7 +385,7 @@ static void spare_bits_are_zero(void **state)
     }
 }
 
-static void no_secrets(void **state)
+static void refuses_what_is_no_secret(void **state)
 {
     (void)state;
     static const char *const cases[] = {
@@ -383,7 +404,8 @@ static void no_secrets(void **state)
     size_t n;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(parse(cases[i], strlen(cases[i]), out, &n), PP_EINVAL);
-    const char *good = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"; /* of the Standard Webhooks specification */
+    /* example of the Standard Webhooks specification */
+    const char *good = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     assert_int_equal(parse(good, strlen(good), out, &n), PP_OK);
     assert_int_equal(n, 24);
     assert_memory_equal(out, "\x31\xf2\x90\xf6\xbf\x06", 6);
@@ -396,13 +418,13 @@ int main(void)
         cmocka_unit_test(waits_vary_by_a_tenth),
         cmocka_unit_test(what_the_receiver_asks_for),
         cmocka_unit_test(the_window_grows_and_shrinks),
-        cmocka_unit_test(down_for_a_day),
-        cmocka_unit_test(stragglers),
+        cmocka_unit_test(a_day_of_failures_costs_few_requests),
+        cmocka_unit_test(late_results_do_not_move_the_probe),
         cmocka_unit_test(the_pause_varies_by_a_tenth),
-        cmocka_unit_test(any_order),
+        cmocka_unit_test(bounds_hold_in_any_order),
         cmocka_unit_test(secrets_of_every_length),
         cmocka_unit_test(spare_bits_are_zero),
-        cmocka_unit_test(no_secrets),
+        cmocka_unit_test(refuses_what_is_no_secret),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Entries of the ingest queue: what is written comes back; what is damaged is refused, and never read beyond.
- */
+/* Tests entries of the ingest queue. The reader must return every entry as it was written, refuse a
+ * damaged entry, and never read past the end of an entry. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "core/entry.h"
 #include "prng.h"
 
-/* Two items: one with meta and two photos, one bare. */
+/* Two items: the first has meta and two photos, the second has only the required fields. */
 static void write_two(struct pp_buf *b)
 {
     pp_buf_init(b, 1 << 20);
@@ -111,7 +111,7 @@ static void other_versions_are_refused(void **state)
     assert_false(pp_entry_next(&r, &item));
 }
 
-/* Reads to the end; the number of items, -1 where it is damaged. */
+/* Reads all items, and returns their number, or -1 if the entry is damaged. */
 static int count(const void *p, size_t n)
 {
     struct pp_entry_reader r;
@@ -132,7 +132,7 @@ static int count(const void *p, size_t n)
         assert_true(r.bad || photos == item.n_photos);
         items++;
     }
-    assert_false(pp_entry_next(&r, &item)); /* it stays at its end */
+    assert_false(pp_entry_next(&r, &item)); /* after the end, each further call returns false */
     return r.bad ? -1 : items;
 }
 
@@ -144,12 +144,12 @@ static void cut_entries_are_damaged(void **state)
     (void)state;
     write_two(&b);
     for (size_t n = 0; n <= b.n; n++) {
-        char *copy = malloc(n ? n : 1); /* so that reading beyond shows */
+        char *copy = malloc(n ? n : 1); /* exactly n bytes, so that ASan sees a read past the end */
         memcpy(copy, b.p, n);
         whole += count(copy, n) >= 0;
         free(copy);
     }
-    assert_int_equal(whole, 3); /* none, one and both items */
+    assert_int_equal(whole, 3); /* cuts that leave no item, one item and both items occurred */
     pp_buf_fini(&b);
 }
 
@@ -171,7 +171,7 @@ static void bytes_may_be_anything(void **state)
     pp_buf_fini(&b);
 }
 
-static void bounds_hold(void **state)
+static void refuses_what_is_beyond_its_bounds(void **state)
 {
     static const struct {
         size_t id_n;
@@ -202,7 +202,7 @@ int main(void)
         cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(cut_entries_are_damaged),
         cmocka_unit_test(bytes_may_be_anything),
-        cmocka_unit_test(bounds_hold),
+        cmocka_unit_test(refuses_what_is_beyond_its_bounds),
     };
 
     return cmocka_run_group_tests_name("entry", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Weighted max-min: cases, and properties on random clients. */
+/* Tests weighted max-min fairness: cases, and properties of random clients. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,12 +13,13 @@
 
 #define MANY PP_FAIR_MANY
 
-static void test_cases(void **state)
+static void shares_by_weight_and_limits(void **state)
 {
     (void)state;
     static const struct {
         uint32_t slots, n, total;
-        struct pp_fair_client c[4]; /* weight, want, permits, concurrency_left; allot = due */
+        /* weight, want, permits, concurrency_left, allot (0), expected allot */
+        struct pp_fair_client c[4];
     } cases[] = {
         {100, 0, 0, {{0}}},
         {100, 1, 16, {{1, MANY, 600, 16, 0, 16}}},
@@ -47,8 +48,9 @@ static uint32_t least(const struct pp_fair_client *c)
     return a < c->concurrency_left ? a : c->concurrency_left;
 }
 
-/* Nothing left over, nobody above his limit, and nobody short while another has more per weight (by more than
- * rounding). */
+/* Checks three rules. All free transfers are allotted if clients can use them. No client gets more
+ * than its limit. A client that could use more has at least as many per weight as any other, apart
+ * from rounding. */
 static void check_fair(const struct pp_fair_client *c, size_t n, uint32_t slots, uint32_t q, uint32_t total)
 {
     uint64_t sum = 0, can = 0;
@@ -65,7 +67,7 @@ static void check_fair(const struct pp_fair_client *c, size_t n, uint32_t slots,
                             (uint64_t)(c[i].allot + q) * c[k].weight);
 }
 
-static void test_properties(void **state)
+static void the_allotment_is_max_min_fair(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 400; seed++) {
@@ -91,7 +93,7 @@ static void test_properties(void **state)
     }
 }
 
-/* Clients of unequal weight with endless backlog; the sum of their weights. */
+/* Fills in clients of unequal weight with endless backlog, and returns the sum of their weights. */
 static uint32_t fill_endless(struct pp_fair_client *c, uint32_t n)
 {
     uint32_t weights = 0;
@@ -103,9 +105,10 @@ static uint32_t fill_endless(struct pp_fair_client *c, uint32_t n)
     return weights;
 }
 
-/* One free transfer a cycle, 50 clients of unequal weight with endless backlog: each gets its share over
- * time, and is never made to wait much longer than its share says. */
-static void test_nobody_starves(void **state)
+/* One transfer becomes free per cycle, and 50 clients of unequal weight have endless backlog. Over
+ * time each client must get its share, and no client may wait much longer than its share implies.
+ */
+static void no_client_starves(void **state)
 {
     (void)state;
     enum { N = 50, CYCLES = 20000 };
@@ -127,9 +130,10 @@ static void test_nobody_starves(void **state)
     }
 }
 
-/* Quanta of 8 to 50 clients of unequal weight, 24 free transfers a cycle: few are served in a cycle, all get
- * their share over time. */
-static void test_quanta(void **state)
+/* In each cycle 24 transfers become free, and the planner of shares gives them out 8 at a time. So
+ * a cycle serves three of 50 clients, but over time every client must get the share that its weight
+ * implies. */
+static void rounding_is_by_quanta(void **state)
 {
     (void)state;
     enum { N = 50, CYCLES = 5000, Q = 8, SLOTS = 24 };
@@ -155,8 +159,9 @@ static void test_quanta(void **state)
     }
 }
 
-/* A client with 1,000,000 open photos, one with 10 that comes in a crowd: it is served in the first cycle. */
-static void test_small_one_waits_no_cycle(void **state)
+/* A client with 10 open photos arrives beside a client with 1,000,000. The first cycle must give
+ * the small client all that it wants. */
+static void a_small_client_waits_for_no_cycle(void **state)
 {
     (void)state;
     struct pp_fair_client c[2] = {{.weight = 1, .want = 1000000, .permits = MANY, .concurrency_left = MANY}};
@@ -166,7 +171,8 @@ static void test_small_one_waits_no_cycle(void **state)
     c[1] = (struct pp_fair_client){.weight = 1, .want = 10, .permits = 600, .concurrency_left = 16};
     assert_int_equal(pp_fair_allot(c, 2, 256, 1, scratch), 256);
     assert_int_equal(c[1].allot, 10);
-    /* Even when one transfer ends at a time. */
+    /* Now one transfer becomes free per cycle. The two clients must take turns, so the small one
+     * has its 10 transfers after 21 cycles. */
     uint32_t done = 0;
     for (int cycle = 0; cycle < 21; cycle++) {
         c[1].want = 10 - done;
@@ -179,11 +185,11 @@ static void test_small_one_waits_no_cycle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_properties),
-        cmocka_unit_test(test_nobody_starves),
-        cmocka_unit_test(test_quanta),
-        cmocka_unit_test(test_small_one_waits_no_cycle),
+        cmocka_unit_test(shares_by_weight_and_limits),
+        cmocka_unit_test(the_allotment_is_max_min_fair),
+        cmocka_unit_test(no_client_starves),
+        cmocka_unit_test(rounding_is_by_quanta),
+        cmocka_unit_test(a_small_client_waits_for_no_cycle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* A client's request headers: which are taken, and which go to another host. */
+/* Tests a client's request headers: which are accepted, and which are sent on after a redirect to
+ * another host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "pipeline/headers.h"
+#include "pipeline/fetch/headers.h"
 
 static void check_lines(const char *json, const char *const *lines)
 {
@@ -35,7 +36,7 @@ static void lines_are_made(void **state)
     check_lines("{\"Cookie\": \"a=\\u00e9\"}", (const char *[]){"Cookie: a=\xc3\xa9", NULL});
 }
 
-static void none_is_none(void **state)
+static void an_empty_object_gives_no_headers(void **state)
 {
     struct pp_headers *h = (struct pp_headers *)1;
     char bad[65] = "x";
@@ -91,20 +92,20 @@ static const struct {
     {"{\"Content-Encoding\": \"x\"}", "Content-Encoding"},
 };
 
-static void others_are_refused_by_name(void **state)
+static void refuses_forbidden_headers_by_name(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
         struct pp_headers *h = (struct pp_headers *)1;
         char bad[65];
         if (pp_headers_parse(refused[i].json, &h, bad) != PP_EINVAL)
-            fail_msg("taken: %s", refused[i].json);
+            fail_msg("accepted: %s", refused[i].json);
         assert_null(h);
         assert_string_equal(bad, refused[i].bad);
     }
 }
 
-/* {"H-0": "v", ...}, names of name_n bytes, values of value_n. */
+/* Writes the object {"H-0": "v", ...} with names of name_n bytes and values of value_n bytes. */
 static char *object_of(unsigned n, size_t name_n, size_t value_n)
 {
     char *json = malloc(n * (name_n + value_n + 16) + 16), *p = json;
@@ -123,7 +124,7 @@ static char *object_of(unsigned n, size_t name_n, size_t value_n)
     return json;
 }
 
-static void there_are_bounds(void **state)
+static void refuses_too_many_and_too_long(void **state)
 {
     static const struct {
         unsigned n;
@@ -157,7 +158,7 @@ static void sets_are_shared(void **state)
     assert_int_equal(pp_headers_parse("{\"A\": \"b\"}", &h, bad), PP_OK);
     assert_ptr_equal(pp_headers_ref(h), h);
     pp_headers_unref(h);
-    assert_string_equal(h->lines[0], "A: b"); /* the other's still */
+    assert_string_equal(h->lines[0], "A: b"); /* the other set of headers is unchanged */
     pp_headers_unref(h);
 }
 
@@ -188,9 +189,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_made),
-        cmocka_unit_test(none_is_none),
-        cmocka_unit_test(others_are_refused_by_name),
-        cmocka_unit_test(there_are_bounds),
+        cmocka_unit_test(an_empty_object_gives_no_headers),
+        cmocka_unit_test(refuses_forbidden_headers_by_name),
+        cmocka_unit_test(refuses_too_many_and_too_long),
         cmocka_unit_test(sets_are_shared),
         cmocka_unit_test(only_harmless_ones_go_to_another_host),
     };

@@ -1,5 +1,5 @@
-/* The hub: who gets which events, from where on, each once; gaps; those who are slow; and the publisher's
- * numbers. */
+/* Tests the hub: every subscriber gets the events of its topics, each exactly once; gaps; slow
+ * subscribers; and the numbers that the publisher gives to events. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,31 +11,30 @@
 #include <cmocka.h>
 
 #include "base/piece.h"
+#include "events/hub_internal.h"
+#include "events/publisher.h"
 #include "fake_delivery.h"
-#include "pipeline/hub.h"
-#include "pipeline/publisher.h"
 #include "test_loop.h"
 
 struct follower {
     struct pp_sub sub;
     struct kit *kit;
-    uint64_t seqs[FAKE_EVENTS]; /* 0: a gap */
+    uint64_t seqs[FAKE_EVENTS]; /* numbers of the events received, in order; 0 stands for a gap */
     size_t n, calls, most;
     uint64_t gap_from, gap_to, at;
     bool busy, failed, caught_up;
-    size_t leave_after; /* events; 0: never */
-    size_t full;        /* deliveries that it does not take */
+    size_t leave_after; /* the follower leaves after this many events; 0: never */
+    size_t full;        /* the follower refuses this many deliveries because it is full */
 };
 
 struct kit {
     struct pp_loop *loop;
-    struct pp_log *log;
-    struct pp_params params;
-    struct pp_pipeline p;
+    struct pp_metrics metrics;
     struct fake_log events;
     struct fake_outbox store;
+    struct pp_publisher *publisher;
     struct pp_hub *hub;
-    bool busy; /* those who follow from here on are */
+    bool busy; /* followers that start from now on refuse deliveries */
 };
 
 /* --- a follower --- */
@@ -131,7 +130,8 @@ static void leave(struct follower *f)
 
 static void open_hub(struct kit *k)
 {
-    k->hub = pp_hub_open(&k->p);
+    k->hub = pp_hub_open(
+        &(struct pp_hub_options){.loop = k->loop, .events = &k->events.base, .publisher = k->publisher});
     assert_non_null(k->hub);
 }
 
@@ -140,14 +140,10 @@ static int setup(void **state)
     struct kit *k = calloc(1, sizeof(*k));
     *state = k;
     k->loop = pp_loop_open();
-    k->p.loop = k->loop;
-    k->p.log = k->log;
-    k->p.params = &k->params;
-    k->params.sole_worker = true;
     fake_log_open(&k->events, k->loop);
     fake_outbox_open(&k->store, k->loop);
-    k->p.events = &k->events.base;
-    k->p.store = &k->store.base;
+    k->publisher = pp_publisher_open(&(struct pp_publisher_options){
+        .loop = k->loop, .events = &k->events.base, .store = &k->store.base, .metrics = &k->metrics});
     open_hub(k);
     return 0;
 }
@@ -159,6 +155,8 @@ static int teardown(void **state)
     while (pp_hub_busy(k->hub) > 0)
         (void)pp_loop_turn(k->loop, true);
     pp_hub_close(k->hub);
+    assert_int_equal(pp_publisher_busy(k->publisher), 0);
+    pp_publisher_close(k->publisher);
     fake_log_close(&k->events);
     fake_outbox_close(&k->store);
     pp_loop_close(k->loop);
@@ -169,7 +167,7 @@ static int teardown(void **state)
 static bool up_to_date(void *arg)
 {
     struct kit *k = arg;
-    return k->events.reads > 0 && pp_hub_tail(k->hub) == k->events.next - 1 && pp_hub_busy(k->hub) == 0;
+    return k->events.reads > 0 && k->hub->tail == k->events.next - 1 && pp_hub_busy(k->hub) == 0;
 }
 
 static void settle(struct kit *k)
@@ -188,7 +186,8 @@ static void put(struct kit *k, const char *key, size_t n)
         fake_log_put(&k->events, key, "t", "{}");
 }
 
-/* The hub is not told: before it has begun, it begins with the newest of them. */
+/* Adds events to the log without a notice to the hub. A hub that has not started yet starts with
+ * the newest of them. */
 static void put_quietly(struct kit *k, const char *key, size_t n)
 {
     void (*woken)(void *data) = k->events.woken;
@@ -257,8 +256,8 @@ static void from_now_on_is_from_now_on(void **state)
 {
     struct kit *k = *state;
     put_quietly(k, "ops", 3);
-    struct follower *early =
-        follow(k, PP_SUB_JSON, PP_SUB_FROM_NOW, "ops", NULL); /* the end is not known yet */
+    /* the hub does not know the end of the log yet */
+    struct follower *early = follow(k, PP_SUB_JSON, PP_SUB_FROM_NOW, "ops", NULL);
     pp_test_until(k->loop, has_caught_up, early, 5000);
     put(k, "ops", 2);
     settle(k);
@@ -266,7 +265,7 @@ static void from_now_on_is_from_now_on(void **state)
     leave(early);
 }
 
-/* Nobody is told that there is nothing more before the log has been read. */
+/* The hub may call caught_up() only after it has read the log. */
 static void caught_up_is_caught_up(void **state)
 {
     struct kit *k = *state;
@@ -278,13 +277,14 @@ static void caught_up_is_caught_up(void **state)
     leave(f);
 }
 
-/* From the log by pages, then from the ring, then live: each once, in order, whatever the place. */
+/* A subscriber first gets pages of the log, then the events of the ring, then live events. Whatever
+ * number it starts from, it must get each event once and in order. */
 static void resumes_from_everywhere(void **state)
 {
     struct kit *k = *state;
     static const uint64_t places[] = {0, 1, 499, 500, 501, 999, 1000, 4399, 4400};
 
-    put_quietly(k, "ops", 4400); /* more than is read at the start */
+    put_quietly(k, "ops", 4400); /* more events than the hub reads when it starts */
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
         struct follower *f = follow(k, i % 2 ? PP_SUB_SSE : PP_SUB_JSON, places[i], "ops", NULL);
         pp_test_until(k->loop, has_caught_up, f, 5000);
@@ -317,8 +317,8 @@ static void a_pause_loses_nothing(void **state)
     leave(f);
 }
 
-/* Live ones that can't take a round, or for whom it is too large, get it in their time, and then are live
- * again. */
+/* A subscriber refuses events because it is full, or because a round of events is too large for it.
+ * The hub must send it these events from the ring later, and then live events again. */
 static void one_that_is_full_falls_behind(void **state)
 {
     struct kit *k = *state;
@@ -361,8 +361,9 @@ static void what_was_cleaned_away_is_said(void **state)
     leave(g);
 }
 
-/* The log's data were lost: it goes on with a new block of numbers. */
-static void what_was_lost_is_said_to_those_who_listen(void **state)
+/* The log loses all its data and continues with a new block of numbers. Subscribers must get a gap,
+ * and then the new events. */
+static void subscribers_learn_of_lost_events(void **state)
 {
     struct kit *k = *state;
     put(k, "ops", 3);
@@ -378,7 +379,7 @@ static void what_was_lost_is_said_to_those_who_listen(void **state)
     leave(f);
 }
 
-/* ... or went back some moments: the log has a gap in the place of what is missing. */
+/* The log loses only its last events. Subscribers must get a gap for the missing numbers. */
 static void a_gap_within_the_log(void **state)
 {
     struct kit *k = *state;
@@ -441,7 +442,8 @@ static void leaving_in_the_middle_of_a_round(void **state)
     assert_int_equal(pp_hub_subscribers(k->hub), 0);
 }
 
-/* A key twice is one key: whoever leaves while its topic is dealt out does not pull the next link away. */
+/* A subscriber names a topic twice, and must get each event once. Another leaves in the middle of a
+ * round, and the hub must remove it only once. */
 static void the_same_key_twice(void **state)
 {
     struct kit *k = *state;
@@ -464,14 +466,15 @@ static void the_same_key_twice(void **state)
 static void a_log_that_fails(void **state)
 {
     struct kit *k = *state;
-    put_quietly(k, "ops", 4400); /* not all in the ring: a page is read */
+    /* too many events for the ring, so the subscriber needs a page of the log */
+    put_quietly(k, "ops", 4400);
     settle(k);
     k->events.read_err = PP_EIO;
     struct follower *f = follow(k, PP_SUB_JSON, 0, "ops", NULL);
     pp_test_until(k->loop, up_to_date, k, 5000);
     assert_true(f->failed);
     free(f);
-    k->events.read_err = PP_EIO; /* the tail: tried again */
+    k->events.read_err = PP_EIO; /* the hub cannot read the end of the log, and tries again */
     put(k, "ops", 1);
     settle(k);
 }
@@ -494,7 +497,8 @@ static bool is_checked(void *arg)
     return ((struct checking *)arg)->done;
 }
 
-/* Another process may have handed out numbers that this one has not read yet. */
+/* A subscriber may start from a number that another process has published and this process has not
+ * read yet. The hub must refuse only a number that no event has. */
 static void numbers_of_the_future(void **state)
 {
     struct kit *k = *state;
@@ -513,14 +517,14 @@ static void numbers_of_the_future(void **state)
     }
 }
 
-/* A log that came back with fewer numbers than were handed out: it is given new ones first. */
+/* The log has lost its last numbers. The hub begins a new block of numbers before it checks a
+ * subscriber's number, and accepts a number below that block. */
 static void a_log_that_went_back(void **state)
 {
     struct kit *k = *state;
     put(k, "ops", 3);
     settle(k);
-    k->p.publisher = pp_publisher_open(&k->p);
-    k->events.end = 1; /* its numbers don't hold any more */
+    k->events.end = 1; /* the numbers above 1 are lost */
     k->store.numbers = 1000;
     struct checking c = {.check = {.after = 900, .done = checked}};
     pp_hub_check(k->hub, &c.check);
@@ -530,7 +534,6 @@ static void a_log_that_went_back(void **state)
     pp_hub_check(k->hub, &c.check);
     pp_test_until(k->loop, is_checked, &c, 5000);
     assert_int_equal(c.err, PP_EINVAL);
-    pp_publisher_close(k->p.publisher);
 }
 
 /* --- the publisher --- */
@@ -542,11 +545,11 @@ struct publishing {
     enum pp_err err;
 };
 
-static void published(struct pp_publication *publication, enum pp_err err)
+static void published(struct pp_req *req)
 {
-    struct publishing *p = publication->data;
+    struct publishing *p = req->data;
     p->done = true;
-    p->err = err;
+    p->err = req->err;
 }
 
 static bool is_published(void *arg)
@@ -557,8 +560,9 @@ static bool is_published(void *arg)
 static void publish(struct kit *k, struct publishing *p)
 {
     *p = (struct publishing){.event = {.key = "ops", .type = "t", .data = "{}", .data_n = 2}};
-    p->publication = (struct pp_publication){.events = &p->event, .n = 1, .done = published, .data = p};
-    pp_publish(k->p.publisher, &p->publication);
+    p->publication =
+        (struct pp_publication){.req = {.done = published, .data = p}, .events = &p->event, .n = 1};
+    pp_publish(k->publisher, &p->publication);
 }
 
 static void blocks_of_numbers_are_fetched(void **state)
@@ -566,8 +570,7 @@ static void blocks_of_numbers_are_fetched(void **state)
     struct kit *k = *state;
     struct publishing p[3];
 
-    k->p.publisher = pp_publisher_open(&k->p);
-    k->events.end = 1; /* none */
+    k->events.end = 1; /* the log has no events */
     k->store.numbers = 5000000;
     for (size_t i = 0; i < 3; i++)
         publish(k, &p[i]);
@@ -584,13 +587,12 @@ static void blocks_of_numbers_are_fetched(void **state)
     assert_int_equal(p[0].err, PP_EIO);
     assert_int_equal(p[1].err, PP_OK);
     assert_int_equal(p[1].event.seq, 5000004);
-    k->store.err = PP_EIO; /* no numbers: nothing is published */
+    k->store.err = PP_EIO; /* the publisher gets no block of numbers, so it publishes nothing */
     k->events.end = 1;
     publish(k, &p[0]);
     pp_test_until(k->loop, is_published, &p[0], 5000);
     assert_int_equal(p[0].err, PP_EIO);
-    assert_int_equal(pp_publisher_busy(k->p.publisher), 0);
-    pp_publisher_close(k->p.publisher);
+    assert_int_equal(pp_publisher_busy(k->publisher), 0);
 }
 
 int main(void)
@@ -605,7 +607,7 @@ int main(void)
         T(a_pause_loses_nothing),
         T(one_that_is_full_falls_behind),
         T(what_was_cleaned_away_is_said),
-        T(what_was_lost_is_said_to_those_who_listen),
+        T(subscribers_learn_of_lost_events),
         T(a_gap_within_the_log),
         T(one_who_takes_few_knows_where_he_is),
         T(leaving_in_the_middle_of_a_round),

@@ -1,5 +1,5 @@
-/* Names by which things are found again: the same in every run and on every machine. The hashes are what
- * sha256sum says. */
+/* Tests that ids, keys and paths are the same in every run and on every machine. The expected
+ * hashes are those of sha256sum. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #include "core/sniff.h"
 #include "core/url.h"
-#include "pipeline/pipeline.h"
+#include "format/ids.h"
 
 static void photos_are_known_by_client_and_url(void **state)
 {
@@ -26,7 +26,8 @@ static void photos_are_known_by_client_and_url(void **state)
     assert_memory_not_equal(a.b, b.b, 16);
     b = pp_photo_key("42", "http://a.test/x.jpg", 18);
     assert_memory_not_equal(a.b, b.b, 16);
-    b = pp_photo_key("4", "2http://a.test/x.jpg", 20); /* the border counts */
+    /* the same bytes, divided differently between client and URL, give another key */
+    b = pp_photo_key("4", "2http://a.test/x.jpg", 20);
     assert_memory_not_equal(a.b, b.b, 16);
 }
 
@@ -74,7 +75,7 @@ static void batch_ids_differ(void **state)
     }
 }
 
-static void other_texts_are_no_batch_ids(void **state)
+static void refuses_other_texts_as_batch_ids(void **state)
 {
     static const char *const no[] = {"",
                                      "b_",
@@ -137,7 +138,7 @@ int main(void)
         cmocka_unit_test(long_urls_have_keys_too),
         cmocka_unit_test(batch_ids_sort_by_time),
         cmocka_unit_test(batch_ids_differ),
-        cmocka_unit_test(other_texts_are_no_batch_ids),
+        cmocka_unit_test(refuses_other_texts_as_batch_ids),
         cmocka_unit_test(results_have_one_id_each),
         cmocka_unit_test(objects_have_their_path),
     };

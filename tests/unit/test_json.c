@@ -1,4 +1,5 @@
-/* JSON out (json_out.h) and the scanner (json_scan.h): each text is read back by jansson. */
+/* Tests the JSON writer (json_out.h), whose output jansson must read back, and the scanner
+ * (json_scan.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/json_out.h"
-#include "pipeline/json_scan.h"
+#include "format/json_out.h"
+#include "format/json_scan.h"
 #include "prng.h"
 
 static struct pp_buf out;
@@ -58,6 +59,18 @@ static void commas_and_brackets(void **state)
                                "\"once\":\"1970-01-01T00:00:00.001Z\",\"raw\":[1]}");
 }
 
+static void members_of_every_kind(void **state)
+{
+    (void)state;
+    PP_JSON_OBJECT(&out, NULL, PP_STR("s", "x"), PP_STR("none", NULL), PP_INT("i", -1),
+                   PP_UINT("u", UINT64_MAX), PP_NUM("n", 2.5), PP_BOOL("b", true), PP_TIME("t", 1),
+                   PP_TIME("never", 0), PP_INT_IF("i_null", false, 3), PP_UINT_IF("u_given", true, 0),
+                   PP_NUM_IF("n_null", false, 1));
+    assert_string_equal(out.p, "{\"s\":\"x\",\"none\":null,\"i\":-1,\"u\":18446744073709551615,\"n\":2.5,"
+                               "\"b\":true,\"t\":\"1970-01-01T00:00:00.001Z\",\"never\":null,"
+                               "\"i_null\":null,\"u_given\":0,\"n_null\":null}");
+}
+
 static void numbers(void **state)
 {
     static const struct {
@@ -96,7 +109,8 @@ static void texts_are_escaped(void **state)
     }
 }
 
-/* Whatever the bytes, what comes out is JSON, and equal where they were UTF-8 without NUL. */
+/* Writes random bytes as a string. The output must be valid JSON, and if the bytes are UTF-8
+ * without NUL, jansson must read the same text. */
 static void any_text_is_json(void **state)
 {
     uint64_t seed = 7;
@@ -157,7 +171,7 @@ static void ceiling(void **state)
 
 /* --- the scanner --- */
 
-/* Reads a whole document by scanning: the number of scalars in it, or -1. */
+/* Scans a whole document, and returns the number of its scalars, or -1 if it is not valid. */
 static int walk(struct pp_scan *s)
 {
     struct pp_slice text;
@@ -260,7 +274,7 @@ static void scan_is_strict(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
         if (scans(bad[i], strlen(bad[i]), error))
-            fail_msg("%s was taken", bad[i]);
+            fail_msg("%s was accepted", bad[i]);
     assert_false(scans("[1,\0]", 5, error));
 }
 
@@ -293,7 +307,7 @@ static void scan_bounds_depth(void **state)
         bool ok = scans(text, 2 * (size_t)depth, error);
         assert_int_equal(ok, depth <= PP_JSON_DEPTH);
     }
-    /* brackets in strings are no depth */
+    /* brackets within strings do not count as nesting */
     memset(text, '[', 200);
     text[0] = text[100] = '"';
     assert_true(scans(text, 101, error));
@@ -322,7 +336,7 @@ static void scan_counts_values(void **state)
     }
 }
 
-/* Scanning and jansson agree on what is JSON, over small texts made of its pieces. */
+/* The scanner and jansson must agree on every short text made of pieces of JSON. */
 static void scan_agrees_with_jansson(void **state)
 {
     static const char *const pieces[] = {"{",     "}", "[", "]",    ",",  ":", "\"a\"",
@@ -337,7 +351,7 @@ static void scan_agrees_with_jansson(void **state)
             strcat(text, pieces[pp_test_between(&seed, 0, sizeof(pieces) / sizeof(*pieces) - 1)]);
         json_t *json = json_loads(text, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
         bool ours = scans(text, strlen(text), error);
-        /* the walk above leaves duplicates of its own levels to its caller */
+        /* the scanner does not check for duplicate keys; its callers do */
         if (!json && ours)
             json = json_loads(text, JSON_DECODE_ANY, NULL);
         if (ours != (json != NULL))
@@ -352,6 +366,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(commas_and_brackets, buf_open, buf_close),
+        cmocka_unit_test_setup_teardown(members_of_every_kind, buf_open, buf_close),
         cmocka_unit_test_setup_teardown(numbers, buf_open, buf_close),
         cmocka_unit_test_setup_teardown(texts_are_escaped, buf_open, buf_close),
         cmocka_unit_test_setup_teardown(any_text_is_json, buf_open, buf_close),

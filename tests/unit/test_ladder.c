@@ -1,4 +1,5 @@
-/* The ladder: which failures climb it, and how many imports each step skips. */
+/* Tests the ladder: which failures count, and how many imports are answered from the record after
+ * each. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 
 #define HOUR 3600000
 
-static void test_what_counts(void **state)
+static void which_codes_climb(void **state)
 {
     (void)state;
     int counted = 0;
@@ -19,14 +20,15 @@ static void test_what_counts(void **state)
         counted += pp_ladder_counts((uint16_t)code);
     assert_int_equal(counted, 3);
     assert_true(pp_ladder_counts(403) && pp_ladder_counts(404) && pp_ladder_counts(410));
-    /* Nothing that is retried within an import may climb. */
+    /* A failure that is retried within an import does not count. */
     for (int code = 0; code < 600; code++)
         if (pp_ladder_counts((uint16_t)code))
             assert_int_equal(pp_code_info((uint16_t)code)->retry, PP_FINAL);
 }
 
-/* A photo that stays away, imported every minute: 0, 1, 2, ... imports are skipped between two requests. */
-static void test_steps(void **state)
+/* A photo stays absent and is imported every minute. After the first failure no import is answered
+ * from the record, after the second one import, after the third two, and so on. */
+static void each_failure_skips_one_import_more(void **state)
 {
     (void)state;
     struct pp_ladder l = {0};
@@ -46,7 +48,7 @@ static void test_steps(void **state)
     assert_int_equal(l.streak, 32);
 }
 
-static void test_a_day_at_most(void **state)
+static void a_day_at_most(void **state)
 {
     (void)state;
     static const struct {
@@ -65,7 +67,7 @@ static void test_a_day_at_most(void **state)
         {{2, 0, HOUR}, HOUR, true},
         {{2, 1, HOUR}, HOUR, false},
         {{0, 0, HOUR}, HOUR, false},
-        {{100, 0, HOUR}, HOUR - 1, false}, /* failed in the future */
+        {{100, 0, HOUR}, HOUR - 1, false}, /* the time of the failure is in the future */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t retry_at = -7;
@@ -77,9 +79,9 @@ static void test_a_day_at_most(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_counts),
-        cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_a_day_at_most),
+        cmocka_unit_test(which_codes_climb),
+        cmocka_unit_test(each_failure_skips_one_import_more),
+        cmocka_unit_test(a_day_at_most),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Lanes: every job comes back once, to its own loop; bounds; batches; states per thread; closing. Also for
- * ThreadSanitizer. */
+/* Tests lanes: every job returns exactly once, to its own loop; also the bounds, batches, the state
+ * of each thread, and closing. This test also runs under ThreadSanitizer. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -64,7 +64,7 @@ static bool all_done(void *arg)
     return t->done == t->wanted;
 }
 
-static void test_in_order_on_one_thread(void **state)
+static void in_order_on_one_thread(void **state)
 {
     (void)state;
     struct pp_loop *loop = pp_loop_open();
@@ -75,11 +75,11 @@ static void test_in_order_on_one_thread(void **state)
     struct tally t = {.wanted = 1000, .last = -1, .thread = pthread_self()};
     for (int i = 0; i < t.wanted; i++)
         assert_int_equal(pp_lane_submit(home, &new_sum(&t, i)->job), PP_OK);
-    assert_int_equal(t.done, 0); /* later, on the loop */
+    assert_int_equal(t.done, 0); /* the job returns in a later turn of the loop */
     pp_test_until(loop, all_done, &t, 10000);
     assert_false(t.out_of_order);
     assert_false(t.wrong_thread);
-    assert_int_equal(pp_lane_load(lane), 0);
+    assert_int_equal(pp_lane_in_flight(home), 0);
     pp_lane_home_close(home);
     pp_lane_close(lane);
     pp_loop_close(loop);
@@ -148,11 +148,10 @@ static void run_workers(unsigned threads, size_t max_batch, bool batch)
         assert_false(w[i].tally.wrong_thread);
         assert_false(threads == 1 && w[i].tally.out_of_order);
     }
-    assert_int_equal(pp_lane_load(lane), 0);
     pp_lane_close(lane);
 }
 
-static void test_several_loops(void **state)
+static void jobs_return_to_their_own_loop(void **state)
 {
     (void)state;
     run_workers(1, 64, true);
@@ -186,7 +185,7 @@ static void gate_init(struct gate *g)
     sem_init(&g->leave, 0, 0);
 }
 
-static void test_bounds_and_batches(void **state)
+static void bounds_and_batches(void **state)
 {
     (void)state;
     struct gate g;
@@ -199,18 +198,18 @@ static void test_bounds_and_batches(void **state)
     assert_non_null(home);
     struct tally t = {.wanted = 11, .last = -1, .thread = pthread_self()};
     assert_int_equal(pp_lane_submit(home, &new_sum(&t, 0)->job), PP_OK);
-    sem_wait(&g.entered); /* one is running: ten may wait */
+    sem_wait(&g.entered); /* one job runs, so the lane accepts ten more */
     for (int i = 1; i <= 10; i++)
         assert_int_equal(pp_lane_submit(home, &new_sum(&t, i)->job), PP_OK);
     struct sum_job *over = new_sum(&t, 11);
     assert_int_equal(pp_lane_submit(home, &over->job), PP_EFULL);
-    free(over); /* it never fires */
-    assert_int_equal(pp_lane_load(lane), 11);
+    free(over); /* its callback never runs */
+    assert_int_equal(pp_lane_in_flight(home), 11);
     for (int i = 0; i < 4; i++)
         sem_post(&g.leave);
     pp_test_until(loop, all_done, &t, 5000);
     assert_false(t.out_of_order);
-    assert_int_equal(atomic_load(&g.batches), 4); /* 1 + 4 + 4 + 2 */
+    assert_int_equal(atomic_load(&g.batches), 4); /* batches of 1, 4, 4 and 2 jobs */
     assert_int_equal(atomic_load(&g.largest), 4);
     pp_lane_home_close(home);
     pp_lane_close(lane);
@@ -223,7 +222,7 @@ static void *close_lane(void *lane)
     return NULL;
 }
 
-static void test_close_finishes_jobs(void **state)
+static void close_finishes_jobs(void **state)
 {
     (void)state;
     struct gate g;
@@ -239,7 +238,8 @@ static void test_close_finishes_jobs(void **state)
     sem_wait(&g.entered);
     pthread_t closer;
     assert_int_equal(pthread_create(&closer, NULL, close_lane, lane), 0);
-    /* submitted while the lane is closing: either done or refused, and refused ever after */
+    /* Another thread closes the lane while the test submits jobs. The lane must run every job that
+     * it accepts, and refuse every job once it has refused one. */
     int sent = 1;
     enum pp_err err = PP_OK;
     while (err != PP_ECLOSED) {
@@ -253,7 +253,8 @@ static void test_close_finishes_jobs(void **state)
     for (int i = 0; i < sent; i++)
         sem_post(&g.leave);
     pthread_join(closer, NULL);
-    assert_int_equal(t.done, 0); /* fires when the loop turns next, though the lane has gone */
+    /* callbacks run in the loop's next turn, although the lane is already closed */
+    assert_int_equal(t.done, 0);
     t.wanted = sent;
     pp_test_until(loop, all_done, &t, 5000);
     assert_false(t.out_of_order);
@@ -266,8 +267,8 @@ static void test_close_finishes_jobs(void **state)
     pp_loop_close(loop);
 }
 
-/* A home may close within the last job's callback, while the lane's thread is still on its way out of the
- * post. */
+/* A job's callback closes the job's home, perhaps while the lane's thread has not yet returned from
+ * the call that posted the job to the home. This must be safe. */
 struct last_job {
     struct pp_job job;
     struct pp_lane_home *home;
@@ -291,7 +292,7 @@ static bool last_done(void *arg)
     return ((struct last_job *)arg)->done;
 }
 
-static void test_home_closes_in_callback(void **state)
+static void home_closes_in_callback(void **state)
 {
     (void)state;
     struct pp_loop *loop = pp_loop_open();
@@ -351,7 +352,7 @@ static void check_state(void *state, struct pp_job *job)
     do_sum(NULL, job);
 }
 
-static void test_state_per_thread(void **state)
+static void state_per_thread(void **state)
 {
     (void)state;
     struct states all = {0};
@@ -362,7 +363,8 @@ static void test_state_per_thread(void **state)
     assert_int_equal(atomic_load(&all.opened), 5);
     sigset_t mine;
     pthread_sigmask(SIG_BLOCK, NULL, &mine);
-    assert_false(sigismember(&mine, SIGTERM)); /* restored */
+    /* the lane's creation has restored the signal mask */
+    assert_false(sigismember(&mine, SIGTERM));
     struct pp_lane_home *home = pp_lane_home_open(lane, loop);
     assert_non_null(home);
     struct tally t = {.wanted = 100, .last = -1, .thread = pthread_self()};
@@ -379,7 +381,7 @@ static void test_state_per_thread(void **state)
     pp_loop_close(loop);
 }
 
-static void test_open_fails(void **state)
+static void open_fails(void **state)
 {
     (void)state;
     for (int k = 1; k <= 3; k++) {
@@ -395,13 +397,13 @@ static void test_open_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_order_on_one_thread),
-        cmocka_unit_test(test_several_loops),
-        cmocka_unit_test(test_bounds_and_batches),
-        cmocka_unit_test(test_close_finishes_jobs),
-        cmocka_unit_test(test_home_closes_in_callback),
-        cmocka_unit_test(test_state_per_thread),
-        cmocka_unit_test(test_open_fails),
+        cmocka_unit_test(in_order_on_one_thread),
+        cmocka_unit_test(jobs_return_to_their_own_loop),
+        cmocka_unit_test(bounds_and_batches),
+        cmocka_unit_test(close_finishes_jobs),
+        cmocka_unit_test(home_closes_in_callback),
+        cmocka_unit_test(state_per_thread),
+        cmocka_unit_test(open_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Requests of a port on a lane of one thread that also has something to do in between: a driver's connection.
- * Each comes back once, on the loop; who asks knows whether one is under way; closing waits. Also for
- * ThreadSanitizer. */
+/* Tests requests of a port on a lane with one thread, which also works between requests, as a
+ * driver's connection does. Each request returns once, on the loop; the caller can see whether one
+ * is in flight; closing waits for all. This test also runs under ThreadSanitizer. */
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -19,14 +19,16 @@
 
 enum { BOUND_MS = 10000 };
 
-/* What the lane's thread has; idle() and run() wait at their gates where those are shut. */
+/* State of the lane's thread. idle() waits while idle_gate is set, and run() waits while run_gate
+ * is set. */
 struct driver {
     struct pp_loop *loop;
     struct pp_lane *lane;
     struct pp_lane_home *home;
     atomic_bool idle_gate, run_gate, closed;
+    atomic_int ran;
     sem_t entered, leave, idled;
-    /* the lane's */
+    /* these fields are used by the lane's thread only */
     int calls, runs;
     pthread_t thread;
     bool wrong_thread;
@@ -37,7 +39,7 @@ struct ask {
     struct driver *d;
     pthread_t loop_thread;
     int number, done, again;
-    size_t under_way;
+    size_t in_flight;
     bool wrong_thread;
 };
 
@@ -63,6 +65,7 @@ static enum pp_err run(void *state, struct pp_req *req)
     on_lane(d);
     pass(d, &d->run_gate);
     a->number = ++d->runs;
+    atomic_fetch_add(&d->ran, 1);
     return a->number % 2 ? PP_OK : PP_EIO;
 }
 
@@ -85,7 +88,7 @@ static void answered(struct pp_req *req)
     struct ask *a = (struct ask *)req;
     a->done++;
     a->wrong_thread |= !pthread_equal(pthread_self(), a->loop_thread);
-    a->under_way = pp_lane_under_way(a->d->home);
+    a->in_flight = pp_lane_in_flight(a->d->home);
     if (a->again > 0 && a->again--)
         assert_int_equal(pp_lane_request(a->d->home, req, run), PP_OK);
 }
@@ -104,7 +107,7 @@ static void open_driver(struct driver *d, int64_t idle_ms)
     assert_non_null(d->home);
 }
 
-/* The lane may have gone before. */
+/* Closes what the test opened; the test may have closed the lane already. */
 static void close_driver(struct driver *d)
 {
     pp_lane_home_close(d->home);
@@ -125,12 +128,7 @@ static struct ask ask_of(struct driver *d)
 static bool has_all(void *arg)
 {
     struct ask *a = arg;
-    return a->done > 0 && a->again == 0 && pp_lane_under_way(a->d->home) == 0;
-}
-
-static bool lane_is_through(void *arg)
-{
-    return pp_lane_load(((struct driver *)arg)->lane) == 0;
+    return a->done > 0 && a->again == 0 && pp_lane_in_flight(a->d->home) == 0;
 }
 
 static void answered_once_on_the_loop(void **state)
@@ -147,7 +145,7 @@ static void answered_once_on_the_loop(void **state)
     assert_int_equal(a.req.err, PP_OK);
     assert_false(a.wrong_thread);
     assert_false(pthread_equal(d.thread, a.loop_thread));
-    a.again = 99; /* from within its own done() */
+    a.again = 99; /* submits itself again 99 times, from within its own done() */
     assert_int_equal(pp_lane_request(d.home, &a.req, run), PP_OK);
     pp_test_until(d.loop, has_all, &a, BOUND_MS);
     assert_int_equal(a.done, 101);
@@ -155,29 +153,30 @@ static void answered_once_on_the_loop(void **state)
     close_driver(&d);
 }
 
-static void under_way_until_it_is_back(void **state)
+static void in_flight_until_it_is_back(void **state)
 {
     (void)state;
     struct driver d;
     open_driver(&d, 0);
     struct ask a = ask_of(&d), b = a, c = a;
     atomic_store(&d.run_gate, true);
-    assert_int_equal(pp_lane_under_way(d.home), 0);
+    assert_int_equal(pp_lane_in_flight(d.home), 0);
     assert_int_equal(pp_lane_request(d.home, &a.req, run), PP_OK);
     sem_wait(&d.entered);
-    assert_int_equal(pp_lane_under_way(d.home), 1);
+    assert_int_equal(pp_lane_in_flight(d.home), 1);
     assert_int_equal(pp_lane_request(d.home, &b.req, run), PP_OK);
     assert_int_equal(pp_lane_request(d.home, &c.req, run), PP_EFULL);
-    assert_int_equal(pp_lane_under_way(d.home), 2);
+    assert_int_equal(pp_lane_in_flight(d.home), 2);
     atomic_store(&d.run_gate, false);
     sem_post(&d.leave);
-    while (!lane_is_through(&d))
+    while (atomic_load(&d.ran) < 2)
         sched_yield();
-    assert_int_equal(pp_lane_under_way(d.home), 2); /* done on the lane, but the loop has not turned */
+    /* both have run, but the loop has not turned yet */
+    assert_int_equal(pp_lane_in_flight(d.home), 2);
     assert_int_equal(a.done + b.done, 0);
     pp_test_until(d.loop, has_all, &b, BOUND_MS);
-    assert_int_equal(a.under_way, 1);
-    assert_int_equal(b.under_way, 0);
+    assert_int_equal(a.in_flight, 1);
+    assert_int_equal(b.in_flight, 0);
     assert_int_equal(b.req.err, PP_EIO);
     assert_int_equal(c.done, 0);
     close_driver(&d);
@@ -191,7 +190,8 @@ static void idle_in_between(void **state)
     for (int i = 0; i < 3; i++)
         sem_wait(&d.idled);
     struct ask a = ask_of(&d);
-    assert_int_equal(pp_lane_under_way(d.home), 0); /* it is nobody's request */
+    /* work between requests is not a request in flight */
+    assert_int_equal(pp_lane_in_flight(d.home), 0);
     for (int i = 0; i < 20; i++) {
         a.done = 0;
         assert_int_equal(pp_lane_request(d.home, &a.req, run), PP_OK);
@@ -213,8 +213,9 @@ static void a_request_waits_for_idle(void **state)
     struct ask a = ask_of(&d);
     atomic_store(&d.idle_gate, true);
     sem_wait(&d.entered);
-    assert_int_equal(pp_lane_request(d.home, &a.req, run), PP_OK); /* the lane's lock is free meanwhile */
-    assert_int_equal(pp_lane_load(d.lane), 1);
+    /* submitting does not wait for idle() */
+    assert_int_equal(pp_lane_request(d.home, &a.req, run), PP_OK);
+    assert_int_equal(pp_lane_in_flight(d.home), 1);
     pp_loop_turn(d.loop, false);
     assert_int_equal(a.done, 0);
     atomic_store(&d.idle_gate, false);
@@ -271,7 +272,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answered_once_on_the_loop),
-        cmocka_unit_test(under_way_until_it_is_back),
+        cmocka_unit_test(in_flight_until_it_is_back),
         cmocka_unit_test(idle_in_between),
         cmocka_unit_test(a_request_waits_for_idle),
         cmocka_unit_test(closing_waits),

@@ -1,4 +1,4 @@
-/* Log lines: their form, what is escaped, how they are cut, the bound on lines, many threads at once. */
+/* Tests log lines: form, escapes, cuts, the limit on lines per second, and many threads at once. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 
 enum { TIME_LEN = 24, ALL_MAX = 4 << 20 };
 
-/* What was written to `fd`, NUL-terminated; the caller frees. */
+/* Returns all bytes written to `fd`, NUL-terminated; the caller frees them. */
 static char *all_of(int fd)
 {
     char *p = malloc(ALL_MAX);
@@ -41,7 +41,7 @@ static int open_memory(void)
     return fd;
 }
 
-/* The line for one value, without time and line break; the caller frees. */
+/* Returns the line for one value, without the time and the line break; the caller frees it. */
 static char *line_of(bool json, const char *message, const char *value)
 {
     int fd = open_memory();
@@ -60,7 +60,7 @@ static char *line_of(bool json, const char *message, const char *value)
     return p;
 }
 
-static void test_text(void **state)
+static void text_lines_are_escaped(void **state)
 {
     (void)state;
     static const struct {
@@ -100,7 +100,7 @@ static void test_text(void **state)
     }
 }
 
-static void test_json(void **state)
+static void json_lines_are_escaped(void **state)
 {
     (void)state;
     static const struct {
@@ -133,9 +133,10 @@ static void test_json(void **state)
     free(line);
 }
 
-/* Any bytes of any length, also as message and key: one line, bounded, valid UTF-8, no control characters;
- * JSON that parses. */
-static void test_any_bytes(void **state)
+/* Logs random bytes of any length, also as message and key. Each call must give one line of bounded
+ * length, in valid UTF-8 and without control characters; in the JSON format jansson must be able to
+ * parse it. */
+static void any_bytes_give_one_clean_line(void **state)
 {
     (void)state;
     char *value = malloc(9000), key[200];
@@ -183,7 +184,7 @@ static void test_any_bytes(void **state)
     free(value);
 }
 
-static void test_levels(void **state)
+static void levels_below_the_set_one_are_dropped(void **state)
 {
     (void)state;
     int fd = open_memory();
@@ -211,8 +212,9 @@ static void *log_many(void *arg)
     return NULL;
 }
 
-/* Four threads: every line is whole; written and dropped lines add up; no second has more than its share. */
-static void test_bound(void **state)
+/* Four threads log at the same time. Every line must be whole, the written and the dropped lines
+ * must add up to all calls, and no second may have more lines than the limit. */
+static void lines_a_second_are_bounded(void **state)
 {
     (void)state;
     enum { THREADS = 4, BOUND = 50 };
@@ -246,7 +248,7 @@ static void test_bound(void **state)
     close(fd);
 }
 
-static void test_full_pipe_does_not_hang(void **state)
+static void full_pipe_does_not_hang(void **state)
 {
     (void)state;
     int fds[2];
@@ -263,9 +265,12 @@ static void test_full_pipe_does_not_hang(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),      cmocka_unit_test(test_json),
-        cmocka_unit_test(test_any_bytes), cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_bound),     cmocka_unit_test(test_full_pipe_does_not_hang),
+        cmocka_unit_test(text_lines_are_escaped),
+        cmocka_unit_test(json_lines_are_escaped),
+        cmocka_unit_test(any_bytes_give_one_clean_line),
+        cmocka_unit_test(levels_below_the_set_one_are_dropped),
+        cmocka_unit_test(lines_a_second_are_bounded),
+        cmocka_unit_test(full_pipe_does_not_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Loops: the clock of a turn, timers that are never early, signals, closing, lag. */
+/* Tests loops: the clock of a turn, timers that are never early, signals, closing, and the measured
+ * lag. */
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@ static int64_t clock_ms(clockid_t id)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* Keeps the processor, as long work within a turn does. */
+/* Keeps the processor busy for `ms`, like long work within a turn. */
 static void work_for(int64_t ms)
 {
     int64_t end = clock_ms(CLOCK_BOOTTIME) + ms;
@@ -58,7 +59,7 @@ static void check_clock(void *data)
     c->done = true;
 }
 
-static void test_clock(void **state)
+static void the_clock_is_read_once_a_turn(void **state)
 {
     (void)state;
     struct clock_case c = {.loop = pp_loop_open()};
@@ -69,7 +70,8 @@ static void test_clock(void **state)
     pp_timer_start(t, 0, 0);
     pp_test_until(c.loop, is_true, &c.done, 5000);
     pp_test_clock_release(c.loop);
-    /* time spent outside the loop is seen by the next turn */
+    /* Time passes between two turns of the loop. In the next turn, pp_loop_now() must include it.
+     */
     int64_t before = pp_loop_now(c.loop);
     work_for(20);
     pp_loop_turn(c.loop, false);
@@ -112,9 +114,9 @@ static bool fired_three(void *arg)
     return ((struct timer_case *)arg)->fired >= 3;
 }
 
-/* Started at odd moments of a turn, timers fire once, and never before pp_loop_now() has reached their time.
- */
-static void test_never_early(void **state)
+/* Starts timers at various moments of a turn. Each must fire exactly once, and never before
+ * pp_loop_now() has reached its time. */
+static void timers_are_never_early(void **state)
 {
     (void)state;
     enum { N = 200 };
@@ -150,22 +152,24 @@ static void start_after_work(void *data, struct pp_list *mail)
 {
     struct timer_case *c = data;
     (void)pp_list_pop(mail);
-    work_for(20); /* libuv's time is that of before, pp_loop_now() is read only now */
+    /* libuv still has the time from before the work; pp_loop_now() reads the clock here for the
+     * first time */
+    work_for(20);
     c->due = pp_loop_now(c->loop) + 30;
     pp_timer_start(c->timer, 30, 0);
 }
 
-static void test_not_early_after_work(void **state)
+static void timers_are_not_early_after_long_work(void **state)
 {
     (void)state;
     struct timer_case c = {.loop = pp_loop_open()};
     assert_non_null(c.loop);
     c.timer = pp_timer_open(c.loop, on_fire, &c);
-    struct pp_mailbox *box = pp_mailbox_open(c.loop, 0, start_after_work, &c);
+    struct pp_mailbox *box = pp_mailbox_open(c.loop, start_after_work, &c);
     assert_true(c.timer && box);
     struct pp_mail mail;
     pp_mailbox_post(box, &mail);
-    work_for(2); /* so that this turn's time is a new one */
+    work_for(2); /* lets the turn begin with a new time of the clock */
     pp_test_until(c.loop, fired_once, &c, 5000);
     assert_false(c.early);
     pp_mailbox_close(box);
@@ -173,7 +177,7 @@ static void test_not_early_after_work(void **state)
     pp_loop_close(c.loop);
 }
 
-static void test_start_stop_sooner(void **state)
+static void timers_start_stop_and_move_up(void **state)
 {
     (void)state;
     struct pp_loop *loop = pp_loop_open();
@@ -189,10 +193,10 @@ static void test_start_stop_sooner(void **state)
     pp_timer_stop(stopped.timer);
     pp_timer_stop(stopped.timer);
     pp_timer_start(replaced.timer, 1, 1);
-    pp_timer_start(replaced.timer, INT64_MAX, 0); /* never */
-    pp_timer_sooner(sooner.timer, 100000);        /* sets one that was stopped */
+    pp_timer_start(replaced.timer, INT64_MAX, 0); /* so far in the future that it never fires */
+    pp_timer_sooner(sooner.timer, 100000);        /* starts a stopped timer */
     pp_timer_sooner(sooner.timer, 5);
-    pp_timer_sooner(sooner.timer, 200000); /* not sooner */
+    pp_timer_sooner(sooner.timer, 200000); /* changes nothing: the timer is due earlier than this */
     pp_timer_start(mark.timer, 40, 0);
     pp_test_until(loop, fired_once, &mark, 5000);
     assert_int_equal(stopped.fired, 0);
@@ -205,7 +209,7 @@ static void test_start_stop_sooner(void **state)
     assert_int_equal(stopped.fired, 0);
 }
 
-static void test_repeat(void **state)
+static void repeating_timers_skip_missed_periods(void **state)
 {
     (void)state;
     struct pp_loop *loop = pp_loop_open();
@@ -217,10 +221,11 @@ static void test_repeat(void **state)
     c.due = pp_loop_now(loop) + 5;
     pp_timer_start(c.timer, 5, 5);
     pp_test_until(loop, fired_three, &c, 5000);
-    pp_timer_start(far.timer, 100000, 5); /* sooner keeps the repetition */
+    pp_timer_start(far.timer, 100000, 5); /* pp_timer_sooner() keeps the repetition */
     pp_timer_sooner(far.timer, 0);
     pp_test_until(loop, fired_three, &far, 5000);
-    /* late by many periods: one call, not one for each that was missed */
+    /* A repeating timer is late by many periods. Its callback must run once, not once per missed
+     * period. */
     pp_timer_stop(far.timer);
     int before = c.fired;
     work_for(60);
@@ -238,7 +243,7 @@ static void close_self(void *data)
     pp_timer_close(c->timer);
 }
 
-static void test_close_within_callback(void **state)
+static void close_within_callback(void **state)
 {
     (void)state;
     struct pp_loop *loop = pp_loop_open();
@@ -249,7 +254,7 @@ static void test_close_within_callback(void **state)
     pp_timer_start(c.timer, 0, 1);
     pp_test_until(loop, fired_once, &c, 5000);
     while (pp_loop_turn(loop, true))
-        ; /* ends: nothing is alive any more */
+        ; /* the loop ends because it has no open handle */
     assert_int_equal(c.fired, 1);
     pp_loop_close(loop);
 }
@@ -261,13 +266,13 @@ static void stop_loop(void *data)
     pp_loop_stop(data);
 }
 
-static void test_run_and_stop(void **state)
+static void run_and_stop(void **state)
 {
     (void)state;
     struct pp_loop *loop = pp_loop_open();
     assert_non_null(loop);
     pp_loop_stop(loop);
-    pp_loop_run(loop); /* returns: it was stopped before */
+    pp_loop_run(loop); /* returns immediately, because pp_loop_stop() was called before */
     struct pp_timer *t = pp_timer_open(loop, stop_loop, loop);
     assert_non_null(t);
     int64_t due = pp_loop_now(loop) + 10;
@@ -295,7 +300,7 @@ static bool got_both(void *arg)
     return c->usr1 == 1 && c->usr2 == 1;
 }
 
-static void test_signals(void **state)
+static void signals_come_on_the_loop(void **state)
 {
     (void)state;
     struct pp_loop *loop = pp_loop_open();
@@ -317,7 +322,7 @@ static bool has_no_lag(void *loop)
     return pp_loop_lag(loop) == 0;
 }
 
-static void test_lag(void **state)
+static void lag_is_the_longest_since_the_last_call(void **state)
 {
     (void)state;
     struct pp_loop *loop = pp_loop_open();
@@ -329,16 +334,18 @@ static void test_lag(void **state)
     int64_t lag = pp_loop_lag(loop);
     assert_in_range(lag, 200, 300);
     pp_test_clock_pass(loop, 100);
-    assert_int_equal(pp_loop_lag(loop), lag + 100); /* what is overdue counts */
+    /* the timer is overdue already, although it has not fired */
+    assert_int_equal(pp_loop_lag(loop), lag + 100);
     pp_loop_turn(loop, false);
-    assert_int_equal(pp_loop_lag(loop), lag + 100); /* as it was when the timer came */
-    assert_int_equal(pp_loop_lag(loop), 0);         /* since the last call */
+    assert_int_equal(pp_loop_lag(loop), lag + 100); /* the lag at the moment when the timer fired */
+    /* each call returns the maximum since the last call */
+    assert_int_equal(pp_loop_lag(loop), 0);
     pp_test_clock_release(loop);
     pp_loop_close(loop);
 }
 
-/* What tests/support says of the clocks. */
-static void test_clock_in_hand(void **state)
+/* Checks the promises of tests/support about the clocks. */
+static void a_held_clock_moves_only_when_passed(void **state)
 {
     (void)state;
     struct pp_loop *loop = pp_loop_open();
@@ -367,7 +374,7 @@ static void test_clock_in_hand(void **state)
     pp_loop_close(loop);
 }
 
-static void test_support(void **state)
+static void directories_and_ports_are_usable(void **state)
 {
     (void)state;
     const char *a = pp_test_tmpdir(), *b = pp_test_tmpdir();
@@ -379,17 +386,17 @@ static void test_support(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clock),
-        cmocka_unit_test(test_never_early),
-        cmocka_unit_test(test_not_early_after_work),
-        cmocka_unit_test(test_start_stop_sooner),
-        cmocka_unit_test(test_repeat),
-        cmocka_unit_test(test_close_within_callback),
-        cmocka_unit_test(test_run_and_stop),
-        cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_lag),
-        cmocka_unit_test(test_clock_in_hand),
-        cmocka_unit_test(test_support),
+        cmocka_unit_test(the_clock_is_read_once_a_turn),
+        cmocka_unit_test(timers_are_never_early),
+        cmocka_unit_test(timers_are_not_early_after_long_work),
+        cmocka_unit_test(timers_start_stop_and_move_up),
+        cmocka_unit_test(repeating_timers_skip_missed_periods),
+        cmocka_unit_test(close_within_callback),
+        cmocka_unit_test(run_and_stop),
+        cmocka_unit_test(signals_come_on_the_loop),
+        cmocka_unit_test(lag_is_the_longest_since_the_last_call),
+        cmocka_unit_test(a_held_clock_moves_only_when_passed),
+        cmocka_unit_test(directories_and_ports_are_usable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

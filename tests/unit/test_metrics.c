@@ -1,4 +1,5 @@
-/* What /metrics says: every family once, in the text format 0.0.4; numbers where they belong. */
+/* Tests /metrics: every family of metrics appears once, in text format 0.0.4, and each number is in
+ * its line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "pipeline/metrics.h"
+#include "pipeline/common/metrics.h"
 
 static const struct pp_tier tiers[] = {{1000, 1}, {5000, 1}, {30000, 1}, {500, 1}};
 
@@ -51,7 +52,7 @@ static bool is_name(const char *s, size_t n)
            strspn(s, "abcdefghijklmnopqrstuvwxyz_0123456789") >= n;
 }
 
-/* Each line is HELP, TYPE or a sample of the family announced last. */
+/* Checks that each line is HELP, TYPE, or a sample of the family announced last. */
 static void check_format(struct page *p)
 {
     char family[100] = "", seen[8192] = "";
@@ -66,7 +67,7 @@ static void check_format(struct page *p)
             assert_true(is_name(name, strlen(name)));
             assert_true(rest[strlen(rest) - 1] == '.');
             (void)snprintf(mark, sizeof(mark), " %s ", name);
-            assert_null(strstr(seen, mark)); /* once */
+            assert_null(strstr(seen, mark)); /* each family appears once */
             strcat(seen, mark);
             strcpy(family, name);
         } else if (sscanf(line, "# TYPE %99s %199[^\n]", name, rest) == 2) {
@@ -112,7 +113,7 @@ static void outcomes_are_counted_by_code_and_tier(void **state)
     pp_metrics_photo(p.m, PP_OUTCOME_FAILED, 404, 0);
     pp_metrics_photo(p.m, PP_OUTCOME_FAILED, 599, 0);
     pp_metrics_photo(p.m, PP_OUTCOME_FAILED, PP_CODE_BODY_TIMEOUT, 2);
-    pp_metrics_photo(p.m, PP_OUTCOME_FAILED, 600, 3); /* no code of ours */
+    pp_metrics_photo(p.m, PP_OUTCOME_FAILED, 600, 3); /* a code that photopool does not have */
     pp_metrics_photo(p.m, PP_OUTCOME_FAILED, PP_CODE_COUNT, 3);
     write_page(&p, 4);
     says(&p, "photopool_photos_total{outcome=\"stored\",code=\"\",tier=\"5\"} 2");
@@ -161,9 +162,13 @@ static void every_number_has_its_line(void **state)
     p.m->batches_rejected = 7;
     p.m->in_flight[1] = 11;
     p.m->open_tasks[0] = 12;
+    p.m->leads = true;
+    pp_metrics_loop_lag(p.m, 0, 250);
+    pp_metrics_loop_lag(p.m, 2, 30);
+    pp_metrics_loop_lag(p.m, PP_METRIC_LOOPS, 1); /* no such loop: it is not shown */
     write_page(&p, 2);
 #define X(field, name, type, help)                                                                     \
-    if (strcmp(type, "gauge_ms") == 0)                                                                 \
+    if ((type) == PP_LEADER_GAUGE_MS)                                                                  \
         (void)snprintf(line, sizeof(line), "photopool_%s %.3f", name, (double)p.m->field / 1000);      \
     else                                                                                               \
         (void)snprintf(line, sizeof(line), "photopool_%s %llu", name, (unsigned long long)p.m->field); \
@@ -173,7 +178,32 @@ static void every_number_has_its_line(void **state)
     says(&p, "photopool_batches_total{outcome=\"rejected\"} 7");
     says(&p, "photopool_in_flight{tier=\"5\"} 11");
     says(&p, "photopool_open_tasks{tier=\"1\"} 12");
+    says(&p, "photopool_loop_lag_seconds{loop=\"main\"} 0.250");
+    says(&p, "photopool_loop_lag_seconds{loop=\"fetch-1\"} 0.000");
+    says(&p, "photopool_loop_lag_seconds{loop=\"fetch-2\"} 0.030");
+    assert_null(strstr(p.text.p, "fetch-3"));
     page_close(&p);
+}
+
+static void gauges_of_the_leader_are_absent_elsewhere(void **state)
+{
+    static const char *const names[] = {"open_tasks", "ingest_queue_length", "ingest_queue_age_seconds",
+                                        "outbox_length", "outbox_age_seconds"};
+    char type[80];
+
+    (void)state;
+    for (int leads = 0; leads < 2; leads++) {
+        struct page p;
+        page_open(&p);
+        p.m->leads = leads;
+        write_page(&p, 2);
+        pp_metrics_write_sinks(p.m, 0, &p.text);
+        for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+            (void)snprintf(type, sizeof(type), "# TYPE photopool_%s gauge\n", names[i]);
+            assert_int_equal(strstr(p.text.p, type) != NULL, leads);
+        }
+        page_close(&p);
+    }
 }
 
 static bool two_ops(void *port, size_t i, const char **op, uint64_t *n)
@@ -205,6 +235,7 @@ int main(void)
         cmocka_unit_test(outcomes_are_counted_by_code_and_tier),
         cmocka_unit_test(durations_fall_into_their_buckets),
         cmocka_unit_test(every_number_has_its_line),
+        cmocka_unit_test(gauges_of_the_leader_are_absent_elsewhere),
         cmocka_unit_test(ports_count_for_themselves),
     };
 

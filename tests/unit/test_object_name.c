@@ -1,4 +1,4 @@
-/* test_object_name.c: the layout of a blob store, and that only what has it is taken for an object. */
+/* Tests the layout of a blob store: only names of that layout count as objects. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static void names_come_back(void **state)
 
     (void)state;
     pp_rng_seed(&rng, 5);
-    for (int i = 0; i < 1000; i++) { /* the stack has what was there before */
+    for (int i = 0; i < 1000; i++) { /* the buffer on the stack holds bytes of earlier calls */
         struct pp_blob_name name, same = {0};
         uint8_t sha256[32];
         char path[PP_OBJECT_NAME_MAX];
@@ -72,7 +72,7 @@ static void other_names_are_no_objects(void **state)
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
         struct pp_blob_name name;
         if (pp_object_parse(&name, others[i], strlen(others[i])))
-            fail_msg("an object: %s", others[i]);
+            fail_msg("accepted as an object: %s", others[i]);
     }
 }
 

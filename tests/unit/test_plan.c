@@ -1,4 +1,5 @@
-/* What a photo needs: every combination that matters. */
+/* Tests the planner's decision for a photo of an import: answer from the record, skip, fetch, or
+ * fetch conditionally. The cases cover every kind of record and every `refresh`. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,8 @@
 
 #define NOW 1795000000000
 
-/* Records: nothing; a row that says nothing; stored with either validator, none, or empty ones. */
+/* Records of photos that have not failed: no record; an empty one; stored photos with an ETag, with
+ * a date, with neither, and with both empty. */
 static const struct pp_photo nothing = {0};
 static const struct pp_photo empty = {.found = true};
 static const struct pp_photo etag = {.found = true, .object = {.type = 1}, .etag = "\"x\""};
@@ -19,8 +21,9 @@ static const struct pp_photo date = {
     .found = true, .object = {.type = 1}, .last_modified = "Sun, 06 Nov 1994 08:49:37 GMT"};
 static const struct pp_photo bare = {.found = true, .object = {.type = 1}};
 static const struct pp_photo blank = {.found = true, .object = {.type = 1}, .etag = "", .last_modified = ""};
-/* Failed: once; twice (one import is skipped); twice and skipped; twice, a day ago; stored, then failed
- * twice; with a code that the ladder does not count. */
+/* Records of photos that failed: `once`; `twice`, so that one import is answered from the record;
+ * `due`, after that import; `old`, a long time ago; `gone`, stored before it failed twice; `other`,
+ * with a code that the ladder does not count. */
 static const struct pp_photo once = {
     .found = true, .fail_code = 404, .fail_streak = 1, .failed_at = NOW - 1000};
 static const struct pp_photo twice = {
@@ -40,12 +43,12 @@ static const struct pp_photo other = {
 
 enum { K = PP_PLAN_KNOWN, S = PP_PLAN_SKIP, F = PP_PLAN_FETCH, C = PP_PLAN_FETCH_CONDITIONAL };
 
-static void test_table(void **state)
+static void every_record_under_every_refresh(void **state)
 {
     (void)state;
     static const struct {
         const struct pp_photo *photo;
-        int plain[3], replay[3]; /* by refresh: known, changed, always */
+        int plain[3], replay[3]; /* decisions for refresh = missing, changed, always */
     } cases[] = {
         {&nothing, {F, F, F}, {F, F, F}}, {&empty, {F, F, F}, {F, F, F}}, {&etag, {K, C, F}, {K, C, F}},
         {&date, {K, C, F}, {K, C, F}},    {&bare, {K, F, F}, {K, F, F}},  {&blank, {K, F, F}, {K, F, F}},
@@ -67,6 +70,6 @@ static void test_table(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_record_under_every_refresh)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

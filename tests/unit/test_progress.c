@@ -1,4 +1,4 @@
-/* How fast batches move: photos a second over the last ten. */
+/* Tests the speed of batches: photos per second over the last ten seconds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "pipeline/progress.h"
+#include "pipeline/common/progress.h"
 #include "prng.h"
 
 #define T0 INT64_C(123456000)
@@ -27,7 +27,7 @@ static void unknown_batches_do_not_move(void **state)
     (void)state;
     near(pp_progress_rate(p, "b", T0), 0, 0);
     pp_progress_add(p, "b", 5, T0);
-    near(pp_progress_rate(p, "b", T0), 0, 0); /* no time has passed: no rate yet */
+    near(pp_progress_rate(p, "b", T0), 0, 0); /* no time has passed, so there is no rate yet */
     near(pp_progress_rate(p, "c", T0 + 1000), 0, 0);
     near(pp_progress_rate(p, "b", T0 - 5000), 0, 0);
     pp_progress_free(p);
@@ -53,14 +53,16 @@ static void a_steady_batch_has_its_rate(void **state)
 
     (void)state;
     for (int64_t t = 0; t < 60000; t += 10) {
-        pp_progress_add(p, "b", 3, T0 + 300 + t); /* 300 a second */
+        /* three photos in each of these steps, which is 300 per second */
+        pp_progress_add(p, "b", 3, T0 + 300 + t);
         if (t >= 1000)
-            near(pp_progress_rate(p, "b", T0 + 300 + t), 300, 4); /* at every moment, the first ten too */
+            near(pp_progress_rate(p, "b", T0 + 300 + t), 300,
+                 4); /* the rate is right at every moment, even in the first ten seconds */
     }
     pp_progress_free(p);
 }
 
-static void what_is_past_is_forgotten(void **state)
+static void forgets_photos_older_than_ten_seconds(void **state)
 {
     struct pp_progress *p = pp_progress_new();
 
@@ -70,7 +72,8 @@ static void what_is_past_is_forgotten(void **state)
     near(pp_progress_rate(p, "b", T0 + 10000), 0, 0);
     near(pp_progress_rate(p, "b", T0 + 3600000), 0, 0);
     pp_progress_add(p, "b", 90, T0 + 3600000);
-    near(pp_progress_rate(p, "b", T0 + 3600000), 10, 0.001); /* the quiet time before counts */
+    /* the seconds without photos lower the rate */
+    near(pp_progress_rate(p, "b", T0 + 3600000), 10, 0.001);
     pp_progress_free(p);
 }
 
@@ -98,7 +101,7 @@ static void the_quietest_makes_room(void **state)
         (void)snprintf(id, sizeof(id), "b-%d", i);
         pp_progress_add(p, id, 10, T0);
     }
-    pp_progress_add(p, "b-0", 10, T0 + 10); /* so b-1 is the one quiet for longest */
+    pp_progress_add(p, "b-0", 10, T0 + 10); /* now b-1 has been idle for longest */
     pp_progress_add(p, "new", 10, T0 + 20);
     assert_true(pp_progress_rate(p, "b-0", T0 + 1000) > 0);
     assert_true(pp_progress_rate(p, "new", T0 + 1000) > 0);
@@ -113,7 +116,7 @@ int main(void)
         cmocka_unit_test(unknown_batches_do_not_move),
         cmocka_unit_test(a_young_batch_is_measured_from_its_start),
         cmocka_unit_test(a_steady_batch_has_its_rate),
-        cmocka_unit_test(what_is_past_is_forgotten),
+        cmocka_unit_test(forgets_photos_older_than_ten_seconds),
         cmocka_unit_test(a_clock_that_goes_back_does_no_harm),
         cmocka_unit_test(the_quietest_makes_room),
     };

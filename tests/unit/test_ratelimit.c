@@ -1,4 +1,4 @@
-/* The sliding log against a model that keeps every request. */
+/* Tests the sliding log against a model that keeps every request. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #define KEPT (PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS)
 
-static void test_basics(void **state)
+static void permits_are_pending_logged_and_free_again(void **state)
 {
     (void)state;
     struct pp_ratelimit rl;
@@ -26,7 +26,7 @@ static void test_basics(void **state)
     assert_true(pp_ratelimit_admit(&rl, 1000, 3));
     assert_int_equal(pp_ratelimit_permits(&rl, 1000), 0);
     assert_int_equal(pp_ratelimit_next_ms(&rl, 1000), INT64_MAX);
-    /* Pending ones count for as long as they are, here ten minutes. */
+    /* A pending request counts until it ends, here for ten minutes. */
     assert_int_equal(pp_ratelimit_permits(&rl, 601000), 0);
     pp_ratelimit_sent(&rl, 601000, 601000);
     pp_ratelimit_sent(&rl, 601500, 601500);
@@ -42,7 +42,7 @@ static void test_basics(void **state)
     pp_ratelimit_fini(&rl);
 }
 
-static void test_time_does_not_go_back(void **state)
+static void time_does_not_go_back(void **state)
 {
     (void)state;
     struct pp_ratelimit rl;
@@ -54,7 +54,7 @@ static void test_time_does_not_go_back(void **state)
     pp_ratelimit_fini(&rl);
 }
 
-static void test_limit_changes(void **state)
+static void a_new_limit_knows_the_last_minute(void **state)
 {
     (void)state;
     struct pp_ratelimit rl;
@@ -64,7 +64,7 @@ static void test_limit_changes(void **state)
     for (int i = 0; i < 10; i++)
         pp_ratelimit_sent(&rl, i * 100, i * 100);
     assert_int_equal(pp_ratelimit_next_ms(&rl, 900), 900);
-    pp_ratelimit_set_rpm(&rl, 4); /* what went out without a limit is known */
+    pp_ratelimit_set_rpm(&rl, 4); /* requests sent before there was a limit also count */
     assert_int_equal(pp_ratelimit_permits(&rl, 1000), 0);
     assert_int_equal(pp_ratelimit_next_ms(&rl, 1000), 600 + KEPT);
     assert_int_equal(pp_ratelimit_permits(&rl, 600 + KEPT), 1);
@@ -73,25 +73,9 @@ static void test_limit_changes(void **state)
     pp_ratelimit_fini(&rl);
 }
 
-/* A server that is slower than usual to begin its answer may have been slow to read; how slow is bounded. */
-static void test_sent_at(void **state)
-{
-    (void)state;
-    static const int64_t usual[] = {0, 300, 29000};
-    for (size_t i = 0; i < 3; i++) {
-        int64_t ms = usual[i], in_time = 5000 + ms + PP_RATE_LATE_MS,
-                most = 5000 + PP_RATE_UNHEARD_MS - PP_RATE_LATE_MS;
-        assert_int_equal(pp_ratelimit_sent_at(5000, 5000, ms), 5000);
-        assert_int_equal(pp_ratelimit_sent_at(5000, in_time, ms), 5000);
-        assert_int_equal(pp_ratelimit_sent_at(5000, in_time + 1, ms), 5001);
-        assert_int_equal(pp_ratelimit_sent_at(5000, 5000 + ms + PP_RATE_UNHEARD_MS, ms), most);
-        assert_int_equal(pp_ratelimit_sent_at(5000, 95000, ms), most);
-        assert_int_equal(pp_ratelimit_sent_at(5000, INT64_MAX, ms), most);
-    }
-}
-
-/* What turns out to have been sent earlier frees its permit earlier; the others keep their times. */
-static void test_earlier(void **state)
+/* The log learns that a request was sent earlier than it had recorded. The permit of this request
+ * must become free earlier, and the times of the others must not change. */
+static void an_earlier_arrival_frees_its_permit_earlier(void **state)
 {
     (void)state;
     struct pp_ratelimit rl;
@@ -101,21 +85,22 @@ static void test_earlier(void **state)
     pp_ratelimit_sent(&rl, 500, 500);
     pp_ratelimit_sent(&rl, 700, 700);
     pp_ratelimit_sent(&rl, 900, 900);
-    pp_ratelimit_earlier(&rl, 700, 300); /* before others */
+    /* this correction moves the request before both requests at 500 */
+    pp_ratelimit_earlier(&rl, 700, 300);
     pp_ratelimit_earlier(&rl, 500, 0);
-    pp_ratelimit_earlier(&rl, 600, 100); /* none is there */
+    pp_ratelimit_earlier(&rl, 600, 100); /* changes nothing: no request has this time */
     pp_ratelimit_earlier(&rl, 500, 150);
     static const int64_t due[] = {350, 400, 500, 900};
     for (uint32_t i = 0; i < 4; i++) {
         assert_int_equal(pp_ratelimit_permits(&rl, due[i] + KEPT - 1), i);
         assert_int_equal(pp_ratelimit_permits(&rl, due[i] + KEPT), i + 1);
     }
-    pp_ratelimit_earlier(&rl, 900, 100); /* it has run out */
+    pp_ratelimit_earlier(&rl, 900, 100); /* changes nothing: that request has expired */
     assert_int_equal(pp_ratelimit_permits(&rl, 900 + KEPT), 4);
     pp_ratelimit_fini(&rl);
 }
 
-static void test_hand_over(void **state)
+static void marks_go_from_holder_to_holder(void **state)
 {
     (void)state;
     struct pp_ratelimit a, b;
@@ -127,15 +112,16 @@ static void test_hand_over(void **state)
     struct pp_rate_mark marks[6];
     assert_int_equal(pp_ratelimit_export(&a, 5000, marks, 6), 6);
     assert_int_equal(marks[2].at_ms, 2000);
-    /* Fewer marks: joined, at the later time. */
+    /* When the log has too few marks for its requests, it joins two requests into one mark at the
+     * later time. */
     assert_int_equal(pp_ratelimit_export(&a, 5000, marks, 4), 3);
     assert_int_equal(marks[0].at_ms, 1000);
     assert_int_equal(marks[0].n, 2);
     pp_ratelimit_import(&b, 5000, marks, 3);
     assert_int_equal(pp_ratelimit_permits(&b, 5000), 4);
     assert_int_equal(pp_ratelimit_next_ms(&b, 5000), 5000);
-    /* A crashed holder's block: spent now. Out of date, out of order, far ahead and empty marks do no harm.
-     */
+    /* The permits of a crashed holder count as spent now. Marks that are expired, unsorted, in the
+     * far future or empty do no harm. */
     struct pp_rate_mark odd[] = {{5000, 2},      {-90000, 7}, {4000, 1},
                                  {INT64_MAX, 1}, {5000, 0},   {INT64_MIN, 3}};
     pp_ratelimit_import(&b, 5000, odd, 6);
@@ -148,7 +134,7 @@ static void test_hand_over(void **state)
     pp_ratelimit_fini(&b);
 }
 
-static void test_ahead(void **state)
+static void permits_ahead_wait_for_their_moment(void **state)
 {
     (void)state;
     struct pp_ratelimit rl;
@@ -163,7 +149,7 @@ static void test_ahead(void **state)
     assert_false(pp_ratelimit_admit_at(&rl, now, KEPT, 2));
     assert_true(pp_ratelimit_admit_at(&rl, now, KEPT + 400, 2));
     assert_int_equal(pp_ratelimit_permits(&rl, now), 0);
-    /* in turn: one that had been admitted before, the first of the two, the second */
+    /* in the order of admission: the earlier request, then the first and the second of the two */
     assert_int_equal(pp_ratelimit_ready_ms(&rl, now, 2), now);
     assert_int_equal(pp_ratelimit_ready_ms(&rl, now, 1), KEPT);
     assert_int_equal(pp_ratelimit_ready_ms(&rl, now, 0), KEPT + 400);
@@ -176,7 +162,7 @@ static void test_ahead(void **state)
     pp_ratelimit_fini(&rl);
 }
 
-static void test_huge_marks_are_bounded(void **state)
+static void huge_marks_are_bounded(void **state)
 {
     (void)state;
     struct pp_ratelimit rl;
@@ -192,10 +178,11 @@ static void test_huge_marks_are_bounded(void **state)
     pp_ratelimit_fini(&rl);
 }
 
-/* The model: every request, with its time on the wire and the limit that it was admitted under. */
+/* The model keeps every request, with the time at which it was sent and the limit under which the
+ * log admitted it. */
 struct request {
     int64_t sent_ms;
-    uint64_t admitted_no; /* order of admission */
+    uint64_t admitted_no; /* position in the order of admission */
     uint32_t rpm;
 };
 
@@ -213,8 +200,8 @@ static void model_check_admission(const struct model *m, int64_t now, uint64_t p
     assert_true(in_window <= rpm);
 }
 
-/* Any window of 60 s and the margin: at most the limit in force when the last one admitted of its requests
- * was. */
+/* Checks every window of 60 s plus the margin: it may have at most as many requests as the limit
+ * under which the log admitted the last of them. */
 static void model_check_windows(const struct model *m)
 {
     size_t from = 0;
@@ -229,8 +216,8 @@ static void model_check_windows(const struct model *m)
     }
 }
 
-/* Hands the log to a new holder, sometimes with fewer marks. Pending requests stay with the old holder in the
- * product; here they are refunded and forgotten. */
+/* Gives the log to a new holder of the slot, sometimes with fewer marks. In the product, the old
+ * holder still has the pending requests; this test refunds and forgets them. */
 static void hand_over(struct pp_ratelimit *rl, int64_t now, uint64_t *seed)
 {
     struct pp_rate_mark marks[64];
@@ -245,7 +232,7 @@ static void run_model(uint64_t seed, uint32_t rpm)
 {
     struct model m = {.max = 4096};
     m.all = calloc(m.max, sizeof *m.all);
-    struct request queue[512]; /* pending, oldest first */
+    struct request queue[512]; /* pending requests, oldest first */
     size_t queued = 0;
     struct pp_ratelimit rl;
     pp_ratelimit_init(&rl, rpm);
@@ -263,7 +250,7 @@ static void run_model(uint64_t seed, uint32_t rpm)
             queued = 0;
             hand_over(&rl, now, &seed);
             break;
-        case 2: /* a long silence */ now += pp_test_between(&seed, 0, 70000); break;
+        case 2: /* no request for a long time */ now += pp_test_between(&seed, 0, 70000); break;
         default: {
             uint32_t want = (uint32_t)pp_test_between(&seed, 1, 40);
             if (queued + want <= 512 && pp_ratelimit_admit(&rl, now, want)) {
@@ -296,8 +283,9 @@ static void run_model(uint64_t seed, uint32_t rpm)
     free(m.all);
 }
 
-/* As s3 does where claims are far: admitted ahead, in turn, each sent when it is ready or some time later;
- * others are admitted for at once, and sent before these. */
+/* Works like a claimer whose claims take long. It admits requests in advance, and sends each when
+ * its task is ready or some time later. Meanwhile it admits other requests and sends them
+ * immediately. */
 static void run_ahead(uint64_t seed, uint32_t rpm)
 {
     enum { QUEUE = 1024 };
@@ -339,7 +327,7 @@ static void run_ahead(uint64_t seed, uint32_t rpm)
     free(m.all);
 }
 
-static void test_never_over_ahead(void **state)
+static void never_over_the_limit_ahead(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
@@ -348,7 +336,7 @@ static void test_never_over_ahead(void **state)
     }
 }
 
-static void test_never_over(void **state)
+static void never_over_the_limit(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -357,7 +345,8 @@ static void test_never_over(void **state)
     }
 }
 
-/* counts[t] requests at t: at most `most` in any `window_ms`. */
+/* Checks that every window of `window_ms` has at most `most` requests; counts[t] is the number of
+ * requests at time t in ms. */
 static void check_counts(const uint32_t *counts, size_t n, size_t window_ms, uint64_t most)
 {
     uint64_t sum = 0;
@@ -369,9 +358,10 @@ static void check_counts(const uint32_t *counts, size_t n, size_t window_ms, uin
     }
 }
 
-/* Driven greedily: whatever is permitted is taken, as fast as `pace` times the rate, for MINUTES full limits.
- * Returns the steady rate as a share of the limit, and checks each window of 60 s at the origin, where
- * requests arrive 0 to PP_RATE_MARGIN_MS late. */
+/* Simulates a sender that uses every permit as soon as it can, at up to `pace` times the limit,
+ * until it has sent the requests of MINUTES minutes. Checks each window of 60 s at the origin,
+ * where requests arrive 0 to PP_RATE_MARGIN_MS late. Returns the steady rate as a share of the
+ * limit. */
 static double greedy(uint32_t rpm, double pace)
 {
     enum { MINUTES = 5 };
@@ -398,7 +388,7 @@ static double greedy(uint32_t rpm, double pace)
         }
         total += n;
         if (n > 0 && total <= rpm)
-            full_at = now; /* the first minute is free at once */
+            full_at = now; /* the last moment at which a permit of the first minute is used */
     }
     check_counts(arrived, end, PP_RATE_WINDOW_MS, rpm);
     check_counts(sent, end, KEPT, rpm);
@@ -409,7 +399,7 @@ static double greedy(uint32_t rpm, double pace)
     return (double)(total - rpm) / rpm * PP_RATE_WINDOW_MS / (double)(now - 1 - full_at);
 }
 
-static void test_throughput(void **state)
+static void the_whole_rate_can_be_used(void **state)
 {
     (void)state;
     const uint32_t rates[] = {60, 600, 10000, 1000000};
@@ -426,17 +416,16 @@ static void test_throughput(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_basics),
-        cmocka_unit_test(test_time_does_not_go_back),
-        cmocka_unit_test(test_limit_changes),
-        cmocka_unit_test(test_sent_at),
-        cmocka_unit_test(test_earlier),
-        cmocka_unit_test(test_hand_over),
-        cmocka_unit_test(test_huge_marks_are_bounded),
-        cmocka_unit_test(test_never_over),
-        cmocka_unit_test(test_never_over_ahead),
-        cmocka_unit_test(test_ahead),
-        cmocka_unit_test(test_throughput),
+        cmocka_unit_test(permits_are_pending_logged_and_free_again),
+        cmocka_unit_test(time_does_not_go_back),
+        cmocka_unit_test(a_new_limit_knows_the_last_minute),
+        cmocka_unit_test(an_earlier_arrival_frees_its_permit_earlier),
+        cmocka_unit_test(marks_go_from_holder_to_holder),
+        cmocka_unit_test(huge_marks_are_bounded),
+        cmocka_unit_test(never_over_the_limit),
+        cmocka_unit_test(never_over_the_limit_ahead),
+        cmocka_unit_test(permits_ahead_wait_for_their_moment),
+        cmocka_unit_test(the_whole_rate_can_be_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

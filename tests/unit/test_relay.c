@@ -1,5 +1,5 @@
-/* Relays: from the outbox to a sink, the cursor behind whatever is not settled, messages put off and brought
- * back, failures of either store, and a start after a crash. */
+/* Tests relays: messages go from the outbox to a sink; the cursor never passes an unsettled
+ * message. Also tests deferred messages, failures of either store, and the start after a crash. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,28 +12,28 @@
 
 #include "base/text.h"
 #include "fake_delivery.h"
-#include "pipeline/relay.h"
+#include "pipeline/deliver/relay.h"
 #include "test_loop.h"
 
 #define SINK "test"
 
 struct kit {
     struct pp_loop *loop;
-    struct pp_params params;
-    struct pp_pipeline p;
     struct fake_outbox store;
     struct fake_deliveries deliveries;
-    struct pp_lease *lease;
+    struct pp_election *lease;
     struct pp_relay *relay;
-    /* the driver */
-    struct pp_message *held[FAKE_ITEMS]; /* taken, not settled */
+    /* The driver stands for the sink. */
+    struct pp_message *held[FAKE_ITEMS]; /* messages taken and not settled */
     size_t n_held;
     bool holds, log;
-    const char *sink;         /* NULL: SINK */
-    int64_t later_ms;         /* 0: a millisecond */
-    uint32_t refuse_until;    /* messages with fewer attempts are put off, for a millisecond */
-    const char *only;         /* client */
-    char got[FAKE_ITEMS + 1]; /* deliveries by seq */
+    const char *sink;      /* name of the sink; NULL: SINK */
+    int64_t later_ms;      /* how long a deferred message waits; 0: one millisecond */
+    uint32_t refuse_until; /* attempts with a lower number are deferred by a millisecond */
+    /* the driver takes messages of this client only; NULL: of every client */
+    const char *only;
+    /* number of deliveries of each message, by its number in the outbox */
+    char got[FAKE_ITEMS + 1];
     size_t deliveries_n;
 };
 
@@ -49,7 +49,7 @@ static void settle(struct kit *k, struct pp_message *m)
     pp_relay_delivered(k->relay, m, 200);
 }
 
-static void pump(void *data)
+static void on_messages(void *data)
 {
     struct kit *k = data;
     struct pp_message *m;
@@ -70,13 +70,16 @@ static bool wants(void *data, const char *client)
 
 static void start(struct kit *k)
 {
-    const struct pp_relay_driver driver = {.sink = k->sink ? k->sink : SINK,
-                                           .window = 100,
-                                           .keep_log = k->log,
-                                           .wants = wants,
-                                           .pump = pump,
-                                           .data = k};
-    k->relay = pp_relay_open(&k->p, &driver, k->lease);
+    k->relay = pp_relay_open(&(struct pp_relay_options){.loop = k->loop,
+                                                        .store = &k->store.base,
+                                                        .deliveries = &k->deliveries.base,
+                                                        .election = k->lease,
+                                                        .sink = k->sink ? k->sink : SINK,
+                                                        .window = 100,
+                                                        .keep_log = k->log,
+                                                        .wants = wants,
+                                                        .on_messages = on_messages,
+                                                        .data = k});
     assert_non_null(k->relay);
 }
 
@@ -96,14 +99,10 @@ static int setup(void **state)
     struct kit *k = calloc(1, sizeof(*k));
     *state = k;
     k->loop = pp_loop_open();
-    k->p.loop = k->loop;
-    k->p.params = &k->params;
-    k->params.sole_worker = true;
     fake_outbox_open(&k->store, k->loop);
     fake_deliveries_open(&k->deliveries, k->loop);
-    k->p.store = &k->store.base;
-    k->p.deliveries = &k->deliveries.base;
-    k->lease = pp_lease_open(&k->p, "deliver/test");
+    k->lease = pp_election_open(
+        &(struct pp_election_options){.loop = k->loop, .name = "deliver/test", .alone = true});
     return 0;
 }
 
@@ -112,7 +111,7 @@ static int teardown(void **state)
     struct kit *k = *state;
     if (k->relay)
         stop(k);
-    pp_lease_close(k->lease);
+    pp_election_close(k->lease);
     fake_outbox_close(&k->store);
     fake_deliveries_close(&k->deliveries);
     pp_loop_close(k->loop);
@@ -154,7 +153,7 @@ static void all_of_them_once(void **state)
     pp_relay_wake(k->relay);
     pp_test_until(k->loop, all_saved, k, 5000);
     each_once(k, 1510);
-    assert_int_equal(k->deliveries.n_rows, 0); /* no row for what went well */
+    assert_int_equal(k->deliveries.n_rows, 0); /* a delivered message needs no row */
 }
 
 static void a_log_of_what_went_well(void **state)
@@ -197,7 +196,8 @@ static bool cursor_is_1(void *arg)
     return fake_cursor(&((struct kit *)arg)->deliveries, SINK) == 1;
 }
 
-/* The second is not settled: the cursor waits for it, and after a crash it comes again, with the third. */
+/* The sink settles the first and third message, but not the second. The cursor must stay below the
+ * second, and after a crash the relay must send both again. */
 static void the_cursor_waits(void **state)
 {
     struct kit *k = *state;
@@ -227,7 +227,7 @@ static bool sixteen_held(void *arg)
 
 enum { MIB = 1 << 20 };
 
-/* The caller frees it. */
+/* Returns a text of a MiB that the caller frees. */
 static char *meta_of_a_mib(void)
 {
     char *meta = malloc(MIB + 1);
@@ -239,7 +239,8 @@ static char *meta_of_a_mib(void)
     return meta;
 }
 
-/* The window is bounded by bytes, too: of bodies of a MiB no more than 16 are in memory. */
+/* The outbox has messages of a MiB each. The relay may have only 16 in memory, because its window
+ * is bounded in bytes, too. */
 static void large_ones_wait_outside(void **state)
 {
     struct kit *k = *state;
@@ -291,7 +292,7 @@ static bool rows_are_there(void *arg)
     return ((struct kit *)arg)->deliveries.n_rows == 2;
 }
 
-/* Its item is not kept any more. */
+/* The store no longer has the item of this message. */
 static void what_is_gone_is_dead(void **state)
 {
     struct kit *k = *state;
@@ -326,7 +327,7 @@ static void dead_is_dead_until_replayed(void **state)
     pp_test_until(k->loop, all_saved, k, 5000);
     each_once(k, 2);
     struct fake_row *row = fake_row_of(&k->deliveries, SINK, 1);
-    row->row.status = PP_DELIVERY_PENDING; /* a replay */
+    row->row.status = PP_DELIVERY_PENDING; /* the message is replayed */
     row->row.attempts = 0;
     row->row.due_ms = 1;
     pp_relay_look(k->relay);
@@ -334,7 +335,7 @@ static void dead_is_dead_until_replayed(void **state)
     each_once(k, 3);
 }
 
-/* What could not be saved is saved later; nothing is delivered twice for it. */
+/* A save fails. The relay must repeat the save, but must not deliver the messages again. */
 static void saves_that_fail(void **state)
 {
     struct kit *k = *state;
@@ -352,7 +353,7 @@ static bool forty_rows(void *arg)
     return k->deliveries.n_rows == 40 && fake_cursor(&k->deliveries, SINK) == 40;
 }
 
-/* The most that are in memory at once, until `done`. */
+/* Returns the largest number of messages in memory at once, until `done` is true. */
 static size_t most_held(struct kit *k, bool (*done)(void *arg))
 {
     size_t most = 0;
@@ -365,7 +366,8 @@ static size_t most_held(struct kit *k, bool (*done)(void *arg))
     return most;
 }
 
-/* Nor are more in memory where they come back. */
+/* Large messages are deferred and become due again. The relay's memory must stay within the same
+ * bound. */
 static void large_ones_put_off(void **state)
 {
     struct kit *k = *state;
@@ -392,7 +394,7 @@ static bool is_still(void *arg)
     return pp_relay_busy(((struct kit *)arg)->relay) == 0;
 }
 
-/* Three messages, settled and not yet saved. */
+/* Leaves the relay with three messages that are settled but not yet saved. */
 static void settle_three(struct kit *k)
 {
     k->holds = k->log = true;
@@ -403,7 +405,8 @@ static void settle_three(struct kit *k)
         settle(k, k->held[--k->n_held]);
 }
 
-/* Where its sink is no more, and there may be another of this name, nothing is written. */
+/* The sink was deleted before its messages are saved. The relay must save nothing, because a new
+ * sink may have the same name. */
 static void forgotten(void **state)
 {
     struct kit *k = *state;
@@ -415,7 +418,8 @@ static void forgotten(void **state)
     assert_int_equal(fake_cursor(&k->deliveries, SINK), 0);
 }
 
-/* An endpoint that was deleted keeps nobody from ending. */
+/* The endpoint was deleted, and the process drains. The relay must not repeat the save that the
+ * store refuses, so that the drain can end. */
 static void a_sink_that_is_gone(void **state)
 {
     struct kit *k = *state;
@@ -428,7 +432,8 @@ static void a_sink_that_is_gone(void **state)
     assert_int_equal(k->deliveries.n_rows, 0);
 }
 
-/* Nor does a store that is down, once nobody wants to wait any longer. */
+/* The store is down, and the process drains. After the relay has been told to give up, it must not
+ * repeat its save, so that the drain can end. */
 static void given_up(void **state)
 {
     struct kit *k = *state;
@@ -459,8 +464,8 @@ static void a_store_that_fails(void **state)
     each_once(k, 30);
 }
 
-/* Whatever the order in which they are settled, stopped and started in between: all arrive, and none is lost.
- */
+/* The sink settles messages in random order, and the relay stops and starts in between. Every
+ * message must arrive. */
 static void random_orders(void **state)
 {
     struct kit *k = *state;

@@ -1,4 +1,5 @@
-/* Weighted rendezvous hashing: shares by weight, little moves, the same everywhere. */
+/* Tests weighted rendezvous hashing: shares follow weights, few keys move, and results are the same
+ * on every machine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +11,7 @@
 
 enum { KEYS = 40000 };
 
-/* The node that `key` belongs to; `gone` is not asked (-1: all are there). */
+/* Returns the node of `key`, leaving out the node `gone` (-1: none). */
 static int owner(int key, const uint32_t *weights, int n, int gone)
 {
     char k[24], node[24];
@@ -69,7 +70,7 @@ static void scores_are_positive_and_the_same_again(void **state)
         assert_true(score == pp_rendezvous_score(key, "w", 1)); /* weight 0 counts as 1 */
         assert_true(pp_rendezvous_score(key, "w", 2) > score);
     }
-    /* where one text ends and the other begins matters */
+    /* The same bytes, divided differently between key and node, give another score. */
     assert_true(pp_rendezvous_score("ab", "c", 1) != pp_rendezvous_score("a", "bc", 1));
 }
 

@@ -1,4 +1,4 @@
-/* The RESULT object (result.h): API.md section 2, byte for byte. */
+/* Tests the RESULT object (result.h) against API.md section 2, byte for byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "core/sniff.h"
+#include "format/ids.h"
+#include "format/result.h"
 #include "photopool/code.h"
-#include "pipeline/pipeline.h"
-#include "pipeline/result.h"
 
 static struct pp_buf out;
 
@@ -71,7 +71,7 @@ static struct pp_item example(void)
                             .n_photos = 6};
 }
 
-static void bytes_are_these(void **state)
+static void bytes_are_as_documented(void **state)
 {
     struct pp_item item = example();
     char id[PP_RESULT_ID_MAX], expected[4096];
@@ -108,7 +108,7 @@ static void bytes_are_these(void **state)
     assert_false(out.failed);
     assert_string_equal(out.p, expected);
     pp_buf_reset(&out);
-    pp_result_write(&out, NULL, &item); /* I2: one id, one payload */
+    pp_result_write(&out, NULL, &item); /* one id always has the same payload (rule I2) */
     assert_string_equal(out.p, expected);
 }
 
@@ -182,13 +182,111 @@ static void names(void **state)
     assert_string_equal(pp_outcome_name(PP_OUTCOME_UNCHANGED), "unchanged");
 }
 
+/* --- the schemas and the table have the same members --- */
+
+#define VALUE_code   404
+#define VALUE_u32    7
+#define VALUE_time   1795168800000
+#define VALUE_text   "words"
+#define VALUE_object ((struct pp_object){.bytes = 5, .width = 1, .height = 2, .type = PP_IMAGE_PNG})
+
+/* Writes the photo of a result, with a value in every field or with the code only. */
+static json_t *photo_of(enum pp_outcome_kind kind, bool every_field)
+{
+    struct pp_outcome all = {.kind = kind};
+#define X(member, type, shown, place, stored, bson) all.member = VALUE_##type;
+    PP_OUTCOME_FIELDS(X)
+#undef X
+    struct pp_item_photo photo = {
+        URL("u"), .outcome = {.kind = kind, .object = {.type = PP_IMAGE_PNG}, .code = PP_CODE_BAD_URL}};
+    if (every_field)
+        photo.outcome = all;
+    struct pp_item item = {.client = "1", .id = "x", .batch_id = "b", .photos = &photo, .n_photos = 1};
+    pp_buf_reset(&out);
+    if (kind == PP_OUTCOME_OPEN)
+        pp_result_write_open(&out, NULL, &item, (const int64_t[]){1000}, 1);
+    else
+        pp_result_write(&out, NULL, &item);
+    json_t *result = json_loads(out.p, 0, NULL);
+    assert_non_null(result);
+    json_t *data = kind == PP_OUTCOME_OPEN ? result : json_object_get(result, "data");
+    json_t *copy = json_incref(json_array_get(json_object_get(data, "photos"), 0));
+    json_decref(result);
+    return copy;
+}
+
+/* Checks the member names; `names` is an object with these keys or an array of strings. */
+static bool is_among(const char *key, json_t *names)
+{
+    if (json_is_object(names))
+        return json_object_get(names, key);
+    for (size_t i = 0; i < json_array_size(names); i++)
+        if (strcmp(json_string_value(json_array_get(names, i)), key) == 0)
+            return true;
+    return false;
+}
+
+static void has_exactly(json_t *object, json_t *names, const char *what)
+{
+    const char *key;
+    json_t *value;
+    size_t n = json_is_object(names) ? json_object_size(names) : json_array_size(names);
+    json_object_foreach(object, key, value) if (!is_among(key, names))
+        fail_msg("%s: \"%s\" is not in the schema, or not required there", what, key);
+    if (json_object_size(object) != n)
+        fail_msg("%s: the schema has members that no result has", what);
+}
+
+static void check_schema(json_t *schemas, const char *name, enum pp_outcome_kind kind)
+{
+    json_t *schema = json_object_get(schemas, name), *properties = json_object_get(schema, "properties");
+    json_t *full = photo_of(kind, true), *bare = photo_of(kind, false);
+    assert_non_null(properties);
+    has_exactly(full, properties, name);
+    has_exactly(bare, json_object_get(schema, "required"), name);
+    json_t *error = json_object_get(properties, "error");
+    if (error) {
+        has_exactly(json_object_get(full, "error"), json_object_get(error, "properties"), "error");
+        has_exactly(json_object_get(bare, "error"), json_object_get(error, "required"), "error");
+    }
+    json_decref(full);
+    json_decref(bare);
+}
+
+static void schemas_have_these_members(void **state)
+{
+    static const struct {
+        const char *file, *name;
+        enum pp_outcome_kind kind;
+    } cases[] = {
+        {"openapi.json", "StoredPhoto", PP_OUTCOME_STORED},
+        {"openapi.json", "StoredPhoto", PP_OUTCOME_UNCHANGED},
+        {"openapi.json", "FailedPhoto", PP_OUTCOME_FAILED},
+        {"openapi.json", "FailedPhoto", PP_OUTCOME_SKIPPED},
+        {"openapi.json", "CancelledPhoto", PP_OUTCOME_CANCELLED},
+        {"openapi.json", "OpenPhoto", PP_OUTCOME_OPEN},
+        {"asyncapi.json", "StoredPhoto", PP_OUTCOME_STORED},
+        {"asyncapi.json", "FailedPhoto", PP_OUTCOME_FAILED},
+        {"asyncapi.json", "CancelledPhoto", PP_OUTCOME_CANCELLED},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        json_t *file = json_load_file(cases[i].file, 0, NULL);
+        assert_non_null(file);
+        check_schema(json_object_get(json_object_get(file, "components"), "schemas"), cases[i].name,
+                     cases[i].kind);
+        json_decref(file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(bytes_are_these, buf_open, buf_close),
+        cmocka_unit_test_setup_teardown(bytes_are_as_documented, buf_open, buf_close),
         cmocka_unit_test_setup_teardown(without_meta_or_photos, buf_open, buf_close),
         cmocka_unit_test_setup_teardown(ids_depend_on_client_item_and_revision_only, buf_open, buf_close),
         cmocka_unit_test_setup_teardown(an_open_item_says_what_it_waits_for, buf_open, buf_close),
+        cmocka_unit_test_setup_teardown(schemas_have_these_members, buf_open, buf_close),
         cmocka_unit_test(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* What happens after a failed attempt: a case per rule, and bounds on every delay for every code. */
+/* Tests the decision after a failed attempt: a case per rule, and bounds on every delay for every
+ * code. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@ static struct pp_retry_decision decide(uint16_t code, uint32_t done, uint8_t tie
     return pp_retry_decide(code, done, tier, 3, after, &params, rnd);
 }
 
-static void test_what(void **state)
+static void what_follows_each_code(void **state)
 {
     (void)state;
     static const struct {
@@ -36,8 +37,9 @@ static void test_what(void **state)
         {PP_CODE_TLS_FAILED, 1, 0, PP_RETRY_FINAL, 0},
         {PP_CODE_BODY_TIMEOUT, 1, 0, PP_RETRY_PROMOTE, 1},
         {PP_CODE_FIRST_BYTE_TIMEOUT, 2, 1, PP_RETRY_PROMOTE, 2},
-        {PP_CODE_CONNECT_TIMEOUT, 3, 2, PP_RETRY_FINAL, 2}, /* after the last tier, with its own code */
-        {PP_CODE_TOO_SLOW, 4, 0, PP_RETRY_FINAL, 0},        /* no attempts left */
+        /* in the last tier the task ends with the code of this timeout */
+        {PP_CODE_CONNECT_TIMEOUT, 3, 2, PP_RETRY_FINAL, 2},
+        {PP_CODE_TOO_SLOW, 4, 0, PP_RETRY_FINAL, 0}, /* the task has no attempts left */
         {PP_CODE_CONNECTION_LOST, 1, 1, PP_RETRY_LATER, 1},
         {PP_CODE_DNS_TEMPORARY, 3, 0, PP_RETRY_LATER, 0},
         {PP_CODE_DNS_TEMPORARY, 4, 0, PP_RETRY_FINAL, 0},
@@ -55,7 +57,7 @@ static void test_what(void **state)
     }
 }
 
-/* Least and most over random numbers. */
+/* Finds the shortest and the longest delay over random numbers. */
 static void bounds(uint16_t code, uint32_t done, int64_t after, int64_t *lo, int64_t *hi)
 {
     uint64_t s = done;
@@ -71,7 +73,7 @@ static void bounds(uint16_t code, uint32_t done, int64_t after, int64_t *lo, int
     }
 }
 
-static void test_delays(void **state)
+static void delays_have_jitter(void **state)
 {
     (void)state;
     static const struct {
@@ -79,16 +81,16 @@ static void test_delays(void **state)
         uint32_t done;
         int64_t after, lo, hi;
     } cases[] = {
-        {PP_CODE_CONNECTION_LOST, 1, -1, 0, 1000}, /* full jitter */
+        {PP_CODE_CONNECTION_LOST, 1, -1, 0, 1000}, /* the whole delay is random */
         {PP_CODE_CONNECTION_LOST, 2, -1, 0, 10000},
         {500, 3, -1, 0, 60000},
-        {503, 1, -1, 500, 1000}, /* half is certain */
+        {503, 1, -1, 500, 1000}, /* half of the delay is fixed, the other half random */
         {429, 3, -1, 30000, 60000},
-        {429, 1, 0, 0, 1000}, /* "come back at once" */
+        {429, 1, 0, 0, 1000}, /* Retry-After: 0 */
         {429, 1, 7000, 7000, 8000},
         {503, 2, 120000, 120000, 130000},
         {503, 2, INT64_MAX, PP_RETRY_AFTER_MAX_MS, PP_RETRY_AFTER_MAX_MS + 10000},
-        {500, 1, 7000, 7000, 8000}, /* asked for with another code: honoured as well */
+        {500, 1, 7000, 7000, 8000}, /* Retry-After counts with any code that is retried */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t lo, hi, tenth = (cases[i].hi - cases[i].lo) / 10;
@@ -98,7 +100,7 @@ static void test_delays(void **state)
     }
 }
 
-static void test_few_delays(void **state)
+static void the_last_delay_repeats(void **state)
 {
     (void)state;
     const struct pp_retry_params none = {9, NULL, 0}, one = {9, delays, 1};
@@ -108,9 +110,9 @@ static void test_few_delays(void **state)
         assert_in_range(pp_retry_decide(500, 8, 0, 3, -1, &one, rnd).delay_ms, 0, 1000);
 }
 
-/* Any code, tier and answer: a task ends within its attempts, in the tiers there are, with delays that are
- * bounded. */
-static void test_every_task_ends(void **state)
+/* Tries random codes, tiers and answers. A task must end within its attempts, use only tiers that
+ * exist, and never wait longer than the bound. */
+static void every_task_ends(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 20000; seed++) {
@@ -135,10 +137,10 @@ static void test_every_task_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what),
-        cmocka_unit_test(test_delays),
-        cmocka_unit_test(test_few_delays),
-        cmocka_unit_test(test_every_task_ends),
+        cmocka_unit_test(what_follows_each_code),
+        cmocka_unit_test(delays_have_jitter),
+        cmocka_unit_test(the_last_delay_repeats),
+        cmocka_unit_test(every_task_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

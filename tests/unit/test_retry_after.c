@@ -1,4 +1,5 @@
-/* Retry-After and HTTP dates: good forms, bad forms, and every day of four centuries against libc. */
+/* Tests Retry-After and HTTP dates: good forms, bad forms, and every day of eight centuries against
+ * libc. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,7 @@
 #define NOV94 784111777000
 #define HOUR  3600000
 
-static void test_retry_after(void **state)
+static void seconds_and_dates(void **state)
 {
     (void)state;
     static const struct {
@@ -64,10 +65,10 @@ static void test_retry_after(void **state)
         assert_int_equal(ms, cases[i].ms);
     }
     assert_int_equal(pp_retry_after_ms(NULL, 0, 0), -1);
-    assert_int_equal(pp_retry_after_ms("5\0", 2, 0), -1); /* NUL is a byte as any other */
+    assert_int_equal(pp_retry_after_ms("5\0", 2, 0), -1); /* a NUL is an invalid byte like others */
 }
 
-static void test_bad_dates(void **state)
+static void bad_dates_are_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -105,7 +106,7 @@ static void test_bad_dates(void **state)
         assert_false(pp_http_date_parse(bad[i], strlen(bad[i]), NOV94, &ms));
 }
 
-static void test_good_dates(void **state)
+static void dates_in_three_forms(void **state)
 {
     (void)state;
     static const struct {
@@ -113,7 +114,7 @@ static void test_good_dates(void **state)
         int64_t now_ms, ms;
     } cases[] = {
         {"Sun, 06 Nov 1994 08:49:37 GMT", 0, NOV94},
-        {"Mon, 06 Nov 1994 08:49:37 GMT", 0, NOV94}, /* the wrong day of the week */
+        {"Mon, 06 Nov 1994 08:49:37 GMT", 0, NOV94}, /* this date was no Monday */
         {"Sun Nov 16 08:49:37 1994", 0, NOV94 + 864000000},
         {"Sun Nov 06 08:49:37 1994", 0, NOV94},
         {"Sunday, 06-Nov-94 08:49:37 GMT", NOV94, NOV94},
@@ -121,7 +122,8 @@ static void test_good_dates(void **state)
         {"Wed, 31 Dec 1969 23:59:59 GMT", 0, -1000},
         {"Sat, 31 Dec 2016 23:59:60 GMT", 0, 1483228800000},
         {"Tue, 29 Feb 2000 00:00:00 GMT", 0, 951782400000},
-        /* In 2026: 76 is at most 50 years ahead, 77 was in the last century. */
+        /* A year of two digits is at most 50 years in the future: seen from 2026, 76 is 2076 and 77
+         * is 1977. */
         {"Wednesday, 01-Jan-76 00:00:00 GMT", 1795000000000, 3345062400000},
         {"Saturday, 01-Jan-77 00:00:00 GMT", 1795000000000, 220924800000},
         {"Friday, 01-Jan-27 00:00:00 GMT", 1795000000000, 1798761600000},
@@ -135,10 +137,10 @@ static void test_good_dates(void **state)
     }
 }
 
-static void test_every_day(void **state)
+static void every_day_of_the_calendar(void **state)
 {
     (void)state;
-    for (int64_t day = -135140; day < 157000; day++) { /* 1600 to 2399 */
+    for (int64_t day = -135140; day < 157000; day++) { /* every day of 1600 to 2399 */
         time_t t = day * 86400 + (day & 0x3fff);
         struct tm tm;
         gmtime_r(&t, &tm);
@@ -148,8 +150,9 @@ static void test_every_day(void **state)
         assert_true(pp_http_date_parse(text, strlen(text), 0, &ms) && ms == (int64_t)t * 1000);
         assert_true(strftime(text, sizeof text, "%a %b %e %H:%M:%S %Y", &tm) > 0);
         assert_true(pp_http_date_parse(text, strlen(text), 0, &ms) && ms == (int64_t)t * 1000);
+        /* two-digit years are read as seen from the same day, between 1970 and 2099 */
         if (t < 0 || t > 4102444799)
-            continue; /* 1970 to 2099, as seen from the same day */
+            continue;
         size_t n = strftime(text, sizeof text, "%A, %d-%b-", &tm);
         snprintf(text + n, sizeof text - n, "%02d %02d:%02d:%02d GMT", tm.tm_year % 100, tm.tm_hour,
                  tm.tm_min, tm.tm_sec);
@@ -158,8 +161,9 @@ static void test_every_day(void **state)
     }
 }
 
-/* A good date with a byte changed or cut off: an answer in range, whatever it is. */
-static void test_mutations(void **state)
+/* Changes one byte of a good date, or cuts the date off. The result must be a bounded delay or -1.
+ */
+static void damaged_values_stay_in_range(void **state)
 {
     (void)state;
     static const char *const good[] = {"Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT",
@@ -175,7 +179,7 @@ static void test_mutations(void **state)
     }
 }
 
-static void a_ceiling_of_the_callers(void **state)
+static void the_caller_sets_a_ceiling(void **state)
 {
     (void)state;
     assert_int_equal(pp_retry_after_upto("7200", 4, 0, 86400000), 7200000);
@@ -188,9 +192,9 @@ static void a_ceiling_of_the_callers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ceiling_of_the_callers), cmocka_unit_test(test_retry_after),
-        cmocka_unit_test(test_bad_dates),           cmocka_unit_test(test_good_dates),
-        cmocka_unit_test(test_every_day),           cmocka_unit_test(test_mutations),
+        cmocka_unit_test(the_caller_sets_a_ceiling), cmocka_unit_test(seconds_and_dates),
+        cmocka_unit_test(bad_dates_are_refused),     cmocka_unit_test(dates_in_three_forms),
+        cmocka_unit_test(every_day_of_the_calendar), cmocka_unit_test(damaged_values_stay_in_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

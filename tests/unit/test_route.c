@@ -1,4 +1,4 @@
-/* Routes: where hosts of known speed end up, how soon, and how steadily. */
+/* Tests routes: in which tier hosts of known speed end up, how soon, and how steadily. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,8 @@
 static const struct pp_tier tiers[] = {{1000, 256}, {5000, 256}, {30000, 256}};
 static const struct pp_route_params params = {.min_samples = 5, .margin = 1.2, .half_life_ms = 10 * MINUTE};
 
-/* A photo that needs ms, started in `tier` and promoted at each timeout, as the product does it. */
+/* Adds the samples of a photo that needs `ms`: it starts in `tier` and moves up at each timeout, as
+ * in the product. */
 static void fetch(struct pp_route *r, uint8_t tier, int64_t ms, int64_t now)
 {
     for (bool first = true; tier != PP_TIER_NONE; tier = pp_tier_next(tier, 3), first = false) {
@@ -26,7 +27,7 @@ static void fetch(struct pp_route *r, uint8_t tier, int64_t ms, int64_t now)
     }
 }
 
-/* A first attempt. */
+/* Adds one sample of a first attempt. */
 static void add(struct pp_route *r, uint8_t tier, int64_t ms, bool timed_out, int64_t now)
 {
     pp_route_add(r, tiers, 3, &params, (struct pp_route_sample){tier, true, timed_out, ms}, now);
@@ -37,7 +38,7 @@ static uint8_t decide(struct pp_route *r)
     return pp_route_decide(r, tiers, 3, &params);
 }
 
-static void test_converges(void **state)
+static void converges(void **state)
 {
     (void)state;
     static const struct {
@@ -47,7 +48,8 @@ static void test_converges(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_route r = {0};
         assert_int_equal(decide(&r), 0);
-        /* Everything of a first import was started in tier 0; the second goes where the route says. */
+        /* The first import of a host's photos starts in tier 0; the second import starts in the
+         * tier of the route. */
         for (int k = 0; k < 30; k++)
             fetch(&r, 0, cases[i].ms, k * 100);
         assert_int_equal(decide(&r), cases[i].tier);
@@ -58,8 +60,9 @@ static void test_converges(void **state)
     }
 }
 
-/* Seeded speeds around 0.2, 3 and 20 s: after a first import, at least 95 % of decisions are right. */
-static void test_noisy_hosts(void **state)
+/* Hosts need random times around 0.2, 3 and 20 s. After the first import at least 95 % of the
+ * photos must start in the right tier. */
+static void noisy_hosts(void **state)
 {
     (void)state;
     static const int64_t speeds[] = {200, 3000, 20000};
@@ -71,7 +74,7 @@ static void test_noisy_hosts(void **state)
         for (int k = 0; k < 200; k++) {
             int64_t ms = speeds[due] * pp_test_between(&s, 70, 130) / 100;
             if (pp_test_between(&s, 1, 50) == 1)
-                ms = 40000; /* one in fifty hangs */
+                ms = 40000; /* one transfer in fifty takes until the timeout */
             fetch(&r, r.tier, ms, k * 1000);
             if (k % 10 == 9)
                 decide(&r);
@@ -85,7 +88,7 @@ static void test_noisy_hosts(void **state)
     assert_true(right >= total * 0.95);
 }
 
-static void test_min_samples(void **state)
+static void five_samples_decide(void **state)
 {
     (void)state;
     struct pp_route r = {0};
@@ -97,17 +100,18 @@ static void test_min_samples(void **state)
     assert_int_equal(decide(&r), 1);
 }
 
-static void test_always_timing_out_moves_up(void **state)
+static void always_timing_out_moves_up(void **state)
 {
     (void)state;
     struct pp_route r = {0};
     for (uint8_t t = 0; t < 3; t++) {
-        /* Reported a little early or not: at least the tier's time counts. */
+        /* Even if the timeout is reported a little early, the sample counts as at least the tier's
+         * timeout. */
         for (int i = 0; i < 5; i++)
             add(&r, t, i, true, t * 1000 + i);
         assert_int_equal(decide(&r), t < 2 ? t + 1 : 2);
     }
-    /* Also one that was fast for a thousand samples. */
+    /* A host becomes slow after a thousand fast samples. Its route must move up just as soon. */
     r = (struct pp_route){0};
     for (int i = 0; i < 1000; i++)
         fetch(&r, 0, 200, i);
@@ -117,7 +121,7 @@ static void test_always_timing_out_moves_up(void **state)
     assert_int_equal(decide(&r), 1);
 }
 
-static void test_one_timeout_among_many_moves_nothing(void **state)
+static void one_timeout_among_many_moves_nothing(void **state)
 {
     (void)state;
     struct pp_route r = {0};
@@ -127,9 +131,9 @@ static void test_one_timeout_among_many_moves_nothing(void **state)
     }
 }
 
-/* A host that gets faster: from 20 s to 0.2 s, a sample a second. Down within six half-lives, one tier at a
- * time. */
-static void test_gets_faster(void **state)
+/* A host becomes faster, from 20 s to 0.2 s, and gives a sample per second. Within six half-lives
+ * the route must move down to tier 0, one tier at a time. */
+static void gets_faster(void **state)
 {
     (void)state;
     struct pp_route r = {0};
@@ -152,8 +156,9 @@ static void test_gets_faster(void **state)
     assert_true(now - start <= 6 * params.half_life_ms);
 }
 
-/* An outage of a few minutes is forgotten soon, because what replaced the old samples was few. */
-static void test_outage_is_forgotten(void **state)
+/* A host fails for a few minutes and then recovers. The route must soon be back in its old tier,
+ * because the failures added only few samples. */
+static void outage_is_forgotten(void **state)
 {
     (void)state;
     struct pp_route r = {0};
@@ -173,8 +178,9 @@ static void test_outage_is_forgotten(void **state)
     assert_true(now - back <= params.half_life_ms);
 }
 
-/* On the border between two tiers: with noise of 10 %, a handful of changes in 10,000 samples. */
-static void test_flapping_is_bounded(void **state)
+/* A host's speed is on the border between two tiers and varies by 10 %. The tier may change only a
+ * few times in 10,000 samples. */
+static void flapping_is_bounded(void **state)
 {
     (void)state;
     static const int64_t borders[] = {1000 * 10 / 12, 5000 * 10 / 12, 1000 * 100 / 150, 5000 * 100 / 150};
@@ -192,7 +198,7 @@ static void test_flapping_is_bounded(void **state)
     }
 }
 
-static void test_long_rest(void **state)
+static void long_rest(void **state)
 {
     (void)state;
     struct pp_route r = {0};
@@ -200,14 +206,14 @@ static void test_long_rest(void **state)
         fetch(&r, r.tier, 200, i);
     assert_int_equal(decide(&r), 0);
     int64_t next_year = (int64_t)365 * 24 * 60 * MINUTE;
-    add(&r, 0, 900, false, next_year); /* one slow transfer is not the whole truth */
+    add(&r, 0, 900, false, next_year); /* one slow transfer is not enough to decide */
     assert_int_equal(decide(&r), 0);
     assert_true(pp_route_mean_ms(&r) > 500 && pp_route_mean_ms(&r) < 600);
-    add(&r, 0, 200, false, 0); /* time that goes back does no harm */
+    add(&r, 0, 200, false, 0); /* a time before the last one does no harm */
     assert_int_equal(r.updated_ms, next_year);
 }
 
-static void test_early(void **state)
+static void the_first_samples_decide_early(void **state)
 {
     (void)state;
     struct pp_route r = {0};
@@ -215,20 +221,20 @@ static void test_early(void **state)
     add(&r, 0, 1000, true, 0);
     assert_int_equal(pp_route_early(&r, tiers, 3, &params), 1);
     pp_route_add(&r, tiers, 3, &params, (struct pp_route_sample){1, false, true, 5000},
-                 1); /* the mean, 1.2 s, would say 5 s */
+                 1); /* the mean of 1.2 s alone would give the tier of 5 s */
     assert_int_equal(pp_route_early(&r, tiers, 3, &params), 2);
-    assert_int_equal(r.tier, 0); /* nothing was decided */
+    assert_int_equal(r.tier, 0); /* pp_route_early() does not change the route */
     r = (struct pp_route){0};
     add(&r, 0, 200, false, 0);
     add(&r, 0, 200, false, 1);
-    add(&r, 0, 1000, true, 2); /* a single hitch */
+    add(&r, 0, 1000, true, 2); /* one timeout after two fast answers */
     assert_int_equal(pp_route_early(&r, tiers, 3, &params), 0);
-    r = (struct pp_route){.tier = 1}; /* a route remembered, without samples yet */
+    r = (struct pp_route){.tier = 1}; /* a saved route that has no samples yet */
     assert_int_equal(pp_route_early(&r, tiers, 3, &params), 1);
 }
 
-/* A batch says the same as its samples one by one. */
-static void test_batch_is_its_samples(void **state)
+/* Adding samples as a batch must have the same effect as adding them one by one. */
+static void batch_is_its_samples(void **state)
 {
     (void)state;
     struct pp_route one = {0}, all = {0};
@@ -250,11 +256,11 @@ static void test_batch_is_its_samples(void **state)
         assert_int_equal(decide(&all), decide(&one));
     }
     pp_route_merge(&all, &params, &(struct pp_route_batch){0},
-                   1000 * MINUTE); /* nothing in it: nothing changes */
+                   1000 * MINUTE); /* an empty batch changes nothing */
     assert_int_equal(all.updated_ms, 9 * MINUTE);
 }
 
-static void test_list_of_tiers_changes(void **state)
+static void list_of_tiers_changes(void **state)
 {
     (void)state;
     struct pp_route r = {0};
@@ -269,18 +275,18 @@ static void test_list_of_tiers_changes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_converges),
-        cmocka_unit_test(test_noisy_hosts),
-        cmocka_unit_test(test_min_samples),
-        cmocka_unit_test(test_always_timing_out_moves_up),
-        cmocka_unit_test(test_one_timeout_among_many_moves_nothing),
-        cmocka_unit_test(test_gets_faster),
-        cmocka_unit_test(test_outage_is_forgotten),
-        cmocka_unit_test(test_flapping_is_bounded),
-        cmocka_unit_test(test_long_rest),
-        cmocka_unit_test(test_early),
-        cmocka_unit_test(test_batch_is_its_samples),
-        cmocka_unit_test(test_list_of_tiers_changes),
+        cmocka_unit_test(converges),
+        cmocka_unit_test(noisy_hosts),
+        cmocka_unit_test(five_samples_decide),
+        cmocka_unit_test(always_timing_out_moves_up),
+        cmocka_unit_test(one_timeout_among_many_moves_nothing),
+        cmocka_unit_test(gets_faster),
+        cmocka_unit_test(outage_is_forgotten),
+        cmocka_unit_test(flapping_is_bounded),
+        cmocka_unit_test(long_rest),
+        cmocka_unit_test(the_first_samples_decide_early),
+        cmocka_unit_test(batch_is_its_samples),
+        cmocka_unit_test(list_of_tiers_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Routes: probing a domain that nobody knows, what its first answers move, and what the cron decides and
- * saves; over a small task store in memory. */
+/* Tests routes over a small task store in memory: they probe an unknown domain, its first answers
+ * move its tasks to another tier, and the cron decides tiers and saves routes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "pipeline/routes.h"
+#include "pipeline/routes/routes.h"
 #include "test_clock.h"
 #include "test_loop.h"
 
@@ -23,7 +23,7 @@ struct move {
     int64_t due_ms;
 };
 
-/* A store of routes: answers in the next turn. */
+/* A store of routes that answers in the next turn of the loop. */
 struct store {
     struct pp_task_store base;
     struct pp_timer *timer;
@@ -31,26 +31,27 @@ struct store {
     size_t n_pending;
     bool hold;
     enum pp_err submit_err, err;
-    struct pp_route_row rows[ROWS]; /* sorted by client, domain */
+    struct pp_route_row rows[ROWS]; /* sorted by client and domain */
     size_t n_rows, reads, saves;
     struct pp_route_row saved[ROWS];
     size_t n_saved;
     struct move moves[MOVES];
     size_t n_moves;
-    uint64_t moved; /* tasks, that each retier says */
+    uint64_t moved; /* number of tasks that each retier reports as moved */
 };
 
 struct kit {
     struct pp_loop *loop;
     struct pp_params params;
-    struct pp_pipeline p;
     struct store store;
     struct pp_coordinator coordinator;
     struct pp_backlog_row announced;
     char announced_client[80];
     int announcements;
+    int noticed[PP_NOTICE_KINDS];
+    bool follows; /* another process is the leader */
     struct pp_routes *routes;
-    struct pp_arena names; /* of saved rows */
+    struct pp_arena names; /* memory for the names of saved rows */
 };
 
 static struct kit *kit_of(struct pp_task_store *s)
@@ -148,7 +149,15 @@ static void announce(struct pp_coordinator *c, const struct pp_backlog_row *rows
     k->announcements++;
 }
 
-static const struct pp_coordinator_ops coordinator_ops = {.announce = announce};
+static void notify(struct pp_coordinator *c, const struct pp_notice *notices, size_t n)
+{
+    struct kit *k = (struct kit *)((char *)c - offsetof(struct kit, coordinator));
+
+    assert_int_equal(n, 1);
+    k->noticed[notices[0].kind]++;
+}
+
+static const struct pp_coordinator_ops coordinator_ops = {.announce = announce, .notify = notify};
 
 static bool idle(void *routes)
 {
@@ -160,13 +169,13 @@ static void settle(struct kit *k)
     pp_test_until(k->loop, idle, k->routes, 5000);
 }
 
-/* What comes before opening the routes may be changed by the test. */
+/* Returns a kit whose routes are not open yet, so that the test can change it first. */
 static struct kit *kit_new(void)
 {
     struct kit *k = calloc(1, sizeof(*k));
 
     k->loop = pp_loop_open();
-    pp_test_clock_hold(k->loop); /* due moments are exact */
+    pp_test_clock_hold(k->loop); /* the clock stands still, so that due times are exact */
     k->params = (struct pp_params){.sole_worker = true,
                                    .tiers = {{1000, 8}, {5000, 8}, {30000, 8}},
                                    .n_tiers = 3,
@@ -177,20 +186,32 @@ static struct kit *kit_new(void)
     k->store.timer = pp_timer_open(k->loop, give_back, &k->store);
     k->store.moved = 1;
     k->coordinator.ops = &coordinator_ops;
-    k->p.loop = k->loop;
-    k->p.params = &k->params;
-    k->p.store = &k->store.base;
-    k->p.coordinator = &k->coordinator;
     pp_arena_init(&k->names, 0);
     return k;
+}
+
+static bool leads(void *kit)
+{
+    return !((struct kit *)kit)->follows;
+}
+
+static void open_routes(struct kit *k)
+{
+    k->routes = pp_routes_open(&(struct pp_routes_options){.loop = k->loop,
+                                                           .params = &k->params,
+                                                           .store = &k->store.base,
+                                                           .coordinator = &k->coordinator,
+                                                           .leads = leads,
+                                                           .data = k});
+    assert_non_null(k->routes);
+    pp_routes_load(k->routes);
 }
 
 static struct kit *kit_open(void)
 {
     struct kit *k = kit_new();
 
-    k->routes = pp_routes_open(&k->p);
-    assert_non_null(k->routes);
+    open_routes(k);
     settle(k);
     return k;
 }
@@ -227,7 +248,7 @@ static void sample(struct kit *k, uint8_t tier, int64_t ms, bool timed_out)
                      (struct pp_route_sample){.tier = tier, .first = true, .timed_out = timed_out, .ms = ms});
 }
 
-/* As many tasks as start at once; the next is held back. */
+/* Places as many tasks as may start while the domain is probed. One task more must wait. */
 static void start_probes(struct kit *k)
 {
     for (int i = 0; i < PP_ROUTE_PROBES; i++)
@@ -256,9 +277,9 @@ static void a_new_domain_is_probed(void **state)
         if (i < PP_ROUTE_PROBES)
             assert_int_equal(p.wait_ms, 0);
         else
-            assert_in_range(p.wait_ms, 1000, 2000); /* the tier's timeout and a little */
+            assert_in_range(p.wait_ms, 1000, 2000); /* the tier's timeout and up to a second */
     }
-    assert_int_equal(place(k, "42", "b.test").wait_ms, 0); /* each for itself */
+    assert_int_equal(place(k, "42", "b.test").wait_ms, 0); /* each domain is probed separately */
     assert_int_equal(place(k, "43", "a.test").wait_ms, 0);
     assert_int_equal(k->store.n_moves, 0);
     kit_close(k);
@@ -269,7 +290,8 @@ static void the_first_answer_lets_the_others_go(void **state)
     static const struct {
         int64_t ms;
         uint8_t tier;
-    } cases[] = {{100, 0}, {600, 0}, {900, 1}, {1000, 1}}; /* times 1.5 */
+        /* the tier covers the time multiplied by the margin of 1.5 */
+    } cases[] = {{100, 0}, {600, 0}, {900, 1}, {1000, 1}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -281,7 +303,7 @@ static void the_first_answer_lets_the_others_go(void **state)
         assert_string_equal(k->store.moves[0].client, "42");
         assert_string_equal(k->store.moves[0].domain, "a.test");
         assert_int_equal(k->store.moves[0].tier, cases[i].tier);
-        assert_int_equal(k->store.moves[0].due_ms, before); /* now */
+        assert_int_equal(k->store.moves[0].due_ms, before); /* the other tasks are due now */
         settle(k);
         assert_int_equal(k->announcements, 1);
         assert_string_equal(k->announced_client, "42");
@@ -291,13 +313,15 @@ static void the_first_answer_lets_the_others_go(void **state)
         assert_int_equal(p.tier, cases[i].tier);
         assert_int_equal(p.wait_ms, 0);
         sample(k, 0, cases[i].ms, false);
-        assert_int_equal(k->store.n_moves, 1); /* from now on the cron decides */
+        /* only the first answer moves tasks; after it only the cron changes the tier */
+        assert_int_equal(k->store.n_moves, 1);
         kit_close(k);
     }
 }
 
-/* Many may be waiting: those whose time has come in the right tier are not written again. */
-static void what_is_due_by_now_is_not_moved(void **state)
+/* Tasks are already due in the right tier. The routes must not write them again, however many there
+ * are. */
+static void due_tasks_are_not_moved(void **state)
 {
     (void)state;
     for (int slow = 0; slow < 2; slow++) {
@@ -312,8 +336,9 @@ static void what_is_due_by_now_is_not_moved(void **state)
     }
 }
 
-/* Nor are they taken to be there because they should have been moved there. */
-static void what_was_perhaps_not_moved_is_moved_again(void **state)
+/* The store fails to move tasks. The routes must repeat the move, and must not assume that the
+ * tasks are in the new tier. */
+static void a_failed_move_is_repeated(void **state)
 {
     struct kit *k = kit_open();
 
@@ -351,22 +376,24 @@ static void timeouts_move_the_probing_up(void **state)
     (void)state;
     start_probes(k);
     sample(k, 0, 1000, true);
-    assert_int_equal(k->store.n_moves, 0); /* one may be chance */
+    assert_int_equal(k->store.n_moves, 0); /* a single timeout is not enough */
     int64_t before = pp_loop_wall(k->loop);
     sample(k, 0, 1000, true);
     assert_int_equal(k->store.n_moves, 1);
     assert_int_equal(k->store.moves[0].tier, 1);
-    assert_true(k->store.moves[0].due_ms - before >= 5000); /* the next probes' answers are awaited */
+    /* leaves time for the answers of the next probes */
+    assert_true(k->store.moves[0].due_ms - before >= 5000);
     assert_int_equal(tier_of(k), 1);
     struct placed p = place(k, "42", "a.test");
     assert_int_equal(p.tier, 1);
     assert_in_range(p.wait_ms, 5000, 6000);
-    sample(k, 0, 1000, true); /* a straggler of the tier before says nothing of this one */
+    /* a late answer from the previous tier does not count for the new tier */
+    sample(k, 0, 1000, true);
     sample(k, 0, 1000, true);
     assert_int_equal(tier_of(k), 1);
     sample(k, 1, 5000, true);
     sample(k, 1, 5000, true);
-    assert_int_equal(tier_of(k), 2); /* the last: nothing left to find out */
+    assert_int_equal(tier_of(k), 2); /* this is the last tier, so probing ends */
     assert_int_equal(k->store.n_moves, 2);
     assert_int_equal(k->store.moves[1].tier, 2);
     assert_in_range(k->store.moves[1].due_ms - before, 0, 2000);
@@ -395,7 +422,7 @@ static void a_single_tier_has_nothing_to_probe_for(void **state)
 
     (void)state;
     k->params.n_tiers = 1;
-    k->routes = pp_routes_open(&k->p);
+    open_routes(k);
     settle(k);
     start_probes(k);
     sample(k, 0, 1000, true);
@@ -422,10 +449,10 @@ static void the_cron_decides_moves_and_saves(void **state)
     assert_int_equal(k->store.saved[0].samples, 1);
     settle(k);
     pp_routes_tick(k->routes);
-    assert_int_equal(k->store.saves, 1); /* nothing new */
+    assert_int_equal(k->store.saves, 1); /* a tick without new samples saves nothing */
     for (int i = 0; i < 50; i++)
         sample(k, 0, 1000, true);
-    assert_int_equal(tier_of(k), 0); /* not before the cron */
+    assert_int_equal(tier_of(k), 0); /* only the cron changes the tier */
     pp_routes_tick(k->routes);
     assert_int_equal(tier_of(k), 1);
     assert_int_equal(k->store.n_moves, 1);
@@ -435,21 +462,22 @@ static void the_cron_decides_moves_and_saves(void **state)
     kit_close(k);
 }
 
-/* In a fleet samples alone are not worth a write each time: a tier that changes is, and the end. */
-static void samples_are_saved_rarely(void **state)
+/* In a fleet, the leader saves samples only from time to time. It must save a new tier immediately,
+ * and everything when it closes. */
+static void saves_samples_rarely(void **state)
 {
     struct kit *k = kit_new();
 
     (void)state;
     k->params.router_save_ms = 60000;
-    k->routes = pp_routes_open(&k->p);
+    open_routes(k);
     settle(k);
     sample(k, 0, 100, false);
     k->store.err = PP_EIO;
     pp_routes_tick(k->routes);
     settle(k);
     k->store.err = PP_OK;
-    pp_routes_tick(k->routes); /* nothing new, but it failed */
+    pp_routes_tick(k->routes); /* no new samples, but the last save failed */
     settle(k);
     assert_int_equal(k->store.saves, 2);
     for (int i = 0; i < 6; i++) {
@@ -470,17 +498,16 @@ static void samples_are_saved_rarely(void **state)
     sample(k, 1, 2000, false);
     pp_routes_tick(k->routes);
     assert_int_equal(k->store.saves, 4);
-    k->p.draining = true;
     k->store.submit_err = PP_EFULL;
-    pp_routes_tick(k->routes);
+    pp_routes_drain(k->routes);
     assert_int_equal(k->store.saves, 5);
     k->store.submit_err = PP_OK;
-    pp_routes_tick(k->routes); /* it was refused */
+    pp_routes_tick(k->routes); /* the store refused the last save */
     assert_int_equal(k->store.saves, 6);
     kit_close(k);
 }
 
-static void many_are_saved_in_batches(void **state)
+static void saves_many_routes_in_batches(void **state)
 {
     struct kit *k = kit_open();
 
@@ -496,7 +523,7 @@ static void many_are_saved_in_batches(void **state)
     kit_close(k);
 }
 
-static void those_not_yet_learned_are_not_saved(void **state)
+static void unlearned_routes_are_not_saved(void **state)
 {
     struct kit *k = kit_open();
 
@@ -528,22 +555,24 @@ static void routes_are_read_at_start(void **state)
 
     (void)state;
     add_row(k, "42", "a.test", 5000);
-    add_row(k, "42", "b.test", 4000);   /* fetch.tiers was another: the next that covers it */
-    add_row(k, "42", "c.test", 999999); /* none does */
+    /* fetch.tiers has changed: the route gets the next tier that covers this time */
+    add_row(k, "42", "b.test", 4000);
+    add_row(k, "42", "c.test", 999999); /* no tier covers it */
     for (int i = 0; i < 2500; i++) {
         (void)snprintf(domains[i], sizeof(domains[i]), "d%04d.test", i);
         add_row(k, "43", domains[i], 30000);
     }
-    k->routes = pp_routes_open(&k->p);
+    open_routes(k);
     settle(k);
-    assert_int_equal(k->store.reads, 3); /* 1000 at a time */
+    assert_int_equal(k->store.reads, 3); /* one read per 1000 rows */
     assert_int_equal(place(k, "42", "a.test").tier, 1);
     assert_int_equal(place(k, "42", "b.test").tier, 1);
     assert_int_equal(place(k, "42", "c.test").tier, 2);
     assert_int_equal(place(k, "43", "d0000.test").tier, 2);
     assert_int_equal(place(k, "43", "d2499.test").tier, 2);
+    /* the route is known, so the domain is not probed */
     for (int i = 0; i < 10; i++)
-        assert_int_equal(place(k, "42", "a.test").wait_ms, 0); /* known: not probed */
+        assert_int_equal(place(k, "42", "a.test").wait_ms, 0);
     struct pp_route r;
     assert_true(pp_routes_get(k->routes, "42", "a.test", &r));
     assert_int_equal(r.samples, 100);
@@ -551,7 +580,7 @@ static void routes_are_read_at_start(void **state)
     kit_close(k);
 }
 
-static void what_is_read_late_does_not_undo(void **state)
+static void a_late_read_undoes_nothing(void **state)
 {
     struct kit *k = kit_new();
 
@@ -559,18 +588,50 @@ static void what_is_read_late_does_not_undo(void **state)
     add_row(k, "42", "a.test", 30000);
     add_row(k, "42", "b.test", 30000);
     k->store.hold = true;
-    k->routes = pp_routes_open(&k->p);
-    sample(k, 0, 100, false); /* learned meanwhile */
+    open_routes(k);
+    sample(k, 0, 100, false); /* the read is not answered yet */
+    /* the domain is being probed, so the last task is held back */
     for (int i = 0; i <= PP_ROUTE_PROBES; i++)
-        (void)place(k, "42", "b.test"); /* being probed: the last of them is held back */
+        (void)place(k, "42", "b.test");
     k->store.hold = false;
     pp_timer_start(k->store.timer, 0, 0);
     settle(k);
     assert_int_equal(tier_of(k), 0);
     assert_int_equal(place(k, "42", "b.test").tier, 2);
-    assert_int_equal(k->store.n_moves, 1); /* and let go */
+    assert_int_equal(k->store.n_moves, 1); /* the read ends the probe, so the last task may start */
     assert_string_equal(k->store.moves[0].domain, "b.test");
     assert_int_equal(k->store.moves[0].tier, 2);
+    kit_close(k);
+}
+
+/* --- a fleet --- */
+
+static void only_the_leader_decides_and_saves(void **state)
+{
+    struct kit *k = kit_new();
+    const struct pp_notice samples = {
+        .kind = PP_NOTICE_SAMPLES, .a = "42", .b = "a.test", .v = {1, 100, 0, 0}};
+
+    (void)state;
+    k->params.sole_worker = false;
+    k->follows = true;
+    open_routes(k);
+    settle(k);
+    sample(k, 0, 100, false); /* this process sends the routes that it learns to all processes */
+    assert_int_equal(k->noticed[PP_NOTICE_ROUTE], 1);
+    sample(k, 0, 100, false);
+    pp_routes_tick(k->routes);
+    assert_int_equal(k->noticed[PP_NOTICE_SAMPLES], 1);
+    pp_routes_noticed(k->routes, &samples); /* another process sends its samples to the leader */
+    pp_routes_tick(k->routes);
+    assert_int_equal(k->noticed[PP_NOTICE_SAMPLES], 1);
+    pp_routes_drain(k->routes);
+    assert_int_equal(k->store.saves, 0);
+    k->follows = false;
+    pp_routes_noticed(k->routes, &samples);
+    pp_routes_tick(k->routes);
+    assert_int_equal(k->store.saves, 1);
+    assert_int_equal(k->noticed[PP_NOTICE_ROUTE], 2);
     kit_close(k);
 }
 
@@ -582,13 +643,14 @@ static void a_failing_store_does_no_harm(void **state)
 
     (void)state;
     k->store.err = PP_EIO;
-    k->routes = pp_routes_open(&k->p);
+    open_routes(k);
     settle(k);
     start_probes(k);
     sample(k, 0, 900, false);
     pp_routes_tick(k->routes);
     settle(k);
-    assert_int_equal(k->announcements, 1); /* what failed may have been done all the same */
+    /* the tasks are announced, because a failed write may have been done after all */
+    assert_int_equal(k->announcements, 1);
     assert_int_equal(place(k, "42", "a.test").tier, 1);
     k->store.submit_err = PP_EFULL;
     for (int i = 0; i < 50; i++)
@@ -599,7 +661,7 @@ static void a_failing_store_does_no_harm(void **state)
     kit_close(k);
 }
 
-static void nothing_moved_is_not_announced(void **state)
+static void an_empty_move_is_not_announced(void **state)
 {
     struct kit *k = kit_open();
 
@@ -635,20 +697,21 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_domain_is_probed),
         cmocka_unit_test(the_first_answer_lets_the_others_go),
-        cmocka_unit_test(what_is_due_by_now_is_not_moved),
-        cmocka_unit_test(what_was_perhaps_not_moved_is_moved_again),
+        cmocka_unit_test(due_tasks_are_not_moved),
+        cmocka_unit_test(a_failed_move_is_repeated),
         cmocka_unit_test(without_tasks_held_back_nothing_moves),
         cmocka_unit_test(timeouts_move_the_probing_up),
         cmocka_unit_test(an_answer_in_the_next_tier_settles_it),
         cmocka_unit_test(a_single_tier_has_nothing_to_probe_for),
         cmocka_unit_test(the_cron_decides_moves_and_saves),
-        cmocka_unit_test(samples_are_saved_rarely),
-        cmocka_unit_test(many_are_saved_in_batches),
-        cmocka_unit_test(those_not_yet_learned_are_not_saved),
+        cmocka_unit_test(saves_samples_rarely),
+        cmocka_unit_test(saves_many_routes_in_batches),
+        cmocka_unit_test(unlearned_routes_are_not_saved),
         cmocka_unit_test(routes_are_read_at_start),
-        cmocka_unit_test(what_is_read_late_does_not_undo),
+        cmocka_unit_test(a_late_read_undoes_nothing),
+        cmocka_unit_test(only_the_leader_decides_and_saves),
         cmocka_unit_test(a_failing_store_does_no_harm),
-        cmocka_unit_test(nothing_moved_is_not_announced),
+        cmocka_unit_test(an_empty_move_is_not_announced),
         cmocka_unit_test(names_that_are_too_long_are_not_kept),
     };
 

@@ -1,4 +1,5 @@
-/* test_s3_options.c: blobs.url and the environment, read strictly; no secret in what is said about them. */
+/* Tests blobs.url and the environment variables of the S3 adapter: both are read strictly, and no
+ * error text shows a secret. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 #include "adapter/s3/s3_blob_store.h"
 #include "base/text.h"
 
-static const char *const *vars; /* "NAME=value", NULL-terminated */
+static const char *const *vars; /* environment: "NAME=value", NULL-terminated */
 
 static char *env(const char *name)
 {
@@ -104,7 +105,7 @@ static void the_environment_fills_in(void **state)
     assert_string_equal(o.endpoint, "http://e");
 }
 
-static void what_is_wrong_is_said(void **state)
+static void errors_name_the_mistake(void **state)
 {
     static const struct {
         const char *url, *says;
@@ -194,7 +195,7 @@ static void keys_must_be_there_and_sound(void **state)
     }
 }
 
-/* Whatever comes, fields end and need no escaping. */
+/* Parses random texts. Whatever the text, all fields must be NUL-terminated and need no escapes. */
 static void any_text_is_refused_or_safe(void **state)
 {
     static const char alphabet[] = "abcS3:/?&=%.-_~@[]0159 #\\endpointregionpath_styleca_filehttps";
@@ -228,7 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(urls_are_read),
         cmocka_unit_test(the_environment_fills_in),
-        cmocka_unit_test(what_is_wrong_is_said),
+        cmocka_unit_test(errors_name_the_mistake),
         cmocka_unit_test(keys_must_be_there_and_sound),
         cmocka_unit_test(any_text_is_refused_or_safe),
     };

@@ -1,5 +1,5 @@
-/* test_s3_xml.c: pages of names and reasons of refusals, from stores that keep to the form and from those
- * that don't. */
+/* Tests pages of names and reasons of refusals, from stores that follow the format and from stores
+ * that do not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 struct seen {
     size_t n;
-    char text[512]; /* "key@ms " each */
+    char text[512]; /* "key@ms " for each object */
 };
 
 static void add(void *data, const char *key, size_t n, int64_t modified_ms)
@@ -48,7 +48,8 @@ static void pages_are_read(void **state)
         {HEAD ONE("a&amp;b", T0) LAST TAIL, "a&b@1250 ", "", false},
         {HEAD "<IsTruncated>true</IsTruncated><NextContinuationToken>a+/=&amp;</NextContinuationToken>" TAIL,
          "", "a+/=&", true},
-        /* elements elsewhere with the same names, and other order */
+        /* The page has elements of the expected names in other places, and its elements are in an
+         * unusual order. */
         {HEAD "<Name>x</Name><Prefix/><CommonPrefixes><Prefix>p</Prefix><Key>no</Key></"
               "CommonPrefixes><Contents><Owner><Key>no"
               "</Key><ID>1</ID></Owner><LastModified>" T0
@@ -69,7 +70,7 @@ static void pages_are_read(void **state)
     }
 }
 
-static void what_is_no_page_is_refused(void **state)
+static void refuses_other_documents(void **state)
 {
     static const char *const cases[] = {
         "",
@@ -77,13 +78,14 @@ static void what_is_no_page_is_refused(void **state)
         "<html><body>login</body></html>",
         "<Error><Code>NoSuchBucket</Code></Error>",
         "<Foo/>",
-        HEAD TAIL,          /* no IsTruncated */
-        HEAD LAST,          /* cut */
-        HEAD LAST TAIL "x", /* more behind it */
+        HEAD TAIL,          /* IsTruncated is missing */
+        HEAD LAST,          /* the text is cut short */
+        HEAD LAST TAIL "x", /* text follows the root element */
         HEAD LAST LAST TAIL,
         HEAD "<IsTruncated>yes</IsTruncated>" TAIL,
         HEAD "<IsTruncated>false, of course</IsTruncated>" TAIL,
-        HEAD "<IsTruncated>true</IsTruncated>" TAIL, /* and how to go on? */
+        /* the page is truncated but has no token to continue with */
+        HEAD "<IsTruncated>true</IsTruncated>" TAIL,
         HEAD LAST "<Contents><Key>a</Key></Contents>" TAIL,
         HEAD LAST "<Contents><LastModified>" T0 "</LastModified></Contents>" TAIL,
         HEAD LAST "<Contents/>" TAIL,
@@ -100,7 +102,7 @@ static void what_is_no_page_is_refused(void **state)
         struct seen seen = {0};
         struct pp_s3_page page;
         if (pp_s3_list_parse(cases[i], strlen(cases[i]), add, &seen, &page))
-            fail_msg("read: %s", cases[i]);
+            fail_msg("accepted: %s", cases[i]);
     }
 }
 
@@ -129,7 +131,8 @@ static void sizes_have_bounds(void **state)
             assert_int_equal(pp_s3_list_parse(xml, strlen(xml), add, &seen, &page), over == 0);
         }
     }
-    for (size_t depth = 30; depth <= 40; depth++) { /* 32 with the list itself */
+    /* the limit is 32 levels, including the list itself */
+    for (size_t depth = 30; depth <= 40; depth++) {
         struct seen seen = {0};
         struct pp_s3_page page;
         size_t n = 0;
@@ -184,7 +187,7 @@ static void times_are_read(void **state)
 {
     static const struct {
         const char *s;
-        int64_t ms; /* -1: refused */
+        int64_t ms; /* expected time; -1: the text is refused */
     } cases[] = {
         {"1970-01-01T00:00:00Z", 0},
         {"2026-11-21T12:20:17.000Z", 1795263617000},
@@ -221,7 +224,7 @@ static void times_are_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_are_read),    cmocka_unit_test(what_is_no_page_is_refused),
+        cmocka_unit_test(pages_are_read),    cmocka_unit_test(refuses_other_documents),
         cmocka_unit_test(sizes_have_bounds), cmocka_unit_test(errors_are_read),
         cmocka_unit_test(times_are_read),
     };

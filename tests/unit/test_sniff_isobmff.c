@@ -1,4 +1,5 @@
-/* AVIF and HEIC box by box: brands, order, sizes that lie, sequences. Whole files are in test_sniff.c. */
+/* Tests AVIF and HEIC box by box: brands, order, wrong sizes and sequences. test_sniff.c tests
+ * whole files. */
 #include "sniff_run.h"
 
 static void be32(struct pp_buf *b, uint32_t v)
@@ -6,7 +7,7 @@ static void be32(struct pp_buf *b, uint32_t v)
     pp_buf_u32(b, __builtin_bswap32(v));
 }
 
-/* A box, whose size is `n` whatever follows. */
+/* Writes the head of a box of size `n`. */
 static void box(struct pp_buf *b, uint32_t n, const char *type)
 {
     be32(b, n);
@@ -22,7 +23,7 @@ static void ftyp(struct pp_buf *b, const char *brands)
     pp_buf_puts(b, brands + 4);
 }
 
-/* meta of 48 bytes with one size */
+/* Writes a `meta` box of 48 bytes that contains one image size. */
 static void meta(struct pp_buf *b, uint32_t w, uint32_t h)
 {
     box(b, 48, "meta");
@@ -85,7 +86,7 @@ static void heif_boxes(void **state)
     (void)state;
     pp_buf_init(&b, 100000);
 
-    ftyp(&b, "avif"); /* the picture before its description, with a long size */
+    ftyp(&b, "avif"); /* the picture comes before its description and has a 64-bit length */
     box(&b, 1, "mdat");
     be32(&b, 0);
     be32(&b, 20);
@@ -93,7 +94,7 @@ static void heif_boxes(void **state)
     meta(&b, 37, 21);
     assert_heif(&b, 0);
 
-    ftyp(&b, "avif"); /* a size that is not where sizes belong counts for nothing */
+    ftyp(&b, "avif"); /* an image size in the wrong place does not count */
     box(&b, 20, "ispe");
     be32(&b, 0);
     be32(&b, 1000);
@@ -104,19 +105,19 @@ static void heif_boxes(void **state)
     meta(&b, 37, 21);
     assert_heif(&b, 0);
 
-    ftyp(&b, "avif"); /* to the end of the file */
+    ftyp(&b, "avif"); /* a box of length 0 reaches to the end of the file */
     size_t at = b.n;
     meta(&b, 37, 21);
     memset(b.p + at, 0, 4);
     assert_heif(&b, 0);
 
-    ftyp(&b, "avif"); /* nothing but a picture without end */
+    ftyp(&b, "avif"); /* a file with only a picture that has no end */
     box(&b, 0, "mdat");
     pp_buf_puts(&b, "picture");
     assert_heif(&b, WRONG);
 
     static const struct {
-        size_t at; /* of a size, from the start of meta */
+        size_t at; /* offset of the length to replace, from the start of the `meta` box */
         uint32_t size;
     } sizes[] = {{0, 8},  {0, 11}, {0, 47},  {0, 3},  {12, 37}, {12, 0},  {12, 7}, {12, 0xffffffff}, {20, 29},
                  {20, 2}, {20, 0}, {20, 15}, {28, 8}, {28, 21}, {28, 19}, {28, 0}, {28, 0x80000000}};
@@ -130,7 +131,7 @@ static void heif_boxes(void **state)
         assert_true(decided(b.p, b.n));
     }
 
-    ftyp(&b, "avif"); /* long sizes that lie */
+    ftyp(&b, "avif"); /* wrong 64-bit lengths */
     at = b.n;
     for (int i = 0; i < 3; i++) {
         b.n = at;
@@ -165,7 +166,8 @@ static void heif_sizes(void **state)
     pp_buf_fini(&b);
 }
 
-/* A sequence without items: three tracks, sound and two pictures, headers of both versions. */
+/* A sequence without items has three tracks, one with sound and two with pictures, and headers of
+ * both versions. */
 static void heif_sequences(void **state)
 {
     static const uint32_t widths[] = {0, 10, 37};

@@ -1,4 +1,4 @@
-/* Text: hex, times, UTF-8, ids, the generator (against published values). */
+/* Tests hex, times, UTF-8, ids, and the random generator against published values. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 
-static void test_hex(void **state)
+static void hex(void **state)
 {
     (void)state;
     char out[9];
@@ -28,7 +28,7 @@ static void test_hex(void **state)
         assert_false(pp_unhex(back, 4, bad[i], strlen(bad[i])));
 }
 
-static void test_time(void **state)
+static void times_are_written_in_rfc_3339(void **state)
 {
     (void)state;
     static const struct {
@@ -51,7 +51,7 @@ static void test_time(void **state)
         assert_string_equal(pp_time_text(buf, cases[i].ms), cases[i].text);
 }
 
-static void test_time_like_libc(void **state)
+static void time_like_libc(void **state)
 {
     (void)state;
     struct pp_rng rng;
@@ -78,7 +78,7 @@ static size_t encode(char *p, uint32_t cp)
     return n;
 }
 
-static void test_utf8_every_character(void **state)
+static void utf8_every_character(void **state)
 {
     (void)state;
     for (uint32_t cp = 0; cp < 0x120000; cp++) {
@@ -91,11 +91,11 @@ static void test_utf8_every_character(void **state)
         }
         assert_int_equal(pp_utf8_decode(p, n, &got), n);
         assert_int_equal(got, cp);
-        assert_false(pp_utf8_valid(p, n - 1) && n > 1); /* cut short */
+        assert_false(pp_utf8_valid(p, n - 1) && n > 1); /* the character is cut short */
     }
 }
 
-static void test_utf8_bad(void **state)
+static void refuses_bad_utf8(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -127,7 +127,7 @@ static void test_utf8_bad(void **state)
     assert_true(pp_utf8_valid("Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x93\xb7", 15));
 }
 
-static void test_ids(void **state)
+static void ids_have_their_alphabet_and_length(void **state)
 {
     (void)state;
     static const char long64[] = "0123456789012345678901234567890123456789012345678901234567890123";
@@ -157,11 +157,11 @@ static void test_ids(void **state)
     assert_false(pp_item_id_valid("a\0b", 3));
 }
 
-static void test_rng(void **state)
+static void the_generator_matches_published_values(void **state)
 {
     (void)state;
     struct pp_rng r;
-    pp_rng_seed(&r, 0); /* splitmix64 of seed 0 */
+    pp_rng_seed(&r, 0); /* the published values of splitmix64 with seed 0 */
     assert_true(r.s[0] == 0xe220a8397b1dcdaf && r.s[1] == 0x6e789e6aa1b965f4 && r.s[2] == 0x06c45d188009454f);
     r = (struct pp_rng){{1, 2, 3, 4}};
     assert_true(pp_rng_next(&r) == 11520);
@@ -178,7 +178,7 @@ static void test_rng(void **state)
         assert_true(pp_rng_below(&r, (UINT64_MAX >> 1) + 2) <= (UINT64_MAX >> 1) + 1);
 }
 
-static void test_random_bytes(void **state)
+static void random_bytes_differ(void **state)
 {
     (void)state;
     uint8_t a[32] = {0}, b[32] = {0};
@@ -191,14 +191,14 @@ static void test_random_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hex),
-        cmocka_unit_test(test_time),
-        cmocka_unit_test(test_time_like_libc),
-        cmocka_unit_test(test_utf8_every_character),
-        cmocka_unit_test(test_utf8_bad),
-        cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_rng),
-        cmocka_unit_test(test_random_bytes),
+        cmocka_unit_test(hex),
+        cmocka_unit_test(times_are_written_in_rfc_3339),
+        cmocka_unit_test(time_like_libc),
+        cmocka_unit_test(utf8_every_character),
+        cmocka_unit_test(refuses_bad_utf8),
+        cmocka_unit_test(ids_have_their_alphabet_and_length),
+        cmocka_unit_test(the_generator_matches_published_values),
+        cmocka_unit_test(random_bytes_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

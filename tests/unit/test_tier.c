@@ -1,4 +1,4 @@
-/* Tiers: order, cover, limits, codes of timeouts. */
+/* Tests tiers: their order, which tier covers a time, limits, and the codes of timeouts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,26 +11,7 @@
 
 static const struct pp_tier three[] = {{1000, 256}, {5000, 256}, {30000, 256}};
 
-static void test_valid(void **state)
-{
-    (void)state;
-    assert_true(pp_tiers_valid(three, 3));
-    assert_true(pp_tiers_valid(three, 1));
-    assert_false(pp_tiers_valid(three, 0));
-    const struct pp_tier equal[] = {{1000, 1}, {1000, 1}}, falling[] = {{2000, 1}, {1000, 1}};
-    const struct pp_tier idle[] = {{1000, 0}}, no_time[] = {{0, 1}};
-    assert_false(pp_tiers_valid(equal, 2));
-    assert_false(pp_tiers_valid(falling, 2));
-    assert_false(pp_tiers_valid(idle, 1));
-    assert_false(pp_tiers_valid(no_time, 1));
-    struct pp_tier many[PP_TIERS_MAX + 1];
-    for (int i = 0; i <= PP_TIERS_MAX; i++)
-        many[i] = (struct pp_tier){i + 1, 1};
-    assert_true(pp_tiers_valid(many, PP_TIERS_MAX));
-    assert_false(pp_tiers_valid(many, PP_TIERS_MAX + 1));
-}
-
-static void test_next_and_cover(void **state)
+static void next_and_covering_tier(void **state)
 {
     (void)state;
     assert_int_equal(pp_tier_next(0, 3), 1);
@@ -45,7 +26,7 @@ static void test_next_and_cover(void **state)
         assert_int_equal(pp_tier_cover(three, 3, cases[i].ms), cases[i].tier);
 }
 
-static void test_limits(void **state)
+static void phases_have_limits(void **state)
 {
     (void)state;
     static const struct {
@@ -62,7 +43,7 @@ static void test_limits(void **state)
     }
 }
 
-static void test_timeout_codes(void **state)
+static void timeouts_have_codes(void **state)
 {
     (void)state;
     assert_int_equal(pp_tier_timeout_code(true, PP_PHASE_CONNECT), PP_CODE_DNS_TEMPORARY);
@@ -74,10 +55,9 @@ static void test_timeout_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_valid),
-        cmocka_unit_test(test_next_and_cover),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_timeout_codes),
+        cmocka_unit_test(next_and_covering_tier),
+        cmocka_unit_test(phases_have_limits),
+        cmocka_unit_test(timeouts_have_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

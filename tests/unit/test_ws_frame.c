@@ -1,5 +1,5 @@
-/* WebSocket's frames: what is taken and what is refused, however the bytes are cut; what we send; the opening
- * handshake's two values. */
+/* Tests WebSocket frames: which frames the parser accepts, wherever the bytes are cut; which frames
+ * the writer makes; and the two values of the opening handshake. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,11 +10,10 @@
 #include <cmocka.h>
 
 #include "adapter/http/ws_frame.h"
-#include "adapter/http/ws_handshake.h"
 #include "base/text.h"
 
-/* All frames of p[0..n), `step` bytes at a time: one letter each in `seen`: i ping, o pong, c close, B bad.
- * The last code in *code. */
+/* Feeds p[0..n), `step` bytes at a time, and writes a letter per frame to `seen`: i for ping, o for
+ * pong, c for close, B for an error. *code is set to the last close code. */
 static void read_all(const void *p, size_t n, size_t step, char *seen, unsigned *code, struct pp_ws_in *in)
 {
     static const char letters[] = {
@@ -34,7 +33,8 @@ static void read_all(const void *p, size_t n, size_t step, char *seen, unsigned 
             *code = in->code;
         if (got == PP_WS_BAD) {
             assert_non_null(in->why);
-            assert_int_equal(pp_ws_feed(in, bytes, some, &used), PP_WS_BAD); /* for good */
+            /* after a failure the parser accepts nothing */
+            assert_int_equal(pp_ws_feed(in, bytes, some, &used), PP_WS_BAD);
             assert_int_equal(used, some);
             break;
         }
@@ -45,8 +45,8 @@ static void read_all(const void *p, size_t n, size_t step, char *seen, unsigned 
 }
 
 #define M       "\x37\xfa\x21\x3d"       /* a mask */
-#define Z       "\0\0\0\0"               /* one that changes nothing */
-#define S(text) (text), sizeof(text) - 1 /* bytes with NULs */
+#define Z       "\0\0\0\0"               /* a mask of zeroes */
+#define S(text) (text), sizeof(text) - 1 /* texts that contain NULs */
 
 static const struct {
     const char *bytes;
@@ -61,7 +61,7 @@ static const struct {
     {S("\x89\x81" Z "a\x8a\x80" Z "\x88\x82" Z "\x03\xe8"), "ioc", 1000},
     {S("\x89\x80\x37"), "", 0},
     {S("\x89"), "", 0},
-    /* reserved bits, opcodes */
+    /* frames with reserved bits or unknown opcodes */
     {S("\xc9\x80" M), "B", 1002},
     {S("\xa9\x80" M), "B", 1002},
     {S("\x99\x80" M), "B", 1002},
@@ -70,13 +70,13 @@ static const struct {
     {S("\x87\x80" M), "B", 1002},
     {S("\x8b\x80" M), "B", 1002},
     {S("\x8f\x80" M), "B", 1002},
-    /* not masked: before what else is wrong with it */
+    /* frames with several errors: the parser reports the missing mask */
     {S("\x89\x00"), "B", 1002},
     {S("\x81\x01"
        "a"),
      "B", 1002},
     {S("\x88\x02\x03\xe8"), "B", 1002},
-    /* fragments and sizes of control frames */
+    /* control frames that are fragmented or too long */
     {S("\x09\x80" M), "B", 1002},
     {S("\x0a\x80" M), "B", 1002},
     {S("\x08\x80" M), "B", 1002},
@@ -91,7 +91,7 @@ static const struct {
     {S("\x82\xfe\xff\xff" M), "B", 1008},
     {S("\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff" M), "B", 1008},
     {S("\x89\x80" Z "\x81\x80" Z "\x89\x80" Z), "iB", 1008},
-    /* close */
+    /* close frames */
     {S("\x88\x81" Z "\x03"), "B", 1002},
     {S("\x88\x84" Z "\x03\xe8ok"), "c", 1000},
     {S("\x88\x85" Z "\x03\xe8\xe2\x82\xac"), "c", 1000},
@@ -142,7 +142,8 @@ static void close_codes(void **state)
     }
 }
 
-/* Seeded: control frames of any size and mask, cut anywhere, come out as they went in. */
+/* Feeds control frames of every size with random masks, cut at any byte. The parser must return the
+ * payload unchanged. */
 static void payloads(void **state)
 {
     (void)state;
@@ -220,7 +221,7 @@ static void control_frames(void **state)
     assert_memory_equal(frame, "\x88\x05\x03\xf0why", 7);
 }
 
-/* Cut where it is too long, never within a character. */
+/* The writer cuts off a reason that is too long, but never within a character. */
 static void long_reasons(void **state)
 {
     (void)state;
@@ -256,7 +257,8 @@ static void keys(void **state)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         assert_int_equal(pp_ws_key_valid(table[i].key), table[i].valid);
     char accept[PP_WS_ACCEPT_N + 1];
-    assert_true(pp_ws_accept(accept, "dGhlIHNhbXBsZSBub25jZQ==")); /* the example of RFC 6455 1.3 */
+    /* the example of RFC 6455, 1.3 */
+    assert_true(pp_ws_accept(accept, "dGhlIHNhbXBsZSBub25jZQ=="));
     assert_string_equal(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 }
 

@@ -1,10 +1,9 @@
-/* blob_store.h: photos' bytes, by their SHA-256.
+/* blob_store.h: stores the bytes of photos under their SHA-256.
  *
- * Blocking: called on a lane's threads only, any number at once. An object appears whole or not at all
- * (temporary name, sync by policy, rename), under "sha256/ab/cd/abcd....EXT". Writing an object that is there
- * already is not an error and changes nothing (I7). Errors: PP_EIO, PP_ENOSPC, PP_ENOTFOUND (get),
- * PP_ETIMEOUT, PP_ENOMEM.
- */
+ * The functions block: threads of a lane call them, any number at once. An object appears whole or
+ * not at all (temporary name, sync by policy, rename), under "sha256/ab/cd/abcd....EXT". Writing an
+ * object that exists changes nothing and is no error (I7). Errors: PP_EIO, PP_ENOSPC, PP_ENOTFOUND
+ * (get), PP_ETIMEOUT, PP_ENOMEM. */
 #ifndef PHOTOPOOL_PORT_BLOB_STORE_H
 #define PHOTOPOOL_PORT_BLOB_STORE_H
 
@@ -27,28 +26,29 @@ struct pp_blob_name {
 };
 
 struct pp_blob_store_ops {
-    /* A whole object at once. `existed` (may be NULL): it was there. */
+    /* Writes a whole object. Sets *existed (may be NULL) to true if it was there before. */
     pp_must_check enum pp_err (*put)(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext,
                                      const struct iovec *iov, int n, bool *existed);
-    /* An object in parts, for what is too large to hold; its name comes at the end. commit and abort free the
-     * part, also on error. */
+    /* Write an object in parts if it is too large for memory; commit() names it. commit() and
+     * abort() free the part, also on error. Each adapter has its own struct pp_blob_part. */
     pp_must_check enum pp_err (*open)(struct pp_blob_store *b, struct pp_blob_part **part);
     pp_must_check enum pp_err (*write)(struct pp_blob_part *part, const struct iovec *iov, int n);
     pp_must_check enum pp_err (*commit)(struct pp_blob_part *part, const uint8_t sha256[32], const char *ext,
                                         bool *existed);
     void (*abort)(struct pp_blob_part *part);
-    /* Up to `max` bytes from `offset` into buf; *n of them, *size of the whole object. */
+    /* Reads up to `max` bytes from `offset` into buf. Sets *n to the bytes read and *size to the
+     * size of the whole object. */
     pp_must_check enum pp_err (*get)(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext,
                                      uint64_t offset, void *buf, size_t max, size_t *n, uint64_t *size);
-    /* PP_OK also where there was none. */
+    /* Deletes an object. Returns PP_OK also if the object does not exist. */
     pp_must_check enum pp_err (*remove)(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext);
-    /* Objects written at or after since_ms (wall), in any order: *n of them, at most cap; *more: there were
-     * others. */
+    /* Lists objects written at or after since_ms (wall), in any order: *n of them, at most `cap`.
+     * Sets *more if there are others. */
     pp_must_check enum pp_err (*recent)(struct pp_blob_store *b, int64_t since_ms, struct pp_blob_name *out,
                                         size_t cap, size_t *n, bool *more);
-    /* PP_OK: writing works now (probes). For /readyz. */
+    /* Writes a test object, for /readyz. PP_OK: writing works now. */
     pp_must_check enum pp_err (*check)(struct pp_blob_store *b);
-    void (*close)(struct pp_blob_store *b);
+    void (*close)(struct pp_blob_store *b); /* after the last call has returned */
 };
 
 struct pp_blob_store {

@@ -1,35 +1,38 @@
-/* coordinator.h: what workers must agree on: slots (rate, concurrency and hash range in one lease), the
- * backlog index with its wake-ups, slow hosts, who is alive, who leads, and notices from process to process.
+/* coordinator.h: the state that workers share: slots (rate, concurrency and hash range in one
+ * lease), the backlog index and its wake-ups, slow hosts, live workers, the leader, and notices
+ * between processes.
  *
- * A slot is share k of S of a client; core/share.h cuts rate, concurrency and hash range into shares. A
- * worker holds at most one slot of a client. The holder keeps the sliding log of its share in memory
- * (core/ratelimit.h) and starts only what it has reserved. What is recorded at each renewal is enough for the
- * next holder to keep rules I4 and I5: marks are requests that went out, `reserved` bounds those that may
- * have gone out since or will, until the next renewal; `in_flight` and `busy_until_ms` those that may be
- * under way. After a crash the next holder counts all reserved ones as spent, at the moment by which they
- * have gone out for sure, and those in flight as taken until busy_until_ms.
+ * A slot is share k of S of a client; core/share.h cuts rate, concurrency and hash range into
+ * shares. A worker holds at most one slot of a client. The holder keeps the sliding log of its
+ * share in memory (core/ratelimit.h) and sends only requests that it has reserved. Each renewal
+ * records enough for the next holder to keep rules I4 and I5: marks are requests that were sent;
+ * `reserved` bounds the requests sent since then, until the next renewal; `in_flight` and
+ * `busy_until_ms` bound the requests in flight. After a crash the next holder counts all reserved
+ * requests as spent, at the latest moment at which they can have been sent, and those in flight as
+ * taken until busy_until_ms.
  *
- * A lease lasts lease_ms from when the coordinator answers, by its clock; a holder counts from before it
- * asked, and sends nothing after that. All times given and taken here are the caller's wall clock: an adapter
- * with a clock of its own translates.
+ * A lease lasts lease_ms from the coordinator's answer, by its clock. A holder counts from before
+ * its request, and sends nothing after the lease. All times here are the caller's wall clock; an
+ * adapter with its own clock translates.
  *
- * The cut: all slots of a client that are held have the same (rpm, concurrency, shares). A want with another
- * cut is refused while one is held under the old one; with the first slot of a new cut what earlier holders
- * left is divided among the new shares (each mark's n, without remainder).
+ * The cut: all held slots of a client have the same (rpm, concurrency, shares). The coordinator
+ * refuses a want with another cut while a slot is held under the old one. The first slot of a new
+ * cut divides the marks of earlier holders among the new shares (each mark's n, without remainder).
  *
- * Lost data: `dataset` names what the coordinator has. Where it is new, nobody knows what was sent in the
- * last minute: a slot is granted only one lease after the data set began, with its whole rate counted as
- * spent at its beginning; a renewal of a slot that the data set does not know re-creates it meanwhile. After
- * pp_coordinator_ops.first() (nothing was ever sent before this data set) neither applies.
+ * Lost data: `dataset` names the coordinator's data. A new data set does not know the requests of
+ * the last minute. So it grants a slot only one lease after it began, and counts the whole rate as
+ * spent at its beginning; until then a renewal creates a slot that it does not know. Neither
+ * applies after pp_coordinator_ops.first(): nothing was sent before this data set.
  *
- * Requests are asynchronous as req.h says; errors as task_store.h. */
+ * Requests are asynchronous as req.h says, and fail as task_store.h says. Everything runs on the
+ * loop thread. */
 #ifndef PHOTOPOOL_PORT_COORDINATOR_H
 #define PHOTOPOOL_PORT_COORDINATOR_H
 
 #include "photopool/port/task_store.h"
 #include "photopool/req.h"
 
-struct pp_slot_mark { /* n requests went out, the last at `at_ms` (wall) */
+struct pp_slot_mark { /* says that n requests were sent, the last one at `at_ms` (wall) */
     int64_t at_ms;
     uint32_t n;
 };
@@ -38,20 +41,22 @@ struct pp_slot_want {
     const char *client;
     uint32_t rpm;         /* of the whole client; 0: unlimited */
     uint32_t concurrency; /* of the whole client */
-    uint32_t shares;      /* S, the same wherever settings and workers are seen alike; out: the one in force.
-                           0 is taken as 1 */
+    uint32_t shares;      /* in: S as computed from settings and workers, 0 means 1; out: the S in force */
     /* out */
     bool granted;
     uint32_t share;      /* k of S */
-    int64_t retry_at_ms; /* not granted: worth asking again then (when the lease of another ends) */
-    bool empty;          /* not granted: its holder says that the client has nothing due, now or later */
-    const struct pp_slot_mark *marks; /* what earlier holders sent, oldest first */
+    int64_t retry_at_ms; /* if not granted: when the holder's lease ends; the worker asks again then */
+    bool empty;          /* if not granted; true: the holder has reported that no task waits */
+    const struct pp_slot_mark *marks; /* requests of earlier holders, oldest first */
     size_t n_marks;
-    uint32_t spent;         /* reserved by one that crashed: count as sent, */
-    int64_t spent_at_ms;    /* then (wall): not after now_ms */
-    uint32_t taken;         /* requests of one that crashed may be under way: */
-    int64_t taken_until_ms; /* so many less of the share's concurrency until then */
-    int64_t not_before_ms;  /* no admission before this wall time; 0: at once */
+    /* Permits that a crashed holder had reserved count as sent at spent_at_ms (<= now_ms). */
+    uint32_t spent;
+    int64_t spent_at_ms;
+    /* Requests of a crashed holder may still be in flight. Until taken_until_ms they reduce the
+     * concurrency by `taken`. */
+    uint32_t taken;
+    int64_t taken_until_ms;
+    int64_t not_before_ms; /* send no request before this wall time; 0: at once */
 };
 
 struct pp_coord_acquire {
@@ -67,15 +72,15 @@ struct pp_slot_renewal {
     uint32_t share;
     const struct pp_slot_mark *marks; /* NULL: unchanged since the last renewal that had them */
     size_t n_marks;
-    uint32_t reserved;     /* requests not in the marks that may go or have gone out */
-    uint32_t in_flight;    /* requests that may be under way at once until the next renewal, at most */
-    int64_t busy_until_ms; /* wall: when the last of these has ended, at the latest */
-    /* When each queue has something due, INT64_MAX: nothing; PP_QUEUES of them, or NULL: unchanged. For the
-     * backlog index, and for those who are refused. */
+    uint32_t reserved;     /* permits reserved; at most this many requests follow the last mark */
+    uint32_t in_flight;    /* upper bound of the requests in flight until the next renewal */
+    int64_t busy_until_ms; /* wall: the time at which all these requests will have ended */
+    /* For each of PP_QUEUES queues, when its first task is due; INT64_MAX: the queue is empty.
+     * NULL: unchanged. The coordinator uses it for the backlog index and for pp_slot_want.empty. */
     const int64_t *due_ms;
-    /* For a data set that has lost the slot: its cut. */
+    /* The cut. A data set that has lost the slot creates it again from this cut. */
     uint32_t rpm, concurrency, shares;
-    bool lost; /* out: the lease had lapsed; start nothing more */
+    bool lost; /* out; true: the lease had lapsed, and the holder must send no more requests */
 };
 
 struct pp_coord_renew {
@@ -86,8 +91,8 @@ struct pp_coord_renew {
     size_t n;
 };
 
-/* As a renewal, the last; whoever comes next may have the slot at once. With something due all workers are
- * told. */
+/* Renews slots for the last time and gives them up: the next worker that wants one gets it at once.
+ * If tasks wait, the coordinator announces them to all workers. */
 struct pp_coord_release {
     struct pp_req req;
     const char *worker;
@@ -96,17 +101,20 @@ struct pp_coord_release {
     size_t n;
 };
 
-/* The backlog index: what was announced and what holders have said since. Not `complete`: some of it may be
- * missing (lost, never built): read the store's and announce it, with `rebuilt`. */
+/* Reads the backlog index, which announcements and the renewals of holders keep up to date. If the
+ * index is not `complete` (the coordinator lost its data, or nobody has built it yet), rows may be
+ * missing. Then the caller reads the store's backlog, announces it, and asks again with `rebuilt`.
+ */
 struct pp_coord_backlog {
     struct pp_req req;
-    bool rebuilt; /* in: no question: the whole backlog of the store has been announced before this */
-    bool complete;
+    bool rebuilt;                /* in; true: the caller has announced the whole backlog, and wants no rows */
+    bool complete;               /* out */
     struct pp_backlog_row *rows; /* out */
     size_t n;
 };
 
-/* To lead: `name` belongs to whoever asked first, for lease_ms; again: prolongs. lease_ms 0: lets go. */
+/* Leader election: the first worker that asks holds `name` for lease_ms; it renews by asking again.
+ * lease_ms 0 releases the lease. */
 struct pp_coord_elect {
     struct pp_req req;
     const char *name, *worker;
@@ -126,14 +134,15 @@ struct pp_worker_info {
     int64_t started_at, seen_at;
 };
 
-/* From one process to all others, at most once, in no order: what is lost must not matter for long. Strings
- * and data are the sender's; on the other side valid during the callback. */
+/* A message from one process to all others. It arrives at most once, and in any order; receivers
+ * must tolerate a lost one. The sender owns the strings; a receiver may use them during the
+ * callback. */
 enum pp_notice_kind {
-    PP_NOTICE_CLIENT,  /* a: client whose settings have changed; "": any may have, notices were lost */
-    PP_NOTICE_ROUTE,   /* a, b: client, domain; v: tier_ms, weight_sum, value_sum, samples, updated_at */
-    PP_NOTICE_SAMPLES, /* a, b: client, domain; v: count, sum_ms, over, done (core/route.h) */
-    PP_NOTICE_WEBHOOK, /* a: endpoint that was changed, or whose deliveries were */
-    PP_NOTICE_BATCH,   /* a: batch of which photos have been settled */
+    PP_NOTICE_CLIENT,  /* a: client with changed settings; "": notices were lost, any may have changed */
+    PP_NOTICE_ROUTE,   /* client, domain; v: tier_ms, weight_sum, value_sum, samples, updated_at */
+    PP_NOTICE_SAMPLES, /* client, domain; v: count, sum_ms, over, done (core/route.h) */
+    PP_NOTICE_WEBHOOK, /* a: name of an endpoint; it has changed, or its deliveries have */
+    PP_NOTICE_BATCH,   /* a: batch; some of its photos were settled */
     PP_NOTICE_KINDS
 };
 
@@ -143,47 +152,58 @@ struct pp_notice {
     double v[5];
 };
 
+/* The requests, X(name, type). */
+#define PP_COORD_OPS(X)          \
+    X(acquire, pp_coord_acquire) \
+    X(renew, pp_coord_renew)     \
+    X(release, pp_coord_release) \
+    X(backlog, pp_coord_backlog) \
+    X(elect, pp_coord_elect)
+
 struct pp_coordinator;
 
-/* Something about the backlog changed: rows' due times are lowered. On the loop thread. */
+/* Tasks of these queues are due, no later than the rows say. */
 typedef void (*pp_backlog_cb)(void *data, const struct pp_backlog_row *rows, size_t n);
 
 struct pp_coordinator_ops {
-    pp_must_check enum pp_err (*acquire)(struct pp_coordinator *c, struct pp_coord_acquire *r);
-    pp_must_check enum pp_err (*renew)(struct pp_coordinator *c, struct pp_coord_renew *r);
-    pp_must_check enum pp_err (*release)(struct pp_coordinator *c, struct pp_coord_release *r);
-    pp_must_check enum pp_err (*backlog)(struct pp_coordinator *c, struct pp_coord_backlog *r);
-    pp_must_check enum pp_err (*elect)(struct pp_coordinator *c, struct pp_coord_elect *r);
-    /* How far ahead a holder should reserve, in ms of its share's rate; 0: renewals are so cheap that each
-     * claim reserves its own. */
+#define X(name, type) pp_must_check enum pp_err (*name)(struct pp_coordinator * c, struct type * r);
+    PP_COORD_OPS(X)
+#undef X
+    /* Returns how many ms of its share's rate a holder reserves in advance. 0: renewals are cheap,
+     * so each claim reserves its own requests. */
     int64_t (*reserve_ahead_ms)(struct pp_coordinator *c);
-    /* Tells every worker, this process's too, that these queues have something. Never blocks, copies. */
+    /* Tells every worker, including that of this process, when these queues have due tasks. Copies
+     * the rows. */
     void (*announce)(struct pp_coordinator *c, const struct pp_backlog_row *rows, size_t n);
-    /* One watcher a process. */
+    /* Calls the watcher for each announcement. A process has at most one watcher. */
     void (*watch)(struct pp_coordinator *c, pp_backlog_cb cb, void *data);
-    /* Sends notices to all other processes. Never blocks, copies. */
+    /* Sends notices to all other processes. Copies the notices. */
     void (*notify)(struct pp_coordinator *c, const struct pp_notice *notices, size_t n);
-    /* One a process; on the loop thread; not for what this process sent. */
+    /* Calls the watcher for each notice of another process. A process has at most one watcher. */
     void (*watch_notices)(struct pp_coordinator *c, void (*cb)(void *data, const struct pp_notice *notice),
                           void *data);
-    /* No request to `host` before `until_ms` (wall), for all workers: only ever prolongs. */
+    /* Makes all workers send no request to `host` before `until_ms` (wall). A call never shortens
+     * the wait that an earlier call set. */
     void (*slow_host)(struct pp_coordinator *c, const char *host, int64_t until_ms, int64_t now_ms);
-    /* 0: not slowed; else until when. From memory. */
+    /* Returns the wall time until which `host` is slow, from memory; 0: it is not slow. */
     int64_t (*host_slow_until)(struct pp_coordinator *c, const char *host, int64_t now_ms);
-    /* A sign of life, every second or so. Copies. */
+    /* Reports that this worker is alive; the worker calls this about every second. Copies the
+     * arguments. */
     void (*heartbeat)(struct pp_coordinator *c, const struct pp_worker_info *info);
-    /* The i-th worker seen in the last minute; false past the last. From memory; valid until the loop turns.
-     */
+    /* Returns the i-th worker seen in the last minute, from memory; false past the last. `info` is
+     * valid until control returns to the loop. */
     bool (*worker)(struct pp_coordinator *c, size_t i, struct pp_worker_info *info, int64_t now_ms);
-    /* Asks a worker (NULL: all) to drain. PP_ENOTFOUND. */
+    /* Asks a worker (NULL: all) to drain. PP_ENOTFOUND: no such worker. */
     pp_must_check enum pp_err (*drain)(struct pp_coordinator *c, const char *worker);
     void (*watch_drain)(struct pp_coordinator *c, void (*cb)(void *data, const char *worker), void *data);
-    /* The name of the data set, "" while it is not known (not connected). Valid until the loop turns. */
+    /* Returns the name of the data set, or "" while it is unknown (not connected). Valid until
+     * control returns to the loop. */
     const char *(*dataset)(struct pp_coordinator *c);
-    /* This data set is the installation's first: nothing was sent before it. */
+    /* Says that `dataset` is the installation's first: no request was sent before it. */
     void (*first)(struct pp_coordinator *c, const char *dataset);
+    /* As task_store.h. */
     bool (*roundtrips)(struct pp_coordinator *c, size_t i, const char **name, uint64_t *n);
-    void (*close)(struct pp_coordinator *c);
+    void (*close)(struct pp_coordinator *c); /* after the last done() */
 };
 
 struct pp_coordinator {

@@ -1,12 +1,13 @@
-/* delivery_store.h: how far each sink has come, what is to be tried again, and the webhooks' endpoints.
+/* delivery_store.h: cursors of sinks, deliveries to retry, and webhooks' endpoints.
  *
- * The outbox is the store's list of finished items in order of `seq` (task_store.h, outbox): being finished
- * and being due for delivery are one write. A sink ("hub", "amqp", "webhook:shop") has a cursor: every item
- * up to it was accepted by the sink, or has a row here: a delivery, with its own schedule, so that one that
- * fails holds up nobody. A delivery has no payload: that is a function of the item.
+ * The outbox is the store's list of finished items in order of `seq` (task_store.h): one write
+ * finishes an item and makes it due for delivery. A sink ("hub", "amqp", "webhook:shop") has a
+ * cursor. Each item up to the cursor was accepted by the sink, or has a row here: a delivery with a
+ * schedule of its own. So a failing delivery delays no other. A row has no payload, because the
+ * relay makes it from the item.
  *
- * All of it is at least once: a relay that dies delivers some messages again, under the same id. Cursors only
- * grow, so a relay that was replaced and does not know it does no harm.
+ * Delivery is at least once: after a relay dies, some messages go out again with the same id.
+ * Cursors only grow, so a replaced relay that still runs does no harm.
  *
  * Requests are asynchronous as req.h says; errors as task_store.h. Contract:
  * tests/contract/suite_delivery_store.c. */
@@ -19,12 +20,12 @@
 #include "photopool/req.h"
 
 #define PP_SINK_NAME_MAX 80         /* bytes of a sink's name, NUL included */
-#define PP_SINK_WEBHOOK  "webhook:" /* and the endpoint's name: its sink */
+#define PP_SINK_WEBHOOK  "webhook:" /* followed by the endpoint's name: its sink */
 
 enum pp_delivery_status {
     PP_DELIVERY_PENDING,
-    PP_DELIVERY_DELIVERED, /* kept as a log */
-    PP_DELIVERY_DEAD       /* after the last try; may be replayed */
+    PP_DELIVERY_DELIVERED, /* the sink has accepted it; the row is kept as a log */
+    PP_DELIVERY_DEAD       /* a dead letter, after the last try; can be replayed */
 };
 
 struct pp_delivery { /* key: (sink, seq) */
@@ -33,27 +34,27 @@ struct pp_delivery { /* key: (sink, seq) */
     const char *client;
     enum pp_delivery_status status;
     uint32_t attempts;
-    int64_t finished_at; /* of the item: what replays select by */
+    int64_t finished_at; /* of the item; replays select by it */
     int64_t updated_at;  /* the last attempt */
     int64_t due_ms;      /* PENDING: the next attempt; else 0 */
     int http_status;     /* of the last answer; 0: none */
-    const char *error;   /* what the last attempt ended in, at most 255 bytes; NULL: nothing */
+    const char *error;   /* of the last attempt, at most 255 bytes; NULL: none */
 };
 
-/* Writes rows (replacing those of the same key) and then moves the cursor: one transaction where there is
- * such a thing, else in this order. Repeating it changes nothing. PP_ENOTFOUND: the sink has no cursor, or
- * not any more (its endpoint was deleted); nothing is kept. */
+/* Writes rows, replacing rows with the same key, and then moves the cursor: in one transaction, or
+ * in this order. Repeating it changes nothing. PP_ENOTFOUND: the sink has no cursor, or its
+ * endpoint was deleted; nothing is kept. */
 struct pp_delivery_save {
     struct pp_req req;
     const char *sink;
-    uint64_t cursor; /* only ever grows; 0: leave it */
+    uint64_t cursor; /* the new cursor; ignored unless it is higher than the stored one */
     const struct pp_delivery *rows;
     size_t n;
 };
 
-/* PP_ENOTFOUND: the sink has none yet. `start_at` makes it one where it is not NULL, but for an endpoint's,
- * which has one from when the endpoint is put until it is deleted: a relay that does not know of that yet
- * must not start it again. */
+/* Reads a cursor. PP_ENOTFOUND: the sink has none. `start_at`, if not NULL, creates it, but not for
+ * an endpoint's sink: put_webhook creates that cursor, and a relay must not bring it back after the
+ * endpoint was deleted. */
 struct pp_delivery_cursor {
     struct pp_req req;
     const char *sink;
@@ -61,14 +62,14 @@ struct pp_delivery_cursor {
     uint64_t cursor; /* out */
 };
 
-struct pp_delivery_due { /* PENDING with due_ms <= now_ms, earliest first */
+struct pp_delivery_due { /* PENDING rows with due_ms <= now_ms, earliest first */
     struct pp_req req;
     const char *sink;
     int64_t now_ms;
     size_t limit;
     struct pp_delivery *rows; /* out */
     size_t n;
-    int64_t next_ms; /* out: when the next one that is not in `rows` is due; INT64_MAX: none */
+    int64_t next_ms; /* out: when the next row after `rows` is due; INT64_MAX: none */
 };
 
 struct pp_delivery_list { /* highest seq first */
@@ -82,11 +83,12 @@ struct pp_delivery_list { /* highest seq first */
     bool more;
 };
 
-/* Rows of items finished in from_ms..to_ms become PENDING, due now, attempts 0. */
+/* Replays rows of items finished in from_ms..to_ms, both included: they become PENDING, due now,
+ * with 0 attempts. */
 struct pp_delivery_replay {
     struct pp_req req;
     const char *sink;
-    int status; /* as in list; PENDING ones become due now */
+    int status; /* as in list; PENDING rows become due now */
     int64_t from_ms, to_ms, now_ms;
     uint64_t n; /* out */
 };
@@ -98,14 +100,15 @@ struct pp_delivery_sink {
     int64_t oldest_at; /* finished_at of the oldest PENDING; 0: none */
 };
 
-struct pp_delivery_sinks { /* every sink that has a cursor */
+struct pp_delivery_sinks { /* all sinks that have a cursor */
     struct pp_req req;
     struct pp_delivery_sink *sinks; /* out, by name */
     size_t n;
 };
 
-struct pp_delivery_clean { /* forgets DELIVERED and DEAD rows of items finished before this; call again while
-                              n == limit */
+/* Deletes DELIVERED and DEAD rows of items that finished before finished_before_ms. The
+ * caller repeats the call while n == limit. */
+struct pp_delivery_clean {
     struct pp_req req;
     int64_t finished_before_ms;
     size_t limit;
@@ -119,15 +122,15 @@ struct pp_webhook {
     const char *url;        /* as given */
     const char *clients;    /* JSON array text of client ids, or NULL: all */
     const char *secret;     /* "whsec_..." */
-    const char *old_secret; /* signs, too, until old_until_ms; NULL: none */
+    const char *old_secret; /* also signs messages until old_until_ms (wall); NULL: none */
     int64_t old_until_ms;
     bool paused;
     bool disabled; /* the receiver answered 410 */
     int64_t created_at, updated_at;
-    uint64_t version; /* grows with each change; put: as it was read, 0: there was none */
+    uint64_t version; /* grows with each change; put: the version read, 0: a new endpoint */
 };
 
-struct pp_webhooks { /* get (name set; n == 0: unknown), or list in order of name after `after` */
+struct pp_webhooks { /* one (name set; n == 0: unknown), or a page in order of name after `after` */
     struct pp_req req;
     const char *name, *after; /* NULL: none */
     size_t limit;
@@ -136,36 +139,41 @@ struct pp_webhooks { /* get (name set; n == 0: unknown), or list in order of nam
     bool more;
 };
 
-struct pp_webhook_put { /* compare-and-set by version: PP_ESTALE where somebody else was quicker. A new
-                           endpoint gets `start_at` as its cursor. out: webhook.version */
+/* Writes an endpoint, compare-and-set by version. PP_ESTALE: another change came first. A new
+ * endpoint gets `start_at` as its cursor. Out: webhook.version. */
+struct pp_webhook_put {
     struct pp_req req;
     struct pp_webhook webhook;
     uint64_t start_at;
 };
 
-struct pp_webhook_delete { /* with its cursor and deliveries; PP_ENOTFOUND */
+struct pp_webhook_delete { /* with its cursor and deliveries; PP_ENOTFOUND: no such endpoint */
     struct pp_req req;
     const char *name;
 };
 
+/* The operations, X(name, type of the request). */
+#define PP_DELIVERY_OPS(X)         \
+    X(save, pp_delivery_save)      \
+    X(cursor, pp_delivery_cursor)  \
+    X(due, pp_delivery_due)        \
+    X(list, pp_delivery_list)      \
+    X(replay, pp_delivery_replay)  \
+    X(sinks, pp_delivery_sinks)    \
+    X(clean, pp_delivery_clean)    \
+    X(webhooks, pp_webhooks)       \
+    X(put_webhook, pp_webhook_put) \
+    X(delete_webhook, pp_webhook_delete)
+
 struct pp_delivery_store;
 
 struct pp_delivery_store_ops {
-#define PP_DELIVERY_OP(name, type) \
-    pp_must_check enum pp_err (*name)(struct pp_delivery_store * s, struct type * r)
-    PP_DELIVERY_OP(save, pp_delivery_save);
-    PP_DELIVERY_OP(cursor, pp_delivery_cursor);
-    PP_DELIVERY_OP(due, pp_delivery_due);
-    PP_DELIVERY_OP(list, pp_delivery_list);
-    PP_DELIVERY_OP(replay, pp_delivery_replay);
-    PP_DELIVERY_OP(sinks, pp_delivery_sinks);
-    PP_DELIVERY_OP(clean, pp_delivery_clean);
-    PP_DELIVERY_OP(webhooks, pp_webhooks);
-    PP_DELIVERY_OP(put_webhook, pp_webhook_put);
-    PP_DELIVERY_OP(delete_webhook, pp_webhook_delete);
-#undef PP_DELIVERY_OP
+#define X(name, type) pp_must_check enum pp_err (*name)(struct pp_delivery_store * s, struct type * r);
+    PP_DELIVERY_OPS(X)
+#undef X
+    /* As task_store.h. */
     bool (*roundtrips)(struct pp_delivery_store *s, size_t i, const char **name, uint64_t *n);
-    /* After every request has come back, on the loop thread. May block briefly. */
+    /* On the loop thread, after the last done(). May block briefly. */
     void (*close)(struct pp_delivery_store *s);
 };
 

@@ -1,13 +1,16 @@
-/* ingest_queue.h: what was answered 202 and is not planned yet. Durable before append() is done; asynchronous
- * as req.h says.
+/* ingest_queue.h: accepted batches (answered 202) until they are planned.
  *
- * An entry is one batch. It is taken by one planner at a time; one that was taken and not acked returns when
- * its taker is gone or silent (at open, for an embedded queue). Entries of one client go to one planner at a
- * time, oldest first, so that a later list supersedes an earlier one. Appending and the record of the
- * Idempotency-Key are one write: a POST whose answer was lost, sent again with its key, finds its answer and
- * makes no second entry. An append may be repeated with the same batch id: PP_EEXISTS says that it is there
- * (or was, and is planned). A take whose answer was lost comes back by itself.
- * Errors: PP_EFULL and PP_ECLOSED at submit; PP_EIO, PP_ENOSPC, PP_ETIMEOUT, PP_EUNKNOWN at done. */
+ * An entry is one batch; it is durable when append() is done. One planner at a time takes it. An
+ * entry that was taken but not acked returns when its planner is gone or silent (embedded queue: at
+ * open). Entries of one client go to one planner at a time, oldest first, so that a later list
+ * supersedes an earlier one.
+ *
+ * An append writes the entry and the record of its Idempotency-Key at once. If the answer of a POST
+ * was lost, the same POST with its key gets the first answer and makes no second entry. An append
+ * may be repeated with the same batch id: PP_EEXISTS means that the entry is in the queue, or was
+ * there and is planned by now. If the answer to a take is lost, its entries return by themselves.
+ *
+ * Requests are asynchronous as req.h says; errors as task_store.h. */
 #ifndef PHOTOPOOL_PORT_INGEST_QUEUE_H
 #define PHOTOPOOL_PORT_INGEST_QUEUE_H
 
@@ -18,39 +21,39 @@ struct pp_ingest_entry {
     const char *batch_id;
     const char *client;
     enum pp_refresh refresh;
-    bool replay; /* recorded failures are fetched again */
+    bool replay; /* true: photos with a recorded failure are fetched again */
     int64_t created_at;
     uint32_t n_items;
     uint64_t n_photos;
     const void *payload; /* items as core/entry.h encodes them */
     size_t payload_n;
-    bool cancelled;      /* DELETE came before it was planned */
-    uint32_t deliveries; /* taken so often without being given back by a close, this time included; of take
-                            only */
+    bool cancelled; /* a DELETE came before it was planned */
+    /* Out of take: how often planners took the entry, this time included. A planner that gives the
+     * entry back is not counted. */
+    uint32_t deliveries;
 };
 
 struct pp_ingest_append {
     struct pp_req req;
     struct pp_ingest_entry entry;
-    /* Idempotency; key NULL: none. The key belongs to the client. */
-    const char *key;
-    bool only_key; /* appends nothing: PP_OK: the key has not been used */
+    const char *key; /* Idempotency-Key, in the client's name space; NULL: none */
+    bool only_key;   /* appends nothing; PP_OK: the key is unused */
     uint8_t body_hash[32];
     const char *answer; /* the 202's body, kept with the key */
     size_t answer_n;
-    uint64_t high_water; /* photos: with so many waiting or more, done with PP_EFULL; 0: no bound */
+    uint64_t high_water; /* PP_EFULL at done if this many photos wait; 0: no bound */
     int64_t now_ms;
-    /* out: PP_EEXISTS (same key and body: the first answer is in old_answer), PP_EMISMATCH (same key, other
-     * body). PP_EEXISTS without an answer: this batch id is there, or was. */
+    /* Out. PP_EEXISTS with an answer: an earlier request had the same key and body, and got this
+     * answer. PP_EEXISTS without an answer: the batch id exists, or existed once. PP_EMISMATCH: an
+     * earlier request had the same key and another body. */
     const char *old_answer;
     size_t old_answer_n;
 };
 
-struct pp_ingest_take { /* the oldest entries that nobody has taken; n == 0: none */
+struct pp_ingest_take { /* takes the oldest waiting entries; n == 0: none */
     struct pp_req req;
-    /* With n_skip > 0: entries of other clients than these only, the oldest of each, round and round over the
-     * clients; so that one with a long line does not hold up the others. A queue that can't tell them apart
-     * gives none. */
+    /* n_skip > 0: takes the oldest entry of each other client, in turn, so that a client with many
+     * entries does not delay the others. A queue without an index of clients gives none. */
     const char *const *skip;
     size_t n_skip;
     const char *consumer;
@@ -60,26 +63,26 @@ struct pp_ingest_take { /* the oldest entries that nobody has taken; n == 0: non
     size_t n;
 };
 
-struct pp_ingest_ack { /* planned: forget them. Unknown ids are fine. */
+struct pp_ingest_ack { /* deletes planned entries; unknown ids have no effect */
     struct pp_req req;
     const char *const *batch_ids;
     size_t n;
 };
 
-struct pp_ingest_poison { /* can't be planned: set aside with the reason, never taken again */
+struct pp_ingest_poison { /* sets aside an entry that can't be planned, with the reason */
     struct pp_req req;
     const char *batch_id;
     const char *reason;
 };
 
-struct pp_ingest_get { /* an entry that is not acked yet, without payload; PP_ENOTFOUND */
+struct pp_ingest_get { /* an entry without its payload; PP_ENOTFOUND: acked, or unknown */
     struct pp_req req;
     const char *batch_id;
     const char *client;           /* NULL: any */
     struct pp_ingest_entry entry; /* out */
 };
 
-struct pp_ingest_list { /* entries not acked yet, newest first, without payload */
+struct pp_ingest_list { /* entries that are not acked, newest first, without payload */
     struct pp_req req;
     const char *client; /* NULL: any */
     const char *after;  /* batch id; NULL: from the newest */
@@ -89,71 +92,74 @@ struct pp_ingest_list { /* entries not acked yet, newest first, without payload 
     bool more;
 };
 
-struct pp_ingest_cancel { /* marks an entry: its items will be planned as cancelled; PP_ENOTFOUND: acked or
-                             never there */
+struct pp_ingest_cancel { /* makes the planner cancel its items; PP_ENOTFOUND: acked or unknown */
     struct pp_req req;
     const char *batch_id;
 };
 
 struct pp_ingest_stats {
     struct pp_req req;
-    uint64_t entries, photos, poisoned; /* out: poisoned not among the entries */
+    uint64_t entries, photos, poisoned; /* out; `entries` are without the poisoned ones */
     int64_t oldest_ms;                  /* created_at of the oldest; 0: none */
 };
 
-struct pp_ingest_clean { /* forgets idempotency records older than this */
+struct pp_ingest_clean { /* deletes old idempotency records */
     struct pp_req req;
     int64_t before_ms;
 };
 
 enum pp_ingest_state {
-    PP_INGEST_UNKNOWN, /* never heard of, or too long ago */
-    PP_INGEST_WAITING, /* appended, and not acked yet */
-    PP_INGEST_PLANNED  /* acked, or set aside: nothing is left to do. May be forgotten after a day, or at once
-                        */
+    PP_INGEST_UNKNOWN, /* never appended, or forgotten */
+    PP_INGEST_WAITING, /* appended, not acked */
+    PP_INGEST_PLANNED /* acked or poisoned; most queues remember this for a day, but may forget it at any time
+                       */
 };
 
-struct pp_ingest_check { /* what became of entries */
+struct pp_ingest_check { /* the states of entries */
     struct pp_req req;
     const char *const *batch_ids;
     size_t n;
     uint8_t *states; /* out: enum pp_ingest_state, n of them */
 };
 
-struct pp_ingest_read { /* an entry as it was appended, not acked yet; PP_ENOTFOUND */
+struct pp_ingest_read { /* an entry as it was appended; PP_ENOTFOUND: acked, or unknown */
     struct pp_req req;
     const char *batch_id;
-    struct pp_ingest_append append; /* out: entry, key and its record; now_ms of then */
+    struct pp_ingest_append append; /* out: entry, key and its record, now_ms of the append */
 };
+
+/* The operations of every queue, X(name, type of the request). */
+#define PP_INGEST_OPS(X)        \
+    X(append, pp_ingest_append) \
+    X(take, pp_ingest_take)     \
+    X(ack, pp_ingest_ack)       \
+    X(poison, pp_ingest_poison) \
+    X(get, pp_ingest_get)       \
+    X(list, pp_ingest_list)     \
+    X(cancel, pp_ingest_cancel) \
+    X(stats, pp_ingest_stats)   \
+    X(clean, pp_ingest_clean)   \
+    X(check, pp_ingest_check)
 
 struct pp_ingest_queue;
 
 struct pp_ingest_queue_ops {
-#define PP_INGEST_OP(name, type) \
-    pp_must_check enum pp_err (*name)(struct pp_ingest_queue * q, struct type * r)
-    PP_INGEST_OP(append, pp_ingest_append);
-    PP_INGEST_OP(take, pp_ingest_take);
-    PP_INGEST_OP(ack, pp_ingest_ack);
-    PP_INGEST_OP(poison, pp_ingest_poison);
-    PP_INGEST_OP(get, pp_ingest_get);
-    PP_INGEST_OP(list, pp_ingest_list);
-    PP_INGEST_OP(cancel, pp_ingest_cancel);
-    PP_INGEST_OP(stats, pp_ingest_stats);
-    PP_INGEST_OP(clean, pp_ingest_clean);
-    PP_INGEST_OP(check, pp_ingest_check);
-    /* Of a queue that can be a journal (adapter/journal); NULL: it can't. */
-    PP_INGEST_OP(read, pp_ingest_read);
-#undef PP_INGEST_OP
-    /* cb on the loop thread, later, when there may be something to take: appended by anyone, given back, or
-     * unknown (the connection is new). Surely called after what came since the last take that gave nothing; a
-     * queue shared by processes calls that of one of them, and after a loss within a minute. One watcher a
-     * queue; cb NULL: no more. */
+#define X(name, type) pp_must_check enum pp_err (*name)(struct pp_ingest_queue * q, struct type * r);
+    PP_INGEST_OPS(X)
+    /* NULL if the queue can't be a journal (adapter/journal). */
+    X(read, pp_ingest_read)
+#undef X
+    /* Calls cb on the loop thread, later, when entries may wait: appended by any process, given
+     * back, or after a new connection. Every entry that comes after an empty take causes a call. If
+     * processes share the queue, one of them gets the call. If a message is lost, the call comes
+     * within a minute. A queue has at most one watcher; cb NULL removes it. */
     void (*watch)(struct pp_ingest_queue *q, void (*cb)(void *data), void *data);
-    /* What a 202 is worth, for /readyz: a sentence, valid until the loop turns. */
+    /* Returns a sentence for /readyz that says which failures an accepted batch survives. Valid
+     * until control returns to the loop. */
     const char *(*durability)(struct pp_ingest_queue *q);
-    /* As coordinator.h; NULL: nothing to count. */
+    /* As task_store.h; NULL: none. */
     bool (*roundtrips)(struct pp_ingest_queue *q, size_t i, const char **name, uint64_t *n);
-    void (*close)(struct pp_ingest_queue *q);
+    void (*close)(struct pp_ingest_queue *q); /* after the last done() */
 };
 
 struct pp_ingest_queue {

@@ -1,8 +1,9 @@
-/* resolver.h: names to addresses, without blocking and without a thread per look-up; cached by TTL, bounded.
+/* resolver.h: looks up addresses of host names, without blocking and without a thread per look-up.
+ * Caches answers for their TTL; the cache is bounded.
  *
- * A query belongs to the caller. resolve() answers true when the answer is in the cache (fields set, done
- * never fires), false when done() will fire exactly once, later, on the loop thread. abort() before that: it
- * never fires. */
+ * The caller owns a query. resolve() returns true if the answer is in the cache (fields set; done
+ * is not called), false if it calls done() exactly once, later, on the loop thread. After abort()
+ * it does not call done(). */
 #ifndef PHOTOPOOL_PORT_RESOLVER_H
 #define PHOTOPOOL_PORT_RESOLVER_H
 
@@ -22,10 +23,11 @@ struct pp_query {
     void (*done)(struct pp_query *q);
     void *data;
     /* out */
-    uint16_t code;                                 /* 0, dns_not_found or dns_temporary (code.h) */
-    struct sockaddr_storage addrs[PP_RESOLVE_MAX]; /* with `port`; both families, in the order to try */
+    uint16_t code; /* 0, dns_not_found or dns_temporary (code.h) */
+    struct sockaddr_storage
+        addrs[PP_RESOLVE_MAX]; /* IPv4 and IPv6 addresses with `port`, in the order in which to try them */
     size_t n;
-    bool pinned; /* from fetch.resolve */
+    bool pinned; /* the configuration (fetch.resolve) gave the addresses */
     /* the resolver's */
     struct pp_node node;
     void *impl;
@@ -36,7 +38,7 @@ struct pp_resolver;
 struct pp_resolver_ops {
     bool (*resolve)(struct pp_resolver *r, struct pp_query *q);
     void (*abort)(struct pp_resolver *r, struct pp_query *q);
-    void (*close)(struct pp_resolver *r); /* after every query has ended */
+    void (*close)(struct pp_resolver *r); /* the caller calls this after every query has ended */
 };
 
 struct pp_resolver {

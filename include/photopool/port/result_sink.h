@@ -1,7 +1,7 @@
-/* result_sink.h: where results go in bulk: a message broker.
+/* result_sink.h: a message broker that takes results in bulk.
  *
- * One send is under way at a time. The relay (pipeline/s7_deliver.c) keeps order, cursor and schedule; the
- * sink says what became of each message. Contract: tests/contract/suite_result_sink.c. */
+ * One send is in flight at a time. The relay (pipeline/deliver) keeps order, cursor and schedule;
+ * the sink gives each message a verdict. Contract: tests/contract/suite_result_sink.c. */
 #ifndef PHOTOPOOL_PORT_RESULT_SINK_H
 #define PHOTOPOOL_PORT_RESULT_SINK_H
 
@@ -11,9 +11,9 @@
 
 enum pp_sink_verdict {
     PP_SINK_UNKNOWN,  /* not acknowledged: it may or may not have arrived */
-    PP_SINK_ACCEPTED, /* the broker has it for good */
-    PP_SINK_RETURNED, /* taken and sent back: nobody receives such messages */
-    PP_SINK_REFUSED   /* the broker does not want this one */
+    PP_SINK_ACCEPTED, /* the broker has stored it */
+    PP_SINK_RETURNED, /* the broker sent it back: no queue receives such messages */
+    PP_SINK_REFUSED   /* the broker rejected this message */
 };
 
 struct pp_sink_message {
@@ -23,23 +23,23 @@ struct pp_sink_message {
     size_t body_n;
     /* out */
     enum pp_sink_verdict verdict;
-    const char *error; /* RETURNED, REFUSED: the broker's words, in the request's arena, at most 255 bytes */
+    const char *error; /* RETURNED, REFUSED: the broker's text, <= 255 bytes, in the arena */
 };
 
-/* PP_OK: every message has a verdict other than UNKNOWN. PP_EIO, PP_ETIMEOUT: the broker was not reached, or
- * did not answer in time; messages that are UNKNOWN are sent again later. */
+/* PP_OK: no message is UNKNOWN. PP_EIO, PP_ETIMEOUT: the broker was not reached, or did not answer
+ * in time; the relay sends UNKNOWN messages again later. */
 struct pp_sink_send {
     struct pp_req req;
     struct pp_sink_message *messages;
     size_t n;          /* 1..1000 */
-    const char *error; /* out, on failure: what to tell the operator; in the arena; NULL: nothing more */
+    const char *error; /* out, on failure: text for the operator, in the arena; NULL: none */
 };
 
 struct pp_result_sink;
 
 struct pp_result_sink_ops {
     pp_must_check enum pp_err (*send)(struct pp_result_sink *s, struct pp_sink_send *r);
-    /* After the last send has come back, on the loop thread. May block briefly. */
+    /* On the loop thread, after the last done(). May block briefly. */
     void (*close)(struct pp_result_sink *s);
 };
 

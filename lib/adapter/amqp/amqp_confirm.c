@@ -1,64 +1,53 @@
-/* amqp_confirm.c: what the broker says: confirms, messages that come back, the end of the channel or the
- * connection, and that it takes nothing for the moment. */
+/* amqp_confirm.c: handles the frames that the broker sends: confirms, returned messages, the end
+ * of the channel or of the connection, and notices that it accepts no messages for now. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/time.h>
-#include <time.h>
 
 #include "base/arena.h"
+#include "base/check.h"
 #include "internal.h"
 
 static const char refused[] = "refused by the broker (basic.nack): a queue is full or has failed";
 
-static int64_t now_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-static void copy(char *to, size_t cap, amqp_bytes_t from)
-{
-    snprintf(to, cap, "%.*s", (int)from.len, from.bytes ? (const char *)from.bytes : "");
-}
-
 /* --- confirms --- */
 
-static void give(struct pp_amqp_batch *b, size_t i, enum pp_sink_verdict verdict)
+static void set_verdict(struct pp_amqp_batch *b, size_t i, enum pp_sink_verdict verdict)
 {
     struct pp_sink_message *m = &b->messages[i];
     if (m->verdict != PP_SINK_UNKNOWN)
         return;
+    pp_assert(b->left > 0, "more verdicts than messages");
     m->verdict = verdict;
     if (verdict == PP_SINK_REFUSED)
         m->error = refused;
     b->left--;
 }
 
-static enum pp_err confirm(struct pp_amqp *s, struct pp_amqp_batch *b, uint64_t tag, bool multiple,
-                           enum pp_sink_verdict verdict)
+static enum pp_err on_confirm(struct pp_amqp *s, struct pp_amqp_batch *b, uint64_t tag, bool multiple,
+                              enum pp_sink_verdict verdict)
 {
     uint64_t last = s->link.next_tag - 1;
     if (tag > last)
-        return pp_amqp_fail(s, PP_EIO, "the broker confirms what was not sent");
-    if (multiple && tag == 0) /* all there is */
+        return pp_amqp_fail(s, PP_EIO, "the broker confirms a message that was not sent");
+    if (multiple && tag == 0) /* tag 0 confirms every message so far */
         tag = last;
     if (!b || tag < b->first_tag)
         return PP_OK;
     size_t i = (size_t)(tag - b->first_tag);
+    pp_assert(i < b->n, "a tag of the channel lies beyond the batch");
     for (size_t k = multiple ? b->low : i; k <= i; k++)
-        give(b, k, verdict);
+        set_verdict(b, k, verdict);
     while (b->low < b->n && b->messages[b->low].verdict != PP_SINK_UNKNOWN)
         b->low++;
     return PP_OK;
 }
 
-/* --- messages that come back: the method, the header, the body --- */
+/* --- returned messages: the method, the header, the body --- */
 
-static void begin_return(struct pp_amqp_returned *back, const amqp_basic_return_t *m)
+static void on_return(struct pp_amqp_returned *back, const amqp_basic_return_t *m)
 {
     *back = (struct pp_amqp_returned){.on = true};
-    snprintf(back->text, sizeof back->text, "%d %.*s: no queue gets what has the routing key %.*s",
+    snprintf(back->text, sizeof back->text, "%d %.*s: no queue is bound to the routing key %.*s",
              m->reply_code, (int)m->reply_text.len, (const char *)m->reply_text.bytes,
              (int)m->routing_key.len, (const char *)m->routing_key.bytes);
 }
@@ -68,7 +57,8 @@ static bool is_id(const struct pp_sink_message *m, amqp_bytes_t id)
     return strlen(m->id) == id.len && memcmp(m->id, id.bytes, id.len) == 0;
 }
 
-/* Its confirm comes afterwards, and changes nothing any more. */
+/* Gives the returned message its verdict. The broker confirms the message afterwards, which changes
+ * nothing. */
 static void mark_returned(struct pp_amqp *s, struct pp_amqp_batch *b, const amqp_basic_properties_t *p)
 {
     for (size_t k = 0; b && k < b->n; k++) {
@@ -76,7 +66,7 @@ static void mark_returned(struct pp_amqp *s, struct pp_amqp_batch *b, const amqp
         struct pp_sink_message *m = &b->messages[i];
         if (m->verdict != PP_SINK_UNKNOWN || !is_id(m, p->message_id))
             continue;
-        give(b, i, PP_SINK_RETURNED);
+        set_verdict(b, i, PP_SINK_RETURNED);
         m->error = pp_arena_strdup(b->arena, s->link.back.text);
         b->back_low = i + 1;
         return;
@@ -103,7 +93,14 @@ static void on_content(struct pp_amqp *s, struct pp_amqp_batch *b, const amqp_fr
 
 /* --- frames --- */
 
-static enum pp_err closed(struct pp_amqp *s, const char *what, int code, amqp_bytes_t text)
+static void on_blocked(struct pp_amqp *s, amqp_bytes_t reason)
+{
+    snprintf(s->link.blocked, sizeof s->link.blocked, "%.*s", (int)reason.len,
+             reason.bytes ? (const char *)reason.bytes : "");
+    pp_log(s->log, PP_LOG_WARN, "amqp: the broker accepts nothing now", "reason", s->link.blocked, NULL);
+}
+
+static enum pp_err fail_closed(struct pp_amqp *s, const char *what, int code, amqp_bytes_t text)
 {
     return pp_amqp_fail(s, PP_EIO, "the broker has closed the %s: %d %.*s", what, code, (int)text.len,
                         (const char *)text.bytes);
@@ -114,37 +111,36 @@ static enum pp_err on_method(struct pp_amqp *s, struct pp_amqp_batch *b, const a
     switch (m->id) {
     case AMQP_BASIC_ACK_METHOD: {
         const amqp_basic_ack_t *ack = m->decoded;
-        return confirm(s, b, ack->delivery_tag, ack->multiple, PP_SINK_ACCEPTED);
+        return on_confirm(s, b, ack->delivery_tag, ack->multiple, PP_SINK_ACCEPTED);
     }
     case AMQP_BASIC_NACK_METHOD: {
         const amqp_basic_nack_t *nack = m->decoded;
-        return confirm(s, b, nack->delivery_tag, nack->multiple, PP_SINK_REFUSED);
+        return on_confirm(s, b, nack->delivery_tag, nack->multiple, PP_SINK_REFUSED);
     }
-    case AMQP_BASIC_RETURN_METHOD: begin_return(&s->link.back, m->decoded); return PP_OK;
+    case AMQP_BASIC_RETURN_METHOD: on_return(&s->link.back, m->decoded); return PP_OK;
     case AMQP_CONNECTION_BLOCKED_METHOD:
-        copy(s->link.blocked, sizeof s->link.blocked, ((amqp_connection_blocked_t *)m->decoded)->reason);
-        pp_log(s->log, PP_LOG_WARN, "amqp: the broker takes nothing now", "reason", s->link.blocked, NULL);
+        on_blocked(s, ((amqp_connection_blocked_t *)m->decoded)->reason);
         return PP_OK;
     case AMQP_CONNECTION_UNBLOCKED_METHOD: s->link.blocked[0] = '\0'; return PP_OK;
     case AMQP_CHANNEL_CLOSE_METHOD: {
         const amqp_channel_close_t *c = m->decoded;
         s->link.closed_by = c->reply_code;
-        return closed(s, "channel", c->reply_code, c->reply_text);
+        return fail_closed(s, "channel", c->reply_code, c->reply_text);
     }
     case AMQP_CONNECTION_CLOSE_METHOD: {
         const amqp_connection_close_t *c = m->decoded;
-        return closed(s, "connection", c->reply_code, c->reply_text);
+        return fail_closed(s, "connection", c->reply_code, c->reply_text);
     }
     default: return PP_OK;
     }
 }
 
-/* The next frame; PP_EBUSY: none has come in time. */
+/* Handles the next frame. Returns PP_EBUSY if no frame came in time. */
 static enum pp_err next_frame(struct pp_amqp *s, struct pp_amqp_batch *b, int64_t wait_ms)
 {
     amqp_frame_t f = {0};
     enum pp_err err = PP_OK;
-    const struct timeval wait = {.tv_sec = wait_ms / 1000, .tv_usec = wait_ms % 1000 * 1000};
+    const struct timeval wait = pp_amqp_timeval(wait_ms);
     int status = amqp_simple_wait_frame_noblock(s->link.c, &f, &wait);
     if (status == AMQP_STATUS_TIMEOUT)
         return PP_EBUSY;
@@ -167,29 +163,30 @@ enum pp_err pp_amqp_read(struct pp_amqp *s, struct pp_amqp_batch *b)
     return err == PP_EBUSY ? PP_OK : err;
 }
 
-static enum pp_err give_up(struct pp_amqp *s, const struct pp_amqp_batch *b)
+static enum pp_err fail_timeout(struct pp_amqp *s, const struct pp_amqp_batch *b)
 {
     if (s->link.blocked[0])
-        return pp_amqp_fail(s, PP_ETIMEOUT, "the broker takes nothing now (connection.blocked): %s",
+        return pp_amqp_fail(s, PP_ETIMEOUT, "the broker accepts nothing now (connection.blocked): %s",
                             s->link.blocked);
-    return pp_amqp_fail(s, PP_ETIMEOUT, "%zu messages were not confirmed within %lld ms", b->left,
+    return pp_amqp_fail(s, PP_ETIMEOUT, "%zu messages unconfirmed after %lld ms", b->left,
                         (long long)s->timeout_ms);
 }
 
-/* Each verdict is a sign of life; heartbeats are none: a broker can be alive and never confirm. */
+/* Reads frames until every message has a verdict. Each verdict restarts the timeout. Heartbeats do
+ * not restart it, because a broker can be alive and never confirm. */
 enum pp_err pp_amqp_confirm(struct pp_amqp *s, struct pp_amqp_batch *b)
 {
-    int64_t deadline = now_ms() + s->timeout_ms;
+    int64_t deadline = pp_lane_clock_ms() + s->timeout_ms;
     while (b->left > 0) {
-        int64_t wait = deadline - now_ms();
+        int64_t wait = deadline - pp_lane_clock_ms();
         size_t left = b->left;
         enum pp_err err = next_frame(s, b, wait > 0 ? wait : 0);
         if (err == PP_EBUSY)
-            return give_up(s, b);
+            return fail_timeout(s, b);
         if (err != PP_OK)
             return err;
         if (b->left < left)
-            deadline = now_ms() + s->timeout_ms;
+            deadline = pp_lane_clock_ms() + s->timeout_ms;
     }
     return PP_OK;
 }

@@ -1,5 +1,5 @@
-/* amqp_link.c: a connection to the broker, its channel with confirms, the exchange; what failures are called.
- */
+/* amqp_link.c: connects to the broker, opens a channel with confirms, declares the exchange, and
+ * writes the texts of failures. */
 #include <amqp_ssl_socket.h>
 #include <amqp_tcp_socket.h>
 #include <netinet/in.h>
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 
+#include "base/check.h"
 #include "internal.h"
 
 #define SYSTEM_CA_FILE "/etc/ssl/certs/ca-certificates.crt"
@@ -35,8 +35,9 @@ enum pp_err pp_amqp_fail_status(struct pp_amqp *s, int status, const char *doing
     return pp_amqp_fail(s, PP_EIO, "%s: %s", doing, amqp_error_string2(status));
 }
 
-/* The broker's words, or librabbitmq's. */
-static enum pp_err check(struct pp_amqp *s, amqp_rpc_reply_t r, const char *doing)
+/* Turns a reply of librabbitmq into an error. On failure sets link.error to the text of the broker
+ * or of librabbitmq. */
+static enum pp_err check_reply(struct pp_amqp *s, amqp_rpc_reply_t r, const char *doing)
 {
     if (r.reply_type == AMQP_RESPONSE_NORMAL)
         return PP_OK;
@@ -50,8 +51,9 @@ static enum pp_err check(struct pp_amqp *s, amqp_rpc_reply_t r, const char *doin
 
 /* --- connecting --- */
 
-static struct timeval timeval_of(int64_t ms)
+struct timeval pp_amqp_timeval(int64_t ms)
 {
+    pp_assert(ms >= 0, "a negative time to wait");
     return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 }
 
@@ -75,47 +77,52 @@ static amqp_socket_t *make_socket(struct pp_amqp *s)
 
 static enum pp_err dial(struct pp_amqp *s)
 {
-    const struct timeval patience = timeval_of(s->timeout_ms);
+    const struct timeval timeout = pp_amqp_timeval(s->timeout_ms);
     pp_amqp_fail(s, PP_ENOMEM, "%s", pp_err_text(PP_ENOMEM));
     amqp_socket_t *socket = make_socket(s);
     if (!socket)
         return PP_EIO;
-    int status = amqp_socket_open_noblock(socket, s->to.host, s->to.port, &patience);
+    int status = amqp_socket_open_noblock(socket, s->to.host, s->to.port, &timeout);
     if (status == AMQP_STATUS_SOCKET_ERROR)
         return pp_amqp_fail(s, PP_EIO, "connecting: refused, or no way there");
     if (status != AMQP_STATUS_OK)
         return pp_amqp_fail_status(s, status, "connecting");
-    /* What librabbitmq itself writes must not wait for good where the broker doesn't read. Longer than our
-     * own patience, which has more to tell. */
+    /* Bounds librabbitmq's own writes, which must not block forever if the broker does not read.
+     * The bound is longer than our own timeout, whose error text says more. */
     unsigned int ms = (unsigned int)s->timeout_ms * 2;
     (void)setsockopt(amqp_get_sockfd(s->link.c), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
     return PP_OK;
 }
 
-/* We want to be told why nothing is taken, and how many times we log in is the broker's business. */
+/* Logs in, and asks for connection.blocked, by which the broker says why it accepts nothing. */
 static enum pp_err log_in(struct pp_amqp *s)
 {
-    const struct timeval patience = timeval_of(s->timeout_ms);
-    struct amqp_table_entry_t_ told = {.key = amqp_cstring_bytes("connection.blocked"),
-                                       .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value = {.boolean = 1}}};
+    const struct timeval timeout = pp_amqp_timeval(s->timeout_ms);
+    struct amqp_table_entry_t_ blocked = {
+        .key = amqp_cstring_bytes("connection.blocked"),
+        .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value = {.boolean = 1}}};
     amqp_table_entry_t properties[] = {
         {.key = amqp_cstring_bytes("product"),
          .value = {.kind = AMQP_FIELD_KIND_UTF8, .value = {.bytes = amqp_cstring_bytes("photopool")}}},
         {.key = amqp_cstring_bytes("version"),
          .value = {.kind = AMQP_FIELD_KIND_UTF8, .value = {.bytes = amqp_cstring_bytes(PP_VERSION)}}},
         {.key = amqp_cstring_bytes("capabilities"),
-         .value = {.kind = AMQP_FIELD_KIND_TABLE, .value = {.table = {.num_entries = 1, .entries = &told}}}}};
+         .value = {.kind = AMQP_FIELD_KIND_TABLE,
+                   .value = {.table = {.num_entries = 1, .entries = &blocked}}}}};
     const amqp_table_t table = {.num_entries = 3, .entries = properties};
     amqp_connection_state_t c = s->link.c;
-    if (amqp_set_handshake_timeout(c, &patience) != AMQP_STATUS_OK ||
-        amqp_set_rpc_timeout(c, &patience) != AMQP_STATUS_OK)
-        return pp_amqp_fail(s, PP_EINVAL, "timeout");
-    enum pp_err err = check(s,
-                            amqp_login_with_properties(c, s->to.vhost, PP_AMQP_CHANNEL,
-                                                       AMQP_DEFAULT_FRAME_SIZE, s->heartbeat_s, &table,
-                                                       AMQP_SASL_METHOD_PLAIN, s->to.user, s->to.password),
-                            "logging in");
+    if (amqp_set_handshake_timeout(c, &timeout) != AMQP_STATUS_OK ||
+        amqp_set_rpc_timeout(c, &timeout) != AMQP_STATUS_OK)
+        return pp_amqp_fail(s, PP_EIO, "librabbitmq refuses the timeout");
+    enum pp_err err = check_reply(
+        s,
+        amqp_login_with_properties(c, s->to.vhost, PP_AMQP_CHANNEL, AMQP_DEFAULT_FRAME_SIZE, s->heartbeat_s,
+                                   &table, AMQP_SASL_METHOD_PLAIN, s->to.user, s->to.password),
+        "logging in");
     s->link.frame_max = (size_t)amqp_get_frame_max(c);
+    /* the smallest frame_max that AMQP allows (0-9-1, 4.2.3) */
+    if (err == PP_OK && s->link.frame_max < AMQP_FRAME_MIN_SIZE)
+        return pp_amqp_fail(s, PP_EIO, "the broker wants frames below %d bytes", AMQP_FRAME_MIN_SIZE);
     return err;
 }
 
@@ -124,22 +131,24 @@ static enum pp_err open_channel(struct pp_amqp *s)
     char doing[PP_AMQP_SHORT + 40];
     amqp_connection_state_t c = s->link.c;
     amqp_channel_open(c, PP_AMQP_CHANNEL);
-    enum pp_err err = check(s, amqp_get_rpc_reply(c), "opening a channel");
-    if (err != PP_OK)
-        return err;
-    amqp_exchange_declare(c, PP_AMQP_CHANNEL, amqp_cstring_bytes(s->exchange), amqp_cstring_bytes("topic"), 0,
-                          1, 0, 0, amqp_empty_table);
-    snprintf(doing, sizeof doing, "exchange %s, a durable topic", s->exchange);
-    err = check(s, amqp_get_rpc_reply(c), doing);
-    if (err != PP_OK)
-        return err;
-    amqp_confirm_select(c, PP_AMQP_CHANNEL);
-    return check(s, amqp_get_rpc_reply(c), "asking for confirms");
+    enum pp_err err = check_reply(s, amqp_get_rpc_reply(c), "opening a channel");
+    if (err == PP_OK) {
+        amqp_exchange_declare(c, PP_AMQP_CHANNEL, amqp_cstring_bytes(s->exchange),
+                              amqp_cstring_bytes("topic"), 0, 1, 0, 0, amqp_empty_table);
+        snprintf(doing, sizeof doing, "exchange %s, a durable topic", s->exchange);
+        err = check_reply(s, amqp_get_rpc_reply(c), doing);
+    }
+    if (err == PP_OK) {
+        amqp_confirm_select(c, PP_AMQP_CHANNEL);
+        err = check_reply(s, amqp_get_rpc_reply(c), "asking for confirms");
+    }
+    return err;
 }
 
-static enum pp_err reconnect(struct pp_amqp *s)
+enum pp_err pp_amqp_connect(struct pp_amqp *s)
 {
     struct pp_amqp_link *l = &s->link;
+    pp_assert(!l->c, "a second connection is made");
     l->c = amqp_new_connection();
     if (!l->c)
         return pp_amqp_fail(s, PP_ENOMEM, "%s", pp_err_text(PP_ENOMEM));
@@ -161,17 +170,6 @@ static enum pp_err reconnect(struct pp_amqp *s)
     return PP_OK;
 }
 
-/* --- for the others --- */
-
-enum pp_err pp_amqp_ready(struct pp_amqp *s)
-{
-    if (s->link.c && pp_amqp_read(s, NULL) != PP_OK) { /* it was lost meanwhile: nobody has lost anything */
-        pp_log(s->log, PP_LOG_INFO, "amqp: the connection was lost", "error", s->link.error, NULL);
-        pp_amqp_drop(s);
-    }
-    return s->link.c ? PP_OK : reconnect(s);
-}
-
 void pp_amqp_drop(struct pp_amqp *s)
 {
     if (s->link.c)
@@ -181,8 +179,8 @@ void pp_amqp_drop(struct pp_amqp *s)
 
 void pp_amqp_leave(struct pp_amqp *s)
 {
-    const struct timeval patience = {.tv_sec = 1};
-    if (s->link.c && amqp_set_rpc_timeout(s->link.c, &patience) == AMQP_STATUS_OK)
+    const struct timeval timeout = {.tv_sec = 1};
+    if (s->link.c && amqp_set_rpc_timeout(s->link.c, &timeout) == AMQP_STATUS_OK)
         (void)amqp_connection_close(s->link.c, AMQP_REPLY_SUCCESS);
     pp_amqp_drop(s);
 }

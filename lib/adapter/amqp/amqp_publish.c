@@ -1,7 +1,7 @@
-/* amqp_publish.c: messages as frames, many in one write.
+/* amqp_publish.c: encodes messages as frames and writes many of them at once.
  *
- * A message is a method frame, a header frame, and its body in frames of at most frame_max bytes (AMQP 0-9-1,
- * 2.3.5 and 4.2.6). librabbitmq encodes what is in them. */
+ * A message is a method frame, a header frame, and its body in frames of at most frame_max bytes
+ * (AMQP 0-9-1, 2.3.5 and 4.2.6). librabbitmq encodes the payloads of the first two. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -9,18 +9,20 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "base/check.h"
 #include "internal.h"
 
 enum {
-    HEAD = 7, /* type, channel, size */
+    HEAD = 7, /* bytes before a frame's payload: type, channel, size */
     END = 1,
     FRAME_END = 0xce,
-    BASIC = 60,              /* the class */
-    ENCODED_MAX = 2048,      /* a method or a header: short strings and numbers */
-    WRITE_WANTED = 256 << 10 /* bytes that make a write worth its while */
+    BASIC = 60, /* number of the AMQP class "basic" */
+    /* most bytes of an encoded method or header; they hold short strings and numbers */
+    ENCODED_MAX = 2048,
+    WRITE_WANTED = 256 << 10 /* bytes of frames that are collected before they are written */
 };
 
-/* --- what frames are made of --- */
+/* --- parts of frames --- */
 
 static void put_be(uint8_t *p, uint64_t v, size_t n)
 {
@@ -28,16 +30,17 @@ static void put_be(uint8_t *p, uint64_t v, size_t n)
         p[i] = (uint8_t)(v >> (8 * (n - 1 - i)));
 }
 
-/* Where the payload of the next frame begins. */
+/* Returns the place where the next frame's payload is to be encoded. */
 static uint8_t *payload(struct pp_amqp_link *l)
 {
     return l->out + l->out_n + HEAD;
 }
 
-/* A frame around the n bytes at payload(). */
+/* Makes a frame of the n bytes that were encoded at payload(). */
 static void put_frame(struct pp_amqp_link *l, uint8_t type, size_t n)
 {
     uint8_t *p = l->out + l->out_n;
+    pp_assert(l->out_n + HEAD + n + END <= l->out_max, "a frame is larger than the room made for it");
     p[0] = type;
     put_be(p + 1, PP_AMQP_CHANNEL, 2);
     put_be(p + 3, n, 4);
@@ -69,7 +72,7 @@ static void describe(const struct pp_sink_message *m, time_t now, amqp_basic_pro
 
 static bool put_header(struct pp_amqp_link *l, amqp_basic_properties_t *p, size_t body_n)
 {
-    enum { BEFORE = 12 }; /* class, weight, size of the body */
+    enum { BEFORE = 12 }; /* bytes before a header's properties: class, weight, size of the body */
     uint8_t *at = payload(l);
     put_be(at, BASIC, 2);
     put_be(at + 2, 0, 2);
@@ -101,7 +104,7 @@ bool pp_amqp_routing_key(const char *pattern, const char *client, char *key)
 
 /* --- writing --- */
 
-/* Until the socket takes more; each byte that it takes is a sign of life. */
+/* Waits until the socket accepts bytes. Each byte that the socket accepts restarts the timeout. */
 static enum pp_err wait_writable(struct pp_amqp *s, int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLOUT};
@@ -116,7 +119,8 @@ static enum pp_err wait_writable(struct pp_amqp *s, int fd)
     return n > 0 ? PP_OK : pp_amqp_fail(s, PP_EIO, "writing: %s", strerror(errno));
 }
 
-/* Writes all frames. Where the broker has hung up, what it said before tells more. */
+/* Writes all collected frames. If a write fails, sets link.error to the last text that the broker
+ * sent, which says more than errno. */
 static enum pp_err flush(struct pp_amqp *s, struct pp_amqp_batch *b)
 {
     struct pp_amqp_link *l = &s->link;
@@ -134,13 +138,14 @@ static enum pp_err flush(struct pp_amqp *s, struct pp_amqp_batch *b)
     }
     l->out_n = 0;
     if (err == PP_EIO && pp_amqp_read(s, b) != PP_OK)
-        return PP_EIO; /* with what it said */
+        return PP_EIO;
     return err == PP_OK ? pp_amqp_read(s, b) : err;
 }
 
 static enum pp_err put_body(struct pp_amqp *s, struct pp_amqp_batch *b, const char *p, size_t n)
 {
     struct pp_amqp_link *l = &s->link;
+    pp_assert(l->frame_max > HEAD + END, "the connection has no room for a body in its frames");
     size_t most = l->frame_max - HEAD - END;
     for (size_t part; n > 0; p += part, n -= part) {
         part = n < most ? n : most;
@@ -156,7 +161,8 @@ static enum pp_err put_body(struct pp_amqp *s, struct pp_amqp_batch *b, const ch
 static enum pp_err make_room(struct pp_amqp *s)
 {
     struct pp_amqp_link *l = &s->link;
-    /* What is below WRITE_WANTED, a method, a header, a frame of the body. */
+    /* Room for just under WRITE_WANTED bytes of frames, then a method, a header and one frame of
+     * the body. */
     size_t max = WRITE_WANTED + 2 * (HEAD + ENCODED_MAX + END) + l->frame_max;
     if (l->out_max >= max)
         return PP_OK;
@@ -168,6 +174,16 @@ static enum pp_err make_room(struct pp_amqp *s)
     return PP_OK;
 }
 
+/* Publishes one message by librabbitmq: only librabbitmq can write to its TLS connection. */
+static enum pp_err write_by_library(struct pp_amqp *s, const struct pp_sink_message *m, const char *key,
+                                    const amqp_basic_properties_t *properties)
+{
+    int status = amqp_basic_publish(s->link.c, PP_AMQP_CHANNEL, amqp_cstring_bytes(s->exchange),
+                                    amqp_cstring_bytes(key), 1, 0, properties,
+                                    (amqp_bytes_t){.len = m->body_n, .bytes = (void *)(uintptr_t)m->body});
+    return status == AMQP_STATUS_OK ? PP_OK : pp_amqp_fail_status(s, status, "writing");
+}
+
 static enum pp_err put_message(struct pp_amqp *s, struct pp_amqp_batch *b, size_t i, time_t now)
 {
     struct pp_amqp_link *l = &s->link;
@@ -175,37 +191,21 @@ static enum pp_err put_message(struct pp_amqp *s, struct pp_amqp_batch *b, size_
     char key[PP_AMQP_SHORT + 1];
     amqp_basic_properties_t properties;
     describe(m, now, &properties);
-    /* send() has looked at the lengths */
-    if (!pp_amqp_routing_key(s->routing_key, m->client, key) || !put_method(l, s->exchange, key) ||
-        !put_header(l, &properties, m->body_n))
-        return pp_amqp_fail(s, PP_EINVAL, "message %s can't be encoded", m->id);
+    if (!pp_amqp_routing_key(s->routing_key, m->client, key) ||
+        (!s->to.ssl && (!put_method(l, s->exchange, key) || !put_header(l, &properties, m->body_n))))
+        return pp_amqp_fail(s, PP_EINVAL, "message %s can not be encoded", m->id);
     l->next_tag++;
-    return put_body(s, b, m->body, m->body_n);
-}
-
-/* TLS is librabbitmq's own: it writes each message by itself. */
-static enum pp_err publish_by_library(struct pp_amqp *s, struct pp_amqp_batch *b, size_t i, time_t now)
-{
-    const struct pp_sink_message *m = &b->messages[i];
-    char key[PP_AMQP_SHORT + 1];
-    amqp_basic_properties_t properties;
-    describe(m, now, &properties);
-    if (!pp_amqp_routing_key(s->routing_key, m->client, key))
-        return pp_amqp_fail(s, PP_EINVAL, "message %s can't be encoded", m->id);
-    s->link.next_tag++;
-    int status = amqp_basic_publish(s->link.c, PP_AMQP_CHANNEL, amqp_cstring_bytes(s->exchange),
-                                    amqp_cstring_bytes(key), 1, 0, &properties,
-                                    (amqp_bytes_t){.len = m->body_n, .bytes = (void *)(uintptr_t)m->body});
-    return status == AMQP_STATUS_OK ? PP_OK : pp_amqp_fail_status(s, status, "writing");
+    return s->to.ssl ? write_by_library(s, m, key, &properties) : put_body(s, b, m->body, m->body_n);
 }
 
 enum pp_err pp_amqp_publish(struct pp_amqp *s, struct pp_amqp_batch *b)
 {
+    pp_assert(s->link.c && b->left == b->n, "a batch is published without a connection, or twice");
     time_t now = time(NULL);
     enum pp_err err = make_room(s);
     b->first_tag = s->link.next_tag;
     s->link.out_n = 0;
     for (size_t i = 0; i < b->n && err == PP_OK; i++)
-        err = s->to.ssl ? publish_by_library(s, b, i, now) : put_message(s, b, i, now);
+        err = put_message(s, b, i, now);
     return err == PP_OK ? flush(s, b) : err;
 }

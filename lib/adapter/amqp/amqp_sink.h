@@ -1,34 +1,36 @@
-/* amqp_sink.h: results to an exchange of an AMQP 0-9-1 broker, by librabbitmq.
+/* amqp_sink.h: sends results to an exchange of an AMQP 0-9-1 broker, by librabbitmq.
  *
- * Persistent, mandatory, with publisher confirms: ACCEPTED is what the broker has answered for. The exchange,
- * a durable topic, is declared; queues are their receivers' to make and to bind: as long as there is none,
- * messages come back RETURNED. Properties: message_id (the result's id), content_type
- * application/cloudevents+json, timestamp (when it was sent, in seconds), delivery_mode 2.
+ * Messages are persistent, mandatory and confirmed: ACCEPTED means that the broker has confirmed.
+ * The sink declares the exchange, which is durable and of type topic. Consumers make and bind the
+ * queues; a message that no queue receives is RETURNED. Properties: message_id (the result's id),
+ * content_type application/cloudevents+json, timestamp (when it was sent, in seconds),
+ * delivery_mode 2.
  *
- * The connection is made when there is something to send, again where it was lost, and kept alive in between.
- * When to try again after a failure is the caller's to say: every send tries at once. */
+ * The sink connects when there is something to send, connects again after a loss, and keeps the
+ * connection alive in between. It has no back-off: every send tries at once. */
 #ifndef PP_ADAPTER_AMQP_SINK_H
 #define PP_ADAPTER_AMQP_SINK_H
 
 #include "base/log.h"
-#include "photopool/port/result_sink.h"
-#include "runtime/loop.h"
-
-#define PP_AMQP_ERROR_MAX 256
+#include "runtime/sink_lane.h"
 
 struct pp_amqp_options {
-    /* amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]; none or an empty VHOST is "/" */
+    /* amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]; VHOST is "/" by default */
     const char *url;
     const char *exchange;    /* NULL: "photopool" */
-    const char *routing_key; /* {client} is replaced; NULL: "result.{client}" */
-    const char *ca_file;     /* amqps: who may have signed the broker's certificate; NULL: the system's */
+    const char *routing_key; /* {client} stands for the client's id; NULL: "result.{client}" */
+    /* for amqps: PEM file of certificate authorities; NULL: the system's */
+    const char *ca_file;
     struct pp_log *log;
-    int64_t timeout_ms;  /* without any progress: connecting, or waiting for answers; 0: 10 s */
-    int64_t heartbeat_s; /* 0: 30 s */
+    /* ms without progress, when connecting or waiting for confirms, after which a send fails; 0: 10
+     * s */
+    int64_t timeout_ms;
+    int64_t heartbeat_s; /* heartbeat interval in seconds; 0: 30 s */
 };
 
-/* Connects to nobody yet. PP_EINVAL: `error` says what is wrong with the options; PP_ENOMEM. */
+/* Opens the sink on the loop's thread; it does not connect yet. PP_EINVAL: `error` says what is
+ * wrong with the options. PP_ENOMEM: out of memory. The options are copied; the log is borrowed. */
 pp_must_check enum pp_err pp_amqp_sink_open(struct pp_loop *loop, const struct pp_amqp_options *o,
-                                            struct pp_result_sink **out, char error[PP_AMQP_ERROR_MAX]);
+                                            struct pp_result_sink **out, char error[PP_SINK_ERROR_MAX]);
 
 #endif

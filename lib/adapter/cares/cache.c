@@ -1,12 +1,14 @@
-/* cache.c: names and their answers.
+/* cache.c: names and their answers: a hash table, and a list of idle names, least recently used
+ * first.
  *
- * At most `max` names: a new one drops the least recently used of those that are idle. Names under way are
- * bounded by the queries under way. A hash table finds them, a list orders the idle ones by use. */
+ * There are at most `max` names: a new one then replaces the least recently used idle name. If
+ * none is idle the table grows; each such name has a query in flight. */
 #define HASH_NONFATAL_OOM 1
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/cares/internal.h"
+#include "base/check.h"
 
 struct pp_name *pp_names_find(struct pp_names *names, const char *host)
 {
@@ -38,6 +40,8 @@ struct pp_name *pp_names_add(struct pp_resolver_cares *r, const char *host)
 
 void pp_names_drop(struct pp_names *names, struct pp_name *name)
 {
+    pp_assert(name->state == PP_NAME_IDLE, "a name is freed during its look-up");
+    pp_assert(pp_list_empty(&name->wanted), "a name is freed while queries wait for it");
     if (name->age.next)
         pp_list_remove(&names->by_age, &name->age);
     HASH_DEL(names->by_host, name);
@@ -47,6 +51,7 @@ void pp_names_drop(struct pp_names *names, struct pp_name *name)
 
 void pp_names_used(struct pp_names *names, struct pp_name *name)
 {
+    pp_assert(name->state == PP_NAME_IDLE, "only idle names are ordered by use");
     if (name->age.next)
         pp_list_remove(&names->by_age, &name->age);
     pp_list_push(&names->by_age, &name->age);

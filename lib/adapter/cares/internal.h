@@ -1,9 +1,8 @@
-/* internal.h: what the files of adapter/cares share.
+/* internal.h: declarations that the files of adapter/cares share. Each file uses those above it:
+ * pin.c, cache.c, poll.c, resolver.c.
  *
- *   resolver.c  the port: queries, look-ups under way, timeouts
- *   cache.c     names and their answers: hash, age, bound
- *   poll.c      c-ares' sockets and its timer on the loop
- *   pin.c       lines of fetch.resolve */
+ * A name's state says which list it is in: IDLE in names.by_age, WAITING in `waiting`, ASKED in
+ * none. */
 #ifndef PP_ADAPTER_CARES_INTERNAL_H
 #define PP_ADAPTER_CARES_INTERNAL_H
 
@@ -17,86 +16,87 @@
 #define PP_CARES_MAGIC 0x43415245u
 
 enum pp_name_state {
-    PP_NAME_IDLE,    /* an answer, good until `until` */
-    PP_NAME_WAITING, /* for a free look-up; in r->waiting */
-    PP_NAME_ASKED    /* c-ares is asking */
+    PP_NAME_IDLE,    /* has an answer, valid before `until` */
+    PP_NAME_WAITING, /* waits until fewer look-ups are in flight */
+    PP_NAME_ASKED    /* c-ares is looking it up */
 };
 
-/* A name: its last answer, or the queries that wait for one. */
+/* A host name with its last answer, or with the queries that wait for one. */
 struct pp_name {
     UT_hash_handle hh;
     struct pp_resolver_cares *r;
     enum pp_name_state state;
-    struct pp_node
-        age;       /* in cache->by_age while idle, least recently used first; in r->waiting while waiting */
-    int64_t until; /* ms of pp_loop_now(); the answer holds before that */
-    uint16_t code; /* as struct pp_query */
-    uint8_t n;     /* addresses */
-    struct pp_list wanted; /* struct pp_wait: queries that this look-up will answer */
+    /* links the name into names.by_age (least recently used first) or into r->waiting */
+    struct pp_node age;
+    int64_t until;         /* time in ms of pp_loop_now() before which the answer is valid */
+    uint16_t code;         /* result of the look-up, as in struct pp_query */
+    uint8_t n;             /* number of addresses */
+    struct pp_list wanted; /* list of struct pp_wait: the queries that this look-up will answer */
     struct sockaddr_storage *addrs;
     char host[];
 };
 
 struct pp_names {
-    struct pp_name *by_host; /* uthash */
-    struct pp_list by_age;   /* idle ones */
+    struct pp_name *by_host; /* hash table (uthash) */
+    struct pp_list by_age;   /* idle names, least recently used first */
     size_t max;
 };
 
-/* One query under way. */
+/* One query in flight. */
 struct pp_wait {
     struct pp_query *q;
-    struct pp_name *name;   /* NULL: answered, in r->ready */
-    struct pp_node of_name; /* in name->wanted, or r->ready */
-    struct pp_node by_time; /* in r->deadlines: all wait equally long, so the list is in order */
+    struct pp_name *name;   /* NULL once the query has its answer and is in r->ready */
+    struct pp_node of_name; /* links the wait into name->wanted or r->ready */
+    /* links the wait into r->deadlines, which is sorted because all queries have the same
+     * timeout */
+    struct pp_node by_time;
     int64_t deadline;
 };
 
 struct pp_cares_socket {
     uv_poll_t poll;
     struct pp_resolver_cares *r;
-    struct pp_node node; /* in r->sockets */
+    struct pp_node node; /* links the socket into r->sockets */
     ares_socket_t fd;
 };
 
 struct pp_resolver_cares {
-    struct pp_resolver base; /* first */
+    struct pp_resolver base; /* must be first */
     uint32_t magic;
     struct pp_loop *loop;
     ares_channel channel;
-    struct pp_timer *retry;   /* ticks while c-ares waits for answers */
-    struct pp_timer *overdue; /* the first of `deadlines` */
-    struct pp_timer *soon;    /* answers `ready` in the next turn */
+    struct pp_timer *retry;   /* fires regularly while c-ares has look-ups in flight */
+    struct pp_timer *overdue; /* fires at the first of `deadlines` */
+    struct pp_timer *soon;    /* fires in the next turn, and calls settle() */
+    /* implemented by resolver.c: calls done() for the queries in `ready`; not from within c-ares */
+    void (*settle)(void *r);
     struct pp_list sockets;
     struct pp_names names;
-    struct pp_list waiting;   /* names */
-    struct pp_list deadlines; /* waits */
+    struct pp_list waiting;   /* names that wait for a look-up */
+    struct pp_list deadlines; /* waits, by deadline */
     struct pp_list ready;     /* waits whose queries have their answer */
     struct pp_cares_pin *pins;
-    size_t n_pins, asked;
-    struct pp_cares_options o; /* numbers only */
+    size_t n_pins, asked;      /* number of pins; number of names in PP_NAME_ASKED */
+    struct pp_cares_options o; /* options; only its numbers are valid */
     bool ticking, settling, closed;
 };
 
 /* cache.c */
 struct pp_name *pp_names_find(struct pp_names *names, const char *host);
-/* A new name without an answer, in no list; makes room by dropping the least recently used. NULL: out of
- * memory. */
+/* Adds a name, which is IDLE, has no answer and is in no list. A full cache drops the least
+ * recently used idle name. Returns NULL when out of memory. */
 struct pp_name *pp_names_add(struct pp_resolver_cares *r, const char *host);
-/* An idle name. */
+/* Frees an idle name. */
 void pp_names_drop(struct pp_names *names, struct pp_name *name);
-/* Into and out of the order of use. */
+/* Makes an idle name the most recently used. */
 void pp_names_used(struct pp_names *names, struct pp_name *name);
 void pp_names_fini(struct pp_names *names);
 
-/* poll.c: c-ares' ARES_OPT_SOCK_STATE_CB. */
+/* poll.c: the callback ARES_OPT_SOCK_STATE_CB of c-ares. */
 void pp_cares_on_socket(void *r, ares_socket_t fd, int readable, int writable);
-/* After anything that made c-ares send or receive. */
+/* Starts or stops the tick for c-ares' timeouts; called after c-ares has sent or received. */
 void pp_cares_rearm(struct pp_resolver_cares *r);
-/* c-ares' own time-outs have come. */
+/* The tick: lets c-ares look for look-ups that have timed out. */
 void pp_cares_on_retry(void *r);
-
-/* resolver.c: answers what is ready. Not from within c-ares. */
-void pp_cares_settle(struct pp_resolver_cares *r);
 
 #endif

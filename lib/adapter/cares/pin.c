@@ -1,4 +1,4 @@
-/* pin.c: lines of fetch.resolve, "host:port:address[,address]". */
+/* pin.c: reads the lines of fetch.resolve, "host:port:address[,address]". */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <stdlib.h>

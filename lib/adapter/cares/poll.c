@@ -1,5 +1,6 @@
-/* poll.c: c-ares' sockets and its timer on the loop. c-ares says which sockets it wants to hear of; while it
- * waits for answers a tick lets it find out which are overdue. */
+/* poll.c: c-ares' sockets and its timer on the loop. c-ares names the sockets whose events it
+ * needs; while it has look-ups in flight, a timer fires regularly and lets it find those that
+ * have timed out. */
 #include <stdlib.h>
 
 #include "adapter/cares/internal.h"
@@ -13,7 +14,7 @@ static void on_event(uv_poll_t *h, int status, int events)
     bool readable = status < 0 || (events & UV_READABLE), writable = status < 0 || (events & UV_WRITABLE);
 
     ares_process_fd(r->channel, readable ? s->fd : ARES_SOCKET_BAD, writable ? s->fd : ARES_SOCKET_BAD);
-    pp_cares_settle(r);
+    r->settle(r);
 }
 
 static void on_closed(uv_handle_t *h)
@@ -36,7 +37,7 @@ static struct pp_cares_socket *watch(struct pp_resolver_cares *r, ares_socket_t 
     struct pp_cares_socket *s = calloc(1, sizeof(*s));
 
     if (!s)
-        return NULL; /* its answers are not heard: the queries time out */
+        return NULL; /* without memory for the socket, its queries will time out */
     if (uv_poll_init(pp_loop_uv(r->loop), &s->poll, fd) != 0) {
         free(s);
         return NULL;
@@ -53,7 +54,7 @@ void pp_cares_on_socket(void *data, ares_socket_t fd, int readable, int writable
     struct pp_resolver_cares *r = data;
     struct pp_cares_socket *s = find(r, fd);
 
-    if (!readable && !writable) { /* about to be closed */
+    if (!readable && !writable) { /* c-ares is about to close the socket */
         if (!s)
             return;
         pp_list_remove(&r->sockets, &s->node);
@@ -66,7 +67,7 @@ void pp_cares_on_socket(void *data, ares_socket_t fd, int readable, int writable
         (void)uv_poll_start(&s->poll, (readable ? UV_READABLE : 0) | (writable ? UV_WRITABLE : 0), on_event);
 }
 
-/* ares_timeout() walks all queries, a tick that finds nothing costs nothing. */
+/* A timer that fires regularly, because ares_timeout() would walk all queries each time. */
 void pp_cares_rearm(struct pp_resolver_cares *r)
 {
     bool due = r->asked > 0;
@@ -85,5 +86,5 @@ void pp_cares_on_retry(void *data)
     struct pp_resolver_cares *r = data;
 
     ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
-    pp_cares_settle(r);
+    r->settle(r);
 }

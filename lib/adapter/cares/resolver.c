@@ -1,44 +1,37 @@
 /* resolver.c: the resolver port on c-ares.
  *
- *   query -> pin? -> answer in the cache? -> name (queries for one name share one look-up) -> c-ares
+ *   query -> pin? -> answer in the cache? -> name (one look-up for all its queries) -> c-ares
  *         <- ready <-------------------------- answer, or the query's own deadline
  *
  * Invariants:
- * - A query under way has one struct pp_wait (q->impl): in its name's `wanted` and in `deadlines`, or in
- * `ready`.
- * - done() is called by settle() only, never from within c-ares or resolve(); it may call resolve() and
- * abort().
- * - A look-up of c-ares' can't be cancelled by itself: when its queries have all left, it runs on and fills
- * the cache.
+ * - A query in flight has one struct pp_wait (q->impl): in its name's `wanted` and in `deadlines`,
+ *   or in `ready`.
+ * - Only settle() calls done(), never from within c-ares or resolve(); done() may call resolve()
+ *   and abort().
+ * - c-ares can not cancel a single look-up: if all its queries are aborted, it goes on and fills
+ *   the cache.
  *
- * Deadlines are ours, because c-ares' time is per try and per server. */
+ * The resolver keeps the deadlines of queries itself, because c-ares' timeout is per try and per
+ * server. */
 #include <arpa/inet.h>
-#include <assert.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/cares/internal.h"
+#include "base/check.h"
 #include "photopool/code.h"
 
 static struct pp_resolver_cares *self(struct pp_resolver *base)
 {
     struct pp_resolver_cares *r = (struct pp_resolver_cares *)base;
 
-    assert(r && r->magic == PP_CARES_MAGIC);
+    pp_assert(r && r->magic == PP_CARES_MAGIC, "not an open resolver");
     return r;
 }
 
 /* --- answers --- */
-
-static void set_port(struct sockaddr_storage *sa, uint16_t port)
-{
-    if (sa->ss_family == AF_INET)
-        ((struct sockaddr_in *)sa)->sin_port = htons(port);
-    else
-        ((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
-}
 
 static void answer(struct pp_query *q, uint16_t code, const struct sockaddr_storage *addrs, size_t n)
 {
@@ -46,7 +39,10 @@ static void answer(struct pp_query *q, uint16_t code, const struct sockaddr_stor
     q->n = n < PP_RESOLVE_MAX ? n : PP_RESOLVE_MAX;
     for (size_t i = 0; i < q->n; i++) {
         q->addrs[i] = addrs[i];
-        set_port(&q->addrs[i], q->port);
+        if (addrs[i].ss_family == AF_INET)
+            ((struct sockaddr_in *)&q->addrs[i])->sin_port = htons(q->port);
+        else
+            ((struct sockaddr_in6 *)&q->addrs[i])->sin6_port = htons(q->port);
     }
 }
 
@@ -72,23 +68,25 @@ static bool answer_cached(struct pp_resolver_cares *r, struct pp_query *q, struc
     return true;
 }
 
-static void arm_deadline(struct pp_resolver_cares *r)
+static struct pp_wait *first_wait(struct pp_resolver_cares *r)
 {
-    struct pp_wait *first;
-    int64_t left;
-
-    if (pp_list_empty(&r->deadlines)) {
-        pp_timer_stop(r->overdue);
-        return;
-    }
-    first = pp_container_of(r->deadlines.head.next, struct pp_wait, by_time);
-    left = first->deadline - pp_loop_now(r->loop);
-    pp_timer_start(r->overdue, left > 0 ? left : 0, 0);
+    struct pp_list *l = &r->deadlines;
+    return pp_list_empty(l) ? NULL : pp_container_of(l->head.next, struct pp_wait, by_time);
 }
 
-/* The query has its answer: done() in the next settle. */
+static void arm_deadline(struct pp_resolver_cares *r)
+{
+    struct pp_wait *first = first_wait(r);
+    if (first)
+        pp_timer_start(r->overdue, first->deadline - pp_loop_now(r->loop), 0);
+    else
+        pp_timer_stop(r->overdue);
+}
+
+/* Gives the query its answer; the next settle() calls done(). */
 static void make_ready(struct pp_resolver_cares *r, struct pp_wait *w)
 {
+    pp_assert(w->name, "a query is answered twice");
     pp_list_remove(&w->name->wanted, &w->of_name);
     pp_list_remove(&r->deadlines, &w->by_time);
     w->name = NULL;
@@ -97,7 +95,8 @@ static void make_ready(struct pp_resolver_cares *r, struct pp_wait *w)
 
 /* --- look-ups --- */
 
-/* Frees what an earlier answer left; the name is idle with the new one and its queries are ready. */
+/* Replaces the name's answer, whose addresses `addrs` it takes over. The name becomes idle and its
+ * queries ready. */
 static void name_answered(struct pp_name *name, uint16_t code, struct sockaddr_storage *addrs, size_t n,
                           int64_t ttl_ms)
 {
@@ -117,7 +116,7 @@ static void name_answered(struct pp_name *name, uint16_t code, struct sockaddr_s
     }
 }
 
-/* Addresses of one family after those already there; *ttl becomes the smallest. */
+/* Appends the addresses of one family; lowers *ttl to the smallest TTL. */
 static size_t collect(const struct ares_addrinfo *res, int family, struct sockaddr_storage *out, size_t n,
                       int *ttl)
 {
@@ -137,7 +136,9 @@ static int64_t clamp_ttl(const struct pp_resolver_cares *r, int64_t ms)
     return ms < r->o.ttl_min_ms ? r->o.ttl_min_ms : ms > r->o.ttl_max_ms ? r->o.ttl_max_ms : ms;
 }
 
-static bool take_addresses(struct pp_name *name, const struct ares_addrinfo *res)
+/* Reads both families into one list of addresses. Returns false if there is no address, or memory
+ * is short. */
+static bool keep_addresses(struct pp_name *name, const struct ares_addrinfo *res)
 {
     struct sockaddr_storage all[PP_RESOLVE_MAX], *kept;
     int ttl = INT32_MAX;
@@ -161,27 +162,24 @@ static void on_lookup(void *data, int status, int timeouts, struct ares_addrinfo
 {
     struct pp_name *name = data;
     struct pp_resolver_cares *r = name->r;
-    bool taken = false;
+    bool missing = status == ARES_ENOTFOUND || status == ARES_ENODATA || status == ARES_EBADNAME;
 
     (void)timeouts;
-    assert(name->state == PP_NAME_ASKED);
+    pp_assert(name->state == PP_NAME_ASKED && r->asked > 0, "c-ares answers a look-up that it does not have");
     r->asked--;
-    if (status == ARES_SUCCESS && res)
-        taken = take_addresses(name, res);
+    if (status == ARES_SUCCESS && res && keep_addresses(name, res))
+        ; /* the query has its answer */
+    else if (missing)
+        name_answered(name, PP_CODE_DNS_NOT_FOUND, NULL, 0, r->o.negative_ttl_ms);
+    else
+        name_answered(name, PP_CODE_DNS_TEMPORARY, NULL, 0, r->o.temporary_ttl_ms);
     if (res)
         ares_freeaddrinfo(res);
-    if (taken)
-        return;
-    switch (status) {
-    case ARES_ENOTFOUND: /* no such name */
-    case ARES_ENODATA:   /* a name without addresses */
-    case ARES_EBADNAME: name_answered(name, PP_CODE_DNS_NOT_FOUND, NULL, 0, r->o.negative_ttl_ms); break;
-    default: name_answered(name, PP_CODE_DNS_TEMPORARY, NULL, 0, r->o.temporary_ttl_ms);
-    }
 }
 
-/* May answer at once (files, refused names): on_lookup() copes. */
-static void ask(struct pp_name *name)
+/* Starts the look-up of a name. on_lookup() may run before this returns, for example for
+ * /etc/hosts. */
+static void start_lookup(struct pp_name *name)
 {
     static const struct ares_addrinfo_hints hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = ARES_AI_NOSORT};
@@ -191,18 +189,18 @@ static void ask(struct pp_name *name)
     ares_getaddrinfo(name->r->channel, name->host, NULL, &hints, on_lookup, name);
 }
 
-static void ask_waiting(struct pp_resolver_cares *r)
+static void start_waiting(struct pp_resolver_cares *r)
 {
     struct pp_node *node;
 
     while (r->asked < r->o.max_lookups && (node = pp_list_pop(&r->waiting)))
-        ask(pp_container_of(node, struct pp_name, age));
+        start_lookup(pp_container_of(node, struct pp_name, age));
 }
 
-static void want_answer(struct pp_resolver_cares *r, struct pp_name *name)
+static void queue_lookup(struct pp_resolver_cares *r, struct pp_name *name)
 {
     if (name->state != PP_NAME_IDLE)
-        return; /* on its way */
+        return; /* the look-up of this name is already queued or in flight */
     if (name->age.next)
         pp_list_remove(&r->names.by_age, &name->age);
     name->state = PP_NAME_WAITING;
@@ -211,11 +209,12 @@ static void want_answer(struct pp_resolver_cares *r, struct pp_name *name)
 
 /* --- settle --- */
 
-void pp_cares_settle(struct pp_resolver_cares *r)
+static void settle(void *resolver)
 {
+    struct pp_resolver_cares *r = resolver;
     struct pp_node *node;
 
-    ask_waiting(r);
+    start_waiting(r);
     pp_cares_rearm(r);
     arm_deadline(r);
     r->settling = true;
@@ -224,7 +223,7 @@ void pp_cares_settle(struct pp_resolver_cares *r)
         struct pp_query *q = w->q;
         q->impl = NULL;
         free(w);
-        q->done(q); /* may free q, ask for more, abort others, close */
+        q->done(q); /* may free q, resolve more names, abort other queries, or close the resolver */
     }
     r->settling = false;
     if (r->closed)
@@ -233,29 +232,22 @@ void pp_cares_settle(struct pp_resolver_cares *r)
         pp_timer_start(r->soon, 0, 0);
 }
 
-static void on_soon(void *data)
-{
-    pp_cares_settle(data);
-}
-
 static void on_overdue(void *data)
 {
     struct pp_resolver_cares *r = data;
     int64_t now = pp_loop_now(r->loop);
+    struct pp_wait *w;
 
-    while (!pp_list_empty(&r->deadlines)) {
-        struct pp_wait *w = pp_container_of(r->deadlines.head.next, struct pp_wait, by_time);
-        if (w->deadline > now)
-            break;
+    while ((w = first_wait(r)) && w->deadline <= now) {
         answer(w->q, PP_CODE_DNS_TEMPORARY, NULL, 0);
         make_ready(r, w);
     }
-    pp_cares_settle(r);
+    settle(r);
 }
 
 /* --- the port --- */
 
-static bool begin(struct pp_resolver_cares *r, struct pp_query *q, struct pp_name *name)
+static bool add_wait(struct pp_resolver_cares *r, struct pp_query *q, struct pp_name *name)
 {
     struct pp_wait *w = calloc(1, sizeof(*w));
 
@@ -265,63 +257,64 @@ static bool begin(struct pp_resolver_cares *r, struct pp_query *q, struct pp_nam
     w->name = name;
     w->deadline = pp_loop_now(r->loop) + r->o.timeout_ms;
     q->impl = w;
+    pp_assert(pp_list_empty(&r->deadlines) ||
+                  pp_container_of(r->deadlines.head.prev, struct pp_wait, by_time)->deadline <= w->deadline,
+              "deadlines are out of order");
     pp_list_push(&name->wanted, &w->of_name);
     pp_list_push(&r->deadlines, &w->by_time);
     return true;
 }
 
-static bool resolver_resolve(struct pp_resolver *base, struct pp_query *q)
+/* Removes the query from all lists, so that it gets no answer. */
+static void drop_wait(struct pp_resolver_cares *r, struct pp_wait *w)
 {
-    struct pp_resolver_cares *r = self(base);
-    struct pp_name *name;
-    struct pp_wait *w;
-
-    q->impl = NULL;
-    q->pinned = false;
-    if (answer_pinned(r, q))
-        return true;
-    name = pp_names_find(&r->names, q->host);
-    if (name && answer_cached(r, q, name))
-        return true;
-    if (!name)
-        name = pp_names_add(r, q->host);
-    if (!name || !begin(r, q, name)) {
-        if (name && name->state == PP_NAME_IDLE)
-            pp_names_drop(&r->names, name);
-        answer(q, PP_CODE_DNS_TEMPORARY, NULL, 0); /* out of memory */
-        return true;
-    }
-    want_answer(r, name);
-    ask_waiting(r);
-    pp_cares_rearm(r);
-    if (r->deadlines.n == 1)
-        arm_deadline(r);
-    w = q->impl;
-    if (!w->name) { /* answered from a file, or refused at once */
-        pp_list_remove(&r->ready, &w->of_name);
-        q->impl = NULL;
-        free(w);
-        w = NULL;
-    }
-    if (!pp_list_empty(&r->ready))
-        pp_timer_start(r->soon, 0, 0);
-    return !w;
-}
-
-static void resolver_abort(struct pp_resolver *base, struct pp_query *q)
-{
-    struct pp_resolver_cares *r = self(base);
-    struct pp_wait *w = q->impl;
-
-    assert(w && w->q == q);
     if (w->name) {
         pp_list_remove(&w->name->wanted, &w->of_name);
         pp_list_remove(&r->deadlines, &w->by_time);
     } else {
         pp_list_remove(&r->ready, &w->of_name);
     }
-    q->impl = NULL;
+    w->q->impl = NULL;
     free(w);
+}
+
+static bool resolver_resolve(struct pp_resolver *base, struct pp_query *q)
+{
+    struct pp_resolver_cares *r = self(base);
+    q->impl = NULL;
+    q->pinned = false;
+    if (answer_pinned(r, q))
+        return true;
+    struct pp_name *name = pp_names_find(&r->names, q->host);
+    if (name && answer_cached(r, q, name))
+        return true;
+    if (!name)
+        name = pp_names_add(r, q->host);
+    if (!name || !add_wait(r, q, name)) {
+        if (name && name->state == PP_NAME_IDLE)
+            pp_names_drop(&r->names, name);
+        answer(q, PP_CODE_DNS_TEMPORARY, NULL, 0); /* out of memory */
+        return true;
+    }
+    queue_lookup(r, name);
+    start_waiting(r);
+    pp_cares_rearm(r);
+    if (r->deadlines.n == 1)
+        arm_deadline(r);
+    struct pp_wait *w = q->impl;
+    bool answered = !w->name; /* c-ares called back before the request returned */
+    if (answered)
+        drop_wait(r, w);
+    if (!pp_list_empty(&r->ready))
+        pp_timer_start(r->soon, 0, 0);
+    return answered;
+}
+
+static void resolver_abort(struct pp_resolver *base, struct pp_query *q)
+{
+    struct pp_wait *w = q->impl;
+    pp_assert(w && w->q == q, "a query is aborted that is not in flight");
+    drop_wait(self(base), w);
 }
 
 static void resolver_close(struct pp_resolver *base)
@@ -329,14 +322,15 @@ static void resolver_close(struct pp_resolver *base)
     struct pp_resolver_cares *r = self(base);
     struct pp_node *node;
 
-    assert(pp_list_empty(&r->deadlines) && pp_list_empty(&r->ready));
+    pp_assert(pp_list_empty(&r->deadlines) && pp_list_empty(&r->ready), "queries are in flight at close");
     while ((node = pp_list_pop(&r->waiting))) {
         struct pp_name *name = pp_container_of(node, struct pp_name, age);
         name->state = PP_NAME_IDLE;
         pp_names_used(&r->names, name);
     }
     if (r->channel)
-        ares_destroy(r->channel); /* ends its look-ups: on_lookup() */
+        ares_destroy(r->channel); /* c-ares calls on_lookup() for each look-up in flight */
+    pp_assert(r->asked == 0, "look-ups outlive their channel");
     pp_names_fini(&r->names);
     pp_timer_close(r->retry);
     pp_timer_close(r->overdue);
@@ -354,28 +348,24 @@ static const struct pp_resolver_ops ops = {resolver_resolve, resolver_abort, res
 
 static void init_library(void)
 {
-    (void)ares_library_init(ARES_LIB_INIT_ALL); /* counts without a lock: once for the process */
+    /* not thread safe, so it is called only once in the process */
+    (void)ares_library_init(ARES_LIB_INIT_ALL);
 }
 
-static void take_options(struct pp_cares_options *to, const struct pp_cares_options *o)
+static void set_options(struct pp_cares_options *to, const struct pp_cares_options *o)
 {
     *to = *o;
     to->pins = NULL;
     to->servers = NULL;
-    if (!to->timeout_ms)
-        to->timeout_ms = 5000;
-    if (!to->ttl_min_ms)
-        to->ttl_min_ms = 1000;
-    if (!to->ttl_max_ms)
-        to->ttl_max_ms = 600 * 1000;
-    if (!to->negative_ttl_ms)
-        to->negative_ttl_ms = 30 * 1000;
-    if (!to->temporary_ttl_ms)
-        to->temporary_ttl_ms = 1000;
-    if (!to->max_entries)
-        to->max_entries = 10000;
-    if (!to->max_lookups)
-        to->max_lookups = 256;
+#define DEFAULT(field, value) to->field = to->field ? to->field : (value)
+    DEFAULT(timeout_ms, 5000);
+    DEFAULT(ttl_min_ms, 1000);
+    DEFAULT(ttl_max_ms, 600 * 1000);
+    DEFAULT(negative_ttl_ms, 30 * 1000);
+    DEFAULT(temporary_ttl_ms, 1000);
+    DEFAULT(max_entries, 10000);
+    DEFAULT(max_lookups, 256);
+#undef DEFAULT
 }
 
 static enum pp_err open_pins(struct pp_resolver_cares *r, const char *const *pins)
@@ -397,9 +387,10 @@ static enum pp_err open_pins(struct pp_resolver_cares *r, const char *const *pin
 
 static enum pp_err open_channel(struct pp_resolver_cares *r, const char *servers)
 {
-    char lookups[] = "fb"; /* files, then name servers */
+    char lookups[] = "fb"; /* /etc/hosts first, then the name servers */
     struct ares_options options = {.flags = ARES_FLAG_NOSEARCH,
-                                   .timeout = (int)(r->o.timeout_ms / 3), /* doubled for the second try */
+                                   /* c-ares doubles this time for the second try */
+                                   .timeout = (int)(r->o.timeout_ms / 3),
                                    .tries = 2,
                                    .lookups = lookups,
                                    .sock_state_cb = pp_cares_on_socket,
@@ -421,7 +412,7 @@ static enum pp_err open_timers(struct pp_resolver_cares *r)
 {
     r->retry = pp_timer_open(r->loop, pp_cares_on_retry, r);
     r->overdue = pp_timer_open(r->loop, on_overdue, r);
-    r->soon = pp_timer_open(r->loop, on_soon, r);
+    r->soon = pp_timer_open(r->loop, settle, r);
     return r->retry && r->overdue && r->soon ? PP_OK : PP_ENOMEM;
 }
 
@@ -439,12 +430,13 @@ enum pp_err pp_cares_resolver_open(struct pp_loop *loop, const struct pp_cares_o
     r->base.ops = &ops;
     r->magic = PP_CARES_MAGIC;
     r->loop = loop;
+    r->settle = settle;
     pp_list_init(&r->sockets);
     pp_list_init(&r->names.by_age);
     pp_list_init(&r->waiting);
     pp_list_init(&r->deadlines);
     pp_list_init(&r->ready);
-    take_options(&r->o, o ? o : &defaults);
+    set_options(&r->o, o ? o : &defaults);
     r->names.max = r->o.max_entries;
     err = open_pins(r, o ? o->pins : NULL);
     if (!err)

@@ -2,14 +2,13 @@
  *
  *   on_name -> on_open -> on_request -> on_header... -> on_body...
  *
- * They run inside libcurl: whatever a caller asks for from here is queued by fetcher.c. A transfer whose
- * exchange was aborted meanwhile (t->x is NULL) answers everything with failure.
+ * They run inside libcurl, so fetcher.c queues the calls that a user of the port makes meanwhile.
+ * Once an exchange is aborted (t->x is NULL), its transfer fails every callback.
  *
- * libcurl 7.88 takes heads that it should not (two lengths that differ, "12abc" as a length, a folded
- * length), so what the caller relies on is read here, strictly. The head's fields are in the table `fields`;
- * add a row there. */
+ * libcurl 7.88 accepts heads that it should not (two lengths that differ, "12abc" as a length, a
+ * folded length), so this file reads the headers that the user relies on strictly. To read
+ * another header: a row in `fields`. */
 #include <arpa/inet.h>
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +16,16 @@
 #include <unistd.h>
 
 #include "adapter/curl/internal.h"
+#include "base/check.h"
 #include "photopool/code.h"
 
 /* --- the connection --- */
 
-/* libcurl does not know the name: never let it ask anybody. */
+/* Refuses the look-up that libcurl is about to make: it does not know the name, and must never ask
+ * a name server. */
 int pp_curl_on_name(void *resolver, void *reserved, void *data)
 {
-    struct pp_transfer *t = data;
+    struct pp_curl_transfer *t = data;
 
     (void)resolver;
     (void)reserved;
@@ -34,8 +35,8 @@ int pp_curl_on_name(void *resolver, void *reserved, void *data)
     return 1;
 }
 
-/* The addresses of this transfer have reached libcurl. */
-static void name_told(struct pp_transfer *t)
+/* Notes that libcurl has read the addresses of this transfer. */
+static void on_name_told(struct pp_curl_transfer *t)
 {
     if (t->told)
         pp_curl_pins_set(&t->f->pins, t->x, true);
@@ -44,14 +45,15 @@ static void name_told(struct pp_transfer *t)
 
 curl_socket_t pp_curl_on_open(void *data, curlsocktype purpose, struct curl_sockaddr *sa)
 {
-    struct pp_transfer *t = data;
+    struct pp_curl_transfer *t = data;
     int fd;
 
     (void)purpose;
     if (!t->x)
         return CURL_SOCKET_BAD;
-    name_told(t);
-    t->x->phase = PP_PHASE_CONNECT; /* also when libcurl starts over after a kept connection died */
+    on_name_told(t);
+    /* this also happens when a kept connection has died and libcurl connects again */
+    t->x->phase = PP_PHASE_CONNECT;
     pp_curl_nudge(t);
     if (!t->x->events->allow(t->x, &sa->addr)) {
         t->denied++;
@@ -95,9 +97,9 @@ static uint16_t port_of(const struct sockaddr_storage *sa)
                                           : ((const struct sockaddr_in6 *)sa)->sin6_port);
 }
 
-/* Of the sockets tried for this request, the one that it goes out on is kept. The others may be closed by
- * now, and their numbers anybody's: the local port tells. */
-static void keep_winner(struct pp_transfer *t, int local_port)
+/* Keeps the socket on which this request is sent. Other sockets that the transfer opened may be
+ * closed by now and their numbers reused, so the local port tells which socket it is. */
+static void keep_winner(struct pp_curl_transfer *t, int local_port)
 {
     for (unsigned i = 0; i < t->n_tried; i++) {
         struct sockaddr_storage sa;
@@ -111,17 +113,18 @@ static void keep_winner(struct pp_transfer *t, int local_port)
     t->n_tried = 0;
 }
 
-/* Before every request, on a new connection, a kept one, or again after a kept one died unused. */
+/* Called by libcurl before it sends a request: on a new connection, on a kept one, or again after a
+ * kept one died unused. */
 int pp_curl_on_request(void *data, char *peer, char *local, int peer_port, int local_port)
 {
-    struct pp_transfer *t = data;
+    struct pp_curl_transfer *t = data;
     struct sockaddr_storage sa;
 
     (void)local;
     keep_winner(t, local_port);
     if (!t->x)
         return CURL_PREREQFUNC_ABORT;
-    name_told(t);
+    on_name_told(t);
     if (!parse_peer(peer, peer_port, &sa) || !t->x->events->allow(t->x, (const struct sockaddr *)&sa)) {
         t->verdict = PP_CODE_DENIED_ADDRESS;
         return CURL_PREREQFUNC_ABORT;
@@ -154,14 +157,15 @@ static bool equals(struct text s, const char *word)
     return s.n == strlen(word) && strncasecmp(s.p, word, s.n) == 0;
 }
 
-static bool refuse(struct pp_transfer *t, uint16_t code)
+static bool refuse_answer(struct pp_curl_transfer *t, uint16_t code)
 {
     t->verdict = code;
     return false;
 }
 
-/* Validators go back to the host in a later request, and into stores: printable ASCII or nothing. */
-static enum pp_field take_value(struct pp_transfer *t, char *out, struct text v)
+/* Copies a validator, which later requests send back and stores keep; copies "" if it has other
+ * characters than printable ASCII. */
+static enum pp_field read_value(struct pp_curl_transfer *t, char out[PP_HEADER_VALUE_MAX], struct text v)
 {
     out[0] = '\0';
     t->head.last_value = out;
@@ -175,23 +179,9 @@ static enum pp_field take_value(struct pp_transfer *t, char *out, struct text v)
     return PP_FIELD_VALUE;
 }
 
-static enum pp_field take_etag(struct pp_transfer *t, struct text v)
-{
-    return take_value(t, t->x->etag_out, v);
-}
-
-static enum pp_field take_last_modified(struct pp_transfer *t, struct text v)
-{
-    return take_value(t, t->x->last_modified_out, v);
-}
-
-static enum pp_field take_retry_after(struct pp_transfer *t, struct text v)
-{
-    return take_value(t, t->x->retry_after, v);
-}
-
-/* RFC 9110, 8.6: digits; the same number again, in a list or a second line, is tolerated. */
-static enum pp_field take_length(struct pp_transfer *t, struct text v)
+/* Reads Content-Length (RFC 9110, 8.6): digits; the same number may be repeated, in a list or in a
+ * second line. */
+static enum pp_field read_length(struct pp_curl_transfer *t, struct text v)
 {
     size_t i = 0;
 
@@ -216,9 +206,9 @@ static enum pp_field take_length(struct pp_transfer *t, struct text v)
     }
 }
 
-/* One layer of what zlib decodes: its ratio is bounded by 1032. Others were not asked for, can expand without
- * such a bound, and are refused. */
-static enum pp_field take_encoding(struct pp_transfer *t, struct text v)
+/* Accepts one layer of an encoding that zlib decodes: zlib expands data at most 1032 times, and
+ * other encodings have no bound like that. */
+static enum pp_field read_encoding(struct pp_curl_transfer *t, struct text v)
 {
     if (v.n == 0 || equals(v, "identity"))
         return PP_FIELD_STRICT;
@@ -228,46 +218,49 @@ static enum pp_field take_encoding(struct pp_transfer *t, struct text v)
     return PP_FIELD_STRICT;
 }
 
-static enum pp_field take_transfer_encoding(struct pp_transfer *t, struct text v)
+static enum pp_field read_transfer_encoding(struct pp_curl_transfer *t, struct text v)
 {
     if (!equals(v, "chunked") && !equals(v, "identity"))
-        return PP_FIELD_NONE; /* as above */
+        return PP_FIELD_NONE; /* refuses the answer, as read_encoding() does */
     t->head.chunked = t->head.chunked || equals(v, "chunked");
     return PP_FIELD_STRICT;
 }
 
-static enum pp_field take_location(struct pp_transfer *t, struct text v)
+static enum pp_field read_location(struct pp_curl_transfer *t, struct text v)
 {
     struct pp_exchange *x = t->x;
 
     if (v.n > PP_CURL_LOCATION_MAX || memchr(v.p, '\r', v.n) || memchr(v.p, '\0', v.n))
         return PP_FIELD_NONE;
-    if (x->location) /* a second one must say the same */
+    if (x->location) /* a repeated header must have the same value */
         return equals(v, x->location) && memcmp(v.p, x->location, v.n) == 0 ? PP_FIELD_STRICT : PP_FIELD_NONE;
     if (v.n == 0)
         return PP_FIELD_STRICT;
     x->location = strndup(v.p, v.n);
     if (!x->location)
-        (void)refuse(t, PP_CODE_INTERNAL);
+        (void)refuse_answer(t, PP_CODE_INTERNAL);
     return x->location ? PP_FIELD_STRICT : PP_FIELD_NONE;
 }
 
-/* What we read. take() answers NONE to refuse the answer, else what a folded line after it means: STRICT:
- * refuse; VALUE: forget last_value. */
+/* The headers that we read. A header with read() is passed to it; the value of any other is copied
+ * to `offset` of the exchange. read() returns PP_FIELD_NONE to refuse the answer. Otherwise it says
+ * what happens if a folded line follows: PP_FIELD_STRICT refuses the answer, PP_FIELD_VALUE empties
+ * last_value. */
 static const struct {
     const char *name;
-    enum pp_field (*take)(struct pp_transfer *t, struct text value);
+    enum pp_field (*read)(struct pp_curl_transfer *t, struct text value);
+    size_t offset;
 } fields[] = {
-    {"content-length", take_length},
-    {"transfer-encoding", take_transfer_encoding},
-    {"content-encoding", take_encoding},
-    {"location", take_location},
-    {"etag", take_etag},
-    {"last-modified", take_last_modified},
-    {"retry-after", take_retry_after},
+    {"content-length", read_length},
+    {"transfer-encoding", read_transfer_encoding},
+    {"content-encoding", read_encoding},
+    {"location", read_location},
+    {"etag", .offset = offsetof(struct pp_exchange, etag_out)},
+    {"last-modified", .offset = offsetof(struct pp_exchange, last_modified_out)},
+    {"retry-after", .offset = offsetof(struct pp_exchange, retry_after)},
 };
 
-static void forget_head(struct pp_transfer *t)
+static void forget_head(struct pp_curl_transfer *t)
 {
     struct pp_exchange *x = t->x;
 
@@ -280,8 +273,8 @@ static void forget_head(struct pp_transfer *t)
     x->location = NULL;
 }
 
-/* "HTTP/1.1 200 OK"; libcurl has checked the form. */
-static bool read_status(struct pp_transfer *t, struct text line)
+/* Reads the status line, "HTTP/1.1 200 OK"; libcurl has checked its form. */
+static bool read_status(struct pp_curl_transfer *t, struct text line)
 {
     const char *sp = memchr(line.p, ' ', line.n);
     int status = 0;
@@ -289,24 +282,24 @@ static bool read_status(struct pp_transfer *t, struct text line)
     forget_head(t);
     for (int i = 1; i <= 3; i++) {
         if (!sp || sp + i >= line.p + line.n || sp[i] < '0' || sp[i] > '9')
-            return refuse(t, PP_CODE_BAD_RESPONSE);
+            return refuse_answer(t, PP_CODE_BAD_RESPONSE);
         status = status * 10 + (sp[i] - '0');
     }
     t->head.status = status;
-    /* 101: we asked for no other protocol */
-    return status >= 100 && status <= 599 && status != 101 ? true : refuse(t, PP_CODE_BAD_RESPONSE);
+    /* 101 is refused: we asked for no other protocol */
+    return status >= 100 && status <= 599 && status != 101 ? true : refuse_answer(t, PP_CODE_BAD_RESPONSE);
 }
 
-static bool read_folded(struct pp_transfer *t)
+static bool read_folded(struct pp_curl_transfer *t)
 {
     if (t->head.last == PP_FIELD_STRICT)
-        return refuse(t, PP_CODE_BAD_RESPONSE);
+        return refuse_answer(t, PP_CODE_BAD_RESPONSE);
     if (t->head.last == PP_FIELD_VALUE)
         t->head.last_value[0] = '\0';
     return true;
 }
 
-static bool read_field(struct pp_transfer *t, struct text line)
+static bool read_field(struct pp_curl_transfer *t, struct text line)
 {
     const char *colon = memchr(line.p, ':', line.n);
     struct text name = {line.p, colon ? (size_t)(colon - line.p) : line.n}, value;
@@ -315,16 +308,17 @@ static bool read_field(struct pp_transfer *t, struct text line)
         return read_folded(t);
     t->head.last = PP_FIELD_ANY;
     if (!colon)
-        return refuse(t, PP_CODE_BAD_RESPONSE);
+        return refuse_answer(t, PP_CODE_BAD_RESPONSE);
     value = trim((struct text){colon + 1, line.n - name.n - 1});
-    name = trim(name); /* libcurl also takes a blank before the colon */
+    name = trim(name); /* libcurl accepts a blank before the colon; so do we */
     for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
         if (!equals(name, fields[i].name))
             continue;
-        t->head.last = fields[i].take(t, value);
+        t->head.last =
+            fields[i].read ? fields[i].read(t, value) : read_value(t, (char *)t->x + fields[i].offset, value);
         if (t->head.last != PP_FIELD_NONE)
             return true;
-        return t->verdict ? false : refuse(t, PP_CODE_BAD_RESPONSE);
+        return t->verdict ? false : refuse_answer(t, PP_CODE_BAD_RESPONSE);
     }
     return true;
 }
@@ -334,8 +328,8 @@ static bool without_body(const struct pp_curl_head *h)
     return h->status == 204 || h->status == 304 || (h->length == 0 && !h->chunked);
 }
 
-/* The empty line. */
-static bool head_ends(struct pp_transfer *t)
+/* Handles the empty line that ends a head. */
+static bool on_head_end(struct pp_curl_transfer *t)
 {
     struct pp_exchange *x = t->x;
 
@@ -356,31 +350,33 @@ static bool head_ends(struct pp_transfer *t)
     case PP_FLOW_PAUSE: t->paused = true; return t->x != NULL;
     default:
         t->stopped = true;
-        return t->x && without_body(&t->head); /* nothing to skip: the connection is kept */
+        /* an answer without a body leaves nothing to skip, so libcurl can keep the connection */
+        return t->x && without_body(&t->head);
     }
 }
 
-static bool read_line(struct pp_transfer *t, struct text line)
+static bool read_line(struct pp_curl_transfer *t, struct text line)
 {
+    pp_assert(!t->head.complete || !t->head.inside, "a head is complete before its empty line");
     t->head.bytes += line.n;
     if (t->head.bytes > t->f->max_header_bytes)
-        return refuse(t, PP_CODE_HEADER_TOO_LARGE);
+        return refuse_answer(t, PP_CODE_HEADER_TOO_LARGE);
     if (line.n && line.p[line.n - 1] == '\n')
         line.n--;
     if (line.n && line.p[line.n - 1] == '\r')
         line.n--;
     if (line.n && ++t->head.lines > t->f->max_header_lines)
-        return refuse(t, PP_CODE_HEADER_TOO_LARGE);
+        return refuse_answer(t, PP_CODE_HEADER_TOO_LARGE);
     if (t->head.complete)
-        return true; /* trailers */
+        return true; /* the line is a trailer, and trailers are ignored */
     if (!t->head.inside)
         return read_status(t, line);
-    return line.n == 0 ? head_ends(t) : read_field(t, line);
+    return line.n == 0 ? on_head_end(t) : read_field(t, line);
 }
 
 size_t pp_curl_on_header(char *p, size_t one, size_t n, void *data)
 {
-    struct pp_transfer *t = data;
+    struct pp_curl_transfer *t = data;
 
     (void)one;
     if (!t->x || !read_line(t, (struct text){p, n}))
@@ -392,12 +388,12 @@ size_t pp_curl_on_header(char *p, size_t one, size_t n, void *data)
 
 size_t pp_curl_on_body(char *p, size_t one, size_t n, void *data)
 {
-    struct pp_transfer *t = data;
+    struct pp_curl_transfer *t = data;
 
     (void)one;
     if (!t->x || t->stopped || !t->head.complete)
         return CURL_WRITEFUNC_ERROR;
-    if (t->paused) { /* since head() */
+    if (t->paused) { /* the user has paused since head() */
         t->held = true;
         return CURL_WRITEFUNC_PAUSE;
     }

@@ -1,16 +1,17 @@
 /* decode.c: Content-Encoding gzip and deflate, one layer (answer.c refuses more).
  *
- * libcurl could do it, but not pause within a piece that it has read: it inflates all of it, to 1032 times
- * its size, and keeps the result. Here a pause holds back one buffer of output and the compressed piece
- * itself, which libcurl hands over again: `used` bytes of it have been taken. */
-#include <assert.h>
+ * libcurl's own decoder can not pause within a piece that it has read: it inflates all of it, to
+ * 1032 times its size, and keeps the result. This decoder keeps one buffer of output during a
+ * pause. libcurl then delivers the same compressed piece again, and `used` says how many of its
+ * bytes are decoded already. */
 #include <stdlib.h>
 
 #include "adapter/curl/internal.h"
+#include "base/check.h"
 #include "photopool/code.h"
 
-/* deflate is zlib's format (RFC 1950) by the book, and raw (RFC 1951) by some servers: the first byte tells.
- */
+/* "deflate" means zlib's format (RFC 1950); some servers send raw deflate (RFC 1951). The first
+ * byte shows it. */
 static int window_bits(unsigned char first)
 {
     bool gzip = first == 0x1f, zlib = (first & 0x0f) == 8 && first >> 4 <= 7;
@@ -36,7 +37,8 @@ void pp_curl_decoder_close(struct pp_curl_decoder *d)
     free(d);
 }
 
-/* Fills d->out; false: not what the header says, or out of memory. */
+/* Decodes the next bytes into d->out. Returns false if the body is not encoded as announced, or
+ * memory is short. */
 static bool more_output(struct pp_curl_decoder *d)
 {
     d->z.next_out = d->out;
@@ -47,7 +49,7 @@ static bool more_output(struct pp_curl_decoder *d)
     return rc == Z_OK || rc == Z_STREAM_END || rc == Z_BUF_ERROR;
 }
 
-enum pp_flow pp_curl_decode(struct pp_transfer *t, const void *p, size_t n)
+enum pp_flow pp_curl_decode(struct pp_curl_transfer *t, const void *p, size_t n)
 {
     struct pp_curl_decoder *d = t->decoder;
 
@@ -59,13 +61,13 @@ enum pp_flow pp_curl_decode(struct pp_transfer *t, const void *p, size_t n)
         t->verdict = PP_CODE_INTERNAL;
         return PP_FLOW_STOP;
     }
-    assert(d->used <= n);
+    pp_assert(d->used <= n && d->out_n <= sizeof(d->out), "libcurl delivers less than before the pause");
     d->z.next_in = (unsigned char *)p + d->used;
     d->z.avail_in = (uInt)(n - d->used);
     for (bool full = true; full || d->z.avail_in > 0;) {
         if (d->out_n == 0 && (d->ended || !more_output(d))) {
             if (d->ended)
-                break; /* what follows the end is nothing to us */
+                break; /* bytes behind the end are ignored */
             t->bad_coding = true;
             return PP_FLOW_STOP;
         }
@@ -81,7 +83,7 @@ enum pp_flow pp_curl_decode(struct pp_transfer *t, const void *p, size_t n)
     return PP_FLOW_GO;
 }
 
-bool pp_curl_decoded_whole(const struct pp_transfer *t)
+bool pp_curl_decoded_whole(const struct pp_curl_transfer *t)
 {
     return !t->decoder || (t->decoder->ended && t->decoder->out_n == 0);
 }

@@ -1,7 +1,7 @@
 /* fetcher.c: the fetcher port on libcurl's multi interface.
  *
- * Each exchange borrows a transfer: an easy handle with its constant options set and its memory warm. Their
- * states:
+ * Each exchange borrows a transfer: an easy handle with its constant options set and its memory
+ * warm. Their states:
  *
  *            start()            over in libcurl           done()
  *   IDLE ---------------> RUNNING ----------> ENDED -------------> IDLE
@@ -10,67 +10,55 @@
  *           (start() from within libcurl; abort() from within libcurl)
  *
  * Invariants:
- * - t->x->impl == t while an exchange is under way, and only then; n_live counts these.
- * - A transfer is in one list at most: that of its state, if it has one (idle, waiting, doomed, ended), or,
- * running, of what settle() has to do for it (resuming, nudged).
- * - done() is called by settle() only, so outside of libcurl, and with the transfer already back in the pool:
- * the callback may start the same exchange again, or abort others.
+ * - t->x->impl == t while an exchange is in flight, and only then; n_live counts these.
+ * - A transfer is in one list at most: the list of its state (idle, waiting, doomed, ended), or,
+ *   while it runs, the list of the work that settle() has for it (resuming, nudged).
+ * - Only settle() calls done(), outside of libcurl, after it has put the transfer back into the
+ *   pool: the callback may start the same exchange again, or abort others.
  *
- * Whatever can end a transfer (poll.c: events and timer) or queues work leads to settle(). */
-#include <assert.h>
+ * settle() runs after everything that can end a transfer (events and the timer, see poll.c) and
+ * after everything that queues work. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "adapter/curl/internal.h"
+#include "base/check.h"
 #include "photopool/code.h"
 
 static struct pp_curl *self(struct pp_fetcher *base)
 {
     struct pp_curl *f = (struct pp_curl *)base;
 
-    assert(f && f->magic == PP_CURL_MAGIC);
+    pp_assert(f && f->magic == PP_CURL_MAGIC, "not an open fetcher");
     return f;
 }
 
-static struct pp_transfer *transfer_of(struct pp_exchange *x)
+static struct pp_curl_transfer *transfer_of(struct pp_exchange *x)
 {
-    struct pp_transfer *t = x->impl;
+    struct pp_curl_transfer *t = x->impl;
 
-    assert(t && t->magic == PP_CURL_MAGIC && t->x == x);
+    pp_assert(t && t->magic == PP_CURL_MAGIC && t->x == x, "the exchange is not in flight");
     return t;
 }
 
-static void unlist(struct pp_transfer *t)
+static struct pp_curl_transfer *first_of(struct pp_list *list)
 {
-    if (t->list)
-        pp_list_remove(t->list, &t->node);
-    t->list = NULL;
-}
-
-static void enlist(struct pp_transfer *t, struct pp_list *list)
-{
-    unlist(t);
-    t->list = list;
-    pp_list_push(list, &t->node);
-}
-
-static struct pp_transfer *first_of(struct pp_list *list)
-{
-    struct pp_transfer *t;
+    struct pp_curl_transfer *t;
 
     if (pp_list_empty(list))
         return NULL;
-    t = pp_container_of(list->head.next, struct pp_transfer, node);
-    unlist(t);
+    t = pp_container_of(list->head.next, struct pp_curl_transfer, node);
+    pp_assert(t->list == list, "a transfer is in another list than it says");
+    pp_curl_unlist(t);
     return t;
 }
 
 /* --- the pool --- */
 
-static struct pp_transfer *transfer_new(struct pp_curl *f)
+static struct pp_curl_transfer *transfer_new(struct pp_curl *f)
 {
-    struct pp_transfer *t = calloc(1, sizeof(*t));
+    struct pp_curl_transfer *t = calloc(1, sizeof(*t));
 
     if (!t)
         return NULL;
@@ -84,29 +72,30 @@ static struct pp_transfer *transfer_new(struct pp_curl *f)
     return NULL;
 }
 
-/* Last in, first out: the warmest handle is the next. */
-static struct pp_transfer *transfer_take(struct pp_curl *f)
+/* Takes the transfer from the pool that was put back last, because its memory is most likely in the
+ * CPU's cache. */
+static struct pp_curl_transfer *transfer_take(struct pp_curl *f)
 {
-    struct pp_transfer *t = first_of(&f->idle);
+    struct pp_curl_transfer *t = first_of(&f->idle);
 
     return t ? t : transfer_new(f);
 }
 
-static void transfer_put(struct pp_transfer *t)
+static void transfer_put(struct pp_curl_transfer *t)
 {
-    assert(!t->x);
+    pp_assert(!t->x, "a transfer goes back to the pool with its exchange");
     pp_curl_decoder_close(t->decoder);
     t->decoder = NULL;
-    unlist(t);
+    pp_curl_unlist(t);
     t->state = PP_T_IDLE;
     t->list = &t->f->idle;
     pp_list_push_front(t->list, &t->node);
 }
 
-/* Forgets the last exchange, keeps the handle and its options. */
-static void transfer_clear(struct pp_transfer *t)
+/* Makes a transfer forget its last exchange; it keeps its handle and options. */
+static void transfer_clear(struct pp_curl_transfer *t)
 {
-    /* aborted before libcurl read the addresses: they may be stale by now */
+    /* the exchange was aborted before libcurl read these addresses, and they may be stale by now */
     if (t->told)
         (void)curl_easy_setopt(t->easy, CURLOPT_RESOLVE, NULL);
     memset(&t->head, 0, sizeof(t->head));
@@ -130,9 +119,10 @@ static void exchange_clear(struct pp_exchange *x)
     x->code = PP_CODE_NONE;
 }
 
-/* Parts transfer and exchange; the caller frees what it returns: x->location. */
-static char *part(struct pp_transfer *t)
+/* Separates transfer and exchange. Returns x->location, which the caller frees. */
+static char *separate(struct pp_curl_transfer *t)
 {
+    pp_assert(t->f->n_live > 0, "more exchanges end than were started");
     char *location = t->x->location;
 
     t->x->impl = NULL;
@@ -144,49 +134,49 @@ static char *part(struct pp_transfer *t)
 
 /* --- into and out of the multi handle --- */
 
-static bool add(struct pp_transfer *t)
+static bool add_to_multi(struct pp_curl_transfer *t)
 {
+    pp_assert(t->state != PP_T_ENDED && t->state != PP_T_DOOMED, "a transfer is sent that has ended");
     if (curl_multi_add_handle(t->f->multi, t->easy) != CURLM_OK)
         return false;
     t->state = PP_T_RUNNING;
     return true;
 }
 
-/* Libcurl is through with it. */
-static void end(struct pp_transfer *t, CURLcode rc)
+/* Marks the transfer as ENDED, because libcurl has finished it. */
+static void on_transfer_end(struct pp_curl_transfer *t, CURLcode rc)
 {
     long connects = 0;
 
-    unlist(t);
+    pp_curl_unlist(t);
     if (curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK &&
         t->x->phase > PP_PHASE_CONNECT)
         t->x->reused = connects == 0;
-    pp_curl_outcome(t, rc); /* asks the handle, so before it is removed */
+    pp_curl_outcome(t, rc); /* reads the handle, so it must come before the handle is removed */
     if (t->flushes && t->x->phase > PP_PHASE_CONNECT)
         t->f->pins.flush = false;
     (void)curl_multi_remove_handle(t->f->multi, t->easy);
     t->state = PP_T_ENDED;
     t->result = rc;
     if (!t->paused)
-        enlist(t, &t->f->ended);
+        pp_curl_enlist(t, &t->f->ended);
 }
 
-/* libcurl had forgotten the name's addresses: once more, with them. True if the request is on its way again.
- */
-static bool again(struct pp_transfer *t)
+/* Sends the request again with the addresses of its host, which libcurl has forgotten. */
+static bool send_again(struct pp_curl_transfer *t)
 {
     (void)curl_multi_remove_handle(t->f->multi, t->easy);
     pp_curl_pins_set(&t->f->pins, t->x, false);
     t->name_missed = false;
     t->error[0] = '\0';
-    return pp_curl_prepare_again(t) && add(t);
+    return pp_curl_prepare_again(t) && add_to_multi(t);
 }
 
 /* --- settle --- */
 
 static void remove_doomed(struct pp_curl *f)
 {
-    struct pp_transfer *t;
+    struct pp_curl_transfer *t;
 
     while ((t = first_of(&f->doomed))) {
         (void)curl_multi_remove_handle(f->multi, t->easy);
@@ -196,20 +186,21 @@ static void remove_doomed(struct pp_curl *f)
 
 static void add_waiting(struct pp_curl *f)
 {
-    struct pp_transfer *t;
+    struct pp_curl_transfer *t;
 
     while ((t = first_of(&f->waiting))) {
-        if (add(t))
+        if (add_to_multi(t))
             continue;
         t->verdict = PP_CODE_INTERNAL;
-        end(t, CURLE_OUT_OF_MEMORY);
+        on_transfer_end(t, CURLE_OUT_OF_MEMORY);
     }
 }
 
-/* curl_easy_pause() delivers held bytes at once; a refusal of theirs does not end the transfer in libcurl. */
+/* Continues transfers that were paused. curl_easy_pause() delivers held bytes at once; if a
+ * callback refuses them, libcurl does not end the transfer, so we do. */
 static void resume_held(struct pp_curl *f)
 {
-    struct pp_transfer *t;
+    struct pp_curl_transfer *t;
 
     for (size_t n = f->resuming.n; n > 0 && (t = first_of(&f->resuming)); n--) {
         CURLcode rc;
@@ -218,16 +209,15 @@ static void resume_held(struct pp_curl *f)
         rc = curl_easy_pause(t->easy, CURLPAUSE_CONT);
         f->in_curl--;
         if (rc != CURLE_OK && t->state == PP_T_RUNNING)
-            end(t, rc);
+            on_transfer_end(t, rc);
     }
 }
 
-/* When an attempt to connect fails, libcurl 7.88 prepares the next address and then waits for an event or a
- * time that does not come before the whole time for connecting is over. Unpausing makes it run, whether it
- * was paused or not. */
+/* Makes libcurl try the next address after a failed connect(). libcurl 7.88 prepares it, but then
+ * waits until all the time for connecting is over; pausing and unpausing makes it go on. */
 static void run_nudged(struct pp_curl *f)
 {
-    struct pp_transfer *t;
+    struct pp_curl_transfer *t;
 
     while ((t = first_of(&f->nudged))) {
         if (t->x->phase != PP_PHASE_CONNECT)
@@ -239,49 +229,44 @@ static void run_nudged(struct pp_curl *f)
     }
 }
 
-void pp_curl_nudge(struct pp_transfer *t)
-{
-    if (t->state != PP_T_RUNNING || t->x->n_addrs < 2 || t->x->phase != PP_PHASE_CONNECT)
-        return;
-    enlist(t, &t->f->nudged);
-    t->f->poll.dirty = true;
-}
-
 static void read_messages(struct pp_curl *f)
 {
     CURLMsg *m;
     int left;
 
     while ((m = curl_multi_info_read(f->multi, &left))) {
-        struct pp_transfer *t = NULL;
-        CURLcode rc = m->data.result; /* removing the handle frees m */
+        struct pp_curl_transfer *t = NULL;
+        CURLcode rc = m->data.result; /* read first, because removing the handle frees m */
         (void)curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
+        pp_assert(t && t->magic == PP_CURL_MAGIC, "libcurl ends a handle that has no transfer");
         if (t->state != PP_T_RUNNING)
-            continue; /* doomed */
-        if (t->name_missed && !t->told && again(t))
+            continue; /* the transfer was aborted, and settle() removes it */
+        if (t->name_missed && !t->told && send_again(t))
             continue;
-        end(t, rc);
+        on_transfer_end(t, rc);
     }
 }
 
 static void call_done(struct pp_curl *f)
 {
-    struct pp_transfer *t;
+    struct pp_curl_transfer *t;
 
     while (!f->closed && (t = first_of(&f->ended))) {
         struct pp_exchange *x = t->x;
-        char *location = part(t);
-        x->location = location; /* readable in done() */
+        pp_assert(t->state == PP_T_ENDED && !t->paused, "done() for a transfer that runs or is paused");
+        char *location = separate(t);
+        x->location = location; /* the user may read it in done() */
         transfer_put(t);
         x->events->done(x); /* may free x, or start it again */
         free(location);
     }
 }
 
-void pp_curl_settle(struct pp_curl *f)
+static void settle(struct pp_curl *f)
 {
     if (f->settling || f->closed)
         return;
+    pp_assert(!f->in_curl, "settling within a callback of libcurl's");
     f->settling = true;
     f->poll.dirty = false;
     resume_held(f);
@@ -298,9 +283,10 @@ void pp_curl_settle(struct pp_curl *f)
 static enum pp_err fetcher_start(struct pp_fetcher *base, struct pp_exchange *x)
 {
     struct pp_curl *f = self(base);
-    struct pp_transfer *t = transfer_take(f);
+    struct pp_curl_transfer *t = transfer_take(f);
     enum pp_err err;
 
+    pp_assert(x->events && x->url && x->host, "an exchange without events, URL or host");
     if (!t)
         return PP_ENOMEM;
     transfer_clear(t);
@@ -309,9 +295,9 @@ static enum pp_err fetcher_start(struct pp_fetcher *base, struct pp_exchange *x)
     err = pp_curl_prepare(t);
     if (!err && f->in_curl) {
         t->state = PP_T_WAITING;
-        enlist(t, &f->waiting);
+        pp_curl_enlist(t, &f->waiting);
         f->poll.dirty = true;
-    } else if (!err && !add(t)) {
+    } else if (!err && !add_to_multi(t)) {
         err = PP_ENOMEM;
     }
     if (err) {
@@ -327,16 +313,16 @@ static enum pp_err fetcher_start(struct pp_fetcher *base, struct pp_exchange *x)
 static void fetcher_abort(struct pp_fetcher *base, struct pp_exchange *x)
 {
     struct pp_curl *f = self(base);
-    struct pp_transfer *t = transfer_of(x);
+    struct pp_curl_transfer *t = transfer_of(x);
 
-    free(part(t));
-    unlist(t);
+    free(separate(t));
+    pp_curl_unlist(t);
     if (t->state == PP_T_RUNNING && f->in_curl) {
-        /* the lines are the caller's: libcurl must not look at them again */
+        /* the lines belong to the user and may be freed, so libcurl must not read them again */
         (void)curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, NULL);
         t->has_lines = false;
         t->state = PP_T_DOOMED;
-        enlist(t, &f->doomed);
+        pp_curl_enlist(t, &f->doomed);
         f->poll.dirty = true;
         return;
     }
@@ -348,15 +334,15 @@ static void fetcher_abort(struct pp_fetcher *base, struct pp_exchange *x)
 static void fetcher_resume(struct pp_fetcher *base, struct pp_exchange *x)
 {
     struct pp_curl *f = self(base);
-    struct pp_transfer *t = transfer_of(x);
+    struct pp_curl_transfer *t = transfer_of(x);
 
     if (!t->paused)
         return;
     t->paused = false;
     if (t->state == PP_T_ENDED) {
-        enlist(t, &f->ended);
+        pp_curl_enlist(t, &f->ended);
     } else if (t->held) {
-        enlist(t, &f->resuming);
+        pp_curl_enlist(t, &f->resuming);
     }
     pp_curl_poll_kick(f);
 }
@@ -364,16 +350,17 @@ static void fetcher_resume(struct pp_fetcher *base, struct pp_exchange *x)
 static void fetcher_close(struct pp_fetcher *base)
 {
     struct pp_curl *f = self(base);
-    struct pp_transfer *t;
+    struct pp_curl_transfer *t;
 
-    assert(f->n_live == 0 && !f->in_curl);
+    pp_assert(f->n_live == 0 && !f->in_curl, "exchanges are in flight at close");
     f->closed = true;
     remove_doomed(f);
     while ((t = first_of(&f->idle))) {
         curl_easy_cleanup(t->easy);
         free(t);
     }
-    (void)curl_multi_cleanup(f->multi); /* closes the connections: poll.c hears of it */
+    /* closes the connections, which calls pp_curl_poll_forget() */
+    (void)curl_multi_cleanup(f->multi);
     (void)curl_share_cleanup(f->share);
     pp_curl_pins_fini(&f->pins);
     free(f->ca_file);
@@ -411,12 +398,13 @@ static enum pp_err open_handles(struct pp_curl *f, const struct pp_curl_options 
     f->share = curl_share_init();
     if (!f->multi || !f->share)
         return PP_ENOMEM;
-    /* sessions of all handles in one place: a host's second connection is cheap, whichever handle makes it */
+    /* handles share TLS sessions, so that a second connection to a host is cheap with any of
+     * them */
     if (curl_share_setopt(f->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION) != CURLSHE_OK ||
         curl_multi_setopt(f->multi, CURLMOPT_MAXCONNECTS, connections) != CURLM_OK ||
         curl_multi_setopt(f->multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX) != CURLM_OK)
         return PP_ENOMEM;
-    return PP_OK;
+    return pp_curl_poll_attach(f);
 }
 
 enum pp_err pp_curl_fetcher_open(struct pp_loop *loop, const struct pp_curl_options *o,
@@ -435,29 +423,22 @@ enum pp_err pp_curl_fetcher_open(struct pp_loop *loop, const struct pp_curl_opti
     f->base.ops = &ops;
     f->magic = PP_CURL_MAGIC;
     f->uv = pp_loop_uv(loop);
+    f->settle = settle;
     pp_list_init(&f->idle);
     pp_list_init(&f->waiting);
     pp_list_init(&f->doomed);
     pp_list_init(&f->ended);
     pp_list_init(&f->resuming);
     pp_list_init(&f->nudged);
-    err = copy_options(f, o ? o : &defaults);
+    pp_curl_poll_init(f);
+    if (!o)
+        o = &defaults;
+    err = copy_options(f, o);
     if (!err)
-        err = open_handles(f, o ? o : &defaults);
-    if (!err) {
-        err = pp_curl_poll_open(f);
-        if (!err) {
-            *out = &f->base;
-            return PP_OK;
-        }
+        err = open_handles(f, o);
+    if (err)
         fetcher_close(&f->base);
-        return err;
-    }
-    curl_multi_cleanup(f->multi);
-    curl_share_cleanup(f->share);
-    curl_global_cleanup();
-    free(f->ca_file);
-    free(f->user_agent);
-    free(f);
+    else
+        *out = &f->base;
     return err;
 }

@@ -1,113 +1,72 @@
-/* outcome.c: what a transfer's end means for the photo: CURLcode -> code.h and a sentence for the merchant.
+/* outcome.c: turns the end of a transfer into an outcome for the photo: a code of code.h and a
+ * sentence for the merchant.
  *
- * Our own verdict comes first, then the table. Some of libcurl's codes stand for several failures; `split`
- * tells these apart. Sentences are ours, with the host's name: libcurl's words may carry bytes of the host's
- * and are never shown. To treat a code differently, change its row. */
+ * If t->verdict is set, it decides; otherwise the table does. Where one CURLcode stands for
+ * several failures, outcome_of() tells them apart. The sentences are ours, with the host's name;
+ * libcurl's own may carry bytes of the host and are never shown. To treat a CURLcode
+ * differently, change its row. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "adapter/curl/internal.h"
+#include "base/check.h"
 #include "photopool/code.h"
 
 struct outcome {
     uint16_t code;
-    const char *text; /* with one %s: the host */
+    const char *text; /* contains one %s, which stands for the host */
 };
 
-#define REFUSED                                              \
-    {                                                        \
-        PP_CODE_CONNECT_REFUSED, "%s refused the connection" \
-    }
-#define NO_ROUTE                                                                 \
-    {                                                                            \
-        PP_CODE_CONNECT_REFUSED, "%s cannot be reached: there is no route to it" \
-    }
-#define NO_CONNECT                                                        \
-    {                                                                     \
-        PP_CODE_CONNECT_TIMEOUT, "%s did not accept a connection in time" \
-    }
-#define NO_ANSWER                                               \
-    {                                                           \
-        PP_CODE_FIRST_BYTE_TIMEOUT, "%s did not answer in time" \
-    }
-#define SLOW_BODY                                                  \
-    {                                                              \
-        PP_CODE_BODY_TIMEOUT, "%s did not send everything in time" \
-    }
-#define LOST_EARLY                                                            \
-    {                                                                         \
-        PP_CODE_CONNECTION_LOST, "%s closed the connection without an answer" \
-    }
-#define LOST                                                  \
-    {                                                         \
-        PP_CODE_CONNECTION_LOST, "the connection to %s broke" \
-    }
-#define LOST_TLS                                                                       \
-    {                                                                                  \
-        PP_CODE_CONNECTION_LOST, "%s closed the connection while it was being secured" \
-    }
-#define TRUNCATED                                                              \
-    {                                                                          \
-        PP_CODE_TRUNCATED, "%s closed the connection before the announced end" \
-    }
-#define BAD_HTTP                                                                    \
-    {                                                                               \
-        PP_CODE_BAD_RESPONSE, "%s sent something that is not a correct HTTP answer" \
-    }
-#define BAD_CHUNK                                                   \
-    {                                                               \
-        PP_CODE_BAD_RESPONSE, "%s sent a chunk that is not correct" \
-    }
-#define BAD_CODING                                                                \
-    {                                                                             \
-        PP_CODE_BAD_RESPONSE, "%s sent compressed content that cannot be decoded" \
-    }
-#define BIG_HEAD                                                         \
-    {                                                                    \
-        PP_CODE_HEADER_TOO_LARGE, "%s sent more header than is accepted" \
-    }
-#define DENIED                                                         \
-    {                                                                  \
-        PP_CODE_DENIED_ADDRESS, "%s has an address that is not public" \
-    }
-#define TLS                                                    \
-    {                                                          \
-        PP_CODE_TLS_FAILED, "%s: the secure connection failed" \
-    }
-#define OURS                                                     \
-    {                                                            \
-        PP_CODE_INTERNAL, "the request to %s failed on our side" \
-    }
+static const struct outcome
+    refused = {PP_CODE_CONNECT_REFUSED, "%s refused the connection"},
+    no_route = {PP_CODE_CONNECT_REFUSED, "%s cannot be reached: there is no route to it"},
+    no_connect = {PP_CODE_CONNECT_TIMEOUT, "%s did not accept a connection in time"},
+    no_answer = {PP_CODE_FIRST_BYTE_TIMEOUT, "%s did not answer in time"},
+    slow_body = {PP_CODE_BODY_TIMEOUT, "%s did not send everything in time"},
+    lost_early = {PP_CODE_CONNECTION_LOST, "%s closed the connection without an answer"},
+    lost = {PP_CODE_CONNECTION_LOST, "the connection to %s broke"},
+    lost_tls = {PP_CODE_CONNECTION_LOST, "%s closed the connection while it was being secured"},
+    truncated = {PP_CODE_TRUNCATED, "%s closed the connection before the announced end"},
+    bad_http = {PP_CODE_BAD_RESPONSE, "%s sent something that is not a correct HTTP answer"},
+    bad_chunk = {PP_CODE_BAD_RESPONSE, "%s sent a chunk that is not correct"},
+    bad_coding = {PP_CODE_BAD_RESPONSE, "%s sent compressed content that cannot be decoded"},
+    big_head = {PP_CODE_HEADER_TOO_LARGE, "%s sent more header than is accepted"},
+    denied = {PP_CODE_DENIED_ADDRESS, "%s has an address that is not public"},
+    bad_tls = {PP_CODE_TLS_FAILED, "%s: the secure connection failed"},
+    user_name = {PP_CODE_BAD_URL, "the URL for %s carries a user name"},
+    malformed = {PP_CODE_BAD_URL, "the URL for %s is not written correctly"},
+    ours = {PP_CODE_INTERNAL, "the request to %s failed on our side"};
 
 static const struct {
     CURLcode rc;
-    struct outcome o;
+    const struct outcome *o;
 } table[] = {
-    {CURLE_UNSUPPORTED_PROTOCOL, BAD_HTTP}, /* HTTP/0.9, unknown versions and status codes */
-    {CURLE_WEIRD_SERVER_REPLY, BAD_HTTP},
-    {CURLE_HTTP2, BAD_HTTP},
-    {CURLE_HTTP2_STREAM, LOST}, /* reset by the host: as a connection that is */
-    {CURLE_BAD_CONTENT_ENCODING, BAD_CODING},
-    {CURLE_FILESIZE_EXCEEDED, BAD_HTTP}, /* a length beyond 2^63 */
-    {CURLE_OK, LOST},                    /* 7.88 is content with half a head */
-    {CURLE_PARTIAL_FILE, TRUNCATED},
-    {CURLE_GOT_NOTHING, LOST_EARLY},
-    {CURLE_SEND_ERROR, LOST},
-    {CURLE_SEND_FAIL_REWIND, LOST},
-    {CURLE_LOGIN_DENIED, {PP_CODE_BAD_URL, "the URL for %s carries a user name"}},
-    {CURLE_URL_MALFORMAT, {PP_CODE_BAD_URL, "the URL for %s is not written correctly"}},
-    {CURLE_PEER_FAILED_VERIFICATION, TLS},
-    {CURLE_SSL_CERTPROBLEM, TLS},
-    {CURLE_SSL_CIPHER, TLS},
-    {CURLE_SSL_ISSUER_ERROR, TLS},
-    {CURLE_SSL_INVALIDCERTSTATUS, TLS},
-    {CURLE_SSL_PINNEDPUBKEYNOTMATCH, TLS},
-    {CURLE_SSL_SHUTDOWN_FAILED, LOST},
-    {CURLE_USE_SSL_FAILED, TLS},
+    /* libcurl's answer to HTTP/0.9, unknown versions and unknown status codes */
+    {CURLE_UNSUPPORTED_PROTOCOL, &bad_http},
+    {CURLE_WEIRD_SERVER_REPLY, &bad_http},
+    {CURLE_HTTP2, &bad_http},
+    {CURLE_HTTP2_STREAM, &lost}, /* the host has reset the stream */
+    {CURLE_BAD_CONTENT_ENCODING, &bad_coding},
+    {CURLE_FILESIZE_EXCEEDED, &bad_http}, /* libcurl's answer to a length beyond 2^63 */
+    {CURLE_OK, &lost},                    /* libcurl 7.88 accepts a head that breaks off */
+    {CURLE_PARTIAL_FILE, &truncated},
+    {CURLE_GOT_NOTHING, &lost_early},
+    {CURLE_SEND_ERROR, &lost},
+    {CURLE_SEND_FAIL_REWIND, &lost},
+    {CURLE_RECV_ERROR, &lost},
+    {CURLE_LOGIN_DENIED, &user_name},
+    {CURLE_URL_MALFORMAT, &malformed},
+    {CURLE_SSL_CERTPROBLEM, &bad_tls},
+    {CURLE_SSL_CIPHER, &bad_tls},
+    {CURLE_SSL_ISSUER_ERROR, &bad_tls},
+    {CURLE_SSL_INVALIDCERTSTATUS, &bad_tls},
+    {CURLE_SSL_PINNEDPUBKEYNOTMATCH, &bad_tls},
+    {CURLE_SSL_SHUTDOWN_FAILED, &lost},
+    {CURLE_USE_SSL_FAILED, &bad_tls},
 };
 
-/* OpenSSL's X509_V_ERR_* that merchants run into. */
+/* The OpenSSL errors (X509_V_ERR_*) that merchants are likely to meet. */
 static const struct {
     long verify;
     const char *text;
@@ -121,45 +80,46 @@ static const struct {
     {23, "%s: the certificate was revoked"},
 };
 
-static bool says(const struct pp_transfer *t, const char *words)
+static bool says(const struct pp_curl_transfer *t, const char *words)
 {
     return strstr(t->error, words) != NULL;
 }
 
-static struct outcome connect_failed(const struct pp_transfer *t)
+static const struct outcome *connect_failed(const struct pp_curl_transfer *t)
 {
     long error = 0;
 
     if (t->opened == 0 && t->denied > 0)
-        return (struct outcome)DENIED;
+        return &denied;
     if (t->opened == 0 && t->socket_errno)
-        return (struct outcome)OURS;
+        return &ours;
     (void)curl_easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &error);
     switch (error) {
-    case ETIMEDOUT: return (struct outcome)NO_CONNECT;
+    case ETIMEDOUT: return &no_connect;
     case ENETUNREACH:
     case EHOSTUNREACH:
     case ENETDOWN:
     case EHOSTDOWN:
-    case EAFNOSUPPORT: return (struct outcome)NO_ROUTE;
-    case EADDRNOTAVAIL: /* out of local ports */
+    case EAFNOSUPPORT: return &no_route;
+    case EADDRNOTAVAIL: /* no local port is free */
     case EMFILE:
     case ENFILE:
     case ENOBUFS:
-    case ENOMEM: return (struct outcome)OURS;
-    default: return (struct outcome)REFUSED;
+    case ENOMEM: return &ours;
+    default: return &refused;
     }
 }
 
-/* A host that goes away during the handshake is no reason to call its certificate bad. */
-static struct outcome tls_failed(const struct pp_transfer *t, CURLcode rc)
+/* Tells failures of TLS apart. If the host closes the connection during the handshake, its
+ * certificate is not at fault. */
+static struct outcome tls_failed(const struct pp_curl_transfer *t, CURLcode rc)
 {
-    struct outcome o = TLS;
+    struct outcome o = bad_tls;
     long verify = 0;
 
     if (rc == CURLE_SSL_CONNECT_ERROR && (says(t, "SSL_ERROR_SYSCALL") || says(t, "reset by peer") ||
                                           says(t, "unexpected eof") || says(t, "Broken pipe")))
-        return (struct outcome)LOST_TLS;
+        return lost_tls;
     (void)curl_easy_getinfo(t->easy, CURLINFO_SSL_VERIFYRESULT, &verify);
     for (size_t i = 0; i < sizeof(certificate) / sizeof(*certificate); i++)
         if (certificate[i].verify == verify)
@@ -169,55 +129,49 @@ static struct outcome tls_failed(const struct pp_transfer *t, CURLcode rc)
     return o;
 }
 
-static struct outcome timed_out(const struct pp_transfer *t)
+static const struct outcome *timed_out(const struct pp_curl_transfer *t)
 {
-    switch (t->x->phase) {
-    case PP_PHASE_CONNECT: return (struct outcome)NO_CONNECT;
-    case PP_PHASE_FIRST_BYTE: return (struct outcome)NO_ANSWER;
-    default: return (struct outcome)SLOW_BODY;
-    }
+    return t->x->phase == PP_PHASE_CONNECT      ? &no_connect
+           : t->x->phase == PP_PHASE_FIRST_BYTE ? &no_answer
+                                                : &slow_body;
 }
 
-static struct outcome split(const struct pp_transfer *t, CURLcode rc)
+static struct outcome outcome_of(const struct pp_curl_transfer *t, CURLcode rc)
 {
-    switch (rc) {
-    case CURLE_COULDNT_CONNECT: return connect_failed(t);
-    case CURLE_OPERATION_TIMEDOUT: return timed_out(t);
-    case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_PEER_FAILED_VERIFICATION: return tls_failed(t, rc);
-    case CURLE_RECV_ERROR:
-        if (says(t, "chunked"))
-            return (struct outcome)BAD_CHUNK;
-        if (says(t, "response headers"))
-            return (struct outcome)BIG_HEAD;
-        return (struct outcome)LOST;
-    case CURLE_OUT_OF_MEMORY: /* 7.88 says so of a header line beyond its own 100 KiB, too */
-        if (t->x->phase == PP_PHASE_FIRST_BYTE)
-            return (struct outcome)BIG_HEAD;
-        return (struct outcome)OURS;
-    default: break;
-    }
+    if (rc == CURLE_COULDNT_CONNECT)
+        return *connect_failed(t);
+    if (rc == CURLE_OPERATION_TIMEDOUT)
+        return *timed_out(t);
+    if (rc == CURLE_SSL_CONNECT_ERROR || rc == CURLE_PEER_FAILED_VERIFICATION)
+        return tls_failed(t, rc);
+    if (rc == CURLE_RECV_ERROR && says(t, "chunked"))
+        return bad_chunk;
+    if (rc == CURLE_RECV_ERROR && says(t, "response headers"))
+        return big_head;
+    if (rc == CURLE_OUT_OF_MEMORY && t->x->phase == PP_PHASE_FIRST_BYTE)
+        return big_head; /* libcurl 7.88 also reports a header line above 100 KiB this way */
     for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
         if (table[i].rc == rc)
-            return table[i].o;
-    return (struct outcome)OURS;
+            return *table[i].o;
+    return ours;
 }
 
-static struct outcome ours(uint16_t verdict)
+static struct outcome outcome_of_verdict(uint16_t verdict)
 {
-    switch (verdict) {
-    case PP_CODE_DENIED_ADDRESS: return (struct outcome)DENIED;
-    case PP_CODE_HEADER_TOO_LARGE: return (struct outcome)BIG_HEAD;
-    case PP_CODE_BAD_RESPONSE: return (struct outcome)BAD_HTTP;
-    default: return (struct outcome)OURS;
-    }
+    static const struct outcome *const ones[] = {&denied, &big_head, &bad_http, &ours};
+    for (size_t i = 0; i < sizeof(ones) / sizeof(*ones); i++)
+        if (ones[i]->code == verdict)
+            return *ones[i];
+    pp_assert(false, "a verdict without a sentence");
+    return ours;
 }
 
-void pp_curl_outcome(struct pp_transfer *t, CURLcode rc)
+void pp_curl_outcome(struct pp_curl_transfer *t, CURLcode rc)
 {
     struct pp_exchange *x = t->x;
-    struct outcome o;
 
+    pp_assert(x && (t->state == PP_T_RUNNING || t->state == PP_T_WAITING),
+              "a transfer ends that has not begun");
     x->stopped = t->stopped;
     x->code = PP_CODE_NONE;
     x->detail[0] = '\0';
@@ -229,7 +183,7 @@ void pp_curl_outcome(struct pp_transfer *t, CURLcode rc)
         return;
     if (t->bad_coding)
         rc = CURLE_BAD_CONTENT_ENCODING;
-    o = t->verdict ? ours(t->verdict) : split(t, rc);
+    struct outcome o = t->verdict ? outcome_of_verdict(t->verdict) : outcome_of(t, rc);
     x->code = o.code;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"

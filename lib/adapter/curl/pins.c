@@ -1,13 +1,15 @@
-/* pins.c: which addresses libcurl has been told for which host and port (CURLOPT_RESOLVE).
+/* pins.c: which addresses libcurl knows for which host and port (CURLOPT_RESOLVE).
  *
- * The caller resolves and checks names; libcurl only ever connects to what it was told, and never asks a name
- * server (answer.c refuses). Telling costs a few allocations, so it is done once per name and change, not per
+ * The user of the fetcher resolves and checks names; libcurl connects only to these addresses and
+ * never asks a name server (answer.c refuses). Giving libcurl the addresses costs a few
+ * allocations, so it happens only when a name is new or its addresses have changed, not for each
  * request.
  *
- * This table is a guess at libcurl's own: a name that it turns out not to know makes the transfer start again
- * with the addresses (fetcher.c), so a wrong guess costs a turn of the loop, nothing else. That lets the
- * bound be crude: when the table is full it is emptied, and the next transfers empty libcurl's by a short
- * CURLOPT_DNS_CACHE_TIMEOUT (entries are told in the "+" form, which ages). */
+ * This table guesses which names are in libcurl's own cache. If libcurl does not know a name,
+ * the transfer starts again with the addresses (fetcher.c): a wrong guess costs a turn of the
+ * loop. So a simple ceiling is enough: when the table is full, it is emptied, and the next
+ * transfers empty libcurl's cache with a short CURLOPT_DNS_CACHE_TIMEOUT (entries made by the
+ * "+" form of CURLOPT_RESOLVE age). */
 #define HASH_NONFATAL_OOM 1
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -16,16 +18,17 @@
 #include <uthash.h>
 
 #include "adapter/curl/internal.h"
+#include "base/check.h"
 
 struct pp_curl_pin {
     UT_hash_handle hh;
-    bool known; /* libcurl has read it, as far as we can tell */
+    bool known; /* libcurl probably has these addresses in its cache */
     uint8_t n;
     struct {
         uint16_t family;
         uint8_t ip[16];
     } addrs[PP_EXCHANGE_ADDRS];
-    char name[]; /* host ":" port */
+    char name[]; /* "host:port" */
 };
 
 #define PIN_NAME_MAX (255 + 1 + 5 + 1)
@@ -35,7 +38,7 @@ static int pin_name(const struct pp_exchange *x, char name[PIN_NAME_MAX])
     return snprintf(name, PIN_NAME_MAX, "%s:%u", x->host, x->port);
 }
 
-/* Copies the exchange's addresses into `pin`, zeroed; true where they are others than before. */
+/* Copies the exchange's addresses into `pin`; true if they have changed. */
 static bool pin_update(struct pp_curl_pin *pin, const struct pp_exchange *x)
 {
     struct pp_curl_pin now;
@@ -81,6 +84,7 @@ static void pins_empty(struct pp_curl_pins *pins)
         HASH_DEL(pins->by_name, pin);
         free(pin);
     }
+    pp_assert(!pins->by_name, "pins are left in an emptied table");
     pins->n = 0;
 }
 
@@ -97,11 +101,12 @@ static struct pp_curl_pin *pin_add(struct pp_curl_pins *pins, const char *name, 
         return NULL;
     memcpy(pin->name, name, n + 1);
     HASH_ADD_KEYPTR(hh, pins->by_name, pin->name, n, pin);
-    if (!pin->hh.tbl) { /* out of memory: libcurl is told each time */
+    if (!pin->hh.tbl) { /* out of memory: libcurl gets the addresses with each request */
         free(pin);
         return NULL;
     }
     pins->n++;
+    pp_assert(pins->n <= PP_CURL_PINS_MAX, "more pins than the ceiling");
     return pin;
 }
 
@@ -132,7 +137,7 @@ void pp_curl_pins_set(struct pp_curl_pins *pins, const struct pp_exchange *x, bo
     struct pp_curl_pin *pin;
 
     HASH_FIND(hh, pins->by_name, name, n, pin);
-    /* told for a list that has changed meanwhile: stays unknown */
+    /* libcurl does not know the addresses if they have changed since it got them */
     if (pin)
         pin->known = known && !pin_update(pin, x);
 }

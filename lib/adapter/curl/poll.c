@@ -1,23 +1,25 @@
 /* poll.c: libcurl's sockets and its one timer on libuv.
  *
- * libcurl says which socket it wants to hear of (on_socket), and when it wants to be woken (on_timer); events
- * go back by curl_multi_socket_action(). What ended is read once a turn, in the check phase, after all events
- * of the turn.
+ * libcurl names the sockets whose events it needs (on_socket), and its next timeout (on_timer);
+ * events go back by curl_multi_socket_action(). After all events of a turn, in the check phase,
+ * f->settle() reads what ended.
  *
- * A socket that carries requests is closed through pp_curl_poll_forget(). One that never came so far
- * (refused, too slow, lost the race, failed its handshake) libcurl 7.88 closes by itself, and takes back
- * afterwards, or not at all where it failed at once: so these lose their handle when they are taken back,
- * when their number is opened again, or in the end.
+ * When libcurl closes a socket that has carried a request, it calls pp_curl_poll_forget(). libcurl
+ * 7.88 makes no such call for a socket that never carried one (refused, too slow, slower than
+ * another address, failed handshake): it reports the removal afterwards, or never if connect()
+ * failed at once. So this file closes the poll handle of such a socket at the removal, when a new
+ * socket gets the same number, or at the end.
  *
  * Invariants:
- * - by_fd[fd] is NULL or the socket with that number, open or closed by libcurl a moment ago.
- * - A kept socket may stay armed for more than libcurl wants; an event that nobody wants disarms it, so that
- *   a level-triggered descriptor can't spin. */
+ * - by_fd[fd] is NULL or the socket with that number, open or just closed by libcurl.
+ * - A socket in by_fd may be polled for more events than libcurl wants; the first unwanted event
+ *   stops that, so that a level-triggered descriptor cannot spin. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "adapter/curl/internal.h"
+#include "base/check.h"
 
 static void act(struct pp_curl *f, curl_socket_t fd, int events)
 {
@@ -31,7 +33,8 @@ static void act(struct pp_curl *f, curl_socket_t fd, int events)
 
 static void on_event(uv_poll_t *h, int status, int events);
 
-/* Tells the kernel about `want`. uv_poll_start() with what is armed already would cost two epoll_ctl. */
+/* Changes the events that are watched. Does nothing if they are armed already, because
+ * uv_poll_start() would then cost two epoll_ctl calls. */
 static void arm(struct pp_curl_socket *s, int want)
 {
     if (s->armed == want)
@@ -53,7 +56,8 @@ static int bits_of(int events)
     return (events & UV_READABLE ? CURL_CSELECT_IN : 0) | (events & UV_WRITABLE ? CURL_CSELECT_OUT : 0);
 }
 
-/* libcurl is not told of an error but left to read on: an answer may still lie before the reset. */
+/* Reports an event to libcurl. After an error it reports the events that libcurl waits for, not the
+ * error: libcurl may still read an answer that came before a reset. */
 static void on_error(struct pp_curl_socket *s)
 {
     struct pp_curl *f = s->f;
@@ -71,7 +75,8 @@ static void on_event(uv_poll_t *h, int status, int events)
 {
     struct pp_curl_socket *s = h->data;
 
-    if (status < 0) { /* an error on the socket; libuv has stopped the handle */
+    pp_assert(s->armed, "an event on a socket that is not armed");
+    if (status < 0) { /* the socket has an error, and libuv has stopped the handle */
         on_error(s);
         return;
     }
@@ -87,17 +92,27 @@ static void on_closed_socket(uv_handle_t *h)
     free(h->data);
 }
 
-/* libuv must let go of a number before the kernel may give it away again. */
+/* Closes the poll handle of a descriptor: libuv must forget it before the kernel reuses its
+ * number. */
 static void drop(struct pp_curl_socket *s)
 {
+    pp_assert(find(s->f, s->fd) == s, "a socket is dropped twice");
     s->f->poll.by_fd[s->fd] = NULL;
     uv_close((uv_handle_t *)&s->poll, on_closed_socket);
 }
 
-/* An attempt to connect may have failed. */
+void pp_curl_nudge(struct pp_curl_transfer *t)
+{
+    if (t->state != PP_T_RUNNING || t->x->n_addrs < 2 || t->x->phase != PP_PHASE_CONNECT)
+        return;
+    pp_curl_enlist(t, &t->f->nudged);
+    t->f->poll.dirty = true;
+}
+
+/* Nudges the handle's transfer: its attempt to connect may have failed. */
 static void nudge(CURL *easy)
 {
-    struct pp_transfer *t = NULL;
+    struct pp_curl_transfer *t = NULL;
 
     if (curl_easy_getinfo(easy, CURLINFO_PRIVATE, &t) == CURLE_OK && t && t->x)
         pp_curl_nudge(t);
@@ -109,13 +124,14 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *fetcher, void
 
     (void)unused;
     if (!s)
-        return what == CURL_POLL_REMOVE ? 0 : -1; /* every socket of ours came through on_open */
+        /* every other socket was opened by pp_curl_on_open(), which made its handle */
+        return what == CURL_POLL_REMOVE ? 0 : -1;
     switch (what) {
     case CURL_POLL_IN: s->want = UV_READABLE; break;
     case CURL_POLL_OUT: s->want = UV_WRITABLE; break;
     case CURL_POLL_INOUT: s->want = UV_READABLE | UV_WRITABLE; break;
     default:
-        s->want = 0; /* stays armed */
+        s->want = 0; /* the handle stays armed */
         if (what == CURL_POLL_REMOVE && !s->kept) {
             drop(s);
             nudge(easy);
@@ -131,7 +147,7 @@ static void on_timeout(uv_timer_t *timer)
     struct pp_curl *f = timer->data;
 
     act(f, CURL_SOCKET_TIMEOUT, 0);
-    pp_curl_settle(f);
+    f->settle(f);
 }
 
 static int on_timer(CURLM *multi, long ms, void *fetcher)
@@ -151,13 +167,15 @@ static void on_check(uv_check_t *check)
     struct pp_curl *f = check->data;
 
     if (f->poll.dirty)
-        pp_curl_settle(f);
+        f->settle(f);
 }
 
 static void on_kick(uv_idle_t *idle)
 {
+    struct pp_curl *f = idle->data;
+
     (void)uv_idle_stop(idle);
-    pp_curl_settle(idle->data);
+    f->settle(f);
 }
 
 void pp_curl_poll_kick(struct pp_curl *f)
@@ -170,7 +188,8 @@ bool pp_curl_poll_watch(struct pp_curl *f, curl_socket_t fd)
     struct pp_curl_poll *p = &f->poll;
     struct pp_curl_socket *s = find(f, fd);
 
-    if (s) /* libcurl has closed it without a word */
+    pp_assert(fd >= 0, "a socket without a number");
+    if (s) /* libcurl has closed the old socket with this number and not reported it */
         drop(s);
     if ((size_t)fd >= p->n_fds) {
         size_t n = (size_t)fd * 2 + 64;
@@ -213,7 +232,7 @@ int pp_curl_poll_forget(void *fetcher, curl_socket_t fd)
     return close(fd);
 }
 
-enum pp_err pp_curl_poll_open(struct pp_curl *f)
+void pp_curl_poll_init(struct pp_curl *f)
 {
     struct pp_curl_poll *p = &f->poll;
 
@@ -224,6 +243,10 @@ enum pp_err pp_curl_poll_open(struct pp_curl *f)
     p->timer.data = p->check.data = p->kick.data = f;
     (void)uv_check_start(&p->check, on_check);
     uv_unref((uv_handle_t *)&p->check);
+}
+
+enum pp_err pp_curl_poll_attach(struct pp_curl *f)
+{
     if (curl_multi_setopt(f->multi, CURLMOPT_SOCKETFUNCTION, on_socket) != CURLM_OK ||
         curl_multi_setopt(f->multi, CURLMOPT_SOCKETDATA, f) != CURLM_OK ||
         curl_multi_setopt(f->multi, CURLMOPT_TIMERFUNCTION, on_timer) != CURLM_OK ||

@@ -1,22 +1,23 @@
 /* setup.c: the options of an easy handle.
  *
- * Handles are reused without curl_easy_reset(): pp_curl_setup() gives what never changes, once;
- * pp_curl_prepare() what a request brings along. An option given in one request and not in the next must be
- * taken back here. */
+ * Handles are reused without curl_easy_reset(): pp_curl_setup() sets the constant options once;
+ * pp_curl_prepare() sets the options of one request, and must reset options that only the last
+ * request had. */
 #include <arpa/inet.h>
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "adapter/curl/internal.h"
+#include "base/check.h"
 
-/* libcurl's memory of names is kept until we flush it; see pins.c. A flush forgets what is older than this:
- * not 0, because the request that flushes needs its own entry. */
+/* Seconds that libcurl's cache keeps addresses: normally forever (see pins.c). A request that
+ * empties the cache drops entries older than NAMES_FLUSH, which is not 0 because it needs its own
+ * entry. */
 #define NAMES_FOREVER  (-1L)
 #define NAMES_FLUSH    2L
 #define CONNECT_MS_MAX (300L * 1000)
 
-/* What an untrusted host may not talk us into, and what costs time for nothing. */
+/* Forbids what an untrusted host could make curl do, and turns off features that we do not need. */
 static CURLcode set_policy(CURL *e)
 {
     CURLcode rc = CURLE_OK;
@@ -26,18 +27,20 @@ static CURLcode set_policy(CURL *e)
 
     SET(PROTOCOLS_STR, "http,https");
     SET(FOLLOWLOCATION, 0L);
-    SET(PROXY, ""); /* not from the environment either */
+    SET(PROXY, ""); /* uses no proxy, not even one that the environment names */
     SET(NOPROXY, "*");
     SET(NETRC, (long)CURL_NETRC_IGNORED);
     SET(DISALLOW_USERNAME_IN_URL, 1L);
     SET(UNRESTRICTED_AUTH, 0L);
-    SET(PATH_AS_IS, 1L); /* the URL is canonical: what was checked is what is sent */
+    SET(PATH_AS_IS, 1L); /* the URL is already canonical: sends exactly the path that was checked */
     SET(HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     SET(HTTP09_ALLOWED, 0L);
     SET(HSTS_CTRL, 0L);
     SET(PIPEWAIT, 0L);
     SET(IGNORE_CONTENT_LENGTH, 0L);
-    SET(ACCEPT_ENCODING, "identity"); /* asks for none; what comes all the same is for decode.c */
+    /* the request asks for no encoding; decode.c decodes the body if the host encodes it
+     * nevertheless */
+    SET(ACCEPT_ENCODING, "identity");
     SET(HTTP_CONTENT_DECODING, 0L);
     SET(SSL_VERIFYPEER, 1L);
     SET(SSL_VERIFYHOST, 2L);
@@ -49,8 +52,8 @@ static CURLcode set_policy(CURL *e)
     return rc;
 }
 
-/* libcurl reads the certificates once and keeps them for all handles, but only where there is no directory.
- */
+/* Sets the file of certificate authorities, and no directory: libcurl caches the certificates for
+ * all handles only without a directory. */
 static CURLcode set_trust(CURL *e, const struct pp_curl *f)
 {
     CURLcode rc = CURLE_OK;
@@ -62,7 +65,7 @@ static CURLcode set_trust(CURL *e, const struct pp_curl *f)
     return rc;
 }
 
-static CURLcode set_callbacks(CURL *e, struct pp_transfer *t)
+static CURLcode set_callbacks(CURL *e, struct pp_curl_transfer *t)
 {
     CURLcode rc = CURLE_OK;
 
@@ -71,7 +74,7 @@ static CURLcode set_callbacks(CURL *e, struct pp_transfer *t)
     SET(OPENSOCKETFUNCTION, pp_curl_on_open);
     SET(OPENSOCKETDATA, t);
     SET(CLOSESOCKETFUNCTION, pp_curl_poll_forget);
-    SET(CLOSESOCKETDATA, t->f); /* a connection outlives its transfer */
+    SET(CLOSESOCKETDATA, t->f); /* the fetcher, because a connection outlives its transfer */
     SET(RESOLVER_START_FUNCTION, pp_curl_on_name);
     SET(RESOLVER_START_DATA, t);
     SET(PREREQFUNCTION, pp_curl_on_request);
@@ -83,7 +86,7 @@ static CURLcode set_callbacks(CURL *e, struct pp_transfer *t)
     return rc;
 }
 
-bool pp_curl_setup(struct pp_transfer *t)
+bool pp_curl_setup(struct pp_curl_transfer *t)
 {
     CURL *e = t->easy;
     CURLcode rc = set_policy(e);
@@ -98,7 +101,8 @@ bool pp_curl_setup(struct pp_transfer *t)
     return rc == CURLE_OK;
 }
 
-/* "Name: value" without control characters: nothing that could end the line and begin another. */
+/* Returns whether a line is "Name: value" without control characters; one could end the line and
+ * begin another. */
 static bool line_valid(const char *line)
 {
     const char *p = line;
@@ -116,14 +120,14 @@ static bool condition(char *out, size_t cap, const char *name, const char *value
     return value && *value && (size_t)snprintf(out, cap, "%s: %s", name, value) < cap && line_valid(out);
 }
 
-static enum pp_err prepare_lines(struct pp_transfer *t, struct curl_slist **first)
+static enum pp_err prepare_lines(struct pp_curl_transfer *t, struct curl_slist **first)
 {
     size_t n = 0;
 
     for (const char *const *h = t->x->headers; h && *h; h++) {
         if (n == PP_CURL_EXTRA_LINES || !line_valid(*h))
             return PP_EINVAL;
-        t->lines[n++].data = (char *)*h; /* libcurl only reads */
+        t->lines[n++].data = (char *)*h; /* libcurl does not write to it */
     }
     if (condition(t->if_none_match, sizeof(t->if_none_match), "If-None-Match", t->x->etag))
         t->lines[n++].data = t->if_none_match;
@@ -143,16 +147,17 @@ static bool is_address(const char *host)
     return inet_pton(AF_INET, host, ip) == 1 || inet_pton(AF_INET6, host, ip) == 1;
 }
 
-/* Tells libcurl the addresses in t->pin_text when it next starts the request. */
-static CURLcode tell(struct pp_transfer *t)
+/* Sets t->pin_text, from which libcurl reads the addresses when it next starts the request. */
+static CURLcode tell_addresses(struct pp_curl_transfer *t)
 {
+    pp_assert(!t->literal && t->pin_text[0] == '+', "addresses are told for a host that is one");
     t->told = true;
     t->pin.data = t->pin_text;
     t->pin.next = NULL;
     return curl_easy_setopt(t->easy, CURLOPT_RESOLVE, &t->pin);
 }
 
-static CURLcode prepare_name(struct pp_transfer *t)
+static CURLcode prepare_name(struct pp_curl_transfer *t)
 {
     struct pp_curl_pins *pins = &t->f->pins;
     CURL *e = t->easy;
@@ -160,7 +165,7 @@ static CURLcode prepare_name(struct pp_transfer *t)
     long seconds;
 
     if (pp_curl_pins_due(pins, t->x, t->literal, t->pin_text))
-        rc = tell(t);
+        rc = tell_addresses(t);
     t->flushes = pins->flush;
     seconds = t->flushes ? NAMES_FLUSH : NAMES_FOREVER;
     if (seconds != t->dns_seconds) {
@@ -170,8 +175,8 @@ static CURLcode prepare_name(struct pp_transfer *t)
     return rc;
 }
 
-/* A handle goes back to GET by itself only where it is told to. */
-static CURLcode prepare_method(struct pp_transfer *t)
+/* the last request of this handle was a POST; this makes it a GET again */
+static CURLcode prepare_method(struct pp_curl_transfer *t)
 {
     CURL *e = t->easy;
     CURLcode rc = CURLE_OK;
@@ -187,7 +192,7 @@ static CURLcode prepare_method(struct pp_transfer *t)
     return rc;
 }
 
-enum pp_err pp_curl_prepare(struct pp_transfer *t)
+enum pp_err pp_curl_prepare(struct pp_curl_transfer *t)
 {
     struct pp_exchange *x = t->x;
     CURL *e = t->easy;
@@ -198,6 +203,7 @@ enum pp_err pp_curl_prepare(struct pp_transfer *t)
     enum pp_err err = prepare_lines(t, &lines);
     CURLcode rc = CURLE_OK;
 
+    pp_assert(t->state == PP_T_IDLE && !t->list, "a transfer is prepared that is in use");
     if (err)
         return err;
     t->literal = is_address(x->host);
@@ -217,8 +223,8 @@ enum pp_err pp_curl_prepare(struct pp_transfer *t)
     return rc == CURLE_OK ? PP_OK : PP_ENOMEM;
 }
 
-bool pp_curl_prepare_again(struct pp_transfer *t)
+bool pp_curl_prepare_again(struct pp_curl_transfer *t)
 {
     pp_curl_pins_text(t->x, t->pin_text);
-    return tell(t) == CURLE_OK;
+    return tell_addresses(t) == CURLE_OK;
 }

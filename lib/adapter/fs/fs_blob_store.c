@@ -1,8 +1,7 @@
-/* fs_blob_store.c: see fs_blob_store.h. All paths are relative to the root's descriptor. Thread-safe: the
- * only shared state is the counter. */
+/* fs_blob_store.c: see fs_blob_store.h. All paths are relative to the descriptor of the root. Any
+ * thread may call: the only state that changes is an atomic counter. */
 #include "adapter/fs/fs_blob_store.h"
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/object_name.h"
 #include "base/text.h"
 
@@ -55,7 +55,7 @@ static int write_all(int fd, const struct iovec *iov, int n)
 {
     struct iovec rest[IOV_MAX];
 
-    assert(n <= IOV_MAX);
+    pp_assert(n >= 0 && n <= IOV_MAX, "more pieces than one writev() takes");
     for (int i = 0; i < n; i++)
         rest[i] = iov[i];
     for (int i = 0; i < n;) {
@@ -87,6 +87,7 @@ static int sync_dir(struct fs_store *s, const char *path, size_t n)
 {
     char dir[PP_OBJECT_NAME_MAX];
 
+    pp_assert(n < sizeof(dir), "a directory's path is longer than an object's");
     snprintf(dir, sizeof(dir), "%.*s", (int)n, path);
     int fd = openat(s->root, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -96,13 +97,18 @@ static int sync_dir(struct fs_store *s, const char *path, size_t n)
     return rc;
 }
 
-/* "sha256/ab" and "sha256/ab/cd"; those above are made at open. */
+static bool make_dir(int at, const char *path)
+{
+    return mkdirat(at, path, 0755) == 0 || errno == EEXIST;
+}
+
+/* Makes the directories "sha256/ab" and "sha256/ab/cd" of a path; "sha256" was made at open. */
 static int make_dirs(struct fs_store *s, const char *path)
 {
     for (size_t n = 9; n <= 12; n += 3) {
         char dir[PP_OBJECT_NAME_MAX];
         snprintf(dir, sizeof(dir), "%.*s", (int)n, path);
-        if (mkdirat(s->root, dir, 0755) != 0 && errno != EEXIST)
+        if (!make_dir(s->root, dir))
             return -1;
         if (s->fsync && sync_dir(s, path, n == 9 ? 6 : 9) != 0)
             return -1;
@@ -110,15 +116,15 @@ static int make_dirs(struct fs_store *s, const char *path)
     return 0;
 }
 
-/* Ends a temporary file: it becomes the object, or goes. Closes fd. */
+/* Closes a temporary file and renames it to the object's path. On failure removes it. */
 static enum pp_err publish(struct fs_store *s, int fd, const char *temp, const char *path, bool written)
 {
     bool ok = written && (!s->fsync || fsync(fd) == 0);
 
+    pp_assert(path[6] == '/' && path[9] == '/' && path[12] == '/', "not the path of an object");
     ok = close(fd) == 0 && ok;
-    if (ok && renameat(s->root, temp, s->root, path) != 0) {
+    if (ok && renameat(s->root, temp, s->root, path) != 0)
         ok = errno == ENOENT && make_dirs(s, path) == 0 && renameat(s->root, temp, s->root, path) == 0;
-    }
     if (ok && s->fsync)
         ok = sync_dir(s, path, 12) == 0;
     if (ok)
@@ -128,7 +134,8 @@ static enum pp_err publish(struct fs_store *s, int fd, const char *temp, const c
     return err == PP_ENOTFOUND ? PP_EIO : err;
 }
 
-/* Of another size it is what a power failure has left of a file that was not synced: to be replaced (I7). */
+/* Returns true if the object exists and has this size. A file of another size was not synced before
+ * a power cut, so the caller replaces it (I7). */
 static bool exists(struct fs_store *s, const char *path, uint64_t bytes)
 {
     struct stat st;
@@ -186,6 +193,7 @@ static enum pp_err fs_write(struct pp_blob_part *part, const struct iovec *iov, 
 
 static void fs_abort(struct pp_blob_part *part)
 {
+    pp_assert(part->fd >= 0, "a part without its file");
     close(part->fd);
     unlinkat(part->store->root, part->temp, 0);
     free(part);
@@ -196,6 +204,7 @@ static enum pp_err fs_commit(struct pp_blob_part *part, const uint8_t sha256[32]
 {
     char path[PP_OBJECT_NAME_MAX];
 
+    pp_assert(part->fd >= 0 && part->temp[0], "a part is committed that was never opened");
     pp_object_path(path, sha256, ext);
     bool there = exists(part->store, path, part->bytes);
     if (existed)
@@ -244,9 +253,9 @@ static enum pp_err fs_remove(struct pp_blob_store *b, const uint8_t sha256[32], 
     return unlinkat(fs_of(b)->root, path, 0) == 0 || errno == ENOENT ? PP_OK : from_errno();
 }
 
-/* --- objects written since --- */
+/* --- recent objects --- */
 
-struct recent {
+struct fs_scan {
     struct fs_store *s;
     int64_t since_ms;
     struct pp_blob_name *out;
@@ -261,7 +270,7 @@ static bool is_recent(int dir, const char *name, int64_t since_ms)
            (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000 >= since_ms;
 }
 
-static void recent_in(struct recent *r, const char *path)
+static void recent_in(struct fs_scan *r, const char *path)
 {
     int fd = openat(r->s->root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -284,12 +293,12 @@ static void recent_in(struct recent *r, const char *path)
         closedir(dir);
 }
 
-/* A directory's own time says when something in it was last renamed into place: the others need not be read.
- */
+/* Reads only directories that have changed since then. (A rename into a directory updates the
+ * directory's time.) */
 static enum pp_err fs_recent(struct pp_blob_store *b, int64_t since_ms, struct pp_blob_name *out, size_t cap,
                              size_t *n, bool *more)
 {
-    struct recent r = {.s = fs_of(b), .since_ms = since_ms, .out = out, .cap = cap};
+    struct fs_scan r = {.s = fs_of(b), .since_ms = since_ms, .out = out, .cap = cap};
     char path[32];
 
     for (unsigned i = 0; i < 65536; i++) {
@@ -297,6 +306,7 @@ static enum pp_err fs_recent(struct pp_blob_store *b, int64_t since_ms, struct p
         if (is_recent(r.s->root, path, since_ms))
             recent_in(&r, path);
     }
+    pp_assert(r.n <= cap && (!r.more || r.n == cap), "more names than there is room for, or too few");
     *n = r.n;
     *more = r.more;
     return PP_OK;
@@ -331,7 +341,7 @@ static const struct pp_blob_store_ops ops = {.put = fs_put,
                                              .check = fs_check,
                                              .close = fs_close};
 
-/* Removes what killed processes left in tmp/. */
+/* Removes the temporary files that killed processes left. */
 static void sweep_temp(struct fs_store *s, bool all)
 {
     int fd = openat(s->root, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -349,11 +359,6 @@ static void sweep_temp(struct fs_store *s, bool all)
         closedir(dir);
 }
 
-static bool make_root(const char *root)
-{
-    return mkdir(root, 0755) == 0 || errno == EEXIST;
-}
-
 enum pp_err pp_fs_blob_store_open(const struct pp_fs_options *options, struct pp_blob_store **out)
 {
     struct fs_store *s = calloc(1, sizeof(*s));
@@ -361,10 +366,11 @@ enum pp_err pp_fs_blob_store_open(const struct pp_fs_options *options, struct pp
         return PP_ENOMEM;
     s->base.ops = &ops;
     s->fsync = options->fsync;
+    s->root = -1;
     pp_random_bytes(&s->nonce, sizeof(s->nonce));
-    s->root = make_root(options->root) ? open(options->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (s->root < 0 || (mkdirat(s->root, "tmp", 0755) != 0 && errno != EEXIST) ||
-        (mkdirat(s->root, "sha256", 0755) != 0 && errno != EEXIST)) {
+    if (make_dir(AT_FDCWD, options->root))
+        s->root = open(options->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->root < 0 || !make_dir(s->root, "tmp") || !make_dir(s->root, "sha256")) {
         int saved = errno;
         if (s->root >= 0)
             close(s->root);

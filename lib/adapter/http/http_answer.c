@@ -1,8 +1,8 @@
-/* http_answer.c: answers on the wire: head, body, back-pressure. What follows the head of a stream:
- * http_stream_out.c.
+/* http_answer.c: answers on the wire: head, body, back-pressure.
  *
- * What the kernel takes at once is written from where it lies. Only the rest is queued: borrowed where the
- * handler gave `release`, else copied, once. libuv sends it as the caller reads. */
+ * An answer is first offered to the kernel, straight from the handler's memory. Only the bytes
+ * that the kernel does not accept are queued: in the handler's memory if it gave `release`, else
+ * in a copy. libuv sends the queue as the client reads. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +10,13 @@
 #include <time.h>
 
 #include "adapter/http/http_impl.h"
+#include "base/check.h"
 
-/* A queued rest of an answer. */
+/* The part of an answer that the kernel has not accepted yet; libuv sends it. */
 struct out {
     uv_write_t write;
-    struct pp_conn *conn; /* NULL: interim, no answer */
+    /* NULL while 100 Continue is sent, because the connection goes on after it */
+    struct pp_conn *conn;
     void (*release)(void *data);
     void *release_data;
     char bytes[];
@@ -54,7 +56,7 @@ static const char *reason_of(int status)
         if (table[i].status == status)
             return table[i].reason;
     }
-    return "Status"; /* any text will do, RFC 9112 4 */
+    return "Status"; /* RFC 9112 4: the reason phrase may be any text */
 }
 
 /* --- the head --- */
@@ -65,10 +67,10 @@ struct head_out {
     bool full;
 };
 
-static void add(struct head_out *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add_line(struct head_out *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Whole lines only: one that does not fit is left out. */
-static void add(struct head_out *h, const char *fmt, ...)
+/* Appends a line to the head; leaves it out if it does not fit. */
+static void add_line(struct head_out *h, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -93,7 +95,9 @@ static const char *date_of(struct pp_http *s)
     return s->date;
 }
 
-/* A line that could end the header section or begin another answer is our own mistake: left out, logged. */
+/* Returns whether the handler's header is safe to send: a line break in it could end the head or
+ * begin another answer. The caller leaves an unsafe header out and logs it, because it is a mistake
+ * of the handler. */
 static bool line_is_safe(const char *line)
 {
     for (; *line; line++) {
@@ -109,22 +113,23 @@ size_t pp_answer_head(struct pp_conn *c, const struct pp_http_response *res, enu
     struct pp_http *s = c->server;
     struct head_out h = {.p = s->out_scratch, .cap = sizeof s->out_scratch - 2};
     bool bodyless = res->status < 200 || res->status == 204 || res->status == 304;
-    add(&h, "HTTP/1.1 %d %s\r\nDate: %s\r\nServer: photopool\r\nX-Content-Type-Options: nosniff\r\n",
-        res->status, reason_of(res->status), date_of(s));
+    add_line(&h, "HTTP/1.1 %d %s\r\nDate: %s\r\nServer: photopool\r\nX-Content-Type-Options: nosniff\r\n",
+             res->status, reason_of(res->status), date_of(s));
     if (res->content_type)
-        add(&h, "Content-Type: %s\r\n", res->content_type);
+        add_line(&h, "Content-Type: %s\r\n", res->content_type);
     if (!bodyless && kind == PP_ANSWER_WHOLE)
-        add(&h, "Content-Length: %zu\r\n", res->body_n);
-    add(&h, "Connection: %s\r\n", connection[kind == PP_ANSWER_UPGRADE ? 2 : c->keep]);
+        add_line(&h, "Content-Length: %zu\r\n", res->body_n);
+    add_line(&h, "Connection: %s\r\n", connection[kind == PP_ANSWER_UPGRADE ? 2 : c->keep]);
     for (size_t i = 0; i < res->n_headers; i++) {
         if (line_is_safe(res->headers[i]))
-            add(&h, "%s\r\n", res->headers[i]);
+            add_line(&h, "%s\r\n", res->headers[i]);
         else
             h.full = true;
     }
     if (h.full)
-        pp_log(s->options.log, PP_LOG_ERROR, "a header line of an answer was left out", "status",
+        pp_log(s->options.log, PP_LOG_ERROR, "header line left out of an answer", "status",
                PP_LOG_INT(res->status), NULL);
+    pp_assert(h.n + 2 <= sizeof s->out_scratch, "the head of an answer exceeds its buffer");
     memcpy(h.p + h.n, "\r\n", 2);
     return h.n + 2;
 }
@@ -154,7 +159,7 @@ static void skip(uv_buf_t *buf, size_t *n)
     *n -= step;
 }
 
-/* Queues what try_write left of head and body. */
+/* Queues the bytes of head and body that uv_try_write() did not accept. */
 static bool queue_rest(struct pp_conn *c, uv_buf_t bufs[2], const struct pp_http_response *res)
 {
     bool borrow = res && res->release;
@@ -181,7 +186,7 @@ static bool queue_rest(struct pp_conn *c, uv_buf_t bufs[2], const struct pp_http
     return true;
 }
 
-static void release(const struct pp_http_response *res)
+static void release_body(const struct pp_http_response *res)
 {
     if (res->release)
         res->release(res->release_data);
@@ -196,21 +201,22 @@ void pp_conn_answer(struct pp_conn *c, const struct pp_http_response *res, bool 
     bufs[1].len = bodyless ? 0 : res->body_n;
     int sent = uv_try_write((uv_stream_t *)&c->tcp, bufs, bufs[1].len > 0 ? 2 : 1);
     if (sent < 0 && sent != UV_EAGAIN) {
-        release(res);
+        release_body(res);
         pp_conn_close(c);
         return;
     }
     size_t done = sent > 0 ? (size_t)sent : 0;
     skip(&bufs[0], &done);
     skip(&bufs[1], &done);
+    pp_assert(done == 0, "libuv has written more than the answer");
     if (bufs[0].len + bufs[1].len == 0) {
-        release(res);
+        release_body(res);
         pp_conn_answered(c);
         return;
     }
     pp_conn_set_state(c, PP_CONN_WRITE);
     if (!queue_rest(c, bufs, res)) {
-        release(res);
+        release_body(res);
         pp_conn_close(c);
     }
 }

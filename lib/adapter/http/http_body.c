@@ -1,19 +1,20 @@
-/* http_body.c: see http_body.h. */
+/* http_body.c: memory, gzip and framing of a request's body. */
 #include "adapter/http/http_body.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
+#include "base/check.h"
+
 enum {
     FIRST_BLOCK = 8 * 1024,
-    GZIP_MEMORY = 48 * 1024,  /* what zlib allocates for one stream of the largest window */
-    MAX_OVERHEAD = 16 * 1024, /* bytes of chunk extensions and trailers */
+    GZIP_MEMORY = 48 * 1024,  /* most bytes that zlib allocates for one stream */
+    MAX_OVERHEAD = 16 * 1024, /* the most bytes of chunk extensions and trailers in one body */
     MAX_CHUNK_DIGITS = 15,
 };
 
-static enum pp_http_body_result refuse(struct pp_http_body *b, enum pp_api_code code, const char *detail)
+static enum pp_http_body_result refuse_body(struct pp_http_body *b, enum pp_api_code code, const char *detail)
 {
     b->why = (struct pp_http_refusal){.code = code, .detail = detail};
     return PP_BODY_REFUSED;
@@ -21,17 +22,17 @@ static enum pp_http_body_result refuse(struct pp_http_body *b, enum pp_api_code 
 
 static enum pp_http_body_result bad(struct pp_http_body *b, const char *detail)
 {
-    return refuse(b, PP_API_BAD_REQUEST, detail);
+    return refuse_body(b, PP_API_BAD_REQUEST, detail);
 }
 
 static enum pp_http_body_result too_large(struct pp_http_body *b)
 {
-    return refuse(b, PP_API_BODY_TOO_LARGE, "the body is larger than this server takes");
+    return refuse_body(b, PP_API_BODY_TOO_LARGE, "the body is larger than this server takes");
 }
 
 static enum pp_http_body_result overloaded(struct pp_http_body *b)
 {
-    return refuse(b, PP_API_OVERLOADED, "too many bodies are being received");
+    return refuse_body(b, PP_API_OVERLOADED, "too many bodies are being received");
 }
 
 /* --- memory --- */
@@ -39,6 +40,7 @@ static enum pp_http_body_result overloaded(struct pp_http_body *b)
 static bool charge(struct pp_http_body *b, size_t n)
 {
     struct pp_http_budget *budget = b->budget;
+    pp_assert(budget->used <= budget->max, "bodies have charged more than their budget");
     while (n > budget->max - budget->used) {
         if (!budget->reclaim || !budget->reclaim(budget->data))
             return false;
@@ -48,20 +50,21 @@ static bool charge(struct pp_http_body *b, size_t n)
     return true;
 }
 
-/* Room for at least one more byte of content and the NUL; as much as doubling gives. */
+/* Doubles the block, so that it has room for at least one more byte of content and the NUL. */
 static bool grow(struct pp_http_body *b)
 {
-    size_t ceiling = b->max + 2; /* one byte too many must fit, to be seen */
+    /* one byte of content more than `max`, to detect a body that is too large, and the NUL */
+    size_t ceiling = b->max + 2;
     if (!b->gzip && !b->chunked)
         ceiling = b->n + (size_t)b->left + 1;
     size_t cap = b->cap ? 2 * b->cap : FIRST_BLOCK;
     if (cap > ceiling)
         cap = ceiling;
-    assert(cap > b->n + 1);
+    pp_assert(cap > b->n + 1, "a body that is full is to grow");
     if (!charge(b, cap - b->cap))
         return false;
     char *p = realloc(b->p, cap);
-    if (!p) /* what was charged is given back by fini */
+    if (!p) /* pp_http_body_fini() returns the memory that was charged to the budget */
         return false;
     b->p = p;
     b->cap = cap;
@@ -110,7 +113,8 @@ static void gzip_close(struct pp_http_body *b)
     b->z = NULL;
 }
 
-/* A gzip file is one member after another (RFC 1952 2.2). */
+/* Decodes n bytes of gzip. A gzip file may consist of several members, one after another (RFC 1952
+ * 2.2). */
 static enum pp_http_body_result inflate_some(struct pp_http_body *b, const char *p, size_t n)
 {
     if (!b->z && !gzip_open(b))
@@ -124,7 +128,7 @@ static enum pp_http_body_result inflate_some(struct pp_http_body *b, const char 
             if (b->z->avail_in == 0)
                 return PP_BODY_MORE;
             if (inflateReset(b->z) != Z_OK)
-                return refuse(b, PP_API_BAD_ENCODING, "the body is not gzip");
+                return refuse_body(b, PP_API_BAD_ENCODING, "the body is not gzip");
             b->gzip_end = false;
         }
         size_t room = b->cap - b->n - 1;
@@ -139,7 +143,7 @@ static enum pp_http_body_result inflate_some(struct pp_http_body *b, const char 
         if (err == Z_MEM_ERROR)
             return overloaded(b);
         if (err != Z_OK && err != Z_STREAM_END && err != Z_BUF_ERROR)
-            return refuse(b, PP_API_BAD_ENCODING, "the body is not gzip");
+            return refuse_body(b, PP_API_BAD_ENCODING, "the body is not gzip");
         if (b->z->avail_in == 0 && b->z->avail_out > 0)
             return PP_BODY_MORE;
     }
@@ -147,9 +151,10 @@ static enum pp_http_body_result inflate_some(struct pp_http_body *b, const char 
 
 /* --- framing --- */
 
-/* Bytes of the body or of a chunk: `n` is at most what is left of it. */
+/* Adds n bytes of content, which lie within the body or the current chunk. */
 static enum pp_http_body_result content(struct pp_http_body *b, const char *p, size_t n)
 {
+    pp_assert(n <= b->left, "bytes beyond the body or the chunk");
     b->coded += n;
     if (!b->gzip)
         return put(b, p, n);
@@ -160,7 +165,7 @@ static enum pp_http_body_result content(struct pp_http_body *b, const char *p, s
 static enum pp_http_body_result complete(struct pp_http_body *b)
 {
     if (b->gzip && !b->gzip_end)
-        return refuse(b, PP_API_BAD_ENCODING, "the gzip body ends too early");
+        return refuse_body(b, PP_API_BAD_ENCODING, "the gzip body ends too early");
     gzip_close(b);
     if (b->p)
         b->p[b->n] = '\0';
@@ -197,11 +202,11 @@ static enum pp_http_body_result chunk_size(struct pp_http_body *b, char c)
     return PP_BODY_MORE;
 }
 
-/* One byte of extension or trailer, CR included. */
+/* Consumes one byte of a chunk extension or a trailer line, CR included. */
 static enum pp_http_body_result chunk_extra(struct pp_http_body *b, char c, enum pp_http_chunk_state at_cr)
 {
     if (++b->overhead > MAX_OVERHEAD)
-        return refuse(b, PP_API_HEADER_TOO_LARGE, "chunk extensions and trailers are too long");
+        return refuse_body(b, PP_API_HEADER_TOO_LARGE, "chunk extensions and trailers are too long");
     if (c == '\r')
         b->chunk = at_cr;
     else if (control(c))
@@ -235,7 +240,7 @@ static enum pp_http_body_result chunk_end(struct pp_http_body *b)
     return PP_BODY_MORE;
 }
 
-/* One byte outside of chunk data. */
+/* Consumes one byte of the chunked framing, outside of chunk data. */
 static enum pp_http_body_result chunk_step(struct pp_http_body *b, char c)
 {
     switch (b->chunk) {
@@ -250,7 +255,7 @@ static enum pp_http_body_result chunk_step(struct pp_http_body *b, char c)
         return c == '\r' ? PP_BODY_MORE : bad(b, "a chunk is longer than its size");
     case PP_CHUNK_DATA: break;
     }
-    assert(!"chunk state");
+    pp_assert(false, "no state of a chunk's frame");
     return PP_BODY_REFUSED;
 }
 
@@ -280,7 +285,7 @@ enum pp_http_body_result pp_http_body_init(struct pp_http_body *b, const struct 
     if (!head->chunked && !head->content_length)
         return PP_BODY_DONE;
     if (head->coding == PP_CODING_OTHER)
-        return refuse(b, PP_API_UNSUPPORTED_MEDIA_TYPE, "the only Content-Encoding taken is gzip");
+        return refuse_body(b, PP_API_UNSUPPORTED_MEDIA_TYPE, "the only Content-Encoding taken is gzip");
     b->gzip = head->coding == PP_CODING_GZIP;
     b->left = head->length;
     if (b->left > max)
@@ -301,6 +306,7 @@ void pp_http_body_fini(struct pp_http_body *b)
 {
     gzip_close(b);
     free(b->p);
+    pp_assert(!b->budget || b->budget->used >= b->charged, "a body returns more than bodies have charged");
     if (b->budget)
         b->budget->used -= b->charged;
     b->p = NULL;

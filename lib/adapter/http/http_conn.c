@@ -1,15 +1,15 @@
-/* http_conn.c: a connection's life: accepted, read, timed out, given up, closed. See http_impl.h for its
- * states. */
-#include <assert.h>
+/* http_conn.c: a connection's life: accept, read, expire, close. http_impl.h has its states. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "adapter/http/http_impl.h"
 #include "adapter/http/http_stream.h"
+#include "base/check.h"
 
 enum {
-    WRITE_PROGRESS = 16 * 1024, /* bytes that a caller must take within idle_timeout_ms */
+    /* a client must read at least this many bytes of an answer within idle_timeout_ms */
+    WRITE_PROGRESS = 16 * 1024,
 };
 
 /* --- states and lists --- */
@@ -26,8 +26,9 @@ static enum pp_http_rank rank_of(const struct pp_conn *c)
     }
 }
 
-/* To the end of its rank's list: the most recently active. */
-static void touch(struct pp_conn *c)
+/* Makes the connection the most recently active of its rank. Called when bytes arrive and when the
+ * rank changes. */
+static void mark_active(struct pp_conn *c)
 {
     if (!c->peer)
         return;
@@ -40,6 +41,8 @@ static void touch(struct pp_conn *c)
 static void enter(struct pp_conn *c, enum pp_conn_state state)
 {
     struct pp_http *s = c->server;
+    pp_assert((state == PP_CONN_STREAM || state == PP_CONN_STREAM_END) == (c->stream != NULL),
+              "only a stream is in a stream's state");
     c->state = state;
     c->since = c->pace_since = pp_loop_now(s->loop);
     c->pace_bytes = 0;
@@ -52,13 +55,13 @@ static void enter(struct pp_conn *c, enum pp_conn_state state)
 
 void pp_conn_set_state(struct pp_conn *c, enum pp_conn_state state)
 {
-    assert(c->state != PP_CONN_CLOSING && state != PP_CONN_CLOSING);
+    pp_assert(c->state < PP_CONN_STATES && state < PP_CONN_STATES, "a closing connection changes its state");
     if (state != c->state) {
         pp_list_remove(&c->server->states[c->state], &c->in_state);
         enter(c, state);
     }
     if (rank_of(c) != c->rank)
-        touch(c);
+        mark_active(c);
 }
 
 void pp_conn_stay(struct pp_conn *c)
@@ -75,7 +78,7 @@ static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
     struct pp_conn *c = pp_container_of(h, struct pp_conn, tcp);
     size_t n = c->state == PP_CONN_LINGER ? PP_HTTP_READ_MAX : PP_HTTP_READ_MIN;
     if (c->state == PP_CONN_BODY && !c->exchange->body.chunked) {
-        /* never beyond the body: what follows stays in the kernel */
+        /* the server reads no byte behind the body; such bytes stay in the kernel */
         uint64_t left = c->exchange->body.left;
         n = left < PP_HTTP_READ_MAX ? (size_t)left : PP_HTTP_READ_MAX;
     }
@@ -101,6 +104,7 @@ static bool keep_input(struct pp_conn *c, const char *p, size_t n)
 
 static void drop_input(struct pp_conn *c, size_t n)
 {
+    pp_assert(n <= c->in_n, "more input is consumed than was received");
     c->in_n -= n;
     if (c->in_n > 0) {
         memmove(c->in, c->in + n, c->in_n);
@@ -113,7 +117,7 @@ static void drop_input(struct pp_conn *c, size_t n)
 
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
 
-/* Reads on, unless there is input that can't be consumed yet. */
+/* Starts or stops reading: the server reads unless it holds input that it can not consume yet. */
 static void set_reading(struct pp_conn *c)
 {
     bool busy = c->state == PP_CONN_HANDLE || c->state == PP_CONN_WRITE || c->ready;
@@ -127,8 +131,9 @@ static void set_reading(struct pp_conn *c)
         pp_conn_close(c);
 }
 
-/* The caller has ended its side, and what came before has been consumed as far as it goes. */
-static void input_ended(struct pp_conn *c)
+/* Handles the end of the input: the client has shut its side, and all bytes before that are
+ * consumed. */
+static void on_input_end(struct pp_conn *c)
 {
     static const struct pp_http_refusal cut = {PP_API_BAD_REQUEST, "the request ends too early"};
     if (c->ready)
@@ -144,7 +149,7 @@ static void input_ended(struct pp_conn *c)
 static void after_run(struct pp_conn *c)
 {
     if (c->state != PP_CONN_CLOSING && c->read_end)
-        input_ended(c);
+        on_input_end(c);
     if (c->state != PP_CONN_CLOSING)
         set_reading(c);
 }
@@ -165,6 +170,7 @@ void pp_conn_run(struct pp_conn *c)
     after_run(c);
 }
 
+/* Consumes new bytes as pp_conn_run() does, but without a copy of them in c->in. */
 static void run_fresh(struct pp_conn *c, const char *p, size_t n)
 {
     c->running = true;
@@ -189,7 +195,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
         after_run(c);
         return;
     }
-    touch(c);
+    mark_active(c);
     if (c->state == PP_CONN_BODY)
         pp_conn_pace(c, (size_t)nread);
     if (c->in_n == 0)
@@ -240,6 +246,7 @@ void pp_conn_leave_peer(struct pp_conn *c)
     if (!c->peer)
         return;
     pp_list_remove(&c->peer->ranks[c->rank], &c->in_peer);
+    pp_assert(c->peer->n > 0, "a peer has fewer connections than it counts");
     c->peer->n--;
     pp_http_peer_drop(&c->server->peers, c->peer);
     c->peer = NULL;
@@ -248,7 +255,7 @@ void pp_conn_leave_peer(struct pp_conn *c)
 void pp_conn_close(struct pp_conn *c)
 {
     struct pp_http *s = c->server;
-    struct pp_exchange *left = c->state == PP_CONN_HANDLE ? c->exchange : NULL;
+    struct pp_http_exchange *left = c->state == PP_CONN_HANDLE ? c->exchange : NULL;
     if (c->state == PP_CONN_CLOSING)
         return;
     pp_list_remove(&s->states[c->state], &c->in_state);
@@ -257,28 +264,30 @@ void pp_conn_close(struct pp_conn *c)
         pp_list_remove(&s->ready, &c->in_ready);
     c->ready = false;
     if (left)
-        left->conn = NULL; /* the handler has it */
+        left->conn = NULL; /* the handler frees it */
     else if (c->exchange)
         pp_exchange_free(c->exchange);
     c->exchange = NULL;
     struct pp_http_stream *st = c->stream ? pp_stream_gone(c) : NULL;
     c->state = PP_CONN_CLOSING;
+    pp_assert(s->stats.connections > 0, "more connections close than were opened");
     s->stats.connections--;
     uv_close((uv_handle_t *)&c->tcp, on_closed);
-    if (left) /* last: it may call us */
+    if (left) /* called last, because handlers may call the server */
         pp_exchange_hang_up(left);
     if (st)
         st->events->closed(st);
 }
 
-/* A place for the connection among its peer's and all; false: there is none. */
+/* Counts the connection for its peer and for the server. Returns false if there is no room for it.
+ */
 static bool admit(struct pp_conn *c)
 {
     struct pp_http *s = c->server;
     struct pp_http_peer *peer = pp_http_peer_get(&s->peers, &c->name.key);
     if (!peer)
         return false;
-    peer->n++; /* also keeps the peer while connections of it go */
+    peer->n++; /* keeps the peer alive while its other connections are closed */
     if (!pp_http_make_room(s, peer)) {
         peer->n--;
         pp_http_peer_drop(&s->peers, peer);
@@ -296,7 +305,7 @@ static bool admit(struct pp_conn *c)
 void pp_conn_open(struct pp_http *s)
 {
     struct pp_conn *c = calloc(1, sizeof *c);
-    if (!c) { /* the socket waits: again in the next turn */
+    if (!c) { /* out of memory: libuv keeps the accepted socket until the next turn */
         s->accept_pending = true;
         pp_http_next_turn(s);
         return;

@@ -1,14 +1,17 @@
-/* http_evict.c: which connection goes where there are too many, or where memory is short. See http_peer.h for
- * the order. Streams stand in none of the lists: they never go for others. */
+/* http_evict.c: chooses the connection that the server closes when there are too many, or when
+ * memory is short. http_peer.h gives the order. Streams are never closed here: they are in none
+ * of the lists. */
 #include <sys/socket.h>
 
 #include "adapter/http/http_impl.h"
+#include "base/check.h"
 
 enum {
-    LOOK = 32,              /* connections looked at, to find one to give up */
-    RECLAIM_LOOK = 256,     /* the same, for memory */
-    SLOW_BYTES = 16 * 1024, /* a body that brings fewer in a window is slow */
-    WINDOWS = 30,           /* in body_timeout_ms: a second by default */
+    LOOK = 32,              /* most connections that one search looks at */
+    RECLAIM_LOOK = 256,     /* the same bound for a search for memory */
+    SLOW_BYTES = 16 * 1024, /* a body that receives fewer bytes in one window is slow */
+    /* number of windows in body_timeout_ms; a window lasts a second by default */
+    WINDOWS = 30,
 };
 
 int pp_conn_fd(const struct pp_conn *c)
@@ -32,15 +35,18 @@ static int64_t window_of(const struct pp_http *s)
 
 /* --- connections ---
  *
- * First, in the order of the lists, those that have done nothing for a window. Where all have been active, as
- * in a flood, the least recently active of all, whatever it does: else slow bodies would gather until every
- * newcomer, which is idle before it sends, made room for the next. Where all that are looked at have just
- * sent something, the oldest that is still sending. */
+ * The server goes through the lists in order and closes the first connection that was inactive
+ * for a whole window. If all were active, as in a flood, it closes the least recently active one
+ * of all lists: closing the idle ones first would spare slow bodies and close each newcomer,
+ * idle before it sends, for the next. If all have just sent something, it closes the oldest one
+ * that is still sending. */
 
 struct lists {
-    struct pp_list *list[5]; /* idle first; the last of them holds answers being written */
+    /* in the order of closing: idle connections first; in the last one, answers are being
+     * written */
+    struct pp_list *list[5];
     size_t n;
-    size_t node; /* offset of their nodes in a connection */
+    size_t node; /* offset of the list's node in struct pp_conn */
 };
 
 static struct pp_conn *conn_at(const struct lists *l, struct pp_node *node)
@@ -48,8 +54,8 @@ static struct pp_conn *conn_at(const struct lists *l, struct pp_node *node)
     return (struct pp_conn *)((char *)node - l->node);
 }
 
-/* The first of `list` that has been inactive for a window. An answer has that time; afterwards it is the
- * caller who does not read. */
+/* Returns the first connection of `list` that was inactive for a window, or NULL. An answer that is
+ * still unfinished after a window means that the client does not read. */
 static struct pp_conn *inactive_in(const struct lists *l, struct pp_list *list, int64_t now)
 {
     int looked = 0;
@@ -71,7 +77,8 @@ static struct pp_conn *least_active(const struct lists *l)
         int looked = 0;
         pp_list_each (it, l->list[i]) {
             struct pp_conn *c = conn_at(l, it);
-            if ((!best || c->active < best->active) && pp_conn_quiet(c)) /* else its request has come */
+            /* otherwise its next request has already arrived */
+            if ((!best || c->active < best->active) && pp_conn_quiet(c))
                 best = c;
             if (++looked == LOOK)
                 break;
@@ -97,6 +104,7 @@ static bool evict(struct pp_http *s, const struct lists *l)
         c = first_in(l, l->list[i]);
     if (!c)
         return false;
+    pp_assert(!c->stream && c->state != PP_CONN_HANDLE, "a stream or a handled request is evicted");
     s->stats.evicted_total++;
     pp_conn_close(c);
     return true;
@@ -121,13 +129,15 @@ static bool evict_of_all(struct pp_http *s)
 
 bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer)
 {
+    pp_assert(peer->n > 0 && s->stats.connections >= s->stats.streams, "connections are miscounted");
     bool room = peer->n <= s->options.max_per_address || evict_of_peer(s, peer);
     return room && (s->stats.connections - s->stats.streams < pp_http_max_plain(s) || evict_of_all(s));
 }
 
 /* --- memory --- */
 
-/* Of the last whole window, or of the present one where that has lasted long enough. */
+/* Returns whether the body is too slow: since pace_since if that is at least a window ago, else in
+ * the window before. */
 static bool is_slow(const struct pp_conn *c, int64_t now)
 {
     int64_t windows = (now - c->pace_since) / window_of(c->server);
@@ -142,6 +152,7 @@ void pp_conn_pace(struct pp_conn *c, size_t n)
         c->pace_since = now;
         c->pace_bytes = 0;
     }
+    pp_assert(c->state == PP_CONN_BODY, "only bodies have a pace");
     c->pace_bytes += n;
 }
 

@@ -1,13 +1,14 @@
-/* http_head.c: see http_head.h. */
+/* http_head.c: finds the end of a head, reads the request line and the header lines, and checks
+ * them against each other. */
 #include "adapter/http/http_head.h"
 
-#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
-#include "adapter/http/ws_handshake.h"
+#include "adapter/http/ws_frame.h"
+#include "base/check.h"
 
-/* What a character may be part of. */
+/* Bits of a character: the parts of a head in which it may occur. */
 enum char_class {
     C_TOKEN = 1,  /* tchar, RFC 9110 5.6.2 */
     C_TARGET = 2, /* request target: visible ASCII without '#' */
@@ -38,7 +39,7 @@ static bool all_of(const char *p, size_t n, unsigned cls)
     return true;
 }
 
-static bool refuse(struct pp_http_refusal *why, enum pp_api_code code, const char *detail)
+static bool refuse_head(struct pp_http_refusal *why, enum pp_api_code code, const char *detail)
 {
     *why = (struct pp_http_refusal){.code = code, .detail = detail};
     return false;
@@ -46,7 +47,7 @@ static bool refuse(struct pp_http_refusal *why, enum pp_api_code code, const cha
 
 static bool bad(struct pp_http_refusal *why, const char *detail)
 {
-    return refuse(why, PP_API_BAD_REQUEST, detail);
+    return refuse_head(why, PP_API_BAD_REQUEST, detail);
 }
 
 enum pp_http_scan_result pp_http_scan(struct pp_http_scan *scan, const char *p, size_t n,
@@ -91,7 +92,7 @@ static enum pp_method method_of(const char *p, size_t n)
     return PP_METHOD_OTHER;
 }
 
-/* `line` ends with NUL in place of its CR LF. */
+/* Reads the request line; `line` ends with NUL in place of its CR LF. */
 static bool request_line(struct pp_http_head *head, char *line, size_t n, struct pp_http_refusal *why)
 {
     char *sp1 = memchr(line, ' ', n);
@@ -121,7 +122,8 @@ static bool request_line(struct pp_http_head *head, char *line, size_t n, struct
 
 /* --- header lines --- */
 
-/* Fields that are kept. `once`: a second line is refused; else the first counts. */
+/* The headers whose values the head keeps. A second line with the same name is refused if `once` is
+ * set, else ignored. */
 static const struct {
     const char *name;
     size_t offset;
@@ -145,10 +147,10 @@ static const struct {
     {"sec-websocket-version", offsetof(struct pp_http_head, ws_version), true},
 };
 
-/* What lists of tokens say. */
+/* Tokens that were found in Connection and Upgrade. */
 struct connection_options {
-    bool close, keep_alive, upgrade; /* Connection */
-    bool websocket;                  /* Upgrade */
+    bool close, keep_alive, upgrade; /* tokens of Connection */
+    bool websocket;                  /* token of Upgrade */
 };
 
 static bool is_token(const char *p, size_t n, const char *token)
@@ -156,7 +158,8 @@ static bool is_token(const char *p, size_t n, const char *token)
     return strlen(token) == n && strncasecmp(p, token, n) == 0;
 }
 
-/* Connection and Upgrade: comma-separated lists of tokens, on any number of lines. False: another header. */
+/* Reads Connection and Upgrade, which are comma-separated lists of tokens on any number of lines.
+ * Returns false for any other header. */
 static bool list_field(struct connection_options *o, const char *name, const char *value)
 {
     bool connection = strcasecmp(name, "connection") == 0;
@@ -190,7 +193,7 @@ static bool keep_field(struct pp_http_head *head, const char *name, const char *
     return true;
 }
 
-/* One line, NUL at its end. */
+/* Reads one header line, which ends with a NUL. */
 static bool field_line(struct pp_http_head *head, struct connection_options *o, char *line, size_t n,
                        struct pp_http_refusal *why)
 {
@@ -210,7 +213,7 @@ static bool field_line(struct pp_http_head *head, struct connection_options *o, 
     return list_field(o, line, value) || keep_field(head, line, value, why);
 }
 
-/* --- what the fields say together --- */
+/* --- headers checked against each other --- */
 
 static bool parse_length(const char *s, uint64_t *out)
 {
@@ -243,7 +246,8 @@ static bool framing(struct pp_http_head *head, struct pp_http_refusal *why)
     return true;
 }
 
-/* The opening handshake of WebSocket. What does not ask for one, or may not, is a plain request. */
+/* Checks the opening handshake of WebSocket. A request that does not ask for WebSocket is accepted
+ * as a plain request. */
 static bool handshake(struct pp_http_head *head, const struct connection_options *o,
                       struct pp_http_refusal *why)
 {
@@ -260,7 +264,8 @@ static bool handshake(struct pp_http_head *head, const struct connection_options
     return true;
 }
 
-static bool finish(struct pp_http_head *head, const struct connection_options *o, struct pp_http_refusal *why)
+static bool check_head(struct pp_http_head *head, const struct connection_options *o,
+                       struct pp_http_refusal *why)
 {
     if (!head->host && !head->http10)
         return bad(why, "no Host header");
@@ -285,13 +290,13 @@ bool pp_http_head_parse(struct pp_http_head *head, char *p, size_t n, struct pp_
 {
     *head = (struct pp_http_head){.method = PP_METHOD_OTHER, .path = "/", .query = ""};
     struct connection_options options = {0};
-    assert(n >= 2 && p[n - 2] == '\r' && p[n - 1] == '\n');
+    pp_assert(n >= 2 && p[n - 2] == '\r' && p[n - 1] == '\n', "not the head that pp_http_scan() has found");
     char *line = p, *end = p + n;
     if (*line == '\r')
         line += 2;
     for (int i = 0; line < end; i++) {
         char *eol = memchr(line, '\r', (size_t)(end - line));
-        assert(eol && eol + 1 < end);
+        pp_assert(eol && eol + 1 < end, "a line of a scanned head has no end");
         size_t len = (size_t)(eol - line);
         *eol = '\0';
         if (len == 0 && i > 0)
@@ -299,10 +304,10 @@ bool pp_http_head_parse(struct pp_http_head *head, char *p, size_t n, struct pp_
         if (!all_of(line, len, C_VALUE))
             return bad(why, "a control character in the head");
         if (i > PP_HTTP_MAX_FIELDS)
-            return refuse(why, PP_API_HEADER_TOO_LARGE, "more than 100 header lines");
+            return refuse_head(why, PP_API_HEADER_TOO_LARGE, "more than 100 header lines");
         if (!(i == 0 ? request_line(head, line, len, why) : field_line(head, &options, line, len, why)))
             return false;
         line = eol + 2;
     }
-    return finish(head, &options, why);
+    return check_head(head, &options, why);
 }

@@ -1,14 +1,16 @@
-/* http_head.h: the head of an HTTP/1.x request, read strictly (RFC 9112). Pure: bytes in, fields out.
+/* http_head.h: the head of an HTTP/1.x request, read strictly (RFC 9112). Pure: bytes in, fields
+ * out.
  *
- * Two steps: pp_http_scan() finds where a head ends as bytes come in, and refuses at once what can't become
- * one; pp_http_head_parse() then reads the whole head in place. Refused, each with a code and a sentence:
- * bare LF, folded lines, space before a colon, control characters, NUL, an HTTP version other than 1.0
- * and 1.1, a missing or repeated Host, Content-Length that is not one number, Content-Length together with
- * Transfer-Encoding, a transfer coding other than chunked, a target that does not begin with '/', repeated
- * headers that may stand only once, and an opening handshake of WebSocket (RFC 6455 4.2.1) of another version
- * than 13 or without a key. Other upgrades are ignored (RFC 9110 7.8).
+ * Two steps: pp_http_scan() finds the end of a head as bytes arrive, and refuses input as soon as
+ * it can not become a valid head; pp_http_head_parse() then reads the whole head in place. Both
+ * refuse, with a code and a sentence: bare LF, folded lines, space before a colon, control
+ * characters, NUL, an HTTP version other than 1.0 and 1.1, a missing or repeated Host,
+ * Content-Length that is not one number, Content-Length together with Transfer-Encoding, a transfer
+ * coding other than chunked, a target that does not begin with '/', repetition of a header that
+ * must be unique, and a WebSocket handshake (RFC 6455 4.2.1) of another version than 13 or without
+ * a key. They ignore other upgrades (RFC 9110 7.8).
  *
- * To let handlers see one more header: a line in the table of http_head.c and a member here. */
+ * To show handlers one more header: a row in the table of http_head.c and a member here. */
 #ifndef PP_ADAPTER_HTTP_HEAD_H
 #define PP_ADAPTER_HTTP_HEAD_H
 
@@ -22,23 +24,24 @@
 
 enum pp_http_coding { PP_CODING_IDENTITY, PP_CODING_GZIP, PP_CODING_OTHER };
 
-/* Why a request was refused. */
+/* Why a request is refused. */
 struct pp_http_refusal {
     enum pp_api_code code;
     const char *detail; /* a constant */
-    const char *header; /* a line of the answer, "Name: value", a constant; or NULL */
+    const char *header; /* a constant line "Name: value" for the answer, or NULL */
 };
 
-/* Where the search for the end of a head stands; all zero at its beginning. */
+/* Progress of the search for the end of a head; zeroed before the search. */
 struct pp_http_scan {
-    size_t at;   /* bytes looked at */
-    size_t line; /* where the present line begins */
+    size_t at;   /* bytes searched */
+    size_t line; /* offset of the current line */
 };
 
 enum pp_http_scan_result { PP_SCAN_MORE, PP_SCAN_DONE, PP_SCAN_BAD };
 
-/* Looks at p[scan->at..n), where p is the beginning of the head in each call. DONE: the head is the first
- * scan->at bytes. BAD: `why` is set. One empty line before the request line is let pass (RFC 9112 2.2). */
+/* Searches p[scan->at..n) for the end of the head; p is the start of the head in each call. DONE:
+ * the head is the first scan->at bytes. BAD: `why` is set. Accepts one empty line before the
+ * request line (RFC 9112 2.2). */
 enum pp_http_scan_result pp_http_scan(struct pp_http_scan *scan, const char *p, size_t n,
                                       struct pp_http_refusal *why);
 
@@ -47,20 +50,21 @@ struct pp_http_head {
     const char *path, *query;
     const char *host, *authorization, *content_type, *idempotency_key, *if_none_match, *range, *if_range,
         *accept, *last_event_id, *origin, *ws_key, *ws_version;
-    const char *content_length, *transfer_encoding, *content_encoding,
-        *expect; /* as sent; the next lines say it */
+    /* the texts as the client sent them; NULL if absent */
+    const char *content_length, *transfer_encoding, *content_encoding, *expect;
     bool http10;
-    bool websocket;       /* a valid opening handshake */
-    bool keep_alive;      /* what the caller wants, its version's default included */
-    bool expect_continue; /* waits for 100 before it sends the body */
+    bool websocket; /* the request is a valid opening handshake of WebSocket */
+    /* whether the connection stays open: the client says so, or its HTTP version implies it */
+    bool keep_alive;
+    bool expect_continue; /* whether the client waits for 100 Continue before it sends the body */
     bool chunked;
-    uint64_t length; /* of the body, by Content-Length; 0 where absent */
+    uint64_t length; /* bytes of the body, from Content-Length; 0 if the header is absent */
     enum pp_http_coding coding;
 };
 
-/* Reads the head of `n` bytes that pp_http_scan() found, and puts NULs into it: the strings of `head` point
- * there. p[n] must be writable. False: refused, `why` is set; head->method is right where the method could be
- * read. */
+/* Reads the head of `n` bytes that pp_http_scan() has found, and writes NULs into it: the strings
+ * of `head` point there. p[n] must be writable. Returns false and sets `why` if the request is
+ * refused; head->method is then valid if it could be read. */
 bool pp_http_head_parse(struct pp_http_head *head, char *p, size_t n, struct pp_http_refusal *why);
 
 #endif

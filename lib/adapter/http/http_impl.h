@@ -1,7 +1,10 @@
-/* http_impl.h: what the files of this folder share: the server, a connection, an exchange.
+/* http_impl.h: declarations that the files of this folder share: the server, a connection, an
+ * exchange (one request and its answer). These files are one module: a connection's life needs the
+ * server's limits, requests, answers and streams.
  *
- * States of a connection. Each is a list of the server, ordered by the time of entry; as a state's timeout is
- * the same for all, the first of a list is the next to expire. conn_set_state() alone moves a connection.
+ * States of a connection. The server has a list for each state, ordered by the time of entry; as a
+ * state has one timeout, the first of its list is the next to expire. Only pp_conn_set_state()
+ * moves a connection.
  *
  *        accept
  *          |            +----------------------------------- IDLE <---------+
@@ -12,11 +15,12 @@
  *                                                    |                                 ^
  *                                                    +-> STREAM -> STREAM_END ---------+
  *
- * LINGER: all is said and our side is shut; what still comes is dropped, so that no reset overtakes the
- * answer. CLOSING is no list: uv_close() is under way.
+ * LINGER: the answer is sent and our side is shut; the server drops what still arrives, so that no
+ * reset overtakes the answer. CLOSING has no list: uv_close() has been called.
  *
- * STREAM: open_stream() has taken the connection; it has left its peer, and counts as a stream. Its list is
- * ordered by when it was last looked at. STREAM_END: it is being ended; see http_stream.h. */
+ * STREAM: open_stream() has taken the connection, which counts as a stream and no more for its
+ * peer. Its list is ordered by the last look at it. STREAM_END: the stream is ending; see
+ * http_stream.h. */
 #ifndef PP_ADAPTER_HTTP_IMPL_H
 #define PP_ADAPTER_HTTP_IMPL_H
 
@@ -30,9 +34,10 @@
 #include "base/log.h"
 
 enum {
-    PP_HTTP_READ_MAX = 64 * 1024, /* of a body, at once */
-    PP_HTTP_READ_MIN = 16 * 1024, /* of anything else: bounds what is left over after a request */
-    PP_HTTP_HEAD_OUT = 16 * 1024, /* of an answer's head */
+    PP_HTTP_READ_MAX = 64 * 1024, /* bytes that one read of a body may return */
+    /* bytes that one other read may return; this bounds the input behind a request */
+    PP_HTTP_READ_MIN = 16 * 1024,
+    PP_HTTP_HEAD_OUT = 16 * 1024, /* most bytes of an answer's head */
 };
 
 enum pp_conn_state {
@@ -52,7 +57,7 @@ struct pp_http;
 struct pp_stream;
 
 /* One request, from the end of its head to its answer. Its strings point into `text`. */
-struct pp_exchange {
+struct pp_http_exchange {
     uint32_t magic;
     struct pp_http_request req;
     struct pp_http *server;
@@ -66,118 +71,130 @@ struct pp_conn {
     uv_tcp_t tcp;
     struct pp_http *server;
     enum pp_conn_state state;
-    int64_t since; /* monotonic: when the state was entered */
+    int64_t since; /* pp_loop_now() when the connection entered its state */
     struct pp_node in_state;
-    int64_t active;         /* monotonic: when bytes last came, or it changed what it does */
-    enum pp_http_rank rank; /* the list of `peer` that in_peer is in */
+    /* pp_loop_now() of the last received bytes or the last change of rank */
+    int64_t active;
+    enum pp_http_rank rank; /* index of the list in `peer` that in_peer is linked into */
     struct pp_node in_peer;
-    struct pp_http_peer *peer;    /* NULL of a stream */
-    struct pp_exchange *exchange; /* in BODY and HANDLE */
-    struct pp_stream *stream;     /* in STREAM and STREAM_END */
-    char *in;                     /* received, not yet consumed; NULL where nothing is */
+    /* the address that counts this connection; NULL for a stream */
+    struct pp_http_peer *peer;
+    struct pp_http_exchange *exchange; /* set in BODY and HANDLE */
+    struct pp_stream *stream;          /* set in STREAM and STREAM_END */
+    /* bytes received and not yet consumed; NULL if there are none */
+    char *in;
     size_t in_n, in_cap;
     struct pp_http_scan scan;
-    size_t unsent;       /* at the last look: an answer that does not move is given up */
-    int64_t pace_since;  /* of a body: the present window's beginning, what came in it, */
-    uint64_t pace_bytes; /* and whether the one before was too slow */
-    bool slow;
+    /* bytes of the answer that were unsent at the last check; if their number does not shrink until
+     * the next check, the server closes the connection */
+    size_t unsent;
+    /* while a body arrives: the start of the current window, and the bytes received in it */
+    int64_t pace_since;
+    uint64_t pace_bytes;
+    bool slow;     /* too few bytes of the body came in the last whole window */
     bool running;  /* pp_conn_run() is on the stack */
-    bool reading;  /* uv_read_start() is on */
-    bool ready;    /* in server->ready: has input left for the next turn */
-    bool keep;     /* after the present answer */
-    bool read_end; /* the caller will send no more */
+    bool reading;  /* libuv reads the socket (uv_read_start()) */
+    bool ready;    /* linked into server->ready: there is input to consume in the next turn */
+    bool keep;     /* the connection stays open after the current answer */
+    bool read_end; /* the client has shut its side */
     struct pp_node in_ready;
     struct pp_http_peer_name name;
 };
 
 struct pp_http {
-    struct pp_http_server port; /* first: what callers hold */
+    struct pp_http_server port; /* must be first: users of the server hold a pointer to it */
     struct pp_loop *loop;
     struct pp_http_options options;
     struct pp_http_handler handler;
     uv_tcp_t listener;
-    uv_idle_t next_turn; /* on while there is work for the next turn: ready connections, accepts */
-    struct pp_timer *sweep;
-    struct pp_timer *look; /* after streams; on while there are any */
-    int64_t look_ms;       /* how often at each of them */
-    uint32_t max_all;      /* connections and streams: what descriptors permit */
+    /* active while the next turn has work: ready connections, or sockets to accept */
+    uv_idle_t next_turn;
+    struct pp_timer *sweep; /* fires when the next connection's state times out */
+    struct pp_timer *look;  /* active while there are streams */
+    int64_t look_ms;        /* time between two looks at one stream */
+    /* the most connections and streams together, as far as file descriptors permit */
+    uint32_t max_all;
     struct pp_list states[PP_CONN_STATES];
     struct pp_list ready;
     struct pp_http_peers peers;
     struct pp_http_budget budget;
     struct pp_http_stats stats;
-    uint64_t accept_turn; /* uv_now() of the present burst of accepts */
+    uint64_t accept_turn; /* uv_now() of the turn in which sockets were last accepted */
     uint32_t accept_n;
-    bool accept_pending; /* libuv holds an accepted socket for us */
+    bool accept_pending; /* libuv holds an accepted socket that the server has not opened yet */
     bool draining, closing;
-    size_t live; /* handles that libuv has, exchanges out at handlers: the server is freed at 0 */
+    size_t live; /* number of open libuv handles and exchanges; the server is freed when it is 0 */
     int64_t date_second;
     char date[40];
-    char in_scratch[PP_HTTP_READ_MAX]; /* read callbacks run one at a time */
+    /* one buffer for all connections, because read callbacks run one at a time */
+    char in_scratch[PP_HTTP_READ_MAX];
     char out_scratch[PP_HTTP_HEAD_OUT];
 };
 
 /* --- http_server.c --- */
-/* One of server->live less. */
+/* Decrements server->live, and frees the server when it becomes 0. */
 void pp_http_unref(struct pp_http *s);
-/* Calls pp_conn_run() or accepts further in the next turn. */
+/* Arranges that the next turn of the loop runs the ready connections and goes on accepting. */
 void pp_http_next_turn(struct pp_http *s);
 int64_t pp_http_timeout(const struct pp_http *s, enum pp_conn_state state);
-/* Connections that may be open now, streams not counted. */
+/* Returns how many connections other than streams may be open now. */
 uint64_t pp_http_max_plain(const struct pp_http *s);
 
 /* --- http_conn.c --- */
-/* Takes what libuv has accepted. */
+/* Makes a connection of the socket that libuv has accepted. */
 void pp_conn_open(struct pp_http *s);
 void pp_conn_close(struct pp_conn *c);
-/* Consumes what has been received, as far as the state allows. */
+/* Consumes received bytes as far as the state allows. */
 void pp_conn_run(struct pp_conn *c);
-/* The answer has been handed to the kernel. */
+/* Continues after an answer, which the kernel has accepted as a whole: next request, or close. */
 void pp_conn_answered(struct pp_conn *c);
 void pp_conn_set_state(struct pp_conn *c, enum pp_conn_state state);
-/* The timeout of the state has passed. */
+/* Handles the timeout of the connection's state. */
 void pp_conn_expire(struct pp_conn *c);
-/* Again to the end of its state's list. */
+/* Restarts the timeout of the state: moves the connection to the end of its state's list. */
 void pp_conn_stay(struct pp_conn *c);
-/* It counts among its peer's connections no more. */
+/* Takes the connection out of its peer's lists and count. */
 void pp_conn_leave_peer(struct pp_conn *c);
 
 /* --- http_evict.c --- */
 int pp_conn_fd(const struct pp_conn *c);
-/* Nothing has come that was not read, as far as the kernel knows. */
+/* Returns whether the kernel holds no unread bytes from the client. */
 bool pp_conn_quiet(const struct pp_conn *c);
-/* A place for one more connection of `peer`, which it counts already; false: none can go. */
+/* Closes a connection to make room for one that `peer` already counts. Returns false if no
+ * connection can be closed for it. */
 bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer);
-/* `n` bytes of a body have come. */
+/* Notes that `n` bytes of a body have arrived. */
 void pp_conn_pace(struct pp_conn *c, size_t n);
-/* Gives up a body that holds memory and comes too slowly; false: there is none. */
+/* Closes a connection whose body holds memory and arrives too slowly. Returns false if there is
+ * none. */
 bool pp_http_reclaim(void *server);
 
 /* --- http_request.c --- */
-/* Eats from p[0..n) in the states HEAD, IDLE and BODY; answers how much. May change the state, down to
- * CLOSING. */
+/* Consumes p[0..n) as far as the state allows; returns the number of bytes. May change the state,
+ * even to CLOSING. */
 size_t pp_conn_eat(struct pp_conn *c, const char *p, size_t n);
-/* pp_conn_run() in the next turn. */
+/* Arranges that the next turn calls pp_conn_run(). */
 void pp_conn_defer(struct pp_conn *c);
 /* Answers with a problem document and closes the connection. */
 void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why);
-void pp_exchange_free(struct pp_exchange *x);
-/* It is with its handler, and its caller hangs up. The exchange may be gone afterwards. */
-void pp_exchange_hang_up(struct pp_exchange *x);
-struct pp_exchange *pp_exchange_of(struct pp_http_request *req);
+void pp_exchange_free(struct pp_http_exchange *x);
+/* Tells the exchange that the client hung up. The handler may still hold it, and may free it during
+ * the call. */
+void pp_exchange_hang_up(struct pp_http_exchange *x);
+struct pp_http_exchange *pp_exchange_of(struct pp_http_request *req);
 
 /* --- http_answer.c --- */
-/* Sends; pp_conn_answered() follows, now or later, or the connection is closed. `head_only`: to HEAD. Calls
- * res->release once, now or later. */
+/* Sends the answer; pp_conn_answered() follows, now or later, or the connection is closed.
+ * `head_only` leaves the body out, for HEAD. Calls res->release once, now or later. */
 void pp_conn_answer(struct pp_conn *c, const struct pp_http_response *res, bool head_only);
-/* 100 Continue. */
+/* Sends 100 Continue. */
 void pp_conn_continue(struct pp_conn *c);
 enum pp_answer_kind {
-    PP_ANSWER_WHOLE,  /* with its length */
-    PP_ANSWER_TO_END, /* the body ends with the connection */
+    PP_ANSWER_WHOLE,  /* an answer with its Content-Length */
+    PP_ANSWER_TO_END, /* an answer whose body ends when the connection closes */
     PP_ANSWER_UPGRADE
 };
-/* The head of an answer, in the server's out_scratch; answers its length. */
+/* Writes the head of an answer to the server's out_scratch; returns its length. */
 size_t pp_answer_head(struct pp_conn *c, const struct pp_http_response *res, enum pp_answer_kind kind);
 
 #endif

@@ -1,10 +1,12 @@
-/* http_peer.c: see http_peer.h. */
+/* http_peer.c: addresses, and the table of peers. */
 #include "adapter/http/http_peer.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/check.h"
 
 static void name_v4(struct pp_http_peer_name *name, const uint8_t addr[4])
 {
@@ -59,6 +61,8 @@ void pp_http_peer_drop(struct pp_http_peers *peers, struct pp_http_peer *peer)
 {
     if (peer->n > 0)
         return;
+    for (int i = 0; i < PP_RANK_COUNT; i++)
+        pp_assert(pp_list_empty(&peer->ranks[i]), "a peer without connections lists one");
     HASH_DEL(peers->table, peer);
     free(peer);
 }

@@ -1,12 +1,13 @@
-/* http_peer.h: how many connections each address has, and which of them can go.
+/* http_peer.h: counts the connections of each address, and orders them by which may be closed
+ * first.
  *
- * An IPv4 address is a peer; so is an IPv6 /64, which one caller has whole. A peer lists its connections by
- * what they do, least recently active first, so that the one to give up for a newcomer is at hand:
+ * A peer is an IPv4 address, or an IPv6 /64, because one client usually owns all of it. It lists
+ * its connections by what they do, least recently active first, so that http_evict.c finds the one
+ * to close for a new one; http_evict.c never closes one whose request a handler has:
  *
- *   idle -> still sending a head -> still sending a body -> not reading its answer; never those being handled
+ *   idle -> sending a head -> sending a body -> not reading its answer
  *
- * http_evict.c chooses.
- * Not thread safe: the server's loop only. */
+ * All functions must be called on the server's loop thread. */
 #ifndef PP_ADAPTER_HTTP_PEER_H
 #define PP_ADAPTER_HTTP_PEER_H
 
@@ -29,17 +30,18 @@ struct pp_http_peer_key {
 
 struct pp_http_peer {
     struct pp_http_peer_key key;
-    uint32_t n; /* connections */
+    uint32_t n; /* number of its connections */
     struct pp_list ranks[PP_RANK_COUNT];
     UT_hash_handle hh;
 };
 
-/* All peers that have a connection; NULL while there is none. */
+/* Hash table of all peers that have a connection; NULL if there are none. */
 struct pp_http_peers {
     struct pp_http_peer *table;
 };
 
-/* A caller's address as handlers see it; IPv4 in IPv6 is shown as IPv4. */
+/* Writes a client's address in the form that handlers see; an IPv4 address mapped into IPv6 becomes
+ * IPv4. */
 struct pp_http_peer_name {
     char text[64];
     bool loopback;
@@ -47,9 +49,9 @@ struct pp_http_peer_name {
 };
 void pp_http_peer_name(struct pp_http_peer_name *name, const struct sockaddr_storage *sa);
 
-/* The peer of an address, made where it is new; NULL when out of memory. */
+/* Returns the peer of an address, and adds it if it is new. Returns NULL when out of memory. */
 struct pp_http_peer *pp_http_peer_get(struct pp_http_peers *peers, const struct pp_http_peer_key *key);
-/* Forgets a peer that has no connections; else does nothing. */
+/* Frees a peer that has no connections; otherwise does nothing. */
 void pp_http_peer_drop(struct pp_http_peers *peers, struct pp_http_peer *peer);
 
 #endif

@@ -1,39 +1,42 @@
-/* http_request.c: from received bytes to a request in its handler's hands, and the refusals on the way. */
-#include <assert.h>
+/* http_request.c: turns received bytes into requests, gives them to the handler, and answers those
+ * that are refused. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/http/http_impl.h"
 #include "adapter/http/http_stream.h"
+#include "base/check.h"
 
 enum {
     EXCHANGE_MAGIC = 0x48545450,
     PROBLEM_MAX = 4096,
-    REQUESTS_A_TURN = 32, /* of one connection that sends many at once, before others have their turn */
+    /* most requests of a pipelining client that are handled before other connections get a turn */
+    REQUESTS_A_TURN = 32,
 };
 
 static int status_of(enum pp_api_code code)
 {
     static const int table[] = {
-#define X(id, name, status, remedy) [PP_API_##id] = status,
+#define X(id, name, status, title, remedy) [PP_API_##id] = status,
         PP_API_CODE_TABLE(X)
 #undef X
     };
+    pp_assert((size_t)code < sizeof table / sizeof *table && table[code], "no such code");
     return table[code];
 }
 
 /* --- exchanges --- */
 
-struct pp_exchange *pp_exchange_of(struct pp_http_request *req)
+struct pp_http_exchange *pp_exchange_of(struct pp_http_request *req)
 {
-    struct pp_exchange *x = req->impl;
-    assert(x && x->magic == EXCHANGE_MAGIC);
+    struct pp_http_exchange *x = req->impl;
+    pp_assert(x && x->magic == EXCHANGE_MAGIC, "not a request that a handler has");
     return x;
 }
 
-static struct pp_exchange *exchange_new(struct pp_conn *c, const char *p, size_t n)
+static struct pp_http_exchange *exchange_new(struct pp_conn *c, const char *p, size_t n)
 {
-    struct pp_exchange *x = malloc(sizeof *x + n + 1);
+    struct pp_http_exchange *x = malloc(sizeof *x + n + 1);
     if (!x)
         return NULL;
     memset(x, 0, sizeof *x);
@@ -46,7 +49,7 @@ static struct pp_exchange *exchange_new(struct pp_conn *c, const char *p, size_t
     return x;
 }
 
-void pp_exchange_free(struct pp_exchange *x)
+void pp_exchange_free(struct pp_http_exchange *x)
 {
     struct pp_http *s = x->server;
     pp_http_body_fini(&x->body);
@@ -55,13 +58,13 @@ void pp_exchange_free(struct pp_exchange *x)
     pp_http_unref(s);
 }
 
-void pp_exchange_hang_up(struct pp_exchange *x)
+void pp_exchange_hang_up(struct pp_http_exchange *x)
 {
-    void (*tell)(struct pp_http_request * req) = x->req.on_hang_up;
+    void (*on_hang_up)(struct pp_http_request * req) = x->req.on_hang_up;
     x->req.hung_up = true;
     x->req.on_hang_up = NULL;
-    if (tell)
-        tell(&x->req);
+    if (on_hang_up)
+        on_hang_up(&x->req);
 }
 
 /* --- refusals --- */
@@ -93,7 +96,7 @@ void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why)
 
 static void dispatch(struct pp_conn *c)
 {
-    struct pp_exchange *x = c->exchange;
+    struct pp_http_exchange *x = c->exchange;
     struct pp_http *s = c->server;
     const struct pp_http_head *h = &x->head;
     x->req = (struct pp_http_request){
@@ -123,8 +126,8 @@ static void dispatch(struct pp_conn *c)
     s->handler.handle(s->handler.data, &x->req);
 }
 
-/* What the body came to: `r` of the exchange's body. */
-static void body_step(struct pp_conn *c, enum pp_http_body_result r)
+/* Continues after some of the body was read; `r` is the result of that reading. */
+static void on_body_result(struct pp_conn *c, enum pp_http_body_result r)
 {
     if (r == PP_BODY_DONE) {
         dispatch(c);
@@ -136,12 +139,13 @@ static void body_step(struct pp_conn *c, enum pp_http_body_result r)
     }
 }
 
-/* The head is p[0..n); `more` bytes follow it already. */
-static void begin(struct pp_conn *c, const char *p, size_t n, size_t more)
+/* Begins a request: p[0..n) is its head, and `more` bytes behind it have arrived. */
+static void begin_request(struct pp_conn *c, const char *p, size_t n, size_t more)
 {
+    pp_assert(!c->exchange && n > 0, "a connection has two requests");
     struct pp_http *s = c->server;
     struct pp_http_refusal why = {PP_API_OVERLOADED, "out of memory"};
-    struct pp_exchange *x = c->exchange = exchange_new(c, p, n);
+    struct pp_http_exchange *x = c->exchange = exchange_new(c, p, n);
     if (!x || !pp_http_head_parse(&x->head, x->text, n, &why)) {
         pp_conn_refuse(c, &why);
         return;
@@ -149,7 +153,7 @@ static void begin(struct pp_conn *c, const char *p, size_t n, size_t more)
     x->req.received_ms = pp_loop_now(s->loop);
     enum pp_http_body_result r = pp_http_body_init(&x->body, &x->head, s->options.max_body, &s->budget);
     bool expects = r == PP_BODY_MORE && x->head.expect_continue && more == 0;
-    body_step(c, r);
+    on_body_result(c, r);
     if (expects)
         pp_conn_continue(c);
 }
@@ -163,7 +167,7 @@ static size_t eat_head(struct pp_conn *c, const char *p, size_t n)
     case PP_SCAN_DONE:
         look = c->scan.at;
         c->scan = (struct pp_http_scan){0};
-        begin(c, p, look, n - look);
+        begin_request(c, p, look, n - look);
         return look;
     case PP_SCAN_MORE:
         if (look < max) {
@@ -185,7 +189,7 @@ static size_t eat_body(struct pp_conn *c, const char *p, size_t n)
     size_t used = 0;
     enum pp_http_body_result r = pp_http_body_feed(&c->exchange->body, p, n, &used);
     if (r != PP_BODY_MORE)
-        body_step(c, r);
+        on_body_result(c, r);
     return used;
 }
 

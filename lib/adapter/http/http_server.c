@@ -1,19 +1,21 @@
-/* http_server.c: listening, timeouts, draining, and the table of operations. See http_server.h. */
+/* http_server.c: listening, timeouts, draining, and the table of operations. */
 #include "adapter/http/http_server.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include "adapter/http/http_impl.h"
 #include "adapter/http/http_stream.h"
+#include "base/check.h"
 
 enum {
     BACKLOG = 4096,
-    ACCEPTS_A_TURN = 64,   /* then requests that have come are read first */
-    LEFT_BY_STREAMS = 512, /* descriptors, and a 16th of them */
-    PLAIN_MIN = 64,        /* connections that are always possible, however many streams there are */
+    /* most connections accepted in one turn; after that many the loop reads requests first */
+    ACCEPTS_A_TURN = 64,
+    /* file descriptors that streams leave free, in addition to a 16th of all */
+    LEFT_BY_STREAMS = 512,
+    PLAIN_MIN = 64, /* connections that stay possible, however many streams there are */
 };
 
 static struct pp_http *impl(struct pp_http_server *port)
@@ -23,7 +25,7 @@ static struct pp_http *impl(struct pp_http_server *port)
 
 void pp_http_unref(struct pp_http *s)
 {
-    assert(s->live > 0);
+    pp_assert(s->live > 0, "the server is released more often than it is used");
     if (--s->live == 0)
         free(s);
 }
@@ -79,7 +81,8 @@ static void on_sweep(void *data)
     }
 }
 
-/* A few at a time, so that streams which began together do not hold up others each time. */
+/* Checks the streams whose check is due: a few in each tick, because one check of all streams would
+ * delay other work. */
 static void on_look(void *data)
 {
     struct pp_http *s = data;
@@ -106,7 +109,7 @@ static void on_next_turn(uv_idle_t *idle)
     }
     if (s->accept_pending && !s->draining) {
         s->accept_pending = false;
-        pp_conn_open(s); /* libuv goes on accepting */
+        pp_conn_open(s); /* calls uv_accept(), which makes libuv accept again */
     }
 }
 
@@ -132,7 +135,7 @@ static void on_connection(uv_stream_t *listener, int status)
         return;
     }
     s->accept_n = 0;
-    s->accept_pending = true; /* until uv_accept() is called, libuv takes no more */
+    s->accept_pending = true; /* libuv accepts no more before uv_accept() */
     pp_http_next_turn(s);
 }
 
@@ -142,18 +145,18 @@ static void reply(struct pp_http_server *port, struct pp_http_request *req,
                   const struct pp_http_response *res)
 {
     struct pp_http *s = impl(port);
-    struct pp_exchange *x = pp_exchange_of(req);
+    struct pp_http_exchange *x = pp_exchange_of(req);
     struct pp_conn *c = x->conn;
-    assert(x->server == s);
+    pp_assert(x->server == s, "a request is answered by another server");
     if (c) {
-        assert(c->state == PP_CONN_HANDLE && c->exchange == x);
+        pp_assert(c->state == PP_CONN_HANDLE && c->exchange == x, "a request is answered twice");
         c->keep = x->head.keep_alive && !res->close && !s->draining;
         c->exchange = NULL;
         pp_conn_answer(c, res, req->method == PP_HEAD);
     } else if (res->release) {
         res->release(res->release_data);
     }
-    pp_exchange_free(x); /* last: the answer may have been made of the request */
+    pp_exchange_free(x); /* freed last, because the answer may point into the request */
 }
 
 static uint16_t port_of(struct pp_http_server *port)
@@ -188,7 +191,8 @@ static void drain(struct pp_http_server *port)
     close_unused(&s->states[PP_CONN_IDLE]);
     close_unused(&s->states[PP_CONN_HEAD]);
     struct pp_conn *c;
-    while ((c = first_of(&s->states[PP_CONN_STREAM]))) /* each leaves the list */
+    /* pp_stream_end() takes the stream out of the list */
+    while ((c = first_of(&s->states[PP_CONN_STREAM])))
         pp_stream_end(c, PP_WS_GOING_AWAY, NULL);
 }
 
@@ -203,6 +207,8 @@ static void close_server(struct pp_http_server *port)
         while ((c = first_of(&s->states[state])))
             pp_conn_close(c);
     }
+    pp_assert(s->stats.connections == 0 && s->stats.streams == 0 && pp_list_empty(&s->ready),
+              "connections are left after all were closed");
     pp_timer_close(s->sweep);
     pp_timer_close(s->look);
     close_handle((uv_handle_t *)&s->listener);
@@ -223,41 +229,28 @@ static const struct pp_http_server_ops ops = {
 
 /* --- opening --- */
 
-static int64_t or_default(int64_t value, int64_t value_default)
-{
-    return value > 0 ? value : value_default;
-}
-
+#define DEFAULT(field, value) o->field = o->field > 0 ? o->field : (value)
 static void set_defaults(struct pp_http_options *o)
 {
     if (!o->host || strcmp(o->host, "localhost") == 0)
         o->host = "127.0.0.1";
-    if (o->max_connections == 0)
-        o->max_connections = 10000;
-    if (o->max_per_address == 0)
-        o->max_per_address = 256;
-    if (o->header_timeout_ms == 0)
-        o->header_timeout_ms = 10000;
-    if (o->body_timeout_ms == 0)
-        o->body_timeout_ms = 30000;
-    if (o->idle_timeout_ms == 0)
-        o->idle_timeout_ms = 60000;
-    if (o->max_body == 0)
-        o->max_body = 32u << 20;
-    if (o->max_header_bytes == 0)
-        o->max_header_bytes = 16u << 10;
-    if (o->max_body_memory == 0)
-        o->max_body_memory = 256u << 20;
-    if (o->max_streams == 0)
-        o->max_streams = 50000;
-    if (o->max_stream_bytes == 0)
-        o->max_stream_bytes = 256u << 10;
-    o->keepalive_ms = or_default(o->keepalive_ms, 25000);
-    o->pong_ms = or_default(o->pong_ms, 60000);
-    o->close_ms = or_default(o->close_ms, 5000);
+    DEFAULT(max_connections, 10000);
+    DEFAULT(max_per_address, 256);
+    DEFAULT(header_timeout_ms, 10000);
+    DEFAULT(body_timeout_ms, 30000);
+    DEFAULT(idle_timeout_ms, 60000);
+    DEFAULT(max_body, 32u << 20);
+    DEFAULT(max_header_bytes, 16u << 10);
+    DEFAULT(max_body_memory, 256u << 20);
+    DEFAULT(max_streams, 50000);
+    DEFAULT(max_stream_bytes, 256u << 10);
+    DEFAULT(keepalive_ms, 25000);
+    DEFAULT(pong_ms, 60000);
+    DEFAULT(close_ms, 5000);
 }
 
-/* What descriptors permit; answers it for connections and streams together. */
+/* Lowers the limits as far as the number of file descriptors requires; returns the limit of
+ * connections and streams together. */
 static uint32_t limit_to_descriptors(struct pp_http_options *o)
 {
     struct rlimit r = {0};
@@ -287,7 +280,7 @@ static enum pp_err listen_on(struct pp_http *s, const struct sockaddr_storage *s
         err = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
     if (err == 0)
         return PP_OK;
-    pp_log(s->options.log, PP_LOG_ERROR, "can't listen", "host", s->options.host, "port",
+    pp_log(s->options.log, PP_LOG_ERROR, "can not listen", "host", s->options.host, "port",
            PP_LOG_INT(s->options.port), "reason", uv_strerror(err), NULL);
     return err == UV_EADDRINUSE ? PP_EBUSY : PP_EIO;
 }
@@ -318,7 +311,7 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
         free(s);
         return NULL;
     }
-    uv_tcp_init(pp_loop_uv(loop), &s->listener); /* neither can fail */
+    uv_tcp_init(pp_loop_uv(loop), &s->listener); /* this call and the next one can't fail */
     uv_idle_init(pp_loop_uv(loop), &s->next_turn);
     s->listener.data = s->next_turn.data = s;
     s->live = 2;
@@ -339,7 +332,7 @@ enum pp_err pp_http_server_open(struct pp_loop *loop, const struct pp_http_optio
     if (!s)
         return PP_ENOMEM;
     err = listen_on(s, &sa);
-    s->options.host = NULL; /* the caller's */
+    s->options.host = NULL; /* the string belongs to the caller of this function */
     if (err != PP_OK) {
         close_server(&s->port);
         return err;

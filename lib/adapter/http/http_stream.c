@@ -1,12 +1,11 @@
-/* http_stream.c: streams: how they begin, what their callers may say, how they are kept alive, how they end.
- * See http_stream.h.
+/* http_stream.c: begins and ends streams, reads what clients send on them, and keeps them alive.
  *
- * What callers send. EVENTS: dropped; nobody needs more than DROPPED_MAX. WEBSOCKET: control frames. Of pings
- * that come together the newest is answered (RFC 6455 5.5.3), and at most one pong waits; more than
- * FRAMES_A_SECOND frames: 1008. */
+ * Input of EVENTS is dropped; the server closes after DROPPED_MAX bytes. Input of WEBSOCKET must
+ * be control frames; of pings that arrive together the server answers the newest (RFC 6455
+ * 5.5.3), and it queues at most one pong. It ends a stream with 1008 after more than
+ * FRAMES_A_SECOND frames in a second. */
 #include "adapter/http/http_stream.h"
 
-#include <assert.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -14,13 +13,15 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "adapter/http/ws_handshake.h"
+#include "base/check.h"
 
 enum {
     DROPPED_MAX = 64 * 1024,
     FRAMES_A_SECOND = 100,
-    HEADERS_MAX = 12,   /* of a response */
-    LOOKS_A_SECOND = 2, /* many at a time: a caller's machine, or process, wakes up once for all of them */
+    HEADERS_MAX = 12, /* most header lines of a response */
+    /* How often per second a stream is checked for new data. The rate is low, so that a client
+     * with many streams gets their data together and wakes up once. */
+    LOOKS_A_SECOND = 2,
 };
 
 static int64_t now_of(const struct pp_conn *c)
@@ -30,7 +31,7 @@ static int64_t now_of(const struct pp_conn *c)
 
 /* --- opening --- */
 
-/* A caller that vanishes is noticed, though nothing comes from it: by what it does not acknowledge. */
+/* Makes the kernel close a connection whose client no longer acknowledges data. */
 static void set_user_timeout(const struct pp_conn *c)
 {
     int64_t ms = c->server->options.pong_ms;
@@ -58,7 +59,7 @@ static bool say_head(struct pp_conn *c, const char *key, const struct pp_http_re
     struct pp_http_response out = {.status = 200};
     if (res)
         out = *res;
-    assert(out.n_headers <= HEADERS_MAX && out.body_n == 0 && !out.release);
+    pp_assert(out.n_headers <= HEADERS_MAX && out.body_n == 0 && !out.release, "a stream's head has a body");
     enum pp_answer_kind kind = PP_ANSWER_TO_END;
     if (c->stream->kind == PP_STREAM_WEBSOCKET) {
         if (!pp_ws_accept(accept, key))
@@ -75,7 +76,7 @@ static bool say_head(struct pp_conn *c, const char *key, const struct pp_http_re
     return pp_stream_say(c, c->server->out_scratch, pp_answer_head(c, &out, kind), PP_SAY_SOON);
 }
 
-static void begin(struct pp_conn *c, struct pp_http_stream *st)
+static void begin_stream(struct pp_conn *c, struct pp_http_stream *st)
 {
     struct pp_http *s = c->server;
     c->exchange = NULL;
@@ -89,7 +90,7 @@ static void begin(struct pp_conn *c, struct pp_http_stream *st)
         int64_t tick = s->look_ms < 1000 / LOOKS_A_SECOND ? s->look_ms : 1000 / LOOKS_A_SECOND;
         pp_timer_start(s->look, tick, tick);
     }
-    if (c->in_n > 0 && !c->running) /* what came after the request */
+    if (c->in_n > 0 && !c->running) /* bytes arrived behind the request */
         pp_conn_defer(c);
 }
 
@@ -97,7 +98,7 @@ enum pp_err pp_stream_open(struct pp_http_server *port, struct pp_http_request *
                            const struct pp_http_response *res, struct pp_http_stream *st)
 {
     struct pp_http *s = pp_container_of(port, struct pp_http, port);
-    struct pp_exchange *x = pp_exchange_of(req);
+    struct pp_http_exchange *x = pp_exchange_of(req);
     struct pp_conn *c = x->conn;
     if (kind == PP_STREAM_WEBSOCKET ? !req->websocket : req->method == PP_HEAD)
         return PP_EINVAL;
@@ -109,8 +110,8 @@ enum pp_err pp_stream_open(struct pp_http_server *port, struct pp_http_request *
         pp_conn_close(c);
         return PP_ECLOSED;
     }
-    begin(c, st);
-    pp_exchange_free(x); /* last: `res` may be made of the request */
+    begin_stream(c, st);
+    pp_exchange_free(x); /* freed last, because `res` may point into the request */
     return PP_OK;
 }
 
@@ -120,7 +121,7 @@ struct pp_http_stream *pp_stream_gone(struct pp_conn *c)
 {
     struct pp_stream *x = c->stream;
     struct pp_http_stream *st = x->st;
-    if (x->out) { /* nobody reads: nothing of it stays in the kernel */
+    if (x->out) { /* the client does not read: the kernel must drop the unsent data at once */
         const struct linger at_once = {1, 0};
         setsockopt(x->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     }
@@ -129,13 +130,14 @@ struct pp_http_stream *pp_stream_gone(struct pp_conn *c)
     c->stream = NULL;
     if (st) {
         st->impl = NULL;
+        pp_assert(c->server->stats.streams > 0, "more streams close than were opened");
         c->server->stats.streams--;
     }
     return st;
 }
 
-/* All is said. */
-static void finish(struct pp_conn *c)
+/* Takes the next step towards closing the stream, after everything queued was sent. */
+static void shut_if_last(struct pp_conn *c)
 {
     if (c->stream->phase == PP_STREAM_SHUT)
         shutdown(c->stream->fd, SHUT_WR);
@@ -144,17 +146,20 @@ static void finish(struct pp_conn *c)
 void pp_stream_emptied(struct pp_conn *c)
 {
     struct pp_stream *x = c->stream;
+    pp_assert(!x->out, "an empty queue has pieces");
     x->full = false;
     if (x->phase != PP_STREAM_OPEN)
-        finish(c);
+        shut_if_last(c);
     else if (x->st->events->drained)
         x->st->events->drained(x->st);
 }
 
-/* From OPEN to `phase`, with a close frame: `code` 0 has no payload. */
-static void leave(struct pp_conn *c, enum pp_stream_phase phase, unsigned code, const char *reason)
+/* Moves the stream from OPEN to `phase`. A WebSocket gets a close frame with `code`, or with no
+ * payload if `code` is 0. */
+static void leave_open(struct pp_conn *c, enum pp_stream_phase phase, unsigned code, const char *reason)
 {
     struct pp_stream *x = c->stream;
+    pp_assert(x->phase == PP_STREAM_OPEN && phase != PP_STREAM_OPEN, "a stream ends twice");
     x->phase = phase;
     pp_conn_set_state(c, PP_CONN_STREAM_END);
     if (x->kind == PP_STREAM_WEBSOCKET) {
@@ -166,7 +171,7 @@ static void leave(struct pp_conn *c, enum pp_stream_phase phase, unsigned code, 
         }
     }
     if (!x->out)
-        finish(c);
+        shut_if_last(c);
 }
 
 void pp_stream_end(struct pp_conn *c, enum pp_ws_close code, const char *reason)
@@ -177,26 +182,26 @@ void pp_stream_end(struct pp_conn *c, enum pp_ws_close code, const char *reason)
     if (x->full || x->broken)
         pp_conn_close(c);
     else
-        leave(c, x->kind == PP_STREAM_WEBSOCKET ? PP_STREAM_WAIT : PP_STREAM_SHUT, code, reason);
+        leave_open(c, x->kind == PP_STREAM_WEBSOCKET ? PP_STREAM_WAIT : PP_STREAM_SHUT, code, reason);
 }
 
 void pp_stream_end_op(struct pp_http_server *port, struct pp_http_stream *st, enum pp_ws_close code,
                       const char *reason)
 {
     struct pp_stream *x = st->impl;
-    assert(x->conn->server == pp_container_of(port, struct pp_http, port));
+    pp_assert(x->conn->server == pp_container_of(port, struct pp_http, port), "a stream of another server");
     pp_stream_end(x->conn, code, reason);
 }
 
-/* --- what callers say --- */
+/* --- input from clients --- */
 
-/* The pong that is due, of what has been read so far. */
+/* The pong that answers the newest ping. */
 struct pong {
     uint8_t frame[2 + PP_WS_CONTROL_MAX];
-    size_t n; /* 0: none */
+    size_t n; /* bytes of the pong; 0: none is due */
 };
 
-static bool flooded(struct pp_stream *x, int64_t now)
+static bool is_flood(struct pp_stream *x, int64_t now)
 {
     if (now - x->second >= 1000) {
         x->second = now;
@@ -205,22 +210,23 @@ static bool flooded(struct pp_stream *x, int64_t now)
     return ++x->frames > FRAMES_A_SECOND;
 }
 
-static void answer(struct pp_conn *c, struct pong *pong)
+static void send_pong(struct pp_conn *c, struct pong *pong)
 {
     if (pong->n > 0 && !pp_stream_say(c, pong->frame, pong->n, PP_SAY_SOON))
         pp_conn_close(c);
     pong->n = 0;
 }
 
-/* They end it, or must be ended: with `code`, as leave() has it. */
-static void part(struct pp_conn *c, struct pong *pong, unsigned code, const char *reason)
+/* Ends the stream with `code`, as leave_open() does, because the client ended it or broke a
+ * rule. */
+static void end_by_caller(struct pp_conn *c, struct pong *pong, unsigned code, const char *reason)
 {
     struct pp_stream *x = c->stream;
     if (x->phase == PP_STREAM_OPEN) {
-        answer(c, pong);
+        send_pong(c, pong);
         if (c->state != PP_CONN_CLOSING)
-            leave(c, PP_STREAM_SHUT, code, reason);
-    } else if (x->out) { /* our close frame waits */
+            leave_open(c, PP_STREAM_SHUT, code, reason);
+    } else if (x->out) { /* our close frame is still queued */
         x->phase = PP_STREAM_SHUT;
     } else {
         pp_conn_close(c);
@@ -232,11 +238,11 @@ static void on_frame(struct pp_conn *c, enum pp_ws_got got, struct pong *pong)
     struct pp_stream *x = c->stream;
     x->heard = now_of(c);
     if (got == PP_WS_BAD)
-        part(c, pong, x->in.code, x->in.why);
+        end_by_caller(c, pong, x->in.code, x->in.why);
     else if (got == PP_WS_GOT_CLOSE)
-        part(c, pong, x->in.code, NULL);
-    else if (flooded(x, x->heard))
-        part(c, pong, PP_WS_POLICY, "too many frames");
+        end_by_caller(c, pong, x->in.code, NULL);
+    else if (is_flood(x, x->heard))
+        end_by_caller(c, pong, PP_WS_POLICY, "too many frames");
     else if (got == PP_WS_GOT_PING && x->phase == PP_STREAM_OPEN)
         pong->n = pp_ws_control(pong->frame, PP_WS_OP_PONG, x->in.payload, x->in.n);
 }
@@ -253,7 +259,7 @@ static void eat_frames(struct pp_conn *c, const char *p, size_t n)
             on_frame(c, got, &pong);
     }
     if (c->state != PP_CONN_CLOSING)
-        answer(c, &pong);
+        send_pong(c, &pong);
 }
 
 void pp_stream_eat(struct pp_conn *c, const char *p, size_t n)
@@ -270,8 +276,8 @@ void pp_stream_eat(struct pp_conn *c, const char *p, size_t n)
 
 /* --- by the clock --- */
 
-/* What waits for a caller that has taken nothing for pong_ms is given up. */
-static void look_at_waiting(struct pp_conn *c, int64_t now)
+/* Closes the stream if the client has read nothing of the queue for pong_ms. */
+static void look_at_queue(struct pp_conn *c, int64_t now)
 {
     struct pp_stream *x = c->stream;
     size_t unsent = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
@@ -302,13 +308,14 @@ void pp_stream_look(struct pp_conn *c, int64_t now)
     struct pp_stream *x = c->stream;
     const struct pp_http *s = c->server;
     if (x->out) {
-        look_at_waiting(c, now);
+        look_at_queue(c, now);
         return;
     }
     if (x->kind == PP_STREAM_WEBSOCKET && x->heard + s->options.pong_ms <= now && pp_conn_quiet(c)) {
         pp_conn_close(c);
         return;
     }
-    if (x->said + s->options.keepalive_ms <= now + s->look_ms / 2) /* the next look is further off */
+    /* at the next check of this stream more than keepalive_ms would have passed */
+    if (x->said + s->options.keepalive_ms <= now + s->look_ms / 2)
         keep_alive(c, now);
 }

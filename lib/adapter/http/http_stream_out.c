@@ -1,11 +1,13 @@
-/* http_stream_out.c: what streams send: pieces that many share, and a few bytes of our own.
+/* http_stream_out.c: sends on streams: pieces that many streams share, and a few bytes of the
+ * server's own.
  *
- * Where nothing waits, pieces go to the kernel from where they lie, in one system call for IOVECS buffers; no
- * memory is taken. What is left waits by reference: the first piece in the hands of libuv, which knows when
- * the caller reads again; then as many of the others as the kernel takes, and so on.
+ * If nothing is queued, the kernel copies from the pieces themselves, in one system call for IOVECS
+ * buffers; nothing is allocated. Pieces that the kernel does not accept are queued by reference.
+ * libuv sends the first of them and reports when the kernel has taken it; then the kernel is
+ * offered the others, and so on.
  *
- * sendmsg() and not uv_try_write(): a caller that is gone must not raise SIGPIPE. */
-#include <assert.h>
+ * This file calls sendmsg() instead of uv_try_write(), so that a client that is gone does not
+ * raise SIGPIPE. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,27 +15,31 @@
 #include <sys/uio.h>
 
 #include "adapter/http/http_stream.h"
+#include "base/check.h"
 #include "base/piece.h"
 
 enum {
-    IOVECS = 64,     /* a system call; a WebSocket needs two for a piece */
-    COST_MIN = 64,   /* what a small piece counts as in max_stream_bytes: bounds the list */
-    LIST_FIRST = 16, /* pieces */
+    IOVECS = 64, /* buffers in one system call; a WebSocket needs two for each piece */
+    /* a smaller piece counts as this many bytes of max_stream_bytes, so that the list's length is
+     * bounded */
+    COST_MIN = 64,
+    LIST_FIRST = 16, /* pieces that the list has room for at first */
 };
 
-/* What waits. The list is list[first..first + n). */
+/* The queue: front, then list[first..first + n). */
 struct pp_stream_out {
     uv_write_t write;
     struct pp_conn *conn;
-    struct pp_piece *front; /* in libuv's hands while `flying` */
+    struct pp_piece *front; /* the piece that is sent first; libuv sends it while `flying` */
     size_t front_cost;
     bool flying;
-    uint8_t head[PP_WS_HEAD_MAX]; /* of `front` */
+    uint8_t head[PP_WS_HEAD_MAX]; /* WebSocket frame head of `front` */
     struct pp_piece **list;
     size_t first, n, cap;
-    size_t bytes;                 /* in the list */
-    size_t cost;                  /* of the list and of `front` */
-    struct pp_piece *soon, *last; /* our own: whole frames */
+    size_t bytes; /* bytes of the pieces in the list */
+    size_t cost;  /* bytes that the list and `front` count as */
+    /* frames of the server's own, to be sent before and after the list */
+    struct pp_piece *soon, *last;
 };
 
 static bool framed(const struct pp_stream *x)
@@ -54,7 +60,8 @@ static size_t cost_of(bool frame, const struct pp_piece *piece)
 
 /* --- to the kernel --- */
 
-/* Bytes taken, 0 where it takes none now; -1: broken. */
+/* Offers buffers to the kernel. Returns the bytes that it accepted, maybe 0; -1: the connection is
+ * broken. */
 static ssize_t hand_over(int fd, struct iovec *iov, size_t n)
 {
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
@@ -68,7 +75,7 @@ static ssize_t hand_over(int fd, struct iovec *iov, size_t n)
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? 0 : -1;
 }
 
-/* Buffers for pieces[0..n), as many as fit. */
+/* Fills in buffers for as many pieces as fit. */
 struct gathered {
     struct iovec iov[IOVECS];
     uint8_t heads[IOVECS / 2][PP_WS_HEAD_MAX];
@@ -91,7 +98,8 @@ static void gather(struct gathered *g, bool frame, struct pp_piece *const *piece
     }
 }
 
-/* What the kernel takes of pieces[0..n): `*i` whole ones and `*at` bytes of the next. False: broken. */
+/* Offers pieces[0..n) to the kernel, which accepts `*i` whole ones and `*at` bytes of the next.
+ * Returns false if the connection is broken. */
 static bool offer(int fd, bool frame, struct pp_piece *const *pieces, size_t n, size_t *i, size_t *at)
 {
     struct gathered g;
@@ -114,9 +122,9 @@ static bool offer(int fd, bool frame, struct pp_piece *const *pieces, size_t n, 
     return true;
 }
 
-/* --- what waits --- */
+/* --- the queue --- */
 
-/* References to pieces[0..n), at the list's end; false: out of memory, nothing is changed. */
+/* Appends references to pieces[0..n); false: out of memory, the list is unchanged. */
 static bool append(struct pp_stream_out *out, bool frame, struct pp_piece *const *pieces, size_t n)
 {
     if (out->first + out->n + n > out->cap) {
@@ -142,22 +150,25 @@ static bool append(struct pp_stream_out *out, bool frame, struct pp_piece *const
     return true;
 }
 
-/* The first of the list, its reference with it. It still counts in `cost`. */
+/* Removes the first piece of the list and returns it with its reference. `cost` still counts it. */
 static struct pp_piece *take_first(struct pp_stream_out *out, bool frame)
 {
+    pp_assert(out->n > 0 && out->first + out->n <= out->cap, "the queue's list is out of range");
     struct pp_piece *piece = out->list[out->first++];
     out->n--;
+    pp_assert(out->bytes >= wire_n(frame, piece), "the queue's bytes do not add up");
     out->bytes -= wire_n(frame, piece);
     return piece;
 }
 
 static void on_written(uv_write_t *write, int status);
 
-/* Puts `piece` in front, whose reference it takes, and has libuv send it from byte `at` on. */
+/* Makes `piece` the front, takes over its reference, and lets libuv send it from byte `at` on. */
 static bool fly(struct pp_conn *c, bool frame, struct pp_piece *piece, size_t at)
 {
     struct pp_stream_out *out = c->stream->out;
     uv_buf_t bufs[2];
+    pp_assert(!out->flying && !out->front, "two pieces of a stream are in flight");
     unsigned n = 0;
     size_t head_n = frame ? pp_ws_head(out->head, PP_WS_OP_TEXT, piece->n) : 0;
     size_t skip = at > head_n ? at - head_n : 0;
@@ -202,11 +213,13 @@ void pp_stream_drop(struct pp_conn *c)
     if (!out)
         return;
     drop_pieces(out);
-    if (!out->flying) /* else on_written() does: libuv does not look at what was to be written any more */
+    /* while libuv sends the front piece, only on_written() may free it; after uv_close() libuv no
+     * longer reads the buffers */
+    if (!out->flying)
         free(out);
 }
 
-/* Frames of our own that are due now, with their reference; NULL: none. */
+/* Returns the server's own frame that is to be sent now, with its reference, or NULL. */
 static struct pp_piece *take_own(struct pp_stream_out *out)
 {
     struct pp_piece **slot = out->soon || out->n > 0 ? &out->soon : &out->last;
@@ -215,8 +228,8 @@ static struct pp_piece *take_own(struct pp_stream_out *out)
     return piece;
 }
 
-/* Sends what waits, as far as the kernel takes it. False: broken. */
-static bool go_on(struct pp_conn *c)
+/* Sends the queue as far as the kernel accepts it. Returns false if the connection is broken. */
+static bool send_queue(struct pp_conn *c)
 {
     struct pp_stream *x = c->stream;
     struct pp_stream_out *out = x->out;
@@ -256,17 +269,18 @@ static void on_written(uv_write_t *write, int status)
 {
     struct pp_stream_out *out = pp_container_of(write, struct pp_stream_out, write);
     struct pp_conn *c = out->conn;
-    if (c->state == PP_CONN_CLOSING) { /* its pieces are gone */
+    if (c->state == PP_CONN_CLOSING) { /* pp_stream_drop() has freed the pieces */
         free(out);
         return;
     }
     out->flying = false;
     pp_piece_unref(out->front);
     out->front = NULL;
+    pp_assert(out->cost >= out->front_cost, "the queue's cost does not add up");
     out->cost -= out->front_cost;
     out->front_cost = 0;
     c->stream->moved = pp_loop_now(c->server->loop);
-    if (status < 0 || !go_on(c))
+    if (status < 0 || !send_queue(c))
         pp_conn_close(c);
     else if (!c->stream->out)
         pp_stream_emptied(c);
@@ -274,8 +288,8 @@ static void on_written(uv_write_t *write, int status)
 
 /* --- sending --- */
 
-/* The rest of pieces[0..n), of whose first `at` bytes are gone, waits from now on. */
-static bool begin_waiting(struct pp_conn *c, struct pp_piece *const *pieces, size_t n, size_t at)
+/* Queues pieces[0..n), of which the first `at` bytes are already sent. */
+static bool queue_rest(struct pp_conn *c, struct pp_piece *const *pieces, size_t n, size_t at)
 {
     bool frame = framed(c->stream);
     struct pp_stream_out *out = out_new(c);
@@ -286,7 +300,7 @@ static bool begin_waiting(struct pp_conn *c, struct pp_piece *const *pieces, siz
     return fly(c, frame, pp_piece_ref(pieces[0]), at);
 }
 
-static enum pp_err break_off(struct pp_stream *x)
+static enum pp_err close_later(struct pp_stream *x)
 {
     x->broken = true;
     pp_conn_defer(x->conn);
@@ -315,9 +329,9 @@ enum pp_err pp_stream_send(struct pp_http_server *port, struct pp_http_stream *s
         return PP_OK;
     size_t i, at;
     if (!offer(x->fd, frame, pieces, n, &i, &at))
-        return break_off(x);
-    if (i < n && !begin_waiting(x->conn, pieces + i, n - i, at))
-        return break_off(x);
+        return close_later(x);
+    if (i < n && !queue_rest(x->conn, pieces + i, n - i, at))
+        return close_later(x);
     return PP_OK;
 }
 

@@ -1,14 +1,41 @@
-/* ws_frame.c: see ws_frame.h. Section numbers are RFC 6455's. */
+/* ws_frame.c: the opening handshake's key; reading and writing frames. Section numbers are those of
+ * RFC 6455. */
 #include "adapter/http/ws_frame.h"
 
-#include <assert.h>
+#include <openssl/evp.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "photopool/port/http_server.h"
 
 enum { FIN = 0x80, RESERVED = 0x70, OPCODE = 0x0f, CONTROL = 0x08, MASKED = 0x80, LENGTH = 0x7f };
-enum { HEAD = 2, MASK = 4 };
+enum { WS_HEAD = 2, MASK = 4 };
+
+/* --- the opening handshake --- */
+
+static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"; /* 1.3 */
+
+bool pp_ws_key_valid(const char *key)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    return strlen(key) == PP_WS_KEY_N && strspn(key, digits) == PP_WS_KEY_N - 2 &&
+           strcmp(key + PP_WS_KEY_N - 2, "==") == 0;
+}
+
+bool pp_ws_accept(char accept[PP_WS_ACCEPT_N + 1], const char *key)
+{
+    char text[PP_WS_KEY_N + sizeof guid];
+    unsigned char hash[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    memcpy(text, key, PP_WS_KEY_N);
+    memcpy(text + PP_WS_KEY_N, guid, sizeof guid);
+    if (EVP_Digest(text, sizeof text - 1, hash, &n, EVP_sha1(), NULL) != 1)
+        return false;
+    return EVP_EncodeBlock((unsigned char *)accept, hash, (int)n) == PP_WS_ACCEPT_N;
+}
+
+/* --- frames that clients send --- */
 
 static enum pp_ws_got bad(struct pp_ws_in *in, unsigned code, const char *why)
 {
@@ -18,7 +45,7 @@ static enum pp_ws_got bad(struct pp_ws_in *in, unsigned code, const char *why)
     return PP_WS_BAD;
 }
 
-/* The first two bytes (5.2): MORE where the frame may go on. */
+/* Checks the first two bytes of a frame (5.2). Returns MORE if they are valid. */
 static enum pp_ws_got judge(struct pp_ws_in *in)
 {
     unsigned first = in->head[0], opcode = first & OPCODE;
@@ -41,13 +68,14 @@ static enum pp_ws_got judge(struct pp_ws_in *in)
     return PP_WS_MORE;
 }
 
-/* 7.4: defined, registered (1012 to 1014), or private. */
+/* Returns whether a close code may be sent (7.4): defined, registered (1012 to 1014), or
+ * private. */
 static bool may_be_sent(unsigned code)
 {
     return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) || (code >= 3000 && code <= 4999);
 }
 
-static enum pp_ws_got closing(struct pp_ws_in *in)
+static enum pp_ws_got read_close(struct pp_ws_in *in)
 {
     in->code = 0;
     if (in->n == 0)
@@ -63,12 +91,12 @@ static enum pp_ws_got closing(struct pp_ws_in *in)
     return PP_WS_GOT_CLOSE;
 }
 
-static enum pp_ws_got complete(struct pp_ws_in *in)
+static enum pp_ws_got on_frame_end(struct pp_ws_in *in)
 {
     unsigned opcode = in->head[0] & OPCODE;
     in->head_n = 0;
     if (opcode == PP_WS_OP_CLOSE)
-        return closing(in);
+        return read_close(in);
     return opcode == PP_WS_OP_PING ? PP_WS_GOT_PING : PP_WS_GOT_PONG;
 }
 
@@ -79,23 +107,24 @@ enum pp_ws_got pp_ws_feed(struct pp_ws_in *in, const void *p, size_t n, size_t *
     *used = n;
     if (in->bad)
         return PP_WS_BAD;
-    while (at < n && in->head_n < HEAD + MASK) {
+    while (at < n && in->head_n < WS_HEAD + MASK) {
         in->head[in->head_n++] = bytes[at++];
-        if (in->head_n == HEAD && judge(in) == PP_WS_BAD)
+        if (in->head_n == WS_HEAD && judge(in) == PP_WS_BAD)
             return PP_WS_BAD;
     }
-    if (in->head_n < HEAD + MASK)
+    if (in->head_n < WS_HEAD + MASK)
         return PP_WS_MORE;
     size_t length = in->head[1] & LENGTH;
+    pp_assert(length <= PP_WS_CONTROL_MAX && in->n <= length, "a payload beyond its buffer");
     for (; at < n && in->n < length; in->n++)
-        in->payload[in->n] = bytes[at++] ^ in->head[HEAD + in->n % MASK];
+        in->payload[in->n] = bytes[at++] ^ in->head[WS_HEAD + in->n % MASK];
     if (in->n < length)
         return PP_WS_MORE;
     *used = at;
-    return complete(in);
+    return on_frame_end(in);
 }
 
-/* --- what we send --- */
+/* --- frames that the server sends --- */
 
 static void put_be(uint8_t *p, uint64_t v, int bytes)
 {
@@ -120,7 +149,7 @@ size_t pp_ws_head(uint8_t head[PP_WS_HEAD_MAX], enum pp_ws_opcode opcode, uint64
 
 size_t pp_ws_control(uint8_t buf[2 + PP_WS_CONTROL_MAX], enum pp_ws_opcode opcode, const void *p, size_t n)
 {
-    assert(n <= PP_WS_CONTROL_MAX);
+    pp_assert(n <= PP_WS_CONTROL_MAX, "a control frame has too much payload");
     buf[0] = FIN | (uint8_t)opcode;
     buf[1] = (uint8_t)n;
     if (n > 0)

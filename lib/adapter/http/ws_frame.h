@@ -1,16 +1,17 @@
-/* ws_frame.h: WebSocket frames (RFC 6455) as a server of events needs them: strict, incremental, pure.
+/* ws_frame.h: WebSocket (RFC 6455) as a server of events needs it: strict, incremental, pure.
  *
- * Subscribers may send control frames only, so that what is kept of a connection's input is one control
- * frame's payload, 125 bytes, and nothing is allocated. That is why there is no library here: wslay and
- * libwebsockets handle messages, extensions and fragments that are refused here anyway, and keep 4 to 8 KiB
- * for each connection, of which there are tens of thousands that are idle.
+ * Subscribers may send control frames only, so a connection's input needs room for one control
+ * frame's payload, 125 bytes, and no allocation. Hence no library: wslay and libwebsockets handle
+ * messages, extensions and fragments, which we refuse, and need 4 to 8 KiB for each of tens of
+ * thousands of idle connections.
  *
- * Judged in this order, once the two bytes are in that each frame begins with: reserved bits, opcodes that
- * do not exist, masking, control frames that are fragmented or of more than 125 bytes, a continuation of
- * nothing: 1002. Text and binary: 1008. Then, of a close frame: one byte alone, or a code that may not be
- * sent: 1002; a reason that is not UTF-8: 1007. The verdict does not depend on how the bytes are cut.
+ * The reader refuses a frame by its first two bytes, in this order: with 1002 for reserved bits, an
+ * unknown opcode, a missing mask, a control frame that is fragmented or above 125 bytes, and a
+ * continuation of nothing; with 1008 for text and binary. It refuses a close frame with 1002 if the
+ * payload is a single byte or a code that must not be sent, and with 1007 if the reason is not
+ * UTF-8. The verdict does not depend on how reads split the bytes.
  *
- * What we send: whole frames, not masked, of which pp_ws_head() makes the first bytes. */
+ * We send whole frames without a mask; pp_ws_head() makes their first bytes. */
 #ifndef PP_ADAPTER_HTTP_WS_FRAME_H
 #define PP_ADAPTER_HTTP_WS_FRAME_H
 
@@ -19,8 +20,10 @@
 #include <stdint.h>
 
 enum {
-    PP_WS_HEAD_MAX = 10,     /* of a frame that we send */
-    PP_WS_CONTROL_MAX = 125, /* payload of a control frame */
+    PP_WS_KEY_N = 24,
+    PP_WS_ACCEPT_N = 28,
+    PP_WS_HEAD_MAX = 10,     /* most bytes of the head of a frame that we send */
+    PP_WS_CONTROL_MAX = 125, /* most bytes of a control frame's payload */
     PP_WS_REASON_MAX = PP_WS_CONTROL_MAX - 2,
 };
 
@@ -33,42 +36,49 @@ enum pp_ws_opcode {
     PP_WS_OP_PONG = 10
 };
 
-/* Codes that only this side's judgement gives; those that callers give: enum pp_ws_close. */
+/* Close codes for violations found here; enum pp_ws_close has the codes for users of the port. */
 enum { PP_WS_PROTOCOL_ERROR = 1002, PP_WS_BAD_DATA = 1007 };
 
 enum pp_ws_got {
-    PP_WS_MORE, /* all bytes are used, no frame is complete */
+    PP_WS_MORE, /* all bytes are consumed, no frame is complete */
     PP_WS_GOT_PING,
     PP_WS_GOT_PONG,
-    PP_WS_GOT_CLOSE, /* `code` is theirs, 0 where they gave none */
-    PP_WS_BAD        /* to be closed with `code` and `why`; no byte is looked at any more */
+    PP_WS_GOT_CLOSE, /* a close frame with the client's `code`; 0: it has none */
+    /* the client broke a rule: close with `code` and `why`; later bytes are ignored */
+    PP_WS_BAD
 };
 
-/* A reader; all zero at its beginning. */
+/* Returns whether `key` is a valid Sec-WebSocket-Key (4.2): 16 bytes in base64. */
+bool pp_ws_key_valid(const char *key);
+/* Writes Sec-WebSocket-Accept for a valid key. Returns false if OpenSSL has no SHA-1. */
+bool pp_ws_accept(char accept[PP_WS_ACCEPT_N + 1], const char *key);
+
+/* Reads frames; zeroed before the first byte. */
 struct pp_ws_in {
     uint8_t head[6]; /* two bytes, then the mask */
     uint8_t head_n;
-    uint8_t n; /* of payload, in ping, pong and close */
+    uint8_t n; /* bytes of payload; valid after ping, pong and close */
     uint16_t code;
     bool bad;
     uint8_t payload[PP_WS_CONTROL_MAX];
     const char *why; /* a constant */
 };
 
-/* Reads up to the end of the next frame: `*used` of p[0..n), all of them unless a frame ended. After a frame,
- * payload[0..n) is its content, until the next call. */
+/* Reads to the end of the next frame. `*used` bytes of p[0..n) are consumed: all of them unless a
+ * frame ended. After a frame, in->payload[0..in->n) holds its payload until the next call. */
 enum pp_ws_got pp_ws_feed(struct pp_ws_in *in, const void *p, size_t n, size_t *used);
 
-/* The beginning of a whole frame of `n` bytes; answers its length, 2, 4 or 10. */
+/* Writes the head of a whole frame of `n` bytes; returns its length, 2, 4 or 10. */
 size_t pp_ws_head(uint8_t head[PP_WS_HEAD_MAX], enum pp_ws_opcode opcode, uint64_t n);
-/* The same without making it. */
+/* Returns only the length of that head. */
 static inline size_t pp_ws_head_n(uint64_t n)
 {
     return n < 126 ? 2 : n <= UINT16_MAX ? 4 : 10;
 }
 
-/* A whole control frame in buf, 2 to 127 bytes: answers how many. A close frame's payload is `code`, unless
- * it is 0, and `reason`, cut at a character's beginning where it is too long; NULL is fine. */
+/* Writes a whole control frame to buf; returns its length, 2 to 127. The payload of a close frame
+ * is `code`, unless it is 0, and `reason`, which is cut between characters if it is too long; NULL:
+ * no reason. */
 size_t pp_ws_control(uint8_t buf[2 + PP_WS_CONTROL_MAX], enum pp_ws_opcode opcode, const void *p, size_t n);
 size_t pp_ws_close_frame(uint8_t buf[2 + PP_WS_CONTROL_MAX], unsigned code, const char *reason);
 

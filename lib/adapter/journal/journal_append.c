@@ -1,203 +1,189 @@
-/* journal_append.c: inner, then own; own alone where inner is not to be asked. See journal_queue.h.
+/* journal_append.c: appends an entry to `inner` (the queue that the journal wraps) and to `own`
+ * (the journal's own durable log). See journal_queue.h.
  *
- *   the key in own  ->  inner  ->  own (synced)  ->  202        an answer or a refusal of inner's
- *                       inner does not answer    ->  the same, and the round goes on asking
- *   inner is away                   ->  own  ->  202, and the round appends it to inner
- *   the client waits, or own failed the last time
- *     with a key                    ->  the key in own  ->  the key in inner  ->  own: it is not promised
- *                                        twice, and what own refuses is nowhere
- *     without                       ->  own
- */
+ *   normally:          look up the key in own; append to inner; append to own (synced); answer 202
+ *     inner refuses:   answer as inner does; own is not written
+ *     inner is silent: append to own; answer 202; the round asks inner later
+ *   inner is away:     append to own; answer 202; the round appends it to inner later
+ *   own must come first, see own_is_first():
+ *     with a key:      look up the key in own, then in inner; append to own; answer 202; the round
+ *                      appends it to inner later
+ *     without a key:   append to own; answer 202; the round appends it to inner later */
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/journal/journal_internal.h"
 
-struct append {
+struct jq_append_op {
     struct jq_op op;
-    struct jq_entry *e;  /* ours until own has it */
-    enum jq_state state; /* what it will be in, then */
-    enum pp_err result;  /* ... and what is said to the caller */
+    struct jq_entry *e;  /* in no list until own has it; the operation frees it on failure */
+    enum jq_state state; /* of the entry once own has it */
+    enum pp_err result;  /* of the caller's request, once own has the entry */
     struct pp_ingest_append sub;
 };
 
-static struct pp_ingest_append *request(struct append *a)
+static struct pp_ingest_append *request(struct jq_append_op *a)
 {
     return (struct pp_ingest_append *)a->op.r;
 }
 
-static struct pp_ingest_append *sub_request(struct append *a, void (*done)(struct pp_req *req))
+/* Sends a->sub, the changed copy of the append, to one of the queues. */
+static enum pp_err send_sub(struct jq_append_op *a, struct pp_ingest_queue *to,
+                            void (*done)(struct pp_req *req))
 {
-    a->sub = *request(a);
     a->sub.req = jq_req(&a->op, done);
-    return &a->sub;
+    return to->ops->append(to, &a->sub);
 }
 
-static void not_appended(struct append *a, enum pp_err err)
+/* Continues after a submit: calls done() itself if the submit failed. */
+static void go_on(struct jq_append_op *a, enum pp_err submitted)
+{
+    if (submitted == PP_OK)
+        return;
+    a->sub.req.err = submitted;
+    a->sub.req.done(&a->sub.req);
+}
+
+static void end_not_appended(struct jq_append_op *a, enum pp_err err)
 {
     struct pp_ingest_append *r = request(a);
     free(a->e);
     r->old_answer = a->sub.old_answer;
     r->old_answer_n = a->sub.old_answer_n;
     if (err == PP_EFULL)
-        jq_round_kick(a->op.q); /* some of it may be planned by now */
+        jq_round_kick(a->op.q); /* the round releases entries that are planned by now, which makes room */
     jq_end(&a->op, err);
 }
 
 /* --- own --- */
 
-static void own_works(struct jq *q, enum pp_err err)
+static void note_own(struct jq *q, enum pp_err err)
 {
     if (q->own_failed == (err != PP_OK))
         return;
     q->own_failed = err != PP_OK;
     if (q->own_failed)
-        pp_log(q->log, PP_LOG_ERROR, "the journal can't be written: batches are refused", "error",
-               pp_err_text(err), NULL);
+        pp_log(q->log, PP_LOG_ERROR, "journal not writable: batches are refused", "error", pp_err_text(err),
+               NULL);
     else
-        pp_log(q->log, PP_LOG_INFO, "the journal can be written again", NULL);
+        pp_log(q->log, PP_LOG_INFO, "journal writable again", NULL);
 }
 
-/* Own has not taken it. Inner may have it, once, and answers for its key; but a 202 would not survive inner.
- */
-static void not_kept(struct append *a, enum pp_err err)
+/* Ends an append that own did not keep. Inner may have the entry and its key, but the caller gets
+ * no 202, because it would not survive a loss of inner. */
+static void end_not_kept(struct jq_append_op *a, enum pp_err err)
 {
-    struct jq *q = a->op.q;
-
     if (err != PP_EEXISTS && err != PP_EMISMATCH && err != PP_EFULL)
-        own_works(q, err);
-    not_appended(a, err);
+        note_own(a->op.q, err);
+    end_not_appended(a, err);
 }
 
-static void own_done(struct pp_req *req)
+static void on_own_appended(struct pp_req *req)
 {
-    struct append *a = req->data;
+    struct jq_append_op *a = req->data;
     struct jq *q = a->op.q;
 
     if (req->err != PP_OK) {
-        not_kept(a, req->err);
+        end_not_kept(a, req->err);
         return;
     }
-    own_works(q, PP_OK);
-    if (!jq_entry_add(q, a->e, a->state)) { /* on disk, but unknown until the next start: no promise */
-        not_kept(a, PP_ENOMEM);
+    note_own(q, PP_OK);
+    pp_assert(a->e, "an append has no entry");
+    if (!jq_entry_add(
+            q, a->e,
+            a->state)) { /* on disk, but in memory only after the next start: the caller gets no 202 */
+        end_not_kept(a, PP_ENOMEM);
         return;
     }
     jq_round_kick(q);
     jq_end(&a->op, a->result);
 }
 
-/* Own's high water is for what inner has not: the rest is bounded by inner's. */
-static enum pp_err append_to_own(struct append *a, enum jq_state state)
+/* Sends the append to own. Own's high water counts only for an entry that inner lacks: inner has
+ * checked its own high water for the others. */
+static enum pp_err append_to_own(struct jq_append_op *a, enum jq_state state, enum pp_err result)
 {
     struct jq *q = a->op.q;
-    struct pp_ingest_append *own = sub_request(a, own_done);
+    a->sub = *request(a);
     a->state = state;
-    if (state != JQ_MISSING)
-        own->high_water = 0;
-    else if (q->high_water)
-        own->high_water = q->high_water;
-    return q->own->ops->append(q->own, own);
-}
-
-static void keep(struct append *a, enum jq_state state, enum pp_err result)
-{
     a->result = result;
-    enum pp_err err = append_to_own(a, state);
-    if (err != PP_OK) {
-        a->sub.req.err = err;
-        own_done(&a->sub.req);
-    }
+    if (state != JQ_MISSING)
+        a->sub.high_water = 0;
+    else if (q->high_water)
+        a->sub.high_water = q->high_water;
+    return send_sub(a, q->own, on_own_appended);
 }
 
-/* Inner does not answer: later ones of the client must not overtake it. */
-static void keep_alone(struct append *a, enum jq_state state)
+static void keep(struct jq_append_op *a, enum jq_state state, enum pp_err result)
 {
-    jq_away(a->op.q);
-    keep(a, state, PP_OK);
+    go_on(a, append_to_own(a, state, result));
 }
 
 /* --- inner --- */
 
-/* Another batch has the key; `answer` is that one's. */
-static bool is_other(const struct pp_ingest_append *r, const char *answer, size_t n)
+static void on_inner_appended(struct pp_req *req)
 {
-    return answer && (n != r->answer_n || memcmp(answer, r->answer, n) != 0);
-}
-
-static void inner_done(struct pp_req *req)
-{
-    struct append *a = req->data;
+    struct jq_append_op *a = req->data;
     struct pp_ingest_append *r = request(a);
+    bool failed = jq_failed(req->err), exists = req->err == PP_EEXISTS;
 
-    if (r->only_key) {
-        not_appended(a, req->err);
-        return;
-    }
-    switch (req->err) {
-    case PP_OK: keep(a, a->sub.only_key ? JQ_MISSING : JQ_SURE, PP_OK); return;
-    case PP_EIO:
-    case PP_ENOSPC: keep_alone(a, JQ_MISSING); return;
-    case PP_EUNKNOWN:
-    case PP_ETIMEOUT: keep_alone(a, JQ_DOUBTFUL); return;
-    case PP_EEXISTS:
-        if (is_other(r, a->sub.old_answer, a->sub.old_answer_n)) {
-            not_appended(a, PP_EEXISTS);
-            return;
-        }
+    if (r->only_key || (req->err != PP_OK && !failed && !exists) ||
+        (exists && jq_is_other(r, a->sub.old_answer, a->sub.old_answer_n))) {
+        end_not_appended(a, req->err);
+    } else if (failed) { /* own keeps the entry, and later entries of the client wait until inner has it */
+        jq_away(a->op.q);
+        bool doubtful = req->err == PP_EUNKNOWN || req->err == PP_ETIMEOUT;
+        keep(a, doubtful ? JQ_DOUBTFUL : JQ_MISSING, PP_OK);
+    } else if (exists) {
         r->old_answer = a->sub.old_answer;
         r->old_answer_n = a->sub.old_answer_n;
         keep(a, JQ_SURE, PP_EEXISTS);
-        return;
-    default: not_appended(a, req->err);
+    } else {
+        keep(a, a->sub.only_key ? JQ_MISSING : JQ_SURE, PP_OK);
     }
 }
 
-/* Inner may not have it yet: it would overtake earlier ones of the client, or own may refuse it. */
+/* True if own must have the entry before inner: earlier entries of the client still wait in the
+ * journal, or the last write to own failed and this one may fail, too. */
 static bool own_is_first(struct jq *q, const struct pp_ingest_append *r)
 {
     return q->own_failed || jq_client_waits(q, r->entry.client);
 }
 
-static enum pp_err append_to_inner(struct append *a)
+static enum pp_err append_to_inner(struct jq_append_op *a)
 {
     struct jq *q = a->op.q;
-    sub_request(a, inner_done)->only_key |= own_is_first(q, request(a));
-    return q->inner->ops->append(q->inner, &a->sub);
+    a->sub = *request(a);
+    a->sub.only_key |= own_is_first(q, request(a));
+    return send_sub(a, q->inner, on_inner_appended);
 }
 
 /* --- the key --- */
 
-/* Own knows keys that inner has not heard of yet, or has lost. */
-static void key_looked_up(struct pp_req *req)
+/* The journal has asked own first, because own may have a key that inner has not received yet, or
+ * has lost. */
+static void on_key_looked_up(struct pp_req *req)
 {
-    struct append *a = req->data;
-    if (req->err != PP_OK) {
-        not_appended(a, req->err);
-        return;
-    }
-    enum pp_err err = append_to_inner(a);
-    if (err != PP_OK) {
-        a->sub.req.err = err;
-        inner_done(&a->sub.req);
-    }
+    struct jq_append_op *a = req->data;
+    if (req->err != PP_OK)
+        end_not_appended(a, req->err);
+    else
+        go_on(a, append_to_inner(a));
 }
 
-static enum pp_err look_up_key(struct append *a)
-{
-    struct jq *q = a->op.q;
-    sub_request(a, key_looked_up)->only_key = true;
-    return q->own->ops->append(q->own, &a->sub);
-}
-
-static enum pp_err begin(struct append *a)
+static enum pp_err begin_append(struct jq_append_op *a)
 {
     const struct pp_ingest_append *r = request(a);
     struct jq *q = a->op.q;
 
+    pp_assert(q->loaded, "an append begins before the journal is loaded");
     if (!r->only_key && (q->away || (!r->key && own_is_first(q, r))))
-        return append_to_own(a, JQ_MISSING);
-    return r->key ? look_up_key(a) : append_to_inner(a);
+        return append_to_own(a, JQ_MISSING, PP_OK);
+    if (!r->key)
+        return append_to_inner(a);
+    a->sub = *r;
+    a->sub.only_key = true;
+    return send_sub(a, q->own, on_key_looked_up);
 }
 
 enum pp_err jq_append(struct pp_ingest_queue *base, struct pp_ingest_append *r)
@@ -206,7 +192,7 @@ enum pp_err jq_append(struct pp_ingest_queue *base, struct pp_ingest_append *r)
     enum pp_err err;
     if (!q->loaded && q->early.n >= JQ_EARLY_MAX)
         return PP_EFULL;
-    struct append *a = (struct append *)jq_op_new(q, sizeof *a, &r->req, &err);
+    struct jq_append_op *a = (struct jq_append_op *)jq_op_new(q, sizeof *a, &r->req, &err);
     if (!a)
         return err;
     r->old_answer = NULL;
@@ -216,7 +202,7 @@ enum pp_err jq_append(struct pp_ingest_queue *base, struct pp_ingest_append *r)
         pp_list_push(&q->early, &a->op.node);
         return PP_OK;
     }
-    err = a->e ? begin(a) : PP_ENOMEM;
+    err = a->e ? begin_append(a) : PP_ENOMEM;
     if (err != PP_OK) {
         free(a->e);
         jq_drop(&a->op);
@@ -231,8 +217,8 @@ void jq_append_early(struct jq *q)
     pp_list_init(&early);
     pp_list_splice(&early, &q->early);
     while ((node = pp_list_pop(&early))) {
-        struct append *a = (struct append *)pp_container_of(node, struct jq_op, node);
-        enum pp_err err = q->closing ? PP_ECLOSED : begin(a);
+        struct jq_append_op *a = (struct jq_append_op *)pp_container_of(node, struct jq_op, node);
+        enum pp_err err = q->closing ? PP_ECLOSED : begin_append(a);
         if (err == PP_OK)
             continue;
         free(a->e);

@@ -1,8 +1,71 @@
-/* journal_entry.c: what is in the journal, in memory. See journal_internal.h. */
+/* journal_entry.c: the journal's entries in memory; operations. See journal_internal.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/journal/journal_internal.h"
+
+/* --- operations --- */
+
+struct jq_op *jq_op_new(struct jq *q, size_t size, struct pp_req *r, enum pp_err *err)
+{
+    *err = q->closing ? PP_ECLOSED : PP_ENOMEM;
+    struct jq_op *op = q->closing ? NULL : calloc(1, size);
+    if (!op)
+        return NULL;
+    *err = PP_OK;
+    op->q = q;
+    op->r = r;
+    pp_arena_init(&op->arena, 0);
+    q->in_flight++;
+    return op;
+}
+
+/* Frees the queue on a later turn of the loop: inner can't be closed from within its callback. */
+static void leave(struct jq *q)
+{
+    pp_assert(q->in_flight > 0, "more operations end than began");
+    q->in_flight--;
+    if (q->closing && q->in_flight == 0)
+        pp_timer_start(q->timer, 0, 0);
+}
+
+void jq_drop(struct jq_op *op)
+{
+    struct jq *q = op->q;
+    pp_arena_fini(&op->arena);
+    free(op);
+    leave(q);
+}
+
+void jq_end(struct jq_op *op, enum pp_err err)
+{
+    struct pp_req *r = op->r;
+    struct jq *q = op->q;
+    pp_arena_fini(&op->arena);
+    free(op);
+    if (r) {
+        r->err = err;
+        r->done(r);
+    }
+    leave(q);
+}
+
+struct pp_req jq_req(struct jq_op *op, void (*done)(struct pp_req *req))
+{
+    return (struct pp_req){.done = done, .data = op, .arena = op->r ? op->r->arena : &op->arena};
+}
+
+bool jq_failed(enum pp_err err)
+{
+    return err == PP_EIO || err == PP_ENOSPC || err == PP_ETIMEOUT || err == PP_EUNKNOWN;
+}
+
+bool jq_is_other(const struct pp_ingest_append *r, const char *answer, size_t n)
+{
+    return answer && (n != r->answer_n || memcmp(answer, r->answer, n) != 0);
+}
+
+/* --- entries --- */
 
 struct jq_entry *jq_entry_new(const struct pp_ingest_entry *from)
 {
@@ -44,12 +107,14 @@ static void leave_list(struct jq_entry *e)
 {
     if (!e->list)
         return;
+    pp_assert(e->state == JQ_SURE || e->client->waiting > 0,
+              "a client has fewer waiting entries than it lists");
     pp_list_remove(e->list, &e->node);
     e->client->waiting -= e->state != JQ_SURE;
     e->list = NULL;
 }
 
-/* By order of acceptance: nearly always the last. */
+/* Inserts the entry by order of acceptance; its place is nearly always the end. */
 static void insert(struct pp_list *l, struct jq_entry *e)
 {
     struct pp_node *after = l->head.prev;
@@ -72,6 +137,7 @@ void jq_entry_set(struct jq *q, struct jq_entry *e, enum jq_state state)
         e->list = &q->open;
         insert(e->list, e);
     } else {
+        pp_assert(e->level < JQ_LEVELS, "an entry has no level");
         e->due_ms = pp_loop_now(q->loop) + (q->check_ms << e->level);
         e->list = &q->sure[e->level];
         pp_list_push(e->list, &e->node);
@@ -81,6 +147,7 @@ void jq_entry_set(struct jq *q, struct jq_entry *e, enum jq_state state)
 bool jq_entry_add(struct jq *q, struct jq_entry *e, enum jq_state state)
 {
     struct jq_client *c = find_client(q, e->e.client);
+    pp_assert(!jq_find(q, e->batch_id) && !e->list, "an entry is added twice");
     if (!c) {
         size_t n = strlen(e->e.client);
         c = n < sizeof c->id ? calloc(1, sizeof *c) : NULL;
@@ -103,7 +170,8 @@ void jq_entry_later(struct jq *q, struct jq_entry *e)
     jq_entry_set(q, e, JQ_SURE);
 }
 
-/* The hash keeps the order of acceptance, so that each is put behind the last: no search for its place. */
+/* Walks the hash, which is in order of acceptance, so that each entry goes to the end of `open`
+ * without a search. */
 void jq_entries_doubt(struct jq *q)
 {
     struct jq_entry *e, *next;
@@ -112,6 +180,7 @@ void jq_entries_doubt(struct jq *q)
         if (e->state == JQ_SURE)
             e->state = JQ_DOUBTFUL;
         e->client->waiting++;
+        pp_assert(e->client->waiting <= e->client->entries, "a client waits for more entries than it has");
         e->list = &q->open;
         pp_list_push(e->list, &e->node);
     }
@@ -125,6 +194,7 @@ void jq_entry_remove(struct jq *q, struct jq_entry *e)
     free(e);
     if (--c->entries > 0)
         return;
+    pp_assert(c->waiting == 0, "a client without entries waits");
     HASH_DEL(q->clients, c);
     free(c);
 }

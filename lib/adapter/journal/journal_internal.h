@@ -1,23 +1,34 @@
-/* journal_internal.h: what the files of the journal share.
+/* journal_internal.h: the declarations that the files of the journal share. Each file of this list
+ * uses only itself and the files above it:
  *
- *   journal_queue.c   open, reading what is left from before, close; what is merely passed on
- *   journal_entry.c   what is in the journal, in memory: states, lists, who waits behind whom
- *   journal_append.c  inner, then own
- *   journal_round.c   what became of entries: released, or appended again
- *   journal_read.c    get, list, stats, check, cancel: inner's answer, and what only the journal knows
+ *   journal_entry.c   the entries in memory: their states and lists; operations
+ *   journal_round.c   the round: asks inner about entries, releases them or appends them again
+ *   journal_append.c  append: writes a batch to inner, then to own
+ *   journal_read.c    the other operations, which combine the answers of inner and of the journal
+ *   journal_queue.c   opens, loads and closes the journal
  *
- * An entry in memory is in own; one in own is in memory, once that has been read (loaded), but for those that
- * are being appended or released. All of them are in inner, or promised, or about to be: own has an entry
- * only when inner's answer is known, or is not to be waited for. Its state says what is known of inner:
+ * Two words. `inner` is the queue that the journal wraps: the nodes share it, and planners take
+ * entries from it. `own` is the journal's own durable log on this node's disk. Each entry of own is
+ * also in memory, without its payload, from the moment when own has been read at the start
+ * (loaded).
  *
- *   appended there: SURE --asked: unknown--> MISSING --appended--> SURE --asked: planned--> gone
- *   answer lost:    DOUBTFUL --asked: waiting--> SURE, unknown--> MISSING, planned--> gone
- *   never sent:     MISSING
- *   inner has lost one, or goes away: all that are SURE become DOUBTFUL
+ * An append writes an entry to own only after inner has answered or failed, or if the journal
+ * decided not to wait for inner. The state of an entry says what the journal knows about inner:
  *
- * Invariants: `open` has those that are not SURE, by order of acceptance; of a client with one of these
- * (waiting > 0) no append begins with inner but the round's, which goes by that order. SURE ones are in
- * `sure`, by how often they were asked for, each list by due time. */
+ *   SURE      inner had the entry at the last answer
+ *   DOUBTFUL  inner may have it: an answer was lost, or inner may have lost data since
+ *   MISSING   inner does not have it: it was never sent, or inner said that it does not know it
+ *
+ *   SURE or DOUBTFUL  --inner says "unknown"-->  MISSING  --round appends it-->  SURE
+ *   any state         --inner says "waiting"-->  SURE
+ *   any state         --inner says "planned"-->  released: deleted from own and from memory
+ *   SURE              --inner goes away, or has lost any entry-->  DOUBTFUL
+ *
+ * Invariants. The list `open` has the entries that are DOUBTFUL or MISSING, in the order in which
+ * this node accepted them. While a client has one of these (waiting > 0), only the round appends
+ * entries of this client to inner, in that order. The lists `sure` have the SURE entries, one list
+ * for each level, ordered by the time of the next question. The level of an entry grows with each
+ * question, up to JQ_LEVELS - 1, and doubles the time until the next one. */
 #ifndef PP_ADAPTER_JOURNAL_INTERNAL_H
 #define PP_ADAPTER_JOURNAL_INTERNAL_H
 
@@ -25,6 +36,7 @@
 
 #include "adapter/journal/journal_queue.h"
 #include "base/arena.h"
+#include "base/check.h"
 #include "base/list.h"
 
 enum { JQ_LEVELS = 6, JQ_SLICE = 256, JQ_EARLY_MAX = 4096 };
@@ -33,21 +45,21 @@ enum jq_state { JQ_SURE, JQ_DOUBTFUL, JQ_MISSING };
 
 struct jq_client {
     UT_hash_handle hh;
-    size_t entries, waiting; /* waiting: of these not SURE */
+    size_t entries, waiting; /* number of entries; number of entries that are not SURE */
     char id[PP_CLIENT_MAX + 1];
 };
 
 struct jq_entry {
     UT_hash_handle hh;
     struct pp_node node;
-    struct pp_list *list; /* NULL: none */
+    struct pp_list *list; /* the list that has the entry; NULL: none has */
     struct jq_client *client;
     enum jq_state state;
-    uint64_t num; /* order of acceptance */
+    uint64_t num; /* position in the order of acceptance */
     unsigned level;
-    int64_t due_ms;           /* monotonic: to be asked for */
-    bool tell;                /* inner has not been told yet that it is cancelled */
-    struct pp_ingest_entry e; /* without payload; strings are below */
+    int64_t due_ms;           /* monotonic: when the round asks inner about it */
+    bool untold;              /* true: the round must still tell inner that the entry is cancelled */
+    struct pp_ingest_entry e; /* without payload; its strings are in batch_id[] */
     char batch_id[];
 };
 
@@ -63,86 +75,83 @@ struct jq {
     struct pp_list open, sure[JQ_LEVELS];
     uint64_t next_num;
     bool loaded, closing;
-    bool away;            /* inner did not answer, or take an entry, the last time */
-    bool doubt;           /* it has gone away: what is SURE must be asked for */
-    bool away_told;       /* the log says so */
-    bool own_failed;      /* own could not be written the last time */
-    struct pp_list early; /* appends that wait until it is loaded */
-    size_t under_way;     /* operations of ours, with requests in own or inner */
+    bool away;  /* true: at the last request, inner did not answer or took no entry */
+    bool doubt; /* true: inner has gone away, so the round must ask it about every SURE entry */
+    bool away_logged;
+    bool own_failed;      /* true: the last write to own failed */
+    struct pp_list early; /* appends that came before own was read */
+    size_t in_flight;     /* number of operations that have requests in flight to own or inner */
     struct pp_timer *timer;
     bool in_round;
-    struct jq_round *round;
     char durable[640];
 };
 
-/* An operation: `r` is the caller's request (NULL: nobody's). Freed by jq_end(). */
+/* --- operations (journal_entry.c) --- */
+
+/* An operation sends requests to inner and own, one after the other. `r` is the caller's request,
+ * or NULL for an operation that the journal itself began; then answers go into `arena`. jq_end()
+ * frees the operation. */
 struct jq_op {
-    struct pp_node node;
+    struct pp_node node; /* in q->early */
     struct jq *q;
     struct pp_req *r;
+    struct pp_arena arena;
 };
 
-/* size: of a struct that begins with struct jq_op. NULL: out of memory or closing (*err). */
+/* Allocates an operation of `size` bytes: a struct that begins with struct jq_op. Returns NULL and
+ * sets *err if memory is out or the queue closes. */
 struct jq_op *jq_op_new(struct jq *q, size_t size, struct pp_req *r, enum pp_err *err);
-/* The caller's request is done with `err`, the operation freed. */
+/* Ends the caller's request with `err`, and frees the operation. */
 void jq_end(struct jq_op *op, enum pp_err err);
-/* Freed; the caller's request was not taken. */
+/* Frees an operation whose submit failed: the caller's done() is not called. */
 void jq_drop(struct jq_op *op);
-/* A request of ours that answers into the caller's arena. */
+/* Returns a request for inner or own, which answers into the caller's arena or the operation's. */
 struct pp_req jq_req(struct jq_op *op, void (*done)(struct pp_req *req));
+/* Returns true if `err` says that inner gave no answer. */
+bool jq_failed(enum pp_err err);
+/* True if `answer` (n bytes, the stored answer for the key of `r`) is that of another batch. False
+ * if it is NULL. */
+bool jq_is_other(const struct pp_ingest_append *r, const char *answer, size_t n);
 
-/* --- journal_entry.c --- */
+/* --- entries (journal_entry.c) --- */
 
-/* Not in the hash yet; NULL: out of memory. */
+/* Allocates an entry, which jq_entry_add() adds or free() frees. NULL: out of memory. */
 struct jq_entry *jq_entry_new(const struct pp_ingest_entry *e);
-/* As the last; false: out of memory. */
+/* Adds the entry as the latest accepted one. False: out of memory. */
 pp_must_check bool jq_entry_add(struct jq *q, struct jq_entry *e, enum jq_state state);
 struct jq_entry *jq_find(struct jq *q, const char *batch_id);
+/* Changes the state of an entry and moves it to the list of that state; no other function does. */
 void jq_entry_set(struct jq *q, struct jq_entry *e, enum jq_state state);
-/* SURE, and asked for again later each time. */
+/* Makes the entry SURE. If it was SURE before, raises its level. */
 void jq_entry_later(struct jq *q, struct jq_entry *e);
-/* All that are SURE become DOUBTFUL; they keep their level. */
+/* Makes every SURE entry DOUBTFUL; each keeps its level. */
 void jq_entries_doubt(struct jq *q);
 void jq_entry_remove(struct jq *q, struct jq_entry *e);
-/* Whether a new entry of this client would overtake one. */
+/* Returns true if the client has entries that are not SURE: then inner must not get a newer one
+ * first. */
 bool jq_client_waits(struct jq *q, const char *client);
-/* A copy without payload. PP_ENOMEM. */
+/* Copies an entry, without payload, into the arena. PP_ENOMEM. */
 pp_must_check enum pp_err jq_entry_copy(struct pp_arena *a, const struct jq_entry *e,
                                         struct pp_ingest_entry *out);
 
-/* --- journal_queue.c --- */
-
-/* Reads what own has, then goes on. */
-void jq_load(struct jq *q);
-/* Closed, and nothing is under way. */
-void jq_free(struct jq *q);
-
 /* --- journal_round.c --- */
 
-pp_must_check bool jq_round_open(struct jq *q);
-void jq_round_close(struct jq *q);
-/* There may be something to do now. */
+/* Sets the timer of the round for its next step, if there is one. */
 void jq_round_kick(struct jq *q);
-/* Inner did not answer, or take an entry. */
+/* Does the next step of the round; the timer calls it. */
+void jq_round_step(struct jq *q);
+/* Notes that inner did not answer, or took no entry. */
 void jq_away(struct jq *q);
-/* These are planned: they leave the journal. Copies. */
+/* Deletes planned entries from the journal. Copies the ids. */
 void jq_release(struct jq *q, const char *const *batch_ids, size_t n);
 
-/* --- the operations --- */
+/* --- journal_append.c, journal_read.c --- */
 
-void jq_append_early(struct jq *q); /* loaded: those that waited, or are done with PP_ECLOSED */
+/* Begins the appends that waited for the load, or ends them if the queue closes. */
+void jq_append_early(struct jq *q);
 
-#define JQ_OPS(X)               \
-    X(append, pp_ingest_append) \
-    X(ack, pp_ingest_ack)       \
-    X(get, pp_ingest_get)       \
-    X(list, pp_ingest_list)     \
-    X(cancel, pp_ingest_cancel) \
-    X(stats, pp_ingest_stats)   \
-    X(clean, pp_ingest_clean)   \
-    X(check, pp_ingest_check)
 #define X(name, type) pp_must_check enum pp_err jq_##name(struct pp_ingest_queue *q, struct type *r);
-JQ_OPS(X)
+PP_INGEST_OPS(X)
 #undef X
 
 #endif

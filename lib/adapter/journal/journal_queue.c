@@ -1,8 +1,7 @@
-/* journal_queue.c: open, reading what is left from before, close; what is merely passed on. See
- * journal_internal.h. */
+/* journal_queue.c: opens the journal, loads the entries that an earlier process left, closes it.
+ * See journal_internal.h. */
 #include "adapter/journal/journal_queue.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,75 +10,18 @@
 
 enum { CHECK_MS = 3000, PAGE = 1000, TRY_AGAIN_MS = 1000 };
 
-/* --- operations --- */
+/* --- loading --- */
 
-void jq_free(struct jq *q)
-{
-    q->own->ops->close(q->own);
-    q->inner->ops->close(q->inner);
-    jq_round_close(q);
-    free(q);
-}
-
-struct jq_op *jq_op_new(struct jq *q, size_t size, struct pp_req *r, enum pp_err *err)
-{
-    *err = q->closing ? PP_ECLOSED : PP_ENOMEM;
-    struct jq_op *op = q->closing ? NULL : calloc(1, size);
-    if (!op)
-        return NULL;
-    *err = PP_OK;
-    op->q = q;
-    op->r = r;
-    q->under_way++;
-    return op;
-}
-
-/* Freed on a turn of its own: here we are called back by inner, which could not give back any more what was
- * taken. */
-static void leave(struct jq *q)
-{
-    q->under_way--;
-    if (q->closing && q->under_way == 0)
-        pp_timer_start(q->timer, 0, 0);
-}
-
-void jq_drop(struct jq_op *op)
-{
-    struct jq *q = op->q;
-    free(op);
-    leave(q);
-}
-
-void jq_end(struct jq_op *op, enum pp_err err)
-{
-    struct pp_req *r = op->r;
-    struct jq *q = op->q;
-    free(op);
-    if (r) {
-        r->err = err;
-        r->done(r);
-    }
-    leave(q);
-}
-
-struct pp_req jq_req(struct jq_op *op, void (*done)(struct pp_req *req))
-{
-    return (struct pp_req){.done = done, .data = op, .arena = op->r->arena};
-}
-
-/* --- what is left from before --- */
-
-struct load {
+struct jq_load {
     struct jq_op op;
-    struct pp_arena arena; /* of all pages */
     struct pp_ingest_list list;
     struct jq_entry **entries;
     size_t n, room;
 };
 
-static void load_page(struct load *s);
+static void load_page(struct jq_load *s);
 
-/* The order of acceptance, as far as a node's clock goes. */
+/* Compares by time of acceptance, as this node's clock told it. */
 static int by_age(const void *a, const void *b)
 {
     const struct jq_entry *x = *(struct jq_entry *const *)a, *y = *(struct jq_entry *const *)b;
@@ -88,7 +30,7 @@ static int by_age(const void *a, const void *b)
     return strcmp(x->batch_id, y->batch_id);
 }
 
-static void load_end(struct load *s, bool ok)
+static void end_load(struct jq_load *s, bool ok)
 {
     struct jq *q = s->op.q;
     ok = ok && !q->closing;
@@ -100,7 +42,7 @@ static void load_end(struct load *s, bool ok)
             free(e);
     }
     free(s->entries);
-    pp_arena_fini(&s->arena);
+    pp_assert(!q->loaded, "the journal is loaded twice");
     q->loaded = ok;
     if (ok) {
         jq_append_early(q);
@@ -111,7 +53,7 @@ static void load_end(struct load *s, bool ok)
     jq_end(&s->op, PP_OK);
 }
 
-static bool keep(struct load *s, const struct pp_ingest_entry *from)
+static bool keep_entry(struct jq_load *s, const struct pp_ingest_entry *from)
 {
     if (s->n == s->room) {
         size_t room = s->room ? 2 * s->room : PAGE;
@@ -127,59 +69,45 @@ static bool keep(struct load *s, const struct pp_ingest_entry *from)
     return e;
 }
 
-static void page_listed(struct pp_req *req)
+static void on_page_listed(struct pp_req *req)
 {
-    struct load *s = req->data;
+    struct jq_load *s = req->data;
     bool ok = req->err == PP_OK;
     if (!ok)
-        pp_log(s->op.q->log, PP_LOG_ERROR, "the journal can't be read", "error", pp_err_text(req->err), NULL);
+        pp_log(s->op.q->log, PP_LOG_ERROR, "journal unreadable", "error", pp_err_text(req->err), NULL);
     for (size_t i = 0; ok && i < s->list.n; i++)
-        ok = keep(s, &s->list.entries[i]);
+        ok = keep_entry(s, &s->list.entries[i]);
     if (!ok || !s->list.more || s->op.q->closing) {
-        load_end(s, ok);
+        end_load(s, ok);
         return;
     }
-    pp_arena_fini(&s->arena);
-    pp_arena_init(&s->arena, 0);
+    pp_arena_fini(&s->op.arena);
     s->list.after = s->entries[s->n - 1]->batch_id;
     load_page(s);
 }
 
-static void load_page(struct load *s)
+static void load_page(struct jq_load *s)
 {
     struct pp_ingest_queue *own = s->op.q->own;
-    s->list = (struct pp_ingest_list){
-        .req = {.done = page_listed, .data = s, .arena = &s->arena}, .after = s->list.after, .limit = PAGE};
+    s->list =
+        (struct pp_ingest_list){.req = jq_req(&s->op, on_page_listed), .after = s->list.after, .limit = PAGE};
     enum pp_err err = own->ops->list(own, &s->list);
     if (err != PP_OK)
-        load_end(s, false);
+        end_load(s, false);
 }
 
-void jq_load(struct jq *q)
+static void load(struct jq *q)
 {
     enum pp_err err;
-    struct load *s = (struct load *)jq_op_new(q, sizeof *s, NULL, &err);
+    struct jq_load *s = (struct jq_load *)jq_op_new(q, sizeof *s, NULL, &err);
     if (!s) {
         pp_timer_start(q->timer, TRY_AGAIN_MS, 0);
         return;
     }
-    pp_arena_init(&s->arena, 0);
     load_page(s);
 }
 
-/* --- passed on --- */
-
-static enum pp_err journal_take(struct pp_ingest_queue *base, struct pp_ingest_take *r)
-{
-    struct pp_ingest_queue *inner = ((struct jq *)base)->inner;
-    return inner->ops->take(inner, r);
-}
-
-static enum pp_err journal_poison(struct pp_ingest_queue *base, struct pp_ingest_poison *r)
-{
-    struct pp_ingest_queue *inner = ((struct jq *)base)->inner;
-    return inner->ops->poison(inner, r); /* own hears of it by asking */
-}
+/* --- passed on to inner --- */
 
 static void journal_watch(struct pp_ingest_queue *base, void (*cb)(void *data), void *data)
 {
@@ -207,25 +135,48 @@ static const char *durability(struct pp_ingest_queue *base)
 
 /* --- life --- */
 
+/* Frees a closed queue once nothing is in flight. */
+static void free_journal(struct jq *q)
+{
+    struct jq_entry *e, *next;
+    pp_assert(q->closing && q->in_flight == 0, "the journal is freed with operations left");
+    q->own->ops->close(q->own);
+    q->inner->ops->close(q->inner);
+    pp_timer_close(q->timer);
+    HASH_ITER (hh, q->entries, e, next)
+        jq_entry_remove(q, e);
+    pp_assert(!q->clients && pp_list_empty(&q->open), "clients or entries outlive the journal");
+    free(q);
+}
+
+static void on_timer(void *data)
+{
+    struct jq *q = data;
+    if (q->closing)
+        free_journal(q);
+    else if (q->loaded)
+        jq_round_step(q);
+    else
+        load(q);
+}
+
 static void close_journal(struct pp_ingest_queue *base)
 {
     struct jq *q = (struct jq *)base;
     q->inner->ops->watch(q->inner, NULL, NULL);
-    q->under_way++;
+    q->in_flight++;
     q->closing = true;
     jq_append_early(q);
     pp_timer_stop(q->timer);
-    if (--q->under_way == 0)
-        jq_free(q);
+    if (--q->in_flight == 0)
+        free_journal(q);
 }
 
 static const struct pp_ingest_queue_ops ops = {
 #define X(name, type) .name = jq_##name,
-    JQ_OPS(X)
+    PP_INGEST_OPS(X)
 #undef X
-        .take = journal_take,
-    .poison = journal_poison,
-    .watch = journal_watch,
+        .watch = journal_watch,
     .durability = durability,
     .roundtrips = journal_roundtrips,
     .close = close_journal,
@@ -247,11 +198,15 @@ enum pp_err pp_journal_queue_open(struct pp_loop *loop, const struct pp_journal_
     q->check_ms = o->check_ms > 0 ? o->check_ms : CHECK_MS;
     q->high_water = o->high_water;
     pp_list_init(&q->early);
-    if (!jq_round_open(q)) {
+    pp_list_init(&q->open);
+    for (int i = 0; i < JQ_LEVELS; i++)
+        pp_list_init(&q->sure[i]);
+    q->timer = pp_timer_open(loop, on_timer, q);
+    if (!q->timer) {
         free(q);
         return PP_ENOMEM;
     }
-    jq_load(q);
+    load(q);
     *out = &q->base;
     return PP_OK;
 }

@@ -1,22 +1,30 @@
-/* journal_queue.h: an ingest queue that a node shares with others (inner), with a journal on this node's own
- * disk (own) in front: what was answered 202 here is kept here until it is planned.
+/* journal_queue.h: an ingest queue that writes each accepted batch also to a journal on this node's
+ * disk, and keeps it there until the batch is planned.
  *
- *   append -> inner -> own (synced) -> 202          own: entry, key, answer, until inner says that it is
- *             \ away: own all the same, 202; appended there as soon as it is back                planned
+ * It consists of two queues. `inner` is the queue that the journal wraps; all nodes share it. `own`
+ * is the journal's own durable log on this node's disk.
  *
- * What a 202 is worth: it survives the loss of everything in inner. An inner that answers, but does not know
- * an entry, gets it again (planning twice changes nothing).
- *  - Refusals are inner's: its high water, its keys; but a key that own has is answered by own. Where inner
- *    can't be asked, own's keys and own's high water decide.
- *  - A node that goes down on the way has its batch in inner, with its key: whoever asks again, anywhere, is
- *    answered with it. That 202 is worth what inner is worth.
- *  - Order: entries of one client go to inner in the order of their acceptance here. So while one of them is
- * not surely there, the client's next ones wait behind it in the journal.
- *  - A key that went to two nodes while inner was away is two batches: both were promised. So it is where
- *    inner's answer was lost, own failed, and inner is still away when the caller asks again.
+ *   inner answers:  append -> inner -> own (synced) -> 202
+ *   inner is away:  append -> own (synced) -> 202; the entry goes to inner when inner is back
  *
- * A failing own is a failing append: no 202 without the journal. Those under way when it fails may be
- * in inner, where their keys find them; later ones are tried in own first, until it works. */
+ * Own keeps the entry, its Idempotency-Key and the answer until inner says that the batch is
+ * planned. So a 202 survives the loss of all data of inner: if inner answers but does not
+ * know an entry, the journal appends the entry again. (Planning a batch twice changes nothing.)
+ *  - Refusals: inner decides by its high water and its keys, except that own answers for a key that
+ *    own has. While inner is away, the keys and the high water of own decide.
+ *  - A node that goes down during an append may leave the batch with its key in inner only. A
+ *    caller that sends it again, to any node, gets the first answer. This one 202 is lost if
+ *    inner's data are lost.
+ *  - Order: entries of one client go to inner in the order in which this node accepted them. While
+ *    the journal is not sure that inner has one of them, the client's later entries wait in the
+ *    journal.
+ *  - If a caller sends one key to two nodes while inner is away, both nodes accept it, and both
+ *    batches are planned. The same happens if inner's answer is lost, own fails, and inner is still
+ *    away when the caller sends the key again.
+ *
+ * If the write to own fails, the append fails: the journal never answers 202 without it. The entry
+ * may be in inner then; a retry with the same key finds it. Until own can be written again, new
+ * appends write to own before inner. */
 #ifndef PP_ADAPTER_JOURNAL_QUEUE_H
 #define PP_ADAPTER_JOURNAL_QUEUE_H
 
@@ -26,17 +34,17 @@
 
 struct pp_journal_options {
     struct pp_ingest_queue *inner;
-    struct pp_ingest_queue *own; /* with read; used by nobody else */
+    struct pp_ingest_queue *own; /* must have ops->read; nobody else uses it */
     struct pp_log *log;
-    int64_t check_ms; /* the time after which inner is first asked what became of an entry; 0: 3 s */
-    uint64_t
-        high_water; /* with so many photos in own, what inner has not is refused; 0: what the append says */
+    int64_t check_ms; /* age of an entry at the first question to inner about it; 0: 3 s */
+    /* While own has this many photos, it refuses entries that inner does not have; 0: the
+     * high_water of each append counts. */
+    uint64_t high_water;
 };
 
-/* Both queues belong to the journal from then on, and are closed by its close (where a request to them is
- * under way then, a moment later, on the loop). PP_EINVAL: own has no read; PP_ENOMEM; then they
- * stay the caller's.
- */
+/* Opens the queue. On success it owns the two queues o->inner and o->own: its close closes both,
+ * later on the loop if a request to one of them is in flight. On failure the caller still owns
+ * them: PP_EINVAL (o->own has no ops->read), PP_ENOMEM. */
 pp_must_check enum pp_err pp_journal_queue_open(struct pp_loop *loop, const struct pp_journal_options *o,
                                                 struct pp_ingest_queue **out);
 

@@ -1,16 +1,20 @@
-/* journal_read.c: get, list, stats, check, cancel, ack, clean: inner's answer, and what only the journal
- * knows. See journal_internal.h.
+/* journal_read.c: the operations other than append. See journal_internal.h.
  *
- * While inner is away the journal answers alone; what other nodes have accepted is then not seen. */
-#include <stdlib.h>
+ * The answer is that of `inner`, the queue that the journal wraps, plus entries that are only in
+ * `own`, the journal's own durable log. While inner is away the journal answers from own, and the
+ * answer lacks entries that other nodes accepted. */
 #include <string.h>
 
 #include "adapter/journal/journal_internal.h"
 
-/* An operation with one request to inner or own at a time. */
-struct reading {
+enum read_op { READ_ack, READ_get, READ_list, READ_cancel, READ_stats, READ_clean, READ_check, READ_OPS };
+
+/* An operation that sends a copy of the caller's request to inner or own. */
+struct jq_read {
     struct jq_op op;
+    enum read_op what;
     union {
+        struct pp_req req; /* the first member of each of these */
         struct pp_ingest_ack ack;
         struct pp_ingest_get get;
         struct pp_ingest_list list;
@@ -21,117 +25,78 @@ struct reading {
     } sub;
 };
 
-static struct reading *begin(struct pp_ingest_queue *base, struct pp_req *r, enum pp_err *err)
+static enum pp_err send_sub(struct jq_read *s, struct pp_ingest_queue *to, void (*done)(struct pp_req *req))
 {
-    return (struct reading *)jq_op_new((struct jq *)base, sizeof(struct reading), r, err);
+    s->sub.req = jq_req(&s->op, done);
+    switch (s->what) {
+#define CASE(op) \
+    case READ_##op: return to->ops->op(to, &s->sub.op)
+        CASE(ack);
+        CASE(get);
+        CASE(list);
+        CASE(cancel);
+        CASE(stats);
+        CASE(clean);
+        CASE(check);
+#undef CASE
+    case READ_OPS: break;
+    }
+    return PP_EINVAL;
 }
 
-static enum pp_err sent(struct reading *s, enum pp_err err)
+/* Sends the second request of an operation. If the submit fails the operation ends. */
+static void send_second(struct jq_read *s, struct pp_ingest_queue *to, void (*done)(struct pp_req *req))
 {
-    if (err != PP_OK)
-        jq_drop(&s->op);
-    return err;
-}
-
-/* The second request of an operation: what can't be submitted is done, too. */
-static void sent_on(struct reading *s, enum pp_err err)
-{
+    enum pp_err err = send_sub(s, to, done);
     if (err != PP_OK)
         jq_end(&s->op, err);
 }
 
-/* Inner could not be asked. */
-static bool failed(enum pp_err err)
-{
-    return err == PP_EIO || err == PP_ENOSPC || err == PP_ETIMEOUT || err == PP_EUNKNOWN;
-}
+/* --- answers, one function for each operation --- */
 
-/* --- ack, clean --- */
-
-static void acked(struct pp_req *req)
+static void on_acked(struct pp_req *req)
 {
-    struct reading *s = req->data;
-    const struct pp_ingest_ack *r = &s->sub.ack;
+    struct jq_read *s = req->data;
     if (req->err == PP_OK)
-        jq_release(s->op.q, r->batch_ids, r->n);
+        jq_release(s->op.q, s->sub.ack.batch_ids, s->sub.ack.n);
     jq_end(&s->op, req->err);
 }
 
-enum pp_err jq_ack(struct pp_ingest_queue *base, struct pp_ingest_ack *r)
+static void on_inner_cleaned(struct pp_req *req)
 {
-    enum pp_err err;
-    struct reading *s = begin(base, &r->req, &err);
-    if (!s)
-        return err;
-    s->sub.ack = *r;
-    s->sub.ack.req = jq_req(&s->op, acked);
-    return sent(s, s->op.q->inner->ops->ack(s->op.q->inner, &s->sub.ack));
+    jq_end(&((struct jq_read *)req->data)->op, req->err);
 }
 
-static void cleaned(struct pp_req *req)
+static void on_own_cleaned(struct pp_req *req)
 {
-    jq_end(&((struct reading *)req->data)->op, req->err);
-}
-
-static void own_cleaned(struct pp_req *req)
-{
-    struct reading *s = req->data;
-    struct jq *q = s->op.q;
-    if (req->err != PP_OK || q->closing) {
+    struct jq_read *s = req->data;
+    if (req->err != PP_OK || s->op.q->closing)
         jq_end(&s->op, req->err);
-        return;
-    }
-    s->sub.clean.req = jq_req(&s->op, cleaned);
-    sent_on(s, q->inner->ops->clean(q->inner, &s->sub.clean));
+    else
+        send_second(s, s->op.q->inner, on_inner_cleaned);
 }
 
-enum pp_err jq_clean(struct pp_ingest_queue *base, struct pp_ingest_clean *r)
+static void on_got(struct pp_req *req)
 {
-    enum pp_err err;
-    struct reading *s = begin(base, &r->req, &err);
-    if (!s)
-        return err;
-    s->sub.clean = *r;
-    s->sub.clean.req = jq_req(&s->op, own_cleaned);
-    return sent(s, s->op.q->own->ops->clean(s->op.q->own, &s->sub.clean));
-}
-
-/* --- get --- */
-
-static void got(struct pp_req *req)
-{
-    struct reading *s = req->data;
+    struct jq_read *s = req->data;
     struct pp_ingest_get *r = (struct pp_ingest_get *)s->op.r;
     const struct jq_entry *e = jq_find(s->op.q, r->batch_id);
     enum pp_err err = req->err;
 
     r->entry = s->sub.get.entry;
-    if (e && (failed(err) || (err == PP_ENOTFOUND && e->state != JQ_SURE)))
+    if (e && (jq_failed(err) || (err == PP_ENOTFOUND && e->state != JQ_SURE)))
         err = !r->client || strcmp(r->client, e->e.client) == 0 ? jq_entry_copy(r->req.arena, e, &r->entry)
                                                                 : PP_ENOTFOUND;
     jq_end(&s->op, err);
 }
 
-enum pp_err jq_get(struct pp_ingest_queue *base, struct pp_ingest_get *r)
-{
-    enum pp_err err;
-    struct reading *s = begin(base, &r->req, &err);
-    if (!s)
-        return err;
-    struct jq *q = s->op.q;
-    struct pp_ingest_queue *from = q->away ? q->own : q->inner;
-    s->sub.get = *r;
-    s->sub.get.req = jq_req(&s->op, got);
-    return sent(s, from->ops->get(from, &s->sub.get));
-}
-
-/* --- list --- */
-
-/* Puts e into its place of r->entries (by id, newest first, at most r->limit), unless it is there. */
-static enum pp_err merge(struct pp_ingest_list *r, const struct jq_entry *e)
+/* Inserts a copy of `e` into r->entries, which are ordered by id, newest first, and at most
+ * r->limit. Does nothing if the entry is there already. */
+static enum pp_err merge_entry(struct pp_ingest_list *r, const struct jq_entry *e)
 {
     size_t i = 0;
     int order = -1;
+    pp_assert(r->n <= r->limit, "a list is longer than its limit");
     while (i < r->n && (order = strcmp(r->entries[i].batch_id, e->batch_id)) > 0)
         i++;
     if (i < r->n && order == 0)
@@ -141,7 +106,7 @@ static enum pp_err merge(struct pp_ingest_list *r, const struct jq_entry *e)
         r->more = true;
         if (i == n)
             return PP_OK;
-        n--; /* the oldest makes room */
+        n--; /* drops the oldest entry */
     }
     memmove(&r->entries[i + 1], &r->entries[i], (n - i) * sizeof *r->entries);
     r->n = n + 1;
@@ -160,14 +125,14 @@ static enum pp_err merge_missing(struct jq *q, struct pp_ingest_list *r)
         if (err != PP_OK || e->state != JQ_MISSING || (r->client && strcmp(r->client, e->e.client) != 0) ||
             (r->after && strcmp(e->batch_id, r->after) >= 0))
             continue;
-        err = merge(r, e);
+        err = merge_entry(r, e);
     }
     return err;
 }
 
-static void own_listed(struct pp_req *req)
+static void on_own_listed(struct pp_req *req)
 {
-    struct reading *s = req->data;
+    struct jq_read *s = req->data;
     struct pp_ingest_list *r = (struct pp_ingest_list *)s->op.r;
     r->entries = s->sub.list.entries;
     r->n = s->sub.list.n;
@@ -175,43 +140,21 @@ static void own_listed(struct pp_req *req)
     jq_end(&s->op, req->err);
 }
 
-static void inner_listed(struct pp_req *req)
+static void on_listed(struct pp_req *req)
 {
-    struct reading *s = req->data;
+    struct jq_read *s = req->data;
     struct jq *q = s->op.q;
     struct pp_ingest_list *r = (struct pp_ingest_list *)s->op.r;
 
-    if (failed(req->err) && !q->closing) {
+    if (jq_failed(req->err) && !q->closing) {
         s->sub.list = *r;
-        s->sub.list.req = jq_req(&s->op, own_listed);
-        sent_on(s, q->own->ops->list(q->own, &s->sub.list));
+        send_second(s, q->own, on_own_listed);
         return;
     }
-    r->entries = s->sub.list.entries;
-    r->n = s->sub.list.n;
-    r->more = s->sub.list.more;
-    enum pp_err err = req->err;
-    if (err == PP_OK && !pp_list_empty(&q->open))
-        err = merge_missing(q, r);
-    jq_end(&s->op, err);
+    if (req->err == PP_OK && !pp_list_empty(&q->open))
+        req->err = merge_missing(q, &s->sub.list);
+    on_own_listed(req);
 }
-
-enum pp_err jq_list(struct pp_ingest_queue *base, struct pp_ingest_list *r)
-{
-    enum pp_err err;
-    struct reading *s = begin(base, &r->req, &err);
-    if (!s)
-        return err;
-    struct jq *q = s->op.q;
-    struct pp_ingest_queue *from = q->away ? q->own : q->inner;
-    r->n = 0;
-    r->more = false;
-    s->sub.list = *r;
-    s->sub.list.req = jq_req(&s->op, q->away ? own_listed : inner_listed);
-    return sent(s, from->ops->list(from, &s->sub.list));
-}
-
-/* --- stats --- */
 
 static void add_stats(struct pp_ingest_stats *r, const struct jq_entry *e)
 {
@@ -221,46 +164,34 @@ static void add_stats(struct pp_ingest_stats *r, const struct jq_entry *e)
         r->oldest_ms = e->e.created_at;
 }
 
-static void counted(struct pp_req *req)
+/* Answers stats. If inner gave no answer, the journal counts the entries of own and returns PP_OK,
+ * because it still accepts batches. */
+static void on_counted(struct pp_req *req)
 {
-    struct reading *s = req->data;
+    struct jq_read *s = req->data;
     struct jq *q = s->op.q;
-    struct pp_ingest_stats *r = (struct pp_ingest_stats *)s->op.r;
-    const struct pp_ingest_stats *sub = &s->sub.stats;
-    bool own = q->away || failed(req->err); /* accepting goes on: that is no failure */
+    struct pp_ingest_stats *r = (struct pp_ingest_stats *)s->op.r, sum = {.req = r->req};
+    bool own = q->away || jq_failed(req->err);
 
-    r->entries = own ? 0 : sub->entries;
-    r->photos = own ? 0 : sub->photos;
-    r->poisoned = own ? 0 : sub->poisoned;
-    r->oldest_ms = own ? 0 : sub->oldest_ms;
+    if (!own) {
+        sum = s->sub.stats;
+        sum.req = r->req;
+    }
     pp_list_each (node, &q->open) {
         const struct jq_entry *e = pp_container_of(node, struct jq_entry, node);
         if (own || e->state == JQ_MISSING)
-            add_stats(r, e);
+            add_stats(&sum, e);
     }
     for (int level = 0; own && level < JQ_LEVELS; level++)
         pp_list_each (node, &q->sure[level])
-            add_stats(r, pp_container_of(node, struct jq_entry, node));
+            add_stats(&sum, pp_container_of(node, struct jq_entry, node));
+    *r = sum;
     jq_end(&s->op, own ? PP_OK : req->err);
 }
 
-enum pp_err jq_stats(struct pp_ingest_queue *base, struct pp_ingest_stats *r)
+static void on_checked(struct pp_req *req)
 {
-    enum pp_err err;
-    struct reading *s = begin(base, &r->req, &err);
-    if (!s)
-        return err;
-    struct jq *q = s->op.q;
-    struct pp_ingest_queue *from = q->away ? q->own : q->inner; /* own: to see that it answers */
-    s->sub.stats = (struct pp_ingest_stats){.req = jq_req(&s->op, counted)};
-    return sent(s, from->ops->stats(from, &s->sub.stats));
-}
-
-/* --- check --- */
-
-static void checked(struct pp_req *req)
-{
-    struct reading *s = req->data;
+    struct jq_read *s = req->data;
     struct pp_ingest_check *r = (struct pp_ingest_check *)s->op.r;
     r->states = s->sub.check.states;
     for (size_t i = 0; req->err == PP_OK && i < r->n; i++)
@@ -269,54 +200,96 @@ static void checked(struct pp_req *req)
     jq_end(&s->op, req->err);
 }
 
-enum pp_err jq_check(struct pp_ingest_queue *base, struct pp_ingest_check *r)
+static void on_own_cancelled(struct pp_req *req)
 {
-    enum pp_err err;
-    struct reading *s = begin(base, &r->req, &err);
-    if (!s)
-        return err;
-    s->sub.check = *r;
-    s->sub.check.req = jq_req(&s->op, checked);
-    return sent(s, s->op.q->inner->ops->check(s->op.q->inner, &s->sub.check));
-}
-
-/* --- cancel --- */
-
-static void own_cancelled(struct pp_req *req)
-{
-    struct reading *s = req->data;
+    struct jq_read *s = req->data;
     struct jq_entry *e = jq_find(s->op.q, s->sub.cancel.batch_id);
     if (e && req->err == PP_OK)
         e->e.cancelled = true;
     jq_end(&s->op, req->err);
 }
 
-/* Inner first; own remembers, so that an entry that is appended again has its mark, and one that inner could
- * not be told of is told later. */
-static void inner_cancelled(struct pp_req *req)
+/* Marks the entry as cancelled in own: if the round appends it to inner again, it is still
+ * cancelled. If inner gave no answer, or did not have the entry, the round tells inner later. */
+static void on_inner_cancelled(struct pp_req *req)
 {
-    struct reading *s = req->data;
+    struct jq_read *s = req->data;
     struct jq *q = s->op.q;
     struct jq_entry *e = jq_find(q, s->sub.cancel.batch_id);
     enum pp_err err = req->err;
-    bool late = failed(err) || (err == PP_ENOTFOUND && e && e->state != JQ_SURE);
+    bool late = jq_failed(err) || (err == PP_ENOTFOUND && e && e->state != JQ_SURE);
 
     if (!e || q->closing || (err != PP_OK && !late)) {
         jq_end(&s->op, err);
         return;
     }
-    e->tell |= late;
-    s->sub.cancel.req = jq_req(&s->op, own_cancelled);
-    sent_on(s, q->own->ops->cancel(q->own, &s->sub.cancel));
+    e->untold |= late;
+    send_second(s, q->own, on_own_cancelled);
 }
 
-enum pp_err jq_cancel(struct pp_ingest_queue *base, struct pp_ingest_cancel *r)
+/* --- the operations --- */
+
+/* Which queue gets the first request of each operation, and the function that gets the answer.
+ * While inner is away, get, list and stats go to own. */
+static const struct {
+    bool own, own_if_away;
+    void (*done)(struct pp_req *req), (*done_if_away)(struct pp_req *req);
+} reads[READ_OPS] = {
+    [READ_ack] = {false, false, on_acked},
+    [READ_get] = {false, true, on_got, on_got},
+    [READ_list] = {false, true, on_listed, on_own_listed},
+    [READ_cancel] = {false, false, on_inner_cancelled},
+    [READ_stats] = {false, true, on_counted, on_counted},
+    [READ_clean] = {true, false, on_own_cleaned},
+    [READ_check] = {false, false, on_checked},
+};
+
+/* Begins an operation for the caller's request `r` of `size` bytes. */
+static enum pp_err begin_read(struct pp_ingest_queue *base, struct pp_req *r, size_t size, enum read_op what)
 {
+    struct jq *q = (struct jq *)base;
     enum pp_err err;
-    struct reading *s = begin(base, &r->req, &err);
+    struct jq_read *s = (struct jq_read *)jq_op_new(q, sizeof *s, r, &err);
     if (!s)
         return err;
-    s->sub.cancel = *r;
-    s->sub.cancel.req = jq_req(&s->op, inner_cancelled);
-    return sent(s, s->op.q->inner->ops->cancel(s->op.q->inner, &s->sub.cancel));
+    bool away = q->away && reads[what].own_if_away;
+    pp_assert(size <= sizeof s->sub, "a request is larger than its copy");
+    memcpy(&s->sub, r, size);
+    s->what = what;
+    err = send_sub(s, reads[what].own || away ? q->own : q->inner,
+                   away ? reads[what].done_if_away : reads[what].done);
+    if (err != PP_OK)
+        jq_drop(&s->op);
+    return err;
+}
+
+#define READ(name, type)                                             \
+    enum pp_err jq_##name(struct pp_ingest_queue *q, struct type *r) \
+    {                                                                \
+        return begin_read(q, &r->req, sizeof *r, READ_##name);       \
+    }
+READ(ack, pp_ingest_ack)
+READ(get, pp_ingest_get)
+READ(cancel, pp_ingest_cancel)
+READ(stats, pp_ingest_stats)
+READ(clean, pp_ingest_clean)
+READ(check, pp_ingest_check)
+
+enum pp_err jq_list(struct pp_ingest_queue *q, struct pp_ingest_list *r)
+{
+    r->n = 0;
+    r->more = false;
+    return begin_read(q, &r->req, sizeof *r, READ_list);
+}
+
+enum pp_err jq_take(struct pp_ingest_queue *base, struct pp_ingest_take *r)
+{
+    struct pp_ingest_queue *inner = ((struct jq *)base)->inner;
+    return inner->ops->take(inner, r);
+}
+
+enum pp_err jq_poison(struct pp_ingest_queue *base, struct pp_ingest_poison *r)
+{
+    struct pp_ingest_queue *inner = ((struct jq *)base)->inner;
+    return inner->ops->poison(inner, r); /* the round learns from inner later that the entry is planned */
 }

@@ -1,33 +1,32 @@
-/* kafka_sink.h: results to a topic of Kafka, by librdkafka.
+/* kafka_sink.h: sends results to a topic of Kafka, by librdkafka.
  *
- * Idempotent, acks=all; key: the client, so that a client's results are in order; header "id": the result's
- * id. ACCEPTED is what all replicas in sync have. A producer whose guarantees are gone for good (a fatal
- * error) is replaced at the next send.
+ * The producer is idempotent and uses acks=all. A message's key is the client, so that a client's
+ * results stay in order; its header "id" is the result's id. ACCEPTED means that all replicas in
+ * sync have the message. After a fatal error, which ends a producer's guarantees for good, the next
+ * send makes a new producer.
  *
- * librdkafka connects by itself and keeps what it has; a message that it could not deliver in time is
- * UNKNOWN, and no more tried. */
+ * librdkafka connects and retries by itself. A message that it could not deliver in time is
+ * UNKNOWN; librdkafka has dropped it. */
 #ifndef PP_ADAPTER_KAFKA_SINK_H
 #define PP_ADAPTER_KAFKA_SINK_H
 
 #include "base/log.h"
-#include "photopool/port/result_sink.h"
-#include "runtime/loop.h"
-
-#define PP_KAFKA_ERROR_MAX 512
+#include "runtime/sink_lane.h"
 
 struct pp_kafka_options {
-    const char *brokers; /* HOST[:PORT], by commas */
+    const char *brokers; /* HOST[:PORT], separated by commas */
     const char *topic;   /* NULL: "photopool.results" */
-    /* More of librdkafka's (security.protocol, ...): a name, its value, and so on; NULL ends; may be NULL.
-     * What this header promises can't be changed by them. */
+    /* Properties of librdkafka (security.protocol, ...) as name, value, name, value, ..., NULL; may
+     * be NULL. They can not change what this header promises. */
     const char *const *properties;
     struct pp_log *log;
-    int64_t timeout_ms; /* for a message to be delivered; 0: 10 s; at least 1 s */
+    int64_t timeout_ms; /* ms in which a message must be delivered, 1 s to 5 min; 0: 10 s */
 };
 
-/* PP_EINVAL: `error` says what is wrong with the options; PP_ENOMEM. Brokers that can't be reached are no
- * failure. */
+/* Opens the sink on the loop's thread. PP_EINVAL: `error` says what is wrong with the options.
+ * PP_ENOMEM: out of memory. Unreachable brokers are no error. The options are copied; the log is
+ * borrowed. */
 pp_must_check enum pp_err pp_kafka_sink_open(struct pp_loop *loop, const struct pp_kafka_options *o,
-                                             struct pp_result_sink **out, char error[PP_KAFKA_ERROR_MAX]);
+                                             struct pp_result_sink **out, char error[PP_SINK_ERROR_MAX]);
 
 #endif

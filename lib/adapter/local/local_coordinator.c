@@ -1,8 +1,7 @@
-/* local_coordinator.c: see local_coordinator.h. Requests run on a lane of one thread, a batch of them in one
- * transaction. */
+/* local_coordinator.c: see local_coordinator.h. Requests run on a lane of one thread; a batch of
+ * them shares one transaction. All other operations run on the loop, and use only memory. */
 #include "adapter/local/local_coordinator.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +9,20 @@
 
 #include "adapter/local/slots_db.h"
 #include "base/arena.h"
+#include "base/check.h"
 #include "runtime/lane.h"
 
-#define SLOW_HOSTS_MAX 100000
-#define ALIVE_MS       60000
+#define X(name, type) OP_##name,
+enum coord_op { PP_COORD_OPS(X) N_COORD_OPS };
+#undef X
 
-enum op { OP_ACQUIRE, OP_RENEW, OP_RELEASE, OP_BACKLOG, OP_ELECT, OP_COUNT };
-
-/* In a request's scratch. */
-struct call {
+/* A job of the lane; it lies in the scratch memory of its request. */
+struct coord_job {
     struct pp_job job;
-    enum op op;
-    int64_t open_for_ms; /* so long has the file been open */
+    enum coord_op op;
+    int64_t open_for_ms; /* time since the file was opened */
 };
-_Static_assert(sizeof(struct call) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
+_Static_assert(sizeof(struct coord_job) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
 
 struct slow_host {
     UT_hash_handle hh;
@@ -38,14 +37,14 @@ struct local {
     struct pp_lane *lane;
     struct pp_lane_home *home;
     char *path;
-    struct slow_host *slow; /* uthash, in order of insertion */
+    struct slow_host *slow; /* uthash, in order of insertion; at most PP_SLOW_HOSTS_MAX */
     pp_backlog_cb backlog;
     void *backlog_data;
     void (*on_drain)(void *data, const char *worker);
     void *drain_data;
     struct pp_worker_info info;
     char id[128], host[128], tiers[128];
-    uint64_t calls[OP_COUNT];
+    uint64_t calls[N_COORD_OPS];
 };
 
 static struct local *local_of(struct pp_coordinator *c)
@@ -55,30 +54,34 @@ static struct local *local_of(struct pp_coordinator *c)
 
 /* --- requests, on the lane --- */
 
-static struct pp_req *req_of(struct pp_job *job)
+static struct coord_job *call_of(struct pp_job *job)
 {
-    struct call *call = pp_container_of(job, struct call, job);
-    return pp_container_of((uint64_t(*)[12])call, struct pp_req, scratch);
+    return pp_container_of(job, struct coord_job, job);
 }
 
-static enum pp_err run(struct pp_slots_db *db, struct pp_job *job)
+static struct pp_req *req_of(struct pp_job *job)
 {
-    struct call *call = pp_container_of(job, struct call, job);
-    struct pp_req *req = req_of(job);
+    return (struct pp_req *)((char *)call_of(job) - offsetof(struct pp_req, scratch));
+}
 
+/* Executes a request on the lane; `req` is the first member of the operation's struct. */
+static enum pp_err run(struct pp_slots_db *db, struct pp_req *req, const struct coord_job *call)
+{
     switch (call->op) {
-    case OP_ACQUIRE: {
-        struct pp_coord_acquire *acquire = pp_container_of(req, struct pp_coord_acquire, req);
-        return pp_slots_db_acquire(db, acquire, acquire->now_ms - call->open_for_ms);
+    case OP_acquire: {
+        struct pp_coord_acquire *r = (struct pp_coord_acquire *)req;
+        return pp_slots_db_acquire(db, r, r->now_ms - call->open_for_ms);
     }
-    case OP_RENEW: return pp_slots_db_renew(db, pp_container_of(req, struct pp_coord_renew, req));
-    case OP_RELEASE: return pp_slots_db_release(db, pp_container_of(req, struct pp_coord_release, req));
-    case OP_BACKLOG: /* it is in memory only: who starts has none */
-        pp_container_of(req, struct pp_coord_backlog, req)->complete = false;
+    case OP_renew: return pp_slots_db_renew(db, (struct pp_coord_renew *)req);
+    case OP_release: return pp_slots_db_release(db, (struct pp_coord_release *)req);
+    case OP_backlog: /* the index is always incomplete: the process keeps none, and must read the store */
+        ((struct pp_coord_backlog *)req)->n = 0;
+        ((struct pp_coord_backlog *)req)->complete = false;
         return PP_OK;
-    case OP_ELECT: pp_container_of(req, struct pp_coord_elect, req)->leader = true; return PP_OK;
-    case OP_COUNT: break;
+    case OP_elect: ((struct pp_coord_elect *)req)->leader = true; return PP_OK;
+    case N_COORD_OPS: break;
     }
+    pp_assert(false, "a request of no operation");
     return PP_EINVAL;
 }
 
@@ -87,55 +90,38 @@ static void run_batch(void *state, struct pp_job **jobs, size_t n)
     struct pp_slots_db *db = state;
     enum pp_err err = pp_slots_db_begin(db);
 
-    for (size_t i = 0; i < n; i++)
-        req_of(jobs[i])->err = err == PP_OK ? run(db, jobs[i]) : err;
+    for (size_t i = 0; i < n && err == PP_OK; i++)
+        req_of(jobs[i])->err = run(db, req_of(jobs[i]), call_of(jobs[i]));
     if (err == PP_OK)
         err = pp_slots_db_commit(db);
-    for (size_t i = 0; i < n; i++)
-        if (err != PP_OK)
-            req_of(jobs[i])->err = err;
+    for (size_t i = 0; i < n && err != PP_OK; i++)
+        req_of(jobs[i])->err = err;
 }
 
-static void done(struct pp_job *job)
+static void on_done(struct pp_job *job)
 {
     struct pp_req *req = req_of(job);
     req->done(req);
 }
 
-static enum pp_err submit(struct local *l, struct pp_req *req, enum op op)
+static enum pp_err submit(struct pp_coordinator *c, struct pp_req *req, enum coord_op op)
 {
-    struct call *call = (struct call *)req->scratch;
-    *call =
-        (struct call){.job = {.done = done}, .op = op, .open_for_ms = pp_loop_now(l->loop) - l->opened_ms};
+    struct local *l = local_of(c);
+    struct coord_job *call = (struct coord_job *)req->scratch;
+    *call = (struct coord_job){
+        .job = {.done = on_done}, .op = op, .open_for_ms = pp_loop_now(l->loop) - l->opened_ms};
+    pp_assert(call->open_for_ms >= 0, "the loop's clock went backwards");
     l->calls[op]++;
     return pp_lane_submit(l->home, &call->job);
 }
 
-static enum pp_err local_acquire(struct pp_coordinator *c, struct pp_coord_acquire *r)
-{
-    return submit(local_of(c), &r->req, OP_ACQUIRE);
-}
-
-static enum pp_err local_renew(struct pp_coordinator *c, struct pp_coord_renew *r)
-{
-    return submit(local_of(c), &r->req, OP_RENEW);
-}
-
-static enum pp_err local_release(struct pp_coordinator *c, struct pp_coord_release *r)
-{
-    return submit(local_of(c), &r->req, OP_RELEASE);
-}
-
-static enum pp_err local_backlog(struct pp_coordinator *c, struct pp_coord_backlog *r)
-{
-    r->n = 0;
-    return submit(local_of(c), &r->req, OP_BACKLOG);
-}
-
-static enum pp_err local_elect(struct pp_coordinator *c, struct pp_coord_elect *r)
-{
-    return submit(local_of(c), &r->req, OP_ELECT);
-}
+#define X(name, type)                                                         \
+    static enum pp_err local_##name(struct pp_coordinator *c, struct type *r) \
+    {                                                                         \
+        return submit(c, &r->req, OP_##name);                                 \
+    }
+PP_COORD_OPS(X)
+#undef X
 
 static int64_t local_reserve_ahead(struct pp_coordinator *c)
 {
@@ -160,7 +146,7 @@ static void local_watch(struct pp_coordinator *c, pp_backlog_cb cb, void *data)
 
 static void local_notify(struct pp_coordinator *c, const struct pp_notice *notices, size_t n)
 {
-    (void)c; /* there are no others */
+    (void)c; /* there is no other process that could receive them */
     (void)notices;
     (void)n;
 }
@@ -187,7 +173,7 @@ static void local_slow_host(struct pp_coordinator *c, const char *host, int64_t 
     struct slow_host *h;
     size_t n = strlen(host);
 
-    while (l->slow && l->slow->until_ms <= now_ms) /* the oldest: most have run out by then */
+    while (l->slow && l->slow->until_ms <= now_ms) /* drops the oldest entries, most of which have ended */
         forget_slow(l, l->slow);
     HASH_FIND(hh, l->slow, host, n, h);
     if (h) {
@@ -195,8 +181,9 @@ static void local_slow_host(struct pp_coordinator *c, const char *host, int64_t 
             h->until_ms = until_ms;
         return;
     }
-    if (HASH_COUNT(l->slow) >= SLOW_HOSTS_MAX)
+    if (HASH_COUNT(l->slow) >= PP_SLOW_HOSTS_MAX)
         forget_slow(l, l->slow);
+    pp_assert(HASH_COUNT(l->slow) < PP_SLOW_HOSTS_MAX, "more slow hosts than the table may have");
     h = malloc(sizeof(*h) + n + 1);
     if (!h)
         return;
@@ -238,7 +225,7 @@ static void local_heartbeat(struct pp_coordinator *c, const struct pp_worker_inf
 static bool local_worker(struct pp_coordinator *c, size_t i, struct pp_worker_info *info, int64_t now_ms)
 {
     struct local *l = local_of(c);
-    if (i > 0 || !l->id[0] || now_ms - l->info.seen_at > ALIVE_MS)
+    if (i > 0 || !l->id[0] || now_ms - l->info.seen_at > PP_WORKER_ALIVE_MS)
         return false;
     *info = l->info;
     return true;
@@ -274,8 +261,10 @@ static void local_first(struct pp_coordinator *c, const char *dataset)
 
 static bool local_roundtrips(struct pp_coordinator *c, size_t i, const char **name, uint64_t *n)
 {
-    static const char *const names[OP_COUNT] = {"acquire", "renew", "release", "backlog", "elect"};
-    if (i >= OP_COUNT)
+#define X(op, type) #op,
+    static const char *const names[N_COORD_OPS] = {PP_COORD_OPS(X)};
+#undef X
+    if (i >= N_COORD_OPS)
         return false;
     *name = names[i];
     *n = local_of(c)->calls[i];
@@ -287,36 +276,34 @@ static bool local_roundtrips(struct pp_coordinator *c, size_t i, const char **na
 static void local_close(struct pp_coordinator *c)
 {
     struct local *l = local_of(c);
-    if (l->lane)
-        pp_lane_close(l->lane);
-    if (l->home)
-        pp_lane_home_close(l->home);
+    pp_assert(!l->home || pp_lane_in_flight(l->home) == 0, "a coordinator is closed before its requests end");
+    pp_lane_close(l->lane);
+    pp_lane_home_close(l->home);
     while (l->slow)
         forget_slow(l, l->slow);
     free(l->path);
     free(l);
 }
 
-static const struct pp_coordinator_ops ops = {.acquire = local_acquire,
-                                              .renew = local_renew,
-                                              .release = local_release,
-                                              .reserve_ahead_ms = local_reserve_ahead,
-                                              .backlog = local_backlog,
-                                              .elect = local_elect,
-                                              .announce = local_announce,
-                                              .watch = local_watch,
-                                              .notify = local_notify,
-                                              .watch_notices = local_watch_notices,
-                                              .slow_host = local_slow_host,
-                                              .host_slow_until = local_host_slow_until,
-                                              .heartbeat = local_heartbeat,
-                                              .worker = local_worker,
-                                              .drain = local_drain,
-                                              .watch_drain = local_watch_drain,
-                                              .dataset = local_dataset,
-                                              .first = local_first,
-                                              .roundtrips = local_roundtrips,
-                                              .close = local_close};
+static const struct pp_coordinator_ops ops = {
+#define X(name, type) .name = local_##name,
+    PP_COORD_OPS(X)
+#undef X
+        .reserve_ahead_ms = local_reserve_ahead,
+    .announce = local_announce,
+    .watch = local_watch,
+    .notify = local_notify,
+    .watch_notices = local_watch_notices,
+    .slow_host = local_slow_host,
+    .host_slow_until = local_host_slow_until,
+    .heartbeat = local_heartbeat,
+    .worker = local_worker,
+    .drain = local_drain,
+    .watch_drain = local_watch_drain,
+    .dataset = local_dataset,
+    .first = local_first,
+    .roundtrips = local_roundtrips,
+    .close = local_close};
 
 static void *open_db(void *data)
 {

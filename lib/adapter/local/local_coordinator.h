@@ -1,17 +1,18 @@
-/* local_coordinator.h: the coordinator of a single process: one worker, one share of everything. See
- * port/coordinator.h.
+/* local_coordinator.h: the coordinator for an installation of one process: its worker gets every
+ * slot as share 0 of 1. See port/coordinator.h.
  *
- * Slots' logs and reservations are rows of an SQLite file, written before permits are used, so that rule I5
- * holds over restarts and kill -9: writing to a file survives the process. After a reboot (a power cut may
- * have taken the last second) a client's whole rate counts as spent once. Backlog, slow hosts and signs of
- * life are in memory. */
+ * The marks and reservations of slots are rows of an SQLite file. They are written before permits
+ * are used, so that rule I5 holds after a restart or kill -9. After a reboot, when a power cut may
+ * have lost the last second of writes, each client's whole rate counts as spent once. Slow hosts
+ * and the heartbeat are only in memory. */
 #ifndef PP_ADAPTER_LOCAL_COORDINATOR_H
 #define PP_ADAPTER_LOCAL_COORDINATOR_H
 
 #include "photopool/port/coordinator.h"
 #include "runtime/loop.h"
 
-/* `path`: the file, made if it is not there. PP_EIO, PP_ENOMEM, PP_ECORRUPT. */
+/* Opens the coordinator on the file `path`, and creates the file if it is missing. `loop` must
+ * outlive the coordinator. PP_EIO: the file can't be opened; PP_ENOMEM. */
 pp_must_check enum pp_err pp_local_coordinator_open(struct pp_loop *loop, const char *path,
                                                     struct pp_coordinator **out);
 

@@ -9,15 +9,16 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/check.h"
+#include "photopool/shared_constants.h"
 
-/* What is older than this counts in no window any more. */
-#define WINDOW_MS 61000
-/* Permits that a crashed holder had reserved were used this long after its last word at most: a look-up, a
- * connection and a failing disk may lie between. */
+/* How long after its last write a crashed holder may still have used its reserved permits. Between
+ * the write and the last request, a DNS look-up, a connection and a failing disk may take time. */
 #define RESERVED_MS 600000
-/* What a process had written when it ended has been read so long after the next one began. */
-#define UNDER_WAY_MS 300
-/* Rows of clients that have not been seen for so long are forgotten at the start. */
+/* This long after a process has started, photo hosts have received all requests of the process
+ * before it. */
+#define IN_FLIGHT_MS 300
+/* Opening the file deletes the rows of clients that were idle for this time. */
 #define FORGET_MS  86400000
 #define BOOT_MAX   64
 #define MARK_BYTES 12
@@ -26,7 +27,7 @@ struct pp_slots_db {
     sqlite3 *db;
     sqlite3_stmt *begin, *commit, *get, *take, *reserve, *mark, *release;
     char boot[BOOT_MAX];
-    bool rebooted; /* the file was in use before the machine started: its last seconds may be lost */
+    bool rebooted; /* the file is from before the machine booted: its last writes may be lost */
 };
 
 static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-2048;"
@@ -49,7 +50,7 @@ static bool prepare(struct pp_slots_db *db, sqlite3_stmt **stmt, const char *sql
     return sqlite3_prepare_v3(db->db, sql, -1, SQLITE_PREPARE_PERSISTENT, stmt, NULL) == SQLITE_OK;
 }
 
-/* Forgets what is old, and finds out whether the file is from before this boot. */
+/* Deletes old rows, and sets db->rebooted. */
 static bool look_back(struct pp_slots_db *db)
 {
     sqlite3_stmt *old = NULL, *boots = NULL;
@@ -146,9 +147,10 @@ static bool unpack_marks(struct pp_arena *arena, const void *p, size_t n, int64_
     while (r.n >= MARK_BYTES) {
         struct pp_slot_mark mark = {.at_ms = (int64_t)pp_read_u64(&r)};
         mark.n = pp_read_u32(&r);
-        if (mark.at_ms > now_ms - WINDOW_MS)
+        if (mark.at_ms > now_ms - PP_MARKS_KEPT_MS)
             marks[w->n_marks++] = mark;
     }
+    pp_assert(w->n_marks <= n / MARK_BYTES, "more marks than the row has");
     return true;
 }
 
@@ -160,6 +162,15 @@ static void pack_marks(struct pp_buf *b, const struct pp_slot_mark *marks, size_
     }
 }
 
+static void bind_row(sqlite3_stmt *stmt, const char *client, const char *worker, int64_t reserved,
+                     int64_t now_ms)
+{
+    sqlite3_bind_text(stmt, 1, client, -1, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, 2, worker, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(stmt, 3, reserved);
+    sqlite3_bind_int64(stmt, 4, now_ms);
+}
+
 /* --- acquire --- */
 
 static int64_t uptime_ms(void)
@@ -169,9 +180,9 @@ static int64_t uptime_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* What the row says of earlier holders; a new client has none. What went out before this boot may be in no
- * row that survived it: while the machine has been up for less than a window, the whole rate counts as spent.
- */
+/* Reads the marks and reservations that the client's earlier holder left; a new client has none.
+ * The rows of requests sent before this boot may be lost. So while the machine has been up for less
+ * than a rate window, the whole rate counts as spent. */
 static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, int64_t opened_ms,
                             struct pp_slot_want *w)
 {
@@ -182,39 +193,42 @@ static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, 
     if (rc == SQLITE_ROW) {
         int64_t updated = sqlite3_column_int64(db->get, 2);
         const char *boot = (const char *)sqlite3_column_text(db->get, 3);
-        if (updated < opened_ms && opened_ms + UNDER_WAY_MS < r->now_ms) /* else it may be our own */
-            w->spent_at_ms = opened_ms + UNDER_WAY_MS;
-        if (updated > r->now_ms - RESERVED_MS) /* after a release, too: what was under way then */
+        if (updated < opened_ms &&
+            opened_ms + IN_FLIGHT_MS < r->now_ms) /* otherwise this process may have written the row itself */
+            w->spent_at_ms = opened_ms + IN_FLIGHT_MS;
+        if (updated >
+            r->now_ms -
+                RESERVED_MS) /* applies after a release too, because requests were in flight at that time */
             w->spent = (uint32_t)sqlite3_column_int64(db->get, 1);
         bool other_boot = boot && strcmp(boot, db->boot) != 0;
-        if (other_boot && (updated > r->now_ms - WINDOW_MS || uptime_ms() < WINDOW_MS))
+        if (other_boot && (updated > r->now_ms - PP_MARKS_KEPT_MS || uptime_ms() < PP_MARKS_KEPT_MS))
             w->spent = w->rpm;
         if (!unpack_marks(r->req.arena, sqlite3_column_blob(db->get, 4),
                           (size_t)sqlite3_column_bytes(db->get, 4), r->now_ms, w))
             err = PP_ENOMEM;
     } else if (rc != SQLITE_DONE) {
         err = PP_EIO;
-    } else if (db->rebooted && uptime_ms() < WINDOW_MS) {
+    } else if (db->rebooted && uptime_ms() < PP_MARKS_KEPT_MS) {
         w->spent = w->rpm;
     }
     sqlite3_reset(db->get);
     return err;
 }
 
-/* The new holder's row starts from what it was told: its marks, and the spent ones as one more. */
+/* Writes the row of the new holder: the marks that it gets, and one more mark for the spent
+ * permits. */
 static enum pp_err take_row(struct pp_slots_db *db, const struct pp_coord_acquire *r,
                             const struct pp_slot_want *w)
 {
     struct pp_buf b;
 
+    pp_assert(w->spent_at_ms <= r->now_ms, "permits count as spent in the future");
+    pp_assert(w->granted && w->share < w->shares, "a slot is taken that was not granted");
     pp_buf_init(&b, 1 << 20);
     pack_marks(&b, w->marks, w->n_marks);
     if (w->spent > 0)
         pack_marks(&b, &(struct pp_slot_mark){.at_ms = w->spent_at_ms, .n = w->spent}, 1);
-    sqlite3_bind_text(db->take, 1, w->client, -1, SQLITE_STATIC);
-    sqlite3_bind_text(db->take, 2, r->worker, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(db->take, 3, 0);
-    sqlite3_bind_int64(db->take, 4, r->now_ms);
+    bind_row(db->take, w->client, r->worker, 0, r->now_ms);
     sqlite3_bind_text(db->take, 5, db->boot, -1, SQLITE_STATIC);
     sqlite3_bind_blob(db->take, 6, b.p, (int)b.n, SQLITE_STATIC);
     enum pp_err err = b.failed ? PP_ENOMEM : step(db->take);
@@ -234,7 +248,7 @@ enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire 
         w->shares = 1;
         w->marks = NULL;
         w->n_marks = 0;
-        w->spent = w->taken = 0; /* nobody else is left: its sockets went with it */
+        w->spent = w->taken = 0; /* the earlier process has ended, so its sockets are closed */
         w->spent_at_ms = r->now_ms;
         w->not_before_ms = 0;
         err = read_row(db, r, opened_ms, w);
@@ -251,10 +265,8 @@ static enum pp_err write_one(struct pp_slots_db *db, const char *worker, struct 
 {
     sqlite3_stmt *stmt = r->marks ? db->mark : db->reserve;
 
-    sqlite3_bind_text(stmt, 1, r->client, -1, SQLITE_STATIC);
-    sqlite3_bind_text(stmt, 2, worker, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(stmt, 3, r->reserved);
-    sqlite3_bind_int64(stmt, 4, now_ms);
+    pp_assert(r->share == 0, "a renewal of a share that is never granted here");
+    bind_row(stmt, r->client, worker, r->reserved, now_ms);
     if (r->marks) {
         pp_buf_reset(b);
         pack_marks(b, r->marks, r->n_marks);
@@ -266,32 +278,37 @@ static enum pp_err write_one(struct pp_slots_db *db, const char *worker, struct 
     return err;
 }
 
-enum pp_err pp_slots_db_renew(struct pp_slots_db *db, struct pp_coord_renew *r)
+static enum pp_err release_one(struct pp_slots_db *db, const char *worker, const char *client)
+{
+    sqlite3_bind_text(db->release, 1, client, -1, SQLITE_STATIC);
+    sqlite3_bind_text(db->release, 2, worker, -1, SQLITE_STATIC);
+    enum pp_err err = step(db->release);
+    sqlite3_clear_bindings(db->release);
+    return err;
+}
+
+static enum pp_err write_all(struct pp_slots_db *db, const char *worker, struct pp_slot_renewal *renewals,
+                             size_t n, int64_t now_ms, bool release)
 {
     struct pp_buf b;
     enum pp_err err = PP_OK;
 
     pp_buf_init(&b, 1 << 20);
-    for (size_t i = 0; i < r->n && err == PP_OK; i++)
-        err = write_one(db, r->worker, &r->renewals[i], &b, r->now_ms);
+    for (size_t i = 0; i < n && err == PP_OK; i++) {
+        err = write_one(db, worker, &renewals[i], &b, now_ms);
+        if (err == PP_OK && release)
+            err = release_one(db, worker, renewals[i].client);
+    }
     pp_buf_fini(&b);
     return err;
 }
 
+enum pp_err pp_slots_db_renew(struct pp_slots_db *db, struct pp_coord_renew *r)
+{
+    return write_all(db, r->worker, r->renewals, r->n, r->now_ms, false);
+}
+
 enum pp_err pp_slots_db_release(struct pp_slots_db *db, struct pp_coord_release *r)
 {
-    struct pp_buf b;
-    enum pp_err err = PP_OK;
-
-    pp_buf_init(&b, 1 << 20);
-    for (size_t i = 0; i < r->n && err == PP_OK; i++) {
-        err = write_one(db, r->worker, &r->renewals[i], &b, r->now_ms);
-        sqlite3_bind_text(db->release, 1, r->renewals[i].client, -1, SQLITE_STATIC);
-        sqlite3_bind_text(db->release, 2, r->worker, -1, SQLITE_STATIC);
-        if (err == PP_OK)
-            err = step(db->release);
-        sqlite3_clear_bindings(db->release);
-    }
-    pp_buf_fini(&b);
-    return err;
+    return write_all(db, r->worker, r->renewals, r->n, r->now_ms, true);
 }

@@ -1,10 +1,10 @@
-/* slots_db.h: the rows of slots: what the holder of a client's slot has sent and reserved. On one thread;
- * blocking.
+/* slots_db.h: an SQLite table with a row for each client's slot: the requests that its holder sent,
+ * and the permits that it reserved. The functions block; all calls come from one thread.
  *
  *   slots(client PRIMARY KEY, worker, reserved, updated_ms, boot, marks)
  *
- * worker "": released. marks: pairs of (i64 at_ms, u32 n), little-endian. boot: the kernel's boot id at the
- * last write. */
+ * `worker` is the holder, or "" after a release. `marks` are pairs of (i64 at_ms, u32 n),
+ * little-endian. `boot` is the kernel's boot id at the last write. */
 #ifndef PP_ADAPTER_LOCAL_SLOTS_DB_H
 #define PP_ADAPTER_LOCAL_SLOTS_DB_H
 
@@ -12,21 +12,22 @@
 
 struct pp_slots_db;
 
-/* NULL: can't be opened. */
+/* Opens the file, and creates it if it is missing. NULL: it can't be opened. */
 struct pp_slots_db *pp_slots_db_open(const char *path);
 void pp_slots_db_close(struct pp_slots_db *db);
 
 pp_must_check enum pp_err pp_slots_db_begin(struct pp_slots_db *db);
-/* On failure everything since begin is undone. */
+/* Begin and commit a transaction. If the commit fails, nothing since begin is written. */
 pp_must_check enum pp_err pp_slots_db_commit(struct pp_slots_db *db);
 
-/* Grants every wanted slot as share 0 of 1, with what earlier holders left. opened_ms: when this process
- * opened the file (wall, by the clock of r->now_ms): others have sent nothing since. */
+/* Grants every wanted slot as share 0 of 1, with the marks and reservations of the earlier holder.
+ * `opened_ms` is when this process opened the file, by the wall clock of r->now_ms; since then no
+ * other process has sent requests. */
 pp_must_check enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire *r,
                                               int64_t opened_ms);
-/* Records renewals; `lost` where the row is another worker's or gone. */
+/* Records renewals. Sets `lost` in those whose row is gone or belongs to another worker. */
 pp_must_check enum pp_err pp_slots_db_renew(struct pp_slots_db *db, struct pp_coord_renew *r);
-/* A renewal, the last: nobody holds the slot. */
+/* Records the last renewal of each slot; after that nobody holds it. */
 pp_must_check enum pp_err pp_slots_db_release(struct pp_slots_db *db, struct pp_coord_release *r);
 
 #endif

@@ -1,16 +1,17 @@
-/* batch_sum.c: what a batch's counts are, and writing them down when its last item has ended.
+/* batch_sum.c: computes the counts of a batch, and records them when its last item has ended.
  *
- * While a batch runs, its counts are what its items say now: one aggregate for up to CHUNK batches. A batch
- * whose last chunk is planned and that has no open item never changes again: its counts are written into its
- * document (`sum`) with `f`, once, by whoever comes first; the mark `by` in it says who that was. What is
- * missed there because a process died, readers make up for (pp_mg_batches_record). */
+ * While a batch runs, its counts are computed from its items: one aggregate for up to CHUNK
+ * batches. Once the last chunk of a batch is planned and none of its items is open, its counts
+ * never change again. The first process that sees this writes them once into the batch's
+ * document (`sum`), with the end time (`f`). The mark `by` in `sum` says which call wrote it. If
+ * that process dies before the write, a reader records the counts instead
+ * (pp_mg_batches_record). */
 #include <string.h>
 
-#include "run.h"
+#include "photopool/task_rules.h"
+#include "steps.h"
 
 enum { CHUNK = 100 };
-
-/* --- counting --- */
 
 static struct pp_batch *batch_of(struct pp_batch *b, size_t n, const char *id)
 {
@@ -20,6 +21,25 @@ static struct pp_batch *batch_of(struct pp_batch *b, size_t n, const char *id)
     return NULL;
 }
 
+/* The batches that one command asks for; the callbacks store the answer's rows here. */
+struct some_batches {
+    struct pp_batch *batches;
+    size_t n;
+    struct pp_arena *a; /* holds their counts */
+    bool *flags;        /* one flag for each batch; each callback says what its flag means */
+};
+
+/* Returns the batches' ids, or their clients, as a list for a filter. NULL: out of memory. */
+static const char **texts_of(struct pp_mg_thread *t, const struct pp_batch *batches, size_t n, bool clients)
+{
+    const char **texts = pp_arena_array(&t->tmp, n, sizeof *texts);
+    for (size_t i = 0; texts && i < n; i++)
+        texts[i] = clients ? batches[i].client : batches[i].id;
+    return texts;
+}
+
+/* --- counting --- */
+
 static enum pp_err count_error(struct pp_arena *a, struct pp_batch *b, uint16_t code, uint64_t n)
 {
     for (size_t i = 0; i < b->n_errors; i++) {
@@ -28,25 +48,23 @@ static enum pp_err count_error(struct pp_arena *a, struct pp_batch *b, uint16_t 
             return PP_OK;
         }
     }
-    if ((b->n_errors & (b->n_errors - 1)) == 0) { /* 0 and powers of two: full */
-        size_t cap = b->n_errors ? b->n_errors * 2 : 1;
-        struct pp_code_count *more = pp_arena_array(a, cap, sizeof *more);
-        if (!more)
+    /* The array is full at 0, 16, 32, 64, ... errors, because it grows only at these sizes. */
+    size_t cap = b->n_errors;
+    if (cap == 0 || (cap >= 16 && (cap & (cap - 1)) == 0)) {
+        if (!pp_mg_grow(a, &b->errors, sizeof *b->errors, b->n_errors, &cap))
             return PP_ENOMEM;
-        if (b->n_errors)
-            memcpy(more, b->errors, b->n_errors * sizeof *more);
-        b->errors = more;
     }
     b->errors[b->n_errors++] = (struct pp_code_count){code, n};
     return PP_OK;
 }
 
-/* {_id: {b, s, k, c, z}, n, f}: n photos (k >= 0) of outcome k and code c in items of status s; z: each is
- * the first of its item, so that they are n items, too. */
-static enum pp_err count_row(const bson_t *row, struct pp_arena *a, struct pp_batch *batches,
-                             size_t n_batches)
+/* Adds a row {_id: {b, s, k, c, z}, n, f} to the counts of batch b. It counts n photos with outcome
+ * k and code c in items of status s. If z is set, each of these photos is the first of its item, so
+ * the row also adds n items. k < 0: the row counts items without photos. */
+static enum pp_err on_count(void *data, const bson_t *row)
 {
-    struct pp_batch *b = batch_of(batches, n_batches, pp_mg_doc_text(row, "_id.b"));
+    struct some_batches *c = data;
+    struct pp_batch *b = batch_of(c->batches, c->n, pp_mg_doc_text(row, "_id.b"));
     int64_t status = pp_mg_doc_int(row, "_id.s"), kind = pp_mg_doc_int(row, "_id.k");
     int64_t code = pp_mg_doc_int(row, "_id.c"), finished = pp_mg_doc_int(row, "f");
     uint64_t n = (uint64_t)pp_mg_doc_int(row, "n");
@@ -59,109 +77,28 @@ static enum pp_err count_row(const bson_t *row, struct pp_arena *a, struct pp_ba
     if (kind < 0)
         return PP_OK;
     b->photos[kind] += n;
-    bool failed = kind == PP_OUTCOME_FAILED || kind == PP_OUTCOME_SKIPPED;
-    return failed ? count_error(a, b, (uint16_t)code, n) : PP_OK;
-}
-
-/* {"name": {"$in": [...]}}, of their ids or their clients. */
-static void put_in(bson_t *b, const char *name, const struct pp_batch *batches, size_t n, bool clients)
-{
-    bson_t in, array;
-    char room[16];
-    const char *key;
-    bson_append_document_begin(b, name, -1, &in);
-    BSON_APPEND_ARRAY_BEGIN(&in, "$in", &array);
-    for (size_t i = 0; i < n; i++) {
-        size_t len = bson_uint32_to_string((uint32_t)i, &key, room, sizeof room);
-        bson_append_utf8(&array, key, (int)len, clients ? batches[i].client : batches[i].id, -1);
-    }
-    bson_append_array_end(&in, &array);
-    bson_append_document_end(b, &in);
-}
-
-static bson_t *count_pipeline(const struct pp_batch *batches, size_t n)
-{
-    bson_t match = BSON_INITIALIZER;
-    put_in(&match, F_CLIENT, batches, n, true);
-    put_in(&match, F_BATCH, batches, n, false);
-    bson_t *p =
-        BCON_NEW("0", "{", "$match", BCON_DOCUMENT(&match), "}",                           //
-                 "1", "{", "$unwind", "{", "path", "$" F_PHOTOS, "includeArrayIndex", "x", //
-                 "preserveNullAndEmptyArrays", BCON_BOOL(true), "}", "}",                  //
-                 "2", "{", "$group", "{",                                                  //
-                 "_id", "{", "b", "$" F_BATCH, "s", "$" F_STATUS,                          //
-                 "k", "{", "$ifNull", "[", "$" F_PHOTOS ".o.k", "{", "$cond", "[",         //
-                 "{", "$gt", "[", "$" F_PHOTOS, BCON_NULL, "]", "}", BCON_INT32(PP_OUTCOME_OPEN),
-                 BCON_INT32(-1), "]", "}", "]", "}",                                                  //
-                 "c", "$" F_PHOTOS ".o.c", "z", "{", "$lte", "[", "$x", BCON_INT32(0), "]", "}", "}", //
-                 "n", "{", "$sum", BCON_INT32(1), "}", "f", "{", "$max", "$" F_FINISHED, "}", "}", "}");
-    bson_destroy(&match);
-    return p;
-}
-
-static enum pp_err count_chunk(struct pp_mg_thread *t, struct pp_arena *a, struct pp_batch *batches, size_t n)
-{
-    enum pp_err err = PP_OK;
-    const bson_t *row;
-    bson_t opts = BSON_INITIALIZER, *pipeline = count_pipeline(batches, n);
-    BSON_APPEND_BOOL(&opts, "allowDiskUse", true);
-    struct pp_mg_rows rows = pp_mg_aggregate(t, PP_MG_ITEMS, pipeline, &opts);
-    while (err == PP_OK && (row = pp_mg_next(&rows)))
-        err = count_row(row, a, batches, n);
-    enum pp_err end = pp_mg_rows_end(&rows);
-    bson_destroy(pipeline);
-    bson_destroy(&opts);
-    return err != PP_OK ? err : end;
+    return pp_outcome_has_code((enum pp_outcome_kind)kind) ? count_error(c->a, b, (uint16_t)code, n) : PP_OK;
 }
 
 enum pp_err pp_mg_batches_count(struct pp_mg_thread *t, struct pp_arena *a, struct pp_batch *batches,
                                 size_t n)
 {
     enum pp_err err = PP_OK;
-    for (size_t i = 0; i < n && err == PP_OK; i += CHUNK)
-        err = count_chunk(t, a, batches + i, n - i < CHUNK ? n - i : CHUNK);
+    for (size_t i = 0; i < n && err == PP_OK; i += CHUNK) {
+        struct some_batches c = {batches + i, n - i < CHUNK ? n - i : CHUNK, a, NULL};
+        const char **ids = texts_of(t, c.batches, c.n, false), **clients = texts_of(t, c.batches, c.n, true);
+        err = ids && clients ? pp_mg_each(t, MQ_BATCH_COUNT, on_count, &c, "SS", clients, c.n, ids, c.n)
+                             : PP_ENOMEM;
+    }
     return err;
 }
 
-/* --- as written down --- */
-
-static void put_numbers(bson_t *b, const char *name, const uint64_t *v, size_t n)
-{
-    bson_t array;
-    char room[16];
-    const char *key;
-    bson_append_array_begin(b, name, -1, &array);
-    for (size_t i = 0; i < n; i++) {
-        size_t len = bson_uint32_to_string((uint32_t)i, &key, room, sizeof room);
-        bson_append_int64(&array, key, (int)len, (int64_t)v[i]);
-    }
-    bson_append_array_end(b, &array);
-}
-
-static void put_sum(bson_t *b, const struct pp_batch *batch, const bson_oid_t *by)
-{
-    bson_t sum, errors;
-    char room[16];
-    const char *key;
-    bson_append_document_begin(b, F_SUM, -1, &sum);
-    put_numbers(&sum, "i", batch->items, PP_ITEM_STATUS_COUNT);
-    put_numbers(&sum, "p", batch->photos, PP_OUTCOME_COUNT);
-    bson_append_array_begin(&sum, "e", -1, &errors);
-    for (size_t i = 0; i < 2 * batch->n_errors; i++) {
-        const struct pp_code_count *e = &batch->errors[i / 2];
-        size_t len = bson_uint32_to_string((uint32_t)i, &key, room, sizeof room);
-        bson_append_int64(&errors, key, (int)len, i % 2 ? (int64_t)e->n : e->code);
-    }
-    bson_append_array_end(&sum, &errors);
-    BSON_APPEND_OID(&sum, "by", by);
-    bson_append_document_end(b, &sum);
-}
+/* --- counts that are recorded --- */
 
 static enum pp_err read_numbers(const bson_t *doc, const char *path, uint64_t *v, size_t n)
 {
-    bson_iter_t it, at, in;
-    if (!bson_iter_init(&it, doc) || !bson_iter_find_descendant(&it, path, &at) ||
-        !bson_iter_recurse(&at, &in))
+    bson_iter_t at, in;
+    if (!pp_mg_find(doc, path, &at) || !bson_iter_recurse(&at, &in))
         return PP_ECORRUPT;
     for (size_t i = 0; i < n && bson_iter_next(&in); i++)
         v[i] = (uint64_t)pp_mg_int(&in);
@@ -170,13 +107,12 @@ static enum pp_err read_numbers(const bson_t *doc, const char *path, uint64_t *v
 
 enum pp_err pp_mg_batch_read_sum(const bson_t *doc, struct pp_arena *a, struct pp_batch *out)
 {
-    bson_iter_t it, at, in;
-    enum pp_err err = read_numbers(doc, F_SUM ".i", out->items, PP_ITEM_STATUS_COUNT);
+    bson_iter_t at, in;
+    enum pp_err err = read_numbers(doc, "sum.i", out->items, PP_ITEM_STATUS_COUNT);
     if (err == PP_OK)
-        err = read_numbers(doc, F_SUM ".p", out->photos, PP_OUTCOME_COUNT);
-    if (err != PP_OK || !bson_iter_init(&it, doc) || !bson_iter_find_descendant(&it, F_SUM ".e", &at) ||
-        !bson_iter_recurse(&at, &in))
-        return err != PP_OK ? err : PP_ECORRUPT;
+        err = read_numbers(doc, "sum.p", out->photos, PP_OUTCOME_COUNT);
+    if (err == PP_OK && (!pp_mg_find(doc, "sum.e", &at) || !bson_iter_recurse(&at, &in)))
+        err = PP_ECORRUPT;
     while (err == PP_OK && bson_iter_next(&in)) {
         uint16_t code = (uint16_t)pp_mg_int(&in);
         err = bson_iter_next(&in) ? count_error(a, out, code, (uint64_t)pp_mg_int(&in)) : PP_ECORRUPT;
@@ -184,115 +120,91 @@ enum pp_err pp_mg_batch_read_sum(const bson_t *doc, struct pp_arena *a, struct p
     return err;
 }
 
-/* --- writing it down --- */
+/* --- recording counts --- */
 
-/* What this call has written, by its mark. */
-static enum pp_err find_recorded(struct pp_mg_thread *t, const bson_oid_t *by, struct pp_batch *batches,
-                                 size_t n, bool *ours)
+static enum pp_err on_recorded(void *data, const bson_t *row)
 {
-    const bson_t *row;
-    bson_t filter = BSON_INITIALIZER, opts = BSON_INITIALIZER, projection;
-    put_in(&filter, F_ID, batches, n, false);
-    BSON_APPEND_OID(&filter, F_SUM ".by", by);
-    BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &projection);
-    BSON_APPEND_INT32(&projection, F_ID, 1);
-    bson_append_document_end(&opts, &projection);
-    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_BATCHES, &filter, &opts);
-    while ((row = pp_mg_next(&rows))) {
-        struct pp_batch *b = batch_of(batches, n, pp_mg_doc_text(row, F_ID));
-        if (b)
-            ours[b - batches] = true;
-    }
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    return pp_mg_rows_end(&rows);
+    struct some_batches *f = data;
+    const struct pp_batch *b = batch_of(f->batches, f->n, pp_mg_doc_text(row, "_id"));
+    if (b)
+        f->flags[b - f->batches] = true;
+    return PP_OK;
 }
 
-static void add_record(struct pp_mg_bulk *bulk, const struct pp_batch *b, int64_t settled_ms,
-                       const bson_oid_t *by)
+/* Returns [code, n, code, n, ...], as `sum.e` stores it. NULL: out of memory. */
+static const int64_t *errors_of(struct pp_mg_thread *t, const struct pp_batch *b)
 {
-    bson_t filter = BSON_INITIALIZER, update = BSON_INITIALIZER, set;
-    BSON_APPEND_UTF8(&filter, F_ID, b->id);
-    pp_mg_put_exists(&filter, F_FINISHED, false);
-    if (settled_ms) {
-        bson_t *older =
-            BCON_NEW("$lt", "[", BCON_INT64(b->finished_at + settled_ms), "{", "$toLong", "$$NOW", "}", "]");
-        BSON_APPEND_DOCUMENT(&filter, "$expr", older);
-        bson_destroy(older);
+    int64_t *errors = pp_arena_array(&t->tmp, 2 * b->n_errors, sizeof *errors);
+    for (size_t i = 0; errors && i < b->n_errors; i++) {
+        errors[2 * i] = b->errors[i].code;
+        errors[2 * i + 1] = (int64_t)b->errors[i].n;
     }
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &set);
-    BSON_APPEND_INT64(&set, F_FINISHED, b->finished_at);
-    put_sum(&set, b, by);
-    bson_append_document_end(&update, &set);
-    pp_mg_bulk_update(bulk, &filter, &update, false);
-    bson_destroy(&filter);
-    bson_destroy(&update);
+    return errors;
 }
 
 enum pp_err pp_mg_batches_record(struct pp_mg_thread *t, struct pp_batch *batches, size_t n,
                                  int64_t settled_ms, bool *ours)
 {
     struct pp_mg_bulk bulk;
+    struct some_batches f = {batches, n, NULL, ours};
     bson_oid_t by;
+    const char **ids = texts_of(t, batches, n, false);
+    bool complete = ids;
     bson_oid_init(&by, NULL);
-    pp_mg_bulk_init(&bulk, t, PP_MG_BATCHES);
-    for (size_t i = 0; i < n; i++)
-        add_record(&bulk, &batches[i], settled_ms, &by);
+    pp_mg_bulk_init(&bulk, t);
+    for (size_t i = 0; i < n && complete; i++) {
+        const struct pp_batch *b = &batches[i];
+        const int64_t *errors = errors_of(t, b);
+        complete = errors;
+        if (complete)
+            pp_mg_bulk_add(&bulk, MQ_BATCH_RECORD, "siiLLLo", b->id,
+                           settled_ms ? b->finished_at + settled_ms : 0, b->finished_at, b->items,
+                           (size_t)PP_ITEM_STATUS_COUNT, b->photos, (size_t)PP_OUTCOME_COUNT, errors,
+                           2 * b->n_errors, &by);
+    }
     enum pp_err err = pp_mg_bulk_run(&bulk);
-    bool all = err == PP_OK && bulk.matched == n;
+    if (!complete)
+        return PP_ENOMEM;
+    bool all = err == PP_OK && bulk.done.matched == n;
     for (size_t i = 0; i < n && ours; i++)
         ours[i] = all;
     if (all || !ours || (err != PP_OK && err != PP_EUNKNOWN))
         return err;
-    enum pp_err read = find_recorded(t, &by, batches, n, ours);
+    enum pp_err read = pp_mg_each(t, MQ_BATCH_RECORDED, on_recorded, &f, "So", ids, n, &by);
     return err != PP_OK ? err : read;
 }
 
-/* --- which have ended --- */
+/* --- finding the batches that have ended --- */
 
-/* Rows {_id}: a batch that is planned and not yet recorded; {b}: a batch with an open item. */
-static bson_t *ended_pipeline(const struct pp_batch *batches, size_t n)
+/* A row {_id} is a batch that is planned and not yet recorded; these rows come first. A row {b}
+ * is a batch with an open item. */
+static enum pp_err on_ended(void *data, const bson_t *row)
 {
-    bson_t match = BSON_INITIALIZER, *p;
-    char room[16];
-    const char *key;
-    put_in(&match, F_ID, batches, n, false);
-    BSON_APPEND_BOOL(&match, F_PLANNED, true);
-    pp_mg_put_exists(&match, F_FINISHED, false);
-    p = BCON_NEW("0", "{", "$match", BCON_DOCUMENT(&match), "}", "1", "{", "$project", "{", F_ID,
-                 BCON_INT32(1), "}", "}");
-    bson_destroy(&match);
-    for (size_t i = 0; i < n; i++) {
-        bson_t *stage =
-            BCON_NEW("$unionWith", "{", "coll", "items", "pipeline", "[",                 //
-                     "{", "$match", "{", F_CLIENT, BCON_UTF8(batches[i].client), F_BATCH, //
-                     BCON_UTF8(batches[i].id), F_SEQ, BCON_INT32(0), "}", "}",            //
-                     "{", "$limit", BCON_INT32(1), "}",                                   //
-                     "{", "$project", "{", F_ID, BCON_INT32(0), F_BATCH, BCON_INT32(1), "}", "}", "]", "}");
-        size_t len = bson_uint32_to_string((uint32_t)i + 2, &key, room, sizeof room);
-        bson_append_document(p, key, (int)len, stage);
-        bson_destroy(stage);
-    }
-    return p;
+    struct some_batches *f = data;
+    const char *id = pp_mg_doc_text(row, "_id"), *open = pp_mg_doc_text(row, "b");
+    const struct pp_batch *b = batch_of(f->batches, f->n, id ? id : open);
+    if (b)
+        f->flags[b - f->batches] = id != NULL;
+    return PP_OK;
 }
 
 static enum pp_err find_ended(struct pp_mg_thread *t, struct pp_batch *batches, size_t n, bool *ended)
 {
-    const bson_t *row;
-    bson_t *pipeline = ended_pipeline(batches, n), none = BSON_INITIALIZER;
-    struct pp_mg_rows rows = pp_mg_aggregate(t, PP_MG_BATCHES, pipeline, &none);
-    while ((row = pp_mg_next(&rows))) { /* the batches come first */
-        const char *id = pp_mg_doc_text(row, F_ID), *open = pp_mg_doc_text(row, F_BATCH);
-        struct pp_batch *b = batch_of(batches, n, id ? id : open);
-        if (b)
-            ended[b - batches] = id != NULL;
-    }
-    bson_destroy(pipeline);
-    bson_destroy(&none);
-    return pp_mg_rows_end(&rows);
+    struct some_batches f = {batches, n, NULL, ended};
+    bson_t stages = BSON_INITIALIZER;
+    const char **ids = texts_of(t, batches, n, false);
+    if (!ids)
+        return PP_ENOMEM;
+    pp_mg_append(t, MQ_BATCH_ENDED_STAGES, &stages, "S", ids, n);
+    for (size_t i = 0; i < n; i++)
+        pp_mg_append_item(t, MQ_BATCH_ENDED_BRANCH, &stages, (uint32_t)i + 2, "ss", batches[i].client,
+                          batches[i].id);
+    enum pp_err err = pp_mg_each(t, MQ_BATCH_ENDED, on_ended, &f, "A", &stages);
+    bson_destroy(&stages);
+    return err;
 }
 
-/* Keeps those that have ended, in order. */
+/* Keeps the batches that have ended, in their order, and removes the others. */
 static enum pp_err keep_ended(struct pp_mg_thread *t, struct pp_batch *batches, size_t *n)
 {
     enum pp_err err = PP_OK;
@@ -314,6 +226,7 @@ enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *move
     size_t n = 0;
     struct pp_batch *batches = pp_arena_array(&t->tmp, moved->n, sizeof *batches);
     bool *ours = pp_arena_array(&t->tmp, moved->n, sizeof *ours);
+    pp_assert(moved->n <= moved->cap, "more batches have moved than there is room for");
     if (!batches || !ours)
         return PP_ENOMEM;
     for (size_t i = 0; i < moved->n; i++)
@@ -324,10 +237,13 @@ enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *move
         err = pp_mg_batches_count(t, &t->tmp, batches, n);
     for (size_t i = 0; i < n; i++)
         if (now_ms || !batches[i].finished_at)
-            batches[i].finished_at = now_ms ? now_ms : 1; /* without items: long ago */
+            /* A batch without items has no last item that gives its end: 1 stands for "long ago".
+             */
+            batches[i].finished_at = now_ms ? now_ms : 1;
     if (err == PP_OK && n > 0)
         err = pp_mg_batches_record(t, batches, n, 0, ours);
     for (size_t i = 0; i < n; i++) {
+        pp_assert(batches[i].finished_at > 0, "a batch that ended has no end");
         struct pp_batch_delta *d =
             ours[i] ? pp_mg_moved_batch(moved, batches[i].id, batches[i].client) : NULL;
         if (d)

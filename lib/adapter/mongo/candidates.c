@@ -1,114 +1,76 @@
-/* candidates.c: which waiting tasks a claim may take. README.md, "claim".
+/* candidates.c: finds the waiting tasks that a claim may take. README.md, "claim".
  *
- *   own ranges: one aggregate, a branch per want, each limited     -> enough: done
+ *   own ranges: one aggregate, a branch per want, each limited  -> enough: done
  *   others':    one more, only for wants with too little of their own
  *
- * Nothing is limited to what is due: the first task that is not says when the queue has something next. The
- * index has tasks in order of seconds (t.g); some more are looked at than are wanted, and these are taken in
- * order of when they are due.
+ * A query also reads tasks that are not due yet, because the first of them says when the queue next
+ * has a due task. The index orders tasks by the second in which they are due (t.g). A query reads a
+ * few tasks more than are wanted, and the claim takes those with the earliest due times.
  *
- * Who takes from others' ranges meets their owners there, and everybody else who has run out: at the end of a
- * backlog that is nearly all. So each first takes only its fair share of what it sees, from the place on that
- * its range has among all; who meets nobody reaches further (claim.c). */
+ * A worker that takes tasks outside its own hash range competes with the owners of these ranges
+ * and with every other worker whose range is empty. At the end of a backlog these are nearly all
+ * workers. So a worker first takes only its fair share of the tasks that it finds, from the
+ * place that corresponds to its own range. While it meets no conflict it takes more (claim.c). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tasks.h"
 
-/* Of others', so many times what is wanted is looked at; and everywhere so many more. */
+/* A query reads MORE tasks than are wanted. A query of other workers' ranges reads SPREAD times
+ * the wanted number, and MORE. */
 enum { SPREAD = 2, MORE = 8 };
 
 /* --- reading --- */
 
-static enum pp_err read_task_field(const bson_iter_t *it, struct pp_arena *a, struct pp_mg_candidate *c,
-                                   bool *conditional)
-{
-    const char *key = bson_iter_key(it);
-    struct pp_task *task = &c->task;
-    if (!strcmp(key, IN_TASK(F_T_URL)))
-        return pp_mg_read_text(it, a, &task->url, NULL);
-    if (!strcmp(key, IN_TASK(F_T_DOMAIN)))
-        return pp_mg_read_text(it, a, &task->domain, NULL);
-    if (!strcmp(key, IN_TASK(F_T_DUE)))
-        c->due = bson_iter_as_double(it);
-    else if (!strcmp(key, IN_TASK(F_T_QUEUE)))
-        c->queue = (uint8_t)pp_mg_int(it);
-    else if (!strcmp(key, IN_TASK(F_T_HASH)))
-        c->hash = (uint32_t)pp_mg_int(it);
-    else if (!strcmp(key, IN_TASK(F_T_ATTEMPTS)))
-        task->attempts = (uint32_t)pp_mg_int(it) + 1;
-    else if (!strcmp(key, IN_TASK(F_T_TIER)))
-        task->tier = (uint8_t)pp_mg_int(it);
-    else if (!strcmp(key, IN_TASK(F_T_LOSSES)))
-        task->losses = (uint8_t)pp_mg_int(it);
-    else if (!strcmp(key, IN_TASK(F_T_ALWAYS)))
-        task->always = pp_mg_int(it) != 0;
-    else if (!strcmp(key, IN_TASK(F_T_COND)))
-        *conditional = pp_mg_int(it) != 0;
-    return PP_OK;
-}
-
-static enum pp_err read_task(const bson_iter_t *it, struct pp_arena *a, struct pp_mg_candidate *c,
-                             bool *conditional)
-{
-    bson_iter_t in;
-    enum pp_err err = PP_OK;
-    if (!BSON_ITER_HOLDS_DOCUMENT(it) || !bson_iter_recurse(it, &in))
-        return PP_ECORRUPT;
-    while (err == PP_OK && bson_iter_next(&in))
-        err = read_task_field(&in, a, c, conditional);
-    return err;
-}
-
-static enum pp_err read_field(const bson_iter_t *it, struct pp_arena *a, struct pp_mg_candidate *c,
-                              bool *conditional)
-{
-    const char *key = bson_iter_key(it);
-    struct pp_task *task = &c->task;
-    if (!strcmp(key, F_ID))
-        return pp_mg_read_key(it, &task->key);
-    if (!strcmp(key, F_TASK))
-        return read_task(it, a, c, conditional);
-    if (!strcmp(key, F_OBJECT))
-        return pp_mg_read_object(it, &task->known);
-    if (!strcmp(key, F_ETAG))
-        return pp_mg_read_text(it, a, &task->etag, NULL);
-    if (!strcmp(key, F_LAST_MODIFIED))
-        return pp_mg_read_text(it, a, &task->last_modified, NULL);
-    if (!strcmp(key, F_FETCHED_AT))
-        task->known_fetched_at = pp_mg_int(it);
-    else if (!strcmp(key, F_EPOCH))
-        task->epoch = (uint32_t)pp_mg_int(it) + 1;
-    return PP_OK;
-}
+#define FIELD(name, member) PP_MG_FIELD(name, struct pp_mg_candidate, member)
+static const struct pp_mg_field task_fields[] = {
+    FIELD("q", queue),
+    FIELD("h", hash),
+    FIELD("due", due),
+    FIELD("u", task.url),
+    FIELD("d", task.domain),
+    FIELD("al", task.always),
+    FIELD("cd", conditional),
+    FIELD("tier", task.tier),
+    FIELD("at", task.attempts),
+    FIELD("l", task.losses),
+    {NULL},
+};
+static const struct pp_mg_field fields[] = {
+    FIELD("_id", task.key),
+    FIELD("o", task.known),
+    FIELD("fa", task.known_fetched_at),
+    FIELD("et", task.etag),
+    FIELD("lm", task.last_modified),
+    FIELD("e", task.epoch),
+    PP_MG_FIELD_WITHIN("t", task_fields),
+    {NULL},
+};
+#undef FIELD
 
 static enum pp_err read_candidate(const bson_t *doc, struct pp_arena *a, struct pp_mg_candidate *c)
 {
-    bson_iter_t it;
-    bool conditional = false;
-    enum pp_err err = PP_OK;
-    *c = (struct pp_mg_candidate){.task = {.epoch = 1, .attempts = 1, .domain = ""}};
-    if (!bson_iter_init(&it, doc))
-        return PP_ECORRUPT;
-    while (err == PP_OK && bson_iter_next(&it))
-        err = read_field(&it, a, c, &conditional);
-    if (!conditional)
+    *c = (struct pp_mg_candidate){.task = {.domain = ""}};
+    enum pp_err err = pp_mg_read(doc, fields, a, c);
+    c->task.epoch++;
+    c->task.attempts++;
+    if (!c->conditional)
         c->task.etag = c->task.last_modified = NULL;
     return err == PP_OK && !c->task.url ? PP_ECORRUPT : err;
 }
 
 /* --- asking --- */
 
-/* What a branch has found. */
+/* The tasks that one branch of the query found. */
 struct rows {
     struct pp_mg_candidate *row;
     size_t n, limit;
 };
 
-/* One want of a query. */
+/* One branch of a query: it finds the tasks for one want. */
 struct branch {
     struct pp_mg_wanted *w;
-    bool whole; /* all ranges, not only its own */
+    bool whole; /* true: the branch reads all ranges; false: only the want's own range */
     struct rows rows;
 };
 
@@ -122,123 +84,60 @@ static bool within(const struct pp_claim_want *want, uint32_t hash)
     return hash >= want->hash_lo && hash <= want->hash_hi;
 }
 
-static const char *number(uint32_t n, char buf[16])
-{
-    const char *at;
-    bson_uint32_to_string(n, &at, buf, 16);
-    return at;
-}
-
-static void put_range(bson_t *match, const struct pp_claim_want *want)
-{
-    bson_t range;
-    BSON_APPEND_DOCUMENT_BEGIN(match, F_T_HASH, &range);
-    BSON_APPEND_INT64(&range, "$gte", want->hash_lo);
-    BSON_APPEND_INT64(&range, "$lte", want->hash_hi);
-    bson_append_document_end(match, &range);
-}
-
-static void put_match(bson_t *match, const struct branch *b)
-{
-    const struct pp_claim_want *want = b->w->want;
-    BSON_APPEND_UTF8(match, F_CLIENT, want->client);
-    BSON_APPEND_INT32(match, F_T_STATE, PP_MG_WAITING);
-    BSON_APPEND_INT32(match, F_T_QUEUE, want->queue);
-    if (!b->whole)
-        put_range(match, want);
-}
-
-/* {$match}, {$sort}, {$limit}, as stages 0 to 2. */
-static void put_stages(bson_t *pipeline, const struct branch *b)
-{
-    bson_t stage, body;
-    BSON_APPEND_DOCUMENT_BEGIN(pipeline, "0", &stage);
-    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$match", &body);
-    put_match(&body, b);
-    bson_append_document_end(&stage, &body);
-    bson_append_document_end(pipeline, &stage);
-    BSON_APPEND_DOCUMENT_BEGIN(pipeline, "1", &stage);
-    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$sort", &body);
-    BSON_APPEND_INT32(&body, F_T_SECOND, 1);
-    bson_append_document_end(&stage, &body);
-    bson_append_document_end(pipeline, &stage);
-    BSON_APPEND_DOCUMENT_BEGIN(pipeline, "2", &stage);
-    BSON_APPEND_INT64(&stage, "$limit", (int64_t)b->rows.limit);
-    bson_append_document_end(pipeline, &stage);
-}
-
-/* The first want's stages, and a $unionWith for each of the others. */
-static void put_pipeline(bson_t *pipeline, const struct branch *b, size_t n)
-{
-    bson_t stage, body, sub;
-    char buf[16];
-    bson_init(pipeline);
-    put_stages(pipeline, &b[0]);
-    for (size_t i = 1; i < n; i++) {
-        BSON_APPEND_DOCUMENT_BEGIN(pipeline, number((uint32_t)i + 2, buf), &stage);
-        BSON_APPEND_DOCUMENT_BEGIN(&stage, "$unionWith", &body);
-        BSON_APPEND_UTF8(&body, "coll", "photos");
-        BSON_APPEND_ARRAY_BEGIN(&body, "pipeline", &sub);
-        put_stages(&sub, &b[i]);
-        bson_append_array_end(&body, &sub);
-        bson_append_document_end(&stage, &body);
-        bson_append_document_end(pipeline, &stage);
-    }
-}
-
 static bool answers(const struct branch *b, const bson_t *doc, const struct pp_mg_candidate *c)
 {
-    const char *client = pp_mg_doc_text(doc, F_CLIENT);
+    const char *client = pp_mg_doc_text(doc, "c");
     return b->w->want->queue == c->queue && client && !strcmp(client, b->w->want->client) &&
            b->rows.n < b->rows.limit;
 }
 
-/* One alone is a plain query, which costs the server a quarter less. */
-static struct pp_mg_rows query_one(struct pp_mg_thread *t, const struct branch *b)
+struct asking {
+    struct pp_arena *arena;
+    struct branch *b;
+    size_t n, at; /* number of branches; the branch that the next row may belong to */
+};
+
+/* The rows of a branch are contiguous, and the branches come in order. */
+static enum pp_err on_candidate(void *data, const bson_t *doc)
 {
-    bson_t sub, filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
-    put_match(&filter, b);
-    BSON_APPEND_DOCUMENT_BEGIN(&opts, "sort", &sub);
-    BSON_APPEND_INT32(&sub, F_T_SECOND, 1);
-    bson_append_document_end(&opts, &sub);
-    BSON_APPEND_INT64(&opts, "limit", (int64_t)b->rows.limit);
-    pp_mg_hint(&opts, "claim");
-    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_PHOTOS, &filter, &opts);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    return rows;
+    struct asking *a = data;
+    struct pp_mg_candidate c;
+    enum pp_err err = read_candidate(doc, a->arena, &c);
+    while (err == PP_OK && a->at < a->n && !answers(&a->b[a->at], doc, &c))
+        a->at++;
+    if (err == PP_OK && a->at == a->n)
+        err = PP_ECORRUPT;
+    if (err == PP_OK) {
+        struct rows *rows = &a->b[a->at].rows;
+        rows->row[rows->n++] = c;
+    }
+    return err;
 }
 
-static struct pp_mg_rows query(struct pp_mg_thread *t, const struct branch *b, size_t n)
-{
-    bson_t pipeline;
-    if (n == 1)
-        return query_one(t, b);
-    put_pipeline(&pipeline, b, n);
-    struct pp_mg_rows rows = pp_mg_aggregate(t, PP_MG_PHOTOS, &pipeline, NULL);
-    bson_destroy(&pipeline);
-    return rows;
-}
-
-/* The branches' answers come one after the other. */
+/* Sends one query for all branches. A single want needs only a find, which costs the server a
+ * quarter less than an aggregate. */
 static enum pp_err ask(struct pp_mg_thread *t, struct pp_arena *arena, struct branch *b, size_t n)
 {
-    const bson_t *doc;
-    enum pp_err err = PP_OK, end;
-    size_t i = 0;
-    struct pp_mg_rows rows = query(t, b, n);
-    while (err == PP_OK && (doc = pp_mg_next(&rows))) {
-        struct pp_mg_candidate c;
-        err = read_candidate(doc, arena, &c);
-        while (err == PP_OK && i < n && !answers(&b[i], doc, &c))
-            i++;
-        if (err == PP_OK && i == n)
-            err = PP_ECORRUPT;
-        if (err == PP_OK)
-            b[i].rows.row[b[i].rows.n++] = c;
+    struct asking a = {arena, b, n, 0};
+    bson_t stages = BSON_INITIALIZER;
+    enum pp_err err;
+    pp_assert(n > 0 && n <= PP_MG_WANTS, "a query of candidates has no branch, or too many");
+    for (size_t i = 0; i < n; i++) {
+        const struct pp_claim_want *want = b[i].w->want;
+        int64_t lo = want->hash_lo, hi = want->hash_hi, limit = (int64_t)b[i].rows.limit;
+        const int64_t *from = b[i].whole ? NULL : &lo, *to = b[i].whole ? NULL : &hi;
+        if (n == 1)
+            return pp_mg_each(t, MQ_CLAIM_WANT, on_candidate, &a, "sdIIi", want->client, want->queue, from,
+                              to, limit);
+        if (i == 0)
+            pp_mg_append(t, MQ_CLAIM_STAGES, &stages, "sdIIi", want->client, want->queue, from, to, limit);
+        else
+            pp_mg_append_item(t, MQ_CLAIM_BRANCH, &stages, (uint32_t)i + 2, "sdIIi", want->client,
+                              want->queue, from, to, limit);
     }
-    end = pp_mg_rows_end(&rows);
-    return err != PP_OK ? err : end;
+    err = pp_mg_each(t, MQ_CLAIM_WANTS, on_candidate, &a, "A", &stages);
+    bson_destroy(&stages);
+    return err;
 }
 
 static enum pp_err add_branch(struct pp_mg_thread *t, struct branch *b, struct pp_mg_wanted *w, bool whole,
@@ -257,7 +156,7 @@ static int by_due(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts rows by when they are due; how many are. */
+/* Sorts the rows by due time, and returns how many of them are due. */
 static size_t sort_due(struct pp_mg_candidate *row, size_t n, int64_t now_ms)
 {
     size_t due = 0;
@@ -267,8 +166,8 @@ static size_t sort_due(struct pp_mg_candidate *row, size_t n, int64_t now_ms)
     return due;
 }
 
-/* From its own range; true if that is all there is to it: either the range is everything, or more of it is
- * due. */
+/* Takes the due tasks of the want's own range. Returns true if the claim need not read other
+ * ranges, because the own range covers all hashes, or has more due tasks than the want asks for. */
 static bool take_own(struct pp_mg_wanted *w, const struct rows *rows, int64_t now_ms)
 {
     size_t due = sort_due(rows->row, rows->n, now_ms), n = due < w->left ? due : w->left;
@@ -285,20 +184,23 @@ static int by_hash(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The share of its range in all, of so many tasks. */
+/* Returns a range's fair share of n tasks: n times its width over all hashes, rounded up. */
 static uint32_t fair_share(const struct pp_claim_want *want, size_t n)
 {
+    pp_assert(want->hash_lo <= want->hash_hi, "a want's range ends before it begins");
     uint64_t width = (uint64_t)want->hash_hi - want->hash_lo + 1;
     return (uint32_t)((n * width + UINT32_MAX) >> 32);
 }
 
-/* Adds `take` of the due rows to what was found: those from the want's place on, round and round in order of
- * hashes. The first due time of the others. */
+/* Adds `take` of the due rows to the tasks found: in order of hashes, beginning at the want's
+ * place, and continuing at the lowest hash after the highest. Returns the earliest due time of the
+ * rows that it does not take. */
 static int64_t choose(struct pp_mg_wanted *w, struct pp_mg_candidate *row, size_t due, size_t take)
 {
     struct pp_mg_candidate *chosen = w->found + w->n_found;
     size_t from = (size_t)(((uint64_t)w->want->hash_lo * due) >> 32);
     int64_t next_ms = INT64_MAX;
+    pp_assert(take <= due && w->n_found + take <= w->left, "more is taken than is due, or wanted");
     qsort(row, due, sizeof *row, by_hash);
     for (size_t i = 0; i < due; i++) {
         const struct pp_mg_candidate *c = &row[(from + i) % due];
@@ -317,7 +219,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Adds of what is still wanted from the rows of all ranges, and sees what is next in them. */
+/* Adds tasks of other ranges until the want has enough, and notes when the other ranges next have a
+ * due task. */
 static enum pp_err take_others(struct pp_mg_thread *t, struct pp_mg_wanted *w, struct rows *rows,
                                int64_t now_ms)
 {
@@ -347,6 +250,7 @@ enum pp_err pp_mg_candidates(struct pp_mg_thread *t, struct pp_arena *arena, int
 {
     struct branch own[PP_MG_WANTS], others[PP_MG_WANTS];
     size_t short_of = 0;
+    pp_assert(n <= PP_MG_WANTS, "a round has more wants than a query takes");
     enum pp_err err = PP_OK;
     for (size_t i = 0; i < n && err == PP_OK; i++)
         err = add_branch(t, &own[i], wanted[i], false, (size_t)wanted[i]->left + MORE);

@@ -1,149 +1,117 @@
-/* claim.c: due tasks get a worker, a lease and a new epoch. README.md, "claim".
+/* claim.c: a claim gives due tasks a worker, a lease and a new epoch. README.md, "claim".
  *
- *   candidates -> updateMany by _id of those that still wait -> fewer than asked for: which are ours (by
- * nonce)
+ *   candidates -> updateMany by _id if they still wait
+ *     -> fewer than asked for: which are ours (by nonce)
  *
- * The nonce is what a claim is known by: it is the tasks' handle, and what a settlement compares. (The epoch
- * would not do: between the look and the update a task may have been claimed and handed back by another.)
+ * The nonce identifies a claim: it is the handle of its tasks, and a settlement compares it. The
+ * epoch cannot do this, because between the query and the update another worker may have claimed
+ * a task and handed it back.
  *
- * Everything that is answered is allocated before the update: a claim that fails for want of memory claims
- * nothing. */
+ * Everything that the answer needs is allocated before the update, so a claim that runs out of
+ * memory claims nothing. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "keys.h"
+#include "ops.h"
 #include "tasks.h"
 
-/* Conflicts are made up for so many times. A queue that many workers with one range take from is worked off
- * one by one: each time somebody wins. */
+/* ROUNDS: rounds of one claim. After a round in which other workers took some of its candidates,
+ * a claim tries again. In each round one of the workers that claim from the same range succeeds. */
 enum { ROUNDS = 12, REACH = 2, LATER_MS = 500 };
-
-int64_t pp_mg_nonce(void)
-{
-    int64_t nonce;
-    do {
-        pp_random_bytes(&nonce, sizeof nonce);
-        nonce &= INT64_MAX;
-    } while (nonce == 0);
-    return nonce;
-}
 
 struct claiming {
     struct pp_mg_thread *t;
     struct pp_store_claim *r;
-    struct pp_mg_wanted *wanted; /* of all wants */
-    uint32_t *want_of;           /* of each task in the answer: the want's number */
-    bool sorted;                 /* the tasks are in the order of the wants */
-    /* The round: */
+    struct pp_mg_wanted *wanted; /* one for each want of the request */
+    uint32_t *want_of;           /* number of the want of each task in the answer */
+    size_t room;                 /* capacity of the answer, in tasks */
+    bool sorted;                 /* true while the tasks are in the order of r->wants */
+    /* The fields below belong to the current round. */
     struct pp_mg_wanted *part[PP_MG_WANTS];
     size_t n_part, n_found;
-    struct pp_key *keys; /* of what was found */
+    struct pp_key *keys; /* keys of the candidates found */
     int64_t nonce;
 };
 
 /* --- the update --- */
 
-static void put_clients(bson_t *filter, const struct claiming *c)
+/* Lists the clients of the wants that found candidates. */
+static size_t clients_of(const struct claiming *c, const char *clients[PP_MG_WANTS])
 {
-    const char *clients[PP_MG_WANTS];
     size_t n = 0;
     for (size_t i = 0; i < c->n_part; i++)
         if (c->part[i]->n_found > 0)
             clients[n++] = c->part[i]->want->client;
-    if (n == 1)
-        BSON_APPEND_UTF8(filter, F_CLIENT, clients[0]);
-    else
-        pp_mg_put_texts_in(filter, F_CLIENT, clients, n);
+    return n;
 }
 
-static void build_update(const struct claiming *c, bson_t *filter, bson_t *update)
+static int64_t lease_end(const struct claiming *c)
 {
-    bson_t sub;
-    bson_init(filter);
-    pp_mg_put_keys_in(filter, F_ID, c->keys, c->n_found);
-    put_clients(filter, c);
-    BSON_APPEND_INT32(filter, F_T_STATE, PP_MG_WAITING);
-    bson_init(update);
-    BSON_APPEND_DOCUMENT_BEGIN(update, "$set", &sub);
-    BSON_APPEND_INT32(&sub, F_T_STATE, PP_MG_CLAIMED);
-    pp_mg_put_text(&sub, F_T_WORKER, c->r->worker);
-    BSON_APPEND_INT64(&sub, F_T_NONCE, c->nonce);
-    BSON_APPEND_INT64(&sub, F_T_LEASE, pp_mg_server_ms(c->t, c->r->now_ms) + c->r->lease_ms);
-    bson_append_document_end(update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(update, "$inc", &sub);
-    BSON_APPEND_INT64(&sub, F_EPOCH, 1);
-    BSON_APPEND_INT64(&sub, F_T_ATTEMPTS, 1);
-    bson_append_document_end(update, &sub);
+    return pp_mg_server_ms(c->t, c->r->now_ms) + c->r->lease_ms;
 }
 
-/* Which of the candidates are ours, sorted. */
-static enum pp_err read_back(const struct claiming *c, struct pp_key **ours, size_t *n)
+struct own_keys {
+    struct pp_key *keys;
+    size_t n, room;
+};
+
+static enum pp_err on_own(void *data, const bson_t *doc)
 {
-    bson_t filter = BSON_INITIALIZER, opts = BSON_INITIALIZER, sub;
-    const bson_t *doc;
-    bson_iter_t it;
-    enum pp_err err = PP_OK, end;
-    *n = 0;
-    pp_mg_put_keys_in(&filter, F_ID, c->keys, c->n_found);
-    put_clients(&filter, c);
-    BSON_APPEND_INT64(&filter, F_T_NONCE, c->nonce);
-    BSON_APPEND_INT32(&filter, F_T_STATE, PP_MG_CLAIMED);
-    BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &sub);
-    BSON_APPEND_INT32(&sub, F_ID, 1);
-    bson_append_document_end(&opts, &sub);
-    BSON_APPEND_UTF8(&opts, "hint", "_id_");
-    struct pp_mg_rows rows = pp_mg_find(c->t, PP_MG_PHOTOS, &filter, &opts);
-    while (err == PP_OK && *n < c->n_found && (doc = pp_mg_next(&rows)))
-        err = bson_iter_init_find(&it, doc, F_ID) ? pp_mg_read_key(&it, &(*ours)[(*n)++]) : PP_ECORRUPT;
-    end = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    *n = pp_mg_keys_unique(*ours, *n);
-    return err != PP_OK ? err : end;
+    struct own_keys *o = data;
+    return o->n < o->room ? pp_mg_doc_key(doc, &o->keys[o->n++]) : PP_EFULL;
 }
 
-/* After an update that may have happened. Asked twice: the first answer may be lost with the same connection.
- * Where the update may yet arrive, what it then claims is handed back later. */
-static enum pp_err find_out(struct claiming *c, struct pp_key **ours, size_t *n)
+/* Reads back which candidates carry our nonce; returns their keys sorted. */
+static enum pp_err read_back(const struct claiming *c, struct pp_key *ours, size_t *n)
+{
+    const char *clients[PP_MG_WANTS];
+    struct own_keys own = {ours, 0, c->n_found};
+    enum pp_err err = pp_mg_each(c->t, MQ_CLAIM_LOOK, on_own, &own, "KSi", c->keys, c->n_found, clients,
+                                 clients_of(c, clients), c->nonce);
+    *n = pp_mg_keys_unique(ours, own.n);
+    return err;
+}
+
+/* Reads back after an update with an unknown outcome. Asks twice, because the first query may
+ * fail with the connection that lost the update's answer. The update may still arrive at the
+ * server later: lost.c then hands back the tasks that it claims. */
+static enum pp_err find_out(struct claiming *c, struct pp_key *ours, size_t *n)
 {
     enum pp_err err = read_back(c, ours, n);
     if (err != PP_OK)
         err = read_back(c, ours, n);
     if (err != PP_OK)
         *n = 0;
-    pp_mg_lost_add(c->t, c->r->worker, c->nonce, pp_mg_server_ms(c->t, c->r->now_ms) + c->r->lease_ms, *ours,
-                   *n);
+    pp_mg_lost_add(c->t, c->r->worker, c->nonce, lease_end(c), ours, *n);
     return err == PP_OK ? PP_OK : PP_EUNKNOWN;
 }
 
-/* Claims what was found. *all: every candidate; else those in *ours, sorted. */
+/* Claims the candidates. Sets *all if this call got every one; else sets *ours to the sorted keys
+ * of the candidates that it got. */
 static enum pp_err update(struct claiming *c, bool *all, struct pp_key **ours, size_t *n_ours)
 {
-    bson_t filter, change;
-    struct pp_mg_many done;
+    const char *clients[PP_MG_WANTS];
+    struct pp_mg_done done;
     *ours = pp_arena_array(&c->t->tmp, c->n_found, sizeof **ours);
     if (!*ours)
         return PP_ENOMEM;
-    build_update(c, &filter, &change);
-    enum pp_err err = pp_mg_update_many_hint(c->t, PP_MG_PHOTOS, &filter, &change, "_id_", &done);
-    bson_destroy(&filter);
-    bson_destroy(&change);
+    enum pp_err err = pp_mg_write(c->t, MQ_CLAIM, &done, "KSsii", c->keys, c->n_found, clients,
+                                  clients_of(c, clients), c->r->worker, c->nonce, lease_end(c));
     *all = err == PP_OK && done.matched == c->n_found;
-    atomic_fetch_add_explicit(&c->t->m->claim_tried, c->n_found, memory_order_relaxed);
-    if (err == PP_OK)
-        atomic_fetch_add_explicit(&c->t->m->claim_lost, c->n_found - done.matched, memory_order_relaxed);
+    if (err == PP_OK && done.matched <= c->n_found)
+        c->r->conflicts += c->n_found - done.matched;
     if (*all)
         return PP_OK;
     if (err != PP_OK)
-        return find_out(c, ours, n_ours);
-    err = read_back(c, ours, n_ours);
-    return err == PP_OK ? PP_OK : find_out(c, ours, n_ours);
+        return find_out(c, *ours, n_ours);
+    err = read_back(c, *ours, n_ours);
+    return err == PP_OK ? PP_OK : find_out(c, *ours, n_ours);
 }
 
-/* --- one part of the wants --- */
+/* --- one part: the wants that one query covers --- */
 
-/* As many wants as one query takes, of different queues. */
+/* Selects the next wants for one query: at most PP_MG_WANTS, and no two of the same queue. */
 static void next_part(struct claiming *c, size_t *at)
 {
     size_t room = PP_MG_COMMAND_DOCS;
@@ -181,6 +149,7 @@ static enum pp_err find(struct claiming *c)
 static void add_task(struct claiming *c, uint32_t at, const struct pp_task *task)
 {
     struct pp_store_claim *r = c->r;
+    pp_assert(r->n < c->room, "more tasks are claimed than were asked for");
     if (r->n > 0 && c->want_of[r->n - 1] > at)
         c->sorted = false;
     c->want_of[r->n] = at;
@@ -189,21 +158,24 @@ static void add_task(struct claiming *c, uint32_t at, const struct pp_task *task
     r->tasks[r->n++].handle = (uint64_t)c->nonce;
 }
 
-/* When a want that has met others is worth asking for again: not at the same time as they. */
+/* Returns when to try a want again that lost tasks to other workers. The nonce makes the time
+ * differ from theirs. */
 static int64_t later(const struct claiming *c)
 {
     return c->r->now_ms + LATER_MS + c->nonce % LATER_MS;
 }
 
-/* Hands out what was claimed of a want; true if it is to be looked at again at once. One that had nothing of
- * its own takes more and more of others', until it meets somebody: then it is the end of the backlog, and
- * enough are at it. */
+/* Adds the claimed tasks of a want to the answer. Returns true if the want needs another round.
+ * A want without due tasks of its own takes more of the other ranges in each round. It stops
+ * when it loses one of these to another worker: then the backlog is nearly empty, and enough
+ * workers are claiming from it. */
 static bool hand_out_want(struct claiming *c, struct pp_mg_wanted *w, bool all, const struct pp_key *ours,
                           size_t n_ours)
 {
     uint32_t at = (uint32_t)(w - c->wanted), lost_own = 0, lost = 0;
     for (size_t k = 0; k < w->n_found; k++) {
         if (all || pp_mg_keys_at(ours, n_ours, &w->found[k].task.key) < n_ours) {
+            pp_assert(w->left > 0, "a want gets more tasks than it asked for");
             add_task(c, at, &w->found[k].task);
             w->left--;
         } else {
@@ -243,16 +215,10 @@ static enum pp_err claim_part(struct claiming *c)
     return PP_OK;
 }
 
-void pp_mongo_claim_stats(struct pp_task_store *store, uint64_t *tried, uint64_t *lost)
-{
-    struct pp_mg *m = (struct pp_mg *)store;
-    *tried = atomic_load_explicit(&m->claim_tried, memory_order_relaxed);
-    *lost = atomic_load_explicit(&m->claim_lost, memory_order_relaxed);
-}
-
 /* --- the operation --- */
 
-/* Until its part has been looked at, a queue is taken to have something. */
+/* Allocates the answer. Until its part is queried, each queue is reported as having due tasks
+ * now. */
 static enum pp_err prepare(struct claiming *c)
 {
     struct pp_store_claim *r = c->r;
@@ -272,12 +238,13 @@ static enum pp_err prepare(struct claiming *c)
         r->next[i] = (struct pp_backlog_row){.client = client, .queue = want->queue, .due_ms = r->now_ms};
         room += n;
     }
+    c->room = room;
     r->tasks = pp_arena_array(a, room, sizeof *r->tasks);
     c->want_of = pp_arena_array(&c->t->tmp, room, sizeof *c->want_of);
     return r->tasks && c->want_of ? PP_OK : PP_ENOMEM;
 }
 
-/* Tasks that were had in a second round go to the others of their want. */
+/* Moves tasks that were claimed in later rounds next to the earlier tasks of their want. */
 static void sort_tasks(struct claiming *c)
 {
     struct pp_store_claim *r = c->r;
@@ -296,11 +263,12 @@ static void sort_tasks(struct claiming *c)
     }
 }
 
-/* What has been claimed stays claimed: a later part that fails only ends the call early. */
+/* If a later part of the wants fails, the call returns the tasks that it has claimed so far. */
 enum pp_err pp_mg_claim(struct pp_mg_thread *t, struct pp_store_claim *r)
 {
     struct claiming *c = pp_arena_alloc(&t->tmp, sizeof *c);
     r->n = 0;
+    r->conflicts = 0;
     if (!c)
         return PP_ENOMEM;
     *c = (struct claiming){.t = t, .r = r, .sorted = true};
@@ -310,9 +278,22 @@ enum pp_err pp_mg_claim(struct pp_mg_thread *t, struct pp_store_claim *r)
     pp_mg_lost_release(t, r->now_ms);
     for (size_t at = 0; at < r->n_wants && err == PP_OK;) {
         next_part(c, &at);
+        pp_assert(c->n_part > 0, "a part of the wants is empty");
         err = claim_part(c);
     }
     if (!c->sorted)
         sort_tasks(c);
     return r->n > 0 ? PP_OK : err;
+}
+
+/* Extends the leases of all tasks that the worker has claimed, in one update. */
+enum pp_err pp_mg_renew(struct pp_mg_thread *t, struct pp_store_renew *r)
+{
+    struct pp_mg_done done;
+    r->n = 0;
+    pp_mg_lost_release(t, r->now_ms);
+    enum pp_err err =
+        pp_mg_write(t, MQ_RENEW, &done, "si", r->worker, pp_mg_server_ms(t, r->now_ms) + r->lease_ms);
+    r->n = err == PP_OK ? done.matched : 0;
+    return err;
 }

@@ -1,57 +1,56 @@
-/* delivery_save.c: cursors, and rows written: saved, replayed, forgotten. Each step can be repeated. */
+/* delivery_save.c: moves cursors, and saves, replays and deletes deliveries. Each step can be
+ * repeated.
+ *
+ * The document of a sink holds its cursor and, for a webhook, its endpoint. So one write creates
+ * or deletes both. */
 #include <string.h>
 
-#include "delivery.h"
+#include "ops.h"
+#include "steps.h"
 
 /* --- cursors --- */
 
-enum pp_err pp_mg_sink_cursor(struct pp_mg_thread *t, const char *sink, uint64_t *cursor)
+/* Reads the sink's cursor. PP_ENOTFOUND: the sink has no document. */
+static enum pp_err read_cursor(struct pp_mg_thread *t, const char *sink, uint64_t *cursor)
 {
-    bson_t filter = BSON_INITIALIZER,
-           *opts = BCON_NEW("limit", BCON_INT64(1), "projection", "{", F_S_CURSOR, BCON_INT32(1), "}");
-    pp_mg_put_text(&filter, F_ID, sink);
-    pp_mg_majority(opts);
-    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_SINKS, &filter, opts);
-    const bson_t *doc = pp_mg_next(&rows);
-    bool found = doc;
-    if (found && cursor)
-        *cursor = (uint64_t)pp_mg_doc_int(doc, F_S_CURSOR);
-    enum pp_err err = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(opts);
-    return err == PP_OK && !found ? PP_ENOTFOUND : err;
+    struct pp_mg_number c = {"c", 0};
+    enum pp_err err = pp_mg_first(t, MQ_SINK_CURSOR, pp_mg_on_number, &c, "s", sink);
+    *cursor = (uint64_t)c.value;
+    return err;
 }
 
 enum pp_err pp_mg_delivery_cursor(struct pp_mg_thread *t, struct pp_delivery_cursor *r)
 {
+    struct pp_mg_number c = {"c", 0};
     r->cursor = 0;
     if (!r->start_at || strncmp(r->sink, PP_SINK_WEBHOOK, sizeof PP_SINK_WEBHOOK - 1) == 0)
-        return pp_mg_sink_cursor(t, r->sink, &r->cursor);
-    bson_t reply, doc,
-        query = BSON_INITIALIZER,
-        *update = BCON_NEW("$setOnInsert", "{", F_S_CURSOR, BCON_INT64((int64_t)*r->start_at), "}");
-    bool found;
-    pp_mg_put_text(&query, F_ID, r->sink);
-    enum pp_err err = pp_mg_find_and_modify(t, PP_MG_SINKS, &query, update, true, true, &reply, &doc, &found);
-    if (err == PP_OK && found)
-        r->cursor = (uint64_t)pp_mg_doc_int(&doc, F_S_CURSOR);
-    bson_destroy(&reply);
-    bson_destroy(&query);
-    bson_destroy(update);
-    return err == PP_OK && !found ? PP_ECORRUPT : err;
+        return read_cursor(t, r->sink, &r->cursor);
+    enum pp_err err =
+        pp_mg_modify(t, MQ_SINK_START, pp_mg_on_number, &c, "si", r->sink, (int64_t)*r->start_at);
+    r->cursor = (uint64_t)c.value;
+    return err;
 }
 
 /* --- save --- */
 
-/* Which of the rows are to be replaced. */
+static void add_row(struct pp_mg_bulk *bulk, enum pp_mg_command command, const char *sink,
+                    const struct pp_delivery *row)
+{
+    pp_assert(row->status <= PP_DELIVERY_DEAD, "a delivery has no status");
+    pp_mg_bulk_add(bulk, command, "sissdiiiIds", sink, (int64_t)row->seq, row->id, row->client,
+                   (int)row->status, (int64_t)row->attempts, row->finished_at, row->updated_at,
+                   row->status == PP_DELIVERY_PENDING ? &row->due_ms : NULL, row->http_status, row->error);
+}
+
+/* The rows that must be replaced instead of inserted. */
 struct olds {
     const struct pp_delivery **rows;
     size_t n;
 };
 
-/* Rows of a first attempt, of items above the cursor, are almost always new, and an insert costs a fraction
- * of a replacement (but one that collides costs a multiple). Those that were there after all, and the others,
- * are added to `olds`. */
+/* Inserts the rows of first attempts above the cursor. These are almost always new, and an
+ * insert costs a fraction of a replacement (but an insert that collides costs a multiple). All
+ * other rows, and those that collided, go to `olds`. */
 static enum pp_err insert_rows(struct pp_mg_thread *t, const struct pp_delivery_save *r, uint64_t cursor,
                                struct olds *olds)
 {
@@ -62,20 +61,18 @@ static enum pp_err insert_rows(struct pp_mg_thread *t, const struct pp_delivery_
     olds->rows = pp_arena_array(&t->tmp, r->n, sizeof *olds->rows);
     if (!news || !olds->rows)
         return PP_ENOMEM;
-    pp_mg_bulk_init(&bulk, t, PP_MG_DELIVERIES);
+    pp_mg_bulk_init(&bulk, t);
     for (size_t i = 0; i < r->n; i++) {
         if (r->rows[i].attempts > 1 || r->rows[i].seq <= cursor) {
             olds->rows[olds->n++] = &r->rows[i];
             continue;
         }
-        bson_t doc = BSON_INITIALIZER;
-        pp_mg_put_delivery(&doc, r->sink, &r->rows[i]);
-        pp_mg_bulk_insert(&bulk, &doc);
+        add_row(&bulk, MQ_DELIVERY_INSERT, r->sink, &r->rows[i]);
         news[n++] = &r->rows[i];
-        bson_destroy(&doc);
     }
     enum pp_err err = pp_mg_bulk_run(&bulk);
-    for (size_t i = 0; i < bulk.n_dups; i++)
+    pp_assert(olds->n + bulk.done.n_dups <= r->n, "more rows are to be replaced than there are");
+    for (size_t i = 0; i < bulk.done.n_dups; i++)
         olds->rows[olds->n++] = news[bulk.dups[i]];
     return err;
 }
@@ -85,61 +82,46 @@ static enum pp_err write_rows(struct pp_mg_thread *t, const struct pp_delivery_s
     struct pp_mg_bulk bulk;
     struct olds olds;
     uint64_t cursor = 0;
-    enum pp_err err = r->n > 0 ? pp_mg_sink_cursor(t, r->sink, &cursor) : PP_OK;
+    enum pp_err err = r->n > 0 ? read_cursor(t, r->sink, &cursor) : PP_OK;
     if (err == PP_OK)
         err = insert_rows(t, r, cursor, &olds);
     if (err != PP_OK)
         return err;
-    pp_mg_bulk_init(&bulk, t, PP_MG_DELIVERIES);
-    for (size_t i = 0; i < olds.n; i++) {
-        bson_t filter = BSON_INITIALIZER, doc = BSON_INITIALIZER;
-        pp_mg_put_delivery_id(&filter, r->sink, olds.rows[i]->seq);
-        pp_mg_put_delivery(&doc, r->sink, olds.rows[i]);
-        pp_mg_bulk_replace(&bulk, &filter, &doc);
-        bson_destroy(&filter);
-        bson_destroy(&doc);
-    }
+    pp_mg_bulk_init(&bulk, t);
+    for (size_t i = 0; i < olds.n; i++)
+        add_row(&bulk, MQ_DELIVERY_PUT, r->sink, olds.rows[i]);
     err = pp_mg_bulk_run(&bulk);
-    return err == PP_OK && bulk.n_dups > 0 ? PP_EUNKNOWN : err; /* another relay has just made the row */
+    /* another relay has just created the row: the caller repeats the save */
+    return err == PP_OK && bulk.done.n_dups > 0 ? PP_EUNKNOWN : err;
 }
 
-/* PP_ENOTFOUND: there is none. */
+/* Moves the cursor forward. PP_ENOTFOUND: the sink has no document. */
 static enum pp_err move_cursor(struct pp_mg_thread *t, const struct pp_delivery_save *r)
 {
-    struct pp_mg_bulk bulk;
-    bson_t filter = BSON_INITIALIZER,
-           *update = BCON_NEW("$max", "{", F_S_CURSOR, BCON_INT64((int64_t)r->cursor), "}");
-    pp_mg_put_text(&filter, F_ID, r->sink);
-    pp_mg_bulk_init(&bulk, t, PP_MG_SINKS);
-    pp_mg_bulk_update(&bulk, &filter, update, false);
-    bson_destroy(&filter);
-    bson_destroy(update);
-    enum pp_err err = pp_mg_bulk_run(&bulk);
-    return err == PP_OK && bulk.matched == 0 ? PP_ENOTFOUND : err;
+    struct pp_mg_done done;
+    enum pp_err err = pp_mg_write(t, MQ_SINK_MOVE, &done, "si", r->sink, (int64_t)r->cursor);
+    return err == PP_OK && done.matched == 0 ? PP_ENOTFOUND : err;
 }
 
-/* Rows of a sink that is gone: nobody would ever look at them. */
+/* Deletes the rows just written to a sink that no longer exists: nothing would ever read them. */
 static enum pp_err take_back(struct pp_mg_thread *t, const struct pp_delivery_save *r)
 {
     struct pp_mg_bulk bulk;
-    pp_mg_bulk_init(&bulk, t, PP_MG_DELIVERIES);
-    for (size_t i = 0; i < r->n; i++) {
-        bson_t filter = BSON_INITIALIZER;
-        pp_mg_put_delivery_id(&filter, r->sink, r->rows[i].seq);
-        pp_mg_bulk_remove_hint(&bulk, &filter, "_id_");
-        bson_destroy(&filter);
-    }
+    pp_mg_bulk_init(&bulk, t);
+    for (size_t i = 0; i < r->n; i++)
+        pp_mg_bulk_add(&bulk, MQ_DELIVERY_REMOVE, "si", r->sink, (int64_t)r->rows[i].seq);
     return pp_mg_bulk_run(&bulk);
 }
 
-/* Looks for the sink again after the rows are written: whoever deletes it does so before its rows, so that
- * one of the two removes them. */
+/* Checks after writing the rows that the sink still exists. A deletion removes the sink before
+ * its rows, so either the deletion or this call removes the rows. */
 enum pp_err pp_mg_delivery_save(struct pp_mg_thread *t, struct pp_delivery_save *r)
 {
+    uint64_t cursor;
     enum pp_err err = write_rows(t, r);
     if (err != PP_OK)
         return err;
-    err = r->cursor ? move_cursor(t, r) : pp_mg_sink_cursor(t, r->sink, NULL);
+    err = r->cursor ? move_cursor(t, r) : read_cursor(t, r->sink, &cursor);
     if (err == PP_ENOTFOUND && r->n > 0) {
         enum pp_err undone = take_back(t, r);
         return undone != PP_OK ? undone : err;
@@ -151,94 +133,58 @@ enum pp_err pp_mg_delivery_save(struct pp_mg_thread *t, struct pp_delivery_save 
 
 enum pp_err pp_mg_delivery_replay(struct pp_mg_thread *t, struct pp_delivery_replay *r)
 {
-    struct pp_mg_many many = {0};
-    bson_t range, filter = BSON_INITIALIZER;
-    bson_t *update = BCON_NEW("$set", "{", F_D_STATUS, BCON_INT32(PP_DELIVERY_PENDING), F_D_ATTEMPTS,
-                              BCON_INT64(0), F_D_DUE, BCON_INT64(r->now_ms), "}");
-    pp_mg_put_text(&filter, F_D_SINK, r->sink);
-    pp_mg_put_statuses(&filter, F_D_STATUS, r->status < 0 ? PP_DELIVERY_PENDING : r->status,
-                       r->status < 0 ? PP_DELIVERY_DEAD : r->status);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, F_D_FINISHED, &range);
-    BSON_APPEND_INT64(&range, "$gte", r->from_ms);
-    BSON_APPEND_INT64(&range, "$lte", r->to_ms);
-    bson_append_document_end(&filter, &range);
-    enum pp_err err = pp_mg_update_many_hint(t, PP_MG_DELIVERIES, &filter, update, "finished", &many);
-    r->n = many.matched;
-    bson_destroy(&filter);
-    bson_destroy(update);
+    static const int64_t all[] = {PP_DELIVERY_PENDING, PP_DELIVERY_DELIVERED, PP_DELIVERY_DEAD};
+    const int64_t one = r->status;
+    struct pp_mg_done done;
+    enum pp_err err = pp_mg_write(t, MQ_DELIVERY_REPLAY, &done, "sLiii", r->sink, r->status < 0 ? all : &one,
+                                  (size_t)(r->status < 0 ? 3 : 1), r->from_ms, r->to_ms, r->now_ms);
+    r->n = done.matched;
     return err;
 }
 
 /* --- clean --- */
 
-/* The first sink after *sink that has rows, in t->tmp; NULL: none. By a step from sink to sink in the index,
- * so that rows are found whose sink is gone, too. */
-static enum pp_err next_sink(struct pp_mg_thread *t, const char **sink)
-{
-    bson_t range, filter = BSON_INITIALIZER,
-                  *opts = BCON_NEW("sort", "{", F_D_SINK, BCON_INT32(1), "}", "limit", BCON_INT64(1),
-                                   "projection", "{", F_D_SINK, BCON_INT32(1), F_ID, BCON_INT32(0), "}");
-    enum pp_err err = PP_OK;
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, F_D_SINK, &range);
-    BSON_APPEND_UTF8(&range, "$gt", *sink);
-    bson_append_document_end(&filter, &range);
-    pp_mg_hint(opts, "finished");
-    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_DELIVERIES, &filter, opts);
-    const bson_t *doc = pp_mg_next(&rows);
-    const char *text = doc ? pp_mg_doc_text(doc, F_D_SINK) : NULL;
-    *sink = text ? pp_arena_strdup(&t->tmp, text) : NULL;
-    if (text && !*sink)
-        err = PP_ENOMEM;
-    enum pp_err end = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(opts);
-    return err != PP_OK ? err : end;
-}
-
-/* Those that have been replayed since they were looked at stay. */
-static void add_remove(struct pp_mg_bulk *bulk, const char *sink, uint64_t seq)
-{
-    bson_t filter = BSON_INITIALIZER;
-    pp_mg_put_delivery_id(&filter, sink, seq);
-    pp_mg_put_statuses(&filter, F_D_STATUS, PP_DELIVERY_DELIVERED, PP_DELIVERY_DEAD);
-    pp_mg_bulk_remove_hint(bulk, &filter, "_id_");
-    bson_destroy(&filter);
-}
-
-static enum pp_err clean_sink(struct pp_mg_thread *t, struct pp_delivery_clean *r, const char *sink)
-{
+struct cleaning {
+    struct pp_mg_thread *t;
+    const char *sink;
     struct pp_mg_bulk bulk;
-    const bson_t *doc;
-    bson_t range, filter = BSON_INITIALIZER,
-                  *opts = BCON_NEW("limit", BCON_INT64((int64_t)(r->limit - r->n)), "projection", "{", F_ID,
-                                   BCON_INT32(1), "}");
-    pp_mg_put_text(&filter, F_D_SINK, sink);
-    pp_mg_put_statuses(&filter, F_D_STATUS, PP_DELIVERY_DELIVERED, PP_DELIVERY_DEAD);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, F_D_FINISHED, &range);
-    BSON_APPEND_INT64(&range, "$lt", r->finished_before_ms);
-    bson_append_document_end(&filter, &range);
-    pp_mg_hint(opts, "finished");
-    pp_mg_bulk_init(&bulk, t, PP_MG_DELIVERIES);
-    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_DELIVERIES, &filter, opts);
-    while ((doc = pp_mg_next(&rows)))
-        add_remove(&bulk, sink, (uint64_t)pp_mg_doc_int(doc, F_ID "." F_D_SEQ));
-    enum pp_err end = pp_mg_rows_end(&rows), err = pp_mg_bulk_run(&bulk);
-    bson_destroy(&filter);
-    bson_destroy(opts);
-    r->n += bulk.deleted;
-    return end != PP_OK ? end : err;
+};
+
+static enum pp_err on_next_sink(void *data, const bson_t *doc)
+{
+    struct cleaning *c = data;
+    return pp_mg_doc_copy(doc, "s", &c->t->tmp, &c->sink);
 }
 
+/* Adds the row's removal to the bulk. A row that is replayed meanwhile no longer matches, and
+ * stays. */
+static enum pp_err on_ended(void *data, const bson_t *doc)
+{
+    struct cleaning *c = data;
+    pp_mg_bulk_add(&c->bulk, MQ_DELIVERY_REMOVE_ENDED, "si", c->sink, pp_mg_doc_int(doc, "_id.q"));
+    return PP_OK;
+}
+
+static enum pp_err clean_sink(struct cleaning *c, struct pp_delivery_clean *r)
+{
+    pp_mg_bulk_init(&c->bulk, c->t);
+    enum pp_err err = pp_mg_each(c->t, MQ_DELIVERIES_ENDED, on_ended, c, "sii", c->sink,
+                                 r->finished_before_ms, (int64_t)(r->limit - r->n));
+    enum pp_err run = pp_mg_bulk_run(&c->bulk);
+    r->n += c->bulk.done.deleted;
+    return err != PP_OK ? err : run;
+}
+
+/* Steps from sink to sink in the index of deliveries, and so also finds rows whose sink is gone. */
 enum pp_err pp_mg_delivery_clean(struct pp_mg_thread *t, struct pp_delivery_clean *r)
 {
-    const char *sink = "";
+    struct cleaning c = {.t = t, .sink = ""};
     enum pp_err err = PP_OK;
     r->n = 0;
     while (err == PP_OK && r->n < r->limit) {
-        err = next_sink(t, &sink);
-        if (err != PP_OK || !sink)
-            break;
-        err = clean_sink(t, r, sink);
+        err = pp_mg_first(t, MQ_DELIVERIES_NEXT_SINK, on_next_sink, &c, "s", c.sink);
+        if (err == PP_OK)
+            err = clean_sink(&c, r);
     }
-    return err;
+    return err == PP_ENOTFOUND ? PP_OK : err;
 }

@@ -1,37 +1,29 @@
-/* delivery_store.c: the delivery store's port on the machinery of store.c: requests to threads and back. */
+/* delivery_store.c: the delivery store's port, on the threads of store.c. */
 #include "base/list.h"
-#include "delivery.h"
+#include "ops.h"
+#include "store.h"
 
 static struct pp_mg *mg_of(struct pp_delivery_store *s)
 {
     return pp_container_of(s, struct pp_mg, deliveries);
 }
 
-#define X(name, type)                                                                 \
-    static enum pp_err run_##name(struct pp_mg_thread *t, struct pp_req *req)         \
-    {                                                                                 \
-        return pp_mg_delivery_##name(t, (struct type *)req);                          \
-    }                                                                                 \
-    static enum pp_err submit_##name(struct pp_delivery_store *s, struct type *r)     \
-    {                                                                                 \
-        return pp_mg_submit(mg_of(s), &r->req, PP_MG_OP_delivery_##name, run_##name); \
-    }
-PP_MG_DELIVERY_OPS(X)
+/* Numbers of the operations, starting at 1. */
+#define X(name, type) OP_##name,
+enum { OP_OPEN, PP_DELIVERY_OPS(X) OP_COUNT };
+#undef X
+_Static_assert((int)OP_COUNT <= (int)PP_MG_OPS_MAX, "each operation has a counter");
+
+#define X(name, type) PP_MG_OPERATION(name, type, pp_mg_delivery_##name, pp_delivery_store, "delivery_" #name)
+PP_DELIVERY_OPS(X)
 #undef X
 
 static bool roundtrips(struct pp_delivery_store *s, size_t i, const char **name, uint64_t *n)
 {
-#define X(op, type) {#op, PP_MG_OP_delivery_##op},
-    static const struct {
-        const char *name;
-        enum pp_mg_op op;
-    } all[] = {PP_MG_DELIVERY_OPS(X)};
+#define X(op, type) #op,
+    static const char *const names[] = {PP_DELIVERY_OPS(X)};
 #undef X
-    if (i >= sizeof all / sizeof *all)
-        return false;
-    *name = all[i].name;
-    *n = atomic_load_explicit(&mg_of(s)->roundtrips[all[i].op], memory_order_relaxed);
-    return true;
+    return pp_mg_roundtrips(mg_of(s), names, sizeof names / sizeof *names, i, name, n);
 }
 
 static void close_store(struct pp_delivery_store *s)
@@ -41,7 +33,7 @@ static void close_store(struct pp_delivery_store *s)
 
 static const struct pp_delivery_store_ops ops = {
 #define X(name, type) .name = submit_##name,
-    PP_MG_DELIVERY_OPS(X)
+    PP_DELIVERY_OPS(X)
 #undef X
         .roundtrips = roundtrips,
     .close = close_store,

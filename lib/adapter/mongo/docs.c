@@ -4,110 +4,63 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/text.h"
 
 enum { SECOND_MS = 1024, DUE_STEPS = 1024 };
 
-static int name_n(const char *name)
-{
-    return (int)strlen(name);
-}
-
 /* --- writing --- */
 
-void pp_mg_put_bytes(bson_t *b, const char *name, const void *p, size_t n)
+void pp_mg_put_bytes(bson_t *b, const char *name, int name_n, const void *p, size_t n)
 {
-    bson_append_binary(b, name, name_n(name), BSON_SUBTYPE_BINARY, n ? p : (const void *)"", (uint32_t)n);
+    bson_append_binary(b, name, name_n, BSON_SUBTYPE_BINARY, n ? p : (const void *)"", (uint32_t)n);
 }
 
-void pp_mg_put_key(bson_t *b, const char *name, const struct pp_key *key)
+void pp_mg_put_text(bson_t *b, const char *name, int name_n, const char *text)
 {
-    pp_mg_put_bytes(b, name, key->b, sizeof key->b);
-}
-
-void pp_mg_put_text(bson_t *b, const char *name, const char *text)
-{
-    if (!text)
-        return;
     size_t n = strlen(text);
     if (pp_utf8_valid(text, n))
-        bson_append_utf8(b, name, name_n(name), text, (int)n);
+        bson_append_utf8(b, name, name_n, text, (int)n);
     else
-        pp_mg_put_bytes(b, name, text, n);
+        pp_mg_put_bytes(b, name, name_n, text, n);
 }
 
-void pp_mg_put_object(bson_t *b, const char *name, const struct pp_object *o)
+void pp_mg_put_object(bson_t *b, const char *name, int name_n, const struct pp_object *o)
 {
-    bson_t sub;
-    if (o->type == 0)
-        return;
-    bson_append_document_begin(b, name, name_n(name), &sub);
-    pp_mg_put_bytes(&sub, "h", o->sha256, sizeof o->sha256);
-    BSON_APPEND_INT64(&sub, "b", (int64_t)o->bytes);
-    BSON_APPEND_INT64(&sub, "w", o->width);
-    BSON_APPEND_INT64(&sub, "ht", o->height);
-    BSON_APPEND_INT32(&sub, "t", o->type);
-    bson_append_document_end(b, &sub);
+    bson_t in;
+    pp_assert(o->type != 0, "an object that is none is written");
+    bson_append_document_begin(b, name, name_n, &in);
+    pp_mg_put_bytes(&in, "h", 1, o->sha256, sizeof o->sha256);
+    BSON_APPEND_INT64(&in, "b", (int64_t)o->bytes);
+    BSON_APPEND_INT64(&in, "w", o->width);
+    BSON_APPEND_INT64(&in, "ht", o->height);
+    BSON_APPEND_INT32(&in, "t", o->type);
+    bson_append_document_end(b, &in);
 }
 
-/* Zeros are not written. */
 static void put_int(bson_t *b, const char *name, int64_t v)
 {
-    if (v != 0)
-        BSON_APPEND_INT64(b, name, v);
+    BSON_APPEND_INT64(b, name, v);
 }
 
-void pp_mg_put_outcome(bson_t *b, const char *name, const struct pp_outcome *o)
-{
-    bson_t sub;
-    bson_append_document_begin(b, name, name_n(name), &sub);
-    BSON_APPEND_INT32(&sub, "k", (int32_t)o->kind);
-    pp_mg_put_object(&sub, "ob", &o->object);
-    put_int(&sub, "fa", o->fetched_at);
-    put_int(&sub, "at", o->attempts);
-    put_int(&sub, "ms", o->ms);
-    put_int(&sub, "c", o->code);
-    put_int(&sub, "ra", o->retry_at);
-    pp_mg_put_text(&sub, "d", o->detail);
-    bson_append_document_end(b, &sub);
-}
+#define PUT_code(b, name, v)   put_int(b, name, v)
+#define PUT_u32(b, name, v)    put_int(b, name, v)
+#define PUT_time(b, name, v)   put_int(b, name, v)
+#define PUT_text(b, name, v)   pp_mg_put_text(b, name, sizeof name - 1, v)
+#define PUT_object(b, name, v) pp_mg_put_object(b, name, sizeof name - 1, &(v))
 
-void pp_mg_put_keys_in(bson_t *b, const char *name, const struct pp_key *keys, size_t n)
+/* Appends the outcome as a document, without members that are zero. */
+void pp_mg_put_outcome(bson_t *b, const char *name, int name_n, const struct pp_outcome *o)
 {
-    bson_t in, array;
-    char buf[16];
-    const char *at;
-    bson_append_document_begin(b, name, name_n(name), &in);
-    BSON_APPEND_ARRAY_BEGIN(&in, "$in", &array);
-    for (size_t i = 0; i < n; i++) {
-        size_t at_n = bson_uint32_to_string((uint32_t)i, &at, buf, sizeof buf);
-        bson_append_binary(&array, at, (int)at_n, BSON_SUBTYPE_BINARY, keys[i].b, sizeof keys[i].b);
-    }
-    bson_append_array_end(&in, &array);
+    bson_t in;
+    bson_append_document_begin(b, name, name_n, &in);
+    BSON_APPEND_INT32(&in, "k", (int32_t)o->kind);
+#define X(member, type, shown, place, stored, bson) \
+    if (PP_GIVEN_##type(o->member))                 \
+        PUT_##type(&in, bson, o->member);
+    PP_OUTCOME_FIELDS(X)
+#undef X
     bson_append_document_end(b, &in);
-}
-
-void pp_mg_put_texts_in(bson_t *b, const char *name, const char *const *texts, size_t n)
-{
-    bson_t in, array;
-    char buf[16];
-    const char *at;
-    bson_append_document_begin(b, name, name_n(name), &in);
-    BSON_APPEND_ARRAY_BEGIN(&in, "$in", &array);
-    for (size_t i = 0; i < n; i++) {
-        size_t at_n = bson_uint32_to_string((uint32_t)i, &at, buf, sizeof buf);
-        bson_append_utf8(&array, at, (int)at_n, texts[i], -1);
-    }
-    bson_append_array_end(&in, &array);
-    bson_append_document_end(b, &in);
-}
-
-void pp_mg_put_exists(bson_t *b, const char *name, bool yes)
-{
-    bson_t sub;
-    bson_append_document_begin(b, name, name_n(name), &sub);
-    BSON_APPEND_BOOL(&sub, "$exists", yes);
-    bson_append_document_end(b, &sub);
 }
 
 int64_t pp_mg_hash(const struct pp_key *key)
@@ -132,6 +85,7 @@ double pp_mg_due_in_order(int64_t due_ms, size_t at)
 
 char *pp_mg_item_id(struct pp_arena *a, const char *client, const char *item, uint32_t revision)
 {
+    pp_assert(revision > 0, "a revision has no number");
     return pp_arena_printf(a, "%s/%s/%u", client, item, revision);
 }
 
@@ -162,12 +116,7 @@ static enum pp_err read_bytes(const bson_iter_t *it, void *out, size_t size)
     return PP_OK;
 }
 
-enum pp_err pp_mg_read_key(const bson_iter_t *it, struct pp_key *key)
-{
-    return read_bytes(it, key->b, sizeof key->b);
-}
-
-enum pp_err pp_mg_read_text(const bson_iter_t *it, struct pp_arena *a, const char **text, uint32_t *n)
+static enum pp_err read_text(const bson_iter_t *it, struct pp_arena *a, const char **text, uint32_t *n)
 {
     bson_subtype_t subtype;
     const uint8_t *p = NULL;
@@ -185,185 +134,101 @@ enum pp_err pp_mg_read_text(const bson_iter_t *it, struct pp_arena *a, const cha
     return *text ? PP_OK : PP_ENOMEM;
 }
 
-/* Descends into the document that `it` stands on. */
-static bool enter(const bson_iter_t *it, bson_iter_t *in)
+/* Reads the subdocument at `it`. */
+static enum pp_err read_within(const bson_iter_t *it, const struct pp_mg_field *fields, struct pp_arena *a,
+                               void *out);
+
+static enum pp_err read_value(const bson_iter_t *it, const struct pp_mg_field *f, struct pp_arena *a,
+                              void *out)
 {
-    return BSON_ITER_HOLDS_DOCUMENT(it) && bson_iter_recurse(it, in);
+    void *to = (char *)out + f->at;
+    switch (f->type) {
+    case 'b': *(bool *)to = pp_mg_int(it) != 0; return PP_OK;
+    case '1': *(uint8_t *)to = (uint8_t)pp_mg_int(it); return PP_OK;
+    case '2': *(uint16_t *)to = (uint16_t)pp_mg_int(it); return PP_OK;
+    case '4': *(uint32_t *)to = (uint32_t)pp_mg_int(it); return PP_OK;
+    case '8': *(int64_t *)to = pp_mg_int(it); return PP_OK;
+    case 'f': *(double *)to = bson_iter_as_double(it); return PP_OK;
+    case 'h': return read_bytes(it, to, PP_SHA256_BYTES);
+    case 'k': return read_bytes(it, to, sizeof(struct pp_key));
+    case 's': return read_text(it, a, to, NULL);
+    case 'B': return read_text(it, a, to, (uint32_t *)((char *)out + f->length_at));
+    case 'O': return read_within(it, pp_mg_object_fields, a, to);
+    case 'X': return pp_mg_read_outcome(it, a, to);
+    default: break;
+    }
+    pp_assert(f->type == 'D', "a field has an unknown type");
+    return read_within(it, f->fields, a, out);
 }
 
-enum pp_err pp_mg_read_object(const bson_iter_t *it, struct pp_object *o)
+/* Finds the table entry for a field. Most documents have their fields in the order of the table,
+ * so the search starts after the last match. */
+static const struct pp_mg_field *find_field(const struct pp_mg_field *all, const struct pp_mg_field *from,
+                                            const char *name)
 {
-    bson_iter_t in;
+    for (const struct pp_mg_field *f = from; f->name; f++)
+        if (!strcmp(f->name, name))
+            return f;
+    for (const struct pp_mg_field *f = all; f < from; f++)
+        if (!strcmp(f->name, name))
+            return f;
+    return NULL;
+}
+
+static enum pp_err read_fields(bson_iter_t *it, const struct pp_mg_field *fields, struct pp_arena *a,
+                               void *out)
+{
+    const struct pp_mg_field *next = fields;
     enum pp_err err = PP_OK;
-    *o = (struct pp_object){0};
-    if (!enter(it, &in))
-        return PP_ECORRUPT;
-    while (err == PP_OK && bson_iter_next(&in)) {
-        const char *key = bson_iter_key(&in);
-        if (!strcmp(key, "h"))
-            err = read_bytes(&in, o->sha256, sizeof o->sha256);
-        else if (!strcmp(key, "b"))
-            o->bytes = (uint64_t)pp_mg_int(&in);
-        else if (!strcmp(key, "w"))
-            o->width = (uint32_t)pp_mg_int(&in);
-        else if (!strcmp(key, "ht"))
-            o->height = (uint32_t)pp_mg_int(&in);
-        else if (!strcmp(key, "t"))
-            o->type = (uint8_t)pp_mg_int(&in);
+    while (err == PP_OK && bson_iter_next(it)) {
+        const struct pp_mg_field *f = find_field(fields, next, bson_iter_key(it));
+        if (!f)
+            continue;
+        err = read_value(it, f, a, out);
+        next = f + 1;
     }
     return err;
 }
 
-static enum pp_err read_outcome_field(const bson_iter_t *in, struct pp_arena *a, struct pp_outcome *o)
-{
-    const char *key = bson_iter_key(in);
-    if (!strcmp(key, "k"))
-        o->kind = (enum pp_outcome_kind)pp_mg_int(in);
-    else if (!strcmp(key, "ob"))
-        return pp_mg_read_object(in, &o->object);
-    else if (!strcmp(key, "fa"))
-        o->fetched_at = pp_mg_int(in);
-    else if (!strcmp(key, "at"))
-        o->attempts = (uint32_t)pp_mg_int(in);
-    else if (!strcmp(key, "ms"))
-        o->ms = (uint32_t)pp_mg_int(in);
-    else if (!strcmp(key, "c"))
-        o->code = (uint16_t)pp_mg_int(in);
-    else if (!strcmp(key, "ra"))
-        o->retry_at = pp_mg_int(in);
-    else if (!strcmp(key, "d"))
-        return pp_mg_read_text(in, a, &o->detail, NULL);
-    return PP_OK;
-}
-
-enum pp_err pp_mg_read_outcome(const bson_iter_t *it, struct pp_arena *a, struct pp_outcome *o)
-{
-    bson_iter_t in;
-    enum pp_err err = PP_OK;
-    *o = (struct pp_outcome){0};
-    if (!enter(it, &in))
-        return PP_ECORRUPT;
-    while (err == PP_OK && bson_iter_next(&in))
-        err = read_outcome_field(&in, a, o);
-    if (err == PP_OK && (unsigned)o->kind >= PP_OUTCOME_COUNT)
-        err = PP_ECORRUPT;
-    return err;
-}
-
-static enum pp_err read_photo_field(const bson_iter_t *it, struct pp_arena *a, struct pp_photo *p)
-{
-    const char *key = bson_iter_key(it);
-    if (!strcmp(key, F_OBJECT))
-        return pp_mg_read_object(it, &p->object);
-    if (!strcmp(key, F_FETCHED_AT))
-        p->fetched_at = pp_mg_int(it);
-    else if (!strcmp(key, F_ETAG))
-        return pp_mg_read_text(it, a, &p->etag, NULL);
-    else if (!strcmp(key, F_LAST_MODIFIED))
-        return pp_mg_read_text(it, a, &p->last_modified, NULL);
-    else if (!strcmp(key, F_FAIL_CODE))
-        p->fail_code = (uint16_t)pp_mg_int(it);
-    else if (!strcmp(key, F_FAIL_STREAK))
-        p->fail_streak = (uint16_t)pp_mg_int(it);
-    else if (!strcmp(key, F_SKIPS))
-        p->skips = (uint16_t)pp_mg_int(it);
-    else if (!strcmp(key, F_FAILED_AT))
-        p->failed_at = pp_mg_int(it);
-    else if (!strcmp(key, F_FAIL_DETAIL))
-        return pp_mg_read_text(it, a, &p->fail_detail, NULL);
-    return PP_OK;
-}
-
-enum pp_err pp_mg_read_photo(const bson_t *doc, struct pp_arena *a, struct pp_photo *p)
+enum pp_err pp_mg_read(const bson_t *doc, const struct pp_mg_field *fields, struct pp_arena *a, void *out)
 {
     bson_iter_t it;
-    enum pp_err err = PP_OK;
-    *p = (struct pp_photo){0};
-    if (!bson_iter_init(&it, doc))
+    return bson_iter_init(&it, doc) ? read_fields(&it, fields, a, out) : PP_ECORRUPT;
+}
+
+static enum pp_err read_within(const bson_iter_t *it, const struct pp_mg_field *fields, struct pp_arena *a,
+                               void *out)
+{
+    bson_iter_t in;
+    if (!BSON_ITER_HOLDS_DOCUMENT(it) || !bson_iter_recurse(it, &in))
         return PP_ECORRUPT;
-    while (err == PP_OK && bson_iter_next(&it))
-        err = read_photo_field(&it, a, p);
-    p->found = p->object.type != 0 || p->fail_code != 0;
+    return read_fields(&in, fields, a, out);
+}
+
+enum pp_err pp_mg_read_list(const bson_t *doc, const char *name, pp_mg_element_cb on_element, void *data)
+{
+    bson_iter_t it, in;
+    enum pp_err err = PP_OK;
+    if (!bson_iter_init_find(&it, doc, name))
+        return PP_OK;
+    if (!BSON_ITER_HOLDS_ARRAY(&it) || !bson_iter_recurse(&it, &in))
+        return PP_ECORRUPT;
+    while (err == PP_OK && bson_iter_next(&in))
+        err = on_element(data, &in);
     return err;
 }
 
-static enum pp_err read_item_photo(const bson_iter_t *it, struct pp_arena *a, struct pp_item_photo *p)
+size_t pp_mg_list_length(const bson_t *doc, const char *name)
 {
-    bson_iter_t in;
-    enum pp_err err = PP_OK;
-    if (!enter(it, &in))
-        return PP_ECORRUPT;
-    while (err == PP_OK && bson_iter_next(&in)) {
-        const char *key = bson_iter_key(&in);
-        if (!strcmp(key, F_P_URL))
-            err = pp_mg_read_text(&in, a, &p->url, &p->url_n);
-        else if (!strcmp(key, F_P_KEY))
-            err = pp_mg_read_key(&in, &p->key);
-        else if (!strcmp(key, F_P_OUTCOME))
-            err = pp_mg_read_outcome(&in, a, &p->outcome);
-    }
-    return err == PP_OK && !p->url ? PP_ECORRUPT : err;
-}
-
-static enum pp_err read_item_photos(const bson_iter_t *it, struct pp_arena *a, struct pp_item *item)
-{
-    bson_iter_t in;
-    enum pp_err err = PP_OK;
+    bson_iter_t it, in;
     size_t n = 0;
-    if (!BSON_ITER_HOLDS_ARRAY(it) || !bson_iter_recurse(it, &in))
-        return PP_ECORRUPT;
-    while (bson_iter_next(&in))
-        n++;
-    item->photos = pp_arena_array(a, n, sizeof *item->photos);
-    if (!item->photos)
-        return PP_ENOMEM;
-    bson_iter_recurse(it, &in);
-    while (err == PP_OK && bson_iter_next(&in))
-        err = read_item_photo(&in, a, &item->photos[item->n_photos++]);
-    return err;
+    if (bson_iter_init_find(&it, doc, name) && BSON_ITER_HOLDS_ARRAY(&it) && bson_iter_recurse(&it, &in))
+        while (bson_iter_next(&in))
+            n++;
+    return n;
 }
 
-static enum pp_err read_item_field(const bson_iter_t *it, struct pp_arena *a, struct pp_item *item)
-{
-    const char *key = bson_iter_key(it);
-    if (!strcmp(key, F_CLIENT))
-        return pp_mg_read_text(it, a, &item->client, NULL);
-    if (!strcmp(key, F_ITEM))
-        return pp_mg_read_text(it, a, &item->id, NULL);
-    if (!strcmp(key, F_BATCH))
-        return pp_mg_read_text(it, a, &item->batch_id, NULL);
-    if (!strcmp(key, F_META))
-        return pp_mg_read_text(it, a, &item->meta, NULL);
-    if (!strcmp(key, F_PHOTOS))
-        return read_item_photos(it, a, item);
-    if (!strcmp(key, F_REVISION))
-        item->revision = (uint32_t)pp_mg_int(it);
-    else if (!strcmp(key, F_STATUS))
-        item->status = (enum pp_item_status)pp_mg_int(it);
-    else if (!strcmp(key, F_CREATED))
-        item->created_at = pp_mg_int(it);
-    else if (!strcmp(key, F_FINISHED))
-        item->finished_at = pp_mg_int(it);
-    else if (!strcmp(key, F_SEQ))
-        item->seq = (uint64_t)pp_mg_int(it);
-    return PP_OK;
-}
-
-enum pp_err pp_mg_read_item(const bson_t *doc, struct pp_arena *a, struct pp_item *item)
-{
-    bson_iter_t it;
-    enum pp_err err = PP_OK;
-    *item = (struct pp_item){0};
-    if (!bson_iter_init(&it, doc))
-        return PP_ECORRUPT;
-    while (err == PP_OK && bson_iter_next(&it))
-        err = read_item_field(&it, a, item);
-    if (err == PP_OK && (!item->client || !item->id || (unsigned)item->status >= PP_ITEM_STATUS_COUNT))
-        err = PP_ECORRUPT;
-    return err;
-}
-
-static bool find_path(const bson_t *doc, const char *path, bson_iter_t *at)
+bool pp_mg_find(const bson_t *doc, const char *path, bson_iter_t *at)
 {
     bson_iter_t it;
     return bson_iter_init(&it, doc) && bson_iter_find_descendant(&it, path, at);
@@ -372,11 +237,112 @@ static bool find_path(const bson_t *doc, const char *path, bson_iter_t *at)
 int64_t pp_mg_doc_int(const bson_t *doc, const char *path)
 {
     bson_iter_t at;
-    return find_path(doc, path, &at) ? pp_mg_int(&at) : 0;
+    return pp_mg_find(doc, path, &at) ? pp_mg_int(&at) : 0;
 }
 
 const char *pp_mg_doc_text(const bson_t *doc, const char *path)
 {
     bson_iter_t at;
-    return find_path(doc, path, &at) && BSON_ITER_HOLDS_UTF8(&at) ? bson_iter_utf8(&at, NULL) : NULL;
+    return pp_mg_find(doc, path, &at) && BSON_ITER_HOLDS_UTF8(&at) ? bson_iter_utf8(&at, NULL) : NULL;
+}
+
+enum pp_err pp_mg_doc_copy(const bson_t *doc, const char *path, struct pp_arena *a, const char **text)
+{
+    bson_iter_t at;
+    return pp_mg_find(doc, path, &at) ? read_text(&at, a, text, NULL) : PP_ECORRUPT;
+}
+
+enum pp_err pp_mg_read_key(const bson_iter_t *it, struct pp_key *key)
+{
+    return read_bytes(it, key->b, sizeof key->b);
+}
+
+enum pp_err pp_mg_doc_key(const bson_t *doc, struct pp_key *key)
+{
+    bson_iter_t at;
+    return bson_iter_init_find(&at, doc, "_id") ? pp_mg_read_key(&at, key) : PP_ECORRUPT;
+}
+
+/* --- documents that several operations read --- */
+
+#define OBJECT_FIELD(name, member) PP_MG_FIELD(name, struct pp_object, member)
+const struct pp_mg_field pp_mg_object_fields[] = {
+    OBJECT_FIELD("h", sha256),  OBJECT_FIELD("b", bytes), OBJECT_FIELD("w", width),
+    OBJECT_FIELD("ht", height), OBJECT_FIELD("t", type),  {NULL},
+};
+
+static const struct pp_mg_field outcome_fields[] = {
+    PP_MG_FIELD("k", struct pp_outcome, kind),
+#define X(member, type, shown, place, stored, bson) PP_MG_FIELD(bson, struct pp_outcome, member),
+    PP_OUTCOME_FIELDS(X)
+#undef X
+        {NULL},
+};
+
+enum pp_err pp_mg_read_outcome(const bson_iter_t *it, struct pp_arena *a, struct pp_outcome *o)
+{
+    *o = (struct pp_outcome){0};
+    enum pp_err err = read_within(it, outcome_fields, a, o);
+    return err == PP_OK && (unsigned)o->kind >= PP_OUTCOME_COUNT ? PP_ECORRUPT : err;
+}
+
+#define PHOTO_FIELD(name, member) PP_MG_FIELD(name, struct pp_photo, member)
+static const struct pp_mg_field photo_fields[] = {
+    PHOTO_FIELD("o", object),       PHOTO_FIELD("fa", fetched_at),
+    PHOTO_FIELD("et", etag),        PHOTO_FIELD("lm", last_modified),
+    PHOTO_FIELD("fc", fail_code),   PHOTO_FIELD("fs", fail_streak),
+    PHOTO_FIELD("sk", skips),       PHOTO_FIELD("fl", failed_at),
+    PHOTO_FIELD("fd", fail_detail), {NULL},
+};
+
+enum pp_err pp_mg_read_photo(const bson_t *doc, struct pp_arena *a, struct pp_photo *p)
+{
+    *p = (struct pp_photo){0};
+    enum pp_err err = pp_mg_read(doc, photo_fields, a, p);
+    p->found = p->object.type != 0 || p->fail_code != 0;
+    return err;
+}
+
+static const struct pp_mg_field item_photo_fields[] = {
+    PP_MG_FIELD_BYTES("u", struct pp_item_photo, url, url_n),
+    PP_MG_FIELD("k", struct pp_item_photo, key),
+    PP_MG_FIELD("o", struct pp_item_photo, outcome),
+    {NULL},
+};
+
+#define ITEM_FIELD(name, member) PP_MG_FIELD(name, struct pp_item, member)
+static const struct pp_mg_field item_fields[] = {
+    ITEM_FIELD("c", client),      ITEM_FIELD("i", id),
+    ITEM_FIELD("r", revision),    ITEM_FIELD("b", batch_id),
+    ITEM_FIELD("m", meta),        ITEM_FIELD("cr", created_at),
+    ITEM_FIELD("s", status),      ITEM_FIELD("q", seq),
+    ITEM_FIELD("f", finished_at), {NULL},
+};
+
+struct item_photos {
+    struct pp_item *item;
+    struct pp_arena *a;
+};
+
+static enum pp_err on_item_photo(void *data, const bson_iter_t *it)
+{
+    struct item_photos *p = data;
+    struct pp_item_photo *photo = &p->item->photos[p->item->n_photos++];
+    enum pp_err err = read_within(it, item_photo_fields, p->a, photo);
+    return err == PP_OK && !photo->url ? PP_ECORRUPT : err;
+}
+
+enum pp_err pp_mg_read_item(const bson_t *doc, struct pp_arena *a, struct pp_item *item)
+{
+    *item = (struct pp_item){0};
+    struct item_photos photos = {item, a};
+    size_t n = pp_mg_list_length(doc, "ph");
+    enum pp_err err = pp_mg_read(doc, item_fields, a, item);
+    item->photos = pp_arena_array(a, n, sizeof *item->photos);
+    if (err == PP_OK)
+        err = item->photos ? pp_mg_read_list(doc, "ph", on_item_photo, &photos) : PP_ENOMEM;
+    pp_assert(item->n_photos <= n, "an item has more photos than were counted");
+    if (err == PP_OK && (!item->client || !item->id || (unsigned)item->status >= PP_ITEM_STATUS_COUNT))
+        err = PP_ECORRUPT;
+    return err;
 }

@@ -1,7 +1,8 @@
-/* docs.h: names of the documents' fields (README.md says what they mean), and values to and from BSON.
+/* docs.h: converts values to and from BSON. README.md describes the documents and their fields.
  *
- * Writers append to a document that the caller owns. Readers copy strings into an arena, take a field that is
- * missing as zero, and answer PP_ECORRUPT for one of another type. */
+ * template.c calls the writers: commands.h defines which fields a document has. A reader takes a
+ * table of fields and copies strings into an arena. It leaves the member of a missing field
+ * unchanged, and returns PP_ECORRUPT for a field of the wrong type. */
 #ifndef PP_ADAPTER_MONGO_DOCS_H
 #define PP_ADAPTER_MONGO_DOCS_H
 
@@ -11,120 +12,88 @@
 #include "photopool/err.h"
 #include "photopool/task.h"
 
-/* --- of all --- */
-#define F_ID     "_id"
-#define F_CLIENT "c"
+/* --- writing: each function appends a field --- */
 
-/* --- photos --- */
-#define F_OBJECT        "o" /* {h b w ht t} */
-#define F_OBJECT_HASH   "o.h"
-#define F_FETCHED_AT    "fa"
-#define F_ETAG          "et"
-#define F_LAST_MODIFIED "lm"
-#define F_FAIL_CODE     "fc"
-#define F_FAIL_STREAK   "fs"
-#define F_SKIPS         "sk"
-#define F_FAILED_AT     "fl"
-#define F_FAIL_DETAIL   "fd"
-#define F_EPOCH         "e"
-#define F_TASK          "t"
-/* of the task: as in a filter, and within it */
-#define F_T_STATE    "t.s"
-#define F_T_QUEUE    "t.q"
-#define F_T_HASH     "t.h"
-#define F_T_DUE      "t.due"
-#define F_T_SECOND   "t.g"
-#define F_T_URL      "t.u"
-#define F_T_DOMAIN   "t.d"
-#define F_T_ALWAYS   "t.al"
-#define F_T_COND     "t.cd"
-#define F_T_TIER     "t.tier"
-#define F_T_ATTEMPTS "t.at"
-#define F_T_LOSSES   "t.l"
-#define F_T_WORKER   "t.w"
-#define F_T_NONCE    "t.n"
-#define F_T_LEASE    "t.lu"
-#define F_T_LEFT     "t.lv"
-#define F_T_OUTCOME  "t.x"
-#define F_T_CREATED  "t.cr"
-#define IN_TASK(f)   ((f) + 2)
+void pp_mg_put_bytes(bson_t *b, const char *name, int name_n, const void *p, size_t n);
+/* Appends a string; as binary if its bytes are not UTF-8. */
+void pp_mg_put_text(bson_t *b, const char *name, int name_n, const char *text);
+void pp_mg_put_object(bson_t *b, const char *name, int name_n, const struct pp_object *o);
+void pp_mg_put_outcome(bson_t *b, const char *name, int name_n, const struct pp_outcome *o);
 
-enum { PP_MG_WAITING = 1, PP_MG_CLAIMED = 2, PP_MG_SETTLED = 3 }; /* t.s */
-
-/* --- items --- */
-#define F_ITEM     "i"
-#define F_REVISION "r"
-#define F_BATCH    "b"
-#define F_INDEX    "n"
-#define F_META     "m"
-#define F_CREATED  "cr"
-#define F_STATUS   "s"
-#define F_SEQ      "q"
-#define F_FINISHED "f"
-#define F_OPEN     "ok"
-#define F_AT_ONCE  "ao"
-#define F_PHOTOS   "ph"
-/* of each photo */
-#define F_P_URL     "u"
-#define F_P_KEY     "k"
-#define F_P_DOMAIN  "d"
-#define F_P_OUTCOME "o" /* {k ob fa at ms c ra d} */
-
-/* --- batches: also F_CREATED, F_FINISHED --- */
-#define F_REFRESH   "rf"
-#define F_N_ITEMS   "ni"
-#define F_N_PHOTOS  "np"
-#define F_BEGUN     "pb"
-#define F_NUMBERED  "pd"
-#define F_PLANNED   "pl"
-#define F_CANCELLED "ca"
-#define F_SUM       "sum"
-
-/* Appends; `name` "" appends the object's fields themselves. A NULL text, or an object of type 0, appends
- * nothing. */
-void pp_mg_put_key(bson_t *b, const char *name, const struct pp_key *key);
-void pp_mg_put_bytes(bson_t *b, const char *name, const void *p, size_t n);
-/* A string; bytes that are not UTF-8 are kept as binary. */
-void pp_mg_put_text(bson_t *b, const char *name, const char *text);
-void pp_mg_put_object(bson_t *b, const char *name, const struct pp_object *o);
-void pp_mg_put_outcome(bson_t *b, const char *name, const struct pp_outcome *o);
-/* {"name": {"$in": [...]}} */
-void pp_mg_put_keys_in(bson_t *b, const char *name, const struct pp_key *keys, size_t n);
-void pp_mg_put_texts_in(bson_t *b, const char *name, const char *const *texts, size_t n);
-/* {"name": {"$exists": yes}} */
-void pp_mg_put_exists(bson_t *b, const char *name, bool yes);
-
-/* A key's first 32 bits (t.h). */
+/* Returns the first 32 bits of a key (t.h). */
 int64_t pp_mg_hash(const struct pp_key *key);
 
-/* A task's place in its queue (t.g): the second in which it is due, of 1,024 ms. Within a second the index is
- * in order of hashes, so that a slot that has a hundredth of the hashes finds its tasks by one step a second;
- * with a place for each task it would be a hundred steps a task. One that comes back has the second after:
- * what is not due yet is not in the way of what is. */
+/* Returns a task's place in its queue (t.g): its due time in units of 1,024 ms ("seconds"). Within
+ * a second the index is ordered by hash. So a slot that owns a hundredth of the hashes finds its
+ * tasks with one index step per second; if each task had a place of its own, it would take a
+ * hundred steps per task. pp_mg_second_back() rounds up, for tasks that return to the queue: so
+ * tasks that are not due yet do not precede due ones. */
 int64_t pp_mg_second(int64_t due_ms);
 int64_t pp_mg_second_back(int64_t due_ms);
-/* What is planned together is due at once: fractions of a millisecond keep it in order (t.due), among what is
- * looked at together. */
+/* Returns the due time of the task at a position in its chunk (t.due). All tasks of a chunk are
+ * due in the same millisecond; fractions keep them in order. */
 double pp_mg_due_in_order(int64_t due_ms, size_t at);
 
-/* "client/item/revision" in the arena. NULL: out of memory. */
+/* Returns "client/item/revision", allocated in the arena. NULL: out of memory. */
 char *pp_mg_item_id(struct pp_arena *a, const char *client, const char *item, uint32_t revision);
 
-/* Readers. The field `it` stands on: */
-int64_t pp_mg_int(const bson_iter_t *it); /* of any number or bool; else 0 */
-pp_must_check enum pp_err pp_mg_read_key(const bson_iter_t *it, struct pp_key *key);
-/* String or binary, with a NUL after it; `n` may be NULL. */
-pp_must_check enum pp_err pp_mg_read_text(const bson_iter_t *it, struct pp_arena *a, const char **text,
-                                          uint32_t *n);
-pp_must_check enum pp_err pp_mg_read_object(const bson_iter_t *it, struct pp_object *o);
+/* --- reading: tables of fields --- */
+
+/* Maps a field of a document to a member of a struct. A table ends with a NULL name. */
+struct pp_mg_field {
+    const char *name;
+    char type;
+    size_t at, length_at; /* offsets of the members */
+    /* for type 'D': the fields of the subdocument, which go to the same struct */
+    const struct pp_mg_field *fields;
+};
+/* A field whose type follows from its member; enums are 4 bytes. */
+#define PP_MG_FIELD(name, type, member)                                                                        \
+    {                                                                                                          \
+        name, _Generic(((type *)0)->member, bool: 'b', uint8_t: '1', uint16_t: '2', uint32_t: '4', int: '4', \
+                    int64_t: '8', uint64_t: '8', double: 'f', const char *: 's', uint8_t *: 'h',        \
+                    struct pp_key: 'k', struct pp_object: 'O', struct pp_outcome: 'X'),                 \
+     offsetof(type, member), 0, NULL \
+    }
+/* A string or binary with a member for its length. */
+#define PP_MG_FIELD_BYTES(name, type, member, length)                   \
+    {                                                                   \
+        name, 'B', offsetof(type, member), offsetof(type, length), NULL \
+    }
+#define PP_MG_FIELD_WITHIN(name, fields) \
+    {                                    \
+        name, 'D', 0, 0, fields          \
+    }
+
+pp_must_check enum pp_err pp_mg_read(const bson_t *doc, const struct pp_mg_field *fields, struct pp_arena *a,
+                                     void *out);
+/* Calls back for each element of an array, until one fails. A missing array has no elements. */
+typedef enum pp_err (*pp_mg_element_cb)(void *data, const bson_iter_t *it);
+pp_must_check enum pp_err pp_mg_read_list(const bson_t *doc, const char *name, pp_mg_element_cb on_element,
+                                          void *data);
+size_t pp_mg_list_length(const bson_t *doc, const char *name);
+
+extern const struct pp_mg_field pp_mg_object_fields[];
 pp_must_check enum pp_err pp_mg_read_outcome(const bson_iter_t *it, struct pp_arena *a, struct pp_outcome *o);
-/* Whole documents. A photo's record: not its task. `found`: there is an object or a failure. */
+/* Reads a photo's record, without its task. Sets `found` if the record has an object or a failure
+ * history. */
 pp_must_check enum pp_err pp_mg_read_photo(const bson_t *doc, struct pp_arena *a, struct pp_photo *p);
-/* All of an item but claimed, tier and due_ms of its open photos. */
+/* Reads an item, except claimed, tier and due_ms of its open photos. */
 pp_must_check enum pp_err pp_mg_read_item(const bson_t *doc, struct pp_arena *a, struct pp_item *item);
-/* A number at a dotted path: 0 if it is not there. */
-int64_t pp_mg_doc_int(const bson_t *doc, const char *path);
-/* The text at a path, NULL if it is not there; valid as long as the document. */
+
+/* --- reading: single fields, by dotted path --- */
+
+int64_t pp_mg_int(const bson_iter_t *it); /* any number or bool; 0 for other types */
+bool pp_mg_find(const bson_t *doc, const char *path, bson_iter_t *at);
+int64_t pp_mg_doc_int(const bson_t *doc, const char *path); /* 0: the field is missing */
+/* Returns a text inside the document; it is valid as long as the document. NULL: the field is
+ * missing. */
 const char *pp_mg_doc_text(const bson_t *doc, const char *path);
+/* Copies a text into the arena. PP_ECORRUPT: the field is missing. */
+pp_must_check enum pp_err pp_mg_doc_copy(const bson_t *doc, const char *path, struct pp_arena *a,
+                                         const char **text);
+pp_must_check enum pp_err pp_mg_read_key(const bson_iter_t *it, struct pp_key *key);
+/* Reads a photo's `_id`. */
+pp_must_check enum pp_err pp_mg_doc_key(const bson_t *doc, struct pp_key *key);
 
 #endif

@@ -1,45 +1,46 @@
-/* ensure.c: every open photo of a chunk has a task. README.md, "ensure".
+/* ensure.c: gives every open photo of a chunk a task. README.md, "ensure".
  *
- *   new ------ insert -----> there is a document: try
- *   known ---- upsert where there is no task --> there is one: join --> it is settled: finish, or gone:
- * upsert again
+ *   new ------ insert -----> there is a document: upsert
+ *   known ---- upsert where there is no task --> there is one: join --> it is settled: finish;
+ *                                                                       it is gone: upsert again
  *   answered - join -------> there is no task: finish
  *
- * An upsert also wants the photo to be as it was looked up. One that was stored since needs no task: its item
- * gets what is recorded, as if it had joined in time. So does the item of an interrupted chunk that waits for
- * a photo to which this look-up has an answer: it was open when the item was inserted. */
+ * An upsert also requires that the photo has not changed since the planner looked it up. A photo
+ * that was stored since then needs no task: its item gets the recorded outcome, as if it had
+ * joined the task in time. An item of an interrupted chunk may be open for a photo that this
+ * call's look-up has already answered. Such an item gets that answer. */
 #include <string.h>
 
 #include "keys.h"
 #include "plan.h"
 
-enum { ROUNDS = 8 };
+enum { ENSURE_ROUNDS = 8 };
 
-/* A photo that an item waits for. */
+/* A photo of the chunk that an item waits for. */
 struct need {
     struct pp_key key;
     const struct pp_plan_photo *photo;
-    size_t at; /* in the order of planning */
+    size_t at; /* position in the order of planning */
     bool always;
 };
 
 struct ensuring {
     struct pp_mg_planning *p;
-    struct need *needs; /* in order of keys */
+    struct need *needs; /* sorted by key */
     size_t n;
-    struct pp_mg_place *places; /* of the needs */
-    uint32_t *todo;             /* numbers of needs for the next step */
+    struct pp_mg_place *places; /* for finding a need by its key */
+    uint32_t *todo;             /* indexes into `needs`: the photos that the next step handles */
     size_t n_todo;
 };
 
-/* --- what is needed --- */
+/* --- collecting the needs --- */
 
 static bool waits_for(const struct pp_mg_plan_row *row, const struct pp_plan_photo *photo)
 {
     return pp_mg_keys_at(row->open, row->n_open, &photo->key) < row->n_open;
 }
 
-/* No task is opened for it. */
+/* The look-up has already answered this photo, so it needs no new task. */
 static bool answered(const struct need *need)
 {
     return need->photo->outcome.kind != PP_OUTCOME_OPEN;
@@ -93,62 +94,30 @@ static enum pp_err find_needs(struct ensuring *e)
     return PP_OK;
 }
 
-/* --- documents --- */
+/* --- creating tasks --- */
 
 static bool conditional(const struct need *need)
 {
     return need->photo->etag || need->photo->last_modified;
 }
 
-static void put_task(bson_t *b, const struct need *need, int64_t now_ms)
-{
-    const struct pp_plan_photo *photo = need->photo;
-    bson_t task;
-    BSON_APPEND_DOCUMENT_BEGIN(b, F_TASK, &task);
-    BSON_APPEND_INT32(&task, IN_TASK(F_T_STATE), PP_MG_WAITING);
-    BSON_APPEND_INT32(&task, IN_TASK(F_T_QUEUE), photo->tier);
-    BSON_APPEND_INT64(&task, IN_TASK(F_T_HASH), pp_mg_hash(&need->key));
-    BSON_APPEND_DOUBLE(&task, IN_TASK(F_T_DUE), pp_mg_due_in_order(photo->due_ms, need->at));
-    BSON_APPEND_INT64(&task, IN_TASK(F_T_SECOND), pp_mg_second(photo->due_ms));
-    pp_mg_put_bytes(&task, IN_TASK(F_T_URL), photo->url, photo->url_n);
-    pp_mg_put_text(&task, IN_TASK(F_T_DOMAIN), photo->domain);
-    if (need->always)
-        BSON_APPEND_BOOL(&task, IN_TASK(F_T_ALWAYS), true);
-    if (conditional(need))
-        BSON_APPEND_BOOL(&task, IN_TASK(F_T_COND), true);
-    BSON_APPEND_INT32(&task, IN_TASK(F_T_TIER), photo->tier);
-    BSON_APPEND_INT32(&task, IN_TASK(F_T_ATTEMPTS), 0);
-    BSON_APPEND_INT32(&task, IN_TASK(F_T_LOSSES), 0);
-    BSON_APPEND_INT64(&task, IN_TASK(F_T_CREATED), now_ms);
-    bson_append_document_end(b, &task);
-}
-
-/* What the caller knows of a photo that has no document. */
-static void put_record(bson_t *b, const struct pp_plan_photo *photo)
-{
-    BSON_APPEND_INT64(b, F_EPOCH, 0);
-    if (photo->known.type == 0)
-        return;
-    pp_mg_put_object(b, F_OBJECT, &photo->known);
-    BSON_APPEND_INT64(b, F_FETCHED_AT, photo->known_fetched_at);
-    pp_mg_put_text(b, F_ETAG, photo->etag);
-    pp_mg_put_text(b, F_LAST_MODIFIED, photo->last_modified);
-}
-
 static void opened(struct ensuring *e, const struct need *need)
 {
-    int64_t *due = &e->p->due[need->photo->tier < PP_QUEUES ? need->photo->tier : 0];
+    pp_assert(need->photo->tier < PP_QUEUE_SUSPECT, "a new task has no queue");
+    int64_t *due = &e->p->due[need->photo->tier];
     if (need->photo->due_ms < *due)
         *due = need->photo->due_ms;
     e->p->r->tasks_opened++;
 }
 
-/* Of the writes that were sent for e->todo: those refused stay there, the others have opened a task. */
+/* After the writes for e->todo: counts the photos that got a task, and keeps in e->todo those
+ * whose write the server refused as a duplicate key. */
 static void keep_refused(struct ensuring *e, const struct pp_mg_bulk *bulk)
 {
     size_t kept = 0;
+    pp_assert(bulk->base == e->n_todo, "there is not one write for each photo");
     for (size_t i = 0, d = 0; i < e->n_todo; i++) {
-        bool dup = d < bulk->n_dups && bulk->dups[d] == i;
+        bool dup = d < bulk->done.n_dups && bulk->dups[d] == i;
         d += dup;
         if (dup)
             e->todo[kept++] = e->todo[i];
@@ -158,19 +127,33 @@ static void keep_refused(struct ensuring *e, const struct pp_mg_bulk *bulk)
     e->n_todo = kept;
 }
 
-static enum pp_err insert_new(struct ensuring *e)
+/* Creates a task for each photo in e->todo: in a new document (insert), else in the existing one,
+ * unless the photo has a task already, or its record has bytes of which the caller does not know.
+ */
+static enum pp_err open_tasks(struct ensuring *e, bool insert)
 {
+    const struct pp_store_plan *r = e->p->r;
     struct pp_mg_bulk bulk;
-    pp_mg_bulk_init(&bulk, e->p->t, PP_MG_PHOTOS);
+    pp_mg_bulk_init(&bulk, e->p->t);
     for (size_t i = 0; i < e->n_todo; i++) {
         const struct need *need = &e->needs[e->todo[i]];
-        bson_t doc = BSON_INITIALIZER;
-        pp_mg_put_key(&doc, F_ID, &need->key);
-        BSON_APPEND_UTF8(&doc, F_CLIENT, e->p->r->client);
-        BSON_APPEND_INT64(&doc, F_EPOCH, 0);
-        put_task(&doc, need, e->p->r->now_ms);
-        pp_mg_bulk_insert(&bulk, &doc);
-        bson_destroy(&doc);
+        const struct pp_plan_photo *p = need->photo;
+        int64_t hash = pp_mg_hash(&need->key), second = pp_mg_second(p->due_ms);
+        double due = pp_mg_due_in_order(p->due_ms, need->at);
+        size_t url_n = p->url_n;
+        if (insert) {
+            pp_mg_bulk_add(&bulk, MQ_TASK_INSERT, "ksdifiBsyyi", &need->key, r->client, p->tier, hash, due,
+                           second, p->url, url_n, p->domain, need->always, conditional(need), r->now_ms);
+            continue;
+        }
+        static const bool never = false;
+        bool known = p->known.type != 0;
+        const int64_t *fetched = !need->always && p->known_fetched_at ? &p->known_fetched_at : NULL;
+        pp_mg_bulk_add(&bulk, MQ_TASK_OPEN, "ksIedifiBsyyiOIss", &need->key, r->client, fetched,
+                       need->always || fetched ? NULL : &never, p->tier, hash, due, second, p->url, url_n,
+                       p->domain, need->always, conditional(need), r->now_ms, &p->known,
+                       known ? &p->known_fetched_at : NULL, known ? p->etag : NULL,
+                       known ? p->last_modified : NULL);
     }
     enum pp_err err = pp_mg_bulk_run(&bulk);
     if (err == PP_OK)
@@ -178,51 +161,12 @@ static enum pp_err insert_new(struct ensuring *e)
     return err;
 }
 
-/* No task, and no bytes but those that the caller knows. */
-static void idle_photo(const struct ensuring *e, const struct need *need, bson_t *filter)
-{
-    bson_init(filter);
-    pp_mg_put_key(filter, F_ID, &need->key);
-    BSON_APPEND_UTF8(filter, F_CLIENT, e->p->r->client);
-    pp_mg_put_exists(filter, F_TASK, false);
-    if (need->always)
-        return;
-    if (need->photo->known_fetched_at)
-        BSON_APPEND_INT64(filter, F_FETCHED_AT, need->photo->known_fetched_at);
-    else
-        pp_mg_put_exists(filter, F_FETCHED_AT, false);
-}
-
-/* A task where there is none. */
-static enum pp_err open_known(struct ensuring *e)
-{
-    struct pp_mg_bulk bulk;
-    pp_mg_bulk_init(&bulk, e->p->t, PP_MG_PHOTOS);
-    for (size_t i = 0; i < e->n_todo; i++) {
-        const struct need *need = &e->needs[e->todo[i]];
-        bson_t sub, filter, update = BSON_INITIALIZER;
-        idle_photo(e, need, &filter);
-        BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &sub);
-        put_task(&sub, need, e->p->r->now_ms);
-        bson_append_document_end(&update, &sub);
-        BSON_APPEND_DOCUMENT_BEGIN(&update, "$setOnInsert", &sub);
-        put_record(&sub, need->photo);
-        bson_append_document_end(&update, &sub);
-        pp_mg_bulk_update(&bulk, &filter, &update, true);
-        bson_destroy(&filter);
-        bson_destroy(&update);
-    }
-    enum pp_err err = pp_mg_bulk_run(&bulk);
-    if (err == PP_OK)
-        keep_refused(e, &bulk);
-    return err;
-}
-
-/* --- tasks that are there --- */
+/* --- joining tasks that exist --- */
 
 static struct pp_key *todo_keys(struct ensuring *e, bool only_always, size_t *n)
 {
     struct pp_key *keys = pp_arena_array(&e->p->t->tmp, e->n_todo, sizeof *keys);
+    pp_assert(e->n_todo <= e->n, "more photos are left than there were");
     *n = 0;
     for (size_t i = 0; keys && i < e->n_todo; i++)
         if (!only_always || e->needs[e->todo[i]].always)
@@ -230,191 +174,124 @@ static struct pp_key *todo_keys(struct ensuring *e, bool only_always, size_t *n)
     return keys;
 }
 
-static void these_photos(const struct ensuring *e, bson_t *filter, const struct pp_key *keys, size_t n)
-{
-    bson_init(filter);
-    BSON_APPEND_UTF8(filter, F_CLIENT, e->p->r->client);
-    pp_mg_put_keys_in(filter, F_ID, keys, n);
-}
-
-/* Whoever looks whether they are still wanted does not delete them now. */
-static enum pp_err join(struct ensuring *e, bool *all)
-{
-    struct pp_mg_many many = {0};
-    bson_t sub, values, filter, update = BSON_INITIALIZER;
-    size_t n;
-    struct pp_key *keys = todo_keys(e, false, &n);
-    if (!keys)
-        return PP_ENOMEM;
-    these_photos(e, &filter, keys, n);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, F_T_STATE, &sub);
-    BSON_APPEND_ARRAY_BEGIN(&sub, "$in", &values);
-    BSON_APPEND_INT32(&values, "0", PP_MG_WAITING);
-    BSON_APPEND_INT32(&values, "1", PP_MG_CLAIMED);
-    bson_append_array_end(&sub, &values);
-    bson_append_document_end(&filter, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "$unset", &sub);
-    BSON_APPEND_BOOL(&sub, F_T_LEFT, true);
-    bson_append_document_end(&update, &sub);
-    enum pp_err err = pp_mg_update_many_hint(e->p->t, PP_MG_PHOTOS, &filter, &update, "_id_", &many);
-    *all = many.matched == n;
-    bson_destroy(&filter);
-    bson_destroy(&update);
-    return err;
-}
-
-/* One that joins wants it fetched whatever the validators say. */
-static enum pp_err join_always(struct ensuring *e)
-{
-    bson_t sub, filter, update = BSON_INITIALIZER;
-    size_t n;
-    struct pp_key *keys = todo_keys(e, true, &n);
-    if (!keys || n == 0)
-        return keys ? PP_OK : PP_ENOMEM;
-    these_photos(e, &filter, keys, n);
-    pp_mg_put_exists(&filter, F_T_STATE, true);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "$set", &sub);
-    BSON_APPEND_BOOL(&sub, F_T_ALWAYS, true);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "$unset", &sub);
-    BSON_APPEND_BOOL(&sub, F_T_COND, true);
-    bson_append_document_end(&update, &sub);
-    enum pp_err err = pp_mg_update_many_hint(e->p->t, PP_MG_PHOTOS, &filter, &update, "_id_", NULL);
-    bson_destroy(&filter);
-    bson_destroy(&update);
-    return err;
-}
-
-/* What the item gets of one that is settled, was stored since it was looked up, or had an answer then; kind
- * OPEN: nothing yet. */
+/* Sets *o to the answer for a photo whose task is settled, or that was stored since the look-up.
+ * *o is OPEN if there is no answer yet, or only that of the look-up. */
 static enum pp_err read_answer(struct ensuring *e, const struct need *need, const bson_t *doc,
                                struct pp_outcome *o)
 {
     struct pp_arena *a = &e->p->t->tmp;
     struct pp_photo record;
-    bson_iter_t it, at;
+    int64_t state = pp_mg_doc_int(doc, "t.s");
+    bson_iter_t at;
     *o = (struct pp_outcome){.kind = PP_OUTCOME_OPEN};
-    if (pp_mg_doc_int(doc, F_T_STATE) == PP_MG_SETTLED) {
-        if (!bson_iter_init(&it, doc) || !bson_iter_find_descendant(&it, F_T_OUTCOME, &at))
-            return PP_ECORRUPT;
-        return pp_mg_read_outcome(&at, a, o);
-    }
+    if (state == PP_MG_SETTLED)
+        return pp_mg_find(doc, "t.x", &at) ? pp_mg_read_outcome(&at, a, o) : PP_ECORRUPT;
     enum pp_err err = pp_mg_read_photo(doc, a, &record);
-    if (err == PP_OK && pp_mg_doc_int(doc, F_T_STATE) == 0 && !need->always && !answered(need))
+    if (err == PP_OK && state == 0 && !need->always && !answered(need))
         *o = pp_plan_photo_late(need->photo, &record);
     return err;
 }
 
-/* The state of one; answers are gathered. */
-static enum pp_err read_state(struct ensuring *e, const bson_t *doc, bool *served,
-                              struct pp_mg_answer *answers, size_t *n_answers)
+/* Collects the rows of a query that reads the photos back. */
+struct states {
+    struct ensuring *e;
+    bool *served; /* by need: the photo has a task, or an answer */
+    struct pp_mg_answer *answers;
+    size_t n_answers;
+};
+
+static void add_answer(struct states *s, const struct need *need, const struct pp_outcome *outcome)
 {
-    bson_iter_t it;
+    pp_assert(s->n_answers < s->e->n_todo, "more answers than photos");
+    s->answers[s->n_answers++] =
+        (struct pp_mg_answer){.client = s->e->p->r->client, .key = need->key, .outcome = *outcome};
+}
+
+static enum pp_err on_state(void *data, const bson_t *doc)
+{
+    struct states *s = data;
+    struct ensuring *e = s->e;
     struct pp_key key;
     struct pp_outcome outcome;
-    if (!bson_iter_init_find(&it, doc, F_ID))
-        return PP_ECORRUPT;
-    enum pp_err err = pp_mg_read_key(&it, &key);
+    enum pp_err err = pp_mg_doc_key(doc, &key);
     const struct pp_mg_place *place = err == PP_OK ? pp_mg_places_find(e->places, e->n, &key) : NULL;
-    if (!place)
+    if (!place || s->served[place->at])
         return err == PP_OK ? PP_ECORRUPT : err;
     err = read_answer(e, &e->needs[place->at], doc, &outcome);
-    served[place->at] = pp_mg_doc_int(doc, F_T_STATE) != 0;
+    s->served[place->at] = pp_mg_doc_int(doc, "t.s") != 0;
     if (err != PP_OK || outcome.kind == PP_OUTCOME_OPEN)
         return err;
-    served[place->at] = true;
-    answers[(*n_answers)++] =
-        (struct pp_mg_answer){.client = e->p->r->client, .key = key, .outcome = outcome};
+    s->served[place->at] = true;
+    add_answer(s, &e->needs[place->at], &outcome);
     return PP_OK;
 }
 
-static enum pp_err read_states(struct ensuring *e, bool *served, struct pp_mg_answer *answers,
-                               size_t *n_answers)
+/* Gives photos without a task the answer of the look-up, if it had one. */
+static void answer_rest(struct states *s)
 {
-    bson_t projection, filter, opts = BSON_INITIALIZER;
-    const bson_t *doc;
-    enum pp_err err = PP_OK, end;
-    size_t n;
-    struct pp_key *keys = todo_keys(e, false, &n);
-    if (!keys)
-        return PP_ENOMEM;
-    these_photos(e, &filter, keys, n);
-    BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &projection);
-    BSON_APPEND_INT32(&projection, F_T_STATE, 1);
-    BSON_APPEND_INT32(&projection, F_T_OUTCOME, 1);
-    BSON_APPEND_INT32(&projection, F_OBJECT, 1);
-    BSON_APPEND_INT32(&projection, F_FETCHED_AT, 1);
-    bson_append_document_end(&opts, &projection);
-    pp_mg_hint(&opts, "_id_");
-    struct pp_mg_rows rows = pp_mg_find(e->p->t, PP_MG_PHOTOS, &filter, &opts);
-    while (err == PP_OK && (doc = pp_mg_next(&rows)))
-        err = *n_answers < n ? read_state(e, doc, served, answers, n_answers) : PP_ECORRUPT;
-    end = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    return err != PP_OK ? err : end;
-}
-
-/* Those without a task to which the look-up had an answer. */
-static void answer_rest(struct ensuring *e, bool *served, struct pp_mg_answer *answers, size_t *n_answers)
-{
-    for (size_t i = 0; i < e->n_todo; i++) {
-        const struct need *need = &e->needs[e->todo[i]];
-        if (served[e->todo[i]] || !answered(need))
+    for (size_t i = 0; i < s->e->n_todo; i++) {
+        const struct need *need = &s->e->needs[s->e->todo[i]];
+        if (s->served[s->e->todo[i]] || !answered(need))
             continue;
-        served[e->todo[i]] = true;
-        answers[(*n_answers)++] = (struct pp_mg_answer){
-            .client = e->p->r->client, .key = need->key, .outcome = need->photo->outcome};
+        s->served[s->e->todo[i]] = true;
+        add_answer(s, need, &need->photo->outcome);
     }
 }
 
-/* Some were not to be joined: settled meanwhile, or gone. Leaves those in e->todo that need a task of their
- * own. */
-static enum pp_err look_again(struct ensuring *e)
+/* Some tasks could not be joined, because they are settled or deleted. Answers their photos
+ * where possible, and leaves in e->todo the photos that need a new task. */
+static enum pp_err look_again(struct ensuring *e, const struct pp_key *keys, size_t n)
 {
     struct pp_arena *a = &e->p->t->tmp;
-    bool *served = pp_arena_array(a, e->n, sizeof *served);
-    struct pp_mg_answer *answers = pp_arena_array(a, e->n_todo, sizeof *answers);
-    struct pp_key *gone = pp_arena_array(a, e->n_todo, sizeof *gone);
-    size_t n_answers = 0, n_gone = 0;
-    if (!served || !answers || !gone)
+    const struct pp_store_plan *r = e->p->r;
+    struct states s = {e, pp_arena_array(a, e->n, sizeof *s.served), pp_arena_array(a, n, sizeof *s.answers),
+                       0};
+    struct pp_key *gone = pp_arena_array(a, n, sizeof *gone);
+    size_t n_gone = 0, kept = 0;
+    if (!s.served || !s.answers || !gone)
         return PP_ENOMEM;
-    enum pp_err err = read_states(e, served, answers, &n_answers);
+    enum pp_err err = pp_mg_each(e->p->t, MQ_TASK_STATES, on_state, &s, "sK", r->client, keys, n);
     if (err == PP_OK) {
-        answer_rest(e, served, answers, &n_answers);
-        err = pp_mg_finish(e->p->t, answers, n_answers, e->p->r->now_ms, &e->p->moved);
+        answer_rest(&s);
+        err = pp_mg_finish(e->p->t, s.answers, s.n_answers, r->now_ms, &e->p->moved);
     }
     for (size_t i = 0; i < e->n_todo; i++)
-        if (!served[e->todo[i]])
+        if (!s.served[e->todo[i]])
             gone[n_gone++] = e->needs[e->todo[i]].key;
-    size_t unwanted = n_gone;
     if (err == PP_OK)
-        err = pp_mg_unwanted(e->p->t, e->p->r->client, gone, &unwanted);
-    size_t kept = 0;
+        err = pp_mg_unwanted(e->p->t, r->client, gone, &n_gone);
     for (size_t i = 0; i < e->n_todo && err == PP_OK; i++) {
         const struct need *need = &e->needs[e->todo[i]];
-        if (!served[e->todo[i]] && pp_mg_keys_at(gone, unwanted, &need->key) == unwanted)
+        if (!s.served[e->todo[i]] && pp_mg_keys_at(gone, n_gone, &need->key) == n_gone)
             e->todo[kept++] = e->todo[i];
     }
     e->n_todo = kept;
     return err;
 }
 
+/* Joins the tasks that exist. Joining clears the mark t.lv, so that a call which found that no item
+ * waits for the task does not delete it. A photo with `always` is then fetched whatever its
+ * validators say. */
 static enum pp_err join_rest(struct ensuring *e)
 {
-    bool all = false;
-    enum pp_err err = join(e, &all);
-    if (err == PP_OK)
-        err = join_always(e);
+    struct pp_mg_done joined;
+    size_t n, n_always;
+    const struct pp_key *keys = todo_keys(e, false, &n), *always = todo_keys(e, true, &n_always);
+    if (!keys || !always)
+        return PP_ENOMEM;
+    enum pp_err err = pp_mg_write(e->p->t, MQ_TASK_JOIN, &joined, "sK", e->p->r->client, keys, n);
+    if (err == PP_OK && n_always > 0)
+        err = pp_mg_write(e->p->t, MQ_TASK_ALWAYS, NULL, "sK", e->p->r->client, always, n_always);
     if (err != PP_OK)
         return err;
-    if (!all)
-        return look_again(e);
+    if (joined.matched != n)
+        return look_again(e, keys, n);
     e->n_todo = 0;
     return PP_OK;
 }
 
-/* A photo of which nothing is known has no document, most of the time. */
+/* Returns whether a photo probably has no document yet, because it has no record and no earlier
+ * call has begun the chunk. */
 static bool seems_new(const struct ensuring *e, const struct need *need)
 {
     return !e->p->begun && need->photo->known.type == 0 && !conditional(need);
@@ -433,14 +310,14 @@ enum pp_err pp_mg_plan_ensure(struct pp_mg_planning *p)
         if (!answered(&e.needs[i]) && seems_new(&e, &e.needs[i]))
             e.todo[e.n_todo++] = i;
     if (err == PP_OK && e.n_todo)
-        err = insert_new(&e);
+        err = open_tasks(&e, true);
     for (uint32_t i = 0; i < e.n && err == PP_OK; i++)
         if (!answered(&e.needs[i]) && !seems_new(&e, &e.needs[i]))
             e.todo[e.n_todo++] = i;
     for (int round = 0; err == PP_OK && e.n_todo; round++) {
-        if (round == ROUNDS)
+        if (round == ENSURE_ROUNDS)
             return PP_EIO;
-        err = open_known(&e);
+        err = open_tasks(&e, false);
         if (err == PP_OK && e.n_todo)
             err = join_rest(&e);
     }

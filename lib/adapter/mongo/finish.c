@@ -1,111 +1,53 @@
-/* finish.c: items get the outcomes of photos that they wait for. README.md, "finish".
+/* finish.c: writes the outcomes of photos into the items that wait for them. README.md,
+ * "finish".
  *
- *   who waits (items.ok) -> numbers -> one write per item, as it was seen -> batches
- *     some have changed meanwhile: once more, as they are -> which of them finished -> batches
+ *   items that wait (`ok`) -> numbers -> one write per item, as it was seen -> batches
+ *     some have changed since: once more, as they are -> which of them finished -> batches
  *
- * Who has got an outcome is not found again, so the whole is repeated until nobody is found: after a write
- * that came too late for its numbers, for those who join in between, and for photos that more items wait for
- * than one slice takes. */
+ * An item that has its outcomes no longer matches the query, so the steps repeat until the query
+ * finds nothing. This covers writes that came too late for their numbers, items that join in
+ * between, and photos that more items wait for than one slice holds. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "item_update.h"
 #include "keys.h"
-#include "run.h"
+#include "photopool/task_rules.h"
+#include "steps.h"
 
-enum { SLICE_ANSWERS = 500, SLICE_ITEMS = 1000, TRIES = 5 };
+enum { SLICE_ANSWERS = 500, FINISH_SLICE_ITEMS = 1000, FINISH_TRIES = 5 };
 
-/* An item that waits. */
+/* An open photo of an item, with its answer. */
+struct slot {
+    uint32_t at; /* index of the photo in the item */
+    const struct pp_mg_answer *answer;
+};
+
+/* An item that waits, as the query showed it. */
 struct waiter {
     const char *id, *client, *batch;
-    const struct pp_mg_answer **answers; /* to its open photos */
+    const struct pp_mg_answer **answers; /* the n answers to its open keys */
     size_t n;
-    struct pp_mg_item_seen seen;
+    struct pp_key *open; /* the item's `ok`: the keys of its open photos */
+    size_t n_open;
+    struct slot *slots;
+    size_t n_slots;
+    uint32_t photos, with_bytes; /* number of photos; number of photos that have bytes already */
 };
 
 struct finishing {
     struct pp_mg_thread *t;
-    const struct pp_mg_answer *answers;
+    const struct pp_mg_answer *answers; /* sorted by client */
     const struct pp_mg_place *places;
-    size_t n; /* of answers and places */
+    size_t n; /* number of answers, and of places */
     struct pp_mg_moved *moved;
-    const struct pp_mg_item_ends *ends; /* on the stack: a bson_t wants more alignment than an arena gives */
-    bool again;                         /* not the first time: items are changed while we look at them */
-    struct waiter waiters[SLICE_ITEMS];
+    int64_t now_ms;
+    bool again; /* true from the second try on, because other calls have changed the items meanwhile */
+    struct waiter waiters[FINISH_SLICE_ITEMS];
     size_t n_waiters;
 };
 
-/* --- batches that move --- */
-
-struct pp_batch_delta *pp_mg_moved_batch(struct pp_mg_moved *m, const char *batch, const char *client)
-{
-    for (size_t i = 0; i < m->n; i++)
-        if (!strcmp(m->batches[i].batch_id, batch))
-            return &m->batches[i];
-    if (m->n == m->cap) {
-        size_t cap = m->cap ? m->cap * 2 : 8;
-        struct pp_batch_delta *batches = pp_arena_array(m->arena, cap, sizeof *batches);
-        const char **clients = pp_arena_array(m->arena, cap, sizeof *clients);
-        if (!batches || !clients)
-            return NULL;
-        if (m->n) {
-            memcpy(batches, m->batches, m->n * sizeof *batches);
-            memcpy(clients, m->clients, m->n * sizeof *clients);
-        }
-        m->batches = batches;
-        m->clients = clients;
-        m->cap = cap;
-    }
-    const char *id = pp_arena_strdup(m->arena, batch), *owner = pp_arena_strdup(m->arena, client);
-    if (!id || !owner)
-        return NULL;
-    m->clients[m->n] = owner;
-    m->batches[m->n] = (struct pp_batch_delta){.batch_id = id};
-    return &m->batches[m->n++];
-}
-
-/* --- who waits --- */
-
-/* One condition a client: {$or: [{c, ok: {$in: keys}}, ...]}; answers stand in order of clients. */
-static void build_waiting(const struct finishing *f, bson_t *filter)
-{
-    bson_t any, one, in, values;
-    char buf[16];
-    const char *at;
-    bson_init(filter);
-    BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
-    for (size_t i = 0, number = 0; i < f->n; number++) {
-        const char *client = f->answers[i].client;
-        bson_uint32_to_string((uint32_t)number, &at, buf, sizeof buf);
-        BSON_APPEND_DOCUMENT_BEGIN(&any, at, &one);
-        BSON_APPEND_UTF8(&one, F_CLIENT, client);
-        BSON_APPEND_DOCUMENT_BEGIN(&one, F_OPEN, &in);
-        BSON_APPEND_ARRAY_BEGIN(&in, "$in", &values);
-        for (uint32_t k = 0; i < f->n && !strcmp(f->answers[i].client, client); i++, k++) {
-            bson_uint32_to_string(k, &at, buf, sizeof buf);
-            pp_mg_put_key(&values, at, &f->answers[i].key);
-        }
-        bson_append_array_end(&in, &values);
-        bson_append_document_end(&one, &in);
-        bson_append_document_end(&any, &one);
-    }
-    bson_append_array_end(filter, &any);
-}
-
-static void build_waiting_opts(bson_t *opts)
-{
-    bson_t projection;
-    bson_init(opts);
-    BSON_APPEND_DOCUMENT_BEGIN(opts, "projection", &projection);
-    BSON_APPEND_INT32(&projection, F_CLIENT, 1);
-    BSON_APPEND_INT32(&projection, F_BATCH, 1);
-    BSON_APPEND_INT32(&projection, F_OPEN, 1);
-    BSON_APPEND_INT32(&projection, F_PHOTOS "." F_P_KEY, 1);
-    BSON_APPEND_INT32(&projection, F_PHOTOS "." F_P_OUTCOME ".k", 1);
-    bson_append_document_end(opts, &projection);
-    BSON_APPEND_INT64(opts, "limit", SLICE_ITEMS);
-    pp_mg_hint(opts, "waiting");
-}
+/* --- items that wait --- */
 
 static const struct pp_mg_answer *answer_to(const struct waiter *w, const struct pp_key *key)
 {
@@ -115,219 +57,219 @@ static const struct pp_mg_answer *answer_to(const struct waiter *w, const struct
     return NULL;
 }
 
-static enum pp_err read_item_photo(struct waiter *w, const bson_iter_t *photo)
+static enum pp_err on_photo(void *data, const bson_iter_t *photo)
 {
-    struct pp_mg_item_seen *seen = &w->seen;
+    struct waiter *w = data;
     bson_iter_t field, kind;
     struct pp_key key;
-    uint32_t at = seen->photos++;
-    if (!bson_iter_recurse(photo, &field) || !bson_iter_find(&field, F_P_KEY))
+    uint32_t at = w->photos++;
+    if (!bson_iter_recurse(photo, &field) || !bson_iter_find(&field, "k"))
         return PP_ECORRUPT;
     enum pp_err err = pp_mg_read_key(&field, &key);
     if (err != PP_OK)
         return err;
-    if (bson_iter_recurse(photo, &field) && bson_iter_find_descendant(&field, F_P_OUTCOME ".k", &kind)) {
-        int64_t k = pp_mg_int(&kind);
-        seen->with_bytes += k == PP_OUTCOME_STORED || k == PP_OUTCOME_UNCHANGED;
+    if (bson_iter_recurse(photo, &field) && bson_iter_find_descendant(&field, "o.k", &kind)) {
+        w->with_bytes += pp_outcome_has_bytes((enum pp_outcome_kind)pp_mg_int(&kind));
         return PP_OK;
     }
     const struct pp_mg_answer *answer = answer_to(w, &key);
     if (answer)
-        seen->slots[seen->n_slots++] = (struct pp_mg_item_slot){at, answer};
+        w->slots[w->n_slots++] = (struct slot){at, answer};
     return PP_OK;
 }
 
-static enum pp_err read_item_photos(struct pp_arena *a, const bson_t *doc, struct waiter *w)
-{
-    bson_iter_t it, in;
-    enum pp_err err = PP_OK;
-    size_t n = 0;
-    if (!bson_iter_init_find(&it, doc, F_PHOTOS) || !bson_iter_recurse(&it, &in))
-        return PP_ECORRUPT;
-    while (bson_iter_next(&in))
-        n++;
-    w->seen.slots = pp_arena_array(a, n, sizeof *w->seen.slots);
-    if (!w->seen.slots || !bson_iter_recurse(&it, &in))
-        return PP_ENOMEM;
-    while (err == PP_OK && bson_iter_next(&in))
-        err = read_item_photo(w, &in);
-    return err;
-}
+static const struct pp_mg_field waiter_fields[] = {
+    PP_MG_FIELD("_id", struct waiter, id),
+    PP_MG_FIELD("c", struct waiter, client),
+    PP_MG_FIELD("b", struct waiter, batch),
+    {NULL},
+};
 
-static enum pp_err read_waiter(struct finishing *f, const bson_t *doc)
+static enum pp_err on_waiter(void *data, const bson_t *doc)
 {
-    struct waiter *w = &f->waiters[f->n_waiters];
+    struct finishing *f = data;
     struct pp_arena *a = &f->t->tmp;
-    const char *id = pp_mg_doc_text(doc, F_ID), *client = pp_mg_doc_text(doc, F_CLIENT);
-    const char *batch = pp_mg_doc_text(doc, F_BATCH);
-    bson_iter_t it;
-    struct pp_key *keys;
-    size_t n_open;
-    if (!id || !client || !batch || !bson_iter_init_find(&it, doc, F_OPEN))
-        return PP_ECORRUPT;
-    *w = (struct waiter){.id = pp_arena_strdup(a, id),
-                         .client = pp_arena_strdup(a, client),
-                         .batch = pp_arena_strdup(a, batch)};
-    if (!w->id || !w->client || !w->batch)
+    if (f->n_waiters == FINISH_SLICE_ITEMS)
+        return PP_EFULL;
+    struct waiter *w = &f->waiters[f->n_waiters++];
+    *w = (struct waiter){0};
+    enum pp_err err = pp_mg_read(doc, waiter_fields, a, w);
+    if (err == PP_OK)
+        err = w->id && w->client && w->batch ? pp_mg_read_keys(doc, "ok", a, &w->open, &w->n_open)
+                                             : PP_ECORRUPT;
+    if (err != PP_OK)
+        return err;
+    w->answers = pp_arena_array(a, w->n_open, sizeof *w->answers);
+    w->slots = pp_arena_array(a, pp_mg_list_length(doc, "ph"), sizeof *w->slots);
+    if (!w->answers || !w->slots)
         return PP_ENOMEM;
-    enum pp_err err = pp_mg_read_keys(&it, a, &keys, &n_open);
-    w->answers = err == PP_OK ? pp_arena_array(a, n_open, sizeof *w->answers) : NULL;
-    if (!w->answers)
-        return err == PP_OK ? PP_ENOMEM : err;
-    for (size_t i = 0; i < n_open; i++) {
-        const struct pp_mg_place *place = pp_mg_places_find(f->places, f->n, &keys[i]);
+    for (size_t i = 0; i < w->n_open; i++) {
+        const struct pp_mg_place *place = pp_mg_places_find(f->places, f->n, &w->open[i]);
         if (place)
             w->answers[w->n++] = &f->answers[place->at];
     }
-    f->n_waiters++;
-    w->seen.open = keys;
-    w->seen.n_open = n_open;
-    w->seen.n_answers = w->n;
-    return err == PP_OK ? read_item_photos(a, doc, w) : err;
+    return pp_mg_read_list(doc, "ph", on_photo, w);
 }
 
+/* Finds the items that wait, with one condition per client. */
 static enum pp_err find_waiting(struct finishing *f)
 {
-    bson_t filter, opts;
-    const bson_t *doc;
-    enum pp_err err = PP_OK, end;
+    bson_t of_clients = BSON_INITIALIZER;
+    struct pp_key *keys = pp_arena_array(&f->t->tmp, f->n, sizeof *keys);
+    uint32_t n = 0;
     f->n_waiters = 0;
-    build_waiting(f, &filter);
-    build_waiting_opts(&opts);
-    struct pp_mg_rows rows = pp_mg_find(f->t, PP_MG_ITEMS, &filter, &opts);
-    while (err == PP_OK && f->n_waiters < SLICE_ITEMS && (doc = pp_mg_next(&rows)))
-        err = read_waiter(f, doc);
-    end = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    return err != PP_OK ? err : end;
+    if (!keys)
+        return PP_ENOMEM;
+    for (size_t i = 0, first = 0; i < f->n; i++) {
+        keys[i] = f->answers[i].key;
+        bool last = i + 1 == f->n || strcmp(f->answers[i].client, f->answers[i + 1].client) != 0;
+        if (!last)
+            continue;
+        pp_mg_append_item(f->t, MQ_FINISH_OF_CLIENT, &of_clients, n++, "sK", f->answers[i].client,
+                          keys + first, i + 1 - first);
+        first = i + 1;
+    }
+    enum pp_err err =
+        pp_mg_each(f->t, MQ_FINISH_FIND, on_waiter, f, "Ai", &of_clients, (int64_t)FINISH_SLICE_ITEMS);
+    bson_destroy(&of_clients);
+    return err;
 }
 
 /* --- the write --- */
 
-/* As it was seen; if that fails for somebody, the next time as it is. */
-static void build_write(const struct finishing *f, const struct waiter *w, const struct pp_mg_seq *seq,
-                        int64_t number, bson_t *filter, bson_t *update)
+/* Collects the open keys that have no answer, and returns their number. */
+static size_t rest_of(const struct waiter *w, struct pp_key *rest)
 {
-    bson_init(filter);
-    bson_init(update);
-    BSON_APPEND_UTF8(filter, F_ID, w->id);
-    BSON_APPEND_UTF8(filter, F_CLIENT, w->client);
-    pp_mg_seq_guard(seq, filter);
-    if (!f->again) {
-        pp_mg_item_update_seen(filter, update, &w->seen, f->ends->now_ms, number);
-        return;
+    size_t n = 0;
+    for (size_t i = 0; i < w->n_open; i++)
+        if (!answer_to(w, &w->open[i]))
+            rest[n++] = w->open[i];
+    pp_assert(n + w->n == w->n_open, "an item's answers are not to its open photos");
+    return n;
+}
+
+/* Writes an item on condition that its `ok` has not changed since the query read it. Puts the
+ * outcomes into its photos, and makes the item terminal if they answer all of its open photos. */
+static enum pp_err write_seen(struct finishing *f, struct pp_mg_bulk *bulk, const struct waiter *w,
+                              int64_t deadline_ms, int64_t number)
+{
+    bson_t outcomes = BSON_INITIALIZER;
+    bool done = w->n == w->n_open;
+    uint32_t with_bytes = w->with_bytes;
+    struct pp_key *rest = pp_arena_array(&f->t->tmp, done ? 0 : w->n_open, sizeof *rest);
+    if (!rest)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < w->n_slots; i++) {
+        const struct pp_outcome *o = &w->slots[i].answer->outcome;
+        char name[32];
+        int n = snprintf(name, sizeof name, "ph.%u.o", w->slots[i].at);
+        pp_mg_put_outcome(&outcomes, name, n, o);
+        with_bytes += pp_outcome_has_bytes(o->kind);
     }
-    pp_mg_put_exists(filter, F_OPEN, true);
-    pp_mg_item_update(update, f->ends, w->answers, w->n, number);
+    if (done)
+        pp_mg_append(f->t, MQ_FINISH_END, &outcomes, "dii", (int)pp_item_status(w->photos, with_bytes),
+                     number, f->now_ms);
+    else
+        pp_mg_append(f->t, MQ_FINISH_REST, &outcomes, "K", rest, rest_of(w, rest));
+    pp_mg_bulk_add(bulk, MQ_FINISH_SEEN, "sstKDy", w->id, w->client, deadline_ms, w->open, w->n_open,
+                   &outcomes, (int)done);
+    bson_destroy(&outcomes);
+    return PP_OK;
+}
+
+/* Writes an item whatever its `ok` is by now, by an update pipeline, which costs the server
+ * more. */
+static enum pp_err write_as_is(struct finishing *f, struct pp_mg_bulk *bulk, const struct waiter *w,
+                               int64_t deadline_ms, int64_t number)
+{
+    bson_t branches = BSON_INITIALIZER;
+    struct pp_key *keys = pp_arena_array(&f->t->tmp, w->n, sizeof *keys);
+    if (!keys)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < w->n; i++) {
+        const struct pp_mg_answer *answer = w->answers[i];
+        keys[i] = answer->key;
+        pp_mg_append_item(f->t, MQ_FINISH_BRANCH, &branches, (uint32_t)i, "kX", &answer->key,
+                          &answer->outcome);
+    }
+    pp_mg_bulk_add(bulk, MQ_FINISH_AS_IS, "sstAKii", w->id, w->client, deadline_ms, &branches, keys, w->n,
+                   number, f->now_ms);
+    bson_destroy(&branches);
+    return PP_OK;
 }
 
 static enum pp_err write_outcomes(struct finishing *f, const struct pp_mg_seq *seq, bool *all)
 {
     struct pp_mg_bulk bulk;
-    bson_t filter, update, opts = BSON_INITIALIZER;
-    BSON_APPEND_UTF8(&opts, "hint", "_id_");
-    BSON_APPEND_BOOL(&opts, "validate", false);
-    pp_mg_bulk_init(&bulk, f->t, PP_MG_ITEMS);
-    for (size_t i = 0; i < f->n_waiters; i++) {
-        build_write(f, &f->waiters[i], seq, seq->first + (int64_t)i, &filter, &update);
-        pp_mg_bulk_update_opts(&bulk, &filter, &update, &opts);
-        bson_destroy(&filter);
-        bson_destroy(&update);
-    }
-    bson_destroy(&opts);
-    enum pp_err err = pp_mg_bulk_run(&bulk);
-    *all = bulk.modified == f->n_waiters;
-    return err;
+    enum pp_err err = PP_OK;
+    pp_assert((size_t)seq->n == f->n_waiters, "there is not one number for each item");
+    pp_mg_bulk_init(&bulk, f->t);
+    for (size_t i = 0; i < f->n_waiters && err == PP_OK; i++)
+        err = (f->again ? write_as_is : write_seen)(f, &bulk, &f->waiters[i], seq->deadline_ms,
+                                                    seq->first + (int64_t)i);
+    enum pp_err run = pp_mg_bulk_run(&bulk);
+    *all = bulk.done.modified == f->n_waiters;
+    return err != PP_OK ? err : run;
 }
 
-/* --- what has finished --- */
+/* --- counting the items that have finished --- */
 
 static enum pp_err count_finished(struct finishing *f, const char *batch, const char *client)
 {
-    struct pp_batch_delta *d = batch && client ? pp_mg_moved_batch(f->moved, batch, client) : NULL;
+    struct pp_batch_delta *d = pp_mg_moved_batch(f->moved, batch, client);
     if (!d)
-        return batch && client ? PP_ENOMEM : PP_ECORRUPT;
+        return PP_ENOMEM;
     d->items++;
     f->moved->items_finished++;
     return PP_OK;
 }
 
-/* Every item was as it had been seen: those with an answer to all that was open. */
+/* Every write matched, so the items whose open photos all had an answer are finished. */
 static enum pp_err count_seen(struct finishing *f)
 {
     enum pp_err err = PP_OK;
-    for (size_t i = 0; i < f->n_waiters && err == PP_OK; i++) {
-        const struct waiter *w = &f->waiters[i];
-        if (w->seen.n_answers == w->seen.n_open)
-            err = count_finished(f, w->batch, w->client);
-    }
+    for (size_t i = 0; i < f->n_waiters && err == PP_OK; i++)
+        if (f->waiters[i].n == f->waiters[i].n_open)
+            err = count_finished(f, f->waiters[i].batch, f->waiters[i].client);
     return err;
 }
 
-/* {c: {$in: [...]}} of the waiters, which stand in order of clients. */
-static void put_clients(const struct finishing *f, bson_t *filter)
+static enum pp_err on_finished(void *data, const bson_t *doc)
 {
-    bson_t in, values;
-    char buf[16];
-    const char *at;
-    uint32_t n = 0;
-    BSON_APPEND_DOCUMENT_BEGIN(filter, F_CLIENT, &in);
-    BSON_APPEND_ARRAY_BEGIN(&in, "$in", &values);
-    for (size_t i = 0; i < f->n_waiters; i++) {
-        if (i > 0 && !strcmp(f->waiters[i].client, f->waiters[i - 1].client))
-            continue;
-        bson_uint32_to_string(n++, &at, buf, sizeof buf);
-        BSON_APPEND_UTF8(&values, at, f->waiters[i].client);
-    }
-    bson_append_array_end(&in, &values);
-    bson_append_document_end(filter, &in);
+    const char *batch = pp_mg_doc_text(doc, "b"), *client = pp_mg_doc_text(doc, "c");
+    return batch && client ? count_finished(data, batch, client) : PP_ECORRUPT;
 }
 
-/* Those of the waiters that have a number of the block. */
+/* Finds the items that our writes have finished: they have a number of our block. */
 static enum pp_err find_finished(struct finishing *f, const struct pp_mg_seq *seq)
 {
-    bson_t range, projection, filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
-    const bson_t *doc;
-    enum pp_err err = PP_OK, end;
     const char **ids = pp_arena_array(&f->t->tmp, f->n_waiters, sizeof *ids);
-    if (!ids)
+    const char **clients = pp_arena_array(&f->t->tmp, f->n_waiters, sizeof *clients);
+    size_t n = 0;
+    if (!ids || !clients)
         return PP_ENOMEM;
-    for (size_t i = 0; i < f->n_waiters; i++)
+    for (size_t i = 0; i < f->n_waiters; i++) {
         ids[i] = f->waiters[i].id;
-    put_clients(f, &filter);
-    pp_mg_put_texts_in(&filter, F_ID, ids, f->n_waiters);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, F_SEQ, &range);
-    BSON_APPEND_INT64(&range, "$gte", seq->first);
-    BSON_APPEND_INT64(&range, "$lt", seq->first + seq->n);
-    bson_append_document_end(&filter, &range);
-    BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &projection);
-    BSON_APPEND_INT32(&projection, F_CLIENT, 1);
-    BSON_APPEND_INT32(&projection, F_BATCH, 1);
-    bson_append_document_end(&opts, &projection);
-    pp_mg_hint(&opts, "_id_");
-    struct pp_mg_rows rows = pp_mg_find(f->t, PP_MG_ITEMS, &filter, &opts);
-    while (err == PP_OK && (doc = pp_mg_next(&rows)))
-        err = count_finished(f, pp_mg_doc_text(doc, F_BATCH), pp_mg_doc_text(doc, F_CLIENT));
-    end = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    return err != PP_OK ? err : end;
+        if (n == 0 || strcmp(clients[n - 1], f->waiters[i].client) != 0)
+            clients[n++] = f->waiters[i].client;
+    }
+    return pp_mg_each(f->t, MQ_ITEMS_NUMBERED, on_finished, f, "SSii", clients, n, ids, f->n_waiters,
+                      seq->first, seq->first + seq->n);
 }
 
-static void count_moved(struct finishing *f)
+static void count_photos(struct finishing *f)
 {
     for (size_t i = 0; i < f->n_waiters; i++) {
         struct pp_batch_delta *d = pp_mg_moved_batch(f->moved, f->waiters[i].batch, f->waiters[i].client);
         if (d)
-            d->photos += f->waiters[i].seen.n_slots;
+            d->photos += f->waiters[i].n_slots;
     }
 }
 
-/* --- together --- */
+/* --- the whole step --- */
 
-/* One slice of those who wait. *more: look again. After a write whose answer is lost the numbers stay taken:
- * it may still be under way. */
+/* Finishes one slice of the items that wait. *more: call again. If the answer of the write is
+ * lost, the block of numbers stays open, because the write may still arrive. */
 static enum pp_err finish_some(struct finishing *f, bool *more)
 {
     struct pp_mg_seq seq;
@@ -344,19 +286,15 @@ static enum pp_err finish_some(struct finishing *f, bool *more)
     if (err != PP_OK)
         return err;
     pp_mg_seq_close(f->t, &seq);
-    count_moved(f);
-    *more = !all || f->n_waiters == SLICE_ITEMS;
+    count_photos(f);
+    *more = !all || f->n_waiters == FINISH_SLICE_ITEMS;
     return PP_OK;
-}
-
-static int by_client(const void *a, const void *b)
-{
-    return strcmp(((const struct pp_mg_answer *)a)->client, ((const struct pp_mg_answer *)b)->client);
 }
 
 static enum pp_err finish_slice(struct finishing *f)
 {
     struct pp_mg_place *places = pp_arena_array(&f->t->tmp, f->n, sizeof *places);
+    pp_assert(f->n > 0 && f->n <= SLICE_ANSWERS, "a slice of answers is empty, or too large");
     enum pp_err err = places ? PP_OK : PP_ENOMEM;
     bool more = true;
     for (size_t i = 0; places && i < f->n; i++)
@@ -369,34 +307,85 @@ static enum pp_err finish_slice(struct finishing *f)
         uint64_t finished = f->moved->items_finished;
         err = finish_some(f, &more);
         f->again = true;
-        idle = f->moved->items_finished == finished && f->n_waiters < SLICE_ITEMS ? idle + 1 : 0;
-        if (err == PP_OK && more && idle == TRIES)
-            err = PP_EIO; /* each time too late for its numbers: the server hardly moves */
+        idle = f->moved->items_finished == finished && f->n_waiters < FINISH_SLICE_ITEMS ? idle + 1 : 0;
+        if (err == PP_OK && more && idle == FINISH_TRIES)
+            err = PP_EIO; /* each write came too late for its numbers: the server is overloaded */
     }
+    return err;
+}
+
+static int by_client(const void *a, const void *b)
+{
+    return strcmp(((const struct pp_mg_answer *)a)->client, ((const struct pp_mg_answer *)b)->client);
+}
+
+/* Returns a copy sorted by client. NULL: out of memory. */
+static struct pp_mg_answer *sort_answers(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n)
+{
+    struct pp_mg_answer *sorted = pp_arena_array(&t->tmp, n, sizeof *sorted);
+    if (sorted && n > 0) {
+        memcpy(sorted, answers, n * sizeof *sorted);
+        qsort(sorted, n, sizeof *sorted, by_client);
+    }
+    return sorted;
+}
+
+static enum pp_err finish_sorted(struct pp_mg_thread *t, const struct pp_mg_answer *sorted, size_t n,
+                                 int64_t now_ms, struct pp_mg_moved *moved)
+{
+    uint64_t before = moved->items_finished;
+    struct finishing *f = n ? pp_arena_alloc(&t->tmp, sizeof *f) : NULL;
+    enum pp_err err = !n || f ? PP_OK : PP_ENOMEM;
+    if (f)
+        *f = (struct finishing){.t = t, .moved = moved, .now_ms = now_ms};
+    for (size_t i = 0; i < n; i++)
+        pp_assert(sorted[i].outcome.kind != PP_OUTCOME_OPEN, "an answer leaves its photo open");
+    for (size_t at = 0; at < n && err == PP_OK; at += f->n) {
+        f->answers = sorted + at;
+        f->n = n - at < SLICE_ANSWERS ? n - at : SLICE_ANSWERS;
+        err = finish_slice(f);
+    }
+    if (err == PP_OK && moved->items_finished > before)
+        err = pp_mg_batches_check(t, moved, false, now_ms);
     return err;
 }
 
 enum pp_err pp_mg_finish(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n, int64_t now_ms,
                          struct pp_mg_moved *moved)
 {
-    uint64_t before = moved->items_finished;
-    struct finishing *f = pp_arena_alloc(&t->tmp, sizeof *f);
-    struct pp_mg_answer *sorted = pp_arena_array(&t->tmp, n, sizeof *sorted);
-    enum pp_err err = f && sorted ? PP_OK : PP_ENOMEM;
-    if (err != PP_OK || n == 0)
-        return err;
-    memcpy(sorted, answers, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_client);
-    struct pp_mg_item_ends ends;
-    pp_mg_item_ends_init(&ends, now_ms);
-    *f = (struct finishing){.t = t, .ends = &ends, .moved = moved};
-    for (size_t at = 0; at < n && err == PP_OK; at += f->n) {
-        f->answers = sorted + at;
-        f->n = n - at < SLICE_ANSWERS ? n - at : SLICE_ANSWERS;
-        err = finish_slice(f);
+    const struct pp_mg_answer *sorted = sort_answers(t, answers, n);
+    return sorted ? finish_sorted(t, sorted, n, now_ms, moved) : PP_ENOMEM;
+}
+
+/* --- settled tasks --- */
+
+/* Deletes settled tasks in one update, which costs a fraction of single ones. A task that
+ * another call has settled since has another nonce, and stays. */
+static enum pp_err forget_tasks(struct pp_mg_thread *t, const struct pp_mg_answer *a, size_t n)
+{
+    const char **clients = pp_arena_array(&t->tmp, n, sizeof *clients);
+    struct pp_key *keys = pp_arena_array(&t->tmp, n, sizeof *keys);
+    int64_t *nonces = pp_arena_array(&t->tmp, n, sizeof *nonces);
+    size_t n_clients = 0;
+    if (!clients || !keys || !nonces)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = a[i].key;
+        nonces[i] = a[i].nonce;
+        if (n_clients == 0 || strcmp(clients[n_clients - 1], a[i].client) != 0)
+            clients[n_clients++] = a[i].client;
     }
-    pp_mg_item_ends_fini(&ends);
-    if (err == PP_OK && moved->items_finished > before)
-        err = pp_mg_batches_check(t, moved, false, now_ms);
+    return pp_mg_write(t, MQ_FORGET, NULL, "SKL", clients, n_clients, keys, n, nonces, n);
+}
+
+/* A settled task may stay if the store fails or the process dies. The reaper finds it, or a call
+ * that plans its photo again. */
+enum pp_err pp_mg_finish_tasks(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n,
+                               int64_t now_ms, struct pp_mg_moved *moved)
+{
+    const struct pp_mg_answer *sorted = sort_answers(t, answers, n);
+    enum pp_err err = sorted ? finish_sorted(t, sorted, n, now_ms, moved) : PP_ENOMEM, forgotten = err;
+    for (size_t at = 0; at < n && forgotten == PP_OK; at += PP_MG_COMMAND_DOCS)
+        forgotten = forget_tasks(t, sorted + at, n - at < PP_MG_COMMAND_DOCS ? n - at : PP_MG_COMMAND_DOCS);
     return err;
 }

@@ -1,21 +1,21 @@
-/* lost.c: claims that nobody knows the outcome of.
+/* lost.c: claims whose outcome is unknown.
  *
- * An update whose answer is lost may have claimed tasks, or may yet do so when it arrives late. Those that
- * the claim could find were handed out; any others nobody would work on until their leases lapse, and that
- * would count as a loss. So they are handed back as soon as the store answers. Known only to this process: if
- * it dies, leases lapse. */
+ * If the answer to an update is lost, the update may have claimed tasks, or may still do so when
+ * it reaches the server late. The claim handed out the tasks that it could find. The other tasks
+ * would wait until their leases lapse, and count as lost, so this process hands them back as
+ * soon as the store answers. Only this process knows of them: if it dies, the leases lapse. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tasks.h"
 
-enum { LOST_MAX = 1000, TRY_AGAIN_MS = 1000 };
+enum { LOST_MAX = 1000, HAND_BACK_AGAIN_MS = 1000 };
 
 struct pp_mg_lost {
     struct pp_mg_lost *next;
     char *worker;
-    int64_t nonce, until_ms; /* by the server's clock */
-    int64_t tried_ms;        /* monotonic */
+    int64_t nonce, until_ms; /* nonce of the claim; end of its lease by the server's clock */
+    int64_t tried_ms;        /* last attempt to hand tasks back, on the monotonic clock */
     struct pp_key *known;
     size_t n_known;
 };
@@ -36,11 +36,13 @@ void pp_mg_lost_free(struct pp_mg *m)
     }
 }
 
-/* Out of memory, or too many: leases lapse. */
+/* Remembers the claim. If memory is short, or LOST_MAX claims are remembered already, forgets it:
+ * then its leases lapse. */
 void pp_mg_lost_add(struct pp_mg_thread *t, const char *worker, int64_t nonce, int64_t until_ms,
                     const struct pp_key *known, size_t n)
 {
     size_t others = 0;
+    pp_assert(nonce > 0 && until_ms > 0, "a lost claim has no nonce, or no end");
     struct pp_mg_lost *l = calloc(1, sizeof *l);
     if (!l)
         return;
@@ -65,49 +67,6 @@ void pp_mg_lost_add(struct pp_mg_thread *t, const char *worker, int64_t nonce, i
         lost_free(l);
 }
 
-/* {t.s: 2, t.w, t.n, _id: {$nin: known}}. Those that somebody has left, too: at worst they are fetched for
- * nobody. */
-static void build_release(const struct pp_mg_lost *l, bson_t *filter, bson_t *update)
-{
-    bson_t sub, values;
-    char buf[16];
-    const char *at;
-    bson_init(filter);
-    BSON_APPEND_INT32(filter, F_T_STATE, PP_MG_CLAIMED);
-    pp_mg_put_text(filter, F_T_WORKER, l->worker);
-    BSON_APPEND_INT64(filter, F_T_NONCE, l->nonce);
-    BSON_APPEND_DOCUMENT_BEGIN(filter, F_ID, &sub);
-    BSON_APPEND_ARRAY_BEGIN(&sub, "$nin", &values);
-    for (size_t i = 0; i < l->n_known; i++) {
-        bson_uint32_to_string((uint32_t)i, &at, buf, sizeof buf);
-        pp_mg_put_key(&values, at, &l->known[i]);
-    }
-    bson_append_array_end(&sub, &values);
-    bson_append_document_end(filter, &sub);
-    bson_init(update);
-    BSON_APPEND_DOCUMENT_BEGIN(update, "$set", &sub);
-    BSON_APPEND_INT32(&sub, F_T_STATE, PP_MG_WAITING);
-    bson_append_document_end(update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(update, "$inc", &sub);
-    BSON_APPEND_INT64(&sub, F_T_ATTEMPTS, -1);
-    bson_append_document_end(update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(update, "$unset", &sub);
-    BSON_APPEND_INT32(&sub, F_T_WORKER, 1);
-    BSON_APPEND_INT32(&sub, F_T_NONCE, 1);
-    BSON_APPEND_INT32(&sub, F_T_LEASE, 1);
-    bson_append_document_end(update, &sub);
-}
-
-static bool release(struct pp_mg_thread *t, const struct pp_mg_lost *l)
-{
-    bson_t filter, update;
-    build_release(l, &filter, &update);
-    enum pp_err err = pp_mg_update_many_hint(t, PP_MG_PHOTOS, &filter, &update, "claimed", NULL);
-    bson_destroy(&filter);
-    bson_destroy(&update);
-    return err == PP_OK;
-}
-
 static struct pp_mg_lost *take_all(struct pp_mg *m)
 {
     pthread_mutex_lock(&m->lock);
@@ -117,9 +76,10 @@ static struct pp_mg_lost *take_all(struct pp_mg *m)
     return all;
 }
 
-/* A late update may come until its lease would have ended: each is tried until then, once a second, and once
- * more from then on, since the worker's renewals keep these tasks, too. After a failure the rest waits for
- * the next time. */
+/* Hands back the tasks of lost claims, each claim once a second. A late update may arrive until
+ * its lease would have ended, so a claim is tried until then and once after. (The last try also
+ * finds tasks whose leases the worker has renewed.) After a failure the other claims wait for
+ * the next call. */
 void pp_mg_lost_release(struct pp_mg_thread *t, int64_t now_ms)
 {
     struct pp_mg_lost *keep = NULL, *last = NULL;
@@ -127,8 +87,11 @@ void pp_mg_lost_release(struct pp_mg_thread *t, int64_t now_ms)
     int64_t now = pp_mg_server_ms(t, now_ms), tick = pp_mg_monotonic_ms();
     for (struct pp_mg_lost *l = take_all(t->m), *next; l; l = next) {
         next = l->next;
-        if (ok && tick - l->tried_ms >= TRY_AGAIN_MS) {
-            ok = release(t, l);
+        if (ok && tick - l->tried_ms >= HAND_BACK_AGAIN_MS) {
+            /* This also hands back tasks that no item may want: at worst they are fetched
+             * without need. */
+            ok = pp_mg_write(t, MQ_CLAIM_RETURN, NULL, "siK", l->worker, l->nonce, l->known, l->n_known) ==
+                 PP_OK;
             l->tried_ms = tick;
             if (ok && now >= l->until_ms) {
                 lost_free(l);

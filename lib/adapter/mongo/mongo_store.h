@@ -1,6 +1,6 @@
-/* mongo_store.h: the task store and the delivery store in MongoDB, shared by any number of processes.
- *
- * README.md beside this file has the documents, the indexes and the steps. */
+/* mongo_store.h: the task store and the delivery store on MongoDB. Any number of processes may
+ * share a database. README.md beside this file describes the documents, the indexes and the
+ * steps. */
 #ifndef PP_ADAPTER_MONGO_STORE_H
 #define PP_ADAPTER_MONGO_STORE_H
 
@@ -14,34 +14,38 @@
 
 enum { PP_MONGO_ERROR_MAX = 256 };
 
-/* Zeros are the defaults. */
+/* Options of both stores. A zero stands for the default. */
 struct pp_mongo_options {
-    const char *uri;    /* mongodb://... or mongodb+srv://...; its database, else "photopool" */
-    unsigned threads;   /* 4: requests that run at once, each with a connection of its own; at most 64 */
-    size_t capacity;    /* 4096: requests waiting, at most */
-    int64_t timeout_ms; /* 10000: of looking for a primary, of connecting, of one answer; the URI's win */
-    struct pp_log *log; /* may be NULL; outlives the store */
-    bool later;         /* no server is no error: requests fail with PP_EIO until there is one, and the first
-                           that finds it does the rest of opening; opening looks for it once */
+    /* mongodb://... or mongodb+srv://...; the database is the URI's, else "photopool" */
+    const char *uri;
+    /* requests that run at once, each on its own connection; default 4, at most 64 */
+    unsigned threads;
+    size_t capacity; /* most requests that may wait; default 4096 */
+    /* default 10000; limits finding a primary, connecting, and each answer; the URI's values
+     * take precedence */
+    int64_t timeout_ms;
+    struct pp_log *log; /* may be NULL; must outlive the store */
+    /* If true, opening succeeds even if no server answers. It tries once; later requests fail with
+     * PP_EIO until one of them finds a server and completes the opening. */
+    bool later;
 };
 
-/* Opens the store, and creates or migrates its collections. `loop` is where requests are submitted and come
- * back; it outlives the store. Blocks for some round trips, or until timeout_ms. `error` then says in one
- * sentence what failed, without the URI's password. PP_EINVAL: the URI; PP_EMISMATCH: written by a newer
- * version, or a server that is too old or no replica set; PP_EIO, PP_ETIMEOUT: no server; PP_ENOMEM. */
+/* Opens the store, and creates or migrates its collections. `loop` is the loop that submits
+ * requests and gets their answers; it must outlive the store. Blocks for some round trips, or
+ * until timeout_ms. On failure `error` says in one sentence what failed, without the URI's
+ * password. PP_EINVAL: bad URI. PP_EMISMATCH: the data is of a newer version, or the server is
+ * too old or not in a replica set. PP_EIO, PP_ETIMEOUT: no server. PP_ENOMEM. */
 pp_must_check enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
                                                    struct pp_task_store **out,
                                                    char error[PP_MONGO_ERROR_MAX]);
 
-/* The same for cursors, deliveries and webhooks' endpoints, in the same database. */
+/* Opens the delivery store: cursors, deliveries and endpoints of webhooks, in the same database. */
 pp_must_check enum pp_err pp_mongo_delivery_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
                                                        struct pp_delivery_store **out,
                                                        char error[PP_MONGO_ERROR_MAX]);
 
-/* Of the tasks that this store's claims asked for: how many, and how many had gone to another. Any thread. */
-void pp_mongo_claim_stats(struct pp_task_store *store, uint64_t *tried, uint64_t *lost);
-
-/* Frees what libmongoc keeps for the whole process: once, at its end, after the last store is closed. */
+/* Frees the memory that libmongoc keeps for the process. Call once, after the last store is
+ * closed. */
 void pp_mongo_cleanup(void);
 
 #endif

@@ -1,108 +1,54 @@
-/* plan.c: the steps of planning a chunk. README.md, "plan", says why in this order. Each can be repeated. */
+/* plan.c: the steps of planning a chunk. Each can be repeated. README.md, "plan", explains their
+ * order. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "keys.h"
+#include "ops.h"
 #include "plan.h"
 
 /* --- the batch --- */
 
-static void batch_filter(const struct pp_mg_planning *p, bson_t *filter)
+static enum pp_err on_begun(void *data, const bson_t *was)
 {
-    bson_init(filter);
-    BSON_APPEND_UTF8(filter, F_ID, p->r->batch_id);
-}
-
-/* {$setOnInsert: {c}, $set: {rf, cr, ni, np}, $max: {pb: items begun}} */
-static void build_begin(const struct pp_store_plan *r, int64_t begun, bson_t *update)
-{
-    bson_t sub;
-    bson_init(update);
-    BSON_APPEND_DOCUMENT_BEGIN(update, "$setOnInsert", &sub);
-    BSON_APPEND_UTF8(&sub, F_CLIENT, r->client);
-    bson_append_document_end(update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(update, "$set", &sub);
-    BSON_APPEND_INT32(&sub, F_REFRESH, (int32_t)r->refresh);
-    BSON_APPEND_INT64(&sub, F_CREATED, r->batch_created_at);
-    BSON_APPEND_INT64(&sub, F_N_ITEMS, (int64_t)r->batch_items);
-    BSON_APPEND_INT64(&sub, F_N_PHOTOS, (int64_t)r->batch_photos);
-    bson_append_document_end(update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(update, "$max", &sub);
-    BSON_APPEND_INT64(&sub, F_BEGUN, begun);
-    bson_append_document_end(update, &sub);
+    struct pp_mg_planning *p = data;
+    p->begun = pp_mg_doc_int(was, "pb") > p->lowest;
+    p->cancelled = pp_mg_doc_int(was, "ca") != 0;
+    p->planned = pp_mg_doc_int(was, "pl") != 0;
+    p->numbered = pp_mg_doc_int(was, "pd");
+    return PP_OK;
 }
 
 static enum pp_err begin_batch(struct pp_mg_planning *p)
 {
-    int64_t lowest = INT64_MAX, highest = 0;
-    bson_t filter, update, reply, was;
-    bool found;
-    for (size_t i = 0; i < p->r->n; i++) {
-        int64_t index = p->r->items[i].index;
-        lowest = index < lowest ? index : lowest;
+    const struct pp_store_plan *r = p->r;
+    int64_t highest = 0;
+    p->lowest = INT64_MAX;
+    for (size_t i = 0; i < r->n; i++) {
+        int64_t index = r->items[i].index;
+        p->lowest = index < p->lowest ? index : p->lowest;
         highest = index >= highest ? index + 1 : highest;
     }
-    batch_filter(p, &filter);
-    build_begin(p->r, highest, &update);
-    enum pp_err err =
-        pp_mg_find_and_modify(p->t, PP_MG_BATCHES, &filter, &update, true, false, &reply, &was, &found);
-    if (err == PP_OK && found) {
-        p->begun = pp_mg_doc_int(&was, F_BEGUN) > lowest;
-        p->cancelled = pp_mg_doc_int(&was, F_CANCELLED) != 0;
-        p->planned = pp_mg_doc_int(&was, F_PLANNED) != 0;
-        p->numbered = pp_mg_doc_int(&was, F_NUMBERED);
-    }
-    bson_destroy(&reply);
-    bson_destroy(&filter);
-    bson_destroy(&update);
-    return err;
+    return pp_mg_modify(p->t, MQ_BATCH_BEGIN, on_begun, p, "ssdiiii", r->batch_id, r->client, (int)r->refresh,
+                        r->batch_created_at, (int64_t)r->batch_items, (int64_t)r->batch_photos, highest);
 }
 
-/* {$set: {pl}, $max: {pd}}, as far as there is something to be said; empty: there is not. */
-static void build_end(const struct pp_mg_planning *p, bson_t *update)
+/* Records up to which index the items' numbers are safe (`pd`), and, if this chunk is the batch's
+ * last one, that it is planned. Sets *cancelled if another call has cancelled the batch meanwhile.
+ */
+static enum pp_err end_batch(struct pp_mg_planning *p, bool *cancelled)
 {
     int64_t numbered = 0;
-    bson_t sub;
-    bson_init(update);
-    if (p->r->last && !p->planned) {
-        BSON_APPEND_DOCUMENT_BEGIN(update, "$set", &sub);
-        BSON_APPEND_BOOL(&sub, F_PLANNED, true);
-        bson_append_document_end(update, &sub);
-    }
+    bool last = p->r->last && !p->planned;
     for (size_t i = 0; i < p->r->n; i++)
         if (p->rows[i].seq > 0 && p->rows[i].item->index >= numbered)
             numbered = p->rows[i].item->index + 1;
-    if (numbered > p->numbered) {
-        BSON_APPEND_DOCUMENT_BEGIN(update, "$max", &sub);
-        BSON_APPEND_INT64(&sub, F_NUMBERED, numbered);
-        bson_append_document_end(update, &sub);
-    }
-}
-
-/* Planned to its end, if this was the last chunk; its items' numbers are right. *cancelled: somebody has
- * cancelled it meanwhile. */
-static enum pp_err end_batch(struct pp_mg_planning *p, bool *cancelled)
-{
-    bson_t filter, update, reply, doc;
-    bool found;
-    enum pp_err err = PP_OK, end;
-    const bson_t *row;
-    batch_filter(p, &filter);
-    build_end(p, &update);
-    *cancelled = false;
-    if (!bson_empty(&update)) {
-        err = pp_mg_find_and_modify(p->t, PP_MG_BATCHES, &filter, &update, false, true, &reply, &doc, &found);
-        *cancelled = err == PP_OK && found && pp_mg_doc_int(&doc, F_CANCELLED) != 0;
-        bson_destroy(&reply);
-    } else {
-        struct pp_mg_rows rows = pp_mg_find(p->t, PP_MG_BATCHES, &filter, NULL);
-        while ((row = pp_mg_next(&rows)))
-            *cancelled = pp_mg_doc_int(row, F_CANCELLED) != 0;
-        end = pp_mg_rows_end(&rows);
-        err = end;
-    }
-    bson_destroy(&filter);
-    bson_destroy(&update);
+    struct pp_mg_number at = {"ca", 0};
+    enum pp_err err = !last && numbered <= p->numbered
+                          ? pp_mg_each(p->t, MQ_BATCH_LOOK, pp_mg_on_number, &at, "s", p->r->batch_id)
+                          : pp_mg_modify(p->t, MQ_BATCH_PLANNED, pp_mg_on_number, &at, "syI", p->r->batch_id,
+                                         (int)last, numbered > p->numbered ? &numbered : NULL);
+    *cancelled = at.value != 0;
     return err;
 }
 
@@ -117,31 +63,17 @@ static bool skipped_before(const struct pp_plan_item *item, uint32_t n)
     return false;
 }
 
-static void add_skip(struct pp_mg_planning *p, struct pp_mg_bulk *bulk, const struct pp_key *key)
-{
-    bson_t sub, filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
-    pp_mg_put_key(&filter, F_ID, key);
-    BSON_APPEND_UTF8(&filter, F_CLIENT, p->r->client);
-    pp_mg_put_exists(&filter, F_FAIL_CODE, true);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "$inc", &sub);
-    BSON_APPEND_INT64(&sub, F_SKIPS, 1);
-    bson_append_document_end(&update, &sub);
-    pp_mg_bulk_update(bulk, &filter, &update, false);
-    bson_destroy(&filter);
-    bson_destroy(&update);
-}
-
-/* One more import answered from the record, for each new item. A crash between may lose it: an import more
- * until the photo is asked for again. */
+/* Counts, for each new item, one more import that was answered from the record. A crash may lose
+ * the count: the photo is then fetched one import later. */
 static enum pp_err count_skips(struct pp_mg_planning *p)
 {
     struct pp_mg_bulk bulk;
-    pp_mg_bulk_init(&bulk, p->t, PP_MG_PHOTOS);
+    pp_mg_bulk_init(&bulk, p->t);
     for (size_t i = 0; i < p->r->n; i++) {
         const struct pp_plan_item *item = p->rows[i].item;
         for (uint32_t k = 0; k < item->n_photos && p->rows[i].inserted && !p->cancelled; k++)
             if (item->photos[k].outcome.kind == PP_OUTCOME_SKIPPED && !skipped_before(item, k))
-                add_skip(p, &bulk, &item->photos[k].key);
+                pp_mg_bulk_add(&bulk, MQ_SKIP, "ks", &item->photos[k].key, p->r->client);
     }
     return pp_mg_bulk_run(&bulk);
 }
@@ -149,24 +81,17 @@ static enum pp_err count_skips(struct pp_mg_planning *p)
 /* --- older revisions --- */
 
 struct older {
+    struct pp_mg_planning *p;
     const char **ids;
     size_t n, cap;
 };
 
-static enum pp_err add_older(struct pp_mg_planning *p, struct older *o, const char *id)
+static enum pp_err add_older(struct older *o, const char *id)
 {
-    if (o->n == o->cap) {
-        size_t cap = o->cap ? o->cap * 2 : 64;
-        const char **more = pp_arena_array(&p->t->tmp, cap, sizeof *more);
-        if (!more)
-            return PP_ENOMEM;
-        if (o->n)
-            memcpy(more, o->ids, o->n * sizeof *more);
-        o->ids = more;
-        o->cap = cap;
-    }
+    if (!id || !pp_mg_grow(&o->p->t->tmp, &o->ids, sizeof *o->ids, o->n, &o->cap))
+        return PP_ENOMEM;
     o->ids[o->n++] = id;
-    return id ? PP_OK : PP_ENOMEM;
+    return PP_OK;
 }
 
 static bool had_before(const struct pp_mg_plan_row *row)
@@ -174,25 +99,25 @@ static bool had_before(const struct pp_mg_plan_row *row)
     return row->repeated && row->item->revision > 1;
 }
 
-/* An open revision of an item that was planned before: older than what this batch has made of it? */
-static enum pp_err read_older(struct pp_mg_planning *p, struct older *o, const bson_t *doc)
+/* Collects an open revision if it is older than the one that this batch made of the same item. */
+static enum pp_err on_open_revision(void *data, const bson_t *doc)
 {
-    const char *id = pp_mg_doc_text(doc, F_ID), *name = pp_mg_doc_text(doc, F_ITEM);
+    struct older *o = data;
+    const struct pp_mg_planning *p = o->p;
+    const char *name = pp_mg_doc_text(doc, "i"), *id;
     size_t i = name ? pp_mg_plan_first(p, name) : p->r->n;
-    if (!id || i == p->r->n || strcmp(p->by_name[i]->item->id, name) != 0)
+    if (i == p->r->n || strcmp(p->by_name[i]->item->id, name) != 0)
         return PP_ECORRUPT;
-    if (pp_mg_doc_int(doc, F_REVISION) >= p->by_name[i]->item->revision)
+    if (pp_mg_doc_int(doc, "r") >= p->by_name[i]->item->revision)
         return PP_OK;
-    return add_older(p, o, pp_arena_strdup(&p->t->tmp, id));
+    enum pp_err err = pp_mg_doc_copy(doc, "_id", &p->t->tmp, &id);
+    return err == PP_OK ? add_older(o, id) : err;
 }
 
-/* Of a chunk that had been begun, every older open revision: who planned it may have died before this step.
- */
+/* Finds older open revisions of a chunk that was begun before: the process that planned it may
+ * have died before it superseded them. */
 static enum pp_err find_older(struct pp_mg_planning *p, struct older *o)
 {
-    bson_t projection, filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
-    const bson_t *doc;
-    enum pp_err err = PP_OK, last;
     size_t n = 0;
     const char **names = pp_arena_array(&p->t->tmp, p->r->n, sizeof *names);
     for (size_t i = 0; names && i < p->r->n; i++)
@@ -200,32 +125,18 @@ static enum pp_err find_older(struct pp_mg_planning *p, struct older *o)
             names[n++] = p->rows[i].item->id;
     if (n == 0)
         return names ? PP_OK : PP_ENOMEM;
-    BSON_APPEND_UTF8(&filter, F_CLIENT, p->r->client);
-    pp_mg_put_texts_in(&filter, F_ITEM, names, n);
-    BSON_APPEND_INT32(&filter, F_SEQ, 0);
-    BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &projection);
-    BSON_APPEND_INT32(&projection, F_ITEM, 1);
-    BSON_APPEND_INT32(&projection, F_REVISION, 1);
-    bson_append_document_end(&opts, &projection);
-    pp_mg_hint(&opts, "newest");
-    struct pp_mg_rows rows = pp_mg_find(p->t, PP_MG_ITEMS, &filter, &opts);
-    while (err == PP_OK && (doc = pp_mg_next(&rows)))
-        err = read_older(p, o, doc);
-    last = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    return err != PP_OK ? err : last;
+    return pp_mg_each(p->t, MQ_ITEMS_OLDER, on_open_revision, o, "sS", p->r->client, names, n);
 }
 
 static enum pp_err supersede(struct pp_mg_planning *p)
 {
-    struct older o = {0};
+    struct older o = {.p = p};
     struct pp_mg_closed closed = {0};
     enum pp_err err = p->begun ? find_older(p, &o) : PP_OK;
     for (size_t i = 0; i < p->r->n && err == PP_OK; i++) {
         const struct pp_mg_plan_row *row = &p->rows[i];
         if (row->inserted && row->newest_open)
-            err = add_older(p, &o, pp_mg_item_id(&p->t->tmp, p->r->client, row->item->id, row->newest));
+            err = add_older(&o, pp_mg_item_id(&p->t->tmp, p->r->client, row->item->id, row->newest));
     }
     return err == PP_OK ? pp_mg_items_close(p->t, p->r->client, o.ids, o.n, PP_ITEM_SUPERSEDED, p->r->now_ms,
                                             &p->moved, &closed)
@@ -240,15 +151,16 @@ static int by_item_id(const void *a, const void *b)
                   (*(struct pp_mg_plan_row *const *)b)->item->id);
 }
 
-static enum pp_err start(struct pp_mg_planning *p)
+static enum pp_err prepare(struct pp_mg_planning *p)
 {
     struct pp_store_plan *r = p->r;
     p->rows = pp_arena_array(&p->t->tmp, r->n, sizeof *p->rows);
     p->by_name = pp_arena_array(&p->t->tmp, r->n, sizeof *p->by_name);
+    p->names = pp_arena_array(&p->t->tmp, r->n, sizeof *p->names);
     r->backlog = NULL;
     r->n_backlog = 0;
     r->tasks_opened = r->items_finished = 0;
-    if (!p->rows || !p->by_name)
+    if (!p->rows || !p->by_name || !p->names)
         return PP_ENOMEM;
     for (size_t i = 0; i < r->n; i++) {
         p->rows[i].item = &r->items[i];
@@ -261,8 +173,9 @@ static enum pp_err start(struct pp_mg_planning *p)
     return PP_OK;
 }
 
-/* Cancelled since we began, or since somebody did who was interrupted: what was made open ends, too, and so
- * do tasks made after their items had ended. */
+/* Cleans up after another call cancelled the batch while this call, or an earlier interrupted call,
+ * planned the chunk. Cancels the items that were inserted open, and deletes tasks that were created
+ * after their items had ended. */
 static enum pp_err cancel_rest(struct pp_mg_planning *p)
 {
     struct pp_mg_closed closed = {0};
@@ -273,12 +186,13 @@ static enum pp_err cancel_rest(struct pp_mg_planning *p)
     return err;
 }
 
-/* Then whatever has nothing open is finished. */
-static enum pp_err end(struct pp_mg_planning *p)
+/* Closes the blocks of numbers, and finishes batches that have no open item. */
+static enum pp_err finish_chunk(struct pp_mg_planning *p)
 {
     bool cancelled;
     enum pp_err err = end_batch(p, &cancelled);
-    for (size_t i = 0; i < p->n_blocks && err == PP_OK; i++) /* else they lapse */
+    /* after a failure the blocks stay open until they lapse */
+    for (size_t i = 0; i < p->n_blocks && err == PP_OK; i++)
         pp_mg_seq_close(p->t, &p->blocks[i]);
     if (err == PP_OK && cancelled && (!p->cancelled || p->begun))
         err = cancel_rest(p);
@@ -296,6 +210,7 @@ static enum pp_err report(struct pp_mg_planning *p)
     r->items_finished += p->moved.items_finished;
     r->backlog = pp_arena_array(r->req.arena, PP_QUEUES, sizeof *r->backlog);
     const char *client = pp_arena_strdup(r->req.arena, r->client);
+    pp_assert(r->n_backlog == 0, "a plan is reported twice");
     if (!r->backlog || !client)
         return PP_ENOMEM;
     for (uint8_t q = 0; q < PP_QUEUES; q++)
@@ -306,15 +221,9 @@ static enum pp_err report(struct pp_mg_planning *p)
 
 enum pp_err pp_mg_plan(struct pp_mg_thread *t, struct pp_store_plan *r)
 {
-    static enum pp_err (*const steps[])(struct pp_mg_planning *) = {start,
-                                                                    pp_mg_plan_newest,
-                                                                    begin_batch,
-                                                                    pp_mg_plan_items,
-                                                                    pp_mg_plan_ensure,
-                                                                    count_skips,
-                                                                    supersede,
-                                                                    end,
-                                                                    report};
+    static enum pp_err (*const steps[])(struct pp_mg_planning *) = {
+        prepare,   pp_mg_plan_newest, begin_batch, pp_mg_plan_items, pp_mg_plan_ensure, count_skips,
+        supersede, finish_chunk,      report};
     struct pp_mg_planning p = {.t = t, .r = r};
     enum pp_err err = PP_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && err == PP_OK; i++)

@@ -1,226 +1,138 @@
-/* read_item.c: items with their photos: results, one item, what a replay would take.
+/* read_item.c: reads items with their photos: results, one item, and the items of a replay.
  *
- * Finished items of a batch are read in order of seq, up to where nobody writes any more (pp_mg_seq_end), so
- * a page never misses one that finishes while pages are read. In a batch that has ended nobody does: whoever
- * has seen that it is finished is shown all of it, whatever others are about to write. */
+ * Finished items of a batch are read in order of seq, up to the lowest open block of numbers
+ * (pp_mg_seq_end), so a reader of pages never misses an item that finishes meanwhile. Once a
+ * batch has ended, no more of its items finish, so the reader gets all of it, whatever blocks
+ * are open. */
 #include <string.h>
 
-#include "run.h"
+#include "ops.h"
+#include "photopool/task_rules.h"
+#include "steps.h"
 
-/* --- what several of them need --- */
+/* --- pages of a batch --- */
 
-struct page {
+struct seq_page {
     const char *client, *batch;
-    uint64_t after;
-    int64_t end; /* only seq below it */
+    int64_t after, end; /* both exclusive: only items with a seq between them are read */
 };
 
-static enum pp_err page_of(struct pp_mg_thread *t, const char *batch, uint64_t after, struct page *p)
+static enum pp_err page_of(struct pp_mg_thread *t, const char *batch, uint64_t after, struct seq_page *p)
 {
     bool ended;
-    *p = (struct page){.batch = batch, .after = after, .end = INT64_MAX};
+    *p = (struct seq_page){
+        .batch = batch, .after = after < INT64_MAX ? (int64_t)after : INT64_MAX, .end = INT64_MAX};
     enum pp_err err = pp_mg_batch_end(t, batch, &p->client, &ended);
     return err == PP_OK && !ended ? pp_mg_seq_end(t, &p->end) : err;
 }
 
-static void put_page(bson_t *filter, const struct page *p)
-{
-    bson_t range;
-    BSON_APPEND_UTF8(filter, F_CLIENT, p->client);
-    BSON_APPEND_UTF8(filter, F_BATCH, p->batch);
-    BSON_APPEND_DOCUMENT_BEGIN(filter, F_SEQ, &range);
-    BSON_APPEND_INT64(&range, "$gt", p->after < INT64_MAX ? (int64_t)p->after : INT64_MAX);
-    BSON_APPEND_INT64(&range, "$lt", p->end);
-    bson_append_document_end(filter, &range);
-}
-
-/* Documents in order of `by`, at most `want`, and only such as a majority has. */
-static void put_order(bson_t *opts, const char *by, int direction, size_t want)
-{
-    bson_t sort;
-    BSON_APPEND_DOCUMENT_BEGIN(opts, "sort", &sort);
-    bson_append_int32(&sort, by, -1, direction);
-    bson_append_document_end(opts, &sort);
-    BSON_APPEND_INT64(opts, "limit", (int64_t)want);
-    pp_mg_majority(opts);
-}
-
 /* --- results --- */
 
-static enum pp_err read_results(struct pp_mg_thread *t, struct pp_store_results *r)
+static enum pp_err on_result(void *data, const bson_t *doc)
 {
-    struct page page;
-    const bson_t *doc;
+    struct pp_store_results *r = data;
+    r->more = r->n == r->limit;
+    return r->more ? PP_EFULL : pp_mg_read_item(doc, r->req.arena, &r->items[r->n++]);
+}
+
+/* Reads a page in one session: without a session, a new primary might for a moment show fewer items
+ * than the old primary had when it said that all items up to `end` are visible. */
+enum pp_err pp_mg_results(struct pp_mg_thread *t, struct pp_store_results *r)
+{
+    struct seq_page p;
+    int64_t status = r->status, code = r->code;
     r->n = 0;
     r->more = false;
     r->items = pp_arena_array(r->req.arena, r->limit, sizeof *r->items);
     if (!r->items)
         return PP_ENOMEM;
-    enum pp_err err = page_of(t, r->batch_id, r->after_seq, &page);
-    if (err != PP_OK)
-        return err;
-    bson_t filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
-    put_page(&filter, &page);
-    if (r->status >= 0)
-        BSON_APPEND_INT32(&filter, F_STATUS, r->status);
-    if (r->code)
-        BSON_APPEND_INT32(&filter, F_PHOTOS ".o.c", r->code);
-    put_order(&opts, F_SEQ, 1, r->limit + 1);
-    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_ITEMS, &filter, &opts);
-    while (err == PP_OK && !r->more && (doc = pp_mg_next(&rows))) {
-        r->more = r->n == r->limit;
-        if (!r->more)
-            err = pp_mg_read_item(doc, r->req.arena, &r->items[r->n++]);
-    }
-    enum pp_err end = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    return err != PP_OK ? err : end;
-}
-
-/* A primary that is new may for a moment show less than the one before it did when it said that all up to
- * `end` is there: not within such reads. */
-enum pp_err pp_mg_results(struct pp_mg_thread *t, struct pp_store_results *r)
-{
     pp_mg_reads_begin(t);
-    enum pp_err err = read_results(t, r);
+    enum pp_err err = page_of(t, r->batch_id, r->after_seq, &p);
+    if (err == PP_OK)
+        err = pp_mg_each(t, MQ_RESULTS, on_result, r, "ssiiIIi", p.client, p.batch, p.after, p.end,
+                         status >= 0 ? &status : NULL, code ? &code : NULL, (int64_t)r->limit + 1);
     pp_mg_reads_end(t);
     return err;
 }
 
 /* --- one item --- */
 
-/* Where the task of an open photo stands; keys may repeat within an item. */
-static enum pp_err set_task(const bson_t *doc, struct pp_item *item)
+/* Adds the task's state to the open photos of its key; a key may occur several times in an item. */
+static enum pp_err on_task(void *data, const bson_t *doc)
 {
-    bson_iter_t it;
+    struct pp_item *item = data;
     struct pp_key key;
-    if (!bson_iter_init_find(&it, doc, F_ID) || pp_mg_read_key(&it, &key) != PP_OK)
-        return PP_ECORRUPT;
-    for (uint32_t i = 0; i < item->n_photos; i++) {
+    enum pp_err err = pp_mg_doc_key(doc, &key);
+    for (uint32_t i = 0; i < item->n_photos && err == PP_OK; i++) {
         struct pp_item_photo *p = &item->photos[i];
         if (p->outcome.kind != PP_OUTCOME_OPEN || memcmp(&p->key, &key, sizeof key) != 0)
             continue;
-        p->claimed = pp_mg_doc_int(doc, F_T_STATE) == PP_MG_CLAIMED;
-        p->tier = (uint8_t)pp_mg_doc_int(doc, F_T_TIER);
-        p->due_ms = pp_mg_doc_int(doc, F_T_DUE);
+        p->claimed = pp_mg_doc_int(doc, "t.s") == PP_MG_CLAIMED;
+        p->tier = (uint8_t)pp_mg_doc_int(doc, "t.tier");
+        p->due_ms = pp_mg_doc_int(doc, "t.due");
     }
-    return PP_OK;
+    return err;
 }
 
 static enum pp_err read_tasks(struct pp_mg_thread *t, struct pp_item *item)
 {
     size_t n = 0;
-    enum pp_err err = PP_OK;
-    const bson_t *doc;
     struct pp_key *keys = pp_arena_array(&t->tmp, item->n_photos, sizeof *keys);
     if (!keys)
         return PP_ENOMEM;
     for (uint32_t i = 0; i < item->n_photos; i++)
         if (item->photos[i].outcome.kind == PP_OUTCOME_OPEN)
             keys[n++] = item->photos[i].key;
-    if (n == 0)
-        return PP_OK;
-    bson_t filter = BSON_INITIALIZER, *opts = BCON_NEW("projection", "{", F_T_STATE, BCON_INT32(1), F_T_TIER,
-                                                       BCON_INT32(1), F_T_DUE, BCON_INT32(1), "}");
-    BSON_APPEND_UTF8(&filter, F_CLIENT, item->client);
-    pp_mg_put_keys_in(&filter, F_ID, keys, n);
-    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_PHOTOS, &filter, opts);
-    while (err == PP_OK && (doc = pp_mg_next(&rows)))
-        err = set_task(doc, item);
-    enum pp_err end = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(opts);
-    return err != PP_OK ? err : end;
+    return n ? pp_mg_each(t, MQ_ITEM_TASKS, on_task, item, "sK", item->client, keys, n) : PP_OK;
+}
+
+/* Returns whether the document is a stub, the rest of a deleted item. */
+static enum pp_err on_item(void *data, const bson_t *doc)
+{
+    struct pp_store_item *r = data;
+    return bson_has_field(doc, "b") ? pp_mg_read_item(doc, r->req.arena, &r->item) : PP_ENOTFOUND;
 }
 
 enum pp_err pp_mg_item(struct pp_mg_thread *t, struct pp_store_item *r)
 {
-    bson_t filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
-    enum pp_err err = PP_ENOTFOUND;
-    BSON_APPEND_UTF8(&filter, F_CLIENT, r->client);
-    BSON_APPEND_UTF8(&filter, F_ITEM, r->id);
-    put_order(&opts, F_REVISION, -1, 1);
-    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_ITEMS, &filter, &opts);
-    const bson_t *doc = pp_mg_next(&rows);
-    if (doc && bson_has_field(doc, F_BATCH)) /* else a stub: forgotten */
-        err = pp_mg_read_item(doc, r->req.arena, &r->item);
-    enum pp_err end = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    if (end == PP_OK && err == PP_OK)
-        err = read_tasks(t, &r->item);
-    return end != PP_OK ? end : err;
+    enum pp_err err = pp_mg_first(t, MQ_ITEM, on_item, r, "ss", r->client, r->id);
+    return err == PP_OK ? read_tasks(t, &r->item) : err;
 }
 
 /* --- newest revisions --- */
 
-static void set_newest(const bson_t *row, const char *const *ids, size_t n, uint32_t *revisions)
+struct newest {
+    const char *const *ids;
+    size_t n;
+    uint32_t *revisions;
+};
+
+static enum pp_err on_newest(void *data, const bson_t *row)
 {
-    const char *id = pp_mg_doc_text(row, F_ID);
-    for (size_t i = 0; id && i < n; i++)
-        if (!strcmp(ids[i], id))
-            revisions[i] = (uint32_t)pp_mg_doc_int(row, F_REVISION);
+    struct newest *w = data;
+    const char *id = pp_mg_doc_text(row, "_id");
+    for (size_t i = 0; id && i < w->n; i++)
+        if (!strcmp(w->ids[i], id))
+            w->revisions[i] = (uint32_t)pp_mg_doc_int(row, "r");
+    return PP_OK;
 }
 
 enum pp_err pp_mg_newest(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n,
                          uint32_t *revisions)
 {
-    const bson_t *row;
-    bson_t match = BSON_INITIALIZER, none = BSON_INITIALIZER;
-    BSON_APPEND_UTF8(&match, F_CLIENT, client);
-    pp_mg_put_texts_in(&match, F_ITEM, ids, n);
-    bson_t *pipeline = BCON_NEW("0", "{", "$match", BCON_DOCUMENT(&match), "}", //
-                                "1", "{", "$group", "{", F_ID, "$" F_ITEM, F_REVISION, "{", "$max",
-                                "$" F_REVISION, "}", "}", "}");
-    struct pp_mg_rows rows = pp_mg_aggregate(t, PP_MG_ITEMS, pipeline, &none);
-    while ((row = pp_mg_next(&rows)))
-        set_newest(row, ids, n, revisions);
-    bson_destroy(pipeline);
-    bson_destroy(&match);
-    bson_destroy(&none);
-    return pp_mg_rows_end(&rows);
+    struct newest w = {ids, n, revisions};
+    return pp_mg_each(t, MQ_ITEMS_NEWEST, on_newest, &w, "sS", client, ids, n);
 }
 
 /* --- replay --- */
 
 struct candidate {
     struct pp_item item;
-    uint64_t photos; /* matching */
+    uint64_t photos; /* number of photos that match */
 };
 
-static void put_codes_in(bson_t *b, const char *name, const uint16_t *codes, size_t n)
-{
-    bson_t in, array;
-    char room[16];
-    const char *key;
-    bson_append_document_begin(b, name, -1, &in);
-    BSON_APPEND_ARRAY_BEGIN(&in, "$in", &array);
-    for (size_t i = 0; i < n; i++) {
-        size_t len = bson_uint32_to_string((uint32_t)i, &key, room, sizeof room);
-        bson_append_int32(&array, key, (int)len, codes[i]);
-    }
-    bson_append_array_end(&in, &array);
-    bson_append_document_end(b, &in);
-}
-
-/* An item matches when one of its photos does in every respect. */
-static void put_match(bson_t *filter, const struct pp_store_replay *r)
-{
-    static const uint16_t kinds[] = {PP_OUTCOME_SKIPPED, PP_OUTCOME_FAILED};
-    bson_t photos, one;
-    BSON_APPEND_DOCUMENT_BEGIN(filter, F_PHOTOS, &photos);
-    BSON_APPEND_DOCUMENT_BEGIN(&photos, "$elemMatch", &one);
-    put_codes_in(&one, F_P_OUTCOME ".k", kinds, 2);
-    if (r->n_codes)
-        put_codes_in(&one, F_P_OUTCOME ".c", r->codes, r->n_codes);
-    if (r->n_domains)
-        pp_mg_put_texts_in(&one, F_P_DOMAIN, r->domains, r->n_domains);
-    bson_append_document_end(&photos, &one);
-    bson_append_document_end(filter, &photos);
-}
-
-/* The same for a photo of an item that has been read: its domain is not in there. */
+/* Returns whether a photo matches all conditions, as the command REPLAY does. An item matches
+ * when one of its photos does. */
 static bool matches(const struct pp_store_replay *r, const struct pp_outcome *o, const char *domain)
 {
     bool code = r->n_codes == 0, host = r->n_domains == 0;
@@ -228,49 +140,52 @@ static bool matches(const struct pp_store_replay *r, const struct pp_outcome *o,
         code = r->codes[i] == o->code;
     for (size_t i = 0; i < r->n_domains && !host; i++)
         host = domain && !strcmp(domain, r->domains[i]);
-    return (o->kind == PP_OUTCOME_SKIPPED || o->kind == PP_OUTCOME_FAILED) && code && host;
+    return pp_outcome_has_code(o->kind) && code && host;
 }
 
-static uint64_t count_matching(const struct pp_store_replay *r, const bson_t *doc, const struct pp_item *item)
+struct finding {
+    struct pp_store_replay *r;
+    struct candidate *found;
+    size_t n, room;
+    uint32_t photo; /* index of the photo to check next */
+};
+
+static enum pp_err on_photo(void *data, const bson_iter_t *it)
 {
-    bson_iter_t it, array, photo;
-    uint64_t found = 0;
-    if (!bson_iter_init_find(&it, doc, F_PHOTOS) || !bson_iter_recurse(&it, &array))
-        return 0;
-    for (uint32_t i = 0; i < item->n_photos && bson_iter_next(&array); i++) {
-        bool named = bson_iter_recurse(&array, &photo) && bson_iter_find(&photo, F_P_DOMAIN) &&
-                     BSON_ITER_HOLDS_UTF8(&photo);
-        found += matches(r, &item->photos[i].outcome, named ? bson_iter_utf8(&photo, NULL) : NULL);
-    }
-    return found;
+    struct finding *f = data;
+    struct candidate *c = &f->found[f->n - 1];
+    bson_iter_t photo;
+    bool named = bson_iter_recurse(it, &photo) && bson_iter_find(&photo, "d") && BSON_ITER_HOLDS_UTF8(&photo);
+    c->photos +=
+        matches(f->r, &c->item.photos[f->photo++].outcome, named ? bson_iter_utf8(&photo, NULL) : NULL);
+    return PP_OK;
 }
 
-/* The next `want` candidates of the batch, which may have a newer revision. */
-static enum pp_err read_candidates(struct pp_mg_thread *t, const struct pp_store_replay *r,
-                                   const struct page *page, size_t want, struct candidate *found, size_t *n)
+static enum pp_err on_candidate(void *data, const bson_t *doc)
 {
-    enum pp_err err = PP_OK;
-    const bson_t *doc;
-    bson_t filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
-    put_page(&filter, page);
-    put_match(&filter, r);
-    put_order(&opts, F_SEQ, 1, want);
-    *n = 0;
-    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_ITEMS, &filter, &opts);
-    while (err == PP_OK && *n < want && (doc = pp_mg_next(&rows))) {
-        struct candidate *c = &found[(*n)++];
-        err = pp_mg_read_item(doc, r->req.arena, &c->item);
-        c->photos = err == PP_OK ? count_matching(r, doc, &c->item) : 0;
-    }
-    enum pp_err end = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    return err != PP_OK ? err : end;
+    struct finding *f = data;
+    if (f->n == f->room)
+        return PP_EFULL;
+    struct candidate *c = &f->found[f->n++];
+    *c = (struct candidate){.photos = 0};
+    f->photo = 0;
+    enum pp_err err = pp_mg_read_item(doc, f->r->req.arena, &c->item);
+    return err == PP_OK ? pp_mg_read_list(doc, "ph", on_photo, f) : err;
 }
 
-/* Takes those that are still the newest revision, until the page is full. */
-static enum pp_err take(struct pp_mg_thread *t, struct pp_store_replay *r, const char *client,
-                        const struct candidate *found, size_t n)
+/* Finds the next matching items of the batch. Some of them may have a newer revision. */
+static enum pp_err find_candidates(struct pp_mg_thread *t, const struct seq_page *p, const int64_t *codes,
+                                   struct finding *f)
+{
+    const struct pp_store_replay *r = f->r;
+    f->n = 0;
+    return pp_mg_each(t, MQ_REPLAY, on_candidate, f, "ssiiLSi", p->client, p->batch, p->after, p->end, codes,
+                      r->n_codes, r->n_domains ? r->domains : NULL, r->n_domains, (int64_t)f->room);
+}
+
+/* Adds the items that are still the newest revision, until the page is full. */
+static enum pp_err keep_newest(struct pp_mg_thread *t, struct pp_store_replay *r, const char *client,
+                               const struct candidate *found, size_t n)
 {
     const char **ids = pp_arena_array(&t->tmp, n, sizeof *ids);
     uint32_t *newest = pp_arena_array(&t->tmp, n, sizeof *newest);
@@ -279,6 +194,7 @@ static enum pp_err take(struct pp_mg_thread *t, struct pp_store_replay *r, const
     for (size_t i = 0; i < n; i++)
         ids[i] = found[i].item.id;
     enum pp_err err = n ? pp_mg_newest(t, client, ids, n, newest) : PP_OK;
+    pp_assert(r->n <= r->limit, "a page of a replay is longer than its limit");
     for (size_t i = 0; i < n && err == PP_OK && !r->more; i++) {
         if (newest[i] != found[i].item.revision)
             continue;
@@ -293,24 +209,27 @@ static enum pp_err take(struct pp_mg_thread *t, struct pp_store_replay *r, const
 
 enum pp_err pp_mg_replay(struct pp_mg_thread *t, struct pp_store_replay *r)
 {
-    struct page page;
-    size_t n, want = r->limit + 1;
+    struct seq_page page;
+    struct finding f = {.r = r, .room = r->limit + 1};
+    int64_t *codes = pp_arena_array(&t->tmp, r->n_codes, sizeof *codes);
     r->n = 0;
     r->photos = 0;
     r->more = false;
     r->items = pp_arena_array(r->req.arena, r->limit, sizeof *r->items);
-    struct candidate *found = pp_arena_array(&t->tmp, want, sizeof *found);
-    if (!r->items || !found)
+    f.found = pp_arena_array(&t->tmp, f.room, sizeof *f.found);
+    if (!r->items || !f.found || !codes)
         return PP_ENOMEM;
+    for (size_t i = 0; i < r->n_codes; i++)
+        codes[i] = r->codes[i];
     pp_mg_reads_begin(t);
     enum pp_err err = page_of(t, r->batch_id, r->after_seq, &page);
     for (bool end = false; err == PP_OK && !end;) {
-        err = read_candidates(t, r, &page, want, found, &n);
+        err = find_candidates(t, &page, r->n_codes ? codes : NULL, &f);
         if (err == PP_OK)
-            err = take(t, r, page.client, found, n);
-        end = n < want || r->more;
-        if (n)
-            page.after = found[n - 1].item.seq;
+            err = keep_newest(t, r, page.client, f.found, f.n);
+        end = f.n < f.room || r->more;
+        if (f.n)
+            page.after = (int64_t)f.found[f.n - 1].item.seq;
     }
     pp_mg_reads_end(t);
     return err;

@@ -1,187 +1,129 @@
-/* reap.c: claims whose worker went silent, and settled tasks whose worker did not get on. README.md, "reap".
+/* reap.c: takes back claims whose workers went silent, and finishes settled tasks that their
+ * workers did not finish. README.md, "reap".
  *
- *   losses 1: waiting again   2: a suspect, in its own queue   3: failed, quarantined
- *
- * Any number of processes may reap at once: each loss is a compare-and-set on the claim's nonce and lease,
- * and leaves a nonce of the call that wrote it. */
+ * Any number of processes may reap at once. Each lapsed claim is written by a compare-and-set on
+ * its nonce and lease, which leaves a new nonce: it shows which call wrote it. */
 #include <string.h>
 
+#include "ops.h"
 #include "photopool/code.h"
+#include "steps.h"
 #include "tasks.h"
 
-enum { FINISH_MS = 10000, SETTLED_MAX = 1000 };
+enum { SETTLED_MAX = 1000 };
 
-/* A claimed task whose lease is over. */
+/* A claimed task whose lease has lapsed. */
 struct lapsed {
     const char *client;
     struct pp_key key;
-    int64_t nonce, lease_ms; /* of the claim */
-    uint8_t losses, tier;    /* with this one */
+    int64_t nonce, lease_ms; /* nonce of the claim; end of its lease */
+    uint8_t losses, tier;    /* number of losses, this one included; tier */
     uint32_t attempts;
-    bool left, ours; /* somebody has left; this call has written it */
+    bool left, ours; /* left: an item that waited has left (t.lv); ours: we wrote the loss */
 };
 
 struct reaping {
     struct pp_mg_thread *t;
     struct pp_store_reap *r;
-    int64_t nonce; /* the i-th's is nonce + i */
+    /* the i-th loss is written with nonce + i; now, by the server's clock */
+    int64_t nonce, server_ms;
     struct lapsed *lapsed;
-    size_t n;
+    size_t n, limit;
+    struct pp_mg_answer *answers; /* settled tasks that their worker did not finish */
+    size_t n_answers;
     struct pp_mg_moved moved;
 };
 
-/* --- who has lapsed --- */
-
-static enum pp_err read_lapsed(struct reaping *c, const bson_t *doc)
+static bool is_quarantined(const struct lapsed *l)
 {
-    struct lapsed *l = &c->lapsed[c->n];
-    const char *client = pp_mg_doc_text(doc, F_CLIENT);
-    bson_iter_t it, at;
-    if (!client || !bson_iter_init_find(&it, doc, F_ID) || pp_mg_read_key(&it, &l->key) != PP_OK)
-        return PP_ECORRUPT;
-    l->client = pp_arena_strdup(&c->t->tmp, client);
-    l->nonce = pp_mg_doc_int(doc, F_T_NONCE);
-    l->lease_ms = pp_mg_doc_int(doc, F_T_LEASE);
-    l->losses = (uint8_t)(pp_mg_doc_int(doc, F_T_LOSSES) + 1);
-    l->tier = (uint8_t)pp_mg_doc_int(doc, F_T_TIER);
-    l->attempts = (uint32_t)pp_mg_doc_int(doc, F_T_ATTEMPTS);
-    l->left = bson_iter_init(&it, doc) && bson_iter_find_descendant(&it, F_T_LEFT, &at);
-    c->n++;
-    return l->client ? PP_OK : PP_ENOMEM;
+    return pp_task_loss_event(l->losses) == PP_EVENT_QUARANTINE;
 }
 
-static void put_ended(bson_t *filter, int64_t server_ms)
-{
-    bson_t sub;
-    BSON_APPEND_DOCUMENT_BEGIN(filter, F_T_LEASE, &sub);
-    BSON_APPEND_INT64(&sub, "$lte", server_ms);
-    bson_append_document_end(filter, &sub);
-}
-
-static enum pp_err find_lapsed(struct reaping *c, size_t limit)
-{
-    static const char *const fields[] = {F_CLIENT, F_T_NONCE,    F_T_LEASE, F_T_LOSSES,
-                                         F_T_TIER, F_T_ATTEMPTS, F_T_LEFT};
-    bson_t sub, filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
-    const bson_t *doc;
-    enum pp_err err = PP_OK, end;
-    BSON_APPEND_INT32(&filter, F_T_STATE, PP_MG_CLAIMED);
-    if (c->r->alive) {
-        BSON_APPEND_DOCUMENT_BEGIN(&filter, F_T_WORKER, &sub);
-        pp_mg_put_text(&sub, "$ne", c->r->alive);
-        bson_append_document_end(&filter, &sub);
-    } else {
-        put_ended(&filter, pp_mg_server_ms(c->t, c->r->now_ms));
-    }
-    BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &sub);
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        BSON_APPEND_INT32(&sub, fields[i], 1);
-    bson_append_document_end(&opts, &sub);
-    BSON_APPEND_INT64(&opts, "limit", (int64_t)limit);
-    BSON_APPEND_UTF8(&opts, "hint", "claimed");
-    struct pp_mg_rows rows = pp_mg_find(c->t, PP_MG_PHOTOS, &filter, &opts);
-    while (err == PP_OK && c->n < limit && (doc = pp_mg_next(&rows)))
-        err = read_lapsed(c, doc);
-    end = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    return err != PP_OK ? err : end;
-}
-
-/* --- what becomes of them --- */
-
-static struct pp_outcome quarantined(const struct lapsed *l)
+static struct pp_outcome quarantine_of(const struct lapsed *l)
 {
     return (struct pp_outcome){
         .kind = PP_OUTCOME_FAILED, .code = PP_CODE_QUARANTINED, .attempts = l->attempts};
 }
 
-static void build(const struct reaping *c, size_t i, bson_t *filter, bson_t *update)
+/* --- writing the losses --- */
+
+#define FIELD(name, member) PP_MG_FIELD(name, struct lapsed, member)
+static const struct pp_mg_field task_fields[] = {
+    FIELD("n", nonce),   FIELD("lu", lease_ms), FIELD("l", losses),
+    FIELD("tier", tier), FIELD("at", attempts), {NULL},
+};
+static const struct pp_mg_field fields[] = {
+    FIELD("_id", key),
+    FIELD("c", client),
+    PP_MG_FIELD_WITHIN("t", task_fields),
+    {NULL},
+};
+#undef FIELD
+
+static enum pp_err on_lapsed(void *data, const bson_t *doc)
 {
-    const struct lapsed *l = &c->lapsed[i];
-    bson_t set;
-    bson_init(filter);
-    bson_init(update);
-    pp_mg_put_key(filter, F_ID, &l->key);
-    BSON_APPEND_UTF8(filter, F_CLIENT, l->client);
-    BSON_APPEND_INT32(filter, F_T_STATE, PP_MG_CLAIMED);
-    BSON_APPEND_INT64(filter, F_T_NONCE, l->nonce);
-    BSON_APPEND_INT64(filter, F_T_LEASE, l->lease_ms);
-    if (l->losses < PP_MG_QUARANTINE) {
-        const struct pp_mg_back back = {
-            .tier = l->tier, .losses = l->losses, .due_ms = c->r->now_ms, .nonce = c->nonce + (int64_t)i};
-        pp_mg_build_back(update, &back);
-        return;
-    }
-    const struct pp_outcome o = quarantined(l);
-    BSON_APPEND_DOCUMENT_BEGIN(update, "$set", &set);
-    BSON_APPEND_INT32(&set, F_T_STATE, PP_MG_SETTLED);
-    BSON_APPEND_INT32(&set, F_T_LOSSES, l->losses);
-    BSON_APPEND_INT64(&set, F_T_NONCE, c->nonce + (int64_t)i);
-    BSON_APPEND_INT64(&set, F_T_LEASE, pp_mg_server_ms(c->t, c->r->now_ms) + FINISH_MS);
-    pp_mg_put_outcome(&set, F_T_OUTCOME, &o);
-    bson_append_document_end(update, &set);
+    struct reaping *c = data;
+    bson_iter_t at;
+    if (c->n == c->limit)
+        return PP_EFULL;
+    struct lapsed *l = &c->lapsed[c->n++];
+    *l = (struct lapsed){.left = pp_mg_find(doc, "t.lv", &at)};
+    enum pp_err err = pp_mg_read(doc, fields, &c->t->tmp, l);
+    l->losses++;
+    return err == PP_OK && !l->client ? PP_ECORRUPT : err;
 }
 
-/* Which of them carry this call's nonces. */
+static void add_loss(struct reaping *c, struct pp_mg_bulk *bulk, size_t i)
+{
+    const struct lapsed *l = &c->lapsed[i];
+    int64_t nonce = c->nonce + (int64_t)i, now = c->r->now_ms;
+    if (is_quarantined(l)) {
+        const struct pp_outcome o = quarantine_of(l);
+        pp_mg_bulk_add(bulk, MQ_REAP_QUARANTINE, "ksiiiiXd", &l->key, l->client, l->nonce, l->lease_ms, nonce,
+                       c->server_ms + PP_MG_FINISH_MS, &o, l->losses);
+    } else {
+        pp_mg_bulk_add(bulk, MQ_REAP_BACK, "ksiiddiidiI", &l->key, l->client, l->nonce, l->lease_ms,
+                       pp_queue_of(l->tier, l->losses), l->tier, now, pp_mg_second_back(now), l->losses,
+                       nonce, NULL);
+    }
+}
+
+static enum pp_err on_own(void *data, const bson_t *doc)
+{
+    struct reaping *c = data;
+    uint64_t i = (uint64_t)(pp_mg_doc_int(doc, "t.n") - c->nonce);
+    if (i < c->n)
+        c->lapsed[i].ours = true;
+    return PP_OK;
+}
+
+/* Reads back which of the lapsed claims carry this call's nonces. */
 static enum pp_err look(struct reaping *c)
 {
-    bson_t sub, filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
-    const bson_t *doc;
-    enum pp_err err;
     struct pp_key *keys = pp_arena_array(&c->t->tmp, c->n, sizeof *keys);
     if (!keys)
         return PP_ENOMEM;
     for (size_t i = 0; i < c->n; i++)
         keys[i] = c->lapsed[i].key;
-    pp_mg_put_keys_in(&filter, F_ID, keys, c->n);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, F_T_NONCE, &sub);
-    BSON_APPEND_INT64(&sub, "$gte", c->nonce);
-    BSON_APPEND_INT64(&sub, "$lt", c->nonce + (int64_t)c->n);
-    bson_append_document_end(&filter, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &sub);
-    BSON_APPEND_INT32(&sub, F_T_NONCE, 1);
-    bson_append_document_end(&opts, &sub);
-    BSON_APPEND_UTF8(&opts, "hint", "_id_");
-    struct pp_mg_rows rows = pp_mg_find(c->t, PP_MG_PHOTOS, &filter, &opts);
-    while ((doc = pp_mg_next(&rows))) {
-        uint64_t i = (uint64_t)(pp_mg_doc_int(doc, F_T_NONCE) - c->nonce);
-        if (i < c->n)
-            c->lapsed[i].ours = true;
-    }
-    err = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    return err;
+    return pp_mg_each(c->t, MQ_REAP_LOOK, on_own, c, "Kii", keys, c->n, c->nonce, c->nonce + (int64_t)c->n);
 }
 
 static enum pp_err write_losses(struct reaping *c)
 {
     struct pp_mg_bulk bulk;
-    bson_t opts = BSON_INITIALIZER;
-    BSON_APPEND_UTF8(&opts, "hint", "_id_");
-    BSON_APPEND_BOOL(&opts, "validate", false);
-    pp_mg_bulk_init(&bulk, c->t, PP_MG_PHOTOS);
-    for (size_t i = 0; i < c->n; i++) {
-        bson_t filter, update;
-        build(c, i, &filter, &update);
-        pp_mg_bulk_update_opts(&bulk, &filter, &update, &opts);
-        bson_destroy(&filter);
-        bson_destroy(&update);
-    }
-    bson_destroy(&opts);
+    pp_mg_bulk_init(&bulk, c->t);
+    for (size_t i = 0; i < c->n; i++)
+        add_loss(c, &bulk, i);
     enum pp_err err = pp_mg_bulk_run(&bulk);
-    bool all = err == PP_OK && bulk.matched == c->n;
+    bool all = err == PP_OK && bulk.done.matched == c->n;
     for (size_t i = 0; i < c->n; i++)
         c->lapsed[i].ours = all;
-    if (!all && (err == PP_OK || err == PP_EUNKNOWN))
-        err = look(c);
-    return err;
+    return !all && (err == PP_OK || err == PP_EUNKNOWN) ? look(c) : err;
 }
 
-/* --- what is told --- */
+/* --- the answer --- */
 
-/* The earliest due time of each queue, once. */
+/* Adds the queue to the answer's backlog, once, as having due tasks now. */
 static enum pp_err add_row(struct reaping *c, const char *client, uint8_t queue)
 {
     struct pp_store_reap *r = c->r;
@@ -189,11 +131,12 @@ static enum pp_err add_row(struct reaping *c, const char *client, uint8_t queue)
         if (r->backlog[i].queue == queue && !strcmp(r->backlog[i].client, client))
             return PP_OK;
     const char *copy = pp_arena_strdup(r->req.arena, client);
+    pp_assert(r->n_backlog < c->n, "more queues than tasks have a loss");
     r->backlog[r->n_backlog++] = (struct pp_backlog_row){copy, queue, r->now_ms};
     return copy ? PP_OK : PP_ENOMEM;
 }
 
-static enum pp_err tell(struct reaping *c)
+static enum pp_err report(struct reaping *c)
 {
     struct pp_store_reap *r = c->r;
     enum pp_err err = PP_OK;
@@ -202,145 +145,102 @@ static enum pp_err tell(struct reaping *c)
         return PP_ENOMEM;
     for (size_t i = 0; i < c->n && err == PP_OK; i++) {
         const struct lapsed *l = &c->lapsed[i];
-        if (!l->ours)
-            continue;
-        if (l->losses >= PP_MG_QUARANTINE) {
-            r->quarantined++;
-            continue;
-        }
-        r->lapsed++;
-        err = add_row(c, l->client, l->losses >= PP_MG_SUSPECT ? PP_QUEUE_SUSPECT : l->tier);
+        r->quarantined += l->ours && is_quarantined(l);
+        r->lapsed += l->ours && !is_quarantined(l);
+        pp_assert(l->losses > 0, "a lapsed claim is no loss");
+        if (l->ours && !is_quarantined(l))
+            err = add_row(c, l->client, pp_queue_of(l->tier, l->losses));
     }
     return err;
 }
 
-/* Of those that came back though somebody had left, the ones that nobody waits for go. */
-static enum pp_err leave(struct reaping *c)
-{
-    enum pp_err err = PP_OK;
-    struct pp_key *keys = pp_arena_array(&c->t->tmp, c->n, sizeof *keys);
-    if (!keys)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < c->n && err == PP_OK; i++) {
-        size_t n = 0;
-        for (size_t k = i; k < c->n && c->lapsed[i].left; k++) {
-            struct lapsed *l = &c->lapsed[k];
-            if (!l->left || (k > i && strcmp(l->client, c->lapsed[i].client) != 0))
-                continue;
-            if (l->ours && l->losses < PP_MG_QUARANTINE)
-                keys[n++] = l->key;
-            l->left = k == i;
-        }
-        if (n > 0)
-            err = pp_mg_leave(c->t, c->lapsed[i].client, keys, n);
-    }
-    return err;
-}
+/* --- after the losses are written --- */
 
-/* Gives items these outcomes, then forgets the tasks. */
-static enum pp_err finish(struct reaping *c, const struct pp_mg_answer *answers,
-                          const struct pp_mg_settled *settled, size_t n)
+/* Deletes tasks that returned to waiting although an item has left, if no other item waits for
+ * them. */
+static enum pp_err leave_tasks(struct reaping *c)
 {
-    enum pp_err err = pp_mg_finish(c->t, answers, n, c->r->now_ms, &c->moved);
-    if (err == PP_OK)
-        pp_mg_forget(c->t, settled, n);
-    return err;
-}
-
-static enum pp_err quarantine(struct reaping *c)
-{
-    struct pp_mg_answer *answers = pp_arena_array(&c->t->tmp, c->n, sizeof *answers);
-    struct pp_mg_settled *settled = pp_arena_array(&c->t->tmp, c->n, sizeof *settled);
     size_t n = 0;
-    if (!answers || !settled)
+    struct pp_mg_task_ref *tasks = pp_arena_array(&c->t->tmp, c->n, sizeof *tasks);
+    if (!tasks)
         return PP_ENOMEM;
     for (size_t i = 0; i < c->n; i++) {
         const struct lapsed *l = &c->lapsed[i];
-        if (!l->ours || l->losses < PP_MG_QUARANTINE)
-            continue;
-        answers[n] = (struct pp_mg_answer){l->client, l->key, quarantined(l)};
-        settled[n++] = (struct pp_mg_settled){l->client, l->key, c->nonce + (int64_t)i};
+        if (l->left && l->ours && !is_quarantined(l))
+            tasks[n++] = (struct pp_mg_task_ref){l->client, l->key};
     }
-    return finish(c, answers, settled, n);
+    return pp_mg_leave_tasks(c->t, tasks, n);
 }
 
-/* --- settled tasks that linger --- */
-
-static enum pp_err read_settled(struct reaping *c, const bson_t *doc, struct pp_mg_answer *a)
+static enum pp_err finish_quarantined(struct reaping *c)
 {
-    const char *client = pp_mg_doc_text(doc, F_CLIENT);
-    bson_iter_t it, at;
-    if (!client || !bson_iter_init_find(&it, doc, F_ID) || pp_mg_read_key(&it, &a->key) != PP_OK)
-        return PP_ECORRUPT;
-    a->client = pp_arena_strdup(&c->t->tmp, client);
-    if (!a->client)
+    struct pp_mg_answer *answers = pp_arena_array(&c->t->tmp, c->n, sizeof *answers);
+    size_t n = 0;
+    if (!answers)
         return PP_ENOMEM;
-    if (!bson_iter_init(&it, doc) || !bson_iter_find_descendant(&it, F_T_OUTCOME, &at))
-        return PP_ECORRUPT;
-    return pp_mg_read_outcome(&at, &c->t->tmp, &a->outcome);
-}
-
-static enum pp_err find_settled(struct reaping *c, struct pp_mg_answer *answers,
-                                struct pp_mg_settled *settled, size_t *n)
-{
-    static const char *const fields[] = {F_CLIENT, F_T_NONCE, F_T_OUTCOME};
-    bson_t sub, filter = BSON_INITIALIZER, opts = BSON_INITIALIZER;
-    const bson_t *doc;
-    enum pp_err err = PP_OK, end;
-    BSON_APPEND_INT32(&filter, F_T_STATE, PP_MG_SETTLED);
-    put_ended(&filter, pp_mg_server_ms(c->t, c->r->now_ms));
-    BSON_APPEND_DOCUMENT_BEGIN(&opts, "projection", &sub);
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        BSON_APPEND_INT32(&sub, fields[i], 1);
-    bson_append_document_end(&opts, &sub);
-    BSON_APPEND_INT64(&opts, "limit", SETTLED_MAX);
-    BSON_APPEND_UTF8(&opts, "hint", "claimed");
-    struct pp_mg_rows rows = pp_mg_find(c->t, PP_MG_PHOTOS, &filter, &opts);
-    while (err == PP_OK && *n < SETTLED_MAX && (doc = pp_mg_next(&rows))) {
-        struct pp_mg_answer *a = &answers[*n];
-        err = read_settled(c, doc, a);
-        settled[(*n)++] = (struct pp_mg_settled){a->client, a->key, pp_mg_doc_int(doc, F_T_NONCE)};
+    for (size_t i = 0; i < c->n; i++) {
+        const struct lapsed *l = &c->lapsed[i];
+        if (l->ours && is_quarantined(l))
+            answers[n++] = (struct pp_mg_answer){l->client, l->key, quarantine_of(l), c->nonce + (int64_t)i};
     }
-    end = pp_mg_rows_end(&rows);
-    bson_destroy(&filter);
-    bson_destroy(&opts);
-    return err != PP_OK ? err : end;
+    return pp_mg_finish_tasks(c->t, answers, n, c->r->now_ms, &c->moved);
 }
 
+static enum pp_err on_settled(void *data, const bson_t *doc)
+{
+    struct reaping *c = data;
+    bson_iter_t at;
+    if (c->n_answers == SETTLED_MAX)
+        return PP_EFULL;
+    struct pp_mg_answer *a = &c->answers[c->n_answers++];
+    a->nonce = pp_mg_doc_int(doc, "t.n");
+    enum pp_err err = pp_mg_doc_key(doc, &a->key);
+    if (err == PP_OK)
+        err = pp_mg_doc_copy(doc, "c", &c->t->tmp, &a->client);
+    if (err == PP_OK && !pp_mg_find(doc, "t.x", &at))
+        err = PP_ECORRUPT;
+    return err == PP_OK ? pp_mg_read_outcome(&at, &c->t->tmp, &a->outcome) : err;
+}
+
+/* Finishes settled tasks whose worker did not finish them in time. */
 static enum pp_err finish_settled(struct reaping *c)
 {
-    struct pp_mg_answer *answers = pp_arena_array(&c->t->tmp, SETTLED_MAX, sizeof *answers);
-    struct pp_mg_settled *settled = pp_arena_array(&c->t->tmp, SETTLED_MAX, sizeof *settled);
-    size_t n = 0;
-    if (!answers || !settled)
+    c->answers = pp_arena_array(&c->t->tmp, SETTLED_MAX, sizeof *c->answers);
+    if (!c->answers)
         return PP_ENOMEM;
-    enum pp_err err = find_settled(c, answers, settled, &n);
-    return err == PP_OK ? finish(c, answers, settled, n) : err;
+    enum pp_err err =
+        pp_mg_each(c->t, MQ_REAP_SETTLED, on_settled, c, "ii", c->server_ms, (int64_t)SETTLED_MAX);
+    return err == PP_OK ? pp_mg_finish_tasks(c->t, c->answers, c->n_answers, c->r->now_ms, &c->moved) : err;
 }
-
-/* --- the operation --- */
 
 enum pp_err pp_mg_reap(struct pp_mg_thread *t, struct pp_store_reap *r)
 {
     struct reaping c = {.t = t, .r = r, .nonce = pp_mg_nonce() / 2 + 1, .moved = {.arena = &t->tmp}};
-    size_t limit = r->limit < PP_MG_ANSWER_DOCS ? r->limit : PP_MG_ANSWER_DOCS;
+    enum pp_err err = PP_OK;
+    c.server_ms = pp_mg_server_ms(t, r->now_ms);
+    c.limit = r->limit < PP_MG_ANSWER_DOCS ? r->limit : PP_MG_ANSWER_DOCS;
     r->backlog = NULL;
     r->n_backlog = 0;
     r->lapsed = r->quarantined = r->items_finished = 0;
-    c.lapsed = pp_arena_array(&t->tmp, limit, sizeof *c.lapsed);
-    enum pp_err err = c.lapsed ? PP_OK : PP_ENOMEM;
-    if (err == PP_OK && limit > 0)
-        err = find_lapsed(&c, limit);
+    c.lapsed = pp_arena_array(&t->tmp, c.limit, sizeof *c.lapsed);
+    if (!c.lapsed)
+        return PP_ENOMEM;
+    /* If r->alive names a worker, finds the claims of all other workers; else finds the claims
+     * whose lease has lapsed. */
+    if (c.limit > 0)
+        err = pp_mg_each(t, MQ_REAP_FIND, on_lapsed, &c, "sIi", r->alive, r->alive ? NULL : &c.server_ms,
+                         (int64_t)c.limit);
     if (err == PP_OK && c.n > 0)
         err = write_losses(&c);
     if (err == PP_OK)
-        err = tell(&c);
+        err = report(&c);
     if (err == PP_OK)
-        err = leave(&c);
+        err = leave_tasks(&c);
     if (err == PP_OK)
-        err = quarantine(&c);
+        err = finish_quarantined(&c);
     if (err == PP_OK)
         err = finish_settled(&c);
+    pp_assert(r->lapsed + r->quarantined <= c.n, "more losses are reported than claims lapsed");
     r->items_finished = c.moved.items_finished;
     return err;
 }

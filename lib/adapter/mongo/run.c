@@ -1,206 +1,257 @@
 /* run.c: see run.h. */
 #include "run.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "base/log.h"
 
 static void count(struct pp_mg_thread *t)
 {
-    atomic_fetch_add_explicit(&t->m->roundtrips[t->op], 1, memory_order_relaxed);
+    pp_assert(t->op && t->roundtrips, "a command runs outside of an operation");
+    atomic_fetch_add_explicit(t->roundtrips, 1, memory_order_relaxed);
 }
 
 /* --- errors --- */
 
-enum {
-    CODE_HOST_UNREACHABLE = 6,
-    CODE_EXCEEDED_TIME_LIMIT = 50,
-    CODE_SHUTDOWN_IN_PROGRESS = 91,
-    CODE_PRIMARY_STEPPED_DOWN = 189,
-    CODE_DUPLICATE_KEY = 11000,
-    CODE_INTERRUPTED_AT_SHUTDOWN = 11600,
-    CODE_INTERRUPTED_BY_ELECTION = 11602,
-    CODE_NOT_PRIMARY = 10107,
-    CODE_NOT_PRIMARY_NO_SECONDARY_OK = 13435,
-    CODE_OUT_OF_DISK = 14031,
+enum { CODE_DUPLICATE_KEY = 11000 };
+
+/* The server's error codes that map to something other than PP_EIO. */
+static const struct server_code {
+    uint32_t code;
+    enum pp_err read, write;
+} server_codes[] = {
+    {50, PP_ETIMEOUT, PP_EUNKNOWN}, /* ExceededTimeLimit */
+    /* ShutdownInProgress: only some of several documents may be changed */
+    {91, PP_EIO, PP_EUNKNOWN},
+    {189, PP_EIO, PP_EUNKNOWN},    /* PrimarySteppedDown */
+    {11600, PP_EIO, PP_EUNKNOWN},  /* InterruptedAtShutdown */
+    {11602, PP_EIO, PP_EUNKNOWN},  /* InterruptedDueToReplStateChange */
+    {10107, PP_EIO, PP_EIO},       /* NotWritablePrimary: the server refused before it did anything */
+    {13435, PP_EIO, PP_EIO},       /* NotPrimaryNoSecondaryOk */
+    {14031, PP_ENOSPC, PP_ENOSPC}, /* OutOfDiskSpace */
 };
-
-/* The server refused before it did anything. */
-static bool refused(const bson_error_t *e)
-{
-    return e->domain == MONGOC_ERROR_SERVER &&
-           (e->code == CODE_NOT_PRIMARY || e->code == CODE_NOT_PRIMARY_NO_SECONDARY_OK);
-}
-
-static bool no_answer(const bson_error_t *e)
-{
-    return e->domain == MONGOC_ERROR_STREAM ||
-           (e->domain == MONGOC_ERROR_SERVER && e->code == CODE_EXCEEDED_TIME_LIMIT);
-}
-
-/* In the midst of it: of an update of many documents, some may be changed. */
-static bool interrupted(const bson_error_t *e)
-{
-    return e->domain == MONGOC_ERROR_SERVER &&
-           (e->code == CODE_SHUTDOWN_IN_PROGRESS || e->code == CODE_PRIMARY_STEPPED_DOWN ||
-            e->code == CODE_INTERRUPTED_AT_SHUTDOWN || e->code == CODE_INTERRUPTED_BY_ELECTION);
-}
-
-static bool retryable(const bson_t *reply)
-{
-    return reply && (mongoc_error_has_label(reply, "RetryableWriteError") ||
-                     mongoc_error_has_label(reply, "TransientTransactionError"));
-}
 
 static enum pp_err classify(const bson_error_t *e, const bson_t *reply, bool write)
 {
-    if (e->domain == MONGOC_ERROR_SERVER_SELECTION || refused(e))
+    if (e->domain == MONGOC_ERROR_SERVER_SELECTION)
         return PP_EIO;
-    if (e->domain == MONGOC_ERROR_SERVER && e->code == CODE_OUT_OF_DISK)
-        return PP_ENOSPC;
     if (e->domain == MONGOC_ERROR_WRITE_CONCERN)
         return PP_EUNKNOWN;
-    if (no_answer(e))
+    if (e->domain == MONGOC_ERROR_STREAM)
         return write ? PP_EUNKNOWN : PP_ETIMEOUT;
-    return write && (interrupted(e) || retryable(reply)) ? PP_EUNKNOWN : PP_EIO;
+    for (size_t i = 0; e->domain == MONGOC_ERROR_SERVER && i < sizeof server_codes / sizeof *server_codes;
+         i++)
+        if (server_codes[i].code == e->code)
+            return write ? server_codes[i].write : server_codes[i].read;
+    bool retryable = reply && (mongoc_error_has_label(reply, "RetryableWriteError") ||
+                               mongoc_error_has_label(reply, "TransientTransactionError"));
+    return write && retryable ? PP_EUNKNOWN : PP_EIO;
 }
-
-static const char *const op_names[] = {
-#define X(name, type) #name,
-    PP_MG_OPS(X)
-#undef X
-#define X(name, type) "delivery_" #name,
-        PP_MG_DELIVERY_OPS(X)
-#undef X
-            "open"};
 
 static enum pp_err fail(struct pp_mg_thread *t, const bson_error_t *e, const bson_t *reply, bool write)
 {
     enum pp_err err = classify(e, reply, write);
     t->error = *e;
-    pp_log(t->m->log, PP_LOG_WARN, "mongodb", "operation", op_names[t->op], "error", e->message, "means",
+    pp_log(t->m->log, PP_LOG_WARN, "mongodb", "operation", t->op, "error", e->message, "means",
            pp_err_text(err), NULL);
     return err;
 }
 
 /* --- commands --- */
 
-enum pp_err pp_mg_command(struct pp_mg_thread *t, const bson_t *cmd, bool write, bson_t *reply)
-{
-    const char *db = t->m->database;
-    bson_error_t e;
-    bson_t opts = BSON_INITIALIZER;
-    count(t);
-    bool ok;
-    if (write) {
-        mongoc_write_concern_append((mongoc_write_concern_t *)mongoc_client_get_write_concern(t->client),
-                                    &opts);
-        ok = mongoc_client_write_command_with_opts(t->client, db, cmd, &opts, reply, &e);
-    } else {
-        ok = mongoc_client_read_command_with_opts(t->client, db, cmd, NULL, NULL, reply, &e);
-    }
-    bson_destroy(&opts);
-    return ok ? PP_OK : fail(t, &e, reply, write);
-}
+struct row {
+    enum pp_mg_kind kind;
+    enum pp_mg_coll coll;
+    const char *index, *texts[PP_MG_PARTS];
+};
 
-static const char *const coll_names[] = {
-#define X(id, name) name,
-    PP_MG_COLLECTIONS(X)
+static const struct row rows[MQ_COUNT] = {
+#define X(name, kind, coll, index, filter, change, options) \
+    [MQ_##name] = {PP_MG_##kind, PP_MG_##coll, index, {filter, change, options}},
+    PP_MG_COMMANDS(X)
 #undef X
 };
 
-enum pp_err pp_mg_find_and_modify(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *query,
-                                  const bson_t *update, bool upsert, bool after, bson_t *reply, bson_t *doc,
-                                  bool *found)
+static bool is_index(enum pp_mg_coll coll, const char *index)
 {
-    bson_iter_t it;
-    bson_t cmd = BSON_INITIALIZER;
-    BSON_APPEND_UTF8(&cmd, "findAndModify", coll_names[coll]);
-    BSON_APPEND_DOCUMENT(&cmd, "query", query);
-    if (bson_has_field(update, "0"))
-        BSON_APPEND_ARRAY(&cmd, "update", update);
-    else
-        BSON_APPEND_DOCUMENT(&cmd, "update", update);
-    BSON_APPEND_BOOL(&cmd, "upsert", upsert);
-    BSON_APPEND_BOOL(&cmd, "new", after);
-    enum pp_err err = pp_mg_command(t, &cmd, true, reply);
-    bson_destroy(&cmd);
-    *found = false;
-    if (err == PP_OK && bson_iter_init_find(&it, reply, "value") && BSON_ITER_HOLDS_DOCUMENT(&it)) {
-        const uint8_t *p;
-        uint32_t n;
-        bson_iter_document(&it, &n, &p);
-        *found = bson_init_static(doc, p, n);
+#define X(of, version, name, keys, condition)       \
+    if (coll == PP_MG_##of && !strcmp(index, name)) \
+        return true;
+    PP_MG_INDEXES(X)
+#undef X
+    return !strcmp(index, "_id_");
+}
+
+/* Returns the options that rows of a kind share. The server's first answer has 101 documents by
+ * default, which would cost another round trip. */
+static const char *options_of(enum pp_mg_kind kind)
+{
+    switch (kind) {
+    case PP_MG_FIND:
+    case PP_MG_AGGREGATE: return "'batchSize': 5000";
+    case PP_MG_INSERT: return "'validate': false";
+    case PP_MG_UPDATE: return "'validate': false, 'upsert': false";
+    case PP_MG_UPSERT:
+    case PP_MG_REPLACE: return "'validate': false, 'upsert': true";
+    default: return "";
     }
-    return err;
+}
+_Static_assert(PP_MG_ANSWER_DOCS == 5000, "the number in the options");
+
+static void compile(struct pp_mg_template *t, const struct row *row)
+{
+    char options[512];
+    const char *texts[PP_MG_PARTS] = {row->texts[0], row->texts[1], options}, *rest = row->texts[2];
+    const char *more = options_of(row->kind), *index = row->index;
+    pp_assert(!*index || is_index(row->coll, index), "the hint of a command is no index");
+    int n = snprintf(options, sizeof options, "{%s%s%s%s%s%s%s}", more, *more && *index ? ", " : "",
+                     *index ? "'hint': '" : "", index, *index ? "'" : "",
+                     *rest && (*more || *index) ? ", " : "", rest);
+    pp_assert(n > 0 && (size_t)n < sizeof options, "the options of a command are too long");
+    pp_mg_template_compile(t, texts);
 }
 
-/* --- queries --- */
-
-/* A first answer of 101 documents, the server's default, would cost a round trip more. */
-static void with_defaults(const struct pp_mg_thread *t, const bson_t *opts, bson_t *out)
+void pp_mg_commands_open(struct pp_mg_template commands[MQ_COUNT])
 {
+    for (int i = 0; i < MQ_COUNT; i++)
+        compile(&commands[i], &rows[i]);
+}
+
+void pp_mg_commands_close(struct pp_mg_template commands[MQ_COUNT])
+{
+    for (int i = 0; i < MQ_COUNT; i++)
+        pp_mg_template_free(&commands[i]);
+}
+
+static const struct pp_mg_template *template_of(const struct pp_mg_thread *t, enum pp_mg_command command)
+{
+    return &t->m->commands[command];
+}
+
+/* --- documents of parts --- */
+
+void pp_mg_append(struct pp_mg_thread *t, enum pp_mg_command part, bson_t *out, const char *types, ...)
+{
+    va_list values;
+    pp_assert(rows[part].kind == PP_MG_PART, "a command is not part of another one");
+    va_start(values, types);
+    pp_mg_template_append(template_of(t, part), types, values, out);
+    va_end(values);
+}
+
+void pp_mg_append_item(struct pp_mg_thread *t, enum pp_mg_command part, bson_t *array, uint32_t number,
+                       const char *types, ...)
+{
+    va_list values;
+    bson_t item;
+    char buf[16];
+    const char *at;
+    pp_assert(rows[part].kind == PP_MG_PART, "a command is not part of another one");
+    int n = (int)bson_uint32_to_string(number, &at, buf, sizeof buf);
+    bson_append_document_begin(array, at, n, &item);
+    va_start(values, types);
+    pp_mg_template_append(template_of(t, part), types, values, &item);
+    va_end(values);
+    bson_append_document_end(array, &item);
+}
+
+/* --- reading --- */
+
+static enum pp_err read_rows(struct pp_mg_thread *t, mongoc_cursor_t *cursor, pp_mg_row_cb on_row, void *data)
+{
+    const bson_t *row, *reply = NULL;
     bson_error_t e;
-    bson_init(out);
-    if (opts)
-        bson_concat(out, opts);
-    if (!bson_has_field(out, "batchSize"))
-        BSON_APPEND_INT64(out, "batchSize", PP_MG_ANSWER_DOCS);
-    if (t->session)
-        mongoc_client_session_append(t->session, out, &e);
-}
-
-struct pp_mg_rows pp_mg_find(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *filter,
-                             const bson_t *opts)
-{
-    bson_t with;
-    count(t);
-    with_defaults(t, opts, &with);
-    struct pp_mg_rows rows = {t, mongoc_collection_find_with_opts(t->coll[coll], filter, &with, NULL), 0};
-    bson_destroy(&with);
-    return rows;
-}
-
-struct pp_mg_rows pp_mg_aggregate(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *pipeline,
-                                  const bson_t *opts)
-{
-    bson_t with;
-    count(t);
-    with_defaults(t, opts, &with);
-    struct pp_mg_rows rows = {
-        t, mongoc_collection_aggregate(t->coll[coll], MONGOC_QUERY_NONE, pipeline, &with, NULL), 0};
-    bson_destroy(&with);
-    return rows;
-}
-
-const bson_t *pp_mg_next(struct pp_mg_rows *rows)
-{
-    const bson_t *doc = NULL;
-    if (!mongoc_cursor_next(rows->cursor, &doc))
-        return NULL;
-    int64_t id = mongoc_cursor_get_id(rows->cursor);
-    if (id == 0 && rows->id != 0) /* the last getMore has been answered */
-        count(rows->t);
-    rows->id = id;
-    return doc;
-}
-
-enum pp_err pp_mg_rows_end(struct pp_mg_rows *rows)
-{
-    bson_error_t e;
-    const bson_t *reply = NULL;
     enum pp_err err = PP_OK;
-    if (mongoc_cursor_error_document(rows->cursor, &e, &reply))
-        err = fail(rows->t, &e, reply, false);
-    mongoc_cursor_destroy(rows->cursor);
-    rows->cursor = NULL;
+    int64_t before = 0, id;
+    while (err == PP_OK && mongoc_cursor_next(cursor, &row)) {
+        id = mongoc_cursor_get_id(cursor);
+        if (id == 0 && before != 0) /* the driver sent one more getMore to learn that no row follows */
+            count(t);
+        before = id;
+        err = on_row(data, row);
+    }
+    if (mongoc_cursor_error_document(cursor, &e, &reply)) {
+        enum pp_err failed = fail(t, &e, reply, false);
+        err = err == PP_OK ? failed : err;
+    }
+    mongoc_cursor_destroy(cursor);
+    return err == PP_EFULL ? PP_OK : err;
+}
+
+static enum pp_err each(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
+                        const char *types, va_list values)
+{
+    struct pp_mg_filled f;
+    bson_t options;
+    bson_error_t e;
+    bool find = rows[command].kind == PP_MG_FIND;
+    mongoc_collection_t *coll = t->coll[rows[command].coll];
+    pp_assert(find || rows[command].kind == PP_MG_AGGREGATE, "a command gives no rows");
+    pp_mg_template_fill(template_of(t, command), types, values, &f);
+    bson_copy_to(&f.part[PP_MG_OPTIONS], &options);
+    if (t->session)
+        mongoc_client_session_append(t->session, &options, &e);
+    count(t);
+    const bson_t *filter = &f.part[PP_MG_FILTER];
+    mongoc_cursor_t *cursor =
+        find ? mongoc_collection_find_with_opts(coll, filter, &options, NULL)
+             : mongoc_collection_aggregate(coll, MONGOC_QUERY_NONE, filter, &options, NULL);
+    bson_destroy(&options);
+    pp_mg_filled_free(&f);
+    return read_rows(t, cursor, on_row, data);
+}
+
+enum pp_err pp_mg_each(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
+                       const char *types, ...)
+{
+    va_list values;
+    va_start(values, types);
+    enum pp_err err = each(t, command, on_row, data, types, values);
+    va_end(values);
     return err;
 }
 
-/* Sessions are causally consistent unless one says otherwise. */
+enum pp_err pp_mg_on_number(void *number, const bson_t *row)
+{
+    struct pp_mg_number *n = number;
+    n->value = pp_mg_doc_int(row, n->path);
+    return PP_OK;
+}
+
+struct first {
+    pp_mg_row_cb on_row;
+    void *data;
+    bool found;
+};
+
+static enum pp_err on_first(void *data, const bson_t *row)
+{
+    struct first *f = data;
+    f->found = true;
+    enum pp_err err = f->on_row(f->data, row);
+    return err == PP_OK ? PP_EFULL : err;
+}
+
+enum pp_err pp_mg_first(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
+                        const char *types, ...)
+{
+    va_list values;
+    struct first f = {on_row, data, false};
+    va_start(values, types);
+    enum pp_err err = each(t, command, on_first, &f, types, values);
+    va_end(values);
+    return err == PP_OK && !f.found ? PP_ENOTFOUND : err;
+}
+
+/* Begins a session; sessions are causally consistent by default. */
 void pp_mg_reads_begin(struct pp_mg_thread *t)
 {
     bson_error_t e;
+    pp_assert(!t->session, "reads that belong together are nested");
     t->session =
-        mongoc_client_start_session(t->client, NULL, &e); /* NULL: the queries fail for the same reason */
+        /* on failure the session is NULL, and the queries fail for the same reason */
+        mongoc_client_start_session(t->client, NULL, &e);
 }
 
 void pp_mg_reads_end(struct pp_mg_thread *t)
@@ -210,67 +261,39 @@ void pp_mg_reads_end(struct pp_mg_thread *t)
     t->session = NULL;
 }
 
-void pp_mg_majority(bson_t *opts)
-{
-    bson_t sub;
-    BSON_APPEND_DOCUMENT_BEGIN(opts, "readConcern", &sub);
-    BSON_APPEND_UTF8(&sub, "level", "majority");
-    bson_append_document_end(opts, &sub);
-}
-
-void pp_mg_hint(bson_t *opts, const char *index)
-{
-    BSON_APPEND_UTF8(opts, "hint", index);
-}
-
 /* --- bulk writes --- */
 
-void pp_mg_bulk_init(struct pp_mg_bulk *b, struct pp_mg_thread *t, enum pp_mg_coll coll)
+void pp_mg_bulk_init(struct pp_mg_bulk *b, struct pp_mg_thread *t)
 {
-    *b = (struct pp_mg_bulk){.t = t, .coll = coll};
+    *b = (struct pp_mg_bulk){.t = t};
 }
 
 static void add_dup(struct pp_mg_bulk *b, uint32_t number)
 {
-    if (b->n_dups == b->cap_dups) {
-        size_t cap = b->cap_dups ? b->cap_dups * 2 : 64;
-        uint32_t *more = pp_arena_array(&b->t->tmp, cap, sizeof *more);
-        if (!more) {
-            b->err = PP_ENOMEM;
-            return;
-        }
-        if (b->n_dups)
-            memcpy(more, b->dups, b->n_dups * sizeof *more);
-        b->dups = more;
-        b->cap_dups = cap;
-    }
-    b->dups[b->n_dups++] = number;
+    if (!pp_mg_grow(&b->t->tmp, &b->dups, sizeof *b->dups, b->done.n_dups, &b->cap_dups))
+        b->err = PP_ENOMEM;
+    else
+        b->dups[b->done.n_dups++] = number;
 }
 
-/* True if all that went wrong is unique keys. */
+static enum pp_err on_write_error(void *data, const bson_iter_t *it)
+{
+    struct pp_mg_bulk *b = data;
+    bson_iter_t in, code, index;
+    if (!bson_iter_recurse(it, &in) || !bson_iter_find_descendant(&in, "code", &code) ||
+        pp_mg_int(&code) != CODE_DUPLICATE_KEY || !bson_iter_recurse(it, &in) ||
+        !bson_iter_find_descendant(&in, "index", &index))
+        return PP_EIO;
+    add_dup(b, b->base + (uint32_t)pp_mg_int(&index));
+    return PP_OK;
+}
+
+/* Returns whether every error is a duplicate key. */
 static bool read_write_errors(struct pp_mg_bulk *b, const bson_t *reply)
 {
-    bson_iter_t it, in;
-    size_t before = b->n_dups;
-    bool only = true;
-    if (bson_iter_init_find(&it, reply, "writeErrors") && bson_iter_recurse(&it, &in)) {
-        while (bson_iter_next(&in)) {
-            const uint8_t *p;
-            uint32_t n;
-            bson_t one;
-            if (!BSON_ITER_HOLDS_DOCUMENT(&in))
-                continue;
-            bson_iter_document(&in, &n, &p);
-            if (!bson_init_static(&one, p, n) || pp_mg_doc_int(&one, "code") != CODE_DUPLICATE_KEY)
-                only = false;
-            else
-                add_dup(b, b->base + (uint32_t)pp_mg_doc_int(&one, "index"));
-        }
-    }
-    if (bson_iter_init_find(&it, reply, "writeConcernErrors") && bson_iter_recurse(&it, &in) &&
-        bson_iter_next(&in))
-        only = false;
-    return only && b->n_dups > before;
+    size_t before = b->done.n_dups;
+    return pp_mg_read_list(reply, "writeErrors", on_write_error, b) == PP_OK &&
+           pp_mg_list_length(reply, "writeConcernErrors") == 0 && b->done.n_dups > before;
 }
 
 static void flush(struct pp_mg_bulk *b)
@@ -278,16 +301,17 @@ static void flush(struct pp_mg_bulk *b)
     bson_error_t e = {0};
     bson_t reply;
     if (b->bulk && b->err == PP_OK) {
+        struct pp_mg_done *d = &b->done;
         count(b->t);
         bool ok = mongoc_bulk_operation_execute(b->bulk, &reply, &e) != 0;
-        b->inserted += (uint64_t)pp_mg_doc_int(&reply, "nInserted");
-        b->matched += (uint64_t)pp_mg_doc_int(&reply, "nMatched");
-        b->modified += (uint64_t)pp_mg_doc_int(&reply, "nModified");
-        b->upserted += (uint64_t)pp_mg_doc_int(&reply, "nUpserted");
-        b->deleted += (uint64_t)pp_mg_doc_int(&reply, "nRemoved");
+        d->inserted += (uint64_t)pp_mg_doc_int(&reply, "nInserted");
+        d->matched += (uint64_t)pp_mg_doc_int(&reply, "nMatched");
+        d->modified += (uint64_t)pp_mg_doc_int(&reply, "nModified");
+        d->upserted += (uint64_t)pp_mg_doc_int(&reply, "nUpserted");
+        d->deleted += (uint64_t)pp_mg_doc_int(&reply, "nRemoved");
         if (!ok && !read_write_errors(b, &reply)) {
             b->err = fail(b->t, &e, &reply, true);
-            if (b->err == PP_EIO && b->inserted + b->matched + b->upserted + b->deleted > 0)
+            if (b->err == PP_EIO && d->inserted + d->matched + d->upserted + d->deleted > 0)
                 b->err = PP_EUNKNOWN;
         }
         bson_destroy(&reply);
@@ -299,130 +323,181 @@ static void flush(struct pp_mg_bulk *b)
     b->n = b->bytes = 0;
 }
 
-/* Makes room for a write of `bytes`; false: nothing is to be added any more. */
-static bool room(struct pp_mg_bulk *b, uint32_t bytes)
+/* Prepares the bulk for a write of `bytes`, and sends it first if it is full. Returns false if the
+ * bulk has failed; then it takes no more writes. */
+static bool make_room(struct pp_mg_bulk *b, enum pp_mg_coll coll, uint32_t bytes)
 {
+    pp_assert(b->base + b->n == 0 || b->coll == coll, "the writes of a bulk go to several collections");
+    pp_assert(b->n <= PP_MG_COMMAND_DOCS, "a bulk holds more writes than a command takes");
     if (b->n == PP_MG_COMMAND_DOCS || (b->n > 0 && b->bytes + bytes > PP_MG_COMMAND_BYTES))
         flush(b);
     if (b->err != PP_OK)
         return false;
+    b->coll = coll;
     if (!b->bulk) {
-        bson_t opts = BSON_INITIALIZER;
-        BSON_APPEND_BOOL(&opts, "ordered", false);
-        b->bulk = mongoc_collection_create_bulk_operation_with_opts(b->t->coll[b->coll], &opts);
-        bson_destroy(&opts);
+        bson_t options = BSON_INITIALIZER;
+        BSON_APPEND_BOOL(&options, "ordered", false);
+        b->bulk = mongoc_collection_create_bulk_operation_with_opts(b->t->coll[coll], &options);
+        bson_destroy(&options);
     }
     b->n++;
     b->bytes += bytes;
     return true;
 }
 
-static void added(struct pp_mg_bulk *b, bool ok, const bson_error_t *e)
+static void add(struct pp_mg_bulk *b, enum pp_mg_command command, const char *types, va_list values)
 {
-    if (!ok)
-        b->err = fail(b->t, e, NULL, false); /* a document that the driver refuses: ours is wrong */
-}
-
-void pp_mg_bulk_insert(struct pp_mg_bulk *b, const bson_t *doc)
-{
+    struct pp_mg_filled f;
     bson_error_t e;
-    bson_t opts = BSON_INITIALIZER;
-    BSON_APPEND_BOOL(&opts, "validate", false);
-    if (room(b, doc->len))
-        added(b, mongoc_bulk_operation_insert_with_opts(b->bulk, doc, &opts, &e), &e);
-    bson_destroy(&opts);
+    bool ok = false;
+    pp_mg_template_fill(template_of(b->t, command), types, values, &f);
+    const bson_t *filter = &f.part[PP_MG_FILTER], *change = &f.part[PP_MG_CHANGE];
+    const bson_t *options = &f.part[PP_MG_OPTIONS];
+    if (make_room(b, rows[command].coll, filter->len + change->len)) {
+        switch (rows[command].kind) {
+        case PP_MG_INSERT: ok = mongoc_bulk_operation_insert_with_opts(b->bulk, change, options, &e); break;
+        case PP_MG_UPDATE:
+        case PP_MG_UPSERT:
+            ok = mongoc_bulk_operation_update_one_with_opts(b->bulk, filter, change, options, &e);
+            break;
+        case PP_MG_REPLACE:
+            ok = mongoc_bulk_operation_replace_one_with_opts(b->bulk, filter, change, options, &e);
+            break;
+        case PP_MG_REMOVE:
+            ok = mongoc_bulk_operation_remove_one_with_opts(b->bulk, filter, options, &e);
+            break;
+        default: pp_assert(false, "a command writes no single document"); break;
+        }
+        if (!ok)
+            /* the driver refuses a document that is too large */
+            b->err = fail(b->t, &e, NULL, false);
+    }
+    pp_mg_filled_free(&f);
 }
 
-void pp_mg_bulk_replace(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *doc)
+void pp_mg_bulk_add(struct pp_mg_bulk *b, enum pp_mg_command command, const char *types, ...)
 {
-    bson_error_t e;
-    bson_t opts = BSON_INITIALIZER;
-    BSON_APPEND_BOOL(&opts, "validate", false);
-    BSON_APPEND_BOOL(&opts, "upsert", true);
-    pp_mg_hint(&opts, "_id_");
-    if (room(b, filter->len + doc->len))
-        added(b, mongoc_bulk_operation_replace_one_with_opts(b->bulk, filter, doc, &opts, &e), &e);
-    bson_destroy(&opts);
-}
-
-void pp_mg_bulk_update_opts(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *update,
-                            const bson_t *opts)
-{
-    bson_error_t e;
-    if (room(b, filter->len + update->len))
-        added(b, mongoc_bulk_operation_update_one_with_opts(b->bulk, filter, update, opts, &e), &e);
-}
-
-void pp_mg_bulk_update(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *update, bool upsert)
-{
-    bson_t opts = BSON_INITIALIZER;
-    BSON_APPEND_BOOL(&opts, "validate", false);
-    BSON_APPEND_BOOL(&opts, "upsert", upsert);
-    pp_mg_hint(&opts, "_id_");
-    pp_mg_bulk_update_opts(b, filter, update, &opts);
-    bson_destroy(&opts);
-}
-
-void pp_mg_bulk_remove(struct pp_mg_bulk *b, const bson_t *filter)
-{
-    pp_mg_bulk_remove_hint(b, filter, NULL);
-}
-
-void pp_mg_bulk_remove_hint(struct pp_mg_bulk *b, const bson_t *filter, const char *index)
-{
-    bson_error_t e;
-    bson_t opts = BSON_INITIALIZER;
-    if (index)
-        pp_mg_hint(&opts, index);
-    if (room(b, filter->len))
-        added(b, mongoc_bulk_operation_remove_one_with_opts(b->bulk, filter, &opts, &e), &e);
-    bson_destroy(&opts);
+    va_list values;
+    va_start(values, types);
+    add(b, command, types, values);
+    va_end(values);
 }
 
 enum pp_err pp_mg_bulk_run(struct pp_mg_bulk *b)
 {
+    pp_assert(b->t, "a bulk runs that was not initialized");
     flush(b);
+    pp_assert(!b->bulk && b->done.n_dups <= b->base, "more writes were refused than sent");
     return b->err;
 }
 
-/* --- many at once --- */
+/* --- one write --- */
 
-enum pp_err pp_mg_update_many(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *filter,
-                              const bson_t *update, struct pp_mg_many *out)
+static enum pp_err write_many(struct pp_mg_thread *t, enum pp_mg_command command, struct pp_mg_done *done,
+                              const char *types, va_list values)
 {
-    return pp_mg_update_many_hint(t, coll, filter, update, NULL, out);
-}
-
-enum pp_err pp_mg_update_many_hint(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *filter,
-                                   const bson_t *update, const char *index, struct pp_mg_many *out)
-{
+    struct pp_mg_filled f;
     bson_error_t e;
-    bson_t reply, opts = BSON_INITIALIZER;
-    enum pp_err err = PP_OK;
+    bson_t reply;
+    mongoc_collection_t *coll = t->coll[rows[command].coll];
+    pp_mg_template_fill(template_of(t, command), types, values, &f);
+    const bson_t *filter = &f.part[PP_MG_FILTER], *options = &f.part[PP_MG_OPTIONS];
     count(t);
-    if (index)
-        BSON_APPEND_UTF8(&opts, "hint", index);
-    if (!mongoc_collection_update_many(t->coll[coll], filter, update, &opts, &reply, &e))
-        err = fail(t, &e, &reply, true);
-    bson_destroy(&opts);
-    if (out)
-        *out = (struct pp_mg_many){(uint64_t)pp_mg_doc_int(&reply, "matchedCount"),
-                                   (uint64_t)pp_mg_doc_int(&reply, "modifiedCount")};
+    bool ok = rows[command].kind == PP_MG_DELETE_MANY
+                  ? mongoc_collection_delete_many(coll, filter, options, &reply, &e)
+                  : mongoc_collection_update_many(coll, filter, &f.part[PP_MG_CHANGE], options, &reply, &e);
+    enum pp_err err = ok ? PP_OK : fail(t, &e, &reply, true);
+    *done = (struct pp_mg_done){.matched = (uint64_t)pp_mg_doc_int(&reply, "matchedCount"),
+                                .modified = (uint64_t)pp_mg_doc_int(&reply, "modifiedCount"),
+                                .deleted = (uint64_t)pp_mg_doc_int(&reply, "deletedCount")};
     bson_destroy(&reply);
+    pp_mg_filled_free(&f);
     return err;
 }
 
-enum pp_err pp_mg_delete_many(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *filter,
-                              uint64_t *deleted)
+enum pp_err pp_mg_write(struct pp_mg_thread *t, enum pp_mg_command command, struct pp_mg_done *done,
+                        const char *types, ...)
 {
+    struct pp_mg_bulk one;
+    va_list values;
+    enum pp_err err;
+    va_start(values, types);
+    pp_mg_bulk_init(&one, t);
+    if (rows[command].kind == PP_MG_UPDATE_MANY || rows[command].kind == PP_MG_DELETE_MANY) {
+        err = write_many(t, command, &one.done, types, values);
+    } else {
+        add(&one, command, types, values);
+        err = pp_mg_bulk_run(&one);
+    }
+    va_end(values);
+    if (done)
+        *done = one.done;
+    return err;
+}
+
+/* --- plain commands --- */
+
+static enum pp_err run_command(struct pp_mg_thread *t, const bson_t *cmd, bool write, bson_t *reply)
+{
+    const char *db = t->m->database;
     bson_error_t e;
-    bson_t reply;
-    enum pp_err err = PP_OK;
+    bson_t options = BSON_INITIALIZER;
+    bool ok;
     count(t);
-    if (!mongoc_collection_delete_many(t->coll[coll], filter, NULL, &reply, &e))
-        err = fail(t, &e, &reply, true);
-    if (deleted)
-        *deleted = (uint64_t)pp_mg_doc_int(&reply, "deletedCount");
+    if (write) {
+        mongoc_write_concern_append((mongoc_write_concern_t *)mongoc_client_get_write_concern(t->client),
+                                    &options);
+        ok = mongoc_client_write_command_with_opts(t->client, db, cmd, &options, reply, &e);
+    } else {
+        ok = mongoc_client_read_command_with_opts(t->client, db, cmd, NULL, NULL, reply, &e);
+    }
+    bson_destroy(&options);
+    return ok ? PP_OK : fail(t, &e, reply, write);
+}
+
+enum pp_err pp_mg_command(struct pp_mg_thread *t, enum pp_mg_command command, bson_t *reply,
+                          const char *types, ...)
+{
+    struct pp_mg_filled f;
+    va_list values;
+    enum pp_mg_kind kind = rows[command].kind;
+    pp_assert(kind == PP_MG_COMMAND || kind == PP_MG_COMMAND_WRITE, "a row is no command of its own");
+    va_start(values, types);
+    pp_mg_template_fill(template_of(t, command), types, values, &f);
+    va_end(values);
+    enum pp_err err = run_command(t, &f.part[PP_MG_FILTER], kind == PP_MG_COMMAND_WRITE, reply);
+    pp_mg_filled_free(&f);
+    return err;
+}
+
+enum pp_err pp_mg_modify(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
+                         const char *types, ...)
+{
+    struct pp_mg_filled f;
+    va_list values;
+    bson_iter_t it;
+    bson_t found, reply, cmd = BSON_INITIALIZER;
+    pp_assert(rows[command].kind == PP_MG_MODIFY, "a row is no findAndModify");
+    va_start(values, types);
+    pp_mg_template_fill(template_of(t, command), types, values, &f);
+    va_end(values);
+    const bson_t *change = &f.part[PP_MG_CHANGE];
+    BSON_APPEND_UTF8(&cmd, "findAndModify", pp_mg_coll_names[rows[command].coll]);
+    BSON_APPEND_DOCUMENT(&cmd, "query", &f.part[PP_MG_FILTER]);
+    if (bson_has_field(change, "0"))
+        BSON_APPEND_ARRAY(&cmd, "update", change);
+    else
+        BSON_APPEND_DOCUMENT(&cmd, "update", change);
+    bson_concat(&cmd, &f.part[PP_MG_OPTIONS]);
+    enum pp_err err = run_command(t, &cmd, true, &reply);
+    if (err == PP_OK && bson_iter_init_find(&it, &reply, "value") && BSON_ITER_HOLDS_DOCUMENT(&it)) {
+        const uint8_t *p;
+        uint32_t n;
+        bson_iter_document(&it, &n, &p);
+        err = bson_init_static(&found, p, n) ? on_row(data, &found) : PP_ECORRUPT;
+    }
     bson_destroy(&reply);
+    bson_destroy(&cmd);
+    pp_mg_filled_free(&f);
     return err;
 }

@@ -1,91 +1,96 @@
-/* run.h: commands, queries and bulk writes, each counted as a round trip of the operation that runs.
+/* run.h: sends the commands of commands.h, and counts each as a round trip of the current
+ * operation.
  *
- * Errors: PP_EUNKNOWN is a write that may have happened (the answer is lost, or it is not on a majority yet);
- * the driver has then repeated a single-document write once already. PP_EIO: nothing was written.
- * PP_ETIMEOUT: a read without an answer. The text is in t->error, and has been logged. */
+ * Every function takes a command, the types of its holes, and their values (template.h):
+ *
+ *   err = pp_mg_each(t, MQ_ITEMS_OLDER, on_older, data, "sS", client, names, n_names);
+ *   err = pp_mg_write(t, MQ_RENEW, &done, "si", worker, until_ms);
+ *
+ * PP_EUNKNOWN: the write may have happened, because its answer is lost, or because no majority of
+ * the servers has stored it yet. The driver has then already repeated a single-document write once.
+ * PP_EIO: nothing was written. PP_ETIMEOUT: a read got no answer. The error text is logged, and
+ * stays in t->error. */
 #ifndef PP_ADAPTER_MONGO_RUN_H
 #define PP_ADAPTER_MONGO_RUN_H
 
-#include "store.h"
+#include "thread.h"
 
 enum { PP_MG_COMMAND_DOCS = 1000, PP_MG_COMMAND_BYTES = 12 << 20, PP_MG_ANSWER_DOCS = 5000 };
 
-/* Runs a command on the database; w:majority is added to one that writes. `reply` is always to be destroyed.
- */
-pp_must_check enum pp_err pp_mg_command(struct pp_mg_thread *t, const bson_t *cmd, bool write, bson_t *reply);
-/* findAndModify: as pp_mg_command with the document found in *doc (valid as long as `reply`), or false in
- * *found. */
-pp_must_check enum pp_err pp_mg_find_and_modify(struct pp_mg_thread *t, enum pp_mg_coll coll,
-                                                const bson_t *query, const bson_t *update, bool upsert,
-                                                bool after, bson_t *reply, bson_t *doc, bool *found);
+/* Compile every command, before the first thread starts; and free them. */
+void pp_mg_commands_open(struct pp_mg_template commands[MQ_COUNT]);
+void pp_mg_commands_close(struct pp_mg_template commands[MQ_COUNT]);
 
-/* A query's documents, one by one. Each is valid until the next.
- *   struct pp_mg_rows rows = pp_mg_find(t, PP_MG_ITEMS, &filter, &opts);
- *   while ((doc = pp_mg_next(&rows))) ...
- *   err = pp_mg_rows_end(&rows);
- * Answers come in parts of PP_MG_ANSWER_DOCS, unless `opts` has a batchSize. */
-struct pp_mg_rows {
-    struct pp_mg_thread *t;
-    mongoc_cursor_t *cursor;
-    int64_t id; /* of the cursor on the server; 0: all has been sent */
+/* --- documents of parts --- */
+
+/* Appends the fields of a PART to `out`, or its elements, numbered from "0". */
+void pp_mg_append(struct pp_mg_thread *t, enum pp_mg_command part, bson_t *out, const char *types, ...);
+/* Appends a PART as element `number` of an array. */
+void pp_mg_append_item(struct pp_mg_thread *t, enum pp_mg_command part, bson_t *array, uint32_t number,
+                       const char *types, ...);
+
+/* --- reading --- */
+
+/* Gets each row of an answer; the row is valid until the callback returns. PP_EFULL ends the
+ * reading, which then returns PP_OK; another failure ends it with that error. */
+typedef enum pp_err (*pp_mg_row_cb)(void *data, const bson_t *row);
+
+/* For answers with a single number: the callback sets `value` to the row's field `path`. Without
+ * a row `value` stays unchanged. */
+struct pp_mg_number {
+    const char *path;
+    int64_t value;
 };
-struct pp_mg_rows pp_mg_find(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *filter,
-                             const bson_t *opts);
-/* `pipeline`: an array of stages. */
-struct pp_mg_rows pp_mg_aggregate(struct pp_mg_thread *t, enum pp_mg_coll coll, const bson_t *pipeline,
-                                  const bson_t *opts);
-const bson_t *pp_mg_next(struct pp_mg_rows *rows);
-pp_must_check enum pp_err pp_mg_rows_end(struct pp_mg_rows *rows);
+enum pp_err pp_mg_on_number(void *number, const bson_t *row);
 
-/* Until the end, what one query has seen all later ones see, also after a change of primary. */
+/* Runs FIND or AGGREGATE. The rows arrive in parts of PP_MG_ANSWER_DOCS. */
+pp_must_check enum pp_err pp_mg_each(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row,
+                                     void *data, const char *types, ...);
+/* Like pp_mg_each(), for the first row only. PP_ENOTFOUND: there is no row. */
+pp_must_check enum pp_err pp_mg_first(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row,
+                                      void *data, const char *types, ...);
+/* Begin and end a series of reads: a later query sees at least what an earlier one saw, even
+ * after a change of primary. */
 void pp_mg_reads_begin(struct pp_mg_thread *t);
 void pp_mg_reads_end(struct pp_mg_thread *t);
 
-/* Adds {readConcern: {level: "majority"}}: for what is shown outside and must not be taken back. */
-void pp_mg_majority(bson_t *opts);
+/* --- writing --- */
 
-/* By this index and no other: what the planner would choose depends on what it happened to see first. */
-void pp_mg_hint(bson_t *opts, const char *index);
+/* Numbers of documents that writes have changed. */
+struct pp_mg_done {
+    uint64_t inserted, matched, modified, upserted, deleted;
+    size_t n_dups; /* writes that the server refused because of a duplicate key */
+};
 
-/* Unordered single-document writes (and inserts), sent in commands of PP_MG_COMMAND_DOCS.
- * Filters and documents are copied. pp_mg_bulk_run() sends the rest and frees; without a write it does
- * nothing. */
+/* Runs one write of any kind. UPDATE_MANY and DELETE_MANY are not retried. `done` may be NULL. */
+pp_must_check enum pp_err pp_mg_write(struct pp_mg_thread *t, enum pp_mg_command command,
+                                      struct pp_mg_done *done, const char *types, ...);
+
+/* A bulk of single-document writes to one collection, in no particular order. Values are copied.
+ * The bulk is sent whenever it holds PP_MG_COMMAND_DOCS writes or PP_MG_COMMAND_BYTES.
+ * pp_mg_bulk_run() sends the rest and frees the bulk; without a write it sends nothing. */
 struct pp_mg_bulk {
     struct pp_mg_thread *t;
     enum pp_mg_coll coll;
-    mongoc_bulk_operation_t *bulk; /* what is not sent yet; NULL: nothing */
-    uint32_t n, bytes, base;       /* of `bulk`; number of the first write in it */
-    enum pp_err err;               /* the first failure; the rest is then not sent */
-    uint64_t inserted, matched, modified, upserted, deleted;
-    uint32_t *dups; /* numbers of the writes refused because of a unique key, ascending; in t->tmp */
-    size_t n_dups, cap_dups;
+    mongoc_bulk_operation_t *bulk; /* writes not sent yet; NULL: none */
+    uint32_t n, bytes, base;       /* number of writes and of bytes in `bulk`; number of its first write */
+    enum pp_err err;               /* the first failure; no more is sent after it */
+    struct pp_mg_done done;
+    /* numbers of the writes refused because of a duplicate key, ascending; in t->tmp */
+    uint32_t *dups;
+    size_t cap_dups;
 };
-void pp_mg_bulk_init(struct pp_mg_bulk *b, struct pp_mg_thread *t, enum pp_mg_coll coll);
-void pp_mg_bulk_insert(struct pp_mg_bulk *b, const bson_t *doc);
-/* The whole document, whether there is one or not. `filter` names _id. */
-void pp_mg_bulk_replace(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *doc);
-/* `filter` names _id. `update` is a document of operators, or a pipeline (an array). */
-void pp_mg_bulk_update(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *update, bool upsert);
-/* With options of its own: arrayFilters, another hint. */
-void pp_mg_bulk_update_opts(struct pp_mg_bulk *b, const bson_t *filter, const bson_t *update,
-                            const bson_t *opts);
-void pp_mg_bulk_remove(struct pp_mg_bulk *b, const bson_t *filter);
-/* By this index: plans are not compared for every one of them. */
-void pp_mg_bulk_remove_hint(struct pp_mg_bulk *b, const bson_t *filter, const char *index);
+void pp_mg_bulk_init(struct pp_mg_bulk *b, struct pp_mg_thread *t);
+void pp_mg_bulk_add(struct pp_mg_bulk *b, enum pp_mg_command command, const char *types, ...);
 pp_must_check enum pp_err pp_mg_bulk_run(struct pp_mg_bulk *b);
 
-/* Writes to every document that matches: not retryable, so PP_EUNKNOWN where the answer is lost. */
-struct pp_mg_many {
-    uint64_t matched, modified;
-};
-pp_must_check enum pp_err pp_mg_update_many(struct pp_mg_thread *t, enum pp_mg_coll coll,
-                                            const bson_t *filter, const bson_t *update,
-                                            struct pp_mg_many *out);
-/* By this index and no other: what the planner would choose depends on what it saw first. */
-pp_must_check enum pp_err pp_mg_update_many_hint(struct pp_mg_thread *t, enum pp_mg_coll coll,
-                                                 const bson_t *filter, const bson_t *update,
-                                                 const char *index, struct pp_mg_many *out);
-pp_must_check enum pp_err pp_mg_delete_many(struct pp_mg_thread *t, enum pp_mg_coll coll,
-                                            const bson_t *filter, uint64_t *deleted);
+/* Runs MODIFY. `on_row` gets the document as it was before the change, or as it is after it if
+ * the command's options say so. */
+pp_must_check enum pp_err pp_mg_modify(struct pp_mg_thread *t, enum pp_mg_command command,
+                                       pp_mg_row_cb on_row, void *data, const char *types, ...);
+
+/* Runs COMMAND or COMMAND_WRITE. The caller destroys `reply`, even after a failure. */
+pp_must_check enum pp_err pp_mg_command(struct pp_mg_thread *t, enum pp_mg_command command, bson_t *reply,
+                                        const char *types, ...);
 
 #endif

@@ -1,10 +1,14 @@
-/* schema.c: what the database has to look like, and how it comes to be: indexes, schema versions, and which
- * servers will do.
+/* schema.c: checks that the server is suitable, and brings the database's indexes to the current
+ * version.
  *
- * meta/schema holds the version. Opening runs the steps that are missing, in order, under a lock that lapses.
- * Older processes may be at work on the same data, and the lock may lapse while a step runs, so a step can be
- * repeated, tolerates others that run it, and leaves documents that the version before can read. To change
- * the schema: append a step, never change one. */
+ * meta/schema holds the version. Opening a store creates the indexes of all missing versions in
+ * order, under a lock that lapses. Processes of the older version may use the data meanwhile,
+ * and the lock may lapse while a version is created. So creating a version must be repeatable,
+ * even by several processes at once, and the previous version must be able to read every
+ * document. To change the schema: add rows of PP_MG_INDEXES with the next version, and increase
+ * SCHEMA. */
+#include "schema.h"
+
 #include <string.h>
 #include <time.h>
 
@@ -21,9 +25,9 @@ static int64_t wall_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* The answer was made at some time between `before` and `after`: what we had stays unless that is impossible,
- * or an answer that took seconds would make us wrong by as much. Nor is a difference that is but noise one.
- */
+/* Sets the offset of the server's clock. The server read its clock at some time between `before`
+ * and `after`. The old offset stays while it is consistent with that, because after an answer
+ * that took seconds a new offset would be wrong by as much. */
 static void set_offset(struct pp_mg *m, int64_t server, int64_t before, int64_t after)
 {
     int64_t least = server - after, most = server - before, was = atomic_load(&m->offset_ms);
@@ -34,14 +38,13 @@ static void set_offset(struct pp_mg *m, int64_t server, int64_t before, int64_t 
 
 enum pp_err pp_mg_hello(struct pp_mg_thread *t)
 {
-    bson_t reply, cmd = BSON_INITIALIZER;
+    bson_t reply;
     bson_iter_t it;
-    BSON_APPEND_INT32(&cmd, "hello", 1);
     int64_t before = wall_ms();
-    enum pp_err err = pp_mg_command(t, &cmd, false, &reply);
+    enum pp_err err = pp_mg_command(t, MQ_HELLO, &reply, "DI", NULL, NULL);
     int64_t after = wall_ms();
-    bson_destroy(&cmd);
-    bool router = pp_mg_doc_text(&reply, "msg") && !strcmp(pp_mg_doc_text(&reply, "msg"), "isdbgrid");
+    const char *msg = pp_mg_doc_text(&reply, "msg");
+    bool router = msg && !strcmp(msg, "isdbgrid");
     if (err == PP_OK && !router && !pp_mg_doc_text(&reply, "setName")) {
         bson_set_error(&t->error, 0, 0, "the server is no member of a replica set");
         err = PP_EMISMATCH;
@@ -56,197 +59,115 @@ enum pp_err pp_mg_hello(struct pp_mg_thread *t)
     return err;
 }
 
-/* --- indexes --- */
+/* --- versions --- */
 
-struct index {
+enum { SCHEMA = 3 }; /* highest version in PP_MG_INDEXES */
+
+static const struct index {
     enum pp_mg_coll coll;
-    int version; /* of the schema, that has it first */
-    const char *spec;
-};
-
-/* README.md says what each serves. The collections without one are here so that they exist. */
-static const struct index indexes[] = {
-    {PP_MG_PHOTOS, 1,
-     "{'key': {'c': 1, 't.s': 1, 't.q': 1, 't.g': 1, 't.h': 1, 't.due': 1}, 'name': 'claim',"
-     " 'partialFilterExpression': {'t.s': 1}}"},
-    {PP_MG_PHOTOS, 1,
-     "{'key': {'t.s': 1, 't.w': 1, 't.lu': 1}, 'name': 'claimed',"
-     " 'partialFilterExpression': {'t.s': {'$gte': 2}}}"},
-    {PP_MG_PHOTOS, 1,
-     "{'key': {'o.h': 1, 'c': 1}, 'name': 'object', 'partialFilterExpression': {'o.h': {'$exists': true}}}"},
-    {PP_MG_ITEMS, 1, "{'key': {'c': 1, 'i': 1, 'r': -1}, 'name': 'newest'}"},
-    {PP_MG_ITEMS, 1,
-     "{'key': {'c': 1, 'ok': 1}, 'name': 'waiting', 'partialFilterExpression': {'ok': {'$exists': true}}}"},
-    {PP_MG_ITEMS, 1, "{'key': {'c': 1, 'b': 1, 'q': 1}, 'name': 'batch'}"},
-    {PP_MG_ITEMS, 2, "{'key': {'q': 1}, 'name': 'outbox', 'partialFilterExpression': {'q': {'$gt': 0}}}"},
-    {PP_MG_BATCHES, 1, "{'key': {'c': 1, '_id': -1}, 'name': 'client'}"},
-    {PP_MG_BATCHES, 1, "{'key': {'f': 1, 'cr': 1}, 'name': 'finished'}"},
-    {PP_MG_ROUTES, 1, "{'key': {'c': 1, 'd': 1}, 'name': 'place'}"},
-    {PP_MG_SINKS, 3, "{'key': {'_id': 1}, 'name': '_id_'}"},
-    {PP_MG_DELIVERIES, 3,
-     "{'key': {'s': 1, 'd': 1, 'q': 1}, 'name': 'due', 'partialFilterExpression': {'d': {'$exists': true}}}"},
-    {PP_MG_DELIVERIES, 3, "{'key': {'s': 1, 'st': 1, 'q': -1}, 'name': 'status'}"},
-    {PP_MG_DELIVERIES, 3, "{'key': {'s': 1, 'st': 1, 'f': 1}, 'name': 'finished'}"},
-    {PP_MG_CLIENTS, 1, NULL},
-    {PP_MG_META, 1, NULL},
-};
-
-static const char *const coll_names[] = {
-#define X(id, name) name,
-    PP_MG_COLLECTIONS(X)
+    int version;
+    const char *name, *keys, *condition;
+} indexes[] = {
+#define X(coll, version, name, keys, condition) {PP_MG_##coll, version, name, keys, condition},
+    PP_MG_INDEXES(X)
 #undef X
 };
 
-/* JSON with single quotes. */
-static void append_spec(bson_t *array, uint32_t number, const char *spec)
+static void append_index(bson_t *specs, uint32_t number, const struct index *index)
 {
-    char json[512], buf[16];
+    char buf[16];
     const char *at;
-    size_t n = strlen(spec);
-    for (size_t i = 0; i <= n && i < sizeof json; i++)
-        json[i] = spec[i] == '\'' ? '"' : spec[i];
-    json[sizeof json - 1] = '\0';
-    bson_t doc;
-    bson_error_t e;
-    if (!bson_init_from_json(&doc, json, -1, &e))
-        return;
-    size_t at_n = bson_uint32_to_string(number, &at, buf, sizeof buf);
-    bson_append_document(array, at, (int)at_n, &doc);
-    bson_destroy(&doc);
+    char *text = bson_strdup_printf("{'key': %s, 'name': '%s'%s%s}", index->keys, index->name,
+                                    index->condition ? ", 'partialFilterExpression': " : "",
+                                    index->condition ? index->condition : "");
+    bson_t *spec = pp_mg_json(text);
+    int n = (int)bson_uint32_to_string(number, &at, buf, sizeof buf);
+    bson_append_document(specs, at, n, spec);
+    bson_destroy(spec);
+    bson_free(text);
 }
 
+/* Creates the indexes that this version adds. */
 static enum pp_err create_indexes(struct pp_mg_thread *t, int version)
 {
     enum pp_err err = PP_OK;
+    pp_assert(version > 0 && version <= SCHEMA, "a version has no indexes");
     for (int c = 0; c < PP_MG_COLL_COUNT && err == PP_OK; c++) {
-        bson_t reply, array, cmd = BSON_INITIALIZER;
+        bson_t reply, specs = BSON_INITIALIZER;
         uint32_t n = 0;
-        BSON_APPEND_UTF8(&cmd, "createIndexes", coll_names[c]);
-        BSON_APPEND_ARRAY_BEGIN(&cmd, "indexes", &array);
         for (size_t i = 0; i < sizeof indexes / sizeof *indexes; i++)
-            if ((int)indexes[i].coll == c && indexes[i].version == version && indexes[i].spec)
-                append_spec(&array, n++, indexes[i].spec);
-        bson_append_array_end(&cmd, &array);
+            if ((int)indexes[i].coll == c && indexes[i].version == version)
+                append_index(&specs, n++, &indexes[i]);
         if (n > 0) {
-            err = pp_mg_command(t, &cmd, true, &reply);
+            err = pp_mg_command(t, MQ_CREATE_INDEXES, &reply, "sA", pp_mg_coll_names[c], &specs);
             bson_destroy(&reply);
         }
-        bson_destroy(&cmd);
+        bson_destroy(&specs);
     }
     return err;
 }
 
-/* --- versions --- */
-
-static enum pp_err create_first(struct pp_mg_thread *t)
-{
-    return create_indexes(t, 1);
-}
-
-static enum pp_err create_outbox(struct pp_mg_thread *t)
-{
-    return create_indexes(t, 2);
-}
-
-static enum pp_err create_deliveries(struct pp_mg_thread *t)
-{
-    return create_indexes(t, 3);
-}
-
-static enum pp_err (*const steps[])(struct pp_mg_thread *t) = {create_first, create_outbox,
-                                                               create_deliveries};
-enum { SCHEMA = sizeof steps / sizeof *steps };
-
 static enum pp_err read_version(struct pp_mg_thread *t, int64_t *version)
 {
-    bson_t filter = BSON_INITIALIZER;
-    const bson_t *doc;
-    *version = 0;
-    BSON_APPEND_UTF8(&filter, F_ID, "schema");
-    struct pp_mg_rows rows = pp_mg_find(t, PP_MG_META, &filter, NULL);
-    while ((doc = pp_mg_next(&rows)))
-        *version = pp_mg_doc_int(doc, "v");
-    bson_destroy(&filter);
-    return pp_mg_rows_end(&rows);
-}
-
-/* Two that write the first version at once collide; the other one's is as good. */
-static enum pp_err write_version(struct pp_mg_thread *t, int64_t version)
-{
-    struct pp_mg_bulk bulk;
-    bson_t max, filter = BSON_INITIALIZER, update = BSON_INITIALIZER;
-    BSON_APPEND_UTF8(&filter, F_ID, "schema");
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "$max", &max);
-    BSON_APPEND_INT64(&max, "v", version);
-    bson_append_document_end(&update, &max);
-    pp_mg_bulk_init(&bulk, t, PP_MG_META);
-    pp_mg_bulk_update(&bulk, &filter, &update, true);
-    bson_destroy(&filter);
-    bson_destroy(&update);
-    return pp_mg_bulk_run(&bulk);
+    struct pp_mg_number v = {"v", 0};
+    enum pp_err err = pp_mg_each(t, MQ_SCHEMA, pp_mg_on_number, &v, "");
+    *version = v.value;
+    return err;
 }
 
 /* --- one process at a time --- */
 
-/* A lease in meta/migrating, by the server's clock. Steps may be run by several at once, but that is slow,
- * and the first to come on an empty database would all create the same collections. PP_EBUSY: somebody
- * else's. */
-static enum pp_err lock(struct pp_mg_thread *t, const bson_oid_t *by)
+/* Takes the lease in meta/migrating, by the server's clock. Several processes could create the
+ * indexes at once, but that is slow, and all would create the same collections. PP_EBUSY:
+ * another process has the lease. */
+static enum pp_err lock_schema(struct pp_mg_thread *t, const bson_oid_t *by)
 {
-    struct pp_mg_bulk bulk;
+    struct pp_mg_done done;
     int64_t now = pp_mg_server_ms(t, wall_ms());
-    bson_t *filter = BCON_NEW(F_ID, "migrating", "until", "{", "$lt", BCON_INT64(now), "}");
-    bson_t *update = BCON_NEW("$set", "{", "by", BCON_OID(by), "until", BCON_INT64(now + LOCK_MS), "}");
-    pp_mg_bulk_init(&bulk, t, PP_MG_META);
-    pp_mg_bulk_update(&bulk, filter, update, true);
-    bson_destroy(filter);
-    bson_destroy(update);
-    enum pp_err err = pp_mg_bulk_run(&bulk);
-    return err == PP_OK && bulk.n_dups > 0 ? PP_EBUSY : err;
+    enum pp_err err = pp_mg_write(t, MQ_SCHEMA_LOCK, &done, "ioi", now, by, now + LOCK_MS);
+    return err == PP_OK && done.n_dups > 0 ? PP_EBUSY : err;
 }
 
-/* What stays for a failure lapses. */
-static void unlock(struct pp_mg_thread *t, const bson_oid_t *by)
+/* Releases the lease. If that fails, the lease lapses. */
+static void unlock_schema(struct pp_mg_thread *t, const bson_oid_t *by)
 {
-    struct pp_mg_bulk bulk;
-    bson_t *filter = BCON_NEW(F_ID, "migrating", "by", BCON_OID(by));
-    pp_mg_bulk_init(&bulk, t, PP_MG_META);
-    pp_mg_bulk_remove(&bulk, filter);
-    bson_destroy(filter);
-    if (pp_mg_bulk_run(&bulk) != PP_OK)
+    if (pp_mg_write(t, MQ_SCHEMA_UNLOCK, NULL, "o", by) != PP_OK)
         pp_log(t->m->log, PP_LOG_WARN, "mongodb: the schema's lock stays until it lapses", NULL);
 }
 
-/* The steps that are missing, the version read again under the lock. */
+/* Reads the version again, now under the lock, and creates the versions that are missing. */
 static enum pp_err run_steps(struct pp_mg_thread *t)
 {
     int64_t version;
     enum pp_err err = read_version(t, &version);
     while (err == PP_OK && version < SCHEMA) {
-        err = steps[version](t);
+        err = create_indexes(t, (int)++version);
+        /* several processes may write the first version at the same time, and all write the same
+         * document */
         if (err == PP_OK)
-            err = write_version(t, ++version);
+            err = pp_mg_write(t, MQ_SCHEMA_SET, NULL, "i", version);
     }
     return err;
 }
 
-/* The server holds back its answer until its topology changes, or LOCK_AGAIN_MS. */
+/* Waits: the server delays its answer until its topology changes, at most LOCK_AGAIN_MS. */
 static enum pp_err wait_a_moment(struct pp_mg_thread *t)
 {
-    bson_t first, second, cmd = BSON_INITIALIZER, wait = BSON_INITIALIZER;
+    static const int64_t wait_ms = LOCK_AGAIN_MS;
+    bson_t first, second, known;
     bson_iter_t it;
-    BSON_APPEND_INT32(&cmd, "hello", 1);
-    BSON_APPEND_INT32(&wait, "hello", 1);
-    enum pp_err err = pp_mg_command(t, &cmd, false, &first);
-    if (err == PP_OK && bson_iter_init_find(&it, &first, "topologyVersion")) {
-        bson_append_iter(&wait, "topologyVersion", -1, &it);
-        BSON_APPEND_INT32(&wait, "maxAwaitTimeMS", LOCK_AGAIN_MS);
-        err = pp_mg_command(t, &wait, false, &second);
-        bson_destroy(&second);
+    const uint8_t *p;
+    uint32_t n;
+    enum pp_err err = pp_mg_command(t, MQ_HELLO, &first, "DI", NULL, NULL);
+    if (err == PP_OK && bson_iter_init_find(&it, &first, "topologyVersion") &&
+        BSON_ITER_HOLDS_DOCUMENT(&it)) {
+        bson_iter_document(&it, &n, &p);
+        if (bson_init_static(&known, p, n)) {
+            err = pp_mg_command(t, MQ_HELLO, &second, "DI", &known, &wait_ms);
+            bson_destroy(&second);
+        }
     }
     bson_destroy(&first);
-    bson_destroy(&cmd);
-    bson_destroy(&wait);
     return err;
 }
 
@@ -257,10 +178,10 @@ enum pp_err pp_mg_migrate(struct pp_mg_thread *t)
     bson_oid_init(&by, NULL);
     enum pp_err err = read_version(t, &version);
     while (err == PP_OK && version < SCHEMA) {
-        err = lock(t, &by);
+        err = lock_schema(t, &by);
         if (err == PP_OK) {
             err = run_steps(t);
-            unlock(t, &by);
+            unlock_schema(t, &by);
         } else if (err == PP_EBUSY) {
             err = wait_a_moment(t);
         }

@@ -1,125 +1,106 @@
-/* store.c: opening the store, carrying requests to its lane and back. See store.h for the picture. */
+/* store.c: opens a store, and carries requests to its threads and back. thread.h has a diagram. */
 #include "store.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/list.h"
+#include "ops.h"
 #include "run.h"
 #include "runtime/lane.h"
+#include "schema.h"
+#include "tasks.h"
 
-enum { OFFSET_READ_MS = 60000, TRY_AGAIN_MS = 1000 };
+enum { OFFSET_READ_MS = 60000, CONNECT_AGAIN_MS = 1000 };
 
-/* A request's place in req.scratch. */
-struct call {
+/* How a store uses the scratch space of a request. */
+struct store_call {
     struct pp_job job;
-    enum pp_mg_op op;
-    pp_mg_run_cb run;
+    const struct pp_mg_op *op;
 };
-_Static_assert(sizeof(struct call) <= sizeof(((struct pp_req *)0)->scratch), "a call fits into scratch");
+_Static_assert(sizeof(struct store_call) <= sizeof(((struct pp_req *)0)->scratch),
+               "a call fits into scratch");
 
 static struct pp_req *req_of(struct pp_job *job)
 {
     return (struct pp_req *)((char *)job - offsetof(struct pp_req, scratch));
 }
 
-/* --- on the lane --- */
+/* --- on a thread of the lane --- */
 
-int64_t pp_mg_monotonic_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t now_ms)
-{
-    return now_ms + atomic_load(&t->m->offset_ms);
-}
-
-/* The server's clock is looked at once a minute, by whichever thread comes first. A failure is the
- * operation's to meet. */
+/* Reads the server's clock once a minute, on the first thread that finds it due. Only logs a
+ * failure, because the operation that follows fails in the same way. */
 static void refresh_offset(struct pp_mg_thread *t)
 {
     int64_t now = pp_mg_monotonic_ms(), read = atomic_load(&t->m->offset_read);
     if (now - read < OFFSET_READ_MS || !atomic_compare_exchange_strong(&t->m->offset_read, &read, now))
         return;
     if (pp_mg_hello(t) != PP_OK)
-        pp_log(t->m->log, PP_LOG_WARN, "mongodb: the server's clock could not be read", "error",
-               t->error.message, NULL);
+        pp_log(t->m->log, PP_LOG_WARN, "mongodb: server clock unreadable", "error", t->error.message, NULL);
 }
 
-/* Whether the server will do, and what the database has to look like. */
+/* Checks the server, and brings the database to the current version. */
 static enum pp_err check_server(struct pp_mg_thread *t)
 {
-    enum pp_mg_op op = t->op;
-    t->op = PP_MG_OP_COUNT;
+    const char *op = t->op;
+    atomic_uint_fast64_t *roundtrips = t->roundtrips;
+    t->op = "open";
+    t->roundtrips = &t->m->roundtrips[0];
     enum pp_err err = pp_mg_hello(t);
     if (err == PP_OK)
         err = pp_mg_migrate(t);
     if (err == PP_OK)
         atomic_store(&t->m->is_open, true);
     t->op = op;
+    t->roundtrips = roundtrips;
     return err;
 }
 
-/* Opened without a server: is there one now? The others wait for the thread that looks. */
+/* For a store that was opened without a server: tries to open it now, at most once per
+ * CONNECT_AGAIN_MS. Other threads wait for the one that tries. */
 static enum pp_err open_late(struct pp_mg_thread *t)
 {
     struct pp_mg *m = t->m;
     enum pp_err err = PP_OK;
     pthread_mutex_lock(&m->opening);
     bool open = atomic_load(&m->is_open);
-    if (!open && pp_mg_monotonic_ms() - m->failed_at < TRY_AGAIN_MS) {
+    if (!open && pp_mg_monotonic_ms() - m->failed_at < CONNECT_AGAIN_MS) {
         err = PP_EIO;
     } else if (!open) {
         err = check_server(t);
         if (err == PP_OK)
-            pp_log(m->log, PP_LOG_INFO, "mongodb: there is a server now", NULL);
+            pp_log(m->log, PP_LOG_INFO, "mongodb: server found", NULL);
         else if (err == PP_EMISMATCH)
-            pp_log(m->log, PP_LOG_ERROR, "mongodb: the server can't be used", "error", t->error.message,
-                   NULL);
+            pp_log(m->log, PP_LOG_ERROR, "mongodb: server unusable", "error", t->error.message, NULL);
         m->failed_at = pp_mg_monotonic_ms();
     }
     pthread_mutex_unlock(&m->opening);
-    return err == PP_OK ? PP_OK : PP_EIO; /* nothing was written */
+    return err == PP_OK ? PP_OK : PP_EIO; /* PP_EIO says that nothing was written */
 }
-
-#define X(name, type)                                                         \
-    static enum pp_err run_##name(struct pp_mg_thread *t, struct pp_req *req) \
-    {                                                                         \
-        return pp_mg_##name(t, (struct type *)req);                           \
-    }
-PP_MG_OPS(X)
-#undef X
 
 static void run(void *state, struct pp_job *job)
 {
     struct pp_mg_thread *t = state;
     struct pp_req *req = req_of(job);
-    const struct call *c = (struct call *)job;
-    t->op = c->op;
+    const struct store_call *c = (struct store_call *)job;
+    t->op = c->op->name;
+    t->roundtrips = &t->m->roundtrips[c->op->number];
     req->err = atomic_load(&t->m->is_open) ? PP_OK : open_late(t);
     if (req->err == PP_OK) {
         refresh_offset(t);
-        req->err = c->run(t, req);
+        req->err = c->op->run(t, req);
     }
+    pp_assert(!t->session, "an operation has left its session open");
     pp_arena_fini(&t->tmp);
 }
 
-/* --- threads --- */
-
-static const char *const coll_names[] = {
-#define X(id, name) name,
-    PP_MG_COLLECTIONS(X)
-#undef X
-};
+/* --- opening and closing threads --- */
 
 static void free_thread(struct pp_mg_thread *t)
 {
+    pp_assert(!t->session, "a thread ends in the midst of reads");
     for (int i = 0; i < PP_MG_COLL_COUNT; i++)
         mongoc_collection_destroy(t->coll[i]);
-    mongoc_database_destroy(t->db);
     pp_arena_fini(&t->tmp);
     free(t);
 }
@@ -131,9 +112,10 @@ static struct pp_mg_thread *new_thread(struct pp_mg *m, mongoc_client_t *client)
         return NULL;
     t->m = m;
     t->client = client;
-    t->db = mongoc_client_get_database(client, m->database);
+    t->op = "open";
+    t->roundtrips = &m->roundtrips[0];
     for (int i = 0; i < PP_MG_COLL_COUNT; i++)
-        t->coll[i] = mongoc_client_get_collection(client, m->database, coll_names[i]);
+        t->coll[i] = mongoc_client_get_collection(client, m->database, pp_mg_coll_names[i]);
     pp_arena_init(&t->tmp, 0);
     return t;
 }
@@ -165,33 +147,46 @@ static void on_done(struct pp_job *job)
     req->done(req);
 }
 
-enum pp_err pp_mg_submit(struct pp_mg *m, struct pp_req *req, enum pp_mg_op op, pp_mg_run_cb run_it)
+enum pp_err pp_mg_submit(struct pp_mg *m, struct pp_req *req, const struct pp_mg_op *op)
 {
-    struct call *c = (struct call *)req->scratch;
-    *c = (struct call){.job = {.work = run, .done = on_done}, .op = op, .run = run_it};
+    struct store_call *c = (struct store_call *)req->scratch;
+    pp_assert(m->home && req->done, "a request has no callback, or the store is closed");
+    pp_assert(op->number > 0 && op->number < PP_MG_OPS_MAX, "an operation has no counter");
+    *c = (struct store_call){.job = {.work = run, .done = on_done}, .op = op};
     return pp_lane_submit(m->home, &c->job);
 }
 
-#define X(name, type)                                                                 \
-    static enum pp_err submit_##name(struct pp_task_store *s, struct type *r)         \
-    {                                                                                 \
-        return pp_mg_submit((struct pp_mg *)s, &r->req, PP_MG_OP_##name, run_##name); \
-    }
-PP_MG_OPS(X)
+/* Numbers of the operations, starting at 1. */
+#define X(name, type) OP_##name,
+enum { OP_OPEN_STORE, PP_MG_STORE_OPS(X) OP_COUNT };
+#undef X
+_Static_assert((int)OP_COUNT <= (int)PP_MG_OPS_MAX, "each operation has a counter");
+
+static struct pp_mg *mg_of(struct pp_task_store *s)
+{
+    return pp_container_of(s, struct pp_mg, base);
+}
+
+#define X(name, type) PP_MG_OPERATION(name, type, pp_mg_##name, pp_task_store, #name)
+PP_MG_STORE_OPS(X)
 #undef X
 
-static bool roundtrips(struct pp_task_store *base, size_t i, const char **name, uint64_t *n)
+bool pp_mg_roundtrips(struct pp_mg *m, const char *const *names, size_t n_names, size_t i, const char **name,
+                      uint64_t *n)
 {
-    static const char *const names[] = {
-#define X(op, type) #op,
-        PP_MG_OPS(X)
-#undef X
-    };
-    if (i >= sizeof names / sizeof *names)
+    if (i >= n_names)
         return false;
     *name = names[i];
-    *n = atomic_load_explicit(&((struct pp_mg *)base)->roundtrips[i], memory_order_relaxed);
+    *n = atomic_load_explicit(&m->roundtrips[i + 1], memory_order_relaxed);
     return true;
+}
+
+static bool roundtrips(struct pp_task_store *s, size_t i, const char **name, uint64_t *n)
+{
+#define X(op, type) #op,
+    static const char *const names[] = {PP_MG_STORE_OPS(X)};
+#undef X
+    return pp_mg_roundtrips(mg_of(s), names, sizeof names / sizeof *names, i, name, n);
 }
 
 void pp_mg_close(struct pp_mg *m)
@@ -205,19 +200,20 @@ void pp_mg_close(struct pp_mg *m)
     if (m->uri)
         mongoc_uri_destroy(m->uri);
     pp_mg_lost_free(m);
+    pp_mg_commands_close(m->commands);
     pthread_mutex_destroy(&m->opening);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }
 
-static void close_store(struct pp_task_store *base)
+static void close_store(struct pp_task_store *s)
 {
-    pp_mg_close((struct pp_mg *)base);
+    pp_mg_close(mg_of(s));
 }
 
 static const struct pp_task_store_ops ops = {
 #define X(name, type) .name = submit_##name,
-    PP_MG_OPS(X)
+    PP_MG_STORE_OPS(X)
 #undef X
         .roundtrips = roundtrips,
     .close = close_store,
@@ -271,7 +267,7 @@ static enum pp_err open_pool(struct pp_mg *m, unsigned threads, char error[PP_MO
     return PP_OK;
 }
 
-/* A client that looks once for a server, or until timeout_ms. NULL: no memory. */
+/* Creates a client that looks for a server once, or until timeout_ms. NULL: out of memory. */
 static mongoc_client_t *first_client(const struct pp_mg *m, bool once)
 {
     mongoc_uri_t *uri = mongoc_uri_copy(m->uri);
@@ -296,7 +292,7 @@ static enum pp_err prepare(struct pp_mg *m, bool later, char error[PP_MONGO_ERRO
     if (t && err != PP_OK) {
         bson_snprintf(error, PP_MONGO_ERROR_MAX, "%s", t->error.message);
         if (later && is_absent(&t->error)) {
-            pp_log(m->log, PP_LOG_WARN, "mongodb: no server yet; what needs it waits", NULL);
+            pp_log(m->log, PP_LOG_WARN, "mongodb: no server yet", NULL);
             err = PP_OK;
         }
     }
@@ -330,9 +326,11 @@ enum pp_err pp_mg_open(struct pp_loop *loop, const struct pp_mongo_options *o, s
     if (!m)
         return PP_ENOMEM;
     mongoc_init();
-    mongoc_log_set_handler(NULL, NULL); /* what matters comes as an error, and is logged by us */
+    /* the driver must not log, because fail() in run.c logs its errors */
+    mongoc_log_set_handler(NULL, NULL);
     m->loop = loop;
     m->log = o->log;
+    pp_mg_commands_open(m->commands);
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->opening, NULL);
     enum pp_err err = read_uri(m, o, error);

@@ -1,19 +1,20 @@
--- Grants slots. After coord_common.lua, coord_rows.lua. KEYS[2] the backlog index.
---   ARGV[3..8] worker, lease, number of the call, the caller's time, reserve ahead, longest request; then for each
---   client of KEYS its cut: rpm, concurrency, shares
--- Answers: id of the data set, now, the latest announcement, then for each client
---   granted:  1, share, shares, spent, taken, taken till, skew of the marks; the marks
---   else:     0, shares in force, ask again at, nothing due
-local worker, lease, call, wall = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local ahead, longest = tonumber(ARGV[7]), tonumber(ARGV[8])
+-- include: coord_common coord_rows
+-- Grants slots. KEYS[2] the backlog index.
+--   ARGV[3..6] worker, lease, number of the call, longest request; then the cut of each client of
+--     KEYS
+-- Answers: id of the data set, now, the latest announcement, then for each client a byte, 1:
+-- granted, and LAYOUT_GRANT with its marks, or LAYOUT_REFUSAL.
+local worker, lease, call, longest = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local ARG0 = 6
 local is_young = young(lease)
--- In this time a share without a row is one that somebody unknown may have held.
-local is_blind = not set.first and now < set.began + lease + math.max(KEPT, longest)
+-- True while a worker that this data set does not know may have sent requests that still count.
+local is_blind = not set.first and now < set.began + lease + math.max(MARKS_KEPT_MS, longest)
 
--- What the latest holder of a share left: what counts as sent now; what may be under way, and until when; marks.
+-- Returns what the latest holder of a share left: permits that count as sent now; its marks;
+-- the number of requests that may be in flight, and until when.
 local function left(key, k, r)
   local spent, marks, taken, till = 0, '', 0, 0
-  if r.till + KEPT > now then
+  if r.till + MARKS_KEPT_MS > now then
     spent = r.reserved
     marks = redis.call('HGET', key, 'm' .. k) or ''
   end
@@ -26,13 +27,13 @@ local function left(key, k, r)
   return spent, marks, taken, till
 end
 
--- The same of a share without a row.
+-- Returns the same for a share without a row.
 local function left_unseen(cut, k)
   if not is_blind then
     return 0, '', 0, 0
   end
-  local till, concurrency = set.began + lease + longest, part(cut.concurrency, cut.n, k)
-  return 0, unseen_marks(part(cut.rpm, cut.n, k), concurrency, lease, ahead), till > now and concurrency or 0, till
+  local till, concurrency = set.began + lease + longest, SHARE_PART(cut.concurrency, cut.n, k)
+  return 0, unseen_marks(SHARE_PART(cut.rpm, cut.n, k), concurrency, lease), till > now and concurrency or 0, till
 end
 
 -- Adds marks to `sums`, n by time.
@@ -40,15 +41,16 @@ local function gather(sums, marks, skew)
   local at = 1
   while at < #marks do
     local ms, n
-    ms, n, at = struct.unpack('<i8I4', marks, at)
+    ms, n, at = struct.unpack(LAYOUT_MARK, marks, at)
     ms = ms + skew
-    if ms > now - KEPT then
+    if ms > now - MARKS_KEPT_MS then
       sums[ms] = (sums[ms] or 0) + n
     end
   end
 end
 
--- Times, newest first; where there are very many, of intervals of 59 ms, the end of which counts for all in it.
+-- Returns the times, newest first. If there are very many, all times of an interval of
+-- RATE_BUCKET_MS are joined at its end.
 local function newest_first(sums)
   local times = {}
   for ms in pairs(sums) do
@@ -57,7 +59,8 @@ local function newest_first(sums)
   if #times > 1100 then
     local joined = {}
     for _, ms in ipairs(times) do
-      local at = math.max(ms, math.min(math.ceil(ms / 59) * 59, now)) -- what lies ahead stays there
+      -- A time in the future stays as it is.
+      local at = math.max(ms, math.min(math.ceil(ms / RATE_BUCKET_MS) * RATE_BUCKET_MS, now))
       joined[at] = (joined[at] or 0) + sums[ms]
     end
     return newest_first(joined)
@@ -66,14 +69,14 @@ local function newest_first(sums)
   return times, sums
 end
 
--- Shares in the order in which they are dealt to: those with the larger part of `total` first. So of the first j
--- dealt, each share gets at most its part as long as j is at most the total: at any time, what all shares may still
--- send is what the whole may.
+-- Returns the order in which shares are dealt to: those with a larger part of `total` first. So no
+-- share gets more than its part while no more than `total` is dealt, and all shares together may
+-- always send as many requests as the whole rate allows.
 local function order(total, n)
   local large, small = {}, {}
-  local most = part(total, n, n - 1) -- the last part is never a smaller one
+  local most = SHARE_PART(total, n, n - 1) -- the last part is a largest one
   for k = 0, n - 1 do
-    local list = part(total, n, k) == most and large or small
+    local list = SHARE_PART(total, n, k) == most and large or small
     list[#list + 1] = k
   end
   for _, k in ipairs(small) do
@@ -82,7 +85,8 @@ local function order(total, n)
   return large
 end
 
--- Deals marks, newest first, one by one to the shares in turn. Returns each share's marks (Redis' times) and number.
+-- Deals the requests of the marks, newest first, one by one to the shares in turn. Returns each
+-- share's marks, by Redis' time.
 local function deal_marks(sums, cut)
   local turn, out, j = order(cut.rpm, cut.n), {}, 0
   local times
@@ -94,14 +98,15 @@ local function deal_marks(sums, cut)
       local k = turn[(j + i - 1) % cut.n + 1]
       local list = out[k] or {}
       out[k] = list
-      list[#list + 1] = struct.pack('<i8I4', ms, math.min(each + (i <= rest and 1 or 0), 4294967295))
+      list[#list + 1] = struct.pack(LAYOUT_MARK, ms, math.min(each + (i <= rest and 1 or 0), 4294967295))
     end
     j = (j + rest) % cut.n
   end
   return out
 end
 
--- A new cut, while nobody holds a share of the old: what earlier holders left is divided among the new shares.
+-- Makes a new cut while nobody holds a share of the old one: divides what earlier holders left
+-- among the new shares.
 local function recut(key, old, rows, cut)
   local sums, taken, till = {}, 0, 0
   for k = 0, old.n - 1 do
@@ -118,8 +123,8 @@ local function recut(key, old, rows, cut)
     gather(sums, marks, r and r.skew or 0)
     taken, till = taken + t, math.max(till, t_till)
   end
-  if is_blind then -- there may have been a higher limit, or none, and this one is new
-    gather(sums, unseen_marks(cut.rpm, cut.concurrency, lease, ahead), 0)
+  if is_blind then -- the lost data set may have had a higher limit, or none
+    gather(sums, unseen_marks(cut.rpm, cut.concurrency, lease), 0)
     if set.began + lease + longest > now then
       taken, till = taken + cut.concurrency, math.max(till, set.began + lease + longest)
     end
@@ -150,7 +155,7 @@ local function refuse(cut, retry, rows, key)
   if empty == 1 and redis.call('HEXISTS', KEYS[2], client_of(key)) == 1 then
     empty = 0
   end
-  return struct.pack('<BI4i8B', 0, cut.n, retry, empty)
+  return '\0' .. struct.pack(LAYOUT_REFUSAL, cut.n, retry, empty)
 end
 
 local function grant(key, cut, k, old)
@@ -162,16 +167,16 @@ local function grant(key, cut, k, old)
   else
     spent, marks, taken, till = left_unseen(cut, k)
   end
-  taken = math.min(taken, part(cut.concurrency, cut.n, k))
+  taken = math.min(taken, SHARE_PART(cut.concurrency, cut.n, k))
   local row = {hold = call, renewed = call, marked = call, till = now + lease, reserved = 0, flying = 0, busy = 0,
                taken = taken, taken_till = till, skew = skew, held = true, worker = worker}
   local stored = marks
-  if spent > 0 then -- whoever comes after this one, before it has written marks, must know of these as well
-    stored = marks .. struct.pack('<i8I4', now - skew, spent)
+  if spent > 0 then -- the next holder must know of these, too, if this one writes no marks
+    stored = marks .. struct.pack(LAYOUT_MARK, now - skew, spent)
   end
   redis.call('HSET', key, 'c', cut_pack(cut), string.format('%d', k), row_pack(row), 'm' .. k, stored)
   keep(key, row, cut.n)
-  return struct.pack('<BI4I4I4I4i8i8', 1, k, cut.n, spent, taken, till, skew) .. marks
+  return '\1' .. struct.pack(LAYOUT_GRANT, k, cut.n, spent, taken, till, skew) .. marks
 end
 
 local function acquire(key, want)
@@ -182,11 +187,11 @@ local function acquire(key, want)
     end
     return grant(key, want, 0, nil)
   end
-  local same, first_end, last_end, free, own = same_cut(cut, want), NEVER, 0
+  local same, first_end, last_end, free, own = same_cut(cut, want), COORD_NEVER, 0
   for k = 0, cut.n - 1 do
     local r = rows[k]
     if r and r.held and r.worker == worker then
-      r.held = false -- it does not know: the answer was lost. What it left is as after a crash
+      r.held = false -- the answer to the grant was lost: the share is as after a crash
       r.till = now
       save(key, k, r)
       own = k
@@ -215,6 +220,6 @@ end
 
 local answer = {set.id, now, set.seq}
 for i = 3, #KEYS do
-  answer[i + 1] = acquire(KEYS[i], cut_unpack(ARGV[i + 6]))
+  answer[i + 1] = acquire(KEYS[i], cut_unpack(ARGV[ARG0 + i - 2]))
 end
 return answer

@@ -1,6 +1,7 @@
--- Reads a page of the index, or says that it is complete. After coord_common.lua. KEYS[2] the backlog index.
---   ARGV[3..4] cursor, page size; or 'complete', the id of the data set that it is true of
--- Answers: id of the data set, complete or not, seq, now, next cursor, client, row, ...
+-- include: coord_common
+-- Reads a page of the index, or marks the index as complete. KEYS[2] the backlog index.
+--   ARGV[3..4] cursor, page size; or 'complete', the id of the data set that is complete
+-- Answers: id of the data set, 1: complete, seq, now, next cursor, {client, row, ...}.
 if ARGV[3] == 'complete' then
   if ARGV[4] == set.id then
     redis.call('HSET', KEYS[1], 'complete', '1')

@@ -1,17 +1,14 @@
--- What every script of the coordinator begins with; see README.md for the keys.
+-- Every script of the coordinator begins with this file; README.md has the keys.
 --   KEYS[1] the data set, {prefix:coord}:set      KEYS[2] as the script says
---   ARGV[1] the time ('': Redis' own; a test passes its own)      ARGV[2] the id of a data set that begins now
--- Times are ms by Redis' clock; they fit into a double. Whatever is missing is made: a wiped Redis is a new
--- data set.
+--   ARGV[1] the time ('': Redis' own; tests pass theirs)      ARGV[2] the id of a data set that
+--     begins now
+-- Times are ms by Redis' clock; they fit into a double. A script that finds no data set begins one:
+-- a wiped Redis is a new data set.
 local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
-
-local KEPT = 61000 -- what is older counts in no window of 60 s, its margin included
-local NEVER = 9007199254740991 -- 2^53 - 1: due never
-local QUEUES = 9
 
 local set = {}
 do
@@ -21,35 +18,35 @@ do
     redis.call('HSET', KEYS[1], 'id', v[1], 'began', now)
   end
   set.id, set.began, set.first, set.complete = v[1], tonumber(v[2]), v[3] and true, v[5] and true
-  set.seq = tonumber(v[4] or 0) -- of the latest announcement
+  set.seq = tonumber(v[4] or 0) -- the number of the latest announcement
 end
 
--- In the first lease of a data set nobody knows what others hold.
+-- True during the first lease of a data set, in which workers may hold slots that it does not know.
 local function young(lease)
   return not set.first and now < set.began + lease
 end
 
--- --- the backlog index: KEYS[2], client -> the seq of its latest announcement, (queue, due) ... ---
+-- --- the backlog index: KEYS[2], client -> number of its latest announcement, (queue, due) ... ---
 
 local function due_read(client)
   local s, d, seq, at, q = redis.call('HGET', KEYS[2], client), {}
   if not s then
     return d
   end
-  seq, at = struct.unpack('<I8', s)
+  seq, at = struct.unpack(LAYOUT_INDEX, s)
   while at < #s do
     local due
-    q, due, at = struct.unpack('<Bi8', s, at)
+    q, due, at = struct.unpack(LAYOUT_ROW, s, at)
     d[q] = due
   end
   return d, seq
 end
 
 local function due_write(client, d, seq)
-  local t = {struct.pack('<I8', seq)}
+  local t = {struct.pack(LAYOUT_INDEX, seq)}
   for q = 0, QUEUES - 1 do
     if d[q] then
-      t[#t + 1] = struct.pack('<Bi8', q, d[q])
+      t[#t + 1] = struct.pack(LAYOUT_ROW, q, d[q])
     end
   end
   if #t > 1 then
@@ -64,8 +61,13 @@ local function next_seq()
   return set.seq
 end
 
--- What processes tell each other: its kind, who sent it (8 bytes; zeros: nobody, it is for all), when, its number.
-local function publish(channel, kind, sender, text)
-  redis.call('PUBLISH', channel, struct.pack('<c1c8i8I8', kind, sender, now, set.seq) .. text)
+-- Rows of announcements: queue, ms from now, client.
+local ANNOUNCED = LAYOUT_ROW .. LAYOUT_NAME
+
+-- Sends a message to all processes: kind, sender (8 bytes; zeros: nobody, all processes read it),
+-- time, number of the latest announcement, text.
+local CHANNEL = string.sub(KEYS[1], 1, -#COORD_KEY_SET - 1) .. COORD_KEY_CHANNEL
+local function publish(kind, sender, text)
+  redis.call('PUBLISH', CHANNEL, kind .. sender .. struct.pack(LAYOUT_STAMP, now, set.seq) .. text)
 end
 local NOBODY = string.rep('\0', 8)

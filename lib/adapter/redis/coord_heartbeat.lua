@@ -1,18 +1,19 @@
--- A sign of life. After coord_common.lua. KEYS[2] worker -> when, what it says of itself; KEYS[3] who is to drain.
---   ARGV[3..7] worker, what it says of itself, channel, sender, 1: clears away those who have been silent for long
--- Answers: id of the data set, '' or what it is asked: 'one', 'all' to drain.
+-- include: coord_common
+-- A worker's heartbeat. KEYS[2] worker -> time, its description; KEYS[3] who is to drain.
+--   ARGV[3..6] worker, its description, sender, 1: remove workers that are silent
+-- Answers: id of the data set; 'one' or 'all' if the worker shall drain (who was asked), else ''.
 local worker = ARGV[3]
-redis.call('HSET', KEYS[2], worker, struct.pack('<i8', now) .. ARGV[4])
-if ARGV[7] == '1' then
+redis.call('HSET', KEYS[2], worker, struct.pack(LAYOUT_TIME, now) .. ARGV[4])
+if ARGV[6] == '1' then
   local all = redis.call('HGETALL', KEYS[2])
   for i = 1, #all, 2 do
-    if struct.unpack('<i8', all[i + 1]) < now - 60000 then
+    if struct.unpack(LAYOUT_TIME, all[i + 1]) < now - WORKER_ALIVE_MS then
       redis.call('HDEL', KEYS[2], all[i])
     end
   end
 end
-redis.call('PEXPIRE', KEYS[2], 120000)
-publish(ARGV[5], 'W', ARGV[6], ARGV[4])
+redis.call('PEXPIRE', KEYS[2], 2 * WORKER_ALIVE_MS)
+publish('W', ARGV[5], ARGV[4])
 local ask = redis.call('HGET', KEYS[3], worker)
 if ask then
   redis.call('HDEL', KEYS[3], worker)

@@ -1,10 +1,12 @@
--- What a process needs to know that comes or comes back. After coord_common.lua. KEYS[2] workers, KEYS[3] slow hosts.
---   ARGV[3] the id of the data set that is the installation's first, or ''; ARGV[4] how many slow hosts it has
---   already (not 0: nobody asks for workers); ARGV[5] at most so many more; ARGV[6] channel
--- Answers: id of the data set, now, workers and what they say, hosts and until when.
+-- include: coord_common
+-- Returns the data that a process needs when it connects. KEYS[2] workers, KEYS[3] slow hosts.
+--   ARGV[3] the id of the installation's first data set, or ''
+--   ARGV[4] number of slow hosts that the process has read already; if not 0, it needs no workers
+--   ARGV[5] number of further slow hosts to answer, at most
+-- Answers: id of the data set, now, {worker, time and description, ...}, {host, slow until, ...}.
 if ARGV[3] == set.id and not set.first then
   redis.call('HSET', KEYS[1], 'first', '1')
-  publish(ARGV[6], 'F', NOBODY, '')
+  publish('F', NOBODY, '')
 end
 local from = tonumber(ARGV[4])
 return {set.id, now, from == 0 and redis.call('HGETALL', KEYS[2]) or {},

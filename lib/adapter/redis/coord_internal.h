@@ -1,18 +1,21 @@
-/* coord_internal.h: what the files of the coordinator share.
+/* coord_internal.h: the declarations that the files of the coordinator share. Each file of this
+ * list uses only itself and the files above it:
  *
- *   coordinator.c     the port's table; open, close; elections; the data set
- *   coord_script.c    a script's arguments, and its sending
+ *   coord_call.c      time; calls of scripts; notes which data set answers
+ *   coord_backlog.c   receives announcements, reads the backlog index
+ *   coord_index.c     the operation `backlog`: returns the index and says if it is complete
+ *   coord_announce.c  sends the announcements of this process
  *   coord_slots.c     acquire, renew, release
- *   coord_backlog.c   the backlog: announcing, hearing, reading the index again
- *   coord_index.c     the operation: the index for those who ask, and whether it is complete
- *   coord_message.c   what processes tell each other: in, and notices out
- *   coord_peers.c     workers' signs of life, drains
+ *   coord_peers.c     heartbeats of workers, requests to drain
  *   coord_slow.c      slow hosts
+ *   coord_dataset.c   reads a data set after a connect; tells Redis which data set was the first
+ *   coord_message.c   receives all messages of other processes, sends notices
+ *   coordinator.c     the port's table of functions; open, close; elections
  *
  * To add an operation: a coord_x.lua, a row in PP_COORD_SCRIPTS, a function that sends it.
  *
- * Times: `now` of a script is Redis' clock; what goes into one or comes out is relative (ms from now) or goes
- * with the caller's own time, so that only the difference counts. */
+ * Times: a script's `now` is Redis' clock. Arguments and answers of scripts have times in ms from
+ * now, or the caller sends its own time with them, so that only the difference counts. */
 #ifndef PP_ADAPTER_REDIS_COORD_INTERNAL_H
 #define PP_ADAPTER_REDIS_COORD_INTERNAL_H
 
@@ -21,56 +24,45 @@
 
 #include "adapter/redis/redis_conn.h"
 #include "adapter/redis/redis_coordinator.h"
+#include "adapter/redis/script_constants.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/check.h"
 #include "base/list.h"
 
-/* name, file, whether it is about slots' rows */
-#define PP_COORD_SCRIPTS(X)                     \
-    X(ACQUIRE, "acquire", acquire, true)        \
-    X(RENEW, "renew", renew, true)              \
-    X(RELEASE, "release", renew, true)          \
-    X(ANNOUNCE, "announce", announce, false)    \
-    X(BACKLOG, "backlog", backlog, false)       \
-    X(ELECT, "elect", elect, false)             \
-    X(HEARTBEAT, "heartbeat", heartbeat, false) \
-    X(DRAIN, "drain", drain, false)             \
-    X(SLOW, "slow", slow, false)                \
-    X(HELLO, "hello", hello, false)
+/* The keys, which all have one hash tag. In addition, each client has a key for its slots. */
+enum coord_key { COORD_SET, COORD_DUE, COORD_WORKERS, COORD_DRAINS, COORD_SLOWED, COORD_LEADERS, COORD_KEYS };
+
+/* the name under which calls are counted, the file, KEYS[2], KEYS[3] (COORD_KEYS: none) */
+#define PP_COORD_SCRIPTS(X)                                           \
+    X(ACQUIRE, "acquire", acquire, COORD_DUE, COORD_KEYS)             \
+    X(RENEW, "renew", renew, COORD_DUE, COORD_KEYS)                   \
+    X(RELEASE, "release", renew, COORD_DUE, COORD_KEYS)               \
+    X(ANNOUNCE, "announce", announce, COORD_DUE, COORD_KEYS)          \
+    X(BACKLOG, "backlog", backlog, COORD_DUE, COORD_KEYS)             \
+    X(ELECT, "elect", elect, COORD_LEADERS, COORD_KEYS)               \
+    X(HEARTBEAT, "heartbeat", heartbeat, COORD_WORKERS, COORD_DRAINS) \
+    X(DRAIN, "drain", drain, COORD_DRAINS, COORD_KEYS)                \
+    X(SLOW, "slow", slow, COORD_SLOWED, COORD_KEYS)                   \
+    X(HELLO, "hello", hello, COORD_WORKERS, COORD_SLOWED)
 
 enum coord_script {
-#define X(id, name, file, rows) COORD_##id,
+#define X(id, name, file, key2, key3) COORD_##id,
     PP_COORD_SCRIPTS(X)
 #undef X
         COORD_SCRIPT_COUNT
 };
 
-/* The one hash tag's keys. */
-enum coord_key { COORD_SET, COORD_DUE, COORD_WORKERS, COORD_DRAINS, COORD_SLOWED, COORD_LEADERS, COORD_KEYS };
-
 enum {
-    COORD_AHEAD_MS = 3000,
-    COORD_ARGS_MAX = 1100,
-    COORD_SLOTS_MAX = 256, /* slots in one call */
-    COORD_SHARES_MAX = 1024,
-    COORD_ROWS_MAX = 512,   /* rows in one message */
-    COORD_RETRY_MS = 200,   /* after Redis has refused something that waits */
-    COORD_SENDER = 8,       /* bytes of a process' name in messages */
-    COORD_ALIVE_MS = 60000, /* since a worker's latest sign of life */
+    COORD_ROWS_MAX = 512, /* rows in one message */
+    COORD_RETRY_MS = 200, /* pause after Redis has refused a message */
+    COORD_SENDER = 8,     /* bytes of the id of the sending process in messages */
     COORD_PEERS_MAX = 1024,
     COORD_NAMES_MAX = 16, /* elections */
     COORD_ID_MAX = 48
 };
 
-/* Of a script, or of a message. */
-struct coord_args {
-    struct pp_buf buf;
-    size_t at[COORD_ARGS_MAX], len[COORD_ARGS_MAX];
-    const char *argv[COORD_ARGS_MAX];
-    int n, n_keys;
-};
-
-struct coord_row; /* coord_backlog.c */
+struct coord_row; /* coord_announce.c */
 struct coord_slow;
 struct coord_peer;
 
@@ -79,41 +71,46 @@ struct coord {
     struct pp_loop *loop;
     struct pp_log *log;
     struct pp_redis *redis;
-    struct pp_timer *flush; /* what waits to be sent; at the end of the turn */
+    struct pp_timer *flush; /* fires at the end of the turn: sends announcements, slow hosts and notices */
     struct pp_redis_coordinator_options o;
     char prefix[80]; /* "{photopool:coord}:" */
     char keys[COORD_KEYS][96];
     char channel[96];
-    struct pp_redis_script scripts[COORD_SCRIPT_COUNT];
-    char *texts[COORD_SCRIPT_COUNT];
-    struct coord_args args;
+    struct pp_redis_call call;
     uint64_t calls; /* scripts sent so far */
     char sender[COORD_SENDER];
     bool closing;
 
-    /* the data set */
-    char dataset[COORD_ID_MAX];
-    char first[COORD_ID_MAX]; /* of which first() has been said; "": none */
-    uint64_t losses;          /* how often it was another one, or the connection was lost */
+    /* coord_call.c, coord_dataset.c: the data set */
+    char dataset[COORD_ID_MAX];                /* id of the data set that answered last; "": not known */
+    void (*on_other_dataset)(struct coord *c); /* called when `dataset` has changed from one id to another */
+    char first[COORD_ID_MAX];                  /* id of the installation's first data set; "": not known */
+    uint64_t losses; /* how often the data set changed, or the connection was lost */
     bool greeting, greet_again;
-    size_t greeted;   /* slow hosts of the greeting under way */
-    int64_t lease_ms; /* latest that was asked for */
+    size_t greeted;   /* number of slow hosts that the greeting has read so far */
+    int64_t lease_ms; /* lease of the latest acquire or renew */
+
+    /* coord_announce.c */
+    struct coord_row *rows; /* uthash: rows that are not announced yet */
+    struct pp_list sending; /* rows of the announcement in flight */
+    bool announcing;
+    bool forgot, forgot_sent; /* forgot: rows were dropped, and Redis does not know it yet;
+                                 forgot_sent: the announcement in flight tells Redis */
+    uint64_t forgotten;       /* how often rows were dropped; coord_index.c reads it */
+
+    /* coord_index.c */
+    struct pp_list rebuilt;   /* requests with `rebuilt` that wait until all rows are announced */
+    char asked[COORD_ID_MAX]; /* the data set of the latest answer about the index */
+    uint64_t asked_forgotten; /* the value of `forgotten` at that answer */
 
     /* coord_backlog.c */
     pp_backlog_cb on_backlog;
     void *backlog_data;
-    struct coord_row *rows; /* uthash: to be announced */
-    struct pp_list sending; /* rows of the announcement under way */
-    bool announcing;
-    bool forgot, forgot_sent; /* rows, beyond the bound; told to Redis in the announcement under way */
-    uint64_t forgotten;       /* how often, for those who rebuild */
-    struct pp_list rebuilt;   /* requests that wait until all is announced */
-    char asked[COORD_ID_MAX]; /* the data set of the latest answer about the index */
-    uint64_t asked_forgotten; /* `forgotten` as of then */
-    bool subscribed, reading, read_again, synced;
+    bool subscribed, reading, read_again;
+    bool synced; /* true: the watcher has received every announcement up to `seen` */
     char cursor[32];
-    uint64_t seen; /* the latest announcement that was passed on; what came before was, too, if `synced` */
-    uint64_t read_seq; /* of the reading under way */
+    uint64_t seen;     /* number of the latest announcement that the watcher received */
+    uint64_t read_seq; /* number of the latest announcement when the reading of the index began */
 
     /* coord_message.c */
     struct pp_buf notices;
@@ -125,7 +122,7 @@ struct coord {
     struct coord_peer *by_id; /* uthash */
     struct coord_peer *peers[COORD_PEERS_MAX];
     size_t n_peers;
-    struct coord_peer *self; /* NULL: no worker */
+    struct coord_peer *self; /* NULL: this process is no worker */
     int64_t beat_at;
     bool beating, beat_again;
     uint32_t beats;
@@ -134,12 +131,12 @@ struct coord {
 
     /* coord_slow.c */
     struct coord_slow *slow;            /* uthash, in order of insertion */
-    struct pp_list slow_new, slow_sent; /* to be told; under way */
+    struct pp_list slow_new, slow_sent; /* hosts not published yet; hosts in the message in flight */
     bool slowing;
 
     struct {
         char name[32];
-        int64_t until; /* led, by coord_now() from before the asking */
+        int64_t until; /* our leadership ends then, by coord_now(); counted from before we asked */
     } led[COORD_NAMES_MAX];
 };
 
@@ -148,77 +145,74 @@ static inline struct coord *coord_of(struct pp_coordinator *c)
     return (struct coord *)c;
 }
 
-/* Milliseconds that pass: monotonic, or the test's. */
-int64_t coord_now(const struct coord *c);
-/* Our wall clock, or the test's. */
-int64_t coord_wall(const struct coord *c);
-/* Redis' clock as we know it, or the test's. */
-int64_t coord_redis_now(const struct coord *c);
+/* --- coord_call.c --- */
 
-/* --- coord_script.c --- */
+int64_t coord_now(const struct coord *c);       /* the monotonic clock, or the test's time */
+int64_t coord_wall(const struct coord *c);      /* our wall clock, or the test's time */
+int64_t coord_redis_now(const struct coord *c); /* Redis' clock as we know it, or the test's time */
 
-void coord_scripts_open(struct coord *c);
-/* False: out of memory. */
-pp_must_check bool coord_scripts_ok(const struct coord *c);
-void coord_scripts_close(struct coord *c);
-
-/* Begins a call with its keys; slots' rows follow by coord_arg_client(). coord_args_from() ends the keys. */
-void coord_args_begin(struct coord *c, const enum coord_key *keys, size_t n);
-void coord_arg_client(struct coord *c, const char *client);
-void coord_args_from(struct coord *c);
-void coord_arg(struct coord *c, const void *p, size_t n);
-void coord_arg_text(struct coord *c, const char *s);
-void coord_arg_num(struct coord *c, int64_t v);
-/* What is put into the buffer between these is one argument. */
-struct pp_buf *coord_arg_open(struct coord *c);
-void coord_arg_close(struct coord *c);
-/* As pp_redis_eval(). */
-pp_must_check enum pp_err coord_send(struct coord *c, enum coord_script script, pp_redis_cb cb, void *data);
-
-/* Whether the answer is an array of at least n with the data set first; notes the data set. */
-bool coord_answer(struct coord *c, const struct redisReply *reply, size_t n);
-bool coord_is_text(const struct redisReply *r);
-/* A time as it goes into scripts; INT64_MAX is "never" there. */
-int64_t coord_due_out(int64_t due_ms);
-
-/* --- coordinator.c --- */
-
-void coord_greet(struct coord *c);
+/* Makes the flush timer fire in `ms` or sooner. */
 void coord_flush_soon(struct coord *c, int64_t ms);
 
-/* --- coord_slots.c --- */
+/* Begins c->call with the keys that the script always has. For acquire and renew the caller adds a
+ * key for each client. */
+struct pp_redis_call *coord_begin(struct coord *c, enum coord_script script);
+/* Ends the keys and adds the arguments that every script takes. coord_begin_args() calls
+ * coord_begin() and this. */
+void coord_keys_end(struct coord *c);
+struct pp_redis_call *coord_begin_args(struct coord *c, enum coord_script script);
+/* Sends c->call; fails as pp_redis_send(). */
+pp_must_check enum pp_err coord_send(struct coord *c, pp_redis_cb cb, void *data);
 
-enum pp_err coord_acquire(struct pp_coordinator *p, struct pp_coord_acquire *r);
-enum pp_err coord_renew(struct pp_coordinator *p, struct pp_coord_renew *r);
-enum pp_err coord_release(struct pp_coordinator *p, struct pp_coord_release *r);
+/* True if the answer has this shape (see pp_redis_is()). Then its first element is the id of the
+ * data set, and this function stores it in c->dataset. */
+bool coord_answer(struct coord *c, const struct redisReply *reply, const char *shape);
+bool coord_is_text(const struct redisReply *r);
+
+/* --- the operations: coord_slots.c, coord_index.c, coordinator.c --- */
+
+#define X(name, type) enum pp_err coord_##name(struct pp_coordinator *p, struct type *r);
+PP_COORD_OPS(X)
+#undef X
 
 /* --- coord_backlog.c --- */
 
-void coord_announce(struct pp_coordinator *p, const struct pp_backlog_row *rows, size_t n);
 void coord_watch(struct pp_coordinator *p, pp_backlog_cb cb, void *data);
-void coord_backlog_flush(struct coord *c);
-/* An announcement: its number; its rows as the scripts write them, `age` ms ago. */
+/* Takes announcement `seq`, which was sent `age` ms ago, and passes it to the watcher if another
+ * process sent it. */
 void coord_backlog_heard(struct coord *c, uint64_t seq, bool own, int64_t age, struct pp_reader *rows);
-/* Something may have been missed: the index is read again and passed on. */
+/* Reads the whole index again and passes it to the watcher. The callers use it when this process
+ * may have missed announcements. */
 void coord_backlog_read(struct coord *c);
-void coord_backlog_close(struct coord *c);
-/* Whether a script that saw announcement `seq` as the latest has seen all that this process announced and was
- * told of. */
-bool coord_backlog_nothing_newer(const struct coord *c, uint64_t seq);
 
-/* A page of the index; "0": the first. */
+/* Asks for the page of the index at `cursor`; "0" is the first page. */
 pp_must_check enum pp_err coord_ask_page(struct coord *c, const char *cursor, pp_redis_cb cb, void *data);
-/* Its answer's rows, as announcements have them: queue, ms from now, client. element[1] is whether the index
- * is complete, [4] the cursor of the next page, "0": none. */
+/* Writes the rows of a page into `out`, in the format of announcements. False: the answer is not
+ * valid, or out of memory. element[1] of the reply is 1 if the index is complete; element[4] is the
+ * cursor of the next page, or "0" after the last one. */
 bool coord_unpack_page(struct coord *c, const struct redisReply *reply, struct pp_buf *out);
-/* The next of such rows; `base_ms`: from when. False: none, or no memory. */
+/* Reads the next row; its due time is ms from `base_ms`. False: not a valid row, or out of memory.
+ */
 bool coord_next_row(struct pp_reader *r, struct pp_arena *arena, int64_t base_ms, struct pp_backlog_row *out);
 
 /* --- coord_index.c --- */
 
-enum pp_err coord_backlog(struct pp_coordinator *p, struct pp_coord_backlog *r);
-/* An announcement was written, or not: for those who wait to call the index complete. */
+/* coord_announce.c calls this when an announcement was written (PP_OK) or failed. Continues or
+ * fails the requests in c->rebuilt, which wait to mark the index as complete. */
 void coord_index_announced(struct coord *c, enum pp_err err);
+
+/* --- coord_announce.c --- */
+
+void coord_announce(struct pp_coordinator *p, const struct pp_backlog_row *rows, size_t n);
+void coord_announce_flush(struct coord *c);
+void coord_announce_close(struct coord *c);
+
+/* --- coord_dataset.c --- */
+
+/* Reads the workers and slow hosts that Redis knows, and tells Redis if its data set is the first.
+ */
+void coord_greet(struct coord *c);
+void coord_first(struct pp_coordinator *p, const char *dataset);
 
 /* --- coord_message.c --- */
 
@@ -234,9 +228,9 @@ void coord_heartbeat(struct pp_coordinator *p, const struct pp_worker_info *info
 bool coord_worker(struct pp_coordinator *p, size_t i, struct pp_worker_info *info, int64_t now_ms);
 enum pp_err coord_drain(struct pp_coordinator *p, const char *worker);
 void coord_watch_drain(struct pp_coordinator *p, void (*cb)(void *data, const char *worker), void *data);
-/* Somebody's sign of life, `age` ms ago. */
+/* Takes a worker's heartbeat that was sent `age` ms ago. */
 void coord_peer_heard(struct coord *c, int64_t age, struct pp_reader *text);
-/* Gives a sign of life at once. */
+/* Sends a heartbeat at once. */
 void coord_beat(struct coord *c);
 void coord_peers_close(struct coord *c);
 
@@ -245,9 +239,9 @@ void coord_peers_close(struct coord *c);
 void coord_slow_host(struct pp_coordinator *p, const char *host, int64_t until_ms, int64_t now_ms);
 int64_t coord_host_slow_until(struct pp_coordinator *p, const char *host, int64_t now_ms);
 void coord_slow_heard(struct coord *c, int64_t age, struct pp_reader *hosts);
-/* One that Redis has kept. */
+/* Takes a slow host that the greeting has read from Redis. */
 void coord_slow_put(struct coord *c, const char *host, size_t n, int64_t until_ms);
-/* The data set is new: what this process found out is told again. */
+/* Publishes the hosts that this process slowed once more, after Redis lost its data. */
 void coord_slow_again(struct coord *c);
 void coord_slow_flush(struct coord *c);
 void coord_slow_close(struct coord *c);

@@ -1,18 +1,24 @@
-/* coord_message.c: what processes tell each other, on one channel. See coord_internal.h.
+/* coord_message.c: the messages that processes send each other on one channel. See
+ * coord_internal.h.
  *
- *   kind, sender (8 bytes; zeros: all take it), Redis' time, number of the latest announcement, then by kind
- *   A  an announcement: rows of queue (and KNOWN), ms from then, client  W  a worker's sign of life
- *   S  slow hosts: ms from then, name                        D  somebody is to drain: ask
- *   N  notices: kind, a, b, five numbers                     F  the data set is the first: ask again
+ * A message begins with its kind (a letter), the id of the sender (8 bytes; zeros: every process
+ * takes the message), Redis' time, and the number of the latest announcement. The rest depends on
+ * the kind; times are ms from Redis' time:
  *
- * All but notices are kept in Redis as well: who has missed messages reads that, and takes it that notices
- * were lost. */
-#include <stdlib.h>
+ *   A  announcements: rows of queue (with PP_COORD_KNOWN), due time, client
+ *   S  slow hosts: end of the wait, name
+ *   W  a worker's heartbeat
+ *   D  some workers shall drain: each worker sends a heartbeat to learn if it is one of them
+ *   F  the data set is the first: workers ask again for slots that were refused
+ *   N  notices: kind, a, b, five numbers
+ *
+ * Redis keeps the data of all kinds but notices. A process that may have missed messages reads
+ * these data, and assumes that notices were lost. */
 #include <string.h>
 
 #include "adapter/redis/coord_internal.h"
 
-enum { NOTICES_MAX = 1 << 20, NOTICE_VALUES = 5, TEXT_MAX = 512 };
+enum { NOTICES_MAX = 1 << 20, TEXT_MAX = 512 };
 
 /* --- notices, out --- */
 
@@ -40,11 +46,11 @@ void coord_notify(struct pp_coordinator *p, const struct pp_notice *notices, siz
         coord_flush_soon(c, 0);
 }
 
-static void published(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_published(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct coord *c = data;
     (void)reply;
-    if (err != PP_OK) /* some of what was in it may have been settings */
+    if (err != PP_OK) /* the lost notice may have been one about settings */
         c->notices_lost = true;
 }
 
@@ -57,23 +63,23 @@ void coord_notices_flush(struct coord *c)
         c->notices_lost = false;
     if (c->notices.n == 0)
         return;
+    pp_assert(c->notices.n <= NOTICES_MAX, "notices are larger than their bound");
     pp_buf_init(&m, NOTICES_MAX + 64);
     pp_buf_u8(&m, 'N');
     pp_buf_put(&m, c->sender, COORD_SENDER);
-    pp_buf_u64(&m, (uint64_t)coord_redis_now(c));
-    pp_buf_u64(&m, 0);
+    pp_redis_pack(&m, PP_LAYOUT_STAMP, (int64_t[]){coord_redis_now(c), 0});
     pp_buf_put(&m, c->notices.p, c->notices.n);
     pp_buf_reset(&c->notices);
     const char *argv[] = {"PUBLISH", c->channel, m.p};
     const size_t lens[] = {7, strlen(c->channel), m.n};
-    if (m.failed || pp_redis_command(c->redis, 3, argv, lens, published, c) != PP_OK)
+    if (m.failed || pp_redis_command(c->redis, 3, argv, lens, on_published, c) != PP_OK)
         c->notices_lost = true;
     pp_buf_fini(&m);
 }
 
 /* --- in --- */
 
-static void lost(struct coord *c)
+static void report_lost(struct coord *c)
 {
     if (c->on_notice)
         c->on_notice(c->notice_data, &(struct pp_notice){.kind = PP_NOTICE_CLIENT, .a = "", .b = ""});
@@ -90,7 +96,7 @@ static bool read_text(struct pp_reader *r, char out[TEXT_MAX])
     return true;
 }
 
-static void heard_notices(struct coord *c, struct pp_reader *r)
+static void on_notices(struct coord *c, struct pp_reader *r)
 {
     char a[TEXT_MAX], b[TEXT_MAX];
 
@@ -101,7 +107,7 @@ static void heard_notices(struct coord *c, struct pp_reader *r)
         memcpy(n.v, r->p, sizeof(n.v));
         r->p += sizeof(n.v);
         r->n -= sizeof(n.v);
-        if (n.kind < PP_NOTICE_KINDS) /* else of a later version */
+        if (n.kind < PP_NOTICE_KINDS) /* a later version may send other kinds */
             c->on_notice(c->notice_data, &n);
     }
 }
@@ -113,11 +119,12 @@ void coord_watch_notices(struct pp_coordinator *p, void (*cb)(void *data, const 
     coord_of(p)->notice_data = data;
 }
 
-/* How long ago; a process that was stopped finds old messages. */
+/* Returns how long ago a message was sent. A process that was stopped for a while reads old
+ * messages. */
 static int64_t age_of(const struct coord *c, int64_t at)
 {
     int64_t age = coord_redis_now(c) - at;
-    return age < 0 ? 0 : age > COORD_ALIVE_MS ? COORD_ALIVE_MS : age;
+    return age < 0 ? 0 : age > PP_WORKER_ALIVE_MS ? PP_WORKER_ALIVE_MS : age;
 }
 
 void coord_on_message(void *data, const char *message, size_t n)
@@ -129,8 +136,8 @@ void coord_on_message(void *data, const char *message, size_t n)
         c->subscribed = true;
         coord_backlog_read(c);
         coord_greet(c);
-        coord_beat(c); /* it may have been asked to drain */
-        lost(c);
+        coord_beat(c); /* the answer says if this worker shall drain */
+        report_lost(c);
         return;
     }
     uint8_t kind = pp_read_u8(&r);
@@ -139,16 +146,16 @@ void coord_on_message(void *data, const char *message, size_t n)
     bool own = memcmp(r.p, c->sender, COORD_SENDER) == 0;
     r.p += COORD_SENDER;
     r.n -= COORD_SENDER;
-    int64_t age = age_of(c, (int64_t)pp_read_u64(&r));
-    uint64_t seq = pp_read_u64(&r);
-    if (r.failed)
+    int64_t stamp[2];
+    if (!pp_redis_unpack(&r, PP_LAYOUT_STAMP, stamp))
         return;
+    int64_t age = age_of(c, stamp[0]);
     if (kind == 'A')
-        coord_backlog_heard(c, seq, own, age, &r);
+        coord_backlog_heard(c, (uint64_t)stamp[1], own, age, &r);
     else if (kind == 'D')
         coord_beat(c);
     else if (kind == 'F')
-        coord_backlog_read(c); /* passing it on wakes the watcher */
+        coord_backlog_read(c); /* wakes the watcher, which asks for slots again */
     else if (own)
         return;
     else if (kind == 'W')
@@ -156,5 +163,5 @@ void coord_on_message(void *data, const char *message, size_t n)
     else if (kind == 'S')
         coord_slow_heard(c, age, &r);
     else if (kind == 'N')
-        heard_notices(c, &r);
+        on_notices(c, &r);
 }

@@ -1,28 +1,30 @@
-/* coord_peers.c: workers' signs of life, and who is asked to drain. See coord_internal.h.
+/* coord_peers.c: workers' heartbeats, and requests to drain. See coord_internal.h.
  *
- * A sign of life goes out every other second: kept in Redis for those who come, published to those who are
- * there. So each process has all workers in memory. Its answer says whether this worker is asked to drain;
- * the request itself is only a message that makes workers give a sign at once. */
+ * A worker sends a heartbeat every other second. Redis publishes it to all processes, and keeps it
+ * for processes that start later. So each process has a list of all workers in memory. The answer
+ * to a heartbeat says if the worker shall drain. The message 'D' makes all workers send a heartbeat
+ * at once, so that they learn of it soon. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/redis/coord_internal.h"
 
-enum { EVERY_MS = 1900, TEXT_MAX = 256, CLEAR_EVERY = 32 };
+enum { BEAT_EVERY_MS = 1900, PEER_TEXT_MAX = 256, CLEAR_EVERY = 32 /* heartbeats */ };
 
 struct coord_peer {
     UT_hash_handle hh;
-    struct pp_worker_info info; /* its strings are the ones below */
-    char id[TEXT_MAX], host[TEXT_MAX], tiers[TEXT_MAX];
+    struct pp_worker_info info; /* its strings point to the members below */
+    char id[PEER_TEXT_MAX], host[PEER_TEXT_MAX], tiers[PEER_TEXT_MAX];
 };
 
 /* --- the list --- */
 
-static void drop(struct coord *c, size_t i)
+static void drop_peer(struct coord *c, size_t i)
 {
     struct coord_peer *p = c->peers[i];
 
+    pp_assert(HASH_COUNT(c->by_id) == c->n_peers, "a worker is not in both the list and the hash");
     HASH_DEL(c->by_id, p);
     memmove(&c->peers[i], &c->peers[i + 1], (c->n_peers - i - 1) * sizeof(c->peers[0]));
     c->n_peers--;
@@ -31,8 +33,8 @@ static void drop(struct coord *c, size_t i)
     free(p);
 }
 
-/* The worker's place; NULL: there are too many, or no memory. */
-static struct coord_peer *place(struct coord *c, const char *id)
+/* Finds a worker, or adds it. NULL: too many workers, or out of memory. */
+static struct coord_peer *find_or_add(struct coord *c, const char *id)
 {
     struct coord_peer *p;
 
@@ -44,15 +46,27 @@ static struct coord_peer *place(struct coord *c, const char *id)
         return NULL;
     memcpy(p->id, id, strlen(id) + 1);
     HASH_ADD_STR(c->by_id, id, p);
+    pp_assert(c->n_peers < COORD_PEERS_MAX, "too many workers");
     c->peers[c->n_peers++] = p;
     return p;
 }
 
+static void set_info(struct coord_peer *p, const struct pp_worker_info *info)
+{
+    p->info = *info;
+    snprintf(p->host, sizeof(p->host), "%s", info->host);
+    snprintf(p->tiers, sizeof(p->tiers), "%s", info->tiers);
+    p->info.id = p->id;
+    p->info.host = p->host;
+    p->info.tiers = p->tiers;
+}
+
+/* Removes workers whose heartbeats have stopped, but never this process. */
 static void clear_silent(struct coord *c, int64_t now_ms)
 {
     for (size_t i = c->n_peers; i-- > 0;)
-        if (now_ms - c->peers[i]->info.seen_at > COORD_ALIVE_MS && c->peers[i] != c->self)
-            drop(c, i);
+        if (now_ms - c->peers[i]->info.seen_at > PP_WORKER_ALIVE_MS && c->peers[i] != c->self)
+            drop_peer(c, i);
 }
 
 bool coord_worker(struct pp_coordinator *p, size_t i, struct pp_worker_info *info, int64_t now_ms)
@@ -61,13 +75,13 @@ bool coord_worker(struct pp_coordinator *p, size_t i, struct pp_worker_info *inf
 
     if (i == 0)
         clear_silent(c, now_ms);
-    if (i >= c->n_peers || now_ms - c->peers[i]->info.seen_at > COORD_ALIVE_MS)
+    if (i >= c->n_peers || now_ms - c->peers[i]->info.seen_at > PP_WORKER_ALIVE_MS)
         return false;
     *info = c->peers[i]->info;
     return true;
 }
 
-/* --- as text --- */
+/* --- on the wire --- */
 
 static void pack_info(struct pp_buf *b, const struct pp_worker_info *w, int64_t wall)
 {
@@ -82,11 +96,11 @@ static void pack_info(struct pp_buf *b, const struct pp_worker_info *w, int64_t 
     pp_buf_u64(b, (uint64_t)(wall - w->started_at));
 }
 
-static void read_text(struct pp_reader *r, char out[TEXT_MAX])
+static void read_text(struct pp_reader *r, char out[PEER_TEXT_MAX])
 {
     size_t n;
     const char *p = pp_read_str(r, &n);
-    n = r->failed ? 0 : n < TEXT_MAX ? n : TEXT_MAX - 1;
+    n = r->failed ? 0 : n < PEER_TEXT_MAX ? n : PEER_TEXT_MAX - 1;
     memcpy(out, n > 0 ? p : "", n);
     out[n] = '\0';
 }
@@ -99,7 +113,8 @@ void coord_peer_heard(struct coord *c, int64_t age, struct pp_reader *r)
     read_text(r, in.id);
     read_text(r, in.host);
     read_text(r, in.tiers);
-    in.info = (struct pp_worker_info){.capacity = pp_read_u32(r), .seen_at = seen};
+    in.info = (struct pp_worker_info){
+        .host = in.host, .tiers = in.tiers, .capacity = pp_read_u32(r), .seen_at = seen};
     in.info.in_flight = pp_read_u32(r);
     in.info.clients = pp_read_u32(r);
     in.info.draining = pp_read_u8(r) != 0;
@@ -108,24 +123,20 @@ void coord_peer_heard(struct coord *c, int64_t age, struct pp_reader *r)
     if (r->failed || !in.id[0])
         return;
     clear_silent(c, coord_wall(c));
-    p = place(c, in.id);
+    p = find_or_add(c, in.id);
     if (!p || p == c->self || p->info.seen_at > seen)
         return;
-    p->info = in.info;
-    memcpy(p->host, in.host, sizeof(p->host));
-    memcpy(p->tiers, in.tiers, sizeof(p->tiers));
-    p->info.id = p->id;
-    p->info.host = p->host;
-    p->info.tiers = p->tiers;
+    set_info(p, &in.info);
 }
 
 /* --- our own --- */
 
-static void answered(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_beat_answered(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct coord *c = data;
-    bool ok = err == PP_OK && coord_answer(c, reply, 2) && coord_is_text(reply->element[1]);
+    bool ok = err == PP_OK && coord_answer(c, reply, "tt");
 
+    pp_assert(c->beating, "a heartbeat is answered twice");
     c->beating = false;
     if (c->closing)
         return;
@@ -137,72 +148,61 @@ static void answered(void *data, enum pp_err err, const struct redisReply *reply
 
 void coord_beat(struct coord *c)
 {
-    static const enum coord_key keys[] = {COORD_SET, COORD_WORKERS, COORD_DRAINS};
-
     if (!c->self || !pp_redis_up(c->redis))
         return;
     c->beat_again = c->beating;
     if (c->beating)
         return;
-    coord_args_begin(c, keys, 3);
-    coord_args_from(c);
-    coord_arg_text(c, c->self->id);
-    pack_info(coord_arg_open(c), &c->self->info, coord_wall(c));
-    coord_arg_close(c);
-    coord_arg_text(c, c->channel);
-    coord_arg(c, c->sender, COORD_SENDER);
-    coord_arg_num(c, c->beats++ % CLEAR_EVERY == 0);
+    struct pp_redis_call *call = coord_begin_args(c, COORD_HEARTBEAT);
+    pp_redis_put_text(call, c->self->id);
+    pack_info(pp_redis_word_open(call), &c->self->info, coord_wall(c));
+    pp_redis_word_close(call);
+    pp_redis_put(call, c->sender, COORD_SENDER);
+    pp_redis_put_num(call, c->beats++ % CLEAR_EVERY == 0);
     c->beat_at = coord_now(c);
-    c->beating = coord_send(c, COORD_HEARTBEAT, answered, c) == PP_OK;
+    c->beating = coord_send(c, on_beat_answered, c) == PP_OK;
 }
 
 void coord_heartbeat(struct pp_coordinator *p, const struct pp_worker_info *info)
 {
     struct coord *c = coord_of(p);
-    bool news = !c->self || c->self->info.draining != info->draining;
-    struct coord_peer *self = info->id[0] && strlen(info->id) < TEXT_MAX ? place(c, info->id) : NULL;
+    bool is_news = !c->self || c->self->info.draining != info->draining;
+    struct coord_peer *self =
+        info->id[0] && strlen(info->id) < PEER_TEXT_MAX ? find_or_add(c, info->id) : NULL;
 
     if (!self)
         return;
     c->self = self;
-    self->info = *info;
-    self->info.id = self->id;
-    self->info.host = self->host;
-    self->info.tiers = self->tiers;
-    snprintf(self->host, sizeof(self->host), "%s", info->host);
-    snprintf(self->tiers, sizeof(self->tiers), "%s", info->tiers);
-    if (news || coord_now(c) - c->beat_at >= EVERY_MS)
+    set_info(self, info);
+    if (is_news || coord_now(c) - c->beat_at >= BEAT_EVERY_MS)
         coord_beat(c);
 }
 
 /* --- drains --- */
 
-static void asked(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_drain_asked(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct coord *c = data;
-    if (err != PP_OK || !coord_answer(c, reply, 1))
-        pp_log(c->log, PP_LOG_WARN, "workers could not be asked to drain", "error", pp_err_text(err), NULL);
+    if (err != PP_OK || !coord_answer(c, reply, "t"))
+        pp_log(c->log, PP_LOG_WARN, "request to drain failed", "error", pp_err_text(err), NULL);
 }
 
 enum pp_err coord_drain(struct pp_coordinator *p, const char *worker)
 {
-    static const enum coord_key keys[] = {COORD_SET, COORD_DRAINS};
     struct coord *c = coord_of(p);
     int64_t wall = coord_wall(c);
     struct pp_worker_info w;
     size_t n = 0;
 
-    coord_args_begin(c, keys, 2);
-    coord_args_from(c);
-    coord_arg_text(c, c->channel);
-    coord_arg_text(c, worker ? "one" : "all");
+    struct pp_redis_call *call = coord_begin_args(c, COORD_DRAIN);
+    pp_redis_put_text(call, worker ? "one" : "all");
     for (size_t i = 0; coord_worker(p, i, &w, wall); i++) {
         if (worker && strcmp(w.id, worker) != 0)
             continue;
-        coord_arg_text(c, w.id);
+        pp_redis_put_text(call, w.id);
         n++;
     }
-    return n > 0 ? coord_send(c, COORD_DRAIN, asked, c) : PP_ENOTFOUND;
+    return n > 0 ? coord_send(c, on_drain_asked, c) : PP_ENOTFOUND;
 }
 
 void coord_watch_drain(struct pp_coordinator *p, void (*cb)(void *data, const char *worker), void *data)
@@ -214,5 +214,5 @@ void coord_watch_drain(struct pp_coordinator *p, void (*cb)(void *data, const ch
 void coord_peers_close(struct coord *c)
 {
     while (c->n_peers > 0)
-        drop(c, c->n_peers - 1);
+        drop_peer(c, c->n_peers - 1);
 }

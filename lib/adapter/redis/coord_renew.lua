@@ -1,27 +1,29 @@
--- Renews slots, or lets them go. After coord_common.lua, coord_rows.lua. KEYS[2] the backlog index.
---   ARGV[3..11] worker, lease, number of the call, the caller's time, reserve ahead, 1: lets go, the latest
---   announcement that the caller knows (0: it may have missed some) and of which data set, channel; then two for each
---   client of KEYS:
---   share, reserved, in flight, busy until (caller's time), rpm, concurrency, shares, and when each queue has something
---   due (caller's time) where that is told; marks ('n' before them; '': unchanged)
--- Answers: id of the data set, now, a string with '1' for each that is lost, else '0'.
+-- include: coord_common coord_rows
+-- Renews or releases slots. KEYS[2] the backlog index.
+--   ARGV[3..6] worker, lease, number of the call, the caller's time
+--   ARGV[7] 1: release the slots
+--   ARGV[8..9] the latest announcement that the caller knows (0: it may have missed some), and the
+--     data set of that announcement
+--   then two for each client of KEYS: LAYOUT_RENEWAL by the caller's time, followed by the due time
+--     of each queue if the caller sends them; 'n' and the marks, or '' if they are unchanged
+-- Answers: id of the data set, now, a string with '1' for each slot that is lost, else '0'.
 local worker, lease, call, wall = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local ahead, lets_go, channel = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[11]
-local seen = ARGV[10] == set.id and tonumber(ARGV[9]) or 0
+local releases = ARGV[7] == '1'
+local seen = ARGV[9] == set.id and tonumber(ARGV[8]) or 0
+local ARG0 = 9
 local skew = now - wall
 local is_young = young(lease)
-local ARG0 = 11
-local told, seq = {}, nil -- what is announced at the end
+local told, seq = {}, nil -- rows to announce at the end, and their number
 
 local function unpack_renewal(s)
   local a, at = {}
-  a.share, a.reserved, a.flying, a.busy, a.rpm, a.concurrency, a.n, at = struct.unpack('<I4I4I4i8I4I4I4', s)
+  a.share, a.reserved, a.flying, a.busy, a.rpm, a.concurrency, a.n, at = struct.unpack(LAYOUT_RENEWAL, s)
   if at < #s then
     a.due = {}
     for q = 0, QUEUES - 1 do
       local due
-      due, at = struct.unpack('<i8', s, at)
-      if due < NEVER then
+      due, at = struct.unpack(LAYOUT_TIME, s, at)
+      if due < COORD_NEVER then
         a.due[q] = due + skew
       end
     end
@@ -29,14 +31,15 @@ local function unpack_renewal(s)
   return a
 end
 
--- This data set has lost the slot, or never had it: it is its holder's to say what it was, for the first lease.
+-- Creates the row of a slot that the data set does not know. Only during its first lease, in which
+-- it believes a worker that says that it holds the slot.
 local function recreate(key, a, cut, rows)
   local new = {rpm = a.rpm, concurrency = a.concurrency, n = math.max(a.n, 1)}
   if not is_young or rows[a.share] or a.share >= new.n or (cut and not same_cut(cut, new)) then
     return nil
   end
-  local rate, concurrency = part(new.rpm, new.n, a.share), part(new.concurrency, new.n, a.share)
-  redis.call('HSET', key, 'c', cut_pack(new), 'm' .. a.share, unseen_marks(rate, concurrency, lease, ahead))
+  local rate, concurrency = SHARE_PART(new.rpm, new.n, a.share), SHARE_PART(new.concurrency, new.n, a.share)
+  redis.call('HSET', key, 'c', cut_pack(new), 'm' .. a.share, unseen_marks(rate, concurrency, lease))
   return {hold = call, renewed = 0, marked = 0, till = now, reserved = 0, flying = 0, busy = 0, taken = 0,
           taken_till = 0, skew = 0, held = true, worker = worker}, new
 end
@@ -48,14 +51,14 @@ local function write(key, a, marks, r)
   end
   if call > r.renewed then
     r.renewed, r.reserved, r.flying, r.busy = call, a.reserved, a.flying, a.busy + skew
-    r.till = lets_go and now or now + lease
-    r.held = not lets_go
+    r.till = releases and now or now + lease
+    r.held = not releases
     r.told = r.told or a.due ~= nil
   end
   save(key, a.share, r)
 end
 
--- Whether this worker alone knows what the client has due.
+-- True if no other worker holds a slot of the client, so that the caller knows all due times.
 local function alone(key, rows, share)
   for k, r in pairs(rows) do
     if k ~= share and r.held then
@@ -68,21 +71,21 @@ end
 local function tell(client, d)
   seq = seq or next_seq()
   for q, due in pairs(d) do
-    told[#told + 1] = struct.pack('<Bi8Bc0', q, due - now, #client, client)
+    told[#told + 1] = struct.pack(ANNOUNCED, q, due - now, #client, client)
   end
   due_write(client, d, seq)
 end
 
--- Puts what the holder knows into the index. What others have announced and it can't know of stays.
+-- Writes the holder's due times into the index. Announcements that it has not seen stay.
 local function index(key, a, is_alone)
   local client = client_of(key)
   local d, known = due_read(client)
   local may_raise = is_alone and seen >= (known or 0)
   local changed, lowered = false, false
   for q = 0, QUEUES - 1 do
-    local was, due = d[q] or NEVER, a.due[q] or NEVER
+    local was, due = d[q] or COORD_NEVER, a.due[q] or COORD_NEVER
     if (due < was or may_raise) and due ~= was and not (due <= now and was <= now) then
-      d[q] = due < NEVER and due or nil
+      d[q] = due < COORD_NEVER and due or nil
       changed, lowered = true, lowered or due < was
     end
   end
@@ -115,7 +118,7 @@ local function renew(key, a, marks)
   if a.due then
     index(key, a, mine and alone(key, rows, a.share))
   end
-  if lets_go then
+  if releases then
     announce(key)
   end
   return mine and '0' or '1'
@@ -127,6 +130,6 @@ for i = 3, #KEYS do
   lost[i - 2] = renew(KEYS[i], unpack_renewal(ARGV[j]), ARGV[j + 1])
 end
 if #told > 0 then
-  publish(channel, 'A', NOBODY, table.concat(told))
+  publish('A', NOBODY, table.concat(told))
 end
 return {set.id, now, table.concat(lost)}

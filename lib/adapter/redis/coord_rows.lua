@@ -1,10 +1,10 @@
--- Slots of a client: one hash for each client (KEYS[3] and following), {prefix:coord}:s:<client>
+-- The slots of a client: one hash per client (KEYS[3] and following), {prefix:coord}:s:<client>
 --   c     the cut in force: rpm, concurrency, shares
---   <k>   share k: its row, as ROW says, and its latest holder
---   m<k>  its marks: (ms, n) ..., their times plus the row's skew are Redis' times
--- A row stays as it was left when its lease ends (till); what follows from that is worked out by whoever takes
--- the slot next. Numbers of calls (hold, renewed, marked) keep what comes late, over a connection that is gone, from
--- undoing what came after it.
+--   <k>   the row of share k, as ROW, and its latest holder
+--   m<k>  the marks of share k: (time, requests) ...; time plus the row's skew is Redis' time
+-- A row stays as it is when its lease ends (till); the next acquire of the slot interprets it. A
+-- row has the numbers of the calls that granted, renewed and marked it (hold, renewed, marked). So
+-- a call that arrives late, over a lost connection, does not undo a later one.
 local ROW = '<I6I6I6i8I4I4i8I4i8i8B'
 
 local function row_unpack(s)
@@ -15,7 +15,7 @@ local function row_unpack(s)
   r.hold, r.renewed, r.marked, r.till, r.reserved, r.flying, r.busy, r.taken, r.taken_till, r.skew, flags, at =
     struct.unpack(ROW, s)
   r.worker = string.sub(s, at)
-  r.told = flags >= 2 -- its holder has said what is due
+  r.told = flags >= 2 -- its holder has said which queues are due
   r.held = flags % 2 == 1 and r.till > now
   return r
 end
@@ -25,26 +25,21 @@ local function row_pack(r)
                      r.skew, (r.held and 1 or 0) + (r.told and 2 or 0)) .. r.worker
 end
 
--- Part k of n of a total, as core/share.c has it.
-local function part(total, n, k)
-  return math.floor(total * (k + 1) / n) - math.floor(total * k / n)
-end
-
 local function cut_unpack(s)
   local c = {}
-  c.rpm, c.concurrency, c.n = struct.unpack('<I4I4I4', s)
+  c.rpm, c.concurrency, c.n = struct.unpack(LAYOUT_CUT, s)
   return c
 end
 
 local function cut_pack(c)
-  return struct.pack('<I4I4I4', c.rpm, c.concurrency, c.n)
+  return struct.pack(LAYOUT_CUT, c.rpm, c.concurrency, c.n)
 end
 
 local function same_cut(a, b)
   return a.rpm == b.rpm and a.concurrency == b.concurrency and a.n == b.n
 end
 
--- The cut in force and the rows by share; nil: nothing is known of the client.
+-- The cut in force and the rows by share; nil: the client is unknown.
 local function load(key)
   local v = redis.call('HMGET', key, 'c', '0')
   if not v[1] then
@@ -68,27 +63,29 @@ local function save(key, k, r)
   redis.call('HSET', key, string.format('%d', k), row_pack(r))
 end
 
--- A client's rows outlive all that could follow from them. n: of how many shares.
+-- Makes the rows of a client with n shares expire after their last lease, request and mark.
 local function keep(key, r, n)
-  local ms = math.max(r.till, r.busy, r.taken_till) + KEPT - now + 60000
+  local ms = math.max(r.till, r.busy, r.taken_till) + MARKS_KEPT_MS - now + MINUTE_MS
   if n > 1 then
     ms = math.max(ms, redis.call('PTTL', key)) -- another share may need it for longer
   end
   redis.call('PEXPIRE', key, ms)
 end
 
--- The name of the client whose rows are in `key`: KEYS[1] ends with 'set', key with 's:' and the name.
+-- Returns the client whose rows are in `key`. KEYS[1] and `key` begin with the same prefix.
 local function client_of(key)
-  return string.sub(key, #KEYS[1])
+  return string.sub(key, #KEYS[1] - #COORD_KEY_SET + #COORD_KEY_SLOTS + 1)
 end
 
--- What somebody may have sent whom this data set has never seen, as marks of Redis' times: the whole rate before the
--- data set began, and what can be reserved (ahead ms, and the concurrency twice) until the last lease that was given
--- before it has ended.
-local function unseen_marks(rate, concurrency, lease, ahead)
+-- Returns marks, by Redis' time, of the requests that a holder may have sent whom this data set has
+-- never seen. They assume the worst: the whole rate when the data set began; and, when the last
+-- lease of the lost data set ended, all that the holder can have reserved (COORD_AHEAD_MS of the
+-- rate and twice the concurrency).
+local function unseen_marks(rate, concurrency, lease)
   if rate == 0 then
     return ''
   end
-  local block = math.floor(rate * ahead / 60000) + 2 * concurrency + 1
-  return struct.pack('<i8I4i8I4', set.began, rate, set.began + lease, math.min(rate, block))
+  local block = math.floor(rate * COORD_AHEAD_MS / RATE_WINDOW_MS) + 2 * concurrency + 1
+  return struct.pack(LAYOUT_MARK, set.began, rate) ..
+         struct.pack(LAYOUT_MARK, set.began + lease, math.min(rate, block))
 end

@@ -1,86 +1,61 @@
-/* coord_slots.c: acquire, renew, release: one script call for up to COORD_SLOTS_MAX slots, several calls for
- * more. See coord_internal.h; what the scripts do is in coord_acquire.lua and coord_renew.lua.
+/* coord_slots.c: acquire, renew and release. One script call has up to SLOTS_MAX slots; a request
+ * with more slots makes several calls. See coord_internal.h, coord_acquire.lua and coord_renew.lua.
  *
- * Clocks. A time of ours is stored with the difference of Redis' clock and ours as the script saw it: the
- * script runs after we have read our clock, so it is stored as that or later. An answer's times are
- * translated by our clock as of its arrival, later again. So a mark, a request under way, never count
- * for less than they should, whatever the clocks say; by as much as the two journeys took for more. */
+ * Clocks. We send our own time with each call, and the script translates our times to Redis' clock
+ * by the difference between the two. The script runs after we have read our clock, so a translated
+ * time is correct or too late. We translate the times of an answer by our clock at its arrival,
+ * which again makes them correct or too late. So a mark or a request in flight never counts for too
+ * short a time, even if the clocks differ, and for at most two network journeys too long. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "adapter/redis/coord_internal.h"
 
-/* What is older counts in no window; as in coord_common.lua. */
-#define KEPT_MS 61000
+enum {
+    SLOTS_MAX = 256,
+    SHARES_MAX = 1024,
+    MARK_BYTES = 12,
+    ROUNDING_MS = 3 /* each of the four clock readings may differ by part of a ms from the true time */
+};
 
-/* Clocks are read in whole ms, four times until a time is back. */
-enum { MARK_BYTES = 12, ROUNDING_MS = 3 };
-
-/* In a request's scratch. */
-struct call {
+/* The state of a request (acquire, renew or release); it lies in the request's scratch memory. */
+struct slots_call {
     struct coord *c;
-    size_t left; /* script calls to be answered */
+    size_t left; /* number of script calls that are not answered yet */
     int64_t asked;
 };
-_Static_assert(sizeof(struct call) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
+_Static_assert(sizeof(struct slots_call) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
 
-/* A script call of a request; in its arena. */
-struct chunk {
+/* One script call of a request, with either wants or renewals; it lies in the request's arena. */
+struct slots_chunk {
     struct pp_req *req;
-    size_t from, n;
+    enum coord_script script;
+    const char *worker;
+    int64_t now_ms;
+    struct pp_slot_want *wants;
+    struct pp_slot_renewal *renewals;
+    size_t n;
 };
 
-static struct call *call_of(struct pp_req *req)
+static struct slots_call *call_of(struct pp_req *req)
 {
-    return (struct call *)req->scratch;
+    return (struct slots_call *)req->scratch;
 }
 
-static void ended(struct chunk *k, enum pp_err err)
+static void end_chunk(struct pp_req *req, enum pp_err err)
 {
-    struct pp_req *req = k->req;
+    pp_assert(call_of(req)->left > 0, "a request has more answers than calls");
     if (err != PP_OK && req->err == PP_OK)
         req->err = err;
     if (--call_of(req)->left == 0)
         req->done(req);
 }
 
-/* Sends a request of n slots in as many calls as it takes. `send` packs and sends one. */
-static enum pp_err send_all(struct coord *c, struct pp_req *req, size_t n,
-                            enum pp_err (*send)(struct coord *c, struct chunk *k))
-{
-    struct call *call = call_of(req);
-    size_t from = 0;
-
-    *call = (struct call){.c = c, .asked = coord_now(c)};
-    req->err = PP_OK;
-    do {
-        struct chunk *k = pp_arena_alloc(req->arena, sizeof(*k));
-        enum pp_err err = PP_ENOMEM;
-        if (k) {
-            *k = (struct chunk){
-                .req = req, .from = from, .n = n - from < COORD_SLOTS_MAX ? n - from : COORD_SLOTS_MAX};
-            err = send(c, k);
-            from += k->n;
-        }
-        if (err != PP_OK && call->left == 0)
-            return err;
-        if (err != PP_OK) { /* earlier ones are under way */
-            req->err = err;
-            return PP_OK;
-        }
-        call->left++;
-    } while (from < n);
-    return PP_OK;
-}
-
-static const enum coord_key slot_keys[] = {COORD_SET, COORD_DUE};
-
 /* --- acquire --- */
 
-static bool want_valid(const struct pp_slot_want *w)
+static bool is_want_valid(const struct pp_slot_want *w)
 {
     uint32_t concurrency = w->concurrency > 0 ? w->concurrency : 1;
-    return w->shares <= COORD_SHARES_MAX &&
+    return w->shares <= SHARES_MAX &&
            (w->shares <= 1 || (w->shares <= concurrency && (w->rpm == 0 || w->shares <= w->rpm)));
 }
 
@@ -90,20 +65,21 @@ static int by_time(const void *a, const void *b)
     return (x->at_ms > y->at_ms) - (x->at_ms < y->at_ms);
 }
 
-/* Marks whose times plus `skew` are our clock's. */
+/* Unpacks marks into `w`, oldest first. Adds `skew` to their times, which makes them times of our
+ * clock. False: out of memory. */
 static bool unpack_marks(struct pp_reader *r, struct pp_arena *arena, int64_t skew, int64_t now_ms,
                          struct pp_slot_want *w)
 {
     struct pp_slot_mark *marks = pp_arena_array(arena, r->n / MARK_BYTES + 1, sizeof(*marks));
+    int64_t v[2] = {0};
     bool sorted = true;
 
     if (!marks)
         return false;
     w->marks = marks;
-    while (r->n >= MARK_BYTES) {
-        struct pp_slot_mark m = {.at_ms = (int64_t)pp_read_u64(r) + skew};
-        m.n = pp_read_u32(r);
-        if (m.at_ms <= now_ms - KEPT_MS || m.n == 0)
+    while (r->n >= MARK_BYTES && pp_redis_unpack(r, PP_LAYOUT_MARK, v)) {
+        struct pp_slot_mark m = {.at_ms = v[0] + skew, .n = (uint32_t)v[1]};
+        if (m.at_ms <= now_ms - PP_MARKS_KEPT_MS || m.n == 0)
             continue;
         sorted = sorted && (w->n_marks == 0 || marks[w->n_marks - 1].at_ms <= m.at_ms);
         marks[w->n_marks++] = m;
@@ -113,200 +89,194 @@ static bool unpack_marks(struct pp_reader *r, struct pp_arena *arena, int64_t sk
     return true;
 }
 
-/* One client's answer; `ours` is what our clock is ahead of Redis' at the arrival. */
+/* Unpacks the answer for one client. `ours` is our clock minus Redis' clock at the arrival. */
 static enum pp_err unpack_want(struct pp_reader *r, struct pp_arena *arena, int64_t ours, int64_t now_ms,
                                bool nothing_newer, struct pp_slot_want *w)
 {
-    w->granted = pp_read_u8(r) == 1;
-    w->marks = NULL;
-    w->n_marks = 0;
-    w->spent = w->taken = 0;
-    w->spent_at_ms = now_ms;
-    w->taken_until_ms = w->not_before_ms = w->retry_at_ms = 0;
-    w->empty = false;
-    if (!w->granted) {
-        w->shares = pp_read_u32(r);
-        w->retry_at_ms = (int64_t)pp_read_u64(r) + ours;
-        w->empty = pp_read_u8(r) == 1 && nothing_newer;
-        return r->failed ? PP_ECORRUPT : PP_OK;
-    }
-    w->share = pp_read_u32(r);
-    w->shares = pp_read_u32(r);
-    w->spent = pp_read_u32(r);
-    w->taken = pp_read_u32(r);
-    w->taken_until_ms = (int64_t)pp_read_u64(r) + ours;
-    int64_t skew = (int64_t)pp_read_u64(r);
-    if (w->taken == 0)
-        w->taken_until_ms = 0;
-    if (r->failed)
+    int64_t v[6] = {0};
+
+    *w = (struct pp_slot_want){.client = w->client,
+                               .rpm = w->rpm,
+                               .concurrency = w->concurrency,
+                               .shares = w->shares,
+                               .spent_at_ms = now_ms,
+                               .granted = pp_read_u8(r) == 1};
+    if (!pp_redis_unpack(r, w->granted ? PP_LAYOUT_GRANT : PP_LAYOUT_REFUSAL, v))
         return PP_ECORRUPT;
-    return unpack_marks(r, arena, skew + ours, now_ms, w) ? PP_OK : PP_ENOMEM;
+    if (!w->granted) {
+        w->shares = (uint32_t)v[0];
+        w->retry_at_ms = v[1] + ours;
+        w->empty = v[2] == 1 && nothing_newer;
+        return PP_OK;
+    }
+    w->share = (uint32_t)v[0];
+    w->shares = (uint32_t)v[1];
+    w->spent = (uint32_t)v[2];
+    w->taken = (uint32_t)v[3];
+    w->taken_until_ms = w->taken > 0 ? v[4] + ours : 0;
+    return unpack_marks(r, arena, v[5] + ours, now_ms, w) ? PP_OK : PP_ENOMEM;
 }
 
-static enum pp_err unpack_acquire(struct coord *c, struct pp_coord_acquire *a, const struct chunk *k,
-                                  const struct redisReply *reply)
+/* Returns true if the script saw an index that contained every announcement that this process has
+ * made or received. `seq` is the latest announcement in that index. */
+static bool is_nothing_newer(const struct coord *c, uint64_t seq)
 {
-    if (!coord_answer(c, reply, 3 + k->n) || reply->element[1]->type != REDIS_REPLY_INTEGER ||
-        reply->element[2]->type != REDIS_REPLY_INTEGER)
+    return !c->rows && !c->announcing && c->synced && c->seen <= seq;
+}
+
+static enum pp_err unpack_wants(struct coord *c, const struct slots_chunk *k, const struct redisReply *reply)
+{
+    if (!coord_answer(c, reply, "tii") || reply->elements < 3 + k->n)
         return PP_ECORRUPT;
     int64_t rounding = 0;
     if (!c->o.test_now) {
         pp_loop_update(c->loop);
         rounding = ROUNDING_MS;
     }
-    int64_t now_ms = a->now_ms + coord_now(c) - call_of(&a->req)->asked + rounding;
+    int64_t now_ms = k->now_ms + coord_now(c) - call_of(k->req)->asked + rounding;
     int64_t ours = now_ms - reply->element[1]->integer;
-    bool nothing_newer = coord_backlog_nothing_newer(c, (uint64_t)reply->element[2]->integer);
+    bool nothing_newer = is_nothing_newer(c, (uint64_t)reply->element[2]->integer);
     enum pp_err err = PP_OK;
 
     for (size_t i = 0; i < k->n && err == PP_OK; i++) {
         const struct redisReply *e = reply->element[3 + i];
         struct pp_reader r = {.p = e->str, .n = (size_t)e->len};
-        err = coord_is_text(e)
-                  ? unpack_want(&r, a->req.arena, ours, now_ms, nothing_newer, &a->wants[k->from + i])
-                  : PP_ECORRUPT;
+        err = coord_is_text(e) ? unpack_want(&r, k->req->arena, ours, now_ms, nothing_newer, &k->wants[i])
+                               : PP_ECORRUPT;
     }
     return err;
 }
 
-static void acquired(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_acquired(void *data, enum pp_err err, const struct redisReply *reply)
 {
-    struct chunk *k = data;
-    struct pp_coord_acquire *a = pp_container_of(k->req, struct pp_coord_acquire, req);
-
-    ended(k, err == PP_OK ? unpack_acquire(call_of(k->req)->c, a, k, reply) : err);
-}
-
-static enum pp_err send_acquire(struct coord *c, struct chunk *k)
-{
-    struct pp_coord_acquire *a = pp_container_of(k->req, struct pp_coord_acquire, req);
-
-    coord_args_begin(c, slot_keys, 2);
-    for (size_t i = 0; i < k->n; i++)
-        coord_arg_client(c, a->wants[k->from + i].client);
-    coord_args_from(c);
-    coord_arg_text(c, a->worker);
-    coord_arg_num(c, a->lease_ms);
-    coord_arg_num(c, (int64_t)c->calls);
-    coord_arg_num(c, a->now_ms);
-    coord_arg_num(c, COORD_AHEAD_MS);
-    coord_arg_num(c, c->o.longest_ms);
-    for (size_t i = 0; i < k->n; i++) {
-        const struct pp_slot_want *w = &a->wants[k->from + i];
-        struct pp_buf *b = coord_arg_open(c);
-        pp_buf_u32(b, w->rpm);
-        pp_buf_u32(b, w->concurrency > 0 ? w->concurrency : 1);
-        pp_buf_u32(b, w->shares > 0 ? w->shares : 1);
-        coord_arg_close(c);
-    }
-    return coord_send(c, COORD_ACQUIRE, acquired, k);
-}
-
-enum pp_err coord_acquire(struct pp_coordinator *p, struct pp_coord_acquire *r)
-{
-    struct coord *c = coord_of(p);
-
-    for (size_t i = 0; i < r->n; i++)
-        if (!want_valid(&r->wants[i]))
-            return PP_EINVAL;
-    c->lease_ms = r->lease_ms;
-    return send_all(c, &r->req, r->n, send_acquire);
+    struct slots_chunk *k = data;
+    end_chunk(k->req, err == PP_OK ? unpack_wants(call_of(k->req)->c, k, reply) : err);
 }
 
 /* --- renew, release --- */
 
-static void pack_renewal(struct coord *c, const struct pp_slot_renewal *r)
+static void on_renewed(void *data, enum pp_err err, const struct redisReply *reply)
 {
-    struct pp_buf *b = coord_arg_open(c);
-    pp_buf_u32(b, r->share);
-    pp_buf_u32(b, r->reserved);
-    pp_buf_u32(b, r->in_flight);
-    pp_buf_u64(b, (uint64_t)r->busy_until_ms);
-    pp_buf_u32(b, r->rpm);
-    pp_buf_u32(b, r->concurrency > 0 ? r->concurrency : 1);
-    pp_buf_u32(b, r->shares > 0 ? r->shares : 1);
+    struct slots_chunk *k = data;
+    if (err == PP_OK &&
+        (!coord_answer(call_of(k->req)->c, reply, "tit") || (size_t)reply->element[2]->len != k->n))
+        err = PP_ECORRUPT;
+    for (size_t i = 0; err == PP_OK && i < k->n; i++)
+        k->renewals[i].lost = reply->element[2]->str[i] == '1';
+    end_chunk(k->req, err);
+}
+
+static void put_renewal(struct pp_redis_call *call, const struct pp_slot_renewal *r)
+{
+    struct pp_buf *b = pp_redis_word_open(call);
+    pp_redis_pack(b, PP_LAYOUT_RENEWAL,
+                  (int64_t[]){r->share, r->reserved, r->in_flight, r->busy_until_ms, r->rpm,
+                              r->concurrency > 0 ? r->concurrency : 1, r->shares > 0 ? r->shares : 1});
     for (int q = 0; r->due_ms && q < PP_QUEUES; q++)
-        pp_buf_u64(b, (uint64_t)coord_due_out(r->due_ms[q]));
-    coord_arg_close(c);
-    b = coord_arg_open(c);
+        pp_buf_u64(b, r->due_ms[q] > PP_COORD_NEVER ? PP_COORD_NEVER : (uint64_t)r->due_ms[q]);
+    pp_redis_word_close(call);
+    b = pp_redis_word_open(call);
     if (r->marks)
         pp_buf_putc(b, 'n');
-    for (size_t i = 0; r->marks && i < r->n_marks; i++) {
-        pp_buf_u64(b, (uint64_t)r->marks[i].at_ms);
-        pp_buf_u32(b, r->marks[i].n);
+    for (size_t i = 0; r->marks && i < r->n_marks; i++)
+        pp_redis_pack(b, PP_LAYOUT_MARK, (int64_t[]){r->marks[i].at_ms, r->marks[i].n});
+    pp_redis_word_close(call);
+}
+
+/* --- sending a request in chunks, one script call each --- */
+
+static enum pp_err send_chunk(struct coord *c, struct slots_chunk *k)
+{
+    struct pp_redis_call *call = coord_begin(c, k->script);
+    bool acquires = k->script == COORD_ACQUIRE;
+    for (size_t i = 0; i < k->n; i++) {
+        const char *client = acquires ? k->wants[i].client : k->renewals[i].client;
+        pp_buf_printf(pp_redis_word_open(call), "%s" PP_COORD_KEY_SLOTS "%s", c->prefix, client);
+        pp_redis_word_close(call);
     }
-    coord_arg_close(c);
+    coord_keys_end(c);
+    pp_redis_put_text(call, k->worker);
+    pp_redis_put_num(call, c->lease_ms);
+    pp_redis_put_num(call, (int64_t)c->calls);
+    if (acquires) {
+        pp_redis_put_num(call, c->o.longest_ms);
+        for (size_t i = 0; i < k->n; i++) {
+            const struct pp_slot_want *w = &k->wants[i];
+            pp_redis_pack(
+                pp_redis_word_open(call), PP_LAYOUT_CUT,
+                (int64_t[]){w->rpm, w->concurrency > 0 ? w->concurrency : 1, w->shares > 0 ? w->shares : 1});
+            pp_redis_word_close(call);
+        }
+        return coord_send(c, on_acquired, k);
+    }
+    pp_redis_put_num(call, k->now_ms);
+    pp_redis_put_num(call, k->script == COORD_RELEASE);
+    pp_redis_put_num(call, c->synced ? (int64_t)c->seen : 0);
+    pp_redis_put_text(call, c->dataset);
+    for (size_t i = 0; i < k->n; i++)
+        put_renewal(call, &k->renewals[i]);
+    return coord_send(c, on_renewed, k);
 }
 
-static enum pp_err send_renewals(struct coord *c, struct chunk *k, enum coord_script script,
-                                 const char *worker, int64_t now_ms, const struct pp_slot_renewal *renewals,
-                                 pp_redis_cb cb)
+/* Sends the n slots of a request in chunks. `all` describes the whole request. */
+static enum pp_err send_all(struct coord *c, const struct slots_chunk *all)
 {
-    coord_args_begin(c, slot_keys, 2);
-    for (size_t i = 0; i < k->n; i++)
-        coord_arg_client(c, renewals[k->from + i].client);
-    coord_args_from(c);
-    coord_arg_text(c, worker);
-    coord_arg_num(c, c->lease_ms);
-    coord_arg_num(c, (int64_t)c->calls);
-    coord_arg_num(c, now_ms);
-    coord_arg_num(c, COORD_AHEAD_MS);
-    coord_arg_num(c, script == COORD_RELEASE);
-    coord_arg_num(c, c->synced ? (int64_t)c->seen : 0);
-    coord_arg_text(c, c->dataset);
-    coord_arg_text(c, c->channel);
-    for (size_t i = 0; i < k->n; i++)
-        pack_renewal(c, &renewals[k->from + i]);
-    return coord_send(c, script, cb, k);
-}
+    struct slots_call *call = call_of(all->req);
+    size_t from = 0;
 
-static enum pp_err unpack_renewals(struct coord *c, const struct chunk *k, struct pp_slot_renewal *renewals,
-                                   const struct redisReply *reply)
-{
-    if (!coord_answer(c, reply, 3) || !coord_is_text(reply->element[2]) ||
-        (size_t)reply->element[2]->len != k->n)
-        return PP_ECORRUPT;
-    for (size_t i = 0; i < k->n; i++)
-        renewals[k->from + i].lost = reply->element[2]->str[i] == '1';
+    pp_assert(!(all->script == COORD_ACQUIRE ? (void *)all->renewals : all->wants), "a chunk has both");
+    *call = (struct slots_call){.c = c, .asked = coord_now(c)};
+    all->req->err = PP_OK;
+    do {
+        struct slots_chunk *k = pp_arena_alloc(all->req->arena, sizeof(*k));
+        enum pp_err err = PP_ENOMEM;
+        if (k) {
+            *k = *all;
+            k->wants = all->wants ? all->wants + from : NULL;
+            k->renewals = all->renewals ? all->renewals + from : NULL;
+            k->n = all->n - from < SLOTS_MAX ? all->n - from : SLOTS_MAX;
+            err = send_chunk(c, k);
+            from += k->n;
+        }
+        if (err != PP_OK && call->left == 0)
+            return err;
+        if (err != PP_OK) { /* earlier chunks are in flight and end the request */
+            all->req->err = err;
+            return PP_OK;
+        }
+        call->left++;
+    } while (from < all->n);
     return PP_OK;
 }
 
-static void renewed(void *data, enum pp_err err, const struct redisReply *reply)
+enum pp_err coord_acquire(struct pp_coordinator *p, struct pp_coord_acquire *r)
 {
-    struct chunk *k = data;
-    struct pp_coord_renew *r = pp_container_of(k->req, struct pp_coord_renew, req);
-
-    ended(k, err == PP_OK ? unpack_renewals(call_of(k->req)->c, k, r->renewals, reply) : err);
+    for (size_t i = 0; i < r->n; i++)
+        if (!is_want_valid(&r->wants[i]))
+            return PP_EINVAL;
+    coord_of(p)->lease_ms = r->lease_ms;
+    return send_all(coord_of(p), &(struct slots_chunk){.req = &r->req,
+                                                       .script = COORD_ACQUIRE,
+                                                       .worker = r->worker,
+                                                       .now_ms = r->now_ms,
+                                                       .wants = r->wants,
+                                                       .n = r->n});
 }
 
-static enum pp_err send_renew(struct coord *c, struct chunk *k)
+static enum pp_err send_renewals(struct coord *c, enum coord_script script, struct pp_req *req,
+                                 const char *worker, int64_t now_ms, struct pp_slot_renewal *renewals,
+                                 size_t n)
 {
-    struct pp_coord_renew *r = pp_container_of(k->req, struct pp_coord_renew, req);
-    return send_renewals(c, k, COORD_RENEW, r->worker, r->now_ms, r->renewals, renewed);
+    return send_all(c, &(struct slots_chunk){req, script, worker, now_ms, NULL, renewals, n});
 }
 
 enum pp_err coord_renew(struct pp_coordinator *p, struct pp_coord_renew *r)
 {
-    struct coord *c = coord_of(p);
-    c->lease_ms = r->lease_ms;
-    return send_all(c, &r->req, r->n, send_renew);
-}
-
-static void released(void *data, enum pp_err err, const struct redisReply *reply)
-{
-    struct chunk *k = data;
-    struct pp_coord_release *r = pp_container_of(k->req, struct pp_coord_release, req);
-
-    ended(k, err == PP_OK ? unpack_renewals(call_of(k->req)->c, k, r->renewals, reply) : err);
-}
-
-static enum pp_err send_release(struct coord *c, struct chunk *k)
-{
-    struct pp_coord_release *r = pp_container_of(k->req, struct pp_coord_release, req);
-    return send_renewals(c, k, COORD_RELEASE, r->worker, r->now_ms, r->renewals, released);
+    coord_of(p)->lease_ms = r->lease_ms;
+    return send_renewals(coord_of(p), COORD_RENEW, &r->req, r->worker, r->now_ms, r->renewals, r->n);
 }
 
 enum pp_err coord_release(struct pp_coordinator *p, struct pp_coord_release *r)
 {
-    return send_all(coord_of(p), &r->req, r->n, send_release);
+    return send_renewals(coord_of(p), COORD_RELEASE, &r->req, r->worker, r->now_ms, r->renewals, r->n);
 }

@@ -1,6 +1,7 @@
+-- include: event_common
 -- Appends events with the next numbers, all or none.
---   ARGV 1 channel  2 bytes of data of all together  3.. the events
--- {'ok', first number}, {'stale', what begin() has to name}
+--   ARGV 1 channel  2 bytes of data of all events  3.. the events
+-- Answers: {'ok', first number}, {'stale', the name that begin() must give back}
 local n = #ARGV - 2
 local m = call('HMGET', META, 'set', 'life', 'next', 'end', 'last', 'cleaned', 'bytes')
 local life = life_now()
@@ -21,7 +22,7 @@ local bytes, lost = tonumber(m[7]), call('EXISTS', STREAM) == 0 and tonumber(m[5
 for i = 1, n do
   call('XADD', STREAM, text(next_ + i - 1) .. '-0', 'e', ARGV[i + 2])
 end
-if lost then -- somebody has removed the stream
+if lost then -- the stream was removed
   call('HSET', META, 'cleaned', m[5])
   bytes = 0
 end

@@ -1,16 +1,18 @@
--- Numbers to go on with, where they are needed still, and were reserved after this was said.
---   ARGV 1 channel  2 what an append said is needed  3 first, 4 end of the block  5 wall time, ms
--- {'ok'}, {'unused'}
-local ENOUGH = 1000 -- the largest append
+-- include: event_common
+-- Gives the log a block of numbers. The log leaves the block unused if it needs none any more, or
+-- if the block was not reserved for its present data set and life.
+--   ARGV 1 channel  2 the name that an append answered  3 first, 4 end of the block  5 wall time,
+--     ms
+-- Answers: {'ok'}, {'unused'}
 local first, end_ = tonumber(ARGV[3]), tonumber(ARGV[4])
 local m = call('HMGET', META, 'set', 'life', 'next', 'end', 'last', 'bytes')
 local life = life_now()
 if not m[1] or need(life, m[1]) ~= ARGV[2] then
-  return {'unused'} -- reserved for a data set, or a life, that is over: others may have had higher ones since
+  return {'unused'} -- reserved for an earlier data set or life: higher numbers may be in use
 end
 local next_ = tonumber(m[3] or '0')
 if m[2] == life then
-  if tonumber(m[4]) - next_ >= ENOUGH or first < next_ then
+  if tonumber(m[4]) - next_ >= EVENT_APPEND_MAX or first < next_ then
     return {'unused'}
   end
   call('HSET', META, 'next', ARGV[3], 'end', ARGV[4])
@@ -21,7 +23,7 @@ local last, bytes = tonumber(m[5] or '0'), tonumber(m[6] or '0')
 if first <= last then
   return {'unused'}
 end
-local top -- the highest message there ever was
+local top -- the highest number that the stream ever had
 if call('EXISTS', STREAM) == 1 then
   local info = call('XINFO', 'STREAM', STREAM)
   for i = 1, #info, 2 do
@@ -31,7 +33,7 @@ if call('EXISTS', STREAM) == 1 then
   end
 end
 if m[2] and top and top <= last then
-  -- Another life of this data set: what is there is right, what came after it may be lost.
+  -- A new life of this data set: the events stay, but later ones may be lost.
   if first - 1 > last then
     local gap = '{"from":' .. text(last + 1) .. ',"to":' .. text(first - 1) .. '}'
     call('XADD', STREAM, text(first - 1) .. '-0', 'e', ARGV[5] .. ' . . ' .. gap)

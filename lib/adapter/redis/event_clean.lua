@@ -1,6 +1,8 @@
--- Forgets the oldest events: what is older than a time, and what is too much.
---   ARGV 1 forget what is older, wall ms  2 bytes of data that may stay  3 events at most
--- {forgotten, bytes that stay}
+-- include: event_common
+-- Deletes the oldest events: those before a time, and as many as the data exceed a number of bytes.
+--   ARGV 1 wall time, ms: older events are deleted  2 bytes of data that may stay  3 events to
+--     delete, at most
+-- Answers: {number of deleted events, bytes that stay}
 local before, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 local bytes, n, cut = tonumber(call('HGET', META, 'bytes') or '0'), 0, nil
 local some = call('XRANGE', STREAM, '-', '+', 'COUNT', ARGV[3])
@@ -14,7 +16,7 @@ for i = 1, #some do
   cut = tonumber(string.match(some[i][1], '^%d+'))
   n = n + 1
 end
-if n > 0 then -- trimming first: it is allowed where memory has run out, and then so is the rest
+if n > 0 then -- trimming first: Redis allows it out of memory, and the rest then fits
   call('XTRIM', STREAM, 'MINID', '=', text(cut + 1) .. '-0')
   call('HSET', META, 'cleaned', text(cut), 'bytes', text(bytes))
 end

@@ -1,60 +1,42 @@
-/* event_log.c: the event log on a stream. The scripts (event_*.lua) decide; here are their arguments and
- * answers.
+/* event_log.c: the event log on a stream. The scripts (event_*.lua) do the work; this file packs
+ * their arguments and unpacks their answers.
  *
- * Numbers. A number is `next` of a block that was reserved in the store, and only where the server is in the
- * life in which the block began (event_common.lua): its data can't have gone back since. Otherwise append
- * answers PP_ESTALE and what is needed, a name of the data set and the life; begin gives that back with a
- * block, which therefore was reserved after all that anybody had in a life, or a data set, before.
+ * Numbers. The log takes its numbers from a block that the caller reserved in the store. The block
+ * is valid only in one "life" of the server (event_common.lua), because after a restart or failover
+ * the server may have lost its latest data. Without a valid block append answers PP_ESTALE, and a
+ * name that stands for the data set and the life. The caller then reserves a new block and passes
+ * it to begin with this name. The name proves that the block was reserved after the life began, so
+ * its numbers are above all numbers of earlier lives and data sets.
  *
- * To add a request: a script, a row of SCRIPTS, a function. */
-#include <assert.h>
+ * To add a request: write a script and a function. */
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/redis/event_text.h"
 #include "adapter/redis/redis_conn.h"
 #include "adapter/redis/redis_event_log.h"
+#include "adapter/redis/script_constants.h"
+#include "base/arena.h"
+#include "base/check.h"
 
-#define SCRIPTS(X)    \
-    X(APPEND, append) \
-    X(BEGIN, begin)   \
-    X(READ, read)     \
-    X(CLEAN, clean)
+PP_REDIS_LUA_DECLARE(event_append);
+PP_REDIS_LUA_DECLARE(event_begin);
+PP_REDIS_LUA_DECLARE(event_read);
+PP_REDIS_LUA_DECLARE(event_clean);
 
-enum {
-#define X(id, file) SCRIPT_##id,
-    SCRIPTS(X)
-#undef X
-        SCRIPT_COUNT
-};
-
-PP_REDIS_LUA_DECLARE(event_common);
-#define X(id, file) PP_REDIS_LUA_DECLARE(event_##file);
-SCRIPTS(X)
-#undef X
-
-enum {
-    PREFIX_MAX = 100,
-    KEY_MAX = PREFIX_MAX + 16,
-    EVENTS_MAX = 1000,
-    KEYS = 2,
-    ARGS_MAX = 8,
-    CLEAN_SLICE = 500
-};
-#define APPEND_BYTES_MAX (256u << 20) /* of one append, packed: below what Redis takes */
+enum { PREFIX_MAX = 100, KEY_MAX = PREFIX_MAX + 16, CLEAN_SLICE = 500 };
+#define APPEND_BYTES_MAX (256u << 20) /* bytes of one append; Redis would take more */
 
 struct event_log {
     struct pp_event_log base;
     struct pp_loop *loop;
     struct pp_log *log;
     struct pp_redis *redis;
-    char *texts[SCRIPT_COUNT];
-    struct pp_redis_script scripts[SCRIPT_COUNT];
+    struct pp_redis_call call;
     char stream[KEY_MAX], meta[KEY_MAX], channel[KEY_MAX];
-    uint64_t stale; /* what was needed last */
+    uint64_t stale; /* the name that came with the last PP_ESTALE */
     bool subscribed;
     void (*watch)(void *data);
     void *watch_data;
@@ -67,175 +49,181 @@ static struct event_log *log_of(const struct pp_req *req)
 
 /* --- calls --- */
 
-/* Arguments of a call with few of them. */
-struct args {
-    const char *argv[KEYS + ARGS_MAX];
-    char numbers[ARGS_MAX][24];
-    int n;
-};
-
-static void args_begin(struct args *a, const struct event_log *l)
+static struct pp_redis_call *begin_call(struct event_log *l, const struct pp_redis_script *script)
 {
-    a->argv[0] = l->stream;
-    a->argv[1] = l->meta;
-    a->n = KEYS;
+    pp_assert(l->redis, "a request comes after the close");
+    pp_redis_call_begin(&l->call, script->name, script);
+    pp_redis_put_text(&l->call, l->stream);
+    pp_redis_put_text(&l->call, l->meta);
+    pp_redis_call_keys_end(&l->call);
+    return &l->call;
 }
 
-static void arg_text(struct args *a, const char *s)
-{
-    assert(a->n < KEYS + ARGS_MAX);
-    a->argv[a->n++] = s;
-}
-
-static void arg_number(struct args *a, int64_t v)
-{
-    char *s = a->numbers[a->n - KEYS];
-    snprintf(s, sizeof a->numbers[0], "%" PRId64, v);
-    arg_text(a, s);
-}
-
-static enum pp_err send(struct event_log *l, int script, const struct args *a, pp_redis_cb cb,
-                        struct pp_req *req)
+/* Sends the call. cb gets the port's request, which begins with `req`, as its data. */
+static enum pp_err send_call(struct event_log *l, pp_redis_cb cb, struct pp_req *req)
 {
     req->scratch[0] = (uint64_t)(uintptr_t)l;
-    return pp_redis_eval(l->redis, &l->scripts[script], KEYS, a->n, a->argv, NULL, cb, req);
+    return pp_redis_send(l->redis, &l->call, cb, req);
 }
 
-static void end(struct pp_req *req, enum pp_err err)
+static void end_request(struct pp_req *req, enum pp_err err)
 {
     req->err = err;
     req->done(req);
 }
 
-static bool refused_with(const struct redisReply *reply, const char *word)
-{
-    return reply && reply->str && strncmp(reply->str, word, strlen(word)) == 0;
-}
-
-/* What a script came to that writes. */
+/* Returns the port's error for the answer of a script that writes. */
 static enum pp_err write_err(enum pp_err err, const struct redisReply *reply)
 {
-    if (err == PP_EIO && refused_with(reply, "OOM"))
+    if (err == PP_EIO && pp_redis_refused_with(reply, "OOM"))
         return PP_EFULL;
-    if (err == PP_EIO && refused_with(reply, "MISCONF"))
+    if (err == PP_EIO && pp_redis_refused_with(reply, "MISCONF"))
         return PP_ENOSPC;
     return err == PP_ETIMEOUT ? PP_EUNKNOWN : err;
 }
 
-/* The i-th text of an answer that has n at least; NULL: it has not. */
-static const char *answer(const struct redisReply *reply, size_t n, size_t i)
+static uint64_t number_at(const struct redisReply *reply, size_t i)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < n)
+    return strtoull(reply->element[i]->str, NULL, 10);
+}
+
+/* --- events as texts: "<at> <key> <type> <data>"; a gap has dots for key and type --- */
+
+static void put_event(struct pp_buf *b, const struct pp_event *e)
+{
+    pp_buf_printf(b, "%" PRId64 " %s %s ", e->at_ms, e->key, e->type);
+    pp_buf_put(b, e->data, e->data_n);
+}
+
+/* Returns the next word, or NULL if the word is a dot. Sets *err if there is no word, or if memory
+ * is out. */
+static const char *next_word(struct pp_arena *a, const char **p, const char *end, enum pp_err *err)
+{
+    const char *from = *p, *space = memchr(from, ' ', (size_t)(end - from));
+    if (!space) {
+        *err = PP_ECORRUPT;
         return NULL;
-    return reply->element[i]->type == REDIS_REPLY_STRING ? reply->element[i]->str : NULL;
+    }
+    *p = space + 1;
+    if (space - from == 1 && *from == '.')
+        return NULL;
+    const char *copy = pp_arena_copy(a, from, (size_t)(space - from));
+    if (!copy)
+        *err = PP_ENOMEM;
+    return copy;
+}
+
+/* Parses an event. `text` has n bytes and a NUL after them. */
+static enum pp_err parse_event(struct pp_arena *a, const char *text, size_t n, struct pp_event *e)
+{
+    const char *end = text + n;
+    enum pp_err err = PP_OK;
+    char *rest;
+    e->at_ms = strtoll(text, &rest, 10);
+    if (rest == text || *rest != ' ')
+        return PP_ECORRUPT;
+    const char *p = rest + 1;
+    e->key = next_word(a, &p, end, &err);
+    if (err == PP_OK)
+        e->type = next_word(a, &p, end, &err);
+    if (err != PP_OK)
+        return err;
+    e->data_n = (size_t)(end - p);
+    e->data = pp_arena_copy(a, p, e->data_n);
+    return e->data ? PP_OK : PP_ENOMEM;
 }
 
 /* --- append --- */
 
-static void appended(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_appended(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_log_append *r = data;
     struct event_log *l = log_of(&r->req);
     if (err != PP_OK) {
-        end(&r->req, write_err(err, reply));
+        end_request(&r->req, write_err(err, reply));
         return;
     }
-    const char *word = answer(reply, 2, 0), *value = answer(reply, 2, 1);
-    if (word && value && strcmp(word, "stale") == 0) {
-        r->stale = l->stale = strtoull(value, NULL, 16);
-        end(&r->req, PP_ESTALE);
+    const char *word = pp_redis_is(reply, "tt") ? reply->element[0]->str : "";
+    if (strcmp(word, "stale") == 0) {
+        r->stale = l->stale = strtoull(reply->element[1]->str, NULL, 16);
+        end_request(&r->req, PP_ESTALE);
         return;
     }
-    if (!word || !value || strcmp(word, "ok") != 0) {
-        end(&r->req, PP_EUNKNOWN);
+    if (strcmp(word, "ok") != 0) {
+        end_request(&r->req, PP_EUNKNOWN);
         return;
     }
-    uint64_t first = strtoull(value, NULL, 10);
     for (size_t i = 0; i < r->n; i++)
-        r->events[i].seq = first + i;
-    end(&r->req, PP_OK);
+        r->events[i].seq = number_at(reply, 1) + i;
+    end_request(&r->req, PP_OK);
 }
 
 static enum pp_err append(struct pp_event_log *base, struct pp_log_append *r)
 {
     struct event_log *l = (struct event_log *)base;
-    struct {
-        const char *at[KEYS + 2 + EVENTS_MAX];
-        size_t len[KEYS + 2 + EVENTS_MAX];
-    } * a;
-    char bytes[24];
     uint64_t sum = 0;
-    if (r->n > EVENTS_MAX)
+    if (r->n > PP_EVENT_APPEND_MAX)
         return PP_EINVAL;
     for (size_t i = 0; i < r->n; i++)
         sum += r->events[i].data_n;
-    snprintf(bytes, sizeof bytes, "%" PRIu64, sum);
-    const char *const first[] = {l->stream, l->meta, l->channel, bytes};
-    enum { FIRST = sizeof first / sizeof first[0] };
-    a = malloc(sizeof *a);
-    char *packed =
-        a ? pp_event_texts(r->events, r->n, APPEND_BYTES_MAX, a->at + FIRST, a->len + FIRST) : NULL;
-    enum pp_err err = PP_ENOMEM;
-    if (packed) {
-        for (int i = 0; i < FIRST; i++) {
-            a->at[i] = first[i];
-            a->len[i] = strlen(first[i]);
-        }
-        r->stale = 0;
-        r->req.scratch[0] = (uint64_t)(uintptr_t)l;
-        err = pp_redis_eval(l->redis, &l->scripts[SCRIPT_APPEND], KEYS, FIRST + (int)r->n, a->at, a->len,
-                            appended, r);
+    if (sum > APPEND_BYTES_MAX)
+        return PP_ENOMEM;
+    struct pp_redis_call *call = begin_call(l, &pp_lua_event_append);
+    pp_redis_put_text(call, l->channel);
+    pp_redis_put_num(call, (int64_t)sum);
+    for (size_t i = 0; i < r->n; i++) {
+        put_event(pp_redis_word_open(call), &r->events[i]);
+        pp_redis_word_close(call);
     }
-    free(packed);
-    free(a);
-    return err;
+    r->stale = 0;
+    return send_call(l, on_appended, &r->req);
 }
 
 /* --- begin --- */
 
-static void begun(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_begun(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_log_begin *r = data;
-    end(&r->req, write_err(err, reply)); /* "unused", too: the next append says what is needed then */
+    end_request(
+        &r->req,
+        write_err(err, reply)); /* PP_OK even if the log did not use the block: the next append tells */
 }
 
-static enum pp_err begin(struct pp_event_log *base, struct pp_log_begin *r)
+static enum pp_err begin_block(struct pp_event_log *base, struct pp_log_begin *r)
 {
     struct event_log *l = (struct event_log *)base;
-    struct args a;
     char stale[24];
     if (r->first == 0 || r->first >= r->end || r->end > PP_EVENT_SEQ_MAX)
         return PP_EINVAL;
     snprintf(stale, sizeof stale, "%015" PRIx64, r->stale ? r->stale : l->stale);
-    args_begin(&a, l);
-    arg_text(&a, l->channel);
-    arg_text(&a, stale);
-    arg_number(&a, (int64_t)r->first);
-    arg_number(&a, (int64_t)r->end);
-    arg_number(&a, pp_loop_wall(l->loop));
-    return send(l, SCRIPT_BEGIN, &a, begun, &r->req);
+    struct pp_redis_call *call = begin_call(l, &pp_lua_event_begin);
+    pp_redis_put_text(call, l->channel);
+    pp_redis_put_text(call, stale);
+    pp_redis_put_num(call, (int64_t)r->first);
+    pp_redis_put_num(call, (int64_t)r->end);
+    pp_redis_put_num(call, pp_loop_wall(l->loop));
+    return send_call(l, on_begun, &r->req);
 }
 
 /* --- read --- */
 
-static enum pp_err parse_all(struct pp_log_read *r, const struct redisReply *reply)
+static enum pp_err parse_events(struct pp_log_read *r, const struct redisReply *reply)
 {
-    const char *last = answer(reply, 2, 0), *cleaned = answer(reply, 2, 1);
-    if (!last || !cleaned)
+    if (!pp_redis_is(reply, "tt"))
         return PP_ECORRUPT;
     size_t n = (reply->elements - 2) / 2;
-    r->last = strtoull(last, NULL, 10);
-    r->cleaned = strtoull(cleaned, NULL, 10);
+    r->last = number_at(reply, 0);
+    r->cleaned = number_at(reply, 1);
     r->events = pp_arena_array(r->req.arena, n, sizeof *r->events);
     if (!r->events)
         return PP_ENOMEM;
-    for (size_t i = 0; i < n; i++) {
-        const struct redisReply *text = reply->element[3 + 2 * i];
-        const char *seq = answer(reply, 2, 2 + 2 * i);
-        if (!seq || !answer(reply, 2, 3 + 2 * i))
+    for (size_t i = 2; r->n < n; i += 2) {
+        const struct redisReply *seq = reply->element[i], *text = reply->element[i + 1];
+        if (seq->type != REDIS_REPLY_STRING || text->type != REDIS_REPLY_STRING)
             return PP_ECORRUPT;
-        r->events[i].seq = strtoull(seq, NULL, 10);
-        enum pp_err err = pp_event_parse(r->req.arena, text->str, (size_t)text->len, &r->events[i]);
+        struct pp_event *e = &r->events[r->n];
+        e->seq = number_at(reply, i);
+        enum pp_err err = parse_event(r->req.arena, text->str, (size_t)text->len, e);
         if (err != PP_OK)
             return err;
         r->n++;
@@ -243,68 +231,70 @@ static enum pp_err parse_all(struct pp_log_read *r, const struct redisReply *rep
     return PP_OK;
 }
 
-static void have_read(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_read(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_log_read *r = data;
     if (err == PP_OK)
-        err = parse_all(r, reply);
+        err = parse_events(r, reply);
     else if (err == PP_EUNKNOWN)
-        err = PP_EIO; /* nothing was to be written */
-    end(&r->req, err);
+        err = PP_EIO; /* a read can be repeated: its outcome is never unknown */
+    end_request(&r->req, err);
+}
+
+static int64_t at_most(uint64_t v, uint64_t most)
+{
+    return (int64_t)(v < most ? v : most);
 }
 
 static enum pp_err read_log(struct pp_event_log *base, struct pp_log_read *r)
 {
     struct event_log *l = (struct event_log *)base;
-    struct args a;
     r->n = 0;
     r->events = NULL;
     r->last = r->cleaned = 0;
-    args_begin(&a, l);
-    arg_number(&a, (int64_t)(r->after < PP_EVENT_SEQ_MAX ? r->after : PP_EVENT_SEQ_MAX));
-    arg_number(&a, (int64_t)(r->limit < EVENTS_MAX ? r->limit : EVENTS_MAX));
-    arg_number(&a, (int64_t)(r->max_bytes < APPEND_BYTES_MAX ? r->max_bytes : APPEND_BYTES_MAX));
-    return send(l, SCRIPT_READ, &a, have_read, &r->req);
+    struct pp_redis_call *call = begin_call(l, &pp_lua_event_read);
+    pp_redis_put_num(call, at_most(r->after, PP_EVENT_SEQ_MAX));
+    pp_redis_put_num(call, at_most(r->limit, PP_EVENT_APPEND_MAX));
+    pp_redis_put_num(call, at_most(r->max_bytes, APPEND_BYTES_MAX));
+    return send_call(l, on_read, &r->req);
 }
 
-/* --- clean --- */
+/* --- clean: in slices, so that other requests wait only briefly --- */
 
-static enum pp_err clean_some(struct event_log *l, struct pp_log_clean *r);
+static enum pp_err send_clean(struct event_log *l, struct pp_log_clean *r);
 
-static void cleaned(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_cleaned(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_log_clean *r = data;
-    const char *n = err == PP_OK ? answer(reply, 2, 0) : NULL, *bytes = n ? answer(reply, 2, 1) : NULL;
-    if (!bytes) {
-        end(&r->req, err == PP_OK ? PP_ECORRUPT : write_err(err, reply));
+    if (err != PP_OK || !pp_redis_is(reply, "tt")) {
+        end_request(&r->req, err == PP_OK ? PP_ECORRUPT : write_err(err, reply));
         return;
     }
-    uint64_t some = strtoull(n, NULL, 10), asked = r->req.scratch[1];
+    uint64_t some = number_at(reply, 0), asked = r->req.scratch[1];
+    pp_assert(asked <= CLEAN_SLICE, "a slice is too large");
     r->n += some;
-    r->bytes = strtoull(bytes, NULL, 10);
-    err = some == asked && r->n < r->limit ? clean_some(log_of(&r->req), r) : PP_EFULL;
-    if (err != PP_OK) /* done, or no more can be sent now: what is done is done */
-        end(&r->req, PP_OK);
+    r->bytes = number_at(reply, 1);
+    err = some == asked && r->n < r->limit ? send_clean(log_of(&r->req), r) : PP_EFULL;
+    if (err != PP_OK) /* the last slice is done, or the next one can't be sent */
+        end_request(&r->req, PP_OK);
 }
 
-/* Slices, so that nobody else's request waits for long. */
-static enum pp_err clean_some(struct event_log *l, struct pp_log_clean *r)
+static enum pp_err send_clean(struct event_log *l, struct pp_log_clean *r)
 {
-    struct args a;
-    uint64_t left = r->limit - r->n;
-    r->req.scratch[1] = left < CLEAN_SLICE ? left : CLEAN_SLICE;
-    args_begin(&a, l);
-    arg_number(&a, r->before_ms);
-    arg_number(&a, (int64_t)(r->max_bytes < PP_EVENT_SEQ_MAX ? r->max_bytes : PP_EVENT_SEQ_MAX));
-    arg_number(&a, (int64_t)r->req.scratch[1]);
-    return send(l, SCRIPT_CLEAN, &a, cleaned, &r->req);
+    pp_assert(r->n <= r->limit, "more events were forgotten than asked for");
+    r->req.scratch[1] = (uint64_t)at_most(r->limit - r->n, CLEAN_SLICE);
+    struct pp_redis_call *call = begin_call(l, &pp_lua_event_clean);
+    pp_redis_put_num(call, r->before_ms);
+    pp_redis_put_num(call, at_most(r->max_bytes, PP_EVENT_SEQ_MAX));
+    pp_redis_put_num(call, (int64_t)r->req.scratch[1]);
+    return send_call(l, on_cleaned, &r->req);
 }
 
 static enum pp_err clean(struct pp_event_log *base, struct pp_log_clean *r)
 {
     r->n = 0;
     r->bytes = 0;
-    return clean_some((struct event_log *)base, r);
+    return send_clean((struct event_log *)base, r);
 }
 
 /* --- wake-ups --- */
@@ -312,7 +302,7 @@ static enum pp_err clean(struct pp_event_log *base, struct pp_log_clean *r)
 static void on_push(void *data, const char *message, size_t n)
 {
     struct event_log *l = data;
-    (void)message; /* NULL: the subscription is new, anything may have been missed */
+    (void)message; /* NULL: the subscription is new, and events before it may be missing */
     (void)n;
     if (l->watch)
         l->watch(l->watch_data);
@@ -333,7 +323,7 @@ static void watch(struct pp_event_log *base, void (*cb)(void *data), void *data)
         return;
     l->subscribed = pp_redis_subscribe(l->redis, l->channel, on_push, l) == PP_OK;
     if (!l->subscribed)
-        pp_log(l->log, PP_LOG_WARN, "no wake-ups for events: out of memory", NULL);
+        pp_log(l->log, PP_LOG_WARN, "event wake-ups are off: out of memory", NULL);
 }
 
 static bool roundtrips(struct pp_event_log *base, size_t i, const char **name, uint64_t *n)
@@ -348,14 +338,13 @@ static void close_log(struct pp_event_log *base)
     struct event_log *l = (struct event_log *)base;
     l->watch = NULL;
     pp_redis_close(l->redis);
-    for (int i = 0; i < SCRIPT_COUNT; i++)
-        free(l->texts[i]);
+    pp_redis_call_fini(&l->call);
     free(l);
 }
 
 static const struct pp_event_log_ops ops = {
     .append = append,
-    .begin = begin,
+    .begin = begin_block,
     .read = read_log,
     .clean = clean,
     .watch = watch,
@@ -363,57 +352,28 @@ static const struct pp_event_log_ops ops = {
     .close = close_log,
 };
 
-static bool open_scripts(struct event_log *l)
-{
-    static const struct {
-        const char *name;
-        const unsigned char *text;
-        const size_t *n;
-    } files[SCRIPT_COUNT] = {
-#define X(id, file) {"event_" #file, pp_lua_event_##file, &pp_lua_event_##file##_n},
-        SCRIPTS(X)
-#undef X
-    };
-    for (int i = 0; i < SCRIPT_COUNT; i++) {
-        size_t n = pp_lua_event_common_n + *files[i].n;
-        if (!(l->texts[i] = malloc(n)))
-            return false;
-        memcpy(l->texts[i], pp_lua_event_common, pp_lua_event_common_n);
-        memcpy(l->texts[i] + pp_lua_event_common_n, files[i].text, *files[i].n);
-        pp_redis_script_init(&l->scripts[i], files[i].name, l->texts[i], n);
-    }
-    return true;
-}
-
-static bool good_prefix(const char *s)
-{
-    size_t n = strlen(s);
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)s[i] <= ' ' || s[i] == '{' || s[i] == '}' || s[i] == 0x7f)
-            return false;
-    return n > 0 && n <= PREFIX_MAX;
-}
-
 enum pp_err pp_redis_event_log_open(struct pp_loop *loop, const struct pp_redis_event_log_options *o,
                                     struct pp_event_log **out)
 {
     const char *prefix = o->prefix ? o->prefix : "photopool:events";
-    struct event_log *l = good_prefix(prefix) ? calloc(1, sizeof *l) : NULL;
+    if (!pp_redis_prefix_valid(prefix, PREFIX_MAX))
+        return PP_EINVAL;
+    struct event_log *l = calloc(1, sizeof *l);
     if (!l)
-        return good_prefix(prefix) ? PP_ENOMEM : PP_EINVAL;
+        return PP_ENOMEM;
     l->base.ops = &ops;
     l->loop = loop;
     l->log = o->log;
     snprintf(l->stream, sizeof l->stream, "{%s}:stream", prefix);
     snprintf(l->meta, sizeof l->meta, "{%s}:meta", prefix);
     snprintf(l->channel, sizeof l->channel, "{%s}:tell", prefix);
-    struct pp_redis_options redis = {.url = o->url,
-                                     .log = o->log,
-                                     .timeout_ms = o->timeout_ms,
-                                     .max_in_flight = o->capacity,
-                                     .state = on_state,
-                                     .data = l};
-    enum pp_err err = open_scripts(l) ? pp_redis_open(loop, &redis, &l->redis) : PP_ENOMEM;
+    const struct pp_redis_options redis = {.url = o->url,
+                                           .log = o->log,
+                                           .timeout_ms = o->timeout_ms,
+                                           .max_in_flight = o->capacity,
+                                           .on_state = on_state,
+                                           .data = l};
+    enum pp_err err = pp_redis_open(loop, &redis, &l->redis);
     if (err != PP_OK) {
         close_log(&l->base);
         return err;

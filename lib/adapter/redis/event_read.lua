@@ -1,12 +1,14 @@
--- Events above a number, in slices, so that no more is copied than is asked for.
+-- include: event_common
+-- Returns the events above a number. Reads the stream in slices, so that it copies few events that
+-- do not fit into the answer.
 --   ARGV 1 after  2 events at most  3 bytes of data at most
--- {last, cleaned, number, event, number, event ...}
+-- Answers: {last, cleaned, number, event, number, event ...}
 local SLICE = 64
 local left, room = tonumber(ARGV[2]), tonumber(ARGV[3])
 local m = call('HMGET', META, 'last', 'cleaned')
 local last, cleaned = m[1] or '0', m[2] or '0'
 if call('EXISTS', STREAM) == 0 then
-  return {last, last} -- nothing yet; or somebody has removed it
+  return {last, last} -- no events yet, or the stream was removed
 end
 local out, from = {last, cleaned}, ARGV[1] .. '-0'
 while left > 0 and room >= 0 do

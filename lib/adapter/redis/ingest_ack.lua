@@ -1,8 +1,9 @@
--- Forgets entries that are planned.
---   KEYS from 11, for each: parts, where its id is remembered   ARGV 1 for how long, ms; for each: batch, digest
-for i = 2, #ARGV, 2 do
+-- include: ingest_common
+-- Deletes planned entries, and remembers their ids.
+--   KEYS for each: parts; the hash that remembers its id   ARGV for each: batch, digest
+for i = 1, #ARGV, 2 do
   local batch, meta = ARGV[i], call('HGET', META, ARGV[i])
-  done(KEYS[10 + i], ARGV[i + 1], ARGV[1])
+  done(KEYS[OWN + i + 1], ARGV[i + 1])
   if meta then
     local e = parse(meta)
     if e.aside then
@@ -13,7 +14,7 @@ for i = 2, #ARGV, 2 do
     call('HDEL', META, batch)
     call('ZREM', IDS, batch)
     call('ZREM', CLIENTS, e.client .. ':' .. batch)
-    call('UNLINK', KEYS[9 + i])
+    call('UNLINK', KEYS[OWN + i])
   end
 end
 return 1

@@ -1,39 +1,38 @@
-/* ingest_append.c: payloads packed and sent. See ingest_internal.h.
+/* ingest_append.c: packs payloads and sends them. See ingest_internal.h.
  *
  *   pack (lane) --small--> append
  *               \-large--> ask -> parts, PARTS at once -> append with the last part
  *
- * Parts are stored with a time to live, which the append takes away: an entry is there with its last part or
- * not at all, and parts without an entry expire. Asking first keeps what would be refused from being sent.
- * Where a part's outcome is unknown the whole begins again with asking: sending a part twice changes nothing.
- */
-#include <assert.h>
+ * Parts have a time to live. The append stores the last part together with the entry and removes
+ * the time to live, so an entry has all its parts, and parts without an entry expire. Asking first
+ * avoids sending a large payload that Redis would refuse. Sending a part twice changes nothing. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/redis/ingest_internal.h"
 
-enum { PARTS = 2, PART_TTL_MS = 3600000, ANSWER_RAW = 1024 };
+enum { PARTS = 2, ANSWER_RAW = 1024 };
 
-struct append {
-    struct pp_riq_op op; /* asks, and appends */
+struct riq_append {
+    /* Makes the call that appends. For a large payload it first asks Redis whether it takes it. */
+    struct pp_riq_op op;
     struct pp_ingest_append *r;
     void *packed;
     size_t packed_n;
-    char *answer; /* 'r' and the bytes, or 'z', the number of bytes as u32 and what zlib made of them */
+    char *answer; /* 'r' and the answer's bytes; or 'z', their number as u32, and the bytes packed by zlib */
     size_t answer_n;
-    uint32_t parts;        /* 0: inside */
-    uint32_t next, on_way; /* parts: the next to be sent, sent and not answered */
+    uint32_t parts;           /* number of parts; 0: the payload is in the message */
+    uint32_t next, in_flight; /* the next part to send; number of parts sent and not answered */
     enum pp_err part_err;
 };
 
-struct part {
+struct riq_part {
     struct pp_riq_op op;
-    struct append *a;
+    struct riq_append *a;
 };
 
-static void end(struct append *a, enum pp_err err)
+static void end_append(struct riq_append *a, enum pp_err err)
 {
     free(a->packed);
     free(a->answer);
@@ -42,7 +41,7 @@ static void end(struct append *a, enum pp_err err)
 
 /* --- on the lane --- */
 
-static bool pack_answer(struct append *a)
+static bool pack_answer(struct riq_append *a)
 {
     const struct pp_ingest_append *r = a->r;
     size_t n = r->answer_n, packed_n = 0;
@@ -66,7 +65,7 @@ static bool pack_answer(struct append *a)
 
 static void pack(void *state, struct pp_job *job)
 {
-    struct append *a = pp_container_of(job, struct append, op.job);
+    struct riq_append *a = pp_container_of(job, struct riq_append, op.job);
     (void)state;
     a->packed = pp_riq_pack(a->r->entry.payload, a->r->entry.payload_n, &a->packed_n);
     if (a->r->key && a->packed && !pack_answer(a)) {
@@ -75,9 +74,9 @@ static void pack(void *state, struct pp_job *job)
     }
 }
 
-/* --- what Redis said --- */
+/* --- Redis' answers --- */
 
-static void old_answer(struct append *a, const struct redisReply *reply)
+static void end_with_old_answer(struct riq_append *a, const struct redisReply *reply)
 {
     struct pp_ingest_append *r = a->r;
     const char *s = reply->str;
@@ -94,195 +93,196 @@ static void old_answer(struct append *a, const struct redisReply *reply)
             r->old_answer = raw;
             r->old_answer_n = raw_n;
         }
-        end(a, err == PP_OK ? PP_EEXISTS : err);
+        end_append(a, err == PP_OK ? PP_EEXISTS : err);
         return;
     }
     if (n < 1 || s[0] != 'r') {
-        end(a, PP_ECORRUPT);
+        end_append(a, PP_ECORRUPT);
         return;
     }
     r->old_answer = pp_arena_copy(r->req.arena, s + 1, n - 1);
     r->old_answer_n = r->old_answer ? n - 1 : 0;
-    end(a, r->old_answer ? PP_EEXISTS : PP_ENOMEM);
+    end_append(a, r->old_answer ? PP_EEXISTS : PP_ENOMEM);
 }
 
-/* There already. What was sent more than once may be our own. */
-static void exists(struct append *a, const struct redisReply *answer)
+/* Ends an append whose entry or key exists already. If the call was sent more than once, an earlier
+ * sending may have created both; then the append has succeeded. */
+static void on_exists(struct riq_append *a, const struct redisReply *answer)
 {
     bool own =
         a->op.maybe &&
         (!answer || ((size_t)answer->len == a->answer_n && memcmp(answer->str, a->answer, a->answer_n) == 0));
     if (own)
-        end(a, PP_OK);
+        end_append(a, PP_OK);
     else if (answer)
-        old_answer(a, answer);
+        end_with_old_answer(a, answer);
     else
-        end(a, PP_EEXISTS);
+        end_append(a, PP_EEXISTS);
 }
 
-/* True: it is over. */
-static bool refused(struct append *a, enum pp_err err, const struct redisReply *reply)
+/* Ends the append unless Redis answered "ok". True: it has ended. */
+static bool end_if_refused(struct riq_append *a, enum pp_err err, const struct redisReply *reply)
 {
     if (err != PP_OK) {
-        end(a, pp_riq_err(err, reply));
+        end_append(a, pp_riq_err(err, reply));
         return true;
     }
     const char *word = reply->type == REDIS_REPLY_ARRAY && reply->elements ? reply->element[0]->str : NULL;
     if (word && strcmp(word, "ok") == 0)
         return false;
     if (word && strcmp(word, "exists") == 0)
-        exists(a, reply->elements > 1 ? reply->element[1] : NULL);
+        on_exists(a, reply->elements > 1 ? reply->element[1] : NULL);
     else if (word && strcmp(word, "mismatch") == 0)
-        end(a, PP_EMISMATCH);
+        end_append(a, PP_EMISMATCH);
     else if (word && strcmp(word, "full") == 0)
-        end(a, PP_EFULL);
-    else /* "parts": expired, or evicted */
-        end(a, PP_EIO);
+        end_append(a, PP_EFULL);
+    else /* "parts": earlier parts have expired or were evicted */
+        end_append(a, PP_EIO);
     return true;
 }
 
 /* --- the script --- */
 
-static void write_call(struct append *a, bool only_ask)
+static void send_call(struct riq_append *a, bool only_ask,
+                      void (*on_answer)(struct pp_riq_op *op, enum pp_err err,
+                                        const struct redisReply *reply))
 {
     const struct pp_ingest_append *r = a->r;
     const struct pp_ingest_entry *e = &r->entry;
     struct pp_riq_op *op = &a->op;
+    struct pp_redis_call *call = &op->call;
     size_t last = a->parts ? (size_t)(a->parts - 1) * PP_RIQ_PART_BYTES : 0;
 
-    pp_riq_begin(op, PP_RIQ_APPEND);
+    pp_assert(last <= a->packed_n, "a payload has more parts than bytes");
+    pp_riq_begin(op, PP_RIQ_APPEND, on_answer);
     pp_riq_key(op, "parts", e->batch_id);
-    pp_riq_key(op, "key", pp_arena_printf(&op->mem, "%s:%s", e->client, r->key ? r->key : ""));
+    pp_buf_printf(pp_redis_word_open(call), "%skey:%s:%s", op->q->tag, e->client, r->key ? r->key : "");
+    pp_redis_word_close(call);
     pp_riq_done_key(op, e->batch_id, true);
-    pp_riq_text(op, e->batch_id);
-    pp_riq_text(op, e->client);
-    pp_riq_number(op, (int64_t)e->n_photos);
-    pp_riq_text(op,
-                pp_arena_printf(&op->mem, "%d %d %" PRId64 " %u %" PRIu64 " %zu %u", (int)e->refresh,
-                                e->replay, e->created_at, e->n_items, e->n_photos, e->payload_n, a->parts));
-    pp_riq_number(op, r->only_key ? 0 : (int64_t)r->high_water);
+    pp_riq_args(op);
+    pp_redis_put_text(call, e->batch_id);
+    pp_redis_put_text(call, e->client);
+    pp_redis_put_num(call, (int64_t)e->n_photos);
+    pp_buf_printf(pp_redis_word_open(call), "%d %d %" PRId64 " %u %" PRIu64 " %zu %u", (int)e->refresh,
+                  e->replay, e->created_at, e->n_items, e->n_photos, e->payload_n, a->parts);
+    pp_redis_word_close(call);
+    pp_redis_put_num(call, r->only_key ? 0 : (int64_t)r->high_water);
     pp_riq_digest(op, e->batch_id);
-    pp_riq_text(op, only_ask ? "1" : "0");
-    pp_riq_text(op, r->key ? "1" : "0");
-    pp_riq_text(op, pp_arena_printf(&op->mem, "%016" PRId64, r->now_ms));
-    pp_riq_arg(op, r->body_hash, sizeof r->body_hash);
-    pp_riq_arg(op, a->answer ? a->answer : "", a->answer_n);
-    pp_riq_number(op, op->q->key_ttl_ms);
-    pp_riq_number(op, a->parts);
-    pp_riq_arg(op, (const char *)a->packed + last, only_ask ? 0 : a->packed_n - last);
-    pp_riq_text(op, e->cancelled ? "10" : "00");
+    pp_redis_put_num(call, only_ask);
+    pp_redis_put_num(call, r->key != NULL);
+    pp_buf_printf(pp_redis_word_open(call), "%016" PRId64, r->now_ms);
+    pp_redis_word_close(call);
+    pp_redis_put(call, r->body_hash, sizeof r->body_hash);
+    pp_redis_put(call, a->answer ? a->answer : "", a->answer_n);
+    pp_redis_put_num(call, op->q->key_ttl_ms);
+    pp_redis_put_num(call, a->parts);
+    pp_redis_put(call, (const char *)a->packed + last, only_ask ? 0 : a->packed_n - last);
+    pp_redis_put_text(call, e->cancelled ? "10" : "00");
+    pp_riq_send(op);
 }
 
-static void appended(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+static void on_appended(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
-    struct append *a = (struct append *)op;
-    if (!refused(a, err, reply))
-        end(a, PP_OK);
+    struct riq_append *a = (struct riq_append *)op;
+    if (!end_if_refused(a, err, reply))
+        end_append(a, PP_OK);
 }
 
-static void append(struct append *a)
+static void send_append(struct riq_append *a)
 {
-    write_call(a, a->r->only_key);
-    a->op.answered = appended;
-    pp_riq_send(&a->op);
+    send_call(a, a->r->only_key, on_appended);
 }
 
-/* --- large ones --- */
+/* --- large payloads --- */
 
-static void send_parts(struct append *a);
+static void send_parts(struct riq_append *a);
 
-static void part_stored(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+static void on_part_stored(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
-    struct append *a = ((struct part *)op)->a;
+    struct riq_append *a = ((struct riq_part *)op)->a;
     err = pp_riq_err(err, reply);
     pp_riq_end(op, err);
-    a->on_way--;
+    pp_assert(a->in_flight > 0, "more parts are answered than sent");
+    a->in_flight--;
     if (err != PP_OK && a->part_err == PP_OK)
         a->part_err = err;
     send_parts(a);
 }
 
-static bool send_part(struct append *a)
+static bool send_part(struct riq_append *a)
 {
     enum pp_err err;
-    struct part *p = (struct part *)pp_riq_op_new(a->op.q, sizeof *p, NULL, &err);
+    struct riq_part *p = (struct riq_part *)pp_riq_op_new(a->op.q, sizeof *p, NULL, &err);
     if (!p) {
         a->part_err = err;
         return false;
     }
     p->a = a;
-    p->op.retry = true;
-    p->op.answered = part_stored;
-    pp_riq_begin(&p->op, PP_RIQ_PART);
+    pp_assert((size_t)(a->next + 1) * PP_RIQ_PART_BYTES <= a->packed_n, "a part ends behind its payload");
+    pp_riq_begin(&p->op, PP_RIQ_PART, on_part_stored);
     pp_riq_key(&p->op, "parts", a->r->entry.batch_id);
-    pp_riq_text(&p->op, a->r->entry.batch_id);
-    pp_riq_number(&p->op, a->next);
-    pp_riq_arg(&p->op, (const char *)a->packed + (size_t)a->next * PP_RIQ_PART_BYTES, PP_RIQ_PART_BYTES);
-    pp_riq_number(&p->op, PART_TTL_MS);
+    pp_riq_args(&p->op);
+    pp_redis_put_text(&p->op.call, a->r->entry.batch_id);
+    pp_redis_put_num(&p->op.call, a->next);
+    pp_redis_put(&p->op.call, (const char *)a->packed + (size_t)a->next * PP_RIQ_PART_BYTES,
+                 PP_RIQ_PART_BYTES);
     a->next++;
-    a->on_way++;
+    a->in_flight++;
     pp_riq_send(&p->op);
     return true;
 }
 
-static void send_parts(struct append *a)
+static void send_parts(struct riq_append *a)
 {
-    while (a->part_err == PP_OK && a->next + 1 < a->parts && a->on_way < PARTS)
+    while (a->part_err == PP_OK && a->next + 1 < a->parts && a->in_flight < PARTS)
         if (!send_part(a))
             break;
-    if (a->on_way > 0)
+    if (a->in_flight > 0)
         return;
     if (a->part_err != PP_OK)
-        end(a, a->part_err == PP_EUNKNOWN || a->part_err == PP_ETIMEOUT ? PP_EIO : a->part_err);
+        end_append(a, a->part_err == PP_EUNKNOWN || a->part_err == PP_ETIMEOUT ? PP_EIO : a->part_err);
     else
-        append(a); /* all but the last are there */
+        send_append(a); /* all parts but the last are stored */
 }
 
-static void asked(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+static void on_asked(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
-    struct append *a = (struct append *)op;
-    if (!refused(a, err == PP_EUNKNOWN || err == PP_ETIMEOUT ? PP_EIO : err, reply))
+    struct riq_append *a = (struct riq_append *)op;
+    if (!end_if_refused(a, err == PP_EUNKNOWN || err == PP_ETIMEOUT ? PP_EIO : err, reply))
         send_parts(a);
-}
-
-static void ask(struct append *a)
-{
-    write_call(a, true);
-    a->op.answered = asked;
-    pp_riq_send(&a->op);
 }
 
 /* --- the operation --- */
 
-static void packed(struct pp_riq_op *op)
+static void on_packed(struct pp_riq_op *op)
 {
-    struct append *a = (struct append *)op;
+    struct riq_append *a = (struct riq_append *)op;
     if (op->q->closing || !a->packed) {
-        end(a, op->q->closing ? PP_ECLOSED : PP_ENOMEM);
+        end_append(a, op->q->closing ? PP_ECLOSED : PP_ENOMEM);
         return;
     }
     if (a->packed_n <= PP_RIQ_INSIDE_BYTES) {
-        append(a);
+        send_append(a);
         return;
     }
     a->parts = (uint32_t)((a->packed_n + PP_RIQ_PART_BYTES - 1) / PP_RIQ_PART_BYTES);
     if (a->parts > 1)
-        ask(a);
+        send_call(a, true, on_asked);
     else
-        append(a);
+        send_append(a);
 }
 
 enum pp_err pp_riq_append(struct pp_ingest_queue *base, struct pp_ingest_append *r)
 {
     enum pp_err err;
-    struct append *a = (struct append *)pp_riq_op_new((struct pp_riq *)base, sizeof *a, &r->req, &err);
+    struct riq_append *a =
+        (struct riq_append *)pp_riq_op_new((struct pp_riq *)base, sizeof *a, &r->req, &err);
     if (!a)
         return err;
     r->old_answer = NULL;
     r->old_answer_n = 0;
     a->r = r;
-    a->op.retry = true;
-    err = r->entry.payload_n > PP_RIQ_RAW_MAX ? PP_EINVAL : pp_riq_work(&a->op, pack, packed);
+    err = r->entry.payload_n > PP_RIQ_RAW_MAX ? PP_EINVAL : pp_riq_work(&a->op, pack, on_packed);
     if (err != PP_OK)
         pp_riq_drop(&a->op);
     return err;

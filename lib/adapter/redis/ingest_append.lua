@@ -1,13 +1,16 @@
--- Appends an entry with its idempotency record, or says why not.
---   KEYS 11 parts of the payload   12 record of the Idempotency-Key   13.. where acked ids are remembered
---   ARGV 1 batch  2 client  3 photos  4 rest of the line of META (after the client)  5 high water  6 digest
---        7 '1': only ask, write nothing  8 '1': there is a key  9 now, 16 digits  10 body hash  11 answer
---        12 ttl of the record, ms  13 number of parts, 0: inside  14 the payload, or its last part  15 flags
--- {'ok'}, {'mismatch'}, {'exists' [, answer]}, {'full'}, {'parts': earlier parts are gone}
+-- include: ingest_common
+-- Appends an entry with its idempotency record, or answers why it did not.
+--   KEYS 1 parts of the payload   2 record of the Idempotency-Key   3.. the hashes that
+--     remember acked ids
+--   ARGV 1 batch  2 client  3 photos  4 rest of the line of META (after the client)  5 high water
+--     6 digest  7 '1': only ask, write nothing  8 '1': there is a key  9 now, 16 digits  10 body
+--     hash  11 answer  12 ttl of the record, ms  13 number of parts, 0: inside  14 the payload, or
+--     its last part  15 flags
+-- Answers: {'ok'}, {'mismatch'}, {'exists' [, answer]}, {'full'}, {'parts': earlier parts are gone}
 local batch, client = ARGV[1], ARGV[2]
 
 if ARGV[8] == '1' then
-  local old = call('GET', KEYS[12])
+  local old = call('GET', KEYS[OWN + 2])
   if old and string.sub(old, 1, 16) >= (call('HGET', STATE, 'forget') or '') then
     if string.sub(old, 17, 48) ~= ARGV[10] then
       return {'mismatch'}
@@ -18,7 +21,7 @@ end
 if call('HEXISTS', META, batch) == 1 then
   return {'exists'}
 end
-for i = 13, #KEYS do
+for i = OWN + 3, #KEYS do
   if call('HEXISTS', KEYS[i], ARGV[6]) == 1 then
     return {'exists'}
   end
@@ -33,11 +36,11 @@ end
 
 local parts, sid = tonumber(ARGV[13]), nil
 if parts > 0 then
-  if call('HLEN', KEYS[11]) ~= parts - 1 then
+  if call('HLEN', KEYS[OWN + 1]) ~= parts - 1 then
     return {'parts'}
   end
-  call('HSET', KEYS[11], parts - 1, ARGV[14])
-  call('PERSIST', KEYS[11])
+  call('HSET', KEYS[OWN + 1], parts - 1, ARGV[14])
+  call('PERSIST', KEYS[OWN + 1])
   sid = call('XADD', STREAM, '*', 'batch', batch)
 else
   sid = call('XADD', STREAM, '*', 'batch', batch, 'payload', ARGV[14])
@@ -52,7 +55,7 @@ call('ZADD', CLIENTS, 0, client .. ':' .. batch)
 call('HINCRBY', STATE, 'entries', 1)
 call('HINCRBY', STATE, 'photos', ARGV[3])
 if ARGV[8] == '1' then
-  call('SET', KEYS[12], ARGV[9] .. ARGV[10] .. ARGV[11], 'PX', ARGV[12])
+  call('SET', KEYS[OWN + 2], ARGV[9] .. ARGV[10] .. ARGV[11], 'PX', ARGV[12])
 end
 wake()
 return {'ok'}

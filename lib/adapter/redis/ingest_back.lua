@@ -1,6 +1,7 @@
--- A planner leaves in order: what it has in hand is for anybody, at once, and as if it had not been taken: a
--- delivery is counted for those only that ended without a word, as what an entry kills does.
---   ARGV 1 planner  2 the silence that lets others take it, ms; then sids
+-- include: ingest_common
+-- Gives back the entries of a planner that closes: any planner may take them at once. Lowers their
+-- number of deliveries again, which counts planners that an entry may have killed.
+--   ARGV 1 planner  2 the silence after which others take its entries, ms; then stream ids
 for i = 3, #ARGV do
   local p = redis.pcall('XPENDING', STREAM, GROUP, ARGV[i], ARGV[i], 1, ARGV[1])
   if not p.err and p[1] then

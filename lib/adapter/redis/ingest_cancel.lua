@@ -1,4 +1,5 @@
--- Marks an entry.   ARGV 1 batch   0: there is none
+-- include: ingest_common
+-- Marks an entry as cancelled.   ARGV 1 batch   Answers: 1, or 0 if there is no such entry
 local meta = call('HGET', META, ARGV[1])
 if not meta then
   return 0

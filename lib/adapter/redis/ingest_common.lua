@@ -1,17 +1,21 @@
--- What every script of the ingest queue begins with; README.md has the keys and what each script costs.
+-- Every script of the ingest queue begins with this file; README.md has the keys and the costs.
 --
--- An entry is: a line of META, a message of the stream (its payload inside, or in parts in a hash of its own), its
--- id in IDS and CLIENTS. While it waits its place is in LINES, and the oldest place of each client with something
--- waiting in HEADS; while it is taken its place is in TAKEN and its message in the group's pending list. A place
--- is client:time-of-appending:batch, so that a range of LINES or TAKEN is one client's, oldest first. Set aside,
--- it is in POISON and META only.
-local STREAM, META, LINES, HEADS, TAKEN, IDS, CLIENTS, STATE, POISON, WAKE = unpack(KEYS, 1, 10)
+-- An entry is: a line of META, a message of the stream (the payload inside, or in parts in a hash
+-- of its own), its id in IDS and CLIENTS. While it waits, its place is in LINES, and the oldest
+-- place of each client that waits is in HEADS. While it is taken, its place is in TAKEN and its
+-- message in the group's pending list. A place is client:time-of-appending:batch, so that a range
+-- of LINES or TAKEN is one client's, oldest first. An entry that is set aside is in POISON and META
+-- only.
+local STREAM, META, LINES, HEADS = KEYS[INGEST_STREAM], KEYS[INGEST_META], KEYS[INGEST_LINES], KEYS[INGEST_HEADS]
+local TAKEN, IDS, CLIENTS = KEYS[INGEST_TAKEN], KEYS[INGEST_IDS], KEYS[INGEST_CLIENTS]
+local STATE, POISON, WAKE = KEYS[INGEST_STATE], KEYS[INGEST_POISON], KEYS[INGEST_WAKE]
+local OWN = INGEST_KEYS -- KEYS[OWN + 1] is the first key of the script's own
 local GROUP = 'planners'
-local TOKENS = 64 -- planners woken by what came while nobody looked, at most
+local TOKENS = 64 -- wake-ups that are kept for planners, at most
 local call = redis.call
 
--- flags are two digits, cancelled and set aside. A line that none of us wrote is an entry of nobody, which ends up
--- with a planner that says so.
+-- Parses a line of META. Its flags are two digits: cancelled, set aside. A line that photopool did
+-- not write becomes an entry of client '?', which the planner that takes it reports.
 local function parse(meta)
   local flags, sid, client, photos, raw =
     string.match(meta, '^(%d%d) (%S+) (%S+) %d+ %d+ %-?%d+ %d+ (%d+) (%d+) %d+')
@@ -26,7 +30,8 @@ local function place(e, batch)
   return string.format('%s:%015.0f-%010.0f:%s', e.client, tonumber(ms), tonumber(n), batch)
 end
 
--- By which HEADS is in order: whole numbers below 2^53. Messages of one millisecond beyond 999 are alike.
+-- The score of a place in HEADS: a whole number below 2^53. Messages of one millisecond beyond 999
+-- are equal.
 local function score(line)
   local ms, n = string.match(line, '^[^:]*:(%d+)-(%d+):')
   return string.format('%.0f', tonumber(ms) * 1000 + math.min(tonumber(n), 999))
@@ -40,12 +45,12 @@ local function client_of(line)
   return string.match(line, '^([^:]*)')
 end
 
--- The oldest line of a client in LINES or TAKEN, or nil. (';' follows ':'.)
+-- Returns the oldest line of a client in LINES or TAKEN, or nil. (In ASCII ';' follows ':'.)
 local function first_of(key, client)
   return call('ZRANGEBYLEX', key, '[' .. client .. ':', '(' .. client .. ';', 'LIMIT', 0, 1)[1]
 end
 
--- LINES has changed for this client.
+-- Updates HEADS after LINES has changed for this client.
 local function rehead(client)
   local line = first_of(LINES, client)
   if line then
@@ -55,31 +60,32 @@ local function rehead(client)
   end
 end
 
--- Wakes one planner that waits.
+-- Wakes one waiting planner.
 local function wake()
   if call('LLEN', WAKE) < TOKENS then
     call('RPUSH', WAKE, 1)
   end
 end
 
--- The entry is not waiting and not taken any more.
+-- Removes an entry that waits or is taken.
 local function leave(e, batch)
   local line = place(e, batch)
   call('XACK', STREAM, GROUP, e.sid)
   call('XDEL', STREAM, e.sid)
   call('HINCRBY', STATE, 'entries', -1)
-  call('HINCRBY', STATE, 'photos', string.format('%.0f', 0 - tonumber(e.photos))) -- '-0' is no number to Redis
+  -- '-0' is no number to Redis.
+  call('HINCRBY', STATE, 'photos', string.format('%.0f', 0 - tonumber(e.photos)))
   call('ZREM', TAKEN, line)
   if call('ZREM', LINES, line) == 1 then
     rehead(e.client)
   end
   if not first_of(TAKEN, e.client) and first_of(LINES, e.client) then
-    wake() -- its next one is for whoever is free
+    wake() -- any planner may take the client's next entry
   end
 end
 
--- Remembers that nothing is left to do for a batch.
-local function done(key, digest, ttl)
+-- Remembers that a batch is planned or set aside.
+local function done(key, digest)
   call('HSET', key, digest, '')
-  call('PEXPIRE', key, ttl)
+  call('PEXPIRE', key, INGEST_DONE_MS)
 end

@@ -1,5 +1,7 @@
--- Entries by id, newest first.   ARGV 1 client, '': all  2 after, '': from the newest  3 limit
--- batch, line of META, ...
+-- include: ingest_common
+-- Lists entries by id, newest first.   ARGV 1 client ('': all)  2 after ('': from the newest)  3
+-- limit
+-- Answers: {batch, line of META, ...}
 local client, after = ARGV[1], ARGV[2]
 local key, prefix, last = IDS, '', '+'
 if client ~= '' then

@@ -6,28 +6,39 @@
 
 #include "adapter/redis/ingest_internal.h"
 
-enum { SLICE = 64, LIST_MAX = 1001, IDLE_PLANNER_MS = 3600000 };
+enum { ACK_SLICE = 64, LIST_MAX = 1001 };
 
-/* An operation and its request; slices of a long one begin at `from`. */
-struct simple {
+/* An operation and the request of the caller. */
+struct riq_simple {
     struct pp_riq_op op;
     void *r;
-    size_t from, n;
 };
 
-static struct simple *new_simple(struct pp_ingest_queue *base, struct pp_req *req, void *r, bool retry,
-                                 enum pp_err *err)
+/* An operation on many ids. The call in flight has n of them, beginning with id number `from`. */
+struct riq_slices {
+    struct pp_riq_op op;
+    const char *const *ids;
+    uint8_t *states; /* the states that a check returns; NULL: an ack */
+    size_t total, from, n;
+};
+
+/* Begins an operation and its call; the caller may add the script's own keys. Returns NULL and sets
+ * *err on failure. */
+static struct riq_simple *
+begin_op(struct pp_ingest_queue *base, struct pp_req *req, void *r, enum pp_riq_script script,
+         void (*on_answer)(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply),
+         enum pp_err *err)
 {
-    struct simple *s = (struct simple *)pp_riq_op_new((struct pp_riq *)base, sizeof *s, req, err);
+    struct riq_simple *s = (struct riq_simple *)pp_riq_op_new((struct pp_riq *)base, sizeof *s, req, err);
     if (!s)
         return NULL;
     s->r = r;
-    s->op.retry = retry;
+    pp_riq_begin(&s->op, script, on_answer);
     return s;
 }
 
-/* Of scripts that answer 0 where there is no such entry. */
-static void found_or_not(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+/* Ends operations whose script answers 0 if there is no such entry. */
+static void on_found_or_not(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
     if (err != PP_OK)
         pp_riq_end(op, pp_riq_err(err, reply));
@@ -35,105 +46,119 @@ static void found_or_not(struct pp_riq_op *op, enum pp_err err, const struct red
         pp_riq_end(op, reply->type == REDIS_REPLY_INTEGER && reply->integer == 0 ? PP_ENOTFOUND : PP_OK);
 }
 
-/* --- ack --- */
+/* --- ack, check: in slices --- */
 
-static void next_acks(struct simple *s);
+static void on_slice(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply);
 
-static void acked(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+static void send_slice(struct riq_slices *s)
 {
-    struct simple *s = (struct simple *)op;
-    const struct pp_ingest_ack *r = s->r;
-    if (err != PP_OK) {
-        pp_riq_end(op, pp_riq_err(err, reply));
-        return;
+    struct pp_riq_op *op = &s->op;
+    pp_assert(s->from <= s->total, "a slice begins behind the last id");
+    s->n = s->total - s->from < ACK_SLICE ? s->total - s->from : ACK_SLICE;
+    pp_riq_begin(op, s->states ? PP_RIQ_CHECK : PP_RIQ_ACK, on_slice);
+    for (size_t i = s->from; i < s->from + s->n; i++) {
+        if (!s->states)
+            pp_riq_key(op, "parts", s->ids[i]);
+        pp_riq_done_key(op, s->ids[i], s->states != NULL);
     }
-    for (size_t i = s->from; i < s->from + s->n; i++)
-        pp_riq_let_go(op->q, r->batch_ids[i]);
-    s->from += s->n;
-    if (s->from < r->n)
-        next_acks(s);
-    else
-        pp_riq_end(op, PP_OK);
+    pp_riq_args(op);
+    for (size_t i = s->from; i < s->from + s->n; i++) {
+        pp_redis_put_text(&op->call, s->ids[i]);
+        pp_riq_digest(op, s->ids[i]);
+    }
+    pp_riq_send(op);
 }
 
-static void next_acks(struct simple *s)
+static void on_slice(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
-    const struct pp_ingest_ack *r = s->r;
-    struct pp_riq_op *op = &s->op;
-    s->n = r->n - s->from < SLICE ? r->n - s->from : SLICE;
-    pp_riq_begin(op, PP_RIQ_ACK);
-    for (size_t i = s->from; i < s->from + s->n; i++) {
-        pp_riq_key(op, "parts", r->batch_ids[i]);
-        pp_riq_done_key(op, r->batch_ids[i], false);
+    struct riq_slices *s = (struct riq_slices *)op;
+    if (err == PP_OK && s->states && (reply->type != REDIS_REPLY_STRING || (size_t)reply->len != s->n))
+        err = PP_EIO;
+    for (size_t i = 0; err == PP_OK && i < s->n; i++) {
+        if (s->states)
+            s->states[s->from + i] = reply->str[i] == 'w'   ? PP_INGEST_WAITING
+                                     : reply->str[i] == 'p' ? PP_INGEST_PLANNED
+                                                            : PP_INGEST_UNKNOWN;
+        else
+            pp_riq_let_go(op->q, s->ids[s->from + i]);
     }
-    pp_riq_number(op, PP_RIQ_DONE_MS);
-    for (size_t i = s->from; i < s->from + s->n; i++) {
-        pp_riq_text(op, r->batch_ids[i]);
-        pp_riq_digest(op, r->batch_ids[i]);
-    }
-    op->answered = acked;
-    pp_riq_send(op);
+    s->from += s->n;
+    if (err == PP_OK && s->from < s->total)
+        send_slice(s);
+    else
+        pp_riq_end(op, pp_riq_err(err, reply));
+}
+
+/* Begins a check, or an ack if `states` is NULL. */
+static enum pp_err begin_slices(struct pp_ingest_queue *base, struct pp_req *req, const char *const *ids,
+                                size_t total, uint8_t *states)
+{
+    enum pp_err err;
+    struct riq_slices *s = (struct riq_slices *)pp_riq_op_new((struct pp_riq *)base, sizeof *s, req, &err);
+    if (!s)
+        return err;
+    s->ids = ids;
+    s->total = total;
+    s->states = states;
+    send_slice(s);
+    return PP_OK;
 }
 
 enum pp_err pp_riq_ack(struct pp_ingest_queue *base, struct pp_ingest_ack *r)
 {
-    enum pp_err err;
-    struct simple *s = new_simple(base, &r->req, r, true, &err);
-    if (s)
-        next_acks(s);
-    return err;
+    return begin_slices(base, &r->req, r->batch_ids, r->n, NULL);
+}
+
+enum pp_err pp_riq_check(struct pp_ingest_queue *base, struct pp_ingest_check *r)
+{
+    r->states = pp_arena_array(r->req.arena, r->n, sizeof *r->states);
+    return r->states ? begin_slices(base, &r->req, r->batch_ids, r->n, r->states) : PP_ENOMEM;
 }
 
 /* --- poison, cancel --- */
 
-static void set_aside(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+static void on_set_aside(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
-    const struct pp_ingest_poison *r = ((struct simple *)op)->r;
+    const struct pp_ingest_poison *r = ((struct riq_simple *)op)->r;
     if (err == PP_OK)
         pp_riq_let_go(op->q, r->batch_id);
-    found_or_not(op, err, reply);
+    on_found_or_not(op, err, reply);
 }
 
 enum pp_err pp_riq_poison(struct pp_ingest_queue *base, struct pp_ingest_poison *r)
 {
     enum pp_err err;
-    struct simple *s = new_simple(base, &r->req, r, true, &err);
+    struct riq_simple *s = begin_op(base, &r->req, r, PP_RIQ_POISON, on_set_aside, &err);
     if (!s)
         return err;
-    struct pp_riq_op *op = &s->op;
-    pp_riq_begin(op, PP_RIQ_POISON);
-    pp_riq_key(op, "parts", r->batch_id);
-    pp_riq_done_key(op, r->batch_id, false);
-    pp_riq_text(op, r->batch_id);
-    pp_riq_digest(op, r->batch_id);
-    pp_riq_text(op, r->reason);
-    pp_riq_number(op, pp_redis_now(op->q->redis));
-    pp_riq_number(op, PP_RIQ_ASIDE);
-    pp_riq_number(op, PP_RIQ_ASIDE_MS);
-    pp_riq_number(op, PP_RIQ_DONE_MS);
-    op->answered = set_aside;
-    pp_riq_send(op);
+    pp_riq_key(&s->op, "parts", r->batch_id);
+    pp_riq_done_key(&s->op, r->batch_id, false);
+    pp_riq_args(&s->op);
+    pp_redis_put_text(&s->op.call, r->batch_id);
+    pp_riq_digest(&s->op, r->batch_id);
+    pp_redis_put_text(&s->op.call, r->reason);
+    pp_redis_put_num(&s->op.call, pp_redis_now(s->op.q->redis));
+    pp_riq_send(&s->op);
     return PP_OK;
 }
 
 enum pp_err pp_riq_cancel(struct pp_ingest_queue *base, struct pp_ingest_cancel *r)
 {
     enum pp_err err;
-    struct simple *s = new_simple(base, &r->req, r, true, &err);
+    struct riq_simple *s = begin_op(base, &r->req, r, PP_RIQ_CANCEL, on_found_or_not, &err);
     if (!s)
         return err;
-    pp_riq_begin(&s->op, PP_RIQ_CANCEL);
-    pp_riq_text(&s->op, r->batch_id);
-    s->op.answered = found_or_not;
+    pp_riq_args(&s->op);
+    pp_redis_put_text(&s->op.call, r->batch_id);
     pp_riq_send(&s->op);
     return PP_OK;
 }
 
 /* --- get, list --- */
 
-static void got(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_got(void *data, enum pp_err err, const struct redisReply *reply)
 {
-    struct simple *s = data;
+    struct riq_simple *s = data;
     struct pp_ingest_get *r = s->r;
     if (err == PP_OK)
         err = reply->type == REDIS_REPLY_STRING ? pp_riq_parse_meta(r->req.arena, r->batch_id, reply->str,
@@ -148,19 +173,20 @@ enum pp_err pp_riq_get(struct pp_ingest_queue *base, struct pp_ingest_get *r)
 {
     struct pp_riq *q = (struct pp_riq *)base;
     enum pp_err err;
-    struct simple *s = new_simple(base, &r->req, r, false, &err);
+    struct riq_simple *s = (struct riq_simple *)pp_riq_op_new(q, sizeof *s, &r->req, &err);
     if (!s)
         return err;
-    const char *argv[] = {"HGET", q->fixed[PP_RIQ_META], r->batch_id};
-    err = pp_redis_command(q->redis, 3, argv, NULL, got, s);
+    s->r = r;
+    const char *argv[] = {"HGET", q->keys[PP_INGEST_META], r->batch_id};
+    err = pp_redis_command(q->redis, 3, argv, NULL, on_got, s);
     if (err != PP_OK)
         pp_riq_drop(&s->op);
     return err;
 }
 
-static void listed(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+static void on_listed(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
-    struct pp_ingest_list *r = ((struct simple *)op)->r;
+    struct pp_ingest_list *r = ((struct riq_simple *)op)->r;
     if (err != PP_OK || reply->type != REDIS_REPLY_ARRAY) {
         pp_riq_end(op, err != PP_OK ? pp_riq_err(err, reply) : PP_EIO);
         return;
@@ -186,25 +212,24 @@ static void listed(struct pp_riq_op *op, enum pp_err err, const struct redisRepl
 enum pp_err pp_riq_list(struct pp_ingest_queue *base, struct pp_ingest_list *r)
 {
     enum pp_err err;
-    struct simple *s = new_simple(base, &r->req, r, false, &err);
+    struct riq_simple *s = begin_op(base, &r->req, r, PP_RIQ_LIST, on_listed, &err);
     if (!s)
         return err;
     r->n = 0;
     r->more = false;
-    pp_riq_begin(&s->op, PP_RIQ_LIST);
-    pp_riq_text(&s->op, r->client ? r->client : "");
-    pp_riq_text(&s->op, r->after ? r->after : "");
-    pp_riq_number(&s->op, r->limit < LIST_MAX ? (int64_t)r->limit + 1 : LIST_MAX);
-    s->op.answered = listed;
+    pp_riq_args(&s->op);
+    pp_redis_put_text(&s->op.call, r->client ? r->client : "");
+    pp_redis_put_text(&s->op.call, r->after ? r->after : "");
+    pp_redis_put_num(&s->op.call, r->limit < LIST_MAX ? (int64_t)r->limit + 1 : LIST_MAX);
     pp_riq_send(&s->op);
     return PP_OK;
 }
 
 /* --- stats, clean --- */
 
-static void counted(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+static void on_counted(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
-    struct pp_ingest_stats *r = ((struct simple *)op)->r;
+    struct pp_ingest_stats *r = ((struct riq_simple *)op)->r;
     struct pp_ingest_entry oldest;
     if (err != PP_OK || reply->type != REDIS_REPLY_ARRAY || reply->elements < 3) {
         pp_riq_end(op, err != PP_OK ? pp_riq_err(err, reply) : PP_EIO);
@@ -224,16 +249,15 @@ static void counted(struct pp_riq_op *op, enum pp_err err, const struct redisRep
 enum pp_err pp_riq_stats(struct pp_ingest_queue *base, struct pp_ingest_stats *r)
 {
     enum pp_err err;
-    struct simple *s = new_simple(base, &r->req, r, false, &err);
+    struct riq_simple *s = begin_op(base, &r->req, r, PP_RIQ_STATS, on_counted, &err);
     if (!s)
         return err;
-    pp_riq_begin(&s->op, PP_RIQ_STATS);
-    s->op.answered = counted;
+    pp_riq_args(&s->op);
     pp_riq_send(&s->op);
     return PP_OK;
 }
 
-static void cleaned(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+static void on_cleaned(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
     pp_riq_end(op, pp_riq_err(err, reply));
 }
@@ -241,66 +265,12 @@ static void cleaned(struct pp_riq_op *op, enum pp_err err, const struct redisRep
 enum pp_err pp_riq_clean(struct pp_ingest_queue *base, struct pp_ingest_clean *r)
 {
     enum pp_err err;
-    struct simple *s = new_simple(base, &r->req, r, false, &err);
+    struct riq_simple *s = begin_op(base, &r->req, r, PP_RIQ_CLEAN, on_cleaned, &err);
     if (!s)
         return err;
-    pp_riq_begin(&s->op, PP_RIQ_CLEAN);
-    pp_riq_text(&s->op, pp_arena_printf(&s->op.mem, "%016" PRId64, r->before_ms > 0 ? r->before_ms : 0));
-    pp_riq_number(&s->op, IDLE_PLANNER_MS);
-    s->op.answered = cleaned;
+    pp_riq_args(&s->op);
+    pp_buf_printf(pp_redis_word_open(&s->op.call), "%016" PRId64, r->before_ms > 0 ? r->before_ms : 0);
+    pp_redis_word_close(&s->op.call);
     pp_riq_send(&s->op);
-    return PP_OK;
-}
-
-/* --- check --- */
-
-static void next_checks(struct simple *s);
-
-static void checked(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
-{
-    struct simple *s = (struct simple *)op;
-    struct pp_ingest_check *r = s->r;
-    if (err != PP_OK || reply->type != REDIS_REPLY_STRING || (size_t)reply->len != s->n) {
-        pp_riq_end(op, err != PP_OK ? pp_riq_err(err, reply) : PP_EIO);
-        return;
-    }
-    for (size_t i = 0; i < s->n; i++)
-        r->states[s->from + i] = reply->str[i] == 'w'   ? PP_INGEST_WAITING
-                                 : reply->str[i] == 'p' ? PP_INGEST_PLANNED
-                                                        : PP_INGEST_UNKNOWN;
-    s->from += s->n;
-    if (s->from < r->n)
-        next_checks(s);
-    else
-        pp_riq_end(op, PP_OK);
-}
-
-static void next_checks(struct simple *s)
-{
-    const struct pp_ingest_check *r = s->r;
-    struct pp_riq_op *op = &s->op;
-    s->n = r->n - s->from < SLICE ? r->n - s->from : SLICE;
-    pp_riq_begin(op, PP_RIQ_CHECK);
-    for (size_t i = s->from; i < s->from + s->n; i++)
-        pp_riq_done_key(op, r->batch_ids[i], true);
-    pp_riq_number(op, PP_RIQ_SLOTS);
-    for (size_t i = s->from; i < s->from + s->n; i++) {
-        pp_riq_text(op, r->batch_ids[i]);
-        pp_riq_digest(op, r->batch_ids[i]);
-    }
-    op->answered = checked;
-    pp_riq_send(op);
-}
-
-enum pp_err pp_riq_check(struct pp_ingest_queue *base, struct pp_ingest_check *r)
-{
-    enum pp_err err;
-    struct simple *s = new_simple(base, &r->req, r, false, &err);
-    if (!s)
-        return err;
-    r->states = pp_arena_array(r->req.arena, r->n, sizeof *r->states);
-    if (!r->states)
-        s->op.failed = true;
-    next_checks(s);
     return PP_OK;
 }

@@ -1,4 +1,4 @@
-/* ingest_pack.c: payloads packed by zlib, lines of META. See ingest_internal.h. */
+/* ingest_pack.c: packs payloads by zlib, parses lines of META. See ingest_internal.h. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "adapter/redis/ingest_internal.h"
 
-enum { LEVEL = 1 }; /* URLs shrink to a fifth, at some 100 MB/s */
+enum { LEVEL = 1 }; /* zlib level: URLs shrink to a fifth, at some 100 MB/s */
 
 void *pp_riq_pack(const void *p, size_t n, size_t *packed_n)
 {
@@ -27,7 +27,7 @@ void *pp_riq_pack(const void *p, size_t n, size_t *packed_n)
 enum pp_err pp_riq_unpack(const void *const *parts, const size_t *lens, size_t n, void *raw, size_t raw_n)
 {
     z_stream z = {0};
-    char more; /* a payload that is longer than it should be has something to write here */
+    char more; /* room for one more byte: written only if the payload is longer than its record says */
     int rc = Z_OK;
 
     if (raw_n > PP_RIQ_RAW_MAX)
@@ -54,7 +54,7 @@ enum pp_err pp_riq_unpack(const void *const *parts, const size_t *lens, size_t n
     return whole ? PP_OK : rc == Z_MEM_ERROR ? PP_ENOMEM : PP_ECORRUPT;
 }
 
-/* The next word of a line, as text of at most size - 1 bytes; false: none, or longer. */
+/* Copies the next word of a line. False: there is none, or it has more than size - 1 bytes. */
 static bool word(const char **line, const char *end, char *out, size_t size)
 {
     const char *p = *line;
@@ -101,7 +101,7 @@ enum pp_err pp_riq_parse_meta(struct pp_arena *a, const char *batch_id, const ch
                                   .n_photos = (uint64_t)photos,
                                   .cancelled = flags[0] == '1'};
     if (meta) {
-        *meta = (struct pp_riq_meta){.raw = (size_t)raw, .parts = (uint32_t)parts, .aside = flags[1] == '1'};
+        *meta = (struct pp_riq_meta){.raw = (size_t)raw, .parts = (uint32_t)parts};
         memcpy(meta->sid, sid, sizeof meta->sid);
     }
     return e->batch_id && e->client ? PP_OK : PP_ENOMEM;

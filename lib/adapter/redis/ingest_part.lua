@@ -1,7 +1,8 @@
+-- include: ingest_common
 -- Stores a part of the payload of an entry that is not there yet; parts without an entry expire.
---   KEYS 11 parts   ARGV 1 batch  2 which, from 0  3 bytes  4 ttl, ms
+--   KEYS 1 parts   ARGV 1 batch  2 which, from 0  3 bytes
 if call('HEXISTS', META, ARGV[1]) == 0 then
-  call('HSET', KEYS[11], ARGV[2], ARGV[3])
-  call('PEXPIRE', KEYS[11], ARGV[4])
+  call('HSET', KEYS[OWN + 1], ARGV[2], ARGV[3])
+  call('PEXPIRE', KEYS[OWN + 1], INGEST_PART_TTL_MS)
 end
 return 1

@@ -1,7 +1,9 @@
--- Sets an entry aside, with its payload for a while; of so many the latest are kept.
---   KEYS 11 parts  12 where its id is remembered
---   ARGV 1 batch  2 digest  3 reason  4 now, ms  5 how many  6 for how long parts, 7 the id, ms
--- 0: there is none
+-- include: ingest_common
+-- Sets an entry aside and keeps its payload for INGEST_ASIDE_MS; the latest INGEST_ASIDE entries
+-- are kept.
+--   KEYS 1 parts  2 the hash that remembers its id
+--   ARGV 1 batch  2 digest  3 reason  4 now, ms
+-- Answers: 1, or 0 if there is no such entry
 local batch, meta = ARGV[1], call('HGET', META, ARGV[1])
 if not meta then
   return 0
@@ -12,14 +14,14 @@ if e.aside then
 end
 local message = call('XRANGE', STREAM, e.sid, e.sid)[1]
 if message and message[2][3] == 'payload' then
-  call('HSET', KEYS[11], 0, message[2][4])
+  call('HSET', KEYS[OWN + 1], 0, message[2][4])
 end
-call('PEXPIRE', KEYS[11], ARGV[6])
+call('PEXPIRE', KEYS[OWN + 1], INGEST_ASIDE_MS)
 leave(e, batch)
-done(KEYS[12], ARGV[2], ARGV[7])
+done(KEYS[OWN + 2], ARGV[2])
 call('HSET', META, batch, string.sub(meta, 1, 1) .. '1' .. string.sub(meta, 3) .. ' ' .. ARGV[3])
 call('ZADD', POISON, ARGV[4], batch)
-while call('ZCARD', POISON) > tonumber(ARGV[5]) do
+while call('ZCARD', POISON) > INGEST_ASIDE do
   local oldest = call('ZPOPMIN', POISON)[1]
   local old = call('HGET', META, oldest)
   if old then

@@ -1,53 +1,63 @@
-/* ingest_take.c: entries taken, their payloads fetched and unpacked; signs of life. See ingest_internal.h.
+/* ingest_take.c: takes entries, fetches and unpacks their payloads; heartbeats. See
+ * ingest_internal.h.
  *
- *   take (one at a time) -> in hand -> parts of the large ones, PARTS at once -> unpack (lane) -> done
+ * take (one at a time) -> in hand -> parts of large ones, TAKE_PARTS at once -> unpack (lane) ->
+ * done
  *
- * What is in hand was given to the caller, or is on its way to it; it leaves by ack or poison. A timer, which
- * runs only while something is in hand, tells Redis that it is still being worked on, however long that
- * takes. Where fetching fails the entries leave our hand again, and the next take gets them. */
+ * An entry is in hand from the answer of the script until its ack or poison: the caller has it, or
+ * will get it with this take. While entries are in hand, a timer tells Redis regularly that this
+ * planner is still working on them. If fetching their payloads fails, they are no longer in hand,
+ * and the next take gets them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/redis/ingest_internal.h"
 
-enum { PARTS = 4, LIMIT_MAX = 1000, HAND_MAX = 4000 };
+enum { TAKE_PARTS = 4, LIMIT_MAX = 1000, HAND_MAX = 4000 };
 
-struct body { /* of an entry */
+/* An entry in hand. */
+struct riq_hand {
+    struct pp_node node;
+    char sid[PP_RIQ_SID_MAX];
+    char batch[]; /* the batch id, NUL-terminated */
+};
+
+struct riq_body { /* of an entry */
     struct pp_riq_meta meta;
-    char *inside; /* in op.mem; NULL: in parts */
+    char *inside; /* the packed payload, in op.mem; NULL: it is in parts */
     size_t inside_n;
-    char **parts; /* in op.mem, of meta.parts, each NULL until it came */
+    char **parts; /* array of meta.parts packed parts, in op.mem; each is NULL until it has come */
     size_t *lens;
     bool damaged;
     void *raw;
 };
 
-struct take {
+struct riq_take {
     struct pp_riq_op op;
     struct pp_node queued; /* in q->takes */
     struct pp_ingest_take *r;
-    struct body *bodies;
-    size_t entry;  /* whose parts are being asked for, */
-    uint32_t part; /* from this one on */
-    size_t on_way;
+    struct riq_body *bodies;
+    size_t entry; /* the next part to ask for is part `part` of this entry */
+    uint32_t part;
+    size_t in_flight;
     enum pp_err err;
 };
 
-struct part_ask {
-    struct take *t;
+struct riq_part_ask {
+    struct riq_take *t;
     size_t entry;
     uint32_t part;
 };
 
-static void begin_next(struct pp_riq *q);
+static void send_next(struct pp_riq *q);
 
 /* --- in hand --- */
 
 void pp_riq_let_go(struct pp_riq *q, const char *batch_id)
 {
     pp_list_each (node, &q->hand) {
-        struct pp_riq_hand *h = pp_container_of(node, struct pp_riq_hand, node);
+        struct riq_hand *h = pp_container_of(node, struct riq_hand, node);
         if (strcmp(h->batch, batch_id) != 0)
             continue;
         pp_list_remove(&q->hand, node);
@@ -60,7 +70,7 @@ void pp_riq_let_go(struct pp_riq *q, const char *batch_id)
 static bool hold(struct pp_riq *q, const char *batch_id, const char *sid)
 {
     size_t n = strlen(batch_id) + 1;
-    struct pp_riq_hand *h = malloc(sizeof *h + n);
+    struct riq_hand *h = malloc(sizeof *h + n);
     if (!h)
         return false;
     snprintf(h->sid, sizeof h->sid, "%s", sid);
@@ -71,50 +81,52 @@ static bool hold(struct pp_riq *q, const char *batch_id, const char *sid)
     return true;
 }
 
-static void refreshed(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+static void on_refreshed(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_riq *q = op->q;
     for (size_t i = 0; err == PP_OK && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
         pp_list_each (node, &q->hand) {
-            struct pp_riq_hand *h = pp_container_of(node, struct pp_riq_hand, node);
+            struct riq_hand *h = pp_container_of(node, struct riq_hand, node);
             if (strcmp(h->sid, reply->element[i]->str) != 0)
                 continue;
-            pp_log(q->log, PP_LOG_WARN, "an entry went to another planner, or is gone", "batch", h->batch,
-                   NULL);
+            pp_log(q->log, PP_LOG_WARN, "entry lost: another planner has it, or it is gone", "batch",
+                   h->batch, NULL);
             pp_list_remove(&q->hand, node);
             free(h);
         }
     pp_riq_end(op, err);
 }
 
-/* Arguments: who we are, what we hold. */
+/* Adds the stream ids of the entries in hand as arguments. */
 static void put_hand(struct pp_riq_op *op)
 {
     pp_list_each (node, &op->q->hand)
-        pp_riq_text(op, pp_arena_strdup(&op->mem, pp_container_of(node, struct pp_riq_hand, node)->sid));
+        pp_redis_put_text(&op->call, pp_container_of(node, struct riq_hand, node)->sid);
 }
 
-static void stay_alive(void *data)
+static void on_alive_timer(void *data)
 {
     struct pp_riq *q = data;
     enum pp_err err;
     struct pp_riq_op *op = pp_riq_op_new(q, sizeof *op, NULL, &err);
     if (!op)
         return;
-    op->answered = refreshed;
-    pp_riq_begin(op, PP_RIQ_REFRESH);
-    pp_riq_text(op, pp_arena_strdup(&op->mem, q->consumer));
+    pp_riq_begin(op, PP_RIQ_REFRESH, on_refreshed);
+    pp_riq_args(op);
+    pp_redis_put_text(&op->call, q->consumer);
     put_hand(op);
     pp_riq_send(op);
 }
 
 /* --- the end of a take --- */
 
-static void end(struct take *t, enum pp_err err)
+static void end_take(struct riq_take *t, enum pp_err err)
 {
     struct pp_riq *q = t->op.q;
     struct pp_ingest_take *r = t->r;
 
+    pp_assert(q->takes.head.next == &t->queued, "a take ends before its turn");
+    pp_assert(t->in_flight == 0, "a take ends with parts in flight");
     pp_list_remove(&q->takes, &t->queued);
     for (size_t i = 0; err != PP_OK && i < r->n; i++)
         pp_riq_let_go(q, r->entries[i].batch_id);
@@ -122,15 +134,15 @@ static void end(struct take *t, enum pp_err err)
         r->n = 0;
     if (err == PP_OK && r->n > 0 && r->n_skip > 0)
         snprintf(q->turn, sizeof q->turn, "%s", r->entries[r->n - 1].client);
-    begin_next(q); /* before the caller, who may close */
+    send_next(q); /* comes before done(), because done() may close the queue */
     pp_riq_end(&t->op, err);
 }
 
 /* --- unpacking --- */
 
-static void unpack_one(struct take *t, size_t i)
+static void unpack_one(struct riq_take *t, size_t i)
 {
-    struct body *b = &t->bodies[i];
+    struct riq_body *b = &t->bodies[i];
     const void *inside = b->inside;
     enum pp_err err = PP_ECORRUPT;
 
@@ -148,46 +160,48 @@ static void unpack_one(struct take *t, size_t i)
 
 static void unpack(void *state, struct pp_job *job)
 {
-    struct take *t = pp_container_of(job, struct take, op.job);
+    struct riq_take *t = pp_container_of(job, struct riq_take, op.job);
     (void)state;
     for (size_t i = 0; i < t->r->n; i++)
         unpack_one(t, i);
 }
 
-static void unpacked(struct pp_riq_op *op)
+static void on_unpacked(struct pp_riq_op *op)
 {
-    struct take *t = (struct take *)op;
+    struct riq_take *t = (struct riq_take *)op;
     struct pp_ingest_take *r = t->r;
     for (size_t i = 0; t->err == PP_OK && i < r->n; i++) {
-        struct body *b = &t->bodies[i];
-        r->entries[i].payload = b->damaged ? "" : b->raw; /* "" is no payload: the planner sets it aside */
+        struct riq_body *b = &t->bodies[i];
+        r->entries[i].payload =
+            b->damaged ? "" : b->raw; /* a damaged payload becomes an empty one, which the planner poisons */
         r->entries[i].payload_n = b->damaged ? 0 : b->meta.raw;
         if (b->damaged)
-            pp_log(op->q->log, PP_LOG_ERROR, "the payload of an entry is damaged or gone from Redis", "batch",
+            pp_log(op->q->log, PP_LOG_ERROR, "entry payload damaged or gone from Redis", "batch",
                    r->entries[i].batch_id, NULL);
     }
-    end(t, op->q->closing ? PP_ECLOSED : t->err);
+    end_take(t, op->q->closing ? PP_ECLOSED : t->err);
 }
 
-static void all_here(struct take *t)
+static void on_all_parts(struct riq_take *t)
 {
     if (t->err == PP_OK && t->r->n > 0)
-        t->err = pp_riq_work(&t->op, unpack, unpacked);
+        t->err = pp_riq_work(&t->op, unpack, on_unpacked);
     if (t->err != PP_OK || t->r->n == 0)
-        end(t, t->err);
+        end_take(t, t->err);
 }
 
 /* --- parts --- */
 
-static void ask_parts(struct take *t);
+static void ask_parts(struct riq_take *t);
 
-static void part_came(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_part(void *data, enum pp_err err, const struct redisReply *reply)
 {
-    struct part_ask *ask = data;
-    struct take *t = ask->t;
-    struct body *b = &t->bodies[ask->entry];
+    struct riq_part_ask *ask = data;
+    struct riq_take *t = ask->t;
+    struct riq_body *b = &t->bodies[ask->entry];
 
-    t->on_way--;
+    pp_assert(t->in_flight > 0 && ask->part < b->meta.parts, "a part comes that nobody asked for");
+    t->in_flight--;
     if (err != PP_OK && t->err == PP_OK)
         t->err = err;
     if (err == PP_OK && reply->type == REDIS_REPLY_STRING) {
@@ -198,35 +212,29 @@ static void part_came(void *data, enum pp_err err, const struct redisReply *repl
     } else if (err == PP_OK) {
         b->damaged = true;
     }
-    free(ask);
     ask_parts(t);
 }
 
-static bool ask_part(struct take *t, size_t entry, uint32_t part)
+static bool ask_part(struct riq_take *t, size_t entry, uint32_t part)
 {
-    struct part_ask *ask = malloc(sizeof *ask);
+    struct riq_part_ask *ask = pp_arena_alloc(&t->op.mem, sizeof *ask);
     const char *argv[] = {
         "HGET", pp_arena_printf(&t->op.mem, "%sparts:%s", t->op.q->tag, t->r->entries[entry].batch_id),
         pp_arena_printf(&t->op.mem, "%u", part)};
-    enum pp_err err = PP_ENOMEM;
-    if (ask) {
-        *ask = (struct part_ask){t, entry, part};
-        if (argv[1] && argv[2])
-            err = pp_redis_command(t->op.q->redis, 3, argv, NULL, part_came, ask);
-    }
-    if (err != PP_OK) {
-        free(ask);
-        t->err = err;
+    if (!ask || !argv[1] || !argv[2]) {
+        t->err = PP_ENOMEM;
         return false;
     }
-    t->on_way++;
-    return true;
+    *ask = (struct riq_part_ask){t, entry, part};
+    t->err = pp_redis_command(t->op.q->redis, 3, argv, NULL, on_part, ask);
+    t->in_flight += t->err == PP_OK;
+    return t->err == PP_OK;
 }
 
-static void ask_parts(struct take *t)
+static void ask_parts(struct riq_take *t)
 {
-    while (t->err == PP_OK && t->entry < t->r->n && t->on_way < PARTS) {
-        const struct body *b = &t->bodies[t->entry];
+    while (t->err == PP_OK && t->entry < t->r->n && t->in_flight < TAKE_PARTS) {
+        const struct riq_body *b = &t->bodies[t->entry];
         if (b->damaged || t->part >= b->meta.parts) {
             t->entry++;
             t->part = 0;
@@ -234,17 +242,17 @@ static void ask_parts(struct take *t)
             break;
         }
     }
-    if (t->on_way == 0)
-        all_here(t);
+    if (t->in_flight == 0)
+        on_all_parts(t);
 }
 
 /* --- taking --- */
 
-/* {batch, line of META, deliveries, payload or nil} */
-static enum pp_err read_entry(struct take *t, const struct redisReply *row)
+/* Takes one entry of the script's answer: {batch, line of META, deliveries, payload or nil}. */
+static enum pp_err read_entry(struct riq_take *t, const struct redisReply *row)
 {
     struct pp_ingest_take *r = t->r;
-    struct body *b = &t->bodies[r->n];
+    struct riq_body *b = &t->bodies[r->n];
     struct pp_ingest_entry *e = &r->entries[r->n];
 
     if (row->type != REDIS_REPLY_ARRAY || row->elements < 3 || !row->element[0]->str || !row->element[1]->str)
@@ -270,65 +278,62 @@ static enum pp_err read_entry(struct take *t, const struct redisReply *row)
     return PP_OK;
 }
 
-static enum pp_err read_entries(struct take *t, const struct redisReply *list)
+static enum pp_err read_entries(struct riq_take *t, const struct redisReply *list)
 {
     struct pp_ingest_take *r = t->r;
+    pp_assert(r->n == 0, "a take has entries before its answer");
     r->entries = pp_arena_array(r->req.arena, list->elements, sizeof *r->entries);
     t->bodies = pp_arena_array(&t->op.mem, list->elements, sizeof *t->bodies);
     enum pp_err err = r->entries && t->bodies ? PP_OK : PP_ENOMEM;
     for (size_t i = 0; err == PP_OK && i < list->elements; i++) {
         err = read_entry(t, list->element[i]);
-        if (err == PP_ECORRUPT) { /* a line of META that nobody of us wrote: it waits for an operator */
-            pp_log(t->op.q->log, PP_LOG_ERROR, "a line of the ingest queue in Redis makes no sense", "key",
-                   t->op.q->fixed[PP_RIQ_META], NULL);
+        if (err == PP_ECORRUPT) { /* photopool did not write this line: leave the entry for an operator */
+            pp_log(t->op.q->log, PP_LOG_ERROR, "ingest queue line unreadable", "key",
+                   t->op.q->keys[PP_INGEST_META], NULL);
             err = PP_OK;
         }
     }
     return err;
 }
 
-static void taken(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+static void on_taken(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
-    struct take *t = (struct take *)op;
-    const struct redisReply *list = err == PP_OK && reply->type == REDIS_REPLY_ARRAY &&
-                                            reply->elements == 2 &&
-                                            reply->element[0]->type == REDIS_REPLY_ARRAY
-                                        ? reply->element[0]
-                                        : NULL;
-    if (!list) {
-        end(t, err == PP_OK ? PP_EIO : pp_riq_err(err, reply));
+    struct riq_take *t = (struct riq_take *)op;
+    if (err != PP_OK || !pp_redis_is(reply, "ai")) {
+        end_take(t, err == PP_OK ? PP_EIO : pp_riq_err(err, reply));
         return;
     }
-    t->err = read_entries(t, list);
+    t->err = read_entries(t, reply->element[0]);
     op->q->hungry = op->q->hungry && t->r->n == 0;
     if (t->r->n == 0 && t->r->limit > 0)
         pp_riq_hungry(op->q, reply->element[1]->integer);
     ask_parts(t);
 }
 
-static void begin_next(struct pp_riq *q)
+static void send_next(struct pp_riq *q)
 {
     if (pp_list_empty(&q->takes) || q->closing)
         return;
-    struct take *t = pp_container_of(q->takes.head.next, struct take, queued);
+    pp_assert(q->consumer, "a take has no consumer");
+    struct riq_take *t = pp_container_of(q->takes.head.next, struct riq_take, queued);
     const struct pp_ingest_take *r = t->r;
     struct pp_riq_op *op = &t->op;
 
-    pp_riq_begin(op, PP_RIQ_TAKE);
-    pp_riq_text(op, q->consumer);
-    pp_riq_number(op, r->limit < LIMIT_MAX ? (int64_t)r->limit : LIMIT_MAX);
-    pp_riq_number(op, r->max_bytes < INT64_MAX ? (int64_t)r->max_bytes : INT64_MAX);
-    pp_riq_number(op, q->silence_ms);
-    pp_riq_text(op, q->turn);
-    pp_riq_number(op, (int64_t)r->n_skip);
+    pp_riq_begin(op, PP_RIQ_TAKE, on_taken);
+    pp_riq_args(op);
+    pp_redis_put_text(&op->call, q->consumer);
+    pp_redis_put_num(&op->call, r->limit < LIMIT_MAX ? (int64_t)r->limit : LIMIT_MAX);
+    pp_redis_put_num(&op->call, r->max_bytes < INT64_MAX ? (int64_t)r->max_bytes : INT64_MAX);
+    pp_redis_put_num(&op->call, q->silence_ms);
+    pp_redis_put_text(&op->call, q->turn);
+    pp_redis_put_num(&op->call, (int64_t)r->n_skip);
     for (size_t i = 0; i < r->n_skip; i++)
-        pp_riq_text(op, r->skip[i]);
+        pp_redis_put_text(&op->call, r->skip[i]);
     put_hand(op);
-    op->answered = taken;
     pp_riq_send(op);
 }
 
-/* The name that signs of life are given under. */
+/* Keeps the consumer name of the take; heartbeats use it. */
 static bool set_consumer(struct pp_riq *q, const char *consumer)
 {
     if (q->consumer && strcmp(q->consumer, consumer) == 0)
@@ -347,7 +352,7 @@ enum pp_err pp_riq_take(struct pp_ingest_queue *base, struct pp_ingest_take *r)
     enum pp_err err;
     if (q->hand.n > HAND_MAX || r->n_skip > LIMIT_MAX)
         return PP_EFULL;
-    struct take *t = (struct take *)pp_riq_op_new(q, sizeof *t, &r->req, &err);
+    struct riq_take *t = (struct riq_take *)pp_riq_op_new(q, sizeof *t, &r->req, &err);
     if (!t)
         return err;
     if (!set_consumer(q, r->consumer)) {
@@ -359,7 +364,7 @@ enum pp_err pp_riq_take(struct pp_ingest_queue *base, struct pp_ingest_take *r)
     t->r = r;
     pp_list_push(&q->takes, &t->queued);
     if (q->takes.n == 1)
-        begin_next(q);
+        send_next(q);
     return PP_OK;
 }
 
@@ -367,12 +372,11 @@ enum pp_err pp_riq_take(struct pp_ingest_queue *base, struct pp_ingest_take *r)
 
 bool pp_riq_take_open(struct pp_riq *q)
 {
-    q->scripts[PP_RIQ_BACK].sha1[0] = '\0'; /* nobody waits for its answer */
-    q->alive = pp_timer_open(q->loop, stay_alive, q);
+    q->alive = pp_timer_open(q->loop, on_alive_timer, q);
     return q->alive;
 }
 
-static void given_back(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
+static void on_given_back(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
     (void)reply;
     pp_riq_end(op, err);
@@ -384,11 +388,15 @@ static void give_back(struct pp_riq *q)
     struct pp_riq_op *op = pp_list_empty(&q->hand) ? NULL : pp_riq_op_new(q, sizeof *op, NULL, &err);
     if (!op)
         return;
-    op->answered = given_back;
-    pp_riq_begin(op, PP_RIQ_BACK);
-    pp_riq_text(op, q->consumer);
-    pp_riq_number(op, q->silence_ms);
+    pp_riq_begin(op, PP_RIQ_BACK, on_given_back);
+    pp_riq_args(op);
+    pp_redis_put_text(&op->call, q->consumer);
+    pp_redis_put_num(&op->call, q->silence_ms);
     put_hand(op);
+    struct pp_redis_script whole =
+        *op->call.script; /* sends the text: after the close we can't learn that Redis lacks the script */
+    whole.sha1[0] = '\0';
+    op->call.script = &whole;
     pp_riq_send(op);
 }
 
@@ -398,11 +406,11 @@ void pp_riq_take_close(struct pp_riq *q)
     give_back(q);
     q->closing = true;
     pp_timer_close(q->alive);
-    while (q->takes.n > 1) { /* those that have not begun */
-        struct take *t = pp_container_of(q->takes.head.prev, struct take, queued);
+    while (q->takes.n > 1) { /* end the takes that are not sent */
+        struct riq_take *t = pp_container_of(q->takes.head.prev, struct riq_take, queued);
         pp_list_remove(&q->takes, &t->queued);
         pp_riq_end(&t->op, PP_ECLOSED);
     }
     while ((node = pp_list_pop(&q->hand)))
-        free(pp_container_of(node, struct pp_riq_hand, node));
+        free(pp_container_of(node, struct riq_hand, node));
 }

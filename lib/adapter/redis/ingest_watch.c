@@ -1,20 +1,21 @@
-/* ingest_watch.c: waiting without asking; what a 202 is worth. See ingest_internal.h.
+/* ingest_watch.c: wakes the planner without polling, and tells which failures accepted batches
+ * survive. See ingest_internal.h.
  *
- * An append leaves a token in a list (some at most). A planner whose last take gave nothing waits for one
- * with BLPOP on a connection of its own: so an append wakes one planner, not all of them, a busy planner
- * none. What may get lost with a token (a connection, a planner) is bounded by LISTEN_S, after which each
- * looks by itself. */
+ * An append pushes a token onto a bounded list. A planner whose last take returned nothing waits
+ * for a token with BLPOP, on a connection of its own (`ear`). So an append wakes one planner that
+ * waits, and never disturbs a busy one. A token may be lost with a connection or a planner. So a
+ * planner that waits takes again after LISTEN_S even without a token. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/redis/ingest_internal.h"
 
-enum { LISTEN_S = 20, AT_ONCE_MS = 0, TRY_AGAIN_MS = 1000, RECOVERY_SLACK_MS = 50 };
+enum { LISTEN_S = 20, WATCH_AGAIN_MS = 1000, RECOVERY_SLACK_MS = 50 };
 
 static void listen(struct pp_riq *q);
 
-static void call_watch(void *data)
+static void on_watch_timer(void *data)
 {
     struct pp_riq *q = data;
     bool closed = false, *outer = q->closed;
@@ -28,45 +29,46 @@ static void call_watch(void *data)
         return;
     }
     q->closed = outer;
-    if (pp_list_empty(&q->takes)) /* else: what that take gives decides */
+    if (pp_list_empty(&q->takes)) /* otherwise the end of the take decides if the planner listens */
         listen(q);
 }
 
-/* On a later turn, once. */
+/* Calls the watcher in `ms`, on a later turn; several calls become one. */
 static void call_in(struct pp_riq *q, int64_t ms)
 {
     if (!q->closing)
         pp_timer_sooner(q->call_watch, ms);
 }
 
-static void heard(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_token(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_riq *q = data;
-    (void)reply; /* a token, or none for LISTEN_S: look */
+    (void)reply; /* the planner takes in both cases: a token came, or LISTEN_S are over */
+    pp_assert(q->listening, "a token comes without a BLPOP");
     q->listening = false;
     if (err == PP_OK || err == PP_ETIMEOUT)
-        call_in(q, AT_ONCE_MS);
-    else /* refused; or lost, then it is called when the connection is there again */
-        call_in(q, TRY_AGAIN_MS);
+        call_in(q, 0);
+    else /* Redis refused, or the connection was lost */
+        call_in(q, WATCH_AGAIN_MS);
 }
 
 static void listen(struct pp_riq *q)
 {
     char seconds[8];
-    const char *argv[] = {"BLPOP", q->fixed[PP_RIQ_WAKE], seconds};
+    const char *argv[] = {"BLPOP", q->keys[PP_INGEST_WAKE], seconds};
     if (!q->watch || !q->hungry || q->listening || q->closing || !q->ear || !pp_redis_up(q->ear))
         return;
     snprintf(seconds, sizeof seconds, "%d", LISTEN_S);
-    q->listening = pp_redis_command(q->ear, 3, argv, NULL, heard, q) == PP_OK;
+    q->listening = pp_redis_command(q->ear, 3, argv, NULL, on_token, q) == PP_OK;
     if (!q->listening)
-        call_in(q, TRY_AGAIN_MS);
+        call_in(q, WATCH_AGAIN_MS);
 }
 
 static void on_ear(void *data, bool up)
 {
     struct pp_riq *q = data;
     if (up)
-        call_in(q, AT_ONCE_MS); /* what came meanwhile may have woken nobody */
+        call_in(q, 0); /* the tokens of entries appended meanwhile may be lost */
 }
 
 void pp_riq_hungry(struct pp_riq *q, int64_t ms)
@@ -81,20 +83,21 @@ void pp_riq_hungry(struct pp_riq *q, int64_t ms)
     listen(q);
 }
 
-static void ignore(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_pushed(void *data, enum pp_err err, const struct redisReply *reply)
 {
     (void)data, (void)err, (void)reply;
 }
 
-/* What may have been heard and is not acted upon is for another. */
+/* Stops listening. Pushes a token for another planner, because we may have received a token that we
+ * will not use. */
 static void stop_listening(struct pp_riq *q)
 {
-    const char *const token[] = {"RPUSH", q->fixed[PP_RIQ_WAKE], "1"};
+    const char *const token[] = {"RPUSH", q->keys[PP_INGEST_WAKE], "1"};
     bool was = q->listening;
     pp_redis_close(q->ear);
     q->ear = NULL;
-    if (was && pp_redis_command(q->redis, 3, token, NULL, ignore, NULL) != PP_OK)
-        return; /* they look by themselves after a while */
+    if (was && pp_redis_command(q->redis, 3, token, NULL, on_pushed, NULL) != PP_OK)
+        return; /* no token: other planners take after LISTEN_S */
 }
 
 void pp_riq_watch(struct pp_ingest_queue *base, void (*cb)(void *data), void *data)
@@ -104,7 +107,7 @@ void pp_riq_watch(struct pp_ingest_queue *base, void (*cb)(void *data), void *da
                                        .log = q->log,
                                        .timeout_ms = LISTEN_S * 1000 + q->timeout_ms,
                                        .max_in_flight = 16,
-                                       .state = on_ear,
+                                       .on_state = on_ear,
                                        .data = q};
     q->watch = cb;
     q->watch_data = data;
@@ -113,13 +116,13 @@ void pp_riq_watch(struct pp_ingest_queue *base, void (*cb)(void *data), void *da
         return;
     }
     if (!q->ear && pp_redis_open(q->loop, &o, &q->ear) != PP_OK)
-        q->ear = NULL; /* no memory: the planner's own clock is left */
-    call_in(q, AT_ONCE_MS);
+        q->ear = NULL; /* out of memory: no wake-ups; the planner still takes at its own intervals */
+    call_in(q, 0);
 }
 
-/* --- what a 202 is worth --- */
+/* --- which failures accepted batches survive --- */
 
-/* The value of a line "name:value" of INFO; "" where there is none. */
+/* Copies the value of a line "name:value" of INFO; "" if there is no such line. */
 static void info(const char *text, const char *name, char *out, size_t size)
 {
     size_t n = strlen(name);
@@ -131,39 +134,43 @@ static void info(const char *text, const char *name, char *out, size_t size)
         }
 }
 
-static const char *worth(const char *aof, const char *fsync)
+static const char *durability_of(const char *aof, const char *fsync)
 {
+    static const struct {
+        const char *fsync, *text;
+    } rows[] = {
+        {"always", "survives a kill and a power cut: Redis syncs each write (appendfsync always)"},
+        {"everysec", "survives a kill; a power cut of Redis' machine may lose the last seconds "
+                     "(appendfsync everysec)"},
+        {"no", "survives a kill; a power cut of Redis' machine may lose the last minute (appendfsync no)"},
+    };
+    if (!aof[0])
+        return "as durable as Redis is; it does not say";
     if (strcmp(aof, "1") != 0)
-        return aof[0] ? "survives a kill of photopool's processes; lost back to its last snapshot when Redis "
-                        "ends "
-                        "(appendonly is off)"
-                      : "as durable as Redis is; it does not say";
-    if (strcmp(fsync, "always") == 0)
-        return "survives a kill and a power cut: Redis syncs each write (appendfsync always)";
-    if (strcmp(fsync, "everysec") == 0)
-        return "survives a kill; a power cut of Redis' machine may lose the last seconds (appendfsync "
-               "everysec)";
-    if (strcmp(fsync, "no") == 0)
-        return "survives a kill; a power cut of Redis' machine may lose the last minute (appendfsync no)";
+        return "survives a kill of photopool's processes; lost back to its last snapshot when Redis ends "
+               "(appendonly is off)";
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(fsync, rows[i].fsync) == 0)
+            return rows[i].text;
     return "survives a kill (appendonly is on); Redis does not say how often it syncs";
 }
 
-struct asking {
+struct durability_check {
     struct pp_riq *q;
     char aof[8], policy[64], maxmemory[24], last_write[16], version[24];
 };
 
-static void told_fsync(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_fsync(void *data, enum pp_err err, const struct redisReply *reply)
 {
-    struct asking *a = data;
+    struct durability_check *a = data;
     struct pp_riq *q = a->q;
-    /* without the right to ask: an error */
+    /* if the server forbids CONFIG, the answer is an error */
     const char *fsync = err == PP_OK && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2
                             ? reply->element[1]->str
                             : NULL;
     bool evicts = a->policy[0] && strcmp(a->policy, "noeviction") != 0;
 
-    snprintf(q->durable, sizeof q->durable, "%s%s%s%s%s", worth(a->aof, fsync ? fsync : ""),
+    snprintf(q->durable, sizeof q->durable, "%s%s%s%s%s", durability_of(a->aof, fsync ? fsync : ""),
              strcmp(a->last_write, "err") == 0 ? "; its last write to disk has FAILED" : "",
              evicts ? "; Redis may drop accepted batches when its memory is full (maxmemory-policy " : "",
              evicts ? a->policy : "", evicts ? ")" : "");
@@ -175,10 +182,10 @@ static void told_fsync(void *data, enum pp_err err, const struct redisReply *rep
     free(a);
 }
 
-static void told_info(void *data, enum pp_err err, const struct redisReply *reply)
+static void on_info(void *data, enum pp_err err, const struct redisReply *reply)
 {
     static const char *const config[] = {"CONFIG", "GET", "appendfsync"};
-    struct asking *a = data;
+    struct durability_check *a = data;
     struct pp_riq *q = a->q;
     if (err != PP_OK || reply->type != REDIS_REPLY_STRING) {
         free(a);
@@ -191,20 +198,19 @@ static void told_info(void *data, enum pp_err err, const struct redisReply *repl
     info(reply->str, "redis_version", a->version, sizeof a->version);
     double version = strtod(a->version, NULL);
     if (a->version[0] && version < 6.2)
-        pp_log(q->log, PP_LOG_ERROR, "this Redis is too old: 6.2 or newer is needed", "version", a->version,
-               NULL);
-    if (q->closing || pp_redis_command(q->redis, 3, config, NULL, told_fsync, a) != PP_OK)
+        pp_log(q->log, PP_LOG_ERROR, "Redis is too old: 6.2 or newer is needed", "version", a->version, NULL);
+    if (q->closing || pp_redis_command(q->redis, 3, config, NULL, on_fsync, a) != PP_OK)
         free(a);
 }
 
 void pp_riq_ask_durability(struct pp_riq *q)
 {
     static const char *const argv[] = {"INFO"};
-    struct asking *a = calloc(1, sizeof *a);
+    struct durability_check *a = calloc(1, sizeof *a);
     if (!a)
         return;
     a->q = q;
-    if (pp_redis_command(q->redis, 1, argv, NULL, told_info, a) != PP_OK)
+    if (pp_redis_command(q->redis, 1, argv, NULL, on_info, a) != PP_OK)
         free(a);
 }
 
@@ -218,8 +224,8 @@ const char *pp_riq_durability(struct pp_ingest_queue *base)
 bool pp_riq_watch_open(struct pp_riq *q)
 {
     snprintf(q->durable, sizeof q->durable, "not known yet: Redis has not answered");
-    q->recovery = pp_timer_open(q->loop, call_watch, q);
-    q->call_watch = pp_timer_open(q->loop, call_watch, q);
+    q->recovery = pp_timer_open(q->loop, on_watch_timer, q);
+    q->call_watch = pp_timer_open(q->loop, on_watch_timer, q);
     return q->recovery && q->call_watch;
 }
 

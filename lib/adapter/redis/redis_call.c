@@ -1,38 +1,42 @@
-/* redis_call.c: commands on a line: order, deadlines, refusals. See redis_internal.h.
+/* redis_call.c: calls on a line: order, deadlines, refusals. See redis_internal.h.
  *
- * A call is in one of r's lists until its callback is made; then call->r is NULL, and where hiredis still has
- * it, it is freed when hiredis lets go. Deadlines grow along a list, nearly: after MOVED one may be noticed
- * late. Callbacks are made by run_ended() and by on_reply(), and each may close r. */
+ * A call is in one of the lists of `r` until its callback runs. Then call->r is NULL. If hiredis
+ * still refers to the call, it is freed when hiredis reports its end. Each list is in order of
+ * deadlines, except that a call that was sent again after MOVED may time out late. run_ended() and
+ * on_reply() run callbacks, and each callback may close `r`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/redis/redis_internal.h"
+#include "base/check.h"
 
 enum { MOVES_MAX = 5, LOG_EVERY_MS = 1000 };
 
-struct call {
+struct redis_call {
     struct pp_node node;
-    struct pp_redis *r; /* NULL: called back */
+    struct pp_redis *r; /* NULL: the callback has run */
     struct pp_list *list;
     pp_redis_cb cb;
     void *data;
     const char *name;
-    const struct pp_redis_script *script; /* until it has been sent whole */
-    char *cmd;                            /* as it goes onto the wire; free() */
-    size_t cmd_n, rest;                   /* rest: what follows the SHA */
-    int n_args;                           /* of the command, its name included */
+    const struct pp_redis_script *script; /* NULL: a command, or a script that goes out as text */
+    struct pp_buf wire;                   /* the bytes that go out */
+    size_t words_at;                      /* where the caller's words begin in wire */
+    size_t n, n_keys;                     /* number of the caller's words, and how many of them are keys */
     int64_t deadline;                     /* monotonic */
-    enum pp_err err;                      /* in r->ended */
+    enum pp_err err;                      /* the result, while the call is in r->ended */
     uint8_t moves;
     bool with_hiredis;
 };
 
-static void arm(struct pp_redis *r);
-static void send_call(struct pp_redis *r, struct call *c);
+static void arm_deadline(struct pp_redis *r);
+static void send_call(struct pp_redis *r, struct redis_call *c);
 
-static void put(struct pp_list *list, struct call *c)
+/* Moves a call to another list, or to none; no other function does. */
+static void put_in(struct pp_list *list, struct redis_call *c)
 {
+    pp_assert(c->r, "a call is listed after its callback");
     if (c->list)
         pp_list_remove(c->list, &c->node);
     c->list = list;
@@ -40,44 +44,44 @@ static void put(struct pp_list *list, struct call *c)
         pp_list_push(list, &c->node);
 }
 
-static struct call *first(const struct pp_list *list)
+static struct redis_call *first_of(const struct pp_list *list)
 {
-    return pp_list_empty(list) ? NULL : pp_container_of(list->head.next, struct call, node);
+    return pp_list_empty(list) ? NULL : pp_container_of(list->head.next, struct redis_call, node);
 }
 
-static void drop_call(struct call *c)
+static void drop_call(struct redis_call *c)
 {
-    free(c->cmd);
-    c->cmd = NULL;
+    pp_assert(!c->r && !c->list, "a call is dropped before its callback");
+    pp_buf_fini(&c->wire);
     if (!c->with_hiredis)
         free(c);
 }
 
-/* The end of a call. May close r. */
-static void finish(struct call *c, enum pp_err err, const struct redisReply *reply)
+/* Ends a call and runs its callback, which may close r. */
+static void end_call(struct redis_call *c, enum pp_err err, const struct redisReply *reply)
 {
     pp_redis_cb cb = c->cb;
     void *data = c->data;
-    put(NULL, c);
+    put_in(NULL, c);
     c->r = NULL;
     drop_call(c);
     cb(data, err, reply);
 }
 
-static void end_later(struct pp_redis *r, struct call *c, enum pp_err err)
+static void end_later(struct pp_redis *r, struct redis_call *c, enum pp_err err)
 {
     c->err = err;
-    put(&r->ended, c);
+    put_in(&r->ended, c);
 }
 
-/* Calls back what has ended. False: one of them closed r. */
+/* Runs the callbacks of the calls in r->ended. False: a callback closed r. */
 static bool run_ended(struct pp_redis *r)
 {
-    struct call *c;
+    struct redis_call *c;
     bool closed = false, *outer = r->closed;
     r->closed = &closed;
-    while (!closed && (c = first(&r->ended)))
-        finish(c, c->err, NULL);
+    while (!closed && (c = first_of(&r->ended)))
+        end_call(c, c->err, NULL);
     if (!closed)
         r->closed = outer;
     else if (outer)
@@ -85,14 +89,9 @@ static bool run_ended(struct pp_redis *r)
     return !closed;
 }
 
-/* --- what an answer means --- */
+/* --- answers --- */
 
-static bool begins(const struct redisReply *reply, const char *word)
-{
-    return strncmp(reply->str, word, strlen(word)) == 0;
-}
-
-static void log_refusal(struct pp_redis *r, const struct call *c, const struct redisReply *reply)
+static void log_refusal(struct pp_redis *r, const struct redis_call *c, const struct redisReply *reply)
 {
     int64_t now = pp_loop_now(r->loop);
     if (r->logged_at && now - r->logged_at < LOG_EVERY_MS) {
@@ -105,8 +104,9 @@ static void log_refusal(struct pp_redis *r, const struct call *c, const struct r
     r->unlogged = 0;
 }
 
-/* MOVED 3999 host:port. False: it makes no sense, or too often. */
-static bool follow(struct pp_redis *r, struct call *c, const struct redisReply *reply)
+/* Follows "MOVED 3999 host:port": the call waits until the line has moved there. Returns false if
+ * the text is not valid, or if the call was moved too often. */
+static bool follow_move(struct pp_redis *r, struct redis_call *c, const struct redisReply *reply)
 {
     const char *place = strchr(reply->str, ' ');
     char host[PP_REDIS_HOST_MAX];
@@ -120,65 +120,83 @@ static bool follow(struct pp_redis *r, struct call *c, const struct redisReply *
     r->moving = true;
     memcpy(r->move_host, host, sizeof host);
     r->move_port = port;
-    put(&r->waiting, c);
+    put_in(&r->waiting, c);
     return true;
 }
 
-/* EVALSHA has become EVAL with the whole text. False: out of memory. */
-static bool spell_out(struct call *c)
+static void put_word(struct pp_buf *b, const void *p, size_t n)
+{
+    pp_buf_printf(b, "$%zu\r\n", n);
+    pp_buf_put(b, p, n);
+    pp_buf_put(b, "\r\n", 2);
+}
+
+/* Writes the bytes of a call: for a script EVAL and the text (`whole`) or EVALSHA and the SHA-1,
+ * then the number of keys; then the caller's words. False: out of memory. */
+static bool write_wire(struct redis_call *c, bool whole, const char *words, size_t words_n)
 {
     const struct pp_redis_script *s = c->script;
-    char head[64];
-    int head_n = snprintf(head, sizeof head, "*%d\r\n$4\r\nEVAL\r\n$%zu\r\n", c->n_args, s->text_n);
-    size_t rest_n = c->cmd_n - c->rest, n = (size_t)head_n + s->text_n + 2 + rest_n;
-    char *cmd = malloc(n), *p = cmd;
-    if (!cmd)
+    struct pp_buf b;
+
+    pp_buf_init(&b, SIZE_MAX);
+    pp_buf_printf(&b, "*%zu\r\n", c->n + (s ? 3 : 0));
+    if (s) {
+        char keys[24];
+        put_word(&b, whole ? "EVAL" : "EVALSHA", whole ? 4 : 7);
+        put_word(&b, whole ? (const void *)s->text : s->sha1, whole ? s->text_n : 40);
+        put_word(&b, keys, (size_t)snprintf(keys, sizeof keys, "%zu", c->n_keys));
+    }
+    c->words_at = b.n;
+    pp_buf_put(&b, words, words_n);
+    if (b.failed) {
+        pp_buf_fini(&b);
         return false;
-    p = (char *)memcpy(p, head, (size_t)head_n) + head_n;
-    p = (char *)memcpy(p, s->text, s->text_n) + s->text_n;
-    p = (char *)memcpy(p, "\r\n", 2) + 2;
-    memcpy(p, c->cmd + c->rest, rest_n);
-    free(c->cmd);
-    c->cmd = cmd;
-    c->cmd_n = n;
-    c->script = NULL;
+    }
+    pp_buf_fini(&c->wire);
+    c->wire = b;
+    if (whole)
+        c->script = NULL;
     return true;
 }
 
-static void refused(struct pp_redis *r, struct call *c, const struct redisReply *reply)
+/* Sends a call again with the text of its script, because Redis has forgotten the script. False:
+ * out of memory. */
+static bool send_whole(struct pp_redis *r, struct redis_call *c)
 {
-    if (begins(reply, "NOSCRIPT") && c->script && spell_out(c)) {
-        put(&r->waiting, c);
-        if (r->line.state == PP_LINE_UP && !r->moving)
-            send_call(r, c);
+    if (!write_wire(c, true, c->wire.p + c->words_at, c->wire.n - c->words_at))
+        return false;
+    put_in(&r->waiting, c);
+    if (r->line.state == PP_LINE_UP && !r->moving)
+        send_call(r, c);
+    return true;
+}
+
+static void on_refusal(struct pp_redis *r, struct redis_call *c, const struct redisReply *reply)
+{
+    if (pp_redis_refused_with(reply, "NOSCRIPT") && c->script && send_whole(r, c))
         return;
-    }
-    if (begins(reply, "MOVED ") && follow(r, c, reply))
+    if (pp_redis_refused_with(reply, "MOVED ") && follow_move(r, c, reply))
         return;
-    if ((begins(reply, "READONLY") || begins(reply, "LOADING") || begins(reply, "MASTERDOWN")) &&
-        !r->moving) {
-        r->moving = true; /* this server is not the one any more, or not yet: by name */
+    bool is_other_server = pp_redis_refused_with(reply, "READONLY") ||
+                           pp_redis_refused_with(reply, "LOADING") ||
+                           pp_redis_refused_with(reply, "MASTERDOWN");
+    if (is_other_server &&
+        !r->moving) { /* this server is not the primary: the line looks up the name again */
+        r->moving = true;
         r->move_host[0] = '\0';
     }
     log_refusal(r, c, reply);
-    finish(c, PP_EIO, reply);
-}
-
-static void move_on(struct pp_redis *r)
-{
-    if (!r->moving || !pp_list_empty(&r->sent))
-        return;
-    r->moving = false;
-    pp_redis_line_move(&r->line, r->move_host[0] ? r->move_host : NULL, r->move_port);
+    end_call(c, PP_EIO, reply);
 }
 
 static void on_reply(struct redisAsyncContext *ac, void *reply, void *data)
 {
-    struct call *c = data;
+    struct redis_call *c = data;
     struct redisReply *answer = reply;
 
     if (!answer)
-        pp_redis_line_gone(ac); /* calls back everything that was sent, c too */
+        pp_redis_line_gone(ac); /* ends every call that was sent, also this one */
+    pp_assert(c->with_hiredis, "hiredis answers a call twice");
     c->with_hiredis = false;
     struct pp_redis *r = c->r;
     if (!r)
@@ -186,52 +204,58 @@ static void on_reply(struct redisAsyncContext *ac, void *reply, void *data)
     if (!r || !answer)
         return;
     if (answer->type == REDIS_REPLY_ERROR)
-        refused(r, c, answer);
+        on_refusal(r, c, answer);
     else
-        finish(c, PP_OK, answer);
-    struct pp_redis_line *l = ac->data; /* NULL: closed, or another connection by now */
-    if (l)
-        move_on(pp_container_of(l, struct pp_redis, line));
+        end_call(c, PP_OK, answer);
+    struct pp_redis_line *l =
+        ac->data; /* NULL: a callback closed the line, or the line has another connection now */
+    r = l ? pp_container_of(l, struct pp_redis, line) : NULL;
+    if (!r || !r->moving || !pp_list_empty(&r->sent))
+        return;
+    r->moving = false;
+    pp_redis_line_move(&r->line, r->move_host[0] ? r->move_host : NULL, r->move_port);
 }
 
 /* --- sending --- */
 
-static void send_call(struct pp_redis *r, struct call *c)
+static void send_call(struct pp_redis *r, struct redis_call *c)
 {
-    if (redisAsyncFormattedCommand(r->line.ac, on_reply, c, c->cmd, c->cmd_n) != REDIS_OK) {
+    pp_assert(!c->with_hiredis, "a call is sent while it is in flight");
+    if (redisAsyncFormattedCommand(r->line.ac, on_reply, c, c->wire.p, c->wire.n) != REDIS_OK) {
         end_later(r, c, PP_EIO);
-        arm(r);
+        arm_deadline(r);
         return;
     }
     c->with_hiredis = true;
-    put(&r->sent, c);
+    put_in(&r->sent, c);
     pp_redis_count(r, c->name);
 }
 
 static void on_up(void *data)
 {
     struct pp_redis *r = data;
-    struct call *c;
+    struct redis_call *c;
+    pp_assert(pp_list_empty(&r->sent), "calls are in flight on a new connection");
     r->moving = false;
-    while (r->line.state == PP_LINE_UP && (c = first(&r->waiting)))
+    while (r->line.state == PP_LINE_UP && (c = first_of(&r->waiting)))
         send_call(r, c);
-    arm(r);
-    if (r->state)
-        r->state(r->data, true);
+    arm_deadline(r);
+    if (r->on_state)
+        r->on_state(r->data, true);
 }
 
 static void on_down(void *data, bool was_up)
 {
     struct pp_redis *r = data;
-    struct call *c;
+    struct redis_call *c;
 
-    while ((c = first(&r->sent)))
+    while ((c = first_of(&r->sent)))
         end_later(r, c, PP_EUNKNOWN);
-    while (!r->line.hope && (c = first(&r->waiting)))
+    while (!r->line.hope && (c = first_of(&r->waiting)))
         end_later(r, c, PP_EIO);
-    arm(r);
-    if (run_ended(r) && was_up && r->state)
-        r->state(r->data, false);
+    arm_deadline(r);
+    if (run_ended(r) && was_up && r->on_state)
+        r->on_state(r->data, false);
 }
 
 static void on_time(void *data, int64_t asked_wall, const struct redisReply *reply)
@@ -241,16 +265,14 @@ static void on_time(void *data, int64_t asked_wall, const struct redisReply *rep
 
 /* --- deadlines --- */
 
-static void arm(struct pp_redis *r)
+static void arm_deadline(struct pp_redis *r)
 {
-    int64_t at = INT64_MAX;
-    const struct call *c;
+    const struct redis_call *waiting = first_of(&r->waiting), *sent = first_of(&r->sent);
+    int64_t at = waiting ? waiting->deadline : INT64_MAX;
+    if (sent && sent->deadline < at)
+        at = sent->deadline;
     if (!pp_list_empty(&r->ended))
         at = 0;
-    if ((c = first(&r->waiting)) && c->deadline < at)
-        at = c->deadline;
-    if ((c = first(&r->sent)) && c->deadline < at)
-        at = c->deadline;
     if (at == INT64_MAX)
         pp_timer_stop(r->deadline);
     else
@@ -262,102 +284,66 @@ static void on_deadline(void *data)
     struct pp_redis *r = data;
     int64_t now = pp_loop_now(r->loop);
     bool late = false;
-    struct call *c;
+    struct redis_call *c;
 
-    while ((c = first(&r->waiting)) && c->deadline <= now)
+    while ((c = first_of(&r->waiting)) && c->deadline <= now)
         end_later(r, c, PP_EIO);
-    while ((c = first(&r->sent)) && c->deadline <= now) {
+    while ((c = first_of(&r->sent)) && c->deadline <= now) {
         end_later(r, c, PP_ETIMEOUT);
         late = true;
     }
     if (late && r->line.state == PP_LINE_UP && now - r->line.heard_at >= r->timeout_ms)
-        pp_redis_line_drop(&r->line, "no answer in time"); /* calls back, too */
+        pp_redis_line_drop(&r->line, "no answer in time"); /* ends the calls that were sent */
     else if (run_ended(r))
-        arm(r);
+        arm_deadline(r);
 }
 
 /* --- submitting --- */
 
-static enum pp_err submit(struct pp_redis *r, struct call *c)
+enum pp_err pp_redis_send(struct pp_redis *r, const struct pp_redis_call *from, pp_redis_cb cb, void *data)
 {
-    c->r = r;
-    c->deadline = pp_loop_now(r->loop) + r->timeout_ms;
+    pp_assert(from->open_at == 0, "a call is sent while a word is open");
+    pp_assert(from->n_keys <= from->n, "a call has more keys than words");
+    if (from->words.failed)
+        return PP_ENOMEM;
+    if (r->waiting.n + r->sent.n + r->ended.n >= r->max_in_flight)
+        return PP_EFULL;
+    struct redis_call *c = calloc(1, sizeof *c);
+    if (!c)
+        return PP_ENOMEM;
+    *c = (struct redis_call){.r = r,
+                             .cb = cb,
+                             .data = data,
+                             .name = from->name,
+                             .script = from->script,
+                             .n = from->n,
+                             .n_keys = from->n_keys,
+                             .deadline = pp_loop_now(r->loop) + r->timeout_ms};
+    bool whole = c->script && !c->script->sha1[0];
+    if (!write_wire(c, whole, from->words.p, from->words.n)) {
+        free(c);
+        return PP_ENOMEM;
+    }
     if (r->line.state == PP_LINE_UP && !r->moving)
         send_call(r, c);
     else if (r->line.hope || r->moving)
-        put(&r->waiting, c);
+        put_in(&r->waiting, c);
     else
         end_later(r, c, PP_EIO); /* on the next turn */
-    arm(r);
+    arm_deadline(r);
     return PP_OK;
 }
 
-static struct call *new_call(struct pp_redis *r, const char *name, int argc, const char *const *argv,
-                             const size_t *lens, pp_redis_cb cb, void *data, enum pp_err *err)
-{
-    if (r->waiting.n + r->sent.n + r->ended.n >= r->max_in_flight) {
-        *err = PP_EFULL;
-        return NULL;
-    }
-    struct call *c = calloc(1, sizeof *c);
-    long long n = c ? redisFormatCommandArgv(&c->cmd, argc, (const char **)(uintptr_t)argv, lens) : -1;
-    if (n < 0) {
-        free(c);
-        *err = PP_ENOMEM;
-        return NULL;
-    }
-    c->cmd_n = (size_t)n;
-    c->n_args = argc;
-    c->name = name;
-    c->cb = cb;
-    c->data = data;
-    return c;
-}
-
-enum pp_err pp_redis_command(struct pp_redis *r, int argc, const char *const *argv, const size_t *lens,
+enum pp_err pp_redis_command(struct pp_redis *r, int n, const char *const *argv, const size_t *lens,
                              pp_redis_cb cb, void *data)
 {
-    enum pp_err err;
-    struct call *c = new_call(r, argv[0], argc, argv, lens, cb, data, &err);
-    return c ? submit(r, c) : err;
-}
-
-enum { EVAL_ARGS_MAX = 8192 };
-
-enum pp_err pp_redis_eval(struct pp_redis *r, const struct pp_redis_script *script, int n_keys, int argc,
-                          const char *const *argv, const size_t *lens, pp_redis_cb cb, void *data)
-{
-    char count[16];
-    size_t n = (size_t)argc + 3;
-    bool whole = !script->sha1[0];
-    enum pp_err err = PP_ENOMEM;
-
-    if (argc < n_keys || argc > EVAL_ARGS_MAX)
-        return PP_EINVAL;
-    const char **all = calloc(n, sizeof *all);
-    size_t *all_n = calloc(n, sizeof *all_n);
-    struct call *c = NULL;
-    if (all && all_n) {
-        snprintf(count, sizeof count, "%d", n_keys);
-        all[0] = whole ? "EVAL" : "EVALSHA";
-        all[1] = whole ? script->text : script->sha1;
-        all[2] = count;
-        for (size_t i = 3; i < n; i++)
-            all[i] = argv[i - 3];
-        for (size_t i = 0; i < n; i++)
-            all_n[i] = i == 1 && whole ? script->text_n : i >= 3 && lens ? lens[i - 3] : strlen(all[i]);
-        c = new_call(r, script->name, (int)n, all, all_n, cb, data, &err);
-    }
-    free(all);
-    free(all_n);
-    if (!c)
-        return err;
-    if (whole)
-        return submit(r, c);
-    c->script = script;
-    /* "*n\r\n" "$7\r\nEVALSHA\r\n" "$40\r\n<sha>\r\n" */
-    c->rest = (size_t)(strchr(c->cmd, '\n') - c->cmd) + 1 + 13 + 5 + 42;
-    return submit(r, c);
+    struct pp_redis_call c = {0};
+    pp_redis_call_begin(&c, argv[0], NULL);
+    for (int i = 0; i < n; i++)
+        pp_redis_put(&c, argv[i], lens ? lens[i] : strlen(argv[i]));
+    enum pp_err err = pp_redis_send(r, &c, cb, data);
+    pp_redis_call_fini(&c);
+    return err;
 }
 
 /* --- life --- */
@@ -368,32 +354,32 @@ bool pp_redis_calls_open(struct pp_redis *r)
     pp_list_init(&r->sent);
     pp_list_init(&r->ended);
     r->deadline = pp_timer_open(r->loop, on_deadline, r);
-    r->line.loop = r->loop;
-    r->line.log = r->log;
-    r->line.what = "commands";
-    r->line.home = &r->home;
-    r->line.commands = true;
-    r->line.timeout_ms = r->timeout_ms;
-    r->line.on_up = on_up;
-    r->line.on_down = on_down;
-    r->line.on_time = on_time;
-    r->line.data = r;
+    r->line = (struct pp_redis_line){.loop = r->loop,
+                                     .log = r->log,
+                                     .what = "commands",
+                                     .home = &r->home,
+                                     .commands = true,
+                                     .timeout_ms = r->timeout_ms,
+                                     .on_up = on_up,
+                                     .on_down = on_down,
+                                     .on_time = on_time,
+                                     .data = r};
     return r->deadline && pp_redis_line_start(&r->line);
 }
 
 void pp_redis_calls_close(struct pp_redis *r)
 {
-    struct call *c;
+    struct redis_call *c;
 
-    while ((c = first(&r->waiting)))
+    while ((c = first_of(&r->waiting)))
         end_later(r, c, PP_ECLOSED);
-    while ((c = first(&r->sent)))
+    while ((c = first_of(&r->sent)))
         end_later(r, c, PP_EUNKNOWN);
     pp_timer_close(r->deadline);
     if (r->line.timer)
         pp_redis_line_fini(&r->line);
     if (r->closed)
         *r->closed = true;
-    while ((c = first(&r->ended)))
-        finish(c, c->err, NULL);
+    while ((c = first_of(&r->ended)))
+        end_call(c, c->err, NULL);
 }

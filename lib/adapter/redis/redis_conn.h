@@ -1,22 +1,24 @@
-/* redis_conn.h: a connection to Redis on a loop, kept up: commands, scripts, subscriptions, Redis' clock.
+/* redis_conn.h: a connection to Redis that reconnects by itself, on a loop: commands, scripts,
+ * subscriptions, Redis' clock.
  *
  *   submit -> [waiting: not connected yet] -> sent, in flight -> answer -> cb
- *             \ the attempt failed: PP_EIO     \ the connection was lost: PP_EUNKNOWN; no answer in time:
- *                                                PP_ETIMEOUT
+ *             \ attempt failed: PP_EIO         \ connection lost: PP_EUNKNOWN; timeout: PP_ETIMEOUT
  *
  * Invariants
- *  - Submit failed: cb never fires. Submit succeeded: it fires exactly once, later, on the loop thread.
- * Within pp_redis_close() it fires at once for what is left (PP_ECLOSED never sent, PP_EUNKNOWN sent).
- *  - PP_EIO means: not executed (never sent, or refused with an error). PP_EUNKNOWN and PP_ETIMEOUT mean that
- *    it may have been. A script that writes runs whole or not at all where its errors come before its writes.
- *  - Commands go out in the order of their submission, many at once, without waiting for answers; answers
- * come in that order, but for scripts that Redis had forgotten (NOSCRIPT: sent again) and after MOVED.
- *  - Commands wait for a connection only while there is hope: before the first attempt, and after a loss
- * until an attempt has failed. From then until it is up again they fail at once with PP_EIO.
+ *  - If the submit fails, cb is never called. Else it is called exactly once, later, on the loop
+ *    thread. pp_redis_close() calls it at once for every call that is left: with PP_ECLOSED if the
+ *    call was not sent, with PP_EUNKNOWN if it was.
+ *  - PP_EIO: Redis did not execute the call, because it was never sent, or Redis refused it with an
+ *    error. PP_EUNKNOWN and PP_ETIMEOUT: Redis may have executed it. A script either makes all its
+ *    writes or none if none of its errors comes after a write.
+ *  - Calls go out in the order of their submission, and do not wait for answers. Answers come in
+ *    that order, except after MOVED and for scripts that were sent again (NOSCRIPT).
+ *  - Calls wait for a connection before the first attempt, and after a loss until one attempt has
+ *    failed. From then until the connection is up again they fail at once with PP_EIO.
  *
- * Redis Cluster: one pp_redis for all keys with one hash tag, for one node serves them all. MOVED connects to
- * the node named and sends again. ASK, TRYAGAIN, CLUSTERDOWN, LOADING, READONLY are refusals (PP_EIO); the
- * last two also connect anew, by name.
+ * Redis Cluster: one pp_redis for all keys with one hash tag, because one node serves them all.
+ * MOVED connects to the node it names and sends again. ASK, TRYAGAIN, CLUSTERDOWN, LOADING,
+ * READONLY are refusals (PP_EIO); after the last two the connection looks up the name again.
  *
  * One loop, one thread. hiredis writes to sockets: the process ignores SIGPIPE. */
 #ifndef PP_ADAPTER_REDIS_CONN_H
@@ -26,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/log.h"
 #include "photopool/err.h"
 #include "runtime/loop.h"
@@ -36,68 +39,109 @@ struct redisReply; /* hiredis/hiredis.h */
 struct pp_redis_options {
     const char *url;    /* redis://[[user]:password@]host[:port][/db]; percent-encoding is decoded; copied */
     struct pp_log *log; /* may be NULL */
-    int64_t timeout_ms; /* for an answer; 0: 5 s */
-    size_t max_in_flight; /* commands submitted and not answered; 0: 4096 */
-    /* Up: connected and answering (again); down: it was up and is lost. May be NULL. */
-    void (*state)(void *data, bool up);
+    int64_t timeout_ms; /* longest wait for an answer; 0: 5 s */
+    size_t max_in_flight; /* calls submitted and not answered; 0: 4096 */
+    /* Called with `up` when Redis answers on a new connection, without when it is lost. May be
+     * NULL. */
+    void (*on_state)(void *data, bool up);
     void *data;
 };
 
-/* Begins to connect and never stops trying. PP_EINVAL: the URL is none; PP_ENOMEM. */
+/* Connects, and reconnects until it is closed. PP_EINVAL: not a Redis URL; PP_ENOMEM. */
 pp_must_check enum pp_err pp_redis_open(struct pp_loop *loop, const struct pp_redis_options *o,
                                         struct pp_redis **out);
-/* Also within its callbacks. What had been submitted is still sent where the connection takes it at once, its
- * answers are not waited for. NULL is fine. */
+/* Closes the connection; a callback of the connection may call it. Writes submitted calls as long
+ * as the socket takes them without blocking, and does not wait for answers. Does nothing if `r` is
+ * NULL. */
 void pp_redis_close(struct pp_redis *r);
 
-/* Connected and answering. */
+/* True while connected and answering. */
 bool pp_redis_up(const struct pp_redis *r);
 
-/* `reply` is NULL unless PP_OK, or PP_EIO with an error reply; valid during the callback. */
-typedef void (*pp_redis_cb)(void *data, enum pp_err err, const struct redisReply *reply);
+/* --- calls --- */
 
-/* A command and its arguments, binary safe; copied. lens NULL: all end with NUL. Counted under argv[0], which
- * must be a constant. PP_EFULL: max_in_flight; PP_ENOMEM. */
-pp_must_check enum pp_err pp_redis_command(struct pp_redis *r, int argc, const char *const *argv,
-                                           const size_t *lens, pp_redis_cb cb, void *data);
-
-/* A Lua script. `name` (constant) is what its round trips are counted under. */
+/* A Lua script. File x.lua of this folder is pp_lua_x, which CMakeLists.txt makes. */
 struct pp_redis_script {
     const char *name;
-    const void *text;
+    const unsigned char *text;
     size_t text_n;
-    char sha1[41]; /* "": the text is sent each time; so for the last call before a close, which nobody
-                      repeats */
+    char sha1[41]; /* of the text; "": each call sends the text (the last call before a close must) */
+};
+#define PP_REDIS_LUA_DECLARE(x) extern const struct pp_redis_script pp_lua_##x
+
+/* A command, or the call of a script: a list of words, which are copied. After a failure
+ * (words.failed) later words have no effect. The first words of a script are its keys, and
+ * pp_redis_call_keys_end() ends them. A call may start as zeroed memory; pp_redis_call_fini() frees
+ * its words. */
+struct pp_redis_call {
+    const char *name;                     /* a constant; the call is counted under it */
+    const struct pp_redis_script *script; /* NULL: the words are the command */
+    size_t n, n_keys;                     /* number of words, and how many of them are keys */
+    size_t open_at;                       /* where the content of the open word begins */
+    struct pp_buf words;
 };
 
-/* `text` is not copied. A file x.lua of this folder is there as PP_REDIS_LUA(x). */
-void pp_redis_script_init(struct pp_redis_script *s, const char *name, const void *text, size_t text_n);
-#define PP_REDIS_LUA_DECLARE(x)              \
-    extern const unsigned char pp_lua_##x[]; \
-    extern const size_t pp_lua_##x##_n
-#define PP_REDIS_LUA(x) pp_lua_##x, pp_lua_##x##_n
+/* Begins a call, and reuses the memory of the one before. `script` must live until the answer. */
+void pp_redis_call_begin(struct pp_redis_call *c, const char *name, const struct pp_redis_script *script);
+void pp_redis_call_fini(struct pp_redis_call *c);
+/* Each adds one word. The call fails if p is NULL. */
+void pp_redis_put(struct pp_redis_call *c, const void *p, size_t n);
+void pp_redis_put_text(struct pp_redis_call *c, const char *s);
+void pp_redis_put_num(struct pp_redis_call *c, int64_t v);
+/* Begin and end one word: it consists of all bytes that the caller puts into the buffer between the
+ * two calls. */
+struct pp_buf *pp_redis_word_open(struct pp_redis_call *c);
+void pp_redis_word_close(struct pp_redis_call *c);
+void pp_redis_call_keys_end(struct pp_redis_call *c);
 
-/* EVALSHA; argv: the keys (n_keys of them), then the arguments. The script must live until cb. As
- * pp_redis_command(). */
-pp_must_check enum pp_err pp_redis_eval(struct pp_redis *r, const struct pp_redis_script *script, int n_keys,
-                                        int argc, const char *const *argv, const size_t *lens, pp_redis_cb cb,
+/* Packs integers by a LAYOUT of script_constants.h, one value for each. The caller packs and reads
+ * names (c0) itself. */
+void pp_redis_pack(struct pp_buf *b, const char *layout, const int64_t *values);
+/* Unpacks integers by a LAYOUT. Returns false if there are too few bytes. */
+pp_must_check bool pp_redis_unpack(struct pp_reader *r, const char *layout, int64_t *values);
+
+/* Gets the answer. `reply` is Redis' answer with PP_OK, its error with PP_EIO if it refused the
+ * call, else NULL. It is valid during the callback. */
+typedef void (*pp_redis_cb)(void *data, enum pp_err err, const struct redisReply *reply);
+
+/* True if the error reply begins with `word`; reply may be NULL. */
+bool pp_redis_refused_with(const struct redisReply *reply, const char *word);
+/* True if the reply is an array that begins with elements of these types: t text, i integer, a
+ * array. NULL: false. */
+bool pp_redis_is(const struct redisReply *reply, const char *shape);
+
+/* Submits a copy of the call. PP_EFULL: max_in_flight calls are not answered yet; PP_ENOMEM. */
+pp_must_check enum pp_err pp_redis_send(struct pp_redis *r, const struct pp_redis_call *c, pp_redis_cb cb,
                                         void *data);
+/* Submits a command of n words; argv[0] is a constant. If lens is NULL all words end with NUL.
+ * Fails as pp_redis_send(). */
+pp_must_check enum pp_err pp_redis_command(struct pp_redis *r, int n, const char *const *argv,
+                                           const size_t *lens, pp_redis_cb cb, void *data);
 
-/* message NULL: the subscription has begun, or begun again after a loss: anything may have been missed. */
+/* True for 1..max bytes without braces, blanks and control characters: a text that may be a hash
+ * tag. */
+bool pp_redis_prefix_valid(const char *s, size_t max);
+
+/* --- subscriptions --- */
+
+/* Gets each message. `message` is NULL when the subscription has begun, or has begun again after a
+ * lost connection; messages before that may be missing. */
 typedef void (*pp_redis_push_cb)(void *data, const char *message, size_t n);
 
-/* Messages of a channel, over a second connection that is opened with the first subscription, until close. At
- * most 8 channels. PP_EFULL, PP_ENOMEM. */
+/* Subscribes to a channel until close. The first subscription opens a second connection, which all
+ * share. PP_EFULL: more than 8 channels; PP_ENOMEM. */
 pp_must_check enum pp_err pp_redis_subscribe(struct pp_redis *r, const char *channel, pp_redis_push_cb cb,
                                              void *data);
 
-/* Redis' clock minus our wall clock, in ms: leases are by Redis' time. Asked at each connect and every few
- * seconds; 0 until first known. Good to half a round trip. */
-int64_t pp_redis_offset_ms(const struct pp_redis *r);
-/* pp_loop_wall() by Redis' clock. */
+/* --- the clock, counts --- */
+
+/* Returns the wall time by Redis' clock, with an error of at most half a round trip. The connection
+ * asks Redis at each connect and every few seconds. Before the first answer it returns our own
+ * time. */
 int64_t pp_redis_now(const struct pp_redis *r);
 
-/* The i-th kind of command and how many were sent since open; false past the last. */
+/* Returns the name of the i-th kind of call and how many were sent since open. False past the last.
+ */
 bool pp_redis_roundtrips(const struct pp_redis *r, size_t i, const char **name, uint64_t *n);
 
 #endif

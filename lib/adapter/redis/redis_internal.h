@@ -1,15 +1,19 @@
-/* redis_internal.h: what the files of the connection share.
+/* redis_internal.h: the declarations that the files of the connection share. Each file of this list
+ * uses only itself and the files above it:
  *
- *   redis_url.c   where to and who we are
- *   redis_poll.c  hiredis' sockets on the loop
- *   redis_line.c  one connection that keeps itself up: look-up, connect, greeting, backoff
- *   redis_call.c  commands on a line: order, deadlines, refusals
- *   redis_sub.c   channels on a line of their own
- *   redis_conn.c  the whole: open, close, the clock, scripts, counts
+ *   redis_words.c  builds the words of calls, checks the shapes of answers
+ *   redis_url.c    parses URLs: server, login, database
+ *   redis_poll.c   hiredis' sockets on the loop
+ *   redis_line.c   one connection that reconnects by itself: look-up, connect, greeting, backoff
+ *   redis_clock.c  Redis' clock, counts
+ *   redis_call.c   calls on a line: order, deadlines, refusals
+ *   redis_sub.c    channels on a line of their own
+ *   redis_conn.c   open, close
  *
- * hiredis' context (`ac`) belongs to a line while ac->data is that line. A line lets go of it by setting that
- * to NULL before anybody is told: what hiredis still reports (each pending callback, with no reply) then only
- * frees. So every callback of ours may close everything. */
+ * A context of hiredis (`ac`) belongs to a line while ac->data points to that line. Before a line
+ * calls back because of a lost connection, it sets ac->data to NULL. Then hiredis calls each
+ * pending callback without a reply, and these only free memory. So each of our own callbacks may
+ * close the connection. */
 #ifndef PP_ADAPTER_REDIS_INTERNAL_H
 #define PP_ADAPTER_REDIS_INTERNAL_H
 
@@ -28,22 +32,27 @@ struct pp_redis_address {
     uint32_t db;
 };
 
-/* PP_EINVAL. */
+/* Parses a URL of Redis. PP_EINVAL: it is not valid. */
 pp_must_check enum pp_err pp_redis_parse_url(const char *url, struct pp_redis_address *out);
-/* host:port as MOVED has it; [::1]:1 and ::1:1, too. An empty host leaves `host` as it is. */
+/* Parses host:port as MOVED writes it, also [::1]:1 and ::1:1. If the host is empty, `host` keeps
+ * its value. False: not valid. */
 bool pp_redis_parse_host_port(const char *text, char host[PP_REDIS_HOST_MAX], uint16_t *port);
 
 /* --- redis_poll.c --- */
 
-/* Puts a context that has no hooks yet on the loop. */
-pp_must_check bool pp_redis_poll_attach(struct redisAsyncContext *ac, struct pp_loop *loop);
-/* Writes what the socket takes at once, then frees the context. Not a line's any more. */
+/* Makes the loop poll the socket of a new context. Calls on_bytes before it reads, and on_gone when
+ * hiredis is about to free the context. False: out of memory. */
+pp_must_check bool pp_redis_poll_attach(struct redisAsyncContext *ac, struct pp_loop *loop,
+                                        void (*on_bytes)(struct redisAsyncContext *ac),
+                                        void (*on_gone)(struct redisAsyncContext *ac));
+/* Frees a context that no line owns any more. If `flush`, first writes as many bytes as the socket
+ * takes without blocking. */
 void pp_redis_poll_finish(struct redisAsyncContext *ac, bool flush);
 
 /* --- redis_line.c --- */
 
 enum pp_redis_line_state {
-    PP_LINE_RESTING, /* until the next attempt */
+    PP_LINE_RESTING, /* the line waits for the next attempt */
     PP_LINE_RESOLVING,
     PP_LINE_CONNECTING,
     PP_LINE_GREETING,
@@ -53,44 +62,46 @@ enum pp_redis_line_state {
 struct pp_redis_line {
     struct pp_loop *loop;
     struct pp_log *log;
-    const char *what; /* it is for */
+    const char *what; /* "commands", "messages": for the log */
     const struct pp_redis_address *home;
-    char host[PP_REDIS_HOST_MAX]; /* home's, or where MOVED pointed to */
+    char host[PP_REDIS_HOST_MAX]; /* of home, or of the node that MOVED named */
     uint16_t port;
-    bool commands; /* else subscriptions: no database, no clock */
+    bool commands; /* true: sends commands; false: subscriptions, which need no database and no clock */
     int64_t timeout_ms;
 
     enum pp_redis_line_state state;
-    bool hope;          /* no attempt has failed since it was up, or since open */
-    unsigned tries;     /* for the backoff */
-    int64_t up_at;      /* monotonic */
-    int64_t heard_at;   /* monotonic: bytes came */
-    int64_t asked_wall; /* the greeting's TIME */
-    unsigned greetings; /* answers that are due */
+    bool hope;          /* no attempt has failed since the line was up, or since open: calls may wait */
+    unsigned tries;     /* failures in a row, for the backoff */
+    int64_t up_at;      /* monotonic: when the greeting ended */
+    int64_t heard_at;   /* monotonic: when the last bytes came */
+    int64_t asked_wall; /* wall: when the greeting sent TIME */
+    unsigned greetings; /* answers of the greeting that have not come yet */
     struct pp_timer *timer;
     struct pp_redis_lookup *lookup;
     struct redisAsyncContext *ac;
     uint64_t rng;
 
-    /* Nothing of the line is touched after these. */
+    /* Callbacks. They may close the line: it uses none of its members after calling one. */
     void (*on_up)(void *data);
     void (*on_down)(void *data, bool was_up);
     void (*on_time)(void *data, int64_t asked_wall, const struct redisReply *reply);
     void *data;
 };
 
-/* The fields above `state` and the callbacks are set. False: out of memory. */
+/* Starts a line; the caller has set the fields above `state` and the callbacks. False: out of
+ * memory. */
 pp_must_check bool pp_redis_line_start(struct pp_redis_line *l);
-/* No callback fires after this. */
+/* Ends the line. It calls no callback after this. */
 void pp_redis_line_fini(struct pp_redis_line *l);
-/* Lets the connection go and connects anew after a moment; on_down fires within. */
+/* Ends the connection and connects again after a pause. Calls on_down before it returns. */
 void pp_redis_line_drop(struct pp_redis_line *l, const char *why);
-/* The same, to another place (NULL: home). At once. */
+/* Ends the connection, calls on_down, and connects at once to another host; NULL: to home. */
 void pp_redis_line_move(struct pp_redis_line *l, const char *host, uint16_t port);
-/* To be called by callbacks of hiredis that get no reply: the context is on its way out. */
+/* Ends the line's connection when hiredis is about to free the context, which a callback of hiredis
+ * without a reply means. */
 void pp_redis_line_gone(struct redisAsyncContext *ac);
 
-/* --- redis_conn.c --- */
+/* --- a connection --- */
 
 enum { PP_REDIS_COUNTS = 48, PP_REDIS_CHANNELS = 8 };
 
@@ -98,7 +109,7 @@ struct pp_redis_channel {
     char *name;
     pp_redis_push_cb cb;
     void *data;
-    bool begun; /* on this connection */
+    bool begun; /* subscribed on this connection */
 };
 
 struct pp_redis {
@@ -106,16 +117,16 @@ struct pp_redis {
     struct pp_log *log;
     struct pp_redis_address home;
     int64_t timeout_ms;
-    void (*state)(void *data, bool up);
+    void (*on_state)(void *data, bool up);
     void *data;
 
     /* redis_call.c */
     struct pp_redis_line line;
-    struct pp_list waiting, sent, ended; /* calls; ended: to be called back */
-    bool *closed;                        /* of who is calling back; NULL: nobody */
+    struct pp_list waiting, sent, ended; /* calls, by state; ended: their callbacks come next */
+    bool *closed;                        /* set during callbacks of run_ended(): a close makes it true */
     size_t max_in_flight;
     struct pp_timer *deadline;
-    bool moving; /* as soon as nothing is in flight: to move_host, or home where that is "" */
+    bool moving; /* when nothing is in flight, the line moves to move_host, or home if that is "" */
     char move_host[PP_REDIS_HOST_MAX];
     uint16_t move_port;
     int64_t logged_at;
@@ -129,7 +140,8 @@ struct pp_redis {
 
     /* the clock */
     struct pp_timer *clock;
-    int64_t offset_ms, error_ms, offset_at; /* error_ms at offset_at (monotonic); < 0: not known */
+    int64_t clock_asked_wall;               /* when TIME was sent; 0: none is in flight */
+    int64_t offset_ms, error_ms, offset_at; /* read at offset_at (monotonic); error_ms < 0: not known */
 
     struct {
         const char *name;
@@ -137,14 +149,16 @@ struct pp_redis {
     } counts[PP_REDIS_COUNTS];
 };
 
+/* --- redis_clock.c --- */
+
 void pp_redis_count(struct pp_redis *r, const char *name);
-/* `reply` of TIME that was sent at `asked_wall`. */
+/* Takes the `reply` to a TIME that was sent at `asked_wall`. */
 void pp_redis_clock_set(struct pp_redis *r, int64_t asked_wall, const struct redisReply *reply);
 
 /* --- redis_call.c --- */
 
 pp_must_check bool pp_redis_calls_open(struct pp_redis *r);
-/* Every call left is called back. */
+/* Ends every call that is not ended yet, and calls its callback. */
 void pp_redis_calls_close(struct pp_redis *r);
 
 /* --- redis_sub.c --- */

@@ -1,11 +1,12 @@
-/* redis_line.c: one connection that keeps itself up. See redis_internal.h.
+/* redis_line.c: one connection that reconnects by itself. See redis_internal.h.
  *
  *   RESTING --timer--> RESOLVING --address--> CONNECTING --socket--> GREETING --answers--> UP
- *      ^-------------------- any failure, or no end of it within timeout_ms ---------------'
+ *      ^------------------------- any failure, or timeout_ms without success --------------'
  *
- * The greeting is AUTH and SELECT as the URL wants them, PING (a server that loads its data refuses it),
- * TIME. Attempts are FIRST_MS apart, doubling up to LAST_MS, each between half and all of that, so that a
- * fleet does not come back in step. */
+ * The greeting is AUTH and SELECT as the URL says, PING (a server that loads its data refuses it),
+ * TIME. The pause between attempts begins with FIRST_MS and doubles up to LAST_MS. The actual pause
+ * is random, between half and all of that, so that the processes of a fleet do not reconnect at the
+ * same moment. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,18 +15,17 @@
 #include <uv.h>
 
 #include "adapter/redis/redis_internal.h"
+#include "base/check.h"
 
 enum { FIRST_MS = 50, LAST_MS = 2000, STEADY_MS = 5000 };
 
-/* A look-up that outlives its line: libuv can't always cancel it. */
+/* A look-up of a host name. It may outlive its line, because libuv can't always cancel it. */
 struct pp_redis_lookup {
     uv_getaddrinfo_t uv;
-    struct pp_redis_line *line; /* NULL: nobody waits any more */
+    struct pp_redis_line *line; /* NULL: cancelled */
 };
 
-static void attempt(void *data);
-
-/* --- letting go --- */
+/* --- ending a connection --- */
 
 static int64_t pause_ms(struct pp_redis_line *l)
 {
@@ -44,32 +44,37 @@ static void forget_lookup(struct pp_redis_line *l)
     if (!l->lookup)
         return;
     l->lookup->line = NULL;
-    uv_cancel((uv_req_t *)&l->lookup->uv); /* where that fails it ends by itself */
+    uv_cancel((uv_req_t *)&l->lookup->uv); /* if this fails, the look-up ends by itself */
     l->lookup = NULL;
 }
 
-static void say(struct pp_redis_line *l, bool was_up, const char *why)
+static void log_failure(struct pp_redis_line *l, bool was_up, const char *why)
 {
     if (was_up || (l->tries & (l->tries - 1)) == 0) /* the 1st, 2nd, 4th, 8th, ... failure in a row */
         pp_log(l->log, PP_LOG_WARN, was_up ? "connection to Redis lost" : "no connection to Redis", "for",
                l->what, "host", l->host, "port", PP_LOG_INT(l->port), "reason", why, NULL);
 }
 
-/* The line has no context any more: rests, tells. */
+static void go_home(struct pp_redis_line *l)
+{
+    memcpy(l->host, l->home->host, sizeof l->host);
+    l->port = l->home->port;
+}
+
+/* Makes a line without a context wait for the next attempt. Calls on_down. */
 static void rest(struct pp_redis_line *l, const char *why)
 {
     bool was_up = l->state == PP_LINE_UP;
+    pp_assert(!l->ac, "a line rests with a connection");
     if (was_up && pp_loop_now(l->loop) - l->up_at >= STEADY_MS)
         l->tries = 0;
     l->tries++;
     l->hope = was_up;
     l->state = PP_LINE_RESTING;
     forget_lookup(l);
-    say(l, was_up, why);
-    if (!was_up) { /* what MOVED named may be gone: the URL knows who is there */
-        memcpy(l->host, l->home->host, sizeof l->host);
-        l->port = l->home->port;
-    }
+    log_failure(l, was_up, why);
+    if (!was_up)
+        go_home(l); /* the node that MOVED named may be gone: the line looks up the host of the URL again */
     pp_timer_start(l->timer, pause_ms(l), 0);
     l->on_down(l->data, was_up);
 }
@@ -105,11 +110,12 @@ void pp_redis_line_gone(struct redisAsyncContext *ac)
 void pp_redis_line_move(struct pp_redis_line *l, const char *host, uint16_t port)
 {
     struct redisAsyncContext *ac = detach(l);
-    if (host)
+    pp_assert(l->state == PP_LINE_UP, "a line moves before it is up");
+    go_home(l);
+    if (host) {
         snprintf(l->host, sizeof l->host, "%s", host);
-    else
-        memcpy(l->host, l->home->host, sizeof l->host);
-    l->port = host ? port : l->home->port;
+        l->port = port;
+    }
     l->tries += host == NULL;
     l->state = PP_LINE_RESTING;
     l->hope = true;
@@ -121,7 +127,7 @@ void pp_redis_line_move(struct pp_redis_line *l, const char *host, uint16_t port
 
 /* --- greeting --- */
 
-static void greeted(struct redisAsyncContext *ac, void *reply, void *what)
+static void on_greeting_answered(struct redisAsyncContext *ac, void *reply, void *what)
 {
     struct pp_redis_line *l = ac->data;
     const struct redisReply *answer = reply;
@@ -138,6 +144,7 @@ static void greeted(struct redisAsyncContext *ac, void *reply, void *what)
     }
     if (what)
         l->on_time(l->data, l->asked_wall, answer);
+    pp_assert(l->state == PP_LINE_GREETING && l->greetings > 0, "a greeting is answered twice");
     if (--l->greetings > 0)
         return;
     l->state = PP_LINE_UP;
@@ -154,7 +161,7 @@ static bool greet_with(struct pp_redis_line *l, void *what, int argc, const char
 {
     const char *argv[] = {a, b, c};
     l->greetings++;
-    return redisAsyncCommandArgv(l->ac, greeted, what, argc, argv, NULL) == REDIS_OK;
+    return redisAsyncCommandArgv(l->ac, on_greeting_answered, what, argc, argv, NULL) == REDIS_OK;
 }
 
 static void greet(struct pp_redis_line *l)
@@ -181,19 +188,27 @@ static void greet(struct pp_redis_line *l)
 
 /* --- connecting --- */
 
-static void connected(const struct redisAsyncContext *ac, int status)
+static void on_connected(const struct redisAsyncContext *ac, int status)
 {
     struct pp_redis_line *l = ac->data;
     if (l && status == REDIS_OK)
         greet(l);
-    /* else: cleanup() of redis_poll.c follows */
+    /* after a failure hiredis calls pp_redis_line_gone() */
+}
+
+static void on_bytes(struct redisAsyncContext *ac)
+{
+    struct pp_redis_line *l = ac->data;
+    if (l)
+        l->heard_at = pp_loop_now(l->loop);
 }
 
 static void connect_to(struct pp_redis_line *l, const char *ip)
 {
+    pp_assert(!l->ac, "a line connects twice");
     l->state = PP_LINE_CONNECTING;
     struct redisAsyncContext *ac = redisAsyncConnect(ip, l->port);
-    if (!ac || ac->err || !pp_redis_poll_attach(ac, l->loop)) {
+    if (!ac || ac->err || !pp_redis_poll_attach(ac, l->loop, on_bytes, pp_redis_line_gone)) {
         char why[160];
         snprintf(why, sizeof why, "%s", ac && ac->err && ac->errstr ? ac->errstr : "out of memory");
         if (ac)
@@ -204,11 +219,12 @@ static void connect_to(struct pp_redis_line *l, const char *ip)
     l->ac = ac;
     ac->data = l;
     l->heard_at = pp_loop_now(l->loop);
-    if (redisAsyncSetConnectCallback(ac, connected) != REDIS_OK)
+    if (redisAsyncSetConnectCallback(ac, on_connected) != REDIS_OK)
         pp_redis_line_drop(l, "connecting failed");
 }
 
-/* The k-th of n addresses, by the attempt: those that don't answer are not tried again and again. */
+/* Returns address number k, modulo the number of addresses. k is the number of the attempt, so that
+ * the attempts try each address in turn. */
 static const struct addrinfo *choose(const struct addrinfo *list, unsigned k)
 {
     unsigned n = 0;
@@ -220,7 +236,7 @@ static const struct addrinfo *choose(const struct addrinfo *list, unsigned k)
     return list;
 }
 
-static void resolved(uv_getaddrinfo_t *uv, int status, struct addrinfo *list)
+static void on_resolved(uv_getaddrinfo_t *uv, int status, struct addrinfo *list)
 {
     struct pp_redis_lookup *lookup = uv->data;
     struct pp_redis_line *l = lookup->line;
@@ -228,11 +244,8 @@ static void resolved(uv_getaddrinfo_t *uv, int status, struct addrinfo *list)
 
     free(lookup);
     const struct addrinfo *a = l && status == 0 ? choose(list, l->tries) : NULL;
-    if (a && a->ai_family == AF_INET)
-        inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)a->ai_addr)->sin_addr, ip, sizeof ip);
-    else if (a && a->ai_family == AF_INET6)
-        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)a->ai_addr)->sin6_addr, ip,
-                  sizeof ip);
+    if (a && uv_ip_name(a->ai_addr, ip, sizeof ip) != 0)
+        ip[0] = '\0';
     uv_freeaddrinfo(list);
     if (!l)
         return;
@@ -249,7 +262,7 @@ static void resolve(struct pp_redis_line *l)
     struct pp_redis_lookup *lookup = calloc(1, sizeof *lookup);
 
     l->state = PP_LINE_RESOLVING;
-    if (lookup && uv_getaddrinfo(pp_loop_uv(l->loop), &lookup->uv, resolved, l->host, NULL, &hints) == 0) {
+    if (lookup && uv_getaddrinfo(pp_loop_uv(l->loop), &lookup->uv, on_resolved, l->host, NULL, &hints) == 0) {
         lookup->uv.data = lookup;
         lookup->line = l;
         l->lookup = lookup;
@@ -259,7 +272,8 @@ static void resolve(struct pp_redis_line *l)
     rest(l, "out of memory");
 }
 
-static void attempt(void *data)
+/* Begins the next attempt, or ends the current one because it has taken too long. */
+static void on_timer(void *data)
 {
     struct pp_redis_line *l = data;
     struct in6_addr any;
@@ -277,11 +291,10 @@ static void attempt(void *data)
 
 bool pp_redis_line_start(struct pp_redis_line *l)
 {
-    memcpy(l->host, l->home->host, sizeof l->host);
-    l->port = l->home->port;
+    go_home(l);
     l->hope = true;
     l->rng = ((uint64_t)pp_loop_wall(l->loop) << 20 ^ (uint64_t)getpid() ^ (uint64_t)(uintptr_t)l) | 1;
-    l->timer = pp_timer_open(l->loop, attempt, l);
+    l->timer = pp_timer_open(l->loop, on_timer, l);
     if (l->timer)
         pp_timer_start(l->timer, 0, 0);
     return l->timer;

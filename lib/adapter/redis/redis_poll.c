@@ -1,21 +1,23 @@
-/* redis_poll.c: hiredis' sockets on the loop. See redis_internal.h.
+/* redis_poll.c: polls hiredis' sockets on the loop. See redis_internal.h.
  *
- * hiredis/adapters/libuv.h would do, but for what it makes of an error (a refused connection): nothing. */
+ * It replaces hiredis/adapters/libuv.h, which ignores errors (a refused connection). */
 #include <stdlib.h>
 #include <uv.h>
 
 #include "adapter/redis/redis_internal.h"
+#include "base/check.h"
 
-struct poll {
+struct redis_poll {
     uv_poll_t uv;
-    struct redisAsyncContext *ac; /* NULL: gone */
-    struct pp_loop *loop;
+    struct redisAsyncContext *ac; /* NULL: hiredis has freed it */
+    void (*on_bytes)(struct redisAsyncContext *ac);
+    void (*on_gone)(struct redisAsyncContext *ac);
     int events;
 };
 
 static void on_event(uv_poll_t *uv, int status, int events);
 
-static void watch(struct poll *p, int events)
+static void watch(struct redis_poll *p, int events)
 {
     p->events = events;
     if (events)
@@ -26,46 +28,48 @@ static void watch(struct poll *p, int events)
 
 static void on_event(uv_poll_t *uv, int status, int events)
 {
-    struct poll *p = uv->data;
-    struct pp_redis_line *l = p->ac->data;
+    struct redis_poll *p = uv->data;
 
+    pp_assert(p->ac, "a socket without a context is polled");
     if (status < 0)
-        events = UV_READABLE | UV_WRITABLE; /* reading finds out what it is */
-    if (l && (events & UV_READABLE))
-        l->heard_at = pp_loop_now(p->loop);
+        events = UV_READABLE | UV_WRITABLE; /* hiredis learns of the error when it reads */
+    if (events & UV_READABLE)
+        p->on_bytes(p->ac);
     if (events & UV_READABLE)
         redisAsyncHandleRead(p->ac);
     if (p->ac && (events & UV_WRITABLE))
         redisAsyncHandleWrite(p->ac);
     if (p->ac && status < 0)
-        watch(p, p->events); /* libuv has stopped watching */
+        watch(p, p->events); /* libuv stops polling after an error */
+}
+
+/* Adds and removes polled events, as hiredis asks. */
+static void change(void *data, int add, int remove)
+{
+    struct redis_poll *p = data;
+    int events = (p->events | add) & ~remove;
+    if (events != p->events)
+        watch(p, events);
 }
 
 static void add_read(void *data)
 {
-    struct poll *p = data;
-    if (!(p->events & UV_READABLE))
-        watch(p, p->events | UV_READABLE);
+    change(data, UV_READABLE, 0);
 }
 
 static void del_read(void *data)
 {
-    struct poll *p = data;
-    watch(p, p->events & ~UV_READABLE);
+    change(data, 0, UV_READABLE);
 }
 
 static void add_write(void *data)
 {
-    struct poll *p = data;
-    if (!(p->events & UV_WRITABLE))
-        watch(p, p->events | UV_WRITABLE);
+    change(data, UV_WRITABLE, 0);
 }
 
 static void del_write(void *data)
 {
-    struct poll *p = data;
-    if (p->events & UV_WRITABLE)
-        watch(p, p->events & ~UV_WRITABLE);
+    change(data, 0, UV_WRITABLE);
 }
 
 static void on_closed(uv_handle_t *h)
@@ -73,19 +77,21 @@ static void on_closed(uv_handle_t *h)
     free(h->data);
 }
 
-/* The last that hiredis says of a context, its socket is still open. */
+/* Stops polling. This is hiredis' last call for a context; the socket is still open. */
 static void cleanup(void *data)
 {
-    struct poll *p = data;
+    struct redis_poll *p = data;
     struct redisAsyncContext *ac = p->ac;
     p->ac = NULL;
     uv_close((uv_handle_t *)&p->uv, on_closed);
-    pp_redis_line_gone(ac);
+    p->on_gone(ac);
 }
 
-bool pp_redis_poll_attach(struct redisAsyncContext *ac, struct pp_loop *loop)
+bool pp_redis_poll_attach(struct redisAsyncContext *ac, struct pp_loop *loop,
+                          void (*on_bytes)(struct redisAsyncContext *ac),
+                          void (*on_gone)(struct redisAsyncContext *ac))
 {
-    struct poll *p = calloc(1, sizeof *p);
+    struct redis_poll *p = calloc(1, sizeof *p);
     if (!p)
         return false;
     if (uv_poll_init(pp_loop_uv(loop), &p->uv, ac->c.fd) != 0) {
@@ -94,7 +100,8 @@ bool pp_redis_poll_attach(struct redisAsyncContext *ac, struct pp_loop *loop)
     }
     p->uv.data = p;
     p->ac = ac;
-    p->loop = loop;
+    p->on_bytes = on_bytes;
+    p->on_gone = on_gone;
     ac->ev.addRead = add_read;
     ac->ev.delRead = del_read;
     ac->ev.addWrite = add_write;
@@ -106,9 +113,9 @@ bool pp_redis_poll_attach(struct redisAsyncContext *ac, struct pp_loop *loop)
 
 void pp_redis_poll_finish(struct redisAsyncContext *ac, bool flush)
 {
-    struct poll *p = ac->ev.data;
+    struct redis_poll *p = ac->ev.data;
     if (flush && (ac->c.flags & REDIS_CONNECTED) && !(ac->c.flags & REDIS_IN_CALLBACK))
-        redisAsyncHandleWrite(ac); /* may find the connection lost, and free */
+        redisAsyncHandleWrite(ac); /* frees the context if the connection is lost */
     if (p->ac)
         redisAsyncFree(ac);
 }

@@ -1,12 +1,14 @@
-/* redis_sub.c: channels on a line of their own. See redis_internal.h.
+/* redis_sub.c: subscriptions, on a line of their own. See redis_internal.h.
  *
- * hiredis keeps the callbacks of subscriptions until the connection ends; the channel is their privdata. A
- * connection that went silent without an end shows by a SUBSCRIBE, now and then, of a channel that is there
- * already: Redis answers it. (PING would leave its callback with hiredis.) */
+ * hiredis keeps the callbacks of subscriptions until the connection ends; their privdata is the
+ * channel. A connection may be dead although nobody closed it. To detect that, the line subscribes
+ * to its first channel again every PING_EVERY_MS, and Redis must answer. (It does not send PING,
+ * because hiredis would keep each callback of a PING.) */
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/redis/redis_internal.h"
+#include "base/check.h"
 
 enum { PING_EVERY_MS = 10000 };
 
@@ -18,12 +20,12 @@ static void on_push(struct redisAsyncContext *ac, void *reply, void *data)
         return;
     }
     if (!ac->data || m->type != REDIS_REPLY_ARRAY || m->elements != 3 || !m->element[0]->str)
-        return; /* closed; or refused, which the next attempt may not be */
+        return; /* the line is closed, or Redis refused: the next connection subscribes again */
     struct pp_redis_channel *c = data;
     const struct redisReply *text = m->element[2];
-    bool begins = strcmp(m->element[0]->str, "subscribe") == 0 && !c->begun;
-    c->begun |= begins;
-    if (begins)
+    bool is_new = strcmp(m->element[0]->str, "subscribe") == 0 && !c->begun;
+    c->begun |= is_new;
+    if (is_new)
         c->cb(c->data, NULL, 0);
     else if (strcmp(m->element[0]->str, "message") == 0)
         c->cb(c->data, text->str, (size_t)text->len);
@@ -53,7 +55,7 @@ static void on_down(void *data, bool was_up)
     pp_timer_stop(r->ping);
 }
 
-static void on_ping(void *data)
+static void on_ping_timer(void *data)
 {
     struct pp_redis *r = data;
     if (r->sub.state != PP_LINE_UP || r->n_channels == 0)
@@ -64,17 +66,17 @@ static void on_ping(void *data)
         send_subscribe(r, &r->channels[0]);
 }
 
-static bool start(struct pp_redis *r)
+static bool open_line(struct pp_redis *r)
 {
-    r->sub.loop = r->loop;
-    r->sub.log = r->log;
-    r->sub.what = "messages";
-    r->sub.home = &r->home;
-    r->sub.timeout_ms = r->timeout_ms;
-    r->sub.on_up = on_up;
-    r->sub.on_down = on_down;
-    r->sub.data = r;
-    r->ping = pp_timer_open(r->loop, on_ping, r);
+    r->sub = (struct pp_redis_line){.loop = r->loop,
+                                    .log = r->log,
+                                    .what = "messages",
+                                    .home = &r->home,
+                                    .timeout_ms = r->timeout_ms,
+                                    .on_up = on_up,
+                                    .on_down = on_down,
+                                    .data = r};
+    r->ping = pp_timer_open(r->loop, on_ping_timer, r);
     return r->ping && pp_redis_line_start(&r->sub);
 }
 
@@ -82,7 +84,7 @@ enum pp_err pp_redis_subscribe(struct pp_redis *r, const char *channel, pp_redis
 {
     if (r->n_channels == PP_REDIS_CHANNELS)
         return PP_EFULL;
-    if (!r->sub.timer && !start(r)) {
+    if (!r->sub.timer && !open_line(r)) {
         pp_timer_close(r->ping);
         r->ping = NULL;
         return PP_ENOMEM;
@@ -90,6 +92,7 @@ enum pp_err pp_redis_subscribe(struct pp_redis *r, const char *channel, pp_redis
     char *name = strdup(channel);
     if (!name)
         return PP_ENOMEM;
+    pp_assert(r->n_channels < PP_REDIS_CHANNELS, "too many channels");
     struct pp_redis_channel *c = &r->channels[r->n_channels++];
     *c = (struct pp_redis_channel){name, cb, data, false};
     if (r->sub.state == PP_LINE_UP)

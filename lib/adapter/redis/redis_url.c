@@ -1,67 +1,74 @@
-/* redis_url.c: redis://[[user]:password@]host[:port][/db]. See redis_internal.h. */
+/* redis_url.c: parses redis://[[user]:password@]host[:port][/db], and checks prefixes of keys. See
+ * redis_internal.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/redis/redis_internal.h"
+#include "base/text.h"
 
-enum { DEFAULT_PORT = 6379, DB_MAX = 65535 };
+enum { PORT_MAX = 65535, DB_MAX = 65535 };
+#define DEFAULT_PORT ":6379"
 
-static int hex(char c)
+bool pp_redis_prefix_valid(const char *s, size_t max)
 {
-    const char *digits = "0123456789abcdef0123456789ABCDEF", *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)((at - digits) % 16) : -1;
+    size_t n = strlen(s);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)s[i] <= ' ' || s[i] == '{' || s[i] == '}' || s[i] == 0x7f)
+            return false;
+    return n > 0 && n <= max;
 }
 
-/* Percent-decodes n bytes. False: no room, or no such escape, or a NUL. */
+/* Percent-decodes n bytes. False: no room, an escape that is not valid, or a NUL. */
 static bool decode(const char *s, size_t n, char *out, size_t size)
 {
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
-        char c = s[i];
+        uint8_t c = (uint8_t)s[i];
         if (c == '%') {
-            if (i + 2 >= n || hex(s[i + 1]) < 0 || hex(s[i + 2]) < 0)
+            if (i + 2 >= n || !pp_unhex(&c, 1, s + i + 1, 2))
                 return false;
-            c = (char)(hex(s[i + 1]) * 16 + hex(s[i + 2]));
             i += 2;
         }
         if (c == '\0' || k + 1 >= size)
             return false;
-        out[k++] = c;
+        out[k++] = (char)c;
     }
     out[k] = '\0';
     return true;
 }
 
-/* A decimal of 1 to 5 digits, the whole text. */
-static bool number(const char *s, uint32_t max, uint32_t *out)
+/* Parses a text that consists of 1 to 5 decimal digits. */
+static bool parse_number(const char *s, uint32_t max, uint32_t *out)
 {
     size_t n = strspn(s, "0123456789");
     if (n == 0 || n > 5 || s[n])
         return false;
-    unsigned long v = strtoul(s, NULL, 10);
-    *out = (uint32_t)v;
-    return v <= max;
+    *out = (uint32_t)strtoul(s, NULL, 10);
+    return *out <= max;
+}
+
+/* Copies the host; removes brackets if `bracketed`. False: too long. */
+static bool copy_host(const char *s, size_t n, bool bracketed, char host[PP_REDIS_HOST_MAX])
+{
+    s += bracketed;
+    n -= 2 * (size_t)bracketed;
+    if (n >= PP_REDIS_HOST_MAX)
+        return false;
+    memcpy(host, s, n);
+    host[n] = '\0';
+    return true;
 }
 
 bool pp_redis_parse_host_port(const char *text, char host[PP_REDIS_HOST_MAX], uint16_t *port)
 {
     const char *colon = strrchr(text, ':');
     uint32_t v;
-    if (!colon || !number(colon + 1, 65535, &v) || v == 0)
+    if (!colon || !parse_number(colon + 1, PORT_MAX, &v) || v == 0)
         return false;
     size_t n = (size_t)(colon - text);
-    if (n >= 2 && text[0] == '[' && text[n - 1] == ']') {
-        text++;
-        n -= 2;
-    }
-    if (n >= PP_REDIS_HOST_MAX)
-        return false;
-    if (n > 0) {
-        memcpy(host, text, n);
-        host[n] = '\0';
-    }
+    bool bracketed = n >= 2 && text[0] == '[' && text[n - 1] == ']';
     *port = (uint16_t)v;
-    return true;
+    return n == 0 || copy_host(text, n, bracketed, host);
 }
 
 static bool parse_login(const char *s, size_t n, struct pp_redis_address *out)
@@ -76,22 +83,17 @@ static bool parse_login(const char *s, size_t n, struct pp_redis_address *out)
 
 static bool parse_place(const char *s, size_t n, struct pp_redis_address *out)
 {
-    char text[PP_REDIS_HOST_MAX + 8];
-    if (n == 0 || n >= sizeof text)
+    char text[PP_REDIS_HOST_MAX + 16];
+    if (n >= PP_REDIS_HOST_MAX + 8u)
         return false;
     memcpy(text, s, n);
     text[n] = '\0';
-    out->port = DEFAULT_PORT;
     const char *bracket = strchr(text, ']'), *colon = strrchr(text, ':');
     if ((text[0] == '[') != (bracket != NULL) || (!bracket && strchr(text, ':') != colon))
         return false;
-    if (colon && (!bracket || colon > bracket))
-        return pp_redis_parse_host_port(text, out->host, &out->port) && out->host[0] &&
-               !strchr(out->host, '[');
-    if (bracket ? bracket[1] || n < 4 : n >= PP_REDIS_HOST_MAX)
-        return false;
-    memcpy(out->host, text + (bracket != NULL), bracket ? n - 2 : n);
-    return true;
+    if (!colon || colon < bracket)
+        memcpy(text + n, DEFAULT_PORT, sizeof DEFAULT_PORT);
+    return pp_redis_parse_host_port(text, out->host, &out->port) && out->host[0] && !strchr(out->host, '[');
 }
 
 enum pp_err pp_redis_parse_url(const char *url, struct pp_redis_address *out)
@@ -101,19 +103,13 @@ enum pp_err pp_redis_parse_url(const char *url, struct pp_redis_address *out)
     if (strncmp(url, scheme, sizeof scheme - 1) != 0)
         return PP_EINVAL;
     url += sizeof scheme - 1;
-    size_t n = strcspn(url, "/");
     for (const char *p = url; *p; p++)
         if ((unsigned char)*p <= ' ' || *p == 0x7f)
             return PP_EINVAL;
-    const char *at = NULL;
-    for (size_t i = 0; i < n; i++)
-        at = url[i] == '@' ? url + i : at;
-    if (at && !parse_login(url, (size_t)(at - url), out))
-        return PP_EINVAL;
-    const char *place = at ? at + 1 : url;
-    if (!parse_place(place, n - (size_t)(place - url), out))
-        return PP_EINVAL;
-    if (url[n] == '/' && url[n + 1] && !number(url + n + 1, DB_MAX, &out->db))
-        return PP_EINVAL;
-    return PP_OK;
+    size_t n = strcspn(url, "/");
+    const char *at = memrchr(url, '@', n), *place = at ? at + 1 : url;
+    bool ok = (!at || parse_login(url, (size_t)(at - url), out)) &&
+              parse_place(place, n - (size_t)(place - url), out) &&
+              (url[n] == '\0' || url[n + 1] == '\0' || parse_number(url + n + 1, DB_MAX, &out->db));
+    return ok ? PP_OK : PP_EINVAL;
 }

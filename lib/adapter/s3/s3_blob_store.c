@@ -1,5 +1,4 @@
-/* s3_blob_store.c: the port: which requests an operation makes. See s3_blob_store.h. */
-#include <assert.h>
+/* s3_blob_store.c: the operations of the port, in terms of requests. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +6,7 @@
 #include <unistd.h>
 
 #include "adapter/s3/internal.h"
+#include "base/check.h"
 #include "base/object_name.h"
 #include "base/text.h"
 
@@ -23,7 +23,8 @@ static struct pp_s3_store *s3_of(struct pp_blob_store *b)
     return (struct pp_s3_store *)b;
 }
 
-/* Browsers are shown these when somebody opens a bucket to the public; we don't look at them. */
+/* Headers for browsers, in case somebody opens a bucket to the public; photopool does not read
+ * them. */
 static const char *content_type(const char *ext)
 {
     static const char *const types[][2] = {
@@ -38,9 +39,10 @@ static const char *content_type(const char *ext)
 
 /* --- writing --- */
 
-/* HEAD only where the caller wants to know: two round trips instead of one, or one and no bytes. */
-static enum pp_err put(struct pp_s3_store *s, const uint8_t sha256[32], const char *ext,
-                       struct pp_s3_source source, bool *existed)
+/* Writes an object. If the caller wants to know whether the object existed, sends HEAD first: a new
+ * object then costs one more round trip, and an existing one is not uploaded. */
+static enum pp_err put_object(struct pp_s3_store *s, const uint8_t sha256[32], const char *ext,
+                              struct pp_s3_source source, bool *existed)
 {
     char path[PP_OBJECT_NAME_MAX], hex[65];
 
@@ -69,9 +71,10 @@ static enum pp_err s3_put(struct pp_blob_store *b, const uint8_t sha256[32], con
     static const struct iovec none;
     struct pp_s3_source source = {.iov = iov ? iov : &none, .n = n, .fd = -1};
 
+    pp_assert(iov || n == 0, "pieces without an array");
     for (int i = 0; i < n; i++)
         source.size += iov[i].iov_len;
-    return put(s3_of(b), sha256, ext, source, existed);
+    return put_object(s3_of(b), sha256, ext, source, existed);
 }
 
 static enum pp_err s3_open(struct pp_blob_store *b, struct pp_blob_part **out)
@@ -99,6 +102,7 @@ static enum pp_err s3_write(struct pp_blob_part *part, const struct iovec *iov, 
 
 static void s3_abort(struct pp_blob_part *part)
 {
+    pp_assert(part->fd >= 0, "an object in parts without its spool file");
     close(part->fd);
     free(part);
 }
@@ -107,7 +111,7 @@ static enum pp_err s3_commit(struct pp_blob_part *part, const uint8_t sha256[32]
                              bool *existed)
 {
     const struct pp_s3_source source = {.fd = part->fd, .size = part->bytes};
-    enum pp_err err = put(part->store, sha256, ext, source, existed);
+    enum pp_err err = put_object(part->store, sha256, ext, source, existed);
 
     s3_abort(part);
     return err;
@@ -128,12 +132,13 @@ static enum pp_err s3_get(struct pp_blob_store *b, const uint8_t sha256[32], con
             .name = "get", .method = PP_S3_GET, .key = path, .from = offset, .buf = buf, .max = max};
         enum pp_err err = pp_s3_call(s3_of(b), &call);
         if (err != PP_OK || call.status != 416) {
+            pp_assert(call.got <= max, "more bytes are read than asked for");
             *n = err == PP_OK ? call.got : 0;
             *size = err == PP_OK ? call.size : 0;
             return err;
         }
     }
-    /* Nothing there to read, or nothing wanted: how large is it? */
+    /* Answers a read of no bytes: the caller asks only for the object's size. */
     struct pp_s3_call call = {.name = "get", .method = PP_S3_HEAD, .key = path};
     enum pp_err err = pp_s3_call(s3_of(b), &call);
     *size = err == PP_OK ? call.size : 0;
@@ -157,7 +162,7 @@ struct recent {
     struct pp_blob_name *out;
     size_t cap, n;
     bool more;
-    size_t prefix; /* bytes before "sha256/" */
+    size_t prefix; /* bytes of the configured prefix, before "sha256/" */
 };
 
 static void add_recent(void *data, const char *key, size_t n, int64_t modified_ms)
@@ -167,27 +172,21 @@ static void add_recent(void *data, const char *key, size_t n, int64_t modified_m
 
     if (modified_ms < r->since_ms || n < r->prefix || !pp_object_parse(&name, key + r->prefix, n - r->prefix))
         return;
+    pp_assert(r->n <= r->cap, "more names than the caller has room for");
     if (r->n < r->cap)
         r->out[r->n++] = name;
     else
         r->more = true;
 }
 
-/* As signatures want it (RFC 3986). */
 static void put_escaped(struct pp_buf *b, const char *s)
 {
-    static const char hex[] = "0123456789ABCDEF";
+    /* escapes as RFC 3986 says, which signatures require */
+    char *escaped = curl_easy_escape(NULL, s, 0);
 
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._~", c)) {
-            pp_buf_putc(b, *s);
-        } else {
-            pp_buf_putc(b, '%');
-            pp_buf_putc(b, hex[c >> 4]);
-            pp_buf_putc(b, hex[c & 15]);
-        }
-    }
+    pp_buf_puts(b, escaped ? escaped : "");
+    b->failed |= !escaped;
+    curl_free(escaped);
 }
 
 static void make_query(struct pp_buf *query, const struct pp_s3_store *s, const char *token)
@@ -203,13 +202,14 @@ static void make_query(struct pp_buf *query, const struct pp_s3_store *s, const 
     pp_buf_puts(query, s->o.prefix[0] ? "%2Fsha256%2F" : "sha256%2F");
 }
 
-static enum pp_err list(struct pp_s3_store *s, struct recent *r, struct pp_buf *query, struct pp_buf *answer)
+static enum pp_err list_recent(struct pp_s3_store *s, struct recent *r, struct pp_buf *query,
+                               struct pp_buf *answer)
 {
     struct pp_s3_page page = {.truncated = true};
 
     for (unsigned i = 0; page.truncated && !r->more; i++) {
         if (i == s->o.list_pages_max) {
-            r->more = true; /* not looked at */
+            r->more = true; /* the list has more pages than are read */
             break;
         }
         make_query(query, s, page.token);
@@ -220,15 +220,16 @@ static enum pp_err list(struct pp_s3_store *s, struct recent *r, struct pp_buf *
         if (err != PP_OK)
             return err == PP_ENOTFOUND ? PP_EIO : err;
         if (!pp_s3_list_parse(answer->p ? answer->p : "", answer->n, add_recent, r, &page)) {
-            pp_log(s->o.log, PP_LOG_WARN, "object store: its list of names can't be read", "bucket",
-                   s->o.bucket, NULL);
+            pp_log(s->o.log, PP_LOG_WARN, "object store: list of names unreadable", "bucket", s->o.bucket,
+                   NULL);
             return PP_EIO;
         }
     }
     return PP_OK;
 }
 
-/* The whole list has to be read: stores sort by name, not by time. Their times have whole seconds. */
+/* Lists objects written since a time. Reads the whole list, because stores sort by name. The times
+ * that stores give have whole seconds. */
 static enum pp_err s3_recent(struct pp_blob_store *b, int64_t since_ms, struct pp_blob_name *out, size_t cap,
                              size_t *n, bool *more)
 {
@@ -241,7 +242,7 @@ static enum pp_err s3_recent(struct pp_blob_store *b, int64_t since_ms, struct p
 
     pp_buf_init(&query, 8192);
     pp_buf_init(&answer, PP_S3_PAGE_MAX);
-    enum pp_err err = list(s, &r, &query, &answer);
+    enum pp_err err = list_recent(s, &r, &query, &answer);
     pp_buf_fini(&query);
     pp_buf_fini(&answer);
     *n = err == PP_OK ? r.n : 0;
@@ -282,10 +283,9 @@ enum pp_err pp_s3_blob_store_probe(struct pp_blob_store *b, char reason[PP_S3_RE
     enum pp_err err = probe(s3_of(b), &failure);
 
     reason[0] = '\0';
-    if (err == PP_OK)
-        return PP_OK;
-    pp_s3_reason(&failure, reason);
-    return failure.lasting ? PP_EINVAL : err;
+    if (err != PP_OK)
+        pp_s3_reason(&failure, reason);
+    return err != PP_OK && failure.lasting ? PP_EINVAL : err;
 }
 
 /* --- open, close --- */
@@ -316,16 +316,17 @@ static const struct pp_blob_store_ops ops = {.put = s3_put,
                                              .check = s3_check,
                                              .close = s3_close};
 
+#define DEFAULT(field, value) o->field = o->field > 0 ? o->field : (value)
 static void fill_defaults(struct pp_s3_options *o)
 {
-    o->connect_ms = o->connect_ms > 0 ? o->connect_ms : 5000;
-    o->stall_ms = o->stall_ms > 0 ? o->stall_ms : 10000;
-    o->probe_ms = o->probe_ms > 0 ? o->probe_ms : 5000;
-    o->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : 60000;
-    o->backoff_ms = o->backoff_ms > 0 ? o->backoff_ms : 100;
-    o->say_ms = o->say_ms > 0 ? o->say_ms : 5000;
-    o->attempts = o->attempts ? o->attempts : 5;
-    o->list_pages_max = o->list_pages_max ? o->list_pages_max : 1000;
+    DEFAULT(connect_ms, 5000);
+    DEFAULT(stall_ms, 10000);
+    DEFAULT(probe_ms, 5000);
+    DEFAULT(timeout_ms, 60000);
+    DEFAULT(backoff_ms, 100);
+    DEFAULT(say_ms, 5000);
+    DEFAULT(attempts, 5);
+    DEFAULT(list_pages_max, 1000);
 }
 
 static enum pp_err set_spool(struct pp_s3_store *s, const char *dir)
@@ -343,7 +344,7 @@ static enum pp_err set_spool(struct pp_s3_store *s, const char *dir)
     return PP_OK;
 }
 
-/* "https://HOST/PATH/BUCKET/" or "https://BUCKET.HOST/PATH/" */
+/* Writes the bucket's URL: "https://HOST/PATH/BUCKET/" or "https://BUCKET.HOST/PATH/". */
 static bool make_root(struct pp_s3_store *s)
 {
     const struct pp_s3_options *o = &s->o;

@@ -1,13 +1,17 @@
-/* s3_options.c: from a URL and the environment to options. Strict: what is accepted needs no escaping in the
- * paths that are signed, and no value is repeated in an error that could be a secret. */
+/* s3_options.c: reads the options from a URL and the environment. It accepts only values that
+ * need no escaping in the paths that are signed, and no error text repeats a value that could be
+ * a secret. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/s3/s3_blob_store.h"
+#include "base/check.h"
+#include "base/text.h"
 
-static enum pp_err __attribute__((format(printf, 2, 3))) refuse(char *reason, const char *fmt, ...)
+static enum pp_err __attribute__((format(printf, 2, 3))) reject(char *reason, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -16,31 +20,28 @@ static enum pp_err __attribute__((format(printf, 2, 3))) refuse(char *reason, co
     return PP_EINVAL;
 }
 
-static bool is_alnum(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
+/* Returns whether the text has only letters, digits and characters of `others`. */
 static bool only(const char *s, size_t n, const char *others)
 {
     for (size_t i = 0; i < n; i++)
-        if (!is_alnum(s[i]) && (!s[i] || !strchr(others, s[i])))
+        if (!isalnum((unsigned char)s[i]) && (!s[i] || !strchr(others, s[i])))
             return false;
     return true;
 }
 
-/* 3 to 63 of [a-z0-9.-], letters or digits at its ends, no two dots together. */
+/* Checks a bucket's name: 3 to 63 of [a-z0-9.-], a letter or digit at each end, no two dots
+ * together. */
 static bool bucket_valid(const char *s, size_t n)
 {
-    if (n < 3 || n > 63 || !is_alnum(s[0]) || !is_alnum(s[n - 1]) || !only(s, n, ".-"))
+    if (n < 3 || n > 63 || !only(s, n, ".-") || !only(s, 1, "") || !only(s + n - 1, 1, ""))
         return false;
     for (size_t i = 0; i < n; i++)
-        if ((s[i] >= 'A' && s[i] <= 'Z') || (s[i] == '.' && s[i + 1] == '.'))
+        if (isupper((unsigned char)s[i]) || (s[i] == '.' && s[i + 1] == '.'))
             return false;
     return true;
 }
 
-/* Segments of what needs no escaping, none empty, "." or "..". */
+/* Checks a path: its segments need no escaping, and none is empty, "." or "..". */
 static bool path_valid(const char *s, size_t n)
 {
     if (!only(s, n, "-._~/"))
@@ -56,7 +57,7 @@ static bool path_valid(const char *s, size_t n)
     return true;
 }
 
-/* "HOST", "HOST:PORT", "[::1]:PORT" */
+/* Checks "HOST", "HOST:PORT" or "[::1]:PORT". */
 static bool authority_valid(const char *s, size_t n)
 {
     size_t host = 0;
@@ -80,7 +81,7 @@ static bool authority_valid(const char *s, size_t n)
         return false;
     unsigned port = 0;
     for (size_t i = host + 1; i < n; i++) {
-        if (s[i] < '0' || s[i] > '9')
+        if (!isdigit((unsigned char)s[i]))
             return false;
         port = port * 10 + (unsigned)(s[i] - '0');
     }
@@ -91,6 +92,7 @@ static bool set(char *to, size_t cap, const char *from, size_t n)
 {
     if (n >= cap)
         return false;
+    pp_assert(!memchr(from, '\0', n), "a value ends before its length");
     memcpy(to, from, n);
     to[n] = '\0';
     return true;
@@ -122,33 +124,40 @@ static bool region_set(struct pp_s3_options *o, const char *value)
 
 /* --- the URL's parameters --- */
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-}
-
-/* %XX only: a plus sign is one. False: malformed, a NUL, or too long. */
+/* Decodes %XX; '+' stands for itself. False: malformed, contains a NUL, or too long. */
 static bool unescape(char *out, size_t cap, const char *s, size_t n)
 {
     size_t used = 0;
 
     for (size_t i = 0; i < n; i++) {
-        char c = s[i];
+        uint8_t c = (uint8_t)s[i];
         if (c == '%') {
-            int high = i + 2 < n ? hex_digit(s[i + 1]) : -1;
-            int low = high >= 0 ? hex_digit(s[i + 2]) : -1;
-            if (low < 0)
+            if (i + 2 >= n || !pp_unhex(&c, 1, s + i + 1, 2))
                 return false;
-            c = (char)(high << 4 | low);
             i += 2;
         }
         if (c == '\0' || used + 1 >= cap)
             return false;
-        out[used++] = c;
+        out[used++] = (char)c;
     }
     out[used] = '\0';
     return true;
 }
+
+static bool ca_file_set(struct pp_s3_options *o, const char *value)
+{
+    return set(o->ca_file, sizeof(o->ca_file), value, strlen(value));
+}
+
+static const struct {
+    const char *name;
+    bool (*set)(struct pp_s3_options *o, const char *value);
+    const char *why;
+} parameters[] = {
+    {"endpoint", endpoint_set, "endpoint is not http://HOST[:PORT] or https://HOST[:PORT]"},
+    {"region", region_set, "region is not one, like eu-central-1"},
+    {"ca_file", ca_file_set, "ca_file is too long"},
+};
 
 static enum pp_err read_parameter(struct pp_s3_options *o, const char *p, size_t n, int *path_style,
                                   char *reason)
@@ -158,27 +167,19 @@ static enum pp_err read_parameter(struct pp_s3_options *o, const char *p, size_t
     char name[16] = "", value[512] = "";
 
     if (!equals || !set(name, sizeof(name), p, name_n) || !only(name, name_n, "_"))
-        return refuse(reason,
+        return reject(reason,
                       "after '?' come NAME=VALUE with & between: endpoint, region, path_style, ca_file");
     if (!unescape(value, sizeof(value), equals + 1, n - name_n - 1))
-        return refuse(reason, "the value of '%s' is too long or has a broken %%XX", name);
-    if (strcmp(name, "endpoint") == 0)
-        return endpoint_set(o, value)
-                   ? PP_OK
-                   : refuse(reason, "endpoint is not http://HOST[:PORT] or https://HOST[:PORT]");
-    if (strcmp(name, "region") == 0)
-        return region_set(o, value) ? PP_OK : refuse(reason, "region is not one, like eu-central-1");
-    if (strcmp(name, "ca_file") == 0)
-        return set(o->ca_file, sizeof(o->ca_file), value, strlen(value))
-                   ? PP_OK
-                   : refuse(reason, "ca_file is too long");
-    if (strcmp(name, "path_style") == 0) {
-        if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
-            return refuse(reason, "path_style is 0 or 1");
-        *path_style = value[0] - '0';
-        return PP_OK;
-    }
-    return refuse(reason, "there is no parameter '%s': endpoint, region, path_style, ca_file", name);
+        return reject(reason, "the value of '%s' is too long or has a broken %%XX", name);
+    for (size_t i = 0; i < sizeof(parameters) / sizeof(*parameters); i++)
+        if (strcmp(parameters[i].name, name) == 0)
+            return parameters[i].set(o, value) ? PP_OK : reject(reason, "%s", parameters[i].why);
+    if (strcmp(name, "path_style") != 0)
+        return reject(reason, "there is no parameter '%s': endpoint, region, path_style, ca_file", name);
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+        return reject(reason, "path_style is 0 or 1");
+    *path_style = value[0] - '0';
+    return PP_OK;
 }
 
 static enum pp_err read_parameters(struct pp_s3_options *o, const char *query, int *path_style, char *reason)
@@ -199,10 +200,10 @@ static enum pp_err read_place(struct pp_s3_options *o, const char *p, size_t n, 
     size_t bucket = slash ? (size_t)(slash - p) : n;
 
     if (memchr(p, '@', n))
-        return refuse(reason,
+        return reject(reason,
                       "keys do not belong into the URL: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
     if (!bucket_valid(p, bucket))
-        return refuse(
+        return reject(
             reason, "the bucket's name, between s3:// and '/' or '?', has 3 to 63 of a-z, 0-9, '.' and '-'");
     if (!set(o->bucket, sizeof(o->bucket), p, bucket))
         return PP_EINVAL;
@@ -211,7 +212,7 @@ static enum pp_err read_place(struct pp_s3_options *o, const char *p, size_t n, 
     if (n > 1 && prefix[n - 1] == '/')
         n--;
     if (n > 0 && (!path_valid(prefix, n) || !set(o->prefix, sizeof(o->prefix), prefix, n)))
-        return refuse(reason, "the prefix behind the bucket has at most 255 of a-z, A-Z, 0-9, '-', '.', '_', "
+        return reject(reason, "the prefix behind the bucket has at most 255 of a-z, A-Z, 0-9, '-', '.', '_', "
                               "'~' and single slashes");
     return PP_OK;
 }
@@ -226,7 +227,7 @@ static const char *ask(char *(*env)(const char *), const char *name, const char 
     return value && *value ? value : NULL;
 }
 
-/* Whether `value` can stand in a header line, and has room. */
+/* Copies a value. Returns false if it is too long, or can not be in a header line. */
 static bool key_set(char *to, size_t cap, const char *value)
 {
     for (const char *c = value; *c; c++)
@@ -242,16 +243,16 @@ static enum pp_err read_keys(struct pp_s3_options *o, char *(*env)(const char *)
     const char *token = ask(env, "AWS_SESSION_TOKEN", NULL);
 
     if (!access || !secret)
-        return refuse(reason, "set %s in the environment",
+        return reject(reason, "set %s in the environment",
                       !access && !secret ? "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
                       : !access          ? "AWS_ACCESS_KEY_ID"
                                          : "AWS_SECRET_ACCESS_KEY");
     if (!key_set(o->access_key, sizeof(o->access_key), access) || strpbrk(access, "/,"))
-        return refuse(reason, "AWS_ACCESS_KEY_ID is not a key: too long, or blanks, '/' or ',' in it");
+        return reject(reason, "AWS_ACCESS_KEY_ID is not a key: too long, or blanks, '/' or ',' in it");
     if (!key_set(o->secret_key, sizeof(o->secret_key), secret))
-        return refuse(reason, "AWS_SECRET_ACCESS_KEY is not a key: too long, or blanks in it");
+        return reject(reason, "AWS_SECRET_ACCESS_KEY is not a key: too long, or blanks in it");
     if (token && !key_set(o->session_token, sizeof(o->session_token), token))
-        return refuse(reason, "AWS_SESSION_TOKEN is not a token: too long, or blanks in it");
+        return reject(reason, "AWS_SESSION_TOKEN is not a token: too long, or blanks in it");
     return PP_OK;
 }
 
@@ -268,17 +269,18 @@ static enum pp_err fill_in(struct pp_s3_options *o, char *(*env)(const char *), 
     const char *region = o->region[0] ? NULL : ask(env, "AWS_REGION", "AWS_DEFAULT_REGION");
 
     if (endpoint && !endpoint_set(o, endpoint))
-        return refuse(reason, "AWS_ENDPOINT_URL is not http://HOST[:PORT] or https://HOST[:PORT]");
+        return reject(reason, "AWS_ENDPOINT_URL is not http://HOST[:PORT] or https://HOST[:PORT]");
     if (region && !region_set(o, region))
-        return refuse(reason, "AWS_REGION is not a region, like eu-central-1");
+        return reject(reason, "AWS_REGION is not a region, like eu-central-1");
     if (!o->region[0])
         snprintf(o->region, sizeof(o->region), "us-east-1");
-    /* Certificates of *.s3.REGION.amazonaws.com cover one label: a bucket with dots goes into the path. */
+    /* Certificates of *.s3.REGION.amazonaws.com cover one label, so a bucket whose name has dots
+     * must be in the path. */
     o->path_style = path_style >= 0 ? path_style : o->endpoint[0] || strchr(o->bucket, '.');
     if (!o->endpoint[0])
         snprintf(o->endpoint, sizeof(o->endpoint), "https://s3.%s.amazonaws.com", o->region);
     if (!o->path_style && host_is_address(o->endpoint))
-        return refuse(reason, "path_style=0 needs an endpoint with a name, not an address");
+        return reject(reason, "path_style=0 needs an endpoint with a name, not an address");
     return PP_OK;
 }
 
@@ -290,7 +292,7 @@ enum pp_err pp_s3_options_parse(const char *url, char *(*env)(const char *name),
     memset(o, 0, sizeof(*o));
     reason[0] = '\0';
     if (strncmp(url, "s3://", 5) != 0)
-        return refuse(reason, "not s3://BUCKET");
+        return reject(reason, "not s3://BUCKET");
     const char *place = url + 5;
     size_t place_n = strcspn(place, "?");
     enum pp_err err = read_place(o, place, place_n, reason);

@@ -1,127 +1,126 @@
-/* s3_outcome.c: see internal.h. To teach it a store's word: a row in `codes`. */
+/* s3_outcome.c: turns an answer into an error, whether to retry, and a text for the operator. To
+ * add an error code of a store, an HTTP status or an error of libcurl, add a row to its table. */
 #include <stdio.h>
 #include <string.h>
 
 #include "adapter/s3/internal.h"
+#include "base/check.h"
+
+enum { RETRY = 1, LASTING = 2 }; /* see struct pp_s3_failure */
+
+struct meaning {
+    enum pp_err err;
+    int flags;
+    const char *hint;
+};
 
 static const struct {
     const char *code;
-    enum pp_err err;
-    bool again, lasting;
-    const char *hint;
+    struct meaning means;
 } codes[] = {
-    {"NoSuchKey", PP_ENOTFOUND, false, false, NULL},
-    {"NoSuchBucket", PP_EIO, false, true, "make the bucket first, or correct its name"},
-    {"InvalidBucketName", PP_EIO, false, true, "correct the bucket's name"},
-    {"AccessDenied", PP_EIO, false, true,
-     "the key needs s3:PutObject, s3:GetObject, s3:DeleteObject and s3:ListBucket"},
-    {"InvalidAccessKeyId", PP_EIO, false, true, "check AWS_ACCESS_KEY_ID"},
-    {"SignatureDoesNotMatch", PP_EIO, false, true, "check AWS_SECRET_ACCESS_KEY, and region"},
-    {"ExpiredToken", PP_EIO, false, true, "AWS_SESSION_TOKEN has expired: start again with a new one"},
-    {"InvalidToken", PP_EIO, false, true, "check AWS_SESSION_TOKEN"},
-    {"RequestTimeTooSkewed", PP_EIO, false, true, "this machine's clock or the store's is wrong"},
-    {"AuthorizationHeaderMalformed", PP_EIO, false, true, "check region"},
-    {"PermanentRedirect", PP_EIO, false, true, "check region and endpoint"},
-    {"TemporaryRedirect", PP_EIO, false, true, "check region and endpoint"},
-    {"XAmzContentSHA256Mismatch", PP_EIO, false, false, "the bytes were changed on their way, or in memory"},
-    {"RequestTimeout", PP_ETIMEOUT, true, false, NULL},
-    {"OperationAborted", PP_EIO, true, false, NULL},
-    {"ConditionalRequestConflict", PP_EIO, true, false, NULL},
-    {"QuotaExceeded", PP_ENOSPC, false, false, "the store's quota is used up"},
-    {"XMinioStorageFull", PP_ENOSPC, false, false, "the store's disks are full"},
-    {"XMinioAdminBucketQuotaExceeded", PP_ENOSPC, false, false, "the bucket's quota is used up"},
+    {"NoSuchKey", {PP_ENOTFOUND, 0, NULL}},
+    {"NoSuchBucket", {PP_EIO, LASTING, "make the bucket first, or correct its name"}},
+    {"InvalidBucketName", {PP_EIO, LASTING, "correct the bucket's name"}},
+    {"AccessDenied",
+     {PP_EIO, LASTING, "the key needs s3:PutObject, s3:GetObject, s3:DeleteObject and s3:ListBucket"}},
+    {"InvalidAccessKeyId", {PP_EIO, LASTING, "check AWS_ACCESS_KEY_ID"}},
+    {"SignatureDoesNotMatch", {PP_EIO, LASTING, "check AWS_SECRET_ACCESS_KEY, and region"}},
+    {"ExpiredToken", {PP_EIO, LASTING, "AWS_SESSION_TOKEN has expired: start again with a new one"}},
+    {"InvalidToken", {PP_EIO, LASTING, "check AWS_SESSION_TOKEN"}},
+    {"RequestTimeTooSkewed", {PP_EIO, LASTING, "this machine's clock or the store's is wrong"}},
+    {"AuthorizationHeaderMalformed", {PP_EIO, LASTING, "check region"}},
+    {"PermanentRedirect", {PP_EIO, LASTING, "check region and endpoint"}},
+    {"TemporaryRedirect", {PP_EIO, LASTING, "check region and endpoint"}},
+    {"XAmzContentSHA256Mismatch", {PP_EIO, 0, "the bytes were changed on their way, or in memory"}},
+    {"RequestTimeout", {PP_ETIMEOUT, RETRY, NULL}},
+    {"OperationAborted", {PP_EIO, RETRY, NULL}},
+    {"ConditionalRequestConflict", {PP_EIO, RETRY, NULL}},
+    {"QuotaExceeded", {PP_ENOSPC, 0, "the store's quota is used up"}},
+    {"XMinioStorageFull", {PP_ENOSPC, 0, "the store's disks are full"}},
+    {"XMinioAdminBucketQuotaExceeded", {PP_ENOSPC, 0, "the bucket's quota is used up"}},
 };
 
-static bool by_code(struct pp_s3_failure *f)
-{
-    for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++) {
-        if (strcmp(codes[i].code, f->code) != 0)
-            continue;
-        f->err = codes[i].err;
-        f->again = codes[i].again;
-        f->lasting = codes[i].lasting;
-        f->hint = codes[i].hint;
-        return true;
-    }
-    return false;
-}
+/* Rows for answers without an error code that we know: to HEAD, of proxies, of other stores. */
+static const struct {
+    long from, to;
+    struct meaning means;
+} statuses[] = {
+    {300, 399, {PP_EIO, LASTING, "check region and endpoint"}},
+    {401, 401, {PP_EIO, LASTING, "check keys, region, and what the key may do"}},
+    {403, 403, {PP_EIO, LASTING, "check keys, region, and what the key may do"}},
+    /* An S3 store answers a missing object with the code NoSuchKey (but HEAD without a code), so
+     * the server may not be an S3 store. */
+    {404, 404, {PP_EIO, LASTING, "is this an S3 endpoint? check endpoint and path_style"}},
+    {408, 408, {PP_EIO, RETRY, NULL}},
+    {425, 425, {PP_EIO, RETRY, NULL}},
+    {429, 429, {PP_EIO, RETRY, NULL}},
+    {500, 500, {PP_EIO, RETRY, NULL}},
+    {502, 504, {PP_EIO, RETRY, NULL}},
+    {507, 507, {PP_ENOSPC, 0, NULL}},
+};
 
-/* What a status means where the store says no more: HEAD, proxies, words that are not in the table. */
-static void by_status(struct pp_s3_failure *f, bool has_body)
+#define NOT_TRUSTED "the endpoint's certificate is not trusted: ca_file=PATH names another authority"
+static const struct {
+    CURLcode rc;
+    struct meaning means;
+} transport[] = {
+    {CURLE_OUT_OF_MEMORY, {PP_ENOMEM, 0, NULL}},
+    {CURLE_OPERATION_TIMEDOUT, {PP_ETIMEOUT, RETRY, NULL}},
+    {CURLE_PEER_FAILED_VERIFICATION, {PP_EIO, LASTING, NOT_TRUSTED}},
+    {CURLE_SSL_CACERT_BADFILE, {PP_EIO, LASTING, NOT_TRUSTED}},
+    {CURLE_SSL_ISSUER_ERROR, {PP_EIO, LASTING, NOT_TRUSTED}},
+    {CURLE_URL_MALFORMAT, {PP_EIO, LASTING, "check endpoint"}},
+    {CURLE_UNSUPPORTED_PROTOCOL, {PP_EIO, LASTING, "check endpoint"}},
+    {CURLE_WRITE_ERROR, {PP_EIO, 0, NULL}}, /* the answer is larger than we accept */
+};
+
+#define N(table) (sizeof(table) / sizeof(*(table)))
+
+static void set_meaning(struct pp_s3_failure *f, const struct meaning *m)
 {
-    switch (f->status) {
-    case 404:
-        f->err = has_body ? PP_EIO : PP_ENOTFOUND; /* a 404 without NoSuchKey speaks of something else */
-        f->hint = has_body ? "is this an S3 endpoint? check endpoint and path_style" : NULL;
-        f->lasting = has_body;
-        break;
-    case 408:
-    case 425:
-    case 429:
-    case 500:
-    case 502:
-    case 503:
-    case 504: f->again = true; break;
-    case 507: f->err = PP_ENOSPC; break;
-    case 401:
-    case 403:
-        f->lasting = true;
-        f->hint = "check keys, region, and what the key may do";
-        break;
-    default:
-        if (f->status >= 300 && f->status < 400) {
-            f->lasting = true;
-            f->hint = "check region and endpoint";
-        }
-    }
+    f->err = m->err;
+    f->retry = m->flags & RETRY;
+    f->lasting = m->flags & LASTING;
+    f->hint = m->hint;
+    pp_assert(!f->retry || !f->lasting, "a failure that lasts is retried");
 }
 
 void pp_s3_judge_status(struct pp_s3_failure *f, long status, const char *body, size_t n, bool has_body)
 {
-    struct pp_s3_error e;
+    static const struct meaning missing = {PP_ENOTFOUND, 0, NULL};
+    struct pp_s3_error e = {.code = ""};
 
     *f = (struct pp_s3_failure){.status = status, .err = PP_EIO};
-    if (n == 0 || !pp_s3_error_parse(body, n, &e))
-        memset(&e, 0, sizeof(e));
+    if (n > 0)
+        (void)pp_s3_error_parse(body, n, &e);
     snprintf(f->code, sizeof(f->code), "%s", e.code);
     snprintf(f->detail, sizeof(f->detail), "%s", e.message);
     snprintf(f->region, sizeof(f->region), "%s", e.region);
-    if (!by_code(f))
-        by_status(f, has_body);
+    for (size_t i = 0; i < N(statuses); i++)
+        if (status >= statuses[i].from && status <= statuses[i].to)
+            set_meaning(f, &statuses[i].means);
+    if (status == 404 && !has_body)
+        set_meaning(f, &missing);
+    for (size_t i = 0; i < N(codes); i++)
+        if (strcmp(codes[i].code, f->code) == 0)
+            set_meaning(f, &codes[i].means);
 }
 
 void pp_s3_judge_transport(struct pp_s3_failure *f, CURLcode rc, const char *words)
 {
-    *f = (struct pp_s3_failure){.err = PP_EIO, .again = true};
+    pp_assert(rc != CURLE_OK, "libcurl has an answer, and it is judged as none");
+    *f = (struct pp_s3_failure){.err = PP_EIO, .retry = true};
     snprintf(f->detail, sizeof(f->detail), "%s", words[0] ? words : curl_easy_strerror(rc));
-    switch (rc) {
-    case CURLE_OUT_OF_MEMORY:
-        f->err = PP_ENOMEM;
-        f->again = false;
-        break;
-    case CURLE_OPERATION_TIMEDOUT: f->err = PP_ETIMEOUT; break;
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CACERT_BADFILE:
-    case CURLE_SSL_ISSUER_ERROR:
-        f->again = false;
-        f->lasting = true;
-        f->hint = "the endpoint's certificate is not trusted: ca_file=PATH names another authority";
-        break;
-    case CURLE_URL_MALFORMAT:
-    case CURLE_UNSUPPORTED_PROTOCOL:
-        f->again = false;
-        f->lasting = true;
-        f->hint = "check endpoint";
-        break;
-    case CURLE_WRITE_ERROR: f->again = false; break; /* more than we take */
-    default: break;
-    }
+    for (size_t i = 0; i < N(transport); i++)
+        if (transport[i].rc == rc)
+            set_meaning(f, &transport[i].means);
 }
 
 void pp_s3_reason(const struct pp_s3_failure *f, char reason[PP_S3_REASON_MAX])
 {
     int n;
 
+    pp_assert(f->err != PP_OK, "a reason is given for no failure");
     if (f->status)
         n = snprintf(reason, PP_S3_REASON_MAX, "the store answers %ld%s%s%s%s%s", f->status,
                      f->code[0] ? " " : "", f->code, f->detail[0] ? " (" : "", f->detail,

@@ -1,48 +1,51 @@
-/* s3_request.c: one request to the store, by libcurl's easy interface, signed by CURLOPT_AWS_SIGV4.
+/* s3_request.c: makes one request to the store by libcurl's easy interface, signed by
+ * CURLOPT_AWS_SIGV4.
  *
- * What libcurl 7.88 wants for signatures that S3 accepts (README.md has the reasons): the body's hash as a
- * header of ours; queries sorted and escaped by the caller; no header given with an empty value. All requests
- * may be repeated: an object's name says its bytes. */
+ * libcurl 7.88 makes signatures that S3 accepts only if we set the header with the body's hash,
+ * sort and escape the query, and have no header with an empty value; README.md has the reasons.
+ * Every request may be repeated: an object's name fixes its bytes. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "adapter/s3/internal.h"
+#include "base/check.h"
 #include "base/text.h"
+#include "runtime/lane.h"
 
-#define BACKOFF_MAX_MS 2000
-#define EXPECT_MS \
-    500 /* libcurl asks before it sends more than 1 MiB; how long for a store that does not answer that */
-#define URL_MAX 8192
+enum {
+    BACKOFF_MAX_MS = 2000,
+    /* before libcurl sends more than 1 MiB, it asks the store for permission and waits this long
+     * for the answer */
+    EXPECT_MS = 500,
+    S3_URL_MAX = 8192
+};
 
 static const char empty_sha256[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/* State of one attempt. */
+struct progress {
+    uint64_t seen;    /* bytes of the object that have arrived */
+    curl_off_t moved; /* bytes transferred in either direction at the time moved_ms */
+    int64_t moved_ms, stall_ms;
+    bool stalled;
+};
 
 struct pp_s3_conn {
     struct pp_s3_conn *next;
     CURL *easy;
     struct pp_s3_call *call;
     struct pp_buf url, refusal;
-    uint64_t seen;    /* bytes of an object that came */
-    curl_off_t moved; /* bytes either way, when last looked at */
-    int64_t moved_ms, stall_ms;
-    bool stalled;
+    struct progress progress;
     char words[CURL_ERROR_SIZE];
 };
 
-static int64_t monotonic_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* --- connections --- */
 
-static struct pp_s3_conn *take(struct pp_s3_store *s)
+static struct pp_s3_conn *take_conn(struct pp_s3_store *s)
 {
     pthread_mutex_lock(&s->lock);
     struct pp_s3_conn *c = s->idle;
@@ -56,13 +59,14 @@ static struct pp_s3_conn *take(struct pp_s3_store *s)
         free(c);
         return NULL;
     }
-    pp_buf_init(&c->url, URL_MAX);
+    pp_buf_init(&c->url, S3_URL_MAX);
     pp_buf_init(&c->refusal, PP_S3_ERROR_BODY_MAX);
     return c;
 }
 
 static void put_back(struct pp_s3_store *s, struct pp_s3_conn *c)
 {
+    pp_assert(!c->call, "a connection is put back during a request");
     pthread_mutex_lock(&s->lock);
     c->next = s->idle;
     s->idle = c;
@@ -74,6 +78,7 @@ void pp_s3_conns_close(struct pp_s3_store *s)
     while (s->idle) {
         struct pp_s3_conn *c = s->idle;
         s->idle = c->next;
+        pp_assert(!c->call, "the store closes during a request");
         curl_easy_cleanup(c->easy);
         pp_buf_fini(&c->url);
         pp_buf_fini(&c->refusal);
@@ -89,6 +94,7 @@ static size_t from_pieces(struct pp_s3_source *src, char *to, size_t max)
 
     while (done < max && src->i < src->n) {
         const struct iovec *v = &src->iov[src->i];
+        pp_assert(src->at <= v->iov_len, "more of a piece was sent than it has");
         size_t left = v->iov_len - (size_t)src->at, n = left < max - done ? left : max - done;
         if (n > 0)
             memcpy(to + done, (const char *)v->iov_base + src->at, n);
@@ -108,6 +114,7 @@ static size_t on_read(char *to, size_t one, size_t count, void *data)
     size_t max = one * count;
     ssize_t n;
 
+    pp_assert(src->iov || src->at <= src->size, "more of the spooled object was sent than it has");
     if (src->iov)
         return from_pieces(src, to, max);
     if (max > src->size - src->at)
@@ -123,7 +130,7 @@ static size_t on_read(char *to, size_t one, size_t count, void *data)
     return (size_t)n;
 }
 
-/* libcurl sends again from the start where a kept connection turned out to be closed. */
+/* Rewinds the body: libcurl sends it again when a kept connection turns out to be closed. */
 static int on_seek(void *data, curl_off_t offset, int origin)
 {
     struct pp_s3_source *src = &((struct pp_s3_conn *)data)->call->source;
@@ -135,19 +142,21 @@ static int on_seek(void *data, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
-/* The part of a piece of the object that was asked for; a store may send more, even all. */
+/* Copies the requested range out of these bytes of the object; a store may send more than the
+ * range. */
 static void keep_wanted(struct pp_s3_conn *c, const char *p, size_t n, uint64_t first)
 {
     struct pp_s3_call *call = c->call;
-    uint64_t begin = first + c->seen, end = begin + n, want = call->from + call->got;
+    uint64_t begin = first + c->progress.seen, end = begin + n, want = call->from + call->got;
 
     if (want >= begin && want < end && call->got < call->max) {
         size_t skip = (size_t)(want - begin), room = call->max - call->got;
         size_t take_n = n - skip < room ? n - skip : room;
+        pp_assert(take_n <= room && skip < n, "a copy beyond the caller's buffer");
         memcpy((char *)call->buf + call->got, p + skip, take_n);
         call->got += take_n;
     }
-    c->seen += n;
+    c->progress.seen += n;
 }
 
 static size_t on_body(char *p, size_t one, size_t count, void *data)
@@ -158,7 +167,8 @@ static size_t on_body(char *p, size_t one, size_t count, void *data)
 
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status < 200 || status >= 300) {
-        size_t room = c->refusal.max - c->refusal.n; /* what does not fit is not needed */
+        /* the text of a refusal is cut where `refusal` is full */
+        size_t room = c->refusal.max - c->refusal.n;
         pp_buf_put(&c->refusal, p, n < room ? n : room);
     } else if (c->call->buf) {
         keep_wanted(c, p, n, status == 206 ? c->call->from : 0);
@@ -171,16 +181,16 @@ static size_t on_body(char *p, size_t one, size_t count, void *data)
 
 static int on_progress(void *data, curl_off_t dl_total, curl_off_t dl, curl_off_t ul_total, curl_off_t ul)
 {
-    struct pp_s3_conn *c = data;
-    int64_t now = monotonic_ms();
+    struct progress *p = &((struct pp_s3_conn *)data)->progress;
+    int64_t now = pp_lane_clock_ms();
 
     (void)dl_total, (void)ul_total;
-    if (dl + ul != c->moved) {
-        c->moved = dl + ul;
-        c->moved_ms = now;
+    if (dl + ul != p->moved) {
+        p->moved = dl + ul;
+        p->moved_ms = now;
     }
-    c->stalled = now - c->moved_ms >= c->stall_ms;
-    return c->stalled;
+    p->stalled = now - p->moved_ms >= p->stall_ms;
+    return p->stalled;
 }
 
 /* --- one attempt --- */
@@ -234,7 +244,8 @@ static CURLcode set_method(struct pp_s3_conn *c)
 
     switch (call->method) {
     case PP_S3_PUT:
-        /* As an upload it would ask "Expect: 100-continue" for every photo: a round trip more. */
+        /* Turns off "Expect: 100-continue", which libcurl would send with an upload: it costs each
+         * photo one more round trip. */
         SET(POST, 1L);
         SET(CUSTOMREQUEST, "PUT");
         SET(POSTFIELDSIZE_LARGE, (curl_off_t)call->source.size);
@@ -283,7 +294,8 @@ static CURLcode perform(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t lef
 
     snprintf(hash, sizeof(hash), "x-amz-content-sha256: %s",
              call->sha256_hex ? call->sha256_hex : empty_sha256);
-    if (call->method == PP_S3_PUT) { /* always, or libcurl sends one of its own, not signed */
+    /* without this header libcurl adds one that it does not sign */
+    if (call->method == PP_S3_PUT) {
         snprintf(type, sizeof(type), "Content-Type: %s",
                  call->content_type ? call->content_type : "application/octet-stream");
         lines[n++].data = type;
@@ -293,7 +305,7 @@ static CURLcode perform(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t lef
     for (size_t i = 0; i + 1 < n; i++)
         lines[i].next = &lines[i + 1];
 
-    curl_easy_reset(c->easy); /* connections stay */
+    curl_easy_reset(c->easy); /* this keeps the connections open */
     CURLcode rc = set_connection(s, c, left_ms);
     if (rc == CURLE_OK)
         rc = set_method(c);
@@ -307,7 +319,7 @@ static CURLcode perform(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t lef
     return rc;
 }
 
-/* "bytes 0-9/1000" */
+/* Reads a header like "bytes 0-9/1000". */
 static bool read_content_range(CURL *e, uint64_t *first, uint64_t *size)
 {
     struct curl_header *h;
@@ -326,7 +338,7 @@ static bool read_content_range(CURL *e, uint64_t *first, uint64_t *size)
     return *end == '\0';
 }
 
-/* Whether the answer with this status has what was asked for; sets call->size. */
+/* Checks that a successful answer has the bytes that were requested; sets call->size. */
 static bool is_whole(struct pp_s3_conn *c)
 {
     struct pp_s3_call *call = c->call;
@@ -340,7 +352,7 @@ static bool is_whole(struct pp_s3_conn *c)
     }
     if (!call->buf)
         return true;
-    call->size = c->seen;
+    call->size = c->progress.seen;
     if (call->status == 206 && (!read_content_range(c->easy, &first, &call->size) || first != call->from))
         return false;
     uint64_t there = call->size > call->from ? call->size - call->from : 0;
@@ -354,26 +366,28 @@ static void judge(struct pp_s3_conn *c, CURLcode rc)
     struct curl_header *h;
 
     *f = (struct pp_s3_failure){.err = PP_OK};
-    if (rc == CURLE_ABORTED_BY_CALLBACK && c->stalled) {
-        pp_s3_judge_transport(f, CURLE_OPERATION_TIMEDOUT, "it has stopped to send and to receive");
-    } else if (call->source.failed) {
-        *f = (struct pp_s3_failure){.err = PP_EIO, .detail = "the spooled object can't be read back"};
-    } else if (rc != CURLE_OK) {
-        pp_s3_judge_transport(f, rc, c->words);
-    } else {
-        curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &call->status);
-        bool ranged = call->buf && call->status == 416;
-        if ((call->status >= 200 && call->status < 300 && is_whole(c)) || ranged)
-            return;
-        if (call->status >= 200 && call->status < 300) {
-            pp_s3_judge_transport(f, CURLE_PARTIAL_FILE, "the answer has not the bytes that were asked for");
-            return;
-        }
-        pp_s3_judge_status(f, call->status, c->refusal.p, c->refusal.n, call->method != PP_S3_HEAD);
-        if (f->lasting && !f->region[0] &&
-            curl_easy_header(c->easy, "x-amz-bucket-region", 0, CURLH_HEADER, -1, &h) == CURLHE_OK)
-            snprintf(f->region, sizeof(f->region), "%.63s", h->value);
+    if (call->source.failed) {
+        *f = (struct pp_s3_failure){.err = PP_EIO, .detail = "the spooled object can not be read back"};
+        return;
     }
+    if (rc != CURLE_OK) {
+        bool stalled = rc == CURLE_ABORTED_BY_CALLBACK && c->progress.stalled;
+        pp_s3_judge_transport(f, stalled ? CURLE_OPERATION_TIMEDOUT : rc,
+                              stalled ? "no byte in either direction" : c->words);
+        return;
+    }
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &call->status);
+    if (call->status >= 200 && call->status < 300) {
+        if (!is_whole(c))
+            pp_s3_judge_transport(f, CURLE_PARTIAL_FILE, "the answer lacks bytes that were asked for");
+        return;
+    }
+    if (call->buf && call->status == 416) /* the range begins behind the object's end */
+        return;
+    pp_s3_judge_status(f, call->status, c->refusal.p, c->refusal.n, call->method != PP_S3_HEAD);
+    if (f->lasting && !f->region[0] &&
+        curl_easy_header(c->easy, "x-amz-bucket-region", 0, CURLH_HEADER, -1, &h) == CURLHE_OK)
+        snprintf(f->region, sizeof(f->region), "%.63s", h->value);
 }
 
 static void attempt(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t left_ms)
@@ -389,20 +403,16 @@ static void attempt(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t left_ms
     if (call->answer)
         pp_buf_reset(call->answer);
     pp_buf_reset(&c->refusal);
-    c->seen = 0;
-    c->moved = 0;
-    c->moved_ms = monotonic_ms();
-    c->stall_ms = s->o.stall_ms;
-    c->stalled = false;
+    c->progress = (struct progress){.moved_ms = pp_lane_clock_ms(), .stall_ms = s->o.stall_ms};
     c->words[0] = '\0';
     judge(c, perform(s, c, left_ms));
 }
 
 /* --- attempts --- */
 
-/* Up to backoff_ms, doubled with each failure up to 2 s: "full jitter" (Brooker, Exponential Backoff And
- * Jitter, 2015). A lane's thread has nothing else to do. */
-static void wait_before(const struct pp_s3_store *s, unsigned failures, int64_t left_ms)
+/* Waits up to backoff_ms, doubled with each failure up to 2 s: "full jitter" (Brooker, Exponential
+ * Backoff And Jitter, 2015). Blocks the lane's thread. */
+static void wait_before_retry(const struct pp_s3_store *s, unsigned failures, int64_t left_ms)
 {
     int64_t most = s->o.backoff_ms;
     uint32_t random;
@@ -415,12 +425,13 @@ static void wait_before(const struct pp_s3_store *s, unsigned failures, int64_t 
     (void)poll(NULL, 0, (int)(random % (uint64_t)(most + 1)));
 }
 
-/* When a store is gone every photo fails: one line a while says enough. */
-static bool may_say(struct pp_s3_store *s, int64_t *unsaid)
+/* Logs a failure, at most once in say_ms: when a store is down every photo fails. */
+static bool may_log(struct pp_s3_store *s, int64_t *unsaid)
 {
-    int64_t now = monotonic_ms();
+    int64_t now = pp_lane_clock_ms();
 
     pthread_mutex_lock(&s->lock);
+    pp_assert(s->unsaid >= 0, "the count of failures without a log line is negative");
     bool may = now - s->said_ms >= s->o.say_ms;
     *unsaid = s->unsaid;
     s->unsaid = may ? 0 : s->unsaid + 1;
@@ -429,12 +440,12 @@ static bool may_say(struct pp_s3_store *s, int64_t *unsaid)
     return may;
 }
 
-static void say(struct pp_s3_store *s, const struct pp_s3_call *call)
+static void log_failure(struct pp_s3_store *s, const struct pp_s3_call *call)
 {
     char reason[PP_S3_REASON_MAX];
     int64_t unsaid;
 
-    if (call->failure.err == PP_ENOTFOUND || !may_say(s, &unsaid))
+    if (call->failure.err == PP_ENOTFOUND || !may_log(s, &unsaid))
         return;
     pp_s3_reason(&call->failure, reason);
     pp_log(s->o.log, PP_LOG_WARN, "object store: request failed", "operation", call->name, "bucket",
@@ -445,28 +456,29 @@ static void say(struct pp_s3_store *s, const struct pp_s3_call *call)
 enum pp_err pp_s3_call(struct pp_s3_store *s, struct pp_s3_call *call)
 {
     unsigned most = call->attempts ? call->attempts : s->o.attempts;
-    int64_t until = monotonic_ms() + (call->timeout_ms ? call->timeout_ms : s->o.timeout_ms);
-    int64_t left = until - monotonic_ms();
-    struct pp_s3_conn *c = take(s);
+    int64_t left = call->timeout_ms ? call->timeout_ms : s->o.timeout_ms;
+    int64_t until = pp_lane_clock_ms() + left;
+    struct pp_s3_conn *c = take_conn(s);
 
+    pp_assert(!call->buf || !call->answer, "a body has two destinations");
+    pp_assert(call->key || call->query, "a request for neither an object nor a list");
+    pp_assert(!call->buf || (call->max > 0 && call->from <= INT64_MAX - call->max), "a range without bytes");
     if (!c) {
         call->failure = (struct pp_s3_failure){.err = PP_ENOMEM, .detail = "out of memory"};
         return PP_ENOMEM;
     }
     c->call = call;
-    for (unsigned n = 1;; n++) {
+    for (unsigned n = 1; left > 0; n++) {
         attempt(s, c, left);
-        left = until - monotonic_ms();
-        if (!call->failure.again || n >= most || left <= 0)
+        left = until - pp_lane_clock_ms();
+        if (!call->failure.retry || n >= most || left <= 0)
             break;
-        wait_before(s, n, left);
-        left = until - monotonic_ms();
-        if (left <= 0)
-            break;
+        wait_before_retry(s, n, left);
+        left = until - pp_lane_clock_ms();
     }
     c->call = NULL;
     put_back(s, c);
     if (call->failure.err != PP_OK)
-        say(s, call);
+        log_failure(s, call);
     return call->failure.err;
 }

@@ -1,5 +1,5 @@
-/* s3_spool.c: where an object waits until it is whole and its name is known. The file has no name of its own:
- * what a killed process leaves, the system takes back. */
+/* s3_spool.c: makes the file that collects an object written in parts, until it is whole and its
+ * name is known. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@ int pp_s3_spool_open(const char *dir)
 
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL))
         return fd;
-    snprintf(path, sizeof(path), "%s/photopool-XXXXXX", dir); /* a file system without O_TMPFILE */
+    /* for a file system without O_TMPFILE */
+    snprintf(path, sizeof(path), "%s/photopool-XXXXXX", dir);
     fd = mkostemp(path, O_CLOEXEC);
     if (fd >= 0)
         unlink(path);

@@ -1,18 +1,20 @@
-/* s3_xml.c: see s3_xml.h. One walk for both documents: it keeps the path of open elements, as far as they are
- * known, and the text of the innermost. */
+/* s3_xml.c: reads both kinds of documents by one walk, which keeps the path of open elements and
+ * the text of the innermost one. To read another element, add a row to `known` and a case to
+ * on_element(). */
 #include "adapter/s3/s3_xml.h"
 
 #include <expat.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
+
+#include "base/check.h"
+#include "base/text.h"
 
 #define DEPTH_MAX 32
 
 enum element {
     EL_OTHER,
     EL_LIST,      /* ListBucketResult */
-    EL_CONTENTS,  /* one name */
+    EL_CONTENTS,  /* one object of the list */
     EL_KEY,       /* in Contents */
     EL_MODIFIED,  /* LastModified, in Contents */
     EL_TRUNCATED, /* IsTruncated */
@@ -23,12 +25,13 @@ enum element {
     EL_REGION
 };
 
-/* Which element counts where. `cap`: of its text, with a NUL; 0: it has none. */
+/* The elements that are read, and the element that each must be in. `cap`: bytes of its text, with
+ * a NUL; 0: it has no text. */
 static const struct {
     const char *name;
     enum element in, is;
     size_t cap;
-    bool cut; /* text that does not fit is cut; else the document is refused */
+    bool cut; /* true: a text that does not fit is cut off; false: the document is refused */
 } known[] = {
     {"ListBucketResult", EL_OTHER, EL_LIST, 0, false},
     {"Contents", EL_LIST, EL_CONTENTS, 0, false},
@@ -45,14 +48,14 @@ static const struct {
 
 struct walk {
     XML_Parser parser;
-    enum element root; /* that the document must have */
+    enum element root; /* the root element that the document must have */
     bool failed;
     size_t depth;
-    unsigned char path[DEPTH_MAX]; /* enum element */
-    size_t row;                    /* of `known`, whose text is collected; N_KNOWN: none */
+    unsigned char path[DEPTH_MAX]; /* values of enum element */
+    size_t row;                    /* the row of `known` whose text is collected; N_KNOWN: none */
     char text[PP_S3_TOKEN_MAX];
     size_t n;
-    /* of Contents */
+    /* values of the current Contents element */
     char key[PP_S3_KEY_MAX];
     size_t key_n;
     int64_t modified_ms;
@@ -70,78 +73,45 @@ static void fail(struct walk *w)
     XML_StopParser(w->parser, XML_FALSE);
 }
 
-/* --- times --- */
-
-static bool digits(const char *s, size_t n, int *out)
-{
-    *out = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (s[i] < '0' || s[i] > '9')
-            return false;
-        *out = *out * 10 + (s[i] - '0');
-    }
-    return true;
-}
-
-static int days_of(int year, int month)
-{
-    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    return month == 2 && leap ? 29 : days[month - 1];
-}
-
 bool pp_s3_time_parse(const char *s, size_t n, int64_t *ms)
 {
-    struct tm tm = {0};
-    int year, month, fraction = 0, scale = 100;
+    char text[41] = "";
 
-    if (n < 20 || n > 40 || s[4] != '-' || s[7] != '-' || s[10] != 'T' || s[13] != ':' || s[16] != ':' ||
-        s[n - 1] != 'Z')
+    if (n < 20 || n >= sizeof(text) || s[10] != 'T' || s[n - 1] != 'Z' || memchr(s, '\0', n))
         return false;
-    if (!digits(s, 4, &year) || !digits(s + 5, 2, &month) || !digits(s + 8, 2, &tm.tm_mday) ||
-        !digits(s + 11, 2, &tm.tm_hour) || !digits(s + 14, 2, &tm.tm_min) || !digits(s + 17, 2, &tm.tm_sec))
-        return false;
-    if (n > 20 && (n == 21 || s[19] != '.'))
-        return false;
-    for (size_t i = 20; i + 1 < n; i++, scale /= 10) {
-        if (s[i] < '0' || s[i] > '9')
-            return false;
-        fraction += (s[i] - '0') * scale;
-    }
-    if (year < 1970 || month < 1 || month > 12 || tm.tm_mday < 1 || tm.tm_mday > days_of(year, month) ||
-        tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 60)
-        return false;
-    tm.tm_year = year - 1900;
-    tm.tm_mon = month - 1;
-    *ms = (int64_t)timegm(&tm) * 1000 + fraction;
-    return true;
+    memcpy(text, s, n);
+    return pp_time_parse(text, ms);
 }
 
 /* --- the walk --- */
+
+/* Returns the row of `known` for this name inside this element; N_KNOWN: there is none. */
+static size_t row_of(enum element in, const char *name)
+{
+    size_t row = 0;
+
+    while (row < N_KNOWN && (known[row].in != in || strcmp(known[row].name, name) != 0))
+        row++;
+    return row;
+}
 
 static void XMLCALL on_start(void *data, const XML_Char *name, const XML_Char **attributes)
 {
     struct walk *w = data;
     enum element in = w->depth ? w->path[w->depth - 1] : EL_OTHER;
-    size_t row = 0;
+    size_t row = row_of(in, name);
+    enum element is = row < N_KNOWN ? known[row].is : EL_OTHER;
 
     (void)attributes;
     if (w->failed) /* expat may call once more after it was stopped */
         return;
-    if (w->depth == DEPTH_MAX) {
+    if (w->depth == DEPTH_MAX || (w->depth == 0 && is != w->root)) {
         fail(w);
         return;
     }
-    while (row < N_KNOWN && (known[row].in != in || strcmp(known[row].name, name) != 0))
-        row++;
-    enum element is = row < N_KNOWN ? known[row].is : EL_OTHER;
-    bool is_root = is == EL_LIST || is == EL_ERROR;
-    if (is_root && w->depth > 0) /* such a name further in says nothing */
+    /* these elements are read only as the root of the document */
+    if (w->depth > 0 && (is == EL_LIST || is == EL_ERROR))
         is = EL_OTHER;
-    if (w->depth == 0 && is != w->root) {
-        fail(w);
-        return;
-    }
     w->path[w->depth++] = (unsigned char)is;
     w->row = is != EL_OTHER && known[row].cap ? row : N_KNOWN;
     w->n = 0;
@@ -156,6 +126,7 @@ static void XMLCALL on_text(void *data, const XML_Char *s, int len)
 
     if (w->failed || w->row == N_KNOWN)
         return;
+    pp_assert(w->n < known[w->row].cap, "an element's text has grown beyond its room");
     size_t room = known[w->row].cap - 1 - w->n;
     if (n > room && !known[w->row].cut) {
         fail(w);
@@ -166,25 +137,22 @@ static void XMLCALL on_text(void *data, const XML_Char *s, int len)
     w->n += n;
 }
 
-static bool end_of_contents(struct walk *w)
+static bool copy_text(char *to, const struct walk *w)
 {
-    if (!w->has_key || !w->has_time)
-        return false;
-    w->fn(w->data, w->key, w->key_n, w->modified_ms);
+    memcpy(to, w->text, w->n);
+    to[w->n] = '\0';
     return true;
 }
 
-static bool end_of_key(struct walk *w)
+static bool on_key(struct walk *w)
 {
     if (w->has_key)
         return false;
-    memcpy(w->key, w->text, w->n);
-    w->key[w->n] = '\0';
     w->key_n = w->n;
-    return w->has_key = true;
+    return w->has_key = copy_text(w->key, w);
 }
 
-static bool end_of_truncated(struct walk *w)
+static bool on_truncated(struct walk *w)
 {
     if (w->has_truncated)
         return false;
@@ -193,30 +161,24 @@ static bool end_of_truncated(struct walk *w)
     return w->page->truncated || (w->n == 5 && memcmp(w->text, "false", 5) == 0);
 }
 
-static bool copy(char *to, const char *from, size_t n)
-{
-    memcpy(to, from, n);
-    to[n] = '\0';
-    return true;
-}
-
-/* An element has ended whose text is in w->text. False: the document is not what it should be. */
-static bool end_of(struct walk *w, enum element is)
+/* Handles the end of an element, whose text is in w->text. Returns false if the document is
+ * refused. */
+static bool on_element(struct walk *w, enum element is)
 {
     switch (is) {
-    case EL_CONTENTS: return end_of_contents(w);
-    case EL_KEY: return end_of_key(w);
+    case EL_CONTENTS:
+        if (w->has_key && w->has_time)
+            w->fn(w->data, w->key, w->key_n, w->modified_ms);
+        return w->has_key && w->has_time;
+    case EL_KEY: return on_key(w);
     case EL_MODIFIED: return !w->has_time && (w->has_time = pp_s3_time_parse(w->text, w->n, &w->modified_ms));
-    case EL_TRUNCATED: return end_of_truncated(w);
-    case EL_TOKEN: return copy(w->page->token, w->text, w->n);
-    case EL_CODE: return copy(w->error->code, w->text, w->n);
-    case EL_MESSAGE: return copy(w->error->message, w->text, w->n);
-    case EL_REGION: return copy(w->error->region, w->text, w->n);
-    case EL_OTHER:
-    case EL_LIST:
-    case EL_ERROR: break;
+    case EL_TRUNCATED: return on_truncated(w);
+    case EL_TOKEN: return copy_text(w->page->token, w);
+    case EL_CODE: return copy_text(w->error->code, w);
+    case EL_MESSAGE: return copy_text(w->error->message, w);
+    case EL_REGION: return copy_text(w->error->region, w);
+    default: return true;
     }
-    return true;
 }
 
 static void XMLCALL on_end(void *data, const XML_Char *name)
@@ -226,7 +188,8 @@ static void XMLCALL on_end(void *data, const XML_Char *name)
     (void)name;
     if (w->failed)
         return;
-    if (!end_of(w, w->path[--w->depth]))
+    pp_assert(w->depth > 0, "more elements end than have begun");
+    if (!on_element(w, w->path[--w->depth]))
         fail(w);
     w->row = N_KNOWN;
 }
@@ -238,7 +201,7 @@ static void XMLCALL on_doctype(void *data, const XML_Char *name, const XML_Char 
     fail(data);
 }
 
-static bool walk(struct walk *w, const char *xml, size_t n)
+static bool walk_document(struct walk *w, const char *xml, size_t n)
 {
     w->row = N_KNOWN;
     w->parser = n <= 1 << 30 ? XML_ParserCreate(NULL) : NULL;
@@ -259,7 +222,7 @@ bool pp_s3_list_parse(const char *xml, size_t n, pp_s3_name_fn fn, void *data, s
 
     page->truncated = false;
     page->token[0] = '\0';
-    return walk(&w, xml, n) && w.has_truncated && (!page->truncated || page->token[0]);
+    return walk_document(&w, xml, n) && w.has_truncated && (!page->truncated || page->token[0]);
 }
 
 /* --- errors --- */
@@ -271,14 +234,11 @@ static void make_printable(char *s)
             *s = '?';
 }
 
-static void only_word(char *s)
+/* Empties a text that is not a word of letters, digits and hyphens. */
+static void keep_word(char *s)
 {
-    for (const char *c = s; *c; c++)
-        if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
-              *c == '-')) {
-            *s = '\0';
-            return;
-        }
+    if (s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")])
+        *s = '\0';
 }
 
 bool pp_s3_error_parse(const char *xml, size_t n, struct pp_s3_error *e)
@@ -286,11 +246,11 @@ bool pp_s3_error_parse(const char *xml, size_t n, struct pp_s3_error *e)
     struct walk w = {.root = EL_ERROR, .error = e};
 
     memset(e, 0, sizeof(*e));
-    bool ok = walk(&w, xml, n);
+    bool ok = walk_document(&w, xml, n);
     if (!ok)
         memset(e, 0, sizeof(*e));
-    only_word(e->code);
-    only_word(e->region);
+    keep_word(e->code);
+    keep_word(e->region);
     make_printable(e->message);
     return ok;
 }

@@ -1,22 +1,23 @@
-/* cancel.c: long changes that run in slices, so that the writer's other requests are not held up: cancelling
- * a batch, moving waiting tasks to another tier, forgetting old batches.
+/* cancel.c: long changes, cut into slices so that they do not delay the writer's other requests:
+ * cancelling a batch, moving waiting tasks to another tier, deleting old batches.
  *
- * A slice that has more to do sets call->again and leaves its position in call->next; the request then queues
- * up once more. What a crash leaves half done is whole in each item and task; the caller, who got no answer,
- * repeats. */
+ * A slice that leaves work sets call->again and stores its position in call->next; the request
+ * then queues again. A crash between slices leaves no item or task half changed. The caller, who
+ * got no answer, repeats the request. */
 #include <string.h>
 
+#include "base/check.h"
 #include "store.h"
 
 enum { CANCEL_PHOTOS = 2000, RETIER_SCAN = 20000, RETIER_CHANGES = 4000, LIST = 512 };
 
-/* The batch, made known if it is not planned yet and the caller says that it exists. */
+/* Finds the batch. Adds it if none of it is planned yet but the caller says that it exists. */
 static struct pp_sw_batch *batch_to_cancel(struct pp_sw *w, const struct pp_store_cancel *r)
 {
     struct pp_sw_batch *b = pp_sw_batch_id(w, r->batch_id);
     if (!b && w->db.err == PP_OK && r->created_at && r->owner &&
         (!r->client || !strcmp(r->client, r->owner))) {
-        int64_t owner = pp_name_add(&w->names, &w->db, PP_NAME_CLIENT, r->owner);
+        int64_t owner = pp_sq_name_add(&w->names, PP_NAME_CLIENT, r->owner);
         b = owner ? pp_sw_batch_add(w, r->batch_id, owner) : NULL;
         if (!b)
             return NULL;
@@ -25,12 +26,12 @@ static struct pp_sw_batch *batch_to_cancel(struct pp_sw *w, const struct pp_stor
         b->items_total = (int64_t)r->items;
         b->photos_total = (int64_t)r->photos;
     }
-    if (b && r->client && b->client != pp_name_num(&w->names, &w->db, PP_NAME_CLIENT, r->client))
+    if (b && r->client && b->client != pp_sq_name_num(&w->names, PP_NAME_CLIENT, r->client))
         return NULL;
     return b;
 }
 
-/* Open items of a batch with more numbers than `after`. */
+/* Reads the next open items of a batch, those with numbers above `after`. */
 static size_t open_items(struct pp_sw *w, const struct pp_sw_batch *b, int64_t after, int64_t *items)
 {
     size_t n = 0;
@@ -48,7 +49,7 @@ enum pp_err pp_sw_cancel(struct pp_sw *w, struct pp_store_cancel *r)
     int64_t items[LIST];
     struct pp_sw_batch *b = batch_to_cancel(w, r);
     if (!b)
-        return w->db.err != PP_OK ? w->db.err : PP_ENOTFOUND;
+        return pp_sq_refuse(&w->db, PP_ENOTFOUND);
     uint64_t closed = 0, photos = 0;
     int64_t after = 0;
     if (!b->finished)
@@ -82,12 +83,14 @@ struct move {
 static void move(struct pp_sw *w, const struct pp_store_retier *r, const struct move *m)
 {
     uint8_t queue = m->queue == PP_QUEUE_SUSPECT ? PP_QUEUE_SUSPECT : r->tier;
+    pp_assert(r->tier < PP_QUEUE_SUSPECT, "a task moves to a tier that has no queue");
     pp_sq_run(&w->db, PP_Q_TASK_RETIER, "iddi", m->num, queue, r->tier, r->due_ms);
     pp_sw_waiting(w, m->queue, -1);
     pp_sw_waiting(w, queue, 1);
 }
 
-/* Collects the tasks to change among the next ones in order of number; `*last` is the last one looked at. */
+/* Reads the next RETIER_SCAN tasks in order of number, and collects those to move. *last: number
+ * of the last task read. */
 static size_t collect(struct pp_sw *w, const struct pp_store_retier *r, int64_t client, int64_t domain,
                       struct move *moves, int64_t *last, bool *more)
 {
@@ -97,7 +100,7 @@ static size_t collect(struct pp_sw *w, const struct pp_store_retier *r, int64_t 
         seen++;
         *last = pp_sq_col(st, 0);
         bool ours = pp_sq_col(st, 1) == client && pp_sq_col(st, 2) == domain;
-        bool untried = sqlite3_column_type(st, 3) == SQLITE_NULL && pp_sq_col(st, 7) == 0;
+        bool untried = pp_sq_is_null(st, 3) && pp_sq_col(st, 7) == 0;
         bool same = pp_sq_col(st, 4) == r->tier && pp_sq_col(st, 5) == r->due_ms;
         if (ours && untried && !same)
             moves[n++] = (struct move){*last, (uint8_t)pp_sq_col(st, 6)};
@@ -111,14 +114,15 @@ enum pp_err pp_sw_retier(struct pp_sw *w, struct pp_store_retier *r)
 {
     if (r->tier >= PP_QUEUE_SUSPECT)
         return PP_EINVAL;
-    int64_t client = pp_name_num(&w->names, &w->db, PP_NAME_CLIENT, r->client);
-    int64_t domain = pp_name_num(&w->names, &w->db, PP_NAME_DOMAIN, r->domain);
+    int64_t client = pp_sq_name_num(&w->names, PP_NAME_CLIENT, r->client);
+    int64_t domain = pp_sq_name_num(&w->names, PP_NAME_DOMAIN, r->domain);
     struct move *moves = pp_sq_array(&w->db, &w->tmp, RETIER_CHANGES, sizeof *moves);
     r->n = 0;
     if (!client || !domain || !moves)
         return w->db.err;
     int64_t last = (int64_t)w->group.call->carry[0];
     size_t n = collect(w, r, client, domain, moves, &last, &w->group.call->again);
+    pp_assert(last >= (int64_t)w->group.call->carry[0], "a slice begins before the one that it follows");
     for (size_t i = 0; i < n && w->db.err == PP_OK; i++)
         move(w, r, &moves[i]);
     r->n = w->group.call->carry[1] + n;
@@ -129,8 +133,8 @@ enum pp_err pp_sw_retier(struct pp_sw *w, struct pp_store_retier *r)
 
 /* --- retention --- */
 
-/* Forgets an item. Of the newest revision a stub stays, so that the next one has a number, and a result id,
- * that was never given. */
+/* Deletes an item. A stub of its newest revision stays, so that the next revision gets a number,
+ * and a result id, that was never used before. */
 static void forget_item(struct pp_sw *w, int64_t num, int64_t newest)
 {
     pp_sq_run(&w->db, PP_Q_SLOT_DELETE, "i", num);
@@ -170,6 +174,7 @@ enum pp_err pp_sw_clean(struct pp_sw *w, struct pp_store_clean *r)
         for (size_t i = 0; i < n; i++)
             forget_item(w, items[i].num, items[i].newest);
         r->items += n;
+        pp_assert(r->items <= r->limit, "more items are forgotten than were asked for");
         if (n == room) {
             b->first_item = items[n - 1].num + 1;
             pp_sw_batch_touch(w, b);

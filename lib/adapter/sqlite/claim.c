@@ -1,13 +1,15 @@
-/* claim.c: due tasks get a worker, a lease and a new epoch.
+/* claim.c: a claim gives due tasks a worker, a lease and a new epoch.
  *
- * The waiting index is read first and the rows are changed after, so that a query never walks over what it
- * changes. A worker's own range of hashes comes first; with the full range the condition is left out. */
+ * All rows are read from the index of waiting tasks before any is changed, so the query never
+ * meets the claim's own changes. A worker's own range of hashes comes first. The full range
+ * needs no condition. */
 #include <string.h>
 
+#include "base/check.h"
 #include "store.h"
 
-/* The bounds of a range as keys: memcmp order. */
-struct range {
+/* Writes the bounds of a hash range as keys; SQLite compares keys as memcmp() does. */
+struct key_range {
     struct pp_key lo, hi;
 };
 
@@ -17,9 +19,9 @@ static void put_be32(uint8_t *p, uint32_t v)
         p[i] = (uint8_t)(v >> (24 - 8 * i));
 }
 
-static struct range range_of(const struct pp_claim_want *want)
+static struct key_range range_of(const struct pp_claim_want *want)
 {
-    struct range r;
+    struct key_range r;
     memset(r.lo.b, 0, sizeof r.lo.b);
     memset(r.hi.b, 0xff, sizeof r.hi.b);
     put_be32(r.lo.b, want->hash_lo);
@@ -27,7 +29,7 @@ static struct range range_of(const struct pp_claim_want *want)
     return r;
 }
 
-/* A row of PP_SQ_TASK_COLUMNS. The row's num is the handle. */
+/* Reads a row of PP_SQ_TASK_COLUMNS. The row's num becomes the task's handle. */
 static void read_task(struct pp_sw *w, struct pp_arena *a, sqlite3_stmt *st, const char *client,
                       struct pp_task *t)
 {
@@ -38,64 +40,63 @@ static void read_task(struct pp_sw *w, struct pp_arena *a, sqlite3_stmt *st, con
                           .tier = (uint8_t)pp_sq_col(st, 4),
                           .losses = (uint8_t)pp_sq_col(st, 5),
                           .always = pp_sq_col(st, 6)};
-    size_t key_n = (size_t)sqlite3_column_bytes(st, 1);
-    if (key_n == sizeof t->key.b)
-        memcpy(t->key.b, sqlite3_column_blob(st, 1), key_n);
+    pp_sq_exactly(st, 1, &t->key, sizeof t->key);
     int64_t domain = pp_sq_col(st, 7);
-    t->domain = pp_arena_strdup(a, domain ? pp_name_text(&w->names, &w->db, domain) : "");
+    t->domain = pp_sq_copy(&w->db, a, domain ? pp_sq_name_text(&w->names, domain) : "");
     struct pp_known k;
-    enum pp_err err = pp_unpack_known(sqlite3_column_blob(st, 8), (size_t)sqlite3_column_bytes(st, 8), a, &k);
+    pp_sq_fail(&w->db, pp_unpack_known(pp_sq_bytes(st, 8), a, &k));
     t->known = k.object;
     t->known_fetched_at = k.fetched_at;
     t->etag = k.etag;
     t->last_modified = k.last_modified;
     t->url = pp_sq_text(&w->db, a, st, 9);
-    if (err == PP_OK && (!t->domain || !t->url))
-        err = PP_ENOMEM;
-    if (w->db.err == PP_OK)
-        w->db.err = err;
+    if (!t->url)
+        pp_sq_fail(&w->db, PP_ECORRUPT);
 }
 
-/* Reads what `st` finds to the end of r->tasks, which has room. */
-static void take(struct pp_sw *w, struct pp_store_claim *r, const struct pp_claim_want *want,
-                 sqlite3_stmt *st, const char *client)
+/* Claims the tasks that `st` finds, until r->tasks has `end` tasks. */
+static void claim_found(struct pp_sw *w, struct pp_store_claim *r, uint8_t queue, size_t end,
+                        sqlite3_stmt *st, const char *client)
 {
     size_t from = r->n;
-    while (pp_sq_row(&w->db, st))
+    while (pp_sq_row(&w->db, st)) {
+        pp_assert(r->n < end, "a query found more tasks than its limit");
         read_task(w, r->req.arena, st, client, &r->tasks[r->n++]);
-    pp_sq_done(st);
-    int64_t worker = r->n > from ? pp_name_add(&w->names, &w->db, PP_NAME_WORKER, r->worker) : 0;
+    }
+    int64_t worker = r->n > from ? pp_sq_name_add(&w->names, PP_NAME_WORKER, r->worker) : 0;
     for (size_t i = from; i < r->n && w->db.err == PP_OK; i++) {
-        pp_sq_run(&w->db, PP_Q_TASK_CLAIM, "iii", (int64_t)r->tasks[i].handle, worker,
-                  r->now_ms + r->lease_ms);
-        pp_sw_waiting(w, want->queue, -1);
-        pp_sw_claimed(w, 1);
+        if (pp_sq_run(&w->db, PP_Q_TASK_CLAIM, "iii", (int64_t)r->tasks[i].handle, worker,
+                      r->now_ms + r->lease_ms) != 1)
+            /* the index of waiting tasks contains a task that is not waiting */
+            pp_sq_fail(&w->db, PP_ECORRUPT);
+        pp_sw_task_event(w, PP_TASK_WAITING, PP_EVENT_CLAIM, queue);
     }
 }
 
 static void claim_want(struct pp_sw *w, struct pp_store_claim *r, const struct pp_claim_want *want,
                        struct pp_backlog_row *next)
 {
-    int64_t client = pp_name_num(&w->names, &w->db, PP_NAME_CLIENT, want->client);
-    const char *name = pp_arena_strdup(r->req.arena, want->client);
+    int64_t client = pp_sq_name_num(&w->names, PP_NAME_CLIENT, want->client);
+    const char *name = pp_sq_copy(&w->db, r->req.arena, want->client);
     *next = (struct pp_backlog_row){.client = name, .queue = want->queue, .due_ms = INT64_MAX};
-    if (!name && w->db.err == PP_OK)
-        w->db.err = PP_ENOMEM;
     if (!client)
         return;
+    pp_assert(want->queue < PP_QUEUES, "a claim from a queue that does not exist");
+    pp_assert(want->hash_lo <= want->hash_hi, "a range of hashes ends before it begins");
     size_t end = r->n + want->n;
-    int64_t queue = want->queue, now = r->now_ms;
+    int64_t queue = want->queue, now = r->now_ms, limit = want->n;
     if (want->hash_lo == 0 && want->hash_hi == UINT32_MAX) {
-        take(w, r, want, pp_sq_bind(&w->db, PP_Q_TASK_DUE, "iiii", client, queue, now, (int64_t)want->n),
-             name);
+        sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_TASK_DUE, "iiii", client, queue, now, limit);
+        claim_found(w, r, want->queue, end, st, name);
     } else {
-        const struct range own = range_of(want);
+        const struct key_range own = range_of(want);
         size_t key_n = sizeof own.lo;
         for (int other = 0; other < 2 && r->n < end; other++) {
-            take(w, r, want,
-                 pp_sq_bind(&w->db, other ? PP_Q_TASK_DUE_OUT : PP_Q_TASK_DUE_IN, "iiiibb", client, queue,
-                            now, (int64_t)(end - r->n), &own.lo, key_n, &own.hi, key_n),
-                 name);
+            int q = other ? PP_Q_TASK_DUE_OUT : PP_Q_TASK_DUE_IN;
+            limit = (int64_t)(end - r->n);
+            sqlite3_stmt *st =
+                pp_sq_bind(&w->db, q, "iiiibb", client, queue, now, limit, &own.lo, key_n, &own.hi, key_n);
+            claim_found(w, r, want->queue, end, st, name);
         }
     }
     next->due_ms = pp_sq_int(&w->db, INT64_MAX, PP_Q_TASK_NEXT, "ii", client, queue);
@@ -107,6 +108,7 @@ enum pp_err pp_sw_claim(struct pp_sw *w, struct pp_store_claim *r)
     for (size_t i = 0; i < r->n_wants; i++)
         room += r->wants[i].n;
     r->n = 0;
+    r->conflicts = 0; /* there is only one writer, so no claim can conflict */
     r->tasks = pp_sq_array(&w->db, r->req.arena, room, sizeof *r->tasks);
     r->next = pp_sq_array(&w->db, r->req.arena, r->n_wants, sizeof *r->next);
     for (size_t i = 0; i < r->n_wants && w->db.err == PP_OK; i++)

@@ -1,4 +1,4 @@
-/* db.c: see db.h. To add a failure that callers must tell apart, map it in pp_sq_err(). */
+/* db.c: see db.h. To distinguish another failure of SQLite, map it in pp_sq_err(). */
 #include "db.h"
 
 #include <stdarg.h>
@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Commits that find so many pages in the log move them to the file: 16 MiB. Large enough that pages written
- * again and again are moved once, small enough that the move does not stall for long. */
+#include "base/check.h"
+
+/* Pages in the log (WAL) at which a commit moves them into the database file: 16 MiB. Large
+ * enough that a page that is written often is moved once; small enough that the move takes
+ * little time. */
 #define CHECKPOINT_PAGES 4096
 #define BUSY_MS          5000
 
@@ -27,16 +30,28 @@ enum pp_err pp_sq_err(int rc)
     }
 }
 
-static void fail(struct pp_sq_db *db, int rc)
+void pp_sq_fail(struct pp_sq_db *db, enum pp_err err)
 {
     if (db->err == PP_OK)
-        db->err = pp_sq_err(rc);
+        db->err = err;
+}
+
+enum pp_err pp_sq_refuse(const struct pp_sq_db *db, enum pp_err refusal)
+{
+    pp_assert(refusal != PP_OK, "a refusal without a reason");
+    return db->err != PP_OK ? db->err : refusal;
+}
+
+static void fail(struct pp_sq_db *db, int rc)
+{
+    pp_sq_fail(db, pp_sq_err(rc));
 }
 
 static void set_pragmas(struct pp_sq_db *db, const struct pp_sq_open *o)
 {
     char sql[512];
-    /* secure_delete: Debian's default would write zeros over all that is deleted. */
+    /* secure_delete: Debian turns it on by default, which overwrites all deleted data with
+     * zeros. */
     snprintf(sql, sizeof sql,
              "PRAGMA journal_mode=WAL; PRAGMA synchronous=%s; PRAGMA cache_size=-%zu;"
              "PRAGMA wal_autocheckpoint=%d; PRAGMA journal_size_limit=67108864; PRAGMA foreign_keys=OFF;"
@@ -115,11 +130,13 @@ enum pp_err pp_sq_migrate(struct pp_sq_db *db, const char *const *steps, int n)
 
 void pp_sq_begin(struct pp_sq_db *db, bool immediate)
 {
+    pp_assert(sqlite3_get_autocommit(db->h), "a transaction begins within another");
     pp_sq_exec(db, immediate ? "BEGIN IMMEDIATE" : "BEGIN");
 }
 
 void pp_sq_commit(struct pp_sq_db *db)
 {
+    pp_assert(db->err != PP_OK || !sqlite3_get_autocommit(db->h), "a commit without a transaction");
     pp_sq_exec(db, "COMMIT");
 }
 
@@ -134,6 +151,7 @@ void pp_sq_rollback(struct pp_sq_db *db)
 
 static sqlite3_stmt *get(struct pp_sq_db *db, int q)
 {
+    pp_assert(q >= 0 && (size_t)q < db->n, "a query that is not in the table");
     if (!db->stmts[q]) {
         int rc = sqlite3_prepare_v3(db->h, db->sql[q], -1, SQLITE_PREPARE_PERSISTENT, &db->stmts[q], NULL);
         if (rc != SQLITE_OK)
@@ -159,9 +177,13 @@ static sqlite3_stmt *bind_list(struct pp_sq_db *db, int q, const char *format, v
             p = va_arg(ap, const void *);
             rc = sqlite3_bind_blob64(st, i, p, va_arg(ap, size_t), SQLITE_STATIC);
             break;
-        default: rc = sqlite3_bind_null(st, i); break;
+        default:
+            pp_assert(format[i - 1] == 'n', "a letter that is no format of bind");
+            rc = sqlite3_bind_null(st, i);
+            break;
         }
     }
+    pp_assert(rc != SQLITE_RANGE && rc != SQLITE_MISUSE, "a query and its format do not match");
     fail(db, rc);
     return rc == SQLITE_OK ? st : NULL;
 }
@@ -186,6 +208,18 @@ bool pp_sq_row(struct pp_sq_db *db, sqlite3_stmt *st)
         fail(db, rc);
     }
     sqlite3_reset(st);
+    return false;
+}
+
+bool pp_sq_page(struct pp_sq_db *db, sqlite3_stmt *st, size_t n, size_t limit, bool *more)
+{
+    pp_assert(n <= limit, "a page with more rows than its limit");
+    if (!pp_sq_row(db, st))
+        return false;
+    if (n < limit)
+        return true;
+    *more = true;
+    pp_sq_done(st);
     return false;
 }
 
@@ -229,22 +263,69 @@ int64_t pp_sq_col(sqlite3_stmt *st, int i)
     return sqlite3_column_int64(st, i);
 }
 
+bool pp_sq_is_null(sqlite3_stmt *st, int i)
+{
+    return sqlite3_column_type(st, i) == SQLITE_NULL;
+}
+
+struct pp_reader pp_sq_bytes(sqlite3_stmt *st, int i)
+{
+    const void *p = sqlite3_column_blob(st, i);
+    return (struct pp_reader){.p = p, .n = (size_t)sqlite3_column_bytes(st, i)};
+}
+
+char *pp_sq_blob(struct pp_sq_db *db, struct pp_arena *a, sqlite3_stmt *st, int i, size_t *n)
+{
+    struct pp_reader r = pp_sq_bytes(st, i);
+    char *s = pp_arena_copy(a, r.p ? (const void *)r.p : "", r.n);
+    if (!s)
+        pp_sq_fail(db, PP_ENOMEM);
+    *n = r.n;
+    return s;
+}
+
 char *pp_sq_text(struct pp_sq_db *db, struct pp_arena *a, sqlite3_stmt *st, int i)
 {
-    if (sqlite3_column_type(st, i) == SQLITE_NULL)
-        return NULL;
-    const void *p = sqlite3_column_blob(st, i);
-    size_t n = (size_t)sqlite3_column_bytes(st, i);
-    char *s = pp_arena_copy(a, p ? p : "", n);
-    if (!s && db->err == PP_OK)
-        db->err = PP_ENOMEM;
-    return s;
+    size_t n;
+    return pp_sq_is_null(st, i) ? NULL : pp_sq_blob(db, a, st, i, &n);
+}
+
+bool pp_sq_exactly(sqlite3_stmt *st, int i, void *to, size_t n)
+{
+    struct pp_reader r = pp_sq_bytes(st, i);
+    if (r.n != n)
+        return false;
+    memcpy(to, r.p, n);
+    return true;
 }
 
 void *pp_sq_array(struct pp_sq_db *db, struct pp_arena *a, size_t n, size_t size)
 {
     void *p = pp_arena_array(a, n, size);
-    if (!p && db->err == PP_OK)
-        db->err = PP_ENOMEM;
+    if (!p)
+        pp_sq_fail(db, PP_ENOMEM);
     return p;
+}
+
+char *pp_sq_copy(struct pp_sq_db *db, struct pp_arena *a, const char *text)
+{
+    char *copy = pp_arena_strdup(a, text);
+    if (!copy)
+        pp_sq_fail(db, PP_ENOMEM);
+    return copy;
+}
+
+void *pp_sq_grow(struct pp_sq_db *db, struct pp_arena *a, void *array, size_t n, size_t *cap, size_t size)
+{
+    pp_assert(n <= *cap, "an array has more elements than room");
+    if (n < *cap)
+        return array;
+    size_t room = *cap ? *cap * 2 : 8;
+    void *more = pp_sq_array(db, a, room, size);
+    if (!more)
+        return NULL;
+    if (n > 0)
+        memcpy(more, array, n * size);
+    *cap = room;
+    return more;
 }

@@ -1,15 +1,15 @@
-/* db.h: one SQLite connection with its prepared statements and sticky failure.
+/* db.h: one SQLite connection with its prepared statements and its sticky failure.
  *
- * A connection belongs to one thread at a time. Statements come from a table that is fixed when it is opened,
- * are prepared when first used and kept. After the first failure `err` is set and everything below does
- * nothing, so that callers put one after another and look once, at the end:
+ * A connection belongs to one thread at a time. Statements come from a table; each is prepared
+ * at its first use and kept. The first failure sets `err`; after it every function here does
+ * nothing, so a caller needs to check only at the end:
  *
  *   pp_sq_run(db, PP_Q_ITEM_ADD, "iti", num, id, now);
  *   return db->err;
  *
- * Formats of bind: i int64_t, d int (and what is promoted to it), f double, t const char * (NULL is NULL), b
- * const void * and size_t, n NULL. Text and blobs are not copied: they must live until the statement has run.
- */
+ * Formats of bind: i int64_t, d int (and types promoted to int), f double, t const char * (a
+ * NULL pointer becomes SQL NULL), b const void * and size_t, n NULL. Text and blobs are not
+ * copied: they must live until the statement has run. */
 #ifndef PP_ADAPTER_SQLITE_DB_H
 #define PP_ADAPTER_SQLITE_DB_H
 
@@ -19,11 +19,12 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "photopool/err.h"
 
 struct pp_sq_db {
     sqlite3 *h;
-    const char *const *sql; /* the table */
+    const char *const *sql; /* text of each statement */
     sqlite3_stmt **stmts;
     size_t n;
     enum pp_err err;
@@ -35,43 +36,63 @@ struct pp_sq_open {
     size_t n_sql;
     size_t cache_bytes;
     bool read_only;
-    bool full_sync; /* fsync at every commit; else only at checkpoints */
+    bool full_sync; /* true: fsync at every commit; false: only at checkpoints */
 };
 
-/* Opens, creating the file unless read_only, and sets the pragmas. On failure the connection is closed. */
+/* Opens the file, or creates it unless read_only, and sets the pragmas. After a failure the
+ * caller need not close. */
 pp_must_check enum pp_err pp_sq_open(struct pp_sq_db *db, const struct pp_sq_open *o);
-/* One that is zeroed, or was not opened, is fine. */
+/* Closes the connection; a zeroed one is allowed. */
 void pp_sq_close(struct pp_sq_db *db);
 
-/* Brings user_version up to `n`: steps[v] (SQL, one transaction each) leads from version v to v + 1.
- * PP_EMISMATCH where the file is newer. */
+/* Migrates the schema to version `n`: steps[v] is the SQL, one transaction, that leads from
+ * version v to v + 1. user_version holds the version. PP_EMISMATCH: the file is newer. */
 pp_must_check enum pp_err pp_sq_migrate(struct pp_sq_db *db, const char *const *steps, int n);
 
-/* What an SQLite result code is to us. */
+/* Converts an SQLite result code. */
 enum pp_err pp_sq_err(int rc);
 
-/* BEGIN (`immediate` to write), COMMIT, ROLLBACK. Rolling back clears `err`. */
+/* Send BEGIN (`immediate` to write), COMMIT and ROLLBACK. A rollback clears `err`. */
 void pp_sq_begin(struct pp_sq_db *db, bool immediate);
 void pp_sq_commit(struct pp_sq_db *db);
 void pp_sq_rollback(struct pp_sq_db *db);
 
-/* A statement with its parameters bound, or NULL after a failure. */
+/* Returns a statement with its parameters bound. NULL: failure. */
 sqlite3_stmt *pp_sq_bind(struct pp_sq_db *db, int q, const char *format, ...);
-/* True while there is a row. When it answers false the statement is reset; before that, leave with
- * pp_sq_done(). NULL is fine. */
+/* Steps to the next row. After the last row or a failure it resets the statement and returns
+ * false. To stop earlier, call pp_sq_done(). A NULL statement has no rows. */
 bool pp_sq_row(struct pp_sq_db *db, sqlite3_stmt *st);
+/* Steps to the next row of a page that has read `n` of at most `limit` rows. If the page is full
+ * and there is another row, sets *more and returns false. */
+bool pp_sq_page(struct pp_sq_db *db, sqlite3_stmt *st, size_t n, size_t limit, bool *more);
 void pp_sq_done(sqlite3_stmt *st);
-/* Runs a statement that gives no rows; the rows it changed. */
+/* Runs a statement that returns no rows. Returns how many rows it changed. */
 int pp_sq_run(struct pp_sq_db *db, int q, const char *format, ...);
-/* First column of the first row, or `none` where there is no row. */
+/* Returns the first column of the first row, or `none` if there is no row. */
 int64_t pp_sq_int(struct pp_sq_db *db, int64_t none, int q, const char *format, ...);
-/* Several statements without parameters. */
+/* Sets db->err, unless it is set already or `err` is PP_OK. */
+void pp_sq_fail(struct pp_sq_db *db, enum pp_err err);
+/* Returns the error of an operation that wrote nothing: db->err if it is set, else `refusal`. */
+enum pp_err pp_sq_refuse(const struct pp_sq_db *db, enum pp_err refusal);
+/* Runs several statements without parameters. */
 void pp_sq_exec(struct pp_sq_db *db, const char *sql);
 
-/* Columns. Text is copied into the arena; NULL for NULL, or when the arena is full (then err is set). */
+/* Columns of the current row. The bytes of a reader are valid until the next step. Text and
+ * blobs are copied into the arena, with a final NUL. The text of SQL NULL is NULL. */
 int64_t pp_sq_col(sqlite3_stmt *st, int i);
+bool pp_sq_is_null(sqlite3_stmt *st, int i);
+struct pp_reader pp_sq_bytes(sqlite3_stmt *st, int i);
 char *pp_sq_text(struct pp_sq_db *db, struct pp_arena *a, sqlite3_stmt *st, int i);
-/* pp_arena_array with failure in db->err. */
+char *pp_sq_blob(struct pp_sq_db *db, struct pp_arena *a, sqlite3_stmt *st, int i, size_t *n);
+/* Copies a blob of exactly `n` bytes to `to`. False: it has another length, and `to` is
+ * unchanged. */
+bool pp_sq_exactly(sqlite3_stmt *st, int i, void *to, size_t n);
+
+/* Allocate memory in an arena. If the arena is full, they set db->err and return NULL. */
 void *pp_sq_array(struct pp_sq_db *db, struct pp_arena *a, size_t n, size_t size);
+char *pp_sq_copy(struct pp_sq_db *db, struct pp_arena *a, const char *text);
+/* Returns `array` with room for one more element after its `n`. A full array is moved, and *cap
+ * increased. NULL: out of memory, db->err is set. */
+void *pp_sq_grow(struct pp_sq_db *db, struct pp_arena *a, void *array, size_t n, size_t *cap, size_t size);
 
 #endif

@@ -1,9 +1,12 @@
-/* delivery.h: inside of the SQLite delivery store: its tables, queries and the state of its one connection.
+/* delivery.h: internals of the SQLite delivery store: its tables, its queries, and the state of
+ * its one connection.
  *
- * Invariants: a sink that has a cursor is a row of `sinks`; deliveries hold its number and go with it. An
- * endpoint's sink is PP_SINK_WEBHOOK and its name. `due` is 0 but for PENDING rows.
+ * Invariants: a sink that has a cursor is a row of `sinks`. Deliveries hold the number of that
+ * row, and are deleted with it. The sink of an endpoint is named PP_SINK_WEBHOOK and the
+ * endpoint's name. `due` is 0 in all rows but PENDING ones.
  *
- * To change the schema, append a step to pp_delivery_schema. README.md says what each index serves. */
+ * To change the schema, append a step to pp_delivery_schema. README.md says what each index
+ * serves. */
 #ifndef PP_ADAPTER_SQLITE_DELIVERY_H
 #define PP_ADAPTER_SQLITE_DELIVERY_H
 
@@ -59,32 +62,18 @@ enum {
 };
 extern const char *const pp_delivery_sql[PP_DELIVERY_QUERY_COUNT];
 
-/* The lane's state. */
+/* The state of the store's lane. */
 struct pp_dq {
     struct pp_sq_group group;
     struct pp_sq_db db;
-    bool endpoints_changed; /* in the transaction that runs */
+    bool endpoints_changed; /* the current transaction has changed an endpoint */
 };
 
-/* A sink's number; 0: it has no cursor, or db.err. `cursor` may be NULL. */
+/* Returns a sink's number. 0: it has no cursor, or db.err is set. `cursor` may be NULL. */
 int64_t pp_dq_sink(struct pp_dq *d, const char *name, uint64_t *cursor);
-/* The answer where nothing was written. */
-enum pp_err pp_dq_refused(const struct pp_dq *d, enum pp_err err);
-
-#define PP_DQ_OPS(X)               \
-    X(save, pp_delivery_save)      \
-    X(cursor, pp_delivery_cursor)  \
-    X(due, pp_delivery_due)        \
-    X(list, pp_delivery_list)      \
-    X(replay, pp_delivery_replay)  \
-    X(sinks, pp_delivery_sinks)    \
-    X(clean, pp_delivery_clean)    \
-    X(webhooks, pp_webhooks)       \
-    X(put_webhook, pp_webhook_put) \
-    X(delete_webhook, pp_webhook_delete)
 
 #define X(name, type) enum pp_err pp_dq_##name(struct pp_dq *d, struct type *r);
-PP_DQ_OPS(X)
+PP_DELIVERY_OPS(X)
 #undef X
 
 #endif

@@ -1,7 +1,8 @@
-/* delivery_ops.c: cursors and deliveries. Each operation sets its outputs from the start: it may run twice.
- */
+/* delivery_ops.c: operations on cursors and deliveries. An operation initializes its outputs
+ * first, because it may run twice. */
 #include <string.h>
 
+#include "base/check.h"
 #include "delivery.h"
 
 int64_t pp_dq_sink(struct pp_dq *d, const char *name, uint64_t *cursor)
@@ -16,20 +17,16 @@ int64_t pp_dq_sink(struct pp_dq *d, const char *name, uint64_t *cursor)
     return num;
 }
 
-enum pp_err pp_dq_refused(const struct pp_dq *d, enum pp_err err)
-{
-    return d->db.err != PP_OK ? d->db.err : err;
-}
-
 /* --- writing --- */
 
 enum pp_err pp_dq_save(struct pp_dq *d, struct pp_delivery_save *r)
 {
     int64_t sink = pp_dq_sink(d, r->sink, NULL);
     if (!sink)
-        return pp_dq_refused(d, PP_ENOTFOUND);
+        return pp_sq_refuse(&d->db, PP_ENOTFOUND);
     for (size_t i = 0; i < r->n && d->db.err == PP_OK; i++) {
         const struct pp_delivery *row = &r->rows[i];
+        pp_assert(row->status <= PP_DELIVERY_DEAD, "a delivery in no state");
         int64_t due = row->status == PP_DELIVERY_PENDING ? row->due_ms : 0;
         pp_sq_run(&d->db, PP_DQ_SAVE, "iittdiiiidt", sink, (int64_t)row->seq, row->id, row->client,
                   (int)row->status, (int64_t)row->attempts, row->finished_at, row->updated_at, due,
@@ -46,7 +43,7 @@ enum pp_err pp_dq_cursor(struct pp_dq *d, struct pp_delivery_cursor *r)
     if (pp_dq_sink(d, r->sink, &r->cursor))
         return PP_OK;
     if (!r->start_at || strncmp(r->sink, PP_SINK_WEBHOOK, sizeof PP_SINK_WEBHOOK - 1) == 0)
-        return pp_dq_refused(d, PP_ENOTFOUND);
+        return pp_sq_refuse(&d->db, PP_ENOTFOUND);
     pp_sq_run(&d->db, PP_DQ_SINK_ADD, "ti", r->sink, (int64_t)*r->start_at);
     r->cursor = *r->start_at;
     return d->db.err;
@@ -55,15 +52,19 @@ enum pp_err pp_dq_cursor(struct pp_dq *d, struct pp_delivery_cursor *r)
 enum pp_err pp_dq_replay(struct pp_dq *d, struct pp_delivery_replay *r)
 {
     r->n = 0;
+    pp_assert(r->status >= -1 && r->status <= PP_DELIVERY_DEAD, "a replay of no state");
     int64_t sink = pp_dq_sink(d, r->sink, NULL);
     for (int status = PP_DELIVERY_PENDING; sink && status <= PP_DELIVERY_DEAD; status++)
-        if (r->status < 0 || r->status == status) /* in this order none is met again as PENDING */
+        /* each row that is replayed becomes pending, so in this order the loop meets no row twice
+         */
+        if (r->status < 0 || r->status == status)
             r->n += (uint64_t)pp_sq_run(&d->db, PP_DQ_REPLAY, "iiiid", sink, r->from_ms, r->to_ms, r->now_ms,
                                         status);
     return d->db.err;
 }
 
-/* Deletes up to `limit` rows of the sink with that status; their number. `seqs` has room for them. */
+/* Deletes up to `limit` rows of the sink with that status, and returns how many. `seqs` is
+ * scratch space for `limit` numbers. */
 static uint64_t clean_some(struct pp_dq *d, const struct pp_delivery_clean *r, int64_t sink, int status,
                            uint64_t limit, int64_t *seqs)
 {
@@ -91,7 +92,7 @@ enum pp_err pp_dq_clean(struct pp_dq *d, struct pp_delivery_clean *r)
 
 /* --- reading --- */
 
-/* A row of PP_DELIVERY_COLUMNS. */
+/* Reads a row of PP_DELIVERY_COLUMNS. */
 static void read_row(struct pp_dq *d, struct pp_arena *a, sqlite3_stmt *st, struct pp_delivery *row)
 {
     *row = (struct pp_delivery){.seq = (uint64_t)pp_sq_col(st, 0),
@@ -131,6 +132,7 @@ enum pp_err pp_dq_list(struct pp_dq *d, struct pp_delivery_list *r)
 {
     r->n = 0;
     r->more = false;
+    pp_assert(r->status >= -1 && r->status <= PP_DELIVERY_DEAD, "a list of no state");
     r->rows = pp_sq_array(&d->db, r->req.arena, r->limit, sizeof *r->rows);
     int64_t sink = pp_dq_sink(d, r->sink, NULL), limit = (int64_t)r->limit + 1;
     int64_t before = r->before_seq ? (int64_t)r->before_seq : INT64_MAX;
@@ -139,14 +141,8 @@ enum pp_err pp_dq_list(struct pp_dq *d, struct pp_delivery_list *r)
     sqlite3_stmt *st = r->status < 0
                            ? pp_sq_bind(&d->db, PP_DQ_LIST, "iii", sink, before, limit)
                            : pp_sq_bind(&d->db, PP_DQ_LIST_STATUS, "iiid", sink, before, limit, r->status);
-    while (pp_sq_row(&d->db, st)) {
-        if (r->n == r->limit) {
-            r->more = true;
-            break;
-        }
+    while (pp_sq_page(&d->db, st, r->n, r->limit, &r->more))
         read_row(d, r->req.arena, st, &r->rows[r->n++]);
-    }
-    pp_sq_done(st);
     return d->db.err;
 }
 

@@ -1,19 +1,17 @@
-/* delivery_store.c: opening the delivery store and carrying requests to its lane, where all that wait share
- * one transaction.
+/* delivery_store.c: the port of the delivery store. All waiting requests share one transaction.
  *
- * A power cut may lose the last saves, rows and cursor together: what they say is then delivered again. An
- * endpoint that was put or deleted is synced before it is answered. */
-#include <stdatomic.h>
+ * A power cut may lose the last saves. Rows and cursor are lost together, so their messages are
+ * delivered again. A change of an endpoint is synced before it is answered. */
 #include <stdlib.h>
 
 #include "delivery.h"
 #include "file.h"
 
 #define X(name, type) OP_##name,
-enum { PP_DQ_OPS(X) OP_COUNT };
+enum { PP_DELIVERY_OPS(X) N_OPS };
 #undef X
 #define X(name, type) #name,
-static const char *const op_names[OP_COUNT] = {PP_DQ_OPS(X)};
+static const char *const op_names[N_OPS] = {PP_DELIVERY_OPS(X)};
 #undef X
 
 const char *const pp_delivery_schema[PP_DELIVERY_VERSION] = {
@@ -35,72 +33,50 @@ const char *const pp_delivery_sql[PP_DELIVERY_QUERY_COUNT] = {
 #undef X
 };
 
-struct store {
+struct delivery_store {
     struct pp_delivery_store base;
     struct pp_sq_file file;
     struct pp_dq d;
-    atomic_uint_fast64_t counts[OP_COUNT];
 };
 
-static void begin(void *state)
+/* Syncs a change of an endpoint: a checkpoint syncs the log and the database file. */
+static enum pp_err committed(void *state)
 {
     struct pp_dq *d = state;
-    d->endpoints_changed = false;
-    pp_sq_begin(&d->db, true);
-}
-
-/* Moving the log into the file syncs both. */
-static enum pp_err commit(void *state)
-{
-    struct pp_dq *d = state;
-    pp_sq_commit(&d->db);
     if (d->endpoints_changed)
         pp_sq_exec(&d->db, "PRAGMA wal_checkpoint(FULL)");
+    d->endpoints_changed = false;
     return d->db.err;
 }
 
-static void rollback(void *state)
+static void rolled_back(void *state)
 {
-    pp_sq_rollback(&((struct pp_dq *)state)->db);
+    ((struct pp_dq *)state)->endpoints_changed = false;
 }
 
-#define X(name, type)                                                                    \
-    static enum pp_err run_##name(void *state, struct pp_req *req)                       \
-    {                                                                                    \
-        return pp_dq_##name(state, (struct type *)req);                                  \
-    }                                                                                    \
-    static enum pp_err submit_##name(struct pp_delivery_store *base, struct type *r)     \
-    {                                                                                    \
-        struct store *s = (struct store *)base;                                          \
-        return pp_sq_submit(s->file.writer, &r->req, run_##name, &s->counts[OP_##name]); \
-    }
-PP_DQ_OPS(X)
+#define X(name, type)                                              \
+    static enum pp_err run_##name(void *state, struct pp_req *req) \
+    {                                                              \
+        return pp_dq_##name(state, (struct type *)req);            \
+    }                                                              \
+    PP_SQ_SUBMIT(pp_delivery_store, delivery_store, writer, name, type)
+PP_DELIVERY_OPS(X)
 #undef X
 
 static bool roundtrips(struct pp_delivery_store *base, size_t i, const char **name, uint64_t *n)
 {
-    struct store *s = (struct store *)base;
-    if (i >= OP_COUNT)
-        return false;
-    *name = op_names[i];
-    *n = atomic_load_explicit(&s->counts[i], memory_order_relaxed);
-    return true;
-}
-
-static void store_free(struct store *s)
-{
-    pp_sq_file_close(&s->file);
-    free(s);
+    return pp_sq_roundtrips(&((struct delivery_store *)base)->file, op_names, N_OPS, i, name, n);
 }
 
 static void close_store(struct pp_delivery_store *base)
 {
-    store_free((struct store *)base);
+    pp_sq_file_close(&((struct delivery_store *)base)->file);
+    free(base);
 }
 
 static const struct pp_delivery_store_ops ops = {
 #define X(name, type) .name = submit_##name,
-    PP_DQ_OPS(X)
+    PP_DELIVERY_OPS(X)
 #undef X
         .roundtrips = roundtrips,
     .close = close_store,
@@ -108,7 +84,9 @@ static const struct pp_delivery_store_ops ops = {
 
 static enum pp_err load(void *state)
 {
-    ((struct pp_dq *)state)->group = (struct pp_sq_group){begin, commit, rollback, NULL};
+    struct pp_dq *d = state;
+    d->group.committed = committed;
+    d->group.rolled_back = rolled_back;
     return PP_OK;
 }
 
@@ -123,13 +101,13 @@ enum pp_err pp_sqlite_delivery_store_open(struct pp_loop *loop, const char *path
                                            .cache_bytes = 4 << 20,
                                            .group = 64,
                                            .load = load};
-    struct store *s = calloc(1, sizeof *s);
+    struct delivery_store *s = calloc(1, sizeof *s);
     if (!s)
         return PP_ENOMEM;
     s->base.ops = &ops;
     enum pp_err err = pp_sq_file_open(&s->file, &kind, loop, path, o, &s->d.group, &s->d.db);
     if (err != PP_OK) {
-        store_free(s);
+        close_store(&s->base);
         return err;
     }
     *out = &s->base;

@@ -1,14 +1,17 @@
-/* delivery_webhook.c: webhooks' endpoints. */
+/* delivery_webhook.c: operations on the endpoints of webhooks. */
 #include <stdio.h>
 
+#include "base/check.h"
 #include "delivery.h"
 
 static void sink_name(char out[PP_SINK_NAME_MAX], const char *webhook)
 {
-    snprintf(out, PP_SINK_NAME_MAX, PP_SINK_WEBHOOK "%s", webhook);
+    int n = snprintf(out, PP_SINK_NAME_MAX, PP_SINK_WEBHOOK "%s", webhook);
+    pp_assert(n >= (int)sizeof PP_SINK_WEBHOOK && n < PP_SINK_NAME_MAX,
+              "an endpoint's name has a wrong length");
 }
 
-/* A row of PP_WEBHOOK_COLUMNS. */
+/* Reads a row of PP_WEBHOOK_COLUMNS. */
 static void read_webhook(struct pp_dq *d, struct pp_arena *a, sqlite3_stmt *st, struct pp_webhook *w)
 {
     *w = (struct pp_webhook){.name = pp_sq_text(&d->db, a, st, 0),
@@ -35,22 +38,16 @@ enum pp_err pp_dq_webhooks(struct pp_dq *d, struct pp_webhooks *r)
     sqlite3_stmt *st =
         r->name ? pp_sq_bind(&d->db, PP_DQ_HOOK_GET, "t", r->name)
                 : pp_sq_bind(&d->db, PP_DQ_HOOK_LIST, "ti", r->after ? r->after : "", (int64_t)limit + 1);
-    while (pp_sq_row(&d->db, st)) {
-        if (r->n == limit) {
-            r->more = true;
-            break;
-        }
+    while (pp_sq_page(&d->db, st, r->n, limit, &r->more))
         read_webhook(d, r->req.arena, st, &r->webhooks[r->n++]);
-    }
-    pp_sq_done(st);
     return d->db.err;
 }
 
-/* As the caller read it: where the request runs for a second time, alone, its version is no input any more.
- */
+/* Returns the version that the caller passed. If the request runs a second time, its first run
+ * has overwritten r->webhook.version; so the first run keeps a copy in carry[0]. */
 static uint64_t version_read(const struct pp_dq *d, const struct pp_webhook_put *r)
 {
-    uint64_t *kept = &d->group.call->carry[0]; /* and one more, since it is zero at first */
+    uint64_t *kept = &d->group.call->carry[0]; /* version + 1; 0: not kept yet */
     if (*kept == 0)
         *kept = r->webhook.version + 1;
     return *kept - 1;
@@ -63,7 +60,7 @@ enum pp_err pp_dq_put_webhook(struct pp_dq *d, struct pp_webhook_put *r)
     uint64_t version = version_read(d, r);
     int64_t was = pp_sq_int(&d->db, 0, PP_DQ_HOOK_VERSION, "t", w->name);
     if ((uint64_t)was != version)
-        return pp_dq_refused(d, PP_ESTALE);
+        return pp_sq_refuse(&d->db, PP_ESTALE);
     pp_sq_run(&d->db, PP_DQ_HOOK_PUT, "tttttiddiii", w->name, w->url, w->clients, w->secret, w->old_secret,
               w->old_until_ms, (int)w->paused, (int)w->disabled, w->created_at, w->updated_at, was + 1);
     if (was == 0) {
@@ -82,7 +79,7 @@ enum pp_err pp_dq_delete_webhook(struct pp_dq *d, struct pp_webhook_delete *r)
     char name[PP_SINK_NAME_MAX];
     sink_name(name, r->name);
     if (pp_sq_run(&d->db, PP_DQ_HOOK_DELETE, "t", r->name) == 0)
-        return pp_dq_refused(d, PP_ENOTFOUND);
+        return pp_sq_refuse(&d->db, PP_ENOTFOUND);
     int64_t sink = pp_dq_sink(d, name, NULL);
     pp_sq_run(&d->db, PP_DQ_DELETE_ALL, "i", sink);
     pp_sq_run(&d->db, PP_DQ_SINK_DELETE, "i", sink);

@@ -1,18 +1,17 @@
-/* event_log.c: events by number in one table, the oldest of them forgotten.
+/* event_log.c: the event log: one table of events in order of their numbers. The oldest are
+ * deleted.
  *
- *   append, clean --> writer lane: 1 thread, 1 connection: what waits shares one transaction and one fsync
- *   read          --> reader lane: a read-only connection each, one state of the file for a call
+ *   append, clean --> writer lane: 1 thread, 1 connection: one transaction and fsync for all
+ *   read          --> reader lane: a read-only connection each; a call reads one snapshot
  *
- * Invariants: state.last is the highest number ever given, and stays when all events are gone; a commit is on
- * disk before anybody sees it, so a number that was seen is never given again. state.bytes is the sum of what
- * is in the table; `cleaned` is below the first event.
+ * Invariants: state.last is the highest number ever given; it stays when all events are deleted.
+ * A commit is on disk before a reader sees it, so a number that was seen is never given again.
+ * state.bytes is the sum of the data in the table. state.cleaned is below the first event.
  *
  * To change the schema, append a step (never edit one that was released). */
-#include "event_log.h"
-
-#include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "file.h"
 
 enum { VERSION = 1 };
@@ -44,76 +43,72 @@ static const char *const sql[QUERY_COUNT] = {
 #undef X
 };
 
-enum { OP_APPEND, OP_READ, OP_CLEAN, OP_COUNT };
-static const char *const op_names[OP_COUNT] = {"append", "read", "clean"};
+#define X(name, type) OP_##name,
+enum { PP_LOG_OPS(X) N_OPS };
+#undef X
+#define X(name, type) #name,
+static const char *const op_names[N_OPS] = {PP_LOG_OPS(X)};
+#undef X
 
-struct state {
+struct log_state {
     int64_t last, cleaned, bytes;
 };
 
-struct event_log {
+struct sq_event_log {
     struct pp_event_log base;
     struct pp_sq_file file;
     struct pp_sq_conn w;
-    struct state now; /* the writer's, as of its transaction */
+    struct log_state now; /* the state row as the current transaction of the writer has it */
     bool dirty, appended;
-    atomic_uint_fast64_t counts[OP_COUNT];
-    /* From the writer to the watcher: one letter, under way or not. */
-    struct pp_mailbox *mailbox;
-    struct pp_mail mail;
-    atomic_bool mailed;
-    void (*watch)(void *data);
-    void *watch_data;
+    struct pp_sq_watch watch;
 };
 
-static struct event_log *of_writer(void *state)
+static struct sq_event_log *of_writer(void *state)
 {
-    return pp_container_of((struct pp_sq_conn *)state, struct event_log, w);
+    return pp_container_of((struct pp_sq_conn *)state, struct sq_event_log, w);
 }
 
 /* --- transactions --- */
 
-static struct state read_state(struct pp_sq_db *db)
+static struct log_state read_state(struct pp_sq_db *db)
 {
-    struct state s = {0};
+    struct log_state s = {0};
     sqlite3_stmt *st = pp_sq_bind(db, Q_STATE, "");
     if (pp_sq_row(db, st))
-        s = (struct state){pp_sq_col(st, 0), pp_sq_col(st, 1), pp_sq_col(st, 2)};
+        s = (struct log_state){pp_sq_col(st, 0), pp_sq_col(st, 1), pp_sq_col(st, 2)};
     pp_sq_done(st);
     return s;
 }
 
-static void begin_write(void *state)
+static void flush(void *state)
 {
-    struct event_log *l = of_writer(state);
-    l->dirty = l->appended = false;
-    pp_sq_begin(&l->w.db, true);
-}
-
-static enum pp_err commit_write(void *state)
-{
-    struct event_log *l = of_writer(state);
+    struct sq_event_log *l = of_writer(state);
     if (l->dirty)
         pp_sq_run(&l->w.db, Q_STATE_SET, "iii", l->now.last, l->now.cleaned, l->now.bytes);
-    pp_sq_commit(&l->w.db);
-    if (l->w.db.err == PP_OK && l->appended && !atomic_exchange(&l->mailed, true))
-        pp_mailbox_post(l->mailbox, &l->mail);
-    return l->w.db.err;
 }
 
-static void rollback_write(void *state)
+static enum pp_err committed(void *state)
 {
-    struct event_log *l = of_writer(state);
-    pp_sq_rollback(&l->w.db);
+    struct sq_event_log *l = of_writer(state);
+    pp_assert(l->dirty || !l->appended, "events were appended and the last number was not written");
+    if (l->appended)
+        pp_sq_watch_wake(&l->watch);
+    l->dirty = l->appended = false;
+    return PP_OK;
+}
+
+static void rolled_back(void *state)
+{
+    struct sq_event_log *l = of_writer(state);
+    l->dirty = l->appended = false;
     l->now = read_state(&l->w.db);
-    l->w.db.err = PP_OK;
 }
 
 /* --- operations --- */
 
 static enum pp_err run_append(void *state, struct pp_req *req)
 {
-    struct event_log *l = of_writer(state);
+    struct sq_event_log *l = of_writer(state);
     struct pp_log_append *r = (struct pp_log_append *)req;
     struct pp_sq_db *db = &l->w.db;
     for (size_t i = 0; i < r->n && db->err == PP_OK; i++) {
@@ -143,7 +138,7 @@ static enum pp_err run_read(void *state, struct pp_req *req)
     struct pp_sq_db *db = &((struct pp_sq_conn *)state)->db;
     struct pp_log_read *r = (struct pp_log_read *)req;
     size_t bytes = 0;
-    struct state now = read_state(db);
+    struct log_state now = read_state(db);
     r->n = 0;
     r->last = (uint64_t)now.last;
     r->cleaned = (uint64_t)now.cleaned;
@@ -163,10 +158,10 @@ static enum pp_err run_read(void *state, struct pp_req *req)
 
 static enum pp_err run_clean(void *state, struct pp_req *req)
 {
-    struct event_log *l = of_writer(state);
+    struct sq_event_log *l = of_writer(state);
     struct pp_log_clean *r = (struct pp_log_clean *)req;
     struct pp_sq_db *db = &l->w.db;
-    struct state to = l->now;
+    struct log_state to = l->now;
     r->n = 0;
     sqlite3_stmt *st = pp_sq_bind(db, Q_OLDEST, "ii", to.cleaned, (int64_t)r->limit);
     while (r->n < r->limit && pp_sq_row(db, st)) {
@@ -179,6 +174,7 @@ static enum pp_err run_clean(void *state, struct pp_req *req)
     pp_sq_done(st);
     if (r->n > 0)
         pp_sq_run(db, Q_DELETE, "i", to.cleaned);
+    pp_assert(to.cleaned >= l->now.cleaned, "the log is cleaned backwards");
     l->now = to;
     l->dirty |= r->n > 0;
     r->bytes = (uint64_t)to.bytes;
@@ -187,68 +183,34 @@ static enum pp_err run_clean(void *state, struct pp_req *req)
 
 /* --- on the loop --- */
 
-static enum pp_err append(struct pp_event_log *base, struct pp_log_append *r)
-{
-    struct event_log *l = (struct event_log *)base;
-    return pp_sq_submit(l->file.writer, &r->req, run_append, &l->counts[OP_APPEND]);
-}
-
-static enum pp_err read_log(struct pp_event_log *base, struct pp_log_read *r)
-{
-    struct event_log *l = (struct event_log *)base;
-    return pp_sq_submit(l->file.reader, &r->req, run_read, &l->counts[OP_READ]);
-}
-
-static enum pp_err clean(struct pp_event_log *base, struct pp_log_clean *r)
-{
-    struct event_log *l = (struct event_log *)base;
-    return pp_sq_submit(l->file.writer, &r->req, run_clean, &l->counts[OP_CLEAN]);
-}
-
-static void on_mail(void *data, struct pp_list *mail)
-{
-    struct event_log *l = data;
-    while (pp_list_pop(mail))
-        ;
-    atomic_store(&l->mailed, false); /* before the watcher looks */
-    if (l->watch)
-        l->watch(l->watch_data);
-}
+PP_SQ_SUBMIT(pp_event_log, sq_event_log, writer, append, pp_log_append)
+PP_SQ_SUBMIT(pp_event_log, sq_event_log, reader, read, pp_log_read)
+PP_SQ_SUBMIT(pp_event_log, sq_event_log, writer, clean, pp_log_clean)
 
 static void watch(struct pp_event_log *base, void (*cb)(void *data), void *data)
 {
-    struct event_log *l = (struct event_log *)base;
-    l->watch = cb;
-    l->watch_data = data;
+    struct sq_event_log *l = (struct sq_event_log *)base;
+    l->watch.cb = cb;
+    l->watch.data = data;
 }
 
 static bool roundtrips(struct pp_event_log *base, size_t i, const char **name, uint64_t *n)
 {
-    struct event_log *l = (struct event_log *)base;
-    if (i >= OP_COUNT)
-        return false;
-    *name = op_names[i];
-    *n = atomic_load_explicit(&l->counts[i], memory_order_relaxed);
-    return true;
-}
-
-static void log_free(struct event_log *l)
-{
-    pp_sq_file_close(&l->file);
-    l->watch = NULL;
-    pp_mailbox_close(l->mailbox);
-    free(l);
+    return pp_sq_roundtrips(&((struct sq_event_log *)base)->file, op_names, N_OPS, i, name, n);
 }
 
 static void close_log(struct pp_event_log *base)
 {
-    log_free((struct event_log *)base);
+    struct sq_event_log *l = (struct sq_event_log *)base;
+    pp_sq_file_close(&l->file);
+    pp_sq_watch_close(&l->watch);
+    free(l);
 }
 
 static const struct pp_event_log_ops ops = {
-    .append = append,
-    .read = read_log,
-    .clean = clean,
+    .append = submit_append,
+    .read = submit_read,
+    .clean = submit_clean,
     .watch = watch,
     .roundtrips = roundtrips,
     .close = close_log,
@@ -258,8 +220,10 @@ static const struct pp_event_log_ops ops = {
 
 static enum pp_err load(void *state)
 {
-    struct event_log *l = of_writer(state);
-    l->w.group = (struct pp_sq_group){begin_write, commit_write, rollback_write, NULL};
+    struct sq_event_log *l = of_writer(state);
+    l->w.group.flush = flush;
+    l->w.group.committed = committed;
+    l->w.group.rolled_back = rolled_back;
     l->now = read_state(&l->w.db);
     return l->w.db.err;
 }
@@ -277,15 +241,17 @@ enum pp_err pp_sqlite_event_log_open(struct pp_loop *loop, const char *path,
                                            .group = 64,
                                            .full_sync = true,
                                            .load = load};
-    struct event_log *l = calloc(1, sizeof *l);
+    struct sq_event_log *l = calloc(1, sizeof *l);
     if (!l)
         return PP_ENOMEM;
     l->base.ops = &ops;
-    enum pp_err err = pp_sq_file_open(&l->file, &kind, loop, path, o, &l->w.group, &l->w.db);
-    l->mailbox = err == PP_OK ? pp_mailbox_open(loop, 0, on_mail, l) : NULL;
-    if (!l->mailbox) {
-        log_free(l);
-        return err != PP_OK ? err : PP_ENOMEM;
+    enum pp_err err = pp_sq_watch_open(&l->watch, loop);
+    l->file.lock = -1;
+    if (err == PP_OK)
+        err = pp_sq_file_open(&l->file, &kind, loop, path, o, &l->w.group, &l->w.db);
+    if (err != PP_OK) {
+        close_log(&l->base);
+        return err;
     }
     *out = &l->base;
     return PP_OK;

@@ -8,37 +8,20 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/check.h"
+
 enum { READ_GROUP = 16, CAPACITY = 4096 };
-
-/* --- readers --- */
-
-static void begin_read(void *state)
-{
-    pp_sq_begin(&((struct pp_sq_conn *)state)->db, false);
-}
-
-static enum pp_err commit_read(void *state)
-{
-    struct pp_sq_conn *r = state;
-    if (r->db.err == PP_OK)
-        pp_sq_commit(&r->db);
-    return r->db.err;
-}
-
-static void rollback_read(void *state)
-{
-    pp_sq_rollback(&((struct pp_sq_conn *)state)->db);
-}
 
 static void *take_reader(void *data)
 {
     struct pp_sq_file *f = data;
-    return &f->readers[atomic_fetch_add(&f->readers_taken, 1)];
+    unsigned i = atomic_fetch_add(&f->readers_taken, 1);
+    pp_assert(i < PP_SQ_READERS, "more reading threads than connections");
+    return &f->readers[i];
 }
 
-/* --- opening --- */
-
-/* Takes the lock file `path`.lock for this process; the descriptor, or -1 with *err (PP_EBUSY: held). */
+/* Takes the lock file `path`.lock for this process and returns its descriptor. On failure
+ * returns -1 and sets *err; PP_EBUSY: another process holds it. */
 static int lock_file(const char *path, enum pp_err *err)
 {
     char *name = NULL;
@@ -60,7 +43,7 @@ static int lock_file(const char *path, enum pp_err *err)
 }
 
 static enum pp_err open_connections(struct pp_sq_file *f, const struct pp_sq_kind *kind, const char *path,
-                                    size_t cache_bytes, void *state)
+                                    size_t cache_bytes, struct pp_sq_group *state)
 {
     struct pp_sq_open o = {.path = path,
                            .sql = kind->sql,
@@ -75,10 +58,11 @@ static enum pp_err open_connections(struct pp_sq_file *f, const struct pp_sq_kin
         err = pp_sq_migrate(f->db, kind->schema, kind->version);
     if (err == PP_OK)
         err = kind->load(state);
+    pp_assert(err != PP_OK || state->db == f->db, "load() set another connection");
     o.read_only = true;
     o.cache_bytes = cache_bytes / 8;
     for (int i = 0; i < PP_SQ_READERS && kind->reader && err == PP_OK; i++) {
-        f->readers[i].group = (struct pp_sq_group){begin_read, commit_read, rollback_read, NULL};
+        f->readers[i].group = (struct pp_sq_group){.db = &f->readers[i].db, .read_only = true};
         err = pp_sq_open(&f->readers[i].db, &o);
     }
     return err;
@@ -98,7 +82,9 @@ enum pp_err pp_sq_file_open(struct pp_sq_file *f, const struct pp_sq_kind *kind,
 {
     size_t cache_bytes = o && o->cache_bytes ? o->cache_bytes : kind->cache_bytes;
     size_t capacity = o && o->capacity ? o->capacity : CAPACITY;
+    pp_assert((void *)state <= (void *)db, "the connection is not within the writer's state");
     *f = (struct pp_sq_file){.db = db, .lock = -1};
+    state->db = db;
     struct pp_lane_options writer = {.name = kind->writer,
                                      .threads = 1,
                                      .capacity = capacity,
@@ -131,4 +117,47 @@ void pp_sq_file_close(struct pp_sq_file *f)
     pp_sq_close(f->db);
     if (f->lock >= 0)
         close(f->lock);
+}
+
+bool pp_sq_roundtrips(struct pp_sq_file *f, const char *const *names, size_t n_names, size_t i,
+                      const char **name, uint64_t *n)
+{
+    pp_assert(n_names <= PP_SQ_OPS_MAX, "more operations than counters");
+    if (i >= n_names)
+        return false;
+    *name = names[i];
+    *n = atomic_load_explicit(&f->counts[i], memory_order_relaxed);
+    return true;
+}
+
+/* --- waking a watcher --- */
+
+static void on_letter(void *data, struct pp_list *mail)
+{
+    struct pp_sq_watch *w = data;
+    while (pp_list_pop(mail))
+        ;
+    /* clears the flag before the callback, so that an append that comes after the callback's read
+     * wakes it again */
+    atomic_store(&w->in_flight, false);
+    if (w->cb)
+        w->cb(w->data);
+}
+
+enum pp_err pp_sq_watch_open(struct pp_sq_watch *w, struct pp_loop *loop)
+{
+    w->mailbox = pp_mailbox_open(loop, on_letter, w);
+    return w->mailbox ? PP_OK : PP_ENOMEM;
+}
+
+void pp_sq_watch_wake(struct pp_sq_watch *w)
+{
+    if (!atomic_exchange(&w->in_flight, true))
+        pp_mailbox_post(w->mailbox, &w->letter);
+}
+
+void pp_sq_watch_close(struct pp_sq_watch *w)
+{
+    w->cb = NULL;
+    pp_mailbox_close(w->mailbox);
 }

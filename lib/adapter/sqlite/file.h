@@ -1,31 +1,35 @@
-/* file.h: the database file of an adapter: its lock, its connections and the lanes that these are on.
+/* file.h: shared by the four adapters: the database file, its lock, its connections and their
+ * lanes.
  *
- *   what writes --> writer lane: 1 thread, 1 connection: all that waits in one transaction
- *   what reads  --> reader lane: 2 threads, a read-only connection each, one state of the file for a group;
- *                   where its kind has one
+ *   writes --> writer lane: 1 thread, 1 connection: all waiting requests in one transaction
+ *   reads  --> reader lane, if the kind has one: 2 threads, a read-only connection each; a group of
+ *              requests reads one snapshot
  *
- * The writer's state is the adapter's: it begins with a struct pp_sq_group and has a struct pp_sq_db. A
- * reader's is a struct pp_sq_conn. */
+ * The adapter's writer state begins with a struct pp_sq_group and contains a struct pp_sq_db.
+ * The state of a reader is a struct pp_sq_conn. */
 #ifndef PP_ADAPTER_SQLITE_FILE_H
 #define PP_ADAPTER_SQLITE_FILE_H
 
 #include "db.h"
 #include "group.h"
+#include "runtime/mailbox.h"
 #include "sqlite_store.h"
 
-enum { PP_SQ_READERS = 2 };
+enum { PP_SQ_READERS = 2, PP_SQ_OPS_MAX = 32 };
 
-/* What is the same for all files of an adapter. */
+/* The constant properties of one adapter. */
 struct pp_sq_kind {
-    const char *writer, *reader; /* the lanes' names; no reader: NULL */
-    const char *const *sql;      /* of all connections */
+    /* names of the lanes; reader NULL: the adapter has no reader lane */
+    const char *writer, *reader;
+    const char *const *sql; /* statements of all connections */
     size_t n_sql;
     const char *const *schema; /* steps for pp_sq_migrate() */
     int version;
-    size_t cache_bytes; /* where the options say nothing */
-    size_t group;       /* requests in one transaction of the writer, at most */
+    size_t cache_bytes; /* size of the cache if the options give none */
+    size_t group;       /* most requests in one transaction of the writer */
     bool full_sync;     /* as in struct pp_sq_open */
-    /* Makes the writer's state of what is in the file, and sets its group; before the lanes run. */
+    /* Sets the hooks of the writer's group, and reads what the writer keeps in memory. Called
+     * before the lanes run. */
     enum pp_err (*load)(void *state);
 };
 
@@ -35,8 +39,9 @@ struct pp_sq_conn {
 };
 
 struct pp_sq_file {
-    struct pp_lane_home *writer, *reader; /* where requests go; on the loop */
-    /* file.c's */
+    struct pp_lane_home *writer, *reader;       /* submit requests to the lanes; used on the loop */
+    atomic_uint_fast64_t counts[PP_SQ_OPS_MAX]; /* requests so far, by operation */
+    /* The fields below are private to file.c. */
     struct pp_lane *writer_lane, *reader_lane;
     struct pp_sq_db *db;
     struct pp_sq_conn readers[PP_SQ_READERS];
@@ -44,13 +49,44 @@ struct pp_sq_file {
     int lock;
 };
 
-/* As pp_sqlite_task_store_open(); `o` may be NULL. `state` is the writer's, zeroed, with `db` within it. To
- * be closed also after a failure. */
+/* Opens the file; arguments and errors as for pp_sqlite_task_store_open(). `state` is the zeroed
+ * writer state, and `db` lies within it. The caller closes the file even after a failure. */
 pp_must_check enum pp_err pp_sq_file_open(struct pp_sq_file *f, const struct pp_sq_kind *kind,
                                           struct pp_loop *loop, const char *path,
                                           const struct pp_sqlite_options *o, struct pp_sq_group *state,
                                           struct pp_sq_db *db);
-/* After the last request has come back. What else the state has is the adapter's to free, afterwards. */
+/* Closes the file; every request must have come back. The adapter frees its own state
+ * afterwards. */
 void pp_sq_file_close(struct pp_sq_file *f);
+/* Implements roundtrips() of a port; `names` are by operation. Any thread may call it. */
+bool pp_sq_roundtrips(struct pp_sq_file *f, const char *const *names, size_t n_names, size_t i,
+                      const char **name, uint64_t *n);
+
+/* Defines submit_NAME() of the port `base_type`: it sends a request to a lane of the file of
+ * struct `owner` (whose first member is the port), where run_NAME() runs it. Requests are
+ * counted under OP_NAME. */
+#define PP_SQ_SUBMIT(base_type, owner, lane, name, type)                                    \
+    static enum pp_err submit_##name(struct base_type *base, struct type *r)                \
+    {                                                                                       \
+        struct owner *x = (struct owner *)base;                                             \
+        return pp_sq_submit(x->file.lane, &r->req, run_##name, &x->file.counts[OP_##name]); \
+    }
+
+/* --- waking a watcher --- */
+
+/* Wakes a callback on the loop after the writer has appended something. If the writer wakes it
+ * several times before the loop runs, the callback is called once. */
+struct pp_sq_watch {
+    struct pp_mailbox *mailbox;
+    struct pp_mail letter;
+    atomic_bool in_flight;
+    void (*cb)(void *data); /* NULL: nobody watches */
+    void *data;
+};
+pp_must_check enum pp_err pp_sq_watch_open(struct pp_sq_watch *w, struct pp_loop *loop);
+/* Wakes the watcher; called after a commit, by any thread. */
+void pp_sq_watch_wake(struct pp_sq_watch *w);
+/* Closes the watch, after the lanes; one that was never opened is allowed. */
+void pp_sq_watch_close(struct pp_sq_watch *w);
 
 #endif

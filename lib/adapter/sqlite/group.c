@@ -3,17 +3,20 @@
 
 #include <string.h>
 
+#include "base/check.h"
+
 static struct pp_sq_call *call_of(struct pp_job *job)
 {
     return pp_container_of(job, struct pp_sq_call, job);
 }
 
-struct pp_req *pp_sq_req(struct pp_job *job)
+static struct pp_req *req_of(struct pp_job *job)
 {
     return (struct pp_req *)((char *)call_of(job) - offsetof(struct pp_req, scratch));
 }
 
-bool pp_sq_refusal(enum pp_err err)
+/* Returns whether the error is a refusal: the request was understood, and wrote nothing. */
+static bool is_refusal(enum pp_err err)
 {
     switch (err) {
     case PP_ENOTFOUND:
@@ -26,39 +29,55 @@ bool pp_sq_refusal(enum pp_err err)
     }
 }
 
-static enum pp_err run_group(struct pp_sq_group *g, struct pp_job **jobs, size_t n)
+static enum pp_err run_jobs(struct pp_sq_group *g, struct pp_job **jobs, size_t n)
 {
     enum pp_err err = PP_OK;
-    g->begin(g);
     for (size_t i = 0; i < n && err == PP_OK; i++) {
-        struct pp_req *req = pp_sq_req(jobs[i]);
+        struct pp_req *req = req_of(jobs[i]);
         g->call = call_of(jobs[i]);
         g->call->again = false;
         req->err = g->call->run(g, req);
-        err = pp_sq_refusal(req->err) ? PP_OK : req->err;
+        pp_assert(req->err != PP_OK || g->db->err == PP_OK, "a request hides a failure of its connection");
+        err = is_refusal(req->err) ? PP_OK : req->err;
     }
+    g->call = NULL;
+    return err;
+}
+
+static enum pp_err run_group(struct pp_sq_group *g, struct pp_job **jobs, size_t n)
+{
+    pp_assert(g->db->err == PP_OK, "a transaction begins with a failure of the one before");
+    pp_sq_begin(g->db, !g->read_only);
+    enum pp_err err = run_jobs(g, jobs, n);
+    if (err == PP_OK) {
+        if (g->flush)
+            g->flush(g);
+        pp_sq_commit(g->db);
+        err = g->db->err;
+    }
+    if (err == PP_OK && g->committed)
+        err = g->committed(g);
     if (err == PP_OK)
-        err = g->commit(g);
-    if (err != PP_OK)
-        g->rollback(g);
+        return PP_OK;
+    pp_sq_rollback(g->db);
+    if (g->rolled_back)
+        g->rolled_back(g);
+    g->db->err = PP_OK;
     return err;
 }
 
 void pp_sq_group_batch(void *state, struct pp_job **jobs, size_t n)
 {
     struct pp_sq_group *g = state;
-    for (size_t i = 0; i < n; i++) {
-        atomic_uint_fast64_t *count = call_of(jobs[i])->count;
-        if (count)
-            atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
-    }
+    for (size_t i = 0; i < n; i++)
+        atomic_fetch_add_explicit(call_of(jobs[i])->count, 1, memory_order_relaxed);
     if (run_group(g, jobs, n) == PP_OK)
         return;
     for (size_t i = 0; i < n; i++) {
         enum pp_err err = run_group(g, &jobs[i], 1);
         if (err == PP_OK)
             continue;
-        pp_sq_req(jobs[i])->err = err == PP_EBUSY ? PP_EIO : err;
+        req_of(jobs[i])->err = err == PP_EBUSY ? PP_EIO : err;
         call_of(jobs[i])->again = false;
     }
 }
@@ -66,8 +85,9 @@ void pp_sq_group_batch(void *state, struct pp_job **jobs, size_t n)
 static void on_done(struct pp_job *job)
 {
     struct pp_sq_call *c = call_of(job);
-    struct pp_req *req = pp_sq_req(job);
+    struct pp_req *req = req_of(job);
     if (c->again) {
+        pp_assert(req->err == PP_OK, "a request that failed has another slice");
         memcpy(c->carry, c->next, sizeof c->carry);
         enum pp_err err = pp_lane_submit(job->home, job);
         if (err == PP_OK)

@@ -1,9 +1,11 @@
-/* ingest.h: inside of the SQLite ingest queue: its tables, queries and the state of its one connection.
+/* ingest.h: internals of the SQLite ingest queue: its tables, its queries, and the state of its
+ * one connection.
  *
- * Invariants: an entry is waiting, taken or poisoned. Only the process that took entries can ack them and it
- * holds the file alone, so at open what is taken is waiting again; a close gives it back before, and takes
- * its delivery back. `photos` counts those of entries waiting or taken. The payload lies in a table of its
- * own: changing an entry's state does not write it again. */
+ * Invariants: an entry is waiting, taken or poisoned. Only the process that took an entry can
+ * ack it, and only one process has the file open. Opening the file makes taken entries waiting
+ * again; closing it does so too, and does not count their delivery. `photos` counts the photos
+ * of waiting and taken entries. The payload has a table of its own, so that a change of state
+ * does not write it again. */
 #ifndef PP_ADAPTER_SQLITE_INGEST_H
 #define PP_ADAPTER_SQLITE_INGEST_H
 
@@ -61,35 +63,23 @@ enum {
 };
 extern const char *const pp_ingest_sql[PP_INGEST_QUERY_COUNT];
 
-/* The lane's state. */
+/* The state of the queue's lane. */
 struct pp_iq {
     struct pp_sq_group group;
     struct pp_sq_db db;
-    uint64_t entries, photos;     /* waiting or taken */
-    char turn[PP_CLIENT_MAX + 1]; /* the last client that was taken from in turn */
-    bool appended;                /* in the transaction that runs */
+    uint64_t entries, photos;     /* totals of waiting and taken entries */
+    char turn[PP_CLIENT_MAX + 1]; /* the client of the last entry taken in turn */
+    bool appended;                /* the current transaction has appended an entry */
 };
 
-/* Reads the totals; `untake` at open. */
+/* Reads the totals. `untake` (at open) first makes taken entries waiting again. */
 void pp_iq_load(struct pp_iq *q, bool untake);
-/* At close: what is taken is waiting, as if it had not been taken. */
+/* Makes taken entries waiting, as if never taken; called at close. */
 void pp_iq_give_back(struct pp_iq *q);
 
-#define PP_IQ_OPS(X)            \
-    X(append, pp_ingest_append) \
-    X(take, pp_ingest_take)     \
-    X(ack, pp_ingest_ack)       \
-    X(poison, pp_ingest_poison) \
-    X(get, pp_ingest_get)       \
-    X(list, pp_ingest_list)     \
-    X(cancel, pp_ingest_cancel) \
-    X(stats, pp_ingest_stats)   \
-    X(clean, pp_ingest_clean)   \
-    X(check, pp_ingest_check)   \
-    X(read, pp_ingest_read)
-
 #define X(name, type) enum pp_err pp_iq_##name(struct pp_iq *q, struct type *r);
-PP_IQ_OPS(X)
+PP_INGEST_OPS(X)
+X(read, pp_ingest_read)
 #undef X
 
 #endif

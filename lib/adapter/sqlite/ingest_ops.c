@@ -1,7 +1,8 @@
-/* ingest_ops.c: what each request to the ingest queue does. See ingest.h. */
+/* ingest_ops.c: the operations of the ingest queue. See ingest.h. */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "ingest.h"
 
 const char *const pp_ingest_schema[PP_INGEST_VERSION] = {
@@ -40,22 +41,7 @@ void pp_iq_give_back(struct pp_iq *q)
     pp_sq_run(&q->db, PP_IQ_GIVE_BACK, "");
 }
 
-static enum pp_err refused(const struct pp_iq *q, enum pp_err err)
-{
-    return q->db.err != PP_OK ? q->db.err : err;
-}
-
-static char *copy_blob(struct pp_iq *q, struct pp_arena *a, sqlite3_stmt *st, int i, size_t *n)
-{
-    *n = (size_t)sqlite3_column_bytes(st, i);
-    const void *p = sqlite3_column_blob(st, i);
-    char *s = pp_arena_copy(a, p ? p : "", *n);
-    if (!s && q->db.err == PP_OK)
-        q->db.err = PP_ENOMEM;
-    return s;
-}
-
-/* A row of PP_INGEST_COLUMNS. */
+/* Reads a row of PP_INGEST_COLUMNS. */
 static void read_entry(struct pp_iq *q, struct pp_arena *a, sqlite3_stmt *st, struct pp_ingest_entry *e)
 {
     *e = (struct pp_ingest_entry){.batch_id = pp_sq_text(&q->db, a, st, 1),
@@ -71,18 +57,19 @@ static void read_entry(struct pp_iq *q, struct pp_arena *a, sqlite3_stmt *st, st
 
 /* --- append --- */
 
-/* PP_OK: the key is new. */
+/* Looks the entry's key up. PP_OK: it is new. PP_EEXISTS: the same request came before, and
+ * r->old_answer is its answer. PP_EMISMATCH: another request has used the key. */
 static enum pp_err check_key(struct pp_iq *q, struct pp_ingest_append *r)
 {
     sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_KEY_GET, "tt", r->entry.client, r->key);
     if (!pp_sq_row(&q->db, st))
         return q->db.err;
-    bool same = (size_t)sqlite3_column_bytes(st, 0) == sizeof r->body_hash &&
-                !memcmp(sqlite3_column_blob(st, 0), r->body_hash, sizeof r->body_hash);
+    uint8_t hash[sizeof r->body_hash];
+    bool same = pp_sq_exactly(st, 0, hash, sizeof hash) && !memcmp(hash, r->body_hash, sizeof hash);
     if (same)
-        r->old_answer = copy_blob(q, r->req.arena, st, 1, &r->old_answer_n);
+        r->old_answer = pp_sq_blob(&q->db, r->req.arena, st, 1, &r->old_answer_n);
     pp_sq_done(st);
-    return refused(q, same ? PP_EEXISTS : PP_EMISMATCH);
+    return pp_sq_refuse(&q->db, same ? PP_EEXISTS : PP_EMISMATCH);
 }
 
 enum pp_err pp_iq_append(struct pp_iq *q, struct pp_ingest_append *r)
@@ -114,13 +101,16 @@ enum pp_err pp_iq_append(struct pp_iq *q, struct pp_ingest_append *r)
 
 /* --- take, ack, poison --- */
 
-/* The row at `st`, without payload, into r->entries; false: it is too large to come along. */
+/* Adds the row at `st` to r->entries, without its payload. False: the payload does not fit into
+ * max_bytes any more. */
 static bool add(struct pp_iq *q, struct pp_ingest_take *r, sqlite3_stmt *st, int64_t *nums, size_t *bytes)
 {
     size_t size = (size_t)pp_sq_col(st, 10);
     if (r->n > 0 && (*bytes >= r->max_bytes || size > r->max_bytes - *bytes))
         return false;
     *bytes += size;
+    pp_assert(r->n < r->limit, "more entries are taken than were asked for");
+    pp_assert(r->n < q->entries, "more entries wait than the queue has counted");
     nums[r->n] = pp_sq_col(st, 0);
     struct pp_ingest_entry *e = &r->entries[r->n++];
     read_entry(q, r->req.arena, st, e);
@@ -128,7 +118,7 @@ static bool add(struct pp_iq *q, struct pp_ingest_take *r, sqlite3_stmt *st, int
     return true;
 }
 
-/* The next waiting entries as far as max_bytes goes; their numbers go to `nums`. */
+/* Takes the oldest waiting entries that fit into max_bytes, and stores their numbers in `nums`. */
 static void choose(struct pp_iq *q, struct pp_ingest_take *r, int64_t *nums)
 {
     size_t bytes = 0;
@@ -138,7 +128,7 @@ static void choose(struct pp_iq *q, struct pp_ingest_take *r, int64_t *nums)
     pp_sq_done(st);
 }
 
-/* The first client after `from` with a waiting entry, into `client`. */
+/* Finds the first client after `from` that has a waiting entry. False: there is none. */
 static bool next_client(struct pp_iq *q, const char *from, char client[PP_CLIENT_MAX + 1])
 {
     sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_NEXT_CLIENT, "t", from);
@@ -157,7 +147,8 @@ static bool skipped(const struct pp_ingest_take *r, const char *client)
     return false;
 }
 
-/* Once round over the clients, from the one after the last: the oldest entry of each that is not skipped. */
+/* Goes once around all clients, from the one after the last turn, and takes the oldest entry of
+ * each that is not skipped. */
 static void choose_in_turn(struct pp_iq *q, struct pp_ingest_take *r, int64_t *nums)
 {
     char client[PP_CLIENT_MAX + 1], start[PP_CLIENT_MAX + 1];
@@ -191,7 +182,7 @@ static void read_payload(struct pp_iq *q, struct pp_arena *a, int64_t num, struc
     sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_PAYLOAD, "i", num);
     if (!pp_sq_row(&q->db, st))
         return;
-    e->payload = copy_blob(q, a, st, 0, &e->payload_n);
+    e->payload = pp_sq_blob(&q->db, a, st, 0, &e->payload_n);
     pp_sq_done(st);
 }
 
@@ -234,6 +225,8 @@ static void leave(struct pp_iq *q, const struct found *f)
 {
     if (f->state == PP_ENTRY_POISONED || q->db.err != PP_OK)
         return;
+    pp_assert(q->entries > 0, "an entry leaves an empty queue");
+    pp_assert(q->photos >= (uint64_t)f->photos, "an entry has more photos than the queue has counted");
     q->entries--;
     q->photos -= (uint64_t)f->photos;
 }
@@ -259,7 +252,7 @@ enum pp_err pp_iq_poison(struct pp_iq *q, struct pp_ingest_poison *r)
 {
     struct found f;
     if (!find(q, r->batch_id, &f))
-        return refused(q, PP_ENOTFOUND);
+        return pp_sq_refuse(&q->db, PP_ENOTFOUND);
     pp_sq_run(&q->db, PP_IQ_POISON, "it", f.num, r->reason);
     leave(q, &f);
     return q->db.err;
@@ -269,7 +262,7 @@ enum pp_err pp_iq_cancel(struct pp_iq *q, struct pp_ingest_cancel *r)
 {
     struct found f;
     if (!find(q, r->batch_id, &f))
-        return refused(q, PP_ENOTFOUND);
+        return pp_sq_refuse(&q->db, PP_ENOTFOUND);
     pp_sq_run(&q->db, PP_IQ_CANCEL, "i", f.num);
     return q->db.err;
 }
@@ -280,7 +273,7 @@ enum pp_err pp_iq_get(struct pp_iq *q, struct pp_ingest_get *r)
 {
     sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_GET, "tt", r->batch_id, r->client);
     if (!pp_sq_row(&q->db, st))
-        return refused(q, PP_ENOTFOUND);
+        return pp_sq_refuse(&q->db, PP_ENOTFOUND);
     read_entry(q, r->req.arena, st, &r->entry);
     pp_sq_done(st);
     return q->db.err;
@@ -293,16 +286,10 @@ enum pp_err pp_iq_list(struct pp_iq *q, struct pp_ingest_list *r)
     r->entries = pp_sq_array(&q->db, r->req.arena, r->limit, sizeof *r->entries);
     if (!r->entries)
         return q->db.err;
-    const char *after = r->after ? r->after : "\x7f"; /* above every id */
+    const char *after = r->after ? r->after : "\x7f"; /* a text that sorts after every id */
     sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_LIST, "tti", after, r->client, (int64_t)r->limit + 1);
-    while (pp_sq_row(&q->db, st)) {
-        if (r->n == r->limit) {
-            r->more = true;
-            break;
-        }
+    while (pp_sq_page(&q->db, st, r->n, r->limit, &r->more))
         read_entry(q, r->req.arena, st, &r->entries[r->n++]);
-    }
-    pp_sq_done(st);
     return q->db.err;
 }
 
@@ -341,13 +328,13 @@ enum pp_err pp_iq_read(struct pp_iq *q, struct pp_ingest_read *r)
     *out = (struct pp_ingest_append){.key = NULL};
     sqlite3_stmt *st = pp_sq_bind(&q->db, PP_IQ_READ, "t", r->batch_id);
     if (!pp_sq_row(&q->db, st))
-        return refused(q, PP_ENOTFOUND);
+        return pp_sq_refuse(&q->db, PP_ENOTFOUND);
     read_entry(q, a, st, &out->entry);
-    out->entry.payload = copy_blob(q, a, st, 10, &out->entry.payload_n);
-    if (sqlite3_column_bytes(st, 12) == sizeof out->body_hash) { /* else: no key, or its record is old */
+    out->entry.payload = pp_sq_blob(&q->db, a, st, 10, &out->entry.payload_n);
+    /* else the entry has no key, or a clean has deleted the key */
+    if (pp_sq_exactly(st, 12, out->body_hash, sizeof out->body_hash)) {
         out->key = pp_sq_text(&q->db, a, st, 11);
-        memcpy(out->body_hash, sqlite3_column_blob(st, 12), sizeof out->body_hash);
-        out->answer = copy_blob(q, a, st, 13, &out->answer_n);
+        out->answer = pp_sq_blob(&q->db, a, st, 13, &out->answer_n);
         out->now_ms = pp_sq_col(st, 14);
     }
     pp_sq_done(st);

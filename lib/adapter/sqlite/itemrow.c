@@ -1,31 +1,26 @@
-/* itemrow.c: open items and those who wait for a task.
+/* itemrow.c: open items, and the slots that wait for a task.
  *
- * An item's row is written twice, when it is planned and when it finishes. How much of it is left follows
- * from its slots; the count is kept in a small table in memory (one place per residue of the number, the one
- * used last has it), so that a photo costs one update of its slot and no look at the others. */
+ * An item's row is written twice: when it is planned and when it finishes. A small table in
+ * memory counts the open slots of items, so that the outcome of a photo costs one update of its
+ * slot and no query of the others. An item's place in the table is its number modulo
+ * PP_SW_ITEMS; items that share a place replace each other. */
 #include <string.h>
 
+#include "base/check.h"
 #include "store.h"
-
-enum pp_item_status pp_item_end(uint32_t photos, uint32_t with_bytes)
-{
-    if (with_bytes == photos)
-        return PP_ITEM_COMPLETE;
-    return with_bytes == 0 ? PP_ITEM_FAILED : PP_ITEM_PARTIAL;
-}
 
 static struct pp_sw_item *place(struct pp_sw *w, int64_t item)
 {
     return &w->items[(uint64_t)item % PP_SW_ITEMS];
 }
 
-static void forget(struct pp_sw *w, int64_t item)
+void pp_sw_items_clear(struct pp_sw *w)
 {
-    if (place(w, item)->num == item)
-        place(w, item)->num = 0;
+    memset(w->items, 0, PP_SW_ITEMS * sizeof *w->items);
 }
 
-/* Reads the count where it is not in memory. NULL on failure. */
+/* Returns an item's counts from the table; counts its slots if they are not there. NULL:
+ * failure. */
 static struct pp_sw_item *get_item(struct pp_sw *w, int64_t item)
 {
     struct pp_sw_item *it = place(w, item);
@@ -40,8 +35,8 @@ static struct pp_sw_item *get_item(struct pp_sw *w, int64_t item)
         it->with_bytes = (uint32_t)pp_sq_col(st, 2);
         pp_sq_done(st);
     }
-    if (!it->batch && w->db.err == PP_OK)
-        w->db.err = PP_ECORRUPT; /* a slot without its item */
+    if (!it->batch)
+        pp_sq_fail(&w->db, PP_ECORRUPT); /* the slot refers to an item that does not exist */
     if (w->db.err != PP_OK)
         return NULL;
     it->num = item;
@@ -51,42 +46,49 @@ static struct pp_sw_item *get_item(struct pp_sw *w, int64_t item)
 void pp_sw_item_opened(struct pp_sw *w, int64_t item, int64_t batch, uint32_t photos, uint32_t left,
                        uint32_t with_bytes)
 {
+    pp_assert(item > 0 && left > 0 && left + with_bytes <= photos, "an item that is not open");
     struct pp_sw_item *it = place(w, item);
     if (it->num == 0)
         *it = (struct pp_sw_item){item, batch, photos, left, with_bytes};
 }
 
-static void finish(struct pp_sw *w, struct pp_sw_batch *b, int64_t item, enum pp_item_status status,
-                   int64_t now_ms)
+static void finish_item(struct pp_sw *w, struct pp_sw_batch *b, int64_t item, enum pp_item_status status,
+                        int64_t now_ms)
 {
+    pp_assert(status != PP_ITEM_OPEN, "an item finishes as open");
     pp_sq_run(&w->db, PP_Q_ITEM_FINISH, "idii", item, (int)status, now_ms, pp_sw_next_seq(w));
     pp_sw_count_item(w, b, status, false);
     pp_sw_batch_check(w, b, now_ms);
-    forget(w, item);
+    if (place(w, item)->num == item)
+        place(w, item)->num = 0;
 }
 
-void pp_sw_slot_settle(struct pp_sw *w, int64_t item, int64_t idx, const struct pp_buf *packed,
-                       enum pp_outcome_kind kind, uint16_t code, int64_t now_ms)
+/* Gives an open slot its outcome `o`, which is packed in w->buf. The item finishes with its last
+ * open slot. */
+static void settle_slot(struct pp_sw *w, int64_t item, int64_t idx, const struct pp_outcome *o,
+                        int64_t now_ms)
 {
     struct pp_sw_item *it = get_item(w, item);
     struct pp_sw_batch *b = it ? pp_sw_batch(w, it->batch) : NULL;
     if (!b) {
-        if (w->db.err == PP_OK)
-            w->db.err = PP_ECORRUPT;
+        pp_sq_fail(&w->db, PP_ECORRUPT);
         return;
     }
-    if (pp_sq_run(&w->db, PP_Q_SLOT_SET, "iib", item, idx, packed->p, packed->n) != 1)
+    if (pp_sq_run(&w->db, PP_Q_SLOT_SET, "iib", item, idx, w->buf.p, w->buf.n) != 1)
         return;
-    pp_sw_count_photo(w, b, kind, code, false);
+    pp_sw_count_photo(w, b, o->kind, o->code, false);
+    pp_assert(it->left > 0, "an open photo of an item that has none left");
     it->left--;
-    it->with_bytes += kind == PP_OUTCOME_STORED || kind == PP_OUTCOME_UNCHANGED;
+    it->with_bytes += pp_outcome_has_bytes(o->kind);
     if (it->left == 0)
-        finish(w, b, item, pp_item_end(it->photos, it->with_bytes), now_ms);
+        finish_item(w, b, item, pp_item_status(it->photos, it->with_bytes), now_ms);
 }
 
-/* --- who waits for a task --- */
+/* --- waiters of a task --- */
 
-int64_t pp_sw_photo_task(struct pp_sw *w, int64_t client, const struct pp_key *key, int64_t *photo)
+/* Returns the task of a photo (0: none), and sets *photo to the photo's number (0: unknown
+ * photo). */
+static int64_t photo_task(struct pp_sw *w, int64_t client, const struct pp_key *key, int64_t *photo)
 {
     int64_t task = 0;
     *photo = 0;
@@ -103,11 +105,10 @@ void pp_sw_task_join(struct pp_sw *w, int64_t task, int64_t item, int64_t idx, b
 {
     sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_TASK_WAITER, "i", task);
     if (!pp_sq_row(&w->db, st)) {
-        if (w->db.err == PP_OK)
-            w->db.err = PP_ECORRUPT; /* photos.task points nowhere */
+        pp_sq_fail(&w->db, PP_ECORRUPT); /* photos.task refers to a task that does not exist */
         return;
     }
-    bool nobody = sqlite3_column_type(st, 0) == SQLITE_NULL;
+    bool nobody = pp_sq_is_null(st, 0);
     pp_sq_done(st);
     if (nobody) {
         pp_sq_run(&w->db, PP_Q_TASK_FIRST, "iiid", task, item, idx, always);
@@ -117,8 +118,8 @@ void pp_sw_task_join(struct pp_sw *w, int64_t task, int64_t item, int64_t idx, b
     pp_sq_run(&w->db, PP_Q_TASK_MORE, "id", task, always);
 }
 
-/* The first waiter goes: the next one takes its place, or the task has nobody and, unless claimed, goes, too.
- */
+/* Replaces the first waiter of a task by the next one. Without another waiter, deletes the task
+ * unless it is claimed. */
 static void first_leaves(struct pp_sw *w, int64_t task, int64_t photo, bool more, bool claimed, uint8_t queue)
 {
     sqlite3_stmt *st = more ? pp_sq_bind(&w->db, PP_Q_WAITER_LIST, "ii", task, (int64_t)1) : NULL;
@@ -132,18 +133,18 @@ static void first_leaves(struct pp_sw *w, int64_t task, int64_t photo, bool more
     } else {
         pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", task);
         pp_sq_run(&w->db, PP_Q_PHOTO_FREE, "i", photo);
-        pp_sw_waiting(w, queue, -1);
+        pp_sw_task_event(w, PP_TASK_WAITING, PP_EVENT_CANCEL, queue);
     }
 }
 
 static void task_leave(struct pp_sw *w, int64_t client, const struct pp_key *key, int64_t item, int64_t idx)
 {
-    int64_t photo, task = pp_sw_photo_task(w, client, key, &photo);
+    int64_t photo, task = photo_task(w, client, key, &photo);
     sqlite3_stmt *st = task ? pp_sq_bind(&w->db, PP_Q_TASK_WAITER, "i", task) : NULL;
     if (!pp_sq_row(&w->db, st))
         return;
     bool first = pp_sq_col(st, 0) == item && pp_sq_col(st, 1) == idx, more = pp_sq_col(st, 2);
-    bool claimed = sqlite3_column_type(st, 3) != SQLITE_NULL;
+    bool claimed = !pp_sq_is_null(st, 3);
     uint8_t queue = (uint8_t)pp_sq_col(st, 4);
     pp_sq_done(st);
     if (first)
@@ -157,7 +158,7 @@ struct open_slot {
     struct pp_key key;
 };
 
-/* The open slots of an item, in w->tmp. */
+/* Returns the open slots of an item, allocated in w->tmp. */
 static struct open_slot *open_slots(struct pp_sw *w, int64_t item, size_t *n)
 {
     struct open_slot *slots = NULL;
@@ -165,19 +166,12 @@ static struct open_slot *open_slots(struct pp_sw *w, int64_t item, size_t *n)
     *n = 0;
     sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_SLOT_OPEN, "i", item);
     while (pp_sq_row(&w->db, st)) {
-        if (*n == cap) {
-            cap = cap ? cap * 2 : 8;
-            struct open_slot *more = pp_sq_array(&w->db, &w->tmp, cap, sizeof *more);
-            if (!more)
-                break;
-            if (*n)
-                memcpy(more, slots, *n * sizeof *more);
-            slots = more;
-        }
+        struct open_slot *more = pp_sq_grow(&w->db, &w->tmp, slots, *n, &cap, sizeof *more);
+        if (!more)
+            break;
+        slots = more;
         slots[*n].idx = pp_sq_col(st, 0);
-        size_t key_n = (size_t)sqlite3_column_bytes(st, 1);
-        if (key_n == sizeof slots->key.b)
-            memcpy(slots[*n].key.b, sqlite3_column_blob(st, 1), key_n);
+        pp_sq_exactly(st, 1, &slots[*n].key, sizeof slots->key);
         ++*n;
     }
     pp_sq_done(st);
@@ -186,6 +180,7 @@ static struct open_slot *open_slots(struct pp_sw *w, int64_t item, size_t *n)
 
 uint32_t pp_sw_item_close(struct pp_sw *w, int64_t item, enum pp_item_status status, int64_t now_ms)
 {
+    pp_assert(status == PP_ITEM_SUPERSEDED || status == PP_ITEM_CANCELLED, "not how an item is closed");
     sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_ITEM_STATUS, "i", item);
     if (!pp_sq_row(&w->db, st))
         return 0;
@@ -205,35 +200,35 @@ uint32_t pp_sw_item_close(struct pp_sw *w, int64_t item, enum pp_item_status sta
         pp_sq_run(&w->db, PP_Q_SLOT_SET, "iib", item, slots[i].idx, w->buf.p, w->buf.n);
         pp_sw_count_photo(w, b, PP_OUTCOME_CANCELLED, 0, false);
     }
-    finish(w, b, item, status, now_ms);
+    finish_item(w, b, item, status, now_ms);
     return (uint32_t)n;
 }
 
-struct waiter {
+struct sq_waiter {
     int64_t item, idx;
 };
 
 void pp_sw_task_settle(struct pp_sw *w, int64_t task, int64_t item, int64_t idx, bool more,
                        const struct pp_outcome *o, int64_t now_ms)
 {
-    struct pp_buf *packed = &w->buf;
-    pp_buf_reset(packed);
-    pp_pack_outcome(packed, o);
-    if (packed->failed && w->db.err == PP_OK)
-        w->db.err = PP_ENOMEM;
+    pp_assert(o->kind != PP_OUTCOME_OPEN, "a task is settled without an outcome");
+    pp_buf_reset(&w->buf);
+    pp_pack_outcome(&w->buf, o);
+    if (w->buf.failed)
+        pp_sq_fail(&w->db, PP_ENOMEM);
     if (item)
-        pp_sw_slot_settle(w, item, idx, packed, o->kind, o->code, now_ms);
+        settle_slot(w, item, idx, o, now_ms);
     while (more && w->db.err == PP_OK) {
-        struct waiter some[64];
+        struct sq_waiter some[64];
         size_t n = 0;
         sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_WAITER_LIST, "ii", task, (int64_t)64);
         while (n < 64 && pp_sq_row(&w->db, st)) {
-            some[n++] = (struct waiter){pp_sq_col(st, 0), pp_sq_col(st, 1)};
+            some[n++] = (struct sq_waiter){pp_sq_col(st, 0), pp_sq_col(st, 1)};
         }
         pp_sq_done(st);
         more = n == 64;
         for (size_t i = 0; i < n; i++) {
-            pp_sw_slot_settle(w, some[i].item, some[i].idx, packed, o->kind, o->code, now_ms);
+            settle_slot(w, some[i].item, some[i].idx, o, now_ms);
             pp_sq_run(&w->db, PP_Q_WAITER_DROP, "iii", task, some[i].item, some[i].idx);
         }
     }

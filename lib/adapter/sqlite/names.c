@@ -4,23 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "schema.h"
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-enum { CACHE_MAX = 20000 };
+enum { NAMES_MAX = 20000 };
 
-struct pp_name {
+struct pp_sq_name {
     int64_t num;
     UT_hash_handle by_name, by_num;
     size_t n;
-    char key[]; /* kind, then the name and its NUL */
+    char key[]; /* the kind in one byte, then the name and its NUL */
 };
 
-void pp_names_clear(struct pp_names *n)
+void pp_sq_names_clear(struct pp_sq_names *n)
 {
-    struct pp_name *x, *next;
+    struct pp_sq_name *x, *next;
+    pp_assert(HASH_CNT(by_name, n->by_name) == HASH_CNT(by_num, n->by_num), "a name is in one table only");
     HASH_CLEAR(by_name, n->by_name);
     HASH_ITER (by_num, n->by_num, x, next) {
         HASH_DELETE(by_num, n->by_num, x);
@@ -28,9 +30,9 @@ void pp_names_clear(struct pp_names *n)
     }
 }
 
-static struct pp_name *cached(struct pp_names *n, enum pp_name_kind kind, const char *name, size_t len)
+static struct pp_sq_name *cached(struct pp_sq_names *n, enum pp_name_kind kind, const char *name, size_t len)
 {
-    struct pp_name *x = NULL;
+    struct pp_sq_name *x = NULL;
     char key[320];
     if (len >= sizeof key)
         return NULL;
@@ -40,15 +42,17 @@ static struct pp_name *cached(struct pp_names *n, enum pp_name_kind kind, const 
     return x;
 }
 
-/* A name that can't be cached is no failure: the next look-up asks the database again. */
-static struct pp_name *remember(struct pp_names *n, enum pp_name_kind kind, const char *name, size_t len,
-                                int64_t num)
+/* Adds a name to the cache. NULL: out of memory, which is no failure: the next look-up queries
+ * the database again. */
+static struct pp_sq_name *remember(struct pp_sq_names *n, enum pp_name_kind kind, const char *name,
+                                   size_t len, int64_t num)
 {
-    if (HASH_CNT(by_num, n->by_num) >= CACHE_MAX)
-        pp_names_clear(n);
-    struct pp_name *x = calloc(1, sizeof *x + len + 2);
+    if (HASH_CNT(by_num, n->by_num) >= NAMES_MAX)
+        pp_sq_names_clear(n);
+    struct pp_sq_name *x = calloc(1, sizeof *x + len + 2);
     if (!x)
         return NULL;
+    pp_assert(num > 0, "a name without a number");
     x->num = num;
     x->n = len + 1;
     x->key[0] = (char)kind;
@@ -64,49 +68,49 @@ static struct pp_name *remember(struct pp_names *n, enum pp_name_kind kind, cons
     return NULL;
 }
 
-int64_t pp_name_find(struct pp_sq_db *db, enum pp_name_kind kind, const char *name)
+int64_t pp_sq_name_find(struct pp_sq_db *db, enum pp_name_kind kind, const char *name)
 {
     return pp_sq_int(db, 0, PP_Q_NAME_FIND, "dt", (int)kind, name);
 }
 
-int64_t pp_name_num(struct pp_names *n, struct pp_sq_db *db, enum pp_name_kind kind, const char *name)
+int64_t pp_sq_name_num(struct pp_sq_names *n, enum pp_name_kind kind, const char *name)
 {
     size_t len = strlen(name);
-    struct pp_name *x = cached(n, kind, name, len);
+    struct pp_sq_name *x = cached(n, kind, name, len);
     if (x)
         return x->num;
-    int64_t num = pp_name_find(db, kind, name);
+    int64_t num = pp_sq_name_find(n->db, kind, name);
     if (num)
         remember(n, kind, name, len, num);
     return num;
 }
 
-int64_t pp_name_add(struct pp_names *n, struct pp_sq_db *db, enum pp_name_kind kind, const char *name)
+int64_t pp_sq_name_add(struct pp_sq_names *n, enum pp_name_kind kind, const char *name)
 {
-    int64_t num = pp_name_num(n, db, kind, name);
-    if (num || db->err != PP_OK)
+    int64_t num = pp_sq_name_num(n, kind, name);
+    if (num || n->db->err != PP_OK)
         return num;
-    num = pp_sq_int(db, 0, PP_Q_NAME_LAST, "") + 1;
-    pp_sq_run(db, PP_Q_NAME_ADD, "idt", num, (int)kind, name);
-    if (db->err != PP_OK)
+    num = pp_sq_int(n->db, 0, PP_Q_NAME_LAST, "") + 1;
+    pp_sq_run(n->db, PP_Q_NAME_ADD, "idt", num, (int)kind, name);
+    if (n->db->err != PP_OK)
         return 0;
     remember(n, kind, name, strlen(name), num);
     return num;
 }
 
-const char *pp_name_text(struct pp_names *n, struct pp_sq_db *db, int64_t num)
+const char *pp_sq_name_text(struct pp_sq_names *n, int64_t num)
 {
-    struct pp_name *x = NULL;
+    struct pp_sq_name *x = NULL;
     HASH_FIND(by_num, n->by_num, &num, sizeof num, x);
     if (x)
         return x->key + 1;
-    sqlite3_stmt *st = pp_sq_bind(db, PP_Q_NAME_TEXT, "i", num);
-    if (pp_sq_row(db, st)) {
+    sqlite3_stmt *st = pp_sq_bind(n->db, PP_Q_NAME_TEXT, "i", num);
+    if (pp_sq_row(n->db, st)) {
         const char *name = (const char *)sqlite3_column_text(st, 1);
         size_t len = (size_t)sqlite3_column_bytes(st, 1);
         x = name ? remember(n, (enum pp_name_kind)pp_sq_col(st, 0), name, len, num) : NULL;
-        if (!x && db->err == PP_OK)
-            db->err = name ? PP_ENOMEM : PP_ECORRUPT;
+        if (!x)
+            pp_sq_fail(n->db, name ? PP_ENOMEM : PP_ECORRUPT);
         pp_sq_done(st);
     }
     return x ? x->key + 1 : "";

@@ -1,7 +1,8 @@
-/* names.h: numbers for names (clients, domains, workers), so that rows are short; both ways cached in memory.
+/* names.h: maps names (clients, domains, workers) to numbers, so that rows are short, and back.
+ * A cache in memory serves both directions.
  *
- * A name's number never changes and is never given to another. The cache holds what a transaction in progress
- * has added: after a rollback it must be cleared. Bounded: when full it is emptied and fills again. */
+ * The number of a name never changes and is never given to another name. The cache contains
+ * names that the open transaction added, so a rollback must clear it. A full cache is emptied. */
 #ifndef PP_ADAPTER_SQLITE_NAMES_H
 #define PP_ADAPTER_SQLITE_NAMES_H
 
@@ -9,21 +10,23 @@
 
 enum pp_name_kind { PP_NAME_CLIENT = 1, PP_NAME_DOMAIN, PP_NAME_WORKER };
 
-struct pp_name;
+struct pp_sq_name;
 
-struct pp_names {
-    struct pp_name *by_name, *by_num; /* uthash */
+struct pp_sq_names {
+    struct pp_sq_db *db;
+    struct pp_sq_name *by_name, *by_num; /* uthash tables */
 };
 
-/* The number of `name`, giving it one if it has none. 0 with db->err set on failure. */
-int64_t pp_name_add(struct pp_names *n, struct pp_sq_db *db, enum pp_name_kind kind, const char *name);
-/* The number of `name`, or 0 if it has none. */
-int64_t pp_name_num(struct pp_names *n, struct pp_sq_db *db, enum pp_name_kind kind, const char *name);
-/* The name of `num`; valid until the next call on `n`. "" where there is none. */
-const char *pp_name_text(struct pp_names *n, struct pp_sq_db *db, int64_t num);
-void pp_names_clear(struct pp_names *n);
+/* Returns the number of `name`; adds the name if it has none. On failure returns 0 and sets
+ * db->err. */
+int64_t pp_sq_name_add(struct pp_sq_names *n, enum pp_name_kind kind, const char *name);
+/* Returns the number of `name`; 0: it has none. */
+int64_t pp_sq_name_num(struct pp_sq_names *n, enum pp_name_kind kind, const char *name);
+/* Returns the name of `num`, valid until the next call on `n`; "" if there is none. */
+const char *pp_sq_name_text(struct pp_sq_names *n, int64_t num);
+void pp_sq_names_clear(struct pp_sq_names *n);
 
-/* The same without a cache, for readers. */
-int64_t pp_name_find(struct pp_sq_db *db, enum pp_name_kind kind, const char *name);
+/* Like pp_sq_name_num(), without a cache; for readers. */
+int64_t pp_sq_name_find(struct pp_sq_db *db, enum pp_name_kind kind, const char *name);
 
 #endif

@@ -1,13 +1,14 @@
-/* outbox.c: finished items of all clients in order of seq, and numbers for whoever needs some that are never
- * given twice.
+/* outbox.c: reads finished items of all clients in order of seq. It also hands out numbers by
+ * name that are never given twice.
  *
- * The one writer gives seq in the order in which it commits, so what a reader sees is all there is up to
- * state.last, which is of the same snapshot. */
+ * The single writer gives seq in the order of its commits, so a reader sees every item up to
+ * state.last of its snapshot. */
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "store.h"
 
-enum { EXACT = 1000000, SAMPLE = 10000 };
+enum { COUNT_EXACTLY = 1000000, COUNT_SAMPLE = 10000 };
 
 /* --- items --- */
 
@@ -29,6 +30,7 @@ static void read_those(struct pp_sq_db *db, struct pp_store_outbox *r)
         if (i > 0 && seqs[i] == seqs[i - 1])
             continue;
         sqlite3_stmt *st = pp_sq_bind(db, PP_Q_OUTBOX_ONE, "i", (int64_t)seqs[i]);
+        pp_assert(r->n < r->n_seqs, "more items are read than were asked for");
         if (pp_sq_row(db, st))
             pp_sq_item_read(db, st, r->req.arena, &r->items[r->n++]);
         pp_sq_done(st);
@@ -64,9 +66,11 @@ static int by_after(const void *a, const void *b)
     return (x->after_seq < y->after_seq) - (x->after_seq > y->after_seq);
 }
 
-/* Items in after..upto. Beyond `most` as many as there would be if the rest were like what was counted. */
+/* Counts the items with a seq in after..upto. If there are more than `most`, extrapolates from
+ * those counted. */
 static uint64_t count(struct pp_sq_db *db, uint64_t after, uint64_t upto, uint64_t most)
 {
+    pp_assert(after < upto && most > 0, "nothing to count");
     uint64_t n = 0, last = 0;
     sqlite3_stmt *st = pp_sq_bind(db, PP_Q_OUTBOX_COUNT, "iii", (int64_t)after, (int64_t)upto, (int64_t)most);
     if (pp_sq_row(db, st)) {
@@ -79,7 +83,7 @@ static uint64_t count(struct pp_sq_db *db, uint64_t after, uint64_t upto, uint64
     return (uint64_t)((double)n * ((double)(upto - after) / (double)(last - after)));
 }
 
-/* From the furthest cursor to the hindmost, so that nothing is counted twice however many are asked for. */
+/* Counts from the highest cursor to the lowest, so that no item is counted twice. */
 enum pp_err pp_sr_outbox_counts(struct pp_sq_db *db, struct pp_store_outbox_counts *r)
 {
     struct pp_outbox_count **order = pp_sq_array(db, r->req.arena, r->n, sizeof *order);
@@ -90,8 +94,10 @@ enum pp_err pp_sr_outbox_counts(struct pp_sq_db *db, struct pp_store_outbox_coun
         qsort(order, r->n, sizeof *order, by_after);
     for (size_t i = 0; order && i < r->n && db->err == PP_OK; i++) {
         uint64_t after = order[i]->after_seq;
+        pp_assert(i == 0 || after <= order[i - 1]->after_seq, "cursors are not in descending order");
         if (after < upto) {
-            total += count(db, after, upto, total <= EXACT ? EXACT - total + 1 : SAMPLE);
+            total +=
+                count(db, after, upto, total <= COUNT_EXACTLY ? COUNT_EXACTLY - total + 1 : COUNT_SAMPLE);
             upto = after;
         }
         order[i]->messages = total;
@@ -102,7 +108,7 @@ enum pp_err pp_sr_outbox_counts(struct pp_sq_db *db, struct pp_store_outbox_coun
 
 /* --- numbers --- */
 
-/* What is committed is in the log's file; a power cut must not take it back. */
+/* Syncs the log file, so that a power cut cannot take back a commit. */
 static enum pp_err sync_log(struct pp_sq_db *db)
 {
     sqlite3_file *file = NULL;
@@ -112,7 +118,8 @@ static enum pp_err sync_log(struct pp_sq_db *db)
     return rc == SQLITE_OK ? PP_OK : pp_sq_err(rc);
 }
 
-/* Two slices: the numbers are recorded; once that is committed, it is synced, and only then told. */
+/* Runs in two slices: the first records the numbers; the second, after the commit, syncs and
+ * hands them out. */
 enum pp_err pp_sw_numbers(struct pp_sw *w, struct pp_store_numbers *r)
 {
     struct pp_sq_call *call = w->group.call;
@@ -120,6 +127,7 @@ enum pp_err pp_sw_numbers(struct pp_sw *w, struct pp_store_numbers *r)
         r->first = call->carry[0];
         return sync_log(&w->db);
     }
+    pp_assert(r->n > 0, "no numbers are asked for");
     int64_t last = pp_sq_int(&w->db, 0, PP_Q_NUMBERS_LAST, "t", r->name);
     pp_sq_run(&w->db, PP_Q_NUMBERS_SET, "ti", r->name, last + (int64_t)r->n);
     call->next[0] = (uint64_t)last + 1;

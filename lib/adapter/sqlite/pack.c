@@ -1,15 +1,17 @@
-/* pack.c: see pack.h. To add a field, append it after the last one of its record, and read it only if bytes
- * are left. */
+/* pack.c: see pack.h. To add a field, append it after the last one of its record, and read it only
+ * if bytes are left. */
 #include "pack.h"
 
 #include <string.h>
 
+#include "base/check.h"
+
 enum { HAS_OBJECT = 1, HAS_ETAG = 2, HAS_MODIFIED = 4, HAS_FAILURE = 8, HAS_DETAIL = 16 };
 
-struct source { /* a blob being read, and where its strings go */
+struct source { /* a blob being read, and the arena for its strings */
     struct pp_reader r;
     struct pp_arena *a;
-    bool full; /* the arena is */
+    bool full; /* the arena is full */
 };
 
 static enum pp_err ended(const struct source *s)
@@ -28,8 +30,9 @@ static void put_object(struct pp_buf *b, const struct pp_object *o)
     pp_buf_u8(b, o->type);
 }
 
-static void get_object(struct pp_reader *r, struct pp_object *o)
+static void get_object(struct source *from, struct pp_object *o)
 {
+    struct pp_reader *r = &from->r;
     if (r->n < PP_SHA256_BYTES) {
         r->failed = true;
         return;
@@ -43,141 +46,156 @@ static void get_object(struct pp_reader *r, struct pp_object *o)
     o->type = pp_read_u8(r);
 }
 
-/* Strings of at most 255 bytes; longer ones lose their end. */
-static void put_short(struct pp_buf *b, const char *s)
+/* Appends a string; cuts it after 255 bytes. */
+static void put_text(struct pp_buf *b, const char *s)
 {
     size_t n = strnlen(s, 255);
     pp_buf_u8(b, (uint8_t)n);
     pp_buf_put(b, s, n);
 }
 
-static const char *get_short(struct source *from)
+static void get_text(struct source *from, const char **text)
 {
     struct pp_reader *r = &from->r;
     size_t n = pp_read_u8(r);
     if (n > r->n) {
         r->failed = true;
-        return NULL;
+        return;
     }
-    char *s = pp_arena_copy(from->a, r->p, n);
-    from->full |= !s;
+    *text = pp_arena_copy(from->a, r->p, n);
+    from->full |= !*text;
     r->p += n;
     r->n -= n;
-    return s;
 }
 
-static bool has_object(enum pp_outcome_kind k)
+/* --- outcomes: the table of photopool/outcome.h --- */
+
+#define PUT_code(v)   pp_buf_u16(b, v)
+#define PUT_u32(v)    pp_buf_u32(b, v)
+#define PUT_time(v)   pp_buf_u64(b, (uint64_t)(v))
+#define PUT_text(v)   put_text(b, v)
+#define PUT_object(v) put_object(b, &(v))
+#define GET_code(v)   ((v) = pp_read_u16(&from.r))
+#define GET_u32(v)    ((v) = pp_read_u32(&from.r))
+#define GET_time(v)   ((v) = (int64_t)pp_read_u64(&from.r))
+#define GET_text(v)   get_text(&from, &(v))
+#define GET_object(v) get_object(&from, &(v))
+
+/* Returns flags for the column `stored`: an outcome of this kind has the fields that it selects. */
+static unsigned stored_with(enum pp_outcome_kind kind, unsigned flags)
 {
-    return k == PP_OUTCOME_STORED || k == PP_OUTCOME_UNCHANGED;
+    return flags | PP_STORED_ALWAYS | (pp_outcome_has_bytes(kind) ? PP_STORED_BYTES : PP_STORED_NO_BYTES);
 }
 
 void pp_pack_outcome(struct pp_buf *b, const struct pp_outcome *o)
 {
+    unsigned flags = 0;
+    pp_assert(o->kind < PP_OUTCOME_COUNT, "an outcome of no kind");
+#define X(member, type, shown, place, stored, bson) \
+    if (PP_GIVEN_##type(o->member))                 \
+        flags |= PP_STORED_##stored & PP_STORED_BITS;
+    PP_OUTCOME_FIELDS(X)
+#undef X
+    unsigned with = stored_with(o->kind, flags);
     pp_buf_u8(b, (uint8_t)o->kind);
-    pp_buf_u8(b, o->detail ? HAS_DETAIL : 0);
-    pp_buf_u16(b, o->code);
-    pp_buf_u32(b, o->attempts);
-    pp_buf_u32(b, o->ms);
-    if (has_object(o->kind)) {
-        put_object(b, &o->object);
-        pp_buf_u64(b, (uint64_t)o->fetched_at);
-    } else {
-        pp_buf_u64(b, (uint64_t)o->retry_at);
-    }
-    if (o->detail)
-        put_short(b, o->detail);
+    pp_buf_u8(b, (uint8_t)flags);
+#define X(member, type, shown, place, stored, bson) \
+    if (PP_STORED_##stored & with)                  \
+        PUT_##type(o->member);
+    PP_OUTCOME_FIELDS(X)
+#undef X
 }
 
-enum pp_err pp_unpack_outcome(const void *p, size_t n, struct pp_arena *a, struct pp_outcome *o)
+enum pp_err pp_unpack_outcome(struct pp_reader r, struct pp_arena *a, struct pp_outcome *o)
 {
     *o = (struct pp_outcome){.kind = PP_OUTCOME_OPEN};
-    if (n == 0)
+    if (r.n == 0)
         return PP_OK;
-    struct source from = {.r = {.p = p, .n = n}, .a = a};
-    struct pp_reader *r = &from.r;
-    o->kind = (enum pp_outcome_kind)pp_read_u8(r);
-    uint8_t flags = pp_read_u8(r);
-    o->code = pp_read_u16(r);
-    o->attempts = pp_read_u32(r);
-    o->ms = pp_read_u32(r);
-    if (has_object(o->kind)) {
-        get_object(r, &o->object);
-        o->fetched_at = (int64_t)pp_read_u64(r);
-    } else {
-        o->retry_at = (int64_t)pp_read_u64(r);
-    }
-    if (flags & HAS_DETAIL)
-        o->detail = get_short(&from);
-    r->failed |= o->kind >= PP_OUTCOME_COUNT;
+    struct source from = {.r = r, .a = a};
+    o->kind = (enum pp_outcome_kind)pp_read_u8(&from.r);
+    unsigned with = stored_with(o->kind, pp_read_u8(&from.r));
+#define X(member, type, shown, place, stored, bson) \
+    if (PP_STORED_##stored & with)                  \
+        GET_##type(o->member);
+    PP_OUTCOME_FIELDS(X)
+#undef X
+    from.r.failed |= o->kind >= PP_OUTCOME_COUNT;
     return ended(&from);
 }
 
-uint16_t pp_packed_code(const void *p, size_t n)
+uint16_t pp_packed_code(struct pp_reader r)
 {
-    const uint8_t *b = p;
-    if (n < 4 || (b[0] != PP_OUTCOME_SKIPPED && b[0] != PP_OUTCOME_FAILED))
-        return 0;
-    return (uint16_t)(b[2] | b[3] << 8);
+    enum pp_outcome_kind kind = (enum pp_outcome_kind)pp_read_u8(&r);
+    pp_read_u8(&r); /* flags */
+    uint16_t code = pp_read_u16(&r);
+    return r.failed || !pp_outcome_has_code(kind) ? 0 : code;
 }
 
-static void put_known(struct pp_buf *b, const struct pp_object *o, int64_t fetched_at, const char *etag,
-                      const char *modified)
+int64_t pp_packed_sha(const uint8_t *sha256)
 {
-    if (o->type) {
-        put_object(b, o);
-        pp_buf_u64(b, (uint64_t)fetched_at);
+    int64_t v;
+    memcpy(&v, sha256, sizeof v);
+    return v;
+}
+
+static uint8_t known_flags(const struct pp_known *k)
+{
+    return (uint8_t)((k->object.type ? HAS_OBJECT : 0) | (k->etag ? HAS_ETAG : 0) |
+                     (k->last_modified ? HAS_MODIFIED : 0));
+}
+
+static void put_known(struct pp_buf *b, const struct pp_known *k)
+{
+    if (k->object.type) {
+        put_object(b, &k->object);
+        pp_buf_u64(b, (uint64_t)k->fetched_at);
     }
-    if (etag)
-        put_short(b, etag);
-    if (modified)
-        put_short(b, modified);
-}
-
-static uint8_t known_flags(const struct pp_object *o, const char *etag, const char *modified)
-{
-    return (uint8_t)((o->type ? HAS_OBJECT : 0) | (etag ? HAS_ETAG : 0) | (modified ? HAS_MODIFIED : 0));
+    if (k->etag)
+        put_text(b, k->etag);
+    if (k->last_modified)
+        put_text(b, k->last_modified);
 }
 
 static void get_known(struct source *from, uint8_t flags, struct pp_known *k)
 {
     if (flags & HAS_OBJECT) {
-        get_object(&from->r, &k->object);
+        get_object(from, &k->object);
         k->fetched_at = (int64_t)pp_read_u64(&from->r);
     }
     if (flags & HAS_ETAG)
-        k->etag = get_short(from);
+        get_text(from, &k->etag);
     if (flags & HAS_MODIFIED)
-        k->last_modified = get_short(from);
+        get_text(from, &k->last_modified);
 }
 
 void pp_pack_photo(struct pp_buf *b, const struct pp_photo *p)
 {
-    uint8_t flags = known_flags(&p->object, p->etag, p->last_modified);
+    const struct pp_known known = {p->object, p->fetched_at, p->etag, p->last_modified};
+    uint8_t flags = known_flags(&known);
     if (p->fail_code)
         flags |= HAS_FAILURE;
     if (p->fail_code && p->fail_detail)
         flags |= HAS_DETAIL;
     pp_buf_u8(b, flags);
-    put_known(b, &p->object, p->fetched_at, p->etag, p->last_modified);
+    put_known(b, &known);
     if (flags & HAS_FAILURE) {
         pp_buf_u16(b, p->fail_code);
         pp_buf_u16(b, p->fail_streak);
         pp_buf_u16(b, p->skips);
         pp_buf_u64(b, (uint64_t)p->failed_at);
         if (p->fail_detail)
-            put_short(b, p->fail_detail);
+            put_text(b, p->fail_detail);
     }
 }
 
-enum pp_err pp_unpack_photo(const void *p, size_t n, struct pp_arena *a, struct pp_photo *photo)
+enum pp_err pp_unpack_photo(struct pp_reader r, struct pp_arena *a, struct pp_photo *photo)
 {
     *photo = (struct pp_photo){0};
-    if (n == 0)
+    if (r.n == 0)
         return PP_OK;
-    struct source from = {.r = {.p = p, .n = n}, .a = a};
-    struct pp_reader *r = &from.r;
+    struct source from = {.r = r, .a = a};
     struct pp_known k = {0};
-    uint8_t flags = pp_read_u8(r);
+    uint8_t flags = pp_read_u8(&from.r);
     get_known(&from, flags, &k);
     photo->found = true;
     photo->object = k.object;
@@ -185,33 +203,32 @@ enum pp_err pp_unpack_photo(const void *p, size_t n, struct pp_arena *a, struct 
     photo->etag = k.etag;
     photo->last_modified = k.last_modified;
     if (flags & HAS_FAILURE) {
-        photo->fail_code = pp_read_u16(r);
-        photo->fail_streak = pp_read_u16(r);
-        photo->skips = pp_read_u16(r);
-        photo->failed_at = (int64_t)pp_read_u64(r);
+        photo->fail_code = pp_read_u16(&from.r);
+        photo->fail_streak = pp_read_u16(&from.r);
+        photo->skips = pp_read_u16(&from.r);
+        photo->failed_at = (int64_t)pp_read_u64(&from.r);
         if (flags & HAS_DETAIL)
-            photo->fail_detail = get_short(&from);
+            get_text(&from, &photo->fail_detail);
     }
     return ended(&from);
 }
 
 void pp_pack_known(struct pp_buf *b, const struct pp_known *k)
 {
-    uint8_t flags = known_flags(&k->object, k->etag, k->last_modified);
+    uint8_t flags = known_flags(k);
     if (!flags)
         return;
     pp_buf_u8(b, flags);
-    put_known(b, &k->object, k->fetched_at, k->etag, k->last_modified);
+    put_known(b, k);
 }
 
-enum pp_err pp_unpack_known(const void *p, size_t n, struct pp_arena *a, struct pp_known *k)
+enum pp_err pp_unpack_known(struct pp_reader r, struct pp_arena *a, struct pp_known *k)
 {
     *k = (struct pp_known){0};
-    if (n == 0)
+    if (r.n == 0)
         return PP_OK;
-    struct source from = {.r = {.p = p, .n = n}, .a = a};
-    struct pp_reader *r = &from.r;
-    uint8_t flags = pp_read_u8(r);
+    struct source from = {.r = r, .a = a};
+    uint8_t flags = pp_read_u8(&from.r);
     get_known(&from, flags, k);
     return ended(&from);
 }

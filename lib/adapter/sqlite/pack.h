@@ -1,32 +1,38 @@
-/* pack.h: outcomes, photo records and what a task knows, as compact blobs.
+/* pack.h: packs outcomes, photo records, and the validators that a task knows into compact
+ * blobs.
  *
- * Little endian (base/buf.h), first byte says what follows, so that a later version can add to the end:
- * readers stop where their knowledge ends. */
+ * Numbers are little endian (base/buf.h). The first bytes say which fields follow. A later
+ * version appends fields, and an older reader ignores them. */
 #ifndef PP_ADAPTER_SQLITE_PACK_H
 #define PP_ADAPTER_SQLITE_PACK_H
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "photopool/task.h"
+#include "photopool/task_rules.h"
 
-/* Appends. The first byte of an outcome is its kind: queries look at it. */
+/* Appends an outcome. Its first byte is its kind: queries use it. */
 void pp_pack_outcome(struct pp_buf *b, const struct pp_outcome *o);
-/* PP_ECORRUPT: the blob is damaged; PP_ENOMEM: the arena is full. n == 0 is an OPEN outcome. */
-enum pp_err pp_unpack_outcome(const void *p, size_t n, struct pp_arena *a, struct pp_outcome *o);
-/* The code of a packed SKIPPED or FAILED outcome; 0 of others. */
-uint16_t pp_packed_code(const void *p, size_t n);
+/* Reads an outcome; an empty blob is OPEN. PP_ECORRUPT: damaged blob. PP_ENOMEM: the arena is
+ * full. */
+enum pp_err pp_unpack_outcome(struct pp_reader r, struct pp_arena *a, struct pp_outcome *o);
+/* Returns the code of a packed SKIPPED or FAILED outcome; 0 for other outcomes. */
+uint16_t pp_packed_code(struct pp_reader r);
 
+/* Returns the first 8 bytes of a hash, the key of index photos_sha. */
+int64_t pp_packed_sha(const uint8_t *sha256);
+
+/* Reads a photo's record; an empty blob is a photo without a record. */
 void pp_pack_photo(struct pp_buf *b, const struct pp_photo *p);
-enum pp_err pp_unpack_photo(const void *p, size_t n, struct pp_arena *a, struct pp_photo *photo);
+enum pp_err pp_unpack_photo(struct pp_reader r, struct pp_arena *a, struct pp_photo *photo);
 
-/* What a task brings along for a conditional request. */
+/* The stored object and validators that a task carries for a conditional request. */
 struct pp_known {
     struct pp_object object;
     int64_t fetched_at;
     const char *etag, *last_modified;
 };
-/* Appends nothing when nothing is known. */
+/* Appends the object and validators; appends nothing if none are known. */
 void pp_pack_known(struct pp_buf *b, const struct pp_known *k);
-enum pp_err pp_unpack_known(const void *p, size_t n, struct pp_arena *a, struct pp_known *k);
+enum pp_err pp_unpack_known(struct pp_reader r, struct pp_arena *a, struct pp_known *k);
 
 #endif

@@ -1,11 +1,14 @@
-/* plan.c: items become rows, their open photos tasks.
+/* plan.c: stores items as rows, and opens tasks for their open photos.
  *
- *   newest revision? -> same batch: repeated, nothing changes
- *   new revision: slots; answered photos are final, open ones open a task or join the one that is there (or
- * were stored meanwhile: final, too) nothing open: finished at once;   older revision still open: superseded,
- * after the new one has joined */
+ *   this batch planned the item before: repeated, nothing changes
+ *   else a new revision:
+ *     a slot for each photo: final if it has an outcome, or was stored since its look-up
+ *                            else it opens a task, or joins the one that is there
+ *     no slot is open: the item finishes at once
+ *     an older revision is open: superseded, after the new one has joined its tasks */
 #include <string.h>
 
+#include "base/check.h"
 #include "store.h"
 
 struct planning {
@@ -21,13 +24,7 @@ struct item_row {
     uint32_t left, with_bytes;
 };
 
-static void fail(struct pp_sw *w, enum pp_err err)
-{
-    if (w->db.err == PP_OK)
-        w->db.err = err;
-}
-
-/* Finds the newest revision; true when this batch has planned the item before. */
+/* Finds the newest revision. Returns true if this batch has planned the item before. */
 static bool find_revisions(struct pp_sw *w, struct planning *p, struct pp_plan_item *item, int64_t *newest)
 {
     bool repeated = false;
@@ -54,6 +51,7 @@ static void add_task(struct pp_sw *w, struct planning *p, const struct item_row 
 {
     const struct pp_plan_photo *f = &row->item->photos[idx];
     const struct pp_known known = {f->known, f->known_fetched_at, f->etag, f->last_modified};
+    pp_assert(f->tier < PP_QUEUE_SUSPECT, "a task opens in a tier that has no queue");
     pp_buf_reset(&w->buf);
     pp_pack_known(&w->buf, &known);
     pp_sq_run(&w->db, PP_Q_TASK_ADD, "iiibdidiidb", task, photo, p->client, &f->key, sizeof f->key, f->tier,
@@ -63,7 +61,7 @@ static void add_task(struct pp_sw *w, struct planning *p, const struct item_row 
     pp_sw_rows_add(w, &p->backlog, p->r->req.arena, p->r->client, f->tier, f->due_ms);
 }
 
-/* Of a photo that is there: its number, its task (0: none) and its record. */
+/* A photo's row: its number, its task (0: none) and its record. */
 struct photo_row {
     int64_t num, task;
     struct pp_photo record;
@@ -78,15 +76,13 @@ static void find_photo(struct pp_sw *w, const struct planning *p, const struct p
         return;
     photo->num = pp_sq_col(st, 0);
     photo->task = pp_sq_col(st, 1);
-    enum pp_err err = pp_unpack_photo(sqlite3_column_blob(st, 2), (size_t)sqlite3_column_bytes(st, 2),
-                                      &w->tmp, &photo->record);
+    pp_sq_fail(&w->db, pp_unpack_photo(pp_sq_bytes(st, 2), &w->tmp, &photo->record));
     pp_sq_done(st);
-    if (err != PP_OK)
-        fail(w, err);
 }
 
-/* A task of its own, or a place among those who wait for one that exists: OPEN. Or, stored since it was
- * looked up, its outcome. A photo never seen before gets the number of its first task. */
+/* Opens a task for the photo, or joins the existing one, and returns OPEN. If the photo was
+ * stored since its look-up, returns its outcome instead. A new photo gets the number of its
+ * first task. */
 static struct pp_outcome open_photo(struct pp_sw *w, struct planning *p, const struct item_row *row,
                                     uint32_t idx, int64_t domain)
 {
@@ -111,7 +107,8 @@ static struct pp_outcome open_photo(struct pp_sw *w, struct planning *p, const s
     return o;
 }
 
-/* One more import answered from the record. A URL that the item repeats counts once. */
+/* Counts one more import that was answered from the photo's record. A URL that the item repeats
+ * counts once. */
 static void count_skip(struct pp_sw *w, struct planning *p, const struct pp_plan_item *item, uint32_t idx)
 {
     const struct pp_plan_photo *f = &item->photos[idx];
@@ -136,7 +133,7 @@ static void add_slot(struct pp_sw *w, struct planning *p, struct item_row *row, 
     struct pp_outcome o = f->outcome;
     if (o.kind == PP_OUTCOME_OPEN && p->batch->cancelled)
         o = (struct pp_outcome){.kind = PP_OUTCOME_CANCELLED};
-    int64_t domain = f->domain && *f->domain ? pp_name_add(&w->names, &w->db, PP_NAME_DOMAIN, f->domain) : 0;
+    int64_t domain = f->domain && *f->domain ? pp_sq_name_add(&w->names, PP_NAME_DOMAIN, f->domain) : 0;
     if (o.kind == PP_OUTCOME_OPEN)
         o = open_photo(w, p, row, idx, domain);
     pp_buf_reset(&w->buf);
@@ -145,7 +142,7 @@ static void add_slot(struct pp_sw *w, struct planning *p, struct item_row *row, 
     pp_sq_run(&w->db, PP_Q_SLOT_ADD, "idbibb", row->num, (int)idx, &f->key, sizeof f->key, domain,
               f->url ? f->url : "", (size_t)f->url_n, w->buf.n ? w->buf.p : NULL, w->buf.n);
     pp_sw_count_photo(w, p->batch, o.kind, o.code, true);
-    row->with_bytes += o.kind == PP_OUTCOME_STORED || o.kind == PP_OUTCOME_UNCHANGED;
+    row->with_bytes += pp_outcome_has_bytes(o.kind);
     row->left += o.kind == PP_OUTCOME_OPEN;
     if (o.kind == PP_OUTCOME_SKIPPED && !p->batch->cancelled)
         count_skip(w, p, row->item, idx);
@@ -157,7 +154,9 @@ static void add_item(struct pp_sw *w, struct planning *p, struct pp_plan_item *i
     struct pp_sw_batch *b = p->batch;
     for (uint32_t i = 0; i < item->n_photos && w->db.err == PP_OK; i++)
         add_slot(w, p, &row, i);
-    enum pp_item_status status = pp_item_end(item->n_photos, row.with_bytes);
+    pp_assert(row.left + row.with_bytes <= item->n_photos, "an item has more slots than photos");
+    pp_assert(!b->cancelled || row.left == 0, "an item of a cancelled batch has an open photo");
+    enum pp_item_status status = pp_item_status(item->n_photos, row.with_bytes);
     if (b->cancelled)
         status = PP_ITEM_CANCELLED;
     else if (row.left)
@@ -177,7 +176,7 @@ static void add_item(struct pp_sw *w, struct planning *p, struct pp_plan_item *i
 static bool find_batch(struct pp_sw *w, struct planning *p)
 {
     const struct pp_store_plan *r = p->r;
-    p->client = pp_name_add(&w->names, &w->db, PP_NAME_CLIENT, r->client);
+    p->client = pp_sq_name_add(&w->names, PP_NAME_CLIENT, r->client);
     p->batch = pp_sw_batch_id(w, r->batch_id);
     if (!p->batch && w->db.err == PP_OK)
         p->batch = pp_sw_batch_add(w, r->batch_id, p->client);

@@ -1,17 +1,18 @@
-/* schema.h: the tables of the task store and every query on them, by name.
+/* schema.h: the tables of the task store, and every query on them by name.
  *
  * Invariants:
- *  - A name (client, domain, worker) is a row of `names`; everything else holds its number.
- *  - Numbers of batches, items and tasks, and `seq`, come from one counter that never goes back (`state.mark`
- *    is above all that were ever used), so that none means two things, whatever was deleted.
- *  - A task exists as long as photos.task points at it, and only then. A photo's row stays for ever: it is in
- *    the order of planning, so that what is settled together lies together.
- *  - A task's first waiter is in its row (item, idx), further ones in `waiters`. item NULL: nobody waits any
- *    more; that is so only of claimed tasks.
- *  - slots.outcome NULL is an open photo; items.seq 0 an open item. `state.last` is the highest seq given.
+ *  - A name (client, domain, worker) is a row of `names`; other tables hold its number.
+ *  - One counter gives the numbers of batches, items and tasks, and seq. It never goes back, and
+ *    `state.mark` is above every number given, so no number is used twice, even after deletes.
+ *  - A task exists exactly while photos.task refers to it. A photo's row is never deleted. Rows are
+ *    in the order of planning, so photos that are settled together lie together.
+ *  - A task's first waiter is in its own row (item, idx), further waiters are in `waiters`. item
+ *    NULL: no waiter is left; only a claimed task may have none.
+ *  - slots.outcome is NULL for an open photo, items.seq is 0 for an open item. `state.last` is the
+ *    highest seq given.
  *
- * To change the schema, append a step to pp_store_schema (never edit one that was released). README.md says
- * what each index serves. */
+ * To change the schema, append a step to pp_store_schema (never edit one that was released).
+ * README.md says what each index serves. */
 #ifndef PP_ADAPTER_SQLITE_SCHEMA_H
 #define PP_ADAPTER_SQLITE_SCHEMA_H
 
@@ -20,6 +21,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
 
 #define PP_SQ_TASK_COLUMNS \
     "t.num, t.key, t.epoch, t.attempts, t.tier, t.losses, t.always, t.domain, t.known, s.url"
+#define PP_SQ_HELD_COLUMNS "num, client, photo, item, idx, more, losses, tier, attempts, worker, epoch"
 #define PP_SQ_WAITING                                             \
     " FROM tasks t JOIN slots s ON s.item=t.item AND s.idx=t.idx" \
     " WHERE t.worker IS NULL AND t.client=?1 AND t.queue=?2 AND t.due<=?3 "
@@ -27,12 +29,14 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     "b.num, b.id, b.client, b.refresh, b.planned, b.cancelled, b.created, b.finished, b.items, b.photos," \
     " b.first_item, b.last_item, b.counts"
 
+#define PP_SQ_BATCH_NAMED PP_SQ_BATCH_COLUMNS ", n.name FROM batches b CROSS JOIN names n ON n.num=b.client"
+
 #define PP_SQ_ITEM_FIELDS                                                                                 \
     "i.num, n.name, i.item, i.revision, b.id, i.meta, i.status, i.created, i.finished, i.seq, i.client, " \
     "i.photos"
 #define PP_SQ_ITEM_NAMES   " JOIN names n ON n.num=i.client JOIN batches b ON b.num=i.batch"
 #define PP_SQ_ITEM_COLUMNS PP_SQ_ITEM_FIELDS " FROM items i" PP_SQ_ITEM_NAMES
-/* Through its index and no other, items first: in order of seq whosever they are. */
+/* Uses only the index items_outbox: finished items of all clients, in order of seq. */
 #define PP_SQ_ITEM_OUTBOX                                                                                 \
     PP_SQ_ITEM_FIELDS                                                                                     \
     " FROM items i INDEXED BY items_outbox CROSS JOIN names n ON n.num=i.client CROSS JOIN batches b ON " \
@@ -49,7 +53,8 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(NAME_ADD, "INSERT INTO names(num, kind, name) VALUES(?1, ?2, ?3)")                                     \
     X(NAME_LAST, "SELECT max(num) FROM names")                                                               \
     /* batches */                                                                                            \
-    X(BATCH_BY_ID, "SELECT " PP_SQ_BATCH_COLUMNS " FROM batches b WHERE b.id=?1")                            \
+    X(BATCH_BY_ID, "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id=?1")                                             \
+    X(BATCH_NUM, "SELECT num FROM batches WHERE id=?1")                                                      \
     X(BATCH_BY_NUM, "SELECT " PP_SQ_BATCH_COLUMNS " FROM batches b WHERE b.num=?1")                          \
     X(BATCH_ADD,                                                                                             \
       "INSERT INTO batches(num, id, client, refresh, planned, cancelled, state, created, finished,"          \
@@ -57,11 +62,11 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(BATCH_SET,                                                                                             \
       "UPDATE batches SET refresh=?2, planned=?3, cancelled=?4, state=?5, created=?6, finished=?7,"          \
       " items=?8, photos=?9, first_item=?10, last_item=?11, counts=?12 WHERE num=?1")                        \
-    X(BATCH_LIST, "SELECT " PP_SQ_BATCH_COLUMNS " FROM batches b"                                            \
-                  " WHERE b.id<?1 AND (?2=-1 OR b.state=?2) ORDER BY b.id DESC LIMIT ?3")                    \
-    X(BATCH_LIST_CLIENT, "SELECT " PP_SQ_BATCH_COLUMNS " FROM batches b"                                     \
-                         " WHERE b.id<?1 AND (?2=-1 OR b.state=?2) AND b.client=?4"                          \
-                         " ORDER BY b.id DESC LIMIT ?3")                                                     \
+    X(BATCH_LIST,                                                                                            \
+      "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id<?1 AND (?2=-1 OR b.state=?2) ORDER BY b.id DESC LIMIT ?3")    \
+    X(BATCH_LIST_CLIENT,                                                                                     \
+      "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id<?1 AND (?2=-1 OR b.state=?2) AND b.client=?4"                 \
+      " ORDER BY b.id DESC LIMIT ?3")                                                                        \
     X(BATCH_OLD, "SELECT num FROM batches WHERE finished>0 AND finished<?1 ORDER BY finished LIMIT 1")       \
     X(BATCH_DELETE, "DELETE FROM batches WHERE num=?1")                                                      \
     /* items and their slots */                                                                              \
@@ -97,7 +102,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(PHOTO_BY_SHA_CLIENT, "SELECT rec FROM photos WHERE sha=?1 AND client=?2")                              \
     X(PHOTO_STATE, "SELECT p.rec, t.num, t.worker, t.tier, t.losses, t.attempts, t.due"                      \
                    " FROM photos p LEFT JOIN tasks t ON t.num=p.task WHERE p.client=?1 AND p.key=?2")        \
-    /* tasks and who waits for them */                                                                       \
+    /* tasks and their waiters */                                                                            \
     X(TASK_ADD,                                                                                              \
       "INSERT INTO tasks(num, photo, client, key, queue, tier, due, epoch, attempts, losses, always,"        \
       " domain, item, idx, more, known)"                                                                     \
@@ -112,16 +117,17 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
                    " ORDER BY t.due LIMIT ?4")                                                               \
     X(TASK_DUE_OUT, "SELECT " PP_SQ_TASK_COLUMNS PP_SQ_WAITING "AND (t.key<?5 OR t.key>?6)"                  \
                     " ORDER BY t.due LIMIT ?4")                                                              \
-    X(TASK_CLAIM, "UPDATE tasks SET worker=?2, lease=?3, epoch=epoch+1, attempts=attempts+1 WHERE num=?1")   \
+    X(TASK_CLAIM, "UPDATE tasks SET worker=?2, lease=?3, epoch=epoch+1, attempts=attempts+1"                 \
+                  " WHERE num=?1 AND worker IS NULL")                                                        \
     X(TASK_NEXT,                                                                                             \
       "SELECT due FROM tasks WHERE worker IS NULL AND client=?1 AND queue=?2 ORDER BY due LIMIT 1")          \
-    X(TASK_HELD, "SELECT worker, epoch, photo, item, idx, more, losses FROM tasks WHERE num=?1")             \
+    X(TASK_HELD, "SELECT " PP_SQ_HELD_COLUMNS " FROM tasks WHERE num=?1")                                    \
     X(TASK_BACK, "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, tier=?3, due=?4, attempts=attempts-?5" \
                  " WHERE num=?1")                                                                            \
     X(TASK_RENEW, "UPDATE tasks SET lease=?2 WHERE worker=?1")                                               \
-    X(TASK_LAPSED, "SELECT num, client, photo, item, idx, more, losses, tier, attempts FROM tasks"           \
+    X(TASK_LAPSED, "SELECT " PP_SQ_HELD_COLUMNS " FROM tasks"                                                \
                    " WHERE worker IS NOT NULL AND lease<=?1 LIMIT ?2")                                       \
-    X(TASK_ORPHANED, "SELECT num, client, photo, item, idx, more, losses, tier, attempts FROM tasks"         \
+    X(TASK_ORPHANED, "SELECT " PP_SQ_HELD_COLUMNS " FROM tasks"                                              \
                      " WHERE worker IS NOT NULL AND worker<>?1 LIMIT ?2")                                    \
     X(TASK_LOST, "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, due=?3, losses=?4 WHERE num=?1")       \
     X(TASK_SCAN, "SELECT num, client, domain, worker, tier, due, queue, attempts FROM tasks WHERE num>?1"    \
@@ -134,7 +140,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(WAITER_ADD, "INSERT OR IGNORE INTO waiters(task, item, idx) VALUES(?1, ?2, ?3)")                       \
     X(WAITER_LIST, "SELECT item, idx FROM waiters WHERE task=?1 LIMIT ?2")                                   \
     X(WAITER_DROP, "DELETE FROM waiters WHERE task=?1 AND item=?2 AND idx=?3")                               \
-    /* what the API reads */                                                                                 \
+    /* for the API's reads */                                                                                \
     X(RESULTS, "SELECT " PP_SQ_ITEM_COLUMNS " WHERE i.batch=?1 AND i.seq>?2 AND i.seq>0"                     \
                " AND (?3=-1 OR i.status=?3) ORDER BY i.seq")                                                 \
     X(OUTBOX, "SELECT " PP_SQ_ITEM_OUTBOX " WHERE i.seq>?1 AND i.seq>0 ORDER BY i.seq LIMIT ?2")             \

@@ -1,7 +1,8 @@
-/* settings.c: clients' settings and learned routes. */
+/* settings.c: settings of clients, and learned routes. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "store.h"
 
 static void read_client(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_client *c)
@@ -52,14 +53,8 @@ enum pp_err pp_sr_clients(struct pp_sq_db *db, struct pp_store_clients *r)
     sqlite3_stmt *st =
         r->id ? pp_sq_bind(db, PP_Q_CLIENT_GET, "t", r->id)
               : pp_sq_bind(db, PP_Q_CLIENT_LIST, "ti", r->after ? r->after : "", (int64_t)limit + 1);
-    while (pp_sq_row(db, st)) {
-        if (r->n == limit) {
-            r->more = true;
-            break;
-        }
+    while (pp_sq_page(db, st, r->n, limit, &r->more))
         read_client(db, st, r->req.arena, &r->clients[r->n++]);
-    }
-    pp_sq_done(st);
     return db->err;
 }
 
@@ -96,14 +91,8 @@ enum pp_err pp_sr_routes(struct pp_sq_db *db, struct pp_store_routes *r)
     sqlite3_stmt *st = r->client ? pp_sq_bind(db, PP_Q_ROUTE_LIST_CLIENT, "tttit", client, domain, r->domain,
                                               want, r->client)
                                  : pp_sq_bind(db, PP_Q_ROUTE_LIST, "ttti", client, domain, r->domain, want);
-    while (pp_sq_row(db, st)) {
-        if (r->n == r->limit) {
-            r->more = true;
-            break;
-        }
+    while (pp_sq_page(db, st, r->n, r->limit, &r->more))
         read_route(db, st, r->req.arena, &r->rows[r->n++]);
-    }
-    pp_sq_done(st);
     return db->err;
 }
 
@@ -111,6 +100,7 @@ enum pp_err pp_sw_save_routes(struct pp_sw *w, struct pp_store_save_routes *r)
 {
     for (size_t i = 0; i < r->n && w->db.err == PP_OK; i++) {
         const struct pp_route_row *row = &r->rows[i];
+        pp_assert(row->tier < PP_QUEUE_SUSPECT, "a route leads to a tier that has no queue");
         pp_sq_run(&w->db, PP_Q_ROUTE_PUT, "ttdiffii", row->client, row->domain, row->tier, row->tier_ms,
                   row->weight_sum, row->value_sum, (int64_t)row->samples, row->updated_at);
     }

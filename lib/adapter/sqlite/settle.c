@@ -1,69 +1,76 @@
-/* settle.c: what a worker says about the tasks it has claimed.
+/* settle.c: ends claims when the worker settles them, or when they lapse because the worker went
+ * silent. Also renews leases.
  *
- * Each is a compare-and-set on (task, worker, epoch); one that does not match is stale and changes nothing. A
- * FINAL one goes to the photo's record, to every waiting slot, and deletes the task, in one transaction. */
-#include <string.h>
-
+ * A settlement is a compare-and-set on (task, worker, epoch). A settlement that does not match is
+ * stale and changes nothing. A FINAL settlement writes the photo's record and every waiting slot,
+ * and deletes the task, in one transaction. Only end_claim() changes a task's state, by the table
+ * of photopool/task_rules.h. */
+#include "base/check.h"
 #include "store.h"
 
-/* A claimed task as settling needs it. */
+/* A claimed task, from a row of PP_SQ_HELD_COLUMNS. */
 struct held {
-    int64_t num, photo, item, idx; /* item 0: nobody waits */
+    int64_t num, client, photo, item, idx; /* item 0: no item waits */
     bool more;
-    uint8_t losses;
+    uint8_t losses, tier;
+    uint32_t attempts, epoch;
+    int64_t worker; /* 0: not claimed */
 };
 
-static bool read_held(struct pp_sw *w, const struct pp_settlement *s, int64_t worker, struct held *h)
+static struct held read_held(sqlite3_stmt *st)
 {
-    *h = (struct held){.num = (int64_t)s->task->handle};
-    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_TASK_HELD, "i", h->num);
-    if (!pp_sq_row(&w->db, st))
-        return false;
-    bool ours = pp_sq_col(st, 0) == worker && pp_sq_col(st, 1) == (int64_t)s->task->epoch;
-    h->photo = pp_sq_col(st, 2);
-    h->item = pp_sq_col(st, 3);
-    h->idx = pp_sq_col(st, 4);
-    h->more = pp_sq_col(st, 5);
-    h->losses = (uint8_t)pp_sq_col(st, 6);
-    pp_sq_done(st);
-    return ours;
+    return (struct held){.num = pp_sq_col(st, 0),
+                         .client = pp_sq_col(st, 1),
+                         .photo = pp_sq_col(st, 2),
+                         .item = pp_sq_col(st, 3),
+                         .idx = pp_sq_col(st, 4),
+                         .more = pp_sq_col(st, 5),
+                         .losses = (uint8_t)pp_sq_col(st, 6),
+                         .tier = (uint8_t)pp_sq_col(st, 7),
+                         .attempts = (uint32_t)pp_sq_col(st, 8),
+                         .worker = pp_sq_col(st, 9),
+                         .epoch = (uint32_t)pp_sq_col(st, 10)};
 }
 
-static bool has_bytes(const struct pp_outcome *o)
+/* Ends the claim with `event`, and returns the task's new state. A task that no item waits for
+ * is cancelled instead of returning to waiting. */
+static enum pp_task_state end_claim(struct pp_sw *w, const struct held *h, enum pp_task_event event,
+                                    uint8_t queue)
 {
-    return o->kind == PP_OUTCOME_STORED || o->kind == PP_OUTCOME_UNCHANGED;
+    if (!h->item && pp_task_next(PP_TASK_CLAIMED, event) == PP_TASK_WAITING)
+        event = PP_EVENT_CANCEL;
+    return pp_sw_task_event(w, PP_TASK_CLAIMED, event, queue);
 }
 
-/* First 8 bytes of the hash, as the index has it. */
-int64_t pp_sq_sha(const uint8_t *sha256)
+/* Deletes a task without giving its photo an outcome; the photo's record stays. */
+static void drop_task(struct pp_sw *w, const struct held *h)
 {
-    int64_t v;
-    memcpy(&v, sha256, sizeof v);
-    return v;
+    pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", h->num);
+    pp_sq_run(&w->db, PP_Q_PHOTO_FREE, "i", h->photo);
 }
+
+/* --- settle --- */
 
 static void write_photo(struct pp_sw *w, const struct held *h, const struct pp_photo *photo)
 {
     pp_buf_reset(&w->buf);
     pp_pack_photo(&w->buf, photo);
     if (photo->object.type)
-        pp_sq_run(&w->db, PP_Q_PHOTO_SET, "iib", h->photo, pp_sq_sha(photo->object.sha256), w->buf.p,
+        pp_sq_run(&w->db, PP_Q_PHOTO_SET, "iib", h->photo, pp_packed_sha(photo->object.sha256), w->buf.p,
                   w->buf.n);
     else
         pp_sq_run(&w->db, PP_Q_PHOTO_SET, "inb", h->photo, w->buf.p, w->buf.n);
 }
 
-/* One more import that ended in a failure that the ladder counts; what was stored before stays. */
+/* Adds one failure to the photo's ladder. The record keeps the stored object. */
 static void climb(struct pp_sw *w, const struct held *h, const struct pp_outcome *o, int64_t now_ms)
 {
     struct pp_photo photo = {0};
+    pp_assert(o->kind == PP_OUTCOME_FAILED && o->code, "the ladder counts what is no failure");
     sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_PHOTO_REC, "i", h->photo);
     if (pp_sq_row(&w->db, st)) {
-        enum pp_err err =
-            pp_unpack_photo(sqlite3_column_blob(st, 0), (size_t)sqlite3_column_bytes(st, 0), &w->tmp, &photo);
+        pp_sq_fail(&w->db, pp_unpack_photo(pp_sq_bytes(st, 0), &w->tmp, &photo));
         pp_sq_done(st);
-        if (err != PP_OK)
-            w->db.err = err;
     }
     photo.fail_streak += photo.fail_streak < UINT16_MAX;
     photo.fail_code = o->code;
@@ -76,7 +83,9 @@ static void climb(struct pp_sw *w, const struct held *h, const struct pp_outcome
 static void settle_final(struct pp_sw *w, const struct held *h, const struct pp_settlement *s, int64_t now_ms)
 {
     const struct pp_outcome *o = &s->outcome;
-    if (has_bytes(o)) {
+    pp_assert(s->kind == PP_SETTLE_FINAL, "a task ends by a settlement that is not final");
+    pp_assert(!pp_outcome_has_bytes(o->kind) || o->object.type != 0, "a settlement with bytes has no object");
+    if (pp_outcome_has_bytes(o->kind)) {
         const struct pp_photo photo = {.object = o->object,
                                        .fetched_at = o->fetched_at,
                                        .etag = s->etag,
@@ -89,25 +98,22 @@ static void settle_final(struct pp_sw *w, const struct held *h, const struct pp_
     }
     pp_sw_task_settle(w, h->num, h->item, h->idx, h->more, o, now_ms);
     pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", h->num);
-    pp_sw_claimed(w, -1);
 }
 
-/* Back to waiting; with nobody left who wants it, gone. */
-static void give_back(struct pp_sw *w, const struct held *h, const struct pp_settlement *s)
+static void settle_one(struct pp_sw *w, const struct held *h, const struct pp_settlement *s, int64_t now_ms)
 {
-    pp_sw_claimed(w, -1);
-    if (!h->item) {
-        pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", h->num);
-        pp_sq_run(&w->db, PP_Q_PHOTO_FREE, "i", h->photo);
-        return;
+    uint8_t queue = pp_queue_of(s->tier, h->losses);
+    switch (end_claim(w, h, pp_settlement_event(s), queue)) {
+    case PP_TASK_WAITING:
+        pp_sq_run(&w->db, PP_Q_TASK_BACK, "iddid", h->num, queue, s->tier, s->due_ms,
+                  s->kind == PP_SETTLE_RELEASE);
+        break;
+    case PP_TASK_CANCELLED: drop_task(w, h); break;
+    default: settle_final(w, h, s, now_ms); break;
     }
-    uint8_t queue = h->losses >= 2 ? PP_QUEUE_SUSPECT : s->tier;
-    pp_sq_run(&w->db, PP_Q_TASK_BACK, "iddid", h->num, queue, s->tier, s->due_ms,
-              s->kind == PP_SETTLE_RELEASE);
-    pp_sw_waiting(w, queue, 1);
 }
 
-/* The batches that this call has moved. */
+/* Lists the batches that this call has changed. */
 static void report(struct pp_sw *w, struct pp_store_settle *r)
 {
     size_t n = 0;
@@ -119,43 +125,105 @@ static void report(struct pp_sw *w, struct pp_store_settle *r)
         if (b->job != w->job)
             continue;
         struct pp_batch_delta *d = &r->batches[r->n_batches++];
-        *d = (struct pp_batch_delta){.batch_id = pp_arena_strdup(r->req.arena, b->id),
+        *d = (struct pp_batch_delta){.batch_id = pp_sq_copy(&w->db, r->req.arena, b->id),
                                      .photos = b->job_photos,
                                      .items = b->job_items,
                                      .finished = b->job_finished};
-        if (!d->batch_id && w->db.err == PP_OK)
-            w->db.err = PP_ENOMEM;
     }
+    pp_assert(!r->batches || r->n_batches == n, "the batches of an operation are not those counted");
     r->items_finished = w->items_finished;
 }
 
-static bool valid(const struct pp_store_settle *r)
+/* Reads the task of a settlement. False: this worker's claim has ended. */
+static bool find_held(struct pp_sw *w, const struct pp_settlement *s, int64_t worker, struct held *h)
 {
-    for (size_t i = 0; i < r->n; i++) {
-        const struct pp_settlement *s = &r->settlements[i];
-        if (s->kind == PP_SETTLE_FINAL ? !has_bytes(&s->outcome) && s->outcome.kind != PP_OUTCOME_FAILED
-                                       : s->tier >= PP_QUEUE_SUSPECT)
-            return false;
-    }
-    return true;
+    sqlite3_stmt *st = worker ? pp_sq_bind(&w->db, PP_Q_TASK_HELD, "i", (int64_t)s->task->handle) : NULL;
+    if (!pp_sq_row(&w->db, st))
+        return false;
+    *h = read_held(st);
+    pp_sq_done(st);
+    return h->worker == worker && h->epoch == s->task->epoch;
 }
 
 enum pp_err pp_sw_settle(struct pp_sw *w, struct pp_store_settle *r)
 {
-    if (!valid(r))
+    if (!pp_settlements_valid(r->settlements, r->n))
         return PP_EINVAL;
-    int64_t worker = pp_name_num(&w->names, &w->db, PP_NAME_WORKER, r->worker);
+    int64_t worker = pp_sq_name_num(&w->names, PP_NAME_WORKER, r->worker);
     for (size_t i = 0; i < r->n && w->db.err == PP_OK; i++) {
         struct pp_settlement *s = &r->settlements[i];
         struct held h;
-        s->stale = !worker || !read_held(w, s, worker, &h);
-        if (s->stale)
-            continue;
-        if (s->kind == PP_SETTLE_FINAL)
-            settle_final(w, &h, s, r->now_ms);
-        else
-            give_back(w, &h, s);
+        s->stale = !find_held(w, s, worker, &h);
+        if (!s->stale)
+            settle_one(w, &h, s, r->now_ms);
     }
     report(w, r);
+    return w->db.err;
+}
+
+/* --- leases --- */
+
+enum pp_err pp_sw_renew(struct pp_sw *w, struct pp_store_renew *r)
+{
+    int64_t worker = pp_sq_name_num(&w->names, PP_NAME_WORKER, r->worker);
+    r->n = 0;
+    if (worker)
+        r->n = (uint64_t)pp_sq_run(&w->db, PP_Q_TASK_RENEW, "ii", worker, r->now_ms + r->lease_ms);
+    return w->db.err;
+}
+
+static size_t find_lost(struct pp_sw *w, const struct pp_store_reap *r, struct held *lost, size_t room)
+{
+    sqlite3_stmt *st;
+    size_t n = 0;
+    if (r->alive) {
+        int64_t alive = pp_sq_name_num(&w->names, PP_NAME_WORKER, r->alive);
+        st = pp_sq_bind(&w->db, PP_Q_TASK_ORPHANED, "ii", alive, (int64_t)room);
+    } else {
+        st = pp_sq_bind(&w->db, PP_Q_TASK_LAPSED, "ii", r->now_ms, (int64_t)room);
+    }
+    while (n < room && pp_sq_row(&w->db, st))
+        lost[n++] = read_held(st);
+    pp_sq_done(st);
+    return n;
+}
+
+static void quarantine(struct pp_sw *w, const struct held *h, int64_t now_ms)
+{
+    const struct pp_outcome o = {
+        .kind = PP_OUTCOME_FAILED, .code = PP_CODE_QUARANTINED, .attempts = h->attempts};
+    pp_sw_task_settle(w, h->num, h->item, h->idx, h->more, &o, now_ms);
+    drop_task(w, h);
+}
+
+static void lose(struct pp_sw *w, struct pp_store_reap *r, struct pp_sw_rows *rows, const struct held *h)
+{
+    uint8_t losses = (uint8_t)(h->losses + 1), queue = pp_queue_of(h->tier, losses);
+    enum pp_task_state to = end_claim(w, h, pp_task_loss_event(losses), queue);
+    r->quarantined += to == PP_TASK_QUARANTINED;
+    r->lapsed += to != PP_TASK_QUARANTINED;
+    switch (to) {
+    case PP_TASK_QUARANTINED: quarantine(w, h, r->now_ms); break;
+    case PP_TASK_CANCELLED: drop_task(w, h); break;
+    default:
+        pp_sq_run(&w->db, PP_Q_TASK_LOST, "idid", h->num, queue, r->now_ms, losses);
+        pp_sw_rows_add(w, rows, r->req.arena, pp_sq_name_text(&w->names, h->client), queue, r->now_ms);
+        break;
+    }
+}
+
+enum pp_err pp_sw_reap(struct pp_sw *w, struct pp_store_reap *r)
+{
+    struct pp_sw_rows rows = {0};
+    size_t room = (size_t)w->claimed < r->limit ? (size_t)w->claimed : r->limit;
+    r->lapsed = r->quarantined = 0;
+    struct held *lost = pp_sq_array(&w->db, &w->tmp, room, sizeof *lost);
+    size_t n = lost ? find_lost(w, r, lost, room) : 0;
+    for (size_t i = 0; i < n && w->db.err == PP_OK; i++)
+        lose(w, r, &rows, &lost[i]);
+    pp_assert(w->db.err != PP_OK || r->lapsed + r->quarantined == n, "a lost claim is not counted once");
+    r->backlog = rows.rows;
+    r->n_backlog = rows.n;
+    r->items_finished = w->items_finished;
     return w->db.err;
 }

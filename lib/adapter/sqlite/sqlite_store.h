@@ -1,42 +1,51 @@
-/* sqlite_store.h: task store, ingest queue and delivery store in SQLite files, for one process on one
- * machine.
- *
- * README.md beside this file has the schema and what each index is for. */
+/* sqlite_store.h: the task store, ingest queue, delivery store and event log, each in its own
+ * SQLite file, for one process on one machine. README.md describes the schemas and what each
+ * index serves. */
 #ifndef PP_ADAPTER_SQLITE_STORE_H
 #define PP_ADAPTER_SQLITE_STORE_H
 
 #include <stddef.h>
 
 #include "photopool/port/delivery_store.h"
+#include "photopool/port/event_log.h"
 #include "photopool/port/ingest_queue.h"
 #include "photopool/port/task_store.h"
 #include "runtime/loop.h"
 
-/* Zeros are the defaults. */
+/* Options shared by the four stores below. 0 selects the default. */
 struct pp_sqlite_options {
-    size_t cache_bytes; /* of the writing connection; 16 MiB. Reading ones take an eighth each. */
-    size_t capacity;    /* requests waiting, at most; 4096 */
+    /* cache of the writer's connection, default 16 MiB; a reader's has an eighth of it */
+    size_t cache_bytes;
+    size_t capacity; /* most requests that may wait; default 4096 */
 };
 
-/* Opens (and where needed creates or migrates) the store at `path` for this process alone: `path`.lock is
- * held until close. `loop` is where requests are submitted and come back; it outlives the store. `o` may be
- * NULL. Blocks for the time of opening a file. PP_EBUSY: another process has it; PP_EMISMATCH: written by a
- * newer version; PP_ECORRUPT: not a database, or damaged; PP_EIO, PP_ENOSPC, PP_ENOMEM. A power cut may lose
- * the last moments: what was settled in them is fetched again. */
+/* Opens the store at `path`, creating or migrating it. The process holds `path`.lock until it
+ * closes the store. `loop` is the loop that submits requests and gets their answers; it must
+ * outlive the store. `o` may be NULL. Blocks while the file is opened. PP_EBUSY: another process
+ * has the store. PP_EMISMATCH: a newer version wrote it. PP_ECORRUPT: it is not a database, or
+ * damaged. PP_EIO, PP_ENOSPC, PP_ENOMEM. A power cut may lose the last writes; then the worker
+ * fetches photos again that these writes had settled. */
 pp_must_check enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path,
                                                     const struct pp_sqlite_options *o,
                                                     struct pp_task_store **out);
 
-/* The same for the ingest queue, in a file of its own so that accepting never waits for the store. An append
- * that is done survives a power cut; many appends share one fsync. */
+/* Opens the ingest queue. It has its own file, so that accepting a batch never waits for the
+ * store. A finished append survives a power cut; many appends share one fsync. */
 pp_must_check enum pp_err pp_sqlite_ingest_queue_open(struct pp_loop *loop, const char *path,
                                                       const struct pp_sqlite_options *o,
                                                       struct pp_ingest_queue **out);
 
-/* The same for cursors, deliveries and webhooks' endpoints. A power cut may lose the last saves: what they
- * say is then delivered again. Endpoints survive it. */
+/* Opens the delivery store: cursors, deliveries and endpoints of webhooks. A power cut may lose
+ * the last saves: their messages are delivered again. Endpoints survive it. */
 pp_must_check enum pp_err pp_sqlite_delivery_store_open(struct pp_loop *loop, const char *path,
                                                         const struct pp_sqlite_options *o,
                                                         struct pp_delivery_store **out);
+
+/* Opens the event log. A finished append survives a power cut; many appends share one fsync.
+ * append() never returns PP_ESTALE, and there is no begin(), because the file holds the numbers
+ * together with the events. watch() reports appends of this process, which is the only one. */
+pp_must_check enum pp_err pp_sqlite_event_log_open(struct pp_loop *loop, const char *path,
+                                                   const struct pp_sqlite_options *o,
+                                                   struct pp_event_log **out);
 
 #endif

@@ -1,83 +1,87 @@
-/* store.c: opening the store, carrying requests to its lanes and back. See store.h for the picture. */
-#include <stdatomic.h>
+/* store.c: the port of the task store, and the writer's transaction. store.h has a diagram. */
 #include <stdlib.h>
 
 #include "file.h"
 #include "store.h"
 
-#define NAME(name, type) OP_##name,
-enum { PP_SQ_OPS(NAME, NAME) OP_COUNT };
-#undef NAME
-#define NAME(name, type) #name,
-static const char *const op_names[OP_COUNT] = {PP_SQ_OPS(NAME, NAME)};
-#undef NAME
+#define X(name, type) OP_##name,
+enum { PP_STORE_OPS(X) OP_COUNT };
+#undef X
+#define X(name, type) #name,
+static const char *const op_names[OP_COUNT] = {PP_STORE_OPS(X)};
+#undef X
 
-struct store {
+struct task_store {
     struct pp_task_store base;
     struct pp_sq_file file;
     struct pp_sw w;
-    atomic_uint_fast64_t counts[OP_COUNT];
 };
 
-#define WRITE(name, type)                                          \
+#define X(name, type)                                              \
     static enum pp_err run_##name(void *state, struct pp_req *req) \
     {                                                              \
         pp_sw_start(state);                                        \
         return pp_sw_##name(state, (struct type *)req);            \
-    }
-#define READ(name, type)                                                            \
+    }                                                              \
+    PP_SQ_SUBMIT(pp_task_store, task_store, writer, name, type)
+PP_STORE_WRITES(X)
+#undef X
+#define X(name, type)                                                               \
     static enum pp_err run_##name(void *state, struct pp_req *req)                  \
     {                                                                               \
         return pp_sr_##name(&((struct pp_sq_conn *)state)->db, (struct type *)req); \
-    }
-PP_SQ_OPS(WRITE, READ)
-#undef WRITE
-#undef READ
+    }                                                                               \
+    PP_SQ_SUBMIT(pp_task_store, task_store, reader, name, type)
+PP_STORE_READS(X)
+#undef X
 
-/* --- on the loop --- */
+/* --- the writer's transaction --- */
 
-#define WRITE(name, type)                                                                \
-    static enum pp_err submit_##name(struct pp_task_store *s, struct type *r)            \
-    {                                                                                    \
-        struct store *x = (struct store *)s;                                             \
-        return pp_sq_submit(x->file.writer, &r->req, run_##name, &x->counts[OP_##name]); \
-    }
-#define READ(name, type)                                                                 \
-    static enum pp_err submit_##name(struct pp_task_store *s, struct type *r)            \
-    {                                                                                    \
-        struct store *x = (struct store *)s;                                             \
-        return pp_sq_submit(x->file.reader, &r->req, run_##name, &x->counts[OP_##name]); \
-    }
-PP_SQ_OPS(WRITE, READ)
-#undef WRITE
-#undef READ
+static void flush(void *state)
+{
+    pp_sw_batches_flush(state);
+    pp_sw_save_state(state);
+}
+
+static void rolled_back(void *state)
+{
+    struct pp_sw *w = state;
+    pp_sw_batches_clear(w);
+    pp_sq_names_clear(&w->names);
+    pp_sw_items_clear(w);
+    pp_sw_load_state(w);
+}
+
+static enum pp_err load(void *state)
+{
+    struct pp_sw *w = state;
+    w->group.flush = flush;
+    w->group.rolled_back = rolled_back;
+    w->names.db = &w->db;
+    return pp_sw_load(w);
+}
+
+/* --- the port --- */
 
 static bool roundtrips(struct pp_task_store *base, size_t i, const char **name, uint64_t *n)
 {
-    struct store *s = (struct store *)base;
-    if (i >= OP_COUNT)
-        return false;
-    *name = op_names[i];
-    *n = atomic_load_explicit(&s->counts[i], memory_order_relaxed);
-    return true;
-}
-
-static void store_free(struct store *s)
-{
-    pp_sq_file_close(&s->file);
-    pp_sw_fini(&s->w);
-    free(s);
+    return pp_sq_roundtrips(&((struct task_store *)base)->file, op_names, OP_COUNT, i, name, n);
 }
 
 static void close_store(struct pp_task_store *base)
 {
-    store_free((struct store *)base);
+    struct task_store *s = (struct task_store *)base;
+    pp_sq_file_close(&s->file);
+    pp_sw_batches_clear(&s->w);
+    pp_sq_names_clear(&s->w.names);
+    pp_sw_fini(&s->w);
+    free(s);
 }
 
 static const struct pp_task_store_ops ops = {
-#define OP(name, type) .name = submit_##name,
-    PP_SQ_OPS(OP, OP)
-#undef OP
+#define X(name, type) .name = submit_##name,
+    PP_STORE_OPS(X)
+#undef X
         .roundtrips = roundtrips,
     .close = close_store,
 };
@@ -93,14 +97,14 @@ enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path,
                                            .version = PP_STORE_VERSION,
                                            .cache_bytes = 16 << 20,
                                            .group = 64,
-                                           .load = pp_sw_load};
-    struct store *s = calloc(1, sizeof *s);
+                                           .load = load};
+    struct task_store *s = calloc(1, sizeof *s);
     if (!s)
         return PP_ENOMEM;
     s->base.ops = &ops;
     enum pp_err err = pp_sq_file_open(&s->file, &kind, loop, path, o, &s->w.group, &s->w.db);
     if (err != PP_OK) {
-        store_free(s);
+        close_store(&s->base);
         return err;
     }
     *out = &s->base;

@@ -1,36 +1,42 @@
-/* writer.c: the writing connection and its transaction: numbers, counts of tasks, what is dropped on
- * rollback.
+/* writer.c: the writer's counters (numbers given, tasks by queue), and the backlog rows of an
+ * operation.
  *
- * Numbers are recorded in blocks, ahead of their use, and a start skips what may have been given since the
- * last record that is on disk: a power cut can lose the newest commits, but never makes two things share a
- * number. */
+ * Numbers are recorded in blocks before their use, and a start skips the rest of the recorded
+ * block. So although a power cut may lose the newest commits, no number is given twice. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "store.h"
 
-enum { NUMBER_BLOCK = 1 << 20, COUNTS = PP_QUEUES + 1 };
+enum { NUMBER_BLOCK = 1 << 20 };
 
-static void load_state(struct pp_sw *w)
+void pp_sw_load_state(struct pp_sw *w)
 {
     memset(w->waiting, 0, sizeof w->waiting);
     w->claimed = w->mark = w->last_seq = 0;
+    w->state_dirty = false;
     sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_STATE_GET, "");
     if (!pp_sq_row(&w->db, st))
         return;
     w->mark = pp_sq_col(st, 0);
     w->last_seq = pp_sq_col(st, 2);
-    struct pp_reader r = {.p = sqlite3_column_blob(st, 1), .n = (size_t)sqlite3_column_bytes(st, 1)};
+    struct pp_reader r = pp_sq_bytes(st, 1);
     if (r.n) {
         w->claimed = (int64_t)pp_read_u64(&r);
         for (size_t i = 0; i < PP_QUEUES; i++)
             w->waiting[i] = (int64_t)pp_read_u64(&r);
     }
     pp_sq_done(st);
+    if (w->last_seq > w->mark)
+        pp_sq_fail(&w->db, PP_ECORRUPT);
 }
 
-static void save_state(struct pp_sw *w)
+void pp_sw_save_state(struct pp_sw *w)
 {
+    if (!w->state_dirty)
+        return;
+    pp_assert(w->last_seq < w->next, "a seq that is not one of the numbers given");
     pp_buf_reset(&w->buf);
     pp_buf_u64(&w->buf, (uint64_t)w->claimed);
     for (size_t i = 0; i < PP_QUEUES; i++)
@@ -39,51 +45,20 @@ static void save_state(struct pp_sw *w)
     w->state_dirty = false;
 }
 
-static void begin(void *state)
+enum pp_err pp_sw_load(struct pp_sw *w)
 {
-    pp_sq_begin(&((struct pp_sw *)state)->db, true);
-}
-
-static enum pp_err commit(void *state)
-{
-    struct pp_sw *w = state;
-    pp_sw_batches_flush(w);
-    if (w->state_dirty)
-        save_state(w);
-    pp_sq_commit(&w->db);
-    return w->db.err;
-}
-
-static void rollback(void *state)
-{
-    struct pp_sw *w = state;
-    pp_sq_rollback(&w->db);
-    pp_sw_batches_clear(w);
-    pp_names_clear(&w->names);
-    memset(w->items, 0, PP_SW_ITEMS * sizeof *w->items);
-    load_state(w);
-    w->db.err = PP_OK;
-    w->state_dirty = false;
-}
-
-enum pp_err pp_sw_load(void *state)
-{
-    struct pp_sw *w = state;
-    w->group = (struct pp_sq_group){begin, commit, rollback, NULL};
     pp_buf_init(&w->buf, 1 << 20);
     pp_arena_init(&w->tmp, 0);
     w->items = calloc(PP_SW_ITEMS, sizeof *w->items);
     if (!w->items)
         return PP_ENOMEM;
-    load_state(w);
+    pp_sw_load_state(w);
     w->next = w->mark ? w->mark + NUMBER_BLOCK : 1;
     return w->db.err;
 }
 
 void pp_sw_fini(struct pp_sw *w)
 {
-    pp_sw_batches_clear(w);
-    pp_names_clear(&w->names);
     pp_buf_fini(&w->buf);
     pp_arena_fini(&w->tmp);
     free(w->items);
@@ -102,12 +77,15 @@ int64_t pp_sw_next(struct pp_sw *w)
         w->mark = w->next + NUMBER_BLOCK;
         w->state_dirty = true;
     }
+    pp_assert(w->next < w->mark, "a number beyond the recorded block");
     return w->next++;
 }
 
 int64_t pp_sw_next_seq(struct pp_sw *w)
 {
-    w->last_seq = pp_sw_next(w);
+    int64_t seq = pp_sw_next(w);
+    pp_assert(seq > w->last_seq, "a seq is not above every earlier one");
+    w->last_seq = seq;
     w->state_dirty = true;
     return w->last_seq;
 }
@@ -118,8 +96,33 @@ void pp_sw_waiting(struct pp_sw *w, uint8_t queue, int by)
     w->state_dirty = true;
 }
 
-void pp_sw_claimed(struct pp_sw *w, int by)
+enum pp_task_state pp_sw_task_event(struct pp_sw *w, enum pp_task_state from, enum pp_task_event event,
+                                    uint8_t queue)
 {
-    w->claimed += by;
+    enum pp_task_state to = pp_task_after(from, event);
+    w->claimed += (to == PP_TASK_CLAIMED) - (from == PP_TASK_CLAIMED);
+    if (from == PP_TASK_WAITING || to == PP_TASK_WAITING)
+        pp_sw_waiting(w, queue, to == PP_TASK_WAITING ? 1 : -1);
     w->state_dirty = true;
+    return to;
+}
+
+void pp_sw_rows_add(struct pp_sw *w, struct pp_sw_rows *rows, struct pp_arena *a, const char *client,
+                    uint8_t queue, int64_t due_ms)
+{
+    for (size_t i = rows->n; i-- > 0;) {
+        struct pp_backlog_row *row = &rows->rows[i];
+        if (row->queue != queue || strcmp(row->client, client) != 0)
+            continue;
+        if (due_ms < row->due_ms)
+            row->due_ms = due_ms;
+        return;
+    }
+    struct pp_backlog_row *more = pp_sq_grow(&w->db, a, rows->rows, rows->n, &rows->cap, sizeof *more);
+    if (!more)
+        return;
+    rows->rows = more;
+    const char *copy = pp_sq_copy(&w->db, a, client);
+    if (copy)
+        rows->rows[rows->n++] = (struct pp_backlog_row){copy, queue, due_ms};
 }

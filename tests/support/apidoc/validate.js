@@ -1,13 +1,13 @@
-// validate.js: JSON Schema (2020-12) for tests, by npm's ajv, a line of JSON in, a line out, in order.
+// validate.js: JSON Schema (2020-12) for tests, by npm's ajv: a line of JSON in, a line out, in order.
 //
-//   {"document": NAME, "content": {...}}         a document that schemas are in; answer {}
-//   {"schema": "NAME#/json/pointer", "value": V} answer {"errors": null}, or a text that says what is wrong with V
+//   {"document": NAME, "content": {...}}         a document with schemas; answer {}
+//   {"schema": "NAME#/json/pointer", "value": V} answer {"errors": null}, or a text with V's errors
 "use strict";
 const Ajv = require("ajv/dist/2020");
 const addFormats = require("ajv-formats");
 const readline = require("readline");
 
-// Strict: a keyword that is none (a slip of the pen) and a format that is not known are errors.
+// Strict: an unknown keyword (a typing error) and an unknown format are errors.
 const ajv = new Ajv({ strict: true, allowUnionTypes: true, strictRequired: false, allErrors: false });
 addFormats(ajv);
 const compiled = new Map();
@@ -20,7 +20,7 @@ function validator(schema) {
 
 function answer(ask) {
   if (ask.document) {
-    // It is no schema itself, but has some in it: what it consists of is no slip of the pen.
+    // A document is no schema, but contains some: its own members are no unknown keywords.
     for (const key of Object.keys(ask.content)) if (!parts.has(key)) ajv.addKeyword(key), parts.add(key);
     ajv.addSchema(ask.content, ask.document, false, false);
     return {};

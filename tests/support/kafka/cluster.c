@@ -1,10 +1,10 @@
-/* cluster.c: the Kafka cluster in memory that librdkafka carries for tests, as a process.
+/* cluster.c: librdkafka's mock cluster of Kafka, in memory, as a process.
  *
- *   cluster TOPIC PARTITIONS     makes the topic, prints the addresses of its brokers, stays until its
- * standard input ends
+ *   cluster TOPIC PARTITIONS     makes the topic, prints its brokers' addresses,
+ *                              ends when its standard input ends
  *
- * A partition keeps its last 5 MB only: who wants all of it reads along. Messages are gone with the process.
- */
+ * A partition keeps its last 5 MB only: a consumer that wants everything reads while the test
+ * sends. The messages end with the process. */
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
-// server.js: s3rver, and in front of it what a real object store does and s3rver 3.7.1 does not: it checks the signatures of version 4
-// (by npm's aws4, which knows nothing of libcurl) and the bytes' hash, and no request sees another one half done: s3rver answers a PUT
-// before the bytes are in the file.
+// server.js: s3rver behind checks that a real object store makes and s3rver 3.7.1 does not: signatures of
+// version 4 (by npm's aws4, independent of libcurl) and the bytes' hash. No request sees another one half done:
+// s3rver alone answers a PUT before the bytes are in the file.
 //
-// Every request is read whole, judged, handed to s3rver when the one before is answered, and answered. See tests/support/s3rver.
+// It reads each request whole, checks it, and passes it to s3rver once the one before is answered. See
+// tests/support/s3rver.
 'use strict';
 
 const aws4 = require('aws4');
@@ -17,7 +18,7 @@ const S3rver = require('s3rver');
 
 const KEY = 'S3RVER'; // the only one that s3rver knows
 const SECRET = 'S3RVER/+secret';
-const TOKEN = 'session/+token='; // what a request may bring along as x-amz-security-token
+const TOKEN = 'session/+token='; // the x-amz-security-token that a request may have
 const BUCKETS = ['photos', 'other'];
 const BODY_MAX = 64 << 20;
 const SKEW_MS = 15 * 60 * 1000;
@@ -36,7 +37,7 @@ for (const name of ['createCipheriv', 'createDecipheriv']) {
     algorithm === 'des' ? real('aes-128-cbc', Buffer.concat([key, key]), Buffer.concat([iv, iv])) : real(algorithm, key, iv);
 }
 
-// [status, code, message] of what is wrong with a request; null: nothing.
+// [status, code, message] of a request's error; null: none.
 function refusal(req, body) {
   const auth = AUTHORIZATION.exec(req.headers.authorization || '');
   if (!auth) return [403, 'AccessDenied', 'Access Denied'];
@@ -87,7 +88,7 @@ function pathStyle(req) {
   return m ? `/${m[1]}${req.url}` : req.url;
 }
 
-// s3rver promises a byte of an empty object; others find that no range of it can be had.
+// s3rver answers a range of an empty object with one byte; other stores refuse every range of it.
 function isRangeOfNothing(res) {
   return res.statusCode === 206 && /\/0$/.test(res.headers['content-range'] || '');
 }
@@ -137,7 +138,7 @@ async function serve(port, req, res) {
   res.end(answer);
 }
 
-// In place of s3rver's own: whole, or not at all, and there when it is answered.
+// Replaces s3rver's own: an object is stored whole or not at all, before the answer.
 function makePutsWhole(store) {
   store.putObject = async ({ bucket, key, content, metadata }) => {
     const bytes = Buffer.isBuffer(content) ? content : await readWhole(content);
@@ -165,7 +166,7 @@ async function main() {
   const behind = await s3rver.run();
   s3rver.httpServer.keepAliveTimeout = 0; // never closes a connection that the next request is about to use
   const handler = (req, res) => serve(behind.port, req, res).catch(() => res.destroy());
-  const certificate = process.argv[2]; // the file to write it to; without one there is no TLS
+  const certificate = process.argv[2]; // the file for the certificate; without it there is no TLS
   const front = certificate ? https.createServer(makeCertificate(certificate), handler) : http.createServer(handler);
   front.keepAliveTimeout = 60000;
   const scheme = certificate ? 'https' : 'http';

@@ -1,5 +1,6 @@
-// verify.js: judges deliveries as a receiver does, by npm's standardwebhooks. A line {"secret", "headers", "body": base64} gets a line
-// {"ok": true, "id": of the verified JSON} or {"ok": false, "why"}.
+// verify.js: verifies deliveries as a receiver does, with npm's standardwebhooks. It answers a line
+// {"secret", "headers", "body": base64} with a line {"ok": true, "id": of the verified JSON} or
+// {"ok": false, "why"}.
 'use strict';
 
 const readline = require('readline');

@@ -1,10 +1,10 @@
-// client.js: WebSockets by npm's ws, as many as are wanted. A line of standard input is a command about one of them:
+// client.js: any number of WebSockets, by npm's ws. A line of standard input is a command for one of them:
 //
 //   {"id", "do": "open", "url", "options": those of ws}
 //   {"id", "do": "send" | "ping", "data", "options": {"mask", "fin", ...}}      {"id", "do": "close", "code", "reason"}
-//   {"id", "do": "write", "bytes": base64}      these bytes as they are, frames or not, with nothing of ws in between
+//   {"id", "do": "write", "bytes": base64}      sends these raw bytes, past ws
 //
-// and each of standard output says what has happened to one:
+// A line of standard output reports an event of one:
 //
 //   {"id", "what": "open" | "message", "text", "binary" | "ping" | "pong", "data" | "close", "code", "reason" | "error", "text"}
 //   {"id", "what": "refused", "status", "body"}      an answer that is no handshake
@@ -14,7 +14,7 @@ const readline = require('readline');
 const WebSocket = require('ws');
 
 const sockets = new Map();
-process.stdout.on('error', () => process.exit(0)); // who listens is gone
+process.stdout.on('error', () => process.exit(0)); // the reader is gone
 
 function say(id, what, more) {
   process.stdout.write(JSON.stringify({ id, what, ...more }) + '\n');

@@ -1,0 +1,27 @@
+/* scope.h: the scopes of API keys. A key may do what its set of scopes allows; no scope includes
+ * another. */
+#ifndef PHOTOPOOL_SCOPE_H
+#define PHOTOPOOL_SCOPE_H
+
+/* X(identifier, name in the configuration and in problems) */
+#define PP_SCOPE_TABLE(X) \
+    X(SUBMIT, "submit")   \
+    X(READ, "read")       \
+    X(ADMIN, "admin")
+
+enum pp_scope_bit {
+#define X(id, name) PP_SCOPE_BIT_##id,
+    PP_SCOPE_TABLE(X)
+#undef X
+        PP_SCOPE_COUNT
+};
+
+/* The members of a set; a set is an unsigned. */
+enum pp_scope {
+    PP_SCOPE_ANY = 0, /* the set of an endpoint that needs no scope */
+#define X(id, name) PP_SCOPE_##id = 1 << PP_SCOPE_BIT_##id,
+    PP_SCOPE_TABLE(X)
+#undef X
+};
+
+#endif

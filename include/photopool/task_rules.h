@@ -1,0 +1,180 @@
+/* task_rules.h: the rules of a task's life, each written once; stores, claiming, settling and the
+ * API use these functions. Pure; any thread.
+ *
+ *             CLAIM              SUCCEED KEEP FAIL QUARANTINE
+ *   WAITING ---------> CLAIMED ------------------------------> STORED UNCHANGED FAILED QUARANTINED
+ *    |   ^              |   |
+ *    |   '--------------'   '--- CANCEL ---> CANCELLED
+ *    |  RELEASE RETRY PROMOTE LAPSE              ^
+ *    '------------- CANCEL ----------------------'
+ *
+ * The table has every transition (rule I9); a new one is a new row. A store calls pp_task_after()
+ * for each change and writes it as a compare-and-set on the old state. States without a transition
+ * are terminal: the task's row is deleted, and its waiters have their outcome. */
+#ifndef PHOTOPOOL_TASK_RULES_H
+#define PHOTOPOOL_TASK_RULES_H
+
+#include "base/check.h"
+#include "photopool/code.h"
+#include "photopool/shared_constants.h"
+#include "photopool/task.h"
+
+/* --- states and transitions --- */
+
+#define PP_TASK_STATES(X)                                                     \
+    X(WAITING) /* the task waits for its due time and for a worker */         \
+    X(CLAIMED) /* a worker has claimed the task, with an epoch and a lease */ \
+    X(STORED)                                                                 \
+    X(UNCHANGED)                                                              \
+    X(FAILED)                                                                 \
+    X(CANCELLED)                                                              \
+    X(QUARANTINED)
+
+enum pp_task_state {
+#define X(id) PP_TASK_##id,
+    PP_TASK_STATES(X)
+#undef X
+        PP_TASK_STATE_COUNT
+};
+
+#define PP_TASK_EVENTS(X)                                                                 \
+    X(CLAIM)                                                                              \
+    X(RELEASE)    /* the worker hands the task back; this does not count as an attempt */ \
+    X(RETRY)      /* the task waits for another attempt */                                \
+    X(PROMOTE)    /* the task waits for an attempt in another tier */                     \
+    X(SUCCEED)    /* the worker has fetched the bytes */                                  \
+    X(KEEP)       /* the known bytes are still valid */                                   \
+    X(FAIL)       /* the attempt failed, and no other follows */                          \
+    X(LAPSE)      /* the lease ended before the worker settled or renewed it: a loss */   \
+    X(CANCEL)     /* its last waiter is gone */                                           \
+    X(QUARANTINE) /* its losses have reached PP_LOSSES_QUARANTINE */
+
+enum pp_task_event {
+#define X(id) PP_EVENT_##id,
+    PP_TASK_EVENTS(X)
+#undef X
+        PP_TASK_EVENT_COUNT
+};
+
+/* A transition: state before, event, state after. */
+#define PP_TASK_TRANSITIONS(X)    \
+    X(WAITING, CLAIM, CLAIMED)    \
+    X(WAITING, CANCEL, CANCELLED) \
+    X(CLAIMED, RELEASE, WAITING)  \
+    X(CLAIMED, RETRY, WAITING)    \
+    X(CLAIMED, PROMOTE, WAITING)  \
+    X(CLAIMED, LAPSE, WAITING)    \
+    X(CLAIMED, SUCCEED, STORED)   \
+    X(CLAIMED, KEEP, UNCHANGED)   \
+    X(CLAIMED, FAIL, FAILED)      \
+    X(CLAIMED, CANCEL, CANCELLED) \
+    X(CLAIMED, QUARANTINE, QUARANTINED)
+
+/* Returns the state after `event` in state `from`, or PP_TASK_STATE_COUNT if the table has no such
+ * transition. */
+static inline enum pp_task_state pp_task_next(enum pp_task_state from, enum pp_task_event event)
+{
+#define X(f, e, to)                                   \
+    if (from == PP_TASK_##f && event == PP_EVENT_##e) \
+        return PP_TASK_##to;
+    PP_TASK_TRANSITIONS(X)
+#undef X
+    return PP_TASK_STATE_COUNT;
+}
+
+/* Returns the state after an event that the caller knows to be legal in state `from`. */
+static inline enum pp_task_state pp_task_after(enum pp_task_state from, enum pp_task_event event)
+{
+    enum pp_task_state to = pp_task_next(from, event);
+    pp_assert(to != PP_TASK_STATE_COUNT, "a task changes as the table of transitions does not allow");
+    return to;
+}
+
+/* --- losses and queues --- */
+
+/* A loss is a claim whose lease lapsed. Losses are counted since the task was opened. */
+enum {
+    PP_LOSSES_SUSPECT = 2,   /* from here on the task is a suspect: a worker runs one at a time */
+    PP_LOSSES_QUARANTINE = 3 /* also lost while it ran as a suspect: the task probably kills workers */
+};
+
+static inline bool pp_task_suspect(uint32_t losses)
+{
+    return losses >= PP_LOSSES_SUSPECT;
+}
+
+/* Returns the queue in which a task of `tier` (below PP_QUEUE_SUSPECT) waits. */
+static inline uint8_t pp_queue_of(uint8_t tier, uint32_t losses)
+{
+    return pp_task_suspect(losses) ? PP_QUEUE_SUSPECT : tier;
+}
+
+/* Returns the event for a task that has now been lost `losses` times: LAPSE or QUARANTINE. */
+static inline enum pp_task_event pp_task_loss_event(uint32_t losses)
+{
+    return losses >= PP_LOSSES_QUARANTINE ? PP_EVENT_QUARANTINE : PP_EVENT_LAPSE;
+}
+
+/* Returns true if the attempt timed out (PROMOTE in code.h), so that the task goes to the next
+ * tier. */
+static inline bool pp_code_timed_out(uint16_t code)
+{
+    return pp_code_info(code)->retry == PP_PROMOTE;
+}
+
+/* --- items and settlements --- */
+
+/* Returns the final status of an item whose n photos are all terminal; with_bytes of them have an
+ * object. An item without photos is complete. */
+static inline enum pp_item_status pp_item_status(uint32_t n, uint32_t with_bytes)
+{
+    pp_assert(with_bytes <= n, "an item has more photos with bytes than photos");
+    if (with_bytes == n)
+        return PP_ITEM_COMPLETE;
+    return with_bytes == 0 ? PP_ITEM_FAILED : PP_ITEM_PARTIAL;
+}
+
+/* Returns the event of a settlement, or PP_TASK_EVENT_COUNT if the settlement is not valid; then
+ * the store answers PP_EINVAL and writes none of the settlements of the call. */
+static inline enum pp_task_event pp_settlement_event(const struct pp_settlement *s)
+{
+    if (s->kind == PP_SETTLE_FINAL) {
+        switch (s->outcome.kind) {
+        case PP_OUTCOME_STORED: return PP_EVENT_SUCCEED;
+        case PP_OUTCOME_UNCHANGED: return PP_EVENT_KEEP;
+        case PP_OUTCOME_FAILED: return PP_EVENT_FAIL;
+        default: return PP_TASK_EVENT_COUNT;
+        }
+    }
+    if (s->tier >= PP_QUEUE_SUSPECT)
+        return PP_TASK_EVENT_COUNT;
+    if (s->kind == PP_SETTLE_RELEASE)
+        return PP_EVENT_RELEASE;
+    return s->tier == s->task->tier ? PP_EVENT_RETRY : PP_EVENT_PROMOTE;
+}
+
+static inline bool pp_settlements_valid(const struct pp_settlement *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (pp_settlement_event(&s[i]) == PP_TASK_EVENT_COUNT)
+            return false;
+    return true;
+}
+
+/* Returns the outcome with which an OPEN photo without a task is planned. If its bytes were stored
+ * between its look-up and its planning (`record` is newer), it is UNCHANGED with the object of
+ * `record`, as if it had waited for the task that stored them. In all other cases, and whenever
+ * photo->always is set, it is OPEN. */
+static inline struct pp_outcome pp_plan_photo_late(const struct pp_plan_photo *photo,
+                                                   const struct pp_photo *record)
+{
+    struct pp_outcome o = {.kind = PP_OUTCOME_OPEN};
+    if (photo->always || record->object.type == 0 || record->fetched_at == photo->known_fetched_at)
+        return o;
+    o.kind = PP_OUTCOME_UNCHANGED;
+    o.object = record->object;
+    o.fetched_at = record->fetched_at;
+    return o;
+}
+
+#endif

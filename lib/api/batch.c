@@ -1,0 +1,133 @@
+/* batch.c: see batch.h. pp_batch_find() asks the store, then the queue, then the store again. The
+ * second request to the store finds a batch that was planned after the first, and so had left the
+ * queue. */
+#include "api/batch.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "format/batch.h"
+#include "format/ids.h"
+#include "pipeline/common/progress.h"
+
+static void ask_store(struct pp_call *call);
+
+static void on_planned(struct pp_call *call)
+{
+    struct pp_batch_find *f = call->state;
+
+    f->batch = f->store.batch;
+    f->on_found(call);
+}
+
+static void on_queued(struct pp_call *call)
+{
+    struct pp_batch_find *f = call->state;
+
+    f->batch = pp_batch_of_entry(&f->ingest.entry);
+    f->queued = true;
+    f->on_found(call);
+}
+
+static void on_not_queued(struct pp_call *call, enum pp_err err)
+{
+    struct pp_batch_find *f = call->state;
+
+    if (err != PP_ENOTFOUND) {
+        pp_call_error(call, err, "reading a batch from the ingest queue");
+        return;
+    }
+    f->again = true;
+    ask_store(call);
+}
+
+/* Asks the queue, even if the store does not work: a batch that is not planned yet is in the queue.
+ */
+static void on_not_planned(struct pp_call *call, enum pp_err err)
+{
+    struct pp_batch_find *f = call->state;
+
+    f->store_err = err;
+    call->on_error = on_not_queued;
+    PP_CALL_ASK(call, call->o->ingest, get, &f->ingest, "reading a batch", on_queued);
+}
+
+static void ask_store(struct pp_call *call)
+{
+    struct pp_batch_find *f = call->state;
+
+    call->on_error = f->again ? NULL : on_not_planned;
+    PP_CALL_ASK(call, call->o->store, batch, &f->store, "reading a batch", on_planned);
+}
+
+bool pp_batch_id_check(struct pp_call *call, const char *id)
+{
+    call->missing = pp_call_printf(call, "there is no batch %.40s", id);
+    return call->missing && (pp_batch_id_valid(id) || pp_call_not_found(call));
+}
+
+void pp_batch_find(struct pp_call *call, const char *id, void (*on_found)(struct pp_call *call))
+{
+    struct pp_batch_find *f = call->state;
+
+    pp_assert(f, "a batch is looked for before the call has a state");
+    if (!pp_batch_id_check(call, id))
+        return;
+    *f = (struct pp_batch_find){.on_found = on_found,
+                                .store = {.batch_id = id, .client = call->only_client},
+                                .ingest = {.batch_id = id, .client = call->only_client}};
+    ask_store(call);
+}
+
+struct pp_batch pp_batch_of_entry(const struct pp_ingest_entry *entry)
+{
+    return (struct pp_batch){.id = entry->batch_id,
+                             .client = entry->client,
+                             .state = entry->cancelled ? PP_BATCH_CANCELLED : PP_BATCH_ACCEPTED,
+                             .refresh = entry->refresh,
+                             .created_at = entry->created_at,
+                             .items_total = entry->n_items,
+                             .photos_total = entry->n_photos};
+}
+
+void pp_batch_put(struct pp_call *call, const struct pp_batch *batch)
+{
+    const struct pp_api_options *o = call->o;
+
+    pp_batch_write(&call->out, batch,
+                   pp_progress_of_batch(o->progress, batch, !o->params->sole_worker, pp_loop_now(o->loop)));
+}
+
+/* Adds the Location header. A replayed answer does not come with a batch id, so the id is read from
+ * its text, which begins {"batch_id":"b_...". */
+static void add_location(struct pp_call *call, const char *answer, size_t n)
+{
+    static const char lead[] = "{\"batch_id\":\"";
+    const size_t lead_n = sizeof(lead) - 1;
+    const char *id = n > lead_n && memcmp(answer, lead, lead_n) == 0 ? answer + lead_n : NULL;
+    const char *end = id ? memchr(id, '"', n - lead_n) : NULL;
+
+    if (end)
+        pp_call_header(call, "Location: /v1/batches/%.*s", (int)(end - id), id);
+}
+
+void pp_batch_posted(struct pp_acceptor_post *post)
+{
+    struct pp_call *call = post->data;
+    const struct pp_batch_parsed *parsed = &post->parsed;
+
+    switch (post->verdict) {
+    case PP_POST_REFUSED:
+        pp_call_problem_with(call, parsed->code, parsed->field, parsed->detail,
+                             parsed->code == PP_API_ALL_REJECTED ? "rejected" : NULL, parsed->rejected.p,
+                             parsed->rejected.n);
+        return;
+    case PP_POST_FAILED: pp_call_error(call, post->err, "accepting a batch"); return;
+    case PP_POST_NOTHING: pp_assert(false, "only a replay may have no items");
+    case PP_POST_REPLAYED: pp_call_header(call, "Idempotency-Replayed: true"); break;
+    case PP_POST_ACCEPTED: break;
+    }
+    add_location(call, post->answer, post->answer_n);
+    pp_buf_put(&call->out, post->answer, post->answer_n);
+    pp_call_json(call, 202);
+}

@@ -1,0 +1,226 @@
+/* batches.c: POST, GET, DELETE and list for /v1/batches. */
+#include "api/batch.h"
+#include "api/handler.h"
+#include "format/batch.h"
+#include "format/ids.h"
+#include "pipeline/accept/accept.h"
+
+/* --- POST --- */
+
+static void free_post(struct pp_call *call)
+{
+    pp_acceptor_post_fini(call->state);
+}
+
+/* Reads client and refresh from the query; an NDJSON request has them there. */
+static bool read_post_query(struct pp_call *call, struct pp_acceptor_post *post)
+{
+    const char *refresh = pp_call_param(call, "refresh");
+
+    if (!pp_call_param(call, "client"))
+        return pp_call_problem(call, PP_API_BAD_PARAMETER, "client", "NDJSON needs ?client=");
+    if (!pp_call_client(call, &post->client))
+        return false;
+    if (refresh && !pp_refresh_parse(refresh, &post->refresh))
+        return pp_call_problem(call, PP_API_BAD_PARAMETER, "refresh", "refresh is known, changed or always");
+    post->key_context = pp_call_printf(call, "ndjson %s %s", post->client, pp_refresh_name(post->refresh));
+    return post->key_context;
+}
+
+static bool read_post(struct pp_call *call, struct pp_acceptor_post *post)
+{
+    const struct pp_http_request *req = call->req;
+    bool ndjson = pp_content_type_is(req->content_type, "application/x-ndjson");
+
+    if (!ndjson && !pp_content_type_is(req->content_type, "application/json"))
+        return pp_call_problem(call, PP_API_UNSUPPORTED_MEDIA_TYPE, NULL,
+                               "this endpoint takes application/json or application/x-ndjson");
+    if (!pp_call_key(call))
+        return false;
+    post->body = (struct pp_batch_body){.p = req->body,
+                                        .n = req->body_n,
+                                        .ndjson = ndjson,
+                                        .max_items = call->o->params->max_items,
+                                        .max_photos = call->o->params->max_photos_per_item};
+    if (ndjson)
+        return read_post_query(call, post);
+    post->key_context = "json";
+    return call->n_params == 0 || pp_call_problem(call, PP_API_BAD_PARAMETER, call->params[0].name,
+                                                  "in a request with application/json the body has this");
+}
+
+void pp_api_post_batch(struct pp_call *call)
+{
+    struct pp_acceptor_post *post = pp_call_state(call, sizeof(*post));
+
+    if (!post)
+        return;
+    call->cleanup = free_post;
+    if (!read_post(call, post))
+        return;
+    post->key = call->req->idempotency_key;
+    post->only_client = call->only_client;
+    post->done = pp_batch_posted;
+    post->data = call;
+    pp_acceptor_post(call->api->acceptor, post);
+}
+
+/* --- GET, DELETE --- */
+
+static void on_batch_found(struct pp_call *call)
+{
+    pp_batch_put(call, &((struct pp_batch_find *)call->state)->batch);
+    pp_call_json(call, 200);
+}
+
+void pp_api_get_batch(struct pp_call *call)
+{
+    if (pp_call_state(call, sizeof(struct pp_batch_find)))
+        pp_batch_find(call, call->args[0], on_batch_found);
+}
+
+struct delete_state {
+    struct pp_batch_find find; /* the request that reads the cancelled batch for the answer */
+    struct pp_ingest_get queued;
+    struct pp_ingest_cancel mark;
+    struct pp_store_cancel cancel;
+};
+
+static void on_cancelled(struct pp_call *call)
+{
+    pp_batch_find(call, call->args[0], on_batch_found);
+}
+
+/* Cancels the batch in the store. `entry` is its entry in the queue; NULL: it has none. */
+static void cancel_in_store(struct pp_call *call, const struct pp_ingest_entry *entry)
+{
+    struct delete_state *s = call->state;
+
+    s->cancel.batch_id = call->args[0];
+    s->cancel.client = call->only_client;
+    s->cancel.now_ms = pp_loop_wall(call->o->loop);
+    if (entry) {
+        s->cancel.owner = entry->client;
+        s->cancel.refresh = entry->refresh;
+        s->cancel.created_at = entry->created_at;
+        s->cancel.items = entry->n_items;
+        s->cancel.photos = entry->n_photos;
+    }
+    PP_CALL_ASK(call, call->o->store, cancel, &s->cancel, "cancelling a batch", on_cancelled);
+}
+
+static void on_marked(struct pp_call *call)
+{
+    cancel_in_store(call, &((struct delete_state *)call->state)->queued.entry);
+}
+
+/* Cancels the batch in the store if the queue does not have it, because then all of it is in the
+ * store. */
+static void on_not_queued(struct pp_call *call, enum pp_err err)
+{
+    if (err == PP_ENOTFOUND)
+        cancel_in_store(call, NULL);
+    else
+        pp_call_error(call, err, "cancelling a batch in the ingest queue");
+}
+
+static void on_queued(struct pp_call *call)
+{
+    struct delete_state *s = call->state;
+
+    s->mark.batch_id = call->args[0];
+    call->on_error = on_not_queued;
+    PP_CALL_ASK(call, call->o->ingest, cancel, &s->mark, "cancelling a batch", on_marked);
+}
+
+void pp_api_delete_batch(struct pp_call *call)
+{
+    struct delete_state *s = pp_call_state(call, sizeof(*s));
+
+    if (!s || !pp_batch_id_check(call, call->args[0]))
+        return;
+    s->queued.batch_id = call->args[0];
+    s->queued.client = call->only_client;
+    call->on_error = on_not_queued;
+    PP_CALL_ASK(call, call->o->ingest, get, &s->queued, "cancelling a batch", on_queued);
+}
+
+/* --- list --- */
+
+struct batches_list {
+    struct pp_page page;
+    int state; /* wanted enum pp_batch_state; -1: all */
+    const char *client;
+    struct pp_ingest_list ingest;
+    struct pp_store_batches store;
+};
+
+/* Merges the batches of the queue and of the store in the order of their ids, newest first. A batch
+ * that is in both is shown as the store has it. */
+static void send_list(struct pp_call *call)
+{
+    struct batches_list *s = call->state;
+    struct pp_page *page = &s->page;
+    const struct pp_ingest_list *queued = &s->ingest;
+    struct pp_store_batches *stored = &s->store;
+    size_t i = 0, j = 0;
+
+    pp_page_open(call, page);
+    for (size_t n = 0; n < page->limit && (i < queued->n || j < stored->n) && pp_page_has_room(call); n++) {
+        int order = i == queued->n   ? -1
+                    : j == stored->n ? 1
+                                     : strcmp(queued->entries[i].batch_id, stored->batches[j].id);
+        const struct pp_batch batch =
+            order <= 0 ? stored->batches[j++] : pp_batch_of_entry(&queued->entries[i]);
+        i += order >= 0;
+        pp_batch_put(call, &batch);
+        page->last = batch.id;
+    }
+    pp_page_send(call, page, i < queued->n || j < stored->n || queued->more || stored->more);
+}
+
+static void list_stored(struct pp_call *call)
+{
+    struct batches_list *s = call->state;
+
+    if (s->state == PP_BATCH_ACCEPTED) { /* batches in the store are at least running */
+        send_list(call);
+        return;
+    }
+    s->store.client = s->client;
+    s->store.state = s->state;
+    s->store.after = s->page.after;
+    s->store.limit = s->page.limit;
+    PP_CALL_ASK(call, call->o->store, batches, &s->store, "listing batches", send_list);
+}
+
+static void list_queued(struct pp_call *call)
+{
+    struct batches_list *s = call->state;
+
+    if (s->state > PP_BATCH_ACCEPTED) {
+        list_stored(call);
+        return;
+    }
+    s->ingest.client = s->client;
+    s->ingest.after = s->page.after;
+    s->ingest.limit = s->page.limit;
+    PP_CALL_ASK(call, call->o->ingest, list, &s->ingest, "listing batches", list_stored);
+}
+
+void pp_api_list_batches(struct pp_call *call)
+{
+    struct batches_list *s = pp_call_state(call, sizeof(*s));
+    const char *state = pp_call_param(call, "state");
+
+    if (!s || !pp_call_client(call, &s->client))
+        return;
+    s->state = state ? pp_batch_state_parse(state) : -1;
+    if (state && s->state < 0)
+        pp_call_problem(call, PP_API_BAD_PARAMETER, "state",
+                        "state is accepted, running, finished or cancelled");
+    else if (pp_page_read(call, &s->page, "batches",
+                          pp_call_printf(call, "%s %d", s->client ? s->client : "*", s->state)) &&
+             (!s->page.after || pp_batch_id_valid(s->page.after) || pp_page_bad_cursor(call)))
+        list_queued(call);
+}

@@ -1,0 +1,134 @@
+/* body.c: see body.h. */
+#include "api/body.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/check.h"
+#include "format/json_scan.h"
+
+#define BODY_MAX    65536
+#define BODY_VALUES 4096
+
+/* --- media types --- */
+
+static const char *skip_blanks(const char *s)
+{
+    return s + strspn(s, " \t");
+}
+
+/* Returns true if a `charset` parameter is utf-8 or missing. Other parameters are ignored. */
+static bool charset_is_utf8(const char *s)
+{
+    for (; *s == ';'; s += strcspn(s, ";")) {
+        s = skip_blanks(s + 1);
+        if (strncasecmp(s, "charset=", 8) != 0)
+            continue;
+        size_t quote = s[8] == '"';
+        if (strncasecmp(s + 8 + quote, "utf-8", 5) != 0 || !strchr("\"; \t", s[13 + quote]))
+            return false;
+    }
+    return true;
+}
+
+bool pp_content_type_is(const char *content_type, const char *type)
+{
+    size_t n = strlen(type);
+    if (!content_type || strncasecmp(content_type, type, n) != 0)
+        return false;
+    const char *rest = skip_blanks(content_type + n);
+    return (!*rest || *rest == ';') && charset_is_utf8(rest);
+}
+
+/* --- the document --- */
+
+/* Parses the body. Returns NULL and sets the scan's error if it is not JSON or has too many values.
+ */
+static json_t *parse_document(struct pp_scan *s, const char *body, size_t n)
+{
+    struct pp_slice text;
+
+    pp_scan_begin(s, body, n);
+    if (!pp_scan_value(s, &text) || !pp_scan_finish(s))
+        return NULL;
+    if (text.values > BODY_VALUES) {
+        s->error = "the document has too many values";
+        return NULL;
+    }
+    return pp_scan_parse(s, text);
+}
+
+static bool read_body(struct pp_call *call, bool optional)
+{
+    const struct pp_http_request *req = call->req;
+    struct pp_scan s;
+    char text[200];
+
+    pp_assert(!call->body, "a call reads its body once");
+    if (req->body_n == 0 && optional) {
+        call->body = json_object();
+        return call->body || pp_call_no_memory(call);
+    }
+    if (!pp_content_type_is(req->content_type, "application/json"))
+        return pp_call_problem(call, PP_API_UNSUPPORTED_MEDIA_TYPE, NULL,
+                               "this endpoint takes application/json");
+    if (req->body_n > BODY_MAX)
+        return pp_call_problem(call, PP_API_BODY_TOO_LARGE, NULL, "the limit of this endpoint is %d bytes",
+                               BODY_MAX);
+    call->body = parse_document(&s, req->body, req->body_n);
+    if (!call->body) {
+        pp_scan_error_text(&s, 1, text, sizeof(text));
+        return pp_call_problem(call, PP_API_BAD_JSON, NULL, "%s", text);
+    }
+    return json_is_object(call->body) || pp_call_problem(call, PP_API_BAD_TYPE, NULL, "expected an object");
+}
+
+/* Answers that a field is unknown, and names the known ones: "a webhook has url, secret and
+ * paused". Always returns false. */
+static bool unknown_field(struct pp_call *call, const char *name, const char *what,
+                          const struct pp_body_field *fields, size_t n)
+{
+    char known[300];
+    int at = snprintf(known, sizeof(known), "%s has", what);
+
+    for (size_t i = 0; i < n; i++)
+        at += snprintf(known + at, sizeof(known) - (size_t)at, "%s %s",
+                       i == 0       ? ""
+                       : i + 1 == n ? " and"
+                                    : ",",
+                       fields[i].name);
+    pp_assert((size_t)at < sizeof(known), "the names of a body's fields are too long");
+    return pp_call_problem(call, PP_API_UNKNOWN_FIELD, name, "%s", known);
+}
+
+bool pp_call_fields(struct pp_call *call, bool optional, const char *what, const struct pp_body_field *fields,
+                    size_t n, void *out)
+{
+    const char *name;
+    json_t *value;
+
+    if (!read_body(call, optional))
+        return false;
+    json_object_foreach(call->body, name, value)
+    {
+        size_t i = 0;
+        while (i < n && strcmp(fields[i].name, name) != 0)
+            i++;
+        if (i == n)
+            return unknown_field(call, name, what, fields, n);
+        if (!fields[i].read(call, name, value, out))
+            return false;
+    }
+    return true;
+}
+
+bool pp_bad_value(struct pp_call *call, const char *field, const char *why)
+{
+    return pp_call_problem(call, PP_API_BAD_VALUE, field, "%.64s: %s", field, why);
+}
+
+bool pp_bad_type(struct pp_call *call, const char *field, const char *expected)
+{
+    return pp_call_problem(call, PP_API_BAD_TYPE, field, "expected %s", expected);
+}

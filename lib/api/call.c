@@ -1,0 +1,219 @@
+/* call.c: see call.h. */
+#include "api/call.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/problem.h"
+#include "base/check.h"
+
+/* Seconds in the Retry-After header of `overloaded` and `rate_limited`. */
+#define RETRY_AFTER 5
+
+/* --- requests to ports --- */
+
+static void on_port_answered(struct pp_req *req)
+{
+    struct pp_call *call = req->data;
+    const char *doing = call->doing;
+    void (*on_error)(struct pp_call *, enum pp_err) = call->on_error;
+
+    pp_assert(doing, "a port answered a call that has no request in flight");
+    call->doing = NULL;
+    call->on_error = NULL;
+    if (req->err == PP_OK)
+        call->on_ok(call);
+    else if (on_error)
+        on_error(call, req->err);
+    else
+        pp_call_error(call, req->err, doing);
+}
+
+void pp_call_prepare(struct pp_call *call, struct pp_req *req, const char *doing,
+                     void (*on_ok)(struct pp_call *call), struct pp_arena *answer)
+{
+    pp_assert(!call->doing, "a call sends a second request while one is in flight");
+    pp_assert(doing && on_ok, "a request has a name and a callback");
+    if (answer == &call->page)
+        pp_arena_fini(answer);
+    *req = (struct pp_req){.done = on_port_answered, .data = call, .arena = answer};
+    call->doing = doing;
+    call->on_ok = on_ok;
+}
+
+void pp_call_sent(struct pp_call *call, enum pp_err err)
+{
+    const char *doing = call->doing;
+
+    if (err == PP_OK)
+        return;
+    call->doing = NULL;
+    pp_call_error(call, err, doing);
+}
+
+/* --- memory and headers --- */
+
+void *pp_call_state(struct pp_call *call, size_t size)
+{
+    pp_assert(!call->state, "a handler has one state");
+    call->state = pp_arena_alloc(&call->arena, size);
+    if (!call->state)
+        pp_call_no_memory(call);
+    return call->state;
+}
+
+char *pp_call_printf(struct pp_call *call, const char *fmt, ...)
+{
+    va_list ap, again;
+
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    char *text = n >= 0 ? pp_arena_alloc(&call->arena, (size_t)n + 1) : NULL;
+    if (text)
+        vsnprintf(text, (size_t)n + 1, fmt, again);
+    va_end(again);
+    va_end(ap);
+    if (!text)
+        pp_call_no_memory(call);
+    return text;
+}
+
+void pp_call_header(struct pp_call *call, const char *fmt, ...)
+{
+    char line[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    const char *copy = pp_arena_strdup(&call->arena, line);
+    pp_assert(call->n_headers < PP_CALL_HEADERS, "an answer has more headers than a call has room for");
+    if (copy)
+        call->headers[call->n_headers++] = copy;
+}
+
+/* --- answers --- */
+
+void pp_call_gone(struct pp_call *call)
+{
+    pp_assert(call->api->calls > 0, "more calls ended than began");
+    pp_assert(!call->doing, "a call ends while a port has its request");
+    call->api->calls--;
+    if (call->cleanup)
+        call->cleanup(call);
+    json_decref(call->body);
+    pp_buf_fini(&call->out);
+    pp_arena_fini(&call->page);
+    pp_arena_fini(&call->arena);
+    free(call);
+}
+
+void pp_call_reply(struct pp_call *call, struct pp_http_response *res)
+{
+    struct pp_http_server *server = *call->o->server;
+
+    pp_assert(res->status >= 200 && res->status <= 599, "an answer has a final HTTP status");
+    res->headers = call->headers;
+    res->n_headers = call->n_headers;
+    /* set while the process drains, so that the client's next request goes to another process */
+    res->close = res->close || call->api->draining;
+    server->ops->reply(server, call->req, res);
+    pp_call_gone(call);
+}
+
+void pp_call_body(struct pp_call *call, int status, const char *content_type)
+{
+    struct pp_http_response res = {.status = status,
+                                   .content_type = content_type,
+                                   .body = call->out.p,
+                                   .body_n = call->out.n,
+                                   .release = call->out.p ? free : NULL,
+                                   .release_data = call->out.p};
+    if (call->out.failed) {
+        pp_call_error(call, PP_ENOMEM, "writing an answer");
+        return;
+    }
+    pp_buf_init(&call->out, 0); /* the server owns the memory now */
+    pp_call_reply(call, &res);
+}
+
+void pp_call_json(struct pp_call *call, int status)
+{
+    pp_call_body(call, status, "application/json");
+}
+
+/* --- problems --- */
+
+/* Sends the problem document in call->out. Always returns false. */
+static bool send_problem(struct pp_call *call, enum pp_api_code code)
+{
+    struct pp_http_response bare = {.status = pp_problem_status(code)};
+
+    if (code == PP_API_OVERLOADED || code == PP_API_RATE_LIMITED)
+        pp_call_header(call, "Retry-After: %d", RETRY_AFTER);
+    /* Without memory for the document, the answer has only a status. */
+    if (call->out.failed)
+        pp_call_reply(call, &bare);
+    else
+        pp_call_body(call, bare.status, "application/problem+json");
+    return false;
+}
+
+bool pp_call_problem_with(struct pp_call *call, enum pp_api_code code, const char *field, const char *detail,
+                          const char *member, const char *json, size_t json_n)
+{
+    pp_buf_reset(&call->out);
+    pp_problem_write(&call->out, code, detail, field, NULL);
+    if (member && !call->out.failed) {
+        pp_assert(call->out.n > 0 && call->out.p[call->out.n - 1] == '}', "a problem ends its object");
+        call->out.n--; /* removes the closing brace, so that another member can follow */
+        pp_json_raw(&call->out, member, json, json_n);
+        pp_json_end(&call->out, '}');
+    }
+    return send_problem(call, code);
+}
+
+bool pp_call_problem(struct pp_call *call, enum pp_api_code code, const char *field, const char *fmt, ...)
+{
+    char detail[400];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(detail, sizeof(detail), fmt, ap);
+    va_end(ap);
+    return pp_call_problem_with(call, code, field, detail, NULL, NULL, 0);
+}
+
+bool pp_call_not_found(struct pp_call *call)
+{
+    return pp_call_problem_with(call, PP_API_NOT_FOUND, NULL, call->missing, NULL, NULL, 0);
+}
+
+bool pp_call_no_memory(struct pp_call *call)
+{
+    return pp_call_error(call, PP_ENOMEM, "answering a request");
+}
+
+bool pp_call_error(struct pp_call *call, enum pp_err err, const char *doing)
+{
+    char incident[PP_INCIDENT_MAX];
+
+    pp_assert(err != PP_OK, "a call fails without an error");
+    pp_buf_reset(&call->out);
+    switch (err) {
+    case PP_ENOTFOUND: return pp_call_not_found(call);
+    case PP_EFULL:
+    case PP_ENOSPC:
+    case PP_ETIMEOUT:
+    case PP_EBUSY:
+    case PP_ECLOSED:
+        pp_problem_write(&call->out, PP_API_OVERLOADED, pp_err_text(err), NULL, NULL);
+        return send_problem(call, PP_API_OVERLOADED);
+    default:
+        pp_incident_log(call->o->log, doing, pp_err_text(err), incident);
+        pp_problem_write(&call->out, PP_API_INTERNAL, pp_err_text(err), NULL, incident);
+        return send_problem(call, PP_API_INTERNAL);
+    }
+}

@@ -1,0 +1,147 @@
+/* call.h: a call: one request to the API, its memory and its one answer.
+ *
+ *   api.c: row of endpoints.h, key (auth.h), path and query (query.h) -> handler
+ *     -> PP_CALL_ASK: a request to a port -> on_...(call) -> the next request, or the answer
+ *
+ * A call has at most one request to a port in flight. Between callbacks a handler keeps its data in
+ * `state`, in the call's arena. Each call is ended exactly once, by a function under "answers"
+ * below. PP_CALL_ASK ends the call in this way if the port does not accept the request. After its
+ * end nothing of the call may be touched. All functions run on the main loop. */
+#ifndef PHOTOPOOL_API_CALL_H
+#define PHOTOPOOL_API_CALL_H
+
+#include <jansson.h>
+
+#include "api/options.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/list.h"
+#include "format/json_out.h"
+#include "photopool/api_code.h"
+
+#define PP_CALL_ARGS    3
+#define PP_CALL_PARAMS  72 /* most query parameters, repeated ones included */
+#define PP_CALL_HEADERS 8
+#define PP_CALL_OUT_MAX (96u << 20) /* most bytes of an answer */
+
+/* Flags of an endpoint. */
+enum {
+    PP_EVERYWHERE = 1, /* also served by processes without the api role */
+    PP_UNBOUND = 2,    /* the endpoint refuses keys that are bound to one client */
+    PP_PUBLIC = 4,     /* needs no key */
+    PP_METRICS = 8,    /* needs no key if http.metrics_public is on */
+    PP_TICKET = 16     /* a ticket in the query may replace the key; the handler checks it */
+};
+
+struct pp_call;
+
+/* A row of endpoints.h. */
+struct pp_endpoint {
+    enum pp_method method;
+    const char *pattern; /* path; "{}" stands for one segment */
+    unsigned needs;      /* PP_SCOPE_* that the key must have */
+    unsigned flags;
+    /* names of query parameters, each followed by a space; "name* " may be repeated */
+    const char *params;
+    void (*handle)(struct pp_call *call);
+};
+
+/* The API of one process. The comments name the files that use each field. */
+struct pp_api {
+    struct pp_api_options o;
+    struct pp_http_handler handler; /* api.c */
+    size_t calls;                   /* calls not answered; api.c increments, call.c decrements */
+    bool draining;
+    struct pp_acceptor *acceptor; /* role api */
+    struct pp_health *health;     /* health.c */
+    struct pp_photos *photos;     /* photos.c; role api */
+    struct pp_list polls;         /* events.c: waiting long-polls */
+    size_t streams;               /* events.c: subscribers by SSE and WebSocket */
+};
+
+struct pp_param_text {
+    const char *name, *value; /* decoded */
+};
+
+struct pp_call {
+    struct pp_api *api;
+    const struct pp_api_options *o; /* the options of the API */
+    struct pp_http_request *req;
+    const struct pp_endpoint *endpoint;
+    /* client to which the key is bound; NULL: the key is not bound */
+    const char *only_client;
+    bool admin;                     /* the key has the scope admin */
+    const char *args[PP_CALL_ARGS]; /* decoded path segments in place of "{}" in the pattern */
+    struct pp_param_text params[PP_CALL_PARAMS];
+    size_t n_params;
+    json_t *body; /* set once the body was read; lives until the call ends */
+    struct pp_arena arena;
+    struct pp_arena page; /* memory for answers to PP_CALL_ASK_PAGE */
+    struct pp_buf out;
+    const char *headers[PP_CALL_HEADERS];
+    size_t n_headers;
+    void *state;
+    /* frees the memory that `state` owns outside the arena; NULL: it owns none */
+    void (*cleanup)(struct pp_call *call);
+    const char *missing; /* detail of the not_found answer if a port returns PP_ENOTFOUND */
+    /* These members describe the request to a port that is in flight: */
+    /* for problems and the log, such as "reading a batch"; NULL: no request is in flight */
+    const char *doing;
+    void (*on_ok)(struct pp_call *call);
+    void (*on_error)(struct pp_call *call, enum pp_err err);
+};
+
+/* --- requests to ports --- */
+
+/* Sends request `r` to a port's operation. If it succeeds, on_ok(call) is called. If it fails,
+ * call->on_error(call, err) is called if the handler has set it; it is reset after each request.
+ * Otherwise pp_call_error() answers.
+ *
+ *   PP_CALL_ASK(call, call->o->store, batch, &s->store, "reading a batch", on_batch_read); */
+#define PP_CALL_ASK(call, port, op, r, doing, on_ok)                 \
+    (pp_call_prepare(call, &(r)->req, doing, on_ok, &(call)->arena), \
+     pp_call_sent(call, (port)->ops->op(port, r)))
+/* Like PP_CALL_ASK, for a large answer or a repeated request: the answer is kept in call->page, and
+ * the answer before it is freed. */
+#define PP_CALL_ASK_PAGE(call, port, op, r, doing, on_ok)           \
+    (pp_call_prepare(call, &(r)->req, doing, on_ok, &(call)->page), \
+     pp_call_sent(call, (port)->ops->op(port, r)))
+/* The two steps of these macros: prepare the request, then note the result of submitting it. */
+void pp_call_prepare(struct pp_call *call, struct pp_req *req, const char *doing,
+                     void (*on_ok)(struct pp_call *call), struct pp_arena *answer);
+void pp_call_sent(struct pp_call *call, enum pp_err err);
+
+/* Allocates zeroed memory in the arena and sets `state` to it. Returns NULL if out of memory; the
+ * call has then been answered. */
+void *pp_call_state(struct pp_call *call, size_t size);
+/* Formats a string in the arena. Returns NULL if out of memory; the call has then been answered. */
+char *pp_call_printf(struct pp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Adds a header line to the answer. */
+void pp_call_header(struct pp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* --- answers: each ends the call --- */
+
+/* Sends call->out as JSON. */
+void pp_call_json(struct pp_call *call, int status);
+/* Sends call->out with the given media type. */
+void pp_call_body(struct pp_call *call, int status, const char *content_type);
+/* Sends an answer that the handler has prepared; `release`, which frees the body, may be set. */
+void pp_call_reply(struct pp_call *call, struct pp_http_response *res);
+/* Ends the call without an answer: a stream has taken over the request. */
+void pp_call_gone(struct pp_call *call);
+
+/* Sends a problem. `field` may be NULL. Always returns false, so that a check can return its
+ * result. */
+bool pp_call_problem(struct pp_call *call, enum pp_api_code code, const char *field, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Like pp_call_problem(), with a further member in the document, which is JSON text; NULL: none. */
+bool pp_call_problem_with(struct pp_call *call, enum pp_api_code code, const char *field, const char *detail,
+                          const char *member, const char *json, size_t json_n);
+/* Answers that a port failed: not_found, overloaded, or internal. An internal error is logged with
+ * `doing`, under an incident id that the answer names. */
+bool pp_call_error(struct pp_call *call, enum pp_err err, const char *doing);
+bool pp_call_no_memory(struct pp_call *call);
+/* Answers not_found, with call->missing as the detail. */
+bool pp_call_not_found(struct pp_call *call);
+
+#endif

@@ -1,0 +1,182 @@
+/* clients.c: the settings of clients. GET shows the default of each setting that is not set; PUT
+ * replaces all settings. */
+#include "api/handler.h"
+#include "events/publisher.h"
+#include "pipeline/claim/claim.h"
+#include "pipeline/fetch/headers.h"
+
+#define RPM_MAX         1000000
+#define CONCURRENCY_MAX 10000
+#define WEIGHT_MAX      1000
+
+static void put_client(struct pp_call *call, const struct pp_client *c)
+{
+    struct pp_buf *b = &call->out;
+    const char *headers = c->headers ? c->headers : "{}";
+
+    pp_json_begin(b, NULL, '{');
+    PP_JSON_MEMBERS(b, PP_STR("client", c->id), pp_shown_rpm(call, c), pp_shown_concurrency(call, c),
+                    PP_UINT("weight", c->weight ? c->weight : 1), PP_BOOL("paused", c->paused));
+    pp_json_raw(b, "headers", headers, strlen(headers));
+    pp_json_end(b, '}');
+}
+
+/* --- GET --- */
+
+static void on_client_read(struct pp_call *call)
+{
+    const struct pp_store_clients *s = call->state;
+    const struct pp_client unknown = {.id = s->id};
+
+    put_client(call, s->n > 0 ? &s->clients[0] : &unknown);
+    pp_call_json(call, 200);
+}
+
+void pp_api_get_client(struct pp_call *call)
+{
+    struct pp_store_clients *s = pp_call_state(call, sizeof(*s));
+
+    if (!s || !pp_call_may_see(call, call->args[0], NULL))
+        return;
+    s->id = call->args[0];
+    s->limit = 1;
+    PP_CALL_ASK(call, call->o->store, clients, s, "reading a client's settings", on_client_read);
+}
+
+/* --- list --- */
+
+struct clients_list {
+    struct pp_page page;
+    struct pp_store_clients get;
+};
+
+static void on_clients_listed(struct pp_call *call)
+{
+    struct clients_list *s = call->state;
+
+    pp_page_open(call, &s->page);
+    for (size_t i = 0; i < s->get.n; i++) {
+        put_client(call, &s->get.clients[i]);
+        s->page.last = s->get.clients[i].id;
+    }
+    pp_page_send(call, &s->page, s->get.more);
+}
+
+void pp_api_list_clients(struct pp_call *call)
+{
+    struct clients_list *s = pp_call_state(call, sizeof(*s));
+
+    if (!s || !pp_page_read(call, &s->page, "clients", ""))
+        return;
+    s->get.id = call->only_client;
+    s->get.after = s->page.after;
+    s->get.limit = s->page.limit;
+    PP_CALL_ASK(call, call->o->store, clients, &s->get, "listing clients", on_clients_listed);
+}
+
+/* --- PUT --- */
+
+static bool read_whole(struct pp_call *call, const char *name, const json_t *v, uint32_t max, uint32_t *out)
+{
+    int64_t n = json_integer_value(v); /* 0 if `v` is no integer */
+
+    if (n < 1 || n > max)
+        return pp_call_problem(call, PP_API_BAD_VALUE, name, "%s is a number from 1 to %u%s", name, max,
+                               max == RPM_MAX ? ", or null for no limit" : "");
+    *out = (uint32_t)n;
+    return true;
+}
+
+static bool read_rpm(struct pp_call *call, const char *name, const json_t *v, void *out)
+{
+    struct pp_client *c = out;
+
+    c->rpm_set = true;
+    c->rpm_unlimited = json_is_null(v);
+    return c->rpm_unlimited || read_whole(call, name, v, RPM_MAX, &c->rpm);
+}
+
+static bool read_concurrency(struct pp_call *call, const char *name, const json_t *v, void *out)
+{
+    return read_whole(call, name, v, CONCURRENCY_MAX, &((struct pp_client *)out)->concurrency);
+}
+
+static bool read_weight(struct pp_call *call, const char *name, const json_t *v, void *out)
+{
+    return read_whole(call, name, v, WEIGHT_MAX, &((struct pp_client *)out)->weight);
+}
+
+static bool read_paused(struct pp_call *call, const char *name, const json_t *v, void *out)
+{
+    ((struct pp_client *)out)->paused = json_is_true(v);
+    return json_is_boolean(v) || pp_bad_value(call, name, "not true or false");
+}
+
+/* Checks the headers and stores them as text. */
+static bool read_headers(struct pp_call *call, const char *name, const json_t *v, void *out)
+{
+    struct pp_client *c = out;
+    struct pp_headers *headers;
+    struct pp_buf text;
+    char bad[65], field[80];
+
+    if (!json_is_object(v))
+        return pp_bad_value(call, name, "not an object of strings");
+    pp_buf_init(&text, PP_CLIENT_HEADERS_BYTES);
+    pp_json_value(&text, NULL, v);
+    c->headers = text.failed ? NULL : pp_arena_copy(&call->arena, text.p, text.n);
+    pp_buf_fini(&text);
+    if (!c->headers)
+        return pp_bad_value(call, name, "longer than 4096 bytes");
+    enum pp_err err = pp_headers_parse(c->headers, &headers, bad);
+    pp_headers_unref(headers);
+    if (err == PP_OK)
+        return true;
+    if (err != PP_EINVAL)
+        return pp_call_error(call, err, "reading headers");
+    snprintf(field, sizeof(field), "headers.%s", bad);
+    return pp_bad_value(call, field, "not a header that can be set, or its value is not valid");
+}
+
+/* Accepts the member `client` if it repeats the path, so that callers can PUT the object that GET
+ * returned. */
+static bool read_client(struct pp_call *call, const char *name, const json_t *v, void *out)
+{
+    const char *id = json_string_value(v);
+    return (id && strcmp(id, ((struct pp_client *)out)->id) == 0) ||
+           pp_bad_value(call, name, "not the client of the path");
+}
+
+static const struct pp_body_field fields[] = {{"rpm", read_rpm},       {"concurrency", read_concurrency},
+                                              {"weight", read_weight}, {"paused", read_paused},
+                                              {"client", read_client}, {"headers", read_headers}};
+
+static void on_client_written(struct pp_call *call)
+{
+    const struct pp_api_options *o = call->o;
+    struct pp_store_put_client *s = call->state;
+    const struct pp_notice notice = {.kind = PP_NOTICE_CLIENT, .a = s->client.id, .b = ""};
+
+    if (o->claimer)
+        pp_claimer_client_changed(o->claimer, &s->client);
+    if (!o->params->sole_worker)
+        o->coordinator->ops->notify(o->coordinator, &notice, 1);
+    put_client(call, &s->client);
+    if (!call->out.failed)
+        pp_publish_ops(o->publisher, "photopool.limit.changed", call->out.p, call->out.n);
+    pp_call_json(call, 200);
+}
+
+void pp_api_put_client(struct pp_call *call)
+{
+    struct pp_store_put_client *s = pp_call_state(call, sizeof(*s));
+
+    if (!s || !pp_call_may_see(call, call->args[0], NULL))
+        return;
+    s->client =
+        (struct pp_client){.id = call->args[0], .stored = true, .updated_at = pp_loop_wall(call->o->loop)};
+    if (!pp_call_fields(call, false, "a client", fields, sizeof(fields) / sizeof(*fields), &s->client))
+        return;
+    pp_assert(s->client.rpm <= RPM_MAX && s->client.weight <= WEIGHT_MAX, "a setting is out of range");
+    PP_CALL_ASK(call, call->o->store, put_client, s, "writing a client's settings", on_client_written);
+}

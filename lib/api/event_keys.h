@@ -1,0 +1,23 @@
+/* event_keys.h: decides which event keys a caller may follow, by subscription or by ticket.
+ * results: needs the scope read; an API key that is bound to a client may follow only that client.
+ * batch: the same, by the client that owns the batch. ops: needs the scope admin. */
+#ifndef PHOTOPOOL_API_EVENT_KEYS_H
+#define PHOTOPOOL_API_EVENT_KEYS_H
+
+#include "api/batch.h"
+#include "events/hub.h"
+
+/* The event keys that a caller wants to follow. It must be the first member of a call's state. */
+struct pp_event_keys {
+    struct pp_batch_find find;
+    /* one more than allowed, so that a caller who sends too many gets an error */
+    const char *keys[PP_SUB_KEYS_MAX + 1];
+    size_t n, at;
+    void (*on_allowed)(struct pp_call *call);
+};
+
+/* Checks the first n keys, and replaces "results" by "results:CLIENT" if the caller's API key is
+ * bound to a client. Calls on_allowed(call) if all keys are allowed; otherwise answers the call. */
+void pp_event_keys_check(struct pp_call *call, size_t n, void (*on_allowed)(struct pp_call *call));
+
+#endif

@@ -1,0 +1,268 @@
+/* explain.c: GET /v1/explain: says what photopool would do with a photo now, why, and when next. It
+ * decides with the same functions as plan and claim, and changes nothing. */
+#include "api/handler.h"
+#include "core/ladder.h"
+#include "core/plan.h"
+#include "core/sniff.h"
+#include "core/target.h"
+#include "format/ids.h"
+#include "format/result.h"
+#include "photopool/code.h"
+#include "photopool/task_rules.h"
+#include "pipeline/claim/claim.h"
+#include "pipeline/routes/routes.h"
+
+struct explain_state {
+    const char *client, *url;
+    uint16_t code; /* why the URL can't be fetched; 0: it can */
+    struct pp_url parsed;
+    struct pp_store_photo photo;
+    struct pp_store_clients settings;
+    struct pp_client known; /* the client's settings */
+    /* this process is a worker that knows the client; only then `slot` is valid */
+    bool served;
+    bool held; /* this process holds a slot of the client */
+    struct pp_claimer_view slot;
+    int64_t slow_until, now; /* wall times */
+};
+
+/* --- deciding the answer --- */
+
+struct answer {
+    const char *would, *why;
+    int64_t when; /* wall time; 0: never, or unknown */
+};
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Returns the wall time of the slot's next permit; 0: unknown until a transfer ends. */
+static int64_t permit_at(const struct pp_call *call, const struct explain_state *s)
+{
+    int64_t next = s->slot.next_permit_ms;
+    return next == INT64_MAX ? 0 : s->now + later(0, next - pp_loop_now(call->o->loop));
+}
+
+/* Returns the earliest time at which a task that is due at `due` can start. */
+static int64_t start_of(const struct pp_call *call, const struct explain_state *s, int64_t due)
+{
+    int64_t when = later(later(due, s->slow_until), s->now);
+    return s->held && s->slot.permits == 0 ? later(when, permit_at(call, s)) : when;
+}
+
+/* Returns the answer for a task that is due, from the reason that the claimer gives for the client.
+ */
+static struct answer answer_due(const struct explain_state *s, int64_t start)
+{
+    enum pp_claim_reason reason = s->served ? s->slot.reason : PP_CLAIM_NONE;
+
+    if (reason > PP_CLAIM_PERMIT && s->held && s->slot.permits == 0)
+        reason = PP_CLAIM_PERMIT;
+    const char *why = pp_claim_reason_text(reason);
+    switch (reason) {
+    case PP_CLAIM_PERMIT: return (struct answer){"wait", why, start};
+    case PP_CLAIM_DRAINING:
+    case PP_CLAIM_PAUSED:
+    case PP_CLAIM_LEASE_UNSURE:
+    case PP_CLAIM_TAKEN:
+    case PP_CLAIM_CONCURRENCY: return (struct answer){"wait", why, 0};
+    case PP_CLAIM_NOTHING_DUE:
+    case PP_CLAIM_NONE: return (struct answer){"fetch", "A task is due and waits for a worker.", s->now};
+    default: return (struct answer){"fetch", why, s->now};
+    }
+}
+
+static struct answer answer_open(const struct pp_call *call, const struct explain_state *s)
+{
+    int64_t start = start_of(call, s, s->photo.due_ms);
+
+    if (s->photo.claimed)
+        return (struct answer){"fetch", "A worker is fetching it now.", s->now};
+    if (s->known.paused)
+        return (struct answer){"wait", "The client is paused.", 0};
+    if (pp_task_suspect(s->photo.losses))
+        return (struct answer){"wait", "Workers were lost while they fetched it: it is tried alone.", start};
+    if (s->photo.due_ms > s->now)
+        return (struct answer){"wait", "A task waits for its time.", start};
+    if (s->slow_until > s->now)
+        return (struct answer){"wait", "The host asked for patience.", start};
+    return answer_due(s, start);
+}
+
+/* Returns the answer for a photo without an open task: what an import that names it would do. */
+static struct answer answer_import(const struct pp_call *call, const struct explain_state *s)
+{
+    struct pp_plan_decision d = pp_plan_decide(PP_REFRESH_KNOWN, false, &s->photo.photo, s->now);
+
+    if (d.what == PP_PLAN_KNOWN)
+        return (struct answer){"known",
+                               "It is stored: an import that names it is answered without a request.", 0};
+    if (d.what == PP_PLAN_SKIP)
+        return (struct answer){
+            "skip", "It failed in earlier imports: the next one is answered with the recorded error.",
+            d.retry_at_ms};
+    if (s->known.paused)
+        return (struct answer){"wait", "An import that names it would wait: the client is paused.", 0};
+    return (struct answer){"fetch", "An import that names it would fetch it.", start_of(call, s, 0)};
+}
+
+static struct answer decide(const struct pp_call *call, const struct explain_state *s)
+{
+    if (s->code)
+        return (struct answer){"fail", pp_code_info(s->code)->sentence, 0};
+    return s->photo.open ? answer_open(call, s) : answer_import(call, s);
+}
+
+/* --- writing the answer --- */
+
+static void put_limit(struct pp_call *call, const struct explain_state *s)
+{
+    const struct pp_claimer_view *slot = &s->slot;
+    struct pp_buf *b = &call->out;
+
+    PP_JSON_OBJECT(b, "limit", pp_shown_rpm(call, &s->known), pp_shown_concurrency(call, &s->known),
+                   PP_BOOL("paused", s->known.paused));
+    if (s->held)
+        PP_JSON_OBJECT(b, "slot", PP_UINT("share", slot->share), PP_UINT("shares", slot->shares),
+                       PP_UINT("in_flight", slot->in_flight),
+                       /* null: the client has no rate limit */
+                       PP_UINT_IF("permits", slot->rpm > 0, slot->permits),
+                       PP_TIME("next_permit_at", permit_at(call, s)));
+    else
+        pp_json_null(b, "slot");
+}
+
+static void put_host(struct pp_buf *b, const struct explain_state *s)
+{
+    if (s->code)
+        pp_json_null(b, "host");
+    else
+        PP_JSON_OBJECT(b, "host", PP_STR("host", pp_url_domain(&s->parsed)),
+                       PP_TIME("slow_until", s->slow_until));
+}
+
+static void put_ladder(struct pp_buf *b, const struct explain_state *s)
+{
+    const struct pp_photo *photo = &s->photo.photo;
+    struct pp_ladder ladder = {photo->fail_streak, photo->skips, photo->failed_at};
+    char code[PP_CODE_NAME_MAX];
+    int64_t retry_at = 0;
+
+    if (photo->fail_code == 0) {
+        pp_json_null(b, "ladder");
+        return;
+    }
+    bool skips = pp_ladder_skip(ladder, s->now, &retry_at);
+    PP_JSON_OBJECT(b, "ladder", PP_STR("code", pp_code_name(photo->fail_code, code)),
+                   PP_STR("detail", photo->fail_detail), PP_UINT("streak", photo->fail_streak),
+                   PP_UINT("skips", photo->skips), PP_TIME("failed_at", photo->failed_at),
+                   PP_TIME("retry_at", skips ? retry_at : 0));
+}
+
+static void put_route(struct pp_call *call, const struct explain_state *s)
+{
+    struct pp_routes *routes = s->code ? NULL : call->o->routes;
+    const char *domain = s->code ? "" : pp_url_domain(&s->parsed);
+    struct pp_route route;
+
+    if (routes && pp_routes_get(routes, s->client, domain, &route))
+        PP_JSON_OBJECT(&call->out, "route", PP_STR("domain", domain), pp_shown_tier(call, route.tier),
+                       PP_NUM("mean_ms", pp_route_mean_ms(&route)), PP_UINT("samples", route.samples));
+    else
+        pp_json_null(&call->out, "route");
+}
+
+static void put_known(struct pp_buf *b, const struct pp_photo *photo)
+{
+    if (photo->object.type == PP_IMAGE_NONE) {
+        pp_json_null(b, "known");
+        return;
+    }
+    pp_json_begin(b, "known", '{');
+    pp_result_write_object(b, &photo->object);
+    PP_JSON_MEMBERS(b, PP_TIME("fetched_at", photo->fetched_at), PP_STR("etag", photo->etag),
+                    PP_STR("last_modified", photo->last_modified));
+    pp_json_end(b, '}');
+}
+
+static void put_task(struct pp_call *call, const struct pp_store_photo *p)
+{
+    if (p->open)
+        PP_JSON_OBJECT(&call->out, "task", PP_STR("state", p->claimed ? "claimed" : "waiting"),
+                       pp_shown_tier(call, p->tier), PP_UINT("attempts", p->attempts),
+                       PP_UINT("losses", p->losses), PP_TIME("due_at", p->due_ms));
+    else
+        pp_json_null(&call->out, "task");
+}
+
+static void send_answer(struct pp_call *call)
+{
+    const struct explain_state *s = call->state;
+    struct pp_buf *b = &call->out;
+    char code[PP_CODE_NAME_MAX];
+    struct answer answer = decide(call, s);
+
+    pp_assert(!s->code || !s->photo.open, "a photo that can't be fetched has a task");
+    pp_json_begin(b, NULL, '{');
+    PP_JSON_MEMBERS(b, PP_STR("client", s->client), PP_STR("url", s->url), PP_STR("would", answer.would),
+                    PP_STR("why", answer.why), PP_TIME("when", answer.when),
+                    PP_STR("code", s->code ? pp_code_name(s->code, code) : NULL));
+    put_limit(call, s);
+    put_host(b, s);
+    put_ladder(b, s);
+    put_route(call, s);
+    put_known(b, &s->photo.photo);
+    put_task(call, &s->photo);
+    pp_json_end(b, '}');
+    pp_call_json(call, 200);
+}
+
+/* --- reading the data --- */
+
+static void on_settings_read(struct pp_call *call)
+{
+    const struct pp_api_options *o = call->o;
+    struct explain_state *s = call->state;
+
+    s->known = s->settings.n > 0 ? s->settings.clients[0] : (struct pp_client){.id = s->client};
+    s->now = pp_loop_wall(o->loop);
+    s->served = o->claimer && pp_claimer_view(o->claimer, s->client, &s->slot);
+    s->held = s->served && s->slot.held;
+    if (!s->code)
+        s->slow_until =
+            o->coordinator->ops->host_slow_until(o->coordinator, pp_url_domain(&s->parsed), s->now);
+    send_answer(call);
+}
+
+static void read_settings(struct pp_call *call)
+{
+    struct explain_state *s = call->state;
+
+    s->settings.id = s->client;
+    s->settings.limit = 1;
+    PP_CALL_ASK(call, call->o->store, clients, &s->settings, "explaining a photo", on_settings_read);
+}
+
+void pp_api_explain(struct pp_call *call)
+{
+    struct explain_state *s = pp_call_state(call, sizeof(*s));
+
+    if (!s || !pp_call_client(call, &s->client))
+        return;
+    s->url = pp_call_param(call, "url");
+    if (!s->client || !s->url) {
+        pp_call_problem(call, PP_API_BAD_PARAMETER, s->client ? "url" : "client",
+                        "explain needs client and url");
+        return;
+    }
+    s->code = pp_target_parse(&call->o->params->policy, &s->parsed, s->url, strlen(s->url));
+    if (s->code) { /* a photo whose URL can't be fetched never has a task */
+        read_settings(call);
+        return;
+    }
+    s->photo.client = s->client;
+    s->photo.key = pp_photo_key(s->client, s->url, strlen(s->url));
+    PP_CALL_ASK(call, call->o->store, photo, &s->photo, "explaining a photo", read_settings);
+}

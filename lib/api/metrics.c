@@ -1,0 +1,86 @@
+/* metrics.c: GET /metrics: shows the metrics of common/metrics.h, and the counters of ports, sinks
+ * and the HTTP server. */
+#include "api/handler.h"
+#include "events/hub.h"
+#include "pipeline/deliver/deliver.h"
+
+#define ROUNDTRIPS(name, type)                                           \
+    static bool name(void *port, size_t i, const char **op, uint64_t *n) \
+    {                                                                    \
+        struct type *p = port;                                           \
+        return p->ops->roundtrips && p->ops->roundtrips(p, i, op, n);    \
+    }
+ROUNDTRIPS(store_roundtrips, pp_task_store)
+ROUNDTRIPS(coordinator_roundtrips, pp_coordinator)
+ROUNDTRIPS(ingest_roundtrips, pp_ingest_queue)
+ROUNDTRIPS(events_roundtrips, pp_event_log)
+ROUNDTRIPS(delivery_roundtrips, pp_delivery_store)
+
+static void put_roundtrips(struct pp_call *call)
+{
+    const struct pp_api_options *o = call->o;
+    const struct {
+        const char *name, *help;
+        bool (*next)(void *port, size_t i, const char **op, uint64_t *n);
+        void *port;
+    } rows[] = {
+        {"store_roundtrips_total", "Round trips to the store.", store_roundtrips, o->store},
+        {"coordinator_roundtrips_total", "Round trips to the coordinator.", coordinator_roundtrips,
+         o->coordinator},
+        {"ingest_roundtrips_total", "Round trips to the ingest queue.", ingest_roundtrips, o->ingest},
+        {"events_roundtrips_total", "Round trips to the event log.", events_roundtrips, o->events},
+        {"delivery_roundtrips_total", "Round trips to the delivery store.", delivery_roundtrips,
+         o->deliveries},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        if (rows[i].port)
+            pp_metrics_write_ops(&call->out, rows[i].name, rows[i].help, rows[i].next, rows[i].port);
+}
+
+static void put_sinks(struct pp_call *call)
+{
+    const struct pp_api_options *o = call->o;
+
+    pp_metrics_write_sinks(o->metrics, pp_loop_wall(o->loop), &call->out);
+    pp_buf_puts(&call->out,
+                "# HELP photopool_sink_returned_total Results that a broker sent back: nobody receives "
+                "them.\n# TYPE photopool_sink_returned_total counter\n");
+    for (size_t i = 0; i < o->n_sinks; i++)
+        pp_buf_printf(&call->out, "photopool_sink_returned_total{sink=\"%s\"} %llu\n", o->sinks[i].name,
+                      (unsigned long long)o->sinks[i].returned);
+}
+
+static void put_server(struct pp_call *call)
+{
+    struct pp_http_server *server = *call->o->server;
+    struct pp_http_stats stats;
+
+    server->ops->stats(server, &stats);
+    const struct {
+        const char *name, *type, *help;
+        uint64_t value;
+    } rows[] = {
+        {"http_connections", "gauge", "Open connections.", stats.connections},
+        {"http_connections_total", "counter", "Connections accepted.", stats.accepted_total},
+        {"http_refused_total", "counter", "Connections refused at a limit.", stats.refused_total},
+        {"http_evicted_total", "counter", "Idle connections closed to make room.", stats.evicted_total},
+        {"http_requests_total", "counter", "Requests read.", stats.requests_total},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        pp_buf_printf(&call->out, "# HELP photopool_%s %s\n# TYPE photopool_%s %s\nphotopool_%s %llu\n",
+                      rows[i].name, rows[i].help, rows[i].name, rows[i].type, rows[i].name,
+                      (unsigned long long)rows[i].value);
+}
+
+void pp_api_metrics(struct pp_call *call)
+{
+    const struct pp_api_options *o = call->o;
+
+    o->metrics->subscribers = o->hub ? pp_hub_subscribers(o->hub) : 0;
+    pp_metrics_write(o->metrics, o->params->tiers, o->params->n_tiers, &call->out);
+    put_roundtrips(call);
+    put_sinks(call);
+    put_server(call);
+    pp_call_body(call, 200, "text/plain; version=0.0.4; charset=utf-8");
+}

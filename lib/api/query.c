@@ -1,0 +1,136 @@
+/* query.c: see query.h. */
+#include "api/query.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/text.h"
+
+const char *pp_percent_decode(struct pp_arena *a, const char *s, size_t n, bool plus)
+{
+    char *out = pp_arena_alloc(a, n + 1);
+    size_t len = 0;
+
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t byte = (uint8_t)s[i];
+        if (plus && byte == '+') {
+            byte = ' ';
+        } else if (byte == '%') {
+            if (n - i < 3 || !pp_unhex(&byte, 1, s + i + 1, 2))
+                return NULL;
+            i += 2;
+        }
+        if (byte == 0)
+            return NULL;
+        out[len++] = (char)byte;
+    }
+    pp_assert(len <= n, "decoding makes a text longer");
+    return pp_utf8_valid(out, len) ? out : NULL;
+}
+
+/* Returns true if `name` is in the list `names`, where each name is followed by a space, or by "* "
+ * if `repeated`. */
+static bool is_listed(const char *names, const char *name, bool repeated)
+{
+    size_t n = strlen(name);
+    for (; *names; names += strcspn(names, " ") + 1)
+        if (strcspn(names, " ") == n + repeated && memcmp(names, name, n) == 0 &&
+            (!repeated || names[n] == '*'))
+            return true;
+    return false;
+}
+
+static bool add_param(struct pp_call *call, const char *name, const char *value)
+{
+    const char *wrong = NULL;
+
+    if (!name || !value) {
+        wrong = "the query is not percent-encoded UTF-8";
+    } else if (!is_listed(call->endpoint->params, name, true)) {
+        if (!is_listed(call->endpoint->params, name, false))
+            wrong = "this endpoint has no such parameter";
+        else if (pp_call_param(call, name))
+            wrong = "the parameter is there twice";
+    }
+    if (!wrong && call->n_params == PP_CALL_PARAMS)
+        wrong = "the parameter is repeated too often";
+    if (wrong)
+        return pp_call_problem(call, PP_API_BAD_PARAMETER, name, "%s", wrong);
+    call->params[call->n_params++] = (struct pp_param_text){name, value};
+    return true;
+}
+
+bool pp_call_read_query(struct pp_call *call)
+{
+    const char *p = call->req->query;
+
+    while (*p) {
+        size_t n = strcspn(p, "&"), name_n = strcspn(p, "&=");
+        if (n > 0) {
+            const char *value = p + name_n + (name_n < n);
+            if (!add_param(call, pp_percent_decode(&call->arena, p, name_n, true),
+                           pp_percent_decode(&call->arena, value, (size_t)(p + n - value), true)))
+                return false;
+        }
+        p += n + (p[n] == '&');
+    }
+    return true;
+}
+
+const char *pp_call_param(const struct pp_call *call, const char *name)
+{
+    const char *value = NULL;
+    return pp_call_params(call, name, &value, 1) ? value : NULL;
+}
+
+size_t pp_call_params(const struct pp_call *call, const char *name, const char **values, size_t cap)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < call->n_params && n < cap; i++)
+        if (strcmp(call->params[i].name, name) == 0)
+            values[n++] = call->params[i].value;
+    return n;
+}
+
+bool pp_number_parse(const char *text, uint64_t *out)
+{
+    size_t n = strspn(text, "0123456789");
+
+    if (n == 0 || n > 16 || text[n])
+        return false;
+    *out = strtoull(text, NULL, 10);
+    return true;
+}
+
+bool pp_call_may_see(struct pp_call *call, const char *client, const char *field)
+{
+    if (!pp_client_valid(client, strlen(client)))
+        return pp_call_problem(call, PP_API_BAD_CLIENT, field,
+                               "the client is not 1 to 64 of A-Z a-z 0-9 _ -");
+    if (call->only_client && strcmp(client, call->only_client) != 0)
+        return pp_call_problem(call, PP_API_NOT_FOUND, field, "there is no such client for this API key");
+    return true;
+}
+
+bool pp_call_client(struct pp_call *call, const char **client)
+{
+    const char *text = pp_call_param(call, "client");
+
+    *client = text ? text : call->only_client;
+    return !text || pp_call_may_see(call, text, "client");
+}
+
+bool pp_call_key(struct pp_call *call)
+{
+    const char *key = call->req->idempotency_key;
+    size_t n = key ? strlen(key) : 1;
+    bool visible = true;
+
+    for (size_t i = 0; key && i < n; i++)
+        visible = visible && key[i] > 0x20 && key[i] < 0x7f;
+    return (n >= 1 && n <= 255 && visible) || pp_call_problem(call, PP_API_BAD_IDEMPOTENCY_KEY, NULL,
+                                                              "the key is not 1 to 255 visible characters");
+}

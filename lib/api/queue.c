@@ -1,0 +1,76 @@
+/* queue.c: GET /v1/queue: shows how much waits in the ingest queue, in the store, and for each
+ * sink. */
+#include "api/handler.h"
+#include "pipeline/deliver/sink_lag.h"
+
+struct queue_state {
+    struct pp_ingest_stats ingest;
+    struct pp_store_queue store;
+    struct pp_outbox_look outbox;
+};
+
+static void put_open(struct pp_call *call, const struct pp_queue_count *count)
+{
+    pp_json_begin(&call->out, NULL, '{');
+    /* The tier is null for tasks that are suspected to have crashed workers. */
+    PP_JSON_MEMBERS(&call->out, pp_shown_tier(call, count->queue), PP_UINT("photos", count->photos),
+                    pp_shown_age(call, count->oldest_ms));
+    if (count->queue == PP_QUEUE_SUSPECT)
+        pp_json_bool(&call->out, "suspect", true);
+    pp_json_end(&call->out, '}');
+}
+
+static void send_queue(struct pp_call *call)
+{
+    struct queue_state *s = call->state;
+    struct pp_buf *b = &call->out;
+
+    pp_json_begin(b, NULL, '{');
+    PP_JSON_OBJECT(b, "ingest", PP_UINT("entries", s->ingest.entries), PP_UINT("photos", s->ingest.photos),
+                   pp_shown_age(call, s->ingest.oldest_ms), PP_UINT("poisoned", s->ingest.poisoned));
+    pp_json_begin(b, "open", '[');
+    for (uint8_t i = 0; i < PP_QUEUES; i++) {
+        s->store.counts[i].queue = i;
+        if (i < call->o->params->n_tiers || s->store.counts[i].photos > 0)
+            put_open(call, &s->store.counts[i]);
+    }
+    pp_json_end(b, ']');
+    pp_json_uint(b, "claimed", s->store.claimed);
+    pp_json_begin(b, "outbox", '[');
+    for (size_t i = 0; i < s->outbox.n; i++) {
+        const struct pp_outbox_row *row = &s->outbox.rows[i];
+        PP_JSON_OBJECT(b, NULL, PP_STR("sink", row->sink), PP_UINT("messages", row->messages),
+                       pp_shown_age(call, row->oldest_at));
+    }
+    pp_json_end(b, ']');
+    pp_json_end(b, '}');
+    pp_call_json(call, 200);
+}
+
+static void on_store_counted(struct pp_call *call)
+{
+    const struct pp_api_options *o = call->o;
+    struct queue_state *s = call->state;
+
+    if (!o->deliveries) { /* results are not delivered in this installation */
+        send_queue(call);
+        return;
+    }
+    s->outbox.store = o->store;
+    s->outbox.deliveries = o->deliveries;
+    pp_call_prepare(call, &s->outbox.req, "counting the outbox", send_queue, &call->arena);
+    pp_call_sent(call, pp_outbox_look(&s->outbox));
+}
+
+static void on_ingest_counted(struct pp_call *call)
+{
+    struct queue_state *s = call->state;
+    PP_CALL_ASK(call, call->o->store, queue, &s->store, "counting open photos", on_store_counted);
+}
+
+void pp_api_get_queue(struct pp_call *call)
+{
+    struct queue_state *s = pp_call_state(call, sizeof(*s));
+    if (s)
+        PP_CALL_ASK(call, call->o->ingest, stats, &s->ingest, "counting the ingest queue", on_ingest_counted);
+}

@@ -1,0 +1,28 @@
+/* webhook.h: finds a webhook, and announces its changes, for the endpoints of one webhook. */
+#ifndef PHOTOPOOL_API_WEBHOOK_H
+#define PHOTOPOOL_API_WEBHOOK_H
+
+#include "api/call.h"
+
+/* A search for one webhook. It must be the first member of a call's state. */
+struct pp_webhook_find {
+    struct pp_webhooks get;
+    bool may_be_new;
+    void (*on_found)(struct pp_call *call, const struct pp_webhook *webhook);
+};
+
+/* Allocates the zeroed state of a call. Returns NULL if the name in the path is not valid, or if
+ * out of memory; the call has then been answered. */
+void *pp_webhook_state(struct pp_call *call, size_t size);
+/* Reads the webhook, then calls on_found(call, webhook). If there is none, calls on_found(call,
+ * NULL) if `may_be_new`, and answers not_found if not. */
+void pp_webhook_find(struct pp_call *call, bool may_be_new,
+                     void (*on_found)(struct pp_call *call, const struct pp_webhook *webhook));
+/* Tells all processes that deliver, this one included, to read the webhook and its deliveries
+ * again. */
+void pp_webhook_changed(struct pp_call *call);
+/* Returns true if messages are still signed with the secret from before the last rotation, in
+ * addition to the new one. */
+bool pp_webhook_signs_twice(const struct pp_call *call, const struct pp_webhook *webhook);
+
+#endif

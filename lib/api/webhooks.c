@@ -1,0 +1,236 @@
+/* webhooks.c: GET, PUT, DELETE and list for /v1/webhooks. */
+#include "api/handler.h"
+#include "api/webhook.h"
+#include "core/delivery.h"
+#include "pipeline/deliver/webhook_post.h"
+
+#define CLIENTS_MAX 1000
+#define URL_MAX     2048
+#define ROTATION_MS 86400000 /* time after a rotation in which the old secret also signs */
+
+static void put_webhook(struct pp_call *call, const struct pp_webhook *w)
+{
+    struct pp_buf *b = &call->out;
+
+    pp_json_begin(b, NULL, '{');
+    PP_JSON_MEMBERS(b, PP_STR("name", w->name), PP_STR("url", w->url));
+    if (w->clients)
+        pp_json_raw(b, "clients", w->clients, strlen(w->clients));
+    else
+        pp_json_null(b, "clients");
+    PP_JSON_MEMBERS(b, PP_BOOL("paused", w->paused), PP_BOOL("disabled", w->disabled),
+                    PP_TIME("old_secret_until", pp_webhook_signs_twice(call, w) ? w->old_until_ms : 0),
+                    PP_TIME("created_at", w->created_at), PP_TIME("updated_at", w->updated_at));
+    pp_json_end(b, '}');
+}
+
+/* --- list --- */
+
+struct webhooks_list {
+    struct pp_page page;
+    struct pp_webhooks get;
+};
+
+static void on_webhooks_listed(struct pp_call *call)
+{
+    struct webhooks_list *s = call->state;
+
+    pp_page_open(call, &s->page);
+    for (size_t i = 0; i < s->get.n; i++) {
+        put_webhook(call, &s->get.webhooks[i]);
+        s->page.last = s->get.webhooks[i].name;
+    }
+    pp_page_send(call, &s->page, s->get.more);
+}
+
+void pp_api_list_webhooks(struct pp_call *call)
+{
+    struct webhooks_list *s = pp_call_state(call, sizeof(*s));
+
+    if (!s || !pp_page_read(call, &s->page, "webhooks", ""))
+        return;
+    s->get.after = s->page.after;
+    s->get.limit = s->page.limit;
+    PP_CALL_ASK(call, call->o->deliveries, webhooks, &s->get, "listing webhooks", on_webhooks_listed);
+}
+
+/* --- GET --- */
+
+static void on_webhook_found(struct pp_call *call, const struct pp_webhook *webhook)
+{
+    put_webhook(call, webhook);
+    pp_call_json(call, 200);
+}
+
+void pp_api_get_webhook(struct pp_call *call)
+{
+    if (pp_webhook_state(call, sizeof(struct pp_webhook_find)))
+        pp_webhook_find(call, false, on_webhook_found);
+}
+
+/* --- PUT: reading the body --- */
+
+static bool read_url(struct pp_call *call, const char *name, const json_t *v, void *out)
+{
+    const char *url = json_string_value(v);
+
+    if (!url)
+        return pp_bad_type(call, name, "a string");
+    const char *problem =
+        strlen(url) > URL_MAX ? "longer than 2048 bytes" : pp_webhook_url_problem(call->o->params, url);
+    ((struct pp_webhook *)out)->url = url;
+    return !problem || pp_bad_value(call, name, problem);
+}
+
+static bool read_clients(struct pp_call *call, const char *name, const json_t *v, void *out)
+{
+    struct pp_webhook *w = out;
+    struct pp_buf text;
+    char field[32];
+
+    if (json_is_null(v))
+        return true;
+    if (!json_is_array(v) || json_array_size(v) > CLIENTS_MAX)
+        return pp_bad_type(call, name, "null or an array of at most 1000 strings");
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *client = json_array_get(v, i);
+        snprintf(field, sizeof(field), "clients[%zu]", i);
+        if (!json_is_string(client) ||
+            !pp_client_valid(json_string_value(client), json_string_length(client)))
+            return pp_bad_value(call, field, "not 1 to 64 of A-Z a-z 0-9 _ -");
+    }
+    pp_buf_init(&text, CLIENTS_MAX * (PP_CLIENT_MAX + 3) + 2);
+    pp_json_value(&text, NULL, v);
+    w->clients = text.failed ? NULL : pp_arena_copy(&call->arena, text.p, text.n);
+    pp_buf_fini(&text);
+    return w->clients || pp_call_no_memory(call);
+}
+
+static bool read_secret(struct pp_call *call, const char *name, const json_t *v, void *out)
+{
+    uint8_t bytes[PP_WEBHOOK_SECRET_MAX];
+    size_t n;
+
+    if (!json_is_string(v))
+        return pp_bad_type(call, name, "a string");
+    ((struct pp_webhook *)out)->secret = json_string_value(v);
+    return pp_webhook_secret(json_string_value(v), json_string_length(v), bytes, &n) == PP_OK ||
+           pp_bad_value(call, name, "not whsec_ and base64 of 24 to 64 bytes");
+}
+
+static bool read_paused(struct pp_call *call, const char *name, const json_t *v, void *out)
+{
+    ((struct pp_webhook *)out)->paused = json_is_true(v);
+    return json_is_boolean(v) || pp_bad_type(call, name, "true or false");
+}
+
+static const struct pp_body_field fields[] = {
+    {"url", read_url}, {"clients", read_clients}, {"secret", read_secret}, {"paused", read_paused}};
+
+/* --- PUT: writing the webhook --- */
+
+struct put_state {
+    struct pp_webhook_find find;
+    struct pp_store_outbox outbox;
+    struct pp_webhook_put put;
+    bool is_new;
+};
+
+static void on_webhook_written(struct pp_call *call)
+{
+    struct put_state *s = call->state;
+
+    pp_webhook_changed(call);
+    put_webhook(call, &s->put.webhook);
+    pp_call_json(call, s->is_new ? 201 : 200);
+}
+
+static void on_webhook_not_written(struct pp_call *call, enum pp_err err)
+{
+    if (err == PP_ESTALE)
+        pp_call_problem(call, PP_API_OVERLOADED, NULL,
+                        "another request changed the webhook at the same moment; send this one again");
+    else
+        pp_call_error(call, err, "writing a webhook");
+}
+
+static void write_webhook(struct pp_call *call)
+{
+    struct put_state *s = call->state;
+
+    pp_assert(s->put.webhook.url && s->put.webhook.secret, "a webhook is written without URL or secret");
+    call->on_error = on_webhook_not_written;
+    PP_CALL_ASK(call, call->o->deliveries, put_webhook, &s->put, "writing a webhook", on_webhook_written);
+}
+
+/* Lets a new endpoint start at the end of the outbox: it gets only results of items that finish
+ * from now on. */
+static void on_outbox_end_read(struct pp_call *call)
+{
+    struct put_state *s = call->state;
+
+    s->put.start_at = s->outbox.end;
+    write_webhook(call);
+}
+
+static void on_put_found(struct pp_call *call, const struct pp_webhook *old)
+{
+    struct put_state *s = call->state;
+    struct pp_webhook *w = &s->put.webhook;
+    int64_t now = pp_loop_wall(call->o->loop);
+
+    w->created_at = w->updated_at = now;
+    s->is_new = !old;
+    if (old) {
+        bool rotated = w->secret && strcmp(w->secret, old->secret) != 0;
+        w->created_at = old->created_at;
+        w->version = old->version;
+        w->old_secret = rotated ? old->secret : old->old_secret;
+        w->old_until_ms = rotated ? now + ROTATION_MS : old->old_until_ms;
+        w->secret = w->secret ? w->secret : old->secret;
+        write_webhook(call);
+        return;
+    }
+    if (!w->secret) {
+        pp_call_problem(call, PP_API_MISSING_FIELD, "secret",
+                        "a new webhook needs a secret: whsec_ and base64");
+        return;
+    }
+    s->outbox = (struct pp_store_outbox){.after_seq = PP_EVENT_SEQ_MAX, .limit = 1};
+    PP_CALL_ASK(call, call->o->store, outbox, &s->outbox, "reading the outbox", on_outbox_end_read);
+}
+
+void pp_api_put_webhook(struct pp_call *call)
+{
+    struct put_state *s = pp_webhook_state(call, sizeof(*s));
+
+    if (!s)
+        return;
+    s->put.webhook.name = call->args[0];
+    if (!pp_call_fields(call, false, "a webhook", fields, sizeof(fields) / sizeof(*fields), &s->put.webhook))
+        return;
+    if (s->put.webhook.url)
+        pp_webhook_find(call, true, on_put_found);
+    else
+        pp_call_problem(call, PP_API_MISSING_FIELD, "url", "url is missing");
+}
+
+/* --- DELETE --- */
+
+static void on_webhook_deleted(struct pp_call *call)
+{
+    struct pp_http_response res = {.status = 204};
+
+    pp_webhook_changed(call);
+    pp_call_reply(call, &res);
+}
+
+void pp_api_delete_webhook(struct pp_call *call)
+{
+    struct pp_webhook_delete *s = pp_webhook_state(call, sizeof(*s));
+
+    if (!s)
+        return;
+    s->name = call->args[0];
+    PP_CALL_ASK(call, call->o->deliveries, delete_webhook, s, "deleting a webhook", on_webhook_deleted);
+}

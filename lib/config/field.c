@@ -1,0 +1,107 @@
+/* field.c: reads a value into its field and writes it, including the list around it. The type says
+ * how an item is read and written (types.c). */
+#include "config/value.h"
+
+#include <string.h>
+
+#define TEXT_MAX_BYTES 65536 /* maximum bytes of a value in a flag or a variable */
+
+static enum pp_err set_list(const struct pp_value *v, yaml_node_t *node, struct pp_list_field *list)
+{
+    const struct pp_type *t = v->type;
+
+    if (v->param->type == PP_TYPE_DURATIONS_OR_ALL && node->type == YAML_SCALAR_NODE &&
+        strcmp((const char *)node->data.scalar.value, "all") == 0) {
+        *list = (struct pp_list_field){0};
+        return PP_OK;
+    }
+    if (node->type != YAML_SEQUENCE_NODE)
+        return pp_value_not(v, node);
+    size_t n = (size_t)(node->data.sequence.items.top - node->data.sequence.items.start);
+    if (n > t->max_items)
+        return pp_value_fail(v, node, "%zu entries, and %zu are the limit", n, t->max_items);
+    char *items = pp_arena_array(&v->cfg->arena, n, t->item_size);
+    if (!items)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        yaml_node_t *item = yaml_document_get_node(v->doc, node->data.sequence.items.start[i]);
+        enum pp_err e = t->set(v, item, items + i * t->item_size);
+        if (e != PP_OK)
+            return e;
+    }
+    *list = (struct pp_list_field){items, n};
+    return PP_OK;
+}
+
+enum pp_err pp_value_set(struct pp_value *v, yaml_node_t *node)
+{
+    void *field = (char *)v->cfg + v->param->offset;
+
+    v->type = pp_type(v->param->type);
+    return v->type->item_size ? set_list(v, node, field) : v->type->set(v, node, field);
+}
+
+/* Reads a list given as text: "[80, 443]", or "80,443", which needs no quotes in a shell. */
+static enum pp_err set_list_text(struct pp_value *v, const char *text, size_t n)
+{
+    yaml_parser_t parser;
+    yaml_document_t doc;
+    bool bare = text[strspn(text, " ")] != '[' && strcmp(text, "all") != 0;
+    char *flow = pp_arena_printf(&v->cfg->arena, bare ? "[%s]" : "%s", text);
+    if (!flow || !yaml_parser_initialize(&parser))
+        return PP_ENOMEM;
+    yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)flow, n + (bare ? 2 : 0));
+    enum pp_err e;
+    if (!yaml_parser_load(&parser, &doc)) {
+        e = parser.error == YAML_MEMORY_ERROR ? PP_ENOMEM
+                                              : pp_value_fail(v, NULL, "not YAML: %s", parser.problem);
+    } else {
+        v->doc = &doc;
+        yaml_node_t *root = yaml_document_get_root_node(&doc);
+        e = root ? pp_value_set(v, root) : pp_value_fail(v, NULL, "there is no value");
+        v->doc = NULL;
+        yaml_document_delete(&doc);
+    }
+    yaml_parser_delete(&parser);
+    return e;
+}
+
+enum pp_err pp_value_set_text(struct pp_value *v, const char *text)
+{
+    size_t n = strnlen(text, TEXT_MAX_BYTES + 1);
+
+    v->type = pp_type(v->param->type);
+    if (n > TEXT_MAX_BYTES)
+        return pp_value_fail(v, NULL, "over %d bytes", TEXT_MAX_BYTES);
+    if (v->type->item_size)
+        return set_list_text(v, text, n);
+    char *copy = pp_arena_copy(&v->cfg->arena, text, n);
+    if (!copy)
+        return PP_ENOMEM;
+    yaml_node_t node = {.type = YAML_SCALAR_NODE,
+                        .data.scalar = {(yaml_char_t *)copy, n, YAML_PLAIN_SCALAR_STYLE}};
+    return pp_value_set(v, &node);
+}
+
+void pp_value_put(const struct pp_put *put, const struct pp_config *cfg, const struct pp_param *p)
+{
+    const struct pp_type *t = pp_type(p->type);
+    const void *field = (const char *)cfg + p->offset;
+    if (!t->item_size) {
+        t->put(put, p, field);
+        return;
+    }
+    const struct pp_list_field *list = field;
+    if (!list->n && p->type == PP_TYPE_DURATIONS_OR_ALL) {
+        pp_put_text(put, "all");
+        return;
+    }
+    fputc('[', put->f);
+    for (size_t i = 0; i < list->n; i++) {
+        if (i)
+            fputs(", ", put->f);
+        t->put(put, p, (const char *)list->item + i * t->item_size);
+    }
+    fputc(']', put->f);
+}

@@ -1,0 +1,48 @@
+/* sniff_step.c: see sniff_step.h. */
+#include "core/sniff_step.h"
+
+#include "base/check.h"
+
+void pp_sniff_want(struct pp_sniff *s, uint8_t n, pp_sniff_step *step)
+{
+    pp_assert(n > 0 && n <= sizeof(s->buf), "a step wants nothing, or more than the buffer holds");
+    pp_assert(s->state == PP_SNIFF_MORE, "a step wants bytes after the verdict");
+    s->need = n;
+    s->have = 0;
+    s->step = step;
+}
+
+void pp_sniff_skip(struct pp_sniff *s, uint64_t n)
+{
+    s->skip = n;
+}
+
+uint64_t pp_sniff_at(const struct pp_sniff *s)
+{
+    return s->pos + s->skip;
+}
+
+void pp_sniff_refuse(struct pp_sniff *s, uint16_t code)
+{
+    s->state = PP_SNIFF_REFUSED;
+    s->code = code;
+}
+
+bool pp_sniff_check(struct pp_sniff *s, uint32_t width, uint32_t height)
+{
+    if (width == 0 || height == 0)
+        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+    else if ((uint64_t)width * height > s->max_pixels)
+        pp_sniff_refuse(s, PP_CODE_TOO_MANY_PIXELS);
+    return s->state != PP_SNIFF_REFUSED;
+}
+
+void pp_sniff_accept(struct pp_sniff *s, enum pp_image_type type, uint32_t width, uint32_t height)
+{
+    if (!pp_sniff_check(s, width, height))
+        return;
+    s->state = PP_SNIFF_DONE;
+    s->type = type;
+    s->width = width;
+    s->height = height;
+}

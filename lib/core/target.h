@@ -1,0 +1,21 @@
+/* target.h: decides if a URL may be fetched (I6), for photos, redirects and webhooks.
+ *
+ * It checks the scheme, the form, the port and a literal address. If the host is a name, its
+ * addresses are checked when the socket is opened (pipeline/fetch/policy.h), by the same policy. To
+ * forbid a target, add the rule here. Pure functions; any thread. */
+#ifndef PHOTOPOOL_CORE_TARGET_H
+#define PHOTOPOOL_CORE_TARGET_H
+
+#include "core/url.h"
+
+/* Checks a URL that pp_url_parse() has read. Returns 0, PP_CODE_DENIED_PORT or
+ * PP_CODE_DENIED_ADDRESS. */
+pp_must_check uint16_t pp_target_check(const struct pp_address_policy *policy, const struct pp_url *url);
+
+/* Reads the n bytes at `text`, which must outlive `url`, and checks the URL. Returns 0, a code of
+ * pp_url_parse() or a code of pp_target_check(). If the text cannot be read, url->host is "" and
+ * the other members are undefined. */
+pp_must_check uint16_t pp_target_parse(const struct pp_address_policy *policy, struct pp_url *url,
+                                       const char *text, size_t n);
+
+#endif

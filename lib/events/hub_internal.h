@@ -1,0 +1,82 @@
+/* hub_internal.h: shared by the parts of the hub: hub_topics.c (topics and live subscribers),
+ * catch_up.c (subscribers that are behind) and hub.c (the end of the log, opening and closing). A
+ * file calls only files named before it. */
+#ifndef PHOTOPOOL_EVENTS_HUB_INTERNAL_H
+#define PHOTOPOOL_EVENTS_HUB_INTERNAL_H
+
+#include <uthash.h>
+
+#include "base/check.h"
+#include "events/hub.h"
+
+enum {
+    PP_HUB_PAGES = 8,    /* pages of the log read at the same time */
+    PP_HUB_ROUND = 1000, /* most events in one read of the log's end */
+};
+
+struct pp_sub_link {
+    struct pp_sub *sub;
+    struct pp_topic *topic;
+    struct pp_node in_topic;
+};
+
+/* A key that subscribers follow. During a round (the events of one read) it holds the events of the
+ * round that belong to it. */
+struct pp_topic {
+    UT_hash_handle hh;
+    struct pp_list links;
+    const struct pp_ring_entry **round; /* n_round entries, at most PP_HUB_ROUND */
+    size_t n_round, cap_round, bytes;   /* bytes: of the round's events as PP_SUB_SSE */
+    /* the topic is in the list of the round, and stays even if all its subscribers leave */
+    bool dirty;
+    bool broken; /* memory ran out while the events of the round were collected */
+    struct pp_node in_dirty;
+    char key[];
+};
+
+struct pp_hub_page {
+    struct pp_hub *hub;
+    struct pp_sub *sub; /* NULL: the page is free, or its subscriber has ended */
+    struct pp_ask ask;
+    struct pp_log_read read;
+};
+
+struct pp_hub {
+    struct pp_hub_options o;
+    struct pp_timer *timer;
+    bool stopped, known; /* known: the hub knows where the log ends */
+    bool again;          /* the hub reads again when the request in flight has ended */
+    /* tail: number up to which the log was read; last: highest number known to be given out */
+    uint64_t tail, last;
+    /* end of the log at the start; nothing is delivered before `tail` has reached it */
+    uint64_t warm_to;
+    struct pp_ask ask;
+    struct pp_log_read read;
+    size_t checks; /* checks in flight */
+    struct pp_topic *topics;
+    struct pp_list live, behind; /* live subscribers; subscribers that are catching up */
+    struct pp_hub_page pages[PP_HUB_PAGES];
+    struct pp_ring ring;
+};
+
+/* --- in hub_topics.c --- */
+pp_must_check enum pp_err pp_hub_link(struct pp_hub *hub, struct pp_sub *sub, const char *const *keys,
+                                      size_t n);
+void pp_hub_unlink(struct pp_hub *hub, struct pp_sub *sub);
+/* Returns true if the subscriber follows this key or a prefix of it. */
+bool pp_hub_matches(const struct pp_sub *sub, const char *key);
+/* Changes a subscriber's state and moves it to the list of that state; no other function does. */
+void pp_hub_set_state(struct pp_hub *hub, struct pp_sub *sub, enum pp_sub_state state);
+/* Delivers the `n` newest entries of the ring to all live subscribers. */
+void pp_hub_fan_out(struct pp_hub *hub, size_t n);
+
+/* --- in catch_up.c --- */
+/* Returns true if this event of the log stands for lost events; then from..to are their numbers. */
+bool pp_hub_gap(const struct pp_event *e, uint64_t *from, uint64_t *to);
+/* Delivers to a subscriber that is catching up, as much as it can take now. May end the
+ * subscription. */
+void pp_hub_catch_up(struct pp_hub *hub, struct pp_sub *sub);
+/* Continues all subscribers that are catching up, because a page is free or the tail has moved. */
+void pp_hub_serve_behind(struct pp_hub *hub);
+
+#endif

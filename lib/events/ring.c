@@ -1,0 +1,172 @@
+/* ring.c: see ring.h. */
+#include "events/ring.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/check.h"
+#include "format/json_out.h"
+
+#define EVENT_MAX (64u << 20)
+
+_Static_assert((PP_RING_EVENTS & (PP_RING_EVENTS - 1)) == 0, "indexes are masked");
+
+/* --- encoding --- */
+
+/* Writes the key "batch:b_1" as ["batch","b_1"]. */
+static void write_key(struct pp_buf *b, const char *key)
+{
+    pp_json_begin(b, "key", '[');
+    while (*key) {
+        size_t n = strcspn(key, ":");
+        pp_json_strn(b, NULL, key, n);
+        key += n + (key[n] == ':');
+    }
+    pp_json_end(b, ']');
+}
+
+static struct pp_piece *to_piece(struct pp_buf *b)
+{
+    struct pp_piece *piece = b->failed ? NULL : pp_piece_of(b->p, b->n);
+    pp_buf_fini(b);
+    return piece;
+}
+
+static struct pp_piece *encode_json(const struct pp_event *e)
+{
+    struct pp_buf b;
+    pp_buf_init(&b, EVENT_MAX);
+    pp_json_begin(&b, NULL, '{');
+    pp_json_uint(&b, "seq", e->seq);
+    pp_json_time(&b, "time", e->at_ms);
+    write_key(&b, e->key);
+    pp_json_str(&b, "type", e->type);
+    pp_json_raw(&b, "data", e->data, e->data_n);
+    pp_json_end(&b, '}');
+    return to_piece(&b);
+}
+
+/* A line break would end the data of the event (WHATWG HTML 9.2). In JSON, line breaks occur only
+ * between tokens, so they may be replaced by spaces. */
+static struct pp_piece *encode_sse(const struct pp_event *e, const struct pp_piece *json)
+{
+    struct pp_buf b;
+    pp_buf_init(&b, EVENT_MAX);
+    pp_buf_printf(&b, "id: %llu\nevent: %s\ndata: ", (unsigned long long)e->seq, e->type);
+    size_t head = b.n;
+    pp_buf_put(&b, json->bytes, json->n);
+    for (size_t i = head; !b.failed && i < b.n; i++)
+        if (b.p[i] == '\n' || b.p[i] == '\r')
+            b.p[i] = ' ';
+    pp_buf_puts(&b, "\n\n");
+    return to_piece(&b);
+}
+
+struct pp_piece *pp_event_encode(const struct pp_event *e, enum pp_sub_format format)
+{
+    struct pp_piece *json = encode_json(e);
+
+    if (format == PP_SUB_JSON || !json)
+        return json;
+    struct pp_piece *sse = encode_sse(e, json);
+    pp_piece_unref(json);
+    return sse;
+}
+
+/* --- entries --- */
+
+static void entry_fini(struct pp_ring_entry *entry)
+{
+    for (int i = 0; i < PP_SUB_FORMATS; i++)
+        pp_piece_unref(entry->pieces[i]);
+    free(entry->key);
+    *entry = (struct pp_ring_entry){0};
+}
+
+static bool entry_init(struct pp_ring_entry *entry, const struct pp_event *e)
+{
+    *entry = (struct pp_ring_entry){.seq = e->seq, .key = strdup(e->key)};
+    entry->pieces[PP_SUB_JSON] = encode_json(e);
+    if (entry->pieces[PP_SUB_JSON])
+        entry->pieces[PP_SUB_SSE] = encode_sse(e, entry->pieces[PP_SUB_JSON]);
+    if (entry->key && entry->pieces[PP_SUB_SSE])
+        return true;
+    entry_fini(entry);
+    return false;
+}
+
+static size_t entry_bytes(const struct pp_ring_entry *entry)
+{
+    return entry->pieces[PP_SUB_JSON]->n + entry->pieces[PP_SUB_SSE]->n;
+}
+
+static struct pp_ring_entry *cell(struct pp_ring *ring, size_t i)
+{
+    return &ring->entries[(ring->first + i) & (PP_RING_EVENTS - 1)];
+}
+
+const struct pp_ring_entry *pp_ring_at(const struct pp_ring *ring, size_t i)
+{
+    pp_assert(i < ring->n, "an entry beyond the end of the ring");
+    return &ring->entries[(ring->first + i) & (PP_RING_EVENTS - 1)];
+}
+
+size_t pp_ring_above(const struct pp_ring *ring, uint64_t seq)
+{
+    size_t lo = 0, hi = ring->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (pp_ring_at(ring, mid)->seq <= seq)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static void drop_oldest(struct pp_ring *ring)
+{
+    pp_assert(ring->n > 0, "an empty ring has no oldest entry");
+    struct pp_ring_entry *oldest = cell(ring, 0);
+    size_t bytes = entry_bytes(oldest);
+
+    pp_assert(oldest->seq > ring->from, "entries are not in the order of their numbers");
+    pp_assert(bytes <= ring->bytes, "the ring's bytes do not add up");
+    ring->from = oldest->seq;
+    ring->bytes -= bytes;
+    entry_fini(oldest);
+    ring->first++;
+    ring->n--;
+}
+
+bool pp_ring_push(struct pp_ring *ring, const struct pp_event *e)
+{
+    struct pp_ring_entry entry;
+
+    pp_assert(e->seq > (ring->n > 0 ? pp_ring_at(ring, ring->n - 1)->seq : ring->from),
+              "an event is not above the newest in the ring");
+    if (!entry_init(&entry, e))
+        return false;
+    if (ring->n == PP_RING_EVENTS)
+        drop_oldest(ring);
+    pp_assert(!cell(ring, ring->n)->key, "the next cell of the ring is in use");
+    *cell(ring, ring->n++) = entry;
+    ring->bytes += entry_bytes(&entry);
+    return true;
+}
+
+void pp_ring_trim(struct pp_ring *ring)
+{
+    while (ring->bytes > PP_RING_BYTES && ring->n > 1)
+        drop_oldest(ring);
+}
+
+void pp_ring_clear(struct pp_ring *ring, uint64_t from)
+{
+    while (ring->n > 0)
+        drop_oldest(ring);
+    pp_assert(ring->bytes == 0, "an empty ring has bytes");
+    pp_assert(from >= ring->from, "the ring goes back");
+    ring->from = from;
+}

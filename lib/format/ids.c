@@ -1,0 +1,87 @@
+/* ids.c: see ids.h. */
+#include "format/ids.h"
+
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "core/sniff.h"
+#include "core/url.h"
+
+/* Crockford's alphabet has no i, l, o, u; its order is the order of the values. */
+static const char base32[] = "0123456789abcdefghjkmnpqrstvwxyz";
+
+static void sha256(uint8_t out[32], const void *a, size_t a_n, const void *b, size_t b_n)
+{
+    unsigned char text[512 + PP_URL_MAX];
+    size_t n = a_n + 1 + b_n;
+    unsigned int out_n = 32;
+
+    pp_assert(n <= sizeof(text), "an id is made of more bytes than fit");
+    memcpy(text, a, a_n);
+    text[a_n] = '\0';
+    memcpy(text + a_n + 1, b, b_n);
+    int ok = EVP_Digest(text, n, out, &out_n, EVP_sha256(), NULL);
+    pp_assert(ok == 1 && out_n == 32, "SHA-256 of bytes in memory failed");
+}
+
+struct pp_key pp_photo_key(const char *client, const char *url, size_t url_n)
+{
+    uint8_t hash[32];
+    struct pp_key key;
+    sha256(hash, client, strlen(client), url, url_n < PP_URL_MAX ? url_n : PP_URL_MAX);
+    memcpy(key.b, hash, sizeof(key.b));
+    return key;
+}
+
+static void write_base32(char *out, size_t digits, const uint8_t *bytes, size_t n)
+{
+    size_t bit = 0;
+    for (size_t i = 0; i < digits; i++, bit += 5) {
+        unsigned v = (unsigned)bytes[bit / 8] << 8 | (bit / 8 + 1 < n ? bytes[bit / 8 + 1] : 0u);
+        out[i] = base32[v >> (11 - bit % 8) & 31];
+    }
+}
+
+void pp_batch_id_new(char out[PP_BATCH_ID_MAX], int64_t wall_ms)
+{
+    uint8_t random[8];
+    uint64_t time = (uint64_t)wall_ms;
+
+    out[0] = 'b';
+    out[1] = '_';
+    for (int i = 10; i >= 2; i--, time >>= 5)
+        out[i] = base32[time & 31];
+    pp_random_bytes(random, sizeof(random));
+    write_base32(out + 11, 12, random, sizeof(random));
+    out[23] = '\0';
+}
+
+bool pp_batch_id_valid(const char *s)
+{
+    return strlen(s) == 23 && s[0] == 'b' && s[1] == '_' && strspn(s + 2, base32) == 21;
+}
+
+void pp_result_id(char out[PP_RESULT_ID_MAX], const char *client, const char *item, uint32_t revision)
+{
+    uint8_t hash[32];
+    char name[400];
+    int n = snprintf(name, sizeof(name), "%s%c%u", item, 0, revision);
+
+    pp_assert(n > 0 && (size_t)n < sizeof(name), "an item id is too long");
+    sha256(hash, client, strlen(client), name, (size_t)n);
+    out[0] = 'r';
+    out[1] = '_';
+    write_base32(out + 2, 26, hash, sizeof(hash));
+    out[28] = '\0';
+}
+
+void pp_object_name(char out[PP_OBJECT_NAME_MAX], const struct pp_object *object)
+{
+    char hex[2 * PP_SHA256_BYTES + 1];
+    pp_hex(hex, object->sha256, PP_SHA256_BYTES);
+    snprintf(out, PP_OBJECT_NAME_MAX, "sha256/%.2s/%.2s/%s.%s", hex, hex + 2, hex,
+             pp_image_extension(object->type));
+}

@@ -1,0 +1,26 @@
+/* ids.h: makes the ids of photos, batches and results, and the names of objects. All functions are
+ * pure but for the random part of a batch id, and may be called on any thread. */
+#ifndef PHOTOPOOL_FORMAT_IDS_H
+#define PHOTOPOOL_FORMAT_IDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "photopool/port/blob_store.h"
+#include "photopool/task.h"
+
+/* Makes the key of (client, URL). URLs longer than PP_URL_MAX are never fetched; only their first
+ * PP_URL_MAX bytes enter the key. */
+struct pp_key pp_photo_key(const char *client, const char *url, size_t url_n);
+/* Makes a new batch id in base 32: "b_", 9 digits of time, 12 random digits. Ids sort by time. */
+void pp_batch_id_new(char out[PP_BATCH_ID_MAX], int64_t wall_ms);
+/* Returns true if `s` has the form of a batch id. */
+bool pp_batch_id_valid(const char *s);
+/* Makes a result id from client, item and revision: "r_" and 26 digits of base 32. */
+#define PP_RESULT_ID_MAX 32
+void pp_result_id(char out[PP_RESULT_ID_MAX], const char *client, const char *item, uint32_t revision);
+/* Makes an object name such as "sha256/ab/cd/abcd....jpg". */
+void pp_object_name(char out[PP_OBJECT_NAME_MAX], const struct pp_object *object);
+
+#endif

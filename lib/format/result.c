@@ -1,0 +1,176 @@
+/* result.c: see result.h. The order of members is part of the bytes: never change it. */
+#include "format/result.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "core/sniff.h"
+#include "format/ids.h"
+#include "format/json_out.h"
+#include "photopool/code.h"
+
+static const char *const statuses[PP_ITEM_STATUS_COUNT] = {
+    [PP_ITEM_OPEN] = "open",     [PP_ITEM_COMPLETE] = "complete",     [PP_ITEM_PARTIAL] = "partial",
+    [PP_ITEM_FAILED] = "failed", [PP_ITEM_SUPERSEDED] = "superseded", [PP_ITEM_CANCELLED] = "cancelled",
+};
+
+static const char *const outcomes[PP_OUTCOME_COUNT] = {
+    [PP_OUTCOME_OPEN] = "open",       [PP_OUTCOME_STORED] = "stored", [PP_OUTCOME_UNCHANGED] = "unchanged",
+    [PP_OUTCOME_SKIPPED] = "skipped", [PP_OUTCOME_FAILED] = "failed", [PP_OUTCOME_CANCELLED] = "cancelled",
+};
+
+const char *pp_item_status_name(enum pp_item_status status)
+{
+    return (unsigned)status < PP_ITEM_STATUS_COUNT ? statuses[status] : "open";
+}
+
+int pp_item_status_parse(const char *name)
+{
+    for (int i = PP_ITEM_OPEN + 1; i < PP_ITEM_STATUS_COUNT; i++)
+        if (strcmp(name, statuses[i]) == 0)
+            return i;
+    return -1;
+}
+
+const char *pp_outcome_name(enum pp_outcome_kind kind)
+{
+    pp_assert(kind < PP_OUTCOME_COUNT, "a photo has an unknown outcome");
+    return outcomes[kind];
+}
+
+void pp_result_write_object(struct pp_buf *b, const struct pp_object *o)
+{
+    char hex[2 * PP_SHA256_BYTES + 1], name[PP_OBJECT_NAME_MAX];
+
+    pp_hex(hex, o->sha256, PP_SHA256_BYTES);
+    pp_object_name(name, o);
+    PP_JSON_MEMBERS(b, PP_STR("sha256", hex), PP_UINT("bytes", o->bytes),
+                    PP_STR("type", pp_image_mime(o->type)), PP_UINT("width", o->width),
+                    PP_UINT("height", o->height), PP_STR("object", name));
+}
+
+/* --- outcomes: the table of photopool/outcome.h --- */
+
+static void show_code(struct pp_buf *b, const char *key, uint16_t v)
+{
+    char code[PP_CODE_NAME_MAX];
+
+    pp_json_str(b, key, pp_code_name(v, code));
+}
+
+static void show_u32(struct pp_buf *b, const char *key, uint32_t v)
+{
+    pp_json_uint(b, key, v);
+}
+
+static void show_time(struct pp_buf *b, const char *key, int64_t v)
+{
+    pp_json_time(b, key, v);
+}
+
+static void show_text(struct pp_buf *b, const char *key, const char *v)
+{
+    pp_json_str(b, key, v);
+}
+
+static void show_object(struct pp_buf *b, const char *key, struct pp_object v)
+{
+    (void)key; /* the members of this field are written without an object around them */
+    pp_result_write_object(b, &v);
+}
+
+/* Writes the members that belong to one of the places in the mask `where`, in order. */
+static void write_members(struct pp_buf *b, const struct pp_outcome *o, unsigned where)
+{
+    for (int i = 0; i < PP_OUTCOME_FIELD_COUNT; i++)
+        switch (i) {
+#define X(member, type, shown, place, stored, bson)                                                          \
+    case place:                                                                                              \
+        if (PP_SHOWN_##shown & where && (PP_STORED_##stored > PP_STORED_BITS || PP_GIVEN_##type(o->member))) \
+            show_##type(b, #member, o->member);                                                              \
+        break;
+            PP_OUTCOME_FIELDS(X)
+#undef X
+        }
+}
+
+static void write_error(struct pp_buf *b, const struct pp_outcome *o)
+{
+    struct pp_outcome shown = *o;
+
+    if (!shown.detail)
+        shown.detail = pp_code_info(o->code)->sentence;
+    pp_json_begin(b, "error", '{');
+    write_members(b, &shown, PP_SHOWN_CODE);
+    PP_JSON_MEMBERS(b, PP_UINT_IF("http_status", o->code >= 400, o->code));
+    write_members(b, &shown, PP_SHOWN_ERROR);
+    pp_json_end(b, '}');
+}
+
+/* Writes the outcome's members and leaves the object open. */
+static void write_photo(struct pp_buf *b, const struct pp_item_photo *photo)
+{
+    const struct pp_outcome *o = &photo->outcome;
+
+    pp_json_begin(b, NULL, '{');
+    pp_json_strn(b, "url", photo->url, photo->url_n);
+    pp_json_str(b, "outcome", pp_outcome_name(o->kind));
+    write_members(b, o, PP_SHOWN_ALWAYS | (pp_outcome_has_bytes(o->kind) ? PP_SHOWN_BYTES : 0));
+    if (pp_outcome_has_code(o->kind))
+        write_error(b, o);
+}
+
+static void write_head(struct pp_buf *b, const struct pp_item *item)
+{
+    PP_JSON_MEMBERS(b, PP_STR("client", item->client), PP_STR("item", item->id),
+                    PP_UINT("revision", item->revision), PP_STR("batch_id", item->batch_id),
+                    PP_STR("status", pp_item_status_name(item->status)));
+    if (item->meta)
+        pp_json_raw(b, "meta", item->meta, strlen(item->meta));
+}
+
+void pp_result_write(struct pp_buf *b, const char *key, const struct pp_item *item)
+{
+    char id[PP_RESULT_ID_MAX];
+    char subject[PP_CLIENT_MAX + 1 + 256 + 1];
+
+    pp_result_id(id, item->client, item->id, item->revision);
+    snprintf(subject, sizeof(subject), "%s/%s", item->client, item->id);
+    pp_json_begin(b, key, '{');
+    PP_JSON_MEMBERS(b, PP_STR("specversion", "1.0"), PP_STR("id", id), PP_STR("source", "photopool"),
+                    PP_STR("type", "photopool.item.finished"), PP_STR("subject", subject),
+                    PP_TIME("time", item->finished_at), PP_STR("datacontenttype", "application/json"));
+    pp_json_begin(b, "data", '{');
+    write_head(b, item);
+    pp_json_begin(b, "photos", '[');
+    for (uint32_t i = 0; i < item->n_photos; i++) {
+        write_photo(b, &item->photos[i]);
+        pp_json_end(b, '}');
+    }
+    pp_json_end(b, ']');
+    pp_json_end(b, '}');
+    pp_json_end(b, '}');
+}
+
+void pp_result_write_open(struct pp_buf *b, const char *key, const struct pp_item *item,
+                          const int64_t *tier_ms, uint32_t n_tiers)
+{
+    pp_json_begin(b, key, '{');
+    write_head(b, item);
+    pp_json_time(b, "created_at", item->created_at);
+    pp_json_begin(b, "photos", '[');
+    for (uint32_t i = 0; i < item->n_photos; i++) {
+        const struct pp_item_photo *photo = &item->photos[i];
+        write_photo(b, photo);
+        if (photo->outcome.kind == PP_OUTCOME_OPEN) {
+            bool known = photo->tier < n_tiers;
+            PP_JSON_MEMBERS(b, PP_STR("state", photo->claimed ? "claimed" : "waiting"),
+                            PP_NUM_IF("tier", known, known ? (double)tier_ms[photo->tier] / 1000.0 : 0),
+                            PP_TIME("due_at", photo->due_ms));
+        }
+        pp_json_end(b, '}');
+    }
+    pp_json_end(b, ']');
+    pp_json_end(b, '}');
+}

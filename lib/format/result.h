@@ -1,0 +1,30 @@
+/* result.h: writes the RESULT of an item revision, the same bytes in every sink: event streams,
+ * brokers, webhooks, API.
+ *
+ * A result depends only on the stored item, not on clock or configuration. Its id depends only on
+ * client, item and revision, so that consumers can drop repeats (I2). Pure; any thread. */
+#ifndef PHOTOPOOL_FORMAT_RESULT_H
+#define PHOTOPOOL_FORMAT_RESULT_H
+
+#include "base/buf.h"
+#include "photopool/task.h"
+
+/* Appends the CloudEvent of a finished item; `key` as for pp_json_begin(). */
+void pp_result_write(struct pp_buf *b, const char *key, const struct pp_item *item);
+
+/* Appends an item that is still open: the `data` of the event, with "status": "open" and the tier
+ * or time for which each open photo waits. `tier_ms` has the tiers' timeouts. */
+void pp_result_write_open(struct pp_buf *b, const char *key, const struct pp_item *item,
+                          const int64_t *tier_ms, uint32_t n_tiers);
+
+/* Appends the members of an object, from "sha256" to "object", which is its name in the blob store.
+ */
+void pp_result_write_object(struct pp_buf *b, const struct pp_object *o);
+
+/* Returns the name of a status, such as "complete"; "open" for PP_ITEM_OPEN. */
+const char *pp_item_status_name(enum pp_item_status status);
+/* Returns the status with this name, or -1. "open" gives -1, because a result never has it. */
+int pp_item_status_parse(const char *name);
+const char *pp_outcome_name(enum pp_outcome_kind kind);
+
+#endif

@@ -1,0 +1,292 @@
+/* accept.c: see accept.h. */
+#include "pipeline/accept/accept.h"
+
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "format/ids.h"
+#include "format/json_out.h"
+
+#define LANE_THREADS 2
+#define LANE_JOBS    4096
+/* Memory bound of the bodies on the lane, as a multiple of the largest body allowed. The parsed
+ * entries need as much memory again. */
+#define BODIES_MAX 4
+
+struct pp_acceptor {
+    struct pp_acceptor_options o;
+    struct pp_lane *lane;
+    struct pp_lane_home *home;
+    uint64_t bytes; /* total size of the bodies on the lane */
+    size_t busy;    /* posts whose done() has not fired yet */
+    bool full;      /* the last append was refused because the ingest queue was full */
+    /* Hash table by name: posts with an Idempotency-Key whose append is in flight. */
+    struct pp_acceptor_post *keyed;
+};
+
+struct pp_acceptor *pp_acceptor_open(const struct pp_acceptor_options *options)
+{
+    const struct pp_lane_options lane = {
+        .name = "accept", .threads = LANE_THREADS, .capacity = LANE_JOBS, .max_batch = 16};
+    pp_assert(options->params && options->metrics && options->ingest, "an acceptor lacks an option");
+    struct pp_acceptor *acceptor = calloc(1, sizeof(*acceptor));
+    if (!acceptor)
+        return NULL;
+    acceptor->o = *options;
+    acceptor->lane = pp_lane_open(&lane);
+    acceptor->home = acceptor->lane ? pp_lane_home_open(acceptor->lane, options->loop) : NULL;
+    if (!acceptor->home) {
+        pp_acceptor_close(acceptor);
+        return NULL;
+    }
+    return acceptor;
+}
+
+void pp_acceptor_close(struct pp_acceptor *acceptor)
+{
+    if (!acceptor)
+        return;
+    pp_assert(acceptor->busy == 0 && acceptor->bytes == 0, "closed while posts are in flight");
+    if (acceptor->lane)
+        pp_lane_close(acceptor->lane);
+    pp_lane_home_close(acceptor->home);
+    free(acceptor);
+}
+
+size_t pp_acceptor_busy(const struct pp_acceptor *acceptor)
+{
+    return acceptor->busy;
+}
+
+void pp_acceptor_post_fini(struct pp_acceptor_post *post)
+{
+    pp_batch_parsed_fini(&post->parsed);
+    pp_buf_fini(&post->answer_buf);
+    pp_arena_fini(&post->arena);
+}
+
+/* --- the end of a post --- */
+
+static void finish_post(struct pp_acceptor_post *post, enum pp_acceptor_verdict verdict)
+{
+    struct pp_acceptor *acceptor = post->acceptor;
+    struct pp_metrics *m = acceptor->o.metrics;
+
+    pp_assert(acceptor->busy > 0, "a post ends twice");
+    if (post->name[0])
+        /* `name` is set only if the post has reserved its key; only then is the post in the table.
+         */
+        HASH_DEL(acceptor->keyed, post);
+    post->verdict = verdict;
+    if (verdict == PP_POST_ACCEPTED)
+        m->batches_accepted++;
+    else if (verdict == PP_POST_REPLAYED)
+        m->batches_replayed++;
+    else if (verdict != PP_POST_NOTHING)
+        m->batches_rejected++;
+    acceptor->busy--;
+    post->done(post);
+}
+
+static void refuse_post(struct pp_acceptor_post *post, enum pp_api_code code, const char *detail)
+{
+    post->parsed.refused = true;
+    post->parsed.code = code;
+    snprintf(post->parsed.detail, sizeof(post->parsed.detail), "%s", detail);
+    finish_post(post, PP_POST_REFUSED);
+}
+
+static void fail_post(struct pp_acceptor_post *post, enum pp_err err)
+{
+    post->err = err;
+    finish_post(post, PP_POST_FAILED);
+}
+
+/* --- parsing, on the lane --- */
+
+static bool hash_body(const struct pp_acceptor_post *post, uint8_t out[32])
+{
+    EVP_MD_CTX *md = EVP_MD_CTX_new();
+    unsigned n = 32;
+    bool ok = md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1 &&
+              EVP_DigestUpdate(md, post->key_context, strlen(post->key_context) + 1) == 1 &&
+              EVP_DigestUpdate(md, post->body.p, post->body.n) == 1 && EVP_DigestFinal_ex(md, out, &n) == 1;
+    EVP_MD_CTX_free(md);
+    return ok;
+}
+
+static void work_parse(void *state, struct pp_job *job)
+{
+    struct pp_acceptor_post *post = pp_container_of(job, struct pp_acceptor_post, job);
+    (void)state;
+    pp_batch_parse(&post->body, &post->parsed);
+    if (post->key && !hash_body(post, post->append.body_hash))
+        post->err = PP_ENOMEM;
+}
+
+/* --- appending --- */
+
+static void write_answer(const struct pp_acceptor_post *post, struct pp_buf *out)
+{
+    const struct pp_batch_parsed *b = &post->parsed;
+
+    pp_json_begin(out, NULL, '{');
+    PP_JSON_MEMBERS(out, PP_STR("batch_id", post->batch_id), PP_STR("client", b->client),
+                    PP_UINT("accepted", b->n_items));
+    pp_json_raw(out, "rejected", b->rejected.p, b->rejected.n);
+    pp_json_end(out, '}');
+}
+
+/* Publishes an event for operators each time the ingest queue becomes full, and each time it is no
+ * longer full. */
+static void note_full(struct pp_acceptor *acceptor, bool full)
+{
+    char data[96];
+
+    if (acceptor->full == full)
+        return;
+    acceptor->full = full;
+    int n = snprintf(data, sizeof(data), "{\"reached\":%s,\"high_water\":%llu}", full ? "true" : "false",
+                     (unsigned long long)acceptor->o.params->high_water);
+    pp_publish_ops(acceptor->o.publisher, "photopool.queue.high_water", data, (size_t)n);
+}
+
+static void on_appended(struct pp_req *req)
+{
+    struct pp_acceptor_post *post = req->data;
+
+    if ((req->err == PP_OK && !post->append.only_key) || req->err == PP_EFULL)
+        note_full(post->acceptor, req->err == PP_EFULL);
+    switch (req->err) {
+    case PP_OK:
+        post->answer = post->answer_buf.p;
+        post->answer_n = post->answer_buf.n;
+        finish_post(post, post->append.only_key ? PP_POST_NOTHING : PP_POST_ACCEPTED);
+        return;
+    case PP_EEXISTS:
+        post->answer = post->append.old_answer;
+        post->answer_n = post->append.old_answer_n;
+        finish_post(post, PP_POST_REPLAYED);
+        return;
+    case PP_EMISMATCH:
+        refuse_post(post, PP_API_IDEMPOTENCY_MISMATCH, "the first request with this key had another body");
+        return;
+    default: fail_post(post, req->err);
+    }
+}
+
+static void append_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
+{
+    struct pp_ingest_append *a = &post->append;
+    int64_t now = pp_loop_wall(acceptor->o.loop);
+
+    pp_assert(!post->parsed.refused, "a batch that is refused is appended");
+    pp_batch_id_new(post->batch_id, now);
+    pp_buf_init(&post->answer_buf, post->parsed.rejected.n + 4096);
+    (post->write_answer ? post->write_answer : write_answer)(post, &post->answer_buf);
+    if (post->answer_buf.failed) {
+        fail_post(post, PP_ENOMEM);
+        return;
+    }
+    pp_arena_init(&post->arena, 0);
+    a->req = (struct pp_req){.done = on_appended, .data = post, .arena = &post->arena};
+    a->entry = (struct pp_ingest_entry){.batch_id = post->batch_id,
+                                        .client = post->parsed.client,
+                                        .refresh = post->parsed.refresh,
+                                        .replay = post->replay,
+                                        .created_at = now,
+                                        .n_items = post->parsed.n_items,
+                                        .n_photos = post->parsed.n_photos,
+                                        .payload = post->parsed.entry.p,
+                                        .payload_n = post->parsed.entry.n};
+    a->key = post->key;
+    a->only_key = post->parsed.n_items == 0;
+    a->answer = post->answer_buf.p;
+    a->answer_n = post->answer_buf.n;
+    a->high_water = acceptor->o.params->high_water;
+    a->now_ms = now;
+    enum pp_err err = acceptor->o.ingest->ops->append(acceptor->o.ingest, a);
+    if (err != PP_OK)
+        fail_post(post, err);
+}
+
+/* Reserves the Idempotency-Key until the post ends. Returns false if another post with this key is
+ * in flight. */
+static bool reserve_key(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
+{
+    struct pp_acceptor_post *other;
+    char name[sizeof(post->name)];
+
+    if (!post->key)
+        return true;
+    snprintf(name, sizeof(name), "%s %s", post->parsed.client, post->key);
+    HASH_FIND_STR(acceptor->keyed, name, other);
+    if (other)
+        return false;
+    pp_assert(!post->name[0], "a post reserves its key twice");
+    memcpy(post->name, name, sizeof(name));
+    HASH_ADD_STR(acceptor->keyed, name, post);
+    return true;
+}
+
+/* Appends the parsed entry, or refuses the post. */
+static void judge_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
+{
+    const struct pp_batch_parsed *b = &post->parsed;
+
+    if (b->refused)
+        finish_post(post, PP_POST_REFUSED);
+    else if (post->err != PP_OK)
+        fail_post(post, post->err);
+    else if (post->only_client && strcmp(post->only_client, b->client) != 0)
+        refuse_post(post, PP_API_NOT_FOUND, "there is no such client for this key");
+    else if (b->n_items == 0 && !(post->replay && post->key))
+        refuse_post(post, PP_API_ALL_REJECTED,
+                    b->n_rejected ? "no item was accepted" : "the batch has no items");
+    else if (!reserve_key(acceptor, post))
+        refuse_post(post, PP_API_IDEMPOTENCY_IN_PROGRESS, "a request with this key is in progress");
+    else
+        append_entry(acceptor, post);
+}
+
+void pp_acceptor_enter(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
+{
+    post->acceptor = acceptor;
+    acceptor->busy++;
+    if (post->key && !hash_body(post, post->append.body_hash))
+        post->err = PP_ENOMEM;
+    judge_entry(acceptor, post);
+}
+
+static void on_parsed(struct pp_job *job)
+{
+    struct pp_acceptor_post *post = pp_container_of(job, struct pp_acceptor_post, job);
+    struct pp_acceptor *acceptor = post->acceptor;
+
+    pp_assert(acceptor->bytes >= post->body.n, "bodies on the lane are counted wrong");
+    acceptor->bytes -= post->body.n;
+    if (post->client) {
+        snprintf(post->parsed.client, sizeof(post->parsed.client), "%s", post->client);
+        post->parsed.refresh = post->refresh;
+    }
+    judge_entry(acceptor, post);
+}
+
+void pp_acceptor_post(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
+{
+    post->acceptor = acceptor;
+    acceptor->busy++;
+    if (acceptor->bytes > 0 && acceptor->bytes + post->body.n > BODIES_MAX * acceptor->o.params->max_body) {
+        refuse_post(post, PP_API_OVERLOADED, "too many batches are being read right now");
+        return;
+    }
+    post->job = (struct pp_job){.work = work_parse, .done = on_parsed};
+    acceptor->bytes += post->body.n;
+    if (pp_lane_submit(acceptor->home, &post->job) != PP_OK) {
+        acceptor->bytes -= post->body.n;
+        refuse_post(post, PP_API_OVERLOADED, "too many batches are being read right now");
+    }
+}

@@ -1,0 +1,472 @@
+/* parse.c: see parse.h. */
+#include "pipeline/accept/parse.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "core/entry.h"
+#include "format/json_out.h"
+#include "format/json_scan.h"
+
+/* Most bytes of verdicts in one answer. A verdict is short, but every item may have one, and each
+ * repeats the item's id. */
+#define REJECTED_MAX (64u << 20)
+
+struct parse {
+    const struct pp_batch_body *body;
+    struct pp_batch_parsed *out;
+    json_t *seen; /* JSON object whose keys are the ids of the accepted items */
+    uint32_t index;
+    struct pp_buf meta;
+};
+
+/* The reason why an item is rejected. */
+struct verdict {
+    const char *code; /* NULL: the item is not rejected */
+    char field[80];
+    char detail[200];
+};
+
+static const char *const refreshes[] = {"known", "changed", "always"};
+
+bool pp_refresh_parse(const char *name, enum pp_refresh *out)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        if (strcmp(name, refreshes[i]) == 0) {
+            *out = (enum pp_refresh)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *pp_refresh_name(enum pp_refresh refresh)
+{
+    return (unsigned)refresh < 3 ? refreshes[refresh] : refreshes[0];
+}
+
+/* --- text helpers --- */
+
+/* Returns the length of the longest prefix of s that has at most `max` bytes and ends between two
+ * UTF-8 characters. */
+static size_t cut(const char *s, size_t n, size_t max)
+{
+    if (n <= max)
+        return n;
+    while (max > 0 && ((unsigned char)s[max] & 0xc0) == 0x80)
+        max--;
+    return max;
+}
+
+/* Writes a description of a value of the wrong type, such as 17, "x" or "an object". */
+static void describe(const json_t *v, char *buf, size_t cap)
+{
+    switch (json_typeof(v)) {
+    case JSON_OBJECT: snprintf(buf, cap, "an object"); return;
+    case JSON_ARRAY: snprintf(buf, cap, "an array"); return;
+    case JSON_STRING:
+        snprintf(buf, cap, "\"%.*s\"", (int)cut(json_string_value(v), json_string_length(v), 40),
+                 json_string_value(v));
+        return;
+    case JSON_INTEGER: snprintf(buf, cap, "%lld", (long long)json_integer_value(v)); return;
+    case JSON_REAL: snprintf(buf, cap, "%g", json_real_value(v)); return;
+    case JSON_TRUE: snprintf(buf, cap, "true"); return;
+    case JSON_FALSE: snprintf(buf, cap, "false"); return;
+    case JSON_NULL: snprintf(buf, cap, "null"); return;
+    }
+}
+
+static void refuse_batch(struct parse *p, enum pp_api_code code, const char *field, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Refuses the whole request. Does nothing if it is refused already: the first reason is kept. */
+static void refuse_batch(struct parse *p, enum pp_api_code code, const char *field, const char *fmt, ...)
+{
+    va_list ap;
+    if (p->out->refused)
+        return;
+    p->out->refused = true;
+    p->out->code = code;
+    snprintf(p->out->field, sizeof(p->out->field), "%.*s", (int)cut(field, strlen(field), 64), field);
+    va_start(ap, fmt);
+    vsnprintf(p->out->detail, sizeof(p->out->detail), fmt, ap);
+    va_end(ap);
+}
+
+static void refuse_json(struct parse *p, const struct pp_scan *s)
+{
+    char text[160];
+    pp_scan_error_text(s, 1, text, sizeof(text));
+    refuse_batch(p, PP_API_BAD_JSON, "", "%s", text);
+}
+
+/* Sets the verdict on an item. Always returns false, so that a check can return its result. */
+static bool wrong(struct verdict *v, const char *code, const char *field, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static bool wrong(struct verdict *v, const char *code, const char *field, const char *fmt, ...)
+{
+    va_list ap;
+    v->code = code;
+    snprintf(v->field, sizeof(v->field), "%.*s", (int)cut(field, strlen(field), 64), field);
+    va_start(ap, fmt);
+    vsnprintf(v->detail, sizeof(v->detail), fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+static bool wrong_type(struct verdict *v, const char *field, const char *expected, const json_t *got)
+{
+    char text[64];
+    describe(got, text, sizeof(text));
+    return wrong(v, "bad_type", field, "expected %s, got %s", expected, text);
+}
+
+/* --- one item --- */
+
+static bool fields_known(const json_t *item, struct verdict *v)
+{
+    const char *name;
+    json_t *member;
+    json_object_foreach((json_t *)(uintptr_t)item, name, member)
+    {
+        if (strcmp(name, "id") != 0 && strcmp(name, "photos") != 0 && strcmp(name, "meta") != 0)
+            return wrong(v, "unknown_field", name, "an item has id, photos and meta");
+    }
+    return true;
+}
+
+static bool check_id(struct parse *p, const json_t *id, struct verdict *v)
+{
+    if (!id)
+        return wrong(v, "missing_field", "id", "an item has an id");
+    if (!json_is_string(id))
+        return wrong_type(v, "id", "a string", id);
+    const char *s = json_string_value(id);
+    size_t n = json_string_length(id);
+    if (!pp_item_id_valid(s, n))
+        return wrong(v, "bad_id", "id", "an id has 1 to 256 bytes of UTF-8 and no control characters");
+    if (json_object_getn(p->seen, s, n))
+        return wrong(v, "duplicate_item", "id", "the batch has this item already");
+    return true;
+}
+
+static bool check_photos(struct parse *p, const json_t *photos, struct verdict *v)
+{
+    char field[32];
+
+    if (!photos)
+        return wrong(v, "missing_field", "photos", "an item has a list of photos, empty where it has none");
+    if (!json_is_array(photos))
+        return wrong_type(v, "photos", "an array", photos);
+    size_t n = json_array_size(photos);
+    if (n > p->body->max_photos)
+        return wrong(v, "too_many_photos", "photos", "%zu photos, the limit is %u", n, p->body->max_photos);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *url = json_array_get(photos, i);
+        snprintf(field, sizeof(field), "photos[%zu]", i);
+        if (!json_is_string(url))
+            return wrong_type(v, field, "a string", url);
+    }
+    return true;
+}
+
+static bool check_meta(struct parse *p, const json_t *meta, struct verdict *v)
+{
+    if (!meta)
+        return true;
+    if (!json_is_object(meta))
+        return wrong_type(v, "meta", "an object", meta);
+    pp_buf_reset(&p->meta);
+    pp_json_value(&p->meta, NULL, meta);
+    if (p->meta.failed)
+        return wrong(v, "meta_too_large", "meta", "the limit is %d bytes of compact JSON", PP_META_MAX);
+    return true;
+}
+
+/* Returns how many bytes of a URL are saved. A URL that is too long is cut, but stays too long. */
+static size_t url_kept(const char *url, size_t n)
+{
+    size_t max = PP_URL_FIT + 1;
+    if (n <= max)
+        return n;
+    while (max < n && ((unsigned char)url[max] & 0xc0) == 0x80)
+        max++;
+    return max;
+}
+
+static void accept_item(struct parse *p, const json_t *id, const json_t *photos, bool meta)
+{
+    struct pp_batch_parsed *out = p->out;
+    uint32_t n = (uint32_t)json_array_size(photos);
+
+    pp_assert(json_is_string(id) && json_is_array(photos), "an item of the wrong form is accepted");
+    pp_entry_item(&out->entry, p->index, json_string_value(id), json_string_length(id),
+                  meta ? p->meta.p : NULL, meta ? p->meta.n : 0, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const json_t *url = json_array_get(photos, i);
+        pp_entry_photo(&out->entry, json_string_value(url),
+                       url_kept(json_string_value(url), json_string_length(url)));
+    }
+    if (json_object_setn_new_nocheck(p->seen, json_string_value(id), json_string_length(id), json_true()) < 0)
+        out->entry.failed = true;
+    pp_assert(n <= p->body->max_photos, "an item with too many photos is accepted");
+    out->n_items++;
+    out->n_photos += n;
+}
+
+static void reject_item(struct parse *p, const json_t *id, const struct verdict *v)
+{
+    struct pp_buf *b = &p->out->rejected;
+
+    pp_assert(v->code, "an item is rejected without a reason");
+    pp_json_begin(b, NULL, '{');
+    pp_json_uint(b, "index", p->index);
+    if (json_is_string(id))
+        pp_json_strn(b, "id", json_string_value(id), cut(json_string_value(id), json_string_length(id), 256));
+    else
+        pp_json_null(b, "id");
+    PP_JSON_MEMBERS(b, PP_STR("code", v->code), PP_STR("field", v->field[0] ? v->field : NULL),
+                    PP_STR("detail", v->detail));
+    pp_json_end(b, '}');
+    p->out->n_rejected++;
+}
+
+static void judge_item(struct parse *p, const json_t *item)
+{
+    struct verdict v = {.code = NULL};
+    const json_t *id = json_object_get(item, "id"), *photos = json_object_get(item, "photos"),
+                 *meta = json_object_get(item, "meta");
+
+    if (!json_is_object(item))
+        wrong_type(&v, "", "an object", item);
+    else if (fields_known(item, &v) && check_id(p, id, &v) && check_photos(p, photos, &v) &&
+             check_meta(p, meta, &v))
+        accept_item(p, id, photos, meta != NULL);
+    if (v.code)
+        reject_item(p, id, &v);
+}
+
+static bool too_many_items(struct parse *p)
+{
+    if (p->index < p->body->max_items)
+        return false;
+    refuse_batch(p, PP_API_TOO_MANY_ITEMS, "items", "more than %u items", p->body->max_items);
+    return true;
+}
+
+/* Rejects an item that has too many JSON values, before jansson parses it. Returns false if the
+ * item is small enough. */
+static bool reject_oversized(struct parse *p, struct pp_slice text)
+{
+    struct verdict v;
+    uint32_t max = p->body->max_photos + PP_ITEM_VALUES_SPARE;
+    if (text.values <= max)
+        return false;
+    wrong(&v, "too_many_photos", "", "more than %u values in one item", max);
+    reject_item(p, NULL, &v);
+    return true;
+}
+
+/* --- JSON: one document --- */
+
+static void parse_items(struct parse *p, struct pp_scan *s)
+{
+    struct pp_slice text;
+
+    while (pp_scan_element(s, &text)) {
+        if (too_many_items(p))
+            return;
+        if (!reject_oversized(p, text)) {
+            json_t *item = pp_scan_parse(s, text);
+            if (!item)
+                return;
+            judge_item(p, item);
+            json_decref(item);
+        }
+        p->index++;
+    }
+}
+
+static void set_client(struct parse *p, const char *client, size_t n)
+{
+    if (!pp_client_valid(client, n))
+        refuse_batch(p, PP_API_BAD_CLIENT, "client", "the client is not 1 to 64 of A-Z a-z 0-9 _ -");
+    else
+        snprintf(p->out->client, sizeof(p->out->client), "%s", client);
+}
+
+static void parse_text_field(struct parse *p, struct pp_scan *s, const char *name)
+{
+    struct pp_slice text;
+    char got[64];
+
+    if (!pp_scan_value(s, &text))
+        return;
+    if (text.values > 1) {
+        refuse_batch(p, PP_API_BAD_TYPE, name, "expected a string, got %s",
+                     *text.p == '[' ? "an array" : "an object");
+        return;
+    }
+    json_t *json = pp_scan_parse(s, text);
+    if (!json)
+        return;
+    describe(json, got, sizeof(got));
+    if (!json_is_string(json))
+        refuse_batch(p, PP_API_BAD_TYPE, name, "expected a string, got %s", got);
+    else if (strcmp(name, "client") == 0)
+        set_client(p, json_string_value(json), json_string_length(json));
+    else if (!pp_refresh_parse(json_string_value(json), &p->out->refresh))
+        refuse_batch(p, PP_API_BAD_VALUE, name, "expected known, changed or always, got %s", got);
+    json_decref(json);
+}
+
+static void parse_items_field(struct parse *p, struct pp_scan *s)
+{
+    struct pp_slice text;
+
+    if (pp_scan_enter(s, '['))
+        parse_items(p, s);
+    else if (pp_scan_value(s, &text))
+        refuse_batch(p, PP_API_BAD_TYPE, "items", "expected an array");
+}
+
+enum { CLIENT = 1, REFRESH = 2, ITEMS = 4 };
+
+static unsigned which_field(const char *name)
+{
+    return strcmp(name, "client") == 0    ? CLIENT
+           : strcmp(name, "refresh") == 0 ? REFRESH
+           : strcmp(name, "items") == 0   ? ITEMS
+                                          : 0;
+}
+
+/* Parses one member of the document. `seen` is the set of fields before it. */
+static void parse_member(struct parse *p, struct pp_scan *s, const struct pp_slice *key, unsigned *seen)
+{
+    json_t *name = pp_scan_parse(s, *key);
+    if (!name)
+        return;
+    unsigned field = which_field(json_string_value(name));
+    if (field == 0) {
+        refuse_batch(p, PP_API_UNKNOWN_FIELD, json_string_value(name),
+                     "a batch has client, refresh and items");
+    } else if (*seen & field) {
+        s->error = "a key that was there before";
+        s->at = key->p;
+    } else if (field == ITEMS) {
+        parse_items_field(p, s);
+    } else {
+        parse_text_field(p, s, json_string_value(name));
+    }
+    *seen |= field;
+    json_decref(name);
+}
+
+static void parse_document(struct parse *p)
+{
+    struct pp_scan s;
+    struct pp_slice key, text;
+    unsigned seen = 0;
+
+    pp_scan_begin(&s, p->body->p, p->body->n);
+    if (pp_scan_enter(&s, '{')) {
+        while (!p->out->refused && pp_scan_key(&s, &key))
+            parse_member(p, &s, &key, &seen);
+        if (!p->out->refused)
+            pp_scan_finish(&s);
+    } else if (pp_scan_value(&s, &text) && pp_scan_finish(&s)) {
+        /* The scanner does not check a scalar fully; jansson reports the syntax error, if there is
+         * one. */
+        if (text.values == 1)
+            json_decref(pp_scan_parse(&s, text));
+        if (!s.error)
+            refuse_batch(p, PP_API_BAD_TYPE, "", "expected an object");
+    }
+    if (s.error)
+        refuse_json(p, &s);
+    else if (!(seen & CLIENT))
+        refuse_batch(p, PP_API_MISSING_FIELD, "client", "a batch has a client");
+    else if (!(seen & ITEMS))
+        refuse_batch(p, PP_API_MISSING_FIELD, "items", "a batch has items");
+}
+
+/* --- NDJSON: one document per line --- */
+
+static void reject_line(struct parse *p, const struct pp_scan *s, size_t line)
+{
+    struct verdict v;
+    char text[160];
+    pp_scan_error_text(s, line, text, sizeof(text));
+    wrong(&v, "bad_json", "", "%s", text);
+    reject_item(p, NULL, &v);
+}
+
+static void parse_line(struct parse *p, const char *line, size_t n, size_t number)
+{
+    struct pp_scan s;
+    struct pp_slice text;
+
+    pp_scan_begin(&s, line, n);
+    if (s.p == s.end || too_many_items(p))
+        return;
+    if (pp_scan_value(&s, &text) && pp_scan_finish(&s) && !reject_oversized(p, text)) {
+        json_t *item = pp_scan_parse(&s, text);
+        if (item)
+            judge_item(p, item);
+        json_decref(item);
+    }
+    if (s.error)
+        reject_line(p, &s, number);
+    p->index++;
+}
+
+static void parse_lines(struct parse *p)
+{
+    const char *at = p->body->p, *end = at + p->body->n;
+
+    for (size_t line = 1; at < end && !p->out->refused; line++) {
+        const char *feed = memchr(at, '\n', (size_t)(end - at));
+        const char *stop = feed ? feed : end;
+        parse_line(p, at, (size_t)(stop - at), line);
+        at = feed ? feed + 1 : end;
+    }
+}
+
+/* --- the whole body --- */
+
+void pp_batch_parse(const struct pp_batch_body *body, struct pp_batch_parsed *out)
+{
+    struct parse p = {.body = body, .out = out, .seen = json_object()};
+
+    *out = (struct pp_batch_parsed){.refused = false};
+    /* An entry has at most twice the bytes of its JSON values. `meta` may become longer too,
+     * because a real number may be written with up to 24 bytes. */
+    pp_buf_init(&out->entry, 4 * body->n + 4096);
+    pp_buf_init(&out->rejected, REJECTED_MAX);
+    pp_buf_init(&p.meta, PP_META_MAX);
+    pp_entry_begin(&out->entry);
+    pp_json_begin(&out->rejected, NULL, '[');
+    if (!p.seen)
+        out->entry.failed = true;
+    else if (body->ndjson)
+        parse_lines(&p);
+    else
+        parse_document(&p);
+    pp_json_end(&out->rejected, ']');
+    pp_assert(out->n_items + out->n_rejected <= p.index || out->refused, "an item is counted twice");
+    if (out->entry.failed || out->rejected.failed)
+        refuse_batch(&p, PP_API_OVERLOADED, "", "not enough memory for this batch");
+    pp_buf_fini(&p.meta);
+    json_decref(p.seen);
+}
+
+void pp_batch_parsed_fini(struct pp_batch_parsed *out)
+{
+    pp_buf_fini(&out->entry);
+    pp_buf_fini(&out->rejected);
+}

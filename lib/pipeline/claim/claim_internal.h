@@ -1,0 +1,269 @@
+/* claim_internal.h: declarations shared by the files of this folder. A file calls only files listed
+ * before it:
+ *
+ *   ahead.c      transfers that wait for their permits, ordered by time
+ *   clients.c    clients: state, queues, why one is not served; when the next cycle runs
+ *   transfers.c  tasks on their way to fetch loops and back
+ *   placement.c  which worker should have which client
+ *   settings.c   clients' settings
+ *   slots.c      acquires, renews and releases slots
+ *   deal.c       how many transfers each client may start
+ *   cycle.c      the cycle; opens and closes the claimer */
+#ifndef PHOTOPOOL_PIPELINE_CLAIM_CLAIM_INTERNAL_H
+#define PHOTOPOOL_PIPELINE_CLAIM_CLAIM_INTERNAL_H
+
+#include <uthash.h>
+
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/list.h"
+#include "core/backlog.h"
+#include "core/slot.h"
+#include "pipeline/claim/claim.h"
+#include "pipeline/claim/timing.h"
+#include "pipeline/fetch/headers.h"
+#include "pipeline/fetch/transfer.h"
+
+/* The states of a client. claim_set_state() has the table of transitions. */
+enum claim_state {
+    CLAIM_LOADING, /* the store has not yet answered with its settings */
+    CLAIM_WANTED,  /* has its settings and needs a slot */
+    CLAIM_ASKED,   /* a slot is requested */
+    CLAIM_HELD,
+    CLAIM_RELEASING,
+    CLAIM_STATES
+};
+
+struct claim_settings {
+    uint32_t rpm, concurrency, weight; /* rpm 0: unlimited */
+    /* the client has its own value; false: the default of the parameters applies */
+    bool own_rpm, own_concurrency;
+    bool paused;
+    bool stale;      /* the settings must be read again */
+    bool loading;    /* a read of the settings is in flight */
+    bool superseded; /* the settings changed while a read was in flight, so its answer is ignored */
+    struct pp_headers *headers;
+};
+
+/* The queues of a client. A queue with due tasks is in exactly one place: in the backlog, in
+ * `blocked`, or in a claim in flight. */
+struct claim_queues {
+    uint32_t blocked;    /* mask of queues kept out of the backlog until something ends */
+    uint32_t for_permit; /* mask of queues in the backlog that are due with the next permit */
+    int32_t deficit[PP_QUEUES];
+    struct pp_list hops; /* transfers parked at a redirect, oldest first */
+};
+
+/* A client that has tasks for this worker. */
+struct claim_client {
+    UT_hash_handle hh;
+    struct pp_claimer *claimer;
+    enum claim_state state; /* changed by claim_set_state() */
+    struct claim_settings settings;
+    struct pp_slot slot;
+    struct claim_queues queues;
+    bool in_cycle; /* the cycle in flight has a pointer to it */
+    /* its slot is to be released as soon as nothing of it is in flight */
+    bool leaving;
+    /* wall time before which no slot is requested, because other workers hold them all */
+    int64_t refused_until_ms;
+    /* loop time at which the client was last served, or last held a usable slot with due tasks */
+    int64_t active_ms;
+    uint32_t unsettled;         /* transfers that are not settled yet, whether finished or not */
+    struct pp_node parked_node; /* in claimer->parked while `queues.hops` is not empty */
+    struct pp_node freed_node;  /* in claimer->freed after a transfer ended; else zero */
+    char id[PP_CLIENT_MAX + 1];
+};
+
+/* The memory of one claim: tasks and transfers. Freed when the last of them is settled. */
+struct pp_claim {
+    struct pp_arena arena;
+    size_t refs;
+    struct pp_headers **headers; /* one for each share of the claim; each holds a reference */
+    size_t n_headers;
+};
+
+/* A transfer and the claimer's own data about it, used on the main loop only. */
+struct claim_transfer {
+    struct pp_transfer base; /* the part that fetch and settle use */
+    struct pp_claim *claim;
+    struct claim_client *client;
+    unsigned loop; /* index of the fetch loop that runs it */
+    bool suspect;  /* came from the suspect queue: only one suspect runs at a time */
+    bool parked;
+    struct pp_node hop_node; /* in client->queues.hops while `parked` */
+};
+
+#define CLAIM_CYCLE_CLIENTS 256
+#define CLAIM_CYCLE_TASKS   1024
+
+/* How many tasks the cycle claims from one queue of one client. Their permits and places are
+ * already taken from the slot. */
+struct claim_share {
+    struct claim_client *c;
+    uint8_t queue;
+    uint32_t n;
+};
+
+/* One cycle. claim_gather() and claim_deal() fill in the members up to `tasks`; cycle.c fills in
+ * the others. */
+struct claim_cycle {
+    struct pp_claimer *claimer;
+    struct pp_arena arena;
+    struct claim_client *clients[CLAIM_CYCLE_CLIENTS];
+    uint32_t due[CLAIM_CYCLE_CLIENTS]; /* mask of the client's due queues */
+    /* permits that this cycle gives to its parked transfers */
+    uint32_t granted[CLAIM_CYCLE_CLIENTS];
+    size_t n_clients;
+    uint32_t dealt[PP_TIERS_MAX]; /* transfers of each tier that this cycle has dealt */
+    struct claim_share *shares;
+    size_t n_shares;
+    uint32_t tasks;
+    int64_t asked_ms; /* loop time at which `renew` was sent */
+    struct pp_coord_renew renew;
+    struct pp_store_claim claim;
+    struct pp_claim *memory;
+};
+
+/* Transfers that wait for their permits, as a binary heap ordered by `at_ms`. */
+struct claim_ahead {
+    struct claim_ahead_entry {
+        int64_t at_ms;
+        struct claim_transfer *t;
+    } * heap;
+    size_t n, cap;
+};
+
+struct pp_claimer {
+    struct pp_claimer_options o;
+    struct claim_client *clients; /* uthash */
+    struct pp_backlog *backlog;   /* due times are wall-clock */
+    struct pp_mailbox *events;
+    struct pp_fetch_loop **loops;
+    struct pp_list *orders; /* one list per loop (order.mail.node); posted at the end of a turn */
+    uint32_t n_loops;
+    struct pp_timer *timer; /* starts the next cycle */
+    bool begun, again, draining, releasing;
+    bool load_singly;          /* reading settings in bulk failed: read one client at a time */
+    struct claim_cycle *cycle; /* the cycle in flight, or NULL */
+    uint32_t requests;         /* requests to ports in flight, not counting those of the cycle */
+    uint32_t tier_in_flight[PP_TIERS_MAX];
+    uint32_t suspects_in_flight;
+    size_t unsettled, held, hops_waiting;
+    int64_t placed_ms; /* loop time at which claim_let_go() last looked at the slots */
+    uint32_t ended;    /* transfers that ended since the last cycle */
+    uint32_t enough;   /* when `ended` reaches this number, the next cycle starts without delay */
+    double rate;       /* claimed tasks per second, measured at `rate_ms` */
+    int64_t rate_ms;
+    struct pp_list parked; /* clients with parked transfers; the first is served next */
+    struct pp_list freed;  /* clients of which a transfer or request has ended (freed_node) */
+    struct claim_ahead ahead;
+    struct pp_timer *ahead_timer;
+};
+
+static inline int64_t claim_wall(const struct pp_claimer *claimer)
+{
+    return pp_loop_wall(claimer->o.loop);
+}
+
+/* --- ahead.c --- */
+
+/* Adds a transfer that may start at at_ms. Returns false when out of memory. */
+pp_must_check bool claim_ahead_push(struct claim_ahead *a, int64_t at_ms, struct claim_transfer *t);
+/* Removes and returns the earliest transfer if it may start by until_ms; else returns NULL. */
+struct claim_transfer *claim_ahead_pop(struct claim_ahead *a, int64_t until_ms);
+
+/* --- clients.c --- */
+
+struct claim_client *claim_client_find(const struct pp_claimer *claimer, const char *id);
+/* Returns the client and adds it if it is unknown. Returns NULL when out of memory. */
+struct claim_client *claim_client_get(struct pp_claimer *claimer, const char *id);
+/* Frees a client that has nothing in flight and holds no slot. */
+void claim_client_free(struct claim_client *c);
+void claim_clients_free(struct pp_claimer *claimer);
+/* Changes a client's state; no other function does. Asserts that the transition is legal. */
+void claim_set_state(struct claim_client *c, enum claim_state to);
+/* Returns why nothing starts for `c`, whose queues in the mask `due` have due tasks. */
+enum pp_claim_reason claim_reason(struct claim_client *c, uint32_t due);
+/* Returns how early a task of `c` may be claimed, in ms before its permit is free; 0: only when the
+ * permit is free. */
+int64_t claim_ahead_ms(const struct claim_client *c);
+
+/* Returns the tier in which a task of `tier` runs: the last one if the configuration has fewer
+ * tiers now than when the task was written. */
+uint8_t claim_tier(const struct pp_claimer *claimer, uint8_t tier);
+/* Returns true if this worker takes tasks of the queue. */
+bool claim_serves(const struct pp_claimer *claimer, uint8_t queue);
+/* Returns true if the backlog has no due time for `c` in any queue that this worker serves. */
+bool claim_nothing_due(const struct claim_client *c);
+/* Takes queues out of the backlog. claim_unblock_in() puts all blocked queues of `c` back, due in
+ * `ms`. */
+void claim_block(struct claim_client *c, uint32_t queues);
+void claim_unblock_in(struct claim_client *c, int64_t ms);
+/* Schedules the next cycle: puts the queues of clients in claimer->freed back into the backlog and
+ * sets the timer. */
+void claim_wake(struct pp_claimer *claimer);
+
+/* --- transfers.c --- */
+
+void claim_on_events(void *data, struct pp_list *mail);
+void claim_on_ahead_timer(void *data);
+/* Starts the tasks of a claim. Tasks whose permits are not free yet wait in claimer->ahead. */
+void claim_dispatch(struct pp_claimer *claimer, struct pp_claim *claim, struct pp_task *tasks, size_t n);
+void claim_unref(struct pp_claim *claim);
+/* Notes that a transfer or request of `c` has ended. The next claim_wake() puts its blocked queues
+ * back into the backlog; with `permits` (some became free) also the queues that wait for a permit.
+ */
+void claim_client_freed(struct claim_client *c, bool permits);
+/* Lets the first n parked transfers of `c` go on, each with one of n admitted permits. */
+void claim_grant_hops(struct claim_client *c, uint32_t n);
+/* Orders all parked transfers of the client to end; their tasks go back to the store. */
+void claim_give_up_hops(struct claim_client *c);
+/* Ends all transfers that wait in this process, parked or ahead; their tasks go back to the store.
+ */
+void claim_give_up_waiting(struct pp_claimer *claimer);
+
+/* --- placement.c --- */
+
+/* Returns the number of shares into which the client should be cut, given the workers and settings
+ * that this process knows. */
+uint32_t claim_shares(const struct claim_client *c);
+/* Returns how many ms this worker waits before it requests the client's slot, so that workers with
+ * a higher rendezvous score (placement.c) go first. */
+int64_t claim_after_you_ms(const struct claim_client *c);
+/* Marks some of the held slots that should belong to other workers as `leaving`, in one call only a
+ * small part of all slots. */
+void claim_let_go(struct pp_claimer *claimer);
+
+/* --- settings.c --- */
+
+/* Reads the settings of up to CLAIM_CYCLE_CLIENTS clients from the store. None of them may have a
+ * read in flight. */
+void claim_settings_load(struct pp_claimer *claimer, struct claim_client *const *clients, size_t n);
+/* Passes new settings on to the slot. They are in force at once if the slot is the client's only
+ * share; else the slot is released, because the client must be cut anew. */
+void claim_settings_to_slot(struct claim_client *c);
+
+/* --- slots.c --- */
+
+/* Requests what these clients lack before they can be served: settings or slots. */
+void claim_clients_prepare(struct pp_claimer *claimer, struct claim_client **clients, size_t n);
+/* Returns true if the slot's record covers everything that `c` has admitted (core/slot.h). */
+bool claim_client_covered(struct claim_client *c);
+void claim_client_renewal(struct claim_client *c, struct pp_arena *arena, struct pp_slot_renewal *out);
+/* Handles the answer to renewals that were sent at asked_ms. */
+void claim_clients_renewed(struct pp_claimer *claimer, const struct pp_coord_renew *asked, enum pp_err err,
+                           int64_t asked_ms);
+
+/* --- deal.c --- */
+
+/* Collects the cycle's clients: those with parked transfers that get permits now, then those with
+ * due tasks. */
+void claim_gather(struct claim_cycle *cy);
+/* Deals shares to the clients of the cycle. Returns false when out of memory. */
+pp_must_check bool claim_deal(struct claim_cycle *cy);
+/* Returns the wall time at which something can start next if no transfer ends before, or
+ * PP_BACKLOG_NEVER. */
+int64_t claim_next_ms(const struct pp_claimer *claimer);
+
+#endif

@@ -1,0 +1,230 @@
+/* clients.c: the clients that have tasks for this worker: their states, their queues, the reason
+ * why one is not served, and the time of the next cycle. See claim_internal.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/claim/claim_internal.h"
+
+struct claim_client *claim_client_find(const struct pp_claimer *claimer, const char *id)
+{
+    struct claim_client *c;
+    HASH_FIND_STR(claimer->clients, id, c);
+    return c;
+}
+
+struct claim_client *claim_client_get(struct pp_claimer *claimer, const char *id)
+{
+    struct claim_client *c = claim_client_find(claimer, id);
+    if (c || strlen(id) > PP_CLIENT_MAX)
+        return c;
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->claimer = claimer;
+    c->settings.stale = true;
+    memcpy(c->id, id, strlen(id) + 1);
+    pp_list_init(&c->queues.hops);
+    pp_slot_init(&c->slot);
+    c->active_ms = pp_loop_now(claimer->o.loop);
+    HASH_ADD_STR(claimer->clients, id, c);
+    return c;
+}
+
+void claim_client_free(struct claim_client *c)
+{
+    pp_assert(c->unsettled == 0 && c->slot.in_flight == 0, "a client goes with transfers in flight");
+    pp_assert(pp_list_empty(&c->queues.hops), "a client goes with transfers parked");
+    pp_assert(c->state != CLAIM_HELD && c->state != CLAIM_RELEASING, "a client goes with its slot");
+    if (c->freed_node.next)
+        pp_list_remove(&c->claimer->freed, &c->freed_node);
+    HASH_DEL(c->claimer->clients, c);
+    pp_headers_unref(c->settings.headers);
+    pp_slot_fini(&c->slot);
+    free(c);
+}
+
+void claim_clients_free(struct pp_claimer *claimer)
+{
+    struct claim_client *c, *next;
+    HASH_ITER (hh, claimer->clients, c, next)
+        claim_client_free(c);
+}
+
+/* --- states --- */
+
+void claim_set_state(struct claim_client *c, enum claim_state to)
+{
+    static const bool legal[CLAIM_STATES][CLAIM_STATES] = {
+        [CLAIM_LOADING][CLAIM_WANTED] = true,  /* the store answered with its settings */
+        [CLAIM_WANTED][CLAIM_ASKED] = true,    /* the slot is requested */
+        [CLAIM_ASKED][CLAIM_WANTED] = true,    /* refused, or the request failed */
+        [CLAIM_ASKED][CLAIM_HELD] = true,      /* granted */
+        [CLAIM_HELD][CLAIM_WANTED] = true,     /* lost, or given up at the end of a drain */
+        [CLAIM_HELD][CLAIM_RELEASING] = true,  /* idle, or the slot belongs to another worker */
+        [CLAIM_RELEASING][CLAIM_WANTED] = true /* released: other workers may take the slot */
+    };
+    struct pp_claimer *claimer = c->claimer;
+
+    pp_assert(legal[c->state][to], "a client changes as the table of states does not allow");
+    if (c->state == CLAIM_HELD) {
+        pp_assert(claimer->held > 0, "fewer slots are held than clients hold");
+        claimer->held--;
+    }
+    if (to == CLAIM_HELD)
+        claimer->held++;
+    c->state = to;
+}
+
+static enum pp_claim_reason slot_reason(const struct claim_client *c)
+{
+    switch (c->state) {
+    case CLAIM_LOADING: return PP_CLAIM_SETTINGS_LOADING;
+    case CLAIM_WANTED:
+        return claim_wall(c->claimer) < c->refused_until_ms ? PP_CLAIM_SLOT_REFUSED : PP_CLAIM_SLOT_WANTED;
+    case CLAIM_ASKED: return PP_CLAIM_SLOT_ASKED;
+    case CLAIM_RELEASING: return PP_CLAIM_SLOT_RELEASING;
+    default: return c->leaving ? PP_CLAIM_SLOT_LEAVING : PP_CLAIM_NONE;
+    }
+}
+
+enum pp_claim_reason claim_reason(struct claim_client *c, uint32_t due)
+{
+    struct pp_slot *s = &c->slot;
+    int64_t now = pp_loop_now(c->claimer->o.loop);
+    enum pp_claim_reason reason = c->claimer->draining ? PP_CLAIM_DRAINING
+                                  : c->settings.paused ? PP_CLAIM_PAUSED
+                                                       : slot_reason(c);
+    if (reason != PP_CLAIM_NONE)
+        return reason;
+    pp_assert(s->held, "a client holds a slot that its accounting does not know");
+    if (!pp_slot_may_send(s, now))
+        return PP_CLAIM_LEASE_UNSURE;
+    if (s->in_flight >= s->share_concurrency)
+        return PP_CLAIM_CONCURRENCY;
+    if (s->in_flight >= pp_slot_concurrency(s, now))
+        return PP_CLAIM_TAKEN;
+    if (pp_slot_permits(s, now, now + claim_ahead_ms(c)) == 0)
+        return PP_CLAIM_PERMIT;
+    return due != 0 ? PP_CLAIM_NONE : c->queues.blocked != 0 ? PP_CLAIM_BLOCKED : PP_CLAIM_NOTHING_DUE;
+}
+
+const char *pp_claim_reason_text(enum pp_claim_reason reason)
+{
+    static const char *const texts[] = {
+#define X(name, sentence) sentence,
+        PP_CLAIM_REASONS(X)
+#undef X
+    };
+    pp_assert(reason <= PP_CLAIM_NONE, "no such reason");
+    return texts[reason];
+}
+
+bool pp_claimer_view(struct pp_claimer *claimer, const char *client, struct pp_claimer_view *view)
+{
+    struct claim_client *c = claim_client_find(claimer, client);
+    int64_t now = pp_loop_now(claimer->o.loop), wall = claim_wall(claimer);
+    uint32_t due = 0;
+
+    if (!c)
+        return false;
+    for (uint8_t q = 0; q < PP_QUEUES; q++)
+        if (claim_serves(claimer, q) && pp_backlog_get(claimer->backlog, c->id, q) <= wall)
+            due |= 1u << q;
+    *view = (struct pp_claimer_view){.rpm = c->settings.rpm,
+                                     .concurrency = c->settings.concurrency,
+                                     .in_flight = c->slot.in_flight,
+                                     .permits = pp_ratelimit_permits(&c->slot.rate, now),
+                                     .share = c->slot.share,
+                                     .shares = c->slot.shares,
+                                     .next_permit_ms = pp_ratelimit_next_ms(&c->slot.rate, now),
+                                     .paused = c->settings.paused,
+                                     .held = c->state == CLAIM_HELD,
+                                     .reason = claim_reason(c, due)};
+    return true;
+}
+
+/* --- queues --- */
+
+int64_t claim_ahead_ms(const struct claim_client *c)
+{
+    const struct pp_params *p = c->claimer->o.params;
+    /* Returns 0 with a local store, where claiming is cheap, and while the client has parked
+     * transfers, which need its next permits. */
+    return p->gather_max_ms > p->gather_ms && pp_list_empty(&c->queues.hops)
+               ? CLAIM_AHEAD_LEAD_MS + CLAIM_AHEAD_GRID_MS
+               : 0;
+}
+
+uint8_t claim_tier(const struct pp_claimer *claimer, uint8_t tier)
+{
+    uint32_t n = claimer->o.params->n_tiers;
+    return tier < n ? tier : (uint8_t)(n - 1);
+}
+
+bool claim_serves(const struct pp_claimer *claimer, uint8_t queue)
+{
+    return queue == PP_QUEUE_SUSPECT || claimer->o.params->tiers_served & (1u << claim_tier(claimer, queue));
+}
+
+bool claim_nothing_due(const struct claim_client *c)
+{
+    for (uint8_t q = 0; q < PP_QUEUES; q++)
+        if (claim_serves(c->claimer, q) && pp_backlog_get(c->claimer->backlog, c->id, q) != PP_BACKLOG_NEVER)
+            return false;
+    return true;
+}
+
+void claim_block(struct claim_client *c, uint32_t queues)
+{
+    for (uint8_t q = 0; q < PP_QUEUES; q++)
+        if (queues & (1u << q))
+            pp_backlog_remove(c->claimer->backlog, c->id, q);
+    c->queues.blocked |= queues;
+}
+
+static void unblock(struct claim_client *c, int64_t ms)
+{
+    int64_t due = claim_wall(c->claimer) + ms;
+    for (uint8_t q = 0; c->queues.blocked != 0 && q < PP_QUEUES; q++)
+        if ((c->queues.blocked & (1u << q)) && pp_backlog_put(c->claimer->backlog, c->id, q, due) == PP_OK)
+            c->queues.blocked &= ~(1u << q);
+}
+
+void claim_unblock_in(struct claim_client *c, int64_t ms)
+{
+    unblock(c, ms);
+    claim_wake(c->claimer);
+}
+
+/* --- when the next cycle runs --- */
+
+double pp_claimer_rate(const struct pp_claimer *claimer)
+{
+    return claimer->rate *
+           exp2(-(double)(pp_loop_now(claimer->o.loop) - claimer->rate_ms) / CLAIM_RATE_HALF_MS);
+}
+
+/* Returns the batching delay. It is short, because the room of ended transfers stays unused during
+ * the delay. */
+static int64_t batching_ms(const struct pp_claimer *claimer)
+{
+    const struct pp_params *p = claimer->o.params;
+    double ms = pp_claimer_rate(claimer) * CLAIM_WAIT_PER_RATE_MS,
+           most = p->gather_max_ms < CLAIM_WAIT_MAX_MS ? (double)p->gather_max_ms : CLAIM_WAIT_MAX_MS;
+    return ms > most ? (int64_t)most : ms < (double)p->gather_ms ? p->gather_ms : (int64_t)ms;
+}
+
+void claim_wake(struct pp_claimer *claimer)
+{
+    struct pp_node *node;
+
+    while ((node = pp_list_pop(&claimer->freed)))
+        unblock(pp_container_of(node, struct claim_client, freed_node), 0);
+    if (claimer->cycle)
+        claimer->again = true;
+    else if (!claimer->draining)
+        pp_timer_sooner(claimer->timer, claimer->unsettled == 0             ? 0
+                                        : claimer->ended >= claimer->enough ? claimer->o.params->gather_ms
+                                                                            : batching_ms(claimer));
+}

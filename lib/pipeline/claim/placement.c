@@ -1,0 +1,140 @@
+/* placement.c: decides which worker should hold a client's slot. Every worker computes this by
+ * itself, from the heartbeats of all workers.
+ *
+ * A client's slot belongs to the worker with the highest score of weighted rendezvous hashing
+ * (core/rendezvous.h). So connections stay warm, and the clients of a lost worker spread evenly
+ * over the others. This is only a preference: the coordinator gives a free slot to any worker that
+ * asks. */
+#include <string.h>
+
+#include "core/rendezvous.h"
+#include "core/share.h"
+#include "pipeline/claim/claim_internal.h"
+
+/* The rate that one worker can serve. A client with a higher rate is cut into several shares. */
+#define WORKER_RPM 60000
+/* At most one in this many held slots is released at a time. */
+#define LET_GO_ONE_IN 8
+#define WORKERS_MAX   256
+#define KINDS_MAX     8
+
+/* The fleet, seen for one client. Workers are of one kind if they serve the same tiers. */
+struct view {
+    uint32_t workers, kinds;
+    bool other_kind;                 /* there is a worker of another kind than this one */
+    bool starved;                    /* a queue that this worker does not serve is overdue */
+    uint32_t before, settled_before; /* workers with a higher score; the settled ones among them */
+};
+
+static uint32_t capacity_of(const struct pp_params *p)
+{
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < p->n_tiers; t++)
+        if (p->tiers_served & (1u << t))
+            n += p->tiers[t].concurrency;
+    return n;
+}
+
+/* Returns true if a queue that this worker does not serve is overdue. Workers of this kind may then
+ * hold all slots of the client, so workers of another kind go first. */
+static bool starves(const struct claim_client *c, int64_t wall)
+{
+    int64_t overdue = wall - CLAIM_OVERDUE_LEASES * c->claimer->o.params->lease_ms;
+
+    for (uint8_t q = 0; q < PP_QUEUE_SUSPECT; q++)
+        if (!claim_serves(c->claimer, q) && pp_backlog_get(c->claimer->backlog, c->id, q) <= overdue)
+            return true;
+    return false;
+}
+
+static struct view look(const struct claim_client *c)
+{
+    const struct pp_params *p = c->claimer->o.params;
+    struct pp_coordinator *coord = c->claimer->o.coordinator;
+    const char *kinds[KINDS_MAX];
+    struct pp_worker_info w;
+    int64_t wall = claim_wall(c->claimer);
+    struct view v = {.starved = starves(c, wall)};
+    double score = pp_rendezvous_score(c->id, p->worker, capacity_of(p));
+
+    for (size_t i = 0; i < WORKERS_MAX && coord->ops->worker(coord, i, &w, wall); i++) {
+        if (w.draining || wall - w.seen_at >= CLAIM_GONE_MS)
+            continue;
+        uint32_t k = 0;
+        while (k < v.kinds && strcmp(kinds[k], w.tiers) != 0)
+            k++;
+        if (k == v.kinds && k < KINDS_MAX)
+            kinds[v.kinds++] = w.tiers;
+        v.workers++;
+        bool other = strcmp(w.tiers, p->tiers_text) != 0;
+        v.other_kind |= other;
+        if (strcmp(w.id, p->worker) != 0 &&
+            ((v.starved && other) || pp_rendezvous_score(c->id, w.id, w.capacity) > score)) {
+            v.before++;
+            v.settled_before += wall - w.started_at >= CLAIM_SETTLED_MS;
+        }
+    }
+    return v;
+}
+
+static uint32_t shares_in(const struct view *v, const struct claim_client *c)
+{
+    const struct claim_settings *s = &c->settings;
+    uint32_t n = pp_share_count(s->rpm, s->concurrency, WORKER_RPM, capacity_of(c->claimer->o.params));
+
+    if (n < v->kinds) /* some tiers would get no worker if a kind of worker had no share */
+        n = v->kinds;
+    if (n > v->workers)
+        n = v->workers;
+    if (n > s->concurrency)
+        n = s->concurrency;
+    if (s->rpm > 0 && n > s->rpm)
+        n = s->rpm;
+    return n > 0 ? n : 1;
+}
+
+uint32_t claim_shares(const struct claim_client *c)
+{
+    struct view v = look(c);
+    return shares_in(&v, c);
+}
+
+int64_t claim_after_you_ms(const struct claim_client *c)
+{
+    if (c->claimer->o.params->sole_worker)
+        return 0;
+    int64_t ms = CLAIM_AFTER_YOU_MS * look(c).before;
+    return ms < CLAIM_AFTER_ALL_MS ? ms : CLAIM_AFTER_ALL_MS;
+}
+
+/* Returns true if this worker should release the slot: the client's cut has changed, its only share
+ * belongs to another worker, or a queue that this kind of worker does not serve is overdue. The
+ * last reason counts only after CLAIM_OVERDUE_LEASES leases, because the release may not help. */
+static bool belongs_elsewhere(const struct claim_client *c, int64_t now)
+{
+    struct view v = look(c);
+    uint32_t shares = shares_in(&v, c);
+    bool yields = v.starved && v.other_kind &&
+                  now - c->slot.held_ms >= CLAIM_OVERDUE_LEASES * c->claimer->o.params->lease_ms;
+
+    return shares != c->slot.shares || (shares == 1 && v.settled_before > 0) || yields;
+}
+
+void claim_let_go(struct pp_claimer *claimer)
+{
+    struct claim_client *c, *next;
+    size_t most = claimer->held / LET_GO_ONE_IN + 1, n = 0;
+    int64_t now = pp_loop_now(claimer->o.loop);
+
+    if (now - claimer->placed_ms < CLAIM_SETTLED_MS || claimer->draining)
+        return;
+    claimer->placed_ms = now;
+    HASH_ITER (hh, claimer->clients, c, next) {
+        if (n == most)
+            return;
+        if (c->state != CLAIM_HELD || c->leaving)
+            continue;
+        c->leaving = belongs_elsewhere(c, now);
+        n += c->leaving;
+    }
+}

@@ -1,0 +1,202 @@
+/* settings.c: reads clients' settings from the store: when a client first has a task for this
+ * worker, and again when they may have changed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/claim/claim_internal.h"
+
+struct settings_load {
+    struct pp_store_clients r; /* `ids` are in the arena: a client may be freed before the answer */
+    struct pp_arena arena;
+    struct pp_claimer *claimer;
+};
+
+/* Applies the client's settings `own`; if `own` is NULL, the client has none, and the defaults
+ * apply. */
+static void apply(struct claim_client *c, const struct pp_client *own)
+{
+    const struct pp_params *params = c->claimer->o.params;
+    struct claim_settings *s = &c->settings;
+    static const struct pp_client none = {0};
+    char bad[65];
+
+    own = own ? own : &none;
+    s->own_rpm = own->rpm_set;
+    s->own_concurrency = own->concurrency > 0;
+    s->rpm = !s->own_rpm ? params->client_rpm : own->rpm_unlimited ? 0 : own->rpm;
+    s->concurrency = s->own_concurrency ? own->concurrency : params->client_concurrency;
+    s->weight = own->weight > 0 ? own->weight : 1;
+    s->paused = own->paused;
+    pp_headers_unref(s->headers);
+    s->headers = NULL;
+    if (pp_headers_parse(own->headers, &s->headers, bad) != PP_OK)
+        pp_log(c->claimer->o.log, PP_LOG_WARN, "client header ignored", "client", c->id, "header", bad, NULL);
+}
+
+void claim_settings_to_slot(struct claim_client *c)
+{
+    uint32_t rpm = c->settings.rpm, concurrency = c->settings.concurrency;
+
+    if (c->slot.shares == 1 && claim_shares(c) == 1)
+        pp_slot_recut(&c->slot, rpm, concurrency);
+    else if (rpm != c->slot.rpm || concurrency != c->slot.concurrency)
+        c->leaving = true; /* other workers hold shares that were cut by the old settings */
+}
+
+static void settings_in_force(struct claim_client *c)
+{
+    if (c->state == CLAIM_LOADING) {
+        claim_set_state(c, CLAIM_WANTED);
+        c->refused_until_ms = claim_wall(c->claimer) + claim_after_you_ms(c);
+    } else if (c->state == CLAIM_HELD) {
+        claim_settings_to_slot(c);
+    }
+    claim_client_freed(c, true);
+    claim_wake(c->claimer);
+}
+
+/* Handles the settings of one client. If they were changed while the read was in flight, the answer
+ * is older than the change and is ignored. */
+static void on_settings_read(struct claim_client *c, const struct pp_client *own)
+{
+    c->settings.loading = false;
+    if (!c->settings.superseded)
+        apply(c, own);
+    c->settings.superseded = false;
+    settings_in_force(c);
+}
+
+static void on_settings_failed(struct claim_client *c)
+{
+    c->settings.loading = false;
+    if (c->settings.superseded) {
+        c->settings.superseded = false;
+        settings_in_force(c);
+        return;
+    }
+    c->settings.stale = true;
+    claim_unblock_in(c, CLAIM_TRY_AGAIN_MS);
+}
+
+static void on_loaded(struct pp_req *req)
+{
+    struct settings_load *load = req->data;
+    struct pp_claimer *claimer = load->claimer;
+
+    pp_assert(claimer->requests > 0, "a request came back that is not counted");
+    claimer->requests--;
+    if (req->err == PP_ECORRUPT && load->r.n_ids > 1) {
+        pp_log(claimer->o.log, PP_LOG_ERROR, "client settings unreadable, reading them one by one from now",
+               NULL);
+        claimer->load_singly = true;
+    }
+    for (size_t i = 0; req->err == PP_OK && i < load->r.n; i++) {
+        struct claim_client *c = claim_client_find(claimer, load->r.clients[i].id);
+        if (c && c->settings.loading)
+            on_settings_read(c, &load->r.clients[i]);
+    }
+    for (size_t i = 0; i < load->r.n_ids; i++) {
+        struct claim_client *c = claim_client_find(claimer, load->r.ids[i]);
+        if (c && c->settings.loading && req->err == PP_OK)
+            on_settings_read(c, NULL);
+        else if (c && c->settings.loading)
+            on_settings_failed(c);
+    }
+    pp_arena_fini(&load->arena);
+    free(load);
+}
+
+static bool name_clients(struct settings_load *load, struct claim_client *const *clients, size_t n)
+{
+    const char **ids = pp_arena_array(&load->arena, n, sizeof(*ids));
+
+    for (size_t i = 0; ids && i < n; i++)
+        if (!(ids[i] = pp_arena_strdup(&load->arena, clients[i]->id)))
+            return false;
+    load->r = (struct pp_store_clients){
+        .req = {.done = on_loaded, .data = load, .arena = &load->arena}, .ids = ids, .n_ids = n};
+    return ids;
+}
+
+static void load_some(struct pp_claimer *claimer, struct claim_client *const *clients, size_t n)
+{
+    struct pp_task_store *store = claimer->o.store;
+    struct settings_load *load = calloc(1, sizeof(*load));
+    bool sent = false;
+
+    if (load) {
+        load->claimer = claimer;
+        pp_arena_init(&load->arena, 16 << 20);
+        sent = name_clients(load, clients, n) && store->ops->clients(store, &load->r) == PP_OK;
+    }
+    if (load && !sent) {
+        pp_arena_fini(&load->arena);
+        free(load);
+    }
+    for (size_t i = 0; i < n; i++) {
+        pp_assert(!clients[i]->settings.loading, "settings are read twice at once");
+        clients[i]->settings.stale = !sent;
+        clients[i]->settings.loading = sent;
+        if (!sent)
+            claim_unblock_in(clients[i], CLAIM_TRY_AGAIN_MS);
+    }
+    claimer->requests += sent;
+}
+
+void claim_settings_load(struct pp_claimer *claimer, struct claim_client *const *clients, size_t n)
+{
+    size_t each = claimer->load_singly ? 1 : n;
+    for (size_t i = 0; i < n; i += each)
+        load_some(claimer, clients + i, each);
+}
+
+/* --- changes --- */
+
+void pp_claimer_client_changed(struct pp_claimer *claimer, const struct pp_client *client)
+{
+    struct claim_client *c = claim_client_find(claimer, client->id);
+    if (!c)
+        return;
+    apply(c, client);
+    c->settings.stale = false;
+    c->settings.superseded = c->settings.loading;
+    settings_in_force(c);
+}
+
+void pp_claimer_client_stale(struct pp_claimer *claimer, const char *client)
+{
+    struct claim_client *batch[CLAIM_CYCLE_CLIENTS], *c, *next;
+    size_t n = 0;
+
+    HASH_ITER (hh, claimer->clients, c, next) {
+        if (client[0] && strcmp(client, c->id) != 0)
+            continue;
+        c->settings.stale = true;
+        if (c->settings.loading || c->state == CLAIM_LOADING || claimer->draining)
+            continue; /* the settings are read when the client is next served */
+        batch[n++] = c;
+        if (n == CLAIM_CYCLE_CLIENTS) {
+            claim_settings_load(claimer, batch, n);
+            n = 0;
+        }
+    }
+    if (n > 0)
+        claim_settings_load(claimer, batch, n);
+}
+
+void pp_claimer_reloaded(struct pp_claimer *claimer)
+{
+    const struct pp_params *params = claimer->o.params;
+    struct claim_client *c, *next;
+
+    HASH_ITER (hh, claimer->clients, c, next) {
+        struct claim_settings *s = &c->settings;
+        if (c->state == CLAIM_LOADING || (s->own_rpm && s->own_concurrency))
+            continue;
+        if (!s->own_rpm)
+            s->rpm = params->client_rpm;
+        if (!s->own_concurrency)
+            s->concurrency = params->client_concurrency;
+        settings_in_force(c);
+    }
+}

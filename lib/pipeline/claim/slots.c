@@ -1,0 +1,440 @@
+/* slots.c: acquires slots, renews them with records of sent and reserved requests, and releases
+ * them. core/slot.h has the accounting, photopool/port/coordinator.h the protocol. One request
+ * serves many slots. */
+#include <stdlib.h>
+
+#include "pipeline/claim/claim_internal.h"
+
+#define SLOT_BATCH 256 /* slots in one request */
+
+struct slot_request {
+    struct pp_claimer *claimer;
+    struct pp_arena arena;
+    int64_t asked_ms;
+    union {
+        struct pp_coord_acquire acquire;
+        struct pp_coord_renew renew;
+        struct pp_coord_release release;
+    } r;
+};
+
+static struct slot_request *request_new(struct pp_claimer *claimer)
+{
+    struct slot_request *a = calloc(1, sizeof(*a));
+    if (!a)
+        return NULL;
+    pp_arena_init(&a->arena, 64 << 20);
+    a->claimer = claimer;
+    a->asked_ms = pp_loop_now(claimer->o.loop);
+    return a;
+}
+
+static struct pp_req request_of(struct slot_request *a, void (*done)(struct pp_req *req))
+{
+    return (struct pp_req){.done = done, .data = a, .arena = &a->arena};
+}
+
+static void request_free(struct slot_request *a)
+{
+    if (a)
+        pp_arena_fini(&a->arena);
+    free(a);
+}
+
+static void request_answered(struct slot_request *a)
+{
+    pp_assert(a->claimer->requests > 0, "a request came back that is not counted");
+    a->claimer->requests--;
+    request_free(a);
+}
+
+/* --- acquiring --- */
+
+static void on_slot_granted(struct claim_client *c, const struct pp_slot_want *w, int64_t asked_ms)
+{
+    struct pp_claimer *claimer = c->claimer;
+    struct pp_coordinator *coord = claimer->o.coordinator;
+    const struct pp_slot_terms terms = {.lease_ms = claimer->o.params->lease_ms,
+                                        .ahead_ms = coord->ops->reserve_ahead_ms(coord)};
+
+    claim_set_state(c, CLAIM_HELD);
+    c->leaving = false;
+    c->refused_until_ms = 0;
+    c->active_ms = pp_loop_now(claimer->o.loop);
+    pp_slot_granted(&c->slot, &terms, w, asked_ms, c->active_ms, claim_wall(claimer));
+    claim_settings_to_slot(c);
+}
+
+/* Handles a refusal: other workers hold the client's slots. Requests none before retry_at_ms unless
+ * an announcement comes earlier, and gives up parked transfers, so that the other workers fetch
+ * their photos. */
+static void on_slot_refused(struct claim_client *c, const struct pp_slot_want *w)
+{
+    struct pp_claimer *claimer = c->claimer;
+    int64_t wall = claim_wall(claimer), most = wall + claimer->o.params->lease_ms;
+
+    claim_give_up_hops(c);
+    if (w->empty) {
+        pp_backlog_drop(claimer->backlog, c->id);
+        c->queues.blocked = c->queues.for_permit = 0;
+        return;
+    }
+    int64_t until = w->retry_at_ms < wall + CLAIM_TRY_AGAIN_MS ? wall + CLAIM_TRY_AGAIN_MS
+                    : w->retry_at_ms > most                    ? most
+                                                               : w->retry_at_ms;
+    c->refused_until_ms = until + (CLAIM_REFUSED_GRID_MS - until % CLAIM_REFUSED_GRID_MS);
+    claim_unblock_in(c, c->refused_until_ms - wall);
+}
+
+static void on_acquired(struct pp_req *req)
+{
+    struct slot_request *a = req->data;
+
+    for (size_t i = 0; i < a->r.acquire.n; i++) {
+        const struct pp_slot_want *w = &a->r.acquire.wants[i];
+        struct claim_client *c = claim_client_find(a->claimer, w->client);
+        pp_assert(c, "a client went while its slot was asked for");
+        if (req->err == PP_OK && w->granted) {
+            on_slot_granted(c, w, a->asked_ms);
+            claim_unblock_in(c, 0);
+            continue;
+        }
+        claim_set_state(c, CLAIM_WANTED);
+        if (req->err == PP_OK)
+            on_slot_refused(c, w);
+        else
+            claim_unblock_in(c, CLAIM_TRY_AGAIN_MS);
+    }
+    request_answered(a);
+}
+
+static bool wants_slot(const struct claim_client *c)
+{
+    return c->state == CLAIM_WANTED && !c->settings.paused && claim_wall(c->claimer) >= c->refused_until_ms;
+}
+
+static void acquire(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
+{
+    struct pp_coordinator *coord = claimer->o.coordinator;
+    struct slot_request *a = request_new(claimer);
+    struct pp_slot_want *wants = a ? pp_arena_array(&a->arena, n, sizeof(*wants)) : NULL;
+    size_t k = 0;
+
+    for (size_t i = 0; wants && i < n; i++)
+        if (wants_slot(clients[i]))
+            wants[k++] = (struct pp_slot_want){.client = clients[i]->id,
+                                               .rpm = clients[i]->settings.rpm,
+                                               .concurrency = clients[i]->settings.concurrency,
+                                               .shares = claim_shares(clients[i])};
+    if (wants)
+        a->r.acquire = (struct pp_coord_acquire){.req = request_of(a, on_acquired),
+                                                 .worker = claimer->o.params->worker,
+                                                 .lease_ms = claimer->o.params->lease_ms,
+                                                 .now_ms = claim_wall(claimer),
+                                                 .wants = wants,
+                                                 .n = k};
+    if (k == 0 || coord->ops->acquire(coord, &a->r.acquire) != PP_OK) {
+        request_free(a);
+        for (size_t i = 0; i < n; i++)
+            if (wants_slot(clients[i]))
+                claim_unblock_in(clients[i], CLAIM_TRY_AGAIN_MS);
+        return;
+    }
+    claimer->requests++;
+    for (size_t i = 0; i < k; i++)
+        claim_set_state(claim_client_find(claimer, wants[i].client), CLAIM_ASKED);
+}
+
+void claim_clients_prepare(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
+{
+    struct claim_client *stale[CLAIM_CYCLE_CLIENTS];
+    int64_t wall = claim_wall(claimer);
+    size_t n_stale = 0;
+    bool wanted = false;
+
+    pp_assert(n <= CLAIM_CYCLE_CLIENTS, "more clients are prepared than a cycle has");
+    for (size_t i = 0; i < n; i++) {
+        struct claim_client *c = clients[i];
+        if (c->settings.stale && !c->settings.loading)
+            stale[n_stale++] = c;
+        wanted |= wants_slot(c);
+        if (c->state == CLAIM_WANTED && c->refused_until_ms > wall)
+            claim_unblock_in(c, c->refused_until_ms - wall);
+    }
+    if (n_stale > 0)
+        claim_settings_load(claimer, stale, n_stale);
+    if (wanted)
+        acquire(claimer, clients, n);
+}
+
+/* --- renewing --- */
+
+static void on_slot_lost(struct claim_client *c)
+{
+    pp_slot_lost(&c->slot);
+    claim_set_state(c, CLAIM_WANTED);
+    if (!pp_list_empty(&c->queues.hops)) /* parked transfers are waiting for the slot */
+        claim_wake(c->claimer);
+}
+
+/* Tells the slot the longest deadline of the transfers that may start soon. */
+static void expect_longest(struct claim_client *c)
+{
+    const struct pp_claimer *claimer = c->claimer;
+
+    for (uint8_t q = 0; q < PP_QUEUES; q++)
+        if (c->queues.blocked & (1u << q) || pp_backlog_get(claimer->backlog, c->id, q) != PP_BACKLOG_NEVER)
+            pp_slot_expect(&c->slot, claimer->o.params->tiers[claim_tier(claimer, q)].timeout_ms);
+}
+
+bool claim_client_covered(struct claim_client *c)
+{
+    if (c->slot.terms.ahead_ms > 0)
+        expect_longest(c);
+    return pp_slot_covered(&c->slot);
+}
+
+static const int64_t *due_times(const struct claim_client *c, struct pp_arena *arena)
+{
+    int64_t *due = pp_arena_array(arena, PP_QUEUES, sizeof(*due));
+    for (uint8_t q = 0; due && q < PP_QUEUES; q++) {
+        due[q] = pp_backlog_get(c->claimer->backlog, c->id, q);
+        if ((c->queues.blocked & (1u << q)) && due[q] == PP_BACKLOG_NEVER)
+            due[q] = claim_wall(c->claimer);
+    }
+    return due;
+}
+
+static void fill_renewal(struct claim_client *c, enum pp_slot_renewal_kind kind, struct pp_arena *arena,
+                         struct pp_slot_renewal *out)
+{
+    int64_t now = pp_loop_now(c->claimer->o.loop);
+    size_t room = pp_slot_marks(&c->slot, kind, now);
+
+    expect_longest(c);
+    pp_slot_renewal(&c->slot, kind, room > 0 ? pp_arena_array(arena, room, sizeof(*out->marks)) : NULL, now,
+                    claim_wall(c->claimer), out);
+    out->client = c->id;
+    if (room > 0)
+        out->due_ms = due_times(c, arena);
+}
+
+void claim_client_renewal(struct claim_client *c, struct pp_arena *arena, struct pp_slot_renewal *out)
+{
+    fill_renewal(c, c->leaving || c->claimer->draining ? PP_RENEW_HOLD : PP_RENEW_AHEAD, arena, out);
+}
+
+void claim_clients_renewed(struct pp_claimer *claimer, const struct pp_coord_renew *asked, enum pp_err err,
+                           int64_t asked_ms)
+{
+    for (size_t i = 0; i < asked->n; i++) {
+        struct claim_client *c = claim_client_find(claimer, asked->renewals[i].client);
+        pp_assert(c, "a client went while its slot was renewed");
+        if (!pp_slot_renewed(&c->slot, &asked->renewals[i], err == PP_OK, asked_ms, asked->now_ms) &&
+            c->state == CLAIM_HELD)
+            on_slot_lost(c);
+        claim_client_freed(c, false);
+    }
+    if (!pp_list_empty(&claimer->freed))
+        claim_wake(claimer);
+}
+
+/* --- upkeep, once a second --- */
+
+static void on_renewed(struct pp_req *req)
+{
+    struct slot_request *a = req->data;
+
+    claim_clients_renewed(a->claimer, &a->r.renew, req->err, a->asked_ms);
+    request_answered(a);
+}
+
+/* Makes the renewals of a request for these clients. Returns NULL when out of memory. */
+static struct pp_slot_renewal *renewals_of(struct slot_request *a, struct claim_client **clients, size_t n,
+                                           bool last)
+{
+    struct pp_slot_renewal *renewals = a ? pp_arena_array(&a->arena, n, sizeof(*renewals)) : NULL;
+
+    for (size_t i = 0; renewals && i < n; i++)
+        if (last)
+            fill_renewal(clients[i], PP_RENEW_LAST, &a->arena, &renewals[i]);
+        else
+            claim_client_renewal(clients[i], &a->arena, &renewals[i]);
+    return renewals;
+}
+
+static void renew(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
+{
+    struct pp_coordinator *coord = claimer->o.coordinator;
+    struct slot_request *a = request_new(claimer);
+    struct pp_slot_renewal *renewals = renewals_of(a, clients, n, false);
+
+    if (!renewals) {
+        request_free(a);
+        return;
+    }
+    a->r.renew = (struct pp_coord_renew){.req = request_of(a, on_renewed),
+                                         .worker = claimer->o.params->worker,
+                                         .lease_ms = claimer->o.params->lease_ms,
+                                         .now_ms = claim_wall(claimer),
+                                         .renewals = renewals,
+                                         .n = n};
+    claimer->requests++;
+    a->r.renew.req.err = coord->ops->renew(coord, &a->r.renew);
+    if (a->r.renew.req.err != PP_OK)
+        on_renewed(&a->r.renew.req);
+}
+
+static void on_slot_released(struct claim_client *c)
+{
+    int64_t wait = c->leaving ? CLAIM_TRY_AGAIN_MS : 0; /* other workers may take the slot first */
+
+    c->leaving = false;
+    pp_slot_released(&c->slot);
+    claim_set_state(c, CLAIM_WANTED);
+    if (c->queues.blocked == 0 && claim_nothing_due(c) && !c->settings.loading) {
+        claim_client_free(c);
+        return;
+    }
+    if (wait > 0)
+        c->refused_until_ms = claim_wall(c->claimer) + wait;
+    claim_unblock_in(c, wait);
+}
+
+static void on_released(struct pp_req *req)
+{
+    struct slot_request *a = req->data;
+
+    for (size_t i = 0; i < a->r.release.n; i++) {
+        struct claim_client *c = claim_client_find(a->claimer, a->r.release.renewals[i].client);
+        pp_assert(c && c->state == CLAIM_RELEASING, "a slot came back that was not let go");
+        on_slot_released(c);
+    }
+    request_answered(a);
+}
+
+/* Handles a release that could not be sent. The worker repeats it later, except at the end of a
+ * drain: then the slot counts as lost, and its next holder counts all reserved permits as spent. */
+static void release_failed(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        pp_slot_not_released(&clients[i]->slot);
+        if (claimer->releasing)
+            on_slot_lost(clients[i]);
+    }
+}
+
+static void release(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
+{
+    struct pp_coordinator *coord = claimer->o.coordinator;
+    struct slot_request *a = request_new(claimer);
+    struct pp_slot_renewal *renewals = renewals_of(a, clients, n, true);
+
+    if (renewals)
+        a->r.release = (struct pp_coord_release){.req = request_of(a, on_released),
+                                                 .worker = claimer->o.params->worker,
+                                                 .now_ms = claim_wall(claimer),
+                                                 .renewals = renewals,
+                                                 .n = n};
+    if (!renewals || coord->ops->release(coord, &a->r.release) != PP_OK) {
+        request_free(a);
+        release_failed(claimer, clients, n);
+        return;
+    }
+    claimer->requests++;
+    for (size_t i = 0; i < n; i++)
+        claim_set_state(clients[i], CLAIM_RELEASING);
+}
+
+/* Returns true if the cycle or a request in flight has a pointer to the client: it must not be
+ * freed. */
+static bool referred_to(const struct claim_client *c)
+{
+    return c->slot.renewals > 0 || c->in_cycle || c->settings.loading;
+}
+
+/* Returns true if the client has had nothing to do for CLAIM_IDLE_MS. slot.in_flight is checked
+ * beside the transfers because it includes tasks of a claim in flight. */
+static bool idle(const struct claim_client *c, int64_t now)
+{
+    return c->unsettled == 0 && c->slot.in_flight == 0 && c->queues.blocked == 0 && !referred_to(c) &&
+           now - c->active_ms >= CLAIM_IDLE_MS && claim_nothing_due(c);
+}
+
+static bool pick_done(const struct claim_client *c, int64_t now)
+{
+    if (c->state != CLAIM_HELD || c->unsettled > 0 || c->slot.in_flight > 0 || referred_to(c))
+        return false;
+    return c->leaving || idle(c, now);
+}
+
+static bool pick_renewal(const struct claim_client *c, int64_t now)
+{
+    return c->state == CLAIM_HELD && pp_slot_renewal_due(&c->slot, now);
+}
+
+static bool pick_held(const struct claim_client *c, int64_t now)
+{
+    (void)now;
+    return c->state == CLAIM_HELD;
+}
+
+/* Calls `act` for all clients for which `pick` holds, in batches of up to SLOT_BATCH. */
+static void for_batches(struct pp_claimer *claimer, bool (*pick)(const struct claim_client *c, int64_t now),
+                        void (*act)(struct pp_claimer *claimer, struct claim_client **clients, size_t n))
+{
+    struct claim_client *batch[SLOT_BATCH], *c, *next;
+    size_t n = 0;
+    int64_t now = pp_loop_now(claimer->o.loop);
+
+    HASH_ITER (hh, claimer->clients, c, next) {
+        if (!pick(c, now))
+            continue;
+        batch[n++] = c;
+        if (n == SLOT_BATCH) {
+            act(claimer, batch, n);
+            n = 0;
+        }
+    }
+    if (n > 0)
+        act(claimer, batch, n);
+}
+
+/* Returns true if the client has blocked queues but nothing in flight that would unblock them. This
+ * happens when the backlog was full or memory ran out. */
+static bool forgotten(const struct claim_client *c)
+{
+    bool still = c->state == CLAIM_HELD || c->state == CLAIM_WANTED ||
+                 (c->state == CLAIM_LOADING && !c->settings.loading);
+    return c->queues.blocked != 0 && c->slot.in_flight == 0 && !c->settings.paused && still;
+}
+
+void pp_claimer_tend_slots(struct pp_claimer *claimer)
+{
+    struct claim_client *c, *next;
+    int64_t now = pp_loop_now(claimer->o.loop);
+
+    HASH_ITER (hh, claimer->clients, c, next) {
+        /* another worker may have held the slot since the lease ended, and this log lacks the
+         * requests of that worker */
+        if (c->state == CLAIM_HELD && pp_slot_expired(&c->slot, now) && !claimer->o.params->sole_worker)
+            on_slot_lost(c);
+    }
+    claim_let_go(claimer);
+    for_batches(claimer, pick_done, release);
+    for_batches(claimer, pick_renewal, renew);
+    HASH_ITER (hh, claimer->clients, c, next) {
+        if (c->state == CLAIM_WANTED && idle(c, now))
+            claim_client_free(c);
+        else if (forgotten(c))
+            claim_unblock_in(c, 0);
+    }
+    claimer->o.metrics->slots_held = claimer->held;
+}
+
+bool pp_claimer_release_slots(struct pp_claimer *claimer)
+{
+    claimer->releasing = true;
+    for_batches(claimer, pick_held, release);
+    return claimer->held == 0 && claimer->requests == 0;
+}

@@ -1,0 +1,292 @@
+/* transfers.c: claimed tasks on their way to the fetch loops and back.
+ *
+ *   claim_dispatch -> start ----------------> [orders] -> fetch loop
+ *         '-> ahead, until its permit -'                     |
+ *   on_finished <- finish <----------- claim_on_events <-----'  SENT: count; HOP: park
+ *
+ * Orders and ended transfers are collected: each turn of the main loop sends one mail per fetch
+ * loop and wakes the cycle once. */
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "photopool/task_rules.h"
+#include "pipeline/claim/claim_internal.h"
+
+static struct claim_transfer *transfer_of(struct pp_transfer *t)
+{
+    return pp_container_of(t, struct claim_transfer, base);
+}
+
+void claim_unref(struct pp_claim *claim)
+{
+    if (!claim || --claim->refs > 0)
+        return;
+    for (size_t i = 0; i < claim->n_headers; i++)
+        pp_headers_unref(claim->headers[i]);
+    pp_arena_fini(&claim->arena);
+    free(claim);
+}
+
+static void give_order(struct pp_claimer *claimer, struct claim_transfer *t, enum pp_transfer_order what)
+{
+    t->base.order.t = &t->base;
+    t->base.order.what = (int)what;
+    pp_list_push(&claimer->orders[t->loop], &t->base.order.mail.node);
+}
+
+/* Called at the end of a turn in which transfers were started or ended. Posts the orders, and wakes
+ * the cycle if a transfer ended. `ended` is the value of claimer->ended before the turn. */
+static void end_turn(struct pp_claimer *claimer, uint32_t ended)
+{
+    for (uint32_t i = 0; i < claimer->n_loops; i++)
+        pp_fetch_loop_post(claimer->loops[i], &claimer->orders[i]);
+    if (claimer->ended != ended)
+        claim_wake(claimer);
+}
+
+/* --- the end of a transfer --- */
+
+static void count_flight(struct pp_claimer *claimer, const struct claim_transfer *t, int by)
+{
+    uint32_t *n = &claimer->tier_in_flight[t->base.task->tier];
+    pp_assert(by > 0 || *n > 0, "fewer transfers are in flight in a tier than end");
+    *n += (uint32_t)by;
+    claimer->o.metrics->in_flight[t->base.task->tier] = *n;
+}
+
+void claim_client_freed(struct claim_client *c, bool permits)
+{
+    if (permits) {
+        c->queues.blocked |= c->queues.for_permit;
+        c->queues.for_permit = 0;
+    }
+    if (c->queues.blocked == 0)
+        return;
+    if (!c->freed_node.next)
+        pp_list_push(&c->claimer->freed, &c->freed_node);
+}
+
+static void finish_transfer(struct pp_claimer *claimer, struct claim_transfer *t)
+{
+    pp_assert(!t->parked, "a parked transfer has finished");
+    claimer->ended++;
+    count_flight(claimer, t, -1);
+    claimer->suspects_in_flight -= t->suspect;
+    claim_client_freed(t->client,
+                       pp_slot_ended(&t->client->slot, &t->base.sends, pp_loop_now(claimer->o.loop)));
+    claimer->o.on_finished(claimer->o.data, &t->base);
+}
+
+void pp_claimer_settled(struct pp_claimer *claimer, struct pp_transfer *base)
+{
+    struct claim_transfer *t = transfer_of(base);
+
+    pp_assert(claimer->unsettled > 0 && t->client->unsettled > 0, "a transfer is settled twice");
+    claimer->unsettled--;
+    t->client->unsettled--;
+    claim_unref(t->claim);
+    claim_wake(claimer);
+}
+
+/* Finishes a transfer that must not start now; its task goes back to the store. slow_ms: see
+ * host_slow_ms(). */
+static void hand_back(struct pp_claimer *claimer, struct claim_transfer *t, int64_t slow_ms)
+{
+    t->base.handed_back = true;
+    t->base.retry_after_ms = slow_ms;
+    finish_transfer(claimer, t);
+}
+
+/* Returns how many more ms all workers must wait before they send to the host; 0: they need not
+ * wait. */
+static int64_t host_slow_ms(const struct pp_claimer *claimer, const struct claim_transfer *t)
+{
+    struct pp_coordinator *coord = claimer->o.coordinator;
+    int64_t wall = claim_wall(claimer),
+            until = coord->ops->host_slow_until(coord, t->base.task->domain, wall);
+    return until > wall ? until - wall : 0;
+}
+
+/* --- starting --- */
+
+static void start(struct pp_claimer *claimer, struct claim_transfer *t)
+{
+    int64_t slow_ms = host_slow_ms(claimer, t);
+
+    if (!claimer->draining && slow_ms == 0)
+        give_order(claimer, t, PP_ORDER_START);
+    else
+        hand_back(claimer, t, slow_ms);
+}
+
+/* Returns the index of the host's fetch loop. All transfers of a host run on one loop, so that they
+ * reuse its connections. */
+static unsigned loop_of(const struct pp_claimer *claimer, const struct pp_task *task)
+{
+    return claimer->n_loops == 1
+               ? 0
+               : (unsigned)(XXH3_64bits(task->domain, strlen(task->domain)) % claimer->n_loops);
+}
+
+static void init_transfer(struct pp_claimer *claimer, struct claim_transfer *t, struct pp_claim *claim,
+                          struct pp_task *task)
+{
+    struct claim_client *c = claim_client_find(claimer, task->client);
+
+    pp_assert(c, "a client went while its tasks were claimed");
+    task->tier = claim_tier(claimer, task->tier);
+    t->base.task = task;
+    t->claim = claim;
+    t->client = c;
+    t->base.headers = c->settings.headers ? c->settings.headers->lines : NULL;
+    t->base.limited = c->slot.rate.rpm > 0;
+    t->base.send_until = &c->slot.send_until_ms;
+    t->loop = loop_of(claimer, task);
+    claim->refs++;
+    c->unsettled++;
+    claimer->unsettled++;
+    t->suspect = pp_task_suspect(task->losses);
+    claimer->suspects_in_flight += t->suspect;
+    count_flight(claimer, t, 1);
+}
+
+static void start_in_time(struct pp_claimer *claimer, struct claim_transfer *t)
+{
+    struct claim_client *c = t->client;
+    int64_t now = pp_loop_now(claimer->o.loop), most = now + claim_ahead_ms(c),
+            at = pp_slot_place(&c->slot, &t->base.sends, now,
+                               claimer->o.params->tiers[t->base.task->tier].timeout_ms);
+
+    if (at <= now || most == now || claimer->draining)
+        start(claimer, t);
+    /* `at` is later than `most` only if the limit was lowered; a lower limit applies to later tasks
+     * only */
+    else if (!claim_ahead_push(&claimer->ahead, at < most ? at : most, t))
+        hand_back(claimer, t, host_slow_ms(claimer, t));
+}
+
+static void set_ahead_timer(struct pp_claimer *claimer)
+{
+    if (claimer->ahead.n > 0)
+        pp_timer_start(claimer->ahead_timer, claimer->ahead.heap[0].at_ms - pp_loop_now(claimer->o.loop), 0);
+}
+
+void claim_dispatch(struct pp_claimer *claimer, struct pp_claim *claim, struct pp_task *tasks, size_t n)
+{
+    struct claim_transfer *transfers = pp_arena_array(&claim->arena, n, sizeof(*transfers));
+    uint32_t ended = claimer->ended;
+
+    pp_assert(transfers, "an arena that took the tasks has no room for their transfers");
+    for (size_t i = 0; i < n; i++) {
+        init_transfer(claimer, &transfers[i], claim, &tasks[i]);
+        start_in_time(claimer, &transfers[i]);
+    }
+    set_ahead_timer(claimer);
+    end_turn(claimer, ended);
+}
+
+void claim_on_ahead_timer(void *data)
+{
+    struct pp_claimer *claimer = data;
+    uint32_t ended = claimer->ended;
+
+    for (struct claim_transfer *t; (t = claim_ahead_pop(&claimer->ahead, pp_loop_now(claimer->o.loop)));)
+        start(claimer, t);
+    set_ahead_timer(claimer);
+    end_turn(claimer, ended);
+}
+
+/* --- redirects --- */
+
+static void park(struct pp_claimer *claimer, struct claim_transfer *t)
+{
+    struct claim_client *c = t->client;
+
+    pp_slot_count(&c->slot, &t->base.sends, pp_loop_now(claimer->o.loop));
+    if (claimer->draining) {
+        give_order(claimer, t, PP_ORDER_GIVE_UP);
+        return;
+    }
+    t->parked = true;
+    count_flight(claimer, t, -1); /* a parked transfer takes no room in its tier */
+    if (pp_list_empty(&c->queues.hops))
+        pp_list_push(&claimer->parked, &c->parked_node);
+    pp_list_push(&c->queues.hops, &t->hop_node);
+    claimer->hops_waiting++;
+}
+
+static bool unpark(struct claim_client *c, enum pp_transfer_order what)
+{
+    struct pp_claimer *claimer = c->claimer;
+    struct pp_node *node = pp_list_pop(&c->queues.hops);
+    if (!node)
+        return false;
+    struct claim_transfer *t = pp_container_of(node, struct claim_transfer, hop_node);
+    pp_assert(t->parked && claimer->hops_waiting > 0, "a transfer goes on that was not parked");
+    t->parked = false;
+    claimer->hops_waiting--;
+    if (pp_list_empty(&c->queues.hops))
+        pp_list_remove(&claimer->parked, &c->parked_node);
+    count_flight(claimer, t, 1);
+    t->base.sends.permits += what == PP_ORDER_GO_ON;
+    give_order(claimer, t, what);
+    return true;
+}
+
+void claim_grant_hops(struct claim_client *c, uint32_t n)
+{
+    while (n > 0 && unpark(c, PP_ORDER_GO_ON))
+        n--;
+    /* some of the transfers were given up after their permits were admitted */
+    pp_slot_refund(&c->slot, n);
+    end_turn(c->claimer, c->claimer->ended);
+}
+
+void claim_give_up_hops(struct claim_client *c)
+{
+    while (unpark(c, PP_ORDER_GIVE_UP))
+        ;
+    end_turn(c->claimer, c->claimer->ended);
+}
+
+void claim_give_up_waiting(struct pp_claimer *claimer)
+{
+    uint32_t ended = claimer->ended;
+
+    for (struct claim_transfer *t; (t = claim_ahead_pop(&claimer->ahead, INT64_MAX));)
+        hand_back(claimer, t, host_slow_ms(claimer, t));
+    while (!pp_list_empty(&claimer->parked))
+        claim_give_up_hops(pp_container_of(claimer->parked.head.next, struct claim_client, parked_node));
+    end_turn(claimer, ended);
+}
+
+/* --- mail from the fetch loops --- */
+
+void claim_on_events(void *data, struct pp_list *mail)
+{
+    struct pp_claimer *claimer = data;
+    struct pp_node *node;
+    uint32_t ended = claimer->ended;
+    bool hops = false;
+
+    while ((node = pp_list_pop(mail))) {
+        struct pp_transfer_mail *m = pp_container_of(node, struct pp_transfer_mail, mail.node);
+        struct claim_transfer *t = transfer_of(m->t);
+        switch ((enum pp_transfer_event)m->what) {
+        case PP_TRANSFER_SENT:
+            atomic_store(&t->base.sent_busy, false);
+            pp_slot_count(&t->client->slot, &t->base.sends, pp_loop_now(claimer->o.loop));
+            break;
+        case PP_TRANSFER_HOP:
+            park(claimer, t);
+            hops = true;
+            break;
+        case PP_TRANSFER_FINISHED: finish_transfer(claimer, t); break;
+        }
+    }
+    end_turn(claimer, ended);
+    if (hops)
+        claim_wake(claimer);
+}

@@ -1,0 +1,199 @@
+/* metrics.c: see metrics.h. */
+#include "pipeline/common/metrics.h"
+
+#include <stdio.h>
+
+#include "base/check.h"
+#include "format/result.h"
+
+static const int64_t fetch_bounds[PP_FETCH_BUCKET_COUNT] = PP_FETCH_BUCKETS;
+
+static size_t code_cell(uint16_t code)
+{
+    if (code >= 400 && code <= 599)
+        return PP_CODE_COUNT + (code - 400u);
+    return code < PP_CODE_COUNT ? code : PP_CODE_INTERNAL;
+}
+
+static uint16_t cell_code(size_t cell)
+{
+    return (uint16_t)(cell < PP_CODE_COUNT ? cell : cell - PP_CODE_COUNT + 400);
+}
+
+void pp_metrics_photo(struct pp_metrics *m, enum pp_outcome_kind outcome, uint16_t code, uint8_t tier)
+{
+    pp_assert(tier <= PP_METRIC_NO_TIER, "a photo ended in a tier that does not exist");
+    pp_assert(outcome < PP_OUTCOME_COUNT, "a photo ended with an unknown outcome");
+    if (outcome == PP_OUTCOME_FAILED)
+        m->failed[code_cell(code)][tier]++;
+    else
+        m->photos[outcome][tier]++;
+}
+
+void pp_metrics_transfer(struct pp_metrics *m, uint8_t tier, int64_t ms, uint64_t bytes)
+{
+    size_t i = 0;
+
+    pp_assert(tier < PP_TIERS_MAX, "a transfer ran in a tier that does not exist");
+    while (i < PP_FETCH_BUCKET_COUNT && ms > fetch_bounds[i])
+        i++;
+    m->fetch_buckets[tier][i]++;
+    m->fetch_ms_sum[tier] += (uint64_t)ms;
+    m->fetch_bytes += bytes;
+}
+
+void pp_metrics_loop_lag(struct pp_metrics *m, size_t loop, int64_t ms)
+{
+    pp_assert(ms >= 0, "a timer was early");
+    if (loop >= PP_METRIC_LOOPS)
+        return;
+    m->loop_lag_ms[loop] = (uint64_t)ms;
+    if (m->n_loops <= loop)
+        m->n_loops = loop + 1;
+}
+
+static void family(struct pp_buf *out, const char *name, const char *type, const char *help)
+{
+    pp_buf_printf(out, "# HELP photopool_%s %s\n# TYPE photopool_%s %s\n", name, help, name, type);
+}
+
+static double tier_seconds(const struct pp_tier *tiers, uint32_t i)
+{
+    return (double)tiers[i].timeout_ms / 1000.0;
+}
+
+static void write_row(const struct pp_metrics *m, const char *name, enum pp_metric_type type,
+                      const char *help, uint64_t value, struct pp_buf *out)
+{
+    if ((type == PP_LEADER_GAUGE || type == PP_LEADER_GAUGE_MS) && !m->leads)
+        return;
+    family(out, name, type == PP_COUNTER ? "counter" : "gauge", help);
+    if (type == PP_LEADER_GAUGE_MS)
+        pp_buf_printf(out, "photopool_%s %.3f\n", name, (double)value / 1000.0);
+    else
+        pp_buf_printf(out, "photopool_%s %llu\n", name, (unsigned long long)value);
+}
+
+static void write_plain(const struct pp_metrics *m, struct pp_buf *out)
+{
+#define X(field, name, type, help) write_row(m, name, type, help, m->field, out);
+    PP_METRIC_TABLE(X)
+#undef X
+}
+
+static void write_loops(const struct pp_metrics *m, struct pp_buf *out)
+{
+    char loop[32] = "main";
+
+    family(out, "loop_lag_seconds", "gauge", "How late the timers of a loop were, worst of 10 s.");
+    for (size_t i = 0; i < m->n_loops; i++) {
+        if (i > 0)
+            snprintf(loop, sizeof(loop), "fetch-%zu", i);
+        pp_buf_printf(out, "photopool_loop_lag_seconds{loop=\"%s\"} %.3f\n", loop,
+                      (double)m->loop_lag_ms[i] / 1000.0);
+    }
+}
+
+static void write_photos_of_tier(const struct pp_metrics *m, size_t t, const char *tier, struct pp_buf *out)
+{
+    char code[PP_CODE_NAME_MAX];
+
+    for (int o = PP_OUTCOME_STORED; o < PP_OUTCOME_COUNT; o++)
+        if (m->photos[o][t] > 0)
+            pp_buf_printf(out, "photopool_photos_total{outcome=\"%s\",code=\"\",tier=\"%s\"} %llu\n",
+                          pp_outcome_name(o), tier, (unsigned long long)m->photos[o][t]);
+    for (size_t c = 0; c < PP_METRIC_CODES; c++)
+        if (m->failed[c][t] > 0)
+            pp_buf_printf(out, "photopool_photos_total{outcome=\"failed\",code=\"%s\",tier=\"%s\"} %llu\n",
+                          pp_code_name(cell_code(c), code), tier, (unsigned long long)m->failed[c][t]);
+}
+
+static void write_photos(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n,
+                         struct pp_buf *out)
+{
+    char tier[32];
+
+    family(out, "photos_total", "counter",
+           "Photos that reached a final outcome, by the tier of the last transfer.");
+    for (uint32_t t = 0; t < n; t++) {
+        snprintf(tier, sizeof(tier), "%g", tier_seconds(tiers, t));
+        write_photos_of_tier(m, t, tier, out);
+    }
+    write_photos_of_tier(m, PP_METRIC_NO_TIER, "none", out);
+}
+
+static void write_fetch_seconds(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n,
+                                struct pp_buf *out)
+{
+    family(out, "fetch_seconds", "histogram", "Duration of transfers.");
+    for (uint32_t t = 0; t < n; t++) {
+        uint64_t sum = 0;
+        double tier = tier_seconds(tiers, t);
+        for (size_t i = 0; i < PP_FETCH_BUCKET_COUNT; i++) {
+            sum += m->fetch_buckets[t][i];
+            pp_buf_printf(out, "photopool_fetch_seconds_bucket{tier=\"%g\",le=\"%g\"} %llu\n", tier,
+                          (double)fetch_bounds[i] / 1000.0, (unsigned long long)sum);
+        }
+        sum += m->fetch_buckets[t][PP_FETCH_BUCKET_COUNT];
+        pp_buf_printf(out, "photopool_fetch_seconds_bucket{tier=\"%g\",le=\"+Inf\"} %llu\n", tier,
+                      (unsigned long long)sum);
+        pp_buf_printf(out, "photopool_fetch_seconds_sum{tier=\"%g\"} %.3f\n", tier,
+                      (double)m->fetch_ms_sum[t] / 1000.0);
+        pp_buf_printf(out, "photopool_fetch_seconds_count{tier=\"%g\"} %llu\n", tier,
+                      (unsigned long long)sum);
+    }
+}
+
+static void write_by_tier(struct pp_buf *out, const char *name, const char *help, const uint64_t *values,
+                          const struct pp_tier *tiers, uint32_t n)
+{
+    family(out, name, "gauge", help);
+    for (uint32_t t = 0; t < n; t++)
+        pp_buf_printf(out, "photopool_%s{tier=\"%g\"} %llu\n", name, tier_seconds(tiers, t),
+                      (unsigned long long)values[t]);
+}
+
+void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n_tiers,
+                      struct pp_buf *out)
+{
+    family(out, "batches_total", "counter", "Batches posted.");
+    pp_buf_printf(out,
+                  "photopool_batches_total{outcome=\"accepted\"} "
+                  "%llu\nphotopool_batches_total{outcome=\"rejected\"} %llu\n"
+                  "photopool_batches_total{outcome=\"replayed\"} %llu\n",
+                  (unsigned long long)m->batches_accepted, (unsigned long long)m->batches_rejected,
+                  (unsigned long long)m->batches_replayed);
+    write_photos(m, tiers, n_tiers, out);
+    write_fetch_seconds(m, tiers, n_tiers, out);
+    write_by_tier(out, "in_flight", "Transfers in flight.", m->in_flight, tiers, n_tiers);
+    if (m->leads)
+        write_by_tier(out, "open_tasks", "Tasks that wait for a worker.", m->open_tasks, tiers, n_tiers);
+    write_plain(m, out);
+    write_loops(m, out);
+}
+
+void pp_metrics_write_sinks(const struct pp_metrics *m, int64_t wall_ms, struct pp_buf *out)
+{
+    if (!m->leads)
+        return;
+    family(out, "outbox_length", "gauge", "Results that a sink has not got yet.");
+    for (size_t i = 0; i < m->n_sinks; i++)
+        pp_buf_printf(out, "photopool_outbox_length{sink=\"%s\"} %llu\n", m->sinks[i].name,
+                      (unsigned long long)m->sinks[i].messages);
+    family(out, "outbox_age_seconds", "gauge", "Age of the oldest result that a sink has not got yet.");
+    for (size_t i = 0; i < m->n_sinks; i++) {
+        int64_t age = m->sinks[i].oldest_at > 0 ? wall_ms - m->sinks[i].oldest_at : 0;
+        pp_buf_printf(out, "photopool_outbox_age_seconds{sink=\"%s\"} %.3f\n", m->sinks[i].name,
+                      age > 0 ? (double)age / 1000.0 : 0.0);
+    }
+}
+
+void pp_metrics_write_ops(struct pp_buf *out, const char *name, const char *help,
+                          bool (*next)(void *port, size_t i, const char **op, uint64_t *n), void *port)
+{
+    const char *op;
+    uint64_t n;
+    family(out, name, "counter", help);
+    for (size_t i = 0; next(port, i, &op, &n); i++)
+        pp_buf_printf(out, "photopool_%s{op=\"%s\"} %llu\n", name, op, (unsigned long long)n);
+}

@@ -1,0 +1,103 @@
+/* metrics.h: all numbers that /metrics shows. They belong to the main loop; other threads send
+ * their counts by mail. To add a number, add a row to the table and a line of code where the number
+ * changes. */
+#ifndef PHOTOPOOL_PIPELINE_COMMON_METRICS_H
+#define PHOTOPOOL_PIPELINE_COMMON_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "core/tier.h"
+#include "photopool/code.h"
+#include "photopool/task.h"
+
+enum pp_metric_type {
+    PP_COUNTER,
+    PP_GAUGE,
+    PP_LEADER_GAUGE,   /* shown by the leader only, so that a fleet shows it once */
+    PP_LEADER_GAUGE_MS /* a leader's gauge in ms, shown in seconds */
+};
+
+/* X(field, name without prefix, type, help) */
+#define PP_METRIC_TABLE(X)                                                                                \
+    X(fetch_bytes, "fetch_bytes_total", PP_COUNTER, "Bytes of photo bodies received.")                    \
+    X(claims, "claims_total", PP_COUNTER, "Tasks claimed.")                                               \
+    X(claim_conflicts, "claim_conflicts_total", PP_COUNTER, "Tasks that another worker claimed first.")   \
+    X(stale_settles, "stale_settles_total", PP_COUNTER, "Outcomes dropped because the claim had lapsed.") \
+    X(limit_waits, "limit_waits_total", PP_COUNTER, "Times a client with due photos had no permit.")      \
+    X(slots_held, "slots_held", PP_GAUGE, "Slots of clients that this worker holds.")                     \
+    X(items_finished, "items_finished_total", PP_COUNTER, "Items that reached a terminal state.")         \
+    X(items_planned, "items_planned_total", PP_COUNTER, "Items planned.")                                 \
+    X(events, "events_total", PP_COUNTER, "Events written to the hub.")                                   \
+    X(subscribers, "subscribers", PP_GAUGE, "Open event subscriptions.")                                  \
+    X(lapsed, "leases_lapsed_total", PP_COUNTER, "Claims whose lease lapsed.")                            \
+    X(quarantined, "quarantined_total", PP_COUNTER, "Photos set aside because they kill workers.")        \
+    X(ingest_length, "ingest_queue_length", PP_LEADER_GAUGE, "Photos accepted and not yet planned.")      \
+    X(ingest_age_ms, "ingest_queue_age_seconds", PP_LEADER_GAUGE_MS,                                      \
+      "Age of the oldest entry not yet planned.")
+
+/* Upper bounds of the buckets of fetch_seconds, in ms. */
+#define PP_FETCH_BUCKETS                                         \
+    {                                                            \
+        50, 100, 250, 500, 1000, 2500, 5000, 10000, 20000, 30000 \
+    }
+#define PP_FETCH_BUCKET_COUNT 10
+
+/* Number of cells in which failures are counted: one per code of the enum, then one per status
+ * 400..599. */
+#define PP_METRIC_CODES (PP_CODE_COUNT + 200)
+
+/* Maximum number of loops of a process: loop 0 is "main", loop i > 0 is "fetch-i". */
+#define PP_METRIC_LOOPS 65
+
+/* The backlog of one sink, as the leader last read it. */
+#define PP_METRIC_SINKS 64
+struct pp_metric_sink {
+    char name[80];
+    uint64_t messages;
+    int64_t oldest_at; /* time of its oldest undelivered message (wall); 0: none */
+};
+
+struct pp_metrics {
+#define X(field, name, type, help) uint64_t field;
+    PP_METRIC_TABLE(X)
+#undef X
+    bool leads; /* this process leads the cron and shows the leader's gauges */
+    uint64_t batches_accepted, batches_rejected, batches_replayed;
+    /* Final outcomes by tier; FAILED is counted in `failed` instead. */
+    uint64_t photos[PP_OUTCOME_COUNT][PP_TIERS_MAX + 1];
+    uint64_t failed[PP_METRIC_CODES][PP_TIERS_MAX + 1];
+    uint64_t fetch_buckets[PP_TIERS_MAX][PP_FETCH_BUCKET_COUNT + 1];
+    uint64_t fetch_ms_sum[PP_TIERS_MAX];
+    uint64_t in_flight[PP_TIERS_MAX];
+    uint64_t open_tasks[PP_TIERS_MAX + 1]; /* leader's gauge: open tasks by tier */
+    uint64_t loop_lag_ms[PP_METRIC_LOOPS];
+    size_t n_loops;                               /* number of loops whose lag is known */
+    struct pp_metric_sink sinks[PP_METRIC_SINKS]; /* sinks beyond these are not shown */
+    size_t n_sinks;
+};
+
+/* Used instead of a tier for a photo that was answered without a transfer. */
+#define PP_METRIC_NO_TIER PP_TIERS_MAX
+
+/* Counts a photo's final outcome. `tier` is that of its last transfer, or PP_METRIC_NO_TIER. */
+void pp_metrics_photo(struct pp_metrics *m, enum pp_outcome_kind outcome, uint16_t code, uint8_t tier);
+/* Counts a transfer that has ended, with or without success. */
+void pp_metrics_transfer(struct pp_metrics *m, uint8_t tier, int64_t ms, uint64_t bytes);
+
+/* Sets the largest delay of a loop's timers in the last 10 s. Ignores loops with an index of
+ * PP_METRIC_LOOPS or more. */
+void pp_metrics_loop_lag(struct pp_metrics *m, size_t loop, int64_t ms);
+
+/* Append metric families in the Prometheus text format (version 0.0.4). Tiers are labelled with
+ * their timeout in seconds. */
+void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n_tiers,
+                      struct pp_buf *out);
+void pp_metrics_write_sinks(const struct pp_metrics *m, int64_t wall_ms, struct pp_buf *out);
+/* Appends the requests that a port counts: photopool_<name>{op="..."}. */
+void pp_metrics_write_ops(struct pp_buf *out, const char *name, const char *help,
+                          bool (*next)(void *port, size_t i, const char **op, uint64_t *n), void *port);
+
+#endif

@@ -1,0 +1,399 @@
+/* batch_events.c: publishes events "batch:ID" about the progress and the end of each batch.
+ *
+ *   outbox (which items have finished) --> batches that have moved --> read the batch --> event
+ *
+ * A batch *moves* when one of its items finishes or one of its photos is settled. While it moves, a
+ * batch gets at most one event per second, and at its end one of type photopool.batch.finished. The
+ * batch stays in memory for one second after each event. The cursor "batches" stays below the first
+ * finished item that no published event covers. So a crash loses no event, but may repeat one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+#include "base/buf.h"
+#include "format/batch.h"
+#include "pipeline/deliver/deliver_internal.h"
+
+#define SINK        "batches"
+#define BATCHES_MAX 10000 /* batches in memory; at this number the outbox is read no further */
+#define ITEMS       1000  /* items in one read of the outbox */
+#define AT_ONCE     16    /* most events that are made or published at the same time */
+/* most events started between two ticks, because reading a batch may mean counting many items */
+#define A_TICK 64
+/* least time between two events of one batch, and before a failed event is retried */
+#define EVERY_MS 1000
+#define TICK_MS  100
+#define SAVE_MS  1000
+
+struct moved {
+    UT_hash_handle hh;
+    struct pp_batch_events *owner;
+    struct pp_node node; /* in pp_batch_events.line */
+    /* seq of the first finished item that no event covers; 0: every item is covered */
+    uint64_t first_seq;
+    uint64_t sending_seq; /* first_seq of the event being made; 0: none */
+    int64_t next_ms;
+    /* an event is being made: the batch is being read, or the event is being published */
+    bool sending;
+    bool photos; /* photos were settled since the last event */
+    bool again;  /* the next event is sent even if the batch has not moved */
+    bool over;   /* the last event has been published */
+    struct pp_ask ask;
+    struct pp_store_batch read;
+    struct pp_event event;
+    struct pp_buf data;
+    struct pp_publication publication;
+    char id[PP_BATCH_ID_MAX];
+    char key[PP_BATCH_ID_MAX + 8];
+};
+
+struct pp_batch_events {
+    const struct pp_deliverer_options *o;
+    const struct pp_election *election;
+    struct pp_timer *timer;
+    bool started, stopped; /* started: the cursor has been read */
+    uint64_t read_seq, saved_seq;
+    int64_t read_ms, save_ms;
+    struct moved *moved; /* hash table by id */
+    struct pp_list line; /* the same batches, by next_ms */
+    size_t sending;      /* batches whose event is being made */
+    size_t begun;        /* events started since the last tick */
+    struct pp_ask cursor_ask, read_ask, save_ask;
+    struct pp_delivery_cursor cursor;
+    struct pp_store_outbox read;
+    struct pp_delivery_save save;
+};
+
+static int64_t now_of(const struct pp_batch_events *b)
+{
+    return pp_loop_now(b->o->loop);
+}
+
+/* --- the event of one batch --- */
+
+static void forget(struct moved *m)
+{
+    struct pp_batch_events *b = m->owner;
+
+    pp_assert(!m->sending, "a batch is forgotten while its event is on its way");
+    HASH_DEL(b->moved, m);
+    pp_list_remove(&b->line, &m->node);
+    pp_assert(HASH_COUNT(b->moved) == b->line.n, "a batch is in the table or in the line, and not in both");
+    free(m);
+}
+
+/* Ends the current event of a batch. `out` says that the event was published; `again` says that
+ * another event must follow, even if the batch does not move. */
+static void finish_event(struct moved *m, bool out, bool again)
+{
+    struct pp_batch_events *b = m->owner;
+
+    pp_assert(m->sending && b->sending > 0, "the event of a batch ended twice");
+    m->sending = false;
+    b->sending--;
+    pp_buf_fini(&m->data);
+    if (!out && m->sending_seq > 0)
+        m->first_seq = m->sending_seq;
+    m->sending_seq = 0;
+    m->again = again;
+    m->next_ms = now_of(b) + EVERY_MS;
+    pp_list_remove(&b->line, &m->node);
+    pp_list_push(&b->line, &m->node);
+}
+
+/* Returns true if the batch has ended. A cancelled batch has its state before its items are closed;
+ * it has ended once finished_at is set. */
+static bool is_over(const struct pp_batch *batch)
+{
+    return batch->state == PP_BATCH_FINISHED ||
+           (batch->state == PP_BATCH_CANCELLED && batch->finished_at > 0);
+}
+
+static bool all_ended(const struct pp_batch *batch)
+{
+    uint64_t ended = 0;
+    for (size_t i = PP_ITEM_OPEN + 1; i < PP_ITEM_STATUS_COUNT; i++)
+        ended += batch->items[i];
+    return ended >= batch->items_total;
+}
+
+static void send_due(struct pp_batch_events *b);
+
+static void on_published(struct pp_req *req)
+{
+    struct moved *m = req->data;
+    struct pp_batch_events *b = m->owner;
+    bool out = req->err == PP_OK, ended = all_ended(&m->read.batch), over = is_over(&m->read.batch);
+
+    m->over = out && ended && over;
+    /* All items have ended, but the store has not marked the batch as finished yet; it will do so a
+     * little later. */
+    finish_event(m, out, !out || (ended && !over));
+    /* The last event also covers items that finished while it was being published. */
+    if (m->over)
+        m->first_seq = 0;
+    send_due(b);
+}
+
+static void on_batch_read(void *data, enum pp_err err)
+{
+    struct moved *m = data;
+    struct pp_batch_events *b = m->owner;
+    const struct pp_batch *batch = &m->read.batch;
+
+    if (err == PP_ENOTFOUND) { /* the batch has been removed */
+        finish_event(m, true, false);
+        return;
+    }
+    pp_buf_init(&m->data, 1 << 20);
+    if (err == PP_OK)
+        pp_batch_write(&m->data, batch,
+                       pp_progress_of_batch(b->o->progress, batch, !b->o->params->sole_worker, now_of(b)));
+    if (err != PP_OK || m->data.failed || b->stopped) {
+        finish_event(m, false, true);
+        return;
+    }
+    m->event =
+        (struct pp_event){.at_ms = pp_loop_wall(b->o->loop),
+                          .key = m->key,
+                          .type = is_over(batch) ? "photopool.batch.finished" : "photopool.batch.progress",
+                          .data = m->data.p,
+                          .data_n = m->data.n};
+    m->publication =
+        (struct pp_publication){.req = {.done = on_published, .data = m}, .events = &m->event, .n = 1};
+    pp_publish(b->o->publisher, &m->publication);
+}
+
+static void send_event(struct moved *m)
+{
+    struct pp_task_store *store = m->owner->o->store;
+
+    pp_assert(!m->sending, "two events of a batch at once");
+    m->sending = true;
+    m->owner->sending++;
+    m->owner->begun++;
+    m->sending_seq = m->first_seq;
+    m->first_seq = 0;
+    m->photos = false;
+    m->read = (struct pp_store_batch){.req = pp_ask_request(&m->ask, on_batch_read), .batch_id = m->id};
+    if (!pp_ask_submitted(&m->ask, store->ops->batch(store, &m->read)))
+        finish_event(m, false, true);
+}
+
+/* Returns true if no event is due: the batch has not moved since its last event, or that event was
+ * the final one. */
+static bool is_quiet(const struct moved *m)
+{
+    return m->over || (m->first_seq == 0 && !m->photos && !m->again);
+}
+
+static void send_due(struct pp_batch_events *b)
+{
+    if (b->stopped || !pp_election_leads(b->election))
+        return;
+    pp_list_each (node, &b->line) {
+        struct moved *m = pp_container_of(node, struct moved, node);
+        if (m->sending)
+            continue;
+        if (now_of(b) < m->next_ms || b->sending >= AT_ONCE || b->begun >= A_TICK)
+            return;
+        if (is_quiet(m))
+            forget(m);
+        else
+            send_event(m);
+    }
+}
+
+/* --- which batches have moved --- */
+
+/* Returns the entry of the batch, adding it if needed. Returns NULL when out of memory. */
+static struct moved *get(struct pp_batch_events *b, const char *id)
+{
+    struct moved *m;
+
+    HASH_FIND_STR(b->moved, id, m);
+    if (m)
+        return m;
+    m = calloc(1, sizeof(*m));
+    if (!m)
+        return NULL;
+    m->owner = b;
+    m->ask = (struct pp_ask){.loop = b->o->loop, .data = m};
+    snprintf(m->id, sizeof(m->id), "%s", id);
+    snprintf(m->key, sizeof(m->key), "batch:%s", id);
+    HASH_ADD_STR(b->moved, id, m);
+    pp_list_push_front(&b->line, &m->node);
+    return m;
+}
+
+static bool note_item(struct pp_batch_events *b, const struct pp_item *item)
+{
+    struct moved *m = get(b, item->batch_id);
+
+    if (m && m->first_seq == 0 && !m->over)
+        m->first_seq = item->seq;
+    return m != NULL;
+}
+
+void pp_batch_events_moved(struct pp_batch_events *b, const char *batch_id)
+{
+    struct moved *m = b->started && !b->stopped && b->line.n < BATCHES_MAX ? get(b, batch_id) : NULL;
+    if (m)
+        m->photos = true;
+}
+
+static void on_outbox_read(void *data, enum pp_err err)
+{
+    struct pp_batch_events *b = data;
+    const struct pp_store_outbox *r = &b->read;
+    bool all = err == PP_OK;
+
+    for (size_t i = 0; all && i < r->n; i++) {
+        all = note_item(b, &r->items[i]);
+        if (all)
+            b->read_seq = r->items[i].seq;
+    }
+    if (all && r->n < r->limit && r->end > b->read_seq)
+        b->read_seq = r->end;
+    b->read_ms = now_of(b) + (r->n == r->limit ? 0 : EVERY_MS / 4);
+    send_due(b);
+}
+
+static void read_outbox(struct pp_batch_events *b)
+{
+    b->read = (struct pp_store_outbox){
+        .req = pp_ask_request(&b->read_ask, on_outbox_read), .after_seq = b->read_seq, .limit = ITEMS};
+    pp_ask_submitted(&b->read_ask, b->o->store->ops->outbox(b->o->store, &b->read));
+}
+
+/* --- the cursor --- */
+
+static void on_cursor_read(void *data, enum pp_err err)
+{
+    struct pp_batch_events *b = data;
+
+    b->started = err == PP_OK;
+    b->read_seq = b->saved_seq = b->cursor.cursor;
+}
+
+static void read_cursor(struct pp_batch_events *b)
+{
+    static const uint64_t beginning = 0;
+
+    b->cursor = (struct pp_delivery_cursor){
+        .req = pp_ask_request(&b->cursor_ask, on_cursor_read), .sink = SINK, .start_at = &beginning};
+    pp_ask_submitted(&b->cursor_ask, b->o->deliveries->ops->cursor(b->o->deliveries, &b->cursor));
+}
+
+static uint64_t cursor_of(const struct pp_batch_events *b)
+{
+    uint64_t lowest = b->read_seq + 1;
+
+    pp_list_each (node, &b->line) {
+        const struct moved *m = pp_container_of(node, struct moved, node);
+        if (m->first_seq > 0 && m->first_seq < lowest)
+            lowest = m->first_seq;
+        if (m->sending_seq > 0 && m->sending_seq < lowest)
+            lowest = m->sending_seq;
+    }
+    return lowest - 1;
+}
+
+static void on_saved(void *data, enum pp_err err)
+{
+    struct pp_batch_events *b = data;
+    if (err == PP_OK)
+        b->saved_seq = b->save.cursor;
+}
+
+static void save(struct pp_batch_events *b)
+{
+    uint64_t cursor = cursor_of(b);
+
+    b->save_ms = now_of(b) + SAVE_MS;
+    if (cursor <= b->saved_seq)
+        return;
+    b->save = (struct pp_delivery_save){
+        .req = pp_ask_request(&b->save_ask, on_saved), .sink = SINK, .cursor = cursor};
+    pp_ask_submitted(&b->save_ask, b->o->deliveries->ops->save(b->o->deliveries, &b->save));
+}
+
+/* --- life --- */
+
+static void forget_all(struct pp_batch_events *b)
+{
+    pp_list_each (node, &b->line)
+        forget(pp_container_of(node, struct moved, node));
+}
+
+static void on_tick(void *data)
+{
+    struct pp_batch_events *b = data;
+    int64_t now = now_of(b);
+
+    if (!pp_election_leads(b->election)) { /* the next leader continues from the cursor */
+        if (b->started && b->sending == 0 && !b->read_ask.in_flight && !b->save_ask.in_flight) {
+            forget_all(b);
+            b->started = false;
+        }
+        return;
+    }
+    if (!b->started) {
+        if (pp_ask_ready(&b->cursor_ask))
+            read_cursor(b);
+        return;
+    }
+    if (pp_ask_ready(&b->read_ask) && now >= b->read_ms && b->line.n < BATCHES_MAX)
+        read_outbox(b);
+    b->begun = 0;
+    send_due(b);
+    if (pp_ask_ready(&b->save_ask) && now >= b->save_ms)
+        save(b);
+}
+
+struct pp_batch_events *pp_batch_events_open(const struct pp_deliverer_options *o,
+                                             const struct pp_election *election)
+{
+    struct pp_batch_events *b = calloc(1, sizeof(*b));
+    if (!b)
+        return NULL;
+    b->o = o;
+    b->election = election;
+    const struct pp_ask ask = {.loop = o->loop, .log = o->log, .key = "sink", .value = SINK, .data = b};
+    b->cursor_ask = b->read_ask = b->save_ask = ask;
+    b->cursor_ask.failed = "sink cursor unreadable";
+    b->read_ask.failed = "outbox unreadable";
+    b->save_ask.failed = "sink cursor not saved";
+    pp_list_init(&b->line);
+    b->timer = pp_timer_open(o->loop, on_tick, b);
+    if (!b->timer) {
+        free(b);
+        return NULL;
+    }
+    pp_timer_start(b->timer, 0, TICK_MS);
+    return b;
+}
+
+void pp_batch_events_stop(struct pp_batch_events *b)
+{
+    b->stopped = true;
+    pp_timer_stop(b->timer);
+    if (b->started && !b->save_ask.in_flight && pp_election_leads(b->election))
+        save(b);
+}
+
+size_t pp_batch_events_busy(const struct pp_batch_events *b)
+{
+    return b->sending + b->cursor_ask.in_flight + b->read_ask.in_flight + b->save_ask.in_flight;
+}
+
+void pp_batch_events_close(struct pp_batch_events *b)
+{
+    if (!b)
+        return;
+    pp_assert(pp_batch_events_busy(b) == 0, "closed with requests in flight");
+    forget_all(b);
+    pp_timer_close(b->timer);
+    free(b);
+}

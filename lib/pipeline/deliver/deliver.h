@@ -1,0 +1,72 @@
+/* deliver.h: delivers the results of finished items to consumers, with one relay per sink.
+ *
+ *   [outbox] -- relay "hub" -----> publisher --> [event log] --> hub.h, in every api process
+ *            -- relay "amqp" ----> a broker
+ *            -- relay per webhook: to_webhooks.c
+ *            -- progress of batches: batch_events.c --> publisher
+ *
+ * Each relay has its own cursor, schedule and leader, so a sink that is down does not delay the
+ * other sinks. Any number of processes may have the role `deliver`. All functions run on the main
+ * loop.
+ *
+ * To add a sink, write an adapter of port/result_sink.h, and add a row to sinks[] in
+ * cmd/photopool/wire_ports.c and the parameters of the sink. */
+#ifndef PHOTOPOOL_PIPELINE_DELIVER_DELIVER_H
+#define PHOTOPOOL_PIPELINE_DELIVER_DELIVER_H
+
+#include "base/text.h"
+#include "events/publisher.h"
+#include "photopool/port/coordinator.h"
+#include "photopool/port/delivery_store.h"
+#include "photopool/port/result_sink.h"
+#include "photopool/port/task_store.h"
+#include "pipeline/common/params.h"
+#include "pipeline/common/progress.h"
+
+/* A broker that receives results. */
+#define PP_SINKS_MAX 4
+struct pp_named_sink {
+    const char *name; /* for example "amqp"; names its cursor, election and metrics */
+    struct pp_result_sink *sink;
+    uint64_t returned; /* messages that the broker sent back */
+};
+
+struct pp_deliverer;
+struct pp_poster;
+
+/* Everything that the options point to must outlive the deliverer. */
+struct pp_deliverer_options {
+    struct pp_loop *loop;
+    struct pp_log *log;
+    const struct pp_params *params;
+    struct pp_rng *rng;
+    struct pp_task_store *store;
+    struct pp_delivery_store *deliveries;
+    struct pp_coordinator *coordinator;
+    struct pp_publisher *publisher;
+    struct pp_poster *poster;
+    struct pp_progress *progress;
+    struct pp_named_sink *sinks;
+    size_t n_sinks;
+};
+
+/* Opens the deliverer. Returns NULL when out of memory. All functions below do nothing if the
+ * deliverer is NULL: this process does not have the role. */
+struct pp_deliverer *pp_deliverer_open(const struct pp_deliverer_options *options);
+/* Reads the outbox soon, because items have finished. */
+void pp_deliverer_wake(struct pp_deliverer *d);
+/* Publishes an event about the batch soon, because some of its photos were settled in this process
+ * or another. */
+void pp_deliverer_batch_moved(struct pp_deliverer *d, const char *batch_id);
+/* Reads the webhook endpoints and the due deliveries again, because somebody has changed them. */
+void pp_deliverer_webhooks_changed(struct pp_deliverer *d);
+/* Starts nothing new. Messages that were already sent are waited for, until pp_deliverer_give_up().
+ */
+void pp_deliverer_stop(struct pp_deliverer *d);
+void pp_deliverer_give_up(struct pp_deliverer *d);
+/* Returns the number of messages and requests that have not ended after pp_deliverer_stop(). Only
+ * at 0 another process may lead. */
+size_t pp_deliverer_busy(struct pp_deliverer *d);
+void pp_deliverer_close(struct pp_deliverer *d);
+
+#endif

@@ -1,0 +1,207 @@
+/* fetch_loop.c: see fetch_loop.h. */
+#include "pipeline/fetch/fetch_loop.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "pipeline/fetch/keep.h"
+#include "pipeline/fetch/run.h"
+
+enum control { CONTROL_NONE, CONTROL_HAND_BACK, CONTROL_STOP };
+
+struct pp_fetch_loop {
+    struct pp_fetch_loop_options o;
+    pthread_t thread;
+    sem_t opened;
+    enum pp_err err;
+    struct pp_mailbox *orders;
+    struct pp_mail control_mail; /* sent to the thread; in the mailbox while `control_busy` */
+    atomic_int control;
+    atomic_bool control_busy;
+    _Atomic int64_t lag_ms;
+    /* used by the thread only */
+    struct pp_loop *loop;
+    struct pp_fetcher *fetcher;
+    struct pp_resolver *resolver;
+    struct pp_keep *keep;
+    struct pp_runner *runner;
+    struct pp_timer *tick;
+    bool stopping;
+};
+
+static void post_event(void *data, struct pp_transfer *t, enum pp_transfer_event event)
+{
+    struct pp_fetch_loop *f = data;
+    struct pp_transfer_mail *m = event == PP_TRANSFER_SENT ? &t->sent : &t->event;
+    m->t = t;
+    m->what = (int)event;
+    pp_mailbox_post(f->o.events, &m->mail);
+}
+
+static void follow_order(struct pp_fetch_loop *f, struct pp_transfer_mail *m)
+{
+    switch ((enum pp_transfer_order)m->what) {
+    case PP_ORDER_START: pp_runner_start(f->runner, m->t); break;
+    case PP_ORDER_GO_ON: pp_runner_hop(m->t, true); break;
+    case PP_ORDER_GIVE_UP: pp_runner_hop(m->t, false); break;
+    }
+}
+
+static void on_orders(void *data, struct pp_list *mail)
+{
+    struct pp_fetch_loop *f = data;
+    struct pp_node *node;
+
+    while ((node = pp_list_pop(mail))) {
+        if (node != &f->control_mail.node) {
+            follow_order(f, pp_container_of(node, struct pp_transfer_mail, mail.node));
+            continue;
+        }
+        /* The flag is cleared before the request is read: a request in between then only posts the
+         * mail once more. */
+        atomic_store(&f->control_busy, false);
+        int control = atomic_exchange(&f->control, CONTROL_NONE);
+        if (control == CONTROL_HAND_BACK)
+            pp_runner_hand_back(f->runner);
+        else if (control == CONTROL_STOP)
+            f->stopping = true;
+    }
+    if (f->stopping && pp_runner_in_flight(f->runner) == 0 && pp_keep_idle(f->keep))
+        pp_loop_stop(f->loop);
+}
+
+static void on_tick(void *data)
+{
+    struct pp_fetch_loop *f = data;
+    int64_t lag = pp_loop_lag(f->loop);
+    if (lag > atomic_load(&f->lag_ms))
+        atomic_store(&f->lag_ms, lag);
+    if (f->stopping && pp_runner_in_flight(f->runner) == 0 && pp_keep_idle(f->keep))
+        pp_loop_stop(f->loop);
+}
+
+static enum pp_err open_parts(struct pp_fetch_loop *f)
+{
+    f->loop = pp_loop_open();
+    if (!f->loop)
+        return PP_ENOMEM;
+    enum pp_err err = f->o.factory.open(f->o.factory.data, f->loop, &f->fetcher, &f->resolver);
+    if (err != PP_OK)
+        return err;
+    f->keep = pp_keep_open(f->loop, f->o.keep_lane, f->o.blobs, f->o.params->buffer_bytes);
+    f->orders = pp_mailbox_open(f->loop, on_orders, f);
+    f->tick = pp_timer_open(f->loop, on_tick, f);
+    if (!f->keep || !f->orders || !f->tick)
+        return PP_ENOMEM;
+    const struct pp_runner_options runner = {.loop = f->loop,
+                                             .params = f->o.params,
+                                             .fetcher = f->fetcher,
+                                             .resolver = f->resolver,
+                                             .keep = f->keep,
+                                             .on_event = post_event,
+                                             .data = f};
+    f->runner = pp_runner_open(&runner);
+    if (!f->runner)
+        return PP_ENOMEM;
+    pp_timer_start(f->tick, 100, 100);
+    return PP_OK;
+}
+
+static void close_parts(struct pp_fetch_loop *f)
+{
+    pp_runner_close(f->runner);
+    pp_timer_close(f->tick);
+    if (f->orders)
+        pp_mailbox_close(f->orders);
+    if (f->fetcher)
+        f->fetcher->ops->close(f->fetcher);
+    if (f->resolver)
+        f->resolver->ops->close(f->resolver);
+    pp_keep_close(f->keep);
+    if (f->loop)
+        pp_loop_close(f->loop);
+}
+
+static void *run(void *data)
+{
+    struct pp_fetch_loop *f = data;
+    f->err = open_parts(f);
+    bool ok = f->err == PP_OK;
+    sem_post(&f->opened);
+    if (ok)
+        pp_loop_run(f->loop);
+    close_parts(f);
+    return NULL;
+}
+
+enum pp_err pp_fetch_loop_open(const struct pp_fetch_loop_options *options, struct pp_fetch_loop **out)
+{
+    pp_assert(options->params && options->factory.open && options->keep_lane && options->blobs &&
+                  options->events,
+              "a fetch loop lacks an option");
+    struct pp_fetch_loop *f = calloc(1, sizeof(*f));
+    sigset_t all, old;
+
+    *out = NULL;
+    if (!f)
+        return PP_ENOMEM;
+    f->o = *options;
+    sem_init(&f->opened, 0, 0);
+    sigfillset(&all); /* the main thread handles signals */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&f->thread, NULL, run, f);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0) {
+        free(f);
+        return PP_ENOMEM;
+    }
+    pthread_setname_np(f->thread, "fetch");
+    while (sem_wait(&f->opened) != 0)
+        ;
+    if (f->err != PP_OK) {
+        enum pp_err err = f->err;
+        pthread_join(f->thread, NULL);
+        sem_destroy(&f->opened);
+        free(f);
+        return err;
+    }
+    *out = f;
+    return PP_OK;
+}
+
+void pp_fetch_loop_post(struct pp_fetch_loop *f, struct pp_list *orders)
+{
+    if (!pp_list_empty(orders))
+        pp_mailbox_post_all(f->orders, orders);
+}
+
+static void send_control(struct pp_fetch_loop *f, enum control what)
+{
+    atomic_store(&f->control, what);
+    if (!atomic_exchange(&f->control_busy, true))
+        pp_mailbox_post(f->orders, &f->control_mail);
+}
+
+void pp_fetch_loop_hand_back(struct pp_fetch_loop *f)
+{
+    send_control(f, CONTROL_HAND_BACK);
+}
+
+void pp_fetch_loop_close(struct pp_fetch_loop *f)
+{
+    if (!f)
+        return;
+    send_control(f, CONTROL_STOP);
+    pthread_join(f->thread, NULL);
+    sem_destroy(&f->opened);
+    free(f);
+}
+
+int64_t pp_fetch_loop_lag(struct pp_fetch_loop *f)
+{
+    return atomic_exchange(&f->lag_ms, 0);
+}

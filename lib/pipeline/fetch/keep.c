@@ -1,0 +1,416 @@
+/* keep.c: see keep.h.
+ *
+ * A body has at most one job on the lane: a spill, which writes the chunks of `out` while new
+ * chunks are collected in `in`; the finish; or the removal of an aborted body's part. While a job
+ * is on the lane, only the job may use `out`, `part`, `hash`, `err` and `sha256`. The other members
+ * are used by the loop only. */
+#include "pipeline/fetch/keep.h"
+
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+struct chunks {
+    struct pp_chunk *first, *last;
+    uint32_t n;
+};
+
+struct pp_keep {
+    struct pp_lane_home *home;
+    struct pp_blob_store *blobs;
+    struct pp_chunk_pool chunks;
+    uint64_t chunks_max;
+    uint32_t jobs; /* jobs on the lane */
+};
+
+enum body_job { JOB_NONE, JOB_SPILL, JOB_FINISH, JOB_REMOVE };
+
+struct pp_body {
+    struct pp_job job;
+    struct pp_keep *keep;
+    const struct pp_body_events *events;
+    void *data;
+    enum body_job busy; /* job on the lane, or none */
+    bool paused;        /* an append was refused, so on_resume() must follow */
+    bool finish_wanted; /* pp_body_finish() was called: on_kept() must follow */
+    bool doomed;        /* the body was aborted; it is freed when its job comes back */
+    bool failed;        /* copy of `err` != PP_OK for the loop */
+    struct chunks in, out;
+    enum pp_err err;
+    char ext[8];
+    uint8_t sha256[PP_SHA256_BYTES];
+    /* Set once the body is spilled; used by the lane only. */
+    struct pp_blob_part *part;
+    EVP_MD_CTX *hash;
+};
+
+/* --- the lane's threads --- */
+
+struct keep_thread {
+    struct pp_blob_store *blobs;
+    EVP_MD_CTX *hash; /* context for bodies that were not spilled */
+    EVP_MD *sha256;
+};
+
+static void thread_close(void *state)
+{
+    struct keep_thread *t = state;
+    EVP_MD_CTX_free(t->hash);
+    EVP_MD_free(t->sha256);
+    free(t);
+}
+
+static void *thread_open(void *data)
+{
+    struct keep_thread *t = calloc(1, sizeof(*t));
+    if (!t)
+        return NULL;
+    t->blobs = data;
+    t->hash = EVP_MD_CTX_new();
+    t->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
+    if (!t->hash || !t->sha256) {
+        thread_close(t);
+        return NULL;
+    }
+    return t;
+}
+
+struct pp_lane *pp_keep_lane_open(unsigned threads, struct pp_blob_store *blobs)
+{
+    const struct pp_lane_options options = {.name = "keep",
+                                            .threads = threads,
+                                            .capacity = 65536,
+                                            .max_batch = 8,
+                                            .open = thread_open,
+                                            .close = thread_close,
+                                            .data = blobs};
+    return pp_lane_open(&options);
+}
+
+/* chunks that one write takes */
+#define IOV_MAX_CHUNKS 64
+
+static enum pp_err hash_chunks(EVP_MD_CTX *hash, const struct pp_chunk *c)
+{
+    for (; c; c = c->next)
+        if (EVP_DigestUpdate(hash, c->p, c->n) != 1)
+            return PP_ENOMEM;
+    return PP_OK;
+}
+
+/* Fills `iov` with the chunks from *c on, as many as fit, and sets *c to the chunk after them.
+ * Returns their number. */
+static int gather_chunks(struct iovec *iov, const struct pp_chunk **c)
+{
+    int n = 0;
+    for (; *c && n < IOV_MAX_CHUNKS; *c = (*c)->next, n++)
+        iov[n] = (struct iovec){.iov_base = (void *)(*c)->p, .iov_len = (*c)->n};
+    return n;
+}
+
+static enum pp_err write_part(struct keep_thread *t, struct pp_body *body)
+{
+    if (!body->part) {
+        body->hash = EVP_MD_CTX_new();
+        if (!body->hash || EVP_DigestInit_ex(body->hash, t->sha256, NULL) != 1)
+            return PP_ENOMEM;
+        enum pp_err err = t->blobs->ops->open(t->blobs, &body->part);
+        if (err != PP_OK)
+            return err;
+    }
+    enum pp_err err = hash_chunks(body->hash, body->out.first);
+    for (const struct pp_chunk *c = body->out.first; c && err == PP_OK;) {
+        struct iovec iov[IOV_MAX_CHUNKS];
+        int n = gather_chunks(iov, &c);
+        err = t->blobs->ops->write(body->part, iov, n);
+    }
+    return err;
+}
+
+static enum pp_err put_whole(struct keep_thread *t, struct pp_body *body)
+{
+    struct iovec iov[IOV_MAX_CHUNKS];
+    const struct pp_chunk *c = body->out.first;
+
+    if (EVP_DigestInit_ex(t->hash, t->sha256, NULL) != 1 || hash_chunks(t->hash, c) != PP_OK ||
+        EVP_DigestFinal_ex(t->hash, body->sha256, NULL) != 1)
+        return PP_ENOMEM;
+    int n = gather_chunks(iov, &c);
+    pp_assert(!c, "a body has too many chunks for one write");
+    return t->blobs->ops->put(t->blobs, body->sha256, body->ext, iov, n, NULL);
+}
+
+static enum pp_err commit_part(struct keep_thread *t, struct pp_body *body)
+{
+    enum pp_err err = write_part(t, body);
+    if (err == PP_OK && EVP_DigestFinal_ex(body->hash, body->sha256, NULL) != 1)
+        err = PP_ENOMEM;
+    if (err != PP_OK)
+        return err;
+    struct pp_blob_part *part = body->part;
+    body->part = NULL;
+    return t->blobs->ops->commit(part, body->sha256, body->ext, NULL);
+}
+
+static void drop_part(struct pp_blob_store *blobs, struct pp_body *body)
+{
+    if (body->part)
+        blobs->ops->abort(body->part);
+    body->part = NULL;
+}
+
+static void work_spill(void *state, struct pp_job *job)
+{
+    struct pp_body *body = pp_container_of(job, struct pp_body, job);
+    struct keep_thread *t = state;
+    body->err = write_part(t, body);
+    if (body->err != PP_OK)
+        drop_part(t->blobs, body);
+}
+
+static void work_finish(void *state, struct pp_job *job)
+{
+    struct pp_body *body = pp_container_of(job, struct pp_body, job);
+    struct keep_thread *t = state;
+    body->err = body->part || body->out.n > IOV_MAX_CHUNKS ? commit_part(t, body) : put_whole(t, body);
+    if (body->err != PP_OK)
+        drop_part(t->blobs, body);
+}
+
+static void work_remove(void *state, struct pp_job *job)
+{
+    struct keep_thread *t = state;
+    drop_part(t->blobs, pp_container_of(job, struct pp_body, job));
+}
+
+/* --- the fetch loop --- */
+
+struct pp_keep *pp_keep_open(struct pp_loop *loop, struct pp_lane *lane, struct pp_blob_store *blobs,
+                             uint64_t buffer_bytes)
+{
+    struct pp_keep *keep = calloc(1, sizeof(*keep));
+    if (!keep)
+        return NULL;
+    keep->blobs = blobs;
+    keep->chunks_max = buffer_bytes / PP_CHUNK_BYTES;
+    keep->home = pp_lane_home_open(lane, loop);
+    if (!keep->home) {
+        free(keep);
+        return NULL;
+    }
+    return keep;
+}
+
+bool pp_keep_idle(const struct pp_keep *keep)
+{
+    return keep->jobs == 0;
+}
+
+void pp_keep_close(struct pp_keep *keep)
+{
+    if (!keep)
+        return;
+    pp_assert(keep->jobs == 0, "closed while jobs are on the lane");
+    pp_lane_home_close(keep->home);
+    pp_chunk_pool_fini(&keep->chunks);
+    free(keep);
+}
+
+static void free_chunks(struct pp_keep *keep, struct chunks *list)
+{
+    while (list->first) {
+        struct pp_chunk *c = list->first;
+        list->first = c->next;
+        list->n--;
+        pp_chunk_put(&keep->chunks, c);
+    }
+    pp_assert(list->n == 0, "the chunks of a body are counted wrong");
+    *list = (struct chunks){0};
+}
+
+static struct pp_chunk *add_chunk(struct pp_body *body)
+{
+    struct pp_chunk *c = pp_chunk_get(&body->keep->chunks);
+    if (!c)
+        return NULL;
+    if (body->in.last)
+        body->in.last->next = c;
+    else
+        body->in.first = c;
+    body->in.last = c;
+    body->in.n++;
+    return c;
+}
+
+struct pp_body *pp_body_open(struct pp_keep *keep, const struct pp_body_events *events, void *data)
+{
+    struct pp_body *body = calloc(1, sizeof(*body));
+    if (!body)
+        return NULL;
+    body->keep = keep;
+    body->events = events;
+    body->data = data;
+    return body;
+}
+
+static void body_free(struct pp_body *body)
+{
+    free_chunks(body->keep, &body->in);
+    free_chunks(body->keep, &body->out);
+    EVP_MD_CTX_free(body->hash);
+    free(body);
+}
+
+static void on_job_done(struct pp_job *job);
+
+static enum pp_err send_job(struct pp_body *body, enum body_job kind)
+{
+    static void (*const works[])(void *, struct pp_job *) = {
+        [JOB_SPILL] = work_spill, [JOB_FINISH] = work_finish, [JOB_REMOVE] = work_remove};
+
+    pp_assert(body->busy == JOB_NONE, "a second job of one body");
+    pp_assert(body->out.n == 0, "chunks of an earlier job were not freed");
+    body->out = body->in;
+    body->in = (struct chunks){0};
+    body->job = (struct pp_job){.work = works[kind], .done = on_job_done};
+    enum pp_err err = pp_lane_submit(body->keep->home, &body->job);
+    if (err != PP_OK) {
+        body->in = body->out;
+        body->out = (struct chunks){0};
+        return err;
+    }
+    body->busy = kind;
+    body->keep->jobs++;
+    return PP_OK;
+}
+
+/* Frees an aborted body after removing its part from the blob store. */
+static void dispose(struct pp_body *body)
+{
+    free_chunks(body->keep, &body->in);
+    if (body->part && send_job(body, JOB_REMOVE) == PP_OK)
+        return;
+    drop_part(body->keep->blobs, body); /* the lane is closed: the process ends */
+    body_free(body);
+}
+
+static void report_kept(struct pp_body *body, enum pp_err err)
+{
+    const struct pp_body_events *events = body->events;
+    void *data = body->data;
+    uint8_t sha256[PP_SHA256_BYTES];
+
+    memcpy(sha256, body->sha256, sizeof(sha256));
+    dispose(body);
+    events->on_kept(data, err, sha256);
+}
+
+static void on_job_done(struct pp_job *job)
+{
+    struct pp_body *body = pp_container_of(job, struct pp_body, job);
+    enum body_job was = body->busy;
+
+    pp_assert(was != JOB_NONE && body->keep->jobs > 0, "a job came back that was not on the lane");
+    body->busy = JOB_NONE;
+    body->keep->jobs--;
+    free_chunks(body->keep, &body->out);
+    body->failed = body->err != PP_OK;
+    if (body->doomed || was == JOB_REMOVE) {
+        dispose(body);
+    } else if (was == JOB_FINISH || (body->finish_wanted && body->failed)) {
+        report_kept(body, body->err);
+    } else if (body->finish_wanted) {
+        enum pp_err err = send_job(body, JOB_FINISH);
+        if (err != PP_OK)
+            report_kept(body, err);
+    } else if (body->paused) {
+        body->paused = false;
+        body->events->on_resume(body->data);
+    }
+}
+
+/* Returns PP_FLOW_GO if the body may take more chunks now, PP_FLOW_PAUSE if it must wait for its
+ * spill, PP_FLOW_STOP if the spill could not start. Starts the spill if room is short. */
+static enum pp_flow more_room(struct pp_body *body)
+{
+    struct pp_keep *keep = body->keep;
+    bool scarce = keep->chunks.used >= keep->chunks_max;
+
+    if (body->in.n + body->out.n == 0 || (body->in.n < PP_BODY_SPILL && !scarce))
+        return PP_FLOW_GO;
+    if (body->busy == JOB_NONE) {
+        if (send_job(body, JOB_SPILL) != PP_OK)
+            return PP_FLOW_STOP;
+        if (!scarce)
+            return PP_FLOW_GO;
+    }
+    body->paused = true;
+    return PP_FLOW_PAUSE;
+}
+
+/* Copies n bytes into new chunks. Returns PP_FLOW_STOP when out of memory. */
+static enum pp_flow add_chunks(struct pp_body *body, const uint8_t *p, size_t n)
+{
+    while (n > 0) {
+        struct pp_chunk *c = add_chunk(body);
+        if (!c)
+            return PP_FLOW_STOP;
+        c->n = n < PP_CHUNK_BYTES ? (uint32_t)n : PP_CHUNK_BYTES;
+        memcpy(c->p, p, c->n);
+        p += c->n;
+        n -= c->n;
+    }
+    return PP_FLOW_GO;
+}
+
+enum pp_flow pp_body_append(struct pp_body *body, const void *p, size_t n)
+{
+    const uint8_t *from = p;
+    struct pp_chunk *c = body->in.last;
+
+    pp_assert(!body->finish_wanted && !body->doomed, "bytes for a body that is complete or aborted");
+    if (body->failed)
+        return PP_FLOW_STOP;
+    size_t here = c ? PP_CHUNK_BYTES - c->n : 0;
+    if (here > n)
+        here = n;
+    if (here < n) {
+        enum pp_flow flow = more_room(body);
+        if (flow != PP_FLOW_GO)
+            return flow;
+        c = body->in.last; /* a spill may have taken the chunks of `in` */
+        if (!c)
+            here = 0;
+    }
+    if (here > 0) {
+        memcpy(c->p + c->n, from, here);
+        c->n += (uint32_t)here;
+    }
+    return add_chunks(body, from + here, n - here);
+}
+
+enum pp_err pp_body_finish(struct pp_body *body, const char *ext)
+{
+    pp_assert(strlen(ext) < sizeof(body->ext), "an image extension is too long");
+    pp_assert(!body->finish_wanted, "a body is finished twice");
+    memcpy(body->ext, ext, strlen(ext) + 1);
+    body->finish_wanted = true;
+    if (body->busy != JOB_NONE)
+        return PP_OK;
+    enum pp_err err = body->failed ? body->err : send_job(body, JOB_FINISH);
+    if (err != PP_OK)
+        dispose(body);
+    return err;
+}
+
+void pp_body_abort(struct pp_body *body)
+{
+    if (!body)
+        return;
+    if (body->busy == JOB_NONE)
+        dispose(body);
+    else
+        body->doomed = true;
+}

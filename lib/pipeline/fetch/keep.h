@@ -1,0 +1,60 @@
+/* keep.h: takes a photo's bytes from the socket to the blob store.
+ *
+ *   append --> [chunks in memory, bounded] --finish--> lane: SHA-256, put   (a usual photo)
+ *                 | more than PP_BODY_SPILL chunks, or memory is short
+ *                 '--spill--> lane: hash, write to a part --finish--> commit  (a large one)
+ *
+ * Hashing and disk stay off the loop: they run on the keep lane, whose threads all fetch loops
+ * share. Each body may always hold one chunk; for further chunks, the bodies of a loop share
+ * `buffer_bytes`. A body that gets no chunk pauses until its chunks are spilled. Everything here
+ * belongs to one fetch loop's thread. */
+#ifndef PHOTOPOOL_PIPELINE_FETCH_KEEP_H
+#define PHOTOPOOL_PIPELINE_FETCH_KEEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "photopool/port/blob_store.h"
+#include "photopool/port/fetcher.h"
+#include "photopool/task.h"
+#include "pipeline/fetch/chunk_pool.h"
+#include "runtime/lane.h"
+
+#define PP_BODY_SPILL 8 /* in chunks: 256 KiB */
+
+struct pp_keep;
+struct pp_body;
+
+/* Opens the lane that hashes and writes, one per process. Returns NULL when out of memory or
+ * threads. */
+struct pp_lane *pp_keep_lane_open(unsigned threads, struct pp_blob_store *blobs);
+
+/* Opens the keep of one fetch loop. Returns NULL when out of memory. */
+struct pp_keep *pp_keep_open(struct pp_loop *loop, struct pp_lane *lane, struct pp_blob_store *blobs,
+                             uint64_t buffer_bytes);
+/* Frees the keep. It must be idle and without bodies. Does nothing for NULL. */
+void pp_keep_close(struct pp_keep *keep);
+/* Returns true if no job is on the lane. */
+bool pp_keep_idle(const struct pp_keep *keep);
+
+struct pp_body_events {
+    void (*on_resume)(void *data); /* called after PP_FLOW_PAUSE: the caller may append again */
+    /* Called once after pp_body_finish() returned PP_OK. `err` PP_OK: the object is in the blob
+     * store, and `sha256` is its hash. The body is freed already. */
+    void (*on_kept)(void *data, enum pp_err err, const uint8_t sha256[PP_SHA256_BYTES]);
+};
+
+/* Returns a new, empty body, or NULL when out of memory. */
+struct pp_body *pp_body_open(struct pp_keep *keep, const struct pp_body_events *events, void *data);
+/* Copies all n bytes and returns PP_FLOW_GO, or copies none: PP_FLOW_PAUSE if there is no room yet,
+ * PP_FLOW_STOP if memory or disk failed. The bound on memory holds if n is at most PP_CHUNK_BYTES.
+ */
+enum pp_flow pp_body_append(struct pp_body *body, const void *p, size_t n);
+/* Ends a complete body: hashes the rest and stores the object with extension `ext`. If it returns
+ * PP_OK, on_kept() is called exactly once, later. After an error it is never called, and the body
+ * is freed. */
+pp_must_check enum pp_err pp_body_finish(struct pp_body *body, const char *ext);
+/* Drops the body and removes its written part; no callback follows. Does nothing for NULL. */
+void pp_body_abort(struct pp_body *body);
+
+#endif

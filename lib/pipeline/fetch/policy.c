@@ -1,0 +1,21 @@
+/* policy.c: see policy.h. */
+#include "pipeline/fetch/policy.h"
+
+#include <netinet/in.h>
+#include <string.h>
+
+bool pp_policy_allows(const struct pp_address_policy *policy, const struct sockaddr *sa)
+{
+    struct pp_addr addr = {0};
+
+    if (sa->sa_family == AF_INET) {
+        addr.family = 4;
+        memcpy(addr.b, &((const struct sockaddr_in *)sa)->sin_addr, 4);
+    } else if (sa->sa_family == AF_INET6) {
+        addr.family = 6;
+        memcpy(addr.b, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
+    } else {
+        return false;
+    }
+    return pp_address_allowed(policy, &addr);
+}

@@ -1,0 +1,111 @@
+/* redirect.c: checks targets and follows redirects. libcurl does not follow them: each hop's URL is
+ * parsed, checked (core/target.h), given a permit and resolved like the first (DESIGN.md section
+ * 7). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/target.h"
+#include "pipeline/fetch/policy.h"
+#include "pipeline/fetch/run_internal.h"
+
+/* --- targets --- */
+
+bool run_address_allowed(struct fetch_run *r, const struct sockaddr *sa)
+{
+    return pp_policy_allows(&r->runner->o.params->policy, sa);
+}
+
+uint16_t run_denied_code(const struct fetch_run *r, uint16_t code)
+{
+    return r->hops > 0 ? PP_CODE_REDIRECT_DENIED : code;
+}
+
+uint16_t run_check_target(struct fetch_run *r)
+{
+    uint16_t code = pp_target_check(&r->runner->o.params->policy, &r->url);
+
+    return code != 0 ? run_denied_code(r, code) : 0;
+}
+
+bool run_set_url(struct fetch_run *r, const struct pp_url *url)
+{
+    char *scratch = r->runner->scratch;
+    size_t n = pp_url_format(url, scratch, PP_URL_TEXT_MAX);
+    char *text = n > 0 ? strndup(scratch, n) : NULL;
+    if (!text || pp_url_parse(&r->url, text, n) != 0) {
+        free(text);
+        return false;
+    }
+    free(r->text);
+    r->text = text;
+    return true;
+}
+
+/* --- redirects --- */
+
+bool run_is_redirect(int status)
+{
+    return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+static bool same_origin(const struct pp_url *a, const struct pp_url *b)
+{
+    return a->https == b->https && a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
+/* Sets r->url to the target of the answer's Location. Returns 0, or the code of the failure. */
+static uint16_t follow_location(struct fetch_run *r)
+{
+    struct pp_url next;
+    const char *location = r->x.location;
+    uint16_t code = PP_CODE_BAD_RESPONSE;
+
+    if (location)
+        code =
+            pp_url_resolve(&next, &r->url, location, strlen(location), r->runner->location, PP_URL_TEXT_MAX);
+    r->hops++;
+    if (code == PP_CODE_DENIED_SCHEME || (code == 0 && r->url.https && !next.https))
+        return PP_CODE_REDIRECT_DENIED;
+    if (code != 0)
+        return PP_CODE_BAD_RESPONSE;
+    if (r->hops > r->runner->o.params->max_redirects)
+        return PP_CODE_REDIRECT_LIMIT;
+    r->other_host |= !same_origin(&next, &r->url);
+    if (!run_set_url(r, &next))
+        return PP_CODE_BAD_RESPONSE;
+    return run_check_target(r);
+}
+
+void run_enter_parked(struct fetch_run *r)
+{
+    char host[PP_URL_HOST_MAX];
+
+    snprintf(host, sizeof(host), "%s", r->url.host);
+    uint16_t code = follow_location(r);
+    if (code != 0) {
+        run_fail(r, code, "%.150s: %s", host, pp_code_info(code)->sentence);
+        return;
+    }
+    pp_assert(!r->body, "a redirect has the body of a photo");
+    r->draining = false;
+    r->bytes = 0;
+    r->stage = RUN_PARKED;
+    r->parked_ms = run_now(r);
+    r->runner->o.on_event(r->runner->o.data, r->t, PP_TRANSFER_HOP);
+}
+
+void pp_runner_hop(struct pp_transfer *t, bool granted)
+{
+    struct fetch_run *r = t->run;
+
+    pp_assert(r && r->t == t && r->stage == RUN_PARKED, "a permit for a transfer that is not parked");
+    if (!granted) {
+        run_hand_back(r, "handed back while it waited for a permit");
+        return;
+    }
+    int64_t waited = run_now(r) - r->parked_ms;
+    r->deadline_ms += waited;
+    r->started_ms += waited;
+    run_enter_resolve(r);
+}

@@ -1,0 +1,119 @@
+/* run_internal.h: declarations shared by the files of the runner.
+ *
+ *   run.c        starts, resolves, requests and ends a run
+ *   answer.c     judges the answer, keeps the photo
+ *   redirect.c   checks targets, follows redirects
+ *   deadlines.c  checks the deadlines of all runs
+ *
+ * A run is one transfer in flight. Its stage says what it waits for; each stage has one function
+ * that enters it and one event that ends it. A run ends in run_fail(), run_hand_back() or
+ * run_succeed(), which report FINISHED exactly once; nothing may touch the run after that. */
+#ifndef PHOTOPOOL_PIPELINE_FETCH_RUN_INTERNAL_H
+#define PHOTOPOOL_PIPELINE_FETCH_RUN_INTERNAL_H
+
+#include "base/check.h"
+#include "base/list.h"
+#include "core/sniff.h"
+#include "core/url.h"
+#include "photopool/code.h"
+#include "pipeline/fetch/headers.h"
+#include "pipeline/fetch/run.h"
+
+enum run_stage { RUN_RESOLVE, RUN_EXCHANGE, RUN_PARKED, RUN_KEEP };
+
+/* The body of an answer that is no photo is drained, so that the connection can be used again: at
+ * most this many bytes, for at most this time. */
+#define RUN_DRAIN_BYTES 65536
+#define RUN_DRAIN_MS    1000
+
+struct fetch_run {
+    struct pp_node node; /* in runner->runs */
+    struct pp_runner *runner;
+    struct pp_transfer *t;
+    enum run_stage stage;
+    char *text; /* canonical text of `url`, for the request */
+    unsigned hops;
+    bool other_host;  /* a redirect led to another host: no headers with credentials */
+    bool conditional; /* the request has validators, which belong to the task's own URL */
+    bool denied;      /* the policy denied an address when the socket was opened */
+    bool late;        /* the slot's lease ended before the request was written */
+    bool draining;
+    /* code of the failure with which the runner stopped the exchange; 0: it did not stop it */
+    uint16_t code;
+    struct pp_body *body; /* NULL: the answer is no photo */
+    uint64_t bytes;
+    /* all times below are monotonic */
+    int64_t started_ms, deadline_ms;
+    int64_t parked_ms;      /* when it was parked, if RUN_PARKED */
+    int64_t drain_until_ms; /* end of draining, if `draining` */
+    int64_t paused_ms;      /* start of the body's present wait for our disk; 0: none */
+    int64_t paused_sum_ms;  /* sum of the earlier waits */
+    int64_t slow_since_ms;  /* start of the window in which speed is judged; 0: none yet */
+    uint64_t slow_bytes;    /* `bytes` at slow_since_ms */
+    /* A new run does not set the large members below to zero; each is written before it is read. */
+    struct pp_exchange x;
+    struct pp_query q;
+    struct sockaddr_storage addrs[PP_EXCHANGE_ADDRS];
+    struct pp_url url;
+    struct pp_sniff sniff;
+    enum pp_sniff_state sniffed;
+    const char *headers[PP_CLIENT_HEADERS_MAX + 1];
+};
+
+struct pp_runner {
+    struct pp_runner_options o;
+    struct pp_list runs;
+    struct pp_node *spare; /* ended runs, kept for reuse */
+    unsigned n_spare;
+    struct pp_timer *sweep;
+    bool sweeping;
+    char scratch[PP_URL_TEXT_MAX], location[PP_URL_TEXT_MAX];
+};
+
+int64_t run_now(const struct fetch_run *r);
+
+/* --- run.c --- */
+
+void run_succeed(struct fetch_run *r);
+/* Ends the run with a failure. The format gives the outcome's detail. */
+void run_fail(struct fetch_run *r, uint16_t code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Ends the run without a result, because of a condition on our side; the task is fetched again. */
+void run_hand_back(struct fetch_run *r, const char *why);
+void run_enter_resolve(struct fetch_run *r);
+/* Cancels the look-up or exchange in flight; no event of it follows. */
+void run_cut(struct fetch_run *r);
+
+/* --- answer.c --- */
+
+extern const struct pp_exchange_events run_exchange_events;
+/* Notes that the answer began at heard_ms; INT64_MAX: nobody waits for it any longer
+ * (core/arrival.h). */
+void run_heard(struct fetch_run *r, int64_t heard_ms);
+/* Handles the end of the exchange: ends the run by its answer, or moves it to its next stage. */
+void run_judge(struct fetch_run *r);
+
+/* --- redirect.c --- */
+
+bool run_address_allowed(struct fetch_run *r, const struct sockaddr *sa);
+/* Returns the code for a target that the policy denies; redirects have a code of their own. */
+uint16_t run_denied_code(const struct fetch_run *r, uint16_t code);
+/* Returns 0, or the code why r->url may not be requested. If the host is a name, its addresses are
+ * checked later. */
+uint16_t run_check_target(struct fetch_run *r);
+/* Makes `url` the run's target and writes its canonical text. Returns false if it is too long or
+ * memory ran out. */
+bool run_set_url(struct fetch_run *r, const struct pp_url *url);
+bool run_is_redirect(int status);
+/* Parses the answer's Location and parks the run until it gets a permit, or ends it with a failure.
+ */
+void run_enter_parked(struct fetch_run *r);
+
+/* --- deadlines.c --- */
+
+void run_sweep(void *runner);
+/* Note that the body starts and stops to wait for our disk. */
+void run_pause_body(struct fetch_run *r);
+void run_unpause_body(struct fetch_run *r);
+
+#endif

@@ -1,0 +1,124 @@
+/* chunk.c: reads one chunk of an entry, and decides what each of its photos needs: nothing (it is
+ * known, it is skipped, or its URL may not be fetched), or a task in the tier of its route. The
+ * rules of the decision are in core/plan.h. */
+#include <string.h>
+
+#include "core/plan.h"
+#include "core/target.h"
+#include "format/ids.h"
+#include "photopool/code.h"
+#include "pipeline/plan/plan_internal.h"
+
+#define CHUNK_PHOTOS 512
+
+static bool read_photos(struct plan_job *job, struct pp_plan_item *item, size_t *n_fetchable)
+{
+    struct pp_url url;
+    const char *text;
+    size_t n;
+
+    for (uint32_t i = 0; i < item->n_photos; i++) {
+        struct pp_plan_photo *photo = &item->photos[i];
+        if (!pp_entry_next_photo(&job->reader, &text, &n))
+            return false;
+        photo->url = pp_arena_copy(&job->arena, text, n);
+        if (!photo->url)
+            return false;
+        photo->url_n = (uint32_t)n;
+        photo->key = pp_photo_key(job->entry->client, text, n < PP_URL_MAX ? n : PP_URL_MAX);
+        uint16_t code = pp_target_parse(&job->planner->o.params->policy, &url, photo->url, photo->url_n);
+        photo->domain = pp_arena_strdup(&job->arena, pp_url_domain(&url));
+        if (!photo->domain)
+            return false;
+        if (code == 0)
+            job->fetchable[(*n_fetchable)++] = photo;
+        else
+            photo->outcome = (struct pp_outcome){
+                .kind = PP_OUTCOME_FAILED, .code = code, .detail = pp_code_info(code)->sentence};
+    }
+    return true;
+}
+
+static bool read_item(struct plan_job *job, const struct pp_entry_item *from, struct pp_plan_item *item,
+                      size_t *n_fetchable)
+{
+    *item = (struct pp_plan_item){
+        .id = pp_arena_copy(&job->arena, from->id, from->id_n),
+        .meta = from->meta ? pp_arena_copy(&job->arena, from->meta, from->meta_n) : NULL,
+        .photos = pp_arena_array(&job->arena, from->n_photos, sizeof(struct pp_plan_photo)),
+        .n_photos = from->n_photos,
+        .index = from->index};
+    return item->id && item->photos && (!from->meta || item->meta) && read_photos(job, item, n_fetchable);
+}
+
+static bool alloc_chunk(struct plan_job *job)
+{
+    size_t max_items = job->planner->o.params->plan_chunk, max_photos = CHUNK_PHOTOS + PP_ENTRY_PHOTOS_MAX;
+
+    job->items = pp_arena_array(&job->arena, max_items, sizeof(*job->items));
+    job->fetchable = pp_arena_array(&job->arena, max_photos, sizeof(struct pp_plan_photo *));
+    return job->items && job->fetchable;
+}
+
+enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size)
+{
+    size_t photos = 0;
+
+    *size = (struct plan_chunk_size){0};
+    if (!alloc_chunk(job))
+        return PP_ENOMEM;
+    while (size->items < job->planner->o.params->plan_chunk) {
+        if (!job->has_ahead && !pp_entry_next(&job->reader, &job->ahead))
+            break;
+        job->has_ahead = true;
+        photos += job->ahead.n_photos;
+        if (size->items > 0 && photos > CHUNK_PHOTOS)
+            break;
+        if (!read_item(job, &job->ahead, &job->items[size->items], &size->fetchable))
+            return job->reader.bad ? PP_ECORRUPT : PP_ENOMEM;
+        job->has_ahead = false;
+        size->items++;
+    }
+    return job->reader.bad ? PP_ECORRUPT : PP_OK;
+}
+
+static void answer_known(struct pp_plan_photo *photo, const struct pp_photo *record)
+{
+    photo->outcome = (struct pp_outcome){
+        .kind = PP_OUTCOME_UNCHANGED, .object = record->object, .fetched_at = record->fetched_at};
+}
+
+static void decide(struct plan_job *job, struct pp_plan_photo *photo, const struct pp_photo *record)
+{
+    const struct pp_planner_options *o = &job->planner->o;
+    int64_t wall = pp_loop_wall(o->loop);
+    struct pp_plan_decision d = pp_plan_decide(job->entry->refresh, job->entry->replay, record, wall);
+
+    if (d.what == PP_PLAN_KNOWN) {
+        answer_known(photo, record);
+        return;
+    }
+    if (d.what == PP_PLAN_SKIP) {
+        photo->outcome = (struct pp_outcome){.kind = PP_OUTCOME_SKIPPED,
+                                             .code = record->fail_code,
+                                             .detail = record->fail_detail,
+                                             .retry_at = d.retry_at_ms};
+        return;
+    }
+    photo->outcome.kind = PP_OUTCOME_OPEN;
+    photo->always = job->entry->refresh == PP_REFRESH_ALWAYS;
+    photo->known = record->object;
+    photo->known_fetched_at = record->fetched_at;
+    if (d.what == PP_PLAN_FETCH_CONDITIONAL) {
+        photo->etag = record->etag;
+        photo->last_modified = record->last_modified;
+    }
+    pp_routes_place(o->routes, job->entry->client, photo->domain, wall, &photo->tier, &photo->due_ms);
+}
+
+void plan_chunk_decide(struct plan_job *job)
+{
+    pp_assert(job->lookup.n > 0 && job->lookup.photos, "nothing was looked up");
+    for (size_t i = 0; i < job->lookup.n; i++)
+        decide(job, job->fetchable[i], &job->lookup.photos[i]);
+}

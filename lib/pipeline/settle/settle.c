@@ -1,0 +1,334 @@
+/* settle.c: see settle.h. */
+#include "pipeline/settle/settle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/check.h"
+#include "core/ladder.h"
+#include "core/retry.h"
+#include "photopool/task_rules.h"
+
+#define CALL_MAX 500 /* most settlements in one call to the store */
+/* The settler waits for the maximum batching delay if it expects at least this many further
+ * outcomes within that time. */
+#define COMPANY      4
+#define TRY_AGAIN_MS 1000
+/* Time until the retry of a transfer that failed through no fault of the host (disk full, out of
+ * memory). */
+#define OUR_FAULT_MS 5000
+/* Time for which all workers send no requests to a host that answered 429 or 503 without
+ * Retry-After. */
+#define SLOW_HOST_MS 1000
+
+/* A call to the store. At most one call is in flight. */
+struct settle_call {
+    struct pp_store_settle r; /* n == 0: no call is in flight */
+    struct pp_arena arena;
+    struct pp_transfer **transfers; /* transfers[i] belongs to r.settlements[i] */
+};
+
+struct pp_settler {
+    struct pp_settler_options o;
+    struct pp_timer *timer;
+    struct pp_list waiting; /* transfers whose outcome has to be written, linked by settle_node */
+    struct settle_call call;
+    size_t most;  /* most settlements in the next call; smaller after a failure */
+    bool failing; /* the last call failed; the next one starts by the timer alone */
+    bool draining, giving_up;
+};
+
+static void write_waiting(void *settler);
+
+/* Returns the batching delay of the next call: 0 if enough outcomes for a full call wait, gather_ms
+ * if few further outcomes are expected, else gather_max_ms. */
+static int64_t gather_ms(const struct pp_settler *settler)
+{
+    const struct pp_params *p = settler->o.params;
+    if (settler->waiting.n >= CALL_MAX)
+        return 0;
+    bool company = settler->o.expected_rate(settler->o.data) * (double)p->gather_max_ms >= COMPANY * 1000;
+    return company ? p->gather_max_ms : p->gather_ms;
+}
+
+struct pp_settler *pp_settler_open(const struct pp_settler_options *options)
+{
+    pp_assert(options->expected_rate && options->on_settled && options->on_requeued &&
+                  options->on_items_finished && options->on_batch_moved,
+              "a settler lacks a callback");
+    struct pp_settler *settler = calloc(1, sizeof(*settler));
+    if (!settler)
+        return NULL;
+    settler->o = *options;
+    settler->most = CALL_MAX;
+    pp_list_init(&settler->waiting);
+    settler->timer = pp_timer_open(options->loop, write_waiting, settler);
+    if (!settler->timer) {
+        free(settler);
+        return NULL;
+    }
+    return settler;
+}
+
+void pp_settler_close(struct pp_settler *settler)
+{
+    if (!settler)
+        return;
+    pp_assert(pp_list_empty(&settler->waiting) && settler->call.r.n == 0, "outcomes are not settled");
+    pp_timer_close(settler->timer);
+    free(settler);
+}
+
+static struct pp_transfer *pop_waiting(struct pp_settler *settler)
+{
+    struct pp_node *node = pp_list_pop(&settler->waiting);
+    return node ? pp_container_of(node, struct pp_transfer, settle_node) : NULL;
+}
+
+/* --- deciding the outcome --- */
+
+/* Returns true if the host answered, with or without a photo. Then the duration shows how fast the
+ * host is. */
+static bool host_answered(uint16_t code)
+{
+    return code == 0 || code >= 400 || code == PP_CODE_NOT_IMAGE || code == PP_CODE_IMAGE_CORRUPT;
+}
+
+/* Records what the transfer shows about its tier (duration, timeout) and its host (429 or 503). */
+static void learn(struct pp_settler *settler, const struct pp_transfer *t)
+{
+    const struct pp_task *task = t->task;
+    const struct pp_outcome *o = &t->outcome;
+
+    if (t->handed_back)
+        return;
+    pp_metrics_transfer(settler->o.metrics, task->tier, o->ms, t->bytes_received);
+    if (host_answered(o->code) || pp_code_timed_out(o->code))
+        pp_routes_sample(settler->o.routes, task->client, task->domain,
+                         (struct pp_route_sample){.tier = task->tier,
+                                                  .first = task->attempts == 1,
+                                                  .timed_out = pp_code_timed_out(o->code),
+                                                  .ms = o->ms});
+    if (t->slow_host[0]) {
+        int64_t wall = pp_loop_wall(settler->o.loop);
+        int64_t ms = t->retry_after_ms >= 0 ? t->retry_after_ms : SLOW_HOST_MS;
+        settler->o.coordinator->ops->slow_host(settler->o.coordinator, t->slow_host, wall + ms, wall);
+    }
+}
+
+static void decide_release(const struct pp_settler *settler, const struct pp_transfer *t,
+                           struct pp_settlement *s)
+{
+    s->kind = PP_SETTLE_RELEASE;
+    if (t->retry_after_ms > 0)
+        s->due_ms += t->retry_after_ms;
+    else if (!settler->draining)
+        s->due_ms += OUR_FAULT_MS;
+}
+
+static void decide_photo(const struct pp_transfer *t, int64_t wall, struct pp_settlement *s)
+{
+    const struct pp_task *task = t->task;
+    struct pp_outcome *o = &s->outcome;
+
+    s->kind = PP_SETTLE_FINAL;
+    o->kind = PP_OUTCOME_STORED;
+    o->fetched_at = wall;
+    s->etag = t->etag[0] ? t->etag : NULL;
+    s->last_modified = t->last_modified[0] ? t->last_modified : NULL;
+    if (task->known.type != 0 && memcmp(task->known.sha256, o->object.sha256, PP_SHA256_BYTES) == 0)
+        o->kind = PP_OUTCOME_UNCHANGED;
+    if (t->not_modified) {
+        o->kind = PP_OUTCOME_UNCHANGED;
+        o->object = task->known;
+        o->fetched_at = task->known_fetched_at;
+        s->etag = task->etag;
+        s->last_modified = task->last_modified;
+    }
+}
+
+static void decide_failure(struct pp_settler *settler, const struct pp_transfer *t, struct pp_settlement *s)
+{
+    const struct pp_params *params = settler->o.params;
+    struct pp_retry_decision d =
+        pp_retry_decide(t->outcome.code, t->task->attempts, t->task->tier, (uint8_t)params->n_tiers,
+                        t->retry_after_ms, &params->retry, pp_rng_next(settler->o.rng));
+
+    if (d.what == PP_RETRY_FINAL) {
+        s->kind = PP_SETTLE_FINAL;
+        s->outcome.kind = PP_OUTCOME_FAILED;
+        s->ladder = pp_ladder_counts(t->outcome.code);
+        return;
+    }
+    pp_assert(d.tier < params->n_tiers, "a task is to be retried in a tier that does not exist");
+    s->kind = PP_SETTLE_RETRY;
+    s->tier = d.tier;
+    s->due_ms += d.delay_ms;
+}
+
+/* Turns the ended transfer into a settlement: final, retry or release. The outcome that fetch
+ * filled in is completed. */
+static void decide(struct pp_settler *settler, const struct pp_transfer *t, struct pp_settlement *s)
+{
+    int64_t wall = pp_loop_wall(settler->o.loop);
+
+    *s =
+        (struct pp_settlement){.task = t->task, .tier = t->task->tier, .due_ms = wall, .outcome = t->outcome};
+    s->outcome.attempts = t->task->attempts;
+    if (t->handed_back)
+        decide_release(settler, t, s);
+    else if (t->outcome.code == 0)
+        decide_photo(t, wall, s);
+    else
+        decide_failure(settler, t, s);
+    pp_assert(pp_settlement_event(s) != PP_TASK_EVENT_COUNT, "a settlement that no store accepts");
+}
+
+/* --- writing to the store --- */
+
+static void count(struct pp_settler *settler, const struct pp_settlement *s)
+{
+    if (s->stale)
+        settler->o.metrics->stale_settles++;
+    else if (s->kind == PP_SETTLE_FINAL)
+        pp_metrics_photo(settler->o.metrics, s->outcome.kind, s->outcome.code, s->task->tier);
+}
+
+static void announce(struct pp_settler *settler, const struct settle_call *call)
+{
+    struct pp_backlog_row rows[CALL_MAX];
+    size_t n = 0;
+
+    for (size_t i = 0; i < call->r.n; i++) {
+        const struct pp_settlement *s = &call->r.settlements[i];
+        if (s->kind == PP_SETTLE_FINAL)
+            continue;
+        /* A stale settlement is announced like the others, because an earlier call that seemed to
+         * fail may have written it. */
+        rows[n++] = (struct pp_backlog_row){
+            .client = s->task->client, .queue = pp_queue_of(s->tier, s->task->losses), .due_ms = s->due_ms};
+    }
+    if (n > 0)
+        settler->o.on_requeued(settler->o.data, rows, n);
+}
+
+/* Handles a failed call: the store has written nothing, or nobody knows what it has written. A
+ * single settlement goes to the end of the queue; several settlements go back to the head of the
+ * queue, and the settler retries them in calls of half the size. When giving up, the settler drops
+ * all waiting outcomes, because each further call would wait for a store that does not answer. */
+static void on_call_failed(struct pp_settler *settler, struct settle_call *call, enum pp_err err)
+{
+    size_t n = call->r.n;
+    struct pp_transfer *t;
+
+    pp_log(settler->o.log, PP_LOG_ERROR,
+           settler->giving_up ? "outcomes dropped" : "outcomes not written, trying again", "error",
+           pp_err_text(err), "photos", PP_LOG_INT(n), NULL);
+    settler->failing = true;
+    settler->most = n > 1 ? n / 2 : 1;
+    for (size_t i = n; i > 0; i--)
+        if (n == 1)
+            pp_list_push(&settler->waiting, &call->transfers[0]->settle_node);
+        else
+            pp_list_push_front(&settler->waiting, &call->transfers[i - 1]->settle_node);
+    if (!settler->giving_up)
+        pp_timer_start(settler->timer, TRY_AGAIN_MS, 0);
+    else
+        while ((t = pop_waiting(settler)))
+            settler->o.on_settled(settler->o.data, t);
+}
+
+static void on_call_written(struct pp_settler *settler, struct settle_call *call)
+{
+    const struct pp_settler_options *o = &settler->o;
+
+    settler->failing = false;
+    settler->most = settler->most * 2 < CALL_MAX ? settler->most * 2 : CALL_MAX;
+    for (size_t i = 0; i < call->r.n; i++)
+        count(settler, &call->r.settlements[i]);
+    announce(settler, call);
+    o->metrics->items_finished += call->r.items_finished;
+    if (call->r.items_finished > 0)
+        o->on_items_finished(o->data);
+    for (size_t i = 0; i < call->r.n_batches; i++) {
+        if (o->params->sole_worker)
+            pp_progress_add(o->progress, call->r.batches[i].batch_id, call->r.batches[i].photos,
+                            pp_loop_now(o->loop));
+        o->on_batch_moved(o->data, call->r.batches[i].batch_id);
+    }
+    for (size_t i = 0; i < call->r.n; i++)
+        o->on_settled(o->data, call->transfers[i]);
+    if (!pp_list_empty(&settler->waiting))
+        pp_timer_sooner(settler->timer, gather_ms(settler));
+}
+
+static void on_settle_done(struct pp_req *req)
+{
+    struct pp_settler *settler = req->data;
+    struct settle_call call = settler->call;
+
+    /* The call is marked as ended before the callbacks run, because a callback may finish another
+     * transfer, which starts the timer only if no call is in flight. */
+    settler->call.r.n = 0;
+    if (req->err == PP_OK)
+        on_call_written(settler, &call);
+    else
+        on_call_failed(settler, &call, req->err);
+    pp_arena_fini(&call.arena);
+}
+
+static void write_waiting(void *data)
+{
+    struct pp_settler *settler = data;
+    struct settle_call *call = &settler->call;
+    size_t n = settler->waiting.n < settler->most ? settler->waiting.n : settler->most;
+
+    if (call->r.n > 0 || n == 0)
+        return;
+    pp_arena_init(&call->arena, 16 << 20);
+    call->transfers = pp_arena_array(&call->arena, n, sizeof(struct pp_transfer *));
+    struct pp_settlement *settlements = pp_arena_array(&call->arena, n, sizeof(*settlements));
+    if (!call->transfers || !settlements) {
+        pp_arena_fini(&call->arena);
+        settler->failing = true;
+        pp_timer_start(settler->timer, TRY_AGAIN_MS, 0);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        call->transfers[i] = pop_waiting(settler);
+        decide(settler, call->transfers[i], &settlements[i]);
+    }
+    call->r =
+        (struct pp_store_settle){.req = {.done = on_settle_done, .data = settler, .arena = &call->arena},
+                                 .worker = settler->o.params->worker,
+                                 .settlements = settlements,
+                                 .n = n,
+                                 .now_ms = pp_loop_wall(settler->o.loop)};
+    enum pp_err err = settler->o.store->ops->settle(settler->o.store, &call->r);
+    if (err != PP_OK) {
+        call->r.req.err = err;
+        on_settle_done(&call->r.req);
+    }
+}
+
+void pp_settler_finished(struct pp_settler *settler, struct pp_transfer *t)
+{
+    pp_assert(!t->settle_node.next, "a transfer finishes twice");
+    learn(settler, t);
+    pp_list_push(&settler->waiting, &t->settle_node);
+    if (settler->call.r.n == 0 && (!settler->failing || settler->giving_up))
+        pp_timer_sooner(settler->timer, gather_ms(settler));
+}
+
+void pp_settler_drain(struct pp_settler *settler)
+{
+    settler->draining = true;
+}
+
+void pp_settler_give_up(struct pp_settler *settler)
+{
+    settler->giving_up = true;
+    if (settler->failing && settler->call.r.n == 0)
+        pp_timer_start(settler->timer, 0, 0);
+}

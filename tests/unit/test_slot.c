@@ -1,0 +1,556 @@
+/* Tests the holder's accounting of a slot: cases, and a property over many holders in a row, with
+ * random numbers. tests/contract/test_redis_coordinator_model.c runs the property on a real
+ * coordinator. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/slot.h"
+#include "prng.h"
+
+enum { LEASE = 10000, AHEAD = 3000, DEADLINE = 4000, KEPT = PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS };
+
+static const struct pp_slot_terms far_terms = {.lease_ms = LEASE, .ahead_ms = AHEAD};
+static const struct pp_slot_terms near_terms = {.lease_ms = LEASE};
+static struct pp_slot_mark marks[PP_SLOT_MARKS_MAX];
+
+static struct pp_slot_want want_of(uint32_t rpm, uint32_t concurrency)
+{
+    return (struct pp_slot_want){
+        .client = "c", .rpm = rpm, .concurrency = concurrency, .shares = 1, .granted = true};
+}
+
+/* Grants a slot at time 0 of the monotonic clock; the wall clock is 1000 ms ahead. */
+static void grant(struct pp_slot *s, const struct pp_slot_terms *terms, uint32_t rpm, uint32_t concurrency)
+{
+    const struct pp_slot_want w = want_of(rpm, concurrency);
+    pp_slot_init(s);
+    pp_slot_granted(s, terms, &w, 0, 0, 1000);
+}
+
+/* Sends a renewal at `now` and ends it at once: as written if `answered`, else with unknown
+ * outcome. */
+static struct pp_slot_renewal renew(struct pp_slot *s, int64_t now, bool answered)
+{
+    struct pp_slot_renewal r;
+    size_t room = pp_slot_marks(s, PP_RENEW_AHEAD, now);
+    pp_slot_renewal(s, PP_RENEW_AHEAD, room > 0 ? marks : NULL, now, now + 1000, &r);
+    assert_true(pp_slot_renewed(s, &r, answered, now, now + 1000));
+    return r;
+}
+
+/* Starts one transfer at `now`; its request counts at once. */
+static void send_one(struct pp_slot *s, struct pp_sends *sends, int64_t now)
+{
+    assert_true(pp_slot_admit(s, now, now, 1));
+    assert_int_equal(pp_slot_place(s, sends, now, DEADLINE), now);
+    pp_sends_wrote(sends, now);
+    pp_sends_heard(sends, now);
+    pp_slot_count(s, sends, now);
+}
+
+static void a_lease_lets_requests_out_for_its_first_half(void **state)
+{
+    static const struct {
+        int64_t now;
+        bool may_send, expired;
+    } rows[] = {{0, true, false},
+                {LEASE / 2 - 1, true, false},
+                {LEASE / 2, false, false},
+                {LEASE - 1, false, false},
+                {LEASE, false, true}};
+    struct pp_slot s;
+    (void)state;
+
+    grant(&s, &near_terms, 0, 4);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(pp_slot_may_send(&s, rows[i].now), rows[i].may_send);
+        assert_int_equal(pp_slot_expired(&s, rows[i].now), rows[i].expired);
+    }
+    renew(&s, 3000, false); /* the outcome is unknown, so the lease is not extended */
+    assert_false(pp_slot_may_send(&s, LEASE / 2));
+    renew(&s, 3000, true);
+    assert_true(pp_slot_may_send(&s, 3000 + LEASE / 2 - 1));
+    assert_false(pp_slot_expired(&s, 3000 + LEASE - 1));
+    pp_slot_lost(&s);
+    assert_false(pp_slot_may_send(&s, 0));
+    assert_false(pp_slot_expired(&s, 100 * LEASE));
+    pp_slot_fini(&s);
+}
+
+static void a_grant_takes_over_what_others_left(void **state)
+{
+    static const struct pp_slot_mark left[] = {{-50000, 2}, {-10000, 1}};
+    struct pp_slot_want w = want_of(20, 6);
+    struct pp_slot s;
+    (void)state;
+
+    w.marks = left;
+    w.n_marks = 2;
+    w.spent = 3;
+    w.spent_at_ms = 900; /* on the wall clock */
+    w.taken = 2;
+    w.taken_until_ms = 6000;
+    w.not_before_ms = 2000;
+    pp_slot_init(&s);
+    pp_slot_granted(&s, &near_terms, &w, 0, 500, 1500);
+    /* no request may start before 2000 on the wall clock */
+    assert_int_equal(pp_slot_permits(&s, 999, 999), 0);
+    assert_int_equal(pp_slot_permits(&s, 1000, 1000), 20 - 3 - 3);
+    assert_int_equal(pp_slot_next_permit_ms(&s, 500), 1000);
+    assert_int_equal(pp_slot_concurrency(&s, 4999), 4);
+    assert_int_equal(pp_slot_concurrency(&s, 5000), 6);
+    assert_false(pp_slot_admit(&s, 1000, 1000, 5)); /* only 4 places are free */
+    assert_true(pp_slot_admit(&s, 1000, 1000, 4));
+    pp_slot_unused(&s, 4);
+    assert_int_equal(s.in_flight, 0);
+    /* the wall clock is 1000 ms ahead */
+    assert_int_equal(pp_slot_permits(&s, -51000 + KEPT, -51000 + KEPT), 20 - 4);
+    pp_slot_fini(&s);
+}
+
+static void shares_divide_a_client(void **state)
+{
+    struct pp_slot_want w = want_of(10, 5);
+    uint32_t rpm = 0, places = 0;
+    (void)state;
+
+    w.shares = 3;
+    for (w.share = 0; w.share < w.shares; w.share++) {
+        struct pp_slot s;
+        pp_slot_init(&s);
+        pp_slot_granted(&s, &near_terms, &w, 0, 0, 0);
+        rpm += pp_slot_permits(&s, 0, 0);
+        places += pp_slot_concurrency(&s, 0);
+        pp_slot_fini(&s);
+    }
+    assert_int_equal(rpm, 10);
+    assert_int_equal(places, 5);
+}
+
+static void the_whole_is_recut_at_once(void **state)
+{
+    struct pp_slot s;
+    struct pp_sends sends;
+    (void)state;
+
+    grant(&s, &near_terms, 1, 1);
+    send_one(&s, &sends, 0);
+    assert_false(pp_slot_admit(&s, 0, 0, 1));
+    pp_slot_recut(&s, 5, 3);
+    assert_int_equal(pp_slot_permits(&s, 0, 0), 4);
+    assert_true(pp_slot_admit(&s, 0, 0, 2));
+    assert_false(pp_slot_admit(&s, 0, 0, 1)); /* the slot has only three places */
+    struct pp_slot_renewal r = renew(&s, 0, true);
+    assert_int_equal(r.rpm, 5);
+    assert_int_equal(r.concurrency, 3);
+    pp_slot_fini(&s);
+}
+
+static void the_record_covers_what_is_admitted(void **state)
+{
+    struct pp_slot s;
+    struct pp_sends sends[3];
+    (void)state;
+
+    grant(&s, &far_terms, 60, 8);
+    pp_slot_expect(&s, DEADLINE);
+    assert_false(pp_slot_covered(&s)); /* the record has no deadline yet */
+    struct pp_slot_renewal r = renew(&s, 0, true);
+    assert_true(pp_slot_covered(&s));
+    assert_int_equal(r.reserved, 60 * AHEAD / 60000 + 8);
+    assert_int_equal(r.in_flight, 2);
+    assert_int_equal(r.busy_until_ms, 1000 + LEASE / 2 + DEADLINE);
+    send_one(&s, &sends[0], 10);
+    assert_true(pp_slot_admit(&s, 10, 10, 1));
+    assert_true(pp_slot_covered(&s));
+    assert_true(pp_slot_admit(&s, 10, 10, 1));
+    assert_false(pp_slot_covered(&s)); /* three requests are in flight, and the record has two */
+    r = renew(&s, 10, false);
+    assert_null(r.marks); /* it is too soon to send marks again */
+    assert_int_equal(r.reserved, 1 + 2 + 11);
+    assert_false(pp_slot_covered(&s)); /* the outcome of the renewal is unknown */
+    renew(&s, 10, true);
+    assert_true(pp_slot_covered(&s));
+    pp_slot_expect(&s, 2 * DEADLINE);
+    assert_false(pp_slot_covered(&s));
+    pp_slot_fini(&s);
+}
+
+/* A renewal is in flight, and nobody knows whether the coordinator has written it. In either case
+ * its record must cover all admitted requests. Only one renewal at a time may carry marks. */
+static void renewals_in_flight_bind_both_ways(void **state)
+{
+    struct pp_slot s;
+    struct pp_slot_renewal first, second;
+    struct pp_sends sends[4];
+    (void)state;
+
+    grant(&s, &far_terms, 600, 30);
+    pp_slot_expect(&s, DEADLINE);
+    renew(&s, 0, true);
+    for (int i = 0; i < 4; i++)
+        send_one(&s, &sends[i], 1100);
+    pp_slot_renewal(&s, PP_RENEW_HOLD, marks, 1200, 2200, &first);
+    assert_int_equal(first.n_marks, 1); /* four requests at one moment share a mark */
+    assert_int_equal(first.reserved, 0);
+    /* the first renewal has not ended */
+    assert_int_equal(pp_slot_marks(&s, PP_RENEW_HOLD, 9000), 0);
+    /* if the renewal was written, its marks cover the requests; if not, the reservation before it
+     * does */
+    assert_true(pp_slot_covered(&s));
+    assert_true(pp_slot_admit(&s, 1200, 1200, 1));
+    assert_false(pp_slot_covered(&s)); /* if the renewal was written, nothing is reserved */
+    pp_slot_renewal(&s, PP_RENEW_AHEAD, NULL, 1200, 2200, &second);
+    assert_true(second.reserved > 5);
+    assert_true(pp_slot_renewed(&s, &second, true, 1200, 2200));
+    /* the first renewal is still in flight, and it reserves nothing */
+    assert_false(pp_slot_covered(&s));
+    assert_true(pp_slot_renewed(&s, &first, false, 1200, 2200));
+    assert_int_equal(s.unmarked, 4); /* nobody knows whether the record has their marks */
+    assert_int_equal(s.marked_ms, 0);
+    assert_false(pp_slot_covered(&s));
+    renew(&s, 1300, true);
+    assert_int_equal(s.unmarked, 0);
+    assert_true(pp_slot_covered(&s));
+    pp_slot_fini(&s);
+}
+
+static void renewals_are_due(void **state)
+{
+    static const struct {
+        const struct pp_slot_terms *terms;
+        bool sent;
+        uint32_t recorded_in_flight;
+        int64_t due_ms;
+    } rows[] = {{&near_terms, false, 0, LEASE / 4},
+                {&near_terms, true, 0, PP_SLOT_MARKS_EVERY_MS},
+                {&far_terms, false, 0, LEASE / 4},
+                {&far_terms, true, 0, AHEAD / 2},
+                {&far_terms, false, 20, PP_SLOT_CORRECT_MS}};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pp_slot s;
+        struct pp_sends sends;
+        grant(&s, rows[i].terms, 60, 40);
+        renew(&s, 5000, true);
+        if (rows[i].sent)
+            send_one(&s, &sends, 5000);
+        if (rows[i].recorded_in_flight > 0)
+            s.recorded.in_flight = rows[i].recorded_in_flight;
+        assert_false(pp_slot_renewal_due(&s, 5000 + rows[i].due_ms - 1));
+        assert_true(pp_slot_renewal_due(&s, 5000 + rows[i].due_ms));
+        pp_slot_fini(&s);
+    }
+}
+
+static void a_transfer_gives_back_what_it_did_not_send(void **state)
+{
+    struct pp_slot s;
+    struct pp_sends sends;
+    (void)state;
+
+    grant(&s, &near_terms, 2, 4);
+    assert_true(pp_slot_admit(&s, 0, 0, 1));
+    pp_slot_place(&s, &sends, 0, DEADLINE);
+    /* a permit for a redirect, which is refunded below */
+    assert_true(pp_slot_admit_more(&s, 0, 1));
+    pp_slot_refund(&s, 1);
+    assert_true(pp_slot_ended(&s, &sends, 0)); /* no request was sent */
+    assert_int_equal(pp_slot_permits(&s, 0, 0), 2);
+    send_one(&s, &sends, 0);
+    assert_false(pp_slot_ended(&s, &sends, 0));
+    assert_int_equal(pp_slot_permits(&s, 0, 0), 1);
+    assert_int_equal(s.in_flight, 0);
+    assert_int_equal(s.unmarked, 1);
+    pp_slot_fini(&s);
+}
+
+/* The HTTP library has sent the request a second time. Both requests must count, even if there is
+ * no permit for the second. */
+static void a_request_that_is_written_again_counts(void **state)
+{
+    (void)state;
+    for (uint32_t rpm = 1; rpm <= 2; rpm++) {
+        struct pp_slot s;
+        struct pp_sends sends;
+        grant(&s, &near_terms, rpm, 4);
+        assert_true(pp_slot_admit(&s, 0, 0, 1));
+        pp_slot_place(&s, &sends, 0, DEADLINE);
+        pp_sends_wrote(&sends, 0);
+        pp_sends_wrote(&sends, 50);
+        pp_slot_count(&s, &sends, 50);
+        assert_int_equal(sends.permits, 2);
+        assert_int_equal(pp_slot_permits(&s, 50, 50), 0);
+        pp_sends_heard(&sends, 60);
+        assert_false(pp_slot_ended(&s, &sends, 60));
+        assert_int_equal(pp_slot_permits(&s, 50 + KEPT, 50 + KEPT) > 0, rpm == 2);
+        assert_int_equal(pp_slot_permits(&s, 50 + PP_ARRIVAL_CAP_MS + KEPT, 50 + PP_ARRIVAL_CAP_MS + KEPT),
+                         rpm);
+        pp_slot_fini(&s);
+    }
+}
+
+static void a_release_hands_the_log_on(void **state)
+{
+    struct pp_slot s;
+    struct pp_slot_renewal r;
+    struct pp_sends sends;
+    (void)state;
+
+    grant(&s, &far_terms, 60, 4);
+    renew(&s, 0, true);
+    send_one(&s, &sends, 100);
+    pp_slot_ended(&s, &sends, 200);
+    assert_true(pp_slot_marks(&s, PP_RENEW_LAST, 200) > 0);
+    pp_slot_renewal(&s, PP_RENEW_LAST, marks, 200, 1200, &r);
+    assert_int_equal(r.n_marks, 1);
+    assert_int_equal(r.marks[0].at_ms, 1100);
+    assert_int_equal(r.reserved, 0);
+    assert_int_equal(r.in_flight, 0);
+    pp_slot_not_released(&s);
+    assert_true(s.held);
+    pp_slot_renewal(&s, PP_RENEW_LAST, marks, 200, 1200, &r);
+    assert_int_equal(r.n_marks, 1);
+    pp_slot_released(&s);
+    assert_false(s.held);
+    assert_int_equal(s.rate.logged, 0);
+    pp_slot_fini(&s);
+}
+
+/* --- the property: holders in a row, each may crash at any moment --- */
+
+enum { FLIGHTS = 64, SENT = 4096 };
+
+/* The record of the slot at the coordinator. */
+struct record {
+    struct pp_slot_mark marks[PP_SLOT_MARKS_MAX]; /* renewals bring at most PP_SLOT_MARKS_MAX_FAR */
+    size_t n_marks;
+    uint32_t reserved, in_flight;
+    int64_t busy_until;
+    /* number of sent requests that these marks account for */
+    uint64_t marked;
+};
+
+struct flight {
+    bool used;
+    int64_t end;
+    struct pp_sends sends;
+};
+
+struct sim {
+    uint64_t seed;
+    int64_t now, skew; /* skew: the holder's monotonic clock minus the coordinator's clock, in ms */
+    uint32_t rpm, concurrency;
+    struct pp_slot slot;
+    struct record record;
+    struct flight flights[FLIGHTS];
+    int64_t sent[SENT];
+    uint64_t n_sent, counted;
+    uint32_t at_once;
+    /* These fields describe the renewal in flight. */
+    bool renewing, applied;
+    struct pp_slot_renewal renewal;
+    struct pp_slot_mark renewal_marks[PP_SLOT_MARKS_MAX];
+    int64_t asked;
+};
+
+static bool chance(struct sim *m, int percent)
+{
+    return pp_test_between(&m->seed, 1, 100) <= percent;
+}
+
+/* Checks that the record accounts for every request sent, because after a crash the next holder
+ * knows only the record. */
+static void check_record(const struct sim *m)
+{
+    uint64_t unmarked = m->n_sent - m->record.marked;
+    if (m->rpm > 0 && unmarked > m->record.reserved)
+        fail_msg("%llu unmarked requests sent, %u reserved", (unsigned long long)unmarked,
+                 m->record.reserved);
+    if (m->at_once > m->record.in_flight)
+        fail_msg("%u in flight, %u recorded", m->at_once, m->record.in_flight);
+}
+
+static void send_request(struct sim *m, struct flight *f)
+{
+    m->sent[m->n_sent++ % SENT] = m->now;
+    m->at_once++;
+    if (m->rpm > 0 && m->n_sent > m->rpm) {
+        int64_t then = m->sent[(m->n_sent - 1 - m->rpm) % SENT];
+        if (m->now - then < PP_RATE_WINDOW_MS)
+            fail_msg("%u requests within %lld ms", m->rpm + 1, (long long)(m->now - then));
+    }
+    if (m->at_once > m->concurrency)
+        fail_msg("%u at once, of %u", m->at_once, m->concurrency);
+    pp_sends_wrote(&f->sends, m->now + m->skew);
+    check_record(m);
+}
+
+static void start_some(struct sim *m)
+{
+    struct pp_slot *s = &m->slot;
+    int64_t now = m->now + m->skew;
+
+    for (struct flight *f = m->flights; f < m->flights + FLIGHTS; f++) {
+        if (f->used || !chance(m, 30) || !pp_slot_may_send(s, now) || pp_slot_permits(s, now, now) == 0 ||
+            !pp_slot_admit(s, now, now, 1))
+            continue;
+        pp_slot_expect(s, DEADLINE);
+        if (!pp_slot_covered(s)) {
+            pp_slot_unused(s, 1);
+            return;
+        }
+        *f = (struct flight){.used = true, .end = m->now + pp_test_between(&m->seed, 0, DEADLINE)};
+        assert_true(pp_slot_place(s, &f->sends, now, DEADLINE) <= now);
+        send_request(m, f);
+    }
+}
+
+static void end_some(struct sim *m)
+{
+    for (struct flight *f = m->flights; f < m->flights + FLIGHTS; f++) {
+        if (!f->used)
+            continue;
+        if (chance(m, 40) && pp_sends_heard(&f->sends, m->now + m->skew))
+            pp_slot_count(&m->slot, &f->sends, m->now + m->skew);
+        if (m->now < f->end)
+            continue;
+        pp_sends_heard(&f->sends, m->now + m->skew);
+        pp_slot_ended(&m->slot, &f->sends, m->now + m->skew);
+        f->used = false;
+        m->at_once--;
+    }
+}
+
+/* Returns the number of requests in the holder's log: sent and no longer pending, without those of
+ * an earlier holder. */
+static uint64_t sent_and_counted(const struct sim *m)
+{
+    uint64_t unheard = 0;
+    for (const struct flight *f = m->flights; f < m->flights + FLIGHTS; f++)
+        unheard += f->used && f->sends.counted < atomic_load(&f->sends.written);
+    return m->n_sent - unheard;
+}
+
+static void apply(struct sim *m)
+{
+    const struct pp_slot_renewal *r = &m->renewal;
+    if (r->marks) {
+        memcpy(m->record.marks, r->marks, r->n_marks * sizeof *r->marks);
+        m->record.n_marks = r->n_marks;
+        m->record.marked = m->counted;
+    }
+    m->record.reserved = r->reserved;
+    m->record.in_flight = r->in_flight;
+    m->record.busy_until = r->busy_until_ms;
+    m->applied = true;
+}
+
+static void renew_some(struct sim *m)
+{
+    int64_t now = m->now + m->skew;
+
+    if (m->renewing && chance(m, 30)) {
+        bool answered = m->applied && chance(m, 80);
+        assert_true(pp_slot_renewed(&m->slot, &m->renewal, answered, m->asked + m->skew, m->asked));
+        m->renewing = false;
+    }
+    if (m->renewing || !chance(m, 20))
+        return;
+    size_t room = pp_slot_marks(&m->slot, PP_RENEW_AHEAD, now);
+    m->counted = sent_and_counted(m);
+    pp_slot_expect(&m->slot, DEADLINE);
+    pp_slot_renewal(&m->slot, PP_RENEW_AHEAD, room > 0 ? m->renewal_marks : NULL, now, m->now, &m->renewal);
+    m->renewing = true;
+    m->applied = false;
+    m->asked = m->now;
+    if (chance(m, 75))
+        apply(m);
+    check_record(m);
+}
+
+/* Lets the lease expire and grants the slot to the next holder. */
+static void next_holder(struct sim *m)
+{
+    struct pp_slot_want w = want_of(m->rpm, m->concurrency);
+
+    pp_slot_fini(&m->slot);
+    m->now += LEASE;
+    for (struct flight *f = m->flights; f < m->flights + FLIGHTS; f++) {
+        if (f->used && f->end <= m->now)
+            m->at_once--;
+        else if (f->used) /* impossible, because deadlines are shorter than the lease */
+            fail_msg("in flight after the lease");
+        f->used = false;
+    }
+    m->skew = pp_test_between(&m->seed, -1000000, 1000000);
+    w.marks = m->record.marks;
+    w.n_marks = m->record.n_marks;
+    w.spent = m->record.reserved;
+    w.spent_at_ms = m->now;
+    w.taken = m->record.in_flight;
+    w.taken_until_ms = m->record.busy_until;
+    pp_slot_init(&m->slot);
+    pp_slot_granted(&m->slot, &far_terms, &w, m->now + m->skew, m->now + m->skew, m->now);
+    m->renewing = false;
+    if (w.spent > 0) /* the spent permits are kept as a mark */
+        m->record.marks[m->record.n_marks++] = (struct pp_slot_mark){w.spent_at_ms, w.spent};
+    m->record.marked = m->n_sent; /* the new holder counts only its own requests from here on */
+    m->record.reserved = m->record.in_flight = 0;
+}
+
+static void no_holder_goes_beyond_its_share(void **state)
+{
+    (void)state;
+    uint64_t sent = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct sim *m = calloc(1, sizeof *m);
+        assert_non_null(m);
+        m->seed = seed * 7919;
+        m->rpm = (uint32_t)pp_test_between(&m->seed, 1, 300);
+        m->concurrency = (uint32_t)pp_test_between(&m->seed, 1, 20);
+        m->now = 1000000;
+        pp_slot_init(&m->slot);
+        const struct pp_slot_want w = want_of(m->rpm, m->concurrency);
+        pp_slot_granted(&m->slot, &far_terms, &w, m->now, m->now, m->now);
+        for (int round = 0; round < 1500; round++) {
+            m->now += pp_test_between(&m->seed, 0, 400);
+            if (pp_slot_expired(&m->slot, m->now + m->skew) || chance(m, 1)) {
+                next_holder(m);
+                continue;
+            }
+            end_some(m);
+            start_some(m);
+            renew_some(m);
+        }
+        sent += m->n_sent;
+        pp_slot_fini(&m->slot);
+        free(m);
+    }
+    assert_true(sent > 20000); /* the simulation sent enough requests to be a real test */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lease_lets_requests_out_for_its_first_half),
+        cmocka_unit_test(a_grant_takes_over_what_others_left),
+        cmocka_unit_test(shares_divide_a_client),
+        cmocka_unit_test(the_whole_is_recut_at_once),
+        cmocka_unit_test(the_record_covers_what_is_admitted),
+        cmocka_unit_test(renewals_in_flight_bind_both_ways),
+        cmocka_unit_test(renewals_are_due),
+        cmocka_unit_test(a_transfer_gives_back_what_it_did_not_send),
+        cmocka_unit_test(a_request_that_is_written_again_counts),
+        cmocka_unit_test(a_release_hands_the_log_on),
+        cmocka_unit_test(no_holder_goes_beyond_its_share),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
