@@ -8,7 +8,7 @@
  * a task became due, a permit became free or a transfer ended. Only one cycle runs at a time.
  *
  * In a fleet a claim is a round trip, so tasks are claimed a moment before their permits are free,
- * for many clients at once, and wait in this process (ahead.c).
+ * for many clients at once, and wait in this process (transfers.c).
  *
  * Everything runs on the main loop. */
 #ifndef PHOTOPOOL_PIPELINE_CLAIM_CLAIM_H

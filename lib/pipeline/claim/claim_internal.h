@@ -1,7 +1,6 @@
 /* claim_internal.h: declarations shared by the files of this folder. A file calls only files listed
  * before it:
  *
- *   ahead.c      transfers that wait for their permits, ordered by time
  *   clients.c    clients: state, queues, why one is not served; when the next cycle runs
  *   transfers.c  tasks on their way to fetch loops and back
  *   placement.c  which worker should have which client
@@ -125,6 +124,20 @@ struct claim_cycle {
     struct pp_claim *memory;
 };
 
+/* A request to a port that is made for many clients at once. Names of clients in its arguments are
+ * copies if the client may be freed before the answer. */
+struct claim_request {
+    struct pp_claimer *claimer;
+    struct pp_arena arena;
+    int64_t asked_ms; /* loop time at which it was made */
+    union {
+        struct pp_coord_acquire acquire;
+        struct pp_coord_renew renew;
+        struct pp_coord_release release;
+        struct pp_store_clients settings;
+    } r;
+};
+
 /* Transfers that wait for their permits, as a binary heap ordered by `at_ms`. */
 struct claim_ahead {
     struct claim_ahead_entry {
@@ -166,13 +179,6 @@ static inline int64_t claim_wall(const struct pp_claimer *claimer)
     return pp_loop_wall(claimer->o.loop);
 }
 
-/* --- ahead.c --- */
-
-/* Adds a transfer that may start at at_ms. Returns false when out of memory. */
-pp_must_check bool claim_ahead_push(struct claim_ahead *a, int64_t at_ms, struct claim_transfer *t);
-/* Removes and returns the earliest transfer if it may start by until_ms; else returns NULL. */
-struct claim_transfer *claim_ahead_pop(struct claim_ahead *a, int64_t until_ms);
-
 /* --- clients.c --- */
 
 struct claim_client *claim_client_find(const struct pp_claimer *claimer, const char *id);
@@ -180,7 +186,6 @@ struct claim_client *claim_client_find(const struct pp_claimer *claimer, const c
 struct claim_client *claim_client_get(struct pp_claimer *claimer, const char *id);
 /* Frees a client that has nothing in flight and holds no slot. */
 void claim_client_free(struct claim_client *c);
-void claim_clients_free(struct pp_claimer *claimer);
 /* Changes a client's state; no other function does. Asserts that the transition is legal. */
 void claim_set_state(struct claim_client *c, enum claim_state to);
 /* Returns why nothing starts for `c`, whose queues in the mask `due` have due tasks. */
@@ -236,6 +241,12 @@ int64_t claim_after_you_ms(const struct claim_client *c);
 void claim_let_go(struct pp_claimer *claimer);
 
 /* --- settings.c --- */
+
+/* Returns NULL when out of memory. Each request that was sent ends by claim_request_answered(). */
+struct claim_request *claim_request_new(struct pp_claimer *claimer);
+struct pp_req claim_request_of(struct claim_request *a, void (*done)(struct pp_req *req));
+void claim_request_free(struct claim_request *a); /* does nothing for NULL */
+void claim_request_answered(struct claim_request *a);
 
 /* Reads the settings of up to CLAIM_CYCLE_CLIENTS clients from the store. None of them may have a
  * read in flight. */

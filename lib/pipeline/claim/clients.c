@@ -44,13 +44,6 @@ void claim_client_free(struct claim_client *c)
     free(c);
 }
 
-void claim_clients_free(struct pp_claimer *claimer)
-{
-    struct claim_client *c, *next;
-    HASH_ITER (hh, claimer->clients, c, next)
-        claim_client_free(c);
-}
-
 /* --- states --- */
 
 void claim_set_state(struct claim_client *c, enum claim_state to)

@@ -425,7 +425,8 @@ void pp_claimer_close(struct pp_claimer *claimer)
     pp_timer_close(claimer->timer);
     pp_timer_close(claimer->ahead_timer);
     free(claimer->ahead.heap);
-    claim_clients_free(claimer);
+    while (claimer->clients)
+        claim_client_free(claimer->clients);
     pp_backlog_free(claimer->backlog);
     free(claimer);
 }

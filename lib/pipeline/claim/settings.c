@@ -5,11 +5,35 @@
 
 #include "pipeline/claim/claim_internal.h"
 
-struct settings_load {
-    struct pp_store_clients r; /* `ids` are in the arena: a client may be freed before the answer */
-    struct pp_arena arena;
-    struct pp_claimer *claimer;
-};
+struct claim_request *claim_request_new(struct pp_claimer *claimer)
+{
+    struct claim_request *a = calloc(1, sizeof(*a));
+    if (!a)
+        return NULL;
+    pp_arena_init(&a->arena, 64 << 20);
+    a->claimer = claimer;
+    a->asked_ms = pp_loop_now(claimer->o.loop);
+    return a;
+}
+
+struct pp_req claim_request_of(struct claim_request *a, void (*done)(struct pp_req *req))
+{
+    return (struct pp_req){.done = done, .data = a, .arena = &a->arena};
+}
+
+void claim_request_free(struct claim_request *a)
+{
+    if (a)
+        pp_arena_fini(&a->arena);
+    free(a);
+}
+
+void claim_request_answered(struct claim_request *a)
+{
+    pp_assert(a->claimer->requests > 0, "a request came back that is not counted");
+    a->claimer->requests--;
+    claim_request_free(a);
+}
 
 /* Applies the client's settings `own`; if `own` is NULL, the client has none, and the defaults
  * apply. */
@@ -80,59 +104,46 @@ static void on_settings_failed(struct claim_client *c)
 
 static void on_loaded(struct pp_req *req)
 {
-    struct settings_load *load = req->data;
+    struct claim_request *load = req->data;
     struct pp_claimer *claimer = load->claimer;
+    const struct pp_store_clients *r = &load->r.settings;
 
-    pp_assert(claimer->requests > 0, "a request came back that is not counted");
-    claimer->requests--;
-    if (req->err == PP_ECORRUPT && load->r.n_ids > 1) {
+    if (req->err == PP_ECORRUPT && r->n_ids > 1) {
         pp_log(claimer->o.log, PP_LOG_ERROR, "client settings unreadable, reading them one by one from now",
                NULL);
         claimer->load_singly = true;
     }
-    for (size_t i = 0; req->err == PP_OK && i < load->r.n; i++) {
-        struct claim_client *c = claim_client_find(claimer, load->r.clients[i].id);
+    for (size_t i = 0; req->err == PP_OK && i < r->n; i++) {
+        struct claim_client *c = claim_client_find(claimer, r->clients[i].id);
         if (c && c->settings.loading)
-            on_settings_read(c, &load->r.clients[i]);
+            on_settings_read(c, &r->clients[i]);
     }
-    for (size_t i = 0; i < load->r.n_ids; i++) {
-        struct claim_client *c = claim_client_find(claimer, load->r.ids[i]);
+    for (size_t i = 0; i < r->n_ids; i++) {
+        struct claim_client *c = claim_client_find(claimer, r->ids[i]);
         if (c && c->settings.loading && req->err == PP_OK)
             on_settings_read(c, NULL);
         else if (c && c->settings.loading)
             on_settings_failed(c);
     }
-    pp_arena_fini(&load->arena);
-    free(load);
-}
-
-static bool name_clients(struct settings_load *load, struct claim_client *const *clients, size_t n)
-{
-    const char **ids = pp_arena_array(&load->arena, n, sizeof(*ids));
-
-    for (size_t i = 0; ids && i < n; i++)
-        if (!(ids[i] = pp_arena_strdup(&load->arena, clients[i]->id)))
-            return false;
-    load->r = (struct pp_store_clients){
-        .req = {.done = on_loaded, .data = load, .arena = &load->arena}, .ids = ids, .n_ids = n};
-    return ids;
+    claim_request_answered(load);
 }
 
 static void load_some(struct pp_claimer *claimer, struct claim_client *const *clients, size_t n)
 {
     struct pp_task_store *store = claimer->o.store;
-    struct settings_load *load = calloc(1, sizeof(*load));
-    bool sent = false;
+    struct claim_request *load = claim_request_new(claimer);
+    const char **ids = load ? pp_arena_array(&load->arena, n, sizeof(*ids)) : NULL;
+    bool sent = ids != NULL;
 
-    if (load) {
-        load->claimer = claimer;
-        pp_arena_init(&load->arena, 16 << 20);
-        sent = name_clients(load, clients, n) && store->ops->clients(store, &load->r) == PP_OK;
+    for (size_t i = 0; sent && i < n; i++)
+        sent = (ids[i] = pp_arena_strdup(&load->arena, clients[i]->id)) != NULL;
+    if (sent) {
+        load->r.settings =
+            (struct pp_store_clients){.req = claim_request_of(load, on_loaded), .ids = ids, .n_ids = n};
+        sent = store->ops->clients(store, &load->r.settings) == PP_OK;
     }
-    if (load && !sent) {
-        pp_arena_fini(&load->arena);
-        free(load);
-    }
+    if (!sent)
+        claim_request_free(load);
     for (size_t i = 0; i < n; i++) {
         pp_assert(!clients[i]->settings.loading, "settings are read twice at once");
         clients[i]->settings.stale = !sent;

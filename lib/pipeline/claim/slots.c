@@ -7,47 +7,6 @@
 
 #define SLOT_BATCH 256 /* slots in one request */
 
-struct slot_request {
-    struct pp_claimer *claimer;
-    struct pp_arena arena;
-    int64_t asked_ms;
-    union {
-        struct pp_coord_acquire acquire;
-        struct pp_coord_renew renew;
-        struct pp_coord_release release;
-    } r;
-};
-
-static struct slot_request *request_new(struct pp_claimer *claimer)
-{
-    struct slot_request *a = calloc(1, sizeof(*a));
-    if (!a)
-        return NULL;
-    pp_arena_init(&a->arena, 64 << 20);
-    a->claimer = claimer;
-    a->asked_ms = pp_loop_now(claimer->o.loop);
-    return a;
-}
-
-static struct pp_req request_of(struct slot_request *a, void (*done)(struct pp_req *req))
-{
-    return (struct pp_req){.done = done, .data = a, .arena = &a->arena};
-}
-
-static void request_free(struct slot_request *a)
-{
-    if (a)
-        pp_arena_fini(&a->arena);
-    free(a);
-}
-
-static void request_answered(struct slot_request *a)
-{
-    pp_assert(a->claimer->requests > 0, "a request came back that is not counted");
-    a->claimer->requests--;
-    request_free(a);
-}
-
 /* --- acquiring --- */
 
 static void on_slot_granted(struct claim_client *c, const struct pp_slot_want *w, int64_t asked_ms)
@@ -88,7 +47,7 @@ static void on_slot_refused(struct claim_client *c, const struct pp_slot_want *w
 
 static void on_acquired(struct pp_req *req)
 {
-    struct slot_request *a = req->data;
+    struct claim_request *a = req->data;
 
     for (size_t i = 0; i < a->r.acquire.n; i++) {
         const struct pp_slot_want *w = &a->r.acquire.wants[i];
@@ -105,7 +64,7 @@ static void on_acquired(struct pp_req *req)
         else
             claim_unblock_in(c, CLAIM_TRY_AGAIN_MS);
     }
-    request_answered(a);
+    claim_request_answered(a);
 }
 
 static bool wants_slot(const struct claim_client *c)
@@ -116,7 +75,7 @@ static bool wants_slot(const struct claim_client *c)
 static void acquire(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
 {
     struct pp_coordinator *coord = claimer->o.coordinator;
-    struct slot_request *a = request_new(claimer);
+    struct claim_request *a = claim_request_new(claimer);
     struct pp_slot_want *wants = a ? pp_arena_array(&a->arena, n, sizeof(*wants)) : NULL;
     size_t k = 0;
 
@@ -127,14 +86,14 @@ static void acquire(struct pp_claimer *claimer, struct claim_client **clients, s
                                                .concurrency = clients[i]->settings.concurrency,
                                                .shares = claim_shares(clients[i])};
     if (wants)
-        a->r.acquire = (struct pp_coord_acquire){.req = request_of(a, on_acquired),
+        a->r.acquire = (struct pp_coord_acquire){.req = claim_request_of(a, on_acquired),
                                                  .worker = claimer->o.params->worker,
                                                  .lease_ms = claimer->o.params->lease_ms,
                                                  .now_ms = claim_wall(claimer),
                                                  .wants = wants,
                                                  .n = k};
     if (k == 0 || coord->ops->acquire(coord, &a->r.acquire) != PP_OK) {
-        request_free(a);
+        claim_request_free(a);
         for (size_t i = 0; i < n; i++)
             if (wants_slot(clients[i]))
                 claim_unblock_in(clients[i], CLAIM_TRY_AGAIN_MS);
@@ -243,14 +202,14 @@ void claim_clients_renewed(struct pp_claimer *claimer, const struct pp_coord_ren
 
 static void on_renewed(struct pp_req *req)
 {
-    struct slot_request *a = req->data;
+    struct claim_request *a = req->data;
 
     claim_clients_renewed(a->claimer, &a->r.renew, req->err, a->asked_ms);
-    request_answered(a);
+    claim_request_answered(a);
 }
 
 /* Makes the renewals of a request for these clients. Returns NULL when out of memory. */
-static struct pp_slot_renewal *renewals_of(struct slot_request *a, struct claim_client **clients, size_t n,
+static struct pp_slot_renewal *renewals_of(struct claim_request *a, struct claim_client **clients, size_t n,
                                            bool last)
 {
     struct pp_slot_renewal *renewals = a ? pp_arena_array(&a->arena, n, sizeof(*renewals)) : NULL;
@@ -266,14 +225,14 @@ static struct pp_slot_renewal *renewals_of(struct slot_request *a, struct claim_
 static void renew(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
 {
     struct pp_coordinator *coord = claimer->o.coordinator;
-    struct slot_request *a = request_new(claimer);
+    struct claim_request *a = claim_request_new(claimer);
     struct pp_slot_renewal *renewals = renewals_of(a, clients, n, false);
 
     if (!renewals) {
-        request_free(a);
+        claim_request_free(a);
         return;
     }
-    a->r.renew = (struct pp_coord_renew){.req = request_of(a, on_renewed),
+    a->r.renew = (struct pp_coord_renew){.req = claim_request_of(a, on_renewed),
                                          .worker = claimer->o.params->worker,
                                          .lease_ms = claimer->o.params->lease_ms,
                                          .now_ms = claim_wall(claimer),
@@ -303,14 +262,14 @@ static void on_slot_released(struct claim_client *c)
 
 static void on_released(struct pp_req *req)
 {
-    struct slot_request *a = req->data;
+    struct claim_request *a = req->data;
 
     for (size_t i = 0; i < a->r.release.n; i++) {
         struct claim_client *c = claim_client_find(a->claimer, a->r.release.renewals[i].client);
         pp_assert(c && c->state == CLAIM_RELEASING, "a slot came back that was not let go");
         on_slot_released(c);
     }
-    request_answered(a);
+    claim_request_answered(a);
 }
 
 /* Handles a release that could not be sent. The worker repeats it later, except at the end of a
@@ -327,17 +286,17 @@ static void release_failed(struct pp_claimer *claimer, struct claim_client **cli
 static void release(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
 {
     struct pp_coordinator *coord = claimer->o.coordinator;
-    struct slot_request *a = request_new(claimer);
+    struct claim_request *a = claim_request_new(claimer);
     struct pp_slot_renewal *renewals = renewals_of(a, clients, n, true);
 
     if (renewals)
-        a->r.release = (struct pp_coord_release){.req = request_of(a, on_released),
+        a->r.release = (struct pp_coord_release){.req = claim_request_of(a, on_released),
                                                  .worker = claimer->o.params->worker,
                                                  .now_ms = claim_wall(claimer),
                                                  .renewals = renewals,
                                                  .n = n};
     if (!renewals || coord->ops->release(coord, &a->r.release) != PP_OK) {
-        request_free(a);
+        claim_request_free(a);
         release_failed(claimer, clients, n);
         return;
     }

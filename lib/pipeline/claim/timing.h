@@ -16,7 +16,7 @@ enum {
     /* The batching delay for each task per second of claim rate, and the longest batching delay. */
     CLAIM_WAIT_PER_RATE_MS = 1,
     CLAIM_WAIT_MAX_MS = 250,
-    /* --- claiming ahead of permits (ahead.c): many clients share one claim --- */
+    /* --- claiming ahead of permits (transfers.c): many clients share one claim --- */
     /* A client becomes due this long before its permit is free, rounded down to a multiple of the
      * grid. */
     CLAIM_AHEAD_LEAD_MS = 250,

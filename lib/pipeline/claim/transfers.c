@@ -109,6 +109,60 @@ static int64_t host_slow_ms(const struct pp_claimer *claimer, const struct claim
     return until > wall ? until - wall : 0;
 }
 
+/* --- transfers that wait for their permits ---
+ *
+ * Claiming only when a permit is free would cost one claim per permit if many clients have a small
+ * rate. So deal.c makes clients due a while before their permits, several at the same moment, and
+ * one claim serves them all. The permit is admitted ahead (core/ratelimit.h), and the request goes
+ * out when the permit is free, not before.
+ *
+ * Invariant of the binary heap: each entry is no later than its children. */
+
+enum { AHEAD_FIRST = 64 };
+
+static bool grow(struct claim_ahead *a)
+{
+    size_t cap = a->cap ? a->cap * 2 : AHEAD_FIRST;
+    struct claim_ahead_entry *more = realloc(a->heap, cap * sizeof(*more));
+    if (!more)
+        return false;
+    a->heap = more;
+    a->cap = cap;
+    return true;
+}
+
+/* Adds a transfer that may start at at_ms. Returns false when out of memory. */
+static bool ahead_push(struct claim_ahead *a, int64_t at_ms, struct claim_transfer *t)
+{
+    pp_assert(a->n <= a->cap, "more transfers wait than there is room for");
+    if (a->n == a->cap && !grow(a))
+        return false;
+    size_t i = a->n++;
+    for (; i > 0 && a->heap[(i - 1) / 2].at_ms > at_ms; i = (i - 1) / 2)
+        a->heap[i] = a->heap[(i - 1) / 2];
+    a->heap[i] = (struct claim_ahead_entry){at_ms, t};
+    return true;
+}
+
+/* Removes and returns the earliest transfer if it may start by until_ms; else returns NULL. */
+static struct claim_transfer *ahead_pop(struct claim_ahead *a, int64_t until_ms)
+{
+    if (a->n == 0 || a->heap[0].at_ms > until_ms)
+        return NULL;
+    struct claim_transfer *first = a->heap[0].t;
+    struct claim_ahead_entry e = a->heap[--a->n];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < a->n; i = child) {
+        if (child + 1 < a->n && a->heap[child + 1].at_ms < a->heap[child].at_ms)
+            child++;
+        if (a->heap[child].at_ms >= e.at_ms)
+            break;
+        a->heap[i] = a->heap[child];
+    }
+    a->heap[i] = e;
+    return first;
+}
+
 /* --- starting --- */
 
 static void start(struct pp_claimer *claimer, struct claim_transfer *t)
@@ -163,7 +217,7 @@ static void start_in_time(struct pp_claimer *claimer, struct claim_transfer *t)
         start(claimer, t);
     /* `at` is later than `most` only if the limit was lowered; a lower limit applies to later tasks
      * only */
-    else if (!claim_ahead_push(&claimer->ahead, at < most ? at : most, t))
+    else if (!ahead_push(&claimer->ahead, at < most ? at : most, t))
         hand_back(claimer, t, host_slow_ms(claimer, t));
 }
 
@@ -192,7 +246,7 @@ void claim_on_ahead_timer(void *data)
     struct pp_claimer *claimer = data;
     uint32_t ended = claimer->ended;
 
-    for (struct claim_transfer *t; (t = claim_ahead_pop(&claimer->ahead, pp_loop_now(claimer->o.loop)));)
+    for (struct claim_transfer *t; (t = ahead_pop(&claimer->ahead, pp_loop_now(claimer->o.loop)));)
         start(claimer, t);
     set_ahead_timer(claimer);
     end_turn(claimer, ended);
@@ -255,7 +309,7 @@ void claim_give_up_waiting(struct pp_claimer *claimer)
 {
     uint32_t ended = claimer->ended;
 
-    for (struct claim_transfer *t; (t = claim_ahead_pop(&claimer->ahead, INT64_MAX));)
+    for (struct claim_transfer *t; (t = ahead_pop(&claimer->ahead, INT64_MAX));)
         hand_back(claimer, t, host_slow_ms(claimer, t));
     while (!pp_list_empty(&claimer->parked))
         claim_give_up_hops(pp_container_of(claimer->parked.head.next, struct claim_client, parked_node));
