@@ -1,7 +1,7 @@
 /* queue.c: GET /v1/queue: shows how much waits in the ingest queue, in the store, and for each
  * sink. */
 #include "api/handler.h"
-#include "pipeline/deliver/sink_lag.h"
+#include "pipeline/deliver/deliver.h"
 
 struct queue_state {
     struct pp_ingest_stats ingest;

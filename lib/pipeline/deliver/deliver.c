@@ -6,6 +6,15 @@
 
 #include "pipeline/deliver/deliver_internal.h"
 
+/* A result sink that writes events of "results:CLIENT". */
+struct to_events {
+    struct pp_result_sink base;
+    struct pp_loop *loop;
+    struct pp_publisher *publisher;
+    struct pp_sink_send *send; /* the send in flight; NULL: none */
+    struct pp_publication publication;
+};
+
 /* One sink with its relay and its election. outs[0] is the event log of the hub. */
 struct sink_out {
     struct pp_election *election;
@@ -14,7 +23,7 @@ struct sink_out {
 
 struct pp_deliverer {
     struct pp_deliverer_options o;
-    struct pp_to_events events;
+    struct to_events events;
     struct pp_named_sink hub;
     struct sink_out outs[1 + PP_SINKS_MAX];
     size_t n_outs;
@@ -23,6 +32,50 @@ struct pp_deliverer {
     struct pp_election *webhooks_election;
     struct pp_to_webhooks *webhooks;
 };
+
+/* --- results as events --- */
+
+static void on_published(struct pp_req *req)
+{
+    struct to_events *t = req->data;
+    struct pp_sink_send *send = t->send;
+
+    pp_assert(send, "a publication ended without a send in flight");
+    t->send = NULL;
+    for (size_t i = 0; req->err == PP_OK && i < send->n; i++)
+        send->messages[i].verdict = PP_SINK_ACCEPTED;
+    /* After a failure the relay sends the messages again; if the events had been written, they get
+     * second numbers. */
+    send->req.err = req->err;
+    send->req.done(&send->req);
+}
+
+static enum pp_err send_events(struct pp_result_sink *sink, struct pp_sink_send *send)
+{
+    struct to_events *t = pp_container_of(sink, struct to_events, base);
+    struct pp_event *events = pp_arena_array(send->req.arena, send->n, sizeof(*events));
+
+    pp_assert(!t->send, "two sends at once");
+    if (!events)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < send->n; i++) {
+        const struct pp_sink_message *m = &send->messages[i];
+        events[i] = (struct pp_event){.at_ms = pp_loop_wall(t->loop),
+                                      .key = pp_arena_printf(send->req.arena, "results:%s", m->client),
+                                      .type = "photopool.item.finished",
+                                      .data = m->body,
+                                      .data_n = m->body_n};
+        if (!events[i].key)
+            return PP_ENOMEM;
+    }
+    t->send = send;
+    t->publication =
+        (struct pp_publication){.req = {.done = on_published, .data = t}, .events = events, .n = send->n};
+    pp_publish(t->publisher, &t->publication);
+    return PP_OK;
+}
+
+/* --- opening --- */
 
 static struct pp_election *open_election(const struct pp_deliverer *d, const char *sink)
 {
@@ -48,7 +101,9 @@ static bool open_out(struct pp_deliverer *d, struct pp_named_sink *sink)
 
 static bool open_all(struct pp_deliverer *d)
 {
-    pp_to_events_init(&d->events, d->o.loop, d->o.publisher);
+    static const struct pp_result_sink_ops ops = {.send = send_events};
+
+    d->events = (struct to_events){.base.ops = &ops, .loop = d->o.loop, .publisher = d->o.publisher};
     d->hub = (struct pp_named_sink){.name = "hub", .sink = &d->events.base};
     if (!open_out(d, &d->hub))
         return false;

@@ -16,16 +16,6 @@ struct pp_to_sink *pp_to_sink_open(const struct pp_deliverer_options *o, struct 
 struct pp_relay *pp_to_sink_relay(struct pp_to_sink *s);
 void pp_to_sink_close(struct pp_to_sink *s);
 
-/* --- to_events.c: a result sink that writes events of "results:CLIENT" --- */
-struct pp_to_events {
-    struct pp_result_sink base;
-    struct pp_loop *loop;
-    struct pp_publisher *publisher;
-    struct pp_sink_send *send; /* the send in flight; NULL: none */
-    struct pp_publication publication;
-};
-void pp_to_events_init(struct pp_to_events *t, struct pp_loop *loop, struct pp_publisher *publisher);
-
 /* --- batch_events.c: progress and ends of batches as events --- */
 struct pp_batch_events;
 struct pp_batch_events *pp_batch_events_open(const struct pp_deliverer_options *o,

@@ -1,5 +1,5 @@
-/* sink_lag.c: see sink_lag.h. */
-#include "pipeline/deliver/sink_lag.h"
+/* sink_lag.c: measures the backlog of each sink. See deliver.h. */
+#include "pipeline/deliver/deliver.h"
 
 #include <string.h>
 
