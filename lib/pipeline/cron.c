@@ -1,20 +1,14 @@
-/* cron.c: see cron.h.
+/* cron.c: runs the periodic jobs of a process.
  *
  * To add a job, write a function and add a row to jobs[]. The row says which roles run the job, how
  * often, and whether only the leader does. A job that sends a request to a port uses its `ask` and
  * a member of the union `r`. It runs again when its period has passed and its request has ended. A
  * failed request is logged with the text in the row. */
-#include "pipeline/cron.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/check.h"
-#include "pipeline/claim/claim.h"
-#include "pipeline/deliver/sink_lag.h"
-#include "pipeline/fleet.h"
-#include "pipeline/routes/routes.h"
+#include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
 
 #define TICK_MS    250

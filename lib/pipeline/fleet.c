@@ -1,4 +1,4 @@
-/* fleet.c: see fleet.h.
+/* fleet.c: what a process does for and with the other processes of its fleet.
  *
  * The backlog index: the coordinator knows which clients have waiting tasks. A worker reads the
  * index once, at its start; from then on announcements keep its copy up to date. The leader keeps
@@ -12,16 +12,12 @@
  * The data set: a coordinator that has lost its data starts a new data set, which has no record of
  * the past. The store remembers whether it has seen another data set before (pp_store_generation).
  * Only if it has not, the data set counts as the first one, and as complete. */
-#include "pipeline/fleet.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
-#include "pipeline/claim/claim.h"
 #include "pipeline/common/election.h"
-#include "pipeline/routes/routes.h"
+#include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
 
 #define TICK_MS 250

@@ -1,16 +1,16 @@
-/* orphans.c: see orphans.h.
+/* orphans.c: after a crash, removes the objects whose record was never written.
  *
  *   list objects (keep lane) --> look up their records (store) --> remove orphans (keep lane) */
-#include "pipeline/orphans.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
+#include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
 
+#define OBJECTS_MAX 100000 /* most objects that are looked up; the others are not removed */
+
 struct pp_orphans {
-    struct pp_orphans_options o;
+    struct pp_pipeline *p;
     struct pp_lane_home *home;
     struct pp_job job;
     /* n recent objects; the orphans found so far are moved to the front */
@@ -26,20 +26,22 @@ static void look_up(struct pp_orphans *o);
 
 static void finish(struct pp_orphans *o)
 {
-    const struct pp_orphans_options options = o->o;
+    struct pp_pipeline *p = o->p;
 
     if (o->err != PP_OK)
-        pp_log(options.log, PP_LOG_WARN, "objects without a record not removed", "error", pp_err_text(o->err),
+        pp_log(p->log, PP_LOG_WARN, "objects without a record not removed", "error", pp_err_text(o->err),
                NULL);
     if (o->more)
-        pp_log(options.log, PP_LOG_WARN, "too many recent objects to look for those without a record", NULL);
+        pp_log(p->log, PP_LOG_WARN, "too many recent objects to look for those without a record", NULL);
     if (o->unknown > 0)
-        pp_log(options.log, PP_LOG_INFO, "objects without a record removed", "objects",
-               PP_LOG_INT(o->unknown), NULL);
+        pp_log(p->log, PP_LOG_INFO, "objects without a record removed", "objects", PP_LOG_INT(o->unknown),
+               NULL);
     pp_lane_home_close(o->home);
     free(o->names);
     free(o);
-    options.on_removed(options.data);
+    p->orphans = NULL;
+    if (!p->draining)
+        pp_claimer_begin(p->claimer);
 }
 
 /* --- on the keep lane --- */
@@ -47,15 +49,15 @@ static void finish(struct pp_orphans *o)
 static void list(void *state, struct pp_job *job)
 {
     struct pp_orphans *o = pp_container_of(job, struct pp_orphans, job);
-    struct pp_blob_store *b = o->o.blobs;
+    struct pp_blob_store *b = o->p->blobs;
     (void)state;
-    o->err = b->ops->recent(b, o->o.since_ms, o->names, PP_ORPHANS_MAX, &o->n, &o->more);
+    o->err = b->ops->recent(b, o->p->params->orphans_since_ms, o->names, OBJECTS_MAX, &o->n, &o->more);
 }
 
 static void remove_unknown(void *state, struct pp_job *job)
 {
     struct pp_orphans *o = pp_container_of(job, struct pp_orphans, job);
-    struct pp_blob_store *b = o->o.blobs;
+    struct pp_blob_store *b = o->p->blobs;
     (void)state;
     for (size_t i = 0; i < o->unknown && o->err == PP_OK; i++)
         o->err = b->ops->remove(b, o->names[i].sha256, o->names[i].ext);
@@ -102,7 +104,7 @@ static void on_looked_up(void *data, enum pp_err err)
 
 static void look_up(struct pp_orphans *o)
 {
-    struct pp_task_store *store = o->o.store;
+    struct pp_task_store *store = o->p->store;
 
     if (o->at == o->n || o->stopped) {
         submit(o, remove_unknown, on_removed);
@@ -119,22 +121,22 @@ static void on_listed(struct pp_job *job)
 {
     struct pp_orphans *o = pp_container_of(job, struct pp_orphans, job);
 
-    pp_assert(o->n <= PP_ORPHANS_MAX && o->at == 0, "more objects were listed than there is room for");
+    pp_assert(o->n <= OBJECTS_MAX && o->at == 0, "more objects were listed than there is room for");
     if (o->err != PP_OK)
         finish(o);
     else
         look_up(o);
 }
 
-struct pp_orphans *pp_orphans_start(const struct pp_orphans_options *options)
+struct pp_orphans *pp_orphans_start(struct pp_pipeline *p)
 {
     struct pp_orphans *o = calloc(1, sizeof(*o));
     if (!o)
         return NULL;
-    o->o = *options;
-    o->ask = (struct pp_ask){.loop = options->loop, .data = o};
-    o->names = calloc(PP_ORPHANS_MAX, sizeof(*o->names));
-    o->home = o->names ? pp_lane_home_open(options->keep_lane, options->loop) : NULL;
+    o->p = p;
+    o->ask = (struct pp_ask){.loop = p->loop, .data = o};
+    o->names = calloc(OBJECTS_MAX, sizeof(*o->names));
+    o->home = o->names ? pp_lane_home_open(p->keep_lane, p->loop) : NULL;
     o->job = (struct pp_job){.work = list, .done = on_listed};
     if (o->home && pp_lane_submit(o->home, &o->job) == PP_OK)
         return o;

@@ -13,17 +13,10 @@
  *
  * To add a stage, fill in its options here, and give it its place in open_stages(),
  * on_drain_check() and pp_pipeline_close(). */
-#include "pipeline/pipeline.h"
-
-#include "base/check.h"
 #include "events/hub.h"
-#include "pipeline/claim/claim.h"
-#include "pipeline/cron.h"
 #include "pipeline/deliver/webhook_post.h"
-#include "pipeline/fleet.h"
-#include "pipeline/orphans.h"
+#include "pipeline/pipeline_internal.h"
 #include "pipeline/plan/plan.h"
-#include "pipeline/routes/routes.h"
 #include "pipeline/settle/settle.h"
 
 #define DRAIN_CHECK_MS 10
@@ -32,24 +25,6 @@
 #define DRAIN_AGAIN_MS 10000
 
 /* --- callbacks from one stage to another --- */
-
-static double expected_rate(void *data)
-{
-    struct pp_pipeline *p = data;
-    return pp_claimer_transfers(p->claimer) > 0 ? pp_claimer_rate(p->claimer) : 0;
-}
-
-static void on_settled(void *data, struct pp_transfer *t)
-{
-    struct pp_pipeline *p = data;
-    pp_claimer_settled(p->claimer, t);
-}
-
-static void on_requeued(void *data, const struct pp_backlog_row *rows, size_t n)
-{
-    struct pp_pipeline *p = data;
-    pp_claimer_requeue(p->claimer, rows, n);
-}
 
 static void on_items_finished(void *data)
 {
@@ -75,57 +50,47 @@ static bool leads(void *data)
     return pp_fleet_leads(data);
 }
 
-static struct pp_routes *open_routes(struct pp_pipeline *p)
-{
-    return pp_routes_open(&(struct pp_routes_options){.loop = p->loop,
-                                                      .log = p->log,
-                                                      .params = p->params,
-                                                      .store = p->store,
-                                                      .coordinator = p->coordinator,
-                                                      .leads = leads,
-                                                      .data = p});
-}
-
-static struct pp_settler *open_settler(struct pp_pipeline *p)
-{
-    return pp_settler_open(&(struct pp_settler_options){.loop = p->loop,
-                                                        .log = p->log,
-                                                        .params = p->params,
-                                                        .metrics = &p->metrics,
-                                                        .rng = &p->rng,
-                                                        .store = p->store,
-                                                        .coordinator = p->coordinator,
-                                                        .routes = p->routes,
-                                                        .progress = p->progress,
-                                                        .data = p,
-                                                        .expected_rate = expected_rate,
-                                                        .on_settled = on_settled,
-                                                        .on_requeued = on_requeued,
-                                                        .on_items_finished = on_items_finished,
-                                                        .on_batch_moved = on_batch_moved});
-}
-
 static void on_finished(void *data, struct pp_transfer *t)
 {
     struct pp_pipeline *p = data;
     pp_settler_finished(p->settler, t);
 }
 
-static enum pp_err open_claimer(struct pp_pipeline *p)
+/* --- opening --- */
+
+/* Opens the stages of a worker. The claimer needs the settler only once it has begun to claim. */
+static enum pp_err open_worker(struct pp_pipeline *p)
 {
-    return pp_claimer_open(&(struct pp_claimer_options){.loop = p->loop,
-                                                        .log = p->log,
-                                                        .params = p->params,
-                                                        .metrics = &p->metrics,
-                                                        .store = p->store,
-                                                        .coordinator = p->coordinator,
-                                                        .factory = p->factory,
-                                                        .keep_lane = p->keep_lane,
-                                                        .blobs = p->blobs,
-                                                        .data = p,
-                                                        .on_finished = on_finished,
-                                                        .on_backlog_incomplete = on_backlog_doubtful},
-                           &p->claimer);
+    enum pp_err err =
+        pp_claimer_open(&(struct pp_claimer_options){.loop = p->loop,
+                                                     .log = p->log,
+                                                     .params = p->params,
+                                                     .metrics = &p->metrics,
+                                                     .store = p->store,
+                                                     .coordinator = p->coordinator,
+                                                     .factory = p->factory,
+                                                     .keep_lane = p->keep_lane,
+                                                     .blobs = p->blobs,
+                                                     .data = p,
+                                                     .on_finished = on_finished,
+                                                     .on_backlog_incomplete = on_backlog_doubtful},
+                        &p->claimer);
+    if (err != PP_OK)
+        return err;
+    p->settler = pp_settler_open(&(struct pp_settler_options){.loop = p->loop,
+                                                              .log = p->log,
+                                                              .params = p->params,
+                                                              .metrics = &p->metrics,
+                                                              .rng = &p->rng,
+                                                              .store = p->store,
+                                                              .coordinator = p->coordinator,
+                                                              .routes = p->routes,
+                                                              .progress = p->progress,
+                                                              .claimer = p->claimer,
+                                                              .data = p,
+                                                              .on_items_finished = on_items_finished,
+                                                              .on_batch_moved = on_batch_moved});
+    return p->settler ? PP_OK : PP_ENOMEM;
 }
 
 static struct pp_planner *open_planner(struct pp_pipeline *p)
@@ -144,24 +109,6 @@ static struct pp_planner *open_planner(struct pp_pipeline *p)
                                                         .on_backlog_doubtful = on_backlog_doubtful});
 }
 
-static struct pp_publisher *open_publisher(struct pp_pipeline *p)
-{
-    return pp_publisher_open(&(struct pp_publisher_options){
-        .loop = p->loop, .log = p->log, .events = p->events, .store = p->store, .metrics = &p->metrics});
-}
-
-static struct pp_hub *open_hub(struct pp_pipeline *p)
-{
-    return pp_hub_open(&(struct pp_hub_options){
-        .loop = p->loop, .log = p->log, .events = p->events, .publisher = p->publisher});
-}
-
-static struct pp_poster *open_poster(struct pp_pipeline *p)
-{
-    return pp_poster_open(
-        &(struct pp_poster_options){.loop = p->loop, .params = p->params, .factory = p->factory});
-}
-
 static struct pp_deliverer *open_deliverer(struct pp_pipeline *p)
 {
     return pp_deliverer_open(&(struct pp_deliverer_options){.loop = p->loop,
@@ -178,30 +125,13 @@ static struct pp_deliverer *open_deliverer(struct pp_pipeline *p)
                                                             .n_sinks = p->n_sinks});
 }
 
-/* --- opening --- */
-
-static void on_orphans_removed(void *data)
-{
-    struct pp_pipeline *p = data;
-    p->orphans = NULL;
-    if (!p->draining)
-        pp_claimer_begin(p->claimer);
-}
-
 /* Starts a worker that is alone. It claims nothing while the search for orphans runs: an object
  * that was just stored, and has no record yet, would look like an orphan. */
 static void start_alone(struct pp_pipeline *p)
 {
     p->backlog_doubtful = true;
     if (p->params->orphans_since_ms > 0)
-        p->orphans = pp_orphans_start(&(struct pp_orphans_options){.loop = p->loop,
-                                                                   .log = p->log,
-                                                                   .store = p->store,
-                                                                   .blobs = p->blobs,
-                                                                   .keep_lane = p->keep_lane,
-                                                                   .since_ms = p->params->orphans_since_ms,
-                                                                   .on_removed = on_orphans_removed,
-                                                                   .data = p});
+        p->orphans = pp_orphans_start(p);
     if (!p->orphans)
         pp_claimer_begin(p->claimer);
 }
@@ -226,13 +156,16 @@ static bool open_delivery(struct pp_pipeline *p)
     if (!p->events)
         return true;
     pp_assert(p->deliveries, "an event log without a delivery store");
-    p->publisher = open_publisher(p);
+    p->publisher = pp_publisher_open(&(struct pp_publisher_options){
+        .loop = p->loop, .log = p->log, .events = p->events, .store = p->store, .metrics = &p->metrics});
     if (!p->publisher)
         return false;
     if (has_role(p, PP_ROLE_API))
-        p->hub = open_hub(p);
+        p->hub = pp_hub_open(&(struct pp_hub_options){
+            .loop = p->loop, .log = p->log, .events = p->events, .publisher = p->publisher});
     if (has_role(p, PP_ROLE_API | PP_ROLE_DELIVER))
-        p->poster = open_poster(p);
+        p->poster = pp_poster_open(
+            &(struct pp_poster_options){.loop = p->loop, .params = p->params, .factory = p->factory});
     if (p->poster && has_role(p, PP_ROLE_DELIVER))
         p->deliverer = open_deliverer(p);
     return is_open(p, PP_ROLE_API, p->hub) && is_open(p, PP_ROLE_API, p->poster) &&
@@ -242,6 +175,7 @@ static bool open_delivery(struct pp_pipeline *p)
 static enum pp_err open_stages(struct pp_pipeline *p)
 {
     uint64_t seed;
+    enum pp_err err;
 
     pp_assert(p->roles && p->loop && p->params && p->store && p->ingest && p->coordinator,
               "a process without roles or without its ports");
@@ -252,15 +186,17 @@ static enum pp_err open_stages(struct pp_pipeline *p)
     p->drain_deadline = pp_timer_open(p->loop, on_drain_deadline, p);
     p->progress = pp_progress_new();
     p->cron = pp_cron_open(p);
-    p->routes = open_routes(p);
+    p->routes = pp_routes_open(&(struct pp_routes_options){.loop = p->loop,
+                                                           .log = p->log,
+                                                           .params = p->params,
+                                                           .store = p->store,
+                                                           .coordinator = p->coordinator,
+                                                           .leads = leads,
+                                                           .data = p});
     if (!p->drain_timer || !p->drain_deadline || !p->progress || !p->cron || !p->routes)
         return PP_ENOMEM;
-    if (has_role(p, PP_ROLE_WORKER)) {
-        p->settler = open_settler(p);
-        enum pp_err err = p->settler ? open_claimer(p) : PP_ENOMEM;
-        if (err != PP_OK)
-            return err;
-    }
+    if (has_role(p, PP_ROLE_WORKER) && (err = open_worker(p)) != PP_OK)
+        return err;
     if (has_role(p, PP_ROLE_INGEST))
         p->planner = open_planner(p);
     if (!is_open(p, PP_ROLE_INGEST, p->planner) || !open_delivery(p))

@@ -46,17 +46,18 @@ static void write_waiting(void *settler);
 static int64_t gather_ms(const struct pp_settler *settler)
 {
     const struct pp_params *p = settler->o.params;
+    const struct pp_claimer *claimer = settler->o.claimer;
     if (settler->waiting.n >= CALL_MAX)
         return 0;
-    bool company = settler->o.expected_rate(settler->o.data) * (double)p->gather_max_ms >= COMPANY * 1000;
+    bool company = pp_claimer_transfers(claimer) > 0 &&
+                   pp_claimer_rate(claimer) * (double)p->gather_max_ms >= COMPANY * 1000;
     return company ? p->gather_max_ms : p->gather_ms;
 }
 
 struct pp_settler *pp_settler_open(const struct pp_settler_options *options)
 {
-    pp_assert(options->expected_rate && options->on_settled && options->on_requeued &&
-                  options->on_items_finished && options->on_batch_moved,
-              "a settler lacks a callback");
+    pp_assert(options->claimer && options->on_items_finished && options->on_batch_moved,
+              "a settler lacks its claimer or a callback");
     struct pp_settler *settler = calloc(1, sizeof(*settler));
     if (!settler)
         return NULL;
@@ -210,7 +211,7 @@ static void announce(struct pp_settler *settler, const struct settle_call *call)
             .client = s->task->client, .queue = pp_queue_of(s->tier, s->task->losses), .due_ms = s->due_ms};
     }
     if (n > 0)
-        settler->o.on_requeued(settler->o.data, rows, n);
+        pp_claimer_requeue(settler->o.claimer, rows, n);
 }
 
 /* Handles a failed call: the store has written nothing, or nobody knows what it has written. A
@@ -236,7 +237,7 @@ static void on_call_failed(struct pp_settler *settler, struct settle_call *call,
         pp_timer_start(settler->timer, TRY_AGAIN_MS, 0);
     else
         while ((t = pop_waiting(settler)))
-            settler->o.on_settled(settler->o.data, t);
+            pp_claimer_settled(settler->o.claimer, t);
 }
 
 static void on_call_written(struct pp_settler *settler, struct settle_call *call)
@@ -258,7 +259,7 @@ static void on_call_written(struct pp_settler *settler, struct settle_call *call
         o->on_batch_moved(o->data, call->r.batches[i].batch_id);
     }
     for (size_t i = 0; i < call->r.n; i++)
-        o->on_settled(o->data, call->transfers[i]);
+        pp_claimer_settled(o->claimer, call->transfers[i]);
     if (!pp_list_empty(&settler->waiting))
         pp_timer_sooner(settler->timer, gather_ms(settler));
 }

@@ -14,14 +14,10 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "photopool/port/coordinator.h"
-#include "photopool/port/task_store.h"
-#include "pipeline/common/metrics.h"
-#include "pipeline/common/params.h"
+#include "pipeline/claim/claim.h"
 #include "pipeline/common/progress.h"
 #include "pipeline/fetch/transfer.h"
 #include "pipeline/routes/routes.h"
-#include "runtime/loop.h"
 
 struct pp_settler;
 
@@ -35,14 +31,8 @@ struct pp_settler_options {
     struct pp_coordinator *coordinator;
     struct pp_routes *routes;
     struct pp_progress *progress;
-    void *data; /* passed to the callbacks */
-    /* Returns how many transfers are expected to end per second, or 0 if none is in flight. */
-    double (*expected_rate)(void *data);
-    /* Called exactly once for each transfer, after its outcome was written or dropped. From then on
-     * the owner may free the transfer. */
-    void (*on_settled)(void *data, struct pp_transfer *t);
-    /* Called with the tasks that wait to be claimed again. */
-    void (*on_requeued)(void *data, const struct pp_backlog_row *rows, size_t n);
+    struct pp_claimer *claimer; /* owns the transfers, and claims tasks that are to be retried */
+    void *data;                 /* passed to the callbacks */
     void (*on_items_finished)(void *data);
     void (*on_batch_moved)(void *data, const char *batch_id);
 };
@@ -50,13 +40,14 @@ struct pp_settler_options {
 /* Opens the settler. Everything in the options must outlive it. Returns NULL when out of memory. */
 struct pp_settler *pp_settler_open(const struct pp_settler_options *options);
 void pp_settler_close(struct pp_settler *settler);
-/* Takes over an ended transfer. on_settled() follows once its outcome is written or dropped. */
+/* Takes over an ended transfer. The settler calls pp_claimer_settled() for it exactly once, when
+ * its outcome is written or dropped. */
 void pp_settler_finished(struct pp_settler *settler, struct pp_transfer *t);
 /* Tells the settler that the process drains: from now on tasks that are handed back are due at
  * once, for another worker. */
 void pp_settler_drain(struct pp_settler *settler);
-/* Tells the settler that the process must end: the next failed call drops all
- * waiting outcomes. Claims whose outcome was dropped end with their leases. */
+/* Tells the settler that the process must end: the next failed call drops all waiting outcomes.
+ * Claims whose outcome was dropped end with their leases. */
 void pp_settler_give_up(struct pp_settler *settler);
 
 #endif
