@@ -75,7 +75,7 @@ static void opened_while_there_is_none(void **state)
     struct store_kit *k = *state;
     char error[PP_MONGO_ERROR_MAX];
     struct pp_mongo_options o = {.uri = mongo_server_by_way_of(k->place, mongo_proxy_port(mk_proxy)),
-                                 .timeout_ms = 1000};
+                                 .timeout_ms = 4000};
     struct pp_task_store *strict;
     struct pp_store_queue q = {0};
     mongo_proxy_cut(mk_proxy, true);
@@ -87,10 +87,8 @@ static void opened_while_there_is_none(void **state)
     KIT_RUN(k, queue, &q);
     assert_int_equal(q.req.err, PP_EIO);
     mongo_proxy_cut(mk_proxy, false);
-    do
-        KIT_RUN(k, queue, &q);
-    while (q.req.err == PP_EIO);
-    assert_int_equal(q.req.err, PP_OK);
+    KIT_RUN(k, queue, &q); /* looks again, though the request before it has just failed */
+    assert_string_equal(pp_err_text(q.req.err), pp_err_text(PP_OK));
     struct trial t = {.k = k, .client = "c", .batch = "b_1"};
     mk_six_tasks(&t);
     assert_int_equal(mk_claim_four(&t), PP_OK);

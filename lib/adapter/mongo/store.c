@@ -56,26 +56,32 @@ static enum pp_err check_server(struct pp_mg_thread *t)
     return err;
 }
 
-/* For a store that was opened without a server: tries to open it now, at most once per
- * CONNECT_AGAIN_MS. Other threads wait for the one that tries. */
+/* For a store that was opened without a server: tries to open it now. One thread tries at a time. A
+ * request fails only after a try that began after the request arrived: the server may have come
+ * back since an older one. A server that can't be used is asked at most once per
+ * CONNECT_AGAIN_MS. */
 static enum pp_err open_late(struct pp_mg_thread *t)
 {
     struct pp_mg *m = t->m;
-    enum pp_err err = PP_OK;
+    enum pp_err err = PP_EIO; /* which says that nothing was written */
+    int64_t arrived = pp_mg_monotonic_ms();
     pthread_mutex_lock(&m->opening);
-    bool open = atomic_load(&m->is_open);
-    if (!open && pp_mg_monotonic_ms() - m->failed_at < CONNECT_AGAIN_MS) {
-        err = PP_EIO;
-    } else if (!open) {
-        err = check_server(t);
-        if (err == PP_OK)
+    int64_t now = pp_mg_monotonic_ms();
+    if (atomic_load(&m->is_open)) {
+        err = PP_OK;
+    } else if (m->tried_at <= arrived && now >= m->not_before) {
+        m->tried_at = now;
+        enum pp_err failure = check_server(t);
+        if (failure == PP_OK) {
+            err = PP_OK;
             pp_log(m->log, PP_LOG_INFO, "mongodb: server found", NULL);
-        else if (err == PP_EMISMATCH)
+        } else if (failure == PP_EMISMATCH) {
             pp_log(m->log, PP_LOG_ERROR, "mongodb: server unusable", "error", t->error.message, NULL);
-        m->failed_at = pp_mg_monotonic_ms();
+            m->not_before = pp_mg_monotonic_ms() + CONNECT_AGAIN_MS;
+        }
     }
     pthread_mutex_unlock(&m->opening);
-    return err == PP_OK ? PP_OK : PP_EIO; /* PP_EIO says that nothing was written */
+    return err;
 }
 
 static void run(void *state, struct pp_job *job)

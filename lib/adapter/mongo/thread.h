@@ -48,7 +48,8 @@ struct pp_mg {
     atomic_uint_fast64_t roundtrips[PP_MG_OPS_MAX]; /* by number of the operation; 0: opening */
     atomic_bool is_open;     /* a suitable server was found, and the schema is current */
     pthread_mutex_t opening; /* held by the thread that looks for a server */
-    int64_t failed_at;       /* guarded by `opening`: monotonic ms of the last failed look */
+    int64_t tried_at;        /* guarded by `opening`: monotonic ms at which the last try began */
+    int64_t not_before;      /* guarded by `opening`: no try before this time, in monotonic ms */
     pthread_mutex_t lock;
     struct pp_mg_lost *lost;    /* guarded by `lock`; freed by pp_mg_lost_free() */
     struct pp_mg_counts counts; /* guarded by `lock` */
