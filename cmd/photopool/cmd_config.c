@@ -4,7 +4,7 @@
  * parameter. */
 #include "cmd.h"
 
-#include "config/args.h"
+#include "config/config.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -93,11 +93,11 @@ static int print(const struct pp_config *cfg, bool json)
     return EXIT_DONE;
 }
 
-static int run(const struct config_options *o, const struct pp_config_args *args)
+static int run(const struct config_options *o, const struct pp_config_sources *src)
 {
     struct pp_config *cfg;
     struct pp_config_error err;
-    if (pp_config_args_load(&cfg, args, environ, &err) != PP_OK)
+    if (pp_config_load(&cfg, src, &err) != PP_OK)
         return complain(&err);
     int code = o->action == ACTION_CHECK ? check(cfg) : print(cfg, o->json);
     pp_config_free(cfg);
@@ -106,10 +106,10 @@ static int run(const struct config_options *o, const struct pp_config_args *args
 
 int pp_cmd_config(int argc, char **argv)
 {
-    struct pp_config_args args;
+    struct pp_config_sources src;
     struct pp_config_error err;
     struct config_options o;
-    if (pp_config_args_take(&args, &argc, argv, &err) != PP_OK)
+    if (pp_config_args_take(&src, &argc, argv, &err) != PP_OK)
         return complain(&err);
     int code = EXIT_USAGE;
     if (parse_options(argc, argv, &o)) {
@@ -119,8 +119,8 @@ int pp_cmd_config(int argc, char **argv)
         else if (o.action == ACTION_MARKDOWN)
             pp_config_markdown(stdout);
         else
-            code = run(&o, &args);
+            code = run(&o, &src);
     }
-    pp_config_args_fini(&args);
+    pp_config_args_fini(&src);
     return fflush(stdout) == 0 && !ferror(stdout) ? code : EXIT_FAILED;
 }

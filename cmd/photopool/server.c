@@ -13,7 +13,6 @@
 
 #include "base/log.h"
 #include "cmd.h"
-#include "config/args.h"
 #include "config/params.h"
 #include "pipeline/pipeline.h"
 #include "wire.h"
@@ -36,7 +35,7 @@ struct server {
     const struct pp_server_command *command;
     unsigned roles;
     const char *roles_text;
-    struct pp_config_args args;
+    struct pp_config_sources sources;
     /* newer: the configuration after a reload, for reloadable parameters; `config` stays in force
      * for the others */
     struct pp_config *config, *newer;
@@ -87,7 +86,7 @@ static void reload(struct server *s)
     struct pp_config_error error;
     struct pp_config *newer;
 
-    if (pp_config_args_load(&newer, &s->args, environ, &error) != PP_OK) {
+    if (pp_config_load(&newer, &s->sources, &error) != PP_OK) {
         pp_log(s->log, PP_LOG_ERROR, "configuration not reloaded", "error", error.text, NULL);
         return;
     }
@@ -191,8 +190,8 @@ static int load(struct server *s, int argc, char **argv)
         if (status >= 0)
             return status;
     }
-    if (pp_config_args_take(&s->args, &argc, argv, &error) != PP_OK ||
-        pp_config_args_load(&s->config, &s->args, environ, &error) != PP_OK ||
+    if (pp_config_args_take(&s->sources, &argc, argv, &error) != PP_OK ||
+        pp_config_load(&s->config, &s->sources, &error) != PP_OK ||
         pp_config_check(s->config, &error) != PP_OK) {
         fprintf(stderr, "photopool: %s\n", error.text);
         return PP_EXIT_USAGE;
@@ -238,7 +237,7 @@ static void close_server(struct server *s)
     pp_log_close(s->log);
     pp_config_free(s->newer);
     pp_config_free(s->config);
-    pp_config_args_fini(&s->args);
+    pp_config_args_fini(&s->sources);
     pp_wire_end();
     curl_global_cleanup();
 }
@@ -271,7 +270,7 @@ int pp_server_run(const struct pp_server_command *command, int argc, char **argv
         close_server(&s);
     } else {
         pp_config_free(s.config);
-        pp_config_args_fini(&s.args);
+        pp_config_args_fini(&s.sources);
     }
     return status;
 }

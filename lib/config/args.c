@@ -1,63 +1,54 @@
-/* args.c: see args.h. */
-#include "config/args.h"
-
+/* args.c: the options that every subcommand with a configuration shares. */
 #include "config/value.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static const char *const option_names[] = {"--config", "--set", "--data"};
-#define OPTIONS (sizeof option_names / sizeof option_names[0])
-
-/* Returns the option that arg is, and its value if it has one behind '='; OPTIONS if arg is none of
- * these options. */
-static size_t match(const char *arg, const char **value)
+/* Returns where the value of the option `arg` belongs, or NULL if `arg` is none of these options.
+ * *value is the text behind '=', or NULL if there is none. */
+static const char **match(struct pp_config_sources *src, const char **set, const char *arg,
+                          const char **value)
 {
-    for (size_t i = 0; i < OPTIONS; i++) {
-        size_t n = strlen(option_names[i]);
-        if (strncmp(arg, option_names[i], n) || (arg[n] && arg[n] != '='))
+    const struct {
+        const char *name;
+        const char **to;
+    } options[] = {{"--config", &src->file}, {"--set", set}, {"--data", &src->data_dir}};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        size_t n = strlen(options[i].name);
+        if (strncmp(arg, options[i].name, n) || (arg[n] && arg[n] != '='))
             continue;
         *value = arg[n] ? arg + n + 1 : NULL;
-        return i;
+        return options[i].to;
     }
-    return OPTIONS;
+    return NULL;
 }
 
-static void take(struct pp_config_args *args, size_t option, const char *value)
-{
-    if (option == 0)
-        args->file = value;
-    if (option == 1)
-        args->sets[args->n_sets++] = value;
-    if (option == 2)
-        args->data_dir = value;
-}
-
-enum pp_err pp_config_args_take(struct pp_config_args *args, int *argc, char **argv,
+enum pp_err pp_config_args_take(struct pp_config_sources *src, int *argc, char **argv,
                                 struct pp_config_error *err)
 {
     *err = (struct pp_config_error){0};
-    *args = (struct pp_config_args){.sets = calloc((size_t)*argc + 1, sizeof *args->sets)};
-    if (!args->sets) {
+    const char **sets = calloc((size_t)*argc + 1, sizeof *sets);
+    *src = (struct pp_config_sources){.env = (const char *const *)environ, .sets = sets};
+    if (!sets) {
         pp_config_fail(err, "", 0, "", "%s", pp_err_text(PP_ENOMEM));
         return PP_ENOMEM;
     }
     int kept = 0, i = 0;
     for (; i < *argc && strcmp(argv[i], "--"); i++) {
-        const char *value = NULL;
-        size_t option = i ? match(argv[i], &value) : OPTIONS;
-        if (option == OPTIONS) {
+        const char *value = NULL, **to = i ? match(src, &sets[src->n_sets], argv[i], &value) : NULL;
+        if (!to) {
             argv[kept++] = argv[i];
             continue;
         }
         if (!value && i + 1 < *argc)
             value = argv[++i];
         if (!value) {
-            pp_config_fail(err, "", 0, argv[i], "needs a value");
-            pp_config_args_fini(args);
-            return PP_EINVAL;
+            pp_config_args_fini(src);
+            return pp_config_fail(err, "", 0, argv[i], "needs a value");
         }
-        take(args, option, value);
+        *to = value;
+        src->n_sets += to == &sets[src->n_sets];
     }
     while (i < *argc)
         argv[kept++] = argv[i++];
@@ -65,19 +56,8 @@ enum pp_err pp_config_args_take(struct pp_config_args *args, int *argc, char **a
     return PP_OK;
 }
 
-void pp_config_args_fini(struct pp_config_args *args)
+void pp_config_args_fini(struct pp_config_sources *src)
 {
-    free(args->sets);
-    *args = (struct pp_config_args){0};
-}
-
-enum pp_err pp_config_args_load(struct pp_config **out, const struct pp_config_args *args, char *const *env,
-                                struct pp_config_error *err)
-{
-    struct pp_config_sources src = {.file = args->file,
-                                    .env = (const char *const *)env,
-                                    .sets = args->sets,
-                                    .n_sets = args->n_sets,
-                                    .data_dir = args->data_dir};
-    return pp_config_load(out, &src, err);
+    free((void *)(uintptr_t)src->sets);
+    *src = (struct pp_config_sources){0};
 }

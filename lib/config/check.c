@@ -1,5 +1,4 @@
 /* check.c: checks constraints between values, and what a server needs. */
-#include "config/load.h"
 #include "config/value.h"
 
 #include <arpa/inet.h>
@@ -10,62 +9,46 @@
 static enum pp_err fail_at(const struct pp_config *cfg, struct pp_config_error *err, const char *name,
                            const char *text)
 {
-    size_t n;
-    const struct pp_config_origin *o = &cfg->origin[pp_param_find(name) - pp_params(&n)];
-    pp_config_fail(err, o->name, o->line, name, "%s", text);
-    return PP_EINVAL;
+    const struct pp_config_origin *o = pp_config_origin(cfg, pp_param_find(name));
+    return pp_config_fail(err, o->name, o->line, name, "%s", text);
 }
 
-static enum pp_err check_tiers(const struct pp_config *cfg, struct pp_config_error *err)
+static bool tiers_grow(const struct pp_config_tiers *t)
 {
-    const struct pp_config_tiers *t = &cfg->fetch.tiers;
-    if (!t->n)
-        return fail_at(cfg, err, "fetch.tiers", "an empty list; allowed: 1 to 8 tiers");
     for (size_t i = 1; i < t->n; i++)
         if (t->item[i].timeout_ms <= t->item[i - 1].timeout_ms)
-            return fail_at(
-                cfg, err, "fetch.tiers",
-                "a timeout is not above the one before; allowed: timeouts that grow, as 1s, 5s, 30s");
-    return PP_OK;
+            return false;
+    return true;
 }
 
-static bool is_tier(const struct pp_config *cfg, int64_t timeout_ms)
+/* Returns true if each timeout in worker.tiers is the timeout of a tier. */
+static bool has_tiers(const struct pp_config *cfg)
 {
-    for (size_t i = 0; i < cfg->fetch.tiers.n; i++)
-        if (cfg->fetch.tiers.item[i].timeout_ms == timeout_ms)
-            return true;
-    return false;
+    const struct pp_config_tiers *t = &cfg->fetch.tiers;
+    for (size_t i = 0, k; i < cfg->worker.tiers.n; i++) {
+        for (k = 0; k < t->n && t->item[k].timeout_ms != cfg->worker.tiers.item[i];)
+            k++;
+        if (k == t->n)
+            return false;
+    }
+    return true;
 }
 
-static enum pp_err check_worker(const struct pp_config *cfg, struct pp_config_error *err)
+/* Returns what two keys have in common that is allowed only once, or NULL. */
+static const char *common_to_keys(const struct pp_config_keys *keys)
 {
-    static const char id_chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    if (cfg->worker.id[strspn(cfg->worker.id, id_chars)])
-        return fail_at(cfg, err, "worker.id", "has other characters; allowed: A-Z a-z 0-9 . _ -");
-    const struct pp_config_durations *w = &cfg->worker.tiers;
-    for (size_t i = 0; i < w->n; i++)
-        if (!is_tier(cfg, w->item[i]))
-            return fail_at(cfg, err, "worker.tiers",
-                           "names a timeout that no tier has; allowed: those of fetch.tiers");
-    return PP_OK;
-}
-
-static enum pp_err check_keys(const struct pp_config *cfg, struct pp_config_error *err)
-{
-    const struct pp_config_keys *keys = &cfg->auth.keys;
     for (size_t i = 0; i < keys->n; i++) {
         for (size_t j = 0; j < i; j++) {
             if (strcmp(keys->item[i].name, keys->item[j].name) == 0)
-                return fail_at(cfg, err, "auth.keys", "two keys have one name; allowed: a name for each");
+                return "two keys have one name; allowed: a name for each";
             if (memcmp(keys->item[i].sha256, keys->item[j].sha256, sizeof keys->item[i].sha256) == 0)
-                return fail_at(cfg, err, "auth.keys",
-                               "two keys have one sha256; allowed: one entry for a key");
+                return "two keys have one sha256; allowed: one entry for a key";
         }
     }
-    return PP_OK;
+    return NULL;
 }
 
-/* the libraries skip blanks around commas */
+/* Checks a list of HOST[:PORT]. The libraries skip blanks around its commas. */
 static bool are_brokers(const char *s)
 {
     for (;;) {
@@ -81,10 +64,10 @@ static bool are_brokers(const char *s)
     }
 }
 
-static bool is_topic(const char *s)
+/* Returns true if the text has only the characters that the name of a worker or topic may have. */
+static bool is_word(const char *s)
 {
-    static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    return !s[strspn(s, chars)] && strcmp(s, ".") != 0 && strcmp(s, "..") != 0;
+    return !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")];
 }
 
 /* Checks a URL of the form amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]. */
@@ -100,36 +83,34 @@ static bool is_amqp(const char *s)
     return at ? pp_is_host_port(at + 1, n - (size_t)(at + 1 - s)) : pp_is_host_port(s, n);
 }
 
-static enum pp_err check_sinks(const struct pp_config *cfg, struct pp_config_error *err)
-{
-    if (strcmp(cfg->amqp.url, "none") != 0 && !is_amqp(cfg->amqp.url))
-        return fail_at(cfg, err, "amqp.url",
-                       "is not well-formed; allowed: amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST], other "
-                       "characters as %XX");
-    if (cfg->kafka.brokers[0] && !are_brokers(cfg->kafka.brokers))
-        return fail_at(cfg, err, "kafka.brokers",
-                       "is not a list of brokers; allowed: HOST[:PORT], by commas, ports from 1 to 65535");
-    if (!is_topic(cfg->kafka.topic))
-        return fail_at(cfg, err, "kafka.topic",
-                       "is not the name of a topic; allowed: A-Z a-z 0-9 . _ -, not . or ..");
-    return PP_OK;
-}
-
 enum pp_err pp_config_cross_check(const struct pp_config *cfg, struct pp_config_error *err)
 {
-    enum pp_err e = check_tiers(cfg, err);
-    if (e == PP_OK)
-        e = check_worker(cfg, err);
-    if (e == PP_OK)
-        e = check_keys(cfg, err);
-    if (e == PP_OK)
-        e = check_sinks(cfg, err);
-    if (e == PP_OK && !cfg->fetch.allow_ports.n)
-        e = fail_at(cfg, err, "fetch.allow_ports",
-                    "an empty list allows no photo; allowed: at least one port");
-    if (e == PP_OK && !cfg->retry.delays.n)
-        e = fail_at(cfg, err, "retry.delays", "an empty list; allowed: 1 to 16 durations");
-    return e;
+    const char *topic = cfg->kafka.topic, *common = common_to_keys(&cfg->auth.keys);
+    const struct {
+        bool good;
+        const char *name, *text;
+    } checks[] = {
+        {cfg->fetch.tiers.n, "fetch.tiers", "an empty list; allowed: 1 to 8 tiers"},
+        {tiers_grow(&cfg->fetch.tiers), "fetch.tiers",
+         "a timeout is not above the one before; allowed: timeouts that grow, as 1s, 5s, 30s"},
+        {is_word(cfg->worker.id), "worker.id", "has other characters; allowed: A-Z a-z 0-9 . _ -"},
+        {has_tiers(cfg), "worker.tiers", "names a timeout that no tier has; allowed: those of fetch.tiers"},
+        {!common, "auth.keys", common},
+        {strcmp(cfg->amqp.url, "none") == 0 || is_amqp(cfg->amqp.url), "amqp.url",
+         "is not well-formed; allowed: amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST], other characters as "
+         "%XX"},
+        {!cfg->kafka.brokers[0] || are_brokers(cfg->kafka.brokers), "kafka.brokers",
+         "is not a list of brokers; allowed: HOST[:PORT], by commas, ports from 1 to 65535"},
+        {is_word(topic) && strcmp(topic, ".") != 0 && strcmp(topic, "..") != 0, "kafka.topic",
+         "is not the name of a topic; allowed: A-Z a-z 0-9 . _ -, not . or .."},
+        {cfg->fetch.allow_ports.n, "fetch.allow_ports",
+         "an empty list allows no photo; allowed: at least one port"},
+        {cfg->retry.delays.n, "retry.delays", "an empty list; allowed: 1 to 16 durations"},
+    };
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
+        if (!checks[i].good)
+            return fail_at(cfg, err, checks[i].name, checks[i].text);
+    return PP_OK;
 }
 
 /* Returns true for 127.0.0.0/8 and ::1. The mapped form ::ffff:127.0.0.1 does not count as

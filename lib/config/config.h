@@ -257,6 +257,15 @@ pp_must_check enum pp_err pp_config_load(struct pp_config **out, const struct pp
 /* Frees the configuration, which may be NULL. */
 void pp_config_free(struct pp_config *cfg);
 
+/* Fills src from the environment of the process and from --config FILE, --set NAME=VALUE and
+ * --data DIR. Removes these options from argv (--config=FILE is allowed as well) and closes the
+ * gaps. *argc becomes smaller; argv[0] and everything after "--" stay. Returns PP_EINVAL and fills
+ * err if an option has no value (exit code 2), or PP_ENOMEM. After PP_OK the caller calls
+ * pp_config_args_fini; after an error there is nothing to free. src points into argv. */
+pp_must_check enum pp_err pp_config_args_take(struct pp_config_sources *src, int *argc, char **argv,
+                                              struct pp_config_error *err);
+void pp_config_args_fini(struct pp_config_sources *src);
+
 /* Checks that a server may run with these values: without auth.keys it may listen on loopback only.
  * `up` and `serve` call it. Returns PP_EINVAL and fills err, which says what to do. */
 pp_must_check enum pp_err pp_config_check(const struct pp_config *cfg, struct pp_config_error *err);

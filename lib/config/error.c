@@ -21,8 +21,8 @@ static void copy(char *to, size_t n, const char *from)
     clean(to);
 }
 
-void pp_config_fail(struct pp_config_error *err, const char *file, int line, const char *key, const char *fmt,
-                    ...)
+enum pp_err pp_config_fail(struct pp_config_error *err, const char *file, int line, const char *key,
+                           const char *fmt, ...)
 {
     char what[sizeof err->text], place[24] = "";
     va_list ap;
@@ -38,4 +38,5 @@ void pp_config_fail(struct pp_config_error *err, const char *file, int line, con
     int n = snprintf(err->text, sizeof err->text, "%.100s%s%s%.100s%s", err->file, place, *file ? ": " : "",
                      err->key, *key ? ": " : "");
     copy(err->text + n, sizeof err->text - (size_t)n, what);
+    return PP_EINVAL;
 }

@@ -6,6 +6,13 @@
 
 #define TEXT_MAX_BYTES 65536 /* maximum bytes of a value in a flag or a variable */
 
+/* Reads a value that is no list, or one item of a list. */
+static enum pp_err set_one(const struct pp_value *v, yaml_node_t *node, void *field)
+{
+    const char *s = v->type->map ? NULL : pp_value_scalar(v, node);
+    return s || v->type->map ? v->type->set(v, node, s, field) : PP_EINVAL;
+}
+
 static enum pp_err set_list(const struct pp_value *v, yaml_node_t *node, struct pp_list_field *list)
 {
     const struct pp_type *t = v->type;
@@ -25,7 +32,7 @@ static enum pp_err set_list(const struct pp_value *v, yaml_node_t *node, struct 
         return PP_ENOMEM;
     for (size_t i = 0; i < n; i++) {
         yaml_node_t *item = yaml_document_get_node(v->doc, node->data.sequence.items.start[i]);
-        enum pp_err e = t->set(v, item, items + i * t->item_size);
+        enum pp_err e = set_one(v, item, items + i * t->item_size);
         if (e != PP_OK)
             return e;
     }
@@ -38,7 +45,7 @@ enum pp_err pp_value_set(struct pp_value *v, yaml_node_t *node)
     void *field = (char *)v->cfg + v->param->offset;
 
     v->type = pp_type(v->param->type);
-    return v->type->item_size ? set_list(v, node, field) : v->type->set(v, node, field);
+    return v->type->item_size ? set_list(v, node, field) : set_one(v, node, field);
 }
 
 /* Reads a list given as text: "[80, 443]", or "80,443", which needs no quotes in a shell. */
@@ -87,9 +94,10 @@ enum pp_err pp_value_set_text(struct pp_value *v, const char *text)
 void pp_value_put(const struct pp_put *put, const struct pp_config *cfg, const struct pp_param *p)
 {
     const struct pp_type *t = pp_type(p->type);
+    const struct pp_put one = {put->f, p, put->json, put->secrets};
     const void *field = (const char *)cfg + p->offset;
     if (!t->item_size) {
-        t->put(put, p, field);
+        t->put(&one, field);
         return;
     }
     const struct pp_list_field *list = field;
@@ -99,9 +107,8 @@ void pp_value_put(const struct pp_put *put, const struct pp_config *cfg, const s
     }
     fputc('[', put->f);
     for (size_t i = 0; i < list->n; i++) {
-        if (i)
-            fputs(", ", put->f);
-        t->put(put, p, (const char *)list->item + i * t->item_size);
+        fputs(i ? ", " : "", put->f);
+        t->put(&one, (const char *)list->item + i * t->item_size);
     }
     fputc(']', put->f);
 }

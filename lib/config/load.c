@@ -7,7 +7,7 @@
  * it. Another variable with the prefix PHOTOPOOL_ is an error only if it is in one of the sections
  * or close to a parameter's name, because orchestrators set variables such as
  * PHOTOPOOL_PORT_8080_TCP. */
-#include "config/load.h"
+#include "config/value.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,19 +17,25 @@
 #define FILE_MAX_BYTES (1 << 20)
 #define ENV_PREFIX     "PHOTOPOOL_"
 
-/* Returns a default with DIR and VERSION replaced. */
+/* Sets the parameter from a text. The texts of `from` must live as long as cfg. */
+static enum pp_err set_text(struct pp_config *cfg, const struct pp_param *p, struct pp_config_origin from,
+                            const char *text, struct pp_config_error *err)
+{
+    struct pp_value v = {.cfg = cfg, .param = p, .file = from.name, .err = err};
+    *pp_config_origin(cfg, p) = from;
+    return pp_value_set_text(&v, text);
+}
+
+/* Sets the parameter to its default, with DIR and VERSION replaced. */
 static enum pp_err apply_default(struct pp_config *cfg, const struct pp_param *p, struct pp_config_error *err)
 {
-    struct pp_value v = {.cfg = cfg, .param = p, .file = "default", .err = err};
     const char *mark, *text = p->def;
     if ((mark = strstr(text, "DIR")))
         text = pp_arena_printf(&cfg->arena, "%.*s%s%s", (int)(mark - text), text, cfg->data_dir, mark + 3);
     else if ((mark = strstr(text, "VERSION")))
         text = pp_arena_printf(&cfg->arena, "%.*s%s%s", (int)(mark - text), text, PP_VERSION, mark + 7);
-    if (!text)
-        return PP_ENOMEM;
-    pp_config_origin_set(cfg, p, PP_SOURCE_DEFAULT, "", 0);
-    return pp_value_set_text(&v, text);
+    return text ? set_text(cfg, p, (struct pp_config_origin){PP_SOURCE_DEFAULT, "", 0}, text, err)
+                : PP_ENOMEM;
 }
 
 static enum pp_err apply_defaults(struct pp_config *cfg, struct pp_config_error *err)
@@ -45,29 +51,19 @@ static enum pp_err apply_defaults(struct pp_config *cfg, struct pp_config_error 
     return e;
 }
 
-/* Reads the whole stream. The caller frees *text. */
-static enum pp_err read_stream(FILE *f, char **text, size_t *len)
+static enum pp_err apply_stream(struct pp_config *cfg, const char *name, FILE *f, struct pp_config_error *err)
 {
-    *text = malloc(FILE_MAX_BYTES + 1);
-    if (!*text)
+    char *text = malloc(FILE_MAX_BYTES + 1);
+    if (!text)
         return PP_ENOMEM;
-    *len = fread(*text, 1, FILE_MAX_BYTES + 1, f);
-    if (*len > FILE_MAX_BYTES)
-        return PP_EFULL;
-    return ferror(f) ? PP_EIO : PP_OK;
-}
-
-static enum pp_err apply_file(struct pp_config *cfg, const char *name, FILE *f, struct pp_config_error *err)
-{
-    char *text = NULL;
-    size_t len = 0;
-    enum pp_err e = read_stream(f, &text, &len);
-    if (e == PP_EFULL) {
-        pp_config_fail(err, name, 0, "", "the file is over 1 MiB");
-        e = PP_EINVAL;
-    } else if (e == PP_EIO) {
+    size_t len = fread(text, 1, FILE_MAX_BYTES + 1, f);
+    enum pp_err e;
+    if (len > FILE_MAX_BYTES) {
+        e = pp_config_fail(err, name, 0, "", "the file is over 1 MiB");
+    } else if (ferror(f)) {
         pp_config_fail(err, name, 0, "", "can't be read: %s", strerror(errno));
-    } else if (e == PP_OK) {
+        e = PP_EIO;
+    } else {
         cfg->file = name;
         e = pp_config_apply_yaml(cfg, name, text, len, err);
     }
@@ -75,43 +71,32 @@ static enum pp_err apply_file(struct pp_config *cfg, const char *name, FILE *f, 
     return e;
 }
 
-/* Opens the given file, or the first of the default places that exists. Returns PP_OK without a
- * file if none exists. */
-static enum pp_err find_file(const struct pp_config_sources *src, const char **name, FILE **f,
-                             struct pp_config_error *err)
-{
-    static const char *const places[] = {"./photopool.yaml", "/etc/photopool/photopool.yaml"};
-    size_t n = src->file ? 1 : sizeof places / sizeof places[0];
-    for (size_t i = 0; i < n; i++) {
-        *name = src->file ? src->file : places[i];
-        *f = fopen(*name, "re");
-        if (*f)
-            return PP_OK;
-        if (!src->file && (errno == ENOENT || errno == ENOTDIR))
-            continue;
-        pp_config_fail(err, *name, 0, "", "can't be opened: %s", strerror(errno));
-        return PP_EIO;
-    }
-    return PP_OK;
-}
-
+/* Applies src->text, the file that src names, or the first of the default places that exists.
+ * Returns PP_OK if there is none of them. */
 static enum pp_err load_file(struct pp_config *cfg, const struct pp_config_sources *src,
                              struct pp_config_error *err)
 {
+    static const char *const places[] = {"./photopool.yaml", "/etc/photopool/photopool.yaml"};
     const char *name = src->file;
     FILE *f = NULL;
     if (src->text || (name && !*name)) {
-        name = pp_arena_strdup(&cfg->arena, name ? name : "");
-        if (!name)
+        cfg->file = pp_arena_strdup(&cfg->arena, name ? name : "");
+        if (!cfg->file)
             return PP_ENOMEM;
-        cfg->file = name;
-        return src->text ? pp_config_apply_yaml(cfg, name, src->text, src->text_len, err) : PP_OK;
+        return src->text ? pp_config_apply_yaml(cfg, cfg->file, src->text, src->text_len, err) : PP_OK;
     }
-    enum pp_err e = find_file(src, &name, &f, err);
-    if (e != PP_OK || !f)
-        return e;
+    for (size_t i = 0; !f && i < (src->file ? 1 : sizeof places / sizeof places[0]); i++) {
+        name = src->file ? src->file : places[i];
+        f = fopen(name, "re");
+        if (f || (!src->file && (errno == ENOENT || errno == ENOTDIR)))
+            continue;
+        pp_config_fail(err, name, 0, "", "can't be opened: %s", strerror(errno));
+        return PP_EIO;
+    }
+    if (!f)
+        return PP_OK;
     name = pp_arena_strdup(&cfg->arena, name);
-    e = name ? apply_file(cfg, name, f, err) : PP_ENOMEM;
+    enum pp_err e = name ? apply_stream(cfg, name, f, err) : PP_ENOMEM;
     fclose(f);
     return e;
 }
@@ -148,13 +133,12 @@ static enum pp_err unknown_env(const char *name, struct pp_config_error *err)
     const struct pp_param *near = pp_param_near(name);
     if (near) {
         pp_param_env(near, var, sizeof var);
-        pp_config_fail(err, "environment", 0, name, "no such variable (did you mean %s?)", var);
-    } else if (in_our_section(name)) {
-        pp_config_fail(err, "environment", 0, name, "no such variable; allowed: see photopool config --help");
-    } else {
-        return PP_OK;
+        return pp_config_fail(err, "environment", 0, name, "no such variable (did you mean %s?)", var);
     }
-    return PP_EINVAL;
+    if (in_our_section(name))
+        return pp_config_fail(err, "environment", 0, name,
+                              "no such variable; allowed: see photopool config --help");
+    return PP_OK;
 }
 
 static enum pp_err apply_env(struct pp_config *cfg, const char *entry, struct pp_config_error *err)
@@ -170,9 +154,7 @@ static enum pp_err apply_env(struct pp_config *cfg, const char *entry, struct pp
         return unknown_env(name, err);
     if (!entry[n + 1])
         return PP_OK; /* an empty variable counts as not set */
-    struct pp_value v = {.cfg = cfg, .param = p, .file = name, .err = err};
-    pp_config_origin_set(cfg, p, PP_SOURCE_ENV, name, 0);
-    return pp_value_set_text(&v, entry + n + 1);
+    return set_text(cfg, p, (struct pp_config_origin){PP_SOURCE_ENV, name, 0}, entry + n + 1, err);
 }
 
 static enum pp_err apply_set(struct pp_config *cfg, const char *set, struct pp_config_error *err)
@@ -184,13 +166,9 @@ static enum pp_err apply_set(struct pp_config *cfg, const char *set, struct pp_c
     const struct pp_param *p = pp_param_find(name);
     if (!p)
         return pp_config_unknown("--set", 0, name, err);
-    if (!set[n]) {
-        pp_config_fail(err, "--set", 0, name, "there is no value; write --set %s=VALUE", name);
-        return PP_EINVAL;
-    }
-    struct pp_value v = {.cfg = cfg, .param = p, .file = "--set", .err = err};
-    pp_config_origin_set(cfg, p, PP_SOURCE_FLAG, "--set", 0);
-    return pp_value_set_text(&v, set + n + 1);
+    if (!set[n])
+        return pp_config_fail(err, "--set", 0, name, "there is no value; write --set %s=VALUE", name);
+    return set_text(cfg, p, (struct pp_config_origin){PP_SOURCE_FLAG, "--set", 0}, set + n + 1, err);
 }
 
 static enum pp_err apply_all(struct pp_config *cfg, const struct pp_config_sources *src,

@@ -3,17 +3,11 @@
  * A name is "http" then "listen", or "http.listen" at once. Each name must be a parameter or the
  * start of one, so the table bounds the depth, even if an alias makes the document a ring. Values
  * are not walked here: their types read them. */
-#include "config/load.h"
+#include "config/value.h"
 
 #include <string.h>
-#include <yaml.h>
 
 #define NAME_MAX_BYTES 128
-
-struct yaml_walk {
-    /* cfg, doc, file and err are set once; param is set for each parameter */
-    struct pp_value value;
-};
 
 static int line_of(const yaml_node_t *node)
 {
@@ -24,64 +18,54 @@ enum pp_err pp_config_unknown(const char *file, int line, const char *name, stru
 {
     const struct pp_param *near = pp_param_near(name);
     if (pp_param_is_section(name))
-        pp_config_fail(err, file, line, name, "is a section, not a parameter; allowed: its keys, as %s.KEY",
-                       name);
-    else if (near)
-        pp_config_fail(err, file, line, name, "no such parameter (did you mean %s?)", near->name);
-    else
-        pp_config_fail(err, file, line, name, "no such parameter; allowed: see photopool config --help");
-    return PP_EINVAL;
+        return pp_config_fail(err, file, line, name,
+                              "is a section, not a parameter; allowed: its keys, as %s.KEY", name);
+    if (near)
+        return pp_config_fail(err, file, line, name, "no such parameter (did you mean %s?)", near->name);
+    return pp_config_fail(err, file, line, name, "no such parameter; allowed: see photopool config --help");
 }
 
-static enum pp_err set_param(struct yaml_walk *w, const struct pp_param *p, yaml_node_t *key,
+static enum pp_err set_param(struct pp_value *v, const struct pp_param *p, yaml_node_t *key,
                              yaml_node_t *node)
 {
-    size_t n;
-    struct pp_config *cfg = w->value.cfg;
-    const struct pp_config_origin *before = &cfg->origin[p - pp_params(&n)];
-    if (before->source == PP_SOURCE_FILE) {
-        pp_config_fail(w->value.err, w->value.file, line_of(key), p->name, "is given twice, first in line %d",
-                       before->line);
-        return PP_EINVAL;
-    }
-    pp_config_origin_set(cfg, p, PP_SOURCE_FILE, w->value.file, line_of(key));
-    w->value.param = p;
-    return pp_value_set(&w->value, node);
+    struct pp_config_origin *origin = pp_config_origin(v->cfg, p);
+    if (origin->source == PP_SOURCE_FILE)
+        return pp_config_fail(v->err, v->file, line_of(key), p->name, "is given twice, first in line %d",
+                              origin->line);
+    *origin = (struct pp_config_origin){PP_SOURCE_FILE, v->file, line_of(key)};
+    v->param = p;
+    return pp_value_set(v, node);
 }
 
-static enum pp_err walk_map(struct yaml_walk *w, const char *prefix, yaml_node_t *map);
+static enum pp_err walk_map(struct pp_value *v, const char *prefix, yaml_node_t *map);
 
-static enum pp_err walk_pair(struct yaml_walk *w, const char *prefix, yaml_node_t *key, yaml_node_t *node)
+static enum pp_err walk_pair(struct pp_value *v, const char *prefix, yaml_node_t *key, yaml_node_t *node)
 {
     char name[NAME_MAX_BYTES];
     const char *text = key->type == YAML_SCALAR_NODE ? (const char *)key->data.scalar.value : NULL;
-    struct pp_config_error *err = w->value.err;
-    if (!text || strlen(text) != key->data.scalar.length) {
-        pp_config_fail(err, w->value.file, line_of(key), prefix, "a key has to be a plain name");
-        return PP_EINVAL;
-    }
+    if (!text || strlen(text) != key->data.scalar.length)
+        return pp_config_fail(v->err, v->file, line_of(key), prefix, "a key has to be a plain name");
     int n = snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", text);
-    if (n >= (int)sizeof name)
-        return pp_config_unknown(w->value.file, line_of(key), name, err);
-    const struct pp_param *p = pp_param_find(name);
+    const struct pp_param *p = n < (int)sizeof name ? pp_param_find(name) : NULL;
     if (p)
-        return set_param(w, p, key, node);
-    if (*text && pp_param_is_section(name)) {
+        return set_param(v, p, key, node);
+    if (n < (int)sizeof name && *text && pp_param_is_section(name)) {
         if (pp_value_is_null(node))
             return PP_OK; /* all of this section is commented out */
         if (node->type == YAML_MAPPING_NODE)
-            return walk_map(w, name, node);
+            return walk_map(v, name, node);
     }
-    return pp_config_unknown(w->value.file, line_of(key), name, err);
+    return pp_config_unknown(v->file, line_of(key), name, v->err);
 }
 
-static enum pp_err walk_map(struct yaml_walk *w, const char *prefix, yaml_node_t *map)
+/* Sets the parameters of a map. v has cfg, doc, file and err; param is set for each parameter. */
+static enum pp_err walk_map(struct pp_value *v, const char *prefix, yaml_node_t *map)
 {
     enum pp_err e = PP_OK;
     yaml_node_pair_t *p = map->data.mapping.pairs.start;
     for (; p < map->data.mapping.pairs.top && e == PP_OK; p++)
-        e = walk_pair(w, prefix, yaml_document_get_node(w->value.doc, p->key),
-                      yaml_document_get_node(w->value.doc, p->value));
+        e = walk_pair(v, prefix, yaml_document_get_node(v->doc, p->key),
+                      yaml_document_get_node(v->doc, p->value));
     return e;
 }
 
@@ -112,23 +96,21 @@ static enum pp_err fail_yaml(const yaml_parser_t *parser, const char *name, cons
     if (parser->error == YAML_MEMORY_ERROR)
         return PP_ENOMEM;
     const char *problem = parser->problem ? parser->problem : "the reason is unknown";
-    pp_config_fail(err, name, problem_line(parser, text, len), "", "not YAML: %s%s", problem,
-                   yaml_hint(problem));
-    return PP_EINVAL;
+    return pp_config_fail(err, name, problem_line(parser, text, len), "", "not YAML: %s%s", problem,
+                          yaml_hint(problem));
 }
 
 static enum pp_err apply_document(struct pp_config *cfg, const char *name, yaml_document_t *doc,
                                   struct pp_config_error *err)
 {
-    struct yaml_walk w = {{.cfg = cfg, .doc = doc, .file = name, .lines = true, .err = err}};
+    struct pp_value v = {.cfg = cfg, .doc = doc, .file = name, .lines = true, .err = err};
     yaml_node_t *root = yaml_document_get_root_node(doc);
     if (!root || pp_value_is_null(root))
         return PP_OK; /* the file is empty */
     if (root->type == YAML_MAPPING_NODE)
-        return walk_map(&w, "", root);
-    pp_config_fail(err, name, line_of(root), "",
-                   "not a map; allowed: keys and values, as http: {listen: ...}");
-    return PP_EINVAL;
+        return walk_map(&v, "", root);
+    return pp_config_fail(err, name, line_of(root), "",
+                          "not a map; allowed: keys and values, as http: {listen: ...}");
 }
 
 /* Loads the first document, and checks that it is the only one. */
@@ -147,10 +129,8 @@ static enum pp_err parse(yaml_parser_t *parser, struct pp_config *cfg, const cha
     if (!yaml_parser_load(parser, &doc))
         return fail_yaml(parser, name, text, len, err);
     yaml_node_t *second = yaml_document_get_root_node(&doc);
-    if (second) {
-        pp_config_fail(err, name, line_of(second), "", "a second document; allowed: one");
-        e = PP_EINVAL;
-    }
+    if (second)
+        e = pp_config_fail(err, name, line_of(second), "", "a second document; allowed: one");
     yaml_document_delete(&doc);
     return e;
 }

@@ -7,13 +7,6 @@
 
 static const char *const source_names[] = {"default", "file", "env", "flag"};
 
-static void put_origin(FILE *f, const struct pp_config_origin *o)
-{
-    fputs(o->source == PP_SOURCE_DEFAULT ? "default" : o->name, f);
-    if (o->line)
-        fprintf(f, ":%d", o->line);
-}
-
 static void print_json(FILE *f, const struct pp_config *cfg, const struct pp_param *p,
                        const struct pp_config_origin *o)
 {
@@ -29,25 +22,31 @@ static void print_json(FILE *f, const struct pp_config *cfg, const struct pp_par
     fprintf(f, ", \"reloadable\": %s}\n", p->flags & PP_PARAM_RELOADABLE ? "true" : "false");
 }
 
+/* Returns the value as text, or NULL when out of memory. The caller frees it. */
+static char *value_text(const struct pp_config *cfg, const struct pp_param *p, struct pp_put put)
+{
+    char *text = NULL;
+    size_t n = 0;
+    put.f = open_memstream(&text, &n);
+    if (!put.f)
+        return NULL;
+    pp_value_put(&put, cfg, p);
+    fclose(put.f);
+    return text;
+}
+
 /* Writes the head of a section where a new one begins, then the key. */
 static void print_yaml(FILE *f, const struct pp_config *cfg, const struct pp_param *p,
                        const struct pp_config_origin *o, bool first_of_section)
 {
-    struct pp_put put = {.f = f};
     const char *key = strchr(p->name, '.') + 1;
     if (first_of_section)
         fprintf(f, "%.*s:\n", (int)(key - 1 - p->name), p->name);
-    char *text = NULL;
-    size_t n = 0;
-    FILE *mem = open_memstream(&text, &n);
-    if (!mem)
-        return;
-    put.f = mem;
-    fprintf(mem, "  %s: ", key);
-    pp_value_put(&put, cfg, p);
-    fclose(mem);
-    fprintf(f, "%-44s  # ", text ? text : "");
-    put_origin(f, o);
+    char *text = value_text(cfg, p, (struct pp_put){0});
+    int n = fprintf(f, "  %s: %s", key, text ? text : "");
+    fprintf(f, "%*s  # %s", n < 44 ? 44 - n : 0, "", o->source == PP_SOURCE_DEFAULT ? "default" : o->name);
+    if (o->line)
+        fprintf(f, ":%d", o->line);
     fputc('\n', f);
     free(text);
 }
@@ -66,27 +65,14 @@ void pp_config_print(FILE *f, const struct pp_config *cfg, enum pp_config_format
     }
 }
 
-/* Returns the value with its secrets, for comparing, or NULL when out of memory. The caller frees
- * it. */
-static char *value_text(const struct pp_config *cfg, const struct pp_param *p)
-{
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
-    if (!f)
-        return NULL;
-    pp_value_put(&(struct pp_put){.f = f, .json = true, .secrets = true}, cfg, p);
-    fclose(f);
-    return text;
-}
-
 void pp_config_diff(const struct pp_config *a, const struct pp_config *b,
                     void (*cb)(void *arg, const struct pp_param *param), void *arg)
 {
     size_t n;
     const struct pp_param *p = pp_params(&n);
     for (size_t i = 0; i < n; i++) {
-        char *old = value_text(a, &p[i]), *new = value_text(b, &p[i]);
+        const struct pp_put put = {.json = true, .secrets = true};
+        char *old = value_text(a, &p[i], put), *new = value_text(b, &p[i], put);
         if (!old || !new || strcmp(old, new))
             cb(arg, &p[i]);
         free(old);

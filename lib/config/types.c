@@ -8,12 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum pp_err set_bool(const struct pp_value *v, yaml_node_t *node, void *field)
+static enum pp_err set_bool(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
     static const char *const words[] = {"off", "on", "false", "true", "no", "yes"};
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (strcmp(s, words[i]))
             continue;
@@ -23,9 +20,8 @@ static enum pp_err set_bool(const struct pp_value *v, yaml_node_t *node, void *f
     return pp_value_not(v, node);
 }
 
-static void put_bool(const struct pp_put *put, const struct pp_param *p, const void *field)
+static void put_bool(const struct pp_put *put, const void *field)
 {
-    (void)p;
     bool on = *(const bool *)field;
     fputs(put->json ? (on ? "true" : "false") : (on ? "on" : "off"), put->f);
 }
@@ -39,20 +35,16 @@ static enum pp_err keep_text(const struct pp_value *v, const char *s, void *fiel
     return PP_OK;
 }
 
-static enum pp_err set_string(const struct pp_value *v, yaml_node_t *node, void *field)
+static enum pp_err set_string(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
     if (pp_value_is_null(node))
         s = "";
     enum pp_err e = pp_value_in_range(v, node, (double)strlen(s));
     return e == PP_OK ? keep_text(v, s, field) : e;
 }
 
-static void put_string(const struct pp_put *put, const struct pp_param *p, const void *field)
+static void put_string(const struct pp_put *put, const void *field)
 {
-    (void)p;
     pp_put_text(put, *(const char *const *)field);
 }
 
@@ -68,11 +60,8 @@ static bool url_matches(const char *s, const char *choice, size_t n)
     return fixed < n ? s[fixed] != '\0' : s[fixed] == '\0';
 }
 
-static enum pp_err set_url(const struct pp_value *v, yaml_node_t *node, void *field)
+static enum pp_err set_url(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
     for (const char *c = v->param->choices; *c;) {
         size_t n = strcspn(c, "|");
         if (url_matches(s, c, n))
@@ -82,52 +71,50 @@ static enum pp_err set_url(const struct pp_value *v, yaml_node_t *node, void *fi
     return pp_value_not(v, node);
 }
 
-static void put_url(const struct pp_put *put, const struct pp_param *p, const void *field)
+static void put_url(const struct pp_put *put, const void *field)
 {
-    (void)p;
     pp_put_url(put, *(const char *const *)field);
 }
 
-/* Writes a count, size or duration, either alone or as an item of a list. */
-static enum pp_err set_integer(const struct pp_value *v, yaml_node_t *node, void *field)
+/* Reads a count, size or duration, either alone or as an item of a list. */
+static enum pp_err set_integer(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
     int64_t n;
-    enum pp_err e = pp_value_unit(v, node, pp_type(v->param->type)->units, &n);
-    if (e == PP_OK)
-        e = pp_value_in_range(v, node, (double)n);
+    if (pp_unit_parse(s, v->type->units, &n) != PP_OK)
+        return pp_value_not(v, node);
+    enum pp_err e = pp_value_in_range(v, node, (double)n);
     if (e == PP_OK)
         *(int64_t *)field = n;
     return e;
 }
 
-static enum pp_err set_integer_or_null(const struct pp_value *v, yaml_node_t *node, void *field)
+static enum pp_err set_integer_or_null(const struct pp_value *v, yaml_node_t *node, const char *s,
+                                       void *field)
 {
     if (!pp_value_is_null(node))
-        return set_integer(v, node, field);
+        return set_integer(v, node, s, field);
     *(int64_t *)field = PP_CONFIG_NONE;
     return PP_OK;
 }
 
-static void put_integer(const struct pp_put *put, const struct pp_param *p, const void *field)
+static void put_integer(const struct pp_put *put, const void *field)
 {
     int64_t n = *(const int64_t *)field;
-    bool count = p->type == PP_TYPE_COUNT || p->type == PP_TYPE_COUNT_OR_NULL;
+    enum pp_param_type type = put->param->type;
+    bool count = type == PP_TYPE_COUNT || type == PP_TYPE_COUNT_OR_NULL;
     char text[40];
-    if (n == PP_CONFIG_NONE && p->type == PP_TYPE_COUNT_OR_NULL) {
+    if (n == PP_CONFIG_NONE && type == PP_TYPE_COUNT_OR_NULL) {
         fputs("null", put->f);
     } else if (count && put->json) {
         fprintf(put->f, "%lld", (long long)n);
     } else {
-        pp_unit_format(n, pp_type(p->type)->units, text, sizeof text);
+        pp_unit_format(n, pp_type(type)->units, text, sizeof text);
         pp_put_text(put, text);
     }
 }
 
-static enum pp_err set_number(const struct pp_value *v, yaml_node_t *node, void *field)
+static enum pp_err set_number(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
     size_t digits = strspn(s, "0123456789"),
            decimals = s[digits] == '.' ? strspn(s + digits + 1, "0123456789") : 0;
     size_t end = digits + (decimals ? decimals + 1 : 0);
@@ -140,17 +127,13 @@ static enum pp_err set_number(const struct pp_value *v, yaml_node_t *node, void 
     return e;
 }
 
-static void put_number(const struct pp_put *put, const struct pp_param *p, const void *field)
+static void put_number(const struct pp_put *put, const void *field)
 {
-    (void)p;
     fprintf(put->f, "%.15g", *(const double *)field);
 }
 
-static enum pp_err set_enum(const struct pp_value *v, yaml_node_t *node, void *field)
+static enum pp_err set_enum(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
     int i = 0;
     for (const char *c = v->param->choices; *c; i++) {
         size_t n = strcspn(c, "|");
@@ -163,9 +146,9 @@ static enum pp_err set_enum(const struct pp_value *v, yaml_node_t *node, void *f
     return pp_value_not(v, node);
 }
 
-static void put_enum(const struct pp_put *put, const struct pp_param *p, const void *field)
+static void put_enum(const struct pp_put *put, const void *field)
 {
-    const char *c = p->choices;
+    const char *c = put->param->choices;
     for (int i = *(const int *)field; i > 0; i--)
         c += strcspn(c, "|") + 1;
     char word[32];
@@ -174,38 +157,36 @@ static void put_enum(const struct pp_put *put, const struct pp_param *p, const v
 }
 
 static const struct pp_type types[] = {
-    [PP_TYPE_BOOL] = {"on or off", "a switch", "on or off", 0, 0, set_bool, put_bool, NULL},
-    [PP_TYPE_STRING] = {"text", "a text", NULL, 0, 0, set_string, put_string, NULL},
-    [PP_TYPE_URL] = {"URL", "a URL", NULL, 0, 0, set_url, put_url, NULL},
-    [PP_TYPE_LISTEN] = {"address", "an address and port", "127.0.0.1:8080, [::1]:8080 or 0.0.0.0:8080", 0, 0,
-                        pp_set_listen, pp_put_listen, NULL},
-    [PP_TYPE_COUNT] = {"count", "a count", "250, 10k or 5M", 0, 0, set_integer, put_integer, pp_units_count},
-    [PP_TYPE_COUNT_OR_NULL] = {"count or null", "a count or null", "250, 10k or null", 0, 0,
-                               set_integer_or_null, put_integer, pp_units_count},
-    [PP_TYPE_SIZE] = {"size", "a size", "64KiB or 32MiB", 0, 0, set_integer, put_integer, pp_units_size},
-    [PP_TYPE_DURATION] = {"duration", "a duration", "250ms, 5s, 2h or 30d", 0, 0, set_integer, put_integer,
+    [PP_TYPE_BOOL] = {"a switch", "on or off", .set = set_bool, .put = put_bool},
+    [PP_TYPE_STRING] = {"a text", .set = set_string, .put = put_string},
+    [PP_TYPE_URL] = {"a URL", .set = set_url, .put = put_url},
+    [PP_TYPE_LISTEN] = {"an address and port", "127.0.0.1:8080, [::1]:8080 or 0.0.0.0:8080",
+                        .set = pp_set_listen, .put = pp_put_listen},
+    [PP_TYPE_COUNT] = {"a count", "250, 10k or 5M", 0, 0, 0, set_integer, put_integer, pp_units_count},
+    [PP_TYPE_COUNT_OR_NULL] = {"a count or null", "250, 10k or null", 0, 0, 0, set_integer_or_null,
+                               put_integer, pp_units_count},
+    [PP_TYPE_SIZE] = {"a size", "64KiB or 32MiB", 0, 0, 0, set_integer, put_integer, pp_units_size},
+    [PP_TYPE_DURATION] = {"a duration", "250ms, 5s, 2h or 30d", 0, 0, 0, set_integer, put_integer,
                           pp_units_duration},
-    [PP_TYPE_NUMBER] = {"number", "a number", "1.2", 0, 0, set_number, put_number, NULL},
-    [PP_TYPE_ENUM] = {"choice", "one of the choices", NULL, 0, 0, set_enum, put_enum, NULL},
-    [PP_TYPE_PORTS] = {"list of ports", "a list of ports", "[80, 443, \"1024-65535\"]",
-                       sizeof(struct pp_config_port_range), 1000, pp_set_port_range, pp_put_port_range, NULL},
-    [PP_TYPE_NETWORKS] = {"list of networks", "a list of networks", "[10.0.0.0/8, \"fd00::/8\"]",
-                          sizeof(char *), 1000, pp_set_network, put_string, NULL},
-    [PP_TYPE_RESOLVES] = {"list of host:port:address", "a list of host:port:address",
-                          "[\"shop.example:80:127.0.0.1\"]", sizeof(struct pp_config_resolve), 10000,
-                          pp_set_resolve, pp_put_resolve, NULL},
-    [PP_TYPE_DURATIONS] = {"list of durations", "a list of durations", "[1s, 10s, 60s]", sizeof(int64_t), 16,
-                           set_integer, put_integer, pp_units_duration},
-    [PP_TYPE_DURATIONS_OR_ALL] = {"all or a list of durations", "all or a list of durations",
-                                  "all or [1s, 5s]", sizeof(int64_t), PP_CONFIG_MAX_TIERS, set_integer,
-                                  put_integer, pp_units_duration},
-    [PP_TYPE_TIERS] = {"list of tiers", "a list of tiers",
-                       "[{timeout: 1s, concurrency: 256}], at most 8, timeouts growing",
-                       sizeof(struct pp_config_tier), PP_CONFIG_MAX_TIERS, pp_set_tier, pp_put_tier,
+    [PP_TYPE_NUMBER] = {"a number", "1.2", .set = set_number, .put = put_number},
+    [PP_TYPE_ENUM] = {"one of the choices", .set = set_enum, .put = put_enum},
+    [PP_TYPE_PORTS] = {"a list of ports", "[80, 443, \"1024-65535\"]", sizeof(struct pp_config_port_range),
+                       1000, false, pp_set_port_range, pp_put_port_range, NULL},
+    [PP_TYPE_NETWORKS] = {"a list of networks", "[10.0.0.0/8, \"fd00::/8\"]", sizeof(char *), 1000, false,
+                          pp_set_network, put_string, NULL},
+    [PP_TYPE_RESOLVES] = {"a list of host:port:address", "[\"shop.example:80:127.0.0.1\"]",
+                          sizeof(struct pp_config_resolve), 10000, false, pp_set_resolve, pp_put_resolve,
+                          NULL},
+    [PP_TYPE_DURATIONS] = {"a list of durations", "[1s, 10s, 60s]", sizeof(int64_t), 16, false, set_integer,
+                           put_integer, pp_units_duration},
+    [PP_TYPE_DURATIONS_OR_ALL] = {"all or a list of durations", "all or [1s, 5s]", sizeof(int64_t),
+                                  PP_CONFIG_MAX_TIERS, false, set_integer, put_integer, pp_units_duration},
+    [PP_TYPE_TIERS] = {"a list of tiers", "[{timeout: 1s, concurrency: 256}], at most 8, timeouts growing",
+                       sizeof(struct pp_config_tier), PP_CONFIG_MAX_TIERS, true, pp_set_tier, pp_put_tier,
                        pp_units_duration},
-    [PP_TYPE_KEYS] = {"list of keys", "a list of keys",
+    [PP_TYPE_KEYS] = {"a list of keys",
                       "[{name: shop, sha256: 64 hex digits, scopes: [submit, read, admin], client: \"42\"}]",
-                      sizeof(struct pp_config_key), 1000, pp_set_key, pp_put_key, NULL},
+                      sizeof(struct pp_config_key), 1000, true, pp_set_key, pp_put_key, NULL},
 };
 _Static_assert(sizeof types / sizeof types[0] == PP_TYPE_N, "a row for each type");
 

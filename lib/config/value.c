@@ -60,8 +60,7 @@ enum pp_err pp_value_fail(const struct pp_value *v, const yaml_node_t *node, con
         allowed[sizeof allowed - 1] = '\0';
     }
     int line = v->lines && node ? (int)node->start_mark.line + 1 : 0;
-    pp_config_fail(v->err, v->file, line, v->param->name, "%s; allowed: %s", reason, allowed);
-    return PP_EINVAL;
+    return pp_config_fail(v->err, v->file, line, v->param->name, "%s; allowed: %s", reason, allowed);
 }
 
 enum pp_err pp_value_not(const struct pp_value *v, const yaml_node_t *node)
@@ -112,13 +111,4 @@ enum pp_err pp_value_in_range(const struct pp_value *v, const yaml_node_t *node,
     if (p->type == PP_TYPE_STRING)
         return pp_value_fail(v, node, "%.0f bytes are out of range", x);
     return pp_value_fail(v, node, "%.60s is out of range", (const char *)node->data.scalar.value);
-}
-
-enum pp_err pp_value_unit(const struct pp_value *v, yaml_node_t *node, const struct pp_unit *units,
-                          int64_t *out)
-{
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
-    return pp_unit_parse(s, units, out) == PP_OK ? PP_OK : pp_value_not(v, node);
 }

@@ -1,4 +1,5 @@
-/* value.h: one value between its YAML node and its field. Internal to lib/config.
+/* value.h: one value between its YAML node and its field, and the steps of loading. Internal to
+ * lib/config.
  *
  *   field.c (lists, texts) -> types.c (a row per type) -> value_net.c, value_map.c, put.c
  *   -> value.c (scalars, errors)
@@ -29,21 +30,23 @@ struct pp_value {
  * they are; this is for comparing only. */
 struct pp_put {
     FILE *f;
+    const struct pp_param *param; /* parameter of the value; set by pp_value_put */
     bool json;
     bool secrets;
 };
 
-/* Reads `node` into `field`. Returns PP_EINVAL and fills err if the value is wrong, or PP_ENOMEM.
- */
-typedef enum pp_err (*pp_value_set_fn)(const struct pp_value *v, yaml_node_t *node, void *field);
-typedef void (*pp_value_put_fn)(const struct pp_put *put, const struct pp_param *p, const void *field);
+/* Reads `node` into `field`; s is the node's text, and NULL if the node is no scalar. Returns
+ * PP_EINVAL and fills err if the value is wrong, or PP_ENOMEM. */
+typedef enum pp_err (*pp_value_set_fn)(const struct pp_value *v, yaml_node_t *node, const char *s,
+                                       void *field);
+typedef void (*pp_value_put_fn)(const struct pp_put *put, const void *field);
 
 struct pp_type {
-    const char *name;    /* name in the reference, such as "size" */
-    const char *noun;    /* name in error messages, such as "a size" */
+    const char *noun;    /* name in the reference and in error messages, such as "a size" */
     const char *example; /* "64KiB or 32MiB"; NULL: the choices serve as examples */
     size_t item_size;    /* bytes of a list's item; 0: the type is not a list */
     size_t max_items;
+    bool map;            /* the value, or an item of the list, is a map; else it is a scalar */
     pp_value_set_fn set; /* reads the field, or one item of a list */
     pp_value_put_fn put;
     const struct pp_unit *units; /* units of the numbers and of the range */
@@ -96,30 +99,44 @@ enum pp_err pp_value_not(const struct pp_value *v, const yaml_node_t *node);
 /* Returns PP_EINVAL and fills err unless x is in the parameter's range. */
 pp_must_check enum pp_err pp_value_in_range(const struct pp_value *v, const yaml_node_t *node, double x);
 
-/* Reads a scalar with one of the units into *out. */
-pp_must_check enum pp_err pp_value_unit(const struct pp_value *v, yaml_node_t *node,
-                                        const struct pp_unit *units, int64_t *out);
-
 /* Fills err (error.c). key and file may be "". Control characters in the message are replaced, and
- * it is cut to fit. */
-void pp_config_fail(struct pp_config_error *err, const char *file, int line, const char *key, const char *fmt,
-                    ...) __attribute__((format(printf, 5, 6)));
+ * it is cut to fit. Returns PP_EINVAL. */
+enum pp_err pp_config_fail(struct pp_config_error *err, const char *file, int line, const char *key,
+                           const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* Writes "no such parameter (did you mean ...?)" to err. Returns PP_EINVAL. */
+enum pp_err pp_config_unknown(const char *file, int line, const char *name, struct pp_config_error *err);
+
+/* Returns the record of where the parameter's value came from. */
+static inline struct pp_config_origin *pp_config_origin(const struct pp_config *cfg, const struct pp_param *p)
+{
+    size_t n;
+    return &cfg->origin[p - pp_params(&n)];
+}
+
+/* Applies a YAML text. `name` is used in messages and origins, and must live as long as cfg.
+ * Returns PP_EINVAL and fills err, or PP_ENOMEM. */
+pp_must_check enum pp_err pp_config_apply_yaml(struct pp_config *cfg, const char *name, const char *text,
+                                               size_t len, struct pp_config_error *err);
+
+/* Checks the constraints between values. Returns PP_EINVAL and fills err if one is violated. */
+pp_must_check enum pp_err pp_config_cross_check(const struct pp_config *cfg, struct pp_config_error *err);
 
 /* Returns true if the n bytes are HOST or HOST:PORT with a port of at least 1. An IPv6 address must
  * be in brackets. */
 bool pp_is_host_port(const char *s, size_t n);
 
 /* Readers and writers of compound items (value_net.c, value_map.c). */
-enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, void *field);
-enum pp_err pp_set_port_range(const struct pp_value *v, yaml_node_t *node, void *field);
-enum pp_err pp_set_network(const struct pp_value *v, yaml_node_t *node, void *field);
-enum pp_err pp_set_resolve(const struct pp_value *v, yaml_node_t *node, void *field);
-enum pp_err pp_set_tier(const struct pp_value *v, yaml_node_t *node, void *field);
-enum pp_err pp_set_key(const struct pp_value *v, yaml_node_t *node, void *field);
-void pp_put_listen(const struct pp_put *put, const struct pp_param *p, const void *field);
-void pp_put_port_range(const struct pp_put *put, const struct pp_param *p, const void *field);
-void pp_put_resolve(const struct pp_put *put, const struct pp_param *p, const void *field);
-void pp_put_tier(const struct pp_put *put, const struct pp_param *p, const void *field);
-void pp_put_key(const struct pp_put *put, const struct pp_param *p, const void *field);
+enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
+enum pp_err pp_set_port_range(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
+enum pp_err pp_set_network(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
+enum pp_err pp_set_resolve(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
+enum pp_err pp_set_tier(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
+enum pp_err pp_set_key(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
+void pp_put_listen(const struct pp_put *put, const void *field);
+void pp_put_port_range(const struct pp_put *put, const void *field);
+void pp_put_resolve(const struct pp_put *put, const void *field);
+void pp_put_tier(const struct pp_put *put, const void *field);
+void pp_put_key(const struct pp_put *put, const void *field);
 
 #endif

@@ -10,10 +10,11 @@
 #define PP_TIER_CONCURRENCY_DEFAULT 256
 #define PP_TIER_CONCURRENCY_MAX     100000
 
+/* A field of a map. `set` gets the text of a scalar, and NULL for a list. */
 struct map_field {
     const char *name;
-    bool required;
-    enum pp_err (*set)(const struct pp_value *v, yaml_node_t *node, void *item);
+    bool required, list;
+    pp_value_set_fn set;
 };
 
 static enum pp_err unknown_field(const struct pp_value *v, const yaml_node_t *node,
@@ -41,7 +42,8 @@ static enum pp_err set_pair(const struct pp_value *v, yaml_node_t *key, yaml_nod
     if (*seen & (1u << i))
         return pp_value_fail(v, key, "\"%s\" is given twice", name);
     *seen |= 1u << i;
-    return fields[i].set(v, value, item);
+    const char *s = fields[i].list ? NULL : pp_value_scalar(v, value);
+    return s || fields[i].list ? fields[i].set(v, value, s, item) : PP_EINVAL;
 }
 
 static enum pp_err set_map(const struct pp_value *v, yaml_node_t *node, const struct map_field *fields,
@@ -62,23 +64,17 @@ static enum pp_err set_map(const struct pp_value *v, yaml_node_t *node, const st
     return PP_OK;
 }
 
-static enum pp_err tier_timeout(const struct pp_value *v, yaml_node_t *node, void *item)
+static enum pp_err tier_timeout(const struct pp_value *v, yaml_node_t *node, const char *s, void *item)
 {
     struct pp_config_tier *tier = item;
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
     if (pp_unit_parse(s, pp_units_duration, &tier->timeout_ms) != PP_OK)
         return pp_value_fail(v, node, "timeout: \"%.60s\" is not a duration, as 250ms or 5s", s);
     return pp_value_in_range(v, node, (double)tier->timeout_ms);
 }
 
-static enum pp_err tier_concurrency(const struct pp_value *v, yaml_node_t *node, void *item)
+static enum pp_err tier_concurrency(const struct pp_value *v, yaml_node_t *node, const char *s, void *item)
 {
     struct pp_config_tier *tier = item;
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
     if (pp_unit_parse(s, pp_units_count, &tier->concurrency) != PP_OK || tier->concurrency < 1 ||
         tier->concurrency > PP_TIER_CONCURRENCY_MAX)
         return pp_value_fail(v, node, "concurrency: \"%.60s\" is not a count from 1 to %dk", s,
@@ -86,20 +82,20 @@ static enum pp_err tier_concurrency(const struct pp_value *v, yaml_node_t *node,
     return PP_OK;
 }
 
-enum pp_err pp_set_tier(const struct pp_value *v, yaml_node_t *node, void *field)
+enum pp_err pp_set_tier(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
-    static const struct map_field fields[] = {{"timeout", true, tier_timeout},
-                                              {"concurrency", false, tier_concurrency}};
+    static const struct map_field fields[] = {{"timeout", true, false, tier_timeout},
+                                              {"concurrency", false, false, tier_concurrency}};
     struct pp_config_tier *tier = field;
+    (void)s;
     tier->concurrency = PP_TIER_CONCURRENCY_DEFAULT;
     return set_map(v, node, fields, sizeof fields / sizeof fields[0], tier);
 }
 
-void pp_put_tier(const struct pp_put *put, const struct pp_param *p, const void *field)
+void pp_put_tier(const struct pp_put *put, const void *field)
 {
     const struct pp_config_tier *tier = field;
     char timeout[40];
-    (void)p;
     pp_unit_format(tier->timeout_ms, pp_units_duration, timeout, sizeof timeout);
     fprintf(put->f,
             put->json ? "{\"timeout\": \"%s\", \"concurrency\": %lld}" : "{timeout: %s, concurrency: %lld}",
@@ -107,35 +103,30 @@ void pp_put_tier(const struct pp_put *put, const struct pp_param *p, const void 
 }
 
 /* Accepts the characters of a client id, for names and clients. */
-static enum pp_err key_word(const struct pp_value *v, yaml_node_t *node, const char *what, const char **out)
+static enum pp_err key_word(const struct pp_value *v, yaml_node_t *node, const char *s, const char *what,
+                            const char **out)
 {
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
     if (!pp_client_valid(s, strlen(s)))
         return pp_value_fail(v, node, "%s: \"%.60s\" is not 1 to 64 of A-Z a-z 0-9 _ -", what, s);
     *out = pp_arena_strdup(&v->cfg->arena, s);
     return *out ? PP_OK : PP_ENOMEM;
 }
 
-static enum pp_err key_name(const struct pp_value *v, yaml_node_t *node, void *item)
+static enum pp_err key_name(const struct pp_value *v, yaml_node_t *node, const char *s, void *item)
 {
-    return key_word(v, node, "name", &((struct pp_config_key *)item)->name);
+    return key_word(v, node, s, "name", &((struct pp_config_key *)item)->name);
 }
 
-static enum pp_err key_client(const struct pp_value *v, yaml_node_t *node, void *item)
+static enum pp_err key_client(const struct pp_value *v, yaml_node_t *node, const char *s, void *item)
 {
-    return key_word(v, node, "client", &((struct pp_config_key *)item)->client);
+    return key_word(v, node, s, "client", &((struct pp_config_key *)item)->client);
 }
 
 /* The message does not quote the value, which may be the key itself if the operator put it there by
  * mistake. */
-static enum pp_err key_sha256(const struct pp_value *v, yaml_node_t *node, void *item)
+static enum pp_err key_sha256(const struct pp_value *v, yaml_node_t *node, const char *s, void *item)
 {
     struct pp_config_key *key = item;
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
     if (pp_unhex(key->sha256, sizeof key->sha256, s, strlen(s)))
         return PP_OK;
     return pp_value_fail(v, node, "sha256: not 64 hex digits (make them with: printf %%s KEY | sha256sum)");
@@ -147,51 +138,49 @@ static const char *const scope_names[PP_SCOPE_COUNT] = {
 #undef X
 };
 
-static enum pp_err key_scope(const struct pp_value *v, yaml_node_t *node, struct pp_config_key *key)
+/* Returns the bit of a scope's name, or 0 if no scope has this name. */
+static unsigned scope_bit(const char *name)
 {
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
-    for (size_t i = 0; i < PP_SCOPE_COUNT; i++) {
-        if (strcmp(s, scope_names[i]))
-            continue;
-        key->scopes |= 1u << i;
-        return PP_OK;
-    }
-    return pp_value_fail(v, node, "scopes: \"%.60s\" is none of submit, read, admin", s);
+    for (size_t i = 0; i < PP_SCOPE_COUNT; i++)
+        if (strcmp(name, scope_names[i]) == 0)
+            return 1u << i;
+    return 0;
 }
 
-static enum pp_err key_scopes(const struct pp_value *v, yaml_node_t *node, void *item)
+static enum pp_err key_scopes(const struct pp_value *v, yaml_node_t *node, const char *s, void *item)
 {
     struct pp_config_key *key = item;
     if (node->type != YAML_SEQUENCE_NODE)
         return pp_value_fail(v, node, "scopes: not a list, as [submit, read]");
     for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++) {
-        enum pp_err e = key_scope(v, yaml_document_get_node(v->doc, *i), key);
-        if (e != PP_OK)
-            return e;
+        yaml_node_t *scope = yaml_document_get_node(v->doc, *i);
+        if (!(s = pp_value_scalar(v, scope)))
+            return PP_EINVAL;
+        if (!scope_bit(s))
+            return pp_value_fail(v, scope, "scopes: \"%.60s\" is none of submit, read, admin", s);
+        key->scopes |= scope_bit(s);
     }
     return key->scopes ? PP_OK : pp_value_fail(v, node, "scopes: an empty list allows nothing");
 }
 
-enum pp_err pp_set_key(const struct pp_value *v, yaml_node_t *node, void *field)
+enum pp_err pp_set_key(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
-    static const struct map_field fields[] = {{"name", true, key_name},
-                                              {"sha256", true, key_sha256},
-                                              {"scopes", true, key_scopes},
-                                              {"client", false, key_client}};
+    static const struct map_field fields[] = {{"name", true, false, key_name},
+                                              {"sha256", true, false, key_sha256},
+                                              {"scopes", true, true, key_scopes},
+                                              {"client", false, false, key_client}};
     struct pp_config_key *key = field;
+    (void)s;
     key->client = "";
     return set_map(v, node, fields, sizeof fields / sizeof fields[0], key);
 }
 
-void pp_put_key(const struct pp_put *put, const struct pp_param *p, const void *field)
+void pp_put_key(const struct pp_put *put, const void *field)
 {
     const struct pp_config_key *key = field;
     const char *q = put->json ? "\"" : "", *sep = "";
     struct pp_put quoted = *put;
     char hex[2 * sizeof key->sha256 + 1];
-    (void)p;
     quoted.json = true; /* JSON quotes keep a client "42" and a hash that has only digits texts */
     pp_hex(hex, key->sha256, sizeof key->sha256);
     fprintf(put->f, "{%sname%s: ", q, q);

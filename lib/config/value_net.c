@@ -59,13 +59,11 @@ static enum pp_err keep_address(const struct pp_value *v, const char *s, size_t 
     return *out ? PP_OK : PP_ENOMEM;
 }
 
-enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, void *field)
+enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
     struct pp_config_listen *listen = field;
-    const char *s = pp_value_scalar(v, node), *colon = s ? strrchr(s, ':') : NULL;
+    const char *colon = strrchr(s, ':');
     int family;
-    if (!s)
-        return PP_EINVAL;
     if (!colon || !parse_port(colon + 1, strlen(colon + 1), &listen->port))
         return pp_value_not(v, node);
     size_t n = (size_t)(colon - s);
@@ -79,21 +77,17 @@ enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, void *fie
     return e == PP_EINVAL ? pp_value_not(v, node) : e;
 }
 
-void pp_put_listen(const struct pp_put *put, const struct pp_param *p, const void *field)
+void pp_put_listen(const struct pp_put *put, const void *field)
 {
     const struct pp_config_listen *listen = field;
     char text[INET6_ADDRSTRLEN + 10];
-    (void)p;
     snprintf(text, sizeof text, strchr(listen->host, ':') ? "[%s]:%u" : "%s:%u", listen->host, listen->port);
     pp_put_text(put, text);
 }
 
-enum pp_err pp_set_port_range(const struct pp_value *v, yaml_node_t *node, void *field)
+enum pp_err pp_set_port_range(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
     struct pp_config_port_range *range = field;
-    const char *s = pp_value_scalar(v, node);
-    if (!s)
-        return PP_EINVAL;
     size_t n = strcspn(s, "-");
     const char *last = s[n] ? s + n + 1 : s;
     if (!parse_port(s, n, &range->first) || !parse_port(last, strlen(last), &range->last))
@@ -103,11 +97,10 @@ enum pp_err pp_set_port_range(const struct pp_value *v, yaml_node_t *node, void 
     return PP_OK;
 }
 
-void pp_put_port_range(const struct pp_put *put, const struct pp_param *p, const void *field)
+void pp_put_port_range(const struct pp_put *put, const void *field)
 {
     const struct pp_config_port_range *range = field;
     char text[16];
-    (void)p;
     if (range->first == range->last) {
         fprintf(put->f, "%u", range->first);
         return;
@@ -130,15 +123,13 @@ static bool mask_address(uint8_t *bytes, int n, int prefix)
     return was_clear;
 }
 
-enum pp_err pp_set_network(const struct pp_value *v, yaml_node_t *node, void *field)
+enum pp_err pp_set_network(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
-    const char *s = pp_value_scalar(v, node), *address;
+    const char *address;
     uint8_t bytes[16];
     char canonical[INET6_ADDRSTRLEN];
     int family;
     uint16_t prefix;
-    if (!s)
-        return PP_EINVAL;
     size_t n = strcspn(s, "/");
     enum pp_err e = s[0] == '[' ? PP_EINVAL : keep_address(v, s, n, &family, &address);
     if (e == PP_ENOMEM)
@@ -157,13 +148,10 @@ enum pp_err pp_set_network(const struct pp_value *v, yaml_node_t *node, void *fi
     return *(const char **)field ? PP_OK : PP_ENOMEM;
 }
 
-enum pp_err pp_set_resolve(const struct pp_value *v, yaml_node_t *node, void *field)
+enum pp_err pp_set_resolve(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
     struct pp_config_resolve *r = field;
-    const char *s = pp_value_scalar(v, node);
     int family;
-    if (!s)
-        return PP_EINVAL;
     size_t host = strcspn(s, ":");
     const char *port = s[host] ? s + host + 1 : s + host;
     size_t port_n = strcspn(port, ":");
@@ -183,11 +171,10 @@ enum pp_err pp_set_resolve(const struct pp_value *v, yaml_node_t *node, void *fi
     return PP_OK;
 }
 
-void pp_put_resolve(const struct pp_put *put, const struct pp_param *p, const void *field)
+void pp_put_resolve(const struct pp_put *put, const void *field)
 {
     const struct pp_config_resolve *r = field;
     char text[253 + INET6_ADDRSTRLEN + 12];
-    (void)p;
     snprintf(text, sizeof text, strchr(r->address, ':') ? "%s:%u:[%s]" : "%s:%u:%s", r->host, r->port,
              r->address);
     pp_put_text(put, text);

@@ -1,6 +1,5 @@
 /* Tests the configuration: types, sources, errors, printed forms, reference page, example files. */
 #include "base/text.h"
-#include "config/args.h"
 #include "config/config.h"
 #include "config/params.h"
 #include "config/units.h"
@@ -808,7 +807,7 @@ static void options_are_taken_out(void **state)
                     (char *)"--set",
                     NULL};
     int argc = (int)COUNT(argv) - 1;
-    struct pp_config_args args;
+    struct pp_config_sources args;
     struct pp_config_error err;
     assert_int_equal(pp_config_args_take(&args, &argc, argv, &err), PP_OK);
     static const char *const left[] = {"--set", "--json", "x", "--settle", "--", "--set"};
@@ -818,7 +817,8 @@ static void options_are_taken_out(void **state)
     assert_null(argv[argc]);
     struct pp_config *cfg;
     char *env[] = {(char *)"PHOTOPOOL_CLIENTS_CONCURRENCY=7", NULL};
-    assert_int_equal(pp_config_args_load(&cfg, &args, env, &err), PP_OK);
+    args.env = (const char *const *)env;
+    assert_int_equal(pp_config_load(&cfg, &args, &err), PP_OK);
     assert_int_equal(cfg->clients.rpm, 2);
     assert_int_equal(cfg->clients.concurrency, 7);
     assert_string_equal(cfg->store.url, "sqlite:/d/photopool.db");
