@@ -3,30 +3,21 @@
  * All rows are read from the index of waiting tasks before any is changed, so the query never
  * meets the claim's own changes. A worker's own range of hashes comes first. The full range
  * needs no condition. */
+#include <endian.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "store.h"
 
-/* Writes the bounds of a hash range as keys; SQLite compares keys as memcmp() does. */
-struct key_range {
-    struct pp_key lo, hi;
-};
-
-static void put_be32(uint8_t *p, uint32_t v)
+/* Returns the bound of a hash range as a key, filled up with the byte `rest`; SQLite compares keys
+ * as memcmp() does. */
+static struct pp_key bound(uint32_t hash, int rest)
 {
-    for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t)(v >> (24 - 8 * i));
-}
-
-static struct key_range range_of(const struct pp_claim_want *want)
-{
-    struct key_range r;
-    memset(r.lo.b, 0, sizeof r.lo.b);
-    memset(r.hi.b, 0xff, sizeof r.hi.b);
-    put_be32(r.lo.b, want->hash_lo);
-    put_be32(r.hi.b, want->hash_hi);
-    return r;
+    struct pp_key key;
+    uint32_t be = htobe32(hash);
+    memset(key.b, rest, sizeof key.b);
+    memcpy(key.b, &be, sizeof be);
+    return key;
 }
 
 /* Reads a row of PP_SQ_TASK_COLUMNS. The row's num becomes the task's handle. */
@@ -43,12 +34,12 @@ static void read_task(struct pp_sw *w, struct pp_arena *a, sqlite3_stmt *st, con
     pp_sq_exactly(st, 1, &t->key, sizeof t->key);
     int64_t domain = pp_sq_col(st, 7);
     t->domain = pp_sq_copy(&w->db, a, domain ? pp_sq_name_text(&w->names, domain) : "");
-    struct pp_known k;
-    pp_sq_fail(&w->db, pp_unpack_known(pp_sq_bytes(st, 8), a, &k));
-    t->known = k.object;
-    t->known_fetched_at = k.fetched_at;
-    t->etag = k.etag;
-    t->last_modified = k.last_modified;
+    struct pp_photo known;
+    pp_sq_fail(&w->db, pp_unpack_photo(pp_sq_bytes(st, 8), a, &known));
+    t->known = known.object;
+    t->known_fetched_at = known.fetched_at;
+    t->etag = known.etag;
+    t->last_modified = known.last_modified;
     t->url = pp_sq_text(&w->db, a, st, 9);
     if (!t->url)
         pp_sq_fail(&w->db, PP_ECORRUPT);
@@ -89,13 +80,12 @@ static void claim_want(struct pp_sw *w, struct pp_store_claim *r, const struct p
         sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_TASK_DUE, "iiii", client, queue, now, limit);
         claim_found(w, r, want->queue, end, st, name);
     } else {
-        const struct key_range own = range_of(want);
-        size_t key_n = sizeof own.lo;
-        for (int other = 0; other < 2 && r->n < end; other++) {
-            int q = other ? PP_Q_TASK_DUE_OUT : PP_Q_TASK_DUE_IN;
+        const struct pp_key lo = bound(want->hash_lo, 0), hi = bound(want->hash_hi, 0xff);
+        const int queries[] = {PP_Q_TASK_DUE_IN, PP_Q_TASK_DUE_OUT};
+        for (size_t i = 0; i < PP_SQ_N(queries) && r->n < end; i++) {
             limit = (int64_t)(end - r->n);
-            sqlite3_stmt *st =
-                pp_sq_bind(&w->db, q, "iiiibb", client, queue, now, limit, &own.lo, key_n, &own.hi, key_n);
+            sqlite3_stmt *st = pp_sq_bind(&w->db, queries[i], "iiiibb", client, queue, now, limit, &lo,
+                                          sizeof lo, &hi, sizeof hi);
             claim_found(w, r, want->queue, end, st, name);
         }
     }

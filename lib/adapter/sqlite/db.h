@@ -22,6 +22,9 @@
 #include "base/buf.h"
 #include "photopool/err.h"
 
+/* The number of elements of an array. */
+#define PP_SQ_N(array) (sizeof(array) / sizeof *(array))
+
 struct pp_sq_db {
     sqlite3 *h;
     const char *const *sql; /* text of each statement */

@@ -21,6 +21,19 @@ static enum pp_err ended(const struct source *s)
     return s->r.failed ? PP_ECORRUPT : PP_OK;
 }
 
+/* Returns the next `n` bytes. NULL: there are fewer, and the reader fails. */
+static const char *take(struct pp_reader *r, size_t n)
+{
+    const char *p = r->p;
+    if (n > r->n) {
+        r->failed = true;
+        return NULL;
+    }
+    r->p += n;
+    r->n -= n;
+    return p;
+}
+
 static void put_object(struct pp_buf *b, const struct pp_object *o)
 {
     pp_buf_put(b, o->sha256, PP_SHA256_BYTES);
@@ -33,13 +46,10 @@ static void put_object(struct pp_buf *b, const struct pp_object *o)
 static void get_object(struct source *from, struct pp_object *o)
 {
     struct pp_reader *r = &from->r;
-    if (r->n < PP_SHA256_BYTES) {
-        r->failed = true;
+    const char *sha256 = take(r, PP_SHA256_BYTES);
+    if (!sha256)
         return;
-    }
-    memcpy(o->sha256, r->p, PP_SHA256_BYTES);
-    r->p += PP_SHA256_BYTES;
-    r->n -= PP_SHA256_BYTES;
+    memcpy(o->sha256, sha256, PP_SHA256_BYTES);
     o->bytes = pp_read_u64(r);
     o->width = pp_read_u32(r);
     o->height = pp_read_u32(r);
@@ -56,16 +66,12 @@ static void put_text(struct pp_buf *b, const char *s)
 
 static void get_text(struct source *from, const char **text)
 {
-    struct pp_reader *r = &from->r;
-    size_t n = pp_read_u8(r);
-    if (n > r->n) {
-        r->failed = true;
+    size_t n = pp_read_u8(&from->r);
+    const char *s = take(&from->r, n);
+    if (!s)
         return;
-    }
-    *text = pp_arena_copy(from->a, r->p, n);
+    *text = pp_arena_copy(from->a, s, n);
     from->full |= !*text;
-    r->p += n;
-    r->n -= n;
 }
 
 /* --- outcomes: the table of photopool/outcome.h --- */
@@ -138,97 +144,56 @@ int64_t pp_packed_sha(const uint8_t *sha256)
     return v;
 }
 
-static uint8_t known_flags(const struct pp_known *k)
-{
-    return (uint8_t)((k->object.type ? HAS_OBJECT : 0) | (k->etag ? HAS_ETAG : 0) |
-                     (k->last_modified ? HAS_MODIFIED : 0));
-}
-
-static void put_known(struct pp_buf *b, const struct pp_known *k)
-{
-    if (k->object.type) {
-        put_object(b, &k->object);
-        pp_buf_u64(b, (uint64_t)k->fetched_at);
-    }
-    if (k->etag)
-        put_text(b, k->etag);
-    if (k->last_modified)
-        put_text(b, k->last_modified);
-}
-
-static void get_known(struct source *from, uint8_t flags, struct pp_known *k)
-{
-    if (flags & HAS_OBJECT) {
-        get_object(from, &k->object);
-        k->fetched_at = (int64_t)pp_read_u64(&from->r);
-    }
-    if (flags & HAS_ETAG)
-        get_text(from, &k->etag);
-    if (flags & HAS_MODIFIED)
-        get_text(from, &k->last_modified);
-}
+/* --- records of photos --- */
 
 void pp_pack_photo(struct pp_buf *b, const struct pp_photo *p)
 {
-    const struct pp_known known = {p->object, p->fetched_at, p->etag, p->last_modified};
-    uint8_t flags = known_flags(&known);
-    if (p->fail_code)
-        flags |= HAS_FAILURE;
-    if (p->fail_code && p->fail_detail)
-        flags |= HAS_DETAIL;
-    pp_buf_u8(b, flags);
-    put_known(b, &known);
+    unsigned flags = (p->object.type ? HAS_OBJECT : 0) | (p->etag ? HAS_ETAG : 0) |
+                     (p->last_modified ? HAS_MODIFIED : 0) | (p->fail_code ? HAS_FAILURE : 0) |
+                     (p->fail_code && p->fail_detail ? HAS_DETAIL : 0);
+    if (!flags)
+        return;
+    pp_buf_u8(b, (uint8_t)flags);
+    if (flags & HAS_OBJECT) {
+        put_object(b, &p->object);
+        pp_buf_u64(b, (uint64_t)p->fetched_at);
+    }
+    if (flags & HAS_ETAG)
+        put_text(b, p->etag);
+    if (flags & HAS_MODIFIED)
+        put_text(b, p->last_modified);
     if (flags & HAS_FAILURE) {
         pp_buf_u16(b, p->fail_code);
         pp_buf_u16(b, p->fail_streak);
         pp_buf_u16(b, p->skips);
         pp_buf_u64(b, (uint64_t)p->failed_at);
-        if (p->fail_detail)
-            put_text(b, p->fail_detail);
     }
+    if (flags & HAS_DETAIL)
+        put_text(b, p->fail_detail);
 }
 
 enum pp_err pp_unpack_photo(struct pp_reader r, struct pp_arena *a, struct pp_photo *photo)
 {
-    *photo = (struct pp_photo){0};
+    *photo = (struct pp_photo){.found = r.n > 0};
     if (r.n == 0)
         return PP_OK;
     struct source from = {.r = r, .a = a};
-    struct pp_known k = {0};
     uint8_t flags = pp_read_u8(&from.r);
-    get_known(&from, flags, &k);
-    photo->found = true;
-    photo->object = k.object;
-    photo->fetched_at = k.fetched_at;
-    photo->etag = k.etag;
-    photo->last_modified = k.last_modified;
+    if (flags & HAS_OBJECT) {
+        get_object(&from, &photo->object);
+        photo->fetched_at = (int64_t)pp_read_u64(&from.r);
+    }
+    if (flags & HAS_ETAG)
+        get_text(&from, &photo->etag);
+    if (flags & HAS_MODIFIED)
+        get_text(&from, &photo->last_modified);
     if (flags & HAS_FAILURE) {
         photo->fail_code = pp_read_u16(&from.r);
         photo->fail_streak = pp_read_u16(&from.r);
         photo->skips = pp_read_u16(&from.r);
         photo->failed_at = (int64_t)pp_read_u64(&from.r);
-        if (flags & HAS_DETAIL)
-            get_text(&from, &photo->fail_detail);
     }
-    return ended(&from);
-}
-
-void pp_pack_known(struct pp_buf *b, const struct pp_known *k)
-{
-    uint8_t flags = known_flags(k);
-    if (!flags)
-        return;
-    pp_buf_u8(b, flags);
-    put_known(b, k);
-}
-
-enum pp_err pp_unpack_known(struct pp_reader r, struct pp_arena *a, struct pp_known *k)
-{
-    *k = (struct pp_known){0};
-    if (r.n == 0)
-        return PP_OK;
-    struct source from = {.r = r, .a = a};
-    uint8_t flags = pp_read_u8(&from.r);
-    get_known(&from, flags, k);
+    if (flags & HAS_DETAIL)
+        get_text(&from, &photo->fail_detail);
     return ended(&from);
 }

@@ -1,5 +1,4 @@
-/* pack.h: packs outcomes, photo records, and the validators that a task knows into compact
- * blobs.
+/* pack.h: packs outcomes and photo records into compact blobs.
  *
  * Numbers are little endian (base/buf.h). The first bytes say which fields follow. A later
  * version appends fields, and an older reader ignores them. */
@@ -21,18 +20,9 @@ uint16_t pp_packed_code(struct pp_reader r);
 /* Returns the first 8 bytes of a hash, the key of index photos_sha. */
 int64_t pp_packed_sha(const uint8_t *sha256);
 
-/* Reads a photo's record; an empty blob is a photo without a record. */
+/* Append and read a photo's record; an empty blob is a photo without a record. A task carries such
+ * a blob, too: the object and the validators for a conditional request. */
 void pp_pack_photo(struct pp_buf *b, const struct pp_photo *p);
 enum pp_err pp_unpack_photo(struct pp_reader r, struct pp_arena *a, struct pp_photo *photo);
-
-/* The stored object and validators that a task carries for a conditional request. */
-struct pp_known {
-    struct pp_object object;
-    int64_t fetched_at;
-    const char *etag, *last_modified;
-};
-/* Appends the object and validators; appends nothing if none are known. */
-void pp_pack_known(struct pp_buf *b, const struct pp_known *k);
-enum pp_err pp_unpack_known(struct pp_reader r, struct pp_arena *a, struct pp_known *k);
 
 #endif

@@ -50,10 +50,13 @@ static void add_task(struct pp_sw *w, struct planning *p, const struct item_row 
                      int64_t task, int64_t photo, int64_t domain)
 {
     const struct pp_plan_photo *f = &row->item->photos[idx];
-    const struct pp_known known = {f->known, f->known_fetched_at, f->etag, f->last_modified};
+    const struct pp_photo known = {.object = f->known,
+                                   .fetched_at = f->known_fetched_at,
+                                   .etag = f->etag,
+                                   .last_modified = f->last_modified};
     pp_assert(f->tier < PP_QUEUE_SUSPECT, "a task opens in a tier that has no queue");
     pp_buf_reset(&w->buf);
-    pp_pack_known(&w->buf, &known);
+    pp_pack_photo(&w->buf, &known);
     pp_sq_run(&w->db, PP_Q_TASK_ADD, "iiibdidiidb", task, photo, p->client, &f->key, sizeof f->key, f->tier,
               f->due_ms, f->always, domain, row->num, (int)idx, w->buf.n ? w->buf.p : NULL, w->buf.n);
     pp_sw_waiting(w, f->tier, 1);
