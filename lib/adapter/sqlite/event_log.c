@@ -14,9 +14,7 @@
 #include "base/check.h"
 #include "file.h"
 
-enum { VERSION = 1 };
-
-static const char *const schema[VERSION] = {
+static const char *const schema[] = {
     "CREATE TABLE events(seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, key TEXT NOT NULL, type TEXT NOT NULL,"
     " data BLOB NOT NULL);"
     "CREATE TABLE state(last INTEGER NOT NULL, cleaned INTEGER NOT NULL, bytes INTEGER NOT NULL);"
@@ -35,20 +33,11 @@ enum {
 #define X(name, sql) Q_##name,
     QUERIES(X)
 #undef X
-        QUERY_COUNT
 };
-static const char *const sql[QUERY_COUNT] = {
-#define X(name, sql) sql,
-    QUERIES(X)
-#undef X
-};
+static const char *const sql[] = {QUERIES(PP_SQ_TEXT)};
 
-#define X(name, type) OP_##name,
-enum { PP_LOG_OPS(X) N_OPS };
-#undef X
-#define X(name, type) #name,
-static const char *const op_names[N_OPS] = {PP_LOG_OPS(X)};
-#undef X
+enum { PP_LOG_OPS(PP_SQ_OP_NUMBER) };
+static const char *const op_names[] = {PP_LOG_OPS(PP_SQ_OP_NAME)};
 
 struct log_state {
     int64_t last, cleaned, bytes;
@@ -59,8 +48,7 @@ struct sq_event_log {
     struct pp_sq_file file;
     struct pp_sq_conn w;
     struct log_state now; /* the state row as the current transaction of the writer has it */
-    bool dirty, appended;
-    struct pp_sq_watch watch;
+    bool dirty;           /* `now` differs from the row */
 };
 
 static struct sq_event_log *of_writer(void *state)
@@ -83,33 +71,23 @@ static struct log_state read_state(struct pp_sq_db *db)
 static void flush(void *state)
 {
     struct sq_event_log *l = of_writer(state);
+    pp_assert(l->dirty || !l->w.group.appended, "events are appended and the last number is not written");
     if (l->dirty)
         pp_sq_run(&l->w.db, Q_STATE_SET, "iii", l->now.last, l->now.cleaned, l->now.bytes);
-}
-
-static enum pp_err committed(void *state)
-{
-    struct sq_event_log *l = of_writer(state);
-    pp_assert(l->dirty || !l->appended, "events were appended and the last number was not written");
-    if (l->appended)
-        pp_sq_watch_wake(&l->watch);
-    l->dirty = l->appended = false;
-    return PP_OK;
+    l->dirty = false;
 }
 
 static void rolled_back(void *state)
 {
     struct sq_event_log *l = of_writer(state);
-    l->dirty = l->appended = false;
+    l->dirty = false;
     l->now = read_state(&l->w.db);
 }
 
 /* --- operations --- */
 
-static enum pp_err run_append(void *state, struct pp_req *req)
+static enum pp_err op_append(struct sq_event_log *l, struct pp_log_append *r)
 {
-    struct sq_event_log *l = of_writer(state);
-    struct pp_log_append *r = (struct pp_log_append *)req;
     struct pp_sq_db *db = &l->w.db;
     for (size_t i = 0; i < r->n && db->err == PP_OK; i++) {
         struct pp_event *e = &r->events[i];
@@ -119,7 +97,7 @@ static enum pp_err run_append(void *state, struct pp_req *req)
                   e->data_n);
     }
     l->dirty = true;
-    l->appended |= r->n > 0;
+    l->w.group.appended |= r->n > 0;
     return db->err;
 }
 
@@ -133,16 +111,14 @@ static void read_event(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a
                            .data_n = (size_t)sqlite3_column_bytes(st, 4)};
 }
 
-static enum pp_err run_read(void *state, struct pp_req *req)
+static enum pp_err op_read(struct pp_sq_db *db, struct pp_log_read *r)
 {
-    struct pp_sq_db *db = &((struct pp_sq_conn *)state)->db;
-    struct pp_log_read *r = (struct pp_log_read *)req;
     size_t bytes = 0;
     struct log_state now = read_state(db);
     r->n = 0;
     r->last = (uint64_t)now.last;
     r->cleaned = (uint64_t)now.cleaned;
-    r->events = pp_sq_array(db, req->arena, r->after < r->last ? r->limit : 0, sizeof *r->events);
+    r->events = pp_sq_array(db, r->req.arena, r->after < r->last ? r->limit : 0, sizeof *r->events);
     if (!r->events || r->after >= r->last)
         return db->err;
     sqlite3_stmt *st = pp_sq_bind(db, Q_READ, "ii", (int64_t)r->after, (int64_t)r->limit);
@@ -150,16 +126,14 @@ static enum pp_err run_read(void *state, struct pp_req *req)
         bytes += (size_t)sqlite3_column_bytes(st, 4);
         if (r->n > 0 && bytes > r->max_bytes)
             break;
-        read_event(db, st, req->arena, &r->events[r->n++]);
+        read_event(db, st, r->req.arena, &r->events[r->n++]);
     }
     pp_sq_done(st);
     return db->err;
 }
 
-static enum pp_err run_clean(void *state, struct pp_req *req)
+static enum pp_err op_clean(struct sq_event_log *l, struct pp_log_clean *r)
 {
-    struct sq_event_log *l = of_writer(state);
-    struct pp_log_clean *r = (struct pp_log_clean *)req;
     struct pp_sq_db *db = &l->w.db;
     struct log_state to = l->now;
     r->n = 0;
@@ -183,47 +157,36 @@ static enum pp_err run_clean(void *state, struct pp_req *req)
 
 /* --- on the loop --- */
 
-PP_SQ_SUBMIT(pp_event_log, sq_event_log, writer, append, pp_log_append)
-PP_SQ_SUBMIT(pp_event_log, sq_event_log, reader, read, pp_log_read)
-PP_SQ_SUBMIT(pp_event_log, sq_event_log, writer, clean, pp_log_clean)
+PP_SQ_OP(pp_event_log, sq_event_log, writer, append, pp_log_append, op_append(of_writer(state), r))
+PP_SQ_OP(pp_event_log, sq_event_log, reader, read, pp_log_read, op_read(&((struct pp_sq_conn *)state)->db, r))
+PP_SQ_OP(pp_event_log, sq_event_log, writer, clean, pp_log_clean, op_clean(of_writer(state), r))
 
 static void watch(struct pp_event_log *base, void (*cb)(void *data), void *data)
 {
-    struct sq_event_log *l = (struct sq_event_log *)base;
-    l->watch.cb = cb;
-    l->watch.data = data;
+    struct pp_sq_group *g = &((struct sq_event_log *)base)->w.group;
+    g->watch = cb;
+    g->watch_data = data;
 }
 
 static bool roundtrips(struct pp_event_log *base, size_t i, const char **name, uint64_t *n)
 {
-    return pp_sq_roundtrips(&((struct sq_event_log *)base)->file, op_names, N_OPS, i, name, n);
+    return pp_sq_roundtrips(&((struct sq_event_log *)base)->file, i, name, n);
 }
 
 static void close_log(struct pp_event_log *base)
 {
-    struct sq_event_log *l = (struct sq_event_log *)base;
-    pp_sq_file_close(&l->file);
-    pp_sq_watch_close(&l->watch);
-    free(l);
+    pp_sq_file_close(&((struct sq_event_log *)base)->file);
+    free(base);
 }
 
-static const struct pp_event_log_ops ops = {
-    .append = submit_append,
-    .read = submit_read,
-    .clean = submit_clean,
-    .watch = watch,
-    .roundtrips = roundtrips,
-    .close = close_log,
-};
+static const struct pp_event_log_ops ops = {PP_LOG_OPS(PP_SQ_OP_SUBMIT).watch = watch,
+                                            .roundtrips = roundtrips, .close = close_log};
 
 /* --- opening --- */
 
 static enum pp_err load(void *state)
 {
     struct sq_event_log *l = of_writer(state);
-    l->w.group.flush = flush;
-    l->w.group.committed = committed;
-    l->w.group.rolled_back = rolled_back;
     l->now = read_state(&l->w.db);
     return l->w.db.err;
 }
@@ -234,25 +197,25 @@ enum pp_err pp_sqlite_event_log_open(struct pp_loop *loop, const char *path,
     static const struct pp_sq_kind kind = {.writer = "events",
                                            .reader = "events-read",
                                            .sql = sql,
-                                           .n_sql = QUERY_COUNT,
+                                           .n_sql = PP_SQ_N(sql),
                                            .schema = schema,
-                                           .version = VERSION,
+                                           .version = PP_SQ_N(schema),
+                                           .ops = op_names,
+                                           .n_ops = PP_SQ_N(op_names),
                                            .cache_bytes = 4 << 20,
                                            .group = 64,
                                            .full_sync = true,
+                                           .watched = true,
+                                           .hooks = {.flush = flush, .rolled_back = rolled_back},
                                            .load = load};
     struct sq_event_log *l = calloc(1, sizeof *l);
     if (!l)
         return PP_ENOMEM;
     l->base.ops = &ops;
-    enum pp_err err = pp_sq_watch_open(&l->watch, loop);
-    l->file.lock = -1;
+    enum pp_err err = pp_sq_file_open(&l->file, &kind, loop, path, o, &l->w.group, &l->w.db);
     if (err == PP_OK)
-        err = pp_sq_file_open(&l->file, &kind, loop, path, o, &l->w.group, &l->w.db);
-    if (err != PP_OK) {
+        *out = &l->base;
+    else
         close_log(&l->base);
-        return err;
-    }
-    *out = &l->base;
-    return PP_OK;
+    return err;
 }

@@ -20,49 +20,40 @@ static void *take_reader(void *data)
     return &f->readers[i];
 }
 
-/* Takes the lock file `path`.lock for this process and returns its descriptor. On failure
- * returns -1 and sets *err; PP_EBUSY: another process holds it. */
-static int lock_file(const char *path, enum pp_err *err)
+/* Takes the lock file `path`.lock for this process. PP_EBUSY: another process holds it. */
+static enum pp_err lock_file(struct pp_sq_file *f, const char *path)
 {
     char *name = NULL;
-    if (asprintf(&name, "%s.lock", path) < 0) {
-        *err = PP_ENOMEM;
-        return -1;
-    }
-    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (asprintf(&name, "%s.lock", path) < 0)
+        return PP_ENOMEM;
+    f->lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     free(name);
-    *err = PP_OK;
-    if (fd < 0) {
-        *err = errno == ENOSPC ? PP_ENOSPC : PP_EIO;
-    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        *err = errno == EWOULDBLOCK ? PP_EBUSY : PP_EIO;
-        close(fd);
-        fd = -1;
-    }
-    return fd;
+    if (f->lock < 0)
+        return errno == ENOSPC ? PP_ENOSPC : PP_EIO;
+    if (flock(f->lock, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK ? PP_EBUSY : PP_EIO;
+    return PP_OK;
 }
 
-static enum pp_err open_connections(struct pp_sq_file *f, const struct pp_sq_kind *kind, const char *path,
-                                    size_t cache_bytes, struct pp_sq_group *state)
+static enum pp_err open_connections(struct pp_sq_file *f, const char *path, size_t cache_bytes)
 {
+    const struct pp_sq_kind *kind = f->kind;
     struct pp_sq_open o = {.path = path,
                            .sql = kind->sql,
                            .n_sql = kind->n_sql,
                            .cache_bytes = cache_bytes,
                            .full_sync = kind->full_sync};
-    enum pp_err err;
-    f->lock = lock_file(path, &err);
+    enum pp_err err = lock_file(f, path);
     if (err == PP_OK)
-        err = pp_sq_open(f->db, &o);
+        err = pp_sq_open(f->state->db, &o);
     if (err == PP_OK)
-        err = pp_sq_migrate(f->db, kind->schema, kind->version);
-    if (err == PP_OK)
-        err = kind->load(state);
-    pp_assert(err != PP_OK || state->db == f->db, "load() set another connection");
+        err = pp_sq_migrate(f->state->db, kind->schema, kind->version);
+    if (err == PP_OK && kind->load)
+        err = kind->load(f->state);
     o.read_only = true;
     o.cache_bytes = cache_bytes / 8;
     for (int i = 0; i < PP_SQ_READERS && kind->reader && err == PP_OK; i++) {
-        f->readers[i].group = (struct pp_sq_group){.db = &f->readers[i].db, .read_only = true};
+        f->readers[i].group.db = &f->readers[i].db;
         err = pp_sq_open(&f->readers[i].db, &o);
     }
     return err;
@@ -76,6 +67,19 @@ static enum pp_err open_lane(const struct pp_lane_options *o, struct pp_loop *lo
     return *home ? PP_OK : PP_ENOMEM;
 }
 
+/* Calls the watcher, on the loop. */
+static void on_letter(void *data, struct pp_list *mail)
+{
+    struct pp_sq_group *g = data;
+    while (pp_list_pop(mail))
+        ;
+    /* Clears the flag before the callback, so that an append that comes after the callback's read
+     * wakes the watcher again. */
+    atomic_store(&g->in_flight, false);
+    if (g->watch)
+        g->watch(g->watch_data);
+}
+
 enum pp_err pp_sq_file_open(struct pp_sq_file *f, const struct pp_sq_kind *kind, struct pp_loop *loop,
                             const char *path, const struct pp_sqlite_options *o, struct pp_sq_group *state,
                             struct pp_sq_db *db)
@@ -83,8 +87,10 @@ enum pp_err pp_sq_file_open(struct pp_sq_file *f, const struct pp_sq_kind *kind,
     size_t cache_bytes = o && o->cache_bytes ? o->cache_bytes : kind->cache_bytes;
     size_t capacity = o && o->capacity ? o->capacity : CAPACITY;
     pp_assert((void *)state <= (void *)db, "the connection is not within the writer's state");
-    *f = (struct pp_sq_file){.db = db, .lock = -1};
+    pp_assert(kind->n_ops <= PP_SQ_OPS_MAX, "more operations than counters");
+    *f = (struct pp_sq_file){.kind = kind, .state = state, .lock = -1};
     state->db = db;
+    state->hooks = &kind->hooks;
     struct pp_lane_options writer = {.name = kind->writer,
                                      .threads = 1,
                                      .capacity = capacity,
@@ -98,7 +104,9 @@ enum pp_err pp_sq_file_open(struct pp_sq_file *f, const struct pp_sq_kind *kind,
                                      .batch = pp_sq_group_batch,
                                      .open = take_reader,
                                      .data = f};
-    enum pp_err err = open_connections(f, kind, path, cache_bytes, state);
+    if (kind->watched && !(state->mailbox = pp_mailbox_open(loop, on_letter, state)))
+        return PP_ENOMEM;
+    enum pp_err err = open_connections(f, path, cache_bytes);
     if (err == PP_OK)
         err = open_lane(&writer, loop, &f->writer_lane, &f->writer);
     if (err == PP_OK && kind->reader)
@@ -114,50 +122,18 @@ void pp_sq_file_close(struct pp_sq_file *f)
     pp_lane_close(f->reader_lane);
     for (int i = 0; i < PP_SQ_READERS; i++)
         pp_sq_close(&f->readers[i].db);
-    pp_sq_close(f->db);
+    pp_sq_close(f->state->db);
     if (f->lock >= 0)
         close(f->lock);
+    f->state->watch = NULL;
+    pp_mailbox_close(f->state->mailbox);
 }
 
-bool pp_sq_roundtrips(struct pp_sq_file *f, const char *const *names, size_t n_names, size_t i,
-                      const char **name, uint64_t *n)
+bool pp_sq_roundtrips(struct pp_sq_file *f, size_t i, const char **name, uint64_t *n)
 {
-    pp_assert(n_names <= PP_SQ_OPS_MAX, "more operations than counters");
-    if (i >= n_names)
+    if (i >= f->kind->n_ops)
         return false;
-    *name = names[i];
+    *name = f->kind->ops[i];
     *n = atomic_load_explicit(&f->counts[i], memory_order_relaxed);
     return true;
-}
-
-/* --- waking a watcher --- */
-
-static void on_letter(void *data, struct pp_list *mail)
-{
-    struct pp_sq_watch *w = data;
-    while (pp_list_pop(mail))
-        ;
-    /* clears the flag before the callback, so that an append that comes after the callback's read
-     * wakes it again */
-    atomic_store(&w->in_flight, false);
-    if (w->cb)
-        w->cb(w->data);
-}
-
-enum pp_err pp_sq_watch_open(struct pp_sq_watch *w, struct pp_loop *loop)
-{
-    w->mailbox = pp_mailbox_open(loop, on_letter, w);
-    return w->mailbox ? PP_OK : PP_ENOMEM;
-}
-
-void pp_sq_watch_wake(struct pp_sq_watch *w)
-{
-    if (!atomic_exchange(&w->in_flight, true))
-        pp_mailbox_post(w->mailbox, &w->letter);
-}
-
-void pp_sq_watch_close(struct pp_sq_watch *w)
-{
-    w->cb = NULL;
-    pp_mailbox_close(w->mailbox);
 }

@@ -12,24 +12,26 @@
 
 #include "db.h"
 #include "group.h"
-#include "runtime/mailbox.h"
 #include "sqlite_store.h"
 
 enum { PP_SQ_READERS = 2, PP_SQ_OPS_MAX = 32 };
 
 /* The constant properties of one adapter. */
 struct pp_sq_kind {
-    /* names of the lanes; reader NULL: the adapter has no reader lane */
+    /* Names of the lanes. reader NULL: the adapter has no reader lane. */
     const char *writer, *reader;
     const char *const *sql; /* statements of all connections */
     size_t n_sql;
     const char *const *schema; /* steps for pp_sq_migrate() */
     int version;
+    const char *const *ops; /* names of the operations, for pp_sq_roundtrips() */
+    size_t n_ops;
     size_t cache_bytes; /* size of the cache if the options give none */
     size_t group;       /* most requests in one transaction of the writer */
     bool full_sync;     /* as in struct pp_sq_open */
-    /* Sets the hooks of the writer's group, and reads what the writer keeps in memory. Called
-     * before the lanes run. */
+    bool watched;       /* the writer's state has a watcher */
+    struct pp_sq_hooks hooks;
+    /* Reads what the writer keeps in memory, before the lanes run. May be NULL. */
     enum pp_err (*load)(void *state);
 };
 
@@ -42,8 +44,9 @@ struct pp_sq_file {
     struct pp_lane_home *writer, *reader;       /* submit requests to the lanes; used on the loop */
     atomic_uint_fast64_t counts[PP_SQ_OPS_MAX]; /* requests so far, by operation */
     /* The fields below are private to file.c. */
+    const struct pp_sq_kind *kind;
+    struct pp_sq_group *state; /* the writer's state */
     struct pp_lane *writer_lane, *reader_lane;
-    struct pp_sq_db *db;
     struct pp_sq_conn readers[PP_SQ_READERS];
     atomic_uint readers_taken;
     int lock;
@@ -58,35 +61,29 @@ pp_must_check enum pp_err pp_sq_file_open(struct pp_sq_file *f, const struct pp_
 /* Closes the file; every request must have come back. The adapter frees its own state
  * afterwards. */
 void pp_sq_file_close(struct pp_sq_file *f);
-/* Implements roundtrips() of a port; `names` are by operation. Any thread may call it. */
-bool pp_sq_roundtrips(struct pp_sq_file *f, const char *const *names, size_t n_names, size_t i,
-                      const char **name, uint64_t *n);
+/* Implements roundtrips() of a port. Any thread may call it. */
+bool pp_sq_roundtrips(struct pp_sq_file *f, size_t i, const char **name, uint64_t *n);
+
+/* Rows of tables that X-macros make: the number and the name of an operation, its function in the
+ * port, the text of a statement. */
+#define PP_SQ_OP_NUMBER(name, type) OP_##name,
+#define PP_SQ_OP_NAME(name, type)   #name,
+#define PP_SQ_OP_SUBMIT(name, type) .name = submit_##name,
+#define PP_SQ_TEXT(name, sql)       sql,
 
 /* Defines submit_NAME() of the port `base_type`: it sends a request to a lane of the file of
- * struct `owner` (whose first member is the port), where run_NAME() runs it. Requests are
- * counted under OP_NAME. */
-#define PP_SQ_SUBMIT(base_type, owner, lane, name, type)                                    \
+ * struct `owner` (whose first member is the port). There run_NAME() evaluates `call`, which runs
+ * the request `r` on the lane's state `state`. Requests are counted under OP_NAME. */
+#define PP_SQ_OP(base_type, owner, lane, name, type, call)                                  \
+    static enum pp_err run_##name(void *state, struct pp_req *req)                          \
+    {                                                                                       \
+        struct type *r = (struct type *)req;                                                \
+        return call;                                                                        \
+    }                                                                                       \
     static enum pp_err submit_##name(struct base_type *base, struct type *r)                \
     {                                                                                       \
         struct owner *x = (struct owner *)base;                                             \
         return pp_sq_submit(x->file.lane, &r->req, run_##name, &x->file.counts[OP_##name]); \
     }
-
-/* --- waking a watcher --- */
-
-/* Wakes a callback on the loop after the writer has appended something. If the writer wakes it
- * several times before the loop runs, the callback is called once. */
-struct pp_sq_watch {
-    struct pp_mailbox *mailbox;
-    struct pp_mail letter;
-    atomic_bool in_flight;
-    void (*cb)(void *data); /* NULL: nobody watches */
-    void *data;
-};
-pp_must_check enum pp_err pp_sq_watch_open(struct pp_sq_watch *w, struct pp_loop *loop);
-/* Wakes the watcher; called after a commit, by any thread. */
-void pp_sq_watch_wake(struct pp_sq_watch *w);
-/* Closes the watch, after the lanes; one that was never opened is allowed. */
-void pp_sq_watch_close(struct pp_sq_watch *w);
 
 #endif

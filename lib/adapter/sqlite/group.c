@@ -36,6 +36,8 @@ static enum pp_err run_jobs(struct pp_sq_group *g, struct pp_job **jobs, size_t 
         struct pp_req *req = req_of(jobs[i]);
         g->call = call_of(jobs[i]);
         g->call->again = false;
+        if (g->hooks && g->hooks->start)
+            g->hooks->start(g);
         req->err = g->call->run(g, req);
         pp_assert(req->err != PP_OK || g->db->err == PP_OK, "a request hides a failure of its connection");
         err = is_refusal(req->err) ? PP_OK : req->err;
@@ -46,23 +48,28 @@ static enum pp_err run_jobs(struct pp_sq_group *g, struct pp_job **jobs, size_t 
 
 static enum pp_err run_group(struct pp_sq_group *g, struct pp_job **jobs, size_t n)
 {
+    static const struct pp_sq_hooks none;
+    const struct pp_sq_hooks *hooks = g->hooks ? g->hooks : &none;
     pp_assert(g->db->err == PP_OK, "a transaction begins with a failure of the one before");
-    pp_sq_begin(g->db, !g->read_only);
+    g->appended = false;
+    pp_sq_begin(g->db, g->hooks != NULL);
     enum pp_err err = run_jobs(g, jobs, n);
     if (err == PP_OK) {
-        if (g->flush)
-            g->flush(g);
+        if (hooks->flush)
+            hooks->flush(g);
         pp_sq_commit(g->db);
         err = g->db->err;
     }
-    if (err == PP_OK && g->committed)
-        err = g->committed(g);
-    if (err == PP_OK)
-        return PP_OK;
-    pp_sq_rollback(g->db);
-    if (g->rolled_back)
-        g->rolled_back(g);
-    g->db->err = PP_OK;
+    if (err == PP_OK && hooks->committed)
+        err = hooks->committed(g);
+    if (err != PP_OK) {
+        pp_sq_rollback(g->db);
+        if (hooks->rolled_back)
+            hooks->rolled_back(g);
+        g->db->err = PP_OK;
+    } else if (g->appended && !atomic_exchange(&g->in_flight, true)) {
+        pp_mailbox_post(g->mailbox, &g->letter);
+    }
     return err;
 }
 

@@ -16,6 +16,7 @@
 #include "db.h"
 #include "photopool/req.h"
 #include "runtime/lane.h"
+#include "runtime/mailbox.h"
 
 /* How a store uses the scratch space of a request. */
 struct pp_sq_call {
@@ -30,15 +31,27 @@ struct pp_sq_call {
 _Static_assert(sizeof(struct pp_sq_call) <= sizeof(((struct pp_req *)0)->scratch),
                "a call fits into scratch");
 
-/* The connection and hooks of a lane's groups. First member of the lane's state, which each hook
- * gets. A hook may be NULL. */
-struct pp_sq_group {
-    struct pp_sq_db *db;
-    bool read_only;
+/* What a writer does around its requests. Each hook gets the lane's state and may be NULL. */
+struct pp_sq_hooks {
+    void (*start)(void *state);            /* prepares for the next request */
     void (*flush)(void *state);            /* writes what is kept in memory, before the commit */
     enum pp_err (*committed)(void *state); /* a failure counts as a failure of the transaction */
     void (*rolled_back)(void *state);      /* drops what is kept in memory */
-    struct pp_sq_call *call;               /* the request that runs now */
+};
+
+/* The connection of a lane's groups. First member of the lane's state. */
+struct pp_sq_group {
+    struct pp_sq_db *db;
+    const struct pp_sq_hooks *hooks; /* NULL: the lane only reads */
+    struct pp_sq_call *call;         /* the request that runs now */
+    bool appended;                   /* set by run: the commit wakes the watcher */
+    /* The watcher is a callback on the loop. If the writer wakes it several times before the loop
+     * runs, the callback is called once. */
+    struct pp_mailbox *mailbox;
+    struct pp_mail letter;
+    atomic_bool in_flight;
+    void (*watch)(void *data); /* NULL: nobody watches */
+    void *watch_data;
 };
 
 /* Sends `req` to run(); returns as pp_lane_submit() does. */

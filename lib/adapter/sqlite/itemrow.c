@@ -86,36 +86,17 @@ static void settle_slot(struct pp_sw *w, int64_t item, int64_t idx, const struct
 
 /* --- waiters of a task --- */
 
-/* Returns the task of a photo (0: none), and sets *photo to the photo's number (0: unknown
- * photo). */
-static int64_t photo_task(struct pp_sw *w, int64_t client, const struct pp_key *key, int64_t *photo)
-{
-    int64_t task = 0;
-    *photo = 0;
-    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_PHOTO_FIND, "ib", client, key, sizeof *key);
-    if (pp_sq_row(&w->db, st)) {
-        *photo = pp_sq_col(st, 0);
-        task = pp_sq_col(st, 1);
-        pp_sq_done(st);
-    }
-    return task;
-}
-
 void pp_sw_task_join(struct pp_sw *w, int64_t task, int64_t item, int64_t idx, bool always)
 {
-    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_TASK_WAITER, "i", task);
-    if (!pp_sq_row(&w->db, st)) {
+    int64_t waited = pp_sq_int(&w->db, -1, PP_Q_TASK_WAITED, "i", task);
+    if (waited < 0)
         pp_sq_fail(&w->db, PP_ECORRUPT); /* photos.task refers to a task that does not exist */
-        return;
-    }
-    bool nobody = pp_sq_is_null(st, 0);
-    pp_sq_done(st);
-    if (nobody) {
+    if (waited) {
+        pp_sq_run(&w->db, PP_Q_WAITER_ADD, "iii", task, item, idx);
+        pp_sq_run(&w->db, PP_Q_TASK_MORE, "id", task, always);
+    } else {
         pp_sq_run(&w->db, PP_Q_TASK_FIRST, "iiid", task, item, idx, always);
-        return;
     }
-    pp_sq_run(&w->db, PP_Q_WAITER_ADD, "iii", task, item, idx);
-    pp_sq_run(&w->db, PP_Q_TASK_MORE, "id", task, always);
 }
 
 /* Replaces the first waiter of a task by the next one. Without another waiter, deletes the task
@@ -139,13 +120,13 @@ static void first_leaves(struct pp_sw *w, int64_t task, int64_t photo, bool more
 
 static void task_leave(struct pp_sw *w, int64_t client, const struct pp_key *key, int64_t item, int64_t idx)
 {
-    int64_t photo, task = photo_task(w, client, key, &photo);
-    sqlite3_stmt *st = task ? pp_sq_bind(&w->db, PP_Q_TASK_WAITER, "i", task) : NULL;
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_TASK_OF_PHOTO, "ib", client, key, sizeof *key);
     if (!pp_sq_row(&w->db, st))
         return;
-    bool first = pp_sq_col(st, 0) == item && pp_sq_col(st, 1) == idx, more = pp_sq_col(st, 2);
-    bool claimed = !pp_sq_is_null(st, 3);
-    uint8_t queue = (uint8_t)pp_sq_col(st, 4);
+    int64_t task = pp_sq_col(st, 0), photo = pp_sq_col(st, 1);
+    bool first = pp_sq_col(st, 2) == item && pp_sq_col(st, 3) == idx, more = pp_sq_col(st, 4);
+    bool claimed = !pp_sq_is_null(st, 5);
+    uint8_t queue = (uint8_t)pp_sq_col(st, 6);
     pp_sq_done(st);
     if (first)
         first_leaves(w, task, photo, more, claimed, queue);
@@ -222,9 +203,8 @@ void pp_sw_task_settle(struct pp_sw *w, int64_t task, int64_t item, int64_t idx,
         struct sq_waiter some[64];
         size_t n = 0;
         sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_WAITER_LIST, "ii", task, (int64_t)64);
-        while (n < 64 && pp_sq_row(&w->db, st)) {
+        while (n < 64 && pp_sq_row(&w->db, st))
             some[n++] = (struct sq_waiter){pp_sq_col(st, 0), pp_sq_col(st, 1)};
-        }
         pp_sq_done(st);
         more = n == 64;
         for (size_t i = 0; i < n; i++) {

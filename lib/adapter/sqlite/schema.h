@@ -42,6 +42,9 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     " FROM items i INDEXED BY items_outbox CROSS JOIN names n ON n.num=i.client CROSS JOIN batches b ON " \
     "b.num=i.batch"
 
+#define PP_SQ_CLIENT_COLUMNS "id, rpm_set, rpm_unlimited, rpm, concurrency, weight, paused, headers, updated"
+#define PP_SQ_ROUTE_COLUMNS  "client, domain, tier, tier_ms, weight_sum, value_sum, samples, updated"
+
 #define PP_STORE_QUERIES(X)                                                                                  \
     /* state and names */                                                                                    \
     X(STATE_GET, "SELECT mark, counts, last FROM state")                                                     \
@@ -79,8 +82,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(ITEM_BATCH, "SELECT batch FROM items WHERE num=?1")                                                    \
     X(ITEM_FINISH, "UPDATE items SET status=?2, finished=?3, seq=?4 WHERE num=?1")                           \
     X(ITEM_OPEN_OF_BATCH, "SELECT num FROM items WHERE num>=?1 AND num<=?2 AND batch=?3 AND seq=0 LIMIT ?4") \
-    X(ITEM_OF_BATCH, "SELECT num, client, item, revision FROM items WHERE num>=?1 AND num<=?2 AND batch=?3"  \
-                     " LIMIT ?4")                                                                            \
+    X(ITEM_OF_BATCH, "SELECT num, client, item FROM items WHERE num>=?1 AND num<=?2 AND batch=?3 LIMIT ?4")  \
     X(ITEM_NEWEST, "SELECT num FROM items WHERE client=?1 AND item=?2 ORDER BY revision DESC LIMIT 1")       \
     X(ITEM_FORGET, "UPDATE items SET batch=0, seq=0, meta=NULL, photos=0 WHERE num=?1")                      \
     X(ITEM_DELETE, "DELETE FROM items WHERE num=?1")                                                         \
@@ -107,7 +109,9 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
       "INSERT INTO tasks(num, photo, client, key, queue, tier, due, epoch, attempts, losses, always,"        \
       " domain, item, idx, more, known)"                                                                     \
       " VALUES(?1, ?2, ?3, ?4, ?5, ?5, ?6, 0, 0, 0, ?7, ?8, ?9, ?10, 0, ?11)")                               \
-    X(TASK_WAITER, "SELECT item, idx, more, worker, queue FROM tasks WHERE num=?1")                          \
+    X(TASK_WAITED, "SELECT item IS NOT NULL FROM tasks WHERE num=?1")                                        \
+    X(TASK_OF_PHOTO, "SELECT t.num, t.photo, t.item, t.idx, t.more, t.worker, t.queue FROM photos p"         \
+                     " JOIN tasks t ON t.num=p.task WHERE p.client=?1 AND p.key=?2")                         \
     X(TASK_FIRST, "UPDATE tasks SET item=?2, idx=?3, always=always OR ?4 WHERE num=?1")                      \
     X(TASK_MORE, "UPDATE tasks SET more=1, always=always OR ?2 WHERE num=?1")                                \
     X(TASK_NOBODY, "UPDATE tasks SET item=NULL, idx=NULL, more=0 WHERE num=?1")                              \
@@ -156,30 +160,22 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
                   " LEFT JOIN photos p ON s.outcome IS NULL AND p.client=?2 AND p.key=s.key"                 \
                   " LEFT JOIN tasks t ON t.num=p.task WHERE s.item=?1 ORDER BY s.idx")                       \
     /* settings and routes */                                                                                \
-    X(CLIENT_GET, "SELECT id, rpm_set, rpm_unlimited, rpm, concurrency, weight, paused, headers, updated"    \
-                  " FROM clients WHERE id=?1")                                                               \
-    X(CLIENT_LIST, "SELECT id, rpm_set, rpm_unlimited, rpm, concurrency, weight, paused, headers, updated"   \
-                   " FROM clients WHERE id>?1 ORDER BY id LIMIT ?2")                                         \
+    X(CLIENT_GET, "SELECT " PP_SQ_CLIENT_COLUMNS " FROM clients WHERE id=?1")                                \
+    X(CLIENT_LIST, "SELECT " PP_SQ_CLIENT_COLUMNS " FROM clients WHERE id>?1 ORDER BY id LIMIT ?2")          \
     X(CLIENT_PUT,                                                                                            \
-      "INSERT OR REPLACE INTO clients(id, rpm_set, rpm_unlimited, rpm, concurrency, weight, paused,"         \
-      " headers, updated) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")                                       \
-    X(ROUTE_LIST,                                                                                            \
-      "SELECT client, domain, tier, tier_ms, weight_sum, value_sum, samples, updated FROM routes"            \
-      " WHERE (client, domain)>(?1, ?2) AND (?3 IS NULL OR domain=?3)"                                       \
-      " ORDER BY client, domain LIMIT ?4")                                                                   \
-    X(ROUTE_LIST_CLIENT, "SELECT client, domain, tier, tier_ms, weight_sum, value_sum, samples, updated"     \
-                         " FROM routes WHERE client=?5 AND (client, domain)>(?1, ?2)"                        \
-                         " AND (?3 IS NULL OR domain=?3) ORDER BY domain LIMIT ?4")                          \
+      "INSERT OR REPLACE INTO clients(" PP_SQ_CLIENT_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)") \
+    X(ROUTE_LIST, "SELECT " PP_SQ_ROUTE_COLUMNS " FROM routes WHERE (client, domain)>(?1, ?2)"               \
+                  " AND (?3 IS NULL OR domain=?3) ORDER BY client, domain LIMIT ?4")                         \
+    X(ROUTE_LIST_CLIENT,                                                                                     \
+      "SELECT " PP_SQ_ROUTE_COLUMNS " FROM routes WHERE client=?5 AND (client, domain)>(?1, ?2)"             \
+      " AND (?3 IS NULL OR domain=?3) ORDER BY domain LIMIT ?4")                                             \
     X(ROUTE_PUT,                                                                                             \
-      "INSERT OR REPLACE INTO routes(client, domain, tier, tier_ms, weight_sum, value_sum, samples,"         \
-      " updated) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")
+      "INSERT OR REPLACE INTO routes(" PP_SQ_ROUTE_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")
 
 enum {
 #define X(name, sql) PP_Q_##name,
     PP_STORE_QUERIES(X)
 #undef X
-        PP_STORE_QUERY_COUNT
 };
-extern const char *const pp_store_sql[PP_STORE_QUERY_COUNT];
 
 #endif

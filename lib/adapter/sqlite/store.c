@@ -4,12 +4,61 @@
 #include "file.h"
 #include "store.h"
 
-#define X(name, type) OP_##name,
-enum { PP_STORE_OPS(X) OP_COUNT };
-#undef X
-#define X(name, type) #name,
-static const char *const op_names[OP_COUNT] = {PP_STORE_OPS(X)};
-#undef X
+const char *const pp_store_schema[PP_STORE_VERSION] = {
+    "CREATE TABLE state(mark INTEGER NOT NULL, counts BLOB);"
+    "INSERT INTO state VALUES(0, NULL);"
+
+    "CREATE TABLE names(num INTEGER PRIMARY KEY, kind INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE(kind, "
+    "name));"
+
+    "CREATE TABLE batches(num INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, client INTEGER NOT NULL,"
+    " refresh INTEGER, planned INTEGER, cancelled INTEGER, state INTEGER, created INTEGER, finished INTEGER,"
+    " items INTEGER, photos INTEGER, first_item INTEGER, last_item INTEGER, counts BLOB);"
+    "CREATE INDEX batches_client ON batches(client, id);"
+    "CREATE INDEX batches_finished ON batches(finished) WHERE finished>0;"
+
+    "CREATE TABLE items(num INTEGER PRIMARY KEY, client INTEGER NOT NULL, item TEXT NOT NULL,"
+    " revision INTEGER NOT NULL, batch INTEGER NOT NULL, idx INTEGER, status INTEGER NOT NULL, photos "
+    "INTEGER,"
+    " created INTEGER, finished INTEGER, seq INTEGER NOT NULL, meta TEXT);"
+    "CREATE INDEX items_name ON items(client, item, revision, batch);"
+    "CREATE INDEX items_done ON items(batch, seq) WHERE seq>0;"
+
+    "CREATE TABLE slots(item INTEGER, idx INTEGER, key BLOB NOT NULL, domain INTEGER, url BLOB NOT NULL,"
+    " outcome BLOB, PRIMARY KEY(item, idx)) WITHOUT ROWID;"
+
+    "CREATE TABLE photos(num INTEGER PRIMARY KEY, client INTEGER NOT NULL, key BLOB NOT NULL, task INTEGER,"
+    " sha INTEGER, rec BLOB);"
+    "CREATE UNIQUE INDEX photos_key ON photos(client, key);"
+    "CREATE INDEX photos_sha ON photos(sha, client) WHERE sha IS NOT NULL;"
+
+    "CREATE TABLE tasks(num INTEGER PRIMARY KEY, photo INTEGER NOT NULL, client INTEGER NOT NULL, key BLOB "
+    "NOT NULL,"
+    " queue INTEGER NOT NULL, tier INTEGER NOT NULL, due INTEGER NOT NULL, worker INTEGER, lease INTEGER,"
+    " epoch INTEGER NOT NULL, attempts INTEGER NOT NULL, losses INTEGER NOT NULL, always INTEGER,"
+    " domain INTEGER, item INTEGER, idx INTEGER, more INTEGER, known BLOB);"
+    "CREATE INDEX tasks_waiting ON tasks(client, queue, due) WHERE worker IS NULL;"
+    "CREATE INDEX tasks_claimed ON tasks(worker) WHERE worker IS NOT NULL;"
+
+    "CREATE TABLE waiters(task INTEGER, item INTEGER, idx INTEGER, PRIMARY KEY(task, item, idx)) WITHOUT "
+    "ROWID;"
+
+    "CREATE TABLE clients(id TEXT PRIMARY KEY, rpm_set INTEGER, rpm_unlimited INTEGER, rpm INTEGER,"
+    " concurrency INTEGER, weight INTEGER, paused INTEGER, headers TEXT, updated INTEGER) WITHOUT ROWID;"
+    "CREATE TABLE routes(client TEXT, domain TEXT, tier INTEGER, tier_ms INTEGER, weight_sum REAL,"
+    " value_sum REAL, samples INTEGER, updated INTEGER, PRIMARY KEY(client, domain)) WITHOUT ROWID;",
+
+    /* the outbox */
+    "CREATE INDEX items_outbox ON items(seq) WHERE seq>0;"
+    "ALTER TABLE state ADD COLUMN last INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE state SET last=coalesce((SELECT max(seq) FROM items WHERE seq>0), 0);"
+    "CREATE TABLE numbers(name TEXT PRIMARY KEY, last INTEGER NOT NULL) WITHOUT ROWID;",
+};
+
+static const char *const sql[] = {PP_STORE_QUERIES(PP_SQ_TEXT)};
+
+enum { PP_STORE_OPS(PP_SQ_OP_NUMBER) };
+static const char *const op_names[] = {PP_STORE_OPS(PP_SQ_OP_NAME)};
 
 struct task_store {
     struct pp_task_store base;
@@ -17,21 +66,12 @@ struct task_store {
     struct pp_sw w;
 };
 
-#define X(name, type)                                              \
-    static enum pp_err run_##name(void *state, struct pp_req *req) \
-    {                                                              \
-        pp_sw_start(state);                                        \
-        return pp_sw_##name(state, (struct type *)req);            \
-    }                                                              \
-    PP_SQ_SUBMIT(pp_task_store, task_store, writer, name, type)
+#define X(name, type) PP_SQ_OP(pp_task_store, task_store, writer, name, type, pp_sw_##name(state, r))
 PP_STORE_WRITES(X)
 #undef X
-#define X(name, type)                                                               \
-    static enum pp_err run_##name(void *state, struct pp_req *req)                  \
-    {                                                                               \
-        return pp_sr_##name(&((struct pp_sq_conn *)state)->db, (struct type *)req); \
-    }                                                                               \
-    PP_SQ_SUBMIT(pp_task_store, task_store, reader, name, type)
+#define X(name, type)                                       \
+    PP_SQ_OP(pp_task_store, task_store, reader, name, type, \
+             pp_sr_##name(&((struct pp_sq_conn *)state)->db, r))
 PP_STORE_READS(X)
 #undef X
 
@@ -52,20 +92,11 @@ static void rolled_back(void *state)
     pp_sw_load_state(w);
 }
 
-static enum pp_err load(void *state)
-{
-    struct pp_sw *w = state;
-    w->group.flush = flush;
-    w->group.rolled_back = rolled_back;
-    w->names.db = &w->db;
-    return pp_sw_load(w);
-}
-
 /* --- the port --- */
 
 static bool roundtrips(struct pp_task_store *base, size_t i, const char **name, uint64_t *n)
 {
-    return pp_sq_roundtrips(&((struct task_store *)base)->file, op_names, OP_COUNT, i, name, n);
+    return pp_sq_roundtrips(&((struct task_store *)base)->file, i, name, n);
 }
 
 static void close_store(struct pp_task_store *base)
@@ -78,35 +109,33 @@ static void close_store(struct pp_task_store *base)
     free(s);
 }
 
-static const struct pp_task_store_ops ops = {
-#define X(name, type) .name = submit_##name,
-    PP_STORE_OPS(X)
-#undef X
-        .roundtrips = roundtrips,
-    .close = close_store,
-};
+static const struct pp_task_store_ops ops = {PP_STORE_OPS(PP_SQ_OP_SUBMIT).roundtrips = roundtrips,
+                                             .close = close_store};
 
 enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path,
                                       const struct pp_sqlite_options *o, struct pp_task_store **out)
 {
-    static const struct pp_sq_kind kind = {.writer = "store",
-                                           .reader = "store-read",
-                                           .sql = pp_store_sql,
-                                           .n_sql = PP_STORE_QUERY_COUNT,
-                                           .schema = pp_store_schema,
-                                           .version = PP_STORE_VERSION,
-                                           .cache_bytes = 16 << 20,
-                                           .group = 64,
-                                           .load = load};
+    static const struct pp_sq_kind kind = {
+        .writer = "store",
+        .reader = "store-read",
+        .sql = sql,
+        .n_sql = PP_SQ_N(sql),
+        .schema = pp_store_schema,
+        .version = PP_STORE_VERSION,
+        .ops = op_names,
+        .n_ops = PP_SQ_N(op_names),
+        .cache_bytes = 16 << 20,
+        .group = 64,
+        .hooks = {.start = pp_sw_start, .flush = flush, .rolled_back = rolled_back},
+        .load = pp_sw_load};
     struct task_store *s = calloc(1, sizeof *s);
     if (!s)
         return PP_ENOMEM;
     s->base.ops = &ops;
     enum pp_err err = pp_sq_file_open(&s->file, &kind, loop, path, o, &s->w.group, &s->w.db);
-    if (err != PP_OK) {
+    if (err == PP_OK)
+        *out = &s->base;
+    else
         close_store(&s->base);
-        return err;
-    }
-    *out = &s->base;
-    return PP_OK;
+    return err;
 }

@@ -54,15 +54,15 @@ struct pp_sw {
     uint64_t items_finished;  /* items that the current operation has finished */
 };
 
-/* Prepares the writer's state, on an open connection. Call pp_sw_fini() even after a failure, or
- * without this call. */
-pp_must_check enum pp_err pp_sw_load(struct pp_sw *w);
+/* Prepares the writer's state, a struct pp_sw, on an open connection. Call pp_sw_fini() even after
+ * a failure, or without this call. */
+pp_must_check enum pp_err pp_sw_load(void *state);
 void pp_sw_fini(struct pp_sw *w);
 /* Read the numbers and counts from the file, and write them to it if they have changed. */
 void pp_sw_load_state(struct pp_sw *w);
 void pp_sw_save_state(struct pp_sw *w);
-/* Prepares for the next operation; called before each. */
-void pp_sw_start(struct pp_sw *w);
+/* Prepares the writer's state for the next operation. */
+void pp_sw_start(void *state);
 
 /* Returns a number that was never given before. */
 int64_t pp_sw_next(struct pp_sw *w);

@@ -45,8 +45,10 @@ void pp_sw_save_state(struct pp_sw *w)
     w->state_dirty = false;
 }
 
-enum pp_err pp_sw_load(struct pp_sw *w)
+enum pp_err pp_sw_load(void *state)
 {
+    struct pp_sw *w = state;
+    w->names.db = &w->db;
     pp_buf_init(&w->buf, 1 << 20);
     pp_arena_init(&w->tmp, 0);
     w->items = calloc(PP_SW_ITEMS, sizeof *w->items);
@@ -64,8 +66,9 @@ void pp_sw_fini(struct pp_sw *w)
     free(w->items);
 }
 
-void pp_sw_start(struct pp_sw *w)
+void pp_sw_start(void *state)
 {
+    struct pp_sw *w = state;
     w->job++;
     w->items_finished = 0;
     pp_arena_fini(&w->tmp);
