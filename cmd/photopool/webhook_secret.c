@@ -3,6 +3,7 @@
 
 #include "term.h"
 
+#include "base/base64.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -13,28 +14,13 @@
 
 enum { BYTES = 32 };
 
-/* Appends base64 as in RFC 4648 section 4, with padding. */
-static void put_base64(char *out, const uint8_t *p, size_t n)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t three =
-            (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
-        *out++ = letters[three >> 18];
-        *out++ = letters[three >> 12 & 63];
-        *out++ = i + 1 < n ? letters[three >> 6 & 63] : '=';
-        *out++ = i + 2 < n ? letters[three & 63] : '=';
-    }
-    *out = 0;
-}
-
 void pp_secret_make(char out[PP_SECRET_TEXT])
 {
     static const char prefix[] = "whsec_";
     uint8_t bytes[BYTES];
     pp_random_bytes(bytes, sizeof bytes);
     memcpy(out, prefix, sizeof prefix);
-    put_base64(out + sizeof prefix - 1, bytes, sizeof bytes);
+    pp_base64(out + sizeof prefix - 1, bytes, sizeof bytes);
 }
 
 static bool first_line(FILE *f, char out[PP_SECRET_TEXT])

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "api/base64url.h"
+#include "base/base64.h"
 #include "base/check.h"
 
 #define POSITION_MAX 768
@@ -36,7 +36,7 @@ const char *pp_cursor_make(struct pp_arena *a, const char *kind, const char *con
         return NULL;
     put_check(bytes, kind, context, position, n);
     memcpy(bytes + CHECK_N, position, n);
-    char *text = pp_arena_alloc(a, PP_BASE64URL_MAX(CHECK_N + n));
+    char *text = pp_arena_alloc(a, PP_BASE64_MAX(CHECK_N + n));
     if (text)
         pp_base64url(text, bytes, CHECK_N + n);
     return text;

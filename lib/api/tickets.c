@@ -11,13 +11,13 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
-#include "api/base64url.h"
 #include "api/event_keys.h"
 #include "api/handler.h"
+#include "base/base64.h"
 
 #define MAC_N       32
 #define PAYLOAD_MAX (PP_SUB_KEYS_MAX * PP_EVENT_KEY_MAX + 64)
-#define TEXT_MAX    (PP_BASE64URL_MAX(PAYLOAD_MAX) + PP_BASE64URL_MAX(MAC_N))
+#define TEXT_MAX    (PP_BASE64_MAX(PAYLOAD_MAX) + PP_BASE64_MAX(MAC_N))
 
 static bool sign_payload(const struct pp_params *params, const void *payload, size_t n, uint8_t mac[MAC_N])
 {
@@ -53,7 +53,7 @@ static void send_ticket(struct pp_call *call)
     }
     pp_assert(strlen(payload) <= PAYLOAD_MAX, "the keys of a ticket are longer than keys may be");
     size_t n = pp_base64url(text, (const uint8_t *)payload, strlen(payload));
-    pp_assert(n + 1 + PP_BASE64URL_MAX(MAC_N) <= TEXT_MAX, "a ticket is longer than its buffer");
+    pp_assert(n + 1 + PP_BASE64_MAX(MAC_N) <= TEXT_MAX, "a ticket is longer than its buffer");
     text[n] = '.';
     pp_base64url(text + n + 1, mac, MAC_N);
     PP_JSON_OBJECT(&call->out, NULL, PP_STR("ticket", text), PP_TIME("expires_at", expires));

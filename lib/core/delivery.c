@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/check.h"
 
 #define MINUTE_MS INT64_C(60000)
@@ -116,59 +117,15 @@ void pp_pace_ended(struct pp_endpoint_pace *p, bool ok, int64_t now_ms, uint32_t
 
 /* --- a webhook's secret --- */
 
-/* Returns the value of a base64 digit; -1 if it is none. */
-static int digit(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* Decodes four digits, of which the last `pad` (0..2) are "=", to three bytes less `pad`. Returns
- * false if no encoder would write them. */
-static bool decode_four(const char *s, size_t pad, uint8_t *out)
-{
-    uint32_t bits = 0;
-    for (size_t i = 0; i < 4; i++) {
-        int d = i < 4 - pad ? digit(s[i]) : s[i] == '=' ? 0 : -1;
-        if (d < 0)
-            return false;
-        bits = bits << 6 | (uint32_t)d;
-    }
-    for (size_t i = 0; i < 3 - pad; i++)
-        out[i] = (uint8_t)(bits >> (16 - 8 * i));
-    return (bits & ((1u << (8 * pad)) - 1)) == 0;
-}
-
-/* Decodes n digits. Returns the number of bytes, or 0 if the digits are malformed or too many or
- * too few. */
-static size_t decode(const char *s, size_t n, uint8_t out[PP_WEBHOOK_SECRET_MAX])
-{
-    if (n == 0 || n % 4 != 0)
-        return 0;
-    size_t pad = s[n - 1] != '=' ? 0 : s[n - 2] != '=' ? 1 : 2, bytes = n / 4 * 3 - pad;
-    if (bytes < PP_WEBHOOK_SECRET_MIN || bytes > PP_WEBHOOK_SECRET_MAX)
-        return 0;
-    for (size_t i = 0; i < n; i += 4)
-        if (!decode_four(s + i, i + 4 == n ? pad : 0, out + i / 4 * 3))
-            return 0;
-    return bytes;
-}
-
 enum pp_err pp_webhook_secret(const char *s, size_t n, uint8_t out[PP_WEBHOOK_SECRET_MAX], size_t *out_n)
 {
     static const char prefix[] = "whsec_";
     const size_t prefix_n = sizeof prefix - 1;
     *out_n = 0;
-    memset(out, 0, PP_WEBHOOK_SECRET_MAX);
-    if (n < prefix_n || memcmp(s, prefix, prefix_n) != 0)
-        return PP_EINVAL;
-    *out_n = decode(s + prefix_n, n - prefix_n, out);
-    if (*out_n == 0)
-        memset(out, 0, PP_WEBHOOK_SECRET_MAX);
-    return *out_n ? PP_OK : PP_EINVAL;
+    if (n >= prefix_n && memcmp(s, prefix, prefix_n) == 0)
+        *out_n = pp_base64_read(out, PP_WEBHOOK_SECRET_MAX, s + prefix_n, n - prefix_n);
+    if (*out_n < PP_WEBHOOK_SECRET_MIN)
+        *out_n = 0;
+    memset(out + *out_n, 0, PP_WEBHOOK_SECRET_MAX - *out_n);
+    return *out_n > 0 ? PP_OK : PP_EINVAL;
 }
