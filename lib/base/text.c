@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "base/check.h"
 
@@ -44,12 +45,14 @@ bool pp_unhex(uint8_t *out, size_t n, const char *hex, size_t hex_n)
 
 /* --- time --- */
 
-static char *put_digits(char *p, unsigned v, int n)
+/* Writes `v` with `n` digits, then `after`; returns the end. */
+static char *put_digits(char *p, unsigned v, int n, char after)
 {
     for (int i = n; i-- > 0; v /= 10)
         p[i] = (char)('0' + v % 10);
     pp_assert(v == 0, "a number of a date has too many digits");
-    return p + n;
+    p[n] = after;
+    return p + n + 1;
 }
 
 /* Computes year, month 1..12 and day 1..31 of days since 1970-01-01: civil_from_days of Howard
@@ -77,32 +80,25 @@ char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms)
     int64_t days = t / day_ms - (t % day_ms < 0);
     unsigned ms = (unsigned)(t - days * day_ms), year, month, day;
     civil(days, &year, &month, &day);
-    char *p = put_digits(buf, year, 4);
-    *p++ = '-';
-    p = put_digits(p, month, 2);
-    *p++ = '-';
-    p = put_digits(p, day, 2);
-    *p++ = 'T';
-    p = put_digits(p, ms / 3600000, 2);
-    *p++ = ':';
-    p = put_digits(p, ms / 60000 % 60, 2);
-    *p++ = ':';
-    p = put_digits(p, ms / 1000 % 60, 2);
-    *p++ = '.';
-    p = put_digits(p, ms % 1000, 3);
-    *p++ = 'Z';
+    char *p = put_digits(buf, year, 4, '-');
+    p = put_digits(p, month, 2, '-');
+    p = put_digits(p, day, 2, 'T');
+    p = put_digits(p, ms / 3600000, 2, ':');
+    p = put_digits(p, ms / 60000 % 60, 2, ':');
+    p = put_digits(p, ms / 1000 % 60, 2, '.');
+    p = put_digits(p, ms % 1000, 3, 'Z');
     *p = '\0';
     return buf;
 }
 
-/* Returns days since 1970 of a date of the Gregorian calendar: days_from_civil of Howard Hinnant,
- * "chrono-compatible low-level date algorithms". */
-static int64_t days_of(int y, int m, int d)
+bool pp_time_of(int year, int month, int day, int64_t seconds, int64_t *wall_ms)
 {
-    y -= m <= 2;
-    int64_t era = y / 400;
-    int yoe = y - (int)era * 400, doy = (153 * (m + (m > 2 ? -3 : 9)) + 2) / 5 + d - 1;
-    return era * 146097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719468;
+    struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
+    int64_t midnight = timegm(&tm); /* moves a date that does not exist to one that does */
+    if (tm.tm_mday != day || tm.tm_mon != month - 1)
+        return false;
+    *wall_ms = (midnight + seconds) * 1000;
+    return true;
 }
 
 /* Returns the number that the `n` digits at s make; -1: one of the characters is not a digit. */
@@ -135,9 +131,7 @@ static bool time_fields(const char *s, int f[6])
             !(fields[i].after == 'T' && (after == 't' || after == ' ')))
             return false;
     }
-    static const int month_days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool leap = (f[0] % 4 == 0 && f[0] % 100 != 0) || f[0] % 400 == 0;
-    return f[2] <= month_days[f[1] - 1] + (f[1] == 2 && leap);
+    return true;
 }
 
 bool pp_time_parse(const char *s, int64_t *wall_ms)
@@ -155,7 +149,9 @@ bool pp_time_parse(const char *s, int64_t *wall_ms)
     }
     if (strcmp(s, "Z") != 0 && strcmp(s, "z") != 0 && strcmp(s, "+00:00") != 0)
         return false;
-    *wall_ms = ((days_of(f[0], f[1], f[2]) * 24 + f[3]) * 60 + f[4]) * 60000 + f[5] * 1000 + ms;
+    if (!pp_time_of(f[0], f[1], f[2], (f[3] * 60 + f[4]) * 60 + f[5], wall_ms))
+        return false;
+    *wall_ms += ms;
     return true;
 }
 

@@ -20,6 +20,10 @@ char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms);
  * those beyond three. Returns false if it is not one. */
 bool pp_time_parse(const char *s, int64_t *wall_ms);
 
+/* Sets *wall_ms to a time of day, in seconds, on a date of the Gregorian calendar in UTC. Returns
+ * false if there is no such date. */
+bool pp_time_of(int year, int month, int day, int64_t seconds, int64_t *wall_ms);
+
 bool pp_utf8_valid(const char *p, size_t n);
 /* Decodes the first UTF-8 character (RFC 3629) of `n` bytes. Returns its number of bytes, 1..4, and
  * sets its code point; 0: it is not valid UTF-8, or n is 0. */

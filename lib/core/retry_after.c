@@ -1,18 +1,15 @@
-/* retry_after.c: see retry_after.h. A cursor moves over the bytes. Once a step does not find what
- * it expects, all later steps fail. */
+/* retry_after.c: see retry_after.h. */
 #include "core/retry_after.h"
 
 #include <string.h>
 
+#include "base/text.h"
+
+/* The bytes that are not read yet. Once they differ from what is expected, `bad` is set and stays
+ * set. */
 struct cursor {
     const char *p, *end;
     bool bad;
-};
-
-struct date {
-    int64_t year;
-    int month, day; /* from 1 */
-    int hour, minute, second;
 };
 
 static const char *const months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
@@ -21,26 +18,19 @@ static const char *const days[] = {"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Su
 static const char *const long_days[] = {"Monday", "Tuesday",  "Wednesday", "Thursday",
                                         "Friday", "Saturday", "Sunday"};
 
-static bool accept(struct cursor *c, const char *text)
+static bool accept(struct cursor *c, const char *text, size_t n)
 {
-    size_t n = strlen(text);
     if (c->bad || (size_t)(c->end - c->p) < n || memcmp(c->p, text, n) != 0)
         return false;
     c->p += n;
     return true;
 }
 
-static void expect(struct cursor *c, const char *text)
-{
-    if (!accept(c, text))
-        c->bad = true;
-}
-
 /* Reads one of `names` and returns its index; fails if there is none. */
 static int one_of(struct cursor *c, const char *const *names, int n)
 {
     for (int i = 0; i < n; i++)
-        if (accept(c, names[i]))
+        if (accept(c, names[i], strlen(names[i])))
             return i;
     c->bad = true;
     return 0;
@@ -60,95 +50,50 @@ static int digits(struct cursor *c, int n)
     return value;
 }
 
-static void time_of_day(struct cursor *c, struct date *d)
+/* Returns the latest year with these two last digits that is at most 50 years ahead of now. */
+static int full_year(int two_digits, int64_t now_ms)
 {
-    d->hour = digits(c, 2);
-    expect(c, ":");
-    d->minute = digits(c, 2);
-    expect(c, ":");
-    d->second = digits(c, 2);
-}
-
-static bool is_leap(int64_t y)
-{
-    return (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
-}
-
-/* Converts the date to ms since 1970. Returns false if there is no such date. */
-static bool to_ms(const struct date *d, int64_t *out_ms)
-{
-    static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
-    bool leap = is_leap(d->year);
-    int last = before[d->month] - before[d->month - 1] + (leap && d->month == 2);
-    if (d->day < 1 || d->day > last || d->hour > 23 || d->minute > 59 || d->second > 60)
-        return false;
-    int64_t y = d->year - 1; /* complete years since year 1, to count the leap days */
-    int64_t day =
-        d->year * 365 + y / 4 - y / 100 + y / 400 - (1970 * 365 + 1969 / 4 - 1969 / 100 + 1969 / 400);
-    day += before[d->month - 1] + (leap && d->month > 2) + d->day - 1;
-    *out_ms = (((day * 24 + d->hour) * 60 + d->minute) * 60 + d->second) * 1000;
-    return true;
-}
-
-/* Sun, 06 Nov 1994 08:49:37 GMT */
-static bool imf_fixdate(struct cursor c, struct date *d)
-{
-    one_of(&c, days, 7);
-    expect(&c, ", ");
-    d->day = digits(&c, 2);
-    expect(&c, " ");
-    d->month = one_of(&c, months, 12) + 1;
-    expect(&c, " ");
-    d->year = digits(&c, 4);
-    expect(&c, " ");
-    time_of_day(&c, d);
-    expect(&c, " GMT");
-    return !c.bad && c.p == c.end && d->year > 0;
-}
-
-/* The year is the latest one with these two digits that is at most 50 years ahead of now. */
-static bool rfc850_date(struct cursor c, struct date *d, int64_t now_ms)
-{
-    one_of(&c, long_days, 7);
-    expect(&c, ", ");
-    d->day = digits(&c, 2);
-    expect(&c, "-");
-    d->month = one_of(&c, months, 12) + 1;
-    expect(&c, "-");
-    d->year = digits(&c, 2) + 1900;
-    expect(&c, " ");
-    time_of_day(&c, d);
-    expect(&c, " GMT");
-    if (c.bad || c.p != c.end)
-        return false;
     int64_t this_year = 1970 + now_ms / (int64_t)31556952000; /* of a mean Gregorian year */
-    while (d->year + 100 <= this_year + 50 && d->year < 9900)
-        d->year += 100;
-    return true;
+    int year = two_digits + 1900;
+    while (year + 100 <= this_year + 50 && year < 9900)
+        year += 100;
+    return year;
 }
 
-/* Sun Nov  6 08:49:37 1994 */
-static bool asctime_date(struct cursor c, struct date *d)
+/* Reads a date of this form. Letters stand for: w, W a short or long day of the week; d, D a day of
+ * two characters, with 0 or a blank before a single digit; m a month; y, Y a year of two or four
+ * digits; t a time of day. All other characters stand for themselves. */
+static bool read_date(struct cursor c, const char *form, int64_t now_ms, int64_t *out_ms)
 {
-    one_of(&c, days, 7);
-    expect(&c, " ");
-    d->month = one_of(&c, months, 12) + 1;
-    expect(&c, " ");
-    d->day = accept(&c, " ") ? digits(&c, 1) : digits(&c, 2);
-    expect(&c, " ");
-    time_of_day(&c, d);
-    expect(&c, " ");
-    d->year = digits(&c, 4);
-    return !c.bad && c.p == c.end && d->year > 0;
+    int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
+    for (; *form != '\0'; form++) {
+        switch (*form) {
+        case 'w': one_of(&c, days, 7); break;
+        case 'W': one_of(&c, long_days, 7); break;
+        case 'd': day = digits(&c, 2); break;
+        case 'D': day = digits(&c, accept(&c, " ", 1) ? 1 : 2); break;
+        case 'm': month = one_of(&c, months, 12) + 1; break;
+        case 'y': year = full_year(digits(&c, 2), now_ms); break;
+        case 'Y': year = digits(&c, 4); break;
+        case 't':
+            hour = digits(&c, 2);
+            c.bad |= !accept(&c, ":", 1);
+            minute = digits(&c, 2);
+            c.bad |= !accept(&c, ":", 1);
+            second = digits(&c, 2);
+            break;
+        default: c.bad |= !accept(&c, form, 1);
+        }
+    }
+    return !c.bad && c.p == c.end && year > 0 && hour <= 23 && minute <= 59 && second <= 60 &&
+           pp_time_of(year, month, day, (hour * 60 + minute) * 60 + second, out_ms);
 }
 
 bool pp_http_date_parse(const char *s, size_t n, int64_t now_ms, int64_t *out_ms)
 {
     struct cursor c = {s, s + n, false};
-    struct date d;
-    if (!imf_fixdate(c, &d) && !rfc850_date(c, &d, now_ms) && !asctime_date(c, &d))
-        return false;
-    return to_ms(&d, out_ms);
+    return read_date(c, "w, d m Y t GMT", now_ms, out_ms) || read_date(c, "W, d-m-y t GMT", now_ms, out_ms) ||
+           read_date(c, "w m D t Y", now_ms, out_ms);
 }
 
 /* Reads a number of digits only; stops counting at the maximum. */
@@ -177,9 +122,9 @@ int64_t pp_retry_after_ms(const char *s, size_t n, int64_t now_ms)
 
 int64_t pp_retry_after_upto(const char *s, size_t n, int64_t now_ms, int64_t max_ms)
 {
-    int64_t ms, at_ms;
-    for (; n > 0 && is_blank(s[0]); s++, n--) {
-    }
+    int64_t ms;
+    for (; n > 0 && is_blank(s[0]); n--)
+        s++;
     while (n > 0 && is_blank(s[n - 1]))
         n--;
     if (n == 0)
@@ -187,9 +132,9 @@ int64_t pp_retry_after_upto(const char *s, size_t n, int64_t now_ms, int64_t max
     if (s[0] == '-')
         return seconds(s + 1, n - 1, max_ms, &ms) ? 0 : -1;
     if (!seconds(s, n, max_ms, &ms)) {
-        if (!pp_http_date_parse(s, n, now_ms, &at_ms))
+        if (!pp_http_date_parse(s, n, now_ms, &ms))
             return -1;
-        ms = at_ms <= now_ms ? 0 : at_ms - now_ms;
+        ms = ms <= now_ms ? 0 : ms - now_ms;
     }
     return ms < max_ms ? ms : max_ms;
 }
