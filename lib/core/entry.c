@@ -25,8 +25,9 @@ void pp_entry_photo(struct pp_buf *b, const char *url, size_t url_n)
 bool pp_entry_open(struct pp_entry_reader *r, const void *p, size_t n)
 {
     *r = (struct pp_entry_reader){.r = {.p = p, .n = n}};
-    r->bad = pp_read_u8(&r->r) != PP_ENTRY_VERSION || r->r.failed;
-    return !r->bad;
+    if (pp_read_u8(&r->r) != PP_ENTRY_VERSION)
+        r->r.failed = true;
+    return !r->r.failed;
 }
 
 bool pp_entry_next(struct pp_entry_reader *r, struct pp_entry_item *item)
@@ -34,32 +35,25 @@ bool pp_entry_next(struct pp_entry_reader *r, struct pp_entry_item *item)
     const char *url;
     size_t n;
 
-    while (r->photos_left > 0 && pp_entry_next_photo(r, &url, &n))
+    while (pp_entry_next_photo(r, &url, &n))
         ;
-    if (r->bad || r->r.n == 0)
+    if (r->r.failed || r->r.n == 0)
         return false;
     *item = (struct pp_entry_item){.index = pp_read_u32(&r->r)};
     item->id = pp_read_str(&r->r, &item->id_n);
     if (pp_read_u8(&r->r))
         item->meta = pp_read_str(&r->r, &item->meta_n);
-    item->n_photos = pp_read_u32(&r->r);
-    if (r->r.failed || item->id_n == 0 || item->n_photos > PP_ENTRY_PHOTOS_MAX) {
-        r->bad = true;
-        return false;
-    }
-    r->photos_left = item->n_photos;
-    return true;
+    r->photos_left = item->n_photos = pp_read_u32(&r->r);
+    if (item->id_n == 0 || item->n_photos > PP_ENTRY_PHOTOS_MAX)
+        r->r.failed = true;
+    return !r->r.failed;
 }
 
 bool pp_entry_next_photo(struct pp_entry_reader *r, const char **url, size_t *url_n)
 {
-    if (r->bad || r->photos_left == 0)
+    if (r->r.failed || r->photos_left == 0)
         return false;
-    *url = pp_read_str(&r->r, url_n);
-    if (r->r.failed) {
-        r->bad = true;
-        return false;
-    }
     r->photos_left--;
-    return true;
+    *url = pp_read_str(&r->r, url_n);
+    return !r->r.failed;
 }

@@ -25,9 +25,8 @@ void pp_entry_item(struct pp_buf *b, uint32_t index, const char *id, size_t id_n
 void pp_entry_photo(struct pp_buf *b, const char *url, size_t url_n);
 
 struct pp_entry_reader {
-    struct pp_reader r;
+    struct pp_reader r;   /* r.failed is set when damage is found, and stays set */
     uint32_t photos_left; /* photos of the current item that are not read yet */
-    bool bad;             /* set when damage is found, and stays set */
 };
 
 struct pp_entry_item {
@@ -43,7 +42,7 @@ struct pp_entry_item {
  * outlive the reader. */
 bool pp_entry_open(struct pp_entry_reader *r, const void *p, size_t n);
 /* Reads the next item and skips unread photos of the last one. Returns false at the end or if the
- * entry is damaged (`bad`). */
+ * entry is damaged (r.failed). */
 bool pp_entry_next(struct pp_entry_reader *r, struct pp_entry_item *item);
 /* Reads the next photo of the item. Returns false if there is none or if the entry is damaged. */
 bool pp_entry_next_photo(struct pp_entry_reader *r, const char **url, size_t *url_n);

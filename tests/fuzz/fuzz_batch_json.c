@@ -42,7 +42,7 @@ static void check_entry(const struct pp_batch_parsed *out, const struct pp_batch
             must(n <= PP_URL_FIT + 4 && pp_utf8_valid(url, n));
         }
     }
-    must(!r.bad && items == out->n_items && photos == out->n_photos);
+    must(!r.r.failed && items == out->n_items && photos == out->n_photos);
 }
 
 static size_t check_rejected(const struct pp_batch_parsed *out)

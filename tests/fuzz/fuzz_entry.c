@@ -36,7 +36,7 @@ static void write_again(const struct input *in)
         while (pp_entry_next_photo(&r, &url, &n))
             pp_entry_photo(&out, url, n);
     }
-    CHECK(!r.bad && !out.failed && out.n == in->n);
+    CHECK(!r.r.failed && !out.failed && out.n == in->n);
     /* except has_meta: any byte but 0 is true */
     pp_buf_fini(&out);
 }
@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             for (uint32_t i = 0; i * 2 < item.n_photos * read && pp_entry_next_photo(&r, &url, &n); i++)
                 check_inside(&in, url, n);
         }
-        bad[read] = r.bad;
+        bad[read] = r.r.failed;
     }
     CHECK(bad[0] == bad[1] && bad[1] == bad[2]);
     if (!bad[0])

@@ -54,7 +54,7 @@ static void what_is_written_comes_back(void **state)
     assert_int_equal(item.n_photos, 0);
     assert_false(pp_entry_next_photo(&r, &url, &n));
     assert_false(pp_entry_next(&r, &item));
-    assert_false(r.bad);
+    assert_false(r.r.failed);
     pp_buf_fini(&b);
 }
 
@@ -76,7 +76,7 @@ static void photos_may_be_skipped(void **state)
         assert_true(pp_entry_next(&r, &item));
         assert_int_equal(item.index, 9);
         assert_false(pp_entry_next(&r, &item));
-        assert_false(r.bad);
+        assert_false(r.r.failed);
     }
     pp_buf_fini(&b);
 }
@@ -92,7 +92,7 @@ static void an_entry_may_be_empty(void **state)
     pp_entry_begin(&b);
     assert_true(pp_entry_open(&r, b.p, b.n));
     assert_false(pp_entry_next(&r, &item));
-    assert_false(r.bad);
+    assert_false(r.r.failed);
     pp_buf_fini(&b);
 }
 
@@ -105,7 +105,7 @@ static void other_versions_are_refused(void **state)
     for (int v = 0; v < 256; v++) {
         char byte = (char)v;
         assert_int_equal(pp_entry_open(&r, &byte, 1), v == PP_ENTRY_VERSION);
-        assert_int_equal(r.bad, v != PP_ENTRY_VERSION);
+        assert_int_equal(r.r.failed, v != PP_ENTRY_VERSION);
     }
     assert_false(pp_entry_open(&r, "", 0));
     assert_false(pp_entry_next(&r, &item));
@@ -129,11 +129,11 @@ static int count(const void *p, size_t n)
             assert_true(url >= (const char *)p && url + url_n <= (const char *)p + n);
             photos++;
         }
-        assert_true(r.bad || photos == item.n_photos);
+        assert_true(r.r.failed || photos == item.n_photos);
         items++;
     }
     assert_false(pp_entry_next(&r, &item)); /* after the end, each further call returns false */
-    return r.bad ? -1 : items;
+    return r.r.failed ? -1 : items;
 }
 
 static void cut_entries_are_damaged(void **state)

@@ -103,7 +103,7 @@ static void a_batch_is_taken(void **state)
     assert_null(it.meta);
     assert_int_equal(it.n_photos, 0);
     assert_false(pp_entry_next(&r, &it));
-    assert_false(r.bad);
+    assert_false(r.r.failed);
 }
 
 static void items_may_come_first_and_refresh_is_known_by_default(void **state)

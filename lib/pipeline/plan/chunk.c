@@ -27,7 +27,7 @@ static bool read_photos(struct plan_job *job, struct pp_plan_item *item, size_t 
         photo->url_n = (uint32_t)n;
         photo->key = pp_photo_key(job->entry->client, text, n < PP_URL_MAX ? n : PP_URL_MAX);
         uint16_t code = pp_target_parse(&job->planner->o.params->policy, &url, photo->url, photo->url_n);
-        photo->domain = pp_arena_strdup(&job->arena, pp_url_domain(&url));
+        photo->domain = pp_arena_strdup(&job->arena, url.host);
         if (!photo->domain)
             return false;
         if (code == 0)
@@ -75,11 +75,11 @@ enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size)
         if (size->items > 0 && photos > CHUNK_PHOTOS)
             break;
         if (!read_item(job, &job->ahead, &job->items[size->items], &size->fetchable))
-            return job->reader.bad ? PP_ECORRUPT : PP_ENOMEM;
+            return job->reader.r.failed ? PP_ECORRUPT : PP_ENOMEM;
         job->has_ahead = false;
         size->items++;
     }
-    return job->reader.bad ? PP_ECORRUPT : PP_OK;
+    return job->reader.r.failed ? PP_ECORRUPT : PP_OK;
 }
 
 static void answer_known(struct pp_plan_photo *photo, const struct pp_photo *record)

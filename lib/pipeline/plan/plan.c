@@ -166,7 +166,7 @@ static void write_chunk(struct plan_job *job, size_t n_items)
 
     if (!job->has_ahead)
         job->has_ahead = pp_entry_next(&job->reader, &job->ahead);
-    if (job->reader.bad) {
+    if (job->reader.r.failed) {
         poison(job, "the entry is damaged");
         return;
     }
