@@ -139,8 +139,7 @@ static void put_host(struct pp_buf *b, const struct explain_state *s)
     if (s->code)
         pp_json_null(b, "host");
     else
-        PP_JSON_OBJECT(b, "host", PP_STR("host", pp_url_domain(&s->parsed)),
-                       PP_TIME("slow_until", s->slow_until));
+        PP_JSON_OBJECT(b, "host", PP_STR("host", s->parsed.host), PP_TIME("slow_until", s->slow_until));
 }
 
 static void put_ladder(struct pp_buf *b, const struct explain_state *s)
@@ -164,7 +163,7 @@ static void put_ladder(struct pp_buf *b, const struct explain_state *s)
 static void put_route(struct pp_call *call, const struct explain_state *s)
 {
     struct pp_routes *routes = s->code ? NULL : call->o->routes;
-    const char *domain = s->code ? "" : pp_url_domain(&s->parsed);
+    const char *domain = s->code ? "" : s->parsed.host;
     struct pp_route route;
 
     if (routes && pp_routes_get(routes, s->client, domain, &route))
@@ -231,8 +230,7 @@ static void on_settings_read(struct pp_call *call)
     s->served = o->claimer && pp_claimer_view(o->claimer, s->client, &s->slot);
     s->held = s->served && s->slot.held;
     if (!s->code)
-        s->slow_until =
-            o->coordinator->ops->host_slow_until(o->coordinator, pp_url_domain(&s->parsed), s->now);
+        s->slow_until = o->coordinator->ops->host_slow_until(o->coordinator, s->parsed.host, s->now);
     send_answer(call);
 }
 

@@ -1,8 +1,9 @@
-/* url.c: splitting, formatting and resolving URLs. Hosts are read in url_host.c; url.h has the
- * rules.
+/* url.c: reading, formatting and resolving URLs; url.h has the rules. IPv4 addresses are read as
+ * the URL Standard says (url.spec.whatwg.org, "IPv4 parser", "ends in a number checker"): a
+ * superset of what inet_aton(), and so libcurl, would connect to.
  *
- * Invariant: every host goes through pp_url_parse_authority(), on redirects too, so that no host is
- * ever read from a text in a second way. */
+ * Invariant: every host goes through parse_authority(), on redirects too, so that no host is ever
+ * read from a text in a second way. */
 #include "core/url.h"
 
 #include <stdio.h>
@@ -11,8 +12,169 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "core/url_host.h"
 #include "photopool/code.h"
+
+/* --- hosts and ports --- */
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static int digit_value(char c)
+{
+    if (is_digit(c))
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return 99;
+}
+
+/* Reads one part of an IPv4 address in lower case: decimal, 0octal or 0xhex ("0x" alone is 0).
+ * Numbers above 32 bits become the maximum. */
+static bool parse_ipv4_part(const char *s, size_t n, uint64_t *out)
+{
+    int base = 10;
+    uint64_t v = 0;
+    if (n == 0)
+        return false;
+    if (n >= 2 && s[0] == '0' && s[1] == 'x') {
+        base = 16;
+        s += 2;
+        n -= 2;
+    } else if (n >= 2 && s[0] == '0') {
+        base = 8;
+    }
+    for (size_t i = 0; i < n; i++) {
+        int d = digit_value(s[i]);
+        if (d >= base)
+            return false;
+        if (v <= UINT32_MAX)
+            v = v * (unsigned)base + (unsigned)d;
+    }
+    *out = v;
+    return true;
+}
+
+static bool ends_in_number(const char *host)
+{
+    const char *dot = strrchr(host, '.');
+    const char *last = dot ? dot + 1 : host;
+    size_t n = strlen(last);
+    uint64_t v;
+    if (strspn(last, "0123456789") == n)
+        return true;
+    return last[0] == '0' && last[1] == 'x' && parse_ipv4_part(last, n, &v);
+}
+
+static bool parse_ipv4(const char *host, struct pp_addr *out)
+{
+    uint32_t sum = 0;
+    for (unsigned parts = 1; parts <= 4; parts++) {
+        size_t n = strcspn(host, ".");
+        uint64_t v;
+        if (!parse_ipv4_part(host, n, &v))
+            return false;
+        if (host[n] == '\0') { /* the last part fills all remaining bytes */
+            if (v >> (8 * (5 - parts)) != 0)
+                return false;
+            *out = pp_addr_v4(sum | (uint32_t)v);
+            return true;
+        }
+        if (v > 255)
+            return false;
+        sum |= (uint32_t)v << (8 * (4 - parts));
+        host += n + 1;
+    }
+    return false;
+}
+
+static bool set_ip_host(struct pp_url *u)
+{
+    u->host_is_ip = true;
+    pp_addr_text(&u->addr, u->host);
+    return true;
+}
+
+/* Copies the name in lower case and checks its letters and labels. */
+static bool copy_name(struct pp_url *u, const char *s, size_t n)
+{
+    size_t label = 0;
+    if (n > 0 && s[n - 1] == '.')
+        n--;
+    if (n == 0 || n >= sizeof(u->host))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        char c = s[i];
+        if (c >= 'A' && c <= 'Z')
+            c = (char)(c - 'A' + 'a');
+        if (c == '.') {
+            if (label == 0)
+                return false;
+            label = 0;
+        } else if (!(is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '_') || ++label > 63) {
+            return false;
+        }
+        u->host[i] = c;
+    }
+    u->host[n] = '\0';
+    return label > 0;
+}
+
+static bool parse_host(struct pp_url *u, const char *s, size_t n)
+{
+    u->host_is_ip = false;
+    memset(&u->addr, 0, sizeof(u->addr));
+    if (!copy_name(u, s, n))
+        return false;
+    if (!ends_in_number(u->host))
+        return true;
+    return parse_ipv4(u->host, &u->addr) && set_ip_host(u);
+}
+
+static bool parse_port(struct pp_url *u, const char *s, size_t n)
+{
+    unsigned v = 0;
+    if (n == 0 || n > 5)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_digit(s[i]))
+            return false;
+        v = v * 10 + (unsigned)(s[i] - '0');
+    }
+    u->port = (uint16_t)v;
+    return v >= 1 && v <= 65535;
+}
+
+/* Reads "[v6]" or "[v6]:port". */
+static bool parse_bracketed(struct pp_url *u, const char *s, size_t n)
+{
+    const char *end = memchr(s, ']', n);
+    if (end == NULL)
+        return false;
+    size_t host_n = (size_t)(end - s) - 1, rest = n - host_n - 2;
+    if (!pp_addr_from_text(&u->addr, s + 1, host_n) || u->addr.family != 6)
+        return false;
+    if (rest > 0 && (end[1] != ':' || !parse_port(u, end + 2, rest - 1)))
+        return false;
+    return set_ip_host(u);
+}
+
+/* Sets host, host_is_ip, addr and port of `u` from the n bytes between "//" and the path. u->https
+ * must be set. Returns false if the bytes break the rules in url.h. */
+static bool parse_authority(struct pp_url *u, const char *s, size_t n)
+{
+    u->port = u->https ? 443 : 80;
+    if (n > 0 && s[0] == '[')
+        return parse_bracketed(u, s, n);
+    const char *colon = memchr(s, ':', n);
+    size_t host_n = colon ? (size_t)(colon - s) : n;
+    if (colon && !parse_port(u, colon + 1, n - host_n - 1))
+        return false;
+    return parse_host(u, s, host_n);
+}
+
+/* --- parts of a URL --- */
 
 /* A reference split at its delimiters (RFC 3986 appendix B). Absent parts are NULL; `path` is never
  * NULL. */
@@ -28,7 +190,7 @@ static bool is_alpha(char c)
 
 static bool is_scheme_char(char c)
 {
-    return is_alpha(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+    return is_alpha(c) || is_digit(c) || c == '+' || c == '-' || c == '.';
 }
 
 static void cut_scheme(struct parts *p, const char **s, const char *end)
@@ -104,7 +266,7 @@ uint16_t pp_url_parse(struct pp_url *u, const char *s, size_t n)
         return PP_CODE_BAD_URL;
     if (!is_http_scheme(&p, &u->https))
         return memchr(p.scheme, '.', p.scheme_n) ? PP_CODE_BAD_URL : PP_CODE_DENIED_SCHEME;
-    if (p.authority == NULL || !pp_url_parse_authority(u, p.authority, p.authority_n))
+    if (p.authority == NULL || !parse_authority(u, p.authority, p.authority_n))
         return PP_CODE_BAD_URL;
     u->path = p.path;
     u->path_n = p.path_n + (p.query ? p.query_n + 1 : 0);
@@ -192,22 +354,21 @@ static void put_origin(struct url_out *o, const struct pp_url *u)
     }
 }
 
-/* Writes `dir` up to its last slash, then `path`, both without dot segments, then the query. */
-static void put_target(struct url_out *o, const char *dir, size_t dir_n, const char *path, size_t path_n,
-                       const char *query, size_t query_n)
+/* Writes the n bytes of `dir`, then the path of `p`, both without dot segments, then its query. */
+static void put_target(struct url_out *o, const char *dir, size_t n, const struct parts *p)
 {
     size_t start = o->n;
-    if (dir_n + path_n == 0 || (dir_n ? dir[0] : path[0]) != '/')
+    if (n + p->path_n == 0 || (n ? dir[0] : p->path[0]) != '/')
         put(o, "/", 1);
-    put_escaped(o, dir, dir_n);
-    put_escaped(o, path, path_n);
+    put_escaped(o, dir, n);
+    put_escaped(o, p->path, p->path_n);
     if (o->full)
         return;
     o->n = start + remove_dot_segments(o->p + start, o->n - start);
-    if (query == NULL)
+    if (p->query == NULL)
         return;
     put(o, "?", 1);
-    put_escaped(o, query, query_n);
+    put_escaped(o, p->query, p->query_n);
 }
 
 static size_t terminate(struct url_out *o)
@@ -218,18 +379,25 @@ static size_t terminate(struct url_out *o)
     return o->n;
 }
 
-static void put_url_target(struct url_out *o, const struct pp_url *u)
+/* Returns the path and the query of a URL. */
+static struct parts target_of(const struct pp_url *u)
 {
+    struct parts p = {.path = u->path, .path_n = u->path_n};
     const char *mark = memchr(u->path, '?', u->path_n);
-    size_t path_n = mark ? (size_t)(mark - u->path) : u->path_n;
-    put_target(o, "", 0, u->path, path_n, mark ? mark + 1 : NULL, mark ? u->path_n - path_n - 1 : 0);
+    if (mark) {
+        p.path_n = (size_t)(mark - u->path);
+        p.query = mark + 1;
+        p.query_n = u->path_n - p.path_n - 1;
+    }
+    return p;
 }
 
 size_t pp_url_format(const struct pp_url *u, char *buf, size_t cap)
 {
     struct url_out o = {.p = buf, .cap = cap, .full = cap == 0};
+    struct parts target = target_of(u);
     put_origin(&o, u);
-    put_url_target(&o, u);
+    put_target(&o, "", 0, &target);
     return terminate(&o);
 }
 
@@ -244,28 +412,23 @@ static bool location_is_clean(const char *s, size_t n)
     return true;
 }
 
-/* Returns the base's path up to and including its last slash. */
-static size_t base_directory(const char *path, size_t path_n)
-{
-    while (path_n > 0 && path[path_n - 1] != '/')
-        path_n--;
-    return path_n;
-}
-
 /* Resolves a reference without an authority (RFC 3986 section 5.2.2). */
 static void put_relative(struct url_out *o, const struct pp_url *base, const struct parts *p)
 {
-    const char *mark = memchr(base->path, '?', base->path_n);
-    size_t base_n = mark ? (size_t)(mark - base->path) : base->path_n;
-    if (p->path_n > 0 && p->path[0] == '/')
-        put_target(o, "", 0, p->path, p->path_n, p->query, p->query_n);
-    else if (p->path_n > 0)
-        put_target(o, base->path, base_directory(base->path, base_n), p->path, p->path_n, p->query,
-                   p->query_n);
-    else if (p->query)
-        put_target(o, "", 0, base->path, base_n, p->query, p->query_n);
-    else
-        put_url_target(o, base);
+    struct parts target = target_of(base);
+    size_t dir_n = 0;
+    if (p->path_n > 0) {
+        if (p->path[0] != '/') /* the base's path up to its last slash */
+            for (dir_n = target.path_n; dir_n > 0 && target.path[dir_n - 1] != '/';)
+                dir_n--;
+        put_target(o, target.path, dir_n, p);
+        return;
+    }
+    if (p->query) {
+        target.query = p->query;
+        target.query_n = p->query_n;
+    }
+    put_target(o, "", 0, &target);
 }
 
 static uint16_t resolve_parts(struct pp_url *u, const struct pp_url *base, const struct parts *p,
@@ -276,12 +439,12 @@ static uint16_t resolve_parts(struct pp_url *u, const struct pp_url *base, const
         return PP_CODE_DENIED_SCHEME;
     if (p->scheme && p->authority == NULL)
         return PP_CODE_BAD_RESPONSE;
-    if (p->authority && !pp_url_parse_authority(u, p->authority, p->authority_n))
+    if (p->authority && !parse_authority(u, p->authority, p->authority_n))
         return PP_CODE_BAD_RESPONSE;
     put_origin(o, u);
     *target = o->n;
     if (p->authority)
-        put_target(o, "", 0, p->path, p->path_n, p->query, p->query_n);
+        put_target(o, "", 0, p);
     else
         put_relative(o, base, p);
     return 0;
@@ -312,9 +475,4 @@ uint16_t pp_url_resolve(struct pp_url *out, const struct pp_url *base, const cha
     pp_assert(u.path_n > 0 && u.path[0] == '/', "a canonical URL has no path");
     *out = u;
     return 0;
-}
-
-const char *pp_url_domain(const struct pp_url *u)
-{
-    return u->host;
 }

@@ -39,9 +39,11 @@ struct pp_url {
     bool host_is_ip; /* true: addr is set, and host is its canonical text */
     uint16_t port;   /* the scheme's default port if the URL has none */
     struct pp_addr addr;
-    char host[PP_URL_HOST_MAX]; /* lower case, NUL-terminated, IPv6 without brackets */
-    const char *path;           /* path and query, never empty; borrowed from the parsed text */
-    size_t path_n;              /* length of path; a path that starts with "?" lacks its "/" */
+    /* Lower case, NUL-terminated, IPv6 without brackets. It is also the domain of routes and slow
+     * hosts. */
+    char host[PP_URL_HOST_MAX];
+    const char *path; /* path and query, never empty; borrowed from the parsed text */
+    size_t path_n;    /* length of path; a path that starts with "?" lacks its "/" */
 };
 
 /* Reads the n bytes at s, which must outlive `u`. Returns 0, PP_CODE_BAD_URL or
@@ -63,8 +65,5 @@ size_t pp_url_format(const struct pp_url *u, char *buf, size_t cap);
  * other unusable reference. The caller decides whether https may lead to http. */
 pp_must_check uint16_t pp_url_resolve(struct pp_url *out, const struct pp_url *base, const char *location,
                                       size_t n, char *scratch, size_t cap);
-
-/* Returns the domain for which routes and breakers are kept: the host. It lives as long as `u`. */
-const char *pp_url_domain(const struct pp_url *u);
 
 #endif
