@@ -1,8 +1,7 @@
 /* code.c: look-ups in the table of code.h. The rows come from PP_CODE_TABLE. Only the rows that
  * several HTTP statuses share are defined here.
  *
- * Invariant: every number has a row, so that a code from an old store can always be shown. To give
- * a status a row of its own, add a row to http_rows and name it in http_row(). */
+ * Invariant: every number has a row, so that a code from an old store can always be shown. */
 #include "photopool/code.h"
 
 #include <stdio.h>
@@ -14,46 +13,34 @@ static const struct pp_code_info rows[PP_CODE_COUNT] = {
 #undef X
 };
 
-enum http_row {
-    HTTP_AUTH,
-    HTTP_GONE,
-    HTTP_OTHER_4XX,
-    HTTP_SLOW_CLIENT,
-    HTTP_TOO_MANY,
-    HTTP_UNAVAILABLE,
-    HTTP_OTHER_5XX
-};
-
-static const struct pp_code_info http_rows[] = {
-    [HTTP_AUTH] = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT,
-                   "The host does not let us read the photo. Make it public."},
-    [HTTP_GONE] = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT,
-                   "The host has no photo at this address. Check the URL."},
-    [HTTP_OTHER_4XX] = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT, "The host refused the request for the photo."},
-    [HTTP_SLOW_CLIENT] = {"http_4xx", PP_RETRY, PP_FAULT_HOST,
-                          "The host asked us to send the request again."},
-    [HTTP_TOO_MANY] = {"http_4xx", PP_WAIT, PP_FAULT_HOST,
-                       "The host says that we ask too often. Raise its limit."},
-    [HTTP_UNAVAILABLE] = {"http_5xx", PP_WAIT, PP_FAULT_HOST,
-                          "The host says that it is overloaded or in maintenance."},
-    [HTTP_OTHER_5XX] = {"http_5xx", PP_RETRY, PP_FAULT_HOST,
-                        "The host failed while it answered. We tried again."},
-};
-
-static enum http_row http_row(uint16_t status)
+static const struct pp_code_info *http_row(uint16_t status)
 {
+    static const struct pp_code_info auth = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT,
+                                             "The host does not let us read the photo. Make it public."},
+                                     gone = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT,
+                                             "The host has no photo at this address. Check the URL."},
+                                     other_4xx = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT,
+                                                  "The host refused the request for the photo."},
+                                     again = {"http_4xx", PP_RETRY, PP_FAULT_HOST,
+                                              "The host asked us to send the request again."},
+                                     too_many = {"http_4xx", PP_WAIT, PP_FAULT_HOST,
+                                                 "The host says that we ask too often. Raise its limit."},
+                                     unavailable = {"http_5xx", PP_WAIT, PP_FAULT_HOST,
+                                                    "The host says that it is overloaded or in maintenance."},
+                                     other_5xx = {"http_5xx", PP_RETRY, PP_FAULT_HOST,
+                                                  "The host failed while it answered. We tried again."};
     switch (status) {
     case 401:
     case 403:
     case 407:
-    case 451: return HTTP_AUTH;
+    case 451: return &auth;
     case 404:
-    case 410: return HTTP_GONE;
+    case 410: return &gone;
     case 408:
-    case 425: return HTTP_SLOW_CLIENT;
-    case 429: return HTTP_TOO_MANY;
-    case 503: return HTTP_UNAVAILABLE;
-    default: return status < 500 ? HTTP_OTHER_4XX : HTTP_OTHER_5XX;
+    case 425: return &again;
+    case 429: return &too_many;
+    case 503: return &unavailable;
+    default: return status < 500 ? &other_4xx : &other_5xx;
     }
 }
 
@@ -67,7 +54,7 @@ const struct pp_code_info *pp_code_info(uint16_t code)
     if (code < PP_CODE_COUNT)
         return &rows[code];
     if (is_http(code))
-        return &http_rows[http_row(code)];
+        return http_row(code);
     return &rows[PP_CODE_INTERNAL];
 }
 
@@ -104,11 +91,6 @@ uint16_t pp_code_parse(const char *name, size_t n)
 
 const char *pp_fault_name(enum pp_fault fault)
 {
-    switch (fault) {
-    case PP_FAULT_CLIENT: return "client";
-    case PP_FAULT_HOST: return "host";
-    case PP_FAULT_NETWORK: return "network";
-    case PP_FAULT_US: return "us";
-    }
-    return "us";
+    static const char *const names[] = {"client", "host", "network", "us"};
+    return names[fault];
 }

@@ -3,7 +3,6 @@
 #include "core/ratelimit.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/check.h"
 
@@ -86,21 +85,27 @@ static void make_room(struct pp_ratelimit *rl)
         compact(rl, width);
 }
 
+/* Returns how many marks are at at_ms or before. */
+static uint32_t count_until(struct pp_ratelimit *rl, int64_t at_ms)
+{
+    uint32_t n = rl->len;
+    while (n > 0 && mark_at(rl, n - 1)->at_ms > at_ms)
+        n--;
+    return n;
+}
+
 static void insert(struct pp_ratelimit *rl, int64_t at_ms, uint32_t n)
 {
     struct pp_rate_mark m = {at_ms, n};
     rl->logged += n;
-    uint32_t i = rl->len;
-    while (i > 0 && mark_at(rl, i - 1)->at_ms > at_ms)
-        i--;
+    uint32_t i = count_until(rl, at_ms);
     if (i > 0 && joinable(mark_at(rl, i - 1), &m, 1)) {
         add_to(rl, mark_at(rl, i - 1), n);
         return;
     }
     if (rl->len == rl->cap) {
         make_room(rl);
-        for (i = rl->len; i > 0 && mark_at(rl, i - 1)->at_ms > at_ms;)
-            i--;
+        i = count_until(rl, at_ms);
     }
     for (uint32_t k = rl->len; k > i; k--)
         *mark_at(rl, k) = *mark_at(rl, k - 1);
@@ -119,10 +124,7 @@ static uint32_t free_with(const struct pp_ratelimit *rl, uint64_t logged)
 
 void pp_ratelimit_init(struct pp_ratelimit *rl, uint32_t rpm)
 {
-    memset(rl, 0, sizeof *rl);
-    rl->rpm = rpm;
-    rl->now_ms = INT64_MIN;
-    rl->cap = PP_RATE_INLINE;
+    *rl = (struct pp_ratelimit){.rpm = rpm, .now_ms = INT64_MIN, .cap = PP_RATE_INLINE};
 }
 
 void pp_ratelimit_fini(struct pp_ratelimit *rl)
@@ -138,8 +140,7 @@ void pp_ratelimit_set_rpm(struct pp_ratelimit *rl, uint32_t rpm)
 
 uint32_t pp_ratelimit_permits(struct pp_ratelimit *rl, int64_t now_ms)
 {
-    advance(rl, now_ms);
-    return free_with(rl, rl->logged);
+    return pp_ratelimit_permits_at(rl, now_ms, now_ms);
 }
 
 uint32_t pp_ratelimit_permits_at(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms)
@@ -153,10 +154,7 @@ uint32_t pp_ratelimit_permits_at(struct pp_ratelimit *rl, int64_t now_ms, int64_
 
 bool pp_ratelimit_admit(struct pp_ratelimit *rl, int64_t now_ms, uint32_t n)
 {
-    if (pp_ratelimit_permits(rl, now_ms) < n)
-        return false;
-    rl->pending += n;
-    return true;
+    return pp_ratelimit_admit_at(rl, now_ms, now_ms, n);
 }
 
 bool pp_ratelimit_admit_at(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms, uint32_t n)
@@ -192,9 +190,7 @@ void pp_ratelimit_sent(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms)
 
 void pp_ratelimit_earlier(struct pp_ratelimit *rl, int64_t at_ms, int64_t ms)
 {
-    uint32_t i = rl->len;
-    while (i > 0 && mark_at(rl, i - 1)->at_ms > at_ms)
-        i--;
+    uint32_t i = count_until(rl, at_ms);
     if (i == 0 || mark_at(rl, i - 1)->at_ms != at_ms || mark_at(rl, i - 1)->n == UINT32_MAX || ms <= 0)
         return;
     rl->logged--;
@@ -248,11 +244,8 @@ void pp_ratelimit_import(struct pp_ratelimit *rl, int64_t now_ms, const struct p
 {
     int64_t now = advance(rl, now_ms);
     for (size_t i = 0; i < n; i++) {
-        int64_t at_ms = marks[i].at_ms;
-        if (at_ms > now + PP_RATE_AHEAD_MS)
-            at_ms = now + PP_RATE_AHEAD_MS;
-        if (marks[i].n == 0 || at_ms <= now - PP_RATE_KEPT_MS)
-            continue;
-        insert(rl, at_ms, marks[i].n);
+        int64_t at_ms = marks[i].at_ms, latest = now + PP_RATE_AHEAD_MS;
+        if (marks[i].n > 0 && at_ms > now - PP_RATE_KEPT_MS)
+            insert(rl, at_ms < latest ? at_ms : latest, marks[i].n);
     }
 }

@@ -25,7 +25,6 @@ struct pp_tier_limits pp_tier_limits(int64_t timeout_ms)
         slow = PP_TIER_SLOW_MIN_MS;
     return (struct pp_tier_limits){
         .connect_ms = timeout_ms < PP_TIER_CONNECT_MAX_MS ? timeout_ms : PP_TIER_CONNECT_MAX_MS,
-        .first_byte_ms = timeout_ms,
         .slow_ms = slow < timeout_ms ? slow : timeout_ms,
     };
 }

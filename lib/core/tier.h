@@ -33,7 +33,6 @@ struct pp_tier_limits {
     /* Limit for TCP and TLS: the total, at most PP_TIER_CONNECT_MAX_MS. That leaves room for SYNs
      * sent again after 1, 3 and 7 s. Even a slow host accepts connections at once. */
     int64_t connect_ms;
-    int64_t first_byte_ms; /* limit from the request to the answer's first byte: the total */
     /* The body is too slow if it stays below PP_TIER_SLOW_BYTES_PER_S over this time: a third of
      * the total, at least 5 s, at most the total. */
     int64_t slow_ms;
