@@ -1,9 +1,4 @@
-/* sniff.c: the engine: recognises a format by its signature, then feeds the format's steps.
- *
- *   sniff.c -> sniff_jpeg.c, sniff_png.c, ... -> sniff_step.c
- *
- * To add a format: its steps in a file of its own, its first step in sniff_step.h, a type and its
- * signature here. */
+/* sniff.c: the engine: recognises a format by its signature, then feeds the format's steps. */
 #include "core/sniff.h"
 
 #include <string.h>
@@ -25,21 +20,23 @@ static const struct {
     [PP_IMAGE_TIFF] = {"image/tiff", "tif"},
 };
 
-/* Signatures. "." in the mask stands for any byte. The signature of `ftyp` demands a box below 64
- * KiB, so that most text is refused at its first byte. */
+/* Signatures. "." in the mask stands for any byte. The first step gets the first `need` bytes of
+ * the body, which begin with the signature. The signature of `ftyp` demands a box below 64 KiB, so
+ * that most text is refused at its first byte. */
 static const struct signature {
     const char *bytes, *mask;
+    uint8_t need;
     pp_sniff_step *first;
 } signatures[] = {
-    {"\xff\xd8\xff", "xxx", pp_sniff_jpeg},
-    {"\x89PNG\r\n\x1a\n", "xxxxxxxx", pp_sniff_png},
-    {"GIF87a", "xxxxxx", pp_sniff_gif},
-    {"GIF89a", "xxxxxx", pp_sniff_gif},
-    {"RIFF....WEBP", "xxxx....xxxx", pp_sniff_webp},
-    {"\0\0..ftyp", "xx..xxxx", pp_sniff_isobmff},
-    {"BM", "xx", pp_sniff_bmp},
-    {"II*\0", "xxxx", pp_sniff_tiff},
-    {"MM\0*", "xxxx", pp_sniff_tiff},
+    {"\xff\xd8\xff", "xxx", 4, pp_sniff_jpeg},
+    {"\x89PNG\r\n\x1a\n", "xxxxxxxx", 33, pp_sniff_png},
+    {"GIF87a", "xxxxxx", 10, pp_sniff_gif},
+    {"GIF89a", "xxxxxx", 10, pp_sniff_gif},
+    {"RIFF....WEBP", "xxxx....xxxx", 20, pp_sniff_webp},
+    {"\0\0..ftyp", "xx..xxxx", 8, pp_sniff_isobmff},
+    {"BM", "xx", 18, pp_sniff_bmp},
+    {"II*\0", "xxxx", 8, pp_sniff_tiff},
+    {"MM\0*", "xxxx", 8, pp_sniff_tiff},
 };
 
 const char *pp_image_mime(enum pp_image_type type)
@@ -73,7 +70,10 @@ static void identify(struct pp_sniff *s, const uint8_t *b)
         if (!agrees(&signatures[i], b, s->have))
             continue;
         if (strlen(signatures[i].mask) == s->have) {
-            signatures[i].first(s, b);
+            s->need = signatures[i].need;
+            s->step = signatures[i].first;
+            if (s->have == s->need)
+                s->step(s, b);
             return;
         }
         possible = true;

@@ -7,8 +7,8 @@
  * declares.
  *
  * sniff.c collects the few bytes that a step needs and calls the step, which then sets the next
- * step and the bytes that it needs. A format is a chain of steps in its own file (sniff_step.h). To
- * add a format: its file, a value of the enum, a row in each table of sniff.c.
+ * step and the bytes that it needs. A format is a chain of steps (sniff_step.h). To add a format:
+ * its file, its first step in sniff_step.h, a value of the enum, a row in each table of sniff.c.
  *
  * Invariants: time is linear in the number of bytes; the answer does not depend on how
  * the bytes are cut into chunks; after DONE or REFUSED nothing changes.
@@ -52,7 +52,7 @@ struct pp_sniff {
     uint16_t code;           /* set if REFUSED */
     enum pp_image_type type; /* set if DONE */
     uint32_t width,
-        height; /* of DONE: as stored in the file, before any rotation that its metadata asks for */
+        height; /* set if DONE: as stored in the file, before any rotation that its metadata asks for */
 
     /* The members below are used by sniff*.c only. */
     uint64_t max_pixels;
@@ -60,7 +60,7 @@ struct pp_sniff {
     uint64_t skip; /* bytes to skip before the next are collected */
     void (*step)(struct pp_sniff *s, const uint8_t *b);
     uint8_t need, have;
-    uint8_t buf[32];
+    uint8_t buf[40];
     uint32_t count; /* a number for the format's own use: entries, brands or stray bytes */
     uint32_t box;   /* ISO BMFF: type of the box whose 64-bit size is being read */
     uint64_t leaf_end;

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define FOURCC(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
-#define CORRUPT(s)         pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT)
 
 enum kind { FILE_LEVEL, META, IPRP, IPCO, MOOV, TRAK };
 
@@ -36,7 +35,7 @@ static enum kind level(const struct pp_sniff *s)
 /* Leaves the containers that end here, then waits for the header of the next box. */
 static void next_box(struct pp_sniff *s)
 {
-    uint64_t at = pp_sniff_at(s);
+    uint64_t at = s->pos + s->skip;
     while (s->depth > 0 && s->in[s->depth - 1].end == at) {
         enum kind left = level(s);
         s->depth--;
@@ -46,7 +45,7 @@ static void next_box(struct pp_sniff *s)
         }
     }
     if (s->depth > 0 && s->in[s->depth - 1].end - at < 8)
-        CORRUPT(s);
+        pp_sniff_corrupt(s);
     else
         pp_sniff_want(s, 8, on_box);
 }
@@ -65,7 +64,7 @@ static bool take_size(struct pp_sniff *s, uint32_t width, uint32_t height)
 
 static void leave_leaf(struct pp_sniff *s)
 {
-    pp_sniff_skip(s, s->leaf_end - s->pos);
+    s->skip = s->leaf_end - s->pos;
     next_box(s);
 }
 
@@ -89,17 +88,17 @@ static void on_tkhd(struct pp_sniff *s, const uint8_t *b)
     /* bytes between the version and the size; version 1 has times of 64 bits */
     uint64_t fixed = b[0] == 1 ? 84 : 72;
     if (s->leaf_end - s->pos < fixed + 8) {
-        CORRUPT(s);
+        pp_sniff_corrupt(s);
         return;
     }
-    pp_sniff_skip(s, fixed);
+    s->skip = fixed;
     pp_sniff_want(s, 8, on_track_size);
 }
 
 static void enter_leaf(struct pp_sniff *s, uint64_t payload, uint8_t need, pp_sniff_step *step)
 {
     if (payload < need) {
-        CORRUPT(s);
+        pp_sniff_corrupt(s);
         return;
     }
     s->leaf_end = s->pos + payload;
@@ -118,13 +117,13 @@ static const struct container *find_container(const struct pp_sniff *s, uint32_t
 static void enter_container(struct pp_sniff *s, const struct container *c, uint64_t payload)
 {
     if (payload < c->version_and_flags || s->depth == PP_SNIFF_DEPTH) {
-        CORRUPT(s);
+        pp_sniff_corrupt(s);
         return;
     }
     s->in[s->depth].end = s->pos + payload;
     s->in[s->depth].kind = (uint8_t)c->kind;
     s->depth++;
-    pp_sniff_skip(s, c->version_and_flags);
+    s->skip = c->version_and_flags;
     next_box(s);
 }
 
@@ -134,7 +133,7 @@ static void enter(struct pp_sniff *s, uint32_t type, uint64_t payload)
     uint64_t room = (s->depth > 0 ? s->in[s->depth - 1].end : UINT64_MAX) - s->pos;
     const struct container *c = find_container(s, type);
     if (payload > room) {
-        CORRUPT(s);
+        pp_sniff_corrupt(s);
     } else if (c) {
         enter_container(s, c, payload);
     } else if (type == FOURCC('i', 's', 'p', 'e') && level(s) == IPCO) {
@@ -142,7 +141,7 @@ static void enter(struct pp_sniff *s, uint32_t type, uint64_t payload)
     } else if (type == FOURCC('t', 'k', 'h', 'd') && level(s) == TRAK) {
         enter_leaf(s, payload, 4, on_tkhd);
     } else {
-        pp_sniff_skip(s, payload);
+        s->skip = payload;
         next_box(s);
     }
 }
@@ -151,7 +150,7 @@ static void on_long_size(struct pp_sniff *s, const uint8_t *b)
 {
     uint64_t size = (uint64_t)pp_be32(b) << 32 | pp_be32(b + 4);
     if (size < 16)
-        CORRUPT(s);
+        pp_sniff_corrupt(s);
     else
         enter(s, s->box, size - 16);
 }
@@ -167,7 +166,7 @@ static void on_box(struct pp_sniff *s, const uint8_t *b)
     else if (size == 0 && s->depth == 0)
         enter(s, s->box, UINT64_MAX - s->pos);
     else if (size < 8)
-        CORRUPT(s);
+        pp_sniff_corrupt(s);
     else
         enter(s, s->box, size - 8);
 }
@@ -211,7 +210,7 @@ void pp_sniff_isobmff(struct pp_sniff *s, const uint8_t *b)
 {
     uint32_t size = pp_be32(b);
     if (size < 16 || size % 4 != 0) {
-        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+        pp_sniff_corrupt(s);
         return;
     }
     s->count = size / 4 - 3;

@@ -11,17 +11,12 @@
 static pp_sniff_step on_marker;
 static pp_sniff_step on_segment;
 
-static void expect_marker(struct pp_sniff *s)
-{
-    pp_sniff_want(s, 1, on_segment);
-}
-
 static void junk(struct pp_sniff *s)
 {
     if (++s->count > JUNK_MAX)
-        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+        pp_sniff_corrupt(s);
     else
-        expect_marker(s);
+        pp_sniff_want(s, 1, on_segment);
 }
 
 /* b[0] should be the 0xFF that starts a marker. */
@@ -37,11 +32,11 @@ static void on_length(struct pp_sniff *s, const uint8_t *b)
 {
     uint16_t length = pp_be16(b); /* includes its own 2 bytes */
     if (length < 2) {
-        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+        pp_sniff_corrupt(s);
         return;
     }
-    pp_sniff_skip(s, length - 2u);
-    expect_marker(s);
+    s->skip = length - 2u;
+    pp_sniff_want(s, 1, on_segment);
 }
 
 /* Layout: length 2, precision 1, height 2, width 2, components 1; three bytes follow for each
@@ -51,7 +46,7 @@ static void on_frame(struct pp_sniff *s, const uint8_t *b)
     unsigned precision = b[2], components = b[7];
     if (components < 1 || components > 4 || pp_be16(b) != 8 + 3 * components || precision < 2 ||
         precision > 16)
-        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+        pp_sniff_corrupt(s);
     else
         pp_sniff_accept(s, PP_IMAGE_JPEG, pp_be16(b + 5), pp_be16(b + 3));
 }
@@ -64,33 +59,23 @@ static bool is_frame_header(uint8_t marker)
 static void on_marker(struct pp_sniff *s, const uint8_t *b)
 {
     uint8_t marker = b[0];
-    if (is_frame_header(marker)) {
+    if (is_frame_header(marker))
         pp_sniff_want(s, 8, on_frame);
-        return;
-    }
-    switch (marker) {
-    case 0x00: junk(s); return;                        /* a stuffed byte */
-    case 0xff: pp_sniff_want(s, 1, on_marker); return; /* a fill byte */
-    case 0x01:                                         /* TEM and RSTn have no segment */
-    case 0xd0:
-    case 0xd1:
-    case 0xd2:
-    case 0xd3:
-    case 0xd4:
-    case 0xd5:
-    case 0xd6:
-    case 0xd7: expect_marker(s); return;
-    case 0xc8:                                                    /* reserved */
-    case 0xd8:                                                    /* a second start of image */
-    case 0xd9:                                                    /* the end of the image */
-    case 0xda: pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT); return; /* a scan without a frame */
-    default: pp_sniff_want(s, 2, on_length); return;
-    }
+    else if (marker == 0x00) /* a stuffed byte */
+        junk(s);
+    else if (marker == 0xff) /* a fill byte */
+        pp_sniff_want(s, 1, on_marker);
+    else if (marker == 0x01 || (marker >= 0xd0 && marker <= 0xd7)) /* TEM and RSTn have no segment */
+        pp_sniff_want(s, 1, on_segment);
+    else if (marker == 0xc8 || (marker >= 0xd8 && marker <= 0xda))
+        /* a reserved marker, a second start of the image, its end, or a scan without a frame */
+        pp_sniff_corrupt(s);
+    else
+        pp_sniff_want(s, 2, on_length);
 }
 
 /* The third byte of the signature starts the first marker. */
 void pp_sniff_jpeg(struct pp_sniff *s, const uint8_t *b)
 {
-    (void)b;
-    pp_sniff_want(s, 1, on_marker);
+    on_marker(s, b + 3);
 }

@@ -5,21 +5,11 @@
 
 void pp_sniff_want(struct pp_sniff *s, uint8_t n, pp_sniff_step *step)
 {
-    pp_assert(n > 0 && n <= sizeof(s->buf), "a step wants nothing, or more than the buffer holds");
-    pp_assert(s->state == PP_SNIFF_MORE, "a step wants bytes after the verdict");
+    pp_assert(n > 0 && n <= sizeof(s->buf), "a step asks for no bytes, or for more than the buffer holds");
+    pp_assert(s->state == PP_SNIFF_MORE, "a step asks for bytes after the verdict");
     s->need = n;
     s->have = 0;
     s->step = step;
-}
-
-void pp_sniff_skip(struct pp_sniff *s, uint64_t n)
-{
-    s->skip = n;
-}
-
-uint64_t pp_sniff_at(const struct pp_sniff *s)
-{
-    return s->pos + s->skip;
 }
 
 void pp_sniff_refuse(struct pp_sniff *s, uint16_t code)
@@ -28,10 +18,15 @@ void pp_sniff_refuse(struct pp_sniff *s, uint16_t code)
     s->code = code;
 }
 
+void pp_sniff_corrupt(struct pp_sniff *s)
+{
+    pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+}
+
 bool pp_sniff_check(struct pp_sniff *s, uint32_t width, uint32_t height)
 {
     if (width == 0 || height == 0)
-        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+        pp_sniff_corrupt(s);
     else if ((uint64_t)width * height > s->max_pixels)
         pp_sniff_refuse(s, PP_CODE_TOO_MANY_PIXELS);
     return s->state != PP_SNIFF_REFUSED;

@@ -2,7 +2,8 @@
  * first step.
  *
  * A step gets the bytes for which pp_sniff_want() asked. It must call exactly one of
- * pp_sniff_want() (possibly after pp_sniff_skip()), pp_sniff_accept() and pp_sniff_refuse(). */
+ * pp_sniff_want(), pp_sniff_accept(), pp_sniff_refuse() and pp_sniff_corrupt(). To skip bytes
+ * before those of the next step, it sets s->skip. */
 #ifndef PP_CORE_SNIFF_STEP_H
 #define PP_CORE_SNIFF_STEP_H
 
@@ -15,19 +16,16 @@ typedef void pp_sniff_step(struct pp_sniff *s, const uint8_t *b);
 
 /* Makes `step` the next step, called with the next n bytes, 1..sizeof(s->buf). */
 void pp_sniff_want(struct pp_sniff *s, uint8_t n, pp_sniff_step *step);
-/* Skips n bytes before those of the next step. */
-void pp_sniff_skip(struct pp_sniff *s, uint64_t n);
-/* Returns the offset at which the bytes of the next step will start. */
-uint64_t pp_sniff_at(const struct pp_sniff *s);
-
 void pp_sniff_refuse(struct pp_sniff *s, uint16_t code);
+/* Refuses the body as image_corrupt. */
+void pp_sniff_corrupt(struct pp_sniff *s);
 /* Returns true if the number of pixels is above 0 and within the limit; else refuses the body. */
 bool pp_sniff_check(struct pp_sniff *s, uint32_t width, uint32_t height);
 /* Ends with DONE and these dimensions, unless pp_sniff_check() refuses them. */
 void pp_sniff_accept(struct pp_sniff *s, enum pp_image_type type, uint32_t width, uint32_t height);
 
-/* The first step of each format. b is the signature, s->have its length; the bytes of the next step
- * follow it. */
+/* The first step of each format. It gets the first bytes of the body, from the signature on, as
+ * many as sniff.c lists. */
 pp_sniff_step pp_sniff_jpeg, pp_sniff_png, pp_sniff_gif, pp_sniff_webp, pp_sniff_isobmff, pp_sniff_bmp,
     pp_sniff_tiff;
 

@@ -8,20 +8,15 @@
 #define TAG_WIDTH  256
 #define TAG_LENGTH 257
 
-/* in[0].kind holds the byte order of the TIFF. */
-static bool big_endian(const struct pp_sniff *s)
-{
-    return s->in[0].kind != 0;
-}
-
+/* Read a number in the byte order of the file: in[0].kind is 1 if that is big endian. */
 static uint16_t get16(const struct pp_sniff *s, const uint8_t *p)
 {
-    return big_endian(s) ? pp_be16(p) : pp_le16(p);
+    return s->in[0].kind ? pp_be16(p) : pp_le16(p);
 }
 
 static uint32_t get32(const struct pp_sniff *s, const uint8_t *p)
 {
-    return big_endian(s) ? pp_be32(p) : pp_le32(p);
+    return s->in[0].kind ? pp_be32(p) : pp_le32(p);
 }
 
 /* Returns one number of type SHORT (3) or LONG (4); 0 for any other type. */
@@ -44,14 +39,14 @@ static void on_entry(struct pp_sniff *s, const uint8_t *b)
     if (field) {
         *field = value(s, b);
         if (*field == 0) {
-            pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+            pp_sniff_corrupt(s);
             return;
         }
     }
     if (s->width && s->height)
         pp_sniff_accept(s, PP_IMAGE_TIFF, s->width, s->height);
     else if (--s->count == 0)
-        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+        pp_sniff_corrupt(s);
     else
         pp_sniff_want(s, 12, on_entry);
 }
@@ -60,24 +55,20 @@ static void on_count(struct pp_sniff *s, const uint8_t *b)
 {
     s->count = get16(s, b);
     if (s->count == 0)
-        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
+        pp_sniff_corrupt(s);
     else
         pp_sniff_want(s, 12, on_entry);
 }
 
-static void on_offset(struct pp_sniff *s, const uint8_t *b)
-{
-    uint32_t offset = get32(s, b);
-    if (offset < s->pos) {
-        pp_sniff_refuse(s, PP_CODE_IMAGE_CORRUPT);
-        return;
-    }
-    pp_sniff_skip(s, offset - s->pos);
-    pp_sniff_want(s, 2, on_count);
-}
-
+/* Layout: signature 4, offset of the first directory 4. */
 void pp_sniff_tiff(struct pp_sniff *s, const uint8_t *b)
 {
     s->in[0].kind = b[0] == 'M';
-    pp_sniff_want(s, 4, on_offset);
+    uint32_t offset = get32(s, b + 4);
+    if (offset < s->pos) {
+        pp_sniff_corrupt(s);
+        return;
+    }
+    s->skip = offset - s->pos;
+    pp_sniff_want(s, 2, on_count);
 }

@@ -1,0 +1,144 @@
+/* sniff_headers.c: formats that give the size at a fixed place of their first header: PNG, GIF, BMP
+ * and WebP. */
+#include "core/sniff_step.h"
+
+#include <string.h>
+
+/* Returns the CRC-32 of ISO 3309. Bit by bit is fast enough for the 17 bytes of each photo. */
+static uint32_t crc32_bits(const uint8_t *p, size_t n)
+{
+    uint32_t crc = 0xffffffff;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= p[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+    }
+    return ~crc;
+}
+
+/* Returns the bit depths that a PNG's colour type may have, as a mask. */
+static unsigned allowed_depths(uint8_t colour)
+{
+    switch (colour) {
+    case 0: return 1u << 1 | 1u << 2 | 1u << 4 | 1u << 8 | 1u << 16;
+    case 3: return 1u << 1 | 1u << 2 | 1u << 4 | 1u << 8;
+    case 2:
+    case 4:
+    case 6: return 1u << 8 | 1u << 16;
+    default: return 0;
+    }
+}
+
+/* PNG and APNG (W3C PNG, third edition): the IHDR chunk comes first, with a CRC. Layout after the
+ * signature: length 4, "IHDR", width 4, height 4, depth, colour, compression, filter, interlace,
+ * CRC 4. */
+void pp_sniff_png(struct pp_sniff *s, const uint8_t *b)
+{
+    const uint8_t *chunk = b + 8, *data = chunk + 8;
+    uint32_t width = pp_be32(data), height = pp_be32(data + 4);
+    bool depth_ok = data[8] <= 16 && (allowed_depths(data[9]) >> data[8] & 1);
+    if (pp_be32(chunk) != 13 || memcmp(chunk + 4, "IHDR", 4) != 0 ||
+        crc32_bits(chunk + 4, 17) != pp_be32(chunk + 21) || !depth_ok || data[10] != 0 || data[11] != 0 ||
+        data[12] > 1 || width > INT32_MAX || height > INT32_MAX)
+        pp_sniff_corrupt(s);
+    else
+        pp_sniff_accept(s, PP_IMAGE_PNG, width, height);
+}
+
+/* GIF87a and GIF89a: the size of the logical screen. */
+void pp_sniff_gif(struct pp_sniff *s, const uint8_t *b)
+{
+    pp_sniff_accept(s, PP_IMAGE_GIF, pp_le16(b + 6), pp_le16(b + 8));
+}
+
+/* --- BMP --- */
+
+static void finish_bmp(struct pp_sniff *s, uint32_t width, uint32_t height, uint16_t planes, uint16_t depth)
+{
+    if (planes != 1 || depth > 64)
+        pp_sniff_corrupt(s);
+    else
+        pp_sniff_accept(s, PP_IMAGE_BMP, width, height);
+}
+
+static void on_core_header(struct pp_sniff *s, const uint8_t *b)
+{
+    finish_bmp(s, pp_le16(b), pp_le16(b + 2), pp_le16(b + 4), pp_le16(b + 6));
+}
+
+/* The height is signed: a negative height means that the rows go from top to bottom. */
+static void on_info_header(struct pp_sniff *s, const uint8_t *b)
+{
+    uint32_t width = pp_le32(b), height = pp_le32(b + 4);
+    if (height > INT32_MAX)
+        height = 0 - height;
+    if (width > INT32_MAX || height > INT32_MAX)
+        pp_sniff_corrupt(s);
+    else
+        finish_bmp(s, width, height, pp_le16(b + 8), pp_le16(b + 10));
+}
+
+/* BMP with any of its headers (OS/2 1 and 2, Windows 3 to 5). Layout: "BM", file size 4, reserved
+ * 4, offset of the pixels 4, size of the second header 4. "BM" alone is a weak signature, so a body
+ * with another size there is not an image. */
+void pp_sniff_bmp(struct pp_sniff *s, const uint8_t *b)
+{
+    switch (pp_le32(b + 14)) {
+    case 12: pp_sniff_want(s, 8, on_core_header); break;
+    case 16:
+    case 40:
+    case 52:
+    case 56:
+    case 64:
+    case 108:
+    case 124: pp_sniff_want(s, 12, on_info_header); break;
+    default: pp_sniff_refuse(s, PP_CODE_NOT_IMAGE);
+    }
+}
+
+/* --- WebP (RFC 9649) --- */
+
+/* Layout of a VP8 key frame (RFC 6386 section 9.1): tag 3, start code 3, width 14 bits and scale 2,
+ * height 14 bits and scale 2. */
+static void on_vp8(struct pp_sniff *s, const uint8_t *b)
+{
+    bool key_frame = (b[0] & 1) == 0;
+    if (!key_frame || memcmp(b + 3, "\x9d\x01\x2a", 3) != 0)
+        pp_sniff_corrupt(s);
+    else
+        pp_sniff_accept(s, PP_IMAGE_WEBP, pp_le16(b + 6) & 0x3fff, pp_le16(b + 8) & 0x3fff);
+}
+
+/* Layout: 0x2f, then width - 1 and height - 1 in 14 bits each, alpha 1 bit, version 3 bits. */
+static void on_vp8l(struct pp_sniff *s, const uint8_t *b)
+{
+    uint32_t bits = pp_le32(b + 1);
+    if (b[0] != 0x2f || bits >> 29 != 0)
+        pp_sniff_corrupt(s);
+    else
+        pp_sniff_accept(s, PP_IMAGE_WEBP, (bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1);
+}
+
+/* Layout: flags 1, reserved 3, width - 1 and height - 1 in 24 bits each. */
+static void on_vp8x(struct pp_sniff *s, const uint8_t *b)
+{
+    pp_sniff_accept(s, PP_IMAGE_WEBP, pp_le24(b + 4) + 1, pp_le24(b + 7) + 1);
+}
+
+/* The first chunk has the size: VP8 (lossy), VP8L (lossless) or VP8X (extended, the canvas). Layout
+ * after the signature: name 4, size 4. */
+void pp_sniff_webp(struct pp_sniff *s, const uint8_t *b)
+{
+    static const struct {
+        char name[5];
+        uint8_t need;
+        pp_sniff_step *step;
+    } chunks[] = {{"VP8 ", 10, on_vp8}, {"VP8L", 5, on_vp8l}, {"VP8X", 10, on_vp8x}};
+    for (size_t i = 0; i < sizeof(chunks) / sizeof(chunks[0]); i++) {
+        if (memcmp(b + 12, chunks[i].name, 4) == 0 && pp_le32(b + 16) >= chunks[i].need) {
+            pp_sniff_want(s, chunks[i].need, chunks[i].step);
+            return;
+        }
+    }
+    pp_sniff_corrupt(s);
+}
