@@ -170,8 +170,10 @@ enum pp_err pp_mg_batches_record(struct pp_mg_thread *t, struct pp_batch *batche
         ours[i] = all;
     if (all || !ours || (err != PP_OK && err != PP_EUNKNOWN))
         return err;
+    t->err = PP_OK;
     enum pp_err read = pp_mg_each(t, MQ_BATCH_RECORDED, on_recorded, &f, "So", ids, n, &by);
-    return err != PP_OK ? err : read;
+    t->err = err != PP_OK ? err : read;
+    return t->err;
 }
 
 /* --- finding the batches that have ended --- */

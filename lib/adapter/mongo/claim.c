@@ -78,13 +78,17 @@ static enum pp_err read_back(const struct claiming *c, struct pp_key *ours, size
  * server later: lost.c then hands back the tasks that it claims. */
 static enum pp_err find_out(struct claiming *c, struct pp_key *ours, size_t *n)
 {
+    c->t->err = PP_OK;
     enum pp_err err = read_back(c, ours, n);
-    if (err != PP_OK)
+    if (err != PP_OK) {
+        c->t->err = PP_OK;
         err = read_back(c, ours, n);
+    }
     if (err != PP_OK)
         *n = 0;
     pp_mg_lost_add(c->t, c->r->worker, c->nonce, lease_end(c), ours, *n);
-    return err == PP_OK ? PP_OK : PP_EUNKNOWN;
+    c->t->err = err == PP_OK ? PP_OK : PP_EUNKNOWN;
+    return c->t->err;
 }
 
 /* Claims the candidates. Sets *all if this call got every one; else sets *ours to the sorted keys
@@ -92,12 +96,12 @@ static enum pp_err find_out(struct claiming *c, struct pp_key *ours, size_t *n)
 static enum pp_err update(struct claiming *c, bool *all, struct pp_key **ours, size_t *n_ours)
 {
     const char *clients[PP_MG_WANTS];
-    struct pp_mg_done done;
     *ours = pp_arena_array(&c->t->tmp, c->n_found, sizeof **ours);
     if (!*ours)
         return PP_ENOMEM;
-    enum pp_err err = pp_mg_write(c->t, MQ_CLAIM, &done, "KSsii", c->keys, c->n_found, clients,
-                                  clients_of(c, clients), c->r->worker, c->nonce, lease_end(c));
+    struct pp_mg_done done = pp_mg_write(c->t, MQ_CLAIM, "KSsii", c->keys, c->n_found, clients,
+                                         clients_of(c, clients), c->r->worker, c->nonce, lease_end(c));
+    enum pp_err err = c->t->err;
     *all = err == PP_OK && done.matched == c->n_found;
     if (err == PP_OK && done.matched <= c->n_found)
         c->r->conflicts += c->n_found - done.matched;
@@ -289,11 +293,9 @@ enum pp_err pp_mg_claim(struct pp_mg_thread *t, struct pp_store_claim *r)
 /* Extends the leases of all tasks that the worker has claimed, in one update. */
 enum pp_err pp_mg_renew(struct pp_mg_thread *t, struct pp_store_renew *r)
 {
-    struct pp_mg_done done;
-    r->n = 0;
     pp_mg_lost_release(t, r->now_ms);
-    enum pp_err err =
-        pp_mg_write(t, MQ_RENEW, &done, "si", r->worker, pp_mg_server_ms(t, r->now_ms) + r->lease_ms);
-    r->n = err == PP_OK ? done.matched : 0;
-    return err;
+    struct pp_mg_done done =
+        pp_mg_write(t, MQ_RENEW, "si", r->worker, pp_mg_server_ms(t, r->now_ms) + r->lease_ms);
+    r->n = t->err == PP_OK ? done.matched : 0;
+    return t->err;
 }

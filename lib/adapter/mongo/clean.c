@@ -107,7 +107,8 @@ enum pp_err pp_mg_clean(struct pp_mg_thread *t, struct pp_store_clean *r)
         if (err == PP_OK)
             r->items += s.n;
         if (err == PP_OK && s.n < room)
-            err = pp_mg_write(t, MQ_CLEAN_BATCH, NULL, "s", s.batch);
+            pp_mg_write(t, MQ_CLEAN_BATCH, "s", s.batch);
+        err = err == PP_OK ? t->err : err;
         pp_arena_fini(&t->tmp);
     }
     return err;

@@ -50,7 +50,8 @@ static enum pp_err on_open(void *data, const bson_t *doc)
         return PP_EFULL;
     struct open_item *item = &c->items[c->n++];
     *item = (struct open_item){0};
-    enum pp_err err = pp_mg_read_keys(doc, "ok", a, &keys, &n);
+    keys = pp_mg_key_list(c->t, doc, "ok", &n);
+    enum pp_err err = c->t->err;
     for (size_t i = 0; i < n && err == PP_OK; i++) {
         if (!pp_mg_grow(a, &c->keys, sizeof *c->keys, c->n_keys, &c->cap_keys))
             return PP_ENOMEM;
@@ -148,8 +149,10 @@ static enum pp_err close_some(struct closing *c, const char *const *ids, size_t 
     *more = !all;
     /* This also runs when the outcome of the write is unknown: no later call would check these
      * tasks. */
-    enum pp_err left = pp_mg_leave(c->t, c->client, c->keys, c->n_keys);
-    return err != PP_OK ? err : left;
+    c->t->err = PP_OK;
+    pp_mg_leave(c->t, c->client, c->keys, c->n_keys);
+    c->t->err = err != PP_OK ? err : c->t->err;
+    return c->t->err;
 }
 
 /* Repeats until none of the items is open. A write that comes too late for its numbers changes
@@ -261,17 +264,17 @@ static enum pp_err leave_slice(struct pp_mg_thread *t, const char *client, const
                                size_t n)
 {
     bson_oid_t nonce;
-    struct pp_mg_done marked;
     struct pp_key *some = pp_arena_array(&t->tmp, n, sizeof *some);
     if (!some)
         return PP_ENOMEM;
     memcpy(some, keys, n * sizeof *some);
     bson_oid_init(&nonce, NULL);
-    enum pp_err err = pp_mg_write(t, MQ_TASK_LEAVE, &marked, "sKo", client, some, n, &nonce);
-    if (err != PP_OK || marked.matched == 0)
-        return err;
-    err = pp_mg_unwanted(t, client, some, &n);
-    return err == PP_OK && n > 0 ? pp_mg_write(t, MQ_TASK_DELETE, NULL, "sKo", client, some, n, &nonce) : err;
+    if (pp_mg_write(t, MQ_TASK_LEAVE, "sKo", client, some, n, &nonce).matched == 0)
+        return t->err;
+    pp_mg_unwanted(t, client, some, &n);
+    if (n > 0)
+        pp_mg_write(t, MQ_TASK_DELETE, "sKo", client, some, n, &nonce);
+    return t->err;
 }
 
 /* Returns whether a repetition may succeed, because an answer was lost or the primary changed. */
@@ -286,8 +289,10 @@ enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct
 {
     enum pp_err err = PP_OK;
     for (size_t at = 0; at < n && err == PP_OK; at += SLICE_KEYS) {
-        for (int try = 0; try < LEAVE_TRIES && (try == 0 || may_pass(err)); try++)
+        for (int try = 0; try < LEAVE_TRIES && (try == 0 || may_pass(err)); try++) {
+            t->err = PP_OK;
             err = leave_slice(t, client, keys + at, n - at < SLICE_KEYS ? n - at : SLICE_KEYS);
+        }
     }
     return err;
 }

@@ -13,22 +13,19 @@
 /* Reads the sink's cursor. PP_ENOTFOUND: the sink has no document. */
 static enum pp_err read_cursor(struct pp_mg_thread *t, const char *sink, uint64_t *cursor)
 {
-    struct pp_mg_number c = {"c", 0};
-    enum pp_err err = pp_mg_first(t, MQ_SINK_CURSOR, pp_mg_on_number, &c, "s", sink);
-    *cursor = (uint64_t)c.value;
-    return err;
+    const bson_t *row = pp_mg_first(t, MQ_SINK_CURSOR, "s", sink);
+    *cursor = row ? (uint64_t)pp_mg_doc_int(row, "c") : 0;
+    return t->err == PP_OK && !row ? PP_ENOTFOUND : t->err;
 }
 
 enum pp_err pp_mg_delivery_cursor(struct pp_mg_thread *t, struct pp_delivery_cursor *r)
 {
-    struct pp_mg_number c = {"c", 0};
     r->cursor = 0;
     if (!r->start_at || strncmp(r->sink, PP_SINK_WEBHOOK, sizeof PP_SINK_WEBHOOK - 1) == 0)
         return read_cursor(t, r->sink, &r->cursor);
-    enum pp_err err =
-        pp_mg_modify(t, MQ_SINK_START, pp_mg_on_number, &c, "si", r->sink, (int64_t)*r->start_at);
-    r->cursor = (uint64_t)c.value;
-    return err;
+    const bson_t *doc = pp_mg_modify(t, MQ_SINK_START, "si", r->sink, (int64_t)*r->start_at);
+    r->cursor = doc ? (uint64_t)pp_mg_doc_int(doc, "c") : 0;
+    return t->err;
 }
 
 /* --- save --- */
@@ -98,9 +95,8 @@ static enum pp_err write_rows(struct pp_mg_thread *t, const struct pp_delivery_s
 /* Moves the cursor forward. PP_ENOTFOUND: the sink has no document. */
 static enum pp_err move_cursor(struct pp_mg_thread *t, const struct pp_delivery_save *r)
 {
-    struct pp_mg_done done;
-    enum pp_err err = pp_mg_write(t, MQ_SINK_MOVE, &done, "si", r->sink, (int64_t)r->cursor);
-    return err == PP_OK && done.matched == 0 ? PP_ENOTFOUND : err;
+    struct pp_mg_done done = pp_mg_write(t, MQ_SINK_MOVE, "si", r->sink, (int64_t)r->cursor);
+    return t->err == PP_OK && done.matched == 0 ? PP_ENOTFOUND : t->err;
 }
 
 /* Deletes the rows just written to a sink that no longer exists: nothing would ever read them. */
@@ -135,11 +131,10 @@ enum pp_err pp_mg_delivery_replay(struct pp_mg_thread *t, struct pp_delivery_rep
 {
     static const int64_t all[] = {PP_DELIVERY_PENDING, PP_DELIVERY_DELIVERED, PP_DELIVERY_DEAD};
     const int64_t one = r->status;
-    struct pp_mg_done done;
-    enum pp_err err = pp_mg_write(t, MQ_DELIVERY_REPLAY, &done, "sLiii", r->sink, r->status < 0 ? all : &one,
-                                  (size_t)(r->status < 0 ? 3 : 1), r->from_ms, r->to_ms, r->now_ms);
-    r->n = done.matched;
-    return err;
+    r->n = pp_mg_write(t, MQ_DELIVERY_REPLAY, "sLiii", r->sink, r->status < 0 ? all : &one,
+                       (size_t)(r->status < 0 ? 3 : 1), r->from_ms, r->to_ms, r->now_ms)
+               .matched;
+    return t->err;
 }
 
 /* --- clean --- */
@@ -149,12 +144,6 @@ struct cleaning {
     const char *sink;
     struct pp_mg_bulk bulk;
 };
-
-static enum pp_err on_next_sink(void *data, const bson_t *doc)
-{
-    struct cleaning *c = data;
-    return pp_mg_doc_copy(doc, "s", &c->t->tmp, &c->sink);
-}
 
 /* Adds the row's removal to the bulk. A row that is replayed meanwhile no longer matches, and
  * stays. */
@@ -182,9 +171,12 @@ enum pp_err pp_mg_delivery_clean(struct pp_mg_thread *t, struct pp_delivery_clea
     enum pp_err err = PP_OK;
     r->n = 0;
     while (err == PP_OK && r->n < r->limit) {
-        err = pp_mg_first(t, MQ_DELIVERIES_NEXT_SINK, on_next_sink, &c, "s", c.sink);
+        const bson_t *row = pp_mg_first(t, MQ_DELIVERIES_NEXT_SINK, "s", c.sink);
+        if (!row)
+            break;
+        err = pp_mg_doc_copy(row, "s", &t->tmp, &c.sink);
         if (err == PP_OK)
             err = clean_sink(&c, r);
     }
-    return err == PP_ENOTFOUND ? PP_OK : err;
+    return err == PP_OK ? t->err : err;
 }

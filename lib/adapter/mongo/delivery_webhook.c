@@ -70,24 +70,22 @@ static enum pp_err write_endpoint(struct pp_mg_thread *t, const char *sink, cons
 {
     const struct pp_webhook *w = &r->webhook;
     bool is_new = w->version == 0;
-    struct pp_mg_done done;
     /* a new endpoint stores where its cursor starts; an existing one compares its version
      */
     int64_t number = (int64_t)(is_new ? r->start_at : w->version);
-    enum pp_err err =
-        pp_mg_write(t, is_new ? MQ_WEBHOOK_NEW : MQ_WEBHOOK_SET, &done, "sissssibbiii", sink, number, w->url,
+    struct pp_mg_done done =
+        pp_mg_write(t, is_new ? MQ_WEBHOOK_NEW : MQ_WEBHOOK_SET, "sissssibbiii", sink, number, w->url,
                     w->clients, w->secret, w->old_secret, w->old_until_ms, w->paused, w->disabled,
                     w->created_at, w->updated_at, (int64_t)w->version + 1);
-    return err == PP_OK && done.matched + done.upserted == 0 ? PP_ESTALE : err;
+    return t->err == PP_OK && done.matched + done.upserted == 0 ? PP_ESTALE : t->err;
 }
 
 /* Deletes the sink's rows up to `last`. Returns PP_EUNKNOWN instead of PP_EIO, because an earlier
  * write of the same request has succeeded. */
-static enum pp_err forget_rows(struct pp_mg_thread *t, const char *sink, uint64_t last,
-                               struct pp_mg_done *done)
+static enum pp_err forget_rows(struct pp_mg_thread *t, const char *sink, uint64_t last, uint64_t *deleted)
 {
-    enum pp_err err = pp_mg_write(t, MQ_DELIVERY_FORGET, done, "si", sink, (int64_t)last);
-    return err == PP_EIO ? PP_EUNKNOWN : err;
+    *deleted = pp_mg_write(t, MQ_DELIVERY_FORGET, "si", sink, (int64_t)last).deleted;
+    return t->err == PP_EIO ? PP_EUNKNOWN : t->err;
 }
 
 /* After creating an endpoint, deletes rows that an interrupted deletion of the same name has
@@ -97,9 +95,10 @@ enum pp_err pp_mg_delivery_put_webhook(struct pp_mg_thread *t, struct pp_webhook
     const char *sink = sink_of(t, r->webhook.name);
     if (!sink)
         return PP_ENOMEM;
+    uint64_t deleted;
     enum pp_err err = write_endpoint(t, sink, r);
     if (err == PP_OK && r->webhook.version == 0)
-        err = forget_rows(t, sink, r->start_at, NULL);
+        err = forget_rows(t, sink, r->start_at, &deleted);
     if (err == PP_OK)
         r->webhook.version++;
     return err;
@@ -109,12 +108,13 @@ enum pp_err pp_mg_delivery_put_webhook(struct pp_mg_thread *t, struct pp_webhook
  * the call is interrupted before the rows are deleted, the next call deletes them. */
 enum pp_err pp_mg_delivery_delete_webhook(struct pp_mg_thread *t, struct pp_webhook_delete *r)
 {
-    struct pp_mg_done gone, rows = {0};
+    uint64_t rows = 0;
     const char *sink = sink_of(t, r->name);
     if (!sink)
         return PP_ENOMEM;
-    enum pp_err err = pp_mg_write(t, MQ_SINK_REMOVE, &gone, "s", sink);
+    uint64_t gone = pp_mg_write(t, MQ_SINK_REMOVE, "s", sink).deleted;
+    enum pp_err err = t->err;
     if (err == PP_OK)
         err = forget_rows(t, sink, INT64_MAX, &rows);
-    return err == PP_OK && gone.deleted + rows.deleted == 0 ? PP_ENOTFOUND : err;
+    return err == PP_OK && gone + rows == 0 ? PP_ENOTFOUND : err;
 }

@@ -274,16 +274,15 @@ static enum pp_err look_again(struct ensuring *e, const struct pp_key *keys, siz
  * validators say. */
 static enum pp_err join_rest(struct ensuring *e)
 {
-    struct pp_mg_done joined;
     size_t n, n_always;
     const struct pp_key *keys = todo_keys(e, false, &n), *always = todo_keys(e, true, &n_always);
     if (!keys || !always)
         return PP_ENOMEM;
-    enum pp_err err = pp_mg_write(e->p->t, MQ_TASK_JOIN, &joined, "sK", e->p->r->client, keys, n);
-    if (err == PP_OK && n_always > 0)
-        err = pp_mg_write(e->p->t, MQ_TASK_ALWAYS, NULL, "sK", e->p->r->client, always, n_always);
-    if (err != PP_OK)
-        return err;
+    struct pp_mg_done joined = pp_mg_write(e->p->t, MQ_TASK_JOIN, "sK", e->p->r->client, keys, n);
+    if (n_always > 0)
+        pp_mg_write(e->p->t, MQ_TASK_ALWAYS, "sK", e->p->r->client, always, n_always);
+    if (e->p->t->err != PP_OK)
+        return e->p->t->err;
     if (joined.matched != n)
         return look_again(e, keys, n);
     e->n_todo = 0;

@@ -375,7 +375,8 @@ static enum pp_err forget_tasks(struct pp_mg_thread *t, const struct pp_mg_answe
         if (n_clients == 0 || strcmp(clients[n_clients - 1], a[i].client) != 0)
             clients[n_clients++] = a[i].client;
     }
-    return pp_mg_write(t, MQ_FORGET, NULL, "SKL", clients, n_clients, keys, n, nonces, n);
+    pp_mg_write(t, MQ_FORGET, "SKL", clients, n_clients, keys, n, nonces, n);
+    return t->err;
 }
 
 /* A settled task may stay if the store fails or the process dies. The reaper finds it, or a call
@@ -387,5 +388,6 @@ enum pp_err pp_mg_finish_tasks(struct pp_mg_thread *t, const struct pp_mg_answer
     enum pp_err err = sorted ? finish_sorted(t, sorted, n, now_ms, moved) : PP_ENOMEM, forgotten = err;
     for (size_t at = 0; at < n && forgotten == PP_OK; at += PP_MG_COMMAND_DOCS)
         forgotten = forget_tasks(t, sorted + at, n - at < PP_MG_COMMAND_DOCS ? n - at : PP_MG_COMMAND_DOCS);
+    t->err = err;
     return err;
 }

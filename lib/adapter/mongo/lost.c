@@ -90,8 +90,9 @@ void pp_mg_lost_release(struct pp_mg_thread *t, int64_t now_ms)
         if (ok && tick - l->tried_ms >= HAND_BACK_AGAIN_MS) {
             /* This also hands back tasks that no item may want: at worst they are fetched
              * without need. */
-            ok = pp_mg_write(t, MQ_CLAIM_RETURN, NULL, "siK", l->worker, l->nonce, l->known, l->n_known) ==
-                 PP_OK;
+            pp_mg_write(t, MQ_CLAIM_RETURN, "siK", l->worker, l->nonce, l->known, l->n_known);
+            ok = t->err == PP_OK;
+            t->err = PP_OK;
             l->tried_ms = tick;
             if (ok && now >= l->until_ms) {
                 lost_free(l);

@@ -144,33 +144,27 @@ enum pp_err pp_mg_outbox_counts(struct pp_mg_thread *t, struct pp_store_outbox_c
 /* Hands out the next numbers. If the server's answer is lost, these numbers stay unused. */
 enum pp_err pp_mg_numbers(struct pp_mg_thread *t, struct pp_store_numbers *r)
 {
-    struct pp_mg_number last = {"n", 0};
     pp_assert(r->n > 0, "no number is asked for");
     char *id = pp_arena_printf(&t->tmp, "numbers:%s", r->name);
     r->first = 0;
     if (!id)
         return PP_ENOMEM;
-    enum pp_err err = pp_mg_modify(t, MQ_NUMBERS, pp_mg_on_number, &last, "si", id, (int64_t)r->n);
-    if (err == PP_OK && last.value < (int64_t)r->n)
-        err = PP_ECORRUPT;
-    r->first = err == PP_OK ? (uint64_t)last.value - r->n + 1 : 0;
-    return err;
+    const bson_t *doc = pp_mg_modify(t, MQ_NUMBERS, "si", id, (int64_t)r->n);
+    int64_t last = doc ? pp_mg_doc_int(doc, "n") : 0;
+    if (t->err == PP_OK && last < (int64_t)r->n)
+        return PP_ECORRUPT;
+    r->first = t->err == PP_OK ? (uint64_t)last - r->n + 1 : 0;
+    return t->err;
 }
 
 /* --- the coordinator's data set: meta/dataset: {first: its name} --- */
-
-static enum pp_err on_dataset(void *data, const bson_t *doc)
-{
-    struct pp_store_generation *r = data;
-    const char *first = pp_mg_doc_text(doc, "first");
-    r->first = first && !strcmp(first, r->dataset);
-    return PP_OK;
-}
 
 /* Stores the first data set's name once, and never changes it: a caller with another name learns
  * that the coordinator has lost its data. */
 enum pp_err pp_mg_generation(struct pp_mg_thread *t, struct pp_store_generation *r)
 {
-    r->first = false;
-    return pp_mg_modify(t, MQ_GENERATION, on_dataset, r, "s", r->dataset);
+    const bson_t *doc = pp_mg_modify(t, MQ_GENERATION, "s", r->dataset);
+    const char *first = doc ? pp_mg_doc_text(doc, "first") : NULL;
+    r->first = first && !strcmp(first, r->dataset);
+    return t->err;
 }

@@ -81,13 +81,11 @@ enum pp_err pp_mg_photo(struct pp_mg_thread *t, struct pp_store_photo *r)
 
 static const struct pp_mg_field object_field[] = {PP_MG_FIELD("o", struct pp_store_object, object), {NULL}};
 
-static enum pp_err on_object(void *data, const bson_t *doc)
-{
-    return pp_mg_read(doc, object_field, NULL, data);
-}
-
 enum pp_err pp_mg_object(struct pp_mg_thread *t, struct pp_store_object *r)
 {
     r->object = (struct pp_object){0};
-    return pp_mg_first(t, MQ_OBJECT, on_object, r, "hs", r->sha256, r->client);
+    const bson_t *doc = pp_mg_first(t, MQ_OBJECT, "hs", r->sha256, r->client);
+    if (!doc)
+        return t->err == PP_OK ? PP_ENOTFOUND : t->err;
+    return pp_mg_read(doc, object_field, NULL, r);
 }

@@ -9,16 +9,6 @@
 
 /* --- the batch --- */
 
-static enum pp_err on_begun(void *data, const bson_t *was)
-{
-    struct pp_mg_planning *p = data;
-    p->begun = pp_mg_doc_int(was, "pb") > p->lowest;
-    p->cancelled = pp_mg_doc_int(was, "ca") != 0;
-    p->planned = pp_mg_doc_int(was, "pl") != 0;
-    p->numbered = pp_mg_doc_int(was, "pd");
-    return PP_OK;
-}
-
 static enum pp_err begin_batch(struct pp_mg_planning *p)
 {
     const struct pp_store_plan *r = p->r;
@@ -29,8 +19,14 @@ static enum pp_err begin_batch(struct pp_mg_planning *p)
         p->lowest = index < p->lowest ? index : p->lowest;
         highest = index >= highest ? index + 1 : highest;
     }
-    return pp_mg_modify(p->t, MQ_BATCH_BEGIN, on_begun, p, "ssdiiii", r->batch_id, r->client, (int)r->refresh,
-                        r->batch_created_at, (int64_t)r->batch_items, (int64_t)r->batch_photos, highest);
+    const bson_t *was =
+        pp_mg_modify(p->t, MQ_BATCH_BEGIN, "ssdiiii", r->batch_id, r->client, (int)r->refresh,
+                     r->batch_created_at, (int64_t)r->batch_items, (int64_t)r->batch_photos, highest);
+    p->begun = was && pp_mg_doc_int(was, "pb") > p->lowest;
+    p->cancelled = was && pp_mg_doc_int(was, "ca") != 0;
+    p->planned = was && pp_mg_doc_int(was, "pl") != 0;
+    p->numbered = was ? pp_mg_doc_int(was, "pd") : 0;
+    return p->t->err;
 }
 
 /* Records up to which index the items' numbers are safe (`pd`), and, if this chunk is the batch's
@@ -43,13 +39,12 @@ static enum pp_err end_batch(struct pp_mg_planning *p, bool *cancelled)
     for (size_t i = 0; i < p->r->n; i++)
         if (p->rows[i].seq > 0 && p->rows[i].item->index >= numbered)
             numbered = p->rows[i].item->index + 1;
-    struct pp_mg_number at = {"ca", 0};
-    enum pp_err err = !last && numbered <= p->numbered
-                          ? pp_mg_each(p->t, MQ_BATCH_LOOK, pp_mg_on_number, &at, "s", p->r->batch_id)
-                          : pp_mg_modify(p->t, MQ_BATCH_PLANNED, pp_mg_on_number, &at, "syI", p->r->batch_id,
-                                         (int)last, numbered > p->numbered ? &numbered : NULL);
-    *cancelled = at.value != 0;
-    return err;
+    const bson_t *doc = !last && numbered <= p->numbered
+                            ? pp_mg_first(p->t, MQ_BATCH_LOOK, "s", p->r->batch_id)
+                            : pp_mg_modify(p->t, MQ_BATCH_PLANNED, "syI", p->r->batch_id, (int)last,
+                                           numbered > p->numbered ? &numbered : NULL);
+    *cancelled = doc && pp_mg_doc_int(doc, "ca") != 0;
+    return p->t->err;
 }
 
 /* --- skips --- */

@@ -207,9 +207,9 @@ static enum pp_err mark_late(struct pp_mg_planning *p)
         return PP_OK;
     enum pp_err err = pp_mg_seq_end(p->t, &end);
     if (err == PP_OK && may_be_late(p, end) > 0) {
-        struct pp_mg_number numbered = {"pd", p->numbered};
-        err = pp_mg_each(p->t, MQ_BATCH_LOOK, pp_mg_on_number, &numbered, "s", p->r->batch_id);
-        p->numbered = numbered.value;
+        const bson_t *doc = pp_mg_first(p->t, MQ_BATCH_LOOK, "s", p->r->batch_id);
+        p->numbered = doc ? pp_mg_doc_int(doc, "pd") : p->numbered;
+        err = p->t->err;
         may_be_late(p, end);
     }
     return err;

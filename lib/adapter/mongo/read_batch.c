@@ -97,6 +97,7 @@ static enum pp_err count_running(struct pp_mg_thread *t, struct batch_list *l)
     if (err == PP_OK && n_ended > 0) {
         enum pp_err recorded = pp_mg_batches_record(t, ended, n_ended, SETTLED_MS, NULL);
         (void)recorded;
+        t->err = PP_OK;
     }
     return err;
 }
@@ -117,7 +118,9 @@ enum pp_err pp_mg_batch(struct pp_mg_thread *t, struct pp_store_batch *r)
 {
     bool planned = false;
     struct batch_list one = {r->req.arena, &r->batch, &planned, 0, 1};
-    enum pp_err err = pp_mg_first(t, MQ_BATCH, on_batch, &one, "ss", r->batch_id, r->client);
+    enum pp_err err = pp_mg_each(t, MQ_BATCH, on_batch, &one, "ss", r->batch_id, r->client);
+    if (err == PP_OK && one.n == 0)
+        return PP_ENOTFOUND;
     return err == PP_OK ? count_running(t, &one) : err;
 }
 
@@ -149,7 +152,9 @@ static enum pp_err on_open_item(void *data, const bson_t *doc)
 enum pp_err pp_mg_batch_end(struct pp_mg_thread *t, const char *batch_id, const char **client, bool *ended)
 {
     struct ending e = {.a = &t->tmp};
-    enum pp_err err = pp_mg_first(t, MQ_BATCH_END, on_ending, &e, "s", batch_id);
+    enum pp_err err = pp_mg_each(t, MQ_BATCH_END, on_ending, &e, "s", batch_id);
+    if (err == PP_OK && !e.client)
+        return PP_ENOTFOUND;
     *client = e.client;
     *ended = e.ended || e.planned;
     if (err == PP_OK && e.planned && !e.ended)

@@ -86,16 +86,12 @@ static enum pp_err read_tasks(struct pp_mg_thread *t, struct pp_item *item)
     return n ? pp_mg_each(t, MQ_ITEM_TASKS, on_task, item, "sK", item->client, keys, n) : PP_OK;
 }
 
-/* Returns whether the document is a stub, the rest of a deleted item. */
-static enum pp_err on_item(void *data, const bson_t *doc)
-{
-    struct pp_store_item *r = data;
-    return bson_has_field(doc, "b") ? pp_mg_read_item(doc, r->req.arena, &r->item) : PP_ENOTFOUND;
-}
-
 enum pp_err pp_mg_item(struct pp_mg_thread *t, struct pp_store_item *r)
 {
-    enum pp_err err = pp_mg_first(t, MQ_ITEM, on_item, r, "ss", r->client, r->id);
+    const bson_t *doc = pp_mg_first(t, MQ_ITEM, "ss", r->client, r->id);
+    if (t->err == PP_OK && (!doc || !bson_has_field(doc, "b"))) /* a stub is the rest of a deleted item */
+        return PP_ENOTFOUND;
+    enum pp_err err = doc ? pp_mg_read_item(doc, r->req.arena, &r->item) : t->err;
     return err == PP_OK ? read_tasks(t, &r->item) : err;
 }
 

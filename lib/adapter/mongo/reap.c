@@ -118,7 +118,10 @@ static enum pp_err write_losses(struct reaping *c)
     bool all = err == PP_OK && bulk.done.matched == c->n;
     for (size_t i = 0; i < c->n; i++)
         c->lapsed[i].ours = all;
-    return !all && (err == PP_OK || err == PP_EUNKNOWN) ? look(c) : err;
+    if (all || (err != PP_OK && err != PP_EUNKNOWN))
+        return err;
+    c->t->err = PP_OK;
+    return look(c);
 }
 
 /* --- the answer --- */

@@ -3,8 +3,126 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
+#include "base/text.h"
+#include "keys.h"
+
+const char *const pp_mg_coll_names[PP_MG_COLL_COUNT] = {
+#define X(id, name) name,
+    PP_MG_COLLECTIONS(X)
+#undef X
+};
+
+/* --- helpers of operations --- */
+
+static void end_query(struct pp_mg_thread *t)
+{
+    if (t->cursor)
+        mongoc_cursor_destroy(t->cursor);
+    t->cursor = NULL;
+}
+
+void pp_mg_begin(struct pp_mg_thread *t, const char *op, unsigned number)
+{
+    pp_assert(number < PP_MG_OPS_MAX, "an operation has no counter");
+    t->op = op;
+    t->roundtrips = &t->m->roundtrips[number];
+    t->err = PP_OK;
+}
+
+void pp_mg_end(struct pp_mg_thread *t)
+{
+    pp_assert(!t->session, "an operation has left its session open");
+    end_query(t);
+    bson_reinit(&t->reply);
+    pp_arena_fini(&t->tmp);
+}
+
+enum pp_err pp_mg_fail(struct pp_mg_thread *t, enum pp_err err)
+{
+    if (t->err == PP_OK)
+        t->err = err;
+    return t->err;
+}
+
+void *pp_mg_array(struct pp_mg_thread *t, size_t n, size_t size)
+{
+    void *p = pp_arena_array(&t->tmp, n, size);
+    if (!p)
+        pp_mg_fail(t, PP_ENOMEM);
+    return p;
+}
+
+bool pp_mg_grow(struct pp_arena *a, void *array, size_t size, size_t n, size_t *cap)
+{
+    void *old, *more;
+    size_t wanted = *cap ? *cap * 2 : 16;
+    pp_assert(n <= *cap, "an array holds more than its capacity");
+    if (n < *cap)
+        return true;
+    more = pp_arena_array(a, wanted, size);
+    if (!more)
+        return false;
+    memcpy(&old, array, sizeof old);
+    if (n)
+        memcpy(more, old, n * size);
+    memcpy(array, &more, sizeof more);
+    *cap = wanted;
+    return true;
+}
+
+const char *pp_mg_copy(struct pp_mg_thread *t, const bson_t *doc, const char *path)
+{
+    const char *text = NULL;
+    pp_mg_fail(t, pp_mg_doc_copy(doc, path, &t->tmp, &text));
+    return text;
+}
+
+struct pp_key pp_mg_id_key(struct pp_mg_thread *t, const bson_t *doc)
+{
+    struct pp_key key = {0};
+    pp_mg_fail(t, pp_mg_doc_key(doc, &key));
+    return key;
+}
+
+struct pp_key *pp_mg_key_list(struct pp_mg_thread *t, const bson_t *doc, const char *name, size_t *n)
+{
+    struct pp_key *keys = NULL;
+    pp_mg_fail(t, pp_mg_read_keys(doc, name, &t->tmp, &keys, n));
+    return keys;
+}
+
+bson_iter_t pp_mg_list(struct pp_mg_thread *t, const bson_t *doc, const char *name)
+{
+    bson_iter_t it, in = {0};
+    if (bson_iter_init_find(&it, doc, name) && (!BSON_ITER_HOLDS_ARRAY(&it) || !bson_iter_recurse(&it, &in)))
+        pp_mg_fail(t, PP_ECORRUPT);
+    return in;
+}
+
+int64_t pp_mg_monotonic_ms(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t now_ms)
+{
+    return now_ms + atomic_load(&t->m->offset_ms);
+}
+
+int64_t pp_mg_nonce(void)
+{
+    int64_t nonce;
+    do {
+        pp_random_bytes(&nonce, sizeof nonce);
+        nonce &= INT64_MAX;
+    } while (nonce == 0);
+    return nonce;
+}
 
 static void count(struct pp_mg_thread *t)
 {
@@ -49,13 +167,13 @@ static enum pp_err classify(const bson_error_t *e, const bson_t *reply, bool wri
     return write && retryable ? PP_EUNKNOWN : PP_EIO;
 }
 
-static enum pp_err fail(struct pp_mg_thread *t, const bson_error_t *e, const bson_t *reply, bool write)
+static void fail(struct pp_mg_thread *t, const bson_error_t *e, const bson_t *reply, bool write)
 {
     enum pp_err err = classify(e, reply, write);
     t->error = *e;
+    pp_mg_fail(t, err);
     pp_log(t->m->log, PP_LOG_WARN, "mongodb", "operation", t->op, "error", e->message, "means",
            pp_err_text(err), NULL);
-    return err;
 }
 
 /* --- commands --- */
@@ -158,29 +276,7 @@ void pp_mg_append_item(struct pp_mg_thread *t, enum pp_mg_command part, bson_t *
 
 /* --- reading --- */
 
-static enum pp_err read_rows(struct pp_mg_thread *t, mongoc_cursor_t *cursor, pp_mg_row_cb on_row, void *data)
-{
-    const bson_t *row, *reply = NULL;
-    bson_error_t e;
-    enum pp_err err = PP_OK;
-    int64_t before = 0, id;
-    while (err == PP_OK && mongoc_cursor_next(cursor, &row)) {
-        id = mongoc_cursor_get_id(cursor);
-        if (id == 0 && before != 0) /* the driver sent one more getMore to learn that no row follows */
-            count(t);
-        before = id;
-        err = on_row(data, row);
-    }
-    if (mongoc_cursor_error_document(cursor, &e, &reply)) {
-        enum pp_err failed = fail(t, &e, reply, false);
-        err = err == PP_OK ? failed : err;
-    }
-    mongoc_cursor_destroy(cursor);
-    return err == PP_EFULL ? PP_OK : err;
-}
-
-static enum pp_err each(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
-                        const char *types, va_list values)
+static void query(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, va_list values)
 {
     struct pp_mg_filled f;
     bson_t options;
@@ -188,60 +284,69 @@ static enum pp_err each(struct pp_mg_thread *t, enum pp_mg_command command, pp_m
     bool find = rows[command].kind == PP_MG_FIND;
     mongoc_collection_t *coll = t->coll[rows[command].coll];
     pp_assert(find || rows[command].kind == PP_MG_AGGREGATE, "a command gives no rows");
+    end_query(t);
+    if (t->err != PP_OK)
+        return;
     pp_mg_template_fill(template_of(t, command), types, values, &f);
     bson_copy_to(&f.part[PP_MG_OPTIONS], &options);
     if (t->session)
         mongoc_client_session_append(t->session, &options, &e);
     count(t);
     const bson_t *filter = &f.part[PP_MG_FILTER];
-    mongoc_cursor_t *cursor =
-        find ? mongoc_collection_find_with_opts(coll, filter, &options, NULL)
-             : mongoc_collection_aggregate(coll, MONGOC_QUERY_NONE, filter, &options, NULL);
+    t->cursor = find ? mongoc_collection_find_with_opts(coll, filter, &options, NULL)
+                     : mongoc_collection_aggregate(coll, MONGOC_QUERY_NONE, filter, &options, NULL);
     bson_destroy(&options);
     pp_mg_filled_free(&f);
-    return read_rows(t, cursor, on_row, data);
+}
+
+const bson_t *pp_mg_next(struct pp_mg_thread *t)
+{
+    const bson_t *row = NULL, *reply = NULL;
+    bson_error_t e;
+    if (t->cursor && t->err == PP_OK) {
+        bool more = mongoc_cursor_get_id(t->cursor) != 0;
+        if (!mongoc_cursor_next(t->cursor, &row))
+            row = NULL;
+        else if (more && mongoc_cursor_get_id(t->cursor) == 0)
+            count(t); /* the driver sent one more getMore to learn that no row follows */
+        if (mongoc_cursor_error_document(t->cursor, &e, &reply))
+            fail(t, &e, reply, false);
+    }
+    if (!row)
+        end_query(t);
+    return row;
+}
+
+void pp_mg_query(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...)
+{
+    va_list values;
+    va_start(values, types);
+    query(t, command, types, values);
+    va_end(values);
+}
+
+const bson_t *pp_mg_first(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...)
+{
+    va_list values;
+    va_start(values, types);
+    query(t, command, types, values);
+    va_end(values);
+    return pp_mg_next(t);
 }
 
 enum pp_err pp_mg_each(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
                        const char *types, ...)
 {
     va_list values;
+    enum pp_err err = PP_OK;
     va_start(values, types);
-    enum pp_err err = each(t, command, on_row, data, types, values);
+    query(t, command, types, values);
     va_end(values);
-    return err;
-}
-
-enum pp_err pp_mg_on_number(void *number, const bson_t *row)
-{
-    struct pp_mg_number *n = number;
-    n->value = pp_mg_doc_int(row, n->path);
-    return PP_OK;
-}
-
-struct first {
-    pp_mg_row_cb on_row;
-    void *data;
-    bool found;
-};
-
-static enum pp_err on_first(void *data, const bson_t *row)
-{
-    struct first *f = data;
-    f->found = true;
-    enum pp_err err = f->on_row(f->data, row);
-    return err == PP_OK ? PP_EFULL : err;
-}
-
-enum pp_err pp_mg_first(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
-                        const char *types, ...)
-{
-    va_list values;
-    struct first f = {on_row, data, false};
-    va_start(values, types);
-    enum pp_err err = each(t, command, on_first, &f, types, values);
-    va_end(values);
-    return err == PP_OK && !f.found ? PP_ENOTFOUND : err;
+    for (const bson_t *row; err == PP_OK && (row = pp_mg_next(t));)
+        err = on_row(data, row);
+    if (err != PP_OK && err != PP_EFULL)
+        pp_mg_fail(t, err);
+    return t->err;
 }
 
 /* Begins a session; sessions are causally consistent by default. */
@@ -271,7 +376,7 @@ void pp_mg_bulk_init(struct pp_mg_bulk *b, struct pp_mg_thread *t)
 static void add_dup(struct pp_mg_bulk *b, uint32_t number)
 {
     if (!pp_mg_grow(&b->t->tmp, &b->dups, sizeof *b->dups, b->done.n_dups, &b->cap_dups))
-        b->err = PP_ENOMEM;
+        pp_mg_fail(b->t, PP_ENOMEM);
     else
         b->dups[b->done.n_dups++] = number;
 }
@@ -300,7 +405,7 @@ static void flush(struct pp_mg_bulk *b)
 {
     bson_error_t e = {0};
     bson_t reply;
-    if (b->bulk && b->err == PP_OK) {
+    if (b->bulk && b->t->err == PP_OK) {
         struct pp_mg_done *d = &b->done;
         count(b->t);
         bool ok = mongoc_bulk_operation_execute(b->bulk, &reply, &e) != 0;
@@ -310,9 +415,9 @@ static void flush(struct pp_mg_bulk *b)
         d->upserted += (uint64_t)pp_mg_doc_int(&reply, "nUpserted");
         d->deleted += (uint64_t)pp_mg_doc_int(&reply, "nRemoved");
         if (!ok && !read_write_errors(b, &reply)) {
-            b->err = fail(b->t, &e, &reply, true);
-            if (b->err == PP_EIO && d->inserted + d->matched + d->upserted + d->deleted > 0)
-                b->err = PP_EUNKNOWN;
+            fail(b->t, &e, &reply, true);
+            if (b->t->err == PP_EIO && d->inserted + d->matched + d->upserted + d->deleted > 0)
+                b->t->err = PP_EUNKNOWN;
         }
         bson_destroy(&reply);
     }
@@ -323,15 +428,15 @@ static void flush(struct pp_mg_bulk *b)
     b->n = b->bytes = 0;
 }
 
-/* Prepares the bulk for a write of `bytes`, and sends it first if it is full. Returns false if the
- * bulk has failed; then it takes no more writes. */
+/* Prepares the bulk for a write of `bytes`, and sends it first if it is full. Returns false if that
+ * failed; then the bulk takes no more writes. */
 static bool make_room(struct pp_mg_bulk *b, enum pp_mg_coll coll, uint32_t bytes)
 {
     pp_assert(b->base + b->n == 0 || b->coll == coll, "the writes of a bulk go to several collections");
     pp_assert(b->n <= PP_MG_COMMAND_DOCS, "a bulk holds more writes than a command takes");
     if (b->n == PP_MG_COMMAND_DOCS || (b->n > 0 && b->bytes + bytes > PP_MG_COMMAND_BYTES))
         flush(b);
-    if (b->err != PP_OK)
+    if (b->t->err != PP_OK)
         return false;
     b->coll = coll;
     if (!b->bulk) {
@@ -350,6 +455,8 @@ static void add(struct pp_mg_bulk *b, enum pp_mg_command command, const char *ty
     struct pp_mg_filled f;
     bson_error_t e;
     bool ok = false;
+    if (b->t->err != PP_OK)
+        return;
     pp_mg_template_fill(template_of(b->t, command), types, values, &f);
     const bson_t *filter = &f.part[PP_MG_FILTER], *change = &f.part[PP_MG_CHANGE];
     const bson_t *options = &f.part[PP_MG_OPTIONS];
@@ -368,9 +475,8 @@ static void add(struct pp_mg_bulk *b, enum pp_mg_command command, const char *ty
             break;
         default: pp_assert(false, "a command writes no single document"); break;
         }
-        if (!ok)
-            /* the driver refuses a document that is too large */
-            b->err = fail(b->t, &e, NULL, false);
+        if (!ok) /* the driver refuses a document that is too large */
+            fail(b->t, &e, NULL, false);
     }
     pp_mg_filled_free(&f);
 }
@@ -388,13 +494,13 @@ enum pp_err pp_mg_bulk_run(struct pp_mg_bulk *b)
     pp_assert(b->t, "a bulk runs that was not initialized");
     flush(b);
     pp_assert(!b->bulk && b->done.n_dups <= b->base, "more writes were refused than sent");
-    return b->err;
+    return b->t->err;
 }
 
 /* --- one write --- */
 
-static enum pp_err write_many(struct pp_mg_thread *t, enum pp_mg_command command, struct pp_mg_done *done,
-                              const char *types, va_list values)
+static struct pp_mg_done write_many(struct pp_mg_thread *t, enum pp_mg_command command, const char *types,
+                                    va_list values)
 {
     struct pp_mg_filled f;
     bson_error_t e;
@@ -406,78 +512,85 @@ static enum pp_err write_many(struct pp_mg_thread *t, enum pp_mg_command command
     bool ok = rows[command].kind == PP_MG_DELETE_MANY
                   ? mongoc_collection_delete_many(coll, filter, options, &reply, &e)
                   : mongoc_collection_update_many(coll, filter, &f.part[PP_MG_CHANGE], options, &reply, &e);
-    enum pp_err err = ok ? PP_OK : fail(t, &e, &reply, true);
-    *done = (struct pp_mg_done){.matched = (uint64_t)pp_mg_doc_int(&reply, "matchedCount"),
-                                .modified = (uint64_t)pp_mg_doc_int(&reply, "modifiedCount"),
-                                .deleted = (uint64_t)pp_mg_doc_int(&reply, "deletedCount")};
+    if (!ok)
+        fail(t, &e, &reply, true);
+    struct pp_mg_done done = {.matched = (uint64_t)pp_mg_doc_int(&reply, "matchedCount"),
+                              .modified = (uint64_t)pp_mg_doc_int(&reply, "modifiedCount"),
+                              .deleted = (uint64_t)pp_mg_doc_int(&reply, "deletedCount")};
     bson_destroy(&reply);
     pp_mg_filled_free(&f);
-    return err;
+    return done;
 }
 
-enum pp_err pp_mg_write(struct pp_mg_thread *t, enum pp_mg_command command, struct pp_mg_done *done,
-                        const char *types, ...)
+struct pp_mg_done pp_mg_write(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...)
 {
     struct pp_mg_bulk one;
     va_list values;
-    enum pp_err err;
-    va_start(values, types);
     pp_mg_bulk_init(&one, t);
-    if (rows[command].kind == PP_MG_UPDATE_MANY || rows[command].kind == PP_MG_DELETE_MANY) {
-        err = write_many(t, command, &one.done, types, values);
-    } else {
+    if (t->err != PP_OK)
+        return one.done;
+    va_start(values, types);
+    if (rows[command].kind == PP_MG_UPDATE_MANY || rows[command].kind == PP_MG_DELETE_MANY)
+        one.done = write_many(t, command, types, values);
+    else
         add(&one, command, types, values);
-        err = pp_mg_bulk_run(&one);
-    }
     va_end(values);
-    if (done)
-        *done = one.done;
-    return err;
+    flush(&one);
+    return one.done;
 }
 
 /* --- plain commands --- */
 
-static enum pp_err run_command(struct pp_mg_thread *t, const bson_t *cmd, bool write, bson_t *reply)
+/* Sends the command, and leaves the answer in t->reply. */
+static void run_command(struct pp_mg_thread *t, const bson_t *cmd, bool write)
 {
     const char *db = t->m->database;
     bson_error_t e;
     bson_t options = BSON_INITIALIZER;
     bool ok;
+    bson_destroy(&t->reply);
     count(t);
     if (write) {
         mongoc_write_concern_append((mongoc_write_concern_t *)mongoc_client_get_write_concern(t->client),
                                     &options);
-        ok = mongoc_client_write_command_with_opts(t->client, db, cmd, &options, reply, &e);
+        ok = mongoc_client_write_command_with_opts(t->client, db, cmd, &options, &t->reply, &e);
     } else {
-        ok = mongoc_client_read_command_with_opts(t->client, db, cmd, NULL, NULL, reply, &e);
+        ok = mongoc_client_read_command_with_opts(t->client, db, cmd, NULL, NULL, &t->reply, &e);
     }
     bson_destroy(&options);
-    return ok ? PP_OK : fail(t, &e, reply, write);
+    if (!ok)
+        fail(t, &e, &t->reply, write);
 }
 
-enum pp_err pp_mg_command(struct pp_mg_thread *t, enum pp_mg_command command, bson_t *reply,
-                          const char *types, ...)
+const bson_t *pp_mg_command(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...)
 {
     struct pp_mg_filled f;
     va_list values;
     enum pp_mg_kind kind = rows[command].kind;
     pp_assert(kind == PP_MG_COMMAND || kind == PP_MG_COMMAND_WRITE, "a row is no command of its own");
+    if (t->err != PP_OK) {
+        bson_reinit(&t->reply);
+        return &t->reply;
+    }
     va_start(values, types);
     pp_mg_template_fill(template_of(t, command), types, values, &f);
     va_end(values);
-    enum pp_err err = run_command(t, &f.part[PP_MG_FILTER], kind == PP_MG_COMMAND_WRITE, reply);
+    run_command(t, &f.part[PP_MG_FILTER], kind == PP_MG_COMMAND_WRITE);
     pp_mg_filled_free(&f);
-    return err;
+    return &t->reply;
 }
 
-enum pp_err pp_mg_modify(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
-                         const char *types, ...)
+const bson_t *pp_mg_modify(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...)
 {
     struct pp_mg_filled f;
     va_list values;
     bson_iter_t it;
-    bson_t found, reply, cmd = BSON_INITIALIZER;
+    bson_t cmd = BSON_INITIALIZER;
+    const uint8_t *p;
+    uint32_t n;
     pp_assert(rows[command].kind == PP_MG_MODIFY, "a row is no findAndModify");
+    if (t->err != PP_OK)
+        return NULL;
     va_start(values, types);
     pp_mg_template_fill(template_of(t, command), types, values, &f);
     va_end(values);
@@ -489,15 +602,13 @@ enum pp_err pp_mg_modify(struct pp_mg_thread *t, enum pp_mg_command command, pp_
     else
         BSON_APPEND_DOCUMENT(&cmd, "update", change);
     bson_concat(&cmd, &f.part[PP_MG_OPTIONS]);
-    enum pp_err err = run_command(t, &cmd, true, &reply);
-    if (err == PP_OK && bson_iter_init_find(&it, &reply, "value") && BSON_ITER_HOLDS_DOCUMENT(&it)) {
-        const uint8_t *p;
-        uint32_t n;
-        bson_iter_document(&it, &n, &p);
-        err = bson_init_static(&found, p, n) ? on_row(data, &found) : PP_ECORRUPT;
-    }
-    bson_destroy(&reply);
+    run_command(t, &cmd, true);
     bson_destroy(&cmd);
     pp_mg_filled_free(&f);
-    return err;
+    if (t->err != PP_OK || !bson_iter_init_find(&it, &t->reply, "value") || !BSON_ITER_HOLDS_DOCUMENT(&it))
+        return NULL;
+    bson_iter_document(&it, &n, &p);
+    if (!bson_init_static(&t->found, p, n))
+        pp_mg_fail(t, PP_ECORRUPT);
+    return t->err == PP_OK ? &t->found : NULL;
 }

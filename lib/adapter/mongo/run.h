@@ -1,10 +1,22 @@
-/* run.h: sends the commands of commands.h, and counts each as a round trip of the current
- * operation.
+/* run.h: a store on MongoDB, the state of each of its threads, and the commands that they send.
  *
- * Every function takes a command, the types of its holes, and their values (template.h):
+ *   loop --submit--> lane: N threads, each with a libmongoc client --> the operation --> loop
  *
- *   err = pp_mg_each(t, MQ_ITEMS_OLDER, on_older, data, "sS", client, names, n_names);
- *   err = pp_mg_write(t, MQ_RENEW, &done, "si", worker, until_ms);
+ * Several requests run at once, even for the same client or batch, and other processes run more.
+ * So each step is a compare-and-set on one document, or can be repeated; README.md says which.
+ *
+ * A function that sends a command takes its name, the types of its holes, and their values
+ * (template.h). Each command counts as a round trip of the operation.
+ *
+ *   pp_mg_query(t, MQ_ITEMS_OLDER, "sS", client, names, n_names);
+ *   for (const bson_t *row; (row = pp_mg_next(t));)
+ *       ...
+ *   n = pp_mg_write(t, MQ_RENEW, "si", worker, until_ms).matched;
+ *   return t->err;
+ *
+ * An operation's first failure stays in t->err. After it these functions send nothing, and return
+ * no rows and zeros, so an operation checks t->err only before it concludes something from an
+ * answer. To go on after a failure, it sets t->err to PP_OK.
  *
  * PP_EUNKNOWN: the write may have happened, because its answer is lost, or because no majority of
  * the servers has stored it yet. The driver has then already repeated a single-document write once.
@@ -13,13 +25,104 @@
 #ifndef PP_ADAPTER_MONGO_RUN_H
 #define PP_ADAPTER_MONGO_RUN_H
 
-#include "thread.h"
+#include <mongoc/mongoc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "base/check.h"
+#include "commands.h"
+#include "docs.h"
+#include "mongo_store.h"
+#include "template.h"
 
 enum { PP_MG_COMMAND_DOCS = 1000, PP_MG_COMMAND_BYTES = 12 << 20, PP_MG_ANSWER_DOCS = 5000 };
+enum { PP_MG_OPS_MAX = 64 };
+
+/* A claim whose answer was lost (lost.c): some of its tasks may be claimed by us. */
+struct pp_mg_lost;
+
+/* The numbers of waiting and claimed tasks, as counted last (queues.c). */
+struct pp_mg_counts {
+    struct pp_queue_count counts[PP_QUEUES];
+    uint64_t claimed;
+    int64_t until_ms; /* monotonic time until which the numbers may be reused */
+};
+
+struct pp_mg {
+    struct pp_task_store base;           /* used if opened as a task store; else its ops are NULL */
+    struct pp_delivery_store deliveries; /* used if opened as a delivery store; else its ops are NULL */
+    struct pp_loop *loop;
+    struct pp_log *log;
+    struct pp_lane *lane;
+    struct pp_lane_home *home;
+    mongoc_uri_t *uri;
+    mongoc_client_pool_t *pool;
+    char database[64];
+    int64_t timeout_ms;
+    struct pp_mg_template commands[MQ_COUNT];
+    atomic_int_fast64_t offset_ms;                  /* the server's wall clock minus ours */
+    atomic_int_fast64_t offset_read;                /* monotonic ms when the offset was last read; 0: never */
+    atomic_uint_fast64_t roundtrips[PP_MG_OPS_MAX]; /* by number of the operation; 0: opening */
+    atomic_bool is_open;     /* a suitable server was found, and the schema is current */
+    pthread_mutex_t opening; /* held by the thread that looks for a server */
+    int64_t tried_at;        /* guarded by `opening`: monotonic ms at which the last try began */
+    int64_t not_before;      /* guarded by `opening`: no try before this time, in monotonic ms */
+    pthread_mutex_t lock;
+    struct pp_mg_lost *lost;    /* guarded by `lock`; freed by pp_mg_lost_free() */
+    struct pp_mg_counts counts; /* guarded by `lock` */
+};
+
+struct pp_mg_thread {
+    struct pp_mg *m;
+    mongoc_client_t *client;
+    mongoc_collection_t *coll[PP_MG_COLL_COUNT];
+    const char *op;                   /* name of the current operation, for the log */
+    atomic_uint_fast64_t *roundtrips; /* the current operation's counter in `m` */
+    struct pp_arena tmp;              /* scratch memory, freed after each operation */
+    enum pp_err err;                  /* the operation's first failure; no command is sent after it */
+    bson_error_t error;               /* error of the last command that failed */
+    mongoc_client_session_t *session; /* session of a series of reads; else NULL */
+    mongoc_cursor_t *cursor;          /* the query whose rows are being read; NULL: none */
+    bson_t reply;                     /* answer to the last command that pp_mg_command() or */
+    bson_t found;                     /* pp_mg_modify() sent, and the document in it */
+};
+
+extern const char *const pp_mg_coll_names[PP_MG_COLL_COUNT];
 
 /* Compile every command, before the first thread starts; and free them. */
 void pp_mg_commands_open(struct pp_mg_template commands[MQ_COUNT]);
 void pp_mg_commands_close(struct pp_mg_template commands[MQ_COUNT]);
+
+/* Prepares a thread for an operation, and frees what it has left in the thread. */
+void pp_mg_begin(struct pp_mg_thread *t, const char *op, unsigned number);
+void pp_mg_end(struct pp_mg_thread *t);
+
+/* --- helpers of operations --- */
+
+/* Remembers a failure, unless there is an earlier one. Returns t->err. */
+enum pp_err pp_mg_fail(struct pp_mg_thread *t, enum pp_err err);
+/* Allocates zeroed scratch memory, which lives as long as the operation. NULL: the operation has
+ * failed, and t->err says why; with n == 0 the pointer is valid. */
+void *pp_mg_array(struct pp_mg_thread *t, size_t n, size_t size);
+/* Makes room for one more element after n elements of `size`; `array` is a pointer to the
+ * array's pointer. False: out of memory, nothing changed. */
+bool pp_mg_grow(struct pp_arena *a, void *array, size_t size, size_t n, size_t *cap);
+
+/* Return a field of a row; a string is copied to scratch memory. A field that is missing, or of the
+ * wrong type, is a failure: then the result is NULL, or zeros. */
+const char *pp_mg_copy(struct pp_mg_thread *t, const bson_t *doc, const char *path);
+struct pp_key pp_mg_id_key(struct pp_mg_thread *t, const bson_t *doc);
+struct pp_key *pp_mg_key_list(struct pp_mg_thread *t, const bson_t *doc, const char *name, size_t *n);
+/* Returns an iterator before the first element of an array. A missing array has no elements. */
+bson_iter_t pp_mg_list(struct pp_mg_thread *t, const bson_t *doc, const char *name);
+
+/* Returns a clock that never goes back. */
+int64_t pp_mg_monotonic_ms(void);
+/* Converts `now_ms` of a request to the server's clock; leases use that. */
+int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t now_ms);
+/* Returns a random positive number, so that no two claims or settlements have the same. */
+int64_t pp_mg_nonce(void);
 
 /* --- documents of parts --- */
 
@@ -31,24 +134,20 @@ void pp_mg_append_item(struct pp_mg_thread *t, enum pp_mg_command part, bson_t *
 
 /* --- reading --- */
 
-/* Gets each row of an answer; the row is valid until the callback returns. PP_EFULL ends the
- * reading, which then returns PP_OK; another failure ends it with that error. */
+/* Runs FIND or AGGREGATE, and ends the query before it. The rows arrive in parts of
+ * PP_MG_ANSWER_DOCS. */
+void pp_mg_query(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...);
+/* Returns the next row, which is valid until the next call. NULL: there is none, or the operation
+ * has failed. */
+const bson_t *pp_mg_next(struct pp_mg_thread *t);
+/* Runs a query, and returns its first row, which is valid until the next query. NULL: there is
+ * none, or the operation has failed. */
+const bson_t *pp_mg_first(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...);
+/* Like pp_mg_query(); calls back with each row. The callback may end the reading by PP_EFULL;
+ * another failure becomes the operation's. Returns t->err. */
 typedef enum pp_err (*pp_mg_row_cb)(void *data, const bson_t *row);
-
-/* For answers with a single number: the callback sets `value` to the row's field `path`. Without
- * a row `value` stays unchanged. */
-struct pp_mg_number {
-    const char *path;
-    int64_t value;
-};
-enum pp_err pp_mg_on_number(void *number, const bson_t *row);
-
-/* Runs FIND or AGGREGATE. The rows arrive in parts of PP_MG_ANSWER_DOCS. */
-pp_must_check enum pp_err pp_mg_each(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row,
-                                     void *data, const char *types, ...);
-/* Like pp_mg_each(), for the first row only. PP_ENOTFOUND: there is no row. */
-pp_must_check enum pp_err pp_mg_first(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row,
-                                      void *data, const char *types, ...);
+enum pp_err pp_mg_each(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
+                       const char *types, ...);
 /* Begin and end a series of reads: a later query sees at least what an earlier one saw, even
  * after a change of primary. */
 void pp_mg_reads_begin(struct pp_mg_thread *t);
@@ -62,19 +161,18 @@ struct pp_mg_done {
     size_t n_dups; /* writes that the server refused because of a duplicate key */
 };
 
-/* Runs one write of any kind. UPDATE_MANY and DELETE_MANY are not retried. `done` may be NULL. */
-pp_must_check enum pp_err pp_mg_write(struct pp_mg_thread *t, enum pp_mg_command command,
-                                      struct pp_mg_done *done, const char *types, ...);
+/* Runs one write of any kind. UPDATE_MANY and DELETE_MANY are not retried. */
+struct pp_mg_done pp_mg_write(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...);
 
 /* A bulk of single-document writes to one collection, in no particular order. Values are copied.
  * The bulk is sent whenever it holds PP_MG_COMMAND_DOCS writes or PP_MG_COMMAND_BYTES.
- * pp_mg_bulk_run() sends the rest and frees the bulk; without a write it sends nothing. */
+ * pp_mg_bulk_run() sends the rest, frees the bulk and returns t->err; without a write it sends
+ * nothing. */
 struct pp_mg_bulk {
     struct pp_mg_thread *t;
     enum pp_mg_coll coll;
     mongoc_bulk_operation_t *bulk; /* writes not sent yet; NULL: none */
     uint32_t n, bytes, base;       /* number of writes and of bytes in `bulk`; number of its first write */
-    enum pp_err err;               /* the first failure; no more is sent after it */
     struct pp_mg_done done;
     /* numbers of the writes refused because of a duplicate key, ascending; in t->tmp */
     uint32_t *dups;
@@ -82,15 +180,14 @@ struct pp_mg_bulk {
 };
 void pp_mg_bulk_init(struct pp_mg_bulk *b, struct pp_mg_thread *t);
 void pp_mg_bulk_add(struct pp_mg_bulk *b, enum pp_mg_command command, const char *types, ...);
-pp_must_check enum pp_err pp_mg_bulk_run(struct pp_mg_bulk *b);
+enum pp_err pp_mg_bulk_run(struct pp_mg_bulk *b);
 
-/* Runs MODIFY. `on_row` gets the document as it was before the change, or as it is after it if
- * the command's options say so. */
-pp_must_check enum pp_err pp_mg_modify(struct pp_mg_thread *t, enum pp_mg_command command,
-                                       pp_mg_row_cb on_row, void *data, const char *types, ...);
+/* Runs MODIFY. Returns the document as it was before the change, or as it is after it if the
+ * command's options say so; it is valid until the next MODIFY or COMMAND. NULL: there is none. */
+const bson_t *pp_mg_modify(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...);
 
-/* Runs COMMAND or COMMAND_WRITE. The caller destroys `reply`, even after a failure. */
-pp_must_check enum pp_err pp_mg_command(struct pp_mg_thread *t, enum pp_mg_command command, bson_t *reply,
-                                        const char *types, ...);
+/* Runs COMMAND or COMMAND_WRITE. Returns the reply, which is valid until the next MODIFY or
+ * COMMAND; it is empty if the command was not sent. */
+const bson_t *pp_mg_command(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...);
 
 #endif

@@ -38,24 +38,23 @@ static void set_offset(struct pp_mg *m, int64_t server, int64_t before, int64_t 
 
 enum pp_err pp_mg_hello(struct pp_mg_thread *t)
 {
-    bson_t reply;
     bson_iter_t it;
     int64_t before = wall_ms();
-    enum pp_err err = pp_mg_command(t, MQ_HELLO, &reply, "DI", NULL, NULL);
+    const bson_t *reply = pp_mg_command(t, MQ_HELLO, "DI", NULL, NULL);
     int64_t after = wall_ms();
-    const char *msg = pp_mg_doc_text(&reply, "msg");
+    enum pp_err err = t->err;
+    const char *msg = pp_mg_doc_text(reply, "msg");
     bool router = msg && !strcmp(msg, "isdbgrid");
-    if (err == PP_OK && !router && !pp_mg_doc_text(&reply, "setName")) {
+    if (err == PP_OK && !router && !pp_mg_doc_text(reply, "setName")) {
         bson_set_error(&t->error, 0, 0, "the server is no member of a replica set");
         err = PP_EMISMATCH;
-    } else if (err == PP_OK && pp_mg_doc_int(&reply, "maxWireVersion") < WIRE_5_0) {
+    } else if (err == PP_OK && pp_mg_doc_int(reply, "maxWireVersion") < WIRE_5_0) {
         bson_set_error(&t->error, 0, 0, "the server is older than MongoDB 5.0");
         err = PP_EMISMATCH;
-    } else if (err == PP_OK && bson_iter_init_find(&it, &reply, "localTime") &&
+    } else if (err == PP_OK && bson_iter_init_find(&it, reply, "localTime") &&
                BSON_ITER_HOLDS_DATE_TIME(&it)) {
         set_offset(t->m, bson_iter_date_time(&it), before, after);
     }
-    bson_destroy(&reply);
     return err;
 }
 
@@ -90,29 +89,25 @@ static void append_index(bson_t *specs, uint32_t number, const struct index *ind
 /* Creates the indexes that this version adds. */
 static enum pp_err create_indexes(struct pp_mg_thread *t, int version)
 {
-    enum pp_err err = PP_OK;
     pp_assert(version > 0 && version <= SCHEMA, "a version has no indexes");
-    for (int c = 0; c < PP_MG_COLL_COUNT && err == PP_OK; c++) {
-        bson_t reply, specs = BSON_INITIALIZER;
+    for (int c = 0; c < PP_MG_COLL_COUNT; c++) {
+        bson_t specs = BSON_INITIALIZER;
         uint32_t n = 0;
         for (size_t i = 0; i < sizeof indexes / sizeof *indexes; i++)
             if ((int)indexes[i].coll == c && indexes[i].version == version)
                 append_index(&specs, n++, &indexes[i]);
-        if (n > 0) {
-            err = pp_mg_command(t, MQ_CREATE_INDEXES, &reply, "sA", pp_mg_coll_names[c], &specs);
-            bson_destroy(&reply);
-        }
+        if (n > 0)
+            pp_mg_command(t, MQ_CREATE_INDEXES, "sA", pp_mg_coll_names[c], &specs);
         bson_destroy(&specs);
     }
-    return err;
+    return t->err;
 }
 
 static enum pp_err read_version(struct pp_mg_thread *t, int64_t *version)
 {
-    struct pp_mg_number v = {"v", 0};
-    enum pp_err err = pp_mg_each(t, MQ_SCHEMA, pp_mg_on_number, &v, "");
-    *version = v.value;
-    return err;
+    const bson_t *row = pp_mg_first(t, MQ_SCHEMA, "");
+    *version = row ? pp_mg_doc_int(row, "v") : 0;
+    return t->err;
 }
 
 /* --- one process at a time --- */
@@ -122,17 +117,20 @@ static enum pp_err read_version(struct pp_mg_thread *t, int64_t *version)
  * another process has the lease. */
 static enum pp_err lock_schema(struct pp_mg_thread *t, const bson_oid_t *by)
 {
-    struct pp_mg_done done;
     int64_t now = pp_mg_server_ms(t, wall_ms());
-    enum pp_err err = pp_mg_write(t, MQ_SCHEMA_LOCK, &done, "ioi", now, by, now + LOCK_MS);
-    return err == PP_OK && done.n_dups > 0 ? PP_EBUSY : err;
+    struct pp_mg_done done = pp_mg_write(t, MQ_SCHEMA_LOCK, "ioi", now, by, now + LOCK_MS);
+    return t->err == PP_OK && done.n_dups > 0 ? PP_EBUSY : t->err;
 }
 
 /* Releases the lease. If that fails, the lease lapses. */
 static void unlock_schema(struct pp_mg_thread *t, const bson_oid_t *by)
 {
-    if (pp_mg_write(t, MQ_SCHEMA_UNLOCK, NULL, "o", by) != PP_OK)
+    enum pp_err err = t->err;
+    t->err = PP_OK; /* releases it also after a failure */
+    pp_mg_write(t, MQ_SCHEMA_UNLOCK, "o", by);
+    if (t->err != PP_OK)
         pp_log(t->m->log, PP_LOG_WARN, "mongodb: the schema's lock stays until it lapses", NULL);
+    t->err = err;
 }
 
 /* Reads the version again, now under the lock, and creates the versions that are missing. */
@@ -145,7 +143,8 @@ static enum pp_err run_steps(struct pp_mg_thread *t)
         /* several processes may write the first version at the same time, and all write the same
          * document */
         if (err == PP_OK)
-            err = pp_mg_write(t, MQ_SCHEMA_SET, NULL, "i", version);
+            pp_mg_write(t, MQ_SCHEMA_SET, "i", version);
+        err = t->err;
     }
     return err;
 }
@@ -154,21 +153,17 @@ static enum pp_err run_steps(struct pp_mg_thread *t)
 static enum pp_err wait_a_moment(struct pp_mg_thread *t)
 {
     static const int64_t wait_ms = LOCK_AGAIN_MS;
-    bson_t first, second, known;
+    bson_t known;
     bson_iter_t it;
     const uint8_t *p;
     uint32_t n;
-    enum pp_err err = pp_mg_command(t, MQ_HELLO, &first, "DI", NULL, NULL);
-    if (err == PP_OK && bson_iter_init_find(&it, &first, "topologyVersion") &&
-        BSON_ITER_HOLDS_DOCUMENT(&it)) {
+    const bson_t *reply = pp_mg_command(t, MQ_HELLO, "DI", NULL, NULL);
+    if (bson_iter_init_find(&it, reply, "topologyVersion") && BSON_ITER_HOLDS_DOCUMENT(&it)) {
         bson_iter_document(&it, &n, &p);
-        if (bson_init_static(&known, p, n)) {
-            err = pp_mg_command(t, MQ_HELLO, &second, "DI", &known, &wait_ms);
-            bson_destroy(&second);
-        }
+        if (bson_init_static(&known, p, n))
+            pp_mg_command(t, MQ_HELLO, "DI", &known, &wait_ms);
     }
-    bson_destroy(&first);
-    return err;
+    return t->err;
 }
 
 enum pp_err pp_mg_migrate(struct pp_mg_thread *t)

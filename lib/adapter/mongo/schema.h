@@ -2,7 +2,7 @@
 #ifndef PP_ADAPTER_MONGO_SCHEMA_H
 #define PP_ADAPTER_MONGO_SCHEMA_H
 
-#include "thread.h"
+#include "run.h"
 
 /* Brings the database to the version of PP_MG_INDEXES. PP_EMISMATCH: the database is newer. */
 pp_must_check enum pp_err pp_mg_migrate(struct pp_mg_thread *t);

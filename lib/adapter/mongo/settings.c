@@ -46,9 +46,9 @@ enum pp_err pp_mg_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
 enum pp_err pp_mg_put_client(struct pp_mg_thread *t, struct pp_store_put_client *r)
 {
     const struct pp_client *c = &r->client;
-    return pp_mg_write(t, MQ_CLIENT_PUT, NULL, "sbbiiibsi", c->id, c->rpm_set, c->rpm_unlimited,
-                       (int64_t)c->rpm, (int64_t)c->concurrency, (int64_t)c->weight, c->paused, c->headers,
-                       c->updated_at);
+    pp_mg_write(t, MQ_CLIENT_PUT, "sbbiiibsi", c->id, c->rpm_set, c->rpm_unlimited, (int64_t)c->rpm,
+                (int64_t)c->concurrency, (int64_t)c->weight, c->paused, c->headers, c->updated_at);
+    return t->err;
 }
 
 /* --- routes: _id is client/domain --- */

@@ -169,9 +169,10 @@ static enum pp_err write_all(struct settling *c)
             return PP_OK;
         if (err != PP_OK && err != PP_EUNKNOWN && err != PP_EIO)
             return err;
+        c->t->err = PP_OK;
         enum pp_err seen = look(c);
         if (seen != PP_OK)
-            return err == PP_EIO ? PP_EIO : PP_EUNKNOWN;
+            return c->t->err = err == PP_EIO ? PP_EIO : PP_EUNKNOWN;
     }
     if (count_open(c) == 0)
         return PP_OK;

@@ -14,7 +14,7 @@ struct pp_mg_seq {
     int64_t first, n, deadline_ms;
     int64_t asked_ms; /* our monotonic clock, before the block was taken */
 };
-pp_must_check enum pp_err pp_mg_seq_take(struct pp_mg_thread *t, size_t n, struct pp_mg_seq *out);
+enum pp_err pp_mg_seq_take(struct pp_mg_thread *t, size_t n, struct pp_mg_seq *out);
 /* Returns whether a reader may have passed the block's numbers. The caller asks this after inserts,
  * because an insert has no filter that could check the deadline. */
 bool pp_mg_seq_late(const struct pp_mg_seq *s);
@@ -23,7 +23,7 @@ bool pp_mg_seq_late(const struct pp_mg_seq *s);
 void pp_mg_seq_close(struct pp_mg_thread *t, const struct pp_mg_seq *s);
 /* Sets *end: results with lower numbers may be shown, because no write with such a number
  * succeeds any more. Call this before reading items. */
-pp_must_check enum pp_err pp_mg_seq_end(struct pp_mg_thread *t, int64_t *end);
+enum pp_err pp_mg_seq_end(struct pp_mg_thread *t, int64_t *end);
 
 /* --- moved.c: the batches that an operation has changed --- */
 
@@ -42,20 +42,19 @@ struct pp_batch_delta *pp_mg_moved_batch(struct pp_mg_moved *moved, const char *
 
 /* Computes the counts of these batches (id, client) from their items, and adds them. Raises
  * finished_at to the latest end of an item. */
-pp_must_check enum pp_err pp_mg_batches_count(struct pp_mg_thread *t, struct pp_arena *a,
-                                              struct pp_batch *batches, size_t n);
+enum pp_err pp_mg_batches_count(struct pp_mg_thread *t, struct pp_arena *a, struct pp_batch *batches,
+                                size_t n);
 /* Records counts and finished_at of batches that have ended, unless they are recorded already.
  * With settled_ms, records only batches that finished at least that long ago. `ours` (may be
  * NULL) says for each batch whether this call has recorded it. */
-pp_must_check enum pp_err pp_mg_batches_record(struct pp_mg_thread *t, struct pp_batch *batches, size_t n,
-                                               int64_t settled_ms, bool *ours);
+enum pp_err pp_mg_batches_record(struct pp_mg_thread *t, struct pp_batch *batches, size_t n,
+                                 int64_t settled_ms, bool *ours);
 pp_must_check enum pp_err pp_mg_batch_read_sum(const bson_t *doc, struct pp_arena *a, struct pp_batch *out);
 /* Records the end of the batches in `moved` that are completely planned and have no open item,
  * and sets `finished` of those that this call recorded. Without `all` it checks only batches
  * with a finished item. now_ms is recorded as their end; 0 stands for the end of their last item.
  */
-pp_must_check enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *moved, bool all,
-                                              int64_t now_ms);
+enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *moved, bool all, int64_t now_ms);
 
 /* --- finish.c: writes outcomes into items --- */
 
@@ -68,11 +67,11 @@ struct pp_mg_answer {
 /* Writes the outcomes into every open item that waits for one of the photos (items.ok). An item
  * without open photos becomes terminal, and a batch without open items is finished. Adds to
  * `moved`. Repeating the call changes nothing. PP_EUNKNOWN: the caller must repeat the call. */
-pp_must_check enum pp_err pp_mg_finish(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n,
-                                       int64_t now_ms, struct pp_mg_moved *moved);
+enum pp_err pp_mg_finish(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n, int64_t now_ms,
+                         struct pp_mg_moved *moved);
 /* Like pp_mg_finish(); then deletes the settled tasks, whose outcomes are in all items. */
-pp_must_check enum pp_err pp_mg_finish_tasks(struct pp_mg_thread *t, const struct pp_mg_answer *answers,
-                                             size_t n, int64_t now_ms, struct pp_mg_moved *moved);
+enum pp_err pp_mg_finish_tasks(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n,
+                               int64_t now_ms, struct pp_mg_moved *moved);
 
 /* --- close.c: ends items without outcomes, and deletes tasks that no item waits for --- */
 
@@ -81,36 +80,31 @@ struct pp_mg_closed {
 };
 /* Makes the open ones among the items superseded or cancelled, makes their open photos cancelled,
  * and calls pp_mg_leave() for these photos. `ids` are _ids of documents, all of one client. */
-pp_must_check enum pp_err pp_mg_items_close(struct pp_mg_thread *t, const char *client,
-                                            const char *const *ids, size_t n, enum pp_item_status status,
-                                            int64_t now_ms, struct pp_mg_moved *moved,
-                                            struct pp_mg_closed *closed);
+enum pp_err pp_mg_items_close(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n,
+                              enum pp_item_status status, int64_t now_ms, struct pp_mg_moved *moved,
+                              struct pp_mg_closed *closed);
 /* Cancels all open items of a batch. */
-pp_must_check enum pp_err pp_mg_cancel_open(struct pp_mg_thread *t, const char *batch, const char *client,
-                                            int64_t now_ms, struct pp_mg_moved *moved,
-                                            struct pp_mg_closed *closed);
+enum pp_err pp_mg_cancel_open(struct pp_mg_thread *t, const char *batch, const char *client, int64_t now_ms,
+                              struct pp_mg_moved *moved, struct pp_mg_closed *closed);
 /* Deletes waiting tasks of these photos if no item waits for them. Marks claimed ones (t.lv), so
  * that the same check is made when they return to waiting. */
-pp_must_check enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct pp_key *keys,
-                                      size_t n);
+enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct pp_key *keys, size_t n);
 /* Like pp_mg_leave(), for tasks of several clients. Sorts `tasks`. */
 struct pp_mg_task_ref {
     const char *client;
     struct pp_key key;
 };
-pp_must_check enum pp_err pp_mg_leave_tasks(struct pp_mg_thread *t, struct pp_mg_task_ref *tasks, size_t n);
+enum pp_err pp_mg_leave_tasks(struct pp_mg_thread *t, struct pp_mg_task_ref *tasks, size_t n);
 /* Reduces `keys` to the photos that no open item waits for, sorted, without duplicates. */
-pp_must_check enum pp_err pp_mg_unwanted(struct pp_mg_thread *t, const char *client, struct pp_key *keys,
-                                         size_t *n);
+enum pp_err pp_mg_unwanted(struct pp_mg_thread *t, const char *client, struct pp_key *keys, size_t *n);
 
 /* --- read_batch.c, read_item.c --- */
 
 /* Reads the batch's client (in t->tmp), and whether the batch has ended: then all of its results
  * are visible. PP_ENOTFOUND: there is no such batch. */
-pp_must_check enum pp_err pp_mg_batch_end(struct pp_mg_thread *t, const char *batch_id, const char **client,
-                                          bool *ended);
+enum pp_err pp_mg_batch_end(struct pp_mg_thread *t, const char *batch_id, const char **client, bool *ended);
 /* Reads the highest revision of each item; leaves the entry of an item without one unchanged. */
-pp_must_check enum pp_err pp_mg_newest(struct pp_mg_thread *t, const char *client, const char *const *ids,
-                                       size_t n, uint32_t *revisions);
+enum pp_err pp_mg_newest(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n,
+                         uint32_t *revisions);
 
 #endif

@@ -6,7 +6,6 @@
 
 #include "base/list.h"
 #include "ops.h"
-#include "run.h"
 #include "runtime/lane.h"
 #include "schema.h"
 #include "tasks.h"
@@ -37,22 +36,19 @@ static void refresh_offset(struct pp_mg_thread *t)
         return;
     if (pp_mg_hello(t) != PP_OK)
         pp_log(t->m->log, PP_LOG_WARN, "mongodb: server clock unreadable", "error", t->error.message, NULL);
+    t->err = PP_OK;
 }
 
 /* Checks the server, and brings the database to the current version. */
 static enum pp_err check_server(struct pp_mg_thread *t)
 {
-    const char *op = t->op;
-    atomic_uint_fast64_t *roundtrips = t->roundtrips;
-    t->op = "open";
-    t->roundtrips = &t->m->roundtrips[0];
+    pp_mg_begin(t, "open", 0);
     enum pp_err err = pp_mg_hello(t);
     if (err == PP_OK)
         err = pp_mg_migrate(t);
     if (err == PP_OK)
         atomic_store(&t->m->is_open, true);
-    t->op = op;
-    t->roundtrips = roundtrips;
+    pp_mg_end(t);
     return err;
 }
 
@@ -89,25 +85,23 @@ static void run(void *state, struct pp_job *job)
     struct pp_mg_thread *t = state;
     struct pp_req *req = req_of(job);
     const struct store_call *c = (struct store_call *)job;
-    t->op = c->op->name;
-    t->roundtrips = &t->m->roundtrips[c->op->number];
     req->err = atomic_load(&t->m->is_open) ? PP_OK : open_late(t);
     if (req->err == PP_OK) {
+        pp_mg_begin(t, c->op->name, c->op->number);
         refresh_offset(t);
         req->err = c->op->run(t, req);
+        pp_mg_end(t);
     }
-    pp_assert(!t->session, "an operation has left its session open");
-    pp_arena_fini(&t->tmp);
 }
 
 /* --- opening and closing threads --- */
 
 static void free_thread(struct pp_mg_thread *t)
 {
-    pp_assert(!t->session, "a thread ends in the midst of reads");
+    pp_assert(!t->session && !t->cursor, "a thread ends in the midst of reads");
     for (int i = 0; i < PP_MG_COLL_COUNT; i++)
         mongoc_collection_destroy(t->coll[i]);
-    pp_arena_fini(&t->tmp);
+    bson_destroy(&t->reply);
     free(t);
 }
 
@@ -118,11 +112,10 @@ static struct pp_mg_thread *new_thread(struct pp_mg *m, mongoc_client_t *client)
         return NULL;
     t->m = m;
     t->client = client;
-    t->op = "open";
-    t->roundtrips = &m->roundtrips[0];
     for (int i = 0; i < PP_MG_COLL_COUNT; i++)
         t->coll[i] = mongoc_client_get_collection(client, m->database, pp_mg_coll_names[i]);
     pp_arena_init(&t->tmp, 0);
+    bson_init(&t->reply);
     return t;
 }
 

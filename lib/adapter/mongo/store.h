@@ -2,7 +2,7 @@
 #ifndef PP_ADAPTER_MONGO_STORE_INTERNAL_H
 #define PP_ADAPTER_MONGO_STORE_INTERNAL_H
 
-#include "thread.h"
+#include "run.h"
 
 /* Opens the store; arguments and errors as for pp_mongo_task_store_open(). */
 pp_must_check enum pp_err pp_mg_open(struct pp_loop *loop, const struct pp_mongo_options *o,
