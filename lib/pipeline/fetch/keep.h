@@ -17,10 +17,10 @@
 #include "photopool/port/blob_store.h"
 #include "photopool/port/fetcher.h"
 #include "photopool/task.h"
-#include "pipeline/fetch/chunk_pool.h"
 #include "runtime/lane.h"
 
-#define PP_BODY_SPILL 8 /* in chunks: 256 KiB */
+#define PP_CHUNK_BYTES 32768
+#define PP_BODY_SPILL  8 /* in chunks: 256 KiB */
 
 struct pp_keep;
 struct pp_body;
