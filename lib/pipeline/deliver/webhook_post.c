@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/list.h"
 #include "core/retry_after.h"
 #include "core/target.h"
 #include "photopool/code.h"
@@ -174,7 +173,6 @@ static void enter_exchange(struct pp_webhook_post *w)
 static void on_resolved(struct pp_query *q)
 {
     struct pp_webhook_post *w = q->data;
-    const struct pp_address_policy *policy = &w->poster->o.params->policy;
 
     if (q->code != 0) {
         finish_post(w, 0,
@@ -182,11 +180,8 @@ static void on_resolved(struct pp_query *q)
                                                      : "the name server did not answer");
         return;
     }
-    w->x.n_addrs = 0;
-    for (size_t i = 0; i < q->n && w->x.n_addrs < PP_EXCHANGE_ADDRS; i++)
-        if (pp_policy_allows(policy, (const struct sockaddr *)&q->addrs[i]))
-            w->addrs[w->x.n_addrs++] = q->addrs[i];
     w->x.addrs = w->addrs;
+    w->x.n_addrs = pp_policy_filter(&w->poster->o.params->policy, q->addrs, q->n, w->addrs);
     if (w->x.n_addrs == 0)
         finish_post(w, 0, "the host has no public address: fetch.allow_networks");
     else
@@ -280,9 +275,8 @@ void pp_webhook_post(struct pp_poster *poster, struct pp_webhook_post *w)
 
 void pp_poster_give_up(struct pp_poster *poster)
 {
-    pp_list_each (node, &poster->posts) {
+    pp_list_each (node, &poster->posts)
         cut(pp_container_of(node, struct pp_webhook_post, in_poster), "the process is stopping");
-    }
 }
 
 /* --- life --- */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/retry_after.h"
+#include "pipeline/fetch/policy.h"
 #include "pipeline/fetch/run_internal.h"
 
 static const struct pp_body_events body_events;
@@ -26,13 +27,12 @@ static bool on_allow(struct pp_exchange *x, const struct sockaddr *sa)
         r->late = true;
         return false;
     }
-    bool ok = run_address_allowed(r, sa);
+    bool ok = pp_policy_allows(&r->runner->o.params->policy, sa);
     r->denied |= !ok;
     return ok;
 }
 
-/* Reports that one more request counts. Its permit is pending until the claimer handles the report.
- */
+/* Reports that one more request counts. Its permit is pending until the claimer hears of it. */
 static void report_sent(struct fetch_run *r)
 {
     if (r->t->limited && !atomic_exchange(&r->t->sent_busy, true))
@@ -199,33 +199,29 @@ static void judge_stopped(struct fetch_run *r)
         run_fail(r, r->code, "%.80s: %s", r->url.host, pp_code_info(r->code)->sentence);
 }
 
-static void judge_not_modified(struct fetch_run *r)
-{
-    r->t->not_modified = true;
-    run_succeed(r);
-}
-
 static void judge_photo(struct fetch_run *r);
 
 void run_judge(struct fetch_run *r)
 {
     const struct pp_exchange *x = &r->x;
 
-    if (r->late)
+    if (r->late) {
         run_hand_back(r, "the slot was not renewed in time");
-    else if (r->denied && x->code == PP_CODE_DENIED_ADDRESS)
+    } else if (r->denied && x->code == PP_CODE_DENIED_ADDRESS) {
         run_fail(r, run_denied_code(r, PP_CODE_DENIED_ADDRESS), "%s",
                  "The host's address is not a public one.");
-    else if (r->code != 0)
+    } else if (r->code != 0) {
         judge_stopped(r);
-    else if (run_is_redirect(x->status) && (x->code == 0 || x->phase == PP_PHASE_BODY))
+    } else if (run_is_redirect(x->status) && (x->code == 0 || x->phase == PP_PHASE_BODY)) {
         run_enter_parked(r);
-    else if (x->code != 0)
+    } else if (x->code != 0) {
         run_fail(r, x->code, "%s", x->detail);
-    else if (x->status == 304)
-        judge_not_modified(r);
-    else
+    } else if (x->status == 304) {
+        r->t->not_modified = true;
+        run_succeed(r);
+    } else {
         judge_photo(r);
+    }
 }
 
 static void on_done(struct pp_exchange *x)

@@ -27,17 +27,12 @@ static bool listed(const char *list, const char *name, size_t n)
     return false;
 }
 
-/* Returns true for a character of a token (RFC 9110 section 5.6.2). */
+/* Returns true if the text is a token (RFC 9110 section 5.6.2). */
 static bool is_token(const char *s)
 {
-    static const char others[] = "!#$%&'*+-.^_`|~";
-    if (!*s)
-        return false;
-    for (; *s; s++)
-        if (!((*s >= '0' && *s <= '9') || (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') ||
-              strchr(others, *s)))
-            return false;
-    return true;
+    static const char chars[] =
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ!#$%&'*+-.^_`|~";
+    return *s && s[strspn(s, chars)] == '\0';
 }
 
 static bool is_value(const char *s)

@@ -19,3 +19,14 @@ bool pp_policy_allows(const struct pp_address_policy *policy, const struct socka
     }
     return pp_address_allowed(policy, &addr);
 }
+
+size_t pp_policy_filter(const struct pp_address_policy *policy, const struct sockaddr_storage *addrs,
+                        size_t n, struct sockaddr_storage *out)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n && kept < PP_EXCHANGE_ADDRS; i++)
+        if (pp_policy_allows(policy, (const struct sockaddr *)&addrs[i]))
+            out[kept++] = addrs[i];
+    return kept;
+}

@@ -3,10 +3,13 @@
 #ifndef PHOTOPOOL_PIPELINE_FETCH_POLICY_H
 #define PHOTOPOOL_PIPELINE_FETCH_POLICY_H
 
-#include <sys/socket.h>
-
 #include "core/address.h"
+#include "photopool/port/fetcher.h"
 
 bool pp_policy_allows(const struct pp_address_policy *policy, const struct sockaddr *sa);
+/* Copies the allowed ones of the n addresses to `out`, which has room for PP_EXCHANGE_ADDRS.
+ * Returns their number. */
+size_t pp_policy_filter(const struct pp_address_policy *policy, const struct sockaddr_storage *addrs,
+                        size_t n, struct sockaddr_storage *out);
 
 #endif

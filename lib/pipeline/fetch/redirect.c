@@ -6,15 +6,9 @@
 #include <string.h>
 
 #include "core/target.h"
-#include "pipeline/fetch/policy.h"
 #include "pipeline/fetch/run_internal.h"
 
 /* --- targets --- */
-
-bool run_address_allowed(struct fetch_run *r, const struct sockaddr *sa)
-{
-    return pp_policy_allows(&r->runner->o.params->policy, sa);
-}
 
 uint16_t run_denied_code(const struct fetch_run *r, uint16_t code)
 {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/fetch/policy.h"
 #include "pipeline/fetch/run_internal.h"
 
 #define SPARE_MAX 512
@@ -144,14 +145,6 @@ static void clear_outcome(struct pp_transfer *t)
     t->bytes_received = 0;
 }
 
-static void start_sweep(struct pp_runner *runner)
-{
-    if (runner->sweeping)
-        return;
-    runner->sweeping = true;
-    pp_timer_start(runner->sweep, PP_SWEEP_MS, PP_SWEEP_MS);
-}
-
 void pp_runner_start(struct pp_runner *runner, struct pp_transfer *t)
 {
     pp_assert(t->task->tier < runner->o.params->n_tiers, "a transfer is in a tier that does not exist");
@@ -167,7 +160,9 @@ void pp_runner_start(struct pp_runner *runner, struct pp_transfer *t)
         return;
     }
     pp_list_push(&runner->runs, &r->node);
-    start_sweep(runner);
+    if (!runner->sweeping)
+        pp_timer_start(runner->sweep, PP_SWEEP_MS, PP_SWEEP_MS);
+    runner->sweeping = true;
     uint16_t code = pp_url_parse(&url, t->task->url, strlen(t->task->url));
     if (code == 0 && !run_set_url(r, &url))
         code = PP_CODE_BAD_URL;
@@ -180,16 +175,6 @@ void pp_runner_start(struct pp_runner *runner, struct pp_transfer *t)
 }
 
 /* --- resolve --- */
-
-static void use_addresses(struct fetch_run *r)
-{
-    struct pp_query *q = &r->q;
-    r->x.n_addrs = 0;
-    for (size_t i = 0; i < q->n && r->x.n_addrs < PP_EXCHANGE_ADDRS; i++)
-        if (run_address_allowed(r, (const struct sockaddr *)&q->addrs[i]))
-            r->addrs[r->x.n_addrs++] = q->addrs[i];
-    r->x.addrs = r->addrs;
-}
 
 static void on_resolved(struct pp_query *q)
 {
@@ -204,7 +189,8 @@ static void on_resolved(struct pp_query *q)
         run_fail(r, q->code, "the name server did not answer for %.200s", r->url.host);
         return;
     }
-    use_addresses(r);
+    r->x.addrs = r->addrs;
+    r->x.n_addrs = pp_policy_filter(&r->runner->o.params->policy, q->addrs, q->n, r->addrs);
     if (r->x.n_addrs > 0)
         enter_exchange(r);
     else

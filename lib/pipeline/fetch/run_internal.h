@@ -95,7 +95,6 @@ void run_judge(struct fetch_run *r);
 
 /* --- redirect.c --- */
 
-bool run_address_allowed(struct fetch_run *r, const struct sockaddr *sa);
 /* Returns the code for a target that the policy denies; redirects have a code of their own. */
 uint16_t run_denied_code(const struct fetch_run *r, uint16_t code);
 /* Returns 0, or the code why r->url may not be requested. If the host is a name, its addresses are
@@ -105,8 +104,7 @@ uint16_t run_check_target(struct fetch_run *r);
  * memory ran out. */
 bool run_set_url(struct fetch_run *r, const struct pp_url *url);
 bool run_is_redirect(int status);
-/* Parses the answer's Location and parks the run until it gets a permit, or ends it with a failure.
- */
+/* Follows the answer's Location: parks the run until it gets a permit, or ends it as failed. */
 void run_enter_parked(struct fetch_run *r);
 
 /* --- deadlines.c --- */
