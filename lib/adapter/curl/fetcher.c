@@ -72,15 +72,6 @@ static struct pp_curl_transfer *transfer_new(struct pp_curl *f)
     return NULL;
 }
 
-/* Takes the transfer from the pool that was put back last, because its memory is most likely in the
- * CPU's cache. */
-static struct pp_curl_transfer *transfer_take(struct pp_curl *f)
-{
-    struct pp_curl_transfer *t = first_of(&f->idle);
-
-    return t ? t : transfer_new(f);
-}
-
 static void transfer_put(struct pp_curl_transfer *t)
 {
     pp_assert(!t->x, "a transfer goes back to the pool with its exchange");
@@ -104,7 +95,6 @@ static void transfer_clear(struct pp_curl_transfer *t)
     t->name_missed = t->told = t->flushes = t->bad_coding = false;
     t->opened = t->denied = t->n_tried = 0;
     t->socket_errno = 0;
-    t->result = CURLE_OK;
     t->error[0] = '\0';
 }
 
@@ -157,7 +147,6 @@ static void on_transfer_end(struct pp_curl_transfer *t, CURLcode rc)
         t->f->pins.flush = false;
     (void)curl_multi_remove_handle(t->f->multi, t->easy);
     t->state = PP_T_ENDED;
-    t->result = rc;
     if (!t->paused)
         pp_curl_enlist(t, &t->f->ended);
 }
@@ -283,11 +272,11 @@ static void settle(struct pp_curl *f)
 static enum pp_err fetcher_start(struct pp_fetcher *base, struct pp_exchange *x)
 {
     struct pp_curl *f = self(base);
-    struct pp_curl_transfer *t = transfer_take(f);
+    struct pp_curl_transfer *t = first_of(&f->idle);
     enum pp_err err;
 
     pp_assert(x->events && x->url && x->host, "an exchange without events, URL or host");
-    if (!t)
+    if (!t && !(t = transfer_new(f)))
         return PP_ENOMEM;
     transfer_clear(t);
     exchange_clear(x);
@@ -339,11 +328,10 @@ static void fetcher_resume(struct pp_fetcher *base, struct pp_exchange *x)
     if (!t->paused)
         return;
     t->paused = false;
-    if (t->state == PP_T_ENDED) {
+    if (t->state == PP_T_ENDED)
         pp_curl_enlist(t, &f->ended);
-    } else if (t->held) {
+    else if (t->held)
         pp_curl_enlist(t, &f->resuming);
-    }
     pp_curl_poll_kick(f);
 }
 
@@ -362,7 +350,7 @@ static void fetcher_close(struct pp_fetcher *base)
     /* closes the connections, which calls pp_curl_poll_forget() */
     (void)curl_multi_cleanup(f->multi);
     (void)curl_share_cleanup(f->share);
-    pp_curl_pins_fini(&f->pins);
+    pp_curl_pins_empty(&f->pins);
     free(f->ca_file);
     free(f->user_agent);
     curl_global_cleanup();

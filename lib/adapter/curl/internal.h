@@ -131,7 +131,6 @@ struct pp_curl_transfer {
     /* decodes the body; NULL if it is not encoded, or before its first byte */
     struct pp_curl_decoder *decoder;
     int socket_errno; /* errno of a socket() that failed; 0: none failed */
-    CURLcode result;  /* libcurl's result; valid in PP_T_ENDED */
     /* libcurl reads these members during the transfer */
     struct curl_slist lines[PP_CURL_EXTRA_LINES + 2];
     struct curl_slist pin;
@@ -159,8 +158,8 @@ struct pp_curl {
     size_t n_live;    /* number of exchanges that have not ended */
     unsigned in_curl; /* depth of our calls into libcurl that may call back */
     bool settling, closed;
-    /* Implemented by fetcher.c: does the queued work and calls done() for the transfers that have
-     * ended. Must not be called from within libcurl. */
+    /* Set by fetcher.c: does the queued work and calls done() for the transfers that have ended.
+     * Must not be called from within libcurl. */
     void (*settle)(struct pp_curl *f);
     size_t buffer_bytes, max_header_bytes, max_header_lines;
     char *ca_file, *user_agent;
@@ -232,7 +231,7 @@ bool pp_curl_pins_due(struct pp_curl_pins *pins, const struct pp_exchange *x, bo
 void pp_curl_pins_text(const struct pp_exchange *x, char text[PP_CURL_PIN_TEXT_MAX]);
 /* Notes that libcurl knows the addresses of the exchange's host, or has forgotten them. */
 void pp_curl_pins_set(struct pp_curl_pins *pins, const struct pp_exchange *x, bool known);
-void pp_curl_pins_fini(struct pp_curl_pins *pins);
+void pp_curl_pins_empty(struct pp_curl_pins *pins); /* frees all pins */
 
 /* outcome.c: sets x->code and x->detail from libcurl's answer and the transfer's own verdict. */
 void pp_curl_outcome(struct pp_curl_transfer *t, CURLcode rc);

@@ -76,7 +76,7 @@ void pp_curl_pins_text(const struct pp_exchange *x, char text[PP_CURL_PIN_TEXT_M
     }
 }
 
-static void pins_empty(struct pp_curl_pins *pins)
+void pp_curl_pins_empty(struct pp_curl_pins *pins)
 {
     struct pp_curl_pin *pin, *next;
 
@@ -93,7 +93,7 @@ static struct pp_curl_pin *pin_add(struct pp_curl_pins *pins, const char *name, 
     struct pp_curl_pin *pin;
 
     if (pins->n >= PP_CURL_PINS_MAX) {
-        pins_empty(pins);
+        pp_curl_pins_empty(pins);
         pins->flush = true;
     }
     pin = calloc(1, sizeof(*pin) + n + 1);
@@ -140,9 +140,4 @@ void pp_curl_pins_set(struct pp_curl_pins *pins, const struct pp_exchange *x, bo
     /* libcurl does not know the addresses if they have changed since it got them */
     if (pin)
         pin->known = known && !pin_update(pin, x);
-}
-
-void pp_curl_pins_fini(struct pp_curl_pins *pins)
-{
-    pins_empty(pins);
 }

@@ -140,13 +140,6 @@ static enum pp_err prepare_lines(struct pp_curl_transfer *t, struct curl_slist *
     return PP_OK;
 }
 
-static bool is_address(const char *host)
-{
-    unsigned char ip[16];
-
-    return inet_pton(AF_INET, host, ip) == 1 || inet_pton(AF_INET6, host, ip) == 1;
-}
-
 /* Sets t->pin_text, from which libcurl reads the addresses when it next starts the request. */
 static CURLcode tell_addresses(struct pp_curl_transfer *t)
 {
@@ -197,6 +190,7 @@ enum pp_err pp_curl_prepare(struct pp_curl_transfer *t)
     struct pp_exchange *x = t->x;
     CURL *e = t->easy;
     struct curl_slist *lines;
+    unsigned char ip[16];
     long connect_ms = x->connect_ms < 1                ? 1
                       : x->connect_ms > CONNECT_MS_MAX ? CONNECT_MS_MAX
                                                        : (long)x->connect_ms;
@@ -206,7 +200,7 @@ enum pp_err pp_curl_prepare(struct pp_curl_transfer *t)
     pp_assert(t->state == PP_T_IDLE && !t->list, "a transfer is prepared that is in use");
     if (err)
         return err;
-    t->literal = is_address(x->host);
+    t->literal = inet_pton(AF_INET, x->host, ip) == 1 || inet_pton(AF_INET6, x->host, ip) == 1;
     if (!t->literal && (x->n_addrs < 1 || x->n_addrs > PP_EXCHANGE_ADDRS || strlen(x->host) > 255))
         return PP_EINVAL;
     SET(URL, x->url);
