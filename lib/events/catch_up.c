@@ -9,26 +9,8 @@
 #define PAGE_EVENTS 500
 #define STEP_EVENTS 64
 
-static void go_live(struct pp_hub *hub, struct pp_sub *sub)
-{
-    pp_hub_set_state(hub, sub, PP_SUB_LIVE);
-    if (sub->events->caught_up)
-        sub->events->caught_up(sub);
-}
-
 /* The functions below return false if the subscriber can take nothing more now, or if it has ended;
  * in the second case it must not be touched. */
-
-static bool deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n, uint64_t upto)
-{
-    uint64_t before = sub->at;
-
-    sub->at = upto;
-    enum pp_sub_verdict verdict = n > 0 ? sub->events->deliver(sub, pieces, n) : PP_SUB_TAKEN;
-    if (verdict == PP_SUB_FULL)
-        sub->at = before;
-    return verdict == PP_SUB_TAKEN;
-}
 
 static bool deliver_from_ring(struct pp_hub *hub, struct pp_sub *sub)
 {
@@ -51,7 +33,7 @@ static bool deliver_from_ring(struct pp_hub *hub, struct pp_sub *sub)
     }
     if (i == ring->n && upto < hub->tail)
         upto = hub->tail;
-    return deliver(sub, pieces, n, upto);
+    return pp_hub_deliver(sub, pieces, n, upto) == PP_SUB_TAKEN;
 }
 
 /* --- pages of the log --- */
@@ -92,7 +74,7 @@ static bool deliver_stretch(struct pp_sub *sub, const struct pp_log_read *r, siz
     if (!fine)
         sub->events->failed(sub, PP_ENOMEM);
     else
-        fine = deliver(sub, pieces, n, upto);
+        fine = pp_hub_deliver(sub, pieces, n, upto) == PP_SUB_TAKEN;
     while (n > 0)
         pp_piece_unref(pieces[--n]);
     return fine;
@@ -195,7 +177,9 @@ void pp_hub_catch_up(struct pp_hub *hub, struct pp_sub *sub)
         }
         sub->stalled_ms = 0;
         if (sub->at >= hub->tail) {
-            go_live(hub, sub);
+            pp_hub_set_state(hub, sub, PP_SUB_LIVE);
+            if (sub->events->caught_up)
+                sub->events->caught_up(sub);
             return;
         }
         if (sub->at < hub->ring.from) {

@@ -67,6 +67,10 @@ void pp_hub_unlink(struct pp_hub *hub, struct pp_sub *sub);
 bool pp_hub_matches(const struct pp_sub *sub, const char *key);
 /* Changes a subscriber's state and moves it to the list of that state; no other function does. */
 void pp_hub_set_state(struct pp_hub *hub, struct pp_sub *sub, enum pp_sub_state state);
+/* Delivers n pieces, the events up to `upto` that the subscriber follows; n may be 0. sub->at moves
+ * to `upto`, unless the answer is FULL. After GONE the subscriber must not be touched. */
+enum pp_sub_verdict pp_hub_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
+                                   uint64_t upto);
 /* Delivers the `n` newest entries of the ring to all live subscribers. */
 void pp_hub_fan_out(struct pp_hub *hub, size_t n);
 

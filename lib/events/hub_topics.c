@@ -167,18 +167,25 @@ static struct pp_piece *join(const struct pp_topic *t)
     return joined;
 }
 
+enum pp_sub_verdict pp_hub_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
+                                   uint64_t upto)
+{
+    uint64_t before = sub->at;
+
+    sub->at = upto;
+    enum pp_sub_verdict verdict = n > 0 ? sub->events->deliver(sub, pieces, n) : PP_SUB_TAKEN;
+    if (verdict == PP_SUB_FULL)
+        sub->at = before;
+    return verdict;
+}
+
 /* Delivers to a live subscriber. A subscriber that does not take the pieces goes back to catching
  * up, from the number that it has reached. */
 static void deliver(struct pp_hub *hub, struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
                     uint64_t upto)
 {
-    uint64_t before = sub->at;
-
-    sub->at = upto > before ? upto : before;
-    if (n == 0 || sub->events->deliver(sub, pieces, n) != PP_SUB_FULL)
-        return;
-    sub->at = before;
-    pp_hub_set_state(hub, sub, PP_SUB_CATCHING_UP);
+    if (pp_hub_deliver(sub, pieces, n, upto > sub->at ? upto : sub->at) == PP_SUB_FULL)
+        pp_hub_set_state(hub, sub, PP_SUB_CATCHING_UP);
 }
 
 /* Delivers the events of the round that this subscriber does not have yet. */
