@@ -100,8 +100,7 @@ void pp_pipeline_reloaded(struct pp_pipeline *p);
  * polls it after on_drained(). */
 bool pp_pipeline_still(struct pp_pipeline *p);
 
-/* Frees the stages. The caller must have received on_drained(), and true from pp_pipeline_still().
- */
+/* Frees the stages. on_drained() must have fired, and pp_pipeline_still() have returned true. */
 void pp_pipeline_close(struct pp_pipeline *p);
 
 #endif

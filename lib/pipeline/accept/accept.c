@@ -76,9 +76,7 @@ static void finish_post(struct pp_acceptor_post *post, enum pp_acceptor_verdict 
     struct pp_metrics *m = acceptor->o.metrics;
 
     pp_assert(acceptor->busy > 0, "a post ends twice");
-    if (post->name[0])
-        /* `name` is set only if the post has reserved its key; only then is the post in the table.
-         */
+    if (post->name[0]) /* the post has reserved its key */
         HASH_DEL(acceptor->keyed, post);
     post->verdict = verdict;
     if (verdict == PP_POST_ACCEPTED)

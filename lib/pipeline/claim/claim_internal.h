@@ -216,16 +216,14 @@ void claim_on_ahead_timer(void *data);
 /* Starts the tasks of a claim. Tasks whose permits are not free yet wait in claimer->ahead. */
 void claim_dispatch(struct pp_claimer *claimer, struct pp_claim *claim, struct pp_task *tasks, size_t n);
 void claim_unref(struct pp_claim *claim);
-/* Notes that a transfer or request of `c` has ended. The next claim_wake() puts its blocked queues
- * back into the backlog; with `permits` (some became free) also the queues that wait for a permit.
- */
+/* Notes that a transfer or request of `c` has ended. The next claim_wake() makes its blocked queues
+ * due; with `permits` (some became free) also the queues that wait for a permit. */
 void claim_client_freed(struct claim_client *c, bool permits);
 /* Lets the first n parked transfers of `c` go on, each with one of n admitted permits. */
 void claim_grant_hops(struct claim_client *c, uint32_t n);
 /* Orders all parked transfers of the client to end; their tasks go back to the store. */
 void claim_give_up_hops(struct claim_client *c);
-/* Ends all transfers that wait in this process, parked or ahead; their tasks go back to the store.
- */
+/* Ends all transfers that wait here, parked or ahead; their tasks go back to the store. */
 void claim_give_up_waiting(struct pp_claimer *claimer);
 
 /* --- placement.c --- */

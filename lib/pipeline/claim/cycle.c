@@ -21,12 +21,6 @@
 #define ENOUGH_MIN 64
 #define ENOUGH_MAX 256
 
-static void count_claims(struct pp_claimer *claimer, uint32_t n)
-{
-    claimer->rate = pp_claimer_rate(claimer) + (double)n * M_LN2 * 1000 / CLAIM_RATE_HALF_MS;
-    claimer->rate_ms = pp_loop_now(claimer->o.loop);
-}
-
 /* --- reserve, claim, dispatch --- */
 
 static void set_enough(struct pp_claimer *claimer)
@@ -208,7 +202,8 @@ static void on_claimed(struct pp_req *req)
     }
     claimer->o.metrics->claims += r->n;
     claimer->o.metrics->claim_conflicts += r->conflicts;
-    count_claims(claimer, (uint32_t)r->n);
+    claimer->rate = pp_claimer_rate(claimer) + (double)r->n * M_LN2 * 1000 / CLAIM_RATE_HALF_MS;
+    claimer->rate_ms = pp_loop_now(claimer->o.loop);
     for (size_t i = 0; i < cy->n_shares; i++) {
         struct claim_share *sh = &cy->shares[i];
         uint32_t got = tasks_of(sh, r, at);

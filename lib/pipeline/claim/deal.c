@@ -101,8 +101,7 @@ static void wait_until(struct claim_client *c, uint32_t queues, int64_t next)
     }
 }
 
-/* Returns true if the client may start a transfer; else makes its queues wait.
- */
+/* Returns true if the client may start a transfer; else makes its queues wait. */
 static bool may_start(struct claim_client *c, uint32_t queues)
 {
     int64_t now = pp_loop_now(c->claimer->o.loop);

@@ -272,17 +272,8 @@ static void on_released(struct pp_req *req)
     claim_request_answered(a);
 }
 
-/* Handles a release that could not be sent. The worker repeats it later, except at the end of a
+/* Releases the slots. A release that could not be sent is repeated later, except at the end of a
  * drain: then the slot counts as lost, and its next holder counts all reserved permits as spent. */
-static void release_failed(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        pp_slot_not_released(&clients[i]->slot);
-        if (claimer->releasing)
-            on_slot_lost(clients[i]);
-    }
-}
-
 static void release(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
 {
     struct pp_coordinator *coord = claimer->o.coordinator;
@@ -297,7 +288,11 @@ static void release(struct pp_claimer *claimer, struct claim_client **clients, s
                                                  .n = n};
     if (!renewals || coord->ops->release(coord, &a->r.release) != PP_OK) {
         claim_request_free(a);
-        release_failed(claimer, clients, n);
+        for (size_t i = 0; i < n; i++) {
+            pp_slot_not_released(&clients[i]->slot);
+            if (claimer->releasing)
+                on_slot_lost(clients[i]);
+        }
         return;
     }
     claimer->requests++;

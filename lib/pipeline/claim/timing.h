@@ -1,6 +1,5 @@
-/* timing.h: all times of claiming, and how they relate. In milliseconds unless a name says
- * otherwise. core/slot.h has the times of a slot's record: renewals, marks, fractions of a lease.
- */
+/* timing.h: all times of claiming, in milliseconds, and how they relate. core/slot.h has the times
+ * of a slot's record: renewals, marks, fractions of a lease. */
 #ifndef PHOTOPOOL_PIPELINE_CLAIM_TIMING_H
 #define PHOTOPOOL_PIPELINE_CLAIM_TIMING_H
 

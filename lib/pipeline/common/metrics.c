@@ -1,6 +1,7 @@
 /* metrics.c: see metrics.h. */
 #include "pipeline/common/metrics.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/check.h"
@@ -71,14 +72,7 @@ static void write_row(const struct pp_metrics *m, const char *name, enum pp_metr
     if (type == PP_LEADER_GAUGE_MS)
         pp_buf_printf(out, "photopool_%s %.3f\n", name, (double)value / 1000.0);
     else
-        pp_buf_printf(out, "photopool_%s %llu\n", name, (unsigned long long)value);
-}
-
-static void write_plain(const struct pp_metrics *m, struct pp_buf *out)
-{
-#define X(field, name, type, help) write_row(m, name, type, help, m->field, out);
-    PP_METRIC_TABLE(X)
-#undef X
+        pp_buf_printf(out, "photopool_%s %" PRIu64 "\n", name, value);
 }
 
 static void write_loops(const struct pp_metrics *m, struct pp_buf *out)
@@ -100,12 +94,13 @@ static void write_photos_of_tier(const struct pp_metrics *m, size_t t, const cha
 
     for (int o = PP_OUTCOME_STORED; o < PP_OUTCOME_COUNT; o++)
         if (m->photos[o][t] > 0)
-            pp_buf_printf(out, "photopool_photos_total{outcome=\"%s\",code=\"\",tier=\"%s\"} %llu\n",
-                          pp_outcome_name(o), tier, (unsigned long long)m->photos[o][t]);
+            pp_buf_printf(out, "photopool_photos_total{outcome=\"%s\",code=\"\",tier=\"%s\"} %" PRIu64 "\n",
+                          pp_outcome_name(o), tier, m->photos[o][t]);
     for (size_t c = 0; c < PP_METRIC_CODES; c++)
         if (m->failed[c][t] > 0)
-            pp_buf_printf(out, "photopool_photos_total{outcome=\"failed\",code=\"%s\",tier=\"%s\"} %llu\n",
-                          pp_code_name(cell_code(c), code), tier, (unsigned long long)m->failed[c][t]);
+            pp_buf_printf(out,
+                          "photopool_photos_total{outcome=\"failed\",code=\"%s\",tier=\"%s\"} %" PRIu64 "\n",
+                          pp_code_name(cell_code(c), code), tier, m->failed[c][t]);
 }
 
 static void write_photos(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n,
@@ -131,16 +126,15 @@ static void write_fetch_seconds(const struct pp_metrics *m, const struct pp_tier
         double tier = tier_seconds(tiers, t);
         for (size_t i = 0; i < PP_FETCH_BUCKET_COUNT; i++) {
             sum += m->fetch_buckets[t][i];
-            pp_buf_printf(out, "photopool_fetch_seconds_bucket{tier=\"%g\",le=\"%g\"} %llu\n", tier,
-                          (double)fetch_bounds[i] / 1000.0, (unsigned long long)sum);
+            pp_buf_printf(out, "photopool_fetch_seconds_bucket{tier=\"%g\",le=\"%g\"} %" PRIu64 "\n", tier,
+                          (double)fetch_bounds[i] / 1000.0, sum);
         }
         sum += m->fetch_buckets[t][PP_FETCH_BUCKET_COUNT];
-        pp_buf_printf(out, "photopool_fetch_seconds_bucket{tier=\"%g\",le=\"+Inf\"} %llu\n", tier,
-                      (unsigned long long)sum);
+        pp_buf_printf(out, "photopool_fetch_seconds_bucket{tier=\"%g\",le=\"+Inf\"} %" PRIu64 "\n", tier,
+                      sum);
         pp_buf_printf(out, "photopool_fetch_seconds_sum{tier=\"%g\"} %.3f\n", tier,
                       (double)m->fetch_ms_sum[t] / 1000.0);
-        pp_buf_printf(out, "photopool_fetch_seconds_count{tier=\"%g\"} %llu\n", tier,
-                      (unsigned long long)sum);
+        pp_buf_printf(out, "photopool_fetch_seconds_count{tier=\"%g\"} %" PRIu64 "\n", tier, sum);
     }
 }
 
@@ -149,8 +143,8 @@ static void write_by_tier(struct pp_buf *out, const char *name, const char *help
 {
     family(out, name, "gauge", help);
     for (uint32_t t = 0; t < n; t++)
-        pp_buf_printf(out, "photopool_%s{tier=\"%g\"} %llu\n", name, tier_seconds(tiers, t),
-                      (unsigned long long)values[t]);
+        pp_buf_printf(out, "photopool_%s{tier=\"%g\"} %" PRIu64 "\n", name, tier_seconds(tiers, t),
+                      values[t]);
 }
 
 void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n_tiers,
@@ -158,17 +152,18 @@ void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, u
 {
     family(out, "batches_total", "counter", "Batches posted.");
     pp_buf_printf(out,
-                  "photopool_batches_total{outcome=\"accepted\"} "
-                  "%llu\nphotopool_batches_total{outcome=\"rejected\"} %llu\n"
-                  "photopool_batches_total{outcome=\"replayed\"} %llu\n",
-                  (unsigned long long)m->batches_accepted, (unsigned long long)m->batches_rejected,
-                  (unsigned long long)m->batches_replayed);
+                  "photopool_batches_total{outcome=\"accepted\"} %" PRIu64 "\n"
+                  "photopool_batches_total{outcome=\"rejected\"} %" PRIu64 "\n"
+                  "photopool_batches_total{outcome=\"replayed\"} %" PRIu64 "\n",
+                  m->batches_accepted, m->batches_rejected, m->batches_replayed);
     write_photos(m, tiers, n_tiers, out);
     write_fetch_seconds(m, tiers, n_tiers, out);
     write_by_tier(out, "in_flight", "Transfers in flight.", m->in_flight, tiers, n_tiers);
     if (m->leads)
         write_by_tier(out, "open_tasks", "Tasks that wait for a worker.", m->open_tasks, tiers, n_tiers);
-    write_plain(m, out);
+#define X(field, name, type, help) write_row(m, name, type, help, m->field, out);
+    PP_METRIC_TABLE(X)
+#undef X
     write_loops(m, out);
 }
 
@@ -178,8 +173,8 @@ void pp_metrics_write_sinks(const struct pp_metrics *m, int64_t wall_ms, struct 
         return;
     family(out, "outbox_length", "gauge", "Results that a sink has not got yet.");
     for (size_t i = 0; i < m->n_sinks; i++)
-        pp_buf_printf(out, "photopool_outbox_length{sink=\"%s\"} %llu\n", m->sinks[i].name,
-                      (unsigned long long)m->sinks[i].messages);
+        pp_buf_printf(out, "photopool_outbox_length{sink=\"%s\"} %" PRIu64 "\n", m->sinks[i].name,
+                      m->sinks[i].messages);
     family(out, "outbox_age_seconds", "gauge", "Age of the oldest result that a sink has not got yet.");
     for (size_t i = 0; i < m->n_sinks; i++) {
         int64_t age = m->sinks[i].oldest_at > 0 ? wall_ms - m->sinks[i].oldest_at : 0;
@@ -195,5 +190,5 @@ void pp_metrics_write_ops(struct pp_buf *out, const char *name, const char *help
     uint64_t n;
     family(out, name, "counter", help);
     for (size_t i = 0; next(port, i, &op, &n); i++)
-        pp_buf_printf(out, "photopool_%s{op=\"%s\"} %llu\n", name, op, (unsigned long long)n);
+        pp_buf_printf(out, "photopool_%s{op=\"%s\"} %" PRIu64 "\n", name, op, n);
 }

@@ -8,7 +8,6 @@
  * finished item that no published event covers. So a crash loses no event, but may repeat one. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <uthash.h>
 
 #include "base/buf.h"
@@ -227,15 +226,6 @@ static struct moved *get(struct pp_batch_events *b, const char *id)
     return m;
 }
 
-static bool note_item(struct pp_batch_events *b, const struct pp_item *item)
-{
-    struct moved *m = get(b, item->batch_id);
-
-    if (m && m->first_seq == 0 && !m->over)
-        m->first_seq = item->seq;
-    return m != NULL;
-}
-
 void pp_batch_events_moved(struct pp_batch_events *b, const char *batch_id)
 {
     struct moved *m = b->started && !b->stopped && b->line.n < BATCHES_MAX ? get(b, batch_id) : NULL;
@@ -250,9 +240,13 @@ static void on_outbox_read(void *data, enum pp_err err)
     bool all = err == PP_OK;
 
     for (size_t i = 0; all && i < r->n; i++) {
-        all = note_item(b, &r->items[i]);
-        if (all)
-            b->read_seq = r->items[i].seq;
+        struct moved *m = get(b, r->items[i].batch_id);
+        all = m != NULL;
+        if (!all)
+            break;
+        b->read_seq = r->items[i].seq;
+        if (m->first_seq == 0 && !m->over)
+            m->first_seq = b->read_seq;
     }
     if (all && r->n < r->limit && r->end > b->read_seq)
         b->read_seq = r->end;

@@ -60,8 +60,7 @@ void pp_deliverer_wake(struct pp_deliverer *d);
 void pp_deliverer_batch_moved(struct pp_deliverer *d, const char *batch_id);
 /* Reads the webhook endpoints and the due deliveries again, because somebody has changed them. */
 void pp_deliverer_webhooks_changed(struct pp_deliverer *d);
-/* Starts nothing new. Messages that were already sent are waited for, until pp_deliverer_give_up().
- */
+/* Starts nothing new. Waits for messages that were already sent, until pp_deliverer_give_up(). */
 void pp_deliverer_stop(struct pp_deliverer *d);
 void pp_deliverer_give_up(struct pp_deliverer *d);
 /* Returns the number of messages and requests that have not ended after pp_deliverer_stop(). Only

@@ -1,6 +1,5 @@
 /* deliver_internal.h: the parts that deliver.c opens and closes: the drivers of the relays, and the
- * events about batches. They borrow the deliverer's options, and the elections, which outlive them.
- */
+ * events about batches. The deliverer's options and the elections outlive them. */
 #ifndef PHOTOPOOL_PIPELINE_DELIVER_DELIVER_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_DELIVER_DELIVER_INTERNAL_H
 

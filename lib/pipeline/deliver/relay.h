@@ -36,8 +36,7 @@ struct pp_relay_options {
     const char *sink;
     size_t window; /* most messages in memory, 2..1000 */
     bool keep_log; /* also save a delivery for each message that was delivered */
-    /* Returns true if the sink gets the results of this client. NULL: it gets those of all clients.
-     */
+    /* Returns true if the sink gets the results of this client. NULL: it gets all results. */
     bool (*wants)(void *data, const char *client);
     /* Tells the driver that messages wait, or that PP_RELAY_TICK_MS have passed: it takes the
      * messages that it can send now. */

@@ -65,8 +65,7 @@ uint64_t pp_window_cursor(const struct pp_window *w);
 /* Returns true if a settled message with this seq is not saved yet. */
 bool pp_window_unsaved(const struct pp_window *w, uint64_t seq);
 bool pp_window_has_deferred(const struct pp_window *w);
-/* Returns how many items to read next, estimated from the free memory and the mean size; 0: none.
- */
+/* Returns how many items to read next, estimated from free memory and the mean size; 0: none. */
 size_t pp_window_fits(const struct pp_window *w);
 
 #endif

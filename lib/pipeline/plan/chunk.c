@@ -1,8 +1,6 @@
 /* chunk.c: reads one chunk of an entry, and decides what each of its photos needs: nothing (it is
  * known, it is skipped, or its URL may not be fetched), or a task in the tier of its route. The
  * rules of the decision are in core/plan.h. */
-#include <string.h>
-
 #include "core/plan.h"
 #include "core/target.h"
 #include "format/ids.h"
@@ -82,12 +80,6 @@ enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size)
     return job->reader.r.failed ? PP_ECORRUPT : PP_OK;
 }
 
-static void answer_known(struct pp_plan_photo *photo, const struct pp_photo *record)
-{
-    photo->outcome = (struct pp_outcome){
-        .kind = PP_OUTCOME_UNCHANGED, .object = record->object, .fetched_at = record->fetched_at};
-}
-
 static void decide(struct plan_job *job, struct pp_plan_photo *photo, const struct pp_photo *record)
 {
     const struct pp_planner_options *o = &job->planner->o;
@@ -95,7 +87,8 @@ static void decide(struct plan_job *job, struct pp_plan_photo *photo, const stru
     struct pp_plan_decision d = pp_plan_decide(job->entry->refresh, job->entry->replay, record, wall);
 
     if (d.what == PP_PLAN_KNOWN) {
-        answer_known(photo, record);
+        photo->outcome = (struct pp_outcome){
+            .kind = PP_OUTCOME_UNCHANGED, .object = record->object, .fetched_at = record->fetched_at};
         return;
     }
     if (d.what == PP_PLAN_SKIP) {
