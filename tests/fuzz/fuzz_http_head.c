@@ -24,10 +24,11 @@ static void must(bool ok)
 
 static void check_strings(const struct pp_http_head *h, size_t n)
 {
-    const char *const strings[] = {h->host,           h->authorization, h->content_type,  h->idempotency_key,
-                                   h->range,          h->accept,        h->if_none_match, h->last_event_id,
-                                   h->content_length, h->origin,        h->ws_key,        h->ws_version};
-    must(h->path[0] == '/' && strlen(h->path) < n && strlen(h->query) < n);
+    const char *const strings[] = {
+        h->req.host,   h->req.authorization, h->req.content_type,  h->req.idempotency_key, h->req.range,
+        h->req.accept, h->req.if_none_match, h->req.last_event_id, h->content_length,      h->req.origin,
+        h->ws_key,     h->ws_version};
+    must(h->req.path[0] == '/' && strlen(h->req.path) < n && strlen(h->req.query) < n);
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
         if (!strings[i])
             continue;
@@ -37,8 +38,8 @@ static void check_strings(const struct pp_http_head *h, size_t n)
     }
     must(!(h->chunked && h->content_length));
     must(!h->chunked || h->length == 0);
-    must(h->host || h->http10);
-    must(!h->websocket || (h->method == PP_GET && !h->http10 && strlen(h->ws_key) == 24));
+    must(h->req.host || h->http10);
+    must(!h->req.websocket || (h->req.method == PP_GET && !h->http10 && strlen(h->ws_key) == 24));
 }
 
 /* Feeds `step` bytes at a time; returns how the body ended, with its content in b. */

@@ -98,7 +98,7 @@ static bool request_line(struct pp_http_head *head, char *line, size_t n, struct
     char *sp1 = memchr(line, ' ', n);
     if (!sp1 || sp1 == line || !all_of(line, (size_t)(sp1 - line), C_TOKEN))
         return bad(why, "the request line does not begin with a method and a space");
-    head->method = method_of(line, (size_t)(sp1 - line));
+    head->req.method = method_of(line, (size_t)(sp1 - line));
     char *target = sp1 + 1;
     char *sp2 = memchr(target, ' ', n - (size_t)(target - line));
     if (!sp2)
@@ -115,8 +115,8 @@ static bool request_line(struct pp_http_head *head, char *line, size_t n, struct
     char *mark = memchr(target, '?', (size_t)(sp2 - target));
     if (mark)
         *mark = '\0';
-    head->path = target;
-    head->query = mark ? mark + 1 : "";
+    head->req.path = target;
+    head->req.query = mark ? mark + 1 : "";
     return true;
 }
 
@@ -129,20 +129,20 @@ static const struct {
     size_t offset;
     bool once;
 } fields[] = {
-    {"host", offsetof(struct pp_http_head, host), true},
+    {"host", offsetof(struct pp_http_head, req.host), true},
     {"content-length", offsetof(struct pp_http_head, content_length), true},
     {"transfer-encoding", offsetof(struct pp_http_head, transfer_encoding), true},
     {"content-encoding", offsetof(struct pp_http_head, content_encoding), true},
-    {"content-type", offsetof(struct pp_http_head, content_type), true},
-    {"authorization", offsetof(struct pp_http_head, authorization), true},
-    {"idempotency-key", offsetof(struct pp_http_head, idempotency_key), true},
-    {"if-none-match", offsetof(struct pp_http_head, if_none_match), false},
-    {"range", offsetof(struct pp_http_head, range), true},
-    {"if-range", offsetof(struct pp_http_head, if_range), true},
-    {"accept", offsetof(struct pp_http_head, accept), false},
-    {"last-event-id", offsetof(struct pp_http_head, last_event_id), true},
+    {"content-type", offsetof(struct pp_http_head, req.content_type), true},
+    {"authorization", offsetof(struct pp_http_head, req.authorization), true},
+    {"idempotency-key", offsetof(struct pp_http_head, req.idempotency_key), true},
+    {"if-none-match", offsetof(struct pp_http_head, req.if_none_match), false},
+    {"range", offsetof(struct pp_http_head, req.range), true},
+    {"if-range", offsetof(struct pp_http_head, req.if_range), true},
+    {"accept", offsetof(struct pp_http_head, req.accept), false},
+    {"last-event-id", offsetof(struct pp_http_head, req.last_event_id), true},
     {"expect", offsetof(struct pp_http_head, expect), false},
-    {"origin", offsetof(struct pp_http_head, origin), false},
+    {"origin", offsetof(struct pp_http_head, req.origin), false},
     {"sec-websocket-key", offsetof(struct pp_http_head, ws_key), true},
     {"sec-websocket-version", offsetof(struct pp_http_head, ws_version), true},
 };
@@ -251,7 +251,7 @@ static bool framing(struct pp_http_head *head, struct pp_http_refusal *why)
 static bool handshake(struct pp_http_head *head, const struct connection_options *o,
                       struct pp_http_refusal *why)
 {
-    if (head->method != PP_GET || head->http10 || !o->upgrade || !o->websocket)
+    if (head->req.method != PP_GET || head->http10 || !o->upgrade || !o->websocket)
         return true;
     if (!head->ws_version || strcmp(head->ws_version, "13") != 0) {
         bad(why, "a WebSocket version other than 13");
@@ -260,16 +260,16 @@ static bool handshake(struct pp_http_head *head, const struct connection_options
     }
     if (!head->ws_key || !pp_ws_key_valid(head->ws_key))
         return bad(why, "Sec-WebSocket-Key is not 16 bytes in base64");
-    head->websocket = true;
+    head->req.websocket = true;
     return true;
 }
 
 static bool check_head(struct pp_http_head *head, const struct connection_options *o,
                        struct pp_http_refusal *why)
 {
-    if (!head->host && !head->http10)
+    if (!head->req.host && !head->http10)
         return bad(why, "no Host header");
-    if (head->host && !all_of(head->host, strlen(head->host), C_HOST))
+    if (head->req.host && !all_of(head->req.host, strlen(head->req.host), C_HOST))
         return bad(why, "Host is not a host name");
     if (!framing(head, why) || !handshake(head, o, why))
         return false;
@@ -288,7 +288,7 @@ static bool check_head(struct pp_http_head *head, const struct connection_option
 
 bool pp_http_head_parse(struct pp_http_head *head, char *p, size_t n, struct pp_http_refusal *why)
 {
-    *head = (struct pp_http_head){.method = PP_METHOD_OTHER, .path = "/", .query = ""};
+    *head = (struct pp_http_head){.req = {.method = PP_METHOD_OTHER, .path = "/", .query = ""}};
     struct connection_options options = {0};
     pp_assert(n >= 2 && p[n - 2] == '\r' && p[n - 1] == '\n', "not the head that pp_http_scan() has found");
     char *line = p, *end = p + n;

@@ -10,7 +10,8 @@
  * must be unique, and a WebSocket handshake (RFC 6455 4.2.1) of another version than 13 or without
  * a key. They ignore other upgrades (RFC 9110 7.8).
  *
- * To show handlers one more header: a row in the table of http_head.c and a member here. */
+ * To show handlers one more header, add a member to struct pp_http_request, and a row to the table
+ * of http_head.c. */
 #ifndef PP_ADAPTER_HTTP_HEAD_H
 #define PP_ADAPTER_HTTP_HEAD_H
 
@@ -46,14 +47,10 @@ enum pp_http_scan_result pp_http_scan(struct pp_http_scan *scan, const char *p, 
                                       struct pp_http_refusal *why);
 
 struct pp_http_head {
-    enum pp_method method;
-    const char *path, *query;
-    const char *host, *authorization, *content_type, *idempotency_key, *if_none_match, *range, *if_range,
-        *accept, *last_event_id, *origin, *ws_key, *ws_version;
-    /* the texts as the client sent them; NULL if absent */
-    const char *content_length, *transfer_encoding, *content_encoding, *expect;
+    struct pp_http_request req; /* what handlers see: method, path, query and their headers */
+    /* headers that only the server reads, as the client sent them; NULL if absent */
+    const char *content_length, *transfer_encoding, *content_encoding, *expect, *ws_key, *ws_version;
     bool http10;
-    bool websocket; /* the request is a valid opening handshake of WebSocket */
     /* whether the connection stays open: the client says so, or its HTTP version implies it */
     bool keep_alive;
     bool expect_continue; /* whether the client waits for 100 Continue before it sends the body */
@@ -64,7 +61,7 @@ struct pp_http_head {
 
 /* Reads the head of `n` bytes that pp_http_scan() has found, and writes NULs into it: the strings
  * of `head` point there. p[n] must be writable. Returns false and sets `why` if the request is
- * refused; head->method is then valid if it could be read. */
+ * refused; head->req.method is then valid if it could be read. */
 bool pp_http_head_parse(struct pp_http_head *head, char *p, size_t n, struct pp_http_refusal *why);
 
 #endif

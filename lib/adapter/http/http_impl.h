@@ -59,7 +59,6 @@ struct pp_stream;
 /* One request, from the end of its head to its answer. Its strings point into `text`. */
 struct pp_http_exchange {
     uint32_t magic;
-    struct pp_http_request req;
     struct pp_http *server;
     struct pp_conn *conn; /* NULL once the connection is gone: the answer is dropped */
     struct pp_http_head head;

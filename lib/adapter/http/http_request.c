@@ -60,11 +60,11 @@ void pp_exchange_free(struct pp_http_exchange *x)
 
 void pp_exchange_hang_up(struct pp_http_exchange *x)
 {
-    void (*on_hang_up)(struct pp_http_request * req) = x->req.on_hang_up;
-    x->req.hung_up = true;
-    x->req.on_hang_up = NULL;
+    void (*on_hang_up)(struct pp_http_request * req) = x->head.req.on_hang_up;
+    x->head.req.hung_up = true;
+    x->head.req.on_hang_up = NULL;
     if (on_hang_up)
-        on_hang_up(&x->req);
+        on_hang_up(&x->head.req);
 }
 
 /* --- refusals --- */
@@ -74,7 +74,7 @@ void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why)
     struct pp_http *s = c->server;
     char doc[PROBLEM_MAX];
     const char *header = why->code == PP_API_OVERLOADED ? "Retry-After: 1" : why->header;
-    bool head_only = c->exchange && c->exchange->head.method == PP_HEAD;
+    bool head_only = c->exchange && c->exchange->head.req.method == PP_HEAD;
     size_t n =
         s->handler.problem ? s->handler.problem(s->handler.data, why->code, why->detail, doc, sizeof doc) : 0;
     struct pp_http_response res = {
@@ -98,32 +98,15 @@ static void dispatch(struct pp_conn *c)
 {
     struct pp_http_exchange *x = c->exchange;
     struct pp_http *s = c->server;
-    const struct pp_http_head *h = &x->head;
-    x->req = (struct pp_http_request){
-        .method = h->method,
-        .path = h->path,
-        .query = h->query,
-        .authorization = h->authorization,
-        .content_type = h->content_type,
-        .idempotency_key = h->idempotency_key,
-        .if_none_match = h->if_none_match,
-        .range = h->range,
-        .if_range = h->if_range,
-        .accept = h->accept,
-        .last_event_id = h->last_event_id,
-        .origin = h->origin,
-        .host = h->host,
-        .websocket = h->websocket,
-        .body = x->body.p ? x->body.p : "",
-        .body_n = x->body.n,
-        .peer_loopback = c->name.loopback,
-        .received_ms = x->req.received_ms,
-        .impl = x,
-    };
-    memcpy(x->req.peer, c->name.text, sizeof x->req.peer);
+    struct pp_http_request *req = &x->head.req;
+    req->body = x->body.p ? x->body.p : "";
+    req->body_n = x->body.n;
+    req->peer_loopback = c->name.loopback;
+    req->impl = x;
+    memcpy(req->peer, c->name.text, sizeof req->peer);
     pp_conn_set_state(c, PP_CONN_HANDLE);
     s->stats.requests_total++;
-    s->handler.handle(s->handler.data, &x->req);
+    s->handler.handle(s->handler.data, req);
 }
 
 /* Continues after some of the body was read; `r` is the result of that reading. */
@@ -150,7 +133,7 @@ static void begin_request(struct pp_conn *c, const char *p, size_t n, size_t mor
         pp_conn_refuse(c, &why);
         return;
     }
-    x->req.received_ms = pp_loop_now(s->loop);
+    x->head.req.received_ms = pp_loop_now(s->loop);
     enum pp_http_body_result r = pp_http_body_init(&x->body, &x->head, s->options.max_body, &s->budget);
     bool expects = r == PP_BODY_MORE && x->head.expect_continue && more == 0;
     on_body_result(c, r);
