@@ -6,12 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/auth.h"
-#include "api/call.h"
 #include "api/endpoints.h"
-#include "api/parts.h"
-#include "api/problem.h"
-#include "api/query.h"
 #include "base/check.h"
 #include "pipeline/accept/accept.h"
 
@@ -110,7 +105,7 @@ static void on_request(void *data, struct pp_http_request *req)
     call->o = &api->o;
     call->req = req;
     pp_arena_init(&call->arena, 0);
-    pp_arena_init(&call->page, 0);
+    pp_arena_init(&call->chunk, 0);
     pp_buf_init(&call->out, PP_CALL_OUT_MAX);
     if (find_endpoint(call, args, &n) && pp_call_authorize(call) && decode_args(call, args, n) &&
         pp_call_read_query(call))

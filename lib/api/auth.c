@@ -1,11 +1,11 @@
-/* auth.c: see auth.h.
+/* auth.c: checks the API key of a request, and its scopes.
  *
  * A key has the scopes that its configuration lists and no others: admin includes neither read nor
  * submit. The caller's key is hashed and compared with every configured hash, each in constant
  * time, so that the time of a refusal does not reveal anything about the keys. If no keys are
  * configured, everything is allowed; the configuration then permits only loopback addresses to
  * listen on. */
-#include "api/auth.h"
+#include "api/call.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>

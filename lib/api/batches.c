@@ -3,7 +3,6 @@
 #include "api/handler.h"
 #include "format/batch.h"
 #include "format/ids.h"
-#include "pipeline/accept/accept.h"
 
 /* --- POST --- */
 
@@ -53,8 +52,6 @@ void pp_api_post_batch(struct pp_call *call)
 {
     struct pp_acceptor_post *post = pp_call_state(call, sizeof(*post));
 
-    if (!post)
-        return;
     call->cleanup = free_post;
     if (!read_post(call, post))
         return;
@@ -75,8 +72,8 @@ static void on_batch_found(struct pp_call *call)
 
 void pp_api_get_batch(struct pp_call *call)
 {
-    if (pp_call_state(call, sizeof(struct pp_batch_find)))
-        pp_batch_find(call, call->args[0], on_batch_found);
+    pp_call_state(call, sizeof(struct pp_batch_find));
+    pp_batch_find(call, call->args[0], on_batch_found);
 }
 
 struct delete_state {
@@ -137,7 +134,7 @@ void pp_api_delete_batch(struct pp_call *call)
 {
     struct delete_state *s = pp_call_state(call, sizeof(*s));
 
-    if (!s || !pp_batch_id_check(call, call->args[0]))
+    if (!pp_batch_id_check(call, call->args[0]))
         return;
     s->queued.batch_id = call->args[0];
     s->queued.client = call->only_client;
@@ -148,7 +145,6 @@ void pp_api_delete_batch(struct pp_call *call)
 /* --- list --- */
 
 struct batches_list {
-    struct pp_page page;
     int state; /* wanted enum pp_batch_state; -1: all */
     const char *client;
     struct pp_ingest_list ingest;
@@ -160,13 +156,13 @@ struct batches_list {
 static void send_list(struct pp_call *call)
 {
     struct batches_list *s = call->state;
-    struct pp_page *page = &s->page;
     const struct pp_ingest_list *queued = &s->ingest;
     struct pp_store_batches *stored = &s->store;
     size_t i = 0, j = 0;
 
-    pp_page_open(call, page);
-    for (size_t n = 0; n < page->limit && (i < queued->n || j < stored->n) && pp_page_has_room(call); n++) {
+    pp_page_open(call);
+    for (size_t n = 0; n < call->page.limit && (i < queued->n || j < stored->n) && pp_page_has_room(call);
+         n++) {
         int order = i == queued->n   ? -1
                     : j == stored->n ? 1
                                      : strcmp(queued->entries[i].batch_id, stored->batches[j].id);
@@ -174,9 +170,9 @@ static void send_list(struct pp_call *call)
             order <= 0 ? stored->batches[j++] : pp_batch_of_entry(&queued->entries[i]);
         i += order >= 0;
         pp_batch_put(call, &batch);
-        page->last = batch.id;
+        call->page.last = batch.id;
     }
-    pp_page_send(call, page, i < queued->n || j < stored->n || queued->more || stored->more);
+    pp_page_send(call, i < queued->n || j < stored->n || queued->more || stored->more);
 }
 
 static void list_stored(struct pp_call *call)
@@ -189,8 +185,8 @@ static void list_stored(struct pp_call *call)
     }
     s->store.client = s->client;
     s->store.state = s->state;
-    s->store.after = s->page.after;
-    s->store.limit = s->page.limit;
+    s->store.after = call->page.after;
+    s->store.limit = call->page.limit;
     PP_CALL_ASK(call, call->o->store, batches, &s->store, "listing batches", send_list);
 }
 
@@ -203,8 +199,8 @@ static void list_queued(struct pp_call *call)
         return;
     }
     s->ingest.client = s->client;
-    s->ingest.after = s->page.after;
-    s->ingest.limit = s->page.limit;
+    s->ingest.after = call->page.after;
+    s->ingest.limit = call->page.limit;
     PP_CALL_ASK(call, call->o->ingest, list, &s->ingest, "listing batches", list_stored);
 }
 
@@ -213,14 +209,14 @@ void pp_api_list_batches(struct pp_call *call)
     struct batches_list *s = pp_call_state(call, sizeof(*s));
     const char *state = pp_call_param(call, "state");
 
-    if (!s || !pp_call_client(call, &s->client))
+    if (!pp_call_client(call, &s->client))
         return;
     s->state = state ? pp_batch_state_parse(state) : -1;
     if (state && s->state < 0)
         pp_call_problem(call, PP_API_BAD_PARAMETER, "state",
                         "state is accepted, running, finished or cancelled");
-    else if (pp_page_read(call, &s->page, "batches",
+    else if (pp_page_read(call, "batches",
                           pp_call_printf(call, "%s %d", s->client ? s->client : "*", s->state)) &&
-             (!s->page.after || pp_batch_id_valid(s->page.after) || pp_page_bad_cursor(call)))
+             (!call->page.after || pp_batch_id_valid(call->page.after) || pp_page_bad_cursor(call)))
         list_queued(call);
 }

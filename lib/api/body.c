@@ -1,11 +1,8 @@
-/* body.c: see body.h. */
-#include "api/body.h"
-
-#include <stdio.h>
-#include <string.h>
+/* body.c: JSON bodies that hold settings; handler.h declares its functions. Batches have their own
+ * reader (accept/parse.h). */
 #include <strings.h>
 
-#include "base/check.h"
+#include "api/handler.h"
 #include "format/json_scan.h"
 
 #define BODY_MAX    65536

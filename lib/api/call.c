@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/problem.h"
 #include "base/check.h"
+#include "base/text.h"
 
 /* Seconds in the Retry-After header of `overloaded` and `rate_limited`. */
 #define RETRY_AFTER 5
@@ -35,7 +35,7 @@ void pp_call_prepare(struct pp_call *call, struct pp_req *req, const char *doing
 {
     pp_assert(!call->doing, "a call sends a second request while one is in flight");
     pp_assert(doing && on_ok, "a request has a name and a callback");
-    if (answer == &call->page)
+    if (answer == &call->chunk)
         pp_arena_fini(answer);
     *req = (struct pp_req){.done = on_port_answered, .data = call, .arena = answer};
     call->doing = doing;
@@ -56,11 +56,8 @@ void pp_call_sent(struct pp_call *call, enum pp_err err)
 
 void *pp_call_state(struct pp_call *call, size_t size)
 {
-    pp_assert(!call->state, "a handler has one state");
-    call->state = pp_arena_alloc(&call->arena, size);
-    if (!call->state)
-        pp_call_no_memory(call);
-    return call->state;
+    pp_assert(!call->state && size <= sizeof(call->state_memory), "a handler has one state, of bounded size");
+    return call->state = call->state_memory;
 }
 
 char *pp_call_printf(struct pp_call *call, const char *fmt, ...)
@@ -105,7 +102,7 @@ void pp_call_gone(struct pp_call *call)
         call->cleanup(call);
     json_decref(call->body);
     pp_buf_fini(&call->out);
-    pp_arena_fini(&call->page);
+    pp_arena_fini(&call->chunk);
     pp_arena_fini(&call->arena);
     free(call);
 }
@@ -144,12 +141,65 @@ void pp_call_json(struct pp_call *call, int status)
     pp_call_body(call, status, "application/json");
 }
 
-/* --- problems --- */
+/* --- problem documents --- */
+
+static const struct {
+    const char *name, *title, *remedy;
+    int status;
+} problems[PP_API_CODE_COUNT] = {
+#define X(id, text, http_status, heading, advice) \
+    [PP_API_##id] = {.name = text, .title = heading, .remedy = advice, .status = http_status},
+    PP_API_CODE_TABLE(X)
+#undef X
+};
+
+void pp_problem_write(struct pp_buf *out, enum pp_api_code code, const char *detail, const char *field,
+                      const char *incident)
+{
+    char urn[64];
+
+    pp_assert((unsigned)code < PP_API_CODE_COUNT, "an API code is outside its table");
+    pp_assert(!incident || code == PP_API_INTERNAL, "only internal errors have an incident");
+    snprintf(urn, sizeof(urn), "urn:photopool:problem:%s", problems[code].name);
+    pp_json_begin(out, NULL, '{');
+    PP_JSON_MEMBERS(out, PP_STR("type", urn), PP_STR("title", problems[code].title),
+                    PP_INT("status", problems[code].status), PP_STR("code", problems[code].name),
+                    PP_STR("detail", detail ? detail : problems[code].title));
+    if (field && field[0])
+        pp_json_str(out, "field", field);
+    pp_json_str(out, "remedy", problems[code].remedy);
+    if (incident) {
+        snprintf(urn, sizeof(urn), "urn:photopool:incident:%s", incident);
+        PP_JSON_MEMBERS(out, PP_STR("instance", urn), PP_STR("incident", incident));
+    }
+    pp_json_end(out, '}');
+}
+
+void pp_problem_write_codes(struct pp_buf *out, const char *key)
+{
+    pp_json_begin(out, key, '[');
+    for (size_t i = 0; i < PP_API_CODE_COUNT; i++) {
+        PP_JSON_OBJECT(out, NULL, PP_STR("code", problems[i].name), PP_INT("status", problems[i].status),
+                       PP_STR("remedy", problems[i].remedy));
+    }
+    pp_json_end(out, ']');
+}
+
+void pp_incident_log(struct pp_log *log, const char *doing, const char *error, char incident[PP_INCIDENT_MAX])
+{
+    uint8_t random[PP_INCIDENT_MAX / 2];
+
+    pp_random_bytes(random, sizeof(random));
+    pp_hex(incident, random, sizeof(random));
+    pp_log(log, PP_LOG_ERROR, "request failed", "incident", incident, "doing", doing, "error", error, NULL);
+}
+
+/* --- answers that are problems --- */
 
 /* Sends the problem document in call->out. Always returns false. */
 static bool send_problem(struct pp_call *call, enum pp_api_code code)
 {
-    struct pp_http_response bare = {.status = pp_problem_status(code)};
+    struct pp_http_response bare = {.status = problems[code].status};
 
     if (code == PP_API_OVERLOADED || code == PP_API_RATE_LIMITED)
         pp_call_header(call, "Retry-After: %d", RETRY_AFTER);

@@ -1,10 +1,10 @@
 /* call.h: a call: one request to the API, its memory and its one answer.
  *
- *   api.c: row of endpoints.h, key (auth.h), path and query (query.h) -> handler
+ *   api.c: row of endpoints.h, key (auth.c), path and query (query.c) -> handler
  *     -> PP_CALL_ASK: a request to a port -> on_...(call) -> the next request, or the answer
  *
  * A call has at most one request to a port in flight. Between callbacks a handler keeps its data in
- * `state`, in the call's arena. Each call is ended exactly once, by a function under "answers"
+ * `state`, in the call itself. Each call is ended exactly once, by a function under "answers"
  * below. PP_CALL_ASK ends the call in this way if the port does not accept the request. After its
  * end nothing of the call may be touched. All functions run on the main loop. */
 #ifndef PHOTOPOOL_API_CALL_H
@@ -12,17 +12,18 @@
 
 #include <jansson.h>
 
-#include "api/options.h"
+#include "api/api.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/list.h"
 #include "format/json_out.h"
 #include "photopool/api_code.h"
 
-#define PP_CALL_ARGS    3
-#define PP_CALL_PARAMS  72 /* most query parameters, repeated ones included */
-#define PP_CALL_HEADERS 8
-#define PP_CALL_OUT_MAX (96u << 20) /* most bytes of an answer */
+#define PP_CALL_ARGS      3
+#define PP_CALL_PARAMS    72 /* most query parameters, repeated ones included */
+#define PP_CALL_HEADERS   8
+#define PP_CALL_STATE_MAX 2304        /* most bytes of a handler's state */
+#define PP_CALL_OUT_MAX   (96u << 20) /* most bytes of an answer */
 
 /* Flags of an endpoint. */
 enum {
@@ -63,6 +64,22 @@ struct pp_param_text {
     const char *name, *value; /* decoded */
 };
 
+/* A list that is answered page by page; see page.c in handler.h. */
+struct pp_page {
+    const char *kind; /* name of the array, a plural noun */
+    /* filter of the list; a cursor that was made with another filter is refused */
+    const char *context;
+    size_t limit;
+    /* position of the last row before the page; NULL: the page begins at the start of the list */
+    const char *after;
+    /* the same as `after` for positions that are numbers; 0: the start of the list */
+    uint64_t after_number;
+    /* Position of the last row written; the handler sets one of the two. */
+    const char *last;
+    uint64_t last_number; /* 0: not set */
+    uint64_t seen;        /* elements counted by pp_page_has() */
+};
+
 struct pp_call {
     struct pp_api *api;
     const struct pp_api_options *o; /* the options of the API */
@@ -76,11 +93,13 @@ struct pp_call {
     size_t n_params;
     json_t *body; /* set once the body was read; lives until the call ends */
     struct pp_arena arena;
-    struct pp_arena page; /* memory for answers to PP_CALL_ASK_PAGE */
+    struct pp_arena chunk; /* memory for answers to PP_CALL_ASK_CHUNK */
+    struct pp_page page;   /* used by lists */
     struct pp_buf out;
     const char *headers[PP_CALL_HEADERS];
     size_t n_headers;
-    void *state;
+    void *state; /* the data of the handler; see pp_call_state() */
+    max_align_t state_memory[PP_CALL_STATE_MAX / sizeof(max_align_t)];
     /* frees the memory that `state` owns outside the arena; NULL: it owns none */
     void (*cleanup)(struct pp_call *call);
     const char *missing; /* detail of the not_found answer if a port returns PP_ENOTFOUND */
@@ -101,18 +120,17 @@ struct pp_call {
 #define PP_CALL_ASK(call, port, op, r, doing, on_ok)                 \
     (pp_call_prepare(call, &(r)->req, doing, on_ok, &(call)->arena), \
      pp_call_sent(call, (port)->ops->op(port, r)))
-/* Like PP_CALL_ASK, for a large answer or a repeated request: the answer is kept in call->page, and
- * the answer before it is freed. */
-#define PP_CALL_ASK_PAGE(call, port, op, r, doing, on_ok)           \
-    (pp_call_prepare(call, &(r)->req, doing, on_ok, &(call)->page), \
+/* Like PP_CALL_ASK, for a large answer or a repeated request: the port allocates the answer in
+ * call->chunk, from which the answer before it is removed. */
+#define PP_CALL_ASK_CHUNK(call, port, op, r, doing, on_ok)           \
+    (pp_call_prepare(call, &(r)->req, doing, on_ok, &(call)->chunk), \
      pp_call_sent(call, (port)->ops->op(port, r)))
 /* The two steps of these macros: prepare the request, then note the result of submitting it. */
 void pp_call_prepare(struct pp_call *call, struct pp_req *req, const char *doing,
                      void (*on_ok)(struct pp_call *call), struct pp_arena *answer);
 void pp_call_sent(struct pp_call *call, enum pp_err err);
 
-/* Allocates zeroed memory in the arena and sets `state` to it. Returns NULL if out of memory; the
- * call has then been answered. */
+/* Sets `state` to zeroed memory of the call, which has room for `size` bytes, and returns it. */
 void *pp_call_state(struct pp_call *call, size_t size);
 /* Formats a string in the arena. Returns NULL if out of memory; the call has then been answered. */
 char *pp_call_printf(struct pp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -143,5 +161,49 @@ bool pp_call_error(struct pp_call *call, enum pp_err err, const char *doing);
 bool pp_call_no_memory(struct pp_call *call);
 /* Answers not_found, with call->missing as the detail. */
 bool pp_call_not_found(struct pp_call *call);
+
+/* --- problem documents (RFC 9457), with `code` for programs and `remedy` for people --- */
+
+/* Appends the document. `detail` NULL: the title is enough. `field` and `incident` may be NULL. */
+void pp_problem_write(struct pp_buf *out, enum pp_api_code code, const char *detail, const char *field,
+                      const char *incident);
+/* Appends the table of all codes as the member `key`. */
+void pp_problem_write_codes(struct pp_buf *out, const char *key);
+
+/* Logs an internal error under a new incident id, which the problem document names. */
+#define PP_INCIDENT_MAX 17
+void pp_incident_log(struct pp_log *log, const char *doing, const char *error,
+                     char incident[PP_INCIDENT_MAX]);
+
+/* --- what api.c calls in other files --- */
+
+/* auth.c: checks whether the request's key permits its endpoint, and sets only_client and admin.
+ * Returns false if not; the call has then been answered. */
+bool pp_call_authorize(struct pp_call *call);
+
+/* query.c: decodes %XX (and '+' if `plus`) into the arena. Returns NULL for text that is not UTF-8,
+ * contains NUL or has a broken escape. */
+const char *pp_percent_decode(struct pp_arena *a, const char *s, size_t n, bool plus);
+/* query.c: reads the query; only the parameters of the endpoint are allowed. Returns false if the
+ * call has been answered. */
+bool pp_call_read_query(struct pp_call *call);
+
+/* health.c: probes the ports each second until the process drains. Returns NULL if out of memory.
+ */
+struct pp_health *pp_health_open(struct pp_api *api);
+bool pp_health_busy(const struct pp_health *health);
+/* Frees it; no probe may be in flight. Does nothing if it is NULL. */
+void pp_health_close(struct pp_health *health);
+
+/* photos.c: opens the lane that reads photos. Returns NULL if out of memory or threads. */
+struct pp_photos *pp_photos_open(struct pp_api *api);
+/* Returns true if photos are being read or sent; false if it is NULL. */
+bool pp_photos_busy(const struct pp_photos *photos);
+/* Frees it; it must not be busy. Blocks until the threads have ended. Does nothing if it is NULL.
+ */
+void pp_photos_close(struct pp_photos *photos);
+
+/* events.c: answers all waiting long-polls, because the process ends. */
+void pp_events_end_polls(struct pp_api *api);
 
 #endif

@@ -11,14 +11,9 @@
 
 static void put_client(struct pp_call *call, const struct pp_client *c)
 {
-    struct pp_buf *b = &call->out;
-    const char *headers = c->headers ? c->headers : "{}";
-
-    pp_json_begin(b, NULL, '{');
-    PP_JSON_MEMBERS(b, PP_STR("client", c->id), pp_shown_rpm(call, c), pp_shown_concurrency(call, c),
-                    PP_UINT("weight", c->weight ? c->weight : 1), PP_BOOL("paused", c->paused));
-    pp_json_raw(b, "headers", headers, strlen(headers));
-    pp_json_end(b, '}');
+    PP_JSON_OBJECT(&call->out, NULL, PP_STR("client", c->id), pp_shown_rpm(call, c),
+                   pp_shown_concurrency(call, c), PP_UINT("weight", c->weight ? c->weight : 1),
+                   PP_BOOL("paused", c->paused), PP_RAW("headers", c->headers ? c->headers : "{}"));
 }
 
 /* --- GET --- */
@@ -36,7 +31,7 @@ void pp_api_get_client(struct pp_call *call)
 {
     struct pp_store_clients *s = pp_call_state(call, sizeof(*s));
 
-    if (!s || !pp_call_may_see(call, call->args[0], NULL))
+    if (!pp_call_may_see(call, call->args[0], NULL))
         return;
     s->id = call->args[0];
     s->limit = 1;
@@ -45,33 +40,28 @@ void pp_api_get_client(struct pp_call *call)
 
 /* --- list --- */
 
-struct clients_list {
-    struct pp_page page;
-    struct pp_store_clients get;
-};
-
 static void on_clients_listed(struct pp_call *call)
 {
-    struct clients_list *s = call->state;
+    const struct pp_store_clients *s = call->state;
 
-    pp_page_open(call, &s->page);
-    for (size_t i = 0; i < s->get.n; i++) {
-        put_client(call, &s->get.clients[i]);
-        s->page.last = s->get.clients[i].id;
+    pp_page_open(call);
+    for (size_t i = 0; i < s->n; i++) {
+        put_client(call, &s->clients[i]);
+        call->page.last = s->clients[i].id;
     }
-    pp_page_send(call, &s->page, s->get.more);
+    pp_page_send(call, s->more);
 }
 
 void pp_api_list_clients(struct pp_call *call)
 {
-    struct clients_list *s = pp_call_state(call, sizeof(*s));
+    struct pp_store_clients *s = pp_call_state(call, sizeof(*s));
 
-    if (!s || !pp_page_read(call, &s->page, "clients", ""))
+    if (!pp_page_read(call, "clients", ""))
         return;
-    s->get.id = call->only_client;
-    s->get.after = s->page.after;
-    s->get.limit = s->page.limit;
-    PP_CALL_ASK(call, call->o->store, clients, &s->get, "listing clients", on_clients_listed);
+    s->id = call->only_client;
+    s->after = call->page.after;
+    s->limit = call->page.limit;
+    PP_CALL_ASK(call, call->o->store, clients, s, "listing clients", on_clients_listed);
 }
 
 /* --- PUT --- */
@@ -171,7 +161,7 @@ void pp_api_put_client(struct pp_call *call)
 {
     struct pp_store_put_client *s = pp_call_state(call, sizeof(*s));
 
-    if (!s || !pp_call_may_see(call, call->args[0], NULL))
+    if (!pp_call_may_see(call, call->args[0], NULL))
         return;
     s->client =
         (struct pp_client){.id = call->args[0], .stored = true, .updated_at = pp_loop_wall(call->o->loop)};

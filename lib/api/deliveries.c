@@ -9,7 +9,7 @@
 struct test_state {
     struct pp_webhook_find find;
     struct pp_call *call;
-    struct pp_webhook_post post;
+    struct pp_webhook_post *post;
     struct pp_webhook_key keys[2];
     int64_t begun_ms;
 };
@@ -34,19 +34,19 @@ static bool make_message(struct pp_call *call, struct test_state *s)
     uint64_t random;
 
     pp_random_bytes(&random, sizeof(random));
-    s->post.id = pp_arena_printf(&call->arena, "test_%016llx", (unsigned long long)random);
+    s->post->id = pp_arena_printf(&call->arena, "test_%016llx", (unsigned long long)random);
     pp_buf_init(&b, 4096);
     pp_json_begin(&b, NULL, '{');
-    PP_JSON_MEMBERS(&b, PP_STR("specversion", "1.0"), PP_STR("id", s->post.id ? s->post.id : ""),
+    PP_JSON_MEMBERS(&b, PP_STR("specversion", "1.0"), PP_STR("id", s->post->id ? s->post->id : ""),
                     PP_STR("source", "photopool"), PP_STR("type", "photopool.webhook.test"),
                     PP_TIME("time", pp_loop_wall(call->o->loop)),
                     PP_STR("datacontenttype", "application/json"));
     PP_JSON_OBJECT(&b, "data", PP_STR("webhook", call->args[0]));
     pp_json_end(&b, '}');
-    s->post.body = b.failed ? NULL : pp_arena_copy(&call->arena, b.p, b.n);
-    s->post.body_n = b.n;
+    s->post->body = b.failed ? NULL : pp_arena_copy(&call->arena, b.p, b.n);
+    s->post->body_n = b.n;
     pp_buf_fini(&b);
-    return s->post.id && s->post.body;
+    return s->post->id && s->post->body;
 }
 
 static enum pp_err read_key(const char *secret, struct pp_webhook_key *key)
@@ -62,7 +62,7 @@ static void on_test_found(struct pp_call *call, const struct pp_webhook *w)
 
     if (err == PP_OK && both)
         err = read_key(w->old_secret, &s->keys[1]);
-    s->post = (struct pp_webhook_post){
+    *s->post = (struct pp_webhook_post){
         .url = w->url, .keys = s->keys, .n_keys = both ? 2 : 1, .done = on_test_posted, .data = s};
     if (err == PP_OK && !make_message(call, s))
         err = PP_ENOMEM;
@@ -72,7 +72,7 @@ static void on_test_found(struct pp_call *call, const struct pp_webhook *w)
     }
     pp_assert(s->keys[0].n > 0, "a message is posted without a key to sign it");
     s->begun_ms = pp_loop_now(call->o->loop);
-    pp_webhook_post(call->o->poster, &s->post);
+    pp_webhook_post(call->o->poster, s->post);
 }
 
 void pp_api_test_webhook(struct pp_call *call)
@@ -82,6 +82,11 @@ void pp_api_test_webhook(struct pp_call *call)
     if (!s)
         return;
     s->call = call;
+    s->post = pp_arena_alloc(&call->arena, sizeof(*s->post));
+    if (!s->post) {
+        pp_call_no_memory(call);
+        return;
+    }
     pp_webhook_find(call, false, on_test_found);
 }
 
@@ -89,7 +94,6 @@ void pp_api_test_webhook(struct pp_call *call)
 
 struct deliveries_list {
     struct pp_webhook_find find;
-    struct pp_page page;
     struct pp_delivery_list list;
 };
 
@@ -118,12 +122,12 @@ static void on_deliveries_listed(struct pp_call *call)
 {
     struct deliveries_list *s = call->state;
 
-    pp_page_open(call, &s->page);
+    pp_page_open(call);
     for (size_t i = 0; i < s->list.n; i++) {
         put_delivery(&call->out, &s->list.rows[i]);
-        s->page.last_number = s->list.rows[i].seq;
+        call->page.last_number = s->list.rows[i].seq;
     }
-    pp_page_send(call, &s->page, s->list.more);
+    pp_page_send(call, s->list.more);
 }
 
 static void on_list_found(struct pp_call *call, const struct pp_webhook *webhook)
@@ -152,11 +156,11 @@ void pp_api_list_deliveries(struct pp_call *call)
         return;
     }
     s->list.sink = sink_of(call);
-    if (!s->list.sink || !pp_page_read(call, &s->page, "deliveries",
+    if (!s->list.sink || !pp_page_read(call, "deliveries",
                                        pp_call_printf(call, "%s %s", call->args[0], status ? status : "*")))
         return;
-    s->list.limit = s->page.limit;
-    s->list.before_seq = s->page.after_number;
+    s->list.limit = call->page.limit;
+    s->list.before_seq = call->page.after_number;
     pp_webhook_find(call, false, on_list_found);
 }
 

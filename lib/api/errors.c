@@ -1,19 +1,18 @@
 /* errors.c: GET /v1/errors: shows the error codes of photos and of requests. */
 #include "api/handler.h"
-#include "api/problem.h"
 #include "photopool/code.h"
 
 /* HTTP statuses that have a row of their own; the other statuses share the row of their class. */
 static const uint16_t statuses[] = {401, 403, 404, 407, 408, 410, 425, 429, 451, 503};
 
-static void put_code(struct pp_call *call, struct pp_page *page, const char *name, uint16_t code)
+static void put_code(struct pp_call *call, const char *name, uint16_t code)
 {
     static const char *const retries[] = {
         [PP_FINAL] = "final", [PP_RETRY] = "retry", [PP_PROMOTE] = "promote", [PP_WAIT] = "wait"};
     const struct pp_code_info *info = pp_code_info(code);
 
     pp_assert((size_t)info->retry < sizeof(retries) / sizeof(*retries), "a code has no retry class");
-    if (pp_page_has(page))
+    if (pp_page_has(call))
         PP_JSON_OBJECT(&call->out, NULL, PP_STR("code", name), PP_STR("retry", retries[info->retry]),
                        PP_STR("fault", pp_fault_name(info->fault)), PP_STR("sentence", info->sentence));
 }
@@ -21,18 +20,17 @@ static void put_code(struct pp_call *call, struct pp_page *page, const char *nam
 void pp_api_list_errors(struct pp_call *call)
 {
     char name[PP_CODE_NAME_MAX];
-    struct pp_page page;
 
-    if (!pp_page_read(call, &page, "errors", ""))
+    if (!pp_page_read(call, "errors", ""))
         return;
-    pp_page_open(call, &page);
+    pp_page_open(call);
     for (unsigned code = 1; code < PP_CODE_COUNT; code++)
-        put_code(call, &page, pp_code_name((uint16_t)code, name), (uint16_t)code);
+        put_code(call, pp_code_name((uint16_t)code, name), (uint16_t)code);
     for (size_t i = 0; i < sizeof(statuses) / sizeof(*statuses); i++)
-        put_code(call, &page, pp_code_name(statuses[i], name), statuses[i]);
-    put_code(call, &page, "http_4xx", 400); /* row of the statuses without their own */
-    put_code(call, &page, "http_5xx", 500);
-    pp_page_close(call, &page, pp_page_more(&page));
+        put_code(call, pp_code_name(statuses[i], name), statuses[i]);
+    put_code(call, "http_4xx", 400); /* row of the statuses without their own */
+    put_code(call, "http_5xx", 500);
+    pp_page_close(call, pp_page_more(call));
     pp_problem_write_codes(&call->out, "requests");
     pp_json_end(&call->out, '}');
     pp_call_json(call, 200);

@@ -20,4 +20,10 @@ struct pp_event_keys {
  * bound to a client. Calls on_allowed(call) if all keys are allowed; otherwise answers the call. */
 void pp_event_keys_check(struct pp_call *call, size_t n, void (*on_allowed)(struct pp_call *call));
 
+/* --- tickets.c: tickets let a browser open a subscription without knowing an API key --- */
+
+/* Stores the event keys of a ticket, at most `cap`, in the call's arena; returns how many. Returns
+ * 0 if the ticket was not made by this installation, or has expired. */
+size_t pp_ticket_read(struct pp_call *call, const char *ticket, const char **keys, size_t cap);
+
 #endif

@@ -6,8 +6,6 @@
  * stream_sub takes over the connection. */
 #include "api/event_keys.h"
 #include "api/handler.h"
-#include "api/parts.h"
-#include "api/tickets.h"
 #include "base/piece.h"
 
 #define WAIT_MAX    60
@@ -89,11 +87,7 @@ static void answer_poll(struct events_state *s, struct pp_piece *const *pieces, 
         pp_json_raw(b, NULL, pieces[i]->bytes, pieces[i]->n);
     pp_json_end(b, ']');
     pp_json_uint(b, "last", s->sub.at);
-    if (s->gap_to > 0) {
-        PP_JSON_OBJECT(b, "gap", PP_UINT("from", s->gap_from), PP_UINT("to", s->gap_to));
-    } else {
-        pp_json_null(b, "gap");
-    }
+    PP_JSON_OBJECT_IF(b, "gap", s->gap_to > 0, PP_UINT("from", s->gap_from), PP_UINT("to", s->gap_to));
     pp_json_end(b, '}');
     pp_call_json(call, 200);
 }
@@ -413,8 +407,6 @@ void pp_api_get_events(struct pp_call *call)
     struct events_state *s = pp_call_state(call, sizeof(*s));
     const char *ticket = pp_call_param(call, "ticket");
 
-    if (!s)
-        return;
     s->call = call;
     if (!read_after(call, s) || !read_wait(call, s) || !pp_call_limit(call, &s->limit) || !same_site(call))
         return;

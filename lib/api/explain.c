@@ -124,22 +124,11 @@ static void put_limit(struct pp_call *call, const struct explain_state *s)
 
     PP_JSON_OBJECT(b, "limit", pp_shown_rpm(call, &s->known), pp_shown_concurrency(call, &s->known),
                    PP_BOOL("paused", s->known.paused));
-    if (s->held)
-        PP_JSON_OBJECT(b, "slot", PP_UINT("share", slot->share), PP_UINT("shares", slot->shares),
-                       PP_UINT("in_flight", slot->in_flight),
-                       /* null: the client has no rate limit */
-                       PP_UINT_IF("permits", slot->rpm > 0, slot->permits),
-                       PP_TIME("next_permit_at", permit_at(call, s)));
-    else
-        pp_json_null(b, "slot");
-}
-
-static void put_host(struct pp_buf *b, const struct explain_state *s)
-{
-    if (s->code)
-        pp_json_null(b, "host");
-    else
-        PP_JSON_OBJECT(b, "host", PP_STR("host", s->parsed.host), PP_TIME("slow_until", s->slow_until));
+    PP_JSON_OBJECT_IF(b, "slot", s->held, PP_UINT("share", slot->share), PP_UINT("shares", slot->shares),
+                      PP_UINT("in_flight", slot->in_flight),
+                      /* null: the client has no rate limit */
+                      PP_UINT_IF("permits", slot->rpm > 0, slot->permits),
+                      PP_TIME("next_permit_at", permit_at(call, s)));
 }
 
 static void put_ladder(struct pp_buf *b, const struct explain_state *s)
@@ -166,11 +155,9 @@ static void put_route(struct pp_call *call, const struct explain_state *s)
     const char *domain = s->code ? "" : s->parsed.host;
     struct pp_route route;
 
-    if (routes && pp_routes_get(routes, s->client, domain, &route))
-        PP_JSON_OBJECT(&call->out, "route", PP_STR("domain", domain), pp_shown_tier(call, route.tier),
-                       PP_NUM("mean_ms", pp_route_mean_ms(&route)), PP_UINT("samples", route.samples));
-    else
-        pp_json_null(&call->out, "route");
+    PP_JSON_OBJECT_IF(&call->out, "route", routes && pp_routes_get(routes, s->client, domain, &route),
+                      PP_STR("domain", domain), pp_shown_tier(call, route.tier),
+                      PP_NUM("mean_ms", pp_route_mean_ms(&route)), PP_UINT("samples", route.samples));
 }
 
 static void put_known(struct pp_buf *b, const struct pp_photo *photo)
@@ -186,34 +173,28 @@ static void put_known(struct pp_buf *b, const struct pp_photo *photo)
     pp_json_end(b, '}');
 }
 
-static void put_task(struct pp_call *call, const struct pp_store_photo *p)
-{
-    if (p->open)
-        PP_JSON_OBJECT(&call->out, "task", PP_STR("state", p->claimed ? "claimed" : "waiting"),
-                       pp_shown_tier(call, p->tier), PP_UINT("attempts", p->attempts),
-                       PP_UINT("losses", p->losses), PP_TIME("due_at", p->due_ms));
-    else
-        pp_json_null(&call->out, "task");
-}
-
 static void send_answer(struct pp_call *call)
 {
     const struct explain_state *s = call->state;
+    const struct pp_store_photo *p = &s->photo;
     struct pp_buf *b = &call->out;
     char code[PP_CODE_NAME_MAX];
     struct answer answer = decide(call, s);
 
-    pp_assert(!s->code || !s->photo.open, "a photo that can't be fetched has a task");
+    pp_assert(!s->code || !p->open, "a photo that can't be fetched has a task");
     pp_json_begin(b, NULL, '{');
     PP_JSON_MEMBERS(b, PP_STR("client", s->client), PP_STR("url", s->url), PP_STR("would", answer.would),
                     PP_STR("why", answer.why), PP_TIME("when", answer.when),
                     PP_STR("code", s->code ? pp_code_name(s->code, code) : NULL));
     put_limit(call, s);
-    put_host(b, s);
+    PP_JSON_OBJECT_IF(b, "host", !s->code, PP_STR("host", s->parsed.host),
+                      PP_TIME("slow_until", s->slow_until));
     put_ladder(b, s);
     put_route(call, s);
-    put_known(b, &s->photo.photo);
-    put_task(call, &s->photo);
+    put_known(b, &p->photo);
+    PP_JSON_OBJECT_IF(b, "task", p->open, PP_STR("state", p->claimed ? "claimed" : "waiting"),
+                      pp_shown_tier(call, p->tier), PP_UINT("attempts", p->attempts),
+                      PP_UINT("losses", p->losses), PP_TIME("due_at", p->due_ms));
     pp_json_end(b, '}');
     pp_call_json(call, 200);
 }
@@ -247,7 +228,7 @@ void pp_api_explain(struct pp_call *call)
 {
     struct explain_state *s = pp_call_state(call, sizeof(*s));
 
-    if (!s || !pp_call_client(call, &s->client))
+    if (!pp_call_client(call, &s->client))
         return;
     s->url = pp_call_param(call, "url");
     if (!s->client || !s->url) {

@@ -1,4 +1,6 @@
-/* handler.h: the headers that every file with handlers needs. */
+/* handler.h: what files with handlers share: parameters, JSON bodies, lists, and members that
+ * several endpoints write. If a function that returns bool returns false, it has answered the call,
+ * unless its comment says something else. */
 #ifndef PHOTOPOOL_API_HANDLER_H
 #define PHOTOPOOL_API_HANDLER_H
 
@@ -6,12 +8,95 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/body.h"
 #include "api/endpoints.h"
-#include "api/page.h"
-#include "api/query.h"
-#include "api/shown.h"
 #include "base/check.h"
 #include "base/text.h"
+
+/* --- query.c: parameters and ids, read strictly --- */
+
+/* Returns the value of a query parameter, or NULL if it is absent; if it is repeated, the first
+ * value. */
+const char *pp_call_param(const struct pp_call *call, const char *name);
+/* Stores at most `cap` values of a repeated parameter; returns how many. */
+size_t pp_call_params(const struct pp_call *call, const char *name, const char **values, size_t cap);
+/* Parses a decimal number of at most 16 digits. */
+bool pp_number_parse(const char *text, uint64_t *out);
+
+/* Sets the client from the parameter `client`; if it is absent, to the client to which the key is
+ * bound, or to NULL (any client). */
+bool pp_call_client(struct pp_call *call, const char **client);
+/* Checks that `client` is a client id, and that the key may see this client. `field` names the
+ * field for the problem; NULL: the id is in the path. */
+bool pp_call_may_see(struct pp_call *call, const char *client, const char *field);
+/* Checks that the Idempotency-Key, if it is set, has 1 to 255 visible characters. */
+bool pp_call_key(struct pp_call *call);
+
+/* --- body.c: JSON bodies that hold settings, read strictly by a table of their fields --- */
+
+/* A field that a body may have. read() stores its value in `out`; it returns false if the value is
+ * wrong and the call has been answered. The value lives as long as the call. */
+struct pp_body_field {
+    const char *name;
+    bool (*read)(struct pp_call *call, const char *name, const json_t *value, void *out);
+};
+
+#define PP_BODY_OPTIONAL true /* an empty body counts as an empty object */
+
+/* Reads the body into call->body, then its members by the table, in the order in which they were
+ * sent. `what` names the object in a problem, such as "a webhook". Returns false if the call has
+ * been answered. */
+bool pp_call_fields(struct pp_call *call, bool optional, const char *what, const struct pp_body_field *fields,
+                    size_t n, void *out);
+
+/* Answer that a field has a bad value or a bad type. Both return false. */
+bool pp_bad_value(struct pp_call *call, const char *field, const char *why);
+bool pp_bad_type(struct pp_call *call, const char *field, const char *expected);
+
+/* Returns true if the body's media type is `type`, in UTF-8. */
+bool pp_content_type_is(const char *content_type, const char *type);
+
+/* --- page.c: lists ---
+ *
+ * All lists read `limit` and `after`, and answer {"KIND": [rows...], "next": cursor or null}:
+ *
+ *   pp_page_read()                   sets call->page; its `after` says where the port begins
+ *   pp_page_open()                   once the rows are there
+ *     write a row; set call->page.last or .last_number to its position
+ *   pp_page_close() or pp_page_send() */
+
+/* A page gets no further rows once it has this many bytes. */
+#define PP_PAGE_BYTES (8u << 20)
+
+/* Reads the parameters. Returns false if the call has been answered. `context` may be the NULL of a
+ * failed pp_call_printf(), which has answered. */
+bool pp_page_read(struct pp_call *call, const char *kind, const char *context);
+void pp_page_open(struct pp_call *call);
+/* Returns true if the page can take another row. */
+bool pp_page_has_room(const struct pp_call *call);
+/* Ends the array. Adds "next" if `more` says that rows follow the last one written. */
+void pp_page_close(struct pp_call *call, bool more);
+/* Does pp_page_close() and sends the answer. */
+void pp_page_send(struct pp_call *call, bool more);
+
+/* Counts one more element of a list in memory, whose positions are the numbers of its elements.
+ * Returns true if this element is on the page. */
+bool pp_page_has(struct pp_call *call);
+/* Returns true if elements were counted behind this page. */
+bool pp_page_more(const struct pp_call *call);
+
+/* Answers that the cursor is bad. Always returns false. */
+bool pp_page_bad_cursor(struct pp_call *call);
+/* Reads only `limit`. Returns false if the call has been answered. */
+bool pp_call_limit(struct pp_call *call, size_t *limit);
+
+/* --- shown.c: members that several endpoints write in the same way --- */
+
+/* Limits of a client, or the defaults if it has not set them. "rpm" is null without a limit. */
+struct pp_json_member pp_shown_rpm(const struct pp_call *call, const struct pp_client *client);
+struct pp_json_member pp_shown_concurrency(const struct pp_call *call, const struct pp_client *client);
+/* "tier": the timeout of the tier in seconds; null for a tier that is no longer configured. */
+struct pp_json_member pp_shown_tier(const struct pp_call *call, uint32_t tier);
+/* "oldest_seconds": the time since a wall time; 0 if there is no such time. */
+struct pp_json_member pp_shown_age(const struct pp_call *call, int64_t since_ms);
 
 #endif

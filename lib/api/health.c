@@ -6,7 +6,6 @@
  * api role needs only the ingest queue, because it accepts batches even if the store does not work.
  */
 #include "api/handler.h"
-#include "api/parts.h"
 #include "runtime/ask.h"
 
 #define PROBE_MS      1000

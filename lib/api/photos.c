@@ -4,7 +4,6 @@
  * Each answer is in memory as a whole until it is sent; the total size of all answers is bounded.
  */
 #include "api/handler.h"
-#include "api/parts.h"
 #include "core/sniff.h"
 #include "runtime/lane.h"
 
@@ -227,8 +226,6 @@ void pp_api_get_photo(struct pp_call *call)
     const char *hex = call->args[0];
     struct photo_state *s = pp_call_state(call, sizeof(*s));
 
-    if (!s)
-        return;
     call->cleanup = free_photo;
     call->missing = "there is no such photo";
     if (!pp_unhex(s->object.sha256, PP_SHA256_BYTES, hex, strlen(hex))) {

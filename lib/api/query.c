@@ -1,11 +1,6 @@
-/* query.c: see query.h. */
-#include "api/query.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/check.h"
-#include "base/text.h"
+/* query.c: reads paths and query parameters strictly: an unknown parameter is refused by name.
+ * handler.h and call.h declare its functions. */
+#include "api/handler.h"
 
 const char *pp_percent_decode(struct pp_arena *a, const char *s, size_t n, bool plus)
 {

@@ -71,6 +71,5 @@ static void on_ingest_counted(struct pp_call *call)
 void pp_api_get_queue(struct pp_call *call)
 {
     struct queue_state *s = pp_call_state(call, sizeof(*s));
-    if (s)
-        PP_CALL_ASK(call, call->o->ingest, stats, &s->ingest, "counting the ingest queue", on_ingest_counted);
+    PP_CALL_ASK(call, call->o->ingest, stats, &s->ingest, "counting the ingest queue", on_ingest_counted);
 }

@@ -114,7 +114,7 @@ static void find_items(struct pp_call *call)
     struct replay_state *s = call->state;
 
     s->find.limit = REPLAY_CHUNK;
-    PP_CALL_ASK_PAGE(call, call->o->store, replay, &s->find, "replaying a batch", on_items_found);
+    PP_CALL_ASK_CHUNK(call, call->o->store, replay, &s->find, "replaying a batch", on_items_found);
 }
 
 static void on_batch_read(struct pp_call *call)
@@ -191,8 +191,6 @@ void pp_api_replay_batch(struct pp_call *call)
 {
     struct replay_state *s = pp_call_state(call, sizeof(*s));
 
-    if (!s)
-        return;
     call->cleanup = free_replay;
     if (!pp_batch_id_check(call, call->args[0]) || !pp_call_key(call) ||
         !pp_call_fields(call, PP_BODY_OPTIONAL, "a replay", fields, 3, s))

@@ -10,7 +10,6 @@
 
 struct results_state {
     struct pp_batch_find find;
-    struct pp_page page;
     struct pp_store_results results;
 };
 
@@ -20,12 +19,12 @@ static void send_results(struct pp_call *call)
     const struct pp_store_results *r = &s->results;
     size_t i = 0;
 
-    pp_page_open(call, &s->page);
+    pp_page_open(call);
     for (; i < r->n && pp_page_has_room(call); i++) {
         pp_result_write(&call->out, NULL, &r->items[i]);
-        s->page.last_number = r->items[i].seq;
+        call->page.last_number = r->items[i].seq;
     }
-    pp_page_send(call, &s->page, i < r->n || r->more);
+    pp_page_send(call, i < r->n || r->more);
 }
 
 static void read_results(struct pp_call *call);
@@ -48,7 +47,7 @@ static void read_results(struct pp_call *call)
 
     pp_assert(s->results.limit > 0, "a page of results has no items");
     call->on_error = on_results_failed;
-    PP_CALL_ASK_PAGE(call, call->o->store, results, &s->results, "reading results", send_results);
+    PP_CALL_ASK_CHUNK(call, call->o->store, results, &s->results, "reading results", send_results);
 }
 
 static void on_batch_found(struct pp_call *call)
@@ -81,16 +80,14 @@ void pp_api_list_results(struct pp_call *call)
 {
     struct results_state *s = pp_call_state(call, sizeof(*s));
 
-    if (!s)
-        return;
-    pp_arena_init(&call->page, PAGE_ARENA);
+    pp_arena_init(&call->chunk, PAGE_ARENA);
     if (!read_filter(call, &s->results) ||
-        !pp_page_read(call, &s->page, "results",
+        !pp_page_read(call, "results",
                       pp_call_printf(call, "%s %d %u", call->args[0], s->results.status, s->results.code)))
         return;
     s->results.batch_id = call->args[0];
-    s->results.limit = s->page.limit;
-    s->results.after_seq = s->page.after_number;
+    s->results.limit = call->page.limit;
+    s->results.after_seq = call->page.after_number;
     pp_batch_find(call, call->args[0], on_batch_found);
 }
 
@@ -116,8 +113,6 @@ void pp_api_get_item(struct pp_call *call)
     const char *client = call->args[0], *item = call->args[1];
     struct pp_store_item *s = pp_call_state(call, sizeof(*s));
 
-    if (!s)
-        return;
     call->missing = "there is no such item";
     if (!pp_client_valid(client, strlen(client)) || !pp_item_id_valid(item, strlen(item)) ||
         (call->only_client && strcmp(call->only_client, client) != 0)) {

@@ -2,11 +2,6 @@
 #include "pipeline/routes/routes.h"
 #include "api/handler.h"
 
-struct routes_state {
-    struct pp_page page;
-    struct pp_store_routes list;
-};
-
 /* Writes a route. If this process has the route in memory, that is newer than the stored row. */
 static void put_route(struct pp_call *call, const struct pp_route_row *row)
 {
@@ -28,44 +23,43 @@ static void put_route(struct pp_call *call, const struct pp_route_row *row)
 
 static void on_routes_listed(struct pp_call *call)
 {
-    struct routes_state *s = call->state;
-    const struct pp_store_routes *l = &s->list;
+    const struct pp_store_routes *l = call->state;
 
-    pp_page_open(call, &s->page);
+    pp_page_open(call);
     for (size_t i = 0; i < l->n; i++)
         put_route(call, &l->rows[i]);
     if (l->n > 0)
-        s->page.last =
+        call->page.last =
             pp_arena_printf(&call->arena, "%s %s", l->rows[l->n - 1].client, l->rows[l->n - 1].domain);
-    pp_page_send(call, &s->page, l->more);
+    pp_page_send(call, l->more);
 }
 
 /* Reads the position of a cursor, "CLIENT DOMAIN". Returns false if the call has been answered. */
-static bool read_position(struct pp_call *call, struct routes_state *s)
+static bool read_position(struct pp_call *call, struct pp_store_routes *s)
 {
-    const char *blank = s->page.after ? strchr(s->page.after, ' ') : NULL;
+    const char *blank = call->page.after ? strchr(call->page.after, ' ') : NULL;
 
-    if (!s->page.after)
+    if (!call->page.after)
         return true;
     if (!blank)
         return pp_page_bad_cursor(call);
-    s->list.after_client = pp_call_printf(call, "%.*s", (int)(blank - s->page.after), s->page.after);
-    s->list.after_domain = blank + 1;
-    return s->list.after_client;
+    s->after_client = pp_call_printf(call, "%.*s", (int)(blank - call->page.after), call->page.after);
+    s->after_domain = blank + 1;
+    return s->after_client;
 }
 
 void pp_api_list_routes(struct pp_call *call)
 {
-    struct routes_state *s = pp_call_state(call, sizeof(*s));
+    struct pp_store_routes *s = pp_call_state(call, sizeof(*s));
 
-    if (!s || !pp_call_client(call, &s->list.client))
+    if (!pp_call_client(call, &s->client))
         return;
-    s->list.domain = pp_call_param(call, "domain");
-    if (!pp_page_read(call, &s->page, "routes",
-                      pp_call_printf(call, "%s %s", s->list.client ? s->list.client : "*",
-                                     s->list.domain ? s->list.domain : "*")) ||
+    s->domain = pp_call_param(call, "domain");
+    if (!pp_page_read(
+            call, "routes",
+            pp_call_printf(call, "%s %s", s->client ? s->client : "*", s->domain ? s->domain : "*")) ||
         !read_position(call, s))
         return;
-    s->list.limit = s->page.limit;
-    PP_CALL_ASK(call, call->o->store, routes, &s->list, "listing routes", on_routes_listed);
+    s->limit = call->page.limit;
+    PP_CALL_ASK(call, call->o->store, routes, s, "listing routes", on_routes_listed);
 }

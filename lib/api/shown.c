@@ -1,5 +1,5 @@
-/* shown.c: see shown.h. */
-#include "api/shown.h"
+/* shown.c: JSON members that several endpoints write in the same way; see handler.h. */
+#include "api/handler.h"
 
 struct pp_json_member pp_shown_rpm(const struct pp_call *call, const struct pp_client *client)
 {

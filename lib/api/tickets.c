@@ -1,12 +1,10 @@
-/* tickets.c: see tickets.h.
+/* tickets.c: tickets let a browser subscribe without an API key; see event_keys.h.
  *
  *   base64url(expires, keys) "." base64url(HMAC-SHA256 of the payload)
  *
  * The payload is "expires, keys". The secret of the HMAC is derived from the configured API keys.
  * So all api processes have the same secret, and each accepts the tickets of the others. A ticket
  * may be used any number of times within its 60 s. */
-#include "api/tickets.h"
-
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -15,6 +13,7 @@
 #include "api/handler.h"
 #include "base/base64.h"
 
+#define TICKET_MS   60000
 #define MAC_N       32
 #define PAYLOAD_MAX (PP_SUB_KEYS_MAX * PP_EVENT_KEY_MAX + 64)
 #define TEXT_MAX    (PP_BASE64_MAX(PAYLOAD_MAX) + PP_BASE64_MAX(MAC_N))
@@ -40,7 +39,7 @@ static bool sign_payload(const struct pp_params *params, const void *payload, si
 static void send_ticket(struct pp_call *call)
 {
     const struct pp_event_keys *s = call->state;
-    int64_t expires = pp_loop_wall(call->o->loop) + PP_TICKET_MS;
+    int64_t expires = pp_loop_wall(call->o->loop) + TICKET_MS;
     char *payload = pp_arena_printf(&call->arena, "%lld", (long long)expires);
     char *text = pp_arena_alloc(&call->arena, TEXT_MAX);
     uint8_t mac[MAC_N];
@@ -83,7 +82,7 @@ void pp_api_post_ticket(struct pp_call *call)
     static const struct pp_body_field fields[] = {{"keys", read_keys}};
     struct pp_event_keys *s = pp_call_state(call, sizeof(*s));
 
-    if (!s || !pp_call_fields(call, false, "a ticket", fields, 1, s))
+    if (!pp_call_fields(call, false, "a ticket", fields, 1, s))
         return;
     if (s->n > 0)
         pp_event_keys_check(call, s->n, send_ticket);

@@ -1,57 +1,102 @@
-/* webhooks.c: GET, PUT, DELETE and list for /v1/webhooks. */
+/* webhooks.c: finds a webhook (webhook.h); GET, PUT, DELETE and list for /v1/webhooks. */
 #include "api/handler.h"
 #include "api/webhook.h"
 #include "core/delivery.h"
+#include "pipeline/deliver/deliver.h"
 #include "pipeline/deliver/webhook_post.h"
 
 #define CLIENTS_MAX 1000
 #define URL_MAX     2048
 #define ROTATION_MS 86400000 /* time after a rotation in which the old secret also signs */
 
+/* --- finding one --- */
+
+void *pp_webhook_state(struct pp_call *call, size_t size)
+{
+    const char *name = call->args[0];
+    bool valid = pp_client_valid(name, strlen(name));
+
+    call->missing = valid ? pp_call_printf(call, "there is no webhook %s", name)
+                          : "the name of a webhook is 1 to 64 of A-Z a-z 0-9 _ -";
+    if (!call->missing)
+        return NULL;
+    if (valid)
+        return pp_call_state(call, size);
+    pp_call_not_found(call);
+    return NULL;
+}
+
+static void on_webhook_read(struct pp_call *call)
+{
+    const struct pp_webhook_find *f = call->state;
+
+    if (f->get.n > 0 || f->may_be_new)
+        f->on_found(call, f->get.n ? &f->get.webhooks[0] : NULL);
+    else
+        pp_call_not_found(call);
+}
+
+void pp_webhook_find(struct pp_call *call, bool may_be_new,
+                     void (*on_found)(struct pp_call *call, const struct pp_webhook *webhook))
+{
+    struct pp_webhook_find *f = call->state;
+
+    pp_assert(f, "a webhook is looked for before the call has a state");
+    f->on_found = on_found;
+    f->may_be_new = may_be_new;
+    f->get = (struct pp_webhooks){.name = call->args[0], .limit = 1};
+    PP_CALL_ASK(call, call->o->deliveries, webhooks, &f->get, "reading a webhook", on_webhook_read);
+}
+
+void pp_webhook_changed(struct pp_call *call)
+{
+    const struct pp_api_options *o = call->o;
+    const struct pp_notice notice = {.kind = PP_NOTICE_WEBHOOK, .a = call->args[0], .b = ""};
+
+    pp_deliverer_webhooks_changed(o->deliverer);
+    if (!o->params->sole_worker)
+        o->coordinator->ops->notify(o->coordinator, &notice, 1);
+}
+
+bool pp_webhook_signs_twice(const struct pp_call *call, const struct pp_webhook *webhook)
+{
+    return webhook->old_secret && webhook->old_until_ms > pp_loop_wall(call->o->loop);
+}
+
+/* --- writing one --- */
+
 static void put_webhook(struct pp_call *call, const struct pp_webhook *w)
 {
-    struct pp_buf *b = &call->out;
-
-    pp_json_begin(b, NULL, '{');
-    PP_JSON_MEMBERS(b, PP_STR("name", w->name), PP_STR("url", w->url));
-    if (w->clients)
-        pp_json_raw(b, "clients", w->clients, strlen(w->clients));
-    else
-        pp_json_null(b, "clients");
-    PP_JSON_MEMBERS(b, PP_BOOL("paused", w->paused), PP_BOOL("disabled", w->disabled),
-                    PP_TIME("old_secret_until", pp_webhook_signs_twice(call, w) ? w->old_until_ms : 0),
-                    PP_TIME("created_at", w->created_at), PP_TIME("updated_at", w->updated_at));
-    pp_json_end(b, '}');
+    PP_JSON_OBJECT(&call->out, NULL, PP_STR("name", w->name), PP_STR("url", w->url),
+                   PP_RAW("clients", w->clients), PP_BOOL("paused", w->paused),
+                   PP_BOOL("disabled", w->disabled),
+                   PP_TIME("old_secret_until", pp_webhook_signs_twice(call, w) ? w->old_until_ms : 0),
+                   PP_TIME("created_at", w->created_at), PP_TIME("updated_at", w->updated_at));
 }
 
 /* --- list --- */
 
-struct webhooks_list {
-    struct pp_page page;
-    struct pp_webhooks get;
-};
-
 static void on_webhooks_listed(struct pp_call *call)
 {
-    struct webhooks_list *s = call->state;
+    const struct pp_webhooks *s = call->state;
 
-    pp_page_open(call, &s->page);
-    for (size_t i = 0; i < s->get.n; i++) {
-        put_webhook(call, &s->get.webhooks[i]);
-        s->page.last = s->get.webhooks[i].name;
+    pp_page_open(call);
+    for (size_t i = 0; i < s->n; i++) {
+        put_webhook(call, &s->webhooks[i]);
+        call->page.last = s->webhooks[i].name;
     }
-    pp_page_send(call, &s->page, s->get.more);
+    pp_page_send(call, s->more);
 }
 
 void pp_api_list_webhooks(struct pp_call *call)
 {
-    struct webhooks_list *s = pp_call_state(call, sizeof(*s));
+    struct pp_webhooks *s = pp_call_state(call, sizeof(*s));
 
-    if (!s || !pp_page_read(call, &s->page, "webhooks", ""))
+    if (!pp_page_read(call, "webhooks", ""))
         return;
-    s->get.after = s->page.after;
-    s->get.limit = s->page.limit;
-    PP_CALL_ASK(call, call->o->deliveries, webhooks, &s->get, "listing webhooks", on_webhooks_listed);
+    s->after = call->page.after;
+    s->limit = call->page.limit;
+    PP_CALL_ASK(call, call->o->deliveries, webhooks, s, "listing webhooks", on_webhooks_listed);
 }
 
 /* --- GET --- */

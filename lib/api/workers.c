@@ -14,15 +14,14 @@ void pp_api_list_workers(struct pp_call *call)
 {
     struct pp_coordinator *c = call->o->coordinator;
     struct pp_worker_info worker;
-    struct pp_page page;
 
-    if (!pp_page_read(call, &page, "workers", ""))
+    if (!pp_page_read(call, "workers", ""))
         return;
-    pp_page_open(call, &page);
+    pp_page_open(call);
     for (size_t i = 0; c->ops->worker(c, i, &worker, pp_loop_wall(call->o->loop)); i++)
-        if (pp_page_has(&page))
+        if (pp_page_has(call))
             put_worker(&call->out, &worker);
-    pp_page_send(call, &page, pp_page_more(&page));
+    pp_page_send(call, pp_page_more(call));
 }
 
 /* Reads the member "worker": the id of one worker, or null for all workers. */
@@ -47,12 +46,10 @@ void pp_api_drain_worker(struct pp_call *call)
     enum pp_err err = c->ops->drain(c, worker);
     if (err == PP_ENOTFOUND) {
         pp_call_problem(call, PP_API_NOT_FOUND, "worker", "there is no such worker");
-        return;
-    }
-    if (err != PP_OK) {
+    } else if (err != PP_OK) {
         pp_call_error(call, err, "draining a worker");
-        return;
+    } else {
+        PP_JSON_OBJECT(&call->out, NULL, PP_STR("worker", worker), PP_BOOL("draining", true));
+        pp_call_json(call, 202);
     }
-    PP_JSON_OBJECT(&call->out, NULL, PP_STR("worker", worker), PP_BOOL("draining", true));
-    pp_call_json(call, 202);
 }

@@ -183,7 +183,7 @@ void pp_json_value(struct pp_buf *b, const char *key, const json_t *value)
 void pp_json_members(struct pp_buf *b, const struct pp_json_member *members, size_t n)
 {
     for (const struct pp_json_member *m = members; m < members + n; m++) {
-        if (m->null) {
+        if (m->null || (m->kind == PP_JSON_RAW && !m->v.str)) {
             pp_json_null(b, m->key);
             continue;
         }
@@ -194,6 +194,7 @@ void pp_json_members(struct pp_buf *b, const struct pp_json_member *members, siz
         case PP_JSON_NUM: pp_json_num(b, m->key, m->v.num); break;
         case PP_JSON_BOOL: pp_json_bool(b, m->key, m->v.flag); break;
         case PP_JSON_TIME: pp_json_time(b, m->key, m->v.i64); break;
+        case PP_JSON_RAW: pp_json_raw(b, m->key, m->v.str, strlen(m->v.str)); break;
         }
     }
 }

@@ -36,7 +36,15 @@ void pp_json_value(struct pp_buf *b, const char *key, const json_t *value);
 
 /* --- several members in one call --- */
 
-enum pp_json_kind { PP_JSON_STR, PP_JSON_INT, PP_JSON_UINT, PP_JSON_NUM, PP_JSON_BOOL, PP_JSON_TIME };
+enum pp_json_kind {
+    PP_JSON_STR,
+    PP_JSON_INT,
+    PP_JSON_UINT,
+    PP_JSON_NUM,
+    PP_JSON_BOOL,
+    PP_JSON_TIME,
+    PP_JSON_RAW
+};
 
 struct pp_json_member {
     const char *key;
@@ -57,6 +65,8 @@ struct pp_json_member {
 #define PP_NUM(name, x)  ((struct pp_json_member){.key = name, .kind = PP_JSON_NUM, .v.num = x})
 #define PP_BOOL(name, x) ((struct pp_json_member){.key = name, .kind = PP_JSON_BOOL, .v.flag = x})
 #define PP_TIME(name, x) ((struct pp_json_member){.key = name, .kind = PP_JSON_TIME, .v.i64 = x})
+/* Text that is JSON already; NULL is written as null. */
+#define PP_RAW(name, x) ((struct pp_json_member){.key = name, .kind = PP_JSON_RAW, .v.str = x})
 /* A number if `given`, else null. */
 #define PP_INT_IF(name, given, x) \
     ((struct pp_json_member){.key = name, .kind = PP_JSON_INT, .v.i64 = x, .null = !(given)})
@@ -73,5 +83,8 @@ void pp_json_members(struct pp_buf *b, const struct pp_json_member *members, siz
 /* Appends an object that has these members. */
 #define PP_JSON_OBJECT(b, key, ...) \
     (pp_json_begin(b, key, '{'), PP_JSON_MEMBERS(b, __VA_ARGS__), pp_json_end(b, '}'))
+/* Appends the object if `given`, else null; only then are the members evaluated. */
+#define PP_JSON_OBJECT_IF(b, key, given, ...) \
+    ((given) ? PP_JSON_OBJECT(b, key, __VA_ARGS__) : pp_json_null(b, key))
 
 #endif
