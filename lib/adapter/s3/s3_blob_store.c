@@ -1,5 +1,6 @@
 /* s3_blob_store.c: the operations of the port, in terms of requests. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,13 +69,34 @@ static enum pp_err put_object(struct pp_s3_store *s, const uint8_t sha256[32], c
 static enum pp_err s3_put(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext,
                           const struct iovec *iov, int n, bool *existed)
 {
-    static const struct iovec none;
-    struct pp_s3_source source = {.iov = iov ? iov : &none, .n = n, .fd = -1};
+    struct pp_s3_source source = {.iov = iov, .n = n, .fd = -1};
 
     pp_assert(iov || n == 0, "pieces without an array");
     for (int i = 0; i < n; i++)
         source.size += iov[i].iov_len;
     return put_object(s3_of(b), sha256, ext, source, existed);
+}
+
+/* Opens an unlinked file, which collects an object written in parts until it is whole and its name
+ * is known. The system frees what a killed process leaves. -1: errno has the reason. */
+static int open_spool(const char *dir)
+{
+    char path[600];
+    int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL))
+        return fd;
+    /* for a file system without O_TMPFILE */
+    snprintf(path, sizeof(path), "%s/photopool-XXXXXX", dir);
+    fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}
+
+static enum pp_err from_errno(void)
+{
+    return errno == ENOSPC || errno == EDQUOT ? PP_ENOSPC : PP_EIO;
 }
 
 static enum pp_err s3_open(struct pp_blob_store *b, struct pp_blob_part **out)
@@ -83,9 +105,9 @@ static enum pp_err s3_open(struct pp_blob_store *b, struct pp_blob_part **out)
     if (!part)
         return PP_ENOMEM;
     part->store = s3_of(b);
-    part->fd = pp_s3_spool_open(part->store->spool_dir);
+    part->fd = open_spool(part->store->spool_dir);
     if (part->fd < 0) {
-        enum pp_err err = errno == ENOSPC || errno == EDQUOT ? PP_ENOSPC : PP_EIO;
+        enum pp_err err = from_errno();
         free(part);
         return err;
     }
@@ -95,9 +117,18 @@ static enum pp_err s3_open(struct pp_blob_store *b, struct pp_blob_part **out)
 
 static enum pp_err s3_write(struct pp_blob_part *part, const struct iovec *iov, int n)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         part->bytes += iov[i].iov_len;
-    return pp_s3_spool_write(part->fd, iov, n);
+        for (size_t at = 0; at < iov[i].iov_len;) {
+            ssize_t done = write(part->fd, (const char *)iov[i].iov_base + at, iov[i].iov_len - at);
+            if (done < 0 && errno == EINTR)
+                continue;
+            if (done < 0)
+                return from_errno();
+            at += (size_t)done;
+        }
+    }
+    return PP_OK;
 }
 
 static void s3_abort(struct pp_blob_part *part)
@@ -337,7 +368,7 @@ static enum pp_err set_spool(struct pp_s3_store *s, const char *dir)
         dir = "/tmp";
     if ((size_t)snprintf(s->spool_dir, sizeof(s->spool_dir), "%s", dir) >= sizeof(s->spool_dir))
         return PP_EINVAL;
-    int fd = pp_s3_spool_open(s->spool_dir);
+    int fd = open_spool(s->spool_dir);
     if (fd < 0)
         return PP_EIO;
     close(fd);

@@ -57,7 +57,7 @@ static bool path_valid(const char *s, size_t n)
     return true;
 }
 
-/* Checks "HOST", "HOST:PORT" or "[::1]:PORT". */
+/* Checks "HOST", "HOST:PORT" or "[::1]:PORT"; a '/' or a NUL follows. */
 static bool authority_valid(const char *s, size_t n)
 {
     size_t host = 0;
@@ -77,15 +77,9 @@ static bool authority_valid(const char *s, size_t n)
     }
     if (host == n)
         return true;
-    if (s[host] != ':' || n - host - 1 < 1 || n - host - 1 > 5)
-        return false;
-    unsigned port = 0;
-    for (size_t i = host + 1; i < n; i++) {
-        if (!isdigit((unsigned char)s[i]))
-            return false;
-        port = port * 10 + (unsigned)(s[i] - '0');
-    }
-    return port >= 1 && port <= 65535;
+    size_t digits = s[host] == ':' ? strspn(s + host + 1, "0123456789") : 0;
+    unsigned long port = strtoul(s + host + 1, NULL, 10);
+    return digits == n - host - 1 && digits <= 5 && port >= 1 && port <= 65535;
 }
 
 static bool set(char *to, size_t cap, const char *from, size_t n)
@@ -179,18 +173,6 @@ static enum pp_err read_parameter(struct pp_s3_options *o, const char *p, size_t
     if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
         return reject(reason, "path_style is 0 or 1");
     *path_style = value[0] - '0';
-    return PP_OK;
-}
-
-static enum pp_err read_parameters(struct pp_s3_options *o, const char *query, int *path_style, char *reason)
-{
-    while (*query) {
-        size_t n = strcspn(query, "&");
-        enum pp_err err = read_parameter(o, query, n, path_style, reason);
-        if (err != PP_OK)
-            return err;
-        query += n + (query[n] == '&');
-    }
     return PP_OK;
 }
 
@@ -296,8 +278,12 @@ enum pp_err pp_s3_options_parse(const char *url, char *(*env)(const char *name),
     const char *place = url + 5;
     size_t place_n = strcspn(place, "?");
     enum pp_err err = read_place(o, place, place_n, reason);
-    if (err == PP_OK && place[place_n])
-        err = read_parameters(o, place + place_n + 1, &path_style, reason);
+    const char *query = place + place_n + (place[place_n] == '?');
+    while (err == PP_OK && *query) {
+        size_t n = strcspn(query, "&");
+        err = read_parameter(o, query, n, &path_style, reason);
+        query += n + (query[n] == '&');
+    }
     if (err == PP_OK)
         err = fill_in(o, env, path_style, reason);
     if (err == PP_OK)

@@ -88,21 +88,17 @@ static void set_meaning(struct pp_s3_failure *f, const struct meaning *m)
 void pp_s3_judge_status(struct pp_s3_failure *f, long status, const char *body, size_t n, bool has_body)
 {
     static const struct meaning missing = {PP_ENOTFOUND, 0, NULL};
-    struct pp_s3_error e = {.code = ""};
 
     *f = (struct pp_s3_failure){.status = status, .err = PP_EIO};
     if (n > 0)
-        (void)pp_s3_error_parse(body, n, &e);
-    snprintf(f->code, sizeof(f->code), "%s", e.code);
-    snprintf(f->detail, sizeof(f->detail), "%s", e.message);
-    snprintf(f->region, sizeof(f->region), "%s", e.region);
+        (void)pp_s3_error_parse(body, n, &f->said);
     for (size_t i = 0; i < N(statuses); i++)
         if (status >= statuses[i].from && status <= statuses[i].to)
             set_meaning(f, &statuses[i].means);
     if (status == 404 && !has_body)
         set_meaning(f, &missing);
     for (size_t i = 0; i < N(codes); i++)
-        if (strcmp(codes[i].code, f->code) == 0)
+        if (strcmp(codes[i].code, f->said.code) == 0)
             set_meaning(f, &codes[i].means);
 }
 
@@ -110,7 +106,7 @@ void pp_s3_judge_transport(struct pp_s3_failure *f, CURLcode rc, const char *wor
 {
     pp_assert(rc != CURLE_OK, "libcurl has an answer, and it is judged as none");
     *f = (struct pp_s3_failure){.err = PP_EIO, .retry = true};
-    snprintf(f->detail, sizeof(f->detail), "%s", words[0] ? words : curl_easy_strerror(rc));
+    snprintf(f->said.message, sizeof(f->said.message), "%s", words[0] ? words : curl_easy_strerror(rc));
     for (size_t i = 0; i < N(transport); i++)
         if (transport[i].rc == rc)
             set_meaning(f, &transport[i].means);
@@ -118,20 +114,21 @@ void pp_s3_judge_transport(struct pp_s3_failure *f, CURLcode rc, const char *wor
 
 void pp_s3_reason(const struct pp_s3_failure *f, char reason[PP_S3_REASON_MAX])
 {
+    const struct pp_s3_error *e = &f->said;
     int n;
 
     pp_assert(f->err != PP_OK, "a reason is given for no failure");
     if (f->status)
         n = snprintf(reason, PP_S3_REASON_MAX, "the store answers %ld%s%s%s%s%s", f->status,
-                     f->code[0] ? " " : "", f->code, f->detail[0] ? " (" : "", f->detail,
-                     f->detail[0] ? ")" : "");
+                     e->code[0] ? " " : "", e->code, e->message[0] ? " (" : "", e->message,
+                     e->message[0] ? ")" : "");
     else
-        n = snprintf(reason, PP_S3_REASON_MAX, "no answer from the store: %s", f->detail);
+        n = snprintf(reason, PP_S3_REASON_MAX, "no answer from the store: %s", e->message);
     if (n < 0 || n >= PP_S3_REASON_MAX)
         return;
-    if (f->region[0])
+    if (e->region[0])
         snprintf(reason + n, PP_S3_REASON_MAX - (size_t)n, "; the bucket is in region %s: set region=%s",
-                 f->region, f->region);
+                 e->region, e->region);
     else if (f->hint)
         snprintf(reason + n, PP_S3_REASON_MAX - (size_t)n, "; %s", f->hint);
 }

@@ -114,8 +114,8 @@ static size_t on_read(char *to, size_t one, size_t count, void *data)
     size_t max = one * count;
     ssize_t n;
 
-    pp_assert(src->iov || src->at <= src->size, "more of the spooled object was sent than it has");
-    if (src->iov)
+    pp_assert(src->fd < 0 || src->at <= src->size, "more of the spooled object was sent than it has");
+    if (src->fd < 0)
         return from_pieces(src, to, max);
     if (max > src->size - src->at)
         max = (size_t)(src->size - src->at);
@@ -296,8 +296,7 @@ static CURLcode perform(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t lef
              call->sha256_hex ? call->sha256_hex : empty_sha256);
     /* without this header libcurl adds one that it does not sign */
     if (call->method == PP_S3_PUT) {
-        snprintf(type, sizeof(type), "Content-Type: %s",
-                 call->content_type ? call->content_type : "application/octet-stream");
+        snprintf(type, sizeof(type), "Content-Type: %s", call->content_type);
         lines[n++].data = type;
     }
     if (s->token_line)
@@ -367,7 +366,7 @@ static void judge(struct pp_s3_conn *c, CURLcode rc)
 
     *f = (struct pp_s3_failure){.err = PP_OK};
     if (call->source.failed) {
-        *f = (struct pp_s3_failure){.err = PP_EIO, .detail = "the spooled object can not be read back"};
+        *f = (struct pp_s3_failure){.err = PP_EIO, .said.message = "the spooled object can not be read back"};
         return;
     }
     if (rc != CURLE_OK) {
@@ -385,9 +384,9 @@ static void judge(struct pp_s3_conn *c, CURLcode rc)
     if (call->buf && call->status == 416) /* the range begins behind the object's end */
         return;
     pp_s3_judge_status(f, call->status, c->refusal.p, c->refusal.n, call->method != PP_S3_HEAD);
-    if (f->lasting && !f->region[0] &&
+    if (f->lasting && !f->said.region[0] &&
         curl_easy_header(c->easy, "x-amz-bucket-region", 0, CURLH_HEADER, -1, &h) == CURLHE_OK)
-        snprintf(f->region, sizeof(f->region), "%.63s", h->value);
+        snprintf(f->said.region, sizeof(f->said.region), "%.63s", h->value);
 }
 
 static void attempt(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t left_ms)
@@ -464,7 +463,7 @@ enum pp_err pp_s3_call(struct pp_s3_store *s, struct pp_s3_call *call)
     pp_assert(call->key || call->query, "a request for neither an object nor a list");
     pp_assert(!call->buf || (call->max > 0 && call->from <= INT64_MAX - call->max), "a range without bytes");
     if (!c) {
-        call->failure = (struct pp_s3_failure){.err = PP_ENOMEM, .detail = "out of memory"};
+        call->failure = (struct pp_s3_failure){.err = PP_ENOMEM, .said.message = "out of memory"};
         return PP_ENOMEM;
     }
     c->call = call;

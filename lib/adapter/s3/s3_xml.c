@@ -1,6 +1,5 @@
 /* s3_xml.c: reads both kinds of documents by one walk, which keeps the path of open elements and
- * the text of the innermost one. To read another element, add a row to `known` and a case to
- * on_element(). */
+ * the text of the innermost one. To read another element, add a row to `known`. */
 #include "adapter/s3/s3_xml.h"
 
 #include <expat.h>
@@ -13,38 +12,17 @@
 
 enum element {
     EL_OTHER,
-    EL_LIST,      /* ListBucketResult */
-    EL_CONTENTS,  /* one object of the list */
-    EL_KEY,       /* in Contents */
-    EL_MODIFIED,  /* LastModified, in Contents */
-    EL_TRUNCATED, /* IsTruncated */
-    EL_TOKEN,     /* NextContinuationToken */
-    EL_ERROR,     /* Error */
+    EL_LIST,
+    EL_CONTENTS, /* one object of the list */
+    EL_KEY,
+    EL_MODIFIED,
+    EL_TRUNCATED,
+    EL_TOKEN,
+    EL_ERROR,
     EL_CODE,
     EL_MESSAGE,
     EL_REGION
 };
-
-/* The elements that are read, and the element that each must be in. `cap`: bytes of its text, with
- * a NUL; 0: it has no text. */
-static const struct {
-    const char *name;
-    enum element in, is;
-    size_t cap;
-    bool cut; /* true: a text that does not fit is cut off; false: the document is refused */
-} known[] = {
-    {"ListBucketResult", EL_OTHER, EL_LIST, 0, false},
-    {"Contents", EL_LIST, EL_CONTENTS, 0, false},
-    {"Key", EL_CONTENTS, EL_KEY, PP_S3_KEY_MAX, false},
-    {"LastModified", EL_CONTENTS, EL_MODIFIED, 40, false},
-    {"IsTruncated", EL_LIST, EL_TRUNCATED, 8, false},
-    {"NextContinuationToken", EL_LIST, EL_TOKEN, PP_S3_TOKEN_MAX, false},
-    {"Error", EL_OTHER, EL_ERROR, 0, false},
-    {"Code", EL_ERROR, EL_CODE, 64, true},
-    {"Message", EL_ERROR, EL_MESSAGE, 256, true},
-    {"Region", EL_ERROR, EL_REGION, 64, true},
-};
-#define N_KNOWN (sizeof(known) / sizeof(*known))
 
 struct walk {
     XML_Parser parser;
@@ -52,19 +30,40 @@ struct walk {
     bool failed;
     size_t depth;
     unsigned char path[DEPTH_MAX]; /* values of enum element */
-    size_t row;                    /* the row of `known` whose text is collected; N_KNOWN: none */
-    char text[PP_S3_TOKEN_MAX];
-    size_t n;
+    enum element reading;          /* the element whose text is collected; EL_OTHER: none */
+    size_t n;                      /* bytes of its text */
+    unsigned seen;                 /* bits 1 << enum element: elements that may occur only once */
     /* values of the current Contents element */
-    char key[PP_S3_KEY_MAX];
+    char key[PP_S3_KEY_MAX], modified[40];
     size_t key_n;
     int64_t modified_ms;
-    bool has_key, has_time;
     pp_s3_name_fn fn;
     void *data;
-    struct pp_s3_page *page;
-    bool has_truncated;
-    struct pp_s3_error *error;
+    char truncated[8];
+    /* results */
+    struct pp_s3_page page;
+    struct pp_s3_error error;
+};
+
+/* The elements that are read: the name, the element that each must be in, and where its text goes.
+ * `cap`: bytes of the text, with a NUL; 0: the element has no text. */
+#define TEXT(member) offsetof(struct walk, member), sizeof(((struct walk *)0)->member)
+static const struct {
+    const char *name;
+    enum element in;
+    size_t at, cap;
+    bool cut; /* true: a text that does not fit is cut off; false: the document is refused */
+} known[] = {
+    [EL_LIST] = {"ListBucketResult", EL_OTHER},
+    [EL_CONTENTS] = {"Contents", EL_LIST},
+    [EL_KEY] = {"Key", EL_CONTENTS, TEXT(key)},
+    [EL_MODIFIED] = {"LastModified", EL_CONTENTS, TEXT(modified)},
+    [EL_TRUNCATED] = {"IsTruncated", EL_LIST, TEXT(truncated)},
+    [EL_TOKEN] = {"NextContinuationToken", EL_LIST, TEXT(page.token)},
+    [EL_ERROR] = {"Error", EL_OTHER},
+    [EL_CODE] = {"Code", EL_ERROR, TEXT(error.code), true},
+    [EL_MESSAGE] = {"Message", EL_ERROR, TEXT(error.message), true},
+    [EL_REGION] = {"Region", EL_ERROR, TEXT(error.region), true},
 };
 
 static void fail(struct walk *w)
@@ -85,22 +84,18 @@ bool pp_s3_time_parse(const char *s, size_t n, int64_t *ms)
 
 /* --- the walk --- */
 
-/* Returns the row of `known` for this name inside this element; N_KNOWN: there is none. */
-static size_t row_of(enum element in, const char *name)
+static enum element element_of(enum element in, const char *name)
 {
-    size_t row = 0;
-
-    while (row < N_KNOWN && (known[row].in != in || strcmp(known[row].name, name) != 0))
-        row++;
-    return row;
+    for (size_t is = EL_LIST; is < sizeof(known) / sizeof(*known); is++)
+        if (known[is].in == in && strcmp(known[is].name, name) == 0)
+            return (enum element)is;
+    return EL_OTHER;
 }
 
 static void XMLCALL on_start(void *data, const XML_Char *name, const XML_Char **attributes)
 {
     struct walk *w = data;
-    enum element in = w->depth ? w->path[w->depth - 1] : EL_OTHER;
-    size_t row = row_of(in, name);
-    enum element is = row < N_KNOWN ? known[row].is : EL_OTHER;
+    enum element is = element_of(w->depth ? w->path[w->depth - 1] : EL_OTHER, name);
 
     (void)attributes;
     if (w->failed) /* expat may call once more after it was stopped */
@@ -113,10 +108,15 @@ static void XMLCALL on_start(void *data, const XML_Char *name, const XML_Char **
     if (w->depth > 0 && (is == EL_LIST || is == EL_ERROR))
         is = EL_OTHER;
     w->path[w->depth++] = (unsigned char)is;
-    w->row = is != EL_OTHER && known[row].cap ? row : N_KNOWN;
+    w->reading = known[is].cap ? is : EL_OTHER;
     w->n = 0;
     if (is == EL_CONTENTS)
-        w->has_key = w->has_time = false;
+        w->seen &= ~(1u << EL_KEY | 1u << EL_MODIFIED);
+}
+
+static char *text_of(struct walk *w, enum element is)
+{
+    return (char *)w + known[is].at;
 }
 
 static void XMLCALL on_text(void *data, const XML_Char *s, int len)
@@ -124,59 +124,43 @@ static void XMLCALL on_text(void *data, const XML_Char *s, int len)
     struct walk *w = data;
     size_t n = (size_t)len;
 
-    if (w->failed || w->row == N_KNOWN)
+    if (w->failed || w->reading == EL_OTHER)
         return;
-    pp_assert(w->n < known[w->row].cap, "an element's text has grown beyond its room");
-    size_t room = known[w->row].cap - 1 - w->n;
-    if (n > room && !known[w->row].cut) {
+    pp_assert(w->n < known[w->reading].cap, "an element's text has grown beyond its room");
+    size_t room = known[w->reading].cap - 1 - w->n;
+    if (n > room && !known[w->reading].cut) {
         fail(w);
         return;
     }
     n = n < room ? n : room;
-    memcpy(w->text + w->n, s, n);
+    memcpy(text_of(w, w->reading) + w->n, s, n);
     w->n += n;
 }
 
-static bool copy_text(char *to, const struct walk *w)
+/* Notes that the element has occurred. Returns false if it has occurred before. */
+static bool is_first(struct walk *w, enum element is)
 {
-    memcpy(to, w->text, w->n);
-    to[w->n] = '\0';
-    return true;
+    bool first = !(w->seen & 1u << is);
+    w->seen |= 1u << is;
+    return first;
 }
 
-static bool on_key(struct walk *w)
-{
-    if (w->has_key)
-        return false;
-    w->key_n = w->n;
-    return w->has_key = copy_text(w->key, w);
-}
-
-static bool on_truncated(struct walk *w)
-{
-    if (w->has_truncated)
-        return false;
-    w->page->truncated = w->n == 4 && memcmp(w->text, "true", 4) == 0;
-    w->has_truncated = true;
-    return w->page->truncated || (w->n == 5 && memcmp(w->text, "false", 5) == 0);
-}
-
-/* Handles the end of an element, whose text is in w->text. Returns false if the document is
- * refused. */
+/* Handles the end of an element. Returns false if the document is refused. */
 static bool on_element(struct walk *w, enum element is)
 {
+    if (known[is].cap)
+        text_of(w, is)[w->n] = '\0';
     switch (is) {
     case EL_CONTENTS:
-        if (w->has_key && w->has_time)
-            w->fn(w->data, w->key, w->key_n, w->modified_ms);
-        return w->has_key && w->has_time;
-    case EL_KEY: return on_key(w);
-    case EL_MODIFIED: return !w->has_time && (w->has_time = pp_s3_time_parse(w->text, w->n, &w->modified_ms));
-    case EL_TRUNCATED: return on_truncated(w);
-    case EL_TOKEN: return copy_text(w->page->token, w);
-    case EL_CODE: return copy_text(w->error->code, w);
-    case EL_MESSAGE: return copy_text(w->error->message, w);
-    case EL_REGION: return copy_text(w->error->region, w);
+        if (!(w->seen & 1u << EL_KEY) || !(w->seen & 1u << EL_MODIFIED))
+            return false;
+        w->fn(w->data, w->key, w->key_n, w->modified_ms);
+        return true;
+    case EL_KEY: w->key_n = w->n; return is_first(w, is);
+    case EL_MODIFIED: return is_first(w, is) && pp_s3_time_parse(w->modified, w->n, &w->modified_ms);
+    case EL_TRUNCATED:
+        w->page.truncated = strcmp(w->truncated, "true") == 0;
+        return is_first(w, is) && (w->page.truncated || strcmp(w->truncated, "false") == 0);
     default: return true;
     }
 }
@@ -191,7 +175,7 @@ static void XMLCALL on_end(void *data, const XML_Char *name)
     pp_assert(w->depth > 0, "more elements end than have begun");
     if (!on_element(w, w->path[--w->depth]))
         fail(w);
-    w->row = N_KNOWN;
+    w->reading = EL_OTHER;
 }
 
 static void XMLCALL on_doctype(void *data, const XML_Char *name, const XML_Char *sysid, const XML_Char *pubid,
@@ -203,7 +187,6 @@ static void XMLCALL on_doctype(void *data, const XML_Char *name, const XML_Char 
 
 static bool walk_document(struct walk *w, const char *xml, size_t n)
 {
-    w->row = N_KNOWN;
     w->parser = n <= 1 << 30 ? XML_ParserCreate(NULL) : NULL;
     if (!w->parser)
         return false;
@@ -218,11 +201,11 @@ static bool walk_document(struct walk *w, const char *xml, size_t n)
 
 bool pp_s3_list_parse(const char *xml, size_t n, pp_s3_name_fn fn, void *data, struct pp_s3_page *page)
 {
-    struct walk w = {.root = EL_LIST, .fn = fn, .data = data, .page = page};
+    struct walk w = {.root = EL_LIST, .fn = fn, .data = data};
+    bool ok = walk_document(&w, xml, n);
 
-    page->truncated = false;
-    page->token[0] = '\0';
-    return walk_document(&w, xml, n) && w.has_truncated && (!page->truncated || page->token[0]);
+    *page = w.page;
+    return ok && w.truncated[0] && (!page->truncated || page->token[0]);
 }
 
 /* --- errors --- */
@@ -243,12 +226,10 @@ static void keep_word(char *s)
 
 bool pp_s3_error_parse(const char *xml, size_t n, struct pp_s3_error *e)
 {
-    struct walk w = {.root = EL_ERROR, .error = e};
-
-    memset(e, 0, sizeof(*e));
+    struct walk w = {.root = EL_ERROR};
     bool ok = walk_document(&w, xml, n);
-    if (!ok)
-        memset(e, 0, sizeof(*e));
+
+    *e = ok ? w.error : (struct pp_s3_error){0};
     keep_word(e->code);
     keep_word(e->region);
     make_printable(e->message);

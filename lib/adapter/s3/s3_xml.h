@@ -13,7 +13,7 @@
 /* --- ListObjectsV2 --- */
 
 #define PP_S3_KEY_MAX   1025 /* bytes of a key, including a NUL */
-#define PP_S3_TOKEN_MAX 2048
+#define PP_S3_TOKEN_MAX 2048 /* bytes of a token, including a NUL */
 
 struct pp_s3_page {
     bool truncated;              /* more pages follow */
