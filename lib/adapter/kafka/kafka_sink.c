@@ -1,13 +1,326 @@
-/* kafka_sink.c: opens and closes the sink, and polls librdkafka between sends so that its callbacks
- * run. */
+/* kafka_sink.c: the driver of the sink: options, a producer, messages out, reports in.
+ *
+ * Invariants:
+ *  1. librdkafka calls back while the sink polls the producer, on the lane's thread. Only the log
+ *     callback may run on any thread.
+ *  2. librdkafka reads bodies in place: a send ends when every message has a report, or its
+ *     producer is destroyed. */
 #include "kafka_sink.h"
 
+#include <inttypes.h>
+#include <librdkafka/rdkafka.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/arena.h"
 #include "base/check.h"
-#include "internal.h"
 
-enum { IDLE_MS = 10000 };
+enum {
+    KAFKA_TIMEOUT_MS = 10000,
+    TIMEOUT_MIN_MS = 1000,   /* librdkafka's minimum, for connections */
+    TIMEOUT_MAX_MS = 300000, /* librdkafka's maximum, for requests */
+    LINES = 10,              /* most lines of librdkafka that we log in LINES_MS */
+    LINES_MS = 60000,
+    POLL_MS = 100,
+    /* Reports may be late by so many ms: librdkafka looks for messages that timed out once a
+     * second. */
+    LATE_MS = 5000,
+    IDLE_MS = 10000 /* between sends the sink polls the producer at this interval */
+};
+
+/* State of the send in flight. */
+struct pp_kafka_flight {
+    size_t out; /* number of messages without a delivery report */
+    /* Number of messages that are REFUSED without an error text: another message may be the
+     * cause. */
+    size_t suspects;
+    rd_kafka_resp_err_t worst; /* why messages are UNKNOWN; 0: no message is */
+};
+
+struct pp_kafka {
+    struct pp_sink_lane lane;
+    struct pp_log *log;
+    rd_kafka_conf_t *conf; /* configuration, from which each producer is made */
+    char *topic;
+    int64_t timeout_ms;
+
+    /* Used by any thread: how many lines of librdkafka were logged since window_ms, a time of
+     * pp_lane_clock_ms(). */
+    atomic_int_fast64_t window_ms;
+    atomic_uint_fast64_t lines;
+
+    /* Used by the lane's thread only. */
+    rd_kafka_t *producer; /* NULL: the next send makes a producer */
+    struct pp_kafka_flight flight;
+    /* librdkafka's latest complaint since a message was delivered; kept because librdkafka repeats
+     * a complaint only every 30 s. */
+    bool unreachable; /* librdkafka can not reach a broker */
+    char reason[PP_SINK_ERROR_MAX];
+};
+
+/* --- messages of librdkafka --- */
+
+static bool may_log(struct pp_kafka *s)
+{
+    int64_t now = pp_lane_clock_ms(), began = atomic_load(&s->window_ms);
+    if (now - began > LINES_MS && atomic_compare_exchange_strong(&s->window_ms, &began, now))
+        atomic_store(&s->lines, 0);
+    return atomic_fetch_add(&s->lines, 1) < LINES;
+}
+
+static void on_log(const rd_kafka_t *producer, int level, const char *what, const char *text)
+{
+    enum { SYSLOG_WARNING = 4, SYSLOG_DEBUG = 7 };
+    struct pp_kafka *s = rd_kafka_opaque(producer);
+    enum pp_log_level ours = level <= SYSLOG_WARNING ? PP_LOG_WARN
+                             : level < SYSLOG_DEBUG  ? PP_LOG_INFO
+                                                     : PP_LOG_DEBUG;
+    if (s && may_log(s))
+        pp_log(s->log, ours, "kafka: message of librdkafka", "what", what, "text", text, NULL);
+}
+
+/* Keeps librdkafka's reason, for the send that will fail because of it. */
+static void on_error(rd_kafka_t *producer, int code, const char *reason, void *opaque)
+{
+    struct pp_kafka *s = opaque;
+    (void)producer;
+    /* librdkafka has already reported the reason */
+    if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+        return;
+    s->unreachable = code == RD_KAFKA_RESP_ERR__TRANSPORT || code == RD_KAFKA_RESP_ERR__RESOLVE ||
+                     code == RD_KAFKA_RESP_ERR__SSL || code == RD_KAFKA_RESP_ERR__AUTHENTICATION;
+    snprintf(s->reason, sizeof s->reason, "%s", reason);
+}
+
+/* --- reports --- */
+
+/* Returns whether an error is the message's fault, not that of the broker or the network. */
+static bool is_refusal(rd_kafka_resp_err_t err)
+{
+    switch (err) {
+    case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
+    case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
+    case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
+    case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
+    case RD_KAFKA_RESP_ERR_INVALID_RECORD:
+    case RD_KAFKA_RESP_ERR_POLICY_VIOLATION: return true;
+    default: return false;
+    }
+}
+
+static bool is_timeout(rd_kafka_resp_err_t err)
+{
+    return err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT || err == RD_KAFKA_RESP_ERR__TIMED_OUT ||
+           err == RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT;
+}
+
+/* Keeps the error that says most: any other says more than a timeout. */
+static void note_failure(struct pp_kafka_flight *f, rd_kafka_resp_err_t err)
+{
+    if (!f->worst || is_timeout(f->worst))
+        f->worst = err;
+}
+
+/* Notes what became of a message. */
+static void on_report(rd_kafka_t *producer, const rd_kafka_message_t *report, void *opaque)
+{
+    struct pp_kafka *s = opaque;
+    struct pp_kafka_flight *f = &s->flight;
+    struct pp_sink_message *m = report->_private;
+    (void)producer;
+    pp_assert(f->out > 0, "a report of a message that is not in flight");
+    pp_assert(m->verdict == PP_SINK_UNKNOWN, "a message has two reports");
+    f->out--;
+    if (!report->err) {
+        m->verdict = PP_SINK_ACCEPTED;
+        s->unreachable = false;
+        s->reason[0] = '\0';
+    } else if (is_refusal(report->err)) {
+        m->verdict = PP_SINK_REFUSED;
+        f->suspects++;
+    } else {
+        note_failure(f, report->err);
+    }
+}
+
+/* --- options --- */
+
+/* Sets the properties that the options give, then our own, which replace properties of the same
+ * name. A NULL name ends the list. */
+static enum pp_err set_properties(struct pp_kafka *s, const char *const *p, char error[PP_SINK_ERROR_MAX])
+{
+    for (; p && *p; p += 2)
+        if (rd_kafka_conf_set(s->conf, p[0], p[1], error, PP_SINK_ERROR_MAX) != RD_KAFKA_CONF_OK)
+            return PP_EINVAL;
+    return PP_OK;
+}
+
+static enum pp_err set_own(struct pp_kafka *s, const char *brokers, char error[PP_SINK_ERROR_MAX])
+{
+    char full[24], half[24], least[24];
+    snprintf(full, sizeof full, "%" PRId64, s->timeout_ms);
+    snprintf(half, sizeof half, "%" PRId64, s->timeout_ms / 2);
+    snprintf(least, sizeof least, "%d", TIMEOUT_MIN_MS);
+    const char *const own[] = {
+        "client.id", "photopool", "bootstrap.servers", brokers, "enable.idempotence", "true", "acks", "all",
+        "message.timeout.ms", full, "request.timeout.ms", full, "socket.timeout.ms", full,
+        "socket.connection.setup.timeout.ms", full, "topic.metadata.propagation.max.ms",
+        /* makes librdkafka find out within the timeout that a topic is missing */
+        half, "reconnect.backoff.max.ms", least, /* the user of the sink does the back-off */
+        NULL};
+    return set_properties(s, own, error);
+}
+
+static enum pp_err read_options(struct pp_kafka *s, const struct pp_kafka_options *o,
+                                char error[PP_SINK_ERROR_MAX])
+{
+    pp_assert(!s->conf && !s->producer, "options are read twice");
+    s->conf = rd_kafka_conf_new();
+    s->topic = strdup(o->topic ? o->topic : "photopool.results");
+    s->timeout_ms = o->timeout_ms ? o->timeout_ms : KAFKA_TIMEOUT_MS;
+    if (!s->conf || !s->topic)
+        return PP_ENOMEM;
+    if (s->timeout_ms < TIMEOUT_MIN_MS || s->timeout_ms > TIMEOUT_MAX_MS || !s->topic[0] || !o->brokers ||
+        !o->brokers[0])
+        return pp_sink_bad_option(error, "brokers and a topic are needed, and a timeout of 1 s to 5 min");
+    rd_kafka_conf_set_opaque(s->conf, s);
+    rd_kafka_conf_set_log_cb(s->conf, on_log);
+    rd_kafka_conf_set_error_cb(s->conf, on_error);
+    rd_kafka_conf_set_dr_msg_cb(s->conf, on_report);
+    enum pp_err err = set_properties(s, o->properties, error);
+    return err == PP_OK ? set_own(s, o->brokers, error) : err;
+}
+
+/* --- the producer --- */
+
+/* Makes the producer if there is none. */
+static enum pp_err make_producer(struct pp_kafka *s, char error[PP_SINK_ERROR_MAX])
+{
+    if (s->producer)
+        return PP_OK;
+    rd_kafka_conf_t *conf = rd_kafka_conf_dup(s->conf);
+    s->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, PP_SINK_ERROR_MAX);
+    if (s->producer)
+        return PP_OK;
+    rd_kafka_conf_destroy(conf);
+    return PP_EINVAL;
+}
+
+/* Destroys the producer together with the messages that it still holds. */
+static void drop_producer(struct pp_kafka *s)
+{
+    if (s->producer)
+        rd_kafka_destroy(s->producer);
+    s->producer = NULL;
+    s->flight.out = 0;
+}
+/* --- sending --- */
+
+/* Gives a message to librdkafka, which immediately refuses a message that is too large. */
+static void produce(struct pp_kafka *s, struct pp_arena *arena, struct pp_sink_message *m, int64_t deadline)
+{
+    rd_kafka_resp_err_t err;
+    do {
+        err = rd_kafka_producev(s->producer, RD_KAFKA_V_TOPIC(s->topic), RD_KAFKA_V_MSGFLAGS(0),
+                                RD_KAFKA_V_KEY(m->client, strlen(m->client)),
+                                RD_KAFKA_V_VALUE((void *)(uintptr_t)m->body, m->body_n),
+                                RD_KAFKA_V_HEADER("id", m->id, strlen(m->id)), RD_KAFKA_V_OPAQUE(m),
+                                RD_KAFKA_V_END);
+        if (err == RD_KAFKA_RESP_ERR__QUEUE_FULL)
+            rd_kafka_poll(s->producer, POLL_MS);
+    } while (err == RD_KAFKA_RESP_ERR__QUEUE_FULL && pp_lane_clock_ms() < deadline);
+    if (!err)
+        s->flight.out++;
+    else if (is_refusal(err))
+        pp_sink_refuse(arena, m, rd_kafka_err2str(err));
+    else
+        note_failure(&s->flight, err);
+}
+
+/* Polls until each message has a report. At the deadline it destroys the producer together with the
+ * messages that it still holds. */
+static void await_reports(struct pp_kafka *s, int64_t deadline)
+{
+    while (s->flight.out > 0 && pp_lane_clock_ms() < deadline)
+        rd_kafka_poll(s->producer, POLL_MS);
+    if (s->flight.out == 0)
+        return;
+    note_failure(&s->flight, RD_KAFKA_RESP_ERR__MSG_TIMED_OUT);
+    drop_producer(s);
+}
+
+/* Sends each refused message again on its own: a broker refuses a whole request because of one
+ * message in it. */
+static void send_suspects(struct pp_kafka *s, struct pp_sink_send *r)
+{
+    struct pp_kafka_flight *f = &s->flight;
+    for (size_t i = 0; i < r->n; i++) {
+        struct pp_sink_message *m = &r->messages[i];
+        if (m->verdict != PP_SINK_REFUSED || m->error)
+            continue;
+        m->verdict = PP_SINK_UNKNOWN;
+        /* the broker or the producer fails, so the messages that were not sent again stay UNKNOWN
+         */
+        if (f->worst || !s->producer)
+            continue;
+        int64_t deadline = pp_lane_clock_ms() + s->timeout_ms + LATE_MS;
+        produce(s, r->req.arena, m, deadline);
+        await_reports(s, deadline);
+        if (m->verdict == PP_SINK_REFUSED && !m->error)
+            pp_sink_refuse(r->req.arena, m,
+                           "refused by the broker: too large, or against a rule of the topic");
+    }
+}
+
+static enum pp_err fail_send(struct pp_kafka *s, struct pp_sink_send *r)
+{
+    pp_assert(s->flight.worst, "a send fails without a reason");
+    const char *reason = s->reason;
+    bool timeout = is_timeout(s->flight.worst) && !s->unreachable;
+    r->error = pp_arena_printf(r->req.arena, "%s: %s%s%s", s->topic, rd_kafka_err2str(s->flight.worst),
+                               reason[0] ? ": " : "", reason);
+    return timeout ? PP_ETIMEOUT : PP_EIO;
+}
+
+/* Returns whether the producer has lost its guarantees and must be replaced; fills s->reason. */
+static bool is_dead(struct pp_kafka *s)
+{
+    return s->producer && rd_kafka_fatal_error(s->producer, s->reason, sizeof s->reason) != 0;
+}
+
+static enum pp_err send_results(struct pp_sink_lane *lane, struct pp_sink_send *r)
+{
+    struct pp_kafka *s = (struct pp_kafka *)lane;
+    struct pp_kafka_flight *f = &s->flight;
+    if (s->producer)
+        rd_kafka_poll(s->producer, 0); /* runs librdkafka's callbacks that are due */
+    if (is_dead(s))
+        drop_producer(s);
+    pp_assert(f->out == 0, "a second send in flight");
+    *f = (struct pp_kafka_flight){0};
+    if (make_producer(s, s->reason) != PP_OK) {
+        f->worst = RD_KAFKA_RESP_ERR__FAIL;
+        return fail_send(s, r);
+    }
+    int64_t deadline = pp_lane_clock_ms() + s->timeout_ms + LATE_MS;
+    for (size_t i = 0; i < r->n; i++)
+        produce(s, r->req.arena, &r->messages[i], deadline);
+    await_reports(s, deadline);
+    pp_assert(f->suspects <= r->n, "more suspects than messages");
+    if (f->suspects > 0)
+        send_suspects(s, r);
+    if (is_dead(s)) {
+        pp_log(s->log, PP_LOG_WARN, "kafka: producer failed for good, replacing it", "error", s->reason,
+               NULL);
+        drop_producer(s);
+    }
+    return f->worst ? fail_send(s, r) : PP_OK;
+}
+
+/* --- opening and closing --- */
 
 static void poll_idle(struct pp_sink_lane *lane)
 {
@@ -20,7 +333,7 @@ static void poll_idle(struct pp_sink_lane *lane)
 static void destroy(struct pp_sink_lane *lane)
 {
     struct pp_kafka *s = (struct pp_kafka *)lane;
-    pp_kafka_drop(s);
+    drop_producer(s);
     if (s->conf)
         rd_kafka_conf_destroy(s->conf);
     free(s->topic);
@@ -28,7 +341,7 @@ static void destroy(struct pp_sink_lane *lane)
 }
 
 static const struct pp_sink_driver driver = {
-    .name = "kafka", .send = pp_kafka_send, .idle = poll_idle, .destroy = destroy};
+    .name = "kafka", .send = send_results, .idle = poll_idle, .destroy = destroy};
 
 enum pp_err pp_kafka_sink_open(struct pp_loop *loop, const struct pp_kafka_options *o,
                                struct pp_result_sink **out, char error[PP_SINK_ERROR_MAX])
@@ -37,11 +350,8 @@ enum pp_err pp_kafka_sink_open(struct pp_loop *loop, const struct pp_kafka_optio
     if (!s)
         return pp_sink_bad_option(error, pp_err_text(PP_ENOMEM)), PP_ENOMEM;
     s->log = o->log;
-    enum pp_err err = pp_kafka_read_options(s, o, error);
-    if (err == PP_OK) {
-        rd_kafka_conf_set_dr_msg_cb(s->conf, pp_kafka_on_report);
-        /* the producer is made now, so that opening the sink fails if options conflict */
-        err = pp_kafka_produce_ready(s, error);
-    }
+    enum pp_err err = read_options(s, o, error);
+    if (err == PP_OK) /* the producer is made now, so that opening the sink fails if options conflict */
+        err = make_producer(s, error);
     return pp_sink_lane_open(&s->lane, &driver, loop, IDLE_MS, err, out, error);
 }
