@@ -26,7 +26,7 @@ struct pp_name *pp_names_add(struct pp_resolver_cares *r, const char *host)
 
     if (!name)
         return NULL;
-    while (HASH_COUNT(names->by_host) >= names->max && !pp_list_empty(&names->by_age))
+    while (HASH_COUNT(names->by_host) >= r->o.max_entries && !pp_list_empty(&names->by_age))
         pp_names_drop(names, pp_container_of(names->by_age.head.next, struct pp_name, age));
     memcpy(name->host, host, n + 1);
     name->r = r;

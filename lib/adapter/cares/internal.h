@@ -1,5 +1,5 @@
 /* internal.h: declarations that the files of adapter/cares share. Each file uses those above it:
- * pin.c, cache.c, poll.c, resolver.c.
+ * pin.c, cache.c, resolver.c.
  *
  * A name's state says which list it is in: IDLE in names.by_age, WAITING in `waiting`, ASKED in
  * none. */
@@ -39,7 +39,6 @@ struct pp_name {
 struct pp_names {
     struct pp_name *by_host; /* hash table (uthash) */
     struct pp_list by_age;   /* idle names, least recently used first */
-    size_t max;
 };
 
 /* One query in flight. */
@@ -68,8 +67,6 @@ struct pp_resolver_cares {
     struct pp_timer *retry;   /* fires regularly while c-ares has look-ups in flight */
     struct pp_timer *overdue; /* fires at the first of `deadlines` */
     struct pp_timer *soon;    /* fires in the next turn, and calls settle() */
-    /* implemented by resolver.c: calls done() for the queries in `ready`; not from within c-ares */
-    void (*settle)(void *r);
     struct pp_list sockets;
     struct pp_names names;
     struct pp_list waiting;   /* names that wait for a look-up */
@@ -91,12 +88,5 @@ void pp_names_drop(struct pp_names *names, struct pp_name *name);
 /* Makes an idle name the most recently used. */
 void pp_names_used(struct pp_names *names, struct pp_name *name);
 void pp_names_fini(struct pp_names *names);
-
-/* poll.c: the callback ARES_OPT_SOCK_STATE_CB of c-ares. */
-void pp_cares_on_socket(void *r, ares_socket_t fd, int readable, int writable);
-/* Starts or stops the tick for c-ares' timeouts; called after c-ares has sent or received. */
-void pp_cares_rearm(struct pp_resolver_cares *r);
-/* The tick: lets c-ares look for look-ups that have timed out. */
-void pp_cares_on_retry(void *r);
 
 #endif

@@ -23,6 +23,8 @@
 #include "base/check.h"
 #include "photopool/code.h"
 
+#define TICK_MS 25
+
 static struct pp_resolver_cares *self(struct pp_resolver *base)
 {
     struct pp_resolver_cares *r = (struct pp_resolver_cares *)base;
@@ -209,13 +211,28 @@ static void queue_lookup(struct pp_resolver_cares *r, struct pp_name *name)
 
 /* --- settle --- */
 
+/* Starts or stops the tick for c-ares' timeouts; called after c-ares has sent or received. The tick
+ * is regular, because ares_timeout() would walk all queries each time. */
+static void rearm(struct pp_resolver_cares *r)
+{
+    bool due = r->asked > 0;
+
+    if (due == r->ticking)
+        return;
+    r->ticking = due;
+    if (due)
+        pp_timer_start(r->retry, TICK_MS, TICK_MS);
+    else
+        pp_timer_stop(r->retry);
+}
+
 static void settle(void *resolver)
 {
     struct pp_resolver_cares *r = resolver;
     struct pp_node *node;
 
     start_waiting(r);
-    pp_cares_rearm(r);
+    rearm(r);
     arm_deadline(r);
     r->settling = true;
     for (size_t n = r->ready.n; n > 0 && !r->closed && (node = pp_list_pop(&r->ready)); n--) {
@@ -243,6 +260,78 @@ static void on_overdue(void *data)
         make_ready(r, w);
     }
     settle(r);
+}
+
+/* The tick: lets c-ares look for look-ups that have timed out. */
+static void on_retry(void *data)
+{
+    struct pp_resolver_cares *r = data;
+
+    ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+    settle(r);
+}
+
+/* --- sockets of c-ares --- */
+
+static void on_event(uv_poll_t *h, int status, int events)
+{
+    struct pp_cares_socket *s = h->data;
+    struct pp_resolver_cares *r = s->r;
+    bool readable = status < 0 || (events & UV_READABLE), writable = status < 0 || (events & UV_WRITABLE);
+
+    ares_process_fd(r->channel, readable ? s->fd : ARES_SOCKET_BAD, writable ? s->fd : ARES_SOCKET_BAD);
+    settle(r);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    free(h->data);
+}
+
+static struct pp_cares_socket *find_socket(struct pp_resolver_cares *r, ares_socket_t fd)
+{
+    pp_list_each (it, &r->sockets) {
+        struct pp_cares_socket *s = pp_container_of(it, struct pp_cares_socket, node);
+        if (s->fd == fd)
+            return s;
+    }
+    return NULL;
+}
+
+static struct pp_cares_socket *watch(struct pp_resolver_cares *r, ares_socket_t fd)
+{
+    struct pp_cares_socket *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL; /* without memory for the socket, its queries will time out */
+    if (uv_poll_init(pp_loop_uv(r->loop), &s->poll, fd) != 0) {
+        free(s);
+        return NULL;
+    }
+    s->poll.data = s;
+    s->r = r;
+    s->fd = fd;
+    pp_list_push(&r->sockets, &s->node);
+    return s;
+}
+
+/* c-ares calls this (ARES_OPT_SOCK_STATE_CB) to say for which events of a socket it waits. */
+static void on_socket(void *data, ares_socket_t fd, int readable, int writable)
+{
+    struct pp_resolver_cares *r = data;
+    struct pp_cares_socket *s = find_socket(r, fd);
+
+    if (!readable && !writable) { /* c-ares is about to close the socket */
+        if (!s)
+            return;
+        pp_list_remove(&r->sockets, &s->node);
+        uv_close((uv_handle_t *)&s->poll, on_closed);
+        return;
+    }
+    if (!s)
+        s = watch(r, fd);
+    if (s)
+        (void)uv_poll_start(&s->poll, (readable ? UV_READABLE : 0) | (writable ? UV_WRITABLE : 0), on_event);
 }
 
 /* --- the port --- */
@@ -298,7 +387,7 @@ static bool resolver_resolve(struct pp_resolver *base, struct pp_query *q)
     }
     queue_lookup(r, name);
     start_waiting(r);
-    pp_cares_rearm(r);
+    rearm(r);
     if (r->deadlines.n == 1)
         arm_deadline(r);
     struct pp_wait *w = q->impl;
@@ -393,7 +482,7 @@ static enum pp_err open_channel(struct pp_resolver_cares *r, const char *servers
                                    .timeout = (int)(r->o.timeout_ms / 3),
                                    .tries = 2,
                                    .lookups = lookups,
-                                   .sock_state_cb = pp_cares_on_socket,
+                                   .sock_state_cb = on_socket,
                                    .sock_state_cb_data = r};
     int rc = ares_init_options(&r->channel, &options,
                                ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
@@ -410,7 +499,7 @@ static enum pp_err open_channel(struct pp_resolver_cares *r, const char *servers
 
 static enum pp_err open_timers(struct pp_resolver_cares *r)
 {
-    r->retry = pp_timer_open(r->loop, pp_cares_on_retry, r);
+    r->retry = pp_timer_open(r->loop, on_retry, r);
     r->overdue = pp_timer_open(r->loop, on_overdue, r);
     r->soon = pp_timer_open(r->loop, settle, r);
     return r->retry && r->overdue && r->soon ? PP_OK : PP_ENOMEM;
@@ -430,14 +519,12 @@ enum pp_err pp_cares_resolver_open(struct pp_loop *loop, const struct pp_cares_o
     r->base.ops = &ops;
     r->magic = PP_CARES_MAGIC;
     r->loop = loop;
-    r->settle = settle;
     pp_list_init(&r->sockets);
     pp_list_init(&r->names.by_age);
     pp_list_init(&r->waiting);
     pp_list_init(&r->deadlines);
     pp_list_init(&r->ready);
     set_options(&r->o, o ? o : &defaults);
-    r->names.max = r->o.max_entries;
     err = open_pins(r, o ? o->pins : NULL);
     if (!err)
         err = open_timers(r);
