@@ -45,7 +45,6 @@ static enum pp_err from_errno(void)
     switch (errno) {
     case ENOSPC:
     case EDQUOT: return PP_ENOSPC;
-    case ENOENT: return PP_ENOTFOUND;
     case ENOMEM: return PP_ENOMEM;
     default: return PP_EIO;
     }
@@ -76,11 +75,14 @@ static int write_all(int fd, const struct iovec *iov, int n)
     return 0;
 }
 
-static int open_temp(struct fs_store *s, char temp[64])
+/* Begins an object: makes its temporary file. */
+static enum pp_err open_part(struct fs_store *s, struct pp_blob_part *part)
 {
-    snprintf(temp, 64, "tmp/%ld-%016llx-%llu", (long)getpid(), (unsigned long long)s->nonce,
-             (unsigned long long)atomic_fetch_add(&s->counter, 1));
-    return openat(s->root, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    *part = (struct pp_blob_part){.store = s};
+    snprintf(part->temp, sizeof(part->temp), "tmp/%ld-%016llx-%llu", (long)getpid(),
+             (unsigned long long)s->nonce, (unsigned long long)atomic_fetch_add(&s->counter, 1));
+    part->fd = openat(s->root, part->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    return part->fd >= 0 ? PP_OK : from_errno();
 }
 
 static int sync_dir(struct fs_store *s, const char *path, size_t n)
@@ -116,31 +118,40 @@ static int make_dirs(struct fs_store *s, const char *path)
     return 0;
 }
 
-/* Closes a temporary file and renames it to the object's path. On failure removes it. */
-static enum pp_err publish(struct fs_store *s, int fd, const char *temp, const char *path, bool written)
+static bool rename_part(const struct pp_blob_part *part, const char *path)
 {
-    bool ok = written && (!s->fsync || fsync(fd) == 0);
+    return renameat(part->store->root, part->temp, part->store->root, path) == 0;
+}
+
+/* Closes the temporary file and renames it to the object's path. On failure removes it. */
+static enum pp_err publish(struct pp_blob_part *part, const char *path, bool written)
+{
+    struct fs_store *s = part->store;
+    bool ok = written && (!s->fsync || fsync(part->fd) == 0);
 
     pp_assert(path[6] == '/' && path[9] == '/' && path[12] == '/', "not the path of an object");
-    ok = close(fd) == 0 && ok;
-    if (ok && renameat(s->root, temp, s->root, path) != 0)
-        ok = errno == ENOENT && make_dirs(s, path) == 0 && renameat(s->root, temp, s->root, path) == 0;
+    ok = close(part->fd) == 0 && ok;
+    if (ok && !rename_part(part, path))
+        ok = errno == ENOENT && make_dirs(s, path) == 0 && rename_part(part, path);
     if (ok && s->fsync)
         ok = sync_dir(s, path, 12) == 0;
     if (ok)
         return PP_OK;
     enum pp_err err = from_errno();
-    unlinkat(s->root, temp, 0);
-    return err == PP_ENOTFOUND ? PP_EIO : err;
+    unlinkat(s->root, part->temp, 0);
+    return err;
 }
 
-/* Returns true if the object exists and has this size. A file of another size was not synced before
- * a power cut, so the caller replaces it (I7). */
-static bool exists(struct fs_store *s, const char *path, uint64_t bytes)
+/* Returns whether the object exists and has this size; `existed` (may be NULL) gets the same. A file
+ * of another size was not synced before a power cut, so the caller replaces it (I7). */
+static bool is_there(struct fs_store *s, const char *path, uint64_t bytes, bool *existed)
 {
     struct stat st;
-    return fstatat(s->root, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-           (uint64_t)st.st_size == bytes;
+    bool there = fstatat(s->root, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+                 (uint64_t)st.st_size == bytes;
+    if (existed)
+        *existed = there;
+    return there;
 }
 
 static uint64_t total(const struct iovec *iov, int n)
@@ -155,34 +166,27 @@ static enum pp_err fs_put(struct pp_blob_store *b, const uint8_t sha256[32], con
                           const struct iovec *iov, int n, bool *existed)
 {
     struct fs_store *s = fs_of(b);
-    char path[PP_OBJECT_NAME_MAX], temp[64];
+    struct pp_blob_part part;
+    char path[PP_OBJECT_NAME_MAX];
 
     pp_object_path(path, sha256, ext);
-    bool there = exists(s, path, total(iov, n));
-    if (existed)
-        *existed = there;
-    if (there)
+    if (is_there(s, path, total(iov, n), existed))
         return PP_OK;
-    int fd = open_temp(s, temp);
-    if (fd < 0)
-        return from_errno() == PP_ENOTFOUND ? PP_EIO : from_errno();
-    return publish(s, fd, temp, path, write_all(fd, iov, n) == 0);
+    enum pp_err err = open_part(s, &part);
+    return err == PP_OK ? publish(&part, path, write_all(part.fd, iov, n) == 0) : err;
 }
 
 static enum pp_err fs_open(struct pp_blob_store *b, struct pp_blob_part **out)
 {
-    struct pp_blob_part *part = calloc(1, sizeof(*part));
+    struct pp_blob_part *part = malloc(sizeof(*part));
     if (!part)
         return PP_ENOMEM;
-    part->store = fs_of(b);
-    part->fd = open_temp(part->store, part->temp);
-    if (part->fd < 0) {
-        enum pp_err err = from_errno();
+    enum pp_err err = open_part(fs_of(b), part);
+    if (err == PP_OK)
+        *out = part;
+    else
         free(part);
-        return err == PP_ENOTFOUND ? PP_EIO : err;
-    }
-    *out = part;
-    return PP_OK;
+    return err;
 }
 
 static enum pp_err fs_write(struct pp_blob_part *part, const struct iovec *iov, int n)
@@ -206,14 +210,11 @@ static enum pp_err fs_commit(struct pp_blob_part *part, const uint8_t sha256[32]
 
     pp_assert(part->fd >= 0 && part->temp[0], "a part is committed that was never opened");
     pp_object_path(path, sha256, ext);
-    bool there = exists(part->store, path, part->bytes);
-    if (existed)
-        *existed = there;
-    if (there) {
+    if (is_there(part->store, path, part->bytes, existed)) {
         fs_abort(part);
         return PP_OK;
     }
-    enum pp_err err = publish(part->store, part->fd, part->temp, path, true);
+    enum pp_err err = publish(part, path, true);
     free(part);
     return err;
 }
@@ -227,7 +228,7 @@ static enum pp_err fs_get(struct pp_blob_store *b, const uint8_t sha256[32], con
     pp_object_path(path, sha256, ext);
     int fd = openat(fs_of(b)->root, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return from_errno();
+        return errno == ENOENT ? PP_ENOTFOUND : from_errno();
     enum pp_err err = fstat(fd, &st) == 0 ? PP_OK : PP_EIO;
     size_t have = 0;
     while (err == PP_OK && have < max) {
@@ -263,6 +264,15 @@ struct fs_scan {
     bool more;
 };
 
+static DIR *open_dir(struct fs_store *s, const char *path)
+{
+    int fd = openat(s->root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (fd >= 0 && !dir)
+        close(fd);
+    return dir;
+}
+
 static bool is_recent(int dir, const char *name, int64_t since_ms)
 {
     struct stat st;
@@ -272,17 +282,14 @@ static bool is_recent(int dir, const char *name, int64_t since_ms)
 
 static void recent_in(struct fs_scan *r, const char *path)
 {
-    int fd = openat(r->s->root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = open_dir(r->s, path);
     struct dirent *entry;
 
-    if (fd >= 0 && !dir)
-        close(fd);
     while (dir && (entry = readdir(dir))) {
         struct pp_blob_name name;
         char full[sizeof(entry->d_name) + 32];
         int n = snprintf(full, sizeof(full), "%s/%s", path, entry->d_name);
-        if (!pp_object_parse(&name, full, (size_t)n) || !is_recent(fd, entry->d_name, r->since_ms))
+        if (!pp_object_parse(&name, full, (size_t)n) || !is_recent(dirfd(dir), entry->d_name, r->since_ms))
             continue;
         if (r->n < r->cap)
             r->out[r->n++] = name;
@@ -344,16 +351,15 @@ static const struct pp_blob_store_ops ops = {.put = fs_put,
 /* Removes the temporary files that killed processes left. */
 static void sweep_temp(struct fs_store *s, bool all)
 {
-    int fd = openat(s->root, "tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = open_dir(s, "tmp");
     struct dirent *entry;
 
     while (dir && (entry = readdir(dir))) {
         struct stat st;
-        if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        if (entry->d_name[0] == '.' || fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         if (all || time(NULL) - st.st_mtime > TEMP_MAX_AGE_S)
-            unlinkat(fd, entry->d_name, 0);
+            unlinkat(dirfd(dir), entry->d_name, 0);
     }
     if (dir)
         closedir(dir);
