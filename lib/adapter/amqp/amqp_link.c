@@ -160,10 +160,8 @@ enum pp_err pp_amqp_connect(struct pp_amqp *s)
         err = log_in(s);
     if (err == PP_OK)
         err = open_channel(s);
-    if (err != PP_OK) {
-        pp_amqp_drop(s);
+    if (err != PP_OK)
         return err;
-    }
     amqp_maybe_release_buffers(l->c);
     pp_log(s->log, PP_LOG_INFO, "amqp: connected", "host", s->to.host, "port", PP_LOG_INT(s->to.port),
            "exchange", s->exchange, NULL);
@@ -175,12 +173,4 @@ void pp_amqp_drop(struct pp_amqp *s)
     if (s->link.c)
         amqp_destroy_connection(s->link.c);
     s->link.c = NULL;
-}
-
-void pp_amqp_leave(struct pp_amqp *s)
-{
-    const struct timeval timeout = {.tv_sec = 1};
-    if (s->link.c && amqp_set_rpc_timeout(s->link.c, &timeout) == AMQP_STATUS_OK)
-        (void)amqp_connection_close(s->link.c, AMQP_REPLY_SUCCESS);
-    pp_amqp_drop(s);
 }

@@ -24,16 +24,11 @@ static void keep_alive(struct pp_sink_lane *lane)
     pp_amqp_drop(s);
 }
 
-static enum pp_err ready(struct pp_amqp *s)
-{
-    keep_alive(&s->lane);
-    return s->link.c ? PP_OK : pp_amqp_connect(s);
-}
-
 static enum pp_err send_batch(struct pp_amqp *s, struct pp_arena *arena, struct pp_sink_message *m, size_t n)
 {
     struct pp_amqp_batch b = {.messages = m, .n = n, .left = n, .arena = arena};
-    enum pp_err err = ready(s);
+    keep_alive(&s->lane);
+    enum pp_err err = s->link.c ? PP_OK : pp_amqp_connect(s);
     s->link.closed_by = 0;
     if (err == PP_OK)
         err = pp_amqp_publish(s, &b);
@@ -81,9 +76,14 @@ static enum pp_err send_results(struct pp_sink_lane *lane, struct pp_sink_send *
     return err == PP_ETIMEOUT ? PP_ETIMEOUT : PP_EIO;
 }
 
+/* Closes the connection with the handshake of AMQP; blocks for a second at most. */
 static void leave(struct pp_sink_lane *lane)
 {
-    pp_amqp_leave((struct pp_amqp *)lane);
+    struct pp_amqp *s = (struct pp_amqp *)lane;
+    const struct timeval timeout = {.tv_sec = 1};
+    if (s->link.c && amqp_set_rpc_timeout(s->link.c, &timeout) == AMQP_STATUS_OK)
+        (void)amqp_connection_close(s->link.c, AMQP_REPLY_SUCCESS);
+    pp_amqp_drop(s);
 }
 
 static void destroy(struct pp_sink_lane *lane)

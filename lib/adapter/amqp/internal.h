@@ -77,12 +77,11 @@ struct pp_amqp_batch {
 
 /* --- amqp_link.c --- */
 
-/* Connects, opens the channel, declares the exchange. The link must not be connected. */
+/* Connects, opens the channel, declares the exchange. The link must not be connected; after a
+ * failure the caller drops it. */
 pp_must_check enum pp_err pp_amqp_connect(struct pp_amqp *s);
 /* Closes the socket and sends nothing to the broker. Keeps link.error. */
 void pp_amqp_drop(struct pp_amqp *s);
-/* Closes the connection with the handshake of AMQP; blocks for a second at most. */
-void pp_amqp_leave(struct pp_amqp *s);
 /* Writes the text to link.error; returns `err`. */
 enum pp_err pp_amqp_fail(struct pp_amqp *s, enum pp_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
