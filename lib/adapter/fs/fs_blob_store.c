@@ -142,7 +142,7 @@ static enum pp_err publish(struct pp_blob_part *part, const char *path, bool wri
     return err;
 }
 
-/* Returns whether the object exists and has this size; `existed` (may be NULL) gets the same. A file
+/* Returns whether the object exists and has this size, also in `existed`, which may be NULL. A file
  * of another size was not synced before a power cut, so the caller replaces it (I7). */
 static bool is_there(struct fs_store *s, const char *path, uint64_t bytes, bool *existed)
 {
