@@ -22,4 +22,11 @@ struct pp_req {
     uint64_t scratch[12]; /* the adapter uses this memory while the request is in flight */
 };
 
+/* Ends a request with `err`: for adapters. The caller may free the request before this returns. */
+static inline void pp_req_end(struct pp_req *req, enum pp_err err)
+{
+    req->err = err;
+    req->done(req);
+}
+
 #endif

@@ -128,7 +128,7 @@ void pp_buf_str(struct pp_buf *b, const void *p, size_t n)
 }
 
 /* Returns the next `n` bytes. If fewer remain, returns NULL, now and in every later call. */
-static const char *read_bytes(struct pp_reader *r, size_t n)
+const char *pp_read_bytes(struct pp_reader *r, size_t n)
 {
     pp_assert(r->p || r->n == 0, "a reader of nothing has bytes left");
     if (r->failed || n > r->n) {
@@ -145,7 +145,7 @@ static const char *read_bytes(struct pp_reader *r, size_t n)
 
 static uint64_t read_le(struct pp_reader *r, size_t n)
 {
-    const char *p = read_bytes(r, n);
+    const char *p = pp_read_bytes(r, n);
     uint64_t v = 0;
     for (size_t i = 0; p && i < n; i++)
         v |= (uint64_t)(uint8_t)p[i] << (8 * i);
@@ -170,7 +170,7 @@ INTEGER(64)
 const char *pp_read_str(struct pp_reader *r, size_t *n)
 {
     size_t len = pp_read_u32(r);
-    const char *p = read_bytes(r, len);
+    const char *p = pp_read_bytes(r, len);
     *n = p ? len : 0;
     return p ? p : "";
 }

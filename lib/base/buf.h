@@ -51,6 +51,9 @@ uint8_t pp_read_u8(struct pp_reader *r);
 uint16_t pp_read_u16(struct pp_reader *r);
 uint32_t pp_read_u32(struct pp_reader *r);
 uint64_t pp_read_u64(struct pp_reader *r);
+/* Returns a slice of the reader's memory, of `n` bytes without a NUL; NULL: there are fewer bytes.
+ */
+const char *pp_read_bytes(struct pp_reader *r, size_t n);
 /* Returns a slice of the reader's memory, of `*n` bytes without a NUL. */
 const char *pp_read_str(struct pp_reader *r, size_t *n);
 

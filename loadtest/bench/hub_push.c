@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "adapter/redis/redis_event_log.h"
+#include "adapter/redis/redis_ports.h"
 #include "adapter/sqlite/sqlite_store.h"
 #include "base/arena.h"
 #include "bench/common.h"

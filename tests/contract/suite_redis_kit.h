@@ -3,7 +3,7 @@
 #ifndef PP_SUITE_REDIS_KIT_H
 #define PP_SUITE_REDIS_KIT_H
 
-#include "adapter/redis/redis_ingest_queue.h"
+#include "adapter/redis/redis_ports.h"
 #include "base/arena.h"
 #include "redis_server.h"
 #include "runtime/loop.h"

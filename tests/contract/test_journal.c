@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "adapter/journal/journal_queue.h"
-#include "adapter/redis/redis_ingest_queue.h"
+#include "adapter/redis/redis_ports.h"
 #include "adapter/sqlite/sqlite_store.h"
 #include "base/arena.h"
 #include "base/list.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/redis/redis_coordinator.h"
+#include "adapter/redis/redis_ports.h"
 #include "redis_server.h"
 #include "suite_coordinator_kit.h"
 #include "test_loop.h"

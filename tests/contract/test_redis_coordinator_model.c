@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "../unit/prng.h"
-#include "adapter/redis/redis_coordinator.h"
+#include "adapter/redis/redis_ports.h"
 #include "core/slot.h"
 #include "redis_server.h"
 #include "suite_coordinator_kit.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "../unit/prng.h"
-#include "adapter/redis/redis_event_log.h"
+#include "adapter/redis/redis_ports.h"
 #include "redis_server.h"
 #include "suite_event_log.h"
 #include "test_loop.h"

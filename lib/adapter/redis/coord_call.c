@@ -82,25 +82,33 @@ enum pp_err coord_send(struct coord *c, pp_redis_cb cb, void *data)
     return pp_redis_send(c->redis, &c->call, cb, data);
 }
 
-bool coord_is_text(const struct redisReply *r)
-{
-    return r->type == REDIS_REPLY_STRING || r->type == REDIS_REPLY_STATUS;
-}
-
-bool coord_answer(struct coord *c, const struct redisReply *reply, const char *shape)
+enum pp_err coord_answer(struct coord *c, enum pp_err err, const struct redisReply *reply, const char *shape)
 {
     pp_assert(shape[0] == 't', "an answer begins with the data set");
+    if (err != PP_OK)
+        return err;
     if (!pp_redis_is(reply, shape) || (size_t)reply->element[0]->len >= COORD_ID_MAX)
-        return false;
+        return PP_ECORRUPT;
     const char *id = reply->element[0]->str;
     if (c->closing || strcmp(id, c->dataset) == 0)
-        return true;
+        return PP_OK;
     bool was_known = c->dataset[0] != '\0';
     snprintf(c->dataset, sizeof(c->dataset), "%s", id);
     if (was_known) {
         pp_log(c->log, PP_LOG_WARN, "Redis data set changed (data lost)", "id", id, NULL);
         c->losses++;
-        c->on_other_dataset(c);
+        coord_on_other_dataset(c);
     }
+    return PP_OK;
+}
+
+bool coord_read_text(struct pp_reader *r, char out[COORD_TEXT_MAX])
+{
+    size_t n;
+    const char *p = pp_read_str(r, &n);
+    if (r->failed || n >= COORD_TEXT_MAX)
+        return false;
+    memcpy(out, p, n);
+    out[n] = '\0';
     return true;
 }

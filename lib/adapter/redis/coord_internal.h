@@ -1,16 +1,4 @@
-/* coord_internal.h: the declarations that the files of the coordinator share. Each file of this
- * list uses only itself and the files above it:
- *
- *   coord_call.c      time; calls of scripts; notes which data set answers
- *   coord_backlog.c   receives announcements, reads the backlog index
- *   coord_index.c     the operation `backlog`: returns the index and says if it is complete
- *   coord_announce.c  sends the announcements of this process
- *   coord_slots.c     acquire, renew, release
- *   coord_peers.c     heartbeats of workers, requests to drain
- *   coord_slow.c      slow hosts
- *   coord_dataset.c   reads a data set after a connect; tells Redis which data set was the first
- *   coord_message.c   receives all messages of other processes, sends notices
- *   coordinator.c     the port's table of functions; open, close; elections
+/* coord_internal.h: the declarations that the files of the coordinator share.
  *
  * To add an operation: a coord_x.lua, a row in PP_COORD_SCRIPTS, a function that sends it.
  *
@@ -23,7 +11,7 @@
 #include <uthash.h>
 
 #include "adapter/redis/redis_conn.h"
-#include "adapter/redis/redis_coordinator.h"
+#include "adapter/redis/redis_ports.h"
 #include "adapter/redis/script_constants.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -59,10 +47,11 @@ enum {
     COORD_SENDER = 8,     /* bytes of the id of the sending process in messages */
     COORD_PEERS_MAX = 1024,
     COORD_NAMES_MAX = 16, /* elections */
-    COORD_ID_MAX = 48
+    COORD_ID_MAX = 48,
+    COORD_TEXT_MAX = 512 /* bytes of a text in a message, with its NUL */
 };
 
-struct coord_row; /* coord_announce.c */
+struct coord_row; /* coord_backlog.c */
 struct coord_slow;
 struct coord_peer;
 
@@ -81,36 +70,33 @@ struct coord {
     char sender[COORD_SENDER];
     bool closing;
 
-    /* coord_call.c, coord_dataset.c: the data set */
-    char dataset[COORD_ID_MAX];                /* id of the data set that answered last; "": not known */
-    void (*on_other_dataset)(struct coord *c); /* called when `dataset` has changed from one id to another */
-    char first[COORD_ID_MAX];                  /* id of the installation's first data set; "": not known */
-    uint64_t losses; /* how often the data set changed, or the connection was lost */
+    /* coord_call.c, coordinator.c: the data set */
+    char dataset[COORD_ID_MAX]; /* The id of the data set that answered last; "" while not known. */
+    char first[COORD_ID_MAX];   /* The id of the installation's first data set; "" while not known. */
+    uint64_t losses;            /* It counts changes of the data set, and losses of the connection. */
     bool greeting, greet_again;
-    size_t greeted;   /* number of slow hosts that the greeting has read so far */
-    int64_t lease_ms; /* lease of the latest acquire or renew */
+    size_t greeted;   /* The greeting has read this number of slow hosts so far. */
+    int64_t lease_ms; /* The latest acquire or renew had this lease. */
 
-    /* coord_announce.c */
-    struct coord_row *rows; /* uthash: rows that are not announced yet */
-    struct pp_list sending; /* rows of the announcement in flight */
+    /* coord_backlog.c: announcements of this process */
+    struct coord_row *rows; /* These rows are not announced yet; uthash. */
+    struct pp_list sending; /* These rows are in the announcement in flight. */
     bool announcing;
-    bool forgot, forgot_sent; /* forgot: rows were dropped, and Redis does not know it yet;
-                                 forgot_sent: the announcement in flight tells Redis */
-    uint64_t forgotten;       /* how often rows were dropped; coord_index.c reads it */
+    bool forgot;              /* Rows were dropped, and Redis does not know it yet. */
+    bool forgot_sent;         /* The announcement in flight tells Redis that rows were dropped. */
+    uint64_t forgotten;       /* It counts how often rows were dropped. */
+    struct pp_list rebuilt;   /* These requests wait until all rows are announced. */
+    char asked[COORD_ID_MAX]; /* The latest answer about the index came from this data set. */
+    uint64_t asked_forgotten; /* `forgotten` had this value at that answer. */
 
-    /* coord_index.c */
-    struct pp_list rebuilt;   /* requests with `rebuilt` that wait until all rows are announced */
-    char asked[COORD_ID_MAX]; /* the data set of the latest answer about the index */
-    uint64_t asked_forgotten; /* the value of `forgotten` at that answer */
-
-    /* coord_backlog.c */
+    /* coord_backlog.c: the watcher */
     pp_backlog_cb on_backlog;
     void *backlog_data;
     bool subscribed, reading, read_again;
-    bool synced; /* true: the watcher has received every announcement up to `seen` */
-    char cursor[32];
-    uint64_t seen;     /* number of the latest announcement that the watcher received */
-    uint64_t read_seq; /* number of the latest announcement when the reading of the index began */
+    bool synced;       /* The watcher has received every announcement up to `seen`. */
+    char cursor[32];   /* The next page of the index begins here; "" before the first page. */
+    uint64_t seen;     /* The number of the latest announcement that the watcher received. */
+    uint64_t read_seq; /* The latest announcement had this number when the reading began. */
 
     /* coord_message.c */
     struct pp_buf notices;
@@ -164,12 +150,14 @@ struct pp_redis_call *coord_begin_args(struct coord *c, enum coord_script script
 /* Sends c->call; fails as pp_redis_send(). */
 pp_must_check enum pp_err coord_send(struct coord *c, pp_redis_cb cb, void *data);
 
-/* True if the answer has this shape (see pp_redis_is()). Then its first element is the id of the
- * data set, and this function stores it in c->dataset. */
-bool coord_answer(struct coord *c, const struct redisReply *reply, const char *shape);
-bool coord_is_text(const struct redisReply *r);
+/* Checks the answer to a call. Returns `err` if the call failed, and PP_ECORRUPT if the answer has
+ * not this shape (see pp_redis_is()). Otherwise the first element is the id of the data set, which
+ * this function stores in c->dataset. */
+enum pp_err coord_answer(struct coord *c, enum pp_err err, const struct redisReply *reply, const char *shape);
+/* Reads a text that pp_buf_str() has put. False: there is none, or it is too long. */
+bool coord_read_text(struct pp_reader *r, char out[COORD_TEXT_MAX]);
 
-/* --- the operations: coord_slots.c, coord_index.c, coordinator.c --- */
+/* --- the operations: coord_slots.c, coord_backlog.c, coordinator.c --- */
 
 #define X(name, type) enum pp_err coord_##name(struct pp_coordinator *p, struct type *r);
 PP_COORD_OPS(X)
@@ -177,6 +165,7 @@ PP_COORD_OPS(X)
 
 /* --- coord_backlog.c --- */
 
+void coord_announce(struct pp_coordinator *p, const struct pp_backlog_row *rows, size_t n);
 void coord_watch(struct pp_coordinator *p, pp_backlog_cb cb, void *data);
 /* Takes announcement `seq`, which was sent `age` ms ago, and passes it to the watcher if another
  * process sent it. */
@@ -184,35 +173,18 @@ void coord_backlog_heard(struct coord *c, uint64_t seq, bool own, int64_t age, s
 /* Reads the whole index again and passes it to the watcher. The callers use it when this process
  * may have missed announcements. */
 void coord_backlog_read(struct coord *c);
+/* Continues the requests in c->rebuilt once all rows are announced, or ends them with `err`. */
+void coord_rebuilt(struct coord *c, enum pp_err err);
+void coord_backlog_flush(struct coord *c);
+void coord_backlog_close(struct coord *c);
 
-/* Asks for the page of the index at `cursor`; "0" is the first page. */
-pp_must_check enum pp_err coord_ask_page(struct coord *c, const char *cursor, pp_redis_cb cb, void *data);
-/* Writes the rows of a page into `out`, in the format of announcements. False: the answer is not
- * valid, or out of memory. element[1] of the reply is 1 if the index is complete; element[4] is the
- * cursor of the next page, or "0" after the last one. */
-bool coord_unpack_page(struct coord *c, const struct redisReply *reply, struct pp_buf *out);
-/* Reads the next row; its due time is ms from `base_ms`. False: not a valid row, or out of memory.
- */
-bool coord_next_row(struct pp_reader *r, struct pp_arena *arena, int64_t base_ms, struct pp_backlog_row *out);
-
-/* --- coord_index.c --- */
-
-/* coord_announce.c calls this when an announcement was written (PP_OK) or failed. Continues or
- * fails the requests in c->rebuilt, which wait to mark the index as complete. */
-void coord_index_announced(struct coord *c, enum pp_err err);
-
-/* --- coord_announce.c --- */
-
-void coord_announce(struct pp_coordinator *p, const struct pp_backlog_row *rows, size_t n);
-void coord_announce_flush(struct coord *c);
-void coord_announce_close(struct coord *c);
-
-/* --- coord_dataset.c --- */
+/* --- coordinator.c --- */
 
 /* Reads the workers and slow hosts that Redis knows, and tells Redis if its data set is the first.
  */
 void coord_greet(struct coord *c);
-void coord_first(struct pp_coordinator *p, const char *dataset);
+/* Called when c->dataset has changed from one id to another. */
+void coord_on_other_dataset(struct coord *c);
 
 /* --- coord_message.c --- */
 
@@ -239,8 +211,8 @@ void coord_peers_close(struct coord *c);
 void coord_slow_host(struct pp_coordinator *p, const char *host, int64_t until_ms, int64_t now_ms);
 int64_t coord_host_slow_until(struct pp_coordinator *p, const char *host, int64_t now_ms);
 void coord_slow_heard(struct coord *c, int64_t age, struct pp_reader *hosts);
-/* Takes a slow host that the greeting has read from Redis. */
-void coord_slow_put(struct coord *c, const char *host, size_t n, int64_t until_ms);
+/* Slows the host until `until_ms`, or longer if it was slow already. NULL: nothing has changed. */
+struct coord_slow *coord_slow_put(struct coord *c, const char *host, size_t n, int64_t until_ms);
 /* Publishes the hosts that this process slowed once more, after Redis lost its data. */
 void coord_slow_again(struct coord *c);
 void coord_slow_flush(struct coord *c);

@@ -18,7 +18,7 @@
 
 #include "adapter/redis/coord_internal.h"
 
-enum { NOTICES_MAX = 1 << 20, TEXT_MAX = 512 };
+enum { NOTICES_MAX = 1 << 20 };
 
 /* --- notices, out --- */
 
@@ -26,7 +26,7 @@ static bool put_notice(struct pp_buf *b, const struct pp_notice *n)
 {
     size_t a_n = strlen(n->a), b_n = n->b ? strlen(n->b) : 0;
 
-    if (a_n >= TEXT_MAX || b_n >= TEXT_MAX || b->n + a_n + b_n + 64 > NOTICES_MAX)
+    if (a_n >= COORD_TEXT_MAX || b_n >= COORD_TEXT_MAX || b->n + a_n + b_n + 64 > NOTICES_MAX)
         return false;
     pp_buf_u8(b, (uint8_t)n->kind);
     pp_buf_str(b, n->a, a_n);
@@ -59,8 +59,8 @@ void coord_notices_flush(struct coord *c)
     static const struct pp_notice lost = {.kind = PP_NOTICE_CLIENT, .a = "", .b = ""};
     struct pp_buf m;
 
-    if (c->notices_lost && put_notice(&c->notices, &lost))
-        c->notices_lost = false;
+    if (c->notices_lost)
+        c->notices_lost = !put_notice(&c->notices, &lost);
     if (c->notices.n == 0)
         return;
     pp_assert(c->notices.n <= NOTICES_MAX, "notices are larger than their bound");
@@ -85,28 +85,16 @@ static void report_lost(struct coord *c)
         c->on_notice(c->notice_data, &(struct pp_notice){.kind = PP_NOTICE_CLIENT, .a = "", .b = ""});
 }
 
-static bool read_text(struct pp_reader *r, char out[TEXT_MAX])
-{
-    size_t n;
-    const char *p = pp_read_str(r, &n);
-    if (r->failed || n >= TEXT_MAX)
-        return false;
-    memcpy(out, p, n);
-    out[n] = '\0';
-    return true;
-}
-
 static void on_notices(struct coord *c, struct pp_reader *r)
 {
-    char a[TEXT_MAX], b[TEXT_MAX];
+    char a[COORD_TEXT_MAX], b[COORD_TEXT_MAX];
 
     while (r->n > 0 && c->on_notice) {
         struct pp_notice n = {.kind = (enum pp_notice_kind)pp_read_u8(r), .a = a, .b = b};
-        if (!read_text(r, a) || !read_text(r, b) || r->n < sizeof(n.v))
+        const char *v = coord_read_text(r, a) && coord_read_text(r, b) ? pp_read_bytes(r, sizeof(n.v)) : NULL;
+        if (!v)
             return;
-        memcpy(n.v, r->p, sizeof(n.v));
-        r->p += sizeof(n.v);
-        r->n -= sizeof(n.v);
+        memcpy(n.v, v, sizeof(n.v));
         if (n.kind < PP_NOTICE_KINDS) /* a later version may send other kinds */
             c->on_notice(c->notice_data, &n);
     }
@@ -141,14 +129,11 @@ void coord_on_message(void *data, const char *message, size_t n)
         return;
     }
     uint8_t kind = pp_read_u8(&r);
-    if (r.n < COORD_SENDER)
-        return;
-    bool own = memcmp(r.p, c->sender, COORD_SENDER) == 0;
-    r.p += COORD_SENDER;
-    r.n -= COORD_SENDER;
+    const char *sender = pp_read_bytes(&r, COORD_SENDER);
     int64_t stamp[2];
     if (!pp_redis_unpack(&r, PP_LAYOUT_STAMP, stamp))
         return;
+    bool own = memcmp(sender, c->sender, COORD_SENDER) == 0;
     int64_t age = age_of(c, stamp[0]);
     if (kind == 'A')
         coord_backlog_heard(c, (uint64_t)stamp[1], own, age, &r);

@@ -10,12 +10,12 @@
 
 #include "adapter/redis/coord_internal.h"
 
-enum { BEAT_EVERY_MS = 1900, PEER_TEXT_MAX = 256, CLEAR_EVERY = 32 /* heartbeats */ };
+enum { BEAT_EVERY_MS = 1900, CLEAR_EVERY = 32 /* heartbeats */ };
 
 struct coord_peer {
     UT_hash_handle hh;
     struct pp_worker_info info; /* its strings point to the members below */
-    char id[PEER_TEXT_MAX], host[PEER_TEXT_MAX], tiers[PEER_TEXT_MAX];
+    char id[COORD_TEXT_MAX], host[COORD_TEXT_MAX], tiers[COORD_TEXT_MAX];
 };
 
 /* --- the list --- */
@@ -96,23 +96,13 @@ static void pack_info(struct pp_buf *b, const struct pp_worker_info *w, int64_t 
     pp_buf_u64(b, (uint64_t)(wall - w->started_at));
 }
 
-static void read_text(struct pp_reader *r, char out[PEER_TEXT_MAX])
-{
-    size_t n;
-    const char *p = pp_read_str(r, &n);
-    n = r->failed ? 0 : n < PEER_TEXT_MAX ? n : PEER_TEXT_MAX - 1;
-    memcpy(out, n > 0 ? p : "", n);
-    out[n] = '\0';
-}
-
 void coord_peer_heard(struct coord *c, int64_t age, struct pp_reader *r)
 {
     struct coord_peer in, *p;
     int64_t seen = coord_wall(c) - age;
 
-    read_text(r, in.id);
-    read_text(r, in.host);
-    read_text(r, in.tiers);
+    if (!coord_read_text(r, in.id) || !coord_read_text(r, in.host) || !coord_read_text(r, in.tiers))
+        return;
     in.info = (struct pp_worker_info){
         .host = in.host, .tiers = in.tiers, .capacity = pp_read_u32(r), .seen_at = seen};
     in.info.in_flight = pp_read_u32(r);
@@ -134,7 +124,7 @@ void coord_peer_heard(struct coord *c, int64_t age, struct pp_reader *r)
 static void on_beat_answered(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct coord *c = data;
-    bool ok = err == PP_OK && coord_answer(c, reply, "tt");
+    bool ok = coord_answer(c, err, reply, "tt") == PP_OK;
 
     pp_assert(c->beating, "a heartbeat is answered twice");
     c->beating = false;
@@ -168,7 +158,7 @@ void coord_heartbeat(struct pp_coordinator *p, const struct pp_worker_info *info
     struct coord *c = coord_of(p);
     bool is_news = !c->self || c->self->info.draining != info->draining;
     struct coord_peer *self =
-        info->id[0] && strlen(info->id) < PEER_TEXT_MAX ? find_or_add(c, info->id) : NULL;
+        info->id[0] && strlen(info->id) < COORD_TEXT_MAX ? find_or_add(c, info->id) : NULL;
 
     if (!self)
         return;
@@ -183,7 +173,7 @@ void coord_heartbeat(struct pp_coordinator *p, const struct pp_worker_info *info
 static void on_drain_asked(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct coord *c = data;
-    if (err != PP_OK || !coord_answer(c, reply, "t"))
+    if (coord_answer(c, err, reply, "t") != PP_OK)
         pp_log(c->log, PP_LOG_WARN, "request to drain failed", "error", pp_err_text(err), NULL);
 }
 

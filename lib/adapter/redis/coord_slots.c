@@ -126,7 +126,7 @@ static bool is_nothing_newer(const struct coord *c, uint64_t seq)
 
 static enum pp_err unpack_wants(struct coord *c, const struct slots_chunk *k, const struct redisReply *reply)
 {
-    if (!coord_answer(c, reply, "tii") || reply->elements < 3 + k->n)
+    if (reply->elements < 3 + k->n)
         return PP_ECORRUPT;
     int64_t rounding = 0;
     if (!c->o.test_now) {
@@ -141,8 +141,8 @@ static enum pp_err unpack_wants(struct coord *c, const struct slots_chunk *k, co
     for (size_t i = 0; i < k->n && err == PP_OK; i++) {
         const struct redisReply *e = reply->element[3 + i];
         struct pp_reader r = {.p = e->str, .n = (size_t)e->len};
-        err = coord_is_text(e) ? unpack_want(&r, k->req->arena, ours, now_ms, nothing_newer, &k->wants[i])
-                               : PP_ECORRUPT;
+        err = pp_redis_is_text(e) ? unpack_want(&r, k->req->arena, ours, now_ms, nothing_newer, &k->wants[i])
+                                  : PP_ECORRUPT;
     }
     return err;
 }
@@ -150,7 +150,9 @@ static enum pp_err unpack_wants(struct coord *c, const struct slots_chunk *k, co
 static void on_acquired(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct slots_chunk *k = data;
-    end_chunk(k->req, err == PP_OK ? unpack_wants(call_of(k->req)->c, k, reply) : err);
+    struct coord *c = call_of(k->req)->c;
+    err = coord_answer(c, err, reply, "tii");
+    end_chunk(k->req, err == PP_OK ? unpack_wants(c, k, reply) : err);
 }
 
 /* --- renew, release --- */
@@ -158,8 +160,8 @@ static void on_acquired(void *data, enum pp_err err, const struct redisReply *re
 static void on_renewed(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct slots_chunk *k = data;
-    if (err == PP_OK &&
-        (!coord_answer(call_of(k->req)->c, reply, "tit") || (size_t)reply->element[2]->len != k->n))
+    err = coord_answer(call_of(k->req)->c, err, reply, "tit");
+    if (err == PP_OK && (size_t)reply->element[2]->len != k->n)
         err = PP_ECORRUPT;
     for (size_t i = 0; err == PP_OK && i < k->n; i++)
         k->renewals[i].lost = reply->element[2]->str[i] == '1';
@@ -255,28 +257,19 @@ enum pp_err coord_acquire(struct pp_coordinator *p, struct pp_coord_acquire *r)
         if (!is_want_valid(&r->wants[i]))
             return PP_EINVAL;
     coord_of(p)->lease_ms = r->lease_ms;
-    return send_all(coord_of(p), &(struct slots_chunk){.req = &r->req,
-                                                       .script = COORD_ACQUIRE,
-                                                       .worker = r->worker,
-                                                       .now_ms = r->now_ms,
-                                                       .wants = r->wants,
-                                                       .n = r->n});
-}
-
-static enum pp_err send_renewals(struct coord *c, enum coord_script script, struct pp_req *req,
-                                 const char *worker, int64_t now_ms, struct pp_slot_renewal *renewals,
-                                 size_t n)
-{
-    return send_all(c, &(struct slots_chunk){req, script, worker, now_ms, NULL, renewals, n});
+    return send_all(coord_of(p), &(struct slots_chunk){&r->req, COORD_ACQUIRE, r->worker, r->now_ms,
+                                                       .wants = r->wants, .n = r->n});
 }
 
 enum pp_err coord_renew(struct pp_coordinator *p, struct pp_coord_renew *r)
 {
     coord_of(p)->lease_ms = r->lease_ms;
-    return send_renewals(coord_of(p), COORD_RENEW, &r->req, r->worker, r->now_ms, r->renewals, r->n);
+    return send_all(coord_of(p), &(struct slots_chunk){&r->req, COORD_RENEW, r->worker, r->now_ms,
+                                                       .renewals = r->renewals, .n = r->n});
 }
 
 enum pp_err coord_release(struct pp_coordinator *p, struct pp_coord_release *r)
 {
-    return send_renewals(coord_of(p), COORD_RELEASE, &r->req, r->worker, r->now_ms, r->renewals, r->n);
+    return send_all(coord_of(p), &(struct slots_chunk){&r->req, COORD_RELEASE, r->worker, r->now_ms,
+                                                       .renewals = r->renewals, .n = r->n});
 }

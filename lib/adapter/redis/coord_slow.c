@@ -37,8 +37,7 @@ static void forget_host(struct coord *c, struct coord_slow *h)
     free(h);
 }
 
-/* Slows the host until `until_ms`, or longer if it was slow already. NULL: nothing has changed. */
-static struct coord_slow *slow_host(struct coord *c, const char *host, size_t n, int64_t until_ms)
+struct coord_slow *coord_slow_put(struct coord *c, const char *host, size_t n, int64_t until_ms)
 {
     struct coord_slow *h;
     int64_t wall = coord_wall(c);
@@ -66,7 +65,7 @@ static struct coord_slow *slow_host(struct coord *c, const char *host, size_t n,
 void coord_slow_host(struct pp_coordinator *p, const char *host, int64_t until_ms, int64_t now_ms)
 {
     struct coord *c = coord_of(p);
-    struct coord_slow *h = slow_host(c, host, strlen(host), until_ms);
+    struct coord_slow *h = coord_slow_put(c, host, strlen(host), until_ms);
     (void)now_ms;
 
     if (!h)
@@ -87,21 +86,15 @@ int64_t coord_host_slow_until(struct pp_coordinator *p, const char *host, int64_
     return h && h->until_ms > now_ms ? h->until_ms : 0;
 }
 
-void coord_slow_put(struct coord *c, const char *host, size_t n, int64_t until_ms)
-{
-    (void)slow_host(c, host, n, until_ms);
-}
-
 void coord_slow_heard(struct coord *c, int64_t age, struct pp_reader *r)
 {
     while (r->n > 0) {
         int64_t ms = (int64_t)pp_read_u64(r); /* a row consists of PP_LAYOUT_TIME and PP_LAYOUT_NAME */
         size_t n = pp_read_u8(r);
-        if (r->failed || n > r->n)
+        const char *host = pp_read_bytes(r, n);
+        if (!host)
             return;
-        coord_slow_put(c, r->p, n, coord_wall(c) + ms - age);
-        r->p += n;
-        r->n -= n;
+        coord_slow_put(c, host, n, coord_wall(c) + ms - age);
     }
 }
 
@@ -116,7 +109,7 @@ void coord_slow_again(struct coord *c)
 static void on_told(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct coord *c = data;
-    bool ok = err == PP_OK && coord_answer(c, reply, "t");
+    bool ok = coord_answer(c, err, reply, "t") == PP_OK;
     struct pp_node *node;
 
     pp_assert(c->slowing, "a message about hosts ends twice");

@@ -1,4 +1,5 @@
-/* coordinator.c: the port's table of functions; open, close; elections. See redis_coordinator.h and
+/* coordinator.c: opens and closes the coordinator; reads a data set after a connect, and tells
+ * Redis which data set is the installation's first; elections. See redis_ports.h and
  * coord_internal.h. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +8,96 @@
 #include "adapter/redis/coord_internal.h"
 #include "base/text.h"
 
-enum { NOTICES_BYTES_MAX = 2 << 20 };
+enum { NOTICES_BYTES_MAX = 2 << 20, HOSTS_PAGE = 1000 };
 
-/* --- flushing messages that wait --- */
+/* --- the greeting: reads a data set after a connect --- */
+
+static void read_peers(struct coord *c, const struct redisReply *list, int64_t now)
+{
+    for (size_t i = 0; i + 1 < list->elements; i += 2) {
+        const struct redisReply *text = list->element[i + 1];
+        if (!pp_redis_is_text(text))
+            return;
+        struct pp_reader r = {.p = text->str, .n = (size_t)text->len};
+        int64_t at;
+        if (pp_redis_unpack(&r, PP_LAYOUT_TIME, &at) && now - at <= PP_WORKER_ALIVE_MS)
+            coord_peer_heard(c, now - at, &r);
+    }
+}
+
+static void read_hosts(struct coord *c, const struct redisReply *list, int64_t now)
+{
+    for (size_t i = 0; i + 1 < list->elements; i += 2) {
+        const struct redisReply *host = list->element[i], *until = list->element[i + 1];
+        if (pp_redis_is_text(host) && pp_redis_is_text(until))
+            (void)coord_slow_put(c, host->str, (size_t)host->len,
+                                 coord_wall(c) + (int64_t)strtod(until->str, NULL) - now);
+    }
+}
+
+static void on_greeted(void *data, enum pp_err err, const struct redisReply *reply)
+{
+    struct coord *c = data;
+
+    pp_assert(c->greeting, "a greeting is answered twice");
+    c->greeting = false;
+    if (c->closing)
+        return;
+    if (coord_answer(c, err, reply, "tiaa") != PP_OK) {
+        c->greet_again = true;
+        coord_flush_soon(c, COORD_RETRY_MS);
+        return;
+    }
+    read_peers(c, reply->element[2], reply->element[1]->integer);
+    read_hosts(c, reply->element[3], reply->element[1]->integer);
+    c->greeted = reply->element[3]->elements >= HOSTS_PAGE * 2 ? c->greeted + HOSTS_PAGE : 0;
+    if (c->greet_again || c->greeted > 0)
+        coord_greet(c);
+}
+
+static enum pp_err send_hello(struct coord *c, int64_t from, int64_t n, pp_redis_cb cb)
+{
+    struct pp_redis_call *call = coord_begin_args(c, COORD_HELLO);
+
+    pp_redis_put_text(call, c->first);
+    pp_redis_put_num(call, from);
+    pp_redis_put_num(call, n);
+    return coord_send(c, cb, c);
+}
+
+void coord_greet(struct coord *c)
+{
+    c->greet_again = c->greeting;
+    if (c->greeting || c->closing || !pp_redis_up(c->redis))
+        return;
+    c->greeting = send_hello(c, (int64_t)c->greeted, HOSTS_PAGE, on_greeted) == PP_OK;
+    if (!c->greeting) {
+        c->greet_again = true;
+        coord_flush_soon(c, COORD_RETRY_MS);
+    }
+}
+
+static void on_first_said(void *data, enum pp_err err, const struct redisReply *reply)
+{
+    struct coord *c = data;
+    if (coord_answer(c, err, reply, "t") != PP_OK && !c->closing)
+        coord_greet(c); /* the greeting names the first data set again */
+}
+
+/* Tells Redis immediately, so that the scripts of later requests know that no request was sent
+ * before this data set. */
+static void first(struct pp_coordinator *p, const char *dataset)
+{
+    struct coord *c = coord_of(p);
+
+    if (strlen(dataset) >= sizeof(c->first))
+        return;
+    memcpy(c->first, dataset, strlen(dataset) + 1);
+    if (send_hello(c, 1, 0, on_first_said) != PP_OK)
+        coord_greet(c);
+}
+
+/* --- events of the connection --- */
 
 static void on_flush_timer(void *data)
 {
@@ -17,19 +105,14 @@ static void on_flush_timer(void *data)
 
     if (!pp_redis_up(c->redis))
         return; /* on_state() flushes again */
-    coord_announce_flush(c);
-    coord_index_announced(c, PP_OK);
+    coord_backlog_flush(c);
     coord_slow_flush(c);
     coord_notices_flush(c);
-    if (c->read_again)
-        coord_backlog_read(c);
     if (c->greet_again)
         coord_greet(c);
 }
 
-/* --- the data set --- */
-
-static void on_other_dataset(struct coord *c)
+void coord_on_other_dataset(struct coord *c)
 {
     coord_backlog_read(c);
     coord_slow_again(c);
@@ -45,7 +128,7 @@ static void on_state(void *data, bool up)
     if (!up) {
         c->dataset[0] = '\0';
         c->losses++;
-        coord_index_announced(c, PP_EIO);
+        coord_rebuilt(c, PP_EIO);
         return;
     }
     coord_greet(c);
@@ -86,14 +169,12 @@ static void on_elected(void *data, enum pp_err err, const struct redisReply *rep
     struct pp_coord_elect *r = data;
     const struct election *e = (const struct election *)r->req.scratch;
 
-    if (err == PP_OK && !coord_answer(e->c, reply, "ti"))
-        err = PP_ECORRUPT;
+    err = coord_answer(e->c, err, reply, "ti");
     r->leader = err == PP_OK && reply->element[1]->integer == 1;
     int64_t *until = err == PP_OK ? led_until(e->c, r->name, r->leader) : NULL;
     if (until)
         *until = r->leader ? e->asked + r->lease_ms : 0;
-    r->req.err = err;
-    r->req.done(&r->req);
+    pp_req_end(&r->req, err);
 }
 
 enum pp_err coord_elect(struct pp_coordinator *p, struct pp_coord_elect *r)
@@ -136,9 +217,8 @@ static void close_coordinator(struct pp_coordinator *p)
 
     c->closing = true;
     pp_redis_close(c->redis); /* ends the requests in flight */
-    coord_index_announced(c, PP_ECLOSED);
     pp_timer_close(c->flush);
-    coord_announce_close(c);
+    coord_backlog_close(c);
     coord_slow_close(c);
     coord_peers_close(c);
     pp_buf_fini(&c->notices);
@@ -163,7 +243,7 @@ static const struct pp_coordinator_ops ops = {
     .drain = coord_drain,
     .watch_drain = coord_watch_drain,
     .dataset = dataset,
-    .first = coord_first,
+    .first = first,
     .roundtrips = roundtrips,
     .close = close_coordinator};
 
@@ -201,7 +281,6 @@ enum pp_err pp_redis_coordinator_open(struct pp_loop *loop, const struct pp_redi
     c->loop = loop;
     c->log = o->log;
     c->o = *o;
-    c->on_other_dataset = on_other_dataset;
     pp_random_bytes(c->sender, sizeof(c->sender));
     pp_list_init(&c->sending);
     pp_list_init(&c->rebuilt);

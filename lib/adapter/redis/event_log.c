@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "adapter/redis/redis_conn.h"
-#include "adapter/redis/redis_event_log.h"
+#include "adapter/redis/redis_ports.h"
 #include "adapter/redis/script_constants.h"
 #include "base/arena.h"
 #include "base/check.h"
@@ -64,12 +64,6 @@ static enum pp_err send_call(struct event_log *l, pp_redis_cb cb, struct pp_req 
 {
     req->scratch[0] = (uint64_t)(uintptr_t)l;
     return pp_redis_send(l->redis, &l->call, cb, req);
-}
-
-static void end_request(struct pp_req *req, enum pp_err err)
-{
-    req->err = err;
-    req->done(req);
 }
 
 /* Returns the port's error for the answer of a script that writes. */
@@ -140,22 +134,22 @@ static void on_appended(void *data, enum pp_err err, const struct redisReply *re
     struct pp_log_append *r = data;
     struct event_log *l = log_of(&r->req);
     if (err != PP_OK) {
-        end_request(&r->req, write_err(err, reply));
+        pp_req_end(&r->req, write_err(err, reply));
         return;
     }
     const char *word = pp_redis_is(reply, "tt") ? reply->element[0]->str : "";
     if (strcmp(word, "stale") == 0) {
         r->stale = l->stale = strtoull(reply->element[1]->str, NULL, 16);
-        end_request(&r->req, PP_ESTALE);
+        pp_req_end(&r->req, PP_ESTALE);
         return;
     }
     if (strcmp(word, "ok") != 0) {
-        end_request(&r->req, PP_EUNKNOWN);
+        pp_req_end(&r->req, PP_EUNKNOWN);
         return;
     }
     for (size_t i = 0; i < r->n; i++)
         r->events[i].seq = number_at(reply, 1) + i;
-    end_request(&r->req, PP_OK);
+    pp_req_end(&r->req, PP_OK);
 }
 
 static enum pp_err append(struct pp_event_log *base, struct pp_log_append *r)
@@ -184,7 +178,7 @@ static enum pp_err append(struct pp_event_log *base, struct pp_log_append *r)
 static void on_begun(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_log_begin *r = data;
-    end_request(
+    pp_req_end(
         &r->req,
         write_err(err, reply)); /* PP_OK even if the log did not use the block: the next append tells */
 }
@@ -238,7 +232,7 @@ static void on_read(void *data, enum pp_err err, const struct redisReply *reply)
         err = parse_events(r, reply);
     else if (err == PP_EUNKNOWN)
         err = PP_EIO; /* a read can be repeated: its outcome is never unknown */
-    end_request(&r->req, err);
+    pp_req_end(&r->req, err);
 }
 
 static int64_t at_most(uint64_t v, uint64_t most)
@@ -267,7 +261,7 @@ static void on_cleaned(void *data, enum pp_err err, const struct redisReply *rep
 {
     struct pp_log_clean *r = data;
     if (err != PP_OK || !pp_redis_is(reply, "tt")) {
-        end_request(&r->req, err == PP_OK ? PP_ECORRUPT : write_err(err, reply));
+        pp_req_end(&r->req, err == PP_OK ? PP_ECORRUPT : write_err(err, reply));
         return;
     }
     uint64_t some = number_at(reply, 0), asked = r->req.scratch[1];
@@ -276,7 +270,7 @@ static void on_cleaned(void *data, enum pp_err err, const struct redisReply *rep
     r->bytes = number_at(reply, 1);
     err = some == asked && r->n < r->limit ? send_clean(log_of(&r->req), r) : PP_EFULL;
     if (err != PP_OK) /* the last slice is done, or the next one can't be sent */
-        end_request(&r->req, PP_OK);
+        pp_req_end(&r->req, PP_OK);
 }
 
 static enum pp_err send_clean(struct event_log *l, struct pp_log_clean *r)
@@ -367,12 +361,8 @@ enum pp_err pp_redis_event_log_open(struct pp_loop *loop, const struct pp_redis_
     snprintf(l->stream, sizeof l->stream, "{%s}:stream", prefix);
     snprintf(l->meta, sizeof l->meta, "{%s}:meta", prefix);
     snprintf(l->channel, sizeof l->channel, "{%s}:tell", prefix);
-    const struct pp_redis_options redis = {.url = o->url,
-                                           .log = o->log,
-                                           .timeout_ms = o->timeout_ms,
-                                           .max_in_flight = o->capacity,
-                                           .on_state = on_state,
-                                           .data = l};
+    const struct pp_redis_options redis = {
+        .url = o->url, .log = o->log, .timeout_ms = o->timeout_ms, .on_state = on_state, .data = l};
     enum pp_err err = pp_redis_open(loop, &redis, &l->redis);
     if (err != PP_OK) {
         close_log(&l->base);

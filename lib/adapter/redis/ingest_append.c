@@ -20,8 +20,9 @@ struct riq_append {
     struct pp_ingest_append *r;
     void *packed;
     size_t packed_n;
-    char *answer; /* 'r' and the answer's bytes; or 'z', their number as u32, and the bytes packed by zlib */
-    size_t answer_n;
+    /* 'r' and the bytes of the answer; or 'z', their number as u32, and the bytes packed by zlib.
+     */
+    struct pp_buf answer;
     uint32_t parts;           /* number of parts; 0: the payload is in the message */
     uint32_t next, in_flight; /* the next part to send; number of parts sent and not answered */
     enum pp_err part_err;
@@ -35,7 +36,7 @@ struct riq_part {
 static void end_append(struct riq_append *a, enum pp_err err)
 {
     free(a->packed);
-    free(a->answer);
+    pp_buf_fini(&a->answer);
     pp_riq_end(&a->op, err);
 }
 
@@ -44,23 +45,19 @@ static void end_append(struct riq_append *a, enum pp_err err)
 static bool pack_answer(struct riq_append *a)
 {
     const struct pp_ingest_append *r = a->r;
-    size_t n = r->answer_n, packed_n = 0;
-    char *packed = n > ANSWER_RAW ? pp_riq_pack(r->answer, n, &packed_n) : NULL;
-    if (n > ANSWER_RAW && (!packed || n > UINT32_MAX))
-        return false;
-    a->answer_n = packed ? packed_n + 5 : n + 1;
-    a->answer = malloc(a->answer_n);
-    if (a->answer && packed) {
-        uint32_t raw_n = (uint32_t)n;
-        a->answer[0] = 'z';
-        memcpy(a->answer + 1, &raw_n, 4);
-        memcpy(a->answer + 5, packed, packed_n);
-    } else if (a->answer) {
-        a->answer[0] = 'r';
-        memcpy(a->answer + 1, r->answer ? r->answer : "", n);
+    size_t packed_n = 0;
+    char *packed = r->answer_n > ANSWER_RAW ? pp_riq_pack(r->answer, r->answer_n, &packed_n) : NULL;
+    pp_buf_init(&a->answer, SIZE_MAX);
+    if (packed && r->answer_n <= UINT32_MAX) {
+        pp_buf_putc(&a->answer, 'z');
+        pp_buf_u32(&a->answer, (uint32_t)r->answer_n);
+        pp_buf_put(&a->answer, packed, packed_n);
+    } else {
+        pp_buf_putc(&a->answer, 'r');
+        pp_buf_put(&a->answer, r->answer ? r->answer : "", r->answer_n);
     }
     free(packed);
-    return a->answer;
+    return !a->answer.failed;
 }
 
 static void pack(void *state, struct pp_job *job)
@@ -79,39 +76,29 @@ static void pack(void *state, struct pp_job *job)
 static void end_with_old_answer(struct riq_append *a, const struct redisReply *reply)
 {
     struct pp_ingest_append *r = a->r;
-    const char *s = reply->str;
-    size_t n = (size_t)reply->len;
-    uint32_t raw_n;
+    struct pp_reader in = {.p = reply->str, .n = (size_t)reply->len};
+    uint8_t kind = pp_read_u8(&in);
+    size_t n = kind == 'z' ? pp_read_u32(&in) : in.n;
+    enum pp_err err = PP_ECORRUPT;
 
-    if (n >= 5 && s[0] == 'z') {
-        memcpy(&raw_n, s + 1, 4);
-        const void *part = s + 5;
-        const size_t part_n = n - 5;
-        char *raw = raw_n <= PP_RIQ_RAW_MAX ? pp_arena_alloc(r->req.arena, (size_t)raw_n + 1) : NULL;
-        enum pp_err err = raw ? pp_riq_unpack(&part, &part_n, 1, raw, raw_n) : PP_ENOMEM;
-        if (err == PP_OK) {
-            r->old_answer = raw;
-            r->old_answer_n = raw_n;
-        }
-        end_append(a, err == PP_OK ? PP_EEXISTS : err);
-        return;
+    if (!in.failed && (kind == 'z' || kind == 'r')) {
+        const void *part = in.p;
+        char *answer = n <= PP_RIQ_RAW_MAX ? pp_arena_alloc(r->req.arena, n + 1) : NULL;
+        if (answer && kind == 'r')
+            memcpy(answer, in.p, n);
+        err = !answer ? PP_ENOMEM : kind == 'z' ? pp_riq_unpack(&part, &in.n, 1, answer, n) : PP_OK;
+        r->old_answer = err == PP_OK ? answer : NULL;
+        r->old_answer_n = err == PP_OK ? n : 0;
     }
-    if (n < 1 || s[0] != 'r') {
-        end_append(a, PP_ECORRUPT);
-        return;
-    }
-    r->old_answer = pp_arena_copy(r->req.arena, s + 1, n - 1);
-    r->old_answer_n = r->old_answer ? n - 1 : 0;
-    end_append(a, r->old_answer ? PP_EEXISTS : PP_ENOMEM);
+    end_append(a, err == PP_OK ? PP_EEXISTS : err);
 }
 
 /* Ends an append whose entry or key exists already. If the call was sent more than once, an earlier
  * sending may have created both; then the append has succeeded. */
 static void on_exists(struct riq_append *a, const struct redisReply *answer)
 {
-    bool own =
-        a->op.maybe &&
-        (!answer || ((size_t)answer->len == a->answer_n && memcmp(answer->str, a->answer, a->answer_n) == 0));
+    bool own = a->op.maybe && (!answer || ((size_t)answer->len == a->answer.n &&
+                                           memcmp(answer->str, a->answer.p, a->answer.n) == 0));
     if (own)
         end_append(a, PP_OK);
     else if (answer)
@@ -143,9 +130,7 @@ static bool end_if_refused(struct riq_append *a, enum pp_err err, const struct r
 
 /* --- the script --- */
 
-static void send_call(struct riq_append *a, bool only_ask,
-                      void (*on_answer)(struct pp_riq_op *op, enum pp_err err,
-                                        const struct redisReply *reply))
+static void send_call(struct riq_append *a, bool only_ask, pp_riq_cb on_answer)
 {
     const struct pp_ingest_append *r = a->r;
     const struct pp_ingest_entry *e = &r->entry;
@@ -173,7 +158,7 @@ static void send_call(struct riq_append *a, bool only_ask,
     pp_buf_printf(pp_redis_word_open(call), "%016" PRId64, r->now_ms);
     pp_redis_word_close(call);
     pp_redis_put(call, r->body_hash, sizeof r->body_hash);
-    pp_redis_put(call, a->answer ? a->answer : "", a->answer_n);
+    pp_redis_put(call, a->answer.n ? a->answer.p : "", a->answer.n);
     pp_redis_put_num(call, op->q->key_ttl_ms);
     pp_redis_put_num(call, a->parts);
     pp_redis_put(call, (const char *)a->packed + last, only_ask ? 0 : a->packed_n - last);

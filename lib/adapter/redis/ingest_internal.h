@@ -1,14 +1,4 @@
-/* ingest_internal.h: the declarations that the files of the ingest queue share. Each file of this
- * list uses only itself and the files above it:
- *
- *   ingest_pack.c    packs payloads by zlib, parses lines of META
- *   ingest_call.c    operations: call scripts, repeat calls if that is safe, run work on the lane
- *   ingest_watch.c   wakes the planner without polling; tells how durable accepted batches are
- *   ingest_take.c    takes entries, fetches and unpacks payloads; sends heartbeats for them
- *   ingest_append.c  packs payloads and sends them, in parts if they are large
- *   ingest_ops.c     ack, poison, cancel, get, list, stats, clean, check
- *   ingest_queue.c   open, close, the port's table
- *   ingest_*.lua     the scripts, which Redis executes atomically
+/* ingest_internal.h: the declarations that the files of the ingest queue share.
  *
  * "In hand" are the entries that a take has given to this process and that are not acked yet
  * (q->hand).
@@ -25,7 +15,7 @@
 #include <hiredis/hiredis.h>
 
 #include "adapter/redis/redis_conn.h"
-#include "adapter/redis/redis_ingest_queue.h"
+#include "adapter/redis/redis_ports.h"
 #include "adapter/redis/script_constants.h"
 #include "base/arena.h"
 #include "base/check.h"
@@ -77,10 +67,9 @@ struct pp_riq {
     char tag[PP_RIQ_PREFIX_MAX + 4];               /* "{prefix}:" */
     char keys[PP_INGEST_KEYS + 1][PP_RIQ_KEY_MAX]; /* index: PP_INGEST_STREAM and so on, from 1 */
     int64_t patience_ms, silence_ms, key_ttl_ms, timeout_ms;
-    size_t in_flight, capacity; /* number of requests that are not done; limit of this number */
-    size_t in_lane;             /* number of these requests that have work on the lane */
+    size_t in_flight; /* This number of requests is not done. */
     bool closing;
-    bool *closed; /* set during callbacks of send_those(): a close makes it true */
+    bool *closed; /* Not NULL while a timer runs callbacks; a close makes the flag true. */
     char *url;
 
     struct pp_list again; /* operations whose call is to be sent again */
@@ -90,7 +79,7 @@ struct pp_riq {
     struct pp_list takes; /* requests to take; only the first is in flight */
     struct pp_list hand;  /* entries that were taken and are not acked: struct riq_hand */
     char turn[PP_CLIENT_MAX + 1];
-    char *consumer; /* the consumer name of the last take */
+    char *consumer; /* All takes have this consumer name; NULL before the first take. */
     struct pp_timer *alive;
 
     /* ingest_watch.c */
@@ -101,11 +90,19 @@ struct pp_riq {
     bool hungry;               /* the last take returned no entries */
     struct pp_timer *recovery; /* fires when the entries of a silent planner may be taken */
     struct pp_timer *call_watch;
+    struct {
+        char aof[8], last_write[16], policy[64], maxmemory[24];
+    } server; /* Redis' INFO said this after the latest connect. */
     char durable[320];
-    char warned[64]; /* the eviction policy that the last warning named */
+    char warned[64]; /* The latest warning named this eviction policy. */
 };
 
-/* --- ingest_call.c --- */
+/* --- ingest_queue.c --- */
+
+struct pp_riq_op;
+
+/* Gets the answer with PP_OK, or an error. Ends the operation, or begins its next step. */
+typedef void (*pp_riq_cb)(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply);
 
 /* An operation, and the script call that it has in flight. pp_riq_op_new() allocates it,
  * pp_riq_end() frees it. */
@@ -120,18 +117,15 @@ struct pp_riq_op {
     bool repeats;        /* true: the call may be sent again */
     bool maybe;          /* true: Redis may have executed an earlier sending of the call */
     enum pp_err refused; /* the error of a failed submit; PP_OK: submitted */
-    unsigned sends;
-    int64_t since; /* monotonic: when the call was sent first */
-    /* Gets the answer with PP_OK, or an error. Ends the operation, or begins its next step. */
-    void (*on_answer)(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply);
+    int64_t since;       /* The call was sent first at this monotonic time. */
+    pp_riq_cb on_answer;
 };
 
 /* Allocates an operation of `size` bytes: a struct that begins with struct pp_riq_op. Returns NULL
  * and sets *err if memory is out, the queue closes, or there are too many operations. */
 struct pp_riq_op *pp_riq_op_new(struct pp_riq *q, size_t size, struct pp_req *req, enum pp_err *err);
 /* Begins a call with the keys that all scripts have; pp_riq_key() adds the script's own. */
-void pp_riq_begin(struct pp_riq_op *op, enum pp_riq_script script,
-                  void (*on_answer)(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply));
+void pp_riq_begin(struct pp_riq_op *op, enum pp_riq_script script, pp_riq_cb on_answer);
 void pp_riq_key(struct pp_riq_op *op, const char *kind, const char *name); /* {prefix}:kind:name */
 /* Adds the keys of the hashes that remember the batch id after its ack: in the current slot, or in
  * all slots. */
@@ -152,9 +146,8 @@ void pp_riq_end(struct pp_riq_op *op, enum pp_err err);
 void pp_riq_drop(struct pp_riq_op *op);
 /* Returns the port's error for the answer of a script. */
 enum pp_err pp_riq_err(enum pp_err err, const struct redisReply *reply);
-/* The timer's callback: sends the calls in q->again. */
-void pp_riq_on_again_timer(void *data);
-void pp_riq_free(struct pp_riq *q);
+/* A pp_riq_cb: ends an operation whose script answers 0 if there is no such entry, else 1. */
+void pp_riq_on_found_or_not(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply);
 
 /* --- the operations --- */
 
@@ -177,8 +170,9 @@ void pp_riq_watch(struct pp_ingest_queue *q, void (*cb)(void *data), void *data)
 /* Notes that a take returned no entries. In `ms` the entries of a silent planner may be taken; -1:
  * no planner is silent. */
 void pp_riq_hungry(struct pp_riq *q, int64_t ms);
-/* Asks Redis, after each connect, which failures accepted batches survive. */
-void pp_riq_ask_durability(struct pp_riq *q);
+/* The connection's on_state: asks Redis after each connect which failures accepted batches survive.
+ */
+void pp_riq_on_state(void *data, bool up);
 const char *pp_riq_durability(struct pp_ingest_queue *q);
 
 /* --- ingest_pack.c --- */

@@ -8,12 +8,6 @@
 
 enum { ACK_SLICE = 64, LIST_MAX = 1001 };
 
-/* An operation and the request of the caller. */
-struct riq_simple {
-    struct pp_riq_op op;
-    void *r;
-};
-
 /* An operation on many ids. The call in flight has n of them, beginning with id number `from`. */
 struct riq_slices {
     struct pp_riq_op op;
@@ -22,28 +16,15 @@ struct riq_slices {
     size_t total, from, n;
 };
 
-/* Begins an operation and its call; the caller may add the script's own keys. Returns NULL and sets
- * *err on failure. */
-static struct riq_simple *
-begin_op(struct pp_ingest_queue *base, struct pp_req *req, void *r, enum pp_riq_script script,
-         void (*on_answer)(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply),
-         enum pp_err *err)
+/* Begins an operation and its call; the caller may add the script's own keys. `req` is the first
+ * member of the caller's request. Returns NULL and sets *err on failure. */
+static struct pp_riq_op *begin_op(struct pp_ingest_queue *base, struct pp_req *req, enum pp_riq_script script,
+                                  pp_riq_cb on_answer, enum pp_err *err)
 {
-    struct riq_simple *s = (struct riq_simple *)pp_riq_op_new((struct pp_riq *)base, sizeof *s, req, err);
-    if (!s)
-        return NULL;
-    s->r = r;
-    pp_riq_begin(&s->op, script, on_answer);
-    return s;
-}
-
-/* Ends operations whose script answers 0 if there is no such entry. */
-static void on_found_or_not(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
-{
-    if (err != PP_OK)
-        pp_riq_end(op, pp_riq_err(err, reply));
-    else
-        pp_riq_end(op, reply->type == REDIS_REPLY_INTEGER && reply->integer == 0 ? PP_ENOTFOUND : PP_OK);
+    struct pp_riq_op *op = pp_riq_op_new((struct pp_riq *)base, sizeof *op, req, err);
+    if (op)
+        pp_riq_begin(op, script, on_answer);
+    return op;
 }
 
 /* --- ack, check: in slices --- */
@@ -119,38 +100,38 @@ enum pp_err pp_riq_check(struct pp_ingest_queue *base, struct pp_ingest_check *r
 
 static void on_set_aside(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
-    const struct pp_ingest_poison *r = ((struct riq_simple *)op)->r;
+    const struct pp_ingest_poison *r = (void *)op->req;
     if (err == PP_OK)
         pp_riq_let_go(op->q, r->batch_id);
-    on_found_or_not(op, err, reply);
+    pp_riq_on_found_or_not(op, err, reply);
 }
 
 enum pp_err pp_riq_poison(struct pp_ingest_queue *base, struct pp_ingest_poison *r)
 {
     enum pp_err err;
-    struct riq_simple *s = begin_op(base, &r->req, r, PP_RIQ_POISON, on_set_aside, &err);
-    if (!s)
+    struct pp_riq_op *op = begin_op(base, &r->req, PP_RIQ_POISON, on_set_aside, &err);
+    if (!op)
         return err;
-    pp_riq_key(&s->op, "parts", r->batch_id);
-    pp_riq_done_key(&s->op, r->batch_id, false);
-    pp_riq_args(&s->op);
-    pp_redis_put_text(&s->op.call, r->batch_id);
-    pp_riq_digest(&s->op, r->batch_id);
-    pp_redis_put_text(&s->op.call, r->reason);
-    pp_redis_put_num(&s->op.call, pp_redis_now(s->op.q->redis));
-    pp_riq_send(&s->op);
+    pp_riq_key(op, "parts", r->batch_id);
+    pp_riq_done_key(op, r->batch_id, false);
+    pp_riq_args(op);
+    pp_redis_put_text(&op->call, r->batch_id);
+    pp_riq_digest(op, r->batch_id);
+    pp_redis_put_text(&op->call, r->reason);
+    pp_redis_put_num(&op->call, pp_redis_now(op->q->redis));
+    pp_riq_send(op);
     return PP_OK;
 }
 
 enum pp_err pp_riq_cancel(struct pp_ingest_queue *base, struct pp_ingest_cancel *r)
 {
     enum pp_err err;
-    struct riq_simple *s = begin_op(base, &r->req, r, PP_RIQ_CANCEL, on_found_or_not, &err);
-    if (!s)
+    struct pp_riq_op *op = begin_op(base, &r->req, PP_RIQ_CANCEL, pp_riq_on_found_or_not, &err);
+    if (!op)
         return err;
-    pp_riq_args(&s->op);
-    pp_redis_put_text(&s->op.call, r->batch_id);
-    pp_riq_send(&s->op);
+    pp_riq_args(op);
+    pp_redis_put_text(&op->call, r->batch_id);
+    pp_riq_send(op);
     return PP_OK;
 }
 
@@ -158,41 +139,38 @@ enum pp_err pp_riq_cancel(struct pp_ingest_queue *base, struct pp_ingest_cancel 
 
 static void on_got(void *data, enum pp_err err, const struct redisReply *reply)
 {
-    struct riq_simple *s = data;
-    struct pp_ingest_get *r = s->r;
+    struct pp_riq_op *op = data;
+    struct pp_ingest_get *r = (void *)op->req;
     if (err == PP_OK)
         err = reply->type == REDIS_REPLY_STRING ? pp_riq_parse_meta(r->req.arena, r->batch_id, reply->str,
                                                                     (size_t)reply->len, &r->entry, NULL)
                                                 : PP_ENOTFOUND;
     if (err == PP_OK && r->client && strcmp(r->client, r->entry.client) != 0)
         err = PP_ENOTFOUND;
-    pp_riq_end(&s->op, err);
+    pp_riq_end(op, err);
 }
 
 enum pp_err pp_riq_get(struct pp_ingest_queue *base, struct pp_ingest_get *r)
 {
     struct pp_riq *q = (struct pp_riq *)base;
     enum pp_err err;
-    struct riq_simple *s = (struct riq_simple *)pp_riq_op_new(q, sizeof *s, &r->req, &err);
-    if (!s)
+    struct pp_riq_op *op = pp_riq_op_new(q, sizeof *op, &r->req, &err);
+    if (!op)
         return err;
-    s->r = r;
     const char *argv[] = {"HGET", q->keys[PP_INGEST_META], r->batch_id};
-    err = pp_redis_command(q->redis, 3, argv, NULL, on_got, s);
+    err = pp_redis_command(q->redis, 3, argv, NULL, on_got, op);
     if (err != PP_OK)
-        pp_riq_drop(&s->op);
+        pp_riq_drop(op);
     return err;
 }
 
 static void on_listed(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
-    struct pp_ingest_list *r = ((struct riq_simple *)op)->r;
-    if (err != PP_OK || reply->type != REDIS_REPLY_ARRAY) {
-        pp_riq_end(op, err != PP_OK ? pp_riq_err(err, reply) : PP_EIO);
-        return;
-    }
-    r->entries = pp_arena_array(r->req.arena, reply->elements / 2, sizeof *r->entries);
-    if (!r->entries)
+    struct pp_ingest_list *r = (void *)op->req;
+    if (err == PP_OK && !pp_redis_is(reply, ""))
+        err = PP_EIO;
+    r->entries = err == PP_OK ? pp_arena_array(r->req.arena, reply->elements / 2, sizeof *r->entries) : NULL;
+    if (err == PP_OK && !r->entries)
         err = PP_ENOMEM;
     for (size_t i = 0; err == PP_OK && i + 1 < reply->elements; i += 2) {
         const struct redisReply *id = reply->element[i], *line = reply->element[i + 1];
@@ -206,22 +184,22 @@ static void on_listed(struct pp_riq_op *op, enum pp_err err, const struct redisR
         r->n += err == PP_OK;
         err = err == PP_ECORRUPT ? PP_OK : err;
     }
-    pp_riq_end(op, err);
+    pp_riq_end(op, pp_riq_err(err, reply));
 }
 
 enum pp_err pp_riq_list(struct pp_ingest_queue *base, struct pp_ingest_list *r)
 {
     enum pp_err err;
-    struct riq_simple *s = begin_op(base, &r->req, r, PP_RIQ_LIST, on_listed, &err);
-    if (!s)
+    struct pp_riq_op *op = begin_op(base, &r->req, PP_RIQ_LIST, on_listed, &err);
+    if (!op)
         return err;
     r->n = 0;
     r->more = false;
-    pp_riq_args(&s->op);
-    pp_redis_put_text(&s->op.call, r->client ? r->client : "");
-    pp_redis_put_text(&s->op.call, r->after ? r->after : "");
-    pp_redis_put_num(&s->op.call, r->limit < LIST_MAX ? (int64_t)r->limit + 1 : LIST_MAX);
-    pp_riq_send(&s->op);
+    pp_riq_args(op);
+    pp_redis_put_text(&op->call, r->client ? r->client : "");
+    pp_redis_put_text(&op->call, r->after ? r->after : "");
+    pp_redis_put_num(&op->call, r->limit < LIST_MAX ? (int64_t)r->limit + 1 : LIST_MAX);
+    pp_riq_send(op);
     return PP_OK;
 }
 
@@ -229,15 +207,15 @@ enum pp_err pp_riq_list(struct pp_ingest_queue *base, struct pp_ingest_list *r)
 
 static void on_counted(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
-    struct pp_ingest_stats *r = ((struct riq_simple *)op)->r;
+    struct pp_ingest_stats *r = (void *)op->req;
     struct pp_ingest_entry oldest;
-    if (err != PP_OK || reply->type != REDIS_REPLY_ARRAY || reply->elements < 3) {
+    if (err != PP_OK || !pp_redis_is(reply, "ttt")) {
         pp_riq_end(op, err != PP_OK ? pp_riq_err(err, reply) : PP_EIO);
         return;
     }
     uint64_t *const to[] = {&r->entries, &r->photos, &r->poisoned};
     for (size_t i = 0; i < 3; i++)
-        *to[i] = reply->element[i]->str ? strtoull(reply->element[i]->str, NULL, 10) : 0;
+        *to[i] = strtoull(reply->element[i]->str, NULL, 10);
     r->oldest_ms = 0;
     const struct redisReply *line = reply->elements > 3 ? reply->element[3] : NULL;
     if (line && line->str &&
@@ -249,28 +227,23 @@ static void on_counted(struct pp_riq_op *op, enum pp_err err, const struct redis
 enum pp_err pp_riq_stats(struct pp_ingest_queue *base, struct pp_ingest_stats *r)
 {
     enum pp_err err;
-    struct riq_simple *s = begin_op(base, &r->req, r, PP_RIQ_STATS, on_counted, &err);
-    if (!s)
+    struct pp_riq_op *op = begin_op(base, &r->req, PP_RIQ_STATS, on_counted, &err);
+    if (!op)
         return err;
-    pp_riq_args(&s->op);
-    pp_riq_send(&s->op);
+    pp_riq_args(op);
+    pp_riq_send(op);
     return PP_OK;
-}
-
-static void on_cleaned(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
-{
-    pp_riq_end(op, pp_riq_err(err, reply));
 }
 
 enum pp_err pp_riq_clean(struct pp_ingest_queue *base, struct pp_ingest_clean *r)
 {
     enum pp_err err;
-    struct riq_simple *s = begin_op(base, &r->req, r, PP_RIQ_CLEAN, on_cleaned, &err);
-    if (!s)
+    struct pp_riq_op *op = begin_op(base, &r->req, PP_RIQ_CLEAN, pp_riq_on_found_or_not, &err);
+    if (!op)
         return err;
-    pp_riq_args(&s->op);
-    pp_buf_printf(pp_redis_word_open(&s->op.call), "%016" PRId64, r->before_ms > 0 ? r->before_ms : 0);
-    pp_redis_word_close(&s->op.call);
-    pp_riq_send(&s->op);
+    pp_riq_args(op);
+    pp_buf_printf(pp_redis_word_open(&op->call), "%016" PRId64, r->before_ms > 0 ? r->before_ms : 0);
+    pp_redis_word_close(&op->call);
+    pp_riq_send(op);
     return PP_OK;
 }

@@ -25,9 +25,9 @@ struct riq_hand {
 
 struct riq_body { /* of an entry */
     struct pp_riq_meta meta;
-    char *inside; /* the packed payload, in op.mem; NULL: it is in parts */
-    size_t inside_n;
-    char **parts; /* array of meta.parts packed parts, in op.mem; each is NULL until it has come */
+    /* Arrays of meta.parts packed parts and their lengths, in op.mem. A part is NULL until it has
+     * come. A payload that is inside the message is one part. */
+    char **parts;
     size_t *lens;
     bool damaged;
     void *raw;
@@ -143,14 +143,11 @@ static void end_take(struct riq_take *t, enum pp_err err)
 static void unpack_one(struct riq_take *t, size_t i)
 {
     struct riq_body *b = &t->bodies[i];
-    const void *inside = b->inside;
     enum pp_err err = PP_ECORRUPT;
 
     b->raw = pp_arena_alloc(t->r->req.arena, b->meta.raw + 1);
     if (!b->raw)
         t->err = PP_ENOMEM;
-    else if (b->inside)
-        err = pp_riq_unpack(&inside, &b->inside_n, 1, b->raw, b->meta.raw);
     else if (b->meta.parts > 0 && !b->damaged)
         err = pp_riq_unpack((const void *const *)b->parts, b->lens, b->meta.parts, b->raw, b->meta.raw);
     if (err == PP_ENOMEM)
@@ -194,6 +191,13 @@ static void on_all_parts(struct riq_take *t)
 
 static void ask_parts(struct riq_take *t);
 
+static bool keep_part(struct riq_take *t, struct riq_body *b, uint32_t part, const struct redisReply *bytes)
+{
+    b->lens[part] = (size_t)bytes->len;
+    b->parts[part] = pp_arena_copy(&t->op.mem, bytes->str, b->lens[part]);
+    return b->parts[part];
+}
+
 static void on_part(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct riq_part_ask *ask = data;
@@ -204,14 +208,10 @@ static void on_part(void *data, enum pp_err err, const struct redisReply *reply)
     t->in_flight--;
     if (err != PP_OK && t->err == PP_OK)
         t->err = err;
-    if (err == PP_OK && reply->type == REDIS_REPLY_STRING) {
-        b->parts[ask->part] = pp_arena_copy(&t->op.mem, reply->str, (size_t)reply->len);
-        b->lens[ask->part] = (size_t)reply->len;
-        if (!b->parts[ask->part])
-            t->err = PP_ENOMEM;
-    } else if (err == PP_OK) {
+    if (err == PP_OK && reply->type != REDIS_REPLY_STRING)
         b->damaged = true;
-    }
+    else if (err == PP_OK && !keep_part(t, b, ask->part, reply))
+        t->err = PP_ENOMEM;
     ask_parts(t);
 }
 
@@ -238,6 +238,8 @@ static void ask_parts(struct riq_take *t)
         if (b->damaged || t->part >= b->meta.parts) {
             t->entry++;
             t->part = 0;
+        } else if (b->parts[t->part]) {
+            t->part++;
         } else if (!ask_part(t, t->entry, t->part++)) {
             break;
         }
@@ -263,16 +265,13 @@ static enum pp_err read_entry(struct riq_take *t, const struct redisReply *row)
     if (err != PP_OK)
         return err;
     e->deliveries = (uint32_t)row->element[2]->integer;
-    if (payload && payload->type == REDIS_REPLY_STRING) {
-        b->inside_n = (size_t)payload->len;
-        b->inside = pp_arena_copy(&t->op.mem, payload->str, b->inside_n);
-        if (!b->inside)
-            return PP_ENOMEM;
-        b->meta.parts = 0;
-    }
+    bool inside = payload && payload->type == REDIS_REPLY_STRING;
+    if (inside)
+        b->meta.parts = 1;
     b->parts = pp_arena_array(&t->op.mem, b->meta.parts, sizeof *b->parts);
     b->lens = pp_arena_array(&t->op.mem, b->meta.parts, sizeof *b->lens);
-    if (!b->parts || !b->lens || !hold(t->op.q, e->batch_id, b->meta.sid))
+    if (!b->parts || !b->lens || (inside && !keep_part(t, b, 0, payload)) ||
+        !hold(t->op.q, e->batch_id, b->meta.sid))
         return PP_ENOMEM;
     r->n++;
     return PP_OK;
@@ -333,19 +332,6 @@ static void send_next(struct pp_riq *q)
     pp_riq_send(op);
 }
 
-/* Keeps the consumer name of the take; heartbeats use it. */
-static bool set_consumer(struct pp_riq *q, const char *consumer)
-{
-    if (q->consumer && strcmp(q->consumer, consumer) == 0)
-        return true;
-    char *name = strdup(consumer);
-    if (!name)
-        return false;
-    free(q->consumer);
-    q->consumer = name;
-    return true;
-}
-
 enum pp_err pp_riq_take(struct pp_ingest_queue *base, struct pp_ingest_take *r)
 {
     struct pp_riq *q = (struct pp_riq *)base;
@@ -355,10 +341,11 @@ enum pp_err pp_riq_take(struct pp_ingest_queue *base, struct pp_ingest_take *r)
     struct riq_take *t = (struct riq_take *)pp_riq_op_new(q, sizeof *t, &r->req, &err);
     if (!t)
         return err;
-    if (!set_consumer(q, r->consumer)) {
+    if (!q->consumer && !(q->consumer = strdup(r->consumer))) {
         pp_riq_drop(&t->op);
         return PP_ENOMEM;
     }
+    pp_assert(strcmp(q->consumer, r->consumer) == 0, "the takes of a queue have different consumers");
     r->n = 0;
     r->entries = NULL;
     t->r = r;
@@ -376,19 +363,13 @@ bool pp_riq_take_open(struct pp_riq *q)
     return q->alive;
 }
 
-static void on_given_back(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
-{
-    (void)reply;
-    pp_riq_end(op, err);
-}
-
 static void give_back(struct pp_riq *q)
 {
     enum pp_err err;
     struct pp_riq_op *op = pp_list_empty(&q->hand) ? NULL : pp_riq_op_new(q, sizeof *op, NULL, &err);
     if (!op)
         return;
-    pp_riq_begin(op, PP_RIQ_BACK, on_given_back);
+    pp_riq_begin(op, PP_RIQ_BACK, pp_riq_on_found_or_not);
     pp_riq_args(op);
     pp_redis_put_text(&op->call, q->consumer);
     pp_redis_put_num(&op->call, q->silence_ms);

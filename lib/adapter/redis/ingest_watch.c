@@ -18,17 +18,15 @@ static void listen(struct pp_riq *q);
 static void on_watch_timer(void *data)
 {
     struct pp_riq *q = data;
-    bool closed = false, *outer = q->closed;
+    bool closed = false;
     if (!q->watch || q->closing)
         return;
+    pp_assert(!q->closed, "a timer fires within a callback of another one");
     q->closed = &closed;
     q->watch(q->watch_data);
-    if (closed) {
-        if (outer)
-            *outer = true;
+    if (closed)
         return;
-    }
-    q->closed = outer;
+    q->closed = NULL;
     if (pp_list_empty(&q->takes)) /* otherwise the end of the take decides if the planner listens */
         listen(q);
 }
@@ -155,63 +153,49 @@ static const char *durability_of(const char *aof, const char *fsync)
     return "survives a kill (appendonly is on); Redis does not say how often it syncs";
 }
 
-struct durability_check {
-    struct pp_riq *q;
-    char aof[8], policy[64], maxmemory[24], last_write[16], version[24];
-};
-
 static void on_fsync(void *data, enum pp_err err, const struct redisReply *reply)
 {
-    struct durability_check *a = data;
-    struct pp_riq *q = a->q;
+    struct pp_riq *q = data;
     /* if the server forbids CONFIG, the answer is an error */
-    const char *fsync = err == PP_OK && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2
-                            ? reply->element[1]->str
-                            : NULL;
-    bool evicts = a->policy[0] && strcmp(a->policy, "noeviction") != 0;
+    const char *fsync = err == PP_OK && pp_redis_is(reply, "tt") ? reply->element[1]->str : "",
+               *policy = q->server.policy;
+    bool evicts = policy[0] && strcmp(policy, "noeviction") != 0;
 
-    snprintf(q->durable, sizeof q->durable, "%s%s%s%s%s", durability_of(a->aof, fsync ? fsync : ""),
-             strcmp(a->last_write, "err") == 0 ? "; its last write to disk has FAILED" : "",
+    snprintf(q->durable, sizeof q->durable, "%s%s%s%s%s", durability_of(q->server.aof, fsync),
+             strcmp(q->server.last_write, "err") == 0 ? "; its last write to disk has FAILED" : "",
              evicts ? "; Redis may drop accepted batches when its memory is full (maxmemory-policy " : "",
-             evicts ? a->policy : "", evicts ? ")" : "");
-    if (evicts && strcmp(q->warned, a->policy) != 0) {
+             evicts ? policy : "", evicts ? ")" : "");
+    if (evicts && strcmp(q->warned, policy) != 0) {
         pp_log(q->log, PP_LOG_WARN, "Redis may drop accepted batches: set maxmemory-policy to noeviction",
-               "maxmemory_policy", a->policy, "maxmemory", a->maxmemory, NULL);
-        snprintf(q->warned, sizeof q->warned, "%s", a->policy);
+               "maxmemory_policy", policy, "maxmemory", q->server.maxmemory, NULL);
+        snprintf(q->warned, sizeof q->warned, "%s", policy);
     }
-    free(a);
 }
 
 static void on_info(void *data, enum pp_err err, const struct redisReply *reply)
 {
     static const char *const config[] = {"CONFIG", "GET", "appendfsync"};
-    struct durability_check *a = data;
-    struct pp_riq *q = a->q;
-    if (err != PP_OK || reply->type != REDIS_REPLY_STRING) {
-        free(a);
+    struct pp_riq *q = data;
+    char version[24];
+    if (err != PP_OK || reply->type != REDIS_REPLY_STRING || q->closing)
         return;
-    }
-    info(reply->str, "aof_enabled", a->aof, sizeof a->aof);
-    info(reply->str, "aof_last_write_status", a->last_write, sizeof a->last_write);
-    info(reply->str, "maxmemory_policy", a->policy, sizeof a->policy);
-    info(reply->str, "maxmemory_human", a->maxmemory, sizeof a->maxmemory);
-    info(reply->str, "redis_version", a->version, sizeof a->version);
-    double version = strtod(a->version, NULL);
-    if (a->version[0] && version < 6.2)
-        pp_log(q->log, PP_LOG_ERROR, "Redis is too old: 6.2 or newer is needed", "version", a->version, NULL);
-    if (q->closing || pp_redis_command(q->redis, 3, config, NULL, on_fsync, a) != PP_OK)
-        free(a);
+    info(reply->str, "aof_enabled", q->server.aof, sizeof q->server.aof);
+    info(reply->str, "aof_last_write_status", q->server.last_write, sizeof q->server.last_write);
+    info(reply->str, "maxmemory_policy", q->server.policy, sizeof q->server.policy);
+    info(reply->str, "maxmemory_human", q->server.maxmemory, sizeof q->server.maxmemory);
+    info(reply->str, "redis_version", version, sizeof version);
+    if (version[0] && strtod(version, NULL) < 6.2)
+        pp_log(q->log, PP_LOG_ERROR, "Redis is too old: 6.2 or newer is needed", "version", version, NULL);
+    if (pp_redis_command(q->redis, 3, config, NULL, on_fsync, q) != PP_OK)
+        return; /* the sentence for /readyz stays as it is */
 }
 
-void pp_riq_ask_durability(struct pp_riq *q)
+void pp_riq_on_state(void *data, bool up)
 {
     static const char *const argv[] = {"INFO"};
-    struct durability_check *a = calloc(1, sizeof *a);
-    if (!a)
-        return;
-    a->q = q;
-    if (pp_redis_command(q->redis, 1, argv, NULL, on_info, a) != PP_OK)
-        free(a);
+    struct pp_riq *q = data;
+    if (up && pp_redis_command(q->redis, 1, argv, NULL, on_info, q) != PP_OK)
+        return; /* as above */
 }
 
 const char *pp_riq_durability(struct pp_ingest_queue *base)

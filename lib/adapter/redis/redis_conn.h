@@ -106,6 +106,7 @@ typedef void (*pp_redis_cb)(void *data, enum pp_err err, const struct redisReply
 
 /* True if the error reply begins with `word`; reply may be NULL. */
 bool pp_redis_refused_with(const struct redisReply *reply, const char *word);
+bool pp_redis_is_text(const struct redisReply *reply);
 /* True if the reply is an array that begins with elements of these types: t text, i integer, a
  * array. NULL: false. */
 bool pp_redis_is(const struct redisReply *reply, const char *shape);

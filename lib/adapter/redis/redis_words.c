@@ -115,6 +115,11 @@ bool pp_redis_refused_with(const struct redisReply *reply, const char *word)
     return reply && reply->str && strncmp(reply->str, word, strlen(word)) == 0;
 }
 
+bool pp_redis_is_text(const struct redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS;
+}
+
 bool pp_redis_is(const struct redisReply *reply, const char *shape)
 {
     size_t n = strlen(shape);
@@ -122,8 +127,7 @@ bool pp_redis_is(const struct redisReply *reply, const char *shape)
         return false;
     for (size_t i = 0; i < n; i++) {
         const struct redisReply *e = reply->element[i];
-        bool is_text = e->type == REDIS_REPLY_STRING || e->type == REDIS_REPLY_STATUS;
-        if (shape[i] == 't' ? !is_text
+        if (shape[i] == 't' ? !pp_redis_is_text(e)
                             : e->type != (shape[i] == 'i' ? REDIS_REPLY_INTEGER : REDIS_REPLY_ARRAY))
             return false;
     }
