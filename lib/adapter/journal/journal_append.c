@@ -19,7 +19,6 @@ struct jq_append_op {
     struct jq_entry *e;  /* in no list until own has it; the operation frees it on failure */
     enum jq_state state; /* of the entry once own has it */
     enum pp_err result;  /* of the caller's request, once own has the entry */
-    struct pp_ingest_append sub;
 };
 
 static struct pp_ingest_append *request(struct jq_append_op *a)
@@ -27,29 +26,12 @@ static struct pp_ingest_append *request(struct jq_append_op *a)
     return (struct pp_ingest_append *)a->op.r;
 }
 
-/* Sends a->sub, the changed copy of the append, to one of the queues. */
-static enum pp_err send_sub(struct jq_append_op *a, struct pp_ingest_queue *to,
-                            void (*done)(struct pp_req *req))
-{
-    a->sub.req = jq_req(&a->op, done);
-    return to->ops->append(to, &a->sub);
-}
-
-/* Continues after a submit: calls done() itself if the submit failed. */
-static void go_on(struct jq_append_op *a, enum pp_err submitted)
-{
-    if (submitted == PP_OK)
-        return;
-    a->sub.req.err = submitted;
-    a->sub.req.done(&a->sub.req);
-}
-
 static void end_not_appended(struct jq_append_op *a, enum pp_err err)
 {
     struct pp_ingest_append *r = request(a);
     free(a->e);
-    r->old_answer = a->sub.old_answer;
-    r->old_answer_n = a->sub.old_answer_n;
+    r->old_answer = a->op.sub.append.old_answer;
+    r->old_answer_n = a->op.sub.append.old_answer_n;
     if (err == PP_EFULL)
         jq_round_kick(a->op.q); /* the round releases entries that are planned by now, which makes room */
     jq_end(&a->op, err);
@@ -104,19 +86,19 @@ static void on_own_appended(struct pp_req *req)
 static enum pp_err append_to_own(struct jq_append_op *a, enum jq_state state, enum pp_err result)
 {
     struct jq *q = a->op.q;
-    a->sub = *request(a);
+    a->op.sub.append = *request(a);
     a->state = state;
     a->result = result;
     if (state != JQ_MISSING)
-        a->sub.high_water = 0;
+        a->op.sub.append.high_water = 0;
     else if (q->high_water)
-        a->sub.high_water = q->high_water;
-    return send_sub(a, q->own, on_own_appended);
+        a->op.sub.append.high_water = q->high_water;
+    return jq_send(&a->op, q->own, JQ_append, on_own_appended);
 }
 
 static void keep(struct jq_append_op *a, enum jq_state state, enum pp_err result)
 {
-    go_on(a, append_to_own(a, state, result));
+    jq_go_on(&a->op, append_to_own(a, state, result));
 }
 
 /* --- inner --- */
@@ -128,18 +110,18 @@ static void on_inner_appended(struct pp_req *req)
     bool failed = jq_failed(req->err), exists = req->err == PP_EEXISTS;
 
     if (r->only_key || (req->err != PP_OK && !failed && !exists) ||
-        (exists && jq_is_other(r, a->sub.old_answer, a->sub.old_answer_n))) {
+        (exists && jq_is_other(r, a->op.sub.append.old_answer, a->op.sub.append.old_answer_n))) {
         end_not_appended(a, req->err);
     } else if (failed) { /* own keeps the entry, and later entries of the client wait until inner has it */
         jq_away(a->op.q);
         bool doubtful = req->err == PP_EUNKNOWN || req->err == PP_ETIMEOUT;
         keep(a, doubtful ? JQ_DOUBTFUL : JQ_MISSING, PP_OK);
     } else if (exists) {
-        r->old_answer = a->sub.old_answer;
-        r->old_answer_n = a->sub.old_answer_n;
+        r->old_answer = a->op.sub.append.old_answer;
+        r->old_answer_n = a->op.sub.append.old_answer_n;
         keep(a, JQ_SURE, PP_EEXISTS);
     } else {
-        keep(a, a->sub.only_key ? JQ_MISSING : JQ_SURE, PP_OK);
+        keep(a, a->op.sub.append.only_key ? JQ_MISSING : JQ_SURE, PP_OK);
     }
 }
 
@@ -153,9 +135,9 @@ static bool own_is_first(struct jq *q, const struct pp_ingest_append *r)
 static enum pp_err append_to_inner(struct jq_append_op *a)
 {
     struct jq *q = a->op.q;
-    a->sub = *request(a);
-    a->sub.only_key |= own_is_first(q, request(a));
-    return send_sub(a, q->inner, on_inner_appended);
+    a->op.sub.append = *request(a);
+    a->op.sub.append.only_key |= own_is_first(q, request(a));
+    return jq_send(&a->op, q->inner, JQ_append, on_inner_appended);
 }
 
 /* --- the key --- */
@@ -168,7 +150,7 @@ static void on_key_looked_up(struct pp_req *req)
     if (req->err != PP_OK)
         end_not_appended(a, req->err);
     else
-        go_on(a, append_to_inner(a));
+        jq_go_on(&a->op, append_to_inner(a));
 }
 
 static enum pp_err begin_append(struct jq_append_op *a)
@@ -181,9 +163,9 @@ static enum pp_err begin_append(struct jq_append_op *a)
         return append_to_own(a, JQ_MISSING, PP_OK);
     if (!r->key)
         return append_to_inner(a);
-    a->sub = *r;
-    a->sub.only_key = true;
-    return send_sub(a, q->own, on_key_looked_up);
+    a->op.sub.append = *r;
+    a->op.sub.append.only_key = true;
+    return jq_send(&a->op, q->own, JQ_append, on_key_looked_up);
 }
 
 enum pp_err jq_append(struct pp_ingest_queue *base, struct pp_ingest_append *r)

@@ -43,16 +43,29 @@ void jq_end(struct jq_op *op, enum pp_err err)
     struct jq *q = op->q;
     pp_arena_fini(&op->arena);
     free(op);
-    if (r) {
-        r->err = err;
-        r->done(r);
-    }
+    if (r)
+        pp_req_end(r, err);
     leave(q);
 }
 
-struct pp_req jq_req(struct jq_op *op, void (*done)(struct pp_req *req))
+enum pp_err jq_send(struct jq_op *op, struct pp_ingest_queue *to, enum jq_what what,
+                    void (*done)(struct pp_req *req))
 {
-    return (struct pp_req){.done = done, .data = op, .arena = op->r ? op->r->arena : &op->arena};
+    op->sub.req = (struct pp_req){.done = done, .data = op, .arena = op->r ? op->r->arena : &op->arena};
+    switch (what) {
+#define X(name, type) \
+    case JQ_##name: return to->ops->name(to, &op->sub.name);
+        PP_INGEST_OPS(X)
+        X(read, pp_ingest_read)
+#undef X
+    }
+    return PP_EINVAL;
+}
+
+void jq_go_on(struct jq_op *op, enum pp_err sent)
+{
+    if (sent != PP_OK)
+        pp_req_end(&op->sub.req, sent);
 }
 
 bool jq_failed(enum pp_err err)

@@ -1,11 +1,4 @@
-/* journal_internal.h: the declarations that the files of the journal share. Each file of this list
- * uses only itself and the files above it:
- *
- *   journal_entry.c   the entries in memory: their states and lists; operations
- *   journal_round.c   the round: asks inner about entries, releases them or appends them again
- *   journal_append.c  append: writes a batch to inner, then to own
- *   journal_read.c    the other operations, which combine the answers of inner and of the journal
- *   journal_queue.c   opens, loads and closes the journal
+/* journal_internal.h: the declarations that the files of the journal share.
  *
  * Two words. `inner` is the queue that the journal wraps: the nodes share it, and planners take
  * entries from it. `own` is the journal's own durable log on this node's disk. Each entry of own is
@@ -88,14 +81,27 @@ struct jq {
 
 /* --- operations (journal_entry.c) --- */
 
+/* The requests that operations send, JQ_append and so on. */
+enum jq_what {
+#define X(name, type) JQ_##name,
+    PP_INGEST_OPS(X) X(read, pp_ingest_read)
+#undef X
+};
+
 /* An operation sends requests to inner and own, one after the other. `r` is the caller's request,
  * or NULL for an operation that the journal itself began; then answers go into `arena`. jq_end()
  * frees the operation. */
 struct jq_op {
-    struct pp_node node; /* in q->early */
+    struct pp_node node; /* It links the operation into q->early. */
     struct jq *q;
     struct pp_req *r;
     struct pp_arena arena;
+    union {
+        struct pp_req req; /* It is the first member of each of the others. */
+#define X(name, type) struct type name;
+        PP_INGEST_OPS(X) X(read, pp_ingest_read)
+#undef X
+    } sub; /* the request to inner or own that was sent last */
 };
 
 /* Allocates an operation of `size` bytes: a struct that begins with struct jq_op. Returns NULL and
@@ -105,8 +111,12 @@ struct jq_op *jq_op_new(struct jq *q, size_t size, struct pp_req *r, enum pp_err
 void jq_end(struct jq_op *op, enum pp_err err);
 /* Frees an operation whose submit failed: the caller's done() is not called. */
 void jq_drop(struct jq_op *op);
-/* Returns a request for inner or own, which answers into the caller's arena or the operation's. */
-struct pp_req jq_req(struct jq_op *op, void (*done)(struct pp_req *req));
+/* Sends op->sub, whose arguments the caller has set, to inner or own. The answer goes into the
+ * caller's arena or the operation's. Fails as the queue does; then done() is not called. */
+pp_must_check enum pp_err jq_send(struct jq_op *op, struct pp_ingest_queue *to, enum jq_what what,
+                                  void (*done)(struct pp_req *req));
+/* Continues an operation after jq_send(): if that failed, calls done() with its error. */
+void jq_go_on(struct jq_op *op, enum pp_err sent);
 /* Returns true if `err` says that inner gave no answer. */
 bool jq_failed(enum pp_err err);
 /* True if `answer` (n bytes, the stored answer for the key of `r`) is that of another batch. False

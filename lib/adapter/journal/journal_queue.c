@@ -14,12 +14,11 @@ enum { CHECK_MS = 3000, PAGE = 1000, TRY_AGAIN_MS = 1000 };
 
 struct jq_load {
     struct jq_op op;
-    struct pp_ingest_list list;
     struct jq_entry **entries;
     size_t n, room;
 };
 
-static void load_page(struct jq_load *s);
+static void load_page(struct jq_load *s, const char *after);
 
 /* Compares by time of acceptance, as this node's clock told it. */
 static int by_age(const void *a, const void *b)
@@ -72,27 +71,24 @@ static bool keep_entry(struct jq_load *s, const struct pp_ingest_entry *from)
 static void on_page_listed(struct pp_req *req)
 {
     struct jq_load *s = req->data;
+    struct pp_ingest_list *list = &s->op.sub.list;
     bool ok = req->err == PP_OK;
     if (!ok)
         pp_log(s->op.q->log, PP_LOG_ERROR, "journal unreadable", "error", pp_err_text(req->err), NULL);
-    for (size_t i = 0; ok && i < s->list.n; i++)
-        ok = keep_entry(s, &s->list.entries[i]);
-    if (!ok || !s->list.more || s->op.q->closing) {
+    for (size_t i = 0; ok && i < list->n; i++)
+        ok = keep_entry(s, &list->entries[i]);
+    if (!ok || !list->more || s->op.q->closing) {
         end_load(s, ok);
         return;
     }
     pp_arena_fini(&s->op.arena);
-    s->list.after = s->entries[s->n - 1]->batch_id;
-    load_page(s);
+    load_page(s, s->entries[s->n - 1]->batch_id);
 }
 
-static void load_page(struct jq_load *s)
+static void load_page(struct jq_load *s, const char *after)
 {
-    struct pp_ingest_queue *own = s->op.q->own;
-    s->list =
-        (struct pp_ingest_list){.req = jq_req(&s->op, on_page_listed), .after = s->list.after, .limit = PAGE};
-    enum pp_err err = own->ops->list(own, &s->list);
-    if (err != PP_OK)
+    s->op.sub.list = (struct pp_ingest_list){.after = after, .limit = PAGE};
+    if (jq_send(&s->op, s->op.q->own, JQ_list, on_page_listed) != PP_OK)
         end_load(s, false);
 }
 
@@ -100,11 +96,10 @@ static void load(struct jq *q)
 {
     enum pp_err err;
     struct jq_load *s = (struct jq_load *)jq_op_new(q, sizeof *s, NULL, &err);
-    if (!s) {
+    if (s)
+        load_page(s, NULL);
+    else
         pp_timer_start(q->timer, TRY_AGAIN_MS, 0);
-        return;
-    }
-    load_page(s);
 }
 
 /* --- passed on to inner --- */

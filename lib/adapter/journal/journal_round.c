@@ -30,11 +30,9 @@ enum { AWAY_MS = 1000 };
 /* A step of the round that has requests in flight. */
 struct jq_round {
     struct jq_op op;
-    struct pp_ingest_check check;
-    struct pp_ingest_read read;
-    struct pp_ingest_append append;
-    const char *ids[JQ_SLICE];
-    char *batch_id; /* the entry that this step appends again */
+    const char *ids[JQ_SLICE];     /* The step asks inner about these entries. */
+    char *batch_id;                /* The step appends this entry again. */
+    struct pp_ingest_append again; /* The entry as own has it. */
     bool without_key;
 };
 
@@ -94,70 +92,60 @@ static void note_inner_there(struct jq *q)
 
 /* --- releasing --- */
 
-struct jq_release {
-    struct jq_op op;
-    struct pp_ingest_ack ack;
-};
-
 static void on_released(struct pp_req *req)
 {
-    struct jq_release *s = req->data;
+    struct jq_op *op = req->data;
     if (req->err != PP_OK) /* the entries stay in own; the next process asks inner about them again */
-        pp_log(s->op.q->log, PP_LOG_WARN, "planned batches stay in the journal", "error",
-               pp_err_text(req->err), NULL);
-    jq_end(&s->op, PP_OK);
+        pp_log(op->q->log, PP_LOG_WARN, "planned batches stay in the journal", "error", pp_err_text(req->err),
+               NULL);
+    jq_end(op, PP_OK);
 }
 
 void jq_release(struct jq *q, const char *const *batch_ids, size_t n)
 {
     enum pp_err err;
-    struct jq_release *s = (struct jq_release *)jq_op_new(q, sizeof *s, NULL, &err);
-    if (!s)
+    struct jq_op *op = jq_op_new(q, sizeof *op, NULL, &err);
+    if (!op)
         return;
-    const char **ids = pp_arena_array(&s->op.arena, n, sizeof *ids);
-    s->ack = (struct pp_ingest_ack){.req = jq_req(&s->op, on_released), .batch_ids = ids};
+    const char **ids = pp_arena_array(&op->arena, n, sizeof *ids);
+    size_t n_ids = 0;
     for (size_t i = 0; ids && i < n; i++) {
         struct jq_entry *e = jq_find(q, batch_ids[i]);
-        if (!e || !(ids[s->ack.n] = pp_arena_strdup(&s->op.arena, e->batch_id)))
+        if (!e || !(ids[n_ids] = pp_arena_strdup(&op->arena, e->batch_id)))
             continue;
-        s->ack.n++;
+        n_ids++;
         jq_entry_remove(q, e);
     }
-    err = s->ack.n > 0 ? q->own->ops->ack(q->own, &s->ack) : PP_OK;
-    if (err == PP_OK && s->ack.n > 0)
-        return;
-    s->ack.req.err = err;
-    on_released(&s->ack.req);
+    op->sub.ack = (struct pp_ingest_ack){.batch_ids = ids, .n = n_ids};
+    if (n_ids > 0)
+        jq_go_on(op, jq_send(op, q->own, JQ_ack, on_released));
+    else
+        jq_end(op, PP_OK);
 }
 
 /* --- telling inner that an entry was cancelled while inner was away --- */
 
-struct jq_tell {
-    struct jq_op op;
-    struct pp_ingest_cancel cancel;
-};
-
 static void on_told(struct pp_req *req)
 {
-    struct jq_tell *s = req->data;
-    struct jq_entry *e = jq_find(s->op.q, s->cancel.batch_id);
+    struct jq_op *op = req->data;
+    struct jq_entry *e = jq_find(op->q, op->sub.cancel.batch_id);
     if (e && req->err != PP_OK && req->err != PP_ENOTFOUND)
         e->untold = true;
-    jq_end(&s->op, PP_OK);
+    jq_end(op, PP_OK);
 }
 
 static void tell_if_cancelled(struct jq *q, struct jq_entry *e)
 {
     enum pp_err err;
-    struct jq_tell *s = e->untold ? (struct jq_tell *)jq_op_new(q, sizeof *s, NULL, &err) : NULL;
-    if (!s)
+    struct jq_op *op = e->untold ? jq_op_new(q, sizeof *op, NULL, &err) : NULL;
+    const char *id = op ? pp_arena_strdup(&op->arena, e->batch_id) : NULL;
+    if (op && !id)
+        jq_end(op, PP_OK);
+    if (!id)
         return;
-    s->cancel = (struct pp_ingest_cancel){.req = jq_req(&s->op, on_told),
-                                          .batch_id = pp_arena_strdup(&s->op.arena, e->batch_id)};
-    err = s->cancel.batch_id ? q->inner->ops->cancel(q->inner, &s->cancel) : PP_ENOMEM;
-    e->untold = err != PP_OK;
-    if (err != PP_OK)
-        jq_end(&s->op, PP_OK);
+    e->untold = false;
+    op->sub.cancel = (struct pp_ingest_cancel){.batch_id = id};
+    jq_go_on(op, jq_send(op, q->inner, JQ_cancel, on_told));
 }
 
 /* --- asking --- */
@@ -173,6 +161,7 @@ static void on_checked(struct pp_req *req)
 {
     struct jq_round *s = req->data;
     struct jq *q = s->op.q;
+    const struct pp_ingest_check *check = &s->op.sub.check;
     size_t n_planned = 0;
     const char *lost = NULL;
 
@@ -180,13 +169,13 @@ static void on_checked(struct pp_req *req)
         end_step_away(s, req->err);
         return;
     }
-    for (size_t i = 0; i < s->check.n; i++) {
+    for (size_t i = 0; i < check->n; i++) {
         struct jq_entry *e = jq_find(q, s->ids[i]);
         if (!e)
             continue;
-        if (s->check.states[i] == PP_INGEST_PLANNED) {
+        if (check->states[i] == PP_INGEST_PLANNED) {
             s->ids[n_planned++] = s->ids[i];
-        } else if (s->check.states[i] == PP_INGEST_WAITING) {
+        } else if (check->states[i] == PP_INGEST_WAITING) {
             jq_entry_later(q, e);
             tell_if_cancelled(q, e);
         } else if (e->state != JQ_MISSING) {
@@ -205,9 +194,10 @@ static void on_checked(struct pp_req *req)
 /* Adds an id to the question. Returns false if the slice is full now, or if memory is out. */
 static bool add_id(struct jq_round *s, const struct jq_entry *e)
 {
-    pp_assert(s->check.n < JQ_SLICE, "a slice has too many ids");
-    s->ids[s->check.n] = pp_arena_strdup(&s->op.arena, e->batch_id);
-    return s->ids[s->check.n] && ++s->check.n < JQ_SLICE;
+    size_t *n = &s->op.sub.check.n;
+    pp_assert(*n < JQ_SLICE, "a slice has too many ids");
+    s->ids[*n] = pp_arena_strdup(&s->op.arena, e->batch_id);
+    return s->ids[*n] && ++*n < JQ_SLICE;
 }
 
 /* Chooses the entries to ask about. If entries are open: the DOUBTFUL ones, and the first one even
@@ -243,8 +233,8 @@ static void append_again(struct jq_round *s);
 /* True if inner refused the append because another batch has the same key. */
 static bool is_key_taken(const struct jq_round *s, enum pp_err err)
 {
-    return err == PP_EMISMATCH ||
-           (err == PP_EEXISTS && jq_is_other(&s->read.append, s->append.old_answer, s->append.old_answer_n));
+    return err == PP_EMISMATCH || (err == PP_EEXISTS && jq_is_other(&s->again, s->op.sub.append.old_answer,
+                                                                    s->op.sub.append.old_answer_n));
 }
 
 /* Notes that inner has the entry. `is_new`: this append put it there. */
@@ -256,7 +246,7 @@ static void on_appended(struct jq_round *s, bool is_new)
     if (e)
         jq_entry_set(q, e, JQ_SURE);
     note_inner_there(q);
-    if (e && is_new && s->read.append.entry.cancelled)
+    if (e && is_new && s->again.entry.cancelled)
         e->untold = false;
     if (e)
         tell_if_cancelled(q, e);
@@ -283,15 +273,11 @@ static void on_append_answered(struct pp_req *req)
 
 static void append_again(struct jq_round *s)
 {
-    struct jq *q = s->op.q;
-    s->append = s->read.append;
-    s->append.req = jq_req(&s->op, on_append_answered);
-    s->append.high_water = 0; /* the entry was answered 202, so inner must not refuse it */
+    s->op.sub.append = s->again;
+    s->op.sub.append.high_water = 0; /* the entry was answered 202, so inner must not refuse it */
     if (s->without_key)
-        s->append.key = NULL;
-    enum pp_err err = q->inner->ops->append(q->inner, &s->append);
-    if (err != PP_OK)
-        end_step_away(s, err);
+        s->op.sub.append.key = NULL;
+    jq_go_on(&s->op, jq_send(&s->op, s->op.q->inner, JQ_append, on_append_answered));
 }
 
 static void on_entry_read(struct pp_req *req)
@@ -306,6 +292,7 @@ static void on_entry_read(struct pp_req *req)
         return;
     }
     if (req->err == PP_OK) {
+        s->again = s->op.sub.read.append;
         append_again(s);
         return;
     }
@@ -333,15 +320,14 @@ static enum pp_err send_step(struct jq_round *s, bool answered)
 {
     struct jq *q = s->op.q;
     choose_ids(s, answered);
-    if (s->check.n > 0) {
-        s->check.req = jq_req(&s->op, on_checked);
-        s->check.batch_ids = s->ids;
-        return q->inner->ops->check(q->inner, &s->check);
+    if (s->op.sub.check.n > 0) {
+        s->op.sub.check.batch_ids = s->ids;
+        return jq_send(&s->op, q->inner, JQ_check, on_checked);
     }
     const struct jq_entry *e = first_open(q);
     s->batch_id = e ? pp_arena_strdup(&s->op.arena, e->batch_id) : NULL;
-    s->read = (struct pp_ingest_read){.req = jq_req(&s->op, on_entry_read), .batch_id = s->batch_id};
-    return s->batch_id ? q->own->ops->read(q->own, &s->read) : PP_ENOMEM;
+    s->op.sub.read = (struct pp_ingest_read){.batch_id = s->batch_id};
+    return s->batch_id ? jq_send(&s->op, q->own, JQ_read, on_entry_read) : PP_ENOMEM;
 }
 
 static void take_step(struct jq *q, bool answered)
