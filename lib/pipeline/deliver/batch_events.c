@@ -180,13 +180,6 @@ static void send_event(struct moved *m)
         finish_event(m, false, true);
 }
 
-/* Returns true if no event is due: the batch has not moved since its last event, or that event was
- * the final one. */
-static bool is_quiet(const struct moved *m)
-{
-    return m->over || (m->first_seq == 0 && !m->photos && !m->again);
-}
-
 static void send_due(struct pp_batch_events *b)
 {
     if (b->stopped || !pp_election_leads(b->election))
@@ -197,7 +190,8 @@ static void send_due(struct pp_batch_events *b)
             continue;
         if (now_of(b) < m->next_ms || b->sending >= AT_ONCE || b->begun >= A_TICK)
             return;
-        if (is_quiet(m))
+        /* The batch has not moved since its last event, or that event was the final one. */
+        if (m->over || (m->first_seq == 0 && !m->photos && !m->again))
             forget(m);
         else
             send_event(m);

@@ -6,15 +6,6 @@
 
 #include "pipeline/deliver/deliver_internal.h"
 
-/* A result sink that writes events of "results:CLIENT". */
-struct to_events {
-    struct pp_result_sink base;
-    struct pp_loop *loop;
-    struct pp_publisher *publisher;
-    struct pp_sink_send *send; /* the send in flight; NULL: none */
-    struct pp_publication publication;
-};
-
 /* One sink with its relay and its election. outs[0] is the event log of the hub. */
 struct sink_out {
     struct pp_election *election;
@@ -23,8 +14,10 @@ struct sink_out {
 
 struct pp_deliverer {
     struct pp_deliverer_options o;
-    struct to_events events;
     struct pp_named_sink hub;
+    struct pp_result_sink events; /* the sink of `hub`: writes events of "results:CLIENT" */
+    struct pp_sink_send *send;    /* its send in flight; NULL: none */
+    struct pp_publication publication;
     struct sink_out outs[1 + PP_SINKS_MAX];
     size_t n_outs;
     /* work only in the process that leads the election of outs[0] */
@@ -37,11 +30,11 @@ struct pp_deliverer {
 
 static void on_published(struct pp_req *req)
 {
-    struct to_events *t = req->data;
-    struct pp_sink_send *send = t->send;
+    struct pp_deliverer *d = req->data;
+    struct pp_sink_send *send = d->send;
 
     pp_assert(send, "a publication ended without a send in flight");
-    t->send = NULL;
+    d->send = NULL;
     for (size_t i = 0; req->err == PP_OK && i < send->n; i++)
         send->messages[i].verdict = PP_SINK_ACCEPTED;
     /* After a failure the relay sends the messages again; if the events had been written, they get
@@ -52,15 +45,15 @@ static void on_published(struct pp_req *req)
 
 static enum pp_err send_events(struct pp_result_sink *sink, struct pp_sink_send *send)
 {
-    struct to_events *t = pp_container_of(sink, struct to_events, base);
+    struct pp_deliverer *d = pp_container_of(sink, struct pp_deliverer, events);
     struct pp_event *events = pp_arena_array(send->req.arena, send->n, sizeof(*events));
 
-    pp_assert(!t->send, "two sends at once");
+    pp_assert(!d->send, "two sends at once");
     if (!events)
         return PP_ENOMEM;
     for (size_t i = 0; i < send->n; i++) {
         const struct pp_sink_message *m = &send->messages[i];
-        events[i] = (struct pp_event){.at_ms = pp_loop_wall(t->loop),
+        events[i] = (struct pp_event){.at_ms = pp_loop_wall(d->o.loop),
                                       .key = pp_arena_printf(send->req.arena, "results:%s", m->client),
                                       .type = "photopool.item.finished",
                                       .data = m->body,
@@ -68,10 +61,10 @@ static enum pp_err send_events(struct pp_result_sink *sink, struct pp_sink_send 
         if (!events[i].key)
             return PP_ENOMEM;
     }
-    t->send = send;
-    t->publication =
-        (struct pp_publication){.req = {.done = on_published, .data = t}, .events = events, .n = send->n};
-    pp_publish(t->publisher, &t->publication);
+    d->send = send;
+    d->publication =
+        (struct pp_publication){.req = {.done = on_published, .data = d}, .events = events, .n = send->n};
+    pp_publish(d->o.publisher, &d->publication);
     return PP_OK;
 }
 
@@ -103,8 +96,8 @@ static bool open_all(struct pp_deliverer *d)
 {
     static const struct pp_result_sink_ops ops = {.send = send_events};
 
-    d->events = (struct to_events){.base.ops = &ops, .loop = d->o.loop, .publisher = d->o.publisher};
-    d->hub = (struct pp_named_sink){.name = "hub", .sink = &d->events.base};
+    d->events.ops = &ops;
+    d->hub = (struct pp_named_sink){.name = "hub", .sink = &d->events};
     if (!open_out(d, &d->hub))
         return false;
     for (size_t i = 0; i < d->o.n_sinks; i++)
