@@ -188,18 +188,14 @@ static void decide_routes(struct job *job)
 static void heartbeat(struct job *job)
 {
     struct pp_pipeline *p = job->p;
-    uint32_t capacity = 0;
 
     if (!p->claimer)
         return;
-    for (uint32_t t = 0; t < p->params->n_tiers; t++)
-        if (p->params->tiers_served & (1u << t))
-            capacity += p->params->tiers[t].concurrency;
     const struct pp_worker_info info = {.id = p->params->worker,
                                         .host = p->params->host,
                                         .pid = getpid(),
                                         .tiers = p->params->tiers_text,
-                                        .capacity = capacity,
+                                        .capacity = pp_claim_capacity(p->params),
                                         .in_flight = (uint32_t)pp_claimer_transfers(p->claimer),
                                         .clients = (uint32_t)pp_claimer_slots(p->claimer),
                                         .draining = p->draining,

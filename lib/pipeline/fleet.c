@@ -42,14 +42,15 @@ struct pp_fleet {
     struct pp_store_generation generation;
     /* Elects the process that does the jobs that only one should do; NULL without the cron role. */
     struct pp_election *election;
-    bool stopped, fed; /* fed: this worker has read the backlog index */
-    bool incomplete;   /* the coordinator's index may miss tasks */
+    bool stopped, fed; /* `fed`: this worker has read the backlog index. */
+    bool incomplete;   /* The coordinator's index may lack tasks. */
     int64_t opened_ms;
-    int64_t index_ms, backlog_ms;      /* earliest next read of the index, and of the backlog */
-    int64_t rebuilding_ms, rebuilt_ms; /* start and end of the last rebuild */
-    char dataset[64];                  /* data set that the store has recorded */
+    int64_t index_ms,
+        backlog_ms; /* The index and the backlog are read again at these times at the earliest. */
+    int64_t rebuilding_ms, rebuilt_ms; /* The last rebuild began and ended at these times. */
+    char dataset[64];                  /* The store has recorded this data set. */
     int64_t noticed_ms;
-    char noticed[NOTICES_MAX][PP_BATCH_ID_MAX]; /* batches announced since noticed_ms */
+    char noticed[NOTICES_MAX][PP_BATCH_ID_MAX]; /* These batches were announced since noticed_ms. */
     size_t n_noticed;
 };
 

@@ -97,13 +97,6 @@ static void refuse_batch(struct parse *p, enum pp_api_code code, const char *fie
     va_end(ap);
 }
 
-static void refuse_json(struct parse *p, const struct pp_scan *s)
-{
-    char text[160];
-    pp_scan_error_text(s, 1, text, sizeof(text));
-    refuse_batch(p, PP_API_BAD_JSON, "", "%s", text);
-}
-
 /* Sets the verdict on an item. Always returns false, so that a check can return its result. */
 static bool wrong(struct verdict *v, const char *code, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -372,6 +365,7 @@ static void parse_document(struct parse *p)
     struct pp_scan s;
     struct pp_slice key, text;
     unsigned seen = 0;
+    char error[160];
 
     pp_scan_begin(&s, p->body->p, p->body->n);
     if (pp_scan_enter(&s, '{')) {
@@ -387,9 +381,11 @@ static void parse_document(struct parse *p)
         if (!s.error)
             refuse_batch(p, PP_API_BAD_TYPE, "", "expected an object");
     }
-    if (s.error)
-        refuse_json(p, &s);
-    else if (!(seen & CLIENT))
+    if (s.error) {
+        pp_scan_error_text(&s, 1, error, sizeof(error));
+        refuse_batch(p, PP_API_BAD_JSON, "", "%s", error);
+    }
+    if (!(seen & CLIENT))
         refuse_batch(p, PP_API_MISSING_FIELD, "client", "a batch has a client");
     else if (!(seen & ITEMS))
         refuse_batch(p, PP_API_MISSING_FIELD, "items", "a batch has items");

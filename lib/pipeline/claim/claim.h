@@ -35,7 +35,7 @@ struct pp_claimer_options {
     struct pp_metrics *metrics;
     struct pp_task_store *store;
     struct pp_coordinator *coordinator;
-    struct pp_fetch_factory factory; /* opens the adapters of each fetch loop */
+    struct pp_fetch_factory factory; /* The factory opens the adapters of each fetch loop. */
     struct pp_lane *keep_lane;
     struct pp_blob_store *blobs;
     /* Called when a transfer has finished. The receiver must call pp_claimer_settled() for it,
@@ -91,6 +91,8 @@ size_t pp_claimer_transfers(const struct pp_claimer *claimer);
 size_t pp_claimer_unsettled(const struct pp_claimer *claimer);
 size_t pp_claimer_in_flight(const struct pp_claimer *claimer);
 size_t pp_claimer_slots(const struct pp_claimer *claimer);
+/* Returns how many transfers a worker with these parameters runs at the same time. */
+uint32_t pp_claim_capacity(const struct pp_params *params);
 /* Returns the claimer's fetch loops, and their number in `*n`. */
 struct pp_fetch_loop *const *pp_claimer_loops(const struct pp_claimer *claimer, size_t *n);
 
@@ -124,7 +126,7 @@ const char *pp_claim_reason_text(enum pp_claim_reason reason);
  * pp_claimer_view() returns false if this worker does not know the client. */
 struct pp_claimer_view {
     uint32_t rpm, concurrency, in_flight, permits, share, shares;
-    int64_t next_permit_ms; /* monotonic; INT64_MAX: free only after a transfer has ended */
+    int64_t next_permit_ms; /* Monotonic. INT64_MAX: a transfer must end before. */
     bool paused, held;
     enum pp_claim_reason reason;
 };

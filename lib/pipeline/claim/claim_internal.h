@@ -25,52 +25,52 @@
 
 /* The states of a client. claim_set_state() has the table of transitions. */
 enum claim_state {
-    CLAIM_LOADING, /* the store has not yet answered with its settings */
-    CLAIM_WANTED,  /* has its settings and needs a slot */
-    CLAIM_ASKED,   /* a slot is requested */
+    CLAIM_LOADING, /* The store has not yet answered with the client's settings. */
+    CLAIM_WANTED,  /* The settings are known, and the client needs a slot. */
+    CLAIM_ASKED,   /* A request for a slot is in flight. */
     CLAIM_HELD,
     CLAIM_RELEASING,
     CLAIM_STATES
 };
 
 struct claim_settings {
-    uint32_t rpm, concurrency, weight; /* rpm 0: unlimited */
-    /* the client has its own value; false: the default of the parameters applies */
+    uint32_t rpm, concurrency, weight; /* An rpm of 0 means: unlimited. */
+    /* True if the client has its own value; false if the default of the parameters applies. */
     bool own_rpm, own_concurrency;
     bool paused;
-    bool stale;      /* the settings must be read again */
-    bool loading;    /* a read of the settings is in flight */
-    bool superseded; /* the settings changed while a read was in flight, so its answer is ignored */
+    bool stale;      /* The settings must be read again. */
+    bool loading;    /* A read of the settings is in flight. */
+    bool superseded; /* The settings changed during a read, so the answer of that read is ignored. */
     struct pp_headers *headers;
 };
 
 /* The queues of a client. A queue with due tasks is in exactly one place: in the backlog, in
  * `blocked`, or in a claim in flight. */
 struct claim_queues {
-    uint32_t blocked;    /* mask of queues kept out of the backlog until something ends */
-    uint32_t for_permit; /* mask of queues in the backlog that are due with the next permit */
+    uint32_t blocked;    /* Bit q: queue q is out of the backlog until something ends. */
+    uint32_t for_permit; /* Bit q: queue q is in the backlog, due at the next permit. */
     int32_t deficit[PP_QUEUES];
-    struct pp_list hops; /* transfers parked at a redirect, oldest first */
+    struct pp_list hops; /* The transfers parked at a redirect, oldest first. */
 };
 
 /* A client that has tasks for this worker. */
 struct claim_client {
     UT_hash_handle hh;
     struct pp_claimer *claimer;
-    enum claim_state state; /* changed by claim_set_state() */
+    enum claim_state state; /* Only claim_set_state() changes the state. */
     struct claim_settings settings;
     struct pp_slot slot;
     struct claim_queues queues;
-    bool in_cycle; /* the cycle in flight has a pointer to it */
-    /* its slot is to be released as soon as nothing of it is in flight */
+    bool in_cycle; /* The cycle in flight has a pointer to the client. */
+    /* The worker releases the slot as soon as nothing of the client is in flight. */
     bool leaving;
-    /* wall time before which no slot is requested, because other workers hold them all */
+    /* Other workers hold all slots: no slot is requested before this wall time. */
     int64_t refused_until_ms;
-    /* loop time at which the client was last served, or last held a usable slot with due tasks */
+    /* The client was last served, or last held a usable slot with due tasks, at this loop time. */
     int64_t active_ms;
-    uint32_t unsettled;         /* transfers that are not settled yet, whether finished or not */
-    struct pp_node parked_node; /* in claimer->parked while `queues.hops` is not empty */
-    struct pp_node freed_node;  /* in claimer->freed after a transfer ended; else zero */
+    uint32_t unsettled;         /* This many transfers are not settled yet, finished or not. */
+    struct pp_node parked_node; /* The client is in claimer->parked while `queues.hops` is not empty. */
+    struct pp_node freed_node;  /* The client is in claimer->freed after a transfer ended; else zero. */
     char id[PP_CLIENT_MAX + 1];
 };
 
@@ -78,19 +78,19 @@ struct claim_client {
 struct pp_claim {
     struct pp_arena arena;
     size_t refs;
-    struct pp_headers **headers; /* one for each share of the claim; each holds a reference */
+    struct pp_headers **headers; /* One reference for each share of the claim. */
     size_t n_headers;
 };
 
 /* A transfer and the claimer's own data about it, used on the main loop only. */
 struct claim_transfer {
-    struct pp_transfer base; /* the part that fetch and settle use */
+    struct pp_transfer base; /* The part that fetch and settle use. */
     struct pp_claim *claim;
     struct claim_client *client;
-    unsigned loop; /* index of the fetch loop that runs it */
-    bool suspect;  /* came from the suspect queue: only one suspect runs at a time */
+    unsigned loop; /* The index of the fetch loop that runs the transfer. */
+    bool suspect;  /* The task came from the suspect queue: only one suspect runs at a time. */
     bool parked;
-    struct pp_node hop_node; /* in client->queues.hops while `parked` */
+    struct pp_node hop_node; /* The transfer is in client->queues.hops while `parked`. */
 };
 
 #define CLAIM_CYCLE_CLIENTS 256
@@ -110,15 +110,15 @@ struct claim_cycle {
     struct pp_claimer *claimer;
     struct pp_arena arena;
     struct claim_client *clients[CLAIM_CYCLE_CLIENTS];
-    uint32_t due[CLAIM_CYCLE_CLIENTS]; /* mask of the client's due queues */
-    /* permits that this cycle gives to its parked transfers */
+    uint32_t due[CLAIM_CYCLE_CLIENTS]; /* Bit q: the client's queue q is due. */
+    /* The permits that this cycle gives to the client's parked transfers. */
     uint32_t granted[CLAIM_CYCLE_CLIENTS];
     size_t n_clients;
-    uint32_t dealt[PP_TIERS_MAX]; /* transfers of each tier that this cycle has dealt */
+    uint32_t dealt[PP_TIERS_MAX]; /* This cycle has dealt so many transfers of each tier. */
     struct claim_share *shares;
     size_t n_shares;
     uint32_t tasks;
-    int64_t asked_ms; /* loop time at which `renew` was sent */
+    int64_t asked_ms; /* `renew` was sent at this loop time. */
     struct pp_coord_renew renew;
     struct pp_store_claim claim;
     struct pp_claim *memory;
@@ -129,7 +129,7 @@ struct claim_cycle {
 struct claim_request {
     struct pp_claimer *claimer;
     struct pp_arena arena;
-    int64_t asked_ms; /* loop time at which it was made */
+    int64_t asked_ms; /* The request was made at this loop time. */
     union {
         struct pp_coord_acquire acquire;
         struct pp_coord_renew renew;
@@ -150,26 +150,26 @@ struct claim_ahead {
 struct pp_claimer {
     struct pp_claimer_options o;
     struct claim_client *clients; /* uthash */
-    struct pp_backlog *backlog;   /* due times are wall-clock */
+    struct pp_backlog *backlog;   /* The due times are wall times. */
     struct pp_mailbox *events;
     struct pp_fetch_loop **loops;
-    struct pp_list *orders; /* one list per loop (order.mail.node); posted at the end of a turn */
+    struct pp_list *orders; /* One list per loop, of order.mail.node; posted at the end of a turn. */
     uint32_t n_loops;
-    struct pp_timer *timer; /* starts the next cycle */
+    struct pp_timer *timer; /* The timer starts the next cycle. */
     bool begun, again, draining, releasing;
-    bool load_singly;          /* reading settings in bulk failed: read one client at a time */
-    struct claim_cycle *cycle; /* the cycle in flight, or NULL */
-    uint32_t requests;         /* requests to ports in flight, not counting those of the cycle */
+    bool load_singly;          /* Reading settings in bulk failed: read one client at a time. */
+    struct claim_cycle *cycle; /* The cycle in flight, or NULL. */
+    uint32_t requests;         /* The requests to ports in flight, without those of the cycle. */
     uint32_t tier_in_flight[PP_TIERS_MAX];
     uint32_t suspects_in_flight;
     size_t unsettled, held, hops_waiting;
-    int64_t placed_ms; /* loop time at which claim_let_go() last looked at the slots */
-    uint32_t ended;    /* transfers that ended since the last cycle */
-    uint32_t enough;   /* when `ended` reaches this number, the next cycle starts without delay */
-    double rate;       /* claimed tasks per second, measured at `rate_ms` */
+    int64_t placed_ms; /* claim_let_go() last looked at the slots at this loop time. */
+    uint32_t ended;    /* The transfers that ended since the last cycle. */
+    uint32_t enough;   /* When `ended` reaches this number, the next cycle starts without delay. */
+    double rate;       /* The claimed tasks per second, measured at `rate_ms`. */
     int64_t rate_ms;
-    struct pp_list parked; /* clients with parked transfers; the first is served next */
-    struct pp_list freed;  /* clients of which a transfer or request has ended (freed_node) */
+    struct pp_list parked; /* The clients with parked transfers; the first is served next. */
+    struct pp_list freed;  /* The clients of which a transfer or request has ended (freed_node). */
     struct claim_ahead ahead;
     struct pp_timer *ahead_timer;
 };

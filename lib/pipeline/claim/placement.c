@@ -26,7 +26,7 @@ struct view {
     uint32_t before, settled_before; /* workers with a higher score; the settled ones among them */
 };
 
-static uint32_t capacity_of(const struct pp_params *p)
+uint32_t pp_claim_capacity(const struct pp_params *p)
 {
     uint32_t n = 0;
     for (uint32_t t = 0; t < p->n_tiers; t++)
@@ -55,7 +55,7 @@ static struct view look(const struct claim_client *c)
     struct pp_worker_info w;
     int64_t wall = claim_wall(c->claimer);
     struct view v = {.starved = starves(c, wall)};
-    double score = pp_rendezvous_score(c->id, p->worker, capacity_of(p));
+    double score = pp_rendezvous_score(c->id, p->worker, pp_claim_capacity(p));
 
     for (size_t i = 0; i < WORKERS_MAX && coord->ops->worker(coord, i, &w, wall); i++) {
         if (w.draining || wall - w.seen_at >= CLAIM_GONE_MS)
@@ -80,7 +80,7 @@ static struct view look(const struct claim_client *c)
 static uint32_t shares_in(const struct view *v, const struct claim_client *c)
 {
     const struct claim_settings *s = &c->settings;
-    uint32_t n = pp_share_count(s->rpm, s->concurrency, WORKER_RPM, capacity_of(c->claimer->o.params));
+    uint32_t n = pp_share_count(s->rpm, s->concurrency, WORKER_RPM, pp_claim_capacity(c->claimer->o.params));
 
     if (n < v->kinds) /* some tiers would get no worker if a kind of worker had no share */
         n = v->kinds;

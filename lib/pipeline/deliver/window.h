@@ -14,10 +14,10 @@
 
 /* State of a message: WAITING <-> SENDING -> SETTLED -> SAVED */
 enum pp_message_state {
-    PP_MESSAGE_WAITING, /* waits for the driver */
-    PP_MESSAGE_SENDING, /* the driver has it */
-    PP_MESSAGE_SETTLED, /* its outcome is known, and has to be saved */
-    PP_MESSAGE_SAVED    /* its outcome is saved; kept until all messages before it are saved */
+    PP_MESSAGE_WAITING, /* The message waits for the driver. */
+    PP_MESSAGE_SENDING, /* The driver has the message. */
+    PP_MESSAGE_SETTLED, /* The outcome is known, and must be saved. */
+    PP_MESSAGE_SAVED    /* The outcome is saved; kept until all earlier messages are saved. */
 };
 
 struct pp_message {
@@ -25,27 +25,27 @@ struct pp_message {
     char id[PP_RESULT_ID_MAX];
     const char *client;
     int64_t finished_at;
-    uint32_t attempts; /* earlier attempts */
-    const char *body;  /* the RESULT as JSON */
+    uint32_t attempts; /* The number of earlier attempts. */
+    const char *body;  /* The RESULT as JSON. */
     size_t body_n;
     /* Private to the relay: */
     enum pp_message_state state;
     bool deferred;
-    bool has_row; /* its outcome is saved as a delivery; without, the cursor alone records it */
+    bool has_row; /* The outcome is saved as a delivery; if false, only the cursor records the outcome. */
     enum pp_delivery_status status;
     int64_t due_ms, updated_at;
     int http_status;
-    char *error; /* owned; NULL: no error */
+    char *error; /* The message owns the text; NULL: no error. */
     struct pp_node in_order, in_state;
 };
 
 struct pp_window {
-    struct pp_list in_order;         /* all messages but the deferred, by seq */
-    struct pp_list waiting, settled; /* messages in that state */
-    size_t n, sending;               /* n: messages in memory; sending: held by the driver */
-    size_t bytes, mean;              /* bytes: of all bodies; mean: of an average body */
-    size_t max, room;                /* bounds of n and of bytes; one message may exceed `room` */
-    uint64_t read_seq;               /* all items up to this seq have been read */
+    struct pp_list in_order;         /* All messages that are not deferred, by seq. */
+    struct pp_list waiting, settled; /* The messages in that state. */
+    size_t n, sending;               /* `n` messages are in memory; the driver holds `sending` of them. */
+    size_t bytes, mean;              /* All bodies have `bytes` bytes; an average body has `mean`. */
+    size_t max, room;                /* The bounds of n and of bytes; one message may exceed `room`. */
+    uint64_t read_seq;               /* All items up to this seq have been read. */
 };
 
 void pp_window_init(struct pp_window *w, size_t max, size_t room);

@@ -85,7 +85,6 @@ static enum pp_flow start_photo(struct fetch_run *r)
         return stop_with(r, PP_CODE_TOO_LARGE);
     pp_assert(!r->body, "a second body of one answer");
     pp_sniff_init(&r->sniff, p->max_pixels);
-    r->sniffed = PP_SNIFF_MORE;
     r->body = pp_body_open(r->runner->o.keep, &body_events, r);
     return r->body ? PP_FLOW_GO : stop_with(r, PP_CODE_INTERNAL);
 }
@@ -130,14 +129,10 @@ static enum pp_flow on_body(struct pp_exchange *x, const void *p, size_t n)
     if (flow != PP_FLOW_GO)
         return flow;
     r->bytes += n;
-    if (r->sniffed == PP_SNIFF_MORE) {
-        r->sniffed = pp_sniff_feed(&r->sniff, p, n);
-        if (r->sniffed == PP_SNIFF_REFUSED) {
-            r->code = r->sniff.code;
-            return PP_FLOW_STOP;
-        }
-    }
-    return PP_FLOW_GO;
+    if (pp_sniff_feed(&r->sniff, p, n) != PP_SNIFF_REFUSED)
+        return PP_FLOW_GO;
+    r->code = r->sniff.code;
+    return PP_FLOW_STOP;
 }
 
 static void on_resume(void *data)

@@ -26,7 +26,7 @@
 
 struct chunk {
     struct chunk *next;
-    uint32_t n; /* bytes of content */
+    uint32_t n; /* The chunk has so many bytes of content. */
     uint8_t p[PP_CHUNK_BYTES];
 };
 
@@ -107,7 +107,7 @@ struct pp_keep {
     struct pp_blob_store *blobs;
     struct chunk_pool chunks;
     uint64_t chunks_max;
-    uint32_t jobs; /* jobs on the lane */
+    uint32_t jobs; /* This many jobs are on the lane. */
 };
 
 enum body_job { JOB_NONE, JOB_SPILL, JOB_FINISH, JOB_REMOVE };
@@ -117,11 +117,11 @@ struct pp_body {
     struct pp_keep *keep;
     const struct pp_body_events *events;
     void *data;
-    enum body_job busy; /* job on the lane, or none */
-    bool paused;        /* an append was refused, so on_resume() must follow */
-    bool finish_wanted; /* pp_body_finish() was called: on_kept() must follow */
-    bool doomed;        /* the body was aborted; it is freed when its job comes back */
-    bool failed;        /* copy of `err` != PP_OK for the loop */
+    enum body_job busy; /* The body's job on the lane, or JOB_NONE. */
+    bool paused;        /* An append was refused, so on_resume() must follow. */
+    bool finish_wanted; /* pp_body_finish() was called, so on_kept() must follow. */
+    bool doomed;        /* The body was aborted, and is freed when its job comes back. */
+    bool failed;        /* The loop reads this instead of `err`, which the lane may be writing. */
     struct chunks in, out;
     enum pp_err err;
     char ext[8];
@@ -135,7 +135,7 @@ struct pp_body {
 
 struct keep_thread {
     struct pp_blob_store *blobs;
-    EVP_MD_CTX *hash; /* context for bodies that were not spilled */
+    EVP_MD_CTX *hash; /* The context for bodies that were not spilled. */
     EVP_MD *sha256;
 };
 
@@ -174,7 +174,7 @@ struct pp_lane *pp_keep_lane_open(unsigned threads, struct pp_blob_store *blobs)
     return pp_lane_open(&options);
 }
 
-/* chunks that one write takes */
+/* One write takes at most this many chunks. */
 #define IOV_MAX_CHUNKS 64
 
 static enum pp_err hash_chunks(EVP_MD_CTX *hash, const struct chunk *c)

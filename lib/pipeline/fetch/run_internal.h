@@ -27,43 +27,42 @@ enum run_stage { RUN_RESOLVE, RUN_EXCHANGE, RUN_PARKED, RUN_KEEP };
 #define RUN_DRAIN_MS    1000
 
 struct fetch_run {
-    struct pp_node node; /* in runner->runs */
+    struct pp_node node; /* The run is in runner->runs. */
     struct pp_runner *runner;
     struct pp_transfer *t;
     enum run_stage stage;
-    char *text; /* canonical text of `url`, for the request */
+    char *text; /* The canonical text of `url`, for the request. */
     unsigned hops;
-    bool other_host;  /* a redirect led to another host: no headers with credentials */
-    bool conditional; /* the request has validators, which belong to the task's own URL */
-    bool denied;      /* the policy denied an address when the socket was opened */
-    bool late;        /* the slot's lease ended before the request was written */
+    bool other_host;  /* A redirect led to another host: no headers with credentials are sent. */
+    bool conditional; /* The request has validators, which belong to the task's URL. */
+    bool denied;      /* The policy denied an address when the socket was opened. */
+    bool late;        /* The slot's lease ended before the request was written. */
     bool draining;
-    /* code of the failure with which the runner stopped the exchange; 0: it did not stop it */
+    /* The runner stopped the exchange with this code; 0: it did not stop the exchange. */
     uint16_t code;
-    struct pp_body *body; /* NULL: the answer is no photo */
+    struct pp_body *body; /* NULL: the answer is no photo. */
     uint64_t bytes;
-    /* all times below are monotonic */
+    /* All times below are monotonic. */
     int64_t started_ms, deadline_ms;
-    int64_t parked_ms;      /* when it was parked, if RUN_PARKED */
-    int64_t drain_until_ms; /* end of draining, if `draining` */
-    int64_t paused_ms;      /* start of the body's present wait for our disk; 0: none */
-    int64_t paused_sum_ms;  /* sum of the earlier waits */
-    int64_t slow_since_ms;  /* start of the window in which speed is judged; 0: none yet */
-    uint64_t slow_bytes;    /* `bytes` at slow_since_ms */
+    int64_t parked_ms;      /* In RUN_PARKED, the run waits since this time. */
+    int64_t drain_until_ms; /* If `draining`, the draining ends at this time. */
+    int64_t paused_ms;      /* The body waits for our disk since this time; 0: it does not wait. */
+    int64_t paused_sum_ms;  /* The earlier waits lasted so long in all. */
+    int64_t slow_since_ms;  /* The speed is judged since this time; 0: not yet. */
+    uint64_t slow_bytes;    /* The value of `bytes` at slow_since_ms. */
     /* A new run does not set the large members below to zero; each is written before it is read. */
     struct pp_exchange x;
     struct pp_query q;
     struct sockaddr_storage addrs[PP_EXCHANGE_ADDRS];
     struct pp_url url;
     struct pp_sniff sniff;
-    enum pp_sniff_state sniffed;
     const char *headers[PP_CLIENT_HEADERS_MAX + 1];
 };
 
 struct pp_runner {
     struct pp_runner_options o;
     struct pp_list runs;
-    struct pp_node *spare; /* ended runs, kept for reuse */
+    struct pp_node *spare; /* Ended runs are kept here for reuse. */
     unsigned n_spare;
     struct pp_timer *sweep;
     bool sweeping;

@@ -18,9 +18,9 @@
 
 /* Mail from a fetch loop to the main loop. */
 enum pp_transfer_event {
-    PP_TRANSFER_SENT,    /* the time at which a request counts is known (core/arrival.h) */
-    PP_TRANSFER_HOP,     /* a redirect needs one more permit; parked until GO_ON or GIVE_UP */
-    PP_TRANSFER_FINISHED /* the outcome is filled in */
+    PP_TRANSFER_SENT,    /* The time at which a request counts is known (core/arrival.h). */
+    PP_TRANSFER_HOP,     /* A redirect needs one more permit; parked until GO_ON or GIVE_UP. */
+    PP_TRANSFER_FINISHED /* The outcome is filled in. */
 };
 
 /* Mail from the main loop to a fetch loop. */
@@ -35,17 +35,17 @@ struct pp_transfer_mail {
 };
 
 struct pp_transfer {
-    struct pp_transfer_mail order; /* to the fetch loop */
-    struct pp_transfer_mail event; /* to the main loop: HOP, FINISHED */
-    struct pp_transfer_mail sent;  /* to the main loop: SENT; in the mailbox while `sent_busy` */
+    struct pp_transfer_mail order; /* Mail to the fetch loop. */
+    struct pp_transfer_mail event; /* Mail to the main loop: HOP, FINISHED. */
+    struct pp_transfer_mail sent;  /* Mail to the main loop: SENT. It is in the mailbox while `sent_busy`. */
     atomic_bool sent_busy;
-    /* the transfer's requests; the fetch loop notes them, the claimer counts them */
+    /* The transfer's requests: the fetch loop notes them, and the claimer counts them. */
     struct pp_sends sends;
 
-    /* set by the claimer */
+    /* The claimer sets these members: */
     struct pp_task *task;
-    const char *const *headers; /* the client's, NULL-terminated; valid as long as the claim */
-    bool limited;               /* the client has a rate limit, so SENT is reported */
+    const char *const *headers; /* The client's lines, NULL-terminated; valid as long as the claim. */
+    bool limited;               /* The client has a rate limit, so SENT is reported. */
     /* The time until which the slot allows requests (monotonic). It belongs to the client and is
      * valid as long as the client. */
     const _Atomic int64_t *send_until;
@@ -53,16 +53,16 @@ struct pp_transfer {
     /* Set by the fetch loop. Of `outcome` it sets code (0: a photo), object, ms (without time
      * parked or waiting for our disk) and detail; the settler sets the rest. */
     struct pp_outcome outcome;
-    bool not_modified; /* the stored object is still current; `object` is empty */
-    bool handed_back;  /* ended by a condition on our side: the attempt does not count */
+    bool not_modified; /* The stored object is still current, and `object` is empty. */
+    bool handed_back;  /* The transfer ended for a reason on our side: the attempt does not count. */
     char etag[PP_HEADER_VALUE_MAX], last_modified[PP_HEADER_VALUE_MAX];
-    int64_t retry_after_ms; /* the Retry-After of the host; -1: none */
+    int64_t retry_after_ms; /* The Retry-After of the host; -1: there was none. */
     uint64_t bytes_received;
-    char slow_host[256]; /* host that answered 429 or 503; "": none */
-    char detail[256];    /* the text of outcome.detail */
+    char slow_host[256]; /* This host answered 429 or 503; "": none did. */
+    char detail[256];    /* The text of outcome.detail. */
 
-    void *run;                  /* struct fetch_run, used by the runner */
-    struct pp_node settle_node; /* in the settler's queue after FINISHED */
+    void *run;                  /* The runner's struct fetch_run. */
+    struct pp_node settle_node; /* After FINISHED the transfer is in the settler's queue. */
 };
 
 #endif

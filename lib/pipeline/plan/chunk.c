@@ -49,23 +49,17 @@ static bool read_item(struct plan_job *job, const struct pp_entry_item *from, st
     return item->id && item->photos && (!from->meta || item->meta) && read_photos(job, item, n_fetchable);
 }
 
-static bool alloc_chunk(struct plan_job *job)
-{
-    size_t max_items = job->planner->o.params->plan_chunk, max_photos = CHUNK_PHOTOS + PP_ENTRY_PHOTOS_MAX;
-
-    job->items = pp_arena_array(&job->arena, max_items, sizeof(*job->items));
-    job->fetchable = pp_arena_array(&job->arena, max_photos, sizeof(struct pp_plan_photo *));
-    return job->items && job->fetchable;
-}
-
 enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size)
 {
-    size_t photos = 0;
+    size_t photos = 0, max_items = job->planner->o.params->plan_chunk;
 
     *size = (struct plan_chunk_size){0};
-    if (!alloc_chunk(job))
+    job->items = pp_arena_array(&job->arena, max_items, sizeof(*job->items));
+    job->fetchable =
+        pp_arena_array(&job->arena, CHUNK_PHOTOS + PP_ENTRY_PHOTOS_MAX, sizeof(struct pp_plan_photo *));
+    if (!job->items || !job->fetchable)
         return PP_ENOMEM;
-    while (size->items < job->planner->o.params->plan_chunk) {
+    while (size->items < max_items) {
         if (!job->has_ahead && !pp_entry_next(&job->reader, &job->ahead))
             break;
         job->has_ahead = true;

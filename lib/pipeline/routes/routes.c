@@ -18,25 +18,25 @@
 struct route {
     UT_hash_handle hh;
     struct pp_route r;
-    struct pp_route_batch batch; /* samples since the last tick, if `learned` */
+    struct pp_route_batch batch; /* The samples since the last tick, if `learned`. */
     bool learned;
-    bool held; /* new tasks are held back: they wait in held_tier */
+    bool held; /* New tasks are held back: they wait in held_tier. */
     /* Tier and due time (wall) of the tasks held back. */
     uint8_t held_tier;
     int64_t held_until_ms;
-    bool dirty;                  /* has samples that the leader does not have yet */
-    bool unsaved;                /* decided here, but not in the store yet */
-    int64_t saved_ms;            /* loop time of the last save; 0: save at once */
-    uint32_t probes;             /* tasks that were let through in the probed tier */
-    uint32_t timeouts;           /* probes that timed out */
-    const char *client, *domain; /* slices of `key` */
-    char key[];                  /* client, NUL, domain, NUL */
+    bool dirty;                  /* The route has samples that the leader does not have yet. */
+    bool unsaved;                /* The route was decided here, and is not in the store yet. */
+    int64_t saved_ms;            /* The last save was at this loop time; 0: save at once. */
+    uint32_t probes;             /* This many tasks were let through in the probed tier. */
+    uint32_t timeouts;           /* This many probes timed out. */
+    const char *client, *domain; /* Both point into `key`. */
+    char key[];                  /* The client, NUL, the domain, NUL. */
 };
 
 struct pp_routes {
     struct pp_routes_options o;
-    struct route *table; /* uthash, oldest entry first */
-    size_t in_flight;    /* requests to the store in flight */
+    struct route *table; /* A hash table (uthash), oldest entry first. */
+    size_t in_flight;    /* This many requests to the store are in flight. */
     bool draining;
 };
 

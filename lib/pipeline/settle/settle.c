@@ -10,7 +10,7 @@
 #include "core/retry.h"
 #include "photopool/task_rules.h"
 
-#define CALL_MAX 500 /* most settlements in one call to the store */
+#define CALL_MAX 500 /* One call to the store has at most this many settlements. */
 /* The settler waits for the maximum batching delay if it expects at least this many further
  * outcomes within that time. */
 #define COMPANY      4
@@ -24,18 +24,18 @@
 
 /* A call to the store. At most one call is in flight. */
 struct settle_call {
-    struct pp_store_settle r; /* n == 0: no call is in flight */
+    struct pp_store_settle r; /* If r.n is 0, no call is in flight. */
     struct pp_arena arena;
-    struct pp_transfer **transfers; /* transfers[i] belongs to r.settlements[i] */
+    struct pp_transfer **transfers; /* transfers[i] belongs to r.settlements[i]. */
 };
 
 struct pp_settler {
     struct pp_settler_options o;
     struct pp_timer *timer;
-    struct pp_list waiting; /* transfers whose outcome has to be written, linked by settle_node */
+    struct pp_list waiting; /* Transfers whose outcome must be written, by settle_node. */
     struct settle_call call;
-    size_t most;  /* most settlements in the next call; smaller after a failure */
-    bool failing; /* the last call failed; the next one starts by the timer alone */
+    size_t most;  /* The next call has at most so many settlements; fewer after a failure. */
+    bool failing; /* The last call failed: only the timer starts the next one. */
     bool draining, giving_up;
 };
 

@@ -31,8 +31,8 @@ struct pp_settler_options {
     struct pp_coordinator *coordinator;
     struct pp_routes *routes;
     struct pp_progress *progress;
-    struct pp_claimer *claimer; /* owns the transfers, and claims tasks that are to be retried */
-    void *data;                 /* passed to the callbacks */
+    struct pp_claimer *claimer; /* The claimer owns the transfers, and claims tasks to be retried. */
+    void *data;                 /* Passed to the callbacks. */
     void (*on_items_finished)(void *data);
     void (*on_batch_moved)(void *data, const char *batch_id);
 };
