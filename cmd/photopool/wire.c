@@ -70,20 +70,20 @@ static enum pp_err lock_data(struct pp_wire *w, struct pp_wire_error *error)
     char path[4096];
 
     if (mkdir(dir, 0755) != 0 && errno != EEXIST)
-        return pp_wire_refuse(error, PP_EIO,
-                              "data directory %s can't be made: %s; choose another with --data DIR", dir,
-                              strerror(errno));
+        return pp_wire_explain(error, PP_EIO,
+                               "data directory %s can't be made: %s; choose another with --data DIR", dir,
+                               strerror(errno));
     snprintf(path, sizeof(path), "%s/lock", dir);
     bool old = access(path, F_OK) == 0;
     w->data_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (w->data_lock < 0)
-        return pp_wire_refuse(error, PP_EIO,
-                              "%s can't be opened: %s; choose another directory with --data DIR", path,
-                              strerror(errno));
+        return pp_wire_explain(error, PP_EIO,
+                               "%s can't be opened: %s; choose another directory with --data DIR", path,
+                               strerror(errno));
     if (flock(w->data_lock, LOCK_EX | LOCK_NB) != 0) {
         close(w->data_lock);
         w->data_lock = -1;
-        return pp_wire_refuse(
+        return pp_wire_explain(
             error, PP_EBUSY,
             "data directory %s is in use by another photopool; stop it, or choose another with --data DIR",
             dir);
@@ -91,10 +91,10 @@ static enum pp_err lock_data(struct pp_wire *w, struct pp_wire_error *error)
     int64_t crashed = old ? crashed_at(w->data_lock) : 0;
     w->params.params.orphans_since_ms = crashed > 0 ? crashed - ORPHAN_MARGIN_MS : 0;
     if (ftruncate(w->data_lock, 0) != 0)
-        return pp_wire_refuse(error, PP_EIO, "%s can't be written: %s", path, strerror(errno));
+        return pp_wire_explain(error, PP_EIO, "%s can't be written: %s", path, strerror(errno));
     w->alive = pp_timer_open(w->loop, still_alive, w);
     if (!w->alive)
-        return pp_wire_refuse(error, PP_ENOMEM, "out of memory");
+        return pp_wire_explain(error, PP_ENOMEM, "out of memory");
     pp_timer_start(w->alive, ALIVE_MS, ALIVE_MS);
     return PP_OK;
 }
@@ -193,16 +193,14 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
     bool v6 = strchr(c->http.listen.host, ':') != NULL;
     w->api = open_api(w);
     if (!w->api)
-        return pp_wire_refuse(error, PP_ENOMEM, "out of memory");
+        return pp_wire_explain(error, PP_ENOMEM, "out of memory");
     enum pp_err err = pp_http_server_open(w->loop, &options, pp_api_handler(w->api), &w->http);
-    if (err != PP_OK)
-        return pp_wire_refuse(error, err, "http.listen %s%s%s:%u: %s", v6 ? "[" : "", c->http.listen.host,
-                              v6 ? "]" : "", c->http.listen.port,
-                              err == PP_EBUSY
-                                  ? "address already in use; stop the other process or choose another "
-                                    "with --set http.listen=HOST:PORT"
-                                  : pp_err_text(err));
-    return PP_OK;
+    return pp_wire_explain(error, err, "http.listen %s%s%s:%u: %s", v6 ? "[" : "", c->http.listen.host,
+                           v6 ? "]" : "", c->http.listen.port,
+                           err == PP_EBUSY
+                               ? "address already in use; stop the other process or choose another "
+                                 "with --set http.listen=HOST:PORT"
+                               : pp_err_text(err));
 }
 
 /* Checks fetch.ca_file: if it contained no certificate, every https photo would fail, and the
@@ -216,12 +214,12 @@ static enum pp_err check_ca_file(const char *path, struct pp_wire_error *error)
     if (!path[0])
         return PP_OK;
     if (!f)
-        return pp_wire_refuse(error, PP_EIO, "fetch.ca_file %s can't be read: %s", path, strerror(errno));
+        return pp_wire_explain(error, PP_EIO, "fetch.ca_file %s can't be read: %s", path, strerror(errno));
     while (!found && fgets(line, sizeof(line), f))
         found = strstr(line, "-----BEGIN ") && strstr(line, "CERTIFICATE-----");
     fclose(f);
-    return found ? PP_OK
-                 : pp_wire_refuse(error, PP_EINVAL, "fetch.ca_file %s has no certificate in PEM form", path);
+    return pp_wire_explain(error, found ? PP_OK : PP_EINVAL,
+                           "fetch.ca_file %s has no certificate in PEM form", path);
 }
 
 /* Returns true if this process uses the data directory. In a fleet, only processes with the role
@@ -237,7 +235,7 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     if (err == PP_OK)
         err = make_pins(w);
     if (err != PP_OK)
-        return pp_wire_refuse(error, err, "the configuration can't be used: %s", pp_err_text(err));
+        return pp_wire_explain(error, err, "the configuration can't be used: %s", pp_err_text(err));
     w->params.params.sole_worker = !pp_wire_is_fleet(w->config);
     w->p.roles = roles;
     w->p.loop = w->loop;
@@ -253,7 +251,7 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     w->p.factory = (struct pp_fetch_factory){.open = open_fetch_adapters, .data = w};
     err = pp_pipeline_open(&w->p);
     if (err != PP_OK)
-        return pp_wire_refuse(error, err, "the pipeline could not be started: %s", pp_err_text(err));
+        return pp_wire_explain(error, err, "the pipeline could not be started: %s", pp_err_text(err));
     w->pipeline_open = true;
     return open_http(w, error);
 }
@@ -287,7 +285,7 @@ enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log, const struct 
 {
     struct pp_wire *w = calloc(1, sizeof(*w));
     if (!w)
-        return pp_wire_refuse(error, PP_ENOMEM, "out of memory");
+        return pp_wire_explain(error, PP_ENOMEM, "out of memory");
     w->loop = loop;
     w->log = log;
     w->config = config;

@@ -87,21 +87,6 @@ static bool set_keys(struct pp_wire_params *w, const struct pp_config *c)
     return true;
 }
 
-static bool set_delays(struct pp_wire_params *w, const struct pp_config *c)
-{
-    size_t n = c->retry.delays.n;
-    int64_t *delays = calloc(n + 1, sizeof(*delays));
-    if (!delays)
-        return false;
-    if (n > 0)
-        memcpy(delays, c->retry.delays.item, n * sizeof(*delays));
-    free(w->delays);
-    w->delays = delays;
-    w->params.retry = (struct pp_retry_params){
-        .max_attempts = bounded(c->retry.attempts), .delays_ms = delays, .n_delays = n};
-    return true;
-}
-
 /* Makes the worker's id: HOST-PID-NONCE, or worker.id and a nonce. It is unique for each start. */
 static void set_worker(struct pp_params *p, const struct pp_config *c)
 {
@@ -133,9 +118,10 @@ void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
     p->metrics_public = c->http.metrics_public;
     p->events_ms = c->events.retention_ms;
     p->events_bytes = (uint64_t)c->events.max_bytes;
-    /* out of memory: the old parameters stay in force */
-    (void)set_delays(w, c);
-    (void)set_keys(w, c);
+    p->retry = (struct pp_retry_params){.max_attempts = bounded(c->retry.attempts),
+                                        .delays_ms = c->retry.delays.item,
+                                        .n_delays = c->retry.delays.n};
+    (void)set_keys(w, c); /* out of memory: the old keys stay in force */
 }
 
 enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config *c)
@@ -164,7 +150,7 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->max_photos_per_item = bounded(c->batches.max_photos_per_item);
     p->max_subscribers = bounded(c->events.max_subscribers);
     pp_wire_params_reload(w, c);
-    if (!w->delays || !w->keys)
+    if (!w->keys)
         return PP_ENOMEM;
     return set_policy(w, c);
 }
@@ -173,6 +159,5 @@ void pp_wire_params_fini(struct pp_wire_params *w)
 {
     free(w->networks);
     free(w->ports);
-    free(w->delays);
     free(w->keys);
 }

@@ -21,14 +21,27 @@
 /* The journal answers a request with 202 soon, even if Redis does not answer. */
 #define JOURNAL_PATIENCE_MS 500
 
-enum pp_err pp_wire_refuse(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)
+enum pp_err pp_wire_explain(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)
 {
     va_list ap;
+    if (err == PP_OK)
+        return PP_OK;
     va_start(ap, fmt);
     vsnprintf(error->text, sizeof(error->text), fmt, ap);
     va_end(ap);
     return err;
 }
+
+/* What the functions below open, and with what. */
+struct opening {
+    struct pp_pipeline *p;
+    const struct pp_config *c;
+    struct pp_wire_error *error;
+    struct pp_mongo_options mongo;
+    char reason[PP_MONGO_ERROR_MAX]; /* why MongoDB could not be opened */
+    const char *what;                /* what the file at `path` is, for messages */
+    char path[4096];
+};
 
 /* Returns the part after "scheme:", or NULL if the URL has another scheme. */
 static const char *after(const char *url, const char *scheme)
@@ -42,103 +55,117 @@ bool pp_wire_is_fleet(const struct pp_config *config)
     return !after(config->store.url, "sqlite:");
 }
 
+static bool is_local(const struct opening *o)
+{
+    return after(o->c->coordinator.url, "local:") != NULL;
+}
+
+/* Names a file in the data directory, which is then opened. */
+static void data_file(struct opening *o, const char *what, const char *name)
+{
+    o->what = what;
+    snprintf(o->path, sizeof(o->path), "%s/%s", o->c->data_dir, name);
+}
+
+/* These return err, and explain it if it is a failure: of the file, of Redis, of MongoDB. */
+static enum pp_err file_opened(struct opening *o, enum pp_err err)
+{
+    return pp_wire_explain(o->error, err, "%s %s: %s", o->what, o->path, pp_err_text(err));
+}
+
+static enum pp_err redis_opened(struct opening *o, enum pp_err err)
+{
+    return pp_wire_explain(o->error, err, "coordinator.url: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
+}
+
+static enum pp_err mongo_opened(struct opening *o, enum pp_err err)
+{
+    return pp_wire_explain(o->error, err, "store.url: %s", o->reason);
+}
+
+static const struct pp_sqlite_options sqlite_options;
+
 /* --- task store --- */
 
-static enum pp_err open_store(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
+static enum pp_err open_store(struct opening *o)
 {
-    const char *path = after(c->store.url, "sqlite:");
-    char reason[PP_MONGO_ERROR_MAX];
+    const char *path = after(o->c->store.url, "sqlite:");
     enum pp_err err;
-
-    if (path) {
-        err = pp_sqlite_task_store_open(p->loop, path, &(struct pp_sqlite_options){0}, &p->store);
-        return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "store %s: %s", path, pp_err_text(err));
-    }
-    const struct pp_mongo_options mongo = {.uri = c->store.url, .log = p->log, .later = true};
-    err = pp_mongo_task_store_open(p->loop, &mongo, &p->store, reason);
-    return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "store.url: %s", reason);
+    if (!path)
+        return mongo_opened(o, pp_mongo_task_store_open(o->p->loop, &o->mongo, &o->p->store, o->reason));
+    err = pp_sqlite_task_store_open(o->p->loop, path, &sqlite_options, &o->p->store);
+    return pp_wire_explain(o->error, err, "store %s: %s", path, pp_err_text(err));
 }
 
 /* --- ingest queue --- */
 
-static enum pp_err open_sqlite_queue(struct pp_pipeline *p, const struct pp_config *c, const char *name,
-                                     struct pp_ingest_queue **out, struct pp_wire_error *error)
+static enum pp_err open_sqlite_queue(struct opening *o, const char *name, struct pp_ingest_queue **out)
 {
-    char path[4096];
-
-    snprintf(path, sizeof(path), "%s/%s", c->data_dir, name);
-    enum pp_err err = pp_sqlite_ingest_queue_open(p->loop, path, &(struct pp_sqlite_options){0}, out);
-    return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "ingest queue %s: %s", path, pp_err_text(err));
+    data_file(o, "ingest queue", name);
+    return file_opened(o, pp_sqlite_ingest_queue_open(o->p->loop, o->path, &sqlite_options, out));
 }
 
 /* Puts a journal of this node in front of the shared queue. */
-static enum pp_err open_journal(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
+static enum pp_err open_journal(struct opening *o)
 {
     struct pp_ingest_queue *own = NULL;
-    enum pp_err err = open_sqlite_queue(p, c, "journal.db", &own, error);
+    enum pp_err err = open_sqlite_queue(o, "journal.db", &own);
     if (err != PP_OK)
         return err;
-    const struct pp_journal_options journal = {.inner = p->ingest, .own = own, .log = p->log};
-    err = pp_journal_queue_open(p->loop, &journal, &p->ingest);
-    if (err == PP_OK)
-        return PP_OK;
-    own->ops->close(own);
-    return pp_wire_refuse(error, err, "the journal in %s could not be opened: %s", c->data_dir,
-                          pp_err_text(err));
+    const struct pp_journal_options journal = {.inner = o->p->ingest, .own = own, .log = o->p->log};
+    err = pp_journal_queue_open(o->p->loop, &journal, &o->p->ingest);
+    if (err != PP_OK)
+        own->ops->close(own);
+    return pp_wire_explain(o->error, err, "the journal in %s could not be opened: %s", o->c->data_dir,
+                           pp_err_text(err));
 }
 
-static enum pp_err open_ingest(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
+static enum pp_err open_ingest(struct opening *o)
 {
-    if (after(c->coordinator.url, "local:"))
-        return open_sqlite_queue(p, c, "ingest.db", &p->ingest, error);
-    bool journal = (p->roles & PP_ROLE_API) && c->ingest.journal;
-    const struct pp_redis_ingest_options redis = {.url = c->coordinator.url,
-                                                  .log = p->log,
+    if (is_local(o))
+        return open_sqlite_queue(o, "ingest.db", &o->p->ingest);
+    bool journal = (o->p->roles & PP_ROLE_API) && o->c->ingest.journal;
+    const struct pp_redis_ingest_options redis = {.url = o->c->coordinator.url,
+                                                  .log = o->p->log,
                                                   .patience_ms = journal ? JOURNAL_PATIENCE_MS : 0,
-                                                  .key_ttl_ms = p->params->idempotency_ms + 3600000};
-    enum pp_err err = pp_redis_ingest_queue_open(p->loop, &redis, &p->ingest);
-    if (err != PP_OK)
-        return pp_wire_refuse(error, err, "coordinator.url: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
-    return journal ? open_journal(p, c, error) : PP_OK;
+                                                  .key_ttl_ms = o->p->params->idempotency_ms + 3600000};
+    enum pp_err err = redis_opened(o, pp_redis_ingest_queue_open(o->p->loop, &redis, &o->p->ingest));
+    return err == PP_OK && journal ? open_journal(o) : err;
+}
+
+/* --- coordinator --- */
+
+static enum pp_err open_coordinator(struct opening *o)
+{
+    struct pp_coordinator **out = &o->p->coordinator;
+    const struct pp_config_tiers *tiers = &o->c->fetch.tiers; /* their timeouts grow */
+    if (is_local(o)) {
+        data_file(o, "coordinator", "coordinator.db");
+        return file_opened(o, pp_local_coordinator_open(o->p->loop, o->path, out));
+    }
+    const struct pp_redis_coordinator_options redis = {
+        .url = o->c->coordinator.url, .log = o->p->log, .longest_ms = tiers->item[tiers->n - 1].timeout_ms};
+    return redis_opened(o, pp_redis_coordinator_open(o->p->loop, &redis, out));
 }
 
 /* --- events, deliveries --- */
 
-static enum pp_err open_events(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
+static enum pp_err open_events(struct opening *o)
 {
-    char path[4096];
-    enum pp_err err;
-
-    if (!(p->roles & (PP_ROLE_API | PP_ROLE_DELIVER | PP_ROLE_CRON)))
-        return PP_OK;
-    if (after(c->coordinator.url, "local:")) {
-        snprintf(path, sizeof(path), "%s/events.db", c->data_dir);
-        err = pp_sqlite_event_log_open(p->loop, path, &(struct pp_sqlite_options){0}, &p->events);
-        return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "event log %s: %s", path, pp_err_text(err));
-    }
-    const struct pp_redis_event_log_options redis = {.url = c->coordinator.url, .log = p->log};
-    err = pp_redis_event_log_open(p->loop, &redis, &p->events);
-    return err == PP_OK
-               ? PP_OK
-               : pp_wire_refuse(error, err, "coordinator.url: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
+    const struct pp_redis_event_log_options redis = {.url = o->c->coordinator.url, .log = o->p->log};
+    if (!is_local(o))
+        return redis_opened(o, pp_redis_event_log_open(o->p->loop, &redis, &o->p->events));
+    data_file(o, "event log", "events.db");
+    return file_opened(o, pp_sqlite_event_log_open(o->p->loop, o->path, &sqlite_options, &o->p->events));
 }
 
-static enum pp_err open_deliveries(struct pp_pipeline *p, const struct pp_config *c,
-                                   struct pp_wire_error *error)
+static enum pp_err open_deliveries(struct opening *o)
 {
-    char path[4096], reason[PP_MONGO_ERROR_MAX];
-    enum pp_err err;
-
-    if (!(p->roles & (PP_ROLE_API | PP_ROLE_DELIVER | PP_ROLE_CRON)))
-        return PP_OK;
-    if (after(c->store.url, "sqlite:")) {
-        snprintf(path, sizeof(path), "%s/deliveries.db", c->data_dir);
-        err = pp_sqlite_delivery_store_open(p->loop, path, &(struct pp_sqlite_options){0}, &p->deliveries);
-        return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "deliveries %s: %s", path, pp_err_text(err));
-    }
-    const struct pp_mongo_options mongo = {.uri = c->store.url, .log = p->log, .later = true};
-    err = pp_mongo_delivery_store_open(p->loop, &mongo, &p->deliveries, reason);
-    return err == PP_OK ? PP_OK : pp_wire_refuse(error, err, "store.url: %s", reason);
+    struct pp_delivery_store **out = &o->p->deliveries;
+    if (pp_wire_is_fleet(o->c))
+        return mongo_opened(o, pp_mongo_delivery_store_open(o->p->loop, &o->mongo, out, o->reason));
+    data_file(o, "deliveries", "deliveries.db");
+    return file_opened(o, pp_sqlite_delivery_store_open(o->p->loop, o->path, &sqlite_options, out));
 }
 
 /* --- brokers that results go to --- */
@@ -170,112 +197,80 @@ static const struct {
 } sinks[] = {{"amqp", open_amqp}, {"kafka", open_kafka}};
 _Static_assert(sizeof sinks / sizeof *sinks <= PP_SINKS_MAX, "PP_SINKS_MAX counts the rows");
 
-static enum pp_err open_sinks(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
+static enum pp_err open_sinks(struct opening *o)
 {
-    for (size_t i = 0; (p->roles & PP_ROLE_DELIVER) && i < sizeof sinks / sizeof *sinks; i++) {
+    for (size_t i = 0; i < sizeof sinks / sizeof *sinks; i++) {
         char reason[PP_SINK_ERROR_MAX];
         struct pp_result_sink *sink = NULL;
-        enum pp_err err = sinks[i].open(p, c, &sink, reason);
+        enum pp_err err = sinks[i].open(o->p, o->c, &sink, reason);
         if (err != PP_OK)
-            return pp_wire_refuse(error, err, "%s: %.480s", sinks[i].name, reason);
+            return pp_wire_explain(o->error, err, "%s: %.480s", sinks[i].name, reason);
         if (sink)
-            p->sinks[p->n_sinks++] = (struct pp_named_sink){.name = sinks[i].name, .sink = sink};
+            o->p->sinks[o->p->n_sinks++] = (struct pp_named_sink){.name = sinks[i].name, .sink = sink};
     }
     return PP_OK;
-}
-
-/* --- coordinator --- */
-
-static int64_t longest_ms(const struct pp_params *params)
-{
-    int64_t ms = 0;
-    for (uint32_t i = 0; i < params->n_tiers; i++)
-        if (params->tiers[i].timeout_ms > ms)
-            ms = params->tiers[i].timeout_ms;
-    return ms;
-}
-
-static enum pp_err open_coordinator(struct pp_pipeline *p, const struct pp_config *c,
-                                    struct pp_wire_error *error)
-{
-    char path[4096];
-    enum pp_err err;
-
-    if (after(c->coordinator.url, "local:")) {
-        snprintf(path, sizeof(path), "%s/coordinator.db", c->data_dir);
-        err = pp_local_coordinator_open(p->loop, path, &p->coordinator);
-        return err == PP_OK ? PP_OK
-                            : pp_wire_refuse(error, err, "coordinator %s: %s", path, pp_err_text(err));
-    }
-    const struct pp_redis_coordinator_options redis = {
-        .url = c->coordinator.url, .log = p->log, .longest_ms = longest_ms(p->params)};
-    err = pp_redis_coordinator_open(p->loop, &redis, &p->coordinator);
-    return err == PP_OK
-               ? PP_OK
-               : pp_wire_refuse(error, err, "coordinator.url: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
 }
 
 /* --- blobs --- */
 
-static enum pp_err open_s3(struct pp_pipeline *p, const char *url, struct pp_wire_error *error)
+static enum pp_err open_s3(struct opening *o)
 {
     struct pp_s3_options s3;
     char reason[PP_S3_REASON_MAX];
 
-    enum pp_err err = pp_s3_options_parse(url, getenv, &s3, reason);
+    enum pp_err err = pp_s3_options_parse(o->c->blobs.url, getenv, &s3, reason);
     if (err != PP_OK)
-        return pp_wire_refuse(error, err, "blobs.url: %.480s", reason);
-    s3.log = p->log;
-    err = pp_s3_blob_store_open(&s3, &p->blobs);
+        return pp_wire_explain(o->error, err, "blobs.url: %.480s", reason);
+    s3.log = o->p->log;
+    err = pp_s3_blob_store_open(&s3, &o->p->blobs);
     if (err != PP_OK)
-        return pp_wire_refuse(error, err, "blobs.url: the object store can't be used: %s", pp_err_text(err));
-    err = pp_s3_blob_store_probe(p->blobs, reason);
+        return pp_wire_explain(o->error, err, "blobs.url: the object store can't be used: %s",
+                               pp_err_text(err));
+    err = pp_s3_blob_store_probe(o->p->blobs, reason);
     /* only a change of the configuration corrects this error; other errors may be transient */
-    if (err == PP_EINVAL)
-        return pp_wire_refuse(error, err, "blobs.url: %.480s", reason);
-    return PP_OK;
+    return err == PP_EINVAL ? pp_wire_explain(o->error, err, "blobs.url: %.480s", reason) : PP_OK;
 }
 
-static enum pp_err open_blobs(struct pp_pipeline *p, const struct pp_config *c, struct pp_wire_error *error)
+static enum pp_err open_fs(struct opening *o, const char *root)
 {
-    const char *root = after(c->blobs.url, "file:");
-    enum pp_err err = PP_OK;
-
-    if (!(p->roles & (PP_ROLE_WORKER | PP_ROLE_API)))
+    const struct pp_fs_options options = {
+        .root = root, .fsync = o->c->blobs.fsync == PP_FSYNC_FILE, .sole = o->p->params->sole_worker};
+    if (pp_fs_blob_store_open(&options, &o->p->blobs) == PP_OK)
         return PP_OK;
-    if (!root) {
-        err = open_s3(p, c->blobs.url, error);
-    } else {
-        const struct pp_fs_options options = {
-            .root = root, .fsync = c->blobs.fsync == PP_FSYNC_FILE, .sole = p->params->sole_worker};
-        if (pp_fs_blob_store_open(&options, &p->blobs) != PP_OK)
-            return pp_wire_refuse(error, PP_EIO, "photo directory %s can't be used: %s", root,
-                                  strerror(errno));
-    }
+    return pp_wire_explain(o->error, PP_EIO, "photo directory %s can't be used: %s", root, strerror(errno));
+}
+
+static enum pp_err open_blobs(struct opening *o)
+{
+    const char *root = after(o->c->blobs.url, "file:");
+    enum pp_err err = root ? open_fs(o, root) : open_s3(o);
     if (err != PP_OK)
         return err;
-    p->keep_lane = pp_keep_lane_open((unsigned)c->keep.threads, p->blobs);
-    return p->keep_lane
-               ? PP_OK
-               : pp_wire_refuse(error, PP_ENOMEM, "threads for hashing and writing could not be started");
+    o->p->keep_lane = pp_keep_lane_open((unsigned)o->c->keep.threads, o->p->blobs);
+    return pp_wire_explain(o->error, o->p->keep_lane ? PP_OK : PP_ENOMEM,
+                           "threads for hashing and writing could not be started");
 }
 
 enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct pp_config *config,
                                struct pp_wire_error *error)
 {
-    enum pp_err err = open_store(p, config, error);
-    if (err == PP_OK)
-        err = open_ingest(p, config, error);
-    if (err == PP_OK)
-        err = open_coordinator(p, config, error);
-    if (err == PP_OK)
-        err = open_events(p, config, error);
-    if (err == PP_OK)
-        err = open_deliveries(p, config, error);
-    if (err == PP_OK)
-        err = open_sinks(p, config, error);
-    if (err == PP_OK)
-        err = open_blobs(p, config, error);
+    enum { RELAYING = PP_ROLE_API | PP_ROLE_DELIVER | PP_ROLE_CRON };
+    static const struct {
+        enum pp_err (*open)(struct opening *o);
+        unsigned roles; /* roles that need the port; 0: all */
+    } ports[] = {{open_store, 0},
+                 {open_ingest, 0},
+                 {open_coordinator, 0},
+                 {open_events, RELAYING},
+                 {open_deliveries, RELAYING},
+                 {open_sinks, PP_ROLE_DELIVER},
+                 {open_blobs, PP_ROLE_WORKER | PP_ROLE_API}};
+    struct opening o = {.p = p, .c = config, .error = error};
+    o.mongo = (struct pp_mongo_options){.uri = config->store.url, .log = p->log, .later = true};
+    enum pp_err err = PP_OK;
+    for (size_t i = 0; err == PP_OK && i < sizeof ports / sizeof *ports; i++)
+        if (!ports[i].roles || (p->roles & ports[i].roles))
+            err = ports[i].open(&o);
     return err;
 }
 

@@ -18,8 +18,8 @@ pp_must_check enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct
                                              struct pp_wire_error *error);
 void pp_wire_close_ports(struct pp_pipeline *p);
 
-/* Writes the text into `error` and returns `err`. */
-enum pp_err pp_wire_refuse(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)
+/* Returns `err`. If it is not PP_OK, first writes the text into `error`. */
+enum pp_err pp_wire_explain(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 #endif
