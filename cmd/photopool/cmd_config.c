@@ -10,14 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
-
 enum config_action { ACTION_PRINT, ACTION_CHECK, ACTION_HELP, ACTION_MARKDOWN };
-
-struct config_options {
-    enum config_action action;
-    bool json;
-};
 
 static void print_help(FILE *f)
 {
@@ -45,22 +38,21 @@ static bool unknown(const char *arg)
 }
 
 /* Parses the options. Returns false after a message. */
-static bool parse_options(int argc, char **argv, struct config_options *o)
+static bool parse_options(int argc, char **argv, enum config_action *action, bool *json)
 {
     static const struct option longs[] = {
         {"check", no_argument, NULL, 'c'},    {"json", no_argument, NULL, 'j'},
         {"yaml", no_argument, NULL, 'y'},     {"help", no_argument, NULL, 'h'},
         {"markdown", no_argument, NULL, 'm'}, {0}};
-    *o = (struct config_options){.json = !isatty(STDOUT_FILENO)};
     opterr = 0; /* getopt prints no messages, because this file does */
     optind = 0; /* resets getopt, which main may have used for its own options */
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         switch (c) {
-        case 'c': o->action = ACTION_CHECK; break;
-        case 'j': o->json = true; break;
-        case 'y': o->json = false; break;
-        case 'h': o->action = ACTION_HELP; break;
-        case 'm': o->action = ACTION_MARKDOWN; break;
+        case 'c': *action = ACTION_CHECK; break;
+        case 'j': *json = true; break;
+        case 'y': *json = false; break;
+        case 'h': *action = ACTION_HELP; break;
+        case 'm': *action = ACTION_MARKDOWN; break;
         default: return unknown(argv[optind - 1]);
         }
     }
@@ -70,7 +62,7 @@ static bool parse_options(int argc, char **argv, struct config_options *o)
 static int complain(const struct pp_config_error *err)
 {
     fprintf(stderr, "photopool: %s\n", err->text);
-    return EXIT_USAGE;
+    return PP_EXIT_USAGE;
 }
 
 static int check(const struct pp_config *cfg)
@@ -79,7 +71,7 @@ static int check(const struct pp_config *cfg)
     if (pp_config_check(cfg, &err) != PP_OK)
         return complain(&err);
     printf("%s is valid\n", *cfg->file ? cfg->file : "the configuration (no file)");
-    return EXIT_DONE;
+    return PP_EXIT_DONE;
 }
 
 static int print(const struct pp_config *cfg, bool json)
@@ -90,16 +82,26 @@ static int print(const struct pp_config *cfg, bool json)
     pp_config_print(stdout, cfg, json ? PP_PRINT_JSON : PP_PRINT_YAML);
     if (pp_config_check(cfg, &err) != PP_OK)
         fprintf(stderr, "photopool: a server would not start: %s\n", err.text);
-    return EXIT_DONE;
+    return PP_EXIT_DONE;
 }
 
-static int run(const struct config_options *o, const struct pp_config_sources *src)
+static int run(int argc, char **argv, const struct pp_config_sources *src)
 {
+    enum config_action action = ACTION_PRINT;
+    bool json = !isatty(STDOUT_FILENO);
     struct pp_config *cfg;
     struct pp_config_error err;
+    if (!parse_options(argc, argv, &action, &json))
+        return PP_EXIT_USAGE;
+    if (action == ACTION_HELP)
+        print_help(stdout);
+    if (action == ACTION_MARKDOWN)
+        pp_config_markdown(stdout);
+    if (action == ACTION_HELP || action == ACTION_MARKDOWN)
+        return PP_EXIT_DONE;
     if (pp_config_load(&cfg, src, &err) != PP_OK)
         return complain(&err);
-    int code = o->action == ACTION_CHECK ? check(cfg) : print(cfg, o->json);
+    int code = action == ACTION_CHECK ? check(cfg) : print(cfg, json);
     pp_config_free(cfg);
     return code;
 }
@@ -108,19 +110,9 @@ int pp_cmd_config(int argc, char **argv)
 {
     struct pp_config_sources src;
     struct pp_config_error err;
-    struct config_options o;
     if (pp_config_args_take(&src, &argc, argv, &err) != PP_OK)
         return complain(&err);
-    int code = EXIT_USAGE;
-    if (parse_options(argc, argv, &o)) {
-        code = EXIT_DONE;
-        if (o.action == ACTION_HELP)
-            print_help(stdout);
-        else if (o.action == ACTION_MARKDOWN)
-            pp_config_markdown(stdout);
-        else
-            code = run(&o, &src);
-    }
+    int code = run(argc, argv, &src);
     pp_config_args_fini(&src);
-    return fflush(stdout) == 0 && !ferror(stdout) ? code : EXIT_FAILED;
+    return fflush(stdout) == 0 && !ferror(stdout) ? code : PP_EXIT_FAILED;
 }

@@ -1,12 +1,23 @@
-/* cmd_up.c: photopool up: everything in one process, no servers needed. */
+/* cmd_up.c: `photopool up`, everything in one process, and `photopool serve`, some roles of a fleet
+ * as one of any number of replicas. Both run until a signal stops them.
+ *
+ * Signals: the first SIGTERM or SIGINT drains, the second stops at once (claims in flight lapse);
+ * SIGHUP reads the configuration again. `photopool drain` acts like the first SIGTERM. */
+#include <curl/curl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "cmd.h"
+#include "config/config.h"
+#include "config/params.h"
 #include "pipeline/pipeline.h"
-#include "server.h"
+#include "wire.h"
 
-static const char usage[] =
+static const char up_usage[] =
     "Usage: photopool up [--data DIR] [--config FILE] [--set NAME=VALUE]...\n"
     "\n"
     "Runs everything in one process, with no servers: API, planning, fetching, results. Data is kept in DIR\n"
@@ -19,14 +30,226 @@ static const char usage[] =
     "  photopool up --set clients.rpm=null --set 'fetch.tiers=[{timeout: 2s}, {timeout: 20s}]'\n"
     "  photopool config --help      all parameters\n";
 
+static const char serve_usage[] =
+    "Usage: photopool serve --roles LIST [--data DIR] [--config FILE] [--set NAME=VALUE]...\n"
+    "\n"
+    "Runs some roles of a fleet, over MongoDB (store.url), Redis (coordinator.url) and a shared folder or "
+    "S3\n"
+    "(blobs.url). Every role may run any number of times; start and stop replicas at any moment. Ctrl-C\n"
+    "drains, a second one stops at once.\n"
+    "\n"
+    "Roles, with commas:\n"
+    "  api      takes batches, answers questions\n"
+    "  ingest   plans what was accepted\n"
+    "  worker   fetches photos (worker.tiers: which)\n"
+    "  deliver  relays results\n"
+    "  cron     routes, lost claims, retention; one process of several leads\n"
+    "\n"
+    "With ingest.journal (the default) an api keeps a journal in DIR (default photopool-data): each replica\n"
+    "needs a DIR of its own, that outlives it.\n"
+    "\n"
+    "Examples:\n"
+    "  photopool serve --roles api,ingest --data /var/lib/photopool --config fleet.yaml\n"
+    "  photopool serve --roles worker --config fleet.yaml --set 'worker.tiers=[1s]'\n"
+    "  photopool serve --roles worker,cron --set store.url=mongodb://db1,db2/?replicaSet=rs0 \\\n"
+    "      --set coordinator.url=redis://redis:6379 --set blobs.url=s3://photos?region=eu-central-1\n"
+    "  photopool config --help      all parameters\n";
+
+static const struct {
+    const char *name;
+    unsigned role;
+} role_names[] = {{"api", PP_ROLE_API},
+                  {"ingest", PP_ROLE_INGEST},
+                  {"worker", PP_ROLE_WORKER},
+                  {"deliver", PP_ROLE_DELIVER},
+                  {"cron", PP_ROLE_CRON}};
+
+enum { N_ROLES = sizeof(role_names) / sizeof(*role_names) };
+
+/* most log lines per second */
+#define LOG_RATE 200
+
+struct server_command {
+    const char *name, *usage;
+    unsigned roles; /* roles of the process (PP_ROLE_*); 0: the option --roles gives them */
+    /* Returns false, after a message on standard error, if this command cannot run with the
+     * configuration. */
+    bool (*check)(const struct pp_config *config);
+};
+
+struct server {
+    const struct server_command *command;
+    unsigned roles;
+    const char *roles_text;
+    struct pp_config_sources sources;
+    /* newer: the configuration after a reload, for reloadable parameters; `config` stays in force
+     * for the others */
+    struct pp_config *config, *newer;
+    struct pp_log *log;
+    struct pp_loop *loop;
+    struct pp_signals *signals;
+    struct pp_wire *wire;
+    bool stopping;
+};
+
+static void drained(void *data)
+{
+    pp_loop_stop(((struct server *)data)->loop);
+}
+
+static void stop(struct server *s)
+{
+    if (s->stopping) {
+        pp_log(s->log, PP_LOG_WARN,
+               "stopped at once: what was in flight is fetched again after the next start", NULL);
+        _exit(0);
+    }
+    s->stopping = true;
+    pp_log(s->log, PP_LOG_INFO, "draining: a second signal stops at once", NULL);
+    pp_wire_drain(s->wire, drained, s);
+}
+
+/* Returns true and sets the error if, after the reload, other machines could reach a server without
+ * keys. A reload changes the keys, but not the address. */
+static bool opens_up(const struct server *s, const struct pp_config *newer, struct pp_config_error *error)
+{
+    struct pp_config both = *s->config;
+    both.auth.keys = newer->auth.keys;
+    return pp_config_check(&both, error) != PP_OK;
+}
+
+/* Compares the new configuration with the one at start. */
+static void warn_of_restart(void *data, const struct pp_param *param)
+{
+    const struct server *s = data;
+    if (!(param->flags & PP_PARAM_RELOADABLE))
+        pp_log(s->log, PP_LOG_WARN, "changed, and in force only after a restart", "parameter", param->name,
+               NULL);
+}
+
+static void reload(struct server *s)
+{
+    struct pp_config_error error;
+    struct pp_config *newer;
+
+    if (pp_config_load(&newer, &s->sources, &error) != PP_OK || opens_up(s, newer, &error)) {
+        pp_log(s->log, PP_LOG_ERROR, "configuration not reloaded", "error", error.text, NULL);
+        pp_config_free(newer);
+        return;
+    }
+    pp_wire_reload(s->wire, newer);
+    pp_config_diff(s->config, newer, warn_of_restart, s);
+    pp_config_free(s->newer);
+    s->newer = newer;
+    pp_log(s->log, PP_LOG_INFO, "configuration reloaded", NULL);
+}
+
+static void on_signal(void *data, int signo)
+{
+    if (signo == SIGHUP)
+        reload(data);
+    else
+        stop(data);
+}
+
+static void on_drain(void *data, const char *worker)
+{
+    struct server *s = data;
+    (void)worker;
+    /* A second request to drain does not stop the process at once, as a second signal does. */
+    if (!s->stopping)
+        stop(s);
+}
+
+/* --- the command line --- */
+
+static int refuse(const struct server *s, const char *what, const char *arg)
+{
+    fprintf(stderr, "photopool: %s %s '%s'; see photopool %s --help\n", s->command->name, what, arg,
+            s->command->name);
+    return PP_EXIT_USAGE;
+}
+
+/* Returns the roles in a text like "api,worker" as a mask, or 0 if it is not a list of roles. */
+static unsigned parse_roles(const char *text)
+{
+    unsigned roles = 0;
+
+    while (*text) {
+        size_t n = strcspn(text, ","), i;
+        for (i = 0; i < N_ROLES; i++)
+            if (strlen(role_names[i].name) == n && memcmp(role_names[i].name, text, n) == 0)
+                break;
+        if (i == N_ROLES)
+            return 0;
+        roles |= role_names[i].role;
+        text += n;
+        if (*text == ',' && *++text == '\0')
+            return 0;
+    }
+    return roles;
+}
+
+/* Removes --roles LIST or --roles=LIST from argv. */
+static int take_roles(struct server *s, int *argc, char **argv)
+{
+    int kept = 1;
+
+    for (int i = 1; i < *argc; i++) {
+        bool alone = strcmp(argv[i], "--roles") == 0;
+        if (!alone && strncmp(argv[i], "--roles=", 8) != 0) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        if (alone && i + 1 == *argc)
+            return refuse(s, "needs a list after", argv[i]);
+        s->roles_text = alone ? argv[++i] : argv[i] + 8;
+        s->roles = parse_roles(s->roles_text);
+        if (s->roles == 0)
+            return refuse(
+                s, "has no such roles (api, ingest, worker, deliver, cron, with commas):", s->roles_text);
+    }
+    *argc = kept;
+    if (s->roles != 0)
+        return -1;
+    fprintf(stderr,
+            "photopool: serve needs --roles, for example --roles api,ingest; see photopool serve --help\n");
+    return PP_EXIT_USAGE;
+}
+
+static int load(struct server *s, int argc, char **argv)
+{
+    struct pp_config_error error;
+
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(s->command->usage, stdout);
+            return PP_EXIT_DONE;
+        }
+    s->roles = s->command->roles;
+    if (s->roles == 0) {
+        int status = take_roles(s, &argc, argv);
+        if (status >= 0)
+            return status;
+    }
+    if (pp_config_args_take(&s->sources, &argc, argv, &error) != PP_OK ||
+        pp_config_load(&s->config, &s->sources, &error) != PP_OK ||
+        pp_config_check(s->config, &error) != PP_OK) {
+        fprintf(stderr, "photopool: %s\n", error.text);
+        return PP_EXIT_USAGE;
+    }
+    if (argc > 1)
+        return refuse(s, "does not know", argv[1]);
+    return s->command->check(s->config) ? -1 : PP_EXIT_USAGE;
+}
+
 /* Refuses a store that several processes share without a common coordinator: each process would use
  * a client's whole limit. */
-static bool check(const struct pp_config *config, unsigned roles)
+static bool check_up(const struct pp_config *config)
 {
     bool own_store = strncmp(config->store.url, "sqlite:", 7) == 0;
     bool own_coordinator = strncmp(config->coordinator.url, "local:", 6) == 0;
 
-    (void)roles;
     if (own_store == own_coordinator)
         return true;
     fprintf(stderr, "photopool: store.url and coordinator.url do not go together: sqlite: with local:, or "
@@ -34,12 +257,102 @@ static bool check(const struct pp_config *config, unsigned roles)
     return false;
 }
 
+static bool check_serve(const struct pp_config *config)
+{
+    if (strncmp(config->store.url, "sqlite:", 7) == 0) {
+        fprintf(stderr, "photopool: store.url: a fleet needs mongodb://...; sqlite: is for one process, "
+                        "photopool up\n");
+        return false;
+    }
+    if (strncmp(config->coordinator.url, "local:", 6) == 0) {
+        fprintf(stderr, "photopool: coordinator.url: a fleet needs redis://...; local: is for one process, "
+                        "photopool up\n");
+        return false;
+    }
+    return true;
+}
+
+/* --- running --- */
+
+static int open_server(struct server *s)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    struct pp_wire_error error;
+
+    signal(SIGPIPE, SIG_IGN);
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    s->log = pp_log_open(STDERR_FILENO, s->config->log.level, s->config->log.format == PP_CONFIG_LOG_JSON,
+                         LOG_RATE);
+    s->loop = pp_loop_open();
+    s->signals = s->loop ? pp_signals_open(s->loop, signals, 3, on_signal, s) : NULL;
+    if (!s->log || !s->signals) {
+        fprintf(stderr, "photopool: out of memory\n");
+        return 1;
+    }
+    if (pp_wire_open(s->loop, s->log, s->config, s->roles, &s->wire, &error) != PP_OK) {
+        fprintf(stderr, "photopool: %s\n", error.text);
+        return 1;
+    }
+    if (s->roles & PP_ROLE_WORKER)
+        pp_wire_on_drain(s->wire, on_drain, s);
+    return 0;
+}
+
+static void close_server(struct server *s)
+{
+    pp_wire_close(s->wire);
+    if (s->signals)
+        pp_signals_close(s->signals);
+    if (s->loop)
+        pp_loop_close(s->loop);
+    pp_log_close(s->log);
+    pp_config_free(s->newer);
+    pp_wire_end();
+    curl_global_cleanup();
+}
+
+static void say_ready(const struct server *s)
+{
+    const char *host = s->config->http.listen.host;
+    bool v6 = strchr(host, ':') != NULL;
+
+    printf("photopool listens on http://%s%s%s:%u, ", v6 ? "[" : "", host, v6 ? "]" : "",
+           pp_wire_port(s->wire));
+    if (s->roles_text)
+        printf("roles %s\n", s->roles_text);
+    else
+        printf("data in %s\n", s->config->data_dir);
+    fflush(stdout);
+}
+
+static int run(const struct server_command *command, int argc, char **argv)
+{
+    struct server s = {.command = command};
+    int status = load(&s, argc, argv);
+
+    if (status < 0) {
+        status = open_server(&s);
+        if (status == 0) {
+            say_ready(&s);
+            pp_loop_run(s.loop);
+        }
+        close_server(&s);
+    }
+    pp_config_free(s.config);
+    pp_config_args_fini(&s.sources);
+    return status;
+}
+
 int pp_cmd_up(int argc, char **argv)
 {
-    static const struct pp_server_command command = {.name = "up",
-                                                     .usage = usage,
-                                                     .roles = PP_ROLE_API | PP_ROLE_INGEST | PP_ROLE_WORKER |
-                                                              PP_ROLE_DELIVER | PP_ROLE_CRON,
-                                                     .check = check};
-    return pp_server_run(&command, argc, argv);
+    static const struct server_command command = {
+        "up", up_usage, PP_ROLE_API | PP_ROLE_INGEST | PP_ROLE_WORKER | PP_ROLE_DELIVER | PP_ROLE_CRON,
+        check_up};
+    return run(&command, argc, argv);
+}
+
+int pp_cmd_serve(int argc, char **argv)
+{
+    static const struct server_command command = {"serve", serve_usage, 0, check_serve};
+    return run(&command, argc, argv);
 }
