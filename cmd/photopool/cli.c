@@ -2,11 +2,12 @@
 #include "cli.h"
 
 #include "base/check.h"
-#include "suggest.h"
+#include "config/params.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,21 @@ int pp_cli_usage(const struct pp_cli *cli, const char *fmt, ...)
     return PP_EXIT_USAGE;
 }
 
+const char *pp_suggest(const char *name, const char *const *names)
+{
+    size_t n = strlen(name), best_distance = SIZE_MAX;
+    const char *best = NULL;
+    for (; n > 0 && *names; names++) {
+        size_t len = strlen(*names);
+        size_t d = strncmp(*names, name, n) == 0 ? 0 : pp_edit_distance(name, *names);
+        if (d < best_distance && d <= 1 + len / 3 && d < len) {
+            best = *names;
+            best_distance = d;
+        }
+    }
+    return best;
+}
+
 static int set_count(const struct pp_cli *cli, const struct pp_opt *o, const char *text)
 {
     char *end;
@@ -50,35 +66,40 @@ static int set(const struct pp_cli *cli, const struct pp_opt *o, const char *tex
     case PP_OPT_FLAG: *(bool *)o->to = true; return PP_CLI_GO;
     case PP_OPT_TEXT: *(const char **)o->to = text; return PP_CLI_GO;
     case PP_OPT_COUNT: return set_count(cli, o, text);
-    case PP_OPT_LIST:
-        if (list->n == PP_CLI_LIST)
-            return pp_cli_usage(cli, "--%s can be given %d times", o->name, PP_CLI_LIST);
-        list->item[list->n++] = text;
-        return PP_CLI_GO;
+    case PP_OPT_LIST: break;
     }
+    if (list->n == PP_CLI_LIST)
+        return pp_cli_usage(cli, "--%s can be given %d times", o->name, PP_CLI_LIST);
+    list->item[list->n++] = text;
     return PP_CLI_GO;
 }
 
+/* The options that all commands share. The other options of a command are numbered from OPT_FIRST.
+ */
+static const struct option shared[] = {
+    {"server", required_argument, NULL, OPT_SERVER},
+    {"key-file", required_argument, NULL, OPT_KEY_FILE},
+    {"json", no_argument, NULL, OPT_JSON},
+    {"help", no_argument, NULL, OPT_HELP},
+};
+enum { N_SHARED = sizeof shared / sizeof *shared };
+
 static void fill(struct option *longs, const struct pp_cli_spec *spec)
 {
-    size_t n = 0;
-    longs[n++] = (struct option){"server", required_argument, NULL, OPT_SERVER};
-    longs[n++] = (struct option){"key-file", required_argument, NULL, OPT_KEY_FILE};
-    longs[n++] = (struct option){"json", no_argument, NULL, OPT_JSON};
-    longs[n++] = (struct option){"help", no_argument, NULL, OPT_HELP};
+    memcpy(longs, shared, sizeof shared);
     for (size_t i = 0; i < spec->n_opts; i++)
-        longs[n++] = (struct option){spec->opts[i].name,
-                                     spec->opts[i].kind == PP_OPT_FLAG ? no_argument : required_argument,
-                                     NULL, OPT_FIRST + (int)i};
-    longs[n] = (struct option){0};
+        longs[N_SHARED + i] = (struct option){
+            spec->opts[i].name, spec->opts[i].kind == PP_OPT_FLAG ? no_argument : required_argument, NULL,
+            OPT_FIRST + (int)i};
+    longs[N_SHARED + spec->n_opts] = (struct option){0};
 }
 
-static int unknown_option(const struct pp_cli *cli, const struct pp_cli_spec *spec, const char *given)
+static int unknown_option(const struct pp_cli *cli, const struct option *longs, const char *given)
 {
-    const char *names[PP_CLI_OPTS + 5] = {"server", "key-file", "json", "help"}, *meant = NULL;
+    const char *names[PP_CLI_OPTS + N_SHARED + 1] = {NULL}, *meant = NULL;
     char name[64];
-    for (size_t i = 0; i < spec->n_opts; i++)
-        names[4 + i] = spec->opts[i].name;
+    for (size_t i = 0; longs[i].name; i++)
+        names[i] = longs[i].name;
     if (strncmp(given, "--", 2) == 0) {
         snprintf(name, sizeof name, "%.*s", (int)strcspn(given + 2, "="), given + 2);
         meant = pp_suggest(name, names);
@@ -88,7 +109,8 @@ static int unknown_option(const struct pp_cli *cli, const struct pp_cli_spec *sp
     return pp_cli_usage(cli, "there is no option %s", given);
 }
 
-static int one_option(struct pp_cli *cli, const struct pp_cli_spec *spec, int c, char **argv)
+static int one_option(struct pp_cli *cli, const struct pp_cli_spec *spec, const struct option *longs, int c,
+                      char **argv)
 {
     switch (c) {
     case OPT_SERVER: cli->server = optarg; return PP_CLI_GO;
@@ -100,7 +122,7 @@ static int one_option(struct pp_cli *cli, const struct pp_cli_spec *spec, int c,
         fputs(shared_help, stdout);
         return pp_cli_end(PP_EXIT_DONE);
     case ':': return pp_cli_usage(cli, "%s needs a value", argv[optind - 1]);
-    case '?': return unknown_option(cli, spec, argv[optind - 1]);
+    case '?': return unknown_option(cli, longs, argv[optind - 1]);
     default: return set(cli, &spec->opts[c - OPT_FIRST], optarg);
     }
 }
@@ -111,12 +133,12 @@ int pp_cli_parse(struct pp_cli *cli, int argc, char **argv, const struct pp_cli_
     const char *server = getenv("PHOTOPOOL_SERVER");
     *cli = (struct pp_cli){.command = argv[0], .server = server && *server ? server : DEFAULT_SERVER};
     pp_term_init(&cli->out, stdout);
-    struct option longs[PP_CLI_OPTS + 5];
+    struct option longs[PP_CLI_OPTS + N_SHARED + 1];
     fill(longs, spec);
     optind = 0; /* resets getopt */
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":h", longs, NULL)) != -1;) {
-        int code = one_option(cli, spec, c, argv);
+        int code = one_option(cli, spec, longs, c, argv);
         if (code != PP_CLI_GO)
             return code;
     }

@@ -48,6 +48,7 @@ struct pp_cli {
     struct pp_term out; /* standard output */
     char *const *args;  /* the arguments that are not options */
     size_t n_args;
+    struct pp_api_client *client; /* NULL until pp_client_open (client.h) */
 };
 
 /* Parses the command line; changes the order of argv. Returns PP_CLI_GO, or an exit code after help

@@ -108,9 +108,19 @@ static int seen_interrupt(void *arg, curl_off_t a, curl_off_t b, curl_off_t d, c
     return pp_interrupt_pending();
 }
 
-int pp_client_open(struct pp_api_client **out, const struct pp_cli *cli)
+static void close_client(struct pp_api_client *c)
 {
-    *out = NULL;
+    curl_easy_cleanup(c->curl);
+    free(c->base);
+    free(c->authorization);
+    free(c);
+    curl_global_cleanup();
+}
+
+int pp_client_open(struct pp_cli *cli)
+{
+    if (cli->client)
+        return PP_EXIT_DONE;
     struct pp_api_client *c = calloc(1, sizeof *c);
     if (!c || curl_global_init(CURL_GLOBAL_DEFAULT) || !(c->curl = curl_easy_init())) {
         free(c);
@@ -130,37 +140,17 @@ int pp_client_open(struct pp_api_client **out, const struct pp_cli *cli)
     if (code == PP_EXIT_DONE)
         code = set_key(c, cli);
     if (code == PP_EXIT_DONE)
-        *out = c;
+        cli->client = c;
     else
-        pp_client_close(c);
+        close_client(c);
     return code;
 }
 
-void pp_client_close(struct pp_api_client *c)
+int pp_client_finish(struct pp_cli *cli, int code)
 {
-    if (!c)
-        return;
-    curl_easy_cleanup(c->curl);
-    free(c->base);
-    free(c->authorization);
-    free(c);
-    curl_global_cleanup();
-}
-
-int pp_client_start(struct pp_api_client **out, struct pp_cli *cli, int argc, char **argv,
-                    const struct pp_cli_spec *spec)
-{
-    *out = NULL;
-    int code = pp_cli_parse(cli, argc, argv, spec);
-    if (code != PP_CLI_GO)
-        return code;
-    code = pp_client_open(out, cli);
-    return code == PP_EXIT_DONE ? PP_CLI_GO : code;
-}
-
-int pp_client_finish(struct pp_api_client *c, int code)
-{
-    pp_client_close(c);
+    if (cli->client)
+        close_client(cli->client);
+    cli->client = NULL;
     return pp_cli_end(code);
 }
 
@@ -263,7 +253,7 @@ enum pp_err pp_client_send(struct pp_api_client *c, const struct pp_request *req
     char text[CURL_ERROR_SIZE] = "";
     pp_buf_init(&url, URL_MAX);
     pp_buf_puts(&url, c->base);
-    pp_buf_puts(&url, req->path);
+    pp_buf_puts(&url, req->path->p ? req->path->p : "/");
     enum pp_err err = PP_ENOMEM;
     if (!url.failed && make_headers(c, req, &headers)) {
         curl_easy_setopt(c->curl, CURLOPT_HTTPGET, 1L); /* drops the body of the previous request */
@@ -293,12 +283,95 @@ void pp_answer_fini(struct pp_answer *ans)
     pp_buf_fini(&ans->body);
 }
 
+json_t *pp_answer_json(const struct pp_answer *ans, size_t flags)
+{
+    return json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, flags, NULL);
+}
+
+/* --- requests whose answers are JSON objects --- */
+
+static int call(struct pp_api_client *c, const struct pp_request *req, json_t **out)
+{
+    struct pp_answer ans;
+    enum pp_err err = pp_client_send(c, req, &ans);
+    int code = PP_EXIT_FAILED;
+    if (err != PP_OK || ans.status / 100 != 2) {
+        code = pp_client_failed(c, err, &ans);
+    } else {
+        *out = pp_answer_json(&ans, JSON_ALLOW_NUL);
+        if (json_is_object(*out)) {
+            code = PP_EXIT_DONE;
+        } else {
+            pp_complain("%s answered HTTP %ld, but not with a JSON object; is a photopool server there?",
+                        c->base, ans.status);
+            json_decref(*out);
+            *out = NULL;
+        }
+    }
+    pp_answer_fini(&ans);
+    return code;
+}
+
+/* Like pp_client_call, but releases neither path nor body. */
+static int call_json(struct pp_cli *cli, const char *method, const struct pp_buf *path, const json_t *body,
+                     json_t **out)
+{
+    *out = NULL;
+    struct pp_request req = {.method = method, .path = path};
+    int code = pp_client_open(cli);
+    if (code != PP_EXIT_DONE || strcmp(method, "GET") == 0)
+        return code == PP_EXIT_DONE ? call(cli->client, &req, out) : code;
+    char *text = json_dumps(body, JSON_COMPACT);
+    if (!text) {
+        pp_complain("what was given is not valid UTF-8");
+        return PP_EXIT_USAGE;
+    }
+    req.has_body = true;
+    req.body = text;
+    req.n = strlen(text);
+    code = call(cli->client, &req, out);
+    free(text);
+    return code;
+}
+
+int pp_client_call(struct pp_cli *cli, const char *method, struct pp_buf *path, json_t *body, json_t **out)
+{
+    int code = call_json(cli, method, path, body, out);
+    json_decref(body);
+    pp_buf_fini(path);
+    return code;
+}
+
+int pp_client_change(struct pp_cli *cli, struct pp_buf *path, const char *const *fields, size_t n,
+                     json_t *changes, json_t **out)
+{
+    int code = call_json(cli, "GET", path, NULL, out);
+    if (code == PP_EXIT_DONE && json_object_size(changes) > 0) {
+        json_t *body = json_object(), *now = *out;
+        for (size_t i = 0; i < n; i++)
+            json_object_set(body, fields[i], json_object_get(now, fields[i]));
+        json_object_update(body, changes);
+        code = call_json(cli, "PUT", path, body, out);
+        json_decref(now);
+        json_decref(body);
+    }
+    json_decref(changes);
+    pp_buf_fini(path);
+    return code;
+}
+
+const char *pp_member(const json_t *o, const char *name)
+{
+    return json_string_value(json_object_get(o, name));
+}
+
 /* --- paths --- */
 
-void pp_path(struct pp_buf *b, const char *start)
+struct pp_buf *pp_path(struct pp_buf *b, const char *start)
 {
     pp_buf_init(b, URL_MAX - 4096);
     pp_buf_puts(b, start);
+    return b;
 }
 
 /* Appends the text; percent-encodes all characters except the unreserved ones of RFC 3986. */

@@ -6,8 +6,8 @@
  * has a maximum size. Ctrl-C ends a request with PP_ECANCELED if the caller has blocked SIGINT
  * (interrupt.h).
  *
- * pp_client_open -> { pp_path...; pp_client_send -> pp_client_json | pp_client_failed;
- * pp_answer_fini } -> close */
+ * { pp_path...; pp_client_call } -> finish
+ * open -> { pp_path...; pp_client_send -> pp_client_failed; pp_answer_fini } -> finish */
 #ifndef PHOTOPOOL_CLIENT_H
 #define PHOTOPOOL_CLIENT_H
 
@@ -23,9 +23,8 @@
 struct pp_api_client;
 
 struct pp_request {
-    const char *method; /* "GET", "POST" ... */
-    /* begins with a slash and includes the parameters (see pp_path_...) */
-    const char *path;
+    const char *method;          /* "GET", "POST" ... */
+    const struct pp_buf *path;   /* with the parameters (see pp_path) */
     const char *content_type;    /* content type of the body; NULL: application/json */
     bool gzip;                   /* the body is compressed */
     const char *idempotency_key; /* NULL: none */
@@ -42,16 +41,12 @@ struct pp_answer {
     char why[256];         /* if there was no answer: the reason as text */
 };
 
-/* Opens a client. The key comes from cli->key_file or PHOTOPOOL_KEY. Returns PP_EXIT_DONE and sets
- * *out, which pp_client_close frees; on failure prints a message and returns an exit code. */
-int pp_client_open(struct pp_api_client **out, const struct pp_cli *cli);
-void pp_client_close(struct pp_api_client *c); /* `c` may be NULL */
-/* Most commands begin with the first of these functions and end with the second. The first parses
- * the options and opens the client; it returns PP_CLI_GO or an exit code. The second closes the
- * client, flushes standard output, and returns the exit code. */
-int pp_client_start(struct pp_api_client **out, struct pp_cli *cli, int argc, char **argv,
-                    const struct pp_cli_spec *spec);
-int pp_client_finish(struct pp_api_client *c, int code);
+/* Opens cli->client, unless it is open. The key comes from cli->key_file or PHOTOPOOL_KEY. Returns
+ * PP_EXIT_DONE, or an exit code after a message. */
+int pp_client_open(struct pp_cli *cli);
+/* Closes the client if it is open, flushes standard output, and returns the exit code: `code`, or
+ * PP_EXIT_FAILED if the output could not be written. */
+int pp_client_finish(struct pp_cli *cli, int code);
 /* Returns the URL of the server, for use in messages. */
 const char *pp_client_base(const struct pp_api_client *c);
 
@@ -62,6 +57,9 @@ pp_must_check enum pp_err pp_client_send(struct pp_api_client *c, const struct p
                                          struct pp_answer *ans);
 void pp_answer_fini(struct pp_answer *ans);
 
+/* Returns the body as JSON, read with these flags of jansson, or NULL if it is not JSON. The caller
+ * releases it with json_decref. */
+json_t *pp_answer_json(const struct pp_answer *ans, size_t flags);
 /* Returns true if the answer is a problem document with this code. */
 bool pp_answer_has_code(const struct pp_answer *ans, const char *code);
 
@@ -69,20 +67,22 @@ bool pp_answer_has_code(const struct pp_answer *ans, const char *code);
  * the result of pp_client_send; if it is PP_OK, the status is not 2xx. */
 int pp_client_failed(const struct pp_api_client *c, enum pp_err err, const struct pp_answer *ans);
 
-/* These functions expect a status of 2xx and a JSON object. They return PP_EXIT_DONE and set *out,
- * which the caller releases with json_decref, or print a message and return an exit code. */
-int pp_client_get(struct pp_api_client *c, const char *path, json_t **out);
-/* The caller keeps its reference to `body`. */
-int pp_client_post(struct pp_api_client *c, const char *method, const char *path, const json_t *body,
-                   json_t **out);
-/* Reads the object at `path`, replaces the members in `changes` (a borrowed reference), and writes
- * its n `fields` back. Without changes it only reads the object. */
-int pp_client_change(struct pp_api_client *c, const char *path, const char *const *fields, size_t n,
-                     const json_t *changes, json_t **out);
+/* Sends a request, opens the client before if necessary, and expects a status of 2xx and a JSON
+ * object. Every method but GET has `body`, which is released; path is freed. Returns PP_EXIT_DONE
+ * and sets *out, which the caller releases with json_decref, or prints a message, sets *out to NULL
+ * and returns an exit code. */
+int pp_client_call(struct pp_cli *cli, const char *method, struct pp_buf *path, json_t *body, json_t **out);
+/* Reads the object at `path`, replaces the members in `changes`, and writes its n `fields` back.
+ * Without changes it only reads the object. Otherwise like pp_client_call. */
+int pp_client_change(struct pp_cli *cli, struct pp_buf *path, const char *const *fields, size_t n,
+                     json_t *changes, json_t **out);
+
+/* Returns the string that is a member of an object, or NULL. */
+const char *pp_member(const json_t *o, const char *name);
 
 /* These build a path such as "/v1/batches", then parts and parameters, percent-encoded. A parameter
- * whose value is NULL is left out. */
-void pp_path(struct pp_buf *b, const char *start);
+ * whose value is NULL is left out. pp_path returns b. */
+struct pp_buf *pp_path(struct pp_buf *b, const char *start);
 void pp_path_part(struct pp_buf *b, const char *part);
 void pp_path_query(struct pp_buf *b, const char *name, const char *value);
 

@@ -44,15 +44,10 @@ static void put_remedy(struct pp_buf *b, const char *code, const char *given)
     pp_buf_put(b, remedy + 1, n - 1);
 }
 
-static const char *member(const json_t *o, const char *name)
-{
-    return json_string_value(json_object_get(o, name));
-}
-
 bool pp_answer_has_code(const struct pp_answer *ans, const char *code)
 {
-    json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, 0, NULL);
-    const char *given = member(doc, "code");
+    json_t *doc = pp_answer_json(ans, 0);
+    const char *given = pp_member(doc, "code");
     bool same = given && strcmp(given, code) == 0;
     json_decref(doc);
     return same;
@@ -68,15 +63,16 @@ static int unreachable(const struct pp_api_client *c, const struct pp_answer *an
 
 static void refused(const struct pp_api_client *c, const struct pp_answer *ans)
 {
-    json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, 0, NULL);
-    const char *code = member(doc, "code"), *detail = member(doc, "detail"), *field = member(doc, "field");
+    json_t *doc = pp_answer_json(ans, 0);
+    const char *code = pp_member(doc, "code"), *detail = pp_member(doc, "detail"),
+               *field = pp_member(doc, "field");
     if (!detail)
-        detail = member(doc, "title");
+        detail = pp_member(doc, "title");
     if (!code || !detail) {
         pp_complain("%s answered HTTP %ld and no explanation; is a photopool server there?",
                     pp_client_base(c), ans->status);
     } else {
-        const char *incident = member(doc, "incident");
+        const char *incident = pp_member(doc, "incident");
         struct pp_buf text;
         pp_buf_init(&text, 8192);
         if (field && !strstr(detail, field))
@@ -85,7 +81,7 @@ static void refused(const struct pp_api_client *c, const struct pp_answer *ans)
         if (incident)
             pp_buf_printf(&text, ", incident %s", incident);
         pp_buf_putc(&text, ')');
-        put_remedy(&text, code, member(doc, "remedy"));
+        put_remedy(&text, code, pp_member(doc, "remedy"));
         pp_complain("%s", text.p ? text.p : code);
         pp_buf_fini(&text);
     }

@@ -36,4 +36,9 @@ int pp_cmd_routes(int argc, char **argv);
 
 int pp_cmd_version(int argc, char **argv);
 
+/* Returns the element of `names` that begins with `name`, or that needs the fewest edits to become
+ * it; of equals, the first. Returns NULL if every element needs more edits than a third of the
+ * letters plus one. `names` ends with NULL. */
+const char *pp_suggest(const char *name, const char *const *names);
+
 #endif

@@ -8,7 +8,6 @@
  * reports events that it no longer has as a gap. */
 #include "client.h"
 #include "event_line.h"
-#include "follow.h"
 #include "interrupt.h"
 #include "json_split.h"
 
@@ -48,8 +47,7 @@ static const char help[] =
     "  photopool events --after $(tail -1 seen.ndjson | jq .seq) >> seen.ndjson\n";
 
 struct events {
-    const struct pp_cli *cli;
-    struct pp_api_client *client;
+    struct pp_cli *cli;
     const struct pp_cli_list *keys;
     uint64_t after;
     bool known;   /* `after` is known, from --after or from the server */
@@ -110,7 +108,6 @@ static enum pp_err print_event(void *arg, const char *text, size_t n, uint64_t l
     pp_buf_init(&b, 256 * 1024);
     pp_put_event(&b, event, pp_term_width(&e->cli->out), e->cli->out.colour);
     pp_term_put(&e->cli->out, &b);
-    pp_buf_fini(&b);
     json_decref(event);
     return PP_OK;
 }
@@ -130,20 +127,13 @@ static void print_gap(const struct events *e)
     pp_put_styled(&b, e->cli->out.colour, PP_YELLOW, text);
     pp_buf_putc(&b, '\n');
     pp_term_put(&e->cli->out, &b);
-    pp_buf_fini(&b);
 }
 
 static enum pp_err split(struct events *e, const struct pp_answer *ans, const struct pp_json_split_ops *ops)
 {
-    struct pp_json_split s;
-    pp_json_split_init(&s, "events", EVENT_MAX, ops, e);
-    enum pp_err err = pp_json_split_feed(&s, ans->body.p ? ans->body.p : "", ans->body.n);
-    if (err == PP_OK)
-        err = pp_json_split_end(&s);
-    if (err == PP_OK && !s.found)
-        err = PP_EINVAL;
-    pp_json_split_fini(&s);
-    return err;
+    bool found;
+    enum pp_err err = pp_json_split_text(&ans->body, "events", EVENT_MAX, ops, e, &found);
+    return err == PP_OK && !found ? PP_EINVAL : err;
 }
 
 /* Prints the gap before the events: the lost events are older, even though the answer names the gap
@@ -156,7 +146,7 @@ static int take_answer(struct events *e, const struct pp_answer *ans)
     enum pp_err err = split(e, ans, &about);
     if (err != PP_OK || !e->has_last) {
         pp_complain("the answer of %s holds no events that can be read; is a photopool server there?",
-                    pp_client_base(e->client));
+                    pp_client_base(e->cli->client));
         return PP_EXIT_FAILED;
     }
     if (e->gap_to > 0)
@@ -207,7 +197,7 @@ static bool pause_before_retry(struct events *e, enum pp_err err, const struct p
             1000 * (ans->retry_after_s < RECONNECT_AFTER_MAX_S ? ans->retry_after_s : RECONNECT_AFTER_MAX_S) +
             RECONNECT_FIRST_MS;
     if (e->tries++ == 0 && e->tell)
-        pp_complain("no answer from %s, trying again until it is back: %s", pp_client_base(e->client),
+        pp_complain("no answer from %s, trying again until it is back: %s", pp_client_base(e->cli->client),
                     err == PP_OK ? "it is overloaded, or stopping" : ans->why);
     pp_random_bytes(&random, sizeof random);
     return !pp_interrupt_wait(ms / 2 + ms / 2 * (random % 1000) / 1000);
@@ -216,22 +206,22 @@ static bool pause_before_retry(struct events *e, enum pp_err err, const struct p
 static int refused(const struct events *e, enum pp_err err, const struct pp_answer *ans)
 {
     if (err != PP_OK || ans->status != 400 || !pp_answer_has_code(ans, "bad_cursor"))
-        return pp_client_failed(e->client, err, ans);
+        return pp_client_failed(e->cli->client, err, ans);
     pp_complain(
         "%s has not had an event %" PRIu64 " yet (bad_cursor): it is another server than the number is "
         "from, or its data is new; begin anew with --after 0, from the oldest that it keeps, or without "
         "--after, from now on",
-        pp_client_base(e->client), e->after);
+        pp_client_base(e->cli->client), e->after);
     return PP_EXIT_FAILED;
 }
 
 static void say_where_we_are(const struct events *e)
 {
     if (e->tell && !e->heard)
-        pp_complain("following %s from event %" PRIu64 " on; Ctrl-C ends it", pp_client_base(e->client),
+        pp_complain("following %s from event %" PRIu64 " on; Ctrl-C ends it", pp_client_base(e->cli->client),
                     e->after + 1);
     else if (e->tell && e->tries > 0)
-        pp_complain("%s is back; it goes on after event %" PRIu64, pp_client_base(e->client), e->after);
+        pp_complain("%s is back; it goes on after event %" PRIu64, pp_client_base(e->cli->client), e->after);
 }
 
 /* Sends one request and prints the events of its answer. Sets *over after the last one. */
@@ -241,8 +231,8 @@ static int ask(struct events *e, bool *over)
     struct pp_answer ans;
     int code = PP_EXIT_DONE;
     put_path(e, &path);
-    struct pp_request req = {.method = "GET", .path = path.p ? path.p : "/"};
-    enum pp_err err = pp_client_send(e->client, &req, &ans);
+    struct pp_request req = {.method = "GET", .path = &path};
+    enum pp_err err = pp_client_send(e->cli->client, &req, &ans);
     if (err == PP_ECANCELED) {
         *over = true;
     } else if (err == PP_OK && ans.status == 200) {
@@ -298,9 +288,6 @@ int pp_cmd_events(int argc, char **argv)
     struct events e = {.cli = &cli, .keys = &keys, .known = after >= 0, .left = limit};
     e.after = e.known ? (uint64_t)after : 0;
     e.tell = isatty(STDERR_FILENO);
-    if ((code = pp_client_open(&e.client, &cli)) != PP_EXIT_DONE)
-        return code;
-    code = follow(&e);
-    pp_client_close(e.client);
-    return pp_cli_end(code);
+    code = pp_client_open(&cli);
+    return code == PP_EXIT_DONE ? pp_client_finish(&cli, follow(&e)) : code;
 }

@@ -1,6 +1,5 @@
 /* cmd_replay.c: `photopool replay`: a new batch of what failed in an old one. */
-#include "client.h"
-#include "follow.h"
+#include "show.h"
 
 static const char help[] =
     "Usage: photopool replay BATCH [--code C]... [--domain D]... [--dry-run]\n\n"
@@ -22,7 +21,7 @@ static json_t *texts(const struct pp_cli_list *list)
 
 static void show(const struct pp_cli *cli, json_t *answer, bool dry_run)
 {
-    const char *id = json_string_value(json_object_get(answer, "batch_id"));
+    const char *id = pp_member(answer, "batch_id");
     struct pp_buf b;
     if (cli->json) {
         pp_print_json(answer);
@@ -40,14 +39,12 @@ static void show(const struct pp_cli *cli, json_t *answer, bool dry_run)
     }
     pp_buf_putc(&b, '\n');
     pp_term_put(&cli->out, &b);
-    pp_buf_fini(&b);
     json_decref(answer);
 }
 
 int pp_cmd_replay(int argc, char **argv)
 {
     struct pp_cli cli;
-    struct pp_api_client *c;
     struct pp_buf path;
     struct pp_cli_list codes = {.n = 0}, domains = {.n = 0};
     bool dry_run = false;
@@ -57,7 +54,7 @@ int pp_cmd_replay(int argc, char **argv)
         {"dry-run", PP_OPT_FLAG, &dry_run},
     };
     const struct pp_cli_spec spec = {help, opts, sizeof opts / sizeof *opts, 1, 1, "BATCH"};
-    int code = pp_client_start(&c, &cli, argc, argv, &spec);
+    int code = pp_cli_parse(&cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
         return code;
     json_t *answer, *body = json_object();
@@ -66,13 +63,10 @@ int pp_cmd_replay(int argc, char **argv)
     if (domains.n)
         json_object_set_new(body, "domains", texts(&domains));
     json_object_set_new(body, "dry_run", json_boolean(dry_run));
-    pp_path(&path, "/v1/batches");
-    pp_path_part(&path, cli.args[0]);
+    pp_path_part(pp_path(&path, "/v1/batches"), cli.args[0]);
     pp_buf_puts(&path, "/replay");
-    code = pp_client_post(c, "POST", path.p ? path.p : "/", body, &answer);
+    code = pp_client_call(&cli, "POST", &path, body, &answer);
     if (code == PP_EXIT_DONE)
         show(&cli, answer, dry_run);
-    json_decref(body);
-    pp_buf_fini(&path);
-    return pp_client_finish(c, code);
+    return pp_client_finish(&cli, code);
 }

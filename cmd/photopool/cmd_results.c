@@ -1,9 +1,9 @@
 /* cmd_results.c: `photopool results`: the results of a batch, page by page. When piped, each line
  * is the server's text, byte for byte. */
 #include "list.h"
+#include "tally.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 static const char help[] =
     "Usage: photopool results BATCH [--status S] [--code C]\n\n"
@@ -20,19 +20,11 @@ static const char help[] =
 /* Appends the number of stored photos, as in "2 of 3", and the first photo that failed. */
 static void put_photos(struct pp_table *t, const json_t *photos)
 {
-    size_t i, good = 0;
-    json_t *photo;
-    const json_t *error = NULL;
+    const json_t *error;
     struct pp_buf b;
-    json_array_foreach(photos, i, photo)
-    {
-        const json_t *e = json_object_get(photo, "error");
-        good += json_is_string(json_object_get(photo, "sha256"));
-        error = error || !json_is_object(e) ? error : e;
-    }
-    pp_table_printf(t, "%zu of %zu", good, json_array_size(photos));
-    const char *code = json_string_value(json_object_get(error, "code"));
-    const char *detail = json_string_value(json_object_get(error, "detail"));
+    size_t stored = pp_photos_stored(photos, &error);
+    pp_table_printf(t, "%zu of %zu", stored, json_array_size(photos));
+    const char *code = pp_member(error, "code"), *detail = pp_member(error, "detail");
     pp_buf_init(&b, 4096);
     if (code)
         pp_buf_printf(&b, "%s: %s", code, detail ? detail : "");
@@ -43,8 +35,8 @@ static void put_photos(struct pp_table *t, const json_t *photos)
 static void add_result(struct pp_table *t, const json_t *result)
 {
     const json_t *data = json_object_get(result, "data");
-    const char *status = json_string_value(json_object_get(data, "status"));
-    pp_table_cell(t, PP_PLAIN, json_string_value(json_object_get(data, "item")));
+    const char *status = pp_member(data, "status");
+    pp_table_cell(t, PP_PLAIN, pp_member(data, "item"));
     pp_table_printf(t, "%" PRId64, (int64_t)json_integer_value(json_object_get(data, "revision")));
     pp_table_cell(t, pp_style_of(status ? status : ""), status);
     put_photos(t, json_object_get(data, "photos"));
@@ -57,32 +49,22 @@ int pp_cmd_results(int argc, char **argv)
                                                {"STATUS"},
                                                {"PHOTOS", .right = true},
                                                {"FIRST ERROR", .flexible = true}};
+    struct pp_list_spec list = {"results", -1, columns, sizeof columns / sizeof *columns, add_result};
     struct pp_cli cli;
-    struct pp_api_client *c;
     struct pp_buf path;
     const char *status = NULL, *failure = NULL;
-    int64_t limit = -1;
     const struct pp_opt opts[] = {
         {"status", PP_OPT_TEXT, &status},
         {"code", PP_OPT_TEXT, &failure},
-        {"limit", PP_OPT_COUNT, &limit, 1, INT64_MAX},
+        {"limit", PP_OPT_COUNT, &list.max, 1, INT64_MAX},
     };
     const struct pp_cli_spec spec = {help, opts, sizeof opts / sizeof *opts, 1, 1, "BATCH"};
-    int code = pp_client_start(&c, &cli, argc, argv, &spec);
+    int code = pp_cli_parse(&cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
         return code;
-    pp_path(&path, "/v1/batches");
-    pp_path_part(&path, cli.args[0]);
+    pp_path_part(pp_path(&path, "/v1/batches"), cli.args[0]);
     pp_buf_puts(&path, "/results");
     pp_path_query(&path, "status", status);
     pp_path_query(&path, "code", failure);
-    code = pp_list_run(&cli, c,
-                       &(struct pp_list_spec){.path = path.p ? path.p : "/",
-                                              .plural = "results",
-                                              .max = limit,
-                                              .columns = columns,
-                                              .n_columns = sizeof columns / sizeof *columns,
-                                              .add = add_result});
-    pp_buf_fini(&path);
-    return pp_client_finish(c, code);
+    return pp_client_finish(&cli, pp_list_run(&cli, &path, &list));
 }

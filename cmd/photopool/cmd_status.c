@@ -2,6 +2,7 @@
  */
 #include "follow.h"
 #include "list.h"
+#include "show.h"
 
 #include <string.h>
 
@@ -19,12 +20,6 @@ static const char help[] =
     "  photopool status b_01JD3Z --follow\n"
     "  photopool status --json --limit 1000 | jq -r 'select(.errors.http_404) | .batch_id'\n";
 
-struct status_options {
-    const char *client, *state;
-    int64_t limit;
-    bool follow;
-};
-
 /* --- one batch --- */
 
 static void show_batch(const struct pp_cli *cli, const json_t *batch)
@@ -34,7 +29,7 @@ static void show_batch(const struct pp_cli *cli, const json_t *batch)
     struct pp_tally p = {0};
     pp_buf_init(&b, 256 * 1024);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const char *value = json_string_value(json_object_get(batch, fields[i]));
+        const char *value = pp_member(batch, fields[i]);
         struct pp_buf clean;
         if (!value)
             continue;
@@ -53,17 +48,14 @@ static void show_batch(const struct pp_cli *cli, const json_t *batch)
     pp_tally_summary(&b, &p, cli->out.colour);
     pp_term_put(&cli->out, &b);
     pp_tally_fini(&p);
-    pp_buf_fini(&b);
 }
 
-static int one(const struct pp_cli *cli, struct pp_api_client *c, const char *id)
+static int one(struct pp_cli *cli)
 {
     struct pp_buf path;
     json_t *batch;
-    pp_path(&path, "/v1/batches");
-    pp_path_part(&path, id);
-    int code = pp_client_get(c, path.p ? path.p : "/", &batch);
-    pp_buf_fini(&path);
+    pp_path_part(pp_path(&path, "/v1/batches"), cli->args[0]);
+    int code = pp_client_call(cli, "GET", &path, NULL, &batch);
     if (code != PP_EXIT_DONE)
         return code;
     if (cli->json)
@@ -74,14 +66,14 @@ static int one(const struct pp_cli *cli, struct pp_api_client *c, const char *id
     return code;
 }
 
-static int follow(const struct pp_cli *cli, struct pp_api_client *c)
+static int follow(struct pp_cli *cli)
 {
     struct pp_tally p;
-    int code = pp_follow(c, cli, cli->args, 1, &p);
+    int code = pp_follow(cli, cli->args, 1, &p);
     if (code == PP_EXIT_DONE && !pp_tally_complete(&p))
         code = PP_EXIT_PARTLY;
     if (pp_tally_done(&p) && p.batches) {
-        int shown = one(cli, c, cli->args[0]);
+        int shown = one(cli);
         code = shown == PP_EXIT_DONE ? code : shown;
     }
     pp_tally_fini(&p);
@@ -94,9 +86,7 @@ static void put_share(struct pp_table *t, const int64_t *counts)
 {
     struct pp_buf b;
     pp_buf_init(&b, 128);
-    pp_put_count(&b, counts[0] - counts[1]);
-    pp_buf_putc(&b, '/');
-    pp_put_count(&b, counts[0]);
+    pp_put_share(&b, counts);
     pp_table_cell(t, PP_PLAIN, b.p);
     pp_buf_fini(&b);
 }
@@ -104,14 +94,14 @@ static void put_share(struct pp_table *t, const int64_t *counts)
 static void add_batch(struct pp_table *t, const json_t *batch)
 {
     struct pp_tally p = {0};
-    const char *state = json_string_value(json_object_get(batch, "state"));
+    const char *state = pp_member(batch, "state");
     struct pp_buf b;
     pp_buf_init(&b, 4096);
     pp_tally_add(&p, batch);
-    pp_table_cell(t, PP_PLAIN, json_string_value(json_object_get(batch, "batch_id")));
-    pp_table_cell(t, PP_PLAIN, json_string_value(json_object_get(batch, "client")));
+    pp_table_cell(t, PP_PLAIN, pp_member(batch, "batch_id"));
+    pp_table_cell(t, PP_PLAIN, pp_member(batch, "client"));
     pp_table_cell(t, pp_style_of(state ? state : ""), state);
-    pp_table_time(t, json_string_value(json_object_get(batch, "created_at")));
+    pp_table_time(t, pp_member(batch, "created_at"));
     put_share(t, p.items);
     put_share(t, p.photos);
     if (p.eta_seconds > 0)
@@ -124,7 +114,7 @@ static void add_batch(struct pp_table *t, const json_t *batch)
     pp_tally_fini(&p);
 }
 
-static int latest(const struct pp_cli *cli, struct pp_api_client *c, const struct status_options *o)
+int pp_cmd_status(int argc, char **argv)
 {
     static const struct pp_column columns[] = {{"BATCH"},
                                                {"CLIENT", .flexible = true, .keep = 16},
@@ -134,45 +124,29 @@ static int latest(const struct pp_cli *cli, struct pp_api_client *c, const struc
                                                {"PHOTOS", .right = true},
                                                {"ETA", .right = true, .drop = 3},
                                                {"FAILED", .flexible = true, .list = true, .keep = 28}};
-    struct pp_buf path;
-    pp_path(&path, "/v1/batches");
-    pp_path_query(&path, "client", o->client);
-    pp_path_query(&path, "state", o->state);
-    int code = pp_list_run(cli, c,
-                           &(struct pp_list_spec){.path = path.p ? path.p : "/",
-                                                  .plural = "batches",
-                                                  .max = o->limit,
-                                                  .columns = columns,
-                                                  .n_columns = sizeof columns / sizeof *columns,
-                                                  .add = add_batch});
-    pp_buf_fini(&path);
-    return code;
-}
-
-int pp_cmd_status(int argc, char **argv)
-{
+    struct pp_list_spec list = {"batches", 20, columns, sizeof columns / sizeof *columns, add_batch};
     struct pp_cli cli;
-    struct status_options o = {.limit = 20};
+    struct pp_buf path;
+    const char *client = NULL, *state = NULL;
+    bool following = false;
     const struct pp_opt opts[] = {
-        {"client", PP_OPT_TEXT, &o.client},
-        {"state", PP_OPT_TEXT, &o.state},
-        {"limit", PP_OPT_COUNT, &o.limit, 1, 1000000},
-        {"follow", PP_OPT_FLAG, &o.follow},
+        {"client", PP_OPT_TEXT, &client},
+        {"state", PP_OPT_TEXT, &state},
+        {"limit", PP_OPT_COUNT, &list.max, 1, 1000000},
+        {"follow", PP_OPT_FLAG, &following},
     };
     const struct pp_cli_spec spec = {help, opts, sizeof opts / sizeof *opts, 0, 1, ""};
-    struct pp_api_client *c;
     int code = pp_cli_parse(&cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
         return code;
-    if (o.follow && cli.n_args == 0)
+    if (following && cli.n_args == 0)
         return pp_cli_usage(&cli, "--follow needs a batch");
-    if ((o.client || o.state) && cli.n_args)
+    if ((client || state) && cli.n_args)
         return pp_cli_usage(&cli, "--client and --state choose among batches; take them away, or the batch");
-    if ((code = pp_client_open(&c, &cli)) != PP_EXIT_DONE)
-        return code;
-    if (cli.n_args == 0)
-        code = latest(&cli, c, &o);
-    else
-        code = o.follow ? follow(&cli, c) : one(&cli, c, cli.args[0]);
-    return pp_client_finish(c, code);
+    if (cli.n_args)
+        return pp_client_finish(&cli, following ? follow(&cli) : one(&cli));
+    pp_path(&path, "/v1/batches");
+    pp_path_query(&path, "client", client);
+    pp_path_query(&path, "state", state);
+    return pp_client_finish(&cli, pp_list_run(&cli, &path, &list));
 }

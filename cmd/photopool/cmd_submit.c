@@ -8,6 +8,7 @@
 #include "follow.h"
 #include "input.h"
 #include "sender.h"
+#include "show.h"
 #include "table.h"
 
 #include <errno.h>
@@ -50,16 +51,14 @@ static const char help[] =
 
 enum { LISTED = 20, RUN_KEY_MAX = 240, RUN_BYTES = 12 };
 
-struct submit_options {
-    const char *client, *refresh, *format, *key;
-    int64_t batch_size, retry_for_s;
-    bool follow;
-};
-
 struct submit {
-    const struct pp_cli *cli;
+    struct pp_cli *cli;
     const char *name; /* name of the file, for messages */
-    struct submit_options o;
+    struct {
+        const char *client, *refresh, *format, *key;
+        int64_t batch_size, retry_for_s;
+        bool follow;
+    } o;                                                /* the options */
     char client[65], refresh[16], key[RUN_KEY_MAX + 1]; /* the values that are sent to the server */
     struct pp_sender sender;
     struct pp_sender_ops ops;
@@ -108,7 +107,6 @@ static void on_batch(void *arg, const char *id, int64_t accepted, int64_t reject
         pp_buf_puts(&line, " rejected");
     }
     pp_status_line(&s->cli->out, &line);
-    pp_buf_fini(&line);
 }
 
 static void on_rejected(void *arg, uint64_t line, const json_t *verdict)
@@ -124,8 +122,7 @@ static void on_rejected(void *arg, uint64_t line, const json_t *verdict)
         s->listed++;
         pp_table_printf(&s->rejected, "%" PRIu64, line);
         for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-            pp_table_cell(&s->rejected, i == 1 ? PP_RED : PP_PLAIN,
-                          json_string_value(json_object_get(verdict, fields[i])));
+            pp_table_cell(&s->rejected, i == 1 ? PP_RED : PP_PLAIN, pp_member(verdict, fields[i]));
     }
 }
 
@@ -224,7 +221,6 @@ static void put_human(struct submit *s)
         pp_buf_puts(&b, " more\n");
     }
     pp_term_put(&s->cli->out, &b);
-    pp_buf_fini(&b);
 }
 
 /* Prints the summary. p is NULL if the sending ended early or --follow was not given. */
@@ -244,7 +240,6 @@ static void put_summary(struct submit *s, const struct pp_tally *p)
         pp_buf_init(&b, 64 * 1024);
         pp_tally_summary(&b, p, s->cli->out.colour);
         pp_term_put(&s->cli->out, &b);
-        pp_buf_fini(&b);
     }
 }
 
@@ -284,7 +279,7 @@ static int conclude(struct submit *s, enum pp_err err)
         return code;
     }
     struct pp_tally p;
-    int followed = pp_follow(s->sender.client, s->cli, s->ids, s->n_ids, &p);
+    int followed = pp_follow(s->cli, s->ids, s->n_ids, &p);
     if (followed != PP_EXIT_DONE)
         code = followed;
     else if (!pp_tally_complete(&p))
@@ -320,9 +315,10 @@ static int with_client(struct submit *s, int fd, const struct pp_input_format *f
                                                {"CODE"},
                                                {"FIELD"},
                                                {"DETAIL", .flexible = true}};
-    int code = pp_client_open(&s->sender.client, s->cli);
+    int code = pp_client_open(s->cli);
     if (code != PP_EXIT_DONE)
         return code;
+    s->sender.client = s->cli->client;
     s->ops = (struct pp_sender_ops){on_batch, on_rejected, on_waiting, s};
     s->sender.ops = &s->ops;
     s->sender.client_id = s->client;
@@ -342,40 +338,37 @@ static int with_client(struct submit *s, int fd, const struct pp_input_format *f
     for (size_t i = 0; i < s->n_ids; i++)
         free(s->ids[i]);
     free(s->ids);
-    pp_client_close(s->sender.client);
     return code;
 }
 
+/* Checks the options, copies those that are sent to the server, and makes a key if none is given.
+ */
 static int check_options(struct submit *s)
 {
-    const struct submit_options *o = &s->o;
-    if (o->client && !pp_client_valid(o->client, strlen(o->client)))
-        return pp_cli_usage(s->cli, "--client takes 1 to 64 of A-Z a-z 0-9 _ -, not \"%s\"", o->client);
-    if (o->refresh && strcmp(o->refresh, "known") && strcmp(o->refresh, "changed") &&
-        strcmp(o->refresh, "always"))
-        return pp_cli_usage(s->cli, "--refresh takes known, changed or always, not \"%s\"", o->refresh);
-    size_t n = o->key ? strlen(o->key) : 0;
-    bool visible = !o->key || n > 0;
+    if (s->o.client && !pp_client_valid(s->o.client, strlen(s->o.client)))
+        return pp_cli_usage(s->cli, "--client takes 1 to 64 of A-Z a-z 0-9 _ -, not \"%s\"", s->o.client);
+    if (s->o.refresh && strcmp(s->o.refresh, "known") && strcmp(s->o.refresh, "changed") &&
+        strcmp(s->o.refresh, "always"))
+        return pp_cli_usage(s->cli, "--refresh takes known, changed or always, not \"%s\"", s->o.refresh);
+    size_t n = s->o.key ? strlen(s->o.key) : 0;
+    bool visible = !s->o.key || n > 0;
     for (size_t i = 0; i < n; i++)
-        visible = visible && o->key[i] > ' ' && o->key[i] <= '~';
+        visible = visible && s->o.key[i] > ' ' && s->o.key[i] <= '~';
     if (!visible || n > RUN_KEY_MAX)
         return pp_cli_usage(s->cli, "--idempotency-key takes 1 to %d visible ASCII characters", RUN_KEY_MAX);
-    if (o->client)
-        snprintf(s->client, sizeof s->client, "%s", o->client);
-    if (o->refresh)
-        snprintf(s->refresh, sizeof s->refresh, "%s", o->refresh);
-    snprintf(s->key, sizeof s->key, "%s", o->key ? o->key : "");
+    if (s->o.client)
+        snprintf(s->client, sizeof s->client, "%s", s->o.client);
+    if (s->o.refresh)
+        snprintf(s->refresh, sizeof s->refresh, "%s", s->o.refresh);
+    if (s->o.key) {
+        snprintf(s->key, sizeof s->key, "%s", s->o.key);
+    } else {
+        uint8_t random[RUN_BYTES];
+        pp_random_bytes(random, sizeof random);
+        memcpy(s->key, "run-", 4);
+        pp_hex(s->key + 4, random, sizeof random);
+    }
     return PP_EXIT_DONE;
-}
-
-static void choose_key(struct submit *s)
-{
-    uint8_t random[RUN_BYTES];
-    if (*s->key)
-        return;
-    pp_random_bytes(random, sizeof random);
-    memcpy(s->key, "run-", 4);
-    pp_hex(s->key + 4, random, sizeof random);
 }
 
 static int submit(struct submit *s)
@@ -387,7 +380,6 @@ static int submit(struct submit *s)
         return code;
     if (s->o.format && strcmp(s->o.format, "auto") != 0 && !(format = pp_input_by_name(s->o.format)))
         return pp_cli_usage(s->cli, "--format takes auto, ndjson, json or csv, not \"%s\"", s->o.format);
-    choose_key(s);
     bool from_stdin = strcmp(path, "-") == 0;
     s->name = from_stdin ? "standard input" : path;
     int fd = from_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
@@ -398,7 +390,7 @@ static int submit(struct submit *s)
     code = with_client(s, fd, format);
     if (!from_stdin)
         close(fd);
-    return pp_cli_end(code);
+    return pp_client_finish(s->cli, code);
 }
 
 int pp_cmd_submit(int argc, char **argv)

@@ -1,12 +1,10 @@
 /* cmd_webhooks.c: `photopool webhooks`: endpoints that get each result by POST.
  *
- * An action is a row in `actions` and a function that parses its own options. An action that
- * changes an endpoint reads it and writes it back, other members unchanged. */
-#include "client.h"
-#include "follow.h"
+ * An action is a row in `actions`. An action that changes an endpoint reads it and writes it back,
+ * other members unchanged. */
+#include "list.h"
 #include "show.h"
 #include "webhook_secret.h"
-#include "webhook_tables.h"
 
 #include <string.h>
 
@@ -57,40 +55,28 @@ struct settings {
 
 /* --- requests --- */
 
-/* Writes "/v1/webhooks/NAME" and `rest` to `path`. The caller calls pp_buf_fini(path). */
-static const char *path_of(struct pp_buf *path, const struct pp_cli *cli, const char *rest)
+/* Writes "/v1/webhooks/NAME" and `rest` to `path`, and returns it. */
+static struct pp_buf *path_of(struct pp_buf *path, const struct pp_cli *cli, const char *rest)
 {
-    pp_path(path, "/v1/webhooks");
-    pp_path_part(path, cli->args[0]);
+    pp_path_part(pp_path(path, "/v1/webhooks"), cli->args[0]);
     pp_buf_puts(path, rest);
-    return path->p ? path->p : "/";
+    return path;
 }
 
-static int get(const struct pp_cli *cli, struct pp_api_client *c, json_t **webhook)
-{
-    struct pp_buf path;
-    int code = pp_client_get(c, path_of(&path, cli, ""), webhook);
-    pp_buf_fini(&path);
-    return code;
-}
-
-static int send(const struct pp_cli *cli, struct pp_api_client *c, const char *method, const char *rest,
-                const json_t *body, json_t **answer)
-{
-    struct pp_buf path;
-    int code = pp_client_post(c, method, path_of(&path, cli, rest), body, answer);
-    pp_buf_fini(&path);
-    return code;
-}
-
-static int change(const struct pp_cli *cli, struct pp_api_client *c, const json_t *changes, json_t **out)
+/* Makes the changes to the endpoint, which are released, and sets *out to the result. */
+static int change(struct pp_cli *cli, json_t *changes, json_t **out)
 {
     static const char *const fields[] = {"url", "clients", "paused"};
     struct pp_buf path;
-    int code =
-        pp_client_change(c, path_of(&path, cli, ""), fields, sizeof fields / sizeof *fields, changes, out);
-    pp_buf_fini(&path);
-    return code;
+    return pp_client_change(cli, path_of(&path, cli, ""), fields, sizeof fields / sizeof *fields, changes,
+                            out);
+}
+
+static void show_webhook(const struct pp_cli *cli, json_t *webhook)
+{
+    if (!cli->json && json_is_null(json_object_get(webhook, "clients")))
+        json_object_set_new(webhook, "clients", json_string("all"));
+    pp_show_answer(cli, webhook);
 }
 
 /* --- add, set --- */
@@ -126,59 +112,46 @@ static json_t *body_of(const struct settings *s)
     return body;
 }
 
-static void show_webhook(const struct pp_cli *cli, json_t *webhook)
-{
-    if (!cli->json && json_is_null(json_object_get(webhook, "clients")))
-        json_object_set_new(webhook, "clients", json_string("all"));
-    pp_show_answer(cli, webhook);
-}
-
-/* Shows a secret that was made here together with the endpoint, because no later command can show
- * it. */
-static void show_with_secret(const struct pp_cli *cli, json_t *webhook, const struct settings *s, bool made)
-{
-    if (made)
-        json_object_set_new(webhook, "secret", json_string(s->secret));
-    show_webhook(cli, webhook);
-    if (made && !cli->json)
-        puts("\nThe receiver verifies signatures with the secret. It is shown this once: keep it now.");
-}
-
 /* Refuses a name that exists, because PUT would replace that endpoint. */
-static int check_new(const struct pp_cli *cli, struct pp_api_client *c)
+static int check_new(struct pp_cli *cli)
 {
     struct pp_buf path;
     struct pp_answer ans;
-    int code = PP_EXIT_DONE;
+    int code = pp_client_open(cli);
+    if (code != PP_EXIT_DONE)
+        return code;
     struct pp_request req = {.method = "GET", .path = path_of(&path, cli, "")};
-    enum pp_err err = pp_client_send(c, &req, &ans);
+    enum pp_err err = pp_client_send(cli->client, &req, &ans);
     if (err == PP_OK && ans.status == 200) {
         pp_complain("there is a webhook %s already; change it with \"photopool webhooks set %s\"",
                     cli->args[0], cli->args[0]);
         code = PP_EXIT_FAILED;
     } else if (err != PP_OK || ans.status != 404) {
-        code = pp_client_failed(c, err, &ans);
+        code = pp_client_failed(cli->client, err, &ans);
     }
     pp_answer_fini(&ans);
     pp_buf_fini(&path);
     return code;
 }
 
-static int write_settings(const struct pp_cli *cli, const struct settings *s, bool add, bool made)
+/* Writes the endpoint and shows it, together with a secret that was made here (`made`), because no
+ * later command can show that secret. */
+static int write_settings(struct pp_cli *cli, const struct settings *s, bool add, bool made)
 {
-    struct pp_api_client *c;
-    json_t *answer = NULL, *body;
-    int code = pp_client_open(&c, cli);
+    struct pp_buf path;
+    json_t *webhook;
+    int code = add ? check_new(cli) : PP_EXIT_DONE;
     if (code != PP_EXIT_DONE)
         return code;
-    body = body_of(s);
-    code = add ? check_new(cli, c) : change(cli, c, body, &answer);
-    if (add && code == PP_EXIT_DONE)
-        code = send(cli, c, "PUT", "", body, &answer);
-    if (code == PP_EXIT_DONE)
-        show_with_secret(cli, answer, s, made);
-    json_decref(body);
-    pp_client_close(c);
+    code = add ? pp_client_call(cli, "PUT", path_of(&path, cli, ""), body_of(s), &webhook)
+               : change(cli, body_of(s), &webhook);
+    if (code != PP_EXIT_DONE)
+        return code;
+    if (made)
+        json_object_set_new(webhook, "secret", json_string(s->secret));
+    show_webhook(cli, webhook);
+    if (made && !cli->json)
+        puts("\nThe receiver verifies signatures with the secret. It is shown this once: keep it now.");
     return code;
 }
 
@@ -211,7 +184,7 @@ static int do_settings(int argc, char **argv, bool add)
         return pp_cli_usage(&cli, "what should be changed?");
     if (!choose_secret(&s, make))
         return PP_EXIT_USAGE;
-    return pp_cli_end(write_settings(&cli, &s, add, make));
+    return pp_client_finish(&cli, write_settings(&cli, &s, add, make));
 }
 
 static int do_add(int argc, char **argv)
@@ -224,141 +197,169 @@ static int do_set(int argc, char **argv)
     return do_settings(argc, argv, false);
 }
 
-/* --- the others --- */
+/* --- actions with the shared options only --- */
 
-/* Starts an action that has the shared options only and takes `names` arguments (0 or 1). */
-static int start(struct pp_cli *cli, struct pp_api_client **c, int argc, char **argv, int names)
+static void put_clients(struct pp_table *t, const json_t *clients)
 {
-    return pp_client_start(c, cli, argc, argv, &(struct pp_cli_spec){help, NULL, 0, names, names, "NAME"});
+    struct pp_buf b;
+    size_t i;
+    json_t *client;
+    pp_buf_init(&b, 64 * 1024);
+    pp_buf_puts(&b, json_is_array(clients) ? "" : "all");
+    json_array_foreach(clients, i, client)
+    {
+        pp_buf_printf(&b, "%s%s", i ? ", " : "", json_string_value(client) ? json_string_value(client) : "?");
+    }
+    pp_table_cell(t, PP_PLAIN, b.p ? b.p : "none");
+    pp_buf_fini(&b);
 }
 
-static int do_list(int argc, char **argv)
+static void put_webhook(struct pp_table *t, const json_t *w)
 {
-    struct pp_cli cli;
-    struct pp_api_client *c;
-    int code = start(&cli, &c, argc, argv, 0);
-    return code == PP_CLI_GO ? pp_client_finish(c, pp_list_webhooks(&cli, c)) : code;
+    bool disabled = json_is_true(json_object_get(w, "disabled"));
+    bool paused = json_is_true(json_object_get(w, "paused"));
+    pp_table_cell(t, PP_PLAIN, pp_member(w, "name"));
+    if (disabled)
+        pp_table_cell(t, PP_RED, "disabled (410)");
+    else
+        pp_table_cell(t, paused ? PP_YELLOW : PP_GREEN, paused ? "paused" : "active");
+    put_clients(t, json_object_get(w, "clients"));
+    pp_table_time(t, pp_member(w, "created_at"));
+    pp_table_cell(t, PP_PLAIN, pp_member(w, "url"));
 }
 
-static int do_show(int argc, char **argv)
+static int list(struct pp_cli *cli)
 {
-    struct pp_cli cli;
-    struct pp_api_client *c;
+    static const struct pp_column columns[] = {{"NAME"},
+                                               {"STATE"},
+                                               {"CLIENTS", .flexible = true, .list = true},
+                                               {"CREATED", .drop = 1},
+                                               {"URL", .flexible = true, .keep = 32}};
+    const struct pp_list_spec spec = {"webhooks", -1, columns, sizeof columns / sizeof *columns, put_webhook};
+    struct pp_buf path;
+    return pp_list_run(cli, pp_path(&path, "/v1/webhooks"), &spec);
+}
+
+/* Shows the answer of pp_client_call or `change`, if there is one. Returns the exit code. */
+static int show_changed(const struct pp_cli *cli, int code, json_t *webhook)
+{
+    if (code == PP_EXIT_DONE)
+        show_webhook(cli, webhook);
+    return code;
+}
+
+static int show(struct pp_cli *cli)
+{
+    struct pp_buf path;
     json_t *webhook;
-    int code = start(&cli, &c, argc, argv, 1);
-    if (code != PP_CLI_GO)
-        return code;
-    code = get(&cli, c, &webhook);
-    if (code == PP_EXIT_DONE)
-        show_webhook(&cli, webhook);
-    return pp_client_finish(c, code);
+    int code = pp_client_call(cli, "GET", path_of(&path, cli, ""), NULL, &webhook);
+    return show_changed(cli, code, webhook);
 }
 
-static int set_paused(int argc, char **argv, bool paused)
+static int set_paused(struct pp_cli *cli, bool paused)
 {
-    struct pp_cli cli;
-    struct pp_api_client *c;
-    json_t *webhook = NULL, *changes;
-    int code = start(&cli, &c, argc, argv, 1);
-    if (code != PP_CLI_GO)
-        return code;
-    changes = json_pack("{s:b}", "paused", paused);
-    code = change(&cli, c, changes, &webhook);
-    json_decref(changes);
-    if (code == PP_EXIT_DONE)
-        show_webhook(&cli, webhook);
-    return pp_client_finish(c, code);
+    json_t *webhook;
+    int code = change(cli, json_pack("{s:b}", "paused", paused), &webhook);
+    return show_changed(cli, code, webhook);
 }
 
-static int do_pause(int argc, char **argv)
+static int pause_webhook(struct pp_cli *cli)
 {
-    return set_paused(argc, argv, true);
+    return set_paused(cli, true);
 }
 
-static int do_resume(int argc, char **argv)
+static int resume(struct pp_cli *cli)
 {
-    return set_paused(argc, argv, false);
+    return set_paused(cli, false);
 }
 
-static int do_remove(int argc, char **argv)
+static int remove_webhook(struct pp_cli *cli)
 {
-    struct pp_cli cli;
-    struct pp_api_client *c;
     struct pp_buf path;
     struct pp_answer ans;
-    int code = start(&cli, &c, argc, argv, 1);
-    if (code != PP_CLI_GO)
+    int code = pp_client_open(cli);
+    if (code != PP_EXIT_DONE)
         return code;
-    struct pp_request req = {.method = "DELETE", .path = path_of(&path, &cli, "")};
-    enum pp_err err = pp_client_send(c, &req, &ans);
-    bool gone = err == PP_OK && ans.status / 100 == 2;
-    code = gone ? PP_EXIT_DONE : pp_client_failed(c, err, &ans);
-    if (gone && cli.json)
-        pp_print_json(json_pack("{s:s}", "removed", cli.args[0]));
-    /* the server has accepted this name, so the name has no unsafe characters */
-    else if (gone)
-        printf("%s is removed\n", cli.args[0]);
+    struct pp_request req = {.method = "DELETE", .path = path_of(&path, cli, "")};
+    enum pp_err err = pp_client_send(cli->client, &req, &ans);
+    if (err != PP_OK || ans.status / 100 != 2)
+        code = pp_client_failed(cli->client, err, &ans);
+    else if (cli->json)
+        pp_print_json(json_pack("{s:s}", "removed", cli->args[0]));
+    else /* the server has accepted this name, so the name has no unsafe characters */
+        printf("%s is removed\n", cli->args[0]);
     pp_answer_fini(&ans);
     pp_buf_fini(&path);
-    return pp_client_finish(c, code);
+    return code;
 }
 
-static int do_test(int argc, char **argv)
+static int test(struct pp_cli *cli)
 {
-    struct pp_cli cli;
-    struct pp_api_client *c;
-    json_t *answer, *body;
-    int code = start(&cli, &c, argc, argv, 1);
-    if (code != PP_CLI_GO)
+    struct pp_buf path;
+    json_t *answer;
+    int code = pp_client_call(cli, "POST", path_of(&path, cli, "/test"), json_object(), &answer);
+    if (code != PP_EXIT_DONE)
         return code;
-    body = json_object();
-    code = send(&cli, c, "POST", "/test", body, &answer);
-    json_decref(body);
-    if (code == PP_EXIT_DONE) {
-        code = json_is_true(json_object_get(answer, "delivered")) ? PP_EXIT_DONE : PP_EXIT_FAILED;
-        pp_show_answer(&cli, answer);
-    }
-    return pp_client_finish(c, code);
+    code = json_is_true(json_object_get(answer, "delivered")) ? PP_EXIT_DONE : PP_EXIT_FAILED;
+    pp_show_answer(cli, answer);
+    return code;
+}
+
+/* --- deliveries, replay --- */
+
+static void put_delivery(struct pp_table *t, const json_t *d)
+{
+    const char *status = pp_member(d, "status"), *error = pp_member(d, "error");
+    const json_t *http = json_object_get(d, "http_status");
+    enum pp_style style = !status                            ? PP_PLAIN
+                          : strcmp(status, "delivered") == 0 ? PP_GREEN
+                          : strcmp(status, "dead") == 0      ? PP_RED
+                                                             : PP_YELLOW;
+    pp_table_cell(t, PP_PLAIN, pp_member(d, "id"));
+    pp_table_cell(t, PP_PLAIN, pp_member(d, "client"));
+    pp_table_cell(t, style, status);
+    pp_table_count(t, json_integer_value(json_object_get(d, "attempts")));
+    pp_table_time(t, pp_member(d, "attempted_at"));
+    pp_table_time(t, pp_member(d, "next_attempt_at"));
+    if (json_is_integer(http))
+        pp_table_printf(t, "%lld", (long long)json_integer_value(http));
+    else
+        pp_table_cell(t, PP_PLAIN, "-");
+    pp_table_cell(t, PP_PLAIN, error && *error ? error : "-");
 }
 
 static int do_deliveries(int argc, char **argv)
 {
+    static const struct pp_column columns[] = {{"RESULT"},
+                                               {"CLIENT", .flexible = true, .drop = 2},
+                                               {"STATUS"},
+                                               {"ATTEMPTS", .right = true},
+                                               {"LAST ATTEMPT", .drop = 1},
+                                               {"NEXT ATTEMPT", .drop = 3},
+                                               {"HTTP", .right = true},
+                                               {"ERROR", .flexible = true, .keep = 16}};
+    struct pp_list_spec deliveries = {"deliveries", 100, columns, sizeof columns / sizeof *columns,
+                                      put_delivery};
     struct pp_cli cli;
-    struct pp_api_client *c;
     struct pp_buf path;
     const char *status = NULL;
-    int64_t limit = 100;
     const struct pp_opt opts[] = {
         {"status", PP_OPT_TEXT, &status},
-        {"limit", PP_OPT_COUNT, &limit, 1, INT64_MAX},
+        {"limit", PP_OPT_COUNT, &deliveries.max, 1, INT64_MAX},
     };
     const struct pp_cli_spec spec = {help, opts, sizeof opts / sizeof *opts, 1, 1, "NAME"};
-    int code = pp_client_start(&c, &cli, argc, argv, &spec);
+    int code = pp_cli_parse(&cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
         return code;
     path_of(&path, &cli, "/deliveries");
     pp_path_query(&path, "status", status);
-    code = pp_list_deliveries(&cli, c, path.p ? path.p : "/", limit);
-    pp_buf_fini(&path);
-    return pp_client_finish(c, code);
-}
-
-static int replay(const struct pp_cli *cli, const json_t *body)
-{
-    struct pp_api_client *c;
-    json_t *answer;
-    int code = pp_client_open(&c, cli);
-    if (code != PP_EXIT_DONE)
-        return code;
-    code = send(cli, c, "POST", "/replay", body, &answer);
-    if (code == PP_EXIT_DONE)
-        pp_show_answer(cli, answer);
-    return pp_client_finish(c, code);
+    return pp_client_finish(&cli, pp_list_run(&cli, &path, &deliveries));
 }
 
 static int do_replay(int argc, char **argv)
 {
     struct pp_cli cli;
+    struct pp_buf path;
     const char *from = NULL, *to = NULL, *status = NULL;
     bool all = false;
     const struct pp_opt opts[] = {
@@ -376,28 +377,39 @@ static int do_replay(int argc, char **argv)
     if (!all && !from && !to && !status)
         status = "dead";
     json_t *body = json_pack("{s:s*, s:s*, s:s*}", "from", from, "to", to, "status", status);
-    code = replay(&cli, body);
-    json_decref(body);
-    return code;
+    return pp_client_finish(&cli, pp_show_call(&cli, "POST", path_of(&path, &cli, "/replay"), body));
 }
 
 /* --- the table --- */
 
+/* An action has `run` if the shared options are its only options; the client is opened when it
+ * sends a request. Else `with_options` reads the whole command line. */
 static const struct action {
     const char *name, *command; /* command: the name in messages */
-    int (*run)(int argc, char **argv);
+    int (*run)(struct pp_cli *cli);
+    int (*with_options)(int argc, char **argv);
 } actions[] = {
-    {"list", "webhooks list", do_list},
-    {"add", "webhooks add", do_add},
-    {"show", "webhooks show", do_show},
-    {"set", "webhooks set", do_set},
-    {"pause", "webhooks pause", do_pause},
-    {"resume", "webhooks resume", do_resume},
-    {"remove", "webhooks remove", do_remove},
-    {"test", "webhooks test", do_test},
-    {"deliveries", "webhooks deliveries", do_deliveries},
-    {"replay", "webhooks replay", do_replay},
+    {"list", "webhooks list", list, NULL},
+    {"add", "webhooks add", NULL, do_add},
+    {"show", "webhooks show", show, NULL},
+    {"set", "webhooks set", NULL, do_set},
+    {"pause", "webhooks pause", pause_webhook, NULL},
+    {"resume", "webhooks resume", resume, NULL},
+    {"remove", "webhooks remove", remove_webhook, NULL},
+    {"test", "webhooks test", test, NULL},
+    {"deliveries", "webhooks deliveries", NULL, do_deliveries},
+    {"replay", "webhooks replay", NULL, do_replay},
 };
+
+static int run(const struct action *a, int argc, char **argv)
+{
+    struct pp_cli cli;
+    int names = a->run == list ? 0 : 1;
+    if (a->with_options)
+        return a->with_options(argc, argv);
+    int code = pp_cli_parse(&cli, argc, argv, &(struct pp_cli_spec){help, NULL, 0, names, names, "NAME"});
+    return code == PP_CLI_GO ? pp_client_finish(&cli, a->run(&cli)) : code;
+}
 
 /* Returns the index of the first word that is neither an option nor the value of a shared option,
  * or argc if there is none. */
@@ -413,14 +425,14 @@ int pp_cmd_webhooks(int argc, char **argv)
 {
     int at = find_action(argc, argv);
     if (at == argc)
-        return do_list(argc, argv);
+        return run(&actions[0], argc, argv);
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
         if (strcmp(actions[i].name, argv[at]) == 0) {
             /* moves the action to the front */
             memmove(&argv[2], &argv[1], (size_t)(at - 1) * sizeof *argv);
             /* the cast is safe because nobody writes to this element of argv */
             argv[1] = (char *)(uintptr_t)actions[i].command;
-            return actions[i].run(argc - 1, argv + 1);
+            return run(&actions[i], argc - 1, argv + 1);
         }
     }
     pp_complain("webhooks: there is no action \"%s\"; see photopool webhooks --help", argv[at]);

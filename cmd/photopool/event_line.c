@@ -1,8 +1,8 @@
 /* event_line.c: see event_line.h. */
 #include "event_line.h"
 
+#include "client.h"
 #include "tally.h"
-#include "term.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct happening {
 
 static const char *member(const json_t *o, const char *name)
 {
-    const char *s = json_string_value(json_object_get(o, name));
+    const char *s = pp_member(o, name);
     return s ? s : "";
 }
 
@@ -47,34 +47,18 @@ static void put_key(struct pp_buf *b, const json_t *key)
 /* Describes an item's result, as in "ad-1 r3", "partial", "2 of 3 photos, http_404: not found". */
 static void put_result(struct happening *h, const json_t *result)
 {
-    const json_t *data = json_object_get(result, "data"), *photos = json_object_get(data, "photos");
-    const json_t *error = NULL;
-    size_t i, good = 0;
-    json_t *photo;
-    json_array_foreach(photos, i, photo)
-    {
-        const json_t *e = json_object_get(photo, "error");
-        good += json_is_string(json_object_get(photo, "sha256"));
-        error = error || !json_is_object(e) ? error : e;
-    }
+    const json_t *data = json_object_get(result, "data"), *photos = json_object_get(data, "photos"), *error;
+    size_t stored = pp_photos_stored(photos, &error);
     pp_put_clean(&h->before, member(data, "item"));
     pp_buf_printf(&h->before, " r%lld", (long long)json_number_value(json_object_get(data, "revision")));
     h->word = member(data, "status");
-    pp_buf_printf(&h->text, "%zu of %zu photos", good, json_array_size(photos));
+    pp_buf_printf(&h->text, "%zu of %zu photos", stored, json_array_size(photos));
     if (error) {
         pp_buf_puts(&h->text, ", ");
         pp_put_clean(&h->text, member(error, "code"));
         pp_buf_puts(&h->text, ": ");
         pp_put_clean(&h->text, member(error, "detail"));
     }
-}
-
-static void put_share(struct pp_buf *b, const int64_t *counts, const char *what)
-{
-    pp_put_count(b, counts[0] - counts[1]);
-    pp_buf_putc(b, '/');
-    pp_put_count(b, counts[0]);
-    pp_buf_puts(b, what);
 }
 
 /* Describes a batch, as in "running", "12/400 items, 30/1,200 photos, 5 failed: ..., 85/s, eta 3s".
@@ -86,8 +70,10 @@ static void put_batch(struct happening *h, const json_t *batch)
     pp_buf_init(&failed, EVENT_LINE_MAX);
     pp_tally_add(&p, batch);
     h->word = member(batch, "state");
-    put_share(&h->text, p.items, " items, ");
-    put_share(&h->text, p.photos, " photos");
+    pp_put_share(&h->text, p.items);
+    pp_buf_puts(&h->text, " items, ");
+    pp_put_share(&h->text, p.photos);
+    pp_buf_puts(&h->text, " photos");
     if (!pp_tally_done(&p) && p.per_second > 0)
         pp_buf_printf(&h->text, ", %.3g/s", p.per_second);
     if (!pp_tally_done(&p) && p.eta_seconds >= 0) {

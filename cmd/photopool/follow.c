@@ -2,6 +2,7 @@
 #include "follow.h"
 
 #include "interrupt.h"
+#include "show.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +10,7 @@
 enum { SLOW_MS = 1000, QUICK_MS = 150, QUICK_FOR_MS = 2000, STATUS_BYTES = 16 * 1024 };
 
 struct follow {
-    struct pp_api_client *client;
-    const struct pp_cli *cli;
+    struct pp_cli *cli;
     char *const *ids;
     size_t n, next; /* next: index of the batch with which the next round begins */
     json_t **known; /* the last answer for each batch; NULL: none yet */
@@ -24,7 +24,7 @@ void pp_status_line(const struct pp_term *t, struct pp_buf *line)
     if (t->tty && line->p)
         fprintf(t->f, "\r\033[K%s", line->p);
     fflush(t->f);
-    pp_buf_reset(line);
+    pp_buf_fini(line);
 }
 
 void pp_status_clear(const struct pp_term *t)
@@ -34,32 +34,22 @@ void pp_status_clear(const struct pp_term *t)
     fflush(t->f);
 }
 
-void pp_print_json(json_t *o)
-{
-    if (o)
-        json_dumpf(o, stdout, PP_JSON_LINE);
-    putchar('\n');
-    fflush(stdout);
-    json_decref(o);
-}
-
 /* Asks for one batch. Returns PP_EXIT_DONE even if the server did not answer: f->why then says so,
  * and the next round asks again. */
 static int ask_one(struct follow *f, size_t i)
 {
     struct pp_buf path;
     struct pp_answer ans;
-    pp_path(&path, "/v1/batches");
-    pp_path_part(&path, f->ids[i]);
-    struct pp_request req = {.method = "GET", .path = path.p ? path.p : "/"};
-    enum pp_err err = pp_client_send(f->client, &req, &ans);
+    pp_path_part(pp_path(&path, "/v1/batches"), f->ids[i]);
+    struct pp_request req = {.method = "GET", .path = &path};
+    enum pp_err err = pp_client_send(f->cli->client, &req, &ans);
     int64_t now = pp_monotonic_ms();
     bool later =
         err == PP_EIO || err == PP_ETIMEOUT || (err == PP_OK && ans.status >= 500) || ans.status == 429;
     int code = PP_EXIT_DONE;
     if (err == PP_OK && ans.status == 200) {
         json_decref(f->known[i]);
-        f->known[i] = json_loadb(ans.body.p ? ans.body.p : "", ans.body.n, 0, NULL);
+        f->known[i] = pp_answer_json(&ans, 0);
         f->heard_ms = now;
         f->why[0] = 0;
         if (!json_is_object(f->known[i])) {
@@ -69,7 +59,7 @@ static int ask_one(struct follow *f, size_t i)
         }
     } else if (err != PP_ECANCELED && (!later || now - f->heard_ms > PP_FOLLOW_PATIENCE_S * 1000)) {
         pp_status_clear(&f->cli->out);
-        code = pp_client_failed(f->client, err, &ans);
+        code = pp_client_failed(f->cli->client, err, &ans);
     } else if (later) {
         snprintf(f->why, sizeof f->why, "%s", err == PP_OK ? "the server is overloaded" : ans.why);
     }
@@ -136,7 +126,6 @@ static void show_bar(struct follow *f, const struct pp_tally *p)
     }
     pp_status_line(t, &line);
     pp_buf_fini(&text);
-    pp_buf_fini(&line);
 }
 
 static int64_t pause_ms(const struct follow *f, const struct pp_tally *p)
@@ -159,12 +148,11 @@ static int loop(struct follow *f, struct pp_tally *p)
     for (;;) {
         int code = ask(f);
         sum(f, p);
-        if (code == PP_EXIT_DONE)
-            (f->cli->json ? show_json : show_bar)(f, p);
         if (code != PP_EXIT_DONE) {
             say_how_to_go_on(f, "stopped following");
             return code;
         }
+        (f->cli->json ? show_json : show_bar)(f, p);
         if (pp_tally_done(p))
             return PP_EXIT_DONE;
         if (pp_interrupt_wait(pause_ms(f, p))) {
@@ -175,12 +163,14 @@ static int loop(struct follow *f, struct pp_tally *p)
     }
 }
 
-int pp_follow(struct pp_api_client *c, const struct pp_cli *cli, char *const *ids, size_t n,
-              struct pp_tally *out)
+int pp_follow(struct pp_cli *cli, char *const *ids, size_t n, struct pp_tally *out)
 {
-    struct follow f = {.client = c, .cli = cli, .ids = ids, .n = n, .began_ms = pp_monotonic_ms()};
+    struct follow f = {.cli = cli, .ids = ids, .n = n, .began_ms = pp_monotonic_ms()};
     struct pp_interrupt interrupt;
     *out = (struct pp_tally){0};
+    int code = pp_client_open(cli);
+    if (code != PP_EXIT_DONE)
+        return code;
     f.heard_ms = f.began_ms;
     f.said_ms = f.began_ms - SLOW_MS;
     f.known = calloc(n ? n : 1, sizeof *f.known);
@@ -189,7 +179,7 @@ int pp_follow(struct pp_api_client *c, const struct pp_cli *cli, char *const *id
         return PP_EXIT_FAILED;
     }
     pp_interrupt_on(&interrupt);
-    int code = n ? loop(&f, out) : PP_EXIT_DONE;
+    code = n ? loop(&f, out) : PP_EXIT_DONE;
     pp_interrupt_off(&interrupt);
     if (code == PP_EXIT_DONE)
         pp_status_clear(&cli->out);

@@ -219,3 +219,16 @@ enum pp_err pp_json_split_end(struct pp_json_split *s)
         return PP_OK;
     return wrong(s, s->state == TOP ? "it is empty" : "it ends before its end: is it cut off?");
 }
+
+enum pp_err pp_json_split_text(const struct pp_buf *text, const char *array, size_t value_max,
+                               const struct pp_json_split_ops *ops, void *arg, bool *found)
+{
+    struct pp_json_split s;
+    pp_json_split_init(&s, array, value_max, ops, arg);
+    enum pp_err err = pp_json_split_feed(&s, text->p ? text->p : "", text->n);
+    if (err == PP_OK)
+        err = pp_json_split_end(&s);
+    *found = s.found;
+    pp_json_split_fini(&s);
+    return err;
+}

@@ -4,12 +4,9 @@
  * To add a subcommand: cmd_<name>.c, its line in cmd.h, a row here. Rows of one group stand
  * together. */
 #include "cmd.h"
-#include "suggest.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct command {

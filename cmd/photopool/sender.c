@@ -2,11 +2,11 @@
 #include "sender.h"
 
 #include "base/text.h"
-#include "gzip.h"
 #include "interrupt.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 enum {
     RESEND_FIRST_MS = 500,
@@ -15,6 +15,8 @@ enum {
     /* tries before the first answer: few, because such a server is probably not there */
     TRIES_UNHEARD = 3,
 };
+
+enum { GZIP_LEVEL = 6, WINDOW_GZIP = 15 + 16, MEM_LEVEL = 8, GZIP_CHUNK = 64 * 1024 };
 
 enum pp_err pp_sender_init(struct pp_sender *s)
 {
@@ -51,9 +53,8 @@ static void report_rejected(struct pp_sender *s, const json_t *list)
  */
 static bool take_verdicts(struct pp_sender *s, const struct pp_answer *ans)
 {
-    json_t *doc = json_loadb(ans->body.p ? ans->body.p : "", ans->body.n, JSON_ALLOW_NUL, NULL);
-    const char *id = json_string_value(json_object_get(doc, "batch_id"));
-    const char *code = json_string_value(json_object_get(doc, "code"));
+    json_t *doc = pp_answer_json(ans, JSON_ALLOW_NUL);
+    const char *id = pp_member(doc, "batch_id"), *code = pp_member(doc, "code");
     const json_t *rejected = json_object_get(doc, "rejected");
     bool accepted = ans->status == 202 && id;
     bool none = ans->status == 422 && code && strcmp(code, "all_rejected") == 0;
@@ -125,6 +126,27 @@ static bool again(struct pp_sender *s, struct attempt *a, enum pp_err err, const
 
 /* --- sending --- */
 
+/* Appends the compressed bytes to `out`. The same input always gives the same bytes, because the
+ * header has neither time nor name. Returns PP_ENOMEM, or PP_EFULL if they exceed out's ceiling. */
+static enum pp_err gzip(struct pp_buf *out, const void *p, size_t n)
+{
+    z_stream z = {0};
+    unsigned char chunk[GZIP_CHUNK];
+    if (deflateInit2(&z, GZIP_LEVEL, Z_DEFLATED, WINDOW_GZIP, MEM_LEVEL, Z_DEFAULT_STRATEGY) != Z_OK)
+        return PP_ENOMEM;
+    z.next_in = (z_const Bytef *)p;
+    z.avail_in = (uInt)n; /* bodies here are far smaller than 4 GiB */
+    int rc;
+    do {
+        z.next_out = chunk;
+        z.avail_out = sizeof chunk;
+        rc = deflate(&z, Z_FINISH);
+        pp_buf_put(out, chunk, sizeof chunk - z.avail_out);
+    } while (rc == Z_OK || rc == Z_BUF_ERROR);
+    deflateEnd(&z);
+    return rc == Z_STREAM_END && !out->failed ? PP_OK : PP_EFULL;
+}
+
 static void make_key(const struct pp_sender *s, char key[PP_SENDER_KEY + 1])
 {
     if (s->number == 1)
@@ -155,7 +177,7 @@ static int post(struct pp_sender *s)
     char key[PP_SENDER_KEY + 1];
     struct pp_buf path;
     pp_buf_reset(&s->zipped);
-    if (pp_gzip(&s->zipped, s->lines.p, s->lines.n) != PP_OK) {
+    if (gzip(&s->zipped, s->lines.p, s->lines.n) != PP_OK) {
         pp_complain("out of memory");
         return PP_EXIT_FAILED;
     }
@@ -164,7 +186,7 @@ static int post(struct pp_sender *s)
     pp_path_query(&path, "client", s->client_id);
     pp_path_query(&path, "refresh", *s->refresh ? s->refresh : NULL);
     struct pp_request req = {.method = "POST",
-                             .path = path.p ? path.p : "/",
+                             .path = &path,
                              .content_type = "application/x-ndjson",
                              .gzip = true,
                              .idempotency_key = key,

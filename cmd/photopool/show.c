@@ -1,19 +1,11 @@
 /* show.c: see show.h. */
 #include "show.h"
 
-#include "follow.h"
-#include "json_split.h"
 #include "table.h"
 
 #include <string.h>
 
-enum {
-    SHOW_MAX = 16 * 1024 * 1024,
-    CELL_BYTES = 4096,
-    ELEMENT_MAX = 64 * 1024 * 1024,
-    SHOW_PAGE = 200,
-    DEPTH_MAX = 8
-};
+enum { SHOW_MAX = 16 * 1024 * 1024, CELL_BYTES = 4096, DEPTH_MAX = 8 };
 
 /* Appends "2026-11-20T10:00:00.000Z" as "2026-11-20 10:00:00". */
 static bool put_time(struct pp_buf *b, const char *s)
@@ -207,112 +199,33 @@ void pp_show_table(struct pp_buf *b, const json_t *list, size_t width, bool colo
     pp_arena_fini(&titles);
 }
 
-void pp_show_answer(const struct pp_cli *cli, json_t *o)
+void pp_print_json(json_t *o)
 {
-    if (cli->json) {
-        pp_print_json(json_incref(o));
-    } else {
-        struct pp_buf b;
-        pp_buf_init(&b, SHOW_MAX);
-        pp_show_object(&b, o, pp_term_width(&cli->out), cli->out.colour);
-        pp_term_put(&cli->out, &b);
-        pp_buf_fini(&b);
-    }
+    if (o)
+        json_dumpf(o, stdout, PP_JSON_LINE);
+    putchar('\n');
+    fflush(stdout);
     json_decref(o);
 }
 
-/* --- pages --- */
-
-struct page_reader {
-    struct pp_pages *pages;
-    int64_t seen; /* elements read so far, over all pages */
-    char *next;   /* cursor of the next page; NULL: this was the last one */
-    bool stopped; /* element() or `max` has ended the reading */
-};
-
-static enum pp_err on_element(void *arg, const char *text, size_t n, uint64_t line)
+void pp_show_answer(const struct pp_cli *cli, json_t *o)
 {
-    struct page_reader *p = arg;
-    if (p->pages->max >= 0 && p->seen == p->pages->max) {
-        p->pages->more = true;
-        return PP_ECANCELED;
+    struct pp_buf b;
+    if (cli->json) {
+        pp_print_json(o);
+        return;
     }
-    p->seen++;
-    return p->pages->element(p->pages->arg, text, n, line);
+    pp_buf_init(&b, SHOW_MAX);
+    pp_show_object(&b, o, pp_term_width(&cli->out), cli->out.colour);
+    pp_term_put(&cli->out, &b);
+    json_decref(o);
 }
 
-static enum pp_err on_member(void *arg, const char *name, const char *value, size_t n)
+int pp_show_call(struct pp_cli *cli, const char *method, struct pp_buf *path, json_t *body)
 {
-    struct page_reader *p = arg;
-    if (strcmp(name, "next") != 0)
-        return PP_OK;
-    json_t *v = json_loadb(value, n, JSON_DECODE_ANY, NULL);
-    free(p->next);
-    p->next = json_is_string(v) ? strdup(json_string_value(v)) : NULL;
-    json_decref(v);
-    return PP_OK;
-}
-
-static int take_page(struct page_reader *p, const struct pp_answer *ans)
-{
-    static const struct pp_json_split_ops ops = {on_element, on_member};
-    struct pp_json_split split;
-    pp_json_split_init(&split, p->pages->plural, ELEMENT_MAX, &ops, p);
-    enum pp_err err = pp_json_split_feed(&split, ans->body.p ? ans->body.p : "", ans->body.n);
-    if (err == PP_OK)
-        err = pp_json_split_end(&split);
-    bool found = split.found;
-    pp_json_split_fini(&split);
-    p->stopped = err == PP_ECANCELED;
-    if (p->stopped || (err == PP_OK && found)) {
-        if (p->pages->page)
-            p->pages->page(p->pages->arg);
-        return PP_EXIT_DONE;
-    }
-    pp_complain("the server's answer has no list \"%s\" that can be read; is a photopool server there?",
-                p->pages->plural);
-    return PP_EXIT_FAILED;
-}
-
-static int one_page(struct pp_api_client *c, struct page_reader *p)
-{
-    struct pp_buf path;
-    struct pp_answer ans;
-    char limit[24];
-    int64_t left = p->pages->max < 0 ? SHOW_PAGE : p->pages->max - p->seen;
-    snprintf(limit, sizeof limit, "%lld", (long long)(left < 1 ? 1 : left > SHOW_PAGE ? SHOW_PAGE : left));
-    pp_path(&path, p->pages->path);
-    pp_path_query(&path, "limit", limit);
-    pp_path_query(&path, "after", p->next);
-    free(p->next);
-    p->next = NULL;
-    struct pp_request req = {.method = "GET", .path = path.p ? path.p : "/"};
-    enum pp_err err = pp_client_send(c, &req, &ans);
-    int code = err == PP_OK && ans.status == 200 ? take_page(p, &ans) : pp_client_failed(c, err, &ans);
-    pp_answer_fini(&ans);
-    pp_buf_fini(&path);
+    json_t *answer;
+    int code = pp_client_call(cli, method, path, body, &answer);
+    if (code == PP_EXIT_DONE)
+        pp_show_answer(cli, answer);
     return code;
-}
-
-int pp_pages_read(struct pp_api_client *c, struct pp_pages *pages)
-{
-    struct page_reader p = {.pages = pages};
-    pages->more = false;
-    int code;
-    do {
-        code = one_page(c, &p);
-        if (p.next && pages->max >= 0 && p.seen >= pages->max)
-            pages->more = p.stopped = true;
-    } while (code == PP_EXIT_DONE && p.next && !p.stopped);
-    free(p.next);
-    return code;
-}
-
-enum pp_err pp_pages_print(void *arg, const char *text, size_t n, uint64_t line)
-{
-    (void)arg;
-    (void)line;
-    fwrite(text, 1, n, stdout);
-    putchar('\n');
-    return ferror(stdout) ? PP_ECANCELED : PP_OK;
 }

@@ -85,6 +85,27 @@ bool pp_tally_complete(const struct pp_tally *p)
     return pp_tally_done(p) && p->items[2] == p->items[AT_TOTAL];
 }
 
+void pp_put_share(struct pp_buf *b, const int64_t *counts)
+{
+    pp_put_count(b, counts[AT_TOTAL] - counts[AT_OPEN]);
+    pp_buf_putc(b, '/');
+    pp_put_count(b, counts[AT_TOTAL]);
+}
+
+size_t pp_photos_stored(const json_t *photos, const json_t **error)
+{
+    size_t i, stored = 0;
+    json_t *photo;
+    *error = NULL;
+    json_array_foreach(photos, i, photo)
+    {
+        const json_t *e = json_object_get(photo, "error");
+        stored += json_is_string(json_object_get(photo, "sha256"));
+        *error = *error || !json_is_object(e) ? *error : e;
+    }
+    return stored;
+}
+
 /* --- failures by code --- */
 
 struct failure {
@@ -168,9 +189,7 @@ static void put_parts(struct pp_buf parts[BAR_PARTS], const struct pp_tally *p)
     const char *unit = p->photos[AT_TOTAL] == 1 ? " photo" : " photos";
     pp_buf_printf(&parts[PERCENT], " %3d%%", (int)(share(p) * 100));
     pp_buf_puts(&parts[COUNT], "  ");
-    pp_put_count(&parts[COUNT], p->photos[AT_TOTAL] - p->photos[AT_OPEN]);
-    pp_buf_putc(&parts[COUNT], '/');
-    pp_put_count(&parts[COUNT], p->photos[AT_TOTAL]);
+    pp_put_share(&parts[COUNT], p->photos);
     pp_buf_puts(&parts[COUNT], unit);
     if (!pp_tally_done(p)) {
         pp_buf_printf(&parts[RATE], p->per_second < 10 ? "  %.1f/s" : "  %.0f/s", p->per_second);

@@ -49,6 +49,12 @@ void pp_tally_summary(struct pp_buf *b, const struct pp_tally *p, bool colour);
  * "errors", "photos_per_second", "eta_seconds"}, or NULL when out of memory. */
 json_t *pp_tally_json(const struct pp_tally *p, const char *type);
 
+/* Appends how many of the counted things are done, such as "30/1,200". `counts` is one of the
+ * arrays of struct pp_tally. */
+void pp_put_share(struct pp_buf *b, const int64_t *counts);
+/* Counts the stored photos of a result. *error is set to the first error of a photo, or to NULL. */
+size_t pp_photos_stored(const json_t *photos, const json_t **error);
+
 /* Appends what failed or was skipped as a list for pp_put_fit_list: "150: 90 body_timeout, 60
  * http_404", or "12 http_404" if there is only one code. Appends nothing if nothing failed. */
 void pp_put_failed(struct pp_buf *b, const struct pp_tally *p);

@@ -33,7 +33,7 @@ void pp_term_put(const struct pp_term *t, struct pp_buf *b)
     if (b->n)
         fwrite(b->p, 1, b->n, t->f);
     fflush(t->f);
-    pp_buf_reset(b);
+    pp_buf_fini(b);
 }
 
 void pp_put_styled(struct pp_buf *b, bool colour, enum pp_style style, const char *text)

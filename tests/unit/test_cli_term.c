@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd.h"
 #include "show.h"
-#include "suggest.h"
 #include "table.h"
 #include "tally.h"
 #include "term.h"
