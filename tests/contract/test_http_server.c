@@ -81,18 +81,17 @@ static void what_a_handler_sees(void **state)
     static const struct {
         const char *request, *seen;
     } cases[] = {
-        {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / - 127.0.0.1 - - -"},
+        {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / - - - -"},
         {"\r\nPUT /a/%41?x=1&y=%20? HTTP/1.1\r\nHOST:a:80\r\nauthorization:\t Bearer k \t\r\n\r\n",
-         "PUT /a/%41 x=1&y=%20? 127.0.0.1 Bearer k - -"},
+         "PUT /a/%41 x=1&y=%20? Bearer k - -"},
         {"DELETE /? HTTP/1.1\r\nHost:\r\nContent-Type: application/json; charset=utf-8\r\nIdempotency-Key: "
          "\"k 1\"\r\n\r\n",
-         "DELETE / - 127.0.0.1 - application/json; charset=utf-8 \"k 1\""},
-        {"OPTIONS / HTTP/1.1\r\nHost: [::1]:8080\r\nContent-Length: 0\r\n\r\n",
-         "OPTIONS / - 127.0.0.1 - - -"},
-        {"PATCH / HTTP/1.1\r\nHost: a\r\nX: caf\xc3\xa9\r\nEmpty:\r\n\r\n", "PATCH / - 127.0.0.1 - - -"},
-        {"BREW / HTTP/1.1\r\nHost: a\r\n\r\n", "OTHER / - 127.0.0.1 - - -"},
-        {"get / HTTP/1.1\r\nHost: a\r\n\r\n", "OTHER / - 127.0.0.1 - - -"},
-        {"GET /n HTTP/1.1\r\nHost: a\r\nContent-Encoding: br\r\n\r\n", "GET /n - 127.0.0.1 - - -"},
+         "DELETE / - - application/json; charset=utf-8 \"k 1\""},
+        {"OPTIONS / HTTP/1.1\r\nHost: [::1]:8080\r\nContent-Length: 0\r\n\r\n", "OPTIONS / - - - -"},
+        {"PATCH / HTTP/1.1\r\nHost: a\r\nX: caf\xc3\xa9\r\nEmpty:\r\n\r\n", "PATCH / - - - -"},
+        {"BREW / HTTP/1.1\r\nHost: a\r\n\r\n", "OTHER / - - - -"},
+        {"get / HTTP/1.1\r\nHost: a\r\n\r\n", "OTHER / - - - -"},
+        {"GET /n HTTP/1.1\r\nHost: a\r\nContent-Encoding: br\r\n\r\n", "GET /n - - - -"},
     };
     struct pp_hc c;
     open_client(&c, *state);
@@ -184,11 +183,7 @@ static void pipelining(void **state)
         pp_hc_send(&c, text, (size_t)n);
     }
     for (int i = 0; i < REQUESTS; i++) {
-        snprintf(text, sizeof text,
-                 i % 3 == 0   ? "GET /n %d 127.0.0.1 - - -"
-                 : i % 3 == 1 ? "b%05d"
-                              : "c%05d",
-                 i);
+        snprintf(text, sizeof text, i % 3 == 0 ? "GET /n %d - - -" : i % 3 == 1 ? "b%05d" : "c%05d", i);
         expect_answer(&c, 200, text);
     }
     pp_hc_close(&c);

@@ -43,9 +43,8 @@ static void seen(struct pp_echo *e, struct pp_http_request *r)
     static const char *const methods[] = {"GET",    "HEAD",    "POST",  "PUT",
                                           "DELETE", "OPTIONS", "PATCH", "OTHER"};
     char text[1024];
-    int n = snprintf(text, sizeof text, "%s %s %s %s%s %s %s %s", methods[r->method], r->path,
-                     or_dash(r->query), r->peer, r->peer_loopback ? "" : "?", or_dash(r->authorization),
-                     or_dash(r->content_type), or_dash(r->idempotency_key));
+    int n = snprintf(text, sizeof text, "%s %s %s %s %s %s", methods[r->method], r->path, or_dash(r->query),
+                     or_dash(r->authorization), or_dash(r->content_type), or_dash(r->idempotency_key));
     assert_in_range(n, 1, sizeof text - 1);
     answer(e, r, text, (size_t)n);
 }

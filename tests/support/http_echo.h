@@ -1,7 +1,7 @@
 /* http_echo.h: an HTTP server for tests, with handlers of its own:
  *
  *   any method /echo     200, the body as received (empty: "-")
- *   /seen                200, "METHOD path query peer authorization content_type idempotency_key"
+ *   /seen                200, "METHOD path query authorization content_type idempotency_key"
  *                        ("-" where absent)
  *   /hold                answered when the test calls for it
  *   /big?N               200, N bytes of a pattern, borrowed; /big-copy?N: the same, copied

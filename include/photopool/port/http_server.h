@@ -28,10 +28,7 @@ struct pp_http_request {
     bool websocket;   /* a valid WebSocket handshake (RFC 6455 4.2.1) for open_stream() */
     const char *body; /* decoded, with a NUL after it; "" if there is none */
     size_t body_n;
-    char peer[64]; /* address of the caller, text */
-    bool peer_loopback;
-    int64_t received_ms; /* monotonic, when the head was complete */
-    bool hung_up;        /* true: the caller has closed the connection, or its sending side */
+    bool hung_up; /* true: the caller has closed the connection, or its sending side */
     /* The handler may set this callback; NULL: none. The server calls it once when it sets hung_up,
      * but not from within handle(), not after the answer, and not if bytes of a next request wait.
      * The handler still has to answer, and may do so from within this callback. */

@@ -281,10 +281,10 @@ void pp_conn_close(struct pp_conn *c)
 
 /* Counts the connection for its peer and for the server. Returns false if there is no room for it.
  */
-static bool admit(struct pp_conn *c)
+static bool admit(struct pp_conn *c, struct pp_http_peer_key key)
 {
     struct pp_http *s = c->server;
-    struct pp_http_peer *peer = pp_http_peer_get(&s->peers, &c->name.key);
+    struct pp_http_peer *peer = pp_http_peer_get(&s->peers, &key);
     if (!peer)
         return false;
     peer->n++; /* keeps the peer alive while its other connections are closed */
@@ -319,9 +319,7 @@ void pp_conn_open(struct pp_http *s)
     int n = sizeof sa;
     bool ok = uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)&c->tcp) == 0 &&
               uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&sa, &n) == 0;
-    if (ok)
-        pp_http_peer_name(&c->name, &sa);
-    if (!ok || !admit(c)) {
+    if (!ok || !admit(c, pp_http_peer_key(&sa))) {
         s->stats.refused_total++;
         uv_close((uv_handle_t *)&c->tcp, on_closed);
         return;

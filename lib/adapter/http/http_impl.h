@@ -97,7 +97,6 @@ struct pp_conn {
     bool keep;     /* the connection stays open after the current answer */
     bool read_end; /* the client has shut its side */
     struct pp_node in_ready;
-    struct pp_http_peer_name name;
 };
 
 struct pp_http {
@@ -115,7 +114,7 @@ struct pp_http {
     uint32_t max_all;
     struct pp_list states[PP_CONN_STATES];
     struct pp_list ready;
-    struct pp_http_peers peers;
+    struct pp_http_peer *peers; /* hash table; see http_peer.h */
     struct pp_http_budget budget;
     struct pp_http_stats stats;
     uint64_t accept_turn; /* uv_now() of the turn in which sockets were last accepted */

@@ -11,7 +11,6 @@
 #ifndef PP_ADAPTER_HTTP_PEER_H
 #define PP_ADAPTER_HTTP_PEER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -35,23 +34,14 @@ struct pp_http_peer {
     UT_hash_handle hh;
 };
 
-/* Hash table of all peers that have a connection; NULL if there are none. */
-struct pp_http_peers {
-    struct pp_http_peer *table;
-};
+/* Returns the key of a client's address; an IPv4 address mapped into IPv6 counts as IPv4. */
+struct pp_http_peer_key pp_http_peer_key(const struct sockaddr_storage *sa);
 
-/* Writes a client's address in the form that handlers see; an IPv4 address mapped into IPv6 becomes
- * IPv4. */
-struct pp_http_peer_name {
-    char text[64];
-    bool loopback;
-    struct pp_http_peer_key key;
-};
-void pp_http_peer_name(struct pp_http_peer_name *name, const struct sockaddr_storage *sa);
+/* `peers` is the hash table of all peers that have a connection; NULL if there are none. */
 
 /* Returns the peer of an address, and adds it if it is new. Returns NULL when out of memory. */
-struct pp_http_peer *pp_http_peer_get(struct pp_http_peers *peers, const struct pp_http_peer_key *key);
+struct pp_http_peer *pp_http_peer_get(struct pp_http_peer **peers, const struct pp_http_peer_key *key);
 /* Frees a peer that has no connections; otherwise does nothing. */
-void pp_http_peer_drop(struct pp_http_peers *peers, struct pp_http_peer *peer);
+void pp_http_peer_drop(struct pp_http_peer **peers, struct pp_http_peer *peer);
 
 #endif

@@ -101,9 +101,7 @@ static void dispatch(struct pp_conn *c)
     struct pp_http_request *req = &x->head.req;
     req->body = x->body.p ? x->body.p : "";
     req->body_n = x->body.n;
-    req->peer_loopback = c->name.loopback;
     req->impl = x;
-    memcpy(req->peer, c->name.text, sizeof req->peer);
     pp_conn_set_state(c, PP_CONN_HANDLE);
     s->stats.requests_total++;
     s->handler.handle(s->handler.data, req);
@@ -133,7 +131,6 @@ static void begin_request(struct pp_conn *c, const char *p, size_t n, size_t mor
         pp_conn_refuse(c, &why);
         return;
     }
-    x->head.req.received_ms = pp_loop_now(s->loop);
     enum pp_http_body_result r = pp_http_body_init(&x->body, &x->head, s->options.max_body, &s->budget);
     bool expects = r == PP_BODY_MORE && x->head.expect_continue && more == 0;
     on_body_result(c, r);
