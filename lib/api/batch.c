@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "format/batch.h"
 #include "format/ids.h"
+#include "format/result.h"
 #include "pipeline/common/progress.h"
 
 static void ask_store(struct pp_call *call);

@@ -1,8 +1,8 @@
 /* batches.c: POST, GET, DELETE and list for /v1/batches. */
 #include "api/batch.h"
 #include "api/handler.h"
-#include "format/batch.h"
 #include "format/ids.h"
+#include "format/result.h"
 
 /* --- POST --- */
 

@@ -1,5 +1,5 @@
-/* result.h: writes the RESULT of an item revision, the same bytes in every sink: event streams,
- * brokers, webhooks, API.
+/* result.h: writes batches, and the RESULT of an item revision, the same bytes in every sink: event
+ * streams, brokers, webhooks, API.
  *
  * A result depends only on the stored item, not on clock or configuration. Its id depends only on
  * client, item and revision, so that consumers can drop repeats (I2). Pure; any thread. */
@@ -26,5 +26,17 @@ const char *pp_item_status_name(enum pp_item_status status);
 /* Returns the status with this name, or -1. "open" gives -1, because a result never has it. */
 int pp_item_status_parse(const char *name);
 const char *pp_outcome_name(enum pp_outcome_kind kind);
+
+/* --- batches, the same in the API and in events --- */
+
+/* Appends the object of GET /v1/batches/{id}. `rate`: photos per second; 0: none was settled
+ * lately. */
+void pp_batch_write(struct pp_buf *b, const struct pp_batch *batch, double rate);
+
+/* Returns the number of photos without an outcome, including photos that are not planned yet. */
+uint64_t pp_batch_photos_open(const struct pp_batch *batch);
+
+/* Returns the state with a name such as "running", or -1 if there is none. */
+int pp_batch_state_parse(const char *name);
 
 #endif

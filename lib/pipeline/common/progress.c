@@ -7,7 +7,7 @@
 #include <uthash.h>
 
 #include "base/check.h"
-#include "format/batch.h"
+#include "format/result.h"
 
 struct batch {
     UT_hash_handle hh;

@@ -11,7 +11,7 @@
 #include <uthash.h>
 
 #include "base/buf.h"
-#include "format/batch.h"
+#include "format/result.h"
 #include "pipeline/deliver/deliver_internal.h"
 
 #define SINK        "batches"
