@@ -40,26 +40,11 @@ bool pp_content_type_is(const char *content_type, const char *type)
 
 /* --- the document --- */
 
-/* Parses the body. Returns NULL and sets the scan's error if it is not JSON or has too many values.
- */
-static json_t *parse_document(struct pp_scan *s, const char *body, size_t n)
-{
-    struct pp_slice text;
-
-    pp_scan_begin(s, body, n);
-    if (!pp_scan_value(s, &text) || !pp_scan_finish(s))
-        return NULL;
-    if (text.values > BODY_VALUES) {
-        s->error = "the document has too many values";
-        return NULL;
-    }
-    return pp_scan_parse(s, text);
-}
-
 static bool read_body(struct pp_call *call, bool optional)
 {
     const struct pp_http_request *req = call->req;
     struct pp_scan s;
+    struct pp_slice document;
     char text[200];
 
     pp_assert(!call->body, "a call reads its body once");
@@ -73,7 +58,10 @@ static bool read_body(struct pp_call *call, bool optional)
     if (req->body_n > BODY_MAX)
         return pp_call_problem(call, PP_API_BODY_TOO_LARGE, NULL, "the limit of this endpoint is %d bytes",
                                BODY_MAX);
-    call->body = parse_document(&s, req->body, req->body_n);
+    pp_scan_begin(&s, req->body, req->body_n);
+    if (pp_scan_value(&s, &document) && pp_scan_finish(&s) && document.values > BODY_VALUES)
+        s.error = "the document has too many values";
+    call->body = pp_scan_parse(&s, document); /* NULL if the scan has failed */
     if (!call->body) {
         pp_scan_error_text(&s, 1, text, sizeof(text));
         return pp_call_problem(call, PP_API_BAD_JSON, NULL, "%s", text);

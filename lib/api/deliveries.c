@@ -54,9 +54,10 @@ static enum pp_err read_key(const char *secret, struct pp_webhook_key *key)
     return pp_webhook_secret(secret, strlen(secret), key->bytes, &key->n);
 }
 
-static void on_test_found(struct pp_call *call, const struct pp_webhook *w)
+static void on_test_found(struct pp_call *call)
 {
     struct test_state *s = call->state;
+    const struct pp_webhook *w = s->find.get.webhooks;
     bool both = pp_webhook_signs_twice(call, w);
     enum pp_err err = read_key(w->secret, &s->keys[0]);
 
@@ -83,11 +84,10 @@ void pp_api_test_webhook(struct pp_call *call)
         return;
     s->call = call;
     s->post = pp_arena_alloc(&call->arena, sizeof(*s->post));
-    if (!s->post) {
+    if (s->post)
+        pp_webhook_find(call, on_test_found);
+    else
         pp_call_no_memory(call);
-        return;
-    }
-    pp_webhook_find(call, false, on_test_found);
 }
 
 /* --- the list --- */
@@ -130,11 +130,10 @@ static void on_deliveries_listed(struct pp_call *call)
     pp_page_send(call, s->list.more);
 }
 
-static void on_list_found(struct pp_call *call, const struct pp_webhook *webhook)
+static void on_list_found(struct pp_call *call)
 {
     struct deliveries_list *s = call->state;
 
-    (void)webhook;
     PP_CALL_ASK(call, call->o->deliveries, list, &s->list, "listing deliveries", on_deliveries_listed);
 }
 
@@ -161,7 +160,7 @@ void pp_api_list_deliveries(struct pp_call *call)
         return;
     s->list.limit = call->page.limit;
     s->list.before_seq = call->page.after_number;
-    pp_webhook_find(call, false, on_list_found);
+    pp_webhook_find(call, on_list_found);
 }
 
 /* --- replay --- */
@@ -180,11 +179,10 @@ static void on_replayed(struct pp_call *call)
     pp_call_json(call, 202);
 }
 
-static void on_replay_found(struct pp_call *call, const struct pp_webhook *webhook)
+static void on_replay_found(struct pp_call *call)
 {
     struct deliveries_replay *s = call->state;
 
-    (void)webhook;
     PP_CALL_ASK(call, call->o->deliveries, replay, &s->replay, "replaying deliveries", on_replayed);
 }
 
@@ -223,5 +221,5 @@ void pp_api_replay_webhook(struct pp_call *call)
                                             .to_ms = INT64_MAX,
                                             .now_ms = pp_loop_wall(call->o->loop)};
     if (s->replay.sink && pp_call_fields(call, PP_BODY_OPTIONAL, "a replay", fields, 3, &s->replay))
-        pp_webhook_find(call, false, on_replay_found);
+        pp_webhook_find(call, on_replay_found);
 }

@@ -81,15 +81,12 @@ void pp_event_keys_check(struct pp_call *call, size_t n, void (*on_allowed)(stru
 {
     struct pp_event_keys *s = call->state;
 
-    if (n == 0) {
-        pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "at least one key is needed, as key=results:42");
-        return;
-    }
-    if (n > PP_SUB_KEYS_MAX) {
-        pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "there are more than %d keys", PP_SUB_KEYS_MAX);
-        return;
-    }
     s->n = n;
     s->on_allowed = on_allowed;
-    check_next(call);
+    if (n == 0)
+        pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "at least one key is needed, as key=results:42");
+    else if (n > PP_SUB_KEYS_MAX)
+        pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "there are more than %d keys", PP_SUB_KEYS_MAX);
+    else
+        check_next(call);
 }

@@ -1,6 +1,6 @@
 /* handler.h: what files with handlers share: parameters, JSON bodies, lists, and members that
- * several endpoints write. If a function that returns bool returns false, it has answered the call,
- * unless its comment says something else. */
+ * several endpoints write. A function that reads, checks or answers returns false once it has
+ * answered the call with a problem. */
 #ifndef PHOTOPOOL_API_HANDLER_H
 #define PHOTOPOOL_API_HANDLER_H
 
@@ -33,8 +33,8 @@ bool pp_call_key(struct pp_call *call);
 
 /* --- body.c: JSON bodies that hold settings, read strictly by a table of their fields --- */
 
-/* A field that a body may have. read() stores its value in `out`; it returns false if the value is
- * wrong and the call has been answered. The value lives as long as the call. */
+/* A field that a body may have. read() stores its value, which lives as long as the call, in `out`.
+ */
 struct pp_body_field {
     const char *name;
     bool (*read)(struct pp_call *call, const char *name, const json_t *value, void *out);
@@ -43,12 +43,11 @@ struct pp_body_field {
 #define PP_BODY_OPTIONAL true /* an empty body counts as an empty object */
 
 /* Reads the body into call->body, then its members by the table, in the order in which they were
- * sent. `what` names the object in a problem, such as "a webhook". Returns false if the call has
- * been answered. */
+ * sent. `what` names the object in a problem, such as "a webhook". */
 bool pp_call_fields(struct pp_call *call, bool optional, const char *what, const struct pp_body_field *fields,
                     size_t n, void *out);
 
-/* Answer that a field has a bad value or a bad type. Both return false. */
+/* Answer that a field has a bad value or a bad type. */
 bool pp_bad_value(struct pp_call *call, const char *field, const char *why);
 bool pp_bad_type(struct pp_call *call, const char *field, const char *expected);
 
@@ -67,8 +66,8 @@ bool pp_content_type_is(const char *content_type, const char *type);
 /* A page gets no further rows once it has this many bytes. */
 #define PP_PAGE_BYTES (8u << 20)
 
-/* Reads the parameters. Returns false if the call has been answered. `context` may be the NULL of a
- * failed pp_call_printf(), which has answered. */
+/* Reads the parameters. `context` may be NULL if the pp_call_printf() that made it has failed, and
+ * so has answered the call. */
 bool pp_page_read(struct pp_call *call, const char *kind, const char *context);
 void pp_page_open(struct pp_call *call);
 /* Returns true if the page can take another row. */
@@ -84,9 +83,9 @@ bool pp_page_has(struct pp_call *call);
 /* Returns true if elements were counted behind this page. */
 bool pp_page_more(const struct pp_call *call);
 
-/* Answers that the cursor is bad. Always returns false. */
+/* Answers that the cursor is bad. */
 bool pp_page_bad_cursor(struct pp_call *call);
-/* Reads only `limit`. Returns false if the call has been answered. */
+/* Reads only `limit`. */
 bool pp_call_limit(struct pp_call *call, size_t *limit);
 
 /* --- shown.c: members that several endpoints write in the same way --- */

@@ -29,7 +29,6 @@ struct photo_state {
     uint64_t from, n; /* first byte and length of the range of the photo in the answer */
     bool partial;
     struct pp_job job;
-    struct pp_blob_store *blobs;
     struct body *body;
     enum pp_err err;
 };
@@ -73,6 +72,7 @@ static void send_photo(struct pp_call *call)
 static void read_bytes(void *state, struct pp_job *job)
 {
     struct photo_state *s = pp_container_of(job, struct photo_state, job);
+    struct pp_blob_store *blobs = s->call->o->blobs;
     const char *ext = pp_image_extension(s->object.object.type);
     uint64_t done = 0, size;
     size_t n;
@@ -80,8 +80,8 @@ static void read_bytes(void *state, struct pp_job *job)
     (void)state;
     s->err = PP_OK;
     while (s->err == PP_OK && done < s->n) {
-        s->err = s->blobs->ops->get(s->blobs, s->object.sha256, ext, s->from + done, s->body->bytes + done,
-                                    s->n - done, &n, &size);
+        s->err = blobs->ops->get(blobs, s->object.sha256, ext, s->from + done, s->body->bytes + done,
+                                 s->n - done, &n, &size);
         if (s->err == PP_OK && n == 0)
             s->err = PP_ECORRUPT;
         if (s->err == PP_OK)
@@ -118,7 +118,6 @@ static void load_photo(struct pp_call *call)
     s->body->n = s->n;
     photos->bytes += s->n;
     s->call = call;
-    s->blobs = call->o->blobs;
     s->job = (struct pp_job){.work = read_bytes, .done = on_bytes_read};
     enum pp_err err = pp_lane_submit(photos->home, &s->job);
     if (err != PP_OK)

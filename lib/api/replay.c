@@ -113,7 +113,6 @@ static void find_items(struct pp_call *call)
 {
     struct replay_state *s = call->state;
 
-    s->find.limit = REPLAY_CHUNK;
     PP_CALL_ASK_CHUNK(call, call->o->store, replay, &s->find, "replaying a batch", on_items_found);
 }
 
@@ -199,6 +198,7 @@ void pp_api_replay_batch(struct pp_call *call)
     if (!call->missing)
         return;
     s->find.batch_id = s->batch.batch_id = call->args[0];
+    s->find.limit = REPLAY_CHUNK;
     s->batch.client = call->only_client;
     PP_CALL_ASK(call, call->o->store, batch, &s->batch, "replaying a batch", on_batch_read);
 }

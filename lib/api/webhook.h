@@ -6,18 +6,15 @@
 
 /* A search for one webhook. It must be the first member of a call's state. */
 struct pp_webhook_find {
-    struct pp_webhooks get;
-    bool may_be_new;
-    void (*on_found)(struct pp_call *call, const struct pp_webhook *webhook);
+    struct pp_webhooks get; /* its first row is the webhook that was found */
+    void (*on_found)(struct pp_call *call);
 };
 
 /* Allocates the zeroed state of a call. Returns NULL if the name in the path is not valid, or if
  * out of memory; the call has then been answered. */
 void *pp_webhook_state(struct pp_call *call, size_t size);
-/* Reads the webhook, then calls on_found(call, webhook). If there is none, calls on_found(call,
- * NULL) if `may_be_new`, and answers not_found if not. */
-void pp_webhook_find(struct pp_call *call, bool may_be_new,
-                     void (*on_found)(struct pp_call *call, const struct pp_webhook *webhook));
+/* Reads the webhook, then calls on_found(call). If there is none, answers not_found. */
+void pp_webhook_find(struct pp_call *call, void (*on_found)(struct pp_call *call));
 /* Tells all processes that deliver, this one included, to read the webhook and its deliveries
  * again. */
 void pp_webhook_changed(struct pp_call *call);

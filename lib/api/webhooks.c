@@ -30,22 +30,25 @@ static void on_webhook_read(struct pp_call *call)
 {
     const struct pp_webhook_find *f = call->state;
 
-    if (f->get.n > 0 || f->may_be_new)
-        f->on_found(call, f->get.n ? &f->get.webhooks[0] : NULL);
+    if (f->get.n > 0)
+        f->on_found(call);
     else
         pp_call_not_found(call);
 }
 
-void pp_webhook_find(struct pp_call *call, bool may_be_new,
-                     void (*on_found)(struct pp_call *call, const struct pp_webhook *webhook))
+static void read_webhook(struct pp_call *call, void (*on_read)(struct pp_call *call))
 {
     struct pp_webhook_find *f = call->state;
 
     pp_assert(f, "a webhook is looked for before the call has a state");
-    f->on_found = on_found;
-    f->may_be_new = may_be_new;
     f->get = (struct pp_webhooks){.name = call->args[0], .limit = 1};
-    PP_CALL_ASK(call, call->o->deliveries, webhooks, &f->get, "reading a webhook", on_webhook_read);
+    PP_CALL_ASK(call, call->o->deliveries, webhooks, &f->get, "reading a webhook", on_read);
+}
+
+void pp_webhook_find(struct pp_call *call, void (*on_found)(struct pp_call *call))
+{
+    ((struct pp_webhook_find *)call->state)->on_found = on_found;
+    read_webhook(call, on_webhook_read);
 }
 
 void pp_webhook_changed(struct pp_call *call)
@@ -101,16 +104,16 @@ void pp_api_list_webhooks(struct pp_call *call)
 
 /* --- GET --- */
 
-static void on_webhook_found(struct pp_call *call, const struct pp_webhook *webhook)
+static void on_webhook_found(struct pp_call *call)
 {
-    put_webhook(call, webhook);
+    put_webhook(call, ((struct pp_webhook_find *)call->state)->get.webhooks);
     pp_call_json(call, 200);
 }
 
 void pp_api_get_webhook(struct pp_call *call)
 {
     if (pp_webhook_state(call, sizeof(struct pp_webhook_find)))
-        pp_webhook_find(call, false, on_webhook_found);
+        pp_webhook_find(call, on_webhook_found);
 }
 
 /* --- PUT: reading the body --- */
@@ -218,9 +221,10 @@ static void on_outbox_end_read(struct pp_call *call)
     write_webhook(call);
 }
 
-static void on_put_found(struct pp_call *call, const struct pp_webhook *old)
+static void on_old_read(struct pp_call *call)
 {
     struct put_state *s = call->state;
+    const struct pp_webhook *old = s->find.get.n > 0 ? s->find.get.webhooks : NULL;
     struct pp_webhook *w = &s->put.webhook;
     int64_t now = pp_loop_wall(call->o->loop);
 
@@ -255,7 +259,7 @@ void pp_api_put_webhook(struct pp_call *call)
     if (!pp_call_fields(call, false, "a webhook", fields, sizeof(fields) / sizeof(*fields), &s->put.webhook))
         return;
     if (s->put.webhook.url)
-        pp_webhook_find(call, true, on_put_found);
+        read_webhook(call, on_old_read);
     else
         pp_call_problem(call, PP_API_MISSING_FIELD, "url", "url is missing");
 }
