@@ -21,18 +21,10 @@ static struct pp_batch *batch_of(struct pp_batch *b, size_t n, const char *id)
     return NULL;
 }
 
-/* The batches that one command asks for; the callbacks store the answer's rows here. */
-struct some_batches {
-    struct pp_batch *batches;
-    size_t n;
-    struct pp_arena *a; /* holds their counts */
-    bool *flags;        /* one flag for each batch; each callback says what its flag means */
-};
-
 /* Returns the batches' ids, or their clients, as a list for a filter. NULL: out of memory. */
 static const char **texts_of(struct pp_mg_thread *t, const struct pp_batch *batches, size_t n, bool clients)
 {
-    const char **texts = pp_arena_array(&t->tmp, n, sizeof *texts);
+    const char **texts = pp_mg_array(t, n, sizeof *texts);
     for (size_t i = 0; texts && i < n; i++)
         texts[i] = clients ? batches[i].client : batches[i].id;
     return texts;
@@ -61,10 +53,8 @@ static enum pp_err count_error(struct pp_arena *a, struct pp_batch *b, uint16_t 
 /* Adds a row {_id: {b, s, k, c, z}, n, f} to the counts of batch b. It counts n photos with outcome
  * k and code c in items of status s. If z is set, each of these photos is the first of its item, so
  * the row also adds n items. k < 0: the row counts items without photos. */
-static enum pp_err on_count(void *data, const bson_t *row)
+static enum pp_err add_row(struct pp_arena *a, struct pp_batch *b, const bson_t *row)
 {
-    struct some_batches *c = data;
-    struct pp_batch *b = batch_of(c->batches, c->n, pp_mg_doc_text(row, "_id.b"));
     int64_t status = pp_mg_doc_int(row, "_id.s"), kind = pp_mg_doc_int(row, "_id.k");
     int64_t code = pp_mg_doc_int(row, "_id.c"), finished = pp_mg_doc_int(row, "f");
     uint64_t n = (uint64_t)pp_mg_doc_int(row, "n");
@@ -77,20 +67,21 @@ static enum pp_err on_count(void *data, const bson_t *row)
     if (kind < 0)
         return PP_OK;
     b->photos[kind] += n;
-    return pp_outcome_has_code((enum pp_outcome_kind)kind) ? count_error(c->a, b, (uint16_t)code, n) : PP_OK;
+    return pp_outcome_has_code((enum pp_outcome_kind)kind) ? count_error(a, b, (uint16_t)code, n) : PP_OK;
 }
 
 enum pp_err pp_mg_batches_count(struct pp_mg_thread *t, struct pp_arena *a, struct pp_batch *batches,
                                 size_t n)
 {
-    enum pp_err err = PP_OK;
-    for (size_t i = 0; i < n && err == PP_OK; i += CHUNK) {
-        struct some_batches c = {batches + i, n - i < CHUNK ? n - i : CHUNK, a, NULL};
-        const char **ids = texts_of(t, c.batches, c.n, false), **clients = texts_of(t, c.batches, c.n, true);
-        err = ids && clients ? pp_mg_each(t, MQ_BATCH_COUNT, on_count, &c, "SS", clients, c.n, ids, c.n)
-                             : PP_ENOMEM;
+    for (size_t i = 0; i < n; i += CHUNK) {
+        size_t some = n - i < CHUNK ? n - i : CHUNK;
+        const char **ids = texts_of(t, batches + i, some, false),
+                   **clients = texts_of(t, batches + i, some, true);
+        pp_mg_query(t, MQ_BATCH_COUNT, "SS", clients, some, ids, some);
+        for (const bson_t *row; (row = pp_mg_next(t));)
+            pp_mg_fail(t, add_row(a, batch_of(batches + i, some, pp_mg_doc_text(row, "_id.b")), row));
     }
-    return err;
+    return t->err;
 }
 
 /* --- counts that are recorded --- */
@@ -122,19 +113,10 @@ enum pp_err pp_mg_batch_read_sum(const bson_t *doc, struct pp_arena *a, struct p
 
 /* --- recording counts --- */
 
-static enum pp_err on_recorded(void *data, const bson_t *row)
-{
-    struct some_batches *f = data;
-    const struct pp_batch *b = batch_of(f->batches, f->n, pp_mg_doc_text(row, "_id"));
-    if (b)
-        f->flags[b - f->batches] = true;
-    return PP_OK;
-}
-
 /* Returns [code, n, code, n, ...], as `sum.e` stores it. NULL: out of memory. */
 static const int64_t *errors_of(struct pp_mg_thread *t, const struct pp_batch *b)
 {
-    int64_t *errors = pp_arena_array(&t->tmp, 2 * b->n_errors, sizeof *errors);
+    int64_t *errors = pp_mg_array(t, 2 * b->n_errors, sizeof *errors);
     for (size_t i = 0; errors && i < b->n_errors; i++) {
         errors[2 * i] = b->errors[i].code;
         errors[2 * i + 1] = (int64_t)b->errors[i].n;
@@ -146,104 +128,83 @@ enum pp_err pp_mg_batches_record(struct pp_mg_thread *t, struct pp_batch *batche
                                  int64_t settled_ms, bool *ours)
 {
     struct pp_mg_bulk bulk;
-    struct some_batches f = {batches, n, NULL, ours};
     bson_oid_t by;
     const char **ids = texts_of(t, batches, n, false);
-    bool complete = ids;
     bson_oid_init(&by, NULL);
     pp_mg_bulk_init(&bulk, t);
-    for (size_t i = 0; i < n && complete; i++) {
+    for (size_t i = 0; i < n; i++) {
         const struct pp_batch *b = &batches[i];
         const int64_t *errors = errors_of(t, b);
-        complete = errors;
-        if (complete)
-            pp_mg_bulk_add(&bulk, MQ_BATCH_RECORD, "siiLLLo", b->id,
-                           settled_ms ? b->finished_at + settled_ms : 0, b->finished_at, b->items,
-                           (size_t)PP_ITEM_STATUS_COUNT, b->photos, (size_t)PP_OUTCOME_COUNT, errors,
-                           2 * b->n_errors, &by);
+        pp_mg_bulk_add(&bulk, MQ_BATCH_RECORD, "siiLLLo", b->id, settled_ms ? b->finished_at + settled_ms : 0,
+                       b->finished_at, b->items, (size_t)PP_ITEM_STATUS_COUNT, b->photos,
+                       (size_t)PP_OUTCOME_COUNT, errors, 2 * b->n_errors, &by);
     }
     enum pp_err err = pp_mg_bulk_run(&bulk);
-    if (!complete)
-        return PP_ENOMEM;
     bool all = err == PP_OK && bulk.done.matched == n;
     for (size_t i = 0; i < n && ours; i++)
         ours[i] = all;
     if (all || !ours || (err != PP_OK && err != PP_EUNKNOWN))
         return err;
-    t->err = PP_OK;
-    enum pp_err read = pp_mg_each(t, MQ_BATCH_RECORDED, on_recorded, &f, "So", ids, n, &by);
-    t->err = err != PP_OK ? err : read;
+    t->err = PP_OK; /* the mark tells which records are ours, also after a lost answer */
+    pp_mg_query(t, MQ_BATCH_RECORDED, "So", ids, n, &by);
+    for (const bson_t *row; (row = pp_mg_next(t));) {
+        const struct pp_batch *b = batch_of(batches, n, pp_mg_doc_text(row, "_id"));
+        if (b)
+            ours[b - batches] = true;
+    }
+    t->err = err != PP_OK ? err : t->err;
     return t->err;
 }
 
 /* --- finding the batches that have ended --- */
 
-/* A row {_id} is a batch that is planned and not yet recorded; these rows come first. A row {b}
- * is a batch with an open item. */
-static enum pp_err on_ended(void *data, const bson_t *row)
+/* Sets `ended` of the batches that are planned, have no open item and are not recorded. */
+static void find_ended(struct pp_mg_thread *t, struct pp_batch *batches, size_t n, bool *ended)
 {
-    struct some_batches *f = data;
-    const char *id = pp_mg_doc_text(row, "_id"), *open = pp_mg_doc_text(row, "b");
-    const struct pp_batch *b = batch_of(f->batches, f->n, id ? id : open);
-    if (b)
-        f->flags[b - f->batches] = id != NULL;
-    return PP_OK;
-}
-
-static enum pp_err find_ended(struct pp_mg_thread *t, struct pp_batch *batches, size_t n, bool *ended)
-{
-    struct some_batches f = {batches, n, NULL, ended};
     bson_t stages = BSON_INITIALIZER;
     const char **ids = texts_of(t, batches, n, false);
     if (!ids)
-        return PP_ENOMEM;
+        return;
     pp_mg_append(t, MQ_BATCH_ENDED_STAGES, &stages, "S", ids, n);
     for (size_t i = 0; i < n; i++)
         pp_mg_append_item(t, MQ_BATCH_ENDED_BRANCH, &stages, (uint32_t)i + 2, "ss", batches[i].client,
                           batches[i].id);
-    enum pp_err err = pp_mg_each(t, MQ_BATCH_ENDED, on_ended, &f, "A", &stages);
+    pp_mg_query(t, MQ_BATCH_ENDED, "A", &stages);
     bson_destroy(&stages);
-    return err;
-}
-
-/* Keeps the batches that have ended, in their order, and removes the others. */
-static enum pp_err keep_ended(struct pp_mg_thread *t, struct pp_batch *batches, size_t *n)
-{
-    enum pp_err err = PP_OK;
-    size_t kept = 0;
-    bool *ended = pp_arena_array(&t->tmp, *n, sizeof *ended);
-    if (!ended)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < *n && err == PP_OK; i += CHUNK)
-        err = find_ended(t, batches + i, *n - i < CHUNK ? *n - i : CHUNK, ended + i);
-    for (size_t i = 0; i < *n; i++)
-        if (ended[i])
-            batches[kept++] = batches[i];
-    *n = kept;
-    return err;
+    /* A row {_id} is a batch that is planned and not yet recorded; these rows come first. A row {b}
+     * is a batch with an open item. */
+    for (const bson_t *row; (row = pp_mg_next(t));) {
+        const char *id = pp_mg_doc_text(row, "_id"), *open = pp_mg_doc_text(row, "b");
+        const struct pp_batch *b = batch_of(batches, n, id ? id : open);
+        if (b)
+            ended[b - batches] = id != NULL;
+    }
 }
 
 enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *moved, bool all, int64_t now_ms)
 {
     size_t n = 0;
-    struct pp_batch *batches = pp_arena_array(&t->tmp, moved->n, sizeof *batches);
-    bool *ours = pp_arena_array(&t->tmp, moved->n, sizeof *ours);
+    struct pp_batch *batches = pp_mg_array(t, moved->n, sizeof *batches);
+    bool *ours = pp_mg_array(t, moved->n, sizeof *ours), *ended = pp_mg_array(t, moved->n, sizeof *ended);
     pp_assert(moved->n <= moved->cap, "more batches have moved than there is room for");
-    if (!batches || !ours)
-        return PP_ENOMEM;
+    if (!batches || !ours || !ended)
+        return t->err;
     for (size_t i = 0; i < moved->n; i++)
         if (all || moved->batches[i].items > 0)
             batches[n++] = (struct pp_batch){.id = moved->batches[i].batch_id, .client = moved->clients[i]};
-    enum pp_err err = keep_ended(t, batches, &n);
-    if (err == PP_OK && n > 0)
-        err = pp_mg_batches_count(t, &t->tmp, batches, n);
+    for (size_t i = 0; i < n; i += CHUNK)
+        find_ended(t, batches + i, n - i < CHUNK ? n - i : CHUNK, ended + i);
+    size_t checked = n;
+    n = 0;
+    for (size_t i = 0; i < checked; i++)
+        if (ended[i])
+            batches[n++] = batches[i];
+    pp_mg_batches_count(t, &t->tmp, batches, n);
     for (size_t i = 0; i < n; i++)
         if (now_ms || !batches[i].finished_at)
-            /* A batch without items has no last item that gives its end: 1 stands for "long ago".
-             */
+            /* A batch without items has no last item that gives its end: 1 stands for long ago. */
             batches[i].finished_at = now_ms ? now_ms : 1;
-    if (err == PP_OK && n > 0)
-        err = pp_mg_batches_record(t, batches, n, 0, ours);
+    pp_mg_batches_record(t, batches, n, 0, ours);
     for (size_t i = 0; i < n; i++) {
         pp_assert(batches[i].finished_at > 0, "a batch that ended has no end");
         struct pp_batch_delta *d =
@@ -251,5 +212,5 @@ enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *move
         if (d)
             d->finished = true;
     }
-    return err;
+    return t->err;
 }

@@ -4,7 +4,7 @@
 
 #include "ops.h"
 
-static const char prefix[] = PP_SINK_WEBHOOK;
+enum { PREFIX = sizeof PP_SINK_WEBHOOK - 1 };
 
 static const char *sink_of(struct pp_mg_thread *t, const char *name)
 {
@@ -27,39 +27,31 @@ static const struct pp_mg_field endpoint_fields[] = {
     FIELD("v", version),
     {NULL},
 };
-static const struct pp_mg_field fields[] = {PP_MG_FIELD_WITHIN("w", endpoint_fields), {NULL}};
-#undef FIELD
-
-static enum pp_err on_webhook(void *data, const bson_t *doc)
-{
-    struct pp_webhooks *r = data;
-    const char *id = pp_mg_doc_text(doc, "_id");
-    r->more = r->n == (r->name ? 1 : r->limit);
-    if (r->more)
-        return PP_EFULL;
-    if (!id || strncmp(id, prefix, sizeof prefix - 1) != 0)
-        return PP_ECORRUPT;
-    struct pp_webhook *w = &r->webhooks[r->n++];
-    *w = (struct pp_webhook){.name = pp_arena_strdup(r->req.arena, id + sizeof prefix - 1)};
-    return w->name ? pp_mg_read(doc, fields, r->req.arena, w) : PP_ENOMEM;
-}
+static const struct pp_mg_field fields[] = {
+    PP_MG_FIELD_TEXT("_id", struct pp_webhook, name), PP_MG_FIELD_WITHIN("w", endpoint_fields), {NULL}};
 
 /* Reads one endpoint by name, or a page of those after `after`. Their sinks have a common
  * prefix, so the range ends at the prefix with its last character increased by one. */
 enum pp_err pp_mg_delivery_webhooks(struct pp_mg_thread *t, struct pp_webhooks *r)
 {
-    size_t limit = r->name ? 1 : r->limit;
+    struct pp_mg_rows rows = {fields, sizeof *r->webhooks, r->name ? 1 : r->limit, r->req.arena};
     const char *sink = sink_of(t, r->name ? r->name : r->after ? r->after : "");
-    char end[sizeof prefix];
-    memcpy(end, prefix, sizeof end);
-    end[sizeof end - 2]++;
+    char end[] = PP_SINK_WEBHOOK;
+    end[PREFIX - 1]++;
     r->n = 0;
-    r->more = false;
-    r->webhooks = pp_arena_array(r->req.arena, limit, sizeof *r->webhooks);
-    if (!r->webhooks || !sink)
+    if (!sink)
         return PP_ENOMEM;
-    return pp_mg_each(t, MQ_WEBHOOKS, on_webhook, r, "sssi", r->name ? sink : NULL, r->name ? NULL : sink,
-                      r->name ? NULL : end, (int64_t)limit + 1);
+    pp_mg_rows(t, MQ_WEBHOOKS, &rows, "sssi", r->name ? sink : NULL, r->name ? NULL : sink,
+               r->name ? NULL : end, (int64_t)rows.limit + 1);
+    r->webhooks = rows.rows;
+    r->more = rows.more;
+    for (; r->n < rows.n && t->err == PP_OK; r->n++) {
+        struct pp_webhook *w = &r->webhooks[r->n];
+        if (strncmp(w->name, PP_SINK_WEBHOOK, PREFIX) != 0)
+            return pp_mg_fail(t, PP_ECORRUPT);
+        w->name += PREFIX; /* the row has the name of the sink */
+    }
+    return t->err;
 }
 
 /* --- writing --- */
@@ -70,8 +62,7 @@ static enum pp_err write_endpoint(struct pp_mg_thread *t, const char *sink, cons
 {
     const struct pp_webhook *w = &r->webhook;
     bool is_new = w->version == 0;
-    /* a new endpoint stores where its cursor starts; an existing one compares its version
-     */
+    /* A new endpoint stores where its cursor starts; an existing one compares its version. */
     int64_t number = (int64_t)(is_new ? r->start_at : w->version);
     struct pp_mg_done done =
         pp_mg_write(t, is_new ? MQ_WEBHOOK_NEW : MQ_WEBHOOK_SET, "sissssibbiii", sink, number, w->url,
@@ -80,12 +71,14 @@ static enum pp_err write_endpoint(struct pp_mg_thread *t, const char *sink, cons
     return t->err == PP_OK && done.matched + done.upserted == 0 ? PP_ESTALE : t->err;
 }
 
-/* Deletes the sink's rows up to `last`. Returns PP_EUNKNOWN instead of PP_EIO, because an earlier
- * write of the same request has succeeded. */
-static enum pp_err forget_rows(struct pp_mg_thread *t, const char *sink, uint64_t last, uint64_t *deleted)
+/* Deletes the sink's rows up to `last`, and returns their number. The failure is PP_EUNKNOWN
+ * instead of PP_EIO, because an earlier write of the same request has succeeded. */
+static uint64_t forget_rows(struct pp_mg_thread *t, const char *sink, uint64_t last)
 {
-    *deleted = pp_mg_write(t, MQ_DELIVERY_FORGET, "si", sink, (int64_t)last).deleted;
-    return t->err == PP_EIO ? PP_EUNKNOWN : t->err;
+    uint64_t deleted = pp_mg_write(t, MQ_DELIVERY_FORGET, "si", sink, (int64_t)last).deleted;
+    if (t->err == PP_EIO)
+        t->err = PP_EUNKNOWN;
+    return deleted;
 }
 
 /* After creating an endpoint, deletes rows that an interrupted deletion of the same name has
@@ -95,26 +88,25 @@ enum pp_err pp_mg_delivery_put_webhook(struct pp_mg_thread *t, struct pp_webhook
     const char *sink = sink_of(t, r->webhook.name);
     if (!sink)
         return PP_ENOMEM;
-    uint64_t deleted;
     enum pp_err err = write_endpoint(t, sink, r);
-    if (err == PP_OK && r->webhook.version == 0)
-        err = forget_rows(t, sink, r->start_at, &deleted);
-    if (err == PP_OK)
+    if (err != PP_OK)
+        return err;
+    if (r->webhook.version == 0)
+        forget_rows(t, sink, r->start_at);
+    if (t->err == PP_OK)
         r->webhook.version++;
-    return err;
+    return t->err;
 }
 
-/* Deletes the sink first: a save that adds rows after this takes them back (delivery_save.c). If
+/* Deletes the sink first: a save that adds rows after this takes them back (delivery.c). If
  * the call is interrupted before the rows are deleted, the next call deletes them. */
 enum pp_err pp_mg_delivery_delete_webhook(struct pp_mg_thread *t, struct pp_webhook_delete *r)
 {
-    uint64_t rows = 0;
     const char *sink = sink_of(t, r->name);
     if (!sink)
         return PP_ENOMEM;
-    uint64_t gone = pp_mg_write(t, MQ_SINK_REMOVE, "s", sink).deleted;
-    enum pp_err err = t->err;
-    if (err == PP_OK)
-        err = forget_rows(t, sink, INT64_MAX, &rows);
-    return err == PP_OK && gone + rows == 0 ? PP_ENOTFOUND : err;
+    uint64_t n = pp_mg_write(t, MQ_SINK_REMOVE, "s", sink).deleted;
+    if (t->err == PP_OK)
+        n += forget_rows(t, sink, INT64_MAX);
+    return t->err == PP_OK && n == 0 ? PP_ENOTFOUND : t->err;
 }

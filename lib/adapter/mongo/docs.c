@@ -134,9 +134,34 @@ static enum pp_err read_text(const bson_iter_t *it, struct pp_arena *a, const ch
     return *text ? PP_OK : PP_ENOMEM;
 }
 
+static enum pp_err read_enum(const bson_iter_t *it, size_t end, void *out)
+{
+    int64_t v = pp_mg_int(it);
+    *(uint32_t *)out = (uint32_t)v;
+    return v >= 0 && (uint64_t)v < end ? PP_OK : PP_ECORRUPT;
+}
+
 /* Reads the subdocument at `it`. */
 static enum pp_err read_within(const bson_iter_t *it, const struct pp_mg_field *fields, struct pp_arena *a,
                                void *out);
+
+static enum pp_err read_elements(const bson_iter_t *it, const struct pp_mg_field *f, struct pp_arena *a,
+                                 void *out)
+{
+    bson_iter_t in, ahead;
+    enum pp_err err = PP_OK;
+    uint32_t n = 0;
+    if (!BSON_ITER_HOLDS_ARRAY(it) || !bson_iter_recurse(it, &in))
+        return PP_ECORRUPT;
+    for (ahead = in; bson_iter_next(&ahead);)
+        n++;
+    char *element = pp_arena_array(a, n, f->limit);
+    memcpy((char *)out + f->at, &element, sizeof element);
+    *(uint32_t *)((char *)out + f->length_at) = element ? n : 0;
+    for (; element && err == PP_OK && bson_iter_next(&in); element += f->limit)
+        err = read_within(&in, f->fields, a, element);
+    return element ? err : PP_ENOMEM;
+}
 
 static enum pp_err read_value(const bson_iter_t *it, const struct pp_mg_field *f, struct pp_arena *a,
                               void *out)
@@ -151,7 +176,10 @@ static enum pp_err read_value(const bson_iter_t *it, const struct pp_mg_field *f
     case 'f': *(double *)to = bson_iter_as_double(it); return PP_OK;
     case 'h': return read_bytes(it, to, PP_SHA256_BYTES);
     case 'k': return read_bytes(it, to, sizeof(struct pp_key));
-    case 's': return read_text(it, a, to, NULL);
+    case 's':
+    case 'S': return read_text(it, a, to, NULL);
+    case 'E': return read_enum(it, f->limit, to);
+    case 'L': return read_elements(it, f, a, out);
     case 'B': return read_text(it, a, to, (uint32_t *)((char *)out + f->length_at));
     case 'O': return read_within(it, pp_mg_object_fields, a, to);
     case 'X': return pp_mg_read_outcome(it, a, to);
@@ -187,6 +215,9 @@ static enum pp_err read_fields(bson_iter_t *it, const struct pp_mg_field *fields
         err = read_value(it, f, a, out);
         next = f + 1;
     }
+    for (const struct pp_mg_field *f = fields; f->name && err == PP_OK; f++)
+        if ((f->type == 'S' || f->type == 'B') && !*(const char **)((char *)out + f->at))
+            err = PP_ECORRUPT;
     return err;
 }
 
@@ -272,7 +303,7 @@ const struct pp_mg_field pp_mg_object_fields[] = {
 };
 
 static const struct pp_mg_field outcome_fields[] = {
-    PP_MG_FIELD("k", struct pp_outcome, kind),
+    PP_MG_FIELD_ENUM("k", struct pp_outcome, kind, PP_OUTCOME_COUNT),
 #define X(member, type, shown, place, stored, bson) PP_MG_FIELD(bson, struct pp_outcome, member),
     PP_OUTCOME_FIELDS(X)
 #undef X
@@ -282,8 +313,7 @@ static const struct pp_mg_field outcome_fields[] = {
 enum pp_err pp_mg_read_outcome(const bson_iter_t *it, struct pp_arena *a, struct pp_outcome *o)
 {
     *o = (struct pp_outcome){0};
-    enum pp_err err = read_within(it, outcome_fields, a, o);
-    return err == PP_OK && (unsigned)o->kind >= PP_OUTCOME_COUNT ? PP_ECORRUPT : err;
+    return read_within(it, outcome_fields, a, o);
 }
 
 #define PHOTO_FIELD(name, member) PP_MG_FIELD(name, struct pp_photo, member)
@@ -311,38 +341,16 @@ static const struct pp_mg_field item_photo_fields[] = {
 };
 
 #define ITEM_FIELD(name, member) PP_MG_FIELD(name, struct pp_item, member)
-static const struct pp_mg_field item_fields[] = {
-    ITEM_FIELD("c", client),      ITEM_FIELD("i", id),
-    ITEM_FIELD("r", revision),    ITEM_FIELD("b", batch_id),
-    ITEM_FIELD("m", meta),        ITEM_FIELD("cr", created_at),
-    ITEM_FIELD("s", status),      ITEM_FIELD("q", seq),
-    ITEM_FIELD("f", finished_at), {NULL},
+const struct pp_mg_field pp_mg_item_fields[] = {
+    PP_MG_FIELD_TEXT("c", struct pp_item, client),
+    PP_MG_FIELD_TEXT("i", struct pp_item, id),
+    ITEM_FIELD("r", revision),
+    ITEM_FIELD("b", batch_id),
+    ITEM_FIELD("m", meta),
+    ITEM_FIELD("cr", created_at),
+    PP_MG_FIELD_ENUM("s", struct pp_item, status, PP_ITEM_STATUS_COUNT),
+    ITEM_FIELD("q", seq),
+    ITEM_FIELD("f", finished_at),
+    PP_MG_FIELD_LIST("ph", struct pp_item, photos, n_photos, item_photo_fields),
+    {NULL},
 };
-
-struct item_photos {
-    struct pp_item *item;
-    struct pp_arena *a;
-};
-
-static enum pp_err on_item_photo(void *data, const bson_iter_t *it)
-{
-    struct item_photos *p = data;
-    struct pp_item_photo *photo = &p->item->photos[p->item->n_photos++];
-    enum pp_err err = read_within(it, item_photo_fields, p->a, photo);
-    return err == PP_OK && !photo->url ? PP_ECORRUPT : err;
-}
-
-enum pp_err pp_mg_read_item(const bson_t *doc, struct pp_arena *a, struct pp_item *item)
-{
-    *item = (struct pp_item){0};
-    struct item_photos photos = {item, a};
-    size_t n = pp_mg_list_length(doc, "ph");
-    enum pp_err err = pp_mg_read(doc, item_fields, a, item);
-    item->photos = pp_arena_array(a, n, sizeof *item->photos);
-    if (err == PP_OK)
-        err = item->photos ? pp_mg_read_list(doc, "ph", on_item_photo, &photos) : PP_ENOMEM;
-    pp_assert(item->n_photos <= n, "an item has more photos than were counted");
-    if (err == PP_OK && (!item->client || !item->id || (unsigned)item->status >= PP_ITEM_STATUS_COUNT))
-        err = PP_ECORRUPT;
-    return err;
-}

@@ -43,9 +43,9 @@ char *pp_mg_item_id(struct pp_arena *a, const char *client, const char *item, ui
 struct pp_mg_field {
     const char *name;
     char type;
-    size_t at, length_at; /* offsets of the members */
-    /* for type 'D': the fields of the subdocument, which go to the same struct */
-    const struct pp_mg_field *fields;
+    size_t at, length_at;             /* offsets of the members */
+    const struct pp_mg_field *fields; /* 'D': fields of the subdocument; 'L': fields of an element */
+    size_t limit;                     /* 'E': the lowest number that is no value; 'L': size of an element */
 };
 /* A field whose type follows from its member; enums are 4 bytes. */
 #define PP_MG_FIELD(name, type, member)                                                                        \
@@ -53,18 +53,35 @@ struct pp_mg_field {
         name, _Generic(((type *)0)->member, bool: 'b', uint8_t: '1', uint16_t: '2', uint32_t: '4', int: '4', \
                     int64_t: '8', uint64_t: '8', double: 'f', const char *: 's', uint8_t *: 'h',        \
                     struct pp_key: 'k', struct pp_object: 'O', struct pp_outcome: 'X'),                 \
-     offsetof(type, member), 0, NULL \
+     offsetof(type, member), 0, NULL, 0 \
     }
-/* A string or binary with a member for its length. */
-#define PP_MG_FIELD_BYTES(name, type, member, length)                   \
-    {                                                                   \
-        name, 'B', offsetof(type, member), offsetof(type, length), NULL \
+/* A required string. */
+#define PP_MG_FIELD_TEXT(name, type, member)          \
+    {                                                 \
+        name, 'S', offsetof(type, member), 0, NULL, 0 \
     }
+/* A required string or binary, with a uint32_t member for its length. */
+#define PP_MG_FIELD_BYTES(name, type, member, length)                      \
+    {                                                                      \
+        name, 'B', offsetof(type, member), offsetof(type, length), NULL, 0 \
+    }
+/* An enum whose values are below `end`. */
+#define PP_MG_FIELD_ENUM(name, type, member, end)       \
+    {                                                   \
+        name, 'E', offsetof(type, member), 0, NULL, end \
+    }
+/* An array of documents, which becomes an array of structs; `number` is a uint32_t member. */
+#define PP_MG_FIELD_LIST(name, type, member, number, fields)                                           \
+    {                                                                                                  \
+        name, 'L', offsetof(type, member), offsetof(type, number), fields, sizeof *((type *)0)->member \
+    }
+/* A subdocument whose fields belong to the same struct. */
 #define PP_MG_FIELD_WITHIN(name, fields) \
     {                                    \
-        name, 'D', 0, 0, fields          \
+        name, 'D', 0, 0, fields, 0       \
     }
 
+/* Reads a document into the struct `out`. PP_ECORRUPT also: a required field is missing. */
 pp_must_check enum pp_err pp_mg_read(const bson_t *doc, const struct pp_mg_field *fields, struct pp_arena *a,
                                      void *out);
 /* Calls back for each element of an array, until one fails. A missing array has no elements. */
@@ -74,12 +91,12 @@ pp_must_check enum pp_err pp_mg_read_list(const bson_t *doc, const char *name, p
 size_t pp_mg_list_length(const bson_t *doc, const char *name);
 
 extern const struct pp_mg_field pp_mg_object_fields[];
+/* The fields of struct pp_item, except claimed, tier and due_ms of its open photos. */
+extern const struct pp_mg_field pp_mg_item_fields[];
 pp_must_check enum pp_err pp_mg_read_outcome(const bson_iter_t *it, struct pp_arena *a, struct pp_outcome *o);
 /* Reads a photo's record, without its task. Sets `found` if the record has an object or a failure
  * history. */
 pp_must_check enum pp_err pp_mg_read_photo(const bson_t *doc, struct pp_arena *a, struct pp_photo *p);
-/* Reads an item, except claimed, tier and due_ms of its open photos. */
-pp_must_check enum pp_err pp_mg_read_item(const bson_t *doc, struct pp_arena *a, struct pp_item *item);
 
 /* --- reading: single fields, by dotted path --- */
 

@@ -8,8 +8,6 @@
 
 #include "run.h"
 
-#define PP_MG_STORE_OPS(X) PP_STORE_OPS(X) X(generation, pp_store_generation)
-
 #define X(name, type) enum pp_err pp_mg_##name(struct pp_mg_thread *t, struct type *r);
 PP_MG_STORE_OPS(X)
 #undef X

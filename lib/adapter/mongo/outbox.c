@@ -16,31 +16,21 @@ enum { EXACT = 1000000, SAMPLE = 10000 };
 
 /* --- items --- */
 
-static enum pp_err on_item(void *data, const bson_t *doc)
-{
-    struct pp_store_outbox *r = data;
-    size_t room = r->n_seqs ? r->n_seqs : r->limit;
-    return r->n < room ? pp_mg_read_item(doc, r->req.arena, &r->items[r->n++]) : PP_EFULL;
-}
-
 enum pp_err pp_mg_outbox(struct pp_mg_thread *t, struct pp_store_outbox *r)
 {
-    size_t room = r->n_seqs ? r->n_seqs : r->limit;
+    struct pp_mg_rows rows = {pp_mg_item_fields, sizeof *r->items, r->n_seqs ? r->n_seqs : r->limit,
+                              r->req.arena};
     int64_t end = 0, after = r->n_seqs ? 0 : r->after_seq < INT64_MAX ? (int64_t)r->after_seq : INT64_MAX;
-    r->n = 0;
-    r->end = 0;
-    r->items = pp_arena_array(r->req.arena, room, sizeof *r->items);
-    if (!r->items)
-        return PP_ENOMEM;
     pp_mg_reads_begin(t);
-    enum pp_err err = pp_mg_seq_end(t, &end);
-    if (err == PP_OK && room > 0)
-        err = pp_mg_each(t, MQ_OUTBOX, on_item, r, "iLIi", after, r->n_seqs ? r->seqs : NULL, r->n_seqs,
-                         r->n_seqs ? NULL : &end, (int64_t)room);
+    pp_mg_seq_end(t, &end);
+    if (rows.limit > 0)
+        pp_mg_rows(t, MQ_OUTBOX, &rows, "iLIi", after, r->n_seqs ? r->seqs : NULL, r->n_seqs,
+                   r->n_seqs ? NULL : &end, (int64_t)rows.limit);
     pp_mg_reads_end(t);
-    pp_assert(r->n <= room, "a page of the outbox is longer than its room");
+    r->items = rows.rows;
+    r->n = rows.n;
     r->end = end > 0 ? (uint64_t)end - 1 : 0;
-    return err;
+    return t->err;
 }
 
 /* --- counts --- */
@@ -57,77 +47,61 @@ static int by_after(const void *a, const void *b)
 }
 
 struct span {
-    uint64_t n, first, last;
+    uint64_t n, first; /* number of items of a range; seq of its first one */
 };
-
-static enum pp_err on_span(void *data, const bson_t *doc)
-{
-    *(struct span *)data =
-        (struct span){(uint64_t)pp_mg_doc_int(doc, "n"), (uint64_t)pp_mg_doc_int(doc, "first"),
-                      (uint64_t)pp_mg_doc_int(doc, "last")};
-    return PP_OK;
-}
 
 /* Counts the items with a seq in after..upto, and finds the first. Above `most` items it
  * extrapolates from those counted. */
-static enum pp_err count_between(struct pp_mg_thread *t, uint64_t after, uint64_t upto, uint64_t most,
-                                 struct span *s)
+static struct span count_between(struct pp_mg_thread *t, uint64_t after, uint64_t upto, uint64_t most)
 {
+    struct span s = {0};
     pp_assert(after < upto && upto <= INT64_MAX, "the range of an outbox count is empty");
-    *s = (struct span){0};
-    enum pp_err err =
-        pp_mg_each(t, MQ_OUTBOX_COUNT, on_span, s, "iii", (int64_t)after, (int64_t)upto, (int64_t)most);
-    if (s->n >= most && s->last > after)
-        s->n = (uint64_t)((double)s->n * ((double)(upto - after) / (double)(s->last - after)));
-    return err;
-}
-
-struct timing {
-    struct counted *c;
-    size_t n;
-};
-
-static enum pp_err on_time(void *data, const bson_t *doc)
-{
-    struct timing *timing = data;
-    uint64_t seq = (uint64_t)pp_mg_doc_int(doc, "q");
-    for (size_t i = 0; i < timing->n; i++)
-        if (timing->c[i].first == seq)
-            timing->c[i].count->oldest_at = pp_mg_doc_int(doc, "f");
-    return PP_OK;
+    const bson_t *row = pp_mg_first(t, MQ_OUTBOX_COUNT, "iii", (int64_t)after, (int64_t)upto, (int64_t)most);
+    if (!row)
+        return s;
+    s.n = (uint64_t)pp_mg_doc_int(row, "n");
+    s.first = (uint64_t)pp_mg_doc_int(row, "first");
+    uint64_t last = (uint64_t)pp_mg_doc_int(row, "last");
+    if (s.n >= most && last > after)
+        s.n = (uint64_t)((double)s.n * ((double)(upto - after) / (double)(last - after)));
+    return s;
 }
 
 /* Reads when the first item of each count finished. */
 static enum pp_err read_times(struct pp_mg_thread *t, struct counted *c, size_t n)
 {
-    struct timing timing = {c, n};
     size_t n_seqs = 0;
-    uint64_t *seqs = pp_arena_array(&t->tmp, n, sizeof *seqs);
-    if (!seqs)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < n; i++)
+    uint64_t *seqs = pp_mg_array(t, n, sizeof *seqs);
+    for (size_t i = 0; seqs && i < n; i++)
         if (c[i].first && (n_seqs == 0 || seqs[n_seqs - 1] != c[i].first))
             seqs[n_seqs++] = c[i].first;
-    return n_seqs ? pp_mg_each(t, MQ_OUTBOX_TIMES, on_time, &timing, "L", seqs, n_seqs) : PP_OK;
+    if (n_seqs == 0)
+        return t->err;
+    pp_mg_query(t, MQ_OUTBOX_TIMES, "L", seqs, n_seqs);
+    for (const bson_t *row; (row = pp_mg_next(t));)
+        for (size_t i = 0; i < n; i++)
+            if (c[i].first == (uint64_t)pp_mg_doc_int(row, "q"))
+                c[i].count->oldest_at = pp_mg_doc_int(row, "f");
+    return t->err;
 }
 
 /* Counts the items from the highest cursor down to the lowest, so that no item is counted twice. */
 enum pp_err pp_mg_outbox_counts(struct pp_mg_thread *t, struct pp_store_outbox_counts *r)
 {
-    struct counted *c = pp_arena_array(&t->tmp, r->n, sizeof *c);
+    struct counted *c = pp_mg_array(t, r->n, sizeof *c);
     uint64_t total = 0, first = 0;
-    int64_t end = 0;
-    enum pp_err err = c ? pp_mg_seq_end(t, &end) : PP_ENOMEM;
+    int64_t end;
+    if (!c)
+        return t->err;
+    pp_mg_seq_end(t, &end);
     uint64_t upto = end > 0 ? (uint64_t)end - 1 : 0;
-    for (size_t i = 0; c && i < r->n; i++)
+    for (size_t i = 0; i < r->n; i++)
         c[i].count = &r->counts[i];
-    if (c)
-        qsort(c, r->n, sizeof *c, by_after);
-    for (size_t i = 0; i < r->n && err == PP_OK; i++) {
+    qsort(c, r->n, sizeof *c, by_after);
+    for (size_t i = 0; i < r->n; i++) {
         uint64_t after = c[i].count->after_seq;
         if (after < upto) {
-            struct span s;
-            err = count_between(t, after, upto, total <= EXACT ? EXACT - total + 1 : SAMPLE, &s);
+            struct span s = count_between(t, after, upto, total <= EXACT ? EXACT - total + 1 : SAMPLE);
             total += s.n;
             first = s.first ? s.first : first;
             upto = after;
@@ -136,7 +110,7 @@ enum pp_err pp_mg_outbox_counts(struct pp_mg_thread *t, struct pp_store_outbox_c
         c[i].count->messages = total;
         c[i].count->oldest_at = 0;
     }
-    return err == PP_OK ? read_times(t, c, r->n) : err;
+    return read_times(t, c, r->n);
 }
 
 /* --- numbers: meta/numbers:<name>: {n: the highest that was handed out} --- */

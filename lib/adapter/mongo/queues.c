@@ -7,27 +7,25 @@
 #include <string.h>
 
 #include "ops.h"
-#include "steps.h"
 
 /* Counts of COUNT_MANY tasks or more are reused for COUNT_SHARE times as long as they took. */
 enum { COUNT_MANY = 100000, COUNT_SHARE = 50 };
 
+static const struct pp_mg_field queue_fields[] = {PP_MG_FIELD_TEXT("c", struct pp_backlog_row, client),
+                                                  PP_MG_FIELD("q", struct pp_backlog_row, queue),
+                                                  {NULL}};
+static const struct pp_mg_field backlog_fields[] = {
+    PP_MG_FIELD_WITHIN("_id", queue_fields), PP_MG_FIELD("due", struct pp_backlog_row, due_ms), {NULL}};
+
 enum pp_err pp_mg_backlog(struct pp_mg_thread *t, struct pp_store_backlog *r)
 {
-    size_t cap = 0;
-    r->rows = NULL;
-    r->n = 0;
-    pp_mg_query(t, MQ_BACKLOG, "");
-    for (const bson_t *row; (row = pp_mg_next(t));) {
-        int64_t queue = pp_mg_doc_int(row, "_id.q");
-        const char *client = pp_mg_doc_text(row, "_id.c");
-        if (queue < 0 || queue >= PP_QUEUES || !client)
-            return pp_mg_fail(t, PP_ECORRUPT);
-        client = pp_arena_strdup(r->req.arena, client);
-        if (!client || !pp_mg_grow(r->req.arena, &r->rows, sizeof *r->rows, r->n, &cap))
-            return pp_mg_fail(t, PP_ENOMEM);
-        r->rows[r->n++] = (struct pp_backlog_row){client, (uint8_t)queue, pp_mg_doc_int(row, "due")};
-    }
+    struct pp_mg_rows rows = {backlog_fields, sizeof *r->rows, SIZE_MAX, r->req.arena};
+    pp_mg_rows(t, MQ_BACKLOG, &rows, "");
+    r->rows = rows.rows;
+    r->n = rows.n;
+    for (size_t i = 0; i < r->n; i++)
+        if (r->rows[i].queue >= PP_QUEUES)
+            pp_mg_fail(t, PP_ECORRUPT);
     return t->err;
 }
 

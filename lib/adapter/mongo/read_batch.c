@@ -11,26 +11,17 @@
 
 enum { SETTLED_MS = 60000 };
 
+#define FIELD(name, member) PP_MG_FIELD(name, struct pp_batch, member)
 static const struct pp_mg_field fields[] = {
-    PP_MG_FIELD("_id", struct pp_batch, id),          PP_MG_FIELD("c", struct pp_batch, client),
-    PP_MG_FIELD("rf", struct pp_batch, refresh),      PP_MG_FIELD("cr", struct pp_batch, created_at),
-    PP_MG_FIELD("f", struct pp_batch, finished_at),   PP_MG_FIELD("ni", struct pp_batch, items_total),
-    PP_MG_FIELD("np", struct pp_batch, photos_total), {NULL},
+    PP_MG_FIELD_TEXT("_id", struct pp_batch, id),
+    PP_MG_FIELD_TEXT("c", struct pp_batch, client),
+    FIELD("rf", refresh),
+    FIELD("cr", created_at),
+    FIELD("f", finished_at),
+    FIELD("ni", items_total),
+    FIELD("np", photos_total),
+    {NULL},
 };
-
-/* Reads a batch's document; it has counts only if they are recorded. */
-static enum pp_err read_batch(const bson_t *doc, struct pp_arena *a, struct pp_batch *b, bool *planned)
-{
-    *b = (struct pp_batch){0};
-    enum pp_err err = pp_mg_read(doc, fields, a, b);
-    if (err == PP_OK && (!b->id || !b->client))
-        err = PP_ECORRUPT;
-    *planned = pp_mg_doc_int(doc, "pl");
-    b->state = b->finished_at ? PP_BATCH_FINISHED : PP_BATCH_RUNNING;
-    if (pp_mg_doc_int(doc, "ca"))
-        b->state = PP_BATCH_CANCELLED;
-    return err == PP_OK && b->finished_at ? pp_mg_batch_read_sum(doc, a, b) : err;
-}
 
 /* --- computing the counts of running batches --- */
 
@@ -38,7 +29,7 @@ struct batch_list {
     struct pp_arena *a; /* arena of the request */
     struct pp_batch *batches;
     bool *planned;
-    size_t n, room;
+    size_t n;
 };
 
 /* Returns how many items or photos are open. Items and photos that are not planned yet count as
@@ -66,19 +57,13 @@ static bool conclude(struct pp_batch *b, bool planned)
     return ended;
 }
 
-static void fill_open(struct pp_batch *b)
-{
-    b->items[PP_ITEM_OPEN] = open_of(b->items_total, b->items, PP_ITEM_STATUS_COUNT);
-    b->photos[PP_OUTCOME_OPEN] = open_of(b->photos_total, b->photos, PP_OUTCOME_COUNT);
-}
-
 static enum pp_err count_running(struct pp_mg_thread *t, struct batch_list *l)
 {
     size_t n = 0, n_ended = 0;
-    struct pp_batch *running = pp_arena_array(&t->tmp, 2 * l->n, sizeof *running), *ended = running + l->n;
-    size_t *of = pp_arena_array(&t->tmp, l->n, sizeof *of);
+    struct pp_batch *running = pp_mg_array(t, 2 * l->n, sizeof *running), *ended = running + l->n;
+    size_t *of = pp_mg_array(t, l->n, sizeof *of);
     if (!running || !of)
-        return PP_ENOMEM;
+        return t->err;
     for (size_t i = 0; i < l->n; i++) {
         if (l->batches[i].finished_at)
             continue;
@@ -91,25 +76,30 @@ static enum pp_err count_running(struct pp_mg_thread *t, struct batch_list *l)
             ended[n_ended++] = running[i];
         l->batches[of[i]] = running[i];
     }
-    for (size_t i = 0; i < l->n; i++)
-        fill_open(&l->batches[i]);
+    for (size_t i = 0; i < l->n; i++) {
+        struct pp_batch *b = &l->batches[i];
+        b->items[PP_ITEM_OPEN] = open_of(b->items_total, b->items, PP_ITEM_STATUS_COUNT);
+        b->photos[PP_OUTCOME_OPEN] = open_of(b->photos_total, b->photos, PP_OUTCOME_COUNT);
+    }
     /* A failure to record the counts does no harm: the answer is correct without the record. */
     if (err == PP_OK && n_ended > 0) {
-        enum pp_err recorded = pp_mg_batches_record(t, ended, n_ended, SETTLED_MS, NULL);
-        (void)recorded;
+        pp_mg_batches_record(t, ended, n_ended, SETTLED_MS, NULL);
         t->err = PP_OK;
     }
     return err;
 }
 
-static enum pp_err on_batch(void *data, const bson_t *doc)
+/* Appends a batch to the list; it has counts only if they are recorded. */
+static enum pp_err add_batch(struct pp_mg_thread *t, struct batch_list *l, const bson_t *doc)
 {
-    struct batch_list *l = data;
-    if (l->n == l->room)
-        return PP_EFULL;
-    enum pp_err err = read_batch(doc, l->a, &l->batches[l->n], &l->planned[l->n]);
-    l->n++;
-    return err;
+    struct pp_batch *b = &l->batches[l->n];
+    *b = (struct pp_batch){0};
+    pp_mg_fail(t, pp_mg_read(doc, fields, l->a, b));
+    l->planned[l->n++] = pp_mg_doc_int(doc, "pl");
+    b->state = b->finished_at ? PP_BATCH_FINISHED : PP_BATCH_RUNNING;
+    if (pp_mg_doc_int(doc, "ca"))
+        b->state = PP_BATCH_CANCELLED;
+    return pp_mg_fail(t, b->finished_at ? pp_mg_batch_read_sum(doc, l->a, b) : PP_OK);
 }
 
 /* --- one --- */
@@ -117,49 +107,26 @@ static enum pp_err on_batch(void *data, const bson_t *doc)
 enum pp_err pp_mg_batch(struct pp_mg_thread *t, struct pp_store_batch *r)
 {
     bool planned = false;
-    struct batch_list one = {r->req.arena, &r->batch, &planned, 0, 1};
-    enum pp_err err = pp_mg_each(t, MQ_BATCH, on_batch, &one, "ss", r->batch_id, r->client);
-    if (err == PP_OK && one.n == 0)
-        return PP_ENOTFOUND;
-    return err == PP_OK ? count_running(t, &one) : err;
+    struct batch_list one = {r->req.arena, &r->batch, &planned, 0};
+    const bson_t *doc = pp_mg_first(t, MQ_BATCH, "ss", r->batch_id, r->client);
+    if (!doc)
+        return t->err == PP_OK ? PP_ENOTFOUND : t->err;
+    return add_batch(t, &one, doc) == PP_OK ? count_running(t, &one) : t->err;
 }
 
 /* --- whether it has ended --- */
 
-struct ending {
-    struct pp_arena *a;
-    const char *client;
-    bool ended, planned;
-};
-
-static enum pp_err on_ending(void *data, const bson_t *doc)
-{
-    struct ending *e = data;
-    e->ended = bson_has_field(doc, "f");
-    e->planned = pp_mg_doc_int(doc, "pl");
-    return pp_mg_doc_copy(doc, "c", e->a, &e->client);
-}
-
-static enum pp_err on_open_item(void *data, const bson_t *doc)
-{
-    (void)doc;
-    *(bool *)data = false;
-    return PP_OK;
-}
-
-/* Reads which client owns the batch, and whether the batch has ended: all of it is planned, and
- * none of its items is open. */
 enum pp_err pp_mg_batch_end(struct pp_mg_thread *t, const char *batch_id, const char **client, bool *ended)
 {
-    struct ending e = {.a = &t->tmp};
-    enum pp_err err = pp_mg_each(t, MQ_BATCH_END, on_ending, &e, "s", batch_id);
-    if (err == PP_OK && !e.client)
-        return PP_ENOTFOUND;
-    *client = e.client;
-    *ended = e.ended || e.planned;
-    if (err == PP_OK && e.planned && !e.ended)
-        err = pp_mg_each(t, MQ_BATCH_OPEN_ITEM, on_open_item, ended, "ss", e.client, batch_id);
-    return err;
+    const bson_t *doc = pp_mg_first(t, MQ_BATCH_END, "s", batch_id);
+    if (!doc)
+        return t->err == PP_OK ? PP_ENOTFOUND : t->err;
+    bool finished = bson_has_field(doc, "f");
+    *ended = finished || pp_mg_doc_int(doc, "pl"); /* all of it is planned ... */
+    *client = pp_mg_copy(t, doc, "c");
+    if (*ended && !finished)
+        *ended = !pp_mg_first(t, MQ_BATCH_OPEN_ITEM, "ss", *client, batch_id); /* ... and no item is open */
+    return t->err;
 }
 
 /* --- many --- */
@@ -169,15 +136,14 @@ static enum pp_err list_page(struct pp_mg_thread *t, const struct pp_store_batch
                              size_t want, struct batch_list *l)
 {
     bool cancelled = r->state == PP_BATCH_CANCELLED, finished = r->state == PP_BATCH_FINISHED;
-    *l = (struct batch_list){.a = r->req.arena, .room = want};
-    l->batches = pp_arena_array(&t->tmp, want, sizeof *l->batches);
-    l->planned = pp_arena_array(&t->tmp, want, sizeof *l->planned);
-    if (!l->batches || !l->planned)
-        return PP_ENOMEM;
-    enum pp_err err =
-        pp_mg_each(t, MQ_BATCH_LIST, on_batch, l, "sseei", r->client, after, r->state < 0 ? NULL : &cancelled,
-                   r->state < 0 || cancelled ? NULL : &finished, (int64_t)want);
-    return err == PP_OK ? count_running(t, l) : err;
+    *l = (struct batch_list){.a = r->req.arena};
+    l->batches = pp_mg_array(t, want, sizeof *l->batches);
+    l->planned = pp_mg_array(t, want, sizeof *l->planned);
+    pp_mg_query(t, MQ_BATCH_LIST, "sseei", r->client, after, r->state < 0 ? NULL : &cancelled,
+                r->state < 0 || cancelled ? NULL : &finished, (int64_t)want);
+    for (const bson_t *row; l->n < want && (row = pp_mg_next(t));)
+        add_batch(t, l, row);
+    return t->err == PP_OK ? count_running(t, l) : t->err;
 }
 
 enum pp_err pp_mg_batches(struct pp_mg_thread *t, struct pp_store_batches *r)

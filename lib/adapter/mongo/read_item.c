@@ -28,96 +28,76 @@ static enum pp_err page_of(struct pp_mg_thread *t, const char *batch, uint64_t a
 
 /* --- results --- */
 
-static enum pp_err on_result(void *data, const bson_t *doc)
-{
-    struct pp_store_results *r = data;
-    r->more = r->n == r->limit;
-    return r->more ? PP_EFULL : pp_mg_read_item(doc, r->req.arena, &r->items[r->n++]);
-}
-
 /* Reads a page in one session: without a session, a new primary might for a moment show fewer items
  * than the old primary had when it said that all items up to `end` are visible. */
 enum pp_err pp_mg_results(struct pp_mg_thread *t, struct pp_store_results *r)
 {
     struct seq_page p;
+    struct pp_mg_rows rows = {pp_mg_item_fields, sizeof *r->items, r->limit, r->req.arena};
     int64_t status = r->status, code = r->code;
-    r->n = 0;
-    r->more = false;
-    r->items = pp_arena_array(r->req.arena, r->limit, sizeof *r->items);
-    if (!r->items)
-        return PP_ENOMEM;
     pp_mg_reads_begin(t);
     enum pp_err err = page_of(t, r->batch_id, r->after_seq, &p);
     if (err == PP_OK)
-        err = pp_mg_each(t, MQ_RESULTS, on_result, r, "ssiiIIi", p.client, p.batch, p.after, p.end,
+        err = pp_mg_rows(t, MQ_RESULTS, &rows, "ssiiIIi", p.client, p.batch, p.after, p.end,
                          status >= 0 ? &status : NULL, code ? &code : NULL, (int64_t)r->limit + 1);
     pp_mg_reads_end(t);
+    r->items = rows.rows;
+    r->n = rows.n;
+    r->more = rows.more;
     return err;
 }
 
 /* --- one item --- */
 
-/* Adds the task's state to the open photos of its key; a key may occur several times in an item. */
-static enum pp_err on_task(void *data, const bson_t *doc)
-{
-    struct pp_item *item = data;
-    struct pp_key key;
-    enum pp_err err = pp_mg_doc_key(doc, &key);
-    for (uint32_t i = 0; i < item->n_photos && err == PP_OK; i++) {
-        struct pp_item_photo *p = &item->photos[i];
-        if (p->outcome.kind != PP_OUTCOME_OPEN || memcmp(&p->key, &key, sizeof key) != 0)
-            continue;
-        p->claimed = pp_mg_doc_int(doc, "t.s") == PP_MG_CLAIMED;
-        p->tier = (uint8_t)pp_mg_doc_int(doc, "t.tier");
-        p->due_ms = pp_mg_doc_int(doc, "t.due");
-    }
-    return err;
-}
-
+/* Adds the states of their tasks to the open photos; a key may occur several times in an item. */
 static enum pp_err read_tasks(struct pp_mg_thread *t, struct pp_item *item)
 {
     size_t n = 0;
-    struct pp_key *keys = pp_arena_array(&t->tmp, item->n_photos, sizeof *keys);
-    if (!keys)
-        return PP_ENOMEM;
-    for (uint32_t i = 0; i < item->n_photos; i++)
+    struct pp_key *keys = pp_mg_array(t, item->n_photos, sizeof *keys);
+    for (uint32_t i = 0; keys && i < item->n_photos; i++)
         if (item->photos[i].outcome.kind == PP_OUTCOME_OPEN)
             keys[n++] = item->photos[i].key;
-    return n ? pp_mg_each(t, MQ_ITEM_TASKS, on_task, item, "sK", item->client, keys, n) : PP_OK;
+    if (n == 0)
+        return t->err;
+    pp_mg_query(t, MQ_ITEM_TASKS, "sK", item->client, keys, n);
+    for (const bson_t *row; (row = pp_mg_next(t));) {
+        struct pp_key key = pp_mg_id_key(t, row);
+        for (uint32_t i = 0; i < item->n_photos; i++) {
+            struct pp_item_photo *p = &item->photos[i];
+            if (p->outcome.kind != PP_OUTCOME_OPEN || memcmp(&p->key, &key, sizeof key) != 0)
+                continue;
+            p->claimed = pp_mg_doc_int(row, "t.s") == PP_MG_CLAIMED;
+            p->tier = (uint8_t)pp_mg_doc_int(row, "t.tier");
+            p->due_ms = pp_mg_doc_int(row, "t.due");
+        }
+    }
+    return t->err;
 }
 
 enum pp_err pp_mg_item(struct pp_mg_thread *t, struct pp_store_item *r)
 {
-    const bson_t *doc = pp_mg_first(t, MQ_ITEM, "ss", r->client, r->id);
-    if (t->err == PP_OK && (!doc || !bson_has_field(doc, "b"))) /* a stub is the rest of a deleted item */
-        return PP_ENOTFOUND;
-    enum pp_err err = doc ? pp_mg_read_item(doc, r->req.arena, &r->item) : t->err;
+    r->item = (struct pp_item){0};
+    enum pp_err err =
+        pp_mg_one(t, MQ_ITEM, pp_mg_item_fields, r->req.arena, &r->item, "ss", r->client, r->id);
+    if (err == PP_OK && !r->item.batch_id)
+        return PP_ENOTFOUND; /* the document is a stub, the rest of a deleted item */
     return err == PP_OK ? read_tasks(t, &r->item) : err;
 }
 
 /* --- newest revisions --- */
 
-struct newest {
-    const char *const *ids;
-    size_t n;
-    uint32_t *revisions;
-};
-
-static enum pp_err on_newest(void *data, const bson_t *row)
+uint32_t *pp_mg_newest(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n)
 {
-    struct newest *w = data;
-    const char *id = pp_mg_doc_text(row, "_id");
-    for (size_t i = 0; id && i < w->n; i++)
-        if (!strcmp(w->ids[i], id))
-            w->revisions[i] = (uint32_t)pp_mg_doc_int(row, "r");
-    return PP_OK;
-}
-
-enum pp_err pp_mg_newest(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n,
-                         uint32_t *revisions)
-{
-    struct newest w = {ids, n, revisions};
-    return pp_mg_each(t, MQ_ITEMS_NEWEST, on_newest, &w, "sS", client, ids, n);
+    uint32_t *revisions = pp_mg_array(t, n, sizeof *revisions);
+    if (n > 0)
+        pp_mg_query(t, MQ_ITEMS_NEWEST, "sS", client, ids, n);
+    for (const bson_t *row; n > 0 && (row = pp_mg_next(t));) {
+        const char *id = pp_mg_doc_text(row, "_id");
+        for (size_t i = 0; id && i < n; i++)
+            if (!strcmp(ids[i], id))
+                revisions[i] = (uint32_t)pp_mg_doc_int(row, "r");
+    }
+    return t->err == PP_OK ? revisions : NULL;
 }
 
 /* --- replay --- */
@@ -139,93 +119,71 @@ static bool matches(const struct pp_store_replay *r, const struct pp_outcome *o,
     return pp_outcome_has_code(o->kind) && code && host;
 }
 
-struct finding {
-    struct pp_store_replay *r;
-    struct candidate *found;
-    size_t n, room;
-    uint32_t photo; /* index of the photo to check next */
-};
-
-static enum pp_err on_photo(void *data, const bson_iter_t *it)
+static uint64_t count_matching(const struct pp_store_replay *r, const struct pp_item *item,
+                               bson_iter_t photos)
 {
-    struct finding *f = data;
-    struct candidate *c = &f->found[f->n - 1];
-    bson_iter_t photo;
-    bool named = bson_iter_recurse(it, &photo) && bson_iter_find(&photo, "d") && BSON_ITER_HOLDS_UTF8(&photo);
-    c->photos +=
-        matches(f->r, &c->item.photos[f->photo++].outcome, named ? bson_iter_utf8(&photo, NULL) : NULL);
-    return PP_OK;
-}
-
-static enum pp_err on_candidate(void *data, const bson_t *doc)
-{
-    struct finding *f = data;
-    if (f->n == f->room)
-        return PP_EFULL;
-    struct candidate *c = &f->found[f->n++];
-    *c = (struct candidate){.photos = 0};
-    f->photo = 0;
-    enum pp_err err = pp_mg_read_item(doc, f->r->req.arena, &c->item);
-    return err == PP_OK ? pp_mg_read_list(doc, "ph", on_photo, f) : err;
-}
-
-/* Finds the next matching items of the batch. Some of them may have a newer revision. */
-static enum pp_err find_candidates(struct pp_mg_thread *t, const struct seq_page *p, const int64_t *codes,
-                                   struct finding *f)
-{
-    const struct pp_store_replay *r = f->r;
-    f->n = 0;
-    return pp_mg_each(t, MQ_REPLAY, on_candidate, f, "ssiiLSi", p->client, p->batch, p->after, p->end, codes,
-                      r->n_codes, r->n_domains ? r->domains : NULL, r->n_domains, (int64_t)f->room);
-}
-
-/* Adds the items that are still the newest revision, until the page is full. */
-static enum pp_err keep_newest(struct pp_mg_thread *t, struct pp_store_replay *r, const char *client,
-                               const struct candidate *found, size_t n)
-{
-    const char **ids = pp_arena_array(&t->tmp, n, sizeof *ids);
-    uint32_t *newest = pp_arena_array(&t->tmp, n, sizeof *newest);
-    if (!ids || !newest)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        ids[i] = found[i].item.id;
-    enum pp_err err = n ? pp_mg_newest(t, client, ids, n, newest) : PP_OK;
-    pp_assert(r->n <= r->limit, "a page of a replay is longer than its limit");
-    for (size_t i = 0; i < n && err == PP_OK && !r->more; i++) {
-        if (newest[i] != found[i].item.revision)
-            continue;
-        r->more = r->n == r->limit;
-        if (r->more)
-            break;
-        r->items[r->n++] = found[i].item;
-        r->photos += found[i].photos;
+    uint64_t n = 0;
+    bson_iter_t domain;
+    for (uint32_t i = 0; i < item->n_photos && bson_iter_next(&photos); i++) {
+        bool named = bson_iter_recurse(&photos, &domain) && bson_iter_find(&domain, "d") &&
+                     BSON_ITER_HOLDS_UTF8(&domain);
+        n += matches(r, &item->photos[i].outcome, named ? bson_iter_utf8(&domain, NULL) : NULL);
     }
-    return err;
+    return n;
+}
+
+/* Reads the next matching items of the batch, and returns their number. Some of them may have a
+ * newer revision. */
+static size_t find_candidates(struct pp_mg_thread *t, const struct pp_store_replay *r,
+                              const struct seq_page *p, struct candidate *found, size_t room)
+{
+    size_t n = 0;
+    int64_t *codes = pp_mg_array(t, r->n_codes, sizeof *codes);
+    for (size_t i = 0; codes && i < r->n_codes; i++)
+        codes[i] = r->codes[i];
+    pp_mg_query(t, MQ_REPLAY, "ssiiLSi", p->client, p->batch, p->after, p->end, r->n_codes ? codes : NULL,
+                r->n_codes, r->n_domains ? r->domains : NULL, r->n_domains, (int64_t)room);
+    for (const bson_t *row; n < room && (row = pp_mg_next(t)); n++) {
+        struct candidate *c = &found[n];
+        *c = (struct candidate){.photos = 0};
+        pp_mg_fail(t, pp_mg_read(row, pp_mg_item_fields, r->req.arena, &c->item));
+        c->photos = count_matching(r, &c->item, pp_mg_list(t, row, "ph"));
+    }
+    return n;
 }
 
 enum pp_err pp_mg_replay(struct pp_mg_thread *t, struct pp_store_replay *r)
 {
     struct seq_page page;
-    struct finding f = {.r = r, .room = r->limit + 1};
-    int64_t *codes = pp_arena_array(&t->tmp, r->n_codes, sizeof *codes);
+    size_t room = r->limit + 1, n = room;
+    struct candidate *found = pp_mg_array(t, room, sizeof *found);
+    const char **ids = pp_mg_array(t, room, sizeof *ids);
     r->n = 0;
     r->photos = 0;
     r->more = false;
     r->items = pp_arena_array(r->req.arena, r->limit, sizeof *r->items);
-    f.found = pp_arena_array(&t->tmp, f.room, sizeof *f.found);
-    if (!r->items || !f.found || !codes)
+    if (!r->items || !found || !ids)
         return PP_ENOMEM;
-    for (size_t i = 0; i < r->n_codes; i++)
-        codes[i] = r->codes[i];
     pp_mg_reads_begin(t);
     enum pp_err err = page_of(t, r->batch_id, r->after_seq, &page);
-    for (bool end = false; err == PP_OK && !end;) {
-        err = find_candidates(t, &page, r->n_codes ? codes : NULL, &f);
-        if (err == PP_OK)
-            err = keep_newest(t, r, page.client, f.found, f.n);
-        end = f.n < f.room || r->more;
-        if (f.n)
-            page.after = (int64_t)f.found[f.n - 1].item.seq;
+    while (err == PP_OK && n == room && !r->more) {
+        n = find_candidates(t, r, &page, found, room);
+        for (size_t i = 0; i < n; i++)
+            ids[i] = found[i].item.id;
+        /* adds the items that are still the newest revision, until the page is full */
+        const uint32_t *newest = pp_mg_newest(t, page.client, ids, n);
+        for (size_t i = 0; newest && i < n && !r->more; i++) {
+            if (newest[i] != found[i].item.revision)
+                continue;
+            r->more = r->n == r->limit;
+            if (r->more)
+                break;
+            r->items[r->n++] = found[i].item;
+            r->photos += found[i].photos;
+        }
+        if (n)
+            page.after = (int64_t)found[n - 1].item.seq;
+        err = t->err;
     }
     pp_mg_reads_end(t);
     return err;

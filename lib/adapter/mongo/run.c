@@ -26,7 +26,7 @@ static void end_query(struct pp_mg_thread *t)
 
 void pp_mg_begin(struct pp_mg_thread *t, const char *op, unsigned number)
 {
-    pp_assert(number < PP_MG_OPS_MAX, "an operation has no counter");
+    pp_assert(number < PP_MG_OP_COUNT, "an operation has no counter");
     t->op = op;
     t->roundtrips = &t->m->roundtrips[number];
     t->err = PP_OK;
@@ -349,18 +349,53 @@ enum pp_err pp_mg_each(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg
     return t->err;
 }
 
+enum pp_err pp_mg_rows(struct pp_mg_thread *t, enum pp_mg_command command, struct pp_mg_rows *r,
+                       const char *types, ...)
+{
+    va_list values;
+    pp_assert(r->size > 0 && r->n == 0, "rows are read twice");
+    r->cap = r->limit == SIZE_MAX ? 0 : r->limit;
+    r->rows = pp_arena_array(r->a, r->cap, r->size);
+    if (!r->rows)
+        return pp_mg_fail(t, PP_ENOMEM);
+    va_start(values, types);
+    query(t, command, types, values);
+    va_end(values);
+    for (const bson_t *row; !r->more && (row = pp_mg_next(t));) {
+        r->more = r->n == r->limit;
+        if (!r->more && !pp_mg_grow(r->a, &r->rows, r->size, r->n, &r->cap))
+            pp_mg_fail(t, PP_ENOMEM);
+        else if (!r->more)
+            pp_mg_fail(t, pp_mg_read(row, r->fields, r->a, (char *)r->rows + r->size * r->n++));
+    }
+    return t->err;
+}
+
+enum pp_err pp_mg_one(struct pp_mg_thread *t, enum pp_mg_command command, const struct pp_mg_field *fields,
+                      struct pp_arena *a, void *out, const char *types, ...)
+{
+    va_list values;
+    va_start(values, types);
+    query(t, command, types, values);
+    va_end(values);
+    const bson_t *row = pp_mg_next(t);
+    if (row)
+        return pp_mg_fail(t, pp_mg_read(row, fields, a, out));
+    return t->err == PP_OK ? PP_ENOTFOUND : t->err;
+}
+
 /* Begins a session; sessions are causally consistent by default. */
 void pp_mg_reads_begin(struct pp_mg_thread *t)
 {
     bson_error_t e;
     pp_assert(!t->session, "reads that belong together are nested");
-    t->session =
-        /* on failure the session is NULL, and the queries fail for the same reason */
-        mongoc_client_start_session(t->client, NULL, &e);
+    /* On failure the session is NULL, and the queries fail for the same reason. */
+    t->session = mongoc_client_start_session(t->client, NULL, &e);
 }
 
 void pp_mg_reads_end(struct pp_mg_thread *t)
 {
+    end_query(t);
     if (t->session)
         mongoc_client_session_destroy(t->session);
     t->session = NULL;

@@ -37,7 +37,6 @@
 #include "template.h"
 
 enum { PP_MG_COMMAND_DOCS = 1000, PP_MG_COMMAND_BYTES = 12 << 20, PP_MG_ANSWER_DOCS = 5000 };
-enum { PP_MG_OPS_MAX = 64 };
 
 /* A claim whose answer was lost (lost.c): some of its tasks may be claimed by us. */
 struct pp_mg_lost;
@@ -49,6 +48,20 @@ struct pp_mg_counts {
     int64_t until_ms; /* monotonic time until which the numbers may be reused */
 };
 
+/* Numbers of the operations of both ports; each has a counter of round trips. */
+#define PP_MG_STORE_OPS(X) PP_STORE_OPS(X) X(generation, pp_store_generation)
+enum {
+    PP_MG_OP_OPEN, /* opening the store */
+#define X(name, type) PP_MG_OP_##name,
+    PP_MG_STORE_OPS(X)
+#undef X
+        PP_MG_OP_BETWEEN, /* no operation: those of the delivery store follow */
+#define X(name, type) PP_MG_OP_delivery_##name,
+    PP_DELIVERY_OPS(X)
+#undef X
+        PP_MG_OP_COUNT
+};
+
 struct pp_mg {
     struct pp_task_store base;           /* used if opened as a task store; else its ops are NULL */
     struct pp_delivery_store deliveries; /* used if opened as a delivery store; else its ops are NULL */
@@ -56,14 +69,12 @@ struct pp_mg {
     struct pp_log *log;
     struct pp_lane *lane;
     struct pp_lane_home *home;
-    mongoc_uri_t *uri;
     mongoc_client_pool_t *pool;
     char database[64];
-    int64_t timeout_ms;
     struct pp_mg_template commands[MQ_COUNT];
-    atomic_int_fast64_t offset_ms;                  /* the server's wall clock minus ours */
-    atomic_int_fast64_t offset_read;                /* monotonic ms when the offset was last read; 0: never */
-    atomic_uint_fast64_t roundtrips[PP_MG_OPS_MAX]; /* by number of the operation; 0: opening */
+    atomic_int_fast64_t offset_ms;   /* the server's wall clock minus ours */
+    atomic_int_fast64_t offset_read; /* monotonic ms when the offset was last read; 0: never */
+    atomic_uint_fast64_t roundtrips[PP_MG_OP_COUNT]; /* of each operation */
     atomic_bool is_open;     /* a suitable server was found, and the schema is current */
     pthread_mutex_t opening; /* held by the thread that looks for a server */
     int64_t tried_at;        /* guarded by `opening`: monotonic ms at which the last try began */
@@ -148,6 +159,23 @@ const bson_t *pp_mg_first(struct pp_mg_thread *t, enum pp_mg_command command, co
 typedef enum pp_err (*pp_mg_row_cb)(void *data, const bson_t *row);
 enum pp_err pp_mg_each(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
                        const char *types, ...);
+/* An answer as an array of structs, one for each row. */
+struct pp_mg_rows {
+    const struct pp_mg_field *fields; /* table by which a row is read (docs.h) */
+    size_t size;                      /* of a struct, in bytes */
+    size_t limit;                     /* most rows to keep; SIZE_MAX: all */
+    struct pp_arena *a;               /* holds the structs and their strings */
+    void *rows;                       /* out: the structs */
+    size_t n, cap;
+    bool more; /* out: the answer has a row beyond `limit` */
+};
+/* Runs a query, and reads its rows into `r`. The structs are zeroed before. Returns t->err. */
+enum pp_err pp_mg_rows(struct pp_mg_thread *t, enum pp_mg_command command, struct pp_mg_rows *r,
+                       const char *types, ...);
+/* Runs a query, and reads its first row into the struct `out`, and its strings into the arena.
+ * Returns t->err or, if there is no row, PP_ENOTFOUND. */
+enum pp_err pp_mg_one(struct pp_mg_thread *t, enum pp_mg_command command, const struct pp_mg_field *fields,
+                      struct pp_arena *a, void *out, const char *types, ...);
 /* Begin and end a series of reads: a later query sees at least what an earlier one saw, even
  * after a change of primary. */
 void pp_mg_reads_begin(struct pp_mg_thread *t);
@@ -189,5 +217,12 @@ const bson_t *pp_mg_modify(struct pp_mg_thread *t, enum pp_mg_command command, c
 /* Runs COMMAND or COMMAND_WRITE. Returns the reply, which is valid until the next MODIFY or
  * COMMAND; it is empty if the command was not sent. */
 const bson_t *pp_mg_command(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...);
+
+/* --- schema.c: checks the server, and creates or migrates the indexes --- */
+
+/* Brings the database to the version of PP_MG_INDEXES. PP_EMISMATCH: the database is newer. */
+pp_must_check enum pp_err pp_mg_migrate(struct pp_mg_thread *t);
+/* Checks the server, and reads its clock. PP_EMISMATCH: it is not in a replica set, or too old. */
+pp_must_check enum pp_err pp_mg_hello(struct pp_mg_thread *t);
 
 #endif

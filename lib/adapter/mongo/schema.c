@@ -7,12 +7,10 @@
  * even by several processes at once, and the previous version must be able to read every
  * document. To change the schema: add rows of PP_MG_INDEXES with the next version, and increase
  * SCHEMA. */
-#include "schema.h"
+#include "run.h"
 
 #include <string.h>
 #include <time.h>
-
-#include "run.h"
 
 enum { WIRE_5_0 = 13, SKEW_IGNORED_MS = 250, LOCK_MS = 10000, LOCK_AGAIN_MS = 50 };
 

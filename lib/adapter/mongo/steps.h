@@ -103,8 +103,8 @@ enum pp_err pp_mg_unwanted(struct pp_mg_thread *t, const char *client, struct pp
 /* Reads the batch's client (in t->tmp), and whether the batch has ended: then all of its results
  * are visible. PP_ENOTFOUND: there is no such batch. */
 enum pp_err pp_mg_batch_end(struct pp_mg_thread *t, const char *batch_id, const char **client, bool *ended);
-/* Reads the highest revision of each item; leaves the entry of an item without one unchanged. */
-enum pp_err pp_mg_newest(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n,
-                         uint32_t *revisions);
+/* Returns the highest revision of each item, in t->tmp; 0: the item has none. NULL: the operation
+ * has failed. */
+uint32_t *pp_mg_newest(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n);
 
 #endif

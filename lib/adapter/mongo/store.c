@@ -1,29 +1,74 @@
-/* store.c: opens a store, and carries requests to its threads and back. thread.h has a diagram. */
-#include "store.h"
-
+/* store.c: opens a store, and carries requests to its threads and back. run.h has a diagram. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/list.h"
 #include "ops.h"
+#include "run.h"
 #include "runtime/lane.h"
-#include "schema.h"
 #include "tasks.h"
 
 enum { OFFSET_READ_MS = 60000, CONNECT_AGAIN_MS = 1000 };
 
+/* --- operations --- */
+
 /* How a store uses the scratch space of a request. */
 struct store_call {
     struct pp_job job;
-    const struct pp_mg_op *op;
+    unsigned op; /* number of the operation */
 };
 _Static_assert(sizeof(struct store_call) <= sizeof(((struct pp_req *)0)->scratch),
                "a call fits into scratch");
+
+static void run(void *state, struct pp_job *job);
 
 static struct pp_req *req_of(struct pp_job *job)
 {
     return (struct pp_req *)((char *)job - offsetof(struct pp_req, scratch));
 }
+
+static void on_done(struct pp_job *job)
+{
+    struct pp_req *req = req_of(job);
+    req->done(req);
+}
+
+static enum pp_err submit(struct pp_mg *m, struct pp_req *req, unsigned op)
+{
+    struct store_call *c = (struct store_call *)req->scratch;
+    pp_assert(m->home && req->done, "a request has no callback, or the store is closed");
+    *c = (struct store_call){.job = {.work = run, .done = on_done}, .op = op};
+    return pp_lane_submit(m->home, &c->job);
+}
+
+/* Defines run_NAME for a thread, and submit_NAME for the port's struct of functions. */
+#define OPERATION(name, type, port, member)                                                \
+    static enum pp_err run_##name(struct pp_mg_thread *t, struct pp_req *req)              \
+    {                                                                                      \
+        return pp_mg_##name(t, (struct type *)req);                                        \
+    }                                                                                      \
+    static enum pp_err submit_##name(struct port *s, struct type *r)                       \
+    {                                                                                      \
+        return submit(pp_container_of(s, struct pp_mg, member), &r->req, PP_MG_OP_##name); \
+    }
+#define X(name, type) OPERATION(name, type, pp_task_store, base)
+PP_MG_STORE_OPS(X)
+#undef X
+#define X(name, type) OPERATION(delivery_##name, type, pp_delivery_store, deliveries)
+PP_DELIVERY_OPS(X)
+#undef X
+
+static const struct op {
+    const char *name, *label; /* in the metrics; in the log */
+    enum pp_err (*run)(struct pp_mg_thread *t, struct pp_req *req);
+} ops[PP_MG_OP_COUNT] = {[PP_MG_OP_OPEN] = {"open", "open", NULL},
+#define X(op, type) [PP_MG_OP_##op] = {#op, #op, run_##op},
+                         PP_MG_STORE_OPS(X)
+#undef X
+#define X(op, type) [PP_MG_OP_delivery_##op] = {#op, "delivery_" #op, run_delivery_##op},
+                             PP_DELIVERY_OPS(X)
+#undef X
+};
 
 /* --- on a thread of the lane --- */
 
@@ -42,7 +87,7 @@ static void refresh_offset(struct pp_mg_thread *t)
 /* Checks the server, and brings the database to the current version. */
 static enum pp_err check_server(struct pp_mg_thread *t)
 {
-    pp_mg_begin(t, "open", 0);
+    pp_mg_begin(t, "open", PP_MG_OP_OPEN);
     enum pp_err err = pp_mg_hello(t);
     if (err == PP_OK)
         err = pp_mg_migrate(t);
@@ -84,12 +129,12 @@ static void run(void *state, struct pp_job *job)
 {
     struct pp_mg_thread *t = state;
     struct pp_req *req = req_of(job);
-    const struct store_call *c = (struct store_call *)job;
+    unsigned op = ((struct store_call *)job)->op;
     req->err = atomic_load(&t->m->is_open) ? PP_OK : open_late(t);
     if (req->err == PP_OK) {
-        pp_mg_begin(t, c->op->name, c->op->number);
+        pp_mg_begin(t, ops[op].label, op);
         refresh_offset(t);
-        req->err = c->op->run(t, req);
+        req->err = ops[op].run(t, req);
         pp_mg_end(t);
     }
 }
@@ -138,57 +183,20 @@ static void *open_thread(void *data)
     return t;
 }
 
-/* --- on the loop --- */
+/* --- the ports --- */
 
-static void on_done(struct pp_job *job)
+/* Reads the name and the number of round trips of the i-th of the operations first..end-1. */
+static bool read_roundtrips(struct pp_mg *m, size_t first, size_t end, size_t i, const char **name,
+                            uint64_t *n)
 {
-    struct pp_req *req = req_of(job);
-    req->done(req);
-}
-
-enum pp_err pp_mg_submit(struct pp_mg *m, struct pp_req *req, const struct pp_mg_op *op)
-{
-    struct store_call *c = (struct store_call *)req->scratch;
-    pp_assert(m->home && req->done, "a request has no callback, or the store is closed");
-    pp_assert(op->number > 0 && op->number < PP_MG_OPS_MAX, "an operation has no counter");
-    *c = (struct store_call){.job = {.work = run, .done = on_done}, .op = op};
-    return pp_lane_submit(m->home, &c->job);
-}
-
-/* Numbers of the operations, starting at 1. */
-#define X(name, type) OP_##name,
-enum { OP_OPEN_STORE, PP_MG_STORE_OPS(X) OP_COUNT };
-#undef X
-_Static_assert((int)OP_COUNT <= (int)PP_MG_OPS_MAX, "each operation has a counter");
-
-static struct pp_mg *mg_of(struct pp_task_store *s)
-{
-    return pp_container_of(s, struct pp_mg, base);
-}
-
-#define X(name, type) PP_MG_OPERATION(name, type, pp_mg_##name, pp_task_store, #name)
-PP_MG_STORE_OPS(X)
-#undef X
-
-bool pp_mg_roundtrips(struct pp_mg *m, const char *const *names, size_t n_names, size_t i, const char **name,
-                      uint64_t *n)
-{
-    if (i >= n_names)
+    if (i >= end - first)
         return false;
-    *name = names[i];
-    *n = atomic_load_explicit(&m->roundtrips[i + 1], memory_order_relaxed);
+    *name = ops[first + i].name;
+    *n = atomic_load_explicit(&m->roundtrips[first + i], memory_order_relaxed);
     return true;
 }
 
-static bool roundtrips(struct pp_task_store *s, size_t i, const char **name, uint64_t *n)
-{
-#define X(op, type) #op,
-    static const char *const names[] = {PP_MG_STORE_OPS(X)};
-#undef X
-    return pp_mg_roundtrips(mg_of(s), names, sizeof names / sizeof *names, i, name, n);
-}
-
-void pp_mg_close(struct pp_mg *m)
+static void close_store(struct pp_mg *m)
 {
     if (m->home)
         pp_lane_home_close(m->home);
@@ -196,8 +204,6 @@ void pp_mg_close(struct pp_mg *m)
         pp_lane_close(m->lane);
     if (m->pool)
         mongoc_client_pool_destroy(m->pool);
-    if (m->uri)
-        mongoc_uri_destroy(m->uri);
     pp_mg_lost_free(m);
     pp_mg_commands_close(m->commands);
     pthread_mutex_destroy(&m->opening);
@@ -205,17 +211,42 @@ void pp_mg_close(struct pp_mg *m)
     free(m);
 }
 
-static void close_store(struct pp_task_store *s)
+static bool task_roundtrips(struct pp_task_store *s, size_t i, const char **name, uint64_t *n)
 {
-    pp_mg_close(mg_of(s));
+    return read_roundtrips(pp_container_of(s, struct pp_mg, base), PP_MG_OP_OPEN + 1, PP_MG_OP_BETWEEN, i,
+                           name, n);
 }
 
-static const struct pp_task_store_ops ops = {
+static void close_task_store(struct pp_task_store *s)
+{
+    close_store(pp_container_of(s, struct pp_mg, base));
+}
+
+static const struct pp_task_store_ops task_store_ops = {
 #define X(name, type) .name = submit_##name,
     PP_MG_STORE_OPS(X)
 #undef X
-        .roundtrips = roundtrips,
-    .close = close_store,
+        .roundtrips = task_roundtrips,
+    .close = close_task_store,
+};
+
+static bool delivery_roundtrips(struct pp_delivery_store *s, size_t i, const char **name, uint64_t *n)
+{
+    return read_roundtrips(pp_container_of(s, struct pp_mg, deliveries), PP_MG_OP_BETWEEN + 1, PP_MG_OP_COUNT,
+                           i, name, n);
+}
+
+static void close_delivery_store(struct pp_delivery_store *s)
+{
+    close_store(pp_container_of(s, struct pp_mg, deliveries));
+}
+
+static const struct pp_delivery_store_ops delivery_store_ops = {
+#define X(name, type) .name = submit_delivery_##name,
+    PP_DELIVERY_OPS(X)
+#undef X
+        .roundtrips = delivery_roundtrips,
+    .close = close_delivery_store,
 };
 
 /* --- opening --- */
@@ -226,77 +257,71 @@ static void default_ms(mongoc_uri_t *uri, const char *option, int64_t ms)
         mongoc_uri_set_option_as_int32(uri, option, (int32_t)ms);
 }
 
-static enum pp_err read_uri(struct pp_mg *m, const struct pp_mongo_options *o, char error[PP_MONGO_ERROR_MAX])
+/* Returns the URI with all options, and sets m->database. NULL: the URI is bad. */
+static mongoc_uri_t *read_uri(struct pp_mg *m, const struct pp_mongo_options *o,
+                              char error[PP_MONGO_ERROR_MAX])
 {
     bson_error_t e;
-    m->uri = o->uri ? mongoc_uri_new_with_error(o->uri, &e) : NULL;
-    const char *db = m->uri ? mongoc_uri_get_database(m->uri) : NULL;
-    if (!m->uri || (db && strlen(db) >= sizeof m->database)) {
+    int64_t timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : 10000;
+    mongoc_uri_t *uri = o->uri ? mongoc_uri_new_with_error(o->uri, &e) : NULL;
+    const char *db = uri ? mongoc_uri_get_database(uri) : NULL;
+    if (!uri || (db && strlen(db) >= sizeof m->database)) {
         bson_snprintf(error, PP_MONGO_ERROR_MAX, "not the URI of a MongoDB: %s",
-                      m->uri ? "the database's name" : e.message);
-        return PP_EINVAL;
+                      uri ? "the database's name" : e.message);
+        mongoc_uri_destroy(uri);
+        return NULL;
     }
     bson_snprintf(m->database, sizeof m->database, "%s", db && *db ? db : "photopool");
-    m->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : 10000;
-    default_ms(m->uri, MONGOC_URI_SERVERSELECTIONTIMEOUTMS, m->timeout_ms);
-    default_ms(m->uri, MONGOC_URI_CONNECTTIMEOUTMS, m->timeout_ms);
-    default_ms(m->uri, MONGOC_URI_SOCKETTIMEOUTMS, m->timeout_ms);
-    mongoc_uri_set_option_as_bool(m->uri, MONGOC_URI_RETRYWRITES, true);
-    mongoc_uri_set_option_as_bool(m->uri, MONGOC_URI_RETRYREADS, true);
+    default_ms(uri, MONGOC_URI_SERVERSELECTIONTIMEOUTMS, timeout_ms);
+    default_ms(uri, MONGOC_URI_CONNECTTIMEOUTMS, timeout_ms);
+    default_ms(uri, MONGOC_URI_SOCKETTIMEOUTMS, timeout_ms);
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYWRITES, true);
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYREADS, true);
     mongoc_write_concern_t *wc = mongoc_write_concern_new();
-    mongoc_write_concern_set_wmajority(wc, (int32_t)m->timeout_ms);
+    mongoc_write_concern_set_wmajority(wc, (int32_t)timeout_ms);
     mongoc_write_concern_set_journal(wc, true);
-    mongoc_uri_set_write_concern(m->uri, wc);
+    mongoc_uri_set_write_concern(uri, wc);
     mongoc_write_concern_destroy(wc);
-    return PP_OK;
+    return uri;
 }
 
-static enum pp_err open_pool(struct pp_mg *m, unsigned threads, char error[PP_MONGO_ERROR_MAX])
+static enum pp_err open_pool(struct pp_mg *m, const mongoc_uri_t *uri, unsigned threads,
+                             char error[PP_MONGO_ERROR_MAX])
 {
     bson_error_t e = {0};
-    m->pool = mongoc_client_pool_new_with_error(m->uri, &e);
+    m->pool = mongoc_client_pool_new_with_error(uri, &e);
     if (!m->pool) {
         bson_snprintf(error, PP_MONGO_ERROR_MAX, "%s", e.message);
         return PP_EINVAL;
     }
     mongoc_client_pool_set_error_api(m->pool, MONGOC_ERROR_API_VERSION_2);
-    if (!mongoc_uri_get_appname(m->uri))
+    if (!mongoc_uri_get_appname(uri))
         mongoc_client_pool_set_appname(m->pool, "photopool");
     mongoc_client_pool_max_size(m->pool, threads + 1);
     return PP_OK;
 }
 
-/* Creates a client that looks for a server once, or until timeout_ms. NULL: out of memory. */
-static mongoc_client_t *first_client(const struct pp_mg *m, bool once)
+/* Looks for a server, and prepares its database. With `later` it looks only once, and a missing
+ * server is no failure. */
+static enum pp_err prepare(struct pp_mg *m, mongoc_uri_t *uri, bool later, char error[PP_MONGO_ERROR_MAX])
 {
-    mongoc_uri_t *uri = mongoc_uri_copy(m->uri);
-    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_SERVERSELECTIONTRYONCE, once);
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_SERVERSELECTIONTRYONCE, later);
     mongoc_client_t *client = mongoc_client_new_from_uri(uri);
-    mongoc_uri_destroy(uri);
-    if (client)
-        mongoc_client_set_error_api(client, MONGOC_ERROR_API_VERSION_2);
-    return client;
-}
-
-static bool is_absent(const bson_error_t *e)
-{
-    return e->domain == MONGOC_ERROR_SERVER_SELECTION || e->domain == MONGOC_ERROR_STREAM;
-}
-
-static enum pp_err prepare(struct pp_mg *m, bool later, char error[PP_MONGO_ERROR_MAX])
-{
-    mongoc_client_t *client = first_client(m, later);
     struct pp_mg_thread *t = client ? new_thread(m, client) : NULL;
-    enum pp_err err = t ? check_server(t) : PP_ENOMEM;
-    if (t && err != PP_OK) {
-        bson_snprintf(error, PP_MONGO_ERROR_MAX, "%s", t->error.message);
-        if (later && is_absent(&t->error)) {
+    enum pp_err err = PP_ENOMEM;
+    if (t) {
+        mongoc_client_set_error_api(client, MONGOC_ERROR_API_VERSION_2);
+        err = check_server(t);
+        uint32_t domain = t->error.domain;
+        if (err != PP_OK)
+            bson_snprintf(error, PP_MONGO_ERROR_MAX, "%s", t->error.message);
+        if (err != PP_OK && later &&
+            (domain == MONGOC_ERROR_SERVER_SELECTION || domain == MONGOC_ERROR_STREAM)) {
             pp_log(m->log, PP_LOG_WARN, "mongodb: no server yet", NULL);
             err = PP_OK;
         }
-    }
-    if (t)
         free_thread(t);
+    }
     if (client)
         mongoc_client_destroy(client);
     return err;
@@ -316,8 +341,9 @@ static enum pp_err open_lane(struct pp_mg *m, unsigned threads, size_t capacity)
     return m->home ? PP_OK : PP_ENOMEM;
 }
 
-enum pp_err pp_mg_open(struct pp_loop *loop, const struct pp_mongo_options *o, struct pp_mg **out,
-                       char error[PP_MONGO_ERROR_MAX])
+/* Opens a store for either port. */
+static enum pp_err open_store(struct pp_loop *loop, const struct pp_mongo_options *o, struct pp_mg **out,
+                              char error[PP_MONGO_ERROR_MAX])
 {
     unsigned threads = o->threads ? o->threads : 4;
     struct pp_mg *m = calloc(1, sizeof *m);
@@ -332,15 +358,15 @@ enum pp_err pp_mg_open(struct pp_loop *loop, const struct pp_mongo_options *o, s
     pp_mg_commands_open(m->commands);
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->opening, NULL);
-    enum pp_err err = read_uri(m, o, error);
+    mongoc_uri_t *uri = read_uri(m, o, error);
+    enum pp_err err = uri ? open_pool(m, uri, threads, error) : PP_EINVAL;
     if (err == PP_OK)
-        err = open_pool(m, threads, error);
-    if (err == PP_OK)
-        err = prepare(m, o->later, error);
+        err = prepare(m, uri, o->later, error);
     if (err == PP_OK)
         err = open_lane(m, threads, o->capacity);
+    mongoc_uri_destroy(uri);
     if (err != PP_OK) {
-        pp_mg_close(m);
+        close_store(m);
         return err;
     }
     *out = m;
@@ -351,11 +377,23 @@ enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo
                                      struct pp_task_store **out, char error[PP_MONGO_ERROR_MAX])
 {
     struct pp_mg *m;
-    enum pp_err err = pp_mg_open(loop, o, &m, error);
+    enum pp_err err = open_store(loop, o, &m, error);
     if (err != PP_OK)
         return err;
-    m->base.ops = &ops;
+    m->base.ops = &task_store_ops;
     *out = &m->base;
+    return PP_OK;
+}
+
+enum pp_err pp_mongo_delivery_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
+                                         struct pp_delivery_store **out, char error[PP_MONGO_ERROR_MAX])
+{
+    struct pp_mg *m;
+    enum pp_err err = open_store(loop, o, &m, error);
+    if (err != PP_OK)
+        return err;
+    m->deliveries.ops = &delivery_store_ops;
+    *out = &m->deliveries;
     return PP_OK;
 }
 
