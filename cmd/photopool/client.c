@@ -211,7 +211,7 @@ static bool make_headers(const struct pp_api_client *c, const struct pp_request 
     bool ok = append(out, "Accept: application/json") && append(out, "Expect:");
     if (c->authorization)
         ok = ok && append(out, c->authorization);
-    if (req->has_body) {
+    if (req->body) {
         snprintf(line, sizeof line, "Content-Type: %s",
                  req->content_type ? req->content_type : "application/json");
         ok = ok && append(out, line) && (!req->gzip || append(out, "Content-Encoding: gzip"));
@@ -257,9 +257,9 @@ enum pp_err pp_client_send(struct pp_api_client *c, const struct pp_request *req
     enum pp_err err = PP_ENOMEM;
     if (!url.failed && make_headers(c, req, &headers)) {
         curl_easy_setopt(c->curl, CURLOPT_HTTPGET, 1L); /* drops the body of the previous request */
-        if (req->has_body) {
+        if (req->body) {
             curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)req->n);
-            curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, req->n ? req->body : "");
+            curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, req->body);
         }
         curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, req->method);
         curl_easy_setopt(c->curl, CURLOPT_URL, url.p);
@@ -326,7 +326,6 @@ static int call_json(struct pp_cli *cli, const char *method, const struct pp_buf
         pp_complain("what was given is not valid UTF-8");
         return PP_EXIT_USAGE;
     }
-    req.has_body = true;
     req.body = text;
     req.n = strlen(text);
     code = call(cli->client, &req, out);

@@ -28,9 +28,8 @@ struct pp_request {
     const char *content_type;    /* content type of the body; NULL: application/json */
     bool gzip;                   /* the body is compressed */
     const char *idempotency_key; /* NULL: none */
-    const void *body;
+    const void *body;            /* NULL: the request has no body */
     size_t n;
-    bool has_body;
 };
 
 struct pp_answer {

@@ -61,7 +61,6 @@ struct submit {
     } o;                                                /* the options */
     char client[65], refresh[16], key[RUN_KEY_MAX + 1]; /* the values that are sent to the server */
     struct pp_sender sender;
-    struct pp_sender_ops ops;
     char **ids; /* ids of the batches */
     size_t n_ids, cap_ids;
     struct pp_table rejected; /* the first LISTED rejected items */
@@ -124,13 +123,6 @@ static void on_rejected(void *arg, uint64_t line, const json_t *verdict)
         for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
             pp_table_cell(&s->rejected, i == 1 ? PP_RED : PP_PLAIN, pp_member(verdict, fields[i]));
     }
-}
-
-static void on_waiting(void *arg, const char *text)
-{
-    struct submit *s = arg;
-    pp_status_clear(&s->cli->out);
-    pp_complain("%s", text);
 }
 
 /* --- callbacks of the file --- */
@@ -318,14 +310,15 @@ static int with_client(struct submit *s, int fd, const struct pp_input_format *f
     int code = pp_client_open(s->cli);
     if (code != PP_EXIT_DONE)
         return code;
-    s->sender.client = s->cli->client;
-    s->ops = (struct pp_sender_ops){on_batch, on_rejected, on_waiting, s};
-    s->sender.ops = &s->ops;
-    s->sender.client_id = s->client;
-    s->sender.refresh = s->refresh;
-    s->sender.key = s->key;
-    s->sender.batch_size = (size_t)s->o.batch_size;
-    s->sender.retry_for_ms = s->o.retry_for_s * 1000;
+    s->sender = (struct pp_sender){.cli = s->cli,
+                                   .on_batch = on_batch,
+                                   .on_rejected = on_rejected,
+                                   .arg = s,
+                                   .client_id = s->client,
+                                   .refresh = s->refresh,
+                                   .key = s->key,
+                                   .batch_size = (size_t)s->o.batch_size,
+                                   .retry_for_ms = s->o.retry_for_s * 1000};
     pp_table_init(&s->rejected, columns, sizeof columns / sizeof *columns);
     if (pp_sender_init(&s->sender) == PP_OK) {
         code = run(s, fd, format);

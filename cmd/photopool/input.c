@@ -66,22 +66,28 @@ const struct pp_input_format *pp_input_guess(const char *p, size_t n, bool all)
     }
 }
 
+/* Reads the next bytes, again if a signal interrupts it. Returns 0 at the end, -1 after an error. */
+static ssize_t read_some(int fd, char *p, size_t n)
+{
+    ssize_t got;
+    do
+        got = read(fd, p, n);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
 /* Reads until the format and a byte order mark are recognized, at most INPUT_CHUNK bytes. If the
  * caller has set *format, it stays. */
 static enum pp_err read_head(int fd, char *p, size_t *n, const struct pp_input_format **format)
 {
     const struct pp_input_format *told = NULL;
-    bool all = false;
     *n = 0;
     while (!told) {
-        ssize_t got = read(fd, p + *n, INPUT_CHUNK - *n);
-        if (got < 0 && errno == EINTR)
-            continue;
+        ssize_t got = read_some(fd, p + *n, INPUT_CHUNK - *n);
         if (got < 0)
             return PP_EIO;
         *n += (size_t)got;
-        all = got == 0 || *n == INPUT_CHUNK;
-        told = pp_input_guess(p, *n, all);
+        told = pp_input_guess(p, *n, got == 0 || *n == INPUT_CHUNK);
     }
     if (!*format)
         *format = told;
@@ -94,10 +100,7 @@ static enum pp_err feed_all(int fd, const struct pp_input_format *f, void *state
         enum pp_err err = n ? f->feed(state, chunk, n) : PP_OK;
         if (err != PP_OK)
             return err;
-        ssize_t got;
-        do
-            got = read(fd, chunk, INPUT_CHUNK);
-        while (got < 0 && errno == EINTR);
+        ssize_t got = read_some(fd, chunk, INPUT_CHUNK);
         if (got < 0)
             return PP_EIO;
         if (got == 0)

@@ -2,6 +2,7 @@
 #include "sender.h"
 
 #include "base/text.h"
+#include "follow.h"
 #include "interrupt.h"
 
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static void report_rejected(struct pp_sender *s, const json_t *list)
     {
         json_int_t index = json_integer_value(json_object_get(verdict, "index"));
         bool known = index >= 0 && (size_t)index < s->n;
-        s->ops->rejected(s->ops->arg, known ? s->line_of[index] : 0, verdict);
+        s->on_rejected(s->arg, known ? s->line_of[index] : 0, verdict);
     }
     s->rejected += (int64_t)json_array_size(list);
 }
@@ -62,8 +63,7 @@ static bool take_verdicts(struct pp_sender *s, const struct pp_answer *ans)
         int64_t n = json_integer_value(json_object_get(doc, "accepted"));
         report_rejected(s, rejected);
         s->accepted += n;
-        s->ops->batch(s->ops->arg, accepted ? id : NULL, n, (int64_t)json_array_size(rejected),
-                      ans->replayed);
+        s->on_batch(s->arg, accepted ? id : NULL, n, (int64_t)json_array_size(rejected), ans->replayed);
     }
     json_decref(doc);
     return accepted || none;
@@ -116,10 +116,9 @@ static bool again(struct pp_sender *s, struct attempt *a, enum pp_err err, const
     int64_t ms = pause_of(a, ans);
     if (!why || pp_monotonic_ms() + ms - a->began_ms > s->retry_for_ms)
         return false;
-    char text[400];
-    snprintf(text, sizeof text, "batch %llu: %s; it is sent again in %.1f s", (unsigned long long)s->number,
-             why, (double)ms / 1000);
-    s->ops->waiting(s->ops->arg, text);
+    pp_status_clear(&s->cli->out);
+    pp_complain("batch %llu: %s; it is sent again in %.1f s", (unsigned long long)s->number, why,
+                (double)ms / 1000);
     a->n++;
     return !pp_interrupt_wait(ms);
 }
@@ -160,12 +159,12 @@ static int send_until_answered(struct pp_sender *s, const struct pp_request *req
     struct attempt a = {.n = 1, .began_ms = pp_monotonic_ms()};
     for (;;) {
         struct pp_answer ans;
-        enum pp_err err = pp_client_send(s->client, req, &ans);
+        enum pp_err err = pp_client_send(s->cli->client, req, &ans);
         s->answered = s->answered || err == PP_OK;
         bool taken = err == PP_OK && take_verdicts(s, &ans), more = !taken && again(s, &a, err, &ans);
         int code = PP_EXIT_DONE;
         if (!taken && !more)
-            code = pp_client_failed(s->client, err, &ans);
+            code = pp_client_failed(s->cli->client, err, &ans);
         pp_answer_fini(&ans);
         if (!more)
             return code;
@@ -191,8 +190,7 @@ static int post(struct pp_sender *s)
                              .gzip = true,
                              .idempotency_key = key,
                              .body = s->zipped.p,
-                             .n = s->zipped.n,
-                             .has_body = true};
+                             .n = s->zipped.n};
     int code = send_until_answered(s, &req);
     pp_buf_fini(&path);
     return code;

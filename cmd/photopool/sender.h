@@ -21,22 +21,15 @@ enum {
     PP_SENDER_KEY = 255,
 };
 
-/* The sender calls these functions to report what became of batches. */
-struct pp_sender_ops {
-    /* The server has answered a batch. batch_id is NULL if it accepted no item of the batch. */
-    void (*batch)(void *arg, const char *batch_id, int64_t accepted, int64_t rejected, bool replayed);
-    /* The server has rejected an item. `line` is the item's line in the file; `verdict` is the
-     * server's object with index, id, code, field and detail. Called before `batch` for the same
-     * batch. */
-    void (*rejected)(void *arg, uint64_t line, const json_t *verdict);
-    /* The sender will send something again later; the text tells the user why. */
-    void (*waiting)(void *arg, const char *text);
-    void *arg;
-};
-
 struct pp_sender {
-    struct pp_api_client *client;
-    const struct pp_sender_ops *ops;
+    struct pp_cli *cli; /* its client is open */
+    /* Called when the server has answered a batch. batch_id is NULL if it accepted no item. */
+    void (*on_batch)(void *arg, const char *batch_id, int64_t accepted, int64_t rejected, bool replayed);
+    /* Called before on_batch for each item of the batch that the server has rejected. `line` is the
+     * item's line in the file; `verdict` is the server's object with index, id, code, field and
+     * detail. */
+    void (*on_rejected)(void *arg, uint64_t line, const json_t *verdict);
+    void *arg;
     /* refresh: "" for the server's default. The sender reads both members when it sends a batch. */
     const char *client_id, *refresh;
     /* Idempotency-Key of the first batch, at most 240 visible characters */

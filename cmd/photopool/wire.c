@@ -1,7 +1,5 @@
 /* wire.c: see wire.h. Parts are opened in the order of struct pp_wire and closed in the reverse
  * order. */
-#include "wire.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,9 +13,7 @@
 #include "adapter/curl/fetcher.h"
 #include "adapter/http/http_server.h"
 #include "api/api.h"
-#include "pipeline/pipeline.h"
-#include "wire_params.h"
-#include "wire_ports.h"
+#include "wire_parts.h"
 
 struct pp_wire {
     struct pp_loop *loop;
@@ -142,8 +138,7 @@ static enum pp_err make_pins(struct pp_wire *w)
     for (size_t i = 0; i < r->n; i++) {
         const struct pp_config_resolve *pin = &r->item[i];
         bool v6 = strchr(pin->address, ':') != NULL;
-        if (asprintf(&w->pins[i], "%s:%u:%s%s%s", pin->host, pin->port, v6 ? "[" : "", pin->address,
-                     v6 ? "]" : "") < 0) {
+        if (asprintf(&w->pins[i], v6 ? "%s:%u:[%s]" : "%s:%u:%s", pin->host, pin->port, pin->address) < 0) {
             w->pins[i] = NULL;
             return PP_ENOMEM;
         }
@@ -256,17 +251,16 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     return open_http(w, error);
 }
 
-static void close_adapters(struct pp_wire *w)
+/* Closes what is open, and frees w. */
+static void close_all(struct pp_wire *w)
 {
+    if (w->pipeline_open)
+        pp_pipeline_close(&w->p);
     if (w->http)
         w->http->ops->close(w->http);
     pp_api_close(w->api);
     pp_wire_close_ports(&w->p);
     unlock_data(w);
-}
-
-static void free_wire(struct pp_wire *w)
-{
     pp_timer_close(w->api_timer);
     for (char **pin = w->pins; pin && *pin; pin++)
         free(*pin);
@@ -302,10 +296,8 @@ enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log, const struct 
         pp_pipeline_drain(&w->p, mark, &done);
         while ((!done || !pp_pipeline_still(&w->p)) && pp_loop_turn(loop, true))
             ;
-        pp_pipeline_close(&w->p);
     }
-    close_adapters(w);
-    free_wire(w);
+    close_all(w);
     return err;
 }
 
@@ -371,7 +363,5 @@ void pp_wire_close(struct pp_wire *w)
     if (!w)
         return;
     w->ended = true;
-    pp_pipeline_close(&w->p);
-    close_adapters(w);
-    free_wire(w);
+    close_all(w);
 }

@@ -1,5 +1,5 @@
-/* wire_params.c: see wire_params.h. */
-#include "wire_params.h"
+/* wire_params.c: converts the configuration to the parameters of the pipeline. */
+#include "wire_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* wire_ports.c: see wire_ports.h. */
-#include "wire_ports.h"
+/* wire_ports.c: opens the adapters of the ports that hold data. */
+#include "wire_parts.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,10 +1,12 @@
-/* value.c: reads scalars, checks ranges, and reports values that do not fit. */
+/* value.c: reads scalars, checks ranges, and reports values that do not fit. Messages quote untrusted
+ * text, so control characters are replaced. */
 #include "config/value.h"
 
 #include "base/text.h"
 #include "config/units.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static void put_bound(FILE *f, const struct pp_unit *units, double x)
@@ -111,4 +113,39 @@ enum pp_err pp_value_in_range(const struct pp_value *v, const yaml_node_t *node,
     if (p->type == PP_TYPE_STRING)
         return pp_value_fail(v, node, "%.0f bytes are out of range", x);
     return pp_value_fail(v, node, "%.60s is out of range", (const char *)node->data.scalar.value);
+}
+
+/* Replaces control characters, which could be terminal escapes or line breaks, by '?'. Bytes above
+ * 127 stay; an incomplete UTF-8 sequence at the end does no harm here. */
+static void clean(char *s)
+{
+    for (; *s; s++)
+        if ((unsigned char)*s < ' ' || *s == 0x7f)
+            *s = '?';
+}
+
+static void copy(char *to, size_t n, const char *from)
+{
+    snprintf(to, n, "%s", from);
+    clean(to);
+}
+
+enum pp_err pp_config_fail(struct pp_config_error *err, const char *file, int line, const char *key,
+                           const char *fmt, ...)
+{
+    char what[sizeof err->text], place[24] = "";
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+
+    copy(err->file, sizeof err->file, file);
+    copy(err->key, sizeof err->key, key);
+    err->line = line;
+    if (line > 0)
+        snprintf(place, sizeof place, ":%d", line);
+    int n = snprintf(err->text, sizeof err->text, "%.100s%s%s%.100s%s", err->file, place, *file ? ": " : "",
+                     err->key, *key ? ": " : "");
+    copy(err->text + n, sizeof err->text - (size_t)n, what);
+    return PP_EINVAL;
 }

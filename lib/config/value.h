@@ -1,7 +1,7 @@
 /* value.h: one value between its YAML node and its field, and the steps of loading. Internal to
  * lib/config.
  *
- *   field.c (lists, texts) -> types.c (a row per type) -> value_net.c, value_map.c, put.c
+ *   field.c (lists, texts) -> types.c (a row per type) -> value_net.c, value_map.c, print.c
  *   -> value.c (scalars, errors)
  *
  * A row describes a list type by its item; field.c handles the list itself, once. */
@@ -99,7 +99,7 @@ enum pp_err pp_value_not(const struct pp_value *v, const yaml_node_t *node);
 /* Returns PP_EINVAL and fills err unless x is in the parameter's range. */
 pp_must_check enum pp_err pp_value_in_range(const struct pp_value *v, const yaml_node_t *node, double x);
 
-/* Fills err (error.c). key and file may be "". Control characters in the message are replaced, and
+/* Fills err. key and file may be "". Control characters in the message are replaced, and
  * it is cut to fit. Returns PP_EINVAL. */
 enum pp_err pp_config_fail(struct pp_config_error *err, const char *file, int line, const char *key,
                            const char *fmt, ...) __attribute__((format(printf, 5, 6)));

@@ -1,0 +1,40 @@
+/* wire_parts.h: the parts of the wiring: the parameters of the pipeline, and the adapters of the
+ * ports that hold data, by the URLs of the configuration. To add an adapter, add its scheme to the
+ * function of its port in wire_ports.c. */
+#ifndef PHOTOPOOL_CMD_WIRE_PARTS_H
+#define PHOTOPOOL_CMD_WIRE_PARTS_H
+
+#include "pipeline/pipeline.h"
+#include "wire.h"
+
+/* The parameters, with the arrays that they point to. The delays of retries stay in the
+ * configuration, which outlives its use here. */
+struct pp_wire_params {
+    struct pp_params params;
+    struct pp_cidr *networks;
+    struct pp_port_range *ports;
+    struct pp_api_key *keys;
+};
+
+/* Fills `w` from the configuration. Returns PP_ENOMEM or PP_EINVAL on failure. */
+pp_must_check enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config *config);
+/* Takes over the reloadable parameters of a newer configuration. */
+void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *config);
+void pp_wire_params_fini(struct pp_wire_params *w);
+
+/* Returns true if other processes use the same store. */
+bool pp_wire_is_fleet(const struct pp_config *config);
+
+/* Opens the task store, the ingest queue, the coordinator and, if the roles need it, the blob
+ * store, and puts them into `p`, whose loop, log, params and roles the caller has set. On failure
+ * `error` says what to do, and ports that were opened stay open. Either way the caller ends with
+ * pp_wire_close_ports. */
+pp_must_check enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct pp_config *config,
+                                             struct pp_wire_error *error);
+void pp_wire_close_ports(struct pp_pipeline *p);
+
+/* Returns `err`. If it is not PP_OK, first writes the text into `error`. */
+enum pp_err pp_wire_explain(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif
