@@ -187,9 +187,10 @@ static const char *text_of(const struct pp_buf *b)
     return b->p ? b->p : "";
 }
 
-/* Appends time, number, key, a text cut to `width` columns (but never below a few words), and a line
- * break. An event of an unknown type is shown as the names and values of its data, so a newer server
- * needs no change here. To show a type in its own way, add a function and a row to `kinds`. */
+/* Appends time, number, key, a text cut to `width` columns (but never below a few words), and a
+ * line break. An event of an unknown type is shown as the names and values of its data, so a newer
+ * server needs no change here. To show a type in its own way, add a function and a row to `kinds`.
+ */
 static void put_event(struct pp_buf *b, const json_t *event, size_t width, bool colour)
 {
     struct happening h = {.word = ""};

@@ -66,7 +66,8 @@ const struct pp_input_format *pp_input_guess(const char *p, size_t n, bool all)
     }
 }
 
-/* Reads the next bytes, again if a signal interrupts it. Returns 0 at the end, -1 after an error. */
+/* Reads the next bytes, again if a signal interrupts it. Returns 0 at the end, -1 after an error.
+ */
 static ssize_t read_some(int fd, char *p, size_t n)
 {
     ssize_t got;

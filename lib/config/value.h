@@ -1,8 +1,8 @@
 /* value.h: one value between its YAML node and its field, and the steps of loading. Internal to
  * lib/config.
  *
- *   field.c (lists, texts) -> types.c (a row per type) -> value_net.c, value_map.c, print.c
- *   -> value.c (scalars, errors)
+ *   field.c (lists, texts) -> types.c (a row per type) -> value_net.c, value_map.c
+ *   -> value.c (scalars, texts, errors)
  *
  * A row describes a list type by its item; field.c handles the list itself, once. */
 #ifndef PP_CONFIG_VALUE_H
