@@ -4,26 +4,10 @@
 
 const char *pp_percent_decode(struct pp_arena *a, const char *s, size_t n, bool plus)
 {
-    char *out = pp_arena_alloc(a, n + 1);
-    size_t len = 0;
-
-    if (!out)
-        return NULL;
-    for (size_t i = 0; i < n; i++) {
-        uint8_t byte = (uint8_t)s[i];
-        if (plus && byte == '+') {
-            byte = ' ';
-        } else if (byte == '%') {
-            if (n - i < 3 || !pp_unhex(&byte, 1, s + i + 1, 2))
-                return NULL;
-            i += 2;
-        }
-        if (byte == 0)
-            return NULL;
-        out[len++] = (char)byte;
-    }
-    pp_assert(len <= n, "decoding makes a text longer");
-    return pp_utf8_valid(out, len) ? out : NULL;
+    char *text = pp_arena_copy(a, s, n);
+    for (size_t i = 0; text && plus && i < n; i++)
+        text[i] = text[i] == '+' ? ' ' : text[i];
+    return text && pp_url_unescape(text, n + 1, text, n) && pp_utf8_valid(text, strlen(text)) ? text : NULL;
 }
 
 /* Returns true if `name` is in the list `names`, where each name is followed by a space, or by "* "

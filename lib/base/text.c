@@ -43,6 +43,24 @@ bool pp_unhex(uint8_t *out, size_t n, const char *hex, size_t hex_n)
     return true;
 }
 
+bool pp_url_unescape(char *out, size_t size, const char *s, size_t n)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t c = (uint8_t)s[i];
+        if (c == '%') {
+            if (i + 2 >= n || !pp_unhex(&c, 1, s + i + 1, 2))
+                return false;
+            i += 2;
+        }
+        if (c == '\0' || k + 1 >= size)
+            return false;
+        out[k++] = (char)c;
+    }
+    out[k] = '\0';
+    return true;
+}
+
 /* --- time --- */
 
 /* Writes `v` with `n` digits, then `after`; returns the end. */

@@ -24,6 +24,10 @@ bool pp_time_parse(const char *s, int64_t *wall_ms);
  * false if there is no such date. */
 bool pp_time_of(int year, int month, int day, int64_t seconds, int64_t *wall_ms);
 
+/* Decodes the %XX of `n` bytes into `out`, and adds a NUL; '+' stands for itself. False: an escape
+ * is not valid, a byte is NUL, or the text is longer than size - 1. `out` may be `s`. */
+bool pp_url_unescape(char *out, size_t size, const char *s, size_t n);
+
 bool pp_utf8_valid(const char *p, size_t n);
 /* Decodes the first UTF-8 character (RFC 3629) of `n` bytes. Returns its number of bytes, 1..4, and
  * sets its code point; 0: it is not valid UTF-8, or n is 0. */

@@ -18,25 +18,6 @@ bool pp_redis_prefix_valid(const char *s, size_t max)
     return n > 0 && n <= max;
 }
 
-/* Percent-decodes n bytes. False: no room, an escape that is not valid, or a NUL. */
-static bool decode(const char *s, size_t n, char *out, size_t size)
-{
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint8_t c = (uint8_t)s[i];
-        if (c == '%') {
-            if (i + 2 >= n || !pp_unhex(&c, 1, s + i + 1, 2))
-                return false;
-            i += 2;
-        }
-        if (c == '\0' || k + 1 >= size)
-            return false;
-        out[k++] = (char)c;
-    }
-    out[k] = '\0';
-    return true;
-}
-
 /* Parses a text that consists of 1 to 5 decimal digits. */
 static bool parse_number(const char *s, uint32_t max, uint32_t *out)
 {
@@ -77,8 +58,9 @@ static bool parse_login(const char *s, size_t n, struct pp_redis_address *out)
     size_t user_n = colon ? (size_t)(colon - s) : 0;
     if (!colon)
         return false; /* a user without a password can't log in */
-    return decode(s, user_n, out->user, sizeof out->user) &&
-           decode(colon + 1, n - user_n - 1, out->password, sizeof out->password) && out->password[0];
+    return pp_url_unescape(out->user, sizeof out->user, s, user_n) &&
+           pp_url_unescape(out->password, sizeof out->password, colon + 1, n - user_n - 1) &&
+           out->password[0];
 }
 
 static bool parse_place(const char *s, size_t n, struct pp_redis_address *out)

@@ -118,26 +118,6 @@ static bool region_set(struct pp_s3_options *o, const char *value)
 
 /* --- the URL's parameters --- */
 
-/* Decodes %XX; '+' stands for itself. False: malformed, contains a NUL, or too long. */
-static bool unescape(char *out, size_t cap, const char *s, size_t n)
-{
-    size_t used = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        uint8_t c = (uint8_t)s[i];
-        if (c == '%') {
-            if (i + 2 >= n || !pp_unhex(&c, 1, s + i + 1, 2))
-                return false;
-            i += 2;
-        }
-        if (c == '\0' || used + 1 >= cap)
-            return false;
-        out[used++] = (char)c;
-    }
-    out[used] = '\0';
-    return true;
-}
-
 static bool ca_file_set(struct pp_s3_options *o, const char *value)
 {
     return set(o->ca_file, sizeof(o->ca_file), value, strlen(value));
@@ -163,7 +143,7 @@ static enum pp_err read_parameter(struct pp_s3_options *o, const char *p, size_t
     if (!equals || !set(name, sizeof(name), p, name_n) || !only(name, name_n, "_"))
         return reject(reason,
                       "after '?' come NAME=VALUE with & between: endpoint, region, path_style, ca_file");
-    if (!unescape(value, sizeof(value), equals + 1, n - name_n - 1))
+    if (!pp_url_unescape(value, sizeof(value), equals + 1, n - name_n - 1))
         return reject(reason, "the value of '%s' is too long or has a broken %%XX", name);
     for (size_t i = 0; i < sizeof(parameters) / sizeof(*parameters); i++)
         if (strcmp(parameters[i].name, name) == 0)
