@@ -8,7 +8,6 @@
 #include <uthash.h>
 
 #include "adapter/local/slots_db.h"
-#include "base/arena.h"
 #include "base/check.h"
 #include "runtime/lane.h"
 
@@ -173,16 +172,13 @@ static void local_slow_host(struct pp_coordinator *c, const char *host, int64_t 
     struct slow_host *h;
     size_t n = strlen(host);
 
-    while (l->slow && l->slow->until_ms <= now_ms) /* drops the oldest entries, most of which have ended */
-        forget_slow(l, l->slow);
     HASH_FIND(hh, l->slow, host, n, h);
     if (h) {
-        if (until_ms > h->until_ms)
-            h->until_ms = until_ms;
+        h->until_ms = until_ms > h->until_ms ? until_ms : h->until_ms;
         return;
     }
-    if (HASH_COUNT(l->slow) >= PP_SLOW_HOSTS_MAX)
-        forget_slow(l, l->slow);
+    while (l->slow && (l->slow->until_ms <= now_ms || HASH_COUNT(l->slow) >= PP_SLOW_HOSTS_MAX))
+        forget_slow(l, l->slow); /* drops the oldest entries; the wait of most of them has ended */
     pp_assert(HASH_COUNT(l->slow) < PP_SLOW_HOSTS_MAX, "more slow hosts than the table may have");
     h = malloc(sizeof(*h) + n + 1);
     if (!h)
@@ -200,11 +196,7 @@ static int64_t local_host_slow_until(struct pp_coordinator *c, const char *host,
     if (!l->slow)
         return 0;
     HASH_FIND_STR(l->slow, host, h);
-    if (h && h->until_ms <= now_ms) {
-        forget_slow(l, h);
-        h = NULL;
-    }
-    return h ? h->until_ms : 0;
+    return h && h->until_ms > now_ms ? h->until_ms : 0;
 }
 
 /* --- workers --- */

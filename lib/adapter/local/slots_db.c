@@ -23,11 +23,23 @@
 #define BOOT_MAX   64
 #define MARK_BYTES 12
 
+enum { SLOTS_BEGIN, SLOTS_COMMIT, SLOTS_GET, SLOTS_TAKE, SLOTS_RENEW, SLOTS_STATEMENTS };
+
+static const char *const statements[SLOTS_STATEMENTS] = {
+    [SLOTS_BEGIN] = "BEGIN IMMEDIATE",
+    [SLOTS_COMMIT] = "COMMIT",
+    [SLOTS_GET] = "SELECT worker, reserved, updated_ms, boot, marks FROM slots WHERE client = ?1",
+    [SLOTS_TAKE] = "INSERT OR REPLACE INTO slots(client, worker, reserved, updated_ms, marks, boot)"
+                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
+    [SLOTS_RENEW] = "UPDATE slots SET reserved = ?3, updated_ms = ?4, marks = coalesce(?5, marks),"
+                    " worker = ?6 WHERE client = ?1 AND worker = ?2",
+};
+
 struct pp_slots_db {
     sqlite3 *db;
-    sqlite3_stmt *begin, *commit, *get, *take, *reserve, *mark, *release;
+    sqlite3_stmt *stmts[SLOTS_STATEMENTS];
     char boot[BOOT_MAX];
-    bool rebooted; /* the file is from before the machine booted: its last writes may be lost */
+    bool rebooted; /* The file is from before the machine booted: its last writes may be lost. */
 };
 
 static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-2048;"
@@ -48,6 +60,14 @@ static void read_boot_id(char boot[BOOT_MAX])
 static bool prepare(struct pp_slots_db *db, sqlite3_stmt **stmt, const char *sql)
 {
     return sqlite3_prepare_v3(db->db, sql, -1, SQLITE_PREPARE_PERSISTENT, stmt, NULL) == SQLITE_OK;
+}
+
+static bool prepare_all(struct pp_slots_db *db)
+{
+    bool ok = true;
+    for (int i = 0; i < SLOTS_STATEMENTS; i++)
+        ok = ok && prepare(db, &db->stmts[i], statements[i]);
+    return ok;
 }
 
 /* Deletes old rows, and sets db->rebooted. */
@@ -78,22 +98,7 @@ struct pp_slots_db *pp_slots_db_open(const char *path)
     if (sqlite3_open_v2(path, &db->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                         NULL) != SQLITE_OK ||
         sqlite3_busy_timeout(db->db, 5000) != SQLITE_OK ||
-        sqlite3_exec(db->db, schema, NULL, NULL, NULL) != SQLITE_OK ||
-        !prepare(db, &db->begin, "BEGIN IMMEDIATE") || !prepare(db, &db->commit, "COMMIT") ||
-        !prepare(db, &db->get,
-                 "SELECT worker, reserved, updated_ms, boot, marks FROM slots WHERE client = ?1") ||
-        !prepare(db, &db->take,
-                 "INSERT INTO slots(client, worker, reserved, updated_ms, boot, marks) VALUES(?1, ?2, ?3, "
-                 "?4, ?5, ?6)"
-                 " ON CONFLICT(client) DO UPDATE SET worker = ?2, reserved = ?3, updated_ms = ?4, boot = ?5, "
-                 "marks = ?6") ||
-        !prepare(db, &db->reserve,
-                 "UPDATE slots SET reserved = ?3, updated_ms = ?4 WHERE client = ?1 AND worker = ?2") ||
-        !prepare(db, &db->mark,
-                 "UPDATE slots SET reserved = ?3, updated_ms = ?4, marks = ?5 WHERE client = ?1 AND worker = "
-                 "?2") ||
-        !prepare(db, &db->release, "UPDATE slots SET worker = '' WHERE client = ?1 AND worker = ?2") ||
-        !look_back(db)) {
+        sqlite3_exec(db->db, schema, NULL, NULL, NULL) != SQLITE_OK || !prepare_all(db) || !look_back(db)) {
         pp_slots_db_close(db);
         return NULL;
     }
@@ -104,9 +109,8 @@ void pp_slots_db_close(struct pp_slots_db *db)
 {
     if (!db)
         return;
-    sqlite3_stmt *all[] = {db->begin, db->commit, db->get, db->take, db->reserve, db->mark, db->release};
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        sqlite3_finalize(all[i]);
+    for (int i = 0; i < SLOTS_STATEMENTS; i++)
+        sqlite3_finalize(db->stmts[i]);
     sqlite3_close(db->db);
     free(db);
 }
@@ -122,12 +126,12 @@ static enum pp_err step(sqlite3_stmt *stmt)
 
 enum pp_err pp_slots_db_begin(struct pp_slots_db *db)
 {
-    return step(db->begin);
+    return step(db->stmts[SLOTS_BEGIN]);
 }
 
 enum pp_err pp_slots_db_commit(struct pp_slots_db *db)
 {
-    enum pp_err err = step(db->commit);
+    enum pp_err err = step(db->stmts[SLOTS_COMMIT]);
     if (err != PP_OK)
         sqlite3_exec(db->db, "ROLLBACK", NULL, NULL, NULL);
     return err;
@@ -162,13 +166,22 @@ static void pack_marks(struct pp_buf *b, const struct pp_slot_mark *marks, size_
     }
 }
 
-static void bind_row(sqlite3_stmt *stmt, const char *client, const char *worker, int64_t reserved,
-                     int64_t now_ms)
+/* Writes the row of a client: its first parameters are the client, the worker, `reserved`, the time
+ * and the marks (NULL: none are bound), which `marks` packs. The last one is `last`. */
+static enum pp_err write_row(struct pp_slots_db *db, int statement, const char *client, const char *worker,
+                             int64_t reserved, int64_t now_ms, const struct pp_buf *marks, const char *last)
 {
+    sqlite3_stmt *stmt = db->stmts[statement];
     sqlite3_bind_text(stmt, 1, client, -1, SQLITE_STATIC);
     sqlite3_bind_text(stmt, 2, worker, -1, SQLITE_STATIC);
     sqlite3_bind_int64(stmt, 3, reserved);
     sqlite3_bind_int64(stmt, 4, now_ms);
+    if (marks)
+        sqlite3_bind_blob(stmt, 5, marks->n ? marks->p : "", (int)marks->n, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, 6, last, -1, SQLITE_STATIC);
+    enum pp_err err = marks && marks->failed ? PP_ENOMEM : step(stmt);
+    sqlite3_clear_bindings(stmt);
+    return err;
 }
 
 /* --- acquire --- */
@@ -186,32 +199,33 @@ static int64_t uptime_ms(void)
 static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, int64_t opened_ms,
                             struct pp_slot_want *w)
 {
+    sqlite3_stmt *get = db->stmts[SLOTS_GET];
     enum pp_err err = PP_OK;
 
-    sqlite3_bind_text(db->get, 1, w->client, -1, SQLITE_STATIC);
-    int rc = sqlite3_step(db->get);
+    sqlite3_bind_text(get, 1, w->client, -1, SQLITE_STATIC);
+    int rc = sqlite3_step(get);
     if (rc == SQLITE_ROW) {
-        int64_t updated = sqlite3_column_int64(db->get, 2);
-        const char *boot = (const char *)sqlite3_column_text(db->get, 3);
+        int64_t updated = sqlite3_column_int64(get, 2);
+        const char *boot = (const char *)sqlite3_column_text(get, 3);
         if (updated < opened_ms &&
             opened_ms + IN_FLIGHT_MS < r->now_ms) /* otherwise this process may have written the row itself */
             w->spent_at_ms = opened_ms + IN_FLIGHT_MS;
         if (updated >
             r->now_ms -
                 RESERVED_MS) /* applies after a release too, because requests were in flight at that time */
-            w->spent = (uint32_t)sqlite3_column_int64(db->get, 1);
+            w->spent = (uint32_t)sqlite3_column_int64(get, 1);
         bool other_boot = boot && strcmp(boot, db->boot) != 0;
         if (other_boot && (updated > r->now_ms - PP_MARKS_KEPT_MS || uptime_ms() < PP_MARKS_KEPT_MS))
             w->spent = w->rpm;
-        if (!unpack_marks(r->req.arena, sqlite3_column_blob(db->get, 4),
-                          (size_t)sqlite3_column_bytes(db->get, 4), r->now_ms, w))
+        if (!unpack_marks(r->req.arena, sqlite3_column_blob(get, 4), (size_t)sqlite3_column_bytes(get, 4),
+                          r->now_ms, w))
             err = PP_ENOMEM;
     } else if (rc != SQLITE_DONE) {
         err = PP_EIO;
     } else if (db->rebooted && uptime_ms() < PP_MARKS_KEPT_MS) {
         w->spent = w->rpm;
     }
-    sqlite3_reset(db->get);
+    sqlite3_reset(get);
     return err;
 }
 
@@ -228,11 +242,7 @@ static enum pp_err take_row(struct pp_slots_db *db, const struct pp_coord_acquir
     pack_marks(&b, w->marks, w->n_marks);
     if (w->spent > 0)
         pack_marks(&b, &(struct pp_slot_mark){.at_ms = w->spent_at_ms, .n = w->spent}, 1);
-    bind_row(db->take, w->client, r->worker, 0, r->now_ms);
-    sqlite3_bind_text(db->take, 5, db->boot, -1, SQLITE_STATIC);
-    sqlite3_bind_blob(db->take, 6, b.p, (int)b.n, SQLITE_STATIC);
-    enum pp_err err = b.failed ? PP_ENOMEM : step(db->take);
-    sqlite3_clear_bindings(db->take);
+    enum pp_err err = write_row(db, SLOTS_TAKE, w->client, r->worker, 0, r->now_ms, &b, db->boot);
     pp_buf_fini(&b);
     return err;
 }
@@ -260,33 +270,6 @@ enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire 
 
 /* --- renew, release --- */
 
-static enum pp_err write_one(struct pp_slots_db *db, const char *worker, struct pp_slot_renewal *r,
-                             struct pp_buf *b, int64_t now_ms)
-{
-    sqlite3_stmt *stmt = r->marks ? db->mark : db->reserve;
-
-    pp_assert(r->share == 0, "a renewal of a share that is never granted here");
-    bind_row(stmt, r->client, worker, r->reserved, now_ms);
-    if (r->marks) {
-        pp_buf_reset(b);
-        pack_marks(b, r->marks, r->n_marks);
-        sqlite3_bind_blob(stmt, 5, b->p, (int)b->n, SQLITE_STATIC);
-    }
-    enum pp_err err = b->failed ? PP_ENOMEM : step(stmt);
-    sqlite3_clear_bindings(stmt);
-    r->lost = err == PP_OK && sqlite3_changes(db->db) == 0;
-    return err;
-}
-
-static enum pp_err release_one(struct pp_slots_db *db, const char *worker, const char *client)
-{
-    sqlite3_bind_text(db->release, 1, client, -1, SQLITE_STATIC);
-    sqlite3_bind_text(db->release, 2, worker, -1, SQLITE_STATIC);
-    enum pp_err err = step(db->release);
-    sqlite3_clear_bindings(db->release);
-    return err;
-}
-
 static enum pp_err write_all(struct pp_slots_db *db, const char *worker, struct pp_slot_renewal *renewals,
                              size_t n, int64_t now_ms, bool release)
 {
@@ -295,9 +278,14 @@ static enum pp_err write_all(struct pp_slots_db *db, const char *worker, struct 
 
     pp_buf_init(&b, 1 << 20);
     for (size_t i = 0; i < n && err == PP_OK; i++) {
-        err = write_one(db, worker, &renewals[i], &b, now_ms);
-        if (err == PP_OK && release)
-            err = release_one(db, worker, renewals[i].client);
+        struct pp_slot_renewal *r = &renewals[i];
+        pp_assert(r->share == 0, "a renewal of a share that is never granted here");
+        pp_buf_reset(&b);
+        if (r->marks)
+            pack_marks(&b, r->marks, r->n_marks);
+        err = write_row(db, SLOTS_RENEW, r->client, worker, r->reserved, now_ms, r->marks ? &b : NULL,
+                        release ? "" : worker);
+        r->lost = err == PP_OK && sqlite3_changes(db->db) == 0;
     }
     pp_buf_fini(&b);
     return err;
