@@ -10,7 +10,6 @@
  *                      appends it to inner later
  *     without a key:   append to own; answer 202; the round appends it to inner later */
 #include <stdlib.h>
-#include <string.h>
 
 #include "adapter/journal/journal_internal.h"
 

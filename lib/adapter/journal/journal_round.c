@@ -20,8 +20,6 @@
  *
  * The round asks about a SURE entry after check_ms, then after twice that, and so on, so that the
  * backlog of a whole night costs few questions. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "adapter/journal/journal_internal.h"
 

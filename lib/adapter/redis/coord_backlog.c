@@ -37,7 +37,7 @@ struct coord_row {
 static void drop_row(struct coord *c)
 {
     if (!c->forgot)
-        pp_log(c->log, PP_LOG_WARN, "backlog announcements dropped: the index is not complete", NULL);
+        pp_log(c->o.log, PP_LOG_WARN, "backlog announcements dropped: the index is not complete", NULL);
     c->forgot = true;
     c->forgotten++;
 }

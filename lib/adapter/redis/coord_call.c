@@ -95,7 +95,7 @@ enum pp_err coord_answer(struct coord *c, enum pp_err err, const struct redisRep
     bool was_known = c->dataset[0] != '\0';
     snprintf(c->dataset, sizeof(c->dataset), "%s", id);
     if (was_known) {
-        pp_log(c->log, PP_LOG_WARN, "Redis data set changed (data lost)", "id", id, NULL);
+        pp_log(c->o.log, PP_LOG_WARN, "Redis data set changed (data lost)", "id", id, NULL);
         c->losses++;
         coord_on_other_dataset(c);
     }

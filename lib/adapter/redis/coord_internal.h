@@ -58,7 +58,6 @@ struct coord_peer;
 struct coord {
     struct pp_coordinator base;
     struct pp_loop *loop;
-    struct pp_log *log;
     struct pp_redis *redis;
     struct pp_timer *flush; /* fires at the end of the turn: sends announcements, slow hosts and notices */
     struct pp_redis_coordinator_options o;

@@ -174,7 +174,7 @@ static void on_drain_asked(void *data, enum pp_err err, const struct redisReply 
 {
     struct coord *c = data;
     if (coord_answer(c, err, reply, "t") != PP_OK)
-        pp_log(c->log, PP_LOG_WARN, "request to drain failed", "error", pp_err_text(err), NULL);
+        pp_log(c->o.log, PP_LOG_WARN, "request to drain failed", "error", pp_err_text(err), NULL);
 }
 
 enum pp_err coord_drain(struct pp_coordinator *p, const char *worker)

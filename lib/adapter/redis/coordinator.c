@@ -263,7 +263,7 @@ static void name_keys(struct coord *c, const char *prefix)
 static enum pp_err open_redis(struct coord *c)
 {
     const struct pp_redis_options o = {
-        .url = c->o.url, .log = c->log, .timeout_ms = c->o.timeout_ms, .on_state = on_state, .data = c};
+        .url = c->o.url, .log = c->o.log, .timeout_ms = c->o.timeout_ms, .on_state = on_state, .data = c};
     enum pp_err err = pp_redis_open(c->loop, &o, &c->redis);
     return err == PP_OK ? pp_redis_subscribe(c->redis, c->channel, coord_on_message, c) : err;
 }
@@ -279,7 +279,6 @@ enum pp_err pp_redis_coordinator_open(struct pp_loop *loop, const struct pp_redi
         return PP_ENOMEM;
     c->base.ops = &ops;
     c->loop = loop;
-    c->log = o->log;
     c->o = *o;
     pp_random_bytes(c->sender, sizeof(c->sender));
     pp_list_init(&c->sending);

@@ -133,23 +133,16 @@ static void on_appended(void *data, enum pp_err err, const struct redisReply *re
 {
     struct pp_log_append *r = data;
     struct event_log *l = log_of(&r->req);
-    if (err != PP_OK) {
-        pp_req_end(&r->req, write_err(err, reply));
-        return;
-    }
-    const char *word = pp_redis_is(reply, "tt") ? reply->element[0]->str : "";
+    const char *word = err == PP_OK && pp_redis_is(reply, "tt") ? reply->element[0]->str : "";
     if (strcmp(word, "stale") == 0) {
         r->stale = l->stale = strtoull(reply->element[1]->str, NULL, 16);
-        pp_req_end(&r->req, PP_ESTALE);
-        return;
+        err = PP_ESTALE;
+    } else if (err == PP_OK && strcmp(word, "ok") != 0) {
+        err = PP_EUNKNOWN;
     }
-    if (strcmp(word, "ok") != 0) {
-        pp_req_end(&r->req, PP_EUNKNOWN);
-        return;
-    }
-    for (size_t i = 0; i < r->n; i++)
+    for (size_t i = 0; err == PP_OK && i < r->n; i++)
         r->events[i].seq = number_at(reply, 1) + i;
-    pp_req_end(&r->req, PP_OK);
+    pp_req_end(&r->req, write_err(err, reply));
 }
 
 static enum pp_err append(struct pp_event_log *base, struct pp_log_append *r)
@@ -178,9 +171,8 @@ static enum pp_err append(struct pp_event_log *base, struct pp_log_append *r)
 static void on_begun(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_log_begin *r = data;
-    pp_req_end(
-        &r->req,
-        write_err(err, reply)); /* PP_OK even if the log did not use the block: the next append tells */
+    /* PP_OK even if the log did not use the block: the next append tells */
+    pp_req_end(&r->req, write_err(err, reply));
 }
 
 static enum pp_err begin_block(struct pp_event_log *base, struct pp_log_begin *r)
@@ -293,11 +285,12 @@ static enum pp_err clean(struct pp_event_log *base, struct pp_log_clean *r)
 
 /* --- wake-ups --- */
 
+/* Also wakes the watcher if `message` is NULL: the subscription is new, and events before it may be
+ * missing. */
 static void on_push(void *data, const char *message, size_t n)
 {
     struct event_log *l = data;
-    (void)message; /* NULL: the subscription is new, and events before it may be missing */
-    (void)n;
+    (void)message, (void)n;
     if (l->watch)
         l->watch(l->watch_data);
 }

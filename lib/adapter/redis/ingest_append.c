@@ -194,13 +194,13 @@ static void on_part_stored(struct pp_riq_op *op, enum pp_err err, const struct r
     send_parts(a);
 }
 
-static bool send_part(struct riq_append *a)
+static void send_part(struct riq_append *a)
 {
     enum pp_err err;
     struct riq_part *p = (struct riq_part *)pp_riq_op_new(a->op.q, sizeof *p, NULL, &err);
     if (!p) {
         a->part_err = err;
-        return false;
+        return;
     }
     p->a = a;
     pp_assert((size_t)(a->next + 1) * PP_RIQ_PART_BYTES <= a->packed_n, "a part ends behind its payload");
@@ -214,14 +214,12 @@ static bool send_part(struct riq_append *a)
     a->next++;
     a->in_flight++;
     pp_riq_send(&p->op);
-    return true;
 }
 
 static void send_parts(struct riq_append *a)
 {
     while (a->part_err == PP_OK && a->next + 1 < a->parts && a->in_flight < PARTS)
-        if (!send_part(a))
-            break;
+        send_part(a);
     if (a->in_flight > 0)
         return;
     if (a->part_err != PP_OK)

@@ -1,6 +1,5 @@
 /* ingest_ops.c: ack, poison, cancel, get, list, stats, clean, check. See ingest_internal.h. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,4 @@
 /* ingest_pack.c: packs payloads by zlib, parses lines of META. See ingest_internal.h. */
-#include <ctype.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -54,55 +51,53 @@ enum pp_err pp_riq_unpack(const void *const *parts, const size_t *lens, size_t n
     return whole ? PP_OK : rc == Z_MEM_ERROR ? PP_ENOMEM : PP_ECORRUPT;
 }
 
-/* Copies the next word of a line. False: there is none, or it has more than size - 1 bytes. */
-static bool word(const char **line, const char *end, char *out, size_t size)
+/* Copies the next word of a line. The reader fails if there is none, or if it has more than size -
+ * 1 bytes; then `out` is empty. */
+static void read_word(struct pp_reader *r, char *out, size_t size)
 {
-    const char *p = *line;
-    size_t n = 0;
-    while (p + n < end && p[n] != ' ')
-        n++;
-    if (n == 0 || n >= size)
-        return false;
-    memcpy(out, p, n);
+    const char *space = memchr(r->p, ' ', r->n);
+    size_t n = space ? (size_t)(space - r->p) : r->n;
+    r->failed |= n == 0 || n >= size;
+    const char *p = pp_read_bytes(r, n);
+    n = p ? n : 0;
+    memcpy(out, p ? p : "", n);
     out[n] = '\0';
-    *line = p + n + (p + n < end);
-    return true;
+    (void)pp_read_bytes(r, space != NULL);
 }
 
-static bool number(const char **line, const char *end, int64_t min, int64_t *out)
+static int64_t read_number(struct pp_reader *r, int64_t min)
 {
     char text[24], *stop;
-    if (!word(line, end, text, sizeof text))
-        return false;
-    *out = strtoll(text, &stop, 10);
-    return *stop == '\0' && *out >= min;
+    read_word(r, text, sizeof text);
+    int64_t v = strtoll(text, &stop, 10);
+    r->failed |= *stop != '\0' || v < min;
+    return v;
 }
 
 enum pp_err pp_riq_parse_meta(struct pp_arena *a, const char *batch_id, const char *line, size_t n,
                               struct pp_ingest_entry *e, struct pp_riq_meta *meta)
 {
     char flags[4], sid[PP_RIQ_SID_MAX], client[PP_CLIENT_MAX + 1];
-    int64_t refresh, replay, created, items, photos, raw, parts;
-    const char *end = line + n;
+    struct pp_reader r = {.p = line, .n = n};
 
-    if (!word(&line, end, flags, sizeof flags) || !word(&line, end, sid, sizeof sid) ||
-        !word(&line, end, client, sizeof client) || !number(&line, end, 0, &refresh) ||
-        !number(&line, end, 0, &replay) || !number(&line, end, INT64_MIN, &created) ||
-        !number(&line, end, 0, &items) || !number(&line, end, 0, &photos) || !number(&line, end, 0, &raw) ||
-        !number(&line, end, 0, &parts) || raw > PP_RIQ_RAW_MAX ||
-        parts > PP_RIQ_RAW_MAX / PP_RIQ_PART_BYTES + 2)
+    read_word(&r, flags, sizeof flags);
+    read_word(&r, sid, sizeof sid);
+    read_word(&r, client, sizeof client);
+    *e = (struct pp_ingest_entry){.cancelled = flags[0] == '1'};
+    e->refresh = (enum pp_refresh)read_number(&r, 0);
+    e->replay = read_number(&r, 0);
+    e->created_at = read_number(&r, INT64_MIN);
+    e->n_items = (uint32_t)read_number(&r, 0);
+    e->n_photos = (uint64_t)read_number(&r, 0);
+    int64_t raw = read_number(&r, 0);
+    int64_t parts = read_number(&r, 0);
+    if (r.failed || raw > PP_RIQ_RAW_MAX || parts > PP_RIQ_RAW_MAX / PP_RIQ_PART_BYTES + 2)
         return PP_ECORRUPT;
-    *e = (struct pp_ingest_entry){.batch_id = pp_arena_strdup(a, batch_id),
-                                  .client = pp_arena_strdup(a, client),
-                                  .refresh = (enum pp_refresh)refresh,
-                                  .replay = replay,
-                                  .created_at = created,
-                                  .n_items = (uint32_t)items,
-                                  .n_photos = (uint64_t)photos,
-                                  .cancelled = flags[0] == '1'};
     if (meta) {
         *meta = (struct pp_riq_meta){.raw = (size_t)raw, .parts = (uint32_t)parts};
         memcpy(meta->sid, sid, sizeof meta->sid);
     }
+    e->batch_id = pp_arena_strdup(a, batch_id);
+    e->client = pp_arena_strdup(a, client);
     return e->batch_id && e->client ? PP_OK : PP_ENOMEM;
 }

@@ -274,11 +274,6 @@ static const struct pp_ingest_queue_ops ops = {
     .close = close_queue,
 };
 
-static int64_t or_default(int64_t v, int64_t otherwise)
-{
-    return v > 0 ? v : otherwise;
-}
-
 static void set_options(struct pp_riq *q, const struct pp_redis_ingest_options *o, const char *prefix)
 {
     static const char *const names[PP_INGEST_KEYS + 1] = {
@@ -290,10 +285,10 @@ static void set_options(struct pp_riq *q, const struct pp_redis_ingest_options *
     for (int i = 1; i <= PP_INGEST_KEYS; i++)
         snprintf(q->keys[i], sizeof q->keys[i], "%s%s", q->tag, names[i]);
     q->log = o->log;
-    q->timeout_ms = or_default(o->timeout_ms, INGEST_TIMEOUT_MS);
-    q->patience_ms = or_default(o->patience_ms, PATIENCE_MS);
-    q->silence_ms = or_default(o->silence_ms, SILENCE_MS);
-    q->key_ttl_ms = or_default(o->key_ttl_ms, KEY_TTL_MS);
+    q->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : INGEST_TIMEOUT_MS;
+    q->patience_ms = o->patience_ms > 0 ? o->patience_ms : PATIENCE_MS;
+    q->silence_ms = o->silence_ms > 0 ? o->silence_ms : SILENCE_MS;
+    q->key_ttl_ms = o->key_ttl_ms > 0 ? o->key_ttl_ms : KEY_TTL_MS;
 }
 
 static enum pp_err open_all(struct pp_riq *q, const char *url)

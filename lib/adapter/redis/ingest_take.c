@@ -215,7 +215,7 @@ static void on_part(void *data, enum pp_err err, const struct redisReply *reply)
     ask_parts(t);
 }
 
-static bool ask_part(struct riq_take *t, size_t entry, uint32_t part)
+static void ask_part(struct riq_take *t, size_t entry, uint32_t part)
 {
     struct riq_part_ask *ask = pp_arena_alloc(&t->op.mem, sizeof *ask);
     const char *argv[] = {
@@ -223,12 +223,11 @@ static bool ask_part(struct riq_take *t, size_t entry, uint32_t part)
         pp_arena_printf(&t->op.mem, "%u", part)};
     if (!ask || !argv[1] || !argv[2]) {
         t->err = PP_ENOMEM;
-        return false;
+        return;
     }
     *ask = (struct riq_part_ask){t, entry, part};
     t->err = pp_redis_command(t->op.q->redis, 3, argv, NULL, on_part, ask);
     t->in_flight += t->err == PP_OK;
-    return t->err == PP_OK;
 }
 
 static void ask_parts(struct riq_take *t)
@@ -240,8 +239,8 @@ static void ask_parts(struct riq_take *t)
             t->part = 0;
         } else if (b->parts[t->part]) {
             t->part++;
-        } else if (!ask_part(t, t->entry, t->part++)) {
-            break;
+        } else {
+            ask_part(t, t->entry, t->part++);
         }
     }
     if (t->in_flight == 0)

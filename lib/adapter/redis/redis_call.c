@@ -209,7 +209,7 @@ static void on_reply(struct redisAsyncContext *ac, void *reply, void *data)
         end_call(c, PP_OK, answer);
     struct pp_redis_line *l =
         ac->data; /* NULL: a callback closed the line, or the line has another connection now */
-    r = l ? pp_container_of(l, struct pp_redis, line) : NULL;
+    r = l ? l->r : NULL;
     if (!r || !r->moving || !pp_list_empty(&r->sent))
         return;
     r->moving = false;
@@ -231,9 +231,8 @@ static void send_call(struct pp_redis *r, struct redis_call *c)
     pp_redis_count(r, c->name);
 }
 
-static void on_up(void *data)
+static void on_up(struct pp_redis *r)
 {
-    struct pp_redis *r = data;
     struct redis_call *c;
     pp_assert(pp_list_empty(&r->sent), "calls are in flight on a new connection");
     r->moving = false;
@@ -244,9 +243,8 @@ static void on_up(void *data)
         r->on_state(r->data, true);
 }
 
-static void on_down(void *data, bool was_up)
+static void on_down(struct pp_redis *r, bool was_up)
 {
-    struct pp_redis *r = data;
     struct redis_call *c;
 
     while ((c = first_of(&r->sent)))
@@ -256,11 +254,6 @@ static void on_down(void *data, bool was_up)
     arm_deadline(r);
     if (run_ended(r) && was_up && r->on_state)
         r->on_state(r->data, false);
-}
-
-static void on_time(void *data, int64_t asked_wall, const struct redisReply *reply)
-{
-    pp_redis_clock_set(data, asked_wall, reply);
 }
 
 /* --- deadlines --- */
@@ -354,16 +347,7 @@ bool pp_redis_calls_open(struct pp_redis *r)
     pp_list_init(&r->sent);
     pp_list_init(&r->ended);
     r->deadline = pp_timer_open(r->loop, on_deadline, r);
-    r->line = (struct pp_redis_line){.loop = r->loop,
-                                     .log = r->log,
-                                     .what = "commands",
-                                     .home = &r->home,
-                                     .commands = true,
-                                     .timeout_ms = r->timeout_ms,
-                                     .on_up = on_up,
-                                     .on_down = on_down,
-                                     .on_time = on_time,
-                                     .data = r};
+    r->line = (struct pp_redis_line){.r = r, .commands = true, .on_up = on_up, .on_down = on_down};
     return r->deadline && pp_redis_line_start(&r->line);
 }
 

@@ -1,14 +1,5 @@
-/* redis_internal.h: the declarations that the files of the connection share. Each file of this list
- * uses only itself and the files above it:
- *
- *   redis_words.c  builds the words of calls, checks the shapes of answers
- *   redis_url.c    parses URLs: server, login, database
- *   redis_poll.c   hiredis' sockets on the loop
- *   redis_line.c   one connection that reconnects by itself: look-up, connect, greeting, backoff
- *   redis_clock.c  Redis' clock, counts
- *   redis_call.c   calls on a line: order, deadlines, refusals
- *   redis_sub.c    channels on a line of their own
- *   redis_conn.c   open, close
+/* redis_internal.h: the declarations that the files of the connection share. A `line` is one
+ * connection that reconnects by itself: one carries calls, another one carries subscriptions.
  *
  * A context of hiredis (`ac`) belongs to a line while ac->data points to that line. Before a line
  * calls back because of a lost connection, it sets ac->data to NULL. Then hiredis calls each
@@ -22,6 +13,7 @@
 
 #include "adapter/redis/redis_conn.h"
 #include "base/list.h"
+#include "base/text.h"
 
 #define PP_REDIS_HOST_MAX 256
 
@@ -38,17 +30,6 @@ pp_must_check enum pp_err pp_redis_parse_url(const char *url, struct pp_redis_ad
  * its value. False: not valid. */
 bool pp_redis_parse_host_port(const char *text, char host[PP_REDIS_HOST_MAX], uint16_t *port);
 
-/* --- redis_poll.c --- */
-
-/* Makes the loop poll the socket of a new context. Calls on_bytes before it reads, and on_gone when
- * hiredis is about to free the context. False: out of memory. */
-pp_must_check bool pp_redis_poll_attach(struct redisAsyncContext *ac, struct pp_loop *loop,
-                                        void (*on_bytes)(struct redisAsyncContext *ac),
-                                        void (*on_gone)(struct redisAsyncContext *ac));
-/* Frees a context that no line owns any more. If `flush`, first writes as many bytes as the socket
- * takes without blocking. */
-void pp_redis_poll_finish(struct redisAsyncContext *ac, bool flush);
-
 /* --- redis_line.c --- */
 
 enum pp_redis_line_state {
@@ -60,15 +41,15 @@ enum pp_redis_line_state {
 };
 
 struct pp_redis_line {
-    struct pp_loop *loop;
-    struct pp_log *log;
-    const char *what; /* "commands", "messages": for the log */
-    const struct pp_redis_address *home;
-    char host[PP_REDIS_HOST_MAX]; /* of home, or of the node that MOVED named */
-    uint16_t port;
+    /* Set by the caller of pp_redis_line_start(). The callbacks may close the line: it uses none of
+     * its members after calling one. */
+    struct pp_redis *r;
     bool commands; /* true: sends commands; false: subscriptions, which need no database and no clock */
-    int64_t timeout_ms;
+    void (*on_up)(struct pp_redis *r);
+    void (*on_down)(struct pp_redis *r, bool was_up);
 
+    char host[PP_REDIS_HOST_MAX]; /* The host of r->home, or of the node that MOVED named. */
+    uint16_t port;
     enum pp_redis_line_state state;
     bool hope;          /* no attempt has failed since the line was up, or since open: calls may wait */
     unsigned tries;     /* failures in a row, for the backoff */
@@ -79,17 +60,10 @@ struct pp_redis_line {
     struct pp_timer *timer;
     struct pp_redis_lookup *lookup;
     struct redisAsyncContext *ac;
-    uint64_t rng;
-
-    /* Callbacks. They may close the line: it uses none of its members after calling one. */
-    void (*on_up)(void *data);
-    void (*on_down)(void *data, bool was_up);
-    void (*on_time)(void *data, int64_t asked_wall, const struct redisReply *reply);
-    void *data;
+    struct pp_rng rng;
 };
 
-/* Starts a line; the caller has set the fields above `state` and the callbacks. False: out of
- * memory. */
+/* Starts a line. False: out of memory. */
 pp_must_check bool pp_redis_line_start(struct pp_redis_line *l);
 /* Ends the line. It calls no callback after this. */
 void pp_redis_line_fini(struct pp_redis_line *l);
@@ -149,7 +123,7 @@ struct pp_redis {
     } counts[PP_REDIS_COUNTS];
 };
 
-/* --- redis_clock.c --- */
+/* --- redis_conn.c --- */
 
 void pp_redis_count(struct pp_redis *r, const char *name);
 /* Takes the `reply` to a TIME that was sent at `asked_wall`. */

@@ -25,6 +25,119 @@ struct pp_redis_lookup {
     struct pp_redis_line *line; /* NULL: cancelled */
 };
 
+/* --- hiredis' sockets on the loop; hiredis/adapters/libuv.h ignores errors --- */
+
+struct redis_poll {
+    uv_poll_t uv;
+    struct redisAsyncContext *ac; /* NULL: hiredis has freed it */
+    int events;
+};
+
+static void on_event(uv_poll_t *uv, int status, int events);
+
+static void watch(struct redis_poll *p, int events)
+{
+    p->events = events;
+    if (events)
+        uv_poll_start(&p->uv, events, on_event); /* fails only while closing */
+    else
+        uv_poll_stop(&p->uv);
+}
+
+static void on_event(uv_poll_t *uv, int status, int events)
+{
+    struct redis_poll *p = uv->data;
+
+    pp_assert(p->ac, "a socket without a context is polled");
+    if (status < 0)
+        events = UV_READABLE | UV_WRITABLE; /* hiredis learns of the error when it reads */
+    struct pp_redis_line *l = p->ac->data;
+    if (l && (events & UV_READABLE))
+        l->heard_at = pp_loop_now(l->r->loop);
+    if (events & UV_READABLE)
+        redisAsyncHandleRead(p->ac);
+    if (p->ac && (events & UV_WRITABLE))
+        redisAsyncHandleWrite(p->ac);
+    if (p->ac && status < 0)
+        watch(p, p->events); /* libuv stops polling after an error */
+}
+
+/* Adds and removes polled events, as hiredis asks. */
+static void change(void *data, int add, int remove)
+{
+    struct redis_poll *p = data;
+    int events = (p->events | add) & ~remove;
+    if (events != p->events)
+        watch(p, events);
+}
+
+static void add_read(void *data)
+{
+    change(data, UV_READABLE, 0);
+}
+
+static void del_read(void *data)
+{
+    change(data, 0, UV_READABLE);
+}
+
+static void add_write(void *data)
+{
+    change(data, UV_WRITABLE, 0);
+}
+
+static void del_write(void *data)
+{
+    change(data, 0, UV_WRITABLE);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    free(h->data);
+}
+
+/* Stops polling. This is hiredis' last call for a context; the socket is still open. */
+static void cleanup(void *data)
+{
+    struct redis_poll *p = data;
+    struct redisAsyncContext *ac = p->ac;
+    p->ac = NULL;
+    uv_close((uv_handle_t *)&p->uv, on_closed);
+    pp_redis_line_gone(ac);
+}
+
+/* Makes the loop poll the socket of a new context. False: out of memory. */
+static bool attach(struct redisAsyncContext *ac, struct pp_loop *loop)
+{
+    struct redis_poll *p = calloc(1, sizeof *p);
+    if (!p)
+        return false;
+    if (uv_poll_init(pp_loop_uv(loop), &p->uv, ac->c.fd) != 0) {
+        free(p);
+        return false;
+    }
+    p->uv.data = p;
+    p->ac = ac;
+    ac->ev.addRead = add_read;
+    ac->ev.delRead = del_read;
+    ac->ev.addWrite = add_write;
+    ac->ev.delWrite = del_write;
+    ac->ev.cleanup = cleanup;
+    ac->ev.data = p;
+    return true;
+}
+
+/* Frees a context that no line owns any more. If `flush`, first writes as many bytes as the socket
+ * takes without blocking. */
+static void finish(struct redisAsyncContext *ac, bool flush)
+{
+    struct redis_poll *p = ac->ev.data;
+    if (flush && (ac->c.flags & REDIS_CONNECTED) && !(ac->c.flags & REDIS_IN_CALLBACK))
+        redisAsyncHandleWrite(ac); /* frees the context if the connection is lost */
+    if (p->ac)
+        redisAsyncFree(ac);
+}
+
 /* --- ending a connection --- */
 
 static int64_t pause_ms(struct pp_redis_line *l)
@@ -33,10 +146,7 @@ static int64_t pause_ms(struct pp_redis_line *l)
     for (unsigned i = 1; i < l->tries && ms < LAST_MS; i++)
         ms *= 2;
     ms = ms < LAST_MS ? ms : LAST_MS;
-    l->rng ^= l->rng << 13; /* xorshift64 (Marsaglia 2003) */
-    l->rng ^= l->rng >> 7;
-    l->rng ^= l->rng << 17;
-    return ms / 2 + (int64_t)(l->rng % (uint64_t)(ms / 2));
+    return ms / 2 + (int64_t)pp_rng_below(&l->rng, (uint64_t)(ms / 2));
 }
 
 static void forget_lookup(struct pp_redis_line *l)
@@ -48,17 +158,22 @@ static void forget_lookup(struct pp_redis_line *l)
     l->lookup = NULL;
 }
 
+static const char *what_of(const struct pp_redis_line *l)
+{
+    return l->commands ? "commands" : "messages";
+}
+
 static void log_failure(struct pp_redis_line *l, bool was_up, const char *why)
 {
     if (was_up || (l->tries & (l->tries - 1)) == 0) /* the 1st, 2nd, 4th, 8th, ... failure in a row */
-        pp_log(l->log, PP_LOG_WARN, was_up ? "connection to Redis lost" : "no connection to Redis", "for",
-               l->what, "host", l->host, "port", PP_LOG_INT(l->port), "reason", why, NULL);
+        pp_log(l->r->log, PP_LOG_WARN, was_up ? "connection to Redis lost" : "no connection to Redis", "for",
+               what_of(l), "host", l->host, "port", PP_LOG_INT(l->port), "reason", why, NULL);
 }
 
 static void go_home(struct pp_redis_line *l)
 {
-    memcpy(l->host, l->home->host, sizeof l->host);
-    l->port = l->home->port;
+    memcpy(l->host, l->r->home.host, sizeof l->host);
+    l->port = l->r->home.port;
 }
 
 /* Makes a line without a context wait for the next attempt. Calls on_down. */
@@ -66,7 +181,7 @@ static void rest(struct pp_redis_line *l, const char *why)
 {
     bool was_up = l->state == PP_LINE_UP;
     pp_assert(!l->ac, "a line rests with a connection");
-    if (was_up && pp_loop_now(l->loop) - l->up_at >= STEADY_MS)
+    if (was_up && pp_loop_now(l->r->loop) - l->up_at >= STEADY_MS)
         l->tries = 0;
     l->tries++;
     l->hope = was_up;
@@ -76,7 +191,7 @@ static void rest(struct pp_redis_line *l, const char *why)
     if (!was_up)
         go_home(l); /* the node that MOVED named may be gone: the line looks up the host of the URL again */
     pp_timer_start(l->timer, pause_ms(l), 0);
-    l->on_down(l->data, was_up);
+    l->on_down(l->r, was_up);
 }
 
 static struct redisAsyncContext *detach(struct pp_redis_line *l)
@@ -93,7 +208,7 @@ void pp_redis_line_drop(struct pp_redis_line *l, const char *why)
     struct redisAsyncContext *ac = detach(l);
     rest(l, why);
     if (ac)
-        pp_redis_poll_finish(ac, false);
+        finish(ac, false);
 }
 
 void pp_redis_line_gone(struct redisAsyncContext *ac)
@@ -120,9 +235,9 @@ void pp_redis_line_move(struct pp_redis_line *l, const char *host, uint16_t port
     l->state = PP_LINE_RESTING;
     l->hope = true;
     pp_timer_start(l->timer, host ? 0 : pause_ms(l), 0);
-    l->on_down(l->data, true);
+    l->on_down(l->r, true);
     if (ac)
-        pp_redis_poll_finish(ac, false);
+        finish(ac, false);
 }
 
 /* --- greeting --- */
@@ -143,17 +258,17 @@ static void on_greeting_answered(struct redisAsyncContext *ac, void *reply, void
         return;
     }
     if (what)
-        l->on_time(l->data, l->asked_wall, answer);
+        pp_redis_clock_set(l->r, l->asked_wall, answer);
     pp_assert(l->state == PP_LINE_GREETING && l->greetings > 0, "a greeting is answered twice");
     if (--l->greetings > 0)
         return;
     l->state = PP_LINE_UP;
     l->hope = true;
-    l->up_at = pp_loop_now(l->loop);
+    l->up_at = pp_loop_now(l->r->loop);
     pp_timer_stop(l->timer);
-    pp_log(l->log, PP_LOG_INFO, "connected to Redis", "for", l->what, "host", l->host, "port",
+    pp_log(l->r->log, PP_LOG_INFO, "connected to Redis", "for", what_of(l), "host", l->host, "port",
            PP_LOG_INT(l->port), NULL);
-    l->on_up(l->data);
+    l->on_up(l->r);
 }
 
 static bool greet_with(struct pp_redis_line *l, void *what, int argc, const char *a, const char *b,
@@ -166,13 +281,13 @@ static bool greet_with(struct pp_redis_line *l, void *what, int argc, const char
 
 static void greet(struct pp_redis_line *l)
 {
-    const struct pp_redis_address *home = l->home;
+    const struct pp_redis_address *home = &l->r->home;
     char db[16];
     bool ok = true;
 
     l->state = PP_LINE_GREETING;
     l->greetings = 0;
-    l->asked_wall = pp_loop_wall(l->loop);
+    l->asked_wall = pp_loop_wall(l->r->loop);
     if (home->password[0])
         ok = home->user[0] ? greet_with(l, NULL, 3, "AUTH", home->user, home->password)
                            : greet_with(l, NULL, 2, "AUTH", home->password, NULL);
@@ -196,19 +311,12 @@ static void on_connected(const struct redisAsyncContext *ac, int status)
     /* after a failure hiredis calls pp_redis_line_gone() */
 }
 
-static void on_bytes(struct redisAsyncContext *ac)
-{
-    struct pp_redis_line *l = ac->data;
-    if (l)
-        l->heard_at = pp_loop_now(l->loop);
-}
-
 static void connect_to(struct pp_redis_line *l, const char *ip)
 {
     pp_assert(!l->ac, "a line connects twice");
     l->state = PP_LINE_CONNECTING;
     struct redisAsyncContext *ac = redisAsyncConnect(ip, l->port);
-    if (!ac || ac->err || !pp_redis_poll_attach(ac, l->loop, on_bytes, pp_redis_line_gone)) {
+    if (!ac || ac->err || !attach(ac, l->r->loop)) {
         char why[160];
         snprintf(why, sizeof why, "%s", ac && ac->err && ac->errstr ? ac->errstr : "out of memory");
         if (ac)
@@ -218,7 +326,7 @@ static void connect_to(struct pp_redis_line *l, const char *ip)
     }
     l->ac = ac;
     ac->data = l;
-    l->heard_at = pp_loop_now(l->loop);
+    l->heard_at = pp_loop_now(l->r->loop);
     if (redisAsyncSetConnectCallback(ac, on_connected) != REDIS_OK)
         pp_redis_line_drop(l, "connecting failed");
 }
@@ -262,7 +370,8 @@ static void resolve(struct pp_redis_line *l)
     struct pp_redis_lookup *lookup = calloc(1, sizeof *lookup);
 
     l->state = PP_LINE_RESOLVING;
-    if (lookup && uv_getaddrinfo(pp_loop_uv(l->loop), &lookup->uv, on_resolved, l->host, NULL, &hints) == 0) {
+    if (lookup &&
+        uv_getaddrinfo(pp_loop_uv(l->r->loop), &lookup->uv, on_resolved, l->host, NULL, &hints) == 0) {
         lookup->uv.data = lookup;
         lookup->line = l;
         l->lookup = lookup;
@@ -282,7 +391,7 @@ static void on_timer(void *data)
         pp_redis_line_drop(l, "no answer in time");
         return;
     }
-    pp_timer_start(l->timer, l->timeout_ms, 0);
+    pp_timer_start(l->timer, l->r->timeout_ms, 0);
     if (inet_pton(AF_INET, l->host, &any) == 1 || inet_pton(AF_INET6, l->host, &any) == 1)
         connect_to(l, l->host);
     else
@@ -293,8 +402,9 @@ bool pp_redis_line_start(struct pp_redis_line *l)
 {
     go_home(l);
     l->hope = true;
-    l->rng = ((uint64_t)pp_loop_wall(l->loop) << 20 ^ (uint64_t)getpid() ^ (uint64_t)(uintptr_t)l) | 1;
-    l->timer = pp_timer_open(l->loop, on_timer, l);
+    pp_rng_seed(&l->rng,
+                (uint64_t)pp_loop_wall(l->r->loop) << 20 ^ (uint64_t)getpid() ^ (uint64_t)(uintptr_t)l);
+    l->timer = pp_timer_open(l->r->loop, on_timer, l);
     if (l->timer)
         pp_timer_start(l->timer, 0, 0);
     return l->timer;
@@ -307,5 +417,5 @@ void pp_redis_line_fini(struct pp_redis_line *l)
     pp_timer_close(l->timer);
     l->timer = NULL;
     if (ac)
-        pp_redis_poll_finish(ac, true);
+        finish(ac, true);
 }

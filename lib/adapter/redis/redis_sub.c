@@ -38,9 +38,8 @@ static void send_subscribe(struct pp_redis *r, struct pp_redis_channel *c)
         pp_redis_count(r, argv[0]);
 }
 
-static void on_up(void *data)
+static void on_up(struct pp_redis *r)
 {
-    struct pp_redis *r = data;
     for (size_t i = 0; i < r->n_channels; i++) {
         r->channels[i].begun = false;
         send_subscribe(r, &r->channels[i]);
@@ -48,9 +47,8 @@ static void on_up(void *data)
     pp_timer_start(r->ping, PING_EVERY_MS, PING_EVERY_MS);
 }
 
-static void on_down(void *data, bool was_up)
+static void on_down(struct pp_redis *r, bool was_up)
 {
-    struct pp_redis *r = data;
     (void)was_up;
     pp_timer_stop(r->ping);
 }
@@ -66,28 +64,18 @@ static void on_ping_timer(void *data)
         send_subscribe(r, &r->channels[0]);
 }
 
-static bool open_line(struct pp_redis *r)
-{
-    r->sub = (struct pp_redis_line){.loop = r->loop,
-                                    .log = r->log,
-                                    .what = "messages",
-                                    .home = &r->home,
-                                    .timeout_ms = r->timeout_ms,
-                                    .on_up = on_up,
-                                    .on_down = on_down,
-                                    .data = r};
-    r->ping = pp_timer_open(r->loop, on_ping_timer, r);
-    return r->ping && pp_redis_line_start(&r->sub);
-}
-
 enum pp_err pp_redis_subscribe(struct pp_redis *r, const char *channel, pp_redis_push_cb cb, void *data)
 {
     if (r->n_channels == PP_REDIS_CHANNELS)
         return PP_EFULL;
-    if (!r->sub.timer && !open_line(r)) {
-        pp_timer_close(r->ping);
-        r->ping = NULL;
-        return PP_ENOMEM;
+    if (!r->sub.timer) {
+        r->sub = (struct pp_redis_line){.r = r, .on_up = on_up, .on_down = on_down};
+        r->ping = pp_timer_open(r->loop, on_ping_timer, r);
+        if (!r->ping || !pp_redis_line_start(&r->sub)) {
+            pp_timer_close(r->ping);
+            r->ping = NULL;
+            return PP_ENOMEM;
+        }
     }
     char *name = strdup(channel);
     if (!name)
