@@ -1,7 +1,6 @@
 /* pin.c: reads the lines of fetch.resolve, "host:port:address[,address]". */
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "adapter/cares/resolver.h"

@@ -14,7 +14,6 @@
  * The resolver keeps the deadlines of queries itself, because c-ares' timeout is per try and per
  * server. */
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

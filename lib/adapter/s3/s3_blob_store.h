@@ -12,7 +12,6 @@
 #define PP_ADAPTER_S3_BLOB_STORE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/log.h"

@@ -149,24 +149,16 @@ void pp_sq_rollback(struct pp_sq_db *db)
     db->err = PP_OK;
 }
 
-static sqlite3_stmt *get(struct pp_sq_db *db, int q)
-{
-    pp_assert(q >= 0 && (size_t)q < db->n, "a query that is not in the table");
-    if (!db->stmts[q]) {
-        int rc = sqlite3_prepare_v3(db->h, db->sql[q], -1, SQLITE_PREPARE_PERSISTENT, &db->stmts[q], NULL);
-        if (rc != SQLITE_OK)
-            fail(db, rc);
-    }
-    return db->stmts[q];
-}
-
 static sqlite3_stmt *bind_list(struct pp_sq_db *db, int q, const char *format, va_list ap)
 {
-    sqlite3_stmt *st = db->err == PP_OK ? get(db, q) : NULL;
-    if (!st)
-        return NULL;
     int rc = SQLITE_OK;
-    for (int i = 1; format[i - 1] && rc == SQLITE_OK; i++) {
+    if (db->err != PP_OK)
+        return NULL;
+    pp_assert(q >= 0 && (size_t)q < db->n, "a query that is not in the table");
+    if (!db->stmts[q])
+        rc = sqlite3_prepare_v3(db->h, db->sql[q], -1, SQLITE_PREPARE_PERSISTENT, &db->stmts[q], NULL);
+    sqlite3_stmt *st = db->stmts[q];
+    for (int i = 1; rc == SQLITE_OK && format[i - 1]; i++) {
         const void *p;
         switch (format[i - 1]) {
         case 'i': rc = sqlite3_bind_int64(st, i, va_arg(ap, int64_t)); break;

@@ -236,8 +236,6 @@ static enum pp_err op_sinks(struct pp_dq *d, struct pp_delivery_sinks *r)
     size_t n = (size_t)pp_sq_int(&d->db, 0, Q_SINK_COUNT, "");
     r->n = 0;
     r->sinks = pp_sq_array(&d->db, r->req.arena, n, sizeof *r->sinks);
-    if (!r->sinks)
-        return d->db.err;
     sqlite3_stmt *st = pp_sq_bind(&d->db, Q_SINKS, "");
     while (r->n < n && pp_sq_row(&d->db, st))
         r->sinks[r->n++] = (struct pp_delivery_sink){.sink = pp_sq_text(&d->db, r->req.arena, st, 0),
@@ -280,8 +278,6 @@ static enum pp_err op_webhooks(struct pp_dq *d, struct pp_webhooks *r)
     r->n = 0;
     r->more = false;
     r->webhooks = pp_sq_array(&d->db, r->req.arena, limit, sizeof *r->webhooks);
-    if (!r->webhooks)
-        return d->db.err;
     sqlite3_stmt *st =
         r->name ? pp_sq_bind(&d->db, Q_HOOK_GET, "t", r->name)
                 : pp_sq_bind(&d->db, Q_HOOK_LIST, "ti", r->after ? r->after : "", (int64_t)limit + 1);

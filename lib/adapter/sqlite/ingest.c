@@ -234,15 +234,6 @@ static void choose_in_turn(struct pp_iq *q, struct pp_ingest_take *r, int64_t *n
     }
 }
 
-static void read_payload(struct pp_iq *q, struct pp_arena *a, int64_t num, struct pp_ingest_entry *e)
-{
-    sqlite3_stmt *st = pp_sq_bind(&q->db, Q_PAYLOAD, "i", num);
-    if (!pp_sq_row(&q->db, st))
-        return;
-    e->payload = pp_sq_blob(&q->db, a, st, 0, &e->payload_n);
-    pp_sq_done(st);
-}
-
 static enum pp_err op_take(struct pp_iq *q, struct pp_ingest_take *r)
 {
     struct pp_arena *a = r->req.arena;
@@ -250,14 +241,16 @@ static enum pp_err op_take(struct pp_iq *q, struct pp_ingest_take *r)
     r->n = 0;
     r->entries = pp_sq_array(&q->db, a, limit, sizeof *r->entries);
     int64_t *nums = pp_sq_array(&q->db, a, limit, sizeof *nums);
-    if (!r->entries || !nums)
-        return q->db.err;
     if (r->n_skip > 0)
         choose_in_turn(q, r, nums);
     else
         choose(q, r, nums);
     for (size_t i = 0; i < r->n && q->db.err == PP_OK; i++) {
-        read_payload(q, a, nums[i], &r->entries[i]);
+        struct pp_ingest_entry *e = &r->entries[i];
+        sqlite3_stmt *st = pp_sq_bind(&q->db, Q_PAYLOAD, "i", nums[i]);
+        if (pp_sq_row(&q->db, st))
+            e->payload = pp_sq_blob(&q->db, a, st, 0, &e->payload_n);
+        pp_sq_done(st);
         pp_sq_run(&q->db, Q_TAKEN, "it", nums[i], r->consumer);
     }
     return q->db.err;
@@ -341,8 +334,6 @@ static enum pp_err op_list(struct pp_iq *q, struct pp_ingest_list *r)
     r->n = 0;
     r->more = false;
     r->entries = pp_sq_array(&q->db, r->req.arena, r->limit, sizeof *r->entries);
-    if (!r->entries)
-        return q->db.err;
     const char *after = r->after ? r->after : "\x7f"; /* a text that sorts after every id */
     sqlite3_stmt *st = pp_sq_bind(&q->db, Q_LIST, "tti", after, r->client, (int64_t)r->limit + 1);
     while (pp_sq_page(&q->db, st, r->n, r->limit, &r->more))

@@ -46,8 +46,6 @@ enum pp_err pp_sr_clients(struct pp_sq_db *db, struct pp_store_clients *r)
     r->n = 0;
     r->more = false;
     r->clients = pp_sq_array(db, r->req.arena, limit, sizeof *r->clients);
-    if (!r->clients)
-        return db->err;
     if (r->ids)
         return read_several(db, r);
     sqlite3_stmt *st =
@@ -86,8 +84,6 @@ enum pp_err pp_sr_routes(struct pp_sq_db *db, struct pp_store_routes *r)
     r->n = 0;
     r->more = false;
     r->rows = pp_sq_array(db, r->req.arena, r->limit, sizeof *r->rows);
-    if (!r->rows)
-        return db->err;
     sqlite3_stmt *st = r->client ? pp_sq_bind(db, PP_Q_ROUTE_LIST_CLIENT, "tttit", client, domain, r->domain,
                                               want, r->client)
                                  : pp_sq_bind(db, PP_Q_ROUTE_LIST, "ttti", client, domain, r->domain, want);

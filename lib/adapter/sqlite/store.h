@@ -144,7 +144,7 @@ void pp_sw_task_join(struct pp_sw *w, int64_t task, int64_t item, int64_t idx, b
 
 /* --- operations --- */
 
-/* Reads a row of PP_SQ_ITEM_COLUMNS, and the item's photos (read_item.c). */
+/* Reads a row of PP_SQ_ITEM_COLUMNS, and the item's photos (read.c). */
 void pp_sq_item_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_item *item);
 
 /* The operations of the port: pp_sw_NAME runs on the writer, pp_sr_NAME on a reader. */

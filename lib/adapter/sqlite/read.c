@@ -1,10 +1,107 @@
-/* read_item.c: reads items with their photos, on the reader lane: results, one item, and the
- * items of a replay.
+/* read.c: reads batches, queues, items and photos for the API, on the reader lane.
  *
  * Finished items of a batch are read in order of seq through the index items_done. An item gets
  * its seq when it finishes, and seq only grows, so a reader of pages misses no item that
  * finishes meanwhile. */
+#include <string.h>
+
 #include "store.h"
+
+/* --- batches and queues --- */
+
+enum pp_err pp_sr_batch(struct pp_sq_db *db, struct pp_store_batch *r)
+{
+    sqlite3_stmt *st = pp_sq_bind(db, PP_Q_BATCH_BY_ID, "t", r->batch_id);
+    if (!pp_sq_row(db, st))
+        return pp_sq_refuse(db, PP_ENOTFOUND);
+    pp_sq_batch_read(db, st, r->req.arena, &r->batch);
+    pp_sq_done(st);
+    if (db->err == PP_OK && r->client && strcmp(r->client, r->batch.client) != 0)
+        return PP_ENOTFOUND;
+    return db->err;
+}
+
+enum pp_err pp_sr_batches(struct pp_sq_db *db, struct pp_store_batches *r)
+{
+    int64_t client = r->client ? pp_sq_name_find(db, PP_NAME_CLIENT, r->client) : 0;
+    const char *after = r->after ? r->after : "\x7f"; /* a text that sorts after every id */
+    r->n = 0;
+    r->more = false;
+    r->batches = pp_sq_array(db, r->req.arena, r->limit, sizeof *r->batches);
+    if (!r->batches || (r->client && !client))
+        return db->err;
+    sqlite3_stmt *st;
+    int64_t want = (int64_t)r->limit + 1;
+    if (r->client)
+        st = pp_sq_bind(db, PP_Q_BATCH_LIST_CLIENT, "tdii", after, r->state, want, client);
+    else
+        st = pp_sq_bind(db, PP_Q_BATCH_LIST, "tdi", after, r->state, want);
+    while (pp_sq_page(db, st, r->n, r->limit, &r->more))
+        pp_sq_batch_read(db, st, r->req.arena, &r->batches[r->n++]);
+    return db->err;
+}
+
+/* Steps along the index of waiting tasks from one (client, queue) to the next. Each step costs one
+ * look-up, however many tasks the queue has. */
+static bool next_queue(struct pp_sq_db *db, int64_t *client, int64_t *queue, int64_t *due, struct pp_arena *a,
+                       const char **name)
+{
+    sqlite3_stmt *st = pp_sq_bind(db, PP_Q_TASK_QUEUE_AFTER, "ii", *client, *queue);
+    if (!pp_sq_row(db, st))
+        return false;
+    *client = pp_sq_col(st, 0);
+    *queue = pp_sq_col(st, 1);
+    *due = pp_sq_col(st, 2);
+    if (a)
+        *name = pp_sq_text(db, a, st, 3);
+    pp_sq_done(st);
+    return db->err == PP_OK;
+}
+
+enum pp_err pp_sr_backlog(struct pp_sq_db *db, struct pp_store_backlog *r)
+{
+    int64_t client = 0, queue = -1, due;
+    const char *name = NULL;
+    size_t cap = 0;
+    r->n = 0;
+    r->rows = NULL;
+    while (next_queue(db, &client, &queue, &due, r->req.arena, &name)) {
+        struct pp_backlog_row *more = pp_sq_grow(db, r->req.arena, r->rows, r->n, &cap, sizeof *more);
+        if (!more)
+            break;
+        r->rows = more;
+        r->rows[r->n++] = (struct pp_backlog_row){name, (uint8_t)queue, due};
+    }
+    return db->err;
+}
+
+enum pp_err pp_sr_queue(struct pp_sq_db *db, struct pp_store_queue *r)
+{
+    r->claimed = 0;
+    for (size_t i = 0; i < PP_QUEUES; i++)
+        r->counts[i] = (struct pp_queue_count){.queue = (uint8_t)i};
+    sqlite3_stmt *st = pp_sq_bind(db, PP_Q_STATE_GET, "");
+    if (pp_sq_row(db, st)) {
+        struct pp_reader in = pp_sq_bytes(st, 1);
+        if (in.n) {
+            r->claimed = pp_read_u64(&in);
+            for (size_t i = 0; i < PP_QUEUES; i++)
+                r->counts[i].photos = pp_read_u64(&in);
+        }
+        pp_sq_done(st);
+    }
+    int64_t client = 0, queue = -1, due;
+    while (next_queue(db, &client, &queue, &due, NULL, NULL)) {
+        if (queue < 0 || queue >= PP_QUEUES)
+            continue;
+        struct pp_queue_count *c = &r->counts[queue];
+        if (c->oldest_ms == 0 || due < c->oldest_ms)
+            c->oldest_ms = due;
+    }
+    return db->err;
+}
+
+/* --- items: results, one item, the items of a replay --- */
 
 /* The photos that make an item match. */
 struct photo_match {
@@ -165,4 +262,69 @@ enum pp_err pp_sr_replay(struct pp_sq_db *db, struct pp_store_replay *r)
     r->photos = page.photos;
     r->more = page.more;
     return err;
+}
+
+/* --- photos --- */
+
+static void unpack(struct pp_sq_db *db, sqlite3_stmt *st, int i, struct pp_arena *a, struct pp_photo *photo)
+{
+    pp_sq_fail(db, pp_unpack_photo(pp_sq_bytes(st, i), a, photo));
+}
+
+enum pp_err pp_sr_lookup(struct pp_sq_db *db, struct pp_store_lookup *r)
+{
+    int64_t client = pp_sq_name_find(db, PP_NAME_CLIENT, r->client);
+    r->photos = pp_sq_array(db, r->req.arena, r->n, sizeof *r->photos);
+    if (!client || !r->photos)
+        return db->err;
+    for (size_t i = 0; i < r->n; i++) {
+        sqlite3_stmt *st = pp_sq_bind(db, PP_Q_PHOTO_FIND, "ib", client, &r->keys[i], sizeof r->keys[i]);
+        if (!pp_sq_row(db, st))
+            continue;
+        unpack(db, st, 2, r->req.arena, &r->photos[i]);
+        pp_sq_done(st);
+    }
+    return db->err;
+}
+
+enum pp_err pp_sr_photo(struct pp_sq_db *db, struct pp_store_photo *r)
+{
+    r->photo = (struct pp_photo){0};
+    r->open = r->claimed = false;
+    r->tier = r->losses = 0;
+    r->attempts = 0;
+    r->due_ms = 0;
+    int64_t client = pp_sq_name_find(db, PP_NAME_CLIENT, r->client);
+    sqlite3_stmt *st = client ? pp_sq_bind(db, PP_Q_PHOTO_STATE, "ib", client, &r->key, sizeof r->key) : NULL;
+    if (!pp_sq_row(db, st))
+        return db->err;
+    unpack(db, st, 0, r->req.arena, &r->photo);
+    r->open = !pp_sq_is_null(st, 1);
+    r->claimed = !pp_sq_is_null(st, 2);
+    r->tier = (uint8_t)pp_sq_col(st, 3);
+    r->losses = (uint8_t)pp_sq_col(st, 4);
+    r->attempts = (uint32_t)pp_sq_col(st, 5);
+    r->due_ms = pp_sq_col(st, 6);
+    pp_sq_done(st);
+    return db->err;
+}
+
+enum pp_err pp_sr_object(struct pp_sq_db *db, struct pp_store_object *r)
+{
+    int64_t client = r->client ? pp_sq_name_find(db, PP_NAME_CLIENT, r->client) : 0,
+            sha = pp_packed_sha(r->sha256);
+    if (r->client && !client)
+        return pp_sq_refuse(db, PP_ENOTFOUND);
+    sqlite3_stmt *st = r->client ? pp_sq_bind(db, PP_Q_PHOTO_BY_SHA_CLIENT, "ii", sha, client)
+                                 : pp_sq_bind(db, PP_Q_PHOTO_BY_SHA, "i", sha);
+    bool found = false;
+    while (!found && pp_sq_row(db, st)) {
+        struct pp_photo photo;
+        unpack(db, st, 0, r->req.arena, &photo);
+        found = photo.object.type && !memcmp(photo.object.sha256, r->sha256, sizeof r->sha256);
+        if (found)
+            r->object = photo.object;
+    }
+    pp_sq_done(st);
+    return found ? db->err : pp_sq_refuse(db, PP_ENOTFOUND);
 }
