@@ -83,8 +83,6 @@ static enum pp_err mongo_opened(struct opening *o, enum pp_err err)
     return pp_wire_explain(o->error, err, "store.url: %s", o->reason);
 }
 
-static const struct pp_sqlite_options sqlite_options;
-
 /* --- task store --- */
 
 static enum pp_err open_store(struct opening *o)
@@ -93,7 +91,7 @@ static enum pp_err open_store(struct opening *o)
     enum pp_err err;
     if (!path)
         return mongo_opened(o, pp_mongo_task_store_open(o->p->loop, &o->mongo, &o->p->store, o->reason));
-    err = pp_sqlite_task_store_open(o->p->loop, path, &sqlite_options, &o->p->store);
+    err = pp_sqlite_task_store_open(o->p->loop, path, &o->p->store);
     return pp_wire_explain(o->error, err, "store %s: %s", path, pp_err_text(err));
 }
 
@@ -102,7 +100,7 @@ static enum pp_err open_store(struct opening *o)
 static enum pp_err open_sqlite_queue(struct opening *o, const char *name, struct pp_ingest_queue **out)
 {
     data_file(o, "ingest queue", name);
-    return file_opened(o, pp_sqlite_ingest_queue_open(o->p->loop, o->path, &sqlite_options, out));
+    return file_opened(o, pp_sqlite_ingest_queue_open(o->p->loop, o->path, out));
 }
 
 /* Puts a journal of this node in front of the shared queue. */
@@ -156,7 +154,7 @@ static enum pp_err open_events(struct opening *o)
     if (!is_local(o))
         return redis_opened(o, pp_redis_event_log_open(o->p->loop, &redis, &o->p->events));
     data_file(o, "event log", "events.db");
-    return file_opened(o, pp_sqlite_event_log_open(o->p->loop, o->path, &sqlite_options, &o->p->events));
+    return file_opened(o, pp_sqlite_event_log_open(o->p->loop, o->path, &o->p->events));
 }
 
 static enum pp_err open_deliveries(struct opening *o)
@@ -165,7 +163,7 @@ static enum pp_err open_deliveries(struct opening *o)
     if (pp_wire_is_fleet(o->c))
         return mongo_opened(o, pp_mongo_delivery_store_open(o->p->loop, &o->mongo, out, o->reason));
     data_file(o, "deliveries", "deliveries.db");
-    return file_opened(o, pp_sqlite_delivery_store_open(o->p->loop, o->path, &sqlite_options, out));
+    return file_opened(o, pp_sqlite_delivery_store_open(o->p->loop, o->path, out));
 }
 
 /* --- brokers that results go to --- */

@@ -108,7 +108,7 @@ void hub_push(const char *redis_url, double seconds, unsigned per_append)
     snprintf(prefix, sizeof prefix, "bench-%ld", (long)getpid());
     const struct pp_redis_event_log_options redis = {.url = redis_url, .prefix = prefix};
     check(redis_url ? pp_redis_event_log_open(b.loop, &redis, &b.log)
-                    : pp_sqlite_event_log_open(b.loop, path, NULL, &b.log),
+                    : pp_sqlite_event_log_open(b.loop, path, &b.log),
           redis_url ? redis_url : path);
     pp_arena_init(&b.arena, 0);
     make_events(&b);

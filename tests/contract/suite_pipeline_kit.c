@@ -76,7 +76,7 @@ static void open_store(struct world *w)
                 &w->store, error),
             PP_OK);
     else
-        assert_int_equal(pp_sqlite_task_store_open(w->loop, path, NULL, &w->store), PP_OK);
+        assert_int_equal(pp_sqlite_task_store_open(w->loop, path, &w->store), PP_OK);
 }
 
 static void open_ports(struct world *w)
@@ -85,7 +85,7 @@ static void open_ports(struct world *w)
 
     open_store(w);
     snprintf(path, sizeof(path), "%s/ingest.db", w->dir);
-    assert_int_equal(pp_sqlite_ingest_queue_open(w->loop, path, NULL, &w->ingest), PP_OK);
+    assert_int_equal(pp_sqlite_ingest_queue_open(w->loop, path, &w->ingest), PP_OK);
     snprintf(path, sizeof(path), "%s/coordinator.db", w->dir);
     assert_int_equal(pp_local_coordinator_open(w->loop, path, &w->coordinator), PP_OK);
     snprintf(path, sizeof(path), "%s/photos", w->dir);

@@ -44,7 +44,7 @@ static enum pp_err open_sqlite(struct pp_loop *loop, const char *where, const ch
     enum pp_err err;
     snprintf(path, sizeof path, "%s-%s.db", where, what);
     /* A queue that was closed with requests in flight still has the file open for a moment. */
-    while ((err = pp_sqlite_ingest_queue_open(loop, path, NULL, out)) == PP_EBUSY)
+    while ((err = pp_sqlite_ingest_queue_open(loop, path, out)) == PP_EBUSY)
         pp_loop_turn(loop, true);
     return err;
 }

@@ -27,7 +27,7 @@ static const char *place(void)
 
 static enum pp_err open_store(struct pp_loop *loop, const char *path, struct pp_delivery_store **out)
 {
-    return pp_sqlite_delivery_store_open(loop, path, NULL, out);
+    return pp_sqlite_delivery_store_open(loop, path, out);
 }
 
 /* --- files --- */

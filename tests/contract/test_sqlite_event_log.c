@@ -26,7 +26,7 @@ static const char *place(void)
 
 static enum pp_err open_log(struct pp_loop *loop, const char *path, struct pp_event_log **out)
 {
-    return pp_sqlite_event_log_open(loop, path, NULL, out);
+    return pp_sqlite_event_log_open(loop, path, out);
 }
 
 static void run_sql(const char *path, const char *sql)

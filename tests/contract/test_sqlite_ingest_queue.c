@@ -32,7 +32,7 @@ static const char *place(void)
 
 static enum pp_err open_queue(struct pp_loop *loop, const char *path, struct pp_ingest_queue **out)
 {
-    return pp_sqlite_ingest_queue_open(loop, path, NULL, out);
+    return pp_sqlite_ingest_queue_open(loop, path, out);
 }
 
 static void one_process_at_a_time(void **state)

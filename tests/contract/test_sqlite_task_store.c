@@ -26,7 +26,7 @@ static const char *place(void)
 
 static enum pp_err open_store(struct pp_loop *loop, const char *path, struct pp_task_store **out)
 {
-    return pp_sqlite_task_store_open(loop, path, NULL, out);
+    return pp_sqlite_task_store_open(loop, path, out);
 }
 
 static const struct pp_store_subject subject = {"sqlite", place, open_store};

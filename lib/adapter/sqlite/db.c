@@ -8,12 +8,6 @@
 
 #include "base/check.h"
 
-/* Pages in the log (WAL) at which a commit moves them into the database file: 16 MiB. Large
- * enough that a page that is written often is moved once; small enough that the move takes
- * little time. */
-#define CHECKPOINT_PAGES 4096
-#define BUSY_MS          5000
-
 enum pp_err pp_sq_err(int rc)
 {
     switch (rc & 0xff) {
@@ -47,106 +41,10 @@ static void fail(struct pp_sq_db *db, int rc)
     pp_sq_fail(db, pp_sq_err(rc));
 }
 
-static void set_pragmas(struct pp_sq_db *db, const struct pp_sq_open *o)
-{
-    char sql[512];
-    /* secure_delete: Debian turns it on by default, which overwrites all deleted data with
-     * zeros. */
-    snprintf(sql, sizeof sql,
-             "PRAGMA journal_mode=WAL; PRAGMA synchronous=%s; PRAGMA cache_size=-%zu;"
-             "PRAGMA wal_autocheckpoint=%d; PRAGMA journal_size_limit=67108864; PRAGMA foreign_keys=OFF;"
-             "PRAGMA secure_delete=OFF; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0;",
-             o->full_sync ? "FULL" : "NORMAL", o->cache_bytes / 1024, CHECKPOINT_PAGES);
-    if (!o->read_only)
-        pp_sq_exec(db, sql);
-    else
-        pp_sq_exec(db, strstr(sql, "PRAGMA cache_size"));
-}
-
-enum pp_err pp_sq_open(struct pp_sq_db *db, const struct pp_sq_open *o)
-{
-    *db = (struct pp_sq_db){.sql = o->sql, .n = o->n_sql};
-    db->stmts = calloc(o->n_sql, sizeof *db->stmts);
-    if (!db->stmts)
-        return PP_ENOMEM;
-    int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
-    flags |= o->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-    int rc = sqlite3_open_v2(o->path, &db->h, flags, NULL);
-    fail(db, rc);
-    if (db->err == PP_OK) {
-        sqlite3_busy_timeout(db->h, BUSY_MS);
-        set_pragmas(db, o);
-    }
-    enum pp_err err = db->err;
-    if (err != PP_OK)
-        pp_sq_close(db);
-    return err;
-}
-
-void pp_sq_close(struct pp_sq_db *db)
-{
-    for (size_t i = 0; db->stmts && i < db->n; i++)
-        sqlite3_finalize(db->stmts[i]);
-    free(db->stmts);
-    sqlite3_close(db->h);
-    *db = (struct pp_sq_db){0};
-}
-
 void pp_sq_exec(struct pp_sq_db *db, const char *sql)
 {
     if (db->err == PP_OK)
         fail(db, sqlite3_exec(db->h, sql, NULL, NULL, NULL));
-}
-
-static int user_version(struct pp_sq_db *db)
-{
-    sqlite3_stmt *st = NULL;
-    int v = -1;
-    int rc = sqlite3_prepare_v2(db->h, "PRAGMA user_version", -1, &st, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_step(st);
-    if (rc == SQLITE_ROW)
-        v = sqlite3_column_int(st, 0);
-    fail(db, rc);
-    sqlite3_finalize(st);
-    return v;
-}
-
-enum pp_err pp_sq_migrate(struct pp_sq_db *db, const char *const *steps, int n)
-{
-    int v = user_version(db);
-    if (db->err == PP_OK && v > n)
-        return PP_EMISMATCH;
-    for (; db->err == PP_OK && v < n; v++) {
-        char sql[64];
-        snprintf(sql, sizeof sql, "PRAGMA user_version=%d", v + 1);
-        pp_sq_begin(db, true);
-        pp_sq_exec(db, steps[v]);
-        pp_sq_exec(db, sql);
-        pp_sq_commit(db);
-    }
-    return db->err;
-}
-
-void pp_sq_begin(struct pp_sq_db *db, bool immediate)
-{
-    pp_assert(sqlite3_get_autocommit(db->h), "a transaction begins within another");
-    pp_sq_exec(db, immediate ? "BEGIN IMMEDIATE" : "BEGIN");
-}
-
-void pp_sq_commit(struct pp_sq_db *db)
-{
-    pp_assert(db->err != PP_OK || !sqlite3_get_autocommit(db->h), "a commit without a transaction");
-    pp_sq_exec(db, "COMMIT");
-}
-
-void pp_sq_rollback(struct pp_sq_db *db)
-{
-    for (size_t i = 0; i < db->n; i++)
-        pp_sq_done(db->stmts[i]);
-    if (!sqlite3_get_autocommit(db->h))
-        sqlite3_exec(db->h, "ROLLBACK", NULL, NULL, NULL);
-    db->err = PP_OK;
 }
 
 static sqlite3_stmt *bind_list(struct pp_sq_db *db, int q, const char *format, va_list ap)

@@ -33,32 +33,8 @@ struct pp_sq_db {
     enum pp_err err;
 };
 
-struct pp_sq_open {
-    const char *path;
-    const char *const *sql;
-    size_t n_sql;
-    size_t cache_bytes;
-    bool read_only;
-    bool full_sync; /* true: fsync at every commit; false: only at checkpoints */
-};
-
-/* Opens the file, or creates it unless read_only, and sets the pragmas. After a failure the
- * caller need not close. */
-pp_must_check enum pp_err pp_sq_open(struct pp_sq_db *db, const struct pp_sq_open *o);
-/* Closes the connection; a zeroed one is allowed. */
-void pp_sq_close(struct pp_sq_db *db);
-
-/* Migrates the schema to version `n`: steps[v] is the SQL, one transaction, that leads from
- * version v to v + 1. user_version holds the version. PP_EMISMATCH: the file is newer. */
-pp_must_check enum pp_err pp_sq_migrate(struct pp_sq_db *db, const char *const *steps, int n);
-
 /* Converts an SQLite result code. */
 enum pp_err pp_sq_err(int rc);
-
-/* Send BEGIN (`immediate` to write), COMMIT and ROLLBACK. A rollback clears `err`. */
-void pp_sq_begin(struct pp_sq_db *db, bool immediate);
-void pp_sq_commit(struct pp_sq_db *db);
-void pp_sq_rollback(struct pp_sq_db *db);
 
 /* Returns a statement with its parameters bound. NULL: failure. */
 sqlite3_stmt *pp_sq_bind(struct pp_sq_db *db, int q, const char *format, ...);

@@ -366,7 +366,7 @@ static const struct pp_delivery_store_ops ops = {PP_DELIVERY_OPS(PP_SQ_OP_SUBMIT
                                                  .close = close_store};
 
 enum pp_err pp_sqlite_delivery_store_open(struct pp_loop *loop, const char *path,
-                                          const struct pp_sqlite_options *o, struct pp_delivery_store **out)
+                                          struct pp_delivery_store **out)
 {
     static const struct pp_sq_kind kind = {.writer = "deliveries",
                                            .sql = sql,
@@ -382,7 +382,7 @@ enum pp_err pp_sqlite_delivery_store_open(struct pp_loop *loop, const char *path
     if (!s)
         return PP_ENOMEM;
     s->base.ops = &ops;
-    enum pp_err err = pp_sq_file_open(&s->file, &kind, loop, path, o, &s->d.group, &s->d.db);
+    enum pp_err err = pp_sq_file_open(&s->file, &kind, loop, path, &s->d.group, &s->d.db);
     if (err == PP_OK)
         *out = &s->base;
     else

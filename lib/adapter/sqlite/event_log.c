@@ -191,8 +191,7 @@ static enum pp_err load(void *state)
     return l->w.db.err;
 }
 
-enum pp_err pp_sqlite_event_log_open(struct pp_loop *loop, const char *path,
-                                     const struct pp_sqlite_options *o, struct pp_event_log **out)
+enum pp_err pp_sqlite_event_log_open(struct pp_loop *loop, const char *path, struct pp_event_log **out)
 {
     static const struct pp_sq_kind kind = {.writer = "events",
                                            .reader = "events-read",
@@ -212,7 +211,7 @@ enum pp_err pp_sqlite_event_log_open(struct pp_loop *loop, const char *path,
     if (!l)
         return PP_ENOMEM;
     l->base.ops = &ops;
-    enum pp_err err = pp_sq_file_open(&l->file, &kind, loop, path, o, &l->w.group, &l->w.db);
+    enum pp_err err = pp_sq_file_open(&l->file, &kind, loop, path, &l->w.group, &l->w.db);
     if (err == PP_OK)
         *out = &l->base;
     else

@@ -5,12 +5,235 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "base/check.h"
 
+/* Pages in the log (WAL) at which a commit moves them into the database file: 16 MiB. Large
+ * enough that a page that is written often is moved once; small enough that the move takes
+ * little time. */
+#define CHECKPOINT_PAGES 4096
+#define BUSY_MS          5000
+
+/* Most requests of a reader in one transaction; most requests that wait for a lane. */
 enum { READ_GROUP = 16, CAPACITY = 4096 };
+
+/* --- transactions --- */
+
+static void begin(struct pp_sq_db *db, bool immediate)
+{
+    pp_assert(sqlite3_get_autocommit(db->h), "a transaction begins within another");
+    pp_sq_exec(db, immediate ? "BEGIN IMMEDIATE" : "BEGIN");
+}
+
+static void commit(struct pp_sq_db *db)
+{
+    pp_assert(db->err != PP_OK || !sqlite3_get_autocommit(db->h), "a commit without a transaction");
+    pp_sq_exec(db, "COMMIT");
+}
+
+/* Rolls back and clears the failure. */
+static void rollback(struct pp_sq_db *db)
+{
+    for (size_t i = 0; i < db->n; i++)
+        pp_sq_done(db->stmts[i]);
+    if (!sqlite3_get_autocommit(db->h))
+        sqlite3_exec(db->h, "ROLLBACK", NULL, NULL, NULL);
+    db->err = PP_OK;
+}
+
+/* --- groups of requests --- */
+
+static struct pp_sq_call *call_of(struct pp_job *job)
+{
+    return pp_container_of(job, struct pp_sq_call, job);
+}
+
+static struct pp_req *req_of(struct pp_job *job)
+{
+    return (struct pp_req *)((char *)call_of(job) - offsetof(struct pp_req, scratch));
+}
+
+/* Returns whether the error is a refusal: the request was understood, and wrote nothing. */
+static bool is_refusal(enum pp_err err)
+{
+    switch (err) {
+    case PP_ENOTFOUND:
+    case PP_EINVAL:
+    case PP_EEXISTS:
+    case PP_EMISMATCH:
+    case PP_ESTALE:
+    case PP_EFULL: return true;
+    default: return false;
+    }
+}
+
+static enum pp_err run_jobs(struct pp_sq_group *g, struct pp_job **jobs, size_t n)
+{
+    enum pp_err err = PP_OK;
+    for (size_t i = 0; i < n && err == PP_OK; i++) {
+        struct pp_req *req = req_of(jobs[i]);
+        g->call = call_of(jobs[i]);
+        g->call->again = false;
+        if (g->hooks && g->hooks->start)
+            g->hooks->start(g);
+        req->err = g->call->run(g, req);
+        pp_assert(req->err != PP_OK || g->db->err == PP_OK, "a request hides a failure of its connection");
+        err = is_refusal(req->err) ? PP_OK : req->err;
+    }
+    g->call = NULL;
+    return err;
+}
+
+static enum pp_err run_group(struct pp_sq_group *g, struct pp_job **jobs, size_t n)
+{
+    static const struct pp_sq_hooks none;
+    const struct pp_sq_hooks *hooks = g->hooks ? g->hooks : &none;
+    pp_assert(g->db->err == PP_OK, "a transaction begins with a failure of the one before");
+    g->appended = false;
+    begin(g->db, g->hooks != NULL);
+    enum pp_err err = run_jobs(g, jobs, n);
+    if (err == PP_OK) {
+        if (hooks->flush)
+            hooks->flush(g);
+        commit(g->db);
+        err = g->db->err;
+    }
+    if (err == PP_OK && hooks->committed)
+        err = hooks->committed(g);
+    if (err != PP_OK) {
+        rollback(g->db);
+        if (hooks->rolled_back)
+            hooks->rolled_back(g);
+        g->db->err = PP_OK; /* the hook may have failed to read */
+    } else if (g->appended && !atomic_exchange(&g->in_flight, true)) {
+        pp_mailbox_post(g->mailbox, &g->letter);
+    }
+    return err;
+}
+
+/* Runs a batch of the lane's jobs; `state` begins with a struct pp_sq_group. */
+static void run_batch(void *state, struct pp_job **jobs, size_t n)
+{
+    struct pp_sq_group *g = state;
+    for (size_t i = 0; i < n; i++)
+        atomic_fetch_add_explicit(call_of(jobs[i])->count, 1, memory_order_relaxed);
+    if (run_group(g, jobs, n) == PP_OK)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        enum pp_err err = run_group(g, &jobs[i], 1);
+        if (err == PP_OK)
+            continue;
+        req_of(jobs[i])->err = err == PP_EBUSY ? PP_EIO : err;
+        call_of(jobs[i])->again = false;
+    }
+}
+
+static void on_done(struct pp_job *job)
+{
+    struct pp_sq_call *c = call_of(job);
+    struct pp_req *req = req_of(job);
+    if (c->again) {
+        pp_assert(req->err == PP_OK, "a request that failed has another slice");
+        memcpy(c->carry, c->next, sizeof c->carry);
+        enum pp_err err = pp_lane_submit(job->home, job);
+        if (err == PP_OK)
+            return;
+        req->err = err;
+    }
+    req->done(req);
+}
+
+enum pp_err pp_sq_submit(struct pp_lane_home *home, struct pp_req *req,
+                         enum pp_err (*run)(void *state, struct pp_req *req), atomic_uint_fast64_t *count)
+{
+    struct pp_sq_call *c = (struct pp_sq_call *)req->scratch;
+    *c = (struct pp_sq_call){.job = {.done = on_done}, .run = run, .count = count};
+    return pp_lane_submit(home, &c->job);
+}
+
+/* --- connections --- */
+
+static void close_db(struct pp_sq_db *db)
+{
+    for (size_t i = 0; db->stmts && i < db->n; i++)
+        sqlite3_finalize(db->stmts[i]);
+    free(db->stmts);
+    sqlite3_close(db->h);
+    *db = (struct pp_sq_db){0};
+}
+
+static void set_pragmas(struct pp_sq_db *db, const struct pp_sq_kind *kind, bool read_only)
+{
+    char sql[512];
+    /* secure_delete: Debian turns it on by default, which overwrites all deleted data with
+     * zeros. */
+    snprintf(sql, sizeof sql,
+             "PRAGMA journal_mode=WAL; PRAGMA synchronous=%s; PRAGMA cache_size=-%zu;"
+             "PRAGMA wal_autocheckpoint=%d; PRAGMA journal_size_limit=67108864; PRAGMA foreign_keys=OFF;"
+             "PRAGMA secure_delete=OFF; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0;",
+             kind->full_sync ? "FULL" : "NORMAL",
+             (read_only ? kind->cache_bytes / 8 : kind->cache_bytes) / 1024, CHECKPOINT_PAGES);
+    pp_sq_exec(db, read_only ? strstr(sql, "PRAGMA cache_size") : sql);
+}
+
+/* Opens a connection, creates the file unless read_only, and sets the pragmas. After a failure the
+ * connection is zero, and closing it is allowed. */
+static enum pp_err open_db(struct pp_sq_db *db, const struct pp_sq_kind *kind, const char *path,
+                           bool read_only)
+{
+    *db = (struct pp_sq_db){.sql = kind->sql, .n = kind->n_sql};
+    db->stmts = calloc(kind->n_sql, sizeof *db->stmts);
+    if (!db->stmts)
+        return PP_ENOMEM;
+    int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
+    flags |= read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    pp_sq_fail(db, pp_sq_err(sqlite3_open_v2(path, &db->h, flags, NULL)));
+    if (db->err == PP_OK) {
+        sqlite3_busy_timeout(db->h, BUSY_MS);
+        set_pragmas(db, kind, read_only);
+    }
+    enum pp_err err = db->err;
+    if (err != PP_OK)
+        close_db(db);
+    return err;
+}
+
+static int user_version(struct pp_sq_db *db)
+{
+    sqlite3_stmt *st = NULL;
+    int v = -1;
+    int rc = sqlite3_prepare_v2(db->h, "PRAGMA user_version", -1, &st, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW)
+        v = sqlite3_column_int(st, 0);
+    pp_sq_fail(db, pp_sq_err(rc));
+    sqlite3_finalize(st);
+    return v;
+}
+
+/* Migrates the schema to the kind's version: schema[v] is the SQL, one transaction, that leads from
+ * version v to v + 1. user_version holds the version. PP_EMISMATCH: the file is newer. */
+static enum pp_err migrate(struct pp_sq_db *db, const struct pp_sq_kind *kind)
+{
+    int v = user_version(db);
+    if (db->err == PP_OK && v > kind->version)
+        return PP_EMISMATCH;
+    for (; db->err == PP_OK && v < kind->version; v++) {
+        char sql[64];
+        snprintf(sql, sizeof sql, "PRAGMA user_version=%d", v + 1);
+        begin(db, true);
+        pp_sq_exec(db, kind->schema[v]);
+        pp_sq_exec(db, sql);
+        commit(db);
+    }
+    return db->err;
+}
+
+/* --- the file --- */
 
 static void *take_reader(void *data)
 {
@@ -35,26 +258,19 @@ static enum pp_err lock_file(struct pp_sq_file *f, const char *path)
     return PP_OK;
 }
 
-static enum pp_err open_connections(struct pp_sq_file *f, const char *path, size_t cache_bytes)
+static enum pp_err open_connections(struct pp_sq_file *f, const char *path)
 {
     const struct pp_sq_kind *kind = f->kind;
-    struct pp_sq_open o = {.path = path,
-                           .sql = kind->sql,
-                           .n_sql = kind->n_sql,
-                           .cache_bytes = cache_bytes,
-                           .full_sync = kind->full_sync};
     enum pp_err err = lock_file(f, path);
     if (err == PP_OK)
-        err = pp_sq_open(f->state->db, &o);
+        err = open_db(f->state->db, kind, path, false);
     if (err == PP_OK)
-        err = pp_sq_migrate(f->state->db, kind->schema, kind->version);
+        err = migrate(f->state->db, kind);
     if (err == PP_OK && kind->load)
         err = kind->load(f->state);
-    o.read_only = true;
-    o.cache_bytes = cache_bytes / 8;
     for (int i = 0; i < PP_SQ_READERS && kind->reader && err == PP_OK; i++) {
         f->readers[i].group.db = &f->readers[i].db;
-        err = pp_sq_open(&f->readers[i].db, &o);
+        err = open_db(&f->readers[i].db, kind, path, true);
     }
     return err;
 }
@@ -81,11 +297,8 @@ static void on_letter(void *data, struct pp_list *mail)
 }
 
 enum pp_err pp_sq_file_open(struct pp_sq_file *f, const struct pp_sq_kind *kind, struct pp_loop *loop,
-                            const char *path, const struct pp_sqlite_options *o, struct pp_sq_group *state,
-                            struct pp_sq_db *db)
+                            const char *path, struct pp_sq_group *state, struct pp_sq_db *db)
 {
-    size_t cache_bytes = o && o->cache_bytes ? o->cache_bytes : kind->cache_bytes;
-    size_t capacity = o && o->capacity ? o->capacity : CAPACITY;
     pp_assert((void *)state <= (void *)db, "the connection is not within the writer's state");
     pp_assert(kind->n_ops <= PP_SQ_OPS_MAX, "more operations than counters");
     *f = (struct pp_sq_file){.kind = kind, .state = state, .lock = -1};
@@ -93,20 +306,20 @@ enum pp_err pp_sq_file_open(struct pp_sq_file *f, const struct pp_sq_kind *kind,
     state->hooks = &kind->hooks;
     struct pp_lane_options writer = {.name = kind->writer,
                                      .threads = 1,
-                                     .capacity = capacity,
+                                     .capacity = CAPACITY,
                                      .max_batch = kind->group,
-                                     .batch = pp_sq_group_batch,
+                                     .batch = run_batch,
                                      .data = state};
     struct pp_lane_options reader = {.name = kind->reader,
                                      .threads = PP_SQ_READERS,
-                                     .capacity = capacity,
+                                     .capacity = CAPACITY,
                                      .max_batch = READ_GROUP,
-                                     .batch = pp_sq_group_batch,
+                                     .batch = run_batch,
                                      .open = take_reader,
                                      .data = f};
     if (kind->watched && !(state->mailbox = pp_mailbox_open(loop, on_letter, state)))
         return PP_ENOMEM;
-    enum pp_err err = open_connections(f, path, cache_bytes);
+    enum pp_err err = open_connections(f, path);
     if (err == PP_OK)
         err = open_lane(&writer, loop, &f->writer_lane, &f->writer);
     if (err == PP_OK && kind->reader)
@@ -121,8 +334,8 @@ void pp_sq_file_close(struct pp_sq_file *f)
     pp_lane_close(f->writer_lane);
     pp_lane_close(f->reader_lane);
     for (int i = 0; i < PP_SQ_READERS; i++)
-        pp_sq_close(&f->readers[i].db);
-    pp_sq_close(f->state->db);
+        close_db(&f->readers[i].db);
+    close_db(f->state->db);
     if (f->lock >= 0)
         close(f->lock);
     f->state->watch = NULL;

@@ -435,8 +435,7 @@ static void close_queue(struct pp_ingest_queue *base)
 static const struct pp_ingest_queue_ops ops = {OPS(PP_SQ_OP_SUBMIT).watch = watch, .durability = durability,
                                                .close = close_queue};
 
-enum pp_err pp_sqlite_ingest_queue_open(struct pp_loop *loop, const char *path,
-                                        const struct pp_sqlite_options *o, struct pp_ingest_queue **out)
+enum pp_err pp_sqlite_ingest_queue_open(struct pp_loop *loop, const char *path, struct pp_ingest_queue **out)
 {
     static const struct pp_sq_kind kind = {.writer = "ingest",
                                            .sql = sql,
@@ -453,7 +452,7 @@ enum pp_err pp_sqlite_ingest_queue_open(struct pp_loop *loop, const char *path,
     if (!s)
         return PP_ENOMEM;
     s->base.ops = &ops;
-    enum pp_err err = pp_sq_file_open(&s->file, &kind, loop, path, o, &s->q.group, &s->q.db);
+    enum pp_err err = pp_sq_file_open(&s->file, &kind, loop, path, &s->q.group, &s->q.db);
     if (err == PP_OK)
         *out = &s->base;
     else

@@ -1,14 +1,9 @@
-/* names.c: see names.h. One node per name, in two hash tables. */
-#include "names.h"
-
+/* names.c: numbers for names, and back. One node per name, in two hash tables. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "schema.h"
-
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
+#include "store.h"
 
 enum { NAMES_MAX = 20000 };
 

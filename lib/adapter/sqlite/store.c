@@ -1,7 +1,6 @@
 /* store.c: the port of the task store, and the writer's transaction. store.h has a diagram. */
 #include <stdlib.h>
 
-#include "file.h"
 #include "store.h"
 
 const char *const pp_store_schema[PP_STORE_VERSION] = {
@@ -112,8 +111,7 @@ static void close_store(struct pp_task_store *base)
 static const struct pp_task_store_ops ops = {PP_STORE_OPS(PP_SQ_OP_SUBMIT).roundtrips = roundtrips,
                                              .close = close_store};
 
-enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path,
-                                      const struct pp_sqlite_options *o, struct pp_task_store **out)
+enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path, struct pp_task_store **out)
 {
     static const struct pp_sq_kind kind = {
         .writer = "store",
@@ -132,7 +130,7 @@ enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path,
     if (!s)
         return PP_ENOMEM;
     s->base.ops = &ops;
-    enum pp_err err = pp_sq_file_open(&s->file, &kind, loop, path, o, &s->w.group, &s->w.db);
+    enum pp_err err = pp_sq_file_open(&s->file, &kind, loop, path, &s->w.group, &s->w.db);
     if (err == PP_OK)
         *out = &s->base;
     else
