@@ -6,8 +6,9 @@
  * has a maximum size. Ctrl-C ends a request with PP_ECANCELED if the caller has blocked SIGINT
  * (interrupt.h).
  *
- * { pp_path...; pp_client_call } -> finish
- * open -> { pp_path...; pp_client_send -> pp_client_failed; pp_answer_fini } -> finish */
+ * A command that expects JSON:  { pp_path...; pp_client_call } -> pp_client_finish
+ * Other commands:  pp_client_open -> { pp_path...; pp_client_send -> pp_client_failed;
+ * pp_answer_fini } -> pp_client_finish */
 #ifndef PHOTOPOOL_CLIENT_H
 #define PHOTOPOOL_CLIENT_H
 
@@ -24,12 +25,12 @@ struct pp_api_client;
 
 struct pp_request {
     const char *method;          /* "GET", "POST" ... */
-    const struct pp_buf *path;   /* with the parameters (see pp_path) */
+    const struct pp_buf *path;   /* path with its parameters (see pp_path) */
     const char *content_type;    /* content type of the body; NULL: application/json */
     bool gzip;                   /* the body is compressed */
     const char *idempotency_key; /* NULL: none */
     const void *body;            /* NULL: the request has no body */
-    size_t n;
+    size_t n;                    /* bytes of the body */
 };
 
 struct pp_answer {

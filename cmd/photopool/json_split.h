@@ -46,8 +46,8 @@ void pp_json_split_fini(struct pp_json_split *s);
 /* Reads the next bytes. Returns PP_EINVAL if the text has another form (`error` says how),
  * PP_ENOMEM, or the result of an operation. After an error, do not feed more. */
 pp_must_check enum pp_err pp_json_split_feed(struct pp_json_split *s, const char *p, size_t n);
-/* Reads a whole text, which may be empty, with a splitter of its own. *found tells whether the text
- * has the array. Returns like the functions above and below. */
+/* Reads a whole text, which may be empty, with a new splitter. Sets *found to true if the text has
+ * the array. Returns PP_OK, or the error of pp_json_split_feed or pp_json_split_end. */
 pp_must_check enum pp_err pp_json_split_text(const struct pp_buf *text, const char *array, size_t value_max,
                                              const struct pp_json_split_ops *ops, void *arg, bool *found);
 /* Ends the text. Returns PP_EINVAL if it is not complete. */

@@ -18,7 +18,7 @@ struct pp_wire_params {
 
 /* Fills `w` from the configuration. Returns PP_ENOMEM or PP_EINVAL on failure. */
 pp_must_check enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config *config);
-/* Takes over the reloadable parameters of a newer configuration. */
+/* Copies the reloadable parameters of a newer configuration, and points to its delays. */
 void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *config);
 void pp_wire_params_fini(struct pp_wire_params *w);
 

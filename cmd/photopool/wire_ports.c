@@ -67,7 +67,8 @@ static void data_file(struct opening *o, const char *what, const char *name)
     snprintf(o->path, sizeof(o->path), "%s/%s", o->c->data_dir, name);
 }
 
-/* These return err, and explain it if it is a failure: of the file, of Redis, of MongoDB. */
+/* These three functions return err. If err is a failure, they explain it for a file of the data
+ * directory, for Redis, or for MongoDB. */
 static enum pp_err file_opened(struct opening *o, enum pp_err err)
 {
     return pp_wire_explain(o->error, err, "%s %s: %s", o->what, o->path, pp_err_text(err));

@@ -175,8 +175,7 @@ struct pp_config {
         bool journal;
     } ingest;
     struct {
-        /* maximum number of transfers for one photo, including those after a move to the next tier
-         * */
+        /* Most transfers for one photo. A transfer after a move to the next tier counts, too. */
         int64_t attempts;
         /* delays before the 2nd, 3rd, ... try; the last one repeats; n >= 1 */
         struct pp_config_durations delays;
