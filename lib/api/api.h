@@ -31,11 +31,11 @@ struct pp_routes;
  * the API shows or uses. All of them outlive the API. A process opens only the ports and stages of
  * its roles; the other pointers are NULL. */
 struct pp_api_options {
-    /* PP_ROLE_*; without PP_ROLE_API only the endpoints with PP_EVERYWHERE are served */
+    /* The PP_ROLE_* of the process. Without PP_ROLE_API it serves only rows with PP_EVERYWHERE. */
     unsigned roles;
     struct pp_loop *loop;
     struct pp_log *log;
-    const struct pp_params *params; /* some values change when the configuration is reloaded */
+    const struct pp_params *params; /* a reload of the configuration changes some */
     struct pp_metrics *metrics;
     struct pp_http_server **server; /* set after the API was opened, before the first request */
     /* Ports. With the role api all are set, but `events` and `deliveries` only if results are
@@ -55,8 +55,8 @@ struct pp_api_options {
     struct pp_publisher *publisher;
     struct pp_hub *hub;
     struct pp_poster *poster;
-    struct pp_claimer *claimer;     /* role worker */
-    struct pp_deliverer *deliverer; /* role deliver */
+    struct pp_claimer *claimer;     /* set with the role worker */
+    struct pp_deliverer *deliverer; /* set with the role deliver */
 };
 
 /* Opens the API and copies the options. Returns NULL if out of memory or threads. */

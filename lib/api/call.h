@@ -27,11 +27,11 @@
 
 /* Flags of an endpoint. */
 enum {
-    PP_EVERYWHERE = 1, /* also served by processes without the api role */
-    PP_UNBOUND = 2,    /* the endpoint refuses keys that are bound to one client */
-    PP_PUBLIC = 4,     /* needs no key */
-    PP_METRICS = 8,    /* needs no key if http.metrics_public is on */
-    PP_TICKET = 16     /* a ticket in the query may replace the key; the handler checks it */
+    PP_EVERYWHERE = 1, /* Processes without the api role serve it, too. */
+    PP_UNBOUND = 2,    /* It refuses keys that are bound to one client. */
+    PP_PUBLIC = 4,     /* It needs no key. */
+    PP_METRICS = 8,    /* It needs no key if http.metrics_public is on. */
+    PP_TICKET = 16     /* A ticket in the query may replace the key; the handler checks it. */
 };
 
 struct pp_call;
@@ -39,25 +39,25 @@ struct pp_call;
 /* A row of endpoints.h. */
 struct pp_endpoint {
     enum pp_method method;
-    const char *pattern; /* path; "{}" stands for one segment */
+    const char *pattern; /* the path; "{}" stands for one segment */
     unsigned needs;      /* PP_SCOPE_* that the key must have */
     unsigned flags;
-    /* names of query parameters, each followed by a space; "name* " may be repeated */
+    /* The names of query parameters, each with a space behind it; "name* " may be repeated. */
     const char *params;
     void (*handle)(struct pp_call *call);
 };
 
-/* The API of one process. The comments name the files that use each field. */
+/* The API of one process. */
 struct pp_api {
     struct pp_api_options o;
-    struct pp_http_handler handler; /* api.c */
-    size_t calls;                   /* calls not answered; api.c increments, call.c decrements */
+    struct pp_http_handler handler;
+    size_t calls; /* the number of calls that are not answered yet */
     bool draining;
-    struct pp_acceptor *acceptor; /* role api */
-    struct pp_health *health;     /* health.c */
-    struct pp_photos *photos;     /* photos.c; role api */
-    struct pp_list polls;         /* events.c: waiting long-polls */
-    size_t streams;               /* events.c: subscribers by SSE and WebSocket */
+    struct pp_acceptor *acceptor; /* NULL without the role api */
+    struct pp_health *health;
+    struct pp_photos *photos; /* NULL without the role api */
+    struct pp_list polls;     /* the long-polls that wait; see events.c */
+    size_t streams;           /* the number of subscribers by SSE and WebSocket */
 };
 
 struct pp_param_text {
@@ -67,17 +67,17 @@ struct pp_param_text {
 /* A list that is answered page by page; see page.c in handler.h. */
 struct pp_page {
     const char *kind; /* name of the array, a plural noun */
-    /* filter of the list; a cursor that was made with another filter is refused */
+    /* The list's filter as text; a cursor that was made with another filter is refused. */
     const char *context;
     size_t limit;
-    /* position of the last row before the page; NULL: the page begins at the start of the list */
+    /* The position of the last row before the page; NULL at the start of the list. */
     const char *after;
-    /* the same as `after` for positions that are numbers; 0: the start of the list */
+    /* The same for lists whose positions are numbers; 0 at the start of the list. */
     uint64_t after_number;
     /* Position of the last row written; the handler sets one of the two. */
     const char *last;
     uint64_t last_number; /* 0: not set */
-    uint64_t seen;        /* elements counted by pp_page_has() */
+    uint64_t seen;        /* pp_page_has() has counted this many elements */
 };
 
 struct pp_call {
@@ -85,26 +85,26 @@ struct pp_call {
     const struct pp_api_options *o; /* the options of the API */
     struct pp_http_request *req;
     const struct pp_endpoint *endpoint;
-    /* client to which the key is bound; NULL: the key is not bound */
+    /* The client to which the key is bound; NULL if the key is not bound. */
     const char *only_client;
     bool admin;                     /* the key has the scope admin */
-    const char *args[PP_CALL_ARGS]; /* decoded path segments in place of "{}" in the pattern */
+    const char *args[PP_CALL_ARGS]; /* path segments in place of "{}", decoded */
     struct pp_param_text params[PP_CALL_PARAMS];
     size_t n_params;
-    json_t *body; /* set once the body was read; lives until the call ends */
+    json_t *body; /* set by pp_call_fields(); lives until the call ends */
     struct pp_arena arena;
     struct pp_arena chunk; /* memory for answers to PP_CALL_ASK_CHUNK */
-    struct pp_page page;   /* used by lists */
+    struct pp_page page;   /* for lists, set by pp_page_read() */
     struct pp_buf out;
     const char *headers[PP_CALL_HEADERS];
     size_t n_headers;
     void *state; /* the data of the handler; see pp_call_state() */
     max_align_t state_memory[PP_CALL_STATE_MAX / sizeof(max_align_t)];
-    /* frees the memory that `state` owns outside the arena; NULL: it owns none */
+    /* Frees what `state` owns outside the arena; NULL if that is nothing. */
     void (*cleanup)(struct pp_call *call);
     const char *missing; /* detail of the not_found answer if a port returns PP_ENOTFOUND */
-    /* These members describe the request to a port that is in flight: */
-    /* for problems and the log, such as "reading a batch"; NULL: no request is in flight */
+    /* The request to a port that is in flight: `doing` names it in problems and in the log, such
+     * as "reading a batch", and is NULL while there is none. */
     const char *doing;
     void (*on_ok)(struct pp_call *call);
     void (*on_error)(struct pp_call *call, enum pp_err err);

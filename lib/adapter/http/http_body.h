@@ -42,15 +42,14 @@ struct pp_http_body {
     struct pp_http_budget *budget;
     size_t charged;
     bool chunked;
-    uint64_t left;  /* bytes that are still to come in the body or in the current chunk */
+    uint64_t left;  /* how many bytes of the body or of the current chunk are still to come */
     uint64_t coded; /* bytes received, before gzip is decoded */
     enum pp_http_chunk_state chunk;
-    unsigned digits; /* number of digits read of the chunk's size */
-    /* bytes of chunk extensions and trailers so far, at most MAX_OVERHEAD */
-    size_t overhead;
-    size_t line; /* bytes of the current trailer line */
-    /* whether the body is coded by gzip; whether the last gzip member is complete */
-    bool gzip, gzip_end;
+    unsigned digits;            /* how many digits of the chunk's size were read */
+    size_t overhead;            /* bytes of chunk extensions and trailers so far */
+    size_t line;                /* bytes of the current trailer line */
+    bool gzip;                  /* the body is coded by gzip */
+    bool gzip_end;              /* the last gzip member is complete */
     struct z_stream_s *z;       /* zlib's state; made when the first byte arrives */
     struct pp_http_refusal why; /* the reason; valid after PP_BODY_REFUSED */
 };

@@ -51,9 +51,8 @@ struct pp_http_head {
     /* headers that only the server reads, as the client sent them; NULL if absent */
     const char *content_length, *transfer_encoding, *content_encoding, *expect, *ws_key, *ws_version;
     bool http10;
-    /* whether the connection stays open: the client says so, or its HTTP version implies it */
-    bool keep_alive;
-    bool expect_continue; /* whether the client waits for 100 Continue before it sends the body */
+    bool keep_alive;      /* the client, or its HTTP version, says that the connection stays open */
+    bool expect_continue; /* the client waits for 100 Continue before it sends the body */
     bool chunked;
     uint64_t length; /* bytes of the body, from Content-Length; 0 if the header is absent */
     enum pp_http_coding coding;

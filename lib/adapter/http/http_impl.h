@@ -35,7 +35,7 @@
 
 enum {
     PP_HTTP_READ_MAX = 64 * 1024, /* bytes that one read of a body may return */
-    /* bytes that one other read may return; this bounds the input behind a request */
+    /* Bytes that any other read may return. This bounds the input behind a request. */
     PP_HTTP_READ_MIN = 16 * 1024,
     PP_HTTP_HEAD_OUT = 16 * 1024, /* most bytes of an answer's head */
 };
@@ -72,25 +72,23 @@ struct pp_conn {
     enum pp_conn_state state;
     int64_t since; /* pp_loop_now() when the connection entered its state */
     struct pp_node in_state;
-    /* pp_loop_now() of the last received bytes or the last change of rank */
-    int64_t active;
-    enum pp_http_rank rank; /* index of the list in `peer` that in_peer is linked into */
+    int64_t active;         /* pp_loop_now() when bytes last came or the rank last changed */
+    enum pp_http_rank rank; /* in_peer is in this list of `peer` */
     struct pp_node in_peer;
-    /* the address that counts this connection; NULL for a stream */
-    struct pp_http_peer *peer;
+    struct pp_http_peer *peer;         /* the address that counts this connection; NULL for a stream */
     struct pp_http_exchange *exchange; /* set in BODY and HANDLE */
     struct pp_stream *stream;          /* set in STREAM and STREAM_END */
-    /* bytes received and not yet consumed; NULL if there are none */
+    /* The bytes that were received and not yet consumed; NULL if there are none. */
     char *in;
     size_t in_n, in_cap;
     struct pp_http_scan scan;
-    /* bytes of the answer that were unsent at the last check; if their number does not shrink until
-     * the next check, the server closes the connection */
+    /* The unsent bytes of the answer at the last check. If they have not become fewer by the next
+     * check, the server closes the connection. */
     size_t unsent;
-    /* while a body arrives: the start of the current window, and the bytes received in it */
+    /* While a body arrives: when the current window began, and how many bytes came in it. */
     int64_t pace_since;
     uint64_t pace_bytes;
-    bool slow;     /* too few bytes of the body came in the last whole window */
+    bool slow;     /* too few bytes of the body have come in the last whole window */
     bool running;  /* pp_conn_run() is on the stack */
     bool reading;  /* libuv reads the socket (uv_read_start()) */
     bool ready;    /* linked into server->ready: there is input to consume in the next turn */
@@ -105,13 +103,12 @@ struct pp_http {
     struct pp_http_options options;
     struct pp_http_handler handler;
     uv_tcp_t listener;
-    /* active while the next turn has work: ready connections, or sockets to accept */
+    /* It is active while the next turn has work: ready connections, or sockets to accept. */
     uv_idle_t next_turn;
     struct pp_timer *sweep; /* fires when the next connection's state times out */
     struct pp_timer *look;  /* active while there are streams */
     int64_t look_ms;        /* time between two looks at one stream */
-    /* the most connections and streams together, as far as file descriptors permit */
-    uint32_t max_all;
+    uint32_t max_all;       /* file descriptors permit this many connections and streams */
     struct pp_list states[PP_CONN_STATES];
     struct pp_list ready;
     struct pp_http_peer *peers; /* hash table; see http_peer.h */
@@ -124,7 +121,7 @@ struct pp_http {
     size_t live; /* number of open libuv handles and exchanges; the server is freed when it is 0 */
     int64_t date_second;
     char date[40];
-    /* one buffer for all connections, because read callbacks run one at a time */
+    /* All connections share these buffers, because callbacks run one at a time. */
     char in_scratch[PP_HTTP_READ_MAX];
     char out_scratch[PP_HTTP_HEAD_OUT];
 };

@@ -37,7 +37,7 @@
 
 struct pp_log;
 
-/* Options. 0 or NULL chooses the default, which is the first value in each comment. */
+/* 0 or NULL chooses the default, which is the first value in each comment. */
 struct pp_http_options {
     const char *host;          /* 127.0.0.1: a numeric address, or "localhost"; copied */
     uint16_t port;             /* 0: any free port; ops->port returns it */

@@ -40,10 +40,9 @@ struct pp_stream {
     uint32_t dropped; /* EVENTS: bytes that the client sent, and the server dropped */
     int64_t said;     /* EVENTS: time of the last send; WEBSOCKET: time of the last ping */
     int64_t moved;    /* while pieces are queued: time when the queue last became shorter */
-    /* unsent bytes of the front piece when the server last looked at the stream */
-    size_t unsent;
-    int64_t heard;  /* WEBSOCKET: time when the last frame arrived */
-    int64_t second; /* time when the current second began */
+    size_t unsent;    /* unsent bytes of the front piece at the last look at the stream */
+    int64_t heard;    /* WEBSOCKET: time when the last frame arrived */
+    int64_t second;   /* time when the current second began */
     struct pp_ws_in in;
 };
 

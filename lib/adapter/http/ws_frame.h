@@ -40,12 +40,11 @@ enum pp_ws_opcode {
 enum { PP_WS_PROTOCOL_ERROR = 1002, PP_WS_BAD_DATA = 1007 };
 
 enum pp_ws_got {
-    PP_WS_MORE, /* all bytes are consumed, no frame is complete */
+    PP_WS_MORE, /* all bytes are consumed, and no frame is complete */
     PP_WS_GOT_PING,
     PP_WS_GOT_PONG,
-    PP_WS_GOT_CLOSE, /* a close frame with the client's `code`; 0: it has none */
-    /* the client broke a rule: close with `code` and `why`; later bytes are ignored */
-    PP_WS_BAD
+    PP_WS_GOT_CLOSE, /* a close frame; `code` is the client's code, or 0 if it sent none */
+    PP_WS_BAD        /* the client broke a rule: the server closes with `code` and `why` */
 };
 
 /* Returns whether `key` is a valid Sec-WebSocket-Key (4.2): 16 bytes in base64. */
@@ -65,7 +64,8 @@ struct pp_ws_in {
 };
 
 /* Reads to the end of the next frame. `*used` bytes of p[0..n) are consumed: all of them unless a
- * frame ended. After a frame, in->payload[0..in->n) holds its payload until the next call. */
+ * frame ended. After a frame, in->payload[0..in->n) holds its payload until the next call. After
+ * PP_WS_BAD the reader ignores all bytes. */
 enum pp_ws_got pp_ws_feed(struct pp_ws_in *in, const void *p, size_t n, size_t *used);
 
 /* Writes the head of a whole frame of `n` bytes; returns its length, 2, 4 or 10. */
