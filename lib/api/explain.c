@@ -108,13 +108,6 @@ static struct answer answer_import(const struct pp_call *call, const struct expl
     return (struct answer){"fetch", "An import that names it would fetch it.", start_of(call, s, 0)};
 }
 
-static struct answer decide(const struct pp_call *call, const struct explain_state *s)
-{
-    if (s->code)
-        return (struct answer){"fail", pp_code_info(s->code)->sentence, 0};
-    return s->photo.open ? answer_open(call, s) : answer_import(call, s);
-}
-
 /* --- writing the answer --- */
 
 static void put_limit(struct pp_call *call, const struct explain_state *s)
@@ -179,7 +172,9 @@ static void send_answer(struct pp_call *call)
     const struct pp_store_photo *p = &s->photo;
     struct pp_buf *b = &call->out;
     char code[PP_CODE_NAME_MAX];
-    struct answer answer = decide(call, s);
+    struct answer answer = s->code   ? (struct answer){"fail", pp_code_info(s->code)->sentence, 0}
+                           : p->open ? answer_open(call, s)
+                                     : answer_import(call, s);
 
     pp_assert(!s->code || !p->open, "a photo that can't be fetched has a task");
     pp_json_begin(b, NULL, '{');

@@ -92,12 +92,6 @@ static bool skip_container(struct pp_scan *s, uint32_t *values)
     return fail(s, start, "a bracket that is not closed");
 }
 
-static void skip_word(struct pp_scan *s)
-{
-    while (s->p < s->end && classes[(unsigned char)*s->p] == PLAIN)
-        s->p++;
-}
-
 bool pp_scan_value(struct pp_scan *s, struct pp_slice *value)
 {
     if (s->error)
@@ -114,7 +108,10 @@ bool pp_scan_value(struct pp_scan *s, struct pp_slice *value)
         if (!skip_container(s, &value->values))
             return false;
         break;
-    case PLAIN: skip_word(s); break;
+    case PLAIN:
+        while (s->p < s->end && classes[(unsigned char)*s->p] == PLAIN)
+            s->p++;
+        break;
     default: return fail(s, s->p, "no value, where one should be");
     }
     value->n = (size_t)(s->p - value->p);

@@ -87,11 +87,6 @@ static struct pp_conn *least_active(const struct lists *l)
     return best;
 }
 
-static struct pp_conn *first_in(const struct lists *l, struct pp_list *list)
-{
-    return pp_list_empty(list) ? NULL : conn_at(l, list->head.next);
-}
-
 static bool evict(struct pp_http *s, const struct lists *l)
 {
     int64_t now = pp_loop_now(s->loop);
@@ -101,7 +96,7 @@ static bool evict(struct pp_http *s, const struct lists *l)
     if (!c)
         c = least_active(l);
     for (size_t i = l->n - 1; i-- > 0 && !c;)
-        c = first_in(l, l->list[i]);
+        c = pp_list_empty(l->list[i]) ? NULL : conn_at(l, l->list[i]->head.next);
     if (!c)
         return false;
     pp_assert(!c->stream && c->state != PP_CONN_HANDLE, "a stream or a handled request is evicted");

@@ -31,14 +31,6 @@ static int64_t now_of(const struct pp_conn *c)
 
 /* --- opening --- */
 
-/* Makes the kernel close a connection whose client no longer acknowledges data. */
-static void set_user_timeout(const struct pp_conn *c)
-{
-    int64_t ms = c->server->options.pong_ms;
-    unsigned timeout = ms < INT32_MAX ? (unsigned)ms : INT32_MAX;
-    setsockopt(c->stream->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
-}
-
 static bool attach(struct pp_conn *c, enum pp_stream_kind kind)
 {
     struct pp_stream *x = calloc(1, sizeof(*x));
@@ -79,10 +71,13 @@ static bool say_head(struct pp_conn *c, const char *key, const struct pp_http_re
 static void begin_stream(struct pp_conn *c, struct pp_http_stream *st)
 {
     struct pp_http *s = c->server;
+    int64_t ms = s->options.pong_ms;
+    unsigned timeout = ms < INT32_MAX ? (unsigned)ms : INT32_MAX;
+    /* The kernel closes a connection whose client no longer acknowledges data. */
+    setsockopt(c->stream->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
     c->exchange = NULL;
     c->stream->st = st;
     st->impl = c->stream;
-    set_user_timeout(c);
     pp_conn_set_state(c, PP_CONN_STREAM);
     pp_conn_leave_peer(c);
     s->stats.streams++;
