@@ -16,7 +16,6 @@ static bool may_make(const struct pp_store_cancel *r)
 enum pp_err pp_mg_cancel(struct pp_mg_thread *t, struct pp_store_cancel *r)
 {
     struct pp_mg_moved moved = {.arena = &t->tmp};
-    struct pp_mg_closed closed = {0};
     const char *client = NULL; /* the batch's owner */
     r->items_cancelled = r->photos_cancelled = 0;
     const bson_t *doc = pp_mg_first(t, MQ_BATCH_LOOK, "s", r->batch_id);
@@ -31,12 +30,14 @@ enum pp_err pp_mg_cancel(struct pp_mg_thread *t, struct pp_store_cancel *r)
         return pp_mg_fail(t, PP_ENOTFOUND);
     /* changes nothing if the batch is marked already, or has ended */
     pp_mg_write(t, MQ_BATCH_CANCEL, "si", r->batch_id, r->now_ms);
-    pp_mg_cancel_open(t, r->batch_id, client, r->now_ms, &moved, &closed);
-    if (!pp_mg_moved_batch(&moved, r->batch_id, client))
-        pp_mg_fail(t, PP_ENOMEM);
-    pp_mg_batches_check(t, &moved, true, r->now_ms);
-    pp_assert(closed.items == moved.items_finished, "other items are finished than cancelled");
-    r->items_cancelled = closed.items;
-    r->photos_cancelled = closed.photos;
+    pp_mg_cancel_open(t, r->batch_id, client, r->now_ms, &moved);
+    const struct pp_batch_delta *d = pp_mg_moved_batch(&moved, r->batch_id, client);
+    if (!d)
+        return pp_mg_fail(t, PP_ENOMEM);
+    r->items_cancelled = moved.items_finished;
+    r->photos_cancelled = d->photos;
+    if (t->err == PP_OK)
+        pp_mg_fail(t, pp_mg_batches_check(t, &moved, true, r->now_ms));
+    pp_assert(moved.n == 1, "a cancelled batch has items of another");
     return t->err;
 }

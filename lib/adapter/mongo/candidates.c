@@ -48,30 +48,27 @@ static const struct pp_mg_field fields[] = {
 };
 #undef FIELD
 
-static enum pp_err read_candidate(const bson_t *doc, struct pp_arena *a, struct pp_mg_candidate *c)
+static void read_candidate(struct pp_mg_thread *t, const bson_t *doc, struct pp_arena *a,
+                           struct pp_mg_candidate *c)
 {
     *c = (struct pp_mg_candidate){.task = {.domain = ""}};
-    enum pp_err err = pp_mg_read(doc, fields, a, c);
+    pp_mg_fail(t, pp_mg_read(doc, fields, a, c));
     c->task.epoch++;
     c->task.attempts++;
     if (!c->conditional)
         c->task.etag = c->task.last_modified = NULL;
-    return err == PP_OK && !c->task.url ? PP_ECORRUPT : err;
+    if (!c->task.url)
+        pp_mg_fail(t, PP_ECORRUPT);
 }
 
 /* --- asking --- */
 
-/* The tasks that one branch of the query found. */
-struct rows {
-    struct pp_mg_candidate *row;
-    size_t n, limit;
-};
-
 /* One branch of a query: it finds the tasks for one want. */
 struct branch {
     struct pp_mg_wanted *w;
-    bool whole; /* true: the branch reads all ranges; false: only the want's own range */
-    struct rows rows;
+    bool whole;                  /* true: the branch reads all ranges; false: only the want's own range */
+    struct pp_mg_candidate *row; /* the tasks found */
+    size_t n, limit;
 };
 
 static bool whole_range(const struct pp_claim_want *want)
@@ -79,73 +76,52 @@ static bool whole_range(const struct pp_claim_want *want)
     return want->hash_lo == 0 && want->hash_hi == UINT32_MAX;
 }
 
-static bool within(const struct pp_claim_want *want, uint32_t hash)
-{
-    return hash >= want->hash_lo && hash <= want->hash_hi;
-}
-
 static bool answers(const struct branch *b, const bson_t *doc, const struct pp_mg_candidate *c)
 {
     const char *client = pp_mg_doc_text(doc, "c");
-    return b->w->want->queue == c->queue && client && !strcmp(client, b->w->want->client) &&
-           b->rows.n < b->rows.limit;
+    return b->w->want->queue == c->queue && client && !strcmp(client, b->w->want->client) && b->n < b->limit;
 }
 
-struct asking {
-    struct pp_arena *arena;
-    struct branch *b;
-    size_t n, at; /* number of branches; the branch that the next row may belong to */
-};
-
-/* The rows of a branch are contiguous, and the branches come in order. */
-static enum pp_err on_candidate(void *data, const bson_t *doc)
+/* Sends one query for all branches, and reads the tasks that it finds. A single want needs only a
+ * find, which costs the server a quarter less than an aggregate. */
+static void ask(struct pp_mg_thread *t, struct pp_arena *arena, struct branch *b, size_t n)
 {
-    struct asking *a = data;
     struct pp_mg_candidate c;
-    enum pp_err err = read_candidate(doc, a->arena, &c);
-    while (err == PP_OK && a->at < a->n && !answers(&a->b[a->at], doc, &c))
-        a->at++;
-    if (err == PP_OK && a->at == a->n)
-        err = PP_ECORRUPT;
-    if (err == PP_OK) {
-        struct rows *rows = &a->b[a->at].rows;
-        rows->row[rows->n++] = c;
-    }
-    return err;
-}
-
-/* Sends one query for all branches. A single want needs only a find, which costs the server a
- * quarter less than an aggregate. */
-static enum pp_err ask(struct pp_mg_thread *t, struct pp_arena *arena, struct branch *b, size_t n)
-{
-    struct asking a = {arena, b, n, 0};
     bson_t stages = BSON_INITIALIZER;
-    enum pp_err err;
     pp_assert(n > 0 && n <= PP_MG_WANTS, "a query of candidates has no branch, or too many");
     for (size_t i = 0; i < n; i++) {
         const struct pp_claim_want *want = b[i].w->want;
-        int64_t lo = want->hash_lo, hi = want->hash_hi, limit = (int64_t)b[i].rows.limit;
+        int64_t lo = want->hash_lo, hi = want->hash_hi, limit = (int64_t)b[i].limit;
         const int64_t *from = b[i].whole ? NULL : &lo, *to = b[i].whole ? NULL : &hi;
         if (n == 1)
-            return pp_mg_each(t, MQ_CLAIM_WANT, on_candidate, &a, "sdIIi", want->client, want->queue, from,
-                              to, limit);
-        if (i == 0)
+            pp_mg_query(t, MQ_CLAIM_WANT, "sdIIi", want->client, want->queue, from, to, limit);
+        else if (i == 0)
             pp_mg_append(t, MQ_CLAIM_STAGES, &stages, "sdIIi", want->client, want->queue, from, to, limit);
         else
             pp_mg_append_item(t, MQ_CLAIM_BRANCH, &stages, (uint32_t)i + 2, "sdIIi", want->client,
                               want->queue, from, to, limit);
     }
-    err = pp_mg_each(t, MQ_CLAIM_WANTS, on_candidate, &a, "A", &stages);
+    if (n > 1)
+        pp_mg_query(t, MQ_CLAIM_WANTS, "A", &stages);
     bson_destroy(&stages);
-    return err;
+    /* The rows of a branch are contiguous, and the branches come in order. */
+    size_t at = 0;
+    for (const bson_t *doc; (doc = pp_mg_next(t));) {
+        read_candidate(t, doc, arena, &c);
+        while (at < n && !answers(&b[at], doc, &c))
+            at++;
+        if (at < n)
+            b[at].row[b[at].n++] = c;
+        else
+            pp_mg_fail(t, PP_ECORRUPT);
+    }
 }
 
-static enum pp_err add_branch(struct pp_mg_thread *t, struct branch *b, struct pp_mg_wanted *w, bool whole,
-                              size_t limit)
+static void add_branch(struct pp_mg_thread *t, struct branch *b, struct pp_mg_wanted *w, bool whole,
+                       size_t limit)
 {
-    *b = (struct branch){.w = w, .whole = whole || whole_range(w->want), .rows = {.limit = limit}};
-    b->rows.row = pp_arena_array(&t->tmp, limit, sizeof *b->rows.row);
-    return b->rows.row ? PP_OK : PP_ENOMEM;
+    *b = (struct branch){.w = w, .whole = whole || whole_range(w->want), .limit = limit};
+    b->row = pp_mg_array(t, limit, sizeof *b->row);
 }
 
 /* --- choosing --- */
@@ -168,13 +144,13 @@ static size_t sort_due(struct pp_mg_candidate *row, size_t n, int64_t now_ms)
 
 /* Takes the due tasks of the want's own range. Returns true if the claim need not read other
  * ranges, because the own range covers all hashes, or has more due tasks than the want asks for. */
-static bool take_own(struct pp_mg_wanted *w, const struct rows *rows, int64_t now_ms)
+static bool take_own(struct pp_mg_wanted *w, const struct branch *own, int64_t now_ms)
 {
-    size_t due = sort_due(rows->row, rows->n, now_ms), n = due < w->left ? due : w->left;
-    w->found = rows->row;
+    size_t due = sort_due(own->row, own->n, now_ms), n = due < w->left ? due : w->left;
+    w->found = own->row;
     w->n_found = w->n_own = n;
     w->more = false;
-    w->next_ms = n < rows->n ? (int64_t)rows->row[n].due : INT64_MAX;
+    w->next_ms = n < own->n ? (int64_t)own->row[n].due : INT64_MAX;
     return whole_range(w->want) || n < due;
 }
 
@@ -221,51 +197,46 @@ static size_t least(size_t a, size_t b)
 
 /* Adds tasks of other ranges until the want has enough, and notes when the other ranges next have a
  * due task. */
-static enum pp_err take_others(struct pp_mg_thread *t, struct pp_mg_wanted *w, struct rows *rows,
-                               int64_t now_ms)
+static void take_others(struct pp_mg_thread *t, struct branch *others, int64_t now_ms)
 {
+    struct pp_mg_wanted *w = others->w;
+    struct pp_mg_candidate *row = others->row;
     size_t n = 0;
-    for (size_t i = 0; i < rows->n; i++)
-        if (!within(w->want, rows->row[i].hash))
-            rows->row[n++] = rows->row[i];
-    size_t due = sort_due(rows->row, n, now_ms), missing = least(w->left - w->n_found, due);
+    for (size_t i = 0; i < others->n; i++)
+        if (row[i].hash < w->want->hash_lo || row[i].hash > w->want->hash_hi)
+            row[n++] = row[i];
+    size_t due = sort_due(row, n, now_ms), missing = least(w->left - w->n_found, due);
     w->reach = w->reach ? w->reach : fair_share(w->want, due);
     size_t take = least(missing, w->reach);
     w->more = take < missing;
-    struct pp_mg_candidate *all = pp_arena_array(&t->tmp, w->n_found + take, sizeof *all);
+    struct pp_mg_candidate *all = pp_mg_array(t, w->n_found + take, sizeof *all);
     if (!all)
-        return PP_ENOMEM;
+        return;
     if (w->n_found > 0)
         memcpy(all, w->found, w->n_found * sizeof *all);
     w->found = all;
-    int64_t next_ms = due < n ? (int64_t)rows->row[due].due : INT64_MAX;
+    int64_t next_ms = due < n ? (int64_t)row[due].due : INT64_MAX;
     w->next_ms = next_ms < w->next_ms ? next_ms : w->next_ms;
-    next_ms = choose(w, rows->row, due, take);
+    next_ms = choose(w, row, due, take);
     w->next_ms = next_ms < w->next_ms ? next_ms : w->next_ms;
-    return PP_OK;
 }
 
-enum pp_err pp_mg_candidates(struct pp_mg_thread *t, struct pp_arena *arena, int64_t now_ms,
-                             struct pp_mg_wanted *const *wanted, size_t n)
+void pp_mg_candidates(struct pp_mg_thread *t, struct pp_arena *arena, int64_t now_ms,
+                      struct pp_mg_wanted *const *wanted, size_t n)
 {
     struct branch own[PP_MG_WANTS], others[PP_MG_WANTS];
     size_t short_of = 0;
     pp_assert(n <= PP_MG_WANTS, "a round has more wants than a query takes");
-    enum pp_err err = PP_OK;
-    for (size_t i = 0; i < n && err == PP_OK; i++)
-        err = add_branch(t, &own[i], wanted[i], false, (size_t)wanted[i]->left + MORE);
-    if (err == PP_OK && n > 0)
-        err = ask(t, arena, own, n);
-    for (size_t i = 0; i < n && err == PP_OK; i++) {
+    for (size_t i = 0; i < n; i++)
+        add_branch(t, &own[i], wanted[i], false, (size_t)wanted[i]->left + MORE);
+    ask(t, arena, own, n);
+    for (size_t i = 0; i < n && t->err == PP_OK; i++) {
         struct pp_mg_wanted *w = wanted[i];
-        if (take_own(w, &own[i].rows, now_ms))
-            continue;
-        size_t limit = own[i].rows.n + (w->left - w->n_found) * SPREAD + MORE;
-        err = add_branch(t, &others[short_of++], w, true, limit);
+        if (!take_own(w, &own[i], now_ms))
+            add_branch(t, &others[short_of++], w, true, own[i].n + (w->left - w->n_found) * SPREAD + MORE);
     }
-    if (err == PP_OK && short_of > 0)
-        err = ask(t, arena, others, short_of);
-    for (size_t i = 0; i < short_of && err == PP_OK; i++)
-        err = take_others(t, others[i].w, &others[i].rows, now_ms);
-    return err;
+    if (short_of > 0)
+        ask(t, arena, others, short_of);
+    for (size_t i = 0; i < short_of && t->err == PP_OK; i++)
+        take_others(t, &others[i], now_ms);
 }

@@ -32,6 +32,9 @@ struct claiming {
     size_t n_part, n_found;
     struct pp_key *keys; /* keys of the candidates found */
     int64_t nonce;
+    bool all;            /* true: this call got every candidate */
+    struct pp_key *ours; /* else: the candidates that it got, sorted */
+    size_t n_ours;
 };
 
 /* --- the update --- */
@@ -51,66 +54,47 @@ static int64_t lease_end(const struct claiming *c)
     return pp_mg_server_ms(c->t, c->r->now_ms) + c->r->lease_ms;
 }
 
-struct own_keys {
-    struct pp_key *keys;
-    size_t n, room;
-};
-
-static enum pp_err on_own(void *data, const bson_t *doc)
-{
-    struct own_keys *o = data;
-    return o->n < o->room ? pp_mg_doc_key(doc, &o->keys[o->n++]) : PP_EFULL;
-}
-
-/* Reads back which candidates carry our nonce; returns their keys sorted. */
-static enum pp_err read_back(const struct claiming *c, struct pp_key *ours, size_t *n)
+/* Reads back which candidates carry our nonce. */
+static void read_back(struct claiming *c)
 {
     const char *clients[PP_MG_WANTS];
-    struct own_keys own = {ours, 0, c->n_found};
-    enum pp_err err = pp_mg_each(c->t, MQ_CLAIM_LOOK, on_own, &own, "KSi", c->keys, c->n_found, clients,
-                                 clients_of(c, clients), c->nonce);
-    *n = pp_mg_keys_unique(ours, own.n);
-    return err;
+    size_t n = 0;
+    pp_mg_query(c->t, MQ_CLAIM_LOOK, "KSi", c->keys, c->n_found, clients, clients_of(c, clients), c->nonce);
+    for (const bson_t *row; n < c->n_found && (row = pp_mg_next(c->t));)
+        c->ours[n++] = pp_mg_id_key(c->t, row);
+    c->n_ours = pp_mg_keys_unique(c->ours, n);
 }
 
 /* Reads back after an update with an unknown outcome. Asks twice, because the first query may
  * fail with the connection that lost the update's answer. The update may still arrive at the
  * server later: lost.c then hands back the tasks that it claims. */
-static enum pp_err find_out(struct claiming *c, struct pp_key *ours, size_t *n)
+static void find_out(struct claiming *c)
 {
-    c->t->err = PP_OK;
-    enum pp_err err = read_back(c, ours, n);
-    if (err != PP_OK) {
+    for (int try = 0; try < 2 && c->t->err != PP_OK; try++) {
         c->t->err = PP_OK;
-        err = read_back(c, ours, n);
+        read_back(c);
     }
-    if (err != PP_OK)
-        *n = 0;
-    pp_mg_lost_add(c->t, c->r->worker, c->nonce, lease_end(c), ours, *n);
-    c->t->err = err == PP_OK ? PP_OK : PP_EUNKNOWN;
-    return c->t->err;
+    if (c->t->err != PP_OK) {
+        c->n_ours = 0;
+        c->t->err = PP_EUNKNOWN;
+    }
+    pp_mg_lost_add(c->t, c->r->worker, c->nonce, lease_end(c), c->ours, c->n_ours);
 }
 
-/* Claims the candidates. Sets *all if this call got every one; else sets *ours to the sorted keys
- * of the candidates that it got. */
-static enum pp_err update(struct claiming *c, bool *all, struct pp_key **ours, size_t *n_ours)
+/* Claims the candidates, and finds out which of them this call got. */
+static void update(struct claiming *c)
 {
     const char *clients[PP_MG_WANTS];
-    *ours = pp_arena_array(&c->t->tmp, c->n_found, sizeof **ours);
-    if (!*ours)
-        return PP_ENOMEM;
     struct pp_mg_done done = pp_mg_write(c->t, MQ_CLAIM, "KSsii", c->keys, c->n_found, clients,
                                          clients_of(c, clients), c->r->worker, c->nonce, lease_end(c));
-    enum pp_err err = c->t->err;
-    *all = err == PP_OK && done.matched == c->n_found;
-    if (err == PP_OK && done.matched <= c->n_found)
+    bool known = c->t->err == PP_OK;
+    c->all = known && done.matched == c->n_found;
+    if (known && done.matched <= c->n_found)
         c->r->conflicts += c->n_found - done.matched;
-    if (*all)
-        return PP_OK;
-    if (err != PP_OK)
-        return find_out(c, *ours, n_ours);
-    err = read_back(c, *ours, n_ours);
-    return err == PP_OK ? PP_OK : find_out(c, *ours, n_ours);
+    if (known && !c->all)
+        read_back(c);
+    if (c->t->err != PP_OK)
+        find_out(c);
 }
 
 /* --- one part: the wants that one query covers --- */
@@ -133,21 +117,18 @@ static void next_part(struct claiming *c, size_t *at)
     }
 }
 
-static enum pp_err find(struct claiming *c)
+static void find(struct claiming *c)
 {
-    enum pp_err err = pp_mg_candidates(c->t, c->r->req.arena, c->r->now_ms, c->part, c->n_part);
-    c->n_found = 0;
-    for (size_t i = 0; i < c->n_part; i++)
+    size_t n = 0;
+    c->n_found = c->n_ours = 0;
+    pp_mg_candidates(c->t, c->r->req.arena, c->r->now_ms, c->part, c->n_part);
+    for (size_t i = 0; i < c->n_part && c->t->err == PP_OK; i++)
         c->n_found += c->part[i]->n_found;
-    if (err != PP_OK || c->n_found == 0)
-        return err;
-    c->keys = pp_arena_array(&c->t->tmp, c->n_found, sizeof *c->keys);
-    if (!c->keys)
-        return PP_ENOMEM;
-    for (size_t i = 0, n = 0; i < c->n_part; i++)
+    c->keys = pp_mg_array(c->t, c->n_found, sizeof *c->keys);
+    c->ours = pp_mg_array(c->t, c->n_found, sizeof *c->ours);
+    for (size_t i = 0; i < c->n_part && c->t->err == PP_OK; i++)
         for (size_t k = 0; k < c->part[i]->n_found; k++)
             c->keys[n++] = c->part[i]->found[k].task.key;
-    return PP_OK;
 }
 
 static void add_task(struct claiming *c, uint32_t at, const struct pp_task *task)
@@ -173,12 +154,11 @@ static int64_t later(const struct claiming *c)
  * A want without due tasks of its own takes more of the other ranges in each round. It stops
  * when it loses one of these to another worker: then the backlog is nearly empty, and enough
  * workers are claiming from it. */
-static bool hand_out_want(struct claiming *c, struct pp_mg_wanted *w, bool all, const struct pp_key *ours,
-                          size_t n_ours)
+static bool hand_out(struct claiming *c, struct pp_mg_wanted *w)
 {
     uint32_t at = (uint32_t)(w - c->wanted), lost_own = 0, lost = 0;
     for (size_t k = 0; k < w->n_found; k++) {
-        if (all || pp_mg_keys_at(ours, n_ours, &w->found[k].task.key) < n_ours) {
+        if (c->all || pp_mg_keys_at(c->ours, c->n_ours, &w->found[k].task.key) < c->n_ours) {
             pp_assert(w->left > 0, "a want gets more tasks than it asked for");
             add_task(c, at, &w->found[k].task);
             w->left--;
@@ -193,59 +173,48 @@ static bool hand_out_want(struct claiming *c, struct pp_mg_wanted *w, bool all, 
     return w->left > 0 && (lost_own > 0 || (w->more && !w->had_own && lost == 0));
 }
 
-static void hand_out(struct claiming *c, bool all, const struct pp_key *ours, size_t n_ours)
-{
-    size_t stay = 0;
-    for (size_t i = 0; i < c->n_part; i++)
-        if (hand_out_want(c, c->part[i], all, ours, n_ours))
-            c->part[stay++] = c->part[i];
-    c->n_part = stay;
-}
-
-static enum pp_err claim_part(struct claiming *c)
+static void claim_part(struct claiming *c)
 {
     for (int round = 0; round < ROUNDS && c->n_part > 0; round++) {
-        bool all = true;
-        struct pp_key *ours = NULL;
-        size_t n_ours = 0;
+        size_t stay = 0;
         c->nonce = pp_mg_nonce();
-        enum pp_err err = find(c);
-        if (err == PP_OK && c->n_found > 0)
-            err = update(c, &all, &ours, &n_ours);
-        if (err != PP_OK)
-            return err;
-        hand_out(c, all, ours, n_ours);
+        c->all = true;
+        find(c);
+        if (c->n_found > 0 && c->t->err == PP_OK)
+            update(c);
+        if (c->t->err != PP_OK)
+            return;
+        for (size_t i = 0; i < c->n_part; i++)
+            if (hand_out(c, c->part[i]))
+                c->part[stay++] = c->part[i];
+        c->n_part = stay;
     }
-    return PP_OK;
 }
 
 /* --- the operation --- */
 
 /* Allocates the answer. Until its part is queried, each queue is reported as having due tasks
  * now. */
-static enum pp_err prepare(struct claiming *c)
+static void prepare(struct claiming *c)
 {
     struct pp_store_claim *r = c->r;
     struct pp_arena *a = r->req.arena;
-    size_t room = 0;
-    c->wanted = pp_arena_array(&c->t->tmp, r->n_wants, sizeof *c->wanted);
+    c->wanted = pp_mg_array(c->t, r->n_wants, sizeof *c->wanted);
     r->next = pp_arena_array(a, r->n_wants, sizeof *r->next);
-    if (!c->wanted || !r->next)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < r->n_wants; i++) {
+    for (size_t i = 0; c->wanted && r->next && i < r->n_wants; i++) {
         const struct pp_claim_want *want = &r->wants[i];
         uint32_t n = want->n < PP_MG_COMMAND_DOCS ? want->n : PP_MG_COMMAND_DOCS;
         const char *client = pp_arena_strdup(a, want->client);
-        if (!client)
-            return PP_ENOMEM;
         c->wanted[i] = (struct pp_mg_wanted){.want = want, .left = n};
         r->next[i] = (struct pp_backlog_row){.client = client, .queue = want->queue, .due_ms = r->now_ms};
-        room += n;
+        c->room += n;
+        if (!client)
+            pp_mg_fail(c->t, PP_ENOMEM);
     }
-    c->room = room;
-    r->tasks = pp_arena_array(a, room, sizeof *r->tasks);
-    c->want_of = pp_arena_array(&c->t->tmp, room, sizeof *c->want_of);
-    return r->tasks && c->want_of ? PP_OK : PP_ENOMEM;
+    c->want_of = pp_mg_array(c->t, c->room, sizeof *c->want_of);
+    r->tasks = pp_arena_array(a, c->room, sizeof *r->tasks);
+    if (!r->next || !r->tasks)
+        pp_mg_fail(c->t, PP_ENOMEM);
 }
 
 /* Moves tasks that were claimed in later rounds next to the earlier tasks of their want. */
@@ -270,24 +239,23 @@ static void sort_tasks(struct claiming *c)
 /* If a later part of the wants fails, the call returns the tasks that it has claimed so far. */
 enum pp_err pp_mg_claim(struct pp_mg_thread *t, struct pp_store_claim *r)
 {
-    struct claiming *c = pp_arena_alloc(&t->tmp, sizeof *c);
+    struct claiming *c = pp_mg_array(t, 1, sizeof *c);
     r->n = 0;
     r->conflicts = 0;
     if (!c)
-        return PP_ENOMEM;
+        return t->err;
     *c = (struct claiming){.t = t, .r = r, .sorted = true};
-    enum pp_err err = prepare(c);
-    if (err != PP_OK)
-        return err;
-    pp_mg_lost_release(t, r->now_ms);
-    for (size_t at = 0; at < r->n_wants && err == PP_OK;) {
+    prepare(c);
+    if (t->err == PP_OK)
+        pp_mg_lost_release(t, r->now_ms);
+    for (size_t at = 0; at < r->n_wants && t->err == PP_OK;) {
         next_part(c, &at);
         pp_assert(c->n_part > 0, "a part of the wants is empty");
-        err = claim_part(c);
+        claim_part(c);
     }
     if (!c->sorted)
         sort_tasks(c);
-    return r->n > 0 ? PP_OK : err;
+    return r->n > 0 ? PP_OK : t->err;
 }
 
 /* Extends the leases of all tasks that the worker has claimed, in one update. */

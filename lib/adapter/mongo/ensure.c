@@ -25,6 +25,7 @@ struct need {
 };
 
 struct ensuring {
+    struct pp_mg_thread *t;
     struct pp_mg_planning *p;
     struct need *needs; /* sorted by key */
     size_t n;
@@ -63,19 +64,18 @@ static void gather(struct ensuring *e, struct need *all, size_t n)
         e->places[i] = (struct pp_mg_place){e->needs[i].key, (uint32_t)i};
 }
 
-static enum pp_err find_needs(struct ensuring *e)
+static void find_needs(struct ensuring *e)
 {
     const struct pp_store_plan *r = e->p->r;
-    struct pp_arena *a = &e->p->t->tmp;
     size_t n = 0, max = 0;
     for (size_t i = 0; i < r->n; i++)
         max += r->items[i].n_photos;
-    struct need *all = pp_arena_array(a, max, sizeof *all);
-    e->needs = pp_arena_array(a, max, sizeof *e->needs);
-    e->places = pp_arena_array(a, max, sizeof *e->places);
-    e->todo = pp_arena_array(a, max, sizeof *e->todo);
-    if (!all || !e->needs || !e->places || !e->todo)
-        return PP_ENOMEM;
+    struct need *all = pp_mg_array(e->t, max, sizeof *all);
+    e->needs = pp_mg_array(e->t, max, sizeof *e->needs);
+    e->places = pp_mg_array(e->t, max, sizeof *e->places);
+    e->todo = pp_mg_array(e->t, max, sizeof *e->todo);
+    if (e->t->err != PP_OK)
+        return;
     for (size_t i = 0; i < r->n; i++) {
         const struct pp_mg_plan_row *row = &e->p->rows[i];
         if (row->n_open)
@@ -91,7 +91,6 @@ static enum pp_err find_needs(struct ensuring *e)
     }
     pp_mg_places_sort(e->places, n);
     gather(e, all, n);
-    return PP_OK;
 }
 
 /* --- creating tasks --- */
@@ -130,11 +129,11 @@ static void keep_refused(struct ensuring *e, const struct pp_mg_bulk *bulk)
 /* Creates a task for each photo in e->todo: in a new document (insert), else in the existing one,
  * unless the photo has a task already, or its record has bytes of which the caller does not know.
  */
-static enum pp_err open_tasks(struct ensuring *e, bool insert)
+static void open_tasks(struct ensuring *e, bool insert)
 {
     const struct pp_store_plan *r = e->p->r;
     struct pp_mg_bulk bulk;
-    pp_mg_bulk_init(&bulk, e->p->t);
+    pp_mg_bulk_init(&bulk, e->t);
     for (size_t i = 0; i < e->n_todo; i++) {
         const struct need *need = &e->needs[e->todo[i]];
         const struct pp_plan_photo *p = need->photo;
@@ -155,17 +154,15 @@ static enum pp_err open_tasks(struct ensuring *e, bool insert)
                        known ? &p->known_fetched_at : NULL, known ? p->etag : NULL,
                        known ? p->last_modified : NULL);
     }
-    enum pp_err err = pp_mg_bulk_run(&bulk);
-    if (err == PP_OK)
+    if (pp_mg_bulk_run(&bulk) == PP_OK)
         keep_refused(e, &bulk);
-    return err;
 }
 
 /* --- joining tasks that exist --- */
 
 static struct pp_key *todo_keys(struct ensuring *e, bool only_always, size_t *n)
 {
-    struct pp_key *keys = pp_arena_array(&e->p->t->tmp, e->n_todo, sizeof *keys);
+    struct pp_key *keys = pp_mg_array(e->t, e->n_todo, sizeof *keys);
     pp_assert(e->n_todo <= e->n, "more photos are left than there were");
     *n = 0;
     for (size_t i = 0; keys && i < e->n_todo; i++)
@@ -174,119 +171,100 @@ static struct pp_key *todo_keys(struct ensuring *e, bool only_always, size_t *n)
     return keys;
 }
 
-/* Sets *o to the answer for a photo whose task is settled, or that was stored since the look-up.
- * *o is OPEN if there is no answer yet, or only that of the look-up. */
-static enum pp_err read_answer(struct ensuring *e, const struct need *need, const bson_t *doc,
-                               struct pp_outcome *o)
+/* Returns the answer for a photo whose task is settled, or that was stored since the look-up. It is
+ * OPEN if there is no answer yet, or only that of the look-up. */
+static struct pp_outcome read_answer(struct ensuring *e, const struct need *need, const bson_t *doc)
 {
-    struct pp_arena *a = &e->p->t->tmp;
+    struct pp_outcome o = {.kind = PP_OUTCOME_OPEN};
     struct pp_photo record;
     int64_t state = pp_mg_doc_int(doc, "t.s");
     bson_iter_t at;
-    *o = (struct pp_outcome){.kind = PP_OUTCOME_OPEN};
-    if (state == PP_MG_SETTLED)
-        return pp_mg_find(doc, "t.x", &at) ? pp_mg_read_outcome(&at, a, o) : PP_ECORRUPT;
-    enum pp_err err = pp_mg_read_photo(doc, a, &record);
-    if (err == PP_OK && state == 0 && !need->always && !answered(need))
-        *o = pp_plan_photo_late(need->photo, &record);
-    return err;
+    if (state == PP_MG_SETTLED) {
+        pp_mg_fail(e->t, pp_mg_find(doc, "t.x", &at) ? pp_mg_read_outcome(&at, &e->t->tmp, &o) : PP_ECORRUPT);
+    } else if (state == 0 && !need->always && !answered(need)) {
+        pp_mg_fail(e->t, pp_mg_read_photo(doc, &e->t->tmp, &record));
+        if (e->t->err == PP_OK)
+            o = pp_plan_photo_late(need->photo, &record);
+    }
+    return o;
 }
 
-/* Collects the rows of a query that reads the photos back. */
+/* The photos that could not join a task. */
 struct states {
-    struct ensuring *e;
     bool *served; /* by need: the photo has a task, or an answer */
     struct pp_mg_answer *answers;
     size_t n_answers;
 };
 
-static void add_answer(struct states *s, const struct need *need, const struct pp_outcome *outcome)
+static void add_answer(struct ensuring *e, struct states *s, size_t need, const struct pp_outcome *outcome)
 {
-    pp_assert(s->n_answers < s->e->n_todo, "more answers than photos");
+    pp_assert(s->n_answers < e->n_todo, "more answers than photos");
+    s->served[need] = true;
     s->answers[s->n_answers++] =
-        (struct pp_mg_answer){.client = s->e->p->r->client, .key = need->key, .outcome = *outcome};
+        (struct pp_mg_answer){.client = e->p->r->client, .key = e->needs[need].key, .outcome = *outcome};
 }
 
-static enum pp_err on_state(void *data, const bson_t *doc)
+/* Reads which photos have a task, or an answer. */
+static void read_states(struct ensuring *e, const struct pp_key *keys, size_t n, struct states *s)
 {
-    struct states *s = data;
-    struct ensuring *e = s->e;
-    struct pp_key key;
-    struct pp_outcome outcome;
-    enum pp_err err = pp_mg_doc_key(doc, &key);
-    const struct pp_mg_place *place = err == PP_OK ? pp_mg_places_find(e->places, e->n, &key) : NULL;
-    if (!place || s->served[place->at])
-        return err == PP_OK ? PP_ECORRUPT : err;
-    err = read_answer(e, &e->needs[place->at], doc, &outcome);
-    s->served[place->at] = pp_mg_doc_int(doc, "t.s") != 0;
-    if (err != PP_OK || outcome.kind == PP_OUTCOME_OPEN)
-        return err;
-    s->served[place->at] = true;
-    add_answer(s, &e->needs[place->at], &outcome);
-    return PP_OK;
-}
-
-/* Gives photos without a task the answer of the look-up, if it had one. */
-static void answer_rest(struct states *s)
-{
-    for (size_t i = 0; i < s->e->n_todo; i++) {
-        const struct need *need = &s->e->needs[s->e->todo[i]];
-        if (s->served[s->e->todo[i]] || !answered(need))
-            continue;
-        s->served[s->e->todo[i]] = true;
-        add_answer(s, need, &need->photo->outcome);
+    pp_mg_query(e->t, MQ_TASK_STATES, "sK", e->p->r->client, keys, n);
+    for (const bson_t *doc; (doc = pp_mg_next(e->t));) {
+        struct pp_key key = pp_mg_id_key(e->t, doc);
+        const struct pp_mg_place *place = pp_mg_places_find(e->places, e->n, &key);
+        if (!place || s->served[place->at]) {
+            pp_mg_fail(e->t, PP_ECORRUPT);
+            return;
+        }
+        struct pp_outcome outcome = read_answer(e, &e->needs[place->at], doc);
+        s->served[place->at] = pp_mg_doc_int(doc, "t.s") != 0;
+        if (outcome.kind != PP_OUTCOME_OPEN)
+            add_answer(e, s, place->at, &outcome);
     }
 }
 
 /* Some tasks could not be joined, because they are settled or deleted. Answers their photos
  * where possible, and leaves in e->todo the photos that need a new task. */
-static enum pp_err look_again(struct ensuring *e, const struct pp_key *keys, size_t n)
+static void look_again(struct ensuring *e, const struct pp_key *keys, size_t n)
 {
-    struct pp_arena *a = &e->p->t->tmp;
     const struct pp_store_plan *r = e->p->r;
-    struct states s = {e, pp_arena_array(a, e->n, sizeof *s.served), pp_arena_array(a, n, sizeof *s.answers),
-                       0};
-    struct pp_key *gone = pp_arena_array(a, n, sizeof *gone);
+    struct states s = {pp_mg_array(e->t, e->n, sizeof *s.served), pp_mg_array(e->t, n, sizeof *s.answers), 0};
+    struct pp_key *gone = pp_mg_array(e->t, n, sizeof *gone);
     size_t n_gone = 0, kept = 0;
-    if (!s.served || !s.answers || !gone)
-        return PP_ENOMEM;
-    enum pp_err err = pp_mg_each(e->p->t, MQ_TASK_STATES, on_state, &s, "sK", r->client, keys, n);
-    if (err == PP_OK) {
-        answer_rest(&s);
-        err = pp_mg_finish(e->p->t, s.answers, s.n_answers, r->now_ms, &e->p->moved);
-    }
+    if (e->t->err != PP_OK)
+        return;
+    read_states(e, keys, n, &s);
+    /* Photos without a task get the answer of the look-up, if it had one. */
+    for (size_t i = 0; i < e->n_todo && e->t->err == PP_OK; i++)
+        if (!s.served[e->todo[i]] && answered(&e->needs[e->todo[i]]))
+            add_answer(e, &s, e->todo[i], &e->needs[e->todo[i]].photo->outcome);
+    pp_mg_finish(e->t, s.answers, s.n_answers, r->now_ms, &e->p->moved);
     for (size_t i = 0; i < e->n_todo; i++)
         if (!s.served[e->todo[i]])
             gone[n_gone++] = e->needs[e->todo[i]].key;
-    if (err == PP_OK)
-        err = pp_mg_unwanted(e->p->t, r->client, gone, &n_gone);
-    for (size_t i = 0; i < e->n_todo && err == PP_OK; i++) {
+    pp_mg_unwanted(e->t, r->client, gone, &n_gone);
+    for (size_t i = 0; i < e->n_todo && e->t->err == PP_OK; i++) {
         const struct need *need = &e->needs[e->todo[i]];
         if (!s.served[e->todo[i]] && pp_mg_keys_at(gone, n_gone, &need->key) == n_gone)
             e->todo[kept++] = e->todo[i];
     }
     e->n_todo = kept;
-    return err;
 }
 
 /* Joins the tasks that exist. Joining clears the mark t.lv, so that a call which found that no item
  * waits for the task does not delete it. A photo with `always` is then fetched whatever its
  * validators say. */
-static enum pp_err join_rest(struct ensuring *e)
+static void join_rest(struct ensuring *e)
 {
+    const char *client = e->p->r->client;
     size_t n, n_always;
     const struct pp_key *keys = todo_keys(e, false, &n), *always = todo_keys(e, true, &n_always);
-    if (!keys || !always)
-        return PP_ENOMEM;
-    struct pp_mg_done joined = pp_mg_write(e->p->t, MQ_TASK_JOIN, "sK", e->p->r->client, keys, n);
+    struct pp_mg_done joined = pp_mg_write(e->t, MQ_TASK_JOIN, "sK", client, keys, n);
     if (n_always > 0)
-        pp_mg_write(e->p->t, MQ_TASK_ALWAYS, "sK", e->p->r->client, always, n_always);
-    if (e->p->t->err != PP_OK)
-        return e->p->t->err;
-    if (joined.matched != n)
-        return look_again(e, keys, n);
-    e->n_todo = 0;
-    return PP_OK;
+        pp_mg_write(e->t, MQ_TASK_ALWAYS, "sK", client, always, n_always);
+    if (joined.matched != n && e->t->err == PP_OK)
+        look_again(e, keys, n);
+    else
+        e->n_todo = 0;
 }
 
 /* Returns whether a photo probably has no document yet, because it has no record and no earlier
@@ -296,29 +274,30 @@ static bool seems_new(const struct ensuring *e, const struct need *need)
     return !e->p->begun && need->photo->known.type == 0 && !conditional(need);
 }
 
-enum pp_err pp_mg_plan_ensure(struct pp_mg_planning *p)
+void pp_mg_plan_ensure(struct pp_mg_planning *p)
 {
-    struct ensuring e = {.p = p};
-    enum pp_err err = find_needs(&e);
-    for (uint32_t i = 0; i < e.n && err == PP_OK; i++)
+    struct ensuring e = {.t = p->t, .p = p};
+    find_needs(&e);
+    for (uint32_t i = 0; i < e.n; i++)
         if (answered(&e.needs[i]))
             e.todo[e.n_todo++] = i;
-    if (err == PP_OK && e.n_todo)
-        err = join_rest(&e);
-    for (uint32_t i = 0; i < e.n && err == PP_OK; i++)
+    if (e.n_todo)
+        join_rest(&e);
+    for (uint32_t i = 0; i < e.n && p->t->err == PP_OK; i++)
         if (!answered(&e.needs[i]) && seems_new(&e, &e.needs[i]))
             e.todo[e.n_todo++] = i;
-    if (err == PP_OK && e.n_todo)
-        err = open_tasks(&e, true);
-    for (uint32_t i = 0; i < e.n && err == PP_OK; i++)
+    if (e.n_todo)
+        open_tasks(&e, true);
+    for (uint32_t i = 0; i < e.n && p->t->err == PP_OK; i++)
         if (!answered(&e.needs[i]) && !seems_new(&e, &e.needs[i]))
             e.todo[e.n_todo++] = i;
-    for (int round = 0; err == PP_OK && e.n_todo; round++) {
-        if (round == ENSURE_ROUNDS)
-            return PP_EIO;
-        err = open_tasks(&e, false);
-        if (err == PP_OK && e.n_todo)
-            err = join_rest(&e);
+    for (int round = 0; e.n_todo && p->t->err == PP_OK; round++) {
+        if (round == ENSURE_ROUNDS) {
+            pp_mg_fail(p->t, PP_EIO);
+            return;
+        }
+        open_tasks(&e, false);
+        if (e.n_todo)
+            join_rest(&e);
     }
-    return err;
 }

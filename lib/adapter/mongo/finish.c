@@ -57,25 +57,21 @@ static const struct pp_mg_answer *answer_to(const struct waiter *w, const struct
     return NULL;
 }
 
-static enum pp_err on_photo(void *data, const bson_iter_t *photo)
+static void add_photo(struct finishing *f, struct waiter *w, const bson_iter_t *photo)
 {
-    struct waiter *w = data;
     bson_iter_t field, kind;
     struct pp_key key;
     uint32_t at = w->photos++;
-    if (!bson_iter_recurse(photo, &field) || !bson_iter_find(&field, "k"))
-        return PP_ECORRUPT;
-    enum pp_err err = pp_mg_read_key(&field, &key);
-    if (err != PP_OK)
-        return err;
-    if (bson_iter_recurse(photo, &field) && bson_iter_find_descendant(&field, "o.k", &kind)) {
+    if (!bson_iter_recurse(photo, &field) || !bson_iter_find(&field, "k") ||
+        pp_mg_read_key(&field, &key) != PP_OK) {
+        pp_mg_fail(f->t, PP_ECORRUPT);
+    } else if (bson_iter_recurse(photo, &field) && bson_iter_find_descendant(&field, "o.k", &kind)) {
         w->with_bytes += pp_outcome_has_bytes((enum pp_outcome_kind)pp_mg_int(&kind));
-        return PP_OK;
+    } else {
+        const struct pp_mg_answer *answer = answer_to(w, &key);
+        if (answer)
+            w->slots[w->n_slots++] = (struct slot){at, answer};
     }
-    const struct pp_mg_answer *answer = answer_to(w, &key);
-    if (answer)
-        w->slots[w->n_slots++] = (struct slot){at, answer};
-    return PP_OK;
 }
 
 static const struct pp_mg_field waiter_fields[] = {
@@ -85,54 +81,48 @@ static const struct pp_mg_field waiter_fields[] = {
     {NULL},
 };
 
-static enum pp_err on_waiter(void *data, const bson_t *doc)
+static void add_waiter(struct finishing *f, const bson_t *doc)
 {
-    struct finishing *f = data;
-    struct pp_arena *a = &f->t->tmp;
-    if (f->n_waiters == FINISH_SLICE_ITEMS)
-        return PP_EFULL;
+    struct pp_mg_thread *t = f->t;
     struct waiter *w = &f->waiters[f->n_waiters++];
     *w = (struct waiter){0};
-    enum pp_err err = pp_mg_read(doc, waiter_fields, a, w);
-    if (err == PP_OK)
-        err = w->id && w->client && w->batch ? pp_mg_read_keys(doc, "ok", a, &w->open, &w->n_open)
-                                             : PP_ECORRUPT;
-    if (err != PP_OK)
-        return err;
-    w->answers = pp_arena_array(a, w->n_open, sizeof *w->answers);
-    w->slots = pp_arena_array(a, pp_mg_list_length(doc, "ph"), sizeof *w->slots);
-    if (!w->answers || !w->slots)
-        return PP_ENOMEM;
+    pp_mg_fail(t, pp_mg_read(doc, waiter_fields, &t->tmp, w));
+    if (!w->id || !w->client || !w->batch)
+        pp_mg_fail(t, PP_ECORRUPT);
+    w->open = pp_mg_key_list(t, doc, "ok", &w->n_open);
+    w->answers = pp_mg_array(t, w->n_open, sizeof *w->answers);
+    w->slots = pp_mg_array(t, pp_mg_list_length(doc, "ph"), sizeof *w->slots);
+    if (t->err != PP_OK)
+        return;
     for (size_t i = 0; i < w->n_open; i++) {
         const struct pp_mg_place *place = pp_mg_places_find(f->places, f->n, &w->open[i]);
         if (place)
             w->answers[w->n++] = &f->answers[place->at];
     }
-    return pp_mg_read_list(doc, "ph", on_photo, w);
+    for (bson_iter_t photos = pp_mg_list(t, doc, "ph"); bson_iter_next(&photos);)
+        add_photo(f, w, &photos);
 }
 
 /* Finds the items that wait, with one condition per client. */
-static enum pp_err find_waiting(struct finishing *f)
+static void find_waiting(struct finishing *f)
 {
     bson_t of_clients = BSON_INITIALIZER;
-    struct pp_key *keys = pp_arena_array(&f->t->tmp, f->n, sizeof *keys);
+    struct pp_key *keys = pp_mg_array(f->t, f->n, sizeof *keys);
     uint32_t n = 0;
     f->n_waiters = 0;
-    if (!keys)
-        return PP_ENOMEM;
-    for (size_t i = 0, first = 0; i < f->n; i++) {
+    for (size_t i = 0, first = 0; keys && i < f->n; i++) {
+        const char *client = f->answers[i].client;
         keys[i] = f->answers[i].key;
-        bool last = i + 1 == f->n || strcmp(f->answers[i].client, f->answers[i + 1].client) != 0;
-        if (!last)
+        if (i + 1 < f->n && !strcmp(client, f->answers[i + 1].client))
             continue;
-        pp_mg_append_item(f->t, MQ_FINISH_OF_CLIENT, &of_clients, n++, "sK", f->answers[i].client,
-                          keys + first, i + 1 - first);
+        pp_mg_append_item(f->t, MQ_FINISH_OF_CLIENT, &of_clients, n++, "sK", client, keys + first,
+                          i + 1 - first);
         first = i + 1;
     }
-    enum pp_err err =
-        pp_mg_each(f->t, MQ_FINISH_FIND, on_waiter, f, "Ai", &of_clients, (int64_t)FINISH_SLICE_ITEMS);
+    pp_mg_query(f->t, MQ_FINISH_FIND, "Ai", &of_clients, (int64_t)FINISH_SLICE_ITEMS);
     bson_destroy(&of_clients);
-    return err;
+    for (const bson_t *doc; f->n_waiters < FINISH_SLICE_ITEMS && (doc = pp_mg_next(f->t));)
+        add_waiter(f, doc);
 }
 
 /* --- the write --- */
@@ -150,15 +140,15 @@ static size_t rest_of(const struct waiter *w, struct pp_key *rest)
 
 /* Writes an item on condition that its `ok` has not changed since the query read it. Puts the
  * outcomes into its photos, and makes the item terminal if they answer all of its open photos. */
-static enum pp_err write_seen(struct finishing *f, struct pp_mg_bulk *bulk, const struct waiter *w,
-                              int64_t deadline_ms, int64_t number)
+static void write_seen(struct finishing *f, struct pp_mg_bulk *bulk, const struct waiter *w,
+                       int64_t deadline_ms, int64_t number)
 {
     bson_t outcomes = BSON_INITIALIZER;
     bool done = w->n == w->n_open;
     uint32_t with_bytes = w->with_bytes;
-    struct pp_key *rest = pp_arena_array(&f->t->tmp, done ? 0 : w->n_open, sizeof *rest);
+    struct pp_key *rest = pp_mg_array(f->t, done ? 0 : w->n_open, sizeof *rest);
     if (!rest)
-        return PP_ENOMEM;
+        return;
     for (size_t i = 0; i < w->n_slots; i++) {
         const struct pp_outcome *o = &w->slots[i].answer->outcome;
         char name[32];
@@ -174,19 +164,16 @@ static enum pp_err write_seen(struct finishing *f, struct pp_mg_bulk *bulk, cons
     pp_mg_bulk_add(bulk, MQ_FINISH_SEEN, "sstKDy", w->id, w->client, deadline_ms, w->open, w->n_open,
                    &outcomes, (int)done);
     bson_destroy(&outcomes);
-    return PP_OK;
 }
 
 /* Writes an item whatever its `ok` is by now, by an update pipeline, which costs the server
  * more. */
-static enum pp_err write_as_is(struct finishing *f, struct pp_mg_bulk *bulk, const struct waiter *w,
-                               int64_t deadline_ms, int64_t number)
+static void write_as_is(struct finishing *f, struct pp_mg_bulk *bulk, const struct waiter *w,
+                        int64_t deadline_ms, int64_t number)
 {
     bson_t branches = BSON_INITIALIZER;
-    struct pp_key *keys = pp_arena_array(&f->t->tmp, w->n, sizeof *keys);
-    if (!keys)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < w->n; i++) {
+    struct pp_key *keys = pp_mg_array(f->t, w->n, sizeof *keys);
+    for (size_t i = 0; keys && i < w->n; i++) {
         const struct pp_mg_answer *answer = w->answers[i];
         keys[i] = answer->key;
         pp_mg_append_item(f->t, MQ_FINISH_BRANCH, &branches, (uint32_t)i, "kX", &answer->key,
@@ -195,66 +182,49 @@ static enum pp_err write_as_is(struct finishing *f, struct pp_mg_bulk *bulk, con
     pp_mg_bulk_add(bulk, MQ_FINISH_AS_IS, "sstAKii", w->id, w->client, deadline_ms, &branches, keys, w->n,
                    number, f->now_ms);
     bson_destroy(&branches);
-    return PP_OK;
-}
-
-static enum pp_err write_outcomes(struct finishing *f, const struct pp_mg_seq *seq, bool *all)
-{
-    struct pp_mg_bulk bulk;
-    enum pp_err err = PP_OK;
-    pp_assert((size_t)seq->n == f->n_waiters, "there is not one number for each item");
-    pp_mg_bulk_init(&bulk, f->t);
-    for (size_t i = 0; i < f->n_waiters && err == PP_OK; i++)
-        err = (f->again ? write_as_is : write_seen)(f, &bulk, &f->waiters[i], seq->deadline_ms,
-                                                    seq->first + (int64_t)i);
-    enum pp_err run = pp_mg_bulk_run(&bulk);
-    *all = bulk.done.modified == f->n_waiters;
-    return err != PP_OK ? err : run;
 }
 
 /* --- counting the items that have finished --- */
 
-static enum pp_err count_finished(struct finishing *f, const char *batch, const char *client)
+static void count_finished(struct finishing *f, const char *batch, const char *client)
 {
     struct pp_batch_delta *d = pp_mg_moved_batch(f->moved, batch, client);
-    if (!d)
-        return PP_ENOMEM;
+    if (!d) {
+        pp_mg_fail(f->t, PP_ENOMEM);
+        return;
+    }
     d->items++;
     f->moved->items_finished++;
-    return PP_OK;
 }
 
 /* Every write matched, so the items whose open photos all had an answer are finished. */
-static enum pp_err count_seen(struct finishing *f)
+static void count_seen(struct finishing *f)
 {
-    enum pp_err err = PP_OK;
-    for (size_t i = 0; i < f->n_waiters && err == PP_OK; i++)
+    for (size_t i = 0; i < f->n_waiters; i++)
         if (f->waiters[i].n == f->waiters[i].n_open)
-            err = count_finished(f, f->waiters[i].batch, f->waiters[i].client);
-    return err;
-}
-
-static enum pp_err on_finished(void *data, const bson_t *doc)
-{
-    const char *batch = pp_mg_doc_text(doc, "b"), *client = pp_mg_doc_text(doc, "c");
-    return batch && client ? count_finished(data, batch, client) : PP_ECORRUPT;
+            count_finished(f, f->waiters[i].batch, f->waiters[i].client);
 }
 
 /* Finds the items that our writes have finished: they have a number of our block. */
-static enum pp_err find_finished(struct finishing *f, const struct pp_mg_seq *seq)
+static void find_finished(struct finishing *f, const struct pp_mg_seq *seq)
 {
-    const char **ids = pp_arena_array(&f->t->tmp, f->n_waiters, sizeof *ids);
-    const char **clients = pp_arena_array(&f->t->tmp, f->n_waiters, sizeof *clients);
+    const char **ids = pp_mg_array(f->t, f->n_waiters, sizeof *ids);
+    const char **clients = pp_mg_array(f->t, f->n_waiters, sizeof *clients);
     size_t n = 0;
-    if (!ids || !clients)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < f->n_waiters; i++) {
+    for (size_t i = 0; ids && clients && i < f->n_waiters; i++) {
         ids[i] = f->waiters[i].id;
         if (n == 0 || strcmp(clients[n - 1], f->waiters[i].client) != 0)
             clients[n++] = f->waiters[i].client;
     }
-    return pp_mg_each(f->t, MQ_ITEMS_NUMBERED, on_finished, f, "SSii", clients, n, ids, f->n_waiters,
-                      seq->first, seq->first + seq->n);
+    pp_mg_query(f->t, MQ_ITEMS_NUMBERED, "SSii", clients, n, ids, f->n_waiters, seq->first,
+                seq->first + seq->n);
+    for (const bson_t *doc; (doc = pp_mg_next(f->t));) {
+        const char *batch = pp_mg_doc_text(doc, "b"), *client = pp_mg_doc_text(doc, "c");
+        if (batch && client)
+            count_finished(f, batch, client);
+        else
+            pp_mg_fail(f->t, PP_ECORRUPT);
+    }
 }
 
 static void count_photos(struct finishing *f)
@@ -268,50 +238,55 @@ static void count_photos(struct finishing *f)
 
 /* --- the whole step --- */
 
-/* Finishes one slice of the items that wait. *more: call again. If the answer of the write is
- * lost, the block of numbers stays open, because the write may still arrive. */
-static enum pp_err finish_some(struct finishing *f, bool *more)
+/* Finishes one slice of the items that wait. Returns true if the caller must call again. If the
+ * answer of the write is lost, the block of numbers stays open, because the write may still
+ * arrive. */
+static bool finish_some(struct finishing *f)
 {
     struct pp_mg_seq seq;
-    bool all = false;
-    enum pp_err err = find_waiting(f);
-    *more = false;
-    if (err != PP_OK || f->n_waiters == 0)
-        return err;
-    err = pp_mg_seq_take(f->t, f->n_waiters, &seq);
-    if (err == PP_OK)
-        err = write_outcomes(f, &seq, &all);
-    if (err == PP_OK)
-        err = all && !f->again ? count_seen(f) : find_finished(f, &seq);
-    if (err != PP_OK)
-        return err;
+    struct pp_mg_bulk bulk;
+    find_waiting(f);
+    if (f->n_waiters == 0 || f->t->err != PP_OK || pp_mg_seq_take(f->t, f->n_waiters, &seq) != PP_OK)
+        return false;
+    pp_assert((size_t)seq.n == f->n_waiters, "there is not one number for each item");
+    pp_mg_bulk_init(&bulk, f->t);
+    for (size_t i = 0; i < f->n_waiters; i++)
+        (f->again ? write_as_is : write_seen)(f, &bulk, &f->waiters[i], seq.deadline_ms,
+                                              seq.first + (int64_t)i);
+    if (pp_mg_bulk_run(&bulk) != PP_OK)
+        return false;
+    bool all = bulk.done.modified == f->n_waiters;
+    if (all && !f->again)
+        count_seen(f);
+    else
+        find_finished(f, &seq);
+    if (f->t->err != PP_OK)
+        return false;
     pp_mg_seq_close(f->t, &seq);
     count_photos(f);
-    *more = !all || f->n_waiters == FINISH_SLICE_ITEMS;
-    return PP_OK;
+    return !all || f->n_waiters == FINISH_SLICE_ITEMS;
 }
 
-static enum pp_err finish_slice(struct finishing *f)
+static void finish_slice(struct finishing *f)
 {
-    struct pp_mg_place *places = pp_arena_array(&f->t->tmp, f->n, sizeof *places);
+    struct pp_mg_place *places = pp_mg_array(f->t, f->n, sizeof *places);
     pp_assert(f->n > 0 && f->n <= SLICE_ANSWERS, "a slice of answers is empty, or too large");
-    enum pp_err err = places ? PP_OK : PP_ENOMEM;
-    bool more = true;
-    for (size_t i = 0; places && i < f->n; i++)
+    if (!places)
+        return;
+    for (size_t i = 0; i < f->n; i++)
         places[i] = (struct pp_mg_place){f->answers[i].key, (uint32_t)i};
+    pp_mg_places_sort(places, f->n);
     f->places = places;
     f->again = false;
-    if (places)
-        pp_mg_places_sort(places, f->n);
-    for (int idle = 0; err == PP_OK && more;) {
+    bool more = true;
+    for (int idle = 0; more && idle < FINISH_TRIES;) {
         uint64_t finished = f->moved->items_finished;
-        err = finish_some(f, &more);
+        more = finish_some(f);
         f->again = true;
         idle = f->moved->items_finished == finished && f->n_waiters < FINISH_SLICE_ITEMS ? idle + 1 : 0;
-        if (err == PP_OK && more && idle == FINISH_TRIES)
-            err = PP_EIO; /* each write came too late for its numbers: the server is overloaded */
     }
-    return err;
+    if (more) /* each write came too late for its numbers: the server is overloaded */
+        pp_mg_fail(f->t, PP_EIO);
 }
 
 static int by_client(const void *a, const void *b)
@@ -319,75 +294,54 @@ static int by_client(const void *a, const void *b)
     return strcmp(((const struct pp_mg_answer *)a)->client, ((const struct pp_mg_answer *)b)->client);
 }
 
-/* Returns a copy sorted by client. NULL: out of memory. */
-static struct pp_mg_answer *sort_answers(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n)
-{
-    struct pp_mg_answer *sorted = pp_arena_array(&t->tmp, n, sizeof *sorted);
-    if (sorted && n > 0) {
-        memcpy(sorted, answers, n * sizeof *sorted);
-        qsort(sorted, n, sizeof *sorted, by_client);
-    }
-    return sorted;
-}
-
-static enum pp_err finish_sorted(struct pp_mg_thread *t, const struct pp_mg_answer *sorted, size_t n,
-                                 int64_t now_ms, struct pp_mg_moved *moved)
-{
-    uint64_t before = moved->items_finished;
-    struct finishing *f = n ? pp_arena_alloc(&t->tmp, sizeof *f) : NULL;
-    enum pp_err err = !n || f ? PP_OK : PP_ENOMEM;
-    if (f)
-        *f = (struct finishing){.t = t, .moved = moved, .now_ms = now_ms};
-    for (size_t i = 0; i < n; i++)
-        pp_assert(sorted[i].outcome.kind != PP_OUTCOME_OPEN, "an answer leaves its photo open");
-    for (size_t at = 0; at < n && err == PP_OK; at += f->n) {
-        f->answers = sorted + at;
-        f->n = n - at < SLICE_ANSWERS ? n - at : SLICE_ANSWERS;
-        err = finish_slice(f);
-    }
-    if (err == PP_OK && moved->items_finished > before)
-        err = pp_mg_batches_check(t, moved, false, now_ms);
-    return err;
-}
-
-enum pp_err pp_mg_finish(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n, int64_t now_ms,
+enum pp_err pp_mg_finish(struct pp_mg_thread *t, struct pp_mg_answer *answers, size_t n, int64_t now_ms,
                          struct pp_mg_moved *moved)
 {
-    const struct pp_mg_answer *sorted = sort_answers(t, answers, n);
-    return sorted ? finish_sorted(t, sorted, n, now_ms, moved) : PP_ENOMEM;
+    uint64_t before = moved->items_finished;
+    struct finishing *f = n > 0 && t->err == PP_OK ? pp_mg_array(t, 1, sizeof *f) : NULL;
+    if (!f)
+        return t->err;
+    *f = (struct finishing){.t = t, .moved = moved, .now_ms = now_ms};
+    qsort(answers, n, sizeof *answers, by_client);
+    for (size_t i = 0; i < n; i++)
+        pp_assert(answers[i].outcome.kind != PP_OUTCOME_OPEN, "an answer leaves its photo open");
+    for (size_t at = 0; at < n && t->err == PP_OK; at += f->n) {
+        f->answers = answers + at;
+        f->n = n - at < SLICE_ANSWERS ? n - at : SLICE_ANSWERS;
+        finish_slice(f);
+    }
+    if (t->err == PP_OK && moved->items_finished > before)
+        pp_mg_fail(t, pp_mg_batches_check(t, moved, false, now_ms));
+    return t->err;
 }
 
 /* --- settled tasks --- */
 
 /* Deletes settled tasks in one update, which costs a fraction of single ones. A task that
  * another call has settled since has another nonce, and stays. */
-static enum pp_err forget_tasks(struct pp_mg_thread *t, const struct pp_mg_answer *a, size_t n)
+static void forget_tasks(struct pp_mg_thread *t, const struct pp_mg_answer *a, size_t n)
 {
-    const char **clients = pp_arena_array(&t->tmp, n, sizeof *clients);
-    struct pp_key *keys = pp_arena_array(&t->tmp, n, sizeof *keys);
-    int64_t *nonces = pp_arena_array(&t->tmp, n, sizeof *nonces);
+    const char **clients = pp_mg_array(t, n, sizeof *clients);
+    struct pp_key *keys = pp_mg_array(t, n, sizeof *keys);
+    int64_t *nonces = pp_mg_array(t, n, sizeof *nonces);
     size_t n_clients = 0;
-    if (!clients || !keys || !nonces)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && t->err == PP_OK; i++) {
         keys[i] = a[i].key;
         nonces[i] = a[i].nonce;
         if (n_clients == 0 || strcmp(clients[n_clients - 1], a[i].client) != 0)
             clients[n_clients++] = a[i].client;
     }
     pp_mg_write(t, MQ_FORGET, "SKL", clients, n_clients, keys, n, nonces, n);
-    return t->err;
 }
 
 /* A settled task may stay if the store fails or the process dies. The reaper finds it, or a call
  * that plans its photo again. */
-enum pp_err pp_mg_finish_tasks(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n,
-                               int64_t now_ms, struct pp_mg_moved *moved)
+enum pp_err pp_mg_finish_tasks(struct pp_mg_thread *t, struct pp_mg_answer *answers, size_t n, int64_t now_ms,
+                               struct pp_mg_moved *moved)
 {
-    const struct pp_mg_answer *sorted = sort_answers(t, answers, n);
-    enum pp_err err = sorted ? finish_sorted(t, sorted, n, now_ms, moved) : PP_ENOMEM, forgotten = err;
-    for (size_t at = 0; at < n && forgotten == PP_OK; at += PP_MG_COMMAND_DOCS)
-        forgotten = forget_tasks(t, sorted + at, n - at < PP_MG_COMMAND_DOCS ? n - at : PP_MG_COMMAND_DOCS);
+    enum pp_err err = pp_mg_finish(t, answers, n, now_ms, moved);
+    for (size_t at = 0; at < n && t->err == PP_OK; at += PP_MG_COMMAND_DOCS)
+        forget_tasks(t, answers + at, n - at < PP_MG_COMMAND_DOCS ? n - at : PP_MG_COMMAND_DOCS);
     t->err = err;
     return err;
 }

@@ -13,26 +13,19 @@ enum { LOST_MAX = 1000, HAND_BACK_AGAIN_MS = 1000 };
 
 struct pp_mg_lost {
     struct pp_mg_lost *next;
-    char *worker;
+    const char *worker;      /* points behind `known`, into the same allocation */
     int64_t nonce, until_ms; /* nonce of the claim; end of its lease by the server's clock */
     int64_t tried_ms;        /* last attempt to hand tasks back, on the monotonic clock */
-    struct pp_key *known;
     size_t n_known;
+    struct pp_key known[]; /* the tasks that were handed out */
 };
-
-static void lost_free(struct pp_mg_lost *l)
-{
-    free(l->worker);
-    free(l->known);
-    free(l);
-}
 
 void pp_mg_lost_free(struct pp_mg *m)
 {
     while (m->lost) {
         struct pp_mg_lost *l = m->lost;
         m->lost = l->next;
-        lost_free(l);
+        free(l);
     }
 }
 
@@ -41,17 +34,13 @@ void pp_mg_lost_free(struct pp_mg *m)
 void pp_mg_lost_add(struct pp_mg_thread *t, const char *worker, int64_t nonce, int64_t until_ms,
                     const struct pp_key *known, size_t n)
 {
-    size_t others = 0;
+    size_t others = 0, worker_n = strlen(worker) + 1;
     pp_assert(nonce > 0 && until_ms > 0, "a lost claim has no nonce, or no end");
-    struct pp_mg_lost *l = calloc(1, sizeof *l);
+    struct pp_mg_lost *l = calloc(1, sizeof *l + n * sizeof *known + worker_n);
     if (!l)
         return;
-    *l = (struct pp_mg_lost){.worker = strdup(worker), .nonce = nonce, .until_ms = until_ms, .n_known = n};
-    l->known = calloc(n + 1, sizeof *l->known);
-    if (!l->worker || !l->known) {
-        lost_free(l);
-        return;
-    }
+    *l = (struct pp_mg_lost){.nonce = nonce, .until_ms = until_ms, .n_known = n};
+    l->worker = memcpy(l->known + n, worker, worker_n);
     if (n > 0)
         memcpy(l->known, known, n * sizeof *known);
     pthread_mutex_lock(&t->m->lock);
@@ -63,17 +52,7 @@ void pp_mg_lost_add(struct pp_mg_thread *t, const char *worker, int64_t nonce, i
         l = NULL;
     }
     pthread_mutex_unlock(&t->m->lock);
-    if (l)
-        lost_free(l);
-}
-
-static struct pp_mg_lost *take_all(struct pp_mg *m)
-{
-    pthread_mutex_lock(&m->lock);
-    struct pp_mg_lost *all = m->lost;
-    m->lost = NULL;
-    pthread_mutex_unlock(&m->lock);
-    return all;
+    free(l);
 }
 
 /* Hands back the tasks of lost claims, each claim once a second. A late update may arrive until
@@ -82,11 +61,14 @@ static struct pp_mg_lost *take_all(struct pp_mg *m)
  * the next call. */
 void pp_mg_lost_release(struct pp_mg_thread *t, int64_t now_ms)
 {
-    struct pp_mg_lost *keep = NULL, *last = NULL;
-    bool ok = true;
+    struct pp_mg *m = t->m;
     int64_t now = pp_mg_server_ms(t, now_ms), tick = pp_mg_monotonic_ms();
-    for (struct pp_mg_lost *l = take_all(t->m), *next; l; l = next) {
-        next = l->next;
+    bool ok = true;
+    pthread_mutex_lock(&m->lock);
+    struct pp_mg_lost *all = m->lost, **at = &all;
+    m->lost = NULL;
+    pthread_mutex_unlock(&m->lock);
+    for (struct pp_mg_lost *l; (l = *at);) {
         if (ok && tick - l->tried_ms >= HAND_BACK_AGAIN_MS) {
             /* This also hands back tasks that no item may want: at worst they are fetched
              * without need. */
@@ -95,18 +77,17 @@ void pp_mg_lost_release(struct pp_mg_thread *t, int64_t now_ms)
             t->err = PP_OK;
             l->tried_ms = tick;
             if (ok && now >= l->until_ms) {
-                lost_free(l);
+                *at = l->next;
+                free(l);
                 continue;
             }
         }
-        l->next = keep;
-        keep = l;
-        last = last ? last : l;
+        at = &l->next;
     }
-    if (!keep)
+    if (!all)
         return;
-    pthread_mutex_lock(&t->m->lock);
-    last->next = t->m->lost;
-    t->m->lost = keep;
-    pthread_mutex_unlock(&t->m->lock);
+    pthread_mutex_lock(&m->lock);
+    *at = m->lost;
+    m->lost = all;
+    pthread_mutex_unlock(&m->lock);
 }

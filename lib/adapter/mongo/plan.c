@@ -9,7 +9,7 @@
 
 /* --- the batch --- */
 
-static enum pp_err begin_batch(struct pp_mg_planning *p)
+static void begin_batch(struct pp_mg_planning *p)
 {
     const struct pp_store_plan *r = p->r;
     int64_t highest = 0;
@@ -26,13 +26,11 @@ static enum pp_err begin_batch(struct pp_mg_planning *p)
     p->cancelled = was && pp_mg_doc_int(was, "ca") != 0;
     p->planned = was && pp_mg_doc_int(was, "pl") != 0;
     p->numbered = was ? pp_mg_doc_int(was, "pd") : 0;
-    return p->t->err;
 }
 
 /* Records up to which index the items' numbers are safe (`pd`), and, if this chunk is the batch's
- * last one, that it is planned. Sets *cancelled if another call has cancelled the batch meanwhile.
- */
-static enum pp_err end_batch(struct pp_mg_planning *p, bool *cancelled)
+ * last one, that it is planned. Returns true if another call has cancelled the batch meanwhile. */
+static bool end_batch(struct pp_mg_planning *p)
 {
     int64_t numbered = 0;
     bool last = p->r->last && !p->planned;
@@ -43,8 +41,7 @@ static enum pp_err end_batch(struct pp_mg_planning *p, bool *cancelled)
                             ? pp_mg_first(p->t, MQ_BATCH_LOOK, "s", p->r->batch_id)
                             : pp_mg_modify(p->t, MQ_BATCH_PLANNED, "syI", p->r->batch_id, (int)last,
                                            numbered > p->numbered ? &numbered : NULL);
-    *cancelled = doc && pp_mg_doc_int(doc, "ca") != 0;
-    return p->t->err;
+    return doc && pp_mg_doc_int(doc, "ca") != 0;
 }
 
 /* --- skips --- */
@@ -60,7 +57,7 @@ static bool skipped_before(const struct pp_plan_item *item, uint32_t n)
 
 /* Counts, for each new item, one more import that was answered from the record. A crash may lose
  * the count: the photo is then fetched one import later. */
-static enum pp_err count_skips(struct pp_mg_planning *p)
+static void count_skips(struct pp_mg_planning *p)
 {
     struct pp_mg_bulk bulk;
     pp_mg_bulk_init(&bulk, p->t);
@@ -70,7 +67,7 @@ static enum pp_err count_skips(struct pp_mg_planning *p)
             if (item->photos[k].outcome.kind == PP_OUTCOME_SKIPPED && !skipped_before(item, k))
                 pp_mg_bulk_add(&bulk, MQ_SKIP, "ks", &item->photos[k].key, p->r->client);
     }
-    return pp_mg_bulk_run(&bulk);
+    pp_mg_bulk_run(&bulk);
 }
 
 /* --- older revisions --- */
@@ -81,61 +78,47 @@ struct older {
     size_t n, cap;
 };
 
-static enum pp_err add_older(struct older *o, const char *id)
+static void add_older(struct older *o, const char *id)
 {
-    if (!id || !pp_mg_grow(&o->p->t->tmp, &o->ids, sizeof *o->ids, o->n, &o->cap))
-        return PP_ENOMEM;
-    o->ids[o->n++] = id;
-    return PP_OK;
-}
-
-static bool had_before(const struct pp_mg_plan_row *row)
-{
-    return row->repeated && row->item->revision > 1;
-}
-
-/* Collects an open revision if it is older than the one that this batch made of the same item. */
-static enum pp_err on_open_revision(void *data, const bson_t *doc)
-{
-    struct older *o = data;
-    const struct pp_mg_planning *p = o->p;
-    const char *name = pp_mg_doc_text(doc, "i"), *id;
-    size_t i = name ? pp_mg_plan_first(p, name) : p->r->n;
-    if (i == p->r->n || strcmp(p->by_name[i]->item->id, name) != 0)
-        return PP_ECORRUPT;
-    if (pp_mg_doc_int(doc, "r") >= p->by_name[i]->item->revision)
-        return PP_OK;
-    enum pp_err err = pp_mg_doc_copy(doc, "_id", &p->t->tmp, &id);
-    return err == PP_OK ? add_older(o, id) : err;
+    if (id && pp_mg_grow(&o->p->t->tmp, &o->ids, sizeof *o->ids, o->n, &o->cap))
+        o->ids[o->n++] = id;
+    else
+        pp_mg_fail(o->p->t, PP_ENOMEM);
 }
 
 /* Finds older open revisions of a chunk that was begun before: the process that planned it may
  * have died before it superseded them. */
-static enum pp_err find_older(struct pp_mg_planning *p, struct older *o)
+static void find_older(struct pp_mg_planning *p, struct older *o)
 {
     size_t n = 0;
-    const char **names = pp_arena_array(&p->t->tmp, p->r->n, sizeof *names);
+    const char **names = pp_mg_array(p->t, p->r->n, sizeof *names);
     for (size_t i = 0; names && i < p->r->n; i++)
-        if (had_before(&p->rows[i]))
+        if (p->rows[i].repeated && p->rows[i].item->revision > 1)
             names[n++] = p->rows[i].item->id;
     if (n == 0)
-        return names ? PP_OK : PP_ENOMEM;
-    return pp_mg_each(p->t, MQ_ITEMS_OLDER, on_open_revision, o, "sS", p->r->client, names, n);
+        return;
+    pp_mg_query(p->t, MQ_ITEMS_OLDER, "sS", p->r->client, names, n);
+    for (const bson_t *doc; (doc = pp_mg_next(p->t));) {
+        const char *name = pp_mg_doc_text(doc, "i");
+        size_t i = name ? pp_mg_plan_first(p, name) : p->r->n;
+        if (i == p->r->n || strcmp(p->by_name[i]->item->id, name) != 0)
+            pp_mg_fail(p->t, PP_ECORRUPT);
+        else if (pp_mg_doc_int(doc, "r") < p->by_name[i]->item->revision)
+            add_older(o, pp_mg_copy(p->t, doc, "_id"));
+    }
 }
 
-static enum pp_err supersede(struct pp_mg_planning *p)
+static void supersede(struct pp_mg_planning *p)
 {
     struct older o = {.p = p};
-    struct pp_mg_closed closed = {0};
-    enum pp_err err = p->begun ? find_older(p, &o) : PP_OK;
-    for (size_t i = 0; i < p->r->n && err == PP_OK; i++) {
+    if (p->begun)
+        find_older(p, &o);
+    for (size_t i = 0; i < p->r->n; i++) {
         const struct pp_mg_plan_row *row = &p->rows[i];
         if (row->inserted && row->newest_open)
-            err = add_older(&o, pp_mg_item_id(&p->t->tmp, p->r->client, row->item->id, row->newest));
+            add_older(&o, pp_mg_item_id(&p->t->tmp, p->r->client, row->item->id, row->newest));
     }
-    return err == PP_OK ? pp_mg_items_close(p->t, p->r->client, o.ids, o.n, PP_ITEM_SUPERSEDED, p->r->now_ms,
-                                            &p->moved, &closed)
-                        : err;
+    pp_mg_items_close(p->t, p->r->client, o.ids, o.n, PP_ITEM_SUPERSEDED, p->r->now_ms, &p->moved);
 }
 
 /* --- together --- */
@@ -146,17 +129,17 @@ static int by_item_id(const void *a, const void *b)
                   (*(struct pp_mg_plan_row *const *)b)->item->id);
 }
 
-static enum pp_err prepare(struct pp_mg_planning *p)
+static void prepare(struct pp_mg_planning *p)
 {
     struct pp_store_plan *r = p->r;
-    p->rows = pp_arena_array(&p->t->tmp, r->n, sizeof *p->rows);
-    p->by_name = pp_arena_array(&p->t->tmp, r->n, sizeof *p->by_name);
-    p->names = pp_arena_array(&p->t->tmp, r->n, sizeof *p->names);
+    p->rows = pp_mg_array(p->t, r->n, sizeof *p->rows);
+    p->by_name = pp_mg_array(p->t, r->n, sizeof *p->by_name);
+    p->names = pp_mg_array(p->t, r->n, sizeof *p->names);
     r->backlog = NULL;
     r->n_backlog = 0;
     r->tasks_opened = r->items_finished = 0;
-    if (!p->rows || !p->by_name || !p->names)
-        return PP_ENOMEM;
+    if (p->t->err != PP_OK)
+        return;
     for (size_t i = 0; i < r->n; i++) {
         p->rows[i].item = &r->items[i];
         p->by_name[i] = &p->rows[i];
@@ -165,39 +148,36 @@ static enum pp_err prepare(struct pp_mg_planning *p)
     for (int q = 0; q < PP_QUEUES; q++)
         p->due[q] = INT64_MAX;
     p->moved.arena = &p->t->tmp;
-    return PP_OK;
 }
 
 /* Cleans up after another call cancelled the batch while this call, or an earlier interrupted call,
  * planned the chunk. Cancels the items that were inserted open, and deletes tasks that were created
  * after their items had ended. */
-static enum pp_err cancel_rest(struct pp_mg_planning *p)
+static void cancel_rest(struct pp_mg_planning *p)
 {
-    struct pp_mg_closed closed = {0};
-    enum pp_err err = pp_mg_cancel_open(p->t, p->r->batch_id, p->r->client, p->r->now_ms, &p->moved, &closed);
-    for (size_t i = 0; i < p->r->n && err == PP_OK; i++)
+    pp_mg_cancel_open(p->t, p->r->batch_id, p->r->client, p->r->now_ms, &p->moved);
+    for (size_t i = 0; i < p->r->n; i++)
         if (p->rows[i].n_open)
-            err = pp_mg_leave(p->t, p->r->client, p->rows[i].open, p->rows[i].n_open);
-    return err;
+            pp_mg_leave(p->t, p->r->client, p->rows[i].open, p->rows[i].n_open);
 }
 
-/* Closes the blocks of numbers, and finishes batches that have no open item. */
-static enum pp_err finish_chunk(struct pp_mg_planning *p)
+/* Closes the blocks of numbers, and finishes batches that have no open item. After a failure the
+ * blocks stay open until they lapse. */
+static void finish_chunk(struct pp_mg_planning *p)
 {
-    bool cancelled;
-    enum pp_err err = end_batch(p, &cancelled);
-    /* after a failure the blocks stay open until they lapse */
-    for (size_t i = 0; i < p->n_blocks && err == PP_OK; i++)
-        pp_mg_seq_close(p->t, &p->blocks[i]);
-    if (err == PP_OK && cancelled && (!p->cancelled || p->begun))
-        err = cancel_rest(p);
-    if (err == PP_OK && (p->r->last || p->planned) &&
-        !pp_mg_moved_batch(&p->moved, p->r->batch_id, p->r->client))
-        err = PP_ENOMEM;
-    return err == PP_OK && p->moved.n ? pp_mg_batches_check(p->t, &p->moved, true, p->r->now_ms) : err;
+    struct pp_mg_thread *t = p->t;
+    bool cancelled = end_batch(p);
+    for (size_t i = 0; i < p->n_blocks; i++)
+        pp_mg_seq_close(t, &p->blocks[i]);
+    if (cancelled && (!p->cancelled || p->begun))
+        cancel_rest(p);
+    if ((p->r->last || p->planned) && !pp_mg_moved_batch(&p->moved, p->r->batch_id, p->r->client))
+        pp_mg_fail(t, PP_ENOMEM);
+    if (t->err == PP_OK && p->moved.n)
+        pp_mg_fail(t, pp_mg_batches_check(t, &p->moved, true, p->r->now_ms));
 }
 
-static enum pp_err report(struct pp_mg_planning *p)
+static void report(struct pp_mg_planning *p)
 {
     struct pp_store_plan *r = p->r;
     for (size_t i = 0; i < r->n; i++)
@@ -207,21 +187,19 @@ static enum pp_err report(struct pp_mg_planning *p)
     const char *client = pp_arena_strdup(r->req.arena, r->client);
     pp_assert(r->n_backlog == 0, "a plan is reported twice");
     if (!r->backlog || !client)
-        return PP_ENOMEM;
-    for (uint8_t q = 0; q < PP_QUEUES; q++)
+        pp_mg_fail(p->t, PP_ENOMEM);
+    for (uint8_t q = 0; q < PP_QUEUES && p->t->err == PP_OK; q++)
         if (p->due[q] != INT64_MAX)
             r->backlog[r->n_backlog++] = (struct pp_backlog_row){client, q, p->due[q]};
-    return PP_OK;
 }
 
 enum pp_err pp_mg_plan(struct pp_mg_thread *t, struct pp_store_plan *r)
 {
-    static enum pp_err (*const steps[])(struct pp_mg_planning *) = {
-        prepare,   pp_mg_plan_newest, begin_batch, pp_mg_plan_items, pp_mg_plan_ensure, count_skips,
-        supersede, finish_chunk,      report};
+    static void (*const steps[])(struct pp_mg_planning *) = {prepare,          pp_mg_plan_newest, begin_batch,
+                                                             pp_mg_plan_items, pp_mg_plan_ensure, count_skips,
+                                                             supersede,        finish_chunk,      report};
     struct pp_mg_planning p = {.t = t, .r = r};
-    enum pp_err err = PP_OK;
-    for (size_t i = 0; i < sizeof steps / sizeof *steps && err == PP_OK; i++)
-        err = steps[i](&p);
-    return err;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && t->err == PP_OK; i++)
+        steps[i](&p);
+    return t->err;
 }

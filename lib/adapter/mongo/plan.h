@@ -46,9 +46,9 @@ struct pp_mg_planning {
 /* --- plan_items.c --- */
 
 /* Inserts the missing revisions, and fills in the rows of existing ones. */
-enum pp_err pp_mg_plan_items(struct pp_mg_planning *p);
+void pp_mg_plan_items(struct pp_mg_planning *p);
 /* Reads the items' newest revisions; called before the batch is marked as begun. */
-enum pp_err pp_mg_plan_newest(struct pp_mg_planning *p);
+void pp_mg_plan_newest(struct pp_mg_planning *p);
 
 /* Returns the index in by_name of the item's first row. */
 size_t pp_mg_plan_first(const struct pp_mg_planning *p, const char *name);
@@ -56,6 +56,6 @@ size_t pp_mg_plan_first(const struct pp_mg_planning *p, const char *name);
 /* --- ensure.c --- */
 
 /* Makes sure that every open photo of the rows has a task. */
-enum pp_err pp_mg_plan_ensure(struct pp_mg_planning *p);
+void pp_mg_plan_ensure(struct pp_mg_planning *p);
 
 #endif

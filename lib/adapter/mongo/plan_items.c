@@ -42,6 +42,20 @@ static size_t wanted_names(struct pp_mg_planning *p)
     return n;
 }
 
+/* Like pp_mg_plan_first(), for the name in a document; a document without one is corrupt. */
+static size_t first_of(struct pp_mg_planning *p, const char *name)
+{
+    if (!name)
+        pp_mg_fail(p->t, PP_ECORRUPT);
+    return name ? pp_mg_plan_first(p, name) : p->r->n;
+}
+
+/* Returns whether the i-th row by name is one of this item. */
+static bool is_of(const struct pp_mg_planning *p, size_t i, const char *name)
+{
+    return i < p->r->n && !strcmp(p->by_name[i]->item->id, name);
+}
+
 /* --- reading what exists --- */
 
 /* An open item has seq 0; a stub has no seq. */
@@ -51,56 +65,46 @@ static bool is_open(const bson_t *doc)
     return bson_iter_init_find(&it, doc, "q") && BSON_ITER_HOLDS_INT(&it) && pp_mg_int(&it) == 0;
 }
 
-static enum pp_err on_newest(void *data, const bson_t *doc)
-{
-    struct pp_mg_planning *p = data;
-    const char *name = pp_mg_doc_text(doc, "_id");
-    if (!name)
-        return PP_ECORRUPT;
-    for (size_t i = pp_mg_plan_first(p, name); i < p->r->n && !strcmp(p->by_name[i]->item->id, name); i++) {
-        p->by_name[i]->newest = (uint32_t)pp_mg_doc_int(doc, "r");
-        p->by_name[i]->newest_open = is_open(doc);
-    }
-    return PP_OK;
-}
-
-enum pp_err pp_mg_plan_newest(struct pp_mg_planning *p)
+void pp_mg_plan_newest(struct pp_mg_planning *p)
 {
     size_t n = wanted_names(p);
-    return n ? pp_mg_each(p->t, MQ_ITEMS_NEWEST, on_newest, p, "sS", p->r->client, p->names, n) : PP_OK;
+    if (n == 0)
+        return;
+    pp_mg_query(p->t, MQ_ITEMS_NEWEST, "sS", p->r->client, p->names, n);
+    for (const bson_t *doc; (doc = pp_mg_next(p->t));) {
+        const char *name = pp_mg_doc_text(doc, "_id");
+        for (size_t i = first_of(p, name); is_of(p, i, name); i++) {
+            p->by_name[i]->newest = (uint32_t)pp_mg_doc_int(doc, "r");
+            p->by_name[i]->newest_open = is_open(doc);
+        }
+    }
 }
 
-static enum pp_err on_repeated(void *data, const bson_t *doc)
+static void repeat(struct pp_mg_planning *p, struct pp_mg_plan_row *row, const bson_t *doc)
 {
-    struct pp_mg_planning *p = data;
-    const char *name = pp_mg_doc_text(doc, "i");
-    enum pp_err err = PP_OK;
-    if (!name)
-        return PP_ECORRUPT;
-    for (size_t i = pp_mg_plan_first(p, name); i < p->r->n && !strcmp(p->by_name[i]->item->id, name); i++) {
-        struct pp_mg_plan_row *row = p->by_name[i];
-        if (row->inserted) /* this call inserted the item for its other row */
-            continue;
-        row->repeated = true;
-        row->item->repeated = true;
-        row->item->revision = (uint32_t)pp_mg_doc_int(doc, "r");
-        row->n_open = 0;
-        row->seq = bson_has_field(doc, "ao") ? pp_mg_doc_int(doc, "q") : 0;
-        if (err == PP_OK)
-            err = pp_mg_doc_copy(doc, "_id", &p->t->tmp, &row->id);
-        if (err == PP_OK && bson_has_field(doc, "ok"))
-            err = pp_mg_read_keys(doc, "ok", &p->t->tmp, &row->open, &row->n_open);
-    }
-    return err;
+    row->repeated = true;
+    row->item->repeated = true;
+    row->item->revision = (uint32_t)pp_mg_doc_int(doc, "r");
+    row->seq = bson_has_field(doc, "ao") ? pp_mg_doc_int(doc, "q") : 0;
+    row->id = pp_mg_copy(p->t, doc, "_id");
+    row->n_open = 0;
+    if (bson_has_field(doc, "ok"))
+        row->open = pp_mg_key_list(p->t, doc, "ok", &row->n_open);
 }
 
 /* Finds the items that the batch has already. */
-static enum pp_err find_repeated(struct pp_mg_planning *p)
+static void find_repeated(struct pp_mg_planning *p)
 {
     size_t n = wanted_names(p);
-    return n ? pp_mg_each(p->t, MQ_ITEMS_REPEATED, on_repeated, p, "sSs", p->r->client, p->names, n,
-                          p->r->batch_id)
-             : PP_OK;
+    if (n == 0)
+        return;
+    pp_mg_query(p->t, MQ_ITEMS_REPEATED, "sSs", p->r->client, p->names, n, p->r->batch_id);
+    for (const bson_t *doc; (doc = pp_mg_next(p->t));) {
+        const char *name = pp_mg_doc_text(doc, "i");
+        for (size_t i = first_of(p, name); is_of(p, i, name); i++)
+            if (!p->by_name[i]->inserted) /* else this call inserted the item for its other row */
+                repeat(p, p->by_name[i], doc);
+    }
 }
 
 /* --- inserting --- */
@@ -118,7 +122,7 @@ static enum pp_item_status status_of(const struct pp_mg_planning *p, const struc
     return pp_item_status(item->n_photos, with_bytes);
 }
 
-static enum pp_err prepare_row(struct pp_mg_planning *p, struct pp_mg_plan_row *row)
+static void prepare_row(struct pp_mg_planning *p, struct pp_mg_plan_row *row)
 {
     struct pp_plan_item *item = row->item;
     item->revision = row->newest + 1;
@@ -127,15 +131,16 @@ static enum pp_err prepare_row(struct pp_mg_planning *p, struct pp_mg_plan_row *
     row->status = status_of(p, item);
     row->n_open = 0;
     if (!row->open)
-        row->open = pp_arena_array(&p->t->tmp, item->n_photos, sizeof *row->open);
-    if (!row->id || !row->open)
-        return PP_ENOMEM;
+        row->open = pp_mg_array(p->t, item->n_photos, sizeof *row->open);
+    if (!row->id)
+        pp_mg_fail(p->t, PP_ENOMEM);
+    if (p->t->err != PP_OK)
+        return;
     for (uint32_t i = 0; i < item->n_photos && row->status == PP_ITEM_OPEN; i++)
         if (item->photos[i].outcome.kind == PP_OUTCOME_OPEN)
             row->open[row->n_open++] = item->photos[i].key;
     pp_assert(row->n_open <= item->n_photos, "an item has more open photos than photos");
     row->n_open = pp_mg_keys_unique(row->open, row->n_open);
-    return PP_OK;
 }
 
 static void add_item(struct pp_mg_planning *p, struct pp_mg_bulk *bulk, const struct pp_mg_plan_row *row)
@@ -162,27 +167,24 @@ static void add_item(struct pp_mg_planning *p, struct pp_mg_bulk *bulk, const st
 }
 
 /* Takes a number for each item that is terminal at insert. */
-static enum pp_err take_numbers(struct pp_mg_planning *p, struct pp_mg_seq *seq)
+static void take_numbers(struct pp_mg_planning *p, struct pp_mg_seq *seq)
 {
     size_t n = 0;
-    enum pp_err err = PP_OK;
     *seq = (struct pp_mg_seq){0};
-    for (size_t i = 0; i < p->r->n && err == PP_OK; i++) {
+    for (size_t i = 0; i < p->r->n && p->t->err == PP_OK; i++) {
         struct pp_mg_plan_row *row = &p->rows[i];
         if (!wanted(row))
             continue;
-        err = prepare_row(p, row);
+        prepare_row(p, row);
         row->seq = 0;
         n += row->status != PP_ITEM_OPEN;
     }
-    if (err != PP_OK || n == 0)
-        return err;
     pp_assert(n <= p->r->n, "more items end at once than there are");
-    err = pp_mg_seq_take(p->t, n, seq);
-    for (size_t i = 0, k = 0; i < p->r->n && err == PP_OK; i++)
+    if (n == 0 || p->t->err != PP_OK || pp_mg_seq_take(p->t, n, seq) != PP_OK)
+        return;
+    for (size_t i = 0, k = 0; i < p->r->n; i++)
         if (wanted(&p->rows[i]) && p->rows[i].status != PP_ITEM_OPEN)
             p->rows[i].seq = seq->first + (int64_t)k++;
-    return err;
 }
 
 static size_t may_be_late(const struct pp_mg_planning *p, int64_t end)
@@ -200,73 +202,60 @@ static size_t may_be_late(const struct pp_mg_planning *p, int64_t end)
  * readers stop before an item's number, it is safe. Once they passed it, either that call closed
  * its block, and recorded `pd` first, or the block lapsed, and the item may have been inserted
  * after that. */
-static enum pp_err mark_late(struct pp_mg_planning *p)
+static void mark_late(struct pp_mg_planning *p)
 {
     int64_t end;
     if (may_be_late(p, INT64_MAX) == 0)
-        return PP_OK;
-    enum pp_err err = pp_mg_seq_end(p->t, &end);
-    if (err == PP_OK && may_be_late(p, end) > 0) {
-        const bson_t *doc = pp_mg_first(p->t, MQ_BATCH_LOOK, "s", p->r->batch_id);
-        p->numbered = doc ? pp_mg_doc_int(doc, "pd") : p->numbered;
-        err = p->t->err;
-        may_be_late(p, end);
-    }
-    return err;
+        return;
+    pp_mg_seq_end(p->t, &end);
+    if (may_be_late(p, end) == 0)
+        return;
+    const bson_t *doc = pp_mg_first(p->t, MQ_BATCH_LOOK, "s", p->r->batch_id);
+    p->numbered = doc ? pp_mg_doc_int(doc, "pd") : p->numbered;
+    may_be_late(p, end);
 }
 
 /* Gives new numbers to late items: a reader may have passed the old ones. A reader may see these
  * items twice, but does not miss them. */
-static enum pp_err renumber(struct pp_mg_planning *p)
+static void renumber(struct pp_mg_planning *p)
 {
     struct pp_mg_seq seq;
     struct pp_mg_bulk bulk;
     size_t n = 0, k = 0;
     for (size_t i = 0; i < p->r->n; i++)
         n += p->rows[i].late;
-    if (n == 0)
-        return PP_OK;
-    enum pp_err err = pp_mg_seq_take(p->t, n, &seq);
-    if (err != PP_OK)
-        return err;
+    if (n == 0 || p->t->err != PP_OK || pp_mg_seq_take(p->t, n, &seq) != PP_OK)
+        return;
     pp_mg_bulk_init(&bulk, p->t);
     for (size_t i = 0; i < p->r->n; i++)
         if (p->rows[i].late) /* the update matches only if no other call has renumbered the item */
             pp_mg_bulk_add(&bulk, MQ_ITEM_RENUMBER, "ssti", p->rows[i].id, p->r->client, seq.deadline_ms,
                            seq.first + (int64_t)k++);
-    err = pp_mg_bulk_run(&bulk);
-    if (err == PP_OK && bulk.done.matched < n)
-        /* the caller repeats the call, which renumbers the items that are left */
-        err = PP_EUNKNOWN;
-    if (err != PP_OK)
-        return err;
+    pp_mg_bulk_run(&bulk);
+    if (bulk.done.matched < n) /* the caller repeats the call, which renumbers the items that are left */
+        pp_mg_fail(p->t, PP_EUNKNOWN);
     pp_mg_seq_close(p->t, &seq);
     for (size_t i = 0; i < p->r->n; i++)
         p->rows[i].late = false;
-    return PP_OK;
 }
 
-/* Inserts the missing items. *refused: how many revisions other calls had taken. */
-static enum pp_err insert_rows(struct pp_mg_planning *p, size_t *refused)
+/* Inserts the missing items. Returns how many revisions other calls had taken. */
+static size_t insert_rows(struct pp_mg_planning *p)
 {
     struct pp_mg_seq seq;
     struct pp_mg_bulk bulk;
-    struct pp_mg_plan_row **sent = pp_arena_array(&p->t->tmp, p->r->n, sizeof *sent);
+    struct pp_mg_plan_row **sent = pp_mg_array(p->t, p->r->n, sizeof *sent);
     size_t n = 0;
-    enum pp_err err = sent ? take_numbers(p, &seq) : PP_ENOMEM;
-    if (err != PP_OK)
-        return err;
+    take_numbers(p, &seq);
     pp_mg_bulk_init(&bulk, p->t);
-    for (size_t i = 0; i < p->r->n; i++) {
+    for (size_t i = 0; i < p->r->n && p->t->err == PP_OK; i++) {
         if (!wanted(&p->rows[i]))
             continue;
         add_item(p, &bulk, &p->rows[i]);
         sent[n++] = &p->rows[i];
     }
-    err = pp_mg_bulk_run(&bulk);
-    *refused = bulk.done.n_dups;
-    if (err != PP_OK)
-        return err;
+    if (pp_mg_bulk_run(&bulk) != PP_OK)
+        return 0;
     for (size_t i = 0, d = 0; i < n; i++) {
         bool dup = d < bulk.done.n_dups && bulk.dups[d] == i;
         sent[i]->inserted = !dup;
@@ -275,37 +264,32 @@ static enum pp_err insert_rows(struct pp_mg_planning *p, size_t *refused)
     if (seq.n > 0 && pp_mg_seq_late(&seq)) {
         for (size_t i = 0; i < n; i++)
             sent[i]->late = sent[i]->inserted && sent[i]->seq;
-        return renumber(p);
-    }
-    pp_assert(p->n_blocks < PP_MG_PLAN_TRIES, "more blocks of numbers than tries");
-    if (seq.n > 0)
+        renumber(p);
+    } else if (seq.n > 0) {
+        pp_assert(p->n_blocks < PP_MG_PLAN_TRIES, "more blocks of numbers than tries");
         p->blocks[p->n_blocks++] = seq;
-    return PP_OK;
+    }
+    return bulk.done.n_dups;
 }
 
 /* Finds the items that the batch has already, and renumbers items that a reader may have passed. */
-static enum pp_err look_again(struct pp_mg_planning *p)
+static void look_again(struct pp_mg_planning *p)
 {
-    enum pp_err err = find_repeated(p);
-    if (err == PP_OK)
-        err = mark_late(p);
-    return err == PP_OK ? renumber(p) : err;
+    find_repeated(p);
+    if (p->t->err == PP_OK)
+        mark_late(p);
+    renumber(p);
 }
 
-enum pp_err pp_mg_plan_items(struct pp_mg_planning *p)
+void pp_mg_plan_items(struct pp_mg_planning *p)
 {
-    enum pp_err err = p->begun ? look_again(p) : PP_OK;
-    size_t refused = 1;
-    for (int round = 0; err == PP_OK && refused > 0; round++) {
-        if (round == PP_MG_PLAN_TRIES)
-            return PP_EIO;
-        err = insert_rows(p, &refused);
-        if (err != PP_OK || refused == 0)
-            continue;
+    if (p->begun)
+        look_again(p);
+    for (int round = 0; p->t->err == PP_OK && insert_rows(p) > 0; round++) {
+        if (round + 1 == PP_MG_PLAN_TRIES)
+            pp_mg_fail(p->t, PP_EIO);
         p->begun = true; /* another attempt has inserted the refused rows, and may still run */
-        err = pp_mg_plan_newest(p);
-        if (err == PP_OK)
-            err = look_again(p);
+        pp_mg_plan_newest(p);
+        look_again(p);
     }
-    return err;
 }

@@ -29,8 +29,6 @@ struct reaping {
     int64_t nonce, server_ms;
     struct lapsed *lapsed;
     size_t n, limit;
-    struct pp_mg_answer *answers; /* settled tasks that their worker did not finish */
-    size_t n_answers;
     struct pp_mg_moved moved;
 };
 
@@ -60,17 +58,23 @@ static const struct pp_mg_field fields[] = {
 };
 #undef FIELD
 
-static enum pp_err on_lapsed(void *data, const bson_t *doc)
+/* Finds the claims of all workers but r->alive or, if it is NULL, those whose lease has lapsed. */
+static void find_lapsed(struct reaping *c)
 {
-    struct reaping *c = data;
+    struct pp_mg_thread *t = c->t;
     bson_iter_t at;
-    if (c->n == c->limit)
-        return PP_EFULL;
-    struct lapsed *l = &c->lapsed[c->n++];
-    *l = (struct lapsed){.left = pp_mg_find(doc, "t.lv", &at)};
-    enum pp_err err = pp_mg_read(doc, fields, &c->t->tmp, l);
-    l->losses++;
-    return err == PP_OK && !l->client ? PP_ECORRUPT : err;
+    c->lapsed = pp_mg_array(t, c->limit, sizeof *c->lapsed);
+    if (c->limit > 0)
+        pp_mg_query(t, MQ_REAP_FIND, "sIi", c->r->alive, c->r->alive ? NULL : &c->server_ms,
+                    (int64_t)c->limit);
+    for (const bson_t *doc; c->n < c->limit && (doc = pp_mg_next(t));) {
+        struct lapsed *l = &c->lapsed[c->n++];
+        *l = (struct lapsed){.left = pp_mg_find(doc, "t.lv", &at)};
+        pp_mg_fail(t, pp_mg_read(doc, fields, &t->tmp, l));
+        l->losses++;
+        if (!l->client)
+            pp_mg_fail(t, PP_ECORRUPT);
+    }
 }
 
 static void add_loss(struct reaping *c, struct pp_mg_bulk *bulk, size_t i)
@@ -88,27 +92,21 @@ static void add_loss(struct reaping *c, struct pp_mg_bulk *bulk, size_t i)
     }
 }
 
-static enum pp_err on_own(void *data, const bson_t *doc)
-{
-    struct reaping *c = data;
-    uint64_t i = (uint64_t)(pp_mg_doc_int(doc, "t.n") - c->nonce);
-    if (i < c->n)
-        c->lapsed[i].ours = true;
-    return PP_OK;
-}
-
 /* Reads back which of the lapsed claims carry this call's nonces. */
-static enum pp_err look(struct reaping *c)
+static void look(struct reaping *c)
 {
-    struct pp_key *keys = pp_arena_array(&c->t->tmp, c->n, sizeof *keys);
-    if (!keys)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < c->n; i++)
+    struct pp_key *keys = pp_mg_array(c->t, c->n, sizeof *keys);
+    for (size_t i = 0; keys && i < c->n; i++)
         keys[i] = c->lapsed[i].key;
-    return pp_mg_each(c->t, MQ_REAP_LOOK, on_own, c, "Kii", keys, c->n, c->nonce, c->nonce + (int64_t)c->n);
+    pp_mg_query(c->t, MQ_REAP_LOOK, "Kii", keys, c->n, c->nonce, c->nonce + (int64_t)c->n);
+    for (const bson_t *doc; (doc = pp_mg_next(c->t));) {
+        uint64_t i = (uint64_t)(pp_mg_doc_int(doc, "t.n") - c->nonce);
+        if (i < c->n)
+            c->lapsed[i].ours = true;
+    }
 }
 
-static enum pp_err write_losses(struct reaping *c)
+static void write_losses(struct reaping *c)
 {
     struct pp_mg_bulk bulk;
     pp_mg_bulk_init(&bulk, c->t);
@@ -118,132 +116,107 @@ static enum pp_err write_losses(struct reaping *c)
     bool all = err == PP_OK && bulk.done.matched == c->n;
     for (size_t i = 0; i < c->n; i++)
         c->lapsed[i].ours = all;
-    if (all || (err != PP_OK && err != PP_EUNKNOWN))
-        return err;
-    c->t->err = PP_OK;
-    return look(c);
+    if (!all && (err == PP_OK || err == PP_EUNKNOWN)) {
+        c->t->err = PP_OK;
+        look(c);
+    }
 }
 
 /* --- the answer --- */
 
 /* Adds the queue to the answer's backlog, once, as having due tasks now. */
-static enum pp_err add_row(struct reaping *c, const char *client, uint8_t queue)
+static void add_row(struct reaping *c, const char *client, uint8_t queue)
 {
     struct pp_store_reap *r = c->r;
     for (size_t i = r->n_backlog; i-- > 0;)
         if (r->backlog[i].queue == queue && !strcmp(r->backlog[i].client, client))
-            return PP_OK;
+            return;
     const char *copy = pp_arena_strdup(r->req.arena, client);
     pp_assert(r->n_backlog < c->n, "more queues than tasks have a loss");
     r->backlog[r->n_backlog++] = (struct pp_backlog_row){copy, queue, r->now_ms};
-    return copy ? PP_OK : PP_ENOMEM;
+    if (!copy)
+        pp_mg_fail(c->t, PP_ENOMEM);
 }
 
-static enum pp_err report(struct reaping *c)
+static void report(struct reaping *c)
 {
     struct pp_store_reap *r = c->r;
-    enum pp_err err = PP_OK;
     r->backlog = pp_arena_array(r->req.arena, c->n, sizeof *r->backlog);
     if (!r->backlog)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < c->n && err == PP_OK; i++) {
+        pp_mg_fail(c->t, PP_ENOMEM);
+    for (size_t i = 0; i < c->n && c->t->err == PP_OK; i++) {
         const struct lapsed *l = &c->lapsed[i];
+        pp_assert(l->losses > 0, "a lapsed claim is no loss");
         r->quarantined += l->ours && is_quarantined(l);
         r->lapsed += l->ours && !is_quarantined(l);
-        pp_assert(l->losses > 0, "a lapsed claim is no loss");
         if (l->ours && !is_quarantined(l))
-            err = add_row(c, l->client, pp_queue_of(l->tier, l->losses));
+            add_row(c, l->client, pp_queue_of(l->tier, l->losses));
     }
-    return err;
 }
 
 /* --- after the losses are written --- */
 
 /* Deletes tasks that returned to waiting although an item has left, if no other item waits for
  * them. */
-static enum pp_err leave_tasks(struct reaping *c)
+static void leave_tasks(struct reaping *c)
 {
     size_t n = 0;
-    struct pp_mg_task_ref *tasks = pp_arena_array(&c->t->tmp, c->n, sizeof *tasks);
-    if (!tasks)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < c->n; i++) {
+    struct pp_mg_task_ref *tasks = pp_mg_array(c->t, c->n, sizeof *tasks);
+    for (size_t i = 0; tasks && i < c->n; i++) {
         const struct lapsed *l = &c->lapsed[i];
         if (l->left && l->ours && !is_quarantined(l))
             tasks[n++] = (struct pp_mg_task_ref){l->client, l->key};
     }
-    return pp_mg_leave_tasks(c->t, tasks, n);
+    pp_mg_leave_tasks(c->t, tasks, n);
 }
 
-static enum pp_err finish_quarantined(struct reaping *c)
+static void finish_quarantined(struct reaping *c)
 {
-    struct pp_mg_answer *answers = pp_arena_array(&c->t->tmp, c->n, sizeof *answers);
+    struct pp_mg_answer *answers = pp_mg_array(c->t, c->n, sizeof *answers);
     size_t n = 0;
-    if (!answers)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < c->n; i++) {
+    for (size_t i = 0; answers && i < c->n; i++) {
         const struct lapsed *l = &c->lapsed[i];
         if (l->ours && is_quarantined(l))
             answers[n++] = (struct pp_mg_answer){l->client, l->key, quarantine_of(l), c->nonce + (int64_t)i};
     }
-    return pp_mg_finish_tasks(c->t, answers, n, c->r->now_ms, &c->moved);
-}
-
-static enum pp_err on_settled(void *data, const bson_t *doc)
-{
-    struct reaping *c = data;
-    bson_iter_t at;
-    if (c->n_answers == SETTLED_MAX)
-        return PP_EFULL;
-    struct pp_mg_answer *a = &c->answers[c->n_answers++];
-    a->nonce = pp_mg_doc_int(doc, "t.n");
-    enum pp_err err = pp_mg_doc_key(doc, &a->key);
-    if (err == PP_OK)
-        err = pp_mg_doc_copy(doc, "c", &c->t->tmp, &a->client);
-    if (err == PP_OK && !pp_mg_find(doc, "t.x", &at))
-        err = PP_ECORRUPT;
-    return err == PP_OK ? pp_mg_read_outcome(&at, &c->t->tmp, &a->outcome) : err;
+    pp_mg_finish_tasks(c->t, answers, n, c->r->now_ms, &c->moved);
 }
 
 /* Finishes settled tasks whose worker did not finish them in time. */
-static enum pp_err finish_settled(struct reaping *c)
+static void finish_settled(struct reaping *c)
 {
-    c->answers = pp_arena_array(&c->t->tmp, SETTLED_MAX, sizeof *c->answers);
-    if (!c->answers)
-        return PP_ENOMEM;
-    enum pp_err err =
-        pp_mg_each(c->t, MQ_REAP_SETTLED, on_settled, c, "ii", c->server_ms, (int64_t)SETTLED_MAX);
-    return err == PP_OK ? pp_mg_finish_tasks(c->t, c->answers, c->n_answers, c->r->now_ms, &c->moved) : err;
+    struct pp_mg_thread *t = c->t;
+    struct pp_mg_answer *answers = pp_mg_array(t, SETTLED_MAX, sizeof *answers);
+    bson_iter_t at;
+    size_t n = 0;
+    pp_mg_query(t, MQ_REAP_SETTLED, "ii", c->server_ms, (int64_t)SETTLED_MAX);
+    for (const bson_t *doc; n < SETTLED_MAX && (doc = pp_mg_next(t));) {
+        struct pp_mg_answer *a = &answers[n++];
+        a->nonce = pp_mg_doc_int(doc, "t.n");
+        a->key = pp_mg_id_key(t, doc);
+        a->client = pp_mg_copy(t, doc, "c");
+        pp_mg_fail(t,
+                   pp_mg_find(doc, "t.x", &at) ? pp_mg_read_outcome(&at, &t->tmp, &a->outcome) : PP_ECORRUPT);
+    }
+    pp_mg_finish_tasks(t, answers, n, c->r->now_ms, &c->moved);
 }
 
 enum pp_err pp_mg_reap(struct pp_mg_thread *t, struct pp_store_reap *r)
 {
     struct reaping c = {.t = t, .r = r, .nonce = pp_mg_nonce() / 2 + 1, .moved = {.arena = &t->tmp}};
-    enum pp_err err = PP_OK;
     c.server_ms = pp_mg_server_ms(t, r->now_ms);
     c.limit = r->limit < PP_MG_ANSWER_DOCS ? r->limit : PP_MG_ANSWER_DOCS;
     r->backlog = NULL;
     r->n_backlog = 0;
     r->lapsed = r->quarantined = r->items_finished = 0;
-    c.lapsed = pp_arena_array(&t->tmp, c.limit, sizeof *c.lapsed);
-    if (!c.lapsed)
-        return PP_ENOMEM;
-    /* If r->alive names a worker, finds the claims of all other workers; else finds the claims
-     * whose lease has lapsed. */
-    if (c.limit > 0)
-        err = pp_mg_each(t, MQ_REAP_FIND, on_lapsed, &c, "sIi", r->alive, r->alive ? NULL : &c.server_ms,
-                         (int64_t)c.limit);
-    if (err == PP_OK && c.n > 0)
-        err = write_losses(&c);
-    if (err == PP_OK)
-        err = report(&c);
-    if (err == PP_OK)
-        err = leave_tasks(&c);
-    if (err == PP_OK)
-        err = finish_quarantined(&c);
-    if (err == PP_OK)
-        err = finish_settled(&c);
+    find_lapsed(&c);
+    if (c.n > 0 && t->err == PP_OK)
+        write_losses(&c);
+    report(&c);
+    leave_tasks(&c);
+    finish_quarantined(&c);
+    finish_settled(&c);
     pp_assert(r->lapsed + r->quarantined <= c.n, "more losses are reported than claims lapsed");
     r->items_finished = c.moved.items_finished;
-    return err;
+    return t->err;
 }

@@ -26,8 +26,6 @@ struct settling {
     /* for each settlement: true if an item that waited has left (t.lv), so that this call must
      * check whether other items wait */
     bool *left;
-    const struct pp_mg_place *places; /* settlements being read back, sorted by key */
-    size_t n_places;
 };
 
 static bool is_open(const struct settling *c, size_t i)
@@ -79,8 +77,8 @@ static void add_back(struct settling *c, struct pp_mg_bulk *bulk, const struct p
                    s->kind == PP_SETTLE_RELEASE ? &uncounted : NULL);
 }
 
-/* Writes the settlements that are open. Sets *all if every write succeeded. */
-static enum pp_err write_open(struct settling *c, bool *all)
+/* Writes the settlements that are open. Returns true if every write succeeded. */
+static bool write_open(struct settling *c)
 {
     struct pp_mg_bulk bulk;
     size_t n = count_open(c);
@@ -96,12 +94,11 @@ static enum pp_err write_open(struct settling *c, bool *all)
         else
             add_back(c, &bulk, s, nonce, c->state[i] == OPEN);
     }
-    enum pp_err err = pp_mg_bulk_run(&bulk);
-    *all = err == PP_OK && bulk.done.matched == n;
-    for (size_t i = 0; i < c->r->n && *all; i++)
+    bool all = pp_mg_bulk_run(&bulk) == PP_OK && bulk.done.matched == n;
+    for (size_t i = 0; i < c->r->n && all; i++)
         if (c->state[i] != STALE)
             c->state[i] = WRITTEN;
-    return err;
+    return all;
 }
 
 /* --- reading back --- */
@@ -121,27 +118,15 @@ static void judge(struct settling *c, size_t i, const bson_t *doc)
     }
 }
 
-static enum pp_err on_state(void *data, const bson_t *doc)
-{
-    struct settling *c = data;
-    struct pp_key key;
-    enum pp_err err = pp_mg_doc_key(doc, &key);
-    const struct pp_mg_place *p = err == PP_OK ? pp_mg_places_find(c->places, c->n_places, &key) : NULL;
-    for (; p && p < c->places + c->n_places && !memcmp(&p->key, &key, sizeof key); p++)
-        judge(c, p->at, doc);
-    return err;
-}
-
 /* Reads back whether open settlements are written, stale, or still open. */
-static enum pp_err look(struct settling *c)
+static void look(struct settling *c)
 {
     const struct pp_store_settle *r = c->r;
-    struct pp_key *keys = pp_arena_array(&c->t->tmp, r->n, sizeof *keys);
-    struct pp_mg_place *places = pp_arena_array(&c->t->tmp, r->n, sizeof *places);
-    uint8_t *before = (uint8_t *)pp_arena_copy(&c->t->tmp, c->state, r->n);
+    struct pp_key *keys = pp_mg_array(c->t, r->n, sizeof *keys);
+    struct pp_mg_place *places = pp_mg_array(c->t, r->n, sizeof *places);
     size_t n = 0;
-    if (!keys || !places || !before)
-        return PP_ENOMEM;
+    if (!keys || !places)
+        return;
     for (size_t i = 0; i < r->n; i++) {
         if (!is_open(c, i))
             continue;
@@ -150,72 +135,71 @@ static enum pp_err look(struct settling *c)
         c->state[i] = STALE;
     }
     pp_mg_places_sort(places, n);
-    c->places = places;
-    c->n_places = n;
-    enum pp_err err = pp_mg_each(c->t, MQ_SETTLE_LOOK, on_state, c, "K", keys, n);
-    if (err != PP_OK)
-        memcpy(c->state, before, r->n);
-    return err;
+    pp_mg_query(c->t, MQ_SETTLE_LOOK, "K", keys, n);
+    for (const bson_t *doc; (doc = pp_mg_next(c->t));) {
+        struct pp_key key = pp_mg_id_key(c->t, doc);
+        const struct pp_mg_place *p = pp_mg_places_find(places, n, &key);
+        for (; p && p < places + n && !memcmp(&p->key, &key, sizeof key); p++)
+            judge(c, p->at, doc);
+    }
 }
 
-/* Writes and reads back, at most TRIES times, until every settlement is written or stale. */
-static enum pp_err write_all(struct settling *c)
+/* Writes and reads back, at most TRIES times, until every settlement is written or stale. After a
+ * failure the states are of no use. */
+static void write_all(struct settling *c)
 {
+    struct pp_mg_thread *t = c->t;
     enum pp_err err = PP_OK;
     for (int try = 0; try < TRIES && count_open(c) > 0; try++) {
-        bool all;
-        err = write_open(c, &all);
-        if (all)
-            return PP_OK;
+        if (write_open(c))
+            return;
+        err = t->err;
         if (err != PP_OK && err != PP_EUNKNOWN && err != PP_EIO)
-            return err;
-        c->t->err = PP_OK;
-        enum pp_err seen = look(c);
-        if (seen != PP_OK)
-            return c->t->err = err == PP_EIO ? PP_EIO : PP_EUNKNOWN;
+            return;
+        t->err = PP_OK;
+        look(c);
+        if (t->err != PP_OK) {
+            t->err = err == PP_EIO ? PP_EIO : PP_EUNKNOWN;
+            return;
+        }
     }
-    if (count_open(c) == 0)
-        return PP_OK;
-    return err != PP_OK ? err : PP_EUNKNOWN;
+    if (count_open(c) > 0)
+        pp_mg_fail(t, err != PP_OK ? err : PP_EUNKNOWN);
 }
 
 /* --- after the updates --- */
 
 /* Deletes tasks that returned to waiting although an item has left, if no other item waits for
  * them. */
-static enum pp_err leave_tasks(struct settling *c)
+static void leave_tasks(struct settling *c)
 {
     const struct pp_store_settle *r = c->r;
     size_t n = 0;
-    struct pp_mg_task_ref *tasks = pp_arena_array(&c->t->tmp, r->n, sizeof *tasks);
-    if (!tasks)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < r->n; i++) {
+    struct pp_mg_task_ref *tasks = pp_mg_array(c->t, r->n, sizeof *tasks);
+    for (size_t i = 0; tasks && i < r->n; i++) {
         const struct pp_task *task = r->settlements[i].task;
         if (c->left[i] && c->state[i] == WRITTEN)
             tasks[n++] = (struct pp_mg_task_ref){task->client, task->key};
     }
-    return pp_mg_leave_tasks(c->t, tasks, n);
+    pp_mg_leave_tasks(c->t, tasks, n);
 }
 
-static enum pp_err finish_written(struct settling *c, struct pp_mg_moved *moved)
+static void finish_written(struct settling *c, struct pp_mg_moved *moved)
 {
     const struct pp_store_settle *r = c->r;
-    struct pp_mg_answer *answers = pp_arena_array(&c->t->tmp, r->n, sizeof *answers);
+    struct pp_mg_answer *answers = pp_mg_array(c->t, r->n, sizeof *answers);
     size_t n = 0;
-    if (!answers)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < r->n; i++) {
+    for (size_t i = 0; answers && i < r->n; i++) {
         const struct pp_settlement *s = &r->settlements[i];
         if (s->kind == PP_SETTLE_FINAL && c->state[i] == WRITTEN)
             answers[n++] =
                 (struct pp_mg_answer){s->task->client, s->task->key, s->outcome, c->nonce + (int64_t)i};
     }
-    return pp_mg_finish_tasks(c->t, answers, n, r->now_ms, moved);
+    pp_mg_finish_tasks(c->t, answers, n, r->now_ms, moved);
 }
 
 /* Allocates the answer, before anything is written. */
-static enum pp_err prepare(struct settling *c, struct pp_mg_moved *moved)
+static void prepare(struct settling *c, struct pp_mg_moved *moved)
 {
     struct pp_store_settle *r = c->r;
     struct pp_arena *a = r->req.arena;
@@ -223,8 +207,10 @@ static enum pp_err prepare(struct settling *c, struct pp_mg_moved *moved)
     *moved = (struct pp_mg_moved){.arena = a, .cap = cap};
     moved->batches = pp_arena_array(a, cap, sizeof *moved->batches);
     moved->clients = pp_arena_array(a, cap, sizeof *moved->clients);
-    c->state = pp_arena_array(&c->t->tmp, r->n, sizeof *c->state);
-    c->left = pp_arena_array(&c->t->tmp, r->n, sizeof *c->left);
+    c->state = pp_mg_array(c->t, r->n, sizeof *c->state);
+    c->left = pp_mg_array(c->t, r->n, sizeof *c->left);
+    if (!moved->batches || !moved->clients)
+        pp_mg_fail(c->t, PP_ENOMEM);
     for (size_t i = 0; i < r->n; i++) {
         pp_assert(r->settlements[i].task && r->settlements[i].task->client, "a settlement has no task");
         r->settlements[i].stale = false;
@@ -232,7 +218,6 @@ static enum pp_err prepare(struct settling *c, struct pp_mg_moved *moved)
     r->batches = NULL;
     r->n_batches = 0;
     r->items_finished = 0;
-    return moved->batches && moved->clients && c->state && c->left ? PP_OK : PP_ENOMEM;
 }
 
 enum pp_err pp_mg_settle(struct pp_mg_thread *t, struct pp_store_settle *r)
@@ -241,16 +226,16 @@ enum pp_err pp_mg_settle(struct pp_mg_thread *t, struct pp_store_settle *r)
     struct pp_mg_moved moved;
     if (!pp_settlements_valid(r->settlements, r->n))
         return PP_EINVAL;
-    enum pp_err err = prepare(&c, &moved);
-    if (err == PP_OK)
-        err = write_all(&c);
-    pp_assert(err != PP_OK || count_open(&c) == 0, "a settlement is neither written nor stale");
-    if (err == PP_OK)
-        err = leave_tasks(&c);
-    if (err == PP_OK)
-        err = finish_written(&c, &moved);
-    if (err != PP_OK)
-        return err;
+    prepare(&c, &moved);
+    if (t->err == PP_OK)
+        write_all(&c);
+    if (t->err != PP_OK)
+        return t->err;
+    pp_assert(count_open(&c) == 0, "a settlement is neither written nor stale");
+    leave_tasks(&c);
+    finish_written(&c, &moved);
+    if (t->err != PP_OK)
+        return t->err;
     for (size_t i = 0; i < r->n; i++)
         r->settlements[i].stale = c.state[i] == STALE;
     r->batches = moved.batches;

@@ -66,26 +66,24 @@ struct pp_mg_answer {
 };
 /* Writes the outcomes into every open item that waits for one of the photos (items.ok). An item
  * without open photos becomes terminal, and a batch without open items is finished. Adds to
- * `moved`. Repeating the call changes nothing. PP_EUNKNOWN: the caller must repeat the call. */
-enum pp_err pp_mg_finish(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n, int64_t now_ms,
+ * `moved`. Sorts `answers` by client. Repeating the call changes nothing. PP_EUNKNOWN: the caller
+ * must repeat the call. */
+enum pp_err pp_mg_finish(struct pp_mg_thread *t, struct pp_mg_answer *answers, size_t n, int64_t now_ms,
                          struct pp_mg_moved *moved);
 /* Like pp_mg_finish(); then deletes the settled tasks, whose outcomes are in all items. */
-enum pp_err pp_mg_finish_tasks(struct pp_mg_thread *t, const struct pp_mg_answer *answers, size_t n,
-                               int64_t now_ms, struct pp_mg_moved *moved);
+enum pp_err pp_mg_finish_tasks(struct pp_mg_thread *t, struct pp_mg_answer *answers, size_t n, int64_t now_ms,
+                               struct pp_mg_moved *moved);
 
 /* --- close.c: ends items without outcomes, and deletes tasks that no item waits for --- */
 
-struct pp_mg_closed {
-    uint64_t items, photos;
-};
 /* Makes the open ones among the items superseded or cancelled, makes their open photos cancelled,
- * and calls pp_mg_leave() for these photos. `ids` are _ids of documents, all of one client. */
+ * and calls pp_mg_leave() for these photos. `ids` are _ids of documents, all of one client. Adds to
+ * `moved`. */
 enum pp_err pp_mg_items_close(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n,
-                              enum pp_item_status status, int64_t now_ms, struct pp_mg_moved *moved,
-                              struct pp_mg_closed *closed);
+                              enum pp_item_status status, int64_t now_ms, struct pp_mg_moved *moved);
 /* Cancels all open items of a batch. */
 enum pp_err pp_mg_cancel_open(struct pp_mg_thread *t, const char *batch, const char *client, int64_t now_ms,
-                              struct pp_mg_moved *moved, struct pp_mg_closed *closed);
+                              struct pp_mg_moved *moved);
 /* Deletes waiting tasks of these photos if no item waits for them. Marks claimed ones (t.lv), so
  * that the same check is made when they return to waiting. */
 enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct pp_key *keys, size_t n);

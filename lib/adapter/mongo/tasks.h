@@ -34,8 +34,8 @@ struct pp_mg_wanted {
  * of other ranges if its own has too few. The caller passes at most PP_MG_WANTS wants, no two of
  * the same queue. Strings are in `arena`. */
 enum { PP_MG_WANTS = 200 };
-enum pp_err pp_mg_candidates(struct pp_mg_thread *t, struct pp_arena *arena, int64_t now_ms,
-                             struct pp_mg_wanted *const *wanted, size_t n);
+void pp_mg_candidates(struct pp_mg_thread *t, struct pp_arena *arena, int64_t now_ms,
+                      struct pp_mg_wanted *const *wanted, size_t n);
 
 /* If nobody has finished a settled task after this time, the reaper finishes it. The time is longer
  * than a slow server needs for finishing. */
