@@ -30,6 +30,38 @@ static const char **texts_of(struct pp_mg_thread *t, const struct pp_batch *batc
     return texts;
 }
 
+/* --- the batches that an operation has changed --- */
+
+/* Returns the batch's delta; adds it if it is missing. NULL: out of memory. */
+static struct pp_batch_delta *delta_of(struct pp_mg_moved *m, const char *batch, const char *client)
+{
+    size_t cap = m->cap;
+    pp_assert(m->arena, "what has changed is kept nowhere");
+    for (size_t i = 0; i < m->n; i++)
+        if (!strcmp(m->batches[i].batch_id, batch))
+            return &m->batches[i];
+    const char *id = pp_arena_strdup(m->arena, batch), *owner = pp_arena_strdup(m->arena, client);
+    if (!id || !owner || !pp_mg_grow(m->arena, &m->batches, sizeof *m->batches, m->n, &m->cap) ||
+        !pp_mg_grow(m->arena, &m->clients, sizeof *m->clients, m->n, &cap))
+        return NULL;
+    m->clients[m->n] = owner;
+    m->batches[m->n] = (struct pp_batch_delta){.batch_id = id};
+    return &m->batches[m->n++];
+}
+
+void pp_mg_moved_add(struct pp_mg_thread *t, struct pp_mg_moved *m, const char *batch, const char *client,
+                     uint32_t items, uint32_t photos)
+{
+    struct pp_batch_delta *d = delta_of(m, batch, client);
+    if (!d) {
+        pp_mg_fail(t, PP_ENOMEM);
+        return;
+    }
+    d->items += items;
+    d->photos += photos;
+    m->items_finished += items;
+}
+
 /* --- counting --- */
 
 static enum pp_err count_error(struct pp_arena *a, struct pp_batch *b, uint16_t code, uint64_t n)
@@ -207,8 +239,7 @@ enum pp_err pp_mg_batches_check(struct pp_mg_thread *t, struct pp_mg_moved *move
     pp_mg_batches_record(t, batches, n, 0, ours);
     for (size_t i = 0; i < n; i++) {
         pp_assert(batches[i].finished_at > 0, "a batch that ended has no end");
-        struct pp_batch_delta *d =
-            ours[i] ? pp_mg_moved_batch(moved, batches[i].id, batches[i].client) : NULL;
+        struct pp_batch_delta *d = ours[i] ? delta_of(moved, batches[i].id, batches[i].client) : NULL;
         if (d)
             d->finished = true;
     }

@@ -31,13 +31,9 @@ enum pp_err pp_mg_cancel(struct pp_mg_thread *t, struct pp_store_cancel *r)
     /* changes nothing if the batch is marked already, or has ended */
     pp_mg_write(t, MQ_BATCH_CANCEL, "si", r->batch_id, r->now_ms);
     pp_mg_cancel_open(t, r->batch_id, client, r->now_ms, &moved);
-    const struct pp_batch_delta *d = pp_mg_moved_batch(&moved, r->batch_id, client);
-    if (!d)
-        return pp_mg_fail(t, PP_ENOMEM);
+    pp_mg_moved_add(t, &moved, r->batch_id, client, 0, 0);
+    pp_assert(moved.n <= 1, "a cancelled batch has items of another");
     r->items_cancelled = moved.items_finished;
-    r->photos_cancelled = d->photos;
-    if (t->err == PP_OK)
-        pp_mg_fail(t, pp_mg_batches_check(t, &moved, true, r->now_ms));
-    pp_assert(moved.n == 1, "a cancelled batch has items of another");
-    return t->err;
+    r->photos_cancelled = moved.n ? moved.batches[0].photos : 0;
+    return t->err == PP_OK ? pp_mg_fail(t, pp_mg_batches_check(t, &moved, true, r->now_ms)) : t->err;
 }

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keys.h"
 #include "ops.h"
 #include "tasks.h"
 

@@ -24,7 +24,7 @@ static void mend(struct pp_mg_thread *t, int64_t before_ms)
     pp_mg_rows(t, MQ_CLEAN_UNRECORDED, &rows, "ii", before_ms, (int64_t)MEND);
     const struct old_batch *batches = rows.rows;
     for (size_t i = 0; i < rows.n && t->err == PP_OK; i++)
-        pp_mg_fail(t, pp_mg_moved_batch(&moved, batches[i].id, batches[i].client) ? PP_OK : PP_ENOMEM);
+        pp_mg_moved_add(t, &moved, batches[i].id, batches[i].client, 0, 0);
     if (t->err == PP_OK && moved.n > 0)
         pp_mg_fail(t, pp_mg_batches_check(t, &moved, true, 0));
 }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keys.h"
 #include "steps.h"
 
 enum { SLICE_ITEMS = 500, SLICE_KEYS = 1000, CLOSE_TRIES = 5, LEAVE_TRIES = 3, WAITING_LIMIT = 2000 };
@@ -70,20 +69,6 @@ static void keep_ours(struct closing *c, const struct pp_mg_seq *seq)
     c->n = kept;
 }
 
-static void count_closed(const struct closing *c)
-{
-    for (size_t i = 0; i < c->n && c->t->err == PP_OK; i++) {
-        struct pp_batch_delta *d = pp_mg_moved_batch(c->moved, c->items[i].batch, c->client);
-        if (!d) {
-            pp_mg_fail(c->t, PP_ENOMEM);
-            return;
-        }
-        d->items++;
-        d->photos += c->items[i].photos;
-        c->moved->items_finished++;
-    }
-}
-
 /* Closes those of the given items that are open. Returns true if some of them may still be open. */
 static bool close_some(struct closing *c, const char *const *ids, size_t n)
 {
@@ -106,7 +91,8 @@ static bool close_some(struct closing *c, const char *const *ids, size_t n)
     if (!all && t->err == PP_OK)
         keep_ours(c, &seq);
     pp_mg_seq_close(t, &seq);
-    count_closed(c);
+    for (size_t i = 0; i < c->n && t->err == PP_OK; i++)
+        pp_mg_moved_add(t, c->moved, c->items[i].batch, c->client, 1, c->items[i].photos);
     /* This also runs when the outcome of the write is unknown: no later call would check these
      * tasks. */
     enum pp_err err = t->err;

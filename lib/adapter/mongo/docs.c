@@ -1,7 +1,7 @@
 /* docs.c: see docs.h. */
 #include "docs.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -236,19 +236,6 @@ static enum pp_err read_within(const bson_iter_t *it, const struct pp_mg_field *
     return read_fields(&in, fields, a, out);
 }
 
-enum pp_err pp_mg_read_list(const bson_t *doc, const char *name, pp_mg_element_cb on_element, void *data)
-{
-    bson_iter_t it, in;
-    enum pp_err err = PP_OK;
-    if (!bson_iter_init_find(&it, doc, name))
-        return PP_OK;
-    if (!BSON_ITER_HOLDS_ARRAY(&it) || !bson_iter_recurse(&it, &in))
-        return PP_ECORRUPT;
-    while (err == PP_OK && bson_iter_next(&in))
-        err = on_element(data, &in);
-    return err;
-}
-
 size_t pp_mg_list_length(const bson_t *doc, const char *name)
 {
     bson_iter_t it, in;
@@ -286,12 +273,6 @@ enum pp_err pp_mg_doc_copy(const bson_t *doc, const char *path, struct pp_arena 
 enum pp_err pp_mg_read_key(const bson_iter_t *it, struct pp_key *key)
 {
     return read_bytes(it, key->b, sizeof key->b);
-}
-
-enum pp_err pp_mg_doc_key(const bson_t *doc, struct pp_key *key)
-{
-    bson_iter_t at;
-    return bson_iter_init_find(&at, doc, "_id") ? pp_mg_read_key(&at, key) : PP_ECORRUPT;
 }
 
 /* --- documents that several operations read --- */
@@ -354,3 +335,55 @@ const struct pp_mg_field pp_mg_item_fields[] = {
     PP_MG_FIELD_LIST("ph", struct pp_item, photos, n_photos, item_photo_fields),
     {NULL},
 };
+
+/* --- sorted lists of photo keys --- */
+
+static int compare_keys(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct pp_key));
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct pp_mg_place *x = a, *y = b;
+    int c = compare_keys(&x->key, &y->key);
+    return c ? c : (x->at > y->at) - (x->at < y->at);
+}
+
+void pp_mg_places_sort(struct pp_mg_place *places, size_t n)
+{
+    qsort(places, n, sizeof *places, compare_places);
+}
+
+const struct pp_mg_place *pp_mg_places_find(const struct pp_mg_place *places, size_t n,
+                                            const struct pp_key *key)
+{
+    size_t lo = 0, hi = n;
+    pp_assert(n == 0 || compare_keys(&places[0].key, &places[n - 1].key) <= 0,
+              "places are not in order of keys");
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (compare_keys(&places[mid].key, key) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n && !compare_keys(&places[lo].key, key) ? &places[lo] : NULL;
+}
+
+size_t pp_mg_keys_unique(struct pp_key *keys, size_t n)
+{
+    size_t kept = 0;
+    qsort(keys, n, sizeof *keys, compare_keys);
+    for (size_t i = 0; i < n; i++)
+        if (kept == 0 || compare_keys(&keys[kept - 1], &keys[i]))
+            keys[kept++] = keys[i];
+    return kept;
+}
+
+size_t pp_mg_keys_at(const struct pp_key *sorted, size_t n, const struct pp_key *key)
+{
+    pp_assert(n == 0 || compare_keys(&sorted[0], &sorted[n - 1]) <= 0, "keys are not in order");
+    const struct pp_key *at = n ? bsearch(key, sorted, n, sizeof *sorted, compare_keys) : NULL;
+    return at ? (size_t)(at - sorted) : n;
+}

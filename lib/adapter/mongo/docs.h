@@ -84,10 +84,6 @@ struct pp_mg_field {
 /* Reads a document into the struct `out`. PP_ECORRUPT also: a required field is missing. */
 pp_must_check enum pp_err pp_mg_read(const bson_t *doc, const struct pp_mg_field *fields, struct pp_arena *a,
                                      void *out);
-/* Calls back for each element of an array, until one fails. A missing array has no elements. */
-typedef enum pp_err (*pp_mg_element_cb)(void *data, const bson_iter_t *it);
-pp_must_check enum pp_err pp_mg_read_list(const bson_t *doc, const char *name, pp_mg_element_cb on_element,
-                                          void *data);
 size_t pp_mg_list_length(const bson_t *doc, const char *name);
 
 extern const struct pp_mg_field pp_mg_object_fields[];
@@ -110,7 +106,21 @@ const char *pp_mg_doc_text(const bson_t *doc, const char *path);
 pp_must_check enum pp_err pp_mg_doc_copy(const bson_t *doc, const char *path, struct pp_arena *a,
                                          const char **text);
 pp_must_check enum pp_err pp_mg_read_key(const bson_iter_t *it, struct pp_key *key);
-/* Reads a photo's `_id`. */
-pp_must_check enum pp_err pp_mg_doc_key(const bson_t *doc, struct pp_key *key);
+
+/* --- sorted lists of photo keys --- */
+
+struct pp_mg_place {
+    struct pp_key key;
+    uint32_t at; /* index of the photo at this place; places with equal keys are sorted by this index */
+};
+
+void pp_mg_places_sort(struct pp_mg_place *places, size_t n);
+/* Returns the first place with this key. NULL: there is none. */
+const struct pp_mg_place *pp_mg_places_find(const struct pp_mg_place *places, size_t n,
+                                            const struct pp_key *key);
+/* Sorts the keys, removes duplicates, and returns how many are left. */
+size_t pp_mg_keys_unique(struct pp_key *keys, size_t n);
+/* Returns the index of a key in sorted keys; n: it is not among them. */
+size_t pp_mg_keys_at(const struct pp_key *sorted, size_t n, const struct pp_key *key);
 
 #endif

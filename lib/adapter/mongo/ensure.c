@@ -11,7 +11,6 @@
  * call's look-up has already answered. Such an item gets that answer. */
 #include <string.h>
 
-#include "keys.h"
 #include "plan.h"
 
 enum { ENSURE_ROUNDS = 8 };

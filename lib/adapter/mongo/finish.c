@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keys.h"
 #include "photopool/task_rules.h"
 #include "steps.h"
 
@@ -186,23 +185,12 @@ static void write_as_is(struct finishing *f, struct pp_mg_bulk *bulk, const stru
 
 /* --- counting the items that have finished --- */
 
-static void count_finished(struct finishing *f, const char *batch, const char *client)
-{
-    struct pp_batch_delta *d = pp_mg_moved_batch(f->moved, batch, client);
-    if (!d) {
-        pp_mg_fail(f->t, PP_ENOMEM);
-        return;
-    }
-    d->items++;
-    f->moved->items_finished++;
-}
-
 /* Every write matched, so the items whose open photos all had an answer are finished. */
 static void count_seen(struct finishing *f)
 {
     for (size_t i = 0; i < f->n_waiters; i++)
         if (f->waiters[i].n == f->waiters[i].n_open)
-            count_finished(f, f->waiters[i].batch, f->waiters[i].client);
+            pp_mg_moved_add(f->t, f->moved, f->waiters[i].batch, f->waiters[i].client, 1, 0);
 }
 
 /* Finds the items that our writes have finished: they have a number of our block. */
@@ -221,18 +209,9 @@ static void find_finished(struct finishing *f, const struct pp_mg_seq *seq)
     for (const bson_t *doc; (doc = pp_mg_next(f->t));) {
         const char *batch = pp_mg_doc_text(doc, "b"), *client = pp_mg_doc_text(doc, "c");
         if (batch && client)
-            count_finished(f, batch, client);
+            pp_mg_moved_add(f->t, f->moved, batch, client, 1, 0);
         else
             pp_mg_fail(f->t, PP_ECORRUPT);
-    }
-}
-
-static void count_photos(struct finishing *f)
-{
-    for (size_t i = 0; i < f->n_waiters; i++) {
-        struct pp_batch_delta *d = pp_mg_moved_batch(f->moved, f->waiters[i].batch, f->waiters[i].client);
-        if (d)
-            d->photos += f->waiters[i].n_slots;
     }
 }
 
@@ -263,7 +242,10 @@ static bool finish_some(struct finishing *f)
     if (f->t->err != PP_OK)
         return false;
     pp_mg_seq_close(f->t, &seq);
-    count_photos(f);
+    for (size_t i = 0; i < f->n_waiters; i++) {
+        const struct waiter *w = &f->waiters[i];
+        pp_mg_moved_add(f->t, f->moved, w->batch, w->client, 0, (uint32_t)w->n_slots);
+    }
     return !all || f->n_waiters == FINISH_SLICE_ITEMS;
 }
 

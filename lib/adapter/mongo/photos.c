@@ -1,7 +1,6 @@
 /* photos.c: reads photos: many by key, one with its task, and those with the same bytes. */
 #include <string.h>
 
-#include "keys.h"
 #include "ops.h"
 
 enum { LOOKUP_SLICE = 1000 };

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keys.h"
 #include "ops.h"
 #include "plan.h"
 
@@ -171,8 +170,8 @@ static void finish_chunk(struct pp_mg_planning *p)
         pp_mg_seq_close(t, &p->blocks[i]);
     if (cancelled && (!p->cancelled || p->begun))
         cancel_rest(p);
-    if ((p->r->last || p->planned) && !pp_mg_moved_batch(&p->moved, p->r->batch_id, p->r->client))
-        pp_mg_fail(t, PP_ENOMEM);
+    if (p->r->last || p->planned)
+        pp_mg_moved_add(t, &p->moved, p->r->batch_id, p->r->client, 0, 0);
     if (t->err == PP_OK && p->moved.n)
         pp_mg_fail(t, pp_mg_batches_check(t, &p->moved, true, p->r->now_ms));
 }

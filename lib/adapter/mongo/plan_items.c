@@ -8,7 +8,6 @@
  * already has. */
 #include <string.h>
 
-#include "keys.h"
 #include "photopool/task_rules.h"
 #include "plan.h"
 

@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "keys.h"
 
 const char *const pp_mg_coll_names[PP_MG_COLL_COUNT] = {
 #define X(id, name) name,
@@ -83,14 +82,19 @@ const char *pp_mg_copy(struct pp_mg_thread *t, const bson_t *doc, const char *pa
 struct pp_key pp_mg_id_key(struct pp_mg_thread *t, const bson_t *doc)
 {
     struct pp_key key = {0};
-    pp_mg_fail(t, pp_mg_doc_key(doc, &key));
+    bson_iter_t at;
+    pp_mg_fail(t, bson_iter_init_find(&at, doc, "_id") ? pp_mg_read_key(&at, &key) : PP_ECORRUPT);
     return key;
 }
 
 struct pp_key *pp_mg_key_list(struct pp_mg_thread *t, const bson_t *doc, const char *name, size_t *n)
 {
-    struct pp_key *keys = NULL;
-    pp_mg_fail(t, pp_mg_read_keys(doc, name, &t->tmp, &keys, n));
+    struct pp_key *keys = pp_mg_array(t, pp_mg_list_length(doc, name), sizeof *keys);
+    *n = 0;
+    if (!bson_has_field(doc, name))
+        pp_mg_fail(t, PP_ECORRUPT);
+    for (bson_iter_t it = pp_mg_list(t, doc, name); keys && bson_iter_next(&it);)
+        pp_mg_fail(t, pp_mg_read_key(&it, &keys[(*n)++]));
     return keys;
 }
 
@@ -334,21 +338,6 @@ const bson_t *pp_mg_first(struct pp_mg_thread *t, enum pp_mg_command command, co
     return pp_mg_next(t);
 }
 
-enum pp_err pp_mg_each(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
-                       const char *types, ...)
-{
-    va_list values;
-    enum pp_err err = PP_OK;
-    va_start(values, types);
-    query(t, command, types, values);
-    va_end(values);
-    for (const bson_t *row; err == PP_OK && (row = pp_mg_next(t));)
-        err = on_row(data, row);
-    if (err != PP_OK && err != PP_EFULL)
-        pp_mg_fail(t, err);
-    return t->err;
-}
-
 enum pp_err pp_mg_rows(struct pp_mg_thread *t, enum pp_mg_command command, struct pp_mg_rows *r,
                        const char *types, ...)
 {
@@ -416,24 +405,20 @@ static void add_dup(struct pp_mg_bulk *b, uint32_t number)
         b->dups[b->done.n_dups++] = number;
 }
 
-static enum pp_err on_write_error(void *data, const bson_iter_t *it)
-{
-    struct pp_mg_bulk *b = data;
-    bson_iter_t in, code, index;
-    if (!bson_iter_recurse(it, &in) || !bson_iter_find_descendant(&in, "code", &code) ||
-        pp_mg_int(&code) != CODE_DUPLICATE_KEY || !bson_iter_recurse(it, &in) ||
-        !bson_iter_find_descendant(&in, "index", &index))
-        return PP_EIO;
-    add_dup(b, b->base + (uint32_t)pp_mg_int(&index));
-    return PP_OK;
-}
-
-/* Returns whether every error is a duplicate key. */
+/* Notes which writes were refused because of a duplicate key. Returns false if there is another
+ * error, or none. */
 static bool read_write_errors(struct pp_mg_bulk *b, const bson_t *reply)
 {
     size_t before = b->done.n_dups;
-    return pp_mg_read_list(reply, "writeErrors", on_write_error, b) == PP_OK &&
-           pp_mg_list_length(reply, "writeConcernErrors") == 0 && b->done.n_dups > before;
+    bson_iter_t error = pp_mg_list(b->t, reply, "writeErrors"), in, code, index;
+    while (bson_iter_next(&error)) {
+        if (!bson_iter_recurse(&error, &in) || !bson_iter_find_descendant(&in, "code", &code) ||
+            pp_mg_int(&code) != CODE_DUPLICATE_KEY || !bson_iter_recurse(&error, &in) ||
+            !bson_iter_find_descendant(&in, "index", &index))
+            return false;
+        add_dup(b, b->base + (uint32_t)pp_mg_int(&index));
+    }
+    return pp_mg_list_length(reply, "writeConcernErrors") == 0 && b->done.n_dups > before;
 }
 
 static void flush(struct pp_mg_bulk *b)

@@ -154,11 +154,6 @@ const bson_t *pp_mg_next(struct pp_mg_thread *t);
 /* Runs a query, and returns its first row, which is valid until the next query. NULL: there is
  * none, or the operation has failed. */
 const bson_t *pp_mg_first(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...);
-/* Like pp_mg_query(); calls back with each row. The callback may end the reading by PP_EFULL;
- * another failure becomes the operation's. Returns t->err. */
-typedef enum pp_err (*pp_mg_row_cb)(void *data, const bson_t *row);
-enum pp_err pp_mg_each(struct pp_mg_thread *t, enum pp_mg_command command, pp_mg_row_cb on_row, void *data,
-                       const char *types, ...);
 /* An answer as an array of structs, one for each row. */
 struct pp_mg_rows {
     const struct pp_mg_field *fields; /* table by which a row is read (docs.h) */

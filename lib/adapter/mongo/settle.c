@@ -9,7 +9,6 @@
  * changes nothing more. */
 #include <string.h>
 
-#include "keys.h"
 #include "ops.h"
 #include "steps.h"
 #include "tasks.h"

@@ -25,7 +25,7 @@ void pp_mg_seq_close(struct pp_mg_thread *t, const struct pp_mg_seq *s);
  * succeeds any more. Call this before reading items. */
 enum pp_err pp_mg_seq_end(struct pp_mg_thread *t, int64_t *end);
 
-/* --- moved.c: the batches that an operation has changed --- */
+/* --- batch_sum.c: the batches that an operation has changed, and counts of batches --- */
 
 /* The changed batches, and how many items finished. Strings and arrays are in `arena`. */
 struct pp_mg_moved {
@@ -35,10 +35,10 @@ struct pp_mg_moved {
     size_t n, cap;
     uint64_t items_finished;
 };
-/* Returns the batch's delta; adds it if it is missing. NULL: out of memory. */
-struct pp_batch_delta *pp_mg_moved_batch(struct pp_mg_moved *moved, const char *batch, const char *client);
-
-/* --- batch_sum.c: counts of batches --- */
+/* Adds items that finished and photos that were settled to the batch, which may be new in
+ * `moved`. */
+void pp_mg_moved_add(struct pp_mg_thread *t, struct pp_mg_moved *moved, const char *batch, const char *client,
+                     uint32_t items, uint32_t photos);
 
 /* Computes the counts of these batches (id, client) from their items, and adds them. Raises
  * finished_at to the latest end of an item. */
