@@ -4,8 +4,6 @@
  * If a batch has ended, but its end is still not recorded after SETTLED_MS, the process that
  * should have recorded it has died, and the reader records it. The reader waits that long
  * because the call that finishes a batch reports the end, and must do so only once. */
-#include <string.h>
-
 #include "ops.h"
 #include "steps.h"
 
@@ -121,11 +119,11 @@ enum pp_err pp_mg_batch_end(struct pp_mg_thread *t, const char *batch_id, const 
     const bson_t *doc = pp_mg_first(t, MQ_BATCH_END, "s", batch_id);
     if (!doc)
         return t->err == PP_OK ? PP_ENOTFOUND : t->err;
-    bool finished = bson_has_field(doc, "f");
-    *ended = finished || pp_mg_doc_int(doc, "pl"); /* all of it is planned ... */
+    bool finished = bson_has_field(doc, "f"), planned = pp_mg_doc_int(doc, "pl");
     *client = pp_mg_copy(t, doc, "c");
-    if (*ended && !finished)
-        *ended = !pp_mg_first(t, MQ_BATCH_OPEN_ITEM, "ss", *client, batch_id); /* ... and no item is open */
+    *ended = finished || planned;
+    if (planned && !finished) /* then it has ended if none of its items is open */
+        *ended = !pp_mg_first(t, MQ_BATCH_OPEN_ITEM, "ss", *client, batch_id);
     return t->err;
 }
 

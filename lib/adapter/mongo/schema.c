@@ -85,7 +85,7 @@ static void append_index(bson_t *specs, uint32_t number, const struct index *ind
 }
 
 /* Creates the indexes that this version adds. */
-static enum pp_err create_indexes(struct pp_mg_thread *t, int version)
+static void create_indexes(struct pp_mg_thread *t, int version)
 {
     pp_assert(version > 0 && version <= SCHEMA, "a version has no indexes");
     for (int c = 0; c < PP_MG_COLL_COUNT; c++) {
@@ -98,26 +98,24 @@ static enum pp_err create_indexes(struct pp_mg_thread *t, int version)
             pp_mg_command(t, MQ_CREATE_INDEXES, "sA", pp_mg_coll_names[c], &specs);
         bson_destroy(&specs);
     }
-    return t->err;
 }
 
-static enum pp_err read_version(struct pp_mg_thread *t, int64_t *version)
+static int64_t read_version(struct pp_mg_thread *t)
 {
     const bson_t *row = pp_mg_first(t, MQ_SCHEMA, "");
-    *version = row ? pp_mg_doc_int(row, "v") : 0;
-    return t->err;
+    return row ? pp_mg_doc_int(row, "v") : 0;
 }
 
 /* --- one process at a time --- */
 
 /* Takes the lease in meta/migrating, by the server's clock. Several processes could create the
- * indexes at once, but that is slow, and all would create the same collections. PP_EBUSY:
- * another process has the lease. */
-static enum pp_err lock_schema(struct pp_mg_thread *t, const bson_oid_t *by)
+ * indexes at once, but that is slow, and all would create the same collections. False: another
+ * process has the lease, or the operation has failed. */
+static bool lock_schema(struct pp_mg_thread *t, const bson_oid_t *by)
 {
     int64_t now = pp_mg_server_ms(t, wall_ms());
     struct pp_mg_done done = pp_mg_write(t, MQ_SCHEMA_LOCK, "ioi", now, by, now + LOCK_MS);
-    return t->err == PP_OK && done.n_dups > 0 ? PP_EBUSY : t->err;
+    return t->err == PP_OK && done.n_dups == 0;
 }
 
 /* Releases the lease. If that fails, the lease lapses. */
@@ -132,23 +130,18 @@ static void unlock_schema(struct pp_mg_thread *t, const bson_oid_t *by)
 }
 
 /* Reads the version again, now under the lock, and creates the versions that are missing. */
-static enum pp_err run_steps(struct pp_mg_thread *t)
+static void run_steps(struct pp_mg_thread *t)
 {
-    int64_t version;
-    enum pp_err err = read_version(t, &version);
-    while (err == PP_OK && version < SCHEMA) {
-        err = create_indexes(t, (int)++version);
+    for (int64_t version = read_version(t); t->err == PP_OK && version < SCHEMA;) {
+        create_indexes(t, (int)++version);
         /* several processes may write the first version at the same time, and all write the same
          * document */
-        if (err == PP_OK)
-            pp_mg_write(t, MQ_SCHEMA_SET, "i", version);
-        err = t->err;
+        pp_mg_write(t, MQ_SCHEMA_SET, "i", version);
     }
-    return err;
 }
 
 /* Waits: the server delays its answer until its topology changes, at most LOCK_AGAIN_MS. */
-static enum pp_err wait_a_moment(struct pp_mg_thread *t)
+static void wait_a_moment(struct pp_mg_thread *t)
 {
     static const int64_t wait_ms = LOCK_AGAIN_MS;
     bson_t known;
@@ -161,30 +154,25 @@ static enum pp_err wait_a_moment(struct pp_mg_thread *t)
         if (bson_init_static(&known, p, n))
             pp_mg_command(t, MQ_HELLO, "DI", &known, &wait_ms);
     }
-    return t->err;
 }
 
 enum pp_err pp_mg_migrate(struct pp_mg_thread *t)
 {
-    int64_t version;
     bson_oid_t by;
     bson_oid_init(&by, NULL);
-    enum pp_err err = read_version(t, &version);
-    while (err == PP_OK && version < SCHEMA) {
-        err = lock_schema(t, &by);
-        if (err == PP_OK) {
-            err = run_steps(t);
+    int64_t version = read_version(t);
+    while (t->err == PP_OK && version < SCHEMA) {
+        if (lock_schema(t, &by)) {
+            run_steps(t);
             unlock_schema(t, &by);
-        } else if (err == PP_EBUSY) {
-            err = wait_a_moment(t);
+        } else {
+            wait_a_moment(t);
         }
-        if (err == PP_OK)
-            err = read_version(t, &version);
+        version = read_version(t);
     }
-    if (err == PP_OK && version > SCHEMA) {
-        bson_set_error(&t->error, 0, 0, "its schema is version %d, and this program knows %d", (int)version,
-                       (int)SCHEMA);
-        return PP_EMISMATCH;
-    }
-    return err;
+    if (t->err != PP_OK || version <= SCHEMA)
+        return t->err;
+    bson_set_error(&t->error, 0, 0, "its schema is version %d, and this program knows %d", (int)version,
+                   (int)SCHEMA);
+    return PP_EMISMATCH;
 }

@@ -22,13 +22,10 @@ static const struct pp_mg_field client_fields[] = {
 enum pp_err pp_mg_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
 {
     const char *const *ids = r->id ? NULL : r->ids;
-    struct pp_mg_rows rows = {client_fields, sizeof *r->clients,
-                              r->id ? 1
-                              : ids ? r->n_ids
-                                    : r->limit,
-                              r->req.arena};
+    size_t limit = r->id ? 1 : ids ? r->n_ids : r->limit;
+    struct pp_mg_rows rows = {client_fields, sizeof *r->clients, limit, r->req.arena};
     pp_mg_rows(t, MQ_CLIENTS, &rows, "sSsi", r->id, ids, r->n_ids, r->id || ids ? NULL : r->after,
-               (int64_t)rows.limit + 1);
+               (int64_t)limit + 1);
     r->clients = rows.rows;
     r->n = rows.n;
     r->more = rows.more;

@@ -61,12 +61,12 @@ PP_DELIVERY_OPS(X)
 static const struct op {
     const char *name, *label; /* in the metrics; in the log */
     enum pp_err (*run)(struct pp_mg_thread *t, struct pp_req *req);
-} ops[PP_MG_OP_COUNT] = {[PP_MG_OP_OPEN] = {"open", "open", NULL},
+} ops[PP_MG_OP_COUNT] = {
 #define X(op, type) [PP_MG_OP_##op] = {#op, #op, run_##op},
-                         PP_MG_STORE_OPS(X)
+    PP_MG_STORE_OPS(X)
 #undef X
 #define X(op, type) [PP_MG_OP_delivery_##op] = {#op, "delivery_" #op, run_delivery_##op},
-                             PP_DELIVERY_OPS(X)
+        PP_DELIVERY_OPS(X)
 #undef X
 };
 
