@@ -42,13 +42,13 @@ enum coord_script {
 };
 
 enum {
-    COORD_ROWS_MAX = 512, /* rows in one message */
-    COORD_RETRY_MS = 200, /* pause after Redis has refused a message */
-    COORD_SENDER = 8,     /* bytes of the id of the sending process in messages */
+    COORD_ROWS_MAX = 512, /* A message has at most this number of rows. */
+    COORD_RETRY_MS = 200, /* After a refused message the process waits for this time. */
+    COORD_SENDER = 8,     /* The id of the sending process has this number of bytes in messages. */
     COORD_PEERS_MAX = 1024,
-    COORD_NAMES_MAX = 16, /* elections */
+    COORD_NAMES_MAX = 16, /* A process takes part in at most this number of elections. */
     COORD_ID_MAX = 48,
-    COORD_TEXT_MAX = 512 /* bytes of a text in a message, with its NUL */
+    COORD_TEXT_MAX = 512 /* A text in a message has fewer bytes than this. */
 };
 
 struct coord_row; /* coord_backlog.c */
@@ -59,13 +59,13 @@ struct coord {
     struct pp_coordinator base;
     struct pp_loop *loop;
     struct pp_redis *redis;
-    struct pp_timer *flush; /* fires at the end of the turn: sends announcements, slow hosts and notices */
+    struct pp_timer *flush; /* It fires at the end of the turn, and sends what waits to be sent. */
     struct pp_redis_coordinator_options o;
     char prefix[80]; /* "{photopool:coord}:" */
     char keys[COORD_KEYS][96];
     char channel[96];
     struct pp_redis_call call;
-    uint64_t calls; /* scripts sent so far */
+    uint64_t calls; /* The process has sent this number of scripts. */
     char sender[COORD_SENDER];
     bool closing;
 
@@ -107,7 +107,7 @@ struct coord {
     struct coord_peer *by_id; /* uthash */
     struct coord_peer *peers[COORD_PEERS_MAX];
     size_t n_peers;
-    struct coord_peer *self; /* NULL: this process is no worker */
+    struct coord_peer *self; /* The worker of this process; NULL: it is no worker. */
     int64_t beat_at;
     bool beating, beat_again;
     uint32_t beats;
@@ -116,12 +116,12 @@ struct coord {
 
     /* coord_slow.c */
     struct coord_slow *slow;            /* uthash, in order of insertion */
-    struct pp_list slow_new, slow_sent; /* hosts not published yet; hosts in the message in flight */
+    struct pp_list slow_new, slow_sent; /* Hosts to publish; hosts in the message in flight. */
     bool slowing;
 
     struct {
         char name[32];
-        int64_t until; /* our leadership ends then, by coord_now(); counted from before we asked */
+        int64_t until; /* Our leadership ends at this time of coord_now(), counted from before we asked. */
     } led[COORD_NAMES_MAX];
 };
 

@@ -72,12 +72,12 @@ struct pp_riq {
     bool *closed; /* Not NULL while a timer runs callbacks; a close makes the flag true. */
     char *url;
 
-    struct pp_list again; /* operations whose call is to be sent again */
+    struct pp_list again; /* The calls of these operations wait to be sent again. */
     struct pp_timer *again_timer;
 
     /* ingest_take.c */
-    struct pp_list takes; /* requests to take; only the first is in flight */
-    struct pp_list hand;  /* entries that were taken and are not acked: struct riq_hand */
+    struct pp_list takes; /* The requests to take; only the first is in flight. */
+    struct pp_list hand;  /* These entries were taken and are not acked: struct riq_hand. */
     char turn[PP_CLIENT_MAX + 1];
     char *consumer; /* All takes have this consumer name; NULL before the first take. */
     struct pp_timer *alive;
@@ -86,9 +86,9 @@ struct pp_riq {
     void (*watch)(void *data);
     void *watch_data;
     struct pp_redis *ear;      /* a connection for BLPOP; NULL: nobody watches */
-    bool listening;            /* BLPOP is in flight */
-    bool hungry;               /* the last take returned no entries */
-    struct pp_timer *recovery; /* fires when the entries of a silent planner may be taken */
+    bool listening;            /* A BLPOP is in flight. */
+    bool hungry;               /* The last take returned no entries. */
+    struct pp_timer *recovery; /* It fires when the entries of a silent planner may be taken. */
     struct pp_timer *call_watch;
     struct {
         char aof[8], last_write[16], policy[64], maxmemory[24];
@@ -107,16 +107,16 @@ typedef void (*pp_riq_cb)(struct pp_riq_op *op, enum pp_err err, const struct re
 /* An operation, and the script call that it has in flight. pp_riq_op_new() allocates it,
  * pp_riq_end() frees it. */
 struct pp_riq_op {
-    struct pp_node node; /* in q->again, while the call waits to be sent again */
+    struct pp_node node; /* It is in q->again while the call waits to be sent again. */
     struct pp_riq *q;
     struct pp_req *req;  /* the caller's request; NULL: the queue itself began the operation */
-    struct pp_arena mem; /* freed with the operation */
+    struct pp_arena mem; /* It is freed with the operation. */
     struct pp_job job;
     void (*on_worked)(struct pp_riq_op *op);
     struct pp_redis_call call;
-    bool repeats;        /* true: the call may be sent again */
-    bool maybe;          /* true: Redis may have executed an earlier sending of the call */
-    enum pp_err refused; /* the error of a failed submit; PP_OK: submitted */
+    bool repeats;        /* The call may be sent again. */
+    bool maybe;          /* Redis may have executed an earlier sending of the call. */
+    enum pp_err refused; /* The submit failed with this error; PP_OK: it did not fail. */
     int64_t since;       /* The call was sent first at this monotonic time. */
     pp_riq_cb on_answer;
 };

@@ -33,7 +33,7 @@ bool pp_redis_parse_host_port(const char *text, char host[PP_REDIS_HOST_MAX], ui
 /* --- redis_line.c --- */
 
 enum pp_redis_line_state {
-    PP_LINE_RESTING, /* the line waits for the next attempt */
+    PP_LINE_RESTING, /* The line waits for the next attempt. */
     PP_LINE_RESOLVING,
     PP_LINE_CONNECTING,
     PP_LINE_GREETING,
@@ -44,19 +44,19 @@ struct pp_redis_line {
     /* Set by the caller of pp_redis_line_start(). The callbacks may close the line: it uses none of
      * its members after calling one. */
     struct pp_redis *r;
-    bool commands; /* true: sends commands; false: subscriptions, which need no database and no clock */
+    bool commands; /* The line carries commands. Else subscriptions, which need no database or clock. */
     void (*on_up)(struct pp_redis *r);
     void (*on_down)(struct pp_redis *r, bool was_up);
 
     char host[PP_REDIS_HOST_MAX]; /* The host of r->home, or of the node that MOVED named. */
     uint16_t port;
     enum pp_redis_line_state state;
-    bool hope;          /* no attempt has failed since the line was up, or since open: calls may wait */
-    unsigned tries;     /* failures in a row, for the backoff */
-    int64_t up_at;      /* monotonic: when the greeting ended */
-    int64_t heard_at;   /* monotonic: when the last bytes came */
-    int64_t asked_wall; /* wall: when the greeting sent TIME */
-    unsigned greetings; /* answers of the greeting that have not come yet */
+    bool hope;          /* No attempt has failed since the line was up, or since open: calls wait. */
+    unsigned tries;     /* This number of attempts has failed in a row. */
+    int64_t up_at;      /* The greeting ended at this monotonic time. */
+    int64_t heard_at;   /* The last bytes came at this monotonic time. */
+    int64_t asked_wall; /* The greeting sent TIME at this wall time. */
+    unsigned greetings; /* This number of the greeting's answers has not come yet. */
     struct pp_timer *timer;
     struct pp_redis_lookup *lookup;
     struct redisAsyncContext *ac;
@@ -83,7 +83,7 @@ struct pp_redis_channel {
     char *name;
     pp_redis_push_cb cb;
     void *data;
-    bool begun; /* subscribed on this connection */
+    bool begun; /* Redis has confirmed the subscription on this connection. */
 };
 
 struct pp_redis {
@@ -96,11 +96,11 @@ struct pp_redis {
 
     /* redis_call.c */
     struct pp_redis_line line;
-    struct pp_list waiting, sent, ended; /* calls, by state; ended: their callbacks come next */
-    bool *closed;                        /* set during callbacks of run_ended(): a close makes it true */
+    struct pp_list waiting, sent, ended; /* The calls, by state; `ended`: callbacks come next. */
+    bool *closed; /* Not NULL while run_ended() runs callbacks; a close makes the flag true. */
     size_t max_in_flight;
     struct pp_timer *deadline;
-    bool moving; /* when nothing is in flight, the line moves to move_host, or home if that is "" */
+    bool moving; /* Once nothing is in flight, the line moves to move_host, or home if that is "". */
     char move_host[PP_REDIS_HOST_MAX];
     uint16_t move_port;
     int64_t logged_at;
@@ -114,7 +114,7 @@ struct pp_redis {
 
     /* the clock */
     struct pp_timer *clock;
-    int64_t clock_asked_wall;               /* when TIME was sent; 0: none is in flight */
+    int64_t clock_asked_wall;               /* TIME was sent at this time; 0: none is in flight. */
     int64_t offset_ms, error_ms, offset_at; /* read at offset_at (monotonic); error_ms < 0: not known */
 
     struct {
