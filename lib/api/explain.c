@@ -1,7 +1,6 @@
 /* explain.c: GET /v1/explain: says what photopool would do with a photo now, why, and when next. It
  * decides with the same functions as plan and claim, and changes nothing. */
 #include "api/handler.h"
-#include "core/ladder.h"
 #include "core/plan.h"
 #include "core/sniff.h"
 #include "core/target.h"
@@ -127,7 +126,6 @@ static void put_limit(struct pp_call *call, const struct explain_state *s)
 static void put_ladder(struct pp_buf *b, const struct explain_state *s)
 {
     const struct pp_photo *photo = &s->photo.photo;
-    struct pp_ladder ladder = {photo->fail_streak, photo->skips, photo->failed_at};
     char code[PP_CODE_NAME_MAX];
     int64_t retry_at = 0;
 
@@ -135,7 +133,7 @@ static void put_ladder(struct pp_buf *b, const struct explain_state *s)
         pp_json_null(b, "ladder");
         return;
     }
-    bool skips = pp_ladder_skip(ladder, s->now, &retry_at);
+    bool skips = pp_ladder_skip(photo, s->now, &retry_at);
     PP_JSON_OBJECT(b, "ladder", PP_STR("code", pp_code_name(photo->fail_code, code)),
                    PP_STR("detail", photo->fail_detail), PP_UINT("streak", photo->fail_streak),
                    PP_UINT("skips", photo->skips), PP_TIME("failed_at", photo->failed_at),

@@ -1,7 +1,20 @@
 /* plan.c: see plan.h. */
 #include "core/plan.h"
 
-#include "core/ladder.h"
+bool pp_ladder_counts(uint16_t code)
+{
+    return code == 403 || code == 404 || code == 410;
+}
+
+bool pp_ladder_skip(const struct pp_photo *photo, int64_t now_ms, int64_t *retry_at_ms)
+{
+    if (photo->skips + 1 >= photo->fail_streak)
+        return false;
+    if (now_ms < photo->failed_at || now_ms - photo->failed_at >= PP_LADDER_MAX_MS)
+        return false;
+    *retry_at_ms = photo->failed_at + PP_LADDER_MAX_MS;
+    return true;
+}
 
 static bool has_text(const char *s)
 {
@@ -19,8 +32,7 @@ struct pp_plan_decision pp_plan_decide(enum pp_refresh refresh, bool replay, con
         d.what = PP_PLAN_KNOWN;
         return d;
     }
-    struct pp_ladder ladder = {photo->fail_streak, photo->skips, photo->failed_at};
-    if (!replay && pp_ladder_counts(photo->fail_code) && pp_ladder_skip(ladder, now_ms, &d.retry_at_ms))
+    if (!replay && pp_ladder_counts(photo->fail_code) && pp_ladder_skip(photo, now_ms, &d.retry_at_ms))
         d.what = PP_PLAN_SKIP;
     else if (has_bytes && (has_text(photo->etag) || has_text(photo->last_modified)))
         d.what = PP_PLAN_FETCH_CONDITIONAL;

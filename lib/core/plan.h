@@ -9,7 +9,17 @@
  *
  * A photo that fits neither column is FETCH. With `known`, stored bytes win over a later failure. A
  * replay fetches failed photos again even if they are not due, and treats stored photos as
- * `refresh` says. */
+ * `refresh` says.
+ *
+ * The ladder decides when a photo that failed for good is due. After the first final failure the
+ * next import fetches it again. After the second failure in a row, the next import is answered from
+ * the record; after the third, the next two imports; and so on. PP_LADDER_MAX_MS after a failure
+ * the photo is fetched in any case. A success ends the streak.
+ *
+ * Only http_403, http_404 and http_410 count: the host works, the answer concerns this photo, and
+ * it seldom changes within a day. Failures of hosts and networks end by themselves. Merchants
+ * correct bad files (not_image, too_large) under the same URL, so each import must look again.
+ * denied_* and bad_url cost no request. */
 #ifndef PHOTOPOOL_CORE_PLAN_H
 #define PHOTOPOOL_CORE_PLAN_H
 
@@ -29,6 +39,16 @@ struct pp_plan_decision {
     enum pp_plan_what what;
     int64_t retry_at_ms; /* SKIP: the photo is fetched again at the latest then (wall); else 0 */
 };
+
+#define PP_LADDER_MAX_MS 86400000
+
+/* Returns true if a final failure with this code counts for the ladder. */
+bool pp_ladder_counts(uint16_t code);
+
+/* Returns true if the next import of the photo, at now_ms (wall), is answered from the record. Then
+ * *retry_at_ms is the latest time at which the photo is fetched. A failure in the future (the clock
+ * was set back) does not count. */
+bool pp_ladder_skip(const struct pp_photo *photo, int64_t now_ms, int64_t *retry_at_ms);
 
 /* Decides from the record of one photo, as the store returned it. now_ms: wall. */
 struct pp_plan_decision pp_plan_decide(enum pp_refresh refresh, bool replay, const struct pp_photo *photo,

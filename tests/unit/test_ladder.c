@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/ladder.h"
+#include "core/plan.h"
 #include "photopool/code.h"
 
 #define HOUR 3600000
@@ -31,47 +31,49 @@ static void which_codes_climb(void **state)
 static void each_failure_skips_one_import_more(void **state)
 {
     (void)state;
-    struct pp_ladder l = {0};
+    struct pp_photo l = {0};
     int64_t now = 1000 * (int64_t)HOUR, retry_at = 0;
     uint32_t skipped = 0;
     for (int import = 0; import < 500; import++, now += 60000) {
-        if (pp_ladder_skip(l, now, &retry_at)) {
-            assert_int_equal(retry_at, l.failed_at_ms + PP_LADDER_MAX_MS);
+        if (pp_ladder_skip(&l, now, &retry_at)) {
+            assert_int_equal(retry_at, l.failed_at + PP_LADDER_MAX_MS);
             l.skips++;
             skipped++;
             continue;
         }
-        assert_int_equal(skipped, l.streak > 0 ? l.streak - 1 : 0);
-        l = (struct pp_ladder){l.streak + 1, 0, now};
+        assert_int_equal(skipped, l.fail_streak > 0 ? l.fail_streak - 1 : 0);
+        l = (struct pp_photo){.fail_streak = (uint16_t)(l.fail_streak + 1), .failed_at = now};
         skipped = 0;
     }
-    assert_int_equal(l.streak, 32);
+    assert_int_equal(l.fail_streak, 32);
 }
 
 static void a_day_at_most(void **state)
 {
     (void)state;
     static const struct {
-        struct pp_ladder l;
+        uint16_t streak, skips;
         int64_t now_ms;
         bool skip;
     } cases[] = {
-        {{100, 0, HOUR}, HOUR, true},
-        {{100, 0, HOUR}, 25 * (int64_t)HOUR - 1, true},
-        {{100, 0, HOUR}, 25 * (int64_t)HOUR, false},
-        {{100, 98, HOUR}, HOUR, true},
-        {{100, 99, HOUR}, HOUR, false},
-        {{100, UINT32_MAX, HOUR}, HOUR, false},
-        {{UINT32_MAX, 0, HOUR}, HOUR, true},
-        {{1, 0, HOUR}, HOUR, false},
-        {{2, 0, HOUR}, HOUR, true},
-        {{2, 1, HOUR}, HOUR, false},
-        {{0, 0, HOUR}, HOUR, false},
-        {{100, 0, HOUR}, HOUR - 1, false}, /* the time of the failure is in the future */
+        {100, 0, HOUR, true},
+        {100, 0, 25 * (int64_t)HOUR - 1, true},
+        {100, 0, 25 * (int64_t)HOUR, false},
+        {100, 98, HOUR, true},
+        {100, 99, HOUR, false},
+        {100, UINT16_MAX, HOUR, false},
+        {UINT16_MAX, 0, HOUR, true},
+        {1, 0, HOUR, false},
+        {2, 0, HOUR, true},
+        {2, 1, HOUR, false},
+        {0, 0, HOUR, false},
+        {100, 0, HOUR - 1, false}, /* the time of the failure is in the future */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t retry_at = -7;
-        assert_int_equal(pp_ladder_skip(cases[i].l, cases[i].now_ms, &retry_at), cases[i].skip);
+        const struct pp_photo l = {
+            .fail_streak = cases[i].streak, .skips = cases[i].skips, .failed_at = HOUR};
+        assert_int_equal(pp_ladder_skip(&l, cases[i].now_ms, &retry_at), cases[i].skip);
         assert_int_equal(retry_at, cases[i].skip ? 25 * (int64_t)HOUR : -7);
     }
 }

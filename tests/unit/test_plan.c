@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "core/ladder.h"
 #include "core/plan.h"
 
 #define NOW 1795000000000

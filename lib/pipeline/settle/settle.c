@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/check.h"
-#include "core/ladder.h"
+#include "core/plan.h"
 #include "core/retry.h"
 #include "photopool/task_rules.h"
 
