@@ -37,30 +37,20 @@ void pp_arena_fini(struct pp_arena *a)
     a->used = 0;
 }
 
-static struct pp_arena_block *block_new(size_t cap)
-{
-    struct pp_arena_block *b = calloc(1, sizeof *b + cap);
-    if (b)
-        b->cap = cap;
-    return b;
-}
-
 /* Links in a new block with room for `n` bytes. */
 static struct pp_arena_block *grow(struct pp_arena *a, size_t n)
 {
     size_t usual = a->head ? a->head->cap * 2 : FIRST_BLOCK_BYTES;
     if (usual > LAST_BLOCK)
         usual = LAST_BLOCK;
-    struct pp_arena_block *b = block_new(n > usual ? n : usual);
+    size_t cap = n > usual ? n : usual;
+    struct pp_arena_block *b = calloc(1, sizeof *b + cap);
     if (!b)
         return NULL;
-    if (n > usual && a->head) {
-        b->next = a->head->next;
-        a->head->next = b;
-    } else {
-        b->next = a->head;
-        a->head = b;
-    }
+    b->cap = cap;
+    struct pp_arena_block **link = n > usual && a->head ? &a->head->next : &a->head;
+    b->next = *link;
+    *link = b;
     return b;
 }
 

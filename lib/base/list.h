@@ -30,22 +30,24 @@ static inline bool pp_list_empty(const struct pp_list *l)
     return l->n == 0;
 }
 
-static inline void pp_list_push(struct pp_list *l, struct pp_node *x) /* appends */
+/* Puts `x`, which is in no list, behind the node `before`. */
+static inline void pp_list_insert(struct pp_list *l, struct pp_node *before, struct pp_node *x)
 {
-    x->prev = l->head.prev;
-    x->next = &l->head;
-    l->head.prev->next = x;
-    l->head.prev = x;
+    x->prev = before;
+    x->next = before->next;
+    x->prev->next = x->next->prev = x;
     l->n++;
+}
+
+/* Appends a node. */
+static inline void pp_list_push(struct pp_list *l, struct pp_node *x)
+{
+    pp_list_insert(l, l->head.prev, x);
 }
 
 static inline void pp_list_push_front(struct pp_list *l, struct pp_node *x)
 {
-    x->next = l->head.next;
-    x->prev = &l->head;
-    l->head.next->prev = x;
-    l->head.next = x;
-    l->n++;
+    pp_list_insert(l, &l->head, x);
 }
 
 static inline void pp_list_remove(struct pp_list *l, struct pp_node *x)
@@ -58,7 +60,7 @@ static inline void pp_list_remove(struct pp_list *l, struct pp_node *x)
     l->n--;
 }
 
-/* removes and returns the first node, or NULL */
+/* Removes and returns the first node; NULL: the list is empty. */
 static inline struct pp_node *pp_list_pop(struct pp_list *l)
 {
     struct pp_node *x = l->head.next;

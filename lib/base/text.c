@@ -200,15 +200,26 @@ size_t pp_utf8_decode(const char *s, size_t n, uint32_t *cp)
     return len;
 }
 
-bool pp_utf8_valid(const char *p, size_t n)
+/* Returns whether a text is valid UTF-8, without control characters unless they are `allowed`. */
+static bool valid_text(const char *p, size_t n, bool allowed)
 {
     uint32_t cp;
     for (size_t i = 0, len; i < n; i += len) {
         len = pp_utf8_decode(p + i, n - i, &cp);
-        if (len == 0)
+        if (len == 0 || (!allowed && (cp < 0x20 || (cp >= 0x7f && cp <= 0x9f))))
             return false;
     }
     return true;
+}
+
+bool pp_utf8_valid(const char *p, size_t n)
+{
+    return valid_text(p, n, true);
+}
+
+bool pp_item_id_valid(const char *p, size_t n)
+{
+    return n >= 1 && n <= 256 && valid_text(p, n, false);
 }
 
 bool pp_client_valid(const char *p, size_t n)
@@ -218,19 +229,6 @@ bool pp_client_valid(const char *p, size_t n)
     for (size_t i = 0; i < n; i++) {
         char c = p[i], lower = (char)(c | 0x20);
         if (!((c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z') || c == '_' || c == '-'))
-            return false;
-    }
-    return true;
-}
-
-bool pp_item_id_valid(const char *p, size_t n)
-{
-    if (n < 1 || n > 256)
-        return false;
-    uint32_t cp;
-    for (size_t i = 0, len; i < n; i += len) {
-        len = pp_utf8_decode(p + i, n - i, &cp);
-        if (len == 0 || cp < 0x20 || (cp >= 0x7f && cp <= 0x9f))
             return false;
     }
     return true;

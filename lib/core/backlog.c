@@ -63,6 +63,13 @@ static void heap_down(struct pp_backlog *b, size_t i)
     heap_set(b, i, e);
 }
 
+/* Moves a client to its place after its first_ms has changed. */
+static void heap_move(struct pp_backlog *b, struct entry *e)
+{
+    heap_up(b, e->place);
+    heap_down(b, e->place);
+}
+
 static void heap_add(struct pp_backlog *b, struct entry *e)
 {
     pp_assert(b->n_heap < b->cap_heap, "a client has no place in the heap");
@@ -77,8 +84,7 @@ static void heap_remove(struct pp_backlog *b, struct entry *e)
     if (last == e)
         return;
     heap_set(b, i, last);
-    heap_up(b, i);
-    heap_down(b, last->place);
+    heap_move(b, last);
 }
 
 static bool heap_reserve(struct pp_backlog *b, size_t n)
@@ -117,17 +123,12 @@ static struct entry *find(const struct pp_backlog *b, const char *client)
     return e;
 }
 
-static void take_out(struct pp_backlog *b, struct entry *e)
+static void forget(struct pp_backlog *b, struct entry *e)
 {
     if (e->place == PP_BACKLOG_READY)
         ready_remove(b, e);
     else
         heap_remove(b, e);
-}
-
-static void forget(struct pp_backlog *b, struct entry *e)
-{
-    take_out(b, e);
     HASH_DEL(b->clients, e);
     free(e);
 }
@@ -171,8 +172,7 @@ static void change(struct pp_backlog *b, struct entry *e, uint8_t queue, int64_t
     }
     e->first_ms = first;
     if (e->place != PP_BACKLOG_READY) {
-        heap_up(b, e->place);
-        heap_down(b, e->place);
+        heap_move(b, e);
     } else if (first > was) {
         ready_remove(b, e);
         heap_add(b, e);

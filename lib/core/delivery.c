@@ -78,15 +78,6 @@ static void open_for_a_while(struct pp_endpoint_pace *p, int64_t now_ms, uint32_
     p->failures = 0;
 }
 
-/* Resets the pace to that of a new endpoint, after the first success that follows a pause. */
-static void closed_again(struct pp_endpoint_pace *p)
-{
-    p->state = PP_PACE_CLOSED;
-    p->window = 1;
-    p->failures = 0;
-    p->open_ms = p->open_until_ms = 0;
-}
-
 static void ended_closed(struct pp_endpoint_pace *p, bool ok, int64_t now_ms, uint32_t rnd)
 {
     if (ok) {
@@ -108,7 +99,7 @@ void pp_pace_ended(struct pp_endpoint_pace *p, bool ok, int64_t now_ms, uint32_t
     case PP_PACE_OPEN: break; /* the request began before the pause and does not count */
     case PP_PACE_PROBING:
         if (ok)
-            closed_again(p);
+            pp_pace_init(p, p->max); /* nothing else is in flight */
         else
             open_for_a_while(p, now_ms, rnd);
         break;
