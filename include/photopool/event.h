@@ -9,15 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PP_EVENT_KEY_MAX 256          /* bytes of a key, NUL included */
+#define PP_EVENT_KEY_MAX 256          /* size of a key in bytes, with its NUL */
 #define PP_EVENT_SEQ_MAX (1ull << 53) /* exclusive bound: every number is safe in JavaScript */
 
 struct pp_event {
     uint64_t seq;     /* the event's number from the log; a later event has a higher one */
-    int64_t at_ms;    /* wall: when it was created */
+    int64_t at_ms;    /* time when the event was created, wall */
     const char *key;  /* parts of [A-Za-z0-9_-], joined by colons */
-    const char *type; /* "photopool.item.finished" */
-    const char *data; /* a JSON object's text */
+    const char *type; /* such as "photopool.item.finished" */
+    const char *data; /* text of a JSON object */
     size_t data_n;
 };
 

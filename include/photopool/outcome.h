@@ -18,7 +18,7 @@
 struct pp_object {
     uint8_t sha256[PP_SHA256_BYTES];
     uint64_t bytes;
-    uint32_t width, height; /* pixels */
+    uint32_t width, height; /* in pixels */
     uint8_t type;           /* enum pp_image_type of core/sniff.h; 0: there is no object */
 };
 
@@ -27,7 +27,7 @@ enum pp_outcome_kind {
     PP_OUTCOME_OPEN,
     PP_OUTCOME_STORED,    /* a fetch has brought new bytes */
     PP_OUTCOME_UNCHANGED, /* photopool already had the bytes that the host offers */
-    PP_OUTCOME_SKIPPED,   /* answered from a recorded failure; no retry before retry_at */
+    PP_OUTCOME_SKIPPED,   /* photopool answered from a recorded failure; no retry before retry_at */
     PP_OUTCOME_FAILED,
     PP_OUTCOME_CANCELLED,
     PP_OUTCOME_COUNT
@@ -75,21 +75,14 @@ static inline bool pp_outcome_has_code(enum pp_outcome_kind kind)
 #define PP_GIVEN_object(v) ((v).type != 0)
 
 enum pp_outcome_shown {
-    PP_SHOWN_ALWAYS = 1, /* in every outcome */
-    PP_SHOWN_BYTES = 2,  /* beside the object */
-    PP_SHOWN_CODE = 4,   /* in `error`, before http_status */
-    PP_SHOWN_ERROR = 8   /* in `error` */
+    PP_SHOWN_ALWAYS = 1, /* results show the field in every outcome */
+    PP_SHOWN_BYTES = 2,  /* results show the field beside the object */
+    PP_SHOWN_CODE = 4,   /* results show the field in `error`, before http_status */
+    PP_SHOWN_ERROR = 8   /* results show the field in `error` */
 };
 
 enum pp_outcome_stored {
-    PP_STORED_BIT0 = 1 << 0,
-    PP_STORED_BIT1 = 1 << 1,
-    PP_STORED_BIT2 = 1 << 2,
-    PP_STORED_BIT3 = 1 << 3,
-    PP_STORED_BIT4 = 1 << 4,
-    PP_STORED_BIT5 = 1 << 5,
-    PP_STORED_BIT6 = 1 << 6,
-    PP_STORED_BIT7 = 1 << 7,
+    PP_STORED_BIT4 = 1 << 4, /* bits 0 to 3 and 5 to 7 are unused */
     PP_STORED_BITS = 0xff,
     PP_STORED_ALWAYS = 0x100,
     PP_STORED_BYTES = 0x200,

@@ -17,7 +17,7 @@ struct pp_arena;
 struct pp_req {
     enum pp_err err;
     void (*done)(struct pp_req *req);
-    void *data; /* the caller's */
+    void *data; /* used by the caller */
     struct pp_arena *arena;
     uint64_t scratch[12]; /* the adapter uses this memory while the request is in flight */
 };

@@ -8,8 +8,8 @@
 
 #include "photopool/outcome.h"
 
-#define PP_CLIENT_MAX   64 /* bytes of a client id */
-#define PP_BATCH_ID_MAX 40 /* bytes of a batch id, NUL included */
+#define PP_CLIENT_MAX   64 /* the most bytes of a client id */
+#define PP_BATCH_ID_MAX 40 /* size of a batch id in bytes, with its NUL */
 
 /* A photo's key: the first 16 bytes of SHA-256 over client, NUL, URL. Its first 4 bytes, big
  * endian, are the task's hash for ranges. */
@@ -36,7 +36,7 @@ struct pp_photo {
     bool found;              /* false: no record; all other fields are zero */
     struct pp_object object; /* the latest bytes; type 0: no fetch has succeeded */
     int64_t fetched_at;
-    const char *etag; /* NULL: none; at most 255 bytes each */
+    const char *etag; /* validators, at most 255 bytes each; NULL: none */
     const char *last_modified;
     uint16_t fail_code;   /* the last import's final failure that the ladder counts; 0: none */
     uint16_t fail_streak; /* number of imports in a row that ended with such a failure */
@@ -47,20 +47,20 @@ struct pp_photo {
 
 /* A photo of an item that is being planned. */
 struct pp_plan_photo {
-    const char *url; /* as the client gave it */
+    const char *url; /* the URL as the client gave it */
     uint32_t url_n;
     struct pp_key key;
     /* OPEN: the photo needs a task. Else the outcome is final: from the record, or a failure
      * (bad_url). */
     struct pp_outcome outcome;
     /* Fields of the task: */
-    const char *domain; /* host of the URL */
+    const char *domain; /* the URL's host */
     uint8_t tier;
     int64_t due_ms;
-    bool always;            /* refresh=always: fetch the bytes even if they are known */
+    bool always;            /* true (refresh=always): the bytes are fetched even if they are known */
     struct pp_object known; /* the object in the record; type 0: none */
     int64_t known_fetched_at;
-    const char *etag; /* for a conditional request; NULL: none */
+    const char *etag; /* validators for a conditional request; NULL: none */
     const char *last_modified;
 };
 
@@ -103,11 +103,11 @@ struct pp_settlement {
     const struct pp_task *task;
     enum pp_settle_kind kind;
     struct pp_outcome outcome;
-    const char *etag; /* FINAL with an object: the host's validators */
+    const char *etag; /* if FINAL with an object: the host's validators */
     const char *last_modified;
-    bool ladder;    /* FINAL with FAILED: count the failure in the photo's record */
-    uint8_t tier;   /* RETRY, RELEASE */
-    int64_t due_ms; /* RETRY, RELEASE */
+    bool ladder;    /* if FINAL with FAILED: true counts the failure in the photo's record */
+    uint8_t tier;   /* if RETRY or RELEASE */
+    int64_t due_ms; /* if RETRY or RELEASE */
     /* Out: */
     bool stale; /* the worker had lost the claim: nothing was written (I3) */
 };
@@ -132,7 +132,7 @@ struct pp_item {
     const char *meta; /* JSON text or NULL */
     enum pp_item_status status;
     int64_t created_at, finished_at;
-    uint64_t seq; /* place in the store's order of finishing; a cursor of pages; 0 while open */
+    uint64_t seq; /* place in the order in which items finished; 0 while open */
     struct pp_item_photo *photos;
     uint32_t n_photos;
 };
@@ -148,8 +148,8 @@ struct pp_batch {
     enum pp_batch_state state;
     enum pp_refresh refresh;
     int64_t created_at, finished_at;      /* finished_at 0: not finished */
-    uint64_t items[PP_ITEM_STATUS_COUNT]; /* by status */
-    uint64_t photos[PP_OUTCOME_COUNT];    /* by outcome */
+    uint64_t items[PP_ITEM_STATUS_COUNT]; /* number of items by status */
+    uint64_t photos[PP_OUTCOME_COUNT];    /* number of photos by outcome */
     uint64_t items_total, photos_total;
     struct pp_code_count *errors; /* number of final failures and skips for each code */
     size_t n_errors;
@@ -157,22 +157,22 @@ struct pp_batch {
 
 struct pp_client {
     const char *id;
-    bool stored; /* false: unknown client, all values are the defaults */
+    bool stored; /* false: the client has no settings, all values are the defaults */
     bool rpm_set, rpm_unlimited;
     uint32_t rpm;         /* requests in any 60 s; valid when rpm_set and not rpm_unlimited */
-    uint32_t concurrency; /* 0: default */
-    uint32_t weight;      /* 0: default, 1 */
+    uint32_t concurrency; /* transfers in flight; 0: the default applies */
+    uint32_t weight;      /* share of free transfers (core/fair.h); 0 stands for 1 */
     bool paused;
-    const char *headers; /* JSON object text of extra request headers, or NULL */
+    const char *headers; /* extra request headers, as the text of a JSON object; NULL: none */
     int64_t updated_at;
 };
 
 struct pp_route_row {
     const char *client;
     const char *domain;
-    uint8_t tier;                 /* index into fetch.tiers when saved */
-    int64_t tier_ms;              /* timeout of the tier; stays valid when fetch.tiers changes */
-    double weight_sum, value_sum; /* core/route.h */
+    uint8_t tier;                 /* index into fetch.tiers as it was when the route was saved */
+    int64_t tier_ms;              /* the tier's timeout, which stays valid when fetch.tiers changes */
+    double weight_sum, value_sum; /* sums of the mean (core/route.h) */
     uint32_t samples;
     int64_t updated_at;
 };

@@ -48,7 +48,7 @@ struct pp_blob_store_ops {
                                         size_t cap, size_t *n, bool *more);
     /* Writes a test object, for /readyz. PP_OK: writing works now. */
     pp_must_check enum pp_err (*check)(struct pp_blob_store *b);
-    void (*close)(struct pp_blob_store *b); /* after the last call has returned */
+    void (*close)(struct pp_blob_store *b); /* the caller calls this after the last call has returned */
 };
 
 struct pp_blob_store {

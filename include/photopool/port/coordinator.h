@@ -39,15 +39,15 @@ struct pp_slot_mark { /* says that n requests were sent, the last one at `at_ms`
 
 struct pp_slot_want {
     const char *client;
-    uint32_t rpm;         /* of the whole client; 0: unlimited */
-    uint32_t concurrency; /* of the whole client */
-    uint32_t shares;      /* in: S as computed from settings and workers, 0 means 1; out: the S in force */
+    uint32_t rpm;         /* rate of the whole client; 0: unlimited */
+    uint32_t concurrency; /* concurrency of the whole client */
+    uint32_t shares;      /* in: S as the worker computed it, 0 means 1; out: the S in force */
     /* out */
     bool granted;
-    uint32_t share;      /* k of S */
+    uint32_t share;      /* number k of the share, below S */
     int64_t retry_at_ms; /* if not granted: when the holder's lease ends; the worker asks again then */
-    bool empty;          /* if not granted; true: the holder has reported that no task waits */
-    const struct pp_slot_mark *marks; /* requests of earlier holders, oldest first */
+    bool empty;          /* if not granted: true if the holder has reported that no task waits */
+    const struct pp_slot_mark *marks; /* the requests that earlier holders sent, oldest first */
     size_t n_marks;
     /* Permits that a crashed holder had reserved count as sent at spent_at_ms (<= now_ms). */
     uint32_t spent;
@@ -56,7 +56,7 @@ struct pp_slot_want {
      * concurrency by `taken`. */
     uint32_t taken;
     int64_t taken_until_ms;
-    int64_t not_before_ms; /* send no request before this wall time; 0: at once */
+    int64_t not_before_ms; /* the holder sends no request before this wall time; 0: it may at once */
 };
 
 struct pp_coord_acquire {
@@ -72,7 +72,7 @@ struct pp_slot_renewal {
     uint32_t share;
     const struct pp_slot_mark *marks; /* NULL: unchanged since the last renewal that had them */
     size_t n_marks;
-    uint32_t reserved;     /* permits reserved; at most this many requests follow the last mark */
+    uint32_t reserved;     /* permits reserved: at most this many requests follow the last mark */
     uint32_t in_flight;    /* upper bound of the requests in flight until the next renewal */
     int64_t busy_until_ms; /* wall: the time at which all these requests will have ended */
     /* For each of PP_QUEUES queues, when its first task is due; INT64_MAX: the queue is empty.
@@ -80,7 +80,7 @@ struct pp_slot_renewal {
     const int64_t *due_ms;
     /* The cut. A data set that has lost the slot creates it again from this cut. */
     uint32_t rpm, concurrency, shares;
-    bool lost; /* out; true: the lease had lapsed, and the holder must send no more requests */
+    bool lost; /* out: true if the lease had lapsed; the holder must send no more requests */
 };
 
 struct pp_coord_renew {
@@ -107,8 +107,8 @@ struct pp_coord_release {
  */
 struct pp_coord_backlog {
     struct pp_req req;
-    bool rebuilt;                /* in; true: the caller has announced the whole backlog, and wants no rows */
-    bool complete;               /* out */
+    bool rebuilt;  /* in: true if the caller has announced the whole backlog and needs no rows */
+    bool complete; /* out */
     struct pp_backlog_row *rows; /* out */
     size_t n;
 };
@@ -126,10 +126,10 @@ struct pp_worker_info {
     const char *id;
     const char *host;
     int64_t pid;
-    const char *tiers; /* "all" or "1,5" (seconds) */
-    uint32_t capacity; /* transfers at once */
+    const char *tiers; /* "all", or the timeouts in seconds of the tiers that it serves: "1,5" */
+    uint32_t capacity; /* how many transfers it can have in flight */
     uint32_t in_flight;
-    uint32_t clients; /* slots held */
+    uint32_t clients; /* number of slots that it holds */
     bool draining;
     int64_t started_at, seen_at;
 };
@@ -138,11 +138,11 @@ struct pp_worker_info {
  * must tolerate a lost one. The sender owns the strings; a receiver may use them during the
  * callback. */
 enum pp_notice_kind {
-    PP_NOTICE_CLIENT,  /* a: client with changed settings; "": notices were lost, any may have changed */
-    PP_NOTICE_ROUTE,   /* client, domain; v: tier_ms, weight_sum, value_sum, samples, updated_at */
-    PP_NOTICE_SAMPLES, /* client, domain; v: count, sum_ms, over, done (core/route.h) */
-    PP_NOTICE_WEBHOOK, /* a: name of an endpoint; it has changed, or its deliveries have */
-    PP_NOTICE_BATCH,   /* a: batch; some of its photos were settled */
+    PP_NOTICE_CLIENT,  /* a: a client whose settings changed; "": notices were lost, any may have changed */
+    PP_NOTICE_ROUTE,   /* a, b: client, domain; v: tier_ms, weight_sum, value_sum, samples, updated_at */
+    PP_NOTICE_SAMPLES, /* a, b: client, domain; v: count, sum_ms, over, done (core/route.h) */
+    PP_NOTICE_WEBHOOK, /* a: name of an endpoint that has changed, or whose deliveries have */
+    PP_NOTICE_BATCH,   /* a: id of a batch; some of its photos were settled */
     PP_NOTICE_KINDS
 };
 
@@ -203,7 +203,7 @@ struct pp_coordinator_ops {
     void (*first)(struct pp_coordinator *c, const char *dataset);
     /* As task_store.h. */
     bool (*roundtrips)(struct pp_coordinator *c, size_t i, const char **name, uint64_t *n);
-    void (*close)(struct pp_coordinator *c); /* after the last done() */
+    void (*close)(struct pp_coordinator *c); /* the caller calls this after the last done() */
 };
 
 struct pp_coordinator {

@@ -19,8 +19,8 @@
 
 #include "photopool/req.h"
 
-#define PP_SINK_NAME_MAX 80         /* bytes of a sink's name, NUL included */
-#define PP_SINK_WEBHOOK  "webhook:" /* followed by the endpoint's name: its sink */
+#define PP_SINK_NAME_MAX 80         /* size of a sink's name in bytes, with its NUL */
+#define PP_SINK_WEBHOOK  "webhook:" /* starts the name of an endpoint's sink; the endpoint's name follows */
 
 enum pp_delivery_status {
     PP_DELIVERY_PENDING,
@@ -28,17 +28,17 @@ enum pp_delivery_status {
     PP_DELIVERY_DEAD       /* a dead letter, after the last try; can be replayed */
 };
 
-struct pp_delivery { /* key: (sink, seq) */
-    uint64_t seq;    /* of the item */
-    const char *id;  /* of the result */
+struct pp_delivery { /* a row; its key is (sink, seq) */
+    uint64_t seq;    /* the item's place in the outbox */
+    const char *id;  /* id of the item's result */
     const char *client;
     enum pp_delivery_status status;
     uint32_t attempts;
-    int64_t finished_at; /* of the item; replays select by it */
-    int64_t updated_at;  /* the last attempt */
-    int64_t due_ms;      /* PENDING: the next attempt; else 0 */
-    int http_status;     /* of the last answer; 0: none */
-    const char *error;   /* of the last attempt, at most 255 bytes; NULL: none */
+    int64_t finished_at; /* when the item finished; replays select rows by this time */
+    int64_t updated_at;  /* time of the last attempt */
+    int64_t due_ms;      /* time of the next attempt of a PENDING row; else 0 */
+    int http_status;     /* status of the last answer; 0: there was no answer */
+    const char *error;   /* why the last attempt failed, at most 255 bytes; NULL: no failure */
 };
 
 /* Writes rows, replacing rows with the same key, and then moves the cursor: in one transaction, or
@@ -47,7 +47,7 @@ struct pp_delivery { /* key: (sink, seq) */
 struct pp_delivery_save {
     struct pp_req req;
     const char *sink;
-    uint64_t cursor; /* the new cursor; ignored unless it is higher than the stored one */
+    uint64_t cursor; /* the new cursor; the store ignores it unless it is higher than the stored one */
     const struct pp_delivery *rows;
     size_t n;
 };
@@ -62,21 +62,21 @@ struct pp_delivery_cursor {
     uint64_t cursor; /* out */
 };
 
-struct pp_delivery_due { /* PENDING rows with due_ms <= now_ms, earliest first */
+struct pp_delivery_due { /* reads PENDING rows with due_ms <= now_ms, earliest first */
     struct pp_req req;
     const char *sink;
     int64_t now_ms;
     size_t limit;
     struct pp_delivery *rows; /* out */
     size_t n;
-    int64_t next_ms; /* out: when the next row after `rows` is due; INT64_MAX: none */
+    int64_t next_ms; /* out: time when the first row after `rows` is due; INT64_MAX: no such row */
 };
 
-struct pp_delivery_list { /* highest seq first */
+struct pp_delivery_list { /* reads rows, the highest seq first */
     struct pp_req req;
     const char *sink;
-    int status;          /* enum pp_delivery_status, or -1 */
-    uint64_t before_seq; /* 0: from the newest */
+    int status;          /* only rows of this enum pp_delivery_status; -1: of any */
+    uint64_t before_seq; /* only rows below this seq; 0: from the newest row on */
     size_t limit;
     struct pp_delivery *rows; /* out */
     size_t n;
@@ -88,7 +88,7 @@ struct pp_delivery_list { /* highest seq first */
 struct pp_delivery_replay {
     struct pp_req req;
     const char *sink;
-    int status; /* as in list; PENDING rows become due now */
+    int status; /* as in pp_delivery_list; PENDING rows become due now */
     int64_t from_ms, to_ms, now_ms;
     uint64_t n; /* out */
 };
@@ -97,12 +97,12 @@ struct pp_delivery_sink {
     const char *sink;
     uint64_t cursor;
     uint64_t pending, dead;
-    int64_t oldest_at; /* finished_at of the oldest PENDING; 0: none */
+    int64_t oldest_at; /* finished_at of the oldest PENDING row; 0: no row is PENDING */
 };
 
-struct pp_delivery_sinks { /* all sinks that have a cursor */
+struct pp_delivery_sinks { /* reads all sinks that have a cursor */
     struct pp_req req;
-    struct pp_delivery_sink *sinks; /* out, by name */
+    struct pp_delivery_sink *sinks; /* out, in order of their names */
     size_t n;
 };
 
@@ -119,20 +119,22 @@ struct pp_delivery_clean {
 
 struct pp_webhook {
     const char *name;       /* 1..64 of [A-Za-z0-9_-] */
-    const char *url;        /* as given */
-    const char *clients;    /* JSON array text of client ids, or NULL: all */
+    const char *url;        /* as the caller of the API gave it */
+    const char *clients;    /* text of a JSON array of client ids; NULL: all clients */
     const char *secret;     /* "whsec_..." */
-    const char *old_secret; /* also signs messages until old_until_ms (wall); NULL: none */
+    const char *old_secret; /* also signs messages until old_until_ms (wall); NULL: there is none */
     int64_t old_until_ms;
     bool paused;
-    bool disabled; /* the receiver answered 410 */
+    bool disabled; /* true: the receiver answered 410, so it gets no more messages */
     int64_t created_at, updated_at;
-    uint64_t version; /* grows with each change; put: the version read, 0: a new endpoint */
+    /* Grows with each change. pp_webhook_put has the version that was read; 0: a new endpoint. */
+    uint64_t version;
 };
 
-struct pp_webhooks { /* one (name set; n == 0: unknown), or a page in order of name after `after` */
+struct pp_webhooks { /* reads one endpoint (n == 0: it does not exist) or a page of them */
     struct pp_req req;
-    const char *name, *after; /* NULL: none */
+    const char *name;  /* reads this endpoint; NULL: reads a page */
+    const char *after; /* the page starts after this name; NULL: at the first */
     size_t limit;
     struct pp_webhook *webhooks; /* out */
     size_t n;
@@ -147,7 +149,7 @@ struct pp_webhook_put {
     uint64_t start_at;
 };
 
-struct pp_webhook_delete { /* with its cursor and deliveries; PP_ENOTFOUND: no such endpoint */
+struct pp_webhook_delete { /* deletes an endpoint, its cursor and its deliveries; PP_ENOTFOUND */
     struct pp_req req;
     const char *name;
 };

@@ -30,9 +30,9 @@
  * maxmemory). */
 struct pp_log_append {
     struct pp_req req;
-    struct pp_event *events; /* out: their seq */
-    size_t n;                /* up to 1000; 0: only checks if the log has numbers */
-    uint64_t stale;          /* out, at PP_ESTALE: for begin() */
+    struct pp_event *events; /* the log sets the seq of each */
+    size_t n;                /* up to 1000; 0: the log only checks if it has numbers */
+    uint64_t stale;          /* out, at PP_ESTALE: the caller passes this to begin() */
 };
 
 /* Gives the log the numbers first..end-1 (at least 1000, up to PP_EVENT_SEQ_MAX), which the caller
@@ -42,18 +42,18 @@ struct pp_log_append {
 struct pp_log_begin {
     struct pp_req req;
     uint64_t first, end;
-    uint64_t stale; /* as the append returned it with PP_ESTALE; 0: that of the latest append */
+    uint64_t stale; /* from the append that failed with PP_ESTALE; 0: from the latest append */
 };
 
 struct pp_log_read {
     struct pp_req req;
     uint64_t after;
-    size_t limit;     /* events, 1..1000 */
-    size_t max_bytes; /* of the data of all events; at least one event is read */
+    size_t limit;     /* the most events to read, 1..1000 */
+    size_t max_bytes; /* of the data of all events; one event is read even if it is larger */
     /* out */
     struct pp_event *events;
     size_t n;
-    uint64_t last;    /* the highest number given; 0: none yet */
+    uint64_t last;    /* the highest number that the log has given; 0: none yet */
     uint64_t cleaned; /* events up to this number may be missing; 0: none */
 };
 
@@ -62,9 +62,9 @@ struct pp_log_clean {
     struct pp_req req;
     int64_t before_ms;
     uint64_t max_bytes;
-    size_t limit;   /* events in one call, at most */
+    size_t limit;   /* the most events to delete in one call */
     uint64_t n;     /* out: number of events deleted; if it equals `limit`, call again */
-    uint64_t bytes; /* out: bytes of the data that the log still has */
+    uint64_t bytes; /* out: bytes of data that the log still has */
 };
 
 /* The operations of every log, X(name, type of the request). */

@@ -19,7 +19,7 @@
 enum pp_flow {
     PP_FLOW_GO,
     PP_FLOW_PAUSE /* the fetcher reads no more bytes until the caller calls resume() */,
-    PP_FLOW_STOP /* done() follows, with code 0 and `stopped` */
+    PP_FLOW_STOP /* the fetcher ends the exchange: it calls done() with code 0 and `stopped` */
 };
 
 enum pp_phase { PP_PHASE_CONNECT, PP_PHASE_FIRST_BYTE, PP_PHASE_BODY };
@@ -44,35 +44,35 @@ struct pp_exchange_events {
 struct pp_exchange {
     const struct pp_exchange_events *events;
     /* In; all pointers must stay valid until done(). */
-    const char *url;  /* canonical (core/url.h) */
-    const char *host; /* of the URL, IPv6 without brackets */
+    const char *url;  /* canonical URL (core/url.h) */
+    const char *host; /* the URL's host, an IPv6 address without brackets */
     uint16_t port;
     bool https;
     /* Checked addresses to connect to; ignored if the host is an address. */
     const struct sockaddr_storage *addrs;
     size_t n_addrs;   /* 1..PP_EXCHANGE_ADDRS */
-    const char *post; /* the body of a POST; NULL: a GET */
+    const char *post; /* body of a POST; NULL: the request is a GET */
     size_t post_n;
     const char *const *headers; /* extra lines "Name: value", NULL-terminated; may be NULL */
-    const char *etag;           /* If-None-Match; NULL: none */
-    const char *last_modified;  /* If-Modified-Since; NULL: none */
+    const char *etag;           /* value of If-None-Match; NULL: no such header */
+    const char *last_modified;  /* value of If-Modified-Since; NULL: no such header */
     int64_t connect_ms;         /* longest time for TCP and TLS together */
     /* Out, from head() on. */
     int status;
-    int64_t content_length; /* -1: not announced */
-    bool encoded;           /* the answer has a Content-Encoding; content_length is coded */
+    int64_t content_length; /* bytes announced by Content-Length; -1: none */
+    bool encoded;           /* the answer has a Content-Encoding, and content_length counts coded bytes */
     /* "" where the header is absent or too long. */
     char etag_out[PP_HEADER_VALUE_MAX], last_modified_out[PP_HEADER_VALUE_MAX];
     char retry_after[PP_HEADER_VALUE_MAX];
-    char *location; /* of a 3xx, at most 16 KiB, NULL: none; the fetcher frees it after done() */
+    char *location; /* Location of a 3xx, at most 16 KiB; NULL: none; the fetcher frees it after done() */
     /* Out, at any time. */
     enum pp_phase phase;
     /* Out, at done(). */
-    uint16_t code; /* code.h; 0: the whole answer was received, or `stopped` */
+    uint16_t code; /* failure (code.h); 0: the whole answer was received, or `stopped` */
     bool stopped;
     bool reused;      /* the request went over a connection that was already open */
     char detail[160]; /* the failure in words, for the merchant; "" if code is 0 */
-    void *impl;       /* the fetcher's */
+    void *impl;       /* used by the fetcher */
 };
 
 struct pp_fetcher;

@@ -20,33 +20,33 @@ enum pp_method { PP_GET, PP_HEAD, PP_POST, PP_PUT, PP_DELETE, PP_OPTIONS, PP_PAT
 
 struct pp_http_request {
     enum pp_method method;
-    const char *path;  /* not decoded; begins with '/' */
-    const char *query; /* after '?', not decoded; "" where none */
+    const char *path;  /* as in the request, not decoded; begins with '/' */
+    const char *query; /* the part after '?', not decoded; "" if there is none */
     /* Headers that handlers read; NULL where absent. */
     const char *authorization, *content_type, *idempotency_key, *if_none_match, *range, *if_range, *accept,
         *last_event_id, *origin, *host;
-    bool websocket;   /* a valid WebSocket handshake (RFC 6455 4.2.1) for open_stream() */
-    const char *body; /* decoded, with a NUL after it; "" if there is none */
+    bool websocket;   /* true: a valid WebSocket handshake (RFC 6455 4.2.1), so open_stream() may take it */
+    const char *body; /* decoded, with a NUL after it; "" if there is no body */
     size_t body_n;
     bool hung_up; /* true: the caller has closed the connection, or its sending side */
     /* The handler may set this callback; NULL: none. The server calls it once when it sets hung_up,
      * but not from within handle(), not after the answer, and not if bytes of a next request wait.
      * The handler still has to answer, and may do so from within this callback. */
     void (*on_hang_up)(struct pp_http_request *req);
-    void *handler; /* for the handler */
-    void *impl;    /* the server's */
+    void *handler; /* used by the handler */
+    void *impl;    /* used by the server */
 };
 
 struct pp_http_response {
     int status;
-    const char *content_type; /* a constant; NULL with no body */
-    const char *body;         /* copied, or with `release` borrowed until release(release_data) */
+    const char *content_type; /* a constant text; NULL if there is no body */
+    const char *body; /* copied; if `release` is set, borrowed until the server calls release(release_data) */
     size_t body_n;
     void (*release)(void *data);
     void *release_data;
     const char *const *headers; /* extra lines "Name: value", at most 12, copied */
     size_t n_headers;
-    bool close; /* close the connection afterwards */
+    bool close; /* true: the server closes the connection afterwards */
 };
 
 struct pp_http_handler {
@@ -87,7 +87,7 @@ struct pp_http_stream_events {
 
 struct pp_http_stream {
     const struct pp_http_stream_events *events;
-    void *impl; /* the server's */
+    void *impl; /* used by the server */
 };
 
 enum pp_ws_close {
@@ -99,7 +99,7 @@ enum pp_ws_close {
 
 struct pp_http_stats {
     uint64_t connections, accepted_total, refused_total, requests_total, evicted_total;
-    uint64_t streams; /* open streams; `connections` includes them, its limit does not */
+    uint64_t streams; /* open streams; `connections` includes them, but its limit does not */
 };
 
 struct pp_http_server;

@@ -25,9 +25,9 @@ struct pp_ingest_entry {
     int64_t created_at;
     uint32_t n_items;
     uint64_t n_photos;
-    const void *payload; /* items as core/entry.h encodes them */
+    const void *payload; /* the items, as core/entry.h encodes them */
     size_t payload_n;
-    bool cancelled; /* a DELETE came before it was planned */
+    bool cancelled; /* true: a DELETE came before the batch was planned */
     /* Out of take: how often planners took the entry, this time included. A planner that gives the
      * entry back is not counted. */
     uint32_t deliveries;
@@ -36,12 +36,12 @@ struct pp_ingest_entry {
 struct pp_ingest_append {
     struct pp_req req;
     struct pp_ingest_entry entry;
-    const char *key; /* Idempotency-Key, in the client's name space; NULL: none */
-    bool only_key;   /* appends nothing; PP_OK: the key is unused */
+    const char *key; /* the Idempotency-Key; two clients may use the same one; NULL: none */
+    bool only_key;   /* true: the queue appends nothing; PP_OK then says that the key is unused */
     uint8_t body_hash[32];
-    const char *answer; /* the 202's body, kept with the key */
+    const char *answer; /* body of the 202, which the queue keeps with the key */
     size_t answer_n;
-    uint64_t high_water; /* PP_EFULL at done if this many photos wait; 0: no bound */
+    uint64_t high_water; /* if this many photos wait, the answer is PP_EFULL; 0: no bound */
     int64_t now_ms;
     /* Out. PP_EEXISTS with an answer: an earlier request had the same key and body, and got this
      * answer. PP_EEXISTS without an answer: the batch id exists, or existed once. PP_EMISMATCH: an
@@ -50,15 +50,15 @@ struct pp_ingest_append {
     size_t old_answer_n;
 };
 
-struct pp_ingest_take { /* takes the oldest waiting entries; n == 0: none */
+struct pp_ingest_take { /* takes the oldest waiting entries; n == 0: no entry waits */
     struct pp_req req;
     /* n_skip > 0: takes the oldest entry of each other client, in turn, so that a client with many
      * entries does not delay the others. A queue without an index of clients gives none. */
     const char *const *skip;
     size_t n_skip;
     const char *consumer;
-    size_t limit;                    /* entries, at most */
-    size_t max_bytes;                /* of payloads together; at least one entry is given */
+    size_t limit;                    /* the most entries to take */
+    size_t max_bytes;                /* of all payloads together; one entry is given even if it is larger */
     struct pp_ingest_entry *entries; /* out */
     size_t n;
 };
@@ -75,17 +75,17 @@ struct pp_ingest_poison { /* sets aside an entry that can't be planned, with the
     const char *reason;
 };
 
-struct pp_ingest_get { /* an entry without its payload; PP_ENOTFOUND: acked, or unknown */
+struct pp_ingest_get { /* reads an entry without its payload; PP_ENOTFOUND: acked, or unknown */
     struct pp_req req;
     const char *batch_id;
-    const char *client;           /* NULL: any */
+    const char *client;           /* only an entry of this client; NULL: of any */
     struct pp_ingest_entry entry; /* out */
 };
 
-struct pp_ingest_list { /* entries that are not acked, newest first, without payload */
+struct pp_ingest_list { /* reads entries that are not acked, newest first, without payload */
     struct pp_req req;
-    const char *client; /* NULL: any */
-    const char *after;  /* batch id; NULL: from the newest */
+    const char *client; /* only an entry of this client; NULL: of any */
+    const char *after;  /* the last batch id seen; NULL: from the newest */
     size_t limit;
     struct pp_ingest_entry *entries; /* out */
     size_t n;
@@ -99,8 +99,8 @@ struct pp_ingest_cancel { /* makes the planner cancel its items; PP_ENOTFOUND: a
 
 struct pp_ingest_stats {
     struct pp_req req;
-    uint64_t entries, photos, poisoned; /* out; `entries` are without the poisoned ones */
-    int64_t oldest_ms;                  /* created_at of the oldest; 0: none */
+    uint64_t entries, photos, poisoned; /* out; `entries` does not count the poisoned ones */
+    int64_t oldest_ms;                  /* out: created_at of the oldest entry; 0: there is none */
 };
 
 struct pp_ingest_clean { /* deletes old idempotency records */
@@ -109,23 +109,23 @@ struct pp_ingest_clean { /* deletes old idempotency records */
 };
 
 enum pp_ingest_state {
-    PP_INGEST_UNKNOWN, /* never appended, or forgotten */
-    PP_INGEST_WAITING, /* appended, not acked */
-    PP_INGEST_PLANNED /* acked or poisoned; most queues remember this for a day, but may forget it at any time
-                       */
+    PP_INGEST_UNKNOWN, /* the entry was never appended, or the queue has forgotten it */
+    PP_INGEST_WAITING, /* the entry is in the queue and not acked */
+    /* Acked or poisoned. Most queues remember this for a day, but may forget it at any time. */
+    PP_INGEST_PLANNED
 };
 
-struct pp_ingest_check { /* the states of entries */
+struct pp_ingest_check { /* tells the states of entries */
     struct pp_req req;
     const char *const *batch_ids;
     size_t n;
     uint8_t *states; /* out: enum pp_ingest_state, n of them */
 };
 
-struct pp_ingest_read { /* an entry as it was appended; PP_ENOTFOUND: acked, or unknown */
+struct pp_ingest_read { /* reads an entry as it was appended; PP_ENOTFOUND: acked, or unknown */
     struct pp_req req;
     const char *batch_id;
-    struct pp_ingest_append append; /* out: entry, key and its record, now_ms of the append */
+    struct pp_ingest_append append; /* out: entry, key with hash and answer, now_ms of the append */
 };
 
 /* The operations of every queue, X(name, type of the request). */
@@ -159,7 +159,7 @@ struct pp_ingest_queue_ops {
     const char *(*durability)(struct pp_ingest_queue *q);
     /* As task_store.h; NULL: none. */
     bool (*roundtrips)(struct pp_ingest_queue *q, size_t i, const char **name, uint64_t *n);
-    void (*close)(struct pp_ingest_queue *q); /* after the last done() */
+    void (*close)(struct pp_ingest_queue *q); /* the caller calls this after the last done() */
 };
 
 struct pp_ingest_queue {

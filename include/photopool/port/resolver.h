@@ -18,17 +18,17 @@
 
 struct pp_query {
     /* in */
-    const char *host; /* lower case, not an address; must live until done */
+    const char *host; /* name in lower case, not an address; must live until done() */
     uint16_t port;
     void (*done)(struct pp_query *q);
     void *data;
     /* out */
     uint16_t code; /* 0, dns_not_found or dns_temporary (code.h) */
-    struct sockaddr_storage
-        addrs[PP_RESOLVE_MAX]; /* IPv4 and IPv6 addresses with `port`, in the order in which to try them */
+    /* IPv4 and IPv6 addresses with `port`, in the order in which to try them. */
+    struct sockaddr_storage addrs[PP_RESOLVE_MAX];
     size_t n;
-    bool pinned; /* the configuration (fetch.resolve) gave the addresses */
-    /* the resolver's */
+    bool pinned; /* true: the configuration (fetch.resolve) gave the addresses */
+    /* used by the resolver */
     struct pp_node node;
     void *impl;
 };

@@ -10,20 +10,20 @@
 #include "photopool/req.h"
 
 enum pp_sink_verdict {
-    PP_SINK_UNKNOWN,  /* not acknowledged: it may or may not have arrived */
+    PP_SINK_UNKNOWN,  /* the broker did not acknowledge the message, which may have arrived */
     PP_SINK_ACCEPTED, /* the broker has stored it */
     PP_SINK_RETURNED, /* the broker sent it back: no queue receives such messages */
     PP_SINK_REFUSED   /* the broker rejected this message */
 };
 
 struct pp_sink_message {
-    const char *id; /* of the result: the message id */
+    const char *id; /* id of the result, which is the message id, too */
     const char *client;
-    const char *body; /* the RESULT */
+    const char *body; /* the RESULT as JSON text */
     size_t body_n;
     /* out */
     enum pp_sink_verdict verdict;
-    const char *error; /* RETURNED, REFUSED: the broker's text, <= 255 bytes, in the arena */
+    const char *error; /* why it was RETURNED or REFUSED, <= 255 bytes, in the arena */
 };
 
 /* PP_OK: no message is UNKNOWN. PP_EIO, PP_ETIMEOUT: the broker was not reached, or did not answer
@@ -32,7 +32,7 @@ struct pp_sink_send {
     struct pp_req req;
     struct pp_sink_message *messages;
     size_t n;          /* 1..1000 */
-    const char *error; /* out, on failure: text for the operator, in the arena; NULL: none */
+    const char *error; /* out, on failure: a text for the operator, in the arena; NULL: none */
 };
 
 struct pp_result_sink;

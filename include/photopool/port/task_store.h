@@ -30,14 +30,14 @@ struct pp_store_lookup { /* reads the records of photos */
     const char *client;
     const struct pp_key *keys;
     size_t n;
-    struct pp_photo *photos; /* out: n, in the order of keys; strings in the arena */
+    struct pp_photo *photos; /* out: n records, in the order of keys; strings in the arena */
 };
 
 struct pp_backlog_row {
     const char *client;
     uint8_t queue;
     int64_t due_ms; /* when the first waiting task of the queue is due */
-    bool known;     /* a worker read the row back from the store; others may know it */
+    bool known;     /* true: a worker read the row back from the store, so other workers may know it */
 };
 
 /* Writes items and tasks. A repeated call with the same batch and items changes nothing.
@@ -53,13 +53,13 @@ struct pp_store_plan {
     const char *batch_id;
     enum pp_refresh refresh;
     int64_t batch_created_at;
-    uint64_t batch_items, batch_photos; /* of the whole batch, not only of this call */
+    uint64_t batch_items, batch_photos; /* numbers of the whole batch, not only of this call */
     struct pp_plan_item *items;
     size_t n;
     bool last; /* the batch's last chunk: from now on the batch finishes with its last item */
     int64_t now_ms;
     /* out */
-    struct pp_backlog_row *backlog; /* queues with new tasks */
+    struct pp_backlog_row *backlog; /* the queues that got new tasks */
     size_t n_backlog;
     uint64_t tasks_opened, items_finished;
 };
@@ -69,7 +69,7 @@ struct pp_store_plan {
 struct pp_claim_want {
     const char *client;
     uint8_t queue;
-    uint32_t n;                /* at most */
+    uint32_t n;                /* the most tasks to claim */
     uint32_t hash_lo, hash_hi; /* the range of hashes, both ends included; its tasks come first */
 };
 
@@ -117,7 +117,7 @@ struct pp_store_renew { /* extends the leases of all tasks that `worker` has cla
     struct pp_req req;
     const char *worker;
     int64_t lease_ms, now_ms;
-    uint64_t n; /* out: tasks renewed */
+    uint64_t n; /* out: number of tasks renewed */
 };
 
 /* Ends claims that have lapsed, and adds 1 to the losses of each task. Then pp_task_loss_event()
@@ -129,14 +129,15 @@ struct pp_store_reap {
      * this one has lapsed. */
     const char *alive;
     int64_t now_ms;
-    size_t limit; /* tasks in one call, at most */
+    size_t limit; /* the most tasks in one call */
     /* out */
     struct pp_backlog_row *backlog;
     size_t n_backlog;
-    uint64_t lapsed, quarantined, items_finished; /* lapsed + quarantined == limit: call again */
+    uint64_t lapsed, quarantined; /* if their sum is `limit`, the caller calls again */
+    uint64_t items_finished;
 };
 
-struct pp_store_backlog { /* every queue with a waiting task: rebuilds the coordinator's index */
+struct pp_store_backlog { /* reads every queue with a waiting task, to rebuild the coordinator's index */
     struct pp_req req;
     struct pp_backlog_row *rows; /* out */
     size_t n;
@@ -149,22 +150,22 @@ struct pp_store_retier {
     const char *client, *domain;
     uint8_t tier;
     int64_t due_ms, now_ms;
-    uint64_t n; /* out: tasks changed */
+    uint64_t n; /* out: number of tasks changed */
 };
 
 /* --- batches, items, photos: what the API reads and changes --- */
 
-struct pp_store_batch { /* PP_ENOTFOUND: unknown, not planned yet, or another client's */
+struct pp_store_batch { /* reads one; PP_ENOTFOUND: unknown, not planned yet, or another client's */
     struct pp_req req;
     const char *batch_id;
     const char *client;    /* NULL: any */
     struct pp_batch batch; /* out */
 };
 
-struct pp_store_batches { /* newest first */
+struct pp_store_batches { /* reads a page of batches, newest first */
     struct pp_req req;
     const char *client; /* NULL: any */
-    int state;          /* enum pp_batch_state, or -1 */
+    int state;          /* only batches in this enum pp_batch_state; -1: in any */
     const char *after;  /* the last batch id seen (ids sort by time); NULL: from the newest */
     size_t limit;
     struct pp_batch *batches; /* out */
@@ -176,7 +177,7 @@ struct pp_store_batches { /* newest first */
 struct pp_store_cancel {
     struct pp_req req;
     const char *batch_id;
-    const char *client; /* NULL: any; else the owner */
+    const char *client; /* only if it belongs to this client; NULL: to any */
     /* For a batch that still waits in the ingest queue; created_at 0: the batch must be planned. */
     const char *owner;
     enum pp_refresh refresh;
@@ -186,11 +187,11 @@ struct pp_store_cancel {
     uint64_t items_cancelled, photos_cancelled; /* out */
 };
 
-struct pp_store_results { /* finished items of a batch in order of seq */
+struct pp_store_results { /* reads finished items of a batch in order of seq */
     struct pp_req req;
     const char *batch_id;
-    int status;    /* enum pp_item_status, or -1 */
-    uint16_t code; /* items with a photo of this code; 0: all */
+    int status;    /* only items with this enum pp_item_status; -1: with any */
+    uint16_t code; /* only items with a photo that has this code; 0: all items */
     uint64_t after_seq;
     size_t limit;
     struct pp_item *items; /* out */
@@ -202,7 +203,7 @@ struct pp_store_results { /* finished items of a batch in order of seq */
 
 struct pp_store_outbox {
     struct pp_req req;
-    uint64_t after_seq; /* reads higher seqs; no item with a seq below the last one appears later */
+    uint64_t after_seq; /* reads items above this seq; no item below the last one read appears later */
     /* n_seqs > 0: reads only these items, if they still exist, without after_seq and limit. */
     const uint64_t *seqs;
     size_t n_seqs;
@@ -220,24 +221,24 @@ struct pp_outbox_count {
 
 struct pp_store_outbox_counts {
     struct pp_req req;
-    struct pp_outbox_count *counts; /* in and out; the caller's */
+    struct pp_outbox_count *counts; /* in and out; owned by the caller */
     size_t n;
 };
 
 struct pp_store_numbers { /* reserves `n` numbers, each given once per name; some may be left out */
     struct pp_req req;
-    const char *name; /* at most 63 of [a-z] */
+    const char *name; /* at most 63 characters of [a-z] */
     uint64_t n;
     uint64_t first; /* out: first..first+n-1, above all earlier ones; the first of all is 1 */
 };
 
-struct pp_store_item { /* the newest revision; PP_ENOTFOUND */
+struct pp_store_item { /* reads the newest revision of an item; PP_ENOTFOUND */
     struct pp_req req;
     const char *client, *id;
     struct pp_item item; /* out */
 };
 
-struct pp_store_photo { /* one photo's record and its open task, for explain */
+struct pp_store_photo { /* reads a photo's record and its open task, for explain */
     struct pp_req req;
     const char *client;
     struct pp_key key;
@@ -248,10 +249,10 @@ struct pp_store_photo { /* one photo's record and its open task, for explain */
     int64_t due_ms;
 };
 
-struct pp_store_object { /* PP_ENOTFOUND: no photo of this client (NULL: any) has these bytes */
+struct pp_store_object { /* finds stored bytes; PP_ENOTFOUND: no photo of this client has them */
     struct pp_req req;
     uint8_t sha256[PP_SHA256_BYTES];
-    const char *client;
+    const char *client;      /* NULL: any */
     struct pp_object object; /* out */
 };
 
@@ -260,15 +261,15 @@ struct pp_store_object { /* PP_ENOTFOUND: no photo of this client (NULL: any) ha
 struct pp_store_replay {
     struct pp_req req;
     const char *batch_id;
-    const uint16_t *codes; /* n_codes 0: any code */
+    const uint16_t *codes; /* only photos with one of these codes; n_codes 0: with any */
     size_t n_codes;
-    const char *const *domains; /* n_domains 0: any domain */
+    const char *const *domains; /* only photos of these domains; n_domains 0: of any */
     size_t n_domains;
     uint64_t after_seq;
-    size_t limit;          /* items */
+    size_t limit;          /* the most items to read */
     struct pp_item *items; /* out */
     size_t n;
-    uint64_t photos; /* out: matching photos in these items */
+    uint64_t photos; /* out: number of photos in these items that match */
     bool more;
 };
 
@@ -279,8 +280,8 @@ struct pp_store_clients {
     const char *const *ids;
     size_t n_ids;
     const char *after;
-    size_t limit;              /* of a list */
-    struct pp_client *clients; /* out; in order of id, without unknown clients */
+    size_t limit;              /* the most clients of a page */
+    struct pp_client *clients; /* out, in order of id; clients that are not stored are left out */
     size_t n;
     bool more;
 };
@@ -290,10 +291,10 @@ struct pp_store_put_client {
     struct pp_client client;
 };
 
-struct pp_store_routes { /* in order of (client, domain) after (after_client, after_domain) */
+struct pp_store_routes { /* reads routes in order of (client, domain) */
     struct pp_req req;
-    const char *client, *domain;             /* NULL: any */
-    const char *after_client, *after_domain; /* NULL: from the first */
+    const char *client, *domain;             /* only routes of these; NULL: of any */
+    const char *after_client, *after_domain; /* the last route seen; NULL: from the first */
     size_t limit;
     struct pp_route_row *rows; /* out */
     size_t n;
@@ -314,20 +315,20 @@ struct pp_queue_count {
 
 struct pp_store_queue {
     struct pp_req req;
-    struct pp_queue_count counts[PP_QUEUES]; /* out, by queue; claimed tasks not included */
+    struct pp_queue_count counts[PP_QUEUES]; /* out, by queue, without claimed tasks */
     uint64_t claimed;
 };
 
 struct pp_store_clean { /* deletes old finished batches with their items */
     struct pp_req req;
     int64_t finished_before_ms;
-    size_t limit;   /* items in one call, at most */
+    size_t limit;   /* the most items in one call */
     uint64_t items; /* out: items deleted; if this equals `limit`, call again */
 };
 
 struct pp_store_generation { /* records a name of the coordinator's data set */
     struct pp_req req;
-    const char *dataset; /* at most 63 bytes */
+    const char *dataset; /* name of the data set, at most 63 bytes */
     bool first; /* out: no other name was recorded before this one; a repeated call returns the same */
 };
 
