@@ -73,7 +73,7 @@ class Reader:
         return value
 
     def flow(self, text, number):
-        """(value, what follows)"""
+        """Returns (value, what follows)."""
         if text[:1] in ("[", "{"):
             close, is_list = ("]", True) if text[0] == "[" else ("}", False)
             result, rest = [] if is_list else {}, text[1:].lstrip()
@@ -117,6 +117,6 @@ def services(path=FILE):
 
 
 def ours(path=FILE):
-    """[(name, how many, arguments, environment)] of the services that run photopool."""
+    """Returns [(name, how many, arguments, environment)] of the services that run photopool."""
     return [(name, int(s.get("deploy", {}).get("replicas", 1)), s["command"], s["environment"])
             for name, s in services(path).items() if s["image"] == "photopool"]

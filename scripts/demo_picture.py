@@ -90,7 +90,7 @@ class Terminal:
 
 
 def runs(line):
-    """(column, text, style) of neighbours of one style; each bar is a run of its own."""
+    """Returns (column, text, style) of neighbours of one style; each bar is a run of its own."""
     found, at = [], 0
     while at < len(line):
         end = at + 1
@@ -119,7 +119,7 @@ def draw(lines):
 
 
 def frames(parts):
-    """(lines, seconds shown), and the index of the frame for viewers without animation."""
+    """Returns (lines, seconds shown), and the index of the frame for viewers without animation."""
     terminal, found = Terminal(), []
     painting = [t for t, text in parts if "\x1b[" in text and "A\r" in text]
     step = (painting[-1] - painting[0]) / FRAMES

@@ -37,7 +37,7 @@ def start(argv, **more):
 
 
 def stop(process):
-    """SIGTERM, again (photopool then stops at once), then SIGKILL."""
+    """Sends SIGTERM, then SIGTERM again (photopool then stops at once), then SIGKILL."""
     for signo in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
         if process is None or process.poll() is not None:
             return
@@ -139,7 +139,7 @@ class Pool:
         return body
 
     def list(self, path, plural):
-        """The rows of all pages of a list."""
+        """Returns the rows of all pages of a list."""
         after = ""
         while True:
             page = json.loads(self.get(f"{path}{'&' if '?' in path else '?'}limit=1000{after}"))
@@ -149,7 +149,7 @@ class Pool:
             after = f"&after={page['next']}"
 
     def metrics(self):
-        """{(name, labels as a tuple of pairs): value}"""
+        """Returns {(name, labels as a tuple of pairs): value}."""
         found = {}
         for line in self.get("/metrics").decode().splitlines():
             m = re.fullmatch(r"photopool_(\w+)(?:\{(.*)\})? (\S+)", line)

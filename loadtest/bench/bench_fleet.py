@@ -51,7 +51,7 @@ class Progress:
 
 
     def by_second(self):
-        """Requests in each second from the first POST on."""
+        """Returns the number of requests in each second from the first POST on."""
         seconds = [0] * int(self.seen[-1][0] - self.begin + 1)
         for (a, n), (_, m) in zip(self.seen, self.seen[1:]):
             seconds[int(a - self.begin)] += m - n

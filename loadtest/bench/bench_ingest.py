@@ -28,7 +28,7 @@ PER_ITEM, PER_COMMAND = 5, 1000
 
 
 class Place:
-    """Takes the place of an origin; nothing is fetched."""
+    """Takes the place of an origin, because nothing is fetched."""
 
     @staticmethod
     def url(host, target):
@@ -50,7 +50,7 @@ def post_over(port, bodies, errors):
 
 
 def accept(pool, bodies, connections):
-    """Seconds."""
+    """Returns the time in seconds."""
     errors = []
     threads = [threading.Thread(target=post_over, args=(pool.port, bodies[i::connections], errors)) for i in range(connections)]
     begin = time.monotonic()
@@ -89,12 +89,12 @@ def bench_accept(case, args, fleet, bodies, photos):
 # --- plan ---
 
 def counted(server, collection):
-    """Number of documents from the collection's metadata, which is free."""
+    """Returns the number of documents from the collection's metadata, which costs nothing."""
     return server.run(DATABASE, {"count": collection})["n"]
 
 
 def plan(args, fleet, photos):
-    """(photos a second, costs)"""
+    """Returns (photos a second, costs)."""
     server, begin = fleet.mongo.wire.primary(), time.monotonic()
     check(counted(server, "photos") == 0, "something is planned already")
     planners = [fleet.add("ingest") for _ in range(args.ingests)]
@@ -163,7 +163,7 @@ def insert_all(url, database, commands):
 
 
 def insert(args, fleet, photos, indexed):
-    """Inserts as many photos and items as were planned; photos a second."""
+    """Inserts as many photos and items as were planned. Returns photos a second."""
     server = fleet.mongo.wire.primary()
     commands = []
     for name, n in (("items", counted(server, "items")), ("photos", photos)):
@@ -187,7 +187,8 @@ def insert(args, fleet, photos, indexed):
 
 
 def bodies_of(args, photos):
-    """Equal bodies with at least this many photos; their number is a multiple of args.rounds."""
+    """Returns equal bodies with at least this many photos in all. Their number is a multiple of
+    args.rounds."""
     clients = [f"c{i}" for i in range(args.clients)]
     batches = -(-photos // (args.items * PER_ITEM * args.rounds)) * args.rounds
     per_client = -(-batches // args.clients) * args.items * PER_ITEM

@@ -30,7 +30,7 @@ def wait_planned(api, timeout):
 
 
 def judge(case, args, origin, edges):
-    """The verdict of `origin check`; segments: each minute, then all of them."""
+    """Returns the verdict of `origin check`. Its segments are each minute, then all of them."""
     limits, times = case.path("limits.txt"), case.path("times.txt")
     with open(limits, "w", encoding="ascii") as f:
         f.write(f"* {args.rpm} {args.concurrency}\n")

@@ -85,14 +85,14 @@ def short(v):
 
 
 def say(text):
-    """Progress, for people."""
+    """Prints a line of progress for people."""
     print(f"   {text}", file=sys.stderr, flush=True)
 
 
 # --- measuring ---
 
 def cpu_of(pid):
-    """Seconds of all its threads, including ended ones."""
+    """Returns the processor seconds of all threads of a process, including ended ones."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
             fields = f.read().rpartition(")")[2].split()
@@ -102,7 +102,8 @@ def cpu_of(pid):
 
 
 def machine():
-    """Seconds of all processors; disk: the part of idle in which something waited for a disk."""
+    """Returns the seconds of all processors. "disk" is the part of idle in which something waited
+    for a disk."""
     with open("/proc/stat", encoding="ascii") as f:
         n = [int(x) for x in f.readline().split()[1:9]]
     return {"all": sum(n) / TICKS, "idle": (n[3] + n[4]) / TICKS, "disk": n[4] / TICKS}
@@ -123,7 +124,7 @@ def wineservers(folder):
 
 
 class Reading:
-    """Figures of one moment, or of the interval between two."""
+    """The figures of one moment, or of the interval between two."""
 
     def __init__(self, seconds, **figures):
         """figures: {name: number} each; cpu: seconds by part; machine: seconds of all processors;
@@ -146,11 +147,11 @@ class Reading:
 
     @property
     def settled(self):
-        """Photos with a final outcome."""
+        """Returns the number of photos with a final outcome."""
         return sum(self.photos.values())
 
     def round_trips(self, family, key=None):
-        """Round trips in all, or by "role" or "op"."""
+        """Returns the number of round trips in all, or by "role" or "op"."""
         found = collections.Counter()
         for (role, fam, op), n in self.trips.items():
             if fam == family:
@@ -158,8 +159,8 @@ class Reading:
         return found if key else found[""]
 
     def processors(self):
-        """{part: percent of all processors' time}; "other" is the kernel and processes that the
-        bench did not start; "disk" is a part of idle."""
+        """Returns {part: percent of all processors' time}; "other" is the kernel and processes that
+        the bench did not start; "disk" is a part of idle."""
         percent = 100 / max(self.machine["all"], 1e-9)
         parts = {name: s * percent for name, s in self.cpu.items()}
         idle = self.machine["idle"] * percent
@@ -203,8 +204,8 @@ class Meter:
         return Reading(time.monotonic(), cpu=cpu, machine=machine(), trips=trips, photos=photos, mongo=self.mongo_now())
 
     def mongo_now(self):
-        """Statistics of mongod: seconds that commands took; of these, seconds of the writes to each
-        collection; syncs of its journal."""
+        """Returns statistics of mongod: seconds that commands took; of these, seconds of the writes
+        to each collection; syncs of its journal."""
         if not self.server:
             return {}
         status = self.server.run("admin", {"serverStatus": 1})
@@ -219,8 +220,8 @@ class Meter:
 
 
 def print_costs(bench, case, used, photos, whole=None, asked=True):
-    """Rows of round trips a photo, of MongoDB's time and of processor time. whole: a reading that
-    includes planning, and its photos."""
+    """Prints rows of round trips a photo, of MongoDB's time and of processor time. whole: a reading
+    that includes planning, and its photos."""
     names = {"store": ("MongoDB", 0.05), "coordinator": ("Redis", 0.1), "ingest": ("ingest queue", None)}
     photos = max(photos, 1)
     for family, (name, limit) in names.items():
@@ -232,7 +233,8 @@ def print_costs(bench, case, used, photos, whole=None, asked=True):
 
 
 def print_mongo(bench, case, used, photos):
-    """The commands' time in mongod, by its own clock; their number in flight; and its journal."""
+    """Prints the commands' time in mongod, by its clock; their number in flight; and its
+    journal."""
     by = collections.defaultdict(collections.Counter)
     for (kind, name), n in used.mongo.items():
         by[kind][name] = n
@@ -248,14 +250,14 @@ def print_processors(bench, case, used):
 
 
 def shares(counts, photos):
-    """The largest shares first."""
+    """Returns the share of each count, the largest first."""
     return {k: n / photos for k, n in counts.most_common() if n / photos >= 0.00005}
 
 
 # --- running ---
 
 def assignment(text):
-    """NAME=VALUE; the value is JSON, or else a text."""
+    """Reads NAME=VALUE. A value that is not JSON is a text."""
     name, sep, value = text.partition("=")
     if not sep or "." not in name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -272,8 +274,8 @@ def arguments(doc):
 
 
 def make_batches(origin, clients, photos, per_item=5, per_batch=5000, hosts=4):
-    """[(client, body)]: `photos` photos of each client, the clients in turn, in bodies ready to
-    send."""
+    """Returns [(client, body)]: `photos` photos of each client, the clients in turn, in bodies
+    ready to send."""
     batches = []
     for first in range(0, photos, per_batch):
         for client in clients:
@@ -285,7 +287,7 @@ def make_batches(origin, clients, photos, per_item=5, per_batch=5000, hosts=4):
 
 
 def post_all(pool, bodies):
-    """Posts the bodies; the ids of the batches."""
+    """Posts the bodies. Returns the ids of the batches."""
     ids = []
     for _, body in bodies:
         answer = pool.request("POST", "/v1/batches", body, {"Content-Type": "application/json"})
@@ -303,7 +305,7 @@ def bench(run, args):
     except (Skipped, Failed) as e:
         print(f"{os.path.basename(sys.argv[0])}: {e}", file=sys.stderr)
         status = 1
-    except BaseException:  # whatever went wrong, the processes have to end
+    except BaseException:  # the processes end also after an error
         traceback.print_exc()
         status = 1
     finally:

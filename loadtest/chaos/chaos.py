@@ -87,7 +87,7 @@ class ChaosFleet(Fleet):
 
 
 class Trap:
-    """A port that policy denies and that redirects lead to."""
+    """Redirects lead to this port, which the policy denies."""
 
     def __init__(self):
         self.calls, self.socket = 0, socket.create_server(("127.0.0.1", 0))
@@ -269,7 +269,7 @@ class Chaos:
         faults.heal()
 
     def strike(self, faults, name, began):
-        """Causes one fault; whether anything was done."""
+        """Causes one fault. Returns whether anything was done."""
         if "redis" in name:
             self.redis_trouble = time.monotonic() + 10  # the fault may last until then
         try:
@@ -333,7 +333,7 @@ class Chaos:
         return f"{state.status} {state.json.get('state')}, {len(open_photos)} photos open: {'; '.join(tasks[:3])}"
 
     def check_results(self, left):
-        """I1, I2, I6."""
+        """Checks I1, I2 and I6."""
         ids, apis = {}, [r for r in self.fleet.of("api") if r.running()]
         for batch, items in self.accepted.items():
             if batch in left:
@@ -363,7 +363,8 @@ class Chaos:
                 self.say(f"  {p['url']}: {code}")
 
     def check_tasks(self):
-        """I3, I9: no task is left claimed or waiting; each photo's record matches its bytes."""
+        """Checks I3 and I9: no task is left claimed or waiting; each photo's record matches its
+        bytes."""
         wire = self.mongo.wire
         try:
             wait_until(lambda: wire.count("chaos", "photos", {"t": {"$exists": True}}) == 0, 30, "no task is left over")
@@ -375,7 +376,7 @@ class Chaos:
             self.wrong(f"I1: {open_items} items are open")
 
     def check_blobs(self):
-        """I7: every stored photo of every result has its file, and every file its hash."""
+        """Checks I7: every stored photo of every result has its file, and every file its hash."""
         files = {}
         for folder, _, names in os.walk(os.path.join(self.fleet.photos, "sha256")):
             for name in names:
@@ -390,7 +391,7 @@ class Chaos:
         self.say(f"{len(files)} objects, {len(known)} of them with a record")
 
     def check_requests(self):
-        """I3: no photo got more requests than claims."""
+        """Checks I3: no photo got more requests than claims."""
         claims, claimed = {}, {key: doc.get("e", 0) for key, doc in self.history.documents["photos"].items()}
         for item in self.history.documents["items"].values():
             for photo in item.get("ph", []):
@@ -407,7 +408,7 @@ class Chaos:
             self.wrong(f"I3: {url} was claimed {n} times and requested {seen} times")
 
     def check_limits(self, last):
-        """I4, I5."""
+        """Checks I4 and I5."""
         path = self.case.path("limits.txt")
         with open(path, "w", encoding="ascii") as f:
             f.writelines(f"{c} {'-' if rpm is None else rpm} {concurrency}\n" for c, (rpm, concurrency) in self.limits.items())

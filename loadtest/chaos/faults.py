@@ -27,7 +27,8 @@ class Faults:
         return self.random.choices(names, [KINDS[k] for k in names])[0]
 
     def strike(self, name):
-        """Causes a fault; describes it for the log. None: not possible now."""
+        """Causes a fault and returns its description for the log. None: the fault is not possible
+        now."""
         return getattr(self, name)()
 
     def later(self, seconds, function):
@@ -53,8 +54,8 @@ class Faults:
         return self.random.choice(running) if len(running) > 1 else None
 
     def busiest_worker(self):
-        """The worker that holds most tasks, if any worker holds one: the run measures what happens
-        to them."""
+        """Returns the worker that holds most tasks, if any worker holds one: the run measures what
+        happens to them."""
         end, best = time.monotonic() + WORTH_WAITING_S, (0, None)
         while best[0] < WORTH_KILLING and time.monotonic() < end:
             held = [t["t"]["w"] for t in self.fleet.mongo.wire.find("chaos", "photos", {"t.s": 2}, projection={"t.w": 1})]
@@ -215,7 +216,7 @@ class Faults:
     # --- the network ---
 
     def redis_way(self):
-        """A worker's connection to Redis, or the one that all other roles share."""
+        """Chooses a worker's connection to Redis, or the one that all other roles share."""
         ways = [r.way for r in self.fleet.of("worker")] + [self.chaos.redis_proxy]
         return self.random.choice(ways)
 

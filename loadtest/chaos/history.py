@@ -23,7 +23,7 @@ SLACK_MS = 1000  # how well the adapter knows the server's clock when connection
 
 
 def patch(document, diff):
-    """Applies an update's diff ($v: 2)."""
+    """Applies the diff of an update ($v: 2) to a document."""
     if diff.get("a"):  # of an array
         if "l" in diff:
             del document[diff["l"]:]
@@ -136,8 +136,8 @@ class History:
     # --- for measurements ---
 
     def claimed_again(self, worker_part, died_ms):
-        """For the tasks that a worker held when it died: [(client, ms until the claim was released,
-        ms until it was claimed again or None)]"""
+        """Returns for the tasks that a worker held when it died [(client, ms until the claim was
+        released, ms until it was claimed again or None)]"""
         rows = []
         for key, claims in self.claims.items():
             held = [ms for ms, worker in claims if worker_part in worker and ms <= died_ms]

@@ -7,7 +7,7 @@ that were done.
     p.lose_answer()               # drops the next bytes from the server, cuts that connection
     p.refuse(1.5)                 # no connection for 1.5 s
 
-One thread for all connections. Standard library only.
+One thread serves all connections. It needs only the standard library.
 """
 import asyncio
 import threading

@@ -39,7 +39,7 @@ class Recovery:
         self.strikes.append(time.monotonic())
 
     def rate(self, begin, end):
-        """Requests a second; None: not known yet."""
+        """Returns the requests a second; None: not known yet."""
         inside = [s for s in self.samples if begin <= s[0] <= end + 0.5]
         if not inside or inside[-1][0] < end or end <= begin:
             return None
@@ -47,7 +47,7 @@ class Recovery:
         return (n1 - n0) / (t1 - t0) if t1 > t0 else None
 
     def alone(self, struck):
-        """True if no other fault happened shortly before."""
+        """Returns True if no other fault happened shortly before."""
         return not any(struck - BEFORE_S <= t < struck - 0.5 for t in self.strikes)
 
     def next_strike(self, since):
@@ -58,7 +58,7 @@ class Recovery:
             self.found.setdefault(what, []).append(seconds)
 
     def server_back(self, what, struck):
-        """The server is up again; the fault was at `struck`."""
+        """Notes that the server is up again after the fault at the time `struck`."""
         threading.Thread(target=self.wait_full_speed, args=(what, struck, time.monotonic()), daemon=True).start()
 
     def wait_full_speed(self, what, struck, back):

@@ -19,8 +19,8 @@ RULES = os.path.join(ROOT, "tests", "lint", ".spectral.yaml")
 
 
 def spectral(paths):
-    """{path: [(line, what)]}. One run for all files, because starting Spectral takes most of the
-    time."""
+    """Returns {path: [(line, what)]}. One run for all files, because starting Spectral takes most
+    of the time."""
     run = subprocess.run([TOOL, "lint", "--ruleset", RULES, "--format", "json", "--quiet", "--fail-severity", "hint", *paths],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     try:
@@ -71,7 +71,7 @@ def examples(texts):
 
 
 def find(texts):
-    """The findings that Spectral does not make."""
+    """Returns the findings that Spectral does not make."""
     return [*form(texts), *shared(texts), *examples(texts)]
 
 

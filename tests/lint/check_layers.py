@@ -51,7 +51,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 
 def layer_of(path):
-    """(our headers, libraries, own prefix) for the file; None where no rule applies."""
+    """Returns (our headers, libraries, own prefix) for the file; None where no rule applies."""
     folder = os.path.dirname(path)
     m = re.match(r"lib/adapter/([^/]+)", folder)
     if m:

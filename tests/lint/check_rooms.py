@@ -22,14 +22,14 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
 def room_of(path):
-    """The index of its room in ROOMS, -1 for files outside the order: contracts, adapters,
-    configuration."""
+    """Returns the index of a file's room in ROOMS, -1 for files outside the order: contracts,
+    adapters, configuration."""
     folder = path.rsplit("/", 1)[0]
     return ROOMS.index(folder) if folder in ROOMS else -1
 
 
 def arrows(sources):
-    """Includes of headers of a higher room."""
+    """Yields includes of headers of a higher room."""
     for path, text in sources:
         own = room_of(path)
         for m in INCLUDE.finditer(text) if own >= 0 else ():
@@ -39,7 +39,7 @@ def arrows(sources):
 
 
 def circles(needs):
-    """Groups of files that need each other (Tarjan's strongly connected components)."""
+    """Returns the groups of files that need each other (Tarjan's strongly connected components)."""
     index, low, stack, on, found = {}, {}, [], set(), []
 
     def visit(v):

@@ -28,8 +28,8 @@ def tool(name):
 
 
 def commands():
-    """{path: arguments without compiler, output and input}, from a clang configuration with all
-    targets."""
+    """Returns {path: arguments without compiler, output and input}, from a clang configuration with
+    all targets."""
     subprocess.run(["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", "-DCMAKE_C_COMPILER=" + tool("clang"), "-DPP_FUZZ=ON",
                     "-DPP_TESTS=ON", "-DCMAKE_BUILD_TYPE=Debug"], check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as f:
@@ -46,7 +46,7 @@ def commands():
 
 
 def key_of(path, flags, salt):
-    """Hash of everything that the result depends on; None where the file doesn't even
+    """Returns a hash of everything that the result depends on; None where the file doesn't even
     preprocess."""
     run = subprocess.run([tool("clang"), *flags, "-MM", "-MT", "x", path], cwd=ROOT, stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL, check=False)
@@ -61,7 +61,7 @@ def key_of(path, flags, salt):
 
 
 def check(path, flags, salt):
-    """The findings of one file, as (path, line, text)."""
+    """Returns the findings of one file, as (path, line, text)."""
     key = key_of(path, flags, salt)
     mark = os.path.join(CACHE, key) if key else None
     if mark and os.path.exists(mark):

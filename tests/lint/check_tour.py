@@ -26,7 +26,7 @@ def expand(name):
 
 
 def named(text):
-    """{folder: {file: line}} of the tour."""
+    """Returns {folder: {file: line}} of the tour."""
     folders, folder = {}, None
     for number, line in enumerate(text.split("\n"), 1):
         heading = re.match(r"^#+ .*`([\w./-]+)/`\s*$", line)

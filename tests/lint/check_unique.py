@@ -15,7 +15,8 @@ ENUMERATOR = re.compile(r"(?:^|,)\s*([A-Za-z_]\w*)\s*(?=[,=]|$)", re.M)
 
 
 def names(text):
-    """(name, offset) of every tag and enumerator that the code defines; those that X-macros make are not seen."""
+    """Returns (name, offset) of every tag and enumerator that the code defines; those that X-macros
+    make are not seen."""
     for m in TAG.finditer(text):
         yield m.group(1), m.start(1)
     for m in ENUM.finditer(text):

@@ -14,7 +14,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def files(*endings):
-    """Files of the repository, as paths from its root: tracked, or new and not ignored."""
+    """Returns the files of the repository, as paths from its root: tracked, or new and not
+    ignored."""
     try:
         listed = subprocess.run(
             ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -36,7 +37,7 @@ _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])
 
 
 def code_only(text):
-    """The text with comments and the contents of strings blanked; line numbers stay."""
+    """Returns the text with comments and the contents of strings blanked; line numbers stay."""
     def blank(match):
         s = match.group(0)
         if s[0] == "/":

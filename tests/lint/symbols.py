@@ -13,7 +13,8 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 def defined(text):
-    """{name: line} of the functions with external linkage that the code (comments blanked) defines."""
+    """Returns {name: line} of the functions with external linkage that the code (comments blanked)
+    defines."""
     found = {}
     for m in _HEAD.finditer(text):
         before = text[text.rfind("\n", 0, max(m.start() - 1, 0)) + 1:m.start()]
@@ -24,17 +25,17 @@ def defined(text):
 
 
 def production():
-    """[(path, code)] of all sources of the product."""
+    """Returns [(path, code)] of all sources of the product."""
     return [(p, code_only(read(p))) for p in files(".c", ".h") if p.startswith(("lib/", "include/", "cmd/"))]
 
 
 def words(text):
-    """Names that the code uses; tags of structs are no functions."""
+    """Returns the names that the code uses; tags of structs are no functions."""
     return set(_WORD.findall(_TAG.sub(" ", text)))
 
 
 def uses(sources):
-    """({function: (path, line)}, {path: {paths of the functions it uses}})"""
+    """Returns ({function: (path, line)}, {path: {paths of the functions it uses}})."""
     where = {}
     for path, text in sources:
         if path.endswith(".c"):

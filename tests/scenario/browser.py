@@ -84,7 +84,7 @@ class Browser(Process):
         self.call("Page.reload")
 
     def value(self, expression):
-        """The value of a JavaScript expression in the page; None while the page loads."""
+        """Returns the value of a JavaScript expression in the page; None while the page loads."""
         try:
             result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         except Failed as e:

@@ -71,7 +71,7 @@ class Servers(Process):
         ask(self.dir, f"{what} {number}")
 
     def kill_one(self, number=0):
-        """kill -9 of one server."""
+        """Kills one server (kill -9)."""
         self.do("kill", number)
 
     def begin_start(self, number=0):
@@ -82,7 +82,7 @@ class Servers(Process):
         self.do("start", number)
 
     def restart(self, number=0):
-        """kill -9, and start again."""
+        """Kills a server (kill -9) and starts it again."""
         self.do("restart", number)
 
     def freeze(self, number=0):
@@ -92,11 +92,11 @@ class Servers(Process):
         self.do("cont", number)
 
     def end(self, number=0):
-        """A clean shutdown."""
+        """Shuts the server down cleanly."""
         self.do("end", number)
 
     def wipe(self, number=0):
-        """kill -9, and deletes the data."""
+        """Kills the server (kill -9) and deletes its data."""
         self.do("wipe", number)
 
     def pids(self):
@@ -108,7 +108,7 @@ class MongoServers(Servers):
         super().__init__(case, "mongod", "--members", str(members), *args)
 
     def database(self, name="photopool"):
-        """A store.url."""
+        """Returns a value for store.url."""
         return self.url.replace("/?", f"/{name}?")
 
     @property
@@ -226,7 +226,7 @@ class Fleet:
         return self
 
     def make(self, roles, config=None, prefix=()):
-        """A replica that does not run yet."""
+        """Returns a replica that does not run yet."""
         name = f"{roles}{sum(r.roles == roles for r in self.replicas)}"
         base = {"store.url": self.mongo.database(), "coordinator.url": self.redis.url, "blobs.url": f"file:{self.photos}"}
         if self.origin:
@@ -237,7 +237,7 @@ class Fleet:
         return replica
 
     def add(self, roles, config=None, prefix=()):
-        """One more, ready."""
+        """Starts one more replica and waits until it is ready."""
         return self.make(roles, config, prefix).start()
 
     def of(self, role):
@@ -246,7 +246,7 @@ class Fleet:
 
     @property
     def api(self):
-        """The first api that runs."""
+        """Returns the first api that runs."""
         for replica in self.of("api"):
             if replica.running():
                 return replica
@@ -257,7 +257,7 @@ class Fleet:
         return self.of("worker")
 
     def metric(self, name):
-        """Sum of a metric over all running replicas."""
+        """Returns the sum of a metric over all running replicas."""
         return sum(r.metric(name) for r in self.replicas if r.running() and r.port)
 
     def slots(self):
@@ -272,7 +272,8 @@ class Fleet:
         return held
 
     def stop(self, timeout=40):
-        """SIGTERM to all replicas; each must exit with 0. The servers run until the case ends."""
+        """Sends SIGTERM to all replicas; each must exit with 0. The servers run until the case
+        ends."""
         running = [r for r in self.replicas if r.running()]
         for replica in running:
             replica.leave()

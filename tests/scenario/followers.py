@@ -65,7 +65,7 @@ class Book:
 
 
 def elements(text, name):
-    """The texts of an array's elements, from {"name": [...]} as our server writes it."""
+    """Returns the texts of an array's elements, from {"name": [...]} as our server writes it."""
     at = text.index(f'"{name}":[') + len(name) + 4
     while text[at] != "]":
         _, end = DECODER.raw_decode(text, at)
@@ -74,7 +74,7 @@ def elements(text, name):
 
 
 def data_of(event):
-    """The text of an event's data, its last field."""
+    """Returns the text of an event's data, its last field."""
     return event[event.index('"data":') + len('"data":'):-1]
 
 
@@ -88,7 +88,7 @@ def get(port, path, headers=None, connection=None):
 
 
 def read_list(port, path, name):
-    """Texts of all rows of a paged list."""
+    """Returns the texts of all rows of a paged list."""
     after, rows = None, []
     while True:
         page = get(port, f"{path}{'&' if '?' in path else '?'}limit=1000" + (f"&after={after}" if after else "")).read().decode()
@@ -122,7 +122,7 @@ class Follower:
         raise NotImplementedError
 
     def take(self, text):
-        """Records one result. True: it is new."""
+        """Records one result. Returns True if it is new."""
         result = self.book.result(text, self.name)
         if result["id"] in self.ids:
             self.repeated += 1
@@ -283,7 +283,7 @@ class WebSocket(StreamFollower):
         return data
 
     def frame(self):
-        """(final, opcode, payload); None after a close."""
+        """Returns (final, opcode, payload); None after a close."""
         first, length = self.exactly(2)
         check(length < 128 and not first & 0x70, f"{self.name}: a frame begins with {first:02x} {length:02x}")
         if length == 126:

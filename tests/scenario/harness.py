@@ -109,7 +109,7 @@ class Lateness:
         return max((late for _, late in self.late), default=0)
 
     def between(self, begin, end):
-        """Seconds, in all."""
+        """Returns the seconds of lateness between two moments."""
         return sum(late for moment, late in self.late if begin <= moment <= end + late)
 
 
@@ -130,7 +130,8 @@ class Case:
         return self.path(f"{self.n:02}-{stem}")
 
     def in_memory(self, name):
-        """A file name in memory rather than on a disk, where the system has such a place."""
+        """Returns a file name in memory rather than on a disk, where the system has such a
+        place."""
         if not self.shared and os.access("/dev/shm", os.W_OK):
             self.shared = tempfile.mkdtemp(prefix="photopool-scenario-", dir="/dev/shm")
         return os.path.join(self.shared or self.dir, name)
@@ -201,7 +202,7 @@ class Process:
         self.process.send_signal(number)
 
     def kill(self):
-        """kill -9."""
+        """Kills the process (kill -9)."""
         if self.running():
             self.process.kill()
             self.process.wait()
@@ -278,8 +279,8 @@ class Origin(Process):
         self.page("POST", "/_reload")
 
     def fetch(self, url):
-        """The body that the origin serves for a URL, fetched directly; its record shows the request
-        as client `probe`."""
+        """Returns the body that the origin serves for a URL, fetched directly; its record shows the
+        request as client `probe`."""
         host, target = re.match(r"http://([^/]+)(/.*)", url).groups()
         c = http.client.HTTPConnection(self.address, self.port, timeout=30 * SLOW)
         c.request("GET", target, headers={"Host": host})
@@ -288,7 +289,8 @@ class Origin(Process):
         return body
 
     def records(self):
-        """[{start, end (s), client, host, status, outcome, hash}] of all requests so far."""
+        """Returns [{start, end (s), client, host, status, outcome, hash}] of all requests so
+        far."""
         if self.running():
             self.page("POST", "/_flush")
         with open(self.record_file, encoding="utf-8") as f:
@@ -373,7 +375,7 @@ class Pool(Process):
         super().kill()
 
     def stop(self, timeout=40):
-        """Sends SIGTERM; the exit status must be 0."""
+        """Sends SIGTERM. The exit status must be 0."""
         self.peak_kb = max(self.peak_kb, self.memory_kb("VmHWM"))
         self.signal(signal.SIGTERM)
         same(self.wait_exit(timeout), 0, "exit status after SIGTERM")
@@ -460,7 +462,7 @@ class Pool(Process):
         return self.get_json(f"/v1/batches/{batch}")
 
     def page_all(self, path, field, limit=1000):
-        """The rows of all pages of a list."""
+        """Returns the rows of all pages of a list."""
         rows, after = [], None
         while True:
             sep = "&" if "?" in path else "?"
@@ -484,7 +486,7 @@ class Pool(Process):
         return self.get_json(f"/v1/items/{client}/{item}")
 
     def metric(self, name):
-        """Sum of a metric's samples: name, or name{label="value"}."""
+        """Returns the sum of a metric's samples: name, or name{label="value"}."""
         total = 0.0
         for line in self.get("/metrics").body.decode().split("\n"):
             if line.startswith(name) and line[len(name):len(name) + 1] in ("{", " "):
@@ -494,7 +496,7 @@ class Pool(Process):
     # --- files ---
 
     def blobs(self):
-        """{sha256: path} of every stored file."""
+        """Returns {sha256: path} of every stored file."""
         found = {}
         for folder, _, names in os.walk(os.path.join(self.photos, "sha256")):
             for name in names:
@@ -511,8 +513,8 @@ def sha256_of(path):
 
 
 def free_port():
-    """A port that nobody listens on and that, where the system allows it, the kernel does not hand
-    out for port 0."""
+    """Returns a port that nobody listens on and that, where the system allows it, the kernel does
+    not hand out for port 0."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as f:
         first = int(f.read().split()[0])
     for _ in range(100 if first >= 12000 else 0):
@@ -526,6 +528,6 @@ def free_port():
 
 
 def outcomes(results):
-    """{(item, index): (outcome, code or None)}"""
+    """Returns {(item, index): (outcome, code or None)}."""
     return {(r["data"]["item"], i): (p["outcome"], p.get("error", {}).get("code"))
             for r in results for i, p in enumerate(r["data"]["photos"])}

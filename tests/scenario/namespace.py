@@ -132,7 +132,7 @@ class Watch:
             self.seen.append((to, struct.unpack_from(">H", p, at + 2)[0]))
 
     def drops(self):
-        """Number of packets that the watcher missed."""
+        """Returns the number of packets that the watcher missed."""
         return struct.unpack("II", self.socket.getsockopt(263, 6, 8))[1]  # SOL_PACKET, PACKET_STATISTICS
 
 

@@ -22,7 +22,7 @@ PATIENCE = 20 * SLOW  # seconds
 
 
 def finish(pool, client, n=1, meta=None, headers=None):
-    """Submits n items that finish at once; the id of their batch."""
+    """Submits n items that finish at once. Returns the id of their batch."""
     answer = pool.post("/v1/batches", {"client": client, "items": [{"id": f"item-{i}", "photos": [], "meta": meta or {}} for i in range(n)]},
                        headers, compress=True)
     same(answer.status, 202, f"POST /v1/batches: {answer}")
@@ -30,14 +30,14 @@ def finish(pool, client, n=1, meta=None, headers=None):
 
 
 def poll(pool, query, headers=None, **params):
-    """(events, last, gap) of one long-poll."""
+    """Returns (events, last, gap) of one long-poll."""
     answer = pool.get(f"/v1/events?{query}" + "".join(f"&{k}={v}" for k, v in params.items()), headers=headers)
     same(answer.status, 200, f"{query} {params}: {answer}")
     return answer.json["events"], answer.json["last"], answer.json["gap"]
 
 
 def poll_all(pool, query, n, after=0, headers=None):
-    """n events, by as many long-polls as it takes."""
+    """Returns n events, by as many long-polls as it takes."""
     events = []
     while len(events) < n:
         more, after, gap = poll(pool, query, headers, after=after, wait=30, limit=1000)
@@ -51,7 +51,7 @@ def refusal(answer):
 
 
 class Ws:
-    """One of NodeWs."""
+    """One WebSocket of a NodeWs."""
 
     def __init__(self, node, name):
         self.node, self.name, self.got = node, name, queue.Queue()
@@ -64,7 +64,8 @@ class Ws:
         return self.tell("write", bytes=base64.b64encode(data).decode())
 
     def next(self, *whats):
-        """The next thing that happens, except for the server's pings; it must be one of `whats`."""
+        """Returns the next thing that happens, except for the server's pings; it must be one of
+        `whats`."""
         got = {"what": "ping"}
         while got["what"] == "ping":
             try:
@@ -75,19 +76,19 @@ class Ws:
         return got
 
     def until(self, what):
-        """The next message of this kind; skips what comes before it."""
+        """Returns the next message of this kind; skips what comes before it."""
         while (got := self.next("open", "message", "pong", "error", "close"))["what"] != what:
             check(what == "close" or got["what"] not in ("close", "error"), f"{what} expected: {got}")
         return got
 
     def events(self, n):
-        """The next n events."""
+        """Returns the next n events."""
         texts = [self.next("message") for _ in range(n)]
         check(not any(t["binary"] for t in texts), "frames are of text")
         return [json.loads(t["text"]) for t in texts]
 
     def closed(self):
-        """The code of the close frame that comes next."""
+        """Returns the code of the close frame that comes next."""
         return self.until("close")["code"]
 
 
@@ -120,7 +121,7 @@ class NodeWs:
         return ws
 
     def refused(self, pool, query, **options):
-        """(status, code) of the answer to a refused handshake."""
+        """Returns (status, code) of the answer to a refused handshake."""
         got = self.connect(pool, query, **options).next("refused")
         return got["status"], json.loads(got["body"])["code"]
 
@@ -163,11 +164,11 @@ class Raw:
         return line.rstrip("\r\n")
 
     def problem(self):
-        """(status, code)."""
+        """Returns (status, code)."""
         return self.status, json.loads(self.file.read(int(self.headers["content-length"])))["code"]
 
     def event(self):
-        """(name, id, data) of the next event of a text/event-stream."""
+        """Returns (name, id, data) of the next event of a text/event-stream."""
         fields = {}
         while True:
             name, _, value = self.line().partition(": ")
@@ -179,7 +180,7 @@ class Raw:
                 fields = {}
 
     def events(self, n):
-        """The data of the next n, which must be events and no gaps."""
+        """Returns the data of the next n, which must be events and no gaps."""
         data = []
         for _ in range(n):
             name, seq, event = self.event()
@@ -198,7 +199,7 @@ class Raw:
 
 
 def handshake(**more):
-    """Headers of a WebSocket handshake; a header of value None is left out."""
+    """Returns the headers of a WebSocket handshake; a header of value None is left out."""
     lines = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
              "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(), **{k.replace("_", "-"): v for k, v in more.items()}}
     return {k: v for k, v in lines.items() if v is not None}

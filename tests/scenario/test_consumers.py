@@ -140,8 +140,8 @@ def submit(pool, origin, name):
 
 
 def gap_after_restart(pool):
-    """The last event that a restarted server has dropped. A running server still has the newest
-    events in memory."""
+    """Returns the last event that a restarted server has dropped. A running server still has the
+    newest events in memory."""
     pool.stop()
     pool.start()
     gap = pool.get_json("/v1/events?key=results&after=0&limit=1")["gap"]

@@ -64,7 +64,7 @@ class Here:
         return [e for e in self.due if e["key"] == ["results", client]]
 
     def ways(self, query, key=None):
-        """The answer of each of the three ways: (status, code)."""
+        """Returns the answer of each of the three ways: (status, code)."""
         sse = Raw(self.pool, query, bearer(key), sse=True)
         return (refusal(self.pool.get(f"/v1/events?{query}", headers=bearer(key))), sse.problem(),
                 self.node.refused(self.pool, query, headers=bearer(key)))
@@ -152,8 +152,8 @@ def tickets(case):
 
 
 def state(pool):
-    """(last, cleaned, bytes) of the log. A process still serves events from memory after the log
-    has dropped them."""
+    """Returns (last, cleaned, bytes) of the log. A process still serves events from memory after
+    the log has dropped them."""
     db = sqlite3.connect(f"file:{os.path.join(pool.data, LOG)}?mode=ro", uri=True, timeout=60)
     row = db.execute("SELECT last, cleaned, bytes FROM state").fetchone()
     db.close()
@@ -161,8 +161,8 @@ def state(pool):
 
 
 def all_said():
-    """True when each batch's end is an event. Remembers what it saw, because the cleaner may remove
-    it while the test waits for the rest."""
+    """Returns True when each batch's end is an event. Remembers what it saw, because the cleaner
+    may remove it while the test waits for the rest."""
     batches = here.pool.get("/v1/batches", headers=bearer("all")).json["batches"]
     while True:
         events, here.at, _ = poll(here.pool, "key=batch", bearer("all"), after=max(here.at, state(here.pool)[1]))

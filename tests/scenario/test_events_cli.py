@@ -16,7 +16,7 @@ from receiver import Receiver
 
 
 def run(pool, *args, status=0, **more):
-    """The command's standard output; its standard error if it has to fail (status)."""
+    """Returns the command's standard output, or its standard error if it has to fail (status)."""
     done = subprocess.run([PHOTOPOOL, *args, "--server", pool.url], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           timeout=30 * SLOW, check=False, **more)
     same(done.returncode, status, f"exit status of {args}, which said {done.stderr.decode()!r}")
@@ -24,7 +24,7 @@ def run(pool, *args, status=0, **more):
 
 
 def on_terminal(pool, *args):
-    """What the command prints on a terminal of 80 columns."""
+    """Returns what the command prints on a terminal of 80 columns."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen([PHOTOPOOL, *args, "--server", pool.url], stdin=theirs, stdout=theirs, stderr=theirs,
                              env={**os.environ, "NO_COLOR": "1", "COLUMNS": "80"})

@@ -19,8 +19,8 @@ def ten(origin, client):
 
 
 def from_to(origin, pool, client):
-    """When the small client's POST was answered, and when the last of its requests arrived at the
-    origin."""
+    """Returns when the small client's POST was answered, and when the last of its requests arrived
+    at the origin."""
     batch = pool.submit(client, ten(origin, client))
     answered = time.time()
     results = pool.wait_finished(batch)

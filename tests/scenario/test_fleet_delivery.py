@@ -89,7 +89,7 @@ def some_api(fleet, lot=random):
 
 
 class Here:
-    """What runs."""
+    """The parts of a run: servers, replicas, consumers."""
 
     def __init__(self, case):
         self.case, self.random, self.book = case, case.random, Book()
@@ -130,7 +130,7 @@ class Here:
     # --- kills ---
 
     def leader(self):
-        """The deliver that said last that it leads."""
+        """Returns the deliver replica that was the last to say that it leads."""
         said = {r: re.findall(r"^(\S+) info this process leads what=deliver/hub$", r.text(), re.M) for r in self.fleet.of("deliver")}
         return max(said, key=lambda r: said[r][-1:])
 
@@ -169,7 +169,7 @@ class Here:
         return f"all delivers, and again {first.name}"
 
     def results(self):
-        """In the store."""
+        """Returns how many results the store has."""
         return self.store.count("photopool", "items", {"q": {"$gt": 0}})
 
     def kill_api(self):
@@ -206,7 +206,7 @@ class Here:
         return "Kafka, frozen"
 
     def drain_api(self):
-        """SIGTERM to the api that the WebSocket is connected to."""
+        """Sends SIGTERM to the api that the WebSocket is connected to."""
         replica = wait_until(lambda: next((r for r in self.fleet.of("api") if self.web_socket.open and r.port == self.web_socket.port), None), 20,
                              "the WebSocket is open")
         port = replica.port
@@ -223,8 +223,8 @@ class Here:
         return all(len(f.ids) >= n for f in self.all)
 
     def due(self):
-        """The ids of all results, from the API. If Redis lost an Idempotency-Key, a batch may exist
-        twice."""
+        """Returns the ids of all results, from the API. If Redis lost an Idempotency-Key, a batch
+        may exist twice."""
         ids, port = set(), self.fleet.api.port
         for batch in self.load.posted:
             self.fleet.api.wait_finished(batch, 60)

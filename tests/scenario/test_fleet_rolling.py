@@ -70,7 +70,7 @@ class Import:
 
 
 def says_that_it_drains(replica):
-    """True: /readyz is 503. None: nothing answers any more."""
+    """Returns True if /readyz is 503, None if nothing answers any more."""
     try:
         answer = replica.get("/readyz")
     except OSError:
@@ -83,7 +83,8 @@ def says_that_it_drains(replica):
 
 
 def roll(replica, load):
-    """SIGTERM; the replica is ready until it drains and never again; then starts it again."""
+    """Sends SIGTERM, checks that the replica is ready until it drains and never again, and starts
+    it again."""
     load.hurry = "api" in replica.roles
     before = len(load.batches)
     if replica.roles == "worker":  # a transfer has to end first

@@ -27,7 +27,7 @@ def items(origin, client, first, n):
 
 
 def load_of(client):
-    """Photos a batch: what the client's limits permit in some seconds."""
+    """Returns the number of photos of a batch: what the client's limits permit in some seconds."""
     rpm, concurrency = LIMITS[client]
     return min(80, 10 * concurrency, rpm // 6 if rpm else 80)
 
@@ -50,7 +50,7 @@ class Import:
             self.all.append((self.open[client], n))
 
     def going(self, condition):
-        """A condition for wait_until() that keeps the import going."""
+        """Returns a condition for wait_until() that keeps the import going."""
         def step():
             self.top_up()
             return condition()
@@ -58,7 +58,7 @@ class Import:
 
 
 def left_by(fleet, pids):
-    """Claims and slots held by the workers of these processes."""
+    """Returns the claims and slots that the workers of these processes hold."""
     marks = [f"-{pid}-" for pid in pids]
     claims = fleet.mongo.wire.find("photopool", "photos", {"t.s": 2}, projection={"t.w": 1})
     found = [c["t"]["w"] for c in claims if any(m in c["t"]["w"] for m in marks)]
@@ -66,8 +66,8 @@ def left_by(fleet, pids):
 
 
 def leave(fleet, load, leavers):
-    """SIGTERM to all of these; each must exit with 0. When all are gone they must have left no
-    claim and no slot."""
+    """Sends SIGTERM to all of these; each must exit with 0. When all are gone they must have left
+    no claim and no slot."""
     pids = [w.pid for w in leavers]
     for worker in leavers:
         worker.leave()

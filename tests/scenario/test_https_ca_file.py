@@ -16,7 +16,7 @@ HOST = "shop.example"
 
 
 def png(n):
-    """A different picture of one pixel for each n."""
+    """Returns a different picture of one pixel for each n."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)) +
@@ -62,7 +62,7 @@ class Nghttpd(Process):
             return s.connect_ex(("127.0.0.1", self.port)) == 0
 
     def requests(self):
-        """The connection number of each request."""
+        """Returns the connection number of each request."""
         with open(self.said, encoding="utf-8", errors="replace") as f:
             return re.findall(r"^\[id=(\d+)\].* recv HEADERS frame", f.read(), re.M)
 

@@ -61,7 +61,7 @@ class Crowd:
             time.sleep(POLL)
 
     def open(self):
-        """(idle, slow) connections that the server has not closed."""
+        """Returns (idle, slow) connections that the server has not closed."""
         def alive(sockets):
             poll = select.poll()
             for s in sockets:

@@ -48,7 +48,7 @@ def submit(case, origin, pool, client, rpm):
 
 
 def checked(case, origin, *more):
-    """Exit status and output of `origin check`."""
+    """Returns the exit status and the output of `origin check`."""
     run = subprocess.run([ORIGIN, "check", origin.record_file, "--limits", case.path("limits.txt"), *more, "--grace", "0", "--json"],
                          stdout=subprocess.PIPE, check=False)
     return run.returncode, json.loads(run.stdout)

@@ -63,7 +63,7 @@ class Validator:
         same(self.ask(document=name, content=document), {}, name)
 
     def errors(self, schema, value):
-        """None, or what is wrong with the value. An unusable schema fails the test."""
+        """Returns what is wrong with the value, or None. An unusable schema fails the test."""
         errors = self.ask(schema=schema, value=value)["errors"]
         check(not errors or not re.match(r"\w*Error: ", errors), f"{schema}: {errors}")
         return errors
@@ -74,8 +74,8 @@ class Validator:
 
 
 def closed(node):
-    """The document with all schemas closed to fields that they do not name: what photopool sends is
-    described in full."""
+    """Returns the document with all schemas closed to fields that they do not name: what photopool
+    sends is described in full."""
     if isinstance(node, list):
         return [closed(n) for n in node]
     if not isinstance(node, dict):
@@ -218,7 +218,7 @@ class Api:
 # --- the server's table of routes ---
 
 def table():
-    """[(METHOD, path with {}, scope, flags, query parameters)] of lib/api/endpoints.h."""
+    """Returns [(METHOD, path with {}, scope, flags, query parameters)] of lib/api/endpoints.h."""
     with open(os.path.join(ROOT, "lib", "api", "endpoints.h"), encoding="utf-8") as f:
         text = f.read()
     rows = re.findall(r'^ +X\((\w+), "([^"]+)", (\w+), ([\w |]+), (PP_PAGE ?)?(?:"([^"]*)")?,\s+\w+\)', text, re.M)
@@ -245,7 +245,7 @@ def routes(api):
 # --- refusals that all operations share ---
 
 def example_request(api, id_, url):
-    """The path arguments, query and body of an operation's examples."""
+    """Returns the path arguments, query and body of an operation's examples."""
     path, _, op = api.ops[id_]
     args = [api.parameters(id_)["path", name][0]["example"] for name in re.findall(r"\{(\w+)\}", path)]
     query = [(p["name"], p["example"]) for (where, _), (p, _) in api.parameters(id_).items() if where == "query" and p.get("required")]
@@ -428,7 +428,7 @@ class Messages:
         self.validator, self.document, self.seen = validator, document, set()
 
     def one_of(self, channel, payload, headers=None):
-        """Exactly one message of the channel matches; its name."""
+        """Asserts that exactly one message of the channel matches. Returns its name."""
         names = list(self.document["channels"][channel]["messages"])
         fits = [n for n in names if not self.validator.errors(f"asyncapi#/components/messages/{n}/payload", payload)]
         same(len(fits), 1, f"messages of {channel} that this is: {json.dumps(payload)[:1000]}: " +

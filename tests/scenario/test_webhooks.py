@@ -26,7 +26,7 @@ def put(pool, name, url, status=201, **more):
 
 
 def finish(pool, client, n=1):
-    """Submits n items that finish at once; their results by id."""
+    """Submits n items that finish at once. Returns their results by id."""
     batch = pool.submit(client, [{"id": f"item-{i}", "photos": []} for i in range(n)])
     return {r["id"]: r for r in pool.wait_finished(batch)}
 
@@ -40,7 +40,7 @@ def wait_delivered(pool, name, n):
 
 
 def the_attempt(pool, name, attempts=1):
-    """The only delivery, after this many attempts."""
+    """Returns the only delivery, after this many attempts."""
     wait_until(lambda: any(d["attempts"] >= attempts for d in deliveries(pool, name)), 20, lambda: f"attempts at {name}: {deliveries(pool, name)}")
     rows = deliveries(pool, name)
     same(len(rows), 1, f"deliveries of {name}")
@@ -52,12 +52,12 @@ def seconds(text):
 
 
 def wait_of(row):
-    """Seconds from an attempt to the next one."""
+    """Returns the seconds from an attempt to the next one."""
     return seconds(row["next_attempt_at"]) - seconds(row["attempted_at"])
 
 
 class Here:
-    """Shared by the tests."""
+    """What the tests share."""
 
     def __init__(self, case):
         self.case, self.receiver, self.judge = case, Receiver(), Judge(case)

@@ -51,7 +51,7 @@ class Date(int):
 
 
 class ObjectId(bytes):
-    """12 bytes."""
+    """An id of 12 bytes."""
 
     def __repr__(self):
         return f"ObjectId({self.hex()})"
@@ -68,7 +68,7 @@ class Timestamp(int):
 
 
 class Regex(str):
-    """A pattern, without options."""
+    """A regular expression without options."""
 
 
 class Other(tuple):
@@ -78,7 +78,7 @@ class Other(tuple):
 # --- BSON ---
 
 def _encode_value(v):
-    """(type, bytes). The order matters: bool is an int, Date too."""
+    """Returns (type, bytes). The order matters: bool is an int, Date too."""
     if v is None:
         return 0x0A, b""
     if isinstance(v, bool):
@@ -124,7 +124,7 @@ _EMPTY = {0x06: b"", 0x0A: b"", 0x7F: b"", 0xFF: b""}  # undefined, null, max ke
 
 
 def _decode_value(kind, raw, at):
-    """(value, where the next element begins)"""
+    """Returns (value, where the next element begins)."""
     if kind in _FIXED:
         pattern, make = _FIXED[kind]
         return make(struct.unpack_from(pattern, raw, at)[0]), at + struct.calcsize(pattern)
@@ -234,7 +234,7 @@ class Server:
 # --- the replica set ---
 
 def addresses_of(url):
-    """host:port of each member in a URL."""
+    """Returns host:port of each member in a URL."""
     m = re.fullmatch(r"(?:mongodb://)?(?:[^@/]*@)?([^/?]+).*", url)
     if not m or url.startswith("mongodb+srv:"):
         raise ValueError(f"no mongodb://HOST:PORT,...: {url}")
@@ -252,7 +252,7 @@ class Mongo:
             server.close()
 
     def primary_now(self, timeout=2):
-        """The primary, or None. Each member has `timeout` seconds to answer."""
+        """Returns the primary, or None. Each member has `timeout` seconds to answer."""
         for server in self.servers:
             try:
                 if server.hello(timeout).get("isWritablePrimary"):
@@ -287,14 +287,15 @@ class Mongo:
         return rows
 
     def find(self, db, collection, query=None, **more):
-        """All documents; more: sort, projection, limit, hint... as of the command `find`."""
+        """Returns all documents; more: sort, projection, limit, hint... as of the command
+        `find`."""
         return self._cursor(db, {"find": collection, "filter": query or {}, **more})
 
     def aggregate(self, db, collection, pipeline):
         return self._cursor(db, {"aggregate": collection, "pipeline": pipeline, "cursor": {}})
 
     def count(self, db, collection, query=None):
-        """Exact: counts matching documents, not the collection's metadata."""
+        """Counts matching documents exactly, not by the collection's metadata."""
         rows = self.aggregate(db, collection, [{"$match": query or {}}, {"$count": "n"}])
         return rows[0]["n"] if rows else 0
 
@@ -349,7 +350,8 @@ class Mongo:
 
 
 def stages(explained):
-    """The names of all stages in the winning plans of explain()'s answer: {"IXSCAN", "FETCH", ...}."""
+    """Returns the names of all stages in the winning plans of explain()'s answer: {"IXSCAN",
+    "FETCH", ...}."""
     found = set()
 
     def walk(x, key=""):
@@ -369,7 +371,7 @@ def stages(explained):
 
 
 def readable(value):
-    """For json.dumps()."""
+    """Converts a value that json.dumps() does not know."""
     if isinstance(value, dict):
         return {k: readable(v) for k, v in value.items()}
     if isinstance(value, Other):

@@ -37,7 +37,7 @@ def cache():
 
 
 def wine():
-    """Path of wine64, or None."""
+    """Returns the path of wine64, or None."""
     return next((p for p in map(shutil.which, WINE) if p), None)
 
 
@@ -52,7 +52,7 @@ def prefix_folder():
 
 
 def installed():
-    """Path of the program if it is complete, or None."""
+    """Returns the path of the program if it is complete, or None."""
     return program_file() if wine() and os.path.exists(program_file()) and os.path.isdir(prefix_folder()) else None
 
 

@@ -26,12 +26,12 @@ LIBC = ctypes.CDLL(None)
 
 
 def die_with_parent():
-    """For preexec_fn; the parent is the thread that starts the process."""
+    """A function for preexec_fn; the parent is the thread that starts the process."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def free_port():
-    """A free port outside the range that the kernel uses for outgoing connections."""
+    """Returns a free port outside the range that the kernel uses for outgoing connections."""
     for _ in range(1000):
         port = random.SystemRandom().randrange(15000, 30000)
         with socket.socket() as s, contextlib.suppress(OSError):
@@ -41,7 +41,7 @@ def free_port():
 
 
 def new_lines(path, offset):
-    """(the text written since, the new offset)"""
+    """Returns (the text written since, the new offset)."""
     try:
         with open(path, "rb") as f:
             f.seek(offset)
@@ -106,7 +106,7 @@ class Server:
                 self.port = free_port()
 
     def kill(self):
-        """kill -9, also of a stopped one."""
+        """Kills the process (kill -9), even if it is stopped."""
         if self.running():
             self.process.kill()
             self.process.wait()
@@ -117,7 +117,7 @@ class Server:
         self.process.send_signal(number)
 
     def wait_end(self, timeout):
-        """False if it had to be killed."""
+        """Waits until the process has ended. Returns False if it had to be killed."""
         try:
             self.process.wait(timeout)
             return True
@@ -173,12 +173,12 @@ class Supervisor:
         return False
 
     def after_end(self):
-        """Called when all have ended."""
+        """Called when all servers have ended."""
 
     # --- requests ---
 
     def handle(self, line):
-        """The answer to a request: ok, or an error text."""
+        """Returns the answer to a request: ok, or an error text."""
         word, _, rest = line.strip().partition(" ")
         if word == "quit":
             return "ok", True
@@ -311,7 +311,7 @@ class Supervisor:
 
 
 def add_options(parser):
-    """The arguments that all scripts share."""
+    """Adds the arguments that all scripts share."""
     parser.add_argument("--dir", help="for data and logs; default: a temporary folder, deleted at the end")
     parser.add_argument("--until-eof", action="store_true", help="ends with its standard input, too")
     parser.add_argument("--quick", action="store_true", help="kills the servers at its end instead of shutting them down")
@@ -336,7 +336,8 @@ def ask(folder, request, timeout=180):
 
 
 def kept_number(folder, name, value=None):
-    """A number in a file of a server's folder, such as its port; None if there is none. A given value is written."""
+    """Returns a number in a file of a server's folder, such as its port; None if there is none. A
+    given value is written."""
     path = os.path.join(folder, name)
     if value is not None:
         os.makedirs(folder, exist_ok=True)
