@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
+
 static const struct pp_code_info rows[PP_CODE_COUNT] = {
 #define X(id, text, retry, fault, sentence) [PP_CODE_##id] = {text, PP_##retry, PP_FAULT_##fault, sentence},
     PP_CODE_TABLE(X)
@@ -92,5 +94,6 @@ uint16_t pp_code_parse(const char *name, size_t n)
 const char *pp_fault_name(enum pp_fault fault)
 {
     static const char *const names[] = {"client", "host", "network", "us"};
+    pp_assert((size_t)fault < sizeof names / sizeof *names, "no such fault");
     return names[fault];
 }
