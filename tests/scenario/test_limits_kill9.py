@@ -9,9 +9,9 @@ evaluates every window, also across the kills. A segment of use begins some time
 and ends at the next kill. The reference is a sender with endless work and the same history. Clients
 start one by one: if all had their bursts at the same moments, a burst on this or that side of a
 kill would decide the figure. The ideal sender is never late. photopool sends a request that is due
-after 60.000 s after 60.2 s (the margin for the network) or when a transfer ends, which costs a
-short segment more than its share. Nor does the ideal sender wait for a processor: the test allows
-for three times the machine's lateness.
+after 60.000 s after 60.2 s (the margin for the network), or when a transfer ends. So the test does
+not count what becomes due in the last TAIL seconds before a kill. Nor does the ideal sender wait
+for a processor: the test allows for three times the machine's lateness.
 
 The origin notes a request when it reads it. If the machine is late by more than half of the margin,
 two requests can be noted closer together than they were sent, so windows are shorter by twice the
@@ -27,6 +27,7 @@ SECONDS = 170  # in all
 ALL_BUSY = 58  # from then on every client has work
 DELAY = 0.4  # mean delay of the origin, seconds
 MARGIN = 0.2  # photopool's margin for the network, seconds
+TAIL = MARGIN + DELAY / 2  # on average a sender whose slots are busy has the next one after half a transfer
 SETTLE = 6  # seconds from a start until the segment begins: by then the backlog of due requests is sent
 HOSTS = """
 ok*.example     delay=200-600 bytes=600-2000
@@ -92,11 +93,15 @@ def test_limits_kill9(case):
     lateness.stop()
     wait_until(lambda: origin.stats()["in_flight"] == 0, 10, "the origin is idle")
     origin.stop()
-    with open(case.path("segments.txt"), "w", encoding="ascii") as f:
-        f.writelines(f"{int(a * 1000)} {int(b * 1000)}\n" for a, b in segments)
+    for name, tail in (("segments.txt", 0), ("due.txt", TAIL)):
+        with open(case.path(name), "w", encoding="ascii") as f:
+            f.writelines(f"{int(a * 1000)} {int((b - tail) * 1000)}\n" for a, b in segments)
     window = 60 - 2 * max(0, lateness.worst() - MARGIN / 2)
     code, strict = checked(case, origin, "--window", f"{window:.3f}")
     _, verdict = checked(case, origin, "--between-kills", case.path("segments.txt"))
+    _, due = checked(case, origin, "--between-kills", case.path("due.txt"))
+    for segment, ideal in zip(verdict["segments"], due["segments"]):
+        segment["reachable"] = ideal["reachable"]
     over = [c for c in strict["clients"]  # c["over"] allows less in a shorter window, so it is not used
             if c["worst_window"] > limits[c["client"]][0] or c["worst_concurrency"] > limits[c["client"]][1]]
     for c in over:
@@ -105,7 +110,7 @@ def test_limits_kill9(case):
           f"{sum(c['over'] for c in verdict['clients'])} clients over in 60 s as noted", flush=True)
     for s, (a, b) in zip(verdict["segments"], segments):
         print(f"segment of {b - a:.1f} s: {s['requests']} requests, {s['share']:.3f} of rate x time, "
-              f"{s['share_of_reachable']:.3f} of the reachable requests", flush=True)
+              f"{s['requests'] / s['reachable']:.3f} of the reachable requests", flush=True)
     full = sum(c["worst_window"] == c["rpm"] for c in verdict["clients"])
     print(f"{verdict['requests']} requests of {len(verdict['clients'])} clients; {full} filled a window to the last request")
     same((len(verdict["clients"]), verdict["bad_lines"]), (CLIENTS, 0), "clients in the record, bad lines")
@@ -114,9 +119,9 @@ def test_limits_kill9(case):
     total = sum(s["requests"] for s in verdict["segments"]), sum(s["reachable"] for s in verdict["segments"])
     late = [lateness.between(a, b) / (b - a) for a, b in segments]
     print(f"{total[0] / total[1]:.4f} of the reachable requests between kills; late for", *[f"{x:.4f}" for x in late], "of the segments", flush=True)
-    check(total[0] >= (0.98 - 3 * max(late)) * total[1], f"use of the permitted rate: {total[0] / total[1]:.4f}")
+    check(total[0] >= (0.985 - 3 * max(late)) * total[1], f"use of the permitted rate: {total[0] / total[1]:.4f}")
     for s, x in zip(verdict["segments"], late):
-        check(s["requests"] >= (0.95 - 3 * x) * s["reachable"], f"use of the permitted rate in one segment: {s}")
+        check(s["requests"] >= (0.96 - 3 * x) * s["reachable"], f"use of the permitted rate in one segment: {s}")
 
 
 if __name__ == "__main__":
