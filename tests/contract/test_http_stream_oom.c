@@ -9,16 +9,7 @@
 
 #include <cmocka.h>
 
-static int calls_left = -1; /* calls until the failure; negative: none */
-
-static int fails(void)
-{
-    return calls_left >= 0 && calls_left-- == 0;
-}
-
-#define malloc(n)     (fails() ? NULL : (malloc)(n))
-#define calloc(n, s)  (fails() ? NULL : (calloc)(n, s))
-#define realloc(p, n) (fails() ? NULL : (realloc)(p, n))
+#include "nth_alloc.h"
 
 #include "adapter/http/http_stream.c"
 #include "adapter/http/http_stream_out.c"
@@ -37,10 +28,10 @@ static void broken_in_the_next_turn(void **state)
     struct pp_piece *piece = pp_kit_piece(PP_KIT_CHUNK, 1);
     struct pp_kit_stream *s = pp_kit_events(k, &c);
     enum pp_err err;
-    calls_left = 0;
+    alloc_left = 0;
     while ((err = pp_kit_send(s, &piece, 1)) == PP_OK)
         continue;
-    assert_int_equal(calls_left, -1);
+    assert_int_equal(alloc_left, -1);
     assert_int_equal(err, PP_ECLOSED);
     assert_int_equal(pp_kit_send(s, &piece, 1), PP_ECLOSED);
     assert_int_equal(s->closed, 0);
@@ -59,9 +50,9 @@ static void refused_where_others_wait(void **state)
     struct pp_piece *piece = pp_kit_piece(PP_KIT_CHUNK, 1), *next = pp_kit_piece(10, 2);
     struct pp_kit_stream *s = pp_kit_events(k, &c);
     size_t n = pp_kit_fill(s, piece), pending = pp_kit_pending(s);
-    calls_left = 0;
+    alloc_left = 0;
     assert_int_equal(pp_kit_send(s, &next, 1), PP_EFULL);
-    assert_int_equal(calls_left, -1);
+    assert_int_equal(alloc_left, -1);
     assert_int_equal(pp_kit_pending(s), pending);
     assert_int_equal(next->refs, 1);
     pp_kit_send_one(s, next);
@@ -85,7 +76,7 @@ static bool lives_without(int at)
     for (int i = 0; i < 40; i++)
         many[i] = i == 0 ? piece : pp_kit_piece((size_t)i, 0);
     pp_hc_open(&c, k->loop, NULL, k->port);
-    calls_left = at;
+    alloc_left = at;
     pp_hc_puts(&c, pp_kit_handshake("/ws"));
     assert_true(pp_hc_read(&c, &a, true));
     if (k->n > 0) {
@@ -106,8 +97,8 @@ static bool lives_without(int at)
         pp_hc_close(&c);
     }
     pp_kit_wait_idle(k);
-    bool reached = calls_left < 0;
-    calls_left = -1;
+    bool reached = alloc_left < 0;
+    alloc_left = -1;
     for (int i = 0; i < 40; i++) {
         assert_int_equal(many[i]->refs, 1);
         pp_piece_unref(many[i]);

@@ -13,25 +13,7 @@
 
 #include <cmocka.h>
 
-static int calls_left = -1; /* successful allocations until the failure; negative: none fails */
-static int only_once;
-
-static int fails(void)
-{
-    if (calls_left < 0)
-        return 0;
-    if (calls_left > 0) {
-        calls_left--;
-        return 0;
-    }
-    if (only_once)
-        calls_left = -1;
-    return 1;
-}
-
-#define malloc(n)     (fails() ? NULL : (malloc)(n))
-#define calloc(n, s)  (fails() ? NULL : (calloc)(n, s))
-#define realloc(p, n) (fails() ? NULL : (realloc)(p, n))
+#include "nth_alloc.h"
 
 #include "core/backlog.c"
 #include "core/ratelimit.c"
@@ -44,8 +26,8 @@ static void a_log_survives_any_failed_allocation(void **state)
     for (int fail_at = 0; fail_at < 4; fail_at++) {
         struct pp_ratelimit rl;
         pp_ratelimit_init(&rl, 1000);
-        calls_left = fail_at;
-        only_once = 0;
+        alloc_left = fail_at;
+        alloc_fails_on = true;
         assert_true(pp_ratelimit_admit(&rl, 0, 1000));
         for (int i = 0; i < 1000; i++)
             pp_ratelimit_sent(&rl, i * 10, i * 10);
@@ -66,8 +48,9 @@ static void a_backlog_survives_any_failed_allocation(void **state)
     (void)state;
     int failed = 0;
     for (int fail_at = 0; fail_at < 1100; fail_at += fail_at < 60 ? 1 : 3)
-        for (only_once = 0; only_once < 2; only_once++) {
-            calls_left = fail_at;
+        for (int on = 0; on < 2; on++) {
+            alloc_left = fail_at;
+            alloc_fails_on = on;
             struct pp_backlog *b = pp_backlog_new(CLIENTS);
             size_t put = 0;
             char name[24];
@@ -84,7 +67,7 @@ static void a_backlog_survives_any_failed_allocation(void **state)
                 assert_int_equal(pp_backlog_due(b, 1000, PP_BACKLOG_ALL, due, CLIENTS), put);
             pp_backlog_free(b);
         }
-    calls_left = -1;
+    alloc_left = -1;
     assert_true(failed > 1000);
 }
 
