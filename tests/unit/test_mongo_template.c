@@ -46,16 +46,16 @@ static void values_stand_in_their_holes(void **state)
     (void)state;
     const int64_t seven = 7, list[] = {1, 2};
     const bool no = false;
-    const char *const texts[] = {"x", "y"};
+    const char *const texts[] = {"x", "x", "y"};
     EXPECT("{ 'a' : 'x', 'b' : 7, 'c' : 8 }", "{'a': '?a:s', 'b': '?b:i', 'c': '?c:d'}", "sid", "x",
            (int64_t)7, 8);
     EXPECT("{ 'a' : 0.5, 'b' : true, 'c' : false }", "{'a': '?a:f', 'b': '?b:b', 'c': '?c:e'}", "fbe", 0.5, 1,
            &no);
     EXPECT("{ 'a' : true, 'b' : null, 'c' : 7 }", "{'a': '?a:y', 'b': '?b:n', 'c': '?c:I'}", "ynI", 1, 1,
            &seven);
-    EXPECT("{ 'a' : [ 1, 2 ], 'b' : [ 'x', 'y' ] }", "{'a': '?a:L', 'b': '?b:S'}", "LS", list, (size_t)2,
-           texts, (size_t)2);
-    EXPECT("{ 'a' : [  ] }", "{'a': '?a:L'}", "L", list, (size_t)0);
+    EXPECT("{ 'a' : [ 1, 2 ], 'b' : [ 'x', 'y' ] }", "{'a': '?a:L', 'b': '?b:S'}", "LS", PP_MG_LIST(list, 2),
+           PP_MG_LIST(texts, 3));
+    EXPECT("{ 'a' : [  ] }", "{'a': '?a:L'}", "L", PP_MG_LIST(list, 0));
     EXPECT("{ 'in' : { 'a' : [ { '$b' : 'x' }, 1, 'x' ] } }", "{'in': {'a': [{'$b': '?a:s'}, 1, '?a:s']}}",
            "s", "x");
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tasks.h"
+#include "steps.h"
 
 /* A query reads MORE tasks than are wanted. A query of other workers' ranges reads SPREAD times
  * the wanted number, and MORE. */
@@ -27,7 +27,7 @@ static const struct pp_mg_field task_fields[] = {
     FIELD("q", queue),
     FIELD("h", hash),
     FIELD("due", due),
-    FIELD("u", task.url),
+    PP_MG_FIELD_TEXT("u", struct pp_mg_candidate, task.url),
     FIELD("d", task.domain),
     FIELD("al", task.always),
     FIELD("cd", conditional),
@@ -57,8 +57,6 @@ static void read_candidate(struct pp_mg_thread *t, const bson_t *doc, struct pp_
     c->task.attempts++;
     if (!c->conditional)
         c->task.etag = c->task.last_modified = NULL;
-    if (!c->task.url)
-        pp_mg_fail(t, PP_ECORRUPT);
 }
 
 /* --- asking --- */
@@ -110,10 +108,9 @@ static void ask(struct pp_mg_thread *t, struct pp_arena *arena, struct branch *b
         read_candidate(t, doc, arena, &c);
         while (at < n && !answers(&b[at], doc, &c))
             at++;
+        pp_mg_require(t, at < n, PP_ECORRUPT);
         if (at < n)
             b[at].row[b[at].n++] = c;
-        else
-            pp_mg_fail(t, PP_ECORRUPT);
     }
 }
 

@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops.h"
-#include "tasks.h"
+#include "steps.h"
 
 /* ROUNDS: rounds of one claim. After a round in which other workers took some of its candidates,
  * a claim tries again. In each round one of the workers that claim from the same range succeeds. */
@@ -58,7 +57,8 @@ static void read_back(struct claiming *c)
 {
     const char *clients[PP_MG_WANTS];
     size_t n = 0;
-    pp_mg_query(c->t, MQ_CLAIM_LOOK, "KSi", c->keys, c->n_found, clients, clients_of(c, clients), c->nonce);
+    pp_mg_query(c->t, MQ_CLAIM_LOOK, "KSi", PP_MG_LIST(c->keys, c->n_found),
+                PP_MG_LIST(clients, clients_of(c, clients)), c->nonce);
     for (const bson_t *row; n < c->n_found && (row = pp_mg_next(c->t));)
         c->ours[n++] = pp_mg_id_key(c->t, row);
     c->n_ours = pp_mg_keys_unique(c->ours, n);
@@ -84,8 +84,9 @@ static void find_out(struct claiming *c)
 static void update(struct claiming *c)
 {
     const char *clients[PP_MG_WANTS];
-    struct pp_mg_done done = pp_mg_write(c->t, MQ_CLAIM, "KSsii", c->keys, c->n_found, clients,
-                                         clients_of(c, clients), c->r->worker, c->nonce, lease_end(c));
+    struct pp_mg_done done =
+        pp_mg_write(c->t, MQ_CLAIM, "KSsii", PP_MG_LIST(c->keys, c->n_found),
+                    PP_MG_LIST(clients, clients_of(c, clients)), c->r->worker, c->nonce, lease_end(c));
     bool known = c->t->err == PP_OK;
     c->all = known && done.matched == c->n_found;
     if (known && done.matched <= c->n_found)
@@ -199,21 +200,17 @@ static void prepare(struct claiming *c)
     struct pp_store_claim *r = c->r;
     struct pp_arena *a = r->req.arena;
     c->wanted = pp_mg_array(c->t, r->n_wants, sizeof *c->wanted);
-    r->next = pp_arena_array(a, r->n_wants, sizeof *r->next);
+    r->next = pp_mg_alloc(c->t, a, r->n_wants, sizeof *r->next);
     for (size_t i = 0; c->wanted && r->next && i < r->n_wants; i++) {
         const struct pp_claim_want *want = &r->wants[i];
         uint32_t n = want->n < PP_MG_COMMAND_DOCS ? want->n : PP_MG_COMMAND_DOCS;
-        const char *client = pp_arena_strdup(a, want->client);
+        const char *client = pp_mg_text(c->t, a, want->client);
         c->wanted[i] = (struct pp_mg_wanted){.want = want, .left = n};
         r->next[i] = (struct pp_backlog_row){.client = client, .queue = want->queue, .due_ms = r->now_ms};
         c->room += n;
-        if (!client)
-            pp_mg_fail(c->t, PP_ENOMEM);
     }
     c->want_of = pp_mg_array(c->t, c->room, sizeof *c->want_of);
-    r->tasks = pp_arena_array(a, c->room, sizeof *r->tasks);
-    if (!r->next || !r->tasks)
-        pp_mg_fail(c->t, PP_ENOMEM);
+    r->tasks = pp_mg_alloc(c->t, a, c->room, sizeof *r->tasks);
 }
 
 /* Moves tasks that were claimed in later rounds next to the earlier tasks of their want. */
@@ -236,13 +233,13 @@ static void sort_tasks(struct claiming *c)
 }
 
 /* If a later part of the wants fails, the call returns the tasks that it has claimed so far. */
-enum pp_err pp_mg_claim(struct pp_mg_thread *t, struct pp_store_claim *r)
+void pp_mg_claim(struct pp_mg_thread *t, struct pp_store_claim *r)
 {
     struct claiming *c = pp_mg_array(t, 1, sizeof *c);
     r->n = 0;
     r->conflicts = 0;
     if (!c)
-        return t->err;
+        return;
     *c = (struct claiming){.t = t, .r = r, .sorted = true};
     prepare(c);
     if (t->err == PP_OK)
@@ -254,15 +251,15 @@ enum pp_err pp_mg_claim(struct pp_mg_thread *t, struct pp_store_claim *r)
     }
     if (!c->sorted)
         sort_tasks(c);
-    return r->n > 0 ? PP_OK : t->err;
+    if (r->n > 0)
+        t->err = PP_OK;
 }
 
 /* Extends the leases of all tasks that the worker has claimed, in one update. */
-enum pp_err pp_mg_renew(struct pp_mg_thread *t, struct pp_store_renew *r)
+void pp_mg_renew(struct pp_mg_thread *t, struct pp_store_renew *r)
 {
     pp_mg_lost_release(t, r->now_ms);
     struct pp_mg_done done =
         pp_mg_write(t, MQ_RENEW, "si", r->worker, pp_mg_server_ms(t, r->now_ms) + r->lease_ms);
     r->n = t->err == PP_OK ? done.matched : 0;
-    return t->err;
 }

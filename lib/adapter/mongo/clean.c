@@ -4,7 +4,6 @@
  * revision number and a result id that were never used before. A revision is deleted only while a
  * higher one exists, so concurrent cleaners and planners never lose the highest number. After a
  * crash the batch still exists with fewer items, and the next call continues. */
-#include "ops.h"
 #include "steps.h"
 
 enum { SLICE = 500, MEND = 100 };
@@ -19,14 +18,14 @@ static const struct pp_mg_field batch_fields[] = {
 /* Records the end of batches that are old enough to be deleted, if nobody has recorded it yet. */
 static void mend(struct pp_mg_thread *t, int64_t before_ms)
 {
-    struct pp_mg_moved moved = {.arena = &t->tmp};
-    struct pp_mg_rows rows = {batch_fields, sizeof(struct old_batch), MEND, &t->tmp};
-    pp_mg_rows(t, MQ_CLEAN_UNRECORDED, &rows, "ii", before_ms, (int64_t)MEND);
-    const struct old_batch *batches = rows.rows;
-    for (size_t i = 0; i < rows.n && t->err == PP_OK; i++)
-        pp_mg_moved_add(t, &moved, batches[i].id, batches[i].client, 0, 0);
-    if (t->err == PP_OK && moved.n > 0)
-        pp_mg_fail(t, pp_mg_batches_check(t, &moved, true, 0));
+    struct old_batch *batches;
+    size_t n;
+    struct pp_mg_page page = {&batches, &n, NULL, sizeof *batches, MEND, &t->tmp};
+    pp_mg_rows(t, MQ_CLEAN_UNRECORDED, batch_fields, page, "ii", before_ms, (int64_t)MEND);
+    for (size_t i = 0; i < n && t->err == PP_OK; i++)
+        pp_mg_moved_add(t, batches[i].id, batches[i].client, 0, 0);
+    if (t->moved.n > 0)
+        pp_mg_batches_check(t, true, 0);
 }
 
 /* A revision of an item; `id` is the _id of its document. */
@@ -44,10 +43,7 @@ static void forget_items(struct pp_mg_thread *t, const struct old_batch *b, cons
                          size_t n)
 {
     struct pp_mg_bulk bulk;
-    const char **names = pp_mg_array(t, n, sizeof *names);
-    for (size_t i = 0; names && i < n; i++)
-        names[i] = items[i].item;
-    uint32_t *newest = pp_mg_newest(t, b->client, names, n);
+    uint32_t *newest = pp_mg_newest(t, b->client, PP_MG_COLUMN(items, n, item));
     pp_mg_bulk_init(&bulk, t);
     for (size_t i = 0; newest && i < n; i++) {
         const struct old_revision *item = &items[i];
@@ -59,25 +55,24 @@ static void forget_items(struct pp_mg_thread *t, const struct old_batch *b, cons
     pp_mg_bulk_run(&bulk);
 }
 
-enum pp_err pp_mg_clean(struct pp_mg_thread *t, struct pp_store_clean *r)
+void pp_mg_clean(struct pp_mg_thread *t, struct pp_store_clean *r)
 {
+    struct old_batch b = {0}; /* the batch that ended first */
     r->items = 0;
     if (r->limit)
         mend(t, r->finished_before_ms);
-    while (t->err == PP_OK && r->items < r->limit) {
-        struct old_batch b = {NULL}; /* the batch that ended first */
-        size_t left = r->limit - r->items;
-        struct pp_mg_rows rows = {item_fields, sizeof(struct old_revision), left < SLICE ? left : SLICE,
-                                  &t->tmp};
-        if (pp_mg_one(t, MQ_CLEAN_OLDEST, batch_fields, &t->tmp, &b, "i", r->finished_before_ms) != PP_OK)
-            break;
-        pp_mg_rows(t, MQ_CLEAN_ITEMS, &rows, "ssi", b.client, b.id, (int64_t)rows.limit);
-        forget_items(t, &b, rows.rows, rows.n);
+    while (r->items < r->limit &&
+           pp_mg_one(t, MQ_CLEAN_OLDEST, batch_fields, &t->tmp, &b, "i", r->finished_before_ms)) {
+        struct old_revision *items;
+        size_t n, left = r->limit - r->items;
+        struct pp_mg_page page = {&items, &n, NULL, sizeof *items, left < SLICE ? left : SLICE, &t->tmp};
+        pp_mg_rows(t, MQ_CLEAN_ITEMS, item_fields, page, "ssi", b.client, b.id, (int64_t)page.limit);
+        if (n > 0)
+            forget_items(t, &b, items, n);
         if (t->err == PP_OK)
-            r->items += rows.n;
-        if (rows.n < rows.limit)
+            r->items += n;
+        if (n < page.limit)
             pp_mg_write(t, MQ_CLEAN_BATCH, "s", b.id);
         pp_arena_fini(&t->tmp);
     }
-    return t->err;
 }

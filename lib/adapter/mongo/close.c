@@ -19,7 +19,6 @@ struct closing {
     const char *client;
     enum pp_item_status status;
     int64_t now_ms;
-    struct pp_mg_moved *moved;
     struct open_item items[SLICE_ITEMS];
     size_t n;
     struct pp_key *keys; /* keys of the open photos of all items */
@@ -34,39 +33,12 @@ static void add_open(struct closing *c, const bson_t *doc)
     size_t n;
     *item = (struct open_item){.id = pp_mg_copy(t, doc, "_id"), .batch = pp_mg_copy(t, doc, "b")};
     const struct pp_key *keys = pp_mg_key_list(t, doc, "ok", &n);
-    for (size_t i = 0; i < n && t->err == PP_OK; i++) {
-        if (pp_mg_grow(&t->tmp, &c->keys, sizeof *c->keys, c->n_keys, &c->cap_keys))
+    for (size_t i = 0; i < n && t->err == PP_OK; i++)
+        if (pp_mg_grow(t, &t->tmp, &c->keys, sizeof *c->keys, c->n_keys, &c->cap_keys))
             c->keys[c->n_keys++] = keys[i];
-        else
-            pp_mg_fail(t, PP_ENOMEM);
-    }
     /* The projection shows a photo as {} while it is open, else as {o: {k}}. */
     for (photos = pp_mg_list(t, doc, "ph"); bson_iter_next(&photos);)
         item->photos += bson_iter_recurse(&photos, &field) && !bson_iter_find(&field, "o");
-}
-
-/* Keeps the items that carry numbers of our block, and drops the others, which another call has
- * ended. */
-static void keep_ours(struct closing *c, const struct pp_mg_seq *seq)
-{
-    const char *ids[SLICE_ITEMS];
-    bool ours[SLICE_ITEMS] = {false}; /* by the item's number in the block */
-    size_t kept = 0;
-    for (size_t i = 0; i < c->n; i++)
-        ids[i] = c->items[i].id;
-    pp_mg_query(c->t, MQ_ITEMS_NUMBERED, "SSii", &c->client, (size_t)1, ids, c->n, seq->first,
-                seq->first + seq->n);
-    for (const bson_t *doc; (doc = pp_mg_next(c->t));) {
-        uint64_t number = (uint64_t)(pp_mg_doc_int(doc, "q") - seq->first);
-        if (number < c->n)
-            ours[number] = true;
-        else
-            pp_mg_fail(c->t, PP_ECORRUPT);
-    }
-    for (size_t i = 0; i < c->n; i++)
-        if (ours[i])
-            c->items[kept++] = c->items[i];
-    c->n = kept;
 }
 
 /* Closes those of the given items that are open. Returns true if some of them may still be open. */
@@ -76,7 +48,7 @@ static bool close_some(struct closing *c, const char *const *ids, size_t n)
     struct pp_mg_seq seq;
     struct pp_mg_bulk bulk;
     c->n = c->n_keys = 0;
-    pp_mg_query(t, MQ_CLOSE_FIND, "sS", c->client, ids, n);
+    pp_mg_query(t, MQ_CLOSE_FIND, "sS", c->client, PP_MG_LIST(ids, n));
     for (const bson_t *doc; c->n < SLICE_ITEMS && (doc = pp_mg_next(t));)
         add_open(c, doc);
     if (c->n == 0 || t->err != PP_OK || pp_mg_seq_take(t, c->n, &seq) != PP_OK)
@@ -88,11 +60,13 @@ static bool close_some(struct closing *c, const char *const *ids, size_t n)
                        seq.first + (int64_t)i, c->now_ms);
     pp_mg_bulk_run(&bulk);
     bool all = bulk.done.matched == c->n;
-    if (!all && t->err == PP_OK)
-        keep_ours(c, &seq);
+    /* Items that carry no number of our block have been ended by another call. */
+    const bool *ours =
+        all ? NULL : pp_mg_seq_used(t, &seq, PP_MG_LIST(&c->client, 1), PP_MG_COLUMN(c->items, c->n, id));
     pp_mg_seq_close(t, &seq);
     for (size_t i = 0; i < c->n && t->err == PP_OK; i++)
-        pp_mg_moved_add(t, c->moved, c->items[i].batch, c->client, 1, c->items[i].photos);
+        if (all || ours[i])
+            pp_mg_moved_add(t, c->items[i].batch, c->client, 1, c->items[i].photos);
     /* This also runs when the outcome of the write is unknown: no later call would check these
      * tasks. */
     enum pp_err err = t->err;
@@ -109,26 +83,23 @@ static void close_slice(struct closing *c, const char *const *ids, size_t n)
     bool more = true;
     for (int try = 0; try < CLOSE_TRIES && more && c->t->err == PP_OK; try++)
         more = close_some(c, ids, n);
-    if (more) /* each write came too late: the server is overloaded */
-        pp_mg_fail(c->t, PP_EIO);
+    pp_mg_require(c->t, !more, PP_EIO); /* each write came too late: the server is overloaded */
 }
 
-enum pp_err pp_mg_items_close(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n,
-                              enum pp_item_status status, int64_t now_ms, struct pp_mg_moved *moved)
+void pp_mg_items_close(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n,
+                       enum pp_item_status status, int64_t now_ms)
 {
     pp_assert(status == PP_ITEM_SUPERSEDED || status == PP_ITEM_CANCELLED,
               "an item is closed as what it is not");
     struct closing *c = pp_mg_array(t, 1, sizeof *c);
     if (!c)
-        return t->err;
-    *c = (struct closing){.t = t, .client = client, .status = status, .now_ms = now_ms, .moved = moved};
+        return;
+    *c = (struct closing){.t = t, .client = client, .status = status, .now_ms = now_ms};
     for (size_t at = 0; at < n && t->err == PP_OK; at += SLICE_ITEMS)
         close_slice(c, ids + at, n - at < SLICE_ITEMS ? n - at : SLICE_ITEMS);
-    return t->err;
 }
 
-enum pp_err pp_mg_cancel_open(struct pp_mg_thread *t, const char *batch, const char *client, int64_t now_ms,
-                              struct pp_mg_moved *moved)
+void pp_mg_cancel_open(struct pp_mg_thread *t, const char *batch, const char *client, int64_t now_ms)
 {
     const char *ids[SLICE_ITEMS];
     size_t n;
@@ -137,23 +108,22 @@ enum pp_err pp_mg_cancel_open(struct pp_mg_thread *t, const char *batch, const c
         pp_mg_query(t, MQ_OPEN_ITEMS, "ssi", client, batch, (int64_t)SLICE_ITEMS);
         for (const bson_t *row; n < SLICE_ITEMS && (row = pp_mg_next(t));)
             ids[n++] = pp_mg_copy(t, row, "_id");
-        pp_mg_items_close(t, client, ids, n, PP_ITEM_CANCELLED, now_ms, moved);
+        pp_mg_items_close(t, client, ids, n, PP_ITEM_CANCELLED, now_ms);
     } while (t->err == PP_OK && n == SLICE_ITEMS);
-    return t->err;
 }
 
 /* --- tasks --- */
 
 /* Repeats a query that hit its limit, for the photos that none of its rows has shown. Each such
  * round shows at least one photo, so the loop ends. */
-enum pp_err pp_mg_unwanted(struct pp_mg_thread *t, const char *client, struct pp_key *keys, size_t *n)
+void pp_mg_unwanted(struct pp_mg_thread *t, const char *client, struct pp_key *keys, size_t *n)
 {
     bool cut = *n > 0;
     *n = pp_mg_keys_unique(keys, *n);
     while (cut && *n > 0 && t->err == PP_OK) {
         size_t kept = 0, rows = 0, n_open;
         bool *wanted = pp_mg_array(t, *n, sizeof *wanted);
-        pp_mg_query(t, MQ_WANTED, "sKi", client, keys, *n, (int64_t)WAITING_LIMIT);
+        pp_mg_query(t, MQ_WANTED, "sKi", client, PP_MG_LIST(keys, *n), (int64_t)WAITING_LIMIT);
         for (const bson_t *doc; (doc = pp_mg_next(t)); rows++) {
             const struct pp_key *open = pp_mg_key_list(t, doc, "ok", &n_open);
             for (size_t i = 0; i < n_open && t->err == PP_OK; i++) {
@@ -168,7 +138,6 @@ enum pp_err pp_mg_unwanted(struct pp_mg_thread *t, const char *client, struct pp
                 keys[kept++] = keys[i];
         *n = kept;
     }
-    return t->err;
 }
 
 static void leave_slice(struct pp_mg_thread *t, const char *client, const struct pp_key *keys, size_t n)
@@ -179,11 +148,11 @@ static void leave_slice(struct pp_mg_thread *t, const char *client, const struct
         return;
     memcpy(some, keys, n * sizeof *some);
     bson_oid_init(&nonce, NULL);
-    if (pp_mg_write(t, MQ_TASK_LEAVE, "sKo", client, some, n, &nonce).matched == 0)
+    if (pp_mg_write(t, MQ_TASK_LEAVE, "sKo", client, PP_MG_LIST(some, n), &nonce).matched == 0)
         return;
     pp_mg_unwanted(t, client, some, &n);
     if (n > 0)
-        pp_mg_write(t, MQ_TASK_DELETE, "sKo", client, some, n, &nonce);
+        pp_mg_write(t, MQ_TASK_DELETE, "sKo", client, PP_MG_LIST(some, n), &nonce);
 }
 
 /* Returns whether a repetition may succeed, because an answer was lost or the primary changed. */
@@ -194,7 +163,7 @@ static bool may_pass(enum pp_err err)
 
 /* Repeats a failed slice itself: the items are closed by now, so a later call would not find
  * these tasks. If the process dies here, the tasks are fetched once without need. */
-enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct pp_key *keys, size_t n)
+void pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct pp_key *keys, size_t n)
 {
     for (size_t at = 0; at < n && t->err == PP_OK; at += SLICE_KEYS) {
         size_t some = n - at < SLICE_KEYS ? n - at : SLICE_KEYS;
@@ -204,25 +173,41 @@ enum pp_err pp_mg_leave(struct pp_mg_thread *t, const char *client, const struct
             leave_slice(t, client, keys + at, some);
         }
     }
-    return t->err;
 }
 
-static int by_client(const void *a, const void *b)
+/* --- the operation --- */
+
+/* Returns whether this call may create the batch's document, because the caller says that the batch
+ * exists although none of its items is planned yet. */
+static bool may_make(const struct pp_store_cancel *r)
 {
-    return strcmp(((const struct pp_mg_task_ref *)a)->client, ((const struct pp_mg_task_ref *)b)->client);
+    return r->created_at && r->owner && (!r->client || !strcmp(r->client, r->owner));
 }
 
-enum pp_err pp_mg_leave_tasks(struct pp_mg_thread *t, struct pp_mg_task_ref *tasks, size_t n)
+/* Cancels a batch. Marks it first, so that items planned later end as cancelled, and then closes
+ * the open items in slices. A repeated call continues where the last one stopped. */
+void pp_mg_cancel(struct pp_mg_thread *t, struct pp_store_cancel *r)
 {
-    struct pp_key *keys = pp_mg_array(t, n, sizeof *keys);
-    if (n > 0)
-        qsort(tasks, n, sizeof *tasks, by_client);
-    for (size_t i = 0, first = 0; i < n && t->err == PP_OK; i++) {
-        keys[i] = tasks[i].key;
-        if (i + 1 < n && !strcmp(tasks[i].client, tasks[i + 1].client))
-            continue;
-        pp_mg_leave(t, tasks[i].client, keys + first, i + 1 - first);
-        first = i + 1;
+    const char *client = NULL; /* the batch's owner */
+    r->items_cancelled = r->photos_cancelled = 0;
+    const bson_t *doc = pp_mg_first(t, MQ_BATCH_LOOK, "s", r->batch_id);
+    if (doc) {
+        client = pp_mg_copy(t, doc, "c");
+    } else if (may_make(r)) {
+        client = r->owner;
+        pp_mg_write(t, MQ_BATCH_MAKE, "ssdiii", r->batch_id, client, (int)r->refresh, r->created_at,
+                    (int64_t)r->items, (int64_t)r->photos);
     }
-    return t->err;
+    if (!client || (r->client && strcmp(r->client, client) != 0)) {
+        pp_mg_fail(t, PP_ENOTFOUND);
+        return;
+    }
+    /* changes nothing if the batch is marked already, or has ended */
+    pp_mg_write(t, MQ_BATCH_CANCEL, "si", r->batch_id, r->now_ms);
+    pp_mg_cancel_open(t, r->batch_id, client, r->now_ms);
+    pp_mg_moved_add(t, r->batch_id, client, 0, 0);
+    pp_assert(t->moved.n <= 1, "a cancelled batch has items of another");
+    r->items_cancelled = t->moved.items_finished;
+    r->photos_cancelled = t->moved.n ? t->moved.batches[0].photos : 0;
+    pp_mg_batches_check(t, true, r->now_ms);
 }

@@ -10,6 +10,7 @@
  *    by itself: its `change` becomes part of another command.
  *  - `change` of UPDATE is a document of operators or, in [], a pipeline.
  *  - `options` are fields, without braces.
+ * Empty texts at the end of a row are left out.
  *
  * README.md says what the fields mean. Filters contain `c` (client) because a cluster is sharded by
  * it. Numbers are int32; write MG_LONG() if the stored field is an int64. To add a command, add a
@@ -134,33 +135,32 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
 #define PP_MG_COMMANDS(X)                                                                                    \
     /* photos and tasks */                                                                                   \
     X(LOOKUP, FIND, PHOTOS, "_id_", "{" MG_THESE_PHOTOS "}", "", "'projection': {'c': 0, 'e': 0, 't': 0}")   \
-    X(PHOTO, FIND, PHOTOS, "", "{'c': '?client:s', '_id': '?key:k'}", "", "")                                \
+    X(PHOTO, FIND, PHOTOS, "", "{'c': '?client:s', '_id': '?key:k'}")                                        \
     X(OBJECT, FIND, PHOTOS, "", "{'o.h': '?sha:h', 'c': '?client:s?'}", "",                                  \
       "'limit': 1, 'projection': {'_id': 0, 'o': 1}")                                                        \
     X(SKIP, UPDATE, PHOTOS, "_id_", "{'_id': '?key:k', 'c': '?client:s', 'fc': " MG_YES "}",                 \
-      "{'$inc': {'sk': " MG_LONG(1) "}}", "")                                                                \
+      "{'$inc': {'sk': " MG_LONG(1) "}}")                                                                    \
     X(TASK_INSERT, INSERT, PHOTOS, "", "",                                                                   \
-      "{'_id': '?key:k', 'c': '?client:s', 'e': " MG_LONG(0) ", " MG_NEW_TASK "}", "")                       \
+      "{'_id': '?key:k', 'c': '?client:s', 'e': " MG_LONG(0) ", " MG_NEW_TASK "}")                           \
     X(TASK_OPEN, UPSERT, PHOTOS, "_id_",                                                                     \
       "{'_id': '?key:k', 'c': '?client:s', 't': " MG_NO                                                      \
       ", 'fa': {'$eq': '?fetched:I', '$exists': '?has:e'}}",                                                 \
       "{'$set': {" MG_NEW_TASK                                                                               \
       "}, '$setOnInsert': {'e': " MG_LONG(0) ", 'o': '?object:O?',"                                          \
-                                             " 'fa': '?known:I', 'et': '?etag:s?', 'lm': '?modified:s?'}}",  \
-      "")                                                                                                    \
+                                             " 'fa': '?known:I', 'et': '?etag:s?', 'lm': '?modified:s?'}}")  \
     X(TASK_JOIN, UPDATE_MANY, PHOTOS, "_id_", "{" MG_THESE_PHOTOS ", 't.s': {'$in': [1, 2]}}",               \
-      "{'$unset': {'t.lv': true}}", "")                                                                      \
+      "{'$unset': {'t.lv': true}}")                                                                          \
     X(TASK_ALWAYS, UPDATE_MANY, PHOTOS, "_id_", "{" MG_THESE_PHOTOS ", 't.s': " MG_YES "}",                  \
-      "{'$set': {'t.al': true}, '$unset': {'t.cd': true}}", "")                                              \
+      "{'$set': {'t.al': true}, '$unset': {'t.cd': true}}")                                                  \
     X(TASK_STATES, FIND, PHOTOS, "_id_", "{" MG_THESE_PHOTOS "}", "",                                        \
       "'projection': {'t.s': 1, 't.x': 1, 'o': 1, 'fa': 1}")                                                 \
     X(TASK_LEAVE, UPDATE_MANY, PHOTOS, "_id_", "{" MG_THESE_PHOTOS ", 't.s': {'$in': [1, 2]}}",              \
-      "{'$set': {'t.lv': '?nonce:o'}}", "")                                                                  \
+      "{'$set': {'t.lv': '?nonce:o'}}")                                                                      \
     X(TASK_DELETE, UPDATE_MANY, PHOTOS, "_id_", "{" MG_THESE_PHOTOS ", 't.s': 1, 't.lv': '?nonce:o'}",       \
-      "{'$unset': {'t': true}}", "")                                                                         \
+      "{'$unset': {'t': true}}")                                                                             \
     X(RETIER_FIND, FIND, PHOTOS, "claim", "{" MG_UNTRIED "}", "", "'projection': {'t.tier': 1, 't.due': 1}") \
     X(RETIER, UPDATE_MANY, PHOTOS, "_id_", "{" MG_UNTRIED ", '_id': {'$in': '?keys:K'}}",                    \
-      "{'$set': {'t.q': '?tier:d', 't.tier': '?tier:d', 't.due': '?due:i', 't.g': '?second:i'}}", "")        \
+      "{'$set': {'t.q': '?tier:d', 't.tier': '?tier:d', 't.due': '?due:i', 't.g': '?second:i'}}")            \
     X(BACKLOG, AGGREGATE, PHOTOS, "claim",                                                                   \
       "[{'$match': {'t.s': 1}}, {'$group': {'_id': {'c': '$c', 'q': '$t.q'}, 'due': {'$min': '$t.due'}}}]",  \
       "", "'allowDiskUse': true")                                                                            \
@@ -168,53 +168,47 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "[{'$match': {'t.s': 1}},"                                                                             \
       " {'$group': {'_id': {'q': '$t.q'}, 'n': {'$sum': 1}, 'due': {'$min': '$t.due'}}}]",                   \
       "", "'allowDiskUse': true")                                                                            \
-    X(CLAIMED_COUNT, COMMAND, PHOTOS, "", "{'count': 'photos', 'query': {'t.s': 2}, 'hint': 'claimed'}", "", \
-      "")                                                                                                    \
+    X(CLAIMED_COUNT, COMMAND, PHOTOS, "", "{'count': 'photos', 'query': {'t.s': 2}, 'hint': 'claimed'}")     \
     /* claiming: CLAIM_WANT serves a single want; several wants use CLAIM_STAGES and CLAIM_BRANCH */         \
     X(CLAIM_WANT, FIND, PHOTOS, "claim", "{" MG_WANT "}", "", "'sort': {'t.g': 1}, 'limit': '?limit:i'")     \
-    X(CLAIM_STAGES, PART, PHOTOS, "", "", "[" MG_WANT_STAGES "]", "")                                        \
+    X(CLAIM_STAGES, PART, PHOTOS, "", "", "[" MG_WANT_STAGES "]")                                            \
     X(CLAIM_BRANCH, PART, PHOTOS, "", "",                                                                    \
-      "{'$unionWith': {'coll': 'photos', 'pipeline': [" MG_WANT_STAGES "]}}", "")                            \
-    X(CLAIM_WANTS, AGGREGATE, PHOTOS, "", "'?stages:A'", "", "")                                             \
+      "{'$unionWith': {'coll': 'photos', 'pipeline': [" MG_WANT_STAGES "]}}")                                \
+    X(CLAIM_WANTS, AGGREGATE, PHOTOS, "", "'?stages:A'")                                                     \
     X(CLAIM, UPDATE_MANY, PHOTOS, "_id_",                                                                    \
       "{'_id': {'$in': '?keys:K'}, 'c': {'$in': '?clients:S'}, 't.s': 1}",                                   \
       "{'$set': {'t.s': 2, 't.w': '?worker:s', 't.n': '?nonce:i', 't.lu': '?until:i'},"                      \
-      " '$inc': {'e': " MG_LONG(1) ", 't.at': " MG_LONG(1) "}}",                                             \
-      "")                                                                                                    \
+      " '$inc': {'e': " MG_LONG(1) ", 't.at': " MG_LONG(1) "}}")                                             \
     X(CLAIM_LOOK, FIND, PHOTOS, "_id_",                                                                      \
       "{'_id': {'$in': '?keys:K'}, 'c': {'$in': '?clients:S'}, 't.n': '?nonce:i', 't.s': 2}", "",            \
       "'projection': {'_id': 1}")                                                                            \
     X(CLAIM_RETURN, UPDATE_MANY, PHOTOS, "claimed",                                                          \
       "{'t.s': 2, 't.w': '?worker:s', 't.n': '?nonce:i', '_id': {'$nin': '?known:K'}}",                      \
-      "{'$set': {'t.s': 1}, '$inc': {'t.at': " MG_LONG(-1) "}, '$unset': {'t.w': 1, 't.n': 1, 't.lu': 1}}",  \
-      "")                                                                                                    \
+      "{'$set': {'t.s': 1}, '$inc': {'t.at': " MG_LONG(-1) "}, '$unset': {'t.w': 1, 't.n': 1, 't.lu': 1}}")  \
     X(RENEW, UPDATE_MANY, PHOTOS, "claimed", "{'t.s': 2, 't.w': '?worker:s'}",                               \
-      "{'$set': {'t.lu': '?until:i'}}", "")                                                                  \
+      "{'$set': {'t.lu': '?until:i'}}")                                                                      \
     /* settling and reaping */                                                                               \
     X(SETTLE_BYTES, UPDATE, PHOTOS, "_id_", "{" MG_HELD "}",                                                 \
       "{'$set': {" MG_SETTLED                                                                                \
       ", 'o': '?object:O', 'fa': '?fetched:i', 'et': '?etag:s?', 'lm': '?modified:s?'},"                     \
       " '$unset': {'et': '?no_etag:y', 'lm': '?no_modified:y', 'fc': 1, 'fs': 1, 'sk': 1, 'fl': 1,"          \
-      " 'fd': 1}}",                                                                                          \
-      "")                                                                                                    \
+      " 'fd': 1}}")                                                                                          \
     X(SETTLE_LADDER, UPDATE, PHOTOS, "_id_", "{" MG_HELD "}",                                                \
       "{'$set': {" MG_SETTLED ", 'fc': '?code:i', 'fl': '?now:i', 'fd': '?detail:s?'},"                      \
-      " '$inc': {'fs': " MG_LONG(1) "}, '$unset': {'fd': '?no_detail:y', 'sk': 1}}",                         \
-      "")                                                                                                    \
-    X(SETTLE_FAILED, UPDATE, PHOTOS, "_id_", "{" MG_HELD "}", "{'$set': {" MG_SETTLED "}}", "")              \
-    X(SETTLE_BACK, UPDATE, PHOTOS, "_id_", "{" MG_HELD ", 't.lv': '?nobody_left:n'}", MG_BACK, "")           \
+      " '$inc': {'fs': " MG_LONG(1) "}, '$unset': {'fd': '?no_detail:y', 'sk': 1}}")                         \
+    X(SETTLE_FAILED, UPDATE, PHOTOS, "_id_", "{" MG_HELD "}", "{'$set': {" MG_SETTLED "}}")                  \
+    X(SETTLE_BACK, UPDATE, PHOTOS, "_id_", "{" MG_HELD ", 't.lv': '?nobody_left:n'}", MG_BACK)               \
     X(SETTLE_LOOK, FIND, PHOTOS, "_id_", "{'_id': {'$in': '?keys:K'}}", "",                                  \
       "'projection': {'t.s': 1, 't.w': 1, 't.n': 1, 't.lv': 1}")                                             \
     X(FORGET, UPDATE_MANY, PHOTOS, "_id_",                                                                   \
       "{'c': {'$in': '?clients:S'}, '_id': {'$in': '?keys:K'}, 't.s': 3, 't.n': {'$in': '?nonces:L'}}",      \
-      "{'$unset': {'t': 1}}", "")                                                                            \
+      "{'$unset': {'t': 1}}")                                                                                \
     X(REAP_FIND, FIND, PHOTOS, "claimed",                                                                    \
       "{'t.s': 2, 't.w': {'$ne': '?alive:s?'}, 't.lu': {'$lte': '?now:I'}}", "",                             \
       "'projection': {'c': 1, 't.n': 1, 't.lu': 1, 't.l': 1, 't.tier': 1, 't.at': 1, 't.lv': 1},"            \
       " 'limit': '?limit:i'")                                                                                \
-    X(REAP_BACK, UPDATE, PHOTOS, "_id_", MG_LAPSED, MG_BACK, "")                                             \
-    X(REAP_QUARANTINE, UPDATE, PHOTOS, "_id_", MG_LAPSED, "{'$set': {" MG_SETTLED ", 't.l': '?losses:d'}}",  \
-      "")                                                                                                    \
+    X(REAP_BACK, UPDATE, PHOTOS, "_id_", MG_LAPSED, MG_BACK)                                                 \
+    X(REAP_QUARANTINE, UPDATE, PHOTOS, "_id_", MG_LAPSED, "{'$set': {" MG_SETTLED ", 't.l': '?losses:d'}}")  \
     X(REAP_LOOK, FIND, PHOTOS, "_id_",                                                                       \
       "{'_id': {'$in': '?keys:K'}, 't.n': {'$gte': '?first:i', '$lt': '?end:i'}}", "",                       \
       "'projection': {'t.n': 1}")                                                                            \
@@ -224,37 +218,34 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(ITEM_INSERT, INSERT, ITEMS, "", "",                                                                    \
       "{'_id': '?id:s', 'c': '?client:s', 'i': '?item:s', 'r': '?revision:i', 'b': '?batch:s',"              \
       " 'n': '?index:i', 'm': '?meta:s?', 'cr': '?now:i', 's': '?status:d', 'q': '?seq:i',"                  \
-      " 'f': '?finished:I', 'ao': '?at_once:y', 'ok': '?open:K?', 'ph': '?photos:A'}",                       \
-      "")                                                                                                    \
+      " 'f': '?finished:I', 'ao': '?at_once:y', 'ok': '?open:K?', 'ph': '?photos:A'}")                       \
     X(ITEM_PHOTO, PART, ITEMS, "", "",                                                                       \
-      "{'u': '?url:B', 'k': '?key:k', 'd': '?domain:s?', 'o': '?outcome:X?'}", "")                           \
+      "{'u': '?url:B', 'k': '?key:k', 'd': '?domain:s?', 'o': '?outcome:X?'}")                               \
     X(ITEMS_NEWEST, AGGREGATE, ITEMS, "",                                                                    \
       "[{'$match': {'c': '?client:s', 'i': {'$in': '?items:S'}}}, {'$sort': {'i': 1, 'r': -1}},"             \
-      " {'$group': {'_id': '$i', 'r': {'$first': '$r'}, 'q': {'$first': '$q'}}}]",                           \
-      "", "")                                                                                                \
+      " {'$group': {'_id': '$i', 'r': {'$first': '$r'}, 'q': {'$first': '$q'}}}]")                           \
     X(ITEMS_REPEATED, FIND, ITEMS, "newest",                                                                 \
       "{'c': '?client:s', 'i': {'$in': '?items:S'}, 'b': '?batch:s'}", "",                                   \
       "'projection': {'i': 1, 'r': 1, 'ok': 1, 'q': 1, 'ao': 1}")                                            \
     X(ITEMS_OLDER, FIND, ITEMS, "newest", "{'c': '?client:s', 'i': {'$in': '?items:S'}, 'q': 0}", "",        \
       "'projection': {'i': 1, 'r': 1}")                                                                      \
     X(ITEM_RENUMBER, UPDATE, ITEMS, "_id_", "{'_id': '?id:s', 'c': '?client:s', 'ao': true, " MG_GUARD "}",  \
-      "{'$set': {'q': '?seq:i'}, '$unset': {'ao': true}}", "")                                               \
+      "{'$set': {'q': '?seq:i'}, '$unset': {'ao': true}}")                                                   \
     X(ITEMS_NUMBERED, FIND, ITEMS, "_id_",                                                                   \
       "{'c': {'$in': '?clients:S'}, '_id': {'$in': '?ids:S'}, 'q': {'$gte': '?first:i', '$lt': '?end:i'}}",  \
       "", "'projection': {'c': 1, 'b': 1, 'q': 1}")                                                          \
     /* commands that write outcomes into items */                                                            \
-    X(FINISH_OF_CLIENT, PART, ITEMS, "", "", "{'c': '?client:s', 'ok': {'$in': '?keys:K'}}", "")             \
+    X(FINISH_OF_CLIENT, PART, ITEMS, "", "", "{'c': '?client:s', 'ok': {'$in': '?keys:K'}}")                 \
     X(FINISH_FIND, FIND, ITEMS, "waiting", "{'$or': '?of_clients:A'}", "",                                   \
       "'projection': {'c': 1, 'b': 1, 'ok': 1, 'ph.k': 1, 'ph.o.k': 1}, 'limit': '?limit:i'")                \
     X(FINISH_SEEN, UPDATE, ITEMS, "_id_",                                                                    \
       "{'_id': '?id:s', 'c': '?client:s', " MG_GUARD ", 'ok': '?open:K'}",                                   \
-      "{'$set': '?outcomes:D', '$unset': {'ok': '?done:y'}}", "")                                            \
-    X(FINISH_END, PART, ITEMS, "", "", "{'s': '?status:d', 'q': '?seq:i', 'f': '?now:i'}", "")               \
-    X(FINISH_REST, PART, ITEMS, "", "", "{'ok': '?rest:K'}", "")                                             \
+      "{'$set': '?outcomes:D', '$unset': {'ok': '?done:y'}}")                                                \
+    X(FINISH_END, PART, ITEMS, "", "", "{'s': '?status:d', 'q': '?seq:i', 'f': '?now:i'}")                   \
+    X(FINISH_REST, PART, ITEMS, "", "", "{'ok': '?rest:K'}")                                                 \
     X(FINISH_BRANCH, PART, ITEMS, "", "",                                                                    \
       "{'case': {'$eq': ['$$p.k', '?key:k']},"                                                               \
-      " 'then': {'$mergeObjects': ['$$p', {'$literal': {'o': '?outcome:X'}}]}}",                             \
-      "")                                                                                                    \
+      " 'then': {'$mergeObjects': ['$$p', {'$literal': {'o': '?outcome:X'}}]}}")                             \
     X(FINISH_AS_IS, UPDATE, ITEMS, "_id_",                                                                   \
       "{'_id': '?id:s', 'c': '?client:s', " MG_GUARD ", 'ok': " MG_YES "}",                                  \
       "[{'$set': {'ph': {'$map': {'input': '$ph', 'as': 'p', 'in': {'$cond': ['$$p.o', '$$p',"               \
@@ -263,8 +254,7 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       " {'$set': {'s': " MG_IF_DONE(MG_ITEM_STATUS, "0") ", 'q': " MG_IF_DONE(                               \
           "'?seq:i'", MG_LONG(0)) ","                                                                        \
                                   " 'f': " MG_IF_DONE("'?now:i'", "'$$REMOVE'") ", 'ok': " MG_IF_DONE(       \
-                                      "'$$REMOVE'", "'$ok'") "}}]",                                          \
-      "")                                                                                                    \
+                                      "'$$REMOVE'", "'$ok'") "}}]")                                          \
     /* commands that end items without outcomes: as superseded or cancelled */                               \
     X(CLOSE_FIND, FIND, ITEMS, "_id_", "{'c': '?client:s', '_id': {'$in': '?ids:S'}, 'ok': " MG_YES "}", "", \
       "'projection': {'b': 1, 'ok': 1, 'ph.o.k': 1}")                                                        \
@@ -294,13 +284,12 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(OUTBOX_COUNT, AGGREGATE, ITEMS, "outbox",                                                              \
       "[{'$match': {'q': {'$gt': '?after:i', '$lte': '?upto:i'}}}, {'$sort': {'q': 1}},"                     \
       " {'$limit': '?most:i'}, {'$group': {'_id': null, 'n': {'$sum': 1}, 'first': {'$min': '$q'},"          \
-      " 'last': {'$max': '$q'}}}]",                                                                          \
-      "", "")                                                                                                \
+      " 'last': {'$max': '$q'}}}]")                                                                          \
     X(OUTBOX_TIMES, FIND, ITEMS, "outbox", "{'q': {'$gt': " MG_LONG(0) ", '$in': '?seqs:L'}}", "",           \
       "'projection': {'q': 1, 'f': 1}")                                                                      \
     /* batches */                                                                                            \
     X(BATCH, FIND, BATCHES, "", "{'_id': '?batch:s', 'c': '?client:s?'}", "", MG_MAJORITY)                   \
-    X(BATCH_LOOK, FIND, BATCHES, "", "{'_id': '?batch:s'}", "", "")                                          \
+    X(BATCH_LOOK, FIND, BATCHES, "", "{'_id': '?batch:s'}")                                                  \
     X(BATCH_END, FIND, BATCHES, "", "{'_id': '?batch:s'}", "",                                               \
       "'projection': {'c': 1, 'pl': 1, 'f': 1}, " MG_MAJORITY)                                               \
     X(BATCH_OPEN_ITEM, FIND, ITEMS, "batch", "{'c': '?client:s', 'b': '?batch:s', 'q': 0}", "",              \
@@ -315,9 +304,9 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(BATCH_PLANNED, MODIFY, BATCHES, "", "{'_id': '?batch:s'}",                                             \
       "{'$set': {'pl': '?planned:y'}, '$max': {'pd': '?numbered:I'}}", "'new': true")                        \
     X(BATCH_MAKE, UPSERT, BATCHES, "_id_", "{'_id': '?batch:s'}",                                            \
-      "{'$setOnInsert': {'c': '?client:s', " MG_FIELD_OF_BATCH "}}", "")                                     \
+      "{'$setOnInsert': {'c': '?client:s', " MG_FIELD_OF_BATCH "}}")                                         \
     X(BATCH_CANCEL, UPDATE, BATCHES, "_id_", "{'_id': '?batch:s', 'f': " MG_NO ", 'ca': " MG_NO "}",         \
-      "{'$set': {'ca': '?now:i'}}", "")                                                                      \
+      "{'$set': {'ca': '?now:i'}}")                                                                          \
     X(BATCH_COUNT, AGGREGATE, ITEMS, "",                                                                     \
       "[{'$match': {'c': {'$in': '?clients:S'}, 'b': {'$in': '?batches:S'}}},"                               \
       " {'$unwind': {'path': '$ph', 'includeArrayIndex': 'x', 'preserveNullAndEmptyArrays': true}},"         \
@@ -328,19 +317,16 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(BATCH_RECORD, UPDATE, BATCHES, "_id_",                                                                 \
       "{'_id': '?batch:s', 'f': " MG_NO ", '$expr': {'$lt': ['?settled:i', {'$toLong': '$$NOW'}]}}",         \
       "{'$set': {'f': '?finished:i',"                                                                        \
-      " 'sum': {'i': '?items:L', 'p': '?photos:L', 'e': '?errors:L', 'by': '?by:o'}}}",                      \
-      "")                                                                                                    \
+      " 'sum': {'i': '?items:L', 'p': '?photos:L', 'e': '?errors:L', 'by': '?by:o'}}}")                      \
     X(BATCH_RECORDED, FIND, BATCHES, "", "{'_id': {'$in': '?batches:S'}, 'sum.by': '?by:o'}", "",            \
       "'projection': {'_id': 1}")                                                                            \
     X(BATCH_ENDED_STAGES, PART, BATCHES, "", "",                                                             \
-      "[{'$match': {'_id': {'$in': '?batches:S'}, 'pl': true, 'f': " MG_NO "}}, {'$project': {'_id': 1}}]",  \
-      "")                                                                                                    \
+      "[{'$match': {'_id': {'$in': '?batches:S'}, 'pl': true, 'f': " MG_NO "}}, {'$project': {'_id': 1}}]")  \
     X(BATCH_ENDED_BRANCH, PART, BATCHES, "", "",                                                             \
       "{'$unionWith': {'coll': 'items', 'pipeline': [{'$match': {'c': '?client:s', 'b': '?batch:s', 'q': "   \
       "0}},"                                                                                                 \
-      " {'$limit': 1}, {'$project': {'_id': 0, 'b': 1}}]}}",                                                 \
-      "")                                                                                                    \
-    X(BATCH_ENDED, AGGREGATE, BATCHES, "", "'?stages:A'", "", "")                                            \
+      " {'$limit': 1}, {'$project': {'_id': 0, 'b': 1}}]}}")                                                 \
+    X(BATCH_ENDED, AGGREGATE, BATCHES, "", "'?stages:A'")                                                    \
     /* retention */                                                                                          \
     X(CLEAN_UNRECORDED, FIND, BATCHES, "", "{'f': null, 'pl': true, 'cr': {'$lt': '?before:i'}}", "",        \
       "'limit': '?limit:i', 'projection': {'c': 1}")                                                         \
@@ -348,73 +334,68 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "'sort': {'f': 1}, 'limit': 1, 'projection': {'c': 1}")                                                \
     X(CLEAN_ITEMS, FIND, ITEMS, "", "{'c': '?client:s', 'b': '?batch:s'}", "",                               \
       "'limit': '?limit:i', 'projection': {'i': 1, 'r': 1}")                                                 \
-    X(CLEAN_ITEM, REMOVE, ITEMS, "", "{'c': '?client:s', '_id': '?id:s', 'b': '?batch:s'}", "", "")          \
+    X(CLEAN_ITEM, REMOVE, ITEMS, "", "{'c': '?client:s', '_id': '?id:s', 'b': '?batch:s'}")                  \
     X(CLEAN_TO_STUB, UPDATE, ITEMS, "_id_", "{'c': '?client:s', '_id': '?id:s', 'b': '?batch:s'}",           \
-      "[{'$project': {'c': 1, 'i': 1, 'r': 1}}]", "")                                                        \
+      "[{'$project': {'c': 1, 'i': 1, 'r': 1}}]")                                                            \
     X(CLEAN_OLDER_STUB, REMOVE, ITEMS, "",                                                                   \
-      "{'c': '?client:s', 'i': '?item:s', 'r': {'$lt': '?revision:i'}, 'b': " MG_NO "}", "", "")             \
-    X(CLEAN_BATCH, REMOVE, BATCHES, "", "{'_id': '?batch:s'}", "", "")                                       \
+      "{'c': '?client:s', 'i': '?item:s', 'r': {'$lt': '?revision:i'}, 'b': " MG_NO "}")                     \
+    X(CLEAN_BATCH, REMOVE, BATCHES, "", "{'_id': '?batch:s'}")                                               \
     /* settings and routes */                                                                                \
     X(CLIENTS, FIND, CLIENTS, "", "{'_id': {'$eq': '?id:s?', '$in': '?ids:S?', '$gt': '?after:s?'}}", "",    \
       "'sort': {'_id': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                               \
     X(CLIENT_PUT, REPLACE, CLIENTS, "_id_", "{'_id': '?id:s'}",                                              \
       "{'_id': '?id:s', 'rs': '?rpm_set:b', 'un': '?unlimited:b', 'rpm': '?rpm:i', 'cc': '?concurrency:i',"  \
-      " 'w': '?weight:i', 'pa': '?paused:b', 'hd': '?headers:s?', 'up': '?updated:i'}",                      \
-      "")                                                                                                    \
+      " 'w': '?weight:i', 'pa': '?paused:b', 'hd': '?headers:s?', 'up': '?updated:i'}")                      \
     X(ROUTES, FIND, ROUTES, "",                                                                              \
       "{'c': '?client:s?', '$or': [{'c': '?after_client:s', 'd': {'$gt': '?after_domain:s'}},"               \
       " {'c': {'$gt': '?after_client:s'}}], 'd': '?domain:s?'}",                                             \
       "", "'sort': {'c': 1, 'd': 1}, 'limit': '?limit:i'")                                                   \
     X(ROUTE_PUT, REPLACE, ROUTES, "_id_", "{'_id': '?id:s'}",                                                \
       "{'_id': '?id:s', 'c': '?client:s', 'd': '?domain:s', 't': '?tier:d', 'tm': '?tier_ms:i',"             \
-      " 'ws': '?weight_sum:f', 'vs': '?value_sum:f', 'n': '?samples:i', 'up': '?updated:i'}",                \
-      "")                                                                                                    \
+      " 'ws': '?weight_sum:f', 'vs': '?value_sum:f', 'n': '?samples:i', 'up': '?updated:i'}")                \
     /* meta: numbers of finished items, numbers by name, the first data set, the schema */                   \
     X(SEQ_TAKE, MODIFY, META, "", "{'_id': 'seq'}",                                                          \
       "[{'$set': {'open': {'$concatArrays': [" MG_LIVING ", [{'f': " MG_NEXT_SEQ ", 'at': '$$NOW'}]]},"      \
       " 'n': {'$add': [" MG_NEXT_SEQ ", '?count:i']}}}]",                                                    \
       "'upsert': true, 'new': true")                                                                         \
-    X(SEQ_CLOSE, UPDATE, META, "_id_", "{'_id': 'seq'}", "{'$pull': {'open': {'f': '?first:i'}}}", "")       \
+    X(SEQ_CLOSE, UPDATE, META, "_id_", "{'_id': 'seq'}", "{'$pull': {'open': {'f': '?first:i'}}}")           \
     X(SEQ_END, FIND, META, "", "{'_id': 'seq'}", "", "'projection': {'open': " MG_LIVING ", 'n': 1}")        \
     X(NUMBERS, MODIFY, META, "", "{'_id': '?id:s'}", "{'$inc': {'n': '?count:i'}}",                          \
       "'upsert': true, 'new': true")                                                                         \
     X(GENERATION, MODIFY, META, "", "{'_id': 'dataset'}", "{'$setOnInsert': {'first': '?dataset:s'}}",       \
       "'upsert': true, 'new': true")                                                                         \
-    X(SCHEMA, FIND, META, "", "{'_id': 'schema'}", "", "")                                                   \
-    X(SCHEMA_SET, UPSERT, META, "_id_", "{'_id': 'schema'}", "{'$max': {'v': '?version:i'}}", "")            \
+    X(SCHEMA, FIND, META, "", "{'_id': 'schema'}")                                                           \
+    X(SCHEMA_SET, UPSERT, META, "_id_", "{'_id': 'schema'}", "{'$max': {'v': '?version:i'}}")                \
     X(SCHEMA_LOCK, UPSERT, META, "_id_", "{'_id': 'migrating', 'until': {'$lt': '?now:i'}}",                 \
-      "{'$set': {'by': '?by:o', 'until': '?until:i'}}", "")                                                  \
-    X(SCHEMA_UNLOCK, REMOVE, META, "", "{'_id': 'migrating', 'by': '?by:o'}", "", "")                        \
-    X(CREATE_INDEXES, COMMAND_WRITE, META, "", "{'createIndexes': '?collection:s', 'indexes': '?specs:A'}",  \
-      "", "")                                                                                                \
-    X(HELLO, COMMAND, META, "", "{'hello': 1, 'topologyVersion': '?known:D?', 'maxAwaitTimeMS': '?wait:I'}", \
-      "", "")                                                                                                \
+      "{'$set': {'by': '?by:o', 'until': '?until:i'}}")                                                      \
+    X(SCHEMA_UNLOCK, REMOVE, META, "", "{'_id': 'migrating', 'by': '?by:o'}")                                \
+    X(CREATE_INDEXES, COMMAND_WRITE, META, "", "{'createIndexes': '?collection:s', 'indexes': '?specs:A'}")  \
+    X(HELLO, COMMAND, META, "", "{'hello': 1, 'topologyVersion': '?known:D?', 'maxAwaitTimeMS': '?wait:I'}") \
     /* sinks: cursors, and the endpoints of webhooks */                                                      \
     X(SINK_CURSOR, FIND, SINKS, "", "{'_id': '?sink:s'}", "",                                                \
       "'limit': 1, 'projection': {'c': 1}, " MG_MAJORITY)                                                    \
     X(SINK_START, MODIFY, SINKS, "", "{'_id': '?sink:s'}", "{'$setOnInsert': {'c': '?cursor:i'}}",           \
       "'upsert': true, 'new': true")                                                                         \
-    X(SINK_MOVE, UPDATE, SINKS, "_id_", "{'_id': '?sink:s'}", "{'$max': {'c': '?cursor:i'}}", "")            \
-    X(SINK_REMOVE, REMOVE, SINKS, "", "{'_id': '?sink:s'}", "", "")                                          \
+    X(SINK_MOVE, UPDATE, SINKS, "_id_", "{'_id': '?sink:s'}", "{'$max': {'c': '?cursor:i'}}")                \
+    X(SINK_REMOVE, REMOVE, SINKS, "", "{'_id': '?sink:s'}")                                                  \
     X(SINKS, FIND, SINKS, "", "{'_id': {'$gt': ''}}", "",                                                    \
       "'sort': {'_id': 1}, 'projection': {'c': 1}, " MG_MAJORITY)                                            \
     X(WEBHOOKS, FIND, SINKS, "_id_",                                                                         \
       "{'_id': {'$eq': '?sink:s?', '$gt': '?after:s?', '$lt': '?end:s?'}, 'w': " MG_YES "}", "",             \
       "'sort': {'_id': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                               \
     X(WEBHOOK_NEW, UPSERT, SINKS, "_id_", "{'_id': '?sink:s', 'w': " MG_NO "}",                              \
-      "{'$max': {'c': '?cursor:i'}, '$set': {" MG_ENDPOINT "}}", "")                                         \
+      "{'$max': {'c': '?cursor:i'}, '$set': {" MG_ENDPOINT "}}")                                             \
     X(WEBHOOK_SET, UPDATE, SINKS, "_id_", "{'_id': '?sink:s', 'w.v': '?was:i'}",                             \
-      "{'$set': {" MG_ENDPOINT "}}", "")                                                                     \
+      "{'$set': {" MG_ENDPOINT "}}")                                                                         \
     /* deliveries */                                                                                         \
-    X(DELIVERY_INSERT, INSERT, DELIVERIES, "", "", MG_DELIVERY, "")                                          \
-    X(DELIVERY_PUT, REPLACE, DELIVERIES, "_id_", "{" MG_DELIVERY_ID "}", MG_DELIVERY, "")                    \
-    X(DELIVERY_REMOVE, REMOVE, DELIVERIES, "_id_", "{" MG_DELIVERY_ID "}", "", "")                           \
-    X(DELIVERY_REMOVE_ENDED, REMOVE, DELIVERIES, "_id_", "{" MG_DELIVERY_ID ", 'st': {'$in': [1, 2]}}", "",  \
-      "")                                                                                                    \
-    X(DELIVERY_FORGET, DELETE_MANY, DELIVERIES, "", "{'s': '?sink:s', 'q': {'$lte': '?last:i'}}", "", "")    \
+    X(DELIVERY_INSERT, INSERT, DELIVERIES, "", "", MG_DELIVERY)                                              \
+    X(DELIVERY_PUT, REPLACE, DELIVERIES, "_id_", "{" MG_DELIVERY_ID "}", MG_DELIVERY)                        \
+    X(DELIVERY_REMOVE, REMOVE, DELIVERIES, "_id_", "{" MG_DELIVERY_ID "}")                                   \
+    X(DELIVERY_REMOVE_ENDED, REMOVE, DELIVERIES, "_id_", "{" MG_DELIVERY_ID ", 'st': {'$in': [1, 2]}}")      \
+    X(DELIVERY_FORGET, DELETE_MANY, DELIVERIES, "", "{'s': '?sink:s', 'q': {'$lte': '?last:i'}}")            \
     X(DELIVERY_REPLAY, UPDATE_MANY, DELIVERIES, "finished",                                                  \
       "{'s': '?sink:s', 'st': {'$in': '?statuses:L'}, 'f': {'$gte': '?from:i', '$lte': '?to:i'}}",           \
-      "{'$set': {'st': 0, 'a': " MG_LONG(0) ", 'd': '?now:i'}}", "")                                         \
+      "{'$set': {'st': 0, 'a': " MG_LONG(0) ", 'd': '?now:i'}}")                                             \
     X(DELIVERIES_DUE, FIND, DELIVERIES, "due",                                                               \
       "{'s': '?sink:s', 'd': {'$lte': '?upto:I', '$gt': '?after:I'}}", "",                                   \
       "'sort': {'d': 1, 'q': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                         \
@@ -433,11 +414,10 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "'sort': {'s': 1}, 'limit': 1, 'projection': {'s': 1, '_id': 0}")                                      \
     X(DELIVERIES_COUNT, AGGREGATE, DELIVERIES, "finished",                                                   \
       "[{'$match': {'s': {'$in': '?sinks:S'}, 'st': {'$in': [0, 2]}}}, {'$group': {'_id': {'s': '$s',"       \
-      " 'st': '$st'}, 'n': {'$sum': 1}, 'f': {'$min': '$f'}}}]",                                             \
-      "", "")
+      " 'st': '$st'}, 'n': {'$sum': 1}, 'f': {'$min': '$f'}}}]")
 
 enum pp_mg_command {
-#define X(name, kind, coll, index, filter, change, options) MQ_##name,
+#define X(name, ...) MQ_##name,
     PP_MG_COMMANDS(X)
 #undef X
         MQ_COUNT

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops.h"
+#include "steps.h"
 
 /* --- sinks and their cursors --- */
 
@@ -18,20 +18,14 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct pp_delivery_sink *)a)->sink, ((const struct pp_delivery_sink *)b)->sink);
 }
 
-enum pp_err pp_mg_delivery_sinks(struct pp_mg_thread *t, struct pp_delivery_sinks *r)
+void pp_mg_delivery_sinks(struct pp_mg_thread *t, struct pp_delivery_sinks *r)
 {
-    struct pp_mg_rows rows = {sink_fields, sizeof *r->sinks, SIZE_MAX, r->req.arena};
-    pp_mg_rows(t, MQ_SINKS, &rows, "");
-    r->sinks = rows.rows;
-    r->n = rows.n;
-    const char **names = pp_mg_array(t, r->n, sizeof *names);
-    if (!names || r->n == 0)
-        return t->err;
-    for (size_t i = 0; i < r->n; i++)
-        names[i] = r->sinks[i].sink;
+    pp_mg_rows(t, MQ_SINKS, sink_fields, PP_MG_ROWS(r, sinks, SIZE_MAX), "");
+    if (r->n == 0)
+        return;
     /* A row {_id: {s, st}, n, f} counts the n deliveries of sink s with status st; f is the
      * earliest finish time of their items. */
-    pp_mg_query(t, MQ_DELIVERIES_COUNT, "S", names, r->n);
+    pp_mg_query(t, MQ_DELIVERIES_COUNT, "S", PP_MG_COLUMN(r->sinks, r->n, sink));
     for (const bson_t *row; (row = pp_mg_next(t));) {
         struct pp_delivery_sink key = {.sink = pp_mg_doc_text(row, "_id.s")};
         struct pp_delivery_sink *s = key.sink ? bsearch(&key, r->sinks, r->n, sizeof key, by_name) : NULL;
@@ -43,24 +37,24 @@ enum pp_err pp_mg_delivery_sinks(struct pp_mg_thread *t, struct pp_delivery_sink
             s->oldest_at = pp_mg_doc_int(row, "f");
         }
     }
-    return t->err;
 }
 
-/* Reads the sink's cursor. PP_ENOTFOUND: the sink has no document. */
-static enum pp_err read_cursor(struct pp_mg_thread *t, const char *sink, uint64_t *cursor)
+/* Returns the sink's cursor. PP_ENOTFOUND: the sink has no document. */
+static uint64_t read_cursor(struct pp_mg_thread *t, const char *sink)
 {
     const bson_t *row = pp_mg_first(t, MQ_SINK_CURSOR, "s", sink);
-    *cursor = row ? (uint64_t)pp_mg_doc_int(row, "c") : 0;
-    return t->err == PP_OK && !row ? PP_ENOTFOUND : t->err;
+    pp_mg_require(t, row, PP_ENOTFOUND);
+    return row ? (uint64_t)pp_mg_doc_int(row, "c") : 0;
 }
 
-enum pp_err pp_mg_delivery_cursor(struct pp_mg_thread *t, struct pp_delivery_cursor *r)
+void pp_mg_delivery_cursor(struct pp_mg_thread *t, struct pp_delivery_cursor *r)
 {
-    if (!r->start_at || strncmp(r->sink, PP_SINK_WEBHOOK, sizeof PP_SINK_WEBHOOK - 1) == 0)
-        return read_cursor(t, r->sink, &r->cursor);
+    if (!r->start_at || strncmp(r->sink, PP_SINK_WEBHOOK, sizeof PP_SINK_WEBHOOK - 1) == 0) {
+        r->cursor = read_cursor(t, r->sink);
+        return;
+    }
     const bson_t *doc = pp_mg_modify(t, MQ_SINK_START, "si", r->sink, (int64_t)*r->start_at);
     r->cursor = doc ? (uint64_t)pp_mg_doc_int(doc, "c") : 0;
-    return t->err;
 }
 
 /* --- save --- */
@@ -77,15 +71,14 @@ static void add_row(struct pp_mg_bulk *bulk, enum pp_mg_command command, const c
 /* Inserts the rows of first attempts above the cursor, and replaces the others. The former are
  * almost always new, and an insert costs a fraction of a replacement (but an insert that collides
  * costs a multiple): those that collide are replaced, too. */
-static enum pp_err write_rows(struct pp_mg_thread *t, const struct pp_delivery_save *r)
+static void write_rows(struct pp_mg_thread *t, const struct pp_delivery_save *r)
 {
     struct pp_mg_bulk inserts, puts;
     const struct pp_delivery **news = pp_mg_array(t, r->n, sizeof *news);
     size_t n = 0;
-    uint64_t cursor = 0;
-    enum pp_err err = news && r->n > 0 ? read_cursor(t, r->sink, &cursor) : t->err;
-    if (err != PP_OK)
-        return err;
+    uint64_t cursor = r->n > 0 ? read_cursor(t, r->sink) : 0;
+    if (t->err != PP_OK)
+        return;
     pp_mg_bulk_init(&inserts, t);
     pp_mg_bulk_init(&puts, t);
     for (size_t i = 0; i < r->n; i++) {
@@ -102,35 +95,39 @@ static enum pp_err write_rows(struct pp_mg_thread *t, const struct pp_delivery_s
         add_row(&puts, MQ_DELIVERY_PUT, r->sink, news[inserts.dups[i]]);
     pp_mg_bulk_run(&puts);
     /* another relay has just created the row: the caller repeats the save */
-    return t->err == PP_OK && puts.done.n_dups > 0 ? PP_EUNKNOWN : t->err;
+    pp_mg_require(t, puts.done.n_dups == 0, PP_EUNKNOWN);
 }
 
 /* Moves the cursor forward, or only checks that the sink exists. PP_ENOTFOUND: the sink has no
  * document. */
-static enum pp_err move_cursor(struct pp_mg_thread *t, const struct pp_delivery_save *r)
+static void move_cursor(struct pp_mg_thread *t, const struct pp_delivery_save *r)
 {
-    uint64_t cursor;
     if (!r->cursor)
-        return read_cursor(t, r->sink, &cursor);
-    uint64_t n = pp_mg_write(t, MQ_SINK_MOVE, "si", r->sink, (int64_t)r->cursor).matched;
-    return t->err == PP_OK && n == 0 ? PP_ENOTFOUND : t->err;
+        read_cursor(t, r->sink);
+    else
+        pp_mg_require(t, pp_mg_write(t, MQ_SINK_MOVE, "si", r->sink, (int64_t)r->cursor).matched > 0,
+                      PP_ENOTFOUND);
 }
 
 /* Checks after writing the rows that the sink still exists. A deletion removes the sink before
  * its rows, so either the deletion or this call removes the rows: nothing would ever read them. */
-enum pp_err pp_mg_delivery_save(struct pp_mg_thread *t, struct pp_delivery_save *r)
+void pp_mg_delivery_save(struct pp_mg_thread *t, struct pp_delivery_save *r)
 {
     struct pp_mg_bulk bulk;
-    enum pp_err err = write_rows(t, r);
-    if (err != PP_OK)
-        return err;
-    err = move_cursor(t, r);
-    if (err != PP_ENOTFOUND)
-        return r->n > 0 && (err == PP_EIO || err == PP_ETIMEOUT) ? PP_EUNKNOWN : err;
+    write_rows(t, r);
+    if (t->err != PP_OK)
+        return;
+    move_cursor(t, r);
+    if (r->n > 0 && (t->err == PP_EIO || t->err == PP_ETIMEOUT))
+        t->err = PP_EUNKNOWN;
+    if (t->err != PP_ENOTFOUND)
+        return;
+    t->err = PP_OK;
     pp_mg_bulk_init(&bulk, t);
     for (size_t i = 0; i < r->n; i++)
         pp_mg_bulk_add(&bulk, MQ_DELIVERY_REMOVE, "si", r->sink, (int64_t)r->rows[i].seq);
-    return pp_mg_bulk_run(&bulk) == PP_OK ? PP_ENOTFOUND : t->err;
+    pp_mg_bulk_run(&bulk);
+    pp_mg_fail(t, PP_ENOTFOUND);
 }
 
 /* --- reading --- */
@@ -152,52 +149,44 @@ static const struct pp_mg_field fields[] = {
 
 /* Reads the pending deliveries that are due by now_ms, earliest first, and the due time of the
  * next. */
-enum pp_err pp_mg_delivery_due(struct pp_mg_thread *t, struct pp_delivery_due *r)
+void pp_mg_delivery_due(struct pp_mg_thread *t, struct pp_delivery_due *r)
 {
-    struct pp_mg_rows now = {fields, sizeof *r->rows, r->limit + 1, r->req.arena};
     struct pp_delivery next = {.due_ms = INT64_MAX};
-    enum pp_err err =
-        pp_mg_rows(t, MQ_DELIVERIES_DUE, &now, "sIIi", r->sink, &r->now_ms, NULL, (int64_t)now.limit);
-    r->rows = now.rows;
-    r->n = now.n < r->limit ? now.n : r->limit;
-    if (err == PP_OK && now.n > r->limit)
-        next = r->rows[r->limit];
-    else if (err == PP_OK)
-        err = pp_mg_one(t, MQ_DELIVERIES_DUE, fields, &t->tmp, &next, "sIIi", r->sink, NULL, &r->now_ms,
-                        (int64_t)1);
+    pp_mg_rows(t, MQ_DELIVERIES_DUE, fields, PP_MG_ROWS(r, rows, r->limit + 1), "sIIi", r->sink, &r->now_ms,
+               NULL, (int64_t)r->limit + 1);
+    if (r->n > r->limit)
+        next = r->rows[--r->n];
+    else
+        pp_mg_one(t, MQ_DELIVERIES_DUE, fields, &t->tmp, &next, "sIIi", r->sink, NULL, &r->now_ms,
+                  (int64_t)1);
     r->next_ms = next.due_ms;
-    return err == PP_ENOTFOUND ? PP_OK : err;
 }
 
-enum pp_err pp_mg_delivery_list(struct pp_mg_thread *t, struct pp_delivery_list *r)
+void pp_mg_delivery_list(struct pp_mg_thread *t, struct pp_delivery_list *r)
 {
     int64_t before = r->before_seq ? (int64_t)r->before_seq : INT64_MAX, limit = (int64_t)r->limit + 1;
-    struct pp_mg_rows rows = {fields, sizeof *r->rows, r->limit, r->req.arena};
+    struct pp_mg_page page = PP_MG_PAGE(r, rows, r->limit);
     if (r->status < 0)
-        pp_mg_rows(t, MQ_DELIVERIES_ALL, &rows, "sii", r->sink, before, limit);
+        pp_mg_rows(t, MQ_DELIVERIES_ALL, fields, page, "sii", r->sink, before, limit);
     else
-        pp_mg_rows(t, MQ_DELIVERIES_OF_STATUS, &rows, "sdii", r->sink, r->status, before, limit);
-    r->rows = rows.rows;
-    r->n = rows.n;
-    r->more = rows.more;
-    return t->err;
+        pp_mg_rows(t, MQ_DELIVERIES_OF_STATUS, fields, page, "sdii", r->sink, r->status, before, limit);
 }
 
 /* --- replay and clean --- */
 
-enum pp_err pp_mg_delivery_replay(struct pp_mg_thread *t, struct pp_delivery_replay *r)
+void pp_mg_delivery_replay(struct pp_mg_thread *t, struct pp_delivery_replay *r)
 {
     static const int64_t all[] = {PP_DELIVERY_PENDING, PP_DELIVERY_DELIVERED, PP_DELIVERY_DEAD};
     const int64_t one = r->status;
-    r->n = pp_mg_write(t, MQ_DELIVERY_REPLAY, "sLiii", r->sink, r->status < 0 ? all : &one,
-                       (size_t)(r->status < 0 ? 3 : 1), r->from_ms, r->to_ms, r->now_ms)
+    r->n = pp_mg_write(t, MQ_DELIVERY_REPLAY, "sLiii", r->sink,
+                       PP_MG_LIST(r->status < 0 ? all : &one, r->status < 0 ? 3 : 1), r->from_ms, r->to_ms,
+                       r->now_ms)
                .matched;
-    return t->err;
 }
 
 /* Steps from sink to sink in the index of deliveries, and so also finds rows whose sink is gone. A
  * row that is replayed meanwhile no longer matches, and stays. */
-enum pp_err pp_mg_delivery_clean(struct pp_mg_thread *t, struct pp_delivery_clean *r)
+void pp_mg_delivery_clean(struct pp_mg_thread *t, struct pp_delivery_clean *r)
 {
     const char *sink = "";
     struct pp_mg_bulk bulk;
@@ -212,5 +201,4 @@ enum pp_err pp_mg_delivery_clean(struct pp_mg_thread *t, struct pp_delivery_clea
             pp_mg_bulk_add(&bulk, MQ_DELIVERY_REMOVE_ENDED, "si", sink, pp_mg_doc_int(row, "_id.q"));
         pp_mg_bulk_run(&bulk);
     }
-    return t->err;
 }

@@ -2,13 +2,15 @@
  * write puts or deletes it together with the cursor. A put compares the version `w.v`. */
 #include <string.h>
 
-#include "ops.h"
+#include "steps.h"
 
 enum { PREFIX = sizeof PP_SINK_WEBHOOK - 1 };
 
 static const char *sink_of(struct pp_mg_thread *t, const char *name)
 {
-    return pp_arena_printf(&t->tmp, PP_SINK_WEBHOOK "%s", name);
+    const char *sink = pp_arena_printf(&t->tmp, PP_SINK_WEBHOOK "%s", name);
+    pp_mg_require(t, sink, PP_ENOMEM);
+    return sink;
 }
 
 /* --- reading --- */
@@ -32,33 +34,26 @@ static const struct pp_mg_field fields[] = {
 
 /* Reads one endpoint by name, or a page of those after `after`. Their sinks have a common
  * prefix, so the range ends at the prefix with its last character increased by one. */
-enum pp_err pp_mg_delivery_webhooks(struct pp_mg_thread *t, struct pp_webhooks *r)
+void pp_mg_delivery_webhooks(struct pp_mg_thread *t, struct pp_webhooks *r)
 {
-    struct pp_mg_rows rows = {fields, sizeof *r->webhooks, r->name ? 1 : r->limit, r->req.arena};
     const char *sink = sink_of(t, r->name ? r->name : r->after ? r->after : "");
+    size_t limit = r->name ? 1 : r->limit;
     char end[] = PP_SINK_WEBHOOK;
     end[PREFIX - 1]++;
-    r->n = 0;
-    if (!sink)
-        return PP_ENOMEM;
-    pp_mg_rows(t, MQ_WEBHOOKS, &rows, "sssi", r->name ? sink : NULL, r->name ? NULL : sink,
-               r->name ? NULL : end, (int64_t)rows.limit + 1);
-    r->webhooks = rows.rows;
-    r->more = rows.more;
-    for (; r->n < rows.n && t->err == PP_OK; r->n++) {
-        struct pp_webhook *w = &r->webhooks[r->n];
-        if (strncmp(w->name, PP_SINK_WEBHOOK, PREFIX) != 0)
-            return pp_mg_fail(t, PP_ECORRUPT);
-        w->name += PREFIX; /* the row has the name of the sink */
+    pp_mg_rows(t, MQ_WEBHOOKS, fields, PP_MG_PAGE(r, webhooks, limit), "sssi", r->name ? sink : NULL,
+               r->name ? NULL : sink, r->name ? NULL : end, (int64_t)limit + 1);
+    for (size_t i = 0; i < r->n && t->err == PP_OK; i++) {
+        struct pp_webhook *w = &r->webhooks[i];
+        pp_mg_require(t, strncmp(w->name, PP_SINK_WEBHOOK, PREFIX) == 0, PP_ECORRUPT);
+        w->name += t->err == PP_OK ? PREFIX : 0; /* the row has the name of the sink */
     }
-    return t->err;
 }
 
 /* --- writing --- */
 
 /* Writes the endpoint, on condition that no other call has written it since the caller read it;
- * else returns PP_ESTALE. A new endpoint is an upsert that collides if one exists. */
-static enum pp_err write_endpoint(struct pp_mg_thread *t, const char *sink, const struct pp_webhook_put *r)
+ * else fails with PP_ESTALE. A new endpoint is an upsert that collides if one exists. */
+static void write_endpoint(struct pp_mg_thread *t, const char *sink, const struct pp_webhook_put *r)
 {
     const struct pp_webhook *w = &r->webhook;
     bool is_new = w->version == 0;
@@ -68,7 +63,7 @@ static enum pp_err write_endpoint(struct pp_mg_thread *t, const char *sink, cons
         pp_mg_write(t, is_new ? MQ_WEBHOOK_NEW : MQ_WEBHOOK_SET, "sissssibbiii", sink, number, w->url,
                     w->clients, w->secret, w->old_secret, w->old_until_ms, w->paused, w->disabled,
                     w->created_at, w->updated_at, (int64_t)w->version + 1);
-    return t->err == PP_OK && done.matched + done.upserted == 0 ? PP_ESTALE : t->err;
+    pp_mg_require(t, done.matched + done.upserted > 0, PP_ESTALE);
 }
 
 /* Deletes the sink's rows up to `last`, and returns their number. The failure is PP_EUNKNOWN
@@ -83,30 +78,23 @@ static uint64_t forget_rows(struct pp_mg_thread *t, const char *sink, uint64_t l
 
 /* After creating an endpoint, deletes rows that an interrupted deletion of the same name has
  * left. These are not above `start_at`; rows of the new endpoint are. */
-enum pp_err pp_mg_delivery_put_webhook(struct pp_mg_thread *t, struct pp_webhook_put *r)
+void pp_mg_delivery_put_webhook(struct pp_mg_thread *t, struct pp_webhook_put *r)
 {
     const char *sink = sink_of(t, r->webhook.name);
-    if (!sink)
-        return PP_ENOMEM;
-    enum pp_err err = write_endpoint(t, sink, r);
-    if (err != PP_OK)
-        return err;
-    if (r->webhook.version == 0)
+    write_endpoint(t, sink, r);
+    if (t->err == PP_OK && r->webhook.version == 0)
         forget_rows(t, sink, r->start_at);
     if (t->err == PP_OK)
         r->webhook.version++;
-    return t->err;
 }
 
 /* Deletes the sink first: a save that adds rows after this takes them back (delivery.c). If
  * the call is interrupted before the rows are deleted, the next call deletes them. */
-enum pp_err pp_mg_delivery_delete_webhook(struct pp_mg_thread *t, struct pp_webhook_delete *r)
+void pp_mg_delivery_delete_webhook(struct pp_mg_thread *t, struct pp_webhook_delete *r)
 {
     const char *sink = sink_of(t, r->name);
-    if (!sink)
-        return PP_ENOMEM;
     uint64_t n = pp_mg_write(t, MQ_SINK_REMOVE, "s", sink).deleted;
     if (t->err == PP_OK)
         n += forget_rows(t, sink, INT64_MAX);
-    return t->err == PP_OK && n == 0 ? PP_ENOTFOUND : t->err;
+    pp_mg_require(t, n > 0, PP_ENOTFOUND);
 }

@@ -134,12 +134,11 @@ static enum pp_err read_text(const bson_iter_t *it, struct pp_arena *a, const ch
     return *text ? PP_OK : PP_ENOMEM;
 }
 
-static enum pp_err read_enum(const bson_iter_t *it, size_t end, void *out)
-{
-    int64_t v = pp_mg_int(it);
-    *(uint32_t *)out = (uint32_t)v;
-    return v >= 0 && (uint64_t)v < end ? PP_OK : PP_ECORRUPT;
-}
+#define OBJECT_FIELD(name, member) PP_MG_FIELD(name, struct pp_object, member)
+static const struct pp_mg_field object_fields[] = {
+    OBJECT_FIELD("h", sha256),  OBJECT_FIELD("b", bytes), OBJECT_FIELD("w", width),
+    OBJECT_FIELD("ht", height), OBJECT_FIELD("t", type),  {NULL},
+};
 
 /* Reads the subdocument at `it`. */
 static enum pp_err read_within(const bson_iter_t *it, const struct pp_mg_field *fields, struct pp_arena *a,
@@ -167,21 +166,22 @@ static enum pp_err read_value(const bson_iter_t *it, const struct pp_mg_field *f
                               void *out)
 {
     void *to = (char *)out + f->at;
+    int64_t v = pp_mg_int(it);
     switch (f->type) {
-    case 'b': *(bool *)to = pp_mg_int(it) != 0; return PP_OK;
-    case '1': *(uint8_t *)to = (uint8_t)pp_mg_int(it); return PP_OK;
-    case '2': *(uint16_t *)to = (uint16_t)pp_mg_int(it); return PP_OK;
-    case '4': *(uint32_t *)to = (uint32_t)pp_mg_int(it); return PP_OK;
-    case '8': *(int64_t *)to = pp_mg_int(it); return PP_OK;
+    case 'b': *(bool *)to = v != 0; return PP_OK;
+    case '1': *(uint8_t *)to = (uint8_t)v; return v >= 0 && v <= UINT8_MAX ? PP_OK : PP_ECORRUPT;
+    case '2': *(uint16_t *)to = (uint16_t)v; return v >= 0 && v <= UINT16_MAX ? PP_OK : PP_ECORRUPT;
+    case '4': *(uint32_t *)to = (uint32_t)v; return PP_OK;
+    case '8': *(int64_t *)to = v; return PP_OK;
     case 'f': *(double *)to = bson_iter_as_double(it); return PP_OK;
     case 'h': return read_bytes(it, to, PP_SHA256_BYTES);
     case 'k': return read_bytes(it, to, sizeof(struct pp_key));
     case 's':
     case 'S': return read_text(it, a, to, NULL);
-    case 'E': return read_enum(it, f->limit, to);
+    case 'E': *(uint32_t *)to = (uint32_t)v; return v >= 0 && (uint64_t)v < f->limit ? PP_OK : PP_ECORRUPT;
     case 'L': return read_elements(it, f, a, out);
     case 'B': return read_text(it, a, to, (uint32_t *)((char *)out + f->length_at));
-    case 'O': return read_within(it, pp_mg_object_fields, a, to);
+    case 'O': return read_within(it, object_fields, a, to);
     case 'X': return pp_mg_read_outcome(it, a, to);
     default: break;
     }
@@ -276,12 +276,6 @@ enum pp_err pp_mg_read_key(const bson_iter_t *it, struct pp_key *key)
 }
 
 /* --- documents that several operations read --- */
-
-#define OBJECT_FIELD(name, member) PP_MG_FIELD(name, struct pp_object, member)
-const struct pp_mg_field pp_mg_object_fields[] = {
-    OBJECT_FIELD("h", sha256),  OBJECT_FIELD("b", bytes), OBJECT_FIELD("w", width),
-    OBJECT_FIELD("ht", height), OBJECT_FIELD("t", type),  {NULL},
-};
 
 static const struct pp_mg_field outcome_fields[] = {
     PP_MG_FIELD_ENUM("k", struct pp_outcome, kind, PP_OUTCOME_COUNT),

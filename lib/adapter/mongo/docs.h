@@ -2,7 +2,8 @@
  *
  * template.c calls the writers: commands.h defines which fields a document has. A reader takes a
  * table of fields and copies strings into an arena. It leaves the member of a missing field
- * unchanged, and returns PP_ECORRUPT for a field of the wrong type. */
+ * unchanged, and returns PP_ECORRUPT for a field of the wrong type, or a number too large for an
+ * 8-bit or 16-bit member. */
 #ifndef PP_ADAPTER_MONGO_DOCS_H
 #define PP_ADAPTER_MONGO_DOCS_H
 
@@ -86,7 +87,6 @@ pp_must_check enum pp_err pp_mg_read(const bson_t *doc, const struct pp_mg_field
                                      void *out);
 size_t pp_mg_list_length(const bson_t *doc, const char *name);
 
-extern const struct pp_mg_field pp_mg_object_fields[];
 /* The fields of struct pp_item, except claimed, tier and due_ms of its open photos. */
 extern const struct pp_mg_field pp_mg_item_fields[];
 pp_must_check enum pp_err pp_mg_read_outcome(const bson_iter_t *it, struct pp_arena *a, struct pp_outcome *o);

@@ -9,18 +9,20 @@
  * that was stored since then needs no task: its item gets the recorded outcome, as if it had
  * joined the task in time. An item of an interrupted chunk may be open for a photo that this
  * call's look-up has already answered. Such an item gets that answer. */
+#include <stdlib.h>
 #include <string.h>
 
-#include "plan.h"
+#include "steps.h"
 
 enum { ENSURE_ROUNDS = 8 };
 
 /* A photo of the chunk that an item waits for. */
 struct need {
-    struct pp_key key;
+    struct pp_key key; /* the first member, so that a key is compared with a need */
     const struct pp_plan_photo *photo;
     size_t at; /* position in the order of planning */
     bool always;
+    bool served; /* join_rest() has found that the photo has a task, or an answer */
 };
 
 struct ensuring {
@@ -28,17 +30,13 @@ struct ensuring {
     struct pp_mg_planning *p;
     struct need *needs; /* sorted by key */
     size_t n;
-    struct pp_mg_place *places; /* for finding a need by its key */
-    uint32_t *todo;             /* indexes into `needs`: the photos that the next step handles */
+    struct need **todo; /* the photos that the next step handles */
     size_t n_todo;
+    struct pp_mg_answer *answers; /* of photos that could not join a task */
+    size_t n_answers;
 };
 
 /* --- collecting the needs --- */
-
-static bool waits_for(const struct pp_mg_plan_row *row, const struct pp_plan_photo *photo)
-{
-    return pp_mg_keys_at(row->open, row->n_open, &photo->key) < row->n_open;
-}
 
 /* The look-up has already answered this photo, so it needs no new task. */
 static bool answered(const struct need *need)
@@ -46,21 +44,29 @@ static bool answered(const struct need *need)
     return need->photo->outcome.kind != PP_OUTCOME_OPEN;
 }
 
-static void gather(struct ensuring *e, struct need *all, size_t n)
+static int by_key(const void *a, const void *b)
 {
-    for (size_t i = 0; i < n; i++) {
-        struct need *last = e->n ? &e->needs[e->n - 1] : NULL;
-        const struct need *need = &all[e->places[i].at];
-        if (!last || memcmp(&last->key, &need->key, sizeof last->key) != 0) {
-            e->needs[e->n++] = *need;
-            continue;
-        }
-        last->always |= need->always;
-        if (answered(last))
-            last->photo = need->photo;
+    return memcmp(&((const struct need *)a)->key, &((const struct need *)b)->key, sizeof(struct pp_key));
+}
+
+static int by_key_and_place(const void *a, const void *b)
+{
+    size_t x = ((const struct need *)a)->at, y = ((const struct need *)b)->at;
+    int order = by_key(a, b);
+    return order ? order : (x > y) - (x < y);
+}
+
+/* Adds a photo to the needs, which are sorted; several items may wait for the same photo. */
+static void add_need(struct ensuring *e, const struct need *need)
+{
+    struct need *last = e->n ? &e->needs[e->n - 1] : NULL;
+    if (!last || by_key(last, need) != 0) {
+        e->needs[e->n++] = *need;
+        return;
     }
-    for (size_t i = 0; i < e->n; i++)
-        e->places[i] = (struct pp_mg_place){e->needs[i].key, (uint32_t)i};
+    last->always |= need->always;
+    if (answered(last))
+        last->photo = need->photo;
 }
 
 static void find_needs(struct ensuring *e)
@@ -69,27 +75,24 @@ static void find_needs(struct ensuring *e)
     size_t n = 0, max = 0;
     for (size_t i = 0; i < r->n; i++)
         max += r->items[i].n_photos;
-    struct need *all = pp_mg_array(e->t, max, sizeof *all);
     e->needs = pp_mg_array(e->t, max, sizeof *e->needs);
-    e->places = pp_mg_array(e->t, max, sizeof *e->places);
     e->todo = pp_mg_array(e->t, max, sizeof *e->todo);
-    if (e->t->err != PP_OK)
-        return;
-    for (size_t i = 0; i < r->n; i++) {
+    for (size_t i = 0; i < r->n && e->t->err == PP_OK; i++) {
         const struct pp_mg_plan_row *row = &e->p->rows[i];
         if (row->n_open)
             pp_mg_keys_unique(row->open, row->n_open);
         for (uint32_t k = 0; k < row->item->n_photos && row->n_open; k++) {
             const struct pp_plan_photo *photo = &row->item->photos[k];
-            if (!waits_for(row, photo))
+            if (pp_mg_keys_at(row->open, row->n_open, &photo->key) == row->n_open)
                 continue;
-            e->places[n] = (struct pp_mg_place){photo->key, (uint32_t)n};
-            all[n] = (struct need){photo->key, photo, n, photo->always};
+            e->needs[n] = (struct need){photo->key, photo, n, photo->always, false};
             n++;
         }
     }
-    pp_mg_places_sort(e->places, n);
-    gather(e, all, n);
+    if (n > 0)
+        qsort(e->needs, n, sizeof *e->needs, by_key_and_place);
+    for (size_t i = 0; i < n; i++)
+        add_need(e, &e->needs[i]);
 }
 
 /* --- creating tasks --- */
@@ -120,7 +123,7 @@ static void keep_refused(struct ensuring *e, const struct pp_mg_bulk *bulk)
         if (dup)
             e->todo[kept++] = e->todo[i];
         else
-            opened(e, &e->needs[e->todo[i]]);
+            opened(e, e->todo[i]);
     }
     e->n_todo = kept;
 }
@@ -134,7 +137,7 @@ static void open_tasks(struct ensuring *e, bool insert)
     struct pp_mg_bulk bulk;
     pp_mg_bulk_init(&bulk, e->t);
     for (size_t i = 0; i < e->n_todo; i++) {
-        const struct need *need = &e->needs[e->todo[i]];
+        const struct need *need = e->todo[i];
         const struct pp_plan_photo *p = need->photo;
         int64_t hash = pp_mg_hash(&need->key), second = pp_mg_second(p->due_ms);
         double due = pp_mg_due_in_order(p->due_ms, need->at);
@@ -159,14 +162,15 @@ static void open_tasks(struct ensuring *e, bool insert)
 
 /* --- joining tasks that exist --- */
 
-static struct pp_key *todo_keys(struct ensuring *e, bool only_always, size_t *n)
+/* Returns the keys of e->todo, and sets *n to their number. */
+static struct pp_key *todo_keys(struct ensuring *e, bool only_always, bool only_unserved, size_t *n)
 {
     struct pp_key *keys = pp_mg_array(e->t, e->n_todo, sizeof *keys);
     pp_assert(e->n_todo <= e->n, "more photos are left than there were");
     *n = 0;
     for (size_t i = 0; keys && i < e->n_todo; i++)
-        if (!only_always || e->needs[e->todo[i]].always)
-            keys[(*n)++] = e->needs[e->todo[i]].key;
+        if ((!only_always || e->todo[i]->always) && !(only_unserved && e->todo[i]->served))
+            keys[(*n)++] = e->todo[i]->key;
     return keys;
 }
 
@@ -177,9 +181,8 @@ static struct pp_outcome read_answer(struct ensuring *e, const struct need *need
     struct pp_outcome o = {.kind = PP_OUTCOME_OPEN};
     struct pp_photo record;
     int64_t state = pp_mg_doc_int(doc, "t.s");
-    bson_iter_t at;
     if (state == PP_MG_SETTLED) {
-        pp_mg_fail(e->t, pp_mg_find(doc, "t.x", &at) ? pp_mg_read_outcome(&at, &e->t->tmp, &o) : PP_ECORRUPT);
+        o = pp_mg_settled_outcome(e->t, doc);
     } else if (state == 0 && !need->always && !answered(need)) {
         pp_mg_fail(e->t, pp_mg_read_photo(doc, &e->t->tmp, &record));
         if (e->t->err == PP_OK)
@@ -188,36 +191,28 @@ static struct pp_outcome read_answer(struct ensuring *e, const struct need *need
     return o;
 }
 
-/* The photos that could not join a task. */
-struct states {
-    bool *served; /* by need: the photo has a task, or an answer */
-    struct pp_mg_answer *answers;
-    size_t n_answers;
-};
-
-static void add_answer(struct ensuring *e, struct states *s, size_t need, const struct pp_outcome *outcome)
+static void add_answer(struct ensuring *e, struct need *need, const struct pp_outcome *outcome)
 {
-    pp_assert(s->n_answers < e->n_todo, "more answers than photos");
-    s->served[need] = true;
-    s->answers[s->n_answers++] =
-        (struct pp_mg_answer){.client = e->p->r->client, .key = e->needs[need].key, .outcome = *outcome};
+    pp_assert(e->n_answers < e->n_todo, "more answers than photos");
+    need->served = true;
+    e->answers[e->n_answers++] =
+        (struct pp_mg_answer){.client = e->p->r->client, .key = need->key, .outcome = *outcome};
 }
 
 /* Reads which photos have a task, or an answer. */
-static void read_states(struct ensuring *e, const struct pp_key *keys, size_t n, struct states *s)
+static void read_states(struct ensuring *e, const struct pp_key *keys, size_t n)
 {
-    pp_mg_query(e->t, MQ_TASK_STATES, "sK", e->p->r->client, keys, n);
+    pp_mg_query(e->t, MQ_TASK_STATES, "sK", e->p->r->client, PP_MG_LIST(keys, n));
     for (const bson_t *doc; (doc = pp_mg_next(e->t));) {
         struct pp_key key = pp_mg_id_key(e->t, doc);
-        const struct pp_mg_place *place = pp_mg_places_find(e->places, e->n, &key);
-        if (!place || s->served[place->at]) {
-            pp_mg_fail(e->t, PP_ECORRUPT);
+        struct need *need = bsearch(&key, e->needs, e->n, sizeof *need, by_key);
+        pp_mg_require(e->t, need && !need->served, PP_ECORRUPT);
+        if (e->t->err != PP_OK)
             return;
-        }
-        struct pp_outcome outcome = read_answer(e, &e->needs[place->at], doc);
-        s->served[place->at] = pp_mg_doc_int(doc, "t.s") != 0;
+        struct pp_outcome outcome = read_answer(e, need, doc);
+        need->served = pp_mg_doc_int(doc, "t.s") != 0;
         if (outcome.kind != PP_OUTCOME_OPEN)
-            add_answer(e, s, place->at, &outcome);
+            add_answer(e, need, &outcome);
     }
 }
 
@@ -225,27 +220,25 @@ static void read_states(struct ensuring *e, const struct pp_key *keys, size_t n,
  * where possible, and leaves in e->todo the photos that need a new task. */
 static void look_again(struct ensuring *e, const struct pp_key *keys, size_t n)
 {
-    const struct pp_store_plan *r = e->p->r;
-    struct states s = {pp_mg_array(e->t, e->n, sizeof *s.served), pp_mg_array(e->t, n, sizeof *s.answers), 0};
-    struct pp_key *gone = pp_mg_array(e->t, n, sizeof *gone);
-    size_t n_gone = 0, kept = 0;
-    if (e->t->err != PP_OK)
-        return;
-    read_states(e, keys, n, &s);
+    const char *client = e->p->r->client;
+    size_t n_gone, kept = 0;
+    e->answers = pp_mg_array(e->t, n, sizeof *e->answers);
+    e->n_answers = 0;
+    for (size_t i = 0; i < e->n_todo; i++)
+        e->todo[i]->served = false;
+    read_states(e, keys, n);
     /* Photos without a task get the answer of the look-up, if it had one. */
     for (size_t i = 0; i < e->n_todo && e->t->err == PP_OK; i++)
-        if (!s.served[e->todo[i]] && answered(&e->needs[e->todo[i]]))
-            add_answer(e, &s, e->todo[i], &e->needs[e->todo[i]].photo->outcome);
-    pp_mg_finish(e->t, s.answers, s.n_answers, r->now_ms, &e->p->moved);
-    for (size_t i = 0; i < e->n_todo; i++)
-        if (!s.served[e->todo[i]])
-            gone[n_gone++] = e->needs[e->todo[i]].key;
-    pp_mg_unwanted(e->t, r->client, gone, &n_gone);
-    for (size_t i = 0; i < e->n_todo && e->t->err == PP_OK; i++) {
-        const struct need *need = &e->needs[e->todo[i]];
-        if (!s.served[e->todo[i]] && pp_mg_keys_at(gone, n_gone, &need->key) == n_gone)
+        if (!e->todo[i]->served && answered(e->todo[i]))
+            add_answer(e, e->todo[i], &e->todo[i]->photo->outcome);
+    pp_mg_finish(e->t, e->answers, e->n_answers, e->p->r->now_ms);
+    struct pp_key *gone = todo_keys(e, false, true, &n_gone);
+    if (!gone)
+        return;
+    pp_mg_unwanted(e->t, client, gone, &n_gone);
+    for (size_t i = 0; i < e->n_todo && e->t->err == PP_OK; i++)
+        if (!e->todo[i]->served && pp_mg_keys_at(gone, n_gone, &e->todo[i]->key) == n_gone)
             e->todo[kept++] = e->todo[i];
-    }
     e->n_todo = kept;
 }
 
@@ -256,10 +249,11 @@ static void join_rest(struct ensuring *e)
 {
     const char *client = e->p->r->client;
     size_t n, n_always;
-    const struct pp_key *keys = todo_keys(e, false, &n), *always = todo_keys(e, true, &n_always);
-    struct pp_mg_done joined = pp_mg_write(e->t, MQ_TASK_JOIN, "sK", client, keys, n);
+    const struct pp_key *keys = todo_keys(e, false, false, &n);
+    const struct pp_key *always = todo_keys(e, true, false, &n_always);
+    struct pp_mg_done joined = pp_mg_write(e->t, MQ_TASK_JOIN, "sK", client, PP_MG_LIST(keys, n));
     if (n_always > 0)
-        pp_mg_write(e->t, MQ_TASK_ALWAYS, "sK", client, always, n_always);
+        pp_mg_write(e->t, MQ_TASK_ALWAYS, "sK", client, PP_MG_LIST(always, n_always));
     if (joined.matched != n && e->t->err == PP_OK)
         look_again(e, keys, n);
     else
@@ -273,28 +267,30 @@ static bool seems_new(const struct ensuring *e, const struct need *need)
     return !e->p->begun && need->photo->known.type == 0 && !conditional(need);
 }
 
+/* A step for each way in which a photo gets a task; the last one is for the photos whose insert was
+ * refused, too. */
+enum step { STEP_JOIN, STEP_INSERT, STEP_OPEN };
+
+static enum step step_of(const struct ensuring *e, const struct need *need)
+{
+    return answered(need) ? STEP_JOIN : seems_new(e, need) ? STEP_INSERT : STEP_OPEN;
+}
+
 void pp_mg_plan_ensure(struct pp_mg_planning *p)
 {
     struct ensuring e = {.t = p->t, .p = p};
     find_needs(&e);
-    for (uint32_t i = 0; i < e.n; i++)
-        if (answered(&e.needs[i]))
-            e.todo[e.n_todo++] = i;
-    if (e.n_todo)
-        join_rest(&e);
-    for (uint32_t i = 0; i < e.n && p->t->err == PP_OK; i++)
-        if (!answered(&e.needs[i]) && seems_new(&e, &e.needs[i]))
-            e.todo[e.n_todo++] = i;
-    if (e.n_todo)
-        open_tasks(&e, true);
-    for (uint32_t i = 0; i < e.n && p->t->err == PP_OK; i++)
-        if (!answered(&e.needs[i]) && !seems_new(&e, &e.needs[i]))
-            e.todo[e.n_todo++] = i;
+    for (enum step step = STEP_JOIN; step <= STEP_OPEN; step++) {
+        for (size_t i = 0; i < e.n && p->t->err == PP_OK; i++)
+            if (step_of(&e, &e.needs[i]) == step)
+                e.todo[e.n_todo++] = &e.needs[i];
+        if (e.n_todo && step == STEP_JOIN)
+            join_rest(&e);
+        else if (e.n_todo && step == STEP_INSERT)
+            open_tasks(&e, true);
+    }
     for (int round = 0; e.n_todo && p->t->err == PP_OK; round++) {
-        if (round == ENSURE_ROUNDS) {
-            pp_mg_fail(p->t, PP_EIO);
-            return;
-        }
+        pp_mg_require(p->t, round < ENSURE_ROUNDS, PP_EIO);
         open_tasks(&e, false);
         if (e.n_todo)
             join_rest(&e);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tasks.h"
+#include "steps.h"
 
 enum { LOST_MAX = 1000, HAND_BACK_AGAIN_MS = 1000 };
 
@@ -72,7 +72,7 @@ void pp_mg_lost_release(struct pp_mg_thread *t, int64_t now_ms)
         if (ok && tick - l->tried_ms >= HAND_BACK_AGAIN_MS) {
             /* This also hands back tasks that no item may want: at worst they are fetched
              * without need. */
-            pp_mg_write(t, MQ_CLAIM_RETURN, "siK", l->worker, l->nonce, l->known, l->n_known);
+            pp_mg_write(t, MQ_CLAIM_RETURN, "siK", l->worker, l->nonce, PP_MG_LIST(l->known, l->n_known));
             ok = t->err == PP_OK;
             t->err = PP_OK;
             l->tried_ms = tick;

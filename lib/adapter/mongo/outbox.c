@@ -9,28 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops.h"
 #include "steps.h"
 
 enum { EXACT = 1000000, SAMPLE = 10000 };
 
 /* --- items --- */
 
-enum pp_err pp_mg_outbox(struct pp_mg_thread *t, struct pp_store_outbox *r)
+void pp_mg_outbox(struct pp_mg_thread *t, struct pp_store_outbox *r)
 {
-    struct pp_mg_rows rows = {pp_mg_item_fields, sizeof *r->items, r->n_seqs ? r->n_seqs : r->limit,
-                              r->req.arena};
-    int64_t end = 0, after = r->n_seqs ? 0 : r->after_seq < INT64_MAX ? (int64_t)r->after_seq : INT64_MAX;
+    size_t limit = r->n_seqs ? r->n_seqs : r->limit;
+    int64_t end, after = r->n_seqs ? 0 : r->after_seq < INT64_MAX ? (int64_t)r->after_seq : INT64_MAX;
     pp_mg_reads_begin(t);
     pp_mg_seq_end(t, &end);
-    if (rows.limit > 0)
-        pp_mg_rows(t, MQ_OUTBOX, &rows, "iLIi", after, r->n_seqs ? r->seqs : NULL, r->n_seqs,
-                   r->n_seqs ? NULL : &end, (int64_t)rows.limit);
+    r->items = NULL;
+    r->n = 0;
+    if (limit > 0)
+        pp_mg_rows(t, MQ_OUTBOX, pp_mg_item_fields, PP_MG_ROWS(r, items, limit), "iLIi", after,
+                   PP_MG_LIST(r->n_seqs ? r->seqs : NULL, r->n_seqs), r->n_seqs ? NULL : &end,
+                   (int64_t)limit);
     pp_mg_reads_end(t);
-    r->items = rows.rows;
-    r->n = rows.n;
     r->end = end > 0 ? (uint64_t)end - 1 : 0;
-    return t->err;
 }
 
 /* --- counts --- */
@@ -46,53 +44,40 @@ static int by_after(const void *a, const void *b)
     return (x->count->after_seq < y->count->after_seq) - (x->count->after_seq > y->count->after_seq);
 }
 
-struct span {
-    uint64_t n, first; /* number of items of a range; seq of its first one */
-};
-
-/* Counts the items with a seq in after..upto, and finds the first. Above `most` items it
- * extrapolates from those counted. */
-static struct span count_between(struct pp_mg_thread *t, uint64_t after, uint64_t upto, uint64_t most)
+/* Counts the items with a seq in after..upto, and sets *first to the lowest if there is one. Above
+ * `most` items it extrapolates from those counted. */
+static uint64_t count_between(struct pp_mg_thread *t, uint64_t after, uint64_t upto, uint64_t most,
+                              uint64_t *first)
 {
-    struct span s = {0};
     pp_assert(after < upto && upto <= INT64_MAX, "the range of an outbox count is empty");
     const bson_t *row = pp_mg_first(t, MQ_OUTBOX_COUNT, "iii", (int64_t)after, (int64_t)upto, (int64_t)most);
     if (!row)
-        return s;
-    s.n = (uint64_t)pp_mg_doc_int(row, "n");
-    s.first = (uint64_t)pp_mg_doc_int(row, "first");
-    uint64_t last = (uint64_t)pp_mg_doc_int(row, "last");
-    if (s.n >= most && last > after)
-        s.n = (uint64_t)((double)s.n * ((double)(upto - after) / (double)(last - after)));
-    return s;
+        return 0;
+    uint64_t n = (uint64_t)pp_mg_doc_int(row, "n"), last = (uint64_t)pp_mg_doc_int(row, "last");
+    *first = (uint64_t)pp_mg_doc_int(row, "first");
+    if (n >= most && last > after)
+        n = (uint64_t)((double)n * ((double)(upto - after) / (double)(last - after)));
+    return n;
 }
 
 /* Reads when the first item of each count finished. */
-static enum pp_err read_times(struct pp_mg_thread *t, struct counted *c, size_t n)
+static void read_times(struct pp_mg_thread *t, struct counted *c, size_t n)
 {
-    size_t n_seqs = 0;
-    uint64_t *seqs = pp_mg_array(t, n, sizeof *seqs);
-    for (size_t i = 0; seqs && i < n; i++)
-        if (c[i].first && (n_seqs == 0 || seqs[n_seqs - 1] != c[i].first))
-            seqs[n_seqs++] = c[i].first;
-    if (n_seqs == 0)
-        return t->err;
-    pp_mg_query(t, MQ_OUTBOX_TIMES, "L", seqs, n_seqs);
+    pp_mg_query(t, MQ_OUTBOX_TIMES, "L", PP_MG_COLUMN(c, n, first));
     for (const bson_t *row; (row = pp_mg_next(t));)
         for (size_t i = 0; i < n; i++)
             if (c[i].first == (uint64_t)pp_mg_doc_int(row, "q"))
                 c[i].count->oldest_at = pp_mg_doc_int(row, "f");
-    return t->err;
 }
 
 /* Counts the items from the highest cursor down to the lowest, so that no item is counted twice. */
-enum pp_err pp_mg_outbox_counts(struct pp_mg_thread *t, struct pp_store_outbox_counts *r)
+void pp_mg_outbox_counts(struct pp_mg_thread *t, struct pp_store_outbox_counts *r)
 {
     struct counted *c = pp_mg_array(t, r->n, sizeof *c);
     uint64_t total = 0, first = 0;
     int64_t end;
     if (!c)
-        return t->err;
+        return;
     pp_mg_seq_end(t, &end);
     uint64_t upto = end > 0 ? (uint64_t)end - 1 : 0;
     for (size_t i = 0; i < r->n; i++)
@@ -101,44 +86,38 @@ enum pp_err pp_mg_outbox_counts(struct pp_mg_thread *t, struct pp_store_outbox_c
     for (size_t i = 0; i < r->n; i++) {
         uint64_t after = c[i].count->after_seq;
         if (after < upto) {
-            struct span s = count_between(t, after, upto, total <= EXACT ? EXACT - total + 1 : SAMPLE);
-            total += s.n;
-            first = s.first ? s.first : first;
+            total += count_between(t, after, upto, total <= EXACT ? EXACT - total + 1 : SAMPLE, &first);
             upto = after;
         }
         c[i].first = first;
         c[i].count->messages = total;
         c[i].count->oldest_at = 0;
     }
-    return read_times(t, c, r->n);
+    if (first > 0)
+        read_times(t, c, r->n);
 }
 
 /* --- numbers: meta/numbers:<name>: {n: the highest that was handed out} --- */
 
 /* Hands out the next numbers. If the server's answer is lost, these numbers stay unused. */
-enum pp_err pp_mg_numbers(struct pp_mg_thread *t, struct pp_store_numbers *r)
+void pp_mg_numbers(struct pp_mg_thread *t, struct pp_store_numbers *r)
 {
     pp_assert(r->n > 0, "no number is asked for");
-    char *id = pp_arena_printf(&t->tmp, "numbers:%s", r->name);
-    r->first = 0;
-    if (!id)
-        return PP_ENOMEM;
+    const char *id = pp_arena_printf(&t->tmp, "numbers:%s", r->name);
+    pp_mg_require(t, id, PP_ENOMEM);
     const bson_t *doc = pp_mg_modify(t, MQ_NUMBERS, "si", id, (int64_t)r->n);
     int64_t last = doc ? pp_mg_doc_int(doc, "n") : 0;
-    if (t->err == PP_OK && last < (int64_t)r->n)
-        return PP_ECORRUPT;
+    pp_mg_require(t, last >= (int64_t)r->n, PP_ECORRUPT);
     r->first = t->err == PP_OK ? (uint64_t)last - r->n + 1 : 0;
-    return t->err;
 }
 
 /* --- the coordinator's data set: meta/dataset: {first: its name} --- */
 
 /* Stores the first data set's name once, and never changes it: a caller with another name learns
  * that the coordinator has lost its data. */
-enum pp_err pp_mg_generation(struct pp_mg_thread *t, struct pp_store_generation *r)
+void pp_mg_generation(struct pp_mg_thread *t, struct pp_store_generation *r)
 {
     const bson_t *doc = pp_mg_modify(t, MQ_GENERATION, "s", r->dataset);
     const char *first = doc ? pp_mg_doc_text(doc, "first") : NULL;
     r->first = first && !strcmp(first, r->dataset);
-    return t->err;
 }

@@ -1,19 +1,19 @@
 /* photos.c: reads photos: many by key, one with its task, and those with the same bytes. */
 #include <string.h>
 
-#include "ops.h"
+#include "steps.h"
 
 enum { LOOKUP_SLICE = 1000 };
 
 /* --- by keys --- */
 
-enum pp_err pp_mg_lookup(struct pp_mg_thread *t, struct pp_store_lookup *r)
+void pp_mg_lookup(struct pp_mg_thread *t, struct pp_store_lookup *r)
 {
     struct pp_mg_place *places = pp_mg_array(t, r->n, sizeof *places);
     struct pp_key *keys = pp_mg_array(t, r->n, sizeof *keys);
-    r->photos = pp_arena_array(r->req.arena, r->n, sizeof *r->photos);
-    if (!places || !keys || !r->photos)
-        return PP_ENOMEM;
+    r->photos = pp_mg_alloc(t, r->req.arena, r->n, sizeof *r->photos);
+    if (t->err != PP_OK)
+        return;
     for (size_t i = 0; i < r->n; i++) {
         places[i] = (struct pp_mg_place){r->keys[i], (uint32_t)i};
         keys[i] = r->keys[i];
@@ -21,8 +21,8 @@ enum pp_err pp_mg_lookup(struct pp_mg_thread *t, struct pp_store_lookup *r)
     pp_mg_places_sort(places, r->n);
     size_t n = pp_mg_keys_unique(keys, r->n);
     for (size_t from = 0; from < n; from += LOOKUP_SLICE) {
-        pp_mg_query(t, MQ_LOOKUP, "sK", r->client, keys + from,
-                    n - from < LOOKUP_SLICE ? n - from : (size_t)LOOKUP_SLICE);
+        pp_mg_query(t, MQ_LOOKUP, "sK", r->client,
+                    PP_MG_LIST(keys + from, n - from < LOOKUP_SLICE ? n - from : LOOKUP_SLICE));
         for (const bson_t *row; (row = pp_mg_next(t));) {
             struct pp_key key = pp_mg_id_key(t, row);
             struct pp_photo photo;
@@ -32,7 +32,6 @@ enum pp_err pp_mg_lookup(struct pp_mg_thread *t, struct pp_store_lookup *r)
                 r->photos[at->at] = photo;
         }
     }
-    return t->err;
 }
 
 /* --- one --- */
@@ -46,7 +45,7 @@ static const struct pp_mg_field task_fields[] = {
 };
 static const struct pp_mg_field task_field[] = {PP_MG_FIELD_WITHIN("t", task_fields), {NULL}};
 
-enum pp_err pp_mg_photo(struct pp_mg_thread *t, struct pp_store_photo *r)
+void pp_mg_photo(struct pp_mg_thread *t, struct pp_store_photo *r)
 {
     r->photo = (struct pp_photo){0};
     r->open = r->claimed = false;
@@ -55,18 +54,20 @@ enum pp_err pp_mg_photo(struct pp_mg_thread *t, struct pp_store_photo *r)
     r->due_ms = 0;
     const bson_t *doc = pp_mg_first(t, MQ_PHOTO, "sk", r->client, &r->key);
     if (!doc)
-        return t->err;
+        return;
     int64_t state = pp_mg_doc_int(doc, "t.s");
     r->open = state == PP_MG_WAITING || state == PP_MG_CLAIMED;
     r->claimed = state == PP_MG_CLAIMED;
     pp_mg_fail(t, pp_mg_read_photo(doc, r->req.arena, &r->photo));
-    return pp_mg_fail(t, r->open ? pp_mg_read(doc, task_field, r->req.arena, r) : PP_OK);
+    if (r->open)
+        pp_mg_fail(t, pp_mg_read(doc, task_field, r->req.arena, r));
 }
 
 static const struct pp_mg_field object_field[] = {PP_MG_FIELD("o", struct pp_store_object, object), {NULL}};
 
-enum pp_err pp_mg_object(struct pp_mg_thread *t, struct pp_store_object *r)
+void pp_mg_object(struct pp_mg_thread *t, struct pp_store_object *r)
 {
     r->object = (struct pp_object){0};
-    return pp_mg_one(t, MQ_OBJECT, object_field, &t->tmp, r, "hs", r->sha256, r->client);
+    pp_mg_require(t, pp_mg_one(t, MQ_OBJECT, object_field, &t->tmp, r, "hs", r->sha256, r->client),
+                  PP_ENOTFOUND);
 }

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops.h"
-#include "plan.h"
+#include "steps.h"
 
 /* --- the batch --- */
 
@@ -79,10 +78,9 @@ struct older {
 
 static void add_older(struct older *o, const char *id)
 {
-    if (id && pp_mg_grow(&o->p->t->tmp, &o->ids, sizeof *o->ids, o->n, &o->cap))
+    pp_mg_require(o->p->t, id, PP_ENOMEM);
+    if (id && pp_mg_grow(o->p->t, &o->p->t->tmp, &o->ids, sizeof *o->ids, o->n, &o->cap))
         o->ids[o->n++] = id;
-    else
-        pp_mg_fail(o->p->t, PP_ENOMEM);
 }
 
 /* Finds older open revisions of a chunk that was begun before: the process that planned it may
@@ -96,13 +94,11 @@ static void find_older(struct pp_mg_planning *p, struct older *o)
             names[n++] = p->rows[i].item->id;
     if (n == 0)
         return;
-    pp_mg_query(p->t, MQ_ITEMS_OLDER, "sS", p->r->client, names, n);
+    pp_mg_query(p->t, MQ_ITEMS_OLDER, "sS", p->r->client, PP_MG_LIST(names, n));
     for (const bson_t *doc; (doc = pp_mg_next(p->t));) {
-        const char *name = pp_mg_doc_text(doc, "i");
-        size_t i = name ? pp_mg_plan_first(p, name) : p->r->n;
-        if (i == p->r->n || strcmp(p->by_name[i]->item->id, name) != 0)
-            pp_mg_fail(p->t, PP_ECORRUPT);
-        else if (pp_mg_doc_int(doc, "r") < p->by_name[i]->item->revision)
+        size_t end, i = pp_mg_plan_rows(p, doc, "i", &end);
+        pp_mg_require(p->t, i < end, PP_ECORRUPT);
+        if (i < end && pp_mg_doc_int(doc, "r") < p->by_name[i]->item->revision)
             add_older(o, pp_mg_copy(p->t, doc, "_id"));
     }
 }
@@ -117,7 +113,7 @@ static void supersede(struct pp_mg_planning *p)
         if (row->inserted && row->newest_open)
             add_older(&o, pp_mg_item_id(&p->t->tmp, p->r->client, row->item->id, row->newest));
     }
-    pp_mg_items_close(p->t, p->r->client, o.ids, o.n, PP_ITEM_SUPERSEDED, p->r->now_ms, &p->moved);
+    pp_mg_items_close(p->t, p->r->client, o.ids, o.n, PP_ITEM_SUPERSEDED, p->r->now_ms);
 }
 
 /* --- together --- */
@@ -146,7 +142,6 @@ static void prepare(struct pp_mg_planning *p)
     qsort(p->by_name, r->n, sizeof *p->by_name, by_item_id);
     for (int q = 0; q < PP_QUEUES; q++)
         p->due[q] = INT64_MAX;
-    p->moved.arena = &p->t->tmp;
 }
 
 /* Cleans up after another call cancelled the batch while this call, or an earlier interrupted call,
@@ -154,7 +149,7 @@ static void prepare(struct pp_mg_planning *p)
  * after their items had ended. */
 static void cancel_rest(struct pp_mg_planning *p)
 {
-    pp_mg_cancel_open(p->t, p->r->batch_id, p->r->client, p->r->now_ms, &p->moved);
+    pp_mg_cancel_open(p->t, p->r->batch_id, p->r->client, p->r->now_ms);
     for (size_t i = 0; i < p->r->n; i++)
         if (p->rows[i].n_open)
             pp_mg_leave(p->t, p->r->client, p->rows[i].open, p->rows[i].n_open);
@@ -171,9 +166,9 @@ static void finish_chunk(struct pp_mg_planning *p)
     if (cancelled && (!p->cancelled || p->begun))
         cancel_rest(p);
     if (p->r->last || p->planned)
-        pp_mg_moved_add(t, &p->moved, p->r->batch_id, p->r->client, 0, 0);
-    if (t->err == PP_OK && p->moved.n)
-        pp_mg_fail(t, pp_mg_batches_check(t, &p->moved, true, p->r->now_ms));
+        pp_mg_moved_add(t, p->r->batch_id, p->r->client, 0, 0);
+    if (t->moved.n)
+        pp_mg_batches_check(t, true, p->r->now_ms);
 }
 
 static void report(struct pp_mg_planning *p)
@@ -181,18 +176,16 @@ static void report(struct pp_mg_planning *p)
     struct pp_store_plan *r = p->r;
     for (size_t i = 0; i < r->n; i++)
         r->items_finished += p->rows[i].inserted && p->rows[i].status != PP_ITEM_OPEN;
-    r->items_finished += p->moved.items_finished;
-    r->backlog = pp_arena_array(r->req.arena, PP_QUEUES, sizeof *r->backlog);
-    const char *client = pp_arena_strdup(r->req.arena, r->client);
+    r->items_finished += p->t->moved.items_finished;
+    r->backlog = pp_mg_alloc(p->t, r->req.arena, PP_QUEUES, sizeof *r->backlog);
+    const char *client = pp_mg_text(p->t, r->req.arena, r->client);
     pp_assert(r->n_backlog == 0, "a plan is reported twice");
-    if (!r->backlog || !client)
-        pp_mg_fail(p->t, PP_ENOMEM);
     for (uint8_t q = 0; q < PP_QUEUES && p->t->err == PP_OK; q++)
         if (p->due[q] != INT64_MAX)
             r->backlog[r->n_backlog++] = (struct pp_backlog_row){client, q, p->due[q]};
 }
 
-enum pp_err pp_mg_plan(struct pp_mg_thread *t, struct pp_store_plan *r)
+void pp_mg_plan(struct pp_mg_thread *t, struct pp_store_plan *r)
 {
     static void (*const steps[])(struct pp_mg_planning *) = {prepare,          pp_mg_plan_newest, begin_batch,
                                                              pp_mg_plan_items, pp_mg_plan_ensure, count_skips,
@@ -200,5 +193,4 @@ enum pp_err pp_mg_plan(struct pp_mg_thread *t, struct pp_store_plan *r)
     struct pp_mg_planning p = {.t = t, .r = r};
     for (size_t i = 0; i < sizeof steps / sizeof *steps && t->err == PP_OK; i++)
         steps[i](&p);
-    return t->err;
 }

@@ -9,13 +9,15 @@
 #include <string.h>
 
 #include "photopool/task_rules.h"
-#include "plan.h"
+#include "steps.h"
 
 /* --- rows by name --- */
 
-size_t pp_mg_plan_first(const struct pp_mg_planning *p, const char *name)
+size_t pp_mg_plan_rows(struct pp_mg_planning *p, const bson_t *doc, const char *path, size_t *end)
 {
-    size_t lo = 0, hi = p->r->n;
+    const char *name = pp_mg_doc_text(doc, path);
+    size_t lo = 0, hi = name ? p->r->n : 0;
+    pp_mg_require(p->t, name, PP_ECORRUPT);
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         if (strcmp(p->by_name[mid]->item->id, name) < 0)
@@ -23,6 +25,8 @@ size_t pp_mg_plan_first(const struct pp_mg_planning *p, const char *name)
         else
             hi = mid;
     }
+    for (*end = lo; name && *end < p->r->n && !strcmp(p->by_name[*end]->item->id, name);)
+        ++*end;
     return lo;
 }
 
@@ -41,20 +45,6 @@ static size_t wanted_names(struct pp_mg_planning *p)
     return n;
 }
 
-/* Like pp_mg_plan_first(), for the name in a document; a document without one is corrupt. */
-static size_t first_of(struct pp_mg_planning *p, const char *name)
-{
-    if (!name)
-        pp_mg_fail(p->t, PP_ECORRUPT);
-    return name ? pp_mg_plan_first(p, name) : p->r->n;
-}
-
-/* Returns whether the i-th row by name is one of this item. */
-static bool is_of(const struct pp_mg_planning *p, size_t i, const char *name)
-{
-    return i < p->r->n && !strcmp(p->by_name[i]->item->id, name);
-}
-
 /* --- reading what exists --- */
 
 /* An open item has seq 0; a stub has no seq. */
@@ -69,10 +59,9 @@ void pp_mg_plan_newest(struct pp_mg_planning *p)
     size_t n = wanted_names(p);
     if (n == 0)
         return;
-    pp_mg_query(p->t, MQ_ITEMS_NEWEST, "sS", p->r->client, p->names, n);
+    pp_mg_query(p->t, MQ_ITEMS_NEWEST, "sS", p->r->client, PP_MG_LIST(p->names, n));
     for (const bson_t *doc; (doc = pp_mg_next(p->t));) {
-        const char *name = pp_mg_doc_text(doc, "_id");
-        for (size_t i = first_of(p, name); is_of(p, i, name); i++) {
+        for (size_t end, i = pp_mg_plan_rows(p, doc, "_id", &end); i < end; i++) {
             p->by_name[i]->newest = (uint32_t)pp_mg_doc_int(doc, "r");
             p->by_name[i]->newest_open = is_open(doc);
         }
@@ -97,13 +86,11 @@ static void find_repeated(struct pp_mg_planning *p)
     size_t n = wanted_names(p);
     if (n == 0)
         return;
-    pp_mg_query(p->t, MQ_ITEMS_REPEATED, "sSs", p->r->client, p->names, n, p->r->batch_id);
-    for (const bson_t *doc; (doc = pp_mg_next(p->t));) {
-        const char *name = pp_mg_doc_text(doc, "i");
-        for (size_t i = first_of(p, name); is_of(p, i, name); i++)
+    pp_mg_query(p->t, MQ_ITEMS_REPEATED, "sSs", p->r->client, PP_MG_LIST(p->names, n), p->r->batch_id);
+    for (const bson_t *doc; (doc = pp_mg_next(p->t));)
+        for (size_t end, i = pp_mg_plan_rows(p, doc, "i", &end); i < end; i++)
             if (!p->by_name[i]->inserted) /* else this call inserted the item for its other row */
                 repeat(p, p->by_name[i], doc);
-    }
 }
 
 /* --- inserting --- */
@@ -131,8 +118,7 @@ static void prepare_row(struct pp_mg_planning *p, struct pp_mg_plan_row *row)
     row->n_open = 0;
     if (!row->open)
         row->open = pp_mg_array(p->t, item->n_photos, sizeof *row->open);
-    if (!row->id)
-        pp_mg_fail(p->t, PP_ENOMEM);
+    pp_mg_require(p->t, row->id, PP_ENOMEM);
     if (p->t->err != PP_OK)
         return;
     for (uint32_t i = 0; i < item->n_photos && row->status == PP_ITEM_OPEN; i++)
@@ -160,8 +146,8 @@ static void add_item(struct pp_mg_planning *p, struct pp_mg_bulk *bulk, const st
     }
     pp_mg_bulk_add(bulk, MQ_ITEM_INSERT, "sssisisidiIyKA", row->id, r->client, item->id,
                    (int64_t)item->revision, r->batch_id, (int64_t)item->index, item->meta, r->now_ms,
-                   (int)row->status, row->seq, open ? NULL : &r->now_ms, (int)!open, open ? row->open : NULL,
-                   row->n_open, &photos);
+                   (int)row->status, row->seq, open ? NULL : &r->now_ms, (int)!open,
+                   PP_MG_LIST(open ? row->open : NULL, row->n_open), &photos);
     bson_destroy(&photos);
 }
 
@@ -231,8 +217,8 @@ static void renumber(struct pp_mg_planning *p)
             pp_mg_bulk_add(&bulk, MQ_ITEM_RENUMBER, "ssti", p->rows[i].id, p->r->client, seq.deadline_ms,
                            seq.first + (int64_t)k++);
     pp_mg_bulk_run(&bulk);
-    if (bulk.done.matched < n) /* the caller repeats the call, which renumbers the items that are left */
-        pp_mg_fail(p->t, PP_EUNKNOWN);
+    /* After this failure the caller repeats the call, which renumbers the items that are left. */
+    pp_mg_require(p->t, bulk.done.matched >= n, PP_EUNKNOWN);
     pp_mg_seq_close(p->t, &seq);
     for (size_t i = 0; i < p->r->n; i++)
         p->rows[i].late = false;
@@ -285,8 +271,7 @@ void pp_mg_plan_items(struct pp_mg_planning *p)
     if (p->begun)
         look_again(p);
     for (int round = 0; p->t->err == PP_OK && insert_rows(p) > 0; round++) {
-        if (round + 1 == PP_MG_PLAN_TRIES)
-            pp_mg_fail(p->t, PP_EIO);
+        pp_mg_require(p->t, round + 1 < PP_MG_PLAN_TRIES, PP_EIO);
         p->begun = true; /* another attempt has inserted the refused rows, and may still run */
         pp_mg_plan_newest(p);
         look_again(p);

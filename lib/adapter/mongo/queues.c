@@ -6,7 +6,7 @@
  * some seconds old. The pipeline asks for a backlog only after it has lost its own index of it. */
 #include <string.h>
 
-#include "ops.h"
+#include "steps.h"
 
 /* Counts of COUNT_MANY tasks or more are reused for COUNT_SHARE times as long as they took. */
 enum { COUNT_MANY = 100000, COUNT_SHARE = 50 };
@@ -17,16 +17,11 @@ static const struct pp_mg_field queue_fields[] = {PP_MG_FIELD_TEXT("c", struct p
 static const struct pp_mg_field backlog_fields[] = {
     PP_MG_FIELD_WITHIN("_id", queue_fields), PP_MG_FIELD("due", struct pp_backlog_row, due_ms), {NULL}};
 
-enum pp_err pp_mg_backlog(struct pp_mg_thread *t, struct pp_store_backlog *r)
+void pp_mg_backlog(struct pp_mg_thread *t, struct pp_store_backlog *r)
 {
-    struct pp_mg_rows rows = {backlog_fields, sizeof *r->rows, SIZE_MAX, r->req.arena};
-    pp_mg_rows(t, MQ_BACKLOG, &rows, "");
-    r->rows = rows.rows;
-    r->n = rows.n;
+    pp_mg_rows(t, MQ_BACKLOG, backlog_fields, PP_MG_ROWS(r, rows, SIZE_MAX), "");
     for (size_t i = 0; i < r->n; i++)
-        if (r->rows[i].queue >= PP_QUEUES)
-            pp_mg_fail(t, PP_ECORRUPT);
-    return t->err;
+        pp_mg_require(t, r->rows[i].queue < PP_QUEUES, PP_ECORRUPT);
 }
 
 static void count_all(struct pp_mg_thread *t, struct pp_mg_counts *c)
@@ -51,7 +46,7 @@ static void count_all(struct pp_mg_thread *t, struct pp_mg_counts *c)
     c->until_ms = n < COUNT_MANY ? to : to + (to - from) * COUNT_SHARE;
 }
 
-enum pp_err pp_mg_queue(struct pp_mg_thread *t, struct pp_store_queue *r)
+void pp_mg_queue(struct pp_mg_thread *t, struct pp_store_queue *r)
 {
     struct pp_mg *m = t->m;
     struct pp_mg_counts counts;
@@ -61,12 +56,11 @@ enum pp_err pp_mg_queue(struct pp_mg_thread *t, struct pp_store_queue *r)
     if (pp_mg_monotonic_ms() >= counts.until_ms) {
         count_all(t, &counts);
         if (t->err != PP_OK)
-            return t->err;
+            return;
         pthread_mutex_lock(&m->lock);
         m->counts = counts;
         pthread_mutex_unlock(&m->lock);
     }
     memcpy(r->counts, counts.counts, sizeof r->counts);
     r->claimed = counts.claimed;
-    return PP_OK;
 }

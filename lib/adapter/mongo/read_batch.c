@@ -4,7 +4,6 @@
  * If a batch has ended, but its end is still not recorded after SETTLED_MS, the process that
  * should have recorded it has died, and the reader records it. The reader waits that long
  * because the call that finishes a batch reports the end, and must do so only once. */
-#include "ops.h"
 #include "steps.h"
 
 enum { SETTLED_MS = 60000 };
@@ -55,40 +54,36 @@ static bool conclude(struct pp_batch *b, bool planned)
     return ended;
 }
 
-static enum pp_err count_running(struct pp_mg_thread *t, struct batch_list *l)
+static void count_running(struct pp_mg_thread *t, struct batch_list *l)
 {
     size_t n = 0, n_ended = 0;
-    struct pp_batch *running = pp_mg_array(t, 2 * l->n, sizeof *running), *ended = running + l->n;
+    struct pp_batch *running = pp_mg_array(t, l->n, sizeof *running);
     size_t *of = pp_mg_array(t, l->n, sizeof *of);
-    if (!running || !of)
-        return t->err;
-    for (size_t i = 0; i < l->n; i++) {
+    for (size_t i = 0; i < l->n && t->err == PP_OK; i++) {
         if (l->batches[i].finished_at)
             continue;
         of[n] = i;
         running[n++] = l->batches[i];
     }
-    enum pp_err err = pp_mg_batches_count(t, l->a, running, n);
-    for (size_t i = 0; i < n && err == PP_OK; i++) {
-        if (conclude(&running[i], l->planned[of[i]]))
-            ended[n_ended++] = running[i];
+    pp_mg_batches_count(t, l->a, running, n);
+    for (size_t i = 0; i < n && t->err == PP_OK; i++) {
         l->batches[of[i]] = running[i];
+        if (conclude(&l->batches[of[i]], l->planned[of[i]]))
+            running[n_ended++] = l->batches[of[i]];
     }
     for (size_t i = 0; i < l->n; i++) {
         struct pp_batch *b = &l->batches[i];
         b->items[PP_ITEM_OPEN] = open_of(b->items_total, b->items, PP_ITEM_STATUS_COUNT);
         b->photos[PP_OUTCOME_OPEN] = open_of(b->photos_total, b->photos, PP_OUTCOME_COUNT);
     }
-    /* A failure to record the counts does no harm: the answer is correct without the record. */
-    if (err == PP_OK && n_ended > 0) {
-        pp_mg_batches_record(t, ended, n_ended, SETTLED_MS, NULL);
-        t->err = PP_OK;
-    }
-    return err;
+    if (t->err != PP_OK || n_ended == 0)
+        return;
+    pp_mg_batches_record(t, running, n_ended, SETTLED_MS, NULL);
+    t->err = PP_OK; /* the answer is correct without the record */
 }
 
 /* Appends a batch to the list; it has counts only if they are recorded. */
-static enum pp_err add_batch(struct pp_mg_thread *t, struct batch_list *l, const bson_t *doc)
+static void add_batch(struct pp_mg_thread *t, struct batch_list *l, const bson_t *doc)
 {
     struct pp_batch *b = &l->batches[l->n];
     *b = (struct pp_batch){0};
@@ -97,41 +92,42 @@ static enum pp_err add_batch(struct pp_mg_thread *t, struct batch_list *l, const
     b->state = b->finished_at ? PP_BATCH_FINISHED : PP_BATCH_RUNNING;
     if (pp_mg_doc_int(doc, "ca"))
         b->state = PP_BATCH_CANCELLED;
-    return pp_mg_fail(t, b->finished_at ? pp_mg_batch_read_sum(doc, l->a, b) : PP_OK);
+    if (b->finished_at)
+        pp_mg_batch_read_sum(t, doc, l->a, b);
 }
 
 /* --- one --- */
 
-enum pp_err pp_mg_batch(struct pp_mg_thread *t, struct pp_store_batch *r)
+void pp_mg_batch(struct pp_mg_thread *t, struct pp_store_batch *r)
 {
     bool planned = false;
     struct batch_list one = {r->req.arena, &r->batch, &planned, 0};
     const bson_t *doc = pp_mg_first(t, MQ_BATCH, "ss", r->batch_id, r->client);
-    if (!doc)
-        return t->err == PP_OK ? PP_ENOTFOUND : t->err;
-    return add_batch(t, &one, doc) == PP_OK ? count_running(t, &one) : t->err;
+    pp_mg_require(t, doc, PP_ENOTFOUND);
+    if (doc)
+        add_batch(t, &one, doc);
+    count_running(t, &one);
 }
 
 /* --- whether it has ended --- */
 
-enum pp_err pp_mg_batch_end(struct pp_mg_thread *t, const char *batch_id, const char **client, bool *ended)
+bool pp_mg_batch_end(struct pp_mg_thread *t, const char *batch_id, const char **client)
 {
     const bson_t *doc = pp_mg_first(t, MQ_BATCH_END, "s", batch_id);
+    pp_mg_require(t, doc, PP_ENOTFOUND);
     if (!doc)
-        return t->err == PP_OK ? PP_ENOTFOUND : t->err;
+        return false;
     bool finished = bson_has_field(doc, "f"), planned = pp_mg_doc_int(doc, "pl");
     *client = pp_mg_copy(t, doc, "c");
-    *ended = finished || planned;
-    if (planned && !finished) /* then it has ended if none of its items is open */
-        *ended = !pp_mg_first(t, MQ_BATCH_OPEN_ITEM, "ss", *client, batch_id);
-    return t->err;
+    /* A planned batch has ended if none of its items is open. */
+    return finished || (planned && !pp_mg_first(t, MQ_BATCH_OPEN_ITEM, "ss", *client, batch_id));
 }
 
 /* --- many --- */
 
 /* Reads the next `want` batches, newest first, and computes their counts. */
-static enum pp_err list_page(struct pp_mg_thread *t, const struct pp_store_batches *r, const char *after,
-                             size_t want, struct batch_list *l)
+static void list_page(struct pp_mg_thread *t, const struct pp_store_batches *r, const char *after,
+                      size_t want, struct batch_list *l)
 {
     bool cancelled = r->state == PP_BATCH_CANCELLED, finished = r->state == PP_BATCH_FINISHED;
     *l = (struct batch_list){.a = r->req.arena};
@@ -141,25 +137,21 @@ static enum pp_err list_page(struct pp_mg_thread *t, const struct pp_store_batch
                 r->state < 0 || cancelled ? NULL : &finished, (int64_t)want);
     for (const bson_t *row; l->n < want && (row = pp_mg_next(t));)
         add_batch(t, l, row);
-    return t->err == PP_OK ? count_running(t, l) : t->err;
+    count_running(t, l);
 }
 
-enum pp_err pp_mg_batches(struct pp_mg_thread *t, struct pp_store_batches *r)
+void pp_mg_batches(struct pp_mg_thread *t, struct pp_store_batches *r)
 {
     const char *after = r->after;
     r->n = 0;
     r->more = false;
-    r->batches = pp_arena_array(r->req.arena, r->limit, sizeof *r->batches);
-    if (!r->batches)
-        return PP_ENOMEM;
-    for (bool end = r->state == PP_BATCH_ACCEPTED || r->limit == 0; !end;) {
+    r->batches = pp_mg_alloc(t, r->req.arena, r->limit, sizeof *r->batches);
+    for (bool end = r->state == PP_BATCH_ACCEPTED || r->limit == 0; !end && t->err == PP_OK;) {
         struct batch_list l;
         size_t want = r->limit - r->n + 1;
-        enum pp_err err = list_page(t, r, after, want, &l);
-        if (err != PP_OK)
-            return err;
+        list_page(t, r, after, want, &l);
         end = l.n < want;
-        for (size_t i = 0; i < l.n; i++) {
+        for (size_t i = 0; i < l.n && t->err == PP_OK; i++) {
             after = l.batches[i].id;
             if (r->state >= 0 && (int)l.batches[i].state != r->state)
                 /* The query's filter did not exclude this batch, because nobody has recorded its
@@ -172,5 +164,4 @@ enum pp_err pp_mg_batches(struct pp_mg_thread *t, struct pp_store_batches *r)
             r->batches[r->n++] = l.batches[i];
         }
     }
-    return PP_OK;
 }

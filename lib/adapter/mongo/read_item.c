@@ -6,7 +6,6 @@
  * are open. */
 #include <string.h>
 
-#include "ops.h"
 #include "photopool/task_rules.h"
 #include "steps.h"
 
@@ -17,50 +16,42 @@ struct seq_page {
     int64_t after, end; /* both exclusive: only items with a seq between them are read */
 };
 
-static enum pp_err page_of(struct pp_mg_thread *t, const char *batch, uint64_t after, struct seq_page *p)
+static void page_of(struct pp_mg_thread *t, const char *batch, uint64_t after, struct seq_page *p)
 {
-    bool ended;
     *p = (struct seq_page){
         .batch = batch, .after = after < INT64_MAX ? (int64_t)after : INT64_MAX, .end = INT64_MAX};
-    enum pp_err err = pp_mg_batch_end(t, batch, &p->client, &ended);
-    return err == PP_OK && !ended ? pp_mg_seq_end(t, &p->end) : err;
+    if (!pp_mg_batch_end(t, batch, &p->client))
+        pp_mg_seq_end(t, &p->end);
 }
 
 /* --- results --- */
 
 /* Reads a page in one session: without a session, a new primary might for a moment show fewer items
  * than the old primary had when it said that all items up to `end` are visible. */
-enum pp_err pp_mg_results(struct pp_mg_thread *t, struct pp_store_results *r)
+void pp_mg_results(struct pp_mg_thread *t, struct pp_store_results *r)
 {
     struct seq_page p;
-    struct pp_mg_rows rows = {pp_mg_item_fields, sizeof *r->items, r->limit, r->req.arena};
     int64_t status = r->status, code = r->code;
     pp_mg_reads_begin(t);
-    enum pp_err err = page_of(t, r->batch_id, r->after_seq, &p);
-    if (err == PP_OK)
-        err = pp_mg_rows(t, MQ_RESULTS, &rows, "ssiiIIi", p.client, p.batch, p.after, p.end,
-                         status >= 0 ? &status : NULL, code ? &code : NULL, (int64_t)r->limit + 1);
+    page_of(t, r->batch_id, r->after_seq, &p);
+    pp_mg_rows(t, MQ_RESULTS, pp_mg_item_fields, PP_MG_PAGE(r, items, r->limit), "ssiiIIi", p.client, p.batch,
+               p.after, p.end, status >= 0 ? &status : NULL, code ? &code : NULL, (int64_t)r->limit + 1);
     pp_mg_reads_end(t);
-    r->items = rows.rows;
-    r->n = rows.n;
-    r->more = rows.more;
-    return err;
 }
 
 /* --- one item --- */
 
 /* Adds the states of their tasks to the open photos; a key may occur several times in an item. */
-static enum pp_err read_tasks(struct pp_mg_thread *t, struct pp_item *item)
+static void read_tasks(struct pp_mg_thread *t, struct pp_item *item)
 {
     size_t n = 0;
     struct pp_key *keys = pp_mg_array(t, item->n_photos, sizeof *keys);
     for (uint32_t i = 0; keys && i < item->n_photos; i++)
         if (item->photos[i].outcome.kind == PP_OUTCOME_OPEN)
             keys[n++] = item->photos[i].key;
-    if (n == 0)
-        return t->err;
-    pp_mg_query(t, MQ_ITEM_TASKS, "sK", item->client, keys, n);
-    for (const bson_t *row; (row = pp_mg_next(t));) {
+    if (n > 0)
+        pp_mg_query(t, MQ_ITEM_TASKS, "sK", item->client, PP_MG_LIST(keys, n));
+    for (const bson_t *row; n > 0 && (row = pp_mg_next(t));) {
         struct pp_key key = pp_mg_id_key(t, row);
         for (uint32_t i = 0; i < item->n_photos; i++) {
             struct pp_item_photo *p = &item->photos[i];
@@ -71,30 +62,28 @@ static enum pp_err read_tasks(struct pp_mg_thread *t, struct pp_item *item)
             p->due_ms = pp_mg_doc_int(row, "t.due");
         }
     }
-    return t->err;
 }
 
-enum pp_err pp_mg_item(struct pp_mg_thread *t, struct pp_store_item *r)
+void pp_mg_item(struct pp_mg_thread *t, struct pp_store_item *r)
 {
     r->item = (struct pp_item){0};
-    enum pp_err err =
-        pp_mg_one(t, MQ_ITEM, pp_mg_item_fields, r->req.arena, &r->item, "ss", r->client, r->id);
-    if (err == PP_OK && !r->item.batch_id)
-        return PP_ENOTFOUND; /* the document is a stub, the rest of a deleted item */
-    return err == PP_OK ? read_tasks(t, &r->item) : err;
+    pp_mg_one(t, MQ_ITEM, pp_mg_item_fields, r->req.arena, &r->item, "ss", r->client, r->id);
+    /* A document without a batch is a stub, the rest of a deleted item. */
+    pp_mg_require(t, r->item.batch_id, PP_ENOTFOUND);
+    read_tasks(t, &r->item);
 }
 
 /* --- newest revisions --- */
 
-uint32_t *pp_mg_newest(struct pp_mg_thread *t, const char *client, const char *const *ids, size_t n)
+uint32_t *pp_mg_newest(struct pp_mg_thread *t, const char *client, const void *ids, size_t n, size_t stride)
 {
     uint32_t *revisions = pp_mg_array(t, n, sizeof *revisions);
     if (n > 0)
-        pp_mg_query(t, MQ_ITEMS_NEWEST, "sS", client, ids, n);
+        pp_mg_query(t, MQ_ITEMS_NEWEST, "sS", client, ids, n, stride);
     for (const bson_t *row; n > 0 && (row = pp_mg_next(t));) {
         const char *id = pp_mg_doc_text(row, "_id");
         for (size_t i = 0; id && i < n; i++)
-            if (!strcmp(ids[i], id))
+            if (!strcmp(*(const char *const *)((const char *)ids + i * stride), id))
                 revisions[i] = (uint32_t)pp_mg_doc_int(row, "r");
     }
     return t->err == PP_OK ? revisions : NULL;
@@ -141,8 +130,9 @@ static size_t find_candidates(struct pp_mg_thread *t, const struct pp_store_repl
     int64_t *codes = pp_mg_array(t, r->n_codes, sizeof *codes);
     for (size_t i = 0; codes && i < r->n_codes; i++)
         codes[i] = r->codes[i];
-    pp_mg_query(t, MQ_REPLAY, "ssiiLSi", p->client, p->batch, p->after, p->end, r->n_codes ? codes : NULL,
-                r->n_codes, r->n_domains ? r->domains : NULL, r->n_domains, (int64_t)room);
+    pp_mg_query(t, MQ_REPLAY, "ssiiLSi", p->client, p->batch, p->after, p->end,
+                PP_MG_LIST(r->n_codes ? codes : NULL, r->n_codes),
+                PP_MG_LIST(r->n_domains ? r->domains : NULL, r->n_domains), (int64_t)room);
     for (const bson_t *row; n < room && (row = pp_mg_next(t)); n++) {
         struct candidate *c = &found[n];
         *c = (struct candidate){.photos = 0};
@@ -152,26 +142,21 @@ static size_t find_candidates(struct pp_mg_thread *t, const struct pp_store_repl
     return n;
 }
 
-enum pp_err pp_mg_replay(struct pp_mg_thread *t, struct pp_store_replay *r)
+void pp_mg_replay(struct pp_mg_thread *t, struct pp_store_replay *r)
 {
     struct seq_page page;
     size_t room = r->limit + 1, n = room;
     struct candidate *found = pp_mg_array(t, room, sizeof *found);
-    const char **ids = pp_mg_array(t, room, sizeof *ids);
     r->n = 0;
     r->photos = 0;
     r->more = false;
-    r->items = pp_arena_array(r->req.arena, r->limit, sizeof *r->items);
-    if (!r->items || !found || !ids)
-        return PP_ENOMEM;
+    r->items = pp_mg_alloc(t, r->req.arena, r->limit, sizeof *r->items);
     pp_mg_reads_begin(t);
-    enum pp_err err = page_of(t, r->batch_id, r->after_seq, &page);
-    while (err == PP_OK && n == room && !r->more) {
+    page_of(t, r->batch_id, r->after_seq, &page);
+    while (t->err == PP_OK && n == room && !r->more) {
         n = find_candidates(t, r, &page, found, room);
-        for (size_t i = 0; i < n; i++)
-            ids[i] = found[i].item.id;
         /* adds the items that are still the newest revision, until the page is full */
-        const uint32_t *newest = pp_mg_newest(t, page.client, ids, n);
+        const uint32_t *newest = pp_mg_newest(t, page.client, PP_MG_COLUMN(found, n, item.id));
         for (size_t i = 0; newest && i < n && !r->more; i++) {
             if (newest[i] != found[i].item.revision)
                 continue;
@@ -183,8 +168,6 @@ enum pp_err pp_mg_replay(struct pp_mg_thread *t, struct pp_store_replay *r)
         }
         if (n)
             page.after = (int64_t)found[n - 1].item.seq;
-        err = t->err;
     }
     pp_mg_reads_end(t);
-    return err;
 }

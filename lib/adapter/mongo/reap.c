@@ -5,10 +5,8 @@
  * its nonce and lease, which leaves a new nonce: it shows which call wrote it. */
 #include <string.h>
 
-#include "ops.h"
 #include "photopool/code.h"
 #include "steps.h"
-#include "tasks.h"
 
 enum { SETTLED_MAX = 1000 };
 
@@ -29,7 +27,6 @@ struct reaping {
     int64_t nonce, server_ms;
     struct lapsed *lapsed;
     size_t n, limit;
-    struct pp_mg_moved moved;
 };
 
 static bool is_quarantined(const struct lapsed *l)
@@ -52,7 +49,7 @@ static const struct pp_mg_field task_fields[] = {
 };
 static const struct pp_mg_field fields[] = {
     FIELD("_id", key),
-    FIELD("c", client),
+    PP_MG_FIELD_TEXT("c", struct lapsed, client),
     PP_MG_FIELD_WITHIN("t", task_fields),
     {NULL},
 };
@@ -72,8 +69,6 @@ static void find_lapsed(struct reaping *c)
         *l = (struct lapsed){.left = pp_mg_find(doc, "t.lv", &at)};
         pp_mg_fail(t, pp_mg_read(doc, fields, &t->tmp, l));
         l->losses++;
-        if (!l->client)
-            pp_mg_fail(t, PP_ECORRUPT);
     }
 }
 
@@ -95,10 +90,8 @@ static void add_loss(struct reaping *c, struct pp_mg_bulk *bulk, size_t i)
 /* Reads back which of the lapsed claims carry this call's nonces. */
 static void look(struct reaping *c)
 {
-    struct pp_key *keys = pp_mg_array(c->t, c->n, sizeof *keys);
-    for (size_t i = 0; keys && i < c->n; i++)
-        keys[i] = c->lapsed[i].key;
-    pp_mg_query(c->t, MQ_REAP_LOOK, "Kii", keys, c->n, c->nonce, c->nonce + (int64_t)c->n);
+    pp_mg_query(c->t, MQ_REAP_LOOK, "Kii", PP_MG_COLUMN(c->lapsed, c->n, key), c->nonce,
+                c->nonce + (int64_t)c->n);
     for (const bson_t *doc; (doc = pp_mg_next(c->t));) {
         uint64_t i = (uint64_t)(pp_mg_doc_int(doc, "t.n") - c->nonce);
         if (i < c->n)
@@ -131,19 +124,15 @@ static void add_row(struct reaping *c, const char *client, uint8_t queue)
     for (size_t i = r->n_backlog; i-- > 0;)
         if (r->backlog[i].queue == queue && !strcmp(r->backlog[i].client, client))
             return;
-    const char *copy = pp_arena_strdup(r->req.arena, client);
     pp_assert(r->n_backlog < c->n, "more queues than tasks have a loss");
-    r->backlog[r->n_backlog++] = (struct pp_backlog_row){copy, queue, r->now_ms};
-    if (!copy)
-        pp_mg_fail(c->t, PP_ENOMEM);
+    r->backlog[r->n_backlog++] =
+        (struct pp_backlog_row){pp_mg_text(c->t, r->req.arena, client), queue, r->now_ms};
 }
 
 static void report(struct reaping *c)
 {
     struct pp_store_reap *r = c->r;
-    r->backlog = pp_arena_array(r->req.arena, c->n, sizeof *r->backlog);
-    if (!r->backlog)
-        pp_mg_fail(c->t, PP_ENOMEM);
+    r->backlog = pp_mg_alloc(c->t, r->req.arena, c->n, sizeof *r->backlog);
     for (size_t i = 0; i < c->n && c->t->err == PP_OK; i++) {
         const struct lapsed *l = &c->lapsed[i];
         pp_assert(l->losses > 0, "a lapsed claim is no loss");
@@ -156,30 +145,22 @@ static void report(struct reaping *c)
 
 /* --- after the losses are written --- */
 
-/* Deletes tasks that returned to waiting although an item has left, if no other item waits for
- * them. */
-static void leave_tasks(struct reaping *c)
-{
-    size_t n = 0;
-    struct pp_mg_task_ref *tasks = pp_mg_array(c->t, c->n, sizeof *tasks);
-    for (size_t i = 0; tasks && i < c->n; i++) {
-        const struct lapsed *l = &c->lapsed[i];
-        if (l->left && l->ours && !is_quarantined(l))
-            tasks[n++] = (struct pp_mg_task_ref){l->client, l->key};
-    }
-    pp_mg_leave_tasks(c->t, tasks, n);
-}
-
-static void finish_quarantined(struct reaping *c)
+/* Finishes the quarantined photos. Deletes tasks that returned to waiting although an item has
+ * left, if no other item waits for them. */
+static void finish_lost(struct reaping *c)
 {
     struct pp_mg_answer *answers = pp_mg_array(c->t, c->n, sizeof *answers);
     size_t n = 0;
     for (size_t i = 0; answers && i < c->n; i++) {
         const struct lapsed *l = &c->lapsed[i];
-        if (l->ours && is_quarantined(l))
-            answers[n++] = (struct pp_mg_answer){l->client, l->key, quarantine_of(l), c->nonce + (int64_t)i};
+        if (!l->ours || !(l->left || is_quarantined(l)))
+            continue;
+        answers[n] = (struct pp_mg_answer){l->client, l->key, {0}, c->nonce + (int64_t)i};
+        if (is_quarantined(l))
+            answers[n].outcome = quarantine_of(l);
+        n++;
     }
-    pp_mg_finish_tasks(c->t, answers, n, c->r->now_ms, &c->moved);
+    pp_mg_finish_tasks(c->t, answers, n, c->r->now_ms);
 }
 
 /* Finishes settled tasks whose worker did not finish them in time. */
@@ -187,7 +168,6 @@ static void finish_settled(struct reaping *c)
 {
     struct pp_mg_thread *t = c->t;
     struct pp_mg_answer *answers = pp_mg_array(t, SETTLED_MAX, sizeof *answers);
-    bson_iter_t at;
     size_t n = 0;
     pp_mg_query(t, MQ_REAP_SETTLED, "ii", c->server_ms, (int64_t)SETTLED_MAX);
     for (const bson_t *doc; n < SETTLED_MAX && (doc = pp_mg_next(t));) {
@@ -195,15 +175,14 @@ static void finish_settled(struct reaping *c)
         a->nonce = pp_mg_doc_int(doc, "t.n");
         a->key = pp_mg_id_key(t, doc);
         a->client = pp_mg_copy(t, doc, "c");
-        pp_mg_fail(t,
-                   pp_mg_find(doc, "t.x", &at) ? pp_mg_read_outcome(&at, &t->tmp, &a->outcome) : PP_ECORRUPT);
+        a->outcome = pp_mg_settled_outcome(t, doc);
     }
-    pp_mg_finish_tasks(t, answers, n, c->r->now_ms, &c->moved);
+    pp_mg_finish_tasks(t, answers, n, c->r->now_ms);
 }
 
-enum pp_err pp_mg_reap(struct pp_mg_thread *t, struct pp_store_reap *r)
+void pp_mg_reap(struct pp_mg_thread *t, struct pp_store_reap *r)
 {
-    struct reaping c = {.t = t, .r = r, .nonce = pp_mg_nonce() / 2 + 1, .moved = {.arena = &t->tmp}};
+    struct reaping c = {.t = t, .r = r, .nonce = pp_mg_nonce() / 2 + 1};
     c.server_ms = pp_mg_server_ms(t, r->now_ms);
     c.limit = r->limit < PP_MG_ANSWER_DOCS ? r->limit : PP_MG_ANSWER_DOCS;
     r->backlog = NULL;
@@ -213,10 +192,8 @@ enum pp_err pp_mg_reap(struct pp_mg_thread *t, struct pp_store_reap *r)
     if (c.n > 0 && t->err == PP_OK)
         write_losses(&c);
     report(&c);
-    leave_tasks(&c);
-    finish_quarantined(&c);
+    finish_lost(&c);
     finish_settled(&c);
     pp_assert(r->lapsed + r->quarantined <= c.n, "more losses are reported than claims lapsed");
-    r->items_finished = c.moved.items_finished;
-    return t->err;
+    r->items_finished = t->moved.items_finished;
 }

@@ -3,7 +3,7 @@
  * The client's waiting tasks are read once, and changed by _id in slices, each task only if it
  * is still untried. A crash leaves some tasks in their tier. A task that is claimed meanwhile
  * stays in its tier. */
-#include "ops.h"
+#include "steps.h"
 
 /* Moves the tasks. If the outcome is unknown, moves them a second time, which does not change tasks
  * that have moved. */
@@ -13,18 +13,18 @@ static void move(struct pp_mg_thread *t, struct pp_store_retier *r, const struct
         if (try > 0 && t->err != PP_EUNKNOWN)
             return;
         t->err = PP_OK;
-        struct pp_mg_done done = pp_mg_write(t, MQ_RETIER, "ssKdii", r->client, r->domain, keys, n, r->tier,
-                                             r->due_ms, pp_mg_second(r->due_ms));
+        struct pp_mg_done done =
+            pp_mg_write(t, MQ_RETIER, "ssKdii", r->client, r->domain, PP_MG_LIST(keys, n), r->tier, r->due_ms,
+                        pp_mg_second(r->due_ms));
         r->n += t->err == PP_OK ? done.matched : 0;
     }
 }
 
-enum pp_err pp_mg_retier(struct pp_mg_thread *t, struct pp_store_retier *r)
+void pp_mg_retier(struct pp_mg_thread *t, struct pp_store_retier *r)
 {
     size_t n = 0;
     r->n = 0;
-    if (r->tier >= PP_QUEUE_SUSPECT)
-        return PP_EINVAL;
+    pp_mg_require(t, r->tier < PP_QUEUE_SUSPECT, PP_EINVAL);
     struct pp_key *keys = pp_mg_array(t, PP_MG_COMMAND_DOCS, sizeof *keys);
     pp_mg_query(t, MQ_RETIER_FIND, "ss", r->client, r->domain);
     for (const bson_t *row; (row = pp_mg_next(t));) {
@@ -39,5 +39,4 @@ enum pp_err pp_mg_retier(struct pp_mg_thread *t, struct pp_store_retier *r)
     }
     if (t->err == PP_OK)
         move(t, r, keys, n);
-    return t->err;
 }

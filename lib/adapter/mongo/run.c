@@ -29,6 +29,7 @@ void pp_mg_begin(struct pp_mg_thread *t, const char *op, unsigned number)
     t->op = op;
     t->roundtrips = &t->m->roundtrips[number];
     t->err = PP_OK;
+    t->moved = (struct pp_mg_moved){.arena = &t->tmp};
 }
 
 void pp_mg_end(struct pp_mg_thread *t)
@@ -39,29 +40,44 @@ void pp_mg_end(struct pp_mg_thread *t)
     pp_arena_fini(&t->tmp);
 }
 
-enum pp_err pp_mg_fail(struct pp_mg_thread *t, enum pp_err err)
+void pp_mg_fail(struct pp_mg_thread *t, enum pp_err err)
 {
     if (t->err == PP_OK)
         t->err = err;
-    return t->err;
+}
+
+void pp_mg_require(struct pp_mg_thread *t, bool ok, enum pp_err err)
+{
+    pp_mg_fail(t, ok ? PP_OK : err);
+}
+
+void *pp_mg_alloc(struct pp_mg_thread *t, struct pp_arena *a, size_t n, size_t size)
+{
+    void *p = pp_arena_array(a, n, size);
+    pp_mg_require(t, p, PP_ENOMEM);
+    return p;
 }
 
 void *pp_mg_array(struct pp_mg_thread *t, size_t n, size_t size)
 {
-    void *p = pp_arena_array(&t->tmp, n, size);
-    if (!p)
-        pp_mg_fail(t, PP_ENOMEM);
-    return p;
+    return pp_mg_alloc(t, &t->tmp, n, size);
 }
 
-bool pp_mg_grow(struct pp_arena *a, void *array, size_t size, size_t n, size_t *cap)
+const char *pp_mg_text(struct pp_mg_thread *t, struct pp_arena *a, const char *text)
+{
+    const char *copy = pp_arena_strdup(a, text);
+    pp_mg_require(t, copy, PP_ENOMEM);
+    return copy;
+}
+
+bool pp_mg_grow(struct pp_mg_thread *t, struct pp_arena *a, void *array, size_t size, size_t n, size_t *cap)
 {
     void *old, *more;
     size_t wanted = *cap ? *cap * 2 : 16;
     pp_assert(n <= *cap, "an array holds more than its capacity");
     if (n < *cap)
         return true;
-    more = pp_arena_array(a, wanted, size);
+    more = pp_mg_alloc(t, a, wanted, size);
     if (!more)
         return false;
     memcpy(&old, array, sizeof old);
@@ -91,8 +107,7 @@ struct pp_key *pp_mg_key_list(struct pp_mg_thread *t, const bson_t *doc, const c
 {
     struct pp_key *keys = pp_mg_array(t, pp_mg_list_length(doc, name), sizeof *keys);
     *n = 0;
-    if (!bson_has_field(doc, name))
-        pp_mg_fail(t, PP_ECORRUPT);
+    pp_mg_require(t, bson_has_field(doc, name), PP_ECORRUPT);
     for (bson_iter_t it = pp_mg_list(t, doc, name); keys && bson_iter_next(&it);)
         pp_mg_fail(t, pp_mg_read_key(&it, &keys[(*n)++]));
     return keys;
@@ -104,6 +119,14 @@ bson_iter_t pp_mg_list(struct pp_mg_thread *t, const bson_t *doc, const char *na
     if (bson_iter_init_find(&it, doc, name) && (!BSON_ITER_HOLDS_ARRAY(&it) || !bson_iter_recurse(&it, &in)))
         pp_mg_fail(t, PP_ECORRUPT);
     return in;
+}
+
+struct pp_outcome pp_mg_settled_outcome(struct pp_mg_thread *t, const bson_t *doc)
+{
+    struct pp_outcome o = {0};
+    bson_iter_t at;
+    pp_mg_fail(t, pp_mg_find(doc, "t.x", &at) ? pp_mg_read_outcome(&at, &t->tmp, &o) : PP_ECORRUPT);
+    return o;
 }
 
 int64_t pp_mg_monotonic_ms(void)
@@ -189,8 +212,7 @@ struct row {
 };
 
 static const struct row rows[MQ_COUNT] = {
-#define X(name, kind, coll, index, filter, change, options) \
-    [MQ_##name] = {PP_MG_##kind, PP_MG_##coll, index, {filter, change, options}},
+#define X(name, kind, coll, index, ...) [MQ_##name] = {PP_MG_##kind, PP_MG_##coll, index, {__VA_ARGS__}},
     PP_MG_COMMANDS(X)
 #undef X
 };
@@ -224,7 +246,8 @@ _Static_assert(PP_MG_ANSWER_DOCS == 5000, "the number in the options");
 static void compile(struct pp_mg_template *t, const struct row *row)
 {
     char options[512];
-    const char *texts[PP_MG_PARTS] = {row->texts[0], row->texts[1], options}, *rest = row->texts[2];
+    const char *texts[PP_MG_PARTS] = {row->texts[0], row->texts[1], options};
+    const char *rest = row->texts[2] ? row->texts[2] : "";
     const char *more = options_of(row->kind), *index = row->index;
     pp_assert(!*index || is_index(row->coll, index), "the hint of a command is no index");
     int n = snprintf(options, sizeof options, "{%s%s%s%s%s%s%s}", more, *more && *index ? ", " : "",
@@ -338,30 +361,29 @@ const bson_t *pp_mg_first(struct pp_mg_thread *t, enum pp_mg_command command, co
     return pp_mg_next(t);
 }
 
-enum pp_err pp_mg_rows(struct pp_mg_thread *t, enum pp_mg_command command, struct pp_mg_rows *r,
-                       const char *types, ...)
+void pp_mg_rows(struct pp_mg_thread *t, enum pp_mg_command command, const struct pp_mg_field *fields,
+                struct pp_mg_page page, const char *types, ...)
 {
     va_list values;
-    pp_assert(r->size > 0 && r->n == 0, "rows are read twice");
-    r->cap = r->limit == SIZE_MAX ? 0 : r->limit;
-    r->rows = pp_arena_array(r->a, r->cap, r->size);
-    if (!r->rows)
-        return pp_mg_fail(t, PP_ENOMEM);
+    size_t n = 0, cap = page.limit == SIZE_MAX ? 0 : page.limit;
+    bool more = false;
+    char *array = pp_mg_alloc(t, page.a, cap, page.size);
     va_start(values, types);
     query(t, command, types, values);
     va_end(values);
-    for (const bson_t *row; !r->more && (row = pp_mg_next(t));) {
-        r->more = r->n == r->limit;
-        if (!r->more && !pp_mg_grow(r->a, &r->rows, r->size, r->n, &r->cap))
-            pp_mg_fail(t, PP_ENOMEM);
-        else if (!r->more)
-            pp_mg_fail(t, pp_mg_read(row, r->fields, r->a, (char *)r->rows + r->size * r->n++));
+    for (const bson_t *row; !more && (row = pp_mg_next(t));) {
+        more = n == page.limit;
+        if (!more && pp_mg_grow(t, page.a, &array, page.size, n, &cap))
+            pp_mg_fail(t, pp_mg_read(row, fields, page.a, array + page.size * n++));
     }
-    return t->err;
+    memcpy(page.array, &array, sizeof array);
+    *page.n = n;
+    if (page.more)
+        *page.more = more;
 }
 
-enum pp_err pp_mg_one(struct pp_mg_thread *t, enum pp_mg_command command, const struct pp_mg_field *fields,
-                      struct pp_arena *a, void *out, const char *types, ...)
+bool pp_mg_one(struct pp_mg_thread *t, enum pp_mg_command command, const struct pp_mg_field *fields,
+               struct pp_arena *a, void *out, const char *types, ...)
 {
     va_list values;
     va_start(values, types);
@@ -369,8 +391,8 @@ enum pp_err pp_mg_one(struct pp_mg_thread *t, enum pp_mg_command command, const 
     va_end(values);
     const bson_t *row = pp_mg_next(t);
     if (row)
-        return pp_mg_fail(t, pp_mg_read(row, fields, a, out));
-    return t->err == PP_OK ? PP_ENOTFOUND : t->err;
+        pp_mg_fail(t, pp_mg_read(row, fields, a, out));
+    return row && t->err == PP_OK;
 }
 
 /* Begins a session; sessions are causally consistent by default. */
@@ -399,9 +421,7 @@ void pp_mg_bulk_init(struct pp_mg_bulk *b, struct pp_mg_thread *t)
 
 static void add_dup(struct pp_mg_bulk *b, uint32_t number)
 {
-    if (!pp_mg_grow(&b->t->tmp, &b->dups, sizeof *b->dups, b->done.n_dups, &b->cap_dups))
-        pp_mg_fail(b->t, PP_ENOMEM);
-    else
+    if (pp_mg_grow(b->t, &b->t->tmp, &b->dups, sizeof *b->dups, b->done.n_dups, &b->cap_dups))
         b->dups[b->done.n_dups++] = number;
 }
 
@@ -628,7 +648,6 @@ const bson_t *pp_mg_modify(struct pp_mg_thread *t, enum pp_mg_command command, c
     if (t->err != PP_OK || !bson_iter_init_find(&it, &t->reply, "value") || !BSON_ITER_HOLDS_DOCUMENT(&it))
         return NULL;
     bson_iter_document(&it, &n, &p);
-    if (!bson_init_static(&t->found, p, n))
-        pp_mg_fail(t, PP_ECORRUPT);
+    pp_mg_require(t, bson_init_static(&t->found, p, n), PP_ECORRUPT);
     return t->err == PP_OK ? &t->found : NULL;
 }

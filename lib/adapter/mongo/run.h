@@ -8,15 +8,14 @@
  * A function that sends a command takes its name, the types of its holes, and their values
  * (template.h). Each command counts as a round trip of the operation.
  *
- *   pp_mg_query(t, MQ_ITEMS_OLDER, "sS", client, names, n_names);
+ *   pp_mg_query(t, MQ_ITEMS_OLDER, "sS", client, PP_MG_LIST(names, n_names));
  *   for (const bson_t *row; (row = pp_mg_next(t));)
  *       ...
  *   n = pp_mg_write(t, MQ_RENEW, "si", worker, until_ms).matched;
- *   return t->err;
  *
- * An operation's first failure stays in t->err. After it these functions send nothing, and return
- * no rows and zeros, so an operation checks t->err only before it concludes something from an
- * answer. To go on after a failure, it sets t->err to PP_OK.
+ * An operation's first failure stays in t->err, and is its result. After a failure these functions
+ * send nothing, and return no rows and zeros, so an operation checks t->err only before it
+ * concludes something from an answer. To go on after a failure, it sets t->err to PP_OK.
  *
  * PP_EUNKNOWN: the write may have happened, because its answer is lost, or because no majority of
  * the servers has stored it yet. The driver has then already repeated a single-document write once.
@@ -63,8 +62,8 @@ enum {
 };
 
 struct pp_mg {
-    struct pp_task_store base;           /* used if opened as a task store; else its ops are NULL */
-    struct pp_delivery_store deliveries; /* used if opened as a delivery store; else its ops are NULL */
+    struct pp_task_store base;           /* used if opened as a task store */
+    struct pp_delivery_store deliveries; /* used if opened as a delivery store */
     struct pp_loop *loop;
     struct pp_log *log;
     struct pp_lane *lane;
@@ -84,6 +83,15 @@ struct pp_mg {
     struct pp_mg_counts counts; /* guarded by `lock` */
 };
 
+/* The batches that an operation has changed, and how many items finished (batch_sum.c). */
+struct pp_mg_moved {
+    struct pp_arena *arena; /* holds the arrays and their strings */
+    struct pp_batch_delta *batches;
+    const char **clients; /* client of each batch */
+    size_t n, cap;
+    uint64_t items_finished;
+};
+
 struct pp_mg_thread {
     struct pp_mg *m;
     mongoc_client_t *client;
@@ -93,6 +101,7 @@ struct pp_mg_thread {
     struct pp_arena tmp;              /* scratch memory, freed after each operation */
     enum pp_err err;                  /* the operation's first failure; no command is sent after it */
     bson_error_t error;               /* error of the last command that failed */
+    struct pp_mg_moved moved;         /* what the operation has changed; at first in `tmp` */
     mongoc_client_session_t *session; /* session of a series of reads; else NULL */
     mongoc_cursor_t *cursor;          /* the query whose rows are being read; NULL: none */
     bson_t reply;                     /* answer to the last command that pp_mg_command() or */
@@ -111,14 +120,20 @@ void pp_mg_end(struct pp_mg_thread *t);
 
 /* --- helpers of operations --- */
 
-/* Remembers a failure, unless there is an earlier one. Returns t->err. */
-enum pp_err pp_mg_fail(struct pp_mg_thread *t, enum pp_err err);
-/* Allocates zeroed scratch memory, which lives as long as the operation. NULL: the operation has
- * failed, and t->err says why; with n == 0 the pointer is valid. */
+/* Remembers a failure, unless there is an earlier one. PP_OK is no failure. */
+void pp_mg_fail(struct pp_mg_thread *t, enum pp_err err);
+/* Fails with `err` unless `ok`. */
+void pp_mg_require(struct pp_mg_thread *t, bool ok, enum pp_err err);
+/* Allocate zeroed memory in an arena, or in the scratch memory, which lives as long as the
+ * operation. NULL: the operation has failed, and t->err says why; with n == 0 the pointer is
+ * valid. */
+void *pp_mg_alloc(struct pp_mg_thread *t, struct pp_arena *a, size_t n, size_t size);
 void *pp_mg_array(struct pp_mg_thread *t, size_t n, size_t size);
+/* Copies a text into the arena. NULL: the operation has failed. */
+const char *pp_mg_text(struct pp_mg_thread *t, struct pp_arena *a, const char *text);
 /* Makes room for one more element after n elements of `size`; `array` is a pointer to the
- * array's pointer. False: out of memory, nothing changed. */
-bool pp_mg_grow(struct pp_arena *a, void *array, size_t size, size_t n, size_t *cap);
+ * array's pointer. False: the operation has failed, and nothing changed. */
+bool pp_mg_grow(struct pp_mg_thread *t, struct pp_arena *a, void *array, size_t size, size_t n, size_t *cap);
 
 /* Return a field of a row; a string is copied to scratch memory. A field that is missing, or of the
  * wrong type, is a failure: then the result is NULL, or zeros. */
@@ -127,6 +142,9 @@ struct pp_key pp_mg_id_key(struct pp_mg_thread *t, const bson_t *doc);
 struct pp_key *pp_mg_key_list(struct pp_mg_thread *t, const bson_t *doc, const char *name, size_t *n);
 /* Returns an iterator before the first element of an array. A missing array has no elements. */
 bson_iter_t pp_mg_list(struct pp_mg_thread *t, const bson_t *doc, const char *name);
+
+/* Returns the outcome of a settled task (t.x), in a photo's document. */
+struct pp_outcome pp_mg_settled_outcome(struct pp_mg_thread *t, const bson_t *doc);
 
 /* Returns a clock that never goes back. */
 int64_t pp_mg_monotonic_ms(void);
@@ -154,23 +172,27 @@ const bson_t *pp_mg_next(struct pp_mg_thread *t);
 /* Runs a query, and returns its first row, which is valid until the next query. NULL: there is
  * none, or the operation has failed. */
 const bson_t *pp_mg_first(struct pp_mg_thread *t, enum pp_mg_command command, const char *types, ...);
-/* An answer as an array of structs, one for each row. */
-struct pp_mg_rows {
-    const struct pp_mg_field *fields; /* table by which a row is read (docs.h) */
-    size_t size;                      /* of a struct, in bytes */
-    size_t limit;                     /* most rows to keep; SIZE_MAX: all */
-    struct pp_arena *a;               /* holds the structs and their strings */
-    void *rows;                       /* out: the structs */
-    size_t n, cap;
-    bool more; /* out: the answer has a row beyond `limit` */
+/* Where pp_mg_rows() puts an answer: an array of structs, one for each row. */
+struct pp_mg_page {
+    void *array; /* pointer to the array's pointer */
+    size_t *n;
+    bool *more;         /* is set if the answer has a row beyond `limit`; may be NULL */
+    size_t size, limit; /* size of a struct, in bytes; most rows to keep, SIZE_MAX: all */
+    struct pp_arena *a; /* holds the structs and their strings */
 };
-/* Runs a query, and reads its rows into `r`. The structs are zeroed before. Returns t->err. */
-enum pp_err pp_mg_rows(struct pp_mg_thread *t, enum pp_mg_command command, struct pp_mg_rows *r,
-                       const char *types, ...);
+/* The page of a request with the members `array`, n and req; PP_MG_PAGE also sets its `more`. */
+#define PP_MG_ROWS(r, array, limit) \
+    ((struct pp_mg_page){&(r)->array, &(r)->n, NULL, sizeof *(r)->array, limit, (r)->req.arena})
+#define PP_MG_PAGE(r, array, limit) \
+    ((struct pp_mg_page){&(r)->array, &(r)->n, &(r)->more, sizeof *(r)->array, limit, (r)->req.arena})
+/* Runs a query, and reads its rows into zeroed structs by the table of fields. After a failure the
+ * array may hold some of them. */
+void pp_mg_rows(struct pp_mg_thread *t, enum pp_mg_command command, const struct pp_mg_field *fields,
+                struct pp_mg_page page, const char *types, ...);
 /* Runs a query, and reads its first row into the struct `out`, and its strings into the arena.
- * Returns t->err or, if there is no row, PP_ENOTFOUND. */
-enum pp_err pp_mg_one(struct pp_mg_thread *t, enum pp_mg_command command, const struct pp_mg_field *fields,
-                      struct pp_arena *a, void *out, const char *types, ...);
+ * False: there is no row, or the operation has failed. */
+bool pp_mg_one(struct pp_mg_thread *t, enum pp_mg_command command, const struct pp_mg_field *fields,
+               struct pp_arena *a, void *out, const char *types, ...);
 /* Begin and end a series of reads: a later query sees at least what an earlier one saw, even
  * after a change of primary. */
 void pp_mg_reads_begin(struct pp_mg_thread *t);
@@ -216,8 +238,8 @@ const bson_t *pp_mg_command(struct pp_mg_thread *t, enum pp_mg_command command, 
 /* --- schema.c: checks the server, and creates or migrates the indexes --- */
 
 /* Brings the database to the version of PP_MG_INDEXES. PP_EMISMATCH: the database is newer. */
-pp_must_check enum pp_err pp_mg_migrate(struct pp_mg_thread *t);
+void pp_mg_migrate(struct pp_mg_thread *t);
 /* Checks the server, and reads its clock. PP_EMISMATCH: it is not in a replica set, or too old. */
-pp_must_check enum pp_err pp_mg_hello(struct pp_mg_thread *t);
+void pp_mg_hello(struct pp_mg_thread *t);
 
 #endif

@@ -34,26 +34,25 @@ static void set_offset(struct pp_mg *m, int64_t server, int64_t before, int64_t 
     atomic_store(&m->offset_read, pp_mg_monotonic_ms());
 }
 
-enum pp_err pp_mg_hello(struct pp_mg_thread *t)
+void pp_mg_hello(struct pp_mg_thread *t)
 {
     bson_iter_t it;
     int64_t before = wall_ms();
     const bson_t *reply = pp_mg_command(t, MQ_HELLO, "DI", NULL, NULL);
     int64_t after = wall_ms();
-    enum pp_err err = t->err;
-    const char *msg = pp_mg_doc_text(reply, "msg");
+    const char *msg = pp_mg_doc_text(reply, "msg"), *unusable = NULL;
     bool router = msg && !strcmp(msg, "isdbgrid");
-    if (err == PP_OK && !router && !pp_mg_doc_text(reply, "setName")) {
-        bson_set_error(&t->error, 0, 0, "the server is no member of a replica set");
-        err = PP_EMISMATCH;
-    } else if (err == PP_OK && pp_mg_doc_int(reply, "maxWireVersion") < WIRE_5_0) {
-        bson_set_error(&t->error, 0, 0, "the server is older than MongoDB 5.0");
-        err = PP_EMISMATCH;
-    } else if (err == PP_OK && bson_iter_init_find(&it, reply, "localTime") &&
-               BSON_ITER_HOLDS_DATE_TIME(&it)) {
+    if (t->err != PP_OK)
+        return;
+    if (!router && !pp_mg_doc_text(reply, "setName"))
+        unusable = "the server is no member of a replica set";
+    else if (pp_mg_doc_int(reply, "maxWireVersion") < WIRE_5_0)
+        unusable = "the server is older than MongoDB 5.0";
+    else if (bson_iter_init_find(&it, reply, "localTime") && BSON_ITER_HOLDS_DATE_TIME(&it))
         set_offset(t->m, bson_iter_date_time(&it), before, after);
-    }
-    return err;
+    if (unusable)
+        bson_set_error(&t->error, 0, 0, "%s", unusable);
+    pp_mg_require(t, !unusable, PP_EMISMATCH);
 }
 
 /* --- versions --- */
@@ -156,7 +155,7 @@ static void wait_a_moment(struct pp_mg_thread *t)
     }
 }
 
-enum pp_err pp_mg_migrate(struct pp_mg_thread *t)
+void pp_mg_migrate(struct pp_mg_thread *t)
 {
     bson_oid_t by;
     bson_oid_init(&by, NULL);
@@ -171,8 +170,8 @@ enum pp_err pp_mg_migrate(struct pp_mg_thread *t)
         version = read_version(t);
     }
     if (t->err != PP_OK || version <= SCHEMA)
-        return t->err;
+        return;
     bson_set_error(&t->error, 0, 0, "its schema is version %d, and this program knows %d", (int)version,
                    (int)SCHEMA);
-    return PP_EMISMATCH;
+    pp_mg_fail(t, PP_EMISMATCH);
 }

@@ -17,17 +17,34 @@ enum pp_err pp_mg_seq_take(struct pp_mg_thread *t, size_t n, struct pp_mg_seq *o
     pp_assert(n > 0, "an empty block of numbers is taken");
     *out = (struct pp_mg_seq){.asked_ms = pp_mg_monotonic_ms()};
     const bson_t *doc = pp_mg_modify(t, MQ_SEQ_TAKE, "i", (int64_t)n);
-    if (!doc) /* if the answer is lost, the numbers stay unused, and the block lapses */
-        return pp_mg_fail(t, PP_ECORRUPT);
+    if (!doc) { /* if the answer is lost, the numbers stay unused, and the block lapses */
+        pp_mg_fail(t, PP_ECORRUPT);
+        return t->err;
+    }
     /* the block just taken is the last one of the list */
     bson_snprintf(path, sizeof path, "open.%zu.at", pp_mg_list_length(doc, "open") - 1);
     int64_t first = pp_mg_doc_int(doc, "n") - (int64_t)n;
-    if (first <= 0 || !pp_mg_find(doc, path, &at) || !BSON_ITER_HOLDS_DATE_TIME(&at))
-        return pp_mg_fail(t, PP_ECORRUPT);
+    bool ok = first > 0 && pp_mg_find(doc, path, &at) && BSON_ITER_HOLDS_DATE_TIME(&at);
+    pp_mg_require(t, ok, PP_ECORRUPT);
     out->first = first;
     out->n = (int64_t)n;
-    out->deadline_ms = bson_iter_date_time(&at) + WRITE_MS;
-    return PP_OK;
+    out->deadline_ms = ok ? bson_iter_date_time(&at) + WRITE_MS : 0;
+    return t->err;
+}
+
+bool *pp_mg_seq_used(struct pp_mg_thread *t, const struct pp_mg_seq *s, const void *clients, size_t n_clients,
+                     size_t clients_stride, const void *ids, size_t n_ids, size_t ids_stride)
+{
+    bool *used = pp_mg_array(t, (size_t)s->n, sizeof *used);
+    pp_mg_query(t, MQ_ITEMS_NUMBERED, "SSii", clients, n_clients, clients_stride, ids, n_ids, ids_stride,
+                s->first, s->first + s->n);
+    for (const bson_t *doc; (doc = pp_mg_next(t));) {
+        uint64_t number = (uint64_t)(pp_mg_doc_int(doc, "q") - s->first);
+        pp_mg_require(t, number < (uint64_t)s->n, PP_ECORRUPT);
+        if (t->err == PP_OK)
+            used[number] = true;
+    }
+    return t->err == PP_OK ? used : NULL;
 }
 
 bool pp_mg_seq_late(const struct pp_mg_seq *s)
@@ -46,15 +63,14 @@ void pp_mg_seq_close(struct pp_mg_thread *t, const struct pp_mg_seq *s)
     t->err = PP_OK;
 }
 
-enum pp_err pp_mg_seq_end(struct pp_mg_thread *t, int64_t *end)
+void pp_mg_seq_end(struct pp_mg_thread *t, int64_t *end)
 {
-    bson_iter_t blocks, first;
+    bson_iter_t first;
     const bson_t *doc = pp_mg_first(t, MQ_SEQ_END, "");
     *end = doc ? pp_mg_doc_int(doc, "n") : 0;
     if (!doc)
-        return t->err;
-    for (blocks = pp_mg_list(t, doc, "open"); bson_iter_next(&blocks);)
+        return;
+    for (bson_iter_t blocks = pp_mg_list(t, doc, "open"); bson_iter_next(&blocks);)
         if (bson_iter_recurse(&blocks, &first) && bson_iter_find(&first, "f") && pp_mg_int(&first) < *end)
             *end = pp_mg_int(&first);
-    return t->err;
 }

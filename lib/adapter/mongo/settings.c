@@ -1,6 +1,6 @@
 /* settings.c: settings of clients, and learned routes. Each write replaces a whole document, so
  * it can be repeated. */
-#include "ops.h"
+#include "steps.h"
 
 /* --- clients: _id is the client --- */
 
@@ -19,27 +19,21 @@ static const struct pp_mg_field client_fields[] = {
 };
 #undef FIELD
 
-enum pp_err pp_mg_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
+void pp_mg_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
 {
     const char *const *ids = r->id ? NULL : r->ids;
     size_t limit = r->id ? 1 : ids ? r->n_ids : r->limit;
-    struct pp_mg_rows rows = {client_fields, sizeof *r->clients, limit, r->req.arena};
-    pp_mg_rows(t, MQ_CLIENTS, &rows, "sSsi", r->id, ids, r->n_ids, r->id || ids ? NULL : r->after,
-               (int64_t)limit + 1);
-    r->clients = rows.rows;
-    r->n = rows.n;
-    r->more = rows.more;
+    pp_mg_rows(t, MQ_CLIENTS, client_fields, PP_MG_PAGE(r, clients, limit), "sSsi", r->id,
+               PP_MG_LIST(ids, r->n_ids), r->id || ids ? NULL : r->after, (int64_t)limit + 1);
     for (size_t i = 0; i < r->n; i++)
         r->clients[i].stored = true;
-    return t->err;
 }
 
-enum pp_err pp_mg_put_client(struct pp_mg_thread *t, struct pp_store_put_client *r)
+void pp_mg_put_client(struct pp_mg_thread *t, struct pp_store_put_client *r)
 {
     const struct pp_client *c = &r->client;
     pp_mg_write(t, MQ_CLIENT_PUT, "sbbiiibsi", c->id, c->rpm_set, c->rpm_unlimited, (int64_t)c->rpm,
                 (int64_t)c->concurrency, (int64_t)c->weight, c->paused, c->headers, c->updated_at);
-    return t->err;
 }
 
 /* --- routes: _id is client/domain --- */
@@ -57,27 +51,23 @@ static const struct pp_mg_field route_fields[] = {
     {NULL},
 };
 
-enum pp_err pp_mg_routes(struct pp_mg_thread *t, struct pp_store_routes *r)
+void pp_mg_routes(struct pp_mg_thread *t, struct pp_store_routes *r)
 {
-    struct pp_mg_rows rows = {route_fields, sizeof *r->rows, r->limit, r->req.arena};
-    pp_mg_rows(t, MQ_ROUTES, &rows, "ssssi", r->client, r->after_client ? r->after_client : "",
-               r->after_domain ? r->after_domain : "", r->domain, (int64_t)r->limit + 1);
-    r->rows = rows.rows;
-    r->n = rows.n;
-    r->more = rows.more;
-    return t->err;
+    pp_mg_rows(t, MQ_ROUTES, route_fields, PP_MG_PAGE(r, rows, r->limit), "ssssi", r->client,
+               r->after_client ? r->after_client : "", r->after_domain ? r->after_domain : "", r->domain,
+               (int64_t)r->limit + 1);
 }
 
-enum pp_err pp_mg_save_routes(struct pp_mg_thread *t, struct pp_store_save_routes *r)
+void pp_mg_save_routes(struct pp_mg_thread *t, struct pp_store_save_routes *r)
 {
     struct pp_mg_bulk bulk;
     pp_mg_bulk_init(&bulk, t);
     for (size_t i = 0; i < r->n; i++) {
         const struct pp_route_row *row = &r->rows[i];
         const char *id = pp_arena_printf(&t->tmp, "%s/%s", row->client, row->domain);
-        pp_mg_fail(t, id ? PP_OK : PP_ENOMEM);
+        pp_mg_require(t, id, PP_ENOMEM);
         pp_mg_bulk_add(&bulk, MQ_ROUTE_PUT, "sssdiffii", id, row->client, row->domain, row->tier,
                        row->tier_ms, row->weight_sum, row->value_sum, (int64_t)row->samples, row->updated_at);
     }
-    return pp_mg_bulk_run(&bulk);
+    pp_mg_bulk_run(&bulk);
 }

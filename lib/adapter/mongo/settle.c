@@ -9,13 +9,11 @@
  * changes nothing more. */
 #include <string.h>
 
-#include "ops.h"
 #include "steps.h"
-#include "tasks.h"
 
 enum { TRIES = 4 };
 
-enum write_state { OPEN, OPEN_LEFT, WRITTEN, STALE };
+enum write_state { OPEN, WRITTEN, STALE };
 
 struct settling {
     struct pp_mg_thread *t;
@@ -27,16 +25,11 @@ struct settling {
     bool *left;
 };
 
-static bool is_open(const struct settling *c, size_t i)
-{
-    return c->state[i] == OPEN || c->state[i] == OPEN_LEFT;
-}
-
 static size_t count_open(const struct settling *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->r->n; i++)
-        n += is_open(c, i);
+        n += c->state[i] == OPEN;
     return n;
 }
 
@@ -86,12 +79,12 @@ static bool write_open(struct settling *c)
     for (size_t i = 0; i < c->r->n; i++) {
         const struct pp_settlement *s = &c->r->settlements[i];
         int64_t nonce = c->nonce + (int64_t)i;
-        if (!is_open(c, i))
+        if (c->state[i] != OPEN)
             continue;
         if (s->kind == PP_SETTLE_FINAL)
             add_final(c, &bulk, s, nonce);
         else
-            add_back(c, &bulk, s, nonce, c->state[i] == OPEN);
+            add_back(c, &bulk, s, nonce, !c->left[i]);
     }
     bool all = pp_mg_bulk_run(&bulk) == PP_OK && bulk.done.matched == n;
     for (size_t i = 0; i < c->r->n && all; i++)
@@ -113,7 +106,7 @@ static void judge(struct settling *c, size_t i, const bson_t *doc)
     } else if (pp_mg_doc_int(doc, "t.s") == PP_MG_CLAIMED && nonce == (int64_t)s->task->handle && worker &&
                !strcmp(worker, c->r->worker)) {
         c->left[i] = s->kind != PP_SETTLE_FINAL && pp_mg_find(doc, "t.lv", &at);
-        c->state[i] = c->left[i] ? OPEN_LEFT : OPEN;
+        c->state[i] = OPEN;
     }
 }
 
@@ -121,20 +114,18 @@ static void judge(struct settling *c, size_t i, const bson_t *doc)
 static void look(struct settling *c)
 {
     const struct pp_store_settle *r = c->r;
-    struct pp_key *keys = pp_mg_array(c->t, r->n, sizeof *keys);
     struct pp_mg_place *places = pp_mg_array(c->t, r->n, sizeof *places);
     size_t n = 0;
-    if (!keys || !places)
+    if (!places)
         return;
     for (size_t i = 0; i < r->n; i++) {
-        if (!is_open(c, i))
+        if (c->state[i] != OPEN)
             continue;
-        keys[n] = r->settlements[i].task->key;
         places[n++] = (struct pp_mg_place){r->settlements[i].task->key, (uint32_t)i};
         c->state[i] = STALE;
     }
     pp_mg_places_sort(places, n);
-    pp_mg_query(c->t, MQ_SETTLE_LOOK, "K", keys, n);
+    pp_mg_query(c->t, MQ_SETTLE_LOOK, "K", PP_MG_COLUMN(places, n, key));
     for (const bson_t *doc; (doc = pp_mg_next(c->t));) {
         struct pp_key key = pp_mg_id_key(c->t, doc);
         const struct pp_mg_place *p = pp_mg_places_find(places, n, &key);
@@ -168,48 +159,34 @@ static void write_all(struct settling *c)
 
 /* --- after the updates --- */
 
-/* Deletes tasks that returned to waiting although an item has left, if no other item waits for
- * them. */
-static void leave_tasks(struct settling *c)
-{
-    const struct pp_store_settle *r = c->r;
-    size_t n = 0;
-    struct pp_mg_task_ref *tasks = pp_mg_array(c->t, r->n, sizeof *tasks);
-    for (size_t i = 0; tasks && i < r->n; i++) {
-        const struct pp_task *task = r->settlements[i].task;
-        if (c->left[i] && c->state[i] == WRITTEN)
-            tasks[n++] = (struct pp_mg_task_ref){task->client, task->key};
-    }
-    pp_mg_leave_tasks(c->t, tasks, n);
-}
-
-static void finish_written(struct settling *c, struct pp_mg_moved *moved)
+static void finish_written(struct settling *c)
 {
     const struct pp_store_settle *r = c->r;
     struct pp_mg_answer *answers = pp_mg_array(c->t, r->n, sizeof *answers);
     size_t n = 0;
     for (size_t i = 0; answers && i < r->n; i++) {
         const struct pp_settlement *s = &r->settlements[i];
-        if (s->kind == PP_SETTLE_FINAL && c->state[i] == WRITTEN)
-            answers[n++] =
-                (struct pp_mg_answer){s->task->client, s->task->key, s->outcome, c->nonce + (int64_t)i};
+        bool final = s->kind == PP_SETTLE_FINAL;
+        if (c->state[i] != WRITTEN || !(final || c->left[i]))
+            continue;
+        answers[n] = (struct pp_mg_answer){s->task->client, s->task->key, {0}, c->nonce + (int64_t)i};
+        if (final)
+            answers[n].outcome = s->outcome;
+        n++;
     }
-    pp_mg_finish_tasks(c->t, answers, n, r->now_ms, moved);
+    pp_mg_finish_tasks(c->t, answers, n, r->now_ms);
 }
 
 /* Allocates the answer, before anything is written. */
-static void prepare(struct settling *c, struct pp_mg_moved *moved)
+static void prepare(struct settling *c)
 {
     struct pp_store_settle *r = c->r;
-    struct pp_arena *a = r->req.arena;
-    size_t cap = r->n < 64 ? r->n : 64;
-    *moved = (struct pp_mg_moved){.arena = a, .cap = cap};
-    moved->batches = pp_arena_array(a, cap, sizeof *moved->batches);
-    moved->clients = pp_arena_array(a, cap, sizeof *moved->clients);
+    struct pp_mg_moved *moved = &c->t->moved;
+    *moved = (struct pp_mg_moved){.arena = r->req.arena, .cap = r->n < 64 ? r->n : 64};
+    moved->batches = pp_mg_alloc(c->t, moved->arena, moved->cap, sizeof *moved->batches);
+    moved->clients = pp_mg_alloc(c->t, moved->arena, moved->cap, sizeof *moved->clients);
     c->state = pp_mg_array(c->t, r->n, sizeof *c->state);
     c->left = pp_mg_array(c->t, r->n, sizeof *c->left);
-    if (!moved->batches || !moved->clients)
-        pp_mg_fail(c->t, PP_ENOMEM);
     for (size_t i = 0; i < r->n; i++) {
         pp_assert(r->settlements[i].task && r->settlements[i].task->client, "a settlement has no task");
         r->settlements[i].stale = false;
@@ -219,26 +196,23 @@ static void prepare(struct settling *c, struct pp_mg_moved *moved)
     r->items_finished = 0;
 }
 
-enum pp_err pp_mg_settle(struct pp_mg_thread *t, struct pp_store_settle *r)
+void pp_mg_settle(struct pp_mg_thread *t, struct pp_store_settle *r)
 {
     struct settling c = {.t = t, .r = r, .nonce = pp_mg_nonce() / 2 + 1};
-    struct pp_mg_moved moved;
-    if (!pp_settlements_valid(r->settlements, r->n))
-        return PP_EINVAL;
-    prepare(&c, &moved);
+    pp_mg_require(t, pp_settlements_valid(r->settlements, r->n), PP_EINVAL);
+    if (t->err == PP_OK)
+        prepare(&c);
     if (t->err == PP_OK)
         write_all(&c);
     if (t->err != PP_OK)
-        return t->err;
+        return;
     pp_assert(count_open(&c) == 0, "a settlement is neither written nor stale");
-    leave_tasks(&c);
-    finish_written(&c, &moved);
+    finish_written(&c);
     if (t->err != PP_OK)
-        return t->err;
+        return;
     for (size_t i = 0; i < r->n; i++)
         r->settlements[i].stale = c.state[i] == STALE;
-    r->batches = moved.batches;
-    r->n_batches = moved.n;
-    r->items_finished = moved.items_finished;
-    return PP_OK;
+    r->batches = t->moved.batches;
+    r->n_batches = t->moved.n;
+    r->items_finished = t->moved.items_finished;
 }

@@ -3,10 +3,8 @@
 #include <string.h>
 
 #include "base/list.h"
-#include "ops.h"
-#include "run.h"
 #include "runtime/lane.h"
-#include "tasks.h"
+#include "steps.h"
 
 enum { OFFSET_READ_MS = 60000, CONNECT_AGAIN_MS = 1000 };
 
@@ -43,9 +41,9 @@ static enum pp_err submit(struct pp_mg *m, struct pp_req *req, unsigned op)
 
 /* Defines run_NAME for a thread, and submit_NAME for the port's struct of functions. */
 #define OPERATION(name, type, port, member)                                                \
-    static enum pp_err run_##name(struct pp_mg_thread *t, struct pp_req *req)              \
+    static void run_##name(struct pp_mg_thread *t, struct pp_req *req)                     \
     {                                                                                      \
-        return pp_mg_##name(t, (struct type *)req);                                        \
+        pp_mg_##name(t, (struct type *)req);                                               \
     }                                                                                      \
     static enum pp_err submit_##name(struct port *s, struct type *r)                       \
     {                                                                                      \
@@ -60,7 +58,7 @@ PP_DELIVERY_OPS(X)
 
 static const struct op {
     const char *name, *label; /* in the metrics; in the log */
-    enum pp_err (*run)(struct pp_mg_thread *t, struct pp_req *req);
+    void (*run)(struct pp_mg_thread *t, struct pp_req *req);
 } ops[PP_MG_OP_COUNT] = {
 #define X(op, type) [PP_MG_OP_##op] = {#op, #op, run_##op},
     PP_MG_STORE_OPS(X)
@@ -79,7 +77,8 @@ static void refresh_offset(struct pp_mg_thread *t)
     int64_t now = pp_mg_monotonic_ms(), read = atomic_load(&t->m->offset_read);
     if (now - read < OFFSET_READ_MS || !atomic_compare_exchange_strong(&t->m->offset_read, &read, now))
         return;
-    if (pp_mg_hello(t) != PP_OK)
+    pp_mg_hello(t);
+    if (t->err != PP_OK)
         pp_log(t->m->log, PP_LOG_WARN, "mongodb: server clock unreadable", "error", t->error.message, NULL);
     t->err = PP_OK;
 }
@@ -88,13 +87,12 @@ static void refresh_offset(struct pp_mg_thread *t)
 static enum pp_err check_server(struct pp_mg_thread *t)
 {
     pp_mg_begin(t, "open", PP_MG_OP_OPEN);
-    enum pp_err err = pp_mg_hello(t);
-    if (err == PP_OK)
-        err = pp_mg_migrate(t);
-    if (err == PP_OK)
+    pp_mg_hello(t);
+    pp_mg_migrate(t);
+    if (t->err == PP_OK)
         atomic_store(&t->m->is_open, true);
     pp_mg_end(t);
-    return err;
+    return t->err;
 }
 
 /* For a store that was opened without a server: tries to open it now. One thread tries at a time. A
@@ -134,7 +132,8 @@ static void run(void *state, struct pp_job *job)
     if (req->err == PP_OK) {
         pp_mg_begin(t, ops[op].label, op);
         refresh_offset(t);
-        req->err = ops[op].run(t, req);
+        ops[op].run(t, req);
+        req->err = t->err;
         pp_mg_end(t);
     }
 }
@@ -211,43 +210,24 @@ static void close_store(struct pp_mg *m)
     free(m);
 }
 
-static bool task_roundtrips(struct pp_task_store *s, size_t i, const char **name, uint64_t *n)
-{
-    return read_roundtrips(pp_container_of(s, struct pp_mg, base), PP_MG_OP_OPEN + 1, PP_MG_OP_BETWEEN, i,
-                           name, n);
-}
-
-static void close_task_store(struct pp_task_store *s)
-{
-    close_store(pp_container_of(s, struct pp_mg, base));
-}
-
-static const struct pp_task_store_ops task_store_ops = {
+/* Defines NAME_ops, the functions of a port whose operations have the numbers first..end-1. */
+#define PORT(name, port, member, first, end, OPS)                                               \
+    static bool name##_roundtrips(struct port *s, size_t i, const char **op, uint64_t *n)       \
+    {                                                                                           \
+        return read_roundtrips(pp_container_of(s, struct pp_mg, member), first, end, i, op, n); \
+    }                                                                                           \
+    static void name##_close(struct port *s)                                                    \
+    {                                                                                           \
+        close_store(pp_container_of(s, struct pp_mg, member));                                  \
+    }                                                                                           \
+    static const struct port##_ops name##_ops = {OPS(X).roundtrips = name##_roundtrips,         \
+                                                 .close = name##_close};
 #define X(name, type) .name = submit_##name,
-    PP_MG_STORE_OPS(X)
+PORT(task, pp_task_store, base, PP_MG_OP_OPEN + 1, PP_MG_OP_BETWEEN, PP_MG_STORE_OPS)
 #undef X
-        .roundtrips = task_roundtrips,
-    .close = close_task_store,
-};
-
-static bool delivery_roundtrips(struct pp_delivery_store *s, size_t i, const char **name, uint64_t *n)
-{
-    return read_roundtrips(pp_container_of(s, struct pp_mg, deliveries), PP_MG_OP_BETWEEN + 1, PP_MG_OP_COUNT,
-                           i, name, n);
-}
-
-static void close_delivery_store(struct pp_delivery_store *s)
-{
-    close_store(pp_container_of(s, struct pp_mg, deliveries));
-}
-
-static const struct pp_delivery_store_ops delivery_store_ops = {
 #define X(name, type) .name = submit_delivery_##name,
-    PP_DELIVERY_OPS(X)
+PORT(delivery, pp_delivery_store, deliveries, PP_MG_OP_BETWEEN + 1, PP_MG_OP_COUNT, PP_DELIVERY_OPS)
 #undef X
-        .roundtrips = delivery_roundtrips,
-    .close = close_delivery_store,
-};
 
 /* --- opening --- */
 
@@ -369,6 +349,8 @@ static enum pp_err open_store(struct pp_loop *loop, const struct pp_mongo_option
         close_store(m);
         return err;
     }
+    m->base.ops = &task_ops;
+    m->deliveries.ops = &delivery_ops;
     *out = m;
     return PP_OK;
 }
@@ -376,25 +358,21 @@ static enum pp_err open_store(struct pp_loop *loop, const struct pp_mongo_option
 enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
                                      struct pp_task_store **out, char error[PP_MONGO_ERROR_MAX])
 {
-    struct pp_mg *m;
+    struct pp_mg *m = NULL;
     enum pp_err err = open_store(loop, o, &m, error);
-    if (err != PP_OK)
-        return err;
-    m->base.ops = &task_store_ops;
-    *out = &m->base;
-    return PP_OK;
+    if (m)
+        *out = &m->base;
+    return err;
 }
 
 enum pp_err pp_mongo_delivery_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
                                          struct pp_delivery_store **out, char error[PP_MONGO_ERROR_MAX])
 {
-    struct pp_mg *m;
+    struct pp_mg *m = NULL;
     enum pp_err err = open_store(loop, o, &m, error);
-    if (err != PP_OK)
-        return err;
-    m->deliveries.ops = &delivery_store_ops;
-    *out = &m->deliveries;
-    return PP_OK;
+    if (m)
+        *out = &m->deliveries;
+    return err;
 }
 
 void pp_mongo_cleanup(void)

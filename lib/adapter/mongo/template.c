@@ -127,7 +127,7 @@ struct value {
         int64_t i;
         double f;
     };
-    size_t n; /* number of elements at p */
+    size_t n, stride; /* number of elements at p, and their distance in bytes */
 };
 
 static void read_pointer(struct value *v, bool optional, const void *p)
@@ -158,6 +158,7 @@ static void read_value(struct value *v, char type, bool optional, va_list *value
     case 'L':
         read_pointer(v, optional, va_arg(*values, const void *));
         v->n = va_arg(*values, size_t);
+        v->stride = type == 'B' ? 1 : va_arg(*values, size_t);
         break;
     case 'O':
         read_pointer(v, optional, va_arg(*values, const void *));
@@ -183,17 +184,22 @@ static void append_list(bson_t *out, const char *name, int name_n, char type, co
 {
     bson_t list;
     char buf[16];
-    const char *at;
+    const char *at, *text = NULL;
+    uint32_t n = 0;
     bson_append_array_begin(out, name, name_n, &list);
     for (size_t i = 0; i < v->n; i++) {
-        int at_n = (int)bson_uint32_to_string((uint32_t)i, &at, buf, sizeof buf);
+        const void *p = (const char *)v->p + i * v->stride;
+        const char *before = text;
+        text = type == 'S' ? *(const char *const *)p : NULL;
+        if (text && before && !strcmp(text, before))
+            continue;
+        int at_n = (int)bson_uint32_to_string(n++, &at, buf, sizeof buf);
         if (type == 'K')
-            bson_append_binary(&list, at, at_n, BSON_SUBTYPE_BINARY, ((const struct pp_key *)v->p)[i].b,
-                               sizeof(struct pp_key));
+            pp_mg_put_bytes(&list, at, at_n, p, sizeof(struct pp_key));
         else if (type == 'S')
-            pp_mg_put_text(&list, at, at_n, ((const char *const *)v->p)[i]);
+            pp_mg_put_text(&list, at, at_n, text);
         else
-            bson_append_int64(&list, at, at_n, ((const int64_t *)v->p)[i]);
+            bson_append_int64(&list, at, at_n, *(const int64_t *)p);
     }
     bson_append_array_end(out, &list);
 }

@@ -21,13 +21,16 @@
  *   h  const uint8_t *                   binary, PP_SHA256_BYTES
  *   k  const struct pp_key *             binary
  *   B  const void *, size_t              binary
- *   K  const struct pp_key *, size_t     array
- *   S  const char *const *, size_t       array of strings
- *   L  const int64_t *, size_t           array of int64
+ *   K  list of struct pp_key             array
+ *   S  list of const char *              array of strings, without one that equals its predecessor
+ *   L  list of int64_t                   array of int64
  *   O  const struct pp_object *          document; of type 0: absent
  *   X  const struct pp_outcome *         document
  *   D  const bson_t *                    document
  *   A  const bson_t *                    array
+ *
+ * A list is a pointer to its first element, the number of elements and the distance from one to
+ * the next in bytes: PP_MG_LIST for an array, PP_MG_COLUMN for a member of each struct of an array.
  *
  * With a '?' after its type ('?name:s?') the pointer may be NULL: the value is absent. An absent
  * value leaves out its element, and a document with only absent values is left out. So a condition
@@ -43,6 +46,9 @@
 
 enum { PP_MG_FILTER, PP_MG_CHANGE, PP_MG_OPTIONS, PP_MG_PARTS };
 enum { PP_MG_HOLES = 24 }; /* most holes of a template */
+
+#define PP_MG_LIST(array, n)           (array), (size_t)(n), sizeof *(array)
+#define PP_MG_COLUMN(array, n, member) &(array)->member, (size_t)(n), sizeof *(array)
 
 struct pp_mg_template {
     bson_t *source;                 /* {"0": filter, "1": change, "2": options}; the nodes point into it */
