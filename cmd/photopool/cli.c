@@ -1,4 +1,5 @@
-/* cli.c: see cli.h. getopt_long parses the options; this file prints the error messages. */
+/* cli.c: parses the command line of a subcommand with getopt_long, and prints help and error
+ * messages. */
 #include "cli.h"
 
 #include "base/check.h"
@@ -135,7 +136,7 @@ int pp_cli_parse(struct pp_cli *cli, int argc, char **argv, const struct pp_cli_
     pp_term_init(&cli->out, stdout);
     struct option longs[PP_CLI_OPTS + N_SHARED + 1];
     fill(longs, spec);
-    optind = 0; /* resets getopt */
+    optind = 0; /* starts a new scan: getopt keeps its position between calls */
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":h", longs, NULL)) != -1;) {
         int code = one_option(cli, spec, longs, c, argv);

@@ -1,5 +1,5 @@
-/* cli.h: parses the options of the subcommands that talk to a server: those that all share, and a
- * table of others. */
+/* cli.h: parses the options of the subcommands that talk to a server: the options that all of them
+ * share, and the options that a subcommand lists in a table. */
 #ifndef PHOTOPOOL_CLI_H
 #define PHOTOPOOL_CLI_H
 
@@ -33,9 +33,9 @@ struct pp_opt {
 struct pp_cli_spec {
     const char *help; /* text that --help prints before the shared options */
     const struct pp_opt *opts;
-    size_t n_opts; /* at most PP_CLI_OPTS */
+    size_t n_opts; /* number of options, at most PP_CLI_OPTS */
     int min_args, max_args;
-    const char *args_text; /* name of a missing argument for the message, such as "a batch" */
+    const char *args_text; /* names a missing argument in the message, such as "a batch" */
 };
 
 /* A parsed command line. The texts belong to argv or the environment. */
@@ -48,7 +48,7 @@ struct pp_cli {
     struct pp_term out; /* standard output */
     char *const *args;  /* the arguments that are not options */
     size_t n_args;
-    struct pp_api_client *client; /* NULL until pp_client_open (client.h) */
+    struct pp_api_client *client; /* NULL until pp_client_open() has opened it (client.h) */
 };
 
 /* Parses the command line; changes the order of argv. Returns PP_CLI_GO, or an exit code after help

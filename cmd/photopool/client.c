@@ -1,4 +1,5 @@
-/* client.c: see client.h. */
+/* client.c: sends HTTP requests to the server with libcurl, and explains failed requests to the
+ * user. */
 #include "client.h"
 
 #include "interrupt.h"
@@ -21,12 +22,12 @@ enum {
 struct pp_api_client {
     CURL *curl;
     char *base;          /* "http://host:port/prefix", without a slash at the end */
-    char *authorization; /* header line, NULL: no key */
+    char *authorization; /* the header line "Authorization: Bearer KEY"; NULL: there is no key */
 };
 
-/* --- opening --- */
+/* --- opening the client --- */
 
-/* Reads the first line of the file, without blanks at its ends. */
+/* Reads the API key from the first line of a file, and removes blanks at its ends. */
 static int read_key(const char *path, char key[KEY_LINE_MAX])
 {
     FILE *f = fopen(path, "r");
@@ -71,7 +72,8 @@ static int set_key(struct pp_api_client *c, const struct pp_cli *cli)
     return PP_EXIT_FAILED;
 }
 
-/* The proxy of the environment is meant for other hosts, so it is not used. */
+/* True for a server on this machine. The proxy that the environment names is for other hosts, so
+ * the client does not use it for such a server. */
 static bool is_loopback(const char *host)
 {
     return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "[::1]") == 0;
@@ -295,11 +297,11 @@ const char *pp_member(const json_t *o, const char *name)
 
 /* --- why a request failed and what to do, in one sentence; and the exit code ---
  *
- * A problem document (RFC 9457) has code and detail, and may have field, incident and remedy. To
- * replace the server's remedy for a code at the command line, add a row to the table. */
+ * A problem document (RFC 9457) has the members code and detail, and may have field, incident and
+ * remedy. To show another remedy than the server's for a code, add a row to the table. */
 
-/* What to do at the command line, for each code; "" if the server's detail is enough. For other
- * codes, the remedy of the server is shown. */
+/* What the user can do at the command line, for each error code; "" if the server's detail is
+ * enough. For a code without a row, the message shows the server's remedy. */
 static const struct {
     const char *code, *remedy;
 } remedies[] = {
@@ -415,7 +417,7 @@ static int call(struct pp_api_client *c, const struct pp_request *req, json_t **
     return code;
 }
 
-/* Like pp_client_call, but releases neither path nor body. */
+/* Like pp_client_call, but the caller keeps path and body. */
 static int call_json(struct pp_cli *cli, const char *method, const struct pp_buf *path, const json_t *body,
                      json_t **out)
 {

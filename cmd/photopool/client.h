@@ -6,9 +6,11 @@
  * has a maximum size. Ctrl-C ends a request with PP_ECANCELED if the caller has blocked SIGINT
  * (interrupt.h).
  *
- * A command that expects JSON:  { pp_path...; pp_client_call } -> pp_client_finish
- * Other commands:  pp_client_open -> { pp_path...; pp_client_send -> pp_client_failed;
- * pp_answer_fini } -> pp_client_finish */
+ * A command that expects JSON calls:
+ *   pp_path..., pp_client_call (both any number of times), then pp_client_finish
+ * Another command calls:
+ *   pp_client_open, then for each request pp_path..., pp_client_send, pp_client_failed if it
+ *   failed, and pp_answer_fini; then pp_client_finish */
 #ifndef PHOTOPOOL_CLIENT_H
 #define PHOTOPOOL_CLIENT_H
 
@@ -24,8 +26,9 @@
 struct pp_api_client;
 
 struct pp_request {
-    const char *method;          /* "GET", "POST" ... */
-    const struct pp_buf *path;   /* path with its parameters (see pp_path) */
+    const char *method; /* "GET", "POST" ... */
+    /* path with its query parameters, built by pp_path() and its companions */
+    const struct pp_buf *path;
     const char *content_type;    /* content type of the body; NULL: application/json */
     bool gzip;                   /* the body is compressed */
     const char *idempotency_key; /* NULL: none */

@@ -36,9 +36,10 @@ int pp_cmd_routes(int argc, char **argv);
 
 int pp_cmd_version(int argc, char **argv);
 
-/* Returns the element of `names` that begins with `name`, or that needs the fewest edits to become
- * it; of equals, the first. Returns NULL if every element needs more edits than a third of the
- * letters plus one. `names` ends with NULL. */
+/* Returns the element of `names` that the user probably meant by `name`: one that begins with
+ * `name`, or the one that the fewest edits turn into `name`; the first of several equally good
+ * ones. Returns NULL if each element needs more edits than a third of its letters plus one. `names`
+ * ends with NULL. */
 const char *pp_suggest(const char *name, const char *const *names);
 
 #endif

@@ -1,7 +1,8 @@
-/* cmd_config.c: `photopool config`: the configuration in force, its check, and the reference.
+/* cmd_config.c: `photopool config` prints the effective configuration, checks a configuration, or
+ * prints the reference of all parameters.
  *
- * On a terminal the answer is a YAML file with where each value came from; piped, a JSON object per
- * parameter. */
+ * On a terminal it prints a YAML file that says where each value came from; into a pipe it prints
+ * one JSON object per parameter. */
 #include "cmd.h"
 
 #include "config/config.h"

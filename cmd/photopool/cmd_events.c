@@ -1,7 +1,7 @@
-/* cmd_events.c: `photopool events`: follows numbered events, over long-poll.
+/* cmd_events.c: `photopool events`: follows numbered events by long-poll.
  *
- * ask for the current number (wait=0) -> { ask for events after `after` -> print -> after = last }
- * ...
+ *   ask for the current number (wait=0)
+ *   then repeat: ask for events after `after`, print them, set `after` to the last number
  *
  * The number of the last printed event is the only state. The next request names it even after a
  * lost connection or a day without the server, so no event is missed or printed twice. The server
@@ -54,8 +54,8 @@ struct events {
     bool heard;   /* the server has answered at least once */
     int64_t left; /* number of events still to be printed; negative: no limit */
     int tries;    /* number of failed tries since the last answer */
-    bool tell;    /* messages are shown, because standard error is a terminal */
-    /* These fields belong to the current answer. */
+    bool tell;    /* messages about retries are shown, because standard error is a terminal */
+    /* The number of the last event of the current answer, and its gap (events that are lost). */
     uint64_t last, gap_from, gap_to;
     bool has_last;
 };
@@ -64,9 +64,11 @@ struct events {
 
 enum { EVENT_LINE_MAX = 16 * 1024, SEQ_COLUMNS = 7, LEAST_COLUMNS = 12 };
 
-/* The part of a line after time, number and key: a styled word, then a text that may be cut. */
+/* The part of an event's line after time, number and key: a styled word, then a text that may be
+ * cut. */
 struct happening {
-    struct pp_buf before, text; /* before: the styled word */
+    /* `before` holds the styled word, `text` the text that may be cut */
+    struct pp_buf before, text;
     const char *word;
 };
 
@@ -99,7 +101,8 @@ static void put_key(struct pp_buf *b, const json_t *key)
     }
 }
 
-/* Describes an item's result, as in "ad-1 r3", "partial", "2 of 3 photos, http_404: not found". */
+/* Describes an item's result, such as "ad-1 r3", "partial", "2 of 3 photos, http_404: not
+ * found". */
 static void put_result(struct happening *h, const json_t *result)
 {
     const json_t *data = json_object_get(result, "data"), *photos = json_object_get(data, "photos"), *error;
@@ -116,8 +119,8 @@ static void put_result(struct happening *h, const json_t *result)
     }
 }
 
-/* Describes a batch, as in "running", "12/400 items, 30/1,200 photos, 5 failed: ..., 85/s, eta 3s".
- */
+/* Describes a batch, such as "running", "12/400 items, 30/1,200 photos, 5 failed: ..., 85/s, eta
+ * 3s". */
 static void put_batch(struct happening *h, const json_t *batch)
 {
     struct pp_tally p = {0};
@@ -142,7 +145,7 @@ static void put_batch(struct happening *h, const json_t *batch)
     pp_tally_fini(&p);
 }
 
-/* Describes an event of unknown type as "name value, name value". */
+/* Describes an event of a type without a function here: "name value, name value". */
 static void put_other(struct happening *h, const json_t *data)
 {
     const char *name;
@@ -221,7 +224,7 @@ static void put_event(struct pp_buf *b, const json_t *event, size_t width, bool 
     pp_buf_fini(&word);
 }
 
-/* --- an answer --- */
+/* --- reading an answer --- */
 
 static uint64_t number(const json_t *v)
 {
@@ -297,8 +300,8 @@ static enum pp_err split(struct events *e, const struct pp_answer *ans, const st
     return err == PP_OK && !found ? PP_EINVAL : err;
 }
 
-/* Prints the gap before the events: the lost events are older, even though the answer names the gap
- * last. */
+/* Prints the gap and then the events of an answer. The answer names the gap last, but the lost
+ * events are older than the events in it. */
 static int take_answer(struct events *e, const struct pp_answer *ans)
 {
     static const struct pp_json_split_ops about = {pass_over, take_member}, events = {print_event, NULL};
@@ -318,7 +321,7 @@ static int take_answer(struct events *e, const struct pp_answer *ans)
     return fflush(stdout) == 0 && err == PP_OK ? PP_EXIT_DONE : pp_cli_end(PP_EXIT_FAILED);
 }
 
-/* --- a request --- */
+/* --- sending a request --- */
 
 static void put_path(const struct events *e, struct pp_buf *path)
 {
@@ -334,8 +337,8 @@ static void put_path(const struct events *e, struct pp_buf *path)
     pp_path_query(path, "wait", text);
 }
 
-/* Returns true if the request is to be sent again after a pause. A server that has never answered
- * is probably not there, so there is no second try. */
+/* Returns true if the failure may be transient, so the command pauses and sends the request again.
+ * A server that has never answered is probably not there, so there is no second try. */
 static bool is_passing(const struct events *e, enum pp_err err, const struct pp_answer *ans)
 {
     if (!e->heard)
@@ -385,7 +388,8 @@ static void say_where_we_are(const struct events *e)
         pp_complain("%s is back; it goes on after event %" PRIu64, pp_client_base(e->cli->client), e->after);
 }
 
-/* Sends one request and prints the events of its answer. Sets *over after the last one. */
+/* Sends one request and prints the events of its answer. Sets *over to true when no more events are
+ * to be printed. */
 static int ask(struct events *e, bool *over)
 {
     struct pp_buf path;

@@ -60,7 +60,7 @@ static const char resume_help[] = "Usage: photopool resume CLIENT\n\n"
                                   "Examples:\n"
                                   "  photopool resume 42\n";
 
-/* Makes the changes to the client's settings, and shows the result. Releases `changes`. */
+/* Changes the client's settings as `changes` says, and shows the result. Releases `changes`. */
 static int apply(struct pp_cli *cli, json_t *changes)
 {
     static const char *const fields[] = {"rpm", "concurrency", "weight", "paused", "headers"};
@@ -73,7 +73,7 @@ static int apply(struct pp_cli *cli, json_t *changes)
     return pp_client_finish(cli, code);
 }
 
-/* Parses "none" or a number. */
+/* Adds the rate limit to `changes`: "none" means unlimited, else the text must be a number. */
 static bool set_rpm(json_t *changes, const char *text)
 {
     char *end;

@@ -1,4 +1,5 @@
-/* cmd_replay.c: `photopool replay`: a new batch of what failed in an old one. */
+/* cmd_replay.c: `photopool replay`: makes a new batch of the items of an old batch that have failed
+ * photos. */
 #include "show.h"
 
 static const char help[] =

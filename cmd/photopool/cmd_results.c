@@ -1,5 +1,5 @@
-/* cmd_results.c: `photopool results`: the results of a batch, page by page. When piped, each line
- * is the server's text, byte for byte. */
+/* cmd_results.c: `photopool results`: prints the results of a batch, page by page. Into a pipe it
+ * prints each result as the server's text, byte for byte, one per line. */
 #include "list.h"
 #include "tally.h"
 
@@ -17,7 +17,8 @@ static const char help[] =
     "  photopool results b_01JD3Z --json | jq -r '.data.photos[] | select(.error) | [.url, .error.code] | "
     "@tsv'\n";
 
-/* Appends the number of stored photos, as in "2 of 3", and the first photo that failed. */
+/* Appends a table cell with the number of stored photos, such as "2 of 3", and the first photo that
+ * failed. */
 static void put_photos(struct pp_table *t, const json_t *photos)
 {
     const json_t *error;

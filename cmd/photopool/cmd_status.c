@@ -1,5 +1,5 @@
-/* cmd_status.c: `photopool status`: the latest batches, one batch, or one batch until it is done.
- */
+/* cmd_status.c: `photopool status`: shows the latest batches, or one batch, or follows one batch
+ * until it is done. */
 #include "follow.h"
 #include "list.h"
 #include "show.h"
@@ -20,7 +20,7 @@ static const char help[] =
     "  photopool status b_01JD3Z --follow\n"
     "  photopool status --json --limit 1000 | jq -r 'select(.errors.http_404) | .batch_id'\n";
 
-/* --- one batch --- */
+/* --- showing one batch --- */
 
 static void show_batch(const struct pp_cli *cli, const json_t *batch)
 {
@@ -80,7 +80,7 @@ static int follow(struct pp_cli *cli)
     return code;
 }
 
-/* --- the list --- */
+/* --- listing the latest batches --- */
 
 static void put_share(struct pp_table *t, const int64_t *counts)
 {

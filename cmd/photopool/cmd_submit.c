@@ -1,8 +1,8 @@
 /* cmd_submit.c: `photopool submit`: sends a file of items to the server and, with --follow, shows
- * its progress and results.
+ * the progress of its batches and their results.
  *
- * input_*.c (items, one line of JSON each) -> sender.c (batches, sent until answered) -> verdicts
- * -> follow.c */
+ *   input_*.c reads the items, one line of JSON each -> sender.c sends them in batches, until
+ *   answered -> the server's verdicts are shown -> follow.c waits for the batches */
 #include "base/text.h"
 #include "client.h"
 #include "follow.h"
@@ -53,22 +53,22 @@ enum { LISTED = 20, RUN_KEY_MAX = 240, RUN_BYTES = 12 };
 
 struct submit {
     struct pp_cli *cli;
-    const char *name; /* name of the file, for messages */
+    const char *name; /* name of the input file, for messages */
     struct {
         const char *client, *refresh, *format, *key;
         int64_t batch_size, retry_for_s;
         bool follow;
-    } o;                                                /* the options */
+    } o;                                                /* the options as given on the command line */
     char client[65], refresh[16], key[RUN_KEY_MAX + 1]; /* the values that are sent to the server */
     struct pp_sender sender;
     char **ids; /* ids of the batches */
     size_t n_ids, cap_ids;
-    struct pp_table rejected; /* the first LISTED rejected items */
+    struct pp_table rejected; /* the first LISTED rejected items, for the summary */
     size_t listed;
     bool misused; /* a usage message was printed */
 };
 
-/* --- callbacks of the sender --- */
+/* --- callbacks for sender.c: the server's answers --- */
 
 static void remember(struct submit *s, const char *id)
 {
@@ -125,7 +125,7 @@ static void on_rejected(void *arg, uint64_t line, const json_t *verdict)
     }
 }
 
-/* --- callbacks of the file --- */
+/* --- callbacks for input.c: what the file contains --- */
 
 static enum pp_err misuse(struct submit *s)
 {
@@ -143,8 +143,8 @@ static enum pp_err on_item(void *arg, const char *text, size_t n, uint64_t line)
     return pp_sender_item(&s->sender, text, n, line);
 }
 
-/* Copies a value of the file to `given`, unless the option has set `given` already. Prints an error
- * if the two values differ, because one of them is a mistake. */
+/* Copies a value of the file to `given`, unless a command-line option has set `given` already.
+ * Prints an error if the two values differ, because one of them is a mistake. */
 static enum pp_err take_once(struct submit *s, const char *name, char *given, size_t cap, const char *value)
 {
     if (!value || strlen(value) >= cap) {
@@ -235,7 +235,8 @@ static void put_summary(struct submit *s, const struct pp_tally *p)
     }
 }
 
-/* Returns the exit code after the sending ended early. */
+/* Returns the exit code after the sending ended early. If the server has answered a batch, first
+ * tells the user how to send the rest. */
 static int broke_off(struct submit *s)
 {
     if (s->misused && s->n_ids == 0)
@@ -282,7 +283,7 @@ static int conclude(struct submit *s, enum pp_err err)
     return code;
 }
 
-/* --- setting up --- */
+/* --- checking the options, and the start --- */
 
 static int run(struct submit *s, int fd, const struct pp_input_format *format)
 {
@@ -334,8 +335,8 @@ static int with_client(struct submit *s, int fd, const struct pp_input_format *f
     return code;
 }
 
-/* Checks the options, copies those that are sent to the server, and makes a key if none is given.
- */
+/* Checks the options, copies the options that are sent to the server, and makes an Idempotency-Key
+ * if none is given. */
 static int check_options(struct submit *s)
 {
     if (s->o.client && !pp_client_valid(s->o.client, strlen(s->o.client)))

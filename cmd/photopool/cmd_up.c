@@ -1,8 +1,10 @@
-/* cmd_up.c: `photopool up`, everything in one process, and `photopool serve`, some roles of a fleet
- * as one of any number of replicas. Both run until a signal stops them.
+/* cmd_up.c: `photopool up` runs everything in one process; `photopool serve` runs some roles of a
+ * fleet, as one of any number of replicas. Both run until a signal stops them.
  *
- * Signals: the first SIGTERM or SIGINT drains, the second stops at once (claims in flight lapse);
- * SIGHUP reads the configuration again. `photopool drain` acts like the first SIGTERM. */
+ * Signals: the first SIGTERM or SIGINT drains: the process accepts and claims nothing new and
+ * finishes what is in flight. The second stops the process at once; its claims end when their
+ * leases end. SIGHUP reads the configuration again. `photopool drain` acts like the first
+ * SIGTERM. */
 #include <curl/curl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -66,7 +68,7 @@ static const struct {
 
 enum { N_ROLES = sizeof(role_names) / sizeof(*role_names) };
 
-/* most log lines per second */
+/* the most log lines per second */
 #define LOG_RATE 200
 
 struct server_command {
@@ -82,8 +84,8 @@ struct server {
     unsigned roles;
     const char *roles_text;
     struct pp_config_sources sources;
-    /* newer: the configuration after a reload, for reloadable parameters; `config` stays in force
-     * for the others */
+    /* The configuration at start, and the one after the last reload. `newer` applies to the
+     * reloadable parameters, `config` to all others. */
     struct pp_config *config, *newer;
     struct pp_log *log;
     struct pp_loop *loop;
@@ -118,7 +120,7 @@ static bool opens_up(const struct server *s, const struct pp_config *newer, stru
     return pp_config_check(&both, error) != PP_OK;
 }
 
-/* Compares the new configuration with the one at start. */
+/* Logs that a changed parameter takes effect only after a restart. */
 static void warn_of_restart(void *data, const struct pp_param *param)
 {
     const struct server *s = data;

@@ -1,4 +1,4 @@
-/* cmd_version.c: `photopool version`: what was built, and with which libraries. */
+/* cmd_version.c: `photopool version` prints the version of the program and of its libraries. */
 #include "cmd.h"
 
 #include <curl/curl.h>

@@ -1,7 +1,7 @@
-/* cmd_webhooks.c: `photopool webhooks`: endpoints that get each result by POST.
+/* cmd_webhooks.c: `photopool webhooks` manages endpoints that get each result by POST.
  *
- * An action is a row in `actions`. An action that changes an endpoint reads it and writes it back,
- * other members unchanged. */
+ * Each action (list, add, set ...) is a row in `actions`. An action that changes an endpoint reads
+ * the endpoint, changes some members, and writes all of it back. */
 #include "list.h"
 #include "show.h"
 #include "webhook_secret.h"
@@ -63,7 +63,7 @@ static struct pp_buf *path_of(struct pp_buf *path, const struct pp_cli *cli, con
     return path;
 }
 
-/* Makes the changes to the endpoint, which are released, and sets *out to the result. */
+/* Applies `changes` to the endpoint and releases them. Sets *out to the changed endpoint. */
 static int change(struct pp_cli *cli, json_t *changes, json_t **out)
 {
     static const char *const fields[] = {"url", "clients", "paused"};
@@ -134,8 +134,8 @@ static int check_new(struct pp_cli *cli)
     return code;
 }
 
-/* Writes the endpoint and shows it, together with a secret that was made here (`made`), because no
- * later command can show that secret. */
+/* Writes the endpoint and shows it. If this program made the secret (`made`), shows the secret,
+ * too, because no later command can show it. */
 static int write_settings(struct pp_cli *cli, const struct settings *s, bool add, bool made)
 {
     struct pp_buf path;

@@ -1,4 +1,5 @@
-/* follow.c: see follow.h. */
+/* follow.c: asks for batches again and again until all are finished, and shows the progress
+ * meanwhile. */
 #include "follow.h"
 
 #include "interrupt.h"
@@ -12,7 +13,8 @@ enum { SLOW_MS = 1000, QUICK_MS = 150, QUICK_FOR_MS = 2000, STATUS_BYTES = 16 * 
 struct follow {
     struct pp_cli *cli;
     char *const *ids;
-    size_t n, next; /* next: index of the batch with which the next round begins */
+    /* `n` batches are followed; the next round begins with the batch at index `next` */
+    size_t n, next;
     json_t **known; /* the last answer for each batch; NULL: none yet */
     int64_t began_ms, heard_ms, said_ms;
     char why[256]; /* why the last request failed; "": it succeeded */

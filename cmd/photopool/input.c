@@ -1,4 +1,4 @@
-/* input.c: see input.h. */
+/* input.c: finds out a file's format, and feeds the file to the reader of that format. */
 #include "input.h"
 
 #include <errno.h>
@@ -27,7 +27,8 @@ static size_t blanks(const char *p, size_t n)
 }
 
 /* Guesses from the first name in the object whether the file is a batch (JSON) or a list of items
- * (NDJSON). Returns NULL if more bytes are needed. */
+ * (NDJSON, one per line). Returns NULL if more bytes are needed. `all` says that there are no
+ * more. */
 static const struct pp_input_format *guess_object(const char *p, size_t n, bool all)
 {
     static const char *const batch[] = {"client", "refresh", "items"};
@@ -66,8 +67,8 @@ const struct pp_input_format *pp_input_guess(const char *p, size_t n, bool all)
     }
 }
 
-/* Reads the next bytes, again if a signal interrupts it. Returns 0 at the end, -1 after an error.
- */
+/* Reads the next bytes, and reads again if a signal interrupts the call. Returns 0 at the end of
+ * the file, -1 after an error. */
 static ssize_t read_some(int fd, char *p, size_t n)
 {
     ssize_t got;
@@ -77,8 +78,8 @@ static ssize_t read_some(int fd, char *p, size_t n)
     return got;
 }
 
-/* Reads until the format and a byte order mark are recognized, at most INPUT_CHUNK bytes. If the
- * caller has set *format, it stays. */
+/* Reads the start of the file, at most INPUT_CHUNK bytes, until it recognizes the format and a byte
+ * order mark. If the caller has set *format, the function keeps it. */
 static enum pp_err read_head(int fd, char *p, size_t *n, const struct pp_input_format **format)
 {
     const struct pp_input_format *told = NULL;

@@ -26,15 +26,16 @@ struct pp_input_sink {
     /* Receives an item. `text` has no line break; `line` is where the item begins in the file, from
      * 1. */
     enum pp_err (*item)(void *arg, const char *text, size_t n, uint64_t line);
-    /* Receives another member of a batch object, such as "client" with the value "\"42\"". */
+    /* Receives a member of a batch object other than its items, such as "client" with the value
+     * "\"42\"". */
     enum pp_err (*member)(void *arg, const char *name, const char *value, size_t n);
-    /* Receives a text for the user that is not an error. */
+    /* Receives a note for the user, which is not an error. */
     void (*note)(void *arg, const char *text);
     void *arg;
 };
 
-/* One file format, called in the order open, feed (any number of times), end, close. On PP_EINVAL
- * error[PP_INPUT_ERROR] is filled. */
+/* One file format. The caller calls open, then feed (any number of times), end and close. If a
+ * function returns PP_EINVAL, it has filled error[PP_INPUT_ERROR]. */
 struct pp_input_format {
     const char *name;
     /* returns NULL when out of memory */

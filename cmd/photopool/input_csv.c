@@ -43,24 +43,25 @@ struct csv {
     enum pp_err err;
     uint64_t line;     /* number of the line being parsed */
     uint64_t row_line; /* line where the row began; 0: between two rows */
-    /* column: fields of this row so far; columns: fields of the header, or 0 before it is complete
-     * */
+    /* `column` counts the fields of this row so far. `columns` is the number of fields of the
+     * header, or 0 before the header is complete. */
     int column, columns;
-    int at_item, at_url; /* position of the columns item and url; NONE: not found yet */
+    /* positions of the columns item and url; NONE: the header has not named it yet */
+    int at_item, at_url;
     struct pp_buf item, url, ignored;
     struct pp_arena arena;
     struct item *items;
 };
 
-/* Blanks are part of a value (RFC 4180). */
+/* Tells libcsv that no character is a blank to remove: blanks are part of a value (RFC 4180). */
 static int no_space(unsigned char c)
 {
     (void)c;
     return 0;
 }
 
-/* A quote that is never closed must not make the rest of the file one value, so values are bounded.
- */
+/* Allocates the buffer of one value, with an upper bound: a quote that is never closed must not
+ * make the rest of the file one value. */
 static void *bounded_realloc(void *p, size_t n)
 {
     return n > FIELD_MAX + 1024 ? NULL : realloc(p, n);
@@ -87,7 +88,7 @@ static void *csv_open(const struct pp_input_sink *sink, char *error)
 
 static void fail(struct csv *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Reports an error, unless an earlier one was reported. */
+/* Stores the error message, unless an earlier error has stored one. */
 static void fail(struct csv *s, const char *fmt, ...)
 {
     if (s->err != PP_OK)

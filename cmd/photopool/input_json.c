@@ -1,4 +1,4 @@
-/* input_json.c: a list of items, or a whole batch as POST /v1/batches takes it. */
+/* input_json.c: reads a JSON array of items, or a whole batch as POST /v1/batches takes it. */
 #include "input.h"
 
 #include "json_split.h"

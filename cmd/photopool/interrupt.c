@@ -1,4 +1,4 @@
-/* interrupt.c: see interrupt.h. */
+/* interrupt.c: blocks SIGINT and SIGTERM, and polls whether one of them is pending. */
 #include "interrupt.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* interrupt.h: handles Ctrl-C without signal handlers and globals: the caller blocks SIGINT and
  * SIGTERM and polls for them.
  *
- * While they are blocked, no call may wait for long without polling. For use in one thread. */
+ * While the signals are blocked, the caller must poll often. Only one thread may use these
+ * functions. */
 #ifndef PHOTOPOOL_INTERRUPT_H
 #define PHOTOPOOL_INTERRUPT_H
 

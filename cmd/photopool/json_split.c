@@ -1,12 +1,13 @@
-/* json_split.c: see json_split.h. One character at a time through the states:
+/* json_split.c: divides a JSON text with a state machine that takes one character at a time:
  *
  *   TOP -> '[' -> ELEMENT -> ',' ... ']' -> AT_END
  *   TOP -> '{' -> KEY -> AT_NAME -> AT_COLON -> BEFORE_VALUE
- *                  ^                        |-> '[' of the array -> ELEMENT ... ']' -> NEXT
+ *                  ^                        |-> '[' of the array -> ELEMENT ...
+ *                  ']' -> NEXT
  *                  |--- ',' <- NEXT         '-> MEMBER -> ',' KEY  '}' AT_END
  *
- * The value of ELEMENT and MEMBER ends at the first of , ] } outside strings and brackets; that
- * character then acts. */
+ * The value of ELEMENT and MEMBER ends at the first of , ] } outside strings and brackets. The
+ * state machine then handles that character in the next state. */
 #include "json_split.h"
 
 #include <stdarg.h>
@@ -159,7 +160,7 @@ static enum pp_err before_value(struct pp_json_split *s, char c)
     return in_value(s, c) ? PP_OK : member_end(s, c);
 }
 
-/* Handles a character between tokens. */
+/* Handles a character that stands between the tokens of the text. */
 static enum pp_err between(struct pp_json_split *s, char c)
 {
     if (is_blank(c))

@@ -21,8 +21,8 @@ struct pp_json_split_ops {
     /* Receives an element. `line` is the line where it begins, from 1. Any result other than PP_OK
      * ends the feeding with that result. */
     enum pp_err (*element)(void *arg, const char *text, size_t n, uint64_t line);
-    /* Receives another member of the object: its name as written, and the text of its value. NULL:
-     * the caller ignores other members. */
+    /* Receives another member of the object: its name as written, and the text of its value. If the
+     * function pointer is NULL, the splitter drops other members. */
     enum pp_err (*member)(void *arg, const char *name, const char *value, size_t n);
 };
 
@@ -37,7 +37,7 @@ struct pp_json_split {
     bool found; /* the array has been found */
     uint64_t depth, line, value_line;
     struct pp_buf name, value;
-    char error[128]; /* after PP_EINVAL: what is wrong, and in which line */
+    char error[128]; /* after PP_EINVAL: what is wrong with the text, and in which line */
 };
 
 void pp_json_split_init(struct pp_json_split *s, const char *array, size_t value_max,

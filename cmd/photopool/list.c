@@ -1,4 +1,5 @@
-/* list.c: see list.h. */
+/* list.c: reads a list of the API page after page, and shows each page as a table or as JSON
+ * lines. */
 #include "list.h"
 
 #include "json_split.h"
@@ -13,8 +14,8 @@ struct list_reader {
     struct pp_cli *cli;
     const struct pp_list_spec *spec;
     const struct pp_buf *path;
-    struct pp_table table; /* rows of the current page, if the spec has columns */
-    json_t *rows;          /* elements of the current page, if the spec has none */
+    struct pp_table table; /* the rows of the current page, if spec->columns is set */
+    json_t *rows;          /* the elements of the current page, if spec->columns is NULL */
     int64_t seen;          /* elements read so far, over all pages */
     char *next;            /* cursor of the next page; NULL: this was the last one */
     bool stopped;          /* `max` or a failed output has ended the reading */

@@ -1,5 +1,5 @@
-/* list.h: a list of the API, read page after page: as a table on a terminal, and as JSON lines
- * elsewhere. */
+/* list.h: shows a list of the API, which it reads page after page: as a table on a terminal, and as
+ * JSON lines into a pipe or file. */
 #ifndef PHOTOPOOL_LIST_H
 #define PHOTOPOOL_LIST_H
 

@@ -1,8 +1,8 @@
-/* main.c: the table of subcommands, `photopool --help`, and what to say to a name that is not in
- * it.
+/* main.c: the table of subcommands, `photopool --help`, and the message about an unknown
+ * subcommand.
  *
- * To add a subcommand: cmd_<name>.c, its line in cmd.h, a row here. Rows of one group stand
- * together. */
+ * To add a subcommand: write cmd_<name>.c, declare its function in cmd.h, and add a row here. Rows
+ * of one group stand together. */
 #include "cmd.h"
 
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* sender.c: see sender.h. */
+/* sender.c: collects items into batches, compresses them, and sends each batch until the server
+ * answers. */
 #include "sender.h"
 
 #include "base/text.h"
@@ -35,7 +36,7 @@ void pp_sender_fini(struct pp_sender *s)
     free(s->line_of);
 }
 
-/* --- answers --- */
+/* --- the server's answers --- */
 
 static void report_rejected(struct pp_sender *s, const json_t *list)
 {
@@ -50,8 +51,8 @@ static void report_rejected(struct pp_sender *s, const json_t *list)
     s->rejected += (int64_t)json_array_size(list);
 }
 
-/* Handles a 202, or a 422 that lists why no item was accepted. Returns false for any other answer.
- */
+/* Reads an answer with a verdict for each item: 202, or 422 if no item was accepted. Returns false
+ * for any other answer. */
 static bool take_verdicts(struct pp_sender *s, const struct pp_answer *ans)
 {
     json_t *doc = pp_answer_json(ans, JSON_ALLOW_NUL);
@@ -109,7 +110,7 @@ static int64_t pause_of(const struct attempt *a, const struct pp_answer *ans)
     return ms + ms * (random % 100) / 500;
 }
 
-/* Pauses. Returns true if the batch is to be sent again. */
+/* Pauses after a failed try. Returns true if the sender shall send the batch again. */
 static bool again(struct pp_sender *s, struct attempt *a, enum pp_err err, const struct pp_answer *ans)
 {
     const char *why = why_again(s, a, err, ans);
@@ -123,7 +124,7 @@ static bool again(struct pp_sender *s, struct attempt *a, enum pp_err err, const
     return !pp_interrupt_wait(ms);
 }
 
-/* --- sending --- */
+/* --- sending a batch --- */
 
 /* Appends the compressed bytes to `out`. The same input always gives the same bytes, because the
  * header has neither time nor name. Returns PP_ENOMEM, or PP_EFULL if they exceed out's ceiling. */

@@ -1,13 +1,13 @@
 /* sender.h: sends items to the server in batches.
  *
- * item -> [lines, up to batch_size items or PP_SENDER_BYTES] -> gzip -> POST /v1/batches ->
- * verdicts
+ *   item -> [lines, up to batch_size items or PP_SENDER_BYTES] -> gzip -> POST /v1/batches
+ *        -> the server's verdict for each item
  *
- * The first batch has the Idempotency-Key `key`, the next ones `key`-2, `key`-3 and so on. So
- * the sender can send a batch again if its answer was lost, and the server does not make a
- * second batch of it. The sender also sends a batch again that the server can't take now (429,
- * 503): at the time that the server names, or after a pause that grows, for at most
- * retry_for_ms. It ends the sending if the server refuses a whole batch for another reason. */
+ * The first batch has the Idempotency-Key `key`, the next ones `key`-2, `key`-3 and so on. So the
+ * sender can send a batch again if its answer was lost, and the server does not make a second batch
+ * of it. The sender also sends a batch again that the server can't take now (429, 503): at the time
+ * that the server names, or after a pause that grows, for at most retry_for_ms. It ends the sending
+ * if the server refuses a whole batch for another reason. */
 #ifndef PHOTOPOOL_SENDER_H
 #define PHOTOPOOL_SENDER_H
 
@@ -22,15 +22,17 @@ enum {
 };
 
 struct pp_sender {
-    struct pp_cli *cli; /* its client is open */
-    /* Called when the server has answered a batch. batch_id is NULL if it accepted no item. */
+    struct pp_cli *cli; /* the connection to the server; the caller has opened cli->client */
+    /* The sender calls this when the server has answered a batch. batch_id is NULL if the server
+     * accepted no item. */
     void (*on_batch)(void *arg, const char *batch_id, int64_t accepted, int64_t rejected, bool replayed);
-    /* Called before on_batch for each item of the batch that the server has rejected. `line` is the
-     * item's line in the file; `verdict` is the server's object with index, id, code, field and
-     * detail. */
+    /* The sender calls this, before on_batch, for each item of the batch that the server has
+     * rejected. `line` is the item's line in the file; `verdict` is the server's object with index,
+     * id, code, field and detail. */
     void (*on_rejected)(void *arg, uint64_t line, const json_t *verdict);
     void *arg;
-    /* refresh: "" for the server's default. The sender reads both members when it sends a batch. */
+    /* The client and its refresh mode, which each batch carries. refresh "" stands for the server's
+     * default. The sender reads both texts when it sends a batch. */
     const char *client_id, *refresh;
     /* Idempotency-Key of the first batch, at most 240 visible characters */
     const char *key;
@@ -43,7 +45,8 @@ struct pp_sender {
     uint64_t number; /* number of the batch that is being filled, from 1 */
     bool answered;   /* the server has answered at least once */
     int64_t accepted, rejected;
-    int code; /* PP_EXIT_DONE, or why the sending ended; the user has then seen a message */
+    /* PP_EXIT_DONE, or the exit code after the sending has ended with a message to the user */
+    int code;
 };
 
 /* Starts a sender. The caller has set the fields above the blank line; the others are zero. Returns

@@ -1,4 +1,5 @@
-/* show.c: see show.h. */
+/* show.c: shows the server's JSON answers as text or tables on a terminal, and as JSON
+ * elsewhere. */
 #include "show.h"
 
 #include "table.h"

@@ -1,4 +1,4 @@
-/* table.c: see table.h. */
+/* table.c: computes the widths of a table's columns, and renders its rows. */
 #include "table.h"
 
 #include "base/check.h"
@@ -84,7 +84,7 @@ void pp_table_printf(struct pp_table *t, const char *fmt, ...)
     pp_table_cell(t, PP_PLAIN, text);
 }
 
-/* Returns the width of a row whose flexible columns are cut to their `keep`. */
+/* Returns the width of a row in which each flexible column is cut to its `keep` columns. */
 static size_t worth(const struct pp_table *t)
 {
     size_t sum = 0;

@@ -15,11 +15,11 @@ enum { PP_TABLE_COLUMNS = 12 };
 
 struct pp_column {
     const char *title;
-    bool right; /* the column is aligned to the right, for numbers */
+    bool right; /* the column is aligned to the right, as numbers are */
     bool flexible;
-    bool list;     /* a cell is a list, which is cut between its parts (pp_put_fit_list) */
+    bool list;     /* each cell is a list, which is cut between two of its parts (pp_put_fit_list) */
     size_t keep;   /* minimum width of a flexible column as long as other columns can be dropped */
-    unsigned drop; /* order in which columns are dropped, lowest first; 0: never */
+    unsigned drop; /* columns with a low number are dropped first; 0: the column is never dropped */
 };
 
 struct pp_cell {
@@ -41,8 +41,8 @@ struct pp_table {
 void pp_table_init(struct pp_table *t, const struct pp_column *columns, size_t n);
 void pp_table_fini(struct pp_table *t);
 
-/* Adds the next cell: from left to right, row after row. The text is cleaned by pp_put_clean; NULL
- * is shown as "-". */
+/* Adds the next cell: from left to right, row after row. The cell shows the text as pp_put_clean
+ * cleans it, and "-" for NULL. */
 void pp_table_cell(struct pp_table *t, enum pp_style style, const char *text);
 void pp_table_count(struct pp_table *t, int64_t n);
 /* Adds a time in RFC 3339 form as a cell, to the second: "2026-11-20 10:00:00". NULL and other

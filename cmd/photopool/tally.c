@@ -1,4 +1,4 @@
-/* tally.c: see tally.h. */
+/* tally.c: adds up the counts of batches, and shows them as a bar, as a summary or as JSON. */
 #include "tally.h"
 
 #include "term.h"
@@ -11,7 +11,7 @@ enum {
     AT_OPEN,
     AT_SKIPPED = 4,
     AT_FAILED = 5
-}; /* indexes in pp_photo_counts; the first two are also indexes of the items' counts */
+}; /* these are indexes of pp_photo_counts; the first two are also indexes of pp_item_counts */
 enum { BAR_MIN = 10, BAR_MAX = 40, ERRORS_MAX = 256, BAR_MAX_BYTES = 4096 };
 
 const char *const pp_item_counts[PP_TALLY_COUNTS] = {"total",  "open",       "complete", "partial",
@@ -160,7 +160,7 @@ void pp_put_failed(struct pp_buf *b, const struct pp_tally *p)
     put_codes(b, p->errors);
 }
 
-/* --- the bar --- */
+/* --- the progress bar --- */
 
 static double share(const struct pp_tally *p)
 {
@@ -262,7 +262,7 @@ void pp_tally_bar(struct pp_buf *b, const struct pp_tally *p, size_t width, bool
     put_parts(parts, p);
     put_failures(&failures, p, &least);
     size_t left = choose(parts, width - bar, least);
-    /* there is no room for the "…" that marks a cut text */
+    /* If the text must be cut here, there is no room for the "…" that marks the cut. */
     if (failures.n > left && left < least + 2)
         failures.p[failures.n = least] = 0;
     pp_put_fit_list(&parts[FAILURES], failures.p ? failures.p : "", left);
@@ -274,7 +274,7 @@ void pp_tally_bar(struct pp_buf *b, const struct pp_tally *p, size_t width, bool
     pp_buf_fini(&failures);
 }
 
-/* --- the summary --- */
+/* --- the summary of items and photos --- */
 
 static void put_counts(struct pp_buf *b, const char *title, const char *const *names, const int64_t *counts,
                        bool colour)
@@ -314,7 +314,7 @@ void pp_tally_summary(struct pp_buf *b, const struct pp_tally *p, bool colour)
     }
 }
 
-/* --- JSON --- */
+/* --- the counts as JSON --- */
 
 static json_t *counts_json(const char *const *names, const int64_t *counts)
 {

@@ -1,5 +1,5 @@
-/* tally.h: progress of one or more batches: sums of the counts in GET /v1/batches/{id}, and how
- * they are shown. */
+/* tally.h: the progress of one or more batches: adds up the counts of GET /v1/batches/{id}, and
+ * shows them as a bar, a summary or JSON. */
 #ifndef PHOTOPOOL_TALLY_H
 #define PHOTOPOOL_TALLY_H
 
@@ -16,7 +16,8 @@ extern const char *const pp_item_counts[PP_TALLY_COUNTS];
 extern const char *const pp_photo_counts[PP_TALLY_COUNTS];
 
 struct pp_tally {
-    int64_t batches, finished; /* finished: number of the batches that are finished or cancelled */
+    /* number of batches; number of them that are finished or cancelled */
+    int64_t batches, finished;
     int64_t items[PP_TALLY_COUNTS], photos[PP_TALLY_COUNTS];
     double per_second;
     double eta_seconds; /* estimated seconds until the end; negative: unknown */
@@ -27,8 +28,7 @@ struct pp_tally {
  * cancelled before its items are.) */
 bool pp_batch_done(const json_t *batch);
 
-/* Adds the counts of a batch. Before the first, *p is all zeros. Returns false when out of memory.
- */
+/* Adds the counts of a batch to *p, which begins as all zeros. Returns false when out of memory. */
 bool pp_tally_add(struct pp_tally *p, const json_t *batch);
 void pp_tally_fini(struct pp_tally *p);
 
@@ -49,10 +49,11 @@ void pp_tally_summary(struct pp_buf *b, const struct pp_tally *p, bool colour);
  * "errors", "photos_per_second", "eta_seconds"}, or NULL when out of memory. */
 json_t *pp_tally_json(const struct pp_tally *p, const char *type);
 
-/* Appends how many of the counted things are done, such as "30/1,200". `counts` is one of the
+/* Appends how many of the items or photos are done, such as "30/1,200". `counts` is one of the two
  * arrays of struct pp_tally. */
 void pp_put_share(struct pp_buf *b, const int64_t *counts);
-/* Counts the stored photos of a result. *error is set to the first error of a photo, or to NULL. */
+/* Returns how many photos of a result are stored. Sets *error to the error of the first photo that
+ * has one, or to NULL. */
 size_t pp_photos_stored(const json_t *photos, const json_t **error);
 
 /* Appends what failed or was skipped as a list for pp_put_fit_list: "150: 90 body_timeout, 60

@@ -1,4 +1,5 @@
-/* term.c: see term.h. */
+/* term.c: writes text to the terminal: cleans untrusted text, cuts it to a width, and formats
+ * numbers. */
 #include "term.h"
 
 #include "base/text.h"

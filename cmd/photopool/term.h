@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 struct pp_term {
-    FILE *f;  /* the stream; the caller owns it */
+    FILE *f;  /* the output stream; the caller owns it */
     bool tty; /* f is a terminal */
     /* colours are used: f is a terminal, NO_COLOR is not set, and TERM is not "dumb" */
     bool colour;

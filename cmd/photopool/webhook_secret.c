@@ -1,4 +1,4 @@
-/* webhook_secret.c: see webhook_secret.h. */
+/* webhook_secret.c: makes a webhook's signing secret from random bytes, or reads it from a file. */
 #include "webhook_secret.h"
 
 #include "term.h"

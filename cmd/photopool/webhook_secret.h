@@ -1,4 +1,5 @@
-/* webhook_secret.h: makes a secret for `photopool webhooks`, or reads it from a file. */
+/* webhook_secret.h: makes the signing secret of a webhook for `photopool webhooks`, or reads it
+ * from a file. */
 #ifndef PHOTOPOOL_WEBHOOK_SECRET_H
 #define PHOTOPOOL_WEBHOOK_SECRET_H
 

@@ -1,5 +1,5 @@
-/* wire.c: see wire.h. Parts are opened in the order of struct pp_wire and closed in the reverse
- * order. */
+/* wire.c: opens the adapters, the pipeline and the API of one process, in the order of struct
+ * pp_wire, and closes them in the reverse order. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,23 +20,25 @@ struct pp_wire {
     struct pp_log *log;
     const struct pp_config *config;
     struct pp_wire_params params;
-    int data_lock; /* locks the data directory while open */
-    char **pins;   /* the lines of fetch.resolve */
+    /* descriptor of the lock file, which locks the data directory while it is open */
+    int data_lock;
+    char **pins; /* the lines of fetch.resolve, which fix addresses for hosts */
     struct pp_pipeline p;
     struct pp_api *api;
     struct pp_http_server *http;
-    struct pp_timer *api_timer; /* polls at the end of a drain until the API is idle */
+    /* polls at the end of a drain until the API has answered all requests */
+    struct pp_timer *api_timer;
     void (*drained)(void *data);
     void *drained_data;
-    struct pp_timer *alive; /* updates the time of the lock file while the process runs */
+    struct pp_timer *alive; /* sets the lock file's time again and again while the process runs */
     bool draining, pipeline_open, ended;
 };
 
 /* --- the data directory --- */
 
-/* The lock file is empty while a process runs, and contains "clean" after an orderly end. Its time
- * is the last moment at which the process was known to be alive. The margin covers bytes that were
- * stored some time before their record. */
+/* The lock file is empty while a process runs, and contains "clean" after an orderly end. The
+ * file's time is the last moment at which the process was known to be alive. The margin covers
+ * photos whose bytes were stored some time before their record. */
 #define ALIVE_MS         10000
 #define ORPHAN_MARGIN_MS 600000
 
@@ -105,7 +107,7 @@ static void unlock_data(struct pp_wire *w)
     close(w->data_lock);
 }
 
-/* --- adapters --- */
+/* --- opening the adapters --- */
 
 /* Creates the fetcher of a fetch loop, on the thread of that loop. */
 static enum pp_err open_fetch_adapters(void *data, struct pp_loop *loop, struct pp_fetcher **fetcher,
@@ -314,7 +316,7 @@ void pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
     w->config = config;
 }
 
-/* --- draining: the API last, so that callers get answers until the end --- */
+/* --- draining: the API closes last, so that callers get answers until the end --- */
 
 static void check_api(void *data)
 {
@@ -325,8 +327,8 @@ static void check_api(void *data)
     w->drained(w->drained_data);
 }
 
-/* New connections are refused, and each open connection closes after its answer, so the API becomes
- * idle. */
+/* The pipeline has drained, so the API drains now: it refuses new connections and closes each open
+ * connection after its answer, until it is idle. */
 static void pipeline_drained(void *data)
 {
     struct pp_wire *w = data;

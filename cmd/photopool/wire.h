@@ -1,9 +1,11 @@
-/* wire.h: makes running stages from a configuration. Only the files wire*.c know every adapter.
+/* wire.h: opens everything that one process runs, as the configuration says. Only the files wire*.c
+ * know every adapter.
  *
- * configuration -> params, adapters (store, ingest queue, coordinator, blobs, HTTP) -> pipeline,
- * API
+ *   configuration -> params, adapters (store, ingest queue, coordinator, blobs, HTTP) ->
+ *   pipeline,
+ *   API
  *
- * To add an adapter: see wire_ports.c. */
+ * To add an adapter, add its URL scheme to the function of its port in wire_ports.c. */
 #ifndef PHOTOPOOL_CMD_WIRE_H
 #define PHOTOPOOL_CMD_WIRE_H
 
@@ -30,9 +32,9 @@ void pp_wire_reload(struct pp_wire *wire, const struct pp_config *config);
 /* Drains: stops accepting and claiming, finishes transfers in flight or hands their tasks back,
  * then calls done(data) once. A second call hands back the remaining tasks at once. */
 void pp_wire_drain(struct pp_wire *wire, void (*done)(void *data), void *data);
-/* Called with the worker's id when an operator asks this process to drain. */
+/* Makes the wire call cb with the worker's id when an operator asks this process to drain. */
 void pp_wire_on_drain(struct pp_wire *wire, void (*cb)(void *data, const char *worker), void *data);
-/* Frees everything. Call it after done(). */
+/* Frees everything. The caller calls this after the drain's done(). */
 void pp_wire_close(struct pp_wire *wire);
 /* Frees the process-wide state of libraries. Call it once, at the end of the process. */
 void pp_wire_end(void);

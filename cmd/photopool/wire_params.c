@@ -9,11 +9,12 @@
 
 #include "base/text.h"
 
-/* Batching delays of claim and settle cycles in ms: short when the store is a file, longer when it
- * is a server. */
+/* Claim and settle cycles wait this long for more work, in ms: briefly if the store is a file,
+ * longer if the store is a server. */
 #define GATHER_MS     2
 #define GATHER_FAR_MS 1500
-/* Routes are saved at this interval, so a crash loses little of what they have learned. */
+/* The router saves its learned routes at this interval if the store is a server, so a crash loses
+ * little of what the router has learned. */
 #define ROUTER_SAVE_FAR_MS 60000
 
 static uint32_t bounded(int64_t v)
@@ -121,7 +122,7 @@ void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
     p->retry = (struct pp_retry_params){.max_attempts = bounded(c->retry.attempts),
                                         .delays_ms = c->retry.delays.item,
                                         .n_delays = c->retry.delays.n};
-    (void)set_keys(w, c); /* out of memory: the old keys stay in force */
+    (void)set_keys(w, c); /* when out of memory, the old keys stay in force */
 }
 
 enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config *c)

@@ -1,14 +1,14 @@
-/* wire_parts.h: the parts of the wiring: the parameters of the pipeline, and the adapters of the
- * ports that hold data, by the URLs of the configuration. To add an adapter, add its scheme to the
- * function of its port in wire_ports.c. */
+/* wire_parts.h: two parts of the wiring: the parameters of the pipeline, and the adapters that the
+ * URLs of the configuration select for the ports that hold data. To add an adapter, add its URL
+ * scheme to the function of its port in wire_ports.c. */
 #ifndef PHOTOPOOL_CMD_WIRE_PARTS_H
 #define PHOTOPOOL_CMD_WIRE_PARTS_H
 
 #include "pipeline/pipeline.h"
 #include "wire.h"
 
-/* The parameters, with the arrays that they point to. The delays of retries stay in the
- * configuration, which outlives its use here. */
+/* The parameters of the pipeline, with the arrays that they point to. The delays of retries are an
+ * array of the configuration, which outlives this struct. */
 struct pp_wire_params {
     struct pp_params params;
     struct pp_cidr *networks;

@@ -1,4 +1,5 @@
-/* wire_ports.c: opens the adapters of the ports that hold data. */
+/* wire_ports.c: opens the adapters of the ports that hold data: for each port, the URL in the
+ * configuration selects the adapter. */
 #include "wire_parts.h"
 
 #include <errno.h>
@@ -18,7 +19,8 @@
 #include "adapter/sqlite/sqlite_store.h"
 #include "pipeline/fetch/keep.h"
 
-/* The journal answers a request with 202 soon, even if Redis does not answer. */
+/* With a journal, the Redis queue repeats a write only for this time after a lost connection: the
+ * journal keeps the batch, so the caller gets 202 soon. */
 #define JOURNAL_PATIENCE_MS 500
 
 enum pp_err pp_wire_explain(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)
@@ -32,14 +34,14 @@ enum pp_err pp_wire_explain(struct pp_wire_error *error, enum pp_err err, const 
     return err;
 }
 
-/* What the functions below open, and with what. */
+/* The configuration, and the pipeline whose ports the functions below open. */
 struct opening {
     struct pp_pipeline *p;
     const struct pp_config *c;
     struct pp_wire_error *error;
     struct pp_mongo_options mongo;
     char reason[PP_MONGO_ERROR_MAX]; /* why MongoDB could not be opened */
-    const char *what;                /* what the file at `path` is, for messages */
+    const char *what;                /* says what the file at `path` is, for messages */
     char path[4096];
 };
 
@@ -60,15 +62,15 @@ static bool is_local(const struct opening *o)
     return after(o->c->coordinator.url, "local:") != NULL;
 }
 
-/* Names a file in the data directory, which is then opened. */
+/* Sets `path` and `what` for the file in the data directory that the caller opens next. */
 static void data_file(struct opening *o, const char *what, const char *name)
 {
     o->what = what;
     snprintf(o->path, sizeof(o->path), "%s/%s", o->c->data_dir, name);
 }
 
-/* These three functions return err. If err is a failure, they explain it for a file of the data
- * directory, for Redis, or for MongoDB. */
+/* These three functions return err. If err is a failure, they first explain it: for a file of the
+ * data directory, for Redis, or for MongoDB. */
 static enum pp_err file_opened(struct opening *o, enum pp_err err)
 {
     return pp_wire_explain(o->error, err, "%s %s: %s", o->what, o->path, pp_err_text(err));
@@ -104,7 +106,7 @@ static enum pp_err open_sqlite_queue(struct opening *o, const char *name, struct
     return file_opened(o, pp_sqlite_ingest_queue_open(o->p->loop, o->path, out));
 }
 
-/* Puts a journal of this node in front of the shared queue. */
+/* Opens a journal on this node's disk, and puts it in front of the shared ingest queue. */
 static enum pp_err open_journal(struct opening *o)
 {
     struct pp_ingest_queue *own = NULL;
@@ -137,7 +139,8 @@ static enum pp_err open_ingest(struct opening *o)
 static enum pp_err open_coordinator(struct opening *o)
 {
     struct pp_coordinator **out = &o->p->coordinator;
-    const struct pp_config_tiers *tiers = &o->c->fetch.tiers; /* their timeouts grow */
+    /* the timeouts of the tiers, in growing order */
+    const struct pp_config_tiers *tiers = &o->c->fetch.tiers;
     if (is_local(o)) {
         data_file(o, "coordinator", "coordinator.db");
         return file_opened(o, pp_local_coordinator_open(o->p->loop, o->path, out));
@@ -147,7 +150,7 @@ static enum pp_err open_coordinator(struct opening *o)
     return redis_opened(o, pp_redis_coordinator_open(o->p->loop, &redis, out));
 }
 
-/* --- events, deliveries --- */
+/* --- the event log and the delivery store --- */
 
 static enum pp_err open_events(struct opening *o)
 {
@@ -187,10 +190,10 @@ static enum pp_err open_kafka(struct pp_pipeline *p, const struct pp_config *c, 
     return c->kafka.brokers[0] ? pp_kafka_sink_open(p->loop, &o, out, error) : PP_OK;
 }
 
-/* Each function opens its sink; if the configuration has none, it returns PP_OK and does not set
- * *out. */
+/* The brokers that can receive results. Each function opens its sink; if the configuration has no
+ * such broker, it returns PP_OK and does not set *out. */
 static const struct {
-    const char *name; /* name of the sink in cursors, leases, metrics and logs */
+    const char *name; /* names the sink in cursors, leases, metrics and logs */
     enum pp_err (*open)(struct pp_pipeline *p, const struct pp_config *c, struct pp_result_sink **out,
                         char error[PP_SINK_ERROR_MAX]);
 } sinks[] = {{"amqp", open_amqp}, {"kafka", open_kafka}};
@@ -256,7 +259,7 @@ enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct pp_config *co
     enum { RELAYING = PP_ROLE_API | PP_ROLE_DELIVER | PP_ROLE_CRON };
     static const struct {
         enum pp_err (*open)(struct opening *o);
-        unsigned roles; /* roles that need the port; 0: all */
+        unsigned roles; /* the roles of processes that need the port; 0: all roles need it */
     } ports[] = {{open_store, 0},
                  {open_ingest, 0},
                  {open_coordinator, 0},

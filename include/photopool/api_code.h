@@ -1,12 +1,12 @@
 /* api_code.h: the reasons for which the API refuses a request, in one table. Problem documents,
  * /v1/errors and the HTTP server's own refusals use it. API.md section 1 lists the codes.
  *
- * To add a code: a row here and its name in the enum of openapi.json's Problem, in the same order;
- * the tests compare the two. */
+ * To add a code: add a row here, and its name to the enum of openapi.json's Problem, in the same
+ * order; a test compares the two. */
 #ifndef PHOTOPOOL_API_CODE_H
 #define PHOTOPOOL_API_CODE_H
 
-/* X(identifier, name, HTTP status, title, what the caller can do) */
+/* The columns: X(identifier, name, HTTP status, title, what the caller can do). */
 #define PP_API_CODE_TABLE(X)                                                                                 \
     X(BAD_JSON, "bad_json", 400, "The body is not valid JSON",                                               \
       "Send valid JSON (RFC 8259) without duplicate keys, at most 32 levels deep.")                          \

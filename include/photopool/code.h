@@ -1,14 +1,15 @@
-/* code.h: the failures of photos, in one table. Results, /v1/errors, retries and statistics use it.
+/* code.h: the reasons why a photo could not be fetched, in one table. Results, /v1/errors, retries
+ * and statistics use it.
  *
- * A code is a uint16_t: 0 is none, 1..PP_CODE_COUNT-1 a row of PP_CODE_TABLE, 400..599 the HTTP
- * status of the host's answer (http_404, http_503). To add a failure, add a row.
+ * A code is a uint16_t: 0 is no failure, 1..PP_CODE_COUNT-1 a row of PP_CODE_TABLE, 400..599 the
+ * HTTP status of the host's answer (http_404, http_503). To add a failure, add a row.
  *
  * Columns: identifier, name in the API, retry class, whose fault, sentence for the merchant.
  * Retry classes:
  *   FINAL    the same request would fail again: no retry in this import
- *   RETRY    the same tier again, after a delay with full jitter
- *   PROMOTE  a timeout: the next tier at once; after the last tier, final
- *   WAIT     the host limits requests (429, 503): retry no sooner than Retry-After */
+ *   RETRY    photopool retries in the same tier, after a random growing delay (full jitter)
+ *   PROMOTE  a timeout: photopool retries in the next tier at once; in the last tier it is final
+ *   WAIT     the host limits requests (429, 503): photopool retries no sooner than Retry-After */
 #ifndef PHOTOPOOL_CODE_H
 #define PHOTOPOOL_CODE_H
 
@@ -70,21 +71,23 @@ struct pp_code_info {
     const char *sentence;
 };
 
-/* Returns the row of a code; never NULL, static. HTTP statuses share rows, named "http_4xx" or
- * "http_5xx": 408, 425 and 5xx RETRY; 429 and 503 WAIT; other 4xx FINAL. An unknown number has the
- * row of `internal`. */
+/* Returns the row of a code: never NULL, static. The HTTP statuses share the rows "http_4xx" and
+ * "http_5xx": 408, 425 and 5xx have the class RETRY; 429 and 503 have WAIT; other 4xx have FINAL.
+ * An unknown number has the row of `internal`. */
 const struct pp_code_info *pp_code_info(uint16_t code);
 
-/* Room for the longest name and its NUL. */
+/* Size of the longest name with its NUL, in bytes. */
 #define PP_CODE_NAME_MAX 24
 
-/* Writes the API name of `code` ("http_404", "body_timeout", "" for none) into buf; returns buf. */
+/* Writes the API name of `code` into buf and returns buf: "http_404", "body_timeout", or "" for
+ * 0. */
 const char *pp_code_name(uint16_t code, char buf[PP_CODE_NAME_MAX]);
 
-/* Returns the code with this API name of n bytes ("http_404": 404), or 0 if there is none. */
+/* Returns the code that has this API name of n bytes (404 for "http_404"), or 0 if there is
+ * none. */
 uint16_t pp_code_parse(const char *name, size_t n);
 
-/* Returns "client", "host", "network" or "us"; static. */
+/* Returns whose fault a failure is, as text: "client", "host", "network" or "us". Static. */
 const char *pp_fault_name(enum pp_fault fault);
 
 #endif

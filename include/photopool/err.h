@@ -1,4 +1,4 @@
-/* err.h: the error codes of photopool's functions, one table.
+/* err.h: the error codes of photopool's functions, in one table.
  *
  * Functions that can fail return `enum pp_err` and carry pp_must_check. Codes are for the program;
  * pp_err_text() is for the operator. Failures of photos are in code.h. */

@@ -1,10 +1,11 @@
-/* outcome.h: the outcome of one photo of an item revision, as one table of fields. The table makes
- * the struct, its packing in SQLite, its documents in MongoDB and the members of results; a test
- * compares it with the schemas in openapi.json and asyncapi.json.
+/* outcome.h: the outcome of one photo of an item revision, as one table of fields. Macros make from
+ * the table the struct, its packing in SQLite, its documents in MongoDB and the members of results;
+ * a test compares it with the schemas in openapi.json and asyncapi.json.
  *
- * To add a field: a row at the end of the table, a line that fills it in, and its member in the two
- * schemas. Never change a released row: the order of rows is the order of bytes in SQLite. Results
- * of items stored before a field existed do not show it, so their bytes never change. */
+ * To add a field: add a row at the end of the table, a line that fills the field in, and its member
+ * in the two schemas. Never change a released row: the order of rows is the order of bytes in
+ * SQLite. Results of items that were stored before a field existed do not show the field, so their
+ * bytes never change. */
 #ifndef PHOTOPOOL_OUTCOME_H
 #define PHOTOPOOL_OUTCOME_H
 
@@ -14,18 +15,18 @@
 
 #define PP_SHA256_BYTES 32
 
-/* A stored object: bytes that are in the blob store. */
+/* A stored object: the bytes of a photo in the blob store. */
 struct pp_object {
     uint8_t sha256[PP_SHA256_BYTES];
     uint64_t bytes;
     uint32_t width, height; /* in pixels */
-    uint8_t type;           /* enum pp_image_type of core/sniff.h; 0: there is no object */
+    uint8_t type;           /* the image type, an enum pp_image_type of core/sniff.h; 0: there is no object */
 };
 
 /* The numbers are stored: add new kinds at the end, and never change a number. */
 enum pp_outcome_kind {
     PP_OUTCOME_OPEN,
-    PP_OUTCOME_STORED,    /* a fetch has brought new bytes */
+    PP_OUTCOME_STORED,    /* photopool has fetched new bytes */
     PP_OUTCOME_UNCHANGED, /* photopool already had the bytes that the host offers */
     PP_OUTCOME_SKIPPED,   /* photopool answered from a recorded failure; no retry before retry_at */
     PP_OUTCOME_FAILED,
@@ -39,30 +40,31 @@ static inline bool pp_outcome_has_bytes(enum pp_outcome_kind kind)
     return kind == PP_OUTCOME_STORED || kind == PP_OUTCOME_UNCHANGED;
 }
 
-/* True if an outcome of this kind has a code. A batch counts these as its errors. */
+/* True if an outcome of this kind has a failure code. A batch counts these outcomes as its
+ * errors. */
 static inline bool pp_outcome_has_code(enum pp_outcome_kind kind)
 {
     return kind == PP_OUTCOME_FAILED || kind == PP_OUTCOME_SKIPPED;
 }
 
-/* Columns: the member, which is also the field's name in results; its type; where results show it;
- * its position among the members there (unique, from 0); when it is stored; its name in MongoDB.
- * MongoDB omits fields that are zero.
+/* The columns: the member, which is also the field's name in results; its type; where results show
+ * it; its position among the members there (unique, from 0); when it is stored; its name in
+ * MongoDB. MongoDB omits fields that are zero.
  *
- * Stored: ALWAYS: in every outcome. BYTES, NO_BYTES: in kinds with or without an object. BIT0 to
- * BIT7: if the value is not 0 or NULL. A new field takes an unused bit, and results show it only if
- * it is stored. */
-#define PP_OUTCOME_FIELDS(X)                                                                                \
-    X(code, code, CODE, 4, ALWAYS, "c")       /* of photopool/code.h; the first one: pp_packed_code() */    \
-    X(attempts, u32, ALWAYS, 2, ALWAYS, "at") /* transfers; redirects are not counted */                    \
-    X(ms, u32, BYTES, 3, ALWAYS, "ms")        /* duration of the last transfer */                           \
-    X(object, object, BYTES, 0, BYTES, "ob")                                                                \
-    X(fetched_at, time, BYTES, 1, BYTES, "fa")  /* when the bytes were fetched */                           \
-    X(retry_at, time, ERROR, 6, NO_BYTES, "ra") /* SKIPPED: time before which it is not retried; 0: none */ \
-    X(detail, text, CODE, 5, BIT4, "d") /* a sentence with the particulars, <= 255 bytes; NULL: none */
+ * The column "stored" is ALWAYS (in every outcome), BYTES or NO_BYTES (in kinds with or without an
+ * object), or BIT0 to BIT7 (if the value is not 0 or NULL). A new field takes an unused bit, and
+ * results show it only if it is stored. */
+#define PP_OUTCOME_FIELDS(X)                                                                           \
+    X(code, code, CODE, 4, ALWAYS, "c")       /* a code of code.h; must be first (pp_packed_code()) */ \
+    X(attempts, u32, ALWAYS, 2, ALWAYS, "at") /* number of transfers; redirects do not count */        \
+    X(ms, u32, BYTES, 3, ALWAYS, "ms")        /* duration of the last transfer */                      \
+    X(object, object, BYTES, 0, BYTES, "ob")                                                           \
+    X(fetched_at, time, BYTES, 1, BYTES, "fa")  /* when the bytes were fetched */                      \
+    X(retry_at, time, ERROR, 6, NO_BYTES, "ra") /* if SKIPPED, no retry before this time; 0: none */   \
+    X(detail, text, CODE, 5, BIT4, "d")         /* a sentence that says more, <= 255 bytes, or NULL */
 
-/* The types of fields. Each has a test whether a value is not 0 or NULL. Times are milliseconds
- * since 1970. */
+/* The C types of the fields, and for each type a test whether a value is not 0 or NULL. Times are
+ * milliseconds since 1970. */
 #define PP_FIELD_code      uint16_t
 #define PP_FIELD_u32       uint32_t
 #define PP_FIELD_time      int64_t
@@ -82,7 +84,8 @@ enum pp_outcome_shown {
 };
 
 enum pp_outcome_stored {
-    PP_STORED_BIT4 = 1 << 4, /* bits 0 to 3 and 5 to 7 are unused */
+    /* the only bit in use: bits 0 to 3 and 5 to 7 are free for new fields */
+    PP_STORED_BIT4 = 1 << 4,
     PP_STORED_BITS = 0xff,
     PP_STORED_ALWAYS = 0x100,
     PP_STORED_BYTES = 0x200,

@@ -3,7 +3,7 @@
 #ifndef PHOTOPOOL_SCOPE_H
 #define PHOTOPOOL_SCOPE_H
 
-/* X(identifier, name in the configuration and in problems) */
+/* The columns: X(identifier, name in the configuration and in problem documents). */
 #define PP_SCOPE_TABLE(X) \
     X(SUBMIT, "submit")   \
     X(READ, "read")       \
@@ -16,9 +16,9 @@ enum pp_scope_bit {
         PP_SCOPE_COUNT
 };
 
-/* The members of a set; a set is an unsigned. */
+/* The scopes as bits; an unsigned holds a set of scopes. */
 enum pp_scope {
-    PP_SCOPE_ANY = 0, /* the set of an endpoint that needs no scope */
+    PP_SCOPE_ANY = 0, /* the empty set, for an endpoint that needs no scope */
 #define X(id, name) PP_SCOPE_##id = 1 << PP_SCOPE_BIT_##id,
     PP_SCOPE_TABLE(X)
 #undef X

@@ -14,29 +14,32 @@
 
 /* --- the sliding log of a client's requests (core/ratelimit.h) --- */
 
-#define PP_RATE_WINDOW_MS 60000 /* the window of rule I5 */
+#define PP_RATE_WINDOW_MS 60000 /* a client's rate limit counts requests in any 60 s */
 #define PP_RATE_MARGIN_MS 200   /* a request counts for the window plus this time */
 #define PP_RATE_BUCKET_MS 59    /* when a log is too long, marks of one such interval are joined */
-#define PP_RATE_KEPT_MS   (PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS) /* how long core counts a request */
+/* core counts a request for this time after it was sent */
+#define PP_RATE_KEPT_MS (PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS)
 /* Coordinators keep marks and reservations longer than core counts them (60200): the difference
  * covers joined marks, clocks read in whole ms, and travel times. */
 #define PP_MARKS_KEPT_MS 61000
 _Static_assert(PP_MARKS_KEPT_MS >= PP_RATE_KEPT_MS + 2 * PP_RATE_BUCKET_MS,
                "a coordinator drops no mark that core/ratelimit.h still counts");
 
-/* Part k of n of a client's rate or concurrency (core/share.h). In C, `total` has 64 bits. */
+/* Part k (from 0) of n of a client's rate or concurrency (core/share.h). In C, `total` has 64
+ * bits. */
 #define PP_SHARE_PART(total, n, k) (PP_FLOOR_DIV((total) * ((k) + 1), n) - PP_FLOOR_DIV((total) * (k), n))
 
 /* --- the backlog (photopool/task_rules.h) --- */
 
-/* The queues of a client's waiting tasks: queue n is for tier n; the last one is for suspects, each
- * of which runs alone. */
+/* The number of the last queue of a client's waiting tasks. Queue n is for tier n; the last queue
+ * is for tasks that may have crashed a worker, each of which runs alone. */
 #define PP_QUEUE_SUSPECT 8
 #define PP_QUEUES        9
 
 /* --- the fleet (port/coordinator.h) --- */
 
-#define PP_WORKER_ALIVE_MS 60000  /* time after its last heartbeat for which a worker is listed */
-#define PP_SLOW_HOSTS_MAX  100000 /* number of slow hosts that are kept; then the oldest are dropped */
+#define PP_WORKER_ALIVE_MS 60000 /* a worker is listed for this time after its last heartbeat */
+/* the coordinator keeps this many slow hosts, and then drops the oldest */
+#define PP_SLOW_HOSTS_MAX 100000
 
 #endif

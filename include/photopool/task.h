@@ -8,11 +8,11 @@
 
 #include "photopool/outcome.h"
 
-#define PP_CLIENT_MAX   64 /* the most bytes of a client id */
+#define PP_CLIENT_MAX   64 /* a client id has at most this many bytes */
 #define PP_BATCH_ID_MAX 40 /* size of a batch id in bytes, with its NUL */
 
-/* A photo's key: the first 16 bytes of SHA-256 over client, NUL, URL. Its first 4 bytes, big
- * endian, are the task's hash for ranges. */
+/* A photo's key: the first 16 bytes of SHA-256 over client, NUL, URL. The first 4 bytes of the key,
+ * big endian, are the task's hash; a slot's hash range selects tasks by it. */
 struct pp_key {
     uint8_t b[16];
 };
@@ -31,16 +31,18 @@ enum pp_item_status {
 
 enum pp_batch_state { PP_BATCH_ACCEPTED, PP_BATCH_RUNNING, PP_BATCH_FINISHED, PP_BATCH_CANCELLED };
 
-/* The record of a (client, URL). */
+/* The record of a photo, which is a (client, URL). */
 struct pp_photo {
     bool found;              /* false: no record; all other fields are zero */
-    struct pp_object object; /* the latest bytes; type 0: no fetch has succeeded */
+    struct pp_object object; /* the latest bytes; object.type is 0 if no fetch has succeeded */
     int64_t fetched_at;
-    const char *etag; /* validators, at most 255 bytes each; NULL: none */
+    /* validators from the host, at most 255 bytes each; NULL: the host sent none */
+    const char *etag;
     const char *last_modified;
     uint16_t fail_code;   /* the last import's final failure that the ladder counts; 0: none */
     uint16_t fail_streak; /* number of imports in a row that ended with such a failure */
-    uint16_t skips;       /* imports since then that were answered from the record */
+    /* number of imports since that failure that photopool answered from the record */
+    uint16_t skips;
     int64_t failed_at;
     const char *fail_detail;
 };
@@ -50,29 +52,30 @@ struct pp_plan_photo {
     const char *url; /* the URL as the client gave it */
     uint32_t url_n;
     struct pp_key key;
-    /* OPEN: the photo needs a task. Else the outcome is final: from the record, or a failure
-     * (bad_url). */
+    /* If OPEN, the photo needs a task. Else the outcome is final: it comes from the record, or is a
+     * failure (bad_url). */
     struct pp_outcome outcome;
-    /* Fields of the task: */
+    /* The following fields are for the photo's task. */
     const char *domain; /* the URL's host */
     uint8_t tier;
     int64_t due_ms;
     bool always;            /* true (refresh=always): the bytes are fetched even if they are known */
-    struct pp_object known; /* the object in the record; type 0: none */
+    struct pp_object known; /* the object in the photo's record; type 0: none */
     int64_t known_fetched_at;
-    const char *etag; /* validators for a conditional request; NULL: none */
+    const char *etag; /* validators for a conditional request; NULL: the photo has none */
     const char *last_modified;
 };
 
 struct pp_plan_item {
     const char *id;   /* NUL-terminated, 1..256 bytes */
-    const char *meta; /* JSON text or NULL */
+    const char *meta; /* JSON text of the item's meta; NULL: none */
     struct pp_plan_photo *photos;
     uint32_t n_photos;
     uint32_t index; /* the item's place in its accepted batch, from 0 */
-    /* Out: */
+    /* The store sets the following fields. */
     uint32_t revision;
-    bool repeated; /* an earlier call has planned it for this batch; nothing was changed */
+    /* true: an earlier call has planned this item of the batch, so the store changed nothing */
+    bool repeated;
 };
 
 /* A task that this worker has claimed. The claim's arena owns it. */
@@ -81,11 +84,13 @@ struct pp_task {
     const char *url;
     const char *domain;
     struct pp_key key;
-    uint64_t handle; /* belongs to the store; the caller returns it in settle */
+    /* private data of the store; the caller hands it back when it settles the task */
+    uint64_t handle;
     uint32_t epoch;
     uint32_t attempts; /* attempts so far, including this one */
     uint8_t tier;
-    uint8_t losses; /* claims that lapsed; from PP_LOSSES_SUSPECT on the task is a suspect */
+    /* number of claims that lapsed; from PP_LOSSES_SUSPECT on the task runs alone, as a suspect */
+    uint8_t losses;
     bool always;
     struct pp_object known;
     int64_t known_fetched_at;
@@ -94,22 +99,23 @@ struct pp_task {
 };
 
 enum pp_settle_kind {
-    PP_SETTLE_FINAL,  /* ends the task: every waiting item revision gets `outcome` */
-    PP_SETTLE_RETRY,  /* the task waits again in `tier`, due at `due_ms`; the attempt counts */
-    PP_SETTLE_RELEASE /* the task waits again; the attempt does not count */
+    PP_SETTLE_FINAL, /* ends the task: every waiting item revision gets `outcome` */
+    /* the task waits again in `tier`, due at `due_ms`; the try counts as an attempt */
+    PP_SETTLE_RETRY,
+    PP_SETTLE_RELEASE /* the task waits again; the try does not count as an attempt */
 };
 
 struct pp_settlement {
     const struct pp_task *task;
     enum pp_settle_kind kind;
     struct pp_outcome outcome;
-    const char *etag; /* if FINAL with an object: the host's validators */
+    const char *etag; /* if FINAL with an object: the validators that the host sent */
     const char *last_modified;
-    bool ladder;    /* if FINAL with FAILED: true counts the failure in the photo's record */
-    uint8_t tier;   /* if RETRY or RELEASE */
-    int64_t due_ms; /* if RETRY or RELEASE */
-    /* Out: */
-    bool stale; /* the worker had lost the claim: nothing was written (I3) */
+    bool ladder;    /* if FINAL with FAILED: true if the photo's record shall count the failure */
+    uint8_t tier;   /* if RETRY or RELEASE: the tier in which the task waits */
+    int64_t due_ms; /* if RETRY or RELEASE: the task is due at this time */
+    /* The store sets the following field. */
+    bool stale; /* true: the worker no longer has the claim, so the store wrote nothing */
 };
 
 /* One photo of an item, as results show it. */
@@ -118,7 +124,7 @@ struct pp_item_photo {
     uint32_t url_n;
     struct pp_key key;
     struct pp_outcome outcome;
-    /* Fields of its task, valid while OPEN: */
+    /* The following fields describe the photo's task; they are valid while the photo is OPEN. */
     bool claimed;
     uint8_t tier;
     int64_t due_ms;
@@ -129,10 +135,10 @@ struct pp_item {
     const char *id;
     uint32_t revision;
     const char *batch_id;
-    const char *meta; /* JSON text or NULL */
+    const char *meta; /* JSON text of the item's meta; NULL: none */
     enum pp_item_status status;
     int64_t created_at, finished_at;
-    uint64_t seq; /* place in the order in which items finished; 0 while open */
+    uint64_t seq; /* place in the order in which items finished; 0 while the item is open */
     struct pp_item_photo *photos;
     uint32_t n_photos;
 };
@@ -147,21 +153,24 @@ struct pp_batch {
     const char *client;
     enum pp_batch_state state;
     enum pp_refresh refresh;
-    int64_t created_at, finished_at;      /* finished_at 0: not finished */
+    int64_t created_at, finished_at;      /* finished_at is 0 while the batch has not finished */
     uint64_t items[PP_ITEM_STATUS_COUNT]; /* number of items by status */
     uint64_t photos[PP_OUTCOME_COUNT];    /* number of photos by outcome */
     uint64_t items_total, photos_total;
-    struct pp_code_count *errors; /* number of final failures and skips for each code */
+    /* for each code, how many photos ended with this failure or were skipped for it */
+    struct pp_code_count *errors;
     size_t n_errors;
 };
 
 struct pp_client {
     const char *id;
-    bool stored; /* false: the client has no settings, all values are the defaults */
+    bool stored; /* false: the client has no stored settings, and all values are the defaults */
     bool rpm_set, rpm_unlimited;
-    uint32_t rpm;         /* requests in any 60 s; valid when rpm_set and not rpm_unlimited */
-    uint32_t concurrency; /* transfers in flight; 0: the default applies */
-    uint32_t weight;      /* share of free transfers (core/fair.h); 0 stands for 1 */
+    /* at most this many requests in any 60 s; valid if rpm_set and not rpm_unlimited */
+    uint32_t rpm;
+    uint32_t concurrency; /* at most this many transfers in flight; 0: the default applies */
+    /* the client's share of free transfers is proportional to this (core/fair.h); 0 stands for 1 */
+    uint32_t weight;
     bool paused;
     const char *headers; /* extra request headers, as the text of a JSON object; NULL: none */
     int64_t updated_at;
@@ -170,9 +179,11 @@ struct pp_client {
 struct pp_route_row {
     const char *client;
     const char *domain;
-    uint8_t tier;                 /* index into fetch.tiers as it was when the route was saved */
-    int64_t tier_ms;              /* the tier's timeout, which stays valid when fetch.tiers changes */
-    double weight_sum, value_sum; /* sums of the mean (core/route.h) */
+    uint8_t tier; /* index into fetch.tiers at the time when the route was saved */
+    /* the tier's timeout, which identifies the tier even after fetch.tiers has changed */
+    int64_t tier_ms;
+    /* the two sums of the weighted mean transfer time (core/route.h) */
+    double weight_sum, value_sum;
     uint32_t samples;
     int64_t updated_at;
 };

@@ -1,16 +1,17 @@
 /* task_rules.h: the rules of a task's life, each written once; stores, claiming, settling and the
- * API use these functions. Pure; any thread.
+ * API use these functions. The functions are pure; any thread may call them.
  *
  *             CLAIM              SUCCEED KEEP FAIL QUARANTINE
- *   WAITING ---------> CLAIMED ------------------------------> STORED UNCHANGED FAILED QUARANTINED
+ *   WAITING ---------> CLAIMED ------------------------------> STORED UNCHANGED FAILED
+ *   QUARANTINED
  *    |   ^              |   |
  *    |   '--------------'   '--- CANCEL ---> CANCELLED
  *    |  RELEASE RETRY PROMOTE LAPSE              ^
  *    '------------- CANCEL ----------------------'
  *
- * The table has every transition (rule I9); a new one is a new row. A store calls pp_task_after()
- * for each change and writes it as a compare-and-set on the old state. States without a transition
- * are terminal: the task's row is deleted, and its waiters have their outcome. */
+ * The table has every transition; a new transition is a new row. A store calls pp_task_after() for
+ * each change and writes the change as a compare-and-set on the old state. States without a
+ * transition are terminal: the store deletes the task's row, and its waiters have their outcome. */
 #ifndef PHOTOPOOL_TASK_RULES_H
 #define PHOTOPOOL_TASK_RULES_H
 
@@ -37,17 +38,17 @@ enum pp_task_state {
         PP_TASK_STATE_COUNT
 };
 
-#define PP_TASK_EVENTS(X)                                                                 \
-    X(CLAIM)                                                                              \
-    X(RELEASE)    /* the worker hands the task back; this does not count as an attempt */ \
-    X(RETRY)      /* the task waits for another attempt */                                \
-    X(PROMOTE)    /* the task waits for an attempt in another tier */                     \
-    X(SUCCEED)    /* the worker has fetched the bytes */                                  \
-    X(KEEP)       /* the known bytes are still valid */                                   \
-    X(FAIL)       /* the attempt failed, and no other follows */                          \
-    X(LAPSE)      /* the lease ended before the worker settled or renewed it: a loss */   \
-    X(CANCEL)     /* its last waiter is gone */                                           \
-    X(QUARANTINE) /* its losses have reached PP_LOSSES_QUARANTINE */
+#define PP_TASK_EVENTS(X)                                                                     \
+    X(CLAIM)                                                                                  \
+    X(RELEASE)    /* the worker hands the task back; this does not count as an attempt */     \
+    X(RETRY)      /* the task waits for another attempt */                                    \
+    X(PROMOTE)    /* the task waits for an attempt in another tier */                         \
+    X(SUCCEED)    /* the worker has fetched the bytes */                                      \
+    X(KEEP)       /* the known bytes are still valid */                                       \
+    X(FAIL)       /* the attempt failed, and no other follows */                              \
+    X(LAPSE)      /* the lease ended before the worker settled or renewed the task: a loss */ \
+    X(CANCEL)     /* the task's last waiter is superseded or cancelled */                     \
+    X(QUARANTINE) /* the task has been lost PP_LOSSES_QUARANTINE times */
 
 enum pp_task_event {
 #define X(id) PP_EVENT_##id,
@@ -56,7 +57,7 @@ enum pp_task_event {
         PP_TASK_EVENT_COUNT
 };
 
-/* A transition: state before, event, state after. */
+/* Every transition: X(state before, event, state after). */
 #define PP_TASK_TRANSITIONS(X)    \
     X(WAITING, CLAIM, CLAIMED)    \
     X(WAITING, CANCEL, CANCELLED) \
@@ -94,8 +95,10 @@ static inline enum pp_task_state pp_task_after(enum pp_task_state from, enum pp_
 
 /* A loss is a claim whose lease lapsed. Losses are counted since the task was opened. */
 enum {
-    PP_LOSSES_SUSPECT = 2,   /* from here on the task is a suspect: a worker runs one at a time */
-    PP_LOSSES_QUARANTINE = 3 /* also lost while it ran as a suspect: the task probably kills workers */
+    /* after this many losses the task is a suspect, and a worker runs one suspect at a time */
+    PP_LOSSES_SUSPECT = 2,
+    /* the task was lost also as a suspect, so it probably crashes workers */
+    PP_LOSSES_QUARANTINE = 3
 };
 
 static inline bool pp_task_suspect(uint32_t losses)
@@ -103,7 +106,8 @@ static inline bool pp_task_suspect(uint32_t losses)
     return losses >= PP_LOSSES_SUSPECT;
 }
 
-/* Returns the queue in which a task of `tier` (below PP_QUEUE_SUSPECT) waits. */
+/* Returns the queue in which a task of `tier` (below PP_QUEUE_SUSPECT) waits after `losses`
+ * losses. */
 static inline uint8_t pp_queue_of(uint8_t tier, uint32_t losses)
 {
     return pp_task_suspect(losses) ? PP_QUEUE_SUSPECT : tier;
@@ -124,8 +128,8 @@ static inline bool pp_code_timed_out(uint16_t code)
 
 /* --- items and settlements --- */
 
-/* Returns the final status of an item whose n photos are all terminal; with_bytes of them have an
- * object. An item without photos is complete. */
+/* Returns the final status of an item whose n photos are all terminal. `with_bytes` of these photos
+ * have an object. An item without photos is complete. */
 static inline enum pp_item_status pp_item_status(uint32_t n, uint32_t with_bytes)
 {
     pp_assert(with_bytes <= n, "an item has more photos with bytes than photos");
@@ -161,10 +165,10 @@ static inline bool pp_settlements_valid(const struct pp_settlement *s, size_t n)
     return true;
 }
 
-/* Returns the outcome with which an OPEN photo without a task is planned. If its bytes were stored
- * between its look-up and its planning (`record` is newer), it is UNCHANGED with the object of
- * `record`, as if it had waited for the task that stored them. In all other cases, and whenever
- * photo->always is set, it is OPEN. */
+/* Returns the outcome with which an OPEN photo without a task is planned. If another task stored
+ * the photo's bytes between its look-up and its planning (`record` is newer), the outcome is
+ * UNCHANGED with the object of `record`, as if the photo had waited for that task. In all other
+ * cases, and whenever photo->always is set, the outcome is OPEN. */
 static inline struct pp_outcome pp_plan_photo_late(const struct pp_plan_photo *photo,
                                                    const struct pp_photo *record)
 {

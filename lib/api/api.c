@@ -27,8 +27,8 @@ struct segment {
     size_t n;
 };
 
-/* Returns true if the path matches the pattern. Stores the segments in place of "{}" in `args`, and
- * their number in `n`. */
+/* Returns true if the path matches the pattern. Stores the path's segments that stand for "{}" in
+ * `args`, and their number in `n`. */
 static bool fits(const char *pattern, const char *path, struct segment args[PP_CALL_ARGS], size_t *n)
 {
     *n = 0;
@@ -133,7 +133,7 @@ static size_t on_refused(void *data, enum pp_api_code code, const char *detail, 
     return n;
 }
 
-/* --- life --- */
+/* --- opening, draining, closing --- */
 
 static void close_parts(struct pp_api *api)
 {

@@ -1,7 +1,8 @@
-/* api.h: the HTTP API of API.md, as the handler that an HTTP server calls.
+/* api.h: the HTTP API that API.md describes, as the handler that an HTTP server calls.
  *
- * Handlers run on the main loop and never block; photos are read on a lane. To add an endpoint, add
- * a row to endpoints.h, its function to the file of its resource, and its path to openapi.json. */
+ * Handlers run on the main loop and never block; a lane (bounded threads) reads photos. To add an
+ * endpoint, add a row to endpoints.h, its function to the file of its resource, and its path to
+ * openapi.json. */
 #ifndef PHOTOPOOL_API_API_H
 #define PHOTOPOOL_API_API_H
 
@@ -35,11 +36,13 @@ struct pp_api_options {
     unsigned roles;
     struct pp_loop *loop;
     struct pp_log *log;
-    const struct pp_params *params; /* a reload of the configuration changes some */
+    /* the pipeline's parameters; a reload of the configuration changes some of them */
+    const struct pp_params *params;
     struct pp_metrics *metrics;
-    struct pp_http_server **server; /* set after the API was opened, before the first request */
-    /* Ports. With the role api all are set, but `events` and `deliveries` only if results are
-     * delivered. */
+    /* the caller sets *server after it has opened the API, before the first request */
+    struct pp_http_server **server;
+    /* The ports. A process with the role api has all of them, but `events` and `deliveries` only if
+     * results are delivered. */
     struct pp_task_store *store;
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;
@@ -48,8 +51,8 @@ struct pp_api_options {
     struct pp_delivery_store *deliveries;
     const struct pp_named_sink *sinks; /* array of n_sinks sinks */
     size_t n_sinks;
-    /* Stages. The role api has progress and routes, and if there is an event log, publisher, hub
-     * and poster. */
+    /* The stages. A process with the role api has progress and routes and, if there is an event
+     * log, publisher, hub and poster. */
     struct pp_progress *progress;
     struct pp_routes *routes;
     struct pp_publisher *publisher;
@@ -59,7 +62,8 @@ struct pp_api_options {
     struct pp_deliverer *deliverer; /* set with the role deliver */
 };
 
-/* Opens the API and copies the options. Returns NULL if out of memory or threads. */
+/* Opens the API and copies the options. Returns NULL if out of memory or if a thread can't
+ * start. */
 struct pp_api *pp_api_open(const struct pp_api_options *options);
 /* Returns the handler for the HTTP server; it lives as long as the API. */
 const struct pp_http_handler *pp_api_handler(struct pp_api *api);

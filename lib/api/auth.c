@@ -90,7 +90,7 @@ bool pp_call_authorize(struct pp_call *call)
         return pp_call_problem(call, PP_API_FORBIDDEN, NULL,
                                "this needs a key that is not bound to one client");
     call->admin = key->scopes & PP_SCOPE_ADMIN;
-    /* It is copied because the keys may be reloaded while the call is in flight. */
+    /* A reload may replace the keys while the call is in flight, so the call keeps a copy. */
     call->only_client = key->client[0] ? pp_arena_strdup(&call->arena, key->client) : NULL;
     return !key->client[0] || call->only_client || pp_call_no_memory(call);
 }

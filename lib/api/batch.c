@@ -1,6 +1,6 @@
-/* batch.c: see batch.h. pp_batch_find() asks the store, then the queue, then the store again. The
- * second request to the store finds a batch that was planned after the first, and so had left the
- * queue. */
+/* batch.c: finds a batch in the store or the ingest queue. pp_batch_find() asks the store, then the
+ * queue, then the store again. The second request to the store finds a batch that was planned after
+ * the first request, and so had left the queue. */
 #include "api/batch.h"
 
 #include <string.h>
@@ -41,8 +41,7 @@ static void on_not_queued(struct pp_call *call, enum pp_err err)
     ask_store(call);
 }
 
-/* Asks the queue, even if the store does not work: a batch that is not planned yet is in the queue.
- */
+/* Asks the queue, even if the store has failed: a batch that is not planned yet is in the queue. */
 static void on_not_planned(struct pp_call *call, enum pp_err err)
 {
     struct pp_batch_find *f = call->state;
@@ -98,8 +97,8 @@ void pp_batch_put(struct pp_call *call, const struct pp_batch *batch)
                    pp_progress_of_batch(o->progress, batch, !o->params->sole_worker, pp_loop_now(o->loop)));
 }
 
-/* Adds the Location header. A replayed answer does not come with a batch id, so the id is read from
- * its text, which begins {"batch_id":"b_...". */
+/* Adds the Location header. A repeated (replayed) answer comes without a batch id of its own, so
+ * the function reads the id from the answer's text, which begins {"batch_id":"b_...". */
 static void add_location(struct pp_call *call, const char *answer, size_t n)
 {
     static const char lead[] = "{\"batch_id\":\"";

@@ -10,13 +10,13 @@
 
 /* A search for one batch. It must be the first member of a call's state. */
 struct pp_batch_find {
-    /* Results, valid in on_found(): */
+    /* The results of the search, valid in on_found(): */
     struct pp_batch batch;
     bool queued; /* the batch is in the queue; its first chunks may be in the store as well */
-    /* result of the first request to the store; PP_ENOTFOUND: the store works, but does not have
-     * the batch */
+    /* The result of the first request to the store. PP_ENOTFOUND: the store works, but does not
+     * have the batch. */
     enum pp_err store_err;
-    /* Private to pp_batch_find(): */
+    /* Only pp_batch_find() uses the following fields. */
     void (*on_found)(struct pp_call *call);
     struct pp_store_batch store;
     struct pp_ingest_get ingest;

@@ -1,4 +1,4 @@
-/* batches.c: POST, GET, DELETE and list for /v1/batches. */
+/* batches.c: the endpoints POST, GET, DELETE and list of /v1/batches. */
 #include "api/batch.h"
 #include "api/handler.h"
 #include "format/ids.h"
@@ -77,7 +77,7 @@ void pp_api_get_batch(struct pp_call *call)
 }
 
 struct delete_state {
-    struct pp_batch_find find; /* the request that reads the cancelled batch for the answer */
+    struct pp_batch_find find; /* reads the cancelled batch for the answer */
     struct pp_ingest_get queued;
     struct pp_ingest_cancel mark;
     struct pp_store_cancel cancel;
@@ -88,7 +88,8 @@ static void on_cancelled(struct pp_call *call)
     pp_batch_find(call, call->args[0], on_batch_found);
 }
 
-/* Cancels the batch in the store. `entry` is its entry in the queue; NULL: it has none. */
+/* Cancels the batch in the store. `entry` is the batch's entry in the ingest queue; NULL: it has
+ * none. */
 static void cancel_in_store(struct pp_call *call, const struct pp_ingest_entry *entry)
 {
     struct delete_state *s = call->state;
@@ -111,8 +112,7 @@ static void on_marked(struct pp_call *call)
     cancel_in_store(call, &((struct delete_state *)call->state)->queued.entry);
 }
 
-/* Cancels the batch in the store if the queue does not have it, because then all of it is in the
- * store. */
+/* The queue does not have the batch, so all of the batch is in the store: cancels it there. */
 static void on_not_queued(struct pp_call *call, enum pp_err err)
 {
     if (err == PP_ENOTFOUND)
@@ -145,7 +145,7 @@ void pp_api_delete_batch(struct pp_call *call)
 /* --- list --- */
 
 struct batches_list {
-    int state; /* wanted enum pp_batch_state; -1: all */
+    int state; /* lists only batches in this enum pp_batch_state; -1: in any state */
     const char *client;
     struct pp_ingest_list ingest;
     struct pp_store_batches store;
@@ -179,7 +179,8 @@ static void list_stored(struct pp_call *call)
 {
     struct batches_list *s = call->state;
 
-    if (s->state == PP_BATCH_ACCEPTED) { /* batches in the store are at least running */
+    /* the store has no batches in this state: its batches are at least running */
+    if (s->state == PP_BATCH_ACCEPTED) {
         send_list(call);
         return;
     }

@@ -1,5 +1,5 @@
-/* body.c: JSON bodies that hold settings; handler.h declares its functions. Batches have their own
- * reader (accept/parse.h). */
+/* body.c: reads JSON bodies that hold settings; handler.h declares its functions. accept/parse.h
+ * reads the bodies of batches. */
 #include <strings.h>
 
 #include "api/handler.h"

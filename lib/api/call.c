@@ -1,4 +1,4 @@
-/* call.c: see call.h. */
+/* call.c: the memory, the requests to ports and the one answer of a call to the API. */
 #include "api/call.h"
 
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/text.h"
 
-/* Seconds in the Retry-After header of `overloaded` and `rate_limited`. */
+/* The Retry-After header of `overloaded` and `rate_limited` answers, in seconds. */
 #define RETRY_AFTER 5
 
 /* --- requests to ports --- */
@@ -114,7 +114,8 @@ void pp_call_reply(struct pp_call *call, struct pp_http_response *res)
     pp_assert(res->status >= 200 && res->status <= 599, "an answer has a final HTTP status");
     res->headers = call->headers;
     res->n_headers = call->n_headers;
-    /* set while the process drains, so that the client's next request goes to another process */
+    /* While the process drains, it closes the connection, so that the client's next request goes to
+     * another process. */
     res->close = res->close || call->api->draining;
     server->ops->reply(server, call->req, res);
     pp_call_gone(call);
@@ -194,7 +195,7 @@ void pp_incident_log(struct pp_log *log, const char *doing, const char *error, c
     pp_log(log, PP_LOG_ERROR, "request failed", "incident", incident, "doing", doing, "error", error, NULL);
 }
 
-/* --- answers that are problems --- */
+/* --- answering with a problem document --- */
 
 /* Sends the problem document in call->out. Always returns false. */
 static bool send_problem(struct pp_call *call, enum pp_api_code code)

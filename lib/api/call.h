@@ -1,12 +1,12 @@
-/* call.h: a call: one request to the API, its memory and its one answer.
+/* call.h: a call is one request to the API, with its memory and its one answer.
  *
- *   api.c: row of endpoints.h, key (auth.c), path and query (query.c) -> handler
+ *   api.c: finds the row of endpoints.h, checks key (auth.c), path and query (query.c) -> handler
  *     -> PP_CALL_ASK: a request to a port -> on_...(call) -> the next request, or the answer
  *
  * A call has at most one request to a port in flight. Between callbacks a handler keeps its data in
  * `state`, in the call itself. Each call is ended exactly once, by a function under "answers"
- * below. PP_CALL_ASK ends the call in this way if the port does not accept the request. After its
- * end nothing of the call may be touched. All functions run on the main loop. */
+ * below. PP_CALL_ASK ends the call in this way if the port does not accept the request. After a
+ * call has ended, nobody may touch it. All functions run on the main loop. */
 #ifndef PHOTOPOOL_API_CALL_H
 #define PHOTOPOOL_API_CALL_H
 
@@ -20,17 +20,17 @@
 #include "photopool/api_code.h"
 
 #define PP_CALL_ARGS      3
-#define PP_CALL_PARAMS    72 /* most query parameters, repeated ones included */
+#define PP_CALL_PARAMS    72 /* a query has at most this many parameters, repeated ones included */
 #define PP_CALL_HEADERS   8
-#define PP_CALL_STATE_MAX 2304        /* most bytes of a handler's state */
-#define PP_CALL_OUT_MAX   (96u << 20) /* most bytes of an answer */
+#define PP_CALL_STATE_MAX 2304        /* a handler's state has at most this many bytes */
+#define PP_CALL_OUT_MAX   (96u << 20) /* an answer has at most this many bytes */
 
 /* Flags of an endpoint. */
 enum {
-    PP_EVERYWHERE = 1, /* Processes without the api role serve it, too. */
-    PP_UNBOUND = 2,    /* It refuses keys that are bound to one client. */
-    PP_PUBLIC = 4,     /* It needs no key. */
-    PP_METRICS = 8,    /* It needs no key if http.metrics_public is on. */
+    PP_EVERYWHERE = 1, /* Processes without the role api serve the endpoint, too. */
+    PP_UNBOUND = 2,    /* The endpoint refuses keys that are bound to one client. */
+    PP_PUBLIC = 4,     /* The endpoint needs no key. */
+    PP_METRICS = 8,    /* The endpoint needs no key if http.metrics_public is on. */
     PP_TICKET = 16     /* A ticket in the query may replace the key; the handler checks it. */
 };
 
@@ -42,7 +42,8 @@ struct pp_endpoint {
     const char *pattern; /* the path; "{}" stands for one segment */
     unsigned needs;      /* PP_SCOPE_* that the key must have */
     unsigned flags;
-    /* The names of query parameters, each with a space behind it; "name* " may be repeated. */
+    /* The names of the query parameters, each followed by a space. A name followed by "* " may be
+     * repeated. */
     const char *params;
     void (*handle)(struct pp_call *call);
 };
@@ -56,25 +57,25 @@ struct pp_api {
     struct pp_acceptor *acceptor; /* NULL without the role api */
     struct pp_health *health;
     struct pp_photos *photos; /* NULL without the role api */
-    struct pp_list polls;     /* the long-polls that wait; see events.c */
+    struct pp_list polls;     /* the calls of GET /v1/events that wait for events (long-polls) */
     size_t streams;           /* the number of subscribers by SSE and WebSocket */
 };
 
 struct pp_param_text {
-    const char *name, *value; /* decoded */
+    const char *name, *value; /* name and value of a query parameter, decoded */
 };
 
-/* A list that is answered page by page; see page.c in handler.h. */
+/* The page of a list that the call answers with; page.c reads and writes it. */
 struct pp_page {
     const char *kind; /* name of the array, a plural noun */
-    /* The list's filter as text; a cursor that was made with another filter is refused. */
+    /* The list's filter as text. A cursor from a request with another filter is refused. */
     const char *context;
     size_t limit;
     /* The position of the last row before the page; NULL at the start of the list. */
     const char *after;
-    /* The same for lists whose positions are numbers; 0 at the start of the list. */
+    /* Like `after`, for lists whose positions are numbers; 0 at the start of the list. */
     uint64_t after_number;
-    /* Position of the last row written; the handler sets one of the two. */
+    /* The position of the last row that the handler has written, as text or as a number. */
     const char *last;
     uint64_t last_number; /* 0: not set */
     uint64_t seen;        /* pp_page_has() has counted this many elements */
@@ -91,16 +92,16 @@ struct pp_call {
     const char *args[PP_CALL_ARGS]; /* path segments in place of "{}", decoded */
     struct pp_param_text params[PP_CALL_PARAMS];
     size_t n_params;
-    json_t *body; /* set by pp_call_fields(); lives until the call ends */
+    json_t *body; /* the parsed body, set by pp_call_fields(); lives until the call ends */
     struct pp_arena arena;
     struct pp_arena chunk; /* memory for answers to PP_CALL_ASK_CHUNK */
-    struct pp_page page;   /* for lists, set by pp_page_read() */
+    struct pp_page page;   /* the page of a list, set by pp_page_read() */
     struct pp_buf out;
     const char *headers[PP_CALL_HEADERS];
     size_t n_headers;
-    void *state; /* the data of the handler; see pp_call_state() */
+    void *state; /* data of the handler, from pp_call_state() */
     max_align_t state_memory[PP_CALL_STATE_MAX / sizeof(max_align_t)];
-    /* Frees what `state` owns outside the arena; NULL if that is nothing. */
+    /* Frees what `state` owns outside the arena; NULL if there is nothing to free. */
     void (*cleanup)(struct pp_call *call);
     const char *missing; /* detail of the not_found answer if a port returns PP_ENOTFOUND */
     /* The request to a port that is in flight: `doing` names it in problems and in the log, such
@@ -112,20 +113,20 @@ struct pp_call {
 
 /* --- requests to ports --- */
 
-/* Sends request `r` to a port's operation. If it succeeds, on_ok(call) is called. If it fails,
- * call->on_error(call, err) is called if the handler has set it; it is reset after each request.
- * Otherwise pp_call_error() answers.
+/* Sends request `r` to a port's operation. If the request succeeds, on_ok(call) is called. If it
+ * fails, call->on_error(call, err) is called if the handler has set it; on_error is reset after
+ * each request. Otherwise pp_call_error() answers.
  *
  *   PP_CALL_ASK(call, call->o->store, batch, &s->store, "reading a batch", on_batch_read); */
 #define PP_CALL_ASK(call, port, op, r, doing, on_ok)                 \
     (pp_call_prepare(call, &(r)->req, doing, on_ok, &(call)->arena), \
      pp_call_sent(call, (port)->ops->op(port, r)))
 /* Like PP_CALL_ASK, for a large answer or a repeated request: the port allocates the answer in
- * call->chunk, from which the answer before it is removed. */
+ * call->chunk, and each request frees the previous answer there. */
 #define PP_CALL_ASK_CHUNK(call, port, op, r, doing, on_ok)           \
     (pp_call_prepare(call, &(r)->req, doing, on_ok, &(call)->chunk), \
      pp_call_sent(call, (port)->ops->op(port, r)))
-/* The two steps of these macros: prepare the request, then note the result of submitting it. */
+/* The two steps of PP_CALL_ASK: prepare the request, then note the result of submitting it. */
 void pp_call_prepare(struct pp_call *call, struct pp_req *req, const char *doing,
                      void (*on_ok)(struct pp_call *call), struct pp_arena *answer);
 void pp_call_sent(struct pp_call *call, enum pp_err err);
@@ -137,22 +138,22 @@ char *pp_call_printf(struct pp_call *call, const char *fmt, ...) __attribute__((
 /* Adds a header line to the answer. */
 void pp_call_header(struct pp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* --- answers: each ends the call --- */
+/* --- answers: each of these functions ends the call --- */
 
 /* Sends call->out as JSON. */
 void pp_call_json(struct pp_call *call, int status);
 /* Sends call->out with the given media type. */
 void pp_call_body(struct pp_call *call, int status, const char *content_type);
-/* Sends an answer that the handler has prepared; `release`, which frees the body, may be set. */
+/* Sends an answer that the handler has prepared. res->release may be set; it frees the body. */
 void pp_call_reply(struct pp_call *call, struct pp_http_response *res);
 /* Ends the call without an answer: a stream has taken over the request. */
 void pp_call_gone(struct pp_call *call);
 
-/* Sends a problem. `field` may be NULL. Always returns false, so that a check can return its
- * result. */
+/* Sends a problem document. `field` may be NULL. Always returns false, so that a check can return
+ * its result. */
 bool pp_call_problem(struct pp_call *call, enum pp_api_code code, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Like pp_call_problem(), with a further member in the document, which is JSON text; NULL: none. */
+/* Like pp_call_problem(), and adds a member to the document: JSON text, or NULL for none. */
 bool pp_call_problem_with(struct pp_call *call, enum pp_api_code code, const char *field, const char *detail,
                           const char *member, const char *json, size_t json_n);
 /* Answers that a port failed: not_found, overloaded, or internal. An internal error is logged with
@@ -167,7 +168,7 @@ bool pp_call_not_found(struct pp_call *call);
 /* Appends the document. `detail` NULL: the title is enough. `field` and `incident` may be NULL. */
 void pp_problem_write(struct pp_buf *out, enum pp_api_code code, const char *detail, const char *field,
                       const char *incident);
-/* Appends the table of all codes as the member `key`. */
+/* Appends the table of all codes as a member with the name `key`. */
 void pp_problem_write_codes(struct pp_buf *out, const char *key);
 
 /* Logs an internal error under a new incident id, which the problem document names. */
@@ -192,18 +193,18 @@ bool pp_call_read_query(struct pp_call *call);
  */
 struct pp_health *pp_health_open(struct pp_api *api);
 bool pp_health_busy(const struct pp_health *health);
-/* Frees it; no probe may be in flight. Does nothing if it is NULL. */
+/* Frees `health`, unless it is NULL. No probe may be in flight. */
 void pp_health_close(struct pp_health *health);
 
 /* photos.c: opens the lane that reads photos. Returns NULL if out of memory or threads. */
 struct pp_photos *pp_photos_open(struct pp_api *api);
-/* Returns true if photos are being read or sent; false if it is NULL. */
+/* Returns true if photos are being read or sent; false if `photos` is NULL. */
 bool pp_photos_busy(const struct pp_photos *photos);
-/* Frees it; it must not be busy. Blocks until the threads have ended. Does nothing if it is NULL.
- */
+/* Frees `photos`, unless it is NULL. No photo may be read or sent at this time. Blocks until the
+ * threads have ended. */
 void pp_photos_close(struct pp_photos *photos);
 
-/* events.c: answers all waiting long-polls, because the process ends. */
+/* events.c: answers all waiting long-polls, because the process stops. */
 void pp_events_end_polls(struct pp_api *api);
 
 #endif

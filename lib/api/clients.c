@@ -1,5 +1,5 @@
-/* clients.c: the settings of clients. GET shows the default of each setting that is not set; PUT
- * replaces all settings. */
+/* clients.c: GET, PUT and list of clients' settings. GET shows the default of each setting that is
+ * not set; PUT replaces all settings. */
 #include "api/handler.h"
 #include "events/publisher.h"
 #include "pipeline/claim/claim.h"

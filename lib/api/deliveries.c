@@ -1,4 +1,5 @@
-/* deliveries.c: the messages of a webhook: sends a test message, lists deliveries, replays them. */
+/* deliveries.c: the messages of a webhook: sends a test message, lists deliveries, and replays
+ * them. */
 #include "api/handler.h"
 #include "api/webhook.h"
 #include "core/delivery.h"
@@ -90,7 +91,7 @@ void pp_api_test_webhook(struct pp_call *call)
         pp_call_no_memory(call);
 }
 
-/* --- the list --- */
+/* --- listing deliveries --- */
 
 struct deliveries_list {
     struct pp_webhook_find find;
@@ -100,7 +101,7 @@ struct deliveries_list {
 static const char *const statuses[] = {"pending", "delivered", "dead"};
 #define STATUSES ((int)(sizeof(statuses) / sizeof(*statuses)))
 
-/* Returns the status with this name, or -1 if the name is unknown. */
+/* Returns the delivery status with this name, or -1 if the name is unknown. */
 static int parse_status(const char *text)
 {
     for (int i = 0; i < STATUSES; i++)
@@ -163,7 +164,7 @@ void pp_api_list_deliveries(struct pp_call *call)
     pp_webhook_find(call, on_list_found);
 }
 
-/* --- replay --- */
+/* --- replaying deliveries --- */
 
 struct deliveries_replay {
     struct pp_webhook_find find;

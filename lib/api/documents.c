@@ -2,7 +2,7 @@
  * dashboard. */
 #include "api/handler.h"
 
-/* CMakeLists.txt makes these from openapi.json, asyncapi.json and dashboard.html. */
+/* CMakeLists.txt makes these arrays from openapi.json, asyncapi.json and dashboard.html. */
 extern const unsigned char pp_openapi_json[], pp_asyncapi_json[], pp_dashboard_html[];
 extern const size_t pp_openapi_json_n, pp_asyncapi_json_n, pp_dashboard_html_n;
 

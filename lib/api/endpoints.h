@@ -1,5 +1,6 @@
 /* endpoints.h: the table of endpoints. To add one, add a row here, its function pp_api_HANDLER() to
- * the file of its resource, and its path to openapi.json; the tests compare the two tables. */
+ * the file of its resource, and its path to openapi.json; a test compares this table with
+ * openapi.json. */
 #ifndef PHOTOPOOL_API_ENDPOINTS_H
 #define PHOTOPOOL_API_ENDPOINTS_H
 
@@ -8,7 +9,7 @@
 
 #define PP_PAGE "limit after "
 
-/* X(method, pattern, scope, flags, query parameters, handler) */
+/* The columns: X(method, pattern, scope, flags, query parameters, handler). */
 #define PP_ENDPOINT_TABLE(X)                                                                    \
     X(POST, "/v1/batches", SUBMIT, 0, "client refresh ", post_batch)                            \
     X(GET, "/v1/batches", READ, 0, PP_PAGE "client state ", list_batches)                       \

@@ -28,7 +28,7 @@ void pp_api_list_errors(struct pp_call *call)
         put_code(call, pp_code_name((uint16_t)code, name), (uint16_t)code);
     for (size_t i = 0; i < sizeof(statuses) / sizeof(*statuses); i++)
         put_code(call, pp_code_name(statuses[i], name), statuses[i]);
-    put_code(call, "http_4xx", 400); /* row of the statuses without their own */
+    put_code(call, "http_4xx", 400); /* one row for all 4xx statuses without a row of their own */
     put_code(call, "http_5xx", 500);
     pp_page_close(call, pp_page_more(call));
     pp_problem_write_codes(&call->out, "requests");

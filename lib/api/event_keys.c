@@ -1,4 +1,4 @@
-/* event_keys.c: see event_keys.h. */
+/* event_keys.c: checks, key by key, whether the caller of the API may follow these events. */
 #include "api/event_keys.h"
 
 #include <string.h>
@@ -8,8 +8,8 @@
 
 static void check_next(struct pp_call *call);
 
-/* Continues with the next key: pp_batch_find() finds only batches that the caller's API key may
- * read. */
+/* The batch exists and the caller's API key may read it, so the check goes on with the next event
+ * key. */
 static void on_batch_found(struct pp_call *call)
 {
     struct pp_event_keys *s = call->state;
@@ -36,7 +36,8 @@ static bool check_results(struct pp_call *call, const char **key)
            pp_call_problem(call, PP_API_NOT_FOUND, "key", "there is no such client for this API key");
 }
 
-/* Returns false if the call has been answered, or if on_batch_found() will continue it. */
+/* Checks that the caller may follow the batch. Returns false if the call has been answered, or if
+ * on_batch_found() will continue the call. */
 static bool check_batch(struct pp_call *call, const char *key)
 {
     if (!call->only_client)
@@ -48,7 +49,8 @@ static bool check_batch(struct pp_call *call, const char *key)
     return false;
 }
 
-/* Returns false if the call has been answered, or if on_batch_found() will continue it. */
+/* Checks one event key. Returns false if the call has been answered, or if on_batch_found() will
+ * continue the call. */
 static bool check_key(struct pp_call *call, const char **key)
 {
     if (!pp_event_key_valid(*key))

@@ -1,6 +1,7 @@
-/* event_keys.h: decides which event keys a caller may follow, by subscription or by ticket.
- * results: needs the scope read; an API key that is bound to a client may follow only that client.
- * batch: the same, by the client that owns the batch. ops: needs the scope admin. */
+/* event_keys.h: decides which event keys a caller may follow, by subscription or by ticket. Keys of
+ * results need the scope read, and an API key that is bound to a client may follow only that
+ * client. Keys of a batch have the same rule for the client that owns the batch. The key ops needs
+ * the scope admin. */
 #ifndef PHOTOPOOL_API_EVENT_KEYS_H
 #define PHOTOPOOL_API_EVENT_KEYS_H
 
@@ -10,7 +11,8 @@
 /* The event keys that a caller wants to follow. It must be the first member of a call's state. */
 struct pp_event_keys {
     struct pp_batch_find find;
-    /* one more than allowed, so that a caller who sends too many gets an error */
+    /* This has room for one key more than allowed, so that a caller who sends too many gets an
+     * error. */
     const char *keys[PP_SUB_KEYS_MAX + 1];
     size_t n, at;
     void (*on_allowed)(struct pp_call *call);
@@ -22,8 +24,8 @@ void pp_event_keys_check(struct pp_call *call, size_t n, void (*on_allowed)(stru
 
 /* --- tickets.c: tickets let a browser open a subscription without knowing an API key --- */
 
-/* Stores the event keys of a ticket, at most `cap`, in the call's arena; returns how many. Returns
- * 0 if the ticket was not made by this installation, or has expired. */
+/* Stores the event keys that a ticket permits, at most `cap`, in the call's arena, and returns how
+ * many. Returns 0 if this installation did not make the ticket, or if the ticket has expired. */
 size_t pp_ticket_read(struct pp_call *call, const char *ticket, const char **keys, size_t cap);
 
 #endif

@@ -1,6 +1,7 @@
 /* events.c: GET /v1/events: delivers events by long-poll, Server-Sent Events or WebSocket.
  *
- *   parameters, or a ticket -> may the caller follow the keys? -> is `after` a number? -> hub.h
+ *   reads the parameters or a ticket -> checks whether the caller may follow the keys
+ *   -> checks that the log has given the number `after` -> subscribes (events/hub.h)
  *
  * A long-poll is a call that waits for events. For a stream the call ends at once, and a struct
  * stream_sub takes over the connection. */
@@ -22,9 +23,9 @@ struct events_state {
     uint64_t after;
     int64_t wait_ms;
     size_t limit;
-    /* For a long-poll only: */
+    /* Only a long-poll uses the following fields. */
     struct pp_sub sub;
-    struct pp_node node; /* in pp_api.polls */
+    struct pp_node node; /* links the call into pp_api.polls */
     struct pp_timer *timer;
     uint64_t gap_from, gap_to;
 };
@@ -142,8 +143,8 @@ static void on_poll_timeout(void *data)
     answer_poll(data, NULL, 0);
 }
 
-/* Ends the wait of a long-poll whose caller has closed the connection or its sending side. Answers
- * with the events that exist now, so that the long-poll no longer counts as a subscriber. */
+/* Ends a long-poll whose caller has closed the connection or its sending side. Answers with the
+ * events that exist now, so that the long-poll no longer counts as a subscriber. */
 static void on_poll_hang_up(struct pp_http_request *req)
 {
     struct events_state *s = req->handler;
@@ -276,8 +277,8 @@ static void on_stream_drained(struct pp_http_stream *stream)
 static const struct pp_http_stream_events stream_events = {.closed = on_stream_closed,
                                                            .drained = on_stream_drained};
 
-/* Subscribes the stream and ends the call. The hub copies the keys, which belong to the call. `out`
- * may be freed while it subscribes. */
+/* Subscribes the stream and ends the call. The hub copies the keys, which belong to the call. The
+ * hub may end the subscription while it begins, which frees `out`. */
 static void start_stream(struct pp_call *call, struct events_state *s, struct stream_sub *out)
 {
     static const char hello[] = ":\nretry: 2000\n\n";

@@ -1,5 +1,5 @@
-/* explain.c: GET /v1/explain: says what photopool would do with a photo now, why, and when next. It
- * decides with the same functions as plan and claim, and changes nothing. */
+/* explain.c: GET /v1/explain: says what photopool would do with a photo now, why, and when next.
+ * The handler decides with the same functions as plan and claim, and changes nothing. */
 #include "api/handler.h"
 #include "core/plan.h"
 #include "core/sniff.h"
@@ -18,18 +18,19 @@ struct explain_state {
     struct pp_store_photo photo;
     struct pp_store_clients settings;
     struct pp_client known; /* the client's settings */
-    /* this process is a worker that knows the client; only then `slot` is valid */
+    /* True if this process is a worker that knows the client; only then `slot` is valid. */
     bool served;
     bool held; /* this process holds a slot of the client */
     struct pp_claimer_view slot;
-    int64_t slow_until, now; /* wall times */
+    /* Wall times in ms: until when no request may go to the photo's host, and the current time. */
+    int64_t slow_until, now;
 };
 
 /* --- deciding the answer --- */
 
 struct answer {
     const char *would, *why;
-    int64_t when; /* wall time; 0: never, or unknown */
+    int64_t when; /* wall time of the next step in ms; 0: never, or unknown */
 };
 
 static int64_t later(int64_t a, int64_t b)
@@ -51,8 +52,8 @@ static int64_t start_of(const struct pp_call *call, const struct explain_state *
     return s->held && s->slot.permits == 0 ? later(when, permit_at(call, s)) : when;
 }
 
-/* Returns the answer for a task that is due, from the reason that the claimer gives for the client.
- */
+/* Returns the answer for a task that is due: the claimer says why it does not start tasks of the
+ * client. */
 static struct answer answer_due(const struct explain_state *s, int64_t start)
 {
     enum pp_claim_reason reason = s->served ? s->slot.reason : PP_CLAIM_NONE;
@@ -90,7 +91,8 @@ static struct answer answer_open(const struct pp_call *call, const struct explai
     return answer_due(s, start);
 }
 
-/* Returns the answer for a photo without an open task: what an import that names it would do. */
+/* Returns the answer for a photo without an open task: what the next import of this photo would
+ * do. */
 static struct answer answer_import(const struct pp_call *call, const struct explain_state *s)
 {
     struct pp_plan_decision d = pp_plan_decide(PP_REFRESH_KNOWN, false, &s->photo.photo, s->now);
@@ -118,7 +120,7 @@ static void put_limit(struct pp_call *call, const struct explain_state *s)
                    PP_BOOL("paused", s->known.paused));
     PP_JSON_OBJECT_IF(b, "slot", s->held, PP_UINT("share", slot->share), PP_UINT("shares", slot->shares),
                       PP_UINT("in_flight", slot->in_flight),
-                      /* null: the client has no rate limit */
+                      /* null if the client has no rate limit */
                       PP_UINT_IF("permits", slot->rpm > 0, slot->permits),
                       PP_TIME("next_permit_at", permit_at(call, s)));
 }
@@ -192,7 +194,7 @@ static void send_answer(struct pp_call *call)
     pp_call_json(call, 200);
 }
 
-/* --- reading the data --- */
+/* --- reading the data for the answer --- */
 
 static void on_settings_read(struct pp_call *call)
 {

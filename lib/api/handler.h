@@ -1,6 +1,6 @@
-/* handler.h: what files with handlers share: parameters, JSON bodies, lists, and members that
- * several endpoints write. A function that reads, checks or answers returns false once it has
- * answered the call with a problem. */
+/* handler.h: what the files with handlers share: parameters, JSON bodies, lists, and members that
+ * several endpoints write. If a function that reads, checks or answers returns false, it has
+ * answered the call with a problem document. */
 #ifndef PHOTOPOOL_API_HANDLER_H
 #define PHOTOPOOL_API_HANDLER_H
 
@@ -22,19 +22,19 @@ size_t pp_call_params(const struct pp_call *call, const char *name, const char *
 /* Parses a decimal number of at most 16 digits. */
 bool pp_number_parse(const char *text, uint64_t *out);
 
-/* Sets the client from the parameter `client`; if it is absent, to the client to which the key is
- * bound, or to NULL (any client). */
+/* Sets *client from the parameter `client`. If that is absent, sets *client to the client to which
+ * the key is bound, or to NULL (any client). */
 bool pp_call_client(struct pp_call *call, const char **client);
 /* Checks that `client` is a client id, and that the key may see this client. `field` names the
- * field for the problem; NULL: the id is in the path. */
+ * field for the problem document; NULL: the id is in the path. */
 bool pp_call_may_see(struct pp_call *call, const char *client, const char *field);
 /* Checks that the Idempotency-Key, if it is set, has 1 to 255 visible characters. */
 bool pp_call_key(struct pp_call *call);
 
 /* --- body.c: JSON bodies that hold settings, read strictly by a table of their fields --- */
 
-/* A field that a body may have. read() stores its value, which lives as long as the call, in `out`.
- */
+/* A field that a body may have. read() checks the value and stores it in `out`; the value lives as
+ * long as the call. */
 struct pp_body_field {
     const char *name;
     bool (*read)(struct pp_call *call, const char *name, const json_t *value, void *out);
@@ -43,11 +43,11 @@ struct pp_body_field {
 #define PP_BODY_OPTIONAL true /* an empty body counts as an empty object */
 
 /* Reads the body into call->body, then its members by the table, in the order in which they were
- * sent. `what` names the object in a problem, such as "a webhook". */
+ * sent. `what` names the object in a problem document, such as "a webhook". */
 bool pp_call_fields(struct pp_call *call, bool optional, const char *what, const struct pp_body_field *fields,
                     size_t n, void *out);
 
-/* Answer that a field has a bad value or a bad type. */
+/* These two functions answer that a field has a bad value or a bad type. */
 bool pp_bad_value(struct pp_call *call, const char *field, const char *why);
 bool pp_bad_type(struct pp_call *call, const char *field, const char *expected);
 
@@ -58,16 +58,16 @@ bool pp_content_type_is(const char *content_type, const char *type);
  *
  * All lists read `limit` and `after`, and answer {"KIND": [rows...], "next": cursor or null}:
  *
- *   pp_page_read()                   sets call->page; its `after` says where the port begins
- *   pp_page_open()                   once the rows are there
- *     write a row; set call->page.last or .last_number to its position
- *   pp_page_close() or pp_page_send() */
+ *   pp_page_read()    reads the parameters into call->page; page.after is where the port begins
+ *   pp_page_open()    begins the answer, when the port has given the rows
+ *     then the handler writes each row, and sets page.last or page.last_number to its position
+ *   pp_page_close() or pp_page_send() ends the answer */
 
 /* A page gets no further rows once it has this many bytes. */
 #define PP_PAGE_BYTES (8u << 20)
 
-/* Reads the parameters. `context` may be NULL if the pp_call_printf() that made it has failed, and
- * so has answered the call. */
+/* Reads the parameters of a list. `context` is NULL if the pp_call_printf() that made it has
+ * failed; then the call has been answered, and this function returns false. */
 bool pp_page_read(struct pp_call *call, const char *kind, const char *context);
 void pp_page_open(struct pp_call *call);
 /* Returns true if the page can take another row. */
@@ -83,14 +83,15 @@ bool pp_page_has(struct pp_call *call);
 /* Returns true if elements were counted behind this page. */
 bool pp_page_more(const struct pp_call *call);
 
-/* Answers that the cursor is bad. */
+/* Answers that the parameter `after` is not a cursor of this list. */
 bool pp_page_bad_cursor(struct pp_call *call);
-/* Reads only `limit`. */
+/* Reads the parameter `limit`, the maximum number of rows. */
 bool pp_call_limit(struct pp_call *call, size_t *limit);
 
 /* --- shown.c: members that several endpoints write in the same way --- */
 
-/* Limits of a client, or the defaults if it has not set them. "rpm" is null without a limit. */
+/* "rpm" and "concurrency": the client's limits, or the defaults if it has not set them. "rpm" is
+ * null if there is no limit. */
 struct pp_json_member pp_shown_rpm(const struct pp_call *call, const struct pp_client *client);
 struct pp_json_member pp_shown_concurrency(const struct pp_call *call, const struct pp_client *client);
 /* "tier": the timeout of the tier in seconds; null for a tier that is no longer configured. */

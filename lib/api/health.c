@@ -1,15 +1,15 @@
-/* health.c: /healthz and /readyz.
+/* health.c: the endpoints /healthz and /readyz.
  *
- * /readyz shows the result of the last probe of each port. So a request to it costs nothing, and a
- * port that does not answer is shown just like one that fails. Only ports that the process's roles
- * need are probed: each second, but less often while they work if other processes share them. The
- * api role needs only the ingest queue, because it accepts batches even if the store does not work.
- */
+ * /readyz shows the result of the last probe of each port. So a request to /readyz costs nothing,
+ * and a port that does not answer is shown just like one that fails. The process probes only ports
+ * that its roles need: each second, but less often while a port works that several processes share.
+ * The role api needs only the ingest queue, because it accepts batches even if the store does not
+ * work. */
 #include "api/handler.h"
 #include "runtime/ask.h"
 
 #define PROBE_MS      1000
-#define PROBE_WELL_MS 5000 /* period of probes of a shared port that works */
+#define PROBE_WELL_MS 5000 /* a shared port that works is probed at this interval */
 #define PROBE_SLOW_MS 3000 /* after this time /readyz says that the port "does not answer" */
 #define PROBE_ARENA   (1u << 20)
 #define REASON_MAX    96
@@ -22,7 +22,7 @@ enum {
 
 struct probe {
     struct pp_ask ask;
-    bool known; /* at least one probe has ended; `err` is the result of the last one */
+    bool known; /* true after the first probe has ended; `err` is the result of the last probe */
     enum pp_err err;
 };
 
@@ -108,7 +108,8 @@ void pp_health_close(struct pp_health *h)
 
 /* --- /readyz --- */
 
-/* Writes to `buf` why the port is not ready, and returns it; NULL if the port works. */
+/* Returns the text, written into `buf`, that says why the port is not ready; NULL if the port
+ * works. */
 static const char *port_reason(const struct pp_api_options *o, const struct probe *p, const char *name,
                                char buf[REASON_MAX])
 {

@@ -1,4 +1,5 @@
-/* page.c: how lists are paged; handler.h declares its functions.
+/* page.c: divides lists into pages, with a cursor for the next page; handler.h declares its
+ * functions.
  *
  *   cursor = base64url(CRC-32 of (kind, context, position), position)
  *
@@ -27,7 +28,7 @@ static void put_check(uint8_t out[CHECK_N], const char *kind, const char *contex
         out[i] = (uint8_t)(crc >> (24 - 8 * i));
 }
 
-/* Returns the text for a position in the list. Returns NULL if out of memory, or if the position is
+/* Returns the cursor for a position in the list, or NULL if out of memory, or if the position is
  * longer than POSITION_MAX. */
 static const char *cursor_make(struct pp_arena *a, const char *kind, const char *context,
                                const char *position)

@@ -7,15 +7,17 @@
 #include "core/sniff.h"
 #include "runtime/lane.h"
 
-#define PHOTO_BYTES_MAX (256u << 20) /* most bytes of all answers in memory */
+/* all answers in memory have at most this many bytes together */
+#define PHOTO_BYTES_MAX (256u << 20)
 
 struct pp_photos {
     struct pp_lane *lane;
     struct pp_lane_home *home;
-    uint64_t bytes; /* total size of the answers in memory */
+    uint64_t bytes; /* total bytes of the answers in memory */
 };
 
-/* The bytes of an answer. It outlives the call: it is freed when the server has sent all of it. */
+/* The bytes of an answer. The struct outlives the call: the server frees it when it has sent all
+ * bytes. */
 struct body {
     struct pp_photos *photos;
     uint64_t n;
@@ -58,7 +60,7 @@ static void send_photo(struct pp_call *call)
         res.body = s->body->bytes;
         res.release = free_body;
         res.release_data = s->body;
-        s->body = NULL; /* the server owns it now */
+        s->body = NULL; /* the server owns the body now */
     }
     pp_assert(!s->partial || s->n > 0, "a range is empty");
     if (s->partial)
@@ -67,7 +69,7 @@ static void send_photo(struct pp_call *call)
     pp_call_reply(call, &res);
 }
 
-/* --- on the lane --- */
+/* --- reading a photo, on a thread of the lane --- */
 
 static void read_bytes(void *state, struct pp_job *job)
 {
@@ -95,7 +97,7 @@ static void on_bytes_read(struct pp_job *job)
 
     if (s->err == PP_OK)
         send_photo(s->call);
-    else /* the store has a record of these bytes, so missing bytes are an error of the server */
+    else /* The store has a record of these bytes, so missing bytes are an error of the server. */
         pp_call_error(s->call, s->err == PP_ENOTFOUND ? PP_ECORRUPT : s->err, "reading stored bytes");
 }
 
@@ -124,7 +126,7 @@ static void load_photo(struct pp_call *call)
         pp_call_error(call, err, "reading stored bytes");
 }
 
-/* --- ranges and conditions --- */
+/* --- ranges and conditional requests --- */
 
 static bool read_number(const char **p, uint64_t *v)
 {
@@ -138,8 +140,8 @@ static bool read_number(const char **p, uint64_t *v)
 
 enum range { RANGE_NONE, RANGE_PART, RANGE_OUTSIDE };
 
-/* Reads the Range header (RFC 9110 section 14.1.2). Several ranges, or one that can't be read, are
- * ignored. */
+/* Reads the Range header (RFC 9110 section 14.1.2). Ignores a header with several ranges, or one
+ * that is not valid. */
 static enum range parse_range(const char *p, uint64_t size, uint64_t *from, uint64_t *n)
 {
     uint64_t first, last = size - 1;
@@ -236,7 +238,7 @@ void pp_api_get_photo(struct pp_call *call)
     PP_CALL_ASK(call, call->o->store, object, &s->object, "looking for a photo", on_photo_found);
 }
 
-/* --- life --- */
+/* --- opening and closing --- */
 
 struct pp_photos *pp_photos_open(struct pp_api *api)
 {

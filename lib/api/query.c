@@ -1,5 +1,5 @@
-/* query.c: reads paths and query parameters strictly: an unknown parameter is refused by name.
- * handler.h and call.h declare its functions. */
+/* query.c: reads paths and query parameters strictly: a request with an unknown parameter gets an
+ * error that names it. handler.h and call.h declare its functions. */
 #include "api/handler.h"
 
 const char *pp_percent_decode(struct pp_arena *a, const char *s, size_t n, bool plus)

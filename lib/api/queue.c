@@ -1,4 +1,4 @@
-/* queue.c: GET /v1/queue: shows how much waits in the ingest queue, in the store, and for each
+/* queue.c: GET /v1/queue: shows how much work waits in the ingest queue, in the store, and for each
  * sink. */
 #include "api/handler.h"
 #include "pipeline/deliver/deliver.h"

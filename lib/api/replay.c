@@ -7,7 +7,7 @@
 #include "pipeline/accept/accept.h"
 
 #define FILTERS_MAX  100
-#define REPLAY_CHUNK 500 /* most items in one answer of the store */
+#define REPLAY_CHUNK 500 /* the store gives at most this many items in one answer */
 #define ENTRY_MAX    (256u << 20)
 
 struct replay_state {
@@ -23,7 +23,7 @@ static void free_replay(struct pp_call *call)
     pp_acceptor_post_fini(&((struct replay_state *)call->state)->post);
 }
 
-/* --- the answer --- */
+/* --- answering --- */
 
 static void write_answer(struct pp_buf *out, const struct replay_state *s, const char *batch_id)
 {
@@ -54,9 +54,9 @@ static void enter_replay(struct pp_call *call)
     struct replay_state *s = call->state;
     struct pp_acceptor_post *post = &s->post;
 
-    /* A repeated replay finds no items if the batch of the first replay is planned already. A
-     * replay with an Idempotency-Key goes to the acceptor all the same, which finds the first
-     * answer by the key. */
+    /* If a first replay's batch is planned already, a repeated replay finds no items. If the
+     * repeated replay has an Idempotency-Key, the handler posts to the acceptor all the same, which
+     * finds the first answer by the key. */
     if (s->dry_run || (post->parsed.n_items == 0 && !call->req->idempotency_key)) {
         send_without_batch(call);
         return;
@@ -70,7 +70,8 @@ static void enter_replay(struct pp_call *call)
     post->only_client = call->only_client;
     post->key = call->req->idempotency_key;
     post->key_context = call->req->path;
-    post->body.p = call->req->body; /* the queue saves the hash of the body with the key */
+    /* the queue keeps the hash of this body with the Idempotency-Key */
+    post->body.p = call->req->body;
     post->body.n = call->req->body_n;
     post->write_answer = on_write_answer;
     post->done = on_entered;
@@ -128,7 +129,7 @@ static void on_batch_read(struct pp_call *call)
     find_items(call);
 }
 
-/* --- the body --- */
+/* --- reading the request's body --- */
 
 static bool is_list(const json_t *v)
 {

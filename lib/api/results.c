@@ -5,7 +5,8 @@
 #include "format/result.h"
 #include "photopool/code.h"
 
-/* Memory for one page of items. If a page needs more, it is read again with fewer items. */
+/* One page of items uses at most this much memory. If a page needs more, it is read again with
+ * fewer items. */
 #define PAGE_ARENA (128u << 20)
 
 struct results_state {

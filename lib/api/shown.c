@@ -1,4 +1,5 @@
-/* shown.c: JSON members that several endpoints write in the same way; see handler.h. */
+/* shown.c: writes JSON members that several endpoints show in the same way; handler.h declares its
+ * functions. */
 #include "api/handler.h"
 
 struct pp_json_member pp_shown_rpm(const struct pp_call *call, const struct pp_client *client)

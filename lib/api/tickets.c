@@ -1,10 +1,11 @@
-/* tickets.c: tickets let a browser subscribe without an API key; see event_keys.h.
+/* tickets.c: makes and checks tickets, with which a browser can subscribe without an API key
+ * (event_keys.h).
  *
  *   base64url(expires, keys) "." base64url(HMAC-SHA256 of the payload)
  *
  * The payload is "expires, keys". The secret of the HMAC is derived from the configured API keys.
- * So all api processes have the same secret, and each accepts the tickets of the others. A ticket
- * may be used any number of times within its 60 s. */
+ * So all processes with the role api have the same secret, and each accepts the tickets of the
+ * others. A ticket may be used any number of times within its 60 s. */
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -90,7 +91,7 @@ void pp_api_post_ticket(struct pp_call *call)
         pp_call_problem(call, PP_API_MISSING_FIELD, "keys", "keys is missing");
 }
 
-/* --- using one --- */
+/* --- reading a ticket --- */
 
 size_t pp_ticket_read(struct pp_call *call, const char *ticket, const char **keys, size_t cap)
 {

@@ -6,7 +6,8 @@
 
 /* A search for one webhook. It must be the first member of a call's state. */
 struct pp_webhook_find {
-    struct pp_webhooks get; /* its first row is the webhook that was found */
+    /* the request to the store; its first row is the webhook that was found */
+    struct pp_webhooks get;
     void (*on_found)(struct pp_call *call);
 };
 

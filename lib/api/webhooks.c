@@ -1,4 +1,5 @@
-/* webhooks.c: finds a webhook (webhook.h); GET, PUT, DELETE and list for /v1/webhooks. */
+/* webhooks.c: finds a webhook (webhook.h), and has the endpoints GET, PUT, DELETE and list of
+ * /v1/webhooks. */
 #include "api/handler.h"
 #include "api/webhook.h"
 #include "core/delivery.h"
@@ -7,9 +8,10 @@
 
 #define CLIENTS_MAX 1000
 #define URL_MAX     2048
-#define ROTATION_MS 86400000 /* time after a rotation in which the old secret also signs */
+/* for this time after a rotation, messages are also signed with the old secret */
+#define ROTATION_MS 86400000
 
-/* --- finding one --- */
+/* --- finding a webhook --- */
 
 void *pp_webhook_state(struct pp_call *call, size_t size)
 {
@@ -66,7 +68,7 @@ bool pp_webhook_signs_twice(const struct pp_call *call, const struct pp_webhook 
     return webhook->old_secret && webhook->old_until_ms > pp_loop_wall(call->o->loop);
 }
 
-/* --- writing one --- */
+/* --- writing a webhook as JSON --- */
 
 static void put_webhook(struct pp_call *call, const struct pp_webhook *w)
 {
@@ -77,7 +79,7 @@ static void put_webhook(struct pp_call *call, const struct pp_webhook *w)
                    PP_TIME("created_at", w->created_at), PP_TIME("updated_at", w->updated_at));
 }
 
-/* --- list --- */
+/* --- listing webhooks --- */
 
 static void on_webhooks_listed(struct pp_call *call)
 {

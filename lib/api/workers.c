@@ -1,4 +1,4 @@
-/* workers.c: lists the workers, and drains one or all of them. */
+/* workers.c: the endpoints that list the workers, and drain one or all of them. */
 #include "api/handler.h"
 
 static void put_worker(struct pp_buf *b, const struct pp_worker_info *w)

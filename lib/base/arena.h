@@ -1,4 +1,4 @@
-/* arena.h: memory that is freed all at once: the inputs and outputs of one request.
+/* arena.h: memory that is freed all at once; a request keeps its inputs and outputs there.
  *
  * An arena is not thread safe, but a thread may hand it to another one together with its
  * request. */
@@ -11,8 +11,8 @@ struct pp_arena_block;
 
 struct pp_arena {
     struct pp_arena_block *head;
-    size_t used; /* bytes handed out */
-    size_t max;  /* the most bytes that `used` may reach; 0: 256 MiB */
+    size_t used; /* number of bytes handed out */
+    size_t max;  /* ceiling of `used` in bytes; 0 stands for 256 MiB */
 };
 
 void pp_arena_init(struct pp_arena *a, size_t max);

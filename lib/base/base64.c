@@ -1,4 +1,4 @@
-/* base64.c: see base64.h. */
+/* base64.c: encodes bytes as base64 and base64url, and decodes them strictly. */
 #include "base/base64.h"
 
 #include <string.h>
@@ -46,7 +46,8 @@ static size_t decode(const char *digits, uint8_t *out, size_t cap, const char *s
         }
     }
     pp_assert(len <= cap, "more bytes were decoded than fit");
-    return bits & ((1u << have) - 1) ? 0 : len; /* unused bits must be zero */
+    /* a strict decoder requires unused bits to be zero */
+    return bits & ((1u << have) - 1) ? 0 : len;
 }
 
 size_t pp_base64(char *out, const uint8_t *p, size_t n)

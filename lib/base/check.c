@@ -1,4 +1,4 @@
-/* check.c: see check.h. */
+/* check.c: reports a failed assertion on stderr, and aborts the process. */
 #include "base/check.h"
 
 #include <stdio.h>

@@ -7,8 +7,8 @@
 #ifndef PHOTOPOOL_BASE_CHECK_H
 #define PHOTOPOOL_BASE_CHECK_H
 
-/* Ends the process unless `holds` is true, which is evaluated once. `what` says what is wrong
- * otherwise: "the slot is held twice". */
+/* Ends the process if `holds` is false. `holds` is evaluated once. `what` says what is then wrong:
+ * "the slot is held twice". */
 #define pp_assert(holds, what) \
     ((holds) ? (void)0 : pp_assert_failed(__FILE_NAME__, __LINE__, __func__, #holds, what))
 

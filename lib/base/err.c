@@ -1,4 +1,4 @@
-/* err.c: the texts of err.h. */
+/* err.c: the texts of the error codes in err.h. */
 #include "photopool/err.h"
 
 #include <stddef.h>

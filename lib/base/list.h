@@ -30,7 +30,7 @@ static inline bool pp_list_empty(const struct pp_list *l)
     return l->n == 0;
 }
 
-/* Puts `x`, which is in no list, behind the node `before`. */
+/* Inserts `x`, which is in no list, behind the node `before`. */
 static inline void pp_list_insert(struct pp_list *l, struct pp_node *before, struct pp_node *x)
 {
     x->prev = before;

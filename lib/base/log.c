@@ -33,7 +33,8 @@ struct pp_log {
     bool json;
     uint32_t lines_per_second;
     atomic_int level;
-    atomic_uint_fast64_t window; /* second << 32 | number of lines written in it */
+    /* the current second << 32 | number of lines written in that second */
+    atomic_uint_fast64_t window;
     atomic_uint_fast64_t dropped;
 };
 
@@ -89,7 +90,8 @@ static void put_end(struct line *l, const char *s)
     pp_assert(fits, "CUT_RESERVE keeps too little room for the end of a line");
 }
 
-/* Returns whether a character is a control character, or reorders or hides text on a terminal. */
+/* Returns true for control characters, and for characters that reorder or hide text on a
+ * terminal. */
 static bool harmful(uint32_t cp)
 {
     return cp < 0x20 || (cp >= 0x7f && cp <= 0x9f) || cp == 0x61c || (cp >= 0x200b && cp <= 0x200f) ||
@@ -137,8 +139,8 @@ static void put_escaped(struct line *l, const char *s)
     }
 }
 
-/* Returns whether a value needs quotes: a person, or a program that splits lines at spaces, could
- * otherwise misread it. */
+/* Returns true if a value needs quotes: a person, or a program that splits lines at spaces, could
+ * otherwise misread the value. */
 static bool needs_quotes(const char *s)
 {
     if (*s == '\0' || strcmp(s, "-") == 0)
@@ -199,7 +201,7 @@ static void line_write(struct line *l, int fd)
     }
 }
 
-/* --- the bound on lines --- */
+/* --- the limit of lines per second --- */
 
 /* Returns true if one more line may be written in this second. For the first line of a second, sets
  * *dropped to the number of lines dropped before. */

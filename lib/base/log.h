@@ -1,12 +1,12 @@
-/* log.h: the lines that operators read, on standard error, as text or as JSON.
+/* log.h: writes the lines that operators read, on standard error, as text or as JSON.
  *
- * Input from outside is escaped: line breaks, terminal escapes, invalid UTF-8. Lines beyond
- * `lines_per_second` are dropped; an additional line, before the first of a later second, says how
- * many. Any thread may log; each line is one write(2).
+ * Input from outside is escaped: line breaks, terminal escapes, invalid UTF-8. The log drops lines
+ * beyond `lines_per_second`; before the first line of a later second, an additional line says how
+ * many were dropped. Any thread may log; each line is one write(2).
  *
  *   pp_log(log, PP_LOG_WARN, "host slowed", "host", host, "seconds", PP_LOG_INT(30), NULL);
  *
- * The message is a constant and says what happened; the rest goes into key and value pairs, ended
+ * The message is a constant and says what happened; details go into pairs of key and value, ended
  * by NULL. */
 #ifndef PP_BASE_LOG_H
 #define PP_BASE_LOG_H
@@ -18,18 +18,19 @@ enum pp_log_level { PP_LOG_ERROR, PP_LOG_WARN, PP_LOG_INFO, PP_LOG_DEBUG };
 
 struct pp_log;
 
-/* Makes a log that writes to file descriptor `fd`, which the caller keeps. lines_per_second 0: no
- * bound. Returns NULL when out of memory. */
+/* Makes a log that writes to file descriptor `fd`, which stays the caller's. If lines_per_second is
+ * 0, the log drops nothing. Returns NULL when out of memory. */
 struct pp_log *pp_log_open(int fd, enum pp_log_level level, bool json, uint32_t lines_per_second);
-void pp_log_close(struct pp_log *log); /* reports how many lines were dropped; NULL is fine */
+void pp_log_close(struct pp_log *log); /* reports how many lines were dropped; NULL is allowed */
 /* Sets the level. Any thread may call it. */
 void pp_log_set_level(struct pp_log *log, enum pp_log_level level);
 
-/* Writes a line; the arguments are pairs of (const char *key, const char *value), then NULL. A NULL
- * log or a NULL value is fine. */
+/* Writes a line. The arguments are pairs of (const char *key, const char *value), then NULL. `log`
+ * and a value may be NULL. */
 void pp_log(struct pp_log *log, enum pp_log_level level, const char *message, ...) __attribute__((sentinel));
 
-/* Returns a number as text for a value; the text lives until the end of the enclosing block. */
+/* Returns a number as text, for a value of pp_log(); the text lives until the end of the enclosing
+ * block. */
 #define PP_LOG_INT(v) (pp_log_int((char[24]){0}, (int64_t)(v)))
 const char *pp_log_int(char buf[24], int64_t v);
 

@@ -1,4 +1,4 @@
-/* object_name.c: see object_name.h. */
+/* object_name.c: writes and reads the path of an object in a blob store. */
 #include "base/object_name.h"
 
 #include <stdio.h>

@@ -12,9 +12,9 @@
 /* Writes the path and a NUL. An extension has at most 7 characters. */
 void pp_object_path(char path[PP_OBJECT_NAME_MAX], const uint8_t sha256[32], const char *ext);
 
-/* Reads a path back into hash and extension. True only for exactly what pp_object_path() makes,
- * with an extension of 1 to 7 of [a-z0-9]. Sets all bytes of `name`, so that names can be compared
- * as bytes. */
+/* Reads a path back into hash and extension. Returns true only for a path as pp_object_path()
+ * writes it, with an extension of 1 to 7 of [a-z0-9]. Sets all bytes of `name`, so that names can
+ * be compared as bytes. */
 bool pp_object_parse(struct pp_blob_name *name, const char *path, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* piece.c: see piece.h. */
+/* piece.c: bytes with a reference count; releasing the last reference frees them. */
 #include "base/piece.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* piece.h: bytes that are shared by counting references. Releasing the last reference frees them.
- * Only one thread at a time may use a piece. */
+/* piece.h: bytes that several owners share, with a reference count. Releasing the last reference
+ * frees them. Only one thread at a time may use a piece. */
 #ifndef PHOTOPOOL_BASE_PIECE_H
 #define PHOTOPOOL_BASE_PIECE_H
 

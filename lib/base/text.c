@@ -1,4 +1,5 @@
-/* text.c: see text.h. Everything here is a function of its arguments, except pp_random_bytes(). */
+/* text.c: small conversions of texts, times and numbers. The result of each function depends only
+ * on its arguments, except for pp_random_bytes(). */
 #include "base/text.h"
 
 #include <errno.h>
@@ -92,7 +93,7 @@ static void civil(int64_t days, unsigned *year, unsigned *month, unsigned *day)
 
 char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms)
 {
-    /* RFC 3339 has years of four digits */
+    /* RFC 3339 has years of four digits, so times outside 0000 to 9999 are clamped. */
     const int64_t day_ms = 86400000, first = -62167219200000, last = 253402300799999;
     int64_t t = wall_ms < first ? first : wall_ms > last ? last : wall_ms;
     int64_t days = t / day_ms - (t % day_ms < 0);
@@ -112,14 +113,16 @@ char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms)
 bool pp_time_of(int year, int month, int day, int64_t seconds, int64_t *wall_ms)
 {
     struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
-    int64_t midnight = timegm(&tm); /* moves a date that does not exist to one that does */
+    /* If the date does not exist, timegm() returns a time on another date. */
+    int64_t midnight = timegm(&tm);
     if (tm.tm_mday != day || tm.tm_mon != month - 1)
         return false;
     *wall_ms = (midnight + seconds) * 1000;
     return true;
 }
 
-/* Returns the number that the `n` digits at s make; -1: one of the characters is not a digit. */
+/* Returns the number that the `n` digits at s make, or -1 if one of the characters is not a
+ * digit. */
 static int digits(const char *s, int n)
 {
     int v = 0;
@@ -200,7 +203,8 @@ size_t pp_utf8_decode(const char *s, size_t n, uint32_t *cp)
     return len;
 }
 
-/* Returns whether a text is valid UTF-8, without control characters unless they are `allowed`. */
+/* Returns true if a text is valid UTF-8. Control characters are valid only if they are
+ * `allowed`. */
 static bool valid_text(const char *p, size_t n, bool allowed)
 {
     uint32_t cp;
@@ -238,7 +242,7 @@ bool pp_client_valid(const char *p, size_t n)
 
 void pp_rng_seed(struct pp_rng *r, uint64_t seed)
 {
-    for (int i = 0; i < 4; i++) { /* splitmix64 */
+    for (int i = 0; i < 4; i++) { /* seeds the state by splitmix64 */
         seed += 0x9e3779b97f4a7c15;
         uint64_t z = seed;
         z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;

@@ -1,8 +1,8 @@
 /* blob_store.h: stores the bytes of photos under their SHA-256.
  *
- * The functions block: threads of a lane call them, any number at once. An object appears whole or
- * not at all (temporary name, sync by policy, rename), under "sha256/ab/cd/abcd....EXT". Writing an
- * object that exists changes nothing and is no error (I7). Errors: PP_EIO, PP_ENOSPC, PP_ENOTFOUND
+ * The functions block. The threads of a lane call them, any number at once. An object appears whole
+ * or not at all (temporary name, sync by policy, rename), under "sha256/ab/cd/abcd....EXT". Writing
+ * an object that exists changes nothing and is no error. Errors: PP_EIO, PP_ENOSPC, PP_ENOTFOUND
  * (get), PP_ETIMEOUT, PP_ENOMEM. */
 #ifndef PHOTOPOOL_PORT_BLOB_STORE_H
 #define PHOTOPOOL_PORT_BLOB_STORE_H
@@ -14,11 +14,11 @@
 
 #include "photopool/err.h"
 
-/* "sha256/ab/cd/" + 64 hex digits + "." + extension + NUL */
+/* Size of an object's name: "sha256/ab/cd/", 64 hex digits, ".", the extension and a NUL. */
 #define PP_OBJECT_NAME_MAX 96
 
 struct pp_blob_store;
-struct pp_blob_part; /* an object being written */
+struct pp_blob_part; /* an object that is being written in parts */
 
 struct pp_blob_name {
     uint8_t sha256[32];
@@ -26,11 +26,13 @@ struct pp_blob_name {
 };
 
 struct pp_blob_store_ops {
-    /* Writes a whole object. Sets *existed (may be NULL) to true if it was there before. */
+    /* Writes a whole object. Sets *existed, if the pointer is not NULL, to true if the store
+     * already had the object. */
     pp_must_check enum pp_err (*put)(struct pp_blob_store *b, const uint8_t sha256[32], const char *ext,
                                      const struct iovec *iov, int n, bool *existed);
-    /* Write an object in parts if it is too large for memory; commit() names it. commit() and
-     * abort() free the part, also on error. Each adapter has its own struct pp_blob_part. */
+    /* open(), write(), commit() and abort() write an object in parts, if it is too large for
+     * memory. commit() gives the object its name. commit() and abort() free the part, also on
+     * error. Each adapter has its own struct pp_blob_part. */
     pp_must_check enum pp_err (*open)(struct pp_blob_store *b, struct pp_blob_part **part);
     pp_must_check enum pp_err (*write)(struct pp_blob_part *part, const struct iovec *iov, int n);
     pp_must_check enum pp_err (*commit)(struct pp_blob_part *part, const uint8_t sha256[32], const char *ext,
@@ -46,7 +48,7 @@ struct pp_blob_store_ops {
      * Sets *more if there are others. */
     pp_must_check enum pp_err (*recent)(struct pp_blob_store *b, int64_t since_ms, struct pp_blob_name *out,
                                         size_t cap, size_t *n, bool *more);
-    /* Writes a test object, for /readyz. PP_OK: writing works now. */
+    /* Writes a test object, for /readyz. Returns PP_OK if writing works now. */
     pp_must_check enum pp_err (*check)(struct pp_blob_store *b);
     void (*close)(struct pp_blob_store *b); /* the caller calls this after the last call has returned */
 };

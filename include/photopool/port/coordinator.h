@@ -5,24 +5,26 @@
  * A slot is share k of S of a client; core/share.h cuts rate, concurrency and hash range into
  * shares. A worker holds at most one slot of a client. The holder keeps the sliding log of its
  * share in memory (core/ratelimit.h) and sends only requests that it has reserved. Each renewal
- * records enough for the next holder to keep rules I4 and I5: marks are requests that were sent;
- * `reserved` bounds the requests sent since then, until the next renewal; `in_flight` and
- * `busy_until_ms` bound the requests in flight. After a crash the next holder counts all reserved
- * requests as spent, at the latest moment at which they can have been sent, and those in flight as
- * taken until busy_until_ms.
+ * records enough for the next holder to keep the client's rate and concurrency: marks are requests
+ * that were sent; `reserved` bounds the requests sent since then, until the next renewal;
+ * `in_flight` and `busy_until_ms` bound the requests in flight. After a crash the next holder
+ * counts all reserved requests as spent, at the latest moment at which they can have been sent, and
+ * those in flight as taken until busy_until_ms.
  *
- * A lease lasts lease_ms from the coordinator's answer, by its clock. A holder counts from before
- * its request, and sends nothing after the lease. All times here are the caller's wall clock; an
- * adapter with its own clock translates.
+ * A lease lasts lease_ms from the coordinator's answer, by the coordinator's clock. A holder
+ * measures the lease from before its request, and sends nothing after the lease. All times here are
+ * the caller's wall clock; an adapter with its own clock translates.
  *
  * The cut: all held slots of a client have the same (rpm, concurrency, shares). The coordinator
- * refuses a want with another cut while a slot is held under the old one. The first slot of a new
- * cut divides the marks of earlier holders among the new shares (each mark's n, without remainder).
+ * refuses a request for a slot with another cut while a slot is held under the old one. The first
+ * slot of a new cut divides the marks of earlier holders among the new shares (each mark's n,
+ * without remainder).
  *
  * Lost data: `dataset` names the coordinator's data. A new data set does not know the requests of
  * the last minute. So it grants a slot only one lease after it began, and counts the whole rate as
  * spent at its beginning; until then a renewal creates a slot that it does not know. Neither
- * applies after pp_coordinator_ops.first(): nothing was sent before this data set.
+ * applies after pp_coordinator_ops.first(), which says that no request was sent before this data
+ * set.
  *
  * Requests are asynchronous as req.h says, and fail as task_store.h says. Everything runs on the
  * loop thread. */
@@ -32,7 +34,7 @@
 #include "photopool/port/task_store.h"
 #include "photopool/req.h"
 
-struct pp_slot_mark { /* says that n requests were sent, the last one at `at_ms` (wall) */
+struct pp_slot_mark { /* records that n requests were sent, the last one at `at_ms` (wall) */
     int64_t at_ms;
     uint32_t n;
 };
@@ -41,13 +43,16 @@ struct pp_slot_want {
     const char *client;
     uint32_t rpm;         /* rate of the whole client; 0: unlimited */
     uint32_t concurrency; /* concurrency of the whole client */
-    uint32_t shares;      /* in: S as the worker computed it, 0 means 1; out: the S in force */
-    /* out */
+    /* in: the number S of shares as the worker computed it, 0 means 1; out: the S in force */
+    uint32_t shares;
+    /* The coordinator sets the following fields. */
     bool granted;
-    uint32_t share;      /* number k of the share, below S */
-    int64_t retry_at_ms; /* if not granted: when the holder's lease ends; the worker asks again then */
-    bool empty;          /* if not granted: true if the holder has reported that no task waits */
-    const struct pp_slot_mark *marks; /* the requests that earlier holders sent, oldest first */
+    uint32_t share; /* the number k of the granted share, below S */
+    /* if not granted: the holder's lease ends at this time, so the worker asks again then */
+    int64_t retry_at_ms;
+    bool empty; /* if not granted: true if the holder has reported that no task waits */
+    /* the requests that earlier holders of the share sent, oldest first */
+    const struct pp_slot_mark *marks;
     size_t n_marks;
     /* Permits that a crashed holder had reserved count as sent at spent_at_ms (<= now_ms). */
     uint32_t spent;
@@ -56,7 +61,8 @@ struct pp_slot_want {
      * concurrency by `taken`. */
     uint32_t taken;
     int64_t taken_until_ms;
-    int64_t not_before_ms; /* the holder sends no request before this wall time; 0: it may at once */
+    /* the holder sends no request before this wall time; 0: it may send at once */
+    int64_t not_before_ms;
 };
 
 struct pp_coord_acquire {
@@ -70,17 +76,19 @@ struct pp_coord_acquire {
 struct pp_slot_renewal {
     const char *client;
     uint32_t share;
-    const struct pp_slot_mark *marks; /* NULL: unchanged since the last renewal that had them */
+    /* the requests sent; NULL: unchanged since the last renewal that had them */
+    const struct pp_slot_mark *marks;
     size_t n_marks;
     uint32_t reserved;     /* permits reserved: at most this many requests follow the last mark */
     uint32_t in_flight;    /* upper bound of the requests in flight until the next renewal */
-    int64_t busy_until_ms; /* wall: the time at which all these requests will have ended */
+    int64_t busy_until_ms; /* by this wall time all requests in flight will have ended */
     /* For each of PP_QUEUES queues, when its first task is due; INT64_MAX: the queue is empty.
      * NULL: unchanged. The coordinator uses it for the backlog index and for pp_slot_want.empty. */
     const int64_t *due_ms;
-    /* The cut. A data set that has lost the slot creates it again from this cut. */
+    /* The client's limits and the number of its shares. A data set that has lost the slot creates
+     * it again from these values. */
     uint32_t rpm, concurrency, shares;
-    bool lost; /* out: true if the lease had lapsed; the holder must send no more requests */
+    bool lost; /* out: true if the lease had ended; the holder must send no more requests */
 };
 
 struct pp_coord_renew {
@@ -91,8 +99,8 @@ struct pp_coord_renew {
     size_t n;
 };
 
-/* Renews slots for the last time and gives them up: the next worker that wants one gets it at once.
- * If tasks wait, the coordinator announces them to all workers. */
+/* Renews slots for the last time and gives them up: the next worker that asks for such a slot gets
+ * it at once. If tasks wait, the coordinator announces them to all workers. */
 struct pp_coord_release {
     struct pp_req req;
     const char *worker;
@@ -102,24 +110,24 @@ struct pp_coord_release {
 };
 
 /* Reads the backlog index, which announcements and the renewals of holders keep up to date. If the
- * index is not `complete` (the coordinator lost its data, or nobody has built it yet), rows may be
- * missing. Then the caller reads the store's backlog, announces it, and asks again with `rebuilt`.
- */
+ * index is not `complete` (the coordinator lost its data, or nobody has built the index yet), rows
+ * may be missing. Then the caller reads the store's backlog, announces it, and asks again with
+ * `rebuilt`. */
 struct pp_coord_backlog {
     struct pp_req req;
     bool rebuilt;  /* in: true if the caller has announced the whole backlog and needs no rows */
-    bool complete; /* out */
-    struct pp_backlog_row *rows; /* out */
+    bool complete; /* out: true if the index has every queue with a waiting task */
+    struct pp_backlog_row *rows; /* out: the queues with waiting tasks */
     size_t n;
 };
 
-/* Leader election: the first worker that asks holds `name` for lease_ms; it renews by asking again.
- * lease_ms 0 releases the lease. */
+/* Leader election: the first worker that asks holds `name` for lease_ms, and renews by asking
+ * again. A request with lease_ms 0 releases the lease. */
 struct pp_coord_elect {
     struct pp_req req;
     const char *name, *worker;
     int64_t lease_ms;
-    bool leader; /* out */
+    bool leader; /* out: true if the caller holds the lease now */
 };
 
 struct pp_worker_info {
@@ -127,9 +135,9 @@ struct pp_worker_info {
     const char *host;
     int64_t pid;
     const char *tiers; /* "all", or the timeouts in seconds of the tiers that it serves: "1,5" */
-    uint32_t capacity; /* how many transfers it can have in flight */
+    uint32_t capacity; /* the worker can have this many transfers in flight */
     uint32_t in_flight;
-    uint32_t clients; /* number of slots that it holds */
+    uint32_t clients; /* the worker holds this many slots */
     bool draining;
     int64_t started_at, seen_at;
 };
@@ -138,11 +146,16 @@ struct pp_worker_info {
  * must tolerate a lost one. The sender owns the strings; a receiver may use them during the
  * callback. */
 enum pp_notice_kind {
-    PP_NOTICE_CLIENT,  /* a: a client whose settings changed; "": notices were lost, any may have changed */
-    PP_NOTICE_ROUTE,   /* a, b: client, domain; v: tier_ms, weight_sum, value_sum, samples, updated_at */
-    PP_NOTICE_SAMPLES, /* a, b: client, domain; v: count, sum_ms, over, done (core/route.h) */
-    PP_NOTICE_WEBHOOK, /* a: name of an endpoint that has changed, or whose deliveries have */
-    PP_NOTICE_BATCH,   /* a: id of a batch; some of its photos were settled */
+    /* a: a client whose settings changed; "": notices were lost, so any client may have changed */
+    PP_NOTICE_CLIENT,
+    /* a route was learned. a, b: client, domain; v: tier_ms, weight_sum, value_sum, samples,
+     * updated_at */
+    PP_NOTICE_ROUTE,
+    /* transfer times. a, b: client, domain; v: count, sum_ms, over, done (core/route.h) */
+    PP_NOTICE_SAMPLES,
+    /* a: name of a webhook endpoint; the endpoint or its deliveries have changed */
+    PP_NOTICE_WEBHOOK,
+    PP_NOTICE_BATCH, /* a: id of a batch; some of its photos were settled */
     PP_NOTICE_KINDS
 };
 
@@ -152,7 +165,7 @@ struct pp_notice {
     double v[5];
 };
 
-/* The requests, X(name, type). */
+/* The asynchronous requests: X(name, type of the request). */
 #define PP_COORD_OPS(X)          \
     X(acquire, pp_coord_acquire) \
     X(renew, pp_coord_renew)     \
@@ -162,7 +175,7 @@ struct pp_notice {
 
 struct pp_coordinator;
 
-/* Tasks of these queues are due, no later than the rows say. */
+/* Receives the queues that have due tasks; each is due no later than its row says. */
 typedef void (*pp_backlog_cb)(void *data, const struct pp_backlog_row *rows, size_t n);
 
 struct pp_coordinator_ops {
@@ -185,23 +198,27 @@ struct pp_coordinator_ops {
     /* Makes all workers send no request to `host` before `until_ms` (wall). A call never shortens
      * the wait that an earlier call set. */
     void (*slow_host)(struct pp_coordinator *c, const char *host, int64_t until_ms, int64_t now_ms);
-    /* Returns the wall time until which `host` is slow, from memory; 0: it is not slow. */
+    /* Returns the wall time until which no request may go to `host`, from memory; 0: the host is
+     * not slow. */
     int64_t (*host_slow_until)(struct pp_coordinator *c, const char *host, int64_t now_ms);
     /* Reports that this worker is alive; the worker calls this about every second. Copies the
      * arguments. */
     void (*heartbeat)(struct pp_coordinator *c, const struct pp_worker_info *info);
-    /* Returns the i-th worker seen in the last minute, from memory; false past the last. `info` is
-     * valid until control returns to the loop. */
+    /* Returns the i-th worker that was alive in the last minute, from memory; false past the last
+     * one. `info` is valid until control returns to the loop. */
     bool (*worker)(struct pp_coordinator *c, size_t i, struct pp_worker_info *info, int64_t now_ms);
-    /* Asks a worker (NULL: all) to drain. PP_ENOTFOUND: no such worker. */
+    /* Asks a worker to drain, or all workers if `worker` is NULL. Returns PP_ENOTFOUND if there is
+     * no such worker. */
     pp_must_check enum pp_err (*drain)(struct pp_coordinator *c, const char *worker);
     void (*watch_drain)(struct pp_coordinator *c, void (*cb)(void *data, const char *worker), void *data);
-    /* Returns the name of the data set, or "" while it is unknown (not connected). Valid until
-     * control returns to the loop. */
+    /* Returns the name of the coordinator's data set, or "" while it is unknown (not connected).
+     * Valid until control returns to the loop. */
     const char *(*dataset)(struct pp_coordinator *c);
-    /* Says that `dataset` is the installation's first: no request was sent before it. */
+    /* Tells the coordinator that `dataset` is the installation's first: no request was sent before
+     * it. */
     void (*first)(struct pp_coordinator *c, const char *dataset);
-    /* As task_store.h. */
+    /* Returns the name and the number of the i-th kind of round trip, for metrics; false past the
+     * last kind. */
     bool (*roundtrips)(struct pp_coordinator *c, size_t i, const char **name, uint64_t *n);
     void (*close)(struct pp_coordinator *c); /* the caller calls this after the last done() */
 };

@@ -1,16 +1,17 @@
-/* delivery_store.h: cursors of sinks, deliveries to retry, and webhooks' endpoints.
+/* delivery_store.h: how far each sink has come (its cursor), deliveries to retry, and webhooks'
+ * endpoints.
  *
- * The outbox is the store's list of finished items in order of `seq` (task_store.h): one write
- * finishes an item and makes it due for delivery. A sink ("hub", "amqp", "webhook:shop") has a
- * cursor. Each item up to the cursor was accepted by the sink, or has a row here: a delivery with a
- * schedule of its own. So a failing delivery delays no other. A row has no payload, because the
- * relay makes it from the item.
+ * The outbox is the task store's list of finished items in order of `seq` (task_store.h): the write
+ * that finishes an item also makes it due for delivery. A sink ("hub", "amqp", "webhook:shop") has
+ * a cursor, a `seq`. Each item up to the cursor was accepted by the sink, or has a row here: a
+ * delivery with its own schedule. So a failing delivery delays no other. A row has no payload,
+ * because the relay makes the payload from the item.
  *
  * Delivery is at least once: after a relay dies, some messages go out again with the same id.
  * Cursors only grow, so a replaced relay that still runs does no harm.
  *
- * Requests are asynchronous as req.h says; errors as task_store.h. Contract:
- * tests/contract/suite_delivery_store.c. */
+ * Requests are asynchronous as req.h says, and fail as task_store.h says.
+ * tests/contract/suite_delivery_store.c checks every adapter. */
 #ifndef PHOTOPOOL_PORT_DELIVERY_STORE_H
 #define PHOTOPOOL_PORT_DELIVERY_STORE_H
 
@@ -19,31 +20,32 @@
 
 #include "photopool/req.h"
 
-#define PP_SINK_NAME_MAX 80         /* size of a sink's name in bytes, with its NUL */
-#define PP_SINK_WEBHOOK  "webhook:" /* starts the name of an endpoint's sink; the endpoint's name follows */
+#define PP_SINK_NAME_MAX 80 /* size of a sink's name in bytes, with its NUL */
+/* the name of an endpoint's sink is this prefix and the endpoint's name */
+#define PP_SINK_WEBHOOK "webhook:"
 
 enum pp_delivery_status {
     PP_DELIVERY_PENDING,
-    PP_DELIVERY_DELIVERED, /* the sink has accepted it; the row is kept as a log */
-    PP_DELIVERY_DEAD       /* a dead letter, after the last try; can be replayed */
+    PP_DELIVERY_DELIVERED, /* the sink has accepted the message; the row is kept as a log */
+    PP_DELIVERY_DEAD       /* a dead letter: the last try has failed; the row can be replayed */
 };
 
-struct pp_delivery { /* a row; its key is (sink, seq) */
+struct pp_delivery { /* a delivery; its key is (sink, seq) */
     uint64_t seq;    /* the item's place in the outbox */
     const char *id;  /* id of the item's result */
     const char *client;
     enum pp_delivery_status status;
     uint32_t attempts;
-    int64_t finished_at; /* when the item finished; replays select rows by this time */
-    int64_t updated_at;  /* time of the last attempt */
-    int64_t due_ms;      /* time of the next attempt of a PENDING row; else 0 */
+    int64_t finished_at; /* the item finished at this time; replays select rows by it */
+    int64_t updated_at;  /* time of the last try */
+    int64_t due_ms;      /* a PENDING row is tried again at this time; 0 for other rows */
     int http_status;     /* status of the last answer; 0: there was no answer */
     const char *error;   /* why the last attempt failed, at most 255 bytes; NULL: no failure */
 };
 
 /* Writes rows, replacing rows with the same key, and then moves the cursor: in one transaction, or
- * in this order. Repeating it changes nothing. PP_ENOTFOUND: the sink has no cursor, or its
- * endpoint was deleted; nothing is kept. */
+ * in this order. Repeating the call changes nothing. PP_ENOTFOUND: the sink has no cursor, or its
+ * endpoint was deleted; nothing is written. */
 struct pp_delivery_save {
     struct pp_req req;
     const char *sink;
@@ -52,14 +54,14 @@ struct pp_delivery_save {
     size_t n;
 };
 
-/* Reads a cursor. PP_ENOTFOUND: the sink has none. `start_at`, if not NULL, creates it, but not for
- * an endpoint's sink: put_webhook creates that cursor, and a relay must not bring it back after the
- * endpoint was deleted. */
+/* Reads the cursor of a sink. PP_ENOTFOUND: the sink has none. If `start_at` is not NULL, the store
+ * then creates the cursor, except for an endpoint's sink: put_webhook creates that cursor, and a
+ * relay must not create it again after the endpoint was deleted. */
 struct pp_delivery_cursor {
     struct pp_req req;
     const char *sink;
     const uint64_t *start_at;
-    uint64_t cursor; /* out */
+    uint64_t cursor; /* out: the seq that the sink has reached */
 };
 
 struct pp_delivery_due { /* reads PENDING rows with due_ms <= now_ms, earliest first */
@@ -67,7 +69,7 @@ struct pp_delivery_due { /* reads PENDING rows with due_ms <= now_ms, earliest f
     const char *sink;
     int64_t now_ms;
     size_t limit;
-    struct pp_delivery *rows; /* out */
+    struct pp_delivery *rows; /* out: the rows that are due */
     size_t n;
     int64_t next_ms; /* out: time when the first row after `rows` is due; INT64_MAX: no such row */
 };
@@ -75,22 +77,22 @@ struct pp_delivery_due { /* reads PENDING rows with due_ms <= now_ms, earliest f
 struct pp_delivery_list { /* reads rows, the highest seq first */
     struct pp_req req;
     const char *sink;
-    int status;          /* only rows of this enum pp_delivery_status; -1: of any */
-    uint64_t before_seq; /* only rows below this seq; 0: from the newest row on */
+    int status;          /* reads only rows with this enum pp_delivery_status; -1: with any status */
+    uint64_t before_seq; /* reads only rows below this seq; 0: reads from the newest row on */
     size_t limit;
-    struct pp_delivery *rows; /* out */
+    struct pp_delivery *rows; /* out: the rows */
     size_t n;
     bool more;
 };
 
-/* Replays rows of items finished in from_ms..to_ms, both included: they become PENDING, due now,
- * with 0 attempts. */
+/* Replays rows of items that finished in from_ms..to_ms, both included: the rows become PENDING and
+ * due now, with 0 attempts. */
 struct pp_delivery_replay {
     struct pp_req req;
     const char *sink;
-    int status; /* as in pp_delivery_list; PENDING rows become due now */
+    int status; /* replays only rows with this status, -1: any; PENDING rows become due now */
     int64_t from_ms, to_ms, now_ms;
-    uint64_t n; /* out */
+    uint64_t n; /* out: number of rows replayed */
 };
 
 struct pp_delivery_sink {
@@ -102,7 +104,7 @@ struct pp_delivery_sink {
 
 struct pp_delivery_sinks { /* reads all sinks that have a cursor */
     struct pp_req req;
-    struct pp_delivery_sink *sinks; /* out, in order of their names */
+    struct pp_delivery_sink *sinks; /* out: the sinks, in order of their names */
     size_t n;
 };
 
@@ -112,44 +114,49 @@ struct pp_delivery_clean {
     struct pp_req req;
     int64_t finished_before_ms;
     size_t limit;
-    uint64_t n; /* out */
+    uint64_t n; /* out: number of rows deleted */
 };
 
 /* --- webhooks' endpoints --- */
 
 struct pp_webhook {
-    const char *name;       /* 1..64 of [A-Za-z0-9_-] */
-    const char *url;        /* as the caller of the API gave it */
-    const char *clients;    /* text of a JSON array of client ids; NULL: all clients */
-    const char *secret;     /* "whsec_..." */
+    const char *name; /* 1..64 of [A-Za-z0-9_-] */
+    const char *url;  /* as the caller of the API gave it */
+    /* the endpoint gets results of these clients, a JSON array of ids as text; NULL: of all
+     * clients */
+    const char *clients;
+    const char *secret;     /* signs the messages; has the form "whsec_..." */
     const char *old_secret; /* also signs messages until old_until_ms (wall); NULL: there is none */
     int64_t old_until_ms;
     bool paused;
     bool disabled; /* true: the receiver answered 410, so it gets no more messages */
     int64_t created_at, updated_at;
-    /* Grows with each change. pp_webhook_put has the version that was read; 0: a new endpoint. */
+    /* The store raises this number with each change. pp_webhook_put carries the version that the
+     * caller has read; 0: a new endpoint. */
     uint64_t version;
 };
 
 struct pp_webhooks { /* reads one endpoint (n == 0: it does not exist) or a page of them */
     struct pp_req req;
-    const char *name;  /* reads this endpoint; NULL: reads a page */
-    const char *after; /* the page starts after this name; NULL: at the first */
+    const char *name;  /* reads only the endpoint of this name; NULL: reads a page */
+    const char *after; /* the page starts after this name; NULL: at the first endpoint */
     size_t limit;
-    struct pp_webhook *webhooks; /* out */
+    struct pp_webhook *webhooks; /* out: the endpoints */
     size_t n;
     bool more;
 };
 
-/* Writes an endpoint, compare-and-set by version. PP_ESTALE: another change came first. A new
- * endpoint gets `start_at` as its cursor. Out: webhook.version. */
+/* Writes an endpoint if its version is still the one that the caller read (compare-and-set), and
+ * sets webhook.version. PP_ESTALE: another change came first. A new endpoint gets `start_at` as its
+ * cursor. */
 struct pp_webhook_put {
     struct pp_req req;
     struct pp_webhook webhook;
     uint64_t start_at;
 };
 
-struct pp_webhook_delete { /* deletes an endpoint, its cursor and its deliveries; PP_ENOTFOUND */
+/* deletes an endpoint, its cursor and its deliveries; PP_ENOTFOUND: there is none */
+struct pp_webhook_delete {
     struct pp_req req;
     const char *name;
 };
@@ -173,9 +180,11 @@ struct pp_delivery_store_ops {
 #define X(name, type) pp_must_check enum pp_err (*name)(struct pp_delivery_store * s, struct type * r);
     PP_DELIVERY_OPS(X)
 #undef X
-    /* As task_store.h. */
+    /* Returns the name and the number of the i-th kind of round trip, for metrics; false past the
+     * last kind. */
     bool (*roundtrips)(struct pp_delivery_store *s, size_t i, const char **name, uint64_t *n);
-    /* On the loop thread, after the last done(). May block briefly. */
+    /* Frees the store. The caller calls this on the loop thread, after the last done(). May block
+     * briefly. */
     void (*close)(struct pp_delivery_store *s);
 };
 

@@ -1,11 +1,11 @@
-/* fetcher.h: one HTTP request and its answer. The caller (pipeline/fetch/run.h) does redirects,
- * retries, deadlines and policy.
+/* fetcher.h: sends one HTTP request and receives its answer. The caller (pipeline/fetch/run.h)
+ * handles redirects, retries, deadlines and the address policy.
  *
  * The caller owns and embeds an exchange, which must live until done() or until abort() returns.
- * Callbacks run on the fetcher's loop thread, in this order: allow (any number), sent, head, body
- * (any number), done. If start() fails, none is called. Else done() is called exactly once, never
- * from within start(). After abort() none is called. A callback may abort other exchanges; to end
- * its own exchange it returns PP_FLOW_STOP. */
+ * The fetcher calls the callbacks on its loop thread, in this order: allow (any number), sent,
+ * head, body (any number), done. If start() fails, it calls none of them. Else it calls done()
+ * exactly once, never from within start(). After abort() it calls none. A callback may abort other
+ * exchanges; to end its own exchange it returns PP_FLOW_STOP. */
 #ifndef PHOTOPOOL_PORT_FETCHER_H
 #define PHOTOPOOL_PORT_FETCHER_H
 
@@ -31,9 +31,11 @@ struct pp_exchange_events {
      * it sends the request on a reused connection. */
     bool (*allow)(struct pp_exchange *x, const struct sockaddr *sa);
     void (*sent)(struct pp_exchange *x); /* the request is about to be written */
-    /* The final head is complete (not a 1xx); the fields from head() on are set. */
+    /* The final answer's head is complete (1xx answers do not count); the fields from head() on are
+     * set. */
     enum pp_flow (*head)(struct pp_exchange *x);
-    /* Gets the next n bytes, decoded. After PAUSE the same bytes come again. */
+    /* Receives the next n bytes of the body, decoded. After PP_FLOW_PAUSE the fetcher gives the
+     * same bytes again. */
     enum pp_flow (*body)(struct pp_exchange *x, const void *p, size_t n);
     void (*done)(struct pp_exchange *x);
 };
@@ -43,44 +45,46 @@ struct pp_exchange_events {
 
 struct pp_exchange {
     const struct pp_exchange_events *events;
-    /* In; all pointers must stay valid until done(). */
-    const char *url;  /* canonical URL (core/url.h) */
+    /* The caller sets the following fields; all pointers must stay valid until done(). */
+    const char *url;  /* the canonical URL to request (core/url.h) */
     const char *host; /* the URL's host, an IPv6 address without brackets */
     uint16_t port;
     bool https;
-    /* Checked addresses to connect to; ignored if the host is an address. */
+    /* The addresses to connect to, which the caller has checked; ignored if the host is an
+     * address. */
     const struct sockaddr_storage *addrs;
-    size_t n_addrs;   /* 1..PP_EXCHANGE_ADDRS */
+    size_t n_addrs;   /* number of addresses, 1..PP_EXCHANGE_ADDRS */
     const char *post; /* body of a POST; NULL: the request is a GET */
     size_t post_n;
-    const char *const *headers; /* extra lines "Name: value", NULL-terminated; may be NULL */
-    const char *etag;           /* value of If-None-Match; NULL: no such header */
-    const char *last_modified;  /* value of If-Modified-Since; NULL: no such header */
-    int64_t connect_ms;         /* longest time for TCP and TLS together */
-    /* Out, from head() on. */
+    /* extra header lines "Name: value", ended by NULL; the array may be NULL */
+    const char *const *headers;
+    const char *etag;          /* value of If-None-Match; NULL: no such header */
+    const char *last_modified; /* value of If-Modified-Since; NULL: no such header */
+    int64_t connect_ms;        /* longest time for TCP and TLS together */
+    /* The fetcher sets the following fields before it calls head(). */
     int status;
     int64_t content_length; /* bytes announced by Content-Length; -1: none */
     bool encoded;           /* the answer has a Content-Encoding, and content_length counts coded bytes */
-    /* "" where the header is absent or too long. */
+    /* Values of headers of the answer; "" if the header is absent or too long. */
     char etag_out[PP_HEADER_VALUE_MAX], last_modified_out[PP_HEADER_VALUE_MAX];
     char retry_after[PP_HEADER_VALUE_MAX];
     char *location; /* Location of a 3xx, at most 16 KiB; NULL: none; the fetcher frees it after done() */
-    /* Out, at any time. */
+    /* The fetcher sets this field at any time. */
     enum pp_phase phase;
-    /* Out, at done(). */
-    uint16_t code; /* failure (code.h); 0: the whole answer was received, or `stopped` */
+    /* The fetcher sets the following fields before it calls done(). */
+    /* the failure, a code of code.h; 0: the whole answer was received, or `stopped` is true */
+    uint16_t code;
     bool stopped;
     bool reused;      /* the request went over a connection that was already open */
     char detail[160]; /* the failure in words, for the merchant; "" if code is 0 */
-    void *impl;       /* used by the fetcher */
+    void *impl;       /* private data of the fetcher */
 };
 
 struct pp_fetcher;
 
 struct pp_fetcher_ops {
     pp_must_check enum pp_err (*start)(struct pp_fetcher *f, struct pp_exchange *x);
-    /* Ends an exchange immediately, and closes its connection if a request or answer was in flight.
-     */
+    /* Ends an exchange immediately. Closes its connection if a request or answer was in flight. */
     void (*abort)(struct pp_fetcher *f, struct pp_exchange *x);
     void (*resume)(struct pp_fetcher *f, struct pp_exchange *x);
     /* Frees the fetcher, after every exchange has ended. */

@@ -22,7 +22,7 @@ struct pp_http_request {
     enum pp_method method;
     const char *path;  /* as in the request, not decoded; begins with '/' */
     const char *query; /* the part after '?', not decoded; "" if there is none */
-    /* Headers that handlers read; NULL where absent. */
+    /* The headers that handlers read; NULL if the request does not have the header. */
     const char *authorization, *content_type, *idempotency_key, *if_none_match, *range, *if_range, *accept,
         *last_event_id, *origin, *host;
     bool websocket;   /* true: a valid WebSocket handshake (RFC 6455 4.2.1), so open_stream() may take it */
@@ -33,8 +33,8 @@ struct pp_http_request {
      * but not from within handle(), not after the answer, and not if bytes of a next request wait.
      * The handler still has to answer, and may do so from within this callback. */
     void (*on_hang_up)(struct pp_http_request *req);
-    void *handler; /* used by the handler */
-    void *impl;    /* used by the server */
+    void *handler; /* private data of the handler */
+    void *impl;    /* private data of the server */
 };
 
 struct pp_http_response {
@@ -44,15 +44,17 @@ struct pp_http_response {
     size_t body_n;
     void (*release)(void *data);
     void *release_data;
-    const char *const *headers; /* extra lines "Name: value", at most 12, copied */
+    /* extra header lines "Name: value", at most 12; the server copies them */
+    const char *const *headers;
     size_t n_headers;
     bool close; /* true: the server closes the connection afterwards */
 };
 
 struct pp_http_handler {
     void (*handle)(void *data, struct pp_http_request *req);
-    /* The server refuses a request itself (bad_request, body_too_large, ...): writes the problem
-     * document, at most `cap` bytes, into buf and returns its length. All errors look alike. */
+    /* The server calls this when it refuses a request itself (bad_request, body_too_large, ...), so
+     * that all errors look alike. Writes the problem document, at most `cap` bytes, into buf and
+     * returns its length. */
     size_t (*problem)(void *data, enum pp_api_code code, const char *detail, char *buf, size_t cap);
     void *data;
 };
@@ -65,29 +67,32 @@ struct pp_http_handler {
 struct pp_piece;
 
 enum pp_stream_kind {
-    PP_STREAM_EVENTS,   /* status, content type and headers of the response, then a body until the
-                           connection closes; after 25 s without a piece the server sends a comment
-                           (":"). The server drops what the caller sends, and closes the stream when
-                           the caller closes its sending side. */
-    PP_STREAM_WEBSOCKET /* 101 with the headers of the response; each piece becomes a text frame.
-                           The server pings every 25 s and closes after 60 s without a frame. The
-                           caller may send only control frames, at most 100 a second, else 1008. */
+    /* The answer has the response's status, content type and headers, then a body until the
+     * connection closes. After 25 s without a piece the server sends a comment (":"). The server
+     * drops what the caller sends, and closes the stream when the caller closes its sending
+     * side. */
+    PP_STREAM_EVENTS,
+    /* The answer is 101 with the response's headers; each piece becomes a text frame. The server
+     * pings every 25 s and closes after 60 s without a frame. The caller may send only control
+     * frames, at most 100 a second; else the server closes with code 1008. */
+    PP_STREAM_WEBSOCKET
 };
 
 struct pp_http_stream;
 
 struct pp_http_stream_events {
-    /* The connection is closed; the handler may free the stream, and may no longer use it. The
-     * server never calls this from within open_stream() or send(), but may from within end(). */
+    /* The server calls this when the connection is closed; the handler may free the stream, and may
+     * no longer use it. The server never calls this from within open_stream() or send(), but may
+     * from within end(). */
     void (*closed)(struct pp_http_stream *st);
-    /* The server calls this when pending() was above 0 and the kernel has now taken all bytes. It
-     * never does so from within another function. May be NULL. */
+    /* The server calls this when pending() was above 0 and the kernel has now taken all bytes, but
+     * never from within another function. May be NULL. */
     void (*drained)(struct pp_http_stream *st);
 };
 
 struct pp_http_stream {
     const struct pp_http_stream_events *events;
-    void *impl; /* used by the server */
+    void *impl; /* private data of the server */
 };
 
 enum pp_ws_close {
@@ -106,38 +111,42 @@ struct pp_http_server;
 
 struct pp_http_server_ops {
     void (*reply)(struct pp_http_server *s, struct pp_http_request *req, const struct pp_http_response *res);
-    /* Answers by a stream instead of reply(). `res` has no body; NULL: 200, no headers.
-     * PP_OK       the request is gone, and closed() will be called.
+    /* Answers by a stream instead of reply(). `res` has no body; NULL stands for status 200 and no
+     * headers.
+     * PP_OK       the request is gone, and the server will call closed().
      * On error nothing was sent, and the handler still has to call reply():
-     * PP_EINVAL   a WebSocket without a handshake, or EVENTS for HEAD
+     * PP_EINVAL   a WebSocket without a handshake, or PP_STREAM_EVENTS for a HEAD request
      * PP_EFULL    too many streams, out of memory, or after drain()
      * PP_ECLOSED  the caller has hung up */
     pp_must_check enum pp_err (*open_stream)(struct pp_http_server *s, struct pp_http_request *req,
                                              enum pp_stream_kind kind, const struct pp_http_response *res,
                                              struct pp_http_stream *st);
-    /* Sends pieces in order; references each that the kernel does not take at once. If no piece
-     * waits: one system call for each 64 pieces (WebSocket: 32), and one more if some are left.
-     * PP_EFULL    more than max_stream_bytes could wait, or out of memory: nothing was taken; call
-     *             end(). A piece counts as at least 64 bytes; the first one does not count while
-     *             none waits, so that a piece of any size can be sent.
-     * PP_ECLOSED  the stream is closing; closed() follows. */
+    /* Sends pieces in order, and references each piece that the kernel does not take at once. If no
+     * piece waits, sending costs one system call for each 64 pieces (WebSocket: 32), and one more
+     * if some are left.
+     * PP_EFULL    more than max_stream_bytes could wait, or out of memory: nothing was taken; the
+     *             handler calls end(). A piece counts as at least 64 bytes; the first
+     *             one does not count while none waits, so a piece of any size can be sent.
+     * PP_ECLOSED  the stream is closing; the server will call closed(). */
     pp_must_check enum pp_err (*send)(struct pp_http_server *s, struct pp_http_stream *st,
                                       struct pp_piece *const *pieces, size_t n);
     /* Returns the number of bytes that wait until the caller reads. */
     size_t (*pending)(const struct pp_http_stream *st);
     /* Closes the stream when the caller has got all pieces (and, on a WebSocket, its close frame
-     * has come), or after a few seconds. Closes it immediately if the last send() was refused and
-     * the same bytes still wait. `code` and `reason` (UTF-8, cut at 123 bytes, may be NULL) are for
-     * a WebSocket. The server calls closed() later, or from within end(). A second call has no
-     * effect. */
+     * has come), or after a few seconds. Closes the stream immediately if the last send() was
+     * refused and the same bytes still wait. `code` and `reason` (UTF-8, cut at 123 bytes, may be
+     * NULL) are for a WebSocket. The server calls closed() later, or from within end(). A second
+     * call has no effect. */
     void (*end)(struct pp_http_server *s, struct pp_http_stream *st, enum pp_ws_close code,
                 const char *reason);
-    uint16_t (*port)(struct pp_http_server *s); /* the bound port, also if 0 was configured */
+    /* Returns the port on which the server listens, also if the configured port was 0. */
+    uint16_t (*port)(struct pp_http_server *s);
     void (*stats)(struct pp_http_server *s, struct pp_http_stats *out);
-    /* Accepts no more connections and requests, answers those in flight, and ends the streams
-     * (WebSockets with PP_WS_GOING_AWAY). close() comes next. */
+    /* Accepts no more connections and requests, answers the requests in flight, and ends the
+     * streams (WebSockets with PP_WS_GOING_AWAY). The caller calls close() next. */
     void (*drain)(struct pp_http_server *s);
-    /* Closes all connections and frees the server; calls closed() from within. */
+    /* Closes all connections and frees the server. Calls closed() of each open stream before it
+     * returns. */
     void (*close)(struct pp_http_server *s);
 };
 

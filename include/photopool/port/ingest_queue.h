@@ -1,16 +1,17 @@
-/* ingest_queue.h: accepted batches (answered 202) until they are planned.
+/* ingest_queue.h: keeps accepted batches (answered with 202) until they are planned.
  *
- * An entry is one batch; it is durable when append() is done. One planner at a time takes it. An
- * entry that was taken but not acked returns when its planner is gone or silent (embedded queue: at
- * open). Entries of one client go to one planner at a time, oldest first, so that a later list
- * supersedes an earlier one.
+ * An entry is one batch; the entry is durable when append() is done. One planner at a time takes
+ * it. An entry that a planner took but did not ack goes back into the queue when that planner is
+ * gone or silent (embedded queue: at open). Entries of one client go to one planner at a time,
+ * oldest first, so that a later list supersedes an earlier one.
  *
- * An append writes the entry and the record of its Idempotency-Key at once. If the answer of a POST
- * was lost, the same POST with its key gets the first answer and makes no second entry. An append
- * may be repeated with the same batch id: PP_EEXISTS means that the entry is in the queue, or was
- * there and is planned by now. If the answer to a take is lost, its entries return by themselves.
+ * An append writes the entry and the record of its Idempotency-Key in one step. If the answer of a
+ * POST was lost, the same POST with its key gets the first answer and makes no second entry. An
+ * append may be repeated with the same batch id: PP_EEXISTS means that the entry is in the queue,
+ * or was there and is planned by now. If the answer to a take is lost, its entries go back into the
+ * queue by themselves.
  *
- * Requests are asynchronous as req.h says; errors as task_store.h. */
+ * Requests are asynchronous as req.h says, and fail as task_store.h says. */
 #ifndef PHOTOPOOL_PORT_INGEST_QUEUE_H
 #define PHOTOPOOL_PORT_INGEST_QUEUE_H
 
@@ -27,39 +28,41 @@ struct pp_ingest_entry {
     uint64_t n_photos;
     const void *payload; /* the items, as core/entry.h encodes them */
     size_t payload_n;
-    bool cancelled; /* true: a DELETE came before the batch was planned */
-    /* Out of take: how often planners took the entry, this time included. A planner that gives the
-     * entry back is not counted. */
+    bool cancelled; /* true: the client cancelled the batch (DELETE) before it was planned */
+    /* Set by take: how often planners have taken the entry, this time included. A take after which
+     * the planner gave the entry back is not counted. */
     uint32_t deliveries;
 };
 
 struct pp_ingest_append {
     struct pp_req req;
     struct pp_ingest_entry entry;
-    const char *key; /* the Idempotency-Key; two clients may use the same one; NULL: none */
+    const char *key; /* the Idempotency-Key; NULL: none. Two clients may use the same key. */
     bool only_key;   /* true: the queue appends nothing; PP_OK then says that the key is unused */
     uint8_t body_hash[32];
     const char *answer; /* body of the 202, which the queue keeps with the key */
     size_t answer_n;
     uint64_t high_water; /* if this many photos wait, the answer is PP_EFULL; 0: no bound */
     int64_t now_ms;
-    /* Out. PP_EEXISTS with an answer: an earlier request had the same key and body, and got this
-     * answer. PP_EEXISTS without an answer: the batch id exists, or existed once. PP_EMISMATCH: an
-     * earlier request had the same key and another body. */
+    /* The queue sets this field. PP_EEXISTS with an answer: an earlier request had the same key and
+     * body, and got this answer. PP_EEXISTS without an answer: the batch id exists, or existed
+     * once. PP_EMISMATCH: an earlier request had the same key and another body. */
     const char *old_answer;
     size_t old_answer_n;
 };
 
 struct pp_ingest_take { /* takes the oldest waiting entries; n == 0: no entry waits */
     struct pp_req req;
-    /* n_skip > 0: takes the oldest entry of each other client, in turn, so that a client with many
-     * entries does not delay the others. A queue without an index of clients gives none. */
+    /* If n_skip > 0, the take skips these clients, and takes the oldest entry of each other client,
+     * in turn, so that a client with many entries does not delay the others. A queue without an
+     * index of clients then takes nothing. */
     const char *const *skip;
     size_t n_skip;
     const char *consumer;
-    size_t limit;                    /* the most entries to take */
-    size_t max_bytes;                /* of all payloads together; one entry is given even if it is larger */
-    struct pp_ingest_entry *entries; /* out */
+    size_t limit; /* takes at most this many entries */
+    /* the payloads together have at most this many bytes, except if one alone has more */
+    size_t max_bytes;
+    struct pp_ingest_entry *entries; /* out: the entries taken */
     size_t n;
 };
 
@@ -75,32 +78,35 @@ struct pp_ingest_poison { /* sets aside an entry that can't be planned, with the
     const char *reason;
 };
 
-struct pp_ingest_get { /* reads an entry without its payload; PP_ENOTFOUND: acked, or unknown */
+/* reads an entry without its payload; PP_ENOTFOUND: it was acked, or is unknown */
+struct pp_ingest_get {
     struct pp_req req;
     const char *batch_id;
-    const char *client;           /* only an entry of this client; NULL: of any */
-    struct pp_ingest_entry entry; /* out */
+    const char *client;           /* finds only an entry of this client; NULL: of any client */
+    struct pp_ingest_entry entry; /* out: the entry */
 };
 
 struct pp_ingest_list { /* reads entries that are not acked, newest first, without payload */
     struct pp_req req;
-    const char *client; /* only an entry of this client; NULL: of any */
-    const char *after;  /* the last batch id seen; NULL: from the newest */
+    const char *client; /* lists only entries of this client; NULL: of all clients */
+    const char *after;  /* continues after this batch id; NULL: starts with the newest entry */
     size_t limit;
-    struct pp_ingest_entry *entries; /* out */
+    struct pp_ingest_entry *entries; /* out: the entries */
     size_t n;
     bool more;
 };
 
-struct pp_ingest_cancel { /* makes the planner cancel its items; PP_ENOTFOUND: acked or unknown */
+/* marks an entry, so that its planner cancels the items; PP_ENOTFOUND: acked or unknown */
+struct pp_ingest_cancel {
     struct pp_req req;
     const char *batch_id;
 };
 
 struct pp_ingest_stats {
     struct pp_req req;
-    uint64_t entries, photos, poisoned; /* out; `entries` does not count the poisoned ones */
-    int64_t oldest_ms;                  /* out: created_at of the oldest entry; 0: there is none */
+    /* out: numbers of entries (without poisoned ones), of their photos, and of poisoned entries */
+    uint64_t entries, photos, poisoned;
+    int64_t oldest_ms; /* out: created_at of the oldest entry; 0: there is none */
 };
 
 struct pp_ingest_clean { /* deletes old idempotency records */
@@ -111,7 +117,8 @@ struct pp_ingest_clean { /* deletes old idempotency records */
 enum pp_ingest_state {
     PP_INGEST_UNKNOWN, /* the entry was never appended, or the queue has forgotten it */
     PP_INGEST_WAITING, /* the entry is in the queue and not acked */
-    /* Acked or poisoned. Most queues remember this for a day, but may forget it at any time. */
+    /* The entry was acked or poisoned. Most queues remember this for a day, but may forget it at
+     * any time. */
     PP_INGEST_PLANNED
 };
 
@@ -122,13 +129,14 @@ struct pp_ingest_check { /* tells the states of entries */
     uint8_t *states; /* out: enum pp_ingest_state, n of them */
 };
 
-struct pp_ingest_read { /* reads an entry as it was appended; PP_ENOTFOUND: acked, or unknown */
+/* reads an entry with its payload; PP_ENOTFOUND: it was acked, or is unknown */
+struct pp_ingest_read {
     struct pp_req req;
     const char *batch_id;
     struct pp_ingest_append append; /* out: entry, key with hash and answer, now_ms of the append */
 };
 
-/* The operations of every queue, X(name, type of the request). */
+/* The asynchronous requests of every queue: X(name, type of the request). */
 #define PP_INGEST_OPS(X)        \
     X(append, pp_ingest_append) \
     X(take, pp_ingest_take)     \
@@ -146,18 +154,21 @@ struct pp_ingest_queue;
 struct pp_ingest_queue_ops {
 #define X(name, type) pp_must_check enum pp_err (*name)(struct pp_ingest_queue * q, struct type * r);
     PP_INGEST_OPS(X)
-    /* NULL if the queue can't be a journal (adapter/journal). */
+    /* Reads a whole entry, which a journal (adapter/journal) needs. NULL if the queue can't be a
+     * journal. */
     X(read, pp_ingest_read)
 #undef X
-    /* Calls cb on the loop thread, later, when entries may wait: appended by any process, given
-     * back, or after a new connection. Every entry that comes after an empty take causes a call. If
-     * processes share the queue, one of them gets the call. If a message is lost, the call comes
-     * within a minute. A queue has at most one watcher; cb NULL removes it. */
+    /* Makes the queue call cb on the loop thread, later, when entries may wait: because a process
+     * has appended one or given one back, or after a new connection. Every entry that comes after
+     * an empty take causes a call. If processes share the queue, one of them gets the call. If a
+     * message is lost, the call comes within a minute. A queue has at most one watcher; cb NULL
+     * removes it. */
     void (*watch)(struct pp_ingest_queue *q, void (*cb)(void *data), void *data);
     /* Returns a sentence for /readyz that says which failures an accepted batch survives. Valid
      * until control returns to the loop. */
     const char *(*durability)(struct pp_ingest_queue *q);
-    /* As task_store.h; NULL: none. */
+    /* Returns the name and the number of the i-th kind of round trip, for metrics; false past the
+     * last kind. NULL: the queue makes none. */
     bool (*roundtrips)(struct pp_ingest_queue *q, size_t i, const char **name, uint64_t *n);
     void (*close)(struct pp_ingest_queue *q); /* the caller calls this after the last done() */
 };

@@ -1,9 +1,9 @@
 /* resolver.h: looks up addresses of host names, without blocking and without a thread per look-up.
- * Caches answers for their TTL; the cache is bounded.
+ * Caches answers for their TTL, up to a maximum size.
  *
- * The caller owns a query. resolve() returns true if the answer is in the cache (fields set; done
- * is not called), false if it calls done() exactly once, later, on the loop thread. After abort()
- * it does not call done(). */
+ * The caller owns a query. If resolve() finds the answer in the cache, it sets the fields and
+ * returns true; done() is not called. Otherwise it returns false and calls done() exactly once,
+ * later, on the loop thread. After abort() it does not call done(). */
 #ifndef PHOTOPOOL_PORT_RESOLVER_H
 #define PHOTOPOOL_PORT_RESOLVER_H
 
@@ -17,18 +17,18 @@
 #define PP_RESOLVE_MAX 16
 
 struct pp_query {
-    /* in */
-    const char *host; /* name in lower case, not an address; must live until done() */
+    /* The caller sets the following fields. */
+    const char *host; /* the name to look up, in lower case; must stay valid until done() */
     uint16_t port;
     void (*done)(struct pp_query *q);
     void *data;
-    /* out */
-    uint16_t code; /* 0, dns_not_found or dns_temporary (code.h) */
+    /* The resolver sets the following fields. */
+    uint16_t code; /* 0, or the failure dns_not_found or dns_temporary (code.h) */
     /* IPv4 and IPv6 addresses with `port`, in the order in which to try them. */
     struct sockaddr_storage addrs[PP_RESOLVE_MAX];
     size_t n;
     bool pinned; /* true: the configuration (fetch.resolve) gave the addresses */
-    /* used by the resolver */
+    /* private data of the resolver */
     struct pp_node node;
     void *impl;
 };

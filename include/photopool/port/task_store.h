@@ -9,8 +9,8 @@
  *  - A task is a (client, URL) to fetch; photos of item revisions wait for it. Open revisions with
  *    the same URL are waiters of one task. If all waiters of a task are superseded or cancelled,
  *    the store deletes a waiting task, and lets a claimed one run on.
- *  - Every write to a claimed task is a compare-and-set on (task, worker, epoch). A stale write
- *    changes nothing and is reported (I3).
+ *  - Every write to a claimed task is a compare-and-set on (task, worker, epoch). A write with an
+ *    older epoch changes nothing and is reported as stale.
  *  - The write that settles an item's last open photo makes the item terminal. Its `seq` is higher
  *    than any before in this store.
  *  - An item is complete when every photo has bytes (or it has no photos), failed when none has,
@@ -30,23 +30,25 @@ struct pp_store_lookup { /* reads the records of photos */
     const char *client;
     const struct pp_key *keys;
     size_t n;
-    struct pp_photo *photos; /* out: n records, in the order of keys; strings in the arena */
+    /* out: n records, in the order of the keys; the arena owns the strings */
+    struct pp_photo *photos;
 };
 
 struct pp_backlog_row {
     const char *client;
     uint8_t queue;
     int64_t due_ms; /* when the first waiting task of the queue is due */
-    bool known;     /* true: a worker read the row back from the store, so other workers may know it */
+    /* true: a worker read this row back from the store, so the other workers may know it already */
+    bool known;
 };
 
 /* Writes items and tasks. A repeated call with the same batch and items changes nothing.
  *
- * An item's revision is the newest one's + 1 (1 for a new item). The new revision joins the tasks
- * that it shares with an open older one; then the older one becomes `superseded`, and its open
- * photos `cancelled`. A photo with an outcome other than OPEN is final at once; so is an OPEN one
- * whose bytes were stored after its look-up (pp_plan_photo_late()). SKIPPED adds 1 to the photo's
- * `skips`. Items planned after their batch was cancelled are cancelled, too. */
+ * A new revision gets the item's newest revision number + 1 (1 for a new item). It joins the tasks
+ * that it shares with an open older revision; then the older revision becomes `superseded`, and its
+ * open photos `cancelled`. A photo with an outcome other than OPEN is final at once. So is an OPEN
+ * photo whose bytes were stored after its look-up (pp_plan_photo_late()). SKIPPED adds 1 to the
+ * photo's `skips`. If the batch was cancelled before, the call cancels its items, too. */
 struct pp_store_plan {
     struct pp_req req;
     const char *client;
@@ -56,10 +58,12 @@ struct pp_store_plan {
     uint64_t batch_items, batch_photos; /* numbers of the whole batch, not only of this call */
     struct pp_plan_item *items;
     size_t n;
-    bool last; /* the batch's last chunk: from now on the batch finishes with its last item */
+    /* true: the call has the batch's last items, so the batch finishes when its last item does */
+    bool last;
     int64_t now_ms;
-    /* out */
-    struct pp_backlog_row *backlog; /* the queues that got new tasks */
+    /* The store sets the following fields. */
+    /* the queues that got new tasks, each with its earliest due time */
+    struct pp_backlog_row *backlog;
     size_t n_backlog;
     uint64_t tasks_opened, items_finished;
 };
@@ -69,12 +73,13 @@ struct pp_store_plan {
 struct pp_claim_want {
     const char *client;
     uint8_t queue;
-    uint32_t n;                /* the most tasks to claim */
-    uint32_t hash_lo, hash_hi; /* the range of hashes, both ends included; its tasks come first */
+    uint32_t n; /* claims at most this many tasks */
+    /* hash range, both ends included; tasks in it are claimed before others */
+    uint32_t hash_lo, hash_hi;
 };
 
-/* Claims due tasks, earliest first; each gets attempts + 1 and epoch + 1. After PP_EUNKNOWN the
- * tasks return when their leases lapse. */
+/* Claims due tasks, earliest first. Each claim raises the task's attempts and epoch by 1. If the
+ * answer is lost (PP_EUNKNOWN), the tasks become claimable again when their leases end. */
 struct pp_store_claim {
     struct pp_req req;
     const char *worker;
@@ -82,11 +87,13 @@ struct pp_store_claim {
     const struct pp_claim_want *wants;
     size_t n_wants;
     int64_t now_ms;
-    /* out */
+    /* The store sets the following fields. */
     struct pp_task *tasks;
     size_t n;
-    uint64_t conflicts; /* tasks that this call tried to claim and another claimer got first */
-    /* One per want, in order: when the queue's next task is due; INT64_MAX: the queue is empty. */
+    /* number of tasks that this call tried to claim, but another worker got first */
+    uint64_t conflicts;
+    /* For each queue asked for, in the same order: when its next task is due; INT64_MAX: the queue
+     * is empty. */
     struct pp_backlog_row *next;
 };
 
@@ -99,15 +106,16 @@ struct pp_batch_delta {
 
 /* Ends claims. FINAL deletes the task, writes the photo's record (object and validators, or with
  * `ladder` the failure: streak + 1, skips 0), and gives every waiter the outcome. The caller, not
- * the store, turns STORED into UNCHANGED when the object equals the one before. Repeating is safe:
- * a written settlement is stale the second time. PP_EINVAL: pp_settlements_valid() is false. */
+ * the store, turns STORED into UNCHANGED when the object equals the previous one. Repeating is
+ * safe: the second time, the store reports the settlement as stale. PP_EINVAL:
+ * pp_settlements_valid() is false. */
 struct pp_store_settle {
     struct pp_req req;
     const char *worker;
     struct pp_settlement *settlements;
     size_t n;
     int64_t now_ms;
-    /* out; `stale` is set in each settlement */
+    /* The store sets the following fields, and `stale` in each settlement. */
     struct pp_batch_delta *batches;
     size_t n_batches;
     uint64_t items_finished;
@@ -117,84 +125,92 @@ struct pp_store_renew { /* extends the leases of all tasks that `worker` has cla
     struct pp_req req;
     const char *worker;
     int64_t lease_ms, now_ms;
-    uint64_t n; /* out: number of tasks renewed */
+    uint64_t n; /* out: number of tasks whose lease was renewed */
 };
 
-/* Ends claims that have lapsed, and adds 1 to the losses of each task. Then pp_task_loss_event()
- * decides: the task waits again in pp_queue_of(), or all its waiters get FAILED with code
- * quarantined. */
+/* Takes tasks back whose claims have lapsed, and adds 1 to the losses of each. For each task,
+ * pp_task_loss_event() decides: either the task waits again in pp_queue_of(), or all its waiters
+ * get FAILED with code quarantined. */
 struct pp_store_reap {
     struct pp_req req;
-    /* NULL: a claim has lapsed when its lease has ended. Else every claim of a worker other than
-     * this one has lapsed. */
+    /* NULL: takes back claims whose lease has ended. Else: takes back every claim of a worker other
+     * than this one. */
     const char *alive;
     int64_t now_ms;
-    size_t limit; /* the most tasks in one call */
-    /* out */
+    size_t limit; /* takes back at most this many tasks in one call */
+    /* The store sets the following fields. */
     struct pp_backlog_row *backlog;
     size_t n_backlog;
-    uint64_t lapsed, quarantined; /* if their sum is `limit`, the caller calls again */
+    /* numbers of tasks that wait again, and that are quarantined; if the sum is `limit`, call
+     * again */
+    uint64_t lapsed, quarantined;
     uint64_t items_finished;
 };
 
 struct pp_store_backlog { /* reads every queue with a waiting task, to rebuild the coordinator's index */
     struct pp_req req;
-    struct pp_backlog_row *rows; /* out */
+    /* out: a row for each queue, with the time when its first task is due */
+    struct pp_backlog_row *rows;
     size_t n;
 };
 
-/* Moves waiting tasks of (client, domain) with 0 attempts to `tier`, due at `due_ms`. PP_EINVAL:
- * `tier` has no queue. */
+/* Moves waiting tasks of (client, domain) that were never tried to `tier`, due at `due_ms`.
+ * PP_EINVAL: `tier` has no queue. */
 struct pp_store_retier {
     struct pp_req req;
     const char *client, *domain;
     uint8_t tier;
     int64_t due_ms, now_ms;
-    uint64_t n; /* out: number of tasks changed */
+    uint64_t n; /* out: number of tasks moved */
 };
 
 /* --- batches, items, photos: what the API reads and changes --- */
 
-struct pp_store_batch { /* reads one; PP_ENOTFOUND: unknown, not planned yet, or another client's */
+/* reads a batch; PP_ENOTFOUND: unknown, not planned yet, or another client's */
+struct pp_store_batch {
     struct pp_req req;
     const char *batch_id;
-    const char *client;    /* NULL: any */
-    struct pp_batch batch; /* out */
+    const char *client;    /* finds only a batch of this client; NULL: of any client */
+    struct pp_batch batch; /* out: the batch */
 };
 
 struct pp_store_batches { /* reads a page of batches, newest first */
     struct pp_req req;
-    const char *client; /* NULL: any */
-    int state;          /* only batches in this enum pp_batch_state; -1: in any */
-    const char *after;  /* the last batch id seen (ids sort by time); NULL: from the newest */
+    const char *client; /* reads only batches of this client; NULL: of all clients */
+    int state;          /* reads only batches in this enum pp_batch_state; -1: in any state */
+    /* continues after this batch id (ids sort by time); NULL: starts with the newest */
+    const char *after;
     size_t limit;
-    struct pp_batch *batches; /* out */
+    struct pp_batch *batches; /* out: the batches */
     size_t n;
     bool more;
 };
 
-/* Cancels every open item of a batch. May be repeated. PP_ENOTFOUND as for pp_store_batch. */
+/* Cancels every open item of a batch. May be repeated. PP_ENOTFOUND: the batch is unknown, not
+ * planned yet, or another client's. */
 struct pp_store_cancel {
     struct pp_req req;
     const char *batch_id;
-    const char *client; /* only if it belongs to this client; NULL: to any */
-    /* For a batch that still waits in the ingest queue; created_at 0: the batch must be planned. */
+    const char *client; /* cancels only a batch of this client; NULL: of any client */
+    /* These fields describe a batch that still waits in the ingest queue, so that the store can
+     * record it as cancelled. created_at 0: the batch must be in the store. */
     const char *owner;
     enum pp_refresh refresh;
     int64_t created_at;
     uint64_t items, photos;
     int64_t now_ms;
-    uint64_t items_cancelled, photos_cancelled; /* out */
+    /* out: how many items and photos the call cancelled */
+    uint64_t items_cancelled, photos_cancelled;
 };
 
 struct pp_store_results { /* reads finished items of a batch in order of seq */
     struct pp_req req;
     const char *batch_id;
-    int status;    /* only items with this enum pp_item_status; -1: with any */
-    uint16_t code; /* only items with a photo that has this code; 0: all items */
+    int status;    /* reads only items with this enum pp_item_status; -1: with any status */
+    uint16_t code; /* reads only items with a photo that failed with this code; 0: all items */
     uint64_t after_seq;
     size_t limit;
-    struct pp_item *items; /* out */
+    struct pp_item *items; /* out: the items */
     size_t n;
     bool more;
 };
@@ -203,84 +219,94 @@ struct pp_store_results { /* reads finished items of a batch in order of seq */
 
 struct pp_store_outbox {
     struct pp_req req;
-    uint64_t after_seq; /* reads items above this seq; no item below the last one read appears later */
-    /* n_seqs > 0: reads only these items, if they still exist, without after_seq and limit. */
+    /* reads items above this seq; no item below the last one read can appear later */
+    uint64_t after_seq;
+    /* If n_seqs > 0, reads only the items with these seqs, if they still exist, and ignores
+     * after_seq and limit. */
     const uint64_t *seqs;
     size_t n_seqs;
     size_t limit;
-    struct pp_item *items; /* out */
+    struct pp_item *items; /* out: the items */
     size_t n;
-    uint64_t end; /* out: the highest seq that readers can have seen; 0: no item ever finished */
+    /* out: the highest seq that readers can have seen; 0: no item has ever finished */
+    uint64_t end;
 };
 
 struct pp_outbox_count {
     uint64_t after_seq;
     uint64_t messages; /* out: finished items above `after_seq`; an estimate if above 1,000,000 */
-    int64_t oldest_at; /* out: finished_at of the first of them; 0: none */
+    int64_t oldest_at; /* out: finished_at of the first of these items; 0: there is none */
 };
 
 struct pp_store_outbox_counts {
     struct pp_req req;
-    struct pp_outbox_count *counts; /* in and out; owned by the caller */
+    /* in: after_seq of each element; out: its other fields; the caller owns the array */
+    struct pp_outbox_count *counts;
     size_t n;
 };
 
-struct pp_store_numbers { /* reserves `n` numbers, each given once per name; some may be left out */
+/* reserves `n` numbers; each name has its own numbers, given once; some may be left out */
+struct pp_store_numbers {
     struct pp_req req;
-    const char *name; /* at most 63 characters of [a-z] */
+    const char *name; /* name of the sequence, at most 63 characters of [a-z] */
     uint64_t n;
-    uint64_t first; /* out: first..first+n-1, above all earlier ones; the first of all is 1 */
+    /* out: the numbers are first..first+n-1, above all earlier ones; a sequence starts at 1 */
+    uint64_t first;
 };
 
 struct pp_store_item { /* reads the newest revision of an item; PP_ENOTFOUND */
     struct pp_req req;
     const char *client, *id;
-    struct pp_item item; /* out */
+    struct pp_item item; /* out: the item */
 };
 
 struct pp_store_photo { /* reads a photo's record and its open task, for explain */
     struct pp_req req;
     const char *client;
     struct pp_key key;
-    struct pp_photo photo; /* out */
+    struct pp_photo photo; /* out: the photo's record */
     bool open, claimed;    /* out: a task exists; a worker has claimed it */
     uint8_t tier, losses;
     uint32_t attempts;
     int64_t due_ms;
 };
 
-struct pp_store_object { /* finds stored bytes; PP_ENOTFOUND: no photo of this client has them */
+/* finds a stored object by its SHA-256; PP_ENOTFOUND: no photo of this client has it */
+struct pp_store_object {
     struct pp_req req;
     uint8_t sha256[PP_SHA256_BYTES];
-    const char *client;      /* NULL: any */
-    struct pp_object object; /* out */
+    const char *client;      /* searches only photos of this client; NULL: of any client */
+    struct pp_object object; /* out: the object */
 };
 
-/* Reads the batch's finished items with a failed or skipped photo that matches; gives all their
- * photos. Skips items that have a newer revision. */
+/* Reads the batch's finished items that have a failed or skipped photo with one of the codes and
+ * domains, and gives all photos of such an item. Leaves out items that have a newer revision. */
 struct pp_store_replay {
     struct pp_req req;
     const char *batch_id;
-    const uint16_t *codes; /* only photos with one of these codes; n_codes 0: with any */
+    /* selects only photos with one of these codes; n_codes 0: with any code */
+    const uint16_t *codes;
     size_t n_codes;
-    const char *const *domains; /* only photos of these domains; n_domains 0: of any */
+    /* selects only photos of these domains; n_domains 0: of any domain */
+    const char *const *domains;
     size_t n_domains;
     uint64_t after_seq;
-    size_t limit;          /* the most items to read */
-    struct pp_item *items; /* out */
+    size_t limit;          /* reads at most this many items */
+    struct pp_item *items; /* out: the items */
     size_t n;
-    uint64_t photos; /* out: number of photos in these items that match */
+    uint64_t photos; /* out: number of photos in these items that were selected */
     bool more;
 };
 
-/* Reads settings of one client (id set), of several (ids set, each once), or a page. */
+/* Reads the settings of one client (`id` is set), of several (`ids` is set, each id once), or of a
+ * page of clients. */
 struct pp_store_clients {
     struct pp_req req;
     const char *id;
     const char *const *ids;
     size_t n_ids;
     const char *after;
-    size_t limit;              /* the most clients of a page */
+    size_t limit;              /* a page has at most this many clients */
     struct pp_client *clients; /* out, in order of id; clients that are not stored are left out */
     size_t n;
     bool more;
@@ -293,10 +319,12 @@ struct pp_store_put_client {
 
 struct pp_store_routes { /* reads routes in order of (client, domain) */
     struct pp_req req;
-    const char *client, *domain;             /* only routes of these; NULL: of any */
-    const char *after_client, *after_domain; /* the last route seen; NULL: from the first */
+    /* reads only routes of this client, or of this domain; NULL: of any */
+    const char *client, *domain;
+    /* continues after this route; NULL: starts with the first */
+    const char *after_client, *after_domain;
     size_t limit;
-    struct pp_route_row *rows; /* out */
+    struct pp_route_row *rows; /* out: the routes */
     size_t n;
     bool more;
 };
@@ -310,30 +338,31 @@ struct pp_store_save_routes {
 struct pp_queue_count {
     uint8_t queue;
     uint64_t photos;
-    int64_t oldest_ms; /* wall: when the oldest waiting task began to wait; 0: none waits */
+    int64_t oldest_ms; /* out: since this wall time the oldest waiting task waits; 0: none waits */
 };
 
 struct pp_store_queue {
     struct pp_req req;
-    struct pp_queue_count counts[PP_QUEUES]; /* out, by queue, without claimed tasks */
+    /* out: number of waiting tasks by queue; claimed tasks are not counted */
+    struct pp_queue_count counts[PP_QUEUES];
     uint64_t claimed;
 };
 
 struct pp_store_clean { /* deletes old finished batches with their items */
     struct pp_req req;
     int64_t finished_before_ms;
-    size_t limit;   /* the most items in one call */
-    uint64_t items; /* out: items deleted; if this equals `limit`, call again */
+    size_t limit;   /* deletes at most this many items in one call */
+    uint64_t items; /* out: number of items deleted; if it equals `limit`, the caller calls again */
 };
 
-struct pp_store_generation { /* records a name of the coordinator's data set */
+struct pp_store_generation { /* records the name of the coordinator's current data set */
     struct pp_req req;
     const char *dataset; /* name of the data set, at most 63 bytes */
     bool first; /* out: no other name was recorded before this one; a repeated call returns the same */
 };
 
-/* The operations, X(name, type of the request); reads change nothing. To add one: its struct above,
- * a line here, and a function in each adapter. */
+/* The asynchronous requests: X(name, type of the request). The first list only reads. To add a
+ * request: add its struct above, a line here, and a function in each adapter. */
 #define PP_STORE_READS(X)        \
     X(lookup, pp_store_lookup)   \
     X(backlog, pp_store_backlog) \
@@ -368,13 +397,15 @@ struct pp_task_store;
 struct pp_task_store_ops {
 #define X(name, type) pp_must_check enum pp_err (*name)(struct pp_task_store * s, struct type * r);
     PP_STORE_OPS(X)
-    /* NULL if the coordinator's data can be lost only together with the store's. */
+    /* Records the coordinator's data set. NULL if the coordinator can lose its data only together
+     * with the store. */
     X(generation, pp_store_generation)
 #undef X
     /* Returns the name (a constant) of the i-th kind of round trip and how many there were, for
-     * metrics. False past the last. Any thread. */
+     * metrics; false past the last kind. Any thread may call it. */
     bool (*roundtrips)(struct pp_task_store *s, size_t i, const char **name, uint64_t *n);
-    /* Frees the store. On the loop thread, after the last done(). May block briefly. */
+    /* Frees the store. The caller calls this on the loop thread, after the last done(). May block
+     * briefly. */
     void (*close)(struct pp_task_store *s);
 };
 
