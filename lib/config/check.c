@@ -1,11 +1,11 @@
-/* check.c: checks constraints between values, and what a server needs. */
+/* check.c: checks constraints between parameters, and what a server needs in addition. */
 #include "config/value.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>
 
-/* Reports an error at the place that set the parameter. */
+/* Reports an error at the line or flag that set the parameter. */
 static enum pp_err fail_at(const struct pp_config *cfg, struct pp_config_error *err, const char *name,
                            const char *text)
 {
@@ -21,7 +21,7 @@ static bool tiers_grow(const struct pp_config_tiers *t)
     return true;
 }
 
-/* Returns true if each timeout in worker.tiers is the timeout of a tier. */
+/* Returns true if each timeout in worker.tiers is also the timeout of a tier in fetch.tiers. */
 static bool has_tiers(const struct pp_config *cfg)
 {
     const struct pp_config_tiers *t = &cfg->fetch.tiers;
@@ -34,7 +34,7 @@ static bool has_tiers(const struct pp_config *cfg)
     return true;
 }
 
-/* Returns what two keys have in common that is allowed only once, or NULL. */
+/* Returns what two keys have in common although it must be unique, or NULL if there is nothing. */
 static const char *common_to_keys(const struct pp_config_keys *keys)
 {
     for (size_t i = 0; i < keys->n; i++) {
@@ -48,7 +48,8 @@ static const char *common_to_keys(const struct pp_config_keys *keys)
     return NULL;
 }
 
-/* Checks a list of HOST[:PORT]. The libraries skip blanks around its commas. */
+/* Checks a list of HOST[:PORT]. Blanks around its commas are allowed, because the client libraries
+ * skip them. */
 static bool are_brokers(const char *s)
 {
     for (;;) {
@@ -64,7 +65,8 @@ static bool are_brokers(const char *s)
     }
 }
 
-/* Returns true if the text has only the characters that the name of a worker or topic may have. */
+/* Returns true if the text has only the characters that the name of a worker or of a topic may
+ * have. */
 static bool is_word(const char *s)
 {
     return !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")];

@@ -1,4 +1,4 @@
-/* config.h: the effective configuration, read once and then constant.
+/* config.h: the effective configuration; the program reads it once, and then it is constant.
  *
  * Every parameter is one row of the table in params.c and one field here. A value comes from the
  * first of these sources that has it: flag (--set), environment (PHOTOPOOL_HTTP_LISTEN), file
@@ -6,8 +6,7 @@
  * field need no checks.
  *
  * Invariants: a struct pp_config never changes after pp_config_load; its texts and lists live until
- * pp_config_free. It may be read from any thread. A reload makes a second struct and swaps the
- * pointers.
+ * pp_config_free. Any thread may read it. A reload makes a second struct and swaps the pointers.
  *
  * The end of a name is the unit: _ms for milliseconds, _bytes for bytes; other numbers are counts.
  * A text that is not given is "". To add a parameter: add a field here and a row in params.c, and
@@ -25,7 +24,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define PP_CONFIG_NONE      INT64_C(-1) /* the value of a nullable count that is null: no limit */
+/* value of a count that is null in the configuration: there is no limit */
+#define PP_CONFIG_NONE      INT64_C(-1)
 #define PP_CONFIG_MAX_TIERS 8
 
 struct pp_param;
@@ -45,8 +45,8 @@ struct pp_config_tier {
 };
 
 struct pp_config_tiers {
-    const struct pp_config_tier *item; /* in the order of strictly growing timeouts */
-    size_t n;                          /* 1..PP_CONFIG_MAX_TIERS */
+    const struct pp_config_tier *item; /* the tiers, in the order of strictly growing timeouts */
+    size_t n;                          /* number of tiers, 1..PP_CONFIG_MAX_TIERS */
 };
 
 struct pp_config_strings {
@@ -55,7 +55,7 @@ struct pp_config_strings {
 };
 
 struct pp_config_durations {
-    const int64_t *item; /* values in milliseconds */
+    const int64_t *item; /* the durations in milliseconds */
     size_t n;
 };
 
@@ -69,7 +69,7 @@ struct pp_config_ports {
     size_t n;
 };
 
-/* A fixed answer of the name service, like curl's --resolve. */
+/* A host name with a fixed address, as curl's --resolve has it. */
 struct pp_config_resolve {
     const char *host;    /* host name in lower case */
     const char *address; /* IPv4 or IPv6 address, without brackets */
@@ -81,12 +81,12 @@ struct pp_config_resolves {
     size_t n;
 };
 
-/* An API key. Only its hash is known. */
+/* An API key. The configuration has only its hash. */
 struct pp_config_key {
-    const char *name;   /* name for logs; unique */
+    const char *name;   /* name of the key for logs; no two keys have the same name */
     const char *client; /* the key acts for this client only; "": for all clients */
-    unsigned scopes;    /* mask of PP_SCOPE_*, never empty */
-    uint8_t sha256[32]; /* hash of the key's text; unique */
+    unsigned scopes;    /* what the key may do: a mask of PP_SCOPE_*, never empty */
+    uint8_t sha256[32]; /* hash of the key's text; no two keys have the same hash */
 };
 
 struct pp_config_keys {
@@ -106,19 +106,20 @@ struct pp_config_origin {
     int line;         /* line in the file, from 1; 0 if the source is not a file */
 };
 
-/* params.c and configs/README.md have the defaults, the ranges, and the fields not explained here.
- */
+/* The values of all parameters. params.c and configs/README.md have the defaults, the ranges, and
+ * the explanations of the fields without a comment here. */
 struct pp_config {
     struct {
         struct pp_config_listen listen;
         int64_t max_connections;
-        int64_t max_connections_per_address; /* open subscriptions do not count */
+        /* the most connections from one address; event streams do not count */
+        int64_t max_connections_per_address;
         int64_t header_timeout_ms;
         int64_t body_timeout_ms;
-        /* most bytes of a request's body, both before and after decompression */
+        /* a request's body has at most this many bytes, both before and after decompression */
         int64_t max_body_bytes;
         int64_t max_items;   /* maximum number of items in one batch */
-        bool metrics_public; /* /metrics may be read without a key */
+        bool metrics_public; /* callers may read /metrics without a key */
     } http;
     struct {
         /* "sqlite:PATH" or "mongodb://..."; may contain a password, so it must never be logged */
@@ -136,46 +137,49 @@ struct pp_config {
     } batches;
     struct {
         struct pp_config_tiers tiers;
-        int64_t max_bytes; /* most bytes of one body after decompression */
-        /* maximum of width x height, as the image's header says */
+        int64_t max_bytes; /* one body has at most this many bytes after decompression */
+        /* an image has at most this many pixels (width x height in its header) */
         int64_t max_pixels;
-        int64_t max_redirects; /* most redirects of one fetch; 0: no redirect is followed */
+        int64_t max_redirects; /* one fetch follows at most this many redirects; 0: none */
         /* maximum bytes of bodies in memory, over all transfers */
         int64_t buffer_bytes;
-        /* canonical networks with their prefix: "10.0.0.0/8", "fd00::/8" */
+        /* networks that photos may be fetched from although they are special, with their prefix:
+         * "10.0.0.0/8", "fd00::/8" */
         struct pp_config_strings allow_networks;
         struct pp_config_ports allow_ports;
         struct pp_config_resolves resolve;
         int64_t dns_ttl_max_ms;
         int64_t dns_timeout_ms;
-        int64_t dns_cache;   /* maximum number of names in the cache */
-        const char *ca_file; /* certificates in PEM; "": those of the system */
+        int64_t dns_cache;   /* the cache has at most this many names */
+        const char *ca_file; /* file of certificates in PEM; "": the system's certificates */
         const char *user_agent;
     } fetch;
     struct {
-        int64_t rpm; /* maximum requests in any 60 s; PP_CONFIG_NONE: no limit */
+        int64_t rpm; /* at most this many requests in any 60 s; PP_CONFIG_NONE: no limit */
         int64_t concurrency;
-    } clients; /* settings of clients that have none of their own */
+    } clients; /* the settings that apply to clients without settings */
     struct {
-        const char *id; /* id of the worker; "": it is made of host, pid and nonce */
-        /* tiers that the worker serves, by timeouts that are in fetch.tiers; n = 0: all */
+        const char *id; /* id of the worker; "": the worker makes one from host, pid and a nonce */
+        /* The worker serves the tiers with these timeouts, which are in fetch.tiers; n = 0: all
+         * tiers. */
         struct pp_config_durations tiers;
         int64_t threads;  /* number of fetch loops */
         int64_t lease_ms; /* duration of the leases of claims and slots */
-        int64_t drain_ms; /* how long a shutdown waits for transfers in flight */
+        int64_t drain_ms; /* a shutdown waits at most this long for transfers in flight */
     } worker;
     struct {
         int64_t threads; /* number of threads that hash and write */
     } keep;
     struct {
-        /* most photos that are accepted but not yet planned; above this number, batches are
-         * answered 503 */
+        /* If this many photos are accepted but not yet planned, new batches are answered with
+         * 503. */
         int64_t high_water;
-        int64_t plan_chunk; /* photos planned in one transaction */
+        int64_t plan_chunk; /* number of photos planned in one transaction */
         bool journal;
     } ingest;
     struct {
-        /* Most transfers for one photo. A transfer after a move to the next tier counts, too. */
+        /* One photo gets at most this many transfers. A transfer after a move to the next tier
+         * counts, too. */
         int64_t attempts;
         /* delays before the 2nd, 3rd, ... try; the last one repeats; n >= 1 */
         struct pp_config_durations delays;
@@ -184,7 +188,8 @@ struct pp_config {
         int64_t interval_ms;
         int64_t min_samples;
         int64_t half_life_ms;
-        double margin; /* factor by which the mean is multiplied, >= 1 */
+        /* factor, >= 1: a tier's timeout must be at least the mean transfer time times this */
+        double margin;
     } router;
     struct {
         int64_t retention_ms;
@@ -195,10 +200,10 @@ struct pp_config {
         const char *url; /* "none" or "amqp[s]://..."; may contain a password */
         const char *exchange;
         const char *routing_key;
-        const char *ca_file; /* certificates in PEM; "": those of the system */
+        const char *ca_file; /* file of certificates in PEM; "": the system's certificates */
     } amqp;
     struct {
-        const char *brokers; /* addresses of the brokers; "": there is no cluster */
+        const char *brokers; /* addresses of the Kafka brokers; "": there is no cluster */
         const char *topic;
     } kafka;
     struct {
@@ -215,9 +220,9 @@ struct pp_config {
         enum pp_config_log_format format;
     } log;
 
-    /* directory of the embedded adapters, as the sources give it; not a parameter */
+    /* The data directory of the embedded adapters, from --data; it is not a parameter. */
     const char *data_dir;
-    const char *file; /* name of the file that was read; "": none */
+    const char *file; /* name of the configuration file that was read; "": none */
 
     struct pp_config_origin *origin; /* array, indexed by the parameter's index in pp_params() */
     struct pp_arena arena;           /* memory of the texts and lists that the fields point to */
@@ -228,20 +233,23 @@ struct pp_config_error {
     char file[256]; /* name of the file, "environment" or "flag"; "" if the error has no place */
     int line;       /* line in the file, from 1; 0: none */
     char key[128];  /* name of the parameter as written; "": none */
-    /* The whole message with file, line, key and what is allowed: one line without control
-     * characters. */
+    /* The whole message in one line without control characters: file, line, key and what is
+     * allowed. */
     char text[512];
 };
 
 struct pp_config_sources {
-    /* name of the file; NULL: ./photopool.yaml, else /etc/photopool/photopool.yaml, else none; "":
-     * no file */
+    /* The name of the configuration file. NULL: ./photopool.yaml, else
+     * /etc/photopool/photopool.yaml, else no file. "": no file. */
     const char *file;
-    /* content of the file, whose name is then used in messages only; NULL: the file is read */
+    /* The content of the file; `file` is then only its name for messages. NULL: the file is
+     * read. */
     const char *text;
-    size_t text_len;         /* length of `text` in bytes */
-    const char *const *env;  /* environment: "NAME=value", NULL-terminated; NULL: none */
-    const char *const *sets; /* texts of --set, as "http.listen=127.0.0.1:0"; later ones win */
+    size_t text_len;        /* length of `text` in bytes */
+    const char *const *env; /* environment: "NAME=value", NULL-terminated; NULL: none */
+    /* texts of the options --set, such as "http.listen=127.0.0.1:0"; a later one replaces an
+     * earlier one */
+    const char *const *sets;
     size_t n_sets;
     const char *data_dir; /* replaces DIR in the defaults; NULL: "photopool-data" */
 };
@@ -265,12 +273,12 @@ pp_must_check enum pp_err pp_config_args_take(struct pp_config_sources *src, int
                                               struct pp_config_error *err);
 void pp_config_args_fini(struct pp_config_sources *src);
 
-/* Checks that a server may run with these values: without auth.keys it may listen on loopback only.
- * `up` and `serve` call it. Returns PP_EINVAL and fills err, which says what to do. */
+/* Checks that a server may run with these values: without auth.keys it may listen only on loopback
+ * addresses. `up` and `serve` call this. Returns PP_EINVAL and fills err, which says what to do. */
 pp_must_check enum pp_err pp_config_check(const struct pp_config *cfg, struct pp_config_error *err);
 
-/* Calls cb for each parameter whose value differs between the two. The parameter says whether it is
- * reloadable (params.h). */
+/* Calls cb for each parameter whose value differs between the two configurations. The parameter's
+ * flags say whether it is reloadable (params.h). */
 void pp_config_diff(const struct pp_config *a, const struct pp_config *b,
                     void (*cb)(void *arg, const struct pp_param *param), void *arg);
 
@@ -280,8 +288,8 @@ void pp_config_diff(const struct pp_config *a, const struct pp_config *b,
 enum pp_config_format { PP_PRINT_YAML, PP_PRINT_JSON };
 void pp_config_print(FILE *f, const struct pp_config *cfg, enum pp_config_format format);
 
-/* Writes the reference that is made from the table: as text for a terminal, or as the page
- * configs/README.md. */
+/* Write the reference of all parameters, which is made from the table: as text for a terminal, or
+ * as the page configs/README.md. */
 void pp_config_help(FILE *f);
 void pp_config_markdown(FILE *f);
 

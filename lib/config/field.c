@@ -1,12 +1,13 @@
-/* field.c: reads a value into its field and writes it, including the list around it. The type says
- * how an item is read and written (types.c). */
+/* field.c: reads a parameter's value, or a list of values, into its field, and writes it as text.
+ * The parameter's type says how one value is read and written (types.c). */
 #include "config/value.h"
 
 #include <string.h>
 
-#define TEXT_MAX_BYTES 65536 /* maximum bytes of a value in a flag or a variable */
+/* a value in a flag or an environment variable has at most this many bytes */
+#define TEXT_MAX_BYTES 65536
 
-/* Reads a value that is no list, or one item of a list. */
+/* Reads one value: a value that is not a list, or one item of a list. */
 static enum pp_err set_one(const struct pp_value *v, yaml_node_t *node, void *field)
 {
     const char *s = v->type->map ? NULL : pp_value_scalar(v, node);

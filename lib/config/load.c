@@ -2,10 +2,10 @@
  *
  *   defaults -> file -> environment -> flags -> checks across parameters
  *
- * Each source overwrites the one before, so the last writer of a field wins. A wrong value is an
- * error even if a stronger source replaces it. An environment variable that names a parameter sets
- * it. Another variable with the prefix PHOTOPOOL_ is an error only if it is in one of the sections
- * or close to a parameter's name, because orchestrators set variables such as
+ * Each source overwrites the values of the sources before it. A wrong value is an error even if a
+ * later source replaces it. An environment variable that names a parameter sets the parameter.
+ * Another variable with the prefix PHOTOPOOL_ is an error only if it is in one of the sections or
+ * close to a parameter's name, because orchestrators set variables such as
  * PHOTOPOOL_PORT_8080_TCP. */
 #include "config/value.h"
 
@@ -18,7 +18,7 @@
 #define FILE_MAX_BYTES (1 << 20)
 #define ENV_PREFIX     "PHOTOPOOL_"
 
-/* Sets the parameter from a text. The texts of `from` must live as long as cfg. */
+/* Sets the parameter from a text. The strings of `from` must live as long as cfg. */
 static enum pp_err set_text(struct pp_config *cfg, const struct pp_param *p, struct pp_config_origin from,
                             const char *text, struct pp_config_error *err)
 {
@@ -27,7 +27,8 @@ static enum pp_err set_text(struct pp_config *cfg, const struct pp_param *p, str
     return pp_value_set_text(&v, text);
 }
 
-/* Sets the parameter to its default, with DIR and VERSION replaced. */
+/* Sets the parameter to its default value. In it, DIR stands for the data directory and VERSION for
+ * the program's version. */
 static enum pp_err apply_default(struct pp_config *cfg, const struct pp_param *p, struct pp_config_error *err)
 {
     const char *mark, *text = p->def;
@@ -72,8 +73,8 @@ static enum pp_err apply_stream(struct pp_config *cfg, const char *name, FILE *f
     return e;
 }
 
-/* Applies src->text, the file that src names, or the first of the default places that exists.
- * Returns PP_OK if there is none of them. */
+/* Applies src->text, or the file that src names, or the first default file that exists. Returns
+ * PP_OK if no file exists. */
 static enum pp_err load_file(struct pp_config *cfg, const struct pp_config_sources *src,
                              struct pp_config_error *err)
 {
@@ -217,10 +218,10 @@ void pp_config_free(struct pp_config *cfg)
     free(cfg);
 }
 
-/* --- the options --- */
+/* --- the options --config, --set and --data --- */
 
-/* Returns where the value of the option `arg` belongs, or NULL if `arg` is none of these options.
- * *value is the text behind '=', or NULL if there is none. */
+/* Returns where to store the value of the option `arg`, or NULL if `arg` is another option. *value
+ * is the text behind '=', or NULL if there is none. */
 static const char **match(struct pp_config_sources *src, const char **set, const char *arg,
                           const char **value)
 {

@@ -1,8 +1,9 @@
-/* load_yaml.c: the configuration file. libyaml's documents, because their nodes know their lines.
+/* load_yaml.c: reads the configuration file with libyaml's document functions, because their nodes
+ * know their lines.
  *
- * A name is "http" then "listen", or "http.listen" at once. Each name must be a parameter or the
- * start of one, so the table bounds the depth, even if an alias makes the document a ring. Values
- * are not walked here: their types read them. */
+ * A parameter's name is either nested ("http", then "listen" below it) or whole ("http.listen").
+ * Each name must be a parameter or the start of one, so the table bounds the depth, even if an
+ * alias makes the document a ring. This file handles names only; types.c reads the values. */
 #include "config/value.h"
 
 #include <string.h>
@@ -51,14 +52,15 @@ static enum pp_err walk_pair(struct pp_value *v, const char *prefix, yaml_node_t
         return set_param(v, p, key, node);
     if (n < (int)sizeof name && *text && pp_param_is_section(name)) {
         if (pp_value_is_null(node))
-            return PP_OK; /* all of this section is commented out */
+            return PP_OK; /* the section has no parameters: all of them are commented out */
         if (node->type == YAML_MAPPING_NODE)
             return walk_map(v, name, node);
     }
     return pp_config_unknown(v->file, line_of(key), name, v->err);
 }
 
-/* Sets the parameters of a map. v has cfg, doc, file and err; param is set for each parameter. */
+/* Sets the parameters of a YAML map. The caller has set cfg, doc, file and err of v; this function
+ * sets v->param for each parameter. */
 static enum pp_err walk_map(struct pp_value *v, const char *prefix, yaml_node_t *map)
 {
     enum pp_err e = PP_OK;
@@ -69,7 +71,8 @@ static enum pp_err walk_map(struct pp_value *v, const char *prefix, yaml_node_t 
     return e;
 }
 
-/* An error of the reader (bytes that are not text) has an offset only; other errors have a line. */
+/* Returns the line of a parse error. For bytes that are not text, libyaml gives only an offset, so
+ * this function counts the lines before it. */
 static int problem_line(const yaml_parser_t *parser, const char *text, size_t len)
 {
     if (parser->error != YAML_READER_ERROR)
@@ -80,7 +83,8 @@ static int problem_line(const yaml_parser_t *parser, const char *text, size_t le
     return line;
 }
 
-/* Adds the usual cause to two messages of libyaml that are hard to understand. */
+/* Returns the usual cause for two messages of libyaml that are hard to understand; "" for
+ * others. */
 static const char *yaml_hint(const char *problem)
 {
     if (strstr(problem, "cannot start any token"))
@@ -113,7 +117,7 @@ static enum pp_err apply_document(struct pp_config *cfg, const char *name, yaml_
                           "not a map; allowed: keys and values, as http: {listen: ...}");
 }
 
-/* Loads the first document, and checks that it is the only one. */
+/* Loads the first YAML document of the text, and checks that there is no second one. */
 static enum pp_err parse(yaml_parser_t *parser, struct pp_config *cfg, const char *name, const char *text,
                          size_t len, struct pp_config_error *err)
 {

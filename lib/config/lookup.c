@@ -33,7 +33,8 @@ static size_t min3(size_t a, size_t b, size_t c)
     return m < c ? m : c;
 }
 
-/* Three rows of the matrix are enough, because a swap of neighbours looks two rows back. */
+/* Computes the distance with three rows of the matrix: a swap of two neighbouring letters looks two
+ * rows back. */
 size_t pp_edit_distance(const char *a, const char *b)
 {
     size_t na = strlen(a), nb = strlen(b), rows[3][EDIT_MAX + 1];
@@ -53,8 +54,8 @@ size_t pp_edit_distance(const char *a, const char *b)
     return rows[na % 3][nb];
 }
 
-/* Names and variables are compared in one form: lower case, with '.' and '-' as '_', and without
- * the prefix of variables. */
+/* Brings names of parameters and variables into one form, so they can be compared: lower case, with
+ * '.' and '-' as '_', and without the prefix PHOTOPOOL_. */
 static void plain_name(const char *name, char *buf, size_t n)
 {
     if (strncmp(name, "PHOTOPOOL_", 10) == 0)
@@ -65,7 +66,8 @@ static void plain_name(const char *name, char *buf, size_t n)
     buf[i] = '\0';
 }
 
-/* Returns the distance to the full name, or 1 if `given` is the name without its section. */
+/* Returns the edit distance from `given` to the full name, or 1 if `given` is the name without its
+ * section. */
 static size_t name_distance(const char *given, const char *name)
 {
     char full[EDIT_MAX + 2];
@@ -80,7 +82,7 @@ const struct pp_param *pp_param_near(const char *name)
     size_t n;
     const struct pp_param *p = pp_params(&n), *best = NULL;
     plain_name(name, given, sizeof given);
-    /* a name is a suggestion only if its distance is less than this */
+    /* A name is suggested only if its distance is less than this. */
     size_t least = strlen(given) / 3 < 2 ? strlen(given) / 3 + 1 : 3;
     for (size_t i = 0; i < n; i++) {
         size_t d = name_distance(given, p[i].name);

@@ -1,8 +1,9 @@
 /* params.c: the table of parameters.
  *
- * To add one: add a field in config.h and a row here, beside the others of its section, then run
- * `photopool config --markdown > configs/README.md`. A row whose type and field do not fit is a
- * compile error. Mark a parameter as reloadable only if every reader looks it up at each use. */
+ * To add a parameter: add a field in config.h and a row here, beside the others of its section,
+ * then run `photopool config --markdown > configs/README.md`. If a row's type does not fit its
+ * field, the compiler reports it. Mark a parameter as reloadable only if every reader looks it up
+ * at each use. */
 #include "config/params.h"
 
 #include "config/config.h"
@@ -35,8 +36,8 @@
      }))
 #define AT(path, c) (offsetof(struct pp_config, path) + CHECKED(c))
 
-/* P: type, name, field, default, range. C: the same, with choices instead of a range. E: the same,
- * for an enum field. */
+/* Macros for rows. P: type, name, field, default, range. C: like P, with choices instead of a
+ * range. E: like C, for an enum field. */
 #define P(t, name, path, def, min, max, flags, help) \
     {name, PP_TYPE_##t, def, min, max, NULL, flags, AT(path, FITS(path, t)), help},
 #define C(t, name, path, def, choices, flags, help) \

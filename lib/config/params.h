@@ -1,8 +1,8 @@
-/* params.h: the table of parameters and what may be asked of it.
+/* params.h: the table of parameters, and functions that look parameters up.
  *
  * One row (params.c) gives a parameter's YAML key, environment variable, flag, help, place in the
- * reference page, type, default, range and field. A type is a row of the table in types.c: how it
- * is read, written and described. */
+ * reference page, type, default, range and field. A type is a row of the table in types.c, which
+ * says how a value of the type is read, written and described. */
 #ifndef PP_CONFIG_PARAMS_H
 #define PP_CONFIG_PARAMS_H
 
@@ -12,16 +12,16 @@
 
 enum pp_param_type {
     PP_TYPE_BOOL,
-    PP_TYPE_STRING, /* range: length in bytes */
-    /* choices: allowed prefixes; upper-case words stand for text that must follow */
+    PP_TYPE_STRING, /* the range is the length in bytes */
+    /* The choices are the allowed prefixes; upper-case words stand for text that must follow. */
     PP_TYPE_URL,
     PP_TYPE_LISTEN,
     PP_TYPE_COUNT,
     PP_TYPE_COUNT_OR_NULL,
     PP_TYPE_SIZE,
-    PP_TYPE_DURATION, /* range: milliseconds, for each item of a list */
+    PP_TYPE_DURATION, /* the range is in milliseconds, for each item if it is a list */
     PP_TYPE_NUMBER,
-    PP_TYPE_ENUM, /* choices: names, in the order of the C enum */
+    PP_TYPE_ENUM, /* the choices are the names, in the order of the C enum */
     PP_TYPE_PORTS,
     PP_TYPE_NETWORKS,
     PP_TYPE_RESOLVES,
@@ -35,13 +35,13 @@ enum pp_param_type {
 enum { PP_PARAM_RELOADABLE = 1, PP_PARAM_SECRET = 2 };
 
 struct pp_param {
-    const char *name; /* section, dot and key: "http.listen" */
+    const char *name; /* the parameter's name: section, dot and key, such as "http.listen" */
     enum pp_param_type type;
     /* default as a user would write it; DIR stands for the data directory, VERSION for the
      * program's version */
     const char *def;
-    double min, max;     /* range, in the unit of the field; not used if both are 0 */
-    const char *choices; /* the choices, as "a|b", or NULL */
+    double min, max;     /* the allowed range, in the unit of the field; 0 and 0: no range */
+    const char *choices; /* the allowed values, such as "a|b"; NULL: not limited to choices */
     unsigned flags;
     size_t offset; /* offset of the field in struct pp_config */
     const char *help;
@@ -56,7 +56,7 @@ struct pp_section {
  * adjacent. */
 const struct pp_param *pp_params(size_t *n);
 
-/* Returns the sections in the order of the table. */
+/* Returns the sections in the order of the table, and sets *n to their number. */
 const struct pp_section *pp_sections(size_t *n);
 
 /* Returns the parameter of that name, or NULL. */
@@ -74,7 +74,8 @@ const struct pp_param *pp_param_near(const char *name);
  * bytes is far from every other. */
 size_t pp_edit_distance(const char *a, const char *b);
 
-/* Writes the variable's name, such as "PHOTOPOOL_HTTP_LISTEN", cut at n bytes. */
+/* Writes the name of the parameter's environment variable, such as "PHOTOPOOL_HTTP_LISTEN", cut to
+ * n bytes. */
 void pp_param_env(const struct pp_param *p, char *buf, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* print.c: prints the configuration in force with the source of each value, and finds the
+/* print.c: prints the effective configuration with the source of each value, and finds the
  * differences between two configurations. */
 #include "config/value.h"
 
@@ -35,7 +35,8 @@ static char *value_text(const struct pp_config *cfg, const struct pp_param *p, s
     return text;
 }
 
-/* Writes the head of a section where a new one begins, then the key. */
+/* Prints a parameter as YAML. Before the first parameter of a section, prints the section's
+ * head. */
 static void print_yaml(FILE *f, const struct pp_config *cfg, const struct pp_param *p,
                        const struct pp_config_origin *o, bool first_of_section)
 {

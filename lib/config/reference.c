@@ -1,11 +1,11 @@
-/* reference.c: writes `photopool config --help` and the page configs/README.md, both from the
- * table. */
+/* reference.c: writes `photopool config --help` and the page configs/README.md, both from the table
+ * of parameters. */
 #include "config/value.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Calls row for each parameter of the section. */
+/* Calls row() for each parameter of the section. */
 static void each_param(FILE *f, const struct pp_section *s, void (*row)(FILE *f, const struct pp_param *p))
 {
     size_t n, len = strlen(s->name);
@@ -15,7 +15,7 @@ static void each_param(FILE *f, const struct pp_section *s, void (*row)(FILE *f,
             row(f, &p[i]);
 }
 
-/* Writes a value as in a file: in quotes if it is empty or ends in ':'. */
+/* Returns the default as a user writes it in a file: in quotes if it is empty or ends in ':'. */
 static const char *shown_default(const struct pp_param *p, char *buf, size_t n)
 {
     size_t len = strlen(p->def);

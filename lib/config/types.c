@@ -1,6 +1,6 @@
-/* types.c: the table of types, with the readers and writers of single values.
+/* types.c: the table of parameter types, with the functions that read and write a single value.
  *
- * To add a type: a name in params.h, a row here, its C type in params.c. */
+ * To add a type: add a name in params.h, a row here, and its C type in params.c. */
 #include "config/value.h"
 
 #include "config/units.h"

@@ -1,12 +1,13 @@
-/* units.c: see units.h. Digits are gathered as one integer and a count of decimals, without
- * floating point. */
+/* units.c: reads and writes numbers with units. It gathers all digits in one integer and counts the
+ * decimals, so it needs no floating point. */
 #include "config/units.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-/* If a unit has two spellings, the first one is written; both are read. */
+/* The units of counts. If a unit has two spellings, both can be read, and the first one is
+ * written. */
 const struct pp_unit pp_units_count[] = {
     {"G", 1000000000}, {"M", 1000000}, {"k", 1000}, {"K", 1000}, {"", 1}, {NULL, 0},
 };
@@ -30,7 +31,8 @@ const struct pp_unit pp_units_duration[] = {
     {"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}, {NULL, 0},
 };
 
-/* Reads [0-9]+(.[0-9]+)? into mantissa / 10^decimals. */
+/* Reads [0-9]+(.[0-9]+)? as *mantissa / *scale, where *scale is a power of 10. Returns the end of
+ * the number. */
 static const char *parse_decimal(const char *s, int64_t *mantissa, int64_t *scale)
 {
     bool point = false, digit = false;

@@ -15,9 +15,10 @@ struct pp_unit {
 
 /* Tables of units, the largest factor first (pp_unit_format needs this order), ended by a NULL
  * name. The unit "" allows numbers without a unit. */
-extern const struct pp_unit pp_units_count[]; /* k K M G, or no unit */
-extern const struct pp_unit pp_units_size[];  /* KiB.. KB.. B, or no unit; in bytes */
-/* ms s m h d; in milliseconds; only 0 may have no unit */
+extern const struct pp_unit pp_units_count[]; /* allows k, K, M, G, or no unit */
+/* allows KiB.., KB.., B, or no unit; values are in bytes */
+extern const struct pp_unit pp_units_size[];
+/* Allows ms, s, m, h and d; only 0 may have no unit. Values are in milliseconds. */
 extern const struct pp_unit pp_units_duration[];
 
 /* Reads a number with one of the units. Returns PP_EINVAL if the text is something else, negative,

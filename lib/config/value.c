@@ -117,7 +117,7 @@ enum pp_err pp_value_in_range(const struct pp_value *v, const yaml_node_t *node,
     return pp_value_fail(v, node, "%.60s is out of range", (const char *)node->data.scalar.value);
 }
 
-/* --- writing --- */
+/* --- writing values as text --- */
 
 /* Returns true if a plain YAML scalar stays a text and needs no quotes, even within a flow list. */
 static bool is_plain(const char *s)
@@ -159,7 +159,7 @@ static bool is_secret_key(const char *key, size_t n)
     return false;
 }
 
-/* Copies the URL s to f, and replaces the values of secret query parameters. */
+/* Writes the URL s to f, with *** instead of the values of secret query parameters. */
 static void mask_query(FILE *f, const char *s)
 {
     size_t path = strcspn(s, "?");
@@ -203,9 +203,9 @@ void pp_put_url(const struct pp_put *put, const char *url)
 
 /* --- error messages --- */
 
-/* Messages quote untrusted text. So this replaces control characters, which could be terminal
- * escapes or line breaks, by '?'. Bytes above 127 stay; an incomplete UTF-8 sequence at the end
- * does no harm here. */
+/* Replaces control characters, which could be terminal escapes or line breaks, by '?', because
+ * messages quote untrusted text. Bytes above 127 stay; an incomplete UTF-8 sequence at the end does
+ * no harm here. */
 static void clean(char *s)
 {
     for (; *s; s++)

@@ -1,10 +1,9 @@
-/* value.h: one value between its YAML node and its field, and the steps of loading. Internal to
- * lib/config.
+/* value.h: how one value gets from its YAML node into its field; internal to lib/config.
  *
  *   field.c (lists, texts) -> types.c (a row per type) -> value_net.c, value_map.c
  *   -> value.c (scalars, texts, errors)
  *
- * A row describes a list type by its item; field.c handles the list itself, once. */
+ * A row of types.c describes the item of a list; field.c handles every list alike. */
 #ifndef PP_CONFIG_VALUE_H
 #define PP_CONFIG_VALUE_H
 
@@ -17,54 +16,55 @@
 struct pp_value {
     struct pp_config *cfg;
     const struct pp_param *param;
-    const struct pp_type *type; /* type of param; set by pp_value_set */
-    /* document with the items of lists and maps; NULL for a bare scalar */
+    const struct pp_type *type; /* type of the parameter; pp_value_set sets this */
+    /* The YAML document with the items of lists and maps; NULL for a bare scalar. */
     yaml_document_t *doc;
-    const char *file; /* name of the file for messages; the caller owns it */
-    /* line numbers of the document help the operator, so messages show them */
+    const char *file; /* name of the configuration file for messages; the caller owns the text */
+    /* True if error messages shall show line numbers of the document. */
     bool lines;
     struct pp_config_error *err;
 };
 
-/* How to write values: as JSON if `json`, else in YAML flow style. `secrets` writes passwords as
- * they are; this is for comparing only. */
+/* How to write values: as JSON if `json`, else in YAML flow style. If `secrets`, passwords are not
+ * replaced by ***; only comparisons use this. */
 struct pp_put {
     FILE *f;
-    const struct pp_param *param; /* parameter of the value; set by pp_value_put */
+    const struct pp_param *param; /* the parameter whose value is written; pp_value_put sets this */
     bool json;
     bool secrets;
 };
 
-/* Reads `node` into `field`; s is the node's text, and NULL if the node is no scalar. Returns
- * PP_EINVAL and fills err if the value is wrong, or PP_ENOMEM. */
+/* Reads `node` into `field`. `s` is the node's text; NULL if the node is not a scalar. Returns
+ * PP_EINVAL and fills err if the value is wrong, or returns PP_ENOMEM. */
 typedef enum pp_err (*pp_value_set_fn)(const struct pp_value *v, yaml_node_t *node, const char *s,
                                        void *field);
 typedef void (*pp_value_put_fn)(const struct pp_put *put, const void *field);
 
 struct pp_type {
-    const char *noun;    /* name in the reference and in error messages, such as "a size" */
-    const char *example; /* "64KiB or 32MiB"; NULL: the choices serve as examples */
-    size_t item_size;    /* bytes of a list's item; 0: the type is not a list */
+    const char *noun; /* the type's name in the reference and in error messages, such as "a size" */
+    /* examples for messages, such as "64KiB or 32MiB"; NULL: the choices serve as examples */
+    const char *example;
+    size_t item_size; /* if the type is a list: size of one item in bytes; else 0 */
     size_t max_items;
-    bool map;            /* the value, or an item of the list, is a map; else it is a scalar */
-    pp_value_set_fn set; /* reads the field, or one item of a list */
+    bool map;            /* true: the value, or an item of the list, is a map; false: a scalar */
+    pp_value_set_fn set; /* reads a value, or one item of a list, into its field */
     pp_value_put_fn put;
-    const struct pp_unit *units; /* units of the numbers and of the range */
+    const struct pp_unit *units; /* the units that numbers of this type may have */
 };
 
 const struct pp_type *pp_type(enum pp_param_type type);
 
-/* Writes the allowed values of `p`, whose type is `t`, as in "a size from 1KiB to 1GiB, as 64KiB or
- * 32MiB". */
+/* Writes the allowed values of `p`, whose type is `t`, for example "a size from 1KiB to 1GiB, as
+ * 64KiB or 32MiB". */
 void pp_type_allowed(const struct pp_type *t, const struct pp_param *p, FILE *f);
 
-/* The layout of all list types. */
+/* The memory layout of all list fields. */
 struct pp_list_field {
     void *item;
     size_t n;
 };
 
-/* Reads a node into the parameter's field, including the list around it. The field's previous value
+/* Reads a node into the parameter's field, also if the field is a list. The field's previous value
  * stays in the arena. */
 pp_must_check enum pp_err pp_value_set(struct pp_value *v, yaml_node_t *node);
 
@@ -72,11 +72,11 @@ pp_must_check enum pp_err pp_value_set(struct pp_value *v, yaml_node_t *node);
  * without brackets. */
 pp_must_check enum pp_err pp_value_set_text(struct pp_value *v, const char *text);
 
-/* Writes the field's value in a form that pp_value_set can read back (except for masked passwords).
- */
+/* Writes the field's value in a form that pp_value_set can read back (except for masked
+ * passwords). */
 void pp_value_put(const struct pp_put *put, const struct pp_config *cfg, const struct pp_param *p);
 
-/* Writes a text, with quotes if it needs them. */
+/* Writes a text, in quotes if YAML or JSON requires quotes. */
 void pp_put_text(const struct pp_put *put, const char *text);
 
 /* Writes a URL; its password and secret parameters are shown as ***. */
@@ -93,14 +93,15 @@ bool pp_value_is_null(const yaml_node_t *node);
 enum pp_err pp_value_fail(const struct pp_value *v, const yaml_node_t *node, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Calls pp_value_fail with "<text> is not <noun>". The text of a secret is not shown. */
+/* Reports that the value is not of its type, as in "\"abc\" is not a size". The text of a secret is
+ * not shown. */
 enum pp_err pp_value_not(const struct pp_value *v, const yaml_node_t *node);
 
 /* Returns PP_EINVAL and fills err unless x is in the parameter's range. */
 pp_must_check enum pp_err pp_value_in_range(const struct pp_value *v, const yaml_node_t *node, double x);
 
-/* Fills err. key and file may be "". Control characters in the message are replaced, and
- * it is cut to fit. Returns PP_EINVAL. */
+/* Fills err with a message. key and file may be "". Control characters in the message are replaced,
+ * and the message is cut to fit. Returns PP_EINVAL. */
 enum pp_err pp_config_fail(struct pp_config_error *err, const char *file, int line, const char *key,
                            const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
@@ -114,8 +115,8 @@ static inline struct pp_config_origin *pp_config_origin(const struct pp_config *
     return &cfg->origin[p - pp_params(&n)];
 }
 
-/* Applies a YAML text. `name` is used in messages and origins, and must live as long as cfg.
- * Returns PP_EINVAL and fills err, or PP_ENOMEM. */
+/* Applies a configuration file's text. `name` is the file's name for messages and origins, and must
+ * live as long as cfg. Returns PP_EINVAL and fills err, or returns PP_ENOMEM. */
 pp_must_check enum pp_err pp_config_apply_yaml(struct pp_config *cfg, const char *name, const char *text,
                                                size_t len, struct pp_config_error *err);
 
@@ -126,7 +127,8 @@ pp_must_check enum pp_err pp_config_cross_check(const struct pp_config *cfg, str
  * be in brackets. */
 bool pp_is_host_port(const char *s, size_t n);
 
-/* Readers and writers of compound items (value_net.c, value_map.c). */
+/* These read and write the items of lists that have a format of their own (value_net.c,
+ * value_map.c). */
 enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
 enum pp_err pp_set_port_range(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
 enum pp_err pp_set_network(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);

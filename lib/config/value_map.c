@@ -1,5 +1,5 @@
-/* value_map.c: reads entries of lists that are maps: tiers and keys. A table of its fields
- * describes each map, so that errors can name an unknown or missing field. */
+/* value_map.c: reads the entries of lists whose entries are maps: tiers and keys. A table describes
+ * the fields of each map, so that errors can name an unknown or missing field. */
 #include "config/value.h"
 
 #include "base/text.h"
@@ -10,7 +10,7 @@
 #define PP_TIER_CONCURRENCY_DEFAULT 256
 #define PP_TIER_CONCURRENCY_MAX     100000
 
-/* A field of a map. `set` gets the text of a scalar, and NULL for a list. */
+/* A field of a map. `set` reads its value; it gets the text of a scalar, and NULL for a list. */
 struct map_field {
     const char *name;
     bool required, list;
@@ -27,7 +27,7 @@ static enum pp_err unknown_field(const struct pp_value *v, const yaml_node_t *no
     return pp_value_fail(v, node, "no field is called \"%.60s\"", name);
 }
 
-/* Reads one pair of name and value; `seen` has a bit per field. */
+/* Reads one pair of name and value. `seen` has a bit for each field that was read. */
 static enum pp_err set_pair(const struct pp_value *v, yaml_node_t *key, yaml_node_t *value,
                             const struct map_field *fields, size_t n, unsigned *seen, void *item)
 {
@@ -102,7 +102,7 @@ void pp_put_tier(const struct pp_put *put, const void *field)
             timeout, (long long)tier->concurrency);
 }
 
-/* Accepts the characters of a client id, for names and clients. */
+/* Reads a name or a client, which have only the characters of a client id. */
 static enum pp_err key_word(const struct pp_value *v, yaml_node_t *node, const char *s, const char *what,
                             const char **out)
 {
@@ -122,8 +122,8 @@ static enum pp_err key_client(const struct pp_value *v, yaml_node_t *node, const
     return key_word(v, node, s, "client", &((struct pp_config_key *)item)->client);
 }
 
-/* The message does not quote the value, which may be the key itself if the operator put it there by
- * mistake. */
+/* Reads the key's hash. The error message does not quote the value, because an operator may have
+ * put the key itself there by mistake. */
 static enum pp_err key_sha256(const struct pp_value *v, yaml_node_t *node, const char *s, void *item)
 {
     struct pp_config_key *key = item;
@@ -181,7 +181,8 @@ void pp_put_key(const struct pp_put *put, const void *field)
     const char *q = put->json ? "\"" : "", *sep = "";
     struct pp_put quoted = *put;
     char hex[2 * sizeof key->sha256 + 1];
-    quoted.json = true; /* JSON quotes keep a client "42" and a hash that has only digits texts */
+    /* JSON quotes make sure that a client "42", or a hash of digits only, is read back as text */
+    quoted.json = true;
     pp_hex(hex, key->sha256, sizeof key->sha256);
     fprintf(put->f, "{%sname%s: ", q, q);
     pp_put_text(&quoted, key->name);

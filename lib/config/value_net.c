@@ -1,6 +1,6 @@
-/* value_net.c: addresses, ports and networks. Addresses are read by inet_pton and written by
- * inet_ntop, so that one address has one text and the forms that only inet_aton knows (0x7f000001,
- * 127.1) are refused. */
+/* value_net.c: reads and writes addresses, ports and networks. inet_pton reads the addresses and
+ * inet_ntop writes them, so that one address has one text, and forms that only inet_aton knows
+ * (0x7f000001, 127.1) are refused. */
 #include "config/value.h"
 
 #include <arpa/inet.h>
@@ -35,7 +35,7 @@ bool pp_is_host_port(const char *s, size_t n)
     return s[host] == ':' && parse_port(s + host + 1, n - host - 1, &port) && port > 0;
 }
 
-/* Returns the canonical text of an IPv4 or IPv6 address in the arena, and its family in *family. An
+/* Stores the canonical text of an IPv4 or IPv6 address in the arena, and its family in *family. An
  * IPv6 address may be in brackets. */
 static enum pp_err keep_address(const struct pp_value *v, const char *s, size_t n, int *family,
                                 const char **out)

@@ -1,5 +1,5 @@
-/* address.c: compares addresses with the deny table, and reads and writes their texts; see
- * address.h. */
+/* address.c: decides by the deny tables whether a connection to an address is allowed, and reads
+ * and writes addresses as text. */
 #include "core/address.h"
 
 #include <arpa/inet.h>
@@ -10,8 +10,8 @@ static uint32_t be32(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* All rows are compared without branches, because this runs for each connection and 2^32 times in a
- * test. */
+/* Returns true if a row of PP_DENIED_IPV4 covers the address. The function compares all rows
+ * without branches, because it runs for each connection and 2^32 times in a test. */
 static bool ipv4_denied(uint32_t a)
 {
 #define X(b0, b1, b2, b3, bits) \
@@ -29,7 +29,7 @@ static bool ipv6_denied(const uint8_t b[16])
 {
     uint64_t high = first_half(b);
     if (high >> 61 != 1)
-        return true; /* outside 2000::/3 */
+        return true; /* addresses outside 2000::/3 are denied */
 #define X(w0, w1, bits)                                                 \
     if (((high ^ ((uint64_t)(w0) << 32 | (w1))) >> (64 - (bits))) == 0) \
         return true;
@@ -93,7 +93,7 @@ bool pp_addr_from_text(struct pp_addr *out, const char *s, size_t n)
 
 char *pp_addr_text(const struct pp_addr *addr, char buf[PP_ADDR_TEXT_MAX])
 {
-    buf[0] = '\0'; /* inet_ntop fails only for lack of room */
+    buf[0] = '\0'; /* inet_ntop fails only if there is no room */
     (void)inet_ntop(addr->family == 6 ? AF_INET6 : AF_INET, addr->b, buf, PP_ADDR_TEXT_MAX);
     return buf;
 }
@@ -120,7 +120,7 @@ static bool parse_number(const char *s, size_t n, size_t digits, unsigned max, u
     return v <= max;
 }
 
-/* Returns true if all bits of addr from bit number `bits` on are zero. */
+/* Returns true if all bits of addr from number `bits` on are zero (the first bit has number 0). */
 static bool tail_is_zero(const struct pp_addr *addr, unsigned bits)
 {
     for (unsigned i = bits; i < 128; i++) {

@@ -1,25 +1,28 @@
-/* address.h: the policy that says which IP addresses may be fetched from (I6).
+/* address.h: the policy that says which IP addresses photopool may connect to.
  *
  * The policy judges the address that a socket is about to connect to, never a text: the code that
  * opens sockets asks pp_address_allowed() for that very address, and asks again when it reuses a
  * connection.
  *
- * Denied is everything that is not one host's public unicast address:
+ * The policy denies every address that is not a public unicast address of one host:
  *
- *   IPv4  every row of the IANA IPv4 Special-Purpose Address Registry, also the globally reachable
- *         ones (anycast services: no photo host lives there), multicast, and Azure's metadata
- *         server, which has a public number. PP_DENIED_IPV4 has the rows and their RFCs.
- *   IPv6  everything outside 2000::/3, IANA's global unicast space; inside it every row of the IANA
+ *   IPv4  every row of the IANA IPv4 Special-Purpose Address Registry, also the globally
+ *   reachable
+ *         ones (anycast services: no photo host lives there), multicast, and Azure's
+ *         metadata
+ *         server, which has a public address. PP_DENIED_IPV4 has the rows and their RFCs.
+ *   IPv6  everything outside 2000::/3, IANA's global unicast space; inside it every row of the
+ *   IANA
  *         IPv6 Special-Purpose Address Registry (PP_DENIED_IPV6), including all of Teredo
  *         and 6to4; and ISATAP interface identifiers (RFC 5214) of a denied IPv4
  *         address.
  *
  * A NAT64 prefix that an operator chose inside its own global unicast space (RFC 6052 section 2.2)
- * cannot be recognised: the operator must see that this translator does not reach private IPv4
- * addresses.
+ * cannot be recognised: the operator must make sure that this translator does not reach private
+ * IPv4 addresses.
  *
- * Pure functions; any thread. To deny another network add a row, here and in the test's own
- * list. */
+ * Pure functions; any thread may call them. To deny another network, add a row here and in the list
+ * of the test. */
 #ifndef PP_CORE_ADDRESS_H
 #define PP_CORE_ADDRESS_H
 
@@ -29,8 +32,8 @@
 
 #include "photopool/err.h"
 
-/* Network order; family 4 uses b[0..3]. The functions below set the other bytes to 0, so that
- * memcmp() compares addresses. */
+/* An address in network byte order; family 4 uses b[0..3]. The functions below set the other bytes
+ * to 0, so that memcmp() compares addresses. */
 struct pp_addr {
     uint8_t family;
     uint8_t b[16];
@@ -42,19 +45,21 @@ struct pp_cidr {
 };
 
 struct pp_port_range {
-    uint16_t lo, hi; /* inclusive */
+    uint16_t lo, hi; /* a range of ports, both ends included */
 };
 
-/* The operator's settings, as borrowed slices. An empty policy denies all special addresses and
- * every port. */
+/* The operator's settings, as slices that the caller owns. An empty policy denies all special
+ * addresses and every port. */
 struct pp_address_policy {
-    const struct pp_cidr *allow; /* fetch.allow_networks: allowed even if the table denies them */
+    /* fetch.allow_networks: networks that are allowed even if the table denies them */
+    const struct pp_cidr *allow;
     size_t n_allow;
-    const struct pp_port_range *ports; /* fetch.allow_ports */
+    const struct pp_port_range *ports; /* fetch.allow_ports: the ports that are allowed */
     size_t n_ports;
 };
 
-/* X(a, b, c, d, bits): the name in the registry, and the number of the RFC. */
+/* The denied IPv4 networks: X(a, b, c, d, bits) is a.b.c.d/bits. Comments give the name in the
+ * registry and the number of the RFC. */
 #define PP_DENIED_IPV4(X)                                                                              \
     X(0, 0, 0, 0, 8)        /* this network, 791 */                                                    \
     X(10, 0, 0, 0, 8)       /* private use, 1918 */                                                    \
@@ -76,7 +81,7 @@ struct pp_address_policy {
     X(224, 0, 0, 0, 4)      /* multicast, 5771 */                                                      \
     X(240, 0, 0, 0, 4)      /* reserved, 1112, and the limited broadcast address, 8190 */
 
-/* X(first 32 bits, next 32 bits, bits <= 64), inside 2000::/3 */
+/* The denied IPv6 networks inside 2000::/3: X(first 32 bits, next 32 bits, prefix length <= 64). */
 #define PP_DENIED_IPV6(X)                                                                                  \
     X(0x20010000, 0, 23)          /* IETF protocol assignments, 2928: Teredo, ORCHID, benchmarking, AMT */ \
     X(0x20010db8, 0, 32)          /* documentation, 3849 */                                                \
@@ -84,16 +89,16 @@ struct pp_address_policy {
     X(0x2620004f, 0x80000000, 48) /* AS112 direct delegation, 7534 */                                      \
     X(0x3fff0000, 0, 20)          /* documentation, 9637 */
 
-/* Returns true if a connection may be opened to `addr`. `allow` wins over the table. An IPv4-mapped
- * IPv6 address counts as the IPv4 address in it, to which the kernel would connect. An unknown
- * family is denied. */
+/* Returns true if a connection may be opened to `addr`. policy->allow overrides the table. An
+ * IPv4-mapped IPv6 address counts as the IPv4 address in it, to which the kernel would connect. An
+ * unknown family is denied. */
 bool pp_address_allowed(const struct pp_address_policy *policy, const struct pp_addr *addr);
 
 /* Returns true if a connection may be opened to this port. */
 bool pp_port_allowed(const struct pp_address_policy *policy, uint16_t port);
 
 /* Reads an address. Accepts standard spellings only: four decimal numbers, or RFC 4291 section 2.2,
- * without brackets or zone. */
+ * without brackets or zone. Returns false for other texts. */
 pp_must_check bool pp_addr_from_text(struct pp_addr *out, const char *s, size_t n);
 
 #define PP_ADDR_TEXT_MAX 46

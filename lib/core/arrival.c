@@ -1,4 +1,5 @@
-/* arrival.c: see arrival.h. Invariants: delays[0..answers) is in ascending order; `least` is the
+/* arrival.c: learns the usual delay of a client's hosts (the baseline), and estimates when an
+ * origin read a request. Invariants: delays[0..answers) is in ascending order; `least` is the
  * minimum of `medians`. */
 #include "core/arrival.h"
 
@@ -107,7 +108,7 @@ int64_t pp_baseline_ms(const struct pp_baseline *b, int64_t now_ms)
     return b->buckets < PP_BASELINE_MIN || now_ms - b->last_ms > PP_BASELINE_FORGET_MS ? 0 : b->least;
 }
 
-/* --- corrections --- */
+/* --- correcting entries of the log --- */
 
 void pp_arrival_fini(struct pp_arrival *a)
 {
@@ -117,7 +118,8 @@ void pp_arrival_fini(struct pp_arrival *a)
 
 void pp_arrival_counted(struct pp_arrival *a, const struct pp_sends *s, int64_t at_ms, int64_t late_ms)
 {
-    /* at the cap the real lateness is unknown, because nobody waited for the answer */
+    /* At the cap the real lateness is unknown, because the sender stopped waiting for the
+     * answer. */
     if (s->baseline_ms != 0 || late_ms <= 0 || late_ms >= PP_ARRIVAL_CAP_MS - PP_ARRIVAL_SLACK_MS)
         return;
     if (!a->late)

@@ -1,6 +1,7 @@
-/* backlog.c: see backlog.h. `later` is a binary heap of clients by their earliest due time; each
- * client knows its place in the heap (as in beanstalkd), so any client can be moved or removed. The
- * heap always has room for every client, so memory is allocated only for a new client. */
+/* backlog.c: an index of clients with due tasks. `later` is a binary heap of clients by their
+ * earliest due time; each client knows its place in the heap (as in beanstalkd), so any client can
+ * be moved or removed. The heap always has room for every client, so memory is allocated only for a
+ * new client. */
 #include "core/backlog.h"
 
 #include <stdbool.h>
@@ -20,8 +21,8 @@ struct entry {
     UT_hash_handle hh;
     int64_t due_ms[PP_QUEUES];
     int64_t first_ms;    /* the minimum of due_ms */
-    size_t place;        /* index in the heap, or PP_BACKLOG_READY */
-    struct pp_node node; /* in ready */
+    size_t place;        /* the client's index in the heap, or PP_BACKLOG_READY if it is in the ring */
+    struct pp_node node; /* links the client into the ring `ready` */
     bool homeless;       /* uthash had no memory to add the client to the hash table */
     char client[];
 };
@@ -29,12 +30,13 @@ struct entry {
 struct pp_backlog {
     struct entry *clients;
     size_t max_clients;
-    struct pp_list ready; /* the first client is returned next */
+    /* ring of clients with something due; pp_backlog_due() returns the first one next */
+    struct pp_list ready;
     struct entry **heap;
     size_t n_heap, cap_heap;
 };
 
-/* --- later: the heap --- */
+/* --- later: the heap of clients whose tasks are due later --- */
 
 static void heap_set(struct pp_backlog *b, size_t i, struct entry *e)
 {
@@ -100,7 +102,7 @@ static bool heap_reserve(struct pp_backlog *b, size_t n)
     return true;
 }
 
-/* --- ready: the ring --- */
+/* --- ready: the ring of clients with due tasks --- */
 
 static void ready_add(struct pp_backlog *b, struct entry *e)
 {
@@ -157,8 +159,9 @@ static enum pp_err add(struct pp_backlog *b, const char *client, struct entry **
     return PP_OK;
 }
 
-/* Moves the client to its place after a change. A client in the ring keeps its turn unless it is
- * now due later; then it waits in the heap until pp_backlog_due() finds it due again. */
+/* Sets the due time of one queue, and moves the client to its place. A client in the ring keeps its
+ * turn, unless its earliest task is now due later; then the client waits in the heap until
+ * pp_backlog_due() finds it due again. */
 static void change(struct pp_backlog *b, struct entry *e, uint8_t queue, int64_t due_ms)
 {
     int64_t was = e->first_ms, first = PP_BACKLOG_NEVER;

@@ -1,5 +1,5 @@
-/* code.c: look-ups in the table of code.h. The rows come from PP_CODE_TABLE. Only the rows that
- * several HTTP statuses share are defined here.
+/* code.c: look-ups in the table of code.h. The rows come from PP_CODE_TABLE; this file adds the
+ * rows that several HTTP statuses share.
  *
  * Invariant: every number has a row, so that a code from an old store can always be shown. */
 #include "photopool/code.h"

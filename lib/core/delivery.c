@@ -1,4 +1,5 @@
-/* delivery.c: see delivery.h. */
+/* delivery.c: decides when a failed message is sent again and how many requests an endpoint gets,
+ * and reads webhook secrets. */
 #include "core/delivery.h"
 
 #include <string.h>
@@ -21,7 +22,7 @@ static int64_t jitter(int64_t ms, uint32_t rnd)
     return ms - tenth + (int64_t)(rnd % (uint64_t)(2 * tenth + 1));
 }
 
-/* --- a message --- */
+/* --- when a message is sent again --- */
 
 enum pp_delivery_next pp_delivery_after(uint32_t attempts, int http_status, int64_t retry_after_ms,
                                         uint32_t rnd, int64_t now_ms, int64_t *due_ms)
@@ -41,7 +42,7 @@ enum pp_delivery_next pp_delivery_after(uint32_t attempts, int http_status, int6
     return PP_DELIVERY_NEXT_RETRY;
 }
 
-/* --- an endpoint --- */
+/* --- how many requests an endpoint gets --- */
 
 void pp_pace_init(struct pp_endpoint_pace *p, uint32_t max)
 {
@@ -96,10 +97,10 @@ void pp_pace_ended(struct pp_endpoint_pace *p, bool ok, int64_t now_ms, uint32_t
     p->in_flight--;
     switch (p->state) {
     case PP_PACE_CLOSED: ended_closed(p, ok, now_ms, rnd); break;
-    case PP_PACE_OPEN: break; /* the request began before the pause and does not count */
+    case PP_PACE_OPEN: break; /* a request from before the pause has ended, and does not count */
     case PP_PACE_PROBING:
         if (ok)
-            pp_pace_init(p, p->max); /* nothing else is in flight */
+            pp_pace_init(p, p->max); /* no other request is in flight while the probe is */
         else
             open_for_a_while(p, now_ms, rnd);
         break;

@@ -1,4 +1,4 @@
-/* entry.c: see entry.h. */
+/* entry.c: writes and reads the bytes of an ingest queue's entry. */
 #include "core/entry.h"
 
 void pp_entry_begin(struct pp_buf *b)

@@ -1,5 +1,5 @@
-/* entry.h: the items of an accepted batch as bytes, as the ingest queue keeps them between accept
- * and plan.
+/* entry.h: the format of an accepted batch's items as bytes, as the ingest queue keeps them between
+ * accept and plan.
  *
  * Little-endian, length-prefixed (base/buf.h): u8 version; then for each item u32 index, str id, u8
  * has_meta [str meta], u32 n_photos, n_photos times str url. The reader does not trust the bytes: a
@@ -14,7 +14,7 @@
 #include "base/buf.h"
 
 #define PP_ENTRY_VERSION    1
-#define PP_ENTRY_PHOTOS_MAX 10000 /* maximum for one item */
+#define PP_ENTRY_PHOTOS_MAX 10000 /* an item has at most this many photos */
 
 /* Starts an entry in an empty buffer. */
 void pp_entry_begin(struct pp_buf *b);
@@ -25,24 +25,24 @@ void pp_entry_item(struct pp_buf *b, uint32_t index, const char *id, size_t id_n
 void pp_entry_photo(struct pp_buf *b, const char *url, size_t url_n);
 
 struct pp_entry_reader {
-    struct pp_reader r;   /* r.failed is set when damage is found, and stays set */
+    struct pp_reader r;   /* r.failed becomes true when the reader finds damage, and stays true */
     uint32_t photos_left; /* photos of the current item that are not read yet */
 };
 
 struct pp_entry_item {
     uint32_t index;
-    const char *id; /* slice of the entry, without a NUL */
+    const char *id; /* the item's id: a slice of the entry, without a NUL */
     size_t id_n;
-    const char *meta; /* NULL: the item has none */
+    const char *meta; /* JSON text of the item's meta; NULL: the item has none */
     size_t meta_n;
     uint32_t n_photos;
 };
 
-/* Starts reading. Returns false if the bytes are not an entry of this version. The bytes must
- * outlive the reader. */
+/* Starts reading an entry. Returns false if the bytes are not an entry of this version. The bytes
+ * must outlive the reader. */
 bool pp_entry_open(struct pp_entry_reader *r, const void *p, size_t n);
-/* Reads the next item and skips unread photos of the last one. Returns false at the end or if the
- * entry is damaged (r.failed). */
+/* Reads the next item; photos of the previous item that were not read are skipped. Returns false at
+ * the end, or if the entry is damaged (r.failed). */
 bool pp_entry_next(struct pp_entry_reader *r, struct pp_entry_item *item);
 /* Reads the next photo of the item. Returns false if there is none or if the entry is damaged. */
 bool pp_entry_next_photo(struct pp_entry_reader *r, const char **url, size_t *url_n);

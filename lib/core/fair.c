@@ -1,16 +1,16 @@
-/* fair.c: see fair.h. The water level is the number of transfers per weight at which all are dealt.
- * Clients are sorted by the level at which they can take no more. Clients below the water level get
- * all they can take; the others share the rest by weight, rounded down to quanta. The transfers
- * left over by rounding, less than a quantum for each client above the level, then go in quanta to
- * the clients with the largest deficits. */
+/* fair.c: deals free transfers to clients by water-filling. The water level is the number of
+ * transfers per weight at which all are dealt. Clients are sorted by the level at which they can
+ * take no more. Clients below the water level get all they can take; the others share the rest by
+ * weight, rounded down to quanta. The transfers left over by rounding, less than a quantum for each
+ * client above the level, then go in quanta to the clients with the largest deficits. */
 #include "core/fair.h"
 
 #include <stdlib.h>
 
 #include "base/check.h"
 
-/* The largest deficit, in quanta. Without it, a client that had no permits for long would take all
- * transfers afterwards. */
+/* The largest deficit, in quanta. Without this bound, a client that had no permits for a long time
+ * would take all transfers afterwards. */
 #define DEFICIT_MAX 8
 
 static uint32_t weight_of(const struct pp_fair_client *c)
@@ -63,7 +63,7 @@ struct rest {
     uint64_t weights;
 };
 
-/* Gives the clients below the water level, the first ones of `order`, all they can take. Returns
+/* Gives the clients below the water level, which come first in `order`, all they can take. Returns
  * their number. */
 static size_t deal_below(struct pp_fair_client *c, const uint32_t *order, size_t n, struct rest *rest)
 {
@@ -81,8 +81,8 @@ static size_t deal_below(struct pp_fair_client *c, const uint32_t *order, size_t
     return at;
 }
 
-/* Gives the clients above the water level their shares, rounded down to quanta. The part cut off is
- * added to the deficit. */
+/* Gives the clients above the water level their shares, rounded down to quanta. Adds the part that
+ * rounding cut off to the client's deficit. */
 static void deal_above(struct pp_fair_client *c, const uint32_t *order, size_t n, struct rest *rest)
 {
     uint32_t slots = rest->slots;
@@ -99,7 +99,8 @@ static void deal_above(struct pp_fair_client *c, const uint32_t *order, size_t n
 }
 
 /* Gives one quantum to each client, in the order of `order`, until no transfer is left. There are
- * enough clients: rounding cut off less than a quantum from each, and each can still take that. */
+ * enough clients: rounding cut off less than a quantum from each, and each can still take that
+ * much. */
 static void deal_rounded(struct pp_fair_client *c, const uint32_t *order, size_t n, struct rest *rest)
 {
     for (size_t i = 0; i < n && rest->slots > 0; i++) {

@@ -1,4 +1,4 @@
-/* plan.c: see plan.h. */
+/* plan.c: decides from a photo's record whether an import needs a request for the photo. */
 #include "core/plan.h"
 
 bool pp_ladder_counts(uint16_t code)

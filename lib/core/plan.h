@@ -1,5 +1,5 @@
-/* plan.h: decides from a photo's record if an import needs a request for it. The columns say which
- * record the photo has, the rows which `refresh` the batch asks for:
+/* plan.h: decides from a photo's record whether an import needs a request for the photo. The
+ * columns say which record the photo has, the rows which `refresh` the batch asks for:
  *
  *   refresh    stored before                        failed before, not yet due
  *   known      KNOWN                                SKIP
@@ -12,14 +12,14 @@
  * `refresh` says.
  *
  * The ladder decides when a photo that failed for good is due. After the first final failure the
- * next import fetches it again. After the second failure in a row, the next import is answered from
- * the record; after the third, the next two imports; and so on. PP_LADDER_MAX_MS after a failure
- * the photo is fetched in any case. A success ends the streak.
+ * next import fetches the photo again. After the second failure in a row, the next import is
+ * answered from the record; after the third, the next two imports; and so on. PP_LADDER_MAX_MS
+ * after a failure the photo is fetched in any case. A success ends the streak.
  *
  * Only http_403, http_404 and http_410 count: the host works, the answer concerns this photo, and
- * it seldom changes within a day. Failures of hosts and networks end by themselves. Merchants
- * correct bad files (not_image, too_large) under the same URL, so each import must look again.
- * denied_* and bad_url cost no request. */
+ * the answer seldom changes within a day. Failures of hosts and networks end by themselves.
+ * Merchants correct bad files (not_image, too_large) under the same URL, so each import must look
+ * again. denied_* and bad_url cost no request. */
 #ifndef PHOTOPOOL_CORE_PLAN_H
 #define PHOTOPOOL_CORE_PLAN_H
 
@@ -29,15 +29,17 @@
 #include "photopool/task.h"
 
 enum pp_plan_what {
-    PP_PLAN_KNOWN,            /* answer with the stored object, no request */
-    PP_PLAN_SKIP,             /* answer with the recorded failure, no request */
-    PP_PLAN_FETCH,            /* fetch: make a task */
-    PP_PLAN_FETCH_CONDITIONAL /* fetch: make a task with the recorded validators */
+    PP_PLAN_KNOWN, /* answer with the stored object, without a request */
+    PP_PLAN_SKIP,  /* answer with the recorded failure, without a request */
+    PP_PLAN_FETCH, /* make a task, which fetches the photo */
+    /* make a task, which sends the recorded validators with its request */
+    PP_PLAN_FETCH_CONDITIONAL
 };
 
 struct pp_plan_decision {
     enum pp_plan_what what;
-    int64_t retry_at_ms; /* SKIP: the photo is fetched again at the latest then (wall); else 0 */
+    /* if SKIP: the photo is fetched again at this wall time at the latest; else 0 */
+    int64_t retry_at_ms;
 };
 
 #define PP_LADDER_MAX_MS 86400000
@@ -45,12 +47,12 @@ struct pp_plan_decision {
 /* Returns true if a final failure with this code counts for the ladder. */
 bool pp_ladder_counts(uint16_t code);
 
-/* Returns true if the next import of the photo, at now_ms (wall), is answered from the record. Then
- * *retry_at_ms is the latest time at which the photo is fetched. A failure in the future (the clock
- * was set back) does not count. */
+/* Returns true if the next import of the photo, at now_ms (wall), is answered from the record.
+ * *retry_at_ms is then the latest time at which the photo is fetched again. A failure in the future
+ * (the clock was set back) does not count. */
 bool pp_ladder_skip(const struct pp_photo *photo, int64_t now_ms, int64_t *retry_at_ms);
 
-/* Decides from the record of one photo, as the store returned it. now_ms: wall. */
+/* Decides for one photo from its record, as the store returned it. now_ms is wall time. */
 struct pp_plan_decision pp_plan_decide(enum pp_refresh refresh, bool replay, const struct pp_photo *photo,
                                        int64_t now_ms);
 

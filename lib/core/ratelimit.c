@@ -1,5 +1,6 @@
-/* ratelimit.c: see ratelimit.h. Invariants: marks are ordered by at_ms; `logged` is the sum of
- * their n; len <= cap <= PP_RATE_MARKS_MAX; no function fails when memory runs out. */
+/* ratelimit.c: the sliding log of one client's requests, as a ring of marks. Invariants: marks are
+ * ordered by at_ms; `logged` is the sum of their n; len <= cap <= PP_RATE_MARKS_MAX; no function
+ * fails when memory runs out. */
 #include "core/ratelimit.h"
 
 #include <stdlib.h>
@@ -74,9 +75,9 @@ static bool grow(struct pp_ratelimit *rl)
     return true;
 }
 
-/* Makes room for one mark: allocates, or else joins the marks of a bucket. Joined buckets hold a
- * minute of marks. If that is not enough (no memory, or marks far ahead), joins ever wider buckets.
- */
+/* Makes room for one mark: allocates memory, or joins the marks of the same bucket. A minute of
+ * joined marks always fits. If that is not enough (no memory, or marks far ahead), joins ever wider
+ * buckets. */
 static void make_room(struct pp_ratelimit *rl)
 {
     if (rl->len < rl->cap || grow(rl))
@@ -85,7 +86,7 @@ static void make_room(struct pp_ratelimit *rl)
         compact(rl, width);
 }
 
-/* Returns how many marks are at at_ms or before. */
+/* Returns how many marks have a time of at_ms or before. */
 static uint32_t count_until(struct pp_ratelimit *rl, int64_t at_ms)
 {
     uint32_t n = rl->len;
@@ -113,7 +114,7 @@ static void insert(struct pp_ratelimit *rl, int64_t at_ms, uint32_t n)
     rl->len++;
 }
 
-/* Returns the number of free permits if `logged` requests of the log still count. */
+/* Returns the number of free permits while `logged` requests of the log still count. */
 static uint32_t free_with(const struct pp_ratelimit *rl, uint64_t logged)
 {
     if (rl->rpm == 0)
@@ -226,7 +227,7 @@ size_t pp_ratelimit_export(struct pp_ratelimit *rl, int64_t now_ms, struct pp_ra
 {
     pp_assert(cap > 0, "a log is exported to nowhere");
     advance(rl, now_ms);
-    /* each mark that is written joins `per` marks at the latest time */
+    /* Each mark that is written joins `per` marks of the log, and has the latest time of these. */
     size_t per = (rl->len + cap - 1) / cap, n = 0;
     for (uint32_t i = 0; i < rl->len; n++) {
         uint64_t sum = 0;

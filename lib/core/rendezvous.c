@@ -1,4 +1,4 @@
-/* rendezvous.c: see rendezvous.h. */
+/* rendezvous.c: computes the score of a node for a key from a hash of the two. */
 #include "core/rendezvous.h"
 
 #include <math.h>
@@ -25,6 +25,7 @@ static uint64_t mix(uint64_t x)
 double pp_rendezvous_score(const char *key, const char *node, uint32_t weight)
 {
     uint64_t h = mix(fnv(fnv(UINT64_C(14695981039346656037), key), node));
-    double u = ((double)(h >> 11) + 0.5) / 9007199254740992.0; /* by 2^53: never 0 or 1 */
+    /* a number between 0 and 1, but never 0 or 1; the divisor is 2^53 */
+    double u = ((double)(h >> 11) + 0.5) / 9007199254740992.0;
     return (weight > 0 ? weight : 1) / -log(u);
 }

@@ -1,4 +1,4 @@
-/* retry.c: see retry.h. */
+/* retry.c: decides how a task continues after a failed attempt. */
 #include "core/retry.h"
 
 #include "core/retry_after.h"

@@ -1,12 +1,12 @@
-/* retry_after.c: see retry_after.h. */
+/* retry_after.c: reads dates and waiting times of HTTP headers. */
 #include "core/retry_after.h"
 
 #include <string.h>
 
 #include "base/text.h"
 
-/* The bytes that are not read yet. Once they differ from what is expected, `bad` is set and stays
- * set. */
+/* The bytes that are not read yet. If the bytes differ from what a function expects, the function
+ * sets `bad`, which stays set. */
 struct cursor {
     const char *p, *end;
     bool bad;
@@ -26,7 +26,7 @@ static bool accept(struct cursor *c, const char *text, size_t n)
     return true;
 }
 
-/* Reads one of `names` and returns its index; fails if there is none. */
+/* Reads one of `names` and returns its index; sets `bad` if the bytes are none of them. */
 static int one_of(struct cursor *c, const char *const *names, int n)
 {
     for (int i = 0; i < n; i++)
@@ -36,7 +36,7 @@ static int one_of(struct cursor *c, const char *const *names, int n)
     return 0;
 }
 
-/* Reads exactly n digits. */
+/* Reads exactly n digits, and returns the number. */
 static int digits(struct cursor *c, int n)
 {
     int value = 0;
@@ -53,7 +53,8 @@ static int digits(struct cursor *c, int n)
 /* Returns the latest year with these two last digits that is at most 50 years ahead of now. */
 static int full_year(int two_digits, int64_t now_ms)
 {
-    int64_t this_year = 1970 + now_ms / (int64_t)31556952000; /* of a mean Gregorian year */
+    /* the current year, by the length of a mean Gregorian year */
+    int64_t this_year = 1970 + now_ms / (int64_t)31556952000;
     int year = two_digits + 1900;
     while (year + 100 <= this_year + 50 && year < 9900)
         year += 100;
@@ -96,7 +97,8 @@ bool pp_http_date_parse(const char *s, size_t n, int64_t now_ms, int64_t *out_ms
            read_date(c, "w m D t Y", now_ms, out_ms);
 }
 
-/* Reads a number of digits only; stops counting at the maximum. */
+/* Reads a number of seconds that has only digits. Drops further digits once the number is above
+ * max_ms. */
 static bool seconds(const char *s, size_t n, int64_t max_ms, int64_t *out_ms)
 {
     int64_t value = 0;

@@ -1,4 +1,4 @@
-/* route.c: see route.h. */
+/* route.c: learns and decides the tier of a (client, domain) from its transfer times. */
 #include "core/route.h"
 
 #include <math.h>
@@ -74,9 +74,9 @@ double pp_route_mean_ms(const struct pp_route *r)
     return r->weight_sum > 0 ? r->value_sum / r->weight_sum : 0;
 }
 
-/* Returns the minimum of the mean that recent timeouts demand. It comes from the highest tier in
- * which a transfer timed out lately and for which no transfer was quick enough; 0: there is none.
- */
+/* Returns the least mean that recent timeouts allow. It comes from the highest tier in which a
+ * transfer timed out lately and for which no transfer was quick enough; 0: there is no such
+ * tier. */
 static double floor_ms(const struct pp_route_batch *lately, const struct pp_tier *tiers, size_t n,
                        double margin)
 {

@@ -1,5 +1,5 @@
-/* share.c: see share.h. Share k of a total starts at floor(total * k / count), where share k - 1
- * ends, so there are no gaps. */
+/* share.c: cuts a client's rate, concurrency and hash range into shares. Share k of a total starts
+ * at floor(total * k / count), where share k - 1 ends, so there are no gaps. */
 #include "core/share.h"
 
 #include "base/check.h"

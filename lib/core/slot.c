@@ -1,4 +1,5 @@
-/* slot.c: see slot.h. Each function leaves the invariants of check() intact. */
+/* slot.c: the holder's accounting of one slot: permits, places, lease, and what a renewal records
+ * of them. Each function leaves the invariants of check() intact. */
 #include "core/slot.h"
 
 #include "base/check.h"
@@ -114,7 +115,7 @@ bool pp_slot_expired(const struct pp_slot *s, int64_t now_ms)
     return s->held && now_ms >= s->lease_until_ms;
 }
 
-/* --- starting and counting --- */
+/* --- starting transfers and counting their requests --- */
 
 bool pp_slot_may_send(const struct pp_slot *s, int64_t now_ms)
 {
@@ -202,7 +203,7 @@ static void admit_rewrite(struct pp_slot *s, struct pp_sends *sends, int64_t now
 
 void pp_slot_count(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms)
 {
-    /* `heard` is read before `written`, so that heard <= written holds */
+    /* This reads `heard` before `written`, so that heard <= written holds. */
     unsigned heard = atomic_load(&sends->heard);
     int64_t at = atomic_load(&sends->at_ms), late = atomic_load(&sends->late_ms);
     unsigned written = atomic_load(&sends->written);
@@ -234,7 +235,7 @@ bool pp_slot_ended(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms)
     return unused > 0;
 }
 
-/* --- the record --- */
+/* --- the record: what the coordinator knows about the slot --- */
 
 bool pp_slot_covered(const struct pp_slot *s)
 {
@@ -248,8 +249,9 @@ bool pp_slot_covered(const struct pp_slot *s)
                                                                  need - s->marking <= s->next.reserved));
 }
 
-/* Returns the number of places to record: a few more than are in flight, so that not each start
- * needs a renewal first. More than the share may be in flight if the share became smaller. */
+/* Returns the number of transfers in flight that the next renewal records: a few more than there
+ * are, so that not each start needs a renewal first. More than the share may be in flight if the
+ * share became smaller. */
 static uint32_t places_to_record(const struct pp_slot *s)
 {
     uint32_t n = s->in_flight + 1 + s->share_concurrency / 8;
@@ -283,8 +285,8 @@ size_t pp_slot_marks(const struct pp_slot *s, enum pp_slot_renewal_kind kind, in
     return s->rate.len == 0 ? 1 : s->rate.len < most ? s->rate.len : most;
 }
 
-/* Returns how many permits to reserve: those that will be free in the next terms.ahead_ms. After a
- * crash the client loses all of them. */
+/* Returns how many permits to reserve: all that will be free in the next terms.ahead_ms. If this
+ * process crashes, the client loses all of them for a minute. */
 static uint32_t reserve_ahead(struct pp_slot *s, int64_t now_ms)
 {
     int64_t ahead = s->terms.ahead_ms;
@@ -348,7 +350,7 @@ bool pp_slot_renewed(struct pp_slot *s, const struct pp_slot_renewal *r, bool an
 
     pp_assert(s->renewals > 0, "a renewal comes back that nobody sent");
     pp_assert(!r->marks || s->marks_sent, "marks come back that nobody sent");
-    /* after a lost answer the lower bound counts */
+    /* If the answer was lost, nobody knows if the record was written, so the lower bound counts. */
     if (written || r->reserved < s->recorded.reserved)
         s->recorded.reserved = r->reserved;
     if (written || r->in_flight < s->recorded.in_flight)
@@ -358,7 +360,8 @@ bool pp_slot_renewed(struct pp_slot *s, const struct pp_slot_renewal *r, bool an
     if (written) {
         if (s->held)
             extend_lease(s, asked_ms);
-        if (longest > s->longest_recorded_ms) /* the record of a later renewal is never shorter */
+        /* a later renewal never records a shorter time than an earlier one */
+        if (longest > s->longest_recorded_ms)
             s->longest_recorded_ms = longest;
     }
     if (r->marks) {
@@ -373,7 +376,7 @@ bool pp_slot_renewed(struct pp_slot *s, const struct pp_slot_renewal *r, bool an
     return !answered || !r->lost;
 }
 
-/* Forgets the renewals of this hold; no answer to them is handled any more. */
+/* Forgets the renewals in flight of this hold; their answers will be ignored. */
 static void forget_renewals(struct pp_slot *s)
 {
     s->renewals = 0;

@@ -1,6 +1,6 @@
 /* slot.h: how the holder of a slot counts requests and transfers. A slot is a share of a client's
- * rate and concurrency, leased from the coordinator (photopool/port/coordinator.h). This file keeps
- * rules I4 (concurrency) and I5 (rate).
+ * rate and concurrency, leased from the coordinator (photopool/port/coordinator.h). This file makes
+ * sure that the holder exceeds neither the share's concurrency nor its rate.
  *
  *               granted                renewal -> renewed
  *   not held ------------> held ------------------------------> held | lost
@@ -8,9 +8,9 @@
  *       |                    |                     renewal(LAST) -> released
  *       '--------------------'--------------------------------------------'
  *
- * A transfer takes a place (in flight, I4) and a permit for each of its requests (I5). A permit
- * becomes a mark in the log at the time at which its request counts (core/ratelimit.h,
- * core/arrival.h).
+ * A transfer takes a place (one of the share's concurrency) and a permit (one of its rate) for each
+ * of its requests. A permit becomes a mark in the log at the time at which its request counts
+ * (core/ratelimit.h, core/arrival.h).
  *
  * The record. After a crash the next holder knows only what the coordinator recorded last: marks,
  * and upper bounds for everything that is not in the marks. So a transfer may start only if the
@@ -22,15 +22,15 @@
  * flight has marks, and the requests in them stay reserved until the marks are known to be written.
  *
  * Pure: no I/O. Times are monotonic unless a name says wall; the caller passes both clocks where
- * the coordinator's times are translated. A slot belongs to one thread; only send_until_ms is read
- * by others. */
+ * the coordinator's times are translated. A slot belongs to one thread; other threads read only
+ * send_until_ms. */
 #ifndef PHOTOPOOL_CORE_SLOT_H
 #define PHOTOPOOL_CORE_SLOT_H
 
 #include "core/arrival.h"
 #include "photopool/port/coordinator.h"
 
-/* The highest number of marks in a renewal: lower (FAR) if the record is on a server. A mark that
+/* A renewal has at most this many marks; fewer (FAR) if the record is on a server. A mark that
  * joins several requests has the time of the latest. */
 #define PP_SLOT_MARKS_MAX     1024
 #define PP_SLOT_MARKS_MAX_FAR 128
@@ -45,8 +45,8 @@
 
 struct pp_slot_terms {
     int64_t lease_ms;
-    /* How much of the rate a renewal reserves, as a time; 0: each claim renews before it starts
-     * anything. */
+    /* Each renewal reserves the permits that will be free in the next ahead_ms. 0: each claim
+     * renews before it starts anything. */
     int64_t ahead_ms;
 };
 
@@ -60,29 +60,29 @@ struct pp_slot_bounds {
 struct pp_slot {
     bool held;
     struct pp_slot_terms terms;
-    /* the share */
+    /* The share: its number, the number of shares, and its range of task hashes. */
     uint32_t share, shares, hash_lo, hash_hi;
     uint32_t rpm, concurrency;  /* the limits of the whole client, from which the shares were cut */
     uint32_t share_concurrency; /* concurrency of this share */
-    /* the lease */
+    /* the lease of the slot */
     int64_t held_ms;               /* when the slot was granted */
     int64_t lease_until_ms;        /* the lease ends at this time, by our clock */
-    _Atomic int64_t send_until_ms; /* requests go out until this time; fetch loops read it */
-    int64_t not_before_ms;         /* requests go out from this time on */
-    /* Places that requests of a crashed holder may still use, until taken_until_ms. */
+    _Atomic int64_t send_until_ms; /* no request goes out after this time; fetch loops read it */
+    int64_t not_before_ms;         /* no request goes out before this time */
+    /* This many transfers of a crashed holder may still be in flight, until taken_until_ms. */
     uint32_t taken;
     int64_t taken_until_ms;
-    /* requests and transfers */
+    /* requests and transfers of this hold */
     struct pp_ratelimit rate;
     struct pp_arrival arrival;
-    uint32_t in_flight; /* transfers, and places reserved for a claim in flight */
-    uint32_t unplaced;  /* places whose task is not claimed yet */
-    int64_t longest_ms; /* longest deadline of any transfer of this hold */
-    /* the record */
-    uint32_t unmarked; /* requests in the log that are not in the recorded marks */
-    uint32_t marking;  /* requests in the marks of the renewal in flight */
-    bool marks_sent;   /* a renewal in flight contains marks */
-    int64_t marked_ms; /* when marks were last sent; 0: the next renewal contains marks */
+    uint32_t in_flight; /* transfers in flight, and places reserved for a claim in flight */
+    uint32_t unplaced;  /* places taken for tasks that are not claimed yet */
+    int64_t longest_ms; /* the longest deadline of any transfer of this hold, in ms */
+    /* what the coordinator has recorded */
+    uint32_t unmarked; /* number of requests in the log that are not in the recorded marks */
+    uint32_t marking;  /* number of requests in the marks of the renewal in flight */
+    bool marks_sent;   /* true: a renewal in flight contains marks */
+    int64_t marked_ms; /* when a renewal last contained marks; 0: the next renewal contains marks */
     struct pp_slot_bounds recorded, next;
     int64_t longest_recorded_ms;
     uint32_t renewals; /* number of renewals in flight */
@@ -94,62 +94,63 @@ void pp_slot_fini(struct pp_slot *s);
 /* --- the lease --- */
 
 /* Starts a hold: the coordinator granted `w`, which was requested at asked_ms. The log of an
- * earlier hold stays, because its requests may still be pending. */
+ * earlier hold stays, because its requests still count. */
 void pp_slot_granted(struct pp_slot *s, const struct pp_slot_terms *terms, const struct pp_slot_want *w,
                      int64_t asked_ms, int64_t now_ms, int64_t now_wall_ms);
-/* Applies new limits of the client at once. The slot must be the client's only share. */
+/* Applies new limits of the client at once. The slot must be the only share of the client. */
 void pp_slot_recut(struct pp_slot *s, uint32_t rpm, uint32_t concurrency);
 /* Ends the hold, because the lease has ended by our clock or by the coordinator's. */
 void pp_slot_lost(struct pp_slot *s);
 bool pp_slot_expired(const struct pp_slot *s, int64_t now_ms);
 
-/* --- starting and counting --- */
+/* --- starting transfers and counting their requests --- */
 
-/* Returns true if a request with a permit may go out now. It may not in the second half of a lease
- * that could not be renewed, so that most requests have ended before another worker can take over.
- */
+/* Returns true if a request with a permit may go out now. In the second half of a lease that could
+ * not be renewed, no request may go out, so that most requests have ended before another worker can
+ * take over. */
 bool pp_slot_may_send(const struct pp_slot *s, int64_t now_ms);
 /* Returns how many transfers of the share may be in flight now. */
 uint32_t pp_slot_concurrency(const struct pp_slot *s, int64_t now_ms);
-/* Returns how many permits will be free at at_ms >= now_ms. */
+/* Returns how many permits of the share will be free at at_ms >= now_ms. */
 uint32_t pp_slot_permits(struct pp_slot *s, int64_t now_ms, int64_t at_ms);
 /* Returns when the next permit is free; INT64_MAX: only after a transfer has ended. */
 int64_t pp_slot_next_permit_ms(struct pp_slot *s, int64_t now_ms);
 
-/* Takes n places, and n permits that are free at at_ms; on failure takes nothing and returns false.
- * Each must be passed to pp_slot_place() or pp_slot_unused(). */
+/* Takes n places, and n permits that are free at at_ms. On failure takes nothing and returns false.
+ * The caller must pass each place to pp_slot_place() or pp_slot_unused(). */
 bool pp_slot_admit(struct pp_slot *s, int64_t now_ms, int64_t at_ms, uint32_t n);
 /* Takes n more permits for redirects of transfers in flight; on failure takes nothing and returns
  * false. */
 bool pp_slot_admit_more(struct pp_slot *s, int64_t now_ms, uint32_t n);
 /* Gives back n places and permits for which the claim returned no task. */
 void pp_slot_unused(struct pp_slot *s, uint32_t n);
-/* Gives back n permits of pp_slot_admit_more(). */
+/* Gives back n permits that pp_slot_admit_more() took. */
 void pp_slot_refund(struct pp_slot *s, uint32_t n);
 /* Uses one admitted place and permit for a task with a deadline of timeout_ms. Initialises `sends`
  * and returns the time at which the first request may go out. */
 int64_t pp_slot_place(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms, int64_t timeout_ms);
-/* Announces that a transfer with this deadline may start soon, so that the next renewal covers it.
- */
+/* Announces that a transfer with this deadline may start soon, so that the next renewal covers
+ * it. */
 void pp_slot_expect(struct pp_slot *s, int64_t timeout_ms);
-/* Enters a transfer's requests in the log, as far as the time at which they count is known. */
+/* Enters the requests of a transfer in the log, if the time at which they count is known by now. */
 void pp_slot_count(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms);
 /* Handles the end of a transfer: counts its requests, learns from its answer, refunds unused
  * permits. Returns true if permits became free. */
 bool pp_slot_ended(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms);
 
-/* --- the record --- */
+/* --- the record: what the coordinator knows about the slot --- */
 
 enum pp_slot_renewal_kind {
     PP_RENEW_AHEAD, /* reserves the permits of the next terms.ahead_ms */
-    PP_RENEW_HOLD,  /* reserves only permits that are admitted */
-    PP_RENEW_LAST   /* releases the slot; nothing is in flight */
+    PP_RENEW_HOLD,  /* reserves only permits that are already admitted */
+    PP_RENEW_LAST   /* releases the slot, when nothing is in flight */
 };
 
-/* Returns true if the record covers everything that is admitted. */
+/* Returns true if the coordinator's record covers every admitted request: count, in-flight,
+ * deadline. */
 bool pp_slot_covered(const struct pp_slot *s);
 bool pp_slot_renewal_due(const struct pp_slot *s, int64_t now_ms);
-/* Returns the room that the next renewal needs for marks; 0: it contains no marks. */
+/* Returns for how many marks the next renewal needs room; 0: the renewal contains no marks. */
 size_t pp_slot_marks(const struct pp_slot *s, enum pp_slot_renewal_kind kind, int64_t now_ms);
 /* Fills in a renewal. `marks` has room for pp_slot_marks() > 0, or is NULL. The caller sets
  * `client` and `due_ms`, and calls pp_slot_renewed() or pp_slot_released() when the request has

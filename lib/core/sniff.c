@@ -1,4 +1,4 @@
-/* sniff.c: the engine: recognises a format by its signature, then feeds the format's steps. */
+/* sniff.c: recognises a format by its signature, then feeds the bytes to the format's steps. */
 #include "core/sniff.h"
 
 #include <string.h>
@@ -20,9 +20,9 @@ static const struct {
     [PP_IMAGE_TIFF] = {"image/tiff", "tif"},
 };
 
-/* Signatures. "." in the mask stands for any byte. The first step gets the first `need` bytes of
- * the body, which begin with the signature. The signature of `ftyp` demands a box below 64 KiB, so
- * that most text is refused at its first byte. */
+/* The signatures of all formats. "." in the mask stands for any byte. The first step gets the first
+ * `need` bytes of the body, which begin with the signature. The signature of `ftyp` demands a box
+ * below 64 KiB, so that most text is refused at its first byte. */
 static const struct signature {
     const char *bytes, *mask;
     uint8_t need;
@@ -51,7 +51,7 @@ const char *pp_image_extension(enum pp_image_type type)
     return types[type].extension;
 }
 
-/* Returns true if the first n bytes agree with the signature, as far as it reaches. */
+/* Returns true if the first n bytes agree with the signature, or with its start if it is longer. */
 static bool agrees(const struct signature *sig, const uint8_t *b, size_t n)
 {
     for (size_t i = 0; i < n && sig->mask[i] != '\0'; i++) {

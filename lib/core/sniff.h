@@ -1,17 +1,18 @@
 /* sniff.h: finds the image type and size of a body while its bytes arrive (HOSTILE.md, "Image
  * bytes").
  *
- * The bytes decide, never the extension or the Content-Type. Only headers are read; everything else
- * (metadata, thumbnails, pixel data) is skipped: nothing is decoded or allocated. So a transfer
- * stops as soon as its photo is refused, and a decompression bomb is refused by the size that it
- * declares.
+ * The bytes decide, never the extension or the Content-Type. The sniffer reads only headers and
+ * skips everything else (metadata, thumbnails, pixel data): it decodes and allocates nothing. So a
+ * transfer stops as soon as its photo is refused, and a decompression bomb is refused by the size
+ * that it declares.
  *
  * sniff.c collects the few bytes that a step needs and calls the step, which then sets the next
  * step and the bytes that it needs. A format is a chain of steps (sniff_step.h). To add a format:
- * its file, its first step in sniff_step.h, a value of the enum, a row in each table of sniff.c.
+ * add its file, its first step in sniff_step.h, a value of the enum, and a row in each table of
+ * sniff.c.
  *
- * Invariants: time is linear in the number of bytes; the answer does not depend on how
- * the bytes are cut into chunks; after DONE or REFUSED nothing changes.
+ * Invariants: time is linear in the number of bytes; the answer does not depend on how the bytes
+ * are cut into chunks; after DONE or REFUSED nothing changes.
  *
  * Pure; a struct belongs to one thread at a time. */
 #ifndef PP_CORE_SNIFF_H
@@ -33,23 +34,24 @@ enum pp_image_type {
     PP_IMAGE_TYPES
 };
 
-/* Returns a static text: "image/jpeg"; "application/octet-stream" for NONE. */
+/* Returns the media type, such as "image/jpeg"; "application/octet-stream" for NONE. Static. */
 const char *pp_image_mime(enum pp_image_type type);
-/* Returns a static text without a dot: jpg png gif webp avif heic bmp tif, or bin for NONE. */
+/* Returns the file extension without a dot: jpg png gif webp avif heic bmp tif, or bin for NONE.
+ * Static. */
 const char *pp_image_extension(enum pp_image_type type);
 
 enum pp_sniff_state {
-    PP_SNIFF_MORE,   /* undecided: more bytes are needed */
-    PP_SNIFF_DONE,   /* type, width and height are set */
-    PP_SNIFF_REFUSED /* code is set: not_image, image_corrupt or too_many_pixels */
+    PP_SNIFF_MORE,   /* undecided: the sniffer needs more bytes */
+    PP_SNIFF_DONE,   /* the body is an image: type, width and height are set */
+    PP_SNIFF_REFUSED /* the body is refused: code is not_image, image_corrupt or too_many_pixels */
 };
 
-/* How deep containers may be nested: meta, iprp, ipco and one to spare. */
+/* Containers may be nested this deep: meta, iprp, ipco and one to spare. */
 #define PP_SNIFF_DEPTH 4
 
 struct pp_sniff {
     enum pp_sniff_state state;
-    uint16_t code;           /* set if REFUSED */
+    uint16_t code;           /* why the body was refused (code.h); set if REFUSED */
     enum pp_image_type type; /* set if DONE */
     uint32_t width,
         height; /* set if DONE: as stored in the file, before any rotation that its metadata asks for */
@@ -57,11 +59,11 @@ struct pp_sniff {
     /* The members below are used by sniff*.c only. */
     uint64_t max_pixels;
     uint64_t pos;  /* bytes consumed */
-    uint64_t skip; /* bytes to skip before the next are collected */
+    uint64_t skip; /* number of bytes to skip before the next are collected */
     void (*step)(struct pp_sniff *s, const uint8_t *b);
     uint8_t need, have;
     uint8_t buf[40];
-    uint32_t count; /* a number for the format's own use: entries, brands or stray bytes */
+    uint32_t count; /* a counter for the format's steps: entries, brands or stray bytes */
     uint32_t box;   /* ISO BMFF: type of the box whose 64-bit size is being read */
     uint64_t leaf_end;
     struct {
@@ -71,15 +73,16 @@ struct pp_sniff {
     uint8_t depth;
 };
 
-/* Starts a new body. It is refused as too_many_pixels if width x height is above max_pixels. */
+/* Starts a new body. An image whose width x height is above max_pixels is refused as
+ * too_many_pixels. */
 void pp_sniff_init(struct pp_sniff *s, uint64_t max_pixels);
 
 /* Reads the next n bytes of the body; n may be any number, also 0. Does nothing after DONE or
  * REFUSED. */
 enum pp_sniff_state pp_sniff_feed(struct pp_sniff *s, const uint8_t *p, size_t n);
 
-/* Ends the body. Returns 0 if DONE; the code if REFUSED; not_image if the body was empty;
- * image_corrupt if the header was not complete. */
+/* Ends the body. Returns 0 if it is an image (DONE), the code if it was REFUSED, not_image if it
+ * was empty, and image_corrupt if its header was not complete. */
 uint16_t pp_sniff_finish(struct pp_sniff *s);
 
 #endif

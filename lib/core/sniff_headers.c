@@ -1,5 +1,5 @@
-/* sniff_headers.c: formats that give the size at a fixed place of their first header: PNG, GIF, BMP
- * and WebP. */
+/* sniff_headers.c: formats that have the image's size at a fixed place of their first header: PNG,
+ * GIF, BMP and WebP. */
 #include "core/sniff_step.h"
 
 #include <string.h>
@@ -29,9 +29,9 @@ static unsigned allowed_depths(uint8_t colour)
     }
 }
 
-/* PNG and APNG (W3C PNG, third edition): the IHDR chunk comes first, with a CRC. Layout after the
- * signature: length 4, "IHDR", width 4, height 4, depth, colour, compression, filter, interlace,
- * CRC 4. */
+/* Reads PNG and APNG (W3C PNG, third edition): the IHDR chunk comes first, with a CRC. Layout after
+ * the signature, in bytes: length 4, "IHDR", width 4, height 4, depth, colour, compression, filter,
+ * interlace (1 each), CRC 4. */
 void pp_sniff_png(struct pp_sniff *s, const uint8_t *b)
 {
     const uint8_t *chunk = b + 8, *data = chunk + 8;
@@ -45,7 +45,7 @@ void pp_sniff_png(struct pp_sniff *s, const uint8_t *b)
         pp_sniff_accept(s, PP_IMAGE_PNG, width, height);
 }
 
-/* GIF87a and GIF89a: the size of the logical screen. */
+/* Reads GIF87a and GIF89a: the size of the logical screen. */
 void pp_sniff_gif(struct pp_sniff *s, const uint8_t *b)
 {
     pp_sniff_accept(s, PP_IMAGE_GIF, pp_le16(b + 6), pp_le16(b + 8));
@@ -78,9 +78,9 @@ static void on_info_header(struct pp_sniff *s, const uint8_t *b)
         finish_bmp(s, width, height, pp_le16(b + 8), pp_le16(b + 10));
 }
 
-/* BMP with any of its headers (OS/2 1 and 2, Windows 3 to 5). Layout: "BM", file size 4, reserved
- * 4, offset of the pixels 4, size of the second header 4. "BM" alone is a weak signature, so a body
- * with another size there is not an image. */
+/* Reads a BMP with any of its headers (OS/2 1 and 2, Windows 3 to 5). Layout in bytes: "BM", file
+ * size 4, reserved 4, offset of the pixels 4, size of the second header 4. "BM" alone is a weak
+ * signature, so a body with another size of the second header is not an image. */
 void pp_sniff_bmp(struct pp_sniff *s, const uint8_t *b)
 {
     switch (pp_le32(b + 14)) {
@@ -98,8 +98,8 @@ void pp_sniff_bmp(struct pp_sniff *s, const uint8_t *b)
 
 /* --- WebP (RFC 9649) --- */
 
-/* Layout of a VP8 key frame (RFC 6386 section 9.1): tag 3, start code 3, width 14 bits and scale 2,
- * height 14 bits and scale 2. */
+/* Reads a VP8 key frame (RFC 6386 section 9.1). Layout: tag 3 bytes, start code 3 bytes, width 14
+ * bits and scale 2, height 14 bits and scale 2. */
 static void on_vp8(struct pp_sniff *s, const uint8_t *b)
 {
     bool key_frame = (b[0] & 1) == 0;
@@ -109,7 +109,8 @@ static void on_vp8(struct pp_sniff *s, const uint8_t *b)
         pp_sniff_accept(s, PP_IMAGE_WEBP, pp_le16(b + 6) & 0x3fff, pp_le16(b + 8) & 0x3fff);
 }
 
-/* Layout: 0x2f, then width - 1 and height - 1 in 14 bits each, alpha 1 bit, version 3 bits. */
+/* Reads a VP8L header. Layout: 0x2f, then width - 1 and height - 1 in 14 bits each, alpha 1 bit,
+ * version 3 bits. */
 static void on_vp8l(struct pp_sniff *s, const uint8_t *b)
 {
     uint32_t bits = pp_le32(b + 1);
@@ -119,14 +120,14 @@ static void on_vp8l(struct pp_sniff *s, const uint8_t *b)
         pp_sniff_accept(s, PP_IMAGE_WEBP, (bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1);
 }
 
-/* Layout: flags 1, reserved 3, width - 1 and height - 1 in 24 bits each. */
+/* Reads a VP8X header. Layout in bytes: flags 1, reserved 3, width - 1 and height - 1, 3 each. */
 static void on_vp8x(struct pp_sniff *s, const uint8_t *b)
 {
     pp_sniff_accept(s, PP_IMAGE_WEBP, pp_le24(b + 4) + 1, pp_le24(b + 7) + 1);
 }
 
-/* The first chunk has the size: VP8 (lossy), VP8L (lossless) or VP8X (extended, the canvas). Layout
- * after the signature: name 4, size 4. */
+/* Reads the first chunk of a WebP file, which has the size: VP8 (lossy), VP8L (lossless) or VP8X
+ * (extended, the canvas). Layout after the signature in bytes: name 4, size 4. */
 void pp_sniff_webp(struct pp_sniff *s, const uint8_t *b)
 {
     static const struct {

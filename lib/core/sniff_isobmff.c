@@ -1,12 +1,14 @@
-/* sniff_isobmff.c: AVIF and HEIC: boxes of ISO/IEC 14496-12, images as ISO/IEC 23008-12 (HEIF).
+/* sniff_isobmff.c: reads AVIF and HEIC: boxes of ISO/IEC 14496-12, images as ISO/IEC 23008-12
+ * (HEIF).
  *
  *   ftyp                       the brands: AVIF, HEIC, or not an image (MP4, CR3, ...)
- *   meta / iprp / ipco / ispe  a size for each item: the largest is the image, the others are tiles
+ *   meta / iprp / ipco / ispe  a size for each item: the largest is the image, the others are
+ *   tiles
  *                              and thumbnails
  *   moov / trak / tkhd         a sequence without items: the size of its largest track
  *
- * Everything else is skipped by its length, in any order. A box must lie within the one that holds
- * it. The verdict falls where ipco or moov ends. */
+ * Everything else is skipped by its length, in any order. A box must lie within the box that holds
+ * it. The type and size are decided where ipco or moov ends. */
 #include "core/sniff_step.h"
 
 #include <string.h>
@@ -18,7 +20,7 @@ enum kind { FILE_LEVEL, META, IPRP, IPCO, MOOV, TRAK };
 static const struct container {
     uint32_t type;
     enum kind parent, kind;
-    uint8_t version_and_flags; /* bytes before the first box inside */
+    uint8_t version_and_flags; /* number of bytes before the first box inside */
 } containers[] = {
     {FOURCC('m', 'e', 't', 'a'), FILE_LEVEL, META, 4}, {FOURCC('i', 'p', 'r', 'p'), META, IPRP, 0},
     {FOURCC('i', 'p', 'c', 'o'), IPRP, IPCO, 0},       {FOURCC('m', 'o', 'o', 'v'), FILE_LEVEL, MOOV, 0},
@@ -50,7 +52,7 @@ static void next_box(struct pp_sniff *s)
         pp_sniff_want(s, 8, on_box);
 }
 
-/* Keeps the larger size. Returns false if the size is refused. */
+/* Keeps this size if it is the largest so far. Returns false if the size is refused. */
 static bool take_size(struct pp_sniff *s, uint32_t width, uint32_t height)
 {
     if (!pp_sniff_check(s, width, height))
@@ -68,14 +70,15 @@ static void leave_leaf(struct pp_sniff *s)
     next_box(s);
 }
 
-/* Layout: version and flags 4, width 4, height 4. */
+/* Reads the size of an item. Layout in bytes: version and flags 4, width 4, height 4. */
 static void on_ispe(struct pp_sniff *s, const uint8_t *b)
 {
     if (take_size(s, pp_be32(b + 4), pp_be32(b + 8)))
         leave_leaf(s);
 }
 
-/* Reads width and height in 16.16 at the end of a track header. A track of 0 x 0 has no picture. */
+/* Reads width and height, as 16.16 fixed-point numbers, at the end of a track header. A track of 0
+ * x 0 has no picture. */
 static void on_track_size(struct pp_sniff *s, const uint8_t *b)
 {
     uint32_t width = pp_be32(b) >> 16, height = pp_be32(b + 4) >> 16;
@@ -85,7 +88,7 @@ static void on_track_size(struct pp_sniff *s, const uint8_t *b)
 
 static void on_tkhd(struct pp_sniff *s, const uint8_t *b)
 {
-    /* bytes between the version and the size; version 1 has times of 64 bits */
+    /* The number of bytes between the version and the size; version 1 has times of 64 bits. */
     uint64_t fixed = b[0] == 1 ? 84 : 72;
     if (s->leaf_end - s->pos < fixed + 8) {
         pp_sniff_corrupt(s);
@@ -155,8 +158,8 @@ static void on_long_size(struct pp_sniff *s, const uint8_t *b)
         enter(s, s->box, size - 16);
 }
 
-/* Layout: size 4, type 4. Size 1: a size of 64 bits follows. Size 0: the box reaches to the end of
- * the file. */
+/* Reads the header of a box. Layout in bytes: size 4, type 4. Size 1 means that a size of 64 bits
+ * follows, size 0 that the box reaches to the end of the file. */
 static void on_box(struct pp_sniff *s, const uint8_t *b)
 {
     uint32_t size = pp_be32(b);
@@ -188,8 +191,8 @@ static enum pp_image_type brand_type(const uint8_t *b)
     return PP_IMAGE_NONE;
 }
 
-/* Reads a brand. The first brand that names a coding decides, because the major brand may be a
- * general one (mif1, msf1). s->count: brands that follow. */
+/* Reads a brand of `ftyp`. The first brand that names a coding decides, because the major brand may
+ * be a general one (mif1, msf1). s->count is the number of brands that follow. */
 static void on_brand(struct pp_sniff *s, const uint8_t *b)
 {
     if (s->type == PP_IMAGE_NONE)
@@ -204,8 +207,8 @@ static void on_brand(struct pp_sniff *s, const uint8_t *b)
     }
 }
 
-/* Layout: the box's size 4, "ftyp", major brand 4, minor version 4 (which no brand equals),
- * compatible brands 4 each. */
+/* Reads the start of the `ftyp` box. Layout in bytes: the box's size 4, "ftyp", major brand 4,
+ * minor version 4 (which no brand equals), compatible brands 4 each. */
 void pp_sniff_isobmff(struct pp_sniff *s, const uint8_t *b)
 {
     uint32_t size = pp_be32(b);

@@ -1,11 +1,11 @@
-/* sniff_jpeg.c: JPEG (ITU-T T.81 annex B): from marker to marker to the frame header, SOFn.
+/* sniff_jpeg.c: reads JPEG (ITU-T T.81 annex B) from marker to marker, up to the frame header SOFn.
  *
- * Segments before it (EXIF with its thumbnail, ICC profiles, tables) are skipped by their length. A
- * few stray bytes between segments are allowed, as in decoders. A height of 0 (a DNL marker gives
- * it after the first scan) is corrupt: no encoder writes it. */
+ * Segments before the frame header (EXIF with its thumbnail, ICC profiles, tables) are skipped by
+ * their length. A few stray bytes between segments are allowed, as in decoders. A height of 0 (a
+ * DNL marker gives it after the first scan) is corrupt: no encoder writes it. */
 #include "core/sniff_step.h"
 
-/* The number of stray bytes between segments that a file may have. */
+/* A file may have this many stray bytes between its segments. */
 #define JUNK_MAX 4096
 
 static pp_sniff_step on_marker;
@@ -19,7 +19,7 @@ static void junk(struct pp_sniff *s)
         pp_sniff_want(s, 1, on_segment);
 }
 
-/* b[0] should be the 0xFF that starts a marker. */
+/* Looks for the 0xFF that starts the next marker; b[0] should be this byte. */
 static void on_segment(struct pp_sniff *s, const uint8_t *b)
 {
     if (b[0] == 0xff)
@@ -30,7 +30,7 @@ static void on_segment(struct pp_sniff *s, const uint8_t *b)
 
 static void on_length(struct pp_sniff *s, const uint8_t *b)
 {
-    uint16_t length = pp_be16(b); /* includes its own 2 bytes */
+    uint16_t length = pp_be16(b); /* the segment's length, with the 2 bytes of the length itself */
     if (length < 2) {
         pp_sniff_corrupt(s);
         return;
@@ -39,8 +39,8 @@ static void on_length(struct pp_sniff *s, const uint8_t *b)
     pp_sniff_want(s, 1, on_segment);
 }
 
-/* Layout: length 2, precision 1, height 2, width 2, components 1; three bytes follow for each
- * component. */
+/* Reads the frame header. Layout in bytes: length 2, precision 1, height 2, width 2, components 1,
+ * then three for each component. */
 static void on_frame(struct pp_sniff *s, const uint8_t *b)
 {
     unsigned precision = b[2], components = b[7];
@@ -61,20 +61,21 @@ static void on_marker(struct pp_sniff *s, const uint8_t *b)
     uint8_t marker = b[0];
     if (is_frame_header(marker))
         pp_sniff_want(s, 8, on_frame);
-    else if (marker == 0x00) /* a stuffed byte */
+    else if (marker == 0x00) /* 0xff 0x00 stands for a data byte 0xff */
         junk(s);
-    else if (marker == 0xff) /* a fill byte */
+    else if (marker == 0xff) /* 0xff before a marker is a fill byte */
         pp_sniff_want(s, 1, on_marker);
     else if (marker == 0x01 || (marker >= 0xd0 && marker <= 0xd7)) /* TEM and RSTn have no segment */
         pp_sniff_want(s, 1, on_segment);
     else if (marker == 0xc8 || (marker >= 0xd8 && marker <= 0xda))
-        /* a reserved marker, a second start of the image, its end, or a scan without a frame */
+        /* This marker must not come here: a reserved marker, a second start of the image, its end,
+         * or a scan without a frame. */
         pp_sniff_corrupt(s);
     else
         pp_sniff_want(s, 2, on_length);
 }
 
-/* The third byte of the signature starts the first marker. */
+/* Starts reading a JPEG. The third byte of the signature, 0xff, starts the first marker. */
 void pp_sniff_jpeg(struct pp_sniff *s, const uint8_t *b)
 {
     on_marker(s, b + 3);

@@ -1,4 +1,5 @@
-/* sniff_step.c: see sniff_step.h. */
+/* sniff_step.c: what the steps of all image formats share: asking for bytes, skipping bytes,
+ * verdicts. */
 #include "core/sniff_step.h"
 
 #include "base/check.h"
