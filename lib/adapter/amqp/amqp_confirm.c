@@ -1,5 +1,5 @@
-/* amqp_confirm.c: handles the frames that the broker sends: confirms, returned messages, the end
- * of the channel or of the connection, and notices that it accepts no messages for now. */
+/* amqp_confirm.c: handles the frames that the broker sends: confirms, returned messages, the end of
+ * the channel or of the connection, and notices that the broker accepts no messages for now. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static enum pp_err on_confirm(struct pp_amqp *s, struct pp_amqp_batch *b, uint64
     uint64_t last = s->link.next_tag - 1;
     if (tag > last)
         return pp_amqp_fail(s, PP_EIO, "the broker confirms a message that was not sent");
-    if (multiple && tag == 0) /* tag 0 confirms every message so far */
+    if (multiple && tag == 0) /* in AMQP, tag 0 confirms every message published so far */
         tag = last;
     if (!b || tag < b->first_tag)
         return PP_OK;
@@ -57,8 +57,8 @@ static bool is_id(const struct pp_sink_message *m, amqp_bytes_t id)
     return strlen(m->id) == id.len && memcmp(m->id, id.bytes, id.len) == 0;
 }
 
-/* Gives the returned message its verdict. The broker confirms the message afterwards, which changes
- * nothing. */
+/* Marks the message that the broker returns as RETURNED. The broker also confirms the message
+ * afterwards; that confirm does not change the verdict. */
 static void mark_returned(struct pp_amqp *s, struct pp_amqp_batch *b, const amqp_basic_properties_t *p)
 {
     for (size_t k = 0; b && k < b->n; k++) {
@@ -135,7 +135,7 @@ static enum pp_err on_method(struct pp_amqp *s, struct pp_amqp_batch *b, const a
     }
 }
 
-/* Handles the next frame. Returns PP_EBUSY if no frame came in time. */
+/* Handles the next frame of the broker. Returns PP_EBUSY if no frame came within wait_ms. */
 static enum pp_err next_frame(struct pp_amqp *s, struct pp_amqp_batch *b, int64_t wait_ms)
 {
     amqp_frame_t f = {0};
@@ -172,8 +172,8 @@ static enum pp_err fail_timeout(struct pp_amqp *s, const struct pp_amqp_batch *b
                         (long long)s->timeout_ms);
 }
 
-/* Reads frames until every message has a verdict. Each verdict restarts the timeout. Heartbeats do
- * not restart it, because a broker can be alive and never confirm. */
+/* Handles frames until every message has a verdict. Each verdict restarts the timeout. A heartbeat
+ * does not restart it, because a broker can be alive and never confirm. */
 enum pp_err pp_amqp_confirm(struct pp_amqp *s, struct pp_amqp_batch *b)
 {
     int64_t deadline = pp_lane_clock_ms() + s->timeout_ms;

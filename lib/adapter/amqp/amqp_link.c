@@ -86,14 +86,15 @@ static enum pp_err dial(struct pp_amqp *s)
         return pp_amqp_fail(s, PP_EIO, "connecting: refused, or no way there");
     if (status != AMQP_STATUS_OK)
         return pp_amqp_fail_status(s, status, "connecting");
-    /* Bounds librabbitmq's own writes, which must not block forever if the broker does not read.
-     * The bound is longer than our own timeout, whose error text says more. */
+    /* Bounds librabbitmq's writes, which would otherwise block forever if the broker does not read.
+     * The bound is longer than the sink's timeout, because the timeout's error text says more. */
     unsigned int ms = (unsigned int)s->timeout_ms * 2;
     (void)setsockopt(amqp_get_sockfd(s->link.c), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
     return PP_OK;
 }
 
-/* Logs in, and asks for connection.blocked, by which the broker says why it accepts nothing. */
+/* Logs in. The properties tell the broker that the sink understands connection.blocked, a notice
+ * that says why the broker accepts no messages. */
 static enum pp_err log_in(struct pp_amqp *s)
 {
     const struct timeval timeout = pp_amqp_timeval(s->timeout_ms);
@@ -119,7 +120,7 @@ static enum pp_err log_in(struct pp_amqp *s)
                                    &table, AMQP_SASL_METHOD_PLAIN, s->to.user, s->to.password),
         "logging in");
     s->link.frame_max = (size_t)amqp_get_frame_max(c);
-    /* the smallest frame_max that AMQP allows (0-9-1, 4.2.3) */
+    /* AMQP 0-9-1, 4.2.3, allows no frame_max below this one */
     if (err == PP_OK && s->link.frame_max < AMQP_FRAME_MIN_SIZE)
         return pp_amqp_fail(s, PP_EIO, "the broker wants frames below %d bytes", AMQP_FRAME_MIN_SIZE);
     return err;

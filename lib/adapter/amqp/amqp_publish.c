@@ -1,7 +1,8 @@
-/* amqp_publish.c: encodes messages as frames and writes many of them at once.
+/* amqp_publish.c: encodes messages as frames and writes many frames at once.
  *
  * A message is a method frame, a header frame, and its body in frames of at most frame_max bytes
- * (AMQP 0-9-1, 2.3.5 and 4.2.6). librabbitmq encodes the payloads of the first two. */
+ * (AMQP 0-9-1, 2.3.5 and 4.2.6). librabbitmq encodes the payloads of the method and of the
+ * header. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -13,13 +14,14 @@
 #include "internal.h"
 
 enum {
-    HEAD = 7, /* bytes before a frame's payload: type, channel, size */
+    HEAD = 7, /* bytes of a frame before its payload: type, channel, size */
     END = 1,
     FRAME_END = 0xce,
     BASIC = 60, /* number of the AMQP class "basic" */
-    /* most bytes of an encoded method or header; they hold short strings and numbers */
+    /* The most bytes of an encoded method or header. Each contains a few short strings and
+     * numbers. */
     ENCODED_MAX = 2048,
-    WRITE_WANTED = 256 << 10 /* bytes of frames that are collected before they are written */
+    WRITE_WANTED = 256 << 10 /* when so many bytes of frames are collected, the sink writes them */
 };
 
 /* --- parts of frames --- */
@@ -30,13 +32,13 @@ static void put_be(uint8_t *p, uint64_t v, size_t n)
         p[i] = (uint8_t)(v >> (8 * (n - 1 - i)));
 }
 
-/* Returns the place where the next frame's payload is to be encoded. */
+/* Returns the place in `out` at which the caller encodes the payload of the next frame. */
 static uint8_t *payload(struct pp_amqp_link *l)
 {
     return l->out + l->out_n + HEAD;
 }
 
-/* Makes a frame of the n bytes that were encoded at payload(). */
+/* Makes a frame of the n bytes that the caller has encoded at payload(). */
 static void put_frame(struct pp_amqp_link *l, uint8_t type, size_t n)
 {
     uint8_t *p = l->out + l->out_n;
@@ -72,7 +74,7 @@ static void describe(const struct pp_sink_message *m, time_t now, amqp_basic_pro
 
 static bool put_header(struct pp_amqp_link *l, amqp_basic_properties_t *p, size_t body_n)
 {
-    enum { BEFORE = 12 }; /* bytes before a header's properties: class, weight, size of the body */
+    enum { BEFORE = 12 }; /* bytes of a header frame before the properties: class, weight, size of the body */
     uint8_t *at = payload(l);
     put_be(at, BASIC, 2);
     put_be(at + 2, 0, 2);
@@ -104,7 +106,8 @@ bool pp_amqp_routing_key(const char *pattern, const char *client, char *key)
 
 /* --- writing --- */
 
-/* Waits until the socket accepts bytes. Each byte that the socket accepts restarts the timeout. */
+/* Waits until the socket accepts bytes. Fails after timeout_ms in which the socket accepted
+ * none. */
 static enum pp_err wait_writable(struct pp_amqp *s, int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLOUT};
@@ -119,8 +122,8 @@ static enum pp_err wait_writable(struct pp_amqp *s, int fd)
     return n > 0 ? PP_OK : pp_amqp_fail(s, PP_EIO, "writing: %s", strerror(errno));
 }
 
-/* Writes all collected frames. If a write fails, sets link.error to the last text that the broker
- * sent, which says more than errno. */
+/* Writes all collected frames, then handles the frames that the broker has sent. If a write fails,
+ * the broker's last frame usually says why, so its text becomes link.error instead of errno's. */
 static enum pp_err flush(struct pp_amqp *s, struct pp_amqp_batch *b)
 {
     struct pp_amqp_link *l = &s->link;
@@ -174,7 +177,7 @@ static enum pp_err make_room(struct pp_amqp *s)
     return PP_OK;
 }
 
-/* Publishes one message by librabbitmq: only librabbitmq can write to its TLS connection. */
+/* Publishes one message by librabbitmq, which alone can write to its TLS connection. */
 static enum pp_err write_by_library(struct pp_amqp *s, const struct pp_sink_message *m, const char *key,
                                     const amqp_basic_properties_t *properties)
 {

@@ -1,4 +1,5 @@
-/* amqp_sink.c: reads the options, sends, and keeps an idle connection alive. */
+/* amqp_sink.c: the AMQP driver of a sink: reads the options, sends results, and keeps an idle
+ * connection alive. */
 #include "amqp_sink.h"
 
 #include <stdio.h>
@@ -13,8 +14,8 @@ enum { AMQP_TIMEOUT_MS = 10000, HEARTBEAT_S = 30, AMQP_CLIENT_MAX = 64 };
 
 /* --- on the lane --- */
 
-/* Reads the broker's heartbeats and sends ours. If the connection turns out to be lost, the next
- * send connects again. */
+/* Reads the broker's heartbeats and sends our heartbeats. If the connection is lost, drops it; the
+ * next send connects again. */
 static void keep_alive(struct pp_sink_lane *lane)
 {
     struct pp_amqp *s = (struct pp_amqp *)lane;
@@ -39,15 +40,15 @@ static enum pp_err send_batch(struct pp_amqp *s, struct pp_arena *arena, struct 
     return err;
 }
 
-/* Returns whether a message may be too large: the broker then closes the channel and does not say
- * which message it was. */
+/* Returns whether the broker closed the channel because of one message, for example a message that
+ * is too large. The broker does not say which message it was. */
 static bool is_over_a_message(const struct pp_amqp *s)
 {
     return s->link.closed_by == AMQP_PRECONDITION_FAILED || s->link.closed_by == AMQP_CONTENT_TOO_LARGE;
 }
 
-/* Sends each message on its own, so that only the messages that the broker does not accept are
- * REFUSED. */
+/* Sends each message without a verdict in a batch of one, so that exactly the messages that the
+ * broker does not accept become REFUSED. */
 static enum pp_err send_singly(struct pp_amqp *s, struct pp_sink_send *r)
 {
     for (size_t i = 0; i < r->n; i++) {
@@ -76,7 +77,7 @@ static enum pp_err send_results(struct pp_sink_lane *lane, struct pp_sink_send *
     return err == PP_ETIMEOUT ? PP_ETIMEOUT : PP_EIO;
 }
 
-/* Closes the connection with the handshake of AMQP; blocks for a second at most. */
+/* Closes the connection by the handshake of AMQP. Blocks for at most a second. */
 static void leave(struct pp_sink_lane *lane)
 {
     struct pp_amqp *s = (struct pp_amqp *)lane;
@@ -142,7 +143,7 @@ enum pp_err pp_amqp_sink_open(struct pp_loop *loop, const struct pp_amqp_options
     s->url = strdup(o->url);
     s->ca_file = o->ca_file ? strdup(o->ca_file) : NULL;
     enum pp_err err = read_options(s, o, error);
-    /* runs twice in each heartbeat interval: the broker drops a connection that is silent for
-     * two */
+    /* The lane calls keep_alive() twice in each heartbeat interval: the broker drops a connection
+     * that is silent for two intervals. */
     return pp_sink_lane_open(&s->lane, &driver, loop, s->heartbeat_s * INT64_C(500), err, out, error);
 }

@@ -17,13 +17,14 @@
 struct pp_amqp_options {
     /* amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]; VHOST is "/" by default */
     const char *url;
-    const char *exchange;    /* NULL: "photopool" */
-    const char *routing_key; /* {client} stands for the client's id; NULL: "result.{client}" */
-    /* for amqps: PEM file of certificate authorities; NULL: the system's */
+    const char *exchange;    /* the name of the exchange; NULL: "photopool" */
+    const char *routing_key; /* the pattern of routing keys, in which {client} stands for the client's id;
+                                NULL: "result.{client}" */
+    /* For amqps: a PEM file of certificate authorities. NULL: the file of the system. */
     const char *ca_file;
     struct pp_log *log;
-    /* ms without progress, when connecting or waiting for confirms, after which a send fails; 0: 10
-     * s */
+    /* A send fails after this many ms without progress in connecting, writing or waiting for
+     * confirms. 0 stands for 10 s. */
     int64_t timeout_ms;
     int64_t heartbeat_s; /* heartbeat interval in seconds; 0: 30 s */
 };

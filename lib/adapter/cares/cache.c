@@ -1,8 +1,8 @@
-/* cache.c: names and their answers: a hash table, and a list of idle names, least recently used
- * first.
+/* cache.c: the cache of names and their answers: a hash table, and a list of idle names, least
+ * recently used first.
  *
- * There are at most `max` names: a new one then replaces the least recently used idle name. If
- * none is idle the table grows; each such name has a query in flight. */
+ * When the cache holds max_entries names, a new name replaces the least recently used idle name. If
+ * no name is idle, the table grows; each of its names then has a query in flight. */
 #define HASH_NONFATAL_OOM 1
 #include <stdlib.h>
 #include <string.h>

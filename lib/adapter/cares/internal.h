@@ -1,8 +1,8 @@
-/* internal.h: declarations that the files of adapter/cares share. Each file uses those above it:
- * pin.c, cache.c, resolver.c.
+/* internal.h: declarations that the files of adapter/cares share. Each file may use those above it
+ * in this list: pin.c, cache.c, resolver.c.
  *
- * A name's state says which list it is in: IDLE in names.by_age, WAITING in `waiting`, ASKED in
- * none. */
+ * A name's state says which list the name is in: an IDLE name is in names.by_age, a WAITING one in
+ * `waiting`, an ASKED one in no list. */
 #ifndef PP_ADAPTER_CARES_INTERNAL_H
 #define PP_ADAPTER_CARES_INTERNAL_H
 
@@ -16,38 +16,39 @@
 #define PP_CARES_MAGIC 0x43415245u
 
 enum pp_name_state {
-    PP_NAME_IDLE,    /* has an answer, valid before `until` */
-    PP_NAME_WAITING, /* waits until fewer look-ups are in flight */
-    PP_NAME_ASKED    /* c-ares is looking it up */
+    PP_NAME_IDLE,    /* the name has an answer, which is valid before the time `until` */
+    PP_NAME_WAITING, /* the name waits until fewer look-ups are in flight */
+    PP_NAME_ASKED    /* c-ares is looking the name up */
 };
 
-/* A host name with its last answer, or with the queries that wait for one. */
+/* A host name, with its last answer or with the queries that wait for an answer. */
 struct pp_name {
     UT_hash_handle hh;
     struct pp_resolver_cares *r;
     enum pp_name_state state;
-    /* links the name into names.by_age (least recently used first) or into r->waiting */
+    /* Links the name into names.by_age while it is IDLE, or into r->waiting while it is WAITING. */
     struct pp_node age;
-    int64_t until;         /* time in ms of pp_loop_now() before which the answer is valid */
-    uint16_t code;         /* result of the look-up, as in struct pp_query */
-    uint8_t n;             /* number of addresses */
-    struct pp_list wanted; /* list of struct pp_wait: the queries that this look-up will answer */
+    int64_t until; /* time in ms of pp_loop_now() before which the answer is valid */
+    uint16_t code; /* The result of the look-up: a code of photopool/code.h; PP_CODE_NONE if addresses were
+                      found. */
+    uint8_t n;     /* number of addresses */
+    struct pp_list wanted; /* the queries (struct pp_wait) that get their answer from this look-up */
     struct sockaddr_storage *addrs;
     char host[];
 };
 
 struct pp_names {
-    struct pp_name *by_host; /* hash table (uthash) */
+    struct pp_name *by_host; /* hash table (uthash) of all names */
     struct pp_list by_age;   /* idle names, least recently used first */
 };
 
-/* One query in flight. */
+/* A query that is in flight. */
 struct pp_wait {
     struct pp_query *q;
-    struct pp_name *name;   /* NULL once the query has its answer and is in r->ready */
+    struct pp_name *name;   /* the name that the query waits for; NULL once the query is answered */
     struct pp_node of_name; /* links the wait into name->wanted or r->ready */
-    /* links the wait into r->deadlines, which is sorted because all queries have the same
-     * timeout */
+    /* Links the wait into r->deadlines. That list is sorted without effort: all queries have the
+     * same timeout, so each new wait belongs at its end. */
     struct pp_node by_time;
     int64_t deadline;
 };
@@ -60,32 +61,33 @@ struct pp_cares_socket {
 };
 
 struct pp_resolver_cares {
-    struct pp_resolver base; /* must be first */
+    struct pp_resolver base; /* the port; must be the first member */
     uint32_t magic;
     struct pp_loop *loop;
     ares_channel channel;
-    struct pp_timer *retry;   /* fires regularly while c-ares has look-ups in flight */
-    struct pp_timer *overdue; /* fires at the first of `deadlines` */
-    struct pp_timer *soon;    /* fires in the next turn, and calls settle() */
+    struct pp_timer
+        *retry; /* runs every TICK_MS while c-ares has look-ups in flight, so that c-ares sees its timeouts */
+    struct pp_timer *overdue; /* fires when the first wait in `deadlines` expires */
+    struct pp_timer *soon;    /* fires in the loop's next turn, and calls settle() */
     struct pp_list sockets;
     struct pp_names names;
-    struct pp_list waiting;   /* names that wait for a look-up */
-    struct pp_list deadlines; /* waits, by deadline */
-    struct pp_list ready;     /* waits whose queries have their answer */
+    struct pp_list waiting;   /* names whose look-up waits until fewer look-ups are in flight */
+    struct pp_list deadlines; /* waits of queries in flight, the earliest deadline first */
+    struct pp_list ready; /* waits of queries that have their answer, for which settle() will call done() */
     struct pp_cares_pin *pins;
-    size_t n_pins, asked;      /* number of pins; number of names in PP_NAME_ASKED */
-    struct pp_cares_options o; /* options; only its numbers are valid */
+    size_t n_pins, asked;      /* number of `pins`; number of names that c-ares is looking up */
+    struct pp_cares_options o; /* a copy of the options; its pointers are NULL */
     bool ticking, settling, closed;
 };
 
-/* cache.c */
+/* cache.c: the names and their answers. */
 struct pp_name *pp_names_find(struct pp_names *names, const char *host);
-/* Adds a name, which is IDLE, has no answer and is in no list. A full cache drops the least
+/* Adds a name that is IDLE, has no answer and is in no list. If the cache is full, drops the least
  * recently used idle name. Returns NULL when out of memory. */
 struct pp_name *pp_names_add(struct pp_resolver_cares *r, const char *host);
 /* Frees an idle name. */
 void pp_names_drop(struct pp_names *names, struct pp_name *name);
-/* Makes an idle name the most recently used. */
+/* Moves an idle name to the end of names.by_age, as the most recently used one. */
 void pp_names_used(struct pp_names *names, struct pp_name *name);
 void pp_names_fini(struct pp_names *names);
 

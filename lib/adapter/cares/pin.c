@@ -1,4 +1,5 @@
-/* pin.c: reads the lines of fetch.resolve, "host:port:address[,address]". */
+/* pin.c: parses the lines of the parameter fetch.resolve, "host:port:address[,address]", which fix
+ * the addresses of hosts. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>

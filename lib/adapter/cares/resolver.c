@@ -6,13 +6,13 @@
  * Invariants:
  * - A query in flight has one struct pp_wait (q->impl): in its name's `wanted` and in `deadlines`,
  *   or in `ready`.
- * - Only settle() calls done(), never from within c-ares or resolve(); done() may call resolve()
- *   and abort().
- * - c-ares can not cancel a single look-up: if all its queries are aborted, it goes on and fills
- *   the cache.
+ * - Only settle() calls a query's done(), and never from within c-ares or resolve(). done() may
+ *   call resolve() and abort().
+ * - c-ares can not cancel a single look-up. If all queries of a look-up are aborted, the look-up
+ *   continues, and its answer goes into the cache.
  *
- * The resolver keeps the deadlines of queries itself, because c-ares' timeout is per try and per
- * server. */
+ * The resolver keeps the deadlines of queries itself, because a timeout of c-ares is for one try
+ * with one server. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static void arm_deadline(struct pp_resolver_cares *r)
         pp_timer_stop(r->overdue);
 }
 
-/* Gives the query its answer; the next settle() calls done(). */
+/* Moves a query that has its answer to r->ready; the next settle() calls its done(). */
 static void make_ready(struct pp_resolver_cares *r, struct pp_wait *w)
 {
     pp_assert(w->name, "a query is answered twice");
@@ -96,8 +96,8 @@ static void make_ready(struct pp_resolver_cares *r, struct pp_wait *w)
 
 /* --- look-ups --- */
 
-/* Replaces the name's answer, whose addresses `addrs` it takes over. The name becomes idle and its
- * queries ready. */
+/* Stores the answer of a look-up, whose addresses `addrs` now belong to the name. The name becomes
+ * idle, and all queries that wait for the name become ready. */
 static void name_answered(struct pp_name *name, uint16_t code, struct sockaddr_storage *addrs, size_t n,
                           int64_t ttl_ms)
 {
@@ -117,7 +117,8 @@ static void name_answered(struct pp_name *name, uint16_t code, struct sockaddr_s
     }
 }
 
-/* Appends the addresses of one family; lowers *ttl to the smallest TTL. */
+/* Appends the addresses of one family to `out`, which holds n. Lowers *ttl to the smallest TTL.
+ * Returns the new number of addresses. */
 static size_t collect(const struct ares_addrinfo *res, int family, struct sockaddr_storage *out, size_t n,
                       int *ttl)
 {
@@ -137,8 +138,8 @@ static int64_t clamp_ttl(const struct pp_resolver_cares *r, int64_t ms)
     return ms < r->o.ttl_min_ms ? r->o.ttl_min_ms : ms > r->o.ttl_max_ms ? r->o.ttl_max_ms : ms;
 }
 
-/* Reads both families into one list of addresses. Returns false if there is no address, or memory
- * is short. */
+/* Stores the addresses that a look-up found, IPv4 before IPv6. Returns false if it found no
+ * address, or if memory is short. */
 static bool keep_addresses(struct pp_name *name, const struct ares_addrinfo *res)
 {
     struct sockaddr_storage all[PP_RESOLVE_MAX], *kept;
@@ -169,7 +170,7 @@ static void on_lookup(void *data, int status, int timeouts, struct ares_addrinfo
     pp_assert(name->state == PP_NAME_ASKED && r->asked > 0, "c-ares answers a look-up that it does not have");
     r->asked--;
     if (status == ARES_SUCCESS && res && keep_addresses(name, res))
-        ; /* the query has its answer */
+        ; /* keep_addresses() has stored the answer */
     else if (missing)
         name_answered(name, PP_CODE_DNS_NOT_FOUND, NULL, 0, r->o.negative_ttl_ms);
     else
@@ -178,8 +179,8 @@ static void on_lookup(void *data, int status, int timeouts, struct ares_addrinfo
         ares_freeaddrinfo(res);
 }
 
-/* Starts the look-up of a name. on_lookup() may run before this returns, for example for
- * /etc/hosts. */
+/* Starts the look-up of a name. c-ares may call on_lookup() before this function returns, for
+ * example if /etc/hosts has the name. */
 static void start_lookup(struct pp_name *name)
 {
     static const struct ares_addrinfo_hints hints = {
@@ -210,8 +211,8 @@ static void queue_lookup(struct pp_resolver_cares *r, struct pp_name *name)
 
 /* --- settle --- */
 
-/* Starts or stops the tick for c-ares' timeouts; called after c-ares has sent or received. The tick
- * is regular, because ares_timeout() would walk all queries each time. */
+/* Starts or stops the tick, which lets c-ares see its timeouts while look-ups are in flight. The
+ * tick is regular, because ares_timeout() would walk all queries each time. */
 static void rearm(struct pp_resolver_cares *r)
 {
     bool due = r->asked > 0;
@@ -239,7 +240,7 @@ static void settle(void *resolver)
         struct pp_query *q = w->q;
         q->impl = NULL;
         free(w);
-        q->done(q); /* may free q, resolve more names, abort other queries, or close the resolver */
+        q->done(q); /* the callback may free q, start or abort other queries, or close the resolver */
     }
     r->settling = false;
     if (r->closed)
@@ -261,7 +262,7 @@ static void on_overdue(void *data)
     settle(r);
 }
 
-/* The tick: lets c-ares look for look-ups that have timed out. */
+/* The tick: makes c-ares retry or end the look-ups that have timed out. */
 static void on_retry(void *data)
 {
     struct pp_resolver_cares *r = data;
@@ -302,7 +303,7 @@ static struct pp_cares_socket *watch(struct pp_resolver_cares *r, ares_socket_t 
     struct pp_cares_socket *s = calloc(1, sizeof(*s));
 
     if (!s)
-        return NULL; /* without memory for the socket, its queries will time out */
+        return NULL; /* without memory for the socket, its look-ups will time out */
     if (uv_poll_init(pp_loop_uv(r->loop), &s->poll, fd) != 0) {
         free(s);
         return NULL;
@@ -353,7 +354,7 @@ static bool add_wait(struct pp_resolver_cares *r, struct pp_query *q, struct pp_
     return true;
 }
 
-/* Removes the query from all lists, so that it gets no answer. */
+/* Removes a wait from all lists and frees it; its query gets no callback. */
 static void drop_wait(struct pp_resolver_cares *r, struct pp_wait *w)
 {
     if (w->name) {
@@ -390,7 +391,7 @@ static bool resolver_resolve(struct pp_resolver *base, struct pp_query *q)
     if (r->deadlines.n == 1)
         arm_deadline(r);
     struct pp_wait *w = q->impl;
-    bool answered = !w->name; /* c-ares called back before the request returned */
+    bool answered = !w->name; /* c-ares has called on_lookup() already, so the answer is there */
     if (answered)
         drop_wait(r, w);
     if (!pp_list_empty(&r->ready))
@@ -436,7 +437,7 @@ static const struct pp_resolver_ops ops = {resolver_resolve, resolver_abort, res
 
 static void init_library(void)
 {
-    /* not thread safe, so it is called only once in the process */
+    /* ares_library_init() is not thread-safe, so pthread_once() calls it */
     (void)ares_library_init(ARES_LIB_INIT_ALL);
 }
 
@@ -475,9 +476,10 @@ static enum pp_err open_pins(struct pp_resolver_cares *r, const char *const *pin
 
 static enum pp_err open_channel(struct pp_resolver_cares *r, const char *servers)
 {
-    char lookups[] = "fb"; /* /etc/hosts first, then the name servers */
+    char lookups[] = "fb"; /* "f": looks in /etc/hosts first; "b": then asks the name servers */
     struct ares_options options = {.flags = ARES_FLAG_NOSEARCH,
-                                   /* c-ares doubles this time for the second try */
+                                   /* a third for the first try; c-ares doubles the time for the
+                                    * second try */
                                    .timeout = (int)(r->o.timeout_ms / 3),
                                    .tries = 2,
                                    .lookups = lookups,

@@ -2,12 +2,12 @@
  *
  *   on_name -> on_open -> on_request -> on_header... -> on_body...
  *
- * They run inside libcurl, so fetcher.c queues the calls that a user of the port makes meanwhile.
- * Once an exchange is aborted (t->x is NULL), its transfer fails every callback.
+ * The callbacks run inside libcurl, so fetcher.c queues the calls that a user of the port makes
+ * meanwhile. Once an exchange is aborted (t->x is NULL), its transfer fails every callback.
  *
  * libcurl 7.88 accepts heads that it should not (two lengths that differ, "12abc" as a length, a
- * folded length), so this file reads the headers that the user relies on strictly. To read
- * another header: a row in `fields`. */
+ * folded length), so this file parses the headers that the user relies on strictly. To read another
+ * header, add a row to `fields`. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@
 
 /* --- the connection --- */
 
-/* Refuses the look-up that libcurl is about to make: it does not know the name, and must never ask
- * a name server. */
+/* Refuses the look-up that libcurl is about to make: libcurl does not know the name, and must never
+ * ask a name server. */
 int pp_curl_on_name(void *resolver, void *reserved, void *data)
 {
     struct pp_curl_transfer *t = data;
@@ -35,7 +35,7 @@ int pp_curl_on_name(void *resolver, void *reserved, void *data)
     return 1;
 }
 
-/* Notes that libcurl has read the addresses of this transfer. */
+/* Notes that libcurl has read the addresses that this request passed to it. */
 static void on_name_told(struct pp_curl_transfer *t)
 {
     if (t->told)
@@ -52,7 +52,7 @@ curl_socket_t pp_curl_on_open(void *data, curlsocktype purpose, struct curl_sock
     if (!t->x)
         return CURL_SOCKET_BAD;
     on_name_told(t);
-    /* this also happens when a kept connection has died and libcurl connects again */
+    /* a kept connection may have died, so that libcurl connects again */
     t->x->phase = PP_PHASE_CONNECT;
     pp_curl_nudge(t);
     if (!t->x->events->allow(t->x, &sa->addr)) {
@@ -97,8 +97,9 @@ static uint16_t port_of(const struct sockaddr_storage *sa)
                                           : ((const struct sockaddr_in6 *)sa)->sin6_port);
 }
 
-/* Keeps the socket on which this request is sent. Other sockets that the transfer opened may be
- * closed by now and their numbers reused, so the local port tells which socket it is. */
+/* Marks the socket on which this request goes out, so that its poll handle stays armed. Other
+ * sockets that the transfer opened may be closed by now and their numbers reused, so the local port
+ * tells which socket carries the request. */
 static void keep_winner(struct pp_curl_transfer *t, int local_port)
 {
     for (unsigned i = 0; i < t->n_tried; i++) {
@@ -113,8 +114,8 @@ static void keep_winner(struct pp_curl_transfer *t, int local_port)
     t->n_tried = 0;
 }
 
-/* Called by libcurl before it sends a request: on a new connection, on a kept one, or again after a
- * kept one died unused. */
+/* libcurl calls this before it sends a request: on a new connection, on a kept connection, or again
+ * after a kept connection has died without an answer. */
 int pp_curl_on_request(void *data, char *peer, char *local, int peer_port, int local_port)
 {
     struct pp_curl_transfer *t = data;
@@ -163,8 +164,8 @@ static bool refuse_answer(struct pp_curl_transfer *t, uint16_t code)
     return false;
 }
 
-/* Copies a validator, which later requests send back and stores keep; copies "" if it has other
- * characters than printable ASCII. */
+/* Copies the value of a header to `out`. Copies "" if the value is too long or has characters other
+ * than printable ASCII, because later requests send the value back. */
 static enum pp_field read_value(struct pp_curl_transfer *t, char out[PP_HEADER_VALUE_MAX], struct text v)
 {
     out[0] = '\0';
@@ -179,7 +180,7 @@ static enum pp_field read_value(struct pp_curl_transfer *t, char out[PP_HEADER_V
     return PP_FIELD_VALUE;
 }
 
-/* Reads Content-Length (RFC 9110, 8.6): digits; the same number may be repeated, in a list or in a
+/* Parses Content-Length (RFC 9110, 8.6): digits. The same number may be repeated, in a list or in a
  * second line. */
 static enum pp_field read_length(struct pp_curl_transfer *t, struct text v)
 {
@@ -221,7 +222,7 @@ static enum pp_field read_encoding(struct pp_curl_transfer *t, struct text v)
 static enum pp_field read_transfer_encoding(struct pp_curl_transfer *t, struct text v)
 {
     if (!equals(v, "chunked") && !equals(v, "identity"))
-        return PP_FIELD_NONE; /* refuses the answer, as read_encoding() does */
+        return PP_FIELD_NONE; /* any other encoding refuses the answer */
     t->head.chunked = t->head.chunked || equals(v, "chunked");
     return PP_FIELD_STRICT;
 }
@@ -242,10 +243,10 @@ static enum pp_field read_location(struct pp_curl_transfer *t, struct text v)
     return x->location ? PP_FIELD_STRICT : PP_FIELD_NONE;
 }
 
-/* The headers that we read. A header with read() is passed to it; the value of any other is copied
- * to `offset` of the exchange. read() returns PP_FIELD_NONE to refuse the answer. Otherwise it says
- * what happens if a folded line follows: PP_FIELD_STRICT refuses the answer, PP_FIELD_VALUE empties
- * last_value. */
+/* The headers that this adapter reads. The value of a header with a read function goes to that
+ * function; any other value is copied to the member of the exchange at `offset`. read() returns
+ * PP_FIELD_NONE to refuse the answer. Otherwise it says what happens if a folded line follows:
+ * PP_FIELD_STRICT refuses the answer, PP_FIELD_VALUE empties the copied value. */
 static const struct {
     const char *name;
     enum pp_field (*read)(struct pp_curl_transfer *t, struct text value);
@@ -273,7 +274,7 @@ static void forget_head(struct pp_curl_transfer *t)
     x->location = NULL;
 }
 
-/* Reads the status line, "HTTP/1.1 200 OK"; libcurl has checked its form. */
+/* Parses the status line, "HTTP/1.1 200 OK"; libcurl has checked its form. */
 static bool read_status(struct pp_curl_transfer *t, struct text line)
 {
     const char *sp = memchr(line.p, ' ', line.n);
@@ -286,7 +287,7 @@ static bool read_status(struct pp_curl_transfer *t, struct text line)
         status = status * 10 + (sp[i] - '0');
     }
     t->head.status = status;
-    /* 101 is refused: we asked for no other protocol */
+    /* 101 (Switching Protocols) is refused, because no request asks for another protocol. */
     return status >= 100 && status <= 599 && status != 101 ? true : refuse_answer(t, PP_CODE_BAD_RESPONSE);
 }
 
@@ -310,7 +311,7 @@ static bool read_field(struct pp_curl_transfer *t, struct text line)
     if (!colon)
         return refuse_answer(t, PP_CODE_BAD_RESPONSE);
     value = trim((struct text){colon + 1, line.n - name.n - 1});
-    name = trim(name); /* libcurl accepts a blank before the colon; so do we */
+    name = trim(name); /* a blank before the colon is accepted, as by libcurl */
     for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
         if (!equals(name, fields[i].name))
             continue;
@@ -350,7 +351,7 @@ static bool on_head_end(struct pp_curl_transfer *t)
     case PP_FLOW_PAUSE: t->paused = true; return t->x != NULL;
     default:
         t->stopped = true;
-        /* an answer without a body leaves nothing to skip, so libcurl can keep the connection */
+        /* an answer without a body leaves no bytes to skip, so libcurl can keep the connection */
         return t->x && without_body(&t->head);
     }
 }
@@ -393,7 +394,7 @@ size_t pp_curl_on_body(char *p, size_t one, size_t n, void *data)
     (void)one;
     if (!t->x || t->stopped || !t->head.complete)
         return CURL_WRITEFUNC_ERROR;
-    if (t->paused) { /* the user has paused since head() */
+    if (t->paused) { /* the user has paused in head() */
         t->held = true;
         return CURL_WRITEFUNC_PAUSE;
     }

@@ -1,17 +1,18 @@
-/* decode.c: Content-Encoding gzip and deflate, one layer (answer.c refuses more).
+/* decode.c: decodes bodies with Content-Encoding gzip or deflate, one layer (answer.c refuses
+ * answers with more).
  *
- * libcurl's own decoder can not pause within a piece that it has read: it inflates all of it, to
- * 1032 times its size, and keeps the result. This decoder keeps one buffer of output during a
- * pause. libcurl then delivers the same compressed piece again, and `used` says how many of its
- * bytes are decoded already. */
+ * libcurl's decoder can not pause within a piece that it has read: it inflates the whole piece, to
+ * up to 1032 times its size, and keeps the result. This decoder keeps at most one buffer of output
+ * during a pause. After the pause libcurl delivers the same compressed piece again, and `used` says
+ * how many of its bytes are already decoded. */
 #include <stdlib.h>
 
 #include "adapter/curl/internal.h"
 #include "base/check.h"
 #include "photopool/code.h"
 
-/* "deflate" means zlib's format (RFC 1950); some servers send raw deflate (RFC 1951). The first
- * byte shows it. */
+/* Returns the window bits for inflateInit2(). "deflate" should mean zlib's format (RFC 1950), but
+ * some servers send raw deflate (RFC 1951); the first byte of the body shows which. */
 static int window_bits(unsigned char first)
 {
     bool gzip = first == 0x1f, zlib = (first & 0x0f) == 8 && first >> 4 <= 7;
@@ -37,8 +38,8 @@ void pp_curl_decoder_close(struct pp_curl_decoder *d)
     free(d);
 }
 
-/* Decodes the next bytes into d->out. Returns false if the body is not encoded as announced, or
- * memory is short. */
+/* Decodes the next bytes into d->out. Returns false if the body is not encoded as its head says, or
+ * if memory is short. */
 static bool more_output(struct pp_curl_decoder *d)
 {
     d->z.next_out = d->out;
@@ -67,7 +68,7 @@ enum pp_flow pp_curl_decode(struct pp_curl_transfer *t, const void *p, size_t n)
     for (bool full = true; full || d->z.avail_in > 0;) {
         if (d->out_n == 0 && (d->ended || !more_output(d))) {
             if (d->ended)
-                break; /* bytes behind the end are ignored */
+                break; /* bytes after the end of the encoded body are ignored */
             t->bad_coding = true;
             return PP_FLOW_STOP;
         }

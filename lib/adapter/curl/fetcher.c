@@ -1,23 +1,24 @@
 /* fetcher.c: the fetcher port on libcurl's multi interface.
  *
- * Each exchange borrows a transfer: an easy handle with its constant options set and its memory
- * warm. Their states:
+ * Each exchange borrows a transfer from a pool: an easy handle whose constant options are set and
+ * whose memory is reused. A transfer has these states:
  *
- *            start()            over in libcurl           done()
+ *            start()         libcurl finishes it        done()
  *   IDLE ---------------> RUNNING ----------> ENDED -------------> IDLE
  *     \                     ^  \                                    ^
  *      `--> WAITING --------'   `--> DOOMED ------------------------'
  *           (start() from within libcurl; abort() from within libcurl)
  *
  * Invariants:
- * - t->x->impl == t while an exchange is in flight, and only then; n_live counts these.
+ * - t->x->impl == t while an exchange is in flight, and only then; n_live counts the exchanges in
+ *   flight.
  * - A transfer is in one list at most: the list of its state (idle, waiting, doomed, ended), or,
  *   while it runs, the list of the work that settle() has for it (resuming, nudged).
  * - Only settle() calls done(), outside of libcurl, after it has put the transfer back into the
  *   pool: the callback may start the same exchange again, or abort others.
  *
- * settle() runs after everything that can end a transfer (events and the timer, see poll.c) and
- * after everything that queues work. */
+ * settle() runs after every event that can end a transfer (sockets and the timer, in poll.c) and
+ * after every call that queues work. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,10 +84,10 @@ static void transfer_put(struct pp_curl_transfer *t)
     pp_list_push_front(t->list, &t->node);
 }
 
-/* Makes a transfer forget its last exchange; it keeps its handle and options. */
+/* Resets the transfer for a new exchange; keeps its handle and options. */
 static void transfer_clear(struct pp_curl_transfer *t)
 {
-    /* the exchange was aborted before libcurl read these addresses, and they may be stale by now */
+    /* The last exchange was aborted before libcurl read its addresses, and they may be stale. */
     if (t->told)
         (void)curl_easy_setopt(t->easy, CURLOPT_RESOLVE, NULL);
     memset(&t->head, 0, sizeof(t->head));
@@ -109,7 +110,7 @@ static void exchange_clear(struct pp_exchange *x)
     x->code = PP_CODE_NONE;
 }
 
-/* Separates transfer and exchange. Returns x->location, which the caller frees. */
+/* Detaches the transfer from its exchange. Returns x->location, which the caller frees. */
 static char *separate(struct pp_curl_transfer *t)
 {
     pp_assert(t->f->n_live > 0, "more exchanges end than were started");
@@ -133,7 +134,7 @@ static bool add_to_multi(struct pp_curl_transfer *t)
     return true;
 }
 
-/* Marks the transfer as ENDED, because libcurl has finished it. */
+/* Handles the end of a transfer in libcurl: sets the outcome and the state ENDED. */
 static void on_transfer_end(struct pp_curl_transfer *t, CURLcode rc)
 {
     long connects = 0;
@@ -142,7 +143,7 @@ static void on_transfer_end(struct pp_curl_transfer *t, CURLcode rc)
     if (curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK &&
         t->x->phase > PP_PHASE_CONNECT)
         t->x->reused = connects == 0;
-    pp_curl_outcome(t, rc); /* reads the handle, so it must come before the handle is removed */
+    pp_curl_outcome(t, rc); /* reads the easy handle, so this call must precede its removal */
     if (t->flushes && t->x->phase > PP_PHASE_CONNECT)
         t->f->pins.flush = false;
     (void)curl_multi_remove_handle(t->f->multi, t->easy);
@@ -151,7 +152,7 @@ static void on_transfer_end(struct pp_curl_transfer *t, CURLcode rc)
         pp_curl_enlist(t, &t->f->ended);
 }
 
-/* Sends the request again with the addresses of its host, which libcurl has forgotten. */
+/* Starts the request again and passes the addresses of its host, which libcurl has forgotten. */
 static bool send_again(struct pp_curl_transfer *t)
 {
     (void)curl_multi_remove_handle(t->f->multi, t->easy);
@@ -185,8 +186,8 @@ static void add_waiting(struct pp_curl *f)
     }
 }
 
-/* Continues transfers that were paused. curl_easy_pause() delivers held bytes at once; if a
- * callback refuses them, libcurl does not end the transfer, so we do. */
+/* Continues transfers that the user has resumed. curl_easy_pause() delivers held bytes at once. If
+ * a callback refuses these bytes, libcurl does not end the transfer, so this function does. */
 static void resume_held(struct pp_curl *f)
 {
     struct pp_curl_transfer *t;
@@ -202,8 +203,9 @@ static void resume_held(struct pp_curl *f)
     }
 }
 
-/* Makes libcurl try the next address after a failed connect(). libcurl 7.88 prepares it, but then
- * waits until all the time for connecting is over; pausing and unpausing makes it go on. */
+/* Makes libcurl try the next address after a failed connect(). libcurl 7.88 turns to the next
+ * address, but then waits until the whole time for connecting is over. Pausing and unpausing the
+ * transfer makes libcurl continue. */
 static void run_nudged(struct pp_curl *f)
 {
     struct pp_curl_transfer *t;
@@ -225,11 +227,11 @@ static void read_messages(struct pp_curl *f)
 
     while ((m = curl_multi_info_read(f->multi, &left))) {
         struct pp_curl_transfer *t = NULL;
-        CURLcode rc = m->data.result; /* read first, because removing the handle frees m */
+        CURLcode rc = m->data.result; /* read before the handle is removed, which frees m */
         (void)curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
         pp_assert(t && t->magic == PP_CURL_MAGIC, "libcurl ends a handle that has no transfer");
         if (t->state != PP_T_RUNNING)
-            continue; /* the transfer was aborted, and settle() removes it */
+            continue; /* the user has aborted the exchange, and remove_doomed() removes the transfer */
         if (t->name_missed && !t->told && send_again(t))
             continue;
         on_transfer_end(t, rc);
@@ -244,9 +246,9 @@ static void call_done(struct pp_curl *f)
         struct pp_exchange *x = t->x;
         pp_assert(t->state == PP_T_ENDED && !t->paused, "done() for a transfer that runs or is paused");
         char *location = separate(t);
-        x->location = location; /* the user may read it in done() */
+        x->location = location; /* the user may read the Location header in done() */
         transfer_put(t);
-        x->events->done(x); /* may free x, or start it again */
+        x->events->done(x); /* the callback may free x, or start it again */
         free(location);
     }
 }
@@ -307,7 +309,8 @@ static void fetcher_abort(struct pp_fetcher *base, struct pp_exchange *x)
     free(separate(t));
     pp_curl_unlist(t);
     if (t->state == PP_T_RUNNING && f->in_curl) {
-        /* the lines belong to the user and may be freed, so libcurl must not read them again */
+        /* The header lines belong to the user, who may free them now, so libcurl must not read them
+         * again. */
         (void)curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, NULL);
         t->has_lines = false;
         t->state = PP_T_DOOMED;
@@ -347,7 +350,7 @@ static void fetcher_close(struct pp_fetcher *base)
         curl_easy_cleanup(t->easy);
         free(t);
     }
-    /* closes the connections, which calls pp_curl_poll_forget() */
+    /* This closes the connections, so libcurl calls pp_curl_poll_forget(). */
     (void)curl_multi_cleanup(f->multi);
     (void)curl_share_cleanup(f->share);
     pp_curl_pins_empty(&f->pins);
@@ -386,8 +389,7 @@ static enum pp_err open_handles(struct pp_curl *f, const struct pp_curl_options 
     f->share = curl_share_init();
     if (!f->multi || !f->share)
         return PP_ENOMEM;
-    /* handles share TLS sessions, so that a second connection to a host is cheap with any of
-     * them */
+    /* All handles share TLS sessions, so each of them can resume the session of a host. */
     if (curl_share_setopt(f->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION) != CURLSHE_OK ||
         curl_multi_setopt(f->multi, CURLMOPT_MAXCONNECTS, connections) != CURLM_OK ||
         curl_multi_setopt(f->multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX) != CURLM_OK)

@@ -1,5 +1,5 @@
-/* adapter/curl/fetcher.h: the fetcher port on libcurl's multi interface, driven by the libuv
- * loop. */
+/* adapter/curl/fetcher.h: the fetcher port on libcurl's multi interface, which the libuv loop
+ * drives. */
 #ifndef PP_ADAPTER_CURL_FETCHER_H
 #define PP_ADAPTER_CURL_FETCHER_H
 
@@ -9,19 +9,23 @@
 #include "runtime/loop.h"
 
 struct pp_curl_options {
-    const char *ca_file;    /* PEM file of certificate authorities; NULL: the system's */
-    const char *user_agent; /* NULL: none is sent */
-    size_t max_connections; /* connections kept open, including idle ones; 0: 256 */
-    /* bytes of the receive buffer of one transfer, 1 KiB..512 KiB; 0: 32 KiB, see README.md */
+    const char *ca_file;    /* PEM file of certificate authorities; NULL: the system's file */
+    const char *user_agent; /* value of the User-Agent header; NULL: requests have no such header */
+    size_t
+        max_connections; /* libcurl keeps at most this many connections open, including idle ones; 0: 256 */
+    /* Size of a transfer's receive buffer in bytes, 1 KiB to 512 KiB. 0 stands for 32 KiB;
+     * README.md says why. */
     size_t buffer_bytes;
-    /* bytes of the headers of one answer, including 1xx and trailers; 0: 64 KiB */
+    /* An answer may have at most this many bytes of headers, including 1xx answers and trailers. 0
+     * stands for 64 KiB. */
     size_t max_header_bytes;
-    size_t max_header_lines; /* header lines of one answer, including 1xx and trailers; 0: 100 */
+    size_t max_header_lines; /* most header lines of one answer, including 1xx answers and trailers; 0: 100 */
 };
 
-/* Opens a fetcher on `loop`, on its thread; `o` is copied, NULL is all defaults. Certificates are
- * always verified. On PP_OK the caller owns *out and closes it by ops->close, on the loop's thread.
- * PP_ENOMEM, PP_EINVAL (an option is out of range), PP_EIO (ca_file is unreadable). */
+/* Opens a fetcher on `loop`, on its thread; copies `o`, and NULL stands for all defaults.
+ * Certificates are always verified. On PP_OK the caller owns *out and closes it by ops->close, on
+ * the loop's thread. Returns PP_ENOMEM, PP_EINVAL if an option is out of range, or PP_EIO if
+ * ca_file is unreadable. */
 pp_must_check enum pp_err pp_curl_fetcher_open(struct pp_loop *loop, const struct pp_curl_options *o,
                                                struct pp_fetcher **out);
 

@@ -1,9 +1,9 @@
 /* outcome.c: turns the end of a transfer into an outcome for the photo: a code of code.h and a
  * sentence for the merchant.
  *
- * If t->verdict is set, it decides; otherwise the table does. Where one CURLcode stands for
- * several failures, outcome_of() tells them apart. The sentences are ours, with the host's name;
- * libcurl's own may carry bytes of the host and are never shown. To treat a CURLcode
+ * If t->verdict is set, the verdict decides; otherwise the table does. Where one CURLcode stands
+ * for several failures, outcome_of() distinguishes them. The sentences are photopool's, with the
+ * host's name: libcurl's texts may carry bytes of the host and are never shown. To treat a CURLcode
  * differently, change its row. */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 struct outcome {
     uint16_t code;
-    const char *text; /* contains one %s, which stands for the host */
+    const char *text; /* the sentence; its one %s stands for the host */
 };
 
 static const struct outcome
@@ -42,13 +42,13 @@ static const struct {
     CURLcode rc;
     const struct outcome *o;
 } table[] = {
-    /* libcurl's answer to HTTP/0.9, unknown versions and unknown status codes */
+    /* libcurl returns this for HTTP/0.9, unknown versions and unknown status codes. */
     {CURLE_UNSUPPORTED_PROTOCOL, &bad_http},
     {CURLE_WEIRD_SERVER_REPLY, &bad_http},
     {CURLE_HTTP2, &bad_http},
-    {CURLE_HTTP2_STREAM, &lost}, /* the host has reset the stream */
+    {CURLE_HTTP2_STREAM, &lost}, /* the host has reset the HTTP/2 stream */
     {CURLE_BAD_CONTENT_ENCODING, &bad_coding},
-    {CURLE_FILESIZE_EXCEEDED, &bad_http}, /* libcurl's answer to a length beyond 2^63 */
+    {CURLE_FILESIZE_EXCEEDED, &bad_http}, /* libcurl returns this for a length beyond 2^63 */
     {CURLE_OK, &lost},                    /* libcurl 7.88 accepts a head that breaks off */
     {CURLE_PARTIAL_FILE, &truncated},
     {CURLE_GOT_NOTHING, &lost_early},
@@ -66,7 +66,8 @@ static const struct {
     {CURLE_USE_SSL_FAILED, &bad_tls},
 };
 
-/* The OpenSSL errors (X509_V_ERR_*) that merchants are likely to meet. */
+/* Sentences for the certificate errors of OpenSSL (X509_V_ERR_*) that merchants are likely to
+ * meet. */
 static const struct {
     long verify;
     const char *text;
@@ -110,7 +111,7 @@ static const struct outcome *connect_failed(const struct pp_curl_transfer *t)
     }
 }
 
-/* Tells failures of TLS apart. If the host closes the connection during the handshake, its
+/* Distinguishes failures of TLS. If the host closes the connection during the handshake, its
  * certificate is not at fault. */
 static struct outcome tls_failed(const struct pp_curl_transfer *t, CURLcode rc)
 {
@@ -149,7 +150,7 @@ static struct outcome outcome_of(const struct pp_curl_transfer *t, CURLcode rc)
     if (rc == CURLE_RECV_ERROR && says(t, "response headers"))
         return big_head;
     if (rc == CURLE_OUT_OF_MEMORY && t->x->phase == PP_PHASE_FIRST_BYTE)
-        return big_head; /* libcurl 7.88 also reports a header line above 100 KiB this way */
+        return big_head; /* libcurl 7.88 also returns this for a header line above 100 KiB */
     for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
         if (table[i].rc == rc)
             return *table[i].o;

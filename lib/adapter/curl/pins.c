@@ -1,15 +1,15 @@
 /* pins.c: which addresses libcurl knows for which host and port (CURLOPT_RESOLVE).
  *
- * The user of the fetcher resolves and checks names; libcurl connects only to these addresses and
- * never asks a name server (answer.c refuses). Giving libcurl the addresses costs a few
- * allocations, so it happens only when a name is new or its addresses have changed, not for each
- * request.
+ * The user of the fetcher resolves names and checks the addresses. libcurl connects only to these
+ * addresses and never asks a name server (answer.c refuses). Passing addresses to libcurl costs a
+ * few allocations, so the fetcher passes them only when a name is new or its addresses have
+ * changed, not for each request.
  *
- * This table guesses which names are in libcurl's own cache. If libcurl does not know a name,
- * the transfer starts again with the addresses (fetcher.c): a wrong guess costs a turn of the
- * loop. So a simple ceiling is enough: when the table is full, it is emptied, and the next
- * transfers empty libcurl's cache with a short CURLOPT_DNS_CACHE_TIMEOUT (entries made by the
- * "+" form of CURLOPT_RESOLVE age). */
+ * This table guesses which names are in libcurl's own cache. If libcurl does not know a name after
+ * all, fetcher.c starts the transfer again and passes the addresses: a wrong guess costs one turn
+ * of the loop. So the table needs no careful eviction: when it is full, it is emptied, and the next
+ * transfers empty libcurl's cache by a short CURLOPT_DNS_CACHE_TIMEOUT (entries made by the "+"
+ * form of CURLOPT_RESOLVE age). */
 #define HASH_NONFATAL_OOM 1
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ struct pp_curl_pin {
         uint16_t family;
         uint8_t ip[16];
     } addrs[PP_EXCHANGE_ADDRS];
-    char name[]; /* "host:port" */
+    char name[]; /* "host:port", the key of the table */
 };
 
 #define PIN_NAME_MAX (255 + 1 + 5 + 1)
@@ -38,7 +38,7 @@ static int pin_name(const struct pp_exchange *x, char name[PIN_NAME_MAX])
     return snprintf(name, PIN_NAME_MAX, "%s:%u", x->host, x->port);
 }
 
-/* Copies the exchange's addresses into `pin`; true if they have changed. */
+/* Copies the exchange's addresses into `pin`. Returns whether they have changed. */
 static bool pin_update(struct pp_curl_pin *pin, const struct pp_exchange *x)
 {
     struct pp_curl_pin now;
@@ -101,7 +101,7 @@ static struct pp_curl_pin *pin_add(struct pp_curl_pins *pins, const char *name, 
         return NULL;
     memcpy(pin->name, name, n + 1);
     HASH_ADD_KEYPTR(hh, pins->by_name, pin->name, n, pin);
-    if (!pin->hh.tbl) { /* out of memory: libcurl gets the addresses with each request */
+    if (!pin->hh.tbl) { /* out of memory: libcurl then gets the addresses with each request */
         free(pin);
         return NULL;
     }
@@ -137,7 +137,7 @@ void pp_curl_pins_set(struct pp_curl_pins *pins, const struct pp_exchange *x, bo
     struct pp_curl_pin *pin;
 
     HASH_FIND(hh, pins->by_name, name, n, pin);
-    /* libcurl does not know the addresses if they have changed since it got them */
+    /* If the addresses have changed since libcurl got them, libcurl does not know the new ones. */
     if (pin)
         pin->known = known && !pin_update(pin, x);
 }

@@ -1,19 +1,19 @@
-/* poll.c: libcurl's sockets and its one timer on libuv.
+/* poll.c: drives libcurl's sockets and its one timer by libuv.
  *
- * libcurl names the sockets whose events it needs (on_socket), and its next timeout (on_timer);
- * events go back by curl_multi_socket_action(). After all events of a turn, in the check phase,
- * f->settle() reads what ended.
+ * libcurl says which sockets it needs events of (on_socket), and when its next timeout is
+ * (on_timer). This file passes the events to libcurl by curl_multi_socket_action(). After all
+ * events of a turn, in the check phase, f->settle() handles the transfers that have ended.
  *
  * When libcurl closes a socket that has carried a request, it calls pp_curl_poll_forget(). libcurl
- * 7.88 makes no such call for a socket that never carried one (refused, too slow, slower than
- * another address, failed handshake): it reports the removal afterwards, or never if connect()
- * failed at once. So this file closes the poll handle of such a socket at the removal, when a new
- * socket gets the same number, or at the end.
+ * 7.88 makes no such call for a socket that never carried a request (refused, too slow, slower than
+ * another address, failed handshake): it reports the removal after closing the socket, or never if
+ * connect() failed at once. So this file closes the poll handle of such a socket at the removal,
+ * when a new socket gets the same number, or at the end.
  *
  * Invariants:
- * - by_fd[fd] is NULL or the socket with that number, open or just closed by libcurl.
- * - A socket in by_fd may be polled for more events than libcurl wants; the first unwanted event
- *   stops that, so that a level-triggered descriptor cannot spin. */
+ * - by_fd[fd] is NULL or the socket with that number, which is open or was just closed by libcurl.
+ * - A socket in by_fd may be polled for more events than libcurl needs. The first unneeded event
+ *   stops that, so that a level-triggered descriptor can not spin. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ static void act(struct pp_curl *f, curl_socket_t fd, int events)
 
 static void on_event(uv_poll_t *h, int status, int events);
 
-/* Changes the events that are watched. Does nothing if they are armed already, because
+/* Changes the events that libuv polls the socket for. Does nothing if they are the same, because
  * uv_poll_start() would then cost two epoll_ctl calls. */
 static void arm(struct pp_curl_socket *s, int want)
 {
@@ -56,8 +56,8 @@ static int bits_of(int events)
     return (events & UV_READABLE ? CURL_CSELECT_IN : 0) | (events & UV_WRITABLE ? CURL_CSELECT_OUT : 0);
 }
 
-/* Reports an event to libcurl. After an error it reports the events that libcurl waits for, not the
- * error: libcurl may still read an answer that came before a reset. */
+/* Handles an error of a socket: reports the events that libcurl waits for, not the error, because
+ * libcurl may still read an answer that came before a reset. */
 static void on_error(struct pp_curl_socket *s)
 {
     struct pp_curl *f = s->f;
@@ -76,7 +76,7 @@ static void on_event(uv_poll_t *h, int status, int events)
     struct pp_curl_socket *s = h->data;
 
     pp_assert(s->armed, "an event on a socket that is not armed");
-    if (status < 0) { /* the socket has an error, and libuv has stopped the handle */
+    if (status < 0) { /* the socket has an error, and libuv has stopped polling it */
         on_error(s);
         return;
     }
@@ -92,7 +92,7 @@ static void on_closed_socket(uv_handle_t *h)
     free(h->data);
 }
 
-/* Closes the poll handle of a descriptor: libuv must forget it before the kernel reuses its
+/* Closes the poll handle of a socket. libuv must forget the descriptor before the kernel reuses its
  * number. */
 static void drop(struct pp_curl_socket *s)
 {
@@ -109,7 +109,7 @@ void pp_curl_nudge(struct pp_curl_transfer *t)
     t->f->poll.dirty = true;
 }
 
-/* Nudges the handle's transfer: its attempt to connect may have failed. */
+/* Nudges the transfer of an easy handle: its attempt to connect may have failed. */
 static void nudge(CURL *easy)
 {
     struct pp_curl_transfer *t = NULL;
@@ -124,14 +124,15 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *fetcher, void
 
     (void)unused;
     if (!s)
-        /* every other socket was opened by pp_curl_on_open(), which made its handle */
+        /* pp_curl_on_open() makes a poll handle for each socket, so this socket is unknown or
+         * closed. */
         return what == CURL_POLL_REMOVE ? 0 : -1;
     switch (what) {
     case CURL_POLL_IN: s->want = UV_READABLE; break;
     case CURL_POLL_OUT: s->want = UV_WRITABLE; break;
     case CURL_POLL_INOUT: s->want = UV_READABLE | UV_WRITABLE; break;
     default:
-        s->want = 0; /* the handle stays armed */
+        s->want = 0; /* the poll handle stays armed until the next transfer */
         if (what == CURL_POLL_REMOVE && !s->kept) {
             drop(s);
             nudge(easy);
@@ -236,7 +237,7 @@ void pp_curl_poll_init(struct pp_curl *f)
 {
     struct pp_curl_poll *p = &f->poll;
 
-    (void)uv_timer_init(f->uv, &p->timer); /* these three can't fail */
+    (void)uv_timer_init(f->uv, &p->timer); /* these three functions can not fail */
     (void)uv_check_init(f->uv, &p->check);
     (void)uv_idle_init(f->uv, &p->kick);
     p->open_handles = 3;

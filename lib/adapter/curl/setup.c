@@ -1,4 +1,4 @@
-/* setup.c: the options of an easy handle.
+/* setup.c: sets the options of an easy handle.
  *
  * Handles are reused without curl_easy_reset(): pp_curl_setup() sets the constant options once;
  * pp_curl_prepare() sets the options of one request, and must reset options that only the last
@@ -10,14 +10,15 @@
 #include "adapter/curl/internal.h"
 #include "base/check.h"
 
-/* Seconds that libcurl's cache keeps addresses: normally forever (see pins.c). A request that
- * empties the cache drops entries older than NAMES_FLUSH, which is not 0 because it needs its own
- * entry. */
+/* libcurl's cache keeps addresses for this many seconds: normally forever (pins.c says why). A
+ * request that empties the cache drops entries older than NAMES_FLUSH. That is not 0, because the
+ * request needs the entry that it has just made. */
 #define NAMES_FOREVER  (-1L)
 #define NAMES_FLUSH    2L
 #define CONNECT_MS_MAX (300L * 1000)
 
-/* Forbids what an untrusted host could make curl do, and turns off features that we do not need. */
+/* Forbids what an untrusted host could make curl do, and turns off features that photopool does not
+ * need. */
 static CURLcode set_policy(CURL *e)
 {
     CURLcode rc = CURLE_OK;
@@ -27,19 +28,19 @@ static CURLcode set_policy(CURL *e)
 
     SET(PROTOCOLS_STR, "http,https");
     SET(FOLLOWLOCATION, 0L);
-    SET(PROXY, ""); /* uses no proxy, not even one that the environment names */
+    SET(PROXY, ""); /* uses no proxy, not even the one of the environment */
     SET(NOPROXY, "*");
     SET(NETRC, (long)CURL_NETRC_IGNORED);
     SET(DISALLOW_USERNAME_IN_URL, 1L);
     SET(UNRESTRICTED_AUTH, 0L);
-    SET(PATH_AS_IS, 1L); /* the URL is already canonical: sends exactly the path that was checked */
+    SET(PATH_AS_IS, 1L); /* sends exactly the path that was checked: the URL is canonical already */
     SET(HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     SET(HTTP09_ALLOWED, 0L);
     SET(HSTS_CTRL, 0L);
     SET(PIPEWAIT, 0L);
     SET(IGNORE_CONTENT_LENGTH, 0L);
-    /* the request asks for no encoding; decode.c decodes the body if the host encodes it
-     * nevertheless */
+    /* The request asks for no encoding. If the host encodes the body nevertheless, decode.c decodes
+     * it. */
     SET(ACCEPT_ENCODING, "identity");
     SET(HTTP_CONTENT_DECODING, 0L);
     SET(SSL_VERIFYPEER, 1L);
@@ -52,8 +53,8 @@ static CURLcode set_policy(CURL *e)
     return rc;
 }
 
-/* Sets the file of certificate authorities, and no directory: libcurl caches the certificates for
- * all handles only without a directory. */
+/* Sets the file of certificate authorities, and no directory: with a directory libcurl would not
+ * cache the certificates for all handles. */
 static CURLcode set_trust(CURL *e, const struct pp_curl *f)
 {
     CURLcode rc = CURLE_OK;
@@ -74,7 +75,7 @@ static CURLcode set_callbacks(CURL *e, struct pp_curl_transfer *t)
     SET(OPENSOCKETFUNCTION, pp_curl_on_open);
     SET(OPENSOCKETDATA, t);
     SET(CLOSESOCKETFUNCTION, pp_curl_poll_forget);
-    SET(CLOSESOCKETDATA, t->f); /* the fetcher, because a connection outlives its transfer */
+    SET(CLOSESOCKETDATA, t->f); /* not the transfer: a connection outlives it */
     SET(RESOLVER_START_FUNCTION, pp_curl_on_name);
     SET(RESOLVER_START_DATA, t);
     SET(PREREQFUNCTION, pp_curl_on_request);
@@ -101,7 +102,7 @@ bool pp_curl_setup(struct pp_curl_transfer *t)
     return rc == CURLE_OK;
 }
 
-/* Returns whether a line is "Name: value" without control characters; one could end the line and
+/* Returns whether a line is "Name: value" without control characters, which could end the line and
  * begin another. */
 static bool line_valid(const char *line)
 {
@@ -127,7 +128,7 @@ static enum pp_err prepare_lines(struct pp_curl_transfer *t, struct curl_slist *
     for (const char *const *h = t->x->headers; h && *h; h++) {
         if (n == PP_CURL_EXTRA_LINES || !line_valid(*h))
             return PP_EINVAL;
-        t->lines[n++].data = (char *)*h; /* libcurl does not write to it */
+        t->lines[n++].data = (char *)*h; /* libcurl does not write to the line */
     }
     if (condition(t->if_none_match, sizeof(t->if_none_match), "If-None-Match", t->x->etag))
         t->lines[n++].data = t->if_none_match;
@@ -140,7 +141,8 @@ static enum pp_err prepare_lines(struct pp_curl_transfer *t, struct curl_slist *
     return PP_OK;
 }
 
-/* Sets t->pin_text, from which libcurl reads the addresses when it next starts the request. */
+/* Passes the addresses in t->pin_text to libcurl, which reads them when it next starts the
+ * request. */
 static CURLcode tell_addresses(struct pp_curl_transfer *t)
 {
     pp_assert(!t->literal && t->pin_text[0] == '+', "addresses are told for a host that is one");
@@ -168,7 +170,8 @@ static CURLcode prepare_name(struct pp_curl_transfer *t)
     return rc;
 }
 
-/* the last request of this handle was a POST; this makes it a GET again */
+/* Makes the request a POST if it has a body. Otherwise makes it a GET, if the last request of this
+ * handle was a POST. */
 static CURLcode prepare_method(struct pp_curl_transfer *t)
 {
     CURL *e = t->easy;

@@ -1,5 +1,6 @@
-/* fs_blob_store.c: see fs_blob_store.h. All paths are relative to the descriptor of the root. Any
- * thread may call: the only state that changes is an atomic counter. */
+/* fs_blob_store.c: the blob store on a file system: writes an object to a temporary file and
+ * renames it. All paths are relative to the descriptor of the root. Any thread may call any
+ * function: the only state that changes is an atomic counter. */
 #include "adapter/fs/fs_blob_store.h"
 
 #include <dirent.h>
@@ -74,7 +75,7 @@ static int write_all(int fd, const struct iovec *iov, int n)
     return 0;
 }
 
-/* Begins an object: makes its temporary file. */
+/* Begins an object: creates its temporary file. */
 static enum pp_err open_part(struct fs_store *s, struct pp_blob_part *part)
 {
     *part = (struct pp_blob_part){.store = s};
@@ -103,7 +104,8 @@ static bool make_dir(int at, const char *path)
     return mkdirat(at, path, 0755) == 0 || errno == EEXIST;
 }
 
-/* Makes the directories "sha256/ab" and "sha256/ab/cd" of a path; "sha256" was made at open. */
+/* Makes the directories "sha256/ab" and "sha256/ab/cd" of an object's path. Opening the store has
+ * made "sha256". */
 static int make_dirs(struct fs_store *s, const char *path)
 {
     for (size_t n = 9; n <= 12; n += 3) {
@@ -122,7 +124,8 @@ static bool rename_part(const struct pp_blob_part *part, const char *path)
     return renameat(part->store->root, part->temp, part->store->root, path) == 0;
 }
 
-/* Closes the temporary file and renames it to the object's path. On failure removes it. */
+/* Closes the temporary file and renames it to the object's path, if `written`. On failure removes
+ * the file. */
 static enum pp_err publish(struct pp_blob_part *part, const char *path, bool written)
 {
     struct fs_store *s = part->store;
@@ -141,8 +144,9 @@ static enum pp_err publish(struct pp_blob_part *part, const char *path, bool wri
     return err;
 }
 
-/* Returns whether the object exists and has this size, also in `existed`, which may be NULL. A file
- * of another size was not synced before a power cut, so the caller replaces it (I7). */
+/* Returns whether the object exists and has this size, also in `existed`, which may be NULL. If the
+ * file has another size, a power cut came before the file was synced, and the caller writes the
+ * object again (rule I7: every recorded object is complete). */
 static bool is_there(struct fs_store *s, const char *path, uint64_t bytes, bool *existed)
 {
     struct stat st;
@@ -299,8 +303,8 @@ static void recent_in(struct fs_scan *r, const char *path)
         closedir(dir);
 }
 
-/* Reads only directories that have changed since then. (A rename into a directory updates the
- * directory's time.) */
+/* Lists the objects written at or after since_ms. Reads only directories whose modification time is
+ * that recent: renaming a file into a directory updates the directory's time. */
 static enum pp_err fs_recent(struct pp_blob_store *b, int64_t since_ms, struct pp_blob_name *out, size_t cap,
                              size_t *n, bool *more)
 {
@@ -347,7 +351,8 @@ static const struct pp_blob_store_ops ops = {.put = fs_put,
                                              .check = fs_check,
                                              .close = fs_close};
 
-/* Removes the temporary files that killed processes left. */
+/* Removes temporary files that killed processes left: all of them, or only those that are older
+ * than an hour. */
 static void sweep_temp(struct fs_store *s, bool all)
 {
     DIR *dir = open_dir(s, "tmp");

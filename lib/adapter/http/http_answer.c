@@ -1,8 +1,8 @@
-/* http_answer.c: answers on the wire: head, body, back-pressure.
+/* http_answer.c: sends answers: head, body, back-pressure.
  *
- * An answer is first offered to the kernel, straight from the handler's memory. Only the bytes
- * that the kernel does not accept are queued: in the handler's memory if it gave `release`, else
- * in a copy. libuv sends the queue as the client reads. */
+ * The server first offers an answer to the kernel, straight from the handler's memory. It queues
+ * only the bytes that the kernel does not accept: in the handler's memory if the handler gave
+ * `release`, else in a copy. libuv sends the queue as the client reads. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +12,11 @@
 #include "adapter/http/http_impl.h"
 #include "base/check.h"
 
-/* The part of an answer that the kernel has not accepted yet; libuv sends it. */
+/* The part of an answer that the kernel has not accepted yet. libuv sends it. */
 struct out {
     uv_write_t write;
-    /* NULL while 100 Continue is sent, because the connection goes on after it */
+    /* The connection to continue after the write. NULL after "100 Continue", because the connection
+     * is reading a body meanwhile. */
     struct pp_conn *conn;
     void (*release)(void *data);
     void *release_data;
@@ -52,7 +53,7 @@ static const char *reason_of(int status)
         if (table[i].status == status)
             return table[i].reason;
     }
-    return "Status"; /* RFC 9112 4: the reason phrase may be any text */
+    return "Status"; /* the reason phrase may be any text (RFC 9112 4) */
 }
 
 /* --- the head --- */
@@ -65,7 +66,7 @@ struct head_out {
 
 static void add_line(struct head_out *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Appends a line to the head; leaves it out if it does not fit. */
+/* Appends a line to the head. If the line does not fit, leaves it out and sets `full`. */
 static void add_line(struct head_out *h, const char *fmt, ...)
 {
     va_list ap;
@@ -91,9 +92,9 @@ static const char *date_of(struct pp_http *s)
     return s->date;
 }
 
-/* Returns whether the handler's header is safe to send: a line break in it could end the head or
- * begin another answer. The caller leaves an unsafe header out and logs it, because it is a mistake
- * of the handler. */
+/* Returns whether a header line of the handler is safe to send: a line break in it could end the
+ * head or begin another answer. The caller leaves an unsafe line out and logs it, because only a
+ * mistake of the handler can make one. */
 static bool line_is_safe(const char *line)
 {
     for (; *line; line++) {
@@ -155,7 +156,8 @@ static void skip(uv_buf_t *buf, size_t *n)
     *n -= step;
 }
 
-/* Queues the bytes of head and body that uv_try_write() did not accept. */
+/* Queues the bytes of head and body that uv_try_write() did not accept. `res` is NULL for "100
+ * Continue". */
 static bool queue_rest(struct pp_conn *c, uv_buf_t bufs[2], const struct pp_http_response *res)
 {
     bool borrow = res && res->release;

@@ -1,4 +1,4 @@
-/* http_body.c: memory, gzip and framing of a request's body. */
+/* http_body.c: reads the body of a request: its framing, gzip, and the memory for its content. */
 #include "adapter/http/http_body.h"
 
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 enum {
     FIRST_BLOCK = 8 * 1024,
-    GZIP_MEMORY = 48 * 1024,  /* most bytes that zlib allocates for one stream */
-    MAX_OVERHEAD = 16 * 1024, /* the most bytes of chunk extensions and trailers in one body */
+    GZIP_MEMORY = 48 * 1024,  /* zlib allocates at most this many bytes for one stream */
+    MAX_OVERHEAD = 16 * 1024, /* a body may have at most this many bytes of chunk extensions and trailers */
     MAX_CHUNK_DIGITS = 15,
 };
 
@@ -50,10 +50,11 @@ static bool charge(struct pp_http_body *b, size_t n)
     return true;
 }
 
-/* Doubles the block, so that it has room for at least one more byte of content and the NUL. */
+/* Enlarges the block, normally to double its size, so that it has room for at least one more byte
+ * of content and the NUL. */
 static bool grow(struct pp_http_body *b)
 {
-    /* one byte of content more than `max`, to detect a body that is too large, and the NUL */
+    /* One byte more than `max` shows that a body is too large; another byte is for the NUL. */
     size_t ceiling = b->max + 2;
     if (!b->gzip && !b->chunked)
         ceiling = b->n + (size_t)b->left + 1;
@@ -64,7 +65,7 @@ static bool grow(struct pp_http_body *b)
     if (!charge(b, cap - b->cap))
         return false;
     char *p = realloc(b->p, cap);
-    if (!p) /* pp_http_body_fini() returns the memory that was charged to the budget */
+    if (!p) /* pp_http_body_fini() returns the charged memory to the budget */
         return false;
     b->p = p;
     b->cap = cap;
@@ -113,7 +114,7 @@ static void gzip_close(struct pp_http_body *b)
     b->z = NULL;
 }
 
-/* Decodes n bytes of gzip. A gzip file may consist of several members, one after another (RFC 1952
+/* Decodes n bytes of gzip. A gzip body may consist of several members, one after another (RFC 1952
  * 2.2). */
 static enum pp_http_body_result inflate_some(struct pp_http_body *b, const char *p, size_t n)
 {
@@ -151,7 +152,7 @@ static enum pp_http_body_result inflate_some(struct pp_http_body *b, const char 
 
 /* --- framing --- */
 
-/* Adds n bytes of content, which lie within the body or the current chunk. */
+/* Adds n bytes of content, which must lie within the body or the current chunk. */
 static enum pp_http_body_result content(struct pp_http_body *b, const char *p, size_t n)
 {
     pp_assert(n <= b->left, "bytes beyond the body or the chunk");
@@ -202,7 +203,8 @@ static enum pp_http_body_result chunk_size(struct pp_http_body *b, char c)
     return PP_BODY_MORE;
 }
 
-/* Consumes one byte of a chunk extension or a trailer line, CR included. */
+/* Consumes one byte of a chunk extension or a trailer line, up to and including the CR that ends
+ * it. */
 static enum pp_http_body_result chunk_extra(struct pp_http_body *b, char c, enum pp_http_chunk_state at_cr)
 {
     if (++b->overhead > MAX_OVERHEAD)

@@ -1,10 +1,11 @@
-/* http_body.h: the body of a request, from the bytes on the wire to the bytes that a handler reads.
+/* http_body.h: turns the body of a request from the bytes on the wire into the bytes that a handler
+ * reads.
  *
  *   wire -> [Content-Length | chunked, RFC 9112 7.1] -> [gzip, RFC 1952] -> one growing block
  *
- * Invariants: neither the content nor the coded bytes exceed `max`; all bodies charge their memory
- * to one budget; bytes that the client announced but did not send take no memory; each byte is
- * copied a bounded number of times (doubling). Uses only the allocator and zlib. */
+ * Invariants: neither the content nor the encoded bytes exceed `max`; all bodies charge their
+ * memory to one budget; bytes that the client announced but did not send take no memory; each byte
+ * is copied a bounded number of times (doubling). Uses only the allocator and zlib. */
 #ifndef PP_ADAPTER_HTTP_BODY_H
 #define PP_ADAPTER_HTTP_BODY_H
 
@@ -16,54 +17,55 @@
 
 struct z_stream_s;
 
-/* The memory that all bodies share, in bytes. */
+/* The memory that all bodies together use and may use, in bytes. */
 struct pp_http_budget {
     size_t used, max;
-    /* Called when the budget is used up. Returns true if it has freed memory, so that the body
+    /* Called when the budget is used up. It returns true if it has freed memory, so that the body
      * tries again. May be NULL. */
     bool (*reclaim)(void *data);
     void *data;
 };
 
 enum pp_http_chunk_state {
-    PP_CHUNK_SIZE,      /* reads the hexadecimal size of a chunk */
-    PP_CHUNK_EXTENSION, /* reads the chunk extension, up to its CR */
+    PP_CHUNK_SIZE,      /* the hexadecimal size of a chunk comes next */
+    PP_CHUNK_EXTENSION, /* a chunk extension, up to its CR, comes next */
     PP_CHUNK_SIZE_LF,
     PP_CHUNK_DATA,
     PP_CHUNK_DATA_CR,
     PP_CHUNK_DATA_LF,
-    PP_CHUNK_TRAILER, /* reads a trailer line */
+    PP_CHUNK_TRAILER, /* a trailer line comes next */
     PP_CHUNK_TRAILER_LF,
 };
 
 struct pp_http_body {
-    char *p; /* the content; a NUL follows it once the body is complete */
+    char *p; /* the content; once the body is complete, a NUL follows it */
     size_t n, cap, max;
     struct pp_http_budget *budget;
     size_t charged;
     bool chunked;
-    uint64_t left;  /* how many bytes of the body or of the current chunk are still to come */
-    uint64_t coded; /* bytes received, before gzip is decoded */
+    uint64_t left;  /* bytes of the body or of the current chunk that have not come yet */
+    uint64_t coded; /* bytes received so far, before gzip is decoded */
     enum pp_http_chunk_state chunk;
-    unsigned digits;            /* how many digits of the chunk's size were read */
+    unsigned digits;            /* digits read so far of the chunk's size */
     size_t overhead;            /* bytes of chunk extensions and trailers so far */
-    size_t line;                /* bytes of the current trailer line */
-    bool gzip;                  /* the body is coded by gzip */
+    size_t line;                /* bytes of the current trailer line so far */
+    bool gzip;                  /* the body is encoded by gzip */
     bool gzip_end;              /* the last gzip member is complete */
-    struct z_stream_s *z;       /* zlib's state; made when the first byte arrives */
-    struct pp_http_refusal why; /* the reason; valid after PP_BODY_REFUSED */
+    struct z_stream_s *z;       /* the state of zlib; made when the first byte arrives */
+    struct pp_http_refusal why; /* why the body is refused; valid after PP_BODY_REFUSED */
 };
 
 enum pp_http_body_result { PP_BODY_MORE, PP_BODY_DONE, PP_BODY_REFUSED };
 
-/* Prepares to read a body as `head` announces it, with at most `max` bytes of content. Allocates
- * nothing. Returns MORE; DONE if there is no body; REFUSED if the server does not accept its length
- * or coding. */
+/* Prepares to read the body that `head` announces, with at most `max` bytes of content. Allocates
+ * nothing. Returns MORE, DONE if there is no body, or REFUSED if the server does not accept its
+ * length or encoding. */
 enum pp_http_body_result pp_http_body_init(struct pp_http_body *b, const struct pp_http_head *head,
                                            size_t max, struct pp_http_budget *budget);
-/* Consumes received bytes and sets `*used`: all n bytes, unless the result is DONE or REFUSED. */
+/* Consumes received bytes, and sets `*used` to their number: n, unless the result is DONE or
+ * REFUSED. */
 enum pp_http_body_result pp_http_body_feed(struct pp_http_body *b, const char *p, size_t n, size_t *used);
-/* Frees the memory and returns it to the budget. */
+/* Frees the body's memory and returns it to the budget. */
 void pp_http_body_fini(struct pp_http_body *b);
 
 #endif

@@ -1,4 +1,5 @@
-/* http_conn.c: a connection's life: accept, read, expire, close. http_impl.h has its states. */
+/* http_conn.c: the life of a connection: it is accepted, reads, expires and closes. http_impl.h
+ * describes its states. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -8,7 +9,8 @@
 #include "base/check.h"
 
 enum {
-    /* a client must read at least this many bytes of an answer within idle_timeout_ms */
+    /* The server closes a connection whose client reads fewer bytes of an answer than this within
+     * idle_timeout_ms. */
     WRITE_PROGRESS = 16 * 1024,
 };
 
@@ -26,8 +28,8 @@ static enum pp_http_rank rank_of(const struct pp_conn *c)
     }
 }
 
-/* Makes the connection the most recently active of its rank. Called when bytes arrive and when the
- * rank changes. */
+/* Makes the connection the most recently active one of its rank. Called when bytes arrive and when
+ * the rank changes. */
 static void mark_active(struct pp_conn *c)
 {
     if (!c->peer)
@@ -78,7 +80,7 @@ static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
     struct pp_conn *c = pp_container_of(h, struct pp_conn, tcp);
     size_t n = c->state == PP_CONN_LINGER ? PP_HTTP_READ_MAX : PP_HTTP_READ_MIN;
     if (c->state == PP_CONN_BODY && !c->exchange->body.chunked) {
-        /* the server reads no byte behind the body; such bytes stay in the kernel */
+        /* Reads no byte after the body's end; such bytes stay in the kernel. */
         uint64_t left = c->exchange->body.left;
         n = left < PP_HTTP_READ_MAX ? (size_t)left : PP_HTTP_READ_MAX;
     }
@@ -117,7 +119,8 @@ static void drop_input(struct pp_conn *c, size_t n)
 
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
 
-/* Starts or stops reading: the server reads unless it holds input that it can not consume yet. */
+/* Starts or stops reading. The server reads unless the connection holds input that it can not
+ * consume yet. */
 static void set_reading(struct pp_conn *c)
 {
     bool busy = c->state == PP_CONN_HANDLE || c->state == PP_CONN_WRITE || c->ready;
@@ -131,8 +134,8 @@ static void set_reading(struct pp_conn *c)
         pp_conn_close(c);
 }
 
-/* Handles the end of the input: the client has shut its side, and all bytes before that are
- * consumed. */
+/* Handles the end of the input: the client has shut its side of the connection, and the server has
+ * consumed all bytes before that. */
 static void on_input_end(struct pp_conn *c)
 {
     static const struct pp_http_refusal cut = {PP_API_BAD_REQUEST, "the request ends too early"};
@@ -170,7 +173,7 @@ void pp_conn_run(struct pp_conn *c)
     after_run(c);
 }
 
-/* Consumes new bytes as pp_conn_run() does, but without a copy of them in c->in. */
+/* Consumes new bytes as pp_conn_run() does, but without copying them to c->in first. */
 static void run_fresh(struct pp_conn *c, const char *p, size_t n)
 {
     c->running = true;
@@ -264,7 +267,7 @@ void pp_conn_close(struct pp_conn *c)
         pp_list_remove(&s->ready, &c->in_ready);
     c->ready = false;
     if (left)
-        left->conn = NULL; /* the handler frees it */
+        left->conn = NULL; /* the handler still has the exchange, and frees it by answering */
     else if (c->exchange)
         pp_exchange_free(c->exchange);
     c->exchange = NULL;
@@ -273,21 +276,21 @@ void pp_conn_close(struct pp_conn *c)
     pp_assert(s->stats.connections > 0, "more connections close than were opened");
     s->stats.connections--;
     uv_close((uv_handle_t *)&c->tcp, on_closed);
-    if (left) /* called last, because handlers may call the server */
+    if (left) /* called last, because the handler may call the server */
         pp_exchange_hang_up(left);
     if (st)
         st->events->closed(st);
 }
 
-/* Counts the connection for its peer and for the server. Returns false if there is no room for it.
- */
+/* Counts the new connection for its peer and for the server. Returns false if the limits leave no
+ * room for it. */
 static bool admit(struct pp_conn *c, struct pp_http_peer_key key)
 {
     struct pp_http *s = c->server;
     struct pp_http_peer *peer = pp_http_peer_get(&s->peers, &key);
     if (!peer)
         return false;
-    peer->n++; /* keeps the peer alive while its other connections are closed */
+    peer->n++; /* counted first, so that the peer survives if its other connections are closed */
     if (!pp_http_make_room(s, peer)) {
         peer->n--;
         pp_http_peer_drop(&s->peers, peer);
@@ -305,7 +308,7 @@ static bool admit(struct pp_conn *c, struct pp_http_peer_key key)
 void pp_conn_open(struct pp_http *s)
 {
     struct pp_conn *c = calloc(1, sizeof *c);
-    if (!c) { /* out of memory: libuv keeps the accepted socket until the next turn */
+    if (!c) { /* out of memory: libuv keeps the accepted socket until the loop's next turn */
         s->accept_pending = true;
         pp_http_next_turn(s);
         return;
@@ -314,7 +317,7 @@ void pp_conn_open(struct pp_http *s)
     c->state = PP_CONN_CLOSING;
     s->live++;
     s->stats.accepted_total++;
-    uv_tcp_init(pp_loop_uv(s->loop), &c->tcp); /* can't fail */
+    uv_tcp_init(pp_loop_uv(s->loop), &c->tcp); /* this call can not fail */
     struct sockaddr_storage sa = {0};
     int n = sizeof sa;
     bool ok = uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)&c->tcp) == 0 &&

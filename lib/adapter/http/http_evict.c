@@ -1,16 +1,16 @@
 /* http_evict.c: chooses the connection that the server closes when there are too many, or when
- * memory is short. http_peer.h gives the order. Streams are never closed here: they are in none
- * of the lists. */
+ * memory is short. http_peer.h gives the order. The server never closes a stream for this: streams
+ * are in none of the lists. */
 #include <sys/socket.h>
 
 #include "adapter/http/http_impl.h"
 #include "base/check.h"
 
 enum {
-    LOOK = 32,              /* most connections that one search looks at */
-    RECLAIM_LOOK = 256,     /* the same bound for a search for memory */
-    SLOW_BYTES = 16 * 1024, /* a body that receives fewer bytes in one window is slow */
-    /* number of windows in body_timeout_ms; a window lasts a second by default */
+    LOOK = 32,              /* a search looks at this many connections of a list at most */
+    RECLAIM_LOOK = 256,     /* a search for memory looks at this many connections at most */
+    SLOW_BYTES = 16 * 1024, /* a body that receives fewer bytes in one window of time is slow */
+    /* Number of windows in body_timeout_ms: with the default, a window lasts one second. */
     WINDOWS = 30,
 };
 
@@ -35,18 +35,18 @@ static int64_t window_of(const struct pp_http *s)
 
 /* --- connections ---
  *
- * The server goes through the lists in order and closes the first connection that was inactive
- * for a whole window. If all were active, as in a flood, it closes the least recently active one
- * of all lists: closing the idle ones first would spare slow bodies and close each newcomer,
- * idle before it sends, for the next. If all have just sent something, it closes the oldest one
+ * The server goes through the lists in order and closes the first connection that was inactive for
+ * a whole window. If all were active, as in a flood, it closes the least recently active one of all
+ * lists. (Closing idle ones first would spare slow bodies, and close each new connection, which is
+ * idle before it sends, for the next.) If all have just sent something, it closes the oldest one
  * that is still sending. */
 
 struct lists {
-    /* in the order of closing: idle connections first; in the last one, answers are being
-     * written */
+    /* The lists in the order of closing: idle connections first. The connections of the last list
+     * are writing their answers. */
     struct pp_list *list[5];
     size_t n;
-    size_t node; /* offset of the list's node in struct pp_conn */
+    size_t node; /* offset in struct pp_conn of the node that links a connection into the list */
 };
 
 static struct pp_conn *conn_at(const struct lists *l, struct pp_node *node)
@@ -54,8 +54,8 @@ static struct pp_conn *conn_at(const struct lists *l, struct pp_node *node)
     return (struct pp_conn *)((char *)node - l->node);
 }
 
-/* Returns the first connection of `list` that was inactive for a window, or NULL. An answer that is
- * still unfinished after a window means that the client does not read. */
+/* Returns the first connection of `list` that was inactive for a window, or NULL. A connection that
+ * still writes its answer after a window counts as inactive, because its client does not read. */
 static struct pp_conn *inactive_in(const struct lists *l, struct pp_list *list, int64_t now)
 {
     int looked = 0;
@@ -77,7 +77,7 @@ static struct pp_conn *least_active(const struct lists *l)
         int looked = 0;
         pp_list_each (it, l->list[i]) {
             struct pp_conn *c = conn_at(l, it);
-            /* otherwise its next request has already arrived */
+            /* if the connection is not quiet, its next request has already arrived */
             if ((!best || c->active < best->active) && pp_conn_quiet(c))
                 best = c;
             if (++looked == LOOK)
@@ -131,8 +131,8 @@ bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer)
 
 /* --- memory --- */
 
-/* Returns whether the body is too slow: since pace_since if that is at least a window ago, else in
- * the window before. */
+/* Returns whether the body arrives too slowly: in the time since pace_since if that is at least a
+ * window, else in the window before. */
 static bool is_slow(const struct pp_conn *c, int64_t now)
 {
     int64_t windows = (now - c->pace_since) / window_of(c->server);

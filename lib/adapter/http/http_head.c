@@ -1,5 +1,5 @@
-/* http_head.c: finds the end of a head, reads the request line and the header lines, and checks
- * them against each other. */
+/* http_head.c: finds the end of a request's head, parses the request line and the header lines, and
+ * checks the headers against each other. */
 #include "adapter/http/http_head.h"
 
 #include <string.h>
@@ -8,12 +8,12 @@
 #include "adapter/http/ws_frame.h"
 #include "base/check.h"
 
-/* Bits of a character: the parts of a head in which it may occur. */
+/* Bits that say in which parts of a head a character may occur. */
 enum char_class {
-    C_TOKEN = 1,  /* tchar, RFC 9110 5.6.2 */
-    C_TARGET = 2, /* request target: visible ASCII without '#' */
-    C_VALUE = 4,  /* field value: visible, SP, HTAB, obs-text */
-    C_HOST = 8,   /* uri-host with port, RFC 3986 */
+    C_TOKEN = 1,  /* a token: tchar of RFC 9110 5.6.2 */
+    C_TARGET = 2, /* the request target: visible ASCII without '#' */
+    C_VALUE = 4,  /* a header's value: visible characters, SP, HTAB, obs-text */
+    C_HOST = 8,   /* a host with port: uri-host of RFC 3986 */
 };
 
 /* clang-format off */
@@ -92,7 +92,7 @@ static enum pp_method method_of(const char *p, size_t n)
     return PP_METHOD_OTHER;
 }
 
-/* Reads the request line; `line` ends with NUL in place of its CR LF. */
+/* Parses the request line. `line` ends with a NUL in place of its CR LF. */
 static bool request_line(struct pp_http_head *head, char *line, size_t n, struct pp_http_refusal *why)
 {
     char *sp1 = memchr(line, ' ', n);
@@ -122,8 +122,8 @@ static bool request_line(struct pp_http_head *head, char *line, size_t n, struct
 
 /* --- header lines --- */
 
-/* The headers whose values the head keeps. A second line with the same name is refused if `once` is
- * set, else ignored. */
+/* The headers whose values the parser keeps in struct pp_http_head. A second line with the same
+ * name is refused if `once` is set, and otherwise ignored. */
 static const struct {
     const char *name;
     size_t offset;
@@ -147,7 +147,7 @@ static const struct {
     {"sec-websocket-version", offsetof(struct pp_http_head, ws_version), true},
 };
 
-/* Tokens that were found in Connection and Upgrade. */
+/* The tokens that the headers Connection and Upgrade of the request have. */
 struct connection_options {
     bool close, keep_alive, upgrade; /* tokens of Connection */
     bool websocket;                  /* token of Upgrade */
@@ -158,7 +158,7 @@ static bool is_token(const char *p, size_t n, const char *token)
     return strlen(token) == n && strncasecmp(p, token, n) == 0;
 }
 
-/* Reads Connection and Upgrade, which are comma-separated lists of tokens on any number of lines.
+/* Parses Connection and Upgrade, which are comma-separated lists of tokens on any number of lines.
  * Returns false for any other header. */
 static bool list_field(struct connection_options *o, const char *name, const char *value)
 {
@@ -193,7 +193,7 @@ static bool keep_field(struct pp_http_head *head, const char *name, const char *
     return true;
 }
 
-/* Reads one header line, which ends with a NUL. */
+/* Parses one header line, which ends with a NUL. */
 static bool field_line(struct pp_http_head *head, struct connection_options *o, char *line, size_t n,
                        struct pp_http_refusal *why)
 {
@@ -255,7 +255,8 @@ static bool handshake(struct pp_http_head *head, const struct connection_options
         return true;
     if (!head->ws_version || strcmp(head->ws_version, "13") != 0) {
         bad(why, "a WebSocket version other than 13");
-        why->header = "Sec-WebSocket-Version: 13"; /* RFC 6455 4.4 */
+        why->header =
+            "Sec-WebSocket-Version: 13"; /* the answer must name the accepted version (RFC 6455 4.4) */
         return false;
     }
     if (!head->ws_key || !pp_ws_key_valid(head->ws_key))

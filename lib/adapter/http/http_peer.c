@@ -1,4 +1,4 @@
-/* http_peer.c: addresses, and the table of peers. */
+/* http_peer.c: the keys of client addresses, and the table of peers. */
 #include "adapter/http/http_peer.h"
 
 #include <netinet/in.h>
@@ -39,7 +39,7 @@ struct pp_http_peer *pp_http_peer_get(struct pp_http_peer **peers, const struct 
     for (int i = 0; i < PP_RANK_COUNT; i++)
         pp_list_init(&peer->ranks[i]);
     HASH_ADD(hh, *peers, key, sizeof peer->key, peer);
-    if (!peer->hh.tbl) { /* out of memory: not added */
+    if (!peer->hh.tbl) { /* out of memory: the hash table has not added the peer */
         free(peer);
         return NULL;
     }

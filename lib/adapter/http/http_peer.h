@@ -1,13 +1,14 @@
-/* http_peer.h: counts the connections of each address, and orders them by which may be closed
- * first.
+/* http_peer.h: counts the connections of each client address, and orders them by which the server
+ * may close first.
  *
  * A peer is an IPv4 address, or an IPv6 /64, because one client usually owns all of it. It lists
  * its connections by what they do, least recently active first, so that http_evict.c finds the one
- * to close for a new one; http_evict.c never closes one whose request a handler has:
+ * to close for a new one, in this order:
  *
  *   idle -> sending a head -> sending a body -> not reading its answer
  *
- * All functions must be called on the server's loop thread. */
+ * A connection whose request a handler has (BUSY) is never closed for a new one. All functions must
+ * be called on the server's loop thread. */
 #ifndef PP_ADAPTER_HTTP_PEER_H
 #define PP_ADAPTER_HTTP_PEER_H
 
@@ -29,19 +30,21 @@ struct pp_http_peer_key {
 
 struct pp_http_peer {
     struct pp_http_peer_key key;
-    uint32_t n; /* number of its connections */
+    uint32_t n; /* number of connections from this address */
     struct pp_list ranks[PP_RANK_COUNT];
     UT_hash_handle hh;
 };
 
-/* Returns the key of a client's address; an IPv4 address mapped into IPv6 counts as IPv4. */
+/* Returns the key of a client's address. An IPv4 address mapped into IPv6 counts as IPv4. */
 struct pp_http_peer_key pp_http_peer_key(const struct sockaddr_storage *sa);
 
-/* `peers` is the hash table of all peers that have a connection; NULL if there are none. */
+/* In the functions below, `peers` is the hash table of all peers that have a connection, or
+ * NULL. */
 
-/* Returns the peer of an address, and adds it if it is new. Returns NULL when out of memory. */
+/* Returns the peer of an address; adds a peer if the address is new. Returns NULL when out of
+ * memory. */
 struct pp_http_peer *pp_http_peer_get(struct pp_http_peer **peers, const struct pp_http_peer_key *key);
-/* Frees a peer that has no connections; otherwise does nothing. */
+/* Frees a peer that has no connections. Does nothing if it has some. */
 void pp_http_peer_drop(struct pp_http_peer **peers, struct pp_http_peer *peer);
 
 #endif

@@ -1,5 +1,5 @@
-/* http_request.c: turns received bytes into requests, gives them to the handler, and answers those
- * that are refused. */
+/* http_request.c: turns received bytes into requests, gives the requests to the handler, and
+ * answers those that the server refuses. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@
 enum {
     EXCHANGE_MAGIC = 0x48545450,
     PROBLEM_MAX = 4096,
-    /* most requests of a pipelining client that are handled before other connections get a turn */
+    /* A pipelining client gets at most this many requests handled before other connections get a
+     * turn. */
     REQUESTS_A_TURN = 32,
 };
 
@@ -107,7 +108,8 @@ static void dispatch(struct pp_conn *c)
     s->handler.handle(s->handler.data, req);
 }
 
-/* Continues after some of the body was read; `r` is the result of that reading. */
+/* Continues after some of the body was read. `r` says whether the body is complete, refused or goes
+ * on. */
 static void on_body_result(struct pp_conn *c, enum pp_http_body_result r)
 {
     if (r == PP_BODY_DONE) {
@@ -120,7 +122,7 @@ static void on_body_result(struct pp_conn *c, enum pp_http_body_result r)
     }
 }
 
-/* Begins a request: p[0..n) is its head, and `more` bytes behind it have arrived. */
+/* Begins a request. p[0..n) is its head, and `more` bytes have arrived after the head. */
 static void begin_request(struct pp_conn *c, const char *p, size_t n, size_t more)
 {
     pp_assert(!c->exchange && n > 0, "a connection has two requests");

@@ -1,4 +1,4 @@
-/* http_server.c: listening, timeouts, draining, and the table of operations. */
+/* http_server.c: listens, handles timeouts, drains, and has the table of the port's operations. */
 #include "adapter/http/http_server.h"
 
 #include <stdlib.h>
@@ -11,11 +11,12 @@
 
 enum {
     BACKLOG = 4096,
-    /* most connections accepted in one turn; after that many the loop reads requests first */
+    /* The server accepts at most this many connections in one turn of the loop, so that requests
+     * are read in between. */
     ACCEPTS_A_TURN = 64,
-    /* file descriptors that streams leave free, in addition to a 16th of all */
+    /* Streams leave this many file descriptors free, in addition to a 16th of all. */
     LEFT_BY_STREAMS = 512,
-    PLAIN_MIN = 64, /* connections that stay possible, however many streams there are */
+    PLAIN_MIN = 64, /* this many plain connections stay possible, however many streams there are */
 };
 
 static struct pp_http *impl(struct pp_http_server *port)
@@ -81,8 +82,8 @@ static void on_sweep(void *data)
     }
 }
 
-/* Checks the streams whose check is due: a few in each tick, because one check of all streams would
- * delay other work. */
+/* Checks the streams whose check is due. The timer ticks often, so that each tick checks a few
+ * streams: one check of all streams would delay other work. */
 static void on_look(void *data)
 {
     struct pp_http *s = data;
@@ -109,7 +110,7 @@ static void on_next_turn(uv_idle_t *idle)
     }
     if (s->accept_pending && !s->draining) {
         s->accept_pending = false;
-        pp_conn_open(s); /* calls uv_accept(), which makes libuv accept again */
+        pp_conn_open(s); /* calls uv_accept(), after which libuv accepts again */
     }
 }
 
@@ -135,7 +136,7 @@ static void on_connection(uv_stream_t *listener, int status)
         return;
     }
     s->accept_n = 0;
-    s->accept_pending = true; /* libuv accepts no more before uv_accept() */
+    s->accept_pending = true; /* libuv accepts no more connections before uv_accept() */
     pp_http_next_turn(s);
 }
 
@@ -191,7 +192,7 @@ static void drain(struct pp_http_server *port)
     close_unused(&s->states[PP_CONN_IDLE]);
     close_unused(&s->states[PP_CONN_HEAD]);
     struct pp_conn *c;
-    /* pp_stream_end() takes the stream out of the list */
+    /* pp_stream_end() removes the stream from this list. */
     while ((c = first_of(&s->states[PP_CONN_STREAM])))
         pp_stream_end(c, PP_WS_GOING_AWAY, NULL);
 }
@@ -249,7 +250,7 @@ static void set_defaults(struct pp_http_options *o)
     DEFAULT(close_ms, 5000);
 }
 
-/* Lowers the limits as far as the number of file descriptors requires; returns the limit of
+/* Lowers the options' limits to what the number of file descriptors permits. Returns the limit of
  * connections and streams together. */
 static uint32_t limit_to_descriptors(struct pp_http_options *o)
 {
@@ -311,7 +312,7 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
         free(s);
         return NULL;
     }
-    uv_tcp_init(pp_loop_uv(loop), &s->listener); /* this call and the next one can't fail */
+    uv_tcp_init(pp_loop_uv(loop), &s->listener); /* this call and the next one can not fail */
     uv_idle_init(pp_loop_uv(loop), &s->next_turn);
     s->listener.data = s->next_turn.data = s;
     s->live = 2;
@@ -332,7 +333,7 @@ enum pp_err pp_http_server_open(struct pp_loop *loop, const struct pp_http_optio
     if (!s)
         return PP_ENOMEM;
     err = listen_on(s, &sa);
-    s->options.host = NULL; /* the string belongs to the caller of this function */
+    s->options.host = NULL; /* the string belongs to the caller, so the server must not keep it */
     if (err != PP_OK) {
         close_server(&s->port);
         return err;

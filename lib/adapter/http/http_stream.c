@@ -1,9 +1,9 @@
 /* http_stream.c: begins and ends streams, reads what clients send on them, and keeps them alive.
  *
- * Input of EVENTS is dropped; the server closes after DROPPED_MAX bytes. Input of WEBSOCKET must
- * be control frames; of pings that arrive together the server answers the newest (RFC 6455
- * 5.5.3), and it queues at most one pong. It ends a stream with 1008 after more than
- * FRAMES_A_SECOND frames in a second. */
+ * The server drops what a client sends on EVENTS, and closes the stream after DROPPED_MAX bytes. On
+ * a WEBSOCKET a client may send control frames only. Of pings that arrive together the server
+ * answers the newest (RFC 6455 5.5.3), and it queues at most one pong. After more than
+ * FRAMES_A_SECOND frames in a second it ends the stream with 1008. */
 #include "adapter/http/http_stream.h"
 
 #include <netinet/in.h>
@@ -19,8 +19,8 @@ enum {
     DROPPED_MAX = 64 * 1024,
     FRAMES_A_SECOND = 100,
     HEADERS_MAX = 12, /* most header lines of a response */
-    /* How often per second a stream is checked for new data. The rate is low, so that a client
-     * with many streams gets their data together and wakes up once. */
+    /* How many times a second the timer fires that checks streams. The rate is low, so that a
+     * client with many streams gets their comments and pings together and wakes up once. */
     LOOKS_A_SECOND = 2,
 };
 
@@ -85,7 +85,7 @@ static void begin_stream(struct pp_conn *c, struct pp_http_stream *st)
         int64_t tick = s->look_ms < 1000 / LOOKS_A_SECOND ? s->look_ms : 1000 / LOOKS_A_SECOND;
         pp_timer_start(s->look, tick, tick);
     }
-    if (c->in_n > 0 && !c->running) /* bytes arrived behind the request */
+    if (c->in_n > 0 && !c->running) /* bytes have arrived after the request */
         pp_conn_defer(c);
 }
 
@@ -116,7 +116,7 @@ struct pp_http_stream *pp_stream_gone(struct pp_conn *c)
 {
     struct pp_stream *x = c->stream;
     struct pp_http_stream *st = x->st;
-    if (x->out) { /* the client does not read: the kernel must drop the unsent data at once */
+    if (x->out) { /* the client does not read, so the kernel must drop the unsent data at once */
         const struct linger at_once = {1, 0};
         setsockopt(x->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     }
@@ -131,7 +131,8 @@ struct pp_http_stream *pp_stream_gone(struct pp_conn *c)
     return st;
 }
 
-/* Takes the next step towards closing the stream, after everything queued was sent. */
+/* Shuts the server's side of the connection if the stream is in its last phase. The queue must be
+ * empty. */
 static void shut_if_last(struct pp_conn *c)
 {
     if (c->stream->phase == PP_STREAM_SHUT)
@@ -149,8 +150,8 @@ void pp_stream_emptied(struct pp_conn *c)
         x->st->events->drained(x->st);
 }
 
-/* Moves the stream from OPEN to `phase`. A WebSocket gets a close frame with `code`, or with no
- * payload if `code` is 0. */
+/* Moves the stream from OPEN to `phase`. Sends a close frame on a WebSocket: with `code` and
+ * `reason`, or with no payload if `code` is 0. */
 static void leave_open(struct pp_conn *c, enum pp_stream_phase phase, unsigned code, const char *reason)
 {
     struct pp_stream *x = c->stream;
@@ -190,10 +191,10 @@ void pp_stream_end_op(struct pp_http_server *port, struct pp_http_stream *st, en
 
 /* --- input from clients --- */
 
-/* The pong that answers the newest ping. */
+/* The answer to the newest ping. */
 struct pong {
     uint8_t frame[2 + PP_WS_CONTROL_MAX];
-    size_t n; /* bytes of the pong; 0: none is due */
+    size_t n; /* bytes of the pong's frame; 0: no ping waits for an answer */
 };
 
 static bool is_flood(struct pp_stream *x, int64_t now)
@@ -212,8 +213,7 @@ static void send_pong(struct pp_conn *c, struct pong *pong)
     pong->n = 0;
 }
 
-/* Ends the stream with `code`, as leave_open() does, because the client ended it or broke a
- * rule. */
+/* Ends the stream with `code`, because the client has ended it or has broken a rule. */
 static void end_by_caller(struct pp_conn *c, struct pong *pong, unsigned code, const char *reason)
 {
     struct pp_stream *x = c->stream;
@@ -221,7 +221,7 @@ static void end_by_caller(struct pp_conn *c, struct pong *pong, unsigned code, c
         send_pong(c, pong);
         if (c->state != PP_CONN_CLOSING)
             leave_open(c, PP_STREAM_SHUT, code, reason);
-    } else if (x->out) { /* our close frame is still queued */
+    } else if (x->out) { /* the server's close frame is still queued */
         x->phase = PP_STREAM_SHUT;
     } else {
         pp_conn_close(c);
@@ -310,7 +310,7 @@ void pp_stream_look(struct pp_conn *c, int64_t now)
         pp_conn_close(c);
         return;
     }
-    /* at the next check of this stream more than keepalive_ms would have passed */
+    /* If the next check sent the comment or ping, keepalive_ms would have passed by then. */
     if (x->said + s->options.keepalive_ms <= now + s->look_ms / 2)
         keep_alive(c, now);
 }

@@ -1,13 +1,13 @@
-/* http_stream_out.c: sends on streams: pieces that many streams share, and a few bytes of the
- * server's own.
+/* http_stream_out.c: sends on streams: pieces that many streams share, and a few bytes that the
+ * server itself makes.
  *
- * If nothing is queued, the kernel copies from the pieces themselves, in one system call for IOVECS
- * buffers; nothing is allocated. Pieces that the kernel does not accept are queued by reference.
- * libuv sends the first of them and reports when the kernel has taken it; then the kernel is
- * offered the others, and so on.
+ * If nothing is queued, the kernel copies from the pieces themselves, with one system call for
+ * IOVECS buffers, and nothing is allocated. Pieces that the kernel does not accept are queued by
+ * reference. libuv sends the first queued piece and reports when the kernel has accepted it. Then
+ * the server offers the other pieces to the kernel, and so on.
  *
- * This file calls sendmsg() instead of uv_try_write(), so that a client that is gone does not
- * raise SIGPIPE. */
+ * This file calls sendmsg() instead of uv_try_write(), so that a write to a client that is gone
+ * does not raise SIGPIPE. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,26 +19,26 @@
 #include "base/piece.h"
 
 enum {
-    IOVECS = 64, /* buffers in one system call; a WebSocket needs two for each piece */
-    /* a smaller piece counts as this many bytes of max_stream_bytes, so that the list's length is
-     * bounded */
+    IOVECS = 64, /* most buffers in one system call; a WebSocket needs two for each piece */
+    /* A smaller piece counts as this many bytes towards max_stream_bytes, which bounds the length
+     * of the list, too. */
     COST_MIN = 64,
-    LIST_FIRST = 16, /* pieces that the list has room for at first */
+    LIST_FIRST = 16, /* the list is first allocated for this many pieces */
 };
 
-/* The queue: front, then list[first..first + n). */
+/* The queue of a stream: `front`, then list[first..first + n). */
 struct pp_stream_out {
     uv_write_t write;
     struct pp_conn *conn;
     struct pp_piece *front; /* the piece that is sent first; libuv sends it while `flying` */
     size_t front_cost;
     bool flying;
-    uint8_t head[PP_WS_HEAD_MAX]; /* WebSocket frame head of `front` */
+    uint8_t head[PP_WS_HEAD_MAX]; /* the WebSocket frame head of `front` */
     struct pp_piece **list;
     size_t first, n, cap;
-    size_t bytes; /* bytes of the pieces in the list */
-    size_t cost;  /* bytes that the list and `front` count as */
-    /* frames of the server's own, to be sent before and after the list */
+    size_t bytes; /* bytes on the wire of the pieces in the list */
+    size_t cost;  /* bytes of the list and `front` that count towards max_stream_bytes */
+    /* Bytes that the server itself makes: `soon` is sent before the list, `last` after it. */
     struct pp_piece *soon, *last;
 };
 
@@ -60,8 +60,8 @@ static size_t cost_of(bool frame, const struct pp_piece *piece)
 
 /* --- to the kernel --- */
 
-/* Offers buffers to the kernel. Returns the bytes that it accepted, maybe 0; -1: the connection is
- * broken. */
+/* Offers buffers to the kernel. Returns how many bytes the kernel has accepted, maybe 0, or -1 if
+ * the connection is broken. */
 static ssize_t hand_over(int fd, struct iovec *iov, size_t n)
 {
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
@@ -75,7 +75,7 @@ static ssize_t hand_over(int fd, struct iovec *iov, size_t n)
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? 0 : -1;
 }
 
-/* Fills in buffers for as many pieces as fit. */
+/* The buffers of one system call, filled with as many pieces as fit. */
 struct gathered {
     struct iovec iov[IOVECS];
     uint8_t heads[IOVECS / 2][PP_WS_HEAD_MAX];
@@ -98,8 +98,9 @@ static void gather(struct gathered *g, bool frame, struct pp_piece *const *piece
     }
 }
 
-/* Offers pieces[0..n) to the kernel, which accepts `*i` whole ones and `*at` bytes of the next.
- * Returns false if the connection is broken. */
+/* Offers pieces[0..n) to the kernel. Sets `*i` to the number of pieces that the kernel has accepted
+ * whole, and `*at` to the bytes accepted of the next piece. Returns false if the connection is
+ * broken. */
 static bool offer(int fd, bool frame, struct pp_piece *const *pieces, size_t n, size_t *i, size_t *at)
 {
     struct gathered g;
@@ -124,7 +125,8 @@ static bool offer(int fd, bool frame, struct pp_piece *const *pieces, size_t n, 
 
 /* --- the queue --- */
 
-/* Appends references to pieces[0..n); false: out of memory, the list is unchanged. */
+/* Appends references to pieces[0..n) to the list. Returns false when out of memory; the list is
+ * then unchanged. */
 static bool append(struct pp_stream_out *out, bool frame, struct pp_piece *const *pieces, size_t n)
 {
     if (out->first + out->n + n > out->cap) {
@@ -150,7 +152,8 @@ static bool append(struct pp_stream_out *out, bool frame, struct pp_piece *const
     return true;
 }
 
-/* Removes the first piece of the list and returns it with its reference. `cost` still counts it. */
+/* Removes the first piece of the list and returns it with its reference. `cost` still counts the
+ * piece. */
 static struct pp_piece *take_first(struct pp_stream_out *out, bool frame)
 {
     pp_assert(out->n > 0 && out->first + out->n <= out->cap, "the queue's list is out of range");
@@ -163,7 +166,8 @@ static struct pp_piece *take_first(struct pp_stream_out *out, bool frame)
 
 static void on_written(uv_write_t *write, int status);
 
-/* Makes `piece` the front, takes over its reference, and lets libuv send it from byte `at` on. */
+/* Makes `piece` the front, takes over its reference, and lets libuv send it from byte `at` on.
+ * Returns false if the connection is broken. */
 static bool fly(struct pp_conn *c, bool frame, struct pp_piece *piece, size_t at)
 {
     struct pp_stream_out *out = c->stream->out;
@@ -213,13 +217,14 @@ void pp_stream_drop(struct pp_conn *c)
     if (!out)
         return;
     drop_pieces(out);
-    /* while libuv sends the front piece, only on_written() may free it; after uv_close() libuv no
-     * longer reads the buffers */
+    /* While libuv sends the front piece, only on_written() may free `out`. libuv no longer reads
+     * the buffers after uv_close(), so the pieces are free already. */
     if (!out->flying)
         free(out);
 }
 
-/* Returns the server's own frame that is to be sent now, with its reference, or NULL. */
+/* Returns the bytes that the server itself has made and that are to be sent now, with their
+ * reference, or NULL. */
 static struct pp_piece *take_own(struct pp_stream_out *out)
 {
     struct pp_piece **slot = out->soon || out->n > 0 ? &out->soon : &out->last;
@@ -288,7 +293,8 @@ static void on_written(uv_write_t *write, int status)
 
 /* --- sending --- */
 
-/* Queues pieces[0..n), of which the first `at` bytes are already sent. */
+/* Queues pieces[0..n), of whose first piece the kernel has accepted `at` bytes. Returns false when
+ * out of memory, or if the connection is broken. */
 static bool queue_rest(struct pp_conn *c, struct pp_piece *const *pieces, size_t n, size_t at)
 {
     bool frame = framed(c->stream);

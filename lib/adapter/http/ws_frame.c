@@ -1,5 +1,5 @@
-/* ws_frame.c: the opening handshake's key; reading and writing frames. Section numbers are those of
- * RFC 6455. */
+/* ws_frame.c: checks the key of WebSocket's opening handshake, and reads and writes frames. Section
+ * numbers are those of RFC 6455. */
 #include "adapter/http/ws_frame.h"
 
 #include <openssl/evp.h>
@@ -14,7 +14,8 @@ enum { WS_HEAD = 2, MASK = 4 };
 
 /* --- the opening handshake --- */
 
-static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"; /* 1.3 */
+static const char guid[] =
+    "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"; /* the constant of section 1.3 that is hashed with the key */
 
 bool pp_ws_key_valid(const char *key)
 {
@@ -45,7 +46,7 @@ static enum pp_ws_got bad(struct pp_ws_in *in, unsigned code, const char *why)
     return PP_WS_BAD;
 }
 
-/* Checks the first two bytes of a frame (5.2). Returns MORE if they are valid. */
+/* Checks the first two bytes of a frame (5.2). Returns MORE if they are valid, else BAD. */
 static enum pp_ws_got judge(struct pp_ws_in *in)
 {
     unsigned first = in->head[0], opcode = first & OPCODE;
@@ -68,8 +69,8 @@ static enum pp_ws_got judge(struct pp_ws_in *in)
     return PP_WS_MORE;
 }
 
-/* Returns whether a close code may be sent (7.4): defined, registered (1012 to 1014), or
- * private. */
+/* Returns whether a client may send this close code (7.4): it is defined, registered (1012 to
+ * 1014), or private. */
 static bool may_be_sent(unsigned code)
 {
     return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) || (code >= 3000 && code <= 4999);

@@ -1,23 +1,25 @@
-/* journal_append.c: appends an entry to `inner` (the queue that the journal wraps) and to `own`
- * (the journal's own durable log). See journal_queue.h.
+/* journal_append.c: appends an entry to the shared queue (`inner`) and to the local log (`own`).
  *
- *   normally:          look up the key in own; append to inner; append to own (synced); answer 202
- *     inner refuses:   answer as inner does; own is not written
- *     inner is silent: append to own; answer 202; the round asks inner later
- *   inner is away:     append to own; answer 202; the round appends it to inner later
- *   own must come first, see own_is_first():
- *     with a key:      look up the key in own, then in inner; append to own; answer 202; the round
- *                      appends it to inner later
- *     without a key:   append to own; answer 202; the round appends it to inner later */
+ *   normally: look up the key in the local log; append to the shared queue; append to the local log
+ *     (synced); answer 202
+ *       the shared queue refuses:   answer as it does; the local log is not written
+ *       the shared queue is silent: append to the local log; answer 202; the round asks later
+ *   the shared queue is away: append to the local log; answer 202; the round appends the entry to
+ *     the shared queue later
+ *   the local log must come first (own_is_first()):
+ *       with a key:    look up the key in the local log, then in the shared queue; append to the
+ *                      local log; answer 202; the round appends to the shared queue later
+ *       without a key: append to the local log; answer 202; the round appends to the shared queue
+ *                      later */
 #include <stdlib.h>
 
 #include "adapter/journal/journal_internal.h"
 
 struct jq_append_op {
     struct jq_op op;
-    struct jq_entry *e;  /* in no list until own has it; the operation frees it on failure */
-    enum jq_state state; /* of the entry once own has it */
-    enum pp_err result;  /* of the caller's request, once own has the entry */
+    struct jq_entry *e;  /* the new entry; in no list until the local log has it; freed if the append fails */
+    enum jq_state state; /* the state of the entry once the local log has it */
+    enum pp_err result;  /* the result of the caller's request once the local log has the entry */
 };
 
 static struct pp_ingest_append *request(struct jq_append_op *a)
@@ -32,11 +34,11 @@ static void end_not_appended(struct jq_append_op *a, enum pp_err err)
     r->old_answer = a->op.sub.append.old_answer;
     r->old_answer_n = a->op.sub.append.old_answer_n;
     if (err == PP_EFULL)
-        jq_round_kick(a->op.q); /* the round releases entries that are planned by now, which makes room */
+        jq_round_kick(a->op.q); /* the round makes room: it releases entries that are planned by now */
     jq_end(&a->op, err);
 }
 
-/* --- own --- */
+/* --- the local log --- */
 
 static void note_own(struct jq *q, enum pp_err err)
 {
@@ -50,8 +52,8 @@ static void note_own(struct jq *q, enum pp_err err)
         pp_log(q->log, PP_LOG_INFO, "journal writable again", NULL);
 }
 
-/* Ends an append that own did not keep. Inner may have the entry and its key, but the caller gets
- * no 202, because it would not survive a loss of inner. */
+/* Ends an append that the local log did not store. The shared queue may have the entry and its key,
+ * but the caller gets no 202, because the batch would not survive a loss of the shared queue. */
 static void end_not_kept(struct jq_append_op *a, enum pp_err err)
 {
     if (err != PP_EEXISTS && err != PP_EMISMATCH && err != PP_EFULL)
@@ -70,9 +72,7 @@ static void on_own_appended(struct pp_req *req)
     }
     note_own(q, PP_OK);
     pp_assert(a->e, "an append has no entry");
-    if (!jq_entry_add(
-            q, a->e,
-            a->state)) { /* on disk, but in memory only after the next start: the caller gets no 202 */
+    if (!jq_entry_add(q, a->e, a->state)) { /* no 202: the entry is on disk, but not in memory */
         end_not_kept(a, PP_ENOMEM);
         return;
     }
@@ -80,8 +80,8 @@ static void on_own_appended(struct pp_req *req)
     jq_end(&a->op, a->result);
 }
 
-/* Sends the append to own. Own's high water counts only for an entry that inner lacks: inner has
- * checked its own high water for the others. */
+/* Sends the append to the local log. The log's high water counts only for an entry that the shared
+ * queue lacks: for the others, the shared queue has checked its high water. */
 static enum pp_err append_to_own(struct jq_append_op *a, enum jq_state state, enum pp_err result)
 {
     struct jq *q = a->op.q;
@@ -100,7 +100,7 @@ static void keep(struct jq_append_op *a, enum jq_state state, enum pp_err result
     jq_go_on(&a->op, append_to_own(a, state, result));
 }
 
-/* --- inner --- */
+/* --- the shared queue --- */
 
 static void on_inner_appended(struct pp_req *req)
 {
@@ -111,7 +111,7 @@ static void on_inner_appended(struct pp_req *req)
     if (r->only_key || (req->err != PP_OK && !failed && !exists) ||
         (exists && jq_is_other(r, a->op.sub.append.old_answer, a->op.sub.append.old_answer_n))) {
         end_not_appended(a, req->err);
-    } else if (failed) { /* own keeps the entry, and later entries of the client wait until inner has it */
+    } else if (failed) { /* the local log stores the entry, and the client's later entries wait */
         jq_away(a->op.q);
         bool doubtful = req->err == PP_EUNKNOWN || req->err == PP_ETIMEOUT;
         keep(a, doubtful ? JQ_DOUBTFUL : JQ_MISSING, PP_OK);
@@ -124,8 +124,9 @@ static void on_inner_appended(struct pp_req *req)
     }
 }
 
-/* True if own must have the entry before inner: earlier entries of the client still wait in the
- * journal, or the last write to own failed and this one may fail, too. */
+/* Returns true if the local log must have the entry before the shared queue: earlier entries of the
+ * client still wait in the journal, or the last write to the local log failed and this one may
+ * fail, too. */
 static bool own_is_first(struct jq *q, const struct pp_ingest_append *r)
 {
     return q->own_failed || jq_client_waits(q, r->entry.client);
@@ -141,8 +142,8 @@ static enum pp_err append_to_inner(struct jq_append_op *a)
 
 /* --- the key --- */
 
-/* The journal has asked own first, because own may have a key that inner has not received yet, or
- * has lost. */
+/* Handles the look-up of a key in the local log, which comes first: the log may have a key that the
+ * shared queue has not received yet, or has lost. */
 static void on_key_looked_up(struct pp_req *req)
 {
     struct jq_append_op *a = req->data;

@@ -1,4 +1,5 @@
-/* journal_entry.c: the journal's entries in memory; operations. See journal_internal.h. */
+/* journal_entry.c: the journal's entries in memory, and the operations that send requests to the
+ * shared queue (inner) and the local log (own). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,8 @@ struct jq_op *jq_op_new(struct jq *q, size_t size, struct pp_req *r, enum pp_err
     return op;
 }
 
-/* Frees the queue on a later turn of the loop: inner can't be closed from within its callback. */
+/* Ends an operation. Frees a closing queue on a later turn of the loop, because a wrapped queue
+ * can't be closed from within its callback. */
 static void leave(struct jq *q)
 {
     pp_assert(q->in_flight > 0, "more operations end than began");
@@ -127,7 +129,7 @@ static void leave_list(struct jq_entry *e)
     e->list = NULL;
 }
 
-/* Inserts the entry by order of acceptance; its place is nearly always the end. */
+/* Inserts the entry by order of acceptance. Nearly always its place is the end of the list. */
 static void insert(struct pp_list *l, struct jq_entry *e)
 {
     struct pp_node *after = l->head.prev;
@@ -183,8 +185,8 @@ void jq_entry_later(struct jq *q, struct jq_entry *e)
     jq_entry_set(q, e, JQ_SURE);
 }
 
-/* Walks the hash, which is in order of acceptance, so that each entry goes to the end of `open`
- * without a search. */
+/* The hash lists entries in order of acceptance, so each entry goes to the end of `open`, and its
+ * place need not be searched. */
 void jq_entries_doubt(struct jq *q)
 {
     struct jq_entry *e, *next;

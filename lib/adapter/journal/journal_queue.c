@@ -1,5 +1,5 @@
-/* journal_queue.c: opens the journal, loads the entries that an earlier process left, closes it.
- * See journal_internal.h. */
+/* journal_queue.c: opens the journal, loads the entries that an earlier process left on disk, and
+ * closes the journal. */
 #include "adapter/journal/journal_queue.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct jq_load {
 
 static void load_page(struct jq_load *s, const char *after);
 
-/* Compares by time of acceptance, as this node's clock told it. */
+/* Compares entries by the time of acceptance, from this node's clock. */
 static int by_age(const void *a, const void *b)
 {
     const struct jq_entry *x = *(struct jq_entry *const *)a, *y = *(struct jq_entry *const *)b;
@@ -102,7 +102,7 @@ static void load(struct jq *q)
         pp_timer_start(q->timer, TRY_AGAIN_MS, 0);
 }
 
-/* --- passed on to inner --- */
+/* --- passed on to the shared queue --- */
 
 static void journal_watch(struct pp_ingest_queue *base, void (*cb)(void *data), void *data)
 {
@@ -130,7 +130,7 @@ static const char *durability(struct pp_ingest_queue *base)
 
 /* --- life --- */
 
-/* Frees a closed queue once nothing is in flight. */
+/* Frees a closed journal after its last operation has ended. */
 static void free_journal(struct jq *q)
 {
     struct jq_entry *e, *next;

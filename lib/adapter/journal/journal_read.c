@@ -1,8 +1,8 @@
-/* journal_read.c: the operations other than append. See journal_internal.h.
+/* journal_read.c: the journal's operations other than append.
  *
- * The answer is that of `inner`, the queue that the journal wraps, plus entries that are only in
- * `own`, the journal's own durable log. While inner is away the journal answers from own, and the
- * answer lacks entries that other nodes accepted. */
+ * The answer is that of the shared queue (`inner`), plus entries that are only in the local log
+ * (`own`). While the shared queue is away the journal answers from the local log, and the answer
+ * lacks entries that other nodes accepted. */
 #include <string.h>
 
 #include "adapter/journal/journal_internal.h"
@@ -46,7 +46,7 @@ static void on_got(struct pp_req *req)
 }
 
 /* Inserts a copy of `e` into r->entries, which are ordered by id, newest first, and at most
- * r->limit. Does nothing if the entry is there already. */
+ * r->limit. Does nothing if the entry is already there. */
 static enum pp_err merge_entry(struct pp_ingest_list *r, const struct jq_entry *e)
 {
     size_t i = 0;
@@ -61,7 +61,7 @@ static enum pp_err merge_entry(struct pp_ingest_list *r, const struct jq_entry *
         r->more = true;
         if (i == n)
             return PP_OK;
-        n--; /* drops the oldest entry */
+        n--; /* the oldest entry is dropped */
     }
     memmove(&r->entries[i + 1], &r->entries[i], (n - i) * sizeof *r->entries);
     r->n = n + 1;
@@ -119,8 +119,8 @@ static void add_stats(struct pp_ingest_stats *r, const struct jq_entry *e)
         r->oldest_ms = e->e.created_at;
 }
 
-/* Answers stats. If inner gave no answer, the journal counts the entries of own and returns PP_OK,
- * because it still accepts batches. */
+/* Answers stats. If the shared queue gave no answer, the journal counts the entries of the local
+ * log and returns PP_OK, because it still accepts batches. */
 static void on_counted(struct pp_req *req)
 {
     struct jq_op *op = req->data;
@@ -164,8 +164,9 @@ static void on_own_cancelled(struct pp_req *req)
     jq_end(op, req->err);
 }
 
-/* Marks the entry as cancelled in own: if the round appends it to inner again, it is still
- * cancelled. If inner gave no answer, or did not have the entry, the round tells inner later. */
+/* Marks the entry as cancelled in the local log, so that it stays cancelled if the round appends it
+ * again. If the shared queue gave no answer, or did not have the entry, the round tells it
+ * later. */
 static void on_inner_cancelled(struct pp_req *req)
 {
     struct jq_op *op = req->data;
@@ -184,8 +185,9 @@ static void on_inner_cancelled(struct pp_req *req)
 
 /* --- the operations --- */
 
-/* Which queue gets the first request of each operation, and the function that gets the answer.
- * While inner is away, get, list and stats go to own. */
+/* Says for each operation whether its first request goes to the local log (`own`) or to the shared
+ * queue, and which function gets the answer. While the shared queue is away, get, list and stats go
+ * to the local log. */
 static const struct {
     bool own, own_if_away;
     void (*done)(struct pp_req *req), (*done_if_away)(struct pp_req *req);
@@ -199,7 +201,7 @@ static const struct {
     [JQ_check] = {false, false, on_checked},
 };
 
-/* Begins an operation for the caller's request `r` of `size` bytes. */
+/* Begins an operation for the caller's request `r` of `size` bytes: sends a copy to a queue. */
 static enum pp_err begin_read(struct pp_ingest_queue *base, struct pp_req *r, size_t size, enum jq_what what)
 {
     struct jq *q = (struct jq *)base;
@@ -245,5 +247,6 @@ enum pp_err jq_take(struct pp_ingest_queue *base, struct pp_ingest_take *r)
 enum pp_err jq_poison(struct pp_ingest_queue *base, struct pp_ingest_poison *r)
 {
     struct pp_ingest_queue *inner = ((struct jq *)base)->inner;
-    return inner->ops->poison(inner, r); /* the round learns from inner later that the entry is planned */
+    return inner->ops->poison(inner,
+                              r); /* the round later learns from the shared queue that the entry is planned */
 }

@@ -1,22 +1,22 @@
-/* journal_round.c: the round, which asks `inner` (the queue that the journal wraps) about entries,
- * releases the planned ones from `own` (the journal's own durable log), and appends to inner the
- * entries that it does not have. See journal_internal.h.
+/* journal_round.c: the round: a sequence of steps in which the journal asks the shared queue
+ * (`inner`) about entries, releases the planned ones from the local log (`own`), and appends to the
+ * shared queue the entries that it does not have.
  *
  * The round does one step after the other. The first of these that applies is the next step:
  *
- *   an entry is DOUBTFUL:          ask inner about the DOUBTFUL entries
- *   an entry is MISSING:           append the oldest of these to inner
- *   a SURE entry is due:           ask inner about the due entries, and release planned ones
- *   otherwise:                     wait for the next due time
- *   a step failed at inner:        wait AWAY_MS, then ask first, even about a MISSING entry
+ *   an entry is DOUBTFUL:   ask the shared queue about the DOUBTFUL entries
+ *   an entry is MISSING:    append the oldest of these to the shared queue
+ *   a SURE entry is due:    ask the shared queue about the due entries, and release planned ones
+ *   otherwise:              wait for the next due time
+ *   a step failed there:    wait AWAY_MS, then ask first, even about a MISSING entry
  *
- * An inner that goes away may come back without its data, and if it has lost one entry it has
+ * A shared queue that goes away may come back without its data, and if it has lost one entry it has
  * probably lost others. So the round first makes all SURE entries DOUBTFUL and asks about them, and
- * only then appends. Otherwise it would find the loss of a client's older entries too late, after
+ * only then appends. Otherwise it would notice the loss of a client's older entries too late, after
  * appending newer ones.
  *
- * While entries are open, an answer from inner does not end `away`; only a successful append does.
- * A replica, or a server whose memory is full, answers questions but accepts no entry.
+ * While entries are open, an answer to a question does not end `away`; only a successful append
+ * does. A replica, or a server whose memory is full, answers questions but accepts no entry.
  *
  * The round asks about a SURE entry after check_ms, then after twice that, and so on, so that the
  * backlog of a whole night costs few questions. */
@@ -25,16 +25,16 @@
 
 enum { AWAY_MS = 1000 };
 
-/* A step of the round that has requests in flight. */
+/* A step of the round whose requests are in flight. */
 struct jq_round {
     struct jq_op op;
-    const char *ids[JQ_SLICE];     /* The step asks inner about these entries. */
-    char *batch_id;                /* The step appends this entry again. */
-    struct pp_ingest_append again; /* The entry as own has it. */
+    const char *ids[JQ_SLICE];     /* the entries that the step asks the shared queue about */
+    char *batch_id;                /* the entry that the step appends to the shared queue again */
+    struct pp_ingest_append again; /* the append of that entry, as read from the local log */
     bool without_key;
 };
 
-/* Begins the next step. `answered`: inner has just answered a request. */
+/* Begins the next step. `answered` says that the shared queue has just answered a request. */
 static void take_step(struct jq *q, bool answered);
 
 static struct jq_entry *first_open(struct jq *q)
@@ -48,7 +48,7 @@ static void wait_ms(struct jq *q, int64_t ms)
         pp_timer_start(q->timer, ms, 0);
 }
 
-/* Ends a step. The next one follows after `ms`, or at once if ms < 0. */
+/* Ends a step. The next step begins after `ms`, or at once if ms < 0. */
 static void end_step(struct jq_round *s, int64_t ms)
 {
     struct jq *q = s->op.q;
@@ -93,7 +93,7 @@ static void note_inner_there(struct jq *q)
 static void on_released(struct pp_req *req)
 {
     struct jq_op *op = req->data;
-    if (req->err != PP_OK) /* the entries stay in own; the next process asks inner about them again */
+    if (req->err != PP_OK) /* the local log keeps the entries; the next process asks about them again */
         pp_log(op->q->log, PP_LOG_WARN, "planned batches stay in the journal", "error", pp_err_text(req->err),
                NULL);
     jq_end(op, PP_OK);
@@ -121,7 +121,7 @@ void jq_release(struct jq *q, const char *const *batch_ids, size_t n)
         jq_end(op, PP_OK);
 }
 
-/* --- telling inner that an entry was cancelled while inner was away --- */
+/* --- telling the shared queue that an entry was cancelled while the queue was away --- */
 
 static void on_told(struct pp_req *req)
 {
@@ -189,7 +189,8 @@ static void on_checked(struct pp_req *req)
     end_step(s, -1);
 }
 
-/* Adds an id to the question. Returns false if the slice is full now, or if memory is out. */
+/* Adds an entry's id to the question. Returns false if the question is full now, or if memory is
+ * out. */
 static bool add_id(struct jq_round *s, const struct jq_entry *e)
 {
     size_t *n = &s->op.sub.check.n;
@@ -198,9 +199,9 @@ static bool add_id(struct jq_round *s, const struct jq_entry *e)
     return s->ids[*n] && ++*n < JQ_SLICE;
 }
 
-/* Chooses the entries to ask about. If entries are open: the DOUBTFUL ones, and the first one even
- * if it is MISSING while inner is away and has not answered. Else: the SURE entries that are due.
- */
+/* Chooses the entries that the step asks about. If entries are open, these are the DOUBTFUL ones,
+ * and, while the shared queue is away and has not answered, also the first one, even if it is
+ * MISSING. If no entry is open, these are the SURE entries that are due. */
 static void choose_ids(struct jq_round *s, bool answered)
 {
     struct jq *q = s->op.q;
@@ -228,14 +229,14 @@ static void choose_ids(struct jq_round *s, bool answered)
 
 static void append_again(struct jq_round *s);
 
-/* True if inner refused the append because another batch has the same key. */
+/* Returns true if the shared queue refused the append because another batch has the same key. */
 static bool is_key_taken(const struct jq_round *s, enum pp_err err)
 {
     return err == PP_EMISMATCH || (err == PP_EEXISTS && jq_is_other(&s->again, s->op.sub.append.old_answer,
                                                                     s->op.sub.append.old_answer_n));
 }
 
-/* Notes that inner has the entry. `is_new`: this append put it there. */
+/* Notes that the shared queue has the entry. `is_new` says that this append put it there. */
 static void on_appended(struct jq_round *s, bool is_new)
 {
     struct jq *q = s->op.q;
@@ -258,7 +259,7 @@ static void on_append_answered(struct pp_req *req)
     struct jq_entry *e = jq_find(q, s->batch_id);
 
     if (is_key_taken(s, req->err) && !s->without_key && !q->closing) {
-        s->without_key = true; /* both batches were answered 202: append this one without its key */
+        s->without_key = true; /* both batches were answered 202, so the second goes in without its key */
         append_again(s);
     } else if (req->err == PP_OK || req->err == PP_EEXISTS) {
         on_appended(s, req->err == PP_OK);
@@ -272,7 +273,7 @@ static void on_append_answered(struct pp_req *req)
 static void append_again(struct jq_round *s)
 {
     s->op.sub.append = s->again;
-    s->op.sub.append.high_water = 0; /* the entry was answered 202, so inner must not refuse it */
+    s->op.sub.append.high_water = 0; /* the entry was answered 202, so the shared queue must not refuse it */
     if (s->without_key)
         s->op.sub.append.key = NULL;
     jq_go_on(&s->op, jq_send(&s->op, s->op.q->inner, JQ_append, on_append_answered));
@@ -284,7 +285,7 @@ static void on_entry_read(struct pp_req *req)
     struct jq *q = s->op.q;
     struct jq_entry *e = jq_find(q, s->batch_id);
 
-    /* a planner has planned the entry meanwhile, or an older entry has become DOUBTFUL */
+    /* A planner has planned the entry meanwhile, or an older entry has become DOUBTFUL. */
     if (q->closing || !e || e->state != JQ_MISSING || first_open(q) != e) {
         end_step(s, -1);
         return;
@@ -333,11 +334,11 @@ static void take_step(struct jq *q, bool answered)
     enum pp_err err;
     if (q->in_round || !q->loaded || q->closing)
         return;
-    if (q->doubt) /* comes only now: the answer to an earlier question would end the doubt
-                   */
+    /* The doubt begins only now, because the answer to an earlier question would have ended it. */
+    if (q->doubt)
         jq_entries_doubt(q);
     q->doubt = false;
-    if (pp_list_empty(&q->open)) /* there is no entry to append, so `away` has no effect */
+    if (pp_list_empty(&q->open)) /* no entry waits for an append, so `away` ends without one */
         note_inner_there(q);
     int64_t due = pp_list_empty(&q->open) ? next_due(q) : 0, now = pp_loop_now(q->loop);
     if (due > now) {

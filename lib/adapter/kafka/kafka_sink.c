@@ -1,10 +1,11 @@
-/* kafka_sink.c: the driver of the sink: options, a producer, messages out, reports in.
+/* kafka_sink.c: the Kafka driver of a sink: reads the options, makes the producer, sends messages
+ * and handles delivery reports.
  *
  * Invariants:
  *  1. librdkafka calls back while the sink polls the producer, on the lane's thread. Only the log
  *     callback may run on any thread.
- *  2. librdkafka reads bodies in place: a send ends when every message has a report, or its
- *     producer is destroyed. */
+ *  2. librdkafka reads the bodies of messages in place. So a send ends only when every message has
+ *     a report, or when its producer is destroyed. */
 #include "kafka_sink.h"
 
 #include <inttypes.h>
@@ -20,44 +21,44 @@
 
 enum {
     KAFKA_TIMEOUT_MS = 10000,
-    TIMEOUT_MIN_MS = 1000,   /* librdkafka's minimum, for connections */
-    TIMEOUT_MAX_MS = 300000, /* librdkafka's maximum, for requests */
-    LINES = 10,              /* most lines of librdkafka that we log in LINES_MS */
+    TIMEOUT_MIN_MS = 1000,   /* librdkafka allows no shorter timeout for connections */
+    TIMEOUT_MAX_MS = 300000, /* librdkafka allows no longer timeout for requests */
+    LINES = 10,              /* the sink logs at most this many lines of librdkafka in LINES_MS */
     LINES_MS = 60000,
     POLL_MS = 100,
-    /* Reports may be late by so many ms: librdkafka looks for messages that timed out once a
-     * second. */
+    /* A delivery report may come this many ms after the timeout, because librdkafka looks for
+     * messages that timed out only once a second. */
     LATE_MS = 5000,
-    IDLE_MS = 10000 /* between sends the sink polls the producer at this interval */
+    IDLE_MS = 10000 /* while no sends come, the sink polls the producer at this interval, in ms */
 };
 
-/* State of the send in flight. */
+/* The state of the send that is in flight. */
 struct pp_kafka_flight {
     size_t out; /* number of messages without a delivery report */
-    /* Number of messages that are REFUSED without an error text: another message may be the
-     * cause. */
+    /* Number of messages that are REFUSED but have no error text yet: Kafka refuses a whole request
+     * because of one message, so each of them may be innocent. */
     size_t suspects;
-    rd_kafka_resp_err_t worst; /* why messages are UNKNOWN; 0: no message is */
+    rd_kafka_resp_err_t worst; /* the error because of which some messages are UNKNOWN; 0 if none are */
 };
 
 struct pp_kafka {
     struct pp_sink_lane lane;
     struct pp_log *log;
-    rd_kafka_conf_t *conf; /* configuration, from which each producer is made */
+    rd_kafka_conf_t *conf; /* the configuration from which the sink makes each producer */
     char *topic;
     int64_t timeout_ms;
 
-    /* Used by any thread: how many lines of librdkafka were logged since window_ms, a time of
-     * pp_lane_clock_ms(). */
+    /* Any thread uses these two: `lines` counts the lines of librdkafka that were logged since
+     * window_ms, a time of pp_lane_clock_ms(). */
     atomic_int_fast64_t window_ms;
     atomic_uint_fast64_t lines;
 
-    /* Used by the lane's thread only. */
-    rd_kafka_t *producer; /* NULL: the next send makes a producer */
+    /* Only the lane's thread uses the members below. */
+    rd_kafka_t *producer; /* the producer of librdkafka; NULL: the next send makes one */
     struct pp_kafka_flight flight;
-    /* librdkafka's latest complaint since a message was delivered; kept because librdkafka repeats
-     * a complaint only every 30 s. */
-    bool unreachable; /* librdkafka can not reach a broker */
+    /* `reason` is librdkafka's latest error text since the last delivered message; "": none. The
+     * sink keeps the text because librdkafka repeats an error only every 30 s. */
+    bool unreachable; /* the latest error says that no broker can be reached */
     char reason[PP_SINK_ERROR_MAX];
 };
 
@@ -82,12 +83,12 @@ static void on_log(const rd_kafka_t *producer, int level, const char *what, cons
         pp_log(s->log, ours, "kafka: message of librdkafka", "what", what, "text", text, NULL);
 }
 
-/* Keeps librdkafka's reason, for the send that will fail because of it. */
+/* Keeps librdkafka's error text, for the error of the send that will fail because of it. */
 static void on_error(rd_kafka_t *producer, int code, const char *reason, void *opaque)
 {
     struct pp_kafka *s = opaque;
     (void)producer;
-    /* librdkafka has already reported the reason */
+    /* this error comes after the error that says why the brokers are down */
     if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
         return;
     s->unreachable = code == RD_KAFKA_RESP_ERR__TRANSPORT || code == RD_KAFKA_RESP_ERR__RESOLVE ||
@@ -117,14 +118,15 @@ static bool is_timeout(rd_kafka_resp_err_t err)
            err == RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT;
 }
 
-/* Keeps the error that says most: any other says more than a timeout. */
+/* Keeps the error that says most about the failed messages. A timeout says less than any other
+ * error. */
 static void note_failure(struct pp_kafka_flight *f, rd_kafka_resp_err_t err)
 {
     if (!f->worst || is_timeout(f->worst))
         f->worst = err;
 }
 
-/* Notes what became of a message. */
+/* Handles a delivery report: sets the message's verdict. */
 static void on_report(rd_kafka_t *producer, const rd_kafka_message_t *report, void *opaque)
 {
     struct pp_kafka *s = opaque;
@@ -148,8 +150,8 @@ static void on_report(rd_kafka_t *producer, const rd_kafka_message_t *report, vo
 
 /* --- options --- */
 
-/* Sets the properties that the options give, then our own, which replace properties of the same
- * name. A NULL name ends the list. */
+/* Sets properties of the producer from a list of names and values, which NULL ends. A later call
+ * replaces properties of the same name. */
 static enum pp_err set_properties(struct pp_kafka *s, const char *const *p, char error[PP_SINK_ERROR_MAX])
 {
     for (; p && *p; p += 2)
@@ -168,8 +170,10 @@ static enum pp_err set_own(struct pp_kafka *s, const char *brokers, char error[P
         "client.id", "photopool", "bootstrap.servers", brokers, "enable.idempotence", "true", "acks", "all",
         "message.timeout.ms", full, "request.timeout.ms", full, "socket.timeout.ms", full,
         "socket.connection.setup.timeout.ms", full, "topic.metadata.propagation.max.ms",
-        /* makes librdkafka find out within the timeout that a topic is missing */
-        half, "reconnect.backoff.max.ms", least, /* the user of the sink does the back-off */
+        /* half the timeout, so that librdkafka finds out within the timeout that a topic is
+         * missing */
+        half, "reconnect.backoff.max.ms",
+        least, /* librdkafka reconnects quickly, because the relay that uses the sink already backs off */
         NULL};
     return set_properties(s, own, error);
 }
@@ -219,7 +223,8 @@ static void drop_producer(struct pp_kafka *s)
 }
 /* --- sending --- */
 
-/* Gives a message to librdkafka, which immediately refuses a message that is too large. */
+/* Gives a message to librdkafka. If librdkafka's queue is full, tries again until the deadline. A
+ * message that is too large becomes REFUSED at once. */
 static void produce(struct pp_kafka *s, struct pp_arena *arena, struct pp_sink_message *m, int64_t deadline)
 {
     rd_kafka_resp_err_t err;
@@ -240,8 +245,8 @@ static void produce(struct pp_kafka *s, struct pp_arena *arena, struct pp_sink_m
         note_failure(&s->flight, err);
 }
 
-/* Polls until each message has a report. At the deadline it destroys the producer together with the
- * messages that it still holds. */
+/* Polls until each message has a delivery report. At the deadline, destroys the producer together
+ * with the messages that it still holds. */
 static void await_reports(struct pp_kafka *s, int64_t deadline)
 {
     while (s->flight.out > 0 && pp_lane_clock_ms() < deadline)
@@ -252,8 +257,8 @@ static void await_reports(struct pp_kafka *s, int64_t deadline)
     drop_producer(s);
 }
 
-/* Sends each refused message again on its own: a broker refuses a whole request because of one
- * message in it. */
+/* Sends each suspect again, on its own: a broker refuses a whole request because of one bad
+ * message, so only a message that is refused alone is really bad. */
 static void send_suspects(struct pp_kafka *s, struct pp_sink_send *r)
 {
     struct pp_kafka_flight *f = &s->flight;
@@ -262,8 +267,7 @@ static void send_suspects(struct pp_kafka *s, struct pp_sink_send *r)
         if (m->verdict != PP_SINK_REFUSED || m->error)
             continue;
         m->verdict = PP_SINK_UNKNOWN;
-        /* the broker or the producer fails, so the messages that were not sent again stay UNKNOWN
-         */
+        /* The broker or the producer fails, so the remaining suspects stay UNKNOWN. */
         if (f->worst || !s->producer)
             continue;
         int64_t deadline = pp_lane_clock_ms() + s->timeout_ms + LATE_MS;
@@ -285,7 +289,8 @@ static enum pp_err fail_send(struct pp_kafka *s, struct pp_sink_send *r)
     return timeout ? PP_ETIMEOUT : PP_EIO;
 }
 
-/* Returns whether the producer has lost its guarantees and must be replaced; fills s->reason. */
+/* Returns whether the producer has had a fatal error, after which it must be replaced. Writes the
+ * error to s->reason. */
 static bool is_dead(struct pp_kafka *s)
 {
     return s->producer && rd_kafka_fatal_error(s->producer, s->reason, sizeof s->reason) != 0;
@@ -296,7 +301,7 @@ static enum pp_err send_results(struct pp_sink_lane *lane, struct pp_sink_send *
     struct pp_kafka *s = (struct pp_kafka *)lane;
     struct pp_kafka_flight *f = &s->flight;
     if (s->producer)
-        rd_kafka_poll(s->producer, 0); /* runs librdkafka's callbacks that are due */
+        rd_kafka_poll(s->producer, 0); /* runs the callbacks for events that librdkafka has queued */
     if (is_dead(s))
         drop_producer(s);
     pp_assert(f->out == 0, "a second send in flight");
@@ -351,7 +356,7 @@ enum pp_err pp_kafka_sink_open(struct pp_loop *loop, const struct pp_kafka_optio
         return pp_sink_bad_option(error, pp_err_text(PP_ENOMEM)), PP_ENOMEM;
     s->log = o->log;
     enum pp_err err = read_options(s, o, error);
-    if (err == PP_OK) /* the producer is made now, so that opening the sink fails if options conflict */
+    if (err == PP_OK) /* makes the producer now, so that opening the sink fails if its properties conflict */
         err = make_producer(s, error);
     return pp_sink_lane_open(&s->lane, &driver, loop, IDLE_MS, err, out, error);
 }

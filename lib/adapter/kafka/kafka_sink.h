@@ -14,13 +14,15 @@
 #include "runtime/sink_lane.h"
 
 struct pp_kafka_options {
-    const char *brokers; /* HOST[:PORT], separated by commas */
-    const char *topic;   /* NULL: "photopool.results" */
-    /* Properties of librdkafka (security.protocol, ...) as name, value, name, value, ..., NULL; may
-     * be NULL. They can not change what this header promises. */
+    const char *brokers; /* addresses of brokers as HOST[:PORT], separated by commas */
+    const char *topic;   /* the name of the topic; NULL: "photopool.results" */
+    /* Properties for librdkafka (security.protocol, ...): name, value, name, value, ..., NULL.
+     * NULL: no properties. The sink overrides properties that would break the promises of this
+     * header. */
     const char *const *properties;
     struct pp_log *log;
-    int64_t timeout_ms; /* ms in which a message must be delivered, 1 s to 5 min; 0: 10 s */
+    int64_t timeout_ms; /* a send fails if a message is not delivered within this many ms; 1 s to 5 min; 0: 10
+                           s */
 };
 
 /* Opens the sink on the loop's thread. PP_EINVAL: `error` says what is wrong with the options.

@@ -1,5 +1,6 @@
-/* local_coordinator.c: see local_coordinator.h. Requests run on a lane of one thread; a batch of
- * them shares one transaction. All other operations run on the loop, and use only memory. */
+/* local_coordinator.c: the coordinator of an installation of one process. Requests run on a lane of
+ * one thread; those that run together share one transaction. All other operations run on the loop
+ * and use only memory. */
 #include "adapter/local/local_coordinator.h"
 
 #include <stdio.h>
@@ -15,11 +16,11 @@
 enum coord_op { PP_COORD_OPS(X) N_COORD_OPS };
 #undef X
 
-/* A job of the lane; it lies in the scratch memory of its request. */
+/* A request as a job of the lane. The job lies in the scratch memory of the request. */
 struct coord_job {
     struct pp_job job;
     enum coord_op op;
-    int64_t open_for_ms; /* time since the file was opened */
+    int64_t open_for_ms; /* ms between opening the file and this request */
 };
 _Static_assert(sizeof(struct coord_job) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
 
@@ -32,11 +33,12 @@ struct slow_host {
 struct local {
     struct pp_coordinator base;
     struct pp_loop *loop;
-    int64_t opened_ms; /* monotonic */
+    int64_t opened_ms; /* when the file was opened, in ms of the loop's clock */
     struct pp_lane *lane;
     struct pp_lane_home *home;
     char *path;
-    struct slow_host *slow; /* uthash, in order of insertion; at most PP_SLOW_HOSTS_MAX */
+    struct slow_host
+        *slow; /* hash of slow hosts by name, in order of insertion; at most PP_SLOW_HOSTS_MAX entries */
     pp_backlog_cb backlog;
     void *backlog_data;
     void (*on_drain)(void *data, const char *worker);
@@ -63,7 +65,7 @@ static struct pp_req *req_of(struct pp_job *job)
     return (struct pp_req *)((char *)call_of(job) - offsetof(struct pp_req, scratch));
 }
 
-/* Executes a request on the lane; `req` is the first member of the operation's struct. */
+/* Executes a request on the lane's thread. `req` is the first member of the operation's struct. */
 static enum pp_err run(struct pp_slots_db *db, struct pp_req *req, const struct coord_job *call)
 {
     switch (call->op) {
@@ -73,7 +75,8 @@ static enum pp_err run(struct pp_slots_db *db, struct pp_req *req, const struct 
     }
     case OP_renew: return pp_slots_db_renew(db, (struct pp_coord_renew *)req);
     case OP_release: return pp_slots_db_release(db, (struct pp_coord_release *)req);
-    case OP_backlog: /* the index is always incomplete: the process keeps none, and must read the store */
+    case OP_backlog: /* says that the index is incomplete: this process keeps no index, so the caller reads
+                        the store */
         ((struct pp_coord_backlog *)req)->n = 0;
         ((struct pp_coord_backlog *)req)->complete = false;
         return PP_OK;
@@ -145,7 +148,7 @@ static void local_watch(struct pp_coordinator *c, pp_backlog_cb cb, void *data)
 
 static void local_notify(struct pp_coordinator *c, const struct pp_notice *notices, size_t n)
 {
-    (void)c; /* there is no other process that could receive them */
+    (void)c; /* no other process exists that could receive notices */
     (void)notices;
     (void)n;
 }
@@ -178,7 +181,7 @@ static void local_slow_host(struct pp_coordinator *c, const char *host, int64_t 
         return;
     }
     while (l->slow && (l->slow->until_ms <= now_ms || HASH_COUNT(l->slow) >= PP_SLOW_HOSTS_MAX))
-        forget_slow(l, l->slow); /* drops the oldest entries; the wait of most of them has ended */
+        forget_slow(l, l->slow); /* drops the oldest entry, which most likely has expired */
     pp_assert(HASH_COUNT(l->slow) < PP_SLOW_HOSTS_MAX, "more slow hosts than the table may have");
     h = malloc(sizeof(*h) + n + 1);
     if (!h)

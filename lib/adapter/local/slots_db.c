@@ -1,4 +1,4 @@
-/* slots_db.c: see slots_db.h. */
+/* slots_db.c: reads and writes the SQLite table of slots. */
 #include "adapter/local/slots_db.h"
 
 #include <sqlite3.h>
@@ -12,13 +12,14 @@
 #include "base/check.h"
 #include "photopool/shared_constants.h"
 
-/* How long after its last write a crashed holder may still have used its reserved permits. Between
- * the write and the last request, a DNS look-up, a connection and a failing disk may take time. */
+/* A holder that crashed may have used its reserved permits up to this many ms after its last write.
+ * Between the write and the last request, a DNS look-up, a connection and a failing disk may take
+ * time. */
 #define RESERVED_MS 600000
-/* This long after a process has started, photo hosts have received all requests of the process
- * before it. */
+/* This many ms after a process has started, photo hosts have received all requests that the
+ * previous process sent. */
 #define IN_FLIGHT_MS 300
-/* Opening the file deletes the rows of clients that were idle for this time. */
+/* Opening the file deletes the rows of clients that have been idle for this many ms. */
 #define FORGET_MS  86400000
 #define BOOT_MAX   64
 #define MARK_BYTES 12
@@ -39,7 +40,7 @@ struct pp_slots_db {
     sqlite3 *db;
     sqlite3_stmt *stmts[SLOTS_STATEMENTS];
     char boot[BOOT_MAX];
-    bool rebooted; /* The file is from before the machine booted: its last writes may be lost. */
+    bool rebooted; /* The machine has booted since the file was written, so the last writes may be lost. */
 };
 
 static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-2048;"
@@ -70,7 +71,7 @@ static bool prepare_all(struct pp_slots_db *db)
     return ok;
 }
 
-/* Deletes old rows, and sets db->rebooted. */
+/* Deletes rows of idle clients, and sets db->rebooted. */
 static bool look_back(struct pp_slots_db *db)
 {
     sqlite3_stmt *old = NULL, *boots = NULL;
@@ -166,8 +167,8 @@ static void pack_marks(struct pp_buf *b, const struct pp_slot_mark *marks, size_
     }
 }
 
-/* Writes the row of a client: its first parameters are the client, the worker, `reserved`, the time
- * and the marks (NULL: none are bound), which `marks` packs. The last one is `last`. */
+/* Writes the row of a client. Binds the statement's parameters in order: client, worker,
+ * `reserved`, time, marks (left NULL if `marks` is NULL), and `last`. */
 static enum pp_err write_row(struct pp_slots_db *db, int statement, const char *client, const char *worker,
                              int64_t reserved, int64_t now_ms, const struct pp_buf *marks, const char *last)
 {
@@ -208,11 +209,9 @@ static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, 
         int64_t updated = sqlite3_column_int64(get, 2);
         const char *boot = (const char *)sqlite3_column_text(get, 3);
         if (updated < opened_ms &&
-            opened_ms + IN_FLIGHT_MS < r->now_ms) /* otherwise this process may have written the row itself */
+            opened_ms + IN_FLIGHT_MS < r->now_ms) /* else this process may have written it */
             w->spent_at_ms = opened_ms + IN_FLIGHT_MS;
-        if (updated >
-            r->now_ms -
-                RESERVED_MS) /* applies after a release too, because requests were in flight at that time */
+        if (updated > r->now_ms - RESERVED_MS) /* also after a release: requests were in flight */
             w->spent = (uint32_t)sqlite3_column_int64(get, 1);
         bool other_boot = boot && strcmp(boot, db->boot) != 0;
         if (other_boot && (updated > r->now_ms - PP_MARKS_KEPT_MS || uptime_ms() < PP_MARKS_KEPT_MS))
@@ -229,8 +228,8 @@ static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, 
     return err;
 }
 
-/* Writes the row of the new holder: the marks that it gets, and one more mark for the spent
- * permits. */
+/* Writes the row of the new holder: the marks that the holder gets, and one more mark for the
+ * permits that count as spent. */
 static enum pp_err take_row(struct pp_slots_db *db, const struct pp_coord_acquire *r,
                             const struct pp_slot_want *w)
 {
@@ -258,7 +257,8 @@ enum pp_err pp_slots_db_acquire(struct pp_slots_db *db, struct pp_coord_acquire 
         w->shares = 1;
         w->marks = NULL;
         w->n_marks = 0;
-        w->spent = w->taken = 0; /* the earlier process has ended, so its sockets are closed */
+        w->spent = w->taken =
+            0; /* nothing is in flight: the earlier process has ended, so its sockets are closed */
         w->spent_at_ms = r->now_ms;
         w->not_before_ms = 0;
         err = read_row(db, r, opened_ms, w);

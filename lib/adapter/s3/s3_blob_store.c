@@ -1,4 +1,4 @@
-/* s3_blob_store.c: the operations of the port, in terms of requests. */
+/* s3_blob_store.c: implements the operations of the blob store port by requests to the store. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,8 +24,8 @@ static struct pp_s3_store *s3_of(struct pp_blob_store *b)
     return (struct pp_s3_store *)b;
 }
 
-/* Headers for browsers, in case somebody opens a bucket to the public; photopool does not read
- * them. */
+/* Returns the Content-Type for a file name extension. Browsers need it if somebody makes the bucket
+ * public; photopool does not read it. */
 static const char *content_type(const char *ext)
 {
     static const char *const types[][2] = {
@@ -40,8 +40,8 @@ static const char *content_type(const char *ext)
 
 /* --- writing --- */
 
-/* Writes an object. If the caller wants to know whether the object existed, sends HEAD first: a new
- * object then costs one more round trip, and an existing one is not uploaded. */
+/* Writes an object. If the caller asks whether the object existed, sends HEAD first: a new object
+ * then costs one more round trip, and an existing object is not uploaded. */
 static enum pp_err put_object(struct pp_s3_store *s, const uint8_t sha256[32], const char *ext,
                               struct pp_s3_source source, bool *existed)
 {
@@ -77,8 +77,9 @@ static enum pp_err s3_put(struct pp_blob_store *b, const uint8_t sha256[32], con
     return put_object(s3_of(b), sha256, ext, source, existed);
 }
 
-/* Opens an unlinked file, which collects an object written in parts until it is whole and its name
- * is known. The system frees what a killed process leaves. -1: errno has the reason. */
+/* Opens an unlinked file, which collects an object written in parts until the object is whole and
+ * its name is known. When a process is killed, the system frees its files. Returns -1 on failure;
+ * errno has the reason. */
 static int open_spool(const char *dir)
 {
     char path[600];
@@ -86,7 +87,7 @@ static int open_spool(const char *dir)
 
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL))
         return fd;
-    /* for a file system without O_TMPFILE */
+    /* The file system has no O_TMPFILE. */
     snprintf(path, sizeof(path), "%s/photopool-XXXXXX", dir);
     fd = mkostemp(path, O_CLOEXEC);
     if (fd >= 0)
@@ -169,7 +170,7 @@ static enum pp_err s3_get(struct pp_blob_store *b, const uint8_t sha256[32], con
             return err;
         }
     }
-    /* Answers a read of no bytes: the caller asks only for the object's size. */
+    /* The caller reads no bytes and asks only for the object's size. */
     struct pp_s3_call call = {.name = "get", .method = PP_S3_HEAD, .key = path};
     enum pp_err err = pp_s3_call(s3_of(b), &call);
     *size = err == PP_OK ? call.size : 0;
@@ -193,7 +194,7 @@ struct recent {
     struct pp_blob_name *out;
     size_t cap, n;
     bool more;
-    size_t prefix; /* bytes of the configured prefix, before "sha256/" */
+    size_t prefix; /* length of the configured prefix with its slash, which precedes "sha256/" */
 };
 
 static void add_recent(void *data, const char *key, size_t n, int64_t modified_ms)
@@ -212,7 +213,7 @@ static void add_recent(void *data, const char *key, size_t n, int64_t modified_m
 
 static void put_escaped(struct pp_buf *b, const char *s)
 {
-    /* escapes as RFC 3986 says, which signatures require */
+    /* Escapes as RFC 3986 says, because signatures require that form. */
     char *escaped = curl_easy_escape(NULL, s, 0);
 
     pp_buf_puts(b, escaped ? escaped : "");
@@ -240,7 +241,7 @@ static enum pp_err list_recent(struct pp_s3_store *s, struct recent *r, struct p
 
     for (unsigned i = 0; page.truncated && !r->more; i++) {
         if (i == s->o.list_pages_max) {
-            r->more = true; /* the list has more pages than are read */
+            r->more = true; /* the bucket has more pages than recent() may read */
             break;
         }
         make_query(query, s, page.token);
@@ -259,8 +260,8 @@ static enum pp_err list_recent(struct pp_s3_store *s, struct recent *r, struct p
     return PP_OK;
 }
 
-/* Lists objects written since a time. Reads the whole list, because stores sort by name. The times
- * that stores give have whole seconds. */
+/* Lists objects written at or after since_ms. Reads the whole list, because stores sort by name,
+ * not by time. Rounds since_ms down to whole seconds, as stores do with their times. */
 static enum pp_err s3_recent(struct pp_blob_store *b, int64_t since_ms, struct pp_blob_name *out, size_t cap,
                              size_t *n, bool *more)
 {
@@ -375,7 +376,8 @@ static enum pp_err set_spool(struct pp_s3_store *s, const char *dir)
     return PP_OK;
 }
 
-/* Writes the bucket's URL: "https://HOST/PATH/BUCKET/" or "https://BUCKET.HOST/PATH/". */
+/* Writes the bucket's URL, "https://HOST/PATH/BUCKET/" or "https://BUCKET.HOST/PATH/", and the
+ * header line with the session token. */
 static bool make_root(struct pp_s3_store *s)
 {
     const struct pp_s3_options *o = &s->o;

@@ -1,6 +1,6 @@
-/* s3_options.c: reads the options from a URL and the environment. It accepts only values that
- * need no escaping in the paths that are signed, and no error text repeats a value that could be
- * a secret. */
+/* s3_options.c: reads the options of an object store from a URL and the environment. It accepts
+ * only values that need no escaping in the paths that are signed. No error text repeats a value
+ * that could be a secret. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static enum pp_err __attribute__((format(printf, 2, 3))) reject(char *reason, co
     return PP_EINVAL;
 }
 
-/* Returns whether the text has only letters, digits and characters of `others`. */
+/* Returns whether all n bytes are letters, digits or characters of `others`. */
 static bool only(const char *s, size_t n, const char *others)
 {
     for (size_t i = 0; i < n; i++)
@@ -29,8 +29,8 @@ static bool only(const char *s, size_t n, const char *others)
     return true;
 }
 
-/* Checks a bucket's name: 3 to 63 of [a-z0-9.-], a letter or digit at each end, no two dots
- * together. */
+/* Returns whether a bucket's name is valid: 3 to 63 of [a-z0-9.-], with a letter or digit at each
+ * end and no two dots together. */
 static bool bucket_valid(const char *s, size_t n)
 {
     if (n < 3 || n > 63 || !only(s, n, ".-") || !only(s, 1, "") || !only(s + n - 1, 1, ""))
@@ -41,7 +41,7 @@ static bool bucket_valid(const char *s, size_t n)
     return true;
 }
 
-/* Checks a path: its segments need no escaping, and none is empty, "." or "..". */
+/* Returns whether a path needs no escaping and has no segment that is empty, "." or "..". */
 static bool path_valid(const char *s, size_t n)
 {
     if (!only(s, n, "-._~/"))
@@ -57,7 +57,7 @@ static bool path_valid(const char *s, size_t n)
     return true;
 }
 
-/* Checks "HOST", "HOST:PORT" or "[::1]:PORT"; a '/' or a NUL follows. */
+/* Returns whether the text is "HOST", "HOST:PORT" or "[::1]:PORT". A '/' or a NUL follows it. */
 static bool authority_valid(const char *s, size_t n)
 {
     size_t host = 0;
@@ -189,7 +189,8 @@ static const char *ask(char *(*env)(const char *), const char *name, const char 
     return value && *value ? value : NULL;
 }
 
-/* Copies a value. Returns false if it is too long, or can not be in a header line. */
+/* Copies a value. Returns false if the value is too long or has characters that a header line can
+ * not have. */
 static bool key_set(char *to, size_t cap, const char *value)
 {
     for (const char *c = value; *c; c++)
@@ -236,8 +237,8 @@ static enum pp_err fill_in(struct pp_s3_options *o, char *(*env)(const char *), 
         return reject(reason, "AWS_REGION is not a region, like eu-central-1");
     if (!o->region[0])
         snprintf(o->region, sizeof(o->region), "us-east-1");
-    /* Certificates of *.s3.REGION.amazonaws.com cover one label, so a bucket whose name has dots
-     * must be in the path. */
+    /* A certificate for *.s3.REGION.amazonaws.com covers one label, so a bucket whose name has dots
+     * must be in the path, not in the host name. */
     o->path_style = path_style >= 0 ? path_style : o->endpoint[0] || strchr(o->bucket, '.');
     if (!o->endpoint[0])
         snprintf(o->endpoint, sizeof(o->endpoint), "https://s3.%s.amazonaws.com", o->region);

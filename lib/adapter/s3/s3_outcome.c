@@ -1,12 +1,13 @@
-/* s3_outcome.c: turns an answer into an error, whether to retry, and a text for the operator. To
- * add an error code of a store, an HTTP status or an error of libcurl, add a row to its table. */
+/* s3_outcome.c: decides for a failed request which error the operation returns, whether to retry,
+ * and which text the operator gets. To add an error code of a store, an HTTP status or an error of
+ * libcurl, add a row to its table. */
 #include <stdio.h>
 #include <string.h>
 
 #include "adapter/s3/internal.h"
 #include "base/check.h"
 
-enum { RETRY = 1, LASTING = 2 }; /* see struct pp_s3_failure */
+enum { RETRY = 1, LASTING = 2 }; /* set `retry` or `lasting` of struct pp_s3_failure */
 
 struct meaning {
     enum pp_err err;
@@ -40,7 +41,8 @@ static const struct {
     {"XMinioAdminBucketQuotaExceeded", {PP_ENOSPC, 0, "the bucket's quota is used up"}},
 };
 
-/* Rows for answers without an error code that we know: to HEAD, of proxies, of other stores. */
+/* Rows for answers without an error code of the table above: answers to HEAD, and those of proxies
+ * and other stores. */
 static const struct {
     long from, to;
     struct meaning means;
@@ -48,8 +50,8 @@ static const struct {
     {300, 399, {PP_EIO, LASTING, "check region and endpoint"}},
     {401, 401, {PP_EIO, LASTING, "check keys, region, and what the key may do"}},
     {403, 403, {PP_EIO, LASTING, "check keys, region, and what the key may do"}},
-    /* An S3 store answers a missing object with the code NoSuchKey (but HEAD without a code), so
-     * the server may not be an S3 store. */
+    /* For a missing object, an S3 store answers the code NoSuchKey (or to HEAD no code). So a 404
+     * without this code suggests that the server is no S3 store. */
     {404, 404, {PP_EIO, LASTING, "is this an S3 endpoint? check endpoint and path_style"}},
     {408, 408, {PP_EIO, RETRY, NULL}},
     {425, 425, {PP_EIO, RETRY, NULL}},
@@ -71,7 +73,7 @@ static const struct {
     {CURLE_SSL_ISSUER_ERROR, {PP_EIO, LASTING, NOT_TRUSTED}},
     {CURLE_URL_MALFORMAT, {PP_EIO, LASTING, "check endpoint"}},
     {CURLE_UNSUPPORTED_PROTOCOL, {PP_EIO, LASTING, "check endpoint"}},
-    {CURLE_WRITE_ERROR, {PP_EIO, 0, NULL}}, /* the answer is larger than we accept */
+    {CURLE_WRITE_ERROR, {PP_EIO, 0, NULL}}, /* the answer is larger than on_body() accepts */
 };
 
 #define N(table) (sizeof(table) / sizeof(*(table)))

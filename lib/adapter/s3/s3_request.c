@@ -1,9 +1,9 @@
 /* s3_request.c: makes one request to the store by libcurl's easy interface, signed by
  * CURLOPT_AWS_SIGV4.
  *
- * libcurl 7.88 makes signatures that S3 accepts only if we set the header with the body's hash,
- * sort and escape the query, and have no header with an empty value; README.md has the reasons.
- * Every request may be repeated: an object's name fixes its bytes. */
+ * libcurl 7.88 makes signatures that S3 accepts only if this file sets the header with the body's
+ * hash, sorts and escapes the query, and sets no header with an empty value; README.md has the
+ * reasons. Every request may be repeated, because an object's name determines its bytes. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -18,18 +18,18 @@
 
 enum {
     BACKOFF_MAX_MS = 2000,
-    /* before libcurl sends more than 1 MiB, it asks the store for permission and waits this long
-     * for the answer */
+    /* Before libcurl sends more than 1 MiB, it asks the store for permission (Expect: 100-continue)
+     * and waits at most this many ms for the answer. */
     EXPECT_MS = 500,
     S3_URL_MAX = 8192
 };
 
 static const char empty_sha256[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/* State of one attempt. */
+/* The progress of one attempt. */
 struct progress {
-    uint64_t seen;    /* bytes of the object that have arrived */
-    curl_off_t moved; /* bytes transferred in either direction at the time moved_ms */
+    uint64_t seen;    /* bytes of the object that have arrived so far */
+    curl_off_t moved; /* bytes transferred in both directions; moved_ms is when this number last changed */
     int64_t moved_ms, stall_ms;
     bool stalled;
 };
@@ -130,7 +130,7 @@ static size_t on_read(char *to, size_t one, size_t count, void *data)
     return (size_t)n;
 }
 
-/* Rewinds the body: libcurl sends it again when a kept connection turns out to be closed. */
+/* Rewinds the body. libcurl sends the body again when a kept connection turns out to be closed. */
 static int on_seek(void *data, curl_off_t offset, int origin)
 {
     struct pp_s3_source *src = &((struct pp_s3_conn *)data)->call->source;
@@ -142,8 +142,8 @@ static int on_seek(void *data, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
-/* Copies the requested range out of these bytes of the object; a store may send more than the
- * range. */
+/* Copies those bytes that the caller has requested to the caller's buffer: a store may send more
+ * than the requested range. `first` is the position of the answer's first byte in the object. */
 static void keep_wanted(struct pp_s3_conn *c, const char *p, size_t n, uint64_t first)
 {
     struct pp_s3_call *call = c->call;
@@ -167,7 +167,7 @@ static size_t on_body(char *p, size_t one, size_t count, void *data)
 
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status < 200 || status >= 300) {
-        /* the text of a refusal is cut where `refusal` is full */
+        /* An error text that is too long is cut. */
         size_t room = c->refusal.max - c->refusal.n;
         pp_buf_put(&c->refusal, p, n < room ? n : room);
     } else if (c->call->buf) {
@@ -244,8 +244,8 @@ static CURLcode set_method(struct pp_s3_conn *c)
 
     switch (call->method) {
     case PP_S3_PUT:
-        /* Turns off "Expect: 100-continue", which libcurl would send with an upload: it costs each
-         * photo one more round trip. */
+        /* A POST with the method name PUT: with a real upload libcurl would send "Expect:
+         * 100-continue", which costs each photo one more round trip. */
         SET(POST, 1L);
         SET(CUSTOMREQUEST, "PUT");
         SET(POSTFIELDSIZE_LARGE, (curl_off_t)call->source.size);
@@ -294,7 +294,7 @@ static CURLcode perform(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t lef
 
     snprintf(hash, sizeof(hash), "x-amz-content-sha256: %s",
              call->sha256_hex ? call->sha256_hex : empty_sha256);
-    /* without this header libcurl adds one that it does not sign */
+    /* without this header libcurl adds a Content-Type that it does not sign */
     if (call->method == PP_S3_PUT) {
         snprintf(type, sizeof(type), "Content-Type: %s", call->content_type);
         lines[n++].data = type;
@@ -304,7 +304,7 @@ static CURLcode perform(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t lef
     for (size_t i = 0; i + 1 < n; i++)
         lines[i].next = &lines[i + 1];
 
-    curl_easy_reset(c->easy); /* this keeps the connections open */
+    curl_easy_reset(c->easy); /* keeps the connection open */
     CURLcode rc = set_connection(s, c, left_ms);
     if (rc == CURLE_OK)
         rc = set_method(c);
@@ -318,7 +318,7 @@ static CURLcode perform(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t lef
     return rc;
 }
 
-/* Reads a header like "bytes 0-9/1000". */
+/* Parses a Content-Range header such as "bytes 0-9/1000". */
 static bool read_content_range(CURL *e, uint64_t *first, uint64_t *size)
 {
     struct curl_header *h;
@@ -337,7 +337,7 @@ static bool read_content_range(CURL *e, uint64_t *first, uint64_t *size)
     return *end == '\0';
 }
 
-/* Checks that a successful answer has the bytes that were requested; sets call->size. */
+/* Returns whether a successful answer has all bytes that were requested. Sets call->size. */
 static bool is_whole(struct pp_s3_conn *c)
 {
     struct pp_s3_call *call = c->call;
@@ -381,7 +381,7 @@ static void judge(struct pp_s3_conn *c, CURLcode rc)
             pp_s3_judge_transport(f, CURLE_PARTIAL_FILE, "the answer lacks bytes that were asked for");
         return;
     }
-    if (call->buf && call->status == 416) /* the range begins behind the object's end */
+    if (call->buf && call->status == 416) /* the requested range begins after the object's end */
         return;
     pp_s3_judge_status(f, call->status, c->refusal.p, c->refusal.n, call->method != PP_S3_HEAD);
     if (f->lasting && !f->said.region[0] &&
@@ -409,8 +409,8 @@ static void attempt(struct pp_s3_store *s, struct pp_s3_conn *c, int64_t left_ms
 
 /* --- attempts --- */
 
-/* Waits up to backoff_ms, doubled with each failure up to 2 s: "full jitter" (Brooker, Exponential
- * Backoff And Jitter, 2015). Blocks the lane's thread. */
+/* Waits a random time of up to backoff_ms, doubled with each failure up to 2 s: "full jitter"
+ * (Brooker, Exponential Backoff And Jitter, 2015). Blocks the lane's thread. */
 static void wait_before_retry(const struct pp_s3_store *s, unsigned failures, int64_t left_ms)
 {
     int64_t most = s->o.backoff_ms;
@@ -424,7 +424,8 @@ static void wait_before_retry(const struct pp_s3_store *s, unsigned failures, in
     (void)poll(NULL, 0, (int)(random % (uint64_t)(most + 1)));
 }
 
-/* Logs a failure, at most once in say_ms: when a store is down every photo fails. */
+/* Returns whether to log a failure: at most one in say_ms, because every photo fails while a store
+ * is down. Sets *unsaid to the number of failures not logged since. */
 static bool may_log(struct pp_s3_store *s, int64_t *unsaid)
 {
     int64_t now = pp_lane_clock_ms();

@@ -1,5 +1,6 @@
-/* s3_xml.c: reads both kinds of documents by one walk, which keeps the path of open elements and
- * the text of the innermost one. To read another element, add a row to `known`. */
+/* s3_xml.c: parses lists of objects and error documents. One walk handles both: it keeps the path
+ * of open elements and the text of the innermost one. To read another element, add a row to
+ * `known`. */
 #include "adapter/s3/s3_xml.h"
 
 #include <expat.h>
@@ -26,33 +27,33 @@ enum element {
 
 struct walk {
     XML_Parser parser;
-    enum element root; /* the root element that the document must have */
+    enum element root; /* which root element the document must have */
     bool failed;
     size_t depth;
-    unsigned char path[DEPTH_MAX]; /* values of enum element */
+    unsigned char path[DEPTH_MAX]; /* the open elements, outermost first, as enum element */
     enum element reading;          /* the element whose text is collected; EL_OTHER: none */
-    size_t n;                      /* bytes of its text */
-    unsigned seen;                 /* bits 1 << enum element: elements that may occur only once */
-    /* values of the current Contents element */
+    size_t n;                      /* bytes of the text collected so far */
+    unsigned seen; /* bit 1 << E is set once element E has occurred, for elements that may occur once */
+    /* The values of the object (Contents element) that is being read. */
     char key[PP_S3_KEY_MAX], modified[40];
     size_t key_n;
     int64_t modified_ms;
     pp_s3_name_fn fn;
     void *data;
     char truncated[8];
-    /* results */
+    /* The results of the walk. */
     struct pp_s3_page page;
     struct pp_s3_error error;
 };
 
-/* The elements that are read: the name, the element that each must be in, and where its text goes.
- * `cap`: bytes of the text, with a NUL; 0: the element has no text. */
+/* The elements that the walk reads: the name, the element that must enclose each, where its text
+ * goes, and `cap`, the room for the text in bytes with its NUL. 0: the element has no text. */
 #define TEXT(member) offsetof(struct walk, member), sizeof(((struct walk *)0)->member)
 static const struct {
     const char *name;
     enum element in;
     size_t at, cap;
-    bool cut; /* true: a text that does not fit is cut off; false: the document is refused */
+    bool cut; /* true: a text that does not fit is cut; false: the document is refused */
 } known[] = {
     [EL_LIST] = {"ListBucketResult", EL_OTHER},
     [EL_CONTENTS] = {"Contents", EL_LIST},
@@ -98,13 +99,13 @@ static void XMLCALL on_start(void *data, const XML_Char *name, const XML_Char **
     enum element is = element_of(w->depth ? w->path[w->depth - 1] : EL_OTHER, name);
 
     (void)attributes;
-    if (w->failed) /* expat may call once more after it was stopped */
+    if (w->failed) /* expat may call once more after XML_StopParser() */
         return;
     if (w->depth == DEPTH_MAX || (w->depth == 0 && is != w->root)) {
         fail(w);
         return;
     }
-    /* these elements are read only as the root of the document */
+    /* These elements count only as the root of the document. */
     if (w->depth > 0 && (is == EL_LIST || is == EL_ERROR))
         is = EL_OTHER;
     w->path[w->depth++] = (unsigned char)is;
@@ -137,7 +138,7 @@ static void XMLCALL on_text(void *data, const XML_Char *s, int len)
     w->n += n;
 }
 
-/* Notes that the element has occurred. Returns false if it has occurred before. */
+/* Notes that the element has occurred. Returns false if it had occurred before. */
 static bool is_first(struct walk *w, enum element is)
 {
     bool first = !(w->seen & 1u << is);
@@ -145,7 +146,7 @@ static bool is_first(struct walk *w, enum element is)
     return first;
 }
 
-/* Handles the end of an element. Returns false if the document is refused. */
+/* Handles the end of an element. Returns false if the document must be refused. */
 static bool on_element(struct walk *w, enum element is)
 {
     if (known[is].cap)
@@ -217,7 +218,7 @@ static void make_printable(char *s)
             *s = '?';
 }
 
-/* Empties a text that is not a word of letters, digits and hyphens. */
+/* Empties a text that has characters other than letters, digits and hyphens. */
 static void keep_word(char *s)
 {
     if (s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")])
