@@ -1,13 +1,13 @@
-/* bench_amqp.c: sends results to an AMQP broker into one durable queue; messages are confirmed,
- * persistent and mandatory.
+/* bench_amqp.c: measures how fast photopool sends results to an AMQP broker. All messages go into
+ * one durable queue and are confirmed, persistent and mandatory.
  *
  *   bench_amqp [--url URL] [--messages N] [--turns T] [--body BYTES] [--batches 1,10,100,1000]
  *
- * "Ours" is the adapter, through the port; one batch is one send. "The other" is a bare loop over
- * librabbitmq on this thread: it publishes the same messages in batches of the same size, and waits
- * for the confirms of each batch. The two sides take turns of N messages each; the bench empties
- * the queue in between. Figures are medians of T turns. cpu_us is the processor time of this
- * process for one message; the broker's is not included.
+ * "Ours" is photopool's AMQP adapter, called through its port; one batch is one send. "The other"
+ * is a bare loop over librabbitmq on this thread: it publishes the same messages in batches of the
+ * same size, and waits for the confirms of each batch. The two sides take turns of N messages each;
+ * the bench empties the queue in between. Figures are medians of T turns. cpu_us is the processor
+ * time of this process for one message, without the broker's.
  *
  * The URL may be in $AMQP_URL. */
 #include <amqp.h>
@@ -42,10 +42,10 @@ struct bench {
 
     /* the bare loop */
     amqp_connection_state_t c;
-    uint64_t confirmed; /* tag of the last confirmed message */
+    uint64_t confirmed; /* delivery tag of the last message that the broker confirmed */
 };
 
-/* Figures of one turn of one side. */
+/* The figures of one turn of one side. */
 struct lap {
     double per_second, cpu_us;
 };
@@ -156,7 +156,7 @@ static void other_publish(struct bench *b, const struct pp_sink_message *m)
         die("basic.publish", amqp_error_string2(status));
 }
 
-/* Waits until all messages are confirmed; one ack may confirm several. */
+/* Waits until the broker has confirmed all n messages. One ack may confirm several messages. */
 static void other_confirm(struct bench *b, size_t n)
 {
     for (size_t left = n; left > 0;) {

@@ -3,14 +3,14 @@
  *
  *   bench_claim [--mongo URL] [--tasks N] [--seconds S] [--claimers 1,3,12,60,120]
  *
- * "Ours" is the adapter's claim; each claimer has its own part of the range of hashes. "The other"
- * is the textbook method: find free tasks, updateMany by their ids if they are still free, top up
- * on conflict; here in its best form, with the same documents, indexes and hints, and without
- * reading documents again that it knows. Each claimer has its own connection.
+ * "Ours" is photopool's MongoDB adapter; each claimer claims from its own part of the range of
+ * hashes. "The other" is the textbook method: find free tasks, updateMany by their ids if they are
+ * still free, top up on conflict. It is tested in its best form, with the same documents, indexes
+ * and hints, and without reading documents that it knows. Each claimer has its own connection.
  *
  * In each case the two sides take turns of S seconds with equal backlogs of N tasks. A conflict is
- * a task that a claimer requested after another one had claimed it. In the last case "ours" works
- * off a whole backlog; claimers that have finished their part help the others.
+ * a task that a claimer requested after another claimer had claimed it. In the last case "ours"
+ * works off a whole backlog; claimers that have finished their part of the hashes help the others.
  *
  * The URL may be in $MONGO_URL; the bench creates a new database and drops it at the end. */
 #include <assert.h>
@@ -49,7 +49,7 @@ struct bench {
     struct pp_rng rng;
 };
 
-/* Figures of one side in one case. */
+/* The figures of one side in one case. */
 struct tally {
     double seconds;
     uint64_t claimed, tried, calls, roundtrips;
@@ -70,7 +70,8 @@ static int64_t wall_ms(void)
 
 /* --- the backlog --- */
 
-/* Empties the server's cache, so that no case pays for data that another one left there. */
+/* Drops the database, so that no case pays for data that an earlier case left in the server's
+ * cache. */
 static void drop(struct bench *b)
 {
     mongoc_client_t *c = mongoc_client_pool_pop(b->pool);
@@ -110,7 +111,7 @@ static void build_photo(struct bench *b, const char *client, uint64_t i, bson_t 
     bson_append_document_end(doc, &t);
 }
 
-/* Writes tasks as the planner would. */
+/* Inserts free tasks of one client into MongoDB, in the form in which the planner writes them. */
 static void fill(struct bench *b, const char *client)
 {
     enum { MANY = 1000 };
@@ -163,7 +164,7 @@ struct ours {
 
 static void our_claim(void *data);
 
-/* Claims again, as long as the store reports more tasks and time is left. */
+/* A claim has ended: claims again while the store reports more tasks and time is left. */
 static void our_done(struct pp_req *req)
 {
     struct our_claimer *c = req->data;
@@ -239,7 +240,7 @@ static void our_close(struct ours *o)
     free(o->claimers);
 }
 
-/* Claims until the time is over or no task is left. */
+/* Runs one turn of the adapter: all claimers claim until the time is over or no task is left. */
 static void our_turn(struct ours *o, const char *client, double seconds, struct tally *tally)
 {
     double from = bench_now();
@@ -348,7 +349,8 @@ static size_t update_free(struct other *o, mongoc_collection_t *photos, const st
     return matched;
 }
 
-/* Reads back which tasks were updated. Called when fewer tasks were updated than requested. */
+/* Finds out which of the tasks this claimer's update has claimed. Called when the update claimed
+ * fewer tasks than requested. */
 static void read_back(struct other *o, mongoc_collection_t *photos, const struct pp_key *keys, size_t n)
 {
     bson_t filter = BSON_INITIALIZER, opts = BSON_INITIALIZER, sub;
@@ -368,7 +370,7 @@ static void read_back(struct other *o, mongoc_collection_t *photos, const struct
     o->tally.roundtrips++;
 }
 
-/* Makes one claim. Returns false if no task is free. */
+/* Makes one claim by find and update. Returns false if no task is free. */
 static bool other_claim(struct other *o, mongoc_collection_t *photos)
 {
     struct pp_key keys[PER_CLAIM];
@@ -480,7 +482,7 @@ static void run_to_the_end(struct bench *b, size_t n)
                                     .extra = lost_percent(&ours)});
 }
 
-/* Returns the URL with the bench's database in it. */
+/* Sets b->url to the URL with the name of the bench's new database. */
 static void put_database(struct bench *b, const char *url)
 {
     const char *scheme = strstr(url, "://"), *options = strchr(url, '?');

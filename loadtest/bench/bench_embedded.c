@@ -25,7 +25,7 @@
 #define LATENCY_TRIES 200
 #define STARTS        10
 
-/* Makes `n` items of `per_item` photos each. */
+/* Returns a JSON list of `n` items with `per_item` photos each. */
 static json_t *make_items(uint16_t port, const char *path, unsigned n, unsigned per_item, const char *query)
 {
     json_t *items = json_array();
@@ -133,7 +133,7 @@ static void bench_memory(struct bench_origin *origin)
 
     s = bench_server_start(-1, NULL);
     import(&s, origin->port, "flat-a", FLAT_PHOTOS / 2,
-           "bytes=2000"); /* the first half fills SQLite's page cache, which is bounded */
+           "bytes=2000"); /* the first half fills SQLite's page cache, whose size is bounded */
     double early = bench_rss(&s);
     import(&s, origin->port, "flat-b", FLAT_PHOTOS / 2, "bytes=2000");
     bench_print(&(struct bench_row){.bench = "embedded",
@@ -166,8 +166,8 @@ static double wall_us(void)
     return (double)tv.tv_sec * 1e6 + (double)tv.tv_usec;
 }
 
-/* Returns the time of the only request in the origin's record (see loadtest/README.md), which it
- * reads again each time. */
+/* Reads the origin's record (loadtest/README.md) and returns the time of the request in line
+ * `line_no`, in microseconds since 1970. */
 static double request_us(const char *record, unsigned line_no)
 {
     char line[1024];

@@ -1,10 +1,10 @@
-/* bench_fetch.c: fetches 75 KB JPEGs over keep-alive, hashes and writes them: compares our fetch
- * engine with a bare libcurl multi loop that does the same.
+/* bench_fetch.c: fetches 75 KB JPEGs over keep-alive connections, hashes and writes them. Compares
+ * photopool's fetch engine ("ours") with a bare libcurl multi loop that does the same.
  *
- * In the case "one core", both sides run on processor 0 and the origin on the last one. In "all
- * cores", ours may use all of them, with two keep threads; on a machine with two cores the
- * origin takes its share of both. "Two free cores" is the rate that ours would have if the
- * origin ran on another machine, computed from processor time. Arguments: [PHOTOS] [ours|bare]. */
+ * In the case "one core", both sides run on processor 0 and the origin on the last processor. In
+ * "all cores", ours may use all processors, with two keep threads; on a machine with two cores the
+ * origin takes its share of both. "Two free cores" is the rate that ours would have if the origin
+ * ran on another machine, computed from processor time. Arguments: [PHOTOS] [ours|bare]. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,8 @@ static void compare(const struct contest *c, struct fetch_job ours, struct fetch
 {
     double b[ROUNDS], ratio[ROUNDS];
 
-    timed(c->bare, &bare); /* this run is not measured: it warms up the caches and the origin */
+    /* The first run is not measured: it warms up the caches and the origin. */
+    timed(c->bare, &bare);
     ours.round = 1000;
     for (int i = 0; i < ROUNDS; i++) {
         ratio[i] = timed(c->ours, &ours);
@@ -46,16 +47,15 @@ static void compare(const struct contest *c, struct fetch_job ours, struct fetch
         ratio[i] /= b[i];
     }
     double other = bench_median(b, ROUNDS);
-    const struct bench_row row = {
-        .bench = "fetch",
-        .name = c->name,
-        /* the median of the ratios of pairs of runs, because the machine's speed changes over time
-         */
-        .ours = other * bench_median(ratio, ROUNDS),
-        .other = other,
-        .other_is = "bare libcurl multi loop, hashing and writing",
-        .unit = c->unit,
-        .note = c->note};
+    const struct bench_row row = {.bench = "fetch",
+                                  .name = c->name,
+                                  /* The median of the ratios of neighbouring runs: the machine's speed
+                                   * changes over time. */
+                                  .ours = other * bench_median(ratio, ROUNDS),
+                                  .other = other,
+                                  .other_is = "bare libcurl multi loop, hashing and writing",
+                                  .unit = c->unit,
+                                  .note = c->note};
     bench_print(&row);
 }
 
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
     struct bench_origin origin = bench_origin_start(cpus - 1, NULL);
     struct fetch_job job = {.port = origin.port, .n = n, .width = 64, .keep_threads = 1, .cpu = 0};
 
-    if (argc > 2) { /* runs only one side, for a profiler */
+    if (argc > 2) { /* With a second argument the bench runs only that side, for a profiler. */
         double (*fn)(void *) = strcmp(argv[2], "ours") == 0 ? fetch_ours : fetch_bare;
         double rate = timed(fn, &job);
         struct rusage u;

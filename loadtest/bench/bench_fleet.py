@@ -22,7 +22,9 @@ TIMEOUT = 600
 
 
 class Progress:
-    """Asks the origin for progress, not the fleet: a question to the fleet causes round trips."""
+    """Follows an import by the requests that the origin has got: a question to the fleet would
+    cause round trips.
+    """
 
     def __init__(self, origin):
         self.origin, self.begin, self.seen = origin, time.monotonic(), []
@@ -39,8 +41,9 @@ class Progress:
             time.sleep(0.1)
 
     def still(self):
-        """Seconds without a request between the first and the last; counts pauses of a second and
-        more."""
+        """Returns the seconds without any request between the first and the last request. Only
+        pauses of a second or more count.
+        """
         total, since = 0.0, None
         for (a, n), (b, m) in zip(self.seen, self.seen[1:]):
             if n and m == n:
@@ -51,7 +54,7 @@ class Progress:
 
 
     def by_second(self):
-        """Returns the number of requests in each second from the first POST on."""
+        """Returns the number of requests in each second since the first POST."""
         seconds = [0] * int(self.seen[-1][0] - self.begin + 1)
         for (a, n), (_, m) in zip(self.seen, self.seen[1:]):
             seconds[int(a - self.begin)] += m - n
@@ -66,8 +69,9 @@ def wait_finished(pool, ids, began):
 
 
 class Run:
-    """One import: readings of its steady part and of the whole, which ends when all batches are
-    finished."""
+    """One import, with readings of its steady part and of the whole import, which ends when all
+    batches are finished.
+    """
 
     def __init__(self, pool, meter, origin, bodies, photos):
         progress = Progress(origin)
@@ -90,7 +94,9 @@ class Run:
 
     @property
     def steady_rate(self):
-        """Rate by requests, because photos count only when they are settled."""
+        """Returns requests a second in the steady part. It counts requests, because photos count
+        only when settled.
+        """
         return self.photos * 0.8 / self.steady.seconds
 
 

@@ -1,16 +1,17 @@
-/* bench_hub.c: measures the delivery of events to subscribers.
+/* bench_hub.c: measures how fast photopool delivers events to subscribers.
  *
  *   idle      memory and processor time of many subscribers that get nothing: SSE and WebSocket on
  *             one photopool up; on five, or with --fleet on five `serve --roles api`
- *   fan-out   10,000 SSE subscribers of 20 clients: deliveries a second, posting as fast as it
+ *   fan-out   10,000 SSE subscribers of 20 clients: deliveries a second, posting as fast as
+ *   photopool
  *             delivers; and at a given load, the time until the last of 1,000 has an event
  *   all       10,000 subscribers of one key: the time until the last has an event
  *   push      events stored and numbered a second, through the port: SQLite, and Redis (REDIS_URL)
  *
- * The servers have processor 0, subscribers and posting the last one. On loopback the kernel does
- * the receiver's work on the sender's processor, so it counts as the servers' time, and is most of
- * it. Events of one POST come together, and a subscriber gets them in one piece: --post-items says
- * how many. */
+ * The servers run on processor 0, the subscribers and the posting process on the last processor. On
+ * loopback the kernel does the receiver's work on the sender's processor, so most of the time
+ * measured for a server is the receiver's. photopool delivers the events of one POST together, and
+ * a subscriber gets them in one piece: --post-items says how many. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@
 
 enum {
     SERVERS_MAX = 10,
-    OUTSTANDING = 40, /* events posted and not yet delivered, for each subscriber */
+    OUTSTANDING = 40, /* most events that are posted and not yet delivered, for each subscriber */
     PAUSE_US = 1000,  /* microseconds between two reads of the subscribers */
     IDLE_PAUSE_US = 100000
 };
@@ -183,7 +184,7 @@ static void fan_out_stop(struct fan_out *f)
     bench_server_stop(&f->server);
 }
 
-/* Figures of one measured interval. */
+/* The figures of one measured interval. */
 struct reached {
     double seconds, cpu, client_cpu;
     struct hub_sums sums;
@@ -205,7 +206,7 @@ static struct reached look(const struct fan_out *f)
                             .sums = hub_clients_sums(&f->clients)};
 }
 
-/* Posts as fast as events are delivered: for each subscriber at most OUTSTANDING events wait. */
+/* Posts as fast as photopool delivers: at most OUTSTANDING events wait for each subscriber. */
 static void saturate(struct fan_out *f, uint64_t *posted, double seconds)
 {
     const struct options *o = f->o;
@@ -271,7 +272,7 @@ static void print_latency(const char *name, struct hub_told *told, const char *n
     }
 }
 
-/* Posts for one client after the other, with one POST every `pause`. */
+/* Sends one POST every `pause` seconds, for one client after the other. */
 static void post_steadily(struct fan_out *f, double pause, double seconds)
 {
     double begin = bench_now();

@@ -6,8 +6,7 @@ is fetched.
                   [--ingests N] [--set NAME=VALUE]...
 
 accept  large batches over a few kept connections, from the first POST to the last 202; in turns
-with
-        `photopool up`, whose queue is SQLite and which is stopped (SIGSTOP) meanwhile
+        with `photopool up`, whose queue is SQLite and which is stopped (SIGSTOP) meanwhile
 plan    an ingest role starts after that: from the first photo in MongoDB to the last. Compared with
         bare insertion of as many documents of the same sizes, 1,000 a command, w:majority, j:true,
         over --inserters connections; without indexes, and with the indexes of photos and items
@@ -28,7 +27,7 @@ PER_ITEM, PER_COMMAND = 5, 1000
 
 
 class Place:
-    """Takes the place of an origin, because nothing is fetched."""
+    """Stands in for an origin: it makes URLs, but nothing is fetched from them."""
 
     @staticmethod
     def url(host, target):
@@ -50,7 +49,7 @@ def post_over(port, bodies, errors):
 
 
 def accept(pool, bodies, connections):
-    """Returns the time in seconds."""
+    """Posts the bodies over the connections. Returns how many seconds that took."""
     errors = []
     threads = [threading.Thread(target=post_over, args=(pool.port, bodies[i::connections], errors)) for i in range(connections)]
     begin = time.monotonic()
@@ -89,12 +88,12 @@ def bench_accept(case, args, fleet, bodies, photos):
 # --- plan ---
 
 def counted(server, collection):
-    """Returns the number of documents from the collection's metadata, which costs nothing."""
+    """Returns the number of documents in a collection, read from its metadata, which costs nothing."""
     return server.run(DATABASE, {"count": collection})["n"]
 
 
 def plan(args, fleet, photos):
-    """Returns (photos a second, costs)."""
+    """Waits until the ingest role has planned all photos. Returns (photos a second, costs)."""
     server, begin = fleet.mongo.wire.primary(), time.monotonic()
     check(counted(server, "photos") == 0, "something is planned already")
     planners = [fleet.add("ingest") for _ in range(args.ingests)]
@@ -130,8 +129,10 @@ def element(number, raw):
 
 
 def commands_of(server, collection, target, n):
-    """Commands that insert documents like those of a collection (it reads the first 64), with new
-    ids, 1,000 a command, ready to send."""
+    """Returns commands, ready to send, that insert n documents with new ids, 1,000 documents a
+    command. The documents are like those of a collection, of which this function reads the first
+    64.
+    """
     like = server.run(DATABASE, {"find": collection, "limit": 64})["cursor"]["firstBatch"]
     shapes = [(d["_id"], encode({k: v for k, v in d.items() if k != "_id"})) for d in like]
     commands = []
@@ -163,7 +164,7 @@ def insert_all(url, database, commands):
 
 
 def insert(args, fleet, photos, indexed):
-    """Inserts as many photos and items as were planned. Returns photos a second."""
+    """Inserts as many photos and items as the ingest role has planned. Returns photos a second."""
     server = fleet.mongo.wire.primary()
     commands = []
     for name, n in (("items", counted(server, "items")), ("photos", photos)):
@@ -172,7 +173,7 @@ def insert(args, fleet, photos, indexed):
         if indexed:
             copy_indexes(server, name, target)
         commands.append(commands_of(server, name, target, n))
-    # in turns, as the planner writes them
+    # Items and photos alternate, as when the ingest role plans.
     order = sorted((k / len(part), which, k) for which, part in enumerate(commands) for k in range(len(part)))
     order = [commands[which][k] for _, which, k in order]
     threads = [threading.Thread(target=insert_all, args=(fleet.mongo.url, DATABASE, order[i::args.inserters])) for i in range(args.inserters)]
@@ -187,8 +188,9 @@ def insert(args, fleet, photos, indexed):
 
 
 def bodies_of(args, photos):
-    """Returns equal bodies with at least this many photos in all. Their number is a multiple of
-    args.rounds."""
+    """Returns bodies of POSTs, equal except for their clients, with at least this many photos in
+    all. Their number is a multiple of args.rounds.
+    """
     clients = [f"c{i}" for i in range(args.clients)]
     batches = -(-photos // (args.items * PER_ITEM * args.rounds)) * args.rounds
     per_client = -(-batches // args.clients) * args.items * PER_ITEM
@@ -203,7 +205,8 @@ def run(case, args):
     bench_accept(case, args, first, bodies, len(bodies) * per_batch)
     first.api.kill()
     bodies = bodies_of(args, args.plan)
-    fleet = Fleet(case, config=config, replicas={"api": 1}, mongo=first.mongo).start()  # another Redis, with an empty queue
+    # a new Redis, whose queue is empty
+    fleet = Fleet(case, config=config, replicas={"api": 1}, mongo=first.mongo).start()
     accept(fleet.api, bodies, args.connections)
     say(f"plan: {len(bodies) * per_batch} photos")
     bench_plan(args, fleet, len(bodies) * per_batch)

@@ -30,7 +30,9 @@ def wait_planned(api, timeout):
 
 
 def judge(case, args, origin, edges):
-    """Returns the verdict of `origin check`. Its segments are each minute, then all of them."""
+    """Returns the verdict of `origin check`. Its segments are each minute, and last all minutes
+    together.
+    """
     limits, times = case.path("limits.txt"), case.path("times.txt")
     with open(limits, "w", encoding="ascii") as f:
         f.write(f"* {args.rpm} {args.concurrency}\n")

@@ -1,11 +1,11 @@
-/* bench_store.c: measures the task store's time for one photo: plan, claim and settle, called as
- * the pipeline does.
+/* bench_store.c: measures how long the task store takes for one photo: plan, claim and settle,
+ * called in the same way as the pipeline calls them.
  *
  *   bench_store [photos] [photos per item] [tasks per claim] [directory]
  *
  * The bench prints one JSON object per line: microseconds of wall time and of processor time per
- * photo, and photos per second. The bench first plans a backlog, then works it off; all data is
- * in one file that starts empty. */
+ * photo, and photos per second. The bench first plans a backlog, then works it off; all data is in
+ * one file that starts empty. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/* bench_tiers.c: do slow hosts delay fast ones?
+/* bench_tiers.c: measures whether photos on slow hosts delay photos on fast hosts.
  *
- * The bench imports 5,000 photos of one client in random order: 40 % are on hosts that answer
- * after 0.2 s, 40 % after 3 s, 20 % after 20 s; 256 transfers are in flight per tier. It
- * measures the 99th percentile of a fast photo's time from POST to result, and compares it with
- * an import of only the fast photos: first with unknown hosts, then in a second import from the
- * same hosts. It also counts the photos of the second import that go straight to the right tier. */
+ * The bench imports 5,000 photos of one client in random order: 40 % are on hosts that answer after
+ * 0.2 s, 40 % after 3 s, 20 % after 20 s; 256 transfers are in flight per tier. The bench measures
+ * the 99th percentile of a fast photo's time from POST to result, and compares it with an import of
+ * only the fast photos: first with unknown hosts, then in a second import from the same hosts. It
+ * also counts the photos of the second import that start in the right tier. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +38,8 @@ static unsigned kind_of(unsigned i)
     return kind;
 }
 
-/* Makes items of one photo each, with the kinds in random order, or only the kind `only`. `round`
- * makes the URLs unique. */
+/* Makes items of one photo each, in random order of fast, mid and slow hosts; `only` >= 0 restricts
+ * them to that kind of host. `round` makes the URLs unique. */
 static json_t *make_items(uint16_t port, int only, unsigned round)
 {
     json_t *items = json_array();
@@ -56,8 +56,8 @@ static json_t *make_items(uint16_t port, int only, unsigned round)
     return items;
 }
 
-/* Returns the seconds since midnight of "...T10:00:00.000Z"; the caller corrects a run that passes
- * midnight. */
+/* Returns the seconds since midnight in a time such as "...T10:00:00.000Z". The caller corrects a
+ * run that passes midnight. */
 static double day_seconds(const char *time)
 {
     unsigned h, m;
@@ -65,7 +65,8 @@ static double day_seconds(const char *time)
     return sscanf(strchr(time, 'T'), "T%u:%u:%lfZ", &h, &m, &s) == 3 ? h * 3600.0 + m * 60.0 + s : 0;
 }
 
-/* Returns the 99th percentile of the seconds from POST to result, over the fast photos. */
+/* Returns the 99th percentile, over the photos on fast hosts, of the seconds from POST to
+ * result. */
 static double fast_p99(const struct bench_server *s, const char *batch)
 {
     static double values[PHOTOS];
@@ -107,7 +108,7 @@ static double import(const struct bench_server *s, uint16_t port, int only, unsi
     return p99;
 }
 
-/* Counters read from /metrics. */
+/* Counters of photopool, read from /metrics. */
 struct counts {
     double stored[KINDS]; /* photos of each kind that were stored in the tier that fits the kind */
     double transfers;
@@ -125,8 +126,8 @@ static struct counts count(const struct bench_server *s)
     return c;
 }
 
-/* Returns the share of photos that were stored in the right tier between two readings; transfers
- * beyond one per photo are subtracted. */
+/* Returns which share of the photos was stored in the right tier between the readings `a` and `b`.
+ * For each transfer beyond one per photo, one photo is subtracted. */
 static double straight_percent(const struct counts *a, const struct counts *b)
 {
     double right = 0;
@@ -151,7 +152,8 @@ static void print(const char *name, double ours, double other, const char *note)
     bench_print(&row);
 }
 
-/* Writes the setting that makes every host name resolve to the origin. */
+/* Writes the setting fetch.resolve, which makes every host name of the bench resolve to the
+ * origin. */
 static void resolve_hosts(char *out, size_t cap, uint16_t port)
 {
     size_t n = (size_t)snprintf(out, cap, "fetch.resolve=[");

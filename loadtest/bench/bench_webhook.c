@@ -1,13 +1,14 @@
-/* bench_webhook.c: measures the delivery of results to webhook endpoints.
+/* bench_webhook.c: measures how fast photopool delivers results to webhook endpoints.
  *
- *   one       one endpoint that answers at once; compared with a bare loop over libcurl with as
- *             many requests at once and the same bytes
- *   hangs     the same, while another endpoint accepts and never answers; compared with `one`
+ *   one       one endpoint that answers at once; compared with a bare loop over libcurl that has as
+ *             many requests in flight and sends the same bytes
+ *   hangs     the same, while another endpoint accepts connections and never answers; compared with
+ *             `one`
  *
- * Each turn starts its own `photopool up` and posts items without photos, whose results wait
- * while the endpoints are paused. So the measured time, from the first POST that arrives to the
- * last, is for delivery only. Turns of `one`, `hangs` and the bare loop alternate; figures are
- * medians. The server and the bare loop have processor 0, the receiver the last one. */
+ * Each turn starts its own `photopool up` and posts items without photos. The endpoints are paused
+ * until all results exist, so the measured time, from the first POST at the receiver to the last,
+ * is for delivery only. Turns of `one`, `hangs` and the bare loop alternate; figures are medians.
+ * The server and the bare loop run on processor 0, the receiver on the last processor. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ enum { TURNS_MAX = 99, POST_MAX = 10000, CLIENTS = 20, MAX_SECONDS = 300 };
 struct bench {
     unsigned messages, turns, width;
     struct webhook_receiver receiver;
-    double cpu_us; /* the server's processor time for one delivery, in the latest turn */
+    /* photopool's processor time for one delivery in the latest turn, in microseconds */
+    double cpu_us;
 };
 
 static const char usage[] = "Usage: bench_webhook [--messages N] [--turns N]\n"
@@ -55,7 +57,7 @@ static void put(const struct bench_server *s, const char *name, uint16_t port, b
     json_decref(bench_call(s, "PUT", path, body));
 }
 
-/* Posts n items in batches; each batch has its own client. */
+/* Posts n items in batches; each batch belongs to another client. */
 static void post_items(const struct bench_server *s, unsigned n)
 {
     unsigned number = 0;

@@ -1,4 +1,5 @@
-/* common.c: see common.h. */
+/* common.c: functions that the benches share: temporary directories, an origin, child processes,
+ * figures. */
 #include "bench/common.h"
 
 #include <errno.h>
@@ -50,8 +51,8 @@ static const char *disk_base(void)
     return base && *base ? base : "/tmp";
 }
 
-/* Makes a directory. Its name contains the process id of bench_guard(), which deletes it at the
- * end. */
+/* Makes a temporary directory. The process id of bench_guard() is part of its name, so that
+ * bench_guard() finds and deletes the directory at the end. */
 static char *new_dir(const char *base)
 {
     const char *guard = getenv("PP_BENCH_GUARD");
@@ -124,7 +125,7 @@ void bench_guard(void)
     while (waitpid(pid, &status, WNOHANG) == 0)
         if (sigwait(&signals, &signo) == 0 && signo != SIGCHLD) {
             ended_by = signo;
-            kill(pid, SIGKILL); /* kills its children, too */
+            kill(pid, SIGKILL); /* The child's children die with it. */
         }
     remove_all(memory_base(), guard);
     remove_all(disk_base(), guard);
@@ -176,7 +177,8 @@ unsigned bench_descriptors(void)
     return r.rlim_max > UINT32_MAX ? UINT32_MAX : (unsigned)r.rlim_max;
 }
 
-/* Returns the origin's path: $PP_ORIGIN, or a path relative to the folder of this program. */
+/* Returns the path of the program `origin`: $PP_ORIGIN, or its place relative to the folder of this
+ * program. */
 static const char *origin_path(char path[4096])
 {
     const char *env = getenv("PP_ORIGIN");

@@ -1,6 +1,7 @@
-/* common_fetch_bare.c: the other side of bench_fetch: a plain loop over one libcurl multi
- * handle, as a programmer would write it in an afternoon. It hashes and writes each chunk as it
- * arrives. At the end it renames the file to its hash, in the same directory tree as ours. */
+/* common_fetch_bare.c: the program that bench_fetch compares photopool with: a plain loop over one
+ * libcurl multi handle, as a programmer would write it in an afternoon. It hashes and writes each
+ * chunk as it arrives. At the end it renames the file to its hash, in the same directory tree as
+ * photopool. */
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <openssl/evp.h>

@@ -1,5 +1,5 @@
-/* common_fetch_ours.c: the product's own path from URL to stored object: fetch and keep with the
- * adapters that photopool uses. */
+/* common_fetch_ours.c: photopool's path from a URL to a stored object, measured by bench_fetch: the
+ * stages fetch and keep with the adapters that photopool uses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ struct run {
     unsigned next, done, failed;
 };
 
-/* a lease that never ends, because the bench has no slots */
+/* A lease that never ends: the bench fetches without limits, so no lease may stop a transfer. */
 static const _Atomic int64_t always = INT64_MAX;
 
 static void start(struct run *r, struct one *one)
@@ -101,9 +101,9 @@ double fetch_ours(void *arg)
     return r.failed > 0 ? 0 : job->n / seconds;
 }
 
-/* Returns the rate on two free cores, computed from processor time. The loop has one thread;
- * hashing and writing are spread over the keep threads. So on two cores the work would take at
- * least the loop's time, and at least half of all processor time. */
+/* Returns the rate that photopool would have on two free cores, computed from processor time. The
+ * loop has one thread; hashing and writing are spread over the keep threads. So on two cores the
+ * work would take at least the loop's time, and at least half of all processor time. */
 double fetch_ours_two_free(void *arg)
 {
     const struct fetch_job *job = arg;

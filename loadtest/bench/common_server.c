@@ -1,4 +1,4 @@
-/* common_server.c: see server.h. */
+/* common_server.c: starts a photopool server beside a bench, and calls its HTTP API. */
 #include "bench/server.h"
 
 #include <curl/curl.h>
@@ -43,7 +43,7 @@ static size_t collect(char *p, size_t size, size_t n, void *data)
 static long call(const struct bench_server *s, const char *method, const char *path, const char *body,
                  struct text *out)
 {
-    static CURL *easy; /* the one connection that a bench makes all its calls on */
+    static CURL *easy; /* the only connection of the bench to the server */
     static struct curl_slist *headers;
     char url[1024];
     long status = 0;

@@ -1,23 +1,23 @@
-"""fleet_bench.py: shared by the benches of a fleet: processes, figures from /metrics and /proc, one
-way to print (like common.h).
+"""fleet_bench.py: what the benches of a fleet share: processes, figures from /metrics and /proc,
+and one way to print them (as common.h for the benches in C).
 
-    from fleet_bench import Meter, bench, print_row
+  from fleet_bench import Meter, bench, print_row
 
-    def run(case, args):
-        fleet = ...                       # tests/scenario/fleet.py
-        meter = Meter(fleet, origin)
-        before = meter.now()
-        ...
-        used = meter.now() - before       # .seconds, .settled, .round_trips("store"), .processors()
-        print_row("fleet", "photos", 5800, "photos/s", other=7200, other_is="photopool up")
+  def run(case, args):
+      fleet = ...                       # tests/scenario/fleet.py
+      meter = Meter(origin, replicas)
+      before = meter.now()
+      ...
+      used = meter.now() - before       # .seconds, .settled, .round_trips("store"), .processors()
+      print_row("fleet", "photos", 5800, "photos/s", other=7200, other_is="photopool up")
 
-    if __name__ == "__main__":
-        bench(run, parser.parse_args())
+  if __name__ == "__main__":
+      bench(run, parser.parse_args())
 
-A meter reads the figures of all replicas before and after, never meanwhile, because reading costs
-time, too. The binaries are build/photopool and build/loadtest/origin, or $PHOTOPOOL and $PP_ORIGIN.
-All files are under $TMPDIR (MongoDB and Redis sync to disk there), except photos and the origin's
-record, which are in memory.
+A meter reads the figures of all replicas before and after the measured time, never during it,
+because reading costs time, too. The binaries are build/photopool and build/loadtest/origin, or
+$PHOTOPOOL and $PP_ORIGIN. All files are under $TMPDIR (MongoDB and Redis sync to disk there),
+except photos and the origin's record, which are in memory.
 """
 import argparse
 import collections
@@ -50,7 +50,9 @@ TRIPS = re.compile(r'^photopool_(\w+)_roundtrips_total\{op="([^"]+)"\} (\d+)', r
 # --- printing ---
 
 def print_row(bench, case, ours, unit, other=None, other_is=None, **more):
-    """Prints one figure, its comparison, and related values: numbers, texts, dicts of numbers."""
+    """Prints one figure, the figure that it is compared with, and related values: numbers, texts,
+    dicts of numbers.
+    """
     ratio = ours / other if other else None
     if not sys.stdout.isatty():
         row = {"bench": bench, "case": case, "ours": round(ours, 4)}
@@ -92,7 +94,9 @@ def say(text):
 # --- measuring ---
 
 def cpu_of(pid):
-    """Returns the processor seconds of all threads of a process, including ended ones."""
+    """Returns the processor time of a process in seconds, with all its threads, also those that
+    have ended.
+    """
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
             fields = f.read().rpartition(")")[2].split()
@@ -102,15 +106,18 @@ def cpu_of(pid):
 
 
 def machine():
-    """Returns the seconds of all processors. "disk" is the part of idle in which something waited
-    for a disk."""
+    """Returns the processor time of the machine in seconds. "disk" is the part of "idle" in which a
+    process waited for a disk.
+    """
     with open("/proc/stat", encoding="ascii") as f:
         n = [int(x) for x in f.readline().split()[1:9]]
     return {"all": sum(n) / TICKS, "idle": (n[3] + n[4]) / TICKS, "disk": n[4] / TICKS}
 
 
 def wineservers(folder):
-    """A mongod under wine has a wineserver, which is no child of any of our processes."""
+    """Returns the process ids of the wineservers that use this folder. A mongod under wine has a
+    wineserver, which is not a child of any of our processes.
+    """
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -124,11 +131,13 @@ def wineservers(folder):
 
 
 class Reading:
-    """The figures of one moment, or of the interval between two."""
+    """The figures of one moment, or, after a subtraction, of the interval between two moments."""
 
     def __init__(self, seconds, **figures):
-        """figures: {name: number} each; cpu: seconds by part; machine: seconds of all processors;
-        trips: by (role, family, op); photos: by tier; mongo: see mongo_now()."""
+        """figures: for each name a number; cpu: seconds by part of the fleet; machine: seconds of
+        all processors; trips: counts by (role, family, op); photos: counts by tier; mongo: what
+        mongo_now() returns.
+        """
         self.seconds, self.figures = seconds, figures
 
     def __getattr__(self, name):
@@ -147,11 +156,13 @@ class Reading:
 
     @property
     def settled(self):
-        """Returns the number of photos with a final outcome."""
+        """Returns the number of photos that have a final outcome."""
         return sum(self.photos.values())
 
     def round_trips(self, family, key=None):
-        """Returns the number of round trips in all, or by "role" or "op"."""
+        """Returns the number of round trips of a family ("store", "coordinator", "ingest"). With a
+        key ("role" or "op") returns a count for each value of that key.
+        """
         found = collections.Counter()
         for (role, fam, op), n in self.trips.items():
             if fam == family:
@@ -159,8 +170,9 @@ class Reading:
         return found if key else found[""]
 
     def processors(self):
-        """Returns {part: percent of all processors' time}; "other" is the kernel and processes that
-        the bench did not start; "disk" is a part of idle."""
+        """Returns {part: percent of all processors' time}. "other" is the kernel and processes that
+        the bench did not start; "disk" is a part of "idle".
+        """
         percent = 100 / max(self.machine["all"], 1e-9)
         parts = {name: s * percent for name, s in self.cpu.items()}
         idle = self.machine["idle"] * percent
@@ -169,8 +181,9 @@ class Reading:
 
 
 class Meter:
-    """Reads a fleet's processes, or those of a single `photopool up` (replicas: [pool], roles
-    "up")."""
+    """Reads the figures of a fleet's processes, or of a single `photopool up` (replicas: [pool],
+    roles "up").
+    """
 
     def __init__(self, origin, replicas, mongo=None, redis=None):
         self.replicas = replicas
@@ -204,8 +217,9 @@ class Meter:
         return Reading(time.monotonic(), cpu=cpu, machine=machine(), trips=trips, photos=photos, mongo=self.mongo_now())
 
     def mongo_now(self):
-        """Returns statistics of mongod: seconds that commands took; of these, seconds of the writes
-        to each collection; syncs of its journal."""
+        """Returns statistics of mongod: how many seconds its commands took; how many of these were
+        writes to each collection; syncs of its journal.
+        """
         if not self.server:
             return {}
         status = self.server.run("admin", {"serverStatus": 1})
@@ -220,8 +234,9 @@ class Meter:
 
 
 def print_costs(bench, case, used, photos, whole=None, asked=True):
-    """Prints rows of round trips a photo, of MongoDB's time and of processor time. whole: a reading
-    that includes planning, and its photos."""
+    """Prints rows with the round trips, MongoDB's time and the processor time of one photo. `whole`
+    is a reading that includes planning, and the number of its photos.
+    """
     names = {"store": ("MongoDB", 0.05), "coordinator": ("Redis", 0.1), "ingest": ("ingest queue", None)}
     photos = max(photos, 1)
     for family, (name, limit) in names.items():
@@ -233,8 +248,9 @@ def print_costs(bench, case, used, photos, whole=None, asked=True):
 
 
 def print_mongo(bench, case, used, photos):
-    """Prints the commands' time in mongod, by its clock; their number in flight; and its
-    journal."""
+    """Prints how long mongod worked on commands, by its clock, how many commands were in flight on
+    average, and the syncs of its journal.
+    """
     by = collections.defaultdict(collections.Counter)
     for (kind, name), n in used.mongo.items():
         by[kind][name] = n
@@ -250,14 +266,14 @@ def print_processors(bench, case, used):
 
 
 def shares(counts, photos):
-    """Returns the share of each count, the largest first."""
+    """Returns each count divided by `photos`, the largest first."""
     return {k: n / photos for k, n in counts.most_common() if n / photos >= 0.00005}
 
 
 # --- running ---
 
 def assignment(text):
-    """Reads NAME=VALUE. A value that is not JSON is a text."""
+    """Parses NAME=VALUE of --set. A VALUE that is not JSON is a text."""
     name, sep, value = text.partition("=")
     if not sep or "." not in name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -274,8 +290,9 @@ def arguments(doc):
 
 
 def make_batches(origin, clients, photos, per_item=5, per_batch=5000, hosts=4):
-    """Returns [(client, body)]: `photos` photos of each client, the clients in turn, in bodies
-    ready to send."""
+    """Returns [(client, body)]: bodies of POSTs, ready to send, with `photos` photos of each
+    client. The clients take turns.
+    """
     batches = []
     for first in range(0, photos, per_batch):
         for client in clients:
@@ -297,7 +314,9 @@ def post_all(pool, bodies):
 
 
 def bench(run, args):
-    """Runs run(case, args) with its own folder, removed on success; exit status 1 on failure."""
+    """Runs run(case, args) in a new folder, which it removes after success. Exits with 1 after a
+    failure.
+    """
     case, status = Case(), 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     try:
@@ -305,7 +324,7 @@ def bench(run, args):
     except (Skipped, Failed) as e:
         print(f"{os.path.basename(sys.argv[0])}: {e}", file=sys.stderr)
         status = 1
-    except BaseException:  # the processes end also after an error
+    except BaseException:  # after any error the processes of the bench must end, too
         traceback.print_exc()
         status = 1
     finally:

@@ -1,10 +1,11 @@
-/* hub_clients.c: see hub_clients.h. Each process has one epoll.
+/* hub_clients.c: processes that subscribe to events, each with many connections and one epoll. A
+ * connection goes through these states:
  *
  *   CONNECTING -> HEAD (until an empty line) -> OPEN -> GONE
  *
- * The process counts SSE events by the bytes "\nid: ", even if two reads split them. Nothing
- * else in a stream contains these bytes, because the JSON of events has no line breaks. In a
- * WebSocket the process follows the frames by their lengths, and it answers pings. */
+ * The process counts SSE events by the bytes "\nid: ", even if two reads split them. Nothing else
+ * in a stream contains these bytes, because the JSON of events has no line breaks. In a WebSocket
+ * the process follows the frames by their lengths, and it answers pings. */
 #include "bench/hub_clients.h"
 
 #include <arpa/inet.h>
@@ -25,7 +26,7 @@
 #include "bench/common.h"
 
 enum {
-    OPENING_MAX = 200, /* connections opened at the same time */
+    OPENING_MAX = 200, /* most connections that a process opens at the same time */
     EVENTS = 512,      /* most events that one epoll_wait() returns */
     ADDRESSES = 100,
     READ_MAX = 256 * 1024,
@@ -41,7 +42,7 @@ struct sub {
     uint8_t state;
     uint8_t matched;          /* number of bytes of "\nid: " at the end of the last read */
     uint8_t head_n, head[14]; /* head of the current WebSocket frame */
-    /* only for a measured subscriber: the bytes of an event that is not complete yet */
+    /* The bytes of an event that is not complete yet; only a measured subscriber keeps them. */
     uint16_t carry_n;
     uint64_t frame_left;
     char *carry;
@@ -138,8 +139,8 @@ static void gone(struct process *p, struct sub *s)
 
 /* --- input from the server --- */
 
-/* Counts `what` in p[0..n), including one that began in earlier reads. The first byte of `what`
- * must occur only once in `what`. */
+/* Counts how often `what` occurs in p[0..n), including an occurrence that began in earlier reads.
+ * The first byte of `what` must occur only once in `what`. */
 static unsigned count(uint8_t *matched, const char *what, const char *p, size_t n)
 {
     const char *end = p + n;
@@ -170,7 +171,7 @@ static void pong(struct sub *s)
 {
     static const char frame[] = {(char)0x8a, (char)0x80, 1, 2, 3, 4};
     if (send(s->fd, frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return; /* the error is ignored here, because the server reports it */
+        return; /* A failed send is ignored here: the next recv() reports a broken connection. */
 }
 
 static size_t frame_head_n(const struct sub *s)
@@ -244,8 +245,8 @@ static void all_have_it(struct process *p, struct seen *e)
     atomic_store(&p->told->n, i + 1);
 }
 
-/* Notes one event, given as its lines without the empty one. The item's id is "t" followed by the
- * time of its POST. */
+/* Notes that a measured subscriber has received an event. The text is the event's lines without the
+ * empty line. The item's id is "t" followed by the time of its POST. */
 static void take_event(struct process *p, const char *text, const char *end)
 {
     if (end - text < 4 || memcmp(text, "id: ", 4) != 0)
@@ -280,7 +281,7 @@ static void take_measured(struct process *p, struct sub *s, char *at, size_t n)
 
 /* --- the loop --- */
 
-/* Reads the head of the answer; returns how many of the bytes belong to it. */
+/* Reads the head of the server's answer. Returns how many of the bytes belong to the head. */
 static size_t take_head(struct process *p, struct sub *s, const char *at, size_t n)
 {
     size_t i = 0;

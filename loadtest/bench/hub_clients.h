@@ -1,8 +1,9 @@
-/* hub_clients.h: subscribers of GET /v1/events, many to a process, as cheap as possible.
+/* hub_clients.h: subscribers of GET /v1/events; a process holds many of them, as cheaply as
+ * possible.
  *
- * Most subscribers only count events. The measured subscribers, which have their own process,
- * also note when the last of them has received an event. They connect from addresses 127.0.0.2
- * and following, because one address has too few ports. */
+ * Most subscribers only count events. The measured subscribers have their own process, which also
+ * notes when the last of them has received an event. Subscribers connect from the addresses
+ * 127.0.0.2, 127.0.0.3 and so on, because one address has too few ports. */
 #ifndef PP_BENCH_HUB_CLIENTS_H
 #define PP_BENCH_HUB_CLIENTS_H
 
@@ -14,21 +15,23 @@
 enum {
     HUB_KEYS_MAX = 100,
     HUB_PROCESSES_MAX = 32,
-    HUB_PER_PROCESS = 18000,   /* subscribers of one process, which needs a descriptor for each */
-    HUB_LATENCIES_MAX = 100000 /* number of events that can be measured */
+    /* subscribers of one process, which needs a file descriptor for each */
+    HUB_PER_PROCESS = 18000,
+    HUB_LATENCIES_MAX = 100000 /* largest number of events that can be measured */
 };
 
-/* Figures of one process of subscribers, in shared memory. */
+/* The figures of one process of subscribers, in memory that it shares with the bench. */
 struct hub_told {
     _Atomic uint64_t open;   /* subscribers that have received the head of their answer */
     _Atomic uint64_t closed; /* subscribers whose connection the server has closed */
     _Atomic uint64_t events, bytes;
     _Atomic bool stop;
-    /* For the measured subscribers: number of events that all have received, and for each the time
-     * in microseconds until the last one had it. */
+    /* The number of events that all measured subscribers have received. For each of these events,
+     * the arrays have the microseconds until the last measured subscriber had received it. */
     _Atomic uint64_t n;
-    uint32_t from_time[HUB_LATENCIES_MAX]; /* counted from the event's `time` */
-    uint32_t from_post[HUB_LATENCIES_MAX]; /* counted from the sending of its POST (hub_item()) */
+    uint32_t from_time[HUB_LATENCIES_MAX]; /* counted from the event's field `time` */
+    /* counted from the sending of the POST whose item became the event */
+    uint32_t from_post[HUB_LATENCIES_MAX];
 };
 
 struct hub_group {
@@ -36,11 +39,11 @@ struct hub_group {
     unsigned n;
     unsigned first_key, keys; /* subscriber i follows the stream results:c(first_key + i % keys) */
     bool websocket, measured;
-    /* Microseconds that a subscriber process sleeps after each read. Without the sleep, each
-     * send would wake it up at the cost of the sender, which a subscriber on another machine
-     * does not. */
+    /* The process sleeps this many microseconds after each read. Without the sleep, each send would
+     * wake the process up at the cost of the sender; a subscriber on another machine costs the
+     * sender nothing. */
     unsigned pause_us;
-    int cpu; /* processor to run on; -1: any */
+    int cpu; /* processor to run on; -1 means any */
 };
 
 struct hub_clients {
@@ -52,16 +55,16 @@ struct hub_clients {
     } p[HUB_PROCESSES_MAX];
 };
 
-/* Starts the subscribers of a group, in as many processes as they need. */
+/* Starts the subscribers of a group, in as many processes as needed. */
 void hub_clients_start(struct hub_clients *c, const struct hub_group *group);
 /* Waits until all subscribers are open; exits with a message if they do not open. */
 void hub_clients_wait(const struct hub_clients *c);
-/* Return sums over all processes. */
+/* Sums over all processes of subscribers. */
 struct hub_sums {
     uint64_t open, closed, events, bytes;
 };
 struct hub_sums hub_clients_sums(const struct hub_clients *c);
-/* Returns the figures of the measured group; NULL: there is none. */
+/* Returns the figures of the measured subscribers, or NULL if there are none. */
 struct hub_told *hub_clients_measured(const struct hub_clients *c);
 void hub_clients_stop(struct hub_clients *c);
 

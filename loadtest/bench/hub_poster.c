@@ -1,5 +1,5 @@
-/* hub_poster.c: see hub_poster.h. It uses plain sockets, so that a round of POSTs costs only a few
- * system calls. */
+/* hub_poster.c: posts items to photopool over plain sockets, so that a round of POSTs costs only a
+ * few system calls. */
 #include "bench/hub_poster.h"
 
 #include <arpa/inet.h>
@@ -66,7 +66,7 @@ static void send_all(int fd, const char *p, size_t n)
     }
 }
 
-/* Posts new items for a client. An item's id is "t", the time of sending, and a number. */
+/* Posts new items for one client. An item's id is "t", the time of sending, and a number. */
 static void send_items(struct hub_poster *p, unsigned client, unsigned items)
 {
     static const char note[NOTE + 1] = {[0 ... NOTE - 1] = 'x'};

@@ -1,6 +1,6 @@
-/* hub_poster.h: posts items without photos for many clients: an item without photos is complete
- * at once and becomes an event. Each client has one kept connection; the POSTs of a round are in
- * flight together. */
+/* hub_poster.h: posts items without photos for many clients. Such an item is complete at once and
+ * becomes an event. Each client has one kept connection; the POSTs of a round are in flight
+ * together. */
 #ifndef PP_BENCH_HUB_POSTER_H
 #define PP_BENCH_HUB_POSTER_H
 

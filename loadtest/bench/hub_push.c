@@ -1,4 +1,4 @@
-/* hub_push.c: see hub_push.h. */
+/* hub_push.c: measures how many events a second photopool's event log stores and numbers. */
 #include "bench/hub_push.h"
 
 #include <inttypes.h>
@@ -42,7 +42,7 @@ static void on_done(struct pp_req *req)
     ((struct push *)req->data)->done = true;
 }
 
-/* Runs the loop until the request in flight has ended. */
+/* Runs the loop until the request in flight has ended. Returns how it ended. */
 static enum pp_err wait_for(struct push *b, struct pp_req *req)
 {
     while (!b->done)
@@ -56,7 +56,7 @@ static struct pp_req request(struct push *b)
     return (struct pp_req){.done = on_done, .data = b, .arena = &b->arena};
 }
 
-/* Reserves the next block of a million event numbers, as the pipeline does. */
+/* Reserves the next million event numbers in the log, as the pipeline does. */
 static void take_numbers(struct push *b, uint64_t stale)
 {
     b->r.begin = (struct pp_log_begin){

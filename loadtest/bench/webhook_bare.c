@@ -1,4 +1,5 @@
-/* webhook_bare.c: see webhook_bare.h. */
+/* webhook_bare.c: the bare loop over libcurl that bench_webhook compares photopool's deliveries
+ * with. */
 #include "bench/webhook_bare.h"
 
 #include <curl/curl.h>
@@ -19,7 +20,7 @@ static size_t drop(char *p, size_t size, size_t n, void *data)
     return size * n;
 }
 
-/* Makes the list of headers that libcurl does not write by itself. */
+/* Returns the request's headers, without those that libcurl writes by itself. */
 static struct curl_slist *headers_of(const char *head, const char *end)
 {
     static const char *const own[] = {"Host:", "Accept:", "User-Agent:", "Content-Length:", "Expect:"};
@@ -52,8 +53,8 @@ static CURL *make(const struct webhook_bare *b, struct curl_slist *headers, cons
     return easy;
 }
 
-/* Reuses the handles of ended requests while more requests are to be sent. Returns false if a
- * request has failed. */
+/* Starts another request on the handle of each ended request while requests are left to send.
+ * Returns false if a request has failed. */
 static bool turn_over(CURLM *multi, uint64_t *begun, uint64_t *ended, uint64_t n)
 {
     CURLMsg *msg;

@@ -10,12 +10,13 @@ struct webhook_bare {
     uint64_t n;
     unsigned width; /* number of requests in flight */
     int cpu;
-    const char *request; /* a request that was received, with head and body; both are sent again */
+    /* a request that the receiver got from photopool; its head and body are sent again */
+    const char *request;
     uint32_t request_n;
 };
 
-/* Runs the loop; `arg` is a struct webhook_bare. Returns the processor time of one request in
- * microseconds. Called by bench_child(). */
+/* Sends n requests; `arg` is a struct webhook_bare. Returns the processor time of one request in
+ * microseconds. bench_child() calls it in a child process. */
 double webhook_bare(void *arg);
 
 #endif

@@ -1,5 +1,5 @@
-/* webhook_receiver.c: see webhook_receiver.h. It serves all connections from one epoll. Of each
- * request it looks only at the length. */
+/* webhook_receiver.c: an HTTP server that answers webhook deliveries as fast as it can. One epoll
+ * serves all connections. Of each request it reads only the length. */
 #include "bench/webhook_receiver.h"
 
 #include <arpa/inet.h>
@@ -55,12 +55,13 @@ static void take_caller(int epoll, const struct conn *listener, struct webhook_t
         return;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (listener->kind == HANGING_LISTENER)
-        atomic_fetch_add(&told->hanging, 1); /* the connection stays open and is never read */
+        /* the connection stays open, but nobody reads from it */
+        atomic_fetch_add(&told->hanging, 1);
     else
         add(epoll, fd, CALLER);
 }
 
-/* Returns the length of the first request in `in`; 0: it is incomplete. */
+/* Returns the length of the first request in `in`, or 0 if the request is incomplete. */
 static size_t request_n(const struct conn *c)
 {
     const char *end = memmem(c->in, c->n, "\r\n\r\n", 4);

@@ -1,9 +1,9 @@
-"""chaos.py: a fleet under faults, and the invariants that it must keep.
+"""chaos.py: runs a fleet under faults, and checks the invariants that the fleet must keep.
 
-A fleet (2 api, 2 ingest, workers, 2 cron) over a real MongoDB and a real Redis, both behind
-proxies; an origin with hosts of many kinds that notes every request; clients that post batches with
-an Idempotency-Key, again until they get an answer. A seed determines the random faults. Then the
-faults stop, and when everything is terminal, chaos checks:
+A fleet (2 api, 2 ingest, workers, 2 cron) works over a real MongoDB and a real Redis, both behind
+proxies. An origin with hosts of many kinds records every request. Clients post batches with an
+Idempotency-Key, and repeat a POST until they get an answer. A seed determines the random faults.
+Then the faults stop, and when everything is terminal, chaos checks:
 
   I1  every batch answered 202 has its results, one for each item      results of all batches
   I2  one id, one payload; one result per item revision               results read twice, by two replicas
@@ -17,8 +17,8 @@ faults stop, and when everything is terminal, chaos checks:
   I9  legal transitions                                                history.py
   I10 everything is terminal within BOUND s after the last fault
 
-The run checks the limits and the history during the faults as well. bugs/ has bugs that chaos must
-catch, see bugs/plant.
+The run also checks the limits and the history while the faults happen. The folder bugs has patches
+that break an invariant; bugs/plant checks that chaos catches each of them.
 """
 import json
 import os
@@ -47,27 +47,30 @@ busy*.example   delay=10-80 chance=0.3:503 retry_after=1 bytes=600-2000
 same*.example   delay=10-80 bytes=3000 seed=7
 trap*.example   delay=10-80 location={trap}
 """
-# photos of an item: kind of host, weight
+# The photos of an item are chosen from these kinds of hosts, by these weights.
 MIX = {"fast": 60, "slow": 6, "hop": 8, "flaky": 8, "gone": 8, "busy": 4, "same": 4, "trap": 2}
-# each attempt at a photo of these kinds is one request
+# On hosts of these kinds each attempt at a photo is exactly one request.
 ONE_REQUEST = ("fast", "slow", "gone", "same")
 BOUND = 240
-# share of a client's limit that is posted, since hops and retries come on top. Greedy clients post
-# more than a window at once, and then as much as their limit permits
+# The clients post this share of what their limits permit, because redirects and retries are
+# requests, too. Greedy clients first post more than one window of 60 s permits (GREEDY_WINDOWS
+# times as much), then GREEDY_LOAD of their limit.
 LOAD, GREEDY_LOAD, GREEDY_WINDOWS = 0.4, 0.7, 1.4
-# a greedy client without a rate: its slots limit it, because all of its photos are slow.
-# CROWDED_RATE photos are posted in a minute; two slots fetch 80
+# CROWDED is a greedy client without a rate. Only its concurrency limits it, because all of its
+# photos are slow: it posts CROWDED_RATE photos a minute, and CROWDED_SLOTS requests in flight fetch
+# 80 a minute.
 CROWDED, CROWDED_SLOTS, CROWDED_RATE = "c0", 2, 60
-UNLIMITED_RATE = 300  # photos a minute for the other clients without a rate
+UNLIMITED_RATE = 300  # photos a minute of each other client without a rate
 LOST_BY_POLICY = ("denied_address", "denied_port", "denied_scheme")
-LOOK_S = 8  # seconds between checks of limits and history
-# for this time after a fault at Redis, Redis may have lost an Idempotency-Key
+LOOK_S = 8  # seconds between two checks of limits and history while the faults happen
+# Redis may have lost an Idempotency-Key for this time after a fault of Redis.
 KEYS_DOUBTFUL_S = 15
 
 
 class ChaosFleet(Fleet):
-    """Each worker has its own connection to Redis, and every second worker serves the first tier
-    only, so a client has two slots."""
+    """A fleet in which each worker has its own connection to Redis, and every second worker serves
+    the first tier only, so that a client has two slots.
+    """
 
     def __init__(self, case, redis_address, **more):
         self.redis_address = redis_address
@@ -87,7 +90,9 @@ class ChaosFleet(Fleet):
 
 
 class Trap:
-    """Redirects lead to this port, which the policy denies."""
+    """A port that the policy denies. Redirects of some hosts lead to it; it counts the connections
+    that it gets.
+    """
 
     def __init__(self):
         self.calls, self.socket = 0, socket.create_server(("127.0.0.1", 0))
@@ -102,7 +107,7 @@ class Trap:
 
 
 def origin_hash(host, target):
-    """The hash of a request in the origin's record: og_hash() of behave.c."""
+    """Returns the hash of a request as in the origin's record; the same as og_hash() of behave.c."""
     h = 0
     for text in (host, target):
         h ^= 0xCBF29CE484222325
@@ -121,14 +126,16 @@ class Chaos:
         self.lease, self.kinds, self.bound, self.say = lease, kinds, bound, progress
         self.errors, self.accepted, self.lock = [], {}, threading.Lock()
         self.over = self.posting = False
-        self.first = first  # the first violation ends the run
-        self.regular = regular  # faults come at regular times, in turn, and none comes at the end
+        self.first = first  # True: the first violation ends the run.
+        # True: the faults come at regular times and in a fixed order, and no fault comes at the
+        # end.
+        self.regular = regular
         self.faults, self.n, self.redis_trouble = 0, 0, time.monotonic() - KEYS_DOUBTFUL_S
         self.trap = Trap()
         hosts = HOSTS.format(trap=f"http%3A//127.0.0.1%3A{self.trap.port}/x.jpg")
         self.origin = Origin(case, hosts=hosts, record=case.in_memory("record.txt"))
         self.origin.keep_time()
-        self.lateness = Lateness()  # see fleet.Limits
+        self.lateness = Lateness()  # how late this machine may note a request
         self.mongo, self.redis = MongoServers(case), RedisServers(case)
         for servers in (self.mongo.begin(), self.redis.begin()):
             servers.wait_up()
@@ -141,9 +148,10 @@ class Chaos:
             "fetch.tiers": [{"timeout": "1s", "concurrency": 64}, {"timeout": "5s", "concurrency": 64}],
             "retry.delays": ["500ms", "1s", "2s"]}, replicas={"api": 2, "ingest": 2, "worker": workers, "cron": crons})
         self.limits, self.greedy = {}, set()
-        for n in range(clients):  # some without a rate, most with one
+        for n in range(clients):  # every fifth client has no rate, the others have one
             self.limits[f"c{n}"] = (None if n % 5 == 0 else self.random.choice([60, 120, 300, 600]), self.random.choice([2, 4, 8]))
-            if regular and n % 5 == 0:  # some measurements need clients without a rate and with free slots
+            # Measurements of recovery need clients without a rate that have free places.
+            if regular and n % 5 == 0:
                 self.limits[f"c{n}"] = (None, 8)
         for n in range(1, 1 + int(clients * greedy)):
             self.limits[f"c{n}"] = (self.random.choice([60, 90, 120]), self.random.choice([4, 8]))
@@ -175,9 +183,10 @@ class Chaos:
                                       "http://fastc1.example:22/1.jpg"])
 
     def poster(self, name, clients):
-        """Posts batches like an import service: the same body and key until there is an answer.
-        Some items come again with another list. A client gets only a part of what its limit
-        permits, or the end would take long."""
+        """Posts batches as an import service does: it repeats the same body and key until it gets
+        an answer. It posts some items again with another list of photos. It posts only a part of
+        what a client's limit permits, so that the run can end soon after the last fault.
+        """
         began, spent, number = time.monotonic(), dict.fromkeys(clients, 0), 0
         while self.posting:
             client = self.random.choice(clients)
@@ -200,7 +209,7 @@ class Chaos:
             try:
                 api = self.random.choice(apis)
                 answer = api.post("/v1/batches", body, {"Idempotency-Key": key}, timeout=8)
-            except Exception:  # noqa: BLE001  (killed, not started, too late)
+            except Exception:  # noqa: BLE001  (the replica was killed, is starting, or answers too late)
                 time.sleep(0.2)
                 continue
             if answer.status == 202:
@@ -211,7 +220,8 @@ class Chaos:
                     self.wrong(f"I2: the same batch with the same Idempotency-Key is {first[0]}, and {batch}")
                 if first or self.random.random() > 0.1:
                     return
-                first = batch, time.monotonic()  # posts again, like a client that has not seen the answer
+                # posts the batch again, as a client does that has not received the answer
+                first = batch, time.monotonic()
                 continue
             if answer.status not in (409, 429, 500, 503):
                 self.wrong(f"POST answered {answer}")
@@ -221,7 +231,7 @@ class Chaos:
     # --- while it runs ---
 
     def watch(self):
-        """Checks what can be checked now; what is unavailable is checked the next time."""
+        """Checks limits and history during the run. If a server is down, the next round checks."""
         while self.posting and not self.may_stop():
             time.sleep(LOOK_S)
             try:
@@ -262,19 +272,19 @@ class Chaos:
                 time.sleep(max(0, end - time.monotonic()))
                 break
             time.sleep(max(0, due - time.monotonic()))
-            for _ in range(5):  # some faults are not possible at this moment
+            for _ in range(5):  # some faults are impossible at the moment, so it tries up to five
                 name = self.kinds[self.faults % len(self.kinds)] if self.regular else faults.pick(self.kinds)
                 if self.strike(faults, name, began):
                     break
         faults.heal()
 
     def strike(self, faults, name, began):
-        """Causes one fault. Returns whether anything was done."""
+        """Causes one fault. Returns True if a fault has happened."""
         if "redis" in name:
-            self.redis_trouble = time.monotonic() + 10  # the fault may last until then
+            self.redis_trouble = time.monotonic() + 10  # the fault may last that long
         try:
             done = faults.strike(name)
-        except Exception as e:  # noqa: BLE001  (the fault's target is down at this moment)
+        except Exception as e:  # noqa: BLE001  (the target of the fault is down at the moment)
             self.say(f"  {name}: {e}")
             return False
         if done is None:
@@ -285,7 +295,7 @@ class Chaos:
         return True
 
     def settle(self):
-        """Waits until everything is terminal, at most BOUND s; then checks."""
+        """Waits until everything is terminal, at most BOUND s, then checks all invariants."""
         self.say(f"{self.faults} faults; {len(self.accepted)} batches accepted; waiting until everything is terminal")
         peace = time.monotonic()
         left = set(self.accepted)
@@ -333,7 +343,7 @@ class Chaos:
         return f"{state.status} {state.json.get('state')}, {len(open_photos)} photos open: {'; '.join(tasks[:3])}"
 
     def check_results(self, left):
-        """Checks I1, I2 and I6."""
+        """Checks the invariants I1, I2 and I6 on the results."""
         ids, apis = {}, [r for r in self.fleet.of("api") if r.running()]
         for batch, items in self.accepted.items():
             if batch in left:
@@ -363,8 +373,7 @@ class Chaos:
                 self.say(f"  {p['url']}: {code}")
 
     def check_tasks(self):
-        """Checks I3 and I9: no task is left claimed or waiting; each photo's record matches its
-        bytes."""
+        """Checks I1 and I3: at the end no task is left and no item is open."""
         wire = self.mongo.wire
         try:
             wait_until(lambda: wire.count("chaos", "photos", {"t": {"$exists": True}}) == 0, 30, "no task is left over")
@@ -376,7 +385,9 @@ class Chaos:
             self.wrong(f"I1: {open_items} items are open")
 
     def check_blobs(self):
-        """Checks I7: every stored photo of every result has its file, and every file its hash."""
+        """Checks I7: every stored photo of every result has its file, and every file has the hash
+        in its name.
+        """
         files = {}
         for folder, _, names in os.walk(os.path.join(self.fleet.photos, "sha256")):
             for name in names:
@@ -391,7 +402,7 @@ class Chaos:
         self.say(f"{len(files)} objects, {len(known)} of them with a record")
 
     def check_requests(self):
-        """Checks I3: no photo got more requests than claims."""
+        """Checks I3: no photo got more requests than its task had claims."""
         claims, claimed = {}, {key: doc.get("e", 0) for key, doc in self.history.documents["photos"].items()}
         for item in self.history.documents["items"].values():
             for photo in item.get("ph", []):
@@ -408,7 +419,7 @@ class Chaos:
             self.wrong(f"I3: {url} was claimed {n} times and requested {seen} times")
 
     def check_limits(self, last):
-        """Checks I4 and I5."""
+        """Checks I4 and I5: no client exceeded its limits."""
         path = self.case.path("limits.txt")
         with open(path, "w", encoding="ascii") as f:
             f.writelines(f"{c} {'-' if rpm is None else rpm} {concurrency}\n" for c, (rpm, concurrency) in self.limits.items())
@@ -416,7 +427,9 @@ class Chaos:
         run = subprocess.run([ORIGIN, "check", self.origin.record_file, "--limits", path, "--window", f"{window:.3f}", "--json"],
                              stdout=subprocess.PIPE, check=False)
         verdict = json.loads(run.stdout)
-        for c in verdict["clients"]:  # c["over"] allows less in a shorter window, so it is not used
+        # c["over"] uses the limit of a full window of 60 s in a shorter window, so this does not
+        # use it
+        for c in verdict["clients"]:
             rpm, concurrency = self.limits.get(c["client"], (None, c["worst_concurrency"]))
             if (rpm is not None and c["worst_window"] > rpm) or c["worst_concurrency"] > concurrency:
                 self.wrong(f"I4, I5: {c}")

@@ -1,18 +1,20 @@
-"""faults.py: the faults of a fleet, each a method of Faults named in KINDS with its weight. A fault
-heals itself, at once or by a timer of the driver (later()). To add one: a method, and a row in
-KINDS."""
+"""faults.py: the faults that chaos causes in a fleet. Each is a method of Faults, and has a row
+with its weight in KINDS. A fault ends by itself, at once or by a timer (later()). To add a fault,
+add a method and a row.
+"""
 import os
 import threading
 import time
 
-# name: weight
+# name of the fault: its weight in the random choice
 KINDS = {
     "kill_worker": 6, "freeze_worker": 4, "roll_worker": 3, "kill_api": 2, "kill_ingest": 2, "kill_cron": 2,
     "part_worker": 4, "break_disk": 1,
     "step_down": 3, "fail_commands": 5, "kill_mongo": 2, "freeze_mongo": 2, "lose_mongo_answer": 6, "cut_mongo": 4, "late_mongo": 3,
     "kill_redis": 2, "freeze_redis": 2, "wipe_redis": 1, "lose_redis_answer": 5, "cut_redis": 4, "late_redis": 3,
 }
-# a worker to kill: photos in flight, and seconds to wait for them, where the run measures recovery
+# When a run measures recovery, it kills a worker that holds at least WORTH_KILLING photos, and
+# waits up to WORTH_WAITING_S seconds for one.
 WORTH_KILLING, WORTH_WAITING_S = 5, 5
 
 
@@ -27,8 +29,9 @@ class Faults:
         return self.random.choices(names, [KINDS[k] for k in names])[0]
 
     def strike(self, name):
-        """Causes a fault and returns its description for the log. None: the fault is not possible
-        now."""
+        """Causes a fault and returns a description for the log, or None if the fault is impossible
+        now.
+        """
         return getattr(self, name)()
 
     def later(self, seconds, function):
@@ -38,7 +41,7 @@ class Faults:
         self.pending.append(t)
 
     def heal(self):
-        """Waits for the timers of all faults, then ends what is left of the faults."""
+        """Waits for the timers of all faults, then ends all faults that are left."""
         for t in self.pending:
             t.join()
         self.chaos.mongo_proxy.heal()
@@ -54,8 +57,9 @@ class Faults:
         return self.random.choice(running) if len(running) > 1 else None
 
     def busiest_worker(self):
-        """Returns the worker that holds most tasks, if any worker holds one: the run measures what
-        happens to them."""
+        """Returns the worker that holds most tasks, or None if no worker holds one. The run
+        measures what happens to these tasks.
+        """
         end, best = time.monotonic() + WORTH_WAITING_S, (0, None)
         while best[0] < WORTH_KILLING and time.monotonic() < end:
             held = [t["t"]["w"] for t in self.fleet.mongo.wire.find("chaos", "photos", {"t.s": 2}, projection={"t.w": 1})]
@@ -75,8 +79,9 @@ class Faults:
         return replica.name
 
     def again(self, replica):
-        """Starts a replica again. It may not find its servers at first; like an operator's
-        supervisor, this retries."""
+        """Starts a replica again, and retries like a process supervisor: the replica's servers may
+        be down at first.
+        """
         while not self.chaos.over:
             try:
                 replica.spawn_up()
@@ -129,7 +134,7 @@ class Faults:
         return replica.name
 
     def part_worker(self):
-        """Cuts one worker off from Redis; the others still reach it."""
+        """Cuts one worker off from Redis, while the other workers still reach Redis."""
         replica = self.one_of("worker")
         if not replica:
             return None
@@ -139,7 +144,7 @@ class Faults:
         return f"{replica.name} for {seconds:.1f} s"
 
     def break_disk(self):
-        """Makes photos unwritable: the targets of their renames can't be created."""
+        """Makes photos unwritable: the folder to which files are renamed becomes a file for a while."""
         folder = os.path.join(self.fleet.photos, "sha256")
         away = folder + ".away"
         if os.path.exists(away) or not os.path.isdir(folder):
@@ -216,7 +221,9 @@ class Faults:
     # --- the network ---
 
     def redis_way(self):
-        """Chooses a worker's connection to Redis, or the one that all other roles share."""
+        """Chooses the proxy of one worker's connection to Redis, or the proxy that all other roles
+        share.
+        """
         ways = [r.way for r in self.fleet.of("worker")] + [self.chaos.redis_proxy]
         return self.random.choice(ways)
 

@@ -1,30 +1,32 @@
-"""history.py: reads every change from MongoDB's oplog, one by one, and checks that each was legal.
+"""history.py: reads every change of photos and items from MongoDB's oplog, and checks that each was
+legal.
 
-The end of a run shows little of what was wrong in between: other workers may have repaired what a
-stale worker wrote. So history.py applies all changes of photos and items to its own copy and judges
-each:
+The end of a run shows little of what went wrong before: other workers may have repaired what a
+stale worker wrote. So history.py applies all changes to its own copy of the documents, and checks
+for each change:
 
-  I9  a task's states: none -> waiting -> claimed -> waiting or settled -> none; a waiting task may
-      be removed
-  I3  a claim belongs to one worker: its nonce changes only with its state; it is lost only when its
-      lease is over; an outcome names its attempt, which must be the claimed one
-  I2  an item is planned once for each batch that names it; terminal items and the outcomes of
-      photos never change; an outcome is one that the photo's task was settled with
+  I9  A task's states follow this order: none -> waiting -> claimed -> waiting or settled -> none.
+      A waiting task may be removed.
+  I3  A claim belongs to one worker: its nonce changes only with its state; the claim is lost only
+      when its lease is over; an outcome names its attempt, which must be the claimed one.
+  I2  An item is planned once for each batch that names it. Terminal items and the outcomes of
+      photos never change. A photo's outcome is one that its task was settled with.
 
-To add a rule: extend photo() or item(), which get the document before and after. For one thread at
-a time.
+To add a rule, extend photo() or item(), which get the document before and after the change. Use a
+History on one thread at a time.
 """
 import copy
 
 ILLEGAL = {(0, 2), (0, 3), (1, 3), (2, 0), (3, 1), (3, 2)}
 STATES = {0: "no task", 1: "waiting", 2: "claimed", 3: "settled"}
 CANCELLED = 5
-SLACK_MS = 1000  # how well the adapter knows the server's clock when connections are slow
+# largest error, in ms, of the adapter's estimate of the server's clock when connections are slow
+SLACK_MS = 1000
 
 
 def patch(document, diff):
-    """Applies the diff of an update ($v: 2) to a document."""
-    if diff.get("a"):  # of an array
+    """Applies the diff of an update, in the oplog's format $v: 2, to a document."""
+    if diff.get("a"):  # the diff is one of an array
         if "l" in diff:
             del document[diff["l"]:]
         for name, value in diff.items():
@@ -55,12 +57,15 @@ class History:
         self.servers, self.db, self.wrong = servers, database, wrong
         self.last, self.changes = None, 0
         self.documents = {"photos": {}, "items": {}}
-        self.settled = {}  # photo: its outcomes
-        self.planned = {}  # (batch, item): the item's _id
-        self.claims, self.back = {}, {}  # photo: [(ms, worker)]; the same for the ends of claims
+        self.settled = {}  # for each photo, the outcomes that its task was settled with
+        self.planned = {}  # for each (batch, item), the _id of the item's document
+        # for each photo, the claims as [(ms, worker)], and the ends of claims in the same form
+        self.claims, self.back = {}, {}
 
     def read(self):
-        """Reads the new changes. OSError while the server is down: the next call reads them."""
+        """Reads and checks the changes since the last call. Raises OSError if the server is down;
+        then the next call reads these changes.
+        """
         query = {"ns": {"$in": [f"{self.db}.photos", f"{self.db}.items", "admin.$cmd"]}}
         if self.last is not None:
             query["ts"] = {"$gt": self.last}
@@ -122,7 +127,7 @@ class History:
             if self.planned.setdefault(name, key) != key:
                 self.wrong(f"I2: item {after.get('i')} of batch {after.get('b')} is {self.planned[name]} and {key}")
             return
-        if "b" not in after:  # the retention has removed it
+        if "b" not in after:  # the retention has removed the item
             return
         if before.get("s") and after.get("s") != before.get("s"):
             self.wrong(f"I2: {key} had ended with {before['s']} and ends with {after.get('s')}")
@@ -136,8 +141,9 @@ class History:
     # --- for measurements ---
 
     def claimed_again(self, worker_part, died_ms):
-        """Returns for the tasks that a worker held when it died [(client, ms until the claim was
-        released, ms until it was claimed again or None)]"""
+        """Returns, for the tasks that a worker held when it died, [(client, ms until the claim was
+        released, ms until the task was claimed again, or None)].
+        """
         rows = []
         for key, claims in self.claims.items():
             held = [ms for ms, worker in claims if worker_part in worker and ms <= died_ms]

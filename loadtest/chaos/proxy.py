@@ -1,13 +1,13 @@
-"""proxy.py: a TCP proxy with faults: cut connections, late bytes, and lost answers to operations
-that were done.
+"""proxy.py: a TCP proxy that causes faults: it cuts connections, delays bytes, and loses the
+answers to operations that the server has done.
 
-    p = Proxy(("127.0.0.1", 6379)); p.port
-    p.cut()                       # all connections, now
-    p.late(0.2, 2.0)              # every chunk 0.2 s late, for 2 s
-    p.lose_answer()               # drops the next bytes from the server, cuts that connection
-    p.refuse(1.5)                 # no connection for 1.5 s
+  p = Proxy(("127.0.0.1", 6379)); p.port
+  p.cut()                       # cuts all connections now
+  p.late(0.2, 2.0)              # delays every chunk by 0.2 s, for 2 s
+  p.lose_answer()               # drops the next bytes from the server and cuts that connection
+  p.refuse(1.5)                 # cuts all connections and accepts none for 1.5 s
 
-One thread serves all connections. It needs only the standard library.
+One thread serves all connections. The module needs only the standard library.
 """
 import asyncio
 import threading

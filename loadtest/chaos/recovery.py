@@ -1,17 +1,17 @@
-"""recovery.py: measures how soon a fleet recovers.
+"""recovery.py: measures how soon a fleet recovers from a fault.
 
   a killed worker's photos wait again
-      from its death until the reaper has returned them, by the oplog (history.py)
+      from its death until its claims are released, read from the oplog (history.py)
   a killed worker's photos are claimed again
       from its death until another worker claims them; only for clients without a rate and with
-      several requests a slot, since others may have to wait for their limit
+      several requests a slot, since photos of other clients may have to wait for their limit
   full speed after MongoDB, Redis, wiped Redis
-      from the moment when the server is up until the origin gets, over RATE_S seconds, ENOUGH of the
-      requests a second that it got in the BEFORE_S seconds before the fault, or in the run so far
-      if that is less: no more is posted, and backlog does not count
+      from the moment when the server is up until the origin gets, over RATE_S seconds, the share
+      ENOUGH of the earlier requests a second: those in the BEFORE_S seconds before the fault, or
+      in the run so far if these were fewer, because the clients post no more than that
 
-The next fault ends a measurement. A measurement that begins less than BEFORE_S after another fault
-does not count: see run --recovery.
+The next fault ends a measurement. A measurement does not count if another fault happened less than
+BEFORE_S seconds before. run --recovery makes one fault at a time.
 """
 import threading
 import time
@@ -39,7 +39,9 @@ class Recovery:
         self.strikes.append(time.monotonic())
 
     def rate(self, begin, end):
-        """Returns the requests a second; None: not known yet."""
+        """Returns the requests a second between two times, or None if the samples do not reach that
+        far yet.
+        """
         inside = [s for s in self.samples if begin <= s[0] <= end + 0.5]
         if not inside or inside[-1][0] < end or end <= begin:
             return None
@@ -47,7 +49,7 @@ class Recovery:
         return (n1 - n0) / (t1 - t0) if t1 > t0 else None
 
     def alone(self, struck):
-        """Returns True if no other fault happened shortly before."""
+        """Returns True if no other fault happened in the BEFORE_S seconds before this one."""
         return not any(struck - BEFORE_S <= t < struck - 0.5 for t in self.strikes)
 
     def next_strike(self, since):
@@ -58,7 +60,7 @@ class Recovery:
             self.found.setdefault(what, []).append(seconds)
 
     def server_back(self, what, struck):
-        """Notes that the server is up again after the fault at the time `struck`."""
+        """Notes that the server is up again after the fault that happened at the time `struck`."""
         threading.Thread(target=self.wait_full_speed, args=(what, struck, time.monotonic()), daemon=True).start()
 
     def wait_full_speed(self, what, struck, back):

@@ -1,5 +1,5 @@
-/* answer.c: see answer.h. An answer is made in this order: random choices -> status -> content ->
- * coding -> head -> wire -> where it stops. */
+/* answer.c: builds an answer of the fake photo host in this order: random choices, status, content,
+ * content coding, head, transfer coding, and the byte after which sending stops. */
 #include "answer.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "making.h"
 
 #define OG_LAST_MODIFIED "Sat, 01 Nov 2025 10:00:00 GMT"
-/* size in bytes at which an `endless` answer ends: 16 GiB */
+/* An answer with the key `endless` has this many bytes: 16 GiB. */
 #define OG_ENDLESS      (UINT64_C(1) << 34)
 #define OG_HEAD_ENDLESS (UINT64_C(1) << 26)
 
@@ -127,7 +127,8 @@ static void head_text(struct og_out *o, const char *name, struct og_text t)
     out_str(o, "\r\n");
 }
 
-/* Returns the value of the last `hops` in the query. In the result, p is NULL if there is none. */
+/* Returns the value of the last `hops` parameter in the query. If the query has none, p of the
+ * result is NULL. */
 static struct og_slice query_hops(struct og_slice q)
 {
     static const char name[] = "hops=";
@@ -142,8 +143,9 @@ static struct og_slice query_hops(struct og_slice q)
     return value;
 }
 
-/* Writes the target with one hop less. The number left is in the query even if the first number
- * came from the hosts file or the defaults, because the query overrides both. */
+/* Writes a Location header with the request's own target and one hop less. The number of hops goes
+ * into the query even if the first number came from the hosts file or the defaults: the query
+ * overrides the hosts file and the defaults. */
 static void head_hops(const struct making *m, struct og_out *o)
 {
     struct og_slice t = m->r->target, q = m->r->query, value = query_hops(q);
@@ -230,7 +232,7 @@ static void head_length(const struct making *m, struct og_out *o)
     }
 }
 
-/* Adds headers that are too long for the scratch memory as separate pieces. */
+/* Adds headers that are too long for the scratch memory to the answer, each as a separate piece. */
 static void head_long(struct making *m)
 {
     struct og_body *wire = &m->a->wire;
@@ -295,10 +297,10 @@ static void head(struct making *m, bool keep)
 
 /* ---- wire ---- */
 
-/* Makes each piece of the body a chunk. */
+/* Wraps each piece of the body in one chunk of the chunked transfer coding. */
 static void wire_chunks(struct making *m)
 {
-    enum { ROOM = 20 }; /* bytes for the hex digits and line break of a chunk */
+    enum { ROOM = 20 }; /* A chunk's hex digits and line break take at most this many bytes. */
     struct og_answer *a = m->a;
     char *sizes = og_answer_mem(a, (size_t)m->body.count * ROOM);
     if (sizes == NULL)

@@ -1,4 +1,5 @@
-/* behave.c: see behave.h. */
+/* behave.c: the table of keys that decide how the origin answers, and the parser of their
+ * values. */
 #include "behave.h"
 
 #include <stdio.h>
@@ -164,7 +165,8 @@ static bool set_gzip(void *field, const char *p, size_t n)
     return *(uint64_t *)field != OG_GZIP_NONE || same("0", p, n);
 }
 
-/* Reads SHARE:WHAT,SHARE:WHAT; "0" means none. */
+/* Parses "SHARE:WHAT,SHARE:WHAT": what goes wrong for which share of the URLs. "0" means
+ * nothing. */
 static bool set_mix(void *field, const char *p, size_t n)
 {
     struct og_mix m = {0};
@@ -193,7 +195,8 @@ static bool set_mix(void *field, const char *p, size_t n)
     return true;
 }
 
-/* Reads N or N:WHAT. This sets two fields, so it gets the whole behaviour. */
+/* Parses "N" or "N:WHAT": the first N requests for a URL fail with WHAT (default: status 503). Sets
+ * two fields, so `field` is the whole behaviour. */
 static bool set_flaky(void *field, const char *p, size_t n)
 {
     struct og_behaviour *b = field;
@@ -211,7 +214,7 @@ static const struct key {
     const char *name;
     bool (*set)(void *field, const char *p, size_t n);
     size_t at;
-    bool decides; /* the key decides the outcome */
+    bool decides; /* A key with `decides` in a query replaces the random failures of the host. */
     const char *help;
 } keys[] = {
     {"delay", set_range, KEY(delay), false, "MS or LO-HI      wait before the answer"},

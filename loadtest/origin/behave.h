@@ -18,7 +18,8 @@
 #include "image.h"
 
 struct og_text {
-    /* the text, percent-encoded; it belongs to the query or the hosts file. NULL: not given */
+    /* The percent-encoded text, in the memory of the query or of the hosts file; NULL if the key
+     * was not given. */
     const char *p;
     size_t n;
 };
@@ -47,7 +48,8 @@ struct og_what {
 };
 
 #define OG_MIXES 8
-/* Shares of the URLs, each with a way to misbehave. The other URLs are served normally. */
+/* Ways to misbehave, each with the share of URLs that get it. All other URLs are served
+ * normally. */
 struct og_mix {
     unsigned count;
     double share[OG_MIXES];
@@ -58,7 +60,8 @@ enum og_gzip { OG_GZIP_NONE, OG_GZIP_OK, OG_GZIP_BOMB };
 
 #define OG_NOT_GIVEN UINT64_MAX
 
-/* Fixed bodies. og_behaviour.body is an index into this table plus 1, or 0 for a picture. */
+/* A body that is always the same. og_behaviour.body is an index into this table plus 1, or 0 for a
+ * picture. */
 struct og_fixed_body {
     const char *name, *mime;
     const char *p;
@@ -69,45 +72,48 @@ extern const struct og_fixed_body og_fixed_bodies[];
 struct og_behaviour {
     struct og_range delay; /* time before the answer in ms */
     struct og_range bytes;
-    uint64_t format; /* enum og_format; OG_FORMATS: the id decides */
-    uint64_t w, h;   /* dimensions; OG_NOT_GIVEN: the id decides */
-    uint64_t seed;   /* id of the picture; OG_NOT_GIVEN: the hash of host and target */
-    uint64_t body;   /* 0, or index into og_fixed_bodies plus 1 */
-    uint64_t status; /* HTTP status; OG_NOT_GIVEN: the other keys decide */
-    uint64_t drip;   /* bytes per second; 0: as fast as possible */
-    /* the connection closes after this many bytes of the body; OG_NOT_GIVEN: it stays open */
+    uint64_t format; /* enum og_format; OG_FORMATS means that the picture's id decides */
+    uint64_t w, h;   /* dimensions in pixels; OG_NOT_GIVEN means that the picture's id decides */
+    uint64_t seed;   /* id of the picture; OG_NOT_GIVEN means the hash of host and target */
+    uint64_t body;   /* index into og_fixed_bodies plus 1, or 0 for a picture */
+    uint64_t status; /* HTTP status; OG_NOT_GIVEN means that the other keys decide */
+    uint64_t drip;   /* bytes sent per second; 0 means as fast as possible */
+    /* The origin closes the connection after this many bytes of the body; OG_NOT_GIVEN: it does
+     * not. */
     uint64_t cut;
-    /* sending stops after this many bytes of the body, or with OG_STALL_HEAD after the head;
-     * OG_NOT_GIVEN: it does not stop */
+    /* The origin stops sending after this many bytes of the body, or after the head
+     * (OG_STALL_HEAD), and keeps the connection open; OG_NOT_GIVEN: it does not stop. */
     uint64_t stall;
     uint64_t gzip; /* enum og_gzip */
-    /* length in bytes; number of lines; length in bytes */
+    /* The length of one header line in bytes; the number of header lines; the length of the
+     * Location header in bytes. */
     uint64_t longheader, manyheaders, longlocation;
     uint64_t hops;
-    uint64_t flaky; /* number of first requests for a URL that fail with `flaky_what` */
+    uint64_t flaky; /* The first `flaky` requests for each URL fail with `flaky_what`. */
     struct og_what flaky_what;
     uint64_t reset, close, chunked, endless, badchunk, twolengths, nohead_end, nolength; /* 0 or 1 */
     uint64_t etag, last_modified, set_cookie, alt_svc, hsts, ntlm;                       /* 0 or 1 */
     struct og_text retry_after, location, type, client;
-    struct og_mix fail;   /* drawn once for each URL */
-    struct og_mix chance; /* drawn for each request */
+    /* failures that a hash of the URL chooses, so that a URL always fails in the same way */
+    struct og_mix fail;
+    struct og_mix chance; /* failures that a random number chooses anew for each request */
 };
 
 #define OG_STALL_HEAD (UINT64_MAX - 1)
 
-/* The behaviour that serves a picture of 75 KB on average, without delay. */
+/* Sets the default behaviour: the origin sends a picture of 75 KB on average, without delay. */
 void og_behaviour_init(struct og_behaviour *b);
-/* Applies the keys of a query: key=value&key=value. A key that decides the outcome (status, reset,
- * stall, cut, body...) clears `fail` and `chance` of the host. */
+/* Applies the keys of a URL's query (key=value&key=value). A key that decides the outcome (status,
+ * reset, stall, cut, body...) removes the random failures (`fail` and `chance`) of the host. */
 void og_behaviour_query(struct og_behaviour *b, const char *p, size_t n);
-/* Applies key=value pairs separated by blanks. Returns false at the first wrong pair, with a
- * sentence in `why`. */
+/* Applies key=value pairs separated by blanks. Returns false at the first wrong pair and writes a
+ * sentence about it to `why`. */
 bool og_behaviour_text(struct og_behaviour *b, const char *p, size_t n, char *why, size_t why_n);
-/* Draws from a mix with `lot`, which is uniform in 64 bits. Returns OG_WHAT_NONE if the URL is to
- * be served normally. */
+/* Chooses a failure by `lot`, a uniformly distributed 64-bit number. Returns OG_WHAT_NONE if the
+ * origin must serve the URL normally. */
 struct og_what og_mix_draw(const struct og_mix *m, uint64_t lot);
 void og_behaviour_apply(struct og_behaviour *b, struct og_what what);
-/* Returns a value of the range, chosen by `lot`. */
+/* Returns a value between r.lo and r.hi, both included. The same `lot` gives the same value. */
 uint64_t og_range_draw(struct og_range r, uint64_t lot);
 
 /* Prints the keys, their values and their meanings for --help. */

@@ -1,4 +1,4 @@
-/* body.c: see body.h. */
+/* body.c: a body as a list of memory pieces: appending, truncating, slicing for writev, copying. */
 #include "body.h"
 
 #include <assert.h>

@@ -1,11 +1,11 @@
-/* body.h: an answer as a list of pieces of memory that all requests share.
+/* body.h: the bytes of an answer as a list of pieces of memory, which all requests share.
  *
- * A piece is `n` bytes that repeat the `period` bytes at `p`. So 10 GiB of padding cost the memory
- * of one period, and a 75 KB picture needs no copying: the origin writes only the few bytes that
- * differ from picture to picture. Any range of the whole is available as slices for writev;
- * cutting, dripping and chunking use this.
+ * A piece has `n` bytes: the `period` bytes at `p`, repeated. So 10 GiB of padding cost the memory
+ * of one period, and the origin sends a 75 KB picture without copying it: it writes only the few
+ * bytes that differ from picture to picture. A caller can get any range of the body as slices for
+ * writev; cutting, dripping and chunking an answer use this.
  *
- * Pieces are borrowed: the memory that they point at must outlive the body. */
+ * A body only borrows its pieces: the memory at `p` must outlive the body. */
 #ifndef OG_BODY_H
 #define OG_BODY_H
 

@@ -1,4 +1,5 @@
-/* bulk.c: see bulk.h. */
+/* bulk.c: builds the constant filler bytes, padding units and deflated zeros that all answers
+ * share. */
 #include "bulk.h"
 
 #include <stdio.h>
@@ -14,8 +15,8 @@ static void put_be(uint8_t *p, uint32_t v)
     p[3] = (uint8_t)v;
 }
 
-/* Makes filler bytes that hardly compress. They contain no 0xff, so they do no harm inside any
- * format. */
+/* Fills `p` with bytes that hardly compress. None of them is 0xff, which starts a marker in a JPEG,
+ * so they are harmless padding in every image format. */
 static void fill(uint8_t *p, size_t n)
 {
     uint64_t x = 0x9e3779b97f4a7c15u;

@@ -1,5 +1,6 @@
-/* check.c: see check.h. Reads the record once and sorts the starts and ends of each client's
- * requests; the rest of the work is linear. */
+/* check.c: `origin check`, which compares a record of requests with the clients' limits. It reads
+ * the record once and sorts the starts and ends of each client's requests; the rest of the work is
+ * linear. */
 #include "check.h"
 
 #include <errno.h>
@@ -21,7 +22,8 @@ struct client {
     char name[132];
     int64_t *start, *end;
     size_t n, cap;
-    double rpm, concurrency; /* limits; INFINITY: none */
+    /* limits: requests per minute, requests in flight; INFINITY means no limit */
+    double rpm, concurrency;
     size_t worst, overlap;
     int64_t worst_at, overlap_at;
     bool limited; /* the file of limits has a line for this client */
@@ -32,11 +34,13 @@ struct segment {
 };
 
 struct check {
-    struct client *client; /* clients in the order of their first request */
+    struct client *client; /* all clients, in the order of their first request */
     unsigned clients;
-    unsigned *slot; /* hash table: index into `client` plus 1 */
+    /* hash table of clients; an entry is an index into `client` plus 1, or 0 if it is free */
+    unsigned *slot;
     double window_s, grace_ms;
-    double rpm, concurrency; /* limits of the line "*" */
+    /* limits of the clients without a line of their own in the file of limits (its line "*") */
+    double rpm, concurrency;
     struct segment segment[OG_SEGMENTS];
     unsigned segments;
     size_t requests, bad_lines;
@@ -59,7 +63,7 @@ static struct client *client_of(struct check *k, const char *name, size_t n)
     struct client *c = &k->client[k->clients++];
     k->slot[i] = k->clients;
     memcpy(c->name, name, n);
-    c->rpm = c->concurrency = NAN; /* NAN: not given */
+    c->rpm = c->concurrency = NAN; /* NAN means that the file of limits has not given a limit */
     return c;
 }
 
@@ -82,8 +86,8 @@ static bool add_request(struct client *c, int64_t start, int64_t end)
     return true;
 }
 
-/* Reads a line START END CLIENT ...; counts and skips any other line, such as an incomplete last
- * line while the origin still writes. */
+/* Reads one line of the record: START END CLIENT ... Counts and skips a line of any other form,
+ * such as the incomplete last line of a record that the origin still writes. */
 static bool add_line(struct check *k, const char *line)
 {
     char *p;
@@ -109,8 +113,8 @@ static int complain(const char *what, const char *why)
     return 2;
 }
 
-/* Calls `take` with every line of the file. Returns 0, or 2 after it has printed why the file can't
- * be read. */
+/* Calls `take` with every line of the file, except comments and empty lines. Returns 0, or 2 after
+ * it has printed why it can't read the file. */
 static int each_line(struct check *k, const char *path, bool (*take)(struct check *, const char *))
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
@@ -138,7 +142,7 @@ static double limit(const char *text)
     return end == text || *end != '\0' || v < 0 ? NAN : v;
 }
 
-/* Reads a line CLIENT RPM CONCURRENCY. */
+/* Reads one line of the file of limits: CLIENT RPM CONCURRENCY. */
 static bool add_limit(struct check *k, const char *line)
 {
     char name[160], rpm[32], concurrency[32] = "-";
@@ -168,8 +172,8 @@ static int64_t instant(double v)
     return (int64_t)(v > 1e14 ? v : v > 1e11 ? v * 1e3 : v * 1e6);
 }
 
-/* Reads a line of times: "FROM TO" is a segment; "TIME" ends the previous segment and starts the
- * next. */
+/* Reads one line of the file of times. "FROM TO" is a segment. A single "TIME" ends the previous
+ * segment and starts the next one. */
 static bool add_time(struct check *k, const char *line)
 {
     double a, b;
@@ -265,8 +269,9 @@ static void print_clients(const struct check *k)
     }
 }
 
-/* Prints two shares. Permitted: the limit multiplied by the time. Reachable: the requests that the
- * windows still allowed, given the requests before the segment. */
+/* Prints the requests sent in a segment as a share of two numbers. Permitted: the limit multiplied
+ * by the length of the segment. Reachable: what the limit still allowed in each window, given the
+ * requests sent before the segment. */
 static void print_segment(const struct check *k, unsigned i, bool first)
 {
     const struct segment *s = &k->segment[i];
@@ -308,7 +313,7 @@ static int print(const struct check *k)
     bool first = true;
     for (unsigned i = 0; i < k->segments; i++) {
         if (k->segment[i].to == 0)
-            continue; /* the last line had a single time, so its segment has no end */
+            continue; /* the last line had only one time, so its segment has no end */
         print_segment(k, i, first);
         first = false;
     }
@@ -340,7 +345,7 @@ static void usage(FILE *out)
           out);
 }
 
-/* Reads a number. Returns NAN if the text is none. */
+/* Returns the number in the text, or NAN if the text is not a number. */
 static double number(const char *text)
 {
     char *end;

@@ -1,8 +1,9 @@
-/* check.h: `origin check FILE`: compares a record (record.h) with limits.
+/* check.h: the command `origin check FILE`, which compares a record of requests (record.h) with
+ * limits.
  *
- * For each client it reports the fullest window of 60 s, wherever that starts, and the maximum of
- * requests in flight. If limits are given, it reports the clients that exceed them; if times are
- * given, it reports how much of the permitted rate was used between them. */
+ * For each client it reports the largest number of requests in any 60 s and the largest number in
+ * flight. With a file of limits it also reports the clients that exceeded them. With a file of
+ * times it also reports how much of the permitted rate the clients used between those times. */
 #ifndef OG_CHECK_H
 #define OG_CHECK_H
 

@@ -1,9 +1,10 @@
-/* conn.c: one connection (server.h shows its course).
+/* conn.c: one connection of the fake photo host (server.h shows the steps).
  *
- * Invariants: a connection serves one request at a time. The bytes of its head stay in `in` until
- * the request is finished, because the record and the answer point at them. The kernel has at most
- * one asynchronous write. Every request ends in finish(), once. Closing has two phases: first the
- * handles are closed, then the last close callback frees the memory. */
+ * Invariants: a connection serves one request at a time. The bytes of the request's head stay in
+ * `in` until the request is finished, because the record and the answer point at them. At most one
+ * asynchronous write is with the kernel. Every request ends in finish(), exactly once. A connection
+ * closes in two phases: first it closes its handles, then the last close callback frees its
+ * memory. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,27 +28,28 @@ struct conn {
     uv_shutdown_t shutdown;
     struct og_loop *lp;
     struct pp_node node;
-    struct og_tls *tls; /* NULL: the connection has no TLS */
+    struct og_tls *tls; /* the session of a TLS connection; NULL for plain HTTP */
     enum state state;
-    unsigned handles; /* open handles */
-    bool writing;     /* the kernel has an asynchronous write in `write` */
-    uint64_t pending; /* bytes of the answer that are in `write` */
+    unsigned handles; /* number of open libuv handles */
+    bool writing;     /* the kernel has not finished the asynchronous write `write` yet */
+    uint64_t pending; /* number of bytes of the answer that `write` has passed to the kernel */
     uint64_t idle_since_ms;
 
     struct og_request req;
     struct og_host *host;
     struct og_slice client;
-    /* pos: bytes of the wire that were sent; skip: bytes of the request's body that are still to
-     * come */
+    /* pos: number of bytes of the answer already sent. skip: bytes of the request's body that the
+     * origin has still to read and drop. */
     uint64_t hash, pos, skip;
-    uint64_t begun_ms; /* time when sending began, for the drip */
+    /* when sending began, in ms of the monotonic clock; a drip computes from it how much to send */
+    uint64_t begun_ms;
     int64_t start_us;
-    bool counted; /* the request is in flight and must be recorded */
+    bool counted; /* the request counts as in flight, and the origin must still record it */
     struct og_answer answer;
 
     size_t in_n;
     char in[OG_IN];
-    char cipher[OG_IN]; /* bytes from the socket, before decryption */
+    char cipher[OG_IN]; /* encrypted bytes from the socket, before decryption */
 };
 
 static void process(struct conn *c);
@@ -145,7 +147,8 @@ static void on_stalled(uv_timer_t *t)
     gone(t->data);
 }
 
-/* The wire is sent only up to the point where the answer stops. */
+/* The origin has sent all bytes up to `stop_at`. Does what answer.end says: keep, close, cut, reset
+ * or stall. */
 static void at_end(struct conn *c)
 {
     switch (c->answer.end) {
@@ -193,7 +196,8 @@ static void on_written(uv_write_t *w, int status)
     process(c);
 }
 
-/* Passes slices to the kernel asynchronously. They stay valid as long as the answer. */
+/* Passes slices to the kernel asynchronously. The memory of the slices lives as long as the answer,
+ * so it outlives the write. */
 static void write_later(struct conn *c, const uv_buf_t *bufs, unsigned n, uint64_t total)
 {
     c->write.data = c;
@@ -214,8 +218,8 @@ static void flush_tls(struct conn *c)
     }
 }
 
-/* Returns how many bytes may be sent now. During a drip it may return 0: then the caller tries
- * again later. */
+/* Returns how many bytes the connection may send now. For a dripped answer this can be 0; then the
+ * caller tries again later. */
 static uint64_t allowance(struct conn *c)
 {
     const struct og_answer *a = &c->answer;
@@ -239,8 +243,8 @@ static void on_drip(uv_timer_t *t)
     process(c);
 }
 
-/* Makes one attempt to send. Returns false if the connection has to wait for the kernel, or is
- * gone. */
+/* Tries to send once. Returns false if the connection must wait until the kernel accepts more
+ * bytes, or if the peer is gone. */
 static bool send_plain(struct conn *c, uint64_t max)
 {
     uv_buf_t bufs[OG_SLICES];
@@ -272,7 +276,7 @@ static bool send_tls(struct conn *c, uint64_t max)
     }
     c->pos += (uint64_t)k;
     flush_tls(c);
-    return false; /* on_written() continues later */
+    return false; /* on_written() goes on when the kernel has taken the bytes */
 }
 
 static void pump(struct conn *c)
@@ -280,7 +284,9 @@ static void pump(struct conn *c)
     assert(c->state == SENDING && !c->writing);
     for (unsigned rounds = 0; c->pos < c->answer.stop_at; rounds++) {
         uint64_t max = allowance(c);
-        if (max == 0 || rounds == 16) { /* a long answer to a fast reader must not block the loop */
+        /* After 16 rounds the connection yields, because a long answer to a fast reader must not
+         * block the loop. */
+        if (max == 0 || rounds == 16) {
             uint64_t bits = c->answer.drip > 0 ? 1000 / c->answer.drip : 0;
             uint64_t wait = c->answer.drip == 0 ? 0 : bits > OG_DRIP_MS ? bits : OG_DRIP_MS;
             uv_timer_start(&c->timer, on_drip, wait, 0);
@@ -309,7 +315,8 @@ static void on_delayed(uv_timer_t *t)
 
 /* ---- requests ---- */
 
-/* Finds the client's name: from "/c/ID/...", else from the key `client`, else the host. */
+/* Returns the name of the client that a request belongs to: ID of a path "/c/ID/...", else the key
+ * `client` of the behaviour, else the host. */
 static struct og_slice client_of(const struct conn *c, const struct og_behaviour *b)
 {
     const struct og_slice *p = &c->req.path;
@@ -376,8 +383,8 @@ static void start_request(struct conn *c)
     }
 }
 
-/* Answers the requests that were read, as long as they are complete and no other request is in
- * progress. */
+/* Answers the complete requests in `in`, one after the other, until a request is incomplete or its
+ * answer could not be sent at once. */
 static void process(struct conn *c)
 {
     while (c->state == READING && c->in_n > 0) {
@@ -412,7 +419,7 @@ static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *buf)
                           : uv_buf_init(c->in + c->in_n, (unsigned)(OG_IN - c->in_n));
 }
 
-/* Moves decrypted bytes to `in`; those that do not fit stay in the session. Returns false when the
+/* Decrypts bytes into `in`. Bytes that have no room stay in the TLS session. Returns false when the
  * session is over. */
 static bool read_tls(struct conn *c)
 {
@@ -431,7 +438,7 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
     struct conn *c = s->data;
     if (n == 0 || c->state == CLOSING)
         return;
-    if (n < 0) { /* UV_ENOBUFS means that the client has pipelined more bytes than `in` holds */
+    if (n < 0) { /* UV_ENOBUFS means that the client has pipelined more bytes than `in` can hold. */
         gone(c);
         return;
     }
@@ -472,7 +479,8 @@ void og_conn_accept(struct og_loop *lp, uv_stream_t *listener, bool tls)
         return;
     }
     uv_tcp_nodelay(&c->tcp, 1);
-    int size = 256 * 1024; /* large enough for a whole picture in one write */
+    /* bytes of the send buffer; a whole picture fits, so that one write sends it */
+    int size = 256 * 1024;
     uv_send_buffer_size((uv_handle_t *)&c->tcp, &size);
     uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read);
 }

@@ -1,5 +1,4 @@
-/* content.c: the content of an answer (a picture, a file or a fixed text) and its content coding.
- */
+/* content.c: the content of an answer (a picture, a file or a fixed text) and its gzip coding. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -73,7 +72,8 @@ size_t og_unescape(char *out, const char *p, size_t n)
     return (size_t)(out - from);
 }
 
-/* Maps the file of /files/NAME until the answer ends. Returns false if there is no such file. */
+/* Maps the file NAME of a request for /files/NAME into memory until the answer ends. Returns false
+ * if there is no such file. */
 static bool content_file(struct making *m)
 {
     char name[1024];
@@ -111,7 +111,8 @@ void og_content(struct making *m)
     if (m->b->body > 0) {
         content_fixed(m, &og_fixed_bodies[m->b->body - 1]);
     } else if (m->status >= 300) {
-        content_fixed(m, &og_fixed_bodies[m->status >= 400 ? 0 : 3]); /* 0 is HTML, 3 is empty */
+        /* body 0 is an HTML page, body 3 is empty */
+        content_fixed(m, &og_fixed_bodies[m->status >= 400 ? 0 : 3]);
     } else if (!file) {
         content_picture(m);
     } else if (!content_file(m)) {
@@ -129,13 +130,14 @@ struct og_run og_bomb_prefix(const struct og_bulk *bulk)
     struct og_body body;
     og_body_init(&body);
     og_image_build(&img, bulk, scratch, &body);
-    og_body_truncate(&body, 240); /* removes the scan of the JPEG, which consists of zeros */
+    /* Cuts the JPEG before its scan, because the bomb continues with zeros instead. */
+    og_body_truncate(&body, 240);
     og_body_copy(&body, copy);
     return og_deflate_flushed(copy, body.n);
 }
 
-/* Sends a gzip member that contains a JPEG with a scan of 4 GiB. Its trailer is wrong, but no
- * reader gets that far. */
+/* Makes the body a gzip bomb: a few MiB that decompress to a JPEG of 4 GiB. The gzip trailer is
+ * wrong, but no reader gets that far. */
 void og_code_bomb(struct making *m)
 {
     const struct og_run *mib = &m->w->bulk->deflated[OG_DEFLATED - 1];

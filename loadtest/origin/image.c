@@ -1,4 +1,4 @@
-/* image.c: the table of formats, and the dimensions of pictures. */
+/* image.c: the table of image formats, and the choice of a picture's dimensions. */
 #include "image.h"
 
 #include "image_impl.h"
@@ -21,7 +21,8 @@ void og_image_build(const struct og_image *img, const struct og_bulk *bulk, uint
     og_pen_flush(&w);
 }
 
-/* The scan of a JPEG takes 1.5 bytes per 256 pixels, and at most a third of the picture's size. */
+/* Shrinks the picture until its JPEG scan, which takes 1.5 bytes per 256 pixels, needs at most a
+ * third of the picture's size in bytes. */
 void og_image_dimensions(uint64_t id, uint64_t bytes, uint32_t *w, uint32_t *h)
 {
     uint32_t x = 800 + (uint32_t)(id % 801);

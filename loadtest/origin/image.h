@@ -19,22 +19,24 @@
 
 enum og_format { OG_JPEG, OG_PNG, OG_GIF, OG_WEBP, OG_BMP, OG_TIFF, OG_AVIF, OG_HEIC, OG_FORMATS };
 
-/* size of the scratch memory, for the bytes that a builder writes itself */
+/* Bytes of scratch memory that a builder needs for the bytes that it writes itself. */
 #define OG_IMAGE_SCRATCH 6144
 
 struct og_image {
     enum og_format format;
-    uint32_t w, h; /* dimensions in the header; 0 is written as 0 */
-    /* wanted size of the file; the smallest possible is about 500 bytes and the scan */
+    uint32_t w, h; /* dimensions that the header declares; 0 is written as 0 */
+    /* The exact size of the file in bytes. The smallest possible is about 500 bytes plus the
+     * scan. */
     uint64_t bytes;
     uint64_t id;
 };
 
-/* Builds a picture in at most 10 pieces and appends them to `body`. The pieces point into `bulk`
- * and into scratch (OG_IMAGE_SCRATCH bytes), which gets the bytes that only this picture has. */
+/* Builds a picture in at most 10 pieces and appends them to `body`. The pieces point into `bulk`,
+ * and into `scratch` (OG_IMAGE_SCRATCH bytes) for the bytes that only this picture has. */
 void og_image_build(const struct og_image *img, const struct og_bulk *bulk, uint8_t *scratch,
                     struct og_body *body);
-/* Chooses the dimensions for an id, suitable for a picture of `bytes`: 64 x 48 to 1600 x 1200. */
+/* Chooses dimensions for the picture `id` that suit a file of `bytes` bytes: 64 x 48 to 1600 x
+ * 1200. */
 void og_image_dimensions(uint64_t id, uint64_t bytes, uint32_t *w, uint32_t *h);
 
 const char *og_format_mime(enum og_format f);

@@ -62,7 +62,7 @@ static void meta(const struct og_image *img, struct og_pen *w, uint8_t **offset_
     b = full_box(w, "iinf");
     og_pen_be16(w, 1);
     uint8_t *e = full_box(w, "infe");
-    e[8] = 2; /* version */
+    e[8] = 2; /* version of the infe box */
     og_pen_raw(w, "\x00\x01\x00\x00", 4);
     og_pen_raw(w, img->format == OG_AVIF ? "av01" : "hvc1", 4);
     og_pen_u8(w, 0);

@@ -1,4 +1,5 @@
-/* image_impl.h: what the builders in image_*.c share. Private to the images. */
+/* image_impl.h: the pen with which the builders in image_*.c write a picture; private to these
+ * files. */
 #ifndef OG_IMAGE_IMPL_H
 #define OG_IMAGE_IMPL_H
 
@@ -7,11 +8,11 @@
 
 #include "image.h"
 
-/* The place where a builder writes: its scratch memory, and the part of it that is not yet in the
+/* A pen writes bytes to the scratch memory and remembers which of them are not yet part of the
  * body. */
 struct og_pen {
     uint8_t *p, *end;
-    uint8_t *from; /* start of the bytes not yet added to the body */
+    uint8_t *from; /* first byte that is not yet part of the body */
     struct og_body *body;
 };
 
@@ -52,7 +53,7 @@ static inline void og_pen_le32(struct og_pen *w, uint32_t v)
     og_pen_le16(w, v >> 16);
 }
 
-/* Adds the bytes written since the last call to the body as one piece. */
+/* Appends the bytes written since the last flush to the body, as one piece. */
 static inline void og_pen_flush(struct og_pen *w)
 {
     og_body_add(w->body, w->from, (uint64_t)(w->p - w->from));
@@ -60,7 +61,7 @@ static inline void og_pen_flush(struct og_pen *w)
 }
 
 #define OG_ID_TEXT 32
-/* Writes "photo 0123456789abcdef of origin". */
+/* Writes the text "photo 0123456789abcdef of origin", with the id in hex. */
 static inline void og_pen_id(struct og_pen *w, uint64_t id)
 {
     static const char digits[] = "0123456789abcdef";
@@ -71,8 +72,8 @@ static inline void og_pen_id(struct og_pen *w, uint64_t id)
     og_pen_raw(w, text, OG_ID_TEXT);
 }
 
-/* Returns how many bytes of padding the picture still needs if the remaining parts take `rest`
- * bytes, or 0 if it is already too large. */
+/* Returns how many bytes of padding the picture needs if all other parts take `rest` bytes. Returns
+ * 0 if the picture is already larger than its wanted size. */
 static inline uint64_t og_padding(const struct og_image *img, uint64_t rest)
 {
     return img->bytes > rest ? img->bytes - rest : 0;

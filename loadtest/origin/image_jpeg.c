@@ -1,9 +1,9 @@
-/* image_jpeg.c: a baseline JPEG (ITU-T T.81) of one colour, 4:2:0, whose scan is almost only zero
- * bytes.
+/* image_jpeg.c: builds a baseline JPEG (ITU-T T.81) of one colour, 4:2:0, whose scan is almost only
+ * zero bytes.
  *
  * The Huffman tables make this possible: "no difference" and "end of block" are one 0 bit each, so
- * a macro block of the same colour as the one before is twelve 0 bits. Only the first carries the
- * colour. The frame header is before the padding. */
+ * a macro block of the same colour as the previous macro block is twelve 0 bits. Only the first
+ * macro block carries the colour. The frame header comes before the padding. */
 #include "image_impl.h"
 
 struct bits {
@@ -30,8 +30,8 @@ static void bits_put(struct bits *b, uint32_t v, unsigned n)
     }
 }
 
-/* Writes one block that differs from the previous block in its DC value only (T.81 F.1.2.1 with the
- * table above), then "end of block". */
+/* Writes one block whose DC value differs by `diff` from the previous block's (T.81 F.1.2.1 with
+ * the Huffman table of this file), then "end of block". */
 static void bits_block(struct bits *b, int diff)
 {
     unsigned category = 0;
@@ -51,7 +51,7 @@ static void tables(struct og_pen *w)
     og_pen_raw(w, "\xff\xdb\x00\x43\x00", 5);
     for (int i = 0; i < 64; i++)
         og_pen_u8(w, 8);
-    /* codes of DC: "0" for category 0, "10000" to "11010" for the categories 1 to 11 */
+    /* Huffman codes of the DC categories: "0" for category 0, "10000" to "11010" for 1 to 11. */
     static const uint8_t dc[] = {0xff, 0xc4, 0, 31, 0x00, 1, 0, 0, 0, 11, 0, 0, 0, 0, 0,  0, 0,
                                  0,    0,    0, 0,  0,    1, 2, 3, 4, 5,  6, 7, 8, 9, 10, 11};
     static const uint8_t ac[] = {0xff, 0xc4, 0, 20, 0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -68,7 +68,7 @@ static void frame(const struct og_image *img, struct og_pen *w)
 }
 
 /* Writes the scan header and the first macro block to the scratch memory. Returns how many zero
- * bytes follow; `*last` is set to the last byte. */
+ * bytes of the scan follow. Sets `*last` to the scan's last byte. */
 static uint64_t scan(const struct og_image *img, struct og_pen *w, uint8_t *last)
 {
     og_pen_raw(w, "\xff\xda\x00\x0c\x03\x01\x00\x02\x00\x03\x00\x00\x3f\x00", 14);
@@ -81,8 +81,8 @@ static uint64_t scan(const struct og_image *img, struct og_pen *w, uint8_t *last
         bits_block(&b, 0);
     bits_block(&b, (int)(img->id >> 8 & 127) - 64);
     bits_block(&b, (int)(img->id >> 16 & 127) - 64);
-    /* The bits left in the accumulator, then twelve 0 bits per block, then 1 bits to fill the last
-     * byte. */
+    /* Bits that remain: those in the accumulator, twelve 0 bits per macro block, and 1 bits that
+     * fill the last byte. */
     uint64_t rest = b.n + (blocks - 1) * 12;
     if (rest >= 8) {
         bits_put(&b, 0, 8 - b.n);
@@ -105,15 +105,15 @@ void og_build_jpeg(const struct og_image *img, const struct og_bulk *k, struct o
     uint64_t zeros = scan(img, &s, &last);
     size_t scan_n = (size_t)(s.p - scan_at);
     size_t fixed = 2 + 18 + (4 + OG_ID_TEXT) + 69 + 33 + 22 + 19 + scan_n + 2;
-    /* the file must have the wanted size, so the scan is cut */
+    /* If the scan does not fit into the wanted size, the picture is cut: the size has priority. */
     if (fixed + zeros > img->bytes && img->bytes >= fixed)
         zeros = img->bytes - fixed;
 
     uint64_t pad = og_padding(img, fixed + zeros);
     uint64_t full = pad / OG_JPEG_SEG;
     uint32_t part = (uint32_t)(pad % OG_JPEG_SEG);
-    /* these bytes are too few for a segment of their own, so they go into the comment with the id
-     */
+    /* Fewer than 4 bytes cannot be a segment of their own, so they go into the comment with the
+     * id. */
     uint32_t slack = part < 4 ? part : 0;
     og_pen_raw(w, "\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00", 20);
     og_pen_raw(w, "\xff\xfe", 2);

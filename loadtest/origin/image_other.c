@@ -1,5 +1,5 @@
-/* image_other.c: GIF, WebP, BMP and TIFF of one colour. Each uses the shortest code of its format
- * for "all the same", so that large dimensions need almost no bytes. */
+/* image_other.c: builds GIF, WebP, BMP and TIFF pictures of one colour. Each builder uses the
+ * shortest code of its format for "all the same", so that large dimensions need almost no bytes. */
 #include "image_impl.h"
 
 static void rgb(struct og_pen *w, uint64_t id)
@@ -7,8 +7,8 @@ static void rgb(struct og_pen *w, uint64_t id)
     og_pen_raw(w, &id, 3);
 }
 
-/* GIF89a: the logical screen has the dimensions, and the only image in it is one pixel. Comments
- * consist of sub-blocks of 255 bytes. */
+/* GIF89a: the logical screen has the dimensions of the picture, and its only image is one pixel.
+ * The padding is comments, which consist of sub-blocks of 255 bytes. */
 void og_build_gif(const struct og_image *img, const struct og_bulk *k, struct og_pen *w)
 {
     uint64_t fixed = 13 + 6 + (2 + 1 + OG_ID_TEXT + 1) + 10 + 5 + 1;
@@ -43,8 +43,8 @@ void og_build_gif(const struct og_image *img, const struct og_bulk *k, struct og
     og_pen_raw(w, "\x02\x02\x44\x01\x00\x3b", 6);
 }
 
-/* VP8L with one symbol in each of its five codes, so that every pixel takes zero bits (WebP
- * lossless bitstream specification, 6.2.1). */
+/* Writes VP8L, the lossless WebP coding. Each of its five codes has one symbol only, so that a
+ * pixel takes zero bits (WebP lossless bitstream specification, 6.2.1). */
 static void vp8l(const struct og_image *img, struct og_pen *w)
 {
     uint64_t acc = 0x2f;
@@ -54,13 +54,13 @@ static void vp8l(const struct og_image *img, struct og_pen *w)
     const uint32_t part[][2] = {
         {(img->w - 1) & 0x3fff, 14},
         {(img->h - 1) & 0x3fff, 14},
-        {0, 4}, /* no alpha; version 0 */
-        {0, 3}, /* no transform, no cache, no meta codes */
+        {0, 4}, /* no alpha channel; version 0 */
+        {0, 3}, /* no transform, no colour cache, no meta codes */
         {5 | (img->id & 255) << 3, 11},
         {5 | (img->id >> 8 & 255) << 3, 11},
         {5 | (img->id >> 16 & 255) << 3, 11},
         {5 | 255 << 3, 11},
-        {1, 4}, /* alpha 255; distance: simple code of the 1-bit symbol 0 */
+        {1, 4}, /* alpha 255; the distance code has one symbol of 1 bit */
     };
     for (size_t i = 0; i < sizeof part / sizeof part[0]; i++) {
         acc |= (uint64_t)part[i][0] << n;
@@ -84,7 +84,7 @@ void og_build_webp(const struct og_image *img, const struct og_bulk *k, struct o
     og_pen_raw(w, &y, 3);
     vp8l(img, w);
     uint64_t pad = og_padding(img, (uint64_t)(w->p - start) + 8 + OG_ID_TEXT);
-    /* if the size is odd, one byte follows the RIFF chunk; readers skip it */
+    /* If the wanted size is odd, one byte follows after the RIFF chunk. Readers skip it. */
     uint64_t even = pad & ~(uint64_t)1;
     og_pen_raw(w, "ppAd", 4);
     og_pen_le32(w, (uint32_t)(OG_ID_TEXT + even));
@@ -95,8 +95,8 @@ void og_build_webp(const struct og_image *img, const struct og_bulk *k, struct o
     og_body_repeat(w->body, k->jpeg, OG_FILL, pad);
 }
 
-/* Writes one row of colour 0 in RLE8 (runs of at most 255, then end of line), repeated to make
- * slices long. Returns the bytes of one row. */
+/* Writes one row of colour 0 in RLE8: runs of at most 255 pixels, then "end of line". Repeats the
+ * row so that slices become long. Returns the length of one row in bytes. */
 static uint32_t bmp_rows(struct og_pen *w, uint32_t width, uint32_t *period)
 {
     uint8_t *from = w->p;
@@ -112,8 +112,8 @@ static uint32_t bmp_rows(struct og_pen *w, uint32_t width, uint32_t *period)
     return n;
 }
 
-/* BMP with 8 bits per pixel, RLE8 and a palette of one colour. The padding is before the data
- * (bfOffBits). */
+/* BMP with 8 bits per pixel, RLE8 and a palette of one colour. The padding stands before the pixel
+ * data; bfOffBits skips it. */
 void og_build_bmp(const struct og_image *img, const struct og_bulk *k, struct og_pen *w)
 {
     struct og_pen rows = {w->end - 3072, w->end, NULL, NULL};
@@ -151,16 +151,16 @@ static void tiff_entry(struct og_pen *w, uint32_t tag, uint32_t type, uint32_t c
     og_pen_le32(w, value);
 }
 
-/* Writes one row of 1-bit pixels in PackBits, repeated to make slices long. Returns the bytes of
- * one row. */
+/* Writes one row of 1-bit pixels in PackBits, repeated so that slices become long. Returns the
+ * length of one row in bytes. */
 static uint32_t tiff_rows(struct og_pen *w, uint32_t width, uint32_t *period)
 {
     uint8_t *from = w->p;
     uint32_t row = (width + 7) / 8;
     for (; row > 0; row -= row > 128 ? 128 : row) {
-        og_pen_u8(
-            w,
-            257 - (row > 128 ? 128 : row)); /* as a signed byte: repeat 1 - n times; one byte: 0, literal */
+        /* In PackBits the signed byte -n means "repeat the next byte n + 1 times"; 0 means "one
+         * literal byte follows". */
+        og_pen_u8(w, 257 - (row > 128 ? 128 : row));
         og_pen_u8(w, 0);
     }
     uint32_t n = (uint32_t)(w->p - from);
@@ -194,7 +194,7 @@ void og_build_tiff(const struct og_image *img, const struct og_bulk *k, struct o
     tiff_entry(w, 279, 4, 1, (uint32_t)strip);
     tiff_entry(w, 320, 3, 6, AFTER);
     og_pen_le32(w, 0);
-    for (int i = 0; i < 3; i++) { /* the colour map: two reds, two greens, two blues */
+    for (int i = 0; i < 3; i++) { /* the colour map: two entries each of red, green and blue */
         uint32_t level = (uint32_t)(img->id >> (8 * i) & 255) * 257;
         og_pen_le16(w, level);
         og_pen_le16(w, level);

@@ -1,10 +1,11 @@
-/* image_png.c: PNG of one colour (1 bit per pixel, a palette of one entry). Its IDAT consists of
- * deflated runs of zeros. */
+/* image_png.c: builds a PNG of one colour (1 bit per pixel, a palette of one entry) whose IDAT
+ * chunk consists of deflated runs of zeros. */
 #include <zlib.h>
 
 #include "image_impl.h"
 
-/* Appends the CRC of the bytes since `from`, which are a chunk's type and data. */
+/* Ends a chunk: appends the CRC of the bytes from `from` on, which are the chunk's type and
+ * data. */
 static void chunk_end(struct og_pen *w, const uint8_t *from)
 {
     og_pen_be32(w, (uint32_t)crc32(0, from, (uInt)(w->p - from)));
@@ -33,7 +34,7 @@ static void head(const struct og_image *img, struct og_pen *w)
 
 struct idat {
     uint64_t raw;     /* zero bytes of the picture, including the filter byte of each row */
-    uint64_t repeats; /* repetitions of the run of 1 MiB */
+    uint64_t repeats; /* how often the run of 1 MiB of zeros is repeated */
     size_t n;         /* total bytes of the chunk's data */
 };
 
@@ -42,15 +43,15 @@ static struct idat idat_plan(const struct og_image *img, const struct og_bulk *k
     struct idat d = {(uint64_t)img->h * (1 + ((uint64_t)img->w + 7) / 8), 0, 2 + 2 + 4};
     d.repeats = d.raw >> (OG_DEFLATED - 1);
     if (d.repeats > 4096)
-        d.repeats = 4096; /* 4 GiB, which no decoder should reach */
+        d.repeats = 4096; /* 4096 runs are 4 GiB of zeros, more than any decoder should read */
     for (int i = 0; i < OG_DEFLATED - 1; i++)
         d.n += (d.raw >> i & 1) != 0 ? k->deflated[i].n : 0;
     d.n += d.repeats * k->deflated[OG_DEFLATED - 1].n;
     return d;
 }
 
-/* Writes the zlib header, the runs, an empty last block (fixed Huffman: 03 00), and the Adler-32 of
- * d.raw zeros. */
+/* Writes the data of the IDAT chunk: the zlib header, the runs of zeros, an empty last block (fixed
+ * Huffman: 03 00), and the Adler-32 of d.raw zeros. */
 static void idat_put(struct idat d, const struct og_bulk *k, struct og_pen *w)
 {
     const struct og_run *top = &k->deflated[OG_DEFLATED - 1];
@@ -100,7 +101,7 @@ void og_build_png(const struct og_image *img, const struct og_bulk *k, struct og
     chunk_begin(w, 0, "IEND");
     chunk_end(w, w->p - 4);
     og_pen_flush(w);
-    /* the file must have the wanted size, so the picture is cut */
+    /* If the picture does not fit into the wanted size, the file is cut: the size has priority. */
     if (w->body->n > img->bytes && img->bytes > 1024)
         og_body_truncate(w->body, img->bytes);
 }

@@ -78,7 +78,7 @@ static bool add_listen(struct og_options *o, const char *text, bool tls)
     return true;
 }
 
-/* Reads a whole number from lo to hi. */
+/* Parses a whole number from lo to hi into `*out`. Returns false if the text is anything else. */
 static bool number(const char *text, unsigned long lo, unsigned long hi, unsigned long *out)
 {
     char *end;

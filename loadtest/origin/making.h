@@ -1,5 +1,5 @@
-/* making.h: what answer.c and content.c share: an answer that is being made, and a pen that writes
- * its head. */
+/* making.h: what answer.c and content.c share: the state of an answer while they make it, and the
+ * functions that write its head. */
 #ifndef OG_MAKING_H
 #define OG_MAKING_H
 
@@ -46,13 +46,13 @@ static inline void out_hex(struct og_out *o, uint64_t v)
     out_put(o, d + n, (size_t)(16 - n));
 }
 
-/* Returns `n` bytes that live until the answer ends, in its scratch memory or on the heap, or NULL
- * when out of memory. */
+/* Returns `n` bytes that live until the answer ends. They lie in its scratch memory or on the heap.
+ * Returns NULL when out of memory. */
 void *og_answer_mem(struct og_answer *a, size_t n);
 
 const char *og_reason(unsigned status);
 
-/* One answer that is being made. */
+/* The state of one answer while answer.c and content.c make it. */
 struct making {
     struct og_answer *a;
     const struct og_world *w;
@@ -70,10 +70,11 @@ size_t og_unescape(char *out, const char *p, size_t n);
 
 /* ---- content.c ---- */
 
-/* Sets body and mime by status and behaviour. A missing file changes the status to 404. */
+/* Sets `body` and `mime` according to status and behaviour. If a file is missing, sets the status
+ * to 404. */
 void og_content(struct making *m);
-/* Compresses the body with gzip. Leaves it unchanged if it is empty or too large, or when out of
- * memory. */
+/* Compresses the body with gzip. Leaves the body unchanged if it is empty or too large, or when out
+ * of memory. */
 void og_code_gzip(struct making *m);
 void og_code_bomb(struct making *m);
 

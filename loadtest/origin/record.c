@@ -1,4 +1,4 @@
-/* record.c: see record.h. */
+/* record.c: writes the record, one line of text for each request that the origin served. */
 #include "record.h"
 
 #include <errno.h>
@@ -27,8 +27,8 @@ static char *put_number(char *p, uint64_t v, char after)
     return p;
 }
 
-/* Writes one word. '_' replaces blanks and control characters, so that the columns stay separate.
- */
+/* Writes one column of a line. Blanks and control characters become '_', so that the columns stay
+ * separate. */
 static char *put_word(char *p, struct og_slice s)
 {
     if (s.n == 0)

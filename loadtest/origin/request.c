@@ -1,5 +1,5 @@
-/* request.c: see request.h. Parses only the parts of a request that the origin uses, and accepts
- * everything else, because the tests check the timing of clients and not their syntax. */
+/* request.c: parses only the parts of a request that the origin uses, and accepts everything else.
+ * The tests check when clients send requests, not their syntax. */
 #include "request.h"
 
 #include <string.h>
@@ -19,8 +19,8 @@ static struct og_slice trim(const char *p, const char *end)
     return (struct og_slice){p, (size_t)(end - p)};
 }
 
-/* Returns the host without its port: "Shop1.example:9000" becomes "shop1.example", and "[::1]:80"
- * becomes "[::1]". */
+/* Returns the host in lower case and without its port: "Shop1.example:9000" becomes
+ * "shop1.example", and "[::1]:80" becomes "[::1]". */
 static struct og_slice host_name(struct og_slice v)
 {
     size_t n = 0;
@@ -48,7 +48,7 @@ static bool request_line(struct og_request *r, const char *p, const char *end)
         return false;
     r->keep_alive = sp2[8] == '1';
     r->is_head = og_slice_is(r->method, "HEAD");
-    /* this target is a whole URL, as in a request to a proxy */
+    /* The target is a whole URL, as in a request to a proxy. */
     if (sp2 - t > 7 && strncasecmp(t, "http://", 7) == 0) {
         const char *slash = memchr(t + 7, '/', (size_t)(sp2 - t - 7));
         if (slash == NULL)

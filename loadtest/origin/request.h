@@ -12,8 +12,10 @@ struct og_slice {
 };
 
 struct og_request {
-    struct og_slice method, target, path, query; /* target: path and query as they were sent */
-    struct og_slice host;                        /* host without its port; empty if there is none */
+    /* target: path and query as the client sent them */
+    struct og_slice method, target, path, query;
+    /* host without its port; empty if the request names none */
+    struct og_slice host;
     struct og_slice if_none_match, if_modified_since;
     size_t head_n;   /* bytes of the head, including the empty line */
     uint64_t body_n; /* bytes of the request's body, which the origin skips */
@@ -22,7 +24,8 @@ struct og_request {
 
 enum og_parsed { OG_PARSE_MORE, OG_PARSE_OK, OG_PARSE_BAD };
 
-/* Looks for a complete head at the start of `p`. Changes the host to lower case in place. */
+/* Parses the head at the start of `p` if it is complete. Changes the host to lower case in
+ * place. */
 enum og_parsed og_request_parse(struct og_request *r, char *p, size_t n);
 
 bool og_slice_is(struct og_slice s, const char *text);

@@ -1,4 +1,5 @@
-/* rules.c: see rules.h. Exact names are sorted for look-up; patterns keep the order of the file. */
+/* rules.c: reads the hosts file and finds a host's line. Exact names are sorted for look-up;
+ * patterns keep the order of the file. */
 #include "rules.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ struct rule {
 };
 
 struct og_rules {
-    char *text; /* content of the file; names and values point into it */
+    char *text; /* content of the file; the names and values of the rules point into it */
     struct rule *exact, *pattern;
     size_t exact_n, pattern_n;
 };
@@ -71,7 +72,8 @@ static char *slurp(const char *path)
     return small != NULL ? small : text;
 }
 
-/* Adds the line to the rules. Returns false if it is wrong, with a sentence in `why`. */
+/* Parses one line of the hosts file and adds it to the rules. Returns false if the line is wrong,
+ * and writes a sentence about it to `why`. */
 static bool add_line(struct og_rules *r, char *line, const struct og_behaviour *defaults, char *why,
                      size_t why_n)
 {

@@ -1,4 +1,5 @@
-/* series.c: see series.h. */
+/* series.c: counts requests in sliding windows, overlapping requests, and requests that a limit
+ * would have allowed. */
 #include "series.h"
 
 #include <stdbool.h>
@@ -24,7 +25,7 @@ size_t og_worst_overlap(const int64_t *start, const int64_t *end, size_t n, int6
     for (size_t s = 0, e = 0; s < n; s++) {
         while (e < n && end[e] <= start[s])
             e++;
-        /* An interval of no length ends when it starts, so e may be greater than s here. */
+        /* An interval of length 0 ends when it starts, so e may be greater than s here. */
         if (s + 1 > e && s + 1 - e > worst) {
             worst = s + 1 - e;
             *at = start[s];
@@ -53,9 +54,9 @@ size_t og_count_between(const int64_t *t, size_t n, int64_t from, int64_t to)
     return to > from ? lower_bound(t, n, to) - lower_bound(t, n, from) : 0;
 }
 
-/* Request k after `from` may be sent one window after request k - limit. Request k - limit is in
- * the record if it was sent before `from`; otherwise it is computed. So the computed requests
- * repeat with the period of the window. */
+/* Counts by places: a limit has `limit` places, and a request occupies a place for one window. A
+ * place that a recorded request occupies is free again one window after that request; the other
+ * places are free at `from`. Each place is then used again once per window. */
 size_t og_reachable(const int64_t *t, size_t n, int64_t from, int64_t to, size_t limit, int64_t window)
 {
     if (limit == 0 || to <= from)
@@ -66,8 +67,8 @@ size_t og_reachable(const int64_t *t, size_t n, int64_t from, int64_t to, size_t
         begin = end - limit;
     size_t count = 0;
     for (size_t place = 0; place < limit; place++) {
-        /* the free places are used at `from`, the others one window after each earlier request, in
-         * order */
+        /* Free places are used at `from`. The others are used one window after the earlier requests
+         * that occupy them, in order. */
         size_t free_places = limit - (end - begin);
         int64_t first = place < free_places ? from : t[begin + place - free_places] + window;
         if (first < to)

@@ -1,4 +1,4 @@
-/* server.c: listeners, threads, signals; see server.h. */
+/* server.c: the listeners, threads and signals of the fake photo host. */
 #include "server.h"
 
 #include <arpa/inet.h>
@@ -32,8 +32,8 @@ static void on_connection(uv_stream_t *listener, int status)
         og_conn_accept(lp, listener, lp->server->opt->listen[i].tls);
 }
 
-/* Binds the address with SO_REUSEPORT, which libuv does not set. A port 0 in `sa` is replaced by
- * the port chosen. Returns 0 or a libuv error. */
+/* Binds the address with SO_REUSEPORT, which libuv does not set. If the port in `sa` is 0, replaces
+ * it by the port that the kernel chose. Returns 0 or a libuv error. */
 static int listen_on(struct og_loop *lp, uv_tcp_t *tcp, struct sockaddr_storage *sa, bool shared)
 {
     int on = 1, fd = socket(sa->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -63,8 +63,8 @@ static unsigned port_of(const struct sockaddr_storage *sa)
                                            : ((const struct sockaddr_in *)sa)->sin_port);
 }
 
-/* Writes the ports to a temporary file and renames it, so that readers always see a complete file.
- */
+/* Writes the port numbers to a temporary file and renames the file, so that readers never see half
+ * of it. */
 static bool write_ports(const char *path, const struct og_address *at, unsigned n)
 {
     char aside[4096];
@@ -282,6 +282,7 @@ int og_serve(const struct og_options *opt)
     if (code == 0)
         code = serve(&s);
     if (code == 0)
-        server_fini(&s); /* after an error, the loops are not closed one by one: the process ends */
+        /* After an error the process ends, so the loops need not be closed one by one. */
+        server_fini(&s);
     return code;
 }

@@ -1,13 +1,14 @@
-/* server.h: loops, listeners and connections.
+/* server.h: the loops, listeners and connections of the fake photo host.
  *
- * read head --> make answer --> delay --> send (drip) --> stop_at: keep | close | cut | reset |
- * stall
+ * A connection goes through these steps:
  *
- * A request is in flight from the moment its head is complete until the kernel gets its last byte
- * or the origin finds the connection dead. The origin reads meanwhile, so it notices at once when a
- * peer leaves, also during a delay or a stall.
+ *   read head --> make answer --> delay --> send (drip) --> keep | close | cut | reset | stall
  *
- * Every thread has a loop with its own listeners (SO_REUSEPORT) and shares only the counters. A
+ * A request is in flight from the moment when its head is complete until the kernel takes its
+ * answer's last byte or the origin finds the connection dead. The origin reads during that time, so
+ * it notices at once when a peer leaves, also during a delay or a stall.
+ *
+ * Every thread has a loop with its own listeners (SO_REUSEPORT); threads share only the counters. A
  * connection stays on one loop. */
 #ifndef OG_SERVER_H
 #define OG_SERVER_H
@@ -32,7 +33,7 @@ struct og_options {
     struct og_address listen[OG_LISTENS];
     unsigned listens;
     unsigned threads;
-    unsigned max_connections; /* limit for each thread */
+    unsigned max_connections; /* limit of open connections for each thread */
     unsigned keep_heads;
     uint64_t seed;
     const char *port_file, *files, *record, *hosts, *cert, *key;
@@ -44,13 +45,16 @@ struct og_server {
     struct og_bulk *bulk;
     struct og_run bomb;
     struct og_tally *tally;
-    struct og_rules *_Atomic rules; /* NULL: there is no hosts file */
-    /* earlier rules, which requests may still use; freed at the end */
+    /* the current rules of the hosts file; NULL if there is no hosts file */
+    struct og_rules *_Atomic rules;
+    /* Rules replaced by a reload. Requests may still use them, so the origin frees them only at its
+     * end. */
     struct og_rules **retired;
     unsigned retired_n;
-    uv_mutex_t reload_lock; /* two threads may get a reload at the same time */
+    /* Only one thread at a time may reload; POST /_reload can arrive on several threads. */
+    uv_mutex_t reload_lock;
     int files_fd, record_fd;
-    void *tls_ctx; /* NULL: there is no TLS */
+    void *tls_ctx; /* the OpenSSL context; NULL if the origin has no TLS */
     int64_t wall_minus_mono_us;
     struct og_loop *loop; /* array of opt->threads loops; loop 0 runs on the main thread */
 };
@@ -84,14 +88,15 @@ static inline int64_t og_now_us(const struct og_server *s)
 
 /* ---- conn.c ---- */
 
-/* Accepts the next connection of the listener. */
+/* Accepts one connection from the listener and starts to read its request. */
 void og_conn_accept(struct og_loop *lp, uv_stream_t *listener, bool tls);
 /* Closes connections that have been idle for 75 s. */
 void og_conn_sweep(struct og_loop *lp);
-/* Closes all connections, and records requests in flight as "stop". */
+/* Closes all connections. Requests in flight are recorded with the outcome "stop". */
 void og_conn_stop_all(struct og_loop *lp);
 
-/* ---- admin.c: paths that start with "/_"; they are neither counted nor recorded ---- */
+/* ---- admin.c: answers requests for paths that start with "/_", which are neither counted nor
+ * recorded ---- */
 
 void og_admin(struct og_loop *lp, const struct og_request *r, struct og_answer *a);
 

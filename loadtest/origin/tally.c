@@ -1,5 +1,5 @@
-/* tally.c: see tally.h. The hash tables use open addressing with linear probing and are at most
- * half full; only a reset removes entries. */
+/* tally.c: counters per host and per URL. The hash tables use open addressing with linear probing
+ * and are at most half full; only a reset removes entries. */
 #include "tally.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #define OG_JSON_HOSTS 4096u
 
 struct url {
-    uint64_t hash; /* hash of the URL; 0: the entry is free */
+    uint64_t hash; /* hash of the URL; 0 means that the entry is free */
     uint64_t seen;
 };
 
@@ -28,12 +28,12 @@ struct head {
 struct og_tally {
     pthread_mutex_t lock; /* protects the tables; the counters are atomic */
     struct og_host **slot;
-    struct og_host **host; /* hosts in the order of their first request */
+    struct og_host **host; /* all hosts, in the order of their first request */
     unsigned hosts;
     struct og_host others;
     struct url *url;
     unsigned urls;
-    struct head *head; /* ring of the kept heads */
+    struct head *head; /* ring buffer of the request heads that were kept */
     unsigned heads, head_next, head_count;
     atomic_uint_fast64_t requests, bytes, accepted;
     atomic_int_fast64_t open, in_flight, max_in_flight;
@@ -195,8 +195,8 @@ void og_tally_reset(struct og_tally *t)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Writes a host name. It comes from the network, so '?' replaces characters that would need escapes
- * in JSON. */
+/* Writes a host name as part of a JSON string. The name comes from the network, so '?' replaces
+ * each character that JSON would have to escape. */
 static void put_name(FILE *out, const struct og_host *h)
 {
     for (size_t i = 0; i < h->n; i++) {

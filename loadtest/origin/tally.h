@@ -1,8 +1,10 @@
-/* tally.h: the counters of all threads: per host and in total, requests, requests in flight and
- * their maximum; per URL, requests so far (for `flaky`); and the last request heads (--keep-heads).
+/* tally.h: counters that all threads share. For each host and in total: requests, requests in
+ * flight and the maximum of these. For each URL: requests so far (the key `flaky` needs them). Also
+ * the last request heads (--keep-heads).
  *
- * The tables are bounded. Beyond 65,536 hosts, all others count together as "(others)"; beyond
- * 262,144 URLs, a flaky URL is served normally. Look-ups take a mutex; counting is atomic. */
+ * The tables are bounded. Beyond 65,536 hosts, all further hosts count together as "(others)";
+ * beyond 262,144 URLs, a flaky URL is served normally. Look-ups take a mutex; counting is
+ * atomic. */
 #ifndef OG_TALLY_H
 #define OG_TALLY_H
 
@@ -27,7 +29,7 @@ struct og_tally;
 struct og_tally *og_tally_new(unsigned heads);
 void og_tally_free(struct og_tally *t);
 
-/* Returns the counters of a host; they are valid as long as the tally. */
+/* Returns the counters of a host. The pointer is valid as long as the tally. */
 struct og_host *og_tally_host(struct og_tally *t, struct og_slice host);
 void og_tally_begin(struct og_tally *t, struct og_host *h);
 void og_tally_end(struct og_tally *t, struct og_host *h, uint64_t bytes);
@@ -37,15 +39,15 @@ void og_tally_closed(struct og_tally *t);
 /* Counts a request for this URL. Returns how many requests for the URL came before, or UINT64_MAX
  * if the table is full. */
 uint64_t og_tally_url(struct og_tally *t, uint64_t hash);
-/* Keeps a copy of the first 2 KiB of the head. */
+/* Keeps a copy of a request's head, at most its first 2 KiB. */
 void og_tally_keep_head(struct og_tally *t, const char *p, size_t n);
 
-/* Clears counts, URLs, heads, and maxima, which restart at the number in flight. */
+/* Clears the counts, URLs and heads. The maxima restart at the numbers that are in flight now. */
 void og_tally_reset(struct og_tally *t);
 void og_tally_json(struct og_tally *t, FILE *out);
 /* Writes a line "HOST REQUESTS IN_FLIGHT MAX" per host. */
 void og_tally_lines(struct og_tally *t, FILE *out);
-/* Writes the kept heads, oldest first: those of one host, or all if `host` is empty. */
+/* Writes the kept request heads, oldest first. An empty `host` means those of all hosts. */
 void og_tally_heads(struct og_tally *t, struct og_slice host, FILE *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* tls.c: see tls.h. */
+/* tls.c: TLS of one connection, with OpenSSL and memory BIOs instead of a socket. */
 #include "tls.h"
 
 #include <openssl/err.h>

@@ -1,5 +1,6 @@
-/* fuzz_address.c: texts of addresses, networks and port ranges. An accepted address, written back,
- * parses to the same address; policy and network agree. */
+/* fuzz_address.c: fuzzes the parser of addresses, networks and port ranges. Checks that the text of
+ * an accepted address parses to the same address, and that the policy and the network of an address
+ * agree. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (net.addr.family == 4)
             must(pp_address_allowed(&policy, &net.addr));
     }
-    if (size >= 16) { /* raw bytes of an IPv6 address */
+    if (size >= 16) { /* takes the input as the raw bytes of an IPv6 address */
         struct pp_addr a = {.family = 6};
         struct pp_address_policy none = {0};
         memcpy(a.b, data, 16);

@@ -1,7 +1,7 @@
-/* fuzz_batch_json.c: bodies of POST /v1/batches. The first byte chooses JSON (even) or NDJSON
- * (odd). Checks that an accepted body becomes an entry with as many items and photos as were
- * counted, that verdicts are JSON, that each item has one verdict, and that jansson parses every
- * accepted document. */
+/* fuzz_batch_json.c: fuzzes bodies of POST /v1/batches. The first byte of the input chooses JSON
+ * (even) or NDJSON (odd). Checks that an accepted body becomes an entry with as many items and
+ * photos as were counted, that verdicts are JSON, that each item has one verdict, and that jansson
+ * parses every accepted document. */
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -57,8 +57,8 @@ static size_t check_rejected(const struct pp_batch_parsed *out)
     return n;
 }
 
-/* The parser does not look into items that are too large, so the document must be JSON only without
- * rejections. */
+/* Checks that jansson parses the document, too. Not if an item was rejected: the parser does not
+ * look into items that are too large, so the document may then be something else than JSON. */
 static void check_against_jansson(const struct pp_batch_parsed *out, const struct pp_batch_body *body)
 {
     json_error_t error;

@@ -1,5 +1,6 @@
-/* fuzz_config.c: a configuration file of any bytes is accepted, or refused with a text. The printed
- * form of an accepted configuration loads again. */
+/* fuzz_config.c: fuzzes the configuration file. Checks that any bytes are either accepted or
+ * refused with an error text, and that the printed form of an accepted configuration loads
+ * again. */
 #include "config/config.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ static void check_error(const struct pp_config_error *err)
             abort();
 }
 
-/* The print of a valid configuration is a valid configuration. */
+/* Checks that the printed form of a valid configuration is a valid configuration. */
 static void print_and_reload(const struct pp_config *cfg)
 {
     char *text = NULL;

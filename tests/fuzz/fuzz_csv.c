@@ -1,5 +1,5 @@
-/* fuzz_csv.c: CSV files for `photopool submit`, whole and in two pieces: both must give the same.
- * The first byte says where the file is split. */
+/* fuzz_csv.c: fuzzes the CSV reader of `photopool submit`. It reads each input twice, whole and in
+ * two pieces; both must give the same items. The first byte says where the input is split. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static enum pp_err on_item(void *arg, const char *text, size_t n, uint64_t line)
 {
     struct pp_buf *b = arg;
     if (memchr(text, '\n', n))
-        abort(); /* an item is one line */
+        abort(); /* the reader must write an item as one line */
     pp_buf_printf(b, "%llu ", (unsigned long long)line);
     pp_buf_put(b, text, n);
     pp_buf_putc(b, '\n');

@@ -1,5 +1,6 @@
-/* fuzz_entry.c: reads an entry of the ingest queue and all, none or every other of its photos:
- * slices stay inside the entry, and the items written again give the same bytes. */
+/* fuzz_entry.c: fuzzes the reader of an ingest queue's entry. It reads all, none or every other
+ * photo. Checks that slices stay inside the entry, and that the items written again give an entry
+ * of the same length. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static void write_again(const struct input *in)
             pp_entry_photo(&out, url, n);
     }
     CHECK(!r.r.failed && !out.failed && out.n == in->n);
-    /* except has_meta: any byte but 0 is true */
+    /* Compares only lengths, because the bytes may differ: in has_meta, any byte but 0 means
+     * true. */
     pp_buf_fini(&out);
 }
 
@@ -47,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct input in = {(const char *)data, size};
     bool bad[3];
 
-    for (uint32_t read = 0; read < 3; read++) { /* no photos, every other, all */
+    /* 0: reads no photos; 1: every other photo; 2: all photos */
+    for (uint32_t read = 0; read < 3; read++) {
         struct pp_entry_reader r;
         struct pp_entry_item item;
         const char *url;

@@ -1,7 +1,7 @@
-/* fuzz_http_head.c: requests as the HTTP server reads them: head, then body. The input arrives
- * whole and byte by byte; both ways must end alike. Checks that strings stay inside the head, that
- * content and memory keep their limits, and that a head with two framings or a bare LF is never
- * accepted. */
+/* fuzz_http_head.c: fuzzes the HTTP server's reader of requests: head, then body. The input arrives
+ * whole and byte by byte; both ways must end in the same way. Checks that strings stay inside the
+ * head, that content and memory stay below their limits, and that a head with two framings or a
+ * bare LF is never accepted. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -42,7 +42,8 @@ static void check_strings(const struct pp_http_head *h, size_t n)
     must(!h->req.websocket || (h->req.method == PP_GET && !h->http10 && strlen(h->ws_key) == 24));
 }
 
-/* Feeds `step` bytes at a time; returns how the body ended, with its content in b. */
+/* Feeds `step` bytes at a time to the body's parser. Returns how the body ended; its content is in
+ * b. */
 static enum pp_http_body_result feed(struct pp_http_body *b, const struct pp_http_head *h,
                                      struct pp_http_budget *budget, const char *p, size_t n, size_t step)
 {

@@ -1,5 +1,6 @@
-/* fuzz_json_split.c: JSON files for `photopool submit`, whole and in two pieces: both must give the
- * same. The first byte says where the file is split. */
+/* fuzz_json_split.c: fuzzes the JSON reader of `photopool submit`. It reads each input twice, whole
+ * and in two pieces; both must give the same items. The first byte says where the input is
+ * split. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static enum pp_err on_element(void *arg, const char *text, size_t n, uint64_t line)
 {
     if (n == 0 || memchr(text, '\n', n))
-        abort(); /* an element is one line */
+        abort(); /* the reader must write an element as one line */
     pp_buf_printf(arg, "%llu ", (unsigned long long)line);
     pp_buf_put(arg, text, n);
     pp_buf_putc(arg, '\n');

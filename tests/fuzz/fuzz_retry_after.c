@@ -1,5 +1,5 @@
-/* fuzz_retry_after.c: any bytes as Retry-After and as a date. The first 8 bytes choose the clock.
- */
+/* fuzz_retry_after.c: fuzzes the parsers of Retry-After and of HTTP dates. The first 8 bytes of the
+ * input choose the present time. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < sizeof seed)
         return 0;
     memcpy(&seed, data, sizeof seed);
-    int64_t now_ms = (int64_t)(seed % 253402300800000); /* 1970 to 9999 */
+    int64_t now_ms = (int64_t)(seed % 253402300800000); /* a time from 1970 to 9999 */
     const char *s = (const char *)data + sizeof seed;
     size_t n = size - sizeof seed;
     int64_t wait = pp_retry_after_ms(s, n, now_ms), at_ms = 0;
@@ -23,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (!pp_http_date_parse(s, n, now_ms, &at_ms))
         return 0;
-    /* A date is a whole second of the years 1 to 9999, and a wait if it lies in the future. */
+    /* An accepted date is a whole second of the years 1 to 9999. As Retry-After it is the time
+     * until then, or 0 if it is past. */
     if (at_ms % 1000 != 0 || at_ms < -62135596800000 || at_ms > 253402300800000)
         abort();
     if (wait != (at_ms <= now_ms                          ? 0

@@ -1,4 +1,4 @@
-/* fuzz_s3_xml.c: any bytes as a page of object names, as an error answer and as a time. */
+/* fuzz_s3_xml.c: fuzzes the parsers of S3 answers: a page of object names, an error, and a time. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void must(bool ok)
 
 static bool time_ok(int64_t ms)
 {
-    return ms >= 0 && ms <= 253402300800999; /* the years 1970 to 9999, with a leap second */
+    return ms >= 0 && ms <= 253402300800999; /* the years 1970 to 9999, including a leap second */
 }
 
 static void on_name(void *data, const char *key, size_t n, int64_t modified_ms)
@@ -46,7 +46,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (pp_s3_list_parse(xml, size, on_name, &names, &page))
         must(strnlen(page.token, sizeof(page.token)) < sizeof(page.token) &&
              (!page.truncated || page.token[0]));
-    must(names <= size / 60); /* <Contents><Key/><LastModified>…</LastModified></Contents> */
+    /* the shortest name takes 60 bytes:
+     * <Contents><Key/><LastModified>…</LastModified></Contents> */
+    must(names <= size / 60);
     bool is_error = pp_s3_error_parse(xml, size, &e);
     check_text(e.code, sizeof(e.code), "-");
     check_text(e.region, sizeof(e.region), "-");

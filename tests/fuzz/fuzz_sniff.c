@@ -1,5 +1,6 @@
-/* fuzz_sniff.c: image headers. The bytes whole, byte by byte, and in pieces whose length the last
- * byte gives must produce the same answer, within the limit. */
+/* fuzz_sniff.c: fuzzes the reader of image headers. It reads the bytes whole, byte by byte, and in
+ * pieces whose length the last byte gives. All three must give the same answer, without reading
+ * more than the limit. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

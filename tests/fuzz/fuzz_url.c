@@ -1,6 +1,6 @@
-/* fuzz_url.c: URLs and redirects. Input: a URL, a line feed, a Location. Checks that the canonical
- * text of an accepted URL is accepted again and stays the same, and that a redirect's result is
- * canonical, too. */
+/* fuzz_url.c: fuzzes the parser of URLs and redirects. The input is a URL, a line feed, and a
+ * Location. Checks that the canonical text of an accepted URL is accepted again and stays the same,
+ * and that a redirect's result is canonical, too. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

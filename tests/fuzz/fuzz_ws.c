@@ -1,7 +1,7 @@
-/* fuzz_ws.c: WebSocket frames as the HTTP server reads them: the input whole, and cut at places
- * that its bytes choose; both must end alike. Checks that payloads keep their bound, that a verdict
- * is final and its code may be sent, and that the writer produces each accepted control frame byte
- * for byte. */
+/* fuzz_ws.c: fuzzes the HTTP server's reader of WebSocket frames. It reads the input whole, and cut
+ * at places that the input's bytes choose; both must end in the same way. Checks that payloads stay
+ * below their limit, that a verdict is final and has a code that may be sent, and that the writer
+ * produces each accepted control frame byte for byte. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,7 +26,8 @@ static void check_verdict(const struct pp_ws_in *in)
     must(n > 4 && n <= sizeof frame && pp_utf8_valid((const char *)frame + 4, n - 4));
 }
 
-/* The writer's frame, which the reader must accept again. */
+/* Writes the control frame that was just read, and checks that the reader accepts the written
+ * frame. */
 static void check_again(const struct pp_ws_in *in, enum pp_ws_got got)
 {
     uint8_t frame[6 + PP_WS_CONTROL_MAX] = {0}, made[2 + PP_WS_CONTROL_MAX];
@@ -38,15 +39,15 @@ static void check_again(const struct pp_ws_in *in, enum pp_ws_got got)
     must(in->n <= PP_WS_CONTROL_MAX);
     must(pp_ws_control(made, op, in->payload, in->n) == 2u + in->n);
     frame[0] = made[0];
-    frame[1] = made[1] | 0x80; /* a mask of zeros */
+    frame[1] = made[1] | 0x80; /* Sets the mask bit, as a client must; the mask is zeros. */
     memcpy(frame + 6, made + 2, in->n);
     must(pp_ws_feed(&again, frame, 6u + in->n, &used) == got);
     must(used == 6u + in->n && again.n == in->n && again.code == (got == PP_WS_GOT_CLOSE ? in->code : 0));
     must(memcmp(again.payload, in->payload, in->n) == 0);
 }
 
-/* A checksum over the output: frames, payloads, codes. `cuts`: read in portions that depend on the
- * input. */
+/* Reads all frames and returns a checksum of what the reader gave: frames, payloads, codes. `cuts`
+ * true: reads in portions whose length depends on the input. */
 static uint64_t read_all(const uint8_t *p, size_t n, bool cuts)
 {
     struct pp_ws_in in = {.n = 0};

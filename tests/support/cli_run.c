@@ -1,4 +1,5 @@
-/* cli_run.c: see cli_run.h. The test's descriptors 0 to 2 are replaced while the command runs. */
+/* cli_run.c: runs a subcommand in the test's process. File descriptors 0 to 2 of the test are
+ * replaced while the command runs. */
 #include "cli_run.h"
 
 #include <fcntl.h>
@@ -36,8 +37,8 @@ static char *content(int fd)
     return p;
 }
 
-/* Reads the terminal until its end. Without a reader the command would block after some KiB of
- * output. */
+/* A thread that reads the terminal until its end. Without a reader the command would block after
+ * some KiB of output. */
 struct drain {
     int fd;
     char *text;
@@ -47,7 +48,7 @@ struct drain {
 static void *drain(void *arg)
 {
     struct drain *d = arg;
-    ssize_t got; /* read() fails with EIO once the other end is closed. */
+    ssize_t got; /* read() fails with EIO once the other end is closed */
     while ((got = read(d->fd, d->text + d->n, OUT_MAX - d->n)) > 0)
         d->n += (size_t)got;
     return NULL;
@@ -62,7 +63,8 @@ static int call(int (*command)(int, char **), const char *const *args)
         argv[argc] = strdup(args[argc]);
     }
     char *all[ARGS + 1];
-    memcpy(all, argv, sizeof all); /* getopt() changes the order of the array. */
+    /* getopt() changes the order of argv, so free() needs this copy. */
+    memcpy(all, argv, sizeof all);
     int code = command(argc, argv);
     for (int i = 0; i < argc; i++)
         free(all[i]);

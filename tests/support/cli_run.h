@@ -1,5 +1,5 @@
-/* cli_run.h: runs a subcommand in the test's process and records its output. The output can be a
- * terminal. */
+/* cli_run.h: runs a photopool subcommand in the test's process and records its output. The command
+ * can see a terminal as its output. */
 #ifndef PHOTOPOOL_TESTS_CLI_RUN_H
 #define PHOTOPOOL_TESTS_CLI_RUN_H
 
@@ -8,7 +8,7 @@
 
 struct cli_run {
     int code;
-    char *out, *err; /* recorded texts; cli_run_fini() frees them */
+    char *out, *err; /* the recorded texts; cli_run_fini() frees them */
 };
 
 /* Runs command(argv), whose array ends with NULL. Standard input contains `input` (NULL: empty).

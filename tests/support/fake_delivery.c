@@ -1,4 +1,4 @@
-/* fake_delivery.c: see fake_delivery.h. */
+/* fake_delivery.c: an event log, an outbox and a delivery store in memory, for tests. */
 #include "fake_delivery.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
-/* fake_delivery.h: an event log, an outbox and a delivery store in memory, for tests of the hub
- * and the relays. They implement only the functions that those use, and answer each request on a
- * later turn of the loop. Use them on one thread. */
+/* fake_delivery.h: an event log, an outbox and a delivery store in memory, for tests of the hub and
+ * the relays. They implement only the functions that the hub and the relays use, and answer each
+ * request on a later turn of the loop. Use them on one thread. */
 #ifndef PP_TEST_FAKE_DELIVERY_H
 #define PP_TEST_FAKE_DELIVERY_H
 
@@ -17,7 +17,8 @@ struct fake_log {
     struct fake_return back;
     struct pp_event events[FAKE_EVENTS]; /* copies of the events, in order of seq */
     size_t n, reads, begins;
-    /* next unused number, and the end of the block that it is in; end 0: no bound */
+    /* `next` is the next unused event number; `end` is the end of the reserved block that contains
+     * it, and 0 means no bound. */
     uint64_t next, end;
     uint64_t cleaned;
     /* If not PP_OK, the next request of this kind does nothing and ends with this error. */
@@ -29,14 +30,14 @@ struct fake_log {
 struct fake_outbox {
     struct pp_task_store base;
     struct fake_return back;
-    uint64_t numbers; /* count of numbers given out so far */
+    uint64_t numbers; /* how many numbers the outbox has given out */
     struct {
         char client[16], id[16];
         uint64_t seq;
         bool gone;
     } items[FAKE_ITEMS];
     size_t n, reads;
-    const char *meta;      /* `meta` of every item; the test owns it */
+    const char *meta;      /* `meta` of every item; the text belongs to the test */
     struct pp_batch batch; /* the only batch of the store */
     enum pp_err err;
 };
@@ -61,19 +62,19 @@ struct fake_deliveries {
 
 void fake_log_open(struct fake_log *f, struct pp_loop *loop);
 void fake_log_close(struct fake_log *f);
-/* Adds an event, or a gap if `type` is NULL, and calls the watcher. */
+/* Adds an event, or a gap if `type` is NULL, and calls the watcher. Returns the event's number. */
 uint64_t fake_log_put(struct fake_log *f, const char *key, const char *type, const char *data);
 
 void fake_outbox_open(struct fake_outbox *f, struct pp_loop *loop);
 void fake_outbox_close(struct fake_outbox *f);
-/* Adds a finished item of this client. Returns its seq. */
+/* Adds a finished item of this client to the outbox. Returns the item's number. */
 uint64_t fake_outbox_put(struct fake_outbox *f, const char *client);
 
 void fake_deliveries_open(struct fake_deliveries *f, struct pp_loop *loop);
 void fake_deliveries_close(struct fake_deliveries *f);
 /* Returns the cursor of a sink, or 0 if the sink has none. */
 uint64_t fake_cursor(const struct fake_deliveries *f, const char *sink);
-/* Returns the row, or NULL if there is none. */
+/* Returns the message of this sink with this number, or NULL if there is none. */
 struct fake_row *fake_row_of(struct fake_deliveries *f, const char *sink, uint64_t seq);
 
 #endif

@@ -1,4 +1,4 @@
-/* fake_http.c: a handler of raw_origin.h that plays a script. */
+/* fake_http.c: answers requests in the order of a script, as a handler of raw_origin.h. */
 #include "fake_http.h"
 
 #include <pthread.h>
@@ -30,7 +30,7 @@ static void must(bool ok, const char *what)
     abort();
 }
 
-/* Stores the request. Returns its number. */
+/* Stores a copy of the request for fake_http_request(). Returns its index. */
 static size_t keep(struct fake_http *s, const struct fake_request *req)
 {
     pthread_mutex_lock(&s->lock);
@@ -58,7 +58,7 @@ static enum pp_origin_next answer(struct pp_origin_conn *c, const struct fake_re
     size_t n = r->body ? strlen(r->body) : 0;
     snprintf(head, sizeof head, "HTTP/1.1 %d Scripted\r\nContent-Length: %zu\r\n%s\r\n", r->status, n,
              r->headers ? r->headers : "");
-    /* The write may fail, because the client may have closed the connection. */
+    /* A failed write is ignored: the client may have closed the connection. */
     (void)pp_origin_puts(c, head);
     (void)pp_origin_write(c, r->body, r->end == FAKE_CUT ? n / 2 : n);
     return next[r->end];

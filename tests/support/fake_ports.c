@@ -1,4 +1,4 @@
-/* fake_ports.c: see fake_ports.h. */
+/* fake_ports.c: ports in memory for tests of the pipeline and the API. */
 #include "fake_ports.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 
-/* --- answers on a later turn --- */
+/* --- answers that come on a later turn of the loop --- */
 
 static void come_back(void *data)
 {
@@ -298,7 +298,7 @@ STORE(store_replay, pp_store_replay)
     for (size_t i = 0; i < F->n_items; i++) {
         if (F->items[i].seq <= r->after_seq)
             continue;
-        r->more = r->n == 1; /* Each call returns one item, so that the caller must repeat it. */
+        r->more = r->n == 1; /* Returns one item at a time, so that the caller has to ask again. */
         if (r->more)
             break;
         r->items[r->n++] = F->items[i];

@@ -1,6 +1,6 @@
-/* fake_ports.h: ports in memory for tests of the pipeline. The test sets the answers. The ports
- * record the requests, and answer each on a later turn of the loop, as real ports do. Use them
- * on one thread. */
+/* fake_ports.h: ports in memory for tests. The test sets the answers. The ports record the
+ * requests, and answer each request on a later turn of the loop, as real ports do. Use them on one
+ * thread. */
 #ifndef PP_TEST_FAKE_PORTS_H
 #define PP_TEST_FAKE_PORTS_H
 
@@ -13,16 +13,16 @@
 
 #define FAKE_MAX 64
 
-/* Requests that wait for their answers, which come on a later turn of the loop. */
+/* Requests that wait for their answers, which a timer gives on a later turn of the loop. */
 struct fake_return {
     struct pp_timer *timer;
     struct pp_req *pending[FAKE_MAX];
     size_t n;
-    bool hold; /* While true, no request is answered. */
+    bool hold; /* While true, the port answers no request. */
 };
 
 struct fake_entry {
-    struct pp_ingest_entry entry; /* copy of the entry and of the texts that it points to */
+    struct pp_ingest_entry entry; /* a copy of the entry and of the texts that it points to */
     /* key: the client, a space and the idempotency key; answer: the stored answer */
     char key[300], answer[4096];
     size_t answer_n;
@@ -34,7 +34,7 @@ struct fake_ingest {
     struct fake_return back;
     struct fake_entry entries[FAKE_MAX]; /* oldest first */
     size_t n;
-    /* append_err: error of the next appends; err: error of all other operations */
+    /* append_err: how the next appends end. err: how all other operations end. */
     enum pp_err append_err, err;
     struct pp_ingest_stats stats;
 };
@@ -54,14 +54,15 @@ struct fake_store {
     size_t n_routes;
     struct pp_object object; /* the only object of the store, which belongs to object_client */
     const char *object_client;
-    struct pp_store_photo photo; /* answer to each `photo` request */
+    struct pp_store_photo photo; /* the answer to each request for a photo */
     struct pp_store_queue queue;
-    /* The following members are arguments of the last request. */
+    /* The following members are copies of the last request of their kind. */
     struct pp_store_cancel cancelled;
     struct pp_store_results results_asked;
     struct pp_store_replay replay_asked;
     char put_client[65];
-    /* Requests of results with a larger limit end with PP_ENOMEM. 0: no request does. */
+    /* A request for results with a larger limit than this ends with PP_ENOMEM; 0 means that none
+     * does. */
     size_t results_enomem_above;
     size_t puts, lookups;
 };
@@ -71,24 +72,24 @@ struct fake_coordinator {
     struct pp_worker_info workers[FAKE_MAX];
     size_t n;
     int64_t slow_until;
-    char drained[100]; /* last worker that was asked to drain; "*": all workers */
+    char drained[100]; /* the last worker that was asked to drain; "*" means all workers */
 };
 
 struct fake_blobs {
     struct pp_blob_store base;
     const void *bytes;
-    /* n: length of the object; chunk: most bytes that one read returns, 0: no limit */
+    /* n: length of the object. chunk: most bytes that one read returns, or 0 for no limit. */
     size_t n, chunk;
     enum pp_err err;
 };
 
-/* The following members are the last answer. */
+/* A server that keeps its last answer in these members. */
 struct fake_server {
     struct pp_http_server base;
     size_t replies;
     int status;
     bool close;
-    char type[80], headers[2048]; /* headers: header lines, each with \n */
+    char type[80], headers[2048]; /* headers: header lines, each with its \n */
     char *body;                   /* body of the answer, with a NUL at the end */
     size_t body_n;
 };
@@ -102,7 +103,7 @@ void fake_blobs_open(struct fake_blobs *f);
 void fake_server_open(struct fake_server *f);
 void fake_server_close(struct fake_server *f);
 void fake_return_open(struct fake_return *back, struct pp_loop *loop);
-/* Answers the request with `err` on a later turn of the loop. Always returns PP_OK. */
+/* Ends the request with `err` on a later turn of the loop. Always returns PP_OK. */
 enum pp_err fake_later(struct fake_return *back, struct pp_req *req, enum pp_err err);
 /* Answers the requests that `hold` has delayed. */
 void fake_release(struct fake_return *back);

@@ -1,5 +1,5 @@
-/* faulty_ports.c: see faulty_ports.h. Passes each request on to the real port. The request's
- * `done` and `data` are replaced until it returns, and are otherwise unchanged. */
+/* faulty_ports.c: passes each request on to the real port, with faults that the test has chosen.
+ * Until the real port answers, the request has another `done` and `data`. */
 #include "faulty_ports.h"
 
 #include <assert.h>
@@ -92,7 +92,7 @@ static void came_back(struct pp_req *req)
     finish(call);
 }
 
-/* Ends a request after its delay. */
+/* Continues a request after its delay: fails it, or passes it on to the real port. */
 static void go(void *data)
 {
     struct call *call = data;

@@ -1,10 +1,10 @@
-/* faulty_ports.h: wrappers of a task store, an ingest queue and a coordinator. They fail, delay
- * or change the requests that the test chooses, and pass on all others.
+/* faulty_ports.h: wrappers of a task store, an ingest queue and a coordinator. They fail, delay or
+ * change the requests that the test chooses, and pass on all other requests.
  *
- * A fault strikes a request at one of three moments: at submit, so that done() never runs; on
- * return, with the work not done; or on return after the work was done, as if the answer was
- * lost. A rule ignores the first `skip` requests of its operation and strikes the next `times`.
- * Use the wrappers on one loop. */
+ * A fault strikes a request at one of three moments: when it is submitted, so that done() never
+ * runs; before the real port has done the work, which then stays undone; or after the real port has
+ * done the work, as if only the answer was lost. A rule ignores the first `skip` requests of its
+ * operation and strikes the next `times`. Use the wrappers on one loop. */
 #ifndef PP_TEST_FAULTY_PORTS_H
 #define PP_TEST_FAULTY_PORTS_H
 
@@ -32,23 +32,24 @@ struct faulty_rule {
     enum faulty_where where;
     enum pp_err err;
     unsigned skip, times;
-    int64_t delay_ms; /* delay of every request of this operation, in ms */
+    int64_t delay_ms; /* Every request of this operation is delayed by this many ms. */
 };
 
 struct faulty_ports {
     struct faulty_rule rules[FAULTY_OPS];
     unsigned calls[FAULTY_OPS], struck[FAULTY_OPS];
     unsigned n_pending; /* number of requests that have not returned to their caller */
-    /* Marks that every granted slot carries; NULL: those that the coordinator has recorded. */
+    /* Every granted slot carries these marks; NULL: the marks that the coordinator has recorded. */
     const struct pp_slot_mark *marks;
     size_t n_marks;
-    /* If true, the next call of renew reports every slot as lost, and clears this member. */
+    /* If true, the next renewal reports every slot as lost, and sets this member to false. */
     bool lose_slots;
     /* While true, the coordinator refuses every slot, as if another worker had it. */
     bool refuse_slots;
     bool drop_announcements;
-    int64_t ahead_ms; /* If not 0, this replaces the coordinator's reserve_ahead_ms. */
-    /* requests in flight that the latest recorded renewal reports for its last client */
+    /* If not 0, the coordinator reports this value as its reserve_ahead_ms, in ms. */
+    int64_t ahead_ms;
+    /* number of requests in flight that the latest recorded renewal reported for its last client */
     uint32_t in_flight;
 
     struct pp_loop *loop;
@@ -64,7 +65,7 @@ struct faulty_ports {
  * ports, which still belong to the caller. */
 void faulty_open(struct faulty_ports *f, struct pp_loop *loop, struct pp_task_store *store,
                  struct pp_ingest_queue *ingest, struct pp_coordinator *coordinator);
-/* Makes `times` requests fail in this way. */
+/* The next requests of this operation, after the first `skip`, fail in this way, `times` times. */
 void faulty_fail(struct faulty_ports *f, enum faulty_op op, enum faulty_where where, enum pp_err err,
                  unsigned skip, unsigned times);
 

@@ -1,4 +1,4 @@
-/* http_client.c: see http_client.h. */
+/* http_client.c: HTTP clients for tests, over raw sockets and over libcurl. */
 #include "http_client.h"
 
 #include <arpa/inet.h>
@@ -138,7 +138,8 @@ struct reading {
     bool to_head, whole;
 };
 
-/* Returns true if the whole answer has arrived or the connection has ended. */
+/* Parses the answer if its head has arrived. Returns true if the whole answer has arrived or the
+ * connection has ended. */
 static bool answered(void *arg)
 {
     struct reading *r = arg;
@@ -150,7 +151,7 @@ static bool answered(void *arg)
     char *end = n > 0 ? memmem(p, n, "\r\n\r\n", 4) : NULL;
     if (!end)
         return ended;
-    *end = '\0'; /* If the answer is incomplete, the byte is restored below. */
+    *end = '\0'; /* the byte is restored below if the answer is incomplete */
     *r->a = (struct pp_hc_answer){.status = atoi(p + strlen("HTTP/1.1 ")), .head = p, .body = end + 4};
     if (!r->to_head && pp_hc_header(r->a, "Content-Length", length, sizeof length))
         r->a->body_n = strtoul(length, NULL, 10);

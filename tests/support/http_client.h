@@ -1,8 +1,8 @@
-/* http_client.h: HTTP clients for tests: raw sockets, which can send any bytes, and libcurl,
- * which follows the protocol.
+/* http_client.h: HTTP clients for tests: raw sockets, which can send any bytes, and libcurl, which
+ * follows the protocol.
  *
- * Client and server share one thread: each call that waits turns the server's loop. If the
- * server is in another process, any open loop serves. Every wait has a limit; a timeout fails
+ * Client and server share one thread: each call that waits turns the server's loop. If the server
+ * is in another process, the caller may pass any open loop. Every wait has a limit; a timeout fails
  * the cmocka test. */
 #ifndef PP_TEST_HTTP_CLIENT_H
 #define PP_TEST_HTTP_CLIENT_H
@@ -16,22 +16,23 @@
 struct pp_hc {
     struct pp_loop *loop;
     int fd;
-    char *in;          /* bytes received */
-    size_t n, cap, at; /* n: bytes in `in`; cap: its size; at: where the next answer begins */
+    char *in; /* bytes received */
+    /* n: number of bytes in `in`. cap: allocated size of `in`. at: where the next answer begins. */
+    size_t n, cap, at;
     bool ended, reset;
 };
 
 struct pp_hc_answer {
     int status;
-    /* Status line and headers, with a NUL in place of the empty line, and the body. Both are in
-     * the client's memory and valid until its next answer. */
+    /* The status line and headers, with a NUL in place of the empty line, and the body. Both point
+     * into the client's memory and are valid until the next answer is read. */
     const char *head;
     const char *body;
     size_t body_n;
 };
 
-/* Connects from `source`, an IPv4 address of this machine; NULL: any address. Does not turn the
- * loop. */
+/* Connects from `source`, an IPv4 address of this machine (NULL: any address), to 127.0.0.1:port.
+ * Does not turn the loop. */
 void pp_hc_open(struct pp_hc *c, struct pp_loop *loop, const char *source, uint16_t port);
 void pp_hc_close(struct pp_hc *c);
 /* Sends all bytes. If the connection has ended, stops without an error. */
@@ -39,8 +40,8 @@ void pp_hc_send(struct pp_hc *c, const void *p, size_t n);
 void pp_hc_puts(struct pp_hc *c, const char *s);
 /* Shuts down the sending side. */
 void pp_hc_shutdown(struct pp_hc *c);
-/* Waits for a whole answer, which may be an interim one (1xx). `to_head`: the answer to a HEAD
- * has no body. Returns false if the connection ended first. */
+/* Waits for a whole answer, which may be an interim one (1xx). `to_head` true: this is the answer
+ * to a HEAD, so it has no body. Returns false if the connection ended before. */
 bool pp_hc_read(struct pp_hc *c, struct pp_hc_answer *a, bool to_head);
 /* Reads all bytes that have arrived. Returns true if the server has closed the connection. */
 bool pp_hc_ended(struct pp_hc *c);
@@ -49,15 +50,16 @@ void pp_hc_wait_end(struct pp_hc *c);
 /* Copies the value of a header into buf. Returns NULL if the header is absent. */
 const char *pp_hc_header(const struct pp_hc_answer *a, const char *name, char *buf, size_t cap);
 
-/* One request by libcurl. `headers` has n lines. `answer` comes from malloc() and ends with NUL. */
+/* One request that libcurl makes. `headers` has n_headers lines. `answer` comes from malloc() and
+ * ends with NUL. */
 struct pp_hc_fetch {
     const char *method, *url, *body;
     size_t body_n;
     const char *const *headers;
     size_t n_headers;
-    long status;     /* set by the call: status, 0 if there was no answer */
-    char *answer;    /* set by the call */
-    size_t answer_n; /* set by the call */
+    long status;     /* set by the call: the status, or 0 if there was no answer */
+    char *answer;    /* set by the call: the answer's body */
+    size_t answer_n; /* set by the call: the length of `answer` */
 };
 void pp_hc_fetch(struct pp_loop *loop, struct pp_hc_fetch *f);
 

@@ -1,4 +1,4 @@
-/* http_echo.c: see http_echo.h. */
+/* http_echo.c: an HTTP server for tests that answers with what it has received. */
 #include "http_echo.h"
 
 #include <setjmp.h>

@@ -1,15 +1,16 @@
-/* http_echo.h: an HTTP server for tests, with handlers of its own:
+/* http_echo.h: an HTTP server for tests. Its paths:
  *
  *   any method /echo     200, the body as received (empty: "-")
  *   /seen                200, "METHOD path query authorization content_type idempotency_key"
  *                        ("-" where absent)
- *   /hold                answered when the test calls for it
- *   /big?N               200, N bytes of a pattern, borrowed; /big-copy?N: the same, copied
+ *   /hold                no answer until the test calls pp_echo_release()
+ *   /big?N               200, N bytes of a pattern, whose memory the server borrows
+ *   /big-copy?N          the same, but the server copies the bytes
  *   /status?N            status N without a body
  *   /close               closes the connection
  *   /headers             sends extra headers, good and bad
  *
- * Problems are "code-name: detail". */
+ * The text of an error answer is "code-name: detail". */
 #ifndef PP_TEST_HTTP_ECHO_H
 #define PP_TEST_HTTP_ECHO_H
 
@@ -24,15 +25,15 @@ struct pp_echo {
     struct pp_http_request *held[PP_ECHO_MAX_HELD];
     size_t n_held;
     int lent;      /* number of bodies lent to the server so far */
-    int borrowed;  /* number of bodies that the server has not given back */
-    char *pattern; /* text of pp_echo_pattern(), made by its first call */
+    int borrowed;  /* number of lent bodies that the server has not given back yet */
+    char *pattern; /* the text of pp_echo_pattern(), which the first call makes */
 };
 
 /* Opens the server. A port of 0 in `options` means any free port. A failure fails the test. */
 void pp_echo_open(struct pp_echo *e, const struct pp_http_options *options);
 /* Closes server and loop. Asserts that the server has given back every body. */
 void pp_echo_close(struct pp_echo *e);
-/* Answers the oldest held request with "held". */
+/* Answers the oldest request for /hold with "held". */
 void pp_echo_release(struct pp_echo *e);
 /* Returns the 32 MiB of text from which /big answers. */
 const char *pp_echo_pattern(struct pp_echo *e);

@@ -1,4 +1,5 @@
-/* image_make.c: see image_make.h. lib/core/sniff_*.c name the formats' specifications. */
+/* image_make.c: makes small image files. The comments of lib/core/sniff_*.c name the formats'
+ * specifications. */
 #include "image_make.h"
 
 #include <string.h>
@@ -39,8 +40,8 @@ static void patch_le32(struct pp_buf *b, size_t at, uint32_t v)
     patch_be32(b, at, __builtin_bswap32(v));
 }
 
-/* Writes a JPEG with one grey component. Each table has one code, "0", which means no difference
- * or the end of a block. So each block takes two bits. */
+/* Writes a JPEG with one grey component. Each Huffman table has one code, "0", which means "no
+ * difference" (DC) or "end of block" (AC). So each block takes two bits. */
 static void make_jpeg(struct pp_buf *b, uint32_t w, uint32_t h)
 {
     size_t bits = 2 * (size_t)((w + 7) / 8) * ((h + 7) / 8);
@@ -75,7 +76,7 @@ static uint32_t crc32_of(const char *p, size_t n)
     return ~crc;
 }
 
-/* Begins a chunk. png_end() fills in its length and CRC. */
+/* Begins a chunk with a length of 0. png_end() fills in the length and the CRC. */
 static size_t png_begin(struct pp_buf *b, const char *type)
 {
     be32(b, 0);
@@ -106,8 +107,8 @@ void image_png_header(struct pp_buf *b, uint32_t w, uint32_t h)
     image_png_ihdr(b, w, h, "\x08\0\0\0\0");
 }
 
-/* Writes a PNG with eight bits of grey, in stored blocks of deflate. A row is a filter byte and
- * its pixels, all 0. */
+/* Writes a PNG with eight bits of grey per pixel, in stored blocks of deflate. A row is a filter
+ * byte and its pixels, all 0. */
 static void make_png(struct pp_buf *b, uint32_t w, uint32_t h)
 {
     size_t raw = (size_t)(w + 1) * h;
@@ -165,8 +166,8 @@ static void webp_lossless_chunk(struct pp_buf *b, uint32_t w, uint32_t h)
     pp_buf_u32(b, 8);
     pp_buf_u8(b, 0x2f);
     pp_buf_u32(b, (w - 1) | (h - 1) << 14);
-    /* no transform, no colour cache, no meta codes; then five codes of the bits 1000, lowest bit
-     * first */
+    /* no transform, no colour cache, no meta codes; then five prefix codes, each 1000 (lowest bit
+     * first) */
     pp_buf_put(b, "\x88\x88\x08", 3);
 }
 
@@ -220,7 +221,8 @@ static void ispe(struct pp_buf *b, uint32_t w, uint32_t h)
     box_end(b, at);
 }
 
-/* The properties list the size of the thumbnail first, as in the files of phones. */
+/* Writes AVIF or HEIC. The properties list the size of the thumbnail first, as in the files that
+ * phones make. */
 static void make_heif(struct pp_buf *b, const char *brand, const char *item, uint32_t w, uint32_t h)
 {
     size_t ftyp = box_begin(b, "ftyp");

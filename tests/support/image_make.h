@@ -22,23 +22,23 @@ enum image_kind {
     IMAGE_BMP,
     IMAGE_BMP_OS2,
     IMAGE_BMP_TOP_DOWN,
-    IMAGE_TIFF_LITTLE, /* little-endian, with the directory at the end */
-    IMAGE_TIFF_BIG,    /* big-endian, with the directory at the beginning */
+    IMAGE_TIFF_LITTLE, /* little-endian, with the directory at the end of the file */
+    IMAGE_TIFF_BIG,    /* big-endian, with the directory at the beginning of the file */
     IMAGE_KINDS
 };
 
 /* Returns the media type, such as "image/png". */
 const char *image_mime(enum image_kind kind);
 
-/* Appends an image to `out`; a failure sets out->failed. Width and height are 1 to 16383. PNG,
- * BMP and TIFF take up to 3 bytes a pixel. */
+/* Appends an image to `out`; a failure sets out->failed. Width and height are 1 to 16383. The file
+ * has no compression for PNG, BMP and TIFF: up to 3 bytes a pixel. */
 void image_make(struct pp_buf *out, enum image_kind kind, uint32_t width, uint32_t height);
 
-/* Appends a PNG signature and an IHDR chunk with a valid CRC, the beginning of a decompression
- * bomb. */
+/* Appends only a PNG signature and an IHDR chunk with a valid CRC: the beginning of a decompression
+ * bomb, if the dimensions are large. */
 void image_png_header(struct pp_buf *out, uint32_t width, uint32_t height);
 
-/* The same, with these values of the last five bytes of IHDR: depth, colour type, compression,
+/* Like image_png_header(), with the last five bytes of IHDR given: depth, colour type, compression,
  * filter and interlace. */
 void image_png_ihdr(struct pp_buf *out, uint32_t width, uint32_t height, const char tail[5]);
 

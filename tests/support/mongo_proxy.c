@@ -1,6 +1,6 @@
-/* mongo_proxy.c: see mongo_proxy.h. One thread accepts connections; each connection has a thread
- * that carries messages both ways. The first four bytes of a message are its length. The command
- * is the first key of the document at byte 21 of an OP_MSG. */
+/* mongo_proxy.c: a proxy for the MongoDB protocol. One thread accepts connections; each connection
+ * has a thread that carries messages both ways. The first four bytes of a message are its length.
+ * The command is the first key of the document at byte 21 of an OP_MSG. */
 #include "mongo_proxy.h"
 
 #include <arpa/inet.h>
@@ -31,9 +31,10 @@ struct rule {
 
 struct mongo_proxy {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* signals a change of the number of links or of `held` */
+    pthread_cond_t changed; /* signals that the number of links, or of held replies, has changed */
     pthread_t acceptor;
-    int listener, wake; /* wake: an eventfd that is readable while the proxy closes or is cut */
+    /* wake: an eventfd that is readable while the proxy closes or has cut all connections */
+    int listener, wake;
     uint16_t port, server_port;
     unsigned links;
     bool closing, cut, let_go;
@@ -77,7 +78,7 @@ static bool read_some(int fd, struct message *m)
     return n > 0;
 }
 
-/* Returns the length of the first message; 0 while it is incomplete. */
+/* Returns the length of the first message in the buffer, or 0 while it is incomplete. */
 static size_t whole(const struct message *m)
 {
     size_t n = m->n >= 4 ? le32(m->p) : 0;
@@ -104,7 +105,8 @@ static void drop_first(struct message *m, size_t n)
     memmove(m->p, m->p + n, m->n);
 }
 
-/* Reads the name of the command and its collection, "" if it has none. */
+/* Finds the name of the command in an OP_MSG, and its collection ("" if it has none). Returns false
+ * for other messages. */
 static bool names_of(const uint8_t *p, size_t n, char command[NAME], char collection[NAME])
 {
     command[0] = collection[0] = '\0';
@@ -199,11 +201,11 @@ static void wake_links(struct mongo_proxy *p)
 {
     const uint64_t one = 1;
     ssize_t n = write(p->wake, &one, sizeof one);
-    /* write() fails only if the eventfd's counter is full, and then it is readable already. */
+    /* write() fails only if the eventfd's counter is full; then the eventfd is readable already. */
     (void)n;
 }
 
-/* The threads of the links end by themselves. */
+/* Tells the threads of all links to close their connections. They end by themselves. */
 static void cut_now(struct mongo_proxy *p)
 {
     pthread_mutex_lock(&p->lock);

@@ -1,4 +1,5 @@
-/* mongo_server.c: see mongo_server.h. */
+/* mongo_server.c: the MongoDB replica set of a test program, which the script tests/support/mongod
+ * runs. */
 #include "mongo_server.h"
 
 #include <setjmp.h>

@@ -7,29 +7,29 @@
 
 #include <stdint.h>
 
-/* Timeout of stores in tests that do not test timeouts. It is long enough for the slowest
+/* Timeout of stores in tests that do not test timeouts, in ms: long enough for the slowest
  * machine. */
 enum { MONGO_SERVER_PATIENCE_MS = 60000 };
 
-/* Returns when a replica set runs, which runs as long as the program. Call it first in main(). */
+/* If $MONGO_URL is not set, starts the program again under tests/support/mongod, which runs a
+ * replica set as long as the program. Call it first in main(). */
 void mongo_server_start(char **argv);
 
 /* Returns the URL of a database that no other test uses. It is valid until the process ends. */
 const char *mongo_server_database(void);
-/* Returns the URL of the same database through a proxy at 127.0.0.1:port, with a direct
- * connection. */
+/* Returns the URL of the same database, but through a proxy at 127.0.0.1:port. */
 const char *mongo_server_by_way_of(const char *url, uint16_t port);
 /* Returns the port of the first member. */
 uint16_t mongo_server_port(void);
 
-/* Returns false if another program has started the server, so that the following faults are
- * impossible. */
+/* Returns false if another program has started the server. Then the faults below are impossible. */
 int mongo_server_is_ours(void);
 /* Applies a fault: "kill", "start", "restart", "stop", "cont", "stepdown", "fail" with the JSON
  * of a fail point, or "fail-off". Returns when it has taken effect; fails the test if it is
  * impossible. */
 void mongo_server_do(const char *what, const char *argument);
-/* The same, for any thread. Returns 0 or an error code instead of failing the test. */
+/* Like mongo_server_do(), but may be called on any thread: returns 0 or an error code instead of
+ * failing the test. */
 int mongo_server_try(const char *what, const char *argument);
 
 #endif

@@ -1,4 +1,4 @@
-/* origin_run.c: see origin_run.h. */
+/* origin_run.c: runs the fake photo host of loadtest/origin as a child of a test. */
 #include "origin_run.h"
 
 #include <errno.h>
@@ -32,12 +32,13 @@ static const char *program(char path[4096])
     return path;
 }
 
-/* The origin renames the file into place once it listens. */
+/* Waits for the port file, which the origin renames into place once it listens. Returns the port in
+ * it. */
 static uint16_t wait_for_port(const char *dir, const char *file, pid_t pid)
 {
     int fd = inotify_init1(IN_CLOEXEC);
     assert_true(fd >= 0 && inotify_add_watch(fd, dir, IN_MOVED_TO | IN_CLOSE_WRITE) >= 0);
-    for (int i = 0; i < 600; i++) { /* Waits for up to a minute. */
+    for (int i = 0; i < 600; i++) { /* waits for up to a minute */
         unsigned port = 0;
         FILE *f = fopen(file, "re");
         int got = f ? fscanf(f, "%u", &port) : 0;

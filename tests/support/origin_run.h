@@ -1,4 +1,4 @@
-/* origin_run.h: runs the photo host of loadtest/origin as a child of a test. */
+/* origin_run.h: runs the fake photo host of loadtest/origin as a child of a test. */
 #ifndef PP_TEST_ORIGIN_RUN_H
 #define PP_TEST_ORIGIN_RUN_H
 

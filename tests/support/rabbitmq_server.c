@@ -1,4 +1,5 @@
-/* rabbitmq_server.c: see rabbitmq_server.h. */
+/* rabbitmq_server.c: the RabbitMQ of a test program, which the script tests/support/rabbitmq
+ * runs. */
 #include "rabbitmq_server.h"
 
 #include <fcntl.h>

@@ -7,8 +7,9 @@
 
 #include <stdint.h>
 
-/* Returns when a broker runs, which runs as long as the program. Call it first in main().
- * `options` are lines of rabbitmq.conf; NULL ends them. */
+/* If $AMQP_URL is not set, starts the program again under tests/support/rabbitmq, which runs a
+ * broker as long as the program. Call it first in main(). `options` are lines of rabbitmq.conf;
+ * NULL ends them. */
 void rabbitmq_server_start(char **argv, const char *const *options);
 
 uint16_t rabbitmq_server_port(void);

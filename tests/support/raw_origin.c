@@ -1,5 +1,5 @@
-/* raw_origin.c: see raw_origin.h. One thread accepts connections; each connection has a thread
- * of its own. */
+/* raw_origin.c: a web server for tests whose answers the test writes. One thread accepts
+ * connections; each connection has another thread. */
 #include "raw_origin.h"
 
 #include <netinet/in.h>
@@ -81,7 +81,8 @@ int pp_origin_nth(const struct pp_origin_conn *c)
     return c->nth;
 }
 
-/* Reads one head; the handler reads the body. Returns false if the connection has ended. */
+/* Reads the head of one request; the handler reads the body. Returns false if the connection has
+ * ended. */
 static bool read_head(struct pp_origin_conn *c, char head[HEAD_MAX])
 {
     size_t n = 0;

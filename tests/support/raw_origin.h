@@ -15,16 +15,18 @@ struct pp_origin;
 struct pp_origin_conn;
 
 enum pp_origin_next {
-    PP_ORIGIN_KEEP,  /* reads the next request */
-    PP_ORIGIN_CLOSE, /* closes the connection normally */
-    PP_ORIGIN_RESET, /* closes the connection with an RST */
-    PP_ORIGIN_HANG   /* sends nothing until the client or the origin closes */
+    PP_ORIGIN_KEEP,  /* the origin reads the next request on the connection */
+    PP_ORIGIN_CLOSE, /* the origin closes the connection with FIN */
+    PP_ORIGIN_RESET, /* the origin closes the connection with RST */
+    /* the origin sends nothing more until the client or pp_origin_close() closes the connection */
+    PP_ORIGIN_HANG
 };
 
 /* Answers one request, on the thread of its connection. `request` is the head and ends with NUL. */
 typedef enum pp_origin_next (*pp_origin_handler)(struct pp_origin_conn *c, const char *request, void *data);
 
-/* Opens an origin on 127.0.0.1. With `tls`, which the caller owns, it speaks TLS. */
+/* Opens an origin on a free port of 127.0.0.1. If `tls` is not NULL, the origin speaks TLS; `tls`
+ * belongs to the caller. */
 struct pp_origin *pp_origin_open(pp_origin_handler handler, void *data, SSL_CTX *tls);
 void pp_origin_close(struct pp_origin *o);
 
@@ -32,20 +34,20 @@ uint16_t pp_origin_port(const struct pp_origin *o);
 int pp_origin_connections(struct pp_origin *o); /* number of connections accepted so far */
 int pp_origin_open_connections(struct pp_origin *o);
 int pp_origin_requests(struct pp_origin *o); /* number of heads read so far */
-/* Copies the newest head. */
+/* Copies the request head that was read last. */
 void pp_origin_last(struct pp_origin *o, char *buf, size_t cap);
 
-/* Reads the `n` bytes of the request's body. Returns false if the client closed the connection
- * first. */
+/* Reads `n` bytes of the request's body. Returns false if the client closed the connection
+ * before. */
 bool pp_origin_read(struct pp_origin_conn *c, void *p, size_t n);
-/* Each sends bytes. Returns false if the client has closed the connection. */
+/* Send bytes to the client. Return false if the client has closed the connection. */
 bool pp_origin_write(struct pp_origin_conn *c, const void *p, size_t n);
 bool pp_origin_puts(struct pp_origin_conn *c, const char *s);
 /* Returns the number of requests read on this connection, including the present one. */
 int pp_origin_nth(const struct pp_origin_conn *c);
 
-/* The functions of raw_tls.c make certificates for tests at run time. pp_test_ca_file() returns
- * the PEM file of their authority. */
+/* raw_tls.c makes certificates for tests at run time. pp_test_ca_file() returns the PEM file of the
+ * authority that signs them. */
 enum pp_test_cert { PP_CERT_GOOD, PP_CERT_OTHER_NAME, PP_CERT_EXPIRED, PP_CERT_SELF_SIGNED };
 SSL_CTX *pp_test_tls(const char *host, enum pp_test_cert kind);
 const char *pp_test_ca_file(void);

@@ -1,4 +1,4 @@
-/* raw_tls.c: makes an authority and certificates for tests. */
+/* raw_tls.c: makes a certificate authority and certificates for tests. */
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -14,7 +14,7 @@
 #include "raw_origin.h"
 #include "test_loop.h"
 
-/* The only authority of the process, made when it is first needed. */
+/* The only certificate authority of the process; the first call that needs it makes it. */
 static struct {
     EVP_PKEY *key;
     X509 *cert;
@@ -33,7 +33,7 @@ static void extend(X509 *cert, X509 *issuer, int nid, const char *value)
     X509_EXTENSION_free(ext);
 }
 
-/* Makes a certificate; without an issuer it is self-signed. */
+/* Makes a certificate. If `issuer` is NULL, the certificate signs itself. */
 static X509 *make(EVP_PKEY *key, const char *name, bool is_ca, X509 *issuer, EVP_PKEY *issuer_key, long from,
                   long until)
 {

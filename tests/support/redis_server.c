@@ -1,4 +1,4 @@
-/* redis_server.c: see redis_server.h. */
+/* redis_server.c: starts and stops Redis servers of a test program. */
 #include "redis_server.h"
 
 #include <fcntl.h>
@@ -57,7 +57,8 @@ static void forget(struct redis_server *s)
 
 /* --- starting --- */
 
-/* Runs the server. Its log goes to `out`, a pipe that never blocks the server. */
+/* The child process: becomes the Redis server. The log of the server goes to `out`, a pipe that
+ * never blocks it. */
 static void run(const struct redis_server *s, int out)
 {
     char port[8];
@@ -104,7 +105,7 @@ static redisContext *dial(const struct redis_server *s)
     return NULL;
 }
 
-/* Reads the log until the server reports that it is ready. Returns false if the server has
+/* Reads the server's log until it says that the server is ready. Returns false if the server has
  * ended. */
 static bool becomes_ready(int log)
 {
@@ -164,7 +165,7 @@ void redis_server_start(struct redis_server *s)
 void redis_server_restart(struct redis_server *s)
 {
     assert_int_equal(s->pid, 0);
-    /* Another connection may use the port for a moment, so this tries again. */
+    /* Another connection may use the port for a moment, so this tries several times. */
     for (int tries = 0; tries < TRIES; tries++)
         if (launch(s))
             return;

@@ -1,5 +1,5 @@
-/* redis_server.h: Redis servers of a test program. Each has a port of 127.0.0.1 and a directory
- * of its own, and ends with the process. An error fails the test. */
+/* redis_server.h: Redis servers of a test program. Each server has its own port of 127.0.0.1 and
+ * its own directory, and ends with the process. An error fails the test. */
 #ifndef PP_TEST_REDIS_SERVER_H
 #define PP_TEST_REDIS_SERVER_H
 
@@ -11,16 +11,16 @@ struct redisReply;
 
 struct redis_server {
     uint16_t port;
-    pid_t pid; /* process id; 0 if the server does not run */
-    int log;   /* pipe from the server's standard output */
+    pid_t pid; /* process id, or 0 if the server does not run */
+    int log;   /* file descriptor of the pipe from the server's standard output */
     const char *dir;
     char url[64];
     /* options of redis-server, such as "--appendonly", "yes"; NULL ends them */
     const char *options[16];
 };
 
-/* Starts a server with an append-only file that it syncs at each write, and waits until it
- * answers. The caller may set s->options; all other members must be zero. */
+/* Starts a server with an append-only file, which it syncs at each write, and waits until the
+ * server answers. The caller may set s->options; all other members must be zero. */
 void redis_server_start(struct redis_server *s);
 /* Starts the server again after a kill or stop, with the same port and data. Waits until it
  * answers. */
@@ -34,8 +34,8 @@ void redis_server_thaw(struct redis_server *s);
 /* Runs a command, whose words are separated by spaces, over a new connection. Returns the reply,
  * which the caller frees with freeReplyObject(). */
 struct redisReply *redis_server_ask(const struct redis_server *s, const char *words);
-/* The same for other replies: ignores the reply; returns a number; compares the reply with a
- * text. */
+/* Like redis_server_ask(). redis_server_do() ignores the reply; redis_server_number() returns it as
+ * a number. */
 void redis_server_do(const struct redis_server *s, const char *words);
 int64_t redis_server_number(const struct redis_server *s, const char *words);
 

@@ -1,4 +1,4 @@
-/* s3_run.c: see s3_run.h. */
+/* s3_run.c: runs the S3 server of tests/support/s3rver as a child of a test. */
 #include "s3_run.h"
 
 #include <errno.h>

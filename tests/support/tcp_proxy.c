@@ -1,5 +1,5 @@
-/* tcp_proxy.c: see tcp_proxy.h. One thread polls all sockets. Other threads set `asked`, and
- * wait until the polling thread has seen it. */
+/* tcp_proxy.c: a TCP proxy with faults. One thread polls all sockets. Other threads change the
+ * mode, and wait until the polling thread has seen the change. */
 #include "tcp_proxy.h"
 
 #include <arpa/inet.h>
@@ -30,8 +30,8 @@ struct pipe_end {
 };
 
 struct link {
-    int fd[2];              /* sockets of the client and of the server; -1: none */
-    struct pipe_end out[2]; /* out[i]: bytes to write to fd[i] */
+    int fd[2];              /* sockets to the client and to the server; -1 if there is none */
+    struct pipe_end out[2]; /* out[i] has the bytes that wait to be written to fd[i] */
 };
 
 struct tcp_proxy {
@@ -92,13 +92,13 @@ static void accept_one(struct tcp_proxy *p)
     atomic_fetch_add(&p->accepted, 1);
 }
 
-/* Returns true if the mode lets bytes go to socket `to` of a link. */
+/* Returns true if the mode `way` lets bytes go to socket `to` of a link (0: client, 1: server). */
 static bool may_go(enum tcp_proxy_way way, int to)
 {
     return way == TCP_PROXY_PASS || way == TCP_PROXY_TRICKLE || (way == TCP_PROXY_NO_ANSWER && to == 1);
 }
 
-/* Moves bytes of a link. Returns false if the link has ended. */
+/* Reads bytes from socket `from` of a link. Returns false if the link has ended. */
 static bool take(struct link *l, int from)
 {
     struct pipe_end *e = &l->out[1 - from];
@@ -120,8 +120,8 @@ static bool give(struct tcp_proxy *p, struct link *l, int to, enum tcp_proxy_way
     return n > 0 || errno == EAGAIN || errno == EINTR;
 }
 
-/* Returns the events to poll this socket for: it can be written if bytes wait for it, or read. A
- * silent link polls for none. */
+/* Returns the events for which to poll socket i of a link: writable if bytes wait for it, readable
+ * if there is room for more. Returns 0 if the mode is silent. */
 static short events_of(const struct link *l, int i, enum tcp_proxy_way way)
 {
     short events = 0;
@@ -145,7 +145,8 @@ static void serve(struct tcp_proxy *p, struct link *l, const struct pollfd *fds,
         close_link(l);
 }
 
-/* Carries out the requests of other threads. Returns false if the proxy closes. */
+/* Does what other threads have asked for: changes the mode, cuts links. Returns false if the proxy
+ * must close. */
 static bool obey(struct tcp_proxy *p, enum tcp_proxy_way *way)
 {
     uint64_t all;
@@ -174,7 +175,8 @@ static void *run(void *arg)
         for (int i = 0; i < 2 * LINKS; i++) {
             struct link *l = &p->links[i / 2];
             short events = l->fd[0] >= 0 ? events_of(l, i % 2, way) : 0;
-            /* Even without events, poll() would report a hang-up in every turn. */
+            /* A socket without events is left out, because poll() would report its hang-up in every
+             * turn. */
             fds[2 + i] = (struct pollfd){.fd = events ? l->fd[i % 2] : -1, .events = events};
         }
         if (poll(fds, 2 + 2 * LINKS, -1) < 0)
@@ -199,7 +201,7 @@ static void ask(struct tcp_proxy *p, enum tcp_proxy_way way, bool cut, bool clos
     p->closing = closing;
     uint64_t mine = ++p->asked;
     ssize_t n = write(p->wake, &one, sizeof one);
-    /* write() fails only if the eventfd's counter is full, and then it is readable already. */
+    /* write() fails only if the eventfd's counter is full; then the eventfd is readable already. */
     (void)n;
     while (p->seen < mine)
         pthread_cond_wait(&p->changed, &p->lock);

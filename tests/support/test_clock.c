@@ -1,10 +1,9 @@
-/* test_clock.c: see test_clock.h. The clock functions in this file replace those of the C
- * library, even for shared libraries, because the program defines them. tests/CMakeLists.txt
- * makes sure that this file is linked.
+/* test_clock.c: replaces the clock functions of the C library, also for shared libraries, because
+ * the program defines them. tests/CMakeLists.txt makes sure that this file is linked.
  *
  * Invariant: a clock shows the real time plus `ahead`. While the clocks are held, CLOCK_BOOTTIME
- * shows `held`, and the difference between CLOCK_REALTIME and CLOCK_BOOTTIME stays as it was
- * when they were last held. All times are in ns. */
+ * shows `held`, and the difference between CLOCK_REALTIME and CLOCK_BOOTTIME stays as it was when
+ * the clocks were last held. All times are in ns. */
 #include "test_clock.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* test_loop.c: see test_loop.h. */
+/* test_loop.c: helpers for tests that turn a loop or need a temporary directory or a free port. */
 #include "test_loop.h"
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@ enum { LOOK_EVERY_MS = 5, PATIENCE_MS = 60000, MAX_DIRS = 256 };
 
 static void look_again(void *data)
 {
-    (void)data; /* The timer only has to wake the loop. */
+    (void)data; /* does nothing: the timer only has to wake the loop */
 }
 
 void pp_test_until_at(struct pp_loop *loop, bool (*cond)(void *arg), void *arg, int64_t max_ms,
@@ -43,7 +43,7 @@ void pp_test_until_at(struct pp_loop *loop, bool (*cond)(void *arg), void *arg, 
     _fail(file, line);
 }
 
-/* --- directories: a list for atexit(), used only by the process that made them --- */
+/* --- temporary directories, which the process that made them removes at its exit --- */
 
 static char dirs[MAX_DIRS][256];
 static int dirs_n;
@@ -82,8 +82,8 @@ const char *pp_test_tmpdir(void)
     return dir;
 }
 
-/* Returns the first port of the range from which the kernel chooses ports for bind() and
- * connect(); 0 if unknown. */
+/* Returns the first port of the range from which the kernel chooses ports for bind() and connect(),
+ * or 0 if the range is unknown. */
 static int first_given(void)
 {
     int first = 0;
@@ -95,7 +95,7 @@ static int first_given(void)
     return first;
 }
 
-/* Returns the port, or 0 if it is in use. */
+/* Tries to bind the port of 127.0.0.1. Returns the port, or 0 if it is in use. */
 static uint16_t try_port(uint16_t port)
 {
     struct sockaddr_in sa = {

@@ -1,10 +1,10 @@
-/* cluster.c: librdkafka's mock cluster of Kafka, in memory, as a process.
+/* cluster.c: a program that runs librdkafka's mock cluster of Kafka in memory.
  *
- *   cluster TOPIC PARTITIONS     makes the topic, prints its brokers' addresses,
- *                              ends when its standard input ends
+ *   cluster TOPIC PARTITIONS     makes the topic, prints the addresses of its brokers, and
+ *                                ends when its standard input ends
  *
- * A partition keeps its last 5 MB only: a consumer that wants everything reads while the test
- * sends. The messages end with the process. */
+ * A partition keeps only its last 5 MB, so a consumer that wants everything must read while the
+ * test sends. The messages end with the process. */
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <stdio.h>
