@@ -30,7 +30,7 @@ struct api_run {
     struct fake_server server;
     struct pp_http_server *server_ptr;
     struct pp_api *api;
-    /* The next request is sent with these values; after it they are reset. */
+    /* The next request is sent with these header values, which are reset after it. */
     const char *authorization, *content_type, *key, *range, *if_range, *if_none_match;
     struct pp_http_request request;
     json_t *json; /* the body of the last answer; NULL if it is not JSON */
@@ -88,7 +88,7 @@ static inline void api_stop(struct api_run *t)
     pp_api_close(t->api);
 }
 
-/* Replaces the API by one whose process has these roles. */
+/* Replaces the API by that of a process with these roles. */
 static inline void api_restart(struct api_run *t, unsigned roles)
 {
     api_stop(t);
@@ -112,7 +112,7 @@ static inline int api_close(void **state)
     return 0;
 }
 
-/* Begins a request. Several requests may be in flight, each with an `r` of its own. */
+/* Begins a request. Several requests may be in flight if the test gives each its own `r`. */
 static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum pp_method method,
                              const char *path, const char *body, size_t n)
 {
@@ -176,7 +176,7 @@ static inline const char *api_str(const struct api_run *t, const char *name)
     return s ? s : "";
 }
 
-/* Checks that the last answer is a complete problem document, and returns its code. */
+/* Checks that the last answer is a complete problem document. Returns the document's code. */
 static inline const char *api_code(const struct api_run *t)
 {
     char type[100];

@@ -1,5 +1,5 @@
-/* sniff_run.h: feeds a body to lib/core/sniff*.c in pieces and checks the result; shared by their
- * tests. */
+/* sniff_run.h: helpers of the tests of image headers. They feed the bytes of a file to the parser
+ * in lib/core/sniff*.c piece by piece, and check what it answers. */
 #ifndef TEST_SNIFF_RUN_H
 #define TEST_SNIFF_RUN_H
 
@@ -37,7 +37,7 @@ static inline uint16_t sniff(struct pp_sniff *s, const void *p, size_t n, size_t
     return pp_sniff_finish(s);
 }
 
-/* Returns true if the type is known before the body ends. */
+/* Returns true if the parser knows the type before it has seen the whole body. */
 static inline bool decided(const void *p, size_t n)
 {
     struct pp_sniff s;

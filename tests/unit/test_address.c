@@ -69,8 +69,8 @@ static bool oracle_allows(uint32_t a)
     return true;
 }
 
-/* One thread's part of the walk: `wrong` counts the addresses first..last whose verdict is not
- * `want`. */
+/* The part of the addresses that one thread checks. `wrong` counts the addresses from first to last
+ * whose verdict is not `want`. */
 struct walk {
     uint64_t first, last;
     uint64_t seen, wrong;
@@ -98,7 +98,7 @@ static uint64_t end_of(const struct walk *w, size_t range)
     return w->edges[range + 1];
 }
 
-/* Checks each address from first to last. */
+/* Asks the policy about each address from first to last, and counts the wrong verdicts. */
 static void judge_all(struct walk *w, uint64_t first, uint64_t last)
 {
     for (size_t i = 0; i + 1 < COUNT(w->edges); i++) {
@@ -263,7 +263,8 @@ static void ipv6_table(void **state)
     }
 }
 
-/* The oracle for IPv6 is a list of first and last addresses, as for IPv4. */
+/* The special ranges of IPv6, each by its first and last address. The policy must refuse exactly
+ * the addresses in them. */
 static const struct {
     const char *first, *last;
 } special6[] = {

@@ -232,7 +232,7 @@ static void the_queue_fails(void **state)
         assert_int_equal(strncmp(api_str(t, "instance"), "urn:photopool:incident:", 23) == 0,
                          cases[i].status == 500);
     }
-    t->ingest.append_err = PP_OK; /* the request that failed has not used up its key */
+    t->ingest.append_err = PP_OK; /* The failed request has not used up its key. */
     t->key = "k";
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 202);
 }
@@ -246,7 +246,7 @@ static void bodies_are_bounded(void **state)
     t->params.max_body = 20;
     memset(big, ' ', sizeof(big));
     t->server.replies = 0;
-    for (int i = 0; i < 6; i++) /* the first request is accepted whatever its size */
+    for (int i = 0; i < 6; i++) /* The API accepts the first request whatever its size. */
         api_begin(t, &more[i], PP_POST, "/v1/batches", big, sizeof(big));
     assert_int_equal(t->server.replies, 5);
     assert_int_equal(t->server.status, 503);
@@ -288,7 +288,8 @@ static void an_accepted_batch_is_readable_at_once(void **state)
     assert_true(json_is_null(api_at(t, "eta_seconds")));
     assert_int_equal(api_get(t, batch_path(id, "/results")), 200);
     assert_int_equal(json_array_size(api_at(t, "results")), 0);
-    t->store.err = PP_ETIMEOUT; /* only the batch is readable from the queue */
+    /* The store fails. The API still finds the batch in the ingest queue, but no results. */
+    t->store.err = PP_ETIMEOUT;
     assert_int_equal(api_get(t, batch_path(id, "")), 200);
     assert_int_equal(api_get(t, batch_path(id, "/results")), 503);
 }
@@ -394,7 +395,7 @@ static void list_merges_queue_and_store(void **state)
 
     t->store.batches[t->store.n_batches++] = planned(ID_A, "42", PP_BATCH_FINISHED);
     t->store.batches[t->store.n_batches++] = planned(ID_B, "43", PP_BATCH_RUNNING);
-    entry(t, ID_B, "43"); /* this entry's batch is planned already */
+    entry(t, ID_B, "43"); /* The store already has the batch of this queue entry. */
     entry(t, ID_C, "42");
     assert_int_equal(api_get(t, "/v1/batches"), 200);
     assert_ids(t, (const char *const[]){ID_C, ID_B, ID_A, NULL});
@@ -439,8 +440,8 @@ static void list_parameters(void **state)
         assert_string_equal(api_code(t), cases[i].code);
         assert_string_equal(api_str(t, "field"), cases[i].field);
     }
-    /* A cursor is valid for one list with one filter. The API refuses a cursor of another list, and
-     * a cursor that the caller has changed. */
+    /* A cursor is valid for one list with one filter. The API refuses it for another list or
+     * filter, and refuses a cursor that the caller has changed. */
     entry(t, ID_A, "42");
     entry(t, ID_B, "42");
     assert_int_equal(api_get(t, "/v1/batches?limit=1"), 200);

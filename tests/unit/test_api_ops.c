@@ -431,7 +431,8 @@ static void photo_head_and_failures(void **state)
     struct api_run *t = *state;
 
     give_photo(t);
-    t->blobs.err = PP_EIO; /* HEAD does not read the blob, so the error has no effect */
+    /* HEAD does not read the blob store, so the store's error has no effect. */
+    t->blobs.err = PP_EIO;
     assert_int_equal(api_ask(t, PP_HEAD, photo_path, NULL), 200);
     assert_int_equal(t->server.body_n, 16);
     assert_int_equal(api_get(t, photo_path), 500);
@@ -592,8 +593,8 @@ static void explain_bad_urls(void **state)
 
 /* --- health --- */
 
-/* /readyz reports the result of the last probe, so the test advances the clock to the next probe.
- */
+/* Advances the clock to the next probe, whose result /readyz reports. Returns the status of
+ * /readyz. */
 static int ready_in_a_while(struct api_run *t)
 {
     pp_test_clock_pass(t->loop, 250);
@@ -623,7 +624,8 @@ static void readiness(void **state)
 
     api_restart(t, PP_ROLE_API | PP_ROLE_WORKER);
     pp_test_until(t->loop, is_ready, t, 5000);
-    t->store.err = PP_ETIMEOUT; /* accepting does not need the store; fetching does */
+    /* The store fails: the API can still accept batches, but the worker can't fetch. */
+    t->store.err = PP_ETIMEOUT;
     pp_test_until(t->loop, is_not_ready, t, 5000);
     assert_true(json_is_true(api_at(t, "roles.api.ready")));
     assert_true(json_is_false(api_at(t, "roles.worker.ready")));

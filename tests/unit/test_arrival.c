@@ -13,14 +13,14 @@
 
 enum { BUCKET = PP_BASELINE_BUCKET_MS };
 
-/* Adds n answers at one moment. */
+/* Adds n answers that come at the same moment. */
 static void burst(struct pp_baseline *u, int64_t at_ms, int n, int64_t delay_ms)
 {
     for (int i = 0; i < n; i++)
         pp_baseline_add(u, at_ms, delay_ms);
 }
 
-/* Adds some answers to each bucket, from number `from` up to, not including, `to`. */
+/* Adds three answers to each time bucket from number `from` to number `to` - 1. */
 static void buckets(struct pp_baseline *u, int64_t from, int64_t to, int64_t delay_ms)
 {
     for (int64_t s = from; s < to; s++)
@@ -34,7 +34,8 @@ static void few_buckets_give_no_baseline(void **state)
     assert_int_equal(pp_baseline_ms(&u, 0), 0);
     buckets(&u, 7, 7 + PP_BASELINE_MIN, 300);
     int64_t now = (7 + PP_BASELINE_MIN) * BUCKET;
-    pp_baseline_add(&u, now - 1, 300); /* this bucket has not ended */
+    /* This bucket is not over, so its answers do not count yet. */
+    pp_baseline_add(&u, now - 1, 300);
     assert_int_equal(pp_baseline_ms(&u, now), 0);
     pp_baseline_add(&u, now, 900);
     assert_int_equal(pp_baseline_ms(&u, now), 300);
@@ -86,7 +87,7 @@ static void old_buckets_are_forgotten(void **state)
     buckets(&u, 0, 1, 20);
     buckets(&u, 1, PP_BASELINE_KEPT + 1, 900);
     int64_t now = PP_BASELINE_KEPT * BUCKET;
-    /* KEPT buckets have passed, so the first one no longer counts */
+    /* After KEPT buckets the first one no longer counts. */
     assert_int_equal(pp_baseline_ms(&u, now), 20);
     pp_baseline_add(&u, now + BUCKET, 900);
     assert_int_equal(pp_baseline_ms(&u, now + BUCKET), 900);
@@ -179,8 +180,8 @@ static void requests_are_heard_once(void **state)
     assert_int_equal(s.written, 1);
     assert_false(pp_sends_overdue(&s, 1000 + PP_ARRIVAL_CAP_MS - 1));
     assert_true(pp_sends_overdue(&s, 1000 + PP_ARRIVAL_CAP_MS));
-    /* The connection died and the request was sent again: the server may have read the first one.
-     * */
+    /* The connection died and the request was sent again: the server may have read the first
+     * one. */
     assert_true(pp_sends_wrote(&s, 1500));
     assert_int_equal(s.heard, 1);
     assert_int_equal(s.at_ms, 1500 - PP_ARRIVAL_SLACK_MS);
@@ -191,7 +192,8 @@ static void requests_are_heard_once(void **state)
     assert_int_equal(s.at_ms, 1500);
     assert_int_equal(s.answer_ms, 50);
     assert_false(pp_sends_wrote(&s, 2000));
-    pp_sends_answered(&s, 2300); /* this answer is not the fastest */
+    /* This request took longer than the one before, so its answer changes nothing. */
+    pp_sends_answered(&s, 2300);
     assert_int_equal(s.answer_ms, 50);
     assert_int_equal(s.answered_ms, 1550);
 }
@@ -215,7 +217,8 @@ static void late_counts_are_corrected(void **state)
         assert_true(pp_ratelimit_admit(&log, now, 1));
         pp_ratelimit_sent(&log, now, now);
         pp_arrival_counted(&a, &s, now, late[i]);
-        pp_arrival_learn(&a, &s, &log, now); /* a transfer without an answer teaches nothing */
+        /* No answer has come, so pp_arrival_learn() changes nothing. */
+        pp_arrival_learn(&a, &s, &log, now);
         assert_int_equal(pp_ratelimit_next_ms(&log, now), now + PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS);
         s.answer_ms = 200;
         s.answered_ms = now;

@@ -124,8 +124,8 @@ static void no_answer_after_a_failed_submit(void **state)
     assert_int_equal(pp_ask_pause_left(&k->ask), PP_ASK_PAUSE_MS);
 }
 
-/* Lets the port fail `n` times, at submit or afterwards, and checks each pause to the millisecond.
- */
+/* Makes the port fail `n` times, at submit or in its answer, and checks each pause to the
+ * millisecond. */
 static void check_pauses(struct kit *k, const int64_t *pauses, size_t n, bool at_submit)
 {
     for (size_t i = 0; i < n; i++) {

@@ -22,7 +22,7 @@ static void put_set_and_remove(void **state)
     struct pp_backlog *b = pp_backlog_new(10);
     assert_int_equal(pp_backlog_next_ms(b, 5), NEVER);
     assert_int_equal(pp_backlog_put(b, "a", 0, 100), PP_OK);
-    /* a second put for the same queue sets the earlier of the two times */
+    /* A second put for the same queue keeps the earlier of the two times. */
     assert_int_equal(pp_backlog_put(b, "a", 0, 200), PP_OK);
     assert_int_equal(pp_backlog_get(b, "a", 0), 100);
     assert_int_equal(pp_backlog_put(b, "a", 0, 50), PP_OK);
@@ -38,7 +38,7 @@ static void put_set_and_remove(void **state)
     assert_int_equal(pp_backlog_due(b, 400, ALL, due, 2), 1);
     assert_string_equal(due[0].client, "a");
     assert_int_equal(due[0].queues, 1u << PP_QUEUE_SUSPECT);
-    /* the client has something due, but not in this queue */
+    /* The client has work that is due, but in the other queue. */
     assert_int_equal(pp_backlog_due(b, 400, 1, due, 2), 0);
     assert_int_equal(pp_backlog_next_ms(b, 400), 400);
     /* the client is due only at 900 now */

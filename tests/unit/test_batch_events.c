@@ -15,7 +15,7 @@
 #include "test_clock.h"
 #include "test_loop.h"
 
-#define TURNS 30 /* turns of the loop: more than an event needs after a timer fires */
+#define TURNS 30 /* An event needs fewer turns of the loop than this after a timer fires. */
 
 struct kit {
     struct pp_loop *loop;
@@ -99,7 +99,8 @@ static void batch(struct kit *k, uint64_t n, uint64_t ended)
     }
 }
 
-/* Lets one item finish each `ms`: settles its photo, then adds it to the outbox. */
+/* Lets one item finish every `ms` milliseconds: settles its photo, then adds the item to the
+ * outbox. */
 static void finish(struct kit *k, uint64_t n, int64_t ms)
 {
     for (uint64_t i = 1; i <= n; i++) {

@@ -74,7 +74,7 @@ static void stops_at_the_ceiling(void **state)
     pp_buf_fini(&b);
 }
 
-/* Compares puts of random sizes with a plain array. */
+/* Writes random pieces to a buffer and to a plain array, which must then be equal. */
 static void random_puts_match_an_array(void **state)
 {
     (void)state;
@@ -142,7 +142,7 @@ static void records_are_read_back(void **state)
     pp_buf_init(&b, 1000);
     put_record(&b);
     assert_int_equal(b.n, 1 + 2 + 4 + 8 + 4 + 3 + 4);
-    /* the same bytes on every machine */
+    /* The writer makes these bytes on every machine: all numbers are little-endian. */
     assert_memory_equal(b.p, "\xab\xdc\xfe\xef\xcd\xab\x89", 7);
     struct pp_reader r = {b.p, b.n, false};
     assert_true(read_record(&r));

@@ -386,8 +386,8 @@ static const struct sample samples[] = {
      .request = {"GET /v1/routes?domain=d&limit=100"}},
     {"version", pp_cmd_version, {"version", "--json"}, .out = "{\"version\":\""},
 
-    /* Runs commands into the failures that any subcommand can meet, and checks message and exit
-     * code. */
+    /* The commands below meet failures that any subcommand can meet. Each row has the expected
+     * message and exit code. */
     {"unauthorized",
      pp_cmd_queue,
      {"queue"},

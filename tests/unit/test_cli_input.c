@@ -15,10 +15,8 @@
 #include "json_split.h"
 #include "prng.h"
 
-/* The items that the reader passed on, as text: "LINE ITEM
- * ", ".name=value
- * " for a member, "note ...
- * ". */
+/* The items that the reader passed on, as text: "LINE ITEM\n" for an item, ".name=value\n" for a
+ * member, "note ...\n" for a note. */
 struct got {
     struct pp_buf text;
     /* stop_after: the reader stops after this many items; 0: it reads all */
@@ -260,8 +258,8 @@ static void guesses_the_format(void **state)
     static const struct {
         const char *start;
         const struct pp_input_format *part,
-            /* part: the format guessed while more bytes may follow, NULL if it is still unknown;
-             * whole: the format guessed at the end of the file */
+            /* part: the expected guess while more bytes may follow; NULL: the format is unknown.
+             * whole: the expected guess at the end of the file. */
             *whole;
     } cases[] = {
         {"", NULL, &pp_input_ndjson},

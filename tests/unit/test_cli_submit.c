@@ -398,7 +398,7 @@ static void ctrl_c_ends_with_a_hint(void **state)
         fake_http_close(s);
     }
     struct timespec now = {0};
-    /* submit has received both signals: none is pending */
+    /* submit has handled both signals, so none is pending. */
     assert_int_equal(sigtimedwait(&set, NULL, &now), -1);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

@@ -28,9 +28,9 @@ static void control_characters_are_escaped(void **state)
         {"\033[31mred", "\\x1b[31mred"},
         {"a\r\nb\t", "a\\x0d\\x0ab\\x09"},
         {"bell\a del\x7f", "bell\\x07 del\\x7f"},
-        /* U+009B, a control character that starts a terminal sequence */
+        /* U+009B, a control character that begins a terminal sequence, must be escaped. */
         {"c1 \xc2\x9b", "c1 \\xc2\\x9b"},
-        /* U+202E, which would reverse the text after it */
+        /* U+202E, which would show the text after it from right to left, must be escaped. */
         {"\xe2\x80\xae gpj.exe", "\\xe2\\x80\\xae gpj.exe"},
         {"bad \xff\xc3", "bad \\xff\\xc3"},
     };

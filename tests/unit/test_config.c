@@ -81,7 +81,7 @@ static void units(void **state)
     static const struct {
         const char *text;
         const struct pp_unit *units;
-        int64_t value; /* the expected value; -1: the text is refused */
+        int64_t value; /* expected value; -1: the parser must refuse the text */
     } cases[] = {
         {"0", pp_units_count, 0},
         {"250", pp_units_count, 250},
@@ -414,7 +414,8 @@ static void ranges_are_closed(void **state)
     }
 }
 
-/* The text of a flag and the value that is read from it; NULL: the text is refused. */
+/* The text of a flag, and the value that photopool must read from it; NULL: photopool refuses the
+ * text. */
 static void values(void **state)
 {
     (void)state;
@@ -631,7 +632,8 @@ static void the_environment(void **state)
 {
     (void)state;
     static const struct {
-        /* says: text that the error must contain; NULL: the variable is accepted or ignored */
+        /* says: text that the error must contain; NULL: photopool accepts or ignores the
+         * variable */
         const char *env, *says;
     } cases[] = {
         {"PHOTOPOOL_HTTP_LISTN=x", "did you mean PHOTOPOOL_HTTP_LISTEN?"},

@@ -39,8 +39,8 @@ static void every_status_at_every_attempt(void **state)
     }
 }
 
-/* Each waiting time is random within a tenth. Over many attempts it must come close to both bounds,
- * never exceed them, and have its mean in the middle. */
+/* Each retry's waiting time is random: up to a tenth shorter or longer than the schedule says. Over
+ * many tries both bounds must be nearly reached and never exceeded. */
 static void waits_vary_by_a_tenth(void **state)
 {
     (void)state;
@@ -69,13 +69,14 @@ static void what_the_receiver_asks_for(void **state)
     (void)state;
     static const struct {
         uint32_t attempts;
-        /* in ms; `due` is the expected time for the random number 0, which gives the shortest wait
-         */
+        /* Both in ms. `due` is the expected time for the random number 0, which gives the shortest
+         * wait. */
         int64_t asked, due;
     } cases[] = {
         {1, -1, 4500},
         {1, INT64_MIN, 4500},
-        {1, 0, 4500}, /* the wait is never shorter than the schedule says */
+        /* The receiver asks for 0 ms, but the wait is never shorter than the schedule says. */
+        {1, 0, 4500},
         {1, 4499, 4500},
         {1, 4501, 4501},
         {1, 3600000, 3600000},
@@ -97,8 +98,8 @@ static void what_the_receiver_asks_for(void **state)
 
 /* --- an endpoint --- */
 
-/* Returns when the next request may start if no request ends before; INT64_MAX if a request must
- * end first. */
+/* Returns when the next request may start if none of those in flight ends before; INT64_MAX if one
+ * of them must end first. */
 static int64_t next_ms(const struct pp_endpoint_pace *p, int64_t at)
 {
     if (pp_pace_may_start(p, at))
@@ -113,7 +114,7 @@ static void start(struct pp_endpoint_pace *p, int64_t at)
     pp_pace_started(p);
 }
 
-/* Starts as many requests as the pace permits, and returns their number. */
+/* Starts as many requests as the endpoint may get now. Returns their number. */
 static uint32_t start_all(struct pp_endpoint_pace *p, int64_t at)
 {
     uint32_t n = 0;
@@ -173,7 +174,7 @@ static void a_day_of_failures_costs_few_requests(void **state)
     pp_pace_init(&p, 0);
     for (int i = 0; i < PP_PACE_FAILURES; i++) {
         start(&p, t);
-        /* a second request may not start beside the first */
+        /* The endpoint is down, so it gets only one request at a time. */
         assert_false(pp_pace_may_start(&p, t));
         pp_pace_ended(&p, false, t += 100, 0);
     }
@@ -185,7 +186,7 @@ static void a_day_of_failures_costs_few_requests(void **state)
         assert_int_equal(next_ms(&p, t), t + open);
         assert_false(pp_pace_may_start(&p, t + open - 1));
         t += open;
-        /* one request probes whether the endpoint is up again */
+        /* A single request probes whether the endpoint is up again. */
         assert_int_equal(start_all(&p, t), 1);
         assert_int_equal(p.state, PP_PACE_PROBING);
         assert_int_equal(next_ms(&p, t), INT64_MAX);
@@ -346,7 +347,8 @@ static void secrets_of_every_length(void **state)
         assert_int_equal(parse(text, len, out, &out_n), PP_OK);
         assert_int_equal(out_n, n);
         assert_memory_equal(out, bytes, n);
-        /* a prefix is valid only if it is the whole output of an encoder for some bytes */
+        /* A cut text is valid only if it has at least 32 base64 characters, in whole groups of
+         * 4. */
         for (size_t cut = 0; cut < len; cut++) {
             bool whole = cut >= 6 + 32 && (cut - 6) % 4 == 0;
             assert_int_equal(parse(text, cut, out, &out_n), whole ? PP_OK : PP_EINVAL);
@@ -358,7 +360,9 @@ static void secrets_of_every_length(void **state)
                     continue;
                 text[i] = (char)c;
                 bool padded = c == '=' && (i + 1 == len || (i + 2 == len && text[len - 1] == '='));
-                if (!padded) /* without padding, the unused bits of the last character decide */
+                /* If the new byte is padding, the text may still be valid, so the test does not
+                 * check it. */
+                if (!padded)
                     assert_int_equal(parse(text, len, out, &out_n), PP_EINVAL);
             }
             text[i] = was;

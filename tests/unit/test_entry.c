@@ -149,7 +149,8 @@ static void cut_entries_are_damaged(void **state)
         whole += count(copy, n) >= 0;
         free(copy);
     }
-    assert_int_equal(whole, 3); /* cuts that leave no item, one item and both items occurred */
+    /* Over all cuts, the reader has returned no item, one item and two items. */
+    assert_int_equal(whole, 3);
     pp_buf_fini(&b);
 }
 

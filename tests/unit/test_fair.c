@@ -18,7 +18,8 @@ static void shares_by_weight_and_limits(void **state)
     (void)state;
     static const struct {
         uint32_t slots, n, total;
-        /* weight, want, permits, concurrency_left, allot (0), expected allot */
+        /* Each client: weight, want, permits, concurrency_left, allot (0 before the call), and the
+         * allot that is expected. */
         struct pp_fair_client c[4];
     } cases[] = {
         {100, 0, 0, {{0}}},
@@ -130,8 +131,8 @@ static void no_client_starves(void **state)
     }
 }
 
-/* In each cycle 24 transfers become free, and the planner of shares gives them out 8 at a time. So
- * a cycle serves three of 50 clients, but over time every client must get the share that its weight
+/* In each cycle 24 transfers become free, and pp_fair_allot() gives them out 8 at a time. So a
+ * cycle serves three of 50 clients, but over time every client must get the share that its weight
  * implies. */
 static void rounding_is_by_quanta(void **state)
 {

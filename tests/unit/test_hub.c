@@ -19,7 +19,8 @@
 struct follower {
     struct pp_sub sub;
     struct kit *kit;
-    uint64_t seqs[FAKE_EVENTS]; /* numbers of the events received, in order; 0 stands for a gap */
+    /* numbers of the events received, in order; 0 means that the follower was told of a gap */
+    uint64_t seqs[FAKE_EVENTS];
     size_t n, calls, most;
     uint64_t gap_from, gap_to, at;
     bool busy, failed, caught_up;
@@ -186,8 +187,8 @@ static void put(struct kit *k, const char *key, size_t n)
         fake_log_put(&k->events, key, "t", "{}");
 }
 
-/* Adds events to the log without a notice to the hub. A hub that has not started yet starts with
- * the newest of them. */
+/* Adds events to the log without a notice to the hub. A hub that starts later reads only the newest
+ * of them. */
 static void put_quietly(struct kit *k, const char *key, size_t n)
 {
     void (*woken)(void *data) = k->events.woken;

@@ -351,7 +351,7 @@ static void scan_agrees_with_jansson(void **state)
             strcat(text, pieces[pp_test_between(&seed, 0, sizeof(pieces) / sizeof(*pieces) - 1)]);
         json_t *json = json_loads(text, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
         bool ours = scans(text, strlen(text), error);
-        /* the scanner does not check for duplicate keys; its callers do */
+        /* The scanner accepts duplicate keys, because its callers check for them. */
         if (!json && ours)
             json = json_loads(text, JSON_DECODE_ANY, NULL);
         if (ours != (json != NULL))

@@ -159,7 +159,7 @@ static void jobs_return_to_their_own_loop(void **state)
     run_workers(3, 8, false);
 }
 
-/* --- bounds, batches, closing: with a lane held at a gate --- */
+/* --- bounds, batches and closing, while a gate blocks the lane's thread --- */
 
 struct gate {
     sem_t entered, leave;
@@ -203,7 +203,7 @@ static void bounds_and_batches(void **state)
         assert_int_equal(pp_lane_submit(home, &new_sum(&t, i)->job), PP_OK);
     struct sum_job *over = new_sum(&t, 11);
     assert_int_equal(pp_lane_submit(home, &over->job), PP_EFULL);
-    free(over); /* its callback never runs */
+    free(over); /* The lane has refused this job, so its callback never runs. */
     assert_int_equal(pp_lane_in_flight(home), 11);
     for (int i = 0; i < 4; i++)
         sem_post(&g.leave);
@@ -253,7 +253,7 @@ static void close_finishes_jobs(void **state)
     for (int i = 0; i < sent; i++)
         sem_post(&g.leave);
     pthread_join(closer, NULL);
-    /* callbacks run in the loop's next turn, although the lane is already closed */
+    /* Closing the lane runs no callback: the callbacks run in the loop's next turn. */
     assert_int_equal(t.done, 0);
     t.wanted = sent;
     pp_test_until(loop, all_done, &t, 5000);
@@ -309,7 +309,7 @@ static void home_closes_in_callback(void **state)
     pp_loop_close(loop);
 }
 
-/* --- states --- */
+/* --- the state that each thread of a lane opens and closes --- */
 
 struct states {
     atomic_int opened, closed, fail_at;
@@ -363,7 +363,7 @@ static void state_per_thread(void **state)
     assert_int_equal(atomic_load(&all.opened), 5);
     sigset_t mine;
     pthread_sigmask(SIG_BLOCK, NULL, &mine);
-    /* the lane's creation has restored the signal mask */
+    /* The call that made the lane has restored this thread's signal mask. */
     assert_false(sigismember(&mine, SIGTERM));
     struct pp_lane_home *home = pp_lane_home_open(lane, loop);
     assert_non_null(home);

@@ -145,7 +145,7 @@ static void answered_once_on_the_loop(void **state)
     assert_int_equal(a.req.err, PP_OK);
     assert_false(a.wrong_thread);
     assert_false(pthread_equal(d.thread, a.loop_thread));
-    a.again = 99; /* submits itself again 99 times, from within its own done() */
+    a.again = 99; /* The request submits itself 99 times more, from its own done(). */
     assert_int_equal(pp_lane_request(d.home, &a.req, run), PP_OK);
     pp_test_until(d.loop, has_all, &a, BOUND_MS);
     assert_int_equal(a.done, 101);
@@ -171,7 +171,7 @@ static void in_flight_until_it_is_back(void **state)
     sem_post(&d.leave);
     while (atomic_load(&d.ran) < 2)
         sched_yield();
-    /* both have run, but the loop has not turned yet */
+    /* The lane has run both requests, but the loop has not called their done() yet. */
     assert_int_equal(pp_lane_in_flight(d.home), 2);
     assert_int_equal(a.done + b.done, 0);
     pp_test_until(d.loop, has_all, &b, BOUND_MS);
@@ -190,7 +190,7 @@ static void idle_in_between(void **state)
     for (int i = 0; i < 3; i++)
         sem_wait(&d.idled);
     struct ask a = ask_of(&d);
-    /* work between requests is not a request in flight */
+    /* Work that the lane's thread does between requests is not a request in flight. */
     assert_int_equal(pp_lane_in_flight(d.home), 0);
     for (int i = 0; i < 20; i++) {
         a.done = 0;

@@ -165,7 +165,8 @@ static void every_number_has_its_line(void **state)
     p.m->leads = true;
     pp_metrics_loop_lag(p.m, 0, 250);
     pp_metrics_loop_lag(p.m, 2, 30);
-    pp_metrics_loop_lag(p.m, PP_METRIC_LOOPS, 1); /* no such loop: it is not shown */
+    /* There is no loop with this number, so /metrics does not show it. */
+    pp_metrics_loop_lag(p.m, PP_METRIC_LOOPS, 1);
     write_page(&p, 2);
 #define X(field, name, type, help)                                                                     \
     if ((type) == PP_LEADER_GAUGE_MS)                                                                  \

@@ -1,5 +1,5 @@
-/* Tests templates of MongoDB commands: how a hole is filled, and which parts an absent value
- * removes. */
+/* Tests templates of MongoDB commands: how values replace the placeholders ("holes") of a template,
+ * and which parts of the command disappear if a value is absent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

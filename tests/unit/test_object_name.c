@@ -31,7 +31,8 @@ static void names_come_back(void **state)
 
     (void)state;
     pp_rng_seed(&rng, 5);
-    for (int i = 0; i < 1000; i++) { /* the buffer on the stack holds bytes of earlier calls */
+    /* From the second round on, `path` contains the bytes of an earlier name. */
+    for (int i = 0; i < 1000; i++) {
         struct pp_blob_name name, same = {0};
         uint8_t sha256[32];
         char path[PP_OBJECT_NAME_MAX];

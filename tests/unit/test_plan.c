@@ -11,8 +11,9 @@
 
 #define NOW 1795000000000
 
-/* Records of photos that have not failed: no record; an empty one; stored photos with an ETag, with
- * a date, with neither, and with both empty. */
+/* Records of photos that have not failed. `nothing` stands for no record, `empty` has no stored
+ * photo. The other records have a stored photo: `etag` and `date` with that validator, `bare` with
+ * none, `blank` with empty ones. */
 static const struct pp_photo nothing = {0};
 static const struct pp_photo empty = {.found = true};
 static const struct pp_photo etag = {.found = true, .object = {.type = 1}, .etag = "\"x\""};
@@ -20,9 +21,10 @@ static const struct pp_photo date = {
     .found = true, .object = {.type = 1}, .last_modified = "Sun, 06 Nov 1994 08:49:37 GMT"};
 static const struct pp_photo bare = {.found = true, .object = {.type = 1}};
 static const struct pp_photo blank = {.found = true, .object = {.type = 1}, .etag = "", .last_modified = ""};
-/* Records of photos that failed: `once`; `twice`, so that one import is answered from the record;
- * `due`, after that import; `old`, a long time ago; `gone`, stored before it failed twice; `other`,
- * with a code that the ladder does not count. */
+/* Records of photos that failed. `once` failed once. `twice` failed twice, so the next import is
+ * answered from the record. `due` had that import already. `old` failed too long ago to count.
+ * `gone` was stored before it failed twice. `other` failed with a code that the ladder does not
+ * count. */
 static const struct pp_photo once = {
     .found = true, .fail_code = 404, .fail_streak = 1, .failed_at = NOW - 1000};
 static const struct pp_photo twice = {
@@ -47,7 +49,8 @@ static void every_record_under_every_refresh(void **state)
     (void)state;
     static const struct {
         const struct pp_photo *photo;
-        int plain[3], replay[3]; /* decisions for refresh = missing, changed, always */
+        /* decisions for refresh = missing, changed, always; the same for a replay */
+        int plain[3], replay[3];
     } cases[] = {
         {&nothing, {F, F, F}, {F, F, F}}, {&empty, {F, F, F}, {F, F, F}}, {&etag, {K, C, F}, {K, C, F}},
         {&date, {K, C, F}, {K, C, F}},    {&bare, {K, F, F}, {K, F, F}},  {&blank, {K, F, F}, {K, F, F}},

@@ -53,7 +53,7 @@ static void a_steady_batch_has_its_rate(void **state)
 
     (void)state;
     for (int64_t t = 0; t < 60000; t += 10) {
-        /* three photos in each of these steps, which is 300 per second */
+        /* Each step adds three photos, which is a rate of 300 per second. */
         pp_progress_add(p, "b", 3, T0 + 300 + t);
         if (t >= 1000)
             near(pp_progress_rate(p, "b", T0 + 300 + t), 300,

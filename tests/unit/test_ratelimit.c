@@ -85,7 +85,7 @@ static void an_earlier_arrival_frees_its_permit_earlier(void **state)
     pp_ratelimit_sent(&rl, 500, 500);
     pp_ratelimit_sent(&rl, 700, 700);
     pp_ratelimit_sent(&rl, 900, 900);
-    /* this correction moves the request before both requests at 500 */
+    /* This correction moves the request to a time before the two requests at 500. */
     pp_ratelimit_earlier(&rl, 700, 300);
     pp_ratelimit_earlier(&rl, 500, 0);
     pp_ratelimit_earlier(&rl, 600, 100); /* changes nothing: no request has this time */
@@ -120,8 +120,8 @@ static void marks_go_from_holder_to_holder(void **state)
     pp_ratelimit_import(&b, 5000, marks, 3);
     assert_int_equal(pp_ratelimit_permits(&b, 5000), 4);
     assert_int_equal(pp_ratelimit_next_ms(&b, 5000), 5000);
-    /* The permits of a crashed holder count as spent now. Marks that are expired, unsorted, in the
-     * far future or empty do no harm. */
+    /* The next holder counts the permits of a crashed holder as spent now. Marks that are expired,
+     * unsorted, in the far future or empty do no harm. */
     struct pp_rate_mark odd[] = {{5000, 2},      {-90000, 7}, {4000, 1},
                                  {INT64_MAX, 1}, {5000, 0},   {INT64_MIN, 3}};
     pp_ratelimit_import(&b, 5000, odd, 6);
@@ -149,7 +149,8 @@ static void permits_ahead_wait_for_their_moment(void **state)
     assert_false(pp_ratelimit_admit_at(&rl, now, KEPT, 2));
     assert_true(pp_ratelimit_admit_at(&rl, now, KEPT + 400, 2));
     assert_int_equal(pp_ratelimit_permits(&rl, now), 0);
-    /* in the order of admission: the earlier request, then the first and the second of the two */
+    /* The last argument leaves out the permits that were admitted after a request: two for the
+     * oldest pending request, none for the newest. */
     assert_int_equal(pp_ratelimit_ready_ms(&rl, now, 2), now);
     assert_int_equal(pp_ratelimit_ready_ms(&rl, now, 1), KEPT);
     assert_int_equal(pp_ratelimit_ready_ms(&rl, now, 0), KEPT + 400);
@@ -232,7 +233,7 @@ static void run_model(uint64_t seed, uint32_t rpm)
 {
     struct model m = {.max = 4096};
     m.all = calloc(m.max, sizeof *m.all);
-    struct request queue[512]; /* pending requests, oldest first */
+    struct request queue[512]; /* requests that are admitted and not yet sent, oldest first */
     size_t queued = 0;
     struct pp_ratelimit rl;
     pp_ratelimit_init(&rl, rpm);
@@ -250,7 +251,7 @@ static void run_model(uint64_t seed, uint32_t rpm)
             queued = 0;
             hand_over(&rl, now, &seed);
             break;
-        case 2: /* no request for a long time */ now += pp_test_between(&seed, 0, 70000); break;
+        case 2: /* For a long time there is no request. */ now += pp_test_between(&seed, 0, 70000); break;
         default: {
             uint32_t want = (uint32_t)pp_test_between(&seed, 1, 40);
             if (queued + want <= 512 && pp_ratelimit_admit(&rl, now, want)) {

@@ -23,8 +23,8 @@ struct kit {
     struct fake_deliveries deliveries;
     struct pp_election *lease;
     struct pp_relay *relay;
-    /* The driver stands for the sink. */
-    struct pp_message *held[FAKE_ITEMS]; /* messages taken and not settled */
+    /* The test's driver takes the place of the sink. The following members are its state. */
+    struct pp_message *held[FAKE_ITEMS]; /* messages that the driver has taken and not settled */
     size_t n_held;
     bool holds, log;
     const char *sink;      /* name of the sink; NULL: SINK */
@@ -32,7 +32,7 @@ struct kit {
     uint32_t refuse_until; /* attempts with a lower number are deferred by a millisecond */
     /* the driver takes messages of this client only; NULL: of every client */
     const char *only;
-    /* number of deliveries of each message, by its number in the outbox */
+    /* how often each message was delivered, by its number in the outbox */
     char got[FAKE_ITEMS + 1];
     size_t deliveries_n;
 };
@@ -292,7 +292,8 @@ static bool rows_are_there(void *arg)
     return ((struct kit *)arg)->deliveries.n_rows == 2;
 }
 
-/* The store no longer has the item of this message. */
+/* The store no longer has the item of a deferred message. The relay must make the message a dead
+ * letter. */
 static void what_is_gone_is_dead(void **state)
 {
     struct kit *k = *state;
@@ -327,7 +328,7 @@ static void dead_is_dead_until_replayed(void **state)
     pp_test_until(k->loop, all_saved, k, 5000);
     each_once(k, 2);
     struct fake_row *row = fake_row_of(&k->deliveries, SINK, 1);
-    row->row.status = PP_DELIVERY_PENDING; /* the message is replayed */
+    row->row.status = PP_DELIVERY_PENDING; /* An operator replays the message. */
     row->row.attempts = 0;
     row->row.due_ms = 1;
     pp_relay_look(k->relay);

@@ -11,7 +11,7 @@
 
 enum { KEYS = 40000 };
 
-/* Returns the node of `key`, leaving out the node `gone` (-1: none). */
+/* Returns which of n nodes `key` belongs to, without the node `gone` (-1: all n nodes exist). */
 static int owner(int key, const uint32_t *weights, int n, int gone)
 {
     char k[24], node[24];

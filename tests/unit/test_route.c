@@ -1,4 +1,5 @@
-/* Tests routes: in which tier hosts of known speed end up, how soon, and how steadily. */
+/* Tests routes, the tier learned for a client and host: in which tier hosts of known speed end up,
+ * how soon, and how steadily. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +75,7 @@ static void noisy_hosts(void **state)
         for (int k = 0; k < 200; k++) {
             int64_t ms = speeds[due] * pp_test_between(&s, 70, 130) / 100;
             if (pp_test_between(&s, 1, 50) == 1)
-                ms = 40000; /* one transfer in fifty takes until the timeout */
+                ms = 40000; /* One transfer in fifty is so slow that it reaches the timeout. */
             fetch(&r, r.tier, ms, k * 1000);
             if (k % 10 == 9)
                 decide(&r);
@@ -221,15 +222,17 @@ static void the_first_samples_decide_early(void **state)
     add(&r, 0, 1000, true, 0);
     assert_int_equal(pp_route_early(&r, tiers, 3, &params), 1);
     pp_route_add(&r, tiers, 3, &params, (struct pp_route_sample){1, false, true, 5000},
-                 1); /* the mean of 1.2 s alone would give the tier of 5 s */
+                 /* The mean of 1.2 s would need the tier of 5 s, but a timeout in this tier leads
+                  * to the next one. */
+                 1);
     assert_int_equal(pp_route_early(&r, tiers, 3, &params), 2);
     assert_int_equal(r.tier, 0); /* pp_route_early() does not change the route */
     r = (struct pp_route){0};
     add(&r, 0, 200, false, 0);
     add(&r, 0, 200, false, 1);
-    add(&r, 0, 1000, true, 2); /* one timeout after two fast answers */
+    add(&r, 0, 1000, true, 2); /* One timeout after two fast answers does not change the tier. */
     assert_int_equal(pp_route_early(&r, tiers, 3, &params), 0);
-    r = (struct pp_route){.tier = 1}; /* a saved route that has no samples yet */
+    r = (struct pp_route){.tier = 1}; /* This is a saved route that has no samples yet. */
     assert_int_equal(pp_route_early(&r, tiers, 3, &params), 1);
 }
 

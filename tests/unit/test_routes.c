@@ -1,5 +1,6 @@
-/* Tests routes over a small task store in memory: they probe an unknown domain, its first answers
- * move its tasks to another tier, and the cron decides tiers and saves routes. */
+/* Tests routes (the tier learned for a client and domain) over a small task store in memory: they
+ * probe an unknown domain, its first answers move its tasks to another tier, and the cron decides
+ * tiers and saves routes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ struct move {
     int64_t due_ms;
 };
 
-/* A store of routes that answers in the next turn of the loop. */
+/* A fake store of routes that answers in the next turn of the loop. */
 struct store {
     struct pp_task_store base;
     struct pp_timer *timer;
@@ -49,7 +50,7 @@ struct kit {
     char announced_client[80];
     int announcements;
     int noticed[PP_NOTICE_KINDS];
-    bool follows; /* another process is the leader */
+    bool follows; /* true: another process is the leader, and this one follows */
     struct pp_routes *routes;
     struct pp_arena names; /* memory for the names of saved rows */
 };
@@ -248,7 +249,7 @@ static void sample(struct kit *k, uint8_t tier, int64_t ms, bool timed_out)
                      (struct pp_route_sample){.tier = tier, .first = true, .timed_out = timed_out, .ms = ms});
 }
 
-/* Places as many tasks as may start while the domain is probed. One task more must wait. */
+/* Asks for as many tasks as may start while the domain is probed. A further task must wait. */
 static void start_probes(struct kit *k)
 {
     for (int i = 0; i < PP_ROUTE_PROBES; i++)
@@ -290,7 +291,8 @@ static void the_first_answer_lets_the_others_go(void **state)
     static const struct {
         int64_t ms;
         uint8_t tier;
-        /* the tier covers the time multiplied by the margin of 1.5 */
+        /* The route's tier is the first whose timeout covers the time multiplied by the margin of
+         * 1.5. */
     } cases[] = {{100, 0}, {600, 0}, {900, 1}, {1000, 1}};
 
     (void)state;
@@ -303,7 +305,7 @@ static void the_first_answer_lets_the_others_go(void **state)
         assert_string_equal(k->store.moves[0].client, "42");
         assert_string_equal(k->store.moves[0].domain, "a.test");
         assert_int_equal(k->store.moves[0].tier, cases[i].tier);
-        assert_int_equal(k->store.moves[0].due_ms, before); /* the other tasks are due now */
+        assert_int_equal(k->store.moves[0].due_ms, before); /* The moved tasks are due now. */
         settle(k);
         assert_int_equal(k->announcements, 1);
         assert_string_equal(k->announced_client, "42");
@@ -376,12 +378,12 @@ static void timeouts_move_the_probing_up(void **state)
     (void)state;
     start_probes(k);
     sample(k, 0, 1000, true);
-    assert_int_equal(k->store.n_moves, 0); /* a single timeout is not enough */
+    assert_int_equal(k->store.n_moves, 0); /* One timeout is not enough to move tasks. */
     int64_t before = pp_loop_wall(k->loop);
     sample(k, 0, 1000, true);
     assert_int_equal(k->store.n_moves, 1);
     assert_int_equal(k->store.moves[0].tier, 1);
-    /* leaves time for the answers of the next probes */
+    /* The moved tasks are due only after the answers of the next probes. */
     assert_true(k->store.moves[0].due_ms - before >= 5000);
     assert_int_equal(tier_of(k), 1);
     struct placed p = place(k, "42", "a.test");
@@ -555,9 +557,10 @@ static void routes_are_read_at_start(void **state)
 
     (void)state;
     add_row(k, "42", "a.test", 5000);
-    /* fetch.tiers has changed: the route gets the next tier that covers this time */
+    /* fetch.tiers has changed since the route was saved: the route gets the next tier that covers 4
+     * s. */
     add_row(k, "42", "b.test", 4000);
-    add_row(k, "42", "c.test", 999999); /* no tier covers it */
+    add_row(k, "42", "c.test", 999999); /* No tier covers this time. */
     for (int i = 0; i < 2500; i++) {
         (void)snprintf(domains[i], sizeof(domains[i]), "d%04d.test", i);
         add_row(k, "43", domains[i], 30000);
@@ -590,7 +593,7 @@ static void a_late_read_undoes_nothing(void **state)
     k->store.hold = true;
     open_routes(k);
     sample(k, 0, 100, false); /* the read is not answered yet */
-    /* the domain is being probed, so the last task is held back */
+    /* The domain is being probed, so the last of these tasks must wait. */
     for (int i = 0; i <= PP_ROUTE_PROBES; i++)
         (void)place(k, "42", "b.test");
     k->store.hold = false;
@@ -598,7 +601,8 @@ static void a_late_read_undoes_nothing(void **state)
     settle(k);
     assert_int_equal(tier_of(k), 0);
     assert_int_equal(place(k, "42", "b.test").tier, 2);
-    assert_int_equal(k->store.n_moves, 1); /* the read ends the probe, so the last task may start */
+    /* The answer of the read ends the probe, so the task that waited may start. */
+    assert_int_equal(k->store.n_moves, 1);
     assert_string_equal(k->store.moves[0].domain, "b.test");
     assert_int_equal(k->store.moves[0].tier, 2);
     kit_close(k);
@@ -649,7 +653,8 @@ static void a_failing_store_does_no_harm(void **state)
     sample(k, 0, 900, false);
     pp_routes_tick(k->routes);
     settle(k);
-    /* the tasks are announced, because a failed write may have been done after all */
+    /* The routes announce the tasks, because the write may have succeeded although its answer is an
+     * error. */
     assert_int_equal(k->announcements, 1);
     assert_int_equal(place(k, "42", "a.test").tier, 1);
     k->store.submit_err = PP_EFULL;

@@ -1,5 +1,5 @@
-/* Tests pages of names and reasons of refusals, from stores that follow the format and from stores
- * that do not. */
+/* Tests the parser of XML answers of S3 servers: lists of objects, and the reasons of refused
+ * requests. Some servers follow the format and some do not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 struct seen {
     size_t n;
-    char text[512]; /* "key@ms " for each object */
+    char text[512]; /* the objects of the list, each as "key@ms " */
 };
 
 static void add(void *data, const char *key, size_t n, int64_t modified_ms)

@@ -33,8 +33,8 @@ static void grant(struct pp_slot *s, const struct pp_slot_terms *terms, uint32_t
     pp_slot_granted(s, terms, &w, 0, 0, 1000);
 }
 
-/* Sends a renewal at `now` and ends it at once: as written if `answered`, else with unknown
- * outcome. */
+/* Sends a renewal at `now` and ends it immediately. If `answered`, the record was written;
+ * otherwise the outcome is unknown. */
 static struct pp_slot_renewal renew(struct pp_slot *s, int64_t now, bool answered)
 {
     struct pp_slot_renewal r;
@@ -44,7 +44,7 @@ static struct pp_slot_renewal renew(struct pp_slot *s, int64_t now, bool answere
     return r;
 }
 
-/* Starts one transfer at `now`; its request counts at once. */
+/* Starts one transfer at `now`, and counts its request immediately. */
 static void send_one(struct pp_slot *s, struct pp_sends *sends, int64_t now)
 {
     assert_true(pp_slot_admit(s, now, now, 1));
@@ -93,13 +93,13 @@ static void a_grant_takes_over_what_others_left(void **state)
     w.marks = left;
     w.n_marks = 2;
     w.spent = 3;
-    w.spent_at_ms = 900; /* on the wall clock */
+    w.spent_at_ms = 900; /* a time of the wall clock */
     w.taken = 2;
     w.taken_until_ms = 6000;
     w.not_before_ms = 2000;
     pp_slot_init(&s);
     pp_slot_granted(&s, &near_terms, &w, 0, 500, 1500);
-    /* no request may start before 2000 on the wall clock */
+    /* The grant forbids requests before 2000 on the wall clock, which is 1000 on this clock. */
     assert_int_equal(pp_slot_permits(&s, 999, 999), 0);
     assert_int_equal(pp_slot_permits(&s, 1000, 1000), 20 - 3 - 3);
     assert_int_equal(pp_slot_next_permit_ms(&s, 500), 1000);
@@ -172,7 +172,7 @@ static void the_record_covers_what_is_admitted(void **state)
     assert_true(pp_slot_admit(&s, 10, 10, 1));
     assert_false(pp_slot_covered(&s)); /* three requests are in flight, and the record has two */
     r = renew(&s, 10, false);
-    assert_null(r.marks); /* it is too soon to send marks again */
+    assert_null(r.marks); /* It is too soon to record marks again, so this renewal has none. */
     assert_int_equal(r.reserved, 1 + 2 + 11);
     assert_false(pp_slot_covered(&s)); /* the outcome of the renewal is unknown */
     renew(&s, 10, true);
@@ -197,7 +197,8 @@ static void renewals_in_flight_bind_both_ways(void **state)
     for (int i = 0; i < 4; i++)
         send_one(&s, &sends[i], 1100);
     pp_slot_renewal(&s, PP_RENEW_HOLD, marks, 1200, 2200, &first);
-    assert_int_equal(first.n_marks, 1); /* four requests at one moment share a mark */
+    /* One mark stands for all four requests, because they were sent at the same moment. */
+    assert_int_equal(first.n_marks, 1);
     assert_int_equal(first.reserved, 0);
     /* the first renewal has not ended */
     assert_int_equal(pp_slot_marks(&s, PP_RENEW_HOLD, 9000), 0);
@@ -212,7 +213,8 @@ static void renewals_in_flight_bind_both_ways(void **state)
     /* the first renewal is still in flight, and it reserves nothing */
     assert_false(pp_slot_covered(&s));
     assert_true(pp_slot_renewed(&s, &first, false, 1200, 2200));
-    assert_int_equal(s.unmarked, 4); /* nobody knows whether the record has their marks */
+    /* The holder can't know whether the record has marks of these four requests. */
+    assert_int_equal(s.unmarked, 4);
     assert_int_equal(s.marked_ms, 0);
     assert_false(pp_slot_covered(&s));
     renew(&s, 1300, true);
@@ -330,7 +332,8 @@ enum { FLIGHTS = 64, SENT = 4096 };
 
 /* The record of the slot at the coordinator. */
 struct record {
-    struct pp_slot_mark marks[PP_SLOT_MARKS_MAX]; /* renewals bring at most PP_SLOT_MARKS_MAX_FAR */
+    /* marks of sent requests; one renewal brings at most PP_SLOT_MARKS_MAX_FAR of them */
+    struct pp_slot_mark marks[PP_SLOT_MARKS_MAX];
     size_t n_marks;
     uint32_t reserved, in_flight;
     int64_t busy_until;
@@ -500,9 +503,10 @@ static void next_holder(struct sim *m)
     pp_slot_init(&m->slot);
     pp_slot_granted(&m->slot, &far_terms, &w, m->now + m->skew, m->now + m->skew, m->now);
     m->renewing = false;
-    if (w.spent > 0) /* the spent permits are kept as a mark */
+    if (w.spent > 0) /* The coordinator keeps the spent permits as a mark. */
         m->record.marks[m->record.n_marks++] = (struct pp_slot_mark){w.spent_at_ms, w.spent};
-    m->record.marked = m->n_sent; /* the new holder counts only its own requests from here on */
+    /* From here on the test counts only requests of the new holder. */
+    m->record.marked = m->n_sent;
     m->record.reserved = m->record.in_flight = 0;
 }
 

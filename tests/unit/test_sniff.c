@@ -115,7 +115,7 @@ static void no_images(void **state)
     static const struct {
         const char *p;
         size_t n;
-        size_t by; /* the sniffer must refuse after this many bytes at the latest */
+        size_t by; /* the parser must have refused after this many bytes, or earlier */
     } t[] = {
 #define TEXT(s, by) {s, sizeof(s) - 1, by}
         TEXT("<svg xmlns=\"http://www.w3.org/2000/svg\"/>", 1),
@@ -132,20 +132,21 @@ static void no_images(void **state)
         TEXT("\x1f\x8b\x08", 1),
         TEXT("PK\3\4", 1),
         TEXT("{\"error\": \"not found\"}", 1),
-        TEXT("\0\0\1\0\1\0\x10\x10", 8), /* ICO */
+        TEXT("\0\0\1\0\1\0\x10\x10", 8), /* an ICO file */
         TEXT("\0\0\0\x0cJXL \r\n\x87\n", 8),
-        TEXT("\xff\x0a\xfa\x7f", 2),         /* JPEG XL */
-        TEXT("\0\0\0\x0cjP  \r\n\x87\n", 8), /* JPEG 2000 */
+        TEXT("\xff\x0a\xfa\x7f", 2),         /* a JPEG XL file */
+        TEXT("\0\0\0\x0cjP  \r\n\x87\n", 8), /* a JPEG 2000 file */
         TEXT("\xff\x4f\xff\x51", 2),
-        TEXT("II+\0\x08\0\0\0", 3), /* BigTIFF */
+        TEXT("II+\0\x08\0\0\0", 3), /* a BigTIFF file */
         TEXT("MM\0+\0\x08\0\0", 4),
-        TEXT("IIRO\x08\0\0\0", 3), /* raw */
+        TEXT("IIRO\x08\0\0\0", 3), /* a camera's raw file */
         TEXT("RIFF\x24\0\0\0WAVEfmt ", 10),
         TEXT("RIFF\x24\0\0\0AVI LIST", 9),
         TEXT("GIF88a\1\0\1\0", 5),
         TEXT("GIFT", 4),
         TEXT("BMW is a maker of cars, says this text", 18),
-        TEXT("\x89PNG\n\x1a\n\0", 5), /* PNG whose line ends were translated */
+        /* a PNG file in which a transfer as text has changed the line ends */
+        TEXT("\x89PNG\n\x1a\n\0", 5),
         TEXT("\0\0\0\x14"
              "ftypqt  \0\0\0\0qt  ",
              20),
@@ -247,7 +248,8 @@ static uint16_t patched(enum image_kind kind, size_t at, const void *bytes, size
     assert_true(at + n <= b.n);
     memcpy(b.p + at, bytes, n);
     uint16_t code = sniff(s, b.p, b.n, 5);
-    /* with the excluded value, the parser waits for a directory that never comes */
+    /* These bytes place the TIFF directory far beyond the end of the file, so the parser decides
+     * only when the file ends. */
     if (strcmp(bytes, "\xff\xff\xff\xf0") != 0)
         assert_true(decided(b.p, b.n));
     pp_buf_fini(&b);
@@ -372,7 +374,8 @@ static void jpeg_segments(void **state)
         {B("\xff\xd8\xff\xd9" SOF), false},
         {B("\xff\xd8\xff\xda\0\x08\1\1\0\0\x3f\0" SOF), false},
         {B("\xff\xd8\xff\xc8\0\x0b\x08\0\x15\0\x25\1\1\x11\0"), false},
-        /* DNL marker */
+        /* The frame's height is 0, and a DNL marker follows with the height: the parser refuses
+         * this. */
         {B("\xff\xd8\xff\xc0\0\x0b\x08\0\0\0\x25\1\1\x11\0\xff\xdc\0\4\0\x15"), false},
         {B("\xff\xd8\xff\xc0\0\x0b\x08\0\x15\0\0\1\1\x11\0"), false},
         {B("\xff\xd8\xff\xc0\0\x0c\x08\0\x15\0\x25\1\1\x11\0"), false},
@@ -446,7 +449,7 @@ static void tiff_directories(void **state)
     assert_int_equal(sniff(&s, b.p, b.n, 1000), 0);
     assert_image(&s, "image/tiff", 37, 21);
     assert_int_equal(sniff(&s, b.p, at, 1000), PP_CODE_IMAGE_CORRUPT);
-    b.p[at + 13] = 2; /* the directory has no tag for the height now */
+    b.p[at + 13] = 2; /* The height's tag becomes another tag, so the directory has no height. */
     assert_int_equal(sniff(&s, b.p, b.n, 1000), PP_CODE_IMAGE_CORRUPT);
     pp_buf_fini(&b);
 }

@@ -111,7 +111,8 @@ static void heif_boxes(void **state)
     memset(b.p + at, 0, 4);
     assert_heif(&b, 0);
 
-    ftyp(&b, "avif"); /* a file with only a picture that has no end */
+    /* The file has only picture data, in a box that reaches to the end of the file. */
+    ftyp(&b, "avif");
     box(&b, 0, "mdat");
     pp_buf_puts(&b, "picture");
     assert_heif(&b, WRONG);
@@ -131,7 +132,7 @@ static void heif_boxes(void **state)
         assert_true(decided(b.p, b.n));
     }
 
-    ftyp(&b, "avif"); /* wrong 64-bit lengths */
+    ftyp(&b, "avif"); /* Each of these 64-bit lengths is wrong. */
     at = b.n;
     for (int i = 0; i < 3; i++) {
         b.n = at;

@@ -14,7 +14,7 @@
 #define HEAD   \
     "6261"     \
     "44434241" \
-    "54535251" /* code, attempts, ms */
+    "54535251" /* the fields code, attempts and ms */
 #define RETRY  "7877767574737271"
 #define DETAIL "03776879"
 #define OBJECT                                                         \
@@ -23,9 +23,10 @@
     "14131211"                                                         \
     "24232221"                                                         \
     "03"                                                               \
-    "3837363534333231" /* the fields of an object; the last one is fetched_at */
+    "3837363534333231" /* the fields of a stored object, and fetched_at */
 
-/* For each kind: the bytes with a value in every field, and the length with none. */
+/* For each kind of outcome: its bytes if every field has a value, and its length if none has
+ * one. */
 static const struct {
     const char *full;
     size_t bare_bytes;
@@ -93,7 +94,8 @@ static void unpacked_as_packed(void **state)
         assert_int_equal(again.n, b.n);
         assert_memory_equal(again.p, b.p, b.n);
         assert_int_equal(pp_packed_code(packed(&b, b.n)), pp_outcome_has_code(o.kind) ? o.code : 0);
-        for (size_t n = 1; n < b.n; n++) /* wherever the bytes are cut off */
+        /* The reader must refuse the bytes wherever they are cut off. */
+        for (size_t n = 1; n < b.n; n++)
             assert_int_equal(pp_unpack_outcome(packed(&b, n), &arena, &back), PP_ECORRUPT);
         pp_arena_fini(&arena);
         pp_buf_fini(&b);

@@ -36,7 +36,7 @@ static void each_url_has_one_answer(void **state)
         {"http://[::1]/", PP_CODE_DENIED_ADDRESS, "::1"},
         {"http://[::ffff:10.0.0.1]/", PP_CODE_DENIED_ADDRESS, NULL},
         {"http://10.0.0.1:22/", PP_CODE_DENIED_PORT, "10.0.0.1"}, /* the port is checked first */
-        /* the test below allows this network */
+        /* The test below allows this private network, so the verdict is 0. */
         {"http://192.168.7.9/", 0, "192.168.7.9"},
     };
     struct pp_cidr lan;

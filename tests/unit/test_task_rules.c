@@ -99,7 +99,7 @@ static void an_item_gets_its_status_from_its_photos(void **state)
     assert_int_equal(pp_item_status(20, 20), PP_ITEM_COMPLETE);
 }
 
-/* Tests settlements of a task of tier 1. */
+/* Each settlement of a task in tier 1 must lead to its event. */
 static void settlements_have_their_events(void **state)
 {
     static const struct {

@@ -322,7 +322,7 @@ static void lengths(void **state)
         memset(s + 7, 'a', n);
         assert_int_equal(pp_url_parse(&u, s, (size_t)len), n <= 63 ? 0 : PP_CODE_BAD_URL);
     }
-    for (size_t n = 250; n <= 256; n++) { /* labels of one letter */
+    for (size_t n = 250; n <= 256; n++) { /* Every label of this host has one letter. */
         memcpy(s, "http://", 7);
         for (size_t i = 0; i < n; i++)
             s[7 + i] = i % 2 && i + 1 < n ? '.' : 'a';
@@ -353,7 +353,8 @@ static void format_needs_room(void **state)
         size_t n = pp_url_format(&u, buf, cap);
         if (n > 0)
             assert_string_equal(buf, want);
-        /* while it formats, pp_url_format() needs two bytes more, for the dot segment */
+        /* pp_url_format() needs room for two bytes more than the result, for the dot segment that
+         * it removes. */
         if (cap < sizeof(want))
             assert_int_equal(n, 0);
         if (cap >= sizeof(want) + 2)

@@ -42,7 +42,7 @@ static void the_cursor_waits_for_the_first_unsettled(void **state)
     pp_window_init(&w, MAX, ROOM);
     w.read_seq = 10;
     assert_int_equal(pp_window_cursor(&w), 10);
-    /* the numbers in between belong to messages of other sinks */
+    /* The missing numbers belong to messages of other sinks. */
     for (uint64_t i = 0; i < 4; i++)
         m[i] = add(&w, 12 + 3 * i, false);
     assert_int_equal(pp_window_cursor(&w), 11);

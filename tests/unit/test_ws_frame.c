@@ -44,9 +44,9 @@ static void read_all(const void *p, size_t n, size_t step, char *seen, unsigned 
     *seen = '\0';
 }
 
-#define M       "\x37\xfa\x21\x3d"       /* a mask */
-#define Z       "\0\0\0\0"               /* a mask of zeroes */
-#define S(text) (text), sizeof(text) - 1 /* texts that contain NULs */
+#define M       "\x37\xfa\x21\x3d"       /* a mask of four bytes */
+#define Z       "\0\0\0\0"               /* a mask of zeroes, which changes nothing */
+#define S(text) (text), sizeof(text) - 1 /* a string that may contain NULs, and its length */
 
 static const struct {
     const char *bytes;
@@ -83,7 +83,7 @@ static const struct {
     {S("\x89\xfe\x00\x7e" M), "B", 1002},
     {S("\x89\xff\x00\x00\x00\x00\x00\x00\x00\x01" M), "B", 1002},
     {S("\x88\xfe\x00\x7e" M), "B", 1002},
-    /* messages */
+    /* data frames, which the parser refuses */
     {S("\x80\x80" M), "B", 1002},
     {S("\x00\x80" M), "B", 1002},
     {S("\x81\x80" M), "B", 1008},
@@ -91,7 +91,7 @@ static const struct {
     {S("\x82\xfe\xff\xff" M), "B", 1008},
     {S("\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff" M), "B", 1008},
     {S("\x89\x80" Z "\x81\x80" Z "\x89\x80" Z), "iB", 1008},
-    /* close frames */
+    /* close frames: each has a code of two bytes, then a reason in UTF-8 */
     {S("\x88\x81" Z "\x03"), "B", 1002},
     {S("\x88\x84" Z "\x03\xe8ok"), "c", 1000},
     {S("\x88\x85" Z "\x03\xe8\xe2\x82\xac"), "c", 1000},
@@ -176,7 +176,7 @@ static void payloads(void **state)
     }
 }
 
-/* --- what we send --- */
+/* --- the writer --- */
 
 static void heads(void **state)
 {
