@@ -299,7 +299,7 @@ static void it_says_that_it_works(void **state)
     assert_int_equal(subject->leftovers(k->place), 0);
 }
 
-/* --- any number of threads --- */
+/* --- threads that use one store at the same time --- */
 
 enum { THREADS = 4, ROUNDS = 60 };
 
@@ -309,8 +309,8 @@ struct worker {
     int id, failed;
 };
 
-/* Each thread stores objects of its own, and objects that the other threads store at the same
- * time. */
+/* One of several threads. It stores objects that no other thread has, and objects that the other
+ * threads store at the same time. */
 static void *work(void *data)
 {
     struct worker *w = data;

@@ -6,12 +6,13 @@
 
 struct pp_blob_subject {
     const char *name;
-    /* Makes a new, empty place for a store. The returned name is valid until the process ends. */
+    /* Makes a new, empty place for a store: a folder, or a prefix of a bucket. The returned name is
+     * valid until the process ends. */
     const char *(*place)(void);
     /* Opens the store in that place. Several stores may be open in one place. A store that is
      * opened again after ops->close() has its former content. */
     enum pp_err (*open)(const char *place, struct pp_blob_store **out);
-    /* Returns the number of files in that place that are not complete objects: parts and
+    /* Returns the number of files in that place that are not complete objects, such as parts and
      * temporary files. */
     int (*leftovers)(const char *place);
 };

@@ -50,7 +50,7 @@ static void many_are_granted_at_once(void **state)
     }
 }
 
-/* --- what the next holder learns --- */
+/* --- what the next holder of a slot learns --- */
 
 static const struct pp_slot_mark marks[] = {{T0 - 70000, 5}, {T0 - 59000, 7}, {T0 - 1000, 2}, {T0, 1}};
 
@@ -88,7 +88,7 @@ static void marks_grow_old(void **state)
 
     ck_release(k, "w1", r, T0);
     ck_crash(k);
-    /* Only the last two marks, of three requests, still count. */
+    /* Of the four marks only the last two still count. They stand for three requests. */
     w = ck_granted(k, "42", 100, T0 + 58900);
     assert_int_equal(ck_told(&w, T0 + 58900), 3);
     w = ck_granted(k, "42", 100, T0 + 130000);
@@ -120,8 +120,8 @@ static void a_crash_counts_what_was_reserved(void **state)
     assert_int_equal(ck_told(&w, T0 + 122000), 0);
 }
 
-/* A holder may use reserved permits long after its last record, for example while a disk refuses
- * writes. The next holder must count them however late it comes. */
+/* A worker reserves permits, and is then silent for longer than its lease, for example while a disk
+ * refuses writes. The next holder must count these permits as spent, however late it comes. */
 static void a_reservation_outlives_silence(void **state)
 {
     struct coord_kit *k = *state;
@@ -214,9 +214,10 @@ struct model {
      * used */
     int64_t sent[20000], vain[20000];
     size_t n, n_vain;
-    /* reserved: permits in the last record; unused: those of them that no request has used yet */
+    /* reserved: permits in the last record; unused: those of the reserved permits that no request
+     * has used yet */
     uint32_t reserved, unused;
-    size_t unmarked; /* requests sent since the last record that had marks */
+    size_t unmarked; /* requests sent since the last record that contained marks */
 };
 
 static uint32_t within(const int64_t *at, size_t n, int64_t now)
@@ -286,8 +287,8 @@ static void no_hand_over_forgets(void **state)
         assert_true(known >= sent);
         if (!crashed)
             assert_true(known <= sent + within(m->vain, m->n_vain, now));
-        /* The next holder counts requests without a mark as sent now, which is later than the
-         * truth. */
+        /* The next holder counts requests that the record has no mark of as sent now, which is
+         * later than the truth. */
         if (crashed) {
             for (size_t i = 0; i < m->n_vain; i++)
                 m->vain[i] = m->vain[i] > now - CK_WINDOW_MS ? m->vain[i] : 0;
@@ -332,7 +333,7 @@ static void slow_hosts_are_bounded(void **state)
         (void)snprintf(host, sizeof(host), "h%d.test", i);
         k->c->ops->slow_host(k->c, host, T0 + 1000000, T0);
     }
-    /* The coordinator drops old hosts, but never the newest. */
+    /* The coordinator keeps a bounded number of slow hosts, and always the newest one. */
     assert_int_equal(k->c->ops->host_slow_until(k->c, host, T0), T0 + 1000000);
 }
 
@@ -345,7 +346,7 @@ static void announcements_reach_the_watcher(void **state)
     struct pp_backlog_row rows[2] = {{.client = client, .queue = 1, .due_ms = T0},
                                      {.client = "43", .queue = PP_QUEUE_SUSPECT, .due_ms = T0 + 5}};
 
-    /* No process watches yet, so nobody hears this announcement. */
+    /* No process watches yet, so no watcher hears this announcement. */
     k->c->ops->announce(k->c, rows, 2);
     ck_watch(k);
     k->c->ops->announce(k->c, rows, 2);

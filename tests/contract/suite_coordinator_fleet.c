@@ -41,7 +41,9 @@ static void a_slot_is_its_holders_until_the_lease_ends(void **state)
     assert_true(w.granted);
     other = ck_acquire(k, "w2", want(100, 8, 1), T0 + 1000);
     assert_false(other.granted);
-    assert_false(other.empty); /* The holder of the share has not reported that no work is due. */
+    /* The slot's holder has never reported that no work is due, so the slot does not count as
+     * empty. */
+    assert_false(other.empty);
     assert_int_equal(other.retry_at_ms, T0 + LEASE);
     assert_false(ck_renew(k, "w1", renewal(&w), T0 + 20000));
     other = ck_acquire(k, "w2", want(100, 8, 1), T0 + LEASE);
@@ -59,7 +61,8 @@ static void a_lease_that_has_ended_is_lost(void **state)
     struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
 
     assert_false(ck_renew(k, "w1", renewal(&w), T0 + LEASE - 1));
-    /* A lease that has ended is lost even if no other worker wants the share. */
+    /* The worker renews after its lease has ended: the slot is lost, although no other worker asked
+     * for it. */
     assert_true(ck_renew(k, "w1", renewal(&w), T0 + 2 * LEASE - 1));
 }
 
@@ -133,13 +136,13 @@ static void clocks_may_differ(void **state)
     assert_int_equal(w.retry_at_ms, T0 + LEASE + late);
     w = acquire_off(k, "w2", T0 + LEASE, late);
     assert_true(w.granted);
-    assert_int_equal(w.n_marks, 1); /* The mark that is 32 s older has expired by now. */
+    assert_int_equal(w.n_marks, 1); /* Of the two marks, the one that is 32 s older has expired. */
     assert_int_equal(w.marks[0].at_ms, T0 - 1000 + late);
     assert_int_equal(w.taken, 3);
     assert_int_equal(w.taken_until_ms, T0 + 50000 + late);
 }
 
-/* --- what a crash leaves --- */
+/* --- what a crashed holder leaves to the next holder --- */
 
 static void what_may_be_in_flight_stays_taken(void **state)
 {
@@ -154,7 +157,7 @@ static void what_may_be_in_flight_stays_taken(void **state)
     assert_true(w.granted);
     assert_int_equal(w.taken, 3);
     assert_int_equal(w.taken_until_ms, T0 + 2 * LEASE + 5000);
-    r = renewal(&w); /* The renewal of w2 carries no marks of w1's requests. */
+    r = renewal(&w); /* This renewal of w2 has no marks of the requests that w1 sent. */
     r.in_flight = 2;
     r.busy_until_ms = T0 + 2 * LEASE + 2000;
     assert_false(ck_renew(k, "w2", r, T0 + LEASE));
@@ -211,7 +214,7 @@ static void a_crash_before_the_first_renewal_forgets_nothing(void **state)
     assert_int_equal(w.taken, 2);
 }
 
-/* --- the cut --- */
+/* --- the cut: into how many shares the limits of a client are divided --- */
 
 static void another_cut_waits_for_all_of_the_old(void **state)
 {
@@ -238,13 +241,13 @@ static void another_cut_waits_for_all_of_the_old(void **state)
     other = ck_acquire(k, "w3", cuts[2], T0 + 8000);
     assert_true(other.granted);
     assert_int_equal(other.shares, 3);
-    /* The old cut is refused. */
+    /* w1 asks with the cut into 2 shares, but the client is now cut into 3. */
     assert_false(ck_acquire(k, "w1", want(100, 8, 2), T0 + 8000).granted);
     assert_true(ck_acquire(k, "w1", cuts[2], T0 + 8000).granted);
 }
 
-/* Returns the number of requests that all shares of a cut may send at `at`, by the marks that
- * their holders have at `now`. */
+/* Returns how many requests all slots of a cut may send at time `at`, according to the marks that
+ * their holders have at time `now`. */
 static uint64_t may_send(const struct pp_slot_want *w, uint32_t n, int64_t now, int64_t at)
 {
     uint64_t sum = 0;
@@ -265,7 +268,7 @@ static uint64_t may_send(const struct pp_slot_want *w, uint32_t n, int64_t now, 
 
 enum { CUT_MARKS = 40, CUT_SHARES = 7 };
 
-/* Acquires every share of a cut, each for a worker of its own. */
+/* Acquires every share of a cut, each for another worker. */
 static void acquire_cut(struct coord_kit *k, struct pp_slot_want *w, struct pp_slot_want cut, char who)
 {
     for (uint32_t s = 0; s < cut.shares; s++) {
@@ -276,8 +279,8 @@ static void acquire_cut(struct coord_kit *k, struct pp_slot_want *w, struct pp_s
     }
 }
 
-/* Releases the share of one holder with random marks, at most its rate. Adds the same requests
- * to `whole`, and returns their number. */
+/* Releases the share of one holder with random marks, at most as many requests as its rate. Adds
+ * the same requests to the log `whole`, and returns how many there are. */
 static uint32_t release_with_marks(struct coord_kit *k, const struct pp_slot_want *w, const char *worker,
                                    uint64_t *seed, struct pp_ratelimit *whole)
 {
@@ -300,9 +303,9 @@ static uint32_t release_with_marks(struct coord_kit *k, const struct pp_slot_wan
     return sum;
 }
 
-/* The holders of one cut release random logs, and other workers acquire another cut. The new
- * shares together may never send more than a single log of all requests permits. They may not
- * send less either, because the coordinator divides the requests evenly. */
+/* The holders of one cut release random logs, and other workers acquire another cut. All new shares
+ * together must permit exactly as many requests as one log of all requests would, because the
+ * coordinator divides the requests evenly. */
 static void a_new_cut_divides_what_was_sent(void **state)
 {
     struct coord_kit *k = *state;
@@ -370,7 +373,7 @@ static void a_new_cut_takes_over_from_the_lost(void **state)
     assert_int_equal(may_send(w, 3, T0 + LEASE, T0 + LEASE + 61000), 30);
 }
 
-/* --- empty; the backlog index --- */
+/* --- reports that no work is due, and the backlog index --- */
 
 static bool is_empty(struct coord_kit *k)
 {
@@ -388,7 +391,7 @@ static void a_holder_says_what_is_due(void **state)
     ck_watch(k);
     assert_false(is_empty(k));
     k->c->ops->announce(k->c, &row, 1);
-    (void)ck_heard(k, "42", 1);      /* The watcher hears it immediately. */
+    (void)ck_heard(k, "42", 1);      /* The watcher hears of the announced work immediately. */
     (void)ck_backlog(k, k->c, true); /* Waits until the index contains the announcement. */
     struct pp_coord_backlog b = ck_backlog(k, k->c, false);
     assert_int_equal(ck_due(&b, "42", 1), T0);
@@ -410,7 +413,7 @@ static void a_holder_says_what_is_due(void **state)
     assert_int_equal(ck_due(&b, "42", 1), T0 + 5000);
     assert_int_equal(ck_due(&b, "42", PP_QUEUE_SUSPECT), T0 + 9000);
     assert_int_equal(b.n, 2);
-    r.due_ms = NULL; /* Without due times a renewal leaves the index unchanged. */
+    r.due_ms = NULL; /* A renewal without due times leaves the index unchanged. */
     assert_false(ck_renew(k, "w1", r, T0 + 1000));
     b = ck_backlog(k, k->c, false);
     assert_int_equal(b.n, 2);
@@ -432,11 +435,12 @@ static void a_holder_takes_back_only_what_it_knows(void **state)
     due[3] = T0 + 100;
     r.due_ms = due;
     assert_false(ck_renew(k, "w1", r, T0));
-    /* Announcements are the only way in which w2 can learn of this work. */
+    /* The renewal announced this work. Other workers can learn of the work in no other way. */
     assert_int_equal(ck_heard(k, "42", 3), T0 + 100);
     struct pp_slot_renewal s = renewal(&x);
     s.due_ms = nothing_due;
-    assert_false(ck_renew(k, "w2", s, T0)); /* w1 may know of work that w2 does not know of. */
+    /* w2 reports that no work is due, but it does not know all the work of w1. */
+    assert_false(ck_renew(k, "w2", s, T0));
     struct pp_coord_backlog b = ck_backlog(k, k->c, false);
     assert_int_equal(ck_due(&b, "42", 3), T0 + 100);
 }
@@ -494,7 +498,7 @@ static void announcements_reach_everybody(void **state)
     k->d->ops->announce(k->d, &row, 1);
     assert_int_equal(ck_heard(k, "9", PP_QUEUE_SUSPECT), T0 + 50);
     assert_true(k->heard_known);
-    /* The index stores this announcement like any other. */
+    /* The index contains this announcement like any other. */
     struct pp_coord_backlog b = ck_backlog(k, k->c, false);
     assert_int_equal(ck_due(&b, "9", PP_QUEUE_SUSPECT), T0 + 50);
 }
@@ -551,7 +555,7 @@ static void notices_reach_the_others(void **state)
     assert_int_equal(k->notice.kind, PP_NOTICE_CLIENT);
     assert_string_equal(k->notice_a, "42");
     k->notices = 0;
-    k->c->ops->notify(k->c, notices, 2); /* A process gets no notice that it has sent itself. */
+    k->c->ops->notify(k->c, notices, 2); /* The process that sends a notice does not get it. */
     k->d->ops->notify(k->d, &notices[1], 1);
     ck_until(k, has_notice);
     assert_int_equal(k->notices, 1);
@@ -718,7 +722,9 @@ static void the_data_set_has_a_name(void **state)
 
 static void nobody_is_granted_what_somebody_may_hold(void **state)
 {
-    struct coord_kit *k = *state; /* The setup has replaced the installation's first data set. */
+    /* The setup has replaced the first data set by a new one, so the coordinator knows nothing of
+     * earlier leases. */
+    struct coord_kit *k = *state;
     struct pp_slot_want w = ck_acquire(k, "w1", want(120, 8, 2), T0);
 
     assert_false(w.granted);
@@ -739,7 +745,7 @@ static void nobody_is_granted_what_somebody_may_hold(void **state)
     assert_int_equal(may_send(both, 2, now, T0 + LEASE + 61000), 120);
     w = ck_acquire(k, "w3", (struct pp_slot_want){.client = "new", .rpm = 60, .concurrency = 1},
                    T0 + 2 * LEASE + 62000);
-    assert_true(w.granted); /* By now all assumed requests have expired. */
+    assert_true(w.granted); /* By now the requests that the coordinator assumed have expired. */
     assert_int_equal(w.n_marks, 0);
 }
 

@@ -1,4 +1,5 @@
-/* suite_coordinator_kit.c: see suite_coordinator_kit.h. */
+/* suite_coordinator_kit.c: helpers of the tests of the coordinator. Each sends one request and
+ * waits for its answer. */
 #include "suite_coordinator_kit.h"
 
 #include <stdio.h>
@@ -227,7 +228,7 @@ uint32_t ck_told(const struct pp_slot_want *w, int64_t now)
 
 static bool is_listening(void *arg)
 {
-    /* The coordinator calls the watcher when its subscription begins. */
+    /* The coordinator reports a loss to its watcher when its subscription begins. */
     return ((struct coord_kit *)arg)->losses > 0;
 }
 

@@ -28,9 +28,9 @@ struct coord_kit {
     /* The following members count and record the calls of c's watchers. */
     struct pp_backlog_row rows[64];
     char clients[64][80];
-    /* n_rows: rows since the last ck_heard(); announced: number of calls */
+    /* n_rows: number of rows since the last ck_heard(); announced: number of calls with rows */
     size_t n_rows, announced;
-    bool heard_known;        /* `known` of the latest row */
+    bool heard_known;        /* the member `known` of the latest row */
     struct pp_notice notice; /* the latest notice of a kind other than "any client may have work" */
     char notice_a[80], notice_b[80];
     int notices, losses;
@@ -73,7 +73,8 @@ struct pp_coord_backlog ck_backlog(struct coord_kit *k, struct pp_coordinator *c
 /* Returns the due time of a row in an answer; INT64_MAX if there is no row. */
 int64_t ck_due(const struct pp_coord_backlog *b, const char *client, uint8_t queue);
 
-/* Returns the number of requests of the last window that the answer reports. */
+/* Returns how many requests of the last window the granted slot reports, by its marks and spent
+ * permits. */
 uint32_t ck_told(const struct pp_slot_want *w, int64_t now);
 
 /* Turns the loop until k->c's subscription is active. */

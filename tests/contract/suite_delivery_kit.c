@@ -1,4 +1,5 @@
-/* suite_delivery_kit.c: see suite_delivery_kit.h. */
+/* suite_delivery_kit.c: helpers of the tests of the delivery store. They make rows, send requests
+ * and wait for the answers. */
 #include "suite_delivery_kit.h"
 
 #include <stdio.h>

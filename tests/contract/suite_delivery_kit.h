@@ -49,8 +49,8 @@ void dk_wait(struct delivery_kit *k);
     } while (0)
 #define DK_OK(k, op, r) DK_EXPECT(k, op, r, PP_OK)
 
-/* Each sends one request and returns its answer. A sink exists when it has a cursor or an
- * endpoint. */
+/* Each of these functions sends one request and returns its answer. A sink exists once it has a
+ * cursor or an endpoint. */
 void dk_make_sink(struct delivery_kit *k, const char *sink, uint64_t at);
 uint64_t dk_cursor(struct delivery_kit *k, const char *sink);
 void dk_save(struct delivery_kit *k, const char *sink, uint64_t cursor, const struct pp_delivery *rows,
@@ -60,7 +60,7 @@ struct pp_delivery_list dk_list(struct delivery_kit *k, const char *sink, int st
 struct pp_delivery_due dk_due(struct delivery_kit *k, const char *sink, int64_t now_ms, size_t limit);
 struct pp_delivery_sink dk_sink(struct delivery_kit *k, const char *sink);
 
-/* Returns a row of an item that finished at DK_NOW + seq. */
+/* Returns a row for an item that finished at DK_NOW + seq. */
 struct pp_delivery dk_row(uint64_t seq, enum pp_delivery_status status, int64_t due_ms);
 struct pp_webhook dk_endpoint(const char *name);
 char *dk_long_text(struct delivery_kit *k, size_t n, char c);

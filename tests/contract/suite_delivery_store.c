@@ -54,7 +54,7 @@ static void no_cursor_no_rows(void **state)
     assert_int_equal(dk_due(k, "hub", INT64_MAX, 10).n, 0);
 }
 
-/* --- rows --- */
+/* --- rows: what became of single messages at a sink --- */
 
 static void rows_are_replaced(void **state)
 {
@@ -198,7 +198,7 @@ static void lists_page_by_page(void **state)
             assert_int_equal(seen, status < 0 ? N : status == 2 ? 16 : 17);
         }
     }
-    /* The page begins below 13, but no row has that seq. */
+    /* The list begins below seq 13, although no row has that seq. */
     struct pp_delivery_list l = dk_list(k, "a", -1, 13, 2);
     dk_seqs_are(l.rows, l.n, "12 10");
     assert_true(l.more);
@@ -348,7 +348,7 @@ static void a_large_save(void **state)
         assert_int_equal(d.rows[i].seq, N - i);
 }
 
-/* --- together --- */
+/* --- the count of round trips --- */
 
 static void requests_are_counted(void **state)
 {

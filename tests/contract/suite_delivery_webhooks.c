@@ -79,8 +79,8 @@ static void endpoints_by_version(void **state)
     is_not_there(k, "shop2");
 }
 
-/* Several writers read the same version and replace it at the same time. The store accepts the
- * put of exactly one. */
+/* Several writers read one version and then replace it at the same time. The store must accept
+ * exactly one of the puts. */
 static void one_is_quicker(void **state)
 {
     enum { N = 12, ROUNDS = 5 };

@@ -1,4 +1,5 @@
-/* suite_dns.c: see suite_dns.h. It implements the part of RFC 1035 that the tests need. */
+/* suite_dns.c: the name server for the tests of the resolver. It implements the part of RFC 1035
+ * that the tests need. */
 #include "suite_dns.h"
 
 #include <arpa/inet.h>
@@ -27,9 +28,11 @@ struct pp_dns {
     pthread_mutex_t lock; /* protects all members below */
     pthread_cond_t change;
     int asked[ROWS_MAX], unknown;
-    const char *v4;      /* addresses that replace those of every row, or NULL */
-    bool held;           /* true while answers wait */
-    atomic_bool closing; /* true once the server closes; both threads read it between packets */
+    /* IPv4 addresses that replace those of every row; NULL: each row keeps its addresses */
+    const char *v4;
+    bool held; /* true while the test holds back all answers */
+    /* True once the server closes. Its two threads read this flag between packets. */
+    atomic_bool closing;
 };
 
 struct message {

@@ -1,5 +1,5 @@
-/* suite_event_log.c: see suite_event_log.h. A reader gets every event unchanged, in the order of
- * numbers that only grow. The log reports each lost event as a gap. */
+/* suite_event_log.c: tests the contract of port/event_log.h. A reader gets every event unchanged,
+ * in the order of numbers that only grow. The log reports each lost event as a gap. */
 #include "suite_event_log.h"
 
 #include <stdio.h>
@@ -283,7 +283,7 @@ static void pages_are_bounded(void **state)
     }
 }
 
-/* --- several at once --- */
+/* --- several appends at once --- */
 
 struct flights {
     int left;
@@ -313,7 +313,7 @@ static void check_many(struct many *m, int logs)
         assert_string_equal(pp_err_text(r->req.err), pp_err_text(PP_OK));
         for (size_t j = 1; j < r->n; j++)
             assert_int_equal(r->events[j].seq, r->events[0].seq + j);
-        /* Blocks that one log has appended have growing numbers. */
+        /* Of two blocks from the same log, the later one has the higher numbers. */
         assert_true(i < logs || r->events[0].seq > m->r[i - logs].events[0].seq);
         size_t at = 0;
         while (at < n && all[at].seq != r->events[0].seq)
@@ -431,7 +431,7 @@ static void forgotten_by_size(void **state)
     assert_true(c.n == 100 && c.bytes == 0);
 }
 
-/* The log loses all events by cleaning. Its next event still continues the numbers. */
+/* A cleaning removes all events. The next event must still get the next number. */
 static void all_forgotten(void **state)
 {
     struct log_kit *k = *state;
@@ -449,7 +449,7 @@ static void all_forgotten(void **state)
     assert_true(r.n == 2 && r.last == last + 2 && r.cleaned == last);
 }
 
-/* --- waking --- */
+/* --- the calls of watchers --- */
 
 struct watcher {
     int woken;
@@ -465,8 +465,8 @@ static bool is_woken(void *arg)
     return ((struct watcher *)arg)->woken > 0;
 }
 
-/* The log may call a watcher without news. After the last call every appended event must be
- * readable. */
+/* The log may call a watcher although there is nothing new. After the last call every appended
+ * event must be readable. */
 static void wakes_who_watches(void **state)
 {
     struct log_kit *k = *state;

@@ -37,12 +37,12 @@ struct log_kit {
     const struct pp_log_subject *subject;
     const char *place;
     struct pp_loop *loop;
-    struct pp_event_log *logs[LK_LOGS]; /* logs in one place; setup opens the first */
+    struct pp_event_log *logs[LK_LOGS]; /* logs in the same place; the setup opens only the first */
     struct pp_arena arena;
     uint64_t next_number; /* number that the store gives out next */
     uint64_t block;       /* numbers per block */
     unsigned blocks;      /* number of blocks requested so far */
-    int64_t now;          /* at_ms of the events that the kit appends */
+    int64_t now;          /* the at_ms of the next event that the kit makes */
     uint64_t made;        /* number of events made so far; the data of an event contains its number */
     bool done;
 };
@@ -76,8 +76,8 @@ struct pp_event *lk_events(struct log_kit *k, size_t n);
  * that their numbers are consecutive; returns the first one. */
 uint64_t lk_append_these(struct log_kit *k, int i, struct pp_event *events, size_t n);
 uint64_t lk_append(struct log_kit *k, int i, size_t n);
-/* Answers the log's request for numbers, `stale`, with a block of the store's numbers. Returns
- * PP_OK or the error of `begin`. */
+/* Gives the log a block of the store's numbers. `stale` is what the log answered when it needed
+ * numbers. Returns PP_OK or the error of `begin`. */
 enum pp_err lk_begin(struct log_kit *k, int i, uint64_t stale);
 /* Reads one page. Checks that its events are in order, above `after` and within the limits. */
 struct pp_log_read lk_read(struct log_kit *k, int i, uint64_t after, size_t limit, size_t max_bytes);

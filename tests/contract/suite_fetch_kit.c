@@ -1,4 +1,5 @@
-/* suite_fetch_kit.c: see suite_fetch_kit.h. */
+/* suite_fetch_kit.c: opens the runner, its origin and its blob store, and follows transfers to
+ * their end. */
 #include "suite_fetch_kit.h"
 
 #include <dirent.h>
@@ -18,7 +19,8 @@ static void on_event(void *data, struct pp_transfer *t, enum pp_transfer_event e
     switch (event) {
     case PP_TRANSFER_SENT:
         g->sents++;
-        atomic_store(&t->sent_busy, false); /* used by the reader only */
+        /* The event is handled, so the runner may report the next request. */
+        atomic_store(&t->sent_busy, false);
         break;
     case PP_TRANSFER_HOP:
         g->hops++;

@@ -49,15 +49,17 @@ struct fetch_kit {
 
 enum run_hops { RUN_GRANT, RUN_GIVE_UP, RUN_LEAVE };
 
-/* One transfer, and what the runner has reported about it. */
+/* One transfer of a test, and what the runner has reported about it. */
 struct run_get {
     struct pp_transfer t;
     struct pp_task task;
     struct fetch_kit *kit;
     char url[1024];
     const char *headers[4];
-    enum run_hops answer; /* reply to a HOP event; the kit sends it when the test waits */
-    bool asked;           /* True while a HOP event has no reply. */
+    /* what the test replies to a HOP event (a redirect); the kit sends the reply when the test
+     * waits */
+    enum run_hops answer;
+    bool asked; /* True while a HOP event has no reply. */
     int sents, hops, finished;
 };
 
@@ -67,7 +69,8 @@ void fetch_kit_open(struct fetch_kit *k, pp_origin_handler handler, void *data, 
 void fetch_kit_open_at(struct fetch_kit *k, uint16_t port);
 /* Closes the kit. Asserts that no transfer, no body and no temporary file remains. */
 void fetch_kit_close(struct fetch_kit *k);
-/* Each returns a number of files in the blob store: temporary files, or objects. */
+/* Returns the number of temporary files in the blob store; fetch_kit_objects() returns that of
+ * objects. */
 int fetch_kit_temps(struct fetch_kit *k);
 int fetch_kit_objects(struct fetch_kit *k);
 
@@ -75,14 +78,14 @@ int fetch_kit_objects(struct fetch_kit *k);
  * shop.test. */
 void run_get_init(struct run_get *g, struct fetch_kit *k, const char *host, const char *path);
 void run_get_start(struct run_get *g);
-/* Waits for FINISHED, and replies to each HOP as the get says. Checks the rules for every
- * transfer: FINISHED comes once; a failure has a code and a detail in printable ASCII; only a
- * success has an object. */
+/* Waits for the FINISHED event, and replies to each HOP event (a redirect) as the get says. Checks
+ * the rules for every transfer: FINISHED comes once; a failure has a code and a detail in printable
+ * ASCII; only a success has an object. */
 void run_get_wait(struct run_get *g, int64_t max_ms);
 /* Moves the clock forward. The runner checks deadlines at most PP_SWEEP_MS late. */
 void run_pass(struct fetch_kit *k, int64_t ms);
-/* Each waits for one event: the host has the request; the runner reads the answer; the runner
- * drops the body of the answer; the runner waits for the disk. */
+/* Each of these functions waits for one event, in this order: the host has the request; the runner
+ * reads the answer; the runner drops the body of the answer; the runner waits for the disk. */
 void run_get_until_sent(struct run_get *g);
 void run_get_until_body(struct run_get *g);
 void run_get_until_draining(struct run_get *g);
@@ -91,7 +94,7 @@ void run_get_until_paused(struct run_get *g);
 void run_get_ends_after(struct run_get *g, int64_t ms);
 /* Prepares a get, starts it and waits for its end. Returns its code. */
 uint16_t run_get_run(struct run_get *g, struct fetch_kit *k, const char *path);
-/* Fails the test if the get has not ended with `code`. */
+/* Fails the test if the transfer has not ended with `code`. */
 void run_expect(const struct run_get *g, const char *name, uint16_t code);
 
 #endif

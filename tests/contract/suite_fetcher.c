@@ -113,12 +113,13 @@ static void the_addresses_given_are_connected_to(void **state)
             v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)i);
     }
     g.x.n_addrs = 4;
-    /* The time is long enough that no single failing address may use all of it. */
+    /* The time limit is so long that one failing address can't use all of it. */
     g.x.connect_ms = 60000;
     get_start(&g);
     get_wait(&g);
     assert_int_equal(g.x.code, 0);
-    /* The fetcher asks allow() for each of four sockets, and once more before the request. */
+    /* The fetcher asks allow() once for each of the four sockets, and once more before it sends the
+     * request. */
     assert_int_equal(g.allows, 5);
     get_fini(&g);
 }
@@ -361,7 +362,7 @@ static void only_good_addresses_are_used(void **state)
     for (int i = 0; i < 3; i++)
         ((struct sockaddr_in *)&g.addrs[i])->sin_addr.s_addr = htonl(g.denied_ip);
     g.x.n_addrs = 4;
-    /* The time is long enough that no single failing address may use all of it. */
+    /* The time limit is so long that one failing address can't use all of it. */
     g.x.connect_ms = 60000;
     get_start(&g);
     get_wait(&g);
@@ -412,7 +413,7 @@ static void the_request_carries_what_it_should(void **state)
     assert_non_null(strstr(head, "\r\nIf-Modified-Since: Mon, 01 Jan 2024 00:00:00 GMT\r\n"));
     assert_non_null(strstr(head, "\r\nAccept-Encoding: identity\r\n"));
     get_fini(&g);
-    /* The next request has none of these headers. */
+    /* The next request must have none of these headers. */
     get_run(&g, k, "/");
     pp_origin_last(k->o, head, sizeof(head));
     assert_null(strstr(head, "ours/1"));
@@ -560,7 +561,9 @@ static void hosts_without_tls(void **state)
             if (fd >= 0 && recv(fd, &byte, 1, MSG_DONTWAIT) == 1) {
                 (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
                 (void)close(fd);
-                fd = 1 << 20; /* This number is no open descriptor, so each later recv() fails. */
+                /* This number is not an open descriptor, so each later recv() of the fetcher
+                 * fails. */
+                fd = 1 << 20;
             }
         }
         assert_int_equal(g.x.code, PP_CODE_CONNECTION_LOST);

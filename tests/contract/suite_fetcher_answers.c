@@ -52,7 +52,7 @@ static const struct answer answers[] = {
     {"no answer", "", PP_ORIGIN_CLOSE, PP_CODE_CONNECTION_LOST},
     {"reset at once", "", PP_ORIGIN_RESET, PP_CODE_CONNECTION_LOST},
     {"half a head", "HTTP/1.1 200 OK\r\nContent-", PP_ORIGIN_CLOSE, PP_CODE_CONNECTION_LOST},
-    /* answers that are not HTTP */
+    /* answers that do not have the form of HTTP/1.1 */
     {"HTTP/0.9", "hello", PP_ORIGIN_CLOSE, PP_CODE_BAD_RESPONSE},
     {"another protocol", "220 mail.test ESMTP\r\n", PP_ORIGIN_HANG, PP_CODE_BAD_RESPONSE},
     {"a terminal's escapes", "220 mail.test ESMTP \x1b[31m\r\n", PP_ORIGIN_HANG, PP_CODE_BAD_RESPONSE},
@@ -257,7 +257,7 @@ static void location_has_a_bound(void **state)
     }
 }
 
-/* --- heads beyond the bounds --- */
+/* --- heads that are larger than the fetcher's bounds --- */
 
 enum flood { ONE_HUGE_LINE, MANY_LINES, LARGE_LINES, ENDLESS_1XX, NO_END, TRAILERS, LARGE_STATUS };
 
@@ -314,7 +314,7 @@ static void heads_have_a_bound(void **state)
     }
 }
 
-/* --- compressed --- */
+/* --- compressed bodies --- */
 
 static size_t compress_zeros(size_t n, unsigned char **out)
 {

@@ -2,7 +2,7 @@
  * every phase that the contract allows. */
 #include "suite_fetcher_kit.h"
 
-/* --- flow --- */
+/* --- pauses and stops --- */
 
 static void stop_at_the_head(void **state)
 {
@@ -17,9 +17,11 @@ static void stop_at_the_head(void **state)
     assert_true(g.x.stopped);
     assert_int_equal(g.bodies, 0);
     get_fini(&g);
-    /* The stop left bytes unread, so the fetcher must close the connection. */
+    /* The stopped answer has bytes that the fetcher has not read, so it must close the
+     * connection. */
     kit_until(k, origin_idle, k->o);
-    /* No bytes are unread after these stops, so the fetcher must keep the connection. */
+    /* These answers have no body, so nothing is unread after a stop: the fetcher must keep the
+     * connection. */
     for (int i = 0; i < 3; i++) {
         get_init(&g, k, "/empty");
         g.head_flow = PP_FLOW_STOP;

@@ -1,4 +1,4 @@
-/* suite_fetcher_kit.c: see suite_fetcher_kit.h. Every callback checks the order that the
+/* suite_fetcher_kit.c: the kit of the fetcher's tests. Every callback checks the order that the
  * contract demands: allow* -> sent -> head -> body* -> done. */
 #include "suite_fetcher_kit.h"
 
@@ -59,7 +59,8 @@ static enum pp_flow on_body(struct pp_exchange *x, const void *p, size_t n)
     if (g->pause_at && g->n + n >= g->pause_at) {
         g->pause_at = 0;
         g->paused = true;
-        return PP_FLOW_PAUSE; /* After the pause the fetcher passes these bytes to body() again. */
+        /* After a pause the fetcher must pass the same bytes to body() again. */
+        return PP_FLOW_PAUSE;
     }
     if (g->n < BODY_KEPT)
         memcpy(g->body + g->n, p, g->n + n <= BODY_KEPT ? n : BODY_KEPT - g->n);
@@ -257,7 +258,7 @@ void get_unpause(struct get *g)
 
 void kit_turn(struct kit *k)
 {
-    struct get g; /* The loop turns while this get runs. */
+    struct get g; /* This get only makes the loop turn. */
 
     get_run(&g, k, "/");
     assert_int_equal(g.x.code, 0);

@@ -24,7 +24,8 @@ struct kit {
     bool https;
 };
 
-/* One exchange, what the fetcher has reported about it, and the replies that its callbacks give. */
+/* One exchange (a request and its answer), what the fetcher has reported about it, and the replies
+ * that its callbacks give. */
 struct get {
     struct pp_exchange x;
     struct kit *kit;
@@ -56,8 +57,8 @@ extern const struct pp_fetcher_subject *pp_fetcher_subject;
 
 void kit_open(struct kit *k, pp_origin_handler handler, void *data, SSL_CTX *tls);
 void kit_close(struct kit *k);
-/* A row of a table of tests. The state of the test is a kit whose origin has this handler,
- * without data and TLS. */
+/* Makes a row of the table of tests. The state of the test is a kit whose origin has this handler,
+ * and neither data nor TLS. */
 #define KIT_TEST(test, handler) \
     cmocka_unit_test_prestate_setup_teardown(test, kit_setup, kit_teardown, (void *)(uintptr_t)(handler))
 int kit_setup(void **state);
@@ -66,7 +67,7 @@ int kit_teardown(void **state);
 /* Prepares a get of `path` from the kit's origin. Call get_fini() after done(). */
 void get_init(struct get *g, struct kit *k, const char *path);
 void get_start(struct get *g);
-/* Waits for done(). */
+/* Turns the loop until the fetcher has called done(). */
 void get_wait(struct get *g);
 /* Prepares a get, starts it and waits for done(). */
 void get_run(struct get *g, struct kit *k, const char *path);
@@ -75,11 +76,11 @@ void get_abort(struct get *g);
 /* Turns the loop until cond(arg). */
 #define kit_until(k, cond, arg) pp_test_until((k)->loop, cond, arg, 10000)
 
-/* Runs another get, so that the loop turns. */
+/* Makes another request and waits for its end, so that the loop turns. */
 void kit_turn(struct kit *k);
 
-/* Conditions for kit_until(): all gets of an array have ended (a get without a kit ends the
- * array); a get is paused; the origin has no connection. */
+/* Conditions for kit_until(). gets_done(): all gets of an array have ended; a get without a kit
+ * ends the array. The other two: a get is paused; the origin has no connection. */
 bool gets_done(void *gets);
 bool get_paused(void *get);
 bool origin_idle(void *origin);
@@ -87,9 +88,9 @@ bool origin_idle(void *origin);
 void get_unpause(struct get *g);
 
 #define KIT_BIG (8u << 20)
-/* The handler of most tests. It answers /hang with silence; /endless with a body without end;
- * /begin with a head and a few bytes, then silence; /big with 8 MiB; /head with a head, then
- * silence; any other path with "ok". */
+/* The handler of most tests. It never answers /hang. To /endless it sends a body without end; to
+ * /begin a head and a few bytes, then nothing; to /big 8 MiB; to /head a head, then nothing; to any
+ * other path "ok". */
 enum pp_origin_next kit_serve(struct pp_origin_conn *c, const char *request, void *data);
 
 int pp_suite_fetcher_answers(void);

@@ -195,8 +195,8 @@ static void oldest_first_and_bounded(void **state)
     }
 }
 
-/* A take that names clients to skip returns entries of the other clients in turn, each client's
- * oldest entry first. */
+/* A take may name clients to skip. It must return entries of the other clients in turn, each
+ * client's oldest entry first. */
 static void others_come_in_turn(void **state)
 {
     struct kit *k = *state;
@@ -224,7 +224,8 @@ static void others_come_in_turn(void **state)
         for (size_t j = 0; j < r.n; j++)
             assert_string_equal(r.entries[j].batch_id, cases[i].due[j]);
     }
-    assert_int_equal(take(k, 9, 100).n, 3); /* The skipped entries are still in the queue. */
+    /* The take has skipped these entries, so they are still in the queue. */
+    assert_int_equal(take(k, 9, 100).n, 3);
 }
 
 static void acked_is_gone(void **state)
@@ -300,7 +301,8 @@ static void keys_find_their_answer(void **state)
         again.entry.batch_id = "b_2";
         again.answer = "other";
         again.answer_n = 5;
-        /* The limit does not apply to a repeated request, because nothing is appended. */
+        /* The limit on waiting photos does not apply to a repeated request, because nothing is
+         * appended. */
         again.high_water = 1;
         RUN(k, append, &again);
         assert_int_equal(again.req.err, PP_EEXISTS);
@@ -390,11 +392,11 @@ static void high_water_by_photos(void **state)
     reopen(k);
     take(k, 9, 1000);
     RUN(k, append, &r);
-    /* The entries are taken, but they count until they are acked. */
+    /* A planner has taken the entries, but they count towards the limit until it acks them. */
     assert_int_equal(r.req.err, PP_EFULL);
     ack(k, "b_1");
     OK(k, append, &r);
-    /* A second entry with the id of a waiting one is refused. */
+    /* The queue refuses an entry whose id is that of a waiting entry. */
     struct pp_ingest_append twice = entry("c", "b_3", "x");
     RUN(k, append, &twice);
     assert_int_equal(twice.req.err, PP_EEXISTS);
@@ -503,7 +505,7 @@ static void a_large_entry(void **state)
     free(payload);
 }
 
-/* --- many at once --- */
+/* --- many appends at once --- */
 
 enum { MANY = 300 };
 
@@ -633,7 +635,9 @@ static void asked_what_became_of_it(void **state)
             assert_int_equal(r.states[i], PP_INGEST_WAITING);
         else if (i == 299)
             assert_int_equal(r.states[i], PP_INGEST_PLANNED);
-        else if (i == 150) /* An adapter may know an acked batch for a while, or forget it. */
+        /* b_3 is acked: an adapter may still know such a batch as planned, or may have forgotten
+         * it. */
+        else if (i == 150)
             assert_int_not_equal(r.states[i], PP_INGEST_WAITING);
         else
             assert_int_equal(r.states[i], PP_INGEST_UNKNOWN);

@@ -12,7 +12,8 @@ struct pp_ingest_subject {
     /* Opens the queue in that place. A queue that is opened again after ops->close() has its
      * former content. */
     enum pp_err (*open)(struct pp_loop *loop, const char *place, struct pp_ingest_queue **out);
-    bool can_be_journal; /* true if the queue has ops->read */
+    /* true if the queue has ops->read, so that it can be the file of a journal */
+    bool can_be_journal;
 };
 
 /* Runs the suite; returns the number of failed tests. */

@@ -1,4 +1,5 @@
-/* suite_mongo_kit.c: see suite_mongo_kit.h. */
+/* suite_mongo_kit.c: operations on MongoDB stores, their preparations, and the checks of their
+ * results. */
 #include "suite_mongo_kit.h"
 
 #include <string.h>
@@ -92,7 +93,7 @@ void mk_claim_all(struct trial *t, size_t count)
     assert_int_equal(t->n, count);
 }
 
-/* Settles every claimed task as stored. */
+/* Settles every task that the run has claimed, each as stored. */
 void mk_store_all(struct trial *t)
 {
     for (size_t i = 0; i < t->n; i++)
@@ -143,8 +144,8 @@ enum pp_err mk_claim_four(struct trial *t)
     return r.req.err;
 }
 
-/* If the answer to a claim was lost, its tasks can be claimed again without waiting for the
- * lease to end. */
+/* Checks that each of the six tasks can be claimed exactly once. If the answer to a claim was lost,
+ * its tasks can be claimed again before their lease ends. */
 void mk_six_once(struct trial *t)
 {
     struct pp_store_renew renew = {.worker = KIT_WORKER, .lease_ms = KIT_LEASE_MS, .now_ms = t->k->now};
@@ -251,11 +252,11 @@ void mk_planned_once(struct trial *t)
     mk_expect_item(t, "a", PP_ITEM_OPEN, 2);
     mk_expect_item(t, "d", PP_ITEM_FAILED, 1);
     mk_expect_item(t, "e", PP_ITEM_FAILED, 1);
-    /* No item waits for p, so the store has removed its task. */
+    /* No item needs photo p any more, so the store has removed its task. */
     assert_false(sk_photo(t->k, t->client, "p")->open);
-    /* The store counts the skip of v at most once. */
+    /* The store counts the skip of photo v at most once, although the plan may be repeated. */
     assert_in_range(sk_photo(t->k, t->client, "v")->photo.skips, 0, 1);
-    mk_claim_all(t, 4); /* The claim must return q, r, s and t. */
+    mk_claim_all(t, 4); /* The claim must return the tasks of the photos q, r, s and t. */
     mk_store_all(t);
     mk_expect_finished(t, t->batch2, 2, PP_BATCH_FINISHED);
     mk_expect_finished(t, batch, 4, PP_BATCH_FINISHED);

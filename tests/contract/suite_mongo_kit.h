@@ -1,6 +1,5 @@
-/* suite_mongo_kit.h: the kit of the tests of faults: stores, some of them behind a proxy, and
- * operations with a known result. An operation must have the same result with and without
- * faults. */
+/* suite_mongo_kit.h: the kit of tests in which messages are lost. It has stores, some of them
+ * behind a proxy, and operations that must have the same result with and without faults. */
 #ifndef PP_SUITE_MONGO_KIT_H
 #define PP_SUITE_MONGO_KIT_H
 
@@ -8,19 +7,19 @@
 #include "mongo_server.h"
 #include "suite_store_kit.h"
 
-enum { MK_TRIES = 30 }; /* most tries of one request */
+enum { MK_TRIES = 30 }; /* After this many failed tries of one request the test fails. */
 
 extern const struct pp_store_subject mk_subject;
 extern struct mongo_proxy *mk_proxy; /* proxy of the stores; NULL if they connect directly */
-/* timeout of the stores; short in tests where an answer never comes */
+/* timeout of the stores in ms; a test in which an answer never comes makes it short */
 extern int64_t mk_timeout_ms;
 
 /* cmocka's setup and teardown of one test. */
 int mk_open_proxied(void **state);
 int mk_close_proxied(void **state);
 
-/* One run of an operation. Each run has a client and batches of its own, so that runs can share
- * a database. */
+/* One run of an operation. Each run uses another client and other batches, so that runs can share a
+ * database. */
 struct trial {
     struct store_kit *k;
     const char *client, *batch, *batch2;
@@ -35,21 +34,21 @@ enum pp_err mk_reap(struct store_kit *k);
  * unfinished. */
 void mk_let_others_mend(struct store_kit *k);
 const struct pp_task *mk_task(const struct trial *t, const char *photo);
-/* Adds the claimed tasks to those of the run, which may be none. */
+/* Adds the tasks of a claim to those that the run has claimed. The claim may have returned none. */
 void mk_keep(struct trial *t, const struct pp_store_claim *c);
 /* Replaces the claimed tasks of the run by a claim from all queues. Asserts that it returns
  * exactly `count` tasks. */
 void mk_claim_all(struct trial *t, size_t count);
 void mk_store_all(struct trial *t);
 void mk_expect_item(struct trial *t, const char *id, enum pp_item_status status, uint32_t revision);
-/* Asserts that the batch has ended with one result for each of `items` items. Their numbers may
- * have gaps, because faults can lose numbers. */
+/* Asserts that the batch has ended with one result for each of `items` items. The numbers of the
+ * results may have gaps, because faults can lose numbers. */
 void mk_expect_finished(struct trial *t, const char *batch, size_t items, enum pp_batch_state state);
 
 /* Each operation consists of three functions: a preparation; the operation, which the test
  * repeats until PP_OK; and a check of the result. */
 void mk_six_tasks(struct trial *t);
-enum pp_err mk_claim_four(struct trial *t); /* claims four tasks, without repetition */
+enum pp_err mk_claim_four(struct trial *t); /* claims four tasks, in a single try */
 void mk_six_once(struct trial *t);
 
 void mk_four_claimed(struct trial *t);

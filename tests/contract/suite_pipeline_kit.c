@@ -1,4 +1,5 @@
-/* suite_pipeline_kit.c: see suite_pipeline_kit.h. */
+/* suite_pipeline_kit.c: opens the pipeline with its adapters and a real origin, posts batches, and
+ * reads which requests the origin has recorded. */
 #include "suite_pipeline_kit.h"
 
 #include "adapter/cares/resolver.h"
@@ -15,7 +16,7 @@
 
 enum {
     STEP_EVERY_MS = 5,
-    FINISH_MAX_MS = 120000, /* most real time for a batch, in ms */
+    FINISH_MAX_MS = 120000, /* A batch must have ended after this time, in ms of real time. */
 };
 
 static enum pp_err open_fetch(void *data, struct pp_loop *loop, struct pp_fetcher **f, struct pp_resolver **r)
@@ -363,7 +364,7 @@ static int by_time(const void *pa, const void *pb)
     const struct event *a = pa, *b = pb;
     if (a->us != b->us)
         return a->us < b->us ? -1 : 1;
-    return a->by - b->by; /* At equal times an end comes before a start. */
+    return a->by - b->by; /* If one request ends when another starts, the end comes first. */
 }
 
 struct seeing {
@@ -410,8 +411,8 @@ struct world_seen world_seen(struct world *w, const char *client)
         if (client && strcmp(who, client) != 0)
             continue;
         seen.requests++;
-        /* The worker gave this request up, but the host noticed that later, so its end is
-         * unknown. */
+        /* The worker gave this request up. The host noticed that later, so the record does not tell
+         * when the request ended. */
         if (strcmp(how, "gone") == 0)
             continue;
         events[n++] = (struct event){start, 1};

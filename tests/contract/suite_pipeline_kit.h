@@ -35,10 +35,11 @@ struct world {
      * SQLite */
     const char *mongo_url;
     unsigned starts;
-    bool drained; /* true once the drain has ended */
+    bool drained; /* true once the drain has ended and the pipeline can be closed */
     struct pp_loop *loop;
     struct pp_pipeline p;
-    struct pp_params params; /* params of the next world_open(); setup fills in the defaults */
+    /* the parameters of the next world_open(); the setup fills in the defaults */
+    struct pp_params params;
     struct faulty_ports faulty;
     struct pp_task_store *store; /* The following ports are the real ones, without faults. */
     struct pp_ingest_queue *ingest;
@@ -51,20 +52,20 @@ struct world {
     int64_t step_ms, stepped_at;
 };
 
-/* cmocka's setup and teardown. Setup starts an origin and sets default params, but opens no
- * pipeline. Teardown closes everything. */
+/* cmocka's setup and teardown. world_setup() starts an origin and sets default parameters, but
+ * opens no pipeline. The teardown closes everything. */
 int world_setup(void **state);
 int world_teardown(void **state);
-/* The same, but setup also opens the pipeline. */
+/* Like world_setup(), but this setup also opens the pipeline. */
 int world_setup_open(void **state);
 int world_teardown_open(void **state);
 
 void world_open(struct world *w);
-/* Begins a drain. */
+/* Begins to drain the pipeline: it takes no new work and finishes what is in flight. */
 void world_drain(struct world *w);
 /* Drains the pipeline, unless a drain has begun already, and closes it. */
 void world_close(struct world *w);
-/* Waits for cond(arg). */
+/* Waits until cond(arg) is true. */
 void world_until(struct world *w, bool (*cond)(void *arg), void *arg);
 /* Runs the loop until the clock has moved by `ms`. */
 void world_run(struct world *w, int64_t ms);

@@ -1,4 +1,5 @@
-/* suite_redis_kit.c: see suite_redis_kit.h. */
+/* suite_redis_kit.c: opens the ingest queues of several planners on one Redis, and sends their
+ * requests. */
 #include "suite_redis_kit.h"
 
 #include <hiredis/hiredis.h>

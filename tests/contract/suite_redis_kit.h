@@ -52,7 +52,8 @@ struct pp_loop *rik_loop_of(struct rik *k, int i);
 
 void rik_on_done(struct pp_req *req);
 bool rik_is_done(void *arg);
-/* A done() that decrements the number of requests in flight, an int to which req->data points. */
+/* A done() that decrements the number of requests in flight. req->data points to this number, an
+ * int. */
 void rik_count_down(struct pp_req *req);
 
 struct pp_ingest_append rik_entry(const char *client, const char *batch);
@@ -68,12 +69,12 @@ uint64_t rik_sent(struct rik *k, int i, const char *what);
 /* Repeats a take by planner i until it returns an entry. */
 struct pp_ingest_entry rik_take_at_last(struct rik *k, int i);
 
-/* Starts to count the wake-ups of planner i in k->woken[i]. */
+/* Starts to count in k->woken[i] how often the queue wakes planner i. */
 void rik_watch(struct rik *k, int i);
 /* Like rik_take_at_last(), but repeats the take only after a wake-up. */
 struct pp_ingest_entry rik_take_when_woken(struct rik *k, int i);
-/* Repeats takes by the planners `first` to `last` until all of them wait in Redis and no wake-up
- * is outstanding. No other client of the server may wait. */
+/* Repeats takes by the planners `first` to `last` until each of them waits in Redis for an entry
+ * and no wake-up of a planner is outstanding. No other client of the server may wait. */
 void rik_settle(struct rik *k, int first, int last);
 
 #endif

@@ -232,13 +232,13 @@ static void answers_expire(void **state)
 {
     (void)state;
     check_expiry((struct pp_resolver_setup){.ttl_min_ms = 60}, "zero.test", 60,
-                 false); /* The cache raises the TTL to the minimum. */
+                 false); /* The cache uses the minimum, because the server's TTL is below it. */
     check_expiry((struct pp_resolver_setup){.ttl_max_ms = 60, .ttl_min_ms = 1}, "a.test", 60,
-                 false); /* The cache reduces the TTL to the maximum. */
-    /* The cache uses the TTL of the server. */
+                 false); /* The cache uses the maximum, because the server's TTL is above it. */
+    /* The cache keeps the answer for the server's TTL. */
     check_expiry((struct pp_resolver_setup){.ttl_min_ms = 1}, "one.test", 1000, false);
     check_expiry((struct pp_resolver_setup){.ttl_min_ms = 60}, "zeroalias.test", 60,
-                 false); /* The TTL of an alias counts like that of an address. */
+                 false); /* The cache uses the TTL of an alias like that of an address. */
     check_expiry((struct pp_resolver_setup){.negative_ttl_ms = 60}, "nx.test", 60, true);
     check_expiry((struct pp_resolver_setup){.temporary_ttl_ms = 60}, "fail.test", 60, true);
 }
@@ -292,7 +292,8 @@ static void look_ups_have_a_bound(void **state)
     kit_close(&k);
     free(hosts);
     free(as);
-    /* One query occupies the only look-up, so the other one waits until it fails. */
+    /* Only one look-up may be in flight. The query for a silent name occupies it, so the next query
+     * waits until that one fails. */
     kit_open(&k, (struct pp_resolver_setup){.timeout_ms = LONG_MS, .max_lookups = 1});
     assert_false(ask_start(&a, &k, "silent.test"));
     assert_false(ask_start(&b, &k, "a.test"));
@@ -466,7 +467,8 @@ static void pins_come_first(void **state)
     assert_true(a.q.pinned);
     assert_int_equal(a.q.code, 0);
     assert_string_equal(text(&a), "192.0.2.1 2001:db8::9 2001:db8::a");
-    assert_false(ask_run(&a, &k, "six.test")); /* The pin of six.test is for another port. */
+    /* The pin is an address for six.test at another port, so it does not apply. */
+    assert_false(ask_run(&a, &k, "six.test"));
     assert_false(a.q.pinned);
     a.q.port = 82;
     assert_true(k.r->ops->resolve(k.r, &a.q));
@@ -476,7 +478,7 @@ static void pins_come_first(void **state)
     kit_close(&k);
 }
 
-/* The resolver must prefer /etc/hosts to the name servers. */
+/* The resolver must take an address in /etc/hosts before it asks a name server. */
 static void the_hosts_file_counts(void **state)
 {
     struct kit k;

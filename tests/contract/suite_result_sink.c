@@ -1,6 +1,6 @@
-/* suite_result_sink.c: each message gets its true verdict. If the verdict is ACCEPTED, the
- * message has arrived with its bytes. If the sink cannot know the outcome, the verdict is
- * UNKNOWN, and the caller can send the message again. */
+/* suite_result_sink.c: tests the contract of port/result_sink.h. Each message gets its true
+ * verdict. If the verdict is ACCEPTED, the message has arrived with its bytes. If the sink cannot
+ * know the outcome, the verdict is UNKNOWN, and the caller can send the message again. */
 #include "suite_result_sink.h"
 
 #include <setjmp.h>
@@ -86,7 +86,7 @@ void sink_kit_submit(struct sink_kit *k, struct pp_sink_message *messages, size_
     assert_false(k->done);
 }
 
-/* Checks the rules that every answer must obey. */
+/* Checks the rules for every answer of a sink. */
 static void look_at(const struct pp_sink_send *r)
 {
     size_t unknown = 0;

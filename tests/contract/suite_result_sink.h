@@ -25,7 +25,7 @@ struct pp_sink_subject {
     size_t (*receive)(void *place, size_t least, struct pp_arena *a, struct pp_sink_message **out);
 
     /* Makes the broker refuse some messages, at least one of the next three, and accept the
-     * others. */
+     * rest. */
     void (*refuse)(void *place);
     void (*refuse_no_more)(void *place);
     /* `unbind` removes the consumer, and `bind` restores it. */
@@ -40,7 +40,8 @@ struct pp_sink_subject {
     /* Ends all faults of the connection. Senders that wait for a lost answer learn that it will
      * not come. */
     void (*calm)(void *place);
-    /* `kill` ends the broker. `start` restarts it with the messages that it had accepted. */
+    /* `kill` ends the broker's process. `start` restarts the broker, which still has the messages
+     * that it had accepted. */
     void (*kill)(void *place);
     void (*start)(void *place);
 };

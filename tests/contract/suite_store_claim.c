@@ -174,8 +174,8 @@ static void photos_remember(void **state)
     assert_int_equal(p.fetched_at, 1234567);
     assert_string_equal(p.etag, "\"e1\"");
     assert_int_equal(p.fail_code, 0);
-    /* Failures that the ladder counts add up, and the record keeps its object. Other failures
-     * leave the record unchanged. */
+    /* Each failure that the ladder counts increases the streak in the record. The other failure, a
+     * 503, leaves the record unchanged. The record keeps its object. */
     for (uint16_t streak = 1; streak <= 3; streak++) {
         sk_plan(k, "c", pp_arena_printf(&k->arena, "b_f%d", streak), "a: p");
         k->now += 1000;
@@ -190,7 +190,7 @@ static void photos_remember(void **state)
         assert_memory_equal(&p.object, &object, sizeof object);
         assert_string_equal(p.last_modified, "Sat, 21 Nov 2026 10:00:00 GMT");
     }
-    /* The store counts imports that are answered from the record, until the next failure. */
+    /* The record counts the imports that are answered from it, until the next failure. */
     sk_plan(k, "c", "b_s", "a: p=skipped");
     assert_int_equal(sk_photo(k, "c", "p")->photo.skips, 1);
     sk_plan(k, "c", "b_s2", "a: p");
@@ -338,7 +338,8 @@ static void claims_of_the_dead_return(void **state)
     assert_int_equal(sk_reap(k, KIT_WORKER)->lapsed, 2);
     assert_int_equal(sk_reap(k, KIT_WORKER)->lapsed, 0);
     assert_false(sk_final(k, KIT_WORKER, mine, PP_OUTCOME_STORED));
-    /* The reaper runs for a worker that has no claims: the claims of every other worker lapse. */
+    /* The reaper is told that only "host-1-new" is alive, so the claims of all other workers
+     * lapse. */
     sk_claim_as(k, "host-1-old", "c", 0, 2);
     assert_int_equal(sk_reap(k, "host-1-new")->lapsed, 2);
 }
@@ -421,10 +422,10 @@ static void lapsed_orphans_are_gone(void **state)
     assert_int_equal(sk_claim(k, "c", 0, 1)->n, 0);
 }
 
-/* --- the table of transitions, pair by pair, through the port --- */
+/* --- every transition of the table, with its result in the store --- */
 
 struct subject {
-    struct pp_task task; /* the task as its latest claim returned it */
+    struct pp_task task; /* the task as the latest claim returned it */
     const char *batch, *item, *photo;
 };
 
@@ -522,14 +523,15 @@ static void every_transition(void **state)
             struct subject s =
                 subject_in(k, (enum pp_task_state)from, event == PP_EVENT_QUARANTINE ? 2 : 0, ++number);
             enum pp_task_state to = pp_task_next((enum pp_task_state)from, (enum pp_task_event)event);
-            /* An event that the table does not allow must leave the state unchanged. */
+            /* PP_TASK_STATE_COUNT means that the table does not allow the event, so the state must
+             * not change. */
             if (to == PP_TASK_STATE_COUNT)
                 to = (enum pp_task_state)from;
             apply(k, &s, (enum pp_task_event)event);
             if (observe(k, &s) != to)
                 fail_msg("state %d, event %d: now %d, not %d", from, event, observe(k, &s), to);
             sk_check_counts(k, "c", s.batch, s.item);
-            /* Cancels the batch, so that its task does not disturb the next pair. */
+            /* Cancels the batch, so that no task remains for the next pair of state and event. */
             sk_cancel(k, NULL, s.batch);
             lapse(k);
         }

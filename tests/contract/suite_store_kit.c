@@ -1,4 +1,5 @@
-/* suite_store_kit.c: see suite_store_kit.h. */
+/* suite_store_kit.c: reads texts as batches, sends requests to the task store and waits for the
+ * answers. */
 #include "suite_store_kit.h"
 
 #include <stdlib.h>
@@ -177,8 +178,8 @@ struct pp_store_plan *sk_plan_of(struct store_kit *k, const char *client, const 
     return r;
 }
 
-/* Looks up the photos as a planner does, but uses only how old their known bytes are. The test
- * decides everything else. */
+/* Looks up the photos as a planner does. The plan takes only the age of the known photos from the
+ * answer; the test's text decides everything else. */
 static void look_up(struct store_kit *k, struct pp_store_plan *plan)
 {
     struct pp_key *keys = pp_arena_array(&k->arena, plan->batch_photos + 1, sizeof *keys);
@@ -281,7 +282,7 @@ bool sk_back(struct store_kit *k, const char *worker, const struct pp_task *t, e
     return s.stale;
 }
 
-/* --- the rest --- */
+/* --- reaping, cancelling and reading --- */
 
 struct pp_store_reap *sk_reap(struct store_kit *k, const char *alive)
 {

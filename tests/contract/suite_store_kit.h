@@ -26,8 +26,9 @@ struct store_kit {
     const char *place;
     struct pp_loop *loop;
     struct pp_task_store *store;
-    struct pp_arena arena;            /* memory of all answers, valid until the test ends */
-    struct pp_arena *of_flights[256]; /* the arenas that sk_arena() has made */
+    struct pp_arena arena; /* memory of all answers, valid until the test ends */
+    /* the arenas that sk_arena() has made, one for each request */
+    struct pp_arena *of_flights[256];
     unsigned n_flights;
     int64_t now;
     bool done;

@@ -184,7 +184,7 @@ static void only_the_requested_ones(void **state)
     struct pp_store_clean clean = {.finished_before_ms = k->now, .limit = 100};
     KIT_OK(k, clean, &clean);
     KIT_OK(k, outbox, &r);
-    assert_int_equal(r.n, 2); /* The store keeps the items of b_1, which has not ended. */
+    assert_int_equal(r.n, 2); /* b_1 has not ended, so the store keeps its two finished items. */
     assert_string_equal(r.items[0].id, "a");
     assert_string_equal(r.items[1].id, "d");
 }
@@ -200,7 +200,9 @@ static void counted(void **state)
     }
     struct pp_store_outbox all = page_after(k, 0, 100);
     size_t n = all.n;
-    assert_int_equal(n, 24 + 10); /* In all batches but the last two, item b is superseded. */
+    /* Items a and c finish in each batch. Item b stays open in the last batch of each client, and
+     * is superseded in the others. */
+    assert_int_equal(n, 24 + 10);
     struct pp_outbox_count c[] = {{.after_seq = all.items[n - 1].seq}, {.after_seq = 0},
                                   {.after_seq = all.items[9].seq},     {.after_seq = all.items[n - 2].seq},
                                   {.after_seq = all.items[9].seq},     {.after_seq = all.end + 5000}};
@@ -250,7 +252,7 @@ static void forgotten_ones(void **state)
     assert_string_equal(names_after(k, end, 10), "c/a ");
 }
 
-/* --- numbers --- */
+/* --- numbers that the store gives out --- */
 
 static uint64_t take(struct store_kit *k, const char *name, uint64_t n)
 {
@@ -263,14 +265,16 @@ static void numbers_by_name(void **state)
 {
     struct store_kit *k = *state;
     assert_int_equal(take(k, "events", 1000), 1);
-    assert_int_equal(take(k, "seq", 1), 1); /* "seq" is not special as a name of numbers. */
+    /* A caller may also use the name "seq" for its numbers. */
+    assert_int_equal(take(k, "seq", 1), 1);
     uint64_t second = take(k, "events", 5), third = take(k, "events", 1ull << 40);
     assert_true(second >= 1001 && third >= second + 5);
     sk_reopen(k);
     assert_true(take(k, "events", 1) >= third + (1ull << 40));
     assert_true(take(k, "seq", 1) >= 2);
     assert_int_equal(take(k, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk", 1), 1);
-    sk_plan(k, "c", "b_1", "a: p=stored"); /* Items use a numbering of their own. */
+    /* The seqs of items are independent of the numbers that callers take. */
+    sk_plan(k, "c", "b_1", "a: p=stored");
     assert_int_equal(page_after(k, 0, 9).n, 1);
 }
 

@@ -121,7 +121,8 @@ static void chunks_make_one_batch(void **state)
     struct pp_batch b = sk_batch(k, "b_1");
     assert_int_equal(b.state, PP_BATCH_RUNNING);
     assert_int_equal(b.finished_at, 0);
-    assert_int_equal(b.items[PP_ITEM_OPEN], 1); /* The open item is the one of the second chunk. */
+    /* The item of the second chunk counts as open, although that chunk is not planned yet. */
+    assert_int_equal(b.items[PP_ITEM_OPEN], 1);
     k->now += 7;
     two->now_ms = k->now;
     KIT_OK(k, plan, two);
@@ -196,7 +197,7 @@ static void newer_list_supersedes(void **state)
     k->now += 10;
     struct pp_store_plan *r = sk_plan(k, "c", "b_2", "a: q s");
     assert_int_equal(r->items[0].revision, 2);
-    /* The task of q exists already; only s needs a new one. */
+    /* Photo q has a task already, so only photo s gets a new one. */
     assert_int_equal(r->tasks_opened, 1);
     assert_int_equal(r->items_finished, 1);
     struct pp_item now = sk_item(k, "c", "a");
@@ -215,7 +216,7 @@ static void newer_list_supersedes(void **state)
     assert_false(sk_photo(k, "c", "p")->open);
     assert_true(sk_photo(k, "c", "q")->open);
     struct pp_store_claim *c = sk_claim(k, "c", 0, 10);
-    assert_int_equal(c->n, 3); /* The claim returns q, q2 and s. */
+    assert_int_equal(c->n, 3); /* The claim returns the tasks of the photos q, q2 and s. */
     for (size_t i = 0; i < c->n; i++)
         sk_final(k, KIT_WORKER, &c->tasks[i], PP_OUTCOME_STORED);
     assert_int_equal(sk_item(k, "c", "a").status, PP_ITEM_COMPLETE);

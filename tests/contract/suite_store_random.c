@@ -63,7 +63,7 @@ static void step_plan(struct history *h)
         }
     }
     struct pp_store_plan *old = sk_plan_of(h->k, clients[h->owner[n]], h->batch[n], text);
-    if (below(h, 4) == 0) /* The request without a look-up knows of no stored photo. */
+    if (below(h, 4) == 0) /* This plan is sent without a look-up, so it knows of no stored photo. */
         KIT_OK(h->k, plan, old);
     else
         sk_plan(h->k, clients[h->owner[n]], h->batch[n], text);

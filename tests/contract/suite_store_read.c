@@ -271,7 +271,7 @@ static void queues_and_backlog(void **state)
         }
         assert_int_equal(q.counts[0].oldest_ms, k->now - 50);
         assert_int_equal(q.counts[2].oldest_ms, 0);
-        sk_reopen(k); /* The second round checks the same after a restart. */
+        sk_reopen(k); /* The second round must find the same after a restart. */
     }
 }
 
@@ -280,13 +280,14 @@ static void moving_to_another_tier(void **state)
     struct store_kit *k = *state;
     sk_plan(k, "c", "b_1", "a: p/h q/h r/other s/h t/h");
     sk_plan(k, "c2", "b_2", "a: p/h");
-    struct pp_store_claim *c = sk_claim(k, "c", 0, 2); /* The claim returns p and q. */
+    /* This claim returns the tasks of the photos p and q. */
+    struct pp_store_claim *c = sk_claim(k, "c", 0, 2);
     sk_back(k, KIT_WORKER, &c->tasks[0], PP_SETTLE_RETRY, 0,
-            k->now + 99); /* p has had an attempt, so it keeps its tier. */
+            k->now + 99); /* Photo p has had an attempt, so it keeps its tier. */
     struct pp_store_retier r = {
         .client = "c", .domain = "h", .tier = 2, .due_ms = k->now + 5, .now_ms = k->now};
     KIT_OK(k, retier, &r);
-    assert_int_equal(r.n, 2); /* Only s and t move to the other tier. */
+    assert_int_equal(r.n, 2); /* Only the photos s and t move to the other tier. */
     assert_int_equal(sk_photo(k, "c", "p")->due_ms, k->now + 99);
     assert_int_equal(sk_photo(k, "c", "q")->tier, 0);
     assert_int_equal(sk_photo(k, "c", "r")->tier, 0);
@@ -435,7 +436,7 @@ static void old_batches_are_forgotten(void **state)
     assert_int_equal(sk_item(k, "c", "a").revision, 2); /* Younger items and open items remain. */
     sk_check_counts(k, "c", "b_2", "open d");
     sk_check_counts(k, "c", "b_3", "a");
-    /* The store must not give out a revision or a seq twice. */
+    /* The store has removed the items, but must not give out a revision or a seq twice. */
     r.finished_before_ms = INT64_MAX;
     KIT_OK(k, clean, &r);
     sk_reopen(k);
@@ -568,8 +569,8 @@ static void roundtrips_are_counted(void **state)
         if (!strcmp(name, "claim"))
             claims = n;
     }
-    /* The two plans cost at least one round trip each. A store on a server works in slices and
-     * needs more. */
+    /* Two plans need at least two round trips. A store on a server works in slices and needs
+     * more. */
     assert_in_range(plans, 2, 40);
     assert_int_equal(claims, 0);
 }

@@ -1,4 +1,5 @@
-/* suite_store_tests.h: the parts that suite_task_store.c runs. */
+/* suite_store_tests.h: declares the parts of the task store's suite, which suite_task_store.c runs
+ * one by one. */
 #ifndef PP_SUITE_STORE_TESTS_H
 #define PP_SUITE_STORE_TESTS_H
 

@@ -1,4 +1,5 @@
-/* suite_stream_kit.c: see suite_stream_kit.h. */
+/* suite_stream_kit.c: a server whose handler opens streams, and its callers, who check every
+ * byte. */
 #include "suite_stream_kit.h"
 
 #include <linux/sockios.h>
@@ -23,7 +24,8 @@ static void on_closed(struct pp_http_stream *st)
     assert_false(s->kit->busy);
     assert_int_equal(s->closed, 0);
     s->closed++;
-    memset(&s->st, 0xee, sizeof s->st); /* The server must not read the stream after closed(). */
+    /* After closed() the server must not read the stream, so the test overwrites it. */
+    memset(&s->st, 0xee, sizeof s->st);
     if (s->ends && !s->ends->closed)
         s->kit->server->ops->end(s->kit->server, &s->ends->st, PP_WS_NORMAL, NULL);
     if (s->ends_server) {

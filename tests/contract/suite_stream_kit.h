@@ -1,10 +1,11 @@
-/* suite_stream_kit.h: a server whose handler opens streams, and callers that follow them. The
- * handler's paths:
+/* suite_stream_kit.h: a server whose handler opens streams, and callers that follow them. What the
+ * handler does with a path:
  *
- *   /events, /ws         open_stream() at once, and sends `greeting`; a refusal is answered 503
- *                        with the error's name as body
- *   /hold-events, /hold-ws   the same when the test calls pp_kit_open_held()
- *   any other            200, "origin host websocket" ("-" where absent, 0 or 1) */
+ * - /events and /ws: calls open_stream() at once, and sends `greeting`. If the server refuses the
+ * stream, the handler answers 503 with the error's name as body.
+ * - /hold-events and /hold-ws: does the same, but not before the test calls pp_kit_open_held().
+ * - any other path: answers 200 with the body "origin host websocket", the values of these fields
+ * of the request ("-" for an absent one, 0 or 1 for `websocket`). */
 #ifndef PP_SUITE_STREAM_KIT_H
 #define PP_SUITE_STREAM_KIT_H
 
@@ -20,8 +21,9 @@ struct pp_kit_stream {
     struct pp_http_stream st;
     struct pp_kit *kit;
     int closed, drained;
-    struct pp_kit_stream *ends; /* stream that closed() of this one ends; may be NULL */
-    bool ends_server;           /* true if closed() of this stream closes the server */
+    /* closed() of this stream also ends the stream `ends`; may be NULL */
+    struct pp_kit_stream *ends;
+    bool ends_server; /* true if closed() of this stream closes the server */
 };
 
 struct pp_kit {
@@ -30,11 +32,11 @@ struct pp_kit {
     uint16_t port;
     struct pp_kit_stream streams[PP_KIT_STREAMS];
     size_t n; /* number of streams opened so far */
-    /* first piece that each stream sends; the test owns it; may be NULL */
+    /* the first piece that each stream sends; owned by the test; may be NULL */
     struct pp_piece *greeting;
     struct pp_http_request *held;
     bool held_ws;
-    bool busy;      /* true during open_stream() and send() */
+    bool busy;      /* true while open_stream() or send() runs, within which no callback may come */
     bool is_closed; /* true once ops->close() was called */
 };
 
@@ -49,12 +51,12 @@ int pp_kit_setup(void **state);
 int pp_kit_teardown(void **state);
 enum pp_err pp_kit_open_held(struct pp_kit *k);
 struct pp_http_stats pp_kit_stats(struct pp_kit *k);
-/* Each calls the function of the server, and asserts that no callback comes within the call
+/* Each of these functions calls the server, and asserts that no callback comes within the call
  * where the contract forbids it. */
 enum pp_err pp_kit_send(struct pp_kit_stream *s, struct pp_piece *const *pieces, size_t n);
 void pp_kit_end(struct pp_kit_stream *s, enum pp_ws_close code, const char *reason);
 size_t pp_kit_pending(struct pp_kit_stream *s);
-/* Waits for closed(). */
+/* Waits until the server has called closed() of this stream. */
 void pp_kit_wait_closed(struct pp_kit_stream *s);
 /* Makes a piece of `n` bytes that depend on `seed`. */
 struct pp_piece *pp_kit_piece(size_t n, unsigned seed);
@@ -71,8 +73,8 @@ void pp_kit_pass(struct pp_kit *k, int64_t ms);
 /* Waits until the server has no connection. */
 void pp_kit_wait_idle(struct pp_kit *k);
 
-/* Each connects a client, sends the request and reads the head of the answer. Returns the new
- * stream. */
+/* Each of these two functions connects a client, sends the request and reads the head of the
+ * answer. Returns the new stream. */
 struct pp_kit_stream *pp_kit_events(struct pp_kit *k, struct pp_hc *c);
 struct pp_kit_stream *pp_kit_ws(struct pp_kit *k, struct pp_hc *c);
 /* Returns the text of a WebSocket handshake for this path. */

@@ -1,5 +1,5 @@
-/* suite_task_store.c: runs the parts of the suite one after the other. A new rule is a new test in
- * the part that it belongs to. */
+/* suite_task_store.c: runs the parts of the task store's suite. A test of a new rule goes into the
+ * part that has its subject. */
 #include "suite_task_store.h"
 
 #include "suite_store_tests.h"

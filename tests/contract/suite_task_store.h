@@ -7,10 +7,11 @@
 
 struct pp_store_subject {
     const char *name;
-    /* Makes a new, empty place for a store (a path, a database's name); valid until the process
-     * ends. */
+    /* Makes a new, empty place for a store: a path, or the name of a database. The returned name is
+     * valid until the process ends. */
     const char *(*place)(void);
-    /* Opens the store in that place; opened again after ops->close(), it has its former content. */
+    /* Opens the store in that place. A store that is opened again after ops->close() has its former
+     * content. */
     enum pp_err (*open)(struct pp_loop *loop, const char *place, struct pp_task_store **out);
 };
 
