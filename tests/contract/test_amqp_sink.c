@@ -29,7 +29,8 @@ enum { FEW_MAX = 4000 };
 /* --- a consumer --- */
 
 struct place {
-    amqp_connection_state_t c; /* straight to the broker */
+    /* the consumer's connection, which does not pass through the proxy */
+    amqp_connection_state_t c;
     struct tcp_proxy *proxy;
     char exchange[64], queue[64];
 };
@@ -71,7 +72,7 @@ static void unbind_queue(void *place)
     ok(amqp_get_rpc_reply(p->c), "queue.unbind");
 }
 
-/* Declares a durable queue at the place's exchange. */
+/* Declares a durable queue, bound to the exchange of this test. */
 static void make_queue(struct place *p, amqp_table_t arguments)
 {
     amqp_exchange_declare(p->c, 1, amqp_cstring_bytes(p->exchange), amqp_cstring_bytes("topic"), 0, 1, 0, 0,
@@ -123,7 +124,7 @@ static char *text_of(struct pp_arena *a, amqp_bytes_t b)
     return pp_arena_copy(a, b.bytes, b.len);
 }
 
-/* Checks the properties that API.md promises; the client is in the routing key. */
+/* Checks the properties that API.md promises. The client is part of the routing key. */
 static void read_message(const amqp_envelope_t *e, struct pp_arena *a, struct pp_sink_message *m)
 {
     const amqp_basic_properties_t *p = &e->message.properties;
@@ -183,7 +184,7 @@ static void start_broker(void *place)
     p->c = dial();
 }
 
-/* Replaces the queue by one that takes two messages and refuses the next. */
+/* Replaces the queue by one that takes two messages and refuses all further ones. */
 static void refuse(void *place)
 {
     struct place *p = place;
@@ -243,7 +244,7 @@ static const struct pp_sink_subject subject = {.name = "amqp",
                                                .kill = kill_broker,
                                                .start = start_broker};
 
-/* --- AMQP's own --- */
+/* --- what only AMQP has --- */
 
 static void has(const char *text, const char *part)
 {
@@ -312,7 +313,7 @@ static void exchange_is_gone(void **state)
     works(k);
 }
 
-/* One message is so large that the broker closes the channel. The sink still delivers the other
+/* One message is so large that the broker closes the channel. The sink must still deliver all other
  * messages. */
 static void too_large_for_the_broker(void **state)
 {
@@ -356,7 +357,7 @@ static void nobody_reads(void **state)
 static void logins(void **state)
 {
     static const struct {
-        const char *before, *after; /* the port */
+        const char *before, *after; /* the URL before and after the port number */
         const char *error;
     } cases[] = {{"amqp://guest:secret@127.0.0.1", "", "ACCESS_REFUSED"},
                  {"amqp://127.0.0.1", "/nowhere", "nowhere"},

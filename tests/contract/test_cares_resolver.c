@@ -30,7 +30,7 @@ static void pins_are_read(void **state)
 {
     static const struct {
         const char *text;
-        size_t n; /* addresses; 0: refused */
+        size_t n; /* number of addresses in the pin; 0: the resolver refuses the text */
     } cases[] = {
         {"shop.example:80:192.0.2.1", 1},
         {"SHOP.example:65535:192.0.2.1,192.0.2.2", 2},

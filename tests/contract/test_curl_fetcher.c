@@ -52,9 +52,9 @@ static bool has_body(void *g)
     return ((struct get *)g)->bodies > 0;
 }
 
-/* The fetcher's table of pinned names is full, and is emptied. The request that makes libcurl
- * forget the names is so slow that libcurl also forgets a newer name (pins.c). The next request for
- * the newer name must notice this and still be sent. */
+/* The fetcher's table of pinned names is full, so the fetcher empties it. The request that makes
+ * libcurl forget these names is so slow that libcurl also forgets a newer name (pins.c). The next
+ * request for the newer name must notice this and still be sent. */
 static void a_forgotten_name_is_pinned_again(void **state)
 {
     struct kit k;
@@ -71,7 +71,8 @@ static void a_forgotten_name_is_pinned_again(void **state)
     kit_until(&k, has_body, &slow);
     run_named(&k, "x.test", 0);
     run_named(&k, "x.test", 0);
-    pp_test_clock_pass(k.loop, 3100); /* libcurl counts whole seconds */
+    /* libcurl counts in whole seconds, so the clock moves a little more than 3 s. */
+    pp_test_clock_pass(k.loop, 3100);
     get_abort(&slow);
     get_fini(&slow);
     run_named(&k, "x.test", 0);

@@ -20,8 +20,9 @@
 
 /* --- raw answers --- */
 
-/* DRAINED: the status decides the code, although the host never sends the body. DRAINED_LATE: the
- * host also sends the status only just before the deadline. */
+/* How the transfer ends. READ: with the answer's end. DRAINED: with the code of the status,
+ * although the host never sends the body. DRAINED_LATE: like DRAINED, but the host sends the status
+ * only just before the deadline. */
 enum drains { READ, DRAINED, DRAINED_LATE };
 
 struct answer {
@@ -29,7 +30,7 @@ struct answer {
     const char *raw;
     enum pp_origin_next next;
     uint16_t code;
-    int64_t retry_after_ms; /* 0: not checked */
+    int64_t retry_after_ms; /* expected Retry-After; 0: the test does not check it */
     enum drains drains;
 };
 
@@ -55,16 +56,17 @@ static const struct answer answers[] = {
     {"451", "HTTP/1.1 451 No\r\n" NO_BODY, PP_ORIGIN_KEEP, 451},
     {"500", "HTTP/1.1 500 No\r\n" NO_BODY, PP_ORIGIN_KEEP, 500},
     {"599", "HTTP/1.1 599 No\r\n" NO_BODY, PP_ORIGIN_KEEP, 599},
-    /* codes that the fetcher finds; suite_fetcher_answers.c has the cases */
+    /* The fetcher finds these errors; suite_fetcher_answers.c has all cases. */
     {"two lengths", OK "Content-Length: 2\r\nContent-Length: 3\r\n\r\nok", PP_ORIGIN_CLOSE,
      PP_CODE_BAD_RESPONSE},
-    {"no answer", "", PP_ORIGIN_CLOSE, PP_CODE_CONNECTION_LOST}, /* on a new connection */
-    /* not a photo; test_fetch_images.c has the types */
+    /* The connection is new, so the fetcher does not send the request again. */
+    {"no answer", "", PP_ORIGIN_CLOSE, PP_CODE_CONNECTION_LOST},
+    /* These bodies are not photos; test_fetch_images.c tests the image types. */
     {"empty", OK TYPE_JPG NO_BODY, PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE},
     {"HTML not found", OK "Content-Type: text/html\r\n" BODY(20, "<html>not found</htm"), PP_ORIGIN_KEEP,
      PP_CODE_NOT_IMAGE},
     {"a page that never ends", OK TYPE_JPG BODY(99999, "<html>"), PP_ORIGIN_HANG, PP_CODE_NOT_IMAGE},
-    /* Retry-After: 0..1 h */
+    /* The reported Retry-After is at most 1 h, and -1 if there is none that counts. */
     {"Retry-After huge", "HTTP/1.1 503 No\r\nRetry-After: 99999999\r\n" NO_BODY, PP_ORIGIN_KEEP, 503,
      3600000},
     {"Retry-After beyond 2^64", "HTTP/1.1 429 No\r\nRetry-After: 99999999999999999999999\r\n" NO_BODY,
@@ -74,7 +76,7 @@ static const struct answer answers[] = {
      503, -1},
     {"no Retry-After", "HTTP/1.1 503 No\r\n" NO_BODY, PP_ORIGIN_KEEP, 503, -1},
     {"Retry-After of a 500", "HTTP/1.1 500 No\r\nRetry-After: 7\r\n" NO_BODY, PP_ORIGIN_KEEP, 500, -1},
-    /* silence */
+    /* The host falls silent, and a deadline ends the transfer. */
     {"nothing at all", "", PP_ORIGIN_HANG, PP_CODE_FIRST_BYTE_TIMEOUT},
     {"half a head, then silence", OK "X: ", PP_ORIGIN_HANG, PP_CODE_FIRST_BYTE_TIMEOUT},
     {"headers, then silence", OK BODY(9999, ""), PP_ORIGIN_HANG, PP_CODE_BODY_TIMEOUT},
@@ -85,7 +87,7 @@ static const struct answer answers[] = {
      DRAINED},
 };
 
-static sem_t late; /* posted when a DRAINED_LATE answer may go on */
+static sem_t late; /* The test posts this semaphore when the host may send a DRAINED_LATE answer. */
 
 static enum pp_origin_next send_raw(struct pp_origin_conn *c, const char *request, void *data)
 {
@@ -111,12 +113,13 @@ static void wait_for_code(struct run_get *g, uint16_t code)
         return;
     }
     run_get_wait(g, 9000);
-    assert_int_equal(g->t.outcome.ms, 0); /* no transfer waits in vain */
+    /* The clock has not moved: the transfer has waited for no deadline. */
+    assert_int_equal(g->t.outcome.ms, 0);
 }
 
 static void wait_for_drain(struct run_get *g, bool is_late)
 {
-    const int64_t left = 400; /* until the deadline */
+    const int64_t left = 400; /* time until the deadline, in ms */
 
     if (is_late) {
         run_get_until_sent(g);
@@ -176,7 +179,8 @@ static const struct behaviour behaviours[] = {
     {"bytes=20000&nolength=1", 0},
     {"bytes=900000&fmt=png", 0},
     {"bytes=20000&gzip=ok", 0},
-    {"bytes=20000&type=text/html", 0}, /* the bytes decide */
+    /* The type of a photo is that of its bytes, whatever Content-Type says. */
+    {"bytes=20000&type=text/html", 0},
     {"nohead_end=1", PP_CODE_HEADER_TOO_LARGE},
     {"longheader=1048576", PP_CODE_HEADER_TOO_LARGE},
     {"longheader=60000", 0},
@@ -228,7 +232,8 @@ static void every_behaviour_has_its_code(void **state)
         run_expect(&g, b->query, b->code);
         stored += b->code == 0;
         assert_int_equal(fetch_kit_temps(&k), 0);
-        assert_int_equal(fetch_kit_objects(&k), stored); /* every answer has its own URL and its own bytes */
+        /* Each stored answer came from another URL with other bytes, so each is an object. */
+        assert_int_equal(fetch_kit_objects(&k), stored);
     }
     fetch_kit_close(&k);
     pp_test_origin_stop(&origin);
@@ -261,10 +266,12 @@ static void a_byte_a_second_is_too_slow(void **state)
     run_get_init(&g, &k, NULL, "/c/42/a.jpg?bytes=5000&drip=1");
     run_get_start(&g);
     run_get_until_body(&g);
-    run_pass(&k, PP_SWEEP_MS); /* from here on its speed counts */
+    /* From the next check of deadlines on, the runner measures the transfer's speed. */
+    run_pass(&k, PP_SWEEP_MS);
     struct bytes b = {&g, bytes_of(&g)};
     pp_test_until(k.loop, has_one_more, &b, 9000);
-    run_get_ends_after(&g, PP_TIER_SLOW_MIN_MS); /* a third of the tier's timeout, at least 5 s */
+    /* This limit is a third of the tier's timeout, but at least 5 s. */
+    run_get_ends_after(&g, PP_TIER_SLOW_MIN_MS);
     run_expect(&g, "drip", PP_CODE_TOO_SLOW);
     fetch_kit_close(&k);
     pp_test_origin_stop(&origin);
@@ -309,7 +316,9 @@ static void a_bomb_costs_little_memory(void **state)
     (void)state;
     fetch_kit_open_at(&k, origin.port);
     k.params.max_bytes =
-        32 << 20; /* eight bodies of this size are far larger than the buffer, so they go through it */
+        /* Eight bodies of this size are far larger than the buffer, so they must be written to the
+         * store in pieces. */
+        32 << 20;
     forget_peak();
     long before = peak_rss();
     for (size_t i = 0; i < N_BOMBS; i++) {
@@ -328,7 +337,7 @@ static void a_bomb_costs_little_memory(void **state)
     pp_test_origin_stop(&origin);
 }
 
-/* --- no trace --- */
+/* --- nothing is left behind --- */
 
 struct heads {
     const char *raw;
@@ -421,7 +430,9 @@ static void bad_certificates_are_final(void **state)
         assert_int_equal(pp_code_info(g.t.outcome.code)->retry, PP_FINAL);
         assert_int_equal(heads.n, 0);
         assert_int_equal(pp_origin_connections(k.o),
-                         1); /* the fetcher does not try again without verification */
+                         /* The host has no valid certificate. The fetcher sends no second request
+                          * without verification. */
+                         1);
         fetch_kit_close(&k);
         SSL_CTX_free(tls);
     }
@@ -521,7 +532,7 @@ static void hand_back_ends_every_transfer(void **state)
     }
     assert_int_equal(pp_runner_in_flight(k.runner), 40);
     for (int i = 0; i < 20; i++)
-        pp_loop_turn(k.loop, false); /* each transfer is in some phase */
+        pp_loop_turn(k.loop, false); /* Afterwards the 40 transfers are in different phases. */
     pp_runner_hand_back(k.runner);
     for (size_t i = 0; i < 40; i++) {
         run_get_wait(&g[i], 1);

@@ -9,13 +9,16 @@
 #include "base/buf.h"
 #include "image_make.h"
 
-/* The host's answer to every request: the first `cut` bytes of `body` (-1: all), announced with the
- * length given in the path "/cut/announced", or chunked. */
+/* The host's answer to every request: the first `cut` bytes of `body` (-1: all). Its Content-Length
+ * is `announced` if the path is "/cut/announced", and otherwise the number of sent bytes. */
 struct site {
-    pthread_mutex_t sending; /* a client may be done before its sender is */
+    /* A thread holds this lock while it sends `body`, because the client may end before the sender
+     * does. */
+    pthread_mutex_t sending;
     const char *body;
     size_t n;
-    const char *type, *encoding; /* NULL: none */
+    /* values of Content-Type (NULL: image/jpeg) and Content-Encoding (NULL: no such header) */
+    const char *type, *encoding;
 };
 
 static enum pp_origin_next serve(struct pp_origin_conn *c, const char *request, void *data)
@@ -85,11 +88,12 @@ static void make(struct pp_buf *b, int kind, uint32_t w, uint32_t h)
     assert_false(b->failed);
 }
 
-/* --- good ones --- */
+/* --- good images --- */
 
 static void every_type_is_stored(void **state)
 {
-    struct site s = {.sending = PTHREAD_MUTEX_INITIALIZER, .type = "text/plain"}; /* the bytes decide */
+    /* The bytes decide the type, not the header. */
+    struct site s = {.sending = PTHREAD_MUTEX_INITIALIZER, .type = "text/plain"};
     struct fetch_kit k;
     struct run_get g;
 
@@ -119,10 +123,10 @@ static void large_ones_are_stored_whole(void **state)
     struct pp_buf b;
 
     (void)state;
-    make(&b, IMAGE_BMP, 1500, 1000); /* 4.5 MB */
+    make(&b, IMAGE_BMP, 1500, 1000); /* an image of 4.5 MB */
     set_body(&s, b.p, b.n);
     fetch_kit_open(&k, serve, &s, NULL);
-    k.params.max_bytes = 8 << 20; /* six of them are larger than the buffer */
+    k.params.max_bytes = 8 << 20; /* Six images of 4.5 MB are larger than the buffer. */
     for (size_t i = 0; i < 6; i++) {
         run_get_init(&g[i], &k, NULL, "/");
         run_get_start(&g[i]);
@@ -137,7 +141,7 @@ static void large_ones_are_stored_whole(void **state)
     pp_buf_fini(&b);
 }
 
-/* --- encoded ones --- */
+/* --- images with a Content-Encoding --- */
 
 static size_t deflated(const struct pp_buf *in, int bits, char **out)
 {
@@ -161,7 +165,8 @@ static void encoded_ones_are_decoded(void **state)
     static const struct {
         const char *encoding;
         int bits;
-        long extra; /* bytes after the end, or, below 0, missing */
+        /* number of bytes to append after the end; below 0: number of bytes to cut off */
+        long extra;
         uint16_t code;
     } cases[] = {
         {"gzip", 15 + 16, 0, 0},
@@ -171,13 +176,14 @@ static void encoded_ones_are_decoded(void **state)
         {"gzip", 15 + 16, 30, 0},
         {"gzip", 15 + 16, -1, PP_CODE_TRUNCATED},
         {"gzip", 15 + 16, -1000, PP_CODE_TRUNCATED},
-        {"gzip", 0, 0, PP_CODE_BAD_RESPONSE}, /* not gzip */
+        {"gzip", 0, 0, PP_CODE_BAD_RESPONSE}, /* The body is not compressed at all. */
     };
     struct site s = SITE;
     struct pp_buf b;
 
     (void)state;
-    make(&b, IMAGE_BMP, 2000, 500); /* 3 MB from few bytes: faster than the disk, so the body pauses */
+    /* Few compressed bytes become 3 MB, faster than the disk writes them, so the body pauses. */
+    make(&b, IMAGE_BMP, 2000, 500);
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct fetch_kit k;
         struct run_get g;
@@ -198,7 +204,7 @@ static void encoded_ones_are_decoded(void **state)
     pp_buf_fini(&b);
 }
 
-/* --- bad ones --- */
+/* --- bodies that are no images --- */
 
 #define BYTES(text) text, sizeof(text) - 1
 
@@ -237,7 +243,7 @@ static void what_is_no_image_is_refused(void **state)
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         set_body(&s, bad[i].body, bad[i].n);
         run_get_run(&g, &k, "/");
-        if (bad[i].n == 1) /* either code is right */
+        if (bad[i].n == 1) /* After a single byte both codes are right. */
             assert_true(g.t.outcome.code == PP_CODE_NOT_IMAGE || g.t.outcome.code == PP_CODE_IMAGE_CORRUPT);
         else
             run_expect(&g, bad[i].name, bad[i].code);
@@ -253,7 +259,8 @@ static void sizes_are_judged_by_the_header(void **state)
         uint16_t code;
     } cases[] = {{50000, 50000, PP_CODE_TOO_MANY_PIXELS},
                  {0x7fffffff, 0x7fffffff, PP_CODE_TOO_MANY_PIXELS},
-                 {0x10000, 0x10000, PP_CODE_TOO_MANY_PIXELS}, /* 2^32 */
+                 /* The product is 2^32, which would overflow to 0 in 32 bits. */
+                 {0x10000, 0x10000, PP_CODE_TOO_MANY_PIXELS},
                  {10001, 10000, PP_CODE_TOO_MANY_PIXELS},
                  {0, 0, PP_CODE_IMAGE_CORRUPT},
                  {10, 0, PP_CODE_IMAGE_CORRUPT},
@@ -292,18 +299,19 @@ static void many_frames_and_loops_end(void **state)
     (void)state;
     fetch_kit_open(&k, serve, &s, NULL);
     make(&b, IMAGE_GIF, 10, 10);
-    for (int i = 0; i < 100000; i++) /* empty frames */
+    for (int i = 0; i < 100000; i++) /* a GIF with 100,000 empty frames */
         pp_buf_put(&b, ",\0\0\0\0\1\0\1\0\0\2\2D\1\0", 9);
     set_body(&s, b.p, b.n);
     run_get_run(&g, &k, "/");
     run_expect(&g, "frames", 0);
     set_body(&s, NULL, 0);
     pp_buf_fini(&b);
-    pp_buf_init(&b, 1 << 20); /* an IFD that points to itself, in EXIF in a JPEG without a frame */
+    /* a JPEG without a frame, whose EXIF has a directory (IFD) that points to itself */
+    pp_buf_init(&b, 1 << 20);
     pp_buf_put(&b, "\xff\xd8\xff\xe1\0\42Exif\0\0II*\0\10\0\0\0\1\0\x69\x87\4\0\1\0\0\0\10\0\0\0\10\0\0\0",
                36);
     while (b.n < 900000)
-        pp_buf_put(&b, "\xff\xe1\0\2", 4); /* and empty segments */
+        pp_buf_put(&b, "\xff\xe1\0\2", 4); /* many empty EXIF segments */
     set_body(&s, b.p, b.n);
     run_get_run(&g, &k, "/");
     run_expect(&g, "loops", PP_CODE_IMAGE_CORRUPT);
@@ -315,7 +323,8 @@ static void many_frames_and_loops_end(void **state)
 /* --- a failing disk is not the host's fault --- */
 
 static pthread_mutex_t disk = PTHREAD_MUTEX_INITIALIZER;
-static struct pp_blob_store_ops slow_ops; /* the store's operations, but opening a part waits for `disk` */
+/* the operations of the store, except that opening a part waits for the lock `disk` */
+static struct pp_blob_store_ops slow_ops;
 static enum pp_err (*open_at_once)(struct pp_blob_store *b, struct pp_blob_part **part);
 
 static enum pp_err open_slowly(struct pp_blob_store *b, struct pp_blob_part **part)
@@ -349,7 +358,7 @@ static void a_disk_that_hangs_is_no_timeout(void **state)
     run_get_ends_after(&g, RUN_QUICK_MS);
     pthread_mutex_unlock(&disk);
     assert_true(g.t.handed_back);
-    run_get_run(&g, &k, "/"); /* the runner still works */
+    run_get_run(&g, &k, "/"); /* The runner must still work after this. */
     run_expect(&g, "once more", 0);
     fetch_kit_close(&k);
     pp_buf_fini(&b);
@@ -385,11 +394,11 @@ static void a_full_disk_hands_back(void **state)
     pp_buf_fini(&b);
 }
 
-/* --- cut ones --- */
+/* --- images that are cut off --- */
 
 enum { AT_ONCE = 32 };
 
-/* Fetches the body cut at every length. `honest`: Content-Length is the length of the cut body;
+/* Fetches the body cut at every length. If `honest`, Content-Length is the length of the cut body;
  * otherwise it is the length of the whole body. */
 static void cut_everywhere(struct fetch_kit *k, const struct site *s, bool honest)
 {

@@ -12,12 +12,12 @@
 struct site {
     struct fetch_kit k;
     struct pp_buf photo;
-    const char *raw; /* of /raw */
+    const char *raw; /* the whole answer to a request for /raw */
     uint16_t port;
-    char heads[8][2048]; /* as received */
+    char heads[8][2048]; /* the heads of the last eight requests, as the host received them */
     int n;
     enum pp_origin_next after_raw;
-    char target[512]; /* Location of /to */
+    char target[512]; /* the Location that /to answers */
 };
 
 static void send_photo(struct pp_origin_conn *c, const struct site *s)
@@ -43,7 +43,8 @@ static enum pp_origin_next serve(struct pp_origin_conn *c, const char *request, 
     (void)snprintf(s->heads[s->n++ % 8], sizeof(s->heads[0]), "%s", request);
     if (strncmp(path, "/raw", 4) == 0) {
         enum pp_origin_next next =
-            s->after_raw; /* read before the write: afterwards the test may change it */
+            /* This must be read before the answer is sent: afterwards the test may change it. */
+            s->after_raw;
         (void)pp_origin_puts(c, s->raw);
         return next;
     }
@@ -112,7 +113,7 @@ static void go(struct site *s, struct run_get *g, const char *target)
     run_get_run(g, &s->k, "/to");
 }
 
-/* --- targets --- */
+/* --- where redirects lead --- */
 
 static const char *const denied[] = {
     "file:///etc/passwd",         "FILE:///etc/passwd",
@@ -157,7 +158,8 @@ static const char *const followed[] = {
     "http://other.test:%u/photo",
     "HTTP://OTHER.test:%u",
     "http://127.0.0.1:%u/photo",
-    "http://mixed.test:%u/photo", /* the host has two addresses; only one is allowed */
+    /* One of this host's two addresses is allowed, so the redirect is followed. */
+    "http://mixed.test:%u/photo",
     "/photo/%0d%0aX-Evil:%201",
 };
 
@@ -168,7 +170,8 @@ static void allowed_targets_are_followed(void **state)
     for (size_t i = 0; i < sizeof(followed) / sizeof(*followed); i++) {
         struct run_get g;
         go(s, &g, followed[i]);
-        if (strncmp(followed[i], "?", 1) == 0) { /* back to /to, without an end */
+        /* This redirect leads back to /to, so only the limit on redirects ends it. */
+        if (strncmp(followed[i], "?", 1) == 0) {
             run_expect(&g, followed[i], PP_CODE_REDIRECT_LIMIT);
             continue;
         }
@@ -224,7 +227,8 @@ static void bad_heads_are_bad_responses(void **state)
 {
     struct site *s = *state;
     struct run_get g;
-    static char long_heads[2][103000]; /* the site's threads may send them until the site closes */
+    /* They are static, because the host's threads may still send them when the test ends. */
+    static char long_heads[2][103000];
 
     for (size_t i = 0; i < sizeof(bad_heads) / sizeof(*bad_heads); i++) {
         s->raw = bad_heads[i].raw;
@@ -232,7 +236,9 @@ static void bad_heads_are_bad_responses(void **state)
         run_expect(&g, bad_heads[i].name, PP_CODE_BAD_RESPONSE);
     }
     for (size_t i = 0; i < 2; i++) {
-        size_t n = i == 0 ? 9000 : 102400; /* longer than a URL may be; longer than a head may be */
+        /* The first Location is longer than a URL may be, the second longer than a whole head may
+         * be. */
+        size_t n = i == 0 ? 9000 : 102400;
         size_t at = (size_t)sprintf(long_heads[i], REDIRECT "Location: /");
         memset(long_heads[i] + at, 'x', n);
         memcpy(long_heads[i] + at + n, "\r\n" EMPTY, strlen("\r\n" EMPTY));
@@ -254,7 +260,7 @@ static void every_status_of_redirects_is_followed(void **state)
     }
 }
 
-/* --- the limit --- */
+/* --- the limit on redirects --- */
 
 static void there_is_a_limit(void **state)
 {
@@ -264,7 +270,7 @@ static void there_is_a_limit(void **state)
     run_get_run(&g, &s->k, "/hops/5");
     run_expect(&g, "5 hops", 0);
     assert_int_equal(g.hops, 5);
-    assert_int_equal(g.sents, 6); /* each request counts for the client's rate */
+    assert_int_equal(g.sents, 6); /* Each of these requests counts for the client's rate limit. */
     run_get_run(&g, &s->k, "/hops/6");
     run_expect(&g, "6 hops", PP_CODE_REDIRECT_LIMIT);
     assert_int_equal(g.hops, 5);
@@ -276,7 +282,7 @@ static void there_is_a_limit(void **state)
     run_expect(&g, "none allowed", PP_CODE_REDIRECT_LIMIT);
 }
 
-/* --- permits --- */
+/* --- permits of redirects --- */
 
 static void without_a_permit_nothing_is_sent(void **state)
 {
@@ -307,7 +313,8 @@ static void waiting_for_a_permit_costs_no_time(void **state)
     run_get_start(&g);
     pp_test_until(s->k.loop, asked, &g, 9000);
     run_pass(&s->k, 2 * RUN_QUICK_MS);
-    pp_runner_hand_back(s->k.runner); /* the transfer awaits an answer, so it is not handed back */
+    /* The runner does not hand this transfer back, because its HOP event has no reply yet. */
+    pp_runner_hand_back(s->k.runner);
     assert_int_equal(g.finished, 0);
     assert_int_equal(s->n, 1);
     g.answer = RUN_GRANT;
@@ -378,7 +385,8 @@ static void credentials_stay_with_their_host(void **state)
     assert_false(has_secrets(s->heads[1]));
     go_with_secrets(s, &g, "http://sub.shop.test:%u/photo");
     assert_false(has_secrets(s->heads[1]));
-    go_with_secrets(s, &g, "http://other.test:%u/301/x"); /* a later redirect back does not restore them */
+    /* The headers are not sent again when a later redirect leads back to the first host. */
+    go_with_secrets(s, &g, "http://other.test:%u/301/x");
     assert_int_equal(s->n, 3);
     assert_false(has_secrets(s->heads[1]));
     assert_false(has_secrets(s->heads[2]));
@@ -412,14 +420,15 @@ static void validators_belong_to_the_first_url(void **state)
     run_expect(&g, "redirected", 0);
     assert_non_null(strstr(s->heads[0], "If-None-Match: \"v1\""));
     assert_null(strstr(s->heads[1], "If-"));
-    assert_string_equal(g.t.etag, ""); /* the other URL's validators are not kept for it */
+    /* The transfer must not keep the ETag that belongs to the other URL. */
+    assert_string_equal(g.t.etag, "");
     assert_string_equal(g.t.last_modified, "");
     run_get_run(&g, &s->k, "/photo");
     assert_string_equal(g.t.etag, "\"photo\"");
     assert_string_equal(g.t.last_modified, "now");
 }
 
-/* --- from and to TLS --- */
+/* --- redirects between http and https --- */
 
 static void https_is_not_left(void **state)
 {
@@ -432,7 +441,8 @@ static void https_is_not_left(void **state)
     run_expect(&g, "https to http", PP_CODE_REDIRECT_DENIED);
     go(s, &g, "/photo");
     run_expect(&g, "https to https", 0);
-    go(s, &g, "https://other.test:%u/photo"); /* this certificate is for another name */
+    /* The certificate is for shop.test, so it does not fit this name. */
+    go(s, &g, "https://other.test:%u/photo");
     run_expect(&g, "certificate of the target", PP_CODE_TLS_FAILED);
     close_site(s);
     SSL_CTX_free(tls);

@@ -28,7 +28,7 @@ static const struct pp_fetcher_subject subject = {"fetcher: curl", open_curl};
 /* --- nghttpd --- */
 
 struct nghttpd {
-    struct kit kit; /* kit.o, its origin, is unused */
+    struct kit kit; /* The kit's origin is not used, because nghttpd takes its place. */
     pid_t pid;
     uint16_t port;
     char dir[300], log[400];
@@ -59,7 +59,8 @@ static void write_pair(const char *dir, char cert[400], char key[400])
 static bool listens(void *data)
 {
     const struct nghttpd *n = data;
-    assert_int_equal(waitpid(n->pid, NULL, WNOHANG), 0); /* nghttpd ends if it can't listen */
+    /* nghttpd would have ended if it could not listen. */
+    assert_int_equal(waitpid(n->pid, NULL, WNOHANG), 0);
     struct sockaddr_in a = {
         .sin_family = AF_INET, .sin_port = htons(n->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -97,7 +98,8 @@ static int nghttpd_open(void **state)
     for (int i = 0; i < 4 << 20; i++)
         assert_true(putc(i % 251, f) != EOF);
     (void)fclose(f);
-    f = create(n->dir, "huge", path); /* larger than every flow-control window */
+    /* This file is larger than all windows of HTTP/2's flow control. */
+    f = create(n->dir, "huge", path);
     assert_int_equal(ftruncate(fileno(f), HUGE), 0);
     (void)fclose(f);
     n->port = pp_test_port();
@@ -160,7 +162,7 @@ static void start(struct nghttpd *n, struct get *g, const char *path)
     get_start(g);
 }
 
-/* --- */
+/* --- requests over one connection --- */
 
 static void many_over_one_connection(void **state)
 {
@@ -179,8 +181,10 @@ static void many_over_one_connection(void **state)
     for (int i = 0; i < MANY; i++) {
         assert_int_equal(gets[i].x.code, 0);
         assert_int_equal(gets[i].x.status, 200);
-        assert_int_equal(gets[i].sents, 1); /* each stream reports its request */
-        assert_true(gets[i].allows >= 1);   /* each stream asks whether its address is allowed */
+        /* The fetcher has reported the request of each stream. */
+        assert_int_equal(gets[i].sents, 1);
+        /* The fetcher has asked for each stream whether its address is allowed. */
+        assert_true(gets[i].allows >= 1);
         assert_true(gets[i].x.reused);
         assert_int_equal(gets[i].n, i % 10 ? 5 : 4 << 20);
         get_fini(&gets[i]);
@@ -250,7 +254,9 @@ static void the_host_goes_away(void **state)
         get_unpause(&g[i]);
     for (int i = 0; i < 2; i++) {
         get_wait(&g[i]);
-        if (g[i].x.code != PP_CODE_CONNECTION_LOST) /* the kernel reports a reset or a close */
+        /* If the kernel reports a reset, the code is CONNECTION_LOST; if it reports a close,
+         * TRUNCATED. */
+        if (g[i].x.code != PP_CODE_CONNECTION_LOST)
             assert_int_equal(g[i].x.code, PP_CODE_TRUNCATED);
         get_fini(&g[i]);
     }
@@ -266,14 +272,14 @@ static int choose_h2(SSL *ssl, const unsigned char **out, unsigned char *out_n, 
     (void)data;
     if (SSL_select_next_proto((unsigned char **)(uintptr_t)out, out_n, h2, 3, in, in_n) !=
         OPENSSL_NPN_NEGOTIATED)
-        return SSL_TLSEXT_ERR_ALERT_FATAL; /* the client did not offer it */
+        return SSL_TLSEXT_ERR_ALERT_FATAL; /* The client did not offer HTTP/2. */
     return SSL_TLSEXT_ERR_OK;
 }
 
-/* Plays the host. The test's server reads the client's preface as two heads, and answers the
- * second: with SETTINGS, the acknowledgement of the client's SETTINGS, and RST_STREAM with
- * INTERNAL_ERROR for stream 1. `begins`: an answer begins before the reset (":status: 200" is entry
- * 8 of HPACK's table). */
+/* Plays an HTTP/2 host. The test's server reads the client's preface as two heads. It answers the
+ * second with SETTINGS, the acknowledgement of the client's SETTINGS, and RST_STREAM with
+ * INTERNAL_ERROR for stream 1. If `begins`, a part of an answer comes before the reset (":status:
+ * 200" is entry 8 of HPACK's table). */
 static enum pp_origin_next reset_stream(struct pp_origin_conn *c, const char *request, void *data)
 {
     static const unsigned char settings[] = {0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0};

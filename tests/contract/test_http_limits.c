@@ -1,6 +1,6 @@
-/* The HTTP server's limits: timeouts, connections per address and in total, memory, callers that do
- * not read, draining, and thousands of idle and slow connections that delay no other request. Tests
- * about time hold the clock, and move it once the server has read all sent bytes. */
+/* Tests the HTTP server's limits: timeouts, connections per address and in total, memory, callers
+ * that do not read, draining, and thousands of idle and slow connections that delay no other
+ * request. Tests about time hold the clock, and move it once the server has read all sent bytes. */
 #include <arpa/inet.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
@@ -64,7 +64,7 @@ static void be_read(struct pp_hc *c)
         pp_loop_turn(c->loop, false);
 }
 
-/* Opens a connection and lets the server see it. */
+/* Opens a connection, lets the server accept it, and sends `first` unless it is NULL. */
 static void join(struct pp_hc *c, struct pp_echo *e, const char *source, const char *first)
 {
     uint64_t before = pp_echo_stats(e).accepted_total;
@@ -78,11 +78,11 @@ static void join(struct pp_hc *c, struct pp_echo *e, const char *source, const c
 
 /* --- timeouts --- */
 
-/* Arguments of dripped_to_the_end(), which sends `byte`, lets a millisecond pass, and returns true
- * once the connection has ended. */
+/* What dripped_to_the_end() gets. That function sends `byte`, lets a millisecond pass, and returns
+ * true once the connection has ended. */
 struct drip {
     struct pp_hc *c;
-    char byte; /* '\0': none */
+    char byte; /* '\0': the function sends nothing */
 };
 
 static bool dripped_to_the_end(void *arg)
@@ -103,7 +103,7 @@ static void slow_callers_are_cut(void **state)
     static const struct {
         const char *first;
         char drip;
-        int which; /* which timeout is short: 0 header, 1 body, 2 idle */
+        int which; /* number of the timeout that is short: 0 header, 1 body, 2 idle */
     } cases[] = {
         {"", '\0', 0},
         {"", 'G', 0},
@@ -188,12 +188,12 @@ static void callers_that_do_not_read(void **state)
     pp_echo_close(&e);
 }
 
-/* --- connections --- */
+/* --- limits on connections --- */
 
 enum { LIMIT = 7 };
 
-/* Fills all places, then opens more connections. Asserts that each takes the place of the next
- * connection in `order`. */
+/* Opens as many connections as the server permits, and then six more. Asserts that the server
+ * closes the connections in `order`, one for each new connection. */
 static void gives_up(bool after_a_while, const int order[6])
 {
     static const char *const first[LIMIT] = {hold,
@@ -215,10 +215,10 @@ static void gives_up(bool after_a_while, const int order[6])
         join(&c[i], &e, NULL, first[i]);
         pp_test_clock_pass(e.loop, 1);
     }
-    pp_hc_puts(&c[3], "X"); /* active later than connection 4 */
+    pp_hc_puts(&c[3], "X"); /* Connection 3 is now active later than connection 4. */
     be_read(&c[3]);
     pp_test_clock_pass(e.loop, 1);
-    pp_hc_puts(&c[1], "x"); /* active later than connection 2 */
+    pp_hc_puts(&c[1], "x"); /* Connection 1 is now active later than connection 2. */
     be_read(&c[1]);
     pp_test_clock_pass(e.loop, after_a_while ? 100 : 1);
     for (int i = 0; i < 6; i++) {
@@ -228,7 +228,7 @@ static void gives_up(bool after_a_while, const int order[6])
         for (int k = i + 1; k < 6; k++)
             assert_false(pp_hc_ended(&c[order[k]]));
     }
-    /* All connections have requests in the handler, so the server refuses the new one. */
+    /* The handler has a request of every connection, so the server refuses the new one. */
     join(&more[6], &e, NULL, NULL);
     pp_hc_wait_end(&more[6]);
     struct pp_http_stats s = pp_echo_stats(&e);
@@ -253,13 +253,17 @@ static void gives_up(bool after_a_while, const int order[6])
 
 static void the_inactive_go_first(void **state)
 {
-    (void)state; /* the server gives up idle connections, then heads, then bodies */
+    /* The server closes idle connections first, then those that send a head, then those that send a
+     * body. */
+    (void)state;
     gives_up(true, (const int[]){5, 6, 4, 3, 2, 1});
 }
 
 static void the_least_active_goes(void **state)
 {
-    (void)state; /* the server gives up even active ones: none was inactive for long */
+    /* No connection was inactive for long, so the server closes those whose last activity is
+     * oldest. */
+    (void)state;
     gives_up(false, (const int[]){2, 4, 5, 6, 3, 1});
 }
 
@@ -307,7 +311,8 @@ static void requests_in_flight_are_spared(void **state)
     pp_hc_open(&c, e.loop, NULL, e.port);
     pp_hc_puts(&c, get);
     arrive(&c);
-    for (int i = 0; i < MANY; i++) /* all are accepted in one turn */
+    /* The loop does not turn here, so the server accepts all of them in one turn. */
+    for (int i = 0; i < MANY; i++)
         pp_hc_open(&flood[i], e.loop, NULL, e.port);
     expect_status(&c, 200);
     while (pp_echo_stats(&e).accepted_total < MANY + 1)
@@ -366,7 +371,7 @@ static void keys_of_peers(void **state)
     (void)state;
     static const struct {
         const char *address;
-        int like; /* the case that counts as the same address */
+        int like; /* number of the first case with an address that the server counts as the same */
     } cases[] = {
         {"::1", 0},
         {"::ffff:127.0.0.1", 1},
@@ -403,7 +408,8 @@ static void connections_in_all(void **state)
         snprintf(source, sizeof source, "127.0.1.%d", i + 1);
         join(&c[i], &e, source, i == 0 ? "POST /echo HTTP/1.1\r\n" : NULL);
     }
-    for (int i = 0; i < PLACES; i++) /* the server does not prefer a younger connection to this one */
+    /* The server closes the older connections to make room for the newer ones. */
+    for (int i = 0; i < PLACES; i++)
         pp_hc_wait_end(&c[i]);
     struct pp_http_stats s = pp_echo_stats(&e);
     assert_int_equal(s.connections, PLACES);
@@ -417,7 +423,7 @@ static void connections_in_all(void **state)
     pp_echo_close(&e);
 }
 
-/* --- memory --- */
+/* --- limits on memory --- */
 
 static void bodies_share_a_budget(void **state)
 {
@@ -440,7 +446,8 @@ static void bodies_share_a_budget(void **state)
     while (e.n_held < 2)
         pp_loop_turn(e.loop, true);
     before = pp_echo_stats(&e);
-    join(&c[2], &e, NULL, head); /* only received bytes cost memory, not an announced length */
+    /* The announced length of a body costs no memory: only received bytes do. */
+    join(&c[2], &e, NULL, head);
     assert_int_equal(pp_echo_stats(&e).requests_total, before.requests_total);
     pp_hc_send(&c[2], body, BODY);
     assert_true(pp_hc_read(&c[2], &a, false));
@@ -448,7 +455,7 @@ static void bodies_share_a_budget(void **state)
     assert_int_equal(strncmp(a.body, "overloaded", 10), 0);
     assert_string_equal(pp_hc_header(&a, "Retry-After", v, sizeof v), "1");
     pp_hc_wait_end(&c[2]);
-    pp_echo_release(&e); /* frees its memory */
+    pp_echo_release(&e); /* The answer frees the memory of this request. */
     join(&c[3], &e, NULL, head);
     pp_hc_send(&c[3], body, BODY);
     while (e.n_held < 2)
@@ -461,7 +468,8 @@ static void bodies_share_a_budget(void **state)
     pp_echo_close(&e);
 }
 
-/* Returns the status of a POST for which the slow body leaves too little memory. */
+/* Sends a POST whose body needs more memory than the slow body has left. Returns the status of the
+ * answer. */
 static int post_beside(struct pp_echo *e)
 {
     static const char body[10000];
@@ -484,7 +492,8 @@ static void slow_bodies_give_way(void **state)
     static const char some[30000];
     struct pp_echo e;
     struct pp_hc c;
-    o.max_body_memory = 34000; /* enough for 30,000 bytes, not for another 10,000 */
+    /* This is enough for a body of 30,000 bytes, but not for another 10,000 beside it. */
+    o.max_body_memory = 34000;
     o.body_timeout_ms = 30 * WINDOW;
     pp_echo_open(&e, &o);
     pp_test_clock_hold(e.loop);
@@ -492,7 +501,9 @@ static void slow_bodies_give_way(void **state)
     pp_hc_send(&c, some, sizeof some);
     be_read(&c);
     assert_int_equal(post_beside(&e), 503);
-    pp_test_clock_pass(e.loop, 2 * WINDOW - 1); /* 30,000 bytes are enough for one window */
+    /* With 30,000 bytes the body counts as fast for one window. After a second window it is
+     * slow. */
+    pp_test_clock_pass(e.loop, 2 * WINDOW - 1);
     for (int i = 0; i < 3; i++)
         assert_int_equal(post_beside(&e), 503);
     pp_test_clock_pass(e.loop, 1);
@@ -528,7 +539,8 @@ static void requests_wait_outside(void **state)
     assert_true(sent < FAR_TOO_MUCH);
     pp_echo_release(&e);
     expect_status(&c, 200);
-    expect_status(&c, 400); /* those were zeros */
+    /* The server reads the rest as a second request, which is malformed: it has only zeros. */
+    expect_status(&c, 400);
     pp_hc_close(&c);
     pp_echo_close(&e);
 }
@@ -565,7 +577,8 @@ static void a_drain_answers_what_has_arrived(void **state)
     join(&busy, &e, NULL, hold);
     join(&body, &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx");
     join(&sent, &e, NULL, NULL);
-    pp_hc_puts(&sent, get); /* still in the kernel */
+    /* The server has not read this request: its bytes are in the kernel's buffer. */
+    pp_hc_puts(&sent, get);
     arrive(&sent);
     e.server->ops->drain(e.server);
     e.server->ops->drain(e.server);
@@ -617,7 +630,7 @@ static void closed_at_once(void **state)
     }
 }
 
-/* --- many --- */
+/* --- thousands of connections --- */
 
 enum { IDLE_ONE = 6000, IDLE_OTHERS = 4000, OTHERS = 20, SLOW = 1000, POSTS = 50 };
 
@@ -663,7 +676,8 @@ static void add_some(struct crowd *w)
         pp_hc_open(&w->slow[w->n_slow], w->e.loop, source_of(w->n_slow), w->e.port);
         pp_hc_puts(&w->slow[w->n_slow], starts[w->n_slow / 2 % 2]);
     }
-    for (int i = 0; i < w->n_slow; i += 7) /* a byte from time to time */
+    /* Every seventh slow connection sends a byte from time to time. */
+    for (int i = 0; i < w->n_slow; i += 7)
         (void)!send(w->slow[i].fd, "x", 1, MSG_NOSIGNAL);
 }
 
@@ -679,9 +693,10 @@ static void thousands_delay_nobody(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &fds), 0);
     if (fds.rlim_cur < 18000) {
         free(w);
-        skip(); /* this process has both ends of all connections */
+        /* The test needs 18,000 descriptors, because it has both ends of all connections. */
+        skip();
     }
-    o.max_connections = 4000; /* fewer than all addresses open */
+    o.max_connections = 4000; /* The addresses open more connections than this limit. */
     pp_echo_open(&w->e, &o);
     while (w->n_idle < IDLE_ONE + IDLE_OTHERS || w->n_slow < SLOW) {
         add_some(w);

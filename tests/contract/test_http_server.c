@@ -1,5 +1,5 @@
-/* The HTTP server as callers see it: good and bad requests, sent byte by byte over raw sockets.
- * test_http_limits.c covers limits and timeouts. */
+/* Tests the HTTP server as callers see it: good and bad requests, sent byte by byte over raw
+ * sockets. test_http_limits.c tests limits and timeouts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static void expect_answer(struct pp_hc *c, int status, const char *body)
     assert_memory_equal(a.body, body, a.body_n);
 }
 
-/* --- what is answered --- */
+/* --- answers --- */
 
 static void headers_of_an_answer(void **state)
 {
@@ -71,7 +71,9 @@ static void headers_of_an_answer(void **state)
     assert_string_equal(pp_hc_header(&a, "Location", v, sizeof v), "/a");
     assert_string_equal(pp_hc_header(&a, "X-Last", v, sizeof v), "\tz");
     assert_null(
-        pp_hc_header(&a, "X-Bad", v, sizeof v)); /* the server drops a header that would split the answer */
+        /* The value has a line break, which would split the answer, so the server drops the
+         * header. */
+        pp_hc_header(&a, "X-Bad", v, sizeof v));
     assert_null(pp_hc_header(&a, "X-Evil", v, sizeof v));
     pp_hc_close(&c);
 }
@@ -237,7 +239,8 @@ static void caller_gone_before_the_answer(void **state)
         pp_hc_puts(&c[i], "POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxy");
     }
     pp_test_until(e->loop, two_held, e, 5000);
-    struct linger at_once = {1, 0}; /* sends a reset: the server sees it before it answers */
+    /* Closing this socket sends a reset, which the server sees before it answers. */
+    struct linger at_once = {1, 0};
     setsockopt(c[0].fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     pp_hc_close(&c[0]);
     pp_hc_close(&c[1]);
@@ -352,14 +355,14 @@ static void bodies_at_random(void **state)
     open_client(&c, *state);
     for (int round = 0; round < 60; round++) {
         size_t n = 1 + pp_rng_below(&rng, round < 50 ? 2000 : MAX_BODY);
-        n = round == 59 ? MAX_BODY : n; /* the largest body that is accepted */
+        n = round == 59 ? MAX_BODY : n; /* This is the largest body that the server accepts. */
         for (size_t i = 0; i < n; i++)
             content[i] = (char)('a' + pp_rng_below(&rng, 3));
         content[n] = '\0';
         bool gzip = round % 2, chunks = round % 4 < 2;
         const char *p = content;
         size_t p_n = n;
-        if (gzip) { /* two members: a gzip file may have several */
+        if (gzip) { /* A gzip file may have several members, so the body gets two. */
             size_t cut = pp_rng_below(&rng, n);
             p_n = gzip_of(content, cut, coded, sizeof coded);
             p_n += gzip_of(content + cut, n - cut, coded + p_n, sizeof coded - p_n);
@@ -459,29 +462,32 @@ static void gzip_bodies_refused(void **state)
     static char zeros[MAX_BODY * 64], coded[MAX_BODY * 2];
     struct pp_hc c;
     memset(zeros, 'z', sizeof zeros);
-    size_t n = gzip_of(zeros, MAX_BODY + 1, coded, sizeof coded); /* one byte too many */
+    /* One byte more than the server accepts after decompression. */
+    size_t n = gzip_of(zeros, MAX_BODY + 1, coded, sizeof coded);
     open_client(&c, *state);
     post_gzip(&c, coded, n);
     expect_refusal(&c, 413, "body_too_large");
     pp_hc_close(&c);
-    n = gzip_of(zeros, sizeof zeros, coded, sizeof coded); /* a bomb */
+    /* A small compressed body becomes 64 times as large as the server accepts. */
+    n = gzip_of(zeros, sizeof zeros, coded, sizeof coded);
     open_client(&c, *state);
     post_gzip(&c, coded, n);
     expect_refusal(&c, 413, "body_too_large");
     pp_hc_close(&c);
     n = gzip_of(zeros, 50, coded, sizeof coded - 1);
-    for (size_t cut = 0; cut < n; cut++) { /* cut anywhere */
+    /* The compressed body is cut after each possible number of bytes. */
+    for (size_t cut = 0; cut < n; cut++) {
         open_client(&c, *state);
         post_gzip(&c, coded, cut);
         expect_refusal(&c, 400, "bad_encoding");
         pp_hc_close(&c);
     }
-    coded[n] = 'x'; /* garbage after the end */
+    coded[n] = 'x'; /* A byte follows the end of the compressed body. */
     open_client(&c, *state);
     post_gzip(&c, coded, n + 1);
     expect_refusal(&c, 400, "bad_encoding");
     pp_hc_close(&c);
-    coded[n - 6] ^= 1; /* a wrong checksum */
+    coded[n - 6] ^= 1; /* The checksum of the compressed body is wrong. */
     open_client(&c, *state);
     post_gzip(&c, coded, n);
     expect_refusal(&c, 400, "bad_encoding");
@@ -534,7 +540,7 @@ static void too_large_while_sending(void **state)
 
 static const struct bad_head {
     const char *wire;
-    size_t n; /* 0: strlen */
+    size_t n; /* length of the text; 0: it ends with its NUL */
 } bad_heads[] = {
     {"\r\n\r\n", 0},
     {" GET /" REST, 0},
@@ -653,7 +659,7 @@ static void heads_too_large(void **state)
     pp_hc_send(&c, text, (size_t)n + 2);
     expect_refusal(&c, 431, "header_too_large");
     pp_hc_close(&c);
-    /* the largest head that is accepted */
+    /* This head has exactly the largest size that the server accepts. */
     n = snprintf(text, sizeof text, "GET /echo HTTP/1.1\r\nHost: a\r\nX: ");
     memset(text + n, 'x', (size_t)(MAX_HEAD - n - 4));
     memcpy(text + MAX_HEAD - 4, "\r\n\r\n", 4);
@@ -689,7 +695,7 @@ static void cut_anywhere(void **state)
     }
 }
 
-/* --- a well-behaved client --- */
+/* --- libcurl as the client --- */
 
 static void libcurl_agrees(void **state)
 {

@@ -1,6 +1,6 @@
-/* Lives of the HTTP server's streams: keep-alive, timeouts, ends by either side, and very many
- * streams. Tests about time hold the clock. test_http_streams.c covers sending, and
- * test_http_websocket.c covers WebSocket. */
+/* Tests the lives of the HTTP server's streams: keep-alive, timeouts, ends by either side, and very
+ * many streams. Tests about time hold the clock. test_http_streams.c tests sending, and
+ * test_http_websocket.c tests WebSocket. */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ struct less {
     size_t before;
 };
 
-/* --- by the clock --- */
+/* --- keep-alive and timeouts --- */
 
 /* The server sends a comment on a stream after 25 s of silence, or a little later because one timer
  * checks all streams. */
@@ -77,7 +77,8 @@ static void comments(void **state)
     pp_test_clock_hold(k->loop);
     struct pp_kit_stream *s = pp_kit_events(k, &c);
     pp_kit_pass(k, KEEPALIVE_MS / 2);
-    pp_kit_send_one(s, piece); /* the stream is no longer silent */
+    /* The server sends a piece, so the silence of this stream begins again. */
+    pp_kit_send_one(s, piece);
     pp_kit_expect(&c, piece);
     pp_kit_pass(k, KEEPALIVE_MS * 3 / 4);
     pp_hc_ended(&c);
@@ -88,8 +89,9 @@ static void comments(void **state)
         pp_kit_pass(k, KEEPALIVE_MS + LATE_MS);
     }
     pp_hc_ended(&c);
-    assert_in_range(c.n - c.at, 3, 9); /* about one comment each */
-    assert_int_equal(s->closed, 0);    /* a caller that only reads keeps its stream */
+    /* The caller has got about one comment of three bytes for each period of silence. */
+    assert_in_range(c.n - c.at, 3, 9);
+    assert_int_equal(s->closed, 0); /* A caller that only reads keeps its stream. */
     pp_test_clock_release(k->loop);
     pp_hc_close(&c);
     pp_kit_wait_closed(s);
@@ -120,9 +122,11 @@ static void comments_to_all(void **state)
                 pp_hc_close(&c[i]);
         }
         if (round == 0)
-            pp_kit_pass(k, KEEPALIVE_MS + LATE_MS); /* no stream to check */
+            /* All streams have closed, so the timer checks none. */
+            pp_kit_pass(k, KEEPALIVE_MS + LATE_MS);
     }
-    pp_kit_pass(k, CLOSE_MS); /* the callers do not close their side */
+    /* The server cuts the callers off, because they have not closed their side. */
+    pp_kit_pass(k, CLOSE_MS);
     for (int i = 0; i < N; i++) {
         pp_kit_wait_closed(&k->streams[N + i]);
         pp_hc_close(&c[i]);
@@ -174,7 +178,7 @@ static void slow_readers_are_not_stuck(void **state)
     for (int i = 0; i < 4; i++) {
         struct less l = {s, &c, pp_kit_pending(s)};
         pp_test_until(k->loop, is_little_less, &l, PP_KIT_MS);
-        assert_int_equal(piece->refs, 2); /* a part still waits */
+        assert_int_equal(piece->refs, 2); /* The server has sent only a part of this piece. */
         pp_kit_pass(k, STUCK_MS / 2);
         assert_int_equal(s->closed, 0);
     }
@@ -281,7 +285,8 @@ static void drained_server(void **state)
     pp_kit_send_one(&k->streams[1], piece);
     k->server->ops->drain(k->server);
     k->server->ops->drain(k->server);
-    assert_int_equal(pp_kit_open_held(k), PP_EFULL); /* no stream opens that would have to close at once */
+    /* The server drains, so it opens no new stream. */
+    assert_int_equal(pp_kit_open_held(k), PP_EFULL);
     assert_true(pp_hc_read(&held, &a, false));
     assert_int_equal(a.status, 503);
     for (int i = 0; i < 3; i++) {
@@ -312,7 +317,7 @@ static void the_server_closes_at_once(void **state)
         pp_kit_fill(&k->streams[3], piece);
         pp_kit_end(&k->streams[3], PP_WS_NORMAL, NULL);
         pp_kit_end(&k->streams[4], PP_WS_NORMAL, NULL);
-        if (by_stream) { /* closed() has called this function */
+        if (by_stream) { /* In this case the closed() of a stream closes the server. */
             k->streams[0].ends_server = true;
             k->streams[0].ends = &k->streams[2];
             pp_hc_close(&c[0]);
@@ -332,7 +337,7 @@ static void the_server_closes_at_once(void **state)
     pp_piece_unref(piece);
 }
 
-/* --- anything --- */
+/* --- random lives --- */
 
 enum { CALLERS = 30, KINDS = 6 };
 
@@ -340,7 +345,8 @@ struct lives {
     struct pp_kit *k;
     struct pp_rng rng;
     struct pp_hc c[CALLERS];
-    struct pp_kit_stream *s[CALLERS]; /* NULL: not connected */
+    /* the stream of each caller; NULL: the caller is not connected */
+    struct pp_kit_stream *s[CALLERS];
     struct pp_piece *pieces[KINDS];
 };
 
@@ -356,7 +362,7 @@ static void caller_does_something(struct lives *l, int i)
     if (!l->s[i]) {
         l->s[i] = i % 2 ? pp_kit_events(l->k, c) : pp_kit_ws(l->k, c);
     } else if (chance(l, 12)) {
-        pp_hc_close(c); /* a reset, if bytes are unread */
+        pp_hc_close(c); /* This resets the connection if the caller has not read all bytes. */
         l->s[i] = NULL;
     } else if (chance(l, 40)) {
         pp_hc_shutdown(c);
@@ -424,7 +430,7 @@ static void random_lives_close_once(void **state)
     free(l);
 }
 
-/* --- many --- */
+/* --- thousands of streams --- */
 
 enum { MANY = 2000, PLAIN = 16, STREAM_MEMORY = 1024 };
 
@@ -444,16 +450,19 @@ static void many_from_one_address(void **state)
     if (fds.rlim_cur < 3 * MANY) {
         free(c);
         pp_piece_unref(piece);
-        skip(); /* this process has both ends of all connections */
+        skip(); /* The test has too few descriptors, because it has both ends of all connections. */
     }
     struct pp_kit *k = pp_kit_open(&o);
     for (int i = 0; i < MANY; i++) {
         pp_kit_events(k, &c[i]);
-        free(c[i].in); /* the head of the answer */
+        /* The buffer of this caller has only the head of the answer: the test frees it to save
+         * memory. */
+        free(c[i].in);
         c[i].in = NULL;
         c[i].n = c[i].cap = c[i].at = 0;
     }
-    for (int i = 0; i < PLAIN + 4; i++) { /* the last four replace the first four */
+    /* The limit is PLAIN connections, so the server closes the first four for the last four. */
+    for (int i = 0; i < PLAIN + 4; i++) {
         pp_hc_open(&idle[i], k->loop, NULL, k->port);
         ask(&idle[i], "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, NULL);
     }
@@ -488,10 +497,12 @@ static void memory_of_idle_streams(void **state)
     struct pp_piece *piece = pp_kit_piece(CHUNK, 1);
     size_t before = 0;
     for (int i = 0; i < N; i++) {
-        if (i == N / 2) /* shared tables have grown by now */
+        /* By now the tables that all streams share have grown, so only the streams themselves
+         * count. */
+        if (i == N / 2)
             before = mallinfo2().uordblks;
         struct pp_kit_stream *s = pp_kit_events(k, &c[i]);
-        if (i % 10 == 0) { /* a tenth of the streams had waiting bytes */
+        if (i % 10 == 0) { /* Every tenth stream has had bytes that waited for the caller. */
             pp_kit_fill(s, piece);
             struct reading r = {s, &c[i]};
             pp_test_until(k->loop, has_drained, &r, PP_KIT_MS);

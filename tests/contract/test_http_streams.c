@@ -1,6 +1,6 @@
-/* Streams of the HTTP server, as Server-Sent Events: a handler opens them and sends; the caller
- * reads, slowly or not at all; either side closes. Tests about time hold the clock.
- * test_http_websocket.c covers WebSocket. */
+/* Tests streams of the HTTP server as Server-Sent Events: a handler opens them and sends; the
+ * caller reads, slowly or not at all; either side closes. Tests about time hold the clock.
+ * test_http_websocket.c tests WebSocket. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ enum { BOUND = 256 * 1024, CHUNK = PP_KIT_CHUNK };
 
 static const struct pp_http_options defaults = {0};
 
-/* --- opening --- */
+/* --- opening a stream --- */
 
 static void head_and_body(void **state)
 {
@@ -39,7 +39,7 @@ static void head_and_body(void **state)
     assert_null(pp_hc_header(&a, "Content-Length", v, sizeof v));
     assert_null(pp_hc_header(&a, "Transfer-Encoding", v, sizeof v));
     assert_null(pp_hc_header(&a, "X-Evil", v, sizeof v));
-    pp_kit_expect(&c, k->greeting); /* sent within the handler */
+    pp_kit_expect(&c, k->greeting); /* The handler has sent this piece before it returned. */
     struct pp_kit_stream *s = &k->streams[0];
     assert_int_equal(pp_kit_send(s, pieces, 3), PP_OK);
     pp_kit_expect(&c, pieces[0]);
@@ -181,7 +181,7 @@ static void gone_before(void **state)
     assert_int_equal(k->n, 0);
 }
 
-/* --- readers --- */
+/* --- fast and slow readers --- */
 
 static void slow_reader_is_refused(void **state)
 {
@@ -195,18 +195,21 @@ static void slow_reader_is_refused(void **state)
     assert_int_equal(big->refs, 1 + (pending + CHUNK - 1) / CHUNK);
     assert_int_equal(pp_kit_send(s, &big, 1), PP_EFULL);
     assert_int_equal(pp_kit_pending(s), pending);
-    while (pp_kit_send(s, &small, 1) == PP_OK) /* a smaller piece might still fit */
+    /* There may still be room for smaller pieces, so the test fills it. */
+    while (pp_kit_send(s, &small, 1) == PP_OK)
         continue;
     assert_true(small->refs <= 1 + CHUNK / 64);
     pp_kit_send_one(o, small);
     pp_kit_expect(&other, small);
     assert_int_equal(s->closed, 0);
-    pp_kit_end(s, PP_WS_OVERLOADED, NULL); /* the server cuts a caller that does not read */
+    /* With this code the server cuts off a caller that does not read. */
+    pp_kit_end(s, PP_WS_OVERLOADED, NULL);
     assert_int_equal(s->closed, 1);
     assert_int_equal(big->refs, 1);
     assert_int_equal(small->refs, 1);
     pp_hc_wait_end(&slow);
-    assert_true(slow.reset); /* the kernel drops the waiting bytes */
+    /* The connection was reset, so the kernel has dropped the bytes that waited. */
+    assert_true(slow.reset);
     assert_int_equal(s->drained, 0);
     pp_hc_close(&slow);
     pp_hc_close(&other);
@@ -247,7 +250,8 @@ static void slow_reader_goes_on(void **state)
         pp_kit_expect(&c, last);
         assert_int_equal(s->drained, 1);
     }
-    pp_kit_end(s, PP_WS_NORMAL, NULL); /* the caller reads again, so the server closes cleanly */
+    /* The caller has read everything, so the server can close the connection in good order. */
+    pp_kit_end(s, PP_WS_NORMAL, NULL);
     assert_int_equal(s->closed, 0);
     pp_hc_wait_end(&c);
     assert_false(c.reset);
@@ -283,7 +287,7 @@ static void bounds(void **state)
     pp_kit_expect(&c, huge);
     assert_int_equal(huge->refs, 1);
     pp_kit_fill(s, huge);
-    pp_hc_close(&c); /* a reset, as bytes are unread */
+    pp_hc_close(&c); /* This resets the connection, because the caller has not read all bytes. */
     pp_kit_wait_closed(s);
     assert_int_equal(huge->refs, 1);
     pp_piece_unref(huge);
@@ -370,7 +374,8 @@ static void reset_found_by_sending(void **state)
         struct linger at_once = {1, 0};
         setsockopt(c.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         pp_hc_close(&c);
-        while (pp_kit_send(s, &piece, 1) == PP_OK) /* the loop does not turn */
+        /* The loop does not turn meanwhile, so only send() can notice the reset. */
+        while (pp_kit_send(s, &piece, 1) == PP_OK)
             continue;
         assert_int_equal(pp_kit_send(s, &piece, 1), PP_ECLOSED);
         assert_int_equal(pp_kit_pending(s), 0);
@@ -386,8 +391,8 @@ static void reset_found_by_sending(void **state)
     pp_piece_unref(piece);
 }
 
-/* Sends pieces of many sizes, singly or many in one call, to a caller that stops reading and
- * continues. The bytes must arrive in order. */
+/* A stream whose bytes the test compares. It sends pieces of many sizes, singly or many in one
+ * call, to a caller that stops reading and continues. */
 struct stream_of {
     struct pp_kit_stream *s;
     struct pp_hc *c;
@@ -441,7 +446,7 @@ static void same_bytes(void **state)
         if (pp_rng_below(&o.rng, 10) == 0)
             pp_loop_turn(k->loop, false);
         if (pp_rng_below(&o.rng, 100) == 0)
-            pp_hc_ended(&c); /* reads what has arrived */
+            pp_hc_ended(&c); /* The caller reads all bytes that have arrived. */
     }
     assert_true(waited > 100);
     pp_test_until(k->loop, all_read, &o, PP_KIT_MS);

@@ -1,6 +1,6 @@
-/* Streams of the HTTP server, as WebSocket (RFC 6455): the handshake, frames in both directions,
- * every mistake of the caller and its close code, closing by either side, pings. Tests about time
- * hold the clock. test_http_streams.c covers what all streams share. */
+/* Tests streams of the HTTP server as WebSocket (RFC 6455): the handshake, frames in both
+ * directions, every mistake of the caller and its close code, closing by either side, pings. Tests
+ * about time hold the clock. test_http_streams.c tests what all streams share. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,7 @@ static void leave(struct pp_hc *c, struct pp_kit_stream *s)
     pp_kit_wait_closed(s);
 }
 
-/* --- the handshake --- */
+/* --- the opening handshake --- */
 
 static void handshake(void **state)
 {
@@ -83,8 +83,8 @@ static void handshake(void **state)
 #define KEY "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 #define V13 "Sec-WebSocket-Version: 13\r\n"
 
-/* Which requests are handshakes, and what the handler is told of them. Any other request is an
- * ordinary request. */
+/* Asserts which requests are handshakes, and what the handler learns of each. The server must
+ * answer any other request as an ordinary one. */
 static void what_is_a_handshake(void **state)
 {
     static const struct {
@@ -206,7 +206,7 @@ static void frames_stay_whole(void **state)
         if (pp_rng_below(&rng, 10) == 0)
             pp_loop_turn(k->loop, false);
         if (pp_rng_below(&rng, 100) == 0)
-            pp_hc_ended(&c); /* reads what has arrived */
+            pp_hc_ended(&c); /* The caller reads all bytes that have arrived. */
     }
     assert_true(waited > 100);
     while (got < n) {
@@ -239,11 +239,13 @@ static void pings_are_answered(void **state)
     struct pp_kit_stream *s = pp_kit_ws(k, &c);
     struct pp_piece *payload = pp_kit_piece(125, 1);
     for (size_t i = 0; i < 4; i++) {
-        pp_kit_put_frame(&c, FIN | PONG, payload->bytes, sizes[i]); /* an unasked pong does no harm */
+        /* A pong that nobody has asked for has no effect. */
+        pp_kit_put_frame(&c, FIN | PONG, payload->bytes, sizes[i]);
         pp_kit_put_frame(&c, FIN | PING, payload->bytes, sizes[i]);
         expect_frame(&c, PONG, payload->bytes, sizes[i]);
     }
-    static const char ping[] = "\x89\x83\x01\x02\x03\x04`ae"; /* byte by byte */
+    /* The caller sends this ping byte by byte. */
+    static const char ping[] = "\x89\x83\x01\x02\x03\x04`ae";
     for (size_t i = 0; i < sizeof ping - 1; i++) {
         pp_hc_send(&c, ping + i, 1);
         pp_kit_settle(k, &c);
@@ -272,7 +274,9 @@ static void early_frames(void **state)
         pp_hc_send(&c, request, n + sizeof ping - 1);
         if (hold) {
             pp_kit_settle(k, &c);
-            pp_hc_send(&c, "\x88\x80\0\0\0\0", 6); /* closed() must not run within open_stream() */
+            /* The close frame comes with the handshake, but closed() must not run within
+             * open_stream(). */
+            pp_hc_send(&c, "\x88\x80\0\0\0\0", 6);
             pp_kit_settle(k, &c);
             assert_int_equal(pp_kit_open_held(k), PP_OK);
         }
@@ -286,7 +290,7 @@ static void early_frames(void **state)
     }
 }
 
-/* --- mistakes --- */
+/* --- mistakes of the caller --- */
 
 #define M       "\x37\xfa\x21\x3d"
 #define Z       "\0\0\0\0"
@@ -298,35 +302,43 @@ static void mistakes(void **state)
         const char *bytes;
         size_t n;
         unsigned code;
-    } table[] = {
-        {S("\x89\x00"), 1002},                     /* not masked */
-        {S("\x88\x02\x03\xe8"), 1002},             /* nor a close */
-        {S("\xc9\x80" M), 1002},                   /* reserved bits */
-        {S("\x99\x80" M), 1002},                   /* */
-        {S("\x83\x80" M), 1002},                   /* opcodes */
-        {S("\x8b\x80" M), 1002},                   /* */
-        {S("\x09\x80" M), 1002},                   /* fragmented control frame */
-        {S("\x89\xfe\x00\x7e" M), 1002},           /* control frame of 126 bytes */
-        {S("\x80\x80" M), 1002},                   /* continuation of nothing */
-        {S("\x00\x81" M "a"), 1002},               /* */
-        {S("\x81\x85" Z "hello"), 1008},           /* text */
-        {S("\x82\x80" M), 1008},                   /* binary */
-        {S("\x01\x81" Z "a\x80\x81" Z "b"), 1008}, /* in fragments */
-        {S("\x01\x81" Z "a\x89\x80" Z "\x80\x80" Z), 1008},
-        {S("\x82\xff\x7f\xff\xff\xff\xff\xff\xff\xff" M), 1008},
-        {S("\x88\x81" Z "\x03"), 1002},          /* half a code */
-        {S("\x88\x82" Z "\x00\x00"), 1002},      /* codes: 0, 999, 1004, 1005, 1006, 1015, 1016, 2999, */
-        {S("\x88\x82" Z "\x03\xe7"), 1002},      /* 5000 */
-        {S("\x88\x82" Z "\x03\xec"), 1002},      /* */
-        {S("\x88\x82" Z "\x03\xed"), 1002},      /* */
-        {S("\x88\x82" Z "\x03\xee"), 1002},      /* */
-        {S("\x88\x82" Z "\x03\xf7"), 1002},      /* */
-        {S("\x88\x82" Z "\x03\xf8"), 1002},      /* */
-        {S("\x88\x82" Z "\x0b\xb7"), 1002},      /* */
-        {S("\x88\x82" Z "\x13\x88"), 1002},      /* */
-        {S("\x88\x84" Z "\x03\xe8\xc3("), 1007}, /* not UTF-8 */
-        {S("\x88\x85" Z "\x03\xe8\xed\xa0\x80"), 1007} /* a surrogate */
-    };
+    } table[] = {/* frames without a mask */
+                 {S("\x89\x00"), 1002},
+                 {S("\x88\x02\x03\xe8"), 1002},
+                 /* frames with reserved bits */
+                 {S("\xc9\x80" M), 1002},
+                 {S("\x99\x80" M), 1002},
+                 /* frames with unknown opcodes */
+                 {S("\x83\x80" M), 1002},
+                 {S("\x8b\x80" M), 1002},
+                 /* a control frame that is fragmented */
+                 {S("\x09\x80" M), 1002},
+                 /* a control frame of 126 bytes, one more than permitted */
+                 {S("\x89\xfe\x00\x7e" M), 1002},
+                 /* continuation frames without a first frame */
+                 {S("\x80\x80" M), 1002},
+                 {S("\x00\x81" M "a"), 1002},
+                 /* data frames, which the server refuses: text, binary, and in fragments */
+                 {S("\x81\x85" Z "hello"), 1008},
+                 {S("\x82\x80" M), 1008},
+                 {S("\x01\x81" Z "a\x80\x81" Z "b"), 1008},
+                 {S("\x01\x81" Z "a\x89\x80" Z "\x80\x80" Z), 1008},
+                 {S("\x82\xff\x7f\xff\xff\xff\xff\xff\xff\xff" M), 1008},
+                 /* a close frame with half a code */
+                 {S("\x88\x81" Z "\x03"), 1002},
+                 /* close frames with codes that a caller may not send: 0, 999, 1004 and so on */
+                 {S("\x88\x82" Z "\x00\x00"), 1002},
+                 {S("\x88\x82" Z "\x03\xe7"), 1002},
+                 {S("\x88\x82" Z "\x03\xec"), 1002},
+                 {S("\x88\x82" Z "\x03\xed"), 1002},
+                 {S("\x88\x82" Z "\x03\xee"), 1002},
+                 {S("\x88\x82" Z "\x03\xf7"), 1002},
+                 {S("\x88\x82" Z "\x03\xf8"), 1002},
+                 {S("\x88\x82" Z "\x0b\xb7"), 1002},
+                 {S("\x88\x82" Z "\x13\x88"), 1002},
+                 /* close frames whose reason is not UTF-8 */
+                 {S("\x88\x84" Z "\x03\xe8\xc3("), 1007},
+                 {S("\x88\x85" Z "\x03\xe8\xed\xa0\x80"), 1007}};
     struct pp_kit *k = *state;
     for (size_t i = 0; i < 2 * sizeof table / sizeof *table; i++) {
         struct pp_hc c;
@@ -338,7 +350,8 @@ static void mistakes(void **state)
             if (i % 2)
                 pp_loop_turn(k->loop, false);
         }
-        pp_kit_put_frame(&c, FIN | PING, "no", 2); /* ignored after the mistake */
+        /* After a mistake the server ignores all further frames. */
+        pp_kit_put_frame(&c, FIN | PING, "no", 2);
         pp_kit_expect_close(&c, table[i / 2].code);
         leave(&c, s);
     }
@@ -380,7 +393,8 @@ static void closed_by_the_caller(void **state)
         else
             pp_kit_put_frame(&c, FIN | CLOSE, NULL, 0);
         expect_frame(&c, PONG, "last", 4);
-        pp_kit_expect_close(&c, table[i].code); /* the server closes first */
+        /* The server answers the close frame with its own, and closes the connection. */
+        pp_kit_expect_close(&c, table[i].code);
         leave(&c, s);
     }
 }
@@ -398,11 +412,13 @@ static void closed_by_us(void **state)
     assert_int_equal(s->closed, 0);
     expect_text(&c, piece);
     expect_frame(&c, CLOSE, "\x03\xf5too slow", 10);
-    pp_kit_put_frame(&c, FIN | PING, "x", 1); /* sent before the close arrived */
+    /* The caller has sent this ping before it got the close frame, so the server ignores it. */
+    pp_kit_put_frame(&c, FIN | PING, "x", 1);
     pp_kit_settle(k, &c);
     assert_false(pp_hc_ended(&c));
     put_close(&c, 1013, "");
-    pp_hc_wait_end(&c); /* the server closed first: it sends nothing more */
+    /* The caller has answered the close frame: the server sends nothing more and closes. */
+    pp_hc_wait_end(&c);
     assert_false(c.reset);
     assert_int_equal(c.n, c.at);
     pp_kit_wait_closed(s);
@@ -410,8 +426,8 @@ static void closed_by_us(void **state)
     pp_piece_unref(piece);
 }
 
-/* The server closes the stream. One caller answers the close frame with a mistake, the other does
- * not answer. */
+/* The server sends the first close frame. One caller answers with a malformed frame, another does
+ * not answer at all. */
 static void closed_by_us_alone(void **state)
 {
     struct pp_kit *k = *state;
@@ -441,9 +457,11 @@ static void closed_while_data_waits(void **state)
 {
     struct pp_kit *k = *state;
     struct pp_piece *piece = pp_kit_piece(CHUNK, 1), *next = pp_kit_piece(10, 2);
-    pp_test_clock_hold(k->loop); /* so no timeout fires */
+    pp_test_clock_hold(k->loop); /* The clock is held so that no timeout fires. */
     for (int by = 0; by < 4;
-         by++) { /* who closes: server, caller, both, server and then a mistake of the caller */
+         /* Who sends a close frame: 0 the server, 1 the caller, 2 both, 3 the server, and the
+          * caller then makes a mistake. */
+         by++) {
         struct pp_hc c;
         struct pp_kit_stream *s = pp_kit_ws(k, &c);
         size_t n = pp_kit_fill(s, piece);
@@ -451,7 +469,8 @@ static void closed_while_data_waits(void **state)
         if (by != 1)
             pp_kit_end(s, PP_WS_GOING_AWAY, NULL);
         if (by == 1 || by == 2) {
-            pp_kit_put_frame(&c, FIN | PING, "x", 1); /* pongs do not wait for data */
+            /* The server's pong does not wait for data. */
+            pp_kit_put_frame(&c, FIN | PING, "x", 1);
             put_close(&c, 3001, "");
         }
         if (by == 3)
@@ -512,12 +531,13 @@ static void drained_and_closed(void **state)
     put_close(&c[0], 1001, "");
     pp_kit_wait_closed(first);
     assert_int_equal(k->streams[1].closed, 0);
-    pp_kit_close(k); /* the caller does not answer */
+    /* The second caller has not answered: closing the server must still end its stream. */
+    pp_kit_close(k);
     for (int i = 0; i < 2; i++)
         pp_hc_close(&c[i]);
 }
 
-/* --- pings --- */
+/* --- keep-alive pings of the server --- */
 
 static void pings_of_ours(void **state)
 {
@@ -526,10 +546,12 @@ static void pings_of_ours(void **state)
     struct pp_piece *piece = pp_kit_piece(10, 1);
     pp_test_clock_hold(k->loop);
     struct pp_kit_stream *s = pp_kit_ws(k, &c);
-    for (int round = 0; round < 5; round++) { /* twice the permitted silence */
+    /* Together the rounds last twice as long as a caller may be silent. */
+    for (int round = 0; round < 5; round++) {
         for (int i = 0; i < 5; i++) {
             pp_kit_pass(k, KEEPALIVE_MS / 5);
-            assert_int_equal(pp_kit_send(s, &piece, 1), PP_OK); /* sending does not replace the ping */
+            /* The server must send its pings although it sends data all the time. */
+            assert_int_equal(pp_kit_send(s, &piece, 1), PP_OK);
         }
         struct pp_kit_frame f;
         int pings = 0;
@@ -546,7 +568,8 @@ static void pings_of_ours(void **state)
     pp_kit_pass(k, PONG_MS - 500);
     assert_int_equal(s->closed, 0);
     pp_kit_pass(k, KEEPALIVE_MS / 5);
-    assert_int_equal(s->closed, 1); /* the caller sent no pong */
+    /* The caller sent no pong, so the server has closed the stream. */
+    assert_int_equal(s->closed, 1);
     pp_test_clock_release(k->loop);
     pp_hc_close(&c);
     pp_piece_unref(piece);
@@ -568,14 +591,16 @@ static void unread_pongs_count(void **state)
     struct pp_kit_stream *s = pp_kit_ws(k, &c[0]), *half = pp_kit_ws(k, &c[1]);
     pp_kit_pass(k, KEEPALIVE_MS);
     pp_test_until(k->loop, is_there, &c[0].fd, PP_KIT_MS);
-    pp_kit_put_frame(&c[0], FIN | PONG, NULL, 0); /* loopback delivers it before this call returns */
+    /* The connection is local, so the pong has arrived before this call returns. */
+    pp_kit_put_frame(&c[0], FIN | PONG, NULL, 0);
     pp_test_clock_pass(k->loop, PONG_MS);
     pp_kit_turn(k);
     assert_int_equal(s->closed, 0);
     assert_int_equal(half->closed, 1);
     pp_hc_close(&c[1]);
     half = pp_kit_ws(k, &c[1]);
-    pp_hc_send(&c[1], "\x8a\xfd", 2); /* announces 125 bytes, and sends a few */
+    /* This frame announces 125 bytes, of which the caller then sends only a few. */
+    pp_hc_send(&c[1], "\x8a\xfd", 2);
     for (int i = 0; i < 13; i++) {
         pp_hc_send(&c[1], "x", 1);
         pp_kit_settle(k, &c[1]);
@@ -606,7 +631,8 @@ static void floods(void **state)
     struct pp_kit_stream *s = pp_kit_ws(k, &c);
     for (int i = 0; i < 3; i++) {
         put_pings(&c, 100);
-        expect_frame(&c, PONG, "\x63", 1); /* all pings came in one segment */
+        /* The caller sent all pings in one segment, so the server answers only the newest. */
+        expect_frame(&c, PONG, "\x63", 1);
         pp_kit_pass(k, 1000);
     }
     assert_int_equal(s->closed, 0);

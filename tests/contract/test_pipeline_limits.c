@@ -267,8 +267,7 @@ static void a_lowered_concurrency_holds_at_redirects(void **state)
     assert_int_equal(world_seen(w, "there").requests, 2);
 }
 
-/* --- what the slot's record says about requests in flight, for the next holder after a crash ---
- */
+/* --- requests in flight in the slot's record, which the next holder reads after a crash --- */
 
 enum { AHEAD_MS = 2000, AT_ONCE = 16, SPARE = 1 + AT_ONCE / 8 };
 

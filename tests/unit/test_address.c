@@ -3,9 +3,8 @@
  *
  * The test asks about so many of the 2^32 IPv4 addresses that it finds any row of the policy's
  * table that is wrong, missing, or of the wrong length. For rows longer than a /24 it asks about
- * every address of each /16 in which a row or a range begins or ends; for the others it asks about
- * some addresses of every /24. PP_EVERY_ADDRESS=1 asks about all addresses, which takes a minute.
- */
+ * every address of each /16 in which a row or a range begins or ends; elsewhere it asks about some
+ * addresses of every /24. PP_EVERY_ADDRESS=1 asks about all addresses, which takes a minute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,8 +73,8 @@ static bool oracle_allows(uint32_t a)
 struct walk {
     uint64_t first, last;
     uint64_t seen, wrong;
-    /* Range i goes from edges[i] to edges[i + 1] - 1; the policy allows its addresses if i is even.
-     */
+    /* Range i goes from edges[i] to edges[i + 1] - 1. The policy allows its addresses if i is
+     * even. */
     uint64_t edges[2 * COUNT(special) + 2];
 };
 

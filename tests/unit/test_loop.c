@@ -70,8 +70,8 @@ static void the_clock_is_read_once_a_turn(void **state)
     pp_timer_start(t, 0, 0);
     pp_test_until(c.loop, is_true, &c.done, 5000);
     pp_test_clock_release(c.loop);
-    /* Time passes between two turns of the loop. In the next turn, pp_loop_now() must include it.
-     */
+    /* Time passes between two turns of the loop. In the next turn, pp_loop_now() must include this
+     * time. */
     int64_t before = pp_loop_now(c.loop);
     work_for(20);
     pp_loop_turn(c.loop, false);

@@ -161,8 +161,8 @@ static void every_day_of_the_calendar(void **state)
     }
 }
 
-/* Changes one byte of a good date, or cuts the date off. The result must be a bounded delay or -1.
- */
+/* Changes one byte of a good date, or cuts the date off. The result must be a bounded delay, or
+ * -1. */
 static void damaged_values_stay_in_range(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Tests outcomes as SQLite stores them. The bytes are a stored format, so they must never change.
- */
+/* Tests outcomes as SQLite stores them. The bytes are a stored format, so they must never
+ * change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

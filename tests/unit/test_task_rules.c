@@ -11,8 +11,8 @@
 #include "photopool/task_rules.h"
 
 /* The next state for each state (row) and event (column), as a letter: w waiting, c claimed, S
- * stored, U unchanged, F failed, X cancelled, Q quarantined; "-" means that the event is not legal.
- */
+ * stored, U unchanged, F failed, X cancelled, Q quarantined. "-" means that the event is not
+ * legal. */
 static const char letters[] = "wcSUFXQ";
 static const char *const table[PP_TASK_STATE_COUNT] = {
     /*                 claim release retry promote succeed keep fail lapse cancel quarantine */
