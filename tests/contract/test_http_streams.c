@@ -85,7 +85,8 @@ static void opened_later(void **state)
     pp_kit_expect(&c, piece);
     assert_int_equal(k->streams[0].closed, 0);
     assert_int_equal(pp_kit_stats(k).requests_total, 1);
-    static char junk[128 * 1024]; /* more than any caller has to send */
+    /* A caller that sends so many bytes after its request loses its stream. */
+    static char junk[128 * 1024];
     pp_hc_send(&c, junk, sizeof junk);
     pp_kit_wait_closed(&k->streams[0]);
     pp_hc_close(&c);

@@ -1,6 +1,6 @@
-/* The journal in front of a shared ingest queue keeps the queue's contract, over SQLite and over
- * Redis. More tests have an inner queue that is unreachable, loses answers, refuses, or loses all
- * data. */
+/* Tests that the journal in front of a shared ingest queue keeps the queue's contract, over SQLite
+ * and over Redis. In more tests the shared queue is unreachable, loses answers, refuses entries, or
+ * loses all data. */
 #include <hiredis/hiredis.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -43,7 +43,7 @@ static enum pp_err open_sqlite(struct pp_loop *loop, const char *where, const ch
     char path[400];
     enum pp_err err;
     snprintf(path, sizeof path, "%s-%s.db", where, what);
-    /* A queue that was closed with requests in flight still has the file open for a moment. */
+    /* A queue that was closed with requests in flight still has its file open for a moment. */
     while ((err = pp_sqlite_ingest_queue_open(loop, path, out)) == PP_EBUSY)
         pp_loop_turn(loop, true);
     return err;
@@ -75,7 +75,7 @@ static enum pp_err open_over_sqlite(struct pp_loop *loop, const char *where, str
     return err == PP_OK ? open_journal(loop, inner, own, out) : err;
 }
 
-/* Opens the journal's own file first. Once that succeeds, the previously closed journal has
+/* Opens the journal's file first. Once that succeeds, the journal that was closed before has
  * returned its entries to Redis. */
 static enum pp_err open_over_redis(struct pp_loop *loop, const char *where, struct pp_ingest_queue **out)
 {
@@ -86,9 +86,10 @@ static enum pp_err open_over_redis(struct pp_loop *loop, const char *where, stru
     return err == PP_OK ? open_journal(loop, inner, own, out) : err;
 }
 
-/* --- a queue with a gate in front --- */
+/* --- an ingest queue behind a gate, which can hold or refuse requests --- */
 
-/* GATE_REFUSES and GATE_HOLDS affect only appends; other requests pass. */
+/* What the gate does with a request. GATE_REFUSES and GATE_HOLDS affect only appends; the gate lets
+ * all other requests pass. */
 enum gate_mode { GATE_OPEN, GATE_SHUT, GATE_REFUSES, GATE_LOSES_ANSWERS, GATE_HOLDS };
 
 struct gate_keeper {
@@ -103,7 +104,7 @@ struct gate {
     struct pp_ingest_queue *real;
     struct pp_timer *timer;
     struct gate_keeper *keeper;
-    struct pp_req *pending[64]; /* to be answered with PP_EIO */
+    struct pp_req *pending[64]; /* requests that the gate will answer with PP_EIO */
     size_t n;
 };
 
@@ -236,11 +237,12 @@ static struct pp_ingest_queue *gate_open(struct gate_keeper *keeper, struct pp_l
     return &g->base;
 }
 
-/* --- two nodes, and Redis read directly --- */
+/* --- two nodes, each with a journal, and a direct look into Redis --- */
 
 struct node {
     const char *where;
-    struct gate_keeper gate, own_gate; /* of Redis; of the journal's file */
+    /* gate: in front of Redis; own_gate: in front of the journal's file */
+    struct gate_keeper gate, own_gate;
     struct pp_ingest_queue *queue;
 };
 
@@ -249,7 +251,7 @@ struct kit {
     struct redis_server *server;
     const char *prefix;
     struct node a, b;
-    struct pp_ingest_queue *redis; /* without a gate */
+    struct pp_ingest_queue *redis; /* Redis without a gate, to see what it has */
     struct pp_arena arena;
     bool done;
 };
@@ -373,7 +375,7 @@ static void in_redis(struct kit *k, const char *due)
         strcat(ids, r.entries[i].batch_id + 2);
     }
     assert_string_equal(ids, due);
-    q->ops->close(q); /* the entries return to the queue */
+    q->ops->close(q); /* Closing the queue returns the taken entries to it. */
 }
 
 struct want {
@@ -411,7 +413,7 @@ static void until_has(struct kit *k, struct pp_ingest_queue *q, uint64_t n)
     pp_test_until(k->loop, has_n, &w, LONG_MS);
 }
 
-/* --- what a node's journal has on its disk --- */
+/* --- the entries in the file of a node's journal --- */
 
 struct kept {
     const char *where;
@@ -448,7 +450,8 @@ static void accepted_while_inner_is_away(void **state)
     assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
     assert_int_equal(append(k, k->a.queue, "d", "b_2"), PP_OK);
     assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK);
-    assert_int_equal(k->a.gate.appends, 1); /* the journal sends no append to an unreachable inner queue */
+    /* The shared queue is unreachable, so the journal sends no further append to it. */
+    assert_int_equal(k->a.gate.appends, 1);
     assert_int_equal(entries(k, k->redis), 0);
     assert_int_equal(entries(k, k->a.queue), 3);
     struct pp_ingest_get g = {.batch_id = "b_3"};
@@ -474,13 +477,15 @@ static void a_clients_batches_stay_in_order(void **state)
     k->a.gate.mode = GATE_SHUT;
     assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
     assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
-    k->a.gate.mode = GATE_OPEN; /* the inner queue is back, and the journal has not noticed yet */
+    /* The shared queue answers again, but the journal does not know this yet. */
+    k->a.gate.mode = GATE_OPEN;
     assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK);
     assert_int_equal(append(k, k->a.queue, "d", "b_4"), PP_OK);
     until_has(k, k->redis, 4);
     in_redis(k, "1234");
     assert_int_equal(append(k, k->a.queue, "c", "b_5"), PP_OK);
-    assert_int_equal(entries(k, k->redis), 5); /* at once */
+    /* Without older entries that wait, the journal sends an entry to Redis immediately. */
+    assert_int_equal(entries(k, k->redis), 5);
 }
 
 static void answers_that_were_lost(void **state)
@@ -513,7 +518,8 @@ static void everything_in_redis_is_lost(void **state)
     assert_true(g.entry.replay);
     struct pp_ingest_append again = r;
     again.entry.batch_id = "b_9";
-    DUE(k, k->redis, append, &again, PP_EEXISTS); /* the key is back, too */
+    /* The journal has appended the entry's Idempotency-Key again, too. */
+    DUE(k, k->redis, append, &again, PP_EEXISTS);
     assert_int_equal(again.old_answer_n, 5);
     assert_int_equal(entries(k, k->redis), 3);
 }
@@ -525,8 +531,9 @@ static void until_asked(struct kit *k, const struct node *n, int times)
         pp_loop_turn(k->loop, true);
 }
 
-/* Redis loses all entries. The journal appends all of them again in order, and entries accepted
- * meanwhile follow. If it appended only one, an older entry would come long after newer ones. */
+/* Redis loses all entries. The journal appends all of them again in order, and entries that it
+ * accepts meanwhile follow. If the journal appended only the entry that it knows to be lost, an
+ * older entry would come after newer ones. */
 static void what_was_lost_comes_back_in_order(void **state)
 {
     struct kit *k = *state;
@@ -563,7 +570,7 @@ static bool says_away(const struct node *n)
     return strstr(n->queue->ops->durability(n->queue), "does not answer now");
 }
 
-/* An inner queue that answers reads but refuses appends counts as unreachable until it accepts an
+/* A shared queue that answers reads but refuses appends counts as unreachable until it accepts an
  * append. */
 static void only_reads_are_answered(void **state)
 {
@@ -574,7 +581,8 @@ static void only_reads_are_answered(void **state)
         assert_true(says_away(&k->a));
         pp_loop_turn(k->loop, true);
     }
-    k->a.gate.mode = GATE_HOLDS; /* the append of the journal's round is answered late */
+    /* The journal tries to append its entry, and gets the answer late. */
+    k->a.gate.mode = GATE_HOLDS;
     pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
     assert_int_equal(append(k, k->a.queue, "d", "b_2"), PP_OK);
     assert_true(says_away(&k->a));
@@ -601,7 +609,7 @@ static void planned_ones_are_released(void **state)
     until_kept(k, &k->a, 1);
     close_node(&k->a);
     open_node(k, &k->a);
-    until_asked(k, &k->a, 3); /* the journal continues to ask for its entries */
+    until_asked(k, &k->a, 3); /* The journal still asks the shared queue for its entries. */
     until_kept(k, &k->a, 1);
     assert_int_equal(k->a.gate.appends, 3);
     in_redis(k, "3");
@@ -613,15 +621,16 @@ static void left_from_before(void **state)
     k->a.gate.mode = GATE_SHUT;
     assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
     assert_int_equal(append(k, k->a.queue, "d", "b_2"), PP_OK);
-    close_node(&k->a); /* before it could send the entry */
+    close_node(&k->a); /* The node closes before it could send the entry to Redis. */
     open_node(k, &k->a);
-    assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK); /* not sent before b_1 */
+    /* The journal must send b_1 first, because both are entries of one client. */
+    assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK);
     k->a.gate.mode = GATE_OPEN;
     until_has(k, k->redis, 3);
     in_redis(k, "123");
 }
 
-/* The inner queue refuses an entry. The journal keeps neither the entry nor its key. */
+/* The shared queue refuses an entry. The journal keeps neither the entry nor its key. */
 static void refused_by_inner(void **state)
 {
     struct kit *k = *state;
@@ -633,7 +642,7 @@ static void refused_by_inner(void **state)
     until_kept(k, &k->a, 0);
     close_node(&k->a);
     open_node(k, &k->a);
-    until_has(k, k->a.queue, 1); /* the entry of node b */
+    until_has(k, k->a.queue, 1); /* This is the entry that node b appended. */
     in_redis(k, "1");
     r.high_water = 0;
     DUE(k, k->a.queue, append, &r, PP_OK);
@@ -663,9 +672,10 @@ static void keys_of_other_nodes(void **state)
     until_kept(k, &k->a, 0);
     in_redis(k, "1");
     k->a.gate.mode = GATE_SHUT;
-    DUE(k, k->a.queue, append, &again, PP_EIO); /* only the shared queue knows the key */
-    /* Each node accepted an append with the same key while it could not reach the other. Both nodes
-     * keep their promise. */
+    /* Only the shared queue knows the key, and it is unreachable. */
+    DUE(k, k->a.queue, append, &again, PP_EIO);
+    /* While the shared queue is unreachable, each node accepts an append with the same key.
+     * Afterwards each node must still return its own answer for the key. */
     struct pp_ingest_append x = keyed("e", "b_3", "both", "third"), y = keyed("e", "b_4", "both", "forth");
     DUE(k, k->a.queue, append, &x, PP_OK);
     DUE(k, k->b.queue, append, &y, PP_OK);
@@ -731,8 +741,7 @@ static void the_journal_cannot_be_written(void **state)
     k->a.own_gate.mode = GATE_SHUT;
     assert_int_equal(append(k, k->a.queue, "c", "b_7"), PP_EIO);
     k->a.own_gate.mode = GATE_OPEN;
-    DUE(k, k->a.queue, append, &other,
-        PP_OK); /* a's journal writes it to its own file: neither queue knows the key */
+    DUE(k, k->a.queue, append, &other, PP_OK); /* Neither queue knows the key, so node a accepts the entry. */
     until_has(k, k->redis, 5);
     in_redis(k, "14576");
     until_kept(k, &k->a, 3);

@@ -18,7 +18,7 @@
 enum {
     BROKERS = 1,
     PARTITIONS = 4,
-    PRODUCE = 0 /* the request's number in the protocol */,
+    PRODUCE = 0 /* This is the number of produce requests in Kafka's protocol. */,
     FEW_MAX = 4000,
     NEVER_MS = 600000
 };
@@ -26,7 +26,7 @@ enum {
 /* --- a cluster and a consumer --- */
 
 struct place {
-    rd_kafka_t *owner; /* owns the cluster's threads */
+    rd_kafka_t *owner; /* the client that owns the threads of the mock cluster */
     rd_kafka_mock_cluster_t *cluster;
     rd_kafka_t *consumer;
     const char *const *properties;
@@ -93,14 +93,14 @@ static enum pp_err open_sink(void *place, struct pp_loop *loop, int64_t timeout_
     return pp_kafka_sink_open(loop, &o, out, error);
 }
 
-/* Counts the messages in the topic. */
+/* Counts the messages in all partitions of the topic. */
 static int64_t end_of_all(struct place *p)
 {
     int64_t sum = 0;
     for (int i = 0; i < PARTITIONS; i++) {
         int64_t low = 0, high = -1;
         while (rd_kafka_query_watermark_offsets(p->consumer, TOPIC, i, &low, &high, 1000))
-            continue; /* the broker may just have restarted */
+            continue; /* The broker may have just restarted, so the test asks again. */
         sum += high;
     }
     return sum;
@@ -215,7 +215,7 @@ static const struct pp_sink_subject subject = {.name = "kafka",
                                                .kill = kill_broker,
                                                .start = start_broker};
 
-/* --- Kafka's own --- */
+/* --- what only Kafka has --- */
 
 /* librdkafka refuses a message that is too large. The other messages arrive. */
 static void too_large(void **state)
@@ -224,14 +224,15 @@ static void too_large(void **state)
     (void)sink_kit_one_too_large(k, 1100000, 1);
 }
 
-/* The cluster refuses a request because of one message. The other messages of the request do not
- * fail. */
+/* The cluster refuses a request because of one message that is too large. The other messages of the
+ * request must still be accepted. */
 static void one_spoils_none(void **state)
 {
     struct sink_kit *k = *state;
     struct pp_sink_message *m = sink_kit_messages(k, 50, 100);
     for (size_t i = 0; i < 50; i++)
-        m[i].client = "42"; /* one partition, one request */
+        /* All messages have one client, so they go to one partition in one request. */
+        m[i].client = "42";
     answer_with(k->place, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, 0, 1);
     assert_int_equal(sink_kit_send(k, m, 50), PP_OK);
     sink_kit_all_are(m, 50, PP_SINK_ACCEPTED);

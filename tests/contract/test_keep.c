@@ -24,14 +24,15 @@ struct store {
     pthread_mutex_t lock;
     pthread_cond_t let_go;
     /* The fields below are protected by the store's lock. */
-    bool held;        /* calls wait */
-    int waiting;      /* calls that wait */
-    enum pp_err fail; /* error of the `fail_at`-th next call of `fail_op`; PP_OK: none */
+    bool held;   /* While this is true, each call of the store waits. */
+    int waiting; /* number of calls that wait */
+    /* The `fail_at`-th next call of `fail_op` returns this error. PP_OK: none fails. */
+    enum pp_err fail;
     enum blob_op fail_op;
     int fail_at;
     int calls[OP_COUNT], aborts;
-    int parts;  /* open now */
-    char *last; /* what was stored last */
+    int parts;  /* number of parts that are open now */
+    char *last; /* the bytes of the object that was stored last */
     size_t last_n;
     uint8_t last_sha256[32];
     char last_ext[8];
@@ -191,7 +192,7 @@ struct kit {
     struct pp_keep *keep;
 };
 
-/* One body and its callbacks. */
+/* One body, and what its callbacks have reported. */
 struct one {
     struct kit *k;
     struct pp_body *body;
@@ -331,7 +332,7 @@ static void check_stored(const struct one *o, const char *p, size_t n)
         assert_memory_equal(s->last, p, n);
 }
 
-/* --- what arrives --- */
+/* --- bodies that are stored --- */
 
 #define C PP_CHUNK_BYTES
 
@@ -355,7 +356,9 @@ static void every_size_arrives_whole(void **state)
             check_stored(&o, p, sizes[i]);
         }
     for (size_t piece = C + 1; piece < 100 * C;
-         piece *= 3) { /* the memory bound does not cover these sizes */
+         /* The bound on memory does not cover pieces of these sizes, which are larger than a
+          * chunk. */
+         piece *= 3) {
         one_open(&o, &k);
         assert_true(append_all(&o, p, 100 * C, piece));
         finish(&o);
@@ -413,7 +416,7 @@ static void bytes_come_in_pieces_of_any_size(void **state)
     free(p);
 }
 
-/* --- memory --- */
+/* --- the bound on memory --- */
 
 static size_t take_all(struct one *o, const char *p, size_t max)
 {
@@ -434,12 +437,13 @@ static void memory_is_bounded(void **state)
 
     (void)state;
     kit_open(&k, 2, BUFFER * C);
-    hold(&k.store, true); /* a disk that does not answer */
+    hold(&k.store, true); /* From here on the disk does not answer. */
     for (int i = 0; i < BODIES; i++) {
         one_open(&o[i], &k);
         taken[i] = take_all(&o[i], p, 100 * C);
         assert_true(o[i].paused);
-        assert_true(taken[i] >= C); /* every body may pass its first chunk on */
+        /* Every body may pass on its first chunk, even if the memory of all is used up. */
+        assert_true(taken[i] >= C);
         sum += taken[i];
     }
     assert_true(sum >= BUFFER * C);
@@ -466,9 +470,11 @@ static void a_body_alone_is_bounded_too(void **state)
     kit_open(&k, 1, 1 << 30);
     hold(&k.store, true);
     one_open(&o, &k);
-    assert_int_equal(take_all(&o, p, 100 * C), 2 * PP_BODY_SPILL * C); /* the other half waits on the lane */
+    /* One half of these chunks is being written; the other half waits for the lane. */
+    assert_int_equal(take_all(&o, p, 100 * C), 2 * PP_BODY_SPILL * C);
     assert_true(o.paused);
-    assert_int_equal(append(&o, p, 1), PP_FLOW_PAUSE); /* another append changes nothing */
+    /* The body is paused already, so another append changes nothing. */
+    assert_int_equal(append(&o, p, 1), PP_FLOW_PAUSE);
     hold(&k.store, false);
     pp_test_until(k.loop, not_paused, &o, 10000);
     assert_int_equal(o.resumes, 1);
@@ -479,7 +485,7 @@ static void a_body_alone_is_bounded_too(void **state)
     free(p);
 }
 
-/* --- dropped --- */
+/* --- bodies that are aborted --- */
 
 static void bodies_may_be_dropped_at_any_moment(void **state)
 {
@@ -497,7 +503,7 @@ static void bodies_may_be_dropped_at_any_moment(void **state)
             if (held && n > PP_BODY_SPILL)
                 pp_test_until(k.loop, somebody_waits, &k.store, 10000);
             pp_body_abort(o.body);
-            kit_close(&k); /* asserts that no part is left */
+            kit_close(&k); /* This asserts that no part of an object is left. */
             assert_int_equal(o.kepts + o.resumes, 0);
             assert_int_equal(k.store.calls[OP_PUT] + k.store.calls[OP_COMMIT], 0);
         }
@@ -546,7 +552,7 @@ static void full_disks_are_reported(void **state)
         fail_at(&k.store, cases[i].op, cases[i].nth, PP_ENOSPC);
         one_open(&o, &k);
         if (!append_all(&o, p, cases[i].chunks * C, C)) {
-            pp_body_abort(o.body); /* as a runner does */
+            pp_body_abort(o.body); /* A runner also aborts a body that has failed. */
         } else {
             enum pp_err err = pp_body_finish(o.body, "jpg");
             if (err == PP_OK) {
@@ -578,7 +584,8 @@ static void a_paused_body_learns_that_the_disk_failed(void **state)
     hold(&k.store, false);
     pp_test_until(k.loop, not_paused, &o, 10000);
     assert_int_equal(append(&o, p, 1), PP_FLOW_STOP);
-    assert_int_equal(pp_body_finish(o.body, "jpg"), PP_EIO); /* and the body is freed */
+    /* pp_body_finish() has also freed the body. */
+    assert_int_equal(pp_body_finish(o.body, "jpg"), PP_EIO);
     kit_close(&k);
     assert_int_equal(o.kepts, 0);
     free(p);
@@ -608,7 +615,7 @@ static void a_closed_lane_leaves_nothing_behind(void **state)
         assert_int_equal(append(&late, p, 1), PP_FLOW_STOP);
         pp_body_abort(late.body);
         assert_int_equal(look(&k.store, &k.store.parts), 0);
-        pp_keep_close(k.keep); /* asserts that every chunk has been freed */
+        pp_keep_close(k.keep); /* This asserts that keep has freed every chunk. */
         pp_loop_close(k.loop);
         free(k.store.last);
     }

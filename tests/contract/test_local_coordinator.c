@@ -36,7 +36,7 @@ static enum pp_err open_local(struct pp_loop *loop, const char *dir, struct pp_c
     return pp_local_coordinator_open(loop, file_in(dir, path), out);
 }
 
-/* --- one machine --- */
+/* --- what only the coordinator of one machine has --- */
 
 struct kit {
     struct pp_loop *loop;
@@ -49,7 +49,7 @@ struct kit {
 static void kit_open(struct kit *k)
 {
     k->loop = pp_loop_open();
-    pp_test_clock_pass(k->loop, 60000); /* so the machine has not just started */
+    pp_test_clock_pass(k->loop, 60000); /* The machine must not look as if it had just started. */
     file_in(pp_test_tmpdir(), k->path);
     pp_arena_init(&k->arena, 0);
     assert_int_equal(pp_local_coordinator_open(k->loop, k->path, &k->c), PP_OK);
@@ -130,7 +130,8 @@ static void a_reboot_spends_the_rate(void **state)
     k.c->ops->close(k.c);
     change(k.path, "UPDATE slots SET boot = 'another'");
     assert_int_equal(pp_local_coordinator_open(k.loop, k.path, &k.c), PP_OK);
-    assert_int_equal(acquire(&k, 100, T0 + 200000).spent, 0); /* long ago */
+    /* The reboot was long ago, so the assumed requests have expired. */
+    assert_int_equal(acquire(&k, 100, T0 + 200000).spent, 0);
     kit_close(&k);
 }
 

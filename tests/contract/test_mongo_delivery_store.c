@@ -1,5 +1,5 @@
-/* The MongoDB delivery store keeps the contract. More tests have several stores on one database,
- * and lost messages. */
+/* Tests that the MongoDB delivery store keeps its contract. More tests have several stores on one
+ * database, and lost messages. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 #include "suite_delivery_kit.h"
 #include "test_loop.h"
 
-static struct mongo_proxy *proxy; /* NULL: direct connections */
+/* the proxy between store and server; NULL: the stores connect directly */
+static struct mongo_proxy *proxy;
 
 static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_delivery_store **out)
 {
@@ -26,7 +27,7 @@ static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_d
     return err;
 }
 
-/* --- several on one database --- */
+/* --- several stores on one database --- */
 
 enum { STORES = 3, ROUNDS = 12, ROWS = 30 };
 
@@ -59,8 +60,8 @@ static void close_several(struct several *s)
         assert_int_equal((s)->stores[i]->ops->op((s)->stores[i], (r)), PP_OK); \
     } while (0)
 
-/* Several relays of one sink save, because none knows that it was replaced. The furthest cursor
- * counts, and each row exists once. */
+/* Several relays save for one sink, because none of them knows that another has replaced it. The
+ * highest cursor must count, and each row must exist once. */
 static void relays_of_one_sink(void **state)
 {
     struct delivery_kit *k = *state;
@@ -78,7 +79,8 @@ static void relays_of_one_sink(void **state)
             EACH(&s, save, &save[i], i);
         }
         dk_wait(k);
-        for (int i = 0; i < STORES; i++) { /* two stores made one row together: the outcome is unknown */
+        /* The outcome is unknown where two stores inserted the same row together. */
+        for (int i = 0; i < STORES; i++) {
             assert_true(save[i].req.err == PP_OK || save[i].req.err == PP_EUNKNOWN);
             if (save[i].req.err != PP_OK)
                 dk_save(k, "hub", save[i].cursor, rows, ROWS);
@@ -148,7 +150,7 @@ static void saved_while_it_is_deleted(void **state)
 {
     struct delivery_kit *k = *state;
     struct several s;
-    enum { MANY = 300, TIMES = 6 }; /* enough to take longer than the deletion */
+    enum { MANY = 300, TIMES = 6 }; /* So many rows that a save takes longer than the deletion. */
     struct pp_delivery *rows = pp_arena_array(&k->arena, MANY, sizeof *rows);
     open_several(&s, k);
     for (size_t i = 0; i < MANY; i++)
@@ -173,7 +175,8 @@ static void saved_while_it_is_deleted(void **state)
             assert_true(save[i].req.err == PP_OK || save[i].req.err == PP_ENOTFOUND ||
                         save[i].req.err == PP_EUNKNOWN);
         for (int i = 0; i < 2; i++)
-            if (save[i].req.err == PP_EUNKNOWN) /* two stores made one row together: the outcome is unknown */
+            /* The outcome is unknown where two stores inserted the same row together. */
+            if (save[i].req.err == PP_EUNKNOWN)
                 DK_EXPECT(k, save, &save[i], PP_ENOTFOUND);
         assert_int_equal(dk_list(k, PP_SINK_WEBHOOK "shop", -1, 0, MANY).n, 0);
         struct pp_delivery_cursor cursor = {.sink = PP_SINK_WEBHOOK "shop"};
@@ -186,7 +189,8 @@ static void saved_while_it_is_deleted(void **state)
 
 struct trial {
     struct delivery_kit *k;
-    const char *name, *sink; /* of its own endpoint, with ROWS rows from seq 10, of all statuses */
+    /* This run's endpoint and its sink, which has ROWS rows with all statuses, from seq 10 on. */
+    const char *name, *sink;
     struct pp_delivery rows[ROWS];
 };
 
@@ -286,7 +290,8 @@ static void nothing_is_left(struct trial *t)
 
 static const struct operation {
     const char *name;
-    enum pp_err (*run)(struct trial *t); /* repeated until PP_OK */
+    /* the operation itself, which the test repeats until PP_OK */
+    enum pp_err (*run)(struct trial *t);
     void (*check)(struct trial *t);
 } operations[] = {
     {"save", save_more, more_is_saved},           {"replay", replay_dead, dead_are_replayed},
@@ -303,7 +308,8 @@ static bool one_trial(struct delivery_kit *k, const struct operation *o, enum mo
     struct trial t = {.k = k, .name = pp_arena_printf(&k->arena, "%s-%d-%u", o->name, (int)fault, command)};
     t.sink = pp_arena_printf(&k->arena, PP_SINK_WEBHOOK "%s", t.name);
     prepare(&t);
-    mongo_proxy_fault(proxy, NULL, NULL, fault, command, 2); /* 2: the driver repeats some commands once */
+    /* Two commands fail, because the driver repeats some commands once. */
+    mongo_proxy_fault(proxy, NULL, NULL, fault, command, 2);
     enum pp_err err = o->run(&t);
     for (int i = 0; i < TRIES && err != PP_OK; i++) {
         assert_true(err == PP_EIO || err == PP_EUNKNOWN || err == PP_ETIMEOUT);
@@ -312,7 +318,8 @@ static bool one_trial(struct delivery_kit *k, const struct operation *o, enum mo
     assert_int_equal(err, PP_OK);
     bool struck = mongo_proxy_calm(proxy) > 0;
     o->check(&t);
-    assert_int_equal(delete_endpoint(&t), PP_OK); /* fewer sinks need fewer commands */
+    /* The next run is shorter without this sink, because some commands go to every sink. */
+    assert_int_equal(delete_endpoint(&t), PP_OK);
     return struck;
 }
 

@@ -1,5 +1,5 @@
-/* How MongoDB executes the task store's commands: it scans no collection, sorts nothing in memory,
- * and examines few documents that are not needed. */
+/* Tests how MongoDB executes the task store's commands. It must scan no collection, sort nothing in
+ * memory, and examine few documents that are not needed. */
 #include <mongoc/mongoc.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static void profile(const struct database *db, bool on)
     run_json(db, on ? "{\"profile\": 2}" : "{\"profile\": 0}");
 }
 
-/* --- every operation --- */
+/* --- a run of every operation --- */
 
 /* A batch of ITEMS items with three photos each; the second batch shares some of them with the
  * first. */
@@ -75,8 +75,9 @@ static void some_plans(struct store_kit *k)
     for (size_t i = 0; i < 3; i++) {
         char *id = pp_arena_printf(&k->arena, "b_%zu", i + 1);
         struct pp_store_plan *r = plan_many(k, clients[i], id, 0);
-        KIT_OK(k, plan, r);                                                              /* a second time */
-        plan_many(k, clients[i], pp_arena_printf(&k->arena, "b_%zu", i + 4), ITEMS / 2); /* supersedes */
+        KIT_OK(k, plan, r); /* The store plans this batch a second time. */
+        /* Half of the items supersede items of the first batch. */
+        plan_many(k, clients[i], pp_arena_printf(&k->arena, "b_%zu", i + 4), ITEMS / 2);
     }
     struct pp_key keys[3] = {sk_key("c1", "p1"), sk_key("c1", "p2"), sk_key("c1", "nothing")};
     struct pp_store_lookup lookup = {.client = "c1", .keys = keys, .n = 3};
@@ -111,7 +112,8 @@ static void some_work(struct store_kit *k)
             s[i].due_ms = k->now;
         }
         sk_settle(k, KIT_WORKER, s, c->n);
-        sk_settle(k, KIT_WORKER, s, c->n); /* all are stale */
+        /* These settlements are all stale, because the store has them already. */
+        sk_settle(k, KIT_WORKER, s, c->n);
     }
     for (int loss = 0; loss < 3; loss++) {
         claim_some(k, "host-2-bbbb", 5, 1);
@@ -206,7 +208,7 @@ static void some_ends(struct store_kit *k)
     struct pp_store_claim *c = claim_some(k, KIT_WORKER, 5, 3);
     sk_cancel(k, "c1", "b_4");
     sk_cancel(k, NULL, "b_6");
-    for (size_t i = 0; i < c->n; i++) /* no item waits for some of them */
+    for (size_t i = 0; i < c->n; i++) /* No item needs some of these tasks any more. */
         sk_back(k, KIT_WORKER, &c->tasks[i], PP_SETTLE_RELEASE, 0, k->now);
     struct pp_store_clean clean = {.finished_before_ms = INT64_MAX, .limit = 30};
     KIT_OK(k, clean, &clean);
@@ -274,7 +276,7 @@ static void scenario(struct store_kit *k)
     some_ends(k);
 }
 
-/* --- the noted commands, explained --- */
+/* --- an explanation of each command that the profiler has noted --- */
 
 /* Copies the fields of a profiled command, but not those that explain refuses. */
 static void copy_command(const bson_t *from, bson_t *to)
@@ -328,8 +330,8 @@ static int64_t number_of(const bson_t *doc, const char *name)
     return bson_iter_init_find(&it, doc, name) ? bson_iter_as_int64(&it) : 0;
 }
 
-/* Makes the command to explain from a profiler's entry. Returns false if it has no plan (an insert,
- * a hello, a getMore). */
+/* Makes the command to explain from a profiler's entry. Returns false if the entry's command has no
+ * query plan (an insert, a hello, a getMore). */
 static bool explainable(const bson_t *entry, bson_t *cmd)
 {
     const char *op = text_of(entry, "op"), *ns = text_of(entry, "ns"), *coll = strchr(ns, '.');
@@ -400,7 +402,7 @@ static void check_plan(const struct database *db, const bson_t *entry, const bso
     bson_destroy(&explain);
 }
 
-/* Returns how many values the command's $in lists have. */
+/* Returns how many values the $in lists of the command have in total. */
 static int64_t named(bson_iter_t *it)
 {
     int64_t n = 0;
@@ -430,8 +432,8 @@ static bool groups(bson_iter_t *it)
     return false;
 }
 
-/* Fails if a command examines much more than it names, returns or changes. A count may examine
- * everything. */
+/* Fails the test if a command examines many more documents than it names, returns or changes. A
+ * count may examine everything. */
 static void check_effort(const bson_t *entry)
 {
     enum { FREE = 40, PER_ROW = 6 };

@@ -1,4 +1,5 @@
-/* The MongoDB task store when messages are lost: each command of an operation is lost in turn. */
+/* Tests the MongoDB task store when messages are lost: in turn, each command of an operation or its
+ * answer is lost. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +15,13 @@ enum { MAX_COMMANDS = 60 };
 struct operation {
     const char *name;
     void (*prepare)(struct trial *t);
-    enum pp_err (*run)(struct trial *t); /* repeated until PP_OK, unless `once` */
+    /* the operation itself, which the test repeats until PP_OK, unless `once` */
+    enum pp_err (*run)(struct trial *t);
     void (*check)(struct trial *t);
     bool once;
 };
 
-/* Two messages are lost each time, because the driver repeats some commands once. */
+/* The proxy loses two messages each time, because the driver repeats some commands once. */
 static const struct {
     enum mongo_proxy_fault fault;
     const char *text;
@@ -160,7 +162,7 @@ static void forgotten(struct trial *t)
     assert_int_equal(forget_them(t), PP_OK);
 }
 
-/* --- together --- */
+/* --- the tests, one for each operation --- */
 
 static void claim_loses_any(void **state)
 {

@@ -1,5 +1,5 @@
-/* The MongoDB task store when the server fails: its connections are cut, it steps down, is killed,
- * freezes, or refuses commands. */
+/* Tests the MongoDB task store when the server fails: its connections are cut, or the server steps
+ * down, is killed, freezes, or refuses commands. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -48,8 +48,9 @@ static bool renewed_without_them(void *data)
     return claimed(k) == 0;
 }
 
-/* The store is unreachable for longer than the lease. Then the worker renews its tasks before any
- * process reaps them; it must not renew the tasks of the lost answer. */
+/* The store is unreachable for longer than the lease. Once the server is back, the worker renews
+ * its tasks before any process reaps them. It must not renew the tasks of the claim whose answer
+ * was lost. */
 static void claims_of_a_lost_answer_are_not_renewed_for_ever(void **state)
 {
     struct store_kit *k = *state;
@@ -68,7 +69,7 @@ static void claims_of_a_lost_answer_are_not_renewed_for_ever(void **state)
     mk_six_once(&t);
 }
 
-/* The store is opened while there is no server. It writes nothing until there is one, and then
+/* The store opens although no server is running. It writes nothing until a server runs, and then
  * works as usual. */
 static void opened_while_there_is_none(void **state)
 {
@@ -87,7 +88,8 @@ static void opened_while_there_is_none(void **state)
     KIT_RUN(k, queue, &q);
     assert_int_equal(q.req.err, PP_EIO);
     mongo_proxy_cut(mk_proxy, false);
-    KIT_RUN(k, queue, &q); /* looks again, though the request before it has just failed */
+    /* The store asks the server again, although the request just before has failed. */
+    KIT_RUN(k, queue, &q);
     assert_string_equal(pp_err_text(q.req.err), pp_err_text(PP_OK));
     struct trial t = {.k = k, .client = "c", .batch = "b_1"};
     mk_six_tasks(&t);
@@ -95,7 +97,7 @@ static void opened_while_there_is_none(void **state)
     mk_six_once(&t);
 }
 
-/* The server executes the command and holds its answer. */
+/* The server executes the command, but its answer does not arrive. */
 static void an_answer_that_does_not_come(void **state)
 {
     struct store_kit *k = *state;
@@ -124,12 +126,12 @@ static void cut_for_a_while(void **state)
     mk_all_ended_once(&t);
 }
 
-/* --- the server --- */
+/* --- faults of the server --- */
 
 enum { AT_ONCE = 12, CYCLES = 240, PER_CYCLE = 4 };
 
-/* Plan, claim and settle go on in cycles while the server has a fault. A cycle repeats a request
- * that failed. */
+/* Cycles of plan, claim and settle, which continue while the server has a fault. A cycle repeats a
+ * request that failed. */
 struct crowd {
     struct store_kit *k;
     struct trial *trials[CYCLES];
@@ -329,8 +331,8 @@ static void frozen_for_a_while(void **state)
 
 static void refusals(void **state)
 {
-    /* Each point has an error and the commands that the server answers with it. The driver repeats
-     * a command once if the error has a label. */
+    /* Each point is an error and the commands that the server answers with this error. The driver
+     * repeats a command once if the error has a certain label. */
     static const char *const points[] = {
         /* The server is shutting down and has done nothing. */
         "{\"mode\": {\"times\": 1}, \"data\": {\"failCommands\": [\"update\", \"findAndModify\", \"insert\", "

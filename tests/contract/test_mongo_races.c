@@ -1,6 +1,7 @@
-/* Several stores on one database do everything at the same time: imports that supersede each other,
- * one batch planned by two stores, claims, settlements, cancels, reaping. Meanwhile readers page
- * through results and follow the outbox. A second test does the same while commands fail. */
+/* Tests several stores on one database that do everything at the same time: imports that supersede
+ * each other, one batch planned by two stores, claims, settlements, cancels, reaping. Meanwhile
+ * readers page through results and follow the outbox. A second test does the same while commands
+ * fail. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "suite_store_kit.h"
 #include "test_loop.h"
 
-/* Longer than any wait, even on a slow machine. */
+/* This time limit is longer than any wait on a slow machine, in ms. */
 #define PATIENCE_MS 240000
 
 enum {
@@ -35,7 +36,7 @@ struct batch {
     bool paging, planned;
     uint64_t after_seq;
     unsigned seen[ITEMS];
-    unsigned followed[ITEMS]; /* seen in the outbox */
+    unsigned followed[ITEMS]; /* how often the outbox has shown each item */
 };
 
 struct claimed {
@@ -49,12 +50,13 @@ struct world {
     uint64_t rng;
     bool faults;
     unsigned in_flight, failures;
-    const char *wrong; /* the first error that a callback saw: reported outside the loop, as cmocka must not
-                          longjmp out of it */
+    /* The first error that a callback saw. The test reports it outside the loop, because cmocka
+     * must not longjmp out of a callback. */
+    const char *wrong;
     struct batch batches[BATCHES];
     int n_batches;
     bool following;
-    uint64_t followed; /* how far the outbox has been read */
+    uint64_t followed; /* the seq up to which the test has read the outbox */
     struct claimed held[HELD];
     size_t n_held;
 };
@@ -74,7 +76,7 @@ struct op {
         struct pp_store_results results;
         struct pp_store_outbox outbox;
     } r;
-    struct pp_store_plan *rest; /* the batch's second chunk */
+    struct pp_store_plan *rest; /* the second chunk of the batch */
     struct pp_claim_want want;
     struct pp_task task;
     struct pp_settlement settlement;
@@ -107,7 +109,7 @@ static void expect_that(struct world *w, bool yes, const char *what)
 }
 #define EXPECT(w, cond) expect_that((w), (cond), #cond)
 
-/* --- requests --- */
+/* --- requests in flight --- */
 
 static struct op *new_op(struct world *w)
 {
@@ -131,8 +133,8 @@ static void end_op(struct op *op)
     free(op);
 }
 
-/* Takes note of an answer. Returns true if the request has to be repeated; only faults may make a
- * request fail. */
+/* Looks at the answer of a request. Returns true if the request must be repeated. Only faults may
+ * make a request fail. */
 static bool failed(struct op *op, enum pp_err err)
 {
     op->w->in_flight--;
@@ -232,7 +234,8 @@ static void claimed(struct pp_req *req)
 {
     struct op *op = req->data;
     struct world *w = op->w;
-    bool lost = failed(op, req->err); /* its leases expire */
+    /* If the answer is lost, the tasks come back when their leases expire. */
+    bool lost = failed(op, req->err);
     for (size_t i = 0; !lost && i < op->r.claim.n; i++) {
         EXPECT(w, w->n_held < HELD);
         w->held[w->n_held++] = (struct claimed){keep_task(w, &op->r.claim.tasks[i]), op->store};
@@ -285,12 +288,13 @@ static void step_settle(struct world *w)
     SUBMIT(op, settle, &op->r.settle, settled);
 }
 
-/* --- the rest --- */
+/* --- cancels, reaping and readers --- */
 
 static void cancelled(struct pp_req *req)
 {
     struct op *op = req->data;
-    enum pp_err err = req->err == PP_ENOTFOUND ? PP_OK : req->err; /* the batch is not planned yet */
+    /* PP_ENOTFOUND means that the batch has not been planned yet. */
+    enum pp_err err = req->err == PP_ENOTFOUND ? PP_OK : req->err;
     if (failed(op, err))
         SUBMIT(op, cancel, &op->r.cancel, cancelled);
     else
@@ -412,7 +416,7 @@ static void step(struct world *w)
         step_follow(w);
 }
 
-/* --- the end --- */
+/* --- the end of a test --- */
 
 static bool has_room(void *arg)
 {
@@ -446,8 +450,9 @@ static void drain(struct world *w)
     fail_msg("it never ends");
 }
 
-/* Numbers of a write with an unknown outcome stop readers of results until the numbers expire,
- * after some seconds. */
+/* A request for the results of a batch, which the test repeats until all of them are shown. If a
+ * write has an unknown outcome, its numbers stop readers of results until the numbers expire, after
+ * some seconds. */
 struct shown {
     struct store_kit *k;
     struct pp_store_results r;

@@ -1,6 +1,6 @@
-/* Between two steps of the MongoDB task store another process can act
- * (lib/adapter/mongo/README.md). Each test makes it act at the worst moment: the test writes what
- * the other process would have written, or holds a command. */
+/* Tests the moments between two steps of the MongoDB task store, when another process can act
+ * (lib/adapter/mongo/README.md). Each test makes the other process act at the worst moment: the
+ * test writes what that process would have written, or holds a command. */
 #include <mongoc/mongoc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static int64_t run_command(struct store_kit *k, const char *json)
 
 /* --- numbers of results --- */
 
-/* Another process took numbers `age_ms` ago, and has not used them yet. */
+/* Makes the state after another process has taken numbers `age_ms` ago, and has not used them
+ * yet. */
 static void take_numbers(struct store_kit *k, int age_ms)
 {
     char *json = pp_arena_printf(
@@ -66,7 +67,9 @@ static void readers_stop_before_open_blocks(void **state)
     assert_false(sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "q"), PP_OUTCOME_STORED));
     assert_int_equal(shown(k, "b_1"), 2);
     assert_int_equal(sk_item(k, "c", "b").status,
-                     PP_ITEM_COMPLETE); /* the item is complete; only its number waits */
+                     /* The item is complete. Readers do not see it while lower numbers are
+                      * unused. */
+                     PP_ITEM_COMPLETE);
     assert_int_equal(run_command(k, "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"seq\"},"
                                     " \"u\": {\"$set\": {\"open\": []}}}]}"),
                      1);
@@ -80,8 +83,8 @@ static struct pp_store_outbox outbox(struct store_kit *k, uint64_t after)
     return r;
 }
 
-/* Readers of the outbox wait for numbers of ended items in the same way: it stops before a block of
- * numbers that another process has taken. */
+/* The outbox must stop before a block of numbers that another process has taken and not used, as
+ * results do. */
 static void the_outbox_stops_before_open_blocks(void **state)
 {
     struct store_kit *k = *state;
@@ -104,8 +107,8 @@ static void the_outbox_stops_before_open_blocks(void **state)
     assert_int_equal(next.end, next.items[0].seq);
 }
 
-/* Numbers that another process has taken do not delay the results of a finished batch, whether its
- * end is recorded or not. */
+/* A finished batch shows all its results, although another process has taken numbers and not used
+ * them. This holds whether the batch's end is recorded or not. */
 static void an_ended_batch_is_shown_whole(void **state)
 {
     struct store_kit *k = *state;
@@ -129,14 +132,14 @@ static void blocks_of_the_dead_lapse(void **state)
     take_numbers(k, 60000);
     sk_plan(k, "c", "b_1", "a: p=stored");
     assert_int_equal(shown(k, "b_1"), 1);
-    /* The next process has removed the old block. */
+    /* The block was old, so the process that took numbers next has removed it. */
     assert_int_equal(run_command(k, "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"seq\","
                                     " \"open\": {\"$size\": 0}}, \"u\": {\"$set\": {\"seen\": 1}}}]}"),
                      1);
     assert_true(sk_item(k, "c", "a").seq > 5);
 }
 
-/* --- joining --- */
+/* --- a new item joins an existing task --- */
 
 /* A process settled the task but stopped before it wrote the items. A new item that joins the task
  * takes its outcome, for all items that wait for the task. */
@@ -164,7 +167,7 @@ static void joining_a_settled_task(void **state)
     sk_check_counts(k, "c", "b_2", "");
 }
 
-/* --- another process in between --- */
+/* --- another process acts between two steps --- */
 
 struct flight {
     bool landed;
@@ -180,7 +183,7 @@ static bool has_landed(void *arg)
     return ((struct flight *)arg)->landed;
 }
 
-/* A second store on the same database, behind a proxy of its own. */
+/* A second store on the same database. It has its own proxy, which can hold its commands. */
 struct held_up {
     struct mongo_proxy *proxy;
     struct pp_task_store *store;
@@ -200,8 +203,8 @@ static void close_held_up(struct held_up *h)
     mongo_proxy_close(h->proxy);
 }
 
-/* The planner of a chunk believes that the batch is open. Another process cancels the batch before
- * the chunk's items exist. */
+/* A planner has read that its batch is open. Another process cancels the batch before the planner
+ * has written the chunk's items. */
 static void cancelled_while_it_is_planned(void **state)
 {
     struct store_kit *k = *state;
@@ -212,7 +215,7 @@ static void cancelled_while_it_is_planned(void **state)
     r->req = (struct pp_req){.done = landed, .data = &f, .arena = sk_arena(k)};
     assert_int_equal(h.store->ops->plan(h.store, r), PP_OK);
     struct pp_store_cancel *c;
-    do { /* waits until the batch exists */
+    do { /* Repeats the cancel until the batch exists. */
         c = sk_cancel(k, NULL, "b_1");
     } while (c->req.err == PP_ENOTFOUND && !f.landed);
     assert_int_equal(c->req.err, PP_OK);
@@ -223,7 +226,8 @@ static void cancelled_while_it_is_planned(void **state)
     struct pp_batch b = sk_batch(k, "b_1");
     assert_int_equal(b.state, PP_BATCH_CANCELLED);
     assert_int_equal(b.items[PP_ITEM_CANCELLED], 2);
-    assert_int_equal(b.items[PP_ITEM_COMPLETE], 1); /* item d had ended before the cancel */
+    /* Item d had ended before the batch was cancelled. */
+    assert_int_equal(b.items[PP_ITEM_COMPLETE], 1);
     assert_true(b.finished_at > 0);
     assert_false(sk_photo(k, "c", "p")->open);
     assert_int_equal(sk_claim(k, "c", 0, 9)->n, 0);
@@ -231,7 +235,7 @@ static void cancelled_while_it_is_planned(void **state)
     close_held_up(&h);
 }
 
-/* Returns true once the claim has sent its second command: it has read the tasks. */
+/* Returns true once the claim has sent its second command. By then it has read the tasks. */
 static bool has_looked(void *arg)
 {
     struct pp_task_store *s = arg;
@@ -290,8 +294,8 @@ static void joined_before_it_is_deleted(void **state)
     char *url = pp_arena_printf(&k->arena, "%s%sappname=slow", k->place, strchr(k->place, '?') ? "&" : "?");
     assert_int_equal(mk_subject.open(k->loop, url, &slow), PP_OK);
     sk_plan(k, "c", "b_1", "a: p");
-    /* The first four updates pass: the batch's mark, the item, its number, the task's mark. The
-     * fifth, the deletion, is delayed. */
+    /* The cancel's first four updates pass: the batch's mark, the item, the item's number, the
+     * task's mark. The fifth update, which deletes the task, is delayed. */
     mongo_server_do(
         "fail", "{\"mode\": {\"skip\": 4}, \"data\": {\"appName\": \"slow\", \"failCommands\": [\"update\"],"
                 " \"blockConnection\": true, \"blockTimeMS\": 3000}}");
@@ -311,7 +315,7 @@ static void joined_before_it_is_deleted(void **state)
     slow->ops->close(slow);
 }
 
-/* --- interrupted chunks --- */
+/* --- chunks whose planner died --- */
 
 /* The planner died after it wrote its items and before it wrote their tasks, while an older
  * revision is still open. */
@@ -334,7 +338,8 @@ static void planned_in_part(void **state)
                      3);
     struct pp_store_plan *r = sk_plan(k, "c", "b_2", "a: p q; b: q");
     assert_int_equal(r->tasks_opened, 2);
-    assert_int_equal(r->items_finished, 1); /* a's first revision */
+    /* This is the first revision of item a, which is now superseded. */
+    assert_int_equal(r->items_finished, 1);
     assert_true(r->items[0].repeated && r->items[1].repeated);
     assert_int_equal(r->items[0].revision, 2);
     assert_int_equal(sk_batch(k, "b_1").items[PP_ITEM_SUPERSEDED], 1);
@@ -368,7 +373,7 @@ static void answered_since_it_was_interrupted(void **state)
     struct store_kit *k = *state;
     sk_plan(k, "c", "b_1", "a: p q r; b: p; d: o s");
     assert_int_equal(run_command(k, no_tasks), 5);
-    sk_plan(k, "c", "b_2", "e: r"); /* photo r now has a task of another batch */
+    sk_plan(k, "c", "b_2", "e: r"); /* Photo r now has a task, which batch b_2 opened. */
     interrupt(k, "b_1");
     struct pp_store_plan *r =
         sk_plan(k, "c", "b_1", "a: p=stored q=skipped r=stored; b: p=stored; d: o s=failed");

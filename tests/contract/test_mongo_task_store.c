@@ -1,5 +1,5 @@
-/* The MongoDB task store keeps the contract. More tests have several stores on one database, schema
- * versions, missing servers, and documents and answers of any size. */
+/* Tests that the MongoDB task store keeps its contract. More tests have several stores on one
+ * database, schema versions, missing servers, and documents and answers of any size. */
 #include <mongoc/mongoc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ static void nobody_there(void **state)
     }
 }
 
-/* --- several on one database --- */
+/* --- several stores on one database --- */
 
 enum { STORES = 4 };
 
@@ -101,7 +101,7 @@ static void all_at_once_on_a_new_database(void **state)
     }
 }
 
-/* Counts requests that are in flight together. */
+/* Counts the requests of a test that are in flight at the same time. */
 struct flight {
     unsigned left;
 };
@@ -232,7 +232,7 @@ static void planners_of_the_same_items(void **state)
     assert_int_equal(a.revision, PLANS);
     assert_int_equal(a.status, PP_ITEM_OPEN);
     struct pp_store_claim *c = sk_claim(k, "c", 0, 9);
-    assert_int_equal(c->n, 2); /* p and q, once each */
+    assert_int_equal(c->n, 2); /* The claim returns photo p and photo q, once each. */
     for (size_t i = 0; i < c->n; i++)
         assert_false(sk_final(k, KIT_WORKER, &c->tasks[i], PP_OUTCOME_STORED));
     for (int i = 0; i < PLANS; i++) {
@@ -272,7 +272,7 @@ static void one_batch_planned_by_two(void **state)
     second->ops->close(second);
 }
 
-/* --- sizes and bytes --- */
+/* --- large and strange data --- */
 
 /* One call plans more documents and more bytes than one command of MongoDB holds. */
 static void large_calls(void **state)
@@ -300,7 +300,8 @@ static void large_calls(void **state)
     assert_int_equal(r->tasks_opened, ITEMS * PHOTOS);
     struct pp_settlement *s = pp_arena_array(&k->arena, r->tasks_opened, sizeof *s);
     size_t had = 0;
-    for (struct pp_store_claim *c; had < r->tasks_opened; had += c->n) { /* several claims */
+    /* One claim does not return all of these tasks, so the test claims several times. */
+    for (struct pp_store_claim *c; had < r->tasks_opened; had += c->n) {
         c = sk_claim(k, "c", 0, ITEMS * PHOTOS);
         assert_int_not_equal(c->n, 0);
         assert_int_equal(strlen(c->tasks[0].url), URL);
@@ -366,7 +367,7 @@ static void any_text(void **state)
     assert_string_equal(clients.clients[0].headers, "$x");
 }
 
-/* A single photo is part of very many items. */
+/* One photo is part of thousands of items. */
 static void one_photo_of_all(void **state)
 {
     struct store_kit *k = *state;
@@ -396,7 +397,8 @@ static void an_end_that_nobody_wrote_down(void **state)
     sk_plan(k, "c", "b_2", "c: p=stored; d: q");
     struct pp_batch before = sk_batch(k, "b_1");
     run_command(k->place, forget);
-    for (int round = 0; round < 2; round++) { /* once by counting, then as recorded */
+    /* The first round reads a batch whose end the store must count, the second a recorded one. */
+    for (int round = 0; round < 2; round++) {
         struct pp_batch b = sk_batch(k, "b_1");
         assert_int_equal(b.state, PP_BATCH_FINISHED);
         assert_int_equal(b.finished_at, before.finished_at);
@@ -421,7 +423,8 @@ static void an_end_that_nobody_wrote_down(void **state)
     assert_int_equal(sk_batch(k, "b_2").state, PP_BATCH_RUNNING);
 }
 
-/* The store removes the stubs of forgotten items in the end. */
+/* The store keeps a stub of each removed item, with its revision. It must remove old stubs in the
+ * end. */
 static void stubs_are_few(void **state)
 {
     struct store_kit *k = *state;
@@ -443,9 +446,9 @@ static void stubs_are_few(void **state)
     mongoc_client_destroy(client);
 }
 
-/* A process repeats an interrupted chunk. It does not know how long the inserts took, and whether a
- * reader of the outbox has already passed their numbers. So the outbox shows again the items that
- * ended in the chunk. */
+/* A process repeats an interrupted chunk. It cannot know how long the inserts took, nor whether a
+ * reader of the outbox has already passed their numbers. So the outbox shows the items that ended
+ * in this chunk a second time. */
 static void a_repeated_plan_is_not_passed(void **state)
 {
     struct store_kit *k = *state;
@@ -460,7 +463,8 @@ static void a_repeated_plan_is_not_passed(void **state)
     plan->now_ms = k->now;
     KIT_OK(k, plan, plan);
     KIT_OK(k, outbox, &r);
-    assert_int_equal(r.n, 0); /* the chunk had been completed */
+    /* The chunk was complete, so the outbox shows no item a second time. */
+    assert_int_equal(r.n, 0);
     run_command(k->place, "{\"update\": \"batches\", \"updates\": [{\"q\": {}, \"u\": {\"$unset\": "
                           "{\"pd\": 1}}}], \"writeConcern\": {\"w\": \"majority\"}}");
     KIT_OK(k, plan, plan);

@@ -1,5 +1,5 @@
-/* test_origin.c: the photo host of loadtest/ follows its behaviours, and its record and its checker
- * measure correctly. */
+/* Tests the photo host of loadtest/ (the origin): it follows its behaviours, and its record and its
+ * checker measure correctly. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,10 +26,10 @@
 enum ended { CLOSED, RESET, SILENT, FULL };
 
 struct reply {
-    int status; /* 0: no status line */
+    int status; /* status of the answer; 0: the answer has no status line */
     enum ended ended;
     size_t n, head_n;
-    char *p; /* REPLY_MAX bytes, NUL after n */
+    char *p; /* buffer of REPLY_MAX bytes, with a NUL after the n received ones */
 };
 
 struct fixture {
@@ -69,7 +69,8 @@ static void find_program(struct fixture *f)
     snprintf(f->bin, sizeof f->bin, "%s/../loadtest/origin", self);
 }
 
-/* Polls for the port file: the origin renames it into place once it listens. */
+/* Waits until the origin has written its port file. The origin renames this file into place once it
+ * listens. */
 static void wait_for_port(struct fixture *f)
 {
     char path[128];
@@ -178,12 +179,13 @@ static bool has_come(struct reply *r, size_t body)
     return end != NULL && r->n >= (size_t)(end + 4 - r->p) + body;
 }
 
-/* Values of silent_after: the peer must not fall silent; the peer is silent from the start. A value
- * from 0 on: the peer falls silent after a head and that many bytes of its body. */
+/* Values of silent_after. NEVER: the peer must not fall silent. AT_ONCE: the peer is silent
+ * from the start. A value from 0 on: the peer falls silent after a head and that many bytes of
+ * its body. */
 enum { NEVER = -1, AT_ONCE = -2 };
 
-/* Reads until the peer closes, resets, has sent REPLY_MAX bytes, or is silent. Silence lasts a
- * moment where the test expects it, and otherwise a minute. */
+/* Reads until the peer closes, resets, has sent REPLY_MAX bytes, or is silent. If the test expects
+ * silence, 100 ms count as silence; otherwise a minute does. */
 static void listen_to(int fd, struct reply *r, long silent_after)
 {
     r->n = r->head_n = 0;
@@ -299,7 +301,7 @@ static void jpeg_segments(void **state)
     assert_true(frame);
 }
 
-/* ---- endings and bad answers ---- */
+/* ---- how answers end, and bad answers ---- */
 
 static void wire(void **state)
 {
@@ -308,7 +310,7 @@ static void wire(void **state)
         const char *target;
         int status;
         enum ended ended;
-        long body; /* -1: not checked */
+        long body; /* length of the received body; -1: the test does not check it */
         const char *line;
     } cases[] = {
         {"/a?bytes=5000", 200, CLOSED, 5000, "Content-Length: 5000\r\n"},
@@ -441,7 +443,7 @@ static void hops_from_three_places(void **state)
     static const struct {
         const char *host, *target;
         int hops, body;
-        const char *last; /* target that answers the picture */
+        const char *last; /* path of the last redirect, which leads to the picture */
     } cases[] = {
         {"hops.example", "/a", 2, 5000, "/a?hops=0"},
         {"hops.example", "/a?x=hops%3D7&xhops=8&q", 2, 5000, "/a?x=hops%3D7&xhops=8&q&hops=0"},
@@ -508,9 +510,9 @@ static void keep_alive_and_pipelining(void **state)
     assert_int_equal(f->reply.ended, CLOSED);
 }
 
-/* ---- record and checker ---- */
+/* ---- the record of requests and its checker ---- */
 
-/* Polls /_stats until it shows `text`. */
+/* Repeats GET /_stats until the answer contains `text`. */
 static void wait_for_stats(struct fixture *f, const char *text)
 {
     for (int i = 0; i < 60000; i++) {
@@ -552,7 +554,7 @@ static void record_sees_what_is_in_flight(void **state)
     close(fd[1]);
     wait_for_stats(f, "\"in_flight\": 3,");
     ask(f, "GET", "b.shop.example", "/a", "", NEVER);
-    stop(f); /* three are still in flight */
+    stop(f); /* Three requests are still in flight when the origin stops. */
     for (int i = 2; i < 5; i++)
         close(fd[i]);
     char out[4096];
@@ -565,7 +567,8 @@ static void record_sees_what_is_in_flight(void **state)
 static void checker_finds_who_is_over(void **state)
 {
     struct fixture *f = *state;
-    wait_for_stats(f, "\"in_flight\": 0"); /* its loop runs, so it sees the signal */
+    /* The origin answers, so its loop runs and will see the signal. */
+    wait_for_stats(f, "\"in_flight\": 0");
     stop(f);
     /* Client a has 3 arrivals in [0, 60) and one at exactly 60 s; two requests overlap. Client b
      * has a request that ends when the next one starts. */
@@ -626,8 +629,8 @@ static void series_by_brute_force(void **state)
         }
         assert_int_equal(og_worst_window(s, n, window, &at), worst);
         assert_int_equal(og_worst_overlap(s, sorted_e, n, &at), overlap);
-        /* The limit can be reached: a greedy sender gets there, one tick at a time, after the
-         * requests before 30. */
+        /* A greedy sender, which sends as soon as the limit permits, must reach the limit. It
+         * continues after the requests before second 30. */
         size_t limit = worst, sent = 0, k = 0;
         int64_t log[256];
         while (k < n && s[k] < 30) {

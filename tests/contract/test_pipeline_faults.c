@@ -5,8 +5,9 @@
 #include "runtime/loop.h"
 #include "suite_pipeline_kit.h"
 
-/* Posts work that needs every kind of request: two clients, of which one has a rate; redirects; a
- * failure that is retried; a slow host that is promoted; a probe that holds tasks back. */
+/* Posts work that needs every kind of request: two clients, one of them with a rate limit;
+ * redirects; a failure that is retried; a slow host whose task moves to the next tier; a probe that
+ * holds tasks back. */
 static void post_work(struct world *w)
 {
     const struct pp_client limited = {.id = "limited", .rpm_set = true, .rpm = 5000};
@@ -23,9 +24,8 @@ static void expect_all(struct world *w)
     assert_int_equal(world_finished(w, "b_3").photos[PP_OUTCOME_STORED], 24);
 }
 
-/* Returns true if a lost answer of this request hides work that a claim or take has marked. The
- * work comes back only when its lease ends or its holder closes, which takes too long for the
- * test. */
+/* Returns true if this request marks work as taken and its answer is lost. The work comes back only
+ * when its lease ends or its holder closes, which takes too long for the test. */
 static bool leaves_something(enum faulty_op op, enum faulty_where where)
 {
     return where == FAULTY_AFTER && (op == FAULTY_STORE_claim || op == FAULTY_INGEST_take);
@@ -45,7 +45,7 @@ static void every_request_fails_once_in_a_while(void **state, enum faulty_where 
     }
     post_work(w);
     expect_all(w);
-    /* Asserts that the faults struck; otherwise the test has tested nothing. */
+    /* The faults must have struck these requests; otherwise the test has tested nothing. */
     static const enum faulty_op all[] = {FAULTY_STORE_lookup, FAULTY_STORE_plan, FAULTY_STORE_claim,
                                          FAULTY_STORE_settle};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
@@ -201,7 +201,8 @@ static void drain_with_a_paused_batch(void **state)
 
     w->params.drain_ms = 5000;
     world_open(w);
-    w->params.tiers[0].timeout_ms = 50000; /* so that the transfer is not given up */
+    /* The timeout is so long that no deadline ends the transfer. */
+    w->params.tiers[0].timeout_ms = 50000;
     world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=800");
     world_until(w, has_transfers, w);
     faulty_fail(&w->faulty, FAULTY_STORE_lookup, FAULTY_BEFORE, PP_EIO, 0, 1000000);
@@ -254,7 +255,7 @@ static void drain_with_parked_transfers(void **state)
     w->params.client_rpm = 3;
     w->params.drain_ms = 30000;
     world_open(w);
-    w->step_ms = 1; /* neither worker.drain passes, nor the minute until the next permit */
+    w->step_ms = 1; /* The steps are so small that neither worker.drain nor a minute passes. */
     world_post(w, "42", "b_1", 2, 1, PP_REFRESH_KNOWN, "bytes=2000&hops=3");
     world_until_seen(w, "42", 3);
     assert_true(pp_claimer_in_flight(w->p.claimer) > 0);
@@ -295,7 +296,7 @@ static void a_slot_is_lost_for_long(void **state)
     w->params.client_rpm = 3;
     w->params.lease_ms = 4000;
     world_open(w);
-    w->step_ms = 5; /* no minute passes: there are no more permits */
+    w->step_ms = 5; /* The steps are so small that no minute passes, so no permit becomes free. */
     world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&hops=3");
     world_until_seen(w, "42", 3);
     w->faulty.refuse_slots = true;

@@ -8,10 +8,11 @@
 #include "runtime/loop.h"
 #include "suite_pipeline_kit.h"
 
-/* The batching delay of a fleet in ms, for params.gather_max_ms. */
+/* The batching delay in ms that the test gives to the pipeline, as a fleet has it. See
+ * params.gather_max_ms. */
 enum { FAR_MS = 1000 };
 
-/* Makes the slot look as if its earlier holder had sent n requests `ago_ms` ago. */
+/* Makes the slot's record say that an earlier holder sent n requests `ago_ms` ago. */
 static void sent_before(struct world *w, struct pp_slot_mark *mark, uint32_t n, int64_t ago_ms)
 {
     *mark = (struct pp_slot_mark){.at_ms = pp_loop_wall(w->loop) - ago_ms, .n = n};
@@ -94,7 +95,8 @@ static void permits_come_back(void **state)
     world_until(w, was_called, &w->faulty.calls[FAULTY_STORE_claim]);
     world_post(w, "42", "b_2", 2, 1, PP_REFRESH_KNOWN, "bytes=2000");
     assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_FAILED], 2);
-    w->step_ms = 1; /* the next permit would be free after most of a minute */
+    /* The steps are so small that the next permit would be free only after most of a minute. */
+    w->step_ms = 1;
     world_until_seen(w, "42", 2);
     w->step_ms = 20;
     world_finished(w, "b_2");
@@ -114,7 +116,7 @@ static void a_raised_rate_is_used_at_once(void **state)
     struct pp_slot_mark mark;
 
     w->params.client_rpm = 4;
-    w->step_ms = 1; /* no minute passes */
+    w->step_ms = 1; /* The steps are so small that no minute passes. */
     world_open(w);
     sent_before(w, &mark, 4, 1000);
     world_post(w, "42", "b_1", 5, 1, PP_REFRESH_KNOWN, "bytes=2000");
@@ -123,7 +125,7 @@ static void a_raised_rate_is_used_at_once(void **state)
     assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 5);
 }
 
-/* Posts tasks that the worker claims before their permits are free. */
+/* Posts tasks, which the worker claims before their permits are free. */
 static void claim_ahead(struct world *w, struct pp_slot_mark *mark)
 {
     struct pp_claimer_view view;
@@ -139,7 +141,7 @@ static void claim_ahead(struct world *w, struct pp_slot_mark *mark)
     assert_int_equal(view.permits, 0);
 }
 
-/* A task claimed ahead of its permit is sent only when a permit is free. */
+/* A task that was claimed before its permit is free must be sent only once the permit is free. */
 static void claimed_ahead(void **state)
 {
     struct world *w = *state;
@@ -204,7 +206,8 @@ static void rate_over_a_crash(void **state)
     struct world *w = *state;
 
     w->params.client_rpm = 24;
-    w->params.tiers[1].timeout_ms = 3000; /* the longest that a lost request may be in flight */
+    /* A request whose end is not recorded may be in flight for at most this time. */
+    w->params.tiers[1].timeout_ms = 3000;
     world_open(w);
     world_post(w, "42", "b_1", 60, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=200-400&hops=1");
     w->step_ms = 4;
@@ -220,7 +223,7 @@ static void rate_over_a_crash(void **state)
     w->step_ms = 20;
     world_run(w, 3000);
     world_close(w);
-    world_open(w); /* and over an orderly restart */
+    world_open(w); /* The counts must also hold over a restart in good order. */
     world_run(w, 1500);
     world_close(w);
     assert_in_range(world_seen(w, "42").requests, 12, 24);
@@ -280,7 +283,8 @@ static void open_far(struct world *w)
     w->params.tiers[0].timeout_ms = w->params.tiers[1].timeout_ms = 600000;
     world_open(w);
     w->faulty.ahead_ms = AHEAD_MS;
-    world_post(w, "42", "b_0", 20, 1, PP_REFRESH_KNOWN, "bytes=2000"); /* makes the host known */
+    /* Fetches photos from the host, so that its route is known. */
+    world_post(w, "42", "b_0", 20, 1, PP_REFRESH_KNOWN, "bytes=2000");
     world_finished(w, "b_0");
 }
 
@@ -313,8 +317,8 @@ static bool says_as_much(void *data)
     return u->w->faulty.in_flight <= u->n + SPARE;
 }
 
-/* Leaves three requests in flight. The slot's record shows few more, though the claim asked for
- * more tasks than there were. */
+/* Leaves three requests in flight. The slot's record must show few more, although the claim asked
+ * for more tasks than existed. */
 static void open_with_three(struct world *w)
 {
     struct flight_check three = {w, 3};
@@ -325,8 +329,8 @@ static void open_with_three(struct world *w)
     world_until(w, says_as_much, &three);
 }
 
-/* The slot's record shows all requests in flight and few more. So after a crash, the next holder
- * can use the rest of the client's concurrency. */
+/* The slot's record shows all requests in flight and few more. After a crash the next holder can
+ * therefore use the rest of the client's concurrency. */
 static void what_is_in_flight_is_written(void **state)
 {
     struct world *w = *state;
@@ -344,8 +348,8 @@ static bool renewals_failed(void *data)
     return w->faulty.struck[FAULTY_COORD_renew] >= 3;
 }
 
-/* The worker can't write the slot's record. It starts no request beyond those in the record. (The
- * client has no rate.) */
+/* The worker can't write the slot's record. It must start no request beyond those in the record.
+ * The client has no rate limit. */
 static void no_more_is_in_flight_than_is_written(void **state)
 {
     struct world *w = *state;
@@ -387,7 +391,7 @@ static void nothing_takes_longer_than_is_written(void **state)
     struct world *w = *state;
 
     w->params.client_concurrency = 2;
-    w->params.lease_ms = 600000; /* so that only necessary renewals happen */
+    w->params.lease_ms = 600000; /* The lease is so long that only necessary renewals happen. */
     w->params.tiers[1].timeout_ms = 600000;
     world_open(w);
     w->faulty.ahead_ms = AHEAD_MS;
@@ -423,7 +427,8 @@ static void changed_while_they_are_read(void **state)
     world_post(w, "42", "b_1", 3, 1, PP_REFRESH_KNOWN, "bytes=2000");
     world_until(w, was_called, &w->faulty.calls[FAULTY_STORE_clients]);
     const struct pp_client c = {.id = "42", .rpm_set = true, .rpm = 77, .concurrency = 7};
-    pp_claimer_client_changed(w->p.claimer, &c); /* as if they had been written just after the read */
+    /* The settings change just after the store has read them. */
+    pp_claimer_client_changed(w->p.claimer, &c);
     world_finished(w, "b_1");
     expect_limits(w, 77, 7);
 }
@@ -458,10 +463,10 @@ static void headers_change_in_flight(void **state)
     world_post(w, "42", "b_1", 4, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=300&hops=1");
     world_until(w, was_called, &w->faulty.calls[FAULTY_STORE_claim]);
     c.headers = "{\"X-Two\": \"2\"}";
-    world_put_client(w, &c); /* the claim is in flight */
+    world_put_client(w, &c); /* The headers change while the claim is in flight. */
     world_until(w, has_transfers, w);
     c.headers = "{\"X-Three\": \"3\"}";
-    world_put_client(w, &c); /* the transfers are in flight */
+    world_put_client(w, &c); /* The headers change again while the transfers are in flight. */
     assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 4);
 }
 
@@ -475,7 +480,7 @@ static void pause_and_resume(void **state)
     world_post(w, "42", "b_1", 60, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=500");
     world_until(w, has_transfers, w);
     world_put_client(w, &c);
-    world_until(w, has_none, w); /* requests in flight end */
+    world_until(w, has_none, w); /* Waits until the requests in flight have ended. */
     uint64_t claims = w->p.metrics.claims;
     assert_in_range(claims, 1, 59);
     world_post(w, "42", "b_2", 3, 1, PP_REFRESH_ALWAYS, "bytes=2000&second=1");

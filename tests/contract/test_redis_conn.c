@@ -1,4 +1,4 @@
-/* The connection to Redis: errors when answers are lost or servers stop, restart or change;
+/* Tests the connection to Redis: errors when answers are lost or servers stop, restart or change;
  * scripts; subscriptions; the clock. */
 #include <hiredis/hiredis.h>
 #include <setjmp.h>
@@ -91,7 +91,8 @@ static struct answer ask(struct kit *k, const char *w1, const char *w2, const ch
 {
     struct answer a;
     assert_int_equal(command(k, &a, w1, w2, w3), PP_OK);
-    assert_false(a.done); /* the callback is never called within the call */
+    /* The connection must never call the callback before the function returns. */
+    assert_false(a.done);
     pp_test_until(k->loop, is_done, &a, LONG_MS);
     return a;
 }
@@ -101,7 +102,7 @@ static void urls(void **state)
     (void)state;
     static const struct {
         const char *url, *host, *user, *password;
-        int port, db; /* port 0: none */
+        int port, db; /* expected values of a good URL; port 0: the URL is refused */
     } cases[] = {
         {"redis://h", "h", "", "", 6379, 0},
         {"redis://h:1", "h", "", "", 1, 0},
@@ -168,7 +169,8 @@ static void answers_come_in_order(void **state)
     struct answer a[200];
     char n[8];
     open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url});
-    for (int i = 0; i < 200; i++) { /* the first ones before there is a connection */
+    /* The first commands are submitted before there is a connection. */
+    for (int i = 0; i < 200; i++) {
         if (i == 100)
             pp_test_until(k.loop, is_up, &k, LONG_MS);
         snprintf(n, sizeof n, "%d", i);
@@ -234,7 +236,9 @@ static void scripts_are_sent_once_and_again(void **state)
         char arg[50];
         memset(arg, 'x', sizeof arg);
         redis_server_do(server, "SCRIPT FLUSH SYNC");
-        for (size_t i = 0; i < 50; i++) { /* all but the first may find the script missing, too */
+        /* These calls are sent together, so several of them may find that Redis has lost the
+         * script. */
+        for (size_t i = 0; i < 50; i++) {
             struct pp_redis_call call = {0};
             pp_redis_call_begin(&call, "sum", &t);
             pp_redis_put_text(&call, "k1");
@@ -329,7 +333,9 @@ static void readings_of_the_clock(void **state)
     open_kit(&k, (struct pp_redis_options){.url = redis_server_shared()->url});
     static const struct {
         int64_t took, ahead,
-            due; /* ms: the duration of the call; how far Redis is ahead at its middle; the offset */
+            /* All in ms. took: the duration of the call; ahead: how far Redis' clock is ahead in
+             * the middle of the call; due: the offset that must count afterwards. */
+            due;
     } cases[] = {{100, 5030, 5030}, {10, 5001, 5001},  {100, 5040, 5001}, {4, 4999, 4999},
                  {4, 9000, 9000},   {500, 9100, 9000}, {500, 9400, 9400}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -347,7 +353,7 @@ static void readings_of_the_clock(void **state)
     close_kit(&k);
 }
 
-/* --- faults of a server --- */
+/* --- a server that fails --- */
 
 static void no_server(void **state)
 {
@@ -356,7 +362,8 @@ static void no_server(void **state)
     struct kit k;
     snprintf(url, sizeof url, "redis://127.0.0.1:%u", pp_test_port());
     open_kit(&k, (struct pp_redis_options){.url = url});
-    for (int i = 0; i < 3; i++) /* the first waits for the attempt, the others fail at once */
+    /* The first command waits for the attempt to connect. The other two fail immediately. */
+    for (int i = 0; i < 3; i++)
         assert_int_equal(ask(&k, "PING", NULL, NULL).err, PP_EIO);
     assert_int_equal(k.ups + k.downs, 0);
     close_kit(&k);
@@ -365,7 +372,7 @@ static void no_server(void **state)
     close_kit(&k);
     open_kit(&k, (struct pp_redis_options){.url = "redis://no.such.host.invalid"});
     pp_loop_turn(k.loop, false);
-    close_kit(&k); /* while the name is being resolved */
+    close_kit(&k); /* The connection closes while it resolves the name of the host. */
 }
 
 static void killed_and_back(void **state)
@@ -377,7 +384,7 @@ static void killed_and_back(void **state)
     redis_server_start(&s);
     open_kit(&k, (struct pp_redis_options){.url = s.url});
     assert_int_equal(ask(&k, "SET", "k", "v").err, PP_OK);
-    redis_server_freeze(&s); /* sent, not answered */
+    redis_server_freeze(&s); /* The command below is sent, but the frozen server does not answer. */
     assert_int_equal(command(&k, &a, "GET", "k", NULL), PP_OK);
     for (int i = 0; i < 3; i++)
         pp_loop_turn(k.loop, false);
@@ -408,7 +415,8 @@ static void a_connection_cut_in_passing(void **state)
         pp_test_until(k.loop, is_up, &k, LONG_MS);
         redis_server_do(s, "CLIENT KILL TYPE normal SKIPME yes");
         pp_test_until(k.loop, is_down, &k, LONG_MS);
-        assert_int_equal(ask(&k, "PING", NULL, NULL).err, PP_OK); /* waits for the next connection */
+        /* The command waits for the next connection. */
+        assert_int_equal(ask(&k, "PING", NULL, NULL).err, PP_OK);
     }
     assert_int_equal(k.ups, 6);
     assert_int_equal(k.downs, 5);
@@ -441,10 +449,11 @@ static void frozen(void **state)
     assert_int_equal(a.err, PP_ETIMEOUT);
     assert_int_equal(command(&k, &b, "INCR", "n", NULL), PP_OK);
     pp_test_until(k.loop, is_done, &b, LONG_MS);
-    assert_int_equal(b.err, PP_EIO); /* it was not sent, because the connection had been given up */
+    /* The command was not sent, because the connection had been given up. */
+    assert_int_equal(b.err, PP_EIO);
     redis_server_thaw(&s);
     while (strcmp(ask_at_last(&k, "GET", "n", NULL).text, "1") != 0)
-        ; /* the command with the unknown outcome was executed */
+        ; /* The first INCR timed out, but Redis executes it. */
     close_kit(&k);
     redis_server_kill(&s);
 }
@@ -476,9 +485,11 @@ static void loading_is_not_up(void **state)
     redis_server_start(&s);
     open_kit(&k, (struct pp_redis_options){.url = s.url});
     assert_int_equal(ask(&k, "SET", "k", "v").err, PP_OK);
-    redis_server_do(&s, "REPLICAOF 127.0.0.1 1"); /* read-only from now on */
+    /* From here on the server is a replica, which refuses writes. */
+    redis_server_do(&s, "REPLICAOF 127.0.0.1 1");
     assert_int_equal(ask(&k, "SET", "k", "w").err, PP_EIO);
-    pp_test_until(k.loop, is_up, &k, LONG_MS); /* resolves the name again: the same server here */
+    /* The connection resolves the name again and finds the same server. */
+    pp_test_until(k.loop, is_up, &k, LONG_MS);
     assert_true(k.ups >= 2);
     redis_server_do(&s, "REPLICAOF NO ONE");
     assert_int_equal(ask(&k, "SET", "k", "w").err, PP_OK);
@@ -486,7 +497,7 @@ static void loading_is_not_up(void **state)
     redis_server_kill(&s);
 }
 
-/* --- closing in the middle --- */
+/* --- closing with commands in flight --- */
 
 struct closer {
     struct kit *k;
@@ -503,7 +514,8 @@ static void close_now(void *data, enum pp_err err, const struct redisReply *repl
         struct pp_redis *r = c->k->r;
         c->k->r = NULL;
         pp_redis_close(r);
-        assert_int_equal(c->called, 4); /* close() has called all callbacks before it returns */
+        /* close() has called the callbacks of all four commands before it returned. */
+        assert_int_equal(c->called, 4);
     }
 }
 
@@ -522,7 +534,7 @@ static void closed_by_a_callback(void **state)
             redis_server_freeze(&s);
         for (int i = 0; i < 4; i++)
             assert_int_equal(pp_redis_command(k.r, 1, ping, NULL, close_now, &c), PP_OK);
-        if (how == 1) { /* the connection is lost */
+        if (how == 1) { /* In this round the server dies, so the connection is lost. */
             for (int i = 0; i < 3; i++)
                 pp_loop_turn(k.loop, false);
             redis_server_kill(&s);
@@ -552,7 +564,8 @@ static void closed_with_calls_left(void **state)
     assert_int_equal(command(&k, &waiting, "PING", NULL, NULL), PP_OK);
     close_kit(&k);
     assert_int_equal(waiting.err, PP_ECLOSED);
-    for (int i = 0; i < 4000; i++) { /* submitted commands are still sent */
+    /* Commands that were submitted before the close must still be sent. */
+    for (int i = 0; i < 4000; i++) {
         struct redisReply *r = redis_server_ask(redis_server_shared(), "GET t:closed");
         bool there = r->type == REDIS_REPLY_STRING && strcmp(r->str, "1") == 0;
         freeReplyObject(r);

@@ -53,7 +53,7 @@ static enum pp_err open_shared(struct pp_loop *loop, const char *prefix, struct 
 static const struct pp_coord_subject contract = {
     .name = "coordinator: Redis", .place = place, .open = open_shared, .many = true, .at = at};
 
-/* --- servers of one test --- */
+/* --- tests that start a server of their own --- */
 
 static struct redis_server server;
 static int64_t own_timeout_ms = PATIENT_MS;
@@ -159,8 +159,9 @@ static void a_restart_forgets_nothing(void **state)
     redis_server_kill(&server);
     ck_until(k, is_down);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(try_acquire(k, "w1", "43"), PP_EIO); /* not executed */
-    k->d->ops->announce(k->d, &row, 1);                       /* announcements wait */
+        /* There is no connection, so Redis does not execute the request. */
+        assert_int_equal(try_acquire(k, "w1", "43"), PP_EIO);
+    k->d->ops->announce(k->d, &row, 1); /* The announcement waits until there is a connection. */
     k->d->ops->slow_host(k->d, "slow.test", T0 + 60000, T0);
     k->d->ops->notify(k->d, &(struct pp_notice){.kind = PP_NOTICE_CLIENT, .a = "44"}, 1);
     k->d->ops->heartbeat(k->d, &(struct pp_worker_info){
@@ -170,7 +171,7 @@ static void a_restart_forgets_nothing(void **state)
     assert_string_equal(k->c->ops->dataset(k->c), name);
     assert_int_equal(ck_heard(k, "42", 1), T0);
     ck_until(k, c_has_caught_up);
-    ck_listen(k); /* the notice may have come before this, or not */
+    ck_listen(k); /* The notice may have arrived before or after the subscription was renewed. */
     assert_false(ck_acquire(k, "w2", want("42"), T0 + 1).granted);
     assert_false(ck_renew(k, "w1", renewal("42"), T0 + 1));
     assert_true(ck_acquire(k, "w1", want("43"), T0 + 1).granted);
@@ -193,7 +194,8 @@ static void missed_messages_are_made_up_for(void **state)
         redis_server_do(&server, "CLIENT KILL TYPE pubsub");
         k->d->ops->announce(k->d, &row, 1);
         assert_int_equal(ck_heard(k, ids[i], 1), T0 + i);
-        ck_listen(k); /* notices may have been lost, too */
+        /* Without a subscription the process may have missed notices, so it reports a loss. */
+        ck_listen(k);
     }
 }
 
@@ -221,16 +223,18 @@ static void a_wiped_server_is_a_new_data_set(void **state)
     redis_server_do(&server, "FLUSHALL");
     ck_at(k, T0 + 5000);
     info.seen_at = T0 + 5000;
-    k->c->ops->heartbeat(k->c, &info); /* an idle worker notices, too */
+    /* A heartbeat is enough to notice the new data set, so an idle worker notices it, too. */
+    k->c->ops->heartbeat(k->c, &info);
     ck_until(k, is_another);
     assert_false(ck_acquire(k, "w2", want("42"), T0 + 5001).granted);
     assert_false(ck_acquire(k, "w2", want("43"), T0 + 5001).granted);
     r.marks = marks;
     r.n_marks = 1;
     r.reserved = 3;
-    assert_false(ck_renew(k, "w1", r, T0 + 5002)); /* the holder keeps the slot */
+    /* The holder keeps its slot in the new data set. */
+    assert_false(ck_renew(k, "w1", r, T0 + 5002));
     struct pp_coord_backlog b = ck_backlog(k, k->c, true);
-    assert_false(b.complete); /* it was complete for another data set only */
+    assert_false(b.complete); /* The index was complete only for the former data set. */
     b = ck_backlog(k, k->c, true);
     assert_true(b.complete);
     ck_open_other(k);
@@ -242,7 +246,8 @@ static void a_wiped_server_is_a_new_data_set(void **state)
     assert_true(ck_told(&w, T0 + 5000 + LEASE) >= 60);
     assert_int_equal(w.taken, 8);
     assert_int_equal(w.taken_until_ms, T0 + 5000 + LEASE + 20000);
-    w = ck_acquire(k, "w2", want("42"), T0 + 5002 + LEASE); /* the row is as its holder reported it */
+    /* This client's holder has reported its requests, so the coordinator assumes nothing. */
+    w = ck_acquire(k, "w2", want("42"), T0 + 5002 + LEASE);
     assert_true(w.granted);
     assert_int_equal(ck_told(&w, T0 + 5002 + LEASE), 5);
     assert_int_equal(w.taken, 0);
@@ -267,13 +272,14 @@ static void a_lost_grant_can_be_asked_for_again(void **state)
     redis_server_thaw(&server);
     ck_crash(k);
     struct pp_slot_want other = ck_acquire(k, "w2", want("42"), T0);
-    if (!other.granted) { /* Redis had executed the request */
+    if (!other.granted) { /* Redis has executed the first request, so the slot belongs to w1. */
         w = ck_acquire(k, "w1", want("42"), T0);
         assert_true(w.granted);
     }
 }
 
-/* A call arrives over an old connection after newer calls. It must not undo them. */
+/* A renewal and a release arrive over an old connection after newer calls. They must not undo the
+ * newer calls. */
 static void late_calls_change_nothing(void **state)
 {
     struct coord_kit *k = *state;
@@ -287,7 +293,8 @@ static void late_calls_change_nothing(void **state)
     r.n_marks = 1;
     r.reserved = 5;
     assert_false(ck_renew(k, "w1", r, T0));
-    struct pp_coordinator *c = k->c; /* the same worker with fewer calls */
+    /* The second coordinator below has made fewer calls, so its calls look older. */
+    struct pp_coordinator *c = k->c;
     ck_open_other(k);
     k->c = k->d;
     r.reserved = 0;
@@ -296,7 +303,8 @@ static void late_calls_change_nothing(void **state)
     k->c = c;
     assert_true(lost);
     assert_false(ck_acquire(k, "w2", want("42"), T0).granted);
-    assert_false(ck_renew(k, "w1", renewal("42"), T0)); /* the slot is still its own */
+    /* The late calls have changed nothing: w1 still holds the slot. */
+    assert_false(ck_renew(k, "w1", renewal("42"), T0));
 }
 
 static void scripts_may_be_forgotten(void **state)
@@ -336,8 +344,8 @@ static void rows_expire(void **state)
     assert_in_range(redis_server_number(&server, command), 61000, 330000);
 }
 
-/* During an outage the process announces more rows than it keeps. Afterwards the index reports that
- * it is incomplete. */
+/* During an outage the process announces more rows than it can keep. Afterwards the index must
+ * report that it is incomplete. */
 static void too_many_announcements_are_not_hushed_up(void **state)
 {
     enum { N = 300000 };
@@ -374,14 +382,16 @@ static void idle_workers_say_little(void **state)
         ck_at(k, T0 + i * 1000);
         k->c->ops->heartbeat(
             k->c, &(struct pp_worker_info){.id = "c", .host = "h", .tiers = "all", .seen_at = T0 + i * 1000});
-        (void)ck_elect(k, k->c, "c", 1000, T0 + i * 1000); /* the answer has arrived */
+        /* Once this request is answered, the heartbeat before it is answered, too. */
+        (void)ck_elect(k, k->c, "c", 1000, T0 + i * 1000);
     }
     for (size_t i = 0; k->c->ops->roundtrips(k->c, i, &name, &n); i++)
         if (strcmp(name, "heartbeat") == 0)
             beats = n;
         else if (strcmp(name, "elect") != 0)
-            assert_true(n < 8);     /* once, at the start */
-    assert_in_range(beats, 29, 34); /* and one at the start */
+            assert_true(n < 8); /* Any other call happens only at the start. */
+    /* In 60 s there is a heartbeat every 2 s, and one at the start. */
+    assert_in_range(beats, 29, 34);
 }
 
 static void on_many(void *data, const struct pp_backlog_row *rows, size_t n)
@@ -420,7 +430,8 @@ static void by_the_clock(void **state)
     assert_true(w.granted);
     assert_int_equal(w.n_marks, 2);
     for (int i = 0; i < 2; i++)
-        assert_in_range(w.marks[i].at_ms, marks[i].at_ms, marks[i].at_ms + (now - then) + 8); /* rounding */
+        /* 8 ms are for rounding. */
+        assert_in_range(w.marks[i].at_ms, marks[i].at_ms, marks[i].at_ms + (now - then) + 8);
     assert_in_range(w.taken_until_ms, then + 600000, now + 600008);
     int64_t asked = pp_loop_wall(loop);
     w = ck_acquire(&k, "w3", want("42"), asked);
@@ -556,7 +567,9 @@ int main(void)
         cmocka_unit_test(options_are_checked),
     };
     const struct CMUnitTest clusters[] = {TEST(any_node_will_do), TEST(any_node_will_do),
-                                          TEST(any_node_will_do)}; /* other keys each time */
+                                          /* Each run has other keys, which may belong to other
+                                           * nodes of the cluster. */
+                                          TEST(any_node_will_do)};
     int failed = pp_suite_coordinator(&contract);
 
     ck_use(&own);

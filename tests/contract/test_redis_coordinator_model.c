@@ -1,11 +1,12 @@
-/* test_redis_coordinator_model.c: the whole protocol of slots, checked at the origin.
+/* test_redis_coordinator_model.c: tests the whole protocol of slots with a model of the origin.
  *
  * Workers with the slots of core/slot.h, as in production, each with its own clock, compete for the
  * slots of many clients on a real Redis, by a seeded schedule in virtual time. They acquire, renew,
  * send, release, crash, freeze beyond their lease and continue, lose answers or get them late. Cuts
  * change; Redis loses its scripts, restarts, is wiped. The origin counts every request: over all
- * workers no more than the client's rate in any window of 60 s (rule I5), and no more at once than
- * its concurrency (I4). No two workers that may send ever hold the same share. */
+ * workers it must see no more than the client's rate in any window of 60 s (rule I5), and no more
+ * requests at once than the client's concurrency (I4). No two workers that may send ever hold the
+ * same share. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +19,13 @@
 #include "test_loop.h"
 
 #define LEASE    10000
-#define DEADLINE 8000 /* of the longest request, in ms */
+#define DEADLINE 8000 /* No request takes longer than this, in ms. */
 #define WINDOW   60000
 
 enum { CLIENTS = 500, WORKERS = 16, BATCH = 24, SENT = 256, FLIGHTS = 4096 };
 
-/* A client's settings as a cut: the rate, concurrency and number of shares that workers request
- * now. */
+/* The settings of a client that workers request now: rate, concurrency, and into how many shares
+ * they are cut. */
 struct cut {
     uint32_t rpm, concurrency, shares;
 };
@@ -32,16 +33,17 @@ struct cut {
 struct client {
     char id[16];
     struct cut cut;
-    int64_t sent[SENT]; /* times at the origin, under a limit: a ring */
+    /* Times at which the origin got requests that had a rate limit. A ring of SENT elements. */
+    int64_t sent[SENT];
     uint32_t n_sent;
-    uint32_t in_flight; /* at the origin */
+    uint32_t in_flight; /* number of requests that the origin has not answered yet */
 };
 
-/* A worker's slot of a client. The worker need not hold it. */
+/* What a worker knows about its slot of a client. The worker need not hold the slot. */
 struct hold {
     struct pp_slot slot;
     struct cut cut;
-    bool uncovered; /* needs a renewal before more requests may start */
+    bool uncovered; /* The worker must renew this slot before it may start more requests. */
     bool releasing;
 };
 
@@ -56,9 +58,11 @@ struct flight {
 enum kind { ACQUIRE, RENEW, RELEASE };
 
 struct op {
-    bool busy, done, lost; /* lost: the answer never comes */
+    bool busy, done, lost; /* lost: the answer of this request never comes */
     enum kind kind;
-    int64_t asked, ready; /* virtual times; ready: when the answer is read */
+    /* Virtual times in ms. asked: when the worker sent the request; ready: when it reads the
+     * answer. */
+    int64_t asked, ready;
     struct pp_arena arena;
     union {
         struct pp_coord_acquire acquire;
@@ -74,9 +78,11 @@ struct worker {
     struct pp_coordinator *c;
     char name[24];
     uint32_t life;
-    int64_t skew; /* its wall clock is ahead by this */
+    int64_t skew; /* The wall clock of this worker is ahead by this many ms. */
     int64_t frozen_until;
-    int64_t crash_at; /* 0: none planned; until then it is cut off, and sends what it has reserved */
+    /* The worker crashes at this time (0: no crash is planned). Until then it is cut off from
+     * Redis, and sends the requests that it has reserved. */
+    int64_t crash_at;
     struct op op;
     struct hold holds[CLIENTS];
 };
@@ -122,7 +128,7 @@ static void origin_takes(struct world *w, uint16_t client, struct cut cut)
     }
     if (c->in_flight >= cut.concurrency)
         fail_msg("client %s: %u at once, at %lld", c->id, c->in_flight + 1, (long long)w->now);
-    if (cut.rpm > 0) /* requests without a limit are not reserved, and are in no window */
+    if (cut.rpm > 0) /* Only requests with a rate limit are reserved and counted in windows. */
         c->sent[c->n_sent++ % SENT] = w->now;
     c->in_flight++;
     w->sent++;
@@ -388,7 +394,8 @@ static void crash(struct world *w, uint16_t worker)
 {
     struct worker *k = &w->workers[worker];
 
-    for (int i = 0; i < FLIGHTS; i++) /* its connections end with it */
+    /* The worker's connections, and so its requests, end with the worker. */
+    for (int i = 0; i < FLIGHTS; i++)
         if (w->flights[i].used && w->flights[i].worker == worker)
             end_flight(w, &w->flights[i]);
     for (int i = 0; i < CLIENTS; i++) {
@@ -488,7 +495,7 @@ static void round_of(struct world *w)
     pp_test_until(w->loop, all_answered, w, 30000);
 }
 
-/* --- running it --- */
+/* --- the simulation --- */
 
 static void open_world(struct world *w, int n_workers, uint64_t seed)
 {
@@ -551,7 +558,8 @@ static void race(int n_workers, int rounds, uint64_t seed)
         (unsigned long long)w->grants, (unsigned long long)w->handed_on, (unsigned long long)w->refused,
         (unsigned long long)w->lost, (unsigned long long)w->crashes, (unsigned long long)w->freezes,
         (unsigned long long)w->wipes, (unsigned long long)w->cuts);
-    assert_true(w->sent > (uint64_t)rounds); /* enough requests to mean something */
+    /* The simulation has sent enough requests to be a real test. */
+    assert_true(w->sent > (uint64_t)rounds);
     assert_true(w->handed_on > (uint64_t)rounds / 10);
     close_world(w);
 }

@@ -1,5 +1,5 @@
-/* The event log on Redis keeps the contract. It never uses a number twice, whatever happens to
- * Redis, and reports a gap for lost events. */
+/* Tests that the event log on Redis keeps its contract. It must never use a number twice, whatever
+ * happens to Redis, and must report a gap for lost events. */
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 
 #define ALL ((size_t)1 << 40)
 
-static struct redis_server own; /* of one test */
+static struct redis_server own; /* the Redis server that only one test uses */
 
 static const char *place(void)
 {
@@ -83,7 +83,7 @@ static void begin_with(struct log_kit *k, int i, uint64_t first, uint64_t end, u
     LK_DUE(k, i, begin, &r, PP_OK);
 }
 
-/* Waits until the connection is up again. */
+/* Waits until log i is connected to Redis again. */
 static void until_up(struct log_kit *k, int i)
 {
     int64_t until = pp_loop_now(k->loop) + 60000;
@@ -120,7 +120,7 @@ static void keep_files(void)
     shell("rm -rf '%s.kept' && cp -r '%s' '%s.kept'", own.dir, own.dir, own.dir);
 }
 
-/* Kills the server and restarts it with the copied files. */
+/* Kills the server and restarts it with the files of an earlier moment. */
 static void back_in_time(struct log_kit *k)
 {
     redis_server_kill(&own);
@@ -153,7 +153,8 @@ static void numbers_are_the_stores(void **state)
     struct log_kit *k = *state;
     uint64_t stale;
     needs_numbers(k, 0, &stale);
-    begin_with(k, 0, 1, 2000, stale ^ 1); /* for another `stale` */
+    /* The log must ignore this block of numbers, because `stale` is another one. */
+    begin_with(k, 0, 1, 2000, stale ^ 1);
     needs_numbers(k, 0, &stale);
     begin_with(k, 0, 5001, 7001, stale);
     assert_int_equal(lk_append(k, 0, 3), 5001);
@@ -198,12 +199,15 @@ static void others_are_quicker(void **state)
     needs_numbers(k, 0, &stale[0]);
     needs_numbers(k, 1, &stale[1]);
     begin_with(k, 1, 2001, 4001, stale[1]);
-    begin_with(k, 0, 1, 2001, stale[0]); /* reserved earlier, begun late */
+    /* This block was reserved first, but it comes too late: the log has higher numbers already. */
+    begin_with(k, 0, 1, 2001, stale[0]);
     assert_int_equal(lk_append(k, 0, 2), 2001);
-    begin_with(k, 0, 8001, 10001, stale[0]); /* the log has enough numbers */
+    /* The log needs no numbers now, so it ignores this block. */
+    begin_with(k, 0, 8001, 10001, stale[0]);
     assert_int_equal(lk_append(k, 1, 1000), 2003);
     k->next_number = 4001;
-    assert_int_equal(lk_append(k, 0, 1000), 4001); /* 998 were left */
+    /* The log had only 998 numbers left, so it asked for a new block. */
+    assert_int_equal(lk_append(k, 0, 1000), 4001);
     begin_with(k, 1, 2001, 4001, 0);
     assert_int_equal(lk_append(k, 1, 1), 5001);
 }
@@ -278,7 +282,8 @@ static void the_latest_are_lost(void **state)
     assert_true(r.n == 10 && r.last == 10);
     uint64_t first = lk_append(k, 0, 2);
     assert_true(first > lost + 4);
-    struct pp_event *all = lk_all(k, 0, lost + 2, 10, &n); /* the reader had seen some of those */
+    /* The reader had already seen some of the events that are now lost. */
+    struct pp_event *all = lk_all(k, 0, lost + 2, 10, &n);
     assert_int_equal(n, 3);
     assert_true(is_gap(&all[0], 11, first - 1));
     assert_int_equal(all[1].seq, first);
@@ -297,7 +302,7 @@ static void everything_is_lost(void **state)
     assert_true(r.n == 2 && r.events[0].seq == first && r.cleaned == first - 1 && r.last == first + 1);
 }
 
-/* The test deletes one of the log's two keys, as an eviction policy could. The log continues
+/* The test deletes one of the log's two keys, as an eviction policy could do. The log must continue
  * without using a number twice. */
 static void half_is_lost(void **state)
 {
@@ -479,11 +484,11 @@ static void in_a_cluster(void **state)
     redis_server_kill(&own);
 }
 
-/* --- anything in any order --- */
+/* --- random operations --- */
 
 struct history {
     struct log_kit *k;
-    struct pp_event *events; /* the appended ones, in order */
+    struct pp_event *events; /* all events that the log has accepted, in order */
     size_t n;
 };
 

@@ -1,5 +1,5 @@
-/* The ingest queue on Redis with faults: answers are lost, connections are cut, or Redis is killed,
- * wiped, full, or one node of several. */
+/* Tests the ingest queue on Redis with faults: answers are lost, connections are cut, or Redis is
+ * killed, wiped, full, or one node of several. */
 #include <hiredis/hiredis.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ static void a_take_whose_answer_was_lost(void **state)
     struct redis_server s = {0};
     redis_server_start(&s);
     struct rik *k = rik_open_with(&s, 1, (struct pp_redis_ingest_options){.timeout_ms = 300});
-    rik_takes(k, 0, 1, ""); /* Redis has the script from here on */
+    rik_takes(k, 0, 1, ""); /* This take makes Redis load the script. */
     rik_append(k, 0, "c", "b_1");
     rik_append(k, 0, "c", "b_2");
     redis_server_freeze(&s);
@@ -64,7 +64,7 @@ static void an_append_whose_answer_was_lost(void **state)
     redis_server_start(&s);
     struct rik *k =
         rik_open_with(&s, 1, (struct pp_redis_ingest_options){.timeout_ms = 300, .patience_ms = RIK_LONG_MS});
-    rik_append(k, 0, "c", "b_0"); /* Redis has the script from here on */
+    rik_append(k, 0, "c", "b_0"); /* This append makes Redis load the script. */
     for (int with_key = 0; with_key < 2; with_key++) {
         struct pp_ingest_append r = rik_entry("c", with_key ? "b_2" : "b_1");
         r.key = with_key ? "key" : NULL;
@@ -73,7 +73,7 @@ static void an_append_whose_answer_was_lost(void **state)
         redis_server_freeze(&s);
         RIK_SUBMIT(k, 0, append, &r);
         uint64_t before = rik_sent(k, 0, "ingest_append");
-        while (rik_sent(k, 0, "ingest_append") == before) /* until it is sent */
+        while (rik_sent(k, 0, "ingest_append") == before) /* Waits until the request is sent. */
             pp_loop_turn(k->loop, true);
         until_given_up(k);
         redis_server_thaw(&s);
@@ -215,7 +215,7 @@ static void parts_without_an_entry_expire(void **state)
     RIK_SUBMIT(k, 0, append, &r);
     while (rik_sent(k, 0, "ingest_part") < 3)
         pp_loop_turn(k->loop, true);
-    rik_close_planner(k, 0); /* between two parts */
+    rik_close_planner(k, 0); /* The planner closes while it sends the parts of the entry. */
     assert_true(k->done);
     assert_int_not_equal(r.req.err, PP_OK);
     assert_int_equal(rik_stats(k, 1).entries, 0);
@@ -225,7 +225,8 @@ static void parts_without_an_entry_expire(void **state)
     assert_int_equal(redis_server_number(&s, words), -1);
     snprintf(words, sizeof words, "HSTRLEN {%s}:parts:b_1 0", k->prefix);
     assert_in_range(redis_server_number(&s, words), 1, (512 << 10) - 1);
-    r.high_water = 5; /* a refused payload is not sent */
+    /* The queue is full, so the planner must not send the payload of this entry. */
+    r.high_water = 5;
     r.entry.batch_id = "b_2";
     uint64_t before = rik_sent(k, 1, "ingest_part");
     RIK_DUE(k, 1, append, &r, PP_EFULL);
@@ -238,8 +239,8 @@ static void parts_without_an_entry_expire(void **state)
 
 /* --- Redis loses data --- */
 
-/* Redis has lost a payload, by eviction or by hand. The planner gets the entry without a payload,
- * and sets it aside. */
+/* Redis has lost a payload, by eviction or because an operator deleted it. The planner gets the
+ * entry without a payload, and sets it aside. */
 static void a_payload_that_is_gone(void **state)
 {
     (void)state;
@@ -272,7 +273,8 @@ static void a_payload_that_is_gone(void **state)
     rik_close_kit(k);
 }
 
-/* Redis has a line that photopool did not write. A planner continues with the other entries. */
+/* The stream in Redis has a line that photopool did not write. A planner must continue with the
+ * other entries. */
 static void a_line_that_makes_no_sense(void **state)
 {
     (void)state;
@@ -317,7 +319,8 @@ static void wiped(void **state)
     redis_server_kill(&s);
 }
 
-/* Only the consumer group is deleted. Planners get entries again that were already taken. */
+/* Only the consumer group in Redis is deleted. Planners get entries again that were already
+ * taken. */
 static void the_group_is_made_anew(void **state)
 {
     (void)state;
@@ -387,12 +390,13 @@ static void one_node_of_several(void **state)
         pp_loop_turn(k->loop, true);
     pp_arena_init(&k->arena, 0);
     int on[2] = {0};
-    for (int i = 0; i < 6; i++) { /* through the first node, whichever has the keys */
+    /* The planner connects to the first node, whichever node has the keys. */
+    for (int i = 0; i < 6; i++) {
         k->prefix = rik_place();
         k->server = &s[0];
         rik_open_planner(k, 0, (struct pp_redis_ingest_options){0});
         rik_watch(k, 0);
-        for (int j = 0; j < 4; j++) { /* at once */
+        for (int j = 0; j < 4; j++) { /* All of these entries go to the queue at once. */
             char id[16];
             snprintf(id, sizeof id, "b_%d", j);
             rik_append(k, 0, "c", id);

@@ -1,5 +1,5 @@
-/* The ingest queue on Redis keeps the contract. More tests have several planners, some of them
- * silent or idle; the keys in Redis; and the durability of a 202. */
+/* Tests that the ingest queue on Redis keeps its contract. More tests have several planners, some
+ * of them silent or idle; the keys in Redis; and the durability of a 202. */
 #include <hiredis/hiredis.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ static bool planner_1_is_woken(void *arg)
     return ((struct rik *)arg)->woken[1] > 0;
 }
 
-/* --- planners --- */
+/* --- several planners --- */
 
 static void a_client_is_planned_by_one(void **state)
 {
@@ -49,8 +49,8 @@ static void a_client_is_planned_by_one(void **state)
     rik_close_kit(k);
 }
 
-/* A planner waits because another one has the client's entry. It wakes up once that entry is
- * acked. */
+/* A planner gets no entry, because another planner has an entry of the same client. It must wake up
+ * once that entry is acked. */
 static void a_free_client_wakes_a_planner(void **state)
 {
     (void)state;
@@ -87,7 +87,8 @@ static void one_is_woken_not_all(void **state)
     rik_close_kit(k);
 }
 
-/* Asserts that one entry is taken, by this planner, after this number of deliveries. */
+/* Asserts that exactly one entry is taken, that this planner has it, and how often the queue has
+ * delivered it. */
 static void held_by(struct rik *k, const char *planner, long long deliveries)
 {
     char words[200];
@@ -99,7 +100,7 @@ static void held_by(struct rik *k, const char *planner, long long deliveries)
     freeReplyObject(r);
 }
 
-/* A planner takes long. Its heartbeats keep the entry for it. */
+/* A planner works on an entry for long. Its heartbeats keep the entry for it. */
 static void slow_is_not_silent(void **state)
 {
     (void)state;
@@ -113,15 +114,16 @@ static void slow_is_not_silent(void **state)
     held_by(k, "p0", 1);
     rik_ack(k, 0, "b_1");
     uint64_t before = rik_sent(k, 0, "ingest_refresh");
-    int64_t until = pp_loop_now(k->loop) + 300; /* without an entry it sends no heartbeat */
+    /* While the planner has no entry it sends no heartbeat. */
+    int64_t until = pp_loop_now(k->loop) + 300;
     while (pp_loop_now(k->loop) < until)
         pp_loop_turn(k->loop, true);
     assert_int_equal(rik_sent(k, 0, "ingest_refresh"), before);
     rik_close_kit(k);
 }
 
-/* A process that stands still loses its entries to another one. When it continues, it may still
- * finish its work. */
+/* A process that does not run for a while loses its entries to another one. When the process
+ * continues, it may still finish its work. */
 static void silent_ones_lose_what_they_have(void **state)
 {
     (void)state;
@@ -133,7 +135,7 @@ static void silent_ones_lose_what_they_have(void **state)
     rik_append(k, 0, "c", "b_1");
     rik_append(k, 0, "c", "b_2");
     rik_takes(k, 0, 1, "1");
-    rik_watch(k, 1); /* from here on planner 0's loop does not turn */
+    rik_watch(k, 1); /* From here on the loop of planner 0 does not turn. */
     struct pp_ingest_entry e = rik_take_when_woken(k, 1);
     assert_string_equal(e.batch_id, "b_1");
     assert_int_equal(e.deliveries, 2);
@@ -141,7 +143,7 @@ static void silent_ones_lose_what_they_have(void **state)
     uint64_t before = rik_sent(k, 0, "ingest_refresh");
     while (rik_sent(k, 0, "ingest_refresh") == before)
         pp_loop_turn(still, true);
-    held_by(k, "p1", 2); /* its heartbeat does not take the entry back */
+    held_by(k, "p1", 2); /* The heartbeat of planner 0 must not take the entry back. */
     rik_ack(k, 0, "b_1");
     rik_ack(k, 1, "b_1");
     rik_takes(k, 1, 9, "2");
@@ -236,7 +238,8 @@ static void nothing_is_left(void **state)
         char tag[64], words[300];
         snprintf(tag, sizeof tag, "{%s}:", k->prefix);
         const char *name = r->element[i]->str + strlen(tag);
-        assert_memory_equal(r->element[i]->str, tag, strlen(tag)); /* one node has all keys */
+        /* Every key begins with this tag, so one node of a cluster has all keys. */
+        assert_memory_equal(r->element[i]->str, tag, strlen(tag));
         snprintf(words, sizeof words, "TTL %s", r->element[i]->str);
         if (strncmp(name, "done:", 5) == 0 || strncmp(name, "key:", 4) == 0)
             assert_in_range(redis_server_number(&s, words), 1, 2 * 86400);
@@ -282,7 +285,8 @@ static void at_most_256_entries_are_set_aside(void **state)
     assert_string_equal(g.entry.client, "c");
     char words[200];
     snprintf(words, sizeof words, "HGET {%s}:parts:b_004 0", k->prefix);
-    assert_true(text_of(k->server, words)[0]); /* Redis keeps the payload for a while */
+    /* Redis keeps the payload of this entry for some days. */
+    assert_true(text_of(k->server, words)[0]);
     snprintf(words, sizeof words, "TTL {%s}:parts:b_004", k->prefix);
     assert_in_range(redis_server_number(k->server, words), 86400, 8 * 86400);
     rik_close_kit(k);
@@ -302,7 +306,8 @@ static void planners_that_are_gone(void **state)
     struct pp_ingest_clean c = {.before_ms = 0};
     RIK_DUE(k, 0, clean, &c, PP_OK);
     struct redisReply *r = redis_server_ask(k->server, words);
-    assert_int_equal(r->elements, 2); /* the planner was not silent for long enough */
+    /* Both planners are still known, because neither was silent for long enough. */
+    assert_int_equal(r->elements, 2);
     freeReplyObject(r);
     rik_close_kit(k);
 }
@@ -340,7 +345,7 @@ static void durability_is_reported(void **state)
     redis_server_kill(&s);
 }
 
-/* --- ends --- */
+/* --- closing --- */
 
 static void closed_in_the_middle(void **state)
 {

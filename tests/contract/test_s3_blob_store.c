@@ -22,7 +22,7 @@
 
 static struct pp_test_s3 server;
 
-/* --- places: prefixes of a bucket --- */
+/* --- places: each store has its own prefix of a bucket --- */
 
 static struct pp_s3_options options_of(const char *prefix, bool path_style)
 {
@@ -81,7 +81,8 @@ static void count(void *data, const char *key, size_t n, int64_t modified_ms)
         memcpy(l->first, key, n + 1);
     if (pp_object_parse(&name, key + l->prefix, n - l->prefix))
         l->objects++;
-    else if (strcmp(key + l->prefix, "probe") != 0) /* the documented probe */
+    /* The object `probe` belongs to the store, too. */
+    else if (strcmp(key + l->prefix, "probe") != 0)
         l->others++;
 }
 
@@ -278,7 +279,8 @@ static void refusals_are_reported(void **state)
             assert_null(strstr(what, "TOKEN "));
             assert_null(strstr(what, "wrong-"));
         }
-        assert_true(strchr(text, '\n') == strrchr(text, '\n')); /* one log line, however often it happens */
+        /* The store has logged one line, however often the error happened. */
+        assert_true(strchr(text, '\n') == strrchr(text, '\n'));
     }
 }
 
@@ -328,9 +330,10 @@ static void certificates_are_verified(void **state)
     pp_test_s3_stop(&tls);
 }
 
-/* --- objects written since --- */
+/* --- lists of the objects written since a time --- */
 
-enum { PAGES_OBJECTS = 1003 }; /* a page has 1,000 */
+/* One page of a list has 1,000 objects, so the list needs two pages. */
+enum { PAGES_OBJECTS = 1003 };
 
 static void fill(struct pp_blob_store *b, struct pp_blob_name *names)
 {

@@ -1,4 +1,4 @@
-/* test_s3_faults.c: adapter/s3 against a server that follows a script: the requests of each
+/* test_s3_faults.c: tests adapter/s3 against a server that follows a script: the requests of each
  * operation, which of them are retried, and the outcome of answers that are late, cut, wrong or
  * missing. */
 #include <poll.h>
@@ -87,7 +87,7 @@ static enum pp_err get(struct pp_blob_store *b, uint64_t offset, size_t max, con
     return err;
 }
 
-/* --- round trips --- */
+/* --- the requests of each operation --- */
 
 static void a_photo_is_one_request(void **state)
 {
@@ -129,8 +129,7 @@ static void existence_costs_one_more_request(void **state)
     assert_false(existed);
     assert_true(fake_http_was(s, 0, "HEAD " ABC_URL));
     assert_true(fake_http_was(s, 1, "PUT " ABC_URL));
-    /* The server's answer to HEAD reports 0 bytes, so the store must not take this for the
-     * object. */
+    /* An object of 0 bytes can't be the complete one, so the store writes it again. */
     assert_int_equal(b->ops->put(b, abc_sha256, "jpg", abc, N(abc), &existed), PP_OK);
     assert_false(existed);
     assert_int_equal(fake_http_count(s), 4);
@@ -138,7 +137,7 @@ static void existence_costs_one_more_request(void **state)
     fake_http_close(s);
 }
 
-/* --- retried, or not --- */
+/* --- errors that are retried, and errors that are not --- */
 
 static void transient_failures_are_retried(void **state)
 {
@@ -199,7 +198,8 @@ static void permanent_failures_are_not_retried(void **state)
         {{.status = 403, .body = ERROR("AccessDenied")}, PP_EIO},
         {{.status = 403}, PP_EIO},
         {{.status = 404, .body = ERROR("NoSuchBucket")}, PP_EIO},
-        {{.status = 404, .body = ERROR("NoSuchKey")}, PP_EIO}, /* makes no sense for a PUT */
+        /* NoSuchKey makes no sense as the answer to a PUT. */
+        {{.status = 404, .body = ERROR("NoSuchKey")}, PP_EIO},
         {{.status = 301, .body = ERROR("PermanentRedirect")}, PP_EIO},
         {{.status = 307, .headers = "Location: http://192.0.2.1/\r\n"}, PP_EIO},
         {{.status = 400, .body = ERROR("XAmzContentSHA256Mismatch")}, PP_EIO},
@@ -268,8 +268,8 @@ static void silence_ends(void **state)
     fake_http_close(s);
 }
 
-/* On a slow machine even a real answer may look like silence. So the script has answers for many
- * attempts. */
+/* On a slow machine even a real answer may come too late and look like silence. So the script has
+ * answers for many attempts. */
 static void silence_is_retried(void **state)
 {
     struct fake_reply script[40] = {{.end = FAKE_HANG}};
@@ -313,7 +313,8 @@ static void nobody_there(void **state)
     assert_int_equal(put(b), PP_EIO);
     assert_int_equal(get(b, 0, 10, "", 0), PP_EIO);
     assert_int_equal(b->ops->check(b), PP_EIO);
-    assert_int_equal(pp_s3_blob_store_probe(b, reason), PP_EIO); /* transient */
+    /* An unreachable store is a transient error. */
+    assert_int_equal(pp_s3_blob_store_probe(b, reason), PP_EIO);
     assert_non_null(strstr(reason, "no answer from the store: "));
     b->ops->close(b);
 }
@@ -408,7 +409,8 @@ static void absence_differs_from_a_wrong_answer(void **state)
         b->ops->close(b);
         fake_http_close(s);
     }
-    struct fake_http *s = fake_http_open(no, N(no)); /* answers to HEAD have no body */
+    /* None of these answers has a body, because an answer to HEAD never has one. */
+    struct fake_http *s = fake_http_open(no, N(no));
     struct pp_blob_store *b = open_at(s);
     assert_int_equal(get(b, 0, 0, "", 0), PP_ENOTFOUND);
     assert_int_equal(get(b, 5, 1, "", 0), PP_ENOTFOUND);

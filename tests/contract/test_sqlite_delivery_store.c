@@ -1,5 +1,5 @@
-/* The SQLite delivery store keeps the contract. More tests cover its files, groups of requests that
- * are rolled back, and processes that are killed. */
+/* Tests that the SQLite delivery store keeps its contract. More tests cover its files, groups of
+ * requests that are rolled back, and processes that are killed. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void files_that_will_not_do(void **state)
     pp_loop_close(loop);
 }
 
-/* --- requests that wait together --- */
+/* --- requests that share a transaction --- */
 
 enum { MANY = 20000, FAST = 8 };
 
@@ -87,7 +87,8 @@ static void one_does_not_spoil_the_others(void **state)
     struct pp_delivery_replay replay = {.sink = "hub", .status = -1, .to_ms = 1};
     struct pp_delivery_list list[FAST];
     struct pp_delivery_clean clean = {.finished_before_ms = 5, .limit = 10};
-    SUBMIT(k, save, &slow, &k->arena); /* the others gather meanwhile */
+    /* While this request is executed, the requests below gather. */
+    SUBMIT(k, save, &slow, &k->arena);
     for (size_t i = 0; i < FAST; i++) {
         put[i] = (struct pp_webhook_put){.webhook = dk_endpoint("shop")};
         put[i].webhook.version = i;
@@ -138,7 +139,7 @@ static void a_disk_that_fails(void **state)
     assert_int_equal(list.n, 1);
 }
 
-/* --- kill -9: saved rows and cursors survive together --- */
+/* --- kill -9: completed saves survive, rows and cursor together --- */
 
 struct writer {
     struct pp_delivery_save r;

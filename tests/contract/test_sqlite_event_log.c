@@ -1,5 +1,5 @@
-/* The SQLite event log keeps the contract. More tests cover that only one process may open it, and
- * its state after a kill -9. */
+/* Tests that the SQLite event log keeps its contract. More tests cover that only one process may
+ * open it, and its state after a kill -9. */
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -109,7 +109,7 @@ struct writer {
     struct pp_log_clean clean;
     struct pp_event events[EVENTS];
     struct pp_event_log *log;
-    bool cleans; /* removes all events from time to time */
+    bool cleans; /* If true, the writer removes all events from time to time. */
     int n, pipe;
 };
 
@@ -158,7 +158,8 @@ static void write_forever(const char *path, bool cleans, int pipe)
     _exit(1);
 }
 
-/* Starts a writer and kills it. Returns the highest number that it wrote to the pipe before. */
+/* Starts a writer process and kills it after some appends. Returns the last number that it has
+ * written to the pipe. */
 static uint64_t killed_writer(const char *path, bool cleans, int after)
 {
     int fd[2], status, said = 0;
@@ -192,7 +193,8 @@ static void survives_a_kill(void **state)
         lk_open_log(k, 0);
         struct pp_log_read r = lk_read(k, 0, 0, 1, 1000);
         struct pp_event *all = lk_all(k, 0, 0, 1000, &n);
-        assert_in_range(r.last, said, said + EVENTS); /* the last append may be complete without a print */
+        /* The last append may be complete although the writer did not report it. */
+        assert_in_range(r.last, said, said + EVENTS);
         assert_int_equal(n, r.last - r.cleaned);
         for (size_t i = 0; i < n; i++)
             assert_int_equal(all[i].seq, r.cleaned + 1 + i);

@@ -1,5 +1,5 @@
-/* The SQLite ingest queue keeps the contract. More tests cover that only one process may open it,
- * and its state after a kill -9. */
+/* Tests that the SQLite ingest queue keeps its contract. More tests cover that only one process may
+ * open it, and its state after a kill -9. */
 #include <setjmp.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -173,7 +173,8 @@ static void survives_a_kill(void **state)
         close(fd[0]);
         assert_true(last >= 7 * round);
         uint64_t kept = entries_in(path);
-        assert_in_range(kept, last, last + 1); /* the last append may be complete without a print */
+        /* The last append may be complete although the writer did not report it. */
+        assert_in_range(kept, last, last + 1);
     }
 }
 

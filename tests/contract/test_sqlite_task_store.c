@@ -1,5 +1,5 @@
-/* The SQLite task store keeps the contract. More tests cover foreign files, locked files, and newer
- * versions. */
+/* Tests that the SQLite task store keeps its contract. More tests cover foreign files, locked
+ * files, and newer versions. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

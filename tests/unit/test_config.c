@@ -414,8 +414,7 @@ static void ranges_are_closed(void **state)
     }
 }
 
-/* The text of a flag, and the value that photopool must read from it; NULL: photopool refuses the
- * text. */
+/* The text of a flag, and the value that it must have; NULL: photopool refuses the text. */
 static void values(void **state)
 {
     (void)state;
@@ -632,8 +631,7 @@ static void the_environment(void **state)
 {
     (void)state;
     static const struct {
-        /* says: text that the error must contain; NULL: photopool accepts or ignores the
-         * variable */
+        /* says: text that the error must contain; NULL: the variable causes no error */
         const char *env, *says;
     } cases[] = {
         {"PHOTOPOOL_HTTP_LISTN=x", "did you mean PHOTOPOOL_HTTP_LISTEN?"},

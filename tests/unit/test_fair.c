@@ -106,9 +106,9 @@ static uint32_t fill_endless(struct pp_fair_client *c, uint32_t n)
     return weights;
 }
 
-/* One transfer becomes free per cycle, and 50 clients of unequal weight have endless backlog. Over
- * time each client must get its share, and no client may wait much longer than its share implies.
- */
+/* One transfer becomes free in each cycle, and 50 clients of unequal weight have endless backlog.
+ * Over time each client must get its share, and no client may wait much longer than its share
+ * implies. */
 static void no_client_starves(void **state)
 {
     (void)state;
