@@ -10,7 +10,7 @@
 
 #define T0 CK_T0
 
-/* --- grants --- */
+/* --- grants of slots --- */
 
 static void a_new_client_has_no_past(void **state)
 {
@@ -88,7 +88,8 @@ static void marks_grow_old(void **state)
 
     ck_release(k, "w1", r, T0);
     ck_crash(k);
-    /* Of the four marks only the last two still count. They stand for three requests. */
+    /* Of the four marks (a number of requests and their time) only the last two still count. They
+     * stand for three requests. */
     w = ck_granted(k, "42", 100, T0 + 58900);
     assert_int_equal(ck_told(&w, T0 + 58900), 3);
     w = ck_granted(k, "42", 100, T0 + 130000);
@@ -108,8 +109,8 @@ static void a_crash_counts_what_was_reserved(void **state)
     w = ck_granted(k, "42", 100, T0 + 500);
     assert_int_equal(w.spent, 30);
     assert_int_equal(ck_told(&w, T0 + 500), 40);
-    /* The second holder crashes before it renews. The third holder gets the 30 spent permits as
-     * a mark. */
+    /* The second holder crashes before it renews. The third holder gets the 30 spent permits as a
+     * mark, which is a number of requests and their time. */
     ck_crash(k);
     w = ck_granted(k, "42", 100, T0 + 600);
     assert_int_equal(ck_told(&w, T0 + 600), 40);
@@ -229,7 +230,8 @@ static uint32_t within(const int64_t *at, size_t n, int64_t now)
     return sum;
 }
 
-/* Returns a renewal with one mark for each request that the holder took over or sent. */
+/* Returns a renewal with one mark (a number of requests and their time) for each request that the
+ * holder took over or sent. */
 static struct pp_slot_renewal renewal_of(struct coord_kit *k, const struct model *m, uint32_t share,
                                          int64_t now)
 {
@@ -357,7 +359,7 @@ static void announcements_reach_the_watcher(void **state)
     assert_int_equal(ck_heard(k, "43", PP_QUEUE_SUSPECT), T0 + 5);
 }
 
-/* --- workers --- */
+/* --- heartbeats of workers --- */
 
 static void signs_of_life_are_seen_for_a_minute(void **state)
 {

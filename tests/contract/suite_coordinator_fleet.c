@@ -1,7 +1,7 @@
-/* suite_coordinator_fleet.c: many workers, each in its own process, use one coordinator. A share
- * belongs to one worker until its lease ends, and the next holder learns what was sent. Every
- * worker hears every announcement. A coordinator with a new data set grants nothing until leases
- * that it cannot know of must have ended. */
+/* suite_coordinator_fleet.c: many workers, each in its own process, use one coordinator. A share of
+ * a client's limits belongs to one worker until its lease ends, and the next holder learns what was
+ * sent. Every worker hears every announcement. A coordinator whose data was lost grants nothing
+ * until all leases that it does not know of must have ended. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,7 +209,7 @@ static void a_crash_before_the_first_renewal_forgets_nothing(void **state)
     assert_false(w.granted);
     w = ck_acquire(k, "w3", want(100, 8, 1), T0 + 2 * LEASE);
     assert_int_equal(w.spent, 0);
-    /* The 7 permits count from the time at which w2 took the share over. */
+    /* The 7 reserved permits count as sent when w2 took the share over. */
     assert_int_equal(ck_told(&w, T0 + 2 * LEASE), 7);
     assert_int_equal(w.taken, 2);
 }
@@ -241,13 +241,13 @@ static void another_cut_waits_for_all_of_the_old(void **state)
     other = ck_acquire(k, "w3", cuts[2], T0 + 8000);
     assert_true(other.granted);
     assert_int_equal(other.shares, 3);
-    /* w1 asks with the cut into 2 shares, but the client is now cut into 3. */
+    /* w1 asks for one of 2 shares, but the client's limits are now divided into 3. */
     assert_false(ck_acquire(k, "w1", want(100, 8, 2), T0 + 8000).granted);
     assert_true(ck_acquire(k, "w1", cuts[2], T0 + 8000).granted);
 }
 
-/* Returns how many requests all slots of a cut may send at time `at`, according to the marks that
- * their holders have at time `now`. */
+/* Returns how many requests all slots of a client may send at time `at`, according to the marks
+ * (sent requests and their times) that their holders have at time `now`. */
 static uint64_t may_send(const struct pp_slot_want *w, uint32_t n, int64_t now, int64_t at)
 {
     uint64_t sum = 0;
@@ -268,7 +268,7 @@ static uint64_t may_send(const struct pp_slot_want *w, uint32_t n, int64_t now, 
 
 enum { CUT_MARKS = 40, CUT_SHARES = 7 };
 
-/* Acquires every share of a cut, each for another worker. */
+/* Acquires every share of a client, each for another worker. */
 static void acquire_cut(struct coord_kit *k, struct pp_slot_want *w, struct pp_slot_want cut, char who)
 {
     for (uint32_t s = 0; s < cut.shares; s++) {
@@ -303,7 +303,8 @@ static uint32_t release_with_marks(struct coord_kit *k, const struct pp_slot_wan
     return sum;
 }
 
-/* The holders of one cut release random logs, and other workers acquire another cut. All new shares
+/* A client's limits are divided into shares, whose holders release random logs of requests. Then
+ * the limits are divided in another way, and other workers acquire the new shares. All new shares
  * together must permit exactly as many requests as one log of all requests would, because the
  * coordinator divides the requests evenly. */
 static void a_new_cut_divides_what_was_sent(void **state)
@@ -343,8 +344,9 @@ static void a_new_cut_divides_what_was_sent(void **state)
     }
 }
 
-/* A holder crashes under the old cut, and the client's limit is lowered. The shares of the new
- * cut must count the requests in flight and the reserved permits of the crashed holder. */
+/* A holder crashes, the client's limit is lowered, and its limits are divided into other
+ * shares. The new shares must count the requests in flight and the reserved permits of the
+ * crashed holder. */
 static void a_new_cut_takes_over_from_the_lost(void **state)
 {
     struct coord_kit *k = *state;
@@ -732,8 +734,8 @@ static void nobody_is_granted_what_somebody_may_hold(void **state)
     assert_int_equal(w.retry_at_ms, T0 + LEASE);
     w = ck_acquire(k, "w1", want(120, 8, 2), T0 + LEASE);
     assert_true(w.granted);
-    /* The coordinator assumes that each share sent its full rate at the start of the data set.
-     * It also counts permits that earlier holders may have reserved, until the last of their
+    /* The coordinator assumes that each share sent its full rate at the start of the data set. The
+     * coordinator also counts permits that earlier holders may have reserved, until all their
      * leases must have ended. */
     int64_t now = T0 + LEASE;
     struct pp_slot_want both[2] = {w, ck_acquire(k, "w2", want(120, 8, 2), T0 + LEASE)};
@@ -782,19 +784,20 @@ static void a_renewal_brings_back_what_was_lost(void **state)
                                 .shares = 2};
 
     assert_false(ck_renew(k, "w1", r, T0 + 1000));
-    assert_true(ck_renew(k, "w2", r, T0 + 1000)); /* The share belongs to w1. */
+    assert_true(ck_renew(k, "w2", r, T0 + 1000)); /* w2 renews a share that belongs to w1. */
     r.share = 0;
     assert_false(ck_renew(k, "w2", r, T0 + 1000));
     r.shares = 3;
     r.share = 2;
-    assert_true(ck_renew(k, "w3", r, T0 + 1000)); /* The share belongs to another cut. */
+    /* w3 renews a share of a division of limits that is no longer in use. */
+    assert_true(ck_renew(k, "w3", r, T0 + 1000));
     assert_false(ck_acquire(k, "w3", want(120, 8, 2), T0 + 1000).granted);
     struct pp_slot_want w = ck_acquire(k, "w3", want(120, 8, 2), T0 + 1000 + LEASE);
     assert_true(w.granted);
     assert_int_equal(w.spent, 4);
     assert_int_equal(ck_told(&w, T0 + 1000 + LEASE), 13);
     r = (struct pp_slot_renewal){.client = "43", .reserved = 4, .rpm = 120, .concurrency = 8, .shares = 1};
-    assert_true(ck_renew(k, "w1", r, T0 + 1000 + LEASE)); /* The lease of w1 has ended. */
+    assert_true(ck_renew(k, "w1", r, T0 + 1000 + LEASE)); /* w1 renews after its lease has ended. */
 }
 
 static void a_renewal_without_marks_counts_as_all(void **state)

@@ -111,7 +111,7 @@ static void strange_strings_survive(void **state)
         rows[i].attempts = UINT32_MAX;
         rows[i].http_status = 599;
     }
-    rows[N] = dk_row((1ull << 53) - 1, PP_DELIVERY_DEAD, 0); /* This row has no error text. */
+    rows[N] = dk_row((1ull << 53) - 1, PP_DELIVERY_DEAD, 0); /* A dead row without an error text. */
     for (size_t s = 0; s < sizeof sinks / sizeof *sinks; s++) {
         dk_make_sink(k, sinks[s], s);
         dk_save(k, sinks[s], 0, rows, N + 1);

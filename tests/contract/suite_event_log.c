@@ -167,7 +167,7 @@ struct pp_log_clean lk_clean(struct log_kit *k, int64_t before_ms, uint64_t max_
     return r;
 }
 
-/* --- in order --- */
+/* --- events in order --- */
 
 static void nothing_yet(void **state)
 {
@@ -424,7 +424,7 @@ static void forgotten_by_size(void **state)
     assert_true(c.n == 100 && c.bytes == 80000);
     assert_int_equal(lk_read(k, 0, 0, 1, ALL).cleaned, events[99].seq);
     assert_int_equal(lk_read(k, 0, 0, 1, ALL).events[0].seq, events[100].seq);
-    /* One call removes more events than the store deletes in one slice. */
+    /* One call of clean() removes more events than the store deletes in one step. */
     c = lk_clean(k, INT64_MIN, 99, 700);
     assert_true(c.n == 700 && c.bytes == 10000);
     c = lk_clean(k, INT64_MIN, 99, 700);

@@ -40,7 +40,7 @@ struct log_kit {
     struct pp_event_log *logs[LK_LOGS]; /* logs in the same place; the setup opens only the first */
     struct pp_arena arena;
     uint64_t next_number; /* number that the store gives out next */
-    uint64_t block;       /* numbers per block */
+    uint64_t block;       /* how many numbers the store gives out at once */
     unsigned blocks;      /* number of blocks requested so far */
     int64_t now;          /* the at_ms of the next event that the kit makes */
     uint64_t made;        /* number of events made so far; the data of an event contains its number */

@@ -59,7 +59,7 @@ struct run_get {
     /* what the test replies to a HOP event (a redirect); the kit sends the reply when the test
      * waits */
     enum run_hops answer;
-    bool asked; /* True while a HOP event has no reply. */
+    bool asked; /* true while a HOP event (a redirect) has no reply */
     int sents, hops, finished;
 };
 

@@ -565,7 +565,7 @@ static void many_at_once(void **state)
         assert_int_equal(atoi(t.entries[i].batch_id + 2), i + i / 9);
 }
 
-/* --- watch and check --- */
+/* --- the calls of the watcher, and the states of batches --- */
 
 static void on_watch(void *data)
 {

@@ -203,7 +203,7 @@ static void photos_remember(void **state)
     assert_int_equal(p.fail_code, 0);
     assert_int_equal(p.fail_streak, 0);
     assert_null(p.fail_detail);
-    /* A failure that the ladder does not count creates no record. */
+    /* A failure that may pass, like a 503, creates no record of the photo. */
     sk_plan(k, "c", "b_5", "a: q");
     sk_fail(k, sk_claim_photo(k, "c", "q"), 503, false);
     assert_false(sk_photo(k, "c", "q")->photo.found);

@@ -406,7 +406,7 @@ static void cancelling_between_chunks(void **state)
     sk_check_counts(k, "c", "b_1", "");
 }
 
-/* A batch has more items than the store cancels in one slice. The store must cancel each item
+/* A batch has more items than the store cancels in one step. The store must cancel each item
  * exactly once. */
 static void cancelling_a_large_batch(void **state)
 {

@@ -569,7 +569,7 @@ static void roundtrips_are_counted(void **state)
         if (!strcmp(name, "claim"))
             claims = n;
     }
-    /* Two plans need at least two round trips. A store on a server works in slices and needs
+    /* Two plans need at least two round trips. A store on a server works in small steps and needs
      * more. */
     assert_in_range(plans, 2, 40);
     assert_int_equal(claims, 0);

@@ -467,7 +467,7 @@ static bool has_said_enough(void *arg)
 /* The sink sends heartbeats while it has no messages, and the broker keeps the connection. */
 static void keeps_alive(void **state)
 {
-    enum { HEARTBEAT = 8 /* bytes */, TIMES = 6 };
+    enum { HEARTBEAT = 8 /* size of a heartbeat frame in bytes */, TIMES = 6 };
     char error[PP_SINK_ERROR_MAX];
     struct sink_kit *k = *state;
     struct place *p = k->place;

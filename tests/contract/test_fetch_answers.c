@@ -438,7 +438,7 @@ static void bad_certificates_are_final(void **state)
     }
 }
 
-/* --- validators --- */
+/* --- ETag and Last-Modified --- */
 
 static enum pp_origin_next conditional(struct pp_origin_conn *c, const char *request, void *data)
 {

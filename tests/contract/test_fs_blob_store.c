@@ -134,7 +134,8 @@ static void leftovers_of_killed_processes_go(void **state)
     b->ops->close(b);
     leave(root, "1-2-3", 7200);
     leave(root, "1-2-4", 60);
-    assert_int_equal(open_plain(root, &b), PP_OK); /* another process may be writing this file */
+    /* Another process may still write this file, so the store must not remove it. */
+    assert_int_equal(open_plain(root, &b), PP_OK);
     assert_int_equal(temps(root), 1);
     b->ops->close(b);
     assert_int_equal(pp_fs_blob_store_open(&(struct pp_fs_options){.root = root, .sole = true}, &b), PP_OK);

@@ -267,8 +267,8 @@ static void the_least_active_goes(void **state)
     gives_up(false, (const int[]){2, 4, 5, 6, 3, 1});
 }
 
-/* Slow bodies must not occupy all places. If they did, new connections would replace each other
- * before they could send a request. */
+/* Slow bodies must not occupy all connections that the server permits. If they did, new connections
+ * would replace each other before they could send a request. */
 static void slow_bodies_do_not_gather(void **state)
 {
     (void)state;
@@ -285,7 +285,7 @@ static void slow_bodies_do_not_gather(void **state)
         pp_test_clock_pass(e.loop, 1);
         join(&c, &e, NULL, NULL);
         pp_test_clock_pass(e.loop, 1);
-        join(&d, &e, NULL, NULL); /* connection c stays open */
+        join(&d, &e, NULL, NULL); /* This connection replaces a slow one, not c. */
         pp_hc_puts(&c, get);
         expect_status(&c, 200);
         pp_hc_close(&c);

@@ -210,7 +210,7 @@ static void stuck_readers_are_closed(void **state)
     pp_piece_unref(piece);
 }
 
-/* --- ending --- */
+/* --- the ends of streams --- */
 
 static void ended_after_what_waits(void **state)
 {
@@ -434,8 +434,8 @@ static void random_lives_close_once(void **state)
 
 enum { MANY = 2000, PLAIN = 16, STREAM_MEMORY = 1024 };
 
-/* Streams count neither towards the connections of their address nor towards the total, and a new
- * connection never takes a stream's place. */
+/* Streams count neither towards the limit of connections per address nor towards the limit of all
+ * connections. The server never closes a stream in favour of a new connection. */
 static void many_from_one_address(void **state)
 {
     (void)state;

@@ -18,7 +18,7 @@
 enum {
     BROKERS = 1,
     PARTITIONS = 4,
-    PRODUCE = 0 /* This is the number of produce requests in Kafka's protocol. */,
+    PRODUCE = 0 /* Kafka's protocol gives this number to produce requests. */,
     FEW_MAX = 4000,
     NEVER_MS = 600000
 };

@@ -11,7 +11,7 @@
 #include "suite_mongo_kit.h"
 #include "test_loop.h"
 
-/* --- opening --- */
+/* --- opening a store --- */
 
 /* Runs a command, given as JSON, on the database of a URL. */
 static void run_command(const char *url, const char *json)

@@ -263,7 +263,7 @@ static void drain_with_parked_transfers(void **state)
     assert_int_equal(world_seen(w, "42").requests, 3);
 }
 
-/* --- slots, tiers --- */
+/* --- lost slots, late answers, removed tiers --- */
 
 static void slots_are_lost(void **state)
 {

@@ -1,6 +1,6 @@
 /* test_pipeline_limits.c: the origin sees a client's rate and concurrency kept through redirects,
  * retries, restarts and failing writes (I4, I5), and when settings change at awkward moments. To
- * make waits short, a slot comes with marks of requests that an earlier holder has sent. */
+ * make waits short, a slot begins with requests that an earlier holder has sent. */
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -133,7 +133,7 @@ static void claim_ahead(struct world *w, struct pp_slot_mark *mark)
     w->params.client_rpm = 6;
     w->step_ms = 1;
     world_open(w);
-    sent_before(w, mark, 6, 58000); /* the permits are free 2.2 s from now */
+    sent_before(w, mark, 6, 58000); /* These permits become free 2.2 s from now. */
     world_post(w, "42", "b_1", 4, 1, PP_REFRESH_KNOWN, "bytes=2000");
     world_until(w, has_transfers, w);
     assert_true(pp_claimer_view(w->p.claimer, "42", &view));

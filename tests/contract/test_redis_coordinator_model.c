@@ -317,7 +317,7 @@ static void renew(struct world *w, struct worker *k, bool last)
 
 /* --- answers --- */
 
-/* Asserts that no other worker holds a share that overlaps with this one. */
+/* Asserts that no other worker holds a share whose range overlaps with the range of this one. */
 static void check_alone(struct world *w, const struct worker *k, uint16_t client)
 {
     const struct hold *h = &k->holds[client];
@@ -388,7 +388,7 @@ static void expire(struct world *w, struct worker *k)
             pp_slot_lost(&k->holds[i].slot);
 }
 
-/* --- faults --- */
+/* --- faults of workers and of Redis --- */
 
 static void crash(struct world *w, uint16_t worker)
 {

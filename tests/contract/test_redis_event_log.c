@@ -146,7 +146,7 @@ static bool is_gap(const struct pp_event *e, uint64_t from, uint64_t to)
     return !e->key && !e->type && e->seq == to && strcmp(e->data, due) == 0;
 }
 
-/* --- numbers --- */
+/* --- the numbers of events --- */
 
 static void numbers_are_the_stores(void **state)
 {
@@ -243,7 +243,7 @@ static void late_for_another_life(void **state)
     }
 }
 
-/* --- losses --- */
+/* --- Redis loses events --- */
 
 static void back_with_everything(void **state)
 {

@@ -419,7 +419,7 @@ static void absence_differs_from_a_wrong_answer(void **state)
     fake_http_close(s);
 }
 
-/* --- texts for the operator --- */
+/* --- messages that tell the operator what is wrong --- */
 
 static void a_bucket_elsewhere_is_reported(void **state)
 {
@@ -459,7 +459,7 @@ static void a_server_that_is_no_store_is_reported(void **state)
     fake_http_close(s);
 }
 
-/* --- lists --- */
+/* --- lists of objects --- */
 
 static void lists_that_cannot_be_read_fail(void **state)
 {
@@ -544,7 +544,7 @@ static void seconds_are_whole(void **state)
     fake_http_close(s);
 }
 
-/* --- opening --- */
+/* --- opening a store --- */
 
 static void refuses_wrong_options(void **state)
 {

@@ -80,7 +80,8 @@ static void failures_stay_alone(void **state)
     struct pp_event *events = lk_events(k, 2 * N);
     struct landing l = {N};
     struct pp_log_append r[N];
-    events[2 * BAD + 1].key = NULL; /* the second event of request BAD can't be stored */
+    /* The second event of request BAD has no key, so the log can't store it. */
+    events[2 * BAD + 1].key = NULL;
     for (int i = 0; i < N; i++) {
         r[i] = (struct pp_log_append){
             .req = {.done = landed, .data = &l, .arena = &k->arena}, .events = &events[2 * i], .n = 2};

@@ -368,7 +368,7 @@ static void cancel_after_planning(void **state)
     assert_int_equal(api_ask(t, PP_DELETE, batch_path(ID_B, ""), NULL), 404);
 }
 
-/* --- list --- */
+/* --- the list of batches --- */
 
 static void entry(struct api_run *t, const char *id, const char *client)
 {
@@ -603,7 +603,7 @@ static void replay(void **state)
     assert_string_equal(api_str(t, "batch_id"), id);
     assert_int_equal(t->ingest.n, 1);
 
-    t->store.n_items = 0; /* the batch is planned, but the first replay finds nothing to do */
+    t->store.n_items = 0; /* From here on the store finds no photo to replay. */
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 200);
     t->key = "fresh";
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 200);

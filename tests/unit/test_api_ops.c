@@ -68,7 +68,7 @@ static void unknown_parameters(void **state)
     }
 }
 
-/* --- keys --- */
+/* --- API keys --- */
 
 static struct pp_api_key key(const char *name, const char *text, unsigned scopes, const char *client)
 {
@@ -518,7 +518,7 @@ static void table_of_codes(void **state)
     assert_true(json_array_size(api_at(t, "requests")) == PP_API_CODE_COUNT);
 }
 
-/* --- explain --- */
+/* --- explain: what photopool would do with a photo, and why --- */
 
 #define EXPLAIN "/v1/explain?client=42&url=http%3A%2F%2Fx.example%2F1.jpg"
 

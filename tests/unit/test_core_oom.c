@@ -18,8 +18,9 @@
 #include "core/backlog.c"
 #include "core/ratelimit.c"
 
-/* The sliding log has no memory for more than two marks. It may then permit requests too late but
- * never too early, and it must be exact again once these marks have expired. */
+/* The sliding log has no memory for more than two marks (a number of requests and their time). It
+ * may then permit requests too late but never too early, and it must be exact again once these
+ * marks have expired. */
 static void a_log_survives_any_failed_allocation(void **state)
 {
     (void)state;

@@ -15,7 +15,7 @@ static const int64_t now = 1700000000000;
 static const int64_t waits_s[] = {5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400};
 enum { WAITS = sizeof waits_s / sizeof *waits_s };
 
-/* --- a message --- */
+/* --- the attempts to deliver one message --- */
 
 static void every_status_at_every_attempt(void **state)
 {
@@ -96,7 +96,7 @@ static void what_the_receiver_asks_for(void **state)
     assert_int_equal(pp_delivery_after(1, 204, 5000, 0, now, &due), PP_DELIVERY_NEXT_DELIVERED);
 }
 
-/* --- an endpoint --- */
+/* --- how many requests an endpoint gets, and when --- */
 
 /* Returns when the next request may start if none of those in flight ends before; INT64_MAX if one
  * of them must end first. */
@@ -296,7 +296,7 @@ static void bounds_hold_in_any_order(void **state)
     }
 }
 
-/* --- secrets --- */
+/* --- secrets of webhooks --- */
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

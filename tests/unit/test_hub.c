@@ -38,7 +38,7 @@ struct kit {
     bool busy; /* followers that start from now on refuse deliveries */
 };
 
-/* --- a follower --- */
+/* --- a follower: a subscriber that notes the events that it gets --- */
 
 static struct follower *of(struct pp_sub *sub)
 {
@@ -127,7 +127,7 @@ static void leave(struct follower *f)
     free(f);
 }
 
-/* --- the kit --- */
+/* --- the kit: a hub with its log and its publisher --- */
 
 static void open_hub(struct kit *k)
 {

@@ -1,5 +1,5 @@
-/* Tests the ladder: which failures count, and how many imports are answered from the record after
- * each. */
+/* Tests the ladder: after failures in a row, imports of a photo are answered from its record
+ * instead of a request. Which failures count, and how many imports are answered after each? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -224,7 +224,7 @@ static void a_request_waits_for_idle(void **state)
     close_driver(&d);
 }
 
-/* --- closing --- */
+/* --- closing the lane --- */
 
 static void *close_lane(void *lane)
 {

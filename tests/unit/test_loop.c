@@ -169,7 +169,7 @@ static void timers_are_not_early_after_long_work(void **state)
     assert_true(c.timer && box);
     struct pp_mail mail;
     pp_mailbox_post(box, &mail);
-    work_for(2); /* lets the turn begin with a new time of the clock */
+    work_for(2); /* The clock moves, so that the next turn begins at a later time. */
     pp_test_until(c.loop, fired_once, &c, 5000);
     assert_false(c.early);
     pp_mailbox_close(box);

@@ -67,7 +67,7 @@ static void check_format(struct page *p)
             assert_true(is_name(name, strlen(name)));
             assert_true(rest[strlen(rest) - 1] == '.');
             (void)snprintf(mark, sizeof(mark), " %s ", name);
-            assert_null(strstr(seen, mark)); /* each family appears once */
+            assert_null(strstr(seen, mark)); /* The page has each family of metrics once. */
             strcat(seen, mark);
             strcpy(family, name);
         } else if (sscanf(line, "# TYPE %99s %199[^\n]", name, rest) == 2) {

@@ -268,7 +268,9 @@ static void long_urls_are_kept_up_to_a_point(void **state)
                 assert_true(n == lengths[i] || (wide && n == lengths[i] + 1));
             else
                 assert_true(n > PP_URL_FIT && n <= PP_URL_FIT + 4);
-            assert_true(n % 2 == 1 || !wide); /* one "u" and whole characters of two bytes each */
+            /* The URL that was kept is one "u" and whole characters of two bytes, so its length is
+             * odd. */
+            assert_true(n % 2 == 1 || !wide);
         }
     }
     free(text);

@@ -112,8 +112,8 @@ static void marks_go_from_holder_to_holder(void **state)
     struct pp_rate_mark marks[6];
     assert_int_equal(pp_ratelimit_export(&a, 5000, marks, 6), 6);
     assert_int_equal(marks[2].at_ms, 2000);
-    /* When the log has too few marks for its requests, it joins two requests into one mark at the
-     * later time. */
+    /* The array is too small for one mark (a number of requests and their time) per request. So the
+     * log joins two requests into one mark at the later time. */
     assert_int_equal(pp_ratelimit_export(&a, 5000, marks, 4), 3);
     assert_int_equal(marks[0].at_ms, 1000);
     assert_int_equal(marks[0].n, 2);

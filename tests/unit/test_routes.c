@@ -38,7 +38,8 @@ struct store {
     size_t n_saved;
     struct move moves[MOVES];
     size_t n_moves;
-    uint64_t moved; /* number of tasks that each retier reports as moved */
+    /* how many tasks the store reports as moved at each change of a domain's tier */
+    uint64_t moved;
 };
 
 struct kit {
@@ -265,7 +266,7 @@ static uint8_t tier_of(struct kit *k)
     return r.tier;
 }
 
-/* --- probing --- */
+/* --- probing a domain whose speed is unknown --- */
 
 static void a_new_domain_is_probed(void **state)
 {
@@ -278,7 +279,8 @@ static void a_new_domain_is_probed(void **state)
         if (i < PP_ROUTE_PROBES)
             assert_int_equal(p.wait_ms, 0);
         else
-            assert_in_range(p.wait_ms, 1000, 2000); /* the tier's timeout and up to a second */
+            /* The task waits for the tier's timeout, and up to a second more. */
+            assert_in_range(p.wait_ms, 1000, 2000);
     }
     assert_int_equal(place(k, "42", "b.test").wait_ms, 0); /* each domain is probed separately */
     assert_int_equal(place(k, "43", "a.test").wait_ms, 0);
@@ -537,7 +539,7 @@ static void unlearned_routes_are_not_saved(void **state)
     kit_close(k);
 }
 
-/* --- reading at start --- */
+/* --- saved routes, which are read at the start --- */
 
 static void add_row(struct kit *k, const char *client, const char *domain, int64_t tier_ms)
 {
@@ -592,7 +594,7 @@ static void a_late_read_undoes_nothing(void **state)
     add_row(k, "42", "b.test", 30000);
     k->store.hold = true;
     open_routes(k);
-    sample(k, 0, 100, false); /* the read is not answered yet */
+    sample(k, 0, 100, false); /* The read of the saved routes has no answer yet. */
     /* The domain is being probed, so the last of these tasks must wait. */
     for (int i = 0; i <= PP_ROUTE_PROBES; i++)
         (void)place(k, "42", "b.test");
@@ -608,7 +610,7 @@ static void a_late_read_undoes_nothing(void **state)
     kit_close(k);
 }
 
-/* --- a fleet --- */
+/* --- several processes --- */
 
 static void only_the_leader_decides_and_saves(void **state)
 {

@@ -1,4 +1,4 @@
-/* Tests shares of a rate: their sums, bounds and ranges. */
+/* Tests how a client's rate is divided into shares: their sums, bounds and ranges of hashes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

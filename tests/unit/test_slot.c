@@ -105,7 +105,7 @@ static void a_grant_takes_over_what_others_left(void **state)
     assert_int_equal(pp_slot_next_permit_ms(&s, 500), 1000);
     assert_int_equal(pp_slot_concurrency(&s, 4999), 4);
     assert_int_equal(pp_slot_concurrency(&s, 5000), 6);
-    assert_false(pp_slot_admit(&s, 1000, 1000, 5)); /* only 4 places are free */
+    assert_false(pp_slot_admit(&s, 1000, 1000, 5)); /* Only 4 more requests may be in flight. */
     assert_true(pp_slot_admit(&s, 1000, 1000, 4));
     pp_slot_unused(&s, 4);
     assert_int_equal(s.in_flight, 0);
@@ -145,7 +145,7 @@ static void the_whole_is_recut_at_once(void **state)
     pp_slot_recut(&s, 5, 3);
     assert_int_equal(pp_slot_permits(&s, 0, 0), 4);
     assert_true(pp_slot_admit(&s, 0, 0, 2));
-    assert_false(pp_slot_admit(&s, 0, 0, 1)); /* the slot has only three places */
+    assert_false(pp_slot_admit(&s, 0, 0, 1)); /* The slot permits only three requests in flight. */
     struct pp_slot_renewal r = renew(&s, 0, true);
     assert_int_equal(r.rpm, 5);
     assert_int_equal(r.concurrency, 3);
@@ -160,7 +160,7 @@ static void the_record_covers_what_is_admitted(void **state)
 
     grant(&s, &far_terms, 60, 8);
     pp_slot_expect(&s, DEADLINE);
-    assert_false(pp_slot_covered(&s)); /* the record has no deadline yet */
+    assert_false(pp_slot_covered(&s)); /* The record does not say yet how long requests may take. */
     struct pp_slot_renewal r = renew(&s, 0, true);
     assert_true(pp_slot_covered(&s));
     assert_int_equal(r.reserved, 60 * AHEAD / 60000 + 8);
@@ -182,8 +182,9 @@ static void the_record_covers_what_is_admitted(void **state)
     pp_slot_fini(&s);
 }
 
-/* A renewal is in flight, and nobody knows whether the coordinator has written it. In either case
- * its record must cover all admitted requests. Only one renewal at a time may carry marks. */
+/* A renewal is in flight, and the holder can't know whether the coordinator has written it. In
+ * either case the record must cover all admitted requests. Only one renewal at a time may carry
+ * marks (sent requests and their times). */
 static void renewals_in_flight_bind_both_ways(void **state)
 {
     struct pp_slot s;
@@ -202,15 +203,17 @@ static void renewals_in_flight_bind_both_ways(void **state)
     assert_int_equal(first.reserved, 0);
     /* the first renewal has not ended */
     assert_int_equal(pp_slot_marks(&s, PP_RENEW_HOLD, 9000), 0);
-    /* if the renewal was written, its marks cover the requests; if not, the reservation before it
-     * does */
+    /* If the renewal was written, its marks cover the requests. Otherwise the earlier reservation
+     * does. */
     assert_true(pp_slot_covered(&s));
     assert_true(pp_slot_admit(&s, 1200, 1200, 1));
-    assert_false(pp_slot_covered(&s)); /* if the renewal was written, nothing is reserved */
+    /* If the renewal was written, the record reserves nothing, so it does not cover new
+     * requests. */
+    assert_false(pp_slot_covered(&s));
     pp_slot_renewal(&s, PP_RENEW_AHEAD, NULL, 1200, 2200, &second);
     assert_true(second.reserved > 5);
     assert_true(pp_slot_renewed(&s, &second, true, 1200, 2200));
-    /* the first renewal is still in flight, and it reserves nothing */
+    /* The first renewal may still be written, and it reserves nothing. */
     assert_false(pp_slot_covered(&s));
     assert_true(pp_slot_renewed(&s, &first, false, 1200, 2200));
     /* The holder can't know whether the record has marks of these four requests. */
@@ -326,7 +329,7 @@ static void a_release_hands_the_log_on(void **state)
     pp_slot_fini(&s);
 }
 
-/* --- the property: holders in a row, each may crash at any moment --- */
+/* --- a simulation: many holders in a row, each of which may crash at any moment --- */
 
 enum { FLIGHTS = 64, SENT = 4096 };
 
@@ -489,7 +492,7 @@ static void next_holder(struct sim *m)
     for (struct flight *f = m->flights; f < m->flights + FLIGHTS; f++) {
         if (f->used && f->end <= m->now)
             m->at_once--;
-        else if (f->used) /* impossible, because deadlines are shorter than the lease */
+        else if (f->used) /* This can't happen, because deadlines are shorter than the lease. */
             fail_msg("in flight after the lease");
         f->used = false;
     }

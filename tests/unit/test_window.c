@@ -1,6 +1,6 @@
-/* Tests the window of a relay. The cursor stays below every unsettled message, in whatever order
- * messages are settled; a deferred message does not stop the cursor; the counts of messages and
- * bytes are right. */
+/* Tests the window of a relay: its messages in memory, and the cursor computed from them. The
+ * cursor stays below every unsettled message, in whatever order messages are settled; a deferred
+ * message does not stop the cursor; the counts of messages and bytes are right. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
