@@ -47,10 +47,10 @@ static void compare(const struct contest *c, struct fetch_job ours, struct fetch
         ratio[i] /= b[i];
     }
     double other = bench_median(b, ROUNDS);
+    /* `ours` comes from the median of the ratios of neighbouring runs, because the machine's speed
+     * changes over time. */
     const struct bench_row row = {.bench = "fetch",
                                   .name = c->name,
-                                  /* The median of the ratios of neighbouring runs: the machine's speed
-                                   * changes over time. */
                                   .ours = other * bench_median(ratio, ROUNDS),
                                   .other = other,
                                   .other_is = "bare libcurl multi loop, hashing and writing",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""openapi.json and asyncapi.json follow .spectral.yaml, have one format, and share equal schemas
-where both have one.
+"""Checks that openapi.json and asyncapi.json follow .spectral.yaml, have one format, and have the
+same schema wherever both define one.
 
-tests/scenario/test_openapi.py checks that they describe the server.
+tests/scenario/test_openapi.py checks that the documents describe the server.
 """
 import json
 import os
@@ -19,8 +19,9 @@ RULES = os.path.join(ROOT, "tests", "lint", ".spectral.yaml")
 
 
 def spectral(paths):
-    """Returns {path: [(line, what)]}. One run for all files, because starting Spectral takes most
-    of the time."""
+    """Runs Spectral. Returns {path: [(line, what)]}. Checks all files in one run, because starting
+    Spectral takes most of the time.
+    """
     run = subprocess.run([TOOL, "lint", "--ruleset", RULES, "--format", "json", "--quiet", "--fail-severity", "hint", *paths],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     try:
@@ -47,7 +48,7 @@ def form(texts):
 
 
 def shared(texts):
-    """A payload has the same schema in both documents."""
+    """Checks that a payload has the same schema in both documents."""
     ours, theirs = (json.loads(texts[name])["components"]["schemas"] for name in DOCUMENTS)
     for name in sorted(set(ours) & set(theirs)):
         if ours[name] != theirs[name]:
@@ -57,7 +58,7 @@ def shared(texts):
 
 
 def examples(texts):
-    """Spectral checks the examples of openapi.json, but not those of messages."""
+    """Checks the examples of messages in asyncapi.json, which Spectral does not check."""
     text = texts["asyncapi.json"]
     document = json.loads(text)
     asks = [(name, f"#/components/messages/{name}/{part}", example[part]) for name, m in document["components"]["messages"].items()
@@ -71,12 +72,14 @@ def examples(texts):
 
 
 def find(texts):
-    """Returns the findings that Spectral does not make."""
+    """Returns the findings of this script, without those of Spectral."""
     return [*form(texts), *shared(texts), *examples(texts)]
 
 
 def broken(texts):
-    """Copies with one mistake each, and the document that has the mistake."""
+    """Yields copies of the documents with one mistake each, and the name of the document with the
+    mistake.
+    """
     def changed(name, change):
         document = json.loads(texts[name])
         change(document)
@@ -98,7 +101,7 @@ def main():
     found = list(find(texts))
     copies = [(n, wrong, copy) for n, (wrong, copy) in enumerate(broken(texts), 1) if not any(name == wrong for name, _, _ in find(copy))]
     with tempfile.TemporaryDirectory() as top:
-        paths = {}  # mistakes that Spectral has to find: the example's number
+        paths = {}  # mistakes that Spectral has to find: for each path, the number of the example
         for n, wrong, copy in copies:
             os.mkdir(os.path.join(top, str(n)))
             paths[os.path.join(top, str(n), wrong)] = n

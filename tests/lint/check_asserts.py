@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Invariants are asserted: at least 10 pp_assert() a 1,000 lines in core, the pipeline, the API and the adapters, and each says what is wrong.
-
-assert() is not used: it does not say it.
+"""Checks that invariants are asserted: core, the pipeline, the API and the adapters have at least
+10 pp_assert() per 1,000 lines. assert() is forbidden, because it has no text that says what is
+wrong.
 """
 import re
 import sys

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A planted bug (loadtest/chaos/bugs) applies to the tree as it is; otherwise nobody notices that
-it is not planted any more."""
+"""Checks that each patch of a planted bug (loadtest/chaos/bugs) applies to the tree. If a patch
+does not apply, nobody would notice that its bug is no longer tested.
+"""
 import subprocess
 import sys
 

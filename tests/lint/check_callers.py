@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Every function with external linkage has a production caller, and production code writes every metric.
+"""Checks that every function with external linkage has a caller in production code, and that
+production code writes every metric.
 
-A function that only its own file uses is static, unless a test calls it, too; one that only tests use goes.
+A function that only its own file uses must be static, unless a test calls it, too. A function that
+only tests use must be removed.
 """
 import re
 import sys
@@ -15,10 +17,13 @@ ROW = re.compile(r"^\s*X\((\w+),", re.M)
 
 
 def unused(sources, tests=""):
-    """Functions that no production code uses; functions that one file uses alone and no test does."""
+    """Yields functions that no production code uses, and functions that only their own file uses
+    and no test.
+    """
     used = {path: words(text) for path, text in sources}
     everything = "\n".join(text for _, text in sources)
-    pasted = set(PASTE.findall(everything))  # pp_sw_##op: the tables of operations
+    # prefixes of names that a macro pastes together, such as pp_sw_##op in tables of operations
+    pasted = set(PASTE.findall(everything))
     for path, text in sources:
         for name, line in defined(text).items() if path.endswith(".c") else ():
             elsewhere = any(name in w for p, w in used.items() if p != path and p.endswith(".c"))

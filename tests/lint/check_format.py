@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every .c and .h has the format of clang-format 14. `make format` applies it."""
+"""Checks that every .c and .h has the format of clang-format 14. `make format` applies this format."""
 import os
 import shutil
 import subprocess

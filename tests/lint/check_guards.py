@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A header has an include guard PP_..._H or PHOTOPOOL_..._H, or a name of its own ending in _H; no
-two headers share one."""
+"""Checks that each header has an include guard that ends in _H, such as PP_..._H or
+PHOTOPOOL_..._H, and that no two headers have the same guard.
+"""
 import re
 import sys
 

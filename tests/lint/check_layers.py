@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Which folder may include which, by #include lines (lib/README.md has the table in words).
+"""Checks which folder includes from which, by the #include lines. lib/README.md has the rules in
+words.
 
-To add an adapter: add a line with its libraries to scripts/packages.
+To add an adapter, add a line with its libraries to scripts/packages.
 """
 import os
 import re
@@ -11,8 +12,8 @@ from lint import main, read
 
 HASH = {"uthash.h", "utlist.h"}
 SSL = {"openssl/"}
-# What each folder may include of our headers and of libraries, in addition to libc (POSIX) and its
-# own folder.
+# For each folder: which of our headers and which library headers it may include, in addition to
+# libc (POSIX) and its own folder.
 LAYERS = {
     "include/photopool": ({"photopool", "base"}, set()),
     "lib/base": ({"photopool", "base"}, set()),
@@ -36,12 +37,12 @@ LAYERS = {
     "tests/sim": (None, None),
     "tests/fuzz": ({"photopool", "base", "core", "format", "config", "pipeline", "adapter"}, {"jansson.h"}),
 }
-# For each folder under lib/adapter/: the headers in its line of scripts/packages.
+# For each folder under lib/adapter/: the library headers that its line in scripts/packages names.
 ADAPTERS = {m.group(1): set(m.group(2).split()) for m in
             re.finditer(r"(?m)^adapter (\w+) *:[^:\n]*:(.*)$", read("scripts/packages"))}
-# Files of cmd/ that may include adapters: the wiring.
+# Only these files of cmd/ may include adapters: they connect ports with adapters.
 WIRE = re.compile(r"cmd/photopool/wire[^/]*\.c$")
-# Pure layers decide; other layers read the clock, the disk or the network.
+# Folders that only decide: no clock, no disk, no network.
 PURE = ("lib/core/",)
 IMPURE = {"sys/socket.h", "sys/stat.h", "fcntl.h", "unistd.h", "pthread.h", "signal.h", "poll.h", "netdb.h", "dirent.h",
           "sys/time.h", "semaphore.h", "sys/epoll.h", "sys/mman.h"}
@@ -51,7 +52,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 
 def layer_of(path):
-    """Returns (our headers, libraries, own prefix) for the file; None where no rule applies."""
+    """Returns (our headers, library headers, own prefix) that a file may include, or None if it has
+    no rule.
+    """
     folder = os.path.dirname(path)
     m = re.match(r"lib/adapter/([^/]+)", folder)
     if m:
@@ -73,7 +76,7 @@ def find_ours(path, name, rule):
     if name.startswith("../") or "/../" in name:
         return "no ../ in an include: name it from lib/, include/ or the own folder"
     if "/" not in name or name.startswith(own + "/"):
-        return None  # the own folder
+        return None  # a header of the same folder
     top = name.split("/")[0]
     if top == "adapter" and "adapter" not in ours:
         if WIRE.match(path):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Functions have at most 100 lines, files at most 700; most are far shorter. In tests, where tables
-of cases make functions long, 200 and 1000.
+"""Checks that functions have at most 100 lines and files at most 700. In tests the limits are 200
+and 1000, because tables of cases make functions long.
 
 A function begins with { and ends with } in the first column, as clang-format writes it.
 """

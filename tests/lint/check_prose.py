@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Prose has lines of up to 100 columns: comments in C, Lua, Python and shell, and paragraphs of Markdown (not tables, nor code).
+"""Checks that lines of prose have at most 100 columns: comments in C, Lua, Python and shell, and
+paragraphs of Markdown, but not tables or code.
 
-A line without a blank to break it at (a URL, a path) may be longer.
+A line without a blank at which to break it (a URL, a path) may be longer.
 """
 import re
 import sys
@@ -18,7 +19,7 @@ def find(path, text):
     comment = COMMENT["." + name.rsplit(".", 1)[-1] if "." in name and not name.endswith(".py") else ""]
     fenced = False
     for number, line in enumerate(text.split("\n"), 1):
-        line = re.sub(r"\s*\\$", "", line)  # in a macro
+        line = re.sub(r"\s*\\$", "", line)  # without the backslash at the end of a line of a macro
         if path.endswith(".md") and line.lstrip().startswith("```"):
             fenced = not fenced
         if len(line) > COLUMNS and not fenced and comment.match(line) and " " in line.strip()[:COLUMNS].lstrip("/*#- "):

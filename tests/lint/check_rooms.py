@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The order of the rooms, lowest first. A file includes headers of its own and of lower rooms only;
-what must go up is a callback.
+"""Checks the order of the rooms: a file includes headers of its own room and of lower rooms only.
+When a lower room must call a higher room, it calls a callback.
 
-Files that need each other (each uses, directly or through other files, a function that the other
-defines) belong to one room, and are few. To add a room: give it a place in ROOMS and in
-CMakeLists.txt, whose targets see only lower rooms.
+A room is a folder under lib, or cmd/photopool. Files that need each other (each uses, directly or
+through other files, a function that the other defines) must be in one room; the check counts them.
+To add a room, give it a place in ROOMS and in CMakeLists.txt, whose targets see only lower rooms.
 """
 import re
 import sys
@@ -22,14 +22,15 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
 def room_of(path):
-    """Returns the index of a file's room in ROOMS, -1 for files outside the order: contracts,
-    adapters, configuration."""
+    """Returns the index of a file's room in ROOMS, or -1 for a file outside the order: contracts,
+    adapters, configuration.
+    """
     folder = path.rsplit("/", 1)[0]
     return ROOMS.index(folder) if folder in ROOMS else -1
 
 
 def arrows(sources):
-    """Yields includes of headers of a higher room."""
+    """Yields each #include of a header of a higher room."""
     for path, text in sources:
         own = room_of(path)
         for m in INCLUDE.finditer(text) if own >= 0 else ():
@@ -96,7 +97,7 @@ def main():
     if not examples():
         print("tests/lint: check_rooms.py is wrong about its own examples")
         return 2
-    # Comments and strings are blanked, except for the strings of #include lines.
+    # The texts have no comments and no strings, except for the strings of #include lines.
     found, figures = find(production(), [(p, read(p)) for p in files(".c", ".h")])
     for path, line, what in found:
         print(f"{path}:{line}: {what}")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""clang-tidy with the checks of .clang-tidy over every .c file; clang's own warnings are errors
+"""Runs clang-tidy with the checks of .clang-tidy on every .c file. The warnings of clang are errors
 there, too.
 
-A full run takes minutes, so the check remembers clean files by a hash of the file, its headers, its
-flags and .clang-tidy, in $XDG_CACHE_HOME/photopool-tidy (default ~/.cache). With arguments: only
-these files.
+A full run takes minutes, so the check remembers which files are clean, by a hash of the file, its
+headers, its flags and .clang-tidy, in $XDG_CACHE_HOME/photopool-tidy (default ~/.cache).
+Arguments: check only these files.
 """
 import hashlib
 import json
@@ -28,8 +28,9 @@ def tool(name):
 
 
 def commands():
-    """Returns {path: arguments without compiler, output and input}, from a clang configuration with
-    all targets."""
+    """Returns {path: compiler arguments without compiler, output and input}, taken from a clang
+    build of all targets.
+    """
     subprocess.run(["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", "-DCMAKE_C_COMPILER=" + tool("clang"), "-DPP_FUZZ=ON",
                     "-DPP_TESTS=ON", "-DCMAKE_BUILD_TYPE=Debug"], check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as f:
@@ -46,8 +47,9 @@ def commands():
 
 
 def key_of(path, flags, salt):
-    """Returns a hash of everything that the result depends on; None where the file doesn't even
-    preprocess."""
+    """Returns a hash of everything that the findings for a file depend on, or None if the
+    preprocessor fails.
+    """
     run = subprocess.run([tool("clang"), *flags, "-MM", "-MT", "x", path], cwd=ROOT, stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL, check=False)
     if run.returncode:
@@ -61,7 +63,7 @@ def key_of(path, flags, salt):
 
 
 def check(path, flags, salt):
-    """Returns the findings of one file, as (path, line, text)."""
+    """Runs clang-tidy on one file. Returns its findings as (path, line, text)."""
     key = key_of(path, flags, salt)
     mark = os.path.join(CACHE, key) if key else None
     if mark and os.path.exists(mark):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""lib/README.md, the source tour, names every file and folder of lib/, include/ and cmd/, and none
-that does not exist.
+"""Checks that lib/README.md, the source tour, names every file and folder of lib/, include/ and
+cmd/, and none that does not exist.
 
-In the section of a folder (its heading ends with the folder's path in backticks) a file is named in
-backticks: `url.c`, `url.h`, `url.[ch]`, or several at once: `sniff_{png,gif}.c`,
-`url{,_host}.[ch]`. A path, `core/url.h`, may stand anywhere and must exist.
+A section belongs to a folder if its heading ends with the folder's path in backticks. It names
+files in backticks: `url.c`, `url.h`, `url.[ch]`, or several at once: `sniff_{png,gif}.c`,
+`url{,_host}.[ch]`. A path such as `core/url.h` may stand anywhere and must exist.
 """
 import itertools
 import os
@@ -19,14 +19,14 @@ PATH = re.compile(r"`([\w./-]+/[\w.-]+\.(?:c|h|py|md))`")
 
 
 def expand(name):
-    """`a{b,c}.[ch]` -> ab.c ac.c ab.h ac.h"""
+    """Returns the file names that a pattern stands for: `a{b,c}.[ch]` gives ab.c, ac.c, ab.h, ac.h."""
     parts = re.split(r"\{([^}]*)\}", name.replace(".[ch]", ".{c,h}"))
     choices = [p.split(",") if i % 2 else [p] for i, p in enumerate(parts)]
     return ["".join(c) for c in itertools.product(*choices)]
 
 
 def named(text):
-    """Returns {folder: {file: line}} of the tour."""
+    """Returns {folder: {file: line}}: the files that the tour names, and the lines where it does."""
     folders, folder = {}, None
     for number, line in enumerate(text.split("\n"), 1):
         heading = re.match(r"^#+ .*`([\w./-]+)/`\s*$", line)

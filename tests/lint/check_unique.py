@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""A name means one thing: tags of structs, unions and enums, and enumerators, are defined once in lib/, include/ and cmd/.
+"""Checks that a name means one thing: each tag of a struct, union or enum and each enumerator is
+defined only once in lib/, include/ and cmd/.
 
-A struct that a port leaves to its adapters is defined once by each.
+A struct that a port only declares may be defined once by each adapter.
 """
 import re
 import sys
@@ -15,8 +16,9 @@ ENUMERATOR = re.compile(r"(?:^|,)\s*([A-Za-z_]\w*)\s*(?=[,=]|$)", re.M)
 
 
 def names(text):
-    """Returns (name, offset) of every tag and enumerator that the code defines; those that X-macros
-    make are not seen."""
+    """Returns (name, offset) of every tag and enumerator that the code defines, except those that
+    X-macros make.
+    """
     for m in TAG.finditer(text):
         yield m.group(1), m.start(1)
     for m in ENUM.finditer(text):
@@ -28,7 +30,7 @@ def names(text):
 
 def find(sources):
     seen = {}
-    # What a port declares without defining it is each adapter's own.
+    # structs that a port declares but does not define: each adapter defines its own
     opaque = {m for path, text in sources if path.startswith("include/photopool/port/") for m in OPAQUE.findall(code_only(text))}
     for path, text in sources:
         code = code_only(text)

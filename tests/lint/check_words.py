@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Banned functions with their replacements; no typedef'd structs; no notes to self."""
+"""Checks for banned functions, typedef'd structs, and notes to oneself. Names a replacement for
+each banned function.
+"""
 import re
 import sys
 
@@ -10,7 +12,7 @@ SHIPPED = re.compile(r"(lib|include|cmd|loadtest)/")
 LIB = re.compile(r"(lib|include|cmd)/")
 PURE = re.compile(r"lib/core/")
 TESTS = re.compile(r"tests/")
-# where, functions, replacement or reason
+# (files in which the functions are banned, functions, replacement or reason)
 BANNED = [
     (SHIPPED, "strcpy strcat stpcpy strncpy strncat", "use snprintf, memcpy with a known length, or base/buf.h"),
     (SHIPPED, "sprintf vsprintf", "use snprintf, or base/buf.h"),

@@ -1,7 +1,8 @@
-"""Which file defines which function, and which files use it: what check_rooms.py and check_callers.py share.
+"""Finds which file defines which function, and which files use the function, for check_rooms.py and
+check_callers.py.
 
-A function is defined where clang-format leaves its name in the first line of a definition and { in the first column. Uses are
-words in code: calls, and names in tables of functions.
+A definition begins, as clang-format writes it, with the function's name in its first line and { in
+the first column. A use is any word in the code: a call, or a name in a table of functions.
 """
 import re
 
@@ -13,29 +14,32 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 def defined(text):
-    """Returns {name: line} of the functions with external linkage that the code (comments blanked)
-    defines."""
+    """Returns {name: line} of the functions with external linkage that a source file defines. The
+    text has no comments.
+    """
     found = {}
     for m in _HEAD.finditer(text):
         before = text[text.rfind("\n", 0, max(m.start() - 1, 0)) + 1:m.start()]
-        # A macro, or a static function whose type has a line of its own.
+        # skips a macro, and a static function whose type has its own line
         if not m.group(1).isupper() and not before.startswith("static"):
             found.setdefault(m.group(1), text.count("\n", 0, m.start()) + 1)
     return found
 
 
 def production():
-    """Returns [(path, code)] of all sources of the product."""
+    """Returns [(path, text without comments)] of all sources of the product."""
     return [(p, code_only(read(p))) for p in files(".c", ".h") if p.startswith(("lib/", "include/", "cmd/"))]
 
 
 def words(text):
-    """Returns the names that the code uses; tags of structs are no functions."""
+    """Returns the names that the code uses, without the tags of structs, which are not functions."""
     return set(_WORD.findall(_TAG.sub(" ", text)))
 
 
 def uses(sources):
-    """Returns ({function: (path, line)}, {path: {paths of the functions it uses}})."""
+    """Returns two dicts: {function: (path, line)} of all definitions, and {path: {paths of the
+    functions it uses}}.
+    """
     where = {}
     for path, text in sources:
         if path.endswith(".c"):

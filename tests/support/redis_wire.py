@@ -1,19 +1,22 @@
-"""redis_wire.py: as much of Redis' protocol as tests need. Standard library only.
+"""redis_wire.py: a client for as much of Redis' protocol (RESP2) as tests need. It uses the
+standard library only.
 
     from redis_wire import Redis
     redis = Redis("redis://127.0.0.1:6379")                # or Redis("127.0.0.1:6379")
-    redis.run("XLEN", "ingest")                            # bytes, int, None, list; RedisError if the server refuses
+    redis.run("XLEN", "ingest")                            # returns bytes, int, None or list, or
+                                                           # raises RedisError
     redis.info("memory")["used_memory"]
-    redis.keys()                                           # all of them, by SCAN
+    redis.keys()                                           # all keys, by SCAN
 
-For one thread. It connects at the first command, and again after an error; it sends a command once. RESP2.
+Use a Redis on one thread. It connects at the first command, and again after an error. It sends a
+command once.
 """
 import re
 import socket
 
 
 class RedisError(Exception):
-    """The server answered with an error."""
+    """The server has answered with an error."""
 
 
 def address_of(url):
@@ -35,7 +38,7 @@ class Redis:
             self.socket = None
 
     def run(self, *words):
-        """Runs one command; OSError if there is no server."""
+        """Runs one command and returns the reply. Raises OSError if there is no server."""
         try:
             if not self.socket:
                 self.socket = socket.create_connection(self.address, timeout=self.timeout)
@@ -63,7 +66,7 @@ class Redis:
             return None
         if kind == b"$":
             return self.file.read(size + 2)[:-2]
-        replies = []  # read all replies, also after an error
+        replies = []  # reads all replies, also after an error reply
         for _ in range(size):
             try:
                 replies.append(self._read())

@@ -1,11 +1,12 @@
-"""servers.py: shared by tests/support/mongod, rabbitmq and redis: server processes, and their supervisor, which
-runs in the foreground.
+"""servers.py: what tests/support/mongod, rabbitmq and redis share: server processes, and a
+supervisor of them that runs in the foreground.
 
-Supervisor.run() starts the servers, prints their URL, and runs until SIGTERM, SIGINT, the end of its parent,
-the end of its standard input (--until-eof) or the end of COMMAND. While it runs, DIR/servers.json has the url,
-and name, port, pid and folder of each server. It takes requests on a TCP port of 127.0.0.1, one per line
-(ask()): kill, start, restart, stop, cont, wipe, each with a server's number, and quit. One thread: a request is
-done when it is answered. Servers end with the supervisor, also if that is killed (PR_SET_PDEATHSIG).
+Supervisor.run() starts the servers, prints their URL, and runs until SIGTERM, SIGINT, the end of
+its parent, the end of its standard input (--until-eof) or the end of COMMAND. While it runs,
+DIR/servers.json has the URL, and the name, port, pid and folder of each server. The supervisor
+takes requests on a TCP port of 127.0.0.1, one per line (ask()): kill, start, restart, spawn, stop,
+cont, end, wipe, each with a server's number, and quit. It has one thread, so a request is done
+when it is answered. The servers end with the supervisor, even if it is killed (PR_SET_PDEATHSIG).
 """
 import contextlib
 import ctypes
@@ -26,7 +27,7 @@ LIBC = ctypes.CDLL(None)
 
 
 def die_with_parent():
-    """A function for preexec_fn; the parent is the thread that starts the process."""
+    """For preexec_fn: the kernel kills the process when the thread that started it ends."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -41,7 +42,7 @@ def free_port():
 
 
 def new_lines(path, offset):
-    """Returns (the text written since, the new offset)."""
+    """Returns (the text written to a file since `offset`, the new offset)."""
     try:
         with open(path, "rb") as f:
             f.seek(offset)
@@ -56,8 +57,10 @@ class StartError(Exception):
 
 
 class Server:
-    """One server process. `command` is a function of its port: [program, arguments]. `answers`, given port and folder, returns
-    whether it is up: another program's server may have taken the port."""
+    """One server process. command(port) returns [program, arguments...]. answers(port, folder)
+    returns whether this server is up; it must notice if another program's server has taken the
+    port.
+    """
 
     def __init__(self, name, folder, command, answers, port=None, env=None):
         self.name, self.dir, self.command, self.answers, self.env = name, folder, command, answers, env
@@ -77,7 +80,7 @@ class Server:
             return "".join(f.readlines()[-lines:])
 
     def spawn(self):
-        """Starts it without waiting."""
+        """Starts the process without waiting until the server answers."""
         if not self.running():
             with open(self.log, "ab") as log:
                 self.process = subprocess.Popen(self.command(self.port), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -93,12 +96,14 @@ class Server:
             time.sleep(0.02)
 
     def start(self, timeout=120):
-        """Starts it and waits. Before its first success it tries another port if its own choice is taken by now."""
+        """Starts the process and waits until the server answers. Until the first success, chooses
+        another port if the port is taken.
+        """
         for left in reversed(range(5)):
             self.spawn()
             try:
                 self.wait_up(timeout)
-                self.fixed = True  # from now on clients know the port
+                self.fixed = True  # clients know the port from now on, so it must not change
                 return
             except StartError:
                 if self.fixed or self.running() or not left:
@@ -117,7 +122,9 @@ class Server:
         self.process.send_signal(number)
 
     def wait_end(self, timeout):
-        """Waits until the process has ended. Returns False if it had to be killed."""
+        """Waits until the process has ended, and kills it after the timeout. Returns False if it
+        was killed.
+        """
         try:
             self.process.wait(timeout)
             return True
@@ -127,8 +134,10 @@ class Server:
 
 
 def memory():
-    """A folder in memory for temporary data, if there is enough room: tests then do not wait for a disk, and
-    killed servers still find their data. None: use $TMPDIR, or /tmp."""
+    """Returns a folder in memory for temporary data, if it has enough room. Then tests do not wait
+    for a disk, and killed servers still find their data. Returns None otherwise: use $TMPDIR, or
+    /tmp.
+    """
     try:
         room = os.statvfs("/dev/shm")
     except OSError:
@@ -138,14 +147,16 @@ def memory():
 
 
 class Supervisor:
-    """Owns the servers of one folder. Subclasses define how they become ready, and how they end."""
+    """Runs the servers of one folder. A subclass defines how its servers become ready, and how they
+    end.
+    """
 
-    variable = "URL"  # of COMMAND's environment
+    variable = "URL"  # name of the variable with the URL in COMMAND's environment
     what = "servers"
 
     def __init__(self, folder):
         self.throw_away = folder is None
-        self.quick = self.throw_away  # kill -9 at the end instead of a clean one
+        self.quick = self.throw_away  # kills the servers (kill -9) at the end instead of shutting them down
         self.dir = os.path.abspath(folder) if folder else tempfile.mkdtemp(prefix=f"photopool-{self.what}-", dir=memory())
         os.makedirs(self.dir, exist_ok=True)
         self.servers = []
@@ -158,10 +169,10 @@ class Supervisor:
         raise NotImplementedError
 
     def make_ready(self, first):
-        """Called after a start of all servers (first), or of one."""
+        """Called when all servers have started (first is True), or when one server has started again."""
 
     def end_one(self, server):
-        """Makes a server shut down cleanly; it may still run afterwards."""
+        """Asks a server to shut down cleanly; it may still run when this returns."""
         server.process.terminate()
 
     def wipe_one(self, server):
@@ -169,7 +180,9 @@ class Supervisor:
         raise NotImplementedError
 
     def has_crashed(self, server):
-        """True if its log shows that a running server will never answer again. Called all the time."""
+        """Returns True if the log of a running server shows that it will never answer again. Called
+        again and again.
+        """
         return False
 
     def after_end(self):
@@ -178,7 +191,9 @@ class Supervisor:
     # --- requests ---
 
     def handle(self, line):
-        """Returns the answer to a request: ok, or an error text."""
+        """Carries out a request. Returns (answer, whether it is the last request); the answer is
+        "ok" or an error text.
+        """
         word, _, rest = line.strip().partition(" ")
         if word == "quit":
             return "ok", True
@@ -220,7 +235,7 @@ class Supervisor:
     # --- the loop ---
 
     def run(self, command=(), until_eof=False, quick=False):
-        """Runs until the end; returns the exit status."""
+        """Starts the servers, runs until the end, and returns the exit status."""
         self.quick = self.quick or quick
         parent = os.getppid()
         wake, wake_write = os.pipe()
@@ -273,7 +288,9 @@ class Supervisor:
         return 130 if ended and self.command else 0
 
     def end_crashed(self):
-        """Kills crashed servers: clients that wait for one notice at once, and may start it again."""
+        """Kills crashed servers, so that clients that wait for an answer notice at once, and may
+        start the server again.
+        """
         for server in self.servers:
             if server.running() and self.has_crashed(server):
                 server.kill()
@@ -281,7 +298,7 @@ class Supervisor:
                 self.write_state()
 
     def answer(self):
-        """Handles one connection with one request; returns whether it was the last."""
+        """Handles one connection with one request. Returns True if it was the last request."""
         connection, _ = self.listener.accept()
         with connection, contextlib.suppress(OSError):
             connection.settimeout(5)
@@ -324,7 +341,9 @@ def state_of(folder):
 
 
 def ask(folder, request, timeout=180):
-    """Sends a request to a folder's supervisor; raises StartError with its answer unless that is ok."""
+    """Sends a request to the supervisor of a folder. Raises StartError with the answer, unless the
+    answer is "ok".
+    """
     try:
         with socket.create_connection(("127.0.0.1", state_of(folder)["control"]), timeout=timeout) as s:
             s.sendall(request.encode() + b"\n")
@@ -336,8 +355,9 @@ def ask(folder, request, timeout=180):
 
 
 def kept_number(folder, name, value=None):
-    """Returns a number in a file of a server's folder, such as its port; None if there is none. A
-    given value is written."""
+    """Returns the number in a file of a server's folder, such as its port, or None if there is no
+    file. If a value is given, writes it to the file first.
+    """
     path = os.path.join(folder, name)
     if value is not None:
         os.makedirs(folder, exist_ok=True)
@@ -352,6 +372,6 @@ def kept_number(folder, name, value=None):
 
 
 def split_command(argv):
-    """Arguments before and after --."""
+    """Returns (arguments before "--", arguments after "--")."""
     at = argv.index("--") if "--" in argv else len(argv)
     return argv[:at], argv[at + 1:]

@@ -1,17 +1,18 @@
-// validate.js: JSON Schema (2020-12) for tests, by npm's ajv: a line of JSON in, a line out, in order.
+// validate.js: checks JSON against JSON Schema (2020-12) for tests, with npm's ajv. It answers each
+// line of JSON with one line, in order:
 //
-//   {"document": NAME, "content": {...}}         a document with schemas; answer {}
-//   {"schema": "NAME#/json/pointer", "value": V} answer {"errors": null}, or a text with V's errors
+//   {"document": NAME, "content": {...}}         adds a document with schemas; answers {}
+//   {"schema": "NAME#/json/pointer", "value": V} answers {"errors": null}, or a text with V's errors
 "use strict";
 const Ajv = require("ajv/dist/2020");
 const addFormats = require("ajv-formats");
 const readline = require("readline");
 
-// Strict: an unknown keyword (a typing error) and an unknown format are errors.
+// In strict mode an unknown keyword (a typing error) or an unknown format is an error.
 const ajv = new Ajv({ strict: true, allowUnionTypes: true, strictRequired: false, allErrors: false });
 addFormats(ajv);
 const compiled = new Map();
-const parts = new Set(); // of documents
+const parts = new Set(); // member names of the documents that were added
 
 function validator(schema) {
   if (!compiled.has(schema)) compiled.set(schema, ajv.compile({ $ref: schema }));
@@ -20,7 +21,8 @@ function validator(schema) {
 
 function answer(ask) {
   if (ask.document) {
-    // A document is no schema, but contains some: its own members are no unknown keywords.
+    // A document contains schemas but is not a schema, so its own members must not count as unknown
+    // keywords.
     for (const key of Object.keys(ask.content)) if (!parts.has(key)) ajv.addKeyword(key), parts.add(key);
     ajv.addSchema(ask.content, ask.document, false, false);
     return {};

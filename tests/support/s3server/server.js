@@ -1,9 +1,10 @@
-// server.js: s3rver behind checks that a real object store makes and s3rver 3.7.1 does not: signatures of
-// version 4 (by npm's aws4, independent of libcurl) and the bytes' hash. No request sees another one half done:
-// s3rver alone answers a PUT before the bytes are in the file.
+// server.js: an S3 server for tests: s3rver 3.7.1 behind checks that a real object store makes and
+// s3rver does not: signatures of version 4 (by npm's aws4, which is independent of libcurl) and the
+// hash of the bytes.
 //
-// It reads each request whole, checks it, and passes it to s3rver once the one before is answered. See
-// tests/support/s3rver.
+// server.js reads each request whole, checks it, and passes it to s3rver once the request before is
+// answered. So no request sees the result of another request half done: s3rver alone answers a PUT
+// before the bytes are in the file.
 'use strict';
 
 const aws4 = require('aws4');
@@ -16,7 +17,7 @@ const os = require('os');
 const path = require('path');
 const S3rver = require('s3rver');
 
-const KEY = 'S3RVER'; // the only one that s3rver knows
+const KEY = 'S3RVER'; // the only access key that s3rver knows
 const SECRET = 'S3RVER/+secret';
 const TOKEN = 'session/+token='; // the x-amz-security-token that a request may have
 const BUCKETS = ['photos', 'other'];
@@ -30,14 +31,15 @@ process.on('exit', () => fs.rmSync(dir, { recursive: true, force: true }));
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(0));
 process.stdin.on('end', () => process.exit(0)).on('error', () => process.exit(0)).resume();
 
-// s3rver makes continuation tokens with DES, which OpenSSL 3 has in its legacy provider only.
+// s3rver makes continuation tokens with DES, which OpenSSL 3 has only in its legacy provider; AES
+// replaces it here.
 for (const name of ['createCipheriv', 'createDecipheriv']) {
   const real = crypto[name];
   crypto[name] = (algorithm, key, iv) =>
     algorithm === 'des' ? real('aes-128-cbc', Buffer.concat([key, key]), Buffer.concat([iv, iv])) : real(algorithm, key, iv);
 }
 
-// [status, code, message] of a request's error; null: none.
+// Returns the error of a request as [status, code, message], or null if the request is correct.
 function refusal(req, body) {
   const auth = AUTHORIZATION.exec(req.headers.authorization || '');
   if (!auth) return [403, 'AccessDenied', 'Access Denied'];
@@ -82,13 +84,15 @@ function readWhole(stream) {
   });
 }
 
-// BUCKET.localhost/KEY is localhost/BUCKET/KEY.
+// Returns the path of a request, with the bucket as its first part: BUCKET.localhost/KEY becomes
+// /BUCKET/KEY.
 function pathStyle(req) {
   const m = /^(.+)\.localhost(?::\d+)?$/.exec(req.headers.host || '');
   return m ? `/${m[1]}${req.url}` : req.url;
 }
 
-// s3rver answers a range of an empty object with one byte; other stores refuse every range of it.
+// s3rver answers a range of an empty object with one byte; other stores refuse every range of an
+// empty object.
 function isRangeOfNothing(res) {
   return res.statusCode === 206 && /\/0$/.test(res.headers['content-range'] || '');
 }
@@ -138,7 +142,8 @@ async function serve(port, req, res) {
   res.end(answer);
 }
 
-// Replaces s3rver's own: an object is stored whole or not at all, before the answer.
+// Replaces s3rver's way to store an object: the object is stored whole or not at all, before the
+// answer.
 function makePutsWhole(store) {
   store.putObject = async ({ bucket, key, content, metadata }) => {
     const bytes = Buffer.isBuffer(content) ? content : await readWhole(content);
@@ -164,9 +169,11 @@ async function main() {
                               configureBuckets: BUCKETS.map(name => ({ name })) });
   makePutsWhole(s3rver.store);
   const behind = await s3rver.run();
-  s3rver.httpServer.keepAliveTimeout = 0; // never closes a connection that the next request is about to use
+  // s3rver must never close a connection that the next request is about to use
+  s3rver.httpServer.keepAliveTimeout = 0;
   const handler = (req, res) => serve(behind.port, req, res).catch(() => res.destroy());
-  const certificate = process.argv[2]; // the file for the certificate; without it there is no TLS
+  // the file that gets the certificate; without this argument there is no TLS
+  const certificate = process.argv[2];
   const front = certificate ? https.createServer(makeCertificate(certificate), handler) : http.createServer(handler);
   front.keepAliveTimeout = 60000;
   const scheme = certificate ? 'https' : 'http';

@@ -1,6 +1,6 @@
-// verify.js: verifies deliveries as a receiver does, with npm's standardwebhooks. It answers a line
-// {"secret", "headers", "body": base64} with a line {"ok": true, "id": of the verified JSON} or
-// {"ok": false, "why"}.
+// verify.js: verifies deliveries of webhooks as a receiver does, with npm's standardwebhooks. It
+// answers each line {"secret", "headers", "body": base64} with a line {"ok": true, "id": the id in
+// the verified JSON} or {"ok": false, "why": the reason}.
 'use strict';
 
 const readline = require('readline');

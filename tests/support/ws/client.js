@@ -1,20 +1,24 @@
-// client.js: any number of WebSockets, by npm's ws. A line of standard input is a command for one of them:
+// client.js: any number of WebSocket clients, by npm's ws. A line of standard input is a command
+// for one of them:
 //
 //   {"id", "do": "open", "url", "options": those of ws}
-//   {"id", "do": "send" | "ping", "data", "options": {"mask", "fin", ...}}      {"id", "do": "close", "code", "reason"}
+//   {"id", "do": "send" | "ping", "data", "options": {"mask", "fin", ...}}
+//   {"id", "do": "close", "code", "reason"}
 //   {"id", "do": "write", "bytes": base64}      sends these raw bytes, past ws
 //
-// A line of standard output reports an event of one:
+// A line of standard output reports what happened to one client:
 //
-//   {"id", "what": "open" | "message", "text", "binary" | "ping" | "pong", "data" | "close", "code", "reason" | "error", "text"}
-//   {"id", "what": "refused", "status", "body"}      an answer that is no handshake
+//   {"id", "what": "open"}                                {"id", "what": "close", "code", "reason"}
+//   {"id", "what": "message", "text", "binary"}           {"id", "what": "error", "text"}
+//   {"id", "what": "ping" | "pong", "data"}
+//   {"id", "what": "refused", "status", "body"}           an answer that is not a handshake
 'use strict';
 
 const readline = require('readline');
 const WebSocket = require('ws');
 
 const sockets = new Map();
-process.stdout.on('error', () => process.exit(0)); // the reader is gone
+process.stdout.on('error', () => process.exit(0)); // nobody reads the events any more
 
 function say(id, what, more) {
   process.stdout.write(JSON.stringify({ id, what, ...more }) + '\n');
