@@ -1,4 +1,4 @@
-/* sniff_step.h: functions for the files of the formats: the actions of a step, and each format's
+/* sniff_step.h: what the files of the image formats share: the actions of a step, and each format's
  * first step.
  *
  * A step gets the bytes for which pp_sniff_want() asked. It must call exactly one of
@@ -14,18 +14,18 @@
 
 typedef void pp_sniff_step(struct pp_sniff *s, const uint8_t *b);
 
-/* Makes `step` the next step, called with the next n bytes, 1..sizeof(s->buf). */
+/* Makes `step` the next step, which gets the next n bytes of the body, 1..sizeof(s->buf). */
 void pp_sniff_want(struct pp_sniff *s, uint8_t n, pp_sniff_step *step);
 void pp_sniff_refuse(struct pp_sniff *s, uint16_t code);
-/* Refuses the body as image_corrupt. */
+/* Refuses the body with the code image_corrupt. */
 void pp_sniff_corrupt(struct pp_sniff *s);
-/* Returns true if the number of pixels is above 0 and within the limit; else refuses the body. */
+/* Returns true if width x height is above 0 and within the limit; else refuses the body. */
 bool pp_sniff_check(struct pp_sniff *s, uint32_t width, uint32_t height);
-/* Ends with DONE and these dimensions, unless pp_sniff_check() refuses them. */
+/* Ends with DONE, this type and this size, unless pp_sniff_check() refuses the size. */
 void pp_sniff_accept(struct pp_sniff *s, enum pp_image_type type, uint32_t width, uint32_t height);
 
-/* The first step of each format. It gets the first bytes of the body, from the signature on, as
- * many as sniff.c lists. */
+/* The first step of each format. It gets the first bytes of the body, from the signature on; the
+ * table in sniff.c says how many. */
 pp_sniff_step pp_sniff_jpeg, pp_sniff_png, pp_sniff_gif, pp_sniff_webp, pp_sniff_isobmff, pp_sniff_bmp,
     pp_sniff_tiff;
 

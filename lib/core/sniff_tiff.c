@@ -1,5 +1,5 @@
-/* sniff_tiff.c: TIFF 6.0, both byte orders: width and length in the first directory, wherever in
- * the file it lies.
+/* sniff_tiff.c: reads TIFF 6.0 in both byte orders: width and length are in the first directory,
+ * wherever in the file it lies.
  *
  * Only the first directory is read, and only forwards, so no file can cause an endless loop.
  * BigTIFF has another signature and is refused. */
@@ -8,7 +8,7 @@
 #define TAG_WIDTH  256
 #define TAG_LENGTH 257
 
-/* Read a number in the byte order of the file: in[0].kind is 1 if that is big endian. */
+/* Both read a number in the byte order of the file: in[0].kind is 1 if that is big endian. */
 static uint16_t get16(const struct pp_sniff *s, const uint8_t *p)
 {
     return s->in[0].kind ? pp_be16(p) : pp_le16(p);
@@ -19,7 +19,8 @@ static uint32_t get32(const struct pp_sniff *s, const uint8_t *p)
     return s->in[0].kind ? pp_be32(p) : pp_le32(p);
 }
 
-/* Returns one number of type SHORT (3) or LONG (4); 0 for any other type. */
+/* Returns the value of a directory entry with one number of type SHORT (3) or LONG (4); 0 for any
+ * other entry. */
 static uint32_t value(const struct pp_sniff *s, const uint8_t *entry)
 {
     uint16_t type = get16(s, entry + 2);
@@ -30,8 +31,8 @@ static uint32_t value(const struct pp_sniff *s, const uint8_t *entry)
     return type == 4 ? get32(s, entry + 8) : 0;
 }
 
-/* Layout: tag 2, type 2, count 4, value 4. A width or height of 0 means that its tag has not come
- * yet. */
+/* Reads a directory entry. Layout in bytes: tag 2, type 2, count 4, value 4. s->width or s->height
+ * is 0 until its entry has come. */
 static void on_entry(struct pp_sniff *s, const uint8_t *b)
 {
     uint16_t tag = get16(s, b);
@@ -60,7 +61,7 @@ static void on_count(struct pp_sniff *s, const uint8_t *b)
         pp_sniff_want(s, 12, on_entry);
 }
 
-/* Layout: signature 4, offset of the first directory 4. */
+/* Reads the file header. Layout in bytes: signature 4, offset of the first directory 4. */
 void pp_sniff_tiff(struct pp_sniff *s, const uint8_t *b)
 {
     s->in[0].kind = b[0] == 'M';

@@ -1,4 +1,4 @@
-/* target.c: see target.h. */
+/* target.c: decides whether a URL may be fetched, by its scheme, form, port and literal address. */
 #include "core/target.h"
 
 #include "photopool/code.h"

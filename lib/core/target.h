@@ -1,8 +1,8 @@
-/* target.h: decides if a URL may be fetched (I6), for photos, redirects and webhooks.
+/* target.h: decides whether a URL of a photo, redirect or webhook may be fetched.
  *
- * It checks the scheme, the form, the port and a literal address. If the host is a name, its
- * addresses are checked when the socket is opened (pipeline/fetch/policy.h), by the same policy. To
- * forbid a target, add the rule here. Pure functions; any thread. */
+ * The functions check the scheme, the form, the port and a literal address. If the host is a name,
+ * the same policy checks its addresses when the socket is opened (pipeline/fetch/policy.h). To
+ * forbid a target, add the rule here. Pure functions; any thread may call them. */
 #ifndef PHOTOPOOL_CORE_TARGET_H
 #define PHOTOPOOL_CORE_TARGET_H
 

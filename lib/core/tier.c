@@ -1,4 +1,4 @@
-/* tier.c: see tier.h. */
+/* tier.c: finds tiers by timeout, and computes the limits of a transfer's phases. */
 #include "core/tier.h"
 
 #include "base/check.h"

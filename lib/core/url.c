@@ -1,9 +1,9 @@
-/* url.c: reading, formatting and resolving URLs; url.h has the rules. IPv4 addresses are read as
- * the URL Standard says (url.spec.whatwg.org, "IPv4 parser", "ends in a number checker"): a
- * superset of what inet_aton(), and so libcurl, would connect to.
+/* url.c: reads, formats and resolves URLs by the rules in url.h. IPv4 addresses are read as the URL
+ * Standard says (url.spec.whatwg.org, "IPv4 parser", "ends in a number checker"): a superset of
+ * what inet_aton(), and so libcurl, would connect to.
  *
- * Invariant: every host goes through parse_authority(), on redirects too, so that no host is ever
- * read from a text in a second way. */
+ * Invariant: every host goes through parse_authority(), on redirects too, so that no second parser
+ * reads a host. */
 #include "core/url.h"
 
 #include <stdio.h>
@@ -96,7 +96,7 @@ static bool set_ip_host(struct pp_url *u)
     return true;
 }
 
-/* Copies the name in lower case and checks its letters and labels. */
+/* Copies the host name in lower case, and checks its letters and labels. */
 static bool copy_name(struct pp_url *u, const char *s, size_t n)
 {
     size_t label = 0;
@@ -146,7 +146,7 @@ static bool parse_port(struct pp_url *u, const char *s, size_t n)
     return v >= 1 && v <= 65535;
 }
 
-/* Reads "[v6]" or "[v6]:port". */
+/* Reads an IPv6 address in brackets: "[v6]" or "[v6]:port". */
 static bool parse_bracketed(struct pp_url *u, const char *s, size_t n)
 {
     const char *end = memchr(s, ']', n);
@@ -241,7 +241,7 @@ static bool is_http_scheme(const struct parts *p, bool *https)
     return (p->scheme_n == 4 || p->scheme_n == 5) && strncasecmp(p->scheme, "https", p->scheme_n) == 0;
 }
 
-/* Accepts UTF-8 without control characters, spaces or backslashes. */
+/* Returns true for UTF-8 without control characters, spaces or backslashes. */
 static bool text_is_clean(const char *s, size_t n)
 {
     bool ascii = true;
@@ -277,7 +277,8 @@ uint16_t pp_url_parse(struct pp_url *u, const char *s, size_t n)
     return 0;
 }
 
-/* A text that is being written. A failed write stays failed. One byte is kept for the NUL. */
+/* A text that is being written. If one write fails, all later writes do nothing. One byte is kept
+ * for the NUL. */
 struct url_out {
     char *p;
     size_t n, cap;
@@ -294,8 +295,8 @@ static void put(struct url_out *o, const char *s, size_t n)
     o->n += n;
 }
 
-/* Bytes that RFC 3986 forbids in paths and queries. They are escaped, because servers read them
- * differently. */
+/* Returns true for bytes that RFC 3986 forbids in paths and queries. The formatter escapes them,
+ * because servers read them differently. */
 static bool needs_escape(unsigned char c)
 {
     return c <= ' ' || c >= 0x7f || strchr("\"<>\\^`{|}", c) != NULL;
@@ -320,7 +321,7 @@ static size_t remove_dot_segments(char *p, size_t n)
     size_t w = 0, r = 0;
     while (r < n) {
         const char *next = memchr(p + r + 1, '/', n - r - 1);
-        size_t seg = next ? (size_t)(next - p) - r : n - r; /* "/name" */
+        size_t seg = next ? (size_t)(next - p) - r : n - r; /* length of the segment "/name" */
         bool dot = seg == 2 && p[r + 1] == '.';
         bool dots = seg == 3 && p[r + 1] == '.' && p[r + 2] == '.';
         if (dots) {
@@ -354,7 +355,8 @@ static void put_origin(struct url_out *o, const struct pp_url *u)
     }
 }
 
-/* Writes the n bytes of `dir`, then the path of `p`, both without dot segments, then its query. */
+/* Writes the n bytes of `dir` and then the path of `p`, without dot segments, and then the query of
+ * `p`. */
 static void put_target(struct url_out *o, const char *dir, size_t n, const struct parts *p)
 {
     size_t start = o->n;
@@ -401,7 +403,8 @@ size_t pp_url_format(const struct pp_url *u, char *buf, size_t cap)
     return terminate(&o);
 }
 
-/* Accepts text without backslashes and without control characters other than tabs. */
+/* Returns true for a Location without backslashes and without control characters other than
+ * tabs. */
 static bool location_is_clean(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -412,13 +415,14 @@ static bool location_is_clean(const char *s, size_t n)
     return true;
 }
 
-/* Resolves a reference without an authority (RFC 3986 section 5.2.2). */
+/* Resolves a reference that has no host against `base` (RFC 3986 section 5.2.2). */
 static void put_relative(struct url_out *o, const struct pp_url *base, const struct parts *p)
 {
     struct parts target = target_of(base);
     size_t dir_n = 0;
     if (p->path_n > 0) {
-        if (p->path[0] != '/') /* the base's path up to its last slash */
+        /* a relative path is appended to the base's path up to its last slash */
+        if (p->path[0] != '/')
             for (dir_n = target.path_n; dir_n > 0 && target.path[dir_n - 1] != '/';)
                 dir_n--;
         put_target(o, target.path, dir_n, p);

@@ -1,6 +1,6 @@
 /* catch_up.c: delivers to subscribers that are behind. A subscriber reads from the ring if the ring
  * goes back far enough; otherwise it reads pages of the log. At most PP_HUB_PAGES pages are read at
- * the same time. Each subscriber goes on at its own speed. */
+ * the same time. Each subscriber continues at its own speed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,9 @@
 #define PAGE_EVENTS 500
 #define STEP_EVENTS 64
 
-/* The functions below return false if the subscriber can take nothing more now, or if it has ended;
- * in the second case it must not be touched. */
+/* The deliver functions below return false if the subscriber can take nothing more now, or if the
+ * callback has ended it. After false the caller must not touch the subscriber, which may be
+ * freed. */
 
 static bool deliver_from_ring(struct pp_hub *hub, struct pp_sub *sub)
 {
@@ -53,7 +54,8 @@ bool pp_hub_gap(const struct pp_event *e, uint64_t *from, uint64_t *to)
 }
 
 /* Delivers the next events of the page that the subscriber follows, in one call: up to the next
- * gap, the end of the page, or the most events that it takes. Moves *i behind them. */
+ * gap, the end of the page, or the most events that the subscriber takes. Moves *i behind these
+ * events. */
 static bool deliver_stretch(struct pp_sub *sub, const struct pp_log_read *r, size_t *i)
 {
     struct pp_piece *pieces[PAGE_EVENTS];
@@ -156,7 +158,7 @@ static void read_page(struct pp_hub *hub, struct pp_sub *sub)
     sub->reading = true;
 }
 
-/* Notes that the subscriber is not ready. Ends it once that has lasted PP_SUB_STALL_MS. */
+/* Notes that the subscriber is not ready. If it has not been ready for PP_SUB_STALL_MS, ends it. */
 static void note_stall(struct pp_hub *hub, struct pp_sub *sub)
 {
     int64_t now = pp_loop_now(hub->o.loop);

@@ -1,4 +1,4 @@
-/* hub.c: see hub.h; this file follows the end of the log, checks event numbers, and opens and ends
+/* hub.c: follows the end of the event log, checks event numbers, and opens and ends
  * subscriptions. */
 #include "events/hub.h"
 
@@ -10,7 +10,7 @@
 /* The hub reads the log at least this often, in case a wake-up was lost. */
 #define POLL_MS     1000
 #define ROUND_BYTES (8u << 20)
-#define WARM        4000 /* newest events that are read into the ring at the start */
+#define WARM        4000 /* this many of the newest events are read into the ring at the start */
 
 bool pp_event_key_valid(const char *key)
 {
@@ -67,7 +67,7 @@ static void find_end(struct pp_hub *hub)
 static void take_round(struct pp_hub *hub)
 {
     const struct pp_log_read *r = &hub->read;
-    /* number of entries at the end of the ring that are not delivered yet */
+    /* This many entries at the end of the ring are not delivered yet. */
     size_t n = 0, fresh = 0;
     uint64_t from, to;
 
@@ -92,7 +92,8 @@ static void take_round(struct pp_hub *hub)
         hub->last = r->last;
     pp_hub_fan_out(hub, fresh);
     pp_ring_trim(&hub->ring);
-    /* The page is empty: the log has no more events up to r->last, so go on after it. */
+    /* The page is empty: the log has no more events up to r->last, so reading continues after
+     * r->last. */
     if (r->n == 0 && r->last > hub->tail)
         hub->tail = r->last;
     hub->again = hub->again || hub->tail < hub->last;
@@ -167,8 +168,9 @@ static void on_log_renewed(struct pp_req *req)
 }
 
 /* Handles the end of the log for a check. A log that lost its latest data may report a lower end
- * than it had before, until it gets new numbers. So the first time, an empty publication makes sure
- * that it has them, and the end is read again. */
+ * than before, until it gets new numbers. So the first time that `after` seems too high, the hub
+ * publishes an empty publication, which makes sure that the log has numbers, and reads the end
+ * again. */
 static void on_end_read(void *data, enum pp_err err)
 {
     struct pp_hub_check *check = data;
@@ -218,7 +220,8 @@ enum pp_err pp_hub_subscribe(struct pp_hub *hub, struct pp_sub *sub, const char 
     enum pp_err err = pp_hub_link(hub, sub, keys, n_keys);
     if (err != PP_OK)
         return err;
-    /* While the end of the log is unknown, `at` keeps PP_SUB_FROM_NOW; find_end() replaces it. */
+    /* While the end of the log is unknown, `at` keeps the value PP_SUB_FROM_NOW; find_end()
+     * replaces it later. */
     sub->at = after == PP_SUB_FROM_NOW && hub->known ? hub->last : after;
     pp_hub_set_state(hub, sub, PP_SUB_CATCHING_UP);
     pp_hub_catch_up(hub, sub);
@@ -247,7 +250,7 @@ size_t pp_hub_subscribers(const struct pp_hub *hub)
     return hub->live.n + hub->behind.n;
 }
 
-/* --- life --- */
+/* --- opening and closing --- */
 
 struct pp_hub *pp_hub_open(const struct pp_hub_options *options)
 {

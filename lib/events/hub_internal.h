@@ -1,4 +1,4 @@
-/* hub_internal.h: shared by the parts of the hub: hub_topics.c (topics and live subscribers),
+/* hub_internal.h: what the files of the hub share: hub_topics.c (topics and live subscribers),
  * catch_up.c (subscribers that are behind) and hub.c (the end of the log, opening and closing). A
  * file calls only files named before it. */
 #ifndef PHOTOPOOL_EVENTS_HUB_INTERNAL_H
@@ -10,8 +10,8 @@
 #include "events/hub.h"
 
 enum {
-    PP_HUB_PAGES = 8,    /* pages of the log read at the same time */
-    PP_HUB_ROUND = 1000, /* most events in one read of the log's end */
+    PP_HUB_PAGES = 8,    /* at most this many pages of the log are read at the same time */
+    PP_HUB_ROUND = 1000, /* one read of the log's end returns at most this many events */
 };
 
 struct pp_sub_link {
@@ -20,14 +20,16 @@ struct pp_sub_link {
     struct pp_node in_topic;
 };
 
-/* A key that subscribers follow. During a round (the events of one read) it holds the events of the
- * round that belong to it. */
+/* A key that subscribers follow. A round is the delivery of the events of one read; during a round
+ * the topic collects the events that belong to its key. */
 struct pp_topic {
     UT_hash_handle hh;
     struct pp_list links;
-    const struct pp_ring_entry **round; /* n_round entries, at most PP_HUB_ROUND */
-    size_t n_round, cap_round, bytes;   /* bytes: of the round's events as PP_SUB_SSE */
-    /* the topic is in the list of the round, and stays even if all its subscribers leave */
+    /* the events of this round, an array of n_round entries, at most PP_HUB_ROUND */
+    const struct pp_ring_entry **round;
+    /* number of entries; size of the array; bytes of the events in the format PP_SUB_SSE */
+    size_t n_round, cap_round, bytes;
+    /* True: the topic has events in this round, and stays even if all its subscribers leave. */
     bool dirty;
     bool broken; /* memory ran out while the events of the round were collected */
     struct pp_node in_dirty;
@@ -36,7 +38,7 @@ struct pp_topic {
 
 struct pp_hub_page {
     struct pp_hub *hub;
-    struct pp_sub *sub; /* NULL: the page is free, or its subscriber has ended */
+    struct pp_sub *sub; /* the subscriber for which the page is read; NULL: none, or it has ended */
     struct pp_ask ask;
     struct pp_log_read read;
 };
@@ -44,17 +46,19 @@ struct pp_hub_page {
 struct pp_hub {
     struct pp_hub_options o;
     struct pp_timer *timer;
-    bool stopped, known; /* known: the hub knows where the log ends */
-    bool again;          /* the hub reads again when the request in flight has ended */
-    /* tail: number up to which the log was read; last: highest number known to be given out */
+    bool stopped, known; /* `known` is true if the hub knows where the log ends */
+    bool again;          /* true: the hub reads again as soon as the request in flight has ended */
+    /* `tail` is the number up to which the hub has read the log; `last` is the highest number that
+     * the log is known to have given. */
     uint64_t tail, last;
-    /* end of the log at the start; nothing is delivered before `tail` has reached it */
+    /* The end of the log at the start of the hub. The hub delivers nothing before `tail` has
+     * reached it. */
     uint64_t warm_to;
     struct pp_ask ask;
     struct pp_log_read read;
-    size_t checks; /* checks in flight */
+    size_t checks; /* number of checks (pp_hub_check) in flight */
     struct pp_topic *topics;
-    struct pp_list live, behind; /* live subscribers; subscribers that are catching up */
+    struct pp_list live, behind; /* live subscribers; subscribers that are behind and catch up */
     struct pp_hub_page pages[PP_HUB_PAGES];
     struct pp_ring ring;
 };
@@ -65,19 +69,22 @@ pp_must_check enum pp_err pp_hub_link(struct pp_hub *hub, struct pp_sub *sub, co
 void pp_hub_unlink(struct pp_hub *hub, struct pp_sub *sub);
 /* Returns true if the subscriber follows this key or a prefix of it. */
 bool pp_hub_matches(const struct pp_sub *sub, const char *key);
-/* Changes a subscriber's state and moves it to the list of that state; no other function does. */
+/* Changes a subscriber's state and moves it to the list of that state. No other function changes a
+ * state. */
 void pp_hub_set_state(struct pp_hub *hub, struct pp_sub *sub, enum pp_sub_state state);
-/* Delivers n pieces, the events up to `upto` that the subscriber follows; n may be 0. sub->at moves
- * to `upto`, unless the answer is FULL. After GONE the subscriber must not be touched. */
+/* Delivers n pieces: the events up to number `upto` that the subscriber follows; n may be 0. Sets
+ * sub->at to `upto`, unless the answer is PP_SUB_FULL. After PP_SUB_GONE the caller must not touch
+ * the subscriber. */
 enum pp_sub_verdict pp_hub_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
                                    uint64_t upto);
-/* Delivers the `n` newest entries of the ring to all live subscribers. */
+/* Delivers the `n` newest entries of the ring, a round, to all live subscribers. */
 void pp_hub_fan_out(struct pp_hub *hub, size_t n);
 
 /* --- in catch_up.c --- */
-/* Returns true if this event of the log stands for lost events; then from..to are their numbers. */
+/* Returns true if this event of the log stands for lost events, and sets from..to to their
+ * numbers. */
 bool pp_hub_gap(const struct pp_event *e, uint64_t *from, uint64_t *to);
-/* Delivers to a subscriber that is catching up, as much as it can take now. May end the
+/* Delivers to a subscriber that is catching up, as much as the subscriber can take now. May end the
  * subscription. */
 void pp_hub_catch_up(struct pp_hub *hub, struct pp_sub *sub);
 /* Continues all subscribers that are catching up, because a page is free or the tail has moved. */

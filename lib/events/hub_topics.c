@@ -48,8 +48,8 @@ static bool is_linked(const struct pp_sub *sub, const char *key)
 }
 
 /* Links the subscriber to the topic of each key. Each topic gets one link, even if a key is
- * repeated. The links belong to the subscriber: deliver() may end it, and free them, while a topic
- * is delivered. */
+ * repeated. The links belong to the subscriber: while a topic is delivered, deliver() may end the
+ * subscriber and free its links. */
 enum pp_err pp_hub_link(struct pp_hub *hub, struct pp_sub *sub, const char *const *keys, size_t n)
 {
     struct pp_topic *t = NULL;
@@ -179,8 +179,8 @@ enum pp_sub_verdict pp_hub_deliver(struct pp_sub *sub, struct pp_piece *const *p
     return verdict;
 }
 
-/* Delivers to a live subscriber. A subscriber that does not take the pieces goes back to catching
- * up, from the number that it has reached. */
+/* Delivers to a live subscriber. If the subscriber does not take the pieces, it goes back to
+ * catching up, from the number that it has reached. */
 static void deliver(struct pp_hub *hub, struct pp_sub *sub, struct pp_piece *const *pieces, size_t n,
                     uint64_t upto)
 {
@@ -214,14 +214,14 @@ static int by_seq(const void *a, const void *b)
     return (*x)->seq < (*y)->seq ? -1 : (*x)->seq > (*y)->seq;
 }
 
-/* Delivers the events of all topics of a subscriber, merged, when the first of its topics is
- * delivered. */
+/* When the first topic of a subscriber is delivered, delivers the events of all its topics,
+ * merged. */
 static void deliver_merged(struct pp_hub *hub, struct pp_sub *sub)
 {
     const struct pp_ring_entry *all[PP_HUB_ROUND];
     size_t n = 0;
 
-    if (sub->at >= hub->tail) /* the subscriber has this round already */
+    if (sub->at >= hub->tail) /* the subscriber got this round already, with an earlier topic */
         return;
     for (size_t i = 0; i < sub->n_links; i++) {
         const struct pp_topic *t = sub->links[i].topic;
@@ -237,8 +237,8 @@ static void deliver_merged(struct pp_hub *hub, struct pp_sub *sub)
     deliver_some(hub, sub, all, n);
 }
 
-/* Delivers the events of a topic as one piece. `*joined` is made for the first subscriber and used
- * again for the others. */
+/* Delivers the events of a topic as one piece. The first call makes the piece `*joined`; the calls
+ * for the topic's other subscribers use it again. */
 static void deliver_joined(struct pp_hub *hub, struct pp_sub *sub, struct pp_topic *t,
                            struct pp_piece **joined)
 {

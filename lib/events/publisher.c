@@ -1,4 +1,5 @@
-/* publisher.c: see publisher.h.
+/* publisher.c: appends publications to the event log one after the other, and gives the log new
+ * numbers when it asks for them.
  *
  *   publications --> append --PP_ESTALE--> numbers (store) --> begin (log) --> append
  *
@@ -11,7 +12,7 @@
 #include "base/check.h"
 #include "runtime/ask.h"
 
-#define BLOCK       1000000 /* event numbers reserved at a time */
+#define BLOCK       1000000 /* the publisher reserves this many event numbers at a time */
 #define NUMBERS     "events"
 #define OPS_WAITING 1000
 #define OPS_TRIES   10
@@ -21,14 +22,15 @@ struct pp_publisher {
     struct pp_publisher_options o;
     struct pp_list waiting;
     struct pp_ask ask;
-    uint64_t stale; /* the log's answer when it needs numbers; given back to it in `begin` */
+    /* the value from the log's PP_ESTALE answer, which the publisher passes back in `begin` */
+    uint64_t stale;
     union {
         struct pp_log_append append;
         struct pp_log_begin begin;
         struct pp_store_numbers numbers;
     } r;
-    size_t ops;           /* events for operators that have not ended */
-    struct pp_list retry; /* events for operators that wait to be retried by the timer */
+    size_t ops;           /* number of events for operators (key `ops`) that have not ended */
+    struct pp_list retry; /* events for operators that the timer will publish again */
     struct pp_timer *timer;
 };
 
@@ -69,8 +71,8 @@ static void on_reserved(void *data, enum pp_err err)
     struct pp_event_log *log = pub->o.events;
     uint64_t first = pub->r.numbers.first;
 
-    /* The store may have reserved the block although the request failed; the numbers are then never
-     * used. */
+    /* The store may have reserved the block although the answer was lost. Then nobody ever uses
+     * these numbers. */
     if (err == PP_EUNKNOWN)
         err = PP_EIO;
     if (err == PP_OK) {
@@ -132,7 +134,7 @@ void pp_publish(struct pp_publisher *pub, struct pp_publication *publication)
     append(pub);
 }
 
-/* --- events for operators, each in memory of its own --- */
+/* --- events for operators; each has its memory in one block --- */
 
 struct ops_event {
     struct pp_publisher *pub;
@@ -184,7 +186,7 @@ static void on_retry_due(void *data)
     append(pub);
 }
 
-/* --- life --- */
+/* --- opening and closing --- */
 
 struct pp_publisher *pp_publisher_open(const struct pp_publisher_options *options)
 {

@@ -1,4 +1,4 @@
-/* ring.c: see ring.h. */
+/* ring.c: encodes events, and keeps the newest ones in a ring buffer. */
 #include "events/ring.h"
 
 #include <stdlib.h>
@@ -47,8 +47,8 @@ static struct pp_piece *encode_json(const struct pp_event *e)
     return to_piece(&b);
 }
 
-/* A line break would end the data of the event (WHATWG HTML 9.2). In JSON, line breaks occur only
- * between tokens, so they may be replaced by spaces. */
+/* Encodes an event as text/event-stream. A line break would end the event's data (WHATWG HTML 9.2).
+ * In JSON, line breaks occur only between tokens, so spaces replace them. */
 static struct pp_piece *encode_sse(const struct pp_event *e, const struct pp_piece *json)
 {
     struct pp_buf b;
@@ -74,7 +74,7 @@ struct pp_piece *pp_event_encode(const struct pp_event *e, enum pp_sub_format fo
     return sse;
 }
 
-/* --- entries --- */
+/* --- the entries of the ring --- */
 
 static void entry_fini(struct pp_ring_entry *entry)
 {

@@ -1,5 +1,5 @@
-/* ring.h: keeps the newest events in memory, in the order of their numbers. Each is encoded once
- * for all subscribers. */
+/* ring.h: keeps the newest events in memory, in the order of their numbers. Each event is encoded
+ * once for all subscribers. */
 #ifndef PHOTOPOOL_EVENTS_RING_H
 #define PHOTOPOOL_EVENTS_RING_H
 
@@ -11,17 +11,17 @@
 #include "photopool/event.h"
 
 enum pp_sub_format {
-    PP_SUB_JSON, /* {"seq","time","key","type","data"} */
-    PP_SUB_SSE,  /* the same JSON as `data` of an event of text/event-stream */
+    PP_SUB_JSON, /* one JSON object: {"seq","time","key","type","data"} */
+    PP_SUB_SSE,  /* an event of text/event-stream whose `data` is the same JSON */
     PP_SUB_FORMATS
 };
 
 enum {
-    PP_RING_EVENTS = 16384, /* must be a power of two */
+    PP_RING_EVENTS = 16384, /* the most events in the ring; must be a power of two */
     PP_RING_BYTES = 32 << 20
 };
 
-/* An event in the ring; it holds one reference to each piece. */
+/* An event in the ring. The entry holds one reference to each piece. */
 struct pp_ring_entry {
     uint64_t seq;
     struct pp_piece *pieces[PP_SUB_FORMATS];
@@ -30,22 +30,22 @@ struct pp_ring_entry {
 
 struct pp_ring {
     uint64_t from;   /* the ring has all events above this number */
-    size_t first, n; /* n: number of entries; first: index of the oldest */
+    size_t first, n; /* index of the oldest entry; number of entries */
     size_t bytes;    /* total size of all pieces */
     struct pp_ring_entry entries[PP_RING_EVENTS];
 };
 
 /* Returns the i-th oldest entry, i < n. */
 const struct pp_ring_entry *pp_ring_at(const struct pp_ring *ring, size_t i);
-/* Returns the index of the first entry above `seq`; n if there is none. */
+/* Returns the index of the first entry whose number is above `seq`, or ring->n if there is none. */
 size_t pp_ring_above(const struct pp_ring *ring, uint64_t seq);
-/* Adds an event, whose number must be above all others. A full ring drops its oldest. Returns false
- * if out of memory. */
+/* Adds an event, whose number must be above all others. A full ring drops its oldest event. Returns
+ * false when out of memory. */
 bool pp_ring_push(struct pp_ring *ring, const struct pp_event *e);
-/* Drops the oldest entries while the ring has more than PP_RING_BYTES. pp_ring_push() does not do
- * it, because the entries of a round must stay until the round is delivered. */
+/* Drops the oldest entries while the ring has more than PP_RING_BYTES. pp_ring_push() does not drop
+ * them, because the entries of a round must stay until the round is delivered. */
 void pp_ring_trim(struct pp_ring *ring);
-/* Drops all entries; from now on the ring has the events above `from`. */
+/* Drops all entries. From now on the ring gets the events with numbers above `from`. */
 void pp_ring_clear(struct pp_ring *ring, uint64_t from);
 
 /* Encodes an event as a piece with one reference. Returns NULL when out of memory. */

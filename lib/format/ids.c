@@ -1,4 +1,4 @@
-/* ids.c: see ids.h. */
+/* ids.c: makes ids in base 32, and photo keys from SHA-256. */
 #include "format/ids.h"
 
 #include <openssl/evp.h>
@@ -10,7 +10,8 @@
 #include "core/sniff.h"
 #include "core/url.h"
 
-/* Crockford's alphabet has no i, l, o, u; its order is the order of the values. */
+/* Crockford's base 32 alphabet, without i, l, o and u. The digits are in ascending ASCII order, so
+ * ids sort like their values. */
 static const char base32[] = "0123456789abcdefghjkmnpqrstvwxyz";
 
 static void sha256(uint8_t out[32], const void *a, size_t a_n, const void *b, size_t b_n)

@@ -1,5 +1,5 @@
-/* ids.h: makes the ids of photos, batches and results, and the names of objects. All functions are
- * pure but for the random part of a batch id, and may be called on any thread. */
+/* ids.h: makes the ids of photos, batches and results, and the names of objects. Any thread may
+ * call these functions. They are pure, but a batch id has a random part. */
 #ifndef PHOTOPOOL_FORMAT_IDS_H
 #define PHOTOPOOL_FORMAT_IDS_H
 
@@ -10,8 +10,8 @@
 #include "photopool/port/blob_store.h"
 #include "photopool/task.h"
 
-/* Makes the key of (client, URL). URLs longer than PP_URL_MAX are never fetched; only their first
- * PP_URL_MAX bytes enter the key. */
+/* Makes the key of (client, URL). Only the first PP_URL_MAX bytes of a URL enter the key; longer
+ * URLs are never fetched. */
 struct pp_key pp_photo_key(const char *client, const char *url, size_t url_n);
 /* Makes a new batch id in base 32: "b_", 9 digits of time, 12 random digits. Ids sort by time. */
 void pp_batch_id_new(char out[PP_BATCH_ID_MAX], int64_t wall_ms);

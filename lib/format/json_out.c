@@ -1,4 +1,4 @@
-/* json_out.c: see json_out.h. */
+/* json_out.c: writes JSON values and members into a buffer. */
 #include "format/json_out.h"
 
 #include <math.h>
@@ -51,7 +51,7 @@ static void write_string(struct pp_buf *b, const char *s, size_t n)
     pp_buf_putc(b, '"');
 }
 
-/* Writes the comma if one is needed, the key and the colon. */
+/* Writes a comma if one is needed, then the key and a colon if `key` is not NULL. */
 static void write_key(struct pp_buf *b, const char *key)
 {
     if (b->n > 0 && !strchr("{[:", b->p[b->n - 1]))

@@ -1,8 +1,8 @@
 /* json_out.h: writes compact JSON into a buffer, in the order of the calls.
  *
- * The writer has no state of its own: a comma is needed unless the buffer is empty or ends in '{',
- * '[' or ':'. `key` is NULL in arrays and at the top. A failure stays set in the buffer
- * (base/buf.h). Pure; any thread. */
+ * The writer keeps no state of its own: it writes a comma unless the buffer is empty or ends in
+ * '{', '[' or ':'. `key` is NULL in arrays and at the top. A failure stays set in the buffer
+ * (base/buf.h). Pure; any thread may call these functions. */
 #ifndef PHOTOPOOL_FORMAT_JSON_OUT_H
 #define PHOTOPOOL_FORMAT_JSON_OUT_H
 
@@ -13,25 +13,26 @@
 
 #include "base/buf.h"
 
-void pp_json_begin(struct pp_buf *b, const char *key, char bracket); /* '{' or '[' */
-void pp_json_end(struct pp_buf *b, char bracket);                    /* '}' or ']' */
+void pp_json_begin(struct pp_buf *b, const char *key, char bracket); /* `bracket` is '{' or '[' */
+void pp_json_end(struct pp_buf *b, char bracket);                    /* `bracket` is '}' or ']' */
 
-/* Escapes quotes, backslashes and control characters, and replaces bytes that are no UTF-8 by
- * U+FFFD. NULL is written as null. */
+/* Writes a string; NULL becomes null. Escapes quotes, backslashes and control characters, and
+ * replaces bytes that are not UTF-8 by U+FFFD. */
 void pp_json_str(struct pp_buf *b, const char *key, const char *s);
 void pp_json_strn(struct pp_buf *b, const char *key, const char *s, size_t n);
 void pp_json_int(struct pp_buf *b, const char *key, int64_t v);
 void pp_json_uint(struct pp_buf *b, const char *key, uint64_t v);
-/* Writes at most three decimals; a number that is not finite is written as null. */
+/* Writes a number with at most three decimals; a number that is not finite becomes null. */
 void pp_json_num(struct pp_buf *b, const char *key, double v);
 void pp_json_bool(struct pp_buf *b, const char *key, bool v);
 void pp_json_null(struct pp_buf *b, const char *key);
-/* Writes the time as RFC 3339; 0 is written as null. */
+/* Writes a wall time in RFC 3339 form; 0 becomes null. */
 void pp_json_time(struct pp_buf *b, const char *key, int64_t wall_ms);
-/* Writes text that is JSON already. */
+/* Writes a text that is JSON already, unchanged. */
 void pp_json_raw(struct pp_buf *b, const char *key, const char *json, size_t n);
-/* Writes a parsed value, its members in the order in which they were read. Reals have the fewest
- * digits from which the same number is read again, always with a point or an exponent. */
+/* Writes a parsed value, with its members in the order in which they were read. A real number gets
+ * the fewest digits from which the same number is read again, always with a point or an
+ * exponent. */
 void pp_json_value(struct pp_buf *b, const char *key, const json_t *value);
 
 /* --- several members in one call --- */
@@ -56,7 +57,7 @@ struct pp_json_member {
         double num;
         bool flag;
     } v;
-    bool null; /* true: null is written instead of the value */
+    bool null; /* true: the member's value is null */
 };
 
 #define PP_STR(name, x)  ((struct pp_json_member){.key = name, .kind = PP_JSON_STR, .v.str = x})
@@ -65,9 +66,9 @@ struct pp_json_member {
 #define PP_NUM(name, x)  ((struct pp_json_member){.key = name, .kind = PP_JSON_NUM, .v.num = x})
 #define PP_BOOL(name, x) ((struct pp_json_member){.key = name, .kind = PP_JSON_BOOL, .v.flag = x})
 #define PP_TIME(name, x) ((struct pp_json_member){.key = name, .kind = PP_JSON_TIME, .v.i64 = x})
-/* Text that is JSON already; NULL is written as null. */
+/* A member whose value is a JSON text already; NULL becomes null. */
 #define PP_RAW(name, x) ((struct pp_json_member){.key = name, .kind = PP_JSON_RAW, .v.str = x})
-/* A number if `given`, else null. */
+/* A member with a number if `given` is true, else null. */
 #define PP_INT_IF(name, given, x) \
     ((struct pp_json_member){.key = name, .kind = PP_JSON_INT, .v.i64 = x, .null = !(given)})
 #define PP_UINT_IF(name, given, x) \
@@ -80,10 +81,11 @@ void pp_json_members(struct pp_buf *b, const struct pp_json_member *members, siz
 #define PP_JSON_MEMBERS(b, ...)                                      \
     pp_json_members(b, (const struct pp_json_member[]){__VA_ARGS__}, \
                     sizeof((const struct pp_json_member[]){__VA_ARGS__}) / sizeof(struct pp_json_member))
-/* Appends an object that has these members. */
+/* Appends an object with these members. */
 #define PP_JSON_OBJECT(b, key, ...) \
     (pp_json_begin(b, key, '{'), PP_JSON_MEMBERS(b, __VA_ARGS__), pp_json_end(b, '}'))
-/* Appends the object if `given`, else null; only then are the members evaluated. */
+/* Appends an object with these members if `given` is true, else null. The members are evaluated
+ * only if `given` is true. */
 #define PP_JSON_OBJECT_IF(b, key, given, ...) \
     ((given) ? PP_JSON_OBJECT(b, key, __VA_ARGS__) : pp_json_null(b, key))
 

@@ -1,4 +1,4 @@
-/* json_scan.c: see json_scan.h. */
+/* json_scan.c: finds the ends of JSON values by their strings and brackets. */
 #include "format/json_scan.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ bool pp_scan_enter(struct pp_scan *s, char bracket)
     return true;
 }
 
-/* Skips the string that starts here. Returns false if it does not end. */
+/* Skips the string that starts at s->p. Returns false if the string does not end. */
 static bool skip_string(struct pp_scan *s)
 {
     const char *start = s->p++;
@@ -61,7 +61,7 @@ static bool skip_string(struct pp_scan *s)
     return true;
 }
 
-/* Skips the container that starts here. */
+/* Skips the object or array that starts at s->p. */
 static bool skip_container(struct pp_scan *s, uint32_t *values)
 {
     const char *start = s->p;
@@ -119,8 +119,8 @@ bool pp_scan_value(struct pp_scan *s, struct pp_slice *value)
     return true;
 }
 
-/* Returns true if another member follows. Reads the comma before it, or the bracket after the last
- * one. */
+/* Returns true if another member follows. Reads the comma before that member, or the bracket after
+ * the last member. */
 static bool next_member(struct pp_scan *s, char close)
 {
     if (s->error)
@@ -174,7 +174,8 @@ bool pp_scan_finish(struct pp_scan *s)
     return s->p == s->end || fail(s, s->p, "something after the end of the document");
 }
 
-/* jansson's own texts quote bytes of the input, which would need escaping */
+/* Returns a constant text for an error of jansson. jansson's own texts quote bytes of the input,
+ * which would need escaping. */
 static const char *explain(const json_error_t *error)
 {
     switch (json_error_code(error)) {
@@ -197,9 +198,9 @@ json_t *pp_scan_parse(struct pp_scan *s, struct pp_slice value)
         return NULL;
     json_t *json = json_loadb(value.p, value.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!json) {
-        size_t position = 0; /* for a scalar the error is at its start */
+        size_t position = 0; /* the error is at the start of a scalar */
         if (value.values > 1 && error.position > 0)
-            position = (size_t)error.position - 1; /* jansson stands behind the bad token */
+            position = (size_t)error.position - 1; /* jansson's position is behind the bad token */
         fail(s, value.p + (position < value.n ? position : value.n), explain(&error));
     }
     return json;

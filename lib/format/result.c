@@ -1,5 +1,5 @@
-/* result.c: see result.h. The order of the members of a result is part of its bytes: never change
- * it. */
+/* result.c: writes results and batches as JSON. The order of the members of a result is part of its
+ * bytes: never change it. */
 #include "format/result.h"
 
 #include <math.h>
@@ -52,9 +52,9 @@ void pp_result_write_object(struct pp_buf *b, const struct pp_object *o)
                     PP_UINT("height", o->height), PP_STR("object", name));
 }
 
-/* --- outcomes: the table of photopool/outcome.h --- */
+/* --- outcomes, by the table of photopool/outcome.h --- */
 
-/* show_TYPE(b, key, value) writes a field of this type. */
+/* Each show_TYPE(b, key, value) writes a field of one type of the table. */
 #define show_u32  pp_json_uint
 #define show_time pp_json_time
 #define show_text pp_json_str
@@ -68,11 +68,12 @@ static void show_code(struct pp_buf *b, const char *key, uint16_t v)
 
 static void show_object(struct pp_buf *b, const char *key, struct pp_object v)
 {
-    (void)key; /* the members of this field are written without an object around them */
+    (void)key; /* the members of the object stand beside the other members, so there is no key */
     pp_result_write_object(b, &v);
 }
 
-/* Writes the members that belong to one of the places in the mask `where`, in order. */
+/* Writes the fields that results show at one of the places in the mask `where` (PP_SHOWN_*), in the
+ * order of the table. */
 static void write_members(struct pp_buf *b, const struct pp_outcome *o, unsigned where)
 {
     for (int i = 0; i < PP_OUTCOME_FIELD_COUNT; i++)
@@ -100,7 +101,7 @@ static void write_error(struct pp_buf *b, const struct pp_outcome *o)
     pp_json_end(b, '}');
 }
 
-/* Writes the outcome's members and leaves the object open. */
+/* Writes the photo's outcome as an object, and leaves the object open for further members. */
 static void write_photo(struct pp_buf *b, const struct pp_item_photo *photo)
 {
     const struct pp_outcome *o = &photo->outcome;
@@ -179,7 +180,8 @@ int pp_batch_state_parse(const char *name)
     return -1;
 }
 
-/* A photo without an outcome is open, even if it is not planned yet. */
+/* Returns the number of open photos or items. One without an outcome is open, even if it is not
+ * planned yet. */
 static uint64_t open_of(uint64_t total, const uint64_t *counts, size_t n)
 {
     uint64_t ended = 0;

@@ -1,42 +1,44 @@
-/* result.h: writes batches, and the RESULT of an item revision, the same bytes in every sink: event
- * streams, brokers, webhooks, API.
+/* result.h: writes batches, and the RESULT of an item revision, with the same bytes in every sink:
+ * event streams, brokers, webhooks, API.
  *
  * A result depends only on the stored item, not on clock or configuration. Its id depends only on
- * client, item and revision, so that consumers can drop repeats (I2). Pure; any thread. */
+ * client, item and revision, so that consumers can drop a result that they get twice. Pure; any
+ * thread may call these functions. */
 #ifndef PHOTOPOOL_FORMAT_RESULT_H
 #define PHOTOPOOL_FORMAT_RESULT_H
 
 #include "base/buf.h"
 #include "photopool/task.h"
 
-/* Appends the CloudEvent of a finished item; `key` as for pp_json_begin(). */
+/* Appends the result of a finished item as a CloudEvent. `key` is as for pp_json_begin(). */
 void pp_result_write(struct pp_buf *b, const char *key, const struct pp_item *item);
 
-/* Appends an item that is still open: the `data` of the event, with "status": "open" and the tier
- * or time for which each open photo waits. `tier_ms` has the tiers' timeouts. */
+/* Appends an item that is still open: the `data` of a result, with "status": "open" and the tier or
+ * time for which each open photo waits. `tier_ms` has the tiers' timeouts. */
 void pp_result_write_open(struct pp_buf *b, const char *key, const struct pp_item *item,
                           const int64_t *tier_ms, uint32_t n_tiers);
 
-/* Appends the members of an object, from "sha256" to "object", which is its name in the blob store.
- */
+/* Appends the members of a stored object, from "sha256" to "object", which is the object's name in
+ * the blob store. */
 void pp_result_write_object(struct pp_buf *b, const struct pp_object *o);
 
 /* Returns the name of a status, such as "complete"; "open" for PP_ITEM_OPEN. */
 const char *pp_item_status_name(enum pp_item_status status);
-/* Returns the status with this name, or -1. "open" gives -1, because a result never has it. */
+/* Returns the status with this name, or -1 for other names. "open" gives -1, because a result never
+ * has this status. */
 int pp_item_status_parse(const char *name);
 const char *pp_outcome_name(enum pp_outcome_kind kind);
 
-/* --- batches, the same in the API and in events --- */
+/* --- batches, in the same form in the API and in events --- */
 
-/* Appends the object of GET /v1/batches/{id}. `rate`: photos per second; 0: none was settled
- * lately. */
+/* Appends the object of GET /v1/batches/{id}. `rate` is the number of photos settled per second; 0:
+ * none was settled lately. */
 void pp_batch_write(struct pp_buf *b, const struct pp_batch *batch, double rate);
 
 /* Returns the number of photos without an outcome, including photos that are not planned yet. */
 uint64_t pp_batch_photos_open(const struct pp_batch *batch);
 
-/* Returns the state with a name such as "running", or -1 if there is none. */
+/* Returns the enum pp_batch_state with this name, such as "running", or -1 if there is none. */
 int pp_batch_state_parse(const char *name);
 
 #endif

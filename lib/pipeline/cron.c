@@ -1,9 +1,9 @@
 /* cron.c: runs the periodic jobs of a process.
  *
  * To add a job, write a function and add a row to jobs[]. The row says which roles run the job, how
- * often, and whether only the leader does. A job that sends a request to a port uses its `ask` and
- * a member of the union `r`. It runs again when its period has passed and its request has ended. A
- * failed request is logged with the text in the row. */
+ * often, and whether only the leader runs it. A job that sends a request to a port uses its `ask`
+ * and a member of the union `r`. The job runs again when its period has passed and its request has
+ * ended. The cron logs a failed request with the text in the row. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,17 +16,17 @@
 #define REAP_TASKS 1000
 #define CLEAN_ROWS 1000
 #define ARENA_MAX  (16u << 20)
-/* The age of the oldest undelivered message was measured some time ago, so items that finished up
- * to this much earlier may be undelivered too. */
+/* Items that finished up to this many ms before the oldest undelivered message may be undelivered
+ * too, because its age was measured some time ago. */
 #define UNDELIVERED_MARGIN_MS 60000
 
 /* One job, with the request that it may have in flight. */
 struct job {
     struct pp_cron *cron;
     struct pp_pipeline *p;
-    int64_t next_ms; /* earliest next run (loop time); 0: at once */
+    int64_t next_ms; /* the job runs at this loop time at the earliest; 0: at once */
     struct pp_ask ask;
-    /* a retention job: points to the number of rows removed, in the answer in `r` */
+    /* In a retention job, points to the number of removed rows in the answer `r`; else NULL. */
     const uint64_t *cleaned;
     union {
         struct pp_store_renew renew;
@@ -45,16 +45,18 @@ struct job {
 struct pp_cron {
     struct pp_pipeline *p;
     struct pp_timer *timer;
-    /* When the last successful renewal of the task leases was sent (loop time, wall time). */
+    /* The loop time and the wall time at which the last successful renewal of the task leases was
+     * sent. */
     int64_t renewed_ms, renewed_wall_ms;
-    /* in a process that is alone, the claims of earlier processes have been returned */
+    /* True: this process is alone, and has returned the claims of earlier processes to the
+     * store. */
     bool started_clean;
-    bool outbox_known; /* the undelivered messages have been counted once */
+    bool outbox_known; /* true: the undelivered messages have been counted at least once */
     struct job *renewal;
     struct job jobs[]; /* jobs[i] runs row i of the table jobs[] below */
 };
 
-/* --- leases of the tasks that this process has claimed --- */
+/* --- renewing the leases of the tasks that this process has claimed --- */
 
 static void on_renewed(void *data, enum pp_err err)
 {
@@ -72,7 +74,7 @@ static void renew(struct job *job)
 
     if (!p->claimer)
         return;
-    /* There is nothing to renew; a task that is claimed later starts with a full lease. */
+    /* The process has no claim to renew. A task that it claims later starts with a full lease. */
     if (pp_claimer_in_flight(p->claimer) == 0) {
         job->cron->renewed_ms = pp_loop_now(p->loop);
         job->cron->renewed_wall_ms = pp_loop_wall(p->loop);
@@ -85,7 +87,7 @@ static void renew(struct job *job)
     pp_ask_submitted(&job->ask, p->store->ops->renew(p->store, &job->r.renew));
 }
 
-/* --- claims of dead workers --- */
+/* --- returning the claims of dead workers --- */
 
 static void on_reaped(void *data, enum pp_err err)
 {
@@ -111,9 +113,9 @@ static void on_reaped(void *data, enum pp_err err)
         job->cron->started_clean = true;
 }
 
-/* Returns true if the process must renew its own leases before it returns lapsed claims: the store
- * did not answer in time, the machine slept, or its clock was set. Otherwise the reaping job would
- * return the tasks that are in flight here. */
+/* Returns true if the process must renew its own leases before it returns lapsed claims, because
+ * the store did not answer in time, the machine slept, or its clock was set. Otherwise the reaping
+ * job would also return the tasks that this process is fetching. */
 static bool renew_first(struct pp_cron *cron)
 {
     struct pp_pipeline *p = cron->p;
@@ -146,7 +148,8 @@ static void reap(struct job *job)
     pp_ask_submitted(&job->ask, p->store->ops->reap(p->store, &job->r.reap));
 }
 
-/* --- the backlog of a process that is alone, if the coordinator may miss tasks --- */
+/* --- in a process that is alone: reading the backlog from the store, if the coordinator may miss
+ * tasks --- */
 
 static void on_backlog_read(void *data, enum pp_err err)
 {
@@ -167,12 +170,13 @@ static void read_backlog(struct job *job)
 
     if (!p->backlog_doubtful || !p->params->sole_worker)
         return;
-    job->ask.arena_max = SIZE_MAX; /* the answer has one row for each client with open tasks */
+    /* The answer has one row for each client with open tasks, so the arena has no ceiling. */
+    job->ask.arena_max = SIZE_MAX;
     job->r.backlog = (struct pp_store_backlog){.req = pp_ask_request(&job->ask, on_backlog_read)};
     p->backlog_doubtful = !pp_ask_submitted(&job->ask, p->store->ops->backlog(p->store, &job->r.backlog));
 }
 
-/* --- jobs that have no request in `r` --- */
+/* --- jobs that use no request in `r` --- */
 
 static void tend_slots(struct job *job)
 {
@@ -204,7 +208,7 @@ static void heartbeat(struct job *job)
     p->coordinator->ops->heartbeat(p->coordinator, &info);
 }
 
-/* --- measuring, for gauges and retention --- */
+/* --- measuring, for metrics and retention --- */
 
 static void measure_lag(struct job *job)
 {
@@ -260,7 +264,7 @@ static void on_outbox_counted(void *data, enum pp_err err)
         return;
     job->cron->outbox_known = true;
     m->n_sinks = look->n < PP_METRIC_SINKS ? look->n : PP_METRIC_SINKS;
-    if (m->n_sinks == 0) /* the relays have not saved their cursors yet */
+    if (m->n_sinks == 0) /* no relay has saved its cursor yet */
         job->next_ms = pp_loop_now(job->p->loop) + RETRY_MS;
     for (size_t i = 0; i < m->n_sinks; i++) {
         const struct pp_outbox_row *row = &look->rows[i];
@@ -281,7 +285,7 @@ static void count_outbox(struct job *job)
     pp_ask_submitted(&job->ask, pp_outbox_look(&job->r.outbox));
 }
 
-/* --- retention --- */
+/* --- retention: removing old data --- */
 
 /* Runs the job again at once if the request has removed CLEAN_ROWS, because there may be more. */
 static void on_cleaned(void *data, enum pp_err err)
@@ -291,7 +295,7 @@ static void on_cleaned(void *data, enum pp_err err)
         job->next_ms = 0;
 }
 
-/* Makes the request of a retention job. `cleaned` points to the number of removed rows in its
+/* Returns the request of a retention job. `cleaned` points to the number of removed rows in the
  * answer. */
 static struct pp_req clean_request(struct job *job, const uint64_t *cleaned)
 {
@@ -300,7 +304,7 @@ static struct pp_req clean_request(struct job *job, const uint64_t *cleaned)
 }
 
 /* Returns the time before which finished items are removed. Results that a sink has not received
- * yet are kept longer, but at most twice as long, in case the consumer never returns. */
+ * yet are kept longer, but at most twice as long, because the consumer may never return. */
 static int64_t clean_before(const struct pp_pipeline *p)
 {
     int64_t before = pp_loop_wall(p->loop) - p->params->results_ms;
@@ -326,7 +330,8 @@ static void clean_batches(struct job *job)
     pp_ask_submitted(&job->ask, p->store->ops->clean(p->store, r));
 }
 
-/* Removes old idempotency keys. One request removes all, so it is never repeated at once. */
+/* Removes old idempotency keys. One request removes all of them, so the job does not repeat it at
+ * once. */
 static void clean_keys(struct job *job)
 {
     static const uint64_t all = 0;
@@ -372,8 +377,8 @@ static int64_t lease_third(const struct pp_params *params)
     return params->lease_ms / 3;
 }
 
-/* Period of tend_slots: short, because a renewal of slots holds for only half a lease, and several
- * should fit into that time. */
+/* Returns the period of tend_slots: short, because a renewal of slots holds for only half a lease,
+ * and several renewals should fit into that time. */
 static int64_t lease_eighth(const struct pp_params *params)
 {
     return params->lease_ms < 8000 ? params->lease_ms / 8 : 1000;
@@ -391,11 +396,12 @@ enum who { EVERY_PROCESS, LEADER };
 static const struct {
     void (*run)(struct job *job);
     unsigned roles;
-    enum who who; /* every process with one of the roles, or only the leader */
+    enum who who; /* whether every process with one of the roles runs the job, or only the leader */
     int64_t every_ms;
-    /* computes the period from the parameters; NULL: every_ms is the period */
+    /* Computes the period from the parameters; NULL: the period is every_ms. */
     int64_t (*period)(const struct pp_params *params);
-    /* message logged when the request fails; NULL: the job logs by itself, or has no request */
+    /* The message to log when the request fails; NULL: the job logs by itself, or sends no
+     * request. */
     const char *failed;
 } jobs[] = {
     {renew, PP_ROLE_WORKER, EVERY_PROCESS, 0, lease_third, "leases not renewed"},

@@ -1,4 +1,4 @@
-/* accept.c: see accept.h. */
+/* accept.c: parses posted bodies on a lane, and appends valid batches to the ingest queue. */
 #include "pipeline/accept/accept.h"
 
 #include <openssl/evp.h>
@@ -12,18 +12,18 @@
 
 #define LANE_THREADS 2
 #define LANE_JOBS    4096
-/* Memory bound of the bodies on the lane, as a multiple of the largest body allowed. The parsed
- * entries need as much memory again. */
+/* The bodies on the lane together have at most this many times the bytes of the largest body
+ * allowed. The parsed entries need as much memory again. */
 #define BODIES_MAX 4
 
 struct pp_acceptor {
     struct pp_acceptor_options o;
     struct pp_lane *lane;
     struct pp_lane_home *home;
-    uint64_t bytes; /* total size of the bodies on the lane */
-    size_t busy;    /* posts whose done() has not fired yet */
+    uint64_t bytes; /* total bytes of the bodies on the lane */
+    size_t busy;    /* number of posts whose done() has not fired yet */
     bool full;      /* the last append was refused because the ingest queue was full */
-    /* Hash table by name: posts with an Idempotency-Key whose append is in flight. */
+    /* Hash table, by name, of the posts with an Idempotency-Key whose append is in flight. */
     struct pp_acceptor_post *keyed;
 };
 
@@ -68,7 +68,7 @@ void pp_acceptor_post_fini(struct pp_acceptor_post *post)
     pp_arena_fini(&post->arena);
 }
 
-/* --- the end of a post --- */
+/* --- ending a post --- */
 
 static void finish_post(struct pp_acceptor_post *post, enum pp_acceptor_verdict verdict)
 {
@@ -76,7 +76,7 @@ static void finish_post(struct pp_acceptor_post *post, enum pp_acceptor_verdict 
     struct pp_metrics *m = acceptor->o.metrics;
 
     pp_assert(acceptor->busy > 0, "a post ends twice");
-    if (post->name[0]) /* the post has reserved its key */
+    if (post->name[0]) /* the post has reserved its Idempotency-Key */
         HASH_DEL(acceptor->keyed, post);
     post->verdict = verdict;
     if (verdict == PP_POST_ACCEPTED)
@@ -103,7 +103,7 @@ static void fail_post(struct pp_acceptor_post *post, enum pp_err err)
     finish_post(post, PP_POST_FAILED);
 }
 
-/* --- parsing, on the lane --- */
+/* --- parsing, on a thread of the lane --- */
 
 static bool hash_body(const struct pp_acceptor_post *post, uint8_t out[32])
 {
@@ -125,7 +125,7 @@ static void work_parse(void *state, struct pp_job *job)
         post->err = PP_ENOMEM;
 }
 
-/* --- appending --- */
+/* --- appending to the ingest queue --- */
 
 static void write_answer(const struct pp_acceptor_post *post, struct pp_buf *out)
 {
@@ -230,7 +230,7 @@ static bool reserve_key(struct pp_acceptor *acceptor, struct pp_acceptor_post *p
     return true;
 }
 
-/* Appends the parsed entry, or refuses the post. */
+/* Appends the parsed entry to the ingest queue, or refuses the post. */
 static void judge_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
 {
     const struct pp_batch_parsed *b = &post->parsed;

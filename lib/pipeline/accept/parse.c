@@ -1,4 +1,4 @@
-/* parse.c: see parse.h. */
+/* parse.c: parses a posted body, JSON or NDJSON, and judges each item. */
 #include "pipeline/accept/parse.h"
 
 #include <jansson.h>
@@ -12,19 +12,19 @@
 #include "format/json_out.h"
 #include "format/json_scan.h"
 
-/* Most bytes of verdicts in one answer. A verdict is short, but every item may have one, and each
- * repeats the item's id. */
+/* An answer has at most this many bytes of verdicts. A verdict is short, but every item may have
+ * one, and each repeats the item's id. */
 #define REJECTED_MAX (64u << 20)
 
 struct parse {
     const struct pp_batch_body *body;
     struct pp_batch_parsed *out;
-    json_t *seen; /* JSON object whose keys are the ids of the accepted items */
+    json_t *seen; /* a JSON object whose keys are the ids of the items accepted so far */
     uint32_t index;
     struct pp_buf meta;
 };
 
-/* The reason why an item is rejected. */
+/* The reason for which an item is rejected. */
 struct verdict {
     const char *code; /* NULL: the item is not rejected */
     char field[80];
@@ -51,8 +51,8 @@ const char *pp_refresh_name(enum pp_refresh refresh)
 
 /* --- text helpers --- */
 
-/* Returns the length of the longest prefix of s that has at most `max` bytes and ends between two
- * UTF-8 characters. */
+/* Returns the length of the longest start of s that has at most `max` bytes and does not end within
+ * a UTF-8 character. */
 static size_t cut(const char *s, size_t n, size_t max)
 {
     if (n <= max)
@@ -62,7 +62,7 @@ static size_t cut(const char *s, size_t n, size_t max)
     return max;
 }
 
-/* Writes a description of a value of the wrong type, such as 17, "x" or "an object". */
+/* Describes a value of the wrong type for an error message: 17, "x", "an object". */
 static void describe(const json_t *v, char *buf, size_t cap)
 {
     switch (json_typeof(v)) {
@@ -83,7 +83,8 @@ static void describe(const json_t *v, char *buf, size_t cap)
 static void refuse_batch(struct parse *p, enum pp_api_code code, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Refuses the whole request. Does nothing if it is refused already: the first reason is kept. */
+/* Refuses the whole request. Does nothing if the request is refused already, so the first reason
+ * stays. */
 static void refuse_batch(struct parse *p, enum pp_api_code code, const char *field, const char *fmt, ...)
 {
     va_list ap;
@@ -119,7 +120,7 @@ static bool wrong_type(struct verdict *v, const char *field, const char *expecte
     return wrong(v, "bad_type", field, "expected %s, got %s", expected, text);
 }
 
-/* --- one item --- */
+/* --- checking one item --- */
 
 static bool fields_known(const json_t *item, struct verdict *v)
 {
@@ -181,7 +182,8 @@ static bool check_meta(struct parse *p, const json_t *meta, struct verdict *v)
     return true;
 }
 
-/* Returns how many bytes of a URL are saved. A URL that is too long is cut, but stays too long. */
+/* Returns how many bytes of a URL the entry keeps. A URL that is too long is cut, but stays too
+ * long to be fetched. */
 static size_t url_kept(const char *url, size_t n)
 {
     size_t max = PP_URL_FIT + 1;
@@ -265,7 +267,7 @@ static bool reject_oversized(struct parse *p, struct pp_slice text)
     return true;
 }
 
-/* --- JSON: one document --- */
+/* --- JSON: the whole body is one document --- */
 
 static void parse_items(struct parse *p, struct pp_scan *s)
 {
@@ -338,7 +340,7 @@ static unsigned which_field(const char *name)
                                           : 0;
 }
 
-/* Parses one member of the document. `seen` is the set of fields before it. */
+/* Parses one member of the document. `seen` is the set of known members that came before it. */
 static void parse_member(struct parse *p, struct pp_scan *s, const struct pp_slice *key, unsigned *seen)
 {
     json_t *name = pp_scan_parse(s, *key);
@@ -391,7 +393,7 @@ static void parse_document(struct parse *p)
         refuse_batch(p, PP_API_MISSING_FIELD, "items", "a batch has items");
 }
 
-/* --- NDJSON: one document per line --- */
+/* --- NDJSON: each line is the document of one item --- */
 
 static void reject_line(struct parse *p, const struct pp_scan *s, size_t line)
 {

@@ -7,7 +7,7 @@
  * An error in the document refuses the whole request; an error in the form of an item rejects that
  * item. A bad URL does not reject an item: its photo fails later. Only one item at a time is in
  * memory as jansson objects, so memory is bounded by about twice the body. The functions have no
- * side effects except malloc, and may run on any thread. */
+ * side effects except malloc, and any thread may call them. */
 #ifndef PHOTOPOOL_PIPELINE_ACCEPT_PARSE_H
 #define PHOTOPOOL_PIPELINE_ACCEPT_PARSE_H
 
@@ -18,12 +18,12 @@
 #include "photopool/port/http_server.h"
 #include "photopool/task.h"
 
-#define PP_META_MAX 1024 /* most bytes of `meta` as compact JSON */
-/* Bytes of the longest URL that can be fetched. A photo with a longer one is accepted, and fails
- * with bad_url later. */
+#define PP_META_MAX 1024 /* `meta` has at most this many bytes as compact JSON */
+/* A URL can be fetched if it has at most this many bytes. A photo with a longer URL is accepted,
+ * and fails with bad_url later. */
 #define PP_URL_FIT 8192
-/* JSON values that an item may have in addition to its photos; an item with more is rejected
- * unparsed. The fields of an item and a valid meta object have at most 600. */
+/* An item may have this many JSON values in addition to its photos; an item with more is rejected
+ * before it is parsed. The fields of an item and a valid meta object have at most 600. */
 #define PP_ITEM_VALUES_SPARE 4096
 
 struct pp_batch_body {
@@ -34,19 +34,20 @@ struct pp_batch_body {
 };
 
 struct pp_batch_parsed {
-    bool refused; /* the whole request is refused; code, field and detail say why */
+    bool refused; /* true: the whole request is refused, and code, field and detail say why */
     enum pp_api_code code;
-    char field[80]; /* name of the field in error; "": none */
+    char field[80]; /* name of the field with the error; "": none */
     char detail[320];
 
-    /* Read from a JSON body only; an NDJSON request has them in its query. */
+    /* The client and the refresh mode, from a JSON body; an NDJSON request has them in its
+     * query. */
     char client[PP_CLIENT_MAX + 1];
     enum pp_refresh refresh;
 
     struct pp_buf entry;
-    uint32_t n_items; /* items in the entry */
+    uint32_t n_items; /* number of items in the entry */
     uint64_t n_photos;
-    struct pp_buf rejected; /* JSON array of the verdicts on rejected items */
+    struct pp_buf rejected; /* the verdicts on the rejected items, as a JSON array */
     uint32_t n_rejected;
 };
 
@@ -54,7 +55,7 @@ struct pp_batch_parsed {
 void pp_batch_parse(const struct pp_batch_body *body, struct pp_batch_parsed *out);
 void pp_batch_parsed_fini(struct pp_batch_parsed *out);
 
-/* Converts "known", "changed" or "always"; returns false for any other name. */
+/* Converts "known", "changed" or "always". Returns false for any other name. */
 bool pp_refresh_parse(const char *name, enum pp_refresh *out);
 const char *pp_refresh_name(enum pp_refresh refresh);
 

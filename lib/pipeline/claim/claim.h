@@ -1,5 +1,4 @@
-/* claim.h: the self-scheduler of a worker: it checks a client's limits before it claims the
- * client's tasks.
+/* claim.h: a worker's scheduler: it checks a client's limits before it claims the client's tasks.
  *
  * One cycle serves any number of clients. It finds the clients that hold a slot and have something
  * due (core/backlog.h); counts the transfers that may start now (permits, concurrency, room in the
@@ -7,8 +6,8 @@
  * claims that many tasks in one store call; and gives each task to a fetch loop. A cycle runs after
  * a task became due, a permit became free or a transfer ended. Only one cycle runs at a time.
  *
- * In a fleet a claim is a round trip, so tasks are claimed a moment before their permits are free,
- * for many clients at once, and wait in this process (transfers.c).
+ * In a fleet a claim is a round trip, so the worker claims tasks a moment before their permits are
+ * free, for many clients at once, and keeps the tasks in this process until then (transfers.c).
  *
  * Everything runs on the main loop. */
 #ifndef PHOTOPOOL_PIPELINE_CLAIM_CLAIM_H
@@ -21,13 +20,14 @@
 #include "pipeline/fetch/fetch_loop.h"
 #include "runtime/loop.h"
 
-/* Claiming pauses while at least this many transfers are not settled. */
+/* The claimer pauses while at least this many transfers are not settled. */
 #define PP_UNSETTLED_MAX 8192
 #define PP_CLIENTS_MAX   200000
 
 struct pp_claimer;
 
-/* All fields except `log` are required. All that they point to must outlive the claimer. */
+/* The options of a claimer. All fields except `log` are required. All that they point to must
+ * outlive the claimer. */
 struct pp_claimer_options {
     struct pp_loop *loop;
     struct pp_log *log;
@@ -35,33 +35,34 @@ struct pp_claimer_options {
     struct pp_metrics *metrics;
     struct pp_task_store *store;
     struct pp_coordinator *coordinator;
-    struct pp_fetch_factory factory; /* The factory opens the adapters of each fetch loop. */
+    struct pp_fetch_factory factory; /* This factory opens the adapters of each fetch loop. */
     struct pp_lane *keep_lane;
     struct pp_blob_store *blobs;
-    /* Called when a transfer has finished. The receiver must call pp_claimer_settled() for it,
-     * possibly before this callback returns. */
+    /* The claimer calls this when a transfer has finished. The receiver must call
+     * pp_claimer_settled() for the transfer, possibly before this callback returns. */
     void (*on_finished)(void *data, struct pp_transfer *t);
-    /* Called when the backlog had no room for a row: the receiver must read the backlog from the
-     * store again. */
+    /* The claimer calls this when its backlog had no room for a row. The receiver must read the
+     * backlog from the store again. */
     void (*on_backlog_incomplete)(void *data);
     void *data;
 };
 
-/* Opens the fetch loops and watches the backlog. Claims nothing before pp_claimer_begin(). */
+/* Opens the fetch loops and watches the backlog. The claimer claims nothing before
+ * pp_claimer_begin(). */
 pp_must_check enum pp_err pp_claimer_open(const struct pp_claimer_options *options, struct pp_claimer **out);
 void pp_claimer_begin(struct pp_claimer *claimer);
-/* Frees the claimer after a drain, when nothing is in flight. Does nothing for NULL. */
+/* Frees the claimer after a drain, when nothing is in flight. `claimer` may be NULL. */
 void pp_claimer_close(struct pp_claimer *claimer);
 
 /* --- changes that the claimer must know --- */
 
-/* Replaces a client's settings; they are in force at once. */
+/* Replaces a client's settings; the new settings apply at once. */
 void pp_claimer_client_changed(struct pp_claimer *claimer, const struct pp_client *client);
 /* Reads a client's settings again, because they may have changed. "" stands for all clients. */
 void pp_claimer_client_stale(struct pp_claimer *claimer, const char *client);
 /* Applies changed defaults of the parameters to every client that has no limits of its own. */
 void pp_claimer_reloaded(struct pp_claimer *claimer);
-/* Notes that a task is due. Other workers are not notified. */
+/* Notes that these queues have due tasks. Does not notify other workers. */
 void pp_claimer_backlog(struct pp_claimer *claimer, const struct pp_backlog_row *rows, size_t n);
 /* Notes that tasks which this worker had claimed wait again. Notifies other workers only if this
  * worker does not hold the client's slot. */
@@ -71,22 +72,22 @@ void pp_claimer_settled(struct pp_claimer *claimer, struct pp_transfer *t);
 /* Renews slots and releases slots that this worker does not need. cron calls it once a second. */
 void pp_claimer_tend_slots(struct pp_claimer *claimer);
 
-/* --- draining, in this order --- */
+/* --- draining: these functions are called in this order --- */
 
 /* Stops claiming. */
 void pp_claimer_drain(struct pp_claimer *claimer);
-/* Ends the transfers in flight; their tasks go back to the store. */
+/* Ends the transfers in flight, and gives their tasks back to the store. */
 void pp_claimer_hand_back(struct pp_claimer *claimer);
-/* Releases all slots; nothing may be in flight. The caller repeats it until it returns true: no
- * slot is held and no request is in flight. */
+/* Releases all slots. Nothing may be in flight. The caller repeats the call until it returns true:
+ * then no slot is held and no request is in flight. */
 pp_must_check bool pp_claimer_release_slots(struct pp_claimer *claimer);
 
-/* --- numbers --- */
+/* --- numbers for metrics and the API --- */
 
 /* Returns the number of tasks claimed per second, averaged over the last seconds. */
 double pp_claimer_rate(const struct pp_claimer *claimer);
-/* Return the number of: transfers that are not finished; transfers that are not settled; transfers
- * that are not settled plus requests to ports in flight; slots held. */
+/* These four functions return the numbers of: transfers that are not finished; transfers that are
+ * not settled; transfers that are not settled plus requests to ports in flight; slots held. */
 size_t pp_claimer_transfers(const struct pp_claimer *claimer);
 size_t pp_claimer_unsettled(const struct pp_claimer *claimer);
 size_t pp_claimer_in_flight(const struct pp_claimer *claimer);
@@ -96,8 +97,8 @@ uint32_t pp_claim_capacity(const struct pp_params *params);
 /* Returns the claimer's fetch loops, and their number in `*n`. */
 struct pp_fetch_loop *const *pp_claimer_loops(const struct pp_claimer *claimer, size_t *n);
 
-/* Reasons why this worker starts nothing for a client, in the order in which they are checked: the
- * first that applies is reported. X(name, sentence). */
+/* Why this worker starts nothing for a client. The reasons are in the order in which they are
+ * checked, and the first that applies is reported. X(name, sentence). */
 #define PP_CLAIM_REASONS(X)                                                               \
     X(DRAINING, "The worker is draining.")                                                \
     X(PAUSED, "The client is paused.")                                                    \
@@ -126,7 +127,9 @@ const char *pp_claim_reason_text(enum pp_claim_reason reason);
  * pp_claimer_view() returns false if this worker does not know the client. */
 struct pp_claimer_view {
     uint32_t rpm, concurrency, in_flight, permits, share, shares;
-    int64_t next_permit_ms; /* Monotonic. INT64_MAX: a transfer must end before. */
+    /* The next permit is free at this time (monotonic). INT64_MAX: only after a transfer has
+     * ended. */
+    int64_t next_permit_ms;
     bool paused, held;
     enum pp_claim_reason reason;
 };

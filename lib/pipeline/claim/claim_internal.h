@@ -1,5 +1,4 @@
-/* claim_internal.h: declarations shared by the files of this folder. A file calls only files listed
- * before it:
+/* claim_internal.h: what the files of this folder share. A file calls only files listed before it:
  *
  *   clients.c    clients: state, queues, why one is not served; when the next cycle runs
  *   transfers.c  tasks on their way to fetch loops and back
@@ -25,7 +24,7 @@
 
 /* The states of a client. claim_set_state() has the table of transitions. */
 enum claim_state {
-    CLAIM_LOADING, /* The store has not yet answered with the client's settings. */
+    CLAIM_LOADING, /* The claimer is reading the client's settings from the store. */
     CLAIM_WANTED,  /* The settings are known, and the client needs a slot. */
     CLAIM_ASKED,   /* A request for a slot is in flight. */
     CLAIM_HELD,
@@ -34,8 +33,10 @@ enum claim_state {
 };
 
 struct claim_settings {
-    uint32_t rpm, concurrency, weight; /* An rpm of 0 means: unlimited. */
-    /* True if the client has its own value; false if the default of the parameters applies. */
+    /* The limits that apply to the client. An rpm of 0 means unlimited. */
+    uint32_t rpm, concurrency, weight;
+    /* True if the client has a value in the store; false if the default of the parameters
+     * applies. */
     bool own_rpm, own_concurrency;
     bool paused;
     bool stale;      /* The settings must be read again. */
@@ -44,27 +45,31 @@ struct claim_settings {
     struct pp_headers *headers;
 };
 
-/* The queues of a client. A queue with due tasks is in exactly one place: in the backlog, in
- * `blocked`, or in a claim in flight. */
+/* The queues of a client. A queue with due tasks is in exactly one place: in the backlog, in the
+ * mask `blocked`, or in a claim in flight. */
 struct claim_queues {
-    uint32_t blocked;    /* Bit q: queue q is out of the backlog until something ends. */
-    uint32_t for_permit; /* Bit q: queue q is in the backlog, due at the next permit. */
+    /* Bit q: queue q is out of the backlog until a transfer or request of the client ends. */
+    uint32_t blocked;
+    /* Bit q: queue q is in the backlog, and its due time is that of the next permit. */
+    uint32_t for_permit;
     int32_t deficit[PP_QUEUES];
-    struct pp_list hops; /* The transfers parked at a redirect, oldest first. */
+    /* The transfers that wait for a permit at a redirect (parked), oldest first. */
+    struct pp_list hops;
 };
 
 /* A client that has tasks for this worker. */
 struct claim_client {
     UT_hash_handle hh;
     struct pp_claimer *claimer;
-    enum claim_state state; /* Only claim_set_state() changes the state. */
+    enum claim_state state; /* The client's state; only claim_set_state() changes it. */
     struct claim_settings settings;
     struct pp_slot slot;
     struct claim_queues queues;
     bool in_cycle; /* The cycle in flight has a pointer to the client. */
     /* The worker releases the slot as soon as nothing of the client is in flight. */
     bool leaving;
-    /* Other workers hold all slots: no slot is requested before this wall time. */
+    /* The coordinator refused a slot, because other workers hold all. The worker requests none
+     * before this wall time. */
     int64_t refused_until_ms;
     /* The client was last served, or last held a usable slot with due tasks, at this loop time. */
     int64_t active_ms;
@@ -74,15 +79,17 @@ struct claim_client {
     char id[PP_CLIENT_MAX + 1];
 };
 
-/* The memory of one claim: tasks and transfers. Freed when the last of them is settled. */
+/* The memory of one claim: its tasks and transfers. It is freed when the last of them is
+ * settled. */
 struct pp_claim {
     struct pp_arena arena;
     size_t refs;
-    struct pp_headers **headers; /* One reference for each share of the claim. */
+    /* The clients' extra headers. The claim holds one reference for each of its shares. */
+    struct pp_headers **headers;
     size_t n_headers;
 };
 
-/* A transfer and the claimer's own data about it, used on the main loop only. */
+/* A transfer with the claimer's data about it. Only the main loop uses these data. */
 struct claim_transfer {
     struct pp_transfer base; /* The part that fetch and settle use. */
     struct pp_claim *claim;
@@ -90,7 +97,7 @@ struct claim_transfer {
     unsigned loop; /* The index of the fetch loop that runs the transfer. */
     bool suspect;  /* The task came from the suspect queue: only one suspect runs at a time. */
     bool parked;
-    struct pp_node hop_node; /* The transfer is in client->queues.hops while `parked`. */
+    struct pp_node hop_node; /* Links the transfer into client->queues.hops while `parked`. */
 };
 
 #define CLAIM_CYCLE_CLIENTS 256
@@ -104,28 +111,29 @@ struct claim_share {
     uint32_t n;
 };
 
-/* One cycle. claim_gather() and claim_deal() fill in the members up to `tasks`; cycle.c fills in
- * the others. */
+/* One claim cycle. claim_gather() and claim_deal() fill in the members up to `tasks`; cycle.c fills
+ * in the others. */
 struct claim_cycle {
     struct pp_claimer *claimer;
     struct pp_arena arena;
     struct claim_client *clients[CLAIM_CYCLE_CLIENTS];
     uint32_t due[CLAIM_CYCLE_CLIENTS]; /* Bit q: the client's queue q is due. */
-    /* The permits that this cycle gives to the client's parked transfers. */
+    /* Number of permits that this cycle gives to the client's parked transfers. */
     uint32_t granted[CLAIM_CYCLE_CLIENTS];
     size_t n_clients;
-    uint32_t dealt[PP_TIERS_MAX]; /* This cycle has dealt so many transfers of each tier. */
+    /* Number of transfers of each tier that this cycle has dealt so far. */
+    uint32_t dealt[PP_TIERS_MAX];
     struct claim_share *shares;
     size_t n_shares;
     uint32_t tasks;
-    int64_t asked_ms; /* `renew` was sent at this loop time. */
+    int64_t asked_ms; /* The renewals in `renew` were sent at this loop time. */
     struct pp_coord_renew renew;
     struct pp_store_claim claim;
     struct pp_claim *memory;
 };
 
-/* A request to a port that is made for many clients at once. Names of clients in its arguments are
- * copies if the client may be freed before the answer. */
+/* A request to a port that is made for many clients at once. It holds copies of the clients' names
+ * if a client may be freed before the answer. */
 struct claim_request {
     struct pp_claimer *claimer;
     struct pp_arena arena;
@@ -149,27 +157,31 @@ struct claim_ahead {
 
 struct pp_claimer {
     struct pp_claimer_options o;
-    struct claim_client *clients; /* uthash */
-    struct pp_backlog *backlog;   /* The due times are wall times. */
+    struct claim_client *clients; /* All known clients, a hash table (uthash) by id. */
+    struct pp_backlog *backlog;   /* The clients with due tasks. Due times are wall times. */
     struct pp_mailbox *events;
     struct pp_fetch_loop **loops;
-    struct pp_list *orders; /* One list per loop, of order.mail.node; posted at the end of a turn. */
+    /* For each fetch loop, the list of orders (order.mail.node) to post at the end of a turn. */
+    struct pp_list *orders;
     uint32_t n_loops;
     struct pp_timer *timer; /* The timer starts the next cycle. */
     bool begun, again, draining, releasing;
-    bool load_singly;          /* Reading settings in bulk failed: read one client at a time. */
+    /* True: reading settings in bulk failed, so the claimer reads one client at a time. */
+    bool load_singly;
     struct claim_cycle *cycle; /* The cycle in flight, or NULL. */
-    uint32_t requests;         /* The requests to ports in flight, without those of the cycle. */
+    uint32_t requests;         /* Number of requests to ports in flight, without those of the cycle. */
     uint32_t tier_in_flight[PP_TIERS_MAX];
     uint32_t suspects_in_flight;
     size_t unsettled, held, hops_waiting;
     int64_t placed_ms; /* claim_let_go() last looked at the slots at this loop time. */
-    uint32_t ended;    /* The transfers that ended since the last cycle. */
+    uint32_t ended;    /* Number of transfers that ended since the last cycle. */
     uint32_t enough;   /* When `ended` reaches this number, the next cycle starts without delay. */
-    double rate;       /* The claimed tasks per second, measured at `rate_ms`. */
+    double rate;       /* Number of tasks claimed per second, measured at `rate_ms`. */
     int64_t rate_ms;
-    struct pp_list parked; /* The clients with parked transfers; the first is served next. */
-    struct pp_list freed;  /* The clients of which a transfer or request has ended (freed_node). */
+    /* Links the clients with parked transfers; the first client is served next. */
+    struct pp_list parked;
+    /* Links the clients of which a transfer or request has ended, by freed_node. */
+    struct pp_list freed;
     struct claim_ahead ahead;
     struct pp_timer *ahead_timer;
 };
@@ -194,15 +206,15 @@ enum pp_claim_reason claim_reason(struct claim_client *c, uint32_t due);
  * permit is free. */
 int64_t claim_ahead_ms(const struct claim_client *c);
 
-/* Returns the tier in which a task of `tier` runs: the last one if the configuration has fewer
+/* Returns the tier in which a task of `tier` runs: the last tier, if the configuration has fewer
  * tiers now than when the task was written. */
 uint8_t claim_tier(const struct pp_claimer *claimer, uint8_t tier);
 /* Returns true if this worker takes tasks of the queue. */
 bool claim_serves(const struct pp_claimer *claimer, uint8_t queue);
 /* Returns true if the backlog has no due time for `c` in any queue that this worker serves. */
 bool claim_nothing_due(const struct claim_client *c);
-/* Takes queues out of the backlog. claim_unblock_in() puts all blocked queues of `c` back, due in
- * `ms`. */
+/* Takes the queues of the mask out of the backlog. claim_unblock_in() puts all blocked queues of
+ * `c` back, due in `ms`. */
 void claim_block(struct claim_client *c, uint32_t queues);
 void claim_unblock_in(struct claim_client *c, int64_t ms);
 /* Schedules the next cycle: puts the queues of clients in claimer->freed back into the backlog and
@@ -216,14 +228,15 @@ void claim_on_ahead_timer(void *data);
 /* Starts the tasks of a claim. Tasks whose permits are not free yet wait in claimer->ahead. */
 void claim_dispatch(struct pp_claimer *claimer, struct pp_claim *claim, struct pp_task *tasks, size_t n);
 void claim_unref(struct pp_claim *claim);
-/* Notes that a transfer or request of `c` has ended. The next claim_wake() makes its blocked queues
- * due; with `permits` (some became free) also the queues that wait for a permit. */
+/* Notes that a transfer or request of `c` has ended. The next claim_wake() makes the client's
+ * blocked queues due. If `permits` is true, permits became free, and also the queues that wait for
+ * a permit become due. */
 void claim_client_freed(struct claim_client *c, bool permits);
-/* Lets the first n parked transfers of `c` go on, each with one of n admitted permits. */
+/* Lets the first n parked transfers of `c` continue, each with one of n admitted permits. */
 void claim_grant_hops(struct claim_client *c, uint32_t n);
-/* Orders all parked transfers of the client to end; their tasks go back to the store. */
+/* Ends all parked transfers of the client; their tasks go back to the store. */
 void claim_give_up_hops(struct claim_client *c);
-/* Ends all transfers that wait here, parked or ahead; their tasks go back to the store. */
+/* Ends all transfers that have not started or are parked; their tasks go back to the store. */
 void claim_give_up_waiting(struct pp_claimer *claimer);
 
 /* --- placement.c --- */
@@ -240,34 +253,36 @@ void claim_let_go(struct pp_claimer *claimer);
 
 /* --- settings.c --- */
 
-/* Returns NULL when out of memory. Each request that was sent ends by claim_request_answered(). */
+/* Makes a request; NULL when out of memory. Each request that was sent ends by
+ * claim_request_answered(). */
 struct claim_request *claim_request_new(struct pp_claimer *claimer);
 struct pp_req claim_request_of(struct claim_request *a, void (*done)(struct pp_req *req));
-void claim_request_free(struct claim_request *a); /* does nothing for NULL */
+void claim_request_free(struct claim_request *a); /* `a` may be NULL */
 void claim_request_answered(struct claim_request *a);
 
 /* Reads the settings of up to CLAIM_CYCLE_CLIENTS clients from the store. None of them may have a
  * read in flight. */
 void claim_settings_load(struct pp_claimer *claimer, struct claim_client *const *clients, size_t n);
-/* Passes new settings on to the slot. They are in force at once if the slot is the client's only
- * share; else the slot is released, because the client must be cut anew. */
+/* Passes new settings on to the slot. If the slot is the client's only share, the settings apply at
+ * once. Otherwise the slot is released, because the client must be cut into shares again. */
 void claim_settings_to_slot(struct claim_client *c);
 
 /* --- slots.c --- */
 
 /* Requests what these clients lack before they can be served: settings or slots. */
 void claim_clients_prepare(struct pp_claimer *claimer, struct claim_client **clients, size_t n);
-/* Returns true if the slot's record covers everything that `c` has admitted (core/slot.h). */
+/* Returns true if the coordinator's record of the slot covers everything that `c` has admitted
+ * (core/slot.h). */
 bool claim_client_covered(struct claim_client *c);
 void claim_client_renewal(struct claim_client *c, struct pp_arena *arena, struct pp_slot_renewal *out);
-/* Handles the answer to renewals that were sent at asked_ms. */
+/* Handles the answer to a request with renewals that was sent at asked_ms. */
 void claim_clients_renewed(struct pp_claimer *claimer, const struct pp_coord_renew *asked, enum pp_err err,
                            int64_t asked_ms);
 
 /* --- deal.c --- */
 
-/* Collects the cycle's clients: those with parked transfers that get permits now, then those with
- * due tasks. */
+/* Collects the cycle's clients: those whose parked transfers get permits now, then those with due
+ * tasks. */
 void claim_gather(struct claim_cycle *cy);
 /* Deals shares to the clients of the cycle. Returns false when out of memory. */
 pp_must_check bool claim_deal(struct claim_cycle *cy);

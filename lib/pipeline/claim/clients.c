@@ -1,5 +1,5 @@
 /* clients.c: the clients that have tasks for this worker: their states, their queues, the reason
- * why one is not served, and the time of the next cycle. See claim_internal.h. */
+ * why a client is not served, and the time of the next cycle. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,12 +49,15 @@ void claim_client_free(struct claim_client *c)
 void claim_set_state(struct claim_client *c, enum claim_state to)
 {
     static const bool legal[CLAIM_STATES][CLAIM_STATES] = {
-        [CLAIM_LOADING][CLAIM_WANTED] = true,  /* the store answered with its settings */
-        [CLAIM_WANTED][CLAIM_ASKED] = true,    /* the slot is requested */
-        [CLAIM_ASKED][CLAIM_WANTED] = true,    /* refused, or the request failed */
-        [CLAIM_ASKED][CLAIM_HELD] = true,      /* granted */
-        [CLAIM_HELD][CLAIM_WANTED] = true,     /* lost, or given up at the end of a drain */
-        [CLAIM_HELD][CLAIM_RELEASING] = true,  /* idle, or the slot belongs to another worker */
+        [CLAIM_LOADING][CLAIM_WANTED] = true, /* the store answered with its settings */
+        [CLAIM_WANTED][CLAIM_ASKED] = true,   /* the slot is requested */
+        /* the coordinator refused the slot, or the request failed */
+        [CLAIM_ASKED][CLAIM_WANTED] = true,
+        [CLAIM_ASKED][CLAIM_HELD] = true, /* the coordinator granted the slot */
+        /* the slot was lost, or given up at the end of a drain */
+        [CLAIM_HELD][CLAIM_WANTED] = true,
+        /* the client is idle, or the slot belongs to another worker */
+        [CLAIM_HELD][CLAIM_RELEASING] = true,
         [CLAIM_RELEASING][CLAIM_WANTED] = true /* released: other workers may take the slot */
     };
     struct pp_claimer *claimer = c->claimer;
@@ -142,7 +145,7 @@ bool pp_claimer_view(struct pp_claimer *claimer, const char *client, struct pp_c
 int64_t claim_ahead_ms(const struct claim_client *c)
 {
     const struct pp_params *p = c->claimer->o.params;
-    /* Returns 0 with a local store, where claiming is cheap, and while the client has parked
+    /* This returns 0 with a local store, where claiming is cheap, and while the client has parked
      * transfers, which need its next permits. */
     return p->gather_max_ms > p->gather_ms && pp_list_empty(&c->queues.hops)
                ? CLAIM_AHEAD_LEAD_MS + CLAIM_AHEAD_GRID_MS
@@ -198,8 +201,8 @@ double pp_claimer_rate(const struct pp_claimer *claimer)
            exp2(-(double)(pp_loop_now(claimer->o.loop) - claimer->rate_ms) / CLAIM_RATE_HALF_MS);
 }
 
-/* Returns the batching delay. It is short, because the room of ended transfers stays unused during
- * the delay. */
+/* Returns the batching delay in ms. The delay is short, because the places of ended transfers stay
+ * unused during the delay. */
 static int64_t batching_ms(const struct pp_claimer *claimer)
 {
     const struct pp_params *p = claimer->o.params;

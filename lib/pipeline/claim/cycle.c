@@ -1,4 +1,4 @@
-/* cycle.c: the claim cycle; opens and closes a claimer. See claim.h.
+/* cycle.c: the claim cycle; opens and closes a claimer (claim.h).
  *
  *   gather   finds clients with something due, a slot and a permit
  *   deal     deals whole transfers to them, tier by tier
@@ -16,8 +16,8 @@
 #include "photopool/task_rules.h"
 #include "pipeline/claim/claim_internal.h"
 
-/* The next cycle starts without delay once three quarters of the transfers that were in flight at
- * the last cycle have ended. The number is kept within these bounds. */
+/* When three quarters of the transfers that were in flight at the last cycle have ended, the next
+ * cycle starts without delay. These are the bounds of that number of ended transfers. */
 #define ENOUGH_MIN 64
 #define ENOUGH_MAX 256
 
@@ -29,7 +29,7 @@ static void set_enough(struct pp_claimer *claimer)
     claimer->enough = n < ENOUGH_MIN ? ENOUGH_MIN : n > ENOUGH_MAX ? ENOUGH_MAX : (uint32_t)n;
 }
 
-/* Marks the clients of the cycle, so that none is freed before the cycle ends. */
+/* Marks or unmarks the clients of the cycle, so that none is freed before the cycle ends. */
 static void set_in_cycle(struct claim_cycle *cy, bool in)
 {
     for (size_t i = 0; i < cy->n_clients; i++)
@@ -68,7 +68,7 @@ static void give_back(struct claim_share *sh, uint32_t n)
         claim_client_freed(sh->c, true);
 }
 
-/* Gives back the whole share and makes its queue due again in `ms`. */
+/* Gives back the whole share, and makes its queue due again in `ms`. */
 static void drop_share(struct claim_share *sh, int64_t ms)
 {
     give_back(sh, sh->n);
@@ -165,8 +165,8 @@ static bool reserve(struct claim_cycle *cy)
     return err == PP_OK;
 }
 
-/* Puts the queue, which is out of the backlog during a claim, back with its next due time. An
- * earlier due time that was announced meanwhile stays. */
+/* The queue is out of the backlog during a claim. Puts it back with its next due time. If an
+ * earlier due time was announced meanwhile, that stays. */
 static void learn_due(const struct claim_share *sh, const struct pp_backlog_row *next)
 {
     if (next->due_ms != PP_BACKLOG_NEVER &&
@@ -175,7 +175,7 @@ static void learn_due(const struct claim_share *sh, const struct pp_backlog_row 
 }
 
 /* Returns how many of the tasks from index `at` on belong to this share. The store returns tasks in
- * the order of the requested shares, so the tasks of one share are contiguous. */
+ * the order of the requested shares, so each share's tasks are adjacent. */
 static uint32_t tasks_of(const struct claim_share *sh, const struct pp_store_claim *r, size_t at)
 {
     uint32_t got = 0;

@@ -1,26 +1,27 @@
 /* deal.c: decides how many transfers each client may start in a cycle. cycle.c has the later steps.
  *
- * The next gather must not find a queue that cannot be served now; otherwise cycles would spin. A
- * queue that waits for a permit gets the time of that permit as its due time (`for_permit`; the
- * time moves forward if a permit is refunded or the limit is raised). A queue that waits for the
- * client's own transfers or for the coordinator is `blocked`: it is out of the backlog until one of
- * these ends. If a tier is full, its queues stay in the backlog, and gather ignores them until a
- * transfer of the tier ends.
+ * The next gather must not find a queue that cannot be served now; otherwise cycles would run
+ * without end. A queue that waits for a permit gets the time of that permit as its due time
+ * (`for_permit`; the time moves forward if a permit is refunded or the limit is raised). A queue
+ * that waits for the client's own transfers or for the coordinator is `blocked`: it is out of the
+ * backlog until a transfer or request of the client ends. If a tier is full, its queues stay in the
+ * backlog, and gather ignores them until a transfer of the tier ends.
  *
- * Transfers parked at a redirect get permits before new transfers, because they have already
- * spent the permit of their first request. They are not in the backlog, so claim_next_ms() looks
- * at them separately. */
+ * Transfers parked at a redirect get permits before new transfers, because they have already spent
+ * the permit of their first request. They are not in the backlog, so claim_next_ms() looks at them
+ * separately. */
 #include "core/fair.h"
 #include "pipeline/claim/claim_internal.h"
 
-/* Bounds for quantum(): clients to serve in one cycle, and transfers in one quantum. */
+/* Bounds for quantum(): about this many clients are served in one cycle; a quantum has at most
+ * QUANTUM_MAX transfers. */
 #define CROWD       16
 #define QUANTUM_MAX 16
 
-/* --- free room --- */
+/* --- free places --- */
 
-/* Returns the free places of the queue's tier. `dealt` counts by tier the places that this cycle
- * has taken; NULL: none. */
+/* Returns the number of free places in the queue's tier. `dealt` counts, by tier, the places that
+ * this cycle has taken; NULL: none. */
 static uint32_t tier_room(const struct pp_claimer *claimer, uint8_t queue, const uint32_t *dealt)
 {
     const struct pp_params *p = claimer->o.params;
@@ -33,7 +34,7 @@ static uint32_t tier_room(const struct pp_claimer *claimer, uint8_t queue, const
     return room > used ? room - used : 0;
 }
 
-/* Returns the mask of queues from which a transfer could start now. */
+/* Returns the mask of the queues from which this worker has room to start a transfer now. */
 static uint32_t open_queues(const struct pp_claimer *claimer)
 {
     uint32_t mask = 0;
@@ -66,10 +67,10 @@ int64_t claim_next_ms(const struct pp_claimer *claimer)
     return next;
 }
 
-/* --- gather --- */
+/* --- gather: finding the clients of a cycle --- */
 
-/* Returns when the backlog should report a client whose next permit is free at permit_ms. The time
- * is rounded, so that many clients are reported at the same moment. */
+/* Returns the time at which the backlog shall report a client whose next permit is free at
+ * permit_ms. The time is rounded, so that many clients are reported at the same moment. */
 static int64_t due_for_permit(const struct claim_client *c, int64_t permit_ms, int64_t now)
 {
     int64_t due = permit_ms - CLAIM_AHEAD_LEAD_MS;
@@ -79,7 +80,7 @@ static int64_t due_for_permit(const struct claim_client *c, int64_t permit_ms, i
 }
 
 /* Makes the queues due again at `next`, when a permit or a place is free. If `next` is INT64_MAX,
- * only the end of a transfer frees one, so the queues are blocked. */
+ * only the end of a transfer can free one, so the function blocks the queues. */
 static void wait_until(struct claim_client *c, uint32_t queues, int64_t next)
 {
     struct pp_claimer *claimer = c->claimer;
@@ -101,7 +102,7 @@ static void wait_until(struct claim_client *c, uint32_t queues, int64_t next)
     }
 }
 
-/* Returns true if the client may start a transfer; else makes its queues wait. */
+/* Returns true if the client may start a transfer. If not, makes its queues wait. */
 static bool may_start(struct claim_client *c, uint32_t queues)
 {
     int64_t now = pp_loop_now(c->claimer->o.loop);
@@ -119,8 +120,8 @@ static bool may_start(struct claim_client *c, uint32_t queues)
     return false;
 }
 
-/* Returns how many parked transfers, oldest first, can go on now: each needs a permit, room in its
- * tier and a place in the share, which may have become smaller since they began. */
+/* Returns how many parked transfers, oldest first, can continue now: each needs a permit, room in
+ * its tier and a place in the share. The share may have become smaller since they began. */
 static uint32_t hops_to_grant(struct claim_cycle *cy, struct claim_client *c)
 {
     int64_t now = pp_loop_now(cy->claimer->o.loop);
@@ -157,7 +158,7 @@ static void gather_hops(struct claim_cycle *cy)
     }
 }
 
-/* Returns the client's index in the cycle, and adds the client unless it is in the cycle already
+/* Returns the client's index in the cycle. Adds the client, unless it is in the cycle already
  * because of its parked transfers. */
 static size_t place_of(struct claim_cycle *cy, struct claim_client *c)
 {
@@ -194,7 +195,7 @@ void claim_gather(struct claim_cycle *cy)
     claim_clients_prepare(claimer, clients, k);
 }
 
-/* --- deal --- */
+/* --- deal: distributing the free transfers --- */
 
 static void add_share(struct claim_cycle *cy, struct claim_client *c, uint8_t queue, uint32_t n)
 {

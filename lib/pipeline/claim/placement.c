@@ -2,28 +2,31 @@
  * itself, from the heartbeats of all workers.
  *
  * A client's slot belongs to the worker with the highest score of weighted rendezvous hashing
- * (core/rendezvous.h). So connections stay warm, and the clients of a lost worker spread evenly
- * over the others. This is only a preference: the coordinator gives a free slot to any worker that
- * asks. */
+ * (core/rendezvous.h). So the same worker keeps the client's open connections, and the clients of a
+ * lost worker spread evenly over the others. This is only a preference: the coordinator gives a
+ * free slot to any worker that asks. */
 #include <string.h>
 
 #include "core/rendezvous.h"
 #include "core/share.h"
 #include "pipeline/claim/claim_internal.h"
 
-/* The rate that one worker can serve. A client with a higher rate is cut into several shares. */
+/* One worker can serve this many requests per minute. A client with a higher rate is cut into
+ * several shares. */
 #define WORKER_RPM 60000
-/* At most one in this many held slots is released at a time. */
+/* A worker releases at most one in this many of its slots at a time. */
 #define LET_GO_ONE_IN 8
 #define WORKERS_MAX   256
 #define KINDS_MAX     8
 
-/* The fleet, seen for one client. Workers are of one kind if they serve the same tiers. */
+/* The workers of the fleet, as they matter for one client. Workers are of one kind if they serve
+ * the same tiers. */
 struct view {
     uint32_t workers, kinds;
-    bool other_kind;                 /* there is a worker of another kind than this one */
-    bool starved;                    /* a queue that this worker does not serve is overdue */
-    uint32_t before, settled_before; /* workers with a higher score; the settled ones among them */
+    bool other_kind; /* there is a worker of another kind than this one */
+    bool starved;    /* a queue that this worker does not serve is overdue */
+    /* number of workers with a higher score for the client; how many of these are settled */
+    uint32_t before, settled_before;
 };
 
 uint32_t pp_claim_capacity(const struct pp_params *p)
@@ -82,7 +85,7 @@ static uint32_t shares_in(const struct view *v, const struct claim_client *c)
     const struct claim_settings *s = &c->settings;
     uint32_t n = pp_share_count(s->rpm, s->concurrency, WORKER_RPM, pp_claim_capacity(c->claimer->o.params));
 
-    if (n < v->kinds) /* some tiers would get no worker if a kind of worker had no share */
+    if (n < v->kinds) /* each kind of worker needs a share, so that no tier is without a worker */
         n = v->kinds;
     if (n > v->workers)
         n = v->workers;
@@ -107,9 +110,10 @@ int64_t claim_after_you_ms(const struct claim_client *c)
     return ms < CLAIM_AFTER_ALL_MS ? ms : CLAIM_AFTER_ALL_MS;
 }
 
-/* Returns true if this worker should release the slot: the client's cut has changed, its only share
- * belongs to another worker, or a queue that this kind of worker does not serve is overdue. The
- * last reason counts only after CLAIM_OVERDUE_LEASES leases, because the release may not help. */
+/* Returns true if this worker should release the slot: because the client must be cut into other
+ * shares, because its only share belongs to another worker, or because a queue that this kind of
+ * worker does not serve is overdue. The last reason counts only after CLAIM_OVERDUE_LEASES leases,
+ * because the release may not help. */
 static bool belongs_elsewhere(const struct claim_client *c, int64_t now)
 {
     struct view v = look(c);

@@ -1,5 +1,5 @@
 /* settings.c: reads clients' settings from the store: when a client first has a task for this
- * worker, and again when they may have changed. */
+ * worker, and again when the settings may have changed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,8 +35,8 @@ void claim_request_answered(struct claim_request *a)
     claim_request_free(a);
 }
 
-/* Applies the client's settings `own`; if `own` is NULL, the client has none, and the defaults
- * apply. */
+/* Applies the client's stored settings `own`. If `own` is NULL, the client has none, and the
+ * defaults apply. */
 static void apply(struct claim_client *c, const struct pp_client *own)
 {
     const struct pp_params *params = c->claimer->o.params;
@@ -79,8 +79,8 @@ static void settings_in_force(struct claim_client *c)
     claim_wake(c->claimer);
 }
 
-/* Handles the settings of one client. If they were changed while the read was in flight, the answer
- * is older than the change and is ignored. */
+/* Handles the settings of one client, or NULL if it has none. If the settings were changed while
+ * the read was in flight, the answer is older than the change and is ignored. */
 static void on_settings_read(struct claim_client *c, const struct pp_client *own)
 {
     c->settings.loading = false;
@@ -161,7 +161,7 @@ void claim_settings_load(struct pp_claimer *claimer, struct claim_client *const 
         load_some(claimer, clients + i, each);
 }
 
-/* --- changes --- */
+/* --- changes of settings --- */
 
 void pp_claimer_client_changed(struct pp_claimer *claimer, const struct pp_client *client)
 {

@@ -5,7 +5,7 @@
 
 #include "pipeline/claim/claim_internal.h"
 
-#define SLOT_BATCH 256 /* slots in one request */
+#define SLOT_BATCH 256 /* one request has at most this many slots */
 
 /* --- acquiring --- */
 
@@ -24,9 +24,9 @@ static void on_slot_granted(struct claim_client *c, const struct pp_slot_want *w
     claim_settings_to_slot(c);
 }
 
-/* Handles a refusal: other workers hold the client's slots. Requests none before retry_at_ms unless
- * an announcement comes earlier, and gives up parked transfers, so that the other workers fetch
- * their photos. */
+/* Handles a refusal: other workers hold the client's slots. The worker requests no slot before
+ * retry_at_ms, unless an announcement comes earlier. It gives up the client's parked transfers, so
+ * that the other workers fetch their photos. */
 static void on_slot_refused(struct claim_client *c, const struct pp_slot_want *w)
 {
     struct pp_claimer *claimer = c->claimer;
@@ -198,7 +198,7 @@ void claim_clients_renewed(struct pp_claimer *claimer, const struct pp_coord_ren
         claim_wake(claimer);
 }
 
-/* --- upkeep, once a second --- */
+/* --- work on the slots, once a second --- */
 
 static void on_renewed(struct pp_req *req)
 {
@@ -246,7 +246,8 @@ static void renew(struct pp_claimer *claimer, struct claim_client **clients, siz
 
 static void on_slot_released(struct claim_client *c)
 {
-    int64_t wait = c->leaving ? CLAIM_TRY_AGAIN_MS : 0; /* other workers may take the slot first */
+    /* a slot that this worker should not have goes to other workers first */
+    int64_t wait = c->leaving ? CLAIM_TRY_AGAIN_MS : 0;
 
     c->leaving = false;
     pp_slot_released(&c->slot);
@@ -300,15 +301,15 @@ static void release(struct pp_claimer *claimer, struct claim_client **clients, s
         claim_set_state(clients[i], CLAIM_RELEASING);
 }
 
-/* Returns true if the cycle or a request in flight has a pointer to the client: it must not be
- * freed. */
+/* Returns true if the cycle or a request in flight has a pointer to the client, so that the client
+ * must not be freed. */
 static bool referred_to(const struct claim_client *c)
 {
     return c->slot.renewals > 0 || c->in_cycle || c->settings.loading;
 }
 
-/* Returns true if the client has had nothing to do for CLAIM_IDLE_MS. slot.in_flight is checked
- * beside the transfers because it includes tasks of a claim in flight. */
+/* Returns true if the client has had nothing to do for CLAIM_IDLE_MS. slot.in_flight is checked in
+ * addition to the transfers, because it includes tasks of a claim in flight. */
 static bool idle(const struct claim_client *c, int64_t now)
 {
     return c->unsettled == 0 && c->slot.in_flight == 0 && c->queues.blocked == 0 && !referred_to(c) &&
@@ -333,7 +334,7 @@ static bool pick_held(const struct claim_client *c, int64_t now)
     return c->state == CLAIM_HELD;
 }
 
-/* Calls `act` for all clients for which `pick` holds, in batches of up to SLOT_BATCH. */
+/* Calls `act` for all clients for which `pick` returns true, in batches of at most SLOT_BATCH. */
 static void for_batches(struct pp_claimer *claimer, bool (*pick)(const struct claim_client *c, int64_t now),
                         void (*act)(struct pp_claimer *claimer, struct claim_client **clients, size_t n))
 {
@@ -369,8 +370,8 @@ void pp_claimer_tend_slots(struct pp_claimer *claimer)
     int64_t now = pp_loop_now(claimer->o.loop);
 
     HASH_ITER (hh, claimer->clients, c, next) {
-        /* another worker may have held the slot since the lease ended, and this log lacks the
-         * requests of that worker */
+        /* Another worker may have held the slot since the lease ended, and this log lacks the
+         * requests that the other worker sent. */
         if (c->state == CLAIM_HELD && pp_slot_expired(&c->slot, now) && !claimer->o.params->sole_worker)
             on_slot_lost(c);
     }

@@ -1,5 +1,5 @@
-/* timing.h: all times of claiming, in milliseconds, and how they relate. core/slot.h has the times
- * of a slot's record: renewals, marks, fractions of a lease. */
+/* timing.h: all intervals of claiming, in milliseconds, and how they relate. core/slot.h has the
+ * intervals of a slot's record: renewals, marks, fractions of a lease. */
 #ifndef PHOTOPOOL_PIPELINE_CLAIM_TIMING_H
 #define PHOTOPOOL_PIPELINE_CLAIM_TIMING_H
 
@@ -7,41 +7,44 @@
 
 enum {
     /* --- the cycle --- */
-    CLAIM_TRY_AGAIN_MS = 1000, /* delay after a failure of the store, the coordinator or memory */
-    /* Delay of the next cycle when tasks are due, but only the end of a transfer can make room. */
+    /* a failure of the store, the coordinator or memory is retried after this delay */
+    CLAIM_TRY_AGAIN_MS = 1000,
+    /* Tasks are due, but only the end of a transfer can make room for them: the next cycle runs
+     * after this delay. */
     CLAIM_RECHECK_MS = 250,
-    /* Half-life of the measured claim rate. */
+    /* The claim rate is a decaying average with this half-life. */
     CLAIM_RATE_HALF_MS = 1000,
-    /* The batching delay for each task per second of claim rate, and the longest batching delay. */
+    /* The batching delay is this long for each task per second of claim rate, and at most
+     * CLAIM_WAIT_MAX_MS. */
     CLAIM_WAIT_PER_RATE_MS = 1,
     CLAIM_WAIT_MAX_MS = 250,
-    /* --- claiming ahead of permits (transfers.c): many clients share one claim --- */
-    /* A client becomes due this long before its permit is free, rounded down to a multiple of the
-     * grid. */
+    /* --- claiming before permits are free (transfers.c): many clients share one claim --- */
+    /* A client becomes due this long before its permit is free; that time is rounded down to a
+     * multiple of CLAIM_AHEAD_GRID_MS. */
     CLAIM_AHEAD_LEAD_MS = 250,
     CLAIM_AHEAD_GRID_MS = 1000,
     /* --- slots --- */
     CLAIM_IDLE_MS = 10000, /* a slot without tasks is released after this time */
-    /* A worker requests a refused slot again at a multiple of this time. */
+    /* After a refusal, a worker requests the slot again at a multiple of this time. */
     CLAIM_REFUSED_GRID_MS = 500,
     /* After a hint that a refused slot may be free, a worker waits for CLAIM_HINT_MS, plus
-     * CLAIM_AFTER_YOU_MS for each worker with a higher rendezvous score. The sum of the latter
-     * is at most CLAIM_AFTER_ALL_MS. */
+     * CLAIM_AFTER_YOU_MS for each worker with a higher rendezvous score. That additional wait is at
+     * most CLAIM_AFTER_ALL_MS. */
     CLAIM_HINT_MS = 150,
     CLAIM_AFTER_YOU_MS = 150,
     CLAIM_AFTER_ALL_MS = 3000,
     /* --- placement: which worker should have which slot --- */
-    /* A new worker counts as settled after this time; only then do other workers release slots for
+    /* A new worker counts as settled after this time. Only then do other workers release slots for
      * it. */
     CLAIM_SETTLED_MS = 3000,
     CLAIM_GONE_MS = 5000, /* a worker without a heartbeat for this long is gone */
-    /* A queue that this worker does not serve counts as starved when it has been overdue for this
-     * many leases. */
+    /* A queue that this worker does not serve counts as starved when its tasks have been overdue
+     * for this many leases. */
     CLAIM_OVERDUE_LEASES = 2,
 };
 
-/* The batching delay must not be longer than the lead; otherwise a permit would be free before its
- * task is claimed. */
+/* The batching delay must not be longer than CLAIM_AHEAD_LEAD_MS; otherwise a permit would be free
+ * before its task is claimed. */
 _Static_assert(CLAIM_WAIT_MAX_MS <= CLAIM_AHEAD_LEAD_MS, "a claim ahead comes after its permit");
 _Static_assert(CLAIM_AHEAD_GRID_MS % CLAIM_AHEAD_LEAD_MS == 0, "the lead does not divide the grid");
 _Static_assert(CLAIM_RECHECK_MS <= CLAIM_TRY_AGAIN_MS, "a full tier waits longer than a failed port");

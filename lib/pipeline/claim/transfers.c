@@ -36,8 +36,8 @@ static void give_order(struct pp_claimer *claimer, struct claim_transfer *t, enu
     pp_list_push(&claimer->orders[t->loop], &t->base.order.mail.node);
 }
 
-/* Called at the end of a turn in which transfers were started or ended. Posts the orders, and wakes
- * the cycle if a transfer ended. `ended` is the value of claimer->ended before the turn. */
+/* Ends a turn in which transfers were started or ended: posts the orders, and wakes the cycle if a
+ * transfer ended. `ended` is the value of claimer->ended before the turn. */
 static void end_turn(struct pp_claimer *claimer, uint32_t ended)
 {
     for (uint32_t i = 0; i < claimer->n_loops; i++)
@@ -90,8 +90,8 @@ void pp_claimer_settled(struct pp_claimer *claimer, struct pp_transfer *base)
     claim_wake(claimer);
 }
 
-/* Finishes a transfer that must not start now; its task goes back to the store. slow_ms: see
- * host_slow_ms(). */
+/* Finishes a transfer that must not start now; its task goes back to the store. slow_ms is the
+ * result of host_slow_ms(). */
 static void hand_back(struct pp_claimer *claimer, struct claim_transfer *t, int64_t slow_ms)
 {
     t->base.handed_back = true;
@@ -112,11 +112,12 @@ static int64_t host_slow_ms(const struct pp_claimer *claimer, const struct claim
 /* --- transfers that wait for their permits ---
  *
  * Claiming only when a permit is free would cost one claim per permit if many clients have a small
- * rate. So deal.c makes clients due a while before their permits, several at the same moment, and
- * one claim serves them all. The permit is admitted ahead (core/ratelimit.h), and the request goes
- * out when the permit is free, not before.
+ * rate. So deal.c makes clients due a while before their permits are free, several at the same
+ * moment, and one claim serves them all. The permit is admitted ahead (core/ratelimit.h), and the
+ * request goes out when the permit is free, not before.
  *
- * Invariant of the binary heap: each entry is no later than its children. */
+ * The waiting transfers are a binary heap. Invariant: each entry may start no later than its
+ * children. */
 
 enum { AHEAD_FIRST = 64 };
 
@@ -131,7 +132,7 @@ static bool grow(struct claim_ahead *a)
     return true;
 }
 
-/* Adds a transfer that may start at at_ms. Returns false when out of memory. */
+/* Adds a transfer that may start at at_ms to the heap. Returns false when out of memory. */
 static bool ahead_push(struct claim_ahead *a, int64_t at_ms, struct claim_transfer *t)
 {
     pp_assert(a->n <= a->cap, "more transfers wait than there is room for");
@@ -144,7 +145,8 @@ static bool ahead_push(struct claim_ahead *a, int64_t at_ms, struct claim_transf
     return true;
 }
 
-/* Removes and returns the earliest transfer if it may start by until_ms; else returns NULL. */
+/* Removes and returns the transfer that may start first, if it may start by until_ms; else returns
+ * NULL. */
 static struct claim_transfer *ahead_pop(struct claim_ahead *a, int64_t until_ms)
 {
     if (a->n == 0 || a->heap[0].at_ms > until_ms)
@@ -163,7 +165,7 @@ static struct claim_transfer *ahead_pop(struct claim_ahead *a, int64_t until_ms)
     return first;
 }
 
-/* --- starting --- */
+/* --- starting transfers --- */
 
 static void start(struct pp_claimer *claimer, struct claim_transfer *t)
 {
@@ -215,8 +217,8 @@ static void start_in_time(struct pp_claimer *claimer, struct claim_transfer *t)
 
     if (at <= now || most == now || claimer->draining)
         start(claimer, t);
-    /* `at` is later than `most` only if the limit was lowered; a lower limit applies to later tasks
-     * only */
+    /* `at` is later than `most` only if the limit was lowered; a lower limit applies only to tasks
+     * claimed after the change */
     else if (!ahead_push(&claimer->ahead, at < most ? at : most, t))
         hand_back(claimer, t, host_slow_ms(claimer, t));
 }
@@ -252,7 +254,7 @@ void claim_on_ahead_timer(void *data)
     end_turn(claimer, ended);
 }
 
-/* --- redirects --- */
+/* --- redirects: parked transfers wait for a permit --- */
 
 static void park(struct pp_claimer *claimer, struct claim_transfer *t)
 {
@@ -293,7 +295,8 @@ void claim_grant_hops(struct claim_client *c, uint32_t n)
 {
     while (n > 0 && unpark(c, PP_ORDER_GO_ON))
         n--;
-    /* some of the transfers were given up after their permits were admitted */
+    /* Some of the transfers were given up after their permits were admitted, so these permits are
+     * refunded. */
     pp_slot_refund(&c->slot, n);
     end_turn(c->claimer, c->claimer->ended);
 }

@@ -1,4 +1,4 @@
-/* election.c: see election.h. */
+/* election.c: holds a leader's lease at the coordinator, and renews it. */
 #include "pipeline/common/election.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ struct pp_election {
     struct pp_election_options o;
     struct pp_timer *timer;
     char name[64];
-    int64_t until_ms; /* this process leads until this time */
+    int64_t until_ms; /* this process leads until this loop time */
     bool stopped;
     struct pp_ask ask;
     struct pp_coord_elect r;
@@ -40,7 +40,7 @@ static void on_elected(void *data, enum pp_err err)
         pp_timer_start(e->timer, err == PP_OK ? ELECT_MS : TRY_AGAIN_MS, 0);
 }
 
-/* Requests the lease for lease_ms; 0 gives it up. */
+/* Requests the leader's lease for lease_ms; lease_ms 0 gives the lease up. */
 static void stand(struct pp_election *e, int64_t lease_ms)
 {
     struct pp_coordinator *coord = e->o.coordinator;

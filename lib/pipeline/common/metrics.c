@@ -1,4 +1,4 @@
-/* metrics.c: see metrics.h. */
+/* metrics.c: counts, and writes all metrics in the Prometheus text format. */
 #include "pipeline/common/metrics.h"
 
 #include <inttypes.h>

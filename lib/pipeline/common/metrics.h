@@ -16,11 +16,11 @@
 enum pp_metric_type {
     PP_COUNTER,
     PP_GAUGE,
-    PP_LEADER_GAUGE,   /* shown by the leader only, so that a fleet shows it once */
-    PP_LEADER_GAUGE_MS /* a leader's gauge in ms, shown in seconds */
+    PP_LEADER_GAUGE,   /* only the leader shows this gauge, so that a fleet shows it once */
+    PP_LEADER_GAUGE_MS /* like PP_LEADER_GAUGE, for a value in ms that is shown in seconds */
 };
 
-/* X(field, name without prefix, type, help) */
+/* The columns: X(field, name without prefix, type, help). */
 #define PP_METRIC_TABLE(X)                                                                                \
     X(fetch_bytes, "fetch_bytes_total", PP_COUNTER, "Bytes of photo bodies received.")                    \
     X(claims, "claims_total", PP_COUNTER, "Tasks claimed.")                                               \
@@ -38,65 +38,69 @@ enum pp_metric_type {
     X(ingest_age_ms, "ingest_queue_age_seconds", PP_LEADER_GAUGE_MS,                                      \
       "Age of the oldest entry not yet planned.")
 
-/* Upper bounds of the buckets of fetch_seconds, in ms. */
+/* Upper bounds of the buckets of the histogram fetch_seconds, in ms. */
 #define PP_FETCH_BUCKETS                                         \
     {                                                            \
         50, 100, 250, 500, 1000, 2500, 5000, 10000, 20000, 30000 \
     }
 #define PP_FETCH_BUCKET_COUNT 10
 
-/* Number of cells in which failures are counted: one per code of the enum, then one per status
+/* Number of counters of failures: one for each code of the enum, then one for each HTTP status
  * 400..599. */
 #define PP_METRIC_CODES (PP_CODE_COUNT + 200)
 
-/* Maximum number of loops of a process: loop 0 is "main", loop i > 0 is "fetch-i". */
+/* A process has at most this many loops: loop 0 is "main", loop i > 0 is "fetch-i". */
 #define PP_METRIC_LOOPS 65
 
-/* The backlog of one sink, as the leader last read it. */
+/* /metrics shows the backlogs of at most this many sinks. */
 #define PP_METRIC_SINKS 64
 struct pp_metric_sink {
     char name[80];
     uint64_t messages;
-    int64_t oldest_at; /* time of its oldest undelivered message (wall); 0: none */
+    /* the sink's oldest undelivered item finished at this wall time; 0: there is none */
+    int64_t oldest_at;
 };
 
 struct pp_metrics {
 #define X(field, name, type, help) uint64_t field;
     PP_METRIC_TABLE(X)
 #undef X
-    bool leads; /* this process leads the cron and shows the leader's gauges */
+    bool leads; /* true: this process leads the cron, and shows the leader's gauges */
     uint64_t batches_accepted, batches_rejected, batches_replayed;
-    /* Final outcomes by tier; FAILED is counted in `failed` instead. */
+    /* Number of photos with each outcome, by tier. FAILED photos are counted in `failed`
+     * instead. */
     uint64_t photos[PP_OUTCOME_COUNT][PP_TIERS_MAX + 1];
     uint64_t failed[PP_METRIC_CODES][PP_TIERS_MAX + 1];
     uint64_t fetch_buckets[PP_TIERS_MAX][PP_FETCH_BUCKET_COUNT + 1];
     uint64_t fetch_ms_sum[PP_TIERS_MAX];
     uint64_t in_flight[PP_TIERS_MAX];
-    uint64_t open_tasks[PP_TIERS_MAX + 1]; /* leader's gauge: open tasks by tier */
+    uint64_t open_tasks[PP_TIERS_MAX + 1]; /* number of open tasks by tier; a leader's gauge */
     uint64_t loop_lag_ms[PP_METRIC_LOOPS];
-    size_t n_loops;                               /* number of loops whose lag is known */
-    struct pp_metric_sink sinks[PP_METRIC_SINKS]; /* sinks beyond these are not shown */
+    size_t n_loops; /* number of loops whose timer lag is known */
+    /* the backlogs of the sinks, as the leader last read them */
+    struct pp_metric_sink sinks[PP_METRIC_SINKS];
     size_t n_sinks;
 };
 
-/* Used instead of a tier for a photo that was answered without a transfer. */
+/* Stands for the tier of a photo that was answered without a transfer. */
 #define PP_METRIC_NO_TIER PP_TIERS_MAX
 
-/* Counts a photo's final outcome. `tier` is that of its last transfer, or PP_METRIC_NO_TIER. */
+/* Counts a photo's final outcome. `tier` is the tier of the photo's last transfer, or
+ * PP_METRIC_NO_TIER. */
 void pp_metrics_photo(struct pp_metrics *m, enum pp_outcome_kind outcome, uint16_t code, uint8_t tier);
 /* Counts a transfer that has ended, with or without success. */
 void pp_metrics_transfer(struct pp_metrics *m, uint8_t tier, int64_t ms, uint64_t bytes);
 
-/* Sets the largest delay of a loop's timers in the last 10 s. Ignores loops with an index of
+/* Records the largest delay of a loop's timers in the last 10 s. Ignores loops with an index of
  * PP_METRIC_LOOPS or more. */
 void pp_metrics_loop_lag(struct pp_metrics *m, size_t loop, int64_t ms);
 
-/* Append metric families in the Prometheus text format (version 0.0.4). Tiers are labelled with
- * their timeout in seconds. */
+/* Appends all metric families in the Prometheus text format (version 0.0.4). Tiers are labelled
+ * with their timeout in seconds. */
 void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n_tiers,
                       struct pp_buf *out);
 void pp_metrics_write_sinks(const struct pp_metrics *m, int64_t wall_ms, struct pp_buf *out);
-/* Appends the requests that a port counts: photopool_<name>{op="..."}. */
+/* Appends how many requests of each kind a port has made: photopool_<name>{op="..."}. */
 void pp_metrics_write_ops(struct pp_buf *out, const char *name, const char *help,
                           bool (*next)(void *port, size_t i, const char **op, uint64_t *n), void *port);
 

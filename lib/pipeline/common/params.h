@@ -1,6 +1,6 @@
 /* params.h: the parameters of the pipeline, which cmd/photopool/wire_params.c fills in from the
- * configuration. Reloadable parameters may change between two turns of the main loop; fetch loops
- * use a copy made at the start. */
+ * configuration. A reload may change reloadable parameters between two turns of the main loop;
+ * fetch loops use a copy made at the start. */
 #ifndef PHOTOPOOL_PIPELINE_COMMON_PARAMS_H
 #define PHOTOPOOL_PIPELINE_COMMON_PARAMS_H
 
@@ -22,52 +22,55 @@
 struct pp_api_key {
     char name[65];
     uint8_t sha256[32];
-    unsigned scopes; /* mask of PP_SCOPE_* */
-    char client[65]; /* the only client that the key may use; "": any */
+    unsigned scopes; /* what the key may do: a mask of PP_SCOPE_* */
+    char client[65]; /* the only client that the key may use; "": the key may use any client */
 };
 
 struct pp_params {
-    /* parameters of fetch */
+    /* --- parameters of fetching --- */
     struct pp_tier tiers[PP_TIERS_MAX];
     uint32_t n_tiers;
     uint32_t tiers_served; /* bit i: this worker serves tier i */
     struct pp_address_policy policy;
     uint64_t max_bytes, max_pixels;
     uint32_t max_redirects;
-    uint64_t buffer_bytes; /* limit for all bodies in memory, per fetch loop */
-    /* parameters of clients; reloadable */
-    uint32_t client_rpm; /* 0: unlimited */
+    /* the bodies in memory of one fetch loop have at most this many bytes together */
+    uint64_t buffer_bytes;
+    /* --- defaults for clients without settings; reloadable --- */
+    uint32_t client_rpm; /* requests in any 60 s; 0: unlimited */
     uint32_t client_concurrency;
-    /* parameters of retry; reloadable */
+    /* --- parameters of retries; reloadable --- */
     struct pp_retry_params retry;
-    /* parameters of the router; reloadable */
+    /* --- parameters of the learned routes; reloadable --- */
     int64_t router_interval_ms, router_half_life_ms;
-    int64_t router_save_ms; /* minimum interval between saves of a route whose tier stays */
+    int64_t router_save_ms; /* a route whose tier stays is saved at most once in this time */
     uint32_t router_min_samples;
     double router_margin;
-    /* parameters of the worker */
-    char worker[96]; /* host-pid-nonce: unique for each start */
+    /* --- parameters of the worker --- */
+    char worker[96]; /* the worker's id, host-pid-nonce, which differs at each start */
     char host[64];
     uint32_t threads;
     int64_t lease_ms, drain_ms;
-    /* Minimum and maximum batching delay of claim and settle cycles. They are longer if the store
-     * is a server, because a round trip costs more than a file access. */
+    /* The minimum and maximum batching delay of claim and settle cycles. The delay is longer if the
+     * store is a server, because a round trip costs more than a file access. */
     int64_t gather_ms, gather_max_ms;
-    char tiers_text[64]; /* tiers served: "all", or timeouts in seconds such as "1,5" */
-    bool sole_worker;    /* no other process uses this store: other workers' claims are stale */
-    /* Time of a crash: objects newer than this may lack a record; 0: no crash. */
+    /* the tiers that the worker serves: "all", or timeouts in seconds such as "1,5" */
+    char tiers_text[64];
+    /* true: no other process uses this store, so claims of other workers are stale */
+    bool sole_worker;
+    /* The time of an earlier crash: objects stored after it may lack a record; 0: no crash. */
     int64_t orphans_since_ms;
     int64_t started_wall_ms;
-    /* parameters of ingest and of the API */
+    /* --- parameters of planning and of the API --- */
     uint64_t high_water;
-    uint32_t plan_chunk; /* items per step of planning */
+    uint32_t plan_chunk; /* the planner plans this many items per step */
     uint64_t max_body;
     uint32_t max_items, max_photos_per_item;
     int64_t idempotency_ms, results_ms;
-    /* parameters of events and delivery */
+    /* --- parameters of events and delivery --- */
     uint32_t max_subscribers;
-    int64_t events_ms;     /* how long events are kept */
-    uint64_t events_bytes; /* how many bytes of event data are kept */
+    int64_t events_ms;     /* events are kept for this time */
+    uint64_t events_bytes; /* at most this many bytes of event data are kept */
     const struct pp_api_key *keys;
     size_t n_keys;
     bool metrics_public;

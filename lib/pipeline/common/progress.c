@@ -1,4 +1,4 @@
-/* progress.c: see progress.h. */
+/* progress.c: counts settled photos per second for each batch, in a ring of one-second cells. */
 #include "pipeline/common/progress.h"
 
 #include <stdio.h>
@@ -11,15 +11,17 @@
 
 struct batch {
     UT_hash_handle hh;
-    uint64_t total;                      /* the batch's count at the last observation */
-    int64_t first_ms;                    /* when the batch was first seen */
-    int64_t second;                      /* second (of loop time) of the newest cell */
-    uint32_t cells[PP_PROGRESS_SECONDS]; /* second s is in cells[s % PP_PROGRESS_SECONDS] */
+    uint64_t total;   /* the batch's number of settled photos at the last observation */
+    int64_t first_ms; /* this process first saw the batch at this loop time */
+    int64_t second;   /* the newest cell counts this second (of loop time) */
+    /* photos settled in each second; second s is in cells[s % PP_PROGRESS_SECONDS] */
+    uint32_t cells[PP_PROGRESS_SECONDS];
     char id[PP_BATCH_ID_MAX];
 };
 
 struct pp_progress {
-    struct batch *batches; /* uthash, in order of the last change */
+    /* hash table (uthash) of batches; the batch that changed longest ago is first */
+    struct batch *batches;
 };
 
 struct pp_progress *pp_progress_new(void)
@@ -58,7 +60,7 @@ void pp_progress_add(struct pp_progress *p, const char *batch_id, uint32_t photo
     struct batch *b;
     HASH_FIND_STR(p->batches, batch_id, b);
     if (b) {
-        HASH_DEL(p->batches, b); /* added again below, as the newest */
+        HASH_DEL(p->batches, b); /* the batch is added again below, so that it is the newest one */
     } else {
         b = calloc(1, sizeof(*b));
         if (!b)
@@ -75,7 +77,7 @@ void pp_progress_add(struct pp_progress *p, const char *batch_id, uint32_t photo
         forget(p, p->batches);
 }
 
-/* Takes a sample in a fleet: `photos` of the batch are settled so far. */
+/* In a fleet, records that `photos` of the batch are settled in total by now. */
 static void observe_total(struct pp_progress *p, const char *batch_id, uint64_t photos, int64_t now_ms)
 {
     struct batch *b;
@@ -100,7 +102,8 @@ double pp_progress_rate(const struct pp_progress *p, const char *batch_id, int64
     advance(&copy, now_ms / 1000);
     for (int i = 0; i < PP_PROGRESS_SECONDS; i++)
         sum += copy.cells[i];
-    int64_t from_ms = (copy.second - (PP_PROGRESS_SECONDS - 1)) * 1000; /* of the oldest cell */
+    /* start of the oldest cell */
+    int64_t from_ms = (copy.second - (PP_PROGRESS_SECONDS - 1)) * 1000;
     int64_t span = now_ms - (copy.first_ms > from_ms ? copy.first_ms : from_ms);
     return span < 1 ? 0 : (double)sum * 1000.0 / (double)span;
 }

@@ -10,18 +10,19 @@
 #include "photopool/task.h"
 
 #define PP_PROGRESS_SECONDS 10
-/* most batches; beyond it, the batch that changed longest ago is forgotten */
+/* At most this many batches are counted. Beyond that, the batch that changed longest ago is
+ * forgotten. */
 #define PP_PROGRESS_BATCHES 10000
 
 struct pp_progress;
 
 struct pp_progress *pp_progress_new(void);
 void pp_progress_free(struct pp_progress *p);
-/* Counts photos of the batch that were settled here. Does nothing if memory for a new batch runs
+/* Counts photos of the batch that this process settled. Does nothing if memory for a new batch runs
  * out. */
 void pp_progress_add(struct pp_progress *p, const char *batch_id, uint32_t photos, int64_t now_ms);
-/* Returns the rate of a batch that the API shows, or 0 if `p` is NULL. With `observe`, as in a
- * fleet, first takes the batch's counts as a sample. */
+/* Returns the rate of a batch for the API, in photos per second, or 0 if `p` is NULL. If `observe`
+ * is true, as in a fleet, first records the batch's counts as a sample. */
 double pp_progress_of_batch(struct pp_progress *p, const struct pp_batch *batch, bool observe,
                             int64_t now_ms);
 /* Returns the batch's photos per second, or 0 if none was settled in the last ten seconds. */
