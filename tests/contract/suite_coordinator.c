@@ -359,7 +359,7 @@ static void announcements_reach_the_watcher(void **state)
     assert_int_equal(ck_heard(k, "43", PP_QUEUE_SUSPECT), T0 + 5);
 }
 
-/* --- heartbeats of workers --- */
+/* --- what workers hear of each other --- */
 
 static void signs_of_life_are_seen_for_a_minute(void **state)
 {

@@ -55,7 +55,8 @@ void ck_open_other(struct coord_kit *k);
 struct pp_req ck_request(struct coord_kit *k);
 void ck_wait(struct coord_kit *k, enum pp_err submitted, struct pp_req *req, enum pp_err expected);
 
-/* Requests a share for `worker` at `now`, and returns the answer. */
+/* Requests n shares for `worker` at `now`, and fills in the answers. ck_acquire() requests a single
+ * share and returns the answer. */
 void ck_acquire_all(struct coord_kit *k, const char *worker, struct pp_slot_want *wants, size_t n,
                     int64_t now);
 struct pp_slot_want ck_acquire(struct coord_kit *k, const char *worker, struct pp_slot_want want,

@@ -23,7 +23,8 @@ struct delivery_kit {
     unsigned left;         /* number of requests in flight */
 };
 
-/* cmocka's setup and teardown of one test, whose state is a struct delivery_kit. */
+/* Sets the adapter that the next tests use. dk_open() and dk_close() are cmocka's setup and
+ * teardown of one test, whose state is a struct delivery_kit. */
 void dk_use(const struct pp_delivery_subject *subject);
 int dk_open(void **state);
 int dk_close(void **state);
@@ -70,7 +71,7 @@ void dk_same_row(const struct pp_delivery *a, const struct pp_delivery *b);
 /* Asserts that the rows have these seqs, given as "3 2 1". */
 void dk_seqs_are(const struct pp_delivery *rows, size_t n, const char *expected);
 
-/* The parts of the suite. */
+/* One part of the suite: a table of tests. */
 struct delivery_tests {
     const struct CMUnitTest *tests;
     size_t n;

@@ -47,7 +47,8 @@ struct log_kit {
     bool done;
 };
 
-/* cmocka setup and teardown of one test. */
+/* Sets the adapter that the next tests use. lk_open() and lk_close() are cmocka's setup and
+ * teardown of one test, whose state is a struct log_kit. */
 void lk_use(const struct pp_log_subject *subject);
 int lk_open(void **state);
 int lk_close(void **state);

@@ -45,8 +45,8 @@ void mk_expect_item(struct trial *t, const char *id, enum pp_item_status status,
  * results may have gaps, because faults can lose numbers. */
 void mk_expect_finished(struct trial *t, const char *batch, size_t items, enum pp_batch_state state);
 
-/* Each operation consists of three functions: a preparation; the operation, which the test
- * repeats until PP_OK; and a check of the result. */
+/* Prepares an operation. Each operation consists of three functions: the preparation; the
+ * operation, which the test repeats until PP_OK; and a check of the result. */
 void mk_six_tasks(struct trial *t);
 enum pp_err mk_claim_four(struct trial *t); /* claims four tasks, in a single try */
 void mk_six_once(struct trial *t);

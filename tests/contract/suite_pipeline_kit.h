@@ -88,7 +88,8 @@ void world_put_client(struct world *w, const struct pp_client *client);
 /* Waits until at least n requests of a client have ended at the origin. */
 void world_until_seen(struct world *w, const char *client, unsigned n);
 
-/* Stops the origin and returns its counts for a client, or for all clients if `client` is NULL. */
+/* What the origin has recorded. world_seen() stops the origin and returns its counts for a client,
+ * or for all clients if `client` is NULL. */
 struct world_seen {
     unsigned requests;
     /* most requests at the same time, not counting those that the worker gave up */

@@ -44,8 +44,8 @@ struct pp_arena *sk_arena(struct store_kit *k);
 /* Closes the store and opens it again, as a new process would. */
 void sk_reopen(struct store_kit *k);
 
-/* KIT_RUN sends a request and turns the loop until it is answered. KIT_OK also asserts that it
- * succeeded. */
+/* Waits for the answer to a request that was submitted. KIT_RUN submits a request and waits. KIT_OK
+ * also asserts that the request succeeded. */
 void sk_wait(struct store_kit *k, struct pp_req *req, enum pp_err submitted);
 void sk_req(struct store_kit *k, struct pp_req *req);
 #define KIT_RUN(k, op, r)                                              \

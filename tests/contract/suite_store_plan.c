@@ -212,7 +212,7 @@ static void newer_list_supersedes(void **state)
     assert_int_equal(old->photos[0].outcome.kind, PP_OUTCOME_CANCELLED);
     assert_int_equal(old->photos[1].outcome.kind, PP_OUTCOME_CANCELLED);
     assert_int_equal(old->photos[2].outcome.kind, PP_OUTCOME_UNCHANGED);
-    /* No item waits for p, so the store has removed its task. */
+    /* No item needs photo p any more, so the store has removed its task. */
     assert_false(sk_photo(k, "c", "p")->open);
     assert_true(sk_photo(k, "c", "q")->open);
     struct pp_store_claim *c = sk_claim(k, "c", 0, 10);

@@ -86,8 +86,8 @@ const char *pp_kit_take(struct pp_hc *c, size_t n);
 void pp_kit_expect(struct pp_hc *c, const struct pp_piece *piece);
 /* Sends a masked frame. `first` is its first byte: FIN, reserved bits and opcode. */
 void pp_kit_put_frame(struct pp_hc *c, unsigned first, const void *payload, size_t n);
-/* Reads the next frame, whose payload is valid until the next call. Returns false if the
- * connection ended first. */
+/* One frame. pp_kit_get_frame() reads the next frame, whose payload is valid until the next call.
+ * It returns false if the connection ended first. */
 struct pp_kit_frame {
     unsigned opcode;
     const uint8_t *payload;

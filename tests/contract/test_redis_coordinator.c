@@ -430,7 +430,7 @@ static void by_the_clock(void **state)
     assert_true(w.granted);
     assert_int_equal(w.n_marks, 2);
     for (int i = 0; i < 2; i++)
-        /* 8 ms are for rounding. */
+        /* The times may differ by up to 8 ms, because they are rounded. */
         assert_in_range(w.marks[i].at_ms, marks[i].at_ms, marks[i].at_ms + (now - then) + 8);
     assert_in_range(w.taken_until_ms, then + 600000, now + 600008);
     int64_t asked = pp_loop_wall(loop);

@@ -213,7 +213,7 @@ static void a_request_waits_for_idle(void **state)
     struct ask a = ask_of(&d);
     atomic_store(&d.idle_gate, true);
     sem_wait(&d.entered);
-    /* submitting does not wait for idle() */
+    /* idle() runs on the lane's thread, and submitting a request does not wait for it. */
     assert_int_equal(pp_lane_request(d.home, &a.req, run), PP_OK);
     assert_int_equal(pp_lane_in_flight(d.home), 1);
     pp_loop_turn(d.loop, false);

@@ -330,15 +330,16 @@ static void lag_is_the_longest_since_the_last_call(void **state)
     pp_test_until(loop, has_no_lag, loop, 5000);
     pp_test_clock_hold(loop);
     pp_test_until(loop, has_no_lag, loop, 5000);
-    pp_test_clock_pass(loop, 300); /* the lag timer was due within 100 ms */
+    /* The timer that measures the lag was due within 100 ms, so it is late now. */
+    pp_test_clock_pass(loop, 300);
     int64_t lag = pp_loop_lag(loop);
     assert_in_range(lag, 200, 300);
     pp_test_clock_pass(loop, 100);
-    /* the timer is overdue already, although it has not fired */
+    /* The timer that measures the lag is late, although it has not fired yet. */
     assert_int_equal(pp_loop_lag(loop), lag + 100);
     pp_loop_turn(loop, false);
     assert_int_equal(pp_loop_lag(loop), lag + 100); /* the lag at the moment when the timer fired */
-    /* each call returns the maximum since the last call */
+    /* Each call returns the greatest lag since the call before. */
     assert_int_equal(pp_loop_lag(loop), 0);
     pp_test_clock_release(loop);
     pp_loop_close(loop);

@@ -109,7 +109,7 @@ static void a_grant_takes_over_what_others_left(void **state)
     assert_true(pp_slot_admit(&s, 1000, 1000, 4));
     pp_slot_unused(&s, 4);
     assert_int_equal(s.in_flight, 0);
-    /* the wall clock is 1000 ms ahead */
+    /* The wall clock is 1000 ms ahead of this one, so the oldest mark expires at this time. */
     assert_int_equal(pp_slot_permits(&s, -51000 + KEPT, -51000 + KEPT), 20 - 4);
     pp_slot_fini(&s);
 }
@@ -201,7 +201,7 @@ static void renewals_in_flight_bind_both_ways(void **state)
     /* One mark stands for all four requests, because they were sent at the same moment. */
     assert_int_equal(first.n_marks, 1);
     assert_int_equal(first.reserved, 0);
-    /* the first renewal has not ended */
+    /* The first renewal has not ended, so another one may carry no marks. */
     assert_int_equal(pp_slot_marks(&s, PP_RENEW_HOLD, 9000), 0);
     /* If the renewal was written, its marks cover the requests. Otherwise the earlier reservation
      * does. */
