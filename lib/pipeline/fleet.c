@@ -7,11 +7,11 @@
  * marks the index as rebuilt. The leader also rebuilds every REBUILD_MS (less often if reading
  * takes long), because tasks may be missing unnoticed: a process may die between its write to the
  * store and its announcement, or not know that its write succeeded. So REBUILD_MS bounds how long
- * such a task waits (I10).
+ * such a task waits.
  *
  * The data set: a coordinator that has lost its data starts a new data set, which has no record of
  * the past. The store remembers whether it has seen another data set before (pp_store_generation).
- * Only if it has not, the data set counts as the first one, and as complete. */
+ * If it has not, this data set counts as the first one, and its index as complete. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,16 +21,18 @@
 #include "runtime/ask.h"
 
 #define TICK_MS 250
-/* Delay before a new process claims: workers that start together first learn of each other. */
+/* A new process waits this long before it claims, so that workers that start together first learn
+ * of each other. */
 #define MEET_MS        1000
 #define CHECK_MS       30000
 #define REBUILD_MS     60000
 #define REBUILD_MIN_MS 1000
-#define REBUILD_SHARE  50   /* reading the backlog takes at most 1/50 of the leader's time */
-#define ANNOUNCE       1000 /* most rows in one announcement */
-/* For a batch that moves, at most one notice is sent in this time. */
+#define REBUILD_SHARE  50   /* the leader spends at most 1/50 of its time on reading the backlog */
+#define ANNOUNCE       1000 /* one announcement has at most this many rows */
+/* While a batch moves, at most one notice about it is sent in this time. */
 #define NOTICE_MS 1000
-/* Most notices about batches in NOTICE_MS. Further batches are noticed when their items finish. */
+/* At most this many notices about batches are sent in NOTICE_MS. Consumers learn of further batches
+ * when their items finish. */
 #define NOTICES_MAX 64
 
 struct pp_fleet {
@@ -40,17 +42,19 @@ struct pp_fleet {
     struct pp_coord_backlog index;
     struct pp_store_backlog backlog;
     struct pp_store_generation generation;
-    /* Elects the process that does the jobs that only one should do; NULL without the cron role. */
+    /* Elects the process that does the jobs that only one process should do; NULL without the role
+     * cron. */
     struct pp_election *election;
-    bool stopped, fed; /* `fed`: this worker has read the backlog index. */
-    bool incomplete;   /* The coordinator's index may lack tasks. */
+    bool stopped, fed; /* `fed` is true if this worker has read the backlog index. */
+    bool incomplete;   /* True: the coordinator's index may lack tasks. */
     int64_t opened_ms;
     int64_t index_ms,
-        backlog_ms; /* The index and the backlog are read again at these times at the earliest. */
-    int64_t rebuilding_ms, rebuilt_ms; /* The last rebuild began and ended at these times. */
-    char dataset[64];                  /* The store has recorded this data set. */
+        backlog_ms; /* The index and the store's backlog are read again at these times or later. */
+    int64_t rebuilding_ms, rebuilt_ms; /* The last rebuild began, and ended, at these times. */
+    char dataset[64];                  /* The store has recorded this name of the coordinator's data set. */
     int64_t noticed_ms;
-    char noticed[NOTICES_MAX][PP_BATCH_ID_MAX]; /* These batches were announced since noticed_ms. */
+    /* Ids of the batches for which a notice was sent since noticed_ms. */
+    char noticed[NOTICES_MAX][PP_BATCH_ID_MAX];
     size_t n_noticed;
 };
 
@@ -64,7 +68,7 @@ bool pp_fleet_leads(const struct pp_pipeline *p)
     return p->params->sole_worker || (p->fleet && pp_election_leads(p->fleet->election));
 }
 
-/* --- the data set --- */
+/* --- telling the coordinator whether its data set is the first --- */
 
 static void on_generation_known(void *data, enum pp_err err)
 {
@@ -200,7 +204,7 @@ void pp_fleet_batch_moved(struct pp_fleet *f, const char *batch_id)
     f->p->coordinator->ops->notify(f->p->coordinator, &notice, 1);
 }
 
-/* --- periodic work --- */
+/* --- the work of each tick --- */
 
 static void on_tick(void *data)
 {
@@ -217,11 +221,11 @@ static void on_tick(void *data)
         rebuild(f);
 }
 
-/* --- life --- */
+/* --- opening and closing --- */
 
 static void init_asks(struct pp_fleet *f)
 {
-    /* the arena has no bound, because an answer has a row for each client with open tasks */
+    /* The arenas have no ceiling, because an answer has a row for each client with open tasks. */
     const struct pp_ask ask = {.loop = f->p->loop, .log = f->p->log, .arena_max = SIZE_MAX, .data = f};
 
     f->index_ask = f->backlog_ask = f->generation_ask = ask;

@@ -7,13 +7,13 @@
 #include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
 
-#define OBJECTS_MAX 100000 /* most objects that are looked up; the others are not removed */
+#define OBJECTS_MAX 100000 /* at most this many objects are looked up; the others are not removed */
 
 struct pp_orphans {
     struct pp_pipeline *p;
     struct pp_lane_home *home;
     struct pp_job job;
-    /* n recent objects; the orphans found so far are moved to the front */
+    /* An array of n recent objects. The orphans found so far are moved to its front. */
     struct pp_blob_name *names;
     size_t n, at, unknown;
     bool more, stopped;
@@ -44,7 +44,7 @@ static void finish(struct pp_orphans *o)
         pp_claimer_begin(p->claimer);
 }
 
-/* --- on the keep lane --- */
+/* --- listing and removing objects, on the keep lane --- */
 
 static void list(void *state, struct pp_job *job)
 {
@@ -63,7 +63,7 @@ static void remove_unknown(void *state, struct pp_job *job)
         o->err = b->ops->remove(b, o->names[i].sha256, o->names[i].ext);
 }
 
-/* --- on the main loop --- */
+/* --- looking up records, on the main loop --- */
 
 static void on_removed(struct pp_job *job)
 {
@@ -78,8 +78,8 @@ static void submit(struct pp_orphans *o, void (*work)(void *, struct pp_job *), 
         finish(o);
 }
 
-/* Ends the search without removing anything, because after an error nothing proves that an object
- * is an orphan. */
+/* Ends the search without removing anything: after an error nothing proves that an object is an
+ * orphan. */
 static void fail(struct pp_orphans *o, enum pp_err err)
 {
     o->err = err;

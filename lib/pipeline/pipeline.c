@@ -1,4 +1,4 @@
-/* pipeline.c: opening, draining and closing the stages of one process. See pipeline.h.
+/* pipeline.c: opens, drains and closes the stages of one process.
  *
  * open_stages() has the order of opening. A process that is alone first removes the orphans of a
  * crash, then claims tasks; its cron returns the claims of earlier processes and announces the
@@ -20,8 +20,8 @@
 #include "pipeline/settle/settle.h"
 
 #define DRAIN_CHECK_MS 10
-/* While a drain is past its deadline, the remaining work is logged and handed back again at this
- * interval. */
+/* When a drain is past its deadline, the pipeline logs the remaining work and hands it back again
+ * at this interval. */
 #define DRAIN_AGAIN_MS 10000
 
 /* --- callbacks from one stage to another --- */
@@ -56,9 +56,10 @@ static void on_finished(void *data, struct pp_transfer *t)
     pp_settler_finished(p->settler, t);
 }
 
-/* --- opening --- */
+/* --- opening the stages --- */
 
-/* Opens the stages of a worker. The claimer needs the settler only once it has begun to claim. */
+/* Opens the stages of a worker. The claimer is opened first: it needs the settler only when it has
+ * begun to claim. */
 static enum pp_err open_worker(struct pp_pipeline *p)
 {
     enum pp_err err =
@@ -125,8 +126,8 @@ static struct pp_deliverer *open_deliverer(struct pp_pipeline *p)
                                                             .n_sinks = p->n_sinks});
 }
 
-/* Starts a worker that is alone. It claims nothing while the search for orphans runs: an object
- * that was just stored, and has no record yet, would look like an orphan. */
+/* Starts a worker that is alone. The worker claims nothing while the search for orphans runs: an
+ * object that was just stored, and has no record yet, would look like an orphan. */
 static void start_alone(struct pp_pipeline *p)
 {
     p->backlog_doubtful = true;
@@ -206,8 +207,8 @@ static enum pp_err open_stages(struct pp_pipeline *p)
         if (!p->fleet)
             return PP_ENOMEM;
     }
-    /* Parts that send requests are started last: if an earlier step fails, no request is in flight,
-     * and all can be closed at once. */
+    /* The parts that send requests are started last. So if an earlier step fails, no request is in
+     * flight, and everything can be closed at once. */
     pp_routes_load(p->routes);
     if (p->params->sole_worker && p->claimer)
         start_alone(p);
@@ -259,7 +260,7 @@ static size_t jobs_in_flight(const struct pp_pipeline *p)
     return pp_cron_busy(p->cron) + pp_routes_busy(p->routes) + pp_fleet_busy(p->fleet);
 }
 
-/* Checks whether the drain is complete: asks the stages in the order in which they end, and calls
+/* Checks whether the drain is complete: asks the stages in the order in which they end. Calls
  * on_drained() when all have ended. */
 static void on_drain_check(void *data)
 {

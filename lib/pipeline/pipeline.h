@@ -42,7 +42,7 @@ struct pp_deliverer;
 struct pp_orphans;
 
 struct pp_pipeline {
-    /* wire.c sets these members before it calls pp_pipeline_open(): */
+    /* The wiring (wire.c) sets these members before it calls pp_pipeline_open(): */
     unsigned roles;
     struct pp_loop *loop;
     struct pp_log *log;
@@ -51,12 +51,13 @@ struct pp_pipeline {
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;
     struct pp_blob_store *blobs;
-    struct pp_event_log *events;          /* roles api, deliver, cron; else NULL */
-    struct pp_delivery_store *deliveries; /* same roles as `events` */
-    /* the brokers, in the role deliver; n_sinks entries are set */
+    struct pp_event_log *events;          /* set with the roles api, deliver and cron; else NULL */
+    struct pp_delivery_store *deliveries; /* set if `events` is set */
+    /* The brokers that receive results, with the role deliver; n_sinks of them are set. */
     struct pp_named_sink sinks[PP_SINKS_MAX];
     size_t n_sinks;
-    /* set in the role worker, and in the role api, which reads photos on it */
+    /* The lane for hashing and storing, with the role worker; and with the role api, which reads
+     * photos on it. */
     struct pp_lane *keep_lane;
     struct pp_fetch_factory factory;
 
@@ -69,9 +70,9 @@ struct pp_pipeline {
     struct pp_claimer *claimer;
     struct pp_settler *settler;
     struct pp_publisher *publisher; /* set if there is an event log; else NULL */
-    struct pp_hub *hub;             /* role api */
-    struct pp_poster *poster;       /* roles api, deliver */
-    struct pp_deliverer *deliverer; /* role deliver */
+    struct pp_hub *hub;             /* set with the role api; else NULL */
+    struct pp_poster *poster;       /* set with the roles api and deliver; else NULL */
+    struct pp_deliverer *deliverer; /* set with the role deliver; else NULL */
     struct pp_cron *cron;
     struct pp_fleet *fleet;     /* NULL if this process is alone */
     struct pp_orphans *orphans; /* set while the search for orphans runs; else NULL */
@@ -79,7 +80,7 @@ struct pp_pipeline {
     /* True if the coordinator may lack tasks. Cron or the fleet's leader then reads the backlog
      * from the store. */
     bool backlog_doubtful;
-    void (*on_drained)(void *data); /* set by pp_pipeline_drain(); NULL once called */
+    void (*on_drained)(void *data); /* set by pp_pipeline_drain(); NULL after it was called */
     void *drained_data;
     struct pp_timer *drain_timer, *drain_deadline;
 };
@@ -88,19 +89,20 @@ struct pp_pipeline {
  * processes, backlog, routes) asynchronously. On failure, closes everything again. */
 pp_must_check enum pp_err pp_pipeline_open(struct pp_pipeline *p);
 
-/* Stops planning and claiming, and waits for the work in flight. After params->drain_ms it hands
- * that work back. When all outcomes are written and the slots released, it calls on_drained(data)
- * once, on the loop. A second call hands the work back at once. */
+/* Stops planning and claiming, and waits for the work in flight. After params->drain_ms, hands that
+ * work back. When all outcomes are written and the slots released, calls on_drained(data) once, on
+ * the loop. A second call hands the work back at once. */
 void pp_pipeline_drain(struct pp_pipeline *p, void (*on_drained)(void *data), void *data);
 
-/* Applies changed values of *params: stages that hold copies of them read them again. */
+/* Applies changed values of *params: stages that have copies of these values read them again. */
 void pp_pipeline_reloaded(struct pp_pipeline *p);
 
-/* Stops the hub and the webhook poster. Returns true once they have nothing in flight. The caller
- * polls it after on_drained(). */
+/* Stops the hub and the webhook poster. Returns true if they have nothing in flight. After
+ * on_drained(), the caller calls this again and again until it returns true. */
 bool pp_pipeline_still(struct pp_pipeline *p);
 
-/* Frees the stages. on_drained() must have fired, and pp_pipeline_still() have returned true. */
+/* Frees the stages. The caller may call it after on_drained(), and when pp_pipeline_still() has
+ * returned true. */
 void pp_pipeline_close(struct pp_pipeline *p);
 
 #endif

@@ -9,7 +9,7 @@
 #include "pipeline/pipeline.h"
 #include "pipeline/routes/routes.h"
 
-/* --- cron.c: runs the periodic jobs. Each job is a row of the table jobs[] there. --- */
+/* --- cron.c: runs the periodic jobs. Each job is a row of the table jobs[] in that file. --- */
 
 struct pp_cron *pp_cron_open(struct pp_pipeline *p);
 /* Starts no more jobs. */
@@ -21,10 +21,11 @@ void pp_cron_close(struct pp_cron *cron);
 /* --- fleet.c: the work of a process that shares its store with other processes. It stands for
  * election, reads the shared backlog index and (as leader) rebuilds it, tells the coordinator
  * whether its data can be trusted, and sends and receives notices. A process that is alone
- * (params.sole_worker) has no fleet: the functions then do nothing, and nothing is busy. --- */
+ * (params.sole_worker) has no fleet: the pointer is NULL, the functions do nothing, and nothing is
+ * busy. --- */
 
 struct pp_fleet *pp_fleet_open(struct pp_pipeline *p);
-/* Starts no new requests and stops leading. */
+/* Starts no new requests, and stops leading. */
 void pp_fleet_stop(struct pp_fleet *fleet);
 /* Returns the number of requests in flight. */
 size_t pp_fleet_busy(const struct pp_fleet *fleet);
@@ -32,11 +33,10 @@ void pp_fleet_close(struct pp_fleet *fleet);
 /* Tells the other processes that photos of a batch were settled here, at most once per second and
  * batch. */
 void pp_fleet_batch_moved(struct pp_fleet *fleet, const char *batch_id);
-/* Returns true if this process leads. A process that is alone always does. */
+/* Returns true if this process leads. A process that is alone always leads. */
 bool pp_fleet_leads(const struct pp_pipeline *p);
 
-/* --- orphans.c: after a crash, removes orphans: objects whose record was never written (I7: no
- * bytes stay without a record for long).
+/* --- orphans.c: after a crash, removes orphans: objects whose record was never written.
  *
  * A photo's bytes are stored before its record, so a process that dies in between leaves an object
  * behind. Usually the photo is fetched again with the same bytes, and the object gets its record.
@@ -44,8 +44,8 @@ bool pp_fleet_leads(const struct pp_pipeline *p);
  * anything, asks the store for each object written since params.orphans_since_ms, and removes the
  * objects that no record names. --- */
 
-/* Starts the search. When it has succeeded or failed, it frees itself, sets p->orphans to NULL, and
- * lets the claimer begin unless the process drains. */
+/* Starts the search for orphans. When the search has succeeded or failed, it frees itself, sets
+ * p->orphans to NULL, and lets the claimer begin unless the process drains. */
 struct pp_orphans *pp_orphans_start(struct pp_pipeline *p);
 /* Ends the search early: removes only the orphans found so far. */
 void pp_orphans_stop(struct pp_orphans *orphans);

@@ -1,4 +1,4 @@
-/* ask.c: see ask.h. */
+/* ask.c: makes requests to a port one after the other, with a pause after each failure. */
 #include "runtime/ask.h"
 
 #include "base/check.h"
@@ -31,8 +31,8 @@ static void note_failure(struct pp_ask *ask, enum pp_err err)
 static void on_done(struct pp_req *req)
 {
     struct pp_ask *ask = req->data;
-    /* the old arena is a local variable, because on_answer may make the next request or free the
-     * ask */
+    /* The old arena is in a local variable, because on_answer may make the next request or free the
+     * ask. */
     struct pp_arena answer = ask->arena;
 
     pp_assert(ask->in_flight, "a request came back that was not in flight");

@@ -1,11 +1,11 @@
-/* lane.c: a lane is one queue under one mutex and the threads that take batches of jobs from it.
+/* lane.c: a lane is one queue under one mutex, and the threads that take batches of jobs from it.
  * Each home (a loop that submits jobs) has a mailbox, by which its jobs come back.
  *
  * Invariants:
  *  1. A job is in exactly one place: the queue, a thread's batch, or its home's mailbox. No memory
  *     is allocated for it.
  *  2. If the lane has one thread, the jobs of a home come back in the order of their submission.
- *  3. A home counts its jobs in flight on its loop's thread; it closes only at 0. It holds a
+ *  3. A home counts its jobs in flight on its loop's thread; it closes only at 0. A home holds a
  *     reference to the lane, so that submitting to a lane that is closed answers PP_ECLOSED.
  *  4. Signals are blocked on the lane's threads, so that loops get them. */
 #include "runtime/lane.h"
@@ -25,12 +25,13 @@ struct pp_lane {
     struct pp_lane_options options;
     char name[16];
     uv_mutex_t mutex;
-    uv_cond_t wake;        /* signalled when work has come or the lane is closing */
-    uv_cond_t opened_cond; /* signalled when a thread has opened its state, or failed to */
-    /* guarded by the mutex */
+    uv_cond_t wake; /* signalled when work has come or the lane is closing */
+    /* signalled when a thread has opened its state, or has failed to open it */
+    uv_cond_t opened_cond;
+    /* The mutex guards the following fields. */
     struct pp_list queue;
     unsigned opened, failed;
-    size_t refs; /* number of references: the owner and the homes */
+    size_t refs; /* number of references to the lane: one of its owner, and one of each home */
     bool closing;
 
     unsigned threads_n;
@@ -40,10 +41,11 @@ struct pp_lane {
 struct pp_lane_home {
     struct pp_lane *lane;
     struct pp_mailbox *mailbox;
-    size_t in_flight; /* number of jobs submitted and not yet back; used on the loop's thread */
+    /* number of jobs submitted and not yet back; only the loop's thread uses it */
+    size_t in_flight;
 };
 
-/* --- the threads --- */
+/* --- the lane's threads --- */
 
 /* Waits until the queue has a job or the lane is closing. The caller holds the mutex. */
 static void wait_for_jobs(struct pp_lane *lane, void *state)
@@ -60,14 +62,15 @@ static void wait_for_jobs(struct pp_lane *lane, void *state)
     }
 }
 
-/* Waits for jobs and takes a batch of them; returns their number, or 0 when the lane is closing and
+/* Waits for jobs and takes a batch of them. Returns their number, or 0 when the lane is closing and
  * its queue is empty. */
 static size_t take_jobs(struct pp_lane *lane, struct pp_job **jobs, void *state)
 {
     uv_mutex_lock(&lane->mutex);
     wait_for_jobs(lane, state);
     size_t want = lane->options.max_batch;
-    /* without batch(), a thread takes only its share of the jobs, so that all threads work */
+    /* If the lane has no batch(), a thread takes only its share of the jobs, so that all threads
+     * work. */
     if (!lane->options.batch) {
         size_t share = (lane->queue.n + lane->threads_n - 1) / lane->threads_n;
         if (want > share)
@@ -80,7 +83,7 @@ static size_t take_jobs(struct pp_lane *lane, struct pp_job **jobs, void *state)
     return n;
 }
 
-/* Posts the jobs back to their homes with one post for each home; empties `jobs`. */
+/* Posts jobs back to their homes, with one post for each home. Empties `jobs`. */
 static void give_back(struct pp_job **jobs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -136,7 +139,7 @@ static void thread_main(void *arg)
     free(jobs);
 }
 
-/* --- life --- */
+/* --- opening and closing a lane --- */
 
 static void unref(struct pp_lane *lane)
 {
@@ -188,7 +191,7 @@ static void start_threads(struct pp_lane *lane)
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         sigdelset(&block, faults[i]);
     pthread_sigmask(SIG_BLOCK, &block, &before);
-    /* the mutex is held because threads that already run read threads_n */
+    /* Threads that already run read threads_n, so the mutex is held. */
     uv_mutex_lock(&lane->mutex);
     while (lane->threads_n < lane->options.threads &&
            uv_thread_create(&lane->threads[lane->threads_n], thread_main, lane) == 0)
@@ -242,7 +245,7 @@ static void on_jobs_done(void *data, struct pp_list *mail)
         struct pp_job *job = pp_container_of(node, struct pp_job, mail.node);
         pp_assert(job->home == home && home->in_flight > 0, "a job comes back that this home has not sent");
         home->in_flight--;
-        job->done(job); /* may free the job, and close the home after the last one */
+        job->done(job); /* done() may free the job, and close the home after the last job */
     }
 }
 
@@ -305,9 +308,9 @@ int64_t pp_lane_clock_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* --- requests --- */
+/* --- requests of ports as jobs --- */
 
-/* State of a request, kept in req.scratch. */
+/* The state of a request on its way through the lane; it is kept in req.scratch. */
 struct call {
     struct pp_job job;
     enum pp_err (*run)(void *state, struct pp_req *req);

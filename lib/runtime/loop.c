@@ -1,4 +1,4 @@
-/* loop.c: the loop and its clock.
+/* loop.c: the event loop and its clock.
  *
  * libuv moves its own time at the start of a turn and after it has waited. The loop reads the
  * clocks when it is first asked for the time after that, so a turn that needs no time reads no
@@ -17,8 +17,8 @@
 
 enum {
     LAG_PERIOD_MS = 100,
-    /* closing fails if for this long no handle is closed and no request ends, because then one was
-     * forgotten */
+    /* If for this long no handle is closed and no request ends, closing a loop fails: somebody
+     * forgot to close a handle. */
     CLOSE_LIMIT_MS = 60000,
 };
 
@@ -76,7 +76,7 @@ struct uv_loop_s *pp_loop_uv(struct pp_loop *loop)
     return &loop->uv;
 }
 
-/* --- lag --- */
+/* --- measuring how late timers fire --- */
 
 static void note_lag(struct pp_loop *loop)
 {
@@ -95,13 +95,13 @@ static void on_lag(uv_timer_t *t)
 
 int64_t pp_loop_lag(struct pp_loop *loop)
 {
-    note_lag(loop); /* includes the lag of a timer that is overdue now */
+    note_lag(loop); /* counts a timer that is overdue now */
     int64_t worst = loop->lag_worst;
     loop->lag_worst = 0;
     return worst;
 }
 
-/* --- life --- */
+/* --- opening, running, closing --- */
 
 struct pp_loop *pp_loop_open(void)
 {
@@ -113,7 +113,8 @@ struct pp_loop *pp_loop_open(void)
         return NULL;
     }
     read_clocks(loop);
-    /* this call can not fail, nor can the start of a timer that has a callback */
+    /* uv_timer_init() can't fail; uv_timer_start() can't either, because the timer has a
+     * callback. */
     uv_timer_init(&loop->uv, &loop->lag);
     uv_timer_init(&loop->uv, &loop->guard);
     loop->lag.data = loop->guard.data = loop;
@@ -162,8 +163,8 @@ static size_t count_open(struct pp_loop *loop)
     return n;
 }
 
-/* Restarts the time limit while handles or requests still end, because closing is slow on a slow
- * machine. */
+/* Closes all handles. As long as handles or requests end, restarts the time limit, because closing
+ * is slow on a slow machine. */
 static void close_all(struct pp_loop *loop)
 {
     size_t before = 0;

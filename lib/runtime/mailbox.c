@@ -1,8 +1,8 @@
-/* mailbox.c: a list under a mutex. The sender whose message makes the list non-empty wakes the
- * loop, which takes the whole list.
+/* mailbox.c: a mailbox is a list of messages under a mutex. The sender whose message makes the list
+ * non-empty wakes the loop, which takes the whole list.
  *
- * The sender holds the mutex while it wakes the loop. The reader may close the mailbox as soon
- * as it has the last message; closing takes the mutex, so it waits until no sender is inside. */
+ * The sender holds the mutex while it wakes the loop. The reader may close the mailbox as soon as
+ * it has the last message; closing takes the mutex, so it waits until no sender is inside. */
 #include "runtime/mailbox.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 struct pp_mailbox {
     uv_async_t async;
     uv_mutex_t mutex;
-    struct pp_list unread; /* guarded by the mutex */
+    /* messages that the reader has not taken yet; the mutex guards the list */
+    struct pp_list unread;
     pp_mailbox_cb cb;
     void *data;
 };
@@ -27,7 +28,7 @@ static void deliver(struct pp_mailbox *m)
     uv_mutex_unlock(&m->mutex);
     if (pp_list_empty(&mail))
         return;
-    m->cb(m->data, &mail); /* may close the mailbox */
+    m->cb(m->data, &mail); /* the callback may close the mailbox */
     pp_assert(pp_list_empty(&mail), "a mailbox's callback has left mail behind");
 }
 

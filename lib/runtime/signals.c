@@ -1,4 +1,4 @@
-/* signals.c: calls back on the loop when a signal comes. The struct is freed when its last uv
+/* signals.c: calls a callback on the loop when a signal comes. The struct is freed when its last uv
  * handle is closed. */
 #include <stdlib.h>
 #include <uv.h>

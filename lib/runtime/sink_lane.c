@@ -1,4 +1,5 @@
-/* sink_lane.c: carries a send from the loop to the driver's thread and back.
+/* sink_lane.c: carries a send from the loop to the thread on which a broker's driver runs, and
+ * back.
  *
  * Invariants:
  *  1. One send is in flight at a time, so the lane's queue has room for one job.
@@ -13,7 +14,7 @@
 
 enum { MESSAGES_MAX = 1000, CLIENT_MAX = 64 };
 
-/* --- on the lane's thread --- */
+/* --- sending, on the lane's thread --- */
 
 static enum pp_err run_send(void *state, struct pp_req *req)
 {
@@ -39,7 +40,7 @@ static void on_thread_end(void *state)
         s->driver->leave(s);
 }
 
-/* --- on the loop --- */
+/* --- starting and ending a send, on the loop's thread --- */
 
 static bool is_sendable(const struct pp_sink_lane *s, const struct pp_sink_send *r)
 {

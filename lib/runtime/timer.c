@@ -1,7 +1,7 @@
-/* timer.c: timers of a loop, in terms of pp_loop_now().
+/* timer.c: timers of a loop; their times are those of pp_loop_now().
  *
  * Invariant: a timer never fires before pp_loop_now() has reached `due`. libuv counts from another
- * clock, which it may have read earlier in the turn; if it fires early, the timer waits for the
+ * clock, which it may have read earlier in the turn; if libuv fires early, the timer waits for the
  * rest. A repeating timer that is late skips the times that it missed. */
 #include <stdlib.h>
 #include <uv.h>
@@ -14,7 +14,8 @@ struct pp_timer {
     struct pp_loop *loop;
     pp_timer_cb cb;
     void *data;
-    int64_t due; /* time of pp_loop_now() at which the timer is due; valid while it is active */
+    /* the timer fires when pp_loop_now() has reached this time; valid while the timer is active */
+    int64_t due;
     int64_t repeat_ms;
 };
 
@@ -41,7 +42,7 @@ static void on_timer(uv_timer_t *uv)
             t->due = now + t->repeat_ms;
         arm(t);
     }
-    t->cb(t->data); /* may close the timer */
+    t->cb(t->data); /* the callback may close the timer */
 }
 
 struct pp_timer *pp_timer_open(struct pp_loop *loop, pp_timer_cb cb, void *data)
@@ -60,7 +61,8 @@ struct pp_timer *pp_timer_open(struct pp_loop *loop, pp_timer_cb cb, void *data)
 
 void pp_timer_start(struct pp_timer *t, int64_t ms, int64_t repeat_ms)
 {
-    const int64_t longest = INT64_MAX / 4; /* stands for "never" without overflow */
+    /* a longer time stands for "never", and adding it to now does not overflow */
+    const int64_t longest = INT64_MAX / 4;
     t->due = pp_loop_now(t->loop) + (ms < 0 ? 0 : ms > longest ? longest : ms);
     t->repeat_ms = repeat_ms < 0 ? 0 : repeat_ms > longest ? longest : repeat_ms;
     arm(t);

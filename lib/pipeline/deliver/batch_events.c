@@ -3,9 +3,10 @@
  *   outbox (which items have finished) --> batches that have moved --> read the batch --> event
  *
  * A batch *moves* when one of its items finishes or one of its photos is settled. While it moves, a
- * batch gets at most one event per second, and at its end one of type photopool.batch.finished. The
- * batch stays in memory for one second after each event. The cursor "batches" stays below the first
- * finished item that no published event covers. So a crash loses no event, but may repeat one. */
+ * batch gets at most one event per second, and at its end one event of type
+ * photopool.batch.finished. The batch stays in memory for one second after each event. The cursor
+ * "batches" stays below the first finished item that no published event covers. So a crash loses no
+ * event, but may repeat one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <uthash.h>
@@ -15,12 +16,13 @@
 #include "pipeline/deliver/deliver_internal.h"
 
 #define SINK        "batches"
-#define BATCHES_MAX 10000 /* batches in memory; at this number the outbox is read no further */
-#define ITEMS       1000  /* items in one read of the outbox */
-#define AT_ONCE     16    /* most events that are made or published at the same time */
-/* most events started between two ticks, because reading a batch may mean counting many items */
+#define BATCHES_MAX 10000 /* while this many batches are in memory, the outbox is not read */
+#define ITEMS       1000  /* one read of the outbox returns at most this many items */
+#define AT_ONCE     16    /* at most this many events are made or published at the same time */
+/* At most this many events are started between two ticks, because reading a batch may mean counting
+ * many items. */
 #define A_TICK 64
-/* least time between two events of one batch, and before a failed event is retried */
+/* One batch gets at most one event in this time, and a failed event is retried after it. */
 #define EVERY_MS 1000
 #define TICK_MS  100
 #define SAVE_MS  1000
@@ -28,16 +30,18 @@
 struct moved {
     UT_hash_handle hh;
     struct pp_batch_events *owner;
-    struct pp_node node; /* in pp_batch_events.line */
-    /* seq of the first finished item that no event covers; 0: every item is covered */
+    struct pp_node node; /* links the batch into pp_batch_events.line */
+    /* The seq of the batch's first finished item that no event covers; 0: every finished item is
+     * covered. */
     uint64_t first_seq;
-    uint64_t sending_seq; /* first_seq of the event being made; 0: none */
+    /* the value of first_seq for the event that is being made; 0: none is being made */
+    uint64_t sending_seq;
     int64_t next_ms;
-    /* an event is being made: the batch is being read, or the event is being published */
+    /* True: an event is being made: the batch is being read, or the event is being published. */
     bool sending;
-    bool photos; /* photos were settled since the last event */
-    bool again;  /* the next event is sent even if the batch has not moved */
-    bool over;   /* the last event has been published */
+    bool photos; /* true: photos were settled since the last event */
+    bool again;  /* true: the batch gets another event even if it does not move */
+    bool over;   /* true: the batch's last event has been published */
     struct pp_ask ask;
     struct pp_store_batch read;
     struct pp_event event;
@@ -51,13 +55,13 @@ struct pp_batch_events {
     const struct pp_deliverer_options *o;
     const struct pp_election *election;
     struct pp_timer *timer;
-    bool started, stopped; /* started: the cursor has been read */
+    bool started, stopped; /* `started` is true if the cursor has been read */
     uint64_t read_seq, saved_seq;
     int64_t read_ms, save_ms;
     struct moved *moved; /* hash table by id */
-    struct pp_list line; /* the same batches, by next_ms */
-    size_t sending;      /* batches whose event is being made */
-    size_t begun;        /* events started since the last tick */
+    struct pp_list line; /* the batches of `moved`, in the order of their next_ms */
+    size_t sending;      /* number of batches whose event is being made */
+    size_t begun;        /* number of events started since the last tick */
     struct pp_ask cursor_ask, read_ask, save_ask;
     struct pp_delivery_cursor cursor;
     struct pp_store_outbox read;
@@ -69,7 +73,7 @@ static int64_t now_of(const struct pp_batch_events *b)
     return pp_loop_now(b->o->loop);
 }
 
-/* --- the event of one batch --- */
+/* --- making the event of one batch --- */
 
 static void forget(struct moved *m)
 {
@@ -198,7 +202,7 @@ static void send_due(struct pp_batch_events *b)
     }
 }
 
-/* --- which batches have moved --- */
+/* --- finding the batches that have moved --- */
 
 /* Returns the entry of the batch, adding it if needed. Returns NULL when out of memory. */
 static struct moved *get(struct pp_batch_events *b, const char *id)
@@ -255,7 +259,7 @@ static void read_outbox(struct pp_batch_events *b)
     pp_ask_submitted(&b->read_ask, b->o->store->ops->outbox(b->o->store, &b->read));
 }
 
-/* --- the cursor --- */
+/* --- the cursor of the outbox --- */
 
 static void on_cursor_read(void *data, enum pp_err err)
 {
@@ -307,7 +311,7 @@ static void save(struct pp_batch_events *b)
     pp_ask_submitted(&b->save_ask, b->o->deliveries->ops->save(b->o->deliveries, &b->save));
 }
 
-/* --- life --- */
+/* --- opening, stopping, closing --- */
 
 static void forget_all(struct pp_batch_events *b)
 {

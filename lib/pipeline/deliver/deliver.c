@@ -1,4 +1,4 @@
-/* deliver.c: see deliver.h. */
+/* deliver.c: opens and closes the relays of all sinks, and writes results into the event log. */
 #include "pipeline/deliver/deliver.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "pipeline/deliver/deliver_internal.h"
 
-/* One sink with its relay and its election. outs[0] is the event log of the hub. */
+/* One sink with its relay and its election. outs[0] is the sink that writes into the event log. */
 struct sink_out {
     struct pp_election *election;
     struct pp_to_sink *to;
@@ -15,18 +15,19 @@ struct sink_out {
 struct pp_deliverer {
     struct pp_deliverer_options o;
     struct pp_named_sink hub;
-    struct pp_result_sink events; /* the sink of `hub`: writes events of "results:CLIENT" */
-    struct pp_sink_send *send;    /* its send in flight; NULL: none */
+    /* the sink of the relay "hub", which writes events with keys "results:CLIENT" */
+    struct pp_result_sink events;
+    struct pp_sink_send *send; /* the send of this sink that is in flight; NULL: none */
     struct pp_publication publication;
     struct sink_out outs[1 + PP_SINKS_MAX];
     size_t n_outs;
-    /* work only in the process that leads the election of outs[0] */
+    /* These parts work only in the process that leads the election of outs[0]. */
     struct pp_batch_events *batches;
     struct pp_election *webhooks_election;
     struct pp_to_webhooks *webhooks;
 };
 
-/* --- results as events --- */
+/* --- writing results into the event log --- */
 
 static void on_published(struct pp_req *req)
 {
@@ -37,8 +38,8 @@ static void on_published(struct pp_req *req)
     d->send = NULL;
     for (size_t i = 0; req->err == PP_OK && i < send->n; i++)
         send->messages[i].verdict = PP_SINK_ACCEPTED;
-    /* After a failure the relay sends the messages again; if the events had been written, they get
-     * second numbers. */
+    /* After a failure the relay sends the messages again. If the log had stored the events after
+     * all, they get second numbers. */
     send->req.err = req->err;
     send->req.done(&send->req);
 }
@@ -165,7 +166,7 @@ void pp_deliverer_give_up(struct pp_deliverer *d)
     pp_to_webhooks_give_up(d->webhooks);
 }
 
-/* Each election closes after everything that ran under it has ended. */
+/* Each election closes after everything that needs its leader has ended. */
 size_t pp_deliverer_busy(struct pp_deliverer *d)
 {
     if (!d)

@@ -23,12 +23,12 @@
 #include "pipeline/common/params.h"
 #include "pipeline/common/progress.h"
 
-/* A broker that receives results. */
+/* The brokers that receive results; there are at most this many. */
 #define PP_SINKS_MAX 4
 struct pp_named_sink {
-    const char *name; /* for example "amqp"; names its cursor, election and metrics */
+    const char *name; /* name of the broker, such as "amqp", for its cursor, election and metrics */
     struct pp_result_sink *sink;
-    uint64_t returned; /* messages that the broker sent back */
+    uint64_t returned; /* number of messages that the broker sent back */
 };
 
 struct pp_deliverer;
@@ -50,8 +50,8 @@ struct pp_deliverer_options {
     size_t n_sinks;
 };
 
-/* Opens the deliverer. Returns NULL when out of memory. All functions below do nothing if the
- * deliverer is NULL: this process does not have the role. */
+/* Opens the deliverer. Returns NULL when out of memory. The deliverer is NULL in a process without
+ * the role `deliver`; all functions below then do nothing. */
 struct pp_deliverer *pp_deliverer_open(const struct pp_deliverer_options *options);
 /* Reads the outbox soon, because items have finished. */
 void pp_deliverer_wake(struct pp_deliverer *d);
@@ -60,34 +60,37 @@ void pp_deliverer_wake(struct pp_deliverer *d);
 void pp_deliverer_batch_moved(struct pp_deliverer *d, const char *batch_id);
 /* Reads the webhook endpoints and the due deliveries again, because somebody has changed them. */
 void pp_deliverer_webhooks_changed(struct pp_deliverer *d);
-/* Starts nothing new. Waits for messages that were already sent, until pp_deliverer_give_up(). */
+/* Stops starting anything new. Messages that were already sent may still end, until
+ * pp_deliverer_give_up(). */
 void pp_deliverer_stop(struct pp_deliverer *d);
 void pp_deliverer_give_up(struct pp_deliverer *d);
-/* Returns the number of messages and requests that have not ended after pp_deliverer_stop(). Only
- * at 0 another process may lead. */
+/* Returns the number of messages and requests that have not ended since pp_deliverer_stop(). While
+ * it is above 0, no other process may lead. */
 size_t pp_deliverer_busy(struct pp_deliverer *d);
 void pp_deliverer_close(struct pp_deliverer *d);
 
-/* --- sink_lag.c: measures the backlog of each sink from its cursor, its deliveries and the outbox,
- * for operators, metrics and retention --- */
+/* --- sink_lag.c: measures how many messages each sink has not received yet, from its cursor, its
+ * deliveries and the outbox, for operators, metrics and retention --- */
 
 struct pp_outbox_row {
     const char *sink;
-    /* messages not delivered yet, with those to be retried, without dead letters */
+    /* Number of messages that are not delivered yet, including those to be retried, without dead
+     * letters. */
     uint64_t messages;
-    /* when the item of the oldest of these messages finished; 0: there is none */
+    /* The item of the oldest of these messages finished at this time; 0: there is none. */
     int64_t oldest_at;
 };
 
-/* A request (photopool/req.h) that itself sends several requests, to both stores. */
+/* A request to measure all sinks. It sends several requests to the task store and the delivery
+ * store. */
 struct pp_outbox_look {
     struct pp_req req;
     struct pp_task_store *store;
     struct pp_delivery_store *deliveries;
-    /* Results, valid when the request has ended: */
+    /* The results, valid when the request has ended: */
     struct pp_outbox_row *rows;
     size_t n;
-    /* Used while the request is in flight: */
+    /* Used only while the request is in flight: */
     struct pp_delivery_sinks sinks;
     struct pp_store_outbox_counts counts;
 };

@@ -1,5 +1,6 @@
-/* deliver_internal.h: the parts that deliver.c opens and closes: the drivers of the relays, and the
- * events about batches. The deliverer's options and the elections outlive them. */
+/* deliver_internal.h: the parts that deliver.c opens and closes: two drivers, which send the
+ * messages of relays, and the events about batches. The deliverer's options and the elections
+ * outlive these parts. */
 #ifndef PHOTOPOOL_PIPELINE_DELIVER_DELIVER_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_DELIVER_DELIVER_INTERNAL_H
 
@@ -8,14 +9,14 @@
 #include "pipeline/deliver/relay.h"
 #include "runtime/ask.h"
 
-/* --- to_sink.c: results to a result sink --- */
+/* --- to_sink.c: sends results to a result sink --- */
 struct pp_to_sink;
 struct pp_to_sink *pp_to_sink_open(const struct pp_deliverer_options *o, struct pp_named_sink *sink,
                                    const struct pp_election *election);
 struct pp_relay *pp_to_sink_relay(struct pp_to_sink *s);
 void pp_to_sink_close(struct pp_to_sink *s);
 
-/* --- batch_events.c: progress and ends of batches as events --- */
+/* --- batch_events.c: publishes the progress and the end of batches as events --- */
 struct pp_batch_events;
 struct pp_batch_events *pp_batch_events_open(const struct pp_deliverer_options *o,
                                              const struct pp_election *election);
@@ -25,12 +26,12 @@ void pp_batch_events_stop(struct pp_batch_events *b);
 size_t pp_batch_events_busy(const struct pp_batch_events *b);
 void pp_batch_events_close(struct pp_batch_events *b);
 
-/* --- to_webhooks.c: results to endpoints --- */
+/* --- to_webhooks.c: posts results to webhook endpoints --- */
 struct pp_to_webhooks;
 struct pp_to_webhooks *pp_to_webhooks_open(const struct pp_deliverer_options *o,
                                            const struct pp_election *election);
 void pp_to_webhooks_wake(struct pp_to_webhooks *w);
-/* Reads the endpoints again at the next tick. */
+/* Makes the driver read the endpoints from the store again at the next tick. */
 void pp_to_webhooks_look(struct pp_to_webhooks *w);
 void pp_to_webhooks_stop(struct pp_to_webhooks *w);
 void pp_to_webhooks_give_up(struct pp_to_webhooks *w);

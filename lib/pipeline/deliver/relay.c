@@ -1,9 +1,9 @@
-/* relay.c: see relay.h; this file has the relay's requests to the stores, and the rules when each
- * may start.
+/* relay.c: a relay's requests to the stores, and the rules when each request may start.
  *
  * A relay that begins to lead first reads its cursor. From then on it reads the outbox, looks for
  * deliveries that are due (and reads their items), and saves. At most one request of each kind is
- * in flight. step() starts every request that may start now; it is called after every change. */
+ * in flight. step() starts every request that may start now; the relay calls it after every
+ * change. */
 #include "pipeline/deliver/relay.h"
 
 #include <stdio.h>
@@ -13,34 +13,38 @@
 #include "base/check.h"
 #include "runtime/ask.h"
 
-#define QUIET_MS      500 /* between two reads of the outbox while it brings no new items */
-#define LIVELY_MS     100 /* between two reads of the outbox for LIVELY_FOR_MS after new items */
+#define QUIET_MS 500 /* delay between two reads of the outbox that bring no new items */
+/* for LIVELY_FOR_MS after new items, delay between two reads of the outbox */
+#define LIVELY_MS     100
 #define LIVELY_FOR_MS 5000
-/* between two looks for due deliveries: other processes may make some due (replays) */
+/* Delay between two looks for due deliveries, because other processes may make deliveries due
+ * (replays). */
 #define DUE_MS    30000
-#define SAVE_MS   100 /* delay of saving after a message is settled */
-#define SAVE_SOON 250 /* as soon as this many messages are settled, they are saved without delay */
+#define SAVE_MS   100 /* settled messages are saved after this delay */
+#define SAVE_SOON 250 /* when this many messages are settled, they are saved without delay */
 #define SAVE_MAX  500
-#define ERROR_MAX 255 /* bytes of an error text */
+#define ERROR_MAX 255 /* an error text is cut to this many bytes */
 
 struct pp_relay {
     struct pp_relay_options o;
     struct pp_timer *timer;
     struct pp_window w;
-    bool started; /* the cursor has been read */
+    bool started; /* true: the relay has read its cursor */
     bool stopped;
-    bool giving_up; /* the next failure to save sets `forgets` */
-    bool forgets;   /* nothing more is saved */
+    bool giving_up; /* true: if a save fails now, the relay sets `forgets` */
+    bool forgets;   /* true: the relay saves nothing more */
     uint64_t saved_seq;
-    int64_t read_ms, due_ms, save_ms; /* earliest next read, look and save (loop time) */
-    int64_t news_ms;                  /* when items last arrived (loop time) */
+    /* the next read, look and save may start at these loop times at the earliest */
+    int64_t read_ms, due_ms, save_ms;
+    int64_t news_ms; /* new items last arrived at this loop time */
     struct pp_ask cursor_ask, read_ask, due_ask, save_ask;
     struct pp_delivery_cursor cursor;
     struct pp_store_outbox read;
     struct pp_delivery_due due;
-    struct pp_store_outbox due_items; /* the items of the deliveries in `due` */
+    /* the items of the deliveries that the request `due` has found */
+    struct pp_store_outbox due_items;
     struct pp_delivery_save save;
-    /* number of settled messages in the save in flight, counted from the head of the list */
+    /* Number of settled messages in the save in flight, counted from the head of the list. */
     size_t saving;
 };
 
@@ -51,7 +55,7 @@ static int64_t now_of(const struct pp_relay *r)
     return pp_loop_now(r->o.loop);
 }
 
-/* --- for the driver --- */
+/* --- functions for the driver, which sends the messages --- */
 
 struct pp_message *pp_relay_take(struct pp_relay *r)
 {
@@ -100,7 +104,7 @@ void pp_relay_put_off(struct pp_relay *r, struct pp_message *m, int64_t due_ms, 
     m->http_status = http_status;
     free(m->error);
     size_t n = error ? strlen(error) : 0;
-    /* The error text stays NULL if there is no memory for it. */
+    /* If there is no memory for the text, `error` stays NULL. */
     m->error = error ? strndup(error, n < ERROR_MAX ? n : ERROR_MAX) : NULL;
     settle(r, m);
 }
@@ -115,7 +119,7 @@ void pp_relay_pass_over(struct pp_relay *r, struct pp_message *m)
     settle(r, m);
 }
 
-/* --- the cursor --- */
+/* --- reading the cursor --- */
 
 static void on_cursor_read(void *data, enum pp_err err)
 {
@@ -138,9 +142,9 @@ static void read_cursor(struct pp_relay *r)
     pp_ask_submitted(&r->cursor_ask, r->o.deliveries->ops->cursor(r->o.deliveries, &r->cursor));
 }
 
-/* --- the outbox --- */
+/* --- reading the outbox --- */
 
-/* Adds the items to the window until its memory is full. The items behind that are read again
+/* Adds items to the window until its memory is full. The relay reads the remaining items again
  * later. */
 static void take_items(struct pp_relay *r, const struct pp_store_outbox *box)
 {
@@ -170,7 +174,8 @@ static void on_outbox_read(void *data, enum pp_err err)
             box->n == box->limit ? 0 : now + (now - r->news_ms < LIVELY_FOR_MS ? LIVELY_MS : QUIET_MS);
         take_items(r, box);
         if (r->w.read_seq > r->saved_seq && pp_list_empty(&r->w.in_order) && r->save_ms < now)
-            /* This sink wants none of the items: only the cursor advances, and saving may wait. */
+            /* The sink gets none of these items: only the cursor advances, and saving it may
+             * wait. */
             r->save_ms = now + 10 * SAVE_MS;
     }
     step(r);
@@ -184,9 +189,9 @@ static void read_outbox(struct pp_relay *r)
     pp_ask_submitted(&r->read_ask, r->o.store->ops->outbox(r->o.store, &r->read));
 }
 
-/* --- deliveries that are due: the rows, then their items --- */
+/* --- due deliveries: first their rows, then their items --- */
 
-/* Makes a dead letter of a delivery whose item no longer exists. */
+/* Makes a delivery whose item no longer exists a dead letter. */
 static void bury(struct pp_relay *r, const struct pp_delivery *row)
 {
     const struct pp_item gone = {.client = row->client, .id = "", .batch_id = "", .seq = row->seq};
@@ -224,7 +229,7 @@ static void on_due_items_read(void *data, enum pp_err err)
     for (size_t i = 0; err == PP_OK && !r->stopped && i < r->due.n; i++) {
         if (pp_window_unsaved(&r->w, r->due.rows[i].seq))
             continue;
-        /* the window is full: looks again at once for the remaining rows */
+        /* The window is full: the relay looks for the remaining rows without delay. */
         if (i > 0 && r->w.bytes >= r->w.room) {
             next_ms = 0;
             break;
@@ -317,8 +322,8 @@ static void save(struct pp_relay *r)
             rows[n++] = row_of(m);
         r->saving++;
     }
-    /* If more messages are settled than one save takes, the cursor must not pass the messages left
-     * out. */
+    /* If more messages are settled than one save takes, the cursor must not pass the messages that
+     * this save leaves out. */
     uint64_t cursor = r->saving == r->w.settled.n ? pp_window_cursor(&r->w) : 0;
     pp_assert(cursor == 0 || cursor >= r->saved_seq, "the cursor goes back");
     r->save =
@@ -327,7 +332,7 @@ static void save(struct pp_relay *r)
     pp_ask_submitted(&r->save_ask, err);
 }
 
-/* --- which requests may start --- */
+/* --- the rules when a request may start --- */
 
 static bool may_save(const struct pp_relay *r, bool leads)
 {
@@ -342,8 +347,8 @@ static bool is_still(const struct pp_relay *r)
     return r->w.sending == 0 && !r->read_ask.in_flight && !r->due_ask.in_flight && !r->save_ask.in_flight;
 }
 
-/* Returns false while the window has deferred messages: until they are saved, the same rows would
- * be found again. */
+/* Returns false while the window has deferred messages, because a look would find their rows again
+ * until they are saved. */
 static bool may_look_for_due(const struct pp_relay *r)
 {
     return pp_ask_ready(&r->due_ask) && now_of(r) >= r->due_ms && !pp_window_has_deferred(&r->w) &&
@@ -360,8 +365,8 @@ static void start_requests(struct pp_relay *r, bool leads)
 {
     if (may_save(r, leads))
         save(r);
-    /* Another leader sends the waiting messages. The messages that this relay has sent are saved
-     * when they have ended; then the window is cleared. */
+    /* Another leader sends the waiting messages now. This relay saves the messages that it has sent
+     * when they have ended, and then clears the window. */
     if (!leads) {
         if (r->started && !r->stopped && is_still(r) && pp_list_empty(&r->w.settled)) {
             pp_window_clear(&r->w);
@@ -408,7 +413,7 @@ void pp_relay_wake(struct pp_relay *r)
     pp_timer_sooner(r->timer, 0);
 }
 
-/* --- life --- */
+/* --- opening, stopping, closing --- */
 
 static void init_asks(struct pp_relay *r)
 {
@@ -419,10 +424,11 @@ static void init_asks(struct pp_relay *r)
     r->read_ask.failed = "outbox unreadable";
     r->due_ask.failed = "deliveries unreadable";
     r->save_ask.failed = "sink cursor not saved";
-    /* Saving is retried at short intervals, because unsaved messages may be delivered twice. */
+    /* Saving is retried at short intervals, because messages that are not saved may be delivered
+     * twice. */
     r->save_ask.pause_max_ms = PP_ASK_PAUSE_MS;
     if (strncmp(r->o.sink, PP_SINK_WEBHOOK, strlen(PP_SINK_WEBHOOK)) == 0)
-        /* this is no error: the endpoint was deleted together with its cursor */
+        /* This error is expected: the endpoint was deleted together with its cursor. */
         r->save_ask.expected = PP_ENOTFOUND;
 }
 

@@ -4,12 +4,13 @@
  *   outbox (finished items by seq) --> window of messages --driver--> sink
  *        deliveries that are due --^         |
  *                                            v
- *                cursor, and a delivery for each message that was put off (port/delivery_store.h)
+ *                cursor, and a delivery for each message that was put off
+ *                (port/delivery_store.h)
  *
- * The relay reads ahead into a window of messages, keeps its cursor below every message that is not
- * settled (window.h), and reads messages that were put off again when they are due. A driver
- * (to_sink.c, to_webhooks.c) takes messages, sends them, and reports the outcome of each. A sink
- * that is down does not delay other sinks: its messages stay in the outbox, on disk. Only the
+ * The relay reads ahead into a window of messages, and keeps its cursor below every message that is
+ * not settled (window.h). When a message that was put off is due, the relay reads it again. A
+ * driver (to_sink.c, to_webhooks.c) takes messages, sends them, and reports the outcome of each. A
+ * sink that is down does not delay other sinks: its messages stay in the outbox, on disk. Only the
  * leader runs the relay. After a crash or a change of leader, messages settled since the last save
  * are sent again, under the same id. All functions run on the main loop. */
 #ifndef PHOTOPOOL_PIPELINE_DELIVER_RELAY_H
@@ -31,15 +32,17 @@ struct pp_relay_options {
     struct pp_log *log;
     struct pp_task_store *store;
     struct pp_delivery_store *deliveries;
-    const struct pp_election *election; /* may be shared by several relays; outlives them */
-    /* name under which the cursor and the deliveries are saved; outlives the relay */
+    /* the relay runs while this process leads; several relays may share it; outlives the relays */
+    const struct pp_election *election;
+    /* The name of the sink, under which its cursor and deliveries are saved. Must outlive the
+     * relay. */
     const char *sink;
-    size_t window; /* most messages in memory, 2..1000 */
-    bool keep_log; /* also save a delivery for each message that was delivered */
+    size_t window; /* at most this many messages are in memory, 2..1000 */
+    bool keep_log; /* true: the relay also saves a delivery for each message that was delivered */
     /* Returns true if the sink gets the results of this client. NULL: it gets all results. */
     bool (*wants)(void *data, const char *client);
-    /* Tells the driver that messages wait, or that PP_RELAY_TICK_MS have passed: it takes the
-     * messages that it can send now. */
+    /* Tells the driver that messages wait, or that PP_RELAY_TICK_MS have passed. The driver then
+     * takes the messages that it can send now. */
     void (*on_messages)(void *data);
     void *data;
 };
@@ -52,34 +55,36 @@ struct pp_message *pp_relay_take(struct pp_relay *r);
 size_t pp_relay_waiting(const struct pp_relay *r);
 /* Ends a message that the sink has received. */
 void pp_relay_delivered(struct pp_relay *r, struct pp_message *m, int http_status);
-/* Ends a message that the sink has not received: it is retried at due_ms (wall time); with due_ms 0
- * it becomes a dead letter. `error` is copied, at most 255 bytes; it may be NULL. */
+/* Ends a message that the sink has not received. The relay sends it again at due_ms (wall time); if
+ * due_ms is 0, the message becomes a dead letter. `error`, at most 255 bytes, is copied and may be
+ * NULL. */
 void pp_relay_put_off(struct pp_relay *r, struct pp_message *m, int64_t due_ms, int http_status,
                       const char *error);
-/* Ends a message that the sink no longer wants. One that was put off earlier becomes a dead letter;
- * any other counts as delivered. */
+/* Ends a message that the sink shall no longer get. If the message was put off earlier, it becomes
+ * a dead letter; otherwise it counts as delivered. */
 void pp_relay_pass_over(struct pp_relay *r, struct pp_message *m);
 /* Returns a message to the head of the waiting messages, so that it is sent again. */
 void pp_relay_put_back(struct pp_relay *r, struct pp_message *m);
-/* Sets how many bytes of bodies may be in memory; above this nothing more is read. PP_RELAY_ROOM at
- * first. */
+/* Sets how many bytes of message bodies may be in memory; above this the relay reads no more. The
+ * initial value is PP_RELAY_ROOM. */
 void pp_relay_set_room(struct pp_relay *r, size_t bytes);
-/* Looks for due deliveries at once: a replay may have made some due. */
+/* Looks for due deliveries at once, because a replay may have made some due. */
 void pp_relay_look(struct pp_relay *r);
 /* Reads the outbox at once, because items have finished. */
 void pp_relay_wake(struct pp_relay *r);
 
 /* Stops reading, and gives the driver no further messages. */
 void pp_relay_stop(struct pp_relay *r);
-/* After the next failed save, saves nothing more. Messages that remain unsaved are delivered again
- * later. */
+/* From now on, after a failed save the relay saves nothing more. Messages that are then not saved
+ * will be delivered again. */
 void pp_relay_give_up(struct pp_relay *r);
-/* Stops, and saves nothing more: the sink was deleted, and a new sink may have its name. */
+/* Stops the relay, which saves nothing more: the sink was deleted, and a new sink may have its
+ * name. */
 void pp_relay_forget(struct pp_relay *r);
-/* Returns the number of messages at the driver, of requests in flight, and of settled messages that
- * are not saved. */
+/* Returns the sum of three numbers: messages that the driver has, requests in flight, and settled
+ * messages that are not saved. */
 size_t pp_relay_busy(const struct pp_relay *r);
-/* Frees the relay; the driver holds no message. Does nothing if it is NULL. */
+/* Frees the relay. The driver must not have any message. `r` may be NULL. */
 void pp_relay_close(struct pp_relay *r);
 
 #endif

@@ -1,4 +1,4 @@
-/* sink_lag.c: measures the backlog of each sink. See deliver.h. */
+/* sink_lag.c: measures how many messages each sink has not received yet (deliver.h). */
 #include "pipeline/deliver/deliver.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/check.h"
 
-/* Returns false for the cursor of batch_events.c: no messages are delivered from it. */
+/* Returns false for the cursor of batch_events.c, because that cursor delivers no messages. */
 static bool is_shown(const struct pp_delivery_sink *s)
 {
     return strcmp(s->sink, "batches") != 0;

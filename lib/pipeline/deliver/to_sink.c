@@ -1,7 +1,7 @@
-/* to_sink.c: the driver that sends results to a sink of port/result_sink.h, up to MESSAGES per
+/* to_sink.c: the driver that sends results to a broker (port/result_sink.h), at most MESSAGES per
  * send.
  *
- * While a sink is down, its messages stay in the outbox, and sending is retried with growing
+ * While a sink is down, its messages stay in the outbox, and the driver retries with growing
  * pauses. A message that the sink refuses or sends back is put off by the schedule of
  * core/delivery.h, which webhooks use too, and does not delay other messages. */
 #include <stdlib.h>
@@ -9,10 +9,11 @@
 #include "core/delivery.h"
 #include "pipeline/deliver/deliver_internal.h"
 
-#define MESSAGES     500
-#define BYTES        (4u << 20) /* bytes of bodies in one send; the last message may exceed it */
+#define MESSAGES 500
+/* one send has at most this many bytes of bodies; its last message may exceed this */
+#define BYTES        (4u << 20)
 #define PAUSE_MAX_MS 10000
-#define LOG_EVERY_MS 10000 /* least time between two log lines about refused messages */
+#define LOG_EVERY_MS 10000 /* refused messages are logged at most once in this time */
 
 struct pp_to_sink {
     const struct pp_deliverer_options *o;
@@ -51,7 +52,8 @@ static void on_sent(void *data, enum pp_err err)
     if (err != PP_OK)
         pp_log(s->o->log, PP_LOG_WARN, "delivery to sink failed", "sink", s->sink->name, "error",
                pp_err_text(err), "reason", s->send.error ? s->send.error : "", NULL);
-    /* from the last to the first, so that messages that are put back keep their order */
+    /* The loop goes from the last message to the first, so that messages that are put back keep
+     * their order. */
     for (size_t i = s->send.n; i > 0; i--) {
         const struct pp_sink_message *m = &s->send.messages[i - 1];
         switch (m->verdict) {

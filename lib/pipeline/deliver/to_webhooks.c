@@ -1,8 +1,8 @@
 /* to_webhooks.c: the driver that posts results to webhook endpoints.
  *
  * Each endpoint has its own relay ("webhook:NAME") and pace (core/delivery.h). So an endpoint that
- * hangs or is down costs a few connections, and does not delay the others. The endpoints are read
- * from the store every LOOK_MS, and whenever a caller of the API has changed one.
+ * hangs or is down costs a few connections, and does not delay other endpoints. The driver reads
+ * the endpoints from the store every LOOK_MS, and whenever a caller of the API has changed one.
  *
  * Invariant: w->flights is the sum of `out` over all endpoints, deleted ones included. */
 #include <jansson.h>
@@ -16,30 +16,32 @@
 #define LOOK_MS     5000
 #define TICK_MS     100
 #define PAGE        100
-#define WINDOW      1000         /* most messages of one endpoint in memory */
-#define FLIGHTS_MAX 512          /* most posts in flight, over all endpoints */
-#define ROOM        (64u << 20)  /* bytes of messages in memory, over all endpoints */
-#define ROOM_MIN    (256u << 10) /* bytes that each endpoint may have in any case */
+#define WINDOW      1000 /* one endpoint has at most this many messages in memory */
+#define FLIGHTS_MAX 512  /* all endpoints together have at most this many posts in flight */
+/* messages of all endpoints in memory have at most this many bytes */
+#define ROOM     (64u << 20)
+#define ROOM_MIN (256u << 10) /* each endpoint may have this many bytes in memory in any case */
 
 struct endpoint {
     struct pp_to_webhooks *owner;
     struct pp_node node;
     char sink[PP_SINK_NAME_MAX];
-    const char *name; /* points into sink, behind "webhook:" */
+    const char *name; /* name of the endpoint; points into `sink`, behind "webhook:" */
     char *url;
-    /* JSON array of the clients whose results the endpoint gets; NULL: all clients */
+    /* The clients whose results the endpoint gets, as a JSON array; NULL: all clients. */
     json_t *clients;
     struct pp_webhook_key keys[2];
     size_t n_keys;
-    int64_t old_until_ms; /* the second key also signs until this wall time */
+    int64_t old_until_ms; /* messages are also signed with the old key until this wall time */
     bool paused, disabled, gone, seen;
     uint64_t version;
-    /* differs from the stored row if the endpoint was deleted and created again */
+    /* The creation time of the endpoint. If the stored row has another one, the endpoint was
+     * deleted and created again. */
     int64_t created_at;
     struct pp_relay *relay;
     struct pp_endpoint_pace pace;
-    size_t out;        /* posts in flight to this endpoint */
-    struct pp_ask ask; /* for disabling the endpoint: get, then put */
+    size_t out;        /* number of posts in flight to this endpoint */
+    struct pp_ask ask; /* the requests that disable the endpoint: get, then put */
     struct pp_webhooks get;
     struct pp_webhook_put put;
 };
@@ -58,7 +60,7 @@ struct pp_to_webhooks {
     size_t flights;
     bool stopped;
     int64_t look_ms;
-    struct pp_ask ask; /* for reading the endpoints */
+    struct pp_ask ask; /* the request that reads the endpoints */
     struct pp_webhooks list;
     char after[PP_SINK_NAME_MAX];
 };
@@ -68,8 +70,8 @@ static bool wants(void *data, const char *client);
 
 /* --- posts in flight --- */
 
-/* Returns true if the answer shows that the endpoint is in trouble; false if it accepts or rejects
- * just this message. */
+/* Returns true if the answer shows that the endpoint itself has a problem, false if the endpoint
+ * works and accepts or rejects this message. */
 static bool is_endpoint_failure(const struct pp_webhook_post *post)
 {
     return post->status == 0 || post->status >= 500 || post->status == 429 || post->status == 408;
@@ -77,8 +79,8 @@ static bool is_endpoint_failure(const struct pp_webhook_post *post)
 
 static void disable(struct endpoint *e);
 
-/* Ends the message as the answer demands: delivered, retried, a dead letter, or the endpoint is
- * disabled. */
+/* Ends the message as the answer demands: the message is delivered, retried or a dead letter, or
+ * the endpoint is disabled. */
 static void settle(struct endpoint *e, struct pp_message *m, const struct pp_webhook_post *post)
 {
     const struct pp_deliverer_options *o = e->owner->o;
@@ -151,7 +153,7 @@ static void on_messages(void *data)
             return;
         f->endpoint = e;
         f->message = pp_relay_take(e->relay);
-        /* A PUT may have changed the endpoint's clients since the message was read. */
+        /* A caller may have changed the endpoint's clients since the message was read. */
         if (wants(e, f->message->client)) {
             start_post(e, f);
         } else {
@@ -161,12 +163,12 @@ static void on_messages(void *data)
     }
 }
 
-/* --- after a 410 the endpoint is disabled, until a PUT enables it again --- */
+/* --- disabling an endpoint that answered 410, until a PUT enables it again --- */
 
 static void on_disabled(void *data, enum pp_err err)
 {
     struct endpoint *e = data;
-    (void)err; /* pp_ask has logged an error; the endpoints are read again in any case */
+    (void)err; /* pp_ask has logged an error; the driver reads the endpoints again in any case */
     e->owner->look_ms = 0;
 }
 
@@ -200,7 +202,7 @@ static void disable(struct endpoint *e)
     pp_ask_submitted(&e->ask, store->ops->webhooks(store, &e->get));
 }
 
-/* --- endpoints --- */
+/* --- opening and changing endpoints --- */
 
 static bool wants(void *data, const char *client)
 {
@@ -229,8 +231,8 @@ static bool add_key(struct endpoint *e, const char *secret)
     return true;
 }
 
-/* Copies the settings from the stored row. Returns false if they are invalid, or there is no
- * memory. */
+/* Copies the settings from the stored row. Returns false if the settings are invalid, or when out
+ * of memory. */
 static bool configure(struct endpoint *e, const struct pp_webhook *row)
 {
     char *url = strdup(row->url);
@@ -309,15 +311,15 @@ static struct endpoint *find(struct pp_to_webhooks *w, const char *name)
     return NULL;
 }
 
-/* Drops a deleted endpoint: the outcomes of its posts in flight are ignored. */
+/* Drops a deleted endpoint. The outcomes of its posts in flight will be ignored. */
 static void drop(struct endpoint *e)
 {
     e->gone = true;
     pp_relay_forget(e->relay);
 }
 
-/* Updates the endpoint from its stored row. One that was deleted and created again gets a new
- * relay. */
+/* Updates the endpoint from its stored row, or adds it. An endpoint that was deleted and created
+ * again gets a new relay. */
 static void take_row(struct pp_to_webhooks *w, const struct pp_webhook *row)
 {
     struct endpoint *e = find(w, row->name);
@@ -367,7 +369,7 @@ static void share_room(struct pp_to_webhooks *w)
         pp_relay_set_room(pp_container_of(node, struct endpoint, node)->relay, each);
 }
 
-/* --- reading the endpoints --- */
+/* --- reading the endpoints from the store --- */
 
 static void read_page(struct pp_to_webhooks *w, const char *after);
 
@@ -411,7 +413,7 @@ static void on_tick(void *data)
     read_page(w, NULL);
 }
 
-/* --- life --- */
+/* --- opening, stopping, closing --- */
 
 struct pp_to_webhooks *pp_to_webhooks_open(const struct pp_deliverer_options *o,
                                            const struct pp_election *election)

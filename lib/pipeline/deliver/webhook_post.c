@@ -1,4 +1,4 @@
-/* webhook_post.c: see webhook_post.h. */
+/* webhook_post.c: resolves an endpoint's name, signs a message, and posts it. */
 #include "pipeline/deliver/webhook_post.h"
 
 #include <openssl/evp.h>
@@ -21,14 +21,14 @@ struct pp_poster {
     struct pp_fetcher *fetcher;
     struct pp_resolver *resolver;
     struct pp_timer *sweep;
-    struct pp_list posts; /* posts in flight */
+    struct pp_list posts; /* the posts in flight */
     char scratch[PP_URL_TEXT_MAX];
 };
 
-/* --- the signature --- */
+/* --- signing --- */
 
-/* Writes "v1,BASE64", one for each key, over "id.seconds.body" into `out`; `cap` is at least 128.
- * Returns false if the crypto library fails. */
+/* Writes one signature "v1,BASE64" for each key, over "id.seconds.body", into `out`; `cap` is at
+ * least 128. Returns false if the crypto library fails. */
 static bool sign(const struct pp_webhook_key *keys, size_t n_keys, const char *id, int64_t seconds,
                  const char *body, size_t body_n, char *out, size_t cap)
 {
@@ -59,7 +59,7 @@ static bool sign(const struct pp_webhook_key *keys, size_t n_keys, const char *i
     return used > 0;
 }
 
-/* --- the end of a post --- */
+/* --- ending a post --- */
 
 static void finish_post(struct pp_webhook_post *w, int status, const char *error)
 {
@@ -75,8 +75,8 @@ static void finish_post(struct pp_webhook_post *w, int status, const char *error
     w->done(w);
 }
 
-/* Ends a post early. If the endpoint has sent its status, but not all of the body, the status is
- * the result. */
+/* Ends a post early. If the endpoint has sent its status, but not all of its body, the status is
+ * the result of the post. */
 static void cut(struct pp_webhook_post *w, const char *why)
 {
     int status = w->exchanging ? w->x.status : 0;
@@ -99,7 +99,7 @@ static void on_sweep(void *data)
     }
 }
 
-/* --- the exchange --- */
+/* --- the HTTP exchange --- */
 
 static struct pp_webhook_post *post_of(struct pp_exchange *x)
 {
@@ -139,7 +139,8 @@ static void on_done(struct pp_exchange *x)
 {
     struct pp_webhook_post *w = post_of(x);
 
-    if (x->status > 0) /* the status is the result, even if the connection broke within the body */
+    /* the status is the result, even if the connection broke while the body arrived */
+    if (x->status > 0)
         finish_post(w, x->status, "");
     else if (w->denied)
         finish_post(w, 0, "the address is not a public one: fetch.allow_networks");
@@ -201,10 +202,10 @@ static void enter_resolve(struct pp_webhook_post *w)
         on_resolved(&w->q);
 }
 
-/* --- start --- */
+/* --- starting a post --- */
 
-/* Returns the text that describes an error code of core/target.h to callers of the webhook API;
- * NULL: there is no error. */
+/* Returns the text for callers of the webhook API that explains a code of core/target.h; NULL if
+ * `code` is 0. */
 static const char *target_problem(uint16_t code)
 {
     switch (code) {
@@ -221,8 +222,8 @@ const char *pp_webhook_url_problem(const struct pp_params *params, const char *u
     return target_problem(pp_target_parse(&params->policy, &parsed, url, strlen(url)));
 }
 
-/* Makes the canonical copy of the URL that the exchange uses. Returns the problem with the URL, or
- * NULL. */
+/* Makes the canonical copy of the URL, which the exchange uses. Returns the problem with the URL,
+ * or NULL if it has none. */
 static const char *copy_url(struct pp_webhook_post *w)
 {
     char *scratch = w->poster->scratch;
@@ -279,7 +280,7 @@ void pp_poster_give_up(struct pp_poster *poster)
         cut(pp_container_of(node, struct pp_webhook_post, in_poster), "the process is stopping");
 }
 
-/* --- life --- */
+/* --- opening and closing the poster --- */
 
 struct pp_poster *pp_poster_open(const struct pp_poster_options *options)
 {

@@ -1,6 +1,6 @@
-/* window.c: see window.h. Invariants: n counts all messages in memory; in_order holds the messages
- * that are not deferred, in ascending order of seq; each waiting or settled message is in the list
- * of that state. */
+/* window.c: the messages of a relay, in lists by state. Invariants: n counts all messages in
+ * memory; in_order has the messages that are not deferred, in ascending order of seq; each waiting
+ * or settled message is in the list of that state. */
 #include "pipeline/deliver/window.h"
 
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "format/result.h"
 
 #define BODY_MAX (64u << 20)
-#define FITS_MIN 50 /* fewest items in one read, because most of them may be for other sinks */
+/* one read asks for at least this many items, because most of them may be for other sinks */
+#define FITS_MIN 50
 #define FITS_MAX 500
 
 void pp_window_init(struct pp_window *w, size_t max, size_t room)

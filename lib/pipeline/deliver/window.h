@@ -1,9 +1,9 @@
-/* window.h: the messages of one relay that are in memory, and the cursor computed from them. It
- * does no I/O.
+/* window.h: the messages of one relay that are in memory, and the cursor computed from them. The
+ * window does no I/O.
  *
  * A message was either read from the outbox, in order of seq, or it is *deferred*: it had been put
  * off earlier, was read again when due, and has no place in the order. The cursor stays below every
- * message that is not settled; deferred messages do not count for it. */
+ * message that is not settled; deferred messages do not count for the cursor. */
 #ifndef PHOTOPOOL_PIPELINE_DELIVER_WINDOW_H
 #define PHOTOPOOL_PIPELINE_DELIVER_WINDOW_H
 
@@ -12,12 +12,13 @@
 #include "photopool/port/delivery_store.h"
 #include "photopool/task.h"
 
-/* State of a message: WAITING <-> SENDING -> SETTLED -> SAVED */
+/* The states of a message: WAITING <-> SENDING -> SETTLED -> SAVED. */
 enum pp_message_state {
     PP_MESSAGE_WAITING, /* The message waits for the driver. */
     PP_MESSAGE_SENDING, /* The driver has the message. */
     PP_MESSAGE_SETTLED, /* The outcome is known, and must be saved. */
-    PP_MESSAGE_SAVED    /* The outcome is saved; kept until all earlier messages are saved. */
+    /* The outcome is saved. The message is kept until all earlier messages are saved. */
+    PP_MESSAGE_SAVED
 };
 
 struct pp_message {
@@ -25,47 +26,50 @@ struct pp_message {
     char id[PP_RESULT_ID_MAX];
     const char *client;
     int64_t finished_at;
-    uint32_t attempts; /* The number of earlier attempts. */
-    const char *body;  /* The RESULT as JSON. */
+    uint32_t attempts; /* The message was tried this many times before. */
+    const char *body;  /* The result as JSON text. */
     size_t body_n;
-    /* Private to the relay: */
+    /* Only the relay uses the following fields. */
     enum pp_message_state state;
     bool deferred;
-    bool has_row; /* The outcome is saved as a delivery; if false, only the cursor records the outcome. */
+    /* True: a delivery records the outcome. False: only the cursor records the outcome. */
+    bool has_row;
     enum pp_delivery_status status;
     int64_t due_ms, updated_at;
     int http_status;
-    char *error; /* The message owns the text; NULL: no error. */
+    char *error; /* Why the last try failed; the message owns the text. NULL: no error. */
     struct pp_node in_order, in_state;
 };
 
 struct pp_window {
-    struct pp_list in_order;         /* All messages that are not deferred, by seq. */
-    struct pp_list waiting, settled; /* The messages in that state. */
-    size_t n, sending;               /* `n` messages are in memory; the driver holds `sending` of them. */
-    size_t bytes, mean;              /* All bodies have `bytes` bytes; an average body has `mean`. */
-    size_t max, room;                /* The bounds of n and of bytes; one message may exceed `room`. */
-    uint64_t read_seq;               /* All items up to this seq have been read. */
+    struct pp_list in_order; /* All messages that are not deferred, by seq. */
+    /* The messages in the state WAITING, and those in the state SETTLED. */
+    struct pp_list waiting, settled;
+    size_t n, sending;  /* Number of messages in memory; number of messages that the driver has. */
+    size_t bytes, mean; /* Bytes of all bodies; mean bytes of a body. */
+    size_t max, room;   /* Upper bounds of `n` and of `bytes`; a single message may exceed `room`. */
+    uint64_t read_seq;  /* The relay has read all items up to this seq. */
 };
 
 void pp_window_init(struct pp_window *w, size_t max, size_t room);
 /* Frees all messages. The driver must not have any message. */
 void pp_window_clear(struct pp_window *w);
 
-/* Adds a waiting message. Returns NULL when out of memory. Unless it is deferred, its seq must be
- * above read_seq, which advances to it. */
+/* Adds a waiting message. Returns NULL when out of memory. If the message is not deferred, its seq
+ * must be above read_seq, and becomes the new read_seq. */
 struct pp_message *pp_window_add(struct pp_window *w, const struct pp_item *item, bool deferred);
-/* Changes a message's state and moves it to the list of that state; no other function does. A
- * message that goes from SENDING to WAITING becomes the first in the list. */
+/* Changes a message's state and moves it to the list of that state. No other function changes a
+ * state. A message that goes from SENDING back to WAITING becomes the first of its list. */
 void pp_window_set_state(struct pp_window *w, struct pp_message *m, enum pp_message_state state);
 /* Marks the first `n` settled messages as saved, and frees those that need not be kept. */
 void pp_window_saved(struct pp_window *w, size_t n);
-/* Returns the seq up to which every message in order is settled. */
+/* Returns the highest seq up to which every message is settled, not counting deferred messages. */
 uint64_t pp_window_cursor(const struct pp_window *w);
 /* Returns true if a settled message with this seq is not saved yet. */
 bool pp_window_unsaved(const struct pp_window *w, uint64_t seq);
 bool pp_window_has_deferred(const struct pp_window *w);
-/* Returns how many items to read next, estimated from free memory and the mean size; 0: none. */
+/* Returns how many items to read next, estimated from the free memory and the mean size of a body;
+ * 0: none. */
 size_t pp_window_fits(const struct pp_window *w);
 
 #endif

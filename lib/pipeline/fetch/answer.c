@@ -1,8 +1,8 @@
-/* answer.c: judges answers, and passes photos on to be kept.
+/* answer.c: judges answers, and passes photos on to be stored.
  *
  * on_head() decides by the status line and headers, on_body() while bytes arrive, run_judge() at
- * the end. An answer is stopped as soon as it is known that it is no photo. To add a way
- * to fail, add a row to code.h and set it here. */
+ * the end. The runner stops an answer as soon as it knows that the answer is not a photo. To add a
+ * way to fail, add a row to code.h and set its code here. */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,7 +32,8 @@ static bool on_allow(struct pp_exchange *x, const struct sockaddr *sa)
     return ok;
 }
 
-/* Reports that one more request counts. Its permit is pending until the claimer hears of it. */
+/* Reports that one more request counts for the rate limit. Its permit is pending until the claimer
+ * gets this report. */
 static void report_sent(struct fetch_run *r)
 {
     if (r->t->limited && !atomic_exchange(&r->t->sent_busy, true))
@@ -56,7 +57,7 @@ void run_heard(struct fetch_run *r, int64_t heard_ms)
         report_sent(r);
 }
 
-/* --- the head --- */
+/* --- judging the head --- */
 
 static void start_draining(struct fetch_run *r)
 {
@@ -106,7 +107,7 @@ static enum pp_flow on_head(struct pp_exchange *x)
     return stop_with(r, x->status >= 400 && x->status <= 599 ? (uint16_t)x->status : PP_CODE_BAD_RESPONSE);
 }
 
-/* --- the body --- */
+/* --- judging the body --- */
 
 static enum pp_flow on_body(struct pp_exchange *x, const void *p, size_t n)
 {
@@ -183,10 +184,10 @@ static void fail_status(struct fetch_run *r, uint16_t code)
     run_fail(r, code, "%.200s answered %u%s%s", r->url.host, code, *phrase ? " " : "", phrase);
 }
 
-/* Ends a run whose exchange we stopped with r->code. */
+/* Ends a run whose exchange the runner stopped with r->code. */
 static void judge_stopped(struct fetch_run *r)
 {
-    if (r->code >= 400) /* the status is the result, even if the body is incomplete */
+    if (r->code >= 400) /* the HTTP status is the result, even if the body is incomplete */
         fail_status(r, r->code);
     else if (r->code == PP_CODE_INTERNAL)
         run_hand_back(r, "no memory or disk for the photo");
@@ -227,7 +228,7 @@ static void on_done(struct pp_exchange *x)
     run_judge(r);
 }
 
-/* --- keep --- */
+/* --- storing the photo --- */
 
 static void on_kept(void *data, enum pp_err err, const uint8_t sha256[PP_SHA256_BYTES])
 {
@@ -244,7 +245,7 @@ static void on_kept(void *data, enum pp_err err, const uint8_t sha256[PP_SHA256_
 
 static const struct pp_body_events body_events = {on_resume, on_kept};
 
-/* Stores the body, which is complete and a photo. */
+/* Stores the body, which is complete and is a photo. */
 static void enter_keep(struct fetch_run *r)
 {
     struct pp_transfer *t = r->t;
@@ -256,7 +257,9 @@ static void enter_keep(struct fetch_run *r)
                                            .width = r->sniff.width,
                                            .height = r->sniff.height,
                                            .type = (uint8_t)r->sniff.type};
-    if (r->hops == 0) { /* after a redirect the validators in the answer belong to another URL */
+    /* After a redirect, the validators in the answer belong to another URL, so only a direct
+     * answer's are kept. */
+    if (r->hops == 0) {
         memcpy(t->etag, r->x.etag_out, sizeof(t->etag));
         memcpy(t->last_modified, r->x.last_modified_out, sizeof(t->last_modified));
     }

@@ -1,10 +1,10 @@
 /* deadlines.c: checks the deadlines of all runs in one sweep every PP_SWEEP_MS, instead of with
  * timers for each run.
  *
- * The total deadline is that of the tier. Delays of this process do not count against the host:
+ * The total deadline is the tier's timeout. Delays of this process do not count against the host:
  * time parked for a permit moves the deadline (pp_runner_hop), and a transfer whose body waited for
- * our disk is handed back, not failed. The body of an answer that is no photo is drained for at
- * most RUN_DRAIN_MS; the status is the result even if the rest does not arrive. */
+ * our disk is handed back, not failed. The runner drains the body of an answer that is not a photo
+ * for at most RUN_DRAIN_MS; the HTTP status is the result even if the rest does not arrive. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static void fail_timed_out(struct fetch_run *r, uint16_t code)
 /* Ends the draining of a body and judges the answer by its head. */
 static void stop_draining(struct fetch_run *r)
 {
-    /* copied, because run_cut() frees the exchange's own text */
+    /* This is a copy, because run_cut() frees the exchange's text. */
     char *location = r->x.location ? strdup(r->x.location) : NULL;
     run_cut(r);
     r->x.location = location;

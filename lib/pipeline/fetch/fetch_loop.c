@@ -1,4 +1,4 @@
-/* fetch_loop.c: see fetch_loop.h. */
+/* fetch_loop.c: starts and stops a thread with an event loop, and passes orders to it. */
 #include "pipeline/fetch/fetch_loop.h"
 
 #include <pthread.h>
@@ -19,11 +19,12 @@ struct pp_fetch_loop {
     sem_t opened;
     enum pp_err err;
     struct pp_mailbox *orders;
-    struct pp_mail control_mail; /* sent to the thread; in the mailbox while `control_busy` */
+    /* mail to the thread, which is in its mailbox while `control_busy` */
+    struct pp_mail control_mail;
     atomic_int control;
     atomic_bool control_busy;
     _Atomic int64_t lag_ms;
-    /* used by the thread only */
+    /* Only the thread uses the following fields. */
     struct pp_loop *loop;
     struct pp_fetcher *fetcher;
     struct pp_resolver *resolver;
@@ -61,8 +62,8 @@ static void on_orders(void *data, struct pp_list *mail)
             follow_order(f, pp_container_of(node, struct pp_transfer_mail, mail.node));
             continue;
         }
-        /* The flag is cleared before the request is read: a request in between then only posts the
-         * mail once more. */
+        /* The thread clears the flag before it reads the request. So a request that comes in
+         * between only posts the mail once more. */
         atomic_store(&f->control_busy, false);
         int control = atomic_exchange(&f->control, CONTROL_NONE);
         if (control == CONTROL_HAND_BACK)

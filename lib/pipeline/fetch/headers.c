@@ -1,4 +1,4 @@
-/* headers.c: see headers.h. */
+/* headers.c: checks a client's extra request headers, and chooses those that may go to a host. */
 #include "pipeline/fetch/headers.h"
 
 #include <jansson.h>
@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 
-/* Headers that the fetcher sets itself, and headers that would change a request's meaning or
- * framing. */
+/* Headers that a client may not set: the fetcher sets them itself, or they would change a request's
+ * meaning or framing. */
 static const char reserved[] =
     " Host Content-Length Transfer-Encoding Connection Keep-Alive Upgrade TE Trailer Expect Range If-Range "
     "If-Match If-None-Match If-Modified-Since If-Unmodified-Since Proxy-Authorization Proxy-Connection "
@@ -18,7 +18,7 @@ static const char reserved[] =
 
 static const char harmless[] = " User-Agent Accept Accept-Language Referer ";
 
-/* Returns true if `list` has the name; it has a space before and after each name. */
+/* Returns true if `list` has the name. In `list`, a space stands before and after each name. */
 static bool listed(const char *list, const char *name, size_t n)
 {
     for (const char *at = list; (at = strchr(at, ' ')) && at[1]; at++)
@@ -27,7 +27,7 @@ static bool listed(const char *list, const char *name, size_t n)
     return false;
 }
 
-/* Returns true if the text is a token (RFC 9110 section 5.6.2). */
+/* Returns true if the text is a token as RFC 9110 section 5.6.2 defines it. */
 static bool is_token(const char *s)
 {
     static const char chars[] =

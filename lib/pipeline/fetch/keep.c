@@ -1,9 +1,9 @@
-/* keep.c: see keep.h.
+/* keep.c: collects bodies in memory, and hashes and stores them on a lane.
  *
  * A body has at most one job on the lane: a spill, which writes the chunks of `out` while new
  * chunks are collected in `in`; the finish; or the removal of an aborted body's part. While a job
- * is on the lane, only the job may use `out`, `part`, `hash`, `err` and `sha256`. The other members
- * are used by the loop only. */
+ * is on the lane, only the job may use `out`, `part`, `hash`, `err` and `sha256`. Only the loop
+ * uses the other members. */
 #include "pipeline/fetch/keep.h"
 
 #include <openssl/evp.h>
@@ -18,15 +18,15 @@
  * Chunks of one size are carved from slabs on huge pages. Hashing and writing read all of this
  * memory for each photo; on huge pages this causes far fewer TLB misses (in a virtual machine that
  * saves some 3 % of a photo's total time). The chunk that was freed last is reused first, while it
- * is in the CPU's cache. Slabs return to the system when no chunk is in use and more than
- * SLABS_KEPT are held. */
+ * is in the CPU's cache. The pool returns slabs to the system when no chunk is in use and it holds
+ * more than SLABS_KEPT slabs. */
 
 #define SLAB_BYTES (2u << 20)
 #define SLABS_KEPT 4
 
 struct chunk {
     struct chunk *next;
-    uint32_t n; /* The chunk has so many bytes of content. */
+    uint32_t n; /* The chunk has this many bytes of content. */
     uint8_t p[PP_CHUNK_BYTES];
 };
 
@@ -35,7 +35,7 @@ struct slab {
     struct slab *next;
 };
 
-/* All zero: an empty pool. */
+/* The pool that chunks come from. An empty pool is all zeros. */
 struct chunk_pool {
     struct chunk *free;
     struct slab *slabs;
@@ -95,7 +95,7 @@ static void chunk_put(struct chunk_pool *pool, struct chunk *chunk)
         free_slabs(pool);
 }
 
-/* --- bodies --- */
+/* --- the bodies of a fetch loop --- */
 
 struct chunks {
     struct chunk *first, *last;
@@ -107,7 +107,7 @@ struct pp_keep {
     struct pp_blob_store *blobs;
     struct chunk_pool chunks;
     uint64_t chunks_max;
-    uint32_t jobs; /* This many jobs are on the lane. */
+    uint32_t jobs; /* Number of jobs on the lane. */
 };
 
 enum body_job { JOB_NONE, JOB_SPILL, JOB_FINISH, JOB_REMOVE };
@@ -117,7 +117,7 @@ struct pp_body {
     struct pp_keep *keep;
     const struct pp_body_events *events;
     void *data;
-    enum body_job busy; /* The body's job on the lane, or JOB_NONE. */
+    enum body_job busy; /* The kind of the body's job on the lane; JOB_NONE: no job. */
     bool paused;        /* An append was refused, so on_resume() must follow. */
     bool finish_wanted; /* pp_body_finish() was called, so on_kept() must follow. */
     bool doomed;        /* The body was aborted, and is freed when its job comes back. */
@@ -126,16 +126,16 @@ struct pp_body {
     enum pp_err err;
     char ext[8];
     uint8_t sha256[PP_SHA256_BYTES];
-    /* Set once the body is spilled; used by the lane only. */
+    /* The body's part in the blob store, once it is spilled; only the lane uses it. */
     struct pp_blob_part *part;
     EVP_MD_CTX *hash;
 };
 
-/* --- the lane's threads --- */
+/* --- hashing and writing, on the lane's threads --- */
 
 struct keep_thread {
     struct pp_blob_store *blobs;
-    EVP_MD_CTX *hash; /* The context for bodies that were not spilled. */
+    EVP_MD_CTX *hash; /* The hash context for bodies that were not spilled. */
     EVP_MD *sha256;
 };
 
@@ -185,8 +185,8 @@ static enum pp_err hash_chunks(EVP_MD_CTX *hash, const struct chunk *c)
     return PP_OK;
 }
 
-/* Fills `iov` with the chunks from *c on, as many as fit, and sets *c to the chunk after them.
- * Returns their number. */
+/* Fills `iov` with as many chunks as fit, from *c on. Sets *c to the chunk after them, and returns
+ * their number. */
 static int gather_chunks(struct iovec *iov, const struct chunk **c)
 {
     int n = 0;
@@ -270,7 +270,7 @@ static void work_remove(void *state, struct pp_job *job)
     drop_part(t->blobs, pp_container_of(job, struct pp_body, job));
 }
 
-/* --- the fetch loop --- */
+/* --- on the thread of the fetch loop --- */
 
 struct pp_keep *pp_keep_open(struct pp_loop *loop, struct pp_lane *lane, struct pp_blob_store *blobs,
                              uint64_t buffer_bytes)
@@ -372,13 +372,14 @@ static enum pp_err send_job(struct pp_body *body, enum body_job kind)
     return PP_OK;
 }
 
-/* Frees an aborted body after removing its part from the blob store. */
+/* Frees an aborted body after its part has been removed from the blob store. */
 static void dispose(struct pp_body *body)
 {
     free_chunks(body->keep, &body->in);
     if (body->part && send_job(body, JOB_REMOVE) == PP_OK)
         return;
-    drop_part(body->keep->blobs, body); /* the lane is closed: the process ends */
+    /* the lane is closed because the process ends, so the part is removed here */
+    drop_part(body->keep->blobs, body);
     body_free(body);
 }
 
@@ -418,7 +419,8 @@ static void on_job_done(struct pp_job *job)
 }
 
 /* Returns PP_FLOW_GO if the body may take more chunks now, PP_FLOW_PAUSE if it must wait for its
- * spill, PP_FLOW_STOP if the spill could not start. Starts the spill if room is short. */
+ * spill, PP_FLOW_STOP if the spill could not start. Starts the spill if the room for chunks is
+ * short. */
 static enum pp_flow more_room(struct pp_body *body)
 {
     struct pp_keep *keep = body->keep;

@@ -2,7 +2,8 @@
  *
  *   append --> [chunks in memory, bounded] --finish--> lane: SHA-256, put   (a usual photo)
  *                 | more than PP_BODY_SPILL chunks, or memory is short
- *                 '--spill--> lane: hash, write to a part --finish--> commit  (a large one)
+ *                 '--spill--> lane: hash, write to a part --finish--> commit  (a
+ *                 large one)
  *
  * Hashing and disk stay off the loop: they run on the keep lane, whose threads all fetch loops
  * share. Each body may always hold one chunk; for further chunks, the bodies of a loop share
@@ -20,41 +21,43 @@
 #include "runtime/lane.h"
 
 #define PP_CHUNK_BYTES 32768
-#define PP_BODY_SPILL  8 /* in chunks: 256 KiB */
+/* a body with more chunks than this (256 KiB) is written to the store in parts */
+#define PP_BODY_SPILL 8
 
 struct pp_keep;
 struct pp_body;
 
-/* Opens the lane that hashes and writes, one per process. Returns NULL when out of memory or
- * threads. */
+/* Opens the lane that hashes and writes. A process has one such lane. Returns NULL when out of
+ * memory or if a thread can't start. */
 struct pp_lane *pp_keep_lane_open(unsigned threads, struct pp_blob_store *blobs);
 
-/* Opens the keep of one fetch loop. Returns NULL when out of memory. */
+/* Opens the part of one fetch loop. Returns NULL when out of memory. */
 struct pp_keep *pp_keep_open(struct pp_loop *loop, struct pp_lane *lane, struct pp_blob_store *blobs,
                              uint64_t buffer_bytes);
-/* Frees the keep. It must be idle and without bodies. Does nothing for NULL. */
+/* Frees the keep of a fetch loop. It must be idle and without bodies. `keep` may be NULL. */
 void pp_keep_close(struct pp_keep *keep);
-/* Returns true if no job is on the lane. */
+/* Returns true if no job of this fetch loop is on the lane. */
 bool pp_keep_idle(const struct pp_keep *keep);
 
 struct pp_body_events {
-    void (*on_resume)(void *data); /* called after PP_FLOW_PAUSE: the caller may append again */
-    /* Called once after pp_body_finish() returned PP_OK. `err` PP_OK: the object is in the blob
-     * store, and `sha256` is its hash. The body is freed already. */
+    void (*on_resume)(void *data); /* the caller may append again; called after PP_FLOW_PAUSE */
+    /* Called once after pp_body_finish() returned PP_OK. If `err` is PP_OK, the object is in the
+     * blob store, and `sha256` is its hash. The body is freed already. */
     void (*on_kept)(void *data, enum pp_err err, const uint8_t sha256[PP_SHA256_BYTES]);
 };
 
 /* Returns a new, empty body, or NULL when out of memory. */
 struct pp_body *pp_body_open(struct pp_keep *keep, const struct pp_body_events *events, void *data);
 /* Copies all n bytes and returns PP_FLOW_GO, or copies none: PP_FLOW_PAUSE if there is no room yet,
- * PP_FLOW_STOP if memory or disk failed. The bound on memory holds if n is at most PP_CHUNK_BYTES.
- */
+ * PP_FLOW_STOP if memory or disk failed. The bound on memory holds only if n is at most
+ * PP_CHUNK_BYTES. */
 enum pp_flow pp_body_append(struct pp_body *body, const void *p, size_t n);
 /* Ends a complete body: hashes the rest and stores the object with extension `ext`. If it returns
  * PP_OK, on_kept() is called exactly once, later. After an error it is never called, and the body
  * is freed. */
 pp_must_check enum pp_err pp_body_finish(struct pp_body *body, const char *ext);
-/* Drops the body and removes its written part; no callback follows. Does nothing for NULL. */
+/* Drops the body and removes the part of it that was written; no callback follows. `body` may be
+ * NULL. */
 void pp_body_abort(struct pp_body *body);
 
 #endif

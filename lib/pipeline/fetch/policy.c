@@ -1,4 +1,4 @@
-/* policy.c: see policy.h. */
+/* policy.c: checks socket addresses by the address policy. */
 #include "pipeline/fetch/policy.h"
 
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-/* policy.h: decides if a connection may be opened to a socket address (I6), by the policy of
+/* policy.h: decides whether a connection may be opened to a socket address, by the policy of
  * core/address.h. */
 #ifndef PHOTOPOOL_PIPELINE_FETCH_POLICY_H
 #define PHOTOPOOL_PIPELINE_FETCH_POLICY_H
@@ -7,8 +7,8 @@
 #include "photopool/port/fetcher.h"
 
 bool pp_policy_allows(const struct pp_address_policy *policy, const struct sockaddr *sa);
-/* Copies the allowed ones of the n addresses to `out`, which has room for PP_EXCHANGE_ADDRS.
- * Returns their number. */
+/* Copies those of the n addresses that the policy allows to `out`, which has room for
+ * PP_EXCHANGE_ADDRS. Returns their number. */
 size_t pp_policy_filter(const struct pp_address_policy *policy, const struct sockaddr_storage *addrs,
                         size_t n, struct sockaddr_storage *out);
 

@@ -1,6 +1,6 @@
-/* redirect.c: checks targets and follows redirects. libcurl does not follow them: each hop's URL is
- * parsed, checked (core/target.h), given a permit and resolved like the first (DESIGN.md section
- * 7). */
+/* redirect.c: checks targets and follows redirects. libcurl does not follow redirects: the runner
+ * parses, checks (core/target.h) and resolves each redirect's URL like the first one, and needs a
+ * permit for it (DESIGN.md section 7). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "core/target.h"
 #include "pipeline/fetch/run_internal.h"
 
-/* --- targets --- */
+/* --- checking the target of a request --- */
 
 uint16_t run_denied_code(const struct fetch_run *r, uint16_t code)
 {
@@ -36,7 +36,7 @@ bool run_set_url(struct fetch_run *r, const struct pp_url *url)
     return true;
 }
 
-/* --- redirects --- */
+/* --- following redirects --- */
 
 bool run_is_redirect(int status)
 {

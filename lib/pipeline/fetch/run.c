@@ -1,4 +1,5 @@
-/* run.c: starts, resolves, requests and ends runs. See run.h; run_internal.h lists the files. */
+/* run.c: starts, resolves, requests and ends runs; a run is one transfer (run.h). run_internal.h
+ * lists the other files of the runner. */
 #include "pipeline/fetch/run.h"
 
 #include <stdarg.h>
@@ -60,7 +61,7 @@ int64_t run_now(const struct fetch_run *r)
     return pp_loop_now(r->runner->o.loop);
 }
 
-/* --- the end of a run --- */
+/* --- ending a run --- */
 
 static void end_run(struct fetch_run *r)
 {
@@ -118,7 +119,7 @@ void run_cut(struct fetch_run *r)
     run_heard(r, INT64_MAX);
 }
 
-/* --- start --- */
+/* --- starting a run --- */
 
 static struct fetch_run *run_new(struct pp_runner *runner, struct pp_transfer *t)
 {
@@ -174,7 +175,7 @@ void pp_runner_start(struct pp_runner *runner, struct pp_transfer *t)
         run_enter_resolve(r);
 }
 
-/* --- resolve --- */
+/* --- resolving the host name --- */
 
 static void on_resolved(struct pp_query *q)
 {
@@ -214,7 +215,7 @@ void run_enter_resolve(struct fetch_run *r)
         on_resolved(&r->q);
 }
 
-/* --- exchange --- */
+/* --- the HTTP exchange --- */
 
 static void enter_exchange(struct fetch_run *r)
 {
@@ -244,7 +245,7 @@ static void enter_exchange(struct fetch_run *r)
         run_hand_back(r, "no room for another transfer");
 }
 
-/* --- the end of a process --- */
+/* --- handing back all runs, at the end of a process --- */
 
 void pp_runner_hand_back(struct pp_runner *runner)
 {

@@ -4,11 +4,15 @@
  *            .-----------------------------------------------------------------.
  *            v                                              redirect, permitted |
  *   start -> resolve -> connect -> first byte -> head -+-> body -> keep -> FINISHED
- *                                                      '-> parked (HOP) -------'
+ *                                                      '->
+ *                                                      parked
+ *                                                      (HOP)
+ *                                                      -------'
  *
- * A transfer has one total deadline, that of its tier. One sweep over all transfers every
- * PP_SWEEP_MS checks it, together with the limits for the first byte and for low speed. Time that a
- * transfer is parked does not count. All functions run on the fetch loop's thread. */
+ * A transfer has one total deadline, its tier's timeout. One sweep over all transfers every
+ * PP_SWEEP_MS checks this deadline, together with the limits for the first byte and for low speed.
+ * The time for which a transfer is parked does not count. All functions run on the fetch loop's
+ * thread. */
 #ifndef PHOTOPOOL_PIPELINE_FETCH_RUN_H
 #define PHOTOPOOL_PIPELINE_FETCH_RUN_H
 
@@ -25,7 +29,7 @@ struct pp_runner;
 
 struct pp_runner_options {
     struct pp_loop *loop;
-    const struct pp_params *params; /* constant, and outlives the runner */
+    const struct pp_params *params; /* the parameters, which do not change and outlive the runner */
     struct pp_fetcher *fetcher;
     struct pp_resolver *resolver;
     struct pp_keep *keep;
@@ -35,19 +39,19 @@ struct pp_runner_options {
     void *data;
 };
 
-/* Returns NULL when out of memory. */
+/* Opens a runner. Returns NULL when out of memory. */
 struct pp_runner *pp_runner_open(const struct pp_runner_options *options);
-/* Frees the runner. Every transfer must have finished. Does nothing for NULL. */
+/* Frees the runner. Every transfer must have finished. `runner` may be NULL. */
 void pp_runner_close(struct pp_runner *runner);
 
 /* Starts a transfer. PP_TRANSFER_FINISHED follows exactly once: before this returns if the URL may
- * not be fetched, else later. */
+ * not be fetched, otherwise later. */
 void pp_runner_start(struct pp_runner *runner, struct pp_transfer *t);
-/* Answers PP_TRANSFER_HOP. If `granted`, the transfer follows its redirect; else it ends with
- * `handed_back`. */
+/* Answers PP_TRANSFER_HOP. If `granted` is true, the transfer follows its redirect; otherwise it
+ * ends with `handed_back`. */
 void pp_runner_hop(struct pp_transfer *t, bool granted);
-/* Ends all transfers at once with `handed_back`, except parked transfers, whose pp_runner_hop()
- * must follow, and transfers whose bytes are being stored. */
+/* Ends all transfers at once with `handed_back`. Exceptions are parked transfers, for which the
+ * caller must still call pp_runner_hop(), and transfers whose bytes are being stored. */
 void pp_runner_hand_back(struct pp_runner *runner);
 /* Returns the number of transfers that have not finished. */
 size_t pp_runner_in_flight(const struct pp_runner *runner);

@@ -1,12 +1,12 @@
-/* run_internal.h: declarations shared by the files of the runner.
+/* run_internal.h: what the files of the runner share.
  *
  *   run.c        starts, resolves, requests and ends a run
  *   answer.c     judges the answer, keeps the photo
  *   redirect.c   checks targets, follows redirects
  *   deadlines.c  checks the deadlines of all runs
  *
- * A run is one transfer in flight. Its stage says what it waits for; each stage has one function
- * that enters it and one event that ends it. A run ends in run_fail(), run_hand_back() or
+ * A run is one transfer in flight. Its stage says what the run waits for; each stage has one
+ * function that enters it and one event that ends it. A run ends in run_fail(), run_hand_back() or
  * run_succeed(), which report FINISHED exactly once; nothing may touch the run after that. */
 #ifndef PHOTOPOOL_PIPELINE_FETCH_RUN_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_FETCH_RUN_INTERNAL_H
@@ -21,35 +21,36 @@
 
 enum run_stage { RUN_RESOLVE, RUN_EXCHANGE, RUN_PARKED, RUN_KEEP };
 
-/* The body of an answer that is no photo is drained, so that the connection can be used again: at
- * most this many bytes, for at most this time. */
+/* To reuse a connection, the runner drains the body of an answer that is not a photo: at most this
+ * many bytes, for at most this time. */
 #define RUN_DRAIN_BYTES 65536
 #define RUN_DRAIN_MS    1000
 
 struct fetch_run {
-    struct pp_node node; /* The run is in runner->runs. */
+    struct pp_node node; /* Links the run into runner->runs. */
     struct pp_runner *runner;
     struct pp_transfer *t;
     enum run_stage stage;
-    char *text; /* The canonical text of `url`, for the request. */
+    char *text; /* The canonical text of `url`, which the request uses. */
     unsigned hops;
-    bool other_host;  /* A redirect led to another host: no headers with credentials are sent. */
-    bool conditional; /* The request has validators, which belong to the task's URL. */
-    bool denied;      /* The policy denied an address when the socket was opened. */
-    bool late;        /* The slot's lease ended before the request was written. */
+    bool other_host; /* A redirect led to another host, so headers with credentials are not sent. */
+    /* The request has validators. They belong to the task's URL, not to a redirect's. */
+    bool conditional;
+    bool denied; /* The policy denied an address when the socket was opened. */
+    bool late;   /* The slot's lease ended before the request was written, so it was not sent. */
     bool draining;
-    /* The runner stopped the exchange with this code; 0: it did not stop the exchange. */
+    /* The runner stopped the exchange with this code; 0: the runner did not stop it. */
     uint16_t code;
-    struct pp_body *body; /* NULL: the answer is no photo. */
+    struct pp_body *body; /* The body that is being kept; NULL: the answer is not a photo. */
     uint64_t bytes;
     /* All times below are monotonic. */
     int64_t started_ms, deadline_ms;
     int64_t parked_ms;      /* In RUN_PARKED, the run waits since this time. */
     int64_t drain_until_ms; /* If `draining`, the draining ends at this time. */
     int64_t paused_ms;      /* The body waits for our disk since this time; 0: it does not wait. */
-    int64_t paused_sum_ms;  /* The earlier waits lasted so long in all. */
-    int64_t slow_since_ms;  /* The speed is judged since this time; 0: not yet. */
-    uint64_t slow_bytes;    /* The value of `bytes` at slow_since_ms. */
+    int64_t paused_sum_ms;  /* The sum of the body's earlier waits, in ms. */
+    int64_t slow_since_ms;  /* The speed is measured since this time; 0: not yet. */
+    uint64_t slow_bytes;    /* The number of bytes received by slow_since_ms. */
     /* A new run does not set the large members below to zero; each is written before it is read. */
     struct pp_exchange x;
     struct pp_query q;
@@ -62,7 +63,7 @@ struct fetch_run {
 struct pp_runner {
     struct pp_runner_options o;
     struct pp_list runs;
-    struct pp_node *spare; /* Ended runs are kept here for reuse. */
+    struct pp_node *spare; /* The runner keeps ended runs here, to use their memory again. */
     unsigned n_spare;
     struct pp_timer *sweep;
     bool sweeping;
@@ -74,42 +75,45 @@ int64_t run_now(const struct fetch_run *r);
 /* --- run.c --- */
 
 void run_succeed(struct fetch_run *r);
-/* Ends the run with a failure. The format gives the outcome's detail. */
+/* Ends the run with a failure. The format string and its arguments make the outcome's detail. */
 void run_fail(struct fetch_run *r, uint16_t code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Ends the run without a result, because of a condition on our side; the task is fetched again. */
 void run_hand_back(struct fetch_run *r, const char *why);
 void run_enter_resolve(struct fetch_run *r);
-/* Cancels the look-up or exchange in flight; no event of it follows. */
+/* Cancels the look-up or exchange in flight. No callback of it follows. */
 void run_cut(struct fetch_run *r);
 
 /* --- answer.c --- */
 
 extern const struct pp_exchange_events run_exchange_events;
-/* Notes that the answer began at heard_ms; INT64_MAX: nobody waits for it any longer
+/* Notes that the answer began at heard_ms. INT64_MAX: the runner stops waiting for the answer
  * (core/arrival.h). */
 void run_heard(struct fetch_run *r, int64_t heard_ms);
-/* Handles the end of the exchange: ends the run by its answer, or moves it to its next stage. */
+/* Handles the end of the exchange: ends the run by its answer, or moves the run to its next
+ * stage. */
 void run_judge(struct fetch_run *r);
 
 /* --- redirect.c --- */
 
-/* Returns the code for a target that the policy denies; redirects have a code of their own. */
+/* Returns the failure code for a target that the policy denies; targets of redirects have a code of
+ * their own. */
 uint16_t run_denied_code(const struct fetch_run *r, uint16_t code);
-/* Returns 0, or the code why r->url may not be requested. If the host is a name, its addresses are
- * checked later. */
+/* Returns 0, or the code that says why r->url may not be requested. If the host is a name, its
+ * addresses are checked later. */
 uint16_t run_check_target(struct fetch_run *r);
-/* Makes `url` the run's target and writes its canonical text. Returns false if it is too long or
- * memory ran out. */
+/* Makes `url` the run's target and writes its canonical text. Returns false if the text is too
+ * long, or when out of memory. */
 bool run_set_url(struct fetch_run *r, const struct pp_url *url);
 bool run_is_redirect(int status);
-/* Follows the answer's Location: parks the run until it gets a permit, or ends it as failed. */
+/* Follows the answer's Location: parks the run until it gets a permit, or ends the run as
+ * failed. */
 void run_enter_parked(struct fetch_run *r);
 
 /* --- deadlines.c --- */
 
 void run_sweep(void *runner);
-/* Note that the body starts and stops to wait for our disk. */
+/* These note that the body begins, and ends, to wait for our disk. */
 void run_pause_body(struct fetch_run *r);
 void run_unpause_body(struct fetch_run *r);
 

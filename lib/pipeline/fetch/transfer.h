@@ -5,9 +5,9 @@
  *                   <-- SENT; HOP: a redirect asks for a permit
  *                    -- GO_ON or GIVE_UP: the answer to HOP -->
  *
- * The claimer owns it until the settler reports that it is settled. The fetch loop may use it from
- * START to HOP or FINISHED, and again from GO_ON or GIVE_UP; at other times the main loop may. Both
- * loops may use the atomic fields at any time. */
+ * The claimer owns the transfer until the settler reports that it is settled. The fetch loop may
+ * use the transfer from START to HOP or FINISHED, and again from GO_ON or GIVE_UP; at other times
+ * the main loop may use it. Both loops may use the atomic fields at any time. */
 #ifndef PHOTOPOOL_PIPELINE_FETCH_TRANSFER_H
 #define PHOTOPOOL_PIPELINE_FETCH_TRANSFER_H
 
@@ -18,8 +18,11 @@
 
 /* Mail from a fetch loop to the main loop. */
 enum pp_transfer_event {
-    PP_TRANSFER_SENT,    /* The time at which a request counts is known (core/arrival.h). */
-    PP_TRANSFER_HOP,     /* A redirect needs one more permit; parked until GO_ON or GIVE_UP. */
+    /* One more request counts for the rate limit, and the time at which it counts is known
+     * (core/arrival.h). */
+    PP_TRANSFER_SENT,
+    /* A redirect needs one more permit. The transfer is parked until GO_ON or GIVE_UP. */
+    PP_TRANSFER_HOP,
     PP_TRANSFER_FINISHED /* The outcome is filled in. */
 };
 
@@ -31,38 +34,42 @@ struct pp_transfer;
 struct pp_transfer_mail {
     struct pp_mail mail;
     struct pp_transfer *t;
-    int what; /* enum pp_transfer_event or enum pp_transfer_order */
+    int what; /* An enum pp_transfer_event or an enum pp_transfer_order. */
 };
 
 struct pp_transfer {
-    struct pp_transfer_mail order; /* Mail to the fetch loop. */
-    struct pp_transfer_mail event; /* Mail to the main loop: HOP, FINISHED. */
-    struct pp_transfer_mail sent;  /* Mail to the main loop: SENT. It is in the mailbox while `sent_busy`. */
+    struct pp_transfer_mail order; /* The mail with an order, to the fetch loop. */
+    struct pp_transfer_mail event; /* The mail with HOP or FINISHED, to the main loop. */
+    /* The mail with SENT, to the main loop; it is in the mailbox while `sent_busy`. */
+    struct pp_transfer_mail sent;
     atomic_bool sent_busy;
-    /* The transfer's requests: the fetch loop notes them, and the claimer counts them. */
+    /* The requests of this transfer: the fetch loop notes them, and the claimer counts them. */
     struct pp_sends sends;
 
-    /* The claimer sets these members: */
+    /* The claimer sets these members before START: */
     struct pp_task *task;
-    const char *const *headers; /* The client's lines, NULL-terminated; valid as long as the claim. */
-    bool limited;               /* The client has a rate limit, so SENT is reported. */
-    /* The time until which the slot allows requests (monotonic). It belongs to the client and is
+    /* The client's extra header lines, ended by NULL; valid as long as the claim. */
+    const char *const *headers;
+    bool limited; /* True: the client has a rate limit, so the fetch loop reports SENT. */
+    /* The slot allows requests until this time (monotonic). The value belongs to the client and is
      * valid as long as the client. */
     const _Atomic int64_t *send_until;
 
-    /* Set by the fetch loop. Of `outcome` it sets code (0: a photo), object, ms (without time
-     * parked or waiting for our disk) and detail; the settler sets the rest. */
+    /* The fetch loop sets the following members. In `outcome` it sets code (0: a photo), object, ms
+     * (without time parked or waiting for our disk) and detail; the settler sets the rest. */
     struct pp_outcome outcome;
-    bool not_modified; /* The stored object is still current, and `object` is empty. */
-    bool handed_back;  /* The transfer ended for a reason on our side: the attempt does not count. */
+    /* True: the host confirmed the stored object (304), and outcome.object is empty. */
+    bool not_modified;
+    /* True: the transfer ended for a reason on our side, so the attempt does not count. */
+    bool handed_back;
     char etag[PP_HEADER_VALUE_MAX], last_modified[PP_HEADER_VALUE_MAX];
-    int64_t retry_after_ms; /* The Retry-After of the host; -1: there was none. */
+    int64_t retry_after_ms; /* The wait that the host's Retry-After asked for, in ms; -1: none. */
     uint64_t bytes_received;
-    char slow_host[256]; /* This host answered 429 or 503; "": none did. */
-    char detail[256];    /* The text of outcome.detail. */
+    char slow_host[256]; /* This host answered 429 or 503; "": no host did. */
+    char detail[256];    /* The buffer for the text of outcome.detail. */
 
-    void *run;                  /* The runner's struct fetch_run. */
-    struct pp_node settle_node; /* After FINISHED the transfer is in the settler's queue. */
+    void *run;                  /* The runner's struct fetch_run for this transfer. */
+    struct pp_node settle_node; /* After FINISHED, links the transfer into the settler's queue. */
 };
 
 #endif

@@ -1,6 +1,6 @@
-/* chunk.c: reads one chunk of an entry, and decides what each of its photos needs: nothing (it is
- * known, it is skipped, or its URL may not be fetched), or a task in the tier of its route. The
- * rules of the decision are in core/plan.h. */
+/* chunk.c: reads one chunk of an entry, and decides what each of its photos needs: nothing (the
+ * photo is known, is skipped, or has a URL that may not be fetched), or a task in the tier of its
+ * route. The rules of the decision are in core/plan.h. */
 #include "core/plan.h"
 #include "core/target.h"
 #include "format/ids.h"

@@ -1,7 +1,8 @@
-/* plan.c: assigns entries to jobs, and takes each job through its steps. See plan.h.
+/* plan.c: assigns entries of the ingest queue to jobs, and takes each job through its steps.
  *
  *   take -> [waiting] -> job: open -> (look up -> plan) for each chunk -> ack
- *                              a failure: paused, then from the beginning; damaged: set aside
+ *                              a failure: paused, then from the
+ *                              beginning; damaged: set aside
  *
  * To add a step, add a value of enum plan_step, a function that enters the step, and one that
  * receives its answer. */
@@ -47,9 +48,9 @@ static void end_job(struct plan_job *job)
     pp_planner_wake(planner);
 }
 
-/* Pauses the job, and then starts its entry again, because the store or the queue has failed.
- * Errors that lie in the entry or in the records of its photos would come back each time: they are
- * counted, and after FAILURES_MAX of them the entry is set aside. */
+/* The store or the queue has failed: pauses the job, and then starts its entry again. Errors that
+ * lie in the entry or in the records of its photos would come back each time: they are counted, and
+ * after FAILURES_MAX of them the entry is set aside. */
 static void pause_job(struct plan_job *job, const char *what, enum pp_err err)
 {
     job->failures += err == PP_ECORRUPT || err == PP_EINVAL;
@@ -68,7 +69,7 @@ static void resume_job(void *data)
     if (job->planner->draining)
         end_job(job);
     else
-        start_entry(job); /* photos that are planned already are not planned again */
+        start_entry(job); /* Photos that are planned already are not planned again. */
 }
 
 static void on_entry_gone(struct pp_req *req)
@@ -83,7 +84,8 @@ static void on_entry_gone(struct pp_req *req)
         end_job(job);
 }
 
-/* Makes the request that removes the entry from the queue: ack or poison. */
+/* Returns the request that removes the entry from the queue: ack, or poison for an entry that is
+ * set aside. */
 static struct pp_req last_request(struct plan_job *job, enum plan_step step)
 {
     job->step = step;
@@ -205,7 +207,7 @@ static void next_chunk(struct plan_job *job)
     const struct pp_planner_options *o = &job->planner->o;
     struct plan_chunk_size size;
 
-    if (job->planner->draining) { /* the entry is not acked, so the next process plans it again */
+    if (job->planner->draining) { /* The entry is not acked, so the next process plans it again. */
         end_job(job);
         return;
     }
@@ -258,8 +260,8 @@ static bool client_busy(const struct pp_planner *planner, const char *client)
     return false;
 }
 
-/* Returns the first waiting entry whose client has no job, so that entries of one client are
- * planned in order; NULL: none. */
+/* Returns the first waiting entry whose client has no job; NULL: none. So the entries of one client
+ * are planned in order. */
 static struct plan_waiting *next_entry(struct pp_planner *planner)
 {
     pp_list_each (node, &planner->waiting) {
@@ -325,7 +327,7 @@ static void on_taken(struct pp_req *req)
         planner->alone |= t->r.entries[i].deliveries > DELIVERIES_ALONE;
         struct plan_waiting *w = pp_arena_alloc(&t->arena, sizeof(*w));
         if (!w)
-            break; /* out of memory: the queue delivers this entry again after a restart */
+            break; /* out of memory; the queue delivers this entry again after a restart */
         w->take = t;
         w->entry = &t->r.entries[i];
         t->refs++;
@@ -338,8 +340,8 @@ static void on_taken(struct pp_req *req)
         assign_jobs(planner);
 }
 
-/* Fills t->r.skip with copies of the names of the clients that have a job or a waiting entry. They
- * are copied because the jobs may end before the answer arrives. Returns false if out of memory. */
+/* Fills t->r.skip with the names of the clients that have a job or a waiting entry. The names are
+ * copies, because the jobs may end before the answer arrives. Returns false when out of memory. */
 static bool list_clients(const struct pp_planner *planner, struct plan_take *t)
 {
     size_t n = 0;
@@ -362,8 +364,8 @@ static bool list_clients(const struct pp_planner *planner, struct plan_take *t)
     return ok;
 }
 
-/* Takes entries from the queue. `others`: only those of clients that have neither a job nor a
- * waiting entry. */
+/* Takes entries from the queue. If `others` is true, takes only entries of clients that have
+ * neither a job nor a waiting entry. */
 static void take_entries(struct pp_planner *planner, bool others)
 {
     struct pp_ingest_queue *q = planner->o.ingest;
@@ -449,7 +451,7 @@ void pp_planner_close(struct pp_planner *planner)
 void pp_planner_drain(struct pp_planner *planner)
 {
     planner->draining = true;
-    /* other processes take the entries from now on */
+    /* From now on, other processes take the entries. */
     planner->o.ingest->ops->watch(planner->o.ingest, NULL, NULL);
     pp_timer_stop(planner->timer);
     for (int i = 0; i < PLAN_JOBS; i++) {

@@ -35,22 +35,22 @@ struct pp_planner_options {
     struct pp_coordinator *coordinator;
     struct pp_routes *routes;
     struct pp_progress *progress;
-    void *data; /* passed to the callbacks */
+    void *data; /* private data of the caller, passed to the callbacks */
     void (*on_items_finished)(void *data);
-    /* Called when a write failed, but the store may have done it: the store may have tasks that
-     * were not announced to the coordinator. */
+    /* The planner calls this when a write failed, but the store may have done it. The store may
+     * then have tasks that were not announced to the coordinator. */
     void (*on_backlog_doubtful)(void *data);
 };
 
 /* Opens the planner. Everything in the options must outlive it. Returns NULL when out of memory. */
 struct pp_planner *pp_planner_open(const struct pp_planner_options *options);
-/* Frees the planner, which must not be busy. Does nothing if it is NULL. */
+/* Frees the planner, which must not be busy. `planner` may be NULL. */
 void pp_planner_close(struct pp_planner *planner);
 /* Takes entries from the queue, if there is a free job for them. */
 void pp_planner_wake(struct pp_planner *planner);
 /* Finishes the chunks in flight, and takes no more entries. */
 void pp_planner_drain(struct pp_planner *planner);
-/* Returns the number of running jobs and of requests for entries in flight. */
+/* Returns the number of running jobs, plus the number of requests for entries in flight. */
 size_t pp_planner_busy(const struct pp_planner *planner);
 
 #endif

@@ -1,5 +1,5 @@
-/* plan_internal.h: shared by plan.c (assigns entries to jobs; the steps of a job) and chunk.c
- * (reads a chunk and decides what its photos need). */
+/* plan_internal.h: what plan.c (assigns entries to jobs; the steps of a job) and chunk.c (reads a
+ * chunk and decides what its photos need) share. */
 #ifndef PHOTOPOOL_PIPELINE_PLAN_PLAN_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_PLAN_PLAN_INTERNAL_H
 
@@ -13,8 +13,8 @@
 
 enum plan_step { PLAN_IDLE, PLAN_LOOKUP, PLAN_WRITE, PLAN_ACK, PLAN_POISON, PLAN_PAUSED };
 
-/* A request to the queue for entries, with its answer. The planner frees it when the request has
- * ended and no entry of the answer waits or is being planned. */
+/* A request to the queue for entries, with its answer. The planner frees the request after it has
+ * ended, when no entry of the answer waits or is being planned any more. */
 struct plan_take {
     struct pp_arena arena;
     struct pp_ingest_take r;
@@ -22,7 +22,7 @@ struct plan_take {
 };
 
 struct plan_waiting {
-    struct pp_node node; /* in pp_planner.waiting */
+    struct pp_node node; /* links the entry into pp_planner.waiting */
     struct plan_take *take;
     struct pp_ingest_entry *entry;
 };
@@ -30,18 +30,18 @@ struct plan_waiting {
 struct plan_job {
     struct pp_planner *planner;
     enum plan_step step;
-    /* attempts at this entry that failed because of the entry or the records of its photos */
+    /* Number of failed tries that the entry or the records of its photos have caused. */
     uint32_t failures;
     struct plan_take *take;
     const struct pp_ingest_entry *entry;
     struct pp_entry_reader reader;
-    /* an item that was already read, but belongs to the next chunk; valid if has_ahead */
+    /* An item that was already read, but belongs to the next chunk; valid if has_ahead is true. */
     struct pp_entry_item ahead;
     bool has_ahead;
-    /* memory of the current chunk, or of the request that removes the entry */
+    /* The memory of the current chunk, or of the request that removes the entry. */
     struct pp_arena arena;
     struct pp_plan_item *items;
-    /* photos of the chunk that must be looked up, in the order of lookup's keys */
+    /* The photos of the chunk that must be looked up, in the order of the look-up's keys. */
     struct pp_plan_photo **fetchable;
     struct pp_store_lookup lookup;
     struct pp_store_plan plan;
@@ -55,9 +55,9 @@ struct plan_job {
 struct pp_planner {
     struct pp_planner_options o;
     struct plan_job jobs[PLAN_JOBS];
-    struct pp_list waiting;   /* entries taken from the queue that no job has started yet */
-    struct plan_take *taking; /* the request for entries that is in flight, or NULL */
-    /* when `taking` ends, the planner assigns jobs even if no entries came */
+    struct pp_list waiting;   /* entries taken from the queue for which no job has started yet */
+    struct plan_take *taking; /* the request for entries that is in flight; NULL: none */
+    /* True: when `taking` ends, the planner assigns jobs even if no entries came. */
     bool again;
     bool draining;
     /* True while the planner plans one entry at a time: before the first answer of the queue, and
@@ -70,12 +70,12 @@ struct pp_planner {
 
 struct plan_chunk_size {
     size_t items;
-    size_t fetchable; /* photos that must be looked up */
+    size_t fetchable; /* number of photos that must be looked up */
 };
 
-/* Reads the next items of the job into job->items, and the photos that must be looked up into
- * job->fetchable. Photos whose URL may not be fetched get their outcome here. Returns PP_ECORRUPT
- * if the entry is damaged, PP_ENOMEM if out of memory. */
+/* Reads the next items of the job into job->items, and those of their photos that must be looked up
+ * into job->fetchable. Photos whose URL may not be fetched get their outcome here. Returns
+ * PP_ECORRUPT if the entry is damaged, PP_ENOMEM when out of memory. */
 pp_must_check enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size);
 /* Decides, for each photo that was looked up, whether it needs a task. */
 void plan_chunk_decide(struct plan_job *job);

@@ -1,4 +1,4 @@
-/* routes.c: see routes.h. */
+/* routes.c: the table of learned routes; probes new domains, and saves and exchanges routes. */
 #include "pipeline/routes/routes.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "runtime/ask.h"
 
-/* Held tasks wait this much longer than the probes may take. */
+/* Tasks that are held back wait this much longer, in ms, than the probes may take. */
 #define HOLD_MARGIN_MS 500
 /* After this many timeouts of probes without any success, the tier counts as too short. */
 #define PROBE_TIMEOUTS PP_ROUTE_PROBES
@@ -18,17 +18,17 @@
 struct route {
     UT_hash_handle hh;
     struct pp_route r;
-    struct pp_route_batch batch; /* The samples since the last tick, if `learned`. */
+    struct pp_route_batch batch; /* The samples since the last tick, if the route is `learned`. */
     bool learned;
-    bool held; /* New tasks are held back: they wait in held_tier. */
-    /* Tier and due time (wall) of the tasks held back. */
+    bool held; /* True: new tasks are held back; they wait in held_tier. */
+    /* The tier and the due time (wall) of the tasks that are held back. */
     uint8_t held_tier;
     int64_t held_until_ms;
-    bool dirty;                  /* The route has samples that the leader does not have yet. */
-    bool unsaved;                /* The route was decided here, and is not in the store yet. */
-    int64_t saved_ms;            /* The last save was at this loop time; 0: save at once. */
-    uint32_t probes;             /* This many tasks were let through in the probed tier. */
-    uint32_t timeouts;           /* This many probes timed out. */
+    bool dirty;        /* True: the route has samples that the leader does not have yet. */
+    bool unsaved;      /* True: this process decided the route, and the store does not have it yet. */
+    int64_t saved_ms;  /* The route was last saved at this loop time; 0: it must be saved at once. */
+    uint32_t probes;   /* Number of tasks that started in the probed tier. */
+    uint32_t timeouts; /* Number of probes that timed out. */
     const char *client, *domain; /* Both point into `key`. */
     char key[];                  /* The client, NUL, the domain, NUL. */
 };
@@ -36,7 +36,7 @@ struct route {
 struct pp_routes {
     struct pp_routes_options o;
     struct route *table; /* A hash table (uthash), oldest entry first. */
-    size_t in_flight;    /* This many requests to the store are in flight. */
+    size_t in_flight;    /* Number of requests to the store in flight. */
     bool draining;
 };
 
@@ -48,11 +48,11 @@ static struct pp_route_params params_of(const struct pp_routes *routes)
                                     .half_life_ms = p->router_half_life_ms};
 }
 
-/* --- the table --- */
+/* --- the table of routes --- */
 
 #define KEY_MAX (PP_CLIENT_MAX + 256)
 
-/* Makes the key and returns its length; 0: too long. */
+/* Makes the key of (client, domain) and returns its length; 0 if the names are too long. */
 static size_t make_key(char key[KEY_MAX], const char *client, const char *domain)
 {
     size_t c = strlen(client), d = strlen(domain);
@@ -79,8 +79,8 @@ static void forget(struct pp_routes *routes, struct route *route)
     free(route);
 }
 
-/* Returns the route and adds it if it is unknown. Returns NULL if the names are too long or memory
- * ran out. */
+/* Returns the route, and adds it if it is unknown. Returns NULL if the names are too long or when
+ * out of memory. */
 static struct route *find_or_add(struct pp_routes *routes, const char *client, const char *domain)
 {
     char key[KEY_MAX];
@@ -89,7 +89,8 @@ static struct route *find_or_add(struct pp_routes *routes, const char *client, c
 
     if (route || n == 0)
         return route;
-    if (HASH_COUNT(routes->table) >= PP_ROUTES_MAX) /* the oldest is dropped; the store has it */
+    /* the table is full, so it drops the oldest route, which the store still has */
+    if (HASH_COUNT(routes->table) >= PP_ROUTES_MAX)
         forget(routes, routes->table);
     route = calloc(1, sizeof(*route) + n);
     if (!route)
@@ -147,7 +148,7 @@ size_t pp_routes_busy(const struct pp_routes *routes)
     return routes->in_flight;
 }
 
-/* --- moving waiting tasks --- */
+/* --- moving waiting tasks to another tier --- */
 
 static void on_moved(void *data, enum pp_err err)
 {
@@ -160,7 +161,7 @@ static void on_moved(void *data, enum pp_err err)
         routes->o.coordinator->ops->announce(routes->o.coordinator, &row, 1);
     }
     struct route *route = err != PP_OK ? find(routes, r->client, r->domain) : NULL;
-    if (route) /* the tier of the waiting tasks is unknown: learn() moves them again */
+    if (route) /* The tier of the waiting tasks is unknown now, so learn() moves them again. */
         route->held_until_ms = INT64_MAX;
     free_answered(q);
 }
@@ -213,8 +214,8 @@ void pp_routes_place(struct pp_routes *routes, const char *client, const char *d
     hold(route, *tier, *due_ms);
 }
 
-/* Ends probing: sends new tasks and the tasks held back to `tier`. Tasks held back in that tier
- * that are due by now are not moved. */
+/* Ends probing: moves the tasks that are held back to `tier`, where new tasks go, too. Tasks that
+ * are held back in that tier and are due by now need not be moved. */
 static void learn(struct pp_routes *routes, struct route *route, uint8_t tier)
 {
     int64_t wall = pp_loop_wall(routes->o.loop);
@@ -228,7 +229,8 @@ static void learn(struct pp_routes *routes, struct route *route, uint8_t tier)
     route->held = false;
 }
 
-/* Probes the next tier, because the probed one was too short. The tasks held back wait for that. */
+/* Probes the next tier, because the probed one was too short. The tasks that are held back wait
+ * until these probes have ended. */
 static void probe_next(struct pp_routes *routes, struct route *route, uint8_t tier)
 {
     pp_assert(tier > route->r.tier && !route->learned, "probing goes on in a tier that is no longer");
@@ -241,7 +243,7 @@ static void probe_next(struct pp_routes *routes, struct route *route, uint8_t ti
     move_waiting(routes, route, tier, route->held_until_ms);
 }
 
-/* --- loading --- */
+/* --- loading the saved routes --- */
 
 static void load_after(struct pp_routes *routes, const char *client, const char *domain);
 
@@ -249,7 +251,9 @@ static void add_saved(struct pp_routes *routes, const struct pp_route_row *row)
 {
     const struct pp_params *p = routes->o.params;
     struct route *route = find_or_add(routes, row->client, row->domain);
-    if (!route || route->learned) /* learned while the read was in flight: newer than the answer */
+    /* this process learned the route while the read was in flight, so its route is newer than the
+     * answer */
+    if (!route || route->learned)
         return;
     route->r = (struct pp_route){.weight_sum = row->weight_sum,
                                  .value_sum = row->value_sum,
@@ -272,7 +276,7 @@ static void on_page_loaded(void *data, enum pp_err err)
     free_answered(q);
 }
 
-/* Reads the page of routes after this one; NULL: the first page. */
+/* Reads the page of routes that follows this route; NULL: the first page. */
 static void load_after(struct pp_routes *routes, const char *client, const char *domain)
 {
     struct pp_task_store *store = routes->o.store;
@@ -356,7 +360,7 @@ static void adopt_route(struct pp_routes *routes, struct route *route, const str
     route->r.updated_ms = (int64_t)n->v[4];
     learn(routes, route, tier);
     route->unsaved = false; /* the received route is newer than the unsaved one */
-    /* only the leader saves; the process that learned the route does not */
+    /* The leader saves the route; the process that learned the route does not save it. */
     route->dirty |= routes->o.leads(routes->o.data);
 }
 
@@ -368,7 +372,7 @@ static void adopt_samples(struct route *route, const struct pp_notice *n)
     b->sum_ms += n->v[1];
     b->over |= (uint8_t)n->v[2];
     b->done |= (uint8_t)n->v[3];
-    route->learned = route->dirty = true; /* samples are of learned routes only */
+    route->learned = route->dirty = true; /* Only learned routes have samples. */
 }
 
 void pp_routes_noticed(struct pp_routes *routes, const struct pp_notice *n)
@@ -399,7 +403,7 @@ static void judge_probe(struct pp_routes *routes, struct route *route, uint8_t t
             probe_next(routes, route, next);
             return;
         }
-        to = next == PP_TIER_NONE ? tier : next; /* no longer tier is left to probe */
+        to = next == PP_TIER_NONE ? tier : next; /* there is no longer tier to probe */
     }
     learn(routes, route, to);
     send_route(routes, route);
@@ -426,7 +430,7 @@ void pp_routes_sample(struct pp_routes *routes, const char *client, const char *
     judge_probe(routes, route, sample.tier, sample.timed_out);
 }
 
-/* --- the cron --- */
+/* --- the work of each tick --- */
 
 static void on_saved(void *data, enum pp_err err)
 {
@@ -479,7 +483,8 @@ static void save(struct pp_routes *routes, struct route **decided, size_t n)
     }
 }
 
-/* Decides the tier from the samples since the last tick. A changed tier is saved at once. */
+/* Decides the route's tier from the samples since the last tick. If the tier has changed, it is
+ * saved at once. */
 static void decide(struct pp_routes *routes, struct route *route)
 {
     const struct pp_params *p = routes->o.params;

@@ -1,5 +1,5 @@
-/* routes.h: keeps the tier learned for each (client, domain): in memory, saved by the leader, read
- * at start.
+/* routes.h: keeps the tier learned for each (client, domain) in memory. The leader saves the
+ * routes, and each process reads them at its start.
  *
  * A new domain is probed: its first PP_ROUTE_PROBES tasks start at once; the others are held back
  * until the probes have shown how fast the host is, or for at most the tier's timeout. So an
@@ -31,13 +31,13 @@ struct pp_routes_options {
     const struct pp_params *params;
     struct pp_task_store *store;
     struct pp_coordinator *coordinator;
-    /* Returns true if this process decides and saves for all. */
+    /* Returns true if this process is the leader, which decides and saves for all processes. */
     bool (*leads)(void *data);
     void *data;
 };
 
-/* Opens an empty table. All pointers in the options must outlive it. Returns NULL when out of
- * memory. */
+/* Opens an empty table of routes. All pointers in the options must outlive the table. Returns NULL
+ * when out of memory. */
 struct pp_routes *pp_routes_open(const struct pp_routes_options *options);
 /* Starts to read the saved routes. Until they have arrived, domains count as new. */
 void pp_routes_load(struct pp_routes *r);
@@ -45,20 +45,20 @@ void pp_routes_close(struct pp_routes *r);
 /* Returns the number of requests to the store in flight. */
 size_t pp_routes_busy(const struct pp_routes *r);
 
-/* Returns the tier and the due time (wall) of a new task. */
+/* Sets the tier and the due time (wall) of a new task. */
 void pp_routes_place(struct pp_routes *r, const char *client, const char *domain, int64_t wall_ms,
                      uint8_t *tier, int64_t *due_ms);
 /* Learns from a transfer that ended with an answer or timed out. */
 void pp_routes_sample(struct pp_routes *r, const char *client, const char *domain,
                       struct pp_route_sample sample);
-/* The leader decides all routes that have new samples, moves the waiting tasks of changed routes,
- * and saves. Other processes send their samples to the leader. */
+/* In the leader: decides all routes that have new samples, moves the waiting tasks of changed
+ * routes, and saves. In other processes: sends the samples to the leader. */
 void pp_routes_tick(struct pp_routes *r);
 /* Runs the last tick: the leader saves all routes that are not saved. */
 void pp_routes_drain(struct pp_routes *r);
 /* Handles a route or samples from another process (PP_NOTICE_ROUTE, PP_NOTICE_SAMPLES). */
 void pp_routes_noticed(struct pp_routes *r, const struct pp_notice *notice);
-/* Copies the present route. Returns false if there is none. */
+/* Copies the route of (client, domain) to `out`. Returns false if there is none. */
 bool pp_routes_get(const struct pp_routes *r, const char *client, const char *domain, struct pp_route *out);
 
 #endif

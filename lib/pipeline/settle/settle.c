@@ -1,4 +1,4 @@
-/* settle.c: see settle.h. */
+/* settle.c: decides what becomes of ended transfers, and writes that to the store in bulk. */
 #include "pipeline/settle/settle.h"
 
 #include <stdlib.h>
@@ -11,20 +11,20 @@
 #include "photopool/task_rules.h"
 
 #define CALL_MAX 500 /* One call to the store has at most this many settlements. */
-/* The settler waits for the maximum batching delay if it expects at least this many further
- * outcomes within that time. */
+/* If the settler expects at least this many further outcomes within the maximum batching delay, it
+ * waits for all of that delay. */
 #define COMPANY      4
 #define TRY_AGAIN_MS 1000
-/* Time until the retry of a transfer that failed through no fault of the host (disk full, out of
- * memory). */
+/* A transfer that failed through no fault of the host (disk full, out of memory) is retried after
+ * this time. */
 #define OUR_FAULT_MS 5000
-/* Time for which all workers send no requests to a host that answered 429 or 503 without
- * Retry-After. */
+/* If a host answered 429 or 503 without Retry-After, all workers send no requests to it for this
+ * time. */
 #define SLOW_HOST_MS 1000
 
 /* A call to the store. At most one call is in flight. */
 struct settle_call {
-    struct pp_store_settle r; /* If r.n is 0, no call is in flight. */
+    struct pp_store_settle r; /* The request. If r.n is 0, no call is in flight. */
     struct pp_arena arena;
     struct pp_transfer **transfers; /* transfers[i] belongs to r.settlements[i]. */
 };
@@ -32,17 +32,18 @@ struct settle_call {
 struct pp_settler {
     struct pp_settler_options o;
     struct pp_timer *timer;
-    struct pp_list waiting; /* Transfers whose outcome must be written, by settle_node. */
+    struct pp_list waiting; /* Links the transfers whose outcome must be written, by settle_node. */
     struct settle_call call;
-    size_t most;  /* The next call has at most so many settlements; fewer after a failure. */
-    bool failing; /* The last call failed: only the timer starts the next one. */
+    /* The next call has at most this many settlements; the number is smaller after a failure. */
+    size_t most;
+    bool failing; /* True: the last call failed, so only the timer starts the next call. */
     bool draining, giving_up;
 };
 
 static void write_waiting(void *settler);
 
 /* Returns the batching delay of the next call: 0 if enough outcomes for a full call wait, gather_ms
- * if few further outcomes are expected, else gather_max_ms. */
+ * if few further outcomes are expected, gather_max_ms otherwise. */
 static int64_t gather_ms(const struct pp_settler *settler)
 {
     const struct pp_params *p = settler->o.params;
@@ -89,14 +90,14 @@ static struct pp_transfer *pop_waiting(struct pp_settler *settler)
 
 /* --- deciding the outcome --- */
 
-/* Returns true if the host answered, with or without a photo. Then the duration shows how fast the
- * host is. */
+/* Returns true if the host answered, with or without a photo. The duration of the transfer then
+ * shows how fast the host is. */
 static bool host_answered(uint16_t code)
 {
     return code == 0 || code >= 400 || code == PP_CODE_NOT_IMAGE || code == PP_CODE_IMAGE_CORRUPT;
 }
 
-/* Records what the transfer shows about its tier (duration, timeout) and its host (429 or 503). */
+/* Learns from the transfer about its tier (duration, timeout) and its host (429 or 503). */
 static void learn(struct pp_settler *settler, const struct pp_transfer *t)
 {
     const struct pp_task *task = t->task;
@@ -168,8 +169,8 @@ static void decide_failure(struct pp_settler *settler, const struct pp_transfer 
     s->due_ms += d.delay_ms;
 }
 
-/* Turns the ended transfer into a settlement: final, retry or release. The outcome that fetch
- * filled in is completed. */
+/* Turns the ended transfer into a settlement: final, retry or release. Adds to the outcome what
+ * fetch has not filled in. */
 static void decide(struct pp_settler *settler, const struct pp_transfer *t, struct pp_settlement *s)
 {
     int64_t wall = pp_loop_wall(settler->o.loop);
@@ -214,8 +215,8 @@ static void announce(struct pp_settler *settler, const struct settle_call *call)
         pp_claimer_requeue(settler->o.claimer, rows, n);
 }
 
-/* Handles a failed call: the store has written nothing, or nobody knows what it has written. A
- * single settlement goes to the end of the queue; several settlements go back to the head of the
+/* Handles a failed call: the store has written nothing, or nobody knows what the store has written.
+ * A single settlement goes to the end of the queue; several settlements go back to the head of the
  * queue, and the settler retries them in calls of half the size. When giving up, the settler drops
  * all waiting outcomes, because each further call would wait for a store that does not answer. */
 static void on_call_failed(struct pp_settler *settler, struct settle_call *call, enum pp_err err)
