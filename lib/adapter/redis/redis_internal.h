@@ -1,10 +1,10 @@
-/* redis_internal.h: the declarations that the files of the connection share. A `line` is one
- * connection that reconnects by itself: one carries calls, another one carries subscriptions.
+/* redis_internal.h: the declarations that the files of the connection share. A `line` is one TCP
+ * connection that reconnects by itself: one line carries calls, another carries subscriptions.
  *
  * A context of hiredis (`ac`) belongs to a line while ac->data points to that line. Before a line
  * calls back because of a lost connection, it sets ac->data to NULL. Then hiredis calls each
- * pending callback without a reply, and these only free memory. So each of our own callbacks may
- * close the connection. */
+ * pending callback without a reply, and these callbacks only free memory. So each of our callbacks
+ * may close the connection. */
 #ifndef PP_ADAPTER_REDIS_INTERNAL_H
 #define PP_ADAPTER_REDIS_INTERNAL_H
 
@@ -19,21 +19,21 @@
 
 struct pp_redis_address {
     char host[PP_REDIS_HOST_MAX];
-    char user[PP_REDIS_HOST_MAX], password[1024]; /* "": none */
+    char user[PP_REDIS_HOST_MAX], password[1024]; /* "": no user, or no password */
     uint16_t port;
     uint32_t db;
 };
 
-/* Parses a URL of Redis. PP_EINVAL: it is not valid. */
+/* Parses a URL of Redis. Returns PP_EINVAL if it is not valid. */
 pp_must_check enum pp_err pp_redis_parse_url(const char *url, struct pp_redis_address *out);
-/* Parses host:port as MOVED writes it, also [::1]:1 and ::1:1. If the host is empty, `host` keeps
- * its value. False: not valid. */
+/* Parses "host:port" as MOVED writes it, also [::1]:1 and ::1:1. If the host is empty, `host` keeps
+ * its value. Returns false if the text is not valid. */
 bool pp_redis_parse_host_port(const char *text, char host[PP_REDIS_HOST_MAX], uint16_t *port);
 
 /* --- redis_line.c --- */
 
 enum pp_redis_line_state {
-    PP_LINE_RESTING, /* The line waits for the next attempt. */
+    PP_LINE_RESTING, /* the line waits for the next attempt to connect */
     PP_LINE_RESOLVING,
     PP_LINE_CONNECTING,
     PP_LINE_GREETING,
@@ -41,38 +41,39 @@ enum pp_redis_line_state {
 };
 
 struct pp_redis_line {
-    /* Set by the caller of pp_redis_line_start(). The callbacks may close the line: it uses none of
-     * its members after calling one. */
+    /* The caller of pp_redis_line_start() sets these. A callback may close the line, so the line
+     * uses none of its members after it has called one. */
     struct pp_redis *r;
-    bool commands; /* The line carries commands. Else subscriptions, which need no database or clock. */
+    bool commands; /* true: the line carries commands; false: subscriptions, without database and clock */
     void (*on_up)(struct pp_redis *r);
     void (*on_down)(struct pp_redis *r, bool was_up);
 
-    char host[PP_REDIS_HOST_MAX]; /* The host of r->home, or of the node that MOVED named. */
+    char host[PP_REDIS_HOST_MAX]; /* the host of r->home, or of the node that MOVED named */
     uint16_t port;
     enum pp_redis_line_state state;
-    bool hope;          /* No attempt has failed since the line was up, or since open: calls wait. */
-    unsigned tries;     /* This number of attempts has failed in a row. */
-    int64_t up_at;      /* The greeting ended at this monotonic time. */
-    int64_t heard_at;   /* The last bytes came at this monotonic time. */
-    int64_t asked_wall; /* The greeting sent TIME at this wall time. */
-    unsigned greetings; /* This number of the greeting's answers has not come yet. */
+    bool hope;          /* no attempt has failed since the line was last up, so calls wait for the next one */
+    unsigned tries;     /* number of attempts that have failed in a row */
+    int64_t up_at;      /* when the greeting ended, in ms of the loop's clock */
+    int64_t heard_at;   /* when the last bytes arrived, in ms of the loop's clock */
+    int64_t asked_wall; /* wall time at which the greeting asked for Redis' TIME */
+    unsigned greetings; /* number of commands of the greeting that Redis has not answered yet */
     struct pp_timer *timer;
     struct pp_redis_lookup *lookup;
     struct redisAsyncContext *ac;
     struct pp_rng rng;
 };
 
-/* Starts a line. False: out of memory. */
+/* Starts a line, which connects in the loop's next turn. Returns false when out of memory. */
 pp_must_check bool pp_redis_line_start(struct pp_redis_line *l);
-/* Ends the line. It calls no callback after this. */
+/* Ends the line, which calls no callback after this. */
 void pp_redis_line_fini(struct pp_redis_line *l);
-/* Ends the connection and connects again after a pause. Calls on_down before it returns. */
+/* Ends the connection, and connects again after a pause. Calls on_down before it returns. */
 void pp_redis_line_drop(struct pp_redis_line *l, const char *why);
-/* Ends the connection, calls on_down, and connects at once to another host; NULL: to home. */
+/* Ends the connection, calls on_down, and connects at once to another host. If `host` is NULL,
+ * connects after a pause to the host of the URL. */
 void pp_redis_line_move(struct pp_redis_line *l, const char *host, uint16_t port);
-/* Ends the line's connection when hiredis is about to free the context, which a callback of hiredis
- * without a reply means. */
+/* Handles the end of a connection: hiredis is about to free the context. hiredis tells this by a
+ * callback without a reply. */
 void pp_redis_line_gone(struct redisAsyncContext *ac);
 
 /* --- a connection --- */
@@ -83,7 +84,7 @@ struct pp_redis_channel {
     char *name;
     pp_redis_push_cb cb;
     void *data;
-    bool begun; /* Redis has confirmed the subscription on this connection. */
+    bool begun; /* Redis has confirmed the subscription on the current connection */
 };
 
 struct pp_redis {
@@ -94,28 +95,31 @@ struct pp_redis {
     void (*on_state)(void *data, bool up);
     void *data;
 
-    /* redis_call.c */
+    /* redis_call.c: the calls and their line. */
     struct pp_redis_line line;
-    struct pp_list waiting, sent, ended; /* The calls, by state; `ended`: callbacks come next. */
-    bool *closed; /* Not NULL while run_ended() runs callbacks; a close makes the flag true. */
+    struct pp_list waiting, sent,
+        ended;    /* The calls by state. Those in `ended` have a result, and their callbacks run next. */
+    bool *closed; /* not NULL while run_ended() runs callbacks; closing `r` sets the flag */
     size_t max_in_flight;
     struct pp_timer *deadline;
-    bool moving; /* Once nothing is in flight, the line moves to move_host, or home if that is "". */
+    bool moving; /* The line waits until no call is in flight, and then moves to move_host, or home if that is
+                    "". */
     char move_host[PP_REDIS_HOST_MAX];
     uint16_t move_port;
     int64_t logged_at;
     uint64_t unlogged;
 
-    /* redis_sub.c */
+    /* redis_sub.c: the subscriptions and their line. */
     struct pp_redis_line sub;
     struct pp_timer *ping;
     struct pp_redis_channel channels[PP_REDIS_CHANNELS];
     size_t n_channels;
 
-    /* the clock */
+    /* redis_conn.c: Redis' clock. */
     struct pp_timer *clock;
-    int64_t clock_asked_wall;               /* TIME was sent at this time; 0: none is in flight. */
-    int64_t offset_ms, error_ms, offset_at; /* read at offset_at (monotonic); error_ms < 0: not known */
+    int64_t clock_asked_wall;               /* wall time at which TIME was sent; 0: no TIME is in flight */
+    int64_t offset_ms, error_ms, offset_at; /* Redis' clock minus ours, the error of that (< 0: not known),
+                                               and when it was read (loop clock). */
 
     struct {
         const char *name;
@@ -126,13 +130,13 @@ struct pp_redis {
 /* --- redis_conn.c --- */
 
 void pp_redis_count(struct pp_redis *r, const char *name);
-/* Takes the `reply` to a TIME that was sent at `asked_wall`. */
+/* Handles the `reply` to a TIME that was sent at the wall time `asked_wall`. */
 void pp_redis_clock_set(struct pp_redis *r, int64_t asked_wall, const struct redisReply *reply);
 
 /* --- redis_call.c --- */
 
 pp_must_check bool pp_redis_calls_open(struct pp_redis *r);
-/* Ends every call that is not ended yet, and calls its callback. */
+/* Ends every call that is left, and calls its callback. */
 void pp_redis_calls_close(struct pp_redis *r);
 
 /* --- redis_sub.c --- */

@@ -1,5 +1,5 @@
-/* redis_ports.h: the ports that a fleet has on Redis 6.2 or later: its coordinator, ingest queue
- * and event log. README.md has the keys, the scripts, and what each request costs.
+/* redis_ports.h: opens the ports that a fleet has on Redis 6.2 or later: its coordinator, ingest
+ * queue and event log. README.md has the keys, the scripts, and what each request costs.
  *
  * A port opens without waiting for a connection, and reconnects by itself until it is closed.
  * Callers submit requests on `loop`, which calls done() and must outlive the port. Each change is
@@ -7,8 +7,8 @@
  * as redis_conn.h says, in bounded time. Opening fails with PP_EINVAL if the URL or the prefix is
  * not valid, and with PP_ENOMEM.
  *
- * In the options a zero stands for the default, which the comment of the field gives. Strings are
- * copied; `url` must be given, and redis_conn.h says what it may be. */
+ * An option that is 0 or NULL stands for the default that its comment names. Strings are copied.
+ * `url` must be given; redis_conn.h has its form. */
 #ifndef PP_ADAPTER_REDIS_PORTS_H
 #define PP_ADAPTER_REDIS_PORTS_H
 
@@ -20,47 +20,47 @@
 
 struct pp_redis_coordinator_options {
     const char *url;
-    const char *prefix; /* All keys begin with it: 1..64 of [A-Za-z0-9_-]; default "photopool". */
+    const char *prefix; /* all keys begin with this text, 1..64 of [A-Za-z0-9_-]; default "photopool" */
     struct pp_log *log;
-    int64_t timeout_ms; /* The longest wait for an answer of Redis; default 5 s. */
-    /* The longest that a request to a photo host may take. After Redis has lost its data, a
-     * client's concurrency counts as taken for this time, by holders that Redis does not know. */
+    int64_t timeout_ms; /* longest wait for an answer of Redis, in ms; default 5,000 */
+    /* The longest time that a request to a photo host may take, in ms. After Redis has lost its
+     * data, the requests of holders that Redis no longer knows count as in flight for this time. */
     int64_t longest_ms;
-    /* For tests: returns the time that replaces Redis' clock and ours. The now_ms of requests is
-     * used unchanged. */
+    /* For tests: returns the time that replaces both Redis' clock and the process's clocks. The
+     * now_ms of requests is used unchanged. */
     int64_t (*test_now)(void *data);
     void *test_data;
 };
 
 /* Opens the coordinator. After PP_EUNKNOWN and PP_ETIMEOUT Redis may have executed a request. If
  * the answer to a grant is lost, the worker may ask for the slot again at once. Announcements, slow
- * hosts and notices that can't be sent now wait. Beyond a bound the backlog index is marked as
- * incomplete, and watchers are told that notices were lost. */
+ * hosts and notices that can't be sent now wait in memory. Beyond a bound the process marks the
+ * backlog index as incomplete, and tells watchers that notices were lost. */
 pp_must_check enum pp_err pp_redis_coordinator_open(struct pp_loop *loop,
                                                     const struct pp_redis_coordinator_options *o,
                                                     struct pp_coordinator **out);
 
 struct pp_redis_ingest_options {
     const char *url;
-    const char *prefix; /* All keys begin with it: no braces, spaces, line breaks; "photopool:ingest". */
+    const char *prefix; /* all keys begin with this; no braces, blanks, line breaks; "photopool:ingest" */
     struct pp_log *log;
-    int64_t timeout_ms;  /* The longest wait for an answer of Redis; default 5 s. */
-    int64_t patience_ms; /* The queue repeats writes for this time after a lost connection; 4 s. */
-    int64_t silence_ms;  /* Others get the entries of a planner that is silent for this time; 30 s. */
-    int64_t key_ttl_ms;  /* Redis keeps idempotency records for this time; default 25 h. */
+    int64_t timeout_ms;  /* longest wait for an answer of Redis, in ms; default 5,000 */
+    int64_t patience_ms; /* ms for which the queue repeats a write after a lost connection; default 4,000 */
+    int64_t silence_ms; /* after this many ms of a planner's silence others get its entries; default 30,000 */
+    int64_t key_ttl_ms; /* ms for which Redis keeps idempotency records; default 25 h */
 };
 
-/* Opens the ingest queue. All takes of a queue must have the same `consumer`. Closing gives the
- * entries that were taken and not acked back to other planners. */
+/* Opens the ingest queue. All takes of a queue must have the same `consumer`. Closing the queue
+ * gives the entries that were taken and not acked back to other planners. */
 pp_must_check enum pp_err pp_redis_ingest_queue_open(struct pp_loop *loop,
                                                      const struct pp_redis_ingest_options *o,
                                                      struct pp_ingest_queue **out);
 
 struct pp_redis_event_log_options {
     const char *url;
-    const char *prefix; /* All keys begin with it: no braces, spaces, line breaks; "photopool:events". */
+    const char *prefix; /* all keys begin with this; no braces, blanks, line breaks; "photopool:events" */
     struct pp_log *log;
-    int64_t timeout_ms; /* The longest wait for an answer of Redis; default 5 s. */
+    int64_t timeout_ms; /* longest wait for an answer of Redis, in ms; default 5,000 */
 };
 
 /* Opens the event log. The log does not repeat requests that failed. */

@@ -2,8 +2,8 @@
  * other folder needs. photopool/shared_constants.h says how scripts get them and what values may
  * contain.
  *
- * A LAYOUT is a format of Lua's struct.unpack that pp_redis_pack() and pp_redis_unpack() read, too.
- */
+ * A LAYOUT is a format of packed values, in the notation of Lua's struct.unpack. pp_redis_pack()
+ * and pp_redis_unpack() read it, too. */
 #ifndef PP_ADAPTER_REDIS_SCRIPT_CONSTANTS_H
 #define PP_ADAPTER_REDIS_SCRIPT_CONSTANTS_H
 
@@ -14,41 +14,44 @@
 
 /* --- the coordinator --- */
 
-#define PP_COORD_KEY_SET     "set"  /* the end of KEYS[1] of every script */
-#define PP_COORD_KEY_SLOTS   "s:"   /* the start of a key, before a client: the rows of its slots */
-#define PP_COORD_KEY_CHANNEL "tell" /* the channel of messages between processes */
+#define PP_COORD_KEY_SET     "set"  /* how KEYS[1] of every script ends */
+#define PP_COORD_KEY_SLOTS   "s:"   /* the key of a client's slots has this before the client's id */
+#define PP_COORD_KEY_CHANNEL "tell" /* the channel for messages between processes */
 
-#define PP_COORD_NEVER    9007199254740991 /* due never: 2^53 - 1, as numbers in Lua are doubles */
-#define PP_COORD_AHEAD_MS 3000             /* each renewal reserves the requests of this time */
-#define PP_COORD_KNOWN    128 /* set in the queue of a row that was only read back from the store */
+#define PP_COORD_NEVER \
+    9007199254740991           /* a due time that never comes: 2^53 - 1, because numbers in Lua are doubles */
+#define PP_COORD_AHEAD_MS 3000 /* a renewal reserves the requests of this many ms */
+#define PP_COORD_KNOWN                                                                   \
+    128 /* this bit in a row's queue says that the row was only read back from the store \
+         */
 
-/* A client's cut: rpm, concurrency, shares. */
+/* A client's cut: requests per minute, concurrency, number of shares. */
 #define PP_LAYOUT_CUT "<I4I4I4"
-/* A mark: time, requests. */
+/* A mark: the time of the last request, and the number of requests. */
 #define PP_LAYOUT_MARK "<i8I4"
-/* A renewal: share, reserved, in flight, busy until, the cut; the due time of each queue may
- * follow. */
+/* A renewal: share, reserved requests, requests in flight, end of these, and the cut. The due time
+ * of each queue may follow. */
 #define PP_LAYOUT_RENEWAL "<I4I4I4i8I4I4I4"
 #define PP_LAYOUT_TIME    "<i8"
-/* The answers to a want. The first byte says whether the slot is granted (1) or refused (0).
- * Granted: share, shares, spent, taken, taken until, skew; marks follow. Refused: shares in force,
- * when to ask again, 1 if nothing is due. */
+/* The answer to a wanted slot. A first byte says whether the slot is granted (1) or refused (0). A
+ * grant has share, shares, spent, taken, taken until, skew; marks follow. A refusal has the shares
+ * in force, when to ask again, and 1 if no task is due. */
 #define PP_LAYOUT_GRANT   "<I4I4I4I4i8i8"
 #define PP_LAYOUT_REFUSAL "<I4i8B"
-/* A client in the index: the number of its latest announcement; rows follow. */
+/* A client in the backlog index: the number of its latest announcement. Rows follow. */
 #define PP_LAYOUT_INDEX "<I8"
-/* A row: queue, due time. In announcements the due time is ms from now, and the client's name
- * follows. */
+/* A row: the queue and the due time. In announcements the due time is in ms from now, and the
+ * client's name follows. */
 #define PP_LAYOUT_ROW "<Bi8"
-/* A name: its length, its bytes. */
+/* A name: its length in one byte, then its bytes. */
 #define PP_LAYOUT_NAME "Bc0"
-/* The stamp of a message, after its kind and sender: Redis' time, number of the latest
- * announcement. */
+/* The stamp of a message, which follows its kind and sender: Redis' time, and the number of the
+ * latest announcement. */
 #define PP_LAYOUT_STAMP "<i8I8"
 
 /* --- the ingest queue --- */
 
-/* The index of each key in KEYS of every script; the script's own keys follow. */
+/* Indexes of KEYS that all scripts have. The keys of the script itself follow. */
 #define PP_INGEST_STREAM  1
 #define PP_INGEST_META    2
 #define PP_INGEST_LINES   3
@@ -61,17 +64,20 @@
 #define PP_INGEST_WAKE    10
 #define PP_INGEST_KEYS    10
 
-/* The ids of acked batches are kept in slots of 12 h, so that an id is remembered for 24 to 36 h.
- */
-#define PP_INGEST_DONE_SLOTS       3
-#define PP_INGEST_DONE_MS          PP_DAY_MS
-#define PP_INGEST_ASIDE            256             /* number of poisoned batches that are kept */
-#define PP_INGEST_ASIDE_MS         (7 * PP_DAY_MS) /* how long the payloads of poisoned batches are kept */
-#define PP_INGEST_PART_TTL_MS      (60 * PP_MINUTE_MS) /* life of payload parts without their entry */
-#define PP_INGEST_IDLE_CONSUMER_MS (60 * PP_MINUTE_MS) /* silence after which a consumer is removed */
+/* The ids of acked batches are kept in slots of 12 h each, so that an id is remembered for 24 to 36
+ * h. */
+#define PP_INGEST_DONE_SLOTS 3
+#define PP_INGEST_DONE_MS    PP_DAY_MS
+#define PP_INGEST_ASIDE      256             /* Redis keeps at most this many poisoned batches */
+#define PP_INGEST_ASIDE_MS   (7 * PP_DAY_MS) /* and their payloads for this many ms */
+#define PP_INGEST_PART_TTL_MS                                                     \
+    (60 * PP_MINUTE_MS) /* ms until parts of a payload without their entry expire \
+                         */
+#define PP_INGEST_IDLE_CONSUMER_MS \
+    (60 * PP_MINUTE_MS) /* after this many ms of silence a consumer is removed */
 
 /* --- the event log --- */
 
-#define PP_EVENT_APPEND_MAX 1000 /* events in one append, at most */
+#define PP_EVENT_APPEND_MAX 1000 /* most events of one append */
 
 #endif

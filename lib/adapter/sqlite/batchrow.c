@@ -1,9 +1,9 @@
-/* batchrow.c: the writer's cache of batches. Each batch is read once, counted in memory, and
- * written once per transaction.
+/* batchrow.c: the writer's cache of batches. The writer reads each batch once, counts in memory,
+ * and writes the batch once per transaction.
  *
  * Invariants: a cached batch equals its row plus the changes of this transaction. The changed
- * batches are on the dirty list. The cache is trimmed only at the end of a transaction, so
- * pointers to batches are valid until then. */
+ * batches are on the dirty list. The cache is trimmed only at the end of a transaction, so pointers
+ * to batches are valid until then. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,8 @@ void pp_sw_batches_clear(struct pp_sw *w)
     w->dirty = NULL;
 }
 
-/* Adds a copy of `from` to the cache, with its own array of errors. NULL: out of memory. */
+/* Adds a copy of `from` to the cache, with a copy of its array of errors. Returns NULL when out of
+ * memory. */
 static struct pp_sw_batch *keep(struct pp_sw *w, const struct pp_sw_batch *from)
 {
     pp_assert(from->num > 0 && !from->is_dirty, "a batch is cached that is not fresh from its row");
@@ -49,7 +50,7 @@ static struct pp_sw_batch *keep(struct pp_sw *w, const struct pp_sw_batch *from)
     return NULL;
 }
 
-/* Reads a row of PP_SQ_BATCH_COLUMNS; the errors are allocated in the arena. */
+/* Converts a row of PP_SQ_BATCH_COLUMNS to a batch, whose errors are allocated in the arena. */
 static struct pp_sw_batch read_row(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a)
 {
     struct pp_sw_batch b = {.num = pp_sq_col(st, 0),
@@ -240,8 +241,8 @@ void pp_sw_batches_flush(struct pp_sw *w)
         pp_sw_batches_clear(w);
 }
 
-/* Returns how many items or photos are open. Items and photos that are not planned yet count as
- * open. */
+/* Returns how many of `total` items or photos are open, including those that are not planned yet.
+ * `counts` are numbers by state, the open ones first. */
 static uint64_t open_of(int64_t total, const uint64_t *counts, size_t n)
 {
     uint64_t closed = 0;

@@ -1,9 +1,10 @@
-/* cancel.c: long changes, cut into slices so that they do not delay the writer's other requests:
- * cancelling a batch, moving waiting tasks to another tier, deleting old batches.
+/* cancel.c: changes that take long: cancelling a batch, moving waiting tasks to another tier,
+ * deleting old batches. They are cut into slices, so that they do not delay the writer's other
+ * requests.
  *
- * A slice that leaves work sets call->again and stores its position in call->next; the request
- * then queues again. A crash between slices leaves no item or task half changed. The caller, who
- * got no answer, repeats the request. */
+ * A slice that leaves work sets call->again and stores its position in call->next; the request then
+ * queues again. A crash between slices leaves no item or task half changed. The caller, who got no
+ * answer, repeats the request. */
 #include <string.h>
 
 #include "base/check.h"
@@ -11,7 +12,8 @@
 
 enum { CANCEL_PHOTOS = 2000, RETIER_SCAN = 20000, RETIER_CHANGES = 4000, LIST = 512 };
 
-/* Finds the batch. Adds it if none of it is planned yet but the caller says that it exists. */
+/* Finds the batch. If nothing of the batch is planned yet, but the caller says that it exists
+ * (created_at and owner are set), adds its row. */
 static struct pp_sw_batch *batch_to_cancel(struct pp_sw *w, const struct pp_store_cancel *r)
 {
     struct pp_sw_batch *b = pp_sw_batch_id(w, r->batch_id);
@@ -31,7 +33,8 @@ static struct pp_sw_batch *batch_to_cancel(struct pp_sw *w, const struct pp_stor
     return b;
 }
 
-/* Reads the next open items of a batch, those with numbers above `after`. */
+/* Reads the next open items of a batch: those with numbers above `after`. Returns how many, at most
+ * LIST. */
 static size_t open_items(struct pp_sw *w, const struct pp_sw_batch *b, int64_t after, int64_t *items)
 {
     size_t n = 0;
@@ -89,8 +92,8 @@ static void move(struct pp_sw *w, const struct pp_store_retier *r, const struct 
     pp_sw_waiting(w, queue, 1);
 }
 
-/* Reads the next RETIER_SCAN tasks in order of number, and collects those to move. *last: number
- * of the last task read. */
+/* Reads the next RETIER_SCAN tasks in order of number, and collects in `moves` those that must
+ * move. Sets *last to the number of the last task read, and *more if there may be further tasks. */
 static size_t collect(struct pp_sw *w, const struct pp_store_retier *r, int64_t client, int64_t domain,
                       struct move *moves, int64_t *last, bool *more)
 {
@@ -133,8 +136,8 @@ enum pp_err pp_sw_retier(struct pp_sw *w, struct pp_store_retier *r)
 
 /* --- retention --- */
 
-/* Deletes an item. A stub of its newest revision stays, so that the next revision gets a number,
- * and a result id, that was never used before. */
+/* Deletes an item. If it is the newest revision, leaves a stub, so that the next revision gets a
+ * number and a result id that were never used before. */
 static void forget_item(struct pp_sw *w, int64_t num, int64_t newest)
 {
     pp_sq_run(&w->db, PP_Q_SLOT_DELETE, "i", num);

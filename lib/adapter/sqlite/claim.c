@@ -1,15 +1,15 @@
 /* claim.c: a claim gives due tasks a worker, a lease and a new epoch.
  *
- * All rows are read from the index of waiting tasks before any is changed, so the query never
- * meets the claim's own changes. A worker's own range of hashes comes first. The full range
- * needs no condition. */
+ * A claim reads all rows from the index of waiting tasks before it changes one, so its query never
+ * meets its own changes. Tasks in the range of hashes that the worker asks for come first. The full
+ * range needs no condition. */
 #include <endian.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "store.h"
 
-/* Returns the bound of a hash range as a key, filled up with the byte `rest`; SQLite compares keys
+/* Returns the bound of a hash range as a key, filled up with the byte `rest`. SQLite compares keys
  * as memcmp() does. */
 static struct pp_key bound(uint32_t hash, int rest)
 {
@@ -20,7 +20,7 @@ static struct pp_key bound(uint32_t hash, int rest)
     return key;
 }
 
-/* Reads a row of PP_SQ_TASK_COLUMNS. The row's num becomes the task's handle. */
+/* Converts a row of PP_SQ_TASK_COLUMNS to a task. The row's number becomes the task's handle. */
 static void read_task(struct pp_sw *w, struct pp_arena *a, sqlite3_stmt *st, const char *client,
                       struct pp_task *t)
 {
@@ -45,7 +45,7 @@ static void read_task(struct pp_sw *w, struct pp_arena *a, sqlite3_stmt *st, con
         pp_sq_fail(&w->db, PP_ECORRUPT);
 }
 
-/* Claims the tasks that `st` finds, until r->tasks has `end` tasks. */
+/* Claims the tasks that `st` finds, at most until r->tasks has `end` tasks. */
 static void claim_found(struct pp_sw *w, struct pp_store_claim *r, uint8_t queue, size_t end,
                         sqlite3_stmt *st, const char *client)
 {
@@ -58,7 +58,7 @@ static void claim_found(struct pp_sw *w, struct pp_store_claim *r, uint8_t queue
     for (size_t i = from; i < r->n && w->db.err == PP_OK; i++) {
         if (pp_sq_run(&w->db, PP_Q_TASK_CLAIM, "iii", (int64_t)r->tasks[i].handle, worker,
                       r->now_ms + r->lease_ms) != 1)
-            /* the index of waiting tasks contains a task that is not waiting */
+            /* the index of waiting tasks has a task that is not waiting */
             pp_sq_fail(&w->db, PP_ECORRUPT);
         pp_sw_task_event(w, PP_TASK_WAITING, PP_EVENT_CLAIM, queue);
     }
@@ -98,7 +98,7 @@ enum pp_err pp_sw_claim(struct pp_sw *w, struct pp_store_claim *r)
     for (size_t i = 0; i < r->n_wants; i++)
         room += r->wants[i].n;
     r->n = 0;
-    r->conflicts = 0; /* there is only one writer, so no claim can conflict */
+    r->conflicts = 0; /* the store has only one writer, so no two claims conflict */
     r->tasks = pp_sq_array(&w->db, r->req.arena, room, sizeof *r->tasks);
     r->next = pp_sq_array(&w->db, r->req.arena, r->n_wants, sizeof *r->next);
     for (size_t i = 0; i < r->n_wants && w->db.err == PP_OK; i++)

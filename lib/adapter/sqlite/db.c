@@ -1,4 +1,5 @@
-/* db.c: see db.h. To distinguish another failure of SQLite, map it in pp_sq_err(). */
+/* db.c: one SQLite connection with its prepared statements. To distinguish another failure of
+ * SQLite, map it in pp_sq_err(). */
 #include "db.h"
 
 #include <stdarg.h>

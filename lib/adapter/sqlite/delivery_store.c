@@ -1,12 +1,12 @@
 /* delivery_store.c: the delivery store: cursors and deliveries of sinks, endpoints of webhooks.
  *
- * All waiting requests share one transaction. A power cut may lose the last saves. Rows and cursor
- * are lost together, so their messages are delivered again. A change of an endpoint is synced
- * before it is answered.
+ * All waiting requests share one transaction. A power cut may lose the last saves. It loses rows
+ * together with their cursor, so their messages are delivered again. A change of an endpoint is
+ * synced before it is answered.
  *
- * Invariants: a sink that has a cursor is a row of `sinks`. Deliveries hold the number of that
- * row, and are deleted with it. The sink of an endpoint is named PP_SINK_WEBHOOK and the
- * endpoint's name. `due` is 0 in all rows but PENDING ones.
+ * Invariants: a sink that has a cursor is a row of `sinks`. Deliveries hold the number of that row,
+ * and are deleted with it. The name of an endpoint's sink is PP_SINK_WEBHOOK and the endpoint's
+ * name. `due` is 0 in all rows but PENDING ones.
  *
  * An operation initializes its outputs first, because it may run twice. To change the schema,
  * append a step to `schema` (never edit one that was released). README.md says what each index
@@ -77,7 +77,7 @@ static const char *const sql[] = {QUERIES(PP_SQ_TEXT)};
 enum { PP_DELIVERY_OPS(PP_SQ_OP_NUMBER) };
 static const char *const op_names[] = {PP_DELIVERY_OPS(PP_SQ_OP_NAME)};
 
-/* The state of the store's lane. */
+/* The state of the thread that runs the store's requests. */
 struct pp_dq {
     struct pp_sq_group group;
     struct pp_sq_db db;
@@ -90,7 +90,8 @@ struct delivery_store {
     struct pp_dq d;
 };
 
-/* Returns a sink's number. 0: it has no cursor, or db.err is set. `cursor` may be NULL. */
+/* Returns a sink's number, or 0 if the sink has no cursor or on failure (db.err is set). Sets
+ * *cursor unless `cursor` is NULL. */
 static int64_t find_sink(struct pp_dq *d, const char *name, uint64_t *cursor)
 {
     sqlite3_stmt *st = pp_sq_bind(&d->db, Q_SINK_GET, "t", name);
@@ -141,16 +142,15 @@ static enum pp_err op_replay(struct pp_dq *d, struct pp_delivery_replay *r)
     pp_assert(r->status >= -1 && r->status <= PP_DELIVERY_DEAD, "a replay of no state");
     int64_t sink = find_sink(d, r->sink, NULL);
     for (int status = PP_DELIVERY_PENDING; sink && status <= PP_DELIVERY_DEAD; status++)
-        /* each row that is replayed becomes pending, so in this order the loop meets no row twice
-         */
+        /* A replayed row becomes PENDING, the first status, so the loop meets no row twice. */
         if (r->status < 0 || r->status == status)
             r->n +=
                 (uint64_t)pp_sq_run(&d->db, Q_REPLAY, "iiiid", sink, r->from_ms, r->to_ms, r->now_ms, status);
     return d->db.err;
 }
 
-/* Deletes up to `limit` rows of the sink with that status, and returns how many. `seqs` is
- * scratch space for `limit` numbers. */
+/* Deletes up to `limit` old rows of the sink with that status. Returns how many. `seqs` is memory
+ * for `limit` numbers. */
 static uint64_t clean_some(struct pp_dq *d, const struct pp_delivery_clean *r, int64_t sink, int status,
                            uint64_t limit, int64_t *seqs)
 {
@@ -177,7 +177,7 @@ static enum pp_err op_clean(struct pp_dq *d, struct pp_delivery_clean *r)
 
 /* --- cursors and deliveries: reading --- */
 
-/* Reads a row of ROW. */
+/* Converts a row of ROW to a delivery. */
 static void read_row(struct pp_dq *d, struct pp_arena *a, sqlite3_stmt *st, struct pp_delivery *row)
 {
     *row = (struct pp_delivery){.seq = (uint64_t)pp_sq_col(st, 0),
@@ -256,7 +256,7 @@ static void sink_name(char out[PP_SINK_NAME_MAX], const char *webhook)
               "an endpoint's name has a wrong length");
 }
 
-/* Reads a row of HOOK_ROW. */
+/* Converts a row of HOOK_ROW to an endpoint. */
 static void read_webhook(struct pp_dq *d, struct pp_arena *a, sqlite3_stmt *st, struct pp_webhook *w)
 {
     *w = (struct pp_webhook){.name = pp_sq_text(&d->db, a, st, 0),
@@ -286,11 +286,11 @@ static enum pp_err op_webhooks(struct pp_dq *d, struct pp_webhooks *r)
     return d->db.err;
 }
 
-/* Returns the version that the caller passed. If the request runs a second time, its first run
- * has overwritten r->webhook.version; so the first run keeps a copy in carry[0]. */
+/* Returns the version that the caller has passed. The request may run twice, and its first run
+ * overwrites r->webhook.version, so the first run keeps a copy in carry[0]. */
 static uint64_t version_read(const struct pp_dq *d, const struct pp_webhook_put *r)
 {
-    uint64_t *kept = &d->group.call->carry[0]; /* version + 1; 0: not kept yet */
+    uint64_t *kept = &d->group.call->carry[0]; /* the version + 1; 0: nothing is kept yet */
     if (*kept == 0)
         *kept = r->webhook.version + 1;
     return *kept - 1;
@@ -332,7 +332,7 @@ static enum pp_err op_delete_webhook(struct pp_dq *d, struct pp_webhook_delete *
 
 /* --- the port --- */
 
-/* Syncs a change of an endpoint: a checkpoint syncs the log and the database file. */
+/* Syncs a change of an endpoint to disk: a checkpoint syncs the log and the database file. */
 static enum pp_err committed(void *state)
 {
     struct pp_dq *d = state;

@@ -1,14 +1,14 @@
-/* event_log.c: the event log: one table of events in order of their numbers. The oldest are
- * deleted.
+/* event_log.c: the event log: one table of events in order of their numbers, whose oldest events
+ * are deleted.
  *
  *   append, clean --> writer lane: 1 thread, 1 connection: one transaction and fsync for all
  *   read          --> reader lane: a read-only connection each; a call reads one snapshot
  *
- * Invariants: state.last is the highest number ever given; it stays when all events are deleted.
- * A commit is on disk before a reader sees it, so a number that was seen is never given again.
- * state.bytes is the sum of the data in the table. state.cleaned is below the first event.
+ * Invariants: state.last is the highest number ever given; it stays when all events are deleted. A
+ * commit is on disk before a reader sees it, so a number that was read is never given to another
+ * event. state.bytes is the sum of the data in the table. state.cleaned is below the first event.
  *
- * To change the schema, append a step (never edit one that was released). */
+ * To change the schema, append a step to `schema` (never edit one that was released). */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -47,8 +47,8 @@ struct sq_event_log {
     struct pp_event_log base;
     struct pp_sq_file file;
     struct pp_sq_conn w;
-    struct log_state now; /* the state row as the current transaction of the writer has it */
-    bool dirty;           /* `now` differs from the row */
+    struct log_state now; /* the state row, with the changes of the current transaction */
+    bool dirty;           /* `now` has changes that are not in the row */
 };
 
 static struct sq_event_log *of_writer(void *state)

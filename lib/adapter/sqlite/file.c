@@ -1,4 +1,5 @@
-/* file.c: see file.h. */
+/* file.c: opens and closes the database file of an adapter, and runs its requests in
+ * transactions. */
 #include "file.h"
 
 #include <errno.h>
@@ -11,13 +12,14 @@
 
 #include "base/check.h"
 
-/* Pages in the log (WAL) at which a commit moves them into the database file: 16 MiB. Large
- * enough that a page that is written often is moved once; small enough that the move takes
+/* A commit that leaves so many pages in the log (WAL), 16 MiB, moves them into the database file.
+ * Large enough that a page that is written often is moved once; small enough that the move takes
  * little time. */
 #define CHECKPOINT_PAGES 4096
 #define BUSY_MS          5000
 
-/* Most requests of a reader in one transaction; most requests that wait for a lane. */
+/* A reader puts at most READ_GROUP requests into one transaction. At most CAPACITY requests wait
+ * for a lane. */
 enum { READ_GROUP = 16, CAPACITY = 4096 };
 
 /* --- transactions --- */
@@ -34,7 +36,7 @@ static void commit(struct pp_sq_db *db)
     pp_sq_exec(db, "COMMIT");
 }
 
-/* Rolls back and clears the failure. */
+/* Rolls the transaction back, if there is one, and clears the failure. */
 static void rollback(struct pp_sq_db *db)
 {
     for (size_t i = 0; i < db->n; i++)
@@ -56,7 +58,7 @@ static struct pp_req *req_of(struct pp_job *job)
     return (struct pp_req *)((char *)call_of(job) - offsetof(struct pp_req, scratch));
 }
 
-/* Returns whether the error is a refusal: the request was understood, and wrote nothing. */
+/* Returns whether the error is a refusal: the adapter understood the request and wrote nothing. */
 static bool is_refusal(enum pp_err err)
 {
     switch (err) {
@@ -107,14 +109,15 @@ static enum pp_err run_group(struct pp_sq_group *g, struct pp_job **jobs, size_t
         rollback(g->db);
         if (hooks->rolled_back)
             hooks->rolled_back(g);
-        g->db->err = PP_OK; /* the hook may have failed to read */
+        g->db->err = PP_OK; /* clears a failure of the hook to read, too */
     } else if (g->appended && !atomic_exchange(&g->in_flight, true)) {
         pp_mailbox_post(g->mailbox, &g->letter);
     }
     return err;
 }
 
-/* Runs a batch of the lane's jobs; `state` begins with a struct pp_sq_group. */
+/* Executes the jobs that wait for the lane. `state` begins with a struct pp_sq_group. If the common
+ * transaction fails, each job gets its own. */
 static void run_batch(void *state, struct pp_job **jobs, size_t n)
 {
     struct pp_sq_group *g = state;
@@ -168,8 +171,7 @@ static void close_db(struct pp_sq_db *db)
 static void set_pragmas(struct pp_sq_db *db, const struct pp_sq_kind *kind, bool read_only)
 {
     char sql[512];
-    /* secure_delete: Debian turns it on by default, which overwrites all deleted data with
-     * zeros. */
+    /* Debian turns secure_delete on by default, which overwrites all deleted data with zeros. */
     snprintf(sql, sizeof sql,
              "PRAGMA journal_mode=WAL; PRAGMA synchronous=%s; PRAGMA cache_size=-%zu;"
              "PRAGMA wal_autocheckpoint=%d; PRAGMA journal_size_limit=67108864; PRAGMA foreign_keys=OFF;"
@@ -179,8 +181,8 @@ static void set_pragmas(struct pp_sq_db *db, const struct pp_sq_kind *kind, bool
     pp_sq_exec(db, read_only ? strstr(sql, "PRAGMA cache_size") : sql);
 }
 
-/* Opens a connection, creates the file unless read_only, and sets the pragmas. After a failure the
- * connection is zero, and closing it is allowed. */
+/* Opens a connection, creates the file unless read_only, and sets the pragmas. On failure the
+ * connection is zeroed, and may be closed. */
 static enum pp_err open_db(struct pp_sq_db *db, const struct pp_sq_kind *kind, const char *path,
                            bool read_only)
 {
@@ -215,8 +217,9 @@ static int user_version(struct pp_sq_db *db)
     return v;
 }
 
-/* Migrates the schema to the kind's version: schema[v] is the SQL, one transaction, that leads from
- * version v to v + 1. user_version holds the version. PP_EMISMATCH: the file is newer. */
+/* Migrates the schema to the kind's version. schema[v] is the SQL, one transaction, that leads from
+ * version v to v + 1; the file's user_version is its version. Returns PP_EMISMATCH if a newer
+ * program wrote the file. */
 static enum pp_err migrate(struct pp_sq_db *db, const struct pp_sq_kind *kind)
 {
     int v = user_version(db);
@@ -243,7 +246,7 @@ static void *take_reader(void *data)
     return &f->readers[i];
 }
 
-/* Takes the lock file `path`.lock for this process. PP_EBUSY: another process holds it. */
+/* Locks the file `path`.lock for this process. Returns PP_EBUSY if another process holds it. */
 static enum pp_err lock_file(struct pp_sq_file *f, const char *path)
 {
     char *name = NULL;
@@ -283,14 +286,14 @@ static enum pp_err open_lane(const struct pp_lane_options *o, struct pp_loop *lo
     return *home ? PP_OK : PP_ENOMEM;
 }
 
-/* Calls the watcher, on the loop. */
+/* Calls the watcher, on the loop's thread. */
 static void on_letter(void *data, struct pp_list *mail)
 {
     struct pp_sq_group *g = data;
     while (pp_list_pop(mail))
         ;
-    /* Clears the flag before the callback, so that an append that comes after the callback's read
-     * wakes the watcher again. */
+    /* Clears the flag before the callback: if an append comes after the callback has read, it wakes
+     * the watcher again. */
     atomic_store(&g->in_flight, false);
     if (g->watch)
         g->watch(g->watch_data);

@@ -1,10 +1,10 @@
 /* ingest.c: the ingest queue. All waiting requests share one transaction, and so one fsync.
  *
- * Invariants: an entry is waiting, taken or poisoned. Only the process that took an entry can
- * ack it, and only one process has the file open. Opening the file makes taken entries waiting
- * again; closing it does so too, and does not count their delivery. `photos` counts the photos
- * of waiting and taken entries. The payload has a table of its own, so that a change of state
- * does not write it again.
+ * Invariants: an entry is waiting, taken or poisoned. Only the process that took an entry can ack
+ * it, and only one process has the file open. Opening the file makes taken entries waiting again.
+ * Closing the file does so, too, and does not count the delivery of these entries. `photos` counts
+ * the photos of waiting and taken entries. Payloads have a table of their own, so that a change of
+ * an entry's state does not write its payload again.
  *
  * To change the schema, append a step to `schema` (never edit one that was released). */
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "file.h"
 
-enum { PP_ENTRY_WAITING, PP_ENTRY_TAKEN, PP_ENTRY_POISONED }; /* entries.state */
+enum { PP_ENTRY_WAITING, PP_ENTRY_TAKEN, PP_ENTRY_POISONED }; /* values of the column entries.state */
 
 static const char *const schema[] = {
     "CREATE TABLE entries(num INTEGER PRIMARY KEY, batch TEXT NOT NULL UNIQUE,"
@@ -74,12 +74,12 @@ static const char *const sql[] = {QUERIES(PP_SQ_TEXT)};
 #define OPS(X) PP_INGEST_OPS(X) X(read, pp_ingest_read)
 enum { OPS(PP_SQ_OP_NUMBER) };
 
-/* The state of the queue's lane. */
+/* The state of the thread that runs the queue's requests. */
 struct pp_iq {
     struct pp_sq_group group;
     struct pp_sq_db db;
-    uint64_t entries, photos;     /* totals of waiting and taken entries */
-    char turn[PP_CLIENT_MAX + 1]; /* the client of the last entry taken in turn */
+    uint64_t entries, photos;     /* how many entries are waiting or taken, and how many photos they have */
+    char turn[PP_CLIENT_MAX + 1]; /* the client whose entry was last taken in turn */
 };
 
 struct ingest_queue {
@@ -98,7 +98,7 @@ static void read_totals(struct pp_iq *q)
     pp_sq_done(st);
 }
 
-/* Reads a row of COLUMNS. */
+/* Converts a row of COLUMNS to an entry. */
 static void read_entry(struct pp_iq *q, struct pp_arena *a, sqlite3_stmt *st, struct pp_ingest_entry *e)
 {
     *e = (struct pp_ingest_entry){.batch_id = pp_sq_text(&q->db, a, st, 1),
@@ -114,8 +114,8 @@ static void read_entry(struct pp_iq *q, struct pp_arena *a, sqlite3_stmt *st, st
 
 /* --- append --- */
 
-/* Looks the entry's key up. PP_OK: it is new. PP_EEXISTS: the same request came before, and
- * r->old_answer is its answer. PP_EMISMATCH: another request has used the key. */
+/* Looks the entry's key up. Returns PP_OK if the key is new; PP_EEXISTS if the same request came
+ * before, with its answer in r->old_answer; PP_EMISMATCH if another request has used the key. */
 static enum pp_err check_key(struct pp_iq *q, struct pp_ingest_append *r)
 {
     sqlite3_stmt *st = pp_sq_bind(&q->db, Q_KEY_GET, "tt", r->entry.client, r->key);
@@ -158,8 +158,8 @@ static enum pp_err op_append(struct pp_iq *q, struct pp_ingest_append *r)
 
 /* --- take, ack, poison --- */
 
-/* Adds the row at `st` to r->entries, without its payload. False: the payload does not fit into
- * max_bytes any more. */
+/* Adds the row at `st` to r->entries, without its payload, and its number to `nums`. Returns false
+ * if the payload does not fit into max_bytes any more. */
 static bool add(struct pp_iq *q, struct pp_ingest_take *r, sqlite3_stmt *st, int64_t *nums, size_t *bytes)
 {
     size_t size = (size_t)pp_sq_col(st, 10);
@@ -175,7 +175,8 @@ static bool add(struct pp_iq *q, struct pp_ingest_take *r, sqlite3_stmt *st, int
     return true;
 }
 
-/* Takes the oldest waiting entries that fit into max_bytes, and stores their numbers in `nums`. */
+/* Chooses the oldest waiting entries whose payloads fit into max_bytes, and stores their numbers in
+ * `nums`. */
 static void choose(struct pp_iq *q, struct pp_ingest_take *r, int64_t *nums)
 {
     size_t bytes = 0;
@@ -185,7 +186,8 @@ static void choose(struct pp_iq *q, struct pp_ingest_take *r, int64_t *nums)
     pp_sq_done(st);
 }
 
-/* Finds the first client after `from` that has a waiting entry. False: there is none. */
+/* Finds the first client after `from`, in order of name, that has a waiting entry. Returns false if
+ * there is none. */
 static bool next_client(struct pp_iq *q, const char *from, char client[PP_CLIENT_MAX + 1])
 {
     sqlite3_stmt *st = pp_sq_bind(&q->db, Q_NEXT_CLIENT, "t", from);
@@ -204,8 +206,8 @@ static bool skipped(const struct pp_ingest_take *r, const char *client)
     return false;
 }
 
-/* Goes once around all clients, from the one after the last turn, and takes the oldest entry of
- * each that is not skipped. */
+/* Chooses one entry of each client, its oldest. Goes once around all clients, beginning after the
+ * client of the last turn, and leaves out those in r->skip. */
 static void choose_in_turn(struct pp_iq *q, struct pp_ingest_take *r, int64_t *nums)
 {
     char client[PP_CLIENT_MAX + 1], start[PP_CLIENT_MAX + 1];
@@ -334,7 +336,7 @@ static enum pp_err op_list(struct pp_iq *q, struct pp_ingest_list *r)
     r->n = 0;
     r->more = false;
     r->entries = pp_sq_array(&q->db, r->req.arena, r->limit, sizeof *r->entries);
-    const char *after = r->after ? r->after : "\x7f"; /* a text that sorts after every id */
+    const char *after = r->after ? r->after : "\x7f"; /* a text that sorts after every batch id */
     sqlite3_stmt *st = pp_sq_bind(&q->db, Q_LIST, "tti", after, r->client, (int64_t)r->limit + 1);
     while (pp_sq_page(&q->db, st, r->n, r->limit, &r->more))
         read_entry(q, r->req.arena, st, &r->entries[r->n++]);
@@ -379,7 +381,7 @@ static enum pp_err op_read(struct pp_iq *q, struct pp_ingest_read *r)
         return pp_sq_refuse(&q->db, PP_ENOTFOUND);
     read_entry(q, a, st, &out->entry);
     out->entry.payload = pp_sq_blob(&q->db, a, st, 10, &out->entry.payload_n);
-    /* else the entry has no key, or a clean has deleted the key */
+    /* Otherwise the entry has no key, or op_clean() has deleted the key. */
     if (pp_sq_exactly(st, 12, out->body_hash, sizeof out->body_hash)) {
         out->key = pp_sq_text(&q->db, a, st, 11);
         out->answer = pp_sq_blob(&q->db, a, st, 13, &out->answer_n);
@@ -424,8 +426,8 @@ static const char *durability(struct pp_ingest_queue *base)
 static void close_queue(struct pp_ingest_queue *base)
 {
     struct ingest_queue *s = (struct ingest_queue *)base;
-    /* No request is in flight, so the lane is idle, and this thread may use its connection. If the
-     * open has failed there is no lane. */
+    /* No request is in flight, so the lane's thread is idle, and this thread may use its
+     * connection. If opening has failed there is no lane. */
     if (s->file.writer)
         pp_sq_run(&s->q.db, Q_GIVE_BACK, "");
     pp_sq_file_close(&s->file);

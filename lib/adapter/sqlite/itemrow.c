@@ -1,8 +1,8 @@
 /* itemrow.c: open items, and the slots that wait for a task.
  *
- * An item's row is written twice: when it is planned and when it finishes. A small table in
+ * An item's row is written twice: when the item is planned and when it finishes. A small table in
  * memory counts the open slots of items, so that the outcome of a photo costs one update of its
- * slot and no query of the others. An item's place in the table is its number modulo
+ * slot and no query of the item's other slots. An item's place in the table is its number modulo
  * PP_SW_ITEMS; items that share a place replace each other. */
 #include <string.h>
 
@@ -19,8 +19,8 @@ void pp_sw_items_clear(struct pp_sw *w)
     memset(w->items, 0, PP_SW_ITEMS * sizeof *w->items);
 }
 
-/* Returns an item's counts from the table; counts its slots if they are not there. NULL:
- * failure. */
+/* Returns an item's counts from the table. If the table does not have them, counts the item's
+ * slots. Returns NULL on failure. */
 static struct pp_sw_item *get_item(struct pp_sw *w, int64_t item)
 {
     struct pp_sw_item *it = place(w, item);
@@ -36,7 +36,7 @@ static struct pp_sw_item *get_item(struct pp_sw *w, int64_t item)
         pp_sq_done(st);
     }
     if (!it->batch)
-        pp_sq_fail(&w->db, PP_ECORRUPT); /* the slot refers to an item that does not exist */
+        pp_sq_fail(&w->db, PP_ECORRUPT); /* the slot's item does not exist */
     if (w->db.err != PP_OK)
         return NULL;
     it->num = item;
@@ -63,8 +63,8 @@ static void finish_item(struct pp_sw *w, struct pp_sw_batch *b, int64_t item, en
         place(w, item)->num = 0;
 }
 
-/* Gives an open slot its outcome `o`, which is packed in w->buf. The item finishes with its last
- * open slot. */
+/* Stores the outcome `o`, which is packed in w->buf, in an open slot. If the item has no other open
+ * slot, finishes the item. */
 static void settle_slot(struct pp_sw *w, int64_t item, int64_t idx, const struct pp_outcome *o,
                         int64_t now_ms)
 {
@@ -99,8 +99,8 @@ void pp_sw_task_join(struct pp_sw *w, int64_t task, int64_t item, int64_t idx, b
     }
 }
 
-/* Replaces the first waiter of a task by the next one. Without another waiter, deletes the task
- * unless it is claimed. */
+/* Replaces the first waiter of a task by the next one. If there is none, deletes the task, unless a
+ * worker has claimed it. */
 static void first_leaves(struct pp_sw *w, int64_t task, int64_t photo, bool more, bool claimed, uint8_t queue)
 {
     sqlite3_stmt *st = more ? pp_sq_bind(&w->db, PP_Q_WAITER_LIST, "ii", task, (int64_t)1) : NULL;
@@ -139,7 +139,7 @@ struct open_slot {
     struct pp_key key;
 };
 
-/* Returns the open slots of an item, allocated in w->tmp. */
+/* Returns the open slots of an item, in memory that lives until the operation ends. */
 static struct open_slot *open_slots(struct pp_sw *w, int64_t item, size_t *n)
 {
     struct open_slot *slots = NULL;

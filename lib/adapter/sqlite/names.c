@@ -1,4 +1,4 @@
-/* names.c: numbers for names, and back. One node per name, in two hash tables. */
+/* names.c: maps names to numbers and back, with a cache: one node per name, in two hash tables. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ struct pp_sq_name {
     int64_t num;
     UT_hash_handle by_name, by_num;
     size_t n;
-    char key[]; /* the kind in one byte, then the name and its NUL */
+    char key[]; /* the kind in one byte, then the name with its NUL */
 };
 
 void pp_sq_names_clear(struct pp_sq_names *n)
@@ -37,8 +37,8 @@ static struct pp_sq_name *cached(struct pp_sq_names *n, enum pp_name_kind kind, 
     return x;
 }
 
-/* Adds a name to the cache. NULL: out of memory, which is no failure: the next look-up queries
- * the database again. */
+/* Adds a name to the cache. Returns NULL when out of memory; that is no failure, because the next
+ * look-up queries the database again. */
 static struct pp_sq_name *remember(struct pp_sq_names *n, enum pp_name_kind kind, const char *name,
                                    size_t len, int64_t num)
 {

@@ -1,5 +1,5 @@
-/* outbox.c: reads finished items of all clients in order of seq. It also hands out numbers by
- * name that are never given twice.
+/* outbox.c: reads finished items of all clients in order of seq. It also gives numbers by name,
+ * each number once.
  *
  * The single writer gives seq in the order of its commits, so a reader sees every item up to
  * state.last of its snapshot. */
@@ -66,8 +66,8 @@ static int by_after(const void *a, const void *b)
     return (x->after_seq < y->after_seq) - (x->after_seq > y->after_seq);
 }
 
-/* Counts the items with a seq in after..upto. If there are more than `most`, extrapolates from
- * those counted. */
+/* Counts the items with a seq above `after` and up to `upto`. Counts at most `most` of them, and
+ * extrapolates if there are more. */
 static uint64_t count(struct pp_sq_db *db, uint64_t after, uint64_t upto, uint64_t most)
 {
     pp_assert(after < upto && most > 0, "nothing to count");
@@ -83,7 +83,8 @@ static uint64_t count(struct pp_sq_db *db, uint64_t after, uint64_t upto, uint64
     return (uint64_t)((double)n * ((double)(upto - after) / (double)(last - after)));
 }
 
-/* Counts from the highest cursor to the lowest, so that no item is counted twice. */
+/* Counts from the highest cursor to the lowest, so that each item is counted once for all
+ * cursors. */
 enum pp_err pp_sr_outbox_counts(struct pp_sq_db *db, struct pp_store_outbox_counts *r)
 {
     struct pp_outbox_count **order = pp_sq_array(db, r->req.arena, r->n, sizeof *order);
@@ -108,7 +109,7 @@ enum pp_err pp_sr_outbox_counts(struct pp_sq_db *db, struct pp_store_outbox_coun
 
 /* --- numbers --- */
 
-/* Syncs the log file, so that a power cut cannot take back a commit. */
+/* Syncs the log file (WAL) to disk, so that a power cut can not undo a commit. */
 static enum pp_err sync_log(struct pp_sq_db *db)
 {
     sqlite3_file *file = NULL;
@@ -118,8 +119,8 @@ static enum pp_err sync_log(struct pp_sq_db *db)
     return rc == SQLITE_OK ? PP_OK : pp_sq_err(rc);
 }
 
-/* Runs in two slices: the first records the numbers; the second, after the commit, syncs and
- * hands them out. */
+/* Runs in two slices: the first records the new numbers; the second, after the commit, syncs them
+ * to disk and returns them. */
 enum pp_err pp_sw_numbers(struct pp_sw *w, struct pp_store_numbers *r)
 {
     struct pp_sq_call *call = w->group.call;

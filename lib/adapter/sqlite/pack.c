@@ -1,5 +1,5 @@
-/* pack.c: see pack.h. To add a field, append it after the last one of its record, and read it only
- * if bytes are left. */
+/* pack.c: packs outcomes and photo records into blobs, and unpacks them. To add a field, append it
+ * after the last one of its record, and read it only if bytes are left. */
 #include "pack.h"
 
 #include <string.h>
@@ -8,10 +8,10 @@
 
 enum { HAS_OBJECT = 1, HAS_ETAG = 2, HAS_MODIFIED = 4, HAS_FAILURE = 8, HAS_DETAIL = 16 };
 
-struct source { /* a blob being read, and the arena for its strings */
+struct source { /* a blob that is being read, and the arena for its strings */
     struct pp_reader r;
     struct pp_arena *a;
-    bool full; /* the arena is full */
+    bool full; /* the arena has no memory left */
 };
 
 static enum pp_err ended(const struct source *s)
@@ -21,7 +21,7 @@ static enum pp_err ended(const struct source *s)
     return s->r.failed ? PP_ECORRUPT : PP_OK;
 }
 
-/* Returns the next `n` bytes. NULL: there are fewer, and the reader fails. */
+/* Returns the next `n` bytes. If there are fewer, fails the reader and returns NULL. */
 static const char *take(struct pp_reader *r, size_t n)
 {
     const char *p = r->p;
@@ -56,7 +56,7 @@ static void get_object(struct source *from, struct pp_object *o)
     o->type = pp_read_u8(r);
 }
 
-/* Appends a string; cuts it after 255 bytes. */
+/* Appends a string: its length in one byte, then at most 255 bytes. */
 static void put_text(struct pp_buf *b, const char *s)
 {
     size_t n = strnlen(s, 255);
@@ -74,7 +74,7 @@ static void get_text(struct source *from, const char **text)
     from->full |= !*text;
 }
 
-/* --- outcomes: the table of photopool/outcome.h --- */
+/* --- outcomes; photopool/outcome.h lists their fields --- */
 
 #define PUT_code(v)   pp_buf_u16(b, v)
 #define PUT_u32(v)    pp_buf_u32(b, v)
@@ -87,7 +87,8 @@ static void get_text(struct source *from, const char **text)
 #define GET_text(v)   get_text(&from, &(v))
 #define GET_object(v) get_object(&from, &(v))
 
-/* Returns flags for the column `stored`: an outcome of this kind has the fields that it selects. */
+/* Returns the bits for the column `stored` of the table: an outcome of this kind has a field if one
+ * of the field's bits is set here. */
 static unsigned stored_with(enum pp_outcome_kind kind, unsigned flags)
 {
     return flags | PP_STORED_ALWAYS | (pp_outcome_has_bytes(kind) ? PP_STORED_BYTES : PP_STORED_NO_BYTES);
@@ -132,7 +133,7 @@ enum pp_err pp_unpack_outcome(struct pp_reader r, struct pp_arena *a, struct pp_
 uint16_t pp_packed_code(struct pp_reader r)
 {
     enum pp_outcome_kind kind = (enum pp_outcome_kind)pp_read_u8(&r);
-    pp_read_u8(&r); /* flags */
+    pp_read_u8(&r); /* skips the flags */
     uint16_t code = pp_read_u16(&r);
     return r.failed || !pp_outcome_has_code(kind) ? 0 : code;
 }

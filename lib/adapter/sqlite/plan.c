@@ -1,11 +1,11 @@
 /* plan.c: stores items as rows, and opens tasks for their open photos.
  *
- *   this batch planned the item before: repeated, nothing changes
- *   else a new revision:
- *     a slot for each photo: final if it has an outcome, or was stored since its look-up
- *                            else it opens a task, or joins the one that is there
+ *   this batch planned the item before: the item is repeated, and nothing changes
+ *   otherwise the item gets a new revision:
+ *     each photo gets a slot: final if the photo has an outcome, or was stored since its look-up;
+ *                             otherwise the slot opens a task, or joins the photo's open task
  *     no slot is open: the item finishes at once
- *     an older revision is open: superseded, after the new one has joined its tasks */
+ *     an older revision is open: it is superseded, after the new one has joined its tasks */
 #include <string.h>
 
 #include "base/check.h"
@@ -24,7 +24,8 @@ struct item_row {
     uint32_t left, with_bytes;
 };
 
-/* Finds the newest revision. Returns true if this batch has planned the item before. */
+/* Finds the newest revision of the item, and sets the number of the next one. Returns true if this
+ * batch has planned the item before. */
 static bool find_revisions(struct pp_sw *w, struct planning *p, struct pp_plan_item *item, int64_t *newest)
 {
     bool repeated = false;
@@ -64,7 +65,7 @@ static void add_task(struct pp_sw *w, struct planning *p, const struct item_row 
     pp_sw_rows_add(w, &p->backlog, p->r->req.arena, p->r->client, f->tier, f->due_ms);
 }
 
-/* A photo's row: its number, its task (0: none) and its record. */
+/* A photo's row: its number, its open task (0: none) and its record. */
 struct photo_row {
     int64_t num, task;
     struct pp_photo record;
@@ -83,9 +84,9 @@ static void find_photo(struct pp_sw *w, const struct planning *p, const struct p
     pp_sq_done(st);
 }
 
-/* Opens a task for the photo, or joins the existing one, and returns OPEN. If the photo was
- * stored since its look-up, returns its outcome instead. A new photo gets the number of its
- * first task. */
+/* Opens a task for the photo, or joins its open task, and returns the outcome OPEN. If the photo
+ * was stored since its look-up, returns that outcome instead. The number of a new photo is that of
+ * its first task. */
 static struct pp_outcome open_photo(struct pp_sw *w, struct planning *p, const struct item_row *row,
                                     uint32_t idx, int64_t domain)
 {
@@ -110,7 +111,7 @@ static struct pp_outcome open_photo(struct pp_sw *w, struct planning *p, const s
     return o;
 }
 
-/* Counts one more import that was answered from the photo's record. A URL that the item repeats
+/* Counts one more import that was answered from the photo's record. A URL that the item has twice
  * counts once. */
 static void count_skip(struct pp_sw *w, struct planning *p, const struct pp_plan_item *item, uint32_t idx)
 {

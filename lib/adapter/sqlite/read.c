@@ -1,7 +1,7 @@
 /* read.c: reads batches, queues, items and photos for the API, on the reader lane.
  *
- * Finished items of a batch are read in order of seq through the index items_done. An item gets
- * its seq when it finishes, and seq only grows, so a reader of pages misses no item that
+ * The index items_done gives the finished items of a batch in order of seq. An item gets its seq
+ * when it finishes, and seq only grows, so a caller that reads page by page misses no item that
  * finishes meanwhile. */
 #include <string.h>
 
@@ -24,7 +24,7 @@ enum pp_err pp_sr_batch(struct pp_sq_db *db, struct pp_store_batch *r)
 enum pp_err pp_sr_batches(struct pp_sq_db *db, struct pp_store_batches *r)
 {
     int64_t client = r->client ? pp_sq_name_find(db, PP_NAME_CLIENT, r->client) : 0;
-    const char *after = r->after ? r->after : "\x7f"; /* a text that sorts after every id */
+    const char *after = r->after ? r->after : "\x7f"; /* a text that sorts after every batch id */
     r->n = 0;
     r->more = false;
     r->batches = pp_sq_array(db, r->req.arena, r->limit, sizeof *r->batches);
@@ -41,7 +41,7 @@ enum pp_err pp_sr_batches(struct pp_sq_db *db, struct pp_store_batches *r)
     return db->err;
 }
 
-/* Steps along the index of waiting tasks from one (client, queue) to the next. Each step costs one
+/* Steps along the index of waiting tasks from one (client, queue) to the next. A step costs one
  * look-up, however many tasks the queue has. */
 static bool next_queue(struct pp_sq_db *db, int64_t *client, int64_t *queue, int64_t *due, struct pp_arena *a,
                        const char **name)
@@ -103,13 +103,13 @@ enum pp_err pp_sr_queue(struct pp_sq_db *db, struct pp_store_queue *r)
 
 /* --- items: results, one item, the items of a replay --- */
 
-/* The photos that make an item match. */
+/* A filter: an item matches if one of its photos does. */
 struct photo_match {
     bool any; /* every item matches */
     const uint16_t *codes;
-    size_t n_codes; /* 0: any code, so every failed or skipped photo */
+    size_t n_codes; /* 0: any code matches, so every failed or skipped photo does */
     const int64_t *domains;
-    size_t n_domains; /* 0: any domain */
+    size_t n_domains; /* 0: any domain matches */
 };
 
 static bool code_matches(const struct photo_match *m, uint16_t code)
@@ -128,7 +128,7 @@ static bool domain_matches(const struct photo_match *m, int64_t domain)
     return m->n_domains == 0;
 }
 
-/* Counts the failed and skipped photos of the item that match. */
+/* Returns how many failed and skipped photos of the item match the filter. */
 static uint64_t matching_photos(struct pp_sq_db *db, int64_t item, const struct photo_match *m)
 {
     uint64_t n = 0;
@@ -173,17 +173,17 @@ void pp_sq_item_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, 
         pp_sq_fail(db, PP_ECORRUPT);
 }
 
-/* A page of the finished items of a batch, from `after_seq` (exclusive). */
+/* A page of the finished items of a batch whose seq is above `after_seq`. */
 struct item_page {
     const char *batch_id;
-    int status; /* -1: any status */
+    int status; /* only items with this status; -1: any status */
     uint64_t after_seq;
     size_t limit;
     bool newest_only;
-    /* The fields below are results. */
+    /* The members below are results. */
     struct pp_item *items;
     size_t n;
-    uint64_t photos; /* number of photos that match */
+    uint64_t photos; /* how many photos of the items match */
     bool more;
 };
 
@@ -193,7 +193,7 @@ static bool is_newest(struct pp_sq_db *db, sqlite3_stmt *st)
     return pp_sq_col(st, 0) == pp_sq_int(db, 0, PP_Q_ITEM_NEWEST, "it", pp_sq_col(st, 10), item);
 }
 
-/* Reads a page. PP_ENOTFOUND: there is no such batch. */
+/* Reads a page of items that match the filter. Returns PP_ENOTFOUND if the batch does not exist. */
 static enum pp_err read_page(struct pp_sq_db *db, struct pp_arena *a, const struct photo_match *m,
                              struct item_page *page)
 {
@@ -252,7 +252,7 @@ enum pp_err pp_sr_replay(struct pp_sq_db *db, struct pp_store_replay *r)
     for (size_t i = 0; i < r->n_domains && domains; i++) {
         domains[i] = pp_sq_name_find(db, PP_NAME_DOMAIN, r->domains[i]);
         if (domains[i] == 0)
-            domains[i] = -1; /* a number that matches no photo */
+            domains[i] = -1; /* a number that no domain has */
     }
     const struct photo_match m = {
         .codes = r->codes, .n_codes = r->n_codes, .domains = domains, .n_domains = r->n_domains};

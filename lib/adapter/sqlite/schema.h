@@ -6,8 +6,8 @@
  *    `state.mark` is above every number given, so no number is used twice, even after deletes.
  *  - A task exists exactly while photos.task refers to it. A photo's row is never deleted. Rows are
  *    in the order of planning, so photos that are settled together lie together.
- *  - A task's first waiter is in its own row (item, idx), further waiters are in `waiters`. item
- *    NULL: no waiter is left; only a claimed task may have none.
+ *  - A task's first waiter is in the task's row (item, idx); further waiters are in `waiters`. item
+ *    is NULL if no waiter is left; only a claimed task may have none.
  *  - slots.outcome is NULL for an open photo, items.seq is 0 for an open item. `state.last` is the
  *    highest seq given.
  *
@@ -36,7 +36,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     "i.photos"
 #define PP_SQ_ITEM_NAMES   " JOIN names n ON n.num=i.client JOIN batches b ON b.num=i.batch"
 #define PP_SQ_ITEM_COLUMNS PP_SQ_ITEM_FIELDS " FROM items i" PP_SQ_ITEM_NAMES
-/* Uses only the index items_outbox: finished items of all clients, in order of seq. */
+/* The finished items of all clients, in order of seq. Uses only the index items_outbox. */
 #define PP_SQ_ITEM_OUTBOX                                                                                 \
     PP_SQ_ITEM_FIELDS                                                                                     \
     " FROM items i INDEXED BY items_outbox CROSS JOIN names n ON n.num=i.client CROSS JOIN batches b ON " \

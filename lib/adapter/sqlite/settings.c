@@ -1,4 +1,4 @@
-/* settings.c: settings of clients, and learned routes. */
+/* settings.c: reads and writes the settings of clients and the learned routes. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,20 +1,20 @@
-/* settle.c: ends claims when the worker settles them, or when they lapse because the worker went
- * silent. Also renews leases.
+/* settle.c: ends claims: when the worker settles a task, or when its lease lapses because the
+ * worker went silent. Also renews leases.
  *
  * A settlement is a compare-and-set on (task, worker, epoch). A settlement that does not match is
- * stale and changes nothing. A FINAL settlement writes the photo's record and every waiting slot,
- * and deletes the task, in one transaction. Only end_claim() changes a task's state, by the table
- * of photopool/task_rules.h. */
+ * stale and changes nothing. A FINAL settlement writes the photo's record and every slot that
+ * waits, and deletes the task, in one transaction. Only end_claim() changes a task's state, by the
+ * table of photopool/task_rules.h. */
 #include "base/check.h"
 #include "store.h"
 
 /* A claimed task, from a row of PP_SQ_HELD_COLUMNS. */
 struct held {
-    int64_t num, client, photo, item, idx; /* item 0: no item waits */
+    int64_t num, client, photo, item, idx; /* (item, idx) is the first slot that waits; item 0: none waits */
     bool more;
     uint8_t losses, tier;
     uint32_t attempts, epoch;
-    int64_t worker; /* 0: not claimed */
+    int64_t worker; /* number of the worker that has claimed the task; 0: none has */
 };
 
 static struct held read_held(sqlite3_stmt *st)
@@ -32,8 +32,8 @@ static struct held read_held(sqlite3_stmt *st)
                          .epoch = (uint32_t)pp_sq_col(st, 10)};
 }
 
-/* Ends the claim with `event`, and returns the task's new state. A task that no item waits for
- * is cancelled instead of returning to waiting. */
+/* Ends the claim by `event`, and returns the task's new state. If no item waits for the task any
+ * more, it is cancelled instead of waiting for another claim. */
 static enum pp_task_state end_claim(struct pp_sw *w, const struct held *h, enum pp_task_event event,
                                     uint8_t queue)
 {
@@ -42,7 +42,7 @@ static enum pp_task_state end_claim(struct pp_sw *w, const struct held *h, enum 
     return pp_sw_task_event(w, PP_TASK_CLAIMED, event, queue);
 }
 
-/* Deletes a task without giving its photo an outcome; the photo's record stays. */
+/* Deletes a task and writes no outcome; the photo keeps its record. */
 static void drop_task(struct pp_sw *w, const struct held *h)
 {
     pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", h->num);
@@ -62,7 +62,7 @@ static void write_photo(struct pp_sw *w, const struct held *h, const struct pp_p
         pp_sq_run(&w->db, PP_Q_PHOTO_SET, "inb", h->photo, w->buf.p, w->buf.n);
 }
 
-/* Adds one failure to the photo's ladder. The record keeps the stored object. */
+/* Adds one more failure to the photo's record, which keeps the stored object. */
 static void climb(struct pp_sw *w, const struct held *h, const struct pp_outcome *o, int64_t now_ms)
 {
     struct pp_photo photo = {0};
@@ -113,7 +113,7 @@ static void settle_one(struct pp_sw *w, const struct held *h, const struct pp_se
     }
 }
 
-/* Lists the batches that this call has changed. */
+/* Fills in r->batches, the batches that this request has changed. */
 static void report(struct pp_sw *w, struct pp_store_settle *r)
 {
     size_t n = 0;
@@ -134,7 +134,7 @@ static void report(struct pp_sw *w, struct pp_store_settle *r)
     r->items_finished = w->items_finished;
 }
 
-/* Reads the task of a settlement. False: this worker's claim has ended. */
+/* Reads the task of a settlement. Returns false if the worker no longer has this claim. */
 static bool find_held(struct pp_sw *w, const struct pp_settlement *s, int64_t worker, struct held *h)
 {
     sqlite3_stmt *st = worker ? pp_sq_bind(&w->db, PP_Q_TASK_HELD, "i", (int64_t)s->task->handle) : NULL;

@@ -1,6 +1,6 @@
-/* sqlite_store.h: the task store, ingest queue, delivery store and event log, each in its own
- * SQLite file, for one process on one machine. README.md describes the schemas and what each
- * index serves. */
+/* sqlite_store.h: opens the task store, ingest queue, delivery store and event log, each in an
+ * SQLite file of its own, for one process on one machine. README.md describes the schemas and what
+ * each index serves. */
 #ifndef PP_ADAPTER_SQLITE_STORE_H
 #define PP_ADAPTER_SQLITE_STORE_H
 
@@ -10,22 +10,22 @@
 #include "photopool/port/task_store.h"
 #include "runtime/loop.h"
 
-/* Opens the store at `path`, creating or migrating it. The process holds `path`.lock until it
- * closes the store. `loop` is the loop that submits requests and gets their answers; it must
- * outlive the store. Blocks while the file is opened. PP_EBUSY: another process has the store.
- * PP_EMISMATCH: a newer version wrote it. PP_ECORRUPT: it is not a database, or damaged. PP_EIO,
- * PP_ENOSPC, PP_ENOMEM. A power cut may lose the last writes; then the worker fetches photos again
- * that these writes had settled. */
+/* Opens the task store at `path`, and creates or migrates the file. The process holds `path`.lock
+ * until it closes the store. Requests are submitted and answered on `loop`, which must outlive the
+ * store. Blocks while it opens the file. Returns PP_EBUSY if another process has the store,
+ * PP_EMISMATCH if a newer version wrote it, PP_ECORRUPT if the file is damaged or not a database,
+ * PP_EIO, PP_ENOSPC or PP_ENOMEM. A power cut may lose the last writes; workers then fetch the
+ * photos again that these writes had settled. */
 pp_must_check enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path,
                                                     struct pp_task_store **out);
 
-/* Opens the ingest queue. It has its own file, so that accepting a batch never waits for the
- * store. A finished append survives a power cut; many appends share one fsync. */
+/* Opens the ingest queue. It has a file of its own, so that accepting a batch never waits for the
+ * task store. A finished append survives a power cut; many appends share one fsync. */
 pp_must_check enum pp_err pp_sqlite_ingest_queue_open(struct pp_loop *loop, const char *path,
                                                       struct pp_ingest_queue **out);
 
-/* Opens the delivery store: cursors, deliveries and endpoints of webhooks. A power cut may lose
- * the last saves: their messages are delivered again. Endpoints survive it. */
+/* Opens the delivery store: cursors, deliveries, and endpoints of webhooks. A power cut may lose
+ * the last saves, and then their messages are delivered again. Endpoints survive a power cut. */
 pp_must_check enum pp_err pp_sqlite_delivery_store_open(struct pp_loop *loop, const char *path,
                                                         struct pp_delivery_store **out);
 

@@ -1,4 +1,4 @@
-/* store.c: the port of the task store, and the writer's transaction. store.h has a diagram. */
+/* store.c: the port of the task store: its tables, its transactions, opening and closing. */
 #include <stdlib.h>
 
 #include "store.h"
@@ -47,7 +47,7 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
     "CREATE TABLE routes(client TEXT, domain TEXT, tier INTEGER, tier_ms INTEGER, weight_sum REAL,"
     " value_sum REAL, samples INTEGER, updated INTEGER, PRIMARY KEY(client, domain)) WITHOUT ROWID;",
 
-    /* the outbox */
+    /* version 2: the outbox */
     "CREATE INDEX items_outbox ON items(seq) WHERE seq>0;"
     "ALTER TABLE state ADD COLUMN last INTEGER NOT NULL DEFAULT 0;"
     "UPDATE state SET last=coalesce((SELECT max(seq) FROM items WHERE seq>0), 0);"

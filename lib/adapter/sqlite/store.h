@@ -3,8 +3,8 @@
  *   loop --submit--> writer lane: 1 thread, 1 connection; one transaction for all waiting requests
  *                --> reader lane: 2 threads, a read-only connection each; reads of the API
  *
- * To add an operation: add its struct and its line in the port, and a function in the file of
- * its kind. */
+ * To add an operation, add its struct and its line in the port (port/task_store.h), and a function
+ * in the file of its kind. */
 #ifndef PP_ADAPTER_SQLITE_STORE_INTERNAL_H
 #define PP_ADAPTER_SQLITE_STORE_INTERNAL_H
 
@@ -20,101 +20,104 @@
 /* --- names (names.c) --- */
 
 /* Each name (of a client, a domain or a worker) has a number, so that rows are short. A cache in
- * memory serves both directions.
+ * memory maps names to numbers and back.
  *
  * The number of a name never changes and is never given to another name. The cache contains names
- * that the open transaction added, so a rollback must clear it. A full cache is emptied. */
+ * that the open transaction added, so a rollback must clear it. When the cache is full, it is
+ * emptied. */
 enum pp_name_kind { PP_NAME_CLIENT = 1, PP_NAME_DOMAIN, PP_NAME_WORKER };
 
 struct pp_sq_name;
 
 struct pp_sq_names {
     struct pp_sq_db *db;
-    struct pp_sq_name *by_name, *by_num; /* uthash tables */
+    struct pp_sq_name *by_name, *by_num; /* hash tables of the cached names, by name and by number */
 };
 
-/* Returns the number of `name`; adds the name if it has none. On failure returns 0 and sets
- * db->err. */
+/* Returns the number of `name`; gives the name a number if it has none. On failure returns 0 and
+ * sets db->err. */
 int64_t pp_sq_name_add(struct pp_sq_names *n, enum pp_name_kind kind, const char *name);
-/* Returns the number of `name`; 0: it has none. */
+/* Returns the number of `name`, or 0 if the name has none. */
 int64_t pp_sq_name_num(struct pp_sq_names *n, enum pp_name_kind kind, const char *name);
-/* Returns the name of `num`, valid until the next call on `n`; "" if there is none. */
+/* Returns the name with the number `num`, or "" if there is none. The text is valid until the next
+ * call on `n`. */
 const char *pp_sq_name_text(struct pp_sq_names *n, int64_t num);
 void pp_sq_names_clear(struct pp_sq_names *n);
 
-/* Like pp_sq_name_num(), without a cache; for readers. */
+/* Returns the number of `name`, or 0, from the database. Readers have no cache. */
 int64_t pp_sq_name_find(struct pp_sq_db *db, enum pp_name_kind kind, const char *name);
 
 /* --- the writer (writer.c) --- */
 
 struct pp_sw_batch;
 
-/* The counts of an open item. */
+/* How many photos an open item has, in which states. */
 struct pp_sw_item {
-    int64_t num; /* the item's number; 0: empty place */
+    int64_t num; /* the item's number; 0: this place of the table is empty */
     int64_t batch;
-    /* number of photos; number of open photos; number of photos with bytes */
+    /* Number of all photos; of photos without an outcome; of photos whose bytes are stored. */
     uint32_t photos, left, with_bytes;
 };
 
 enum { PP_SW_ITEMS = 16384 };
 
-/* The writer's state. After a rollback the writer reads everything but `next` again, or drops it.
- */
+/* The writer's state, a copy of rows. After a rollback the writer reads all of it again or drops
+ * it, except `next`. */
 struct pp_sw {
     struct pp_sq_group group;
     struct pp_sq_db db;
     struct pp_sq_names names;
-    /* the next number to give; the bound below which numbers are recorded as given */
+    /* The next number to give; `state.mark` on disk: all numbers below may have been given. */
     int64_t next, mark;
-    int64_t last_seq; /* the highest seq given */
+    int64_t last_seq; /* the highest seq (number of a finished item) given so far */
     bool state_dirty;
-    /* numbers of waiting tasks, by queue, and of claimed tasks */
+    /* Number of waiting tasks in each queue; number of claimed tasks. */
     int64_t waiting[PP_QUEUES], claimed;
-    /* cached batches by number (uthash); list of the changed ones */
+    /* The cached batches (uthash, by number); the list of those that this transaction changed. */
     struct pp_sw_batch *batches, *dirty;
-    struct pp_sw_item *items; /* table of PP_SW_ITEMS places (itemrow.c) */
-    struct pp_buf buf;        /* scratch space for packing */
-    struct pp_arena tmp;      /* scratch memory of the current operation */
-    uint64_t job;             /* number of the current operation: 1, 2, ... */
-    uint64_t items_finished;  /* items that the current operation has finished */
+    struct pp_sw_item *items; /* hash table of PP_SW_ITEMS places for counts of open items (itemrow.c) */
+    struct pp_buf buf;        /* memory in which blobs are packed */
+    struct pp_arena tmp;      /* memory that lives until the current operation ends */
+    uint64_t job;             /* number of the current operation, counted from 1 */
+    uint64_t items_finished;  /* number of items that the current operation has finished */
 };
 
-/* Prepares the writer's state, a struct pp_sw, on an open connection. Call pp_sw_fini() even after
- * a failure, or without this call. */
+/* Prepares the writer's state, a struct pp_sw, on an open connection. The caller calls pp_sw_fini()
+ * in any case, also after a failure. */
 pp_must_check enum pp_err pp_sw_load(void *state);
 void pp_sw_fini(struct pp_sw *w);
-/* Read the numbers and counts from the file, and write them to it if they have changed. */
+/* pp_sw_load_state() reads the numbers and counts from the file; pp_sw_save_state() writes them to
+ * it if they have changed. */
 void pp_sw_load_state(struct pp_sw *w);
 void pp_sw_save_state(struct pp_sw *w);
-/* Prepares the writer's state for the next operation. */
+/* Prepares the writer's state, a struct pp_sw, for the next operation. */
 void pp_sw_start(void *state);
 
-/* Returns a number that was never given before. */
+/* Returns a number that no row has had before. */
 int64_t pp_sw_next(struct pp_sw *w);
-/* Returns a number that was never given before, as the seq of an item that finishes. */
+/* Returns a number that no row has had before, as the seq of an item that finishes. */
 int64_t pp_sw_next_seq(struct pp_sw *w);
-/* Counts a task that enters (+1) or leaves (-1) a queue without changing its state. */
+/* Counts a task that enters a queue (by = 1) or leaves it (by = -1) and stays in its state. */
 void pp_sw_waiting(struct pp_sw *w, uint8_t queue, int by);
-/* Changes a task's state; no other function does. `event` must be legal in `from`. Counts the
- * task and returns its new state; the caller writes the row. `queue` is the queue that the task
- * leaves or enters; else unused. */
+/* Returns the new state of a task in state `from` after `event`, which must be legal there, and
+ * counts the task. The caller writes the row. No other function decides about states. `queue` is
+ * the queue that the task leaves or enters, if it does. */
 enum pp_task_state pp_sw_task_event(struct pp_sw *w, enum pp_task_state from, enum pp_task_event event,
                                     uint8_t queue);
 
-/* The backlog rows that an operation returns. */
+/* The rows of the backlog that an operation returns: when a queue of a client has a due task. */
 struct pp_sw_rows {
     struct pp_backlog_row *rows;
     size_t n, cap;
 };
-/* Adds a row for (client, queue), or lowers the due time of the existing one. `client` is copied
- * into the arena. */
+/* Adds a row for (client, queue), or lowers the due time of the existing row. Copies `client` into
+ * the arena. */
 void pp_sw_rows_add(struct pp_sw *w, struct pp_sw_rows *rows, struct pp_arena *a, const char *client,
                     uint8_t queue, int64_t due_ms);
 
 /* --- batches (batchrow.c) --- */
 
-/* A batch's row as the writer caches it; written back at commit. */
+/* A batch as the writer caches it. The writer saves its row when the transaction commits. */
 struct pp_sw_batch {
     int64_t num, client;
     char id[PP_BATCH_ID_MAX];
@@ -125,55 +128,58 @@ struct pp_sw_batch {
     struct pp_code_count *errors;
     size_t n_errors;
     struct pp_sw_batch *next_dirty;
-    /* Changes by operation number `job`: */
+    /* What the operation with number `job` has changed: */
     uint64_t job;
     uint32_t job_photos, job_items;
     bool job_finished;
     UT_hash_handle hh;
 };
 
-/* Find a batch, or add one. NULL: there is none, or db.err is set. Valid until the transaction
- * ends. */
+/* pp_sw_batch() and pp_sw_batch_id() find a batch, pp_sw_batch_add() adds one. They return NULL if
+ * there is none, or on failure (db.err is set). A pointer is valid until the transaction ends. */
 struct pp_sw_batch *pp_sw_batch(struct pp_sw *w, int64_t num);
 struct pp_sw_batch *pp_sw_batch_id(struct pp_sw *w, const char *id);
 struct pp_sw_batch *pp_sw_batch_add(struct pp_sw *w, const char *id, int64_t client);
 /* Marks the batch as changed: its row is written at commit. */
 void pp_sw_batch_touch(struct pp_sw *w, struct pp_sw_batch *b);
-/* Removes the batch from the cache; the caller deletes its row. */
+/* Removes the batch from the cache. The caller deletes its row. */
 void pp_sw_batch_forget(struct pp_sw *w, struct pp_sw_batch *b);
-/* Count a photo (an item) with its new outcome (status); it was open before, or is new. */
+/* Count a photo under its new outcome, and an item under its new status. The photo or item was open
+ * before, or `is_new`. */
 void pp_sw_count_photo(struct pp_sw *w, struct pp_sw_batch *b, enum pp_outcome_kind kind, uint16_t code,
                        bool is_new);
 void pp_sw_count_item(struct pp_sw *w, struct pp_sw_batch *b, enum pp_item_status status, bool is_new);
-/* Sets `finished` if the batch is completely planned and has no open item. */
+/* Sets `finished` if the batch is completely planned and has no open items. */
 void pp_sw_batch_check(struct pp_sw *w, struct pp_sw_batch *b, int64_t now_ms);
 void pp_sw_batches_flush(struct pp_sw *w);
 void pp_sw_batches_clear(struct pp_sw *w);
 
-/* Reads a row of PP_SQ_BATCH_NAMED. */
+/* Converts a row of PP_SQ_BATCH_NAMED to a batch. */
 void pp_sq_batch_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_batch *out);
 
 /* --- items (itemrow.c) --- */
 
-/* Stores the counts of an item just planned in the table of open items. */
+/* Enters the counts of a newly planned item in the table of open items. */
 void pp_sw_item_opened(struct pp_sw *w, int64_t item, int64_t batch, uint32_t photos, uint32_t left,
                        uint32_t with_bytes);
 void pp_sw_items_clear(struct pp_sw *w);
-/* Closes an open item as superseded or cancelled: its open slots become cancelled, and their
- * tasks lose a waiter. Returns the number of photos cancelled. */
+/* Closes an open item as superseded or cancelled: its open slots become cancelled, and leave their
+ * tasks. Returns the number of photos that were cancelled. */
 uint32_t pp_sw_item_close(struct pp_sw *w, int64_t item, enum pp_item_status status, int64_t now_ms);
-/* Gives the outcome to every waiter of a task, which the caller then deletes. */
+/* Gives the outcome to every slot that waits for a task. (item, idx) is the first waiter; `more`
+ * says that the table `waiters` has others. The caller then deletes the task. */
 void pp_sw_task_settle(struct pp_sw *w, int64_t task, int64_t item, int64_t idx, bool more,
                        const struct pp_outcome *o, int64_t now_ms);
-/* Adds (item, idx) to the task's waiters. */
+/* Makes the slot (item, idx) wait for the task. `always` says that its import fetches the photo
+ * even if it is known. */
 void pp_sw_task_join(struct pp_sw *w, int64_t task, int64_t item, int64_t idx, bool always);
 
 /* --- operations --- */
 
-/* Reads a row of PP_SQ_ITEM_COLUMNS, and the item's photos (read.c). */
+/* Converts a row of PP_SQ_ITEM_COLUMNS to an item, and reads its photos (read.c). */
 void pp_sq_item_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_item *item);
 
-/* The operations of the port: pp_sw_NAME runs on the writer, pp_sr_NAME on a reader. */
+/* The operations of the port: pp_sw_NAME() runs on the writer, pp_sr_NAME() on a reader. */
 #define X(name, type) enum pp_err pp_sw_##name(struct pp_sw *w, struct type *r);
 PP_STORE_WRITES(X)
 #undef X

@@ -1,8 +1,8 @@
-/* writer.c: the writer's counters (numbers given, tasks by queue), and the backlog rows of an
- * operation.
+/* writer.c: the numbers that the writer of the task store gives, its counts of tasks by queue, and
+ * the backlog rows that an operation returns.
  *
- * Numbers are recorded in blocks before their use, and a start skips the rest of the recorded
- * block. So although a power cut may lose the newest commits, no number is given twice. */
+ * The writer records numbers in blocks before it gives them, and skips the rest of a recorded block
+ * when it starts. So no number is given twice, although a power cut may lose the newest commits. */
 #include <stdlib.h>
 #include <string.h>
 
