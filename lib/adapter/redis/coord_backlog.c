@@ -1,5 +1,5 @@
-/* coord_backlog.c: the backlog index: announcements of this process and of others, and reading the
- * index, for the watcher and for the operation `backlog`. See coord_internal.h.
+/* coord_backlog.c: the backlog index: sends and receives announcements, and reads the index for the
+ * watcher and for the operation `backlog`.
  *
  * Sending. One message has all announcements of a turn of the loop. Only one message is in flight;
  * meanwhile further announcements collect for the next one. If a message fails, its rows are sent
@@ -7,7 +7,7 @@
  *
  * Receiving. Redis numbers all announcements, and each process passes them to its watcher in that
  * order. A process may miss announcements if its connection is lost or the data set changes; a gap
- * in the numbers shows it. Then the process reads the whole index and passes that to the watcher.
+ * in the numbers shows that. Then the process reads the whole index and passes it to the watcher.
  * Each renewal of a slot sends `seen`, the latest announcement that this process has received. So
  * the script never raises a due time that a later announcement has lowered.
  *
@@ -26,12 +26,12 @@ enum { ROWS_MAX = 262144, BACKLOG_PAGE = 500, FIRST_ROWS = 256 };
 /* --- sending announcements --- */
 
 struct coord_row {
-    UT_hash_handle hh;   /* while the row is in c->rows */
-    struct pp_node node; /* while the row is in c->sending */
-    int64_t due_ms;      /* when the tasks are due, by our wall clock */
+    UT_hash_handle hh;   /* links the row into the hash c->rows */
+    struct pp_node node; /* links the row into c->sending */
+    int64_t due_ms;      /* when the first task of the queue is due, in ms of our wall clock */
     bool known;
     uint32_t key_n;
-    char key[]; /* queue, client, NUL */
+    char key[]; /* the queue in one byte, the client, a NUL */
 };
 
 static void drop_row(struct coord *c)
@@ -105,7 +105,7 @@ static void on_announced(void *data, enum pp_err err, const struct redisReply *r
     coord_rebuilt(c, ok ? PP_OK : PP_EIO);
 }
 
-/* Packs rows into the message and moves them to c->sending, the oldest first. */
+/* Packs the oldest rows into the message, and moves them to c->sending. */
 static void pack_rows(struct coord *c)
 {
     struct pp_buf *b = pp_redis_word_open(&c->call);
@@ -150,8 +150,8 @@ struct row_list {
     size_t n, cap;
 };
 
-/* Adds a row: `v` is the queue and the due time as PP_LAYOUT_ROW has them; the due time is ms from
- * `base_ms`. False: there is no such queue, or memory is out. */
+/* Adds a row. `v` is the queue and the due time as PP_LAYOUT_ROW has them; the due time is in ms
+ * from `base_ms`. Returns false if there is no such queue, or memory is out. */
 static bool add_row(struct row_list *to, const int64_t v[2], int64_t base_ms, const char *client)
 {
     if (!client || v[0] % PP_COORD_KNOWN >= PP_QUEUES)
@@ -173,7 +173,7 @@ static bool add_row(struct row_list *to, const int64_t v[2], int64_t base_ms, co
     return true;
 }
 
-/* Adds the rows of a page of the index: the answer of the script to ask_page(). */
+/* Adds the rows of a page of the index, the answer to ask_page(). */
 static enum pp_err add_page(struct coord *c, const struct redisReply *reply, struct row_list *to)
 {
     const struct redisReply *list = reply->element[5];
@@ -195,8 +195,8 @@ static enum pp_err add_page(struct coord *c, const struct redisReply *reply, str
 }
 
 /* Asks for the page of the index at `cursor`; "0" is the first page. In the answer, element[1] is 1
- * if the index is complete, and element[4] is the cursor of the next page, or "0" after the last.
- */
+ * if the index is complete, and element[4] is the cursor of the next page, or "0" after the last
+ * page. */
 static enum pp_err ask_page(struct coord *c, const char *cursor, pp_redis_cb cb, void *data)
 {
     struct pp_redis_call *call = coord_begin_args(c, COORD_BACKLOG);
@@ -220,7 +220,7 @@ void coord_backlog_heard(struct coord *c, uint64_t seq, bool own, int64_t age, s
     struct row_list list = {.arena = &arena};
     int64_t row[2];
 
-    if (seq > c->seen) /* false if the index that we read had it, or if the data set has changed */
+    if (seq > c->seen) /* false if the index already had the announcement, or the data set changed */
         c->seen = seq;
     pp_arena_init(&arena, 0);
     while (ok && r->n > 0 && pp_redis_unpack(r, PP_LAYOUT_ROW, row)) {
@@ -296,24 +296,23 @@ void coord_watch(struct pp_coordinator *p, pp_backlog_cb cb, void *data)
     c->on_backlog = cb;
     c->backlog_data = data;
     if (c->subscribed)
-        coord_backlog_read(c); /* reads the index, so that the watcher gets earlier announcements */
+        coord_backlog_read(c); /* the index has the announcements made before the watcher came */
 }
 
 /* --- the operation `backlog` --- */
 
-/* The state of a request; it lies in the request's scratch memory. */
+/* The state of a `backlog` request. It lies in the request's scratch memory. */
 struct index_call {
     struct coord *c;
-    struct pp_node node; /* in c->rebuilt */
+    struct pp_node node; /* links the request into c->rebuilt */
     struct pp_coord_backlog *r;
     struct row_list list;
     uint64_t losses; /* the value of c->losses when the request began */
 };
 _Static_assert(sizeof(struct index_call) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
 
-/* Notes the data set of this answer, and how often rows were dropped before it: if the caller now
- * rebuilds the index, it rebuilds the index of this data set, and rows dropped earlier do not
- * matter. */
+/* Notes which data set has answered, and how often rows were dropped so far. If the caller now
+ * rebuilds the index, it rebuilds the index of this data set, and earlier drops do not matter. */
 static void note_asked(struct coord *c)
 {
     memcpy(c->asked, c->dataset, sizeof(c->asked));
@@ -360,9 +359,9 @@ void coord_rebuilt(struct coord *c, enum pp_err err)
     struct pp_node *node;
 
     if (err == PP_OK && (c->rows || c->announcing || c->forgot))
-        return; /* announcements are still waiting */
+        return; /* announcements are still waiting to be written */
     if (err == PP_OK && c->forgotten != c->asked_forgotten) {
-        err = PP_EIO; /* rows were dropped since the answer: the caller must read the store again */
+        err = PP_EIO; /* rows were dropped since the answer, so the caller must read the store again */
         note_asked(c);
     }
     while ((node = pp_list_pop(&c->rebuilt))) {
@@ -391,7 +390,7 @@ enum pp_err coord_backlog(struct pp_coordinator *p, struct pp_coord_backlog *r)
     if (!r->rebuilt)
         return ask_page(c, "0", on_index_page, call);
     if (!pp_redis_up(c->redis))
-        return PP_EFULL; /* not connected: announcements can't be sent now */
+        return PP_EFULL; /* not connected, so announcements can't be sent now */
     pp_assert(!c->closing, "a request comes after the close");
     pp_list_push(&c->rebuilt, &call->node);
     coord_flush_soon(c, 0);

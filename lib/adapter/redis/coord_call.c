@@ -1,4 +1,5 @@
-/* coord_call.c: time; calls of scripts; notes which data set answers. See coord_internal.h. */
+/* coord_call.c: reads clocks, sends calls of the coordinator's scripts, and notes which data set
+ * answers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -54,8 +55,9 @@ struct pp_redis_call *coord_begin(struct coord *c, enum coord_script script)
     return &c->call;
 }
 
-/* Each call has a unique id: sender and a number. If the script finds no data set, it begins one
- * and gives it this id, so that no two data sets have the same id. */
+/* Ends the keys and adds two arguments: the time of tests, and the call's unique id, which is the
+ * sender and a number. If the script finds no data set, it begins one under this id, so that no two
+ * data sets have the same id. */
 void coord_keys_end(struct coord *c)
 {
     pp_redis_call_keys_end(&c->call);

@@ -1,14 +1,13 @@
-/* coord_message.c: the messages that processes send each other on one channel. See
- * coord_internal.h.
+/* coord_message.c: the messages that processes send each other on one channel.
  *
  * A message begins with its kind (a letter), the id of the sender (8 bytes; zeros: every process
- * takes the message), Redis' time, and the number of the latest announcement. The rest depends on
- * the kind; times are ms from Redis' time:
+ * handles the message), Redis' time, and the number of the latest announcement. The rest depends on
+ * the kind; times are in ms from Redis' time:
  *
  *   A  announcements: rows of queue (with PP_COORD_KNOWN), due time, client
  *   S  slow hosts: end of the wait, name
  *   W  a worker's heartbeat
- *   D  some workers shall drain: each worker sends a heartbeat to learn if it is one of them
+ *   D  some workers must drain: each worker sends a heartbeat to learn if it is one of them
  *   F  the data set is the first: workers ask again for slots that were refused
  *   N  notices: kind, a, b, five numbers
  *
@@ -20,7 +19,7 @@
 
 enum { NOTICES_MAX = 1 << 20 };
 
-/* --- notices, out --- */
+/* --- sending notices --- */
 
 static bool put_notice(struct pp_buf *b, const struct pp_notice *n)
 {
@@ -50,7 +49,7 @@ static void on_published(void *data, enum pp_err err, const struct redisReply *r
 {
     struct coord *c = data;
     (void)reply;
-    if (err != PP_OK) /* the lost notice may have been one about settings */
+    if (err != PP_OK) /* the lost notice may have been about a client's settings */
         c->notices_lost = true;
 }
 
@@ -77,7 +76,7 @@ void coord_notices_flush(struct coord *c)
     pp_buf_fini(&m);
 }
 
-/* --- in --- */
+/* --- receiving messages --- */
 
 static void report_lost(struct coord *c)
 {
@@ -95,7 +94,7 @@ static void on_notices(struct coord *c, struct pp_reader *r)
         if (!v)
             return;
         memcpy(n.v, v, sizeof(n.v));
-        if (n.kind < PP_NOTICE_KINDS) /* a later version may send other kinds */
+        if (n.kind < PP_NOTICE_KINDS) /* a later version may send kinds that this one does not know */
             c->on_notice(c->notice_data, &n);
     }
 }
@@ -107,8 +106,8 @@ void coord_watch_notices(struct pp_coordinator *p, void (*cb)(void *data, const 
     coord_of(p)->notice_data = data;
 }
 
-/* Returns how long ago a message was sent. A process that was stopped for a while reads old
- * messages. */
+/* Returns how many ms ago a message was sent, by Redis' time in the message. A process that was
+ * stopped for a while reads old messages. */
 static int64_t age_of(const struct coord *c, int64_t at)
 {
     int64_t age = coord_redis_now(c) - at;
@@ -124,7 +123,7 @@ void coord_on_message(void *data, const char *message, size_t n)
         c->subscribed = true;
         coord_backlog_read(c);
         coord_greet(c);
-        coord_beat(c); /* the answer says if this worker shall drain */
+        coord_beat(c); /* the answer says whether this worker must drain */
         report_lost(c);
         return;
     }
@@ -140,7 +139,7 @@ void coord_on_message(void *data, const char *message, size_t n)
     else if (kind == 'D')
         coord_beat(c);
     else if (kind == 'F')
-        coord_backlog_read(c); /* wakes the watcher, which asks for slots again */
+        coord_backlog_read(c); /* wakes the watcher, which asks again for slots */
     else if (own)
         return;
     else if (kind == 'W')

@@ -1,16 +1,16 @@
-/* coord_peers.c: workers' heartbeats, and requests to drain. See coord_internal.h.
+/* coord_peers.c: workers' heartbeats, and requests to drain.
  *
  * A worker sends a heartbeat every other second. Redis publishes it to all processes, and keeps it
  * for processes that start later. So each process has a list of all workers in memory. The answer
- * to a heartbeat says if the worker shall drain. The message 'D' makes all workers send a heartbeat
- * at once, so that they learn of it soon. */
+ * to a heartbeat says whether the worker must drain. The message 'D' makes all workers send a
+ * heartbeat at once, so that they learn of a request to drain soon. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/redis/coord_internal.h"
 
-enum { BEAT_EVERY_MS = 1900, CLEAR_EVERY = 32 /* heartbeats */ };
+enum { BEAT_EVERY_MS = 1900, CLEAR_EVERY = 32 /* one heartbeat in this many removes silent workers */ };
 
 struct coord_peer {
     UT_hash_handle hh;
@@ -33,7 +33,8 @@ static void drop_peer(struct coord *c, size_t i)
     free(p);
 }
 
-/* Finds a worker, or adds it. NULL: too many workers, or out of memory. */
+/* Finds a worker by its id, or adds it. Returns NULL for too many workers, or when out of
+ * memory. */
 static struct coord_peer *find_or_add(struct coord *c, const char *id)
 {
     struct coord_peer *p;
@@ -61,7 +62,7 @@ static void set_info(struct coord_peer *p, const struct pp_worker_info *info)
     p->info.tiers = p->tiers;
 }
 
-/* Removes workers whose heartbeats have stopped, but never this process. */
+/* Removes workers whose heartbeats have stopped, but never the worker of this process. */
 static void clear_silent(struct coord *c, int64_t now_ms)
 {
     for (size_t i = c->n_peers; i-- > 0;)
@@ -81,7 +82,7 @@ bool coord_worker(struct pp_coordinator *p, size_t i, struct pp_worker_info *inf
     return true;
 }
 
-/* --- on the wire --- */
+/* --- packing and unpacking a worker's description --- */
 
 static void pack_info(struct pp_buf *b, const struct pp_worker_info *w, int64_t wall)
 {
@@ -119,7 +120,7 @@ void coord_peer_heard(struct coord *c, int64_t age, struct pp_reader *r)
     set_info(p, &in.info);
 }
 
-/* --- our own --- */
+/* --- this process's heartbeat --- */
 
 static void on_beat_answered(void *data, enum pp_err err, const struct redisReply *reply)
 {

@@ -1,11 +1,12 @@
-/* coord_slots.c: acquire, renew and release. One script call has up to SLOTS_MAX slots; a request
- * with more slots makes several calls. See coord_internal.h, coord_acquire.lua and coord_renew.lua.
+/* coord_slots.c: acquires, renews and releases slots. One script call has up to SLOTS_MAX slots; a
+ * request with more slots makes several calls.
  *
- * Clocks. We send our own time with each call, and the script translates our times to Redis' clock
- * by the difference between the two. The script runs after we have read our clock, so a translated
- * time is correct or too late. We translate the times of an answer by our clock at its arrival,
- * which again makes them correct or too late. So a mark or a request in flight never counts for too
- * short a time, even if the clocks differ, and for at most two network journeys too long. */
+ * Clocks. The process sends its time with each call, and the script translates the caller's times
+ * to Redis' clock by the difference between the two. The script runs after the process has read its
+ * clock, so a translated time is correct or too late. The process translates the times of an answer
+ * by its clock at the arrival, which again makes them correct or too late. So a mark or a request
+ * in flight never counts for too short a time, even if the clocks differ, and for at most two
+ * network journeys too long. */
 #include <stdlib.h>
 
 #include "adapter/redis/coord_internal.h"
@@ -14,10 +15,10 @@ enum {
     SLOTS_MAX = 256,
     SHARES_MAX = 1024,
     MARK_BYTES = 12,
-    ROUNDING_MS = 3 /* each of the four clock readings may differ by part of a ms from the true time */
+    ROUNDING_MS = 3 /* each of four clock readings may be wrong by part of a ms */
 };
 
-/* The state of a request (acquire, renew or release); it lies in the request's scratch memory. */
+/* The state of a request (acquire, renew or release). It lies in the request's scratch memory. */
 struct slots_call {
     struct coord *c;
     size_t left; /* number of script calls that are not answered yet */
@@ -25,7 +26,8 @@ struct slots_call {
 };
 _Static_assert(sizeof(struct slots_call) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
 
-/* One script call of a request, with either wants or renewals; it lies in the request's arena. */
+/* One script call of a request, with either wanted slots or renewals. It lies in the request's
+ * arena. */
 struct slots_chunk {
     struct pp_req *req;
     enum coord_script script;
@@ -66,7 +68,7 @@ static int by_time(const void *a, const void *b)
 }
 
 /* Unpacks marks into `w`, oldest first. Adds `skew` to their times, which makes them times of our
- * clock. False: out of memory. */
+ * clock. Returns false when out of memory. */
 static bool unpack_marks(struct pp_reader *r, struct pp_arena *arena, int64_t skew, int64_t now_ms,
                          struct pp_slot_want *w)
 {
@@ -89,7 +91,8 @@ static bool unpack_marks(struct pp_reader *r, struct pp_arena *arena, int64_t sk
     return true;
 }
 
-/* Unpacks the answer for one client. `ours` is our clock minus Redis' clock at the arrival. */
+/* Unpacks the answer for one client into `w`. `ours` is our clock minus Redis' clock at the
+ * arrival. */
 static enum pp_err unpack_want(struct pp_reader *r, struct pp_arena *arena, int64_t ours, int64_t now_ms,
                                bool nothing_newer, struct pp_slot_want *w)
 {
@@ -117,8 +120,8 @@ static enum pp_err unpack_want(struct pp_reader *r, struct pp_arena *arena, int6
     return unpack_marks(r, arena, v[5] + ours, now_ms, w) ? PP_OK : PP_ENOMEM;
 }
 
-/* Returns true if the script saw an index that contained every announcement that this process has
- * made or received. `seq` is the latest announcement in that index. */
+/* Returns true if the script has seen every announcement that this process made or received. `seq`
+ * is the latest announcement in the script's index. */
 static bool is_nothing_newer(const struct coord *c, uint64_t seq)
 {
     return !c->rows && !c->announcing && c->synced && c->seen <= seq;
@@ -220,7 +223,7 @@ static enum pp_err send_chunk(struct coord *c, struct slots_chunk *k)
     return coord_send(c, on_renewed, k);
 }
 
-/* Sends the n slots of a request in chunks. `all` describes the whole request. */
+/* Sends the n slots of a request in chunks. `all` is the whole request as one chunk. */
 static enum pp_err send_all(struct coord *c, const struct slots_chunk *all)
 {
     struct slots_call *call = call_of(all->req);
@@ -242,7 +245,7 @@ static enum pp_err send_all(struct coord *c, const struct slots_chunk *all)
         }
         if (err != PP_OK && call->left == 0)
             return err;
-        if (err != PP_OK) { /* earlier chunks are in flight and end the request */
+        if (err != PP_OK) { /* the earlier chunks are in flight, and end the request */
             all->req->err = err;
             return PP_OK;
         }

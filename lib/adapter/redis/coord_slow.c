@@ -1,4 +1,4 @@
-/* coord_slow.c: slow hosts, to which no worker sends requests for a while. See coord_internal.h.
+/* coord_slow.c: slow hosts, to which no worker sends requests for a while.
  *
  * Each process has all slow hosts in memory. The process that slows a host publishes it, and Redis
  * keeps it for processes that start later. Beyond PP_SLOW_HOSTS_MAX hosts the oldest are dropped.
@@ -14,9 +14,9 @@ enum { HOST_MAX = 255 };
 struct coord_slow {
     UT_hash_handle hh;
     struct pp_node node;
-    struct pp_list *list; /* the list that has the host; NULL: none has */
-    bool own;             /* this process slowed it */
-    int64_t until_ms;     /* our wall clock */
+    struct pp_list *list; /* the list that has the host, or NULL */
+    bool own;             /* this process has slowed the host */
+    int64_t until_ms;     /* end of the wait, in ms of our wall clock */
     char host[];
 };
 
@@ -52,7 +52,7 @@ struct coord_slow *coord_slow_put(struct coord *c, const char *host, size_t n, i
         return h;
     }
     while (c->slow && (c->slow->until_ms <= wall || HASH_COUNT(c->slow) >= PP_SLOW_HOSTS_MAX))
-        forget_host(c, c->slow); /* drops the oldest entries; the wait of most of them has ended */
+        forget_host(c, c->slow); /* drops the oldest entry, which most likely has expired */
     h = calloc(1, sizeof(*h) + n + 1);
     if (!h)
         return NULL;
@@ -89,7 +89,7 @@ int64_t coord_host_slow_until(struct pp_coordinator *p, const char *host, int64_
 void coord_slow_heard(struct coord *c, int64_t age, struct pp_reader *r)
 {
     while (r->n > 0) {
-        int64_t ms = (int64_t)pp_read_u64(r); /* a row consists of PP_LAYOUT_TIME and PP_LAYOUT_NAME */
+        int64_t ms = (int64_t)pp_read_u64(r); /* a row is PP_LAYOUT_TIME, then PP_LAYOUT_NAME */
         size_t n = pp_read_u8(r);
         const char *host = pp_read_bytes(r, n);
         if (!host)

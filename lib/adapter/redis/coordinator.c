@@ -1,6 +1,5 @@
 /* coordinator.c: opens and closes the coordinator; reads a data set after a connect, and tells
- * Redis which data set is the installation's first; elections. See redis_ports.h and
- * coord_internal.h. */
+ * Redis which data set is the installation's first; elections. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,7 @@
 
 enum { NOTICES_BYTES_MAX = 2 << 20, HOSTS_PAGE = 1000 };
 
-/* --- the greeting: reads a data set after a connect --- */
+/* --- the greeting: reads what Redis knows after a connect --- */
 
 static void read_peers(struct coord *c, const struct redisReply *list, int64_t now)
 {
@@ -84,8 +83,8 @@ static void on_first_said(void *data, enum pp_err err, const struct redisReply *
         coord_greet(c); /* the greeting names the first data set again */
 }
 
-/* Tells Redis immediately, so that the scripts of later requests know that no request was sent
- * before this data set. */
+/* Names the installation's first data set. Tells Redis at once, so that the scripts of later
+ * requests know that no request was sent before this data set. */
 static void first(struct pp_coordinator *p, const char *dataset)
 {
     struct coord *c = coord_of(p);
@@ -104,7 +103,7 @@ static void on_flush_timer(void *data)
     struct coord *c = data;
 
     if (!pp_redis_up(c->redis))
-        return; /* on_state() flushes again */
+        return; /* on_state() flushes when the connection is up again */
     coord_backlog_flush(c);
     coord_slow_flush(c);
     coord_notices_flush(c);
@@ -140,15 +139,15 @@ static void on_state(void *data, bool up)
 
 /* --- elections --- */
 
-/* The state of a request; it lies in the request's scratch memory. */
+/* The state of an election request. It lies in the request's scratch memory. */
 struct election {
     struct coord *c;
     int64_t asked;
 };
 _Static_assert(sizeof(struct election) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
 
-/* Where the end of our leadership of `name` is kept. Without an entry: adds one if `make`, else
- * returns NULL. NULL also if there is no room. */
+/* Returns the place in c->led that has the end of our leadership of `name`. If there is none, adds
+ * one if `make`. Returns NULL if there is none, or no room. */
 static int64_t *led_until(struct coord *c, const char *name, bool make)
 {
     for (int i = 0; i < COORD_NAMES_MAX; i++) {
@@ -216,7 +215,7 @@ static void close_coordinator(struct pp_coordinator *p)
     struct coord *c = coord_of(p);
 
     c->closing = true;
-    pp_redis_close(c->redis); /* ends the requests in flight */
+    pp_redis_close(c->redis); /* ends all requests in flight */
     pp_timer_close(c->flush);
     coord_backlog_close(c);
     coord_slow_close(c);

@@ -1,14 +1,14 @@
-/* event_log.c: the event log on a stream. The scripts (event_*.lua) do the work; this file packs
- * their arguments and unpacks their answers.
+/* event_log.c: the event log on a stream of Redis. The scripts (event_*.lua) do the work; this file
+ * packs their arguments and unpacks their answers.
  *
- * Numbers. The log takes its numbers from a block that the caller reserved in the store. The block
- * is valid only in one "life" of the server (event_common.lua), because after a restart or failover
- * the server may have lost its latest data. Without a valid block append answers PP_ESTALE, and a
- * name that stands for the data set and the life. The caller then reserves a new block and passes
- * it to begin with this name. The name proves that the block was reserved after the life began, so
- * its numbers are above all numbers of earlier lives and data sets.
+ * Numbers. The log takes its numbers from a block that the caller has reserved in the store. The
+ * block is valid only in one "life" of the server (event_common.lua), because after a restart or
+ * failover the server may have lost its latest data. Without a valid block append returns
+ * PP_ESTALE, and a name that stands for the data set and the life. The caller then reserves a new
+ * block and passes it to begin with this name. The name proves that the block was reserved after
+ * the life began, so its numbers are above all numbers of earlier lives and data sets.
  *
- * To add a request: write a script and a function. */
+ * To add a request, write a script and a function. */
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ PP_REDIS_LUA_DECLARE(event_read);
 PP_REDIS_LUA_DECLARE(event_clean);
 
 enum { PREFIX_MAX = 100, KEY_MAX = PREFIX_MAX + 16, CLEAN_SLICE = 500 };
-#define APPEND_BYTES_MAX (256u << 20) /* bytes of one append; Redis would take more */
+#define APPEND_BYTES_MAX (256u << 20) /* most bytes of one append; Redis would accept more */
 
 struct event_log {
     struct pp_event_log base;
@@ -36,7 +36,7 @@ struct event_log {
     struct pp_redis *redis;
     struct pp_redis_call call;
     char stream[KEY_MAX], meta[KEY_MAX], channel[KEY_MAX];
-    uint64_t stale; /* the name that came with the last PP_ESTALE */
+    uint64_t stale; /* the name that the last PP_ESTALE came with */
     bool subscribed;
     void (*watch)(void *data);
     void *watch_data;
@@ -59,14 +59,14 @@ static struct pp_redis_call *begin_call(struct event_log *l, const struct pp_red
     return &l->call;
 }
 
-/* Sends the call. cb gets the port's request, which begins with `req`, as its data. */
+/* Sends the call. The data of `cb` is the port's request, which begins with `req`. */
 static enum pp_err send_call(struct event_log *l, pp_redis_cb cb, struct pp_req *req)
 {
     req->scratch[0] = (uint64_t)(uintptr_t)l;
     return pp_redis_send(l->redis, &l->call, cb, req);
 }
 
-/* Returns the port's error for the answer of a script that writes. */
+/* Converts the error of a script that writes to an error of the port. */
 static enum pp_err write_err(enum pp_err err, const struct redisReply *reply)
 {
     if (err == PP_EIO && pp_redis_refused_with(reply, "OOM"))
@@ -107,7 +107,7 @@ static const char *next_word(struct pp_arena *a, const char **p, const char *end
     return copy;
 }
 
-/* Parses an event. `text` has n bytes and a NUL after them. */
+/* Parses an event from `text`, which has n bytes and then a NUL. */
 static enum pp_err parse_event(struct pp_arena *a, const char *text, size_t n, struct pp_event *e)
 {
     const char *end = text + n;
@@ -171,7 +171,7 @@ static enum pp_err append(struct pp_event_log *base, struct pp_log_append *r)
 static void on_begun(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_log_begin *r = data;
-    /* PP_OK even if the log did not use the block: the next append tells */
+    /* PP_OK even if the log did not use the block: the next append will tell */
     pp_req_end(&r->req, write_err(err, reply));
 }
 
@@ -223,7 +223,7 @@ static void on_read(void *data, enum pp_err err, const struct redisReply *reply)
     if (err == PP_OK)
         err = parse_events(r, reply);
     else if (err == PP_EUNKNOWN)
-        err = PP_EIO; /* a read can be repeated: its outcome is never unknown */
+        err = PP_EIO; /* a read can be repeated, so its outcome is never unknown */
     pp_req_end(&r->req, err);
 }
 
@@ -285,8 +285,8 @@ static enum pp_err clean(struct pp_event_log *base, struct pp_log_clean *r)
 
 /* --- wake-ups --- */
 
-/* Also wakes the watcher if `message` is NULL: the subscription is new, and events before it may be
- * missing. */
+/* Wakes the watcher. `message` is NULL if the subscription is new, so that earlier events may have
+ * been missed. */
 static void on_push(void *data, const char *message, size_t n)
 {
     struct event_log *l = data;

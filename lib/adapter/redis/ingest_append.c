@@ -1,10 +1,10 @@
-/* ingest_append.c: packs payloads and sends them. See ingest_internal.h.
+/* ingest_append.c: packs the payloads of entries and sends them to Redis.
  *
  *   pack (lane) --small--> append
  *               \-large--> ask -> parts, PARTS at once -> append with the last part
  *
  * Parts have a time to live. The append stores the last part together with the entry and removes
- * the time to live, so an entry has all its parts, and parts without an entry expire. Asking first
+ * the time to live. So an entry has all its parts, and parts without an entry expire. Asking first
  * avoids sending a large payload that Redis would refuse. Sending a part twice changes nothing. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,16 +15,17 @@
 enum { PARTS = 2, ANSWER_RAW = 1024 };
 
 struct riq_append {
-    /* Makes the call that appends. For a large payload it first asks Redis whether it takes it. */
+    /* The operation that appends. For a large payload it first asks Redis whether it would accept
+     * the entry. */
     struct pp_riq_op op;
     struct pp_ingest_append *r;
     void *packed;
     size_t packed_n;
-    /* 'r' and the bytes of the answer; or 'z', their number as u32, and the bytes packed by zlib.
-     */
+    /* The packed answer: 'r' and its bytes; or 'z', the number of its bytes as u32, and the bytes
+     * packed by zlib. */
     struct pp_buf answer;
-    uint32_t parts;           /* number of parts; 0: the payload is in the message */
-    uint32_t next, in_flight; /* the next part to send; number of parts sent and not answered */
+    uint32_t parts;           /* number of parts; 0: the payload is in the message of the stream */
+    uint32_t next, in_flight; /* the next part to send; number of parts that are sent and not answered */
     enum pp_err part_err;
 };
 
@@ -107,7 +108,7 @@ static void on_exists(struct riq_append *a, const struct redisReply *answer)
         end_append(a, PP_EEXISTS);
 }
 
-/* Ends the append unless Redis answered "ok". True: it has ended. */
+/* Ends the append unless Redis answered "ok". Returns true if it has ended. */
 static bool end_if_refused(struct riq_append *a, enum pp_err err, const struct redisReply *reply)
 {
     if (err != PP_OK) {
@@ -123,7 +124,7 @@ static bool end_if_refused(struct riq_append *a, enum pp_err err, const struct r
         end_append(a, PP_EMISMATCH);
     else if (word && strcmp(word, "full") == 0)
         end_append(a, PP_EFULL);
-    else /* "parts": earlier parts have expired or were evicted */
+    else /* "parts": earlier parts have expired, or Redis has evicted them */
         end_append(a, PP_EIO);
     return true;
 }

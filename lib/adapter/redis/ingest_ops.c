@@ -1,4 +1,4 @@
-/* ingest_ops.c: ack, poison, cancel, get, list, stats, clean, check. See ingest_internal.h. */
+/* ingest_ops.c: the operations ack, poison, cancel, get, list, stats, clean and check. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +7,16 @@
 
 enum { ACK_SLICE = 64, LIST_MAX = 1001 };
 
-/* An operation on many ids. The call in flight has n of them, beginning with id number `from`. */
+/* An operation on many ids, a slice at a time. The call in flight has n ids, of which the first is
+ * number `from`. */
 struct riq_slices {
     struct pp_riq_op op;
     const char *const *ids;
-    uint8_t *states; /* the states that a check returns; NULL: an ack */
+    uint8_t *states; /* where a check stores the states; NULL: the operation is an ack */
     size_t total, from, n;
 };
 
-/* Begins an operation and its call; the caller may add the script's own keys. `req` is the first
+/* Begins an operation and its call, to which the caller may add further keys. `req` is the first
  * member of the caller's request. Returns NULL and sets *err on failure. */
 static struct pp_riq_op *begin_op(struct pp_ingest_queue *base, struct pp_req *req, enum pp_riq_script script,
                                   pp_riq_cb on_answer, enum pp_err *err)

@@ -1,11 +1,11 @@
-/* ingest_pack.c: packs payloads by zlib, parses lines of META. See ingest_internal.h. */
+/* ingest_pack.c: packs payloads by zlib, and parses lines of the hash META. */
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
 #include "adapter/redis/ingest_internal.h"
 
-enum { LEVEL = 1 }; /* zlib level: URLs shrink to a fifth, at some 100 MB/s */
+enum { LEVEL = 1 }; /* zlib's level: lists of URLs shrink to a fifth, at some 100 MB/s */
 
 void *pp_riq_pack(const void *p, size_t n, size_t *packed_n)
 {
@@ -24,7 +24,7 @@ void *pp_riq_pack(const void *p, size_t n, size_t *packed_n)
 enum pp_err pp_riq_unpack(const void *const *parts, const size_t *lens, size_t n, void *raw, size_t raw_n)
 {
     z_stream z = {0};
-    char more; /* room for one more byte: written only if the payload is longer than its record says */
+    char more; /* gets a byte only if the payload is longer than its record says */
     int rc = Z_OK;
 
     if (raw_n > PP_RIQ_RAW_MAX)
@@ -51,8 +51,8 @@ enum pp_err pp_riq_unpack(const void *const *parts, const size_t *lens, size_t n
     return whole ? PP_OK : rc == Z_MEM_ERROR ? PP_ENOMEM : PP_ECORRUPT;
 }
 
-/* Copies the next word of a line. The reader fails if there is none, or if it has more than size -
- * 1 bytes; then `out` is empty. */
+/* Copies the next word of a line. If there is none, or it has more than size - 1 bytes, fails the
+ * reader and makes `out` empty. */
 static void read_word(struct pp_reader *r, char *out, size_t size)
 {
     const char *space = memchr(r->p, ' ', r->n);

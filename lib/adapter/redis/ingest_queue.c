@@ -1,5 +1,5 @@
-/* ingest_queue.c: operations of the ingest queue, which call scripts, repeat calls if that is safe,
- * and run work on the lane; opening and closing the queue. See ingest_internal.h. */
+/* ingest_queue.c: the frame of the ingest queue's operations: calls scripts, repeats calls if that
+ * is safe, and runs work on the lane. Also opens and closes the queue. */
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ enum {
     PATIENCE_MS = 4000,
     SILENCE_MS = 30000,
     INGEST_TIMEOUT_MS = 5000,
-    INGEST_CAPACITY = 4096 /* requests that are not done, at most */
+    INGEST_CAPACITY = 4096 /* most requests that have not ended */
 };
 #define KEY_TTL_MS (PP_DAY_MS + 60 * PP_MINUTE_MS)
 
@@ -83,7 +83,8 @@ void pp_riq_key(struct pp_riq_op *op, const char *kind, const char *name)
     pp_redis_word_close(&op->call);
 }
 
-/* Computes the 8 bytes by which Redis remembers a batch id, and the bucket that has them. */
+/* Computes the 8 bytes by which Redis remembers a batch id. Returns the number of the bucket that
+ * has them. */
 static unsigned digest_of(const char *batch_id, uint8_t out[8])
 {
     uint8_t hash[EVP_MAX_MD_SIZE] = {0};
@@ -122,8 +123,8 @@ void pp_riq_digest(struct pp_riq_op *op, const char *batch_id)
 
 /* --- calls --- */
 
-/* True if the refusal is temporary: the server is not the primary, is loading, or lacks replicas.
- */
+/* Returns true if the refusal is temporary: the server is not the primary, is loading, or lacks
+ * replicas. */
 static bool is_for_now(const struct redisReply *reply)
 {
     static const char *const words[] = {"LOADING",  "READONLY", "MASTERDOWN", "CLUSTERDOWN",
@@ -157,8 +158,8 @@ static void on_reply(void *data, enum pp_err err, const struct redisReply *reply
         put_again(op, AGAIN_MS);
         return;
     }
-    if (err == PP_EIO &&
-        op->maybe) { /* Redis did not execute this sending, but may have executed an earlier one */
+    /* Redis did not execute the call this time, but may have executed it an earlier time. */
+    if (err == PP_EIO && op->maybe) {
         err = PP_EUNKNOWN;
         reply = NULL;
     }
@@ -219,7 +220,7 @@ static void on_job_done(struct pp_job *job)
     struct pp_riq_op *op = pp_container_of(job, struct pp_riq_op, job);
     struct pp_riq *q = op->q;
     bool was_closing = q->closing;
-    op->on_worked(op); /* may close the queue, which frees it if this was the last job */
+    op->on_worked(op); /* the callback may close the queue, which frees it after the last job */
     if (was_closing && pp_lane_in_flight(q->home) == 0)
         free_queue(q);
 }

@@ -1,13 +1,12 @@
-/* ingest_take.c: takes entries, fetches and unpacks their payloads; heartbeats. See
- * ingest_internal.h.
+/* ingest_take.c: takes entries, fetches and unpacks their payloads, and sends heartbeats for them.
  *
  * take (one at a time) -> in hand -> parts of large ones, TAKE_PARTS at once -> unpack (lane) ->
  * done
  *
- * An entry is in hand from the answer of the script until its ack or poison: the caller has it, or
- * will get it with this take. While entries are in hand, a timer tells Redis regularly that this
- * planner is still working on them. If fetching their payloads fails, they are no longer in hand,
- * and the next take gets them. */
+ * An entry is in hand from the answer of the script until its ack or poison: the caller has the
+ * entry, or will get it with this take. While entries are in hand, a timer tells Redis regularly
+ * that this planner is still working on them. If fetching their payloads fails, they are no longer
+ * in hand, and the next take gets them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +15,17 @@
 
 enum { TAKE_PARTS = 4, LIMIT_MAX = 1000, HAND_MAX = 4000 };
 
-/* An entry in hand. */
+/* An entry in hand: taken by this process and not acked yet. */
 struct riq_hand {
     struct pp_node node;
     char sid[PP_RIQ_SID_MAX];
-    char batch[]; /* the batch id, NUL-terminated */
+    char batch[]; /* the batch id with its NUL */
 };
 
-struct riq_body { /* of an entry */
+struct riq_body { /* the payload of an entry that is being taken */
     struct pp_riq_meta meta;
     /* Arrays of meta.parts packed parts and their lengths, in op.mem. A part is NULL until it has
-     * come. A payload that is inside the message is one part. */
+     * come. A payload inside the message is one part. */
     char **parts;
     size_t *lens;
     bool damaged;
@@ -35,10 +34,10 @@ struct riq_body { /* of an entry */
 
 struct riq_take {
     struct pp_riq_op op;
-    struct pp_node queued; /* in q->takes */
+    struct pp_node queued; /* links the take into q->takes */
     struct pp_ingest_take *r;
     struct riq_body *bodies;
-    size_t entry; /* the next part to ask for is part `part` of this entry */
+    size_t entry; /* The next part to fetch is part number `part` of entry number `entry`. */
     uint32_t part;
     size_t in_flight;
     enum pp_err err;
@@ -97,7 +96,7 @@ static void on_refreshed(struct pp_riq_op *op, enum pp_err err, const struct red
     pp_riq_end(op, err);
 }
 
-/* Adds the stream ids of the entries in hand as arguments. */
+/* Adds the stream ids of all entries in hand as arguments. */
 static void put_hand(struct pp_riq_op *op)
 {
     pp_list_each (node, &op->q->hand)
@@ -134,7 +133,7 @@ static void end_take(struct riq_take *t, enum pp_err err)
         r->n = 0;
     if (err == PP_OK && r->n > 0 && r->n_skip > 0)
         snprintf(q->turn, sizeof q->turn, "%s", r->entries[r->n - 1].client);
-    send_next(q); /* comes before done(), because done() may close the queue */
+    send_next(q); /* precedes done(), which may close the queue */
     pp_riq_end(&t->op, err);
 }
 
@@ -170,7 +169,7 @@ static void on_unpacked(struct pp_riq_op *op)
     for (size_t i = 0; t->err == PP_OK && i < r->n; i++) {
         struct riq_body *b = &t->bodies[i];
         r->entries[i].payload =
-            b->damaged ? "" : b->raw; /* a damaged payload becomes an empty one, which the planner poisons */
+            b->damaged ? "" : b->raw; /* the planner poisons an entry whose payload is empty */
         r->entries[i].payload_n = b->damaged ? 0 : b->meta.raw;
         if (b->damaged)
             pp_log(op->q->log, PP_LOG_ERROR, "entry payload damaged or gone from Redis", "batch",
@@ -249,7 +248,7 @@ static void ask_parts(struct riq_take *t)
 
 /* --- taking --- */
 
-/* Takes one entry of the script's answer: {batch, line of META, deliveries, payload or nil}. */
+/* Reads one entry from the script's answer: {batch, line of META, deliveries, payload or nil}. */
 static enum pp_err read_entry(struct riq_take *t, const struct redisReply *row)
 {
     struct pp_ingest_take *r = t->r;
@@ -285,7 +284,7 @@ static enum pp_err read_entries(struct riq_take *t, const struct redisReply *lis
     enum pp_err err = r->entries && t->bodies ? PP_OK : PP_ENOMEM;
     for (size_t i = 0; err == PP_OK && i < list->elements; i++) {
         err = read_entry(t, list->element[i]);
-        if (err == PP_ECORRUPT) { /* photopool did not write this line: leave the entry for an operator */
+        if (err == PP_ECORRUPT) { /* photopool did not write this line, so an operator must look at it */
             pp_log(t->op.q->log, PP_LOG_ERROR, "ingest queue line unreadable", "key",
                    t->op.q->keys[PP_INGEST_META], NULL);
             err = PP_OK;
@@ -374,7 +373,8 @@ static void give_back(struct pp_riq *q)
     pp_redis_put_num(&op->call, q->silence_ms);
     put_hand(op);
     struct pp_redis_script whole =
-        *op->call.script; /* sends the text: after the close we can't learn that Redis lacks the script */
+        *op->call
+             .script; /* sends the script's text: after the close, no answer can say that Redis lacks it */
     whole.sha1[0] = '\0';
     op->call.script = &whole;
     pp_riq_send(op);
@@ -386,7 +386,7 @@ void pp_riq_take_close(struct pp_riq *q)
     give_back(q);
     q->closing = true;
     pp_timer_close(q->alive);
-    while (q->takes.n > 1) { /* end the takes that are not sent */
+    while (q->takes.n > 1) { /* ends the takes that were not sent */
         struct riq_take *t = pp_container_of(q->takes.head.prev, struct riq_take, queued);
         pp_list_remove(&q->takes, &t->queued);
         pp_riq_end(&t->op, PP_ECLOSED);

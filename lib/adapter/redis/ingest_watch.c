@@ -1,8 +1,8 @@
-/* ingest_watch.c: wakes the planner without polling, and tells which failures accepted batches
- * survive. See ingest_internal.h.
+/* ingest_watch.c: wakes the planner without polling, and says which failures accepted batches
+ * survive.
  *
  * An append pushes a token onto a bounded list. A planner whose last take returned nothing waits
- * for a token with BLPOP, on a connection of its own (`ear`). So an append wakes one planner that
+ * for a token with BLPOP, on a second connection (`ear`). So an append wakes one planner that
  * waits, and never disturbs a busy one. A token may be lost with a connection or a planner. So a
  * planner that waits takes again after LISTEN_S even without a token. */
 #include <stdio.h>
@@ -27,11 +27,12 @@ static void on_watch_timer(void *data)
     if (closed)
         return;
     q->closed = NULL;
-    if (pp_list_empty(&q->takes)) /* otherwise the end of the take decides if the planner listens */
+    if (pp_list_empty(&q->takes)) /* otherwise the take in flight decides at its end */
         listen(q);
 }
 
-/* Calls the watcher in `ms`, on a later turn; several calls become one. */
+/* Calls the watcher after `ms`, on a later turn of the loop. Several calls before that become
+ * one. */
 static void call_in(struct pp_riq *q, int64_t ms)
 {
     if (!q->closing)
@@ -41,7 +42,7 @@ static void call_in(struct pp_riq *q, int64_t ms)
 static void on_token(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_riq *q = data;
-    (void)reply; /* the planner takes in both cases: a token came, or LISTEN_S are over */
+    (void)reply; /* in both cases the planner takes: a token came, or LISTEN_S are over */
     pp_assert(q->listening, "a token comes without a BLPOP");
     q->listening = false;
     if (err == PP_OK || err == PP_ETIMEOUT)
@@ -66,7 +67,7 @@ static void on_ear(void *data, bool up)
 {
     struct pp_riq *q = data;
     if (up)
-        call_in(q, 0); /* the tokens of entries appended meanwhile may be lost */
+        call_in(q, 0); /* tokens that came while the connection was down may be lost */
 }
 
 void pp_riq_hungry(struct pp_riq *q, int64_t ms)
@@ -86,8 +87,8 @@ static void on_pushed(void *data, enum pp_err err, const struct redisReply *repl
     (void)data, (void)err, (void)reply;
 }
 
-/* Stops listening. Pushes a token for another planner, because we may have received a token that we
- * will not use. */
+/* Stops listening. Pushes a token for another planner, because this process may have received one
+ * that it will not use. */
 static void stop_listening(struct pp_riq *q)
 {
     const char *const token[] = {"RPUSH", q->keys[PP_INGEST_WAKE], "1"};
@@ -95,7 +96,7 @@ static void stop_listening(struct pp_riq *q)
     pp_redis_close(q->ear);
     q->ear = NULL;
     if (was && pp_redis_command(q->redis, 3, token, NULL, on_pushed, NULL) != PP_OK)
-        return; /* no token: other planners take after LISTEN_S */
+        return; /* without a token, other planners take after LISTEN_S */
 }
 
 void pp_riq_watch(struct pp_ingest_queue *base, void (*cb)(void *data), void *data)
@@ -114,13 +115,13 @@ void pp_riq_watch(struct pp_ingest_queue *base, void (*cb)(void *data), void *da
         return;
     }
     if (!q->ear && pp_redis_open(q->loop, &o, &q->ear) != PP_OK)
-        q->ear = NULL; /* out of memory: no wake-ups; the planner still takes at its own intervals */
+        q->ear = NULL; /* out of memory: no wake-ups, but the planner takes at its intervals */
     call_in(q, 0);
 }
 
 /* --- which failures accepted batches survive --- */
 
-/* Copies the value of a line "name:value" of INFO; "" if there is no such line. */
+/* Copies the value of the line "name:value" of INFO to `out`, or "" if there is no such line. */
 static void info(const char *text, const char *name, char *out, size_t size)
 {
     size_t n = strlen(name);
@@ -156,7 +157,7 @@ static const char *durability_of(const char *aof, const char *fsync)
 static void on_fsync(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_riq *q = data;
-    /* if the server forbids CONFIG, the answer is an error */
+    /* The answer is an error if the server forbids CONFIG. */
     const char *fsync = err == PP_OK && pp_redis_is(reply, "tt") ? reply->element[1]->str : "",
                *policy = q->server.policy;
     bool evicts = policy[0] && strcmp(policy, "noeviction") != 0;
@@ -187,7 +188,7 @@ static void on_info(void *data, enum pp_err err, const struct redisReply *reply)
     if (version[0] && strtod(version, NULL) < 6.2)
         pp_log(q->log, PP_LOG_ERROR, "Redis is too old: 6.2 or newer is needed", "version", version, NULL);
     if (pp_redis_command(q->redis, 3, config, NULL, on_fsync, q) != PP_OK)
-        return; /* the sentence for /readyz stays as it is */
+        return; /* the text for /readyz stays as it is */
 }
 
 void pp_riq_on_state(void *data, bool up)
@@ -195,7 +196,7 @@ void pp_riq_on_state(void *data, bool up)
     static const char *const argv[] = {"INFO"};
     struct pp_riq *q = data;
     if (up && pp_redis_command(q->redis, 1, argv, NULL, on_info, q) != PP_OK)
-        return; /* as above */
+        return; /* the text for /readyz stays as it is */
 }
 
 const char *pp_riq_durability(struct pp_ingest_queue *base)

@@ -1,9 +1,9 @@
-/* redis_call.c: calls on a line: order, deadlines, refusals. See redis_internal.h.
+/* redis_call.c: calls on a line: their order, their deadlines, and refusals by Redis.
  *
  * A call is in one of the lists of `r` until its callback runs. Then call->r is NULL. If hiredis
- * still refers to the call, it is freed when hiredis reports its end. Each list is in order of
- * deadlines, except that a call that was sent again after MOVED may time out late. run_ended() and
- * on_reply() run callbacks, and each callback may close `r`. */
+ * still refers to the call, the call is freed when hiredis reports its end. Each list is in order
+ * of deadlines, except that a call that was sent again after MOVED may time out late. run_ended()
+ * and on_reply() run callbacks, and each callback may close `r`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +15,17 @@ enum { MOVES_MAX = 5, LOG_EVERY_MS = 1000 };
 
 struct redis_call {
     struct pp_node node;
-    struct pp_redis *r; /* NULL: the callback has run */
+    struct pp_redis *r; /* the connection; NULL after the call's callback has run */
     struct pp_list *list;
     pp_redis_cb cb;
     void *data;
     const char *name;
     const struct pp_redis_script *script; /* NULL: a command, or a script that goes out as text */
-    struct pp_buf wire;                   /* the bytes that go out */
-    size_t words_at;                      /* where the caller's words begin in wire */
+    struct pp_buf wire;                   /* the bytes to send */
+    size_t words_at;                      /* offset in `wire` at which the caller's words begin */
     size_t n, n_keys;                     /* number of the caller's words, and how many of them are keys */
-    int64_t deadline;                     /* monotonic */
-    enum pp_err err;                      /* the result, while the call is in r->ended */
+    int64_t deadline;                     /* when the call times out, in ms of the loop's clock */
+    enum pp_err err;                      /* the call's result, while the call is in r->ended */
     uint8_t moves;
     bool with_hiredis;
 };
@@ -33,7 +33,7 @@ struct redis_call {
 static void arm_deadline(struct pp_redis *r);
 static void send_call(struct pp_redis *r, struct redis_call *c);
 
-/* Moves a call to another list, or to none; no other function does. */
+/* Moves a call to another list, or to none (NULL). No other function does. */
 static void put_in(struct pp_list *list, struct redis_call *c)
 {
     pp_assert(c->r, "a call is listed after its callback");
@@ -57,7 +57,7 @@ static void drop_call(struct redis_call *c)
         free(c);
 }
 
-/* Ends a call and runs its callback, which may close r. */
+/* Ends a call and runs its callback, which may close the connection. */
 static void end_call(struct redis_call *c, enum pp_err err, const struct redisReply *reply)
 {
     pp_redis_cb cb = c->cb;
@@ -74,7 +74,7 @@ static void end_later(struct pp_redis *r, struct redis_call *c, enum pp_err err)
     put_in(&r->ended, c);
 }
 
-/* Runs the callbacks of the calls in r->ended. False: a callback closed r. */
+/* Runs the callbacks of the calls in r->ended. Returns false if a callback has closed `r`. */
 static bool run_ended(struct pp_redis *r)
 {
     struct redis_call *c;
@@ -104,8 +104,8 @@ static void log_refusal(struct pp_redis *r, const struct redis_call *c, const st
     r->unlogged = 0;
 }
 
-/* Follows "MOVED 3999 host:port": the call waits until the line has moved there. Returns false if
- * the text is not valid, or if the call was moved too often. */
+/* Handles "MOVED 3999 host:port": the line will move to that node, and the call waits until then.
+ * Returns false if the text is not valid, or if the call was moved too often. */
 static bool follow_move(struct pp_redis *r, struct redis_call *c, const struct redisReply *reply)
 {
     const char *place = strchr(reply->str, ' ');
@@ -131,8 +131,9 @@ static void put_word(struct pp_buf *b, const void *p, size_t n)
     pp_buf_put(b, "\r\n", 2);
 }
 
-/* Writes the bytes of a call: for a script EVAL and the text (`whole`) or EVALSHA and the SHA-1,
- * then the number of keys; then the caller's words. False: out of memory. */
+/* Writes the bytes of a call to c->wire. A script begins with EVAL and its text (`whole`), or with
+ * EVALSHA and its SHA-1, then the number of keys. The caller's words follow. Returns false when out
+ * of memory. */
 static bool write_wire(struct redis_call *c, bool whole, const char *words, size_t words_n)
 {
     const struct pp_redis_script *s = c->script;
@@ -159,8 +160,8 @@ static bool write_wire(struct redis_call *c, bool whole, const char *words, size
     return true;
 }
 
-/* Sends a call again with the text of its script, because Redis has forgotten the script. False:
- * out of memory. */
+/* Sends a call again with the text of its script, because Redis does not know the script's SHA-1.
+ * Returns false when out of memory. */
 static bool send_whole(struct pp_redis *r, struct redis_call *c)
 {
     if (!write_wire(c, true, c->wire.p + c->words_at, c->wire.n - c->words_at))
@@ -180,8 +181,8 @@ static void on_refusal(struct pp_redis *r, struct redis_call *c, const struct re
     bool is_other_server = pp_redis_refused_with(reply, "READONLY") ||
                            pp_redis_refused_with(reply, "LOADING") ||
                            pp_redis_refused_with(reply, "MASTERDOWN");
-    if (is_other_server &&
-        !r->moving) { /* this server is not the primary: the line looks up the name again */
+    /* This server is not the primary, or not ready: the line will look up the host's name again. */
+    if (is_other_server && !r->moving) {
         r->moving = true;
         r->move_host[0] = '\0';
     }
@@ -207,8 +208,8 @@ static void on_reply(struct redisAsyncContext *ac, void *reply, void *data)
         on_refusal(r, c, answer);
     else
         end_call(c, PP_OK, answer);
-    struct pp_redis_line *l =
-        ac->data; /* NULL: a callback closed the line, or the line has another connection now */
+    /* NULL if a callback has closed the line, or if the line has another connection now. */
+    struct pp_redis_line *l = ac->data;
     r = l ? l->r : NULL;
     if (!r || !r->moving || !pp_list_empty(&r->sent))
         return;
@@ -286,7 +287,7 @@ static void on_deadline(void *data)
         late = true;
     }
     if (late && r->line.state == PP_LINE_UP && now - r->line.heard_at >= r->timeout_ms)
-        pp_redis_line_drop(&r->line, "no answer in time"); /* ends the calls that were sent */
+        pp_redis_line_drop(&r->line, "no answer in time"); /* ends all calls that were sent */
     else if (run_ended(r))
         arm_deadline(r);
 }
@@ -322,7 +323,7 @@ enum pp_err pp_redis_send(struct pp_redis *r, const struct pp_redis_call *from, 
     else if (r->line.hope || r->moving)
         put_in(&r->waiting, c);
     else
-        end_later(r, c, PP_EIO); /* on the next turn */
+        end_later(r, c, PP_EIO); /* the callback runs in the loop's next turn */
     arm_deadline(r);
     return PP_OK;
 }

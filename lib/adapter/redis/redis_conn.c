@@ -1,10 +1,10 @@
-/* redis_conn.c: opens and closes a connection; Redis' clock; counts of calls. See redis_conn.h.
+/* redis_conn.c: opens and closes a connection to Redis, keeps Redis' clock, counts calls.
  *
- * The clock. From an answer to TIME we learn `offset`, Redis' clock minus ours, with an error of at
- * most half the time that the answer took (Cristian 1989). The error of a kept reading grows by a
- * thousandth of its age, because clocks drift (by less than that). If a new reading and the kept
- * one agree within their errors, the one with the smaller error is kept. If they do not agree, a
- * clock was set, and the new reading is kept. */
+ * The clock. An answer to TIME gives `offset`, Redis' clock minus ours, with an error of at most
+ * half the time that the answer took (Cristian 1989). The error of a stored reading grows by a
+ * thousandth of its age, because clocks drift (by less than that). If a new reading and the stored
+ * one agree within their errors, the one with the smaller error is kept. If they do not agree,
+ * somebody has set a clock, and the new reading is kept. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ void pp_redis_clock_set(struct pp_redis *r, int64_t asked_wall, const struct red
     int64_t redis_ms =
         strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
     if (took < 0)
-        return; /* our clock was set meanwhile: wait for the next reading */
+        return; /* our clock was set meanwhile, so this reading is useless */
     int64_t offset = redis_ms - (asked_wall + took / 2), error = took / 2 + 1;
     int64_t old_error = r->error_ms + (now - r->offset_at) / 1000;
     bool agree = llabs(offset - r->offset_ms) <= error + old_error;
@@ -48,12 +48,12 @@ static void on_clock_answered(void *data, enum pp_err err, const struct redisRep
     r->clock_asked_wall = 0;
 }
 
-/* Asks Redis for its time every few seconds. The greeting of each new connection asks, too. */
+/* Asks Redis for its time every few seconds, in addition to the greeting of each new connection. */
 static void on_clock_timer(void *data)
 {
     static const char *const time_[] = {"TIME"};
     struct pp_redis *r = data;
-    /* while Redis executes a blocking command it does not answer */
+    /* while Redis executes a blocking command, it does not answer TIME */
     bool blocked = r->sent.n > 0 && pp_loop_now(r->loop) - r->line.heard_at >= CLOCK_EVERY_MS / 2;
     if (r->line.state != PP_LINE_UP || blocked || r->clock_asked_wall != 0)
         return;

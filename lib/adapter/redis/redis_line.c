@@ -1,12 +1,12 @@
-/* redis_line.c: one connection that reconnects by itself. See redis_internal.h.
+/* redis_line.c: a line: one TCP connection to Redis that reconnects by itself.
  *
  *   RESTING --timer--> RESOLVING --address--> CONNECTING --socket--> GREETING --answers--> UP
  *      ^------------------------- any failure, or timeout_ms without success --------------'
  *
- * The greeting is AUTH and SELECT as the URL says, PING (a server that loads its data refuses it),
- * TIME. The pause between attempts begins with FIRST_MS and doubles up to LAST_MS. The actual pause
- * is random, between half and all of that, so that the processes of a fleet do not reconnect at the
- * same moment. */
+ * The greeting consists of AUTH and SELECT as the URL says, PING (a server that loads its data
+ * refuses it), and TIME. The pause between attempts begins with FIRST_MS and doubles up to LAST_MS.
+ * The actual pause is random, between half of that and all of it, so that the processes of a fleet
+ * do not reconnect at the same moment. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,14 +22,14 @@ enum { FIRST_MS = 50, LAST_MS = 2000, STEADY_MS = 5000 };
 /* A look-up of a host name. It may outlive its line, because libuv can't always cancel it. */
 struct pp_redis_lookup {
     uv_getaddrinfo_t uv;
-    struct pp_redis_line *line; /* NULL: cancelled */
+    struct pp_redis_line *line; /* the line that waits for the look-up; NULL: the look-up was cancelled */
 };
 
-/* --- hiredis' sockets on the loop; hiredis/adapters/libuv.h ignores errors --- */
+/* --- polls hiredis' sockets on the loop; hiredis/adapters/libuv.h would ignore errors --- */
 
 struct redis_poll {
     uv_poll_t uv;
-    struct redisAsyncContext *ac; /* NULL: hiredis has freed it */
+    struct redisAsyncContext *ac; /* NULL after hiredis has freed the context */
     int events;
 };
 
@@ -39,7 +39,7 @@ static void watch(struct redis_poll *p, int events)
 {
     p->events = events;
     if (events)
-        uv_poll_start(&p->uv, events, on_event); /* fails only while closing */
+        uv_poll_start(&p->uv, events, on_event); /* uv_poll_start() fails only while the handle closes */
     else
         uv_poll_stop(&p->uv);
 }
@@ -59,7 +59,7 @@ static void on_event(uv_poll_t *uv, int status, int events)
     if (p->ac && (events & UV_WRITABLE))
         redisAsyncHandleWrite(p->ac);
     if (p->ac && status < 0)
-        watch(p, p->events); /* libuv stops polling after an error */
+        watch(p, p->events); /* polls again, because libuv stops after an error */
 }
 
 /* Adds and removes polled events, as hiredis asks. */
@@ -96,7 +96,7 @@ static void on_closed(uv_handle_t *h)
     free(h->data);
 }
 
-/* Stops polling. This is hiredis' last call for a context; the socket is still open. */
+/* Stops polling. hiredis makes this call last for a context; the socket is still open. */
 static void cleanup(void *data)
 {
     struct redis_poll *p = data;
@@ -106,7 +106,7 @@ static void cleanup(void *data)
     pp_redis_line_gone(ac);
 }
 
-/* Makes the loop poll the socket of a new context. False: out of memory. */
+/* Makes the loop poll the socket of a new context. Returns false when out of memory. */
 static bool attach(struct redisAsyncContext *ac, struct pp_loop *loop)
 {
     struct redis_poll *p = calloc(1, sizeof *p);
@@ -127,8 +127,8 @@ static bool attach(struct redisAsyncContext *ac, struct pp_loop *loop)
     return true;
 }
 
-/* Frees a context that no line owns any more. If `flush`, first writes as many bytes as the socket
- * takes without blocking. */
+/* Frees a context that belongs to no line any more. If `flush`, first writes as many bytes as the
+ * socket takes without blocking. */
 static void finish(struct redisAsyncContext *ac, bool flush)
 {
     struct redis_poll *p = ac->ev.data;
@@ -154,7 +154,7 @@ static void forget_lookup(struct pp_redis_line *l)
     if (!l->lookup)
         return;
     l->lookup->line = NULL;
-    uv_cancel((uv_req_t *)&l->lookup->uv); /* if this fails, the look-up ends by itself */
+    uv_cancel((uv_req_t *)&l->lookup->uv); /* if cancelling fails, the look-up ends by itself */
     l->lookup = NULL;
 }
 
@@ -165,7 +165,7 @@ static const char *what_of(const struct pp_redis_line *l)
 
 static void log_failure(struct pp_redis_line *l, bool was_up, const char *why)
 {
-    if (was_up || (l->tries & (l->tries - 1)) == 0) /* the 1st, 2nd, 4th, 8th, ... failure in a row */
+    if (was_up || (l->tries & (l->tries - 1)) == 0) /* logs the 1st, 2nd, 4th, 8th, ... failure in a row */
         pp_log(l->r->log, PP_LOG_WARN, was_up ? "connection to Redis lost" : "no connection to Redis", "for",
                what_of(l), "host", l->host, "port", PP_LOG_INT(l->port), "reason", why, NULL);
 }
@@ -176,7 +176,7 @@ static void go_home(struct pp_redis_line *l)
     l->port = l->r->home.port;
 }
 
-/* Makes a line without a context wait for the next attempt. Calls on_down. */
+/* Makes a line without a context wait for the next attempt, and calls on_down. */
 static void rest(struct pp_redis_line *l, const char *why)
 {
     bool was_up = l->state == PP_LINE_UP;
@@ -189,7 +189,7 @@ static void rest(struct pp_redis_line *l, const char *why)
     forget_lookup(l);
     log_failure(l, was_up, why);
     if (!was_up)
-        go_home(l); /* the node that MOVED named may be gone: the line looks up the host of the URL again */
+        go_home(l); /* the node that MOVED named may be gone, so the URL's host is next */
     pp_timer_start(l->timer, pause_ms(l), 0);
     l->on_down(l->r, was_up);
 }
@@ -308,7 +308,7 @@ static void on_connected(const struct redisAsyncContext *ac, int status)
     struct pp_redis_line *l = ac->data;
     if (l && status == REDIS_OK)
         greet(l);
-    /* after a failure hiredis calls pp_redis_line_gone() */
+    /* on failure hiredis calls pp_redis_line_gone() later */
 }
 
 static void connect_to(struct pp_redis_line *l, const char *ip)
@@ -331,8 +331,8 @@ static void connect_to(struct pp_redis_line *l, const char *ip)
         pp_redis_line_drop(l, "connecting failed");
 }
 
-/* Returns address number k, modulo the number of addresses. k is the number of the attempt, so that
- * the attempts try each address in turn. */
+/* Returns address number k, modulo the number of addresses. k is the number of the attempt, so
+ * attempts try the addresses in turn. */
 static const struct addrinfo *choose(const struct addrinfo *list, unsigned k)
 {
     unsigned n = 0;
@@ -381,7 +381,8 @@ static void resolve(struct pp_redis_line *l)
     rest(l, "out of memory");
 }
 
-/* Begins the next attempt, or ends the current one because it has taken too long. */
+/* Begins the next attempt if the line rests. Otherwise ends the attempt, which has taken too
+ * long. */
 static void on_timer(void *data)
 {
     struct pp_redis_line *l = data;

@@ -1,9 +1,9 @@
-/* redis_sub.c: subscriptions, on a line of their own. See redis_internal.h.
+/* redis_sub.c: subscriptions, on a line of their own.
  *
  * hiredis keeps the callbacks of subscriptions until the connection ends; their privdata is the
- * channel. A connection may be dead although nobody closed it. To detect that, the line subscribes
- * to its first channel again every PING_EVERY_MS, and Redis must answer. (It does not send PING,
- * because hiredis would keep each callback of a PING.) */
+ * channel. A connection may be dead although nobody has closed it. To detect that, the line
+ * subscribes to its first channel again every PING_EVERY_MS, and Redis must answer. (The line does
+ * not send PING, because hiredis would keep each callback of a PING.) */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void on_push(struct redisAsyncContext *ac, void *reply, void *data)
         return;
     }
     if (!ac->data || m->type != REDIS_REPLY_ARRAY || m->elements != 3 || !m->element[0]->str)
-        return; /* the line is closed, or Redis refused: the next connection subscribes again */
+        return; /* The line is closed, or Redis refused: the next connection subscribes again. */
     struct pp_redis_channel *c = data;
     const struct redisReply *text = m->element[2];
     bool is_new = strcmp(m->element[0]->str, "subscribe") == 0 && !c->begun;

@@ -1,5 +1,5 @@
-/* redis_url.c: parses redis://[[user]:password@]host[:port][/db], and checks prefixes of keys. See
- * redis_internal.h. */
+/* redis_url.c: parses URLs of Redis, redis://[[user]:password@]host[:port][/db], and checks
+ * prefixes of keys. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ bool pp_redis_prefix_valid(const char *s, size_t max)
     return n > 0 && n <= max;
 }
 
-/* Parses a text that consists of 1 to 5 decimal digits. */
+/* Parses a text of 1 to 5 decimal digits. Returns false for any other text, and for numbers above
+ * `max`. */
 static bool parse_number(const char *s, uint32_t max, uint32_t *out)
 {
     size_t n = strspn(s, "0123456789");
@@ -28,7 +29,7 @@ static bool parse_number(const char *s, uint32_t max, uint32_t *out)
     return *out <= max;
 }
 
-/* Copies the host; removes brackets if `bracketed`. False: too long. */
+/* Copies the host, without its brackets if `bracketed`. Returns false if it is too long. */
 static bool copy_host(const char *s, size_t n, bool bracketed, char host[PP_REDIS_HOST_MAX])
 {
     s += bracketed;

@@ -1,5 +1,5 @@
-/* redis_words.c: builds the words of a call in Redis' wire format, packs integers, checks the
- * shapes of answers. See redis_conn.h. */
+/* redis_words.c: builds the words of a call in Redis' wire format, packs integers, and checks the
+ * shapes of answers. */
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,11 +54,11 @@ void pp_redis_put_num(struct pp_redis_call *c, int64_t v)
 struct pp_buf *pp_redis_word_open(struct pp_redis_call *c)
 {
     pp_assert(c->open_at == 0, "a word is opened within a word");
-    c->open_at = c->words.n + 1; /* above 0: 0 means that no word is open */
+    c->open_at = c->words.n + 1; /* + 1, because 0 means that no word is open */
     return &c->words;
 }
 
-/* Ends the word: moves its content up and writes its length in front of it. */
+/* Ends the open word: moves its content up, and writes its length in front of it. */
 void pp_redis_word_close(struct pp_redis_call *c)
 {
     char head[24];

@@ -18,12 +18,11 @@
 #define PP_COORD_KEY_SLOTS   "s:"   /* the key of a client's slots has this before the client's id */
 #define PP_COORD_KEY_CHANNEL "tell" /* the channel for messages between processes */
 
-#define PP_COORD_NEVER \
-    9007199254740991           /* a due time that never comes: 2^53 - 1, because numbers in Lua are doubles */
+/* A due time that never comes: 2^53 - 1, because numbers in Lua are doubles. */
+#define PP_COORD_NEVER    9007199254740991
 #define PP_COORD_AHEAD_MS 3000 /* a renewal reserves the requests of this many ms */
-#define PP_COORD_KNOWN                                                                   \
-    128 /* this bit in a row's queue says that the row was only read back from the store \
-         */
+/* This bit in a row's queue says that the row was only read back from the store. */
+#define PP_COORD_KNOWN 128
 
 /* A client's cut: requests per minute, concurrency, number of shares. */
 #define PP_LAYOUT_CUT "<I4I4I4"
