@@ -17,10 +17,10 @@ struct pp_cli_list {
 };
 
 enum pp_opt_kind {
-    PP_OPT_FLAG,  /* sets a bool */
-    PP_OPT_TEXT,  /* sets a const char * */
+    PP_OPT_FLAG,  /* the option sets a bool to true */
+    PP_OPT_TEXT,  /* the option sets a const char * to its value */
     PP_OPT_COUNT, /* sets an int64_t between min and max */
-    PP_OPT_LIST,  /* adds to a struct pp_cli_list */
+    PP_OPT_LIST,  /* the option adds its value to a struct pp_cli_list */
 };
 
 struct pp_opt {
@@ -45,7 +45,7 @@ struct pp_cli {
     const char *key_file; /* file with the key; NULL: PHOTOPOOL_KEY has the key, or there is none */
     /* output is JSON: --json was given, or standard output is not a terminal */
     bool json;
-    struct pp_term out; /* standard output */
+    struct pp_term out; /* the terminal or file that standard output goes to */
     char *const *args;  /* the arguments that are not options */
     size_t n_args;
     struct pp_api_client *client; /* NULL until pp_client_open() has opened it (client.h) */

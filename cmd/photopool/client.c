@@ -161,7 +161,7 @@ const char *pp_client_base(const struct pp_api_client *c)
     return c->base;
 }
 
-/* --- one request --- */
+/* --- sending one request --- */
 
 static size_t take_body(char *p, size_t size, size_t n, void *arg)
 {
@@ -464,7 +464,7 @@ int pp_client_change(struct pp_cli *cli, struct pp_buf *path, const char *const 
     return code;
 }
 
-/* --- paths --- */
+/* --- building paths of requests --- */
 
 struct pp_buf *pp_path(struct pp_buf *b, const char *start)
 {

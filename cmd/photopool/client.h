@@ -26,14 +26,14 @@
 struct pp_api_client;
 
 struct pp_request {
-    const char *method; /* "GET", "POST" ... */
+    const char *method; /* the HTTP method, such as "GET" */
     /* path with its query parameters, built by pp_path() and its companions */
     const struct pp_buf *path;
     const char *content_type;    /* content type of the body; NULL: application/json */
     bool gzip;                   /* the body is compressed */
-    const char *idempotency_key; /* NULL: none */
+    const char *idempotency_key; /* the Idempotency-Key header; NULL: none */
     const void *body;            /* NULL: the request has no body */
-    size_t n;                    /* bytes of the body */
+    size_t n;                    /* size of the body in bytes */
 };
 
 struct pp_answer {

@@ -60,7 +60,7 @@ struct events {
     bool has_last;
 };
 
-/* --- an event as one line for people --- */
+/* --- writing an event as one line for people --- */
 
 enum { EVENT_LINE_MAX = 16 * 1024, SEQ_COLUMNS = 7, LEAST_COLUMNS = 12 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- explain --- */
+/* --- `photopool explain`: what happens to a photo, and why --- */
 
 static const char explain_help[] =
     "Usage: photopool explain --client ID URL\n\n"
@@ -133,7 +133,7 @@ int pp_cmd_resume(int argc, char **argv)
     return set_paused(argc, argv, resume_help, false);
 }
 
-/* --- queue, workers, routes --- */
+/* --- `photopool queue`, `workers` and `routes`: lists for operators --- */
 
 static const char queue_help[] =
     "Usage: photopool queue\n\n"
@@ -200,7 +200,7 @@ int pp_cmd_routes(int argc, char **argv)
     return pp_client_finish(&cli, pp_list_run(&cli, &path, &list));
 }
 
-/* --- drain --- */
+/* --- `photopool drain`: makes workers finish and stop --- */
 
 static const char drain_help[] =
     "Usage: photopool drain [WORKER]\n\n"

@@ -61,7 +61,7 @@ struct submit {
     } o;                                                /* the options as given on the command line */
     char client[65], refresh[16], key[RUN_KEY_MAX + 1]; /* the values that are sent to the server */
     struct pp_sender sender;
-    char **ids; /* ids of the batches */
+    char **ids; /* ids of the batches that the server has accepted */
     size_t n_ids, cap_ids;
     struct pp_table rejected; /* the first LISTED rejected items, for the summary */
     size_t listed;
@@ -187,7 +187,7 @@ static void on_note(void *arg, const char *columns)
     pp_complain("%s: columns that are not used: %s", s->name, columns);
 }
 
-/* --- after the last batch --- */
+/* --- after the last batch: following the batches, the summary --- */
 
 static void put_human(struct submit *s)
 {

@@ -163,7 +163,7 @@ static void on_drain(void *data, const char *worker)
         stop(s);
 }
 
-/* --- the command line --- */
+/* --- reading the command line --- */
 
 static int refuse(const struct server *s, const char *what, const char *arg)
 {
@@ -274,7 +274,7 @@ static bool check_serve(const struct pp_config *config)
     return true;
 }
 
-/* --- running --- */
+/* --- running the server until a signal stops it --- */
 
 static int open_server(struct server *s)
 {

@@ -53,7 +53,7 @@ struct settings {
     char text[PP_SECRET_TEXT]; /* text of the secret, if it was made here or read from a file */
 };
 
-/* --- requests --- */
+/* --- requests to the server --- */
 
 /* Writes "/v1/webhooks/NAME" and `rest` to `path`, and returns it. */
 static struct pp_buf *path_of(struct pp_buf *path, const struct pp_cli *cli, const char *rest)
@@ -79,7 +79,7 @@ static void show_webhook(const struct pp_cli *cli, json_t *webhook)
     pp_show_answer(cli, webhook);
 }
 
-/* --- add, set --- */
+/* --- the actions add and set: an endpoint's settings --- */
 
 static bool choose_secret(struct settings *s, bool make)
 {
@@ -305,7 +305,7 @@ static int test(struct pp_cli *cli)
     return code;
 }
 
-/* --- deliveries, replay --- */
+/* --- the actions deliveries and replay: an endpoint's messages --- */
 
 static void put_delivery(struct pp_table *t, const json_t *d)
 {
@@ -380,7 +380,7 @@ static int do_replay(int argc, char **argv)
     return pp_client_finish(&cli, pp_show_call(&cli, "POST", path_of(&path, &cli, "/replay"), body));
 }
 
-/* --- the table --- */
+/* --- the table of actions --- */
 
 /* An action has `run` if the shared options are its only options; the client is opened when it
  * sends a request. Else `with_options` reads the whole command line. */

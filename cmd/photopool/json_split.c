@@ -2,8 +2,7 @@
  *
  *   TOP -> '[' -> ELEMENT -> ',' ... ']' -> AT_END
  *   TOP -> '{' -> KEY -> AT_NAME -> AT_COLON -> BEFORE_VALUE
- *                  ^                        |-> '[' of the array -> ELEMENT ...
- *                  ']' -> NEXT
+ *                  ^                        |-> '[' of the array -> ELEMENT ... ']' -> NEXT
  *                  |--- ',' <- NEXT         '-> MEMBER -> ',' KEY  '}' AT_END
  *
  * The value of ELEMENT and MEMBER ends at the first of , ] } outside strings and brackets. The

@@ -70,7 +70,7 @@ static bool take_verdicts(struct pp_sender *s, const struct pp_answer *ans)
     return accepted || none;
 }
 
-/* --- trying again --- */
+/* --- sending a batch again after a failure --- */
 
 struct attempt {
     int n; /* number of the try, from 1 */

@@ -106,7 +106,7 @@ size_t pp_photos_stored(const json_t *photos, const json_t **error)
     return stored;
 }
 
-/* --- failures by code --- */
+/* --- listing failures by their code --- */
 
 struct failure {
     const char *code;

@@ -34,7 +34,7 @@ struct pp_wire {
     bool draining, pipeline_open, ended;
 };
 
-/* --- the data directory --- */
+/* --- the lock file of the data directory --- */
 
 /* The lock file is empty while a process runs, and contains "clean" after an orderly end. The
  * file's time is the last moment at which the process was known to be alive. The margin covers

@@ -1,8 +1,7 @@
 /* wire.h: opens everything that one process runs, as the configuration says. Only the files wire*.c
  * know every adapter.
  *
- *   configuration -> params, adapters (store, ingest queue, coordinator, blobs, HTTP) ->
- *   pipeline,
+ *   configuration -> params, adapters (store, ingest queue, coordinator, blobs, HTTP) -> pipeline,
  *   API
  *
  * To add an adapter, add its URL scheme to the function of its port in wire_ports.c. */

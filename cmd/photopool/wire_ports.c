@@ -86,7 +86,7 @@ static enum pp_err mongo_opened(struct opening *o, enum pp_err err)
     return pp_wire_explain(o->error, err, "store.url: %s", o->reason);
 }
 
-/* --- task store --- */
+/* --- opening the task store --- */
 
 static enum pp_err open_store(struct opening *o)
 {
@@ -98,7 +98,7 @@ static enum pp_err open_store(struct opening *o)
     return pp_wire_explain(o->error, err, "store %s: %s", path, pp_err_text(err));
 }
 
-/* --- ingest queue --- */
+/* --- opening the ingest queue --- */
 
 static enum pp_err open_sqlite_queue(struct opening *o, const char *name, struct pp_ingest_queue **out)
 {
@@ -134,7 +134,7 @@ static enum pp_err open_ingest(struct opening *o)
     return err == PP_OK && journal ? open_journal(o) : err;
 }
 
-/* --- coordinator --- */
+/* --- opening the coordinator --- */
 
 static enum pp_err open_coordinator(struct opening *o)
 {
@@ -170,7 +170,7 @@ static enum pp_err open_deliveries(struct opening *o)
     return file_opened(o, pp_sqlite_delivery_store_open(o->p->loop, o->path, out));
 }
 
-/* --- brokers that results go to --- */
+/* --- opening the brokers that results go to --- */
 
 static enum pp_err open_amqp(struct pp_pipeline *p, const struct pp_config *c, struct pp_result_sink **out,
                              char error[PP_SINK_ERROR_MAX])
@@ -213,7 +213,7 @@ static enum pp_err open_sinks(struct opening *o)
     return PP_OK;
 }
 
-/* --- blobs --- */
+/* --- opening the blob store --- */
 
 static enum pp_err open_s3(struct opening *o)
 {

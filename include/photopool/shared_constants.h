@@ -17,7 +17,7 @@
 #define PP_RATE_WINDOW_MS 60000 /* a client's rate limit counts requests in any 60 s */
 #define PP_RATE_MARGIN_MS 200   /* a request counts for the window plus this time */
 #define PP_RATE_BUCKET_MS 59    /* when a log is too long, marks of one such interval are joined */
-/* core counts a request for this time after it was sent */
+/* the rate limit counts a request for this time, in ms, after it was sent */
 #define PP_RATE_KEPT_MS (PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS)
 /* Coordinators keep marks and reservations longer than core counts them (60200): the difference
  * covers joined marks, clocks read in whole ms, and travel times. */
@@ -36,7 +36,7 @@ _Static_assert(PP_MARKS_KEPT_MS >= PP_RATE_KEPT_MS + 2 * PP_RATE_BUCKET_MS,
 #define PP_QUEUE_SUSPECT 8
 #define PP_QUEUES        9
 
-/* --- the fleet (port/coordinator.h) --- */
+/* --- processes of a fleet (port/coordinator.h) --- */
 
 #define PP_WORKER_ALIVE_MS 60000 /* a worker is listed for this time after its last heartbeat */
 /* the coordinator keeps this many slow hosts, and then drops the oldest */

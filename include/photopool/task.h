@@ -56,7 +56,7 @@ struct pp_plan_photo {
      * failure (bad_url). */
     struct pp_outcome outcome;
     /* The following fields are for the photo's task. */
-    const char *domain; /* the URL's host */
+    const char *domain; /* host name of the URL */
     uint8_t tier;
     int64_t due_ms;
     bool always;            /* true (refresh=always): the bytes are fetched even if they are known */

@@ -2,8 +2,7 @@
  * API use these functions. The functions are pure; any thread may call them.
  *
  *             CLAIM              SUCCEED KEEP FAIL QUARANTINE
- *   WAITING ---------> CLAIMED ------------------------------> STORED UNCHANGED FAILED
- *   QUARANTINED
+ *   WAITING ---------> CLAIMED ------------------------------> STORED UNCHANGED FAILED QUARANTINED
  *    |   ^              |   |
  *    |   '--------------'   '--- CANCEL ---> CANCELLED
  *    |  RELEASE RETRY PROMOTE LAPSE              ^
@@ -91,7 +90,7 @@ static inline enum pp_task_state pp_task_after(enum pp_task_state from, enum pp_
     return to;
 }
 
-/* --- losses and queues --- */
+/* --- losses of a task, and the queue in which it waits --- */
 
 /* A loss is a claim whose lease lapsed. Losses are counted since the task was opened. */
 enum {

@@ -19,7 +19,7 @@ static const struct pp_endpoint endpoints[] = {
 
 #define ENDPOINTS (sizeof(endpoints) / sizeof(*endpoints))
 
-/* --- routing --- */
+/* --- finding the endpoint of a request --- */
 
 /* A segment of the request's path, before decoding. */
 struct segment {
@@ -133,7 +133,7 @@ static size_t on_refused(void *data, enum pp_api_code code, const char *detail, 
     return n;
 }
 
-/* --- opening, draining, closing --- */
+/* --- opening, draining and closing the API --- */
 
 static void close_parts(struct pp_api *api)
 {

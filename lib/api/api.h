@@ -49,7 +49,7 @@ struct pp_api_options {
     struct pp_blob_store *blobs;
     struct pp_event_log *events;
     struct pp_delivery_store *deliveries;
-    const struct pp_named_sink *sinks; /* array of n_sinks sinks */
+    const struct pp_named_sink *sinks; /* the brokers that receive results, an array of n_sinks */
     size_t n_sinks;
     /* The stages. A process with the role api has progress and routes and, if there is an event
      * log, publisher, hub and poster. */

@@ -4,7 +4,7 @@
 #include "format/ids.h"
 #include "format/result.h"
 
-/* --- POST --- */
+/* --- POST /v1/batches --- */
 
 static void free_post(struct pp_call *call)
 {
@@ -62,7 +62,7 @@ void pp_api_post_batch(struct pp_call *call)
     pp_acceptor_post(call->api->acceptor, post);
 }
 
-/* --- GET, DELETE --- */
+/* --- GET and DELETE /v1/batches/{id} --- */
 
 static void on_batch_found(struct pp_call *call)
 {
@@ -142,7 +142,7 @@ void pp_api_delete_batch(struct pp_call *call)
     PP_CALL_ASK(call, call->o->ingest, get, &s->queued, "cancelling a batch", on_queued);
 }
 
-/* --- list --- */
+/* --- GET /v1/batches: listing batches --- */
 
 struct batches_list {
     int state; /* lists only batches in this enum pp_batch_state; -1: in any state */

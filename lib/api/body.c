@@ -8,7 +8,7 @@
 #define BODY_MAX    65536
 #define BODY_VALUES 4096
 
-/* --- media types --- */
+/* --- the media type of a body --- */
 
 static const char *skip_blanks(const char *s)
 {
@@ -38,7 +38,7 @@ bool pp_content_type_is(const char *content_type, const char *type)
     return (!*rest || *rest == ';') && charset_is_utf8(rest);
 }
 
-/* --- the document --- */
+/* --- the JSON document in a body --- */
 
 static bool read_body(struct pp_call *call, bool optional)
 {

@@ -11,7 +11,7 @@
 /* The Retry-After header of `overloaded` and `rate_limited` answers, in seconds. */
 #define RETRY_AFTER 5
 
-/* --- requests to ports --- */
+/* --- sending requests to ports --- */
 
 static void on_port_answered(struct pp_req *req)
 {
@@ -52,7 +52,7 @@ void pp_call_sent(struct pp_call *call, enum pp_err err)
     pp_call_error(call, err, doing);
 }
 
-/* --- memory and headers --- */
+/* --- a call's memory and the headers of its answer --- */
 
 void *pp_call_state(struct pp_call *call, size_t size)
 {
@@ -91,7 +91,7 @@ void pp_call_header(struct pp_call *call, const char *fmt, ...)
         call->headers[call->n_headers++] = copy;
 }
 
-/* --- answers --- */
+/* --- sending answers --- */
 
 void pp_call_gone(struct pp_call *call)
 {
@@ -142,7 +142,7 @@ void pp_call_json(struct pp_call *call, int status)
     pp_call_body(call, status, "application/json");
 }
 
-/* --- problem documents --- */
+/* --- writing problem documents (RFC 9457) --- */
 
 static const struct {
     const char *name, *title, *remedy;

@@ -25,7 +25,7 @@
 #define PP_CALL_STATE_MAX 2304        /* a handler's state has at most this many bytes */
 #define PP_CALL_OUT_MAX   (96u << 20) /* an answer has at most this many bytes */
 
-/* Flags of an endpoint. */
+/* Flags that a row of endpoints.h can have. */
 enum {
     PP_EVERYWHERE = 1, /* Processes without the role api serve the endpoint, too. */
     PP_UNBOUND = 2,    /* The endpoint refuses keys that are bound to one client. */
@@ -36,7 +36,7 @@ enum {
 
 struct pp_call;
 
-/* A row of endpoints.h. */
+/* An endpoint of the API: a row of endpoints.h. */
 struct pp_endpoint {
     enum pp_method method;
     const char *pattern; /* the path; "{}" stands for one segment */
@@ -77,7 +77,7 @@ struct pp_page {
     uint64_t after_number;
     /* The position of the last row that the handler has written, as text or as a number. */
     const char *last;
-    uint64_t last_number; /* 0: not set */
+    uint64_t last_number; /* the position as a number; 0: the handler has set `last` instead */
     uint64_t seen;        /* pp_page_has() has counted this many elements */
 };
 
@@ -111,7 +111,7 @@ struct pp_call {
     void (*on_error)(struct pp_call *call, enum pp_err err);
 };
 
-/* --- requests to ports --- */
+/* --- sending requests to ports --- */
 
 /* Sends request `r` to a port's operation. If the request succeeds, on_ok(call) is called. If it
  * fails, call->on_error(call, err) is called if the handler has set it; on_error is reset after

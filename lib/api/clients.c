@@ -16,7 +16,7 @@ static void put_client(struct pp_call *call, const struct pp_client *c)
                    PP_BOOL("paused", c->paused), PP_RAW("headers", c->headers ? c->headers : "{}"));
 }
 
-/* --- GET --- */
+/* --- GET: showing a client's settings --- */
 
 static void on_client_read(struct pp_call *call)
 {
@@ -38,7 +38,7 @@ void pp_api_get_client(struct pp_call *call)
     PP_CALL_ASK(call, call->o->store, clients, s, "reading a client's settings", on_client_read);
 }
 
-/* --- list --- */
+/* --- listing the clients with settings --- */
 
 static void on_clients_listed(struct pp_call *call)
 {
@@ -64,11 +64,11 @@ void pp_api_list_clients(struct pp_call *call)
     PP_CALL_ASK(call, call->o->store, clients, s, "listing clients", on_clients_listed);
 }
 
-/* --- PUT --- */
+/* --- PUT: replacing a client's settings --- */
 
 static bool read_whole(struct pp_call *call, const char *name, const json_t *v, uint32_t max, uint32_t *out)
 {
-    int64_t n = json_integer_value(v); /* 0 if `v` is no integer */
+    int64_t n = json_integer_value(v); /* 0 if `v` is not an integer */
 
     if (n < 1 || n > max)
         return pp_call_problem(call, PP_API_BAD_VALUE, name, "%s is a number from 1 to %u%s", name, max,

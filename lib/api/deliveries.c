@@ -5,7 +5,7 @@
 #include "core/delivery.h"
 #include "pipeline/deliver/webhook_post.h"
 
-/* --- POST .../test --- */
+/* --- POST .../test: sending a test message to a webhook --- */
 
 struct test_state {
     struct pp_webhook_find find;

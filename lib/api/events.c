@@ -14,7 +14,7 @@
 #define READY_BYTES 65536 /* a stream with at least this many unsent bytes gets no further events */
 #define POLL_BYTES  (32u << 20)
 
-/* --- parameters --- */
+/* --- reading the parameters of a request for events --- */
 
 struct events_state {
     struct pp_event_keys keys;
@@ -55,7 +55,7 @@ static bool read_wait(struct pp_call *call, struct events_state *s)
     return true;
 }
 
-/* --- long-poll --- */
+/* --- long-poll: one answer with the next events --- */
 
 static struct events_state *poll_of(struct pp_sub *sub)
 {
@@ -181,7 +181,7 @@ static void open_poll(struct pp_call *call, struct events_state *s)
         on_poll_failed(&s->sub, err);
 }
 
-/* --- streams (SSE and WebSocket) --- */
+/* --- streams: endless answers (SSE and WebSocket) --- */
 
 struct stream_sub {
     struct pp_sub sub;
@@ -328,7 +328,7 @@ static void open_stream(struct pp_call *call, struct events_state *s)
     pp_call_problem(call, PP_API_OVERLOADED, NULL, "no subscription can be opened now: %s", pp_err_text(err));
 }
 
-/* --- GET /v1/events --- */
+/* --- GET /v1/events: choosing long-poll or stream --- */
 
 /* Returns true if the caller asks for SSE or WebSocket. HEAD needs an answer that ends, so it is
  * treated as a long-poll. */

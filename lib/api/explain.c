@@ -17,7 +17,7 @@ struct explain_state {
     struct pp_url parsed;
     struct pp_store_photo photo;
     struct pp_store_clients settings;
-    struct pp_client known; /* the client's settings */
+    struct pp_client known; /* the settings of the photo's client */
     /* True if this process is a worker that knows the client; only then `slot` is valid. */
     bool served;
     bool held; /* this process holds a slot of the client */

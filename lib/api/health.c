@@ -34,7 +34,7 @@ struct pp_health {
     struct pp_ingest_stats stats;
 };
 
-/* --- probes --- */
+/* --- probing the ports --- */
 
 static void on_probed(void *data, enum pp_err err)
 {
@@ -106,7 +106,7 @@ void pp_health_close(struct pp_health *h)
     free(h);
 }
 
-/* --- /readyz --- */
+/* --- writing the answer of /readyz --- */
 
 /* Returns the text, written into `buf`, that says why the port is not ready; NULL if the port
  * works. */

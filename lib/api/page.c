@@ -14,9 +14,9 @@
 #define LIMIT_DEFAULT 100
 #define LIMIT_MAX     1000
 #define POSITION_MAX  768
-#define CHECK_N       4 /* bytes of the CRC */
+#define CHECK_N       4 /* number of bytes of the CRC in a cursor */
 
-/* --- cursors --- */
+/* --- making and reading cursors --- */
 
 static void put_check(uint8_t out[CHECK_N], const char *kind, const char *context, const void *position,
                       size_t n)
@@ -59,7 +59,7 @@ static const char *cursor_read(struct pp_arena *a, const char *kind, const char 
     return memcmp(bytes, expected, CHECK_N) == 0 ? pp_arena_copy(a, bytes + CHECK_N, n - CHECK_N) : NULL;
 }
 
-/* --- pages --- */
+/* --- reading the page parameters, writing a page --- */
 
 bool pp_call_limit(struct pp_call *call, size_t *limit)
 {

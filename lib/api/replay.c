@@ -14,7 +14,7 @@ struct replay_state {
     struct pp_store_batch batch;
     struct pp_store_replay find;
     bool dry_run;
-    uint64_t photos; /* failed photos found */
+    uint64_t photos; /* number of failed photos found so far */
     struct pp_acceptor_post post;
 };
 
@@ -23,7 +23,7 @@ static void free_replay(struct pp_call *call)
     pp_acceptor_post_fini(&((struct replay_state *)call->state)->post);
 }
 
-/* --- answering --- */
+/* --- answering the call --- */
 
 static void write_answer(struct pp_buf *out, const struct replay_state *s, const char *batch_id)
 {

@@ -35,7 +35,7 @@ static bool sign_payload(const struct pp_params *params, const void *payload, si
     return ok && HMAC(EVP_sha256(), secret, MAC_N, payload, n, mac, &len) != NULL;
 }
 
-/* --- POST /v1/tickets --- */
+/* --- POST /v1/tickets: making a ticket --- */
 
 static void send_ticket(struct pp_call *call)
 {

@@ -104,7 +104,7 @@ void pp_api_list_webhooks(struct pp_call *call)
     PP_CALL_ASK(call, call->o->deliveries, webhooks, s, "listing webhooks", on_webhooks_listed);
 }
 
-/* --- GET --- */
+/* --- GET: showing a webhook --- */
 
 static void on_webhook_found(struct pp_call *call)
 {
@@ -266,7 +266,7 @@ void pp_api_put_webhook(struct pp_call *call)
         pp_call_problem(call, PP_API_MISSING_FIELD, "url", "url is missing");
 }
 
-/* --- DELETE --- */
+/* --- DELETE: deleting a webhook --- */
 
 static void on_webhook_deleted(struct pp_call *call)
 {

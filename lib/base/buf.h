@@ -14,8 +14,8 @@
 
 struct pp_buf {
     char *p;    /* the content, followed by a NUL; NULL while nothing was put */
-    size_t n;   /* bytes of content */
-    size_t cap; /* bytes allocated */
+    size_t n;   /* number of bytes of content, without the NUL */
+    size_t cap; /* number of bytes allocated */
     size_t max; /* ceiling of n, in bytes */
     bool failed;
 };

@@ -39,7 +39,7 @@ static inline void pp_list_insert(struct pp_list *l, struct pp_node *before, str
     l->n++;
 }
 
-/* Appends a node. */
+/* Appends a node, which is in no list, to the end of the list. */
 static inline void pp_list_push(struct pp_list *l, struct pp_node *x)
 {
     pp_list_insert(l, l->head.prev, x);

@@ -72,7 +72,7 @@ const char *pp_log_int(char buf[24], int64_t v)
     return buf;
 }
 
-/* --- the line --- */
+/* --- building a log line --- */
 
 /* Appends n bytes, or none if less than `reserve` bytes would then be left. */
 static bool put(struct line *l, const char *p, size_t n, size_t reserve)

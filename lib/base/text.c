@@ -62,7 +62,7 @@ bool pp_url_unescape(char *out, size_t size, const char *s, size_t n)
     return true;
 }
 
-/* --- time --- */
+/* --- converting times --- */
 
 /* Writes `v` with `n` digits, then `after`; returns the end. */
 static char *put_digits(char *p, unsigned v, int n, char after)
@@ -79,7 +79,7 @@ static char *put_digits(char *p, unsigned v, int n, char after)
  * day comes last. */
 static void civil(int64_t days, unsigned *year, unsigned *month, unsigned *day)
 {
-    int64_t z = days + 719468; /* days since 0000-03-01 */
+    int64_t z = days + 719468; /* number of days since 0000-03-01 */
     int64_t era = (z >= 0 ? z : z - 146096) / 146097;
     unsigned doe = (unsigned)(z - era * 146097); /* day within the era, which has 400 years */
     unsigned yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
@@ -176,7 +176,7 @@ bool pp_time_parse(const char *s, int64_t *wall_ms)
     return true;
 }
 
-/* --- UTF-8 --- */
+/* --- reading UTF-8 --- */
 
 size_t pp_utf8_decode(const char *s, size_t n, uint32_t *cp)
 {
@@ -238,7 +238,7 @@ bool pp_client_valid(const char *p, size_t n)
     return true;
 }
 
-/* --- numbers --- */
+/* --- random numbers --- */
 
 void pp_rng_seed(struct pp_rng *r, uint64_t seed)
 {

@@ -288,8 +288,8 @@ void pp_config_diff(const struct pp_config *a, const struct pp_config *b,
 enum pp_config_format { PP_PRINT_YAML, PP_PRINT_JSON };
 void pp_config_print(FILE *f, const struct pp_config *cfg, enum pp_config_format format);
 
-/* Write the reference of all parameters, which is made from the table: as text for a terminal, or
- * as the page configs/README.md. */
+/* These write the reference of all parameters, which is made from the table: as text for a
+ * terminal, or as the page configs/README.md. */
 void pp_config_help(FILE *f);
 void pp_config_markdown(FILE *f);
 

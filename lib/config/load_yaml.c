@@ -110,7 +110,7 @@ static enum pp_err apply_document(struct pp_config *cfg, const char *name, yaml_
     struct pp_value v = {.cfg = cfg, .doc = doc, .file = name, .lines = true, .err = err};
     yaml_node_t *root = yaml_document_get_root_node(doc);
     if (!root || pp_value_is_null(root))
-        return PP_OK; /* the file is empty */
+        return PP_OK; /* the file is empty, which is allowed */
     if (root->type == YAML_MAPPING_NODE)
         return walk_map(&v, "", root);
     return pp_config_fail(err, name, line_of(root), "",

@@ -73,7 +73,7 @@ enum pp_err pp_unit_parse(const char *text, const struct pp_unit *units, int64_t
     if (!unit) {
         if (*rest || mantissa)
             return PP_EINVAL;
-        *out = 0; /* 0 needs no unit */
+        *out = 0; /* 0 is written without a unit */
         return PP_OK;
     }
     if (__builtin_mul_overflow(mantissa, unit->factor, &value) || value % scale)

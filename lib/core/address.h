@@ -6,13 +6,10 @@
  *
  * The policy denies every address that is not a public unicast address of one host:
  *
- *   IPv4  every row of the IANA IPv4 Special-Purpose Address Registry, also the globally
- *   reachable
- *         ones (anycast services: no photo host lives there), multicast, and Azure's
- *         metadata
+ *   IPv4  every row of the IANA IPv4 Special-Purpose Address Registry, also the globally reachable
+ *         ones (anycast services: no photo host lives there), multicast, and Azure's metadata
  *         server, which has a public address. PP_DENIED_IPV4 has the rows and their RFCs.
- *   IPv6  everything outside 2000::/3, IANA's global unicast space; inside it every row of the
- *   IANA
+ *   IPv6  everything outside 2000::/3, IANA's global unicast space; inside it every row of the IANA
  *         IPv6 Special-Purpose Address Registry (PP_DENIED_IPV6), including all of Teredo
  *         and 6to4; and ISATAP interface identifiers (RFC 5214) of a denied IPv4
  *         address.
@@ -60,34 +57,34 @@ struct pp_address_policy {
 
 /* The denied IPv4 networks: X(a, b, c, d, bits) is a.b.c.d/bits. Comments give the name in the
  * registry and the number of the RFC. */
-#define PP_DENIED_IPV4(X)                                                                              \
-    X(0, 0, 0, 0, 8)        /* this network, 791 */                                                    \
-    X(10, 0, 0, 0, 8)       /* private use, 1918 */                                                    \
-    X(100, 64, 0, 0, 10)    /* shared address space (CGNAT), 6598 */                                   \
-    X(127, 0, 0, 0, 8)      /* loopback, 1122 */                                                       \
-    X(168, 63, 129, 16, 32) /* Azure's metadata server */                                              \
-    X(169, 254, 0, 0, 16)   /* link local, 3927; the clouds' metadata servers */                       \
-    X(172, 16, 0, 0, 12)    /* private use, 1918 */                                                    \
-    X(192, 0, 0, 0, 24)     /* IETF protocol assignments, 6890: DS-Lite, PCP, TURN, NAT64 discovery */ \
-    X(192, 0, 2, 0, 24)     /* documentation, 5737 */                                                  \
-    X(192, 31, 196, 0, 24)  /* AS112, 7535 */                                                          \
-    X(192, 52, 193, 0, 24)  /* AMT, 7450 */                                                            \
-    X(192, 88, 99, 0, 24)   /* 6to4 relay anycast, retired, 7526 */                                    \
-    X(192, 168, 0, 0, 16)   /* private use, 1918 */                                                    \
-    X(192, 175, 48, 0, 24)  /* AS112 direct delegation, 7534 */                                        \
-    X(198, 18, 0, 0, 15)    /* benchmarking, 2544 */                                                   \
-    X(198, 51, 100, 0, 24)  /* documentation, 5737 */                                                  \
-    X(203, 0, 113, 0, 24)   /* documentation, 5737 */                                                  \
-    X(224, 0, 0, 0, 4)      /* multicast, 5771 */                                                      \
-    X(240, 0, 0, 0, 4)      /* reserved, 1112, and the limited broadcast address, 8190 */
+#define PP_DENIED_IPV4(X)                                                                                  \
+    X(0, 0, 0, 0, 8)        /* this network, RFC 791 */                                                    \
+    X(10, 0, 0, 0, 8)       /* private use, RFC 1918 */                                                    \
+    X(100, 64, 0, 0, 10)    /* shared address space (CGNAT), RFC 6598 */                                   \
+    X(127, 0, 0, 0, 8)      /* loopback, RFC 1122 */                                                       \
+    X(168, 63, 129, 16, 32) /* Azure's metadata server */                                                  \
+    X(169, 254, 0, 0, 16)   /* link local, RFC 3927; the clouds' metadata servers */                       \
+    X(172, 16, 0, 0, 12)    /* private use, RFC 1918 */                                                    \
+    X(192, 0, 0, 0, 24)     /* IETF protocol assignments, RFC 6890: DS-Lite, PCP, TURN, NAT64 discovery */ \
+    X(192, 0, 2, 0, 24)     /* documentation, RFC 5737 */                                                  \
+    X(192, 31, 196, 0, 24)  /* AS112, RFC 7535 */                                                          \
+    X(192, 52, 193, 0, 24)  /* AMT, RFC 7450 */                                                            \
+    X(192, 88, 99, 0, 24)   /* 6to4 relay anycast, retired, RFC 7526 */                                    \
+    X(192, 168, 0, 0, 16)   /* private use, RFC 1918 */                                                    \
+    X(192, 175, 48, 0, 24)  /* AS112 direct delegation, RFC 7534 */                                        \
+    X(198, 18, 0, 0, 15)    /* benchmarking, RFC 2544 */                                                   \
+    X(198, 51, 100, 0, 24)  /* documentation, RFC 5737 */                                                  \
+    X(203, 0, 113, 0, 24)   /* documentation, RFC 5737 */                                                  \
+    X(224, 0, 0, 0, 4)      /* multicast, RFC 5771 */                                                      \
+    X(240, 0, 0, 0, 4)      /* reserved, RFC 1112, and the limited broadcast address, RFC 8190 */
 
 /* The denied IPv6 networks inside 2000::/3: X(first 32 bits, next 32 bits, prefix length <= 64). */
-#define PP_DENIED_IPV6(X)                                                                                  \
-    X(0x20010000, 0, 23)          /* IETF protocol assignments, 2928: Teredo, ORCHID, benchmarking, AMT */ \
-    X(0x20010db8, 0, 32)          /* documentation, 3849 */                                                \
-    X(0x20020000, 0, 16)          /* 6to4, 3056 */                                                         \
-    X(0x2620004f, 0x80000000, 48) /* AS112 direct delegation, 7534 */                                      \
-    X(0x3fff0000, 0, 20)          /* documentation, 9637 */
+#define PP_DENIED_IPV6(X)                                                                             \
+    X(0x20010000, 0, 23) /* IETF protocol assignments, RFC 2928: Teredo, ORCHID, benchmarking, AMT */ \
+    X(0x20010db8, 0, 32) /* documentation, RFC 3849 */                                                \
+    X(0x20020000, 0, 16) /* 6to4, RFC 3056 */                                                         \
+    X(0x2620004f, 0x80000000, 48) /* AS112 direct delegation, RFC 7534 */                             \
+    X(0x3fff0000, 0, 20)          /* documentation, RFC 9637 */
 
 /* Returns true if a connection may be opened to `addr`. policy->allow overrides the table. An
  * IPv4-mapped IPv6 address counts as the IPv4 address in it, to which the kernel would connect. An

@@ -100,7 +100,7 @@ struct pp_baseline {
     uint8_t buckets, next; /* number of medians; index where the next median goes */
     uint16_t delays[PP_BASELINE_SAMPLES];
     uint16_t medians[PP_BASELINE_KEPT];
-    uint16_t least; /* minimum of `medians` */
+    uint16_t least; /* the smallest of `medians` */
 };
 
 /* Adds an answer that began at begun_ms, delay_ms after its request was written (negative: 0). */

@@ -20,7 +20,7 @@
 struct entry {
     UT_hash_handle hh;
     int64_t due_ms[PP_QUEUES];
-    int64_t first_ms;    /* the minimum of due_ms */
+    int64_t first_ms;    /* the earliest due time of the client's queues */
     size_t place;        /* the client's index in the heap, or PP_BACKLOG_READY if it is in the ring */
     struct pp_node node; /* links the client into the ring `ready` */
     bool homeless;       /* uthash had no memory to add the client to the hash table */
@@ -116,7 +116,7 @@ static void ready_remove(struct pp_backlog *b, struct entry *e)
     pp_list_remove(&b->ready, &e->node);
 }
 
-/* --- clients --- */
+/* --- the clients of the index, a hash table --- */
 
 static struct entry *find(const struct pp_backlog *b, const char *client)
 {

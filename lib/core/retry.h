@@ -1,8 +1,7 @@
 /* retry.h: decides how a task continues after a failed attempt, by the failure's row in code.h:
  *
  *   FINAL    the task ends with this code: another attempt would fail alike, or none is left
- *   PROMOTE  a timeout: the next tier, at once. It counts as an attempt. After the last tier:
- *   FINAL
+ *   PROMOTE  a timeout: the next tier, at once. It counts as an attempt. After the last tier: FINAL
  *   LATER    the same tier, after a delay
  *
  * The delay after attempt i is random in 0..delays[i-1]; attempts beyond the list use its last

@@ -29,7 +29,8 @@ static uint32_t add_capped(uint32_t a, uint32_t b)
     return a > UINT32_MAX - b ? UINT32_MAX : a + b;
 }
 
-/* Decays the sums to now_ms. The sum of weights does not decay below the weight of one sample. */
+/* Lowers the sums to their values at now_ms, because old samples lose weight. The sum of weights
+ * does not become less than the weight of one sample. */
 static void decay(struct pp_route *r, const struct pp_route_params *p, int64_t now_ms)
 {
     if (now_ms <= r->updated_ms || r->weight_sum <= 0) {

@@ -64,7 +64,7 @@ struct pp_slot {
     uint32_t share, shares, hash_lo, hash_hi;
     uint32_t rpm, concurrency;  /* the limits of the whole client, from which the shares were cut */
     uint32_t share_concurrency; /* concurrency of this share */
-    /* the lease of the slot */
+    /* the lease of the slot, by this process's clock */
     int64_t held_ms;               /* when the slot was granted */
     int64_t lease_until_ms;        /* the lease ends at this time, by our clock */
     _Atomic int64_t send_until_ms; /* no request goes out after this time; fetch loops read it */

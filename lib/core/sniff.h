@@ -52,13 +52,13 @@ enum pp_sniff_state {
 struct pp_sniff {
     enum pp_sniff_state state;
     uint16_t code;           /* why the body was refused (code.h); set if REFUSED */
-    enum pp_image_type type; /* set if DONE */
+    enum pp_image_type type; /* the image's type, set if DONE */
     uint32_t width,
         height; /* set if DONE: as stored in the file, before any rotation that its metadata asks for */
 
     /* The members below are used by sniff*.c only. */
     uint64_t max_pixels;
-    uint64_t pos;  /* bytes consumed */
+    uint64_t pos;  /* number of bytes of the body read or skipped so far */
     uint64_t skip; /* number of bytes to skip before the next are collected */
     void (*step)(struct pp_sniff *s, const uint8_t *b);
     uint8_t need, have;

@@ -51,7 +51,7 @@ void pp_sniff_gif(struct pp_sniff *s, const uint8_t *b)
     pp_sniff_accept(s, PP_IMAGE_GIF, pp_le16(b + 6), pp_le16(b + 8));
 }
 
-/* --- BMP --- */
+/* --- reading BMP headers --- */
 
 static void finish_bmp(struct pp_sniff *s, uint32_t width, uint32_t height, uint16_t planes, uint16_t depth)
 {
@@ -96,7 +96,7 @@ void pp_sniff_bmp(struct pp_sniff *s, const uint8_t *b)
     }
 }
 
-/* --- WebP (RFC 9649) --- */
+/* --- reading WebP headers (RFC 9649) --- */
 
 /* Reads a VP8 key frame (RFC 6386 section 9.1). Layout: tag 3 bytes, start code 3 bytes, width 14
  * bits and scale 2, height 14 bits and scale 2. */

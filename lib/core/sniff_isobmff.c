@@ -2,8 +2,7 @@
  * (HEIF).
  *
  *   ftyp                       the brands: AVIF, HEIC, or not an image (MP4, CR3, ...)
- *   meta / iprp / ipco / ispe  a size for each item: the largest is the image, the others are
- *   tiles
+ *   meta / iprp / ipco / ispe  a size for each item: the largest is the image, the others are tiles
  *                              and thumbnails
  *   moov / trak / tkhd         a sequence without items: the size of its largest track
  *

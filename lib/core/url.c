@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "photopool/code.h"
 
-/* --- hosts and ports --- */
+/* --- parsing the host and the port --- */
 
 static bool is_digit(char c)
 {
@@ -174,7 +174,7 @@ static bool parse_authority(struct pp_url *u, const char *s, size_t n)
     return parse_host(u, s, host_n);
 }
 
-/* --- parts of a URL --- */
+/* --- splitting a URL into its parts, and writing it --- */
 
 /* A reference split at its delimiters (RFC 3986 appendix B). Absent parts are NULL; `path` is never
  * NULL. */
@@ -252,7 +252,7 @@ static bool text_is_clean(const char *s, size_t n)
         if (c >= 0x80)
             ascii = false;
         if (c == 0xc2 && i + 1 < n && (unsigned char)s[i + 1] < 0xa0)
-            return false; /* U+0080..U+009F */
+            return false; /* U+0080..U+009F are control characters */
     }
     return ascii || pp_utf8_valid(s, n);
 }

@@ -5,21 +5,15 @@
  * the input. core/target.h decides whether a URL may be fetched.
  *
  *   host      ASCII letters, digits, "-", "_" and "."; lower-cased; one trailing dot is dropped;
- *             labels of 1..63 bytes, 253 in all. Non-ASCII hosts are bad_url: a mapping
- *             to A-labels
- *             (UTS 46) that is half right would let look-alike dots through. Punycode
- *             (xn--...)
- *             passes as it is. A host whose last label is a number is an IPv4 address
- *             in any
- *             spelling of WHATWG's "IPv4 parser", rewritten as four decimal numbers, or
- *             bad_url.
+ *             labels of 1..63 bytes, 253 in all. Non-ASCII hosts are bad_url: a mapping to A-labels
+ *             (UTS 46) that is half right would let look-alike dots through. Punycode (xn--...)
+ *             passes as it is. A host whose last label is a number is an IPv4 address in any
+ *             spelling of WHATWG's "IPv4 parser", rewritten as four decimal numbers, or bad_url.
  *             Brackets hold RFC 4291 IPv6, without zone.
  *   refused   userinfo, backslashes, spaces, control characters (also U+0080..U+009F), invalid
- *             UTF-8, percent escapes in the host, an empty port, "http:host" without
- *             slashes, over
+ *             UTF-8, percent escapes in the host, an empty port, "http:host" without slashes, over
  *             PP_URL_MAX bytes.
- *   path      kept as written; pp_url_format() escapes what a request line cannot hold and
- *   removes
+ *   path      kept as written; pp_url_format() escapes what a request line cannot hold and removes
  *             dot segments.
  *   fragment  dropped.
  *

@@ -37,7 +37,7 @@ static bool deliver_from_ring(struct pp_hub *hub, struct pp_sub *sub)
     return pp_hub_deliver(sub, pieces, n, upto) == PP_SUB_TAKEN;
 }
 
-/* --- pages of the log --- */
+/* --- delivering pages of the log --- */
 
 bool pp_hub_gap(const struct pp_event *e, uint64_t *from, uint64_t *to)
 {

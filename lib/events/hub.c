@@ -147,7 +147,7 @@ static void on_tick(void *data)
     pp_hub_serve_behind(hub);
 }
 
-/* --- checking a number --- */
+/* --- checking whether the log has given a number --- */
 
 static void look_at_end(struct pp_hub_check *check);
 
@@ -212,7 +212,7 @@ void pp_hub_check(struct pp_hub *hub, struct pp_hub_check *check)
     look_at_end(check);
 }
 
-/* --- subscriptions --- */
+/* --- opening and ending subscriptions --- */
 
 enum pp_err pp_hub_subscribe(struct pp_hub *hub, struct pp_sub *sub, const char *const *keys, size_t n_keys,
                              uint64_t after)
@@ -250,7 +250,7 @@ size_t pp_hub_subscribers(const struct pp_hub *hub)
     return hub->live.n + hub->behind.n;
 }
 
-/* --- opening and closing --- */
+/* --- opening and closing the hub --- */
 
 struct pp_hub *pp_hub_open(const struct pp_hub_options *options)
 {

@@ -63,7 +63,7 @@ struct pp_hub {
     struct pp_ring ring;
 };
 
-/* --- in hub_topics.c --- */
+/* --- hub_topics.c: topics and live subscribers --- */
 pp_must_check enum pp_err pp_hub_link(struct pp_hub *hub, struct pp_sub *sub, const char *const *keys,
                                       size_t n);
 void pp_hub_unlink(struct pp_hub *hub, struct pp_sub *sub);
@@ -80,7 +80,7 @@ enum pp_sub_verdict pp_hub_deliver(struct pp_sub *sub, struct pp_piece *const *p
 /* Delivers the `n` newest entries of the ring, a round, to all live subscribers. */
 void pp_hub_fan_out(struct pp_hub *hub, size_t n);
 
-/* --- in catch_up.c --- */
+/* --- catch_up.c: subscribers that are behind --- */
 /* Returns true if this event of the log stands for lost events, and sets from..to to their
  * numbers. */
 bool pp_hub_gap(const struct pp_event *e, uint64_t *from, uint64_t *to);

@@ -11,7 +11,7 @@
 
 #include "events/hub_internal.h"
 
-/* --- topics --- */
+/* --- topics and their subscribers --- */
 
 static struct pp_topic *topic_get(struct pp_hub *hub, const char *key)
 {
@@ -117,7 +117,7 @@ void pp_hub_set_state(struct pp_hub *hub, struct pp_sub *sub, enum pp_sub_state 
         pp_list_push(state == PP_SUB_LIVE ? &hub->live : &hub->behind, &sub->in_hub);
 }
 
-/* --- delivering a round --- */
+/* --- delivering the events of a round to live subscribers --- */
 
 static void collect(struct pp_topic *t, const struct pp_ring_entry *e, struct pp_list *dirty)
 {

@@ -54,7 +54,7 @@ static void end_first(struct pp_publisher *pub, enum pp_err err)
     append(pub);
 }
 
-/* --- reserving numbers --- */
+/* --- reserving event numbers --- */
 
 static void on_begun(void *data, enum pp_err err)
 {
@@ -99,7 +99,7 @@ static void reserve(struct pp_publisher *pub)
         end_first(pub, err);
 }
 
-/* --- appending events --- */
+/* --- appending events to the log --- */
 
 static void on_appended(void *data, enum pp_err err)
 {
@@ -186,7 +186,7 @@ static void on_retry_due(void *data)
     append(pub);
 }
 
-/* --- opening and closing --- */
+/* --- opening and closing the publisher --- */
 
 struct pp_publisher *pp_publisher_open(const struct pp_publisher_options *options)
 {

@@ -12,7 +12,7 @@
 
 _Static_assert((PP_RING_EVENTS & (PP_RING_EVENTS - 1)) == 0, "indexes are masked");
 
-/* --- encoding --- */
+/* --- encoding an event as JSON and for SSE --- */
 
 /* Writes the key "batch:b_1" as ["batch","b_1"]. */
 static void write_key(struct pp_buf *b, const char *key)

@@ -35,7 +35,7 @@ void pp_json_raw(struct pp_buf *b, const char *key, const char *json, size_t n);
  * exponent. */
 void pp_json_value(struct pp_buf *b, const char *key, const json_t *value);
 
-/* --- several members in one call --- */
+/* --- writing several members in one call --- */
 
 enum pp_json_kind {
     PP_JSON_STR,

@@ -168,7 +168,7 @@ void pp_result_write_open(struct pp_buf *b, const char *key, const struct pp_ite
     pp_json_end(b, '}');
 }
 
-/* --- batches --- */
+/* --- writing batches --- */
 
 static const char *const states[] = {"accepted", "running", "finished", "cancelled"};
 

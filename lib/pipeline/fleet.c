@@ -96,7 +96,7 @@ static void check_dataset(struct pp_fleet *f)
                      f->generation.dataset ? store->ops->generation(store, &f->generation) : PP_ENOMEM);
 }
 
-/* --- the backlog index --- */
+/* --- reading and rebuilding the backlog index --- */
 
 static void on_index_read(void *data, enum pp_err err)
 {
@@ -162,7 +162,7 @@ static void rebuild(struct pp_fleet *f)
     pp_ask_submitted(&f->backlog_ask, store->ops->backlog(store, &f->backlog));
 }
 
-/* --- notices between processes --- */
+/* --- sending and handling notices between processes --- */
 
 static void on_notice(void *data, const struct pp_notice *notice)
 {
@@ -221,7 +221,7 @@ static void on_tick(void *data)
         rebuild(f);
 }
 
-/* --- opening and closing --- */
+/* --- opening and closing the fleet --- */
 
 static void init_asks(struct pp_fleet *f)
 {

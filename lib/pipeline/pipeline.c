@@ -247,7 +247,7 @@ void pp_pipeline_reloaded(struct pp_pipeline *p)
         pp_claimer_reloaded(p->claimer);
 }
 
-/* --- draining --- */
+/* --- draining the stages --- */
 
 static bool takes_and_fetches(const struct pp_pipeline *p)
 {

@@ -51,8 +51,9 @@ struct pp_pipeline {
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;
     struct pp_blob_store *blobs;
-    struct pp_event_log *events;          /* set with the roles api, deliver and cron; else NULL */
-    struct pp_delivery_store *deliveries; /* set if `events` is set */
+    struct pp_event_log *events; /* set with the roles api, deliver and cron; else NULL */
+    /* keeps cursors, deliveries and endpoints; set if `events` is set */
+    struct pp_delivery_store *deliveries;
     /* The brokers that receive results, with the role deliver; n_sinks of them are set. */
     struct pp_named_sink sinks[PP_SINKS_MAX];
     size_t n_sinks;

@@ -12,7 +12,7 @@
 /* --- cron.c: runs the periodic jobs. Each job is a row of the table jobs[] in that file. --- */
 
 struct pp_cron *pp_cron_open(struct pp_pipeline *p);
-/* Starts no more jobs. */
+/* Makes the cron start no more jobs. */
 void pp_cron_stop(struct pp_cron *cron);
 /* Returns the number of requests in flight. */
 size_t pp_cron_busy(const struct pp_cron *cron);

@@ -3,14 +3,12 @@
  * next try.
  *
  *   struct reaper {
- *       struct pp_ask ask;              // .loop, .log, .failed and .data are set once, at
- *       open
+ *       struct pp_ask ask;              // .loop, .log, .failed and .data are set once, at open
  *       struct pp_store_reap reap;
  *   };
  *
  *   if (pp_ask_ready(&r->ask)) {
- *       r->reap = (struct pp_store_reap){.req = pp_ask_request(&r->ask, on_reaped), .limit =
- *       1000};
+ *       r->reap = (struct pp_store_reap){.req = pp_ask_request(&r->ask, on_reaped), .limit = 1000};
  *       pp_ask_submitted(&r->ask, store->ops->reap(store, &r->reap));
  *   }
  *
@@ -52,7 +50,7 @@ struct pp_ask {
      * do not vary. */
     struct pp_rng *rng;
     size_t arena_max; /* ceiling of the arena in bytes, for pp_arena_init() */
-    void *data;       /* passed to on_answer */
+    void *data;       /* the owner's data, passed to on_answer */
     /* The ask sets the following members; the owner may read in_flight and asked_ms. */
     bool in_flight;
     /* The loop time of the newest request. A lease that the request renews counts from this

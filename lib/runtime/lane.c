@@ -235,7 +235,7 @@ void pp_lane_close(struct pp_lane *lane)
     unref(lane);
 }
 
-/* --- the homes --- */
+/* --- homes: submitting jobs, and getting them back --- */
 
 static void on_jobs_done(void *data, struct pp_list *mail)
 {

@@ -101,7 +101,7 @@ int64_t pp_loop_lag(struct pp_loop *loop)
     return worst;
 }
 
-/* --- opening, running, closing --- */
+/* --- opening, running and closing a loop --- */
 
 struct pp_loop *pp_loop_open(void)
 {

@@ -56,7 +56,7 @@ void pp_timer_stop(struct pp_timer *t);
  * NULL. */
 void pp_timer_close(struct pp_timer *t);
 
-/* --- signals --- */
+/* --- signals, delivered on the loop --- */
 
 struct pp_signals;
 /* Calls cb(data, signo) on the loop for each of the `n` signals. */

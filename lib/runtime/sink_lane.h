@@ -26,7 +26,7 @@
 struct pp_sink_lane;
 
 struct pp_sink_driver {
-    const char *name; /* name of the thread */
+    const char *name; /* name of the sink's thread */
     size_t id_max;    /* a message id has at most this many bytes; 0: no limit */
     /* Sends messages to the broker, on the lane's thread; may block. Sets the verdict of each
      * message, and r->error on failure. Returns PP_OK, PP_EIO or PP_ETIMEOUT. */

@@ -80,7 +80,7 @@ struct pp_delivery_list { /* reads rows, the highest seq first */
     int status;          /* reads only rows with this enum pp_delivery_status; -1: with any status */
     uint64_t before_seq; /* reads only rows below this seq; 0: reads from the newest row on */
     size_t limit;
-    struct pp_delivery *rows; /* out: the rows */
+    struct pp_delivery *rows; /* out: the rows, in descending order of seq */
     size_t n;
     bool more;
 };
@@ -117,10 +117,10 @@ struct pp_delivery_clean {
     uint64_t n; /* out: number of rows deleted */
 };
 
-/* --- webhooks' endpoints --- */
+/* --- requests about webhooks' endpoints --- */
 
 struct pp_webhook {
-    const char *name; /* 1..64 of [A-Za-z0-9_-] */
+    const char *name; /* name of the endpoint: 1 to 64 characters of [A-Za-z0-9_-] */
     const char *url;  /* as the caller of the API gave it */
     /* the endpoint gets results of these clients, a JSON array of ids as text; NULL: of all
      * clients */

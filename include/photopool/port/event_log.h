@@ -3,19 +3,16 @@
  *
  * Any number of processes append and read. Rules that the contract suite
  * (tests/contract/suite_event_log.c) checks on every adapter:
- *  - Numbers grow from 1; the numbers of one append follow each other. A read after N returns
- *  every
+ *  - Numbers grow from 1; the numbers of one append follow each other. A read after N returns every
  *    event kept above N, up to the last one returned: a reader that has seen event 7 can't miss
  *    event 6. A writer that dies leaves no unused number for which readers wait.
  *  - The log gives each number once, also after a restart, a kill -9 or a loss of its data. A log
- *    that can lose data (or go back in time) apart from the store has ops->begin: such a log
- *    gives
+ *    that can lose data (or go back in time) apart from the store has ops->begin: such a log gives
  *    only numbers of blocks that the store reserved for it (pp_store_numbers), and begins a new
  *    block when its data are new or may be older than before.
  *  - `cleaned` is the highest number that was cleaned away, or lost with everything below it. If
  *    only the latest events may be lost (a server came back with older data), the log has a gap
- *    event in their place: without key and type, with data {"from": first, "to": last} and
- *    number
+ *    event in their place: without key and type, with data {"from": first, "to": last} and number
  *    `to`.
  *
  * Requests are asynchronous as req.h says, and fail as task_store.h says. */

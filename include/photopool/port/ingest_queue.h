@@ -83,7 +83,7 @@ struct pp_ingest_get {
     struct pp_req req;
     const char *batch_id;
     const char *client;           /* finds only an entry of this client; NULL: of any client */
-    struct pp_ingest_entry entry; /* out: the entry */
+    struct pp_ingest_entry entry; /* out: the entry that was read */
 };
 
 struct pp_ingest_list { /* reads entries that are not acked, newest first, without payload */
@@ -91,7 +91,7 @@ struct pp_ingest_list { /* reads entries that are not acked, newest first, witho
     const char *client; /* lists only entries of this client; NULL: of all clients */
     const char *after;  /* continues after this batch id; NULL: starts with the newest entry */
     size_t limit;
-    struct pp_ingest_entry *entries; /* out: the entries */
+    struct pp_ingest_entry *entries; /* out: the entries that were read, newest first */
     size_t n;
     bool more;
 };

@@ -23,7 +23,7 @@
 #include "photopool/req.h"
 #include "photopool/task_rules.h"
 
-/* --- planning --- */
+/* --- requests of the planner --- */
 
 struct pp_store_lookup { /* reads the records of photos */
     struct pp_req req;
@@ -68,7 +68,7 @@ struct pp_store_plan {
     uint64_t tasks_opened, items_finished;
 };
 
-/* --- claiming --- */
+/* --- requests of the claimer and the settler --- */
 
 struct pp_claim_want {
     const char *client;
@@ -171,7 +171,7 @@ struct pp_store_batch {
     struct pp_req req;
     const char *batch_id;
     const char *client;    /* finds only a batch of this client; NULL: of any client */
-    struct pp_batch batch; /* out: the batch */
+    struct pp_batch batch; /* out: the batch that was read */
 };
 
 struct pp_store_batches { /* reads a page of batches, newest first */
@@ -181,7 +181,7 @@ struct pp_store_batches { /* reads a page of batches, newest first */
     /* continues after this batch id (ids sort by time); NULL: starts with the newest */
     const char *after;
     size_t limit;
-    struct pp_batch *batches; /* out: the batches */
+    struct pp_batch *batches; /* out: the batches of the page, newest first */
     size_t n;
     bool more;
 };
@@ -210,7 +210,7 @@ struct pp_store_results { /* reads finished items of a batch in order of seq */
     uint16_t code; /* reads only items with a photo that failed with this code; 0: all items */
     uint64_t after_seq;
     size_t limit;
-    struct pp_item *items; /* out: the items */
+    struct pp_item *items; /* out: the items that were read, in order of seq */
     size_t n;
     bool more;
 };
@@ -226,7 +226,7 @@ struct pp_store_outbox {
     const uint64_t *seqs;
     size_t n_seqs;
     size_t limit;
-    struct pp_item *items; /* out: the items */
+    struct pp_item *items; /* out: the items that were read */
     size_t n;
     /* out: the highest seq that readers can have seen; 0: no item has ever finished */
     uint64_t end;
@@ -257,7 +257,7 @@ struct pp_store_numbers {
 struct pp_store_item { /* reads the newest revision of an item; PP_ENOTFOUND */
     struct pp_req req;
     const char *client, *id;
-    struct pp_item item; /* out: the item */
+    struct pp_item item; /* out: the item that was read */
 };
 
 struct pp_store_photo { /* reads a photo's record and its open task, for explain */
@@ -276,7 +276,7 @@ struct pp_store_object {
     struct pp_req req;
     uint8_t sha256[PP_SHA256_BYTES];
     const char *client;      /* searches only photos of this client; NULL: of any client */
-    struct pp_object object; /* out: the object */
+    struct pp_object object; /* out: the object that was found */
 };
 
 /* Reads the batch's finished items that have a failed or skipped photo with one of the codes and
@@ -292,7 +292,7 @@ struct pp_store_replay {
     size_t n_domains;
     uint64_t after_seq;
     size_t limit;          /* reads at most this many items */
-    struct pp_item *items; /* out: the items */
+    struct pp_item *items; /* out: the items that were found */
     size_t n;
     uint64_t photos; /* out: number of photos in these items that were selected */
     bool more;
@@ -324,7 +324,7 @@ struct pp_store_routes { /* reads routes in order of (client, domain) */
     /* continues after this route; NULL: starts with the first */
     const char *after_client, *after_domain;
     size_t limit;
-    struct pp_route_row *rows; /* out: the routes */
+    struct pp_route_row *rows; /* out: the routes of the page */
     size_t n;
     bool more;
 };

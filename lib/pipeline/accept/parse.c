@@ -49,7 +49,7 @@ const char *pp_refresh_name(enum pp_refresh refresh)
     return (unsigned)refresh < 3 ? refreshes[refresh] : refreshes[0];
 }
 
-/* --- text helpers --- */
+/* --- helpers that cut and describe texts --- */
 
 /* Returns the length of the longest start of s that has at most `max` bytes and does not end within
  * a UTF-8 character. */
@@ -435,7 +435,7 @@ static void parse_lines(struct parse *p)
     }
 }
 
-/* --- the whole body --- */
+/* --- parsing the whole body --- */
 
 void pp_batch_parse(const struct pp_batch_body *body, struct pp_batch_parsed *out)
 {

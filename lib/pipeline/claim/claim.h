@@ -54,7 +54,7 @@ void pp_claimer_begin(struct pp_claimer *claimer);
 /* Frees the claimer after a drain, when nothing is in flight. `claimer` may be NULL. */
 void pp_claimer_close(struct pp_claimer *claimer);
 
-/* --- changes that the claimer must know --- */
+/* --- telling the claimer about changes --- */
 
 /* Replaces a client's settings; the new settings apply at once. */
 void pp_claimer_client_changed(struct pp_claimer *claimer, const struct pp_client *client);
@@ -74,7 +74,7 @@ void pp_claimer_tend_slots(struct pp_claimer *claimer);
 
 /* --- draining: these functions are called in this order --- */
 
-/* Stops claiming. */
+/* Makes the claimer claim no more tasks. */
 void pp_claimer_drain(struct pp_claimer *claimer);
 /* Ends the transfers in flight, and gives their tasks back to the store. */
 void pp_claimer_hand_back(struct pp_claimer *claimer);

@@ -84,7 +84,8 @@ struct claim_client {
 struct pp_claim {
     struct pp_arena arena;
     size_t refs;
-    /* The clients' extra headers. The claim holds one reference for each of its shares. */
+    /* The clients' extra headers. The claim holds one reference for each of its shares (struct
+     * claim_share). */
     struct pp_headers **headers;
     size_t n_headers;
 };
@@ -191,7 +192,7 @@ static inline int64_t claim_wall(const struct pp_claimer *claimer)
     return pp_loop_wall(claimer->o.loop);
 }
 
-/* --- clients.c --- */
+/* --- clients.c: clients' states and queues, and the time of the next cycle --- */
 
 struct claim_client *claim_client_find(const struct pp_claimer *claimer, const char *id);
 /* Returns the client and adds it if it is unknown. Returns NULL when out of memory. */
@@ -221,7 +222,7 @@ void claim_unblock_in(struct claim_client *c, int64_t ms);
  * sets the timer. */
 void claim_wake(struct pp_claimer *claimer);
 
-/* --- transfers.c --- */
+/* --- transfers.c: tasks on their way to the fetch loops and back --- */
 
 void claim_on_events(void *data, struct pp_list *mail);
 void claim_on_ahead_timer(void *data);
@@ -239,7 +240,7 @@ void claim_give_up_hops(struct claim_client *c);
 /* Ends all transfers that have not started or are parked; their tasks go back to the store. */
 void claim_give_up_waiting(struct pp_claimer *claimer);
 
-/* --- placement.c --- */
+/* --- placement.c: which worker should hold which slot --- */
 
 /* Returns the number of shares into which the client should be cut, given the workers and settings
  * that this process knows. */
@@ -251,13 +252,13 @@ int64_t claim_after_you_ms(const struct claim_client *c);
  * small part of all slots. */
 void claim_let_go(struct pp_claimer *claimer);
 
-/* --- settings.c --- */
+/* --- settings.c: reading clients' settings --- */
 
 /* Makes a request; NULL when out of memory. Each request that was sent ends by
  * claim_request_answered(). */
 struct claim_request *claim_request_new(struct pp_claimer *claimer);
 struct pp_req claim_request_of(struct claim_request *a, void (*done)(struct pp_req *req));
-void claim_request_free(struct claim_request *a); /* `a` may be NULL */
+void claim_request_free(struct claim_request *a); /* frees the request; `a` may be NULL */
 void claim_request_answered(struct claim_request *a);
 
 /* Reads the settings of up to CLAIM_CYCLE_CLIENTS clients from the store. None of them may have a
@@ -267,7 +268,7 @@ void claim_settings_load(struct pp_claimer *claimer, struct claim_client *const 
  * once. Otherwise the slot is released, because the client must be cut into shares again. */
 void claim_settings_to_slot(struct claim_client *c);
 
-/* --- slots.c --- */
+/* --- slots.c: acquiring, renewing and releasing slots --- */
 
 /* Requests what these clients lack before they can be served: settings or slots. */
 void claim_clients_prepare(struct pp_claimer *claimer, struct claim_client **clients, size_t n);
@@ -279,7 +280,7 @@ void claim_client_renewal(struct claim_client *c, struct pp_arena *arena, struct
 void claim_clients_renewed(struct pp_claimer *claimer, const struct pp_coord_renew *asked, enum pp_err err,
                            int64_t asked_ms);
 
-/* --- deal.c --- */
+/* --- deal.c: how many transfers each client may start --- */
 
 /* Collects the cycle's clients: those whose parked transfers get permits now, then those with due
  * tasks. */

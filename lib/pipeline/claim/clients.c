@@ -44,13 +44,13 @@ void claim_client_free(struct claim_client *c)
     free(c);
 }
 
-/* --- states --- */
+/* --- the states of a client --- */
 
 void claim_set_state(struct claim_client *c, enum claim_state to)
 {
     static const bool legal[CLAIM_STATES][CLAIM_STATES] = {
         [CLAIM_LOADING][CLAIM_WANTED] = true, /* the store answered with its settings */
-        [CLAIM_WANTED][CLAIM_ASKED] = true,   /* the slot is requested */
+        [CLAIM_WANTED][CLAIM_ASKED] = true,   /* the worker has requested a slot */
         /* the coordinator refused the slot, or the request failed */
         [CLAIM_ASKED][CLAIM_WANTED] = true,
         [CLAIM_ASKED][CLAIM_HELD] = true, /* the coordinator granted the slot */
@@ -140,7 +140,7 @@ bool pp_claimer_view(struct pp_claimer *claimer, const char *client, struct pp_c
     return true;
 }
 
-/* --- queues --- */
+/* --- the queues of a client --- */
 
 int64_t claim_ahead_ms(const struct claim_client *c)
 {
@@ -193,7 +193,7 @@ void claim_unblock_in(struct claim_client *c, int64_t ms)
     claim_wake(c->claimer);
 }
 
-/* --- when the next cycle runs --- */
+/* --- scheduling the next cycle --- */
 
 double pp_claimer_rate(const struct pp_claimer *claimer)
 {

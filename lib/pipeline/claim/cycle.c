@@ -21,7 +21,7 @@
 #define ENOUGH_MIN 64
 #define ENOUGH_MAX 256
 
-/* --- reserve, claim, dispatch --- */
+/* --- ending a cycle, and giving back what it has taken --- */
 
 static void set_enough(struct pp_claimer *claimer)
 {
@@ -94,7 +94,7 @@ static void abandon(struct claim_cycle *cy)
     end_cycle(cy);
 }
 
-/* --- reserve, claim, dispatch --- */
+/* --- the steps reserve, claim and dispatch --- */
 
 static void claim_tasks(struct claim_cycle *cy);
 
@@ -296,7 +296,7 @@ static void on_timer(void *data)
         abandon(cy);
 }
 
-/* --- announcements of due tasks --- */
+/* --- handling announcements of due tasks --- */
 
 /* Handles an announcement that may mean that a refused slot is free: requests the slot soon, but
  * after the workers that have a higher score for the client. */
@@ -343,7 +343,7 @@ void pp_claimer_requeue(struct pp_claimer *claimer, const struct pp_backlog_row 
     }
 }
 
-/* --- opening, draining, closing --- */
+/* --- opening, draining and closing the claimer --- */
 
 static enum pp_err open_loops(struct pp_claimer *claimer)
 {

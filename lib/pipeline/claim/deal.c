@@ -18,7 +18,7 @@
 #define CROWD       16
 #define QUANTUM_MAX 16
 
-/* --- free places --- */
+/* --- counting the free places of the tiers --- */
 
 /* Returns the number of free places in the queue's tier. `dealt` counts, by tier, the places that
  * this cycle has taken; NULL: none. */

@@ -161,7 +161,7 @@ void claim_settings_load(struct pp_claimer *claimer, struct claim_client *const 
         load_some(claimer, clients + i, each);
 }
 
-/* --- changes of settings --- */
+/* --- handling changes of settings --- */
 
 void pp_claimer_client_changed(struct pp_claimer *claimer, const struct pp_client *client)
 {

@@ -7,7 +7,7 @@
 
 #define SLOT_BATCH 256 /* one request has at most this many slots */
 
-/* --- acquiring --- */
+/* --- acquiring slots --- */
 
 static void on_slot_granted(struct claim_client *c, const struct pp_slot_want *w, int64_t asked_ms)
 {
@@ -126,7 +126,7 @@ void claim_clients_prepare(struct pp_claimer *claimer, struct claim_client **cli
         acquire(claimer, clients, n);
 }
 
-/* --- renewing --- */
+/* --- renewing slots --- */
 
 static void on_slot_lost(struct claim_client *c)
 {

@@ -6,7 +6,7 @@
 #include "core/slot.h"
 
 enum {
-    /* --- the cycle --- */
+    /* --- intervals of the claim cycle --- */
     /* a failure of the store, the coordinator or memory is retried after this delay */
     CLAIM_TRY_AGAIN_MS = 1000,
     /* Tasks are due, but only the end of a transfer can make room for them: the next cycle runs
@@ -23,7 +23,7 @@ enum {
      * multiple of CLAIM_AHEAD_GRID_MS. */
     CLAIM_AHEAD_LEAD_MS = 250,
     CLAIM_AHEAD_GRID_MS = 1000,
-    /* --- slots --- */
+    /* --- intervals of slots --- */
     CLAIM_IDLE_MS = 10000, /* a slot without tasks is released after this time */
     /* After a refusal, a worker requests the slot again at a multiple of this time. */
     CLAIM_REFUSED_GRID_MS = 500,

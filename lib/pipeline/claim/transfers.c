@@ -46,7 +46,7 @@ static void end_turn(struct pp_claimer *claimer, uint32_t ended)
         claim_wake(claimer);
 }
 
-/* --- the end of a transfer --- */
+/* --- ending a transfer --- */
 
 static void count_flight(struct pp_claimer *claimer, const struct claim_transfer *t, int by)
 {
@@ -319,7 +319,7 @@ void claim_give_up_waiting(struct pp_claimer *claimer)
     end_turn(claimer, ended);
 }
 
-/* --- mail from the fetch loops --- */
+/* --- handling mail from the fetch loops --- */
 
 void claim_on_events(void *data, struct pp_list *mail)
 {

@@ -74,7 +74,8 @@ struct pp_metrics {
     uint64_t fetch_buckets[PP_TIERS_MAX][PP_FETCH_BUCKET_COUNT + 1];
     uint64_t fetch_ms_sum[PP_TIERS_MAX];
     uint64_t in_flight[PP_TIERS_MAX];
-    uint64_t open_tasks[PP_TIERS_MAX + 1]; /* number of open tasks by tier; a leader's gauge */
+    /* number of open tasks by tier; only the leader shows it */
+    uint64_t open_tasks[PP_TIERS_MAX + 1];
     uint64_t loop_lag_ms[PP_METRIC_LOOPS];
     size_t n_loops; /* number of loops whose timer lag is known */
     /* the backlogs of the sinks, as the leader last read them */

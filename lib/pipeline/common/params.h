@@ -69,7 +69,7 @@ struct pp_params {
     int64_t idempotency_ms, results_ms;
     /* --- parameters of events and delivery --- */
     uint32_t max_subscribers;
-    int64_t events_ms;     /* events are kept for this time */
+    int64_t events_ms;     /* events are kept for this time, in ms */
     uint64_t events_bytes; /* at most this many bytes of event data are kept */
     const struct pp_api_key *keys;
     size_t n_keys;

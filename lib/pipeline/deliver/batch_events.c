@@ -58,7 +58,7 @@ struct pp_batch_events {
     bool started, stopped; /* `started` is true if the cursor has been read */
     uint64_t read_seq, saved_seq;
     int64_t read_ms, save_ms;
-    struct moved *moved; /* hash table by id */
+    struct moved *moved; /* the batches in memory, a hash table by id */
     struct pp_list line; /* the batches of `moved`, in the order of their next_ms */
     size_t sending;      /* number of batches whose event is being made */
     size_t begun;        /* number of events started since the last tick */
@@ -311,7 +311,7 @@ static void save(struct pp_batch_events *b)
     pp_ask_submitted(&b->save_ask, b->o->deliveries->ops->save(b->o->deliveries, &b->save));
 }
 
-/* --- opening, stopping, closing --- */
+/* --- opening, stopping and closing the parts of this file --- */
 
 static void forget_all(struct pp_batch_events *b)
 {

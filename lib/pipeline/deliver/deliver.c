@@ -69,7 +69,7 @@ static enum pp_err send_events(struct pp_result_sink *sink, struct pp_sink_send 
     return PP_OK;
 }
 
-/* --- opening --- */
+/* --- opening the deliverer --- */
 
 static struct pp_election *open_election(const struct pp_deliverer *d, const char *sink)
 {

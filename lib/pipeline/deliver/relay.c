@@ -268,7 +268,7 @@ static void look_for_due(struct pp_relay *r)
     pp_ask_submitted(&r->due_ask, r->o.deliveries->ops->due(r->o.deliveries, &r->due));
 }
 
-/* --- saving --- */
+/* --- saving outcomes and the cursor --- */
 
 static void on_saved(void *data, enum pp_err err)
 {
@@ -413,7 +413,7 @@ void pp_relay_wake(struct pp_relay *r)
     pp_timer_sooner(r->timer, 0);
 }
 
-/* --- opening, stopping, closing --- */
+/* --- opening, stopping and closing a relay --- */
 
 static void init_asks(struct pp_relay *r)
 {

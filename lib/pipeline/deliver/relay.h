@@ -4,8 +4,7 @@
  *   outbox (finished items by seq) --> window of messages --driver--> sink
  *        deliveries that are due --^         |
  *                                            v
- *                cursor, and a delivery for each message that was put off
- *                (port/delivery_store.h)
+ *                cursor, and a delivery for each message that was put off (port/delivery_store.h)
  *
  * The relay reads ahead into a window of messages, and keeps its cursor below every message that is
  * not settled (window.h). When a message that was put off is due, the relay reads it again. A

@@ -68,7 +68,7 @@ struct pp_to_webhooks {
 static void on_messages(void *data);
 static bool wants(void *data, const char *client);
 
-/* --- posts in flight --- */
+/* --- sending posts, and handling their ends --- */
 
 /* Returns true if the answer shows that the endpoint itself has a problem, false if the endpoint
  * works and accepts or rejects this message. */
@@ -413,7 +413,7 @@ static void on_tick(void *data)
     read_page(w, NULL);
 }
 
-/* --- opening, stopping, closing --- */
+/* --- opening, stopping and closing the driver --- */
 
 struct pp_to_webhooks *pp_to_webhooks_open(const struct pp_deliverer_options *o,
                                            const struct pp_election *election)

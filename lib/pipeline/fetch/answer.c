@@ -144,7 +144,7 @@ static void on_resume(void *data)
         r->runner->o.fetcher->ops->resume(r->runner->o.fetcher, &r->x);
 }
 
-/* --- the end of an exchange --- */
+/* --- judging the end of an exchange --- */
 
 static const char *reason_phrase(int status)
 {

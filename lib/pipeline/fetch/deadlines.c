@@ -52,7 +52,7 @@ static void stop_draining(struct fetch_run *r)
     run_cut(r);
     r->x.location = location;
     r->x.code = 0;
-    run_judge(r); /* may free r */
+    run_judge(r); /* this may free r */
     free(location);
 }
 

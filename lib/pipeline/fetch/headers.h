@@ -24,8 +24,9 @@ struct pp_headers {
  * characters in its value, belongs to the fetcher (Host, Content-Length, Connection, Range, If-*,
  * ...), or is one too many. */
 pp_must_check enum pp_err pp_headers_parse(const char *json, struct pp_headers **out, char bad[65]);
-struct pp_headers *pp_headers_ref(struct pp_headers *h); /* `h` may be NULL */
-void pp_headers_unref(struct pp_headers *h);             /* `h` may be NULL */
+/* adds a reference and returns h; `h` may be NULL */
+struct pp_headers *pp_headers_ref(struct pp_headers *h);
+void pp_headers_unref(struct pp_headers *h); /* drops a reference; `h` may be NULL */
 
 /* Writes the header lines that may be sent to a host into `out`, which has room for
  * PP_CLIENT_HEADERS_MAX + 1 entries. These are all lines; or, after a redirect to another host,

@@ -270,7 +270,7 @@ static void work_remove(void *state, struct pp_job *job)
     drop_part(t->blobs, pp_container_of(job, struct pp_body, job));
 }
 
-/* --- on the thread of the fetch loop --- */
+/* --- functions of the fetch loop's thread --- */
 
 struct pp_keep *pp_keep_open(struct pp_loop *loop, struct pp_lane *lane, struct pp_blob_store *blobs,
                              uint64_t buffer_bytes)

@@ -2,8 +2,7 @@
  *
  *   append --> [chunks in memory, bounded] --finish--> lane: SHA-256, put   (a usual photo)
  *                 | more than PP_BODY_SPILL chunks, or memory is short
- *                 '--spill--> lane: hash, write to a part --finish--> commit  (a
- *                 large one)
+ *                 '--spill--> lane: hash, write to a part --finish--> commit  (a large one)
  *
  * Hashing and disk stay off the loop: they run on the keep lane, whose threads all fetch loops
  * share. Each body may always hold one chunk; for further chunks, the bodies of a loop share

@@ -4,10 +4,7 @@
  *            .-----------------------------------------------------------------.
  *            v                                              redirect, permitted |
  *   start -> resolve -> connect -> first byte -> head -+-> body -> keep -> FINISHED
- *                                                      '->
- *                                                      parked
- *                                                      (HOP)
- *                                                      -------'
+ *                                                      '-> parked (HOP) -------'
  *
  * A transfer has one total deadline, its tier's timeout. One sweep over all transfers every
  * PP_SWEEP_MS checks this deadline, together with the limits for the first byte and for low speed.

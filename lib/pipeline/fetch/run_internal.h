@@ -72,7 +72,7 @@ struct pp_runner {
 
 int64_t run_now(const struct fetch_run *r);
 
-/* --- run.c --- */
+/* --- run.c: starts, resolves, requests and ends a run --- */
 
 void run_succeed(struct fetch_run *r);
 /* Ends the run with a failure. The format string and its arguments make the outcome's detail. */
@@ -84,7 +84,7 @@ void run_enter_resolve(struct fetch_run *r);
 /* Cancels the look-up or exchange in flight. No callback of it follows. */
 void run_cut(struct fetch_run *r);
 
-/* --- answer.c --- */
+/* --- answer.c: judges the answer, keeps the photo --- */
 
 extern const struct pp_exchange_events run_exchange_events;
 /* Notes that the answer began at heard_ms. INT64_MAX: the runner stops waiting for the answer
@@ -94,7 +94,7 @@ void run_heard(struct fetch_run *r, int64_t heard_ms);
  * stage. */
 void run_judge(struct fetch_run *r);
 
-/* --- redirect.c --- */
+/* --- redirect.c: checks targets, follows redirects --- */
 
 /* Returns the failure code for a target that the policy denies; targets of redirects have a code of
  * their own. */
@@ -110,7 +110,7 @@ bool run_is_redirect(int status);
  * failed. */
 void run_enter_parked(struct fetch_run *r);
 
-/* --- deadlines.c --- */
+/* --- deadlines.c: checks the deadlines of all runs --- */
 
 void run_sweep(void *runner);
 /* These note that the body begins, and ends, to wait for our disk. */

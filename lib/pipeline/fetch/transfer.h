@@ -39,7 +39,7 @@ struct pp_transfer_mail {
 
 struct pp_transfer {
     struct pp_transfer_mail order; /* The mail with an order, to the fetch loop. */
-    struct pp_transfer_mail event; /* The mail with HOP or FINISHED, to the main loop. */
+    struct pp_transfer_mail event; /* the mail to the main loop that reports HOP or FINISHED */
     /* The mail with SENT, to the main loop; it is in the mailbox while `sent_busy`. */
     struct pp_transfer_mail sent;
     atomic_bool sent_busy;

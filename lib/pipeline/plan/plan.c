@@ -1,8 +1,7 @@
 /* plan.c: assigns entries of the ingest queue to jobs, and takes each job through its steps.
  *
  *   take -> [waiting] -> job: open -> (look up -> plan) for each chunk -> ack
- *                              a failure: paused, then from the
- *                              beginning; damaged: set aside
+ *                              a failure: paused, then from the beginning; damaged: set aside
  *
  * To add a step, add a value of enum plan_step, a function that enters the step, and one that
  * receives its answer. */

@@ -66,7 +66,7 @@ struct pp_planner {
     struct pp_timer *timer;
 };
 
-/* --- chunk.c --- */
+/* --- chunk.c: reads a chunk, decides what its photos need --- */
 
 struct plan_chunk_size {
     size_t items;

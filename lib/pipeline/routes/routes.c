@@ -317,7 +317,7 @@ void pp_routes_close(struct pp_routes *routes)
     free(routes);
 }
 
-/* --- messages between processes --- */
+/* --- routes and samples from other processes --- */
 
 static void send_route(const struct pp_routes *routes, const struct route *route)
 {
@@ -387,7 +387,7 @@ void pp_routes_noticed(struct pp_routes *routes, const struct pp_notice *n)
         adopt_samples(route, n);
 }
 
-/* --- samples --- */
+/* --- learning from samples --- */
 
 static void judge_probe(struct pp_routes *routes, struct route *route, uint8_t tier, bool timed_out)
 {
